@@ -1,0 +1,191 @@
+// Package tensor says what a tensor is: an element type, a shape and bytes.
+// It does no arithmetic.
+package tensor
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+)
+
+// DType is the type of a tensor's elements. The quantized types are GGUF's,
+// in blocks along the last dimension.
+type DType uint8
+
+const (
+	Invalid DType = iota
+	F32
+	F16
+	BF16
+	F64
+	I8
+	I16
+	I32
+	I64
+	U8
+	U16
+	U32
+	U64
+	Bool
+	Q4_0
+	Q4_1
+	Q5_0
+	Q5_1
+	Q8_0
+	Q2_K
+	Q3_K
+	Q4_K
+	Q5_K
+	Q6_K
+	IQ4_NL
+	IQ4_XS
+	MXFP4
+	numDTypes
+)
+
+// layouts holds each type's name, the elements of a block and a block's bytes.
+var layouts = [numDTypes]struct {
+	name            string
+	elements, bytes int
+}{
+	Invalid: {"invalid", 1, 1},
+	F32:     {"F32", 1, 4},
+	F16:     {"F16", 1, 2},
+	BF16:    {"BF16", 1, 2},
+	F64:     {"F64", 1, 8},
+	I8:      {"I8", 1, 1},
+	I16:     {"I16", 1, 2},
+	I32:     {"I32", 1, 4},
+	I64:     {"I64", 1, 8},
+	U8:      {"U8", 1, 1},
+	U16:     {"U16", 1, 2},
+	U32:     {"U32", 1, 4},
+	U64:     {"U64", 1, 8},
+	Bool:    {"BOOL", 1, 1},
+	Q4_0:    {"Q4_0", 32, 18},
+	Q4_1:    {"Q4_1", 32, 20},
+	Q5_0:    {"Q5_0", 32, 22},
+	Q5_1:    {"Q5_1", 32, 24},
+	Q8_0:    {"Q8_0", 32, 34},
+	Q2_K:    {"Q2_K", 256, 84},
+	Q3_K:    {"Q3_K", 256, 110},
+	Q4_K:    {"Q4_K", 256, 144},
+	Q5_K:    {"Q5_K", 256, 176},
+	Q6_K:    {"Q6_K", 256, 210},
+	IQ4_NL:  {"IQ4_NL", 32, 18},
+	IQ4_XS:  {"IQ4_XS", 256, 136},
+	MXFP4:   {"MXFP4", 32, 17},
+}
+
+func (d DType) String() string {
+	if d < numDTypes {
+		return layouts[d].name
+	}
+	return fmt.Sprintf("DType(%d)", uint8(d))
+}
+
+// ParseDType is the inverse of String; it reports false for an unknown name.
+func ParseDType(name string) (DType, bool) {
+	for d := F32; d < numDTypes; d++ {
+		if layouts[d].name == name {
+			return d, true
+		}
+	}
+	return Invalid, false
+}
+
+// BlockSize is the number of elements that are stored together, 1 if d is not quantized.
+func (d DType) BlockSize() int { return layouts[d].elements }
+
+// BlockBytes is the number of bytes of one block.
+func (d DType) BlockBytes() int { return layouts[d].bytes }
+
+// Quantized reports whether d stores blocks of integers with a scale.
+func (d DType) Quantized() bool { return d >= Q4_0 && d < numDTypes }
+
+// Float reports whether d is one of F32, F16, BF16 and F64.
+func (d DType) Float() bool { return d >= F32 && d <= F64 }
+
+// RowBytes is the size of n elements, n being a multiple of the block size.
+func (d DType) RowBytes(n int) int { return n / d.BlockSize() * d.BlockBytes() }
+
+// Shape is row-major: the last dimension varies fastest. GGUF's ne reversed.
+type Shape []int
+
+// Size is the number of elements; 1 for the empty shape. It is meaningful only
+// for a shape that CheckedSize accepts.
+func (s Shape) Size() int {
+	n := 1
+	for _, d := range s {
+		n *= d
+	}
+	return n
+}
+
+// CheckedSize is the number of elements, or an error where a dimension is
+// negative or the product does not fit in an int.
+func (s Shape) CheckedSize() (int, error) {
+	n := uint64(1)
+	for _, d := range s {
+		if d < 0 {
+			return 0, fmt.Errorf("shape %v: negative dimension", []int(s))
+		}
+		hi, lo := bits.Mul64(n, uint64(d))
+		if hi != 0 || lo > math.MaxInt {
+			return 0, fmt.Errorf("shape %v: more elements than an int holds", []int(s))
+		}
+		n = lo
+	}
+	return int(n), nil
+}
+
+// Last is the last dimension, along which blocks and dot products run.
+func (s Shape) Last() int {
+	if len(s) == 0 {
+		return 1
+	}
+	return s[len(s)-1]
+}
+
+// Bytes is the size of a tensor of type d and shape s, or an error where the
+// last dimension is no multiple of the block or the size does not fit in an int.
+func Bytes(d DType, s Shape) (int, error) {
+	if d == Invalid || d >= numDTypes {
+		return 0, fmt.Errorf("element type %v", d)
+	}
+	n, err := s.CheckedSize()
+	if err != nil {
+		return 0, err
+	}
+	if s.Last()%d.BlockSize() != 0 {
+		return 0, fmt.Errorf("shape %v: rows of %d elements are no multiple of %v's blocks of %d", []int(s), s.Last(), d, d.BlockSize())
+	}
+	blocks := n / d.BlockSize()
+	hi, lo := bits.Mul64(uint64(blocks), uint64(d.BlockBytes()))
+	if hi != 0 || lo > math.MaxInt {
+		return 0, fmt.Errorf("shape %v of %v: more bytes than an int holds", []int(s), d)
+	}
+	return int(lo), nil
+}
+
+// Tensor is a named array: len(Data) is Bytes(DType, Shape).
+type Tensor struct {
+	Name  string
+	DType DType
+	Shape Shape
+	Data  []byte // little-endian; may be mapped memory, so read-only
+}
+
+// Row is the i-th row of the last dimension.
+func (t *Tensor) Row(i int) []byte {
+	n := t.DType.RowBytes(t.Shape.Last())
+	return t.Data[i*n : (i+1)*n : (i+1)*n]
+}
+
+// Rows is the number of rows of the last dimension.
+func (t *Tensor) Rows() int {
+	if t.Shape.Last() == 0 {
+		return 0
+	}
+	return t.Shape.Size() / t.Shape.Last()
+}

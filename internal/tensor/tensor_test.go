@@ -1,0 +1,53 @@
+package tensor
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestBytes(t *testing.T) {
+	for _, c := range []struct {
+		d    DType
+		s    Shape
+		want int
+		err  string
+	}{
+		{F32, Shape{2, 3}, 24, ""},
+		{F32, nil, 4, ""},
+		{Q4_K, Shape{3, 512}, 3 * 2 * 144, ""},
+		{Q8_0, Shape{2, 160}, 2 * 5 * 34, ""},
+		{Q4_K, Shape{2, 160}, 0, "no multiple"},
+		{F32, Shape{-1}, 0, "negative"},
+		{F32, Shape{math.MaxInt, 2}, 0, "more elements"},
+		{F32, Shape{math.MaxInt}, 0, "more bytes"},
+		{Invalid, Shape{1}, 0, "element type"},
+	} {
+		got, err := Bytes(c.d, c.s)
+		if c.err == "" && (err != nil || got != c.want) || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+			t.Errorf("Bytes(%v, %v) = %d, %v; want %d, %q", c.d, c.s, got, err, c.want, c.err)
+		}
+	}
+}
+
+func TestParseDType(t *testing.T) {
+	for d := F32; d < numDTypes; d++ {
+		if got, ok := ParseDType(d.String()); !ok || got != d {
+			t.Errorf("ParseDType(%q) = %v, %v", d.String(), got, ok)
+		}
+	}
+	if _, ok := ParseDType("invalid"); ok {
+		t.Error("invalid is a type's name")
+	}
+}
+
+func TestRow(t *testing.T) {
+	x := Tensor{DType: F16, Shape: Shape{2, 3, 4}, Data: make([]byte, 48)}
+	if x.Rows() != 6 {
+		t.Errorf("Rows = %d", x.Rows())
+	}
+	x.Data[8] = 7
+	if x.Row(1)[0] != 7 || len(x.Row(5)) != 8 {
+		t.Error("Row")
+	}
+}
