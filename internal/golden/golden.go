@@ -1,0 +1,186 @@
+// Package golden finds the trusted records that tests compare with. Only tests
+// import it.
+//
+// Two trees have the same layout (models/, records/, gguf/, llamacpp/): the
+// complete one in the goldens folder of a shared folder beside the repository,
+// and an excerpt of it in the repository's testdata. Dir gives the better one of
+// the two, so a test walks what it finds there and needs no second version.
+package golden
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// module is the first line of the go.mod that marks the repository's root.
+const module = "module github.com/karat-run/karat"
+
+// Root returns the repository's root folder: the nearest one, from the working
+// directory upwards, whose go.mod names this module.
+func Root(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatalf("golden: root: %v", err)
+	}
+	for {
+		b, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if line, _, _ := strings.Cut(string(b), "\n"); err == nil && strings.TrimSpace(line) == module {
+			return dir
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			t.Fatalf("golden: root: no go.mod with %q above the working directory", module)
+		}
+		dir = up
+	}
+}
+
+// Repo returns the excerpt that every clone has: the repository's testdata.
+func Repo(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(Root(t), "testdata")
+}
+
+// Dir returns the goldens of the shared folder where there is one, else Repo.
+func Dir(t testing.TB) string {
+	t.Helper()
+	if s := shared(t); s != "" {
+		return filepath.Join(s, "goldens")
+	}
+	return Repo(t)
+}
+
+// Shared returns the path of a file or folder of the shared folder, rel being
+// slash-separated as in "goldens/gguf/tiny-llama.Q4_0.gguf". Without a shared
+// folder it skips the test; with one in which rel is missing it fails it.
+func Shared(t testing.TB, rel string) string {
+	t.Helper()
+	s := shared(t)
+	if s == "" {
+		t.Skipf("no shared folder (KARAT_SHARED or ../shared): %s is not in the repository", rel)
+	}
+	path := filepath.Join(s, filepath.FromSlash(rel))
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("golden: shared folder is incomplete: %v", err)
+	}
+	return path
+}
+
+// shared returns the shared folder, KARAT_SHARED or ../shared of the repository,
+// or "" where there is none. A KARAT_SHARED that leads nowhere is a mistake.
+func shared(t testing.TB) string {
+	t.Helper()
+	dir := os.Getenv("KARAT_SHARED")
+	named := dir != ""
+	if !named {
+		dir = filepath.Join(Root(t), "..", "shared")
+	}
+	switch _, err := os.Stat(filepath.Join(dir, "goldens")); {
+	case err == nil:
+		return dir
+	case !named && errors.Is(err, fs.ErrNotExist):
+		return ""
+	default:
+		t.Fatalf("golden: shared folder: %v", err)
+		return ""
+	}
+}
+
+// Models returns the names, sorted, of the Hugging Face folders in Dir's models.
+// Each has a record.
+func Models(t testing.TB) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(Dir(t), "models"))
+	if err != nil {
+		t.Fatalf("golden: models: %v", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	if len(names) == 0 {
+		t.Fatalf("golden: models: none in %s", Dir(t))
+	}
+	return names
+}
+
+// Model returns the path of a Hugging Face folder in Dir, which must exist.
+func Model(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(Dir(t), "models", name)
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("golden: model: %v", err)
+	}
+	return path
+}
+
+// A Recording is what PyTorch computed with one model in float64.
+type Recording struct {
+	// Tensors is the path of golden.safetensors: {i}.ids as I32 and {i}.logits
+	// [PositionsKept, vocabulary] as F32 for each prompt i, and for prompt 2
+	// also 2.tap.<module>.out and .in, each over all positions.
+	Tensors string
+	Prompts []Prompt
+}
+
+// A Prompt is one entry of golden.json.
+type Prompt struct {
+	Index  int `json:"index"`
+	Prompt struct {
+		Text string    `json:"text"` // raw text, or
+		Chat []Message `json:"chat"` // messages for the model's template
+	} `json:"prompt"`
+	Text          string  `json:"text"` // what was tokenized: the raw text or the rendered template
+	IDs           []int   `json:"ids"`
+	PositionsKept int     `json:"positions_kept"` // the last ones, whose logits are recorded
+	Next          string  `json:"next"`           // the most probable next token
+	NextID        int     `json:"next_id"`
+	NextProb      float64 `json:"next_probability"`
+	Entropy       float64 `json:"entropy"`     // of the next token, in nats
+	GreedyIDs     []int   `json:"greedy_ids"`  // 64 tokens, or up to and with an end token
+	GreedyText    string  `json:"greedy_text"` // special tokens included
+	Float32       Floor   `json:"float32"`
+	BFloat16      Floor   `json:"bfloat16"`
+}
+
+// A Message is one turn of a chat prompt.
+type Message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// A Floor is the distance of PyTorch's own pass in a smaller format from its
+// float64 pass, over all positions of one prompt: the noise floor.
+type Floor struct {
+	CosineMin  float64 `json:"cosine_min"`
+	MaxAbsDiff float64 `json:"max_abs_diff"` // of logits
+	KLMean     float64 `json:"kl_mean"`      // in nats
+	Top1       float64 `json:"top1"`         // share of positions with the same best token
+	Top5       float64 `json:"top5"`         // mean overlap of the five best
+}
+
+// Record reads Dir's record of a model.
+func Record(t testing.TB, name string) *Recording {
+	t.Helper()
+	dir := filepath.Join(Dir(t), "records", name)
+	b, err := os.ReadFile(filepath.Join(dir, "golden.json"))
+	if err != nil {
+		t.Fatalf("golden: record: %v", err)
+	}
+	r := &Recording{Tensors: filepath.Join(dir, "golden.safetensors")}
+	if err := json.Unmarshal(b, &r.Prompts); err != nil {
+		t.Fatalf("golden: record: %s: %v", name, err)
+	}
+	if len(r.Prompts) == 0 {
+		t.Fatalf("golden: record: %s: no prompts", name)
+	}
+	return r
+}

@@ -1,0 +1,55 @@
+package golden
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func TestRecords(t *testing.T) {
+	want := []string{"tiny-gemma3", "tiny-gemma4", "tiny-gemma4-moe", "tiny-llama", "tiny-qwen2", "tiny-qwen3"}
+	names := Models(t)
+	for _, name := range want {
+		if !slices.Contains(names, name) {
+			t.Errorf("no model %s", name)
+		}
+	}
+	for _, name := range names {
+		r := Record(t, name)
+		if _, err := os.Stat(r.Tensors); err != nil {
+			t.Error(err)
+		}
+		if len(r.Prompts) != 11 {
+			t.Errorf("%s: %d prompts, want 11", name, len(r.Prompts))
+		}
+		for i, p := range r.Prompts {
+			switch {
+			case p.Index != i:
+				t.Errorf("%s: prompt %d has index %d", name, i, p.Index)
+			case p.PositionsKept < 1 || p.PositionsKept > len(p.IDs):
+				t.Errorf("%s: prompt %d keeps %d of %d positions", name, i, p.PositionsKept, len(p.IDs))
+			case p.NextID != p.GreedyIDs[0]:
+				t.Errorf("%s: prompt %d: next token %d, greedy text begins with %d", name, i, p.NextID, p.GreedyIDs[0])
+			case p.Float32.MaxAbsDiff <= 0 || p.Float32.MaxAbsDiff >= p.BFloat16.MaxAbsDiff:
+				t.Errorf("%s: prompt %d: floors %g and %g", name, i, p.Float32.MaxAbsDiff, p.BFloat16.MaxAbsDiff)
+			case (p.Prompt.Text == "") == (len(p.Prompt.Chat) == 0):
+				t.Errorf("%s: prompt %d is not either text or chat", name, i)
+			}
+		}
+	}
+}
+
+func TestDirFollowsTheEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "goldens"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KARAT_SHARED", dir)
+	if got, want := Dir(t), filepath.Join(dir, "goldens"); got != want {
+		t.Errorf("Dir = %s, want %s", got, want)
+	}
+	if got, want := Repo(t), filepath.Join(Root(t), "testdata"); got != want {
+		t.Errorf("Repo = %s, want %s", got, want)
+	}
+}
