@@ -1,0 +1,3 @@
+module github.com/karat-run/karat/testdata
+
+go 1.26
