@@ -3,6 +3,7 @@ package golden
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -51,5 +52,55 @@ func TestDirFollowsTheEnvironment(t *testing.T) {
 	}
 	if got, want := Repo(t), filepath.Join(Root(t), "testdata"); got != want {
 		t.Errorf("Repo = %s, want %s", got, want)
+	}
+}
+
+// attempt is a testing.TB that notes how the test under it ended.
+type attempt struct {
+	testing.TB
+	skipped, failed bool
+}
+
+func (a *attempt) Skipf(string, ...any) { a.skipped = true; runtime.Goexit() }
+
+func (a *attempt) Fatalf(string, ...any) { a.failed = true; runtime.Goexit() }
+
+// try runs f as a test of its own.
+func try(t *testing.T, f func(testing.TB)) (skipped, failed bool) {
+	a := &attempt{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f(a)
+	}()
+	<-done
+	return a.skipped, a.failed
+}
+
+func TestSharedSkipsOnlyWithoutTheFolder(t *testing.T) {
+	dir := t.TempDir()
+	root := filepath.Join(dir, "repo")
+	if err := os.Mkdir(root, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "go.mod"), []byte(module+"\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(root)
+	t.Setenv("KARAT_SHARED", "")
+	ask := func(tb testing.TB) { Shared(tb, "goldens/README.md") }
+
+	if skipped, failed := try(t, ask); !skipped || failed {
+		t.Errorf("no shared folder: skipped %v, failed %v", skipped, failed)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "shared", "goldens"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if skipped, failed := try(t, ask); skipped || !failed {
+		t.Errorf("file missing in the shared folder: skipped %v, failed %v", skipped, failed)
+	}
+	t.Setenv("KARAT_SHARED", filepath.Join(dir, "nowhere"))
+	if skipped, failed := try(t, ask); skipped || !failed {
+		t.Errorf("KARAT_SHARED leads nowhere: skipped %v, failed %v", skipped, failed)
 	}
 }
