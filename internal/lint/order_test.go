@@ -1,0 +1,144 @@
+package lint
+
+import (
+	"path"
+	"strings"
+	"testing"
+)
+
+// below says what a package may import, and with it everything below that. An
+// entry ending in /* stands for every folder there that has no entry of its own.
+var below = map[string]string{
+	"tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "", "tokenizer": "", "npy": "", "kv": "", "hub": "", "ui": "",
+
+	"simd":        "float16",
+	"quant":       "tensor float16",
+	"gguf":        "tensor mmap",
+	"safetensors": "tensor mmap float16",
+	"checkpoint":  "gguf safetensors",
+	"graph":       "tensor",
+	"bind":        "graph checkpoint",
+
+	"arch/*": "graph rope checkpoint",
+	"arch":   "bind arch/*",
+
+	"backend":             "graph kv",
+	"backend/ref":         "backend float16 quant rope",
+	"backend/cpu":         "backend float16 quant rope simd",
+	"backend/webgpu":      "backend float16 quant rope",
+	"backend/backendtest": "backend float16 quant rope",
+
+	"engine":  "arch backend kv sample tokenizer",
+	"lab":     "arch backend/* engine npy quant float16",
+	"convert": "checkpoint quant",
+
+	".":      "engine chat backend/*",
+	"server": ". hub ui",
+	"cmd/*":  ". server lab convert",
+}
+
+// never are the imports that must stay impossible however below grows.
+var never = []struct{ from, to string }{
+	{"arch/*", "backend"}, {"arch/*", "backend/*"}, {"backend/*", "arch"}, {"backend/*", "arch/*"},
+	{"backend", "arch"}, {"simd", "graph"}, {"engine", "server"}, {"chat", "checkpoint"},
+}
+
+// entry returns the name in below of a package, given its folder from the root.
+func entry(dir string) (name string, ok bool) {
+	name = strings.TrimPrefix(dir, "internal/")
+	if _, ok = below[name]; !ok {
+		name = path.Dir(name) + "/*"
+		_, ok = below[name]
+	}
+	return name, ok
+}
+
+// reachable returns all that a package may import, by its name in below.
+func reachable(name string) map[string]bool {
+	seen := map[string]bool{}
+	var visit func(string)
+	visit = func(name string) {
+		for _, next := range strings.Fields(below[name]) {
+			if seen[next] {
+				continue
+			}
+			seen[next] = true
+			visit(next)
+			if family, ok := strings.CutSuffix(next, "*"); ok {
+				for other := range below {
+					if strings.HasPrefix(other, family) && !seen[other] {
+						seen[other] = true
+						visit(other)
+					}
+				}
+			}
+		}
+	}
+	visit(name)
+	return seen
+}
+
+// disorder finds the imports that below does not allow. Tests are free, but
+// only they may import golden.
+func disorder(all []*source) (findings []string) {
+	for _, s := range all {
+		if s.test() || s.dir() == "internal/golden" {
+			continue
+		}
+		from, ok := entry(s.dir())
+		if !ok {
+			findings = append(findings, s.name+": the order of packages (internal/lint) has no place for "+s.dir())
+			continue
+		}
+		allowed := reachable(from)
+		for _, p := range s.imports() {
+			dir, ok := strings.CutPrefix(p, modulePath)
+			if !ok {
+				continue
+			}
+			if dir = strings.TrimPrefix(dir, "/"); dir == "" {
+				dir = "."
+			}
+			if to, _ := entry(dir); !allowed[to] {
+				findings = append(findings, s.name+": "+s.dir()+" must not import "+dir)
+			}
+		}
+	}
+	return findings
+}
+
+func TestOrder(t *testing.T) {
+	report(t, disorder(sources(t)))
+
+	reject(t, disorder, "internal/arch/llama/llama.go", `package llama; import _ "github.com/karat-run/karat/internal/backend"`)
+	reject(t, disorder, "internal/backend/cpu/cpu.go", `package cpu; import _ "github.com/karat-run/karat/internal/arch/llama"`)
+	reject(t, disorder, "internal/engine/engine.go", `package engine; import _ "github.com/karat-run/karat"`)
+	reject(t, disorder, "internal/quant/quant.go", `package quant; import _ "github.com/karat-run/karat/internal/golden"`)
+	reject(t, disorder, "internal/utils/utils.go", `package utils`)
+}
+
+func TestOrderTable(t *testing.T) {
+	for name, list := range below {
+		for _, next := range strings.Fields(list) {
+			if _, ok := below[next]; !ok && !strings.HasSuffix(next, "/*") {
+				t.Errorf("%s: unknown package %s", name, next)
+			}
+		}
+		if reachable(name)[name] {
+			t.Errorf("%s may import itself", name)
+		}
+		for _, n := range never {
+			for to := range reachable(name) {
+				if matches(n.from, name) && matches(n.to, to) {
+					t.Errorf("%s may import %s", name, to)
+				}
+			}
+		}
+	}
+}
+
+// matches reports whether a name is one that a pattern of never stands for.
+func matches(pattern, name string) bool {
+	ok, _ := path.Match(pattern, name) // the patterns are well formed
+	return ok
+}
