@@ -104,6 +104,14 @@ func (b Builder) check(n *Node, w *Weight, want tensor.Shape) {
 	}
 }
 
+// Refuse notes an error where the file holds a weight that the configuration
+// rules out.
+func (b Builder) Refuse(w *Weight, fact string) {
+	if w != nil {
+		b.r.errs = append(b.r.errs, fmt.Errorf("tensor %s: the file holds it, but the configuration says that %s", w.Name, fact))
+	}
+}
+
 // Name gives v the name that the two formats know it by, in b's scope.
 func (b Builder) Name(v *Node, gguf, hf string) *Node {
 	v.Name, v.HF = b.unique(join(b.gguf, gguf)), join(b.hf, hf)
@@ -219,7 +227,9 @@ func (b Builder) Softcap(x *Node, c float64) *Node {
 }
 
 // GLU is act(gate)·up. (Shazeer 2020, arXiv:2002.05202)
-func (b Builder) GLU(act Activation, gate, up *Node) *Node { return b.same(GLU, gate, up, ActAttr{act}) }
+func (b Builder) GLU(act Activation, gate, up *Node) *Node {
+	return b.same(GLU, gate, up, ActAttr{act})
+}
 
 // Outputs keeps the rows whose logits the step wants.
 func (b Builder) Outputs(x *Node) *Node {

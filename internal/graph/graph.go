@@ -57,15 +57,17 @@ const (
 
 func (a Activation) String() string { return [...]string{"silu", "gelu_tanh"}[a] }
 
-// ParseActivation knows Hugging Face's names of the activations.
-func ParseActivation(name string) (Activation, error) {
-	switch name {
+// UnmarshalText knows Hugging Face's names of the activations.
+func (a *Activation) UnmarshalText(name []byte) error {
+	switch string(name) {
 	case "silu", "swish":
-		return SiLU, nil
+		*a = SiLU
 	case "gelu_pytorch_tanh", "gelu_tanh":
-		return GELUTanh, nil
+		*a = GELUTanh
+	default:
+		return fmt.Errorf("activation %q is not supported (silu and gelu_pytorch_tanh are)", name)
 	}
-	return 0, fmt.Errorf("activation %q is not supported (silu and gelu_pytorch_tanh are)", name)
+	return nil
 }
 
 // Attributes of nodes, by operation.

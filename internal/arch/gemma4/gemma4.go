@@ -1,0 +1,251 @@
+// Package gemma4 is the Gemma 4 text decoder in its forms: with per-layer
+// embeddings and shared keys and values (E2B, E4B), dense with K=V (31B), and
+// with experts beside the MLP (26B-A4B).
+//
+// What differs from Gemma 3: norms scale by w, not 1+w; attention is unscaled,
+// since queries and keys are normed; values are normed too, without a weight;
+// full-attention layers have their own head size and turn only the first part
+// of their pairs; each layer ends in a learned scalar; logits are capped.
+//
+// Source: transformers, models/gemma4/modeling_gemma4.py.
+package gemma4
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize        int                 `json:"vocab_size"`
+	HiddenSize       int                 `json:"hidden_size"`
+	IntermediateSize int                 `json:"intermediate_size"`
+	DoubleWide       bool                `json:"use_double_wide_mlp"` // in layers without keys and values of their own
+	NumLayers        int                 `json:"num_hidden_layers"`
+	NumHeads         int                 `json:"num_attention_heads"`
+	NumKVHeads       int                 `json:"num_key_value_heads"`
+	HeadDim          int                 `json:"head_dim"`
+	PerLayer         map[string]Override `json:"per_layer_config"`
+	LayerTypes       []string            `json:"layer_types"`
+	SlidingWindow    int                 `json:"sliding_window"`
+	NumKVShared      int                 `json:"num_kv_shared_layers"`
+	KEqV             bool                `json:"attention_k_eq_v"` // in full layers
+	PLESize          int                 `json:"hidden_size_per_layer_input"`
+	PLEVocabSize     int                 `json:"vocab_size_per_layer_input"`
+	MoE              bool                `json:"enable_moe_block"`
+	NumExperts       int                 `json:"num_experts"`
+	TopK             int                 `json:"top_k_experts"`
+	ExpertSize       int                 `json:"moe_intermediate_size"`
+	RMSNormEps       float32             `json:"rms_norm_eps"`
+	Act              graph.Activation    `json:"hidden_activation"`
+	Softcap          float64             `json:"final_logit_softcapping"`
+	Rope             struct {
+		Full    rope.Params `json:"full_attention"`
+		Sliding rope.Params `json:"sliding_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Override is what differs in one layer; zero where nothing does.
+type Override struct {
+	HeadDim          int `json:"head_dim"`
+	NumKVHeads       int `json:"num_key_value_heads"`
+	IntermediateSize int `json:"intermediate_size"`
+}
+
+// PLE reports whether the model has per-layer embeddings.
+func (c *Config) PLE() bool { return c.PLESize > 0 }
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	layers   []layerConfig
+	Embed    *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	PerLayer PerLayer      `gguf:"" hf:"model"`
+	Layers   []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm     *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+}
+
+// PerLayer makes the vector that each layer adds of its own (E2B, E4B).
+type PerLayer struct {
+	Embed *graph.Weight `gguf:"per_layer_token_embd" hf:"embed_tokens_per_layer" if:"PLE"`
+	Proj  *graph.Weight `gguf:"per_layer_model_proj" hf:"per_layer_model_projection" if:"PLE"`
+	Norm  *graph.Weight `gguf:"per_layer_proj_norm" hf:"per_layer_projection_norm" if:"PLE"`
+}
+
+// Layer is one decoder layer.
+type Layer struct {
+	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn         Attention     `gguf:"" hf:"self_attn"`
+	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
+	MLPNorm      *graph.Weight `gguf:"ffn_norm" hf:"pre_feedforward_layernorm"`
+	MLP          MLP           `gguf:"" hf:"mlp"`
+	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
+	MoE          MoE           `gguf:"" hf:""`
+	PLEGate      *graph.Weight `gguf:"inp_gate" hf:"per_layer_input_gate" if:"PLE"`
+	PLEProj      *graph.Weight `gguf:"proj" hf:"per_layer_projection" if:"PLE"`
+	PostPLENorm  *graph.Weight `gguf:"post_norm" hf:"post_per_layer_input_norm" if:"PLE"`
+	Scalar       *graph.Weight `gguf:"layer_output_scale" hf:"layer_scalar"`
+}
+
+// Attention is grouped-query attention over normed queries, keys and values.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj" optional:"ignored in layers that share keys and values"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj" optional:"likewise, and absent where K serves as V"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
+	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm" optional:"ignored in layers that share keys and values"`
+}
+
+// MLP is the gated feed-forward part.
+type MLP struct {
+	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
+	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
+	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
+}
+
+// MoE is the mixture of experts beside the MLP (26B-A4B).
+type MoE struct {
+	RouterScale *graph.Weight `gguf:"ffn_gate_inp.scale" hf:"router.scale" if:"MoE"`
+	Router      *graph.Weight `gguf:"ffn_gate_inp" hf:"router.proj" if:"MoE"`
+	ExpertScale *graph.Weight `gguf:"ffn_down_exps.scale" hf:"router.per_expert_scale" if:"MoE"`
+	GateUp      *graph.Weight `gguf:"ffn_gate_up_exps" hf:"experts.gate_up_proj" if:"MoE"`
+	Down        *graph.Weight `gguf:"ffn_down_exps" hf:"experts.down_proj" if:"MoE"`
+	Norm        *graph.Weight `gguf:"pre_ffw_norm_2" hf:"pre_feedforward_layernorm_2" if:"MoE"`
+	PostMLPNorm *graph.Weight `gguf:"post_ffw_norm_1" hf:"post_feedforward_layernorm_1" if:"MoE"`
+	PostNorm    *graph.Weight `gguf:"post_ffw_norm_2" hf:"post_feedforward_layernorm_2" if:"MoE"`
+}
+
+// layerConfig is what the configuration says of one layer.
+type layerConfig struct {
+	kv               *graph.KV
+	freqs            rope.Freqs
+	headDim          int
+	intermediateSize int
+	shared           bool // reads an earlier layer's keys and values
+	kIsV             bool // the key projection serves as the value's
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	layers, err := c.layers()
+	return &Model{Config: c, layers: layers, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+// layers resolves the configuration. The last NumKVShared layers read the keys
+// and values of the last earlier layer of their own kind.
+func (c *Config) layers() ([]layerConfig, error) {
+	ls, last := make([]layerConfig, c.NumLayers), map[string]*graph.KV{}
+	for i, kind := range c.LayerTypes {
+		l, o := &ls[i], c.PerLayer[strconv.Itoa(i)]
+		l.shared = i >= c.NumLayers-c.NumKVShared
+		l.headDim = orElse(o.HeadDim, c.HeadDim)
+		l.intermediateSize = c.IntermediateSize
+		if c.DoubleWide && l.shared {
+			l.intermediateSize *= 2
+		}
+		l.intermediateSize = orElse(o.IntermediateSize, l.intermediateSize)
+
+		params, window := c.Rope.Sliding, c.SlidingWindow
+		if kind == "full_attention" {
+			params, window, l.kIsV = c.Rope.Full, 0, c.KEqV
+		}
+		var err error
+		if l.freqs, err = rope.From(l.headDim, params); err != nil {
+			return nil, fmt.Errorf("layer %d: %w", i, err)
+		}
+		if !l.shared {
+			last[kind] = &graph.KV{Layer: i, Heads: orElse(o.NumKVHeads, c.NumKVHeads), Dim: l.headDim, Window: window}
+		}
+		l.kv = last[kind]
+	}
+	return ls, nil
+}
+
+func orElse(v, otherwise int) int {
+	if v == 0 {
+		return otherwise
+	}
+	return v
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, float32(math.Sqrt(float64(m.HiddenSize))))
+	var ple *graph.Node // [T, layers, PLESize]
+	if m.PLE() {
+		ple = m.PerLayer.forward(g, h, m)
+	}
+	for i := range m.Layers {
+		h = m.Layers[i].forward(g.Layer(i), h, ple, m.layers[i], m, i)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	h = g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	if m.Softcap > 0 {
+		h = g.Softcap(h, m.Softcap)
+	}
+	return h
+}
+
+func (p *PerLayer) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
+	n := m.NumLayers * m.PLESize
+	e := g.Embed(p.Embed, m.PLEVocabSize, n, float32(math.Sqrt(float64(m.PLESize))))
+	x := g.Scale(g.Linear(p.Proj, h, n), 1/math.Sqrt(float64(m.HiddenSize)))
+	x = g.RMSNorm(p.Norm, g.Heads(x, m.PLESize), m.RMSNormEps, 0)
+	return g.Scale(g.Add(x, g.Heads(e, m.PLESize)), 1/math.Sqrt2)
+}
+
+func (l *Layer) forward(g graph.Builder, h, ple *graph.Node, lc layerConfig, m *Model, i int) *graph.Node {
+	eps := m.RMSNormEps
+	x := l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, eps, 0), lc, m)
+	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, x, eps, 0))
+
+	x = l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, eps, 0), lc, m)
+	if m.MoE {
+		x = g.Add(g.RMSNorm(l.MoE.PostMLPNorm, x, eps, 0), l.MoE.forward(g, h, m))
+	}
+	h = g.Add(h, g.RMSNorm(l.PostMLPNorm, x, eps, 0))
+
+	if m.PLE() {
+		x = g.GLU(m.Act, g.Linear(l.PLEGate, h, m.PLESize), g.Head(ple, i))
+		x = g.Linear(l.PLEProj, x, m.HiddenSize)
+		h = g.Add(h, g.RMSNorm(l.PostPLENorm, x, eps, 0))
+	}
+	return g.Name(g.MulWeight(l.Scalar, h, 1), "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *Model) *graph.Node {
+	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*lc.headDim), lc.headDim) // [T, heads, dim]
+	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), lc.freqs)
+	if !lc.shared {
+		n := lc.kv.Heads * lc.headDim
+		k := g.Heads(g.Linear(a.K, x, n), lc.headDim) // [T, kvHeads, dim]
+		v := k                                        // unnormed
+		if lc.kIsV {
+			g.Refuse(a.V, "attention_k_eq_v is true")
+		} else {
+			v = g.Heads(g.Linear(a.V, x, n), lc.headDim)
+		}
+		v = g.Name(g.Normalize(v, m.RMSNormEps), "attn_v_norm", "self_attn.v_norm.out")
+		g.StoreKV(lc.kv, g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), lc.freqs), v)
+	}
+	return g.Linear(a.O, g.Attention(q, lc.kv, 1), m.HiddenSize)
+}
+
+func (p *MLP) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *Model) *graph.Node {
+	gate, up := g.Linear(p.Gate, x, lc.intermediateSize), g.Linear(p.Up, x, lc.intermediateSize)
+	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
+}
+
+func (e *MoE) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
+	x := g.Name(g.Normalize(h, m.RMSNormEps), "ffn_gate_inp_norm", "router.norm.out")
+	x = g.Scale(g.MulWeight(e.RouterScale, x, m.HiddenSize), 1/math.Sqrt(float64(m.HiddenSize)))
+	route := g.Route(g.Linear(e.Router, x, m.NumExperts), e.ExpertScale, m.TopK)
+	x = g.RMSNorm(e.Norm, h, m.RMSNormEps, 0)
+	x = g.Experts(m.Act, e.GateUp, e.Down, x, route, m.NumExperts, m.ExpertSize)
+	return g.RMSNorm(e.PostNorm, g.Name(x, "ffn_experts", "experts.out"), m.RMSNormEps, 0)
+}

@@ -1,0 +1,129 @@
+// Package llama is the decoder of Llama 2 and 3, and of Mistral's dense models,
+// which use the same key. The other architectures are described by how they
+// differ from it.
+//
+// Source: transformers, models/llama/modeling_llama.py; Touvron et al. 2023,
+// arXiv:2302.13971.
+package llama
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	NumKVHeads       int              `json:"num_key_value_heads"`
+	HeadDim          int              `json:"head_dim"`
+	SlidingWindow    int              `json:"sliding_window"` // Mistral 7B v0.1: on all layers
+	RMSNormEps       float32          `json:"rms_norm_eps"`
+	Act              graph.Activation `json:"hidden_act"`
+	AttentionBias    bool             `json:"attention_bias"`
+	MLPBias          bool             `json:"mlp_bias"`
+	Tied             bool             `json:"tie_word_embeddings"`
+	Rope             struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Untied reports whether the head has a weight of its own.
+func (c *Config) Untied() bool { return !c.Tied }
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	freqs  rope.Freqs
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"Untied"`
+}
+
+// Layer is one decoder layer.
+type Layer struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MLP      MLP           `gguf:"" hf:"mlp"`
+}
+
+// Attention is grouped-query attention with rotary positions.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"AttentionBias"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"AttentionBias"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"AttentionBias"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	OBias *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"AttentionBias"`
+}
+
+// MLP is the gated feed-forward part.
+type MLP struct {
+	Gate     *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
+	GateBias *graph.Weight `gguf:"ffn_gate.bias" hf:"gate_proj.bias" if:"MLPBias"`
+	Up       *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
+	UpBias   *graph.Weight `gguf:"ffn_up.bias" hf:"up_proj.bias" if:"MLPBias"`
+	Down     *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
+	DownBias *graph.Weight `gguf:"ffn_down.bias" hf:"down_proj.bias" if:"MLPBias"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim, Window: m.SlidingWindow}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	if m.Tied {
+		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	}
+	return g.Linear(m.Output, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	h = g.Add(h, l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m))
+	return g.Name(h, "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
+	k := linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
+	v := linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
+	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.freqs)         // [T, heads, dim]
+	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.freqs)         // [T, kvHeads, dim]
+	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))                 //
+	x = g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))) // [T, heads·dim]
+	return linear(g, a.O, a.OBias, x, m.HiddenSize)
+}
+
+func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	gate := linear(g, p.Gate, p.GateBias, x, m.IntermediateSize)
+	up := linear(g, p.Up, p.UpBias, x, m.IntermediateSize)
+	return linear(g, p.Down, p.DownBias, g.GLU(m.Act, gate, up), m.HiddenSize)
+}
+
+// linear is x·wᵀ, plus the bias where the configuration has one.
+func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
+	y := g.Linear(w, x, out)
+	if bias == nil {
+		return y
+	}
+	return g.Bias(bias, y)
+}

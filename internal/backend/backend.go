@@ -1,0 +1,110 @@
+// Package backend is the border between recorded graphs and what runs them.
+package backend
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/kv"
+)
+
+// Backend runs graphs on one kind of hardware.
+type Backend interface {
+	// Compile prepares a plan of g for steps of at most o.Rows rows.
+	Compile(g *graph.Graph, o Options) (Executable, error)
+	// NewCache makes room for the keys and values of g's layers, in the pages
+	// that pool hands out. Plans of the same graph share it.
+	NewCache(g *graph.Graph, pool *kv.Pool) (Cache, error)
+	Close() error
+}
+
+// Options of a plan. The zero value is a plan for one row without taps.
+type Options struct {
+	Rows int                    // most rows of a step; 0 is 1
+	Want func(*graph.Node) bool // nodes whose outputs a Tap wants to see; a wanted node is not fused away
+}
+
+// Executable is a compiled plan. It may be run by one goroutine at a time.
+type Executable interface {
+	// Run executes a step and returns the logits [len(s.Outputs), vocab],
+	// valid until the next Run. tap may be nil; it sees whole outputs of the
+	// wanted nodes as [rows, shape...], valid during the call. A tap does not
+	// change the logits by a bit.
+	Run(ctx context.Context, s *Step, tap Tap) (logits []float32, err error)
+}
+
+// Tap receives the output of a wanted node.
+type Tap func(n *graph.Node, out []float32)
+
+// Cache holds keys and values.
+type Cache interface {
+	Bytes() int64 // memory in use
+	Close() error
+}
+
+// Step is what one run computes: T rows, each a token at a position of a
+// sequence. Rows of one sequence follow each other in order of position; the
+// sequence has already grown to hold them.
+type Step struct {
+	Tokens  []int32
+	Pos     []int32
+	Seqs    []*kv.Sequence // of each row
+	Outputs []int32        // rows whose logits are wanted, ascending
+	Cache   Cache
+}
+
+// Check tells whether s is well formed for a plan of at most rows rows over a
+// vocabulary of vocab.
+func (s *Step) Check(rows, vocab int) error {
+	t := len(s.Tokens)
+	if t == 0 || t > rows {
+		return fmt.Errorf("backend: step of %d rows, the plan is for 1 to %d", t, rows)
+	}
+	if len(s.Pos) != t || len(s.Seqs) != t {
+		return fmt.Errorf("backend: step of %d tokens has %d positions and %d sequences", t, len(s.Pos), len(s.Seqs))
+	}
+	for i, id := range s.Tokens {
+		if id < 0 || int(id) >= vocab {
+			return fmt.Errorf("backend: token id %d at row %d, the vocabulary has %d", id, i, vocab)
+		}
+		if p := int(s.Pos[i]); p < 0 || p >= s.Seqs[i].Len() {
+			return fmt.Errorf("backend: position %d at row %d, the sequence has room for %d", p, i, s.Seqs[i].Len())
+		}
+		if i > 0 && s.Seqs[i] == s.Seqs[i-1] && s.Pos[i] != s.Pos[i-1]+1 {
+			return fmt.Errorf("backend: position %d at row %d follows %d", s.Pos[i], i, s.Pos[i-1])
+		}
+	}
+	for i, o := range s.Outputs {
+		if o < 0 || int(o) >= t || i > 0 && o <= s.Outputs[i-1] {
+			return fmt.Errorf("backend: output rows %v of %d", s.Outputs, t)
+		}
+	}
+	return nil
+}
+
+// Windows lists the windows of g's stores without duplicates, full layers (0)
+// first: the classes of its pool.
+func Windows(g *graph.Graph) []int {
+	var w []int
+	for _, kv := range g.KVs() {
+		if !slices.Contains(w, kv.Window) {
+			w = append(w, kv.Window)
+		}
+	}
+	slices.Sort(w)
+	return w
+}
+
+// Vocab is the number of token ids that all of g's embeddings have.
+func Vocab(g *graph.Graph) int {
+	vocab := math.MaxInt
+	for _, n := range g.Nodes {
+		if n.Op == graph.Embed {
+			vocab = min(vocab, n.W[0].Shape[0])
+		}
+	}
+	return vocab
+}
