@@ -1,0 +1,77 @@
+package sample
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Logprob is a token with the natural logarithm of its probability.
+type Logprob struct {
+	ID      int
+	Logprob float64
+}
+
+// Logprobs is the log-softmax of logits, in float64, at temperature 1 and
+// before any option: of the tokens ids, in their order, and of the top likeliest
+// tokens, likeliest first, of equal ones the lowest id. Tokens at -Inf have that
+// log-probability and are not among the likeliest, so those may be fewer than top.
+func Logprobs(logits []float32, ids []int, top int) (of, best []Logprob, err error) {
+	for _, id := range ids {
+		if id < 0 || id >= len(logits) {
+			return nil, nil, fmt.Errorf("sample: token %d is outside the vocabulary of %d", id, len(logits))
+		}
+	}
+	if top < 0 {
+		return nil, nil, fmt.Errorf("sample: the %d likeliest tokens: negative", top)
+	}
+	norm, err := logSumExp(logits)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, id := range ids {
+		of = append(of, Logprob{id, float64(logits[id]) - norm})
+	}
+	for _, x := range likeliest(logits, min(top, len(logits))) {
+		best = append(best, Logprob{int(x.id), float64(x.logit) - norm})
+	}
+	return of, best, nil
+}
+
+// logSumExp is the logarithm of the sum of e^x over logits.
+func logSumExp(logits []float32) (float64, error) {
+	best, err := argmax(logits)
+	if err != nil {
+		return 0, err
+	}
+	top, sum := float64(logits[best]), 0.0
+	for _, x := range logits {
+		sum += exp(float64(x) - top)
+	}
+	return top + log(sum), nil
+}
+
+// likeliest is the k first tokens above -Inf in the order of before.
+func likeliest(logits []float32, k int) []candidate {
+	if k == 0 {
+		return nil
+	}
+	c := make([]candidate, 0, k+1024)
+	for id, x := range logits {
+		if math.IsInf(float64(x), -1) {
+			continue
+		}
+		if len(c) == cap(c) {
+			c = topK(c, k)
+		}
+		c = append(c, candidate{id: int32(id), logit: x})
+	}
+	c = topK(c, min(k, len(c)))
+	slices.SortFunc(c, func(a, b candidate) int {
+		if before(a, b) {
+			return -1
+		}
+		return 1
+	})
+	return c
+}

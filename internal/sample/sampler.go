@@ -1,0 +1,250 @@
+// Package sample chooses the next token from a model's logits.
+//
+// The order of application is llama.cpp's default (common/sampling.cpp):
+//
+//	LogitBias, RepeatPenalty, TopK, TopP, MinP, Temperature, draw
+//
+// Each step sees what the one before it left, and TopP sums probabilities that
+// were renormalized over the tokens that TopK kept. Temperature comes last, so
+// TopP and MinP judge what the model believes, at temperature 1, and a high
+// temperature flattens only the tokens that they found plausible.
+//
+// Hugging Face transformers divides by the temperature before TopK, TopP and
+// MinP: there a temperature above 1 also lets more tokens through TopP and MinP,
+// one below 1 fewer. Its repetition penalty looks at the whole history, as
+// RepeatLast -1 does, where llama.cpp looks at the last 64 tokens.
+//
+// Ties go to the lowest token id, in the greedy choice and at the edges of TopK
+// and TopP. All arithmetic is in fixed order with fixed roundings, so equal
+// logits and seeds give equal tokens on every architecture.
+package sample
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// A Sampler chooses the tokens of one sequence. It is not safe for concurrent
+// use. It keeps about 16 bytes per token of the vocabulary if it draws.
+type Sampler struct {
+	o       Options
+	penalty float32
+	bias    []bias // sorted by id
+	logMinP float64
+	random  *rand.PCG
+
+	adjusted   []float32 // logits after bias and penalty
+	seen       []bool    // by token id; all false between calls
+	candidates []candidate
+}
+
+// bias is one entry of Options.LogitBias.
+type bias struct {
+	id    int
+	value float32
+}
+
+// candidate is a token that may still be chosen.
+type candidate struct {
+	id     int32
+	logit  float32
+	weight float64 // not normalized; set by weigh
+}
+
+// New returns a sampler, or an error that names the option that is out of range.
+// It keeps no reference to o.LogitBias.
+func New(o Options) (*Sampler, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Sampler{o: o, penalty: float32(o.RepeatPenalty), random: rand.NewPCG(o.Seed, 0)}
+	if o.MinP > 0 {
+		s.logMinP = log(max(o.MinP, 0x1p-1022))
+	}
+	if o.RepeatLast == 0 {
+		s.o.RepeatLast = defaultRepeatLast
+	}
+	for id, v := range o.LogitBias {
+		s.bias = append(s.bias, bias{id, v})
+	}
+	slices.SortFunc(s.bias, func(a, b bias) int { return a.id - b.id })
+	s.o.LogitBias = nil
+	return s, nil
+}
+
+// Sample chooses the token that follows history, given its logits, one per token
+// of the vocabulary, which it leaves as they are. A logit of -Inf bans its token.
+// A NaN, +Inf, no logit above -Inf, and a token of the history or of LogitBias
+// outside the vocabulary are errors, never a token.
+func (s *Sampler) Sample(logits []float32, history []int) (id int, err error) {
+	logits, err = s.adjust(logits, history)
+	if err != nil {
+		return 0, err
+	}
+	if s.o.Temperature == 0 {
+		return argmax(logits)
+	}
+	c, err := s.truncate(logits)
+	if err != nil {
+		return 0, err
+	}
+	total := weigh(c, s.o.Temperature)
+	return draw(c, total*s.uniform()), nil
+}
+
+// uniform is the next number of [0, 1), in steps of 2^-53.
+func (s *Sampler) uniform() float64 { return float64(s.random.Uint64()>>11) * 0x1p-53 }
+
+// adjust applies LogitBias and RepeatPenalty to a copy of logits.
+func (s *Sampler) adjust(logits []float32, history []int) ([]float32, error) {
+	penalize := s.penalty != 0 && s.penalty != 1 && len(history) > 0
+	if len(s.bias) == 0 && !penalize {
+		return logits, nil
+	}
+	s.adjusted = append(s.adjusted[:0], logits...)
+	for _, b := range s.bias {
+		if b.id >= len(logits) {
+			return nil, fmt.Errorf("sample: LogitBias: token %d is outside the vocabulary of %d", b.id, len(logits))
+		}
+		s.adjusted[b.id] += b.value
+	}
+	if penalize {
+		if err := s.penalizeRepeats(history); err != nil {
+			return nil, err
+		}
+	}
+	return s.adjusted, nil
+}
+
+// penalizeRepeats applies RepeatPenalty to s.adjusted.
+func (s *Sampler) penalizeRepeats(history []int) error {
+	first := 0
+	if n := s.o.RepeatLast; n >= 0 {
+		first = max(0, len(history)-n)
+	}
+	window := history[first:]
+	for i, id := range window {
+		if id < 0 || id >= len(s.adjusted) {
+			return fmt.Errorf("sample: history: position %d: token %d is outside the vocabulary of %d", first+i, id, len(s.adjusted))
+		}
+	}
+	if len(s.seen) < len(s.adjusted) {
+		s.seen = make([]bool, len(s.adjusted))
+	}
+	for _, id := range window {
+		if s.seen[id] {
+			continue
+		}
+		s.seen[id] = true
+		if s.adjusted[id] > 0 {
+			s.adjusted[id] /= s.penalty
+		} else {
+			s.adjusted[id] *= s.penalty
+		}
+	}
+	for _, id := range window {
+		s.seen[id] = false
+	}
+	return nil
+}
+
+// truncate is the tokens that TopK, TopP and MinP leave, in s.candidates.
+func (s *Sampler) truncate(logits []float32) ([]candidate, error) {
+	s.candidates = slices.Grow(s.candidates[:0], len(logits))
+	for id, x := range logits {
+		if err := check(id, x); err != nil {
+			return nil, err
+		}
+		if !math.IsInf(float64(x), -1) {
+			s.candidates = append(s.candidates, candidate{id: int32(id), logit: x})
+		}
+	}
+	c := s.candidates
+	if len(c) == 0 {
+		return nil, errNoToken
+	}
+	if s.o.TopK > 0 && s.o.TopK < len(c) {
+		c = topK(c, s.o.TopK)
+	}
+	if s.o.TopP > 0 && s.o.TopP < 1 {
+		c = topP(c, s.o.TopP)
+	}
+	if s.o.MinP > 0 {
+		c = minP(c, s.logMinP)
+	}
+	return c, nil
+}
+
+var errNoToken = errors.New("sample: no logit is above -Inf")
+
+// check refuses the logits that no distribution has.
+func check(id int, x float32) error {
+	if x != x || x > math.MaxFloat32 {
+		return fmt.Errorf("sample: logit of token %d: %v", id, x)
+	}
+	return nil
+}
+
+// argmax is the token with the highest logit, the lowest id of equal ones.
+func argmax(logits []float32) (int, error) {
+	best, top := -1, float32(math.Inf(-1))
+	for id, x := range logits {
+		if err := check(id, x); err != nil {
+			return 0, err
+		}
+		if x > top {
+			best, top = id, x
+		}
+	}
+	if best < 0 {
+		return 0, errNoToken
+	}
+	return best, nil
+}
+
+// weigh sets each weight to exp((logit - the highest logit) / temperature) and
+// returns their sum.
+func weigh(c []candidate, temperature float64) (total float64) {
+	top := highest(c)
+	for i := range c {
+		x := (float64(c[i].logit) - top) / temperature
+		c[i].weight = 0
+		if x > negligible {
+			c[i].weight = exp(x)
+		}
+		total += c[i].weight
+	}
+	return total
+}
+
+// negligible is the exponent below which the weights of all tokens of any
+// vocabulary together, 2^-80 each, are less than a draw's step of 2^-53.
+const negligible = -56
+
+// highest is the highest logit of c.
+func highest(c []candidate) float64 {
+	top := c[0].logit
+	for i := range c {
+		top = max(top, c[i].logit)
+	}
+	return float64(top)
+}
+
+// draw is the token at x of the way along the weights, 0 <= x <= their sum.
+func draw(c []candidate, x float64) int {
+	last := 0
+	sum := 0.0
+	for i := range c {
+		if c[i].weight == 0 {
+			continue
+		}
+		last = i
+		if sum += c[i].weight; x < sum {
+			break
+		}
+	}
+	return int(c[last].id)
+}
