@@ -1,0 +1,17 @@
+//go:build unix
+
+package mmap
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// nonblock keeps open from waiting for a pipe's writer.
+const nonblock = unix.O_NONBLOCK
+
+func mapFile(f *os.File, size int) (data []byte, unmap func([]byte) error, err error) {
+	data, err = unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
+	return data, unix.Munmap, err
+}

@@ -1,0 +1,117 @@
+// Package mmap maps a file into memory for reading.
+//
+// On Unix and Windows the pages come from the operating system's file cache as
+// they are touched. Elsewhere (js/wasm) the file is read into memory.
+package mmap
+
+import (
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+)
+
+// File is a file's contents. Its methods may be called by several goroutines at once.
+type File struct {
+	data  []byte
+	unmap func([]byte) error
+	once  sync.Once
+	err   error // of the one unmap
+}
+
+// Open maps the regular file at path; symbolic links are followed. A folder, a
+// pipe, a device or a socket is an error, found without opening or waiting for it.
+func Open(path string) (*File, error) {
+	f, size, err := openRegular(path)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	defer f.Close() // a mapping outlives its descriptor
+	if size == 0 {
+		return &File{}, nil // an empty mapping is an error to the operating systems
+	}
+	data, unmap, err := mapFile(f, size)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %s: %w", path, err)
+	}
+	return &File{data: data, unmap: unmap}, nil
+}
+
+// Data is the file's contents, read-only: a write to it ends the program. It is
+// valid until Close; a read beyond the end of a file that shrank after Open
+// faults, see Guard.
+func (f *File) Data() []byte { return f.data }
+
+// Close gives the mapping back. Nothing that shares memory with Data may be used
+// after it. A second Close does nothing and returns what the first did.
+func (f *File) Close() error {
+	f.once.Do(func() {
+		if f.unmap == nil {
+			return
+		}
+		if err := f.unmap(f.data); err != nil {
+			f.err = fmt.Errorf("mmap: close: %w", err)
+		}
+	})
+	return f.err
+}
+
+// Guard calls read and returns its error. Where read touches mapped memory that
+// is no longer there (the file shrank, or its disk failed), Guard returns an
+// error instead of ending the program. It sees only faults of the calling
+// goroutine; every other panic goes on.
+func Guard(read func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		fault, ok := p.(interface {
+			runtime.Error
+			Addr() uintptr
+		})
+		if !ok {
+			panic(p)
+		}
+		err = fmt.Errorf("mmap: read at %#x: the mapped file shrank or cannot be read: %w", fault.Addr(), fault)
+	}()
+	return read()
+}
+
+// openRegular opens path and returns its size. It looks before it opens, since
+// opening a device can have effects, and looks again at what it got.
+func openRegular(path string) (*os.File, int, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := checkRegular(path, info); err != nil {
+		return nil, 0, err
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	if info, err = f.Stat(); err == nil {
+		err = checkRegular(path, info)
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, int(info.Size()), nil
+}
+
+func checkRegular(path string, info fs.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: not a regular file (%v)", path, info.Mode().Type())
+	}
+	if size := info.Size(); size < 0 || size > math.MaxInt {
+		return fmt.Errorf("%s: %d bytes are more than this machine can address", path, size)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+//go:build unix
+
+package mmap
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestShrink is incident A11: the file shrinks while it is mapped.
+func TestShrink(t *testing.T) {
+	path := write(t, make([]byte, 1<<20))
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := os.Truncate(path, 10); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second read shows that a caught fault leaves nothing behind
+		err = Guard(func() error {
+			sink = f.Data()[1<<19]
+			return nil
+		})
+		if err == nil || !strings.Contains(err.Error(), "the mapped file shrank") {
+			t.Fatalf("read beyond the end: %v", err)
+		}
+	}
+	if err := Guard(func() error { sink = f.Data()[9]; return nil }); err != nil {
+		t.Errorf("read of what is left: %v", err)
+	}
+}
+
+var sink byte
+
+func TestOpenPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Skip("no named pipes here:", err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := Open(path)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("pipe: %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("Open waits for the pipe's writer")
+	}
+}
+
+// A write to the mapping must not reach the file.
+func TestReadOnly(t *testing.T) {
+	path := write(t, []byte("contents"))
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := Guard(func() error { f.Data()[0] = 'x'; return nil }); err == nil {
+		t.Error("a write to Data succeeded")
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "contents" {
+		t.Errorf("file = %q, %v", got, err)
+	}
+}
