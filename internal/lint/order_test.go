@@ -15,7 +15,7 @@ var below = map[string]string{
 	"quant":       "tensor float16",
 	"gguf":        "tensor mmap",
 	"safetensors": "tensor mmap float16",
-	"checkpoint":  "gguf safetensors",
+	"checkpoint":  "gguf safetensors rope",
 	"graph":       "tensor",
 	"bind":        "graph checkpoint",
 
@@ -23,10 +23,10 @@ var below = map[string]string{
 	"arch":   "bind arch/*",
 
 	"backend":             "graph kv",
-	"backend/ref":         "backend float16 quant rope",
-	"backend/cpu":         "backend float16 quant rope simd",
-	"backend/webgpu":      "backend float16 quant rope",
-	"backend/backendtest": "backend float16 quant rope",
+	"backend/ref":         "backend float16 mmap quant rope",
+	"backend/cpu":         "backend float16 mmap quant rope simd",
+	"backend/webgpu":      "backend float16 mmap quant rope",
+	"backend/backendtest": "backend float16 mmap quant rope",
 
 	"engine":  "arch backend kv sample tokenizer",
 	"lab":     "arch backend/* engine npy quant float16",
