@@ -1,0 +1,171 @@
+// Package checkpoint gives one view of the files that a model comes in: a GGUF
+// file, a split one, or a Hugging Face folder. Formats' and converters' habits
+// have their home here, so that an architecture sees one spelling of its
+// configuration and its weights as the paper has them.
+package checkpoint
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// Format is the format of a checkpoint's files.
+type Format string
+
+// The formats.
+const (
+	GGUF        Format = "GGUF"
+	HuggingFace Format = "Hugging Face"
+)
+
+// Checkpoint is an open model on disk. Tensors point into mapped memory.
+type Checkpoint struct {
+	Path     string
+	Format   Format
+	Arch     string   // llama, qwen2, qwen3, gemma3 or gemma4
+	Notes    []string // what was assumed or set aside in reading the files
+	Metadata []Entry  // as the files have it, for people to read
+
+	settings settings
+	unread   []string // settings of the file that have no canonical key
+	names    []string // of tensors, without .weight, in file order
+	tensors  map[string]tensor.Tensor
+	text     textFiles
+	close    []io.Closer
+}
+
+// Entry is a setting as a file has it.
+type Entry struct{ Key, Value string }
+
+// Open opens a GGUF file (any part of a split one) or a Hugging Face folder.
+func Open(path string) (*Checkpoint, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	if st.IsDir() {
+		return openFolder(path)
+	}
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".bin", ".pt", ".pth", ".ckpt", ".pkl":
+		return nil, fmt.Errorf("checkpoint: %s: a pickle runs code when it is read, so Karat never opens one; use safetensors or GGUF", path)
+	case ".safetensors", ".json":
+		return nil, fmt.Errorf("checkpoint: %s: one file of a Hugging Face model; give its folder, %s", path, filepath.Dir(path))
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	return fromGGUF(path, f)
+}
+
+// Parse reads a GGUF file that is already in memory.
+func Parse(name string, data []byte) (*Checkpoint, error) {
+	f, err := gguf.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %s: %w", name, err)
+	}
+	return fromGGUF(name, f)
+}
+
+// Close unmaps the files. No tensor may be used after it.
+func (c *Checkpoint) Close() error {
+	var errs []error
+	for _, f := range c.close {
+		errs = append(errs, f.Close())
+	}
+	c.close, c.tensors = nil, nil
+	return errors.Join(errs...)
+}
+
+// finish validates what both formats have filled in.
+func (c *Checkpoint) finish() (*Checkpoint, error) {
+	err := c.validate()
+	if err == nil {
+		err = c.dropTiedHead()
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Names implements bind.Source: all tensors in file order.
+func (c *Checkpoint) Names() []string { return c.names }
+
+// Name implements bind.Source.
+func (c *Checkpoint) Name(gguf, hf string) string {
+	if c.Format == GGUF {
+		return gguf
+	}
+	return hf
+}
+
+// Tensor implements bind.Source.
+func (c *Checkpoint) Tensor(gguf, hf string) (tensor.Tensor, bool) {
+	t, ok := c.tensors[c.Name(gguf, hf)]
+	return t, ok
+}
+
+// Tensors lists the model's tensors in file order.
+func (c *Checkpoint) Tensors() []tensor.Tensor {
+	ts := make([]tensor.Tensor, len(c.names))
+	for i, n := range c.names {
+		ts[i] = c.tensors[n]
+	}
+	return ts
+}
+
+// Bytes is the size of all tensors.
+func (c *Checkpoint) Bytes() int64 {
+	var n int64
+	for t := range maps.Values(c.tensors) {
+		n += int64(len(t.Data))
+	}
+	return n
+}
+
+// ContextLength is the number of positions the model was made for; 0 if unknown.
+func (c *Checkpoint) ContextLength() int { return c.settings.integer("max_position_embeddings") }
+
+// add takes a tensor in under its name without .weight.
+func (c *Checkpoint) add(name string, t tensor.Tensor) error {
+	name = strings.TrimSuffix(name, ".weight")
+	if _, ok := c.tensors[name]; ok {
+		return fmt.Errorf("checkpoint: %s: tensor %s: two tensors have this name", c.Path, name)
+	}
+	c.names = append(c.names, name)
+	c.tensors[name] = t
+	return nil
+}
+
+func (c *Checkpoint) drop(name string) {
+	delete(c.tensors, name)
+	if i := slices.Index(c.names, name); i >= 0 {
+		c.names = slices.Delete(c.names, i, i+1)
+	}
+}
+
+// dropTiedHead sets a head aside that repeats the embedding byte for byte, as
+// some converters write tied models. One that differs stays, and contradicts
+// the configuration.
+func (c *Checkpoint) dropTiedHead() error {
+	head, embed := c.Name("output", "lm_head"), c.Name("token_embd", "model.embed_tokens")
+	t, ok := c.tensors[head]
+	if ok && c.settings["tie_word_embeddings"] == true && bytes.Equal(t.Data, c.tensors[embed].Data) {
+		c.Notes = append(c.Notes, fmt.Sprintf("tensor %s repeats %s and is set aside", head, embed))
+		c.drop(head)
+	}
+	return nil
+}

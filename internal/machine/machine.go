@@ -1,0 +1,68 @@
+// Package machine tells what the process may use of the machine it runs on.
+package machine
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// Memory is how many more bytes the process may use without swapping, as far
+// as the system and its control groups tell; 0 if that is not known.
+func Memory() int64 {
+	free := available()
+	if runtime.GOOS != "linux" {
+		return free
+	}
+	for _, dir := range controlGroups() {
+		limit, ok := readNumber(filepath.Join(dir, "memory.max"))
+		used, _ := readNumber(filepath.Join(dir, "memory.current"))
+		if !ok { // version 1
+			limit, ok = readNumber(filepath.Join(dir, "memory.limit_in_bytes"))
+			used, _ = readNumber(filepath.Join(dir, "memory.usage_in_bytes"))
+		}
+		if ok && (free == 0 || limit-used < free) {
+			free = max(limit-used, 1)
+		}
+	}
+	return free
+}
+
+// controlGroups lists the folders of the process's control group and those above it.
+func controlGroups() []string {
+	b, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil
+	}
+	var dirs []string
+	for line := range strings.Lines(string(b)) {
+		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(part) != 3 {
+			continue
+		}
+		root := "/sys/fs/cgroup"
+		if part[1] == "memory" {
+			root += "/memory"
+		} else if part[1] != "" {
+			continue
+		}
+		for p := filepath.Clean("/" + part[2]); ; p = filepath.Dir(p) {
+			dirs = append(dirs, filepath.Join(root, p))
+			if p == "/" {
+				break
+			}
+		}
+	}
+	return dirs
+}
+
+func readNumber(path string) (int64, bool) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	return n, err == nil
+}
