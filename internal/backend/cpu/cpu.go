@@ -1,0 +1,106 @@
+// Package cpu runs graphs on the processor, with the kernels of package simd.
+//
+// A step's logits have the same bits whatever the number of threads, the cut
+// of a prompt into steps, and the other sequences in a step: a kernel sees one
+// row, or one head of one row, and its order of summation is fixed. Threads
+// divide rows and heads among themselves, never a sum.
+//
+// Compile lowers each node to a kernel with its buffers (plan.go); Run calls
+// them in order.
+package cpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// Precision is the arithmetic of products with quantized weights. All else is float32.
+type Precision uint8
+
+const (
+	// Fast rounds a product's activations to 16-bit integers with a scale for
+	// each row, and multiplies integers.
+	Fast Precision = iota
+	// F32 dequantizes the weights and multiplies float32 numbers.
+	F32
+)
+
+// Options of a backend. The zero value is usable.
+type Options struct {
+	Threads   int       // 0 is one for each processor that Go uses
+	Precision Precision //
+	KV        KVType    // how keys and values are kept
+}
+
+// Backend runs graphs on a pool of threads.
+type Backend struct {
+	o    Options
+	pool *pool
+}
+
+// New starts the pool. Close ends it.
+func New(o Options) *Backend {
+	if o.Threads <= 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	return &Backend{o: o, pool: newPool(o.Threads)}
+}
+
+// Close ends the pool's threads. Nothing may run.
+func (b *Backend) Close() error {
+	b.pool.close()
+	return nil
+}
+
+// executable is a compiled plan and its buffers.
+type executable struct {
+	b       *Backend
+	rows    int
+	vocab   int
+	kernels []kernel
+	x       activations
+	scratch []scratch            // by worker
+	after   map[*graph.Node]bool // nodes behind Rows: they have a row for each output
+	result  []float32
+
+	// The step that runs.
+	step *backend.Step
+}
+
+// kernel computes one node.
+type kernel struct {
+	node *graph.Node
+	run  func() error
+	out  []float32 // the node's value, nil if it has none
+	want bool
+}
+
+// Run implements backend.Executable.
+func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) ([]float32, error) {
+	if err := s.Check(e.rows, e.vocab); err != nil {
+		return nil, err
+	}
+	if c, ok := s.Cache.(*cache); !ok || c.kv != e.b.o.KV {
+		return nil, errors.New("cpu: the step's cache is not this backend's")
+	}
+	e.step, e.x.node = s, nil
+	for i := range e.kernels {
+		k := &e.kernels[i]
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := k.run(); err != nil {
+			return nil, fmt.Errorf("cpu: %v: %w", k.node, err)
+		}
+		if tap != nil && k.want {
+			tap(k.node, k.out[:e.count(k.node)*k.node.Shape.Size()])
+		}
+	}
+	last := e.kernels[len(e.kernels)-1].node
+	return e.result[:e.count(last)*last.Shape.Size()], nil
+}

@@ -1,0 +1,124 @@
+package cpu
+
+import (
+	"fmt"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/simd"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// route gives each row's k best experts and their weights, as pairs. Equal
+// scores go to the lower index; a NaN counts as the lowest score.
+func (e *executable) route(n *graph.Node, out, scores, scale []float32) {
+	k, count := n.Shape[0], len(scale)
+	ids, best := make([]int, k), make([]float32, k)
+	for r := range e.count(n) {
+		s := scores[r*count : (r+1)*count]
+		for j := range k {
+			ids[j] = -1
+			for i, v := range s {
+				if !taken(ids[:j], i) && (ids[j] < 0 || v > s[ids[j]] || s[ids[j]] != s[ids[j]] && v == v) {
+					ids[j] = i
+				}
+			}
+			best[j] = s[ids[j]]
+		}
+		simd.Softmax(best, best)
+		for j, id := range ids {
+			out[(r*k+j)*2], out[(r*k+j)*2+1] = float32(id), best[j]*scale[id]
+		}
+	}
+}
+
+func taken(ids []int, i int) bool {
+	for _, id := range ids {
+		if id == i {
+			return true
+		}
+	}
+	return false
+}
+
+// experts are a node's weights by expert, and its buffers.
+type experts struct {
+	gateUp, down []*graph.Weight
+	rows         [][]int // by expert: the (row, choice) pairs routed to it, row*k + choice
+	x, h, y      []float32
+	all          []float32 // [rows, k, d]
+}
+
+func newExperts(n *graph.Node) *experts {
+	count := n.W[0].Shape[0]
+	x := &experts{rows: make([][]int, count)}
+	for i := range count {
+		x.gateUp = append(x.gateUp, slab(n.W[0], i))
+		x.down = append(x.down, slab(n.W[1], i))
+	}
+	return x
+}
+
+// slab is the i-th matrix of w [count, rows, k].
+func slab(w *graph.Weight, i int) *graph.Weight {
+	size := len(w.Data) / w.Shape[0]
+	return &graph.Weight{GGUF: w.GGUF, HF: w.HF, Tensor: tensor.Tensor{Name: w.Name, DType: w.DType,
+		Shape: w.Shape[1:], Data: w.Data[i*size : (i+1)*size]}}
+}
+
+// experts runs each expert over the rows that are routed to it, and then sums
+// each row's choices in their order.
+func (e *executable) experts(n *graph.Node, x *experts, out, in, routes []float32) error {
+	rows, d, k := e.count(n), n.Shape.Size(), n.In[1].Shape[0]
+	for i := range x.rows {
+		x.rows[i] = x.rows[i][:0]
+	}
+	for i := range rows * k {
+		id := int(routes[2*i])
+		if id < 0 || id >= len(x.rows) {
+			return fmt.Errorf("row %d is routed to expert %d of %d", i/k, id, len(x.rows))
+		}
+		x.rows[id] = append(x.rows[id], i)
+	}
+	x.all = grow(x.all, rows*k*d)
+	for id := range x.rows {
+		if len(x.rows[id]) > 0 {
+			if err := e.expert(n, x, id, in, k, d); err != nil {
+				return err
+			}
+		}
+	}
+	clear(out[:rows*d])
+	for i := range rows * k {
+		simd.AddScaled(out[i/k*d:(i/k+1)*d], x.all[i*d:(i+1)*d], routes[2*i+1])
+	}
+	return nil
+}
+
+// expert runs one gated MLP: the rows are gathered, so that each weight row is
+// read once.
+func (e *executable) expert(n *graph.Node, x *experts, id int, in []float32, k, d int) error {
+	rows, ff := len(x.rows[id]), n.W[1].Shape[2]
+	x.x, x.h, x.y = grow(x.x, rows*d), grow(x.h, rows*2*ff), grow(x.y, rows*d)
+	for i, r := range x.rows[id] {
+		copy(x.x[i*d:(i+1)*d], in[r/k*d:])
+	}
+	if err := e.linear(nil, x.h, x.x, x.gateUp[id], rows); err != nil {
+		return err
+	}
+	glu := simd.SwiGLU
+	if n.Attr.(graph.ActAttr).Act == graph.GELUTanh {
+		glu = simd.GeGLU
+	}
+	for i := range rows { // [rows, 2·ff] to [rows, ff], in place
+		h := x.h[i*2*ff:]
+		glu(h[:ff], h[:ff], h[ff:2*ff])
+		copy(x.h[i*ff:(i+1)*ff], h[:ff])
+	}
+	if err := e.linear(nil, x.y, x.h, x.down[id], rows); err != nil {
+		return err
+	}
+	for i, r := range x.rows[id] {
+		copy(x.all[r*d:(r+1)*d], x.y[i*d:(i+1)*d])
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/simd"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// activations are a value's rows rounded to 16-bit integers, kept while
+// products with several weights follow each other.
+type activations struct {
+	node *graph.Node // whose value they are; nil for none
+	q    []int16     // [rows, k]
+	dx   []float32   // [rows]
+	sums []int32     // [rows, k/group], for weights with minima
+	of   int         // the group size of sums; 0 for none
+}
+
+// quantize rounds the rows of x, the value of n, unless that was the last
+// thing it did.
+func (e *executable) quantize(n *graph.Node, x []float32, rows, k, group int) error {
+	a := &e.x
+	if a.node != n || n == nil {
+		a.node, a.of = n, 0
+		a.q, a.dx = grow(a.q, rows*k), grow(a.dx, rows)
+		err := e.b.pool.run(rows, 4, func(_, from, to int) error {
+			for r := from; r < to; r++ {
+				a.dx[r] = simd.Quantize(a.q[r*k:(r+1)*k], x[r*k:(r+1)*k])
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if group != 0 && a.of != group {
+		a.of, a.sums = group, grow(a.sums, rows*k/group)
+		simd.GroupSums(a.sums, a.q[:rows*k], group)
+	}
+	return nil
+}
+
+// grow is s with room for n elements.
+func grow[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}
+
+// scratch is what one worker needs to read a weight row.
+type scratch struct {
+	row  simd.QuantRow
+	f32  []float32
+	u16  []uint16
+	sums []float32 // a row's products with all activation rows
+}
+
+// linear is out [rows, n] = x [rows, k] · wᵀ; x is the value of node in.
+func (e *executable) linear(in *graph.Node, out, x []float32, w *graph.Weight, rows int) error {
+	k, n := w.Shape.Last(), w.Rows()
+	integers := e.integers(w.DType)
+	if integers {
+		if err := e.quantize(in, x, rows, k, sumGroup(w.DType)); err != nil {
+			return err
+		}
+	}
+	return e.b.pool.run(n, 16, func(worker, from, to int) error {
+		s := &e.scratch[worker]
+		s.sums = grow(s.sums, rows)
+		for i := from; i < to; i++ {
+			var err error
+			if integers {
+				err = s.productQ(s.sums, w.DType, w.Row(i), k, &e.x)
+			} else {
+				err = s.product(s.sums, w.DType, w.Row(i), k, x)
+			}
+			if err != nil {
+				return err
+			}
+			for r, v := range s.sums {
+				out[r*n+i] = v
+			}
+		}
+		return nil
+	})
+}
+
+// integers reports whether products with weights of type d are of integers.
+func (e *executable) integers(d tensor.DType) bool {
+	return e.b.o.Precision == Fast && d.Quantized()
+}
+
+// sumGroup is the size of the groups whose sums weights of type d need; 0 for none.
+func sumGroup(d tensor.DType) int {
+	if quant.HasMin(d) {
+		return quant.GroupSize(d)
+	}
+	return 0
+}
+
+// productQ sets dst[r] to the product of a quantized weight row with row r of a.
+func (s *scratch) productQ(dst []float32, d tensor.DType, row []byte, k int, a *activations) error {
+	groups := k / quant.GroupSize(d)
+	s.row.Group = quant.GroupSize(d)
+	s.row.Q, s.row.Scale = grow(s.row.Q, k), grow(s.row.Scale, groups)
+	s.row.Min = nil
+	var sums []int32
+	if quant.HasMin(d) {
+		s.f32 = grow(s.f32, groups)
+		s.row.Min, sums = s.f32, a.sums
+	}
+	if err := quant.Unpack(d, s.row.Q, s.row.Scale, s.row.Min, row); err != nil {
+		return err
+	}
+	simd.DotRowsQ(dst, &s.row, a.q, sums, a.dx)
+	return nil
+}
+
+// product sets dst[r] to the product of a weight row with row r of x [len(dst), k].
+func (s *scratch) product(dst []float32, d tensor.DType, row []byte, k int, x []float32) error {
+	x = x[:len(dst)*k]
+	switch d {
+	case tensor.F16:
+		simd.DotRowsF16(dst, s.words(row), x)
+		return nil
+	case tensor.BF16:
+		simd.DotRowsBF16(dst, s.words(row), x)
+		return nil
+	}
+	s.f32 = grow(s.f32, k)
+	if err := quant.Dequantize(d, s.f32, row); err != nil {
+		return err
+	}
+	simd.DotRowsF32(dst, s.f32, x)
+	return nil
+}
+
+// littleEndian is the order of the machine's bytes.
+var littleEndian = func() bool {
+	x := uint16(1)
+	return *(*byte)(unsafe.Pointer(&x)) == 1
+}()
+
+// words is b as 16-bit numbers: in place where order and alignment allow.
+func (s *scratch) words(b []byte) []uint16 {
+	n := len(b) / 2
+	if n > 0 && littleEndian && uintptr(unsafe.Pointer(&b[0]))%2 == 0 {
+		return unsafe.Slice((*uint16)(unsafe.Pointer(&b[0])), n) // n*2 <= len(b)
+	}
+	s.u16 = grow(s.u16, n)
+	for i := range s.u16 {
+		s.u16[i] = uint16(b[2*i]) | uint16(b[2*i+1])<<8
+	}
+	return s.u16
+}

@@ -1,0 +1,160 @@
+package cpu
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// planner lowers a graph to kernels. Buffers are handed out in execution
+// order, and taken back behind the last node that reads them.
+type planner struct {
+	e      *executable
+	values map[*graph.Node][]float32
+	root   map[*graph.Node]*graph.Node // of a view: the node whose buffer it shows
+	last   map[*graph.Node]int         // by root: the last node that reads its buffer
+	free   [][]float32
+	tables map[*float64]*rope.Table
+}
+
+// Compile implements backend.Backend.
+func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable, error) {
+	e := &executable{b: b, rows: max(o.Rows, 1), vocab: backend.Vocab(g), after: map[*graph.Node]bool{},
+		scratch: make([]scratch, b.pool.threads)}
+	p := &planner{e: e, values: map[*graph.Node][]float32{}, root: map[*graph.Node]*graph.Node{},
+		last: map[*graph.Node]int{}, tables: map[*float64]*rope.Table{}}
+	p.live(g)
+	for _, n := range g.Nodes {
+		run, err := p.lower(n)
+		if err != nil {
+			return nil, fmt.Errorf("cpu: %v: %w", n, err)
+		}
+		want := o.Want != nil && o.Want(n)
+		e.kernels = append(e.kernels, kernel{node: n, run: run, out: p.values[n], want: want})
+		p.release(n)
+	}
+	e.result = p.values[g.Result()]
+	return e, nil
+}
+
+// aliases reports whether n only shows its input's buffer in another shape.
+func aliases(n *graph.Node) bool {
+	return n.Op == graph.View && n.Shape.Size() == n.In[0].Shape.Size()
+}
+
+// live finds each buffer's last reader.
+func (p *planner) live(g *graph.Graph) {
+	for _, n := range g.Nodes {
+		p.root[n] = n
+		if aliases(n) {
+			p.root[n] = p.root[n.In[0]]
+		}
+		for _, in := range n.In {
+			p.last[p.root[in]] = n.ID
+			p.e.after[n] = p.e.after[n] || p.e.after[in]
+		}
+		if n.Op == graph.Rows {
+			p.e.after[n] = true
+		}
+	}
+	p.last[p.root[g.Result()]] = len(g.Nodes)
+}
+
+// buffer is room for a value of n.
+func (p *planner) buffer(n *graph.Node) []float32 {
+	size := p.e.rows * n.Shape.Size()
+	best := -1
+	for i, f := range p.free {
+		if len(f) >= size && (best < 0 || len(f) < len(p.free[best])) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return make([]float32, size)
+	}
+	b := p.free[best]
+	p.free = slices.Delete(p.free, best, best+1)
+	return b
+}
+
+// release takes back the buffers that n was the last to read.
+func (p *planner) release(n *graph.Node) {
+	for i, in := range n.In {
+		root := p.root[in]
+		if p.last[root] == n.ID && !slices.ContainsFunc(n.In[:i], func(x *graph.Node) bool { return p.root[x] == root }) {
+			p.free = append(p.free, p.values[root])
+		}
+	}
+}
+
+// count is the number of rows of n's value in the running step.
+func (e *executable) count(n *graph.Node) int {
+	if e.after[n] {
+		return len(e.step.Outputs)
+	}
+	return len(e.step.Tokens)
+}
+
+// vector is a small weight as float32.
+func vector(w *graph.Weight) ([]float32, error) {
+	v := make([]float32, w.Shape.Size())
+	return v, quant.Dequantize(w.DType, v, w.Data)
+}
+
+// lower chooses n's kernel and its output's buffer.
+func (p *planner) lower(n *graph.Node) (func() error, error) {
+	e := p.e
+	in := make([][]float32, len(n.In))
+	for i, x := range n.In {
+		in[i] = p.values[x]
+	}
+	if aliases(n) {
+		p.values[n] = in[0]
+		return func() error { return nil }, nil
+	}
+	if n.Op == graph.StoreKV {
+		return func() error { return e.storeKV(n, in[0], in[1]) }, nil
+	}
+	out := p.buffer(n)
+	p.values[n] = out
+	switch n.Op {
+	case graph.Embed:
+		return func() error { return e.embed(n, out) }, nil
+	case graph.Linear:
+		return func() error { return e.linear(n.In[0], out, in[0], n.W[0], e.count(n)) }, nil
+	case graph.RoPE:
+		freqs := n.Attr.(graph.RoPEAttr).Freqs
+		return func() error { e.copyRows(n, out, in[0]); return e.rope(n, out, p.turns(freqs)) }, nil
+	case graph.Attention:
+		return func() error { return e.attention(n, out, in[0]) }, nil
+	case graph.Rows:
+		return func() error { e.outputs(n, out, in[0]); return nil }, nil
+	case graph.View:
+		return func() error { e.part(n, out, in[0]); return nil }, nil
+	case graph.Route:
+		scale, err := vector(n.W[0])
+		return func() error { e.route(n, out, in[0], scale); return nil }, err
+	case graph.Experts:
+		x := newExperts(n)
+		return func() error { return e.experts(n, x, out, in[0], in[1]) }, nil
+	}
+	row, err := rowKernel(n)
+	return func() error { return e.eachRow(n, out, in, row) }, err
+}
+
+// turns is the table of freqs, shared by the nodes that have the same.
+func (p *planner) turns(freqs []float64) func(pos int) (cos, sin []float32) {
+	if len(freqs) == 0 {
+		return func(int) (cos, sin []float32) { return nil, nil }
+	}
+	t, ok := p.tables[&freqs[0]]
+	if !ok {
+		t = rope.NewTable(freqs)
+		p.tables[&freqs[0]] = t
+	}
+	return t.Row
+}

@@ -1,0 +1,121 @@
+package cpu
+
+import (
+	"fmt"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/simd"
+)
+
+// rowFunc computes one row of a node from the same row of its inputs; y is
+// unused where there is one input.
+type rowFunc func(dst, x, y []float32)
+
+// rowKernel is the kernel of an operation that works on each row alone.
+func rowKernel(n *graph.Node) (rowFunc, error) {
+	switch n.Op {
+	case graph.RMSNorm:
+		return normKernel(n)
+	case graph.Add, graph.Mul:
+		return combineKernel(n)
+	case graph.Scale:
+		s := float32(n.Attr.(graph.ScaleAttr).By)
+		return func(dst, x, _ []float32) { simd.Scale(dst, x, s) }, nil
+	case graph.Softcap:
+		c := float32(n.Attr.(graph.ScaleAttr).By)
+		return func(dst, x, _ []float32) { simd.Softcap(dst, x, c) }, nil
+	case graph.GLU:
+		if n.Attr.(graph.ActAttr).Act == graph.SiLU {
+			return simd.SwiGLU, nil
+		}
+		return simd.GeGLU, nil
+	case graph.Act:
+		if n.Attr.(graph.ActAttr).Act == graph.SiLU {
+			return func(dst, x, _ []float32) { simd.Silu(dst, x) }, nil
+		}
+		return func(dst, x, _ []float32) { simd.Gelu(dst, x) }, nil
+	}
+	return nil, fmt.Errorf("operation %v has no kernel", n.Op)
+}
+
+func normKernel(n *graph.Node) (rowFunc, error) {
+	a, d := n.Attr.(graph.NormAttr), n.Shape.Last()
+	var w []float32
+	var err error
+	if len(n.W) > 0 {
+		w, err = vector(n.W[0])
+	}
+	return func(dst, x, _ []float32) {
+		for i := 0; i < len(x); i += d {
+			simd.RMSNorm(dst[i:i+d], x[i:i+d], w, a.Offset, a.Eps)
+		}
+	}, err
+}
+
+// combineKernel adds or multiplies two inputs, or an input and a weight.
+func combineKernel(n *graph.Node) (rowFunc, error) {
+	op := simd.Add
+	if n.Op == graph.Mul {
+		op = simd.Mul
+	}
+	if len(n.In) == 2 {
+		return op, nil
+	}
+	w, err := vector(n.W[0])
+	if n.Op == graph.Mul && len(w) == 1 {
+		return func(dst, x, _ []float32) { simd.Scale(dst, x, w[0]) }, err
+	}
+	return func(dst, x, _ []float32) { op(dst, x, w) }, err
+}
+
+// eachRow runs f over the rows of a node, threads dividing the rows.
+func (e *executable) eachRow(n *graph.Node, out []float32, in [][]float32, f rowFunc) error {
+	d := n.Shape.Size()
+	return e.b.pool.run(e.count(n), 8, func(_, from, to int) error {
+		for r := from; r < to; r++ {
+			var y []float32
+			if len(in) > 1 {
+				y = in[1][r*d : (r+1)*d]
+			}
+			f(out[r*d:(r+1)*d], in[0][r*d:(r+1)*d], y)
+		}
+		return nil
+	})
+}
+
+func (e *executable) embed(n *graph.Node, out []float32) error {
+	d, scale, w := n.Shape.Size(), n.Attr.(graph.EmbedAttr).Scale, n.W[0]
+	return e.b.pool.run(len(e.step.Tokens), 8, func(_, from, to int) error {
+		for t := from; t < to; t++ {
+			row := out[t*d : (t+1)*d]
+			if err := quant.Dequantize(w.DType, row, w.Row(int(e.step.Tokens[t]))); err != nil {
+				return err
+			}
+			if scale != 1 {
+				simd.Scale(row, row, scale)
+			}
+		}
+		return nil
+	})
+}
+
+func (e *executable) copyRows(n *graph.Node, out, x []float32) {
+	copy(out[:e.count(n)*n.Shape.Size()], x)
+}
+
+// outputs keeps the rows whose logits are wanted.
+func (e *executable) outputs(n *graph.Node, out, x []float32) {
+	d := n.Shape.Size()
+	for i, r := range e.step.Outputs {
+		copy(out[i*d:(i+1)*d], x[int(r)*d:])
+	}
+}
+
+// part copies the viewed part of each row.
+func (e *executable) part(n *graph.Node, out, x []float32) {
+	from, d, off := n.In[0].Shape.Size(), n.Shape.Size(), n.Attr.(graph.ViewAttr).Offset
+	for r := range e.count(n) {
+		copy(out[r*d:(r+1)*d], x[r*from+off:])
+	}
+}

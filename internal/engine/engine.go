@@ -1,0 +1,238 @@
+// Package engine turns requests into steps of a compiled graph: it cuts
+// prompts into chunks, keeps the sequences' pages, and joins what several
+// requests want at the same time into one step.
+//
+// It has no goroutine of its own. A caller that wants rows computed queues
+// them; whoever holds the engine computes everything that is queued.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/kv"
+)
+
+// ErrFull is wrapped by the error of a sequence that has no room left.
+var ErrFull = kv.ErrFull
+
+// Options size an engine. The zero value is usable.
+type Options struct {
+	Context   int // positions of a sequence; 0 is 4096
+	Chunk     int // most rows of a step; 0 is 64
+	Sequences int // bound on the memory for pages, in full sequences; 0 is none
+	Want      func(*graph.Node) bool
+	Tap       backend.Tap // sees the wanted nodes of every step
+}
+
+// Engine runs one graph on one backend. It is safe for concurrent use.
+type Engine struct {
+	graph *graph.Graph
+	plan  backend.Executable
+	cache backend.Cache
+	pool  *kv.Pool
+	chunk int
+	vocab int // of the logits
+	tap   backend.Tap
+
+	run     sync.Mutex // held by whoever computes
+	mu      sync.Mutex // guards pending and closed
+	pending []*work
+	closed  bool
+}
+
+// work is one caller's share of a step.
+type work struct {
+	ctx     context.Context
+	seq     *Sequence
+	tokens  []int32
+	outputs int // last rows whose logits are wanted
+	logits  [][]float32
+	err     error
+	done    bool
+}
+
+// New compiles g for b.
+func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
+	if o.Context <= 0 {
+		o.Context = 4096
+	}
+	if o.Chunk <= 0 {
+		o.Chunk = 64
+	}
+	plan, err := b.Compile(g, backend.Options{Rows: o.Chunk, Want: o.Want})
+	if err != nil {
+		return nil, err
+	}
+	pool := kv.NewPool(backend.Windows(g), o.Context, o.Chunk, o.Sequences)
+	cache, err := b.NewCache(g, pool)
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{graph: g, plan: plan, cache: cache, pool: pool, chunk: o.Chunk, tap: o.Tap,
+		vocab: g.Result().Shape.Size()}, nil
+}
+
+// Close frees the cache. Steps under way end first; later ones fail.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.run.Lock()
+	defer e.run.Unlock()
+	return e.cache.Close()
+}
+
+// Context is the number of positions that a sequence may have.
+func (e *Engine) Context() int { return e.pool.Context() }
+
+// VocabSize is the number of logits of a row.
+func (e *Engine) VocabSize() int { return e.vocab }
+
+// CacheBytes is the memory that keys and values take now.
+func (e *Engine) CacheBytes() int64 { return e.cache.Bytes() }
+
+// Sequence is one conversation's tokens and their keys and values. It is not
+// safe for concurrent use, and must be closed.
+type Sequence struct {
+	e      *Engine
+	pages  *kv.Sequence
+	tokens []int32
+	broken error // a failed step leaves no usable cache
+}
+
+// NewSequence is an empty sequence.
+func (e *Engine) NewSequence() *Sequence { return &Sequence{e: e, pages: e.pool.NewSequence()} }
+
+// Close returns the sequence's pages.
+func (s *Sequence) Close() { s.pages.Free() }
+
+// Len is the number of tokens.
+func (s *Sequence) Len() int { return len(s.tokens) }
+
+// Rewind forgets as much of the sequence as it must to become a prefix of
+// tokens, and returns its length: a prompt that continues an earlier one is
+// computed from there. At least the last token is always left to compute.
+func (s *Sequence) Rewind(tokens []int32) int {
+	n := 0
+	for n < len(s.tokens) && n < len(tokens)-1 && s.tokens[n] == tokens[n] {
+		n++
+	}
+	if s.broken != nil || !s.pages.Truncate(n) {
+		s.pages.Free()
+		n, s.broken = 0, nil
+	}
+	s.tokens = s.tokens[:n]
+	return n
+}
+
+// Feed appends tokens and returns the logits after each of the last outputs
+// of them, in order. Nothing is computed if they do not all fit the context.
+func (s *Sequence) Feed(ctx context.Context, tokens []int32, outputs int) ([][]float32, error) {
+	if s.broken != nil {
+		return nil, s.broken
+	}
+	if have, room := len(s.tokens), s.e.pool.Context(); have+len(tokens) > room {
+		return nil, fmt.Errorf("%w: %d tokens and %d more, the context holds %d", ErrFull, have, len(tokens), room)
+	}
+	var logits [][]float32
+	for i := 0; i < len(tokens); i += s.e.chunk {
+		n := min(s.e.chunk, len(tokens)-i)
+		w := &work{ctx: ctx, seq: s, tokens: tokens[i : i+n], outputs: min(n, max(0, i+n-(len(tokens)-outputs)))}
+		if err := s.e.do(w); err != nil {
+			return nil, err
+		}
+		logits = append(logits, w.logits...)
+	}
+	return logits, nil
+}
+
+// do queues w and returns when it is computed, by this caller or by another.
+func (e *Engine) do(w *work) error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return errors.New("engine: closed")
+	}
+	e.pending = append(e.pending, w)
+	e.mu.Unlock()
+
+	e.run.Lock()
+	defer e.run.Unlock()
+	for !w.done {
+		e.step(e.next())
+	}
+	return w.err
+}
+
+// next takes what fits into one step off the queue. A cancelled caller's work
+// ends here; every other takes part in order of arrival.
+func (e *Engine) next() []*work {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	rows := 0
+	var batch []*work
+	for len(e.pending) > 0 {
+		w := e.pending[0]
+		if rows += len(w.tokens); rows > e.chunk {
+			break
+		}
+		e.pending = e.pending[1:]
+		if w.err = w.ctx.Err(); w.err == nil {
+			w.err = w.seq.pages.Grow(len(w.tokens))
+		}
+		if w.err != nil {
+			w.done = true
+			rows -= len(w.tokens)
+			continue
+		}
+		batch = append(batch, w)
+	}
+	return batch
+}
+
+// step computes a batch and hands each its logits.
+func (e *Engine) step(batch []*work) {
+	if len(batch) == 0 {
+		return
+	}
+	s := &backend.Step{Cache: e.cache}
+	for _, w := range batch {
+		at := len(w.seq.tokens)
+		for i, id := range w.tokens {
+			if i >= len(w.tokens)-w.outputs {
+				s.Outputs = append(s.Outputs, int32(len(s.Tokens)))
+			}
+			s.Tokens = append(s.Tokens, id)
+			s.Pos = append(s.Pos, int32(at+i))
+			s.Seqs = append(s.Seqs, w.seq.pages)
+		}
+	}
+	ctx := context.Background()
+	if len(batch) == 1 {
+		ctx = batch[0].ctx
+	}
+	logits, err := e.plan.Run(ctx, s, e.tap)
+	for _, w := range batch {
+		w.finish(err, logits, e.vocab)
+		if err == nil {
+			logits = logits[w.outputs*e.vocab:]
+		}
+	}
+}
+
+func (w *work) finish(err error, logits []float32, vocab int) {
+	w.done, w.err = true, err
+	if err != nil {
+		w.seq.broken = fmt.Errorf("engine: an earlier step of the sequence failed: %w", err)
+		return
+	}
+	w.seq.tokens = append(w.seq.tokens, w.tokens...)
+	for i := range w.outputs {
+		w.logits = append(w.logits, append([]float32(nil), logits[i*vocab:(i+1)*vocab]...))
+	}
+}
