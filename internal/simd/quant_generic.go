@@ -1,0 +1,64 @@
+package simd
+
+import "math"
+
+// top16 is the largest magnitude of a quantized activation.
+const top16 = 32767
+
+func quantizeGeneric(q []int16, x []float32) (dx float32) {
+	q = q[:len(x)]
+	var top uint32 // without signs, float32 numbers are ordered as their bits are
+	for _, v := range x {
+		top = max(top, math.Float32bits(v)&^(1<<31))
+	}
+	if m := math.Float32frombits(top); !(m >= 1e-30) || m > math.MaxFloat32 {
+		clear(q)
+		if m < 1e-30 {
+			return 0
+		}
+		return float32(math.NaN())
+	}
+	inv := top16 / math.Float32frombits(top)
+	for i, v := range x {
+		q[i] = int16(math.RoundToEven(float64(float32(v * inv))))
+	}
+	return math.Float32frombits(top) / top16
+}
+
+func groupSumsGeneric(sums []int32, q []int16, group int) {
+	for g := range sums {
+		var s int32
+		for _, v := range q[g*group : (g+1)*group] {
+			s += int32(v)
+		}
+		sums[g] = s
+	}
+}
+
+func dotQGeneric(w *QuantRow, x []int16, sums []int32, dx float32) float32 {
+	var acc float32
+	for g, scale := range w.Scale {
+		q := w.Q[g*w.Group : (g+1)*w.Group]
+		a := x[g*w.Group:][:len(q)]
+		var dot int32
+		for i, v := range q {
+			dot += int32(v) * int32(a[i])
+		}
+		acc = fma32(float32(dot), scale, acc)
+		if w.Min != nil {
+			acc = fma32(float32(sums[g]), w.Min[g], acc)
+		}
+	}
+	return float32(acc * dx)
+}
+
+func dotRowsQGeneric(dst []float32, w *QuantRow, x []int16, sums []int32, dx []float32) {
+	k := len(w.Q)
+	for r := range dst {
+		var s []int32
+		if w.Min != nil {
+			s = sums[r*len(w.Scale):]
+		}
+		dst[r] = dotQGeneric(w, x[r*k:], s, dx[r])
+	}
+}

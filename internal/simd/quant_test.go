@@ -1,0 +1,194 @@
+package simd
+
+import (
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func TestQuantize(t *testing.T) {
+	r := rng(5)
+	for _, n := range sizes {
+		if n == 0 {
+			continue
+		}
+		x, q := values(r, n), make([]int16, n)
+		for i := range x {
+			x[i] *= float32(math.Ldexp(1, n%60-30))
+		}
+		dx := Quantize(q, x)
+		largest := 0
+		for i := range x {
+			largest = max(largest, int(q[i]), -int(q[i]))
+			if d := math.Abs(float64(q[i])*float64(dx) - float64(x[i])); d > float64(dx)*0.505 {
+				t.Fatalf("element %d: %v as %d*%v", i, x[i], q[i], dx)
+			}
+		}
+		if largest != 32767 {
+			t.Errorf("%d elements: the largest integer is %d", n, largest)
+		}
+	}
+}
+
+func TestQuantizeTies(t *testing.T) {
+	x, q := []float32{32767, 0.5, 1.5, 2.5, -0.5, -1.5, -32767, 100.25}, make([]int16, 8)
+	if dx := Quantize(q, x); dx != 1 || !slices.Equal(q, []int16{32767, 0, 2, 2, 0, -2, -32767, 100}) {
+		t.Errorf("%v, %v", q, dx)
+	}
+	// The largest magnitude never leaves int16, whatever its bits.
+	r := rng(6)
+	for range 1000000 {
+		b := 0x0e000000 + r.Uint32()%(0x7f800000-0x0e000000) // 1.6e-30 and more
+		x := [1]float32{-math.Float32frombits(b)}
+		if dx := Quantize(q[:1], x[:]); q[0] != -32767 || !(dx > 0) {
+			t.Fatalf("%v: %d, %v", x[0], q[0], dx)
+		}
+	}
+}
+
+func TestQuantizeSpecials(t *testing.T) {
+	for _, c := range []struct {
+		x    []float32
+		want float32
+	}{
+		{[]float32{1, nan, 2}, nan},
+		{[]float32{1, -nan, 2}, nan},
+		{[]float32{1, inf, 2}, nan},
+		{[]float32{-inf, 0, 2}, nan},
+		{[]float32{0, float32(math.Copysign(0, -1)), 0}, 0},
+		{[]float32{9e-31, 1e-40, -9e-31}, 0},
+		{nil, 0},
+	} {
+		q := []int16{7, 7, 7}[:len(c.x)]
+		if dx := Quantize(q, c.x); !same(dx, c.want) || slices.ContainsFunc(q, func(v int16) bool { return v != 0 }) {
+			t.Errorf("%v: %v, %v, want dx %v and zeros", c.x, q, dx, c.want)
+		}
+	}
+}
+
+func TestGroupSums(t *testing.T) {
+	q, sums := make([]int16, 96), make([]int32, 6)
+	for i := range q {
+		q[i] = int16(i * 11)
+	}
+	GroupSums(sums, q, 16)
+	if want := []int32{1320, 4136, 6952, 9768, 12584, 15400}; !slices.Equal(sums, want) {
+		t.Errorf("%v, want %v", sums, want)
+	}
+	GroupSums(sums[:3], q, 32)
+	if want := []int32{5456, 16720, 27984}; !slices.Equal(sums[:3], want) {
+		t.Errorf("%v, want %v", sums[:3], want)
+	}
+}
+
+func quantRow(r *rand.Rand, k, group int, mins bool) *QuantRow {
+	w := &QuantRow{Q: make([]int8, k), Scale: values(r, k/group), Group: group}
+	for i := range w.Q {
+		w.Q[i] = int8(r.Uint32())
+	}
+	if mins {
+		w.Min = values(r, k/group)
+	}
+	return w
+}
+
+func integers(r *rand.Rand, n int) []int16 {
+	x := make([]int16, n)
+	for i := range x {
+		x[i] = int16(r.IntN(65535) - 32767)
+	}
+	return x
+}
+
+// dotQByHand states the contract with math/big.
+func dotQByHand(w *QuantRow, x []int16, dx float32) float32 {
+	var acc float32
+	for g := range w.Scale {
+		dot, sum := big.NewInt(0), big.NewInt(0)
+		for i := g * w.Group; i < (g+1)*w.Group; i++ {
+			dot.Add(dot, big.NewInt(int64(w.Q[i])*int64(x[i])))
+			sum.Add(sum, big.NewInt(int64(x[i])))
+		}
+		f, _ := new(big.Float).SetInt(dot).Float32()
+		acc = bigFMA(f, w.Scale[g], acc)
+		if w.Min != nil {
+			f, _ = new(big.Float).SetInt(sum).Float32()
+			acc = bigFMA(f, w.Min[g], acc)
+		}
+	}
+	return acc * dx
+}
+
+func TestDotQ(t *testing.T) {
+	r := rng(7)
+	for _, k := range []int{0, 32, 64, 96, 256, 512} {
+		for _, group := range []int{16, 32} {
+			for _, mins := range []bool{false, true} {
+				const rows = 5
+				w, x := quantRow(r, k, group, mins), integers(r, rows*k)
+				dx, sums := values(r, rows), make([]int32, rows*k/group)
+				GroupSums(sums, x, group)
+				got, want := make([]float32, rows), make([]float32, rows)
+				DotRowsQ(got, w, x, sums, dx)
+				for i := range rows {
+					row, s := x[i*k:(i+1)*k], sums[i*k/group:(i+1)*k/group]
+					want[i] = dotQByHand(w, row, dx[i])
+					if !mins {
+						s = nil
+					}
+					equal(t, "one row", []float32{DotQ(w, row, s, dx[i])}, want[i:i+1])
+					exact, size := dotQExact(w, row, dx[i])
+					if d := math.Abs(float64(got[i]) - exact); d > size*float64(k/group+2)*0x1p-23 {
+						t.Errorf("%v, want %v", got[i], exact)
+					}
+				}
+				equal(t, "rows", got, want)
+			}
+		}
+	}
+}
+
+// dotQExact is the product in float64, and the sum of its terms' magnitudes.
+func dotQExact(w *QuantRow, x []int16, dx float32) (sum, size float64) {
+	for i, q := range w.Q {
+		v := float64(w.Scale[i/w.Group]) * float64(q)
+		if w.Min != nil {
+			v += float64(w.Min[i/w.Group])
+		}
+		sum += v * float64(x[i])
+		size += math.Abs(v * float64(x[i]))
+		size += math.Abs(float64(w.Scale[i/w.Group]) * float64(q) * float64(x[i]))
+	}
+	return sum * float64(dx), size * math.Abs(float64(dx))
+}
+
+// TestDotQBound has every product at its largest, all of one sign.
+func TestDotQBound(t *testing.T) {
+	w := &QuantRow{Q: slices.Repeat([]int8{-128}, 32), Scale: []float32{1}, Group: 32}
+	for x, want := range map[int16]float32{32767: -134213632, -32767: 134213632, -32768: 1 << 27} {
+		if got := DotQ(w, slices.Repeat([]int16{x}, 32), nil, 1); got != want {
+			t.Errorf("%d: %v, want %v", x, got, want)
+		}
+	}
+	w.Q[0], w.Q[31] = 127, 127 // 30*128*32767 - 2*127*32767 rounds to nearest even, 8 being the unit
+	if got := DotQ(w, slices.Repeat([]int16{-32767}, 32), nil, 1); got != float32(117502462) {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestDotQSpecials(t *testing.T) {
+	w := &QuantRow{Q: make([]int8, 32), Scale: []float32{1, inf}, Group: 16}
+	x := make([]int16, 32)
+	for _, c := range []struct{ got, want float32 }{
+		{DotQ(w, x, nil, 1), nan}, // 0*Inf
+		{DotQ(&QuantRow{Q: w.Q, Scale: []float32{1, 1}, Group: 16}, x, nil, nan), nan},
+		{DotQ(&QuantRow{Q: w.Q, Scale: []float32{1, nan}, Group: 16}, x, nil, 0), nan},
+		{DotQ(&QuantRow{Q: w.Q, Scale: []float32{1, 1}, Group: 16}, x, nil, 0), 0},
+	} {
+		if !same(c.got, c.want) {
+			t.Errorf("%v, want %v", c.got, c.want)
+		}
+	}
+}
