@@ -1,0 +1,133 @@
+package safetensors
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// entry is what the header says of a tensor: Bytes(dtype, shape) is end-begin.
+type entry struct {
+	name       string
+	dtype      tensor.DType
+	shape      tensor.Shape
+	begin, end int // after the header
+}
+
+// parseHeader reads the header's JSON, in the order of the text.
+func parseHeader(text []byte) (entries []entry, metadata map[string]string, err error) {
+	if !utf8.Valid(text) {
+		return nil, nil, errors.New("the header is not UTF-8")
+	}
+	entries = make([]entry, 0, min(bytes.Count(text, []byte(`"dtype"`)), maxTensors))
+	s := scanner{text: text, base: 8}
+	err = s.object(func(name string) error {
+		if name == metadataKey {
+			if metadata != nil {
+				return s.errorf("a second %s", metadataKey)
+			}
+			metadata, err = s.strings(maxMetadata)
+			return err
+		}
+		if len(entries) == maxTensors {
+			return s.errorf("more than %d tensors", maxTensors)
+		}
+		e, err := s.entry(name)
+		entries = append(entries, e)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for ; s.pos < len(text); s.pos++ {
+		if text[s.pos] != ' ' {
+			return nil, nil, s.errorf("%q after the header's object, only spaces may follow", text[s.pos])
+		}
+	}
+	return entries, metadata, nil
+}
+
+// entry reads a tensor's object: dtype, shape and data_offsets, each once, in any order.
+func (s *scanner) entry(name string) (entry, error) {
+	if len(name) > maxName {
+		return entry{}, s.errorf("a tensor's name of %d bytes, at most %d are allowed", len(name), maxName)
+	}
+	e := entry{name: name}
+	var offsets []int
+	err := s.object(func(key string) (err error) {
+		switch {
+		case key == "dtype" && e.dtype == tensor.Invalid:
+			e.dtype, err = s.dtype()
+		case key == "shape" && e.shape == nil:
+			e.shape, err = s.ints(maxDims)
+		case key == "data_offsets" && offsets == nil:
+			offsets, err = s.ints(2)
+		default:
+			err = s.errorf("key %.40q is unknown or there twice", key)
+		}
+		return err
+	})
+	if err == nil && (e.dtype == tensor.Invalid || e.shape == nil || len(offsets) != 2) {
+		err = s.errorf("needs a dtype, a shape and two data_offsets")
+	}
+	if err != nil {
+		return e, fmt.Errorf("tensor %q: %w", name, err)
+	}
+	e.begin, e.end = offsets[0], offsets[1]
+	size, err := tensor.Bytes(e.dtype, e.shape)
+	if err != nil {
+		return e, fmt.Errorf("tensor %q: %w", name, err)
+	}
+	if e.end < e.begin || e.end-e.begin != size {
+		return e, fmt.Errorf("tensor %q: data_offsets [%d, %d], but %v of shape %v has %d bytes", name, e.begin, e.end, e.dtype, e.shape, size)
+	}
+	return e, nil
+}
+
+func (s *scanner) dtype() (tensor.DType, error) {
+	name, err := s.string()
+	if err != nil {
+		return tensor.Invalid, err
+	}
+	for _, d := range dtypes {
+		if d.String() == name {
+			return d, nil
+		}
+	}
+	return tensor.Invalid, s.errorf("dtype %.40q is not supported", name)
+}
+
+// ints reads an array of at most limit integers; it is not nil.
+func (s *scanner) ints(limit int) ([]int, error) {
+	var v [maxDims]int
+	n := 0
+	err := s.array(func() (err error) {
+		if n == limit {
+			return s.errorf("more than %d numbers", limit)
+		}
+		v[n], err = s.int()
+		n++
+		return err
+	})
+	return slices.Clone(v[:n:n]), err
+}
+
+// strings reads an object of at most limit different strings; it is not nil.
+func (s *scanner) strings(limit int) (map[string]string, error) {
+	m := map[string]string{}
+	err := s.object(func(key string) (err error) {
+		if _, ok := m[key]; ok {
+			return s.errorf("a second %.40q", key)
+		}
+		if len(m) == limit {
+			return s.errorf("more than %d entries", limit)
+		}
+		m[key], err = s.string()
+		return err
+	})
+	return m, err
+}

@@ -1,0 +1,207 @@
+// Package safetensors reads and writes Hugging Face's tensor files.
+//
+// A file is a little-endian uint64, the length of the header; the header, a JSON
+// object of tensor name to dtype, shape and place in the data, and of
+// "__metadata__" to strings; and the data, to the end of the file
+// (https://huggingface.co/docs/safetensors). A large model is several such files
+// and an index that says which tensor is in which.
+//
+// Files are not trusted, and the reader is stricter than the format's reference:
+// the tensors fill the data exactly (no gap, overlap or byte left over), every
+// key is known and there once, numbers are plain integers, and the header is at
+// most 16 MiB with at most 131072 tensors of at most 8 dimensions, so that a bad
+// file costs little memory. PyTorch's pickle files are never read.
+package safetensors
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// What a file may declare. The largest published headers have under 2 MiB and
+// 20,000 tensors, the largest index 200,000.
+const (
+	maxHeader   = 16 << 20
+	maxTensors  = 1 << 17
+	maxIndexed  = 1 << 18
+	maxMetadata = 1 << 12 // entries
+	maxDims     = 8
+	maxName     = 1 << 10 // bytes
+)
+
+const metadataKey = "__metadata__"
+
+// dtypes are the element types that are read and written, under their String
+// names, in the order in which the reference's writer sorts them.
+var dtypes = [...]tensor.DType{
+	tensor.Bool, tensor.U8, tensor.I8, tensor.I16, tensor.U16, tensor.F16, tensor.BF16,
+	tensor.I32, tensor.U32, tensor.F32, tensor.F64, tensor.I64, tensor.U64,
+}
+
+// File is one safetensors file, or the several of an index.
+type File struct {
+	// Tensors are in the order of their data; of an index's files, in the order
+	// of the files' names. Names are unique. Data is part of the mapped file:
+	// read-only, little-endian, and not aligned to the size of its elements.
+	Tensors []tensor.Tensor
+	// Metadata is the "__metadata__" of the (first) file, nil without one.
+	Metadata map[string]string
+
+	maps []*mmap.File
+}
+
+// Open maps the file at path and reads its header. A path that ends in
+// .index.json is opened with OpenIndex. PyTorch's .bin, .pt and .pth files, which
+// are pickled code, are refused unread.
+func Open(path string) (*File, error) {
+	if strings.HasSuffix(path, ".index.json") {
+		return OpenIndex(path)
+	}
+	f, err := open(path)
+	if err != nil {
+		return nil, fmt.Errorf("safetensors: %s: %w", path, err)
+	}
+	return f, nil
+}
+
+func open(path string) (*File, error) {
+	if err := refusePickle(path); err != nil {
+		return nil, err
+	}
+	m, err := mmap.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	var f *File
+	err = mmap.Guard(func() (err error) {
+		f, err = parse(m.Data())
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	f.maps = []*mmap.File{m}
+	return f, nil
+}
+
+// Parse reads a file's bytes, which the tensors share.
+func Parse(data []byte) (*File, error) {
+	f, err := parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("safetensors: %w", err)
+	}
+	return f, nil
+}
+
+// Close unmaps the files. No tensor's Data may be used after it.
+func (f *File) Close() error {
+	var errs []error
+	for _, m := range f.maps {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func parse(data []byte) (*File, error) {
+	if len(data) < 8 {
+		return nil, fmt.Errorf("%d bytes, too short for a header's length", len(data))
+	}
+	n, rest := binary.LittleEndian.Uint64(data), data[8:]
+	if n > uint64(len(rest)) || n > maxHeader || n == 0 || rest[0] != '{' {
+		return nil, notHeader(data, n)
+	}
+	header, data := rest[:n], rest[n:]
+	entries, metadata, err := parseHeader(header)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkNames(entries); err != nil {
+		return nil, err
+	}
+	tensors, err := place(entries, data, 8+int(n))
+	if err != nil {
+		return nil, err
+	}
+	return &File{Tensors: tensors, Metadata: metadata}, nil
+}
+
+// checkNames reports a name that occurs twice.
+func checkNames(entries []entry) error {
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
+	for i := 1; i < len(entries); i++ {
+		if entries[i].name == entries[i-1].name {
+			return fmt.Errorf("tensor %q: the header names it twice", entries[i].name)
+		}
+	}
+	return nil
+}
+
+// place sorts the entries by their place in data, which they must fill, and
+// makes tensors of them. start is where data begins in the file.
+func place(entries []entry, data []byte, start int) ([]tensor.Tensor, error) {
+	slices.SortStableFunc(entries, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
+	})
+	tensors, at := make([]tensor.Tensor, len(entries)), 0
+	for i, e := range entries {
+		switch {
+		case e.end > len(data):
+			return nil, fmt.Errorf("tensor %q: data_offsets [%d, %d] after byte %d, the file ends %d bytes after it", e.name, e.begin, e.end, start, len(data))
+		case e.begin < at:
+			return nil, fmt.Errorf("tensor %q: data_offsets [%d, %d] overlap another tensor, which ends at %d", e.name, e.begin, e.end, at)
+		case e.begin > at:
+			return nil, fmt.Errorf("tensor %q: data_offsets [%d, %d] leave a hole from %d", e.name, e.begin, e.end, at)
+		}
+		tensors[i] = tensor.Tensor{Name: e.name, DType: e.dtype, Shape: e.shape, Data: data[e.begin:e.end:e.end]}
+		at = e.end
+	}
+	if at != len(data) {
+		return nil, fmt.Errorf("%d bytes after the last tensor, from byte %d", len(data)-at, start+at)
+	}
+	return tensors, nil
+}
+
+// refusePickle says why a PyTorch file is not opened.
+func refusePickle(path string) error {
+	switch ext := strings.ToLower(filepath.Ext(strings.TrimSuffix(path, ".index.json"))); ext {
+	case ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle":
+		return fmt.Errorf("a %s file is a Python pickle, whose reading would run code from it; only safetensors and GGUF files are read", ext)
+	}
+	return nil
+}
+
+// notHeader says why data does not begin with the length of a header and a
+// header, naming what the file is if it is a known other thing.
+func notHeader(data []byte, n uint64) error {
+	const pickle = "a Python pickle, whose reading would run code from it"
+	for _, k := range []struct{ prefix, what string }{
+		{"PK\x03\x04", "a zip archive, perhaps PyTorch's, which has a pickle in it: its reading would run code from it"},
+		{"\x80\x02", pickle}, {"\x80\x03", pickle}, {"\x80\x04", pickle}, {"\x80\x05", pickle},
+		{"GGUF", "a GGUF file"},
+		{"version https://git-lfs", "a Git LFS pointer, whose file was not fetched"},
+		{"<", "a web page"},
+		{"{", "JSON without the length of a header before it"},
+	} {
+		if bytes.HasPrefix(data, []byte(k.prefix)) {
+			return fmt.Errorf("this is %s, not a safetensors file", k.what)
+		}
+	}
+	switch {
+	case n > maxHeader:
+		return fmt.Errorf("byte 0: a header of %d bytes, at most %d are allowed", n, maxHeader)
+	case n > uint64(len(data)-8):
+		return fmt.Errorf("byte 0: a header of %d bytes, the file has %d more", n, len(data)-8)
+	case n == 0:
+		return errors.New("byte 0: a header of 0 bytes")
+	}
+	return fmt.Errorf("byte 8: the header begins with %q, not with {", data[8])
+}
