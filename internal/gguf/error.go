@@ -1,0 +1,40 @@
+package gguf
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrNoKey is what Metadata's getters return, wrapped, for a key that the file
+// does not have.
+var ErrNoKey = errors.New("no such key")
+
+// Error says what is wrong with a file, and where.
+type Error struct {
+	Path     string // "" for a file that Parse was given
+	Name     string // what was read: header, key "K", tensor "T"
+	Offset   int64  // of the offending bytes in the file
+	What     string
+	Declared string // what the file says, "" where it says nothing
+	Allowed  string // what it may say, "" where What tells
+}
+
+// Error is "gguf: PATH: NAME: byte OFFSET: WHAT (declared X, allowed Y)".
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("gguf: ")
+	if e.Path != "" {
+		b.WriteString(e.Path + ": ")
+	}
+	fmt.Fprintf(&b, "%s: byte %d: %s", e.Name, e.Offset, e.What)
+	switch {
+	case e.Declared != "" && e.Allowed != "":
+		fmt.Fprintf(&b, " (declared %s, allowed %s)", e.Declared, e.Allowed)
+	case e.Declared != "":
+		fmt.Fprintf(&b, " (declared %s)", e.Declared)
+	case e.Allowed != "":
+		fmt.Fprintf(&b, " (allowed %s)", e.Allowed)
+	}
+	return b.String()
+}

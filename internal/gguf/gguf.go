@@ -1,0 +1,174 @@
+// Package gguf reads and writes GGUF files, versions 2 and 3, little-endian:
+// metadata and tensors, of one file or of the parts of a split one. It knows no
+// model.
+//
+// The format is described in ggml's docs/gguf.md and gguf.h. A file is taken as
+// hostile. What ggml refuses is refused here, and also: a bool that is neither 0
+// nor 1, an empty dimension, a key or name that is not printable text, an alignment
+// that is no multiple of 8, anything but padding after the last tensor, and sizes
+// beyond the limits in reader.go. Unlike ggml, arrays of arrays are read, and the
+// padding after the last tensor may be missing.
+package gguf
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// File is an open GGUF file. It may be used by several goroutines at once.
+type File struct {
+	Version   uint32 // of a split file's first part, as is the rest
+	Alignment int    // of the tensors' data, in bytes
+	Metadata  Metadata
+
+	parts   []part
+	tensors []tensor.Tensor
+	places  []place        // of tensors
+	index   map[string]int // into tensors
+}
+
+// part is one file: the only one, or one of a split model.
+type part struct {
+	path string
+	file *mmap.File // nil where Parse was given the bytes
+}
+
+// place is where a tensor's data lies: in which part, and at which byte of it.
+type place struct {
+	part   int
+	offset int64
+}
+
+// Open maps the file at path. If it is one part of a split model, named
+// NAME-00001-of-0000N.gguf, all N parts are opened, from the same folder.
+// What is read from a File after its file shrank must be read under mmap.Guard;
+// Metadata does so itself.
+func Open(path string) (*File, error) {
+	prefix, no, count, split := splitName(path)
+	if split && (no < 1 || no > count) {
+		return nil, fmt.Errorf("gguf: %s: part %d of %d", path, no, count)
+	}
+	if split {
+		return openSplit(prefix, count)
+	}
+	f, err := openPart(path, "")
+	if err != nil {
+		return nil, err
+	}
+	if err := f.checkAlone(); err != nil {
+		return nil, errors.Join(withPath(err, path), f.Close())
+	}
+	return f, nil
+}
+
+// Parse reads a file that is in memory. The tensors' data stays there: data must
+// not change while the File is used.
+func Parse(data []byte) (*File, error) {
+	f, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.checkAlone(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// openPart maps one file, whatever its place in a split model; what says which
+// part is meant where there is no file.
+func openPart(path, what string) (f *File, err error) {
+	m, err := mmap.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("gguf: %s%w", what, err)
+	}
+	err = mmap.Guard(func() error {
+		f, err = parse(m.Data())
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(withPath(err, path), m.Close())
+	}
+	f.parts[0] = part{path, m}
+	return f, nil
+}
+
+// withPath puts path into an error about the file there.
+func withPath(err error, path string) error {
+	if e, ok := err.(*Error); ok {
+		e.Path = path
+		return e
+	}
+	return fmt.Errorf("gguf: %s: %w", path, err)
+}
+
+// parse reads one file.
+func parse(data []byte) (*File, error) {
+	f, end, err := readHeader(data[:min(len(data), maxHeader)], len(data))
+	if err != nil {
+		return nil, err
+	}
+	if padded := alignUp(end, f.Alignment); int64(len(data)) > padded {
+		return nil, &Error{Name: "end", Offset: padded, What: "bytes follow the last tensor and its padding",
+			Declared: fmt.Sprintf("a file of %d bytes", len(data)), Allowed: fmt.Sprint(padded)}
+	}
+	for i := range f.tensors {
+		t, at := &f.tensors[i], f.places[i].offset
+		size, err := tensor.Bytes(t.DType, t.Shape)
+		if err != nil {
+			return nil, fmt.Errorf("gguf: tensor %q: %w", t.Name, err)
+		}
+		t.Data = data[at : at+int64(size) : at+int64(size)]
+	}
+	f.parts = make([]part, 1)
+	return f, nil
+}
+
+// Close unmaps the file: the tensors' data must not be used after it. Values that
+// Metadata's getters gave stay valid.
+func (f *File) Close() error {
+	var errs []error
+	for _, p := range f.parts {
+		if p.file != nil {
+			errs = append(errs, p.file.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Tensors lists the tensors in the order of the file, and of the parts. Shapes are
+// row-major, GGUF's ne reversed; Data is the file's memory, read-only.
+func (f *File) Tensors() []tensor.Tensor { return slices.Clone(f.tensors) }
+
+// Tensor returns the tensor of that name, and whether there is one.
+func (f *File) Tensor(name string) (tensor.Tensor, bool) {
+	i, ok := f.index[name]
+	if !ok {
+		return tensor.Tensor{}, false
+	}
+	return f.tensors[i], true
+}
+
+// Place returns where the data of the tensor of that name lies: the path of its
+// part ("" for Parse), the byte in that file, and whether there is such a tensor.
+func (f *File) Place(name string) (path string, offset int64, ok bool) {
+	i, ok := f.index[name]
+	if !ok {
+		return "", 0, false
+	}
+	p := f.places[i]
+	return f.parts[p.part].path, p.offset, true
+}
+
+// Paths lists the files that are open, in the order of the parts; one that Parse
+// was given is "".
+func (f *File) Paths() []string {
+	paths := make([]string, len(f.parts))
+	for i, p := range f.parts {
+		paths[i] = p.path
+	}
+	return paths
+}

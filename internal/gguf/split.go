@@ -1,0 +1,121 @@
+package gguf
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strconv"
+)
+
+// The keys of a split model, in each part (gguf-split in llama.cpp).
+const (
+	splitNo      = "split.no"            // the part's number, from 0
+	splitCount   = "split.count"         // how many parts there are
+	splitTensors = "split.tensors.count" // tensors in all parts together
+)
+
+var splitPattern = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
+
+// splitName takes apart the path of part no, from 1, of count:
+// PREFIX-00001-of-0000N.gguf.
+func splitName(path string) (prefix string, no, count int, ok bool) {
+	m := splitPattern.FindStringSubmatch(path)
+	if m == nil {
+		return "", 0, 0, false
+	}
+	no, _ = strconv.Atoi(m[2]) // five digits, as the next
+	count, _ = strconv.Atoi(m[3])
+	return m[1], no, count, true
+}
+
+func partPath(prefix string, no, count int) string {
+	return fmt.Sprintf("%s-%05d-of-%05d.gguf", prefix, no, count)
+}
+
+// openSplit opens all parts. Their names come from the path that the caller
+// gave: what a file says never chooses another file.
+func openSplit(prefix string, count int) (*File, error) {
+	f := &File{}
+	for no := 1; no <= count; no++ {
+		if err := f.openNext(partPath(prefix, no, count), no, count); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	if err := f.checkKey(splitTensors, len(f.tensors), count == 1); err != nil {
+		return nil, errors.Join(withPath(err, f.parts[0].path), f.Close())
+	}
+	return f, nil
+}
+
+// openNext opens part no and adds it to f, which has the parts before it.
+func (f *File) openNext(path string, no, count int) error {
+	p, err := openPart(path, fmt.Sprintf("part %d of %d: ", no, count))
+	if err != nil {
+		return err
+	}
+	err = p.checkKey(splitCount, count, count == 1)
+	if err == nil {
+		err = p.checkKey(splitNo, no-1, count == 1)
+	}
+	if err == nil && no > 1 {
+		err = f.join(p)
+	}
+	if err != nil {
+		return errors.Join(withPath(err, path), p.Close())
+	}
+	if no == 1 {
+		*f = *p
+	}
+	return nil
+}
+
+// join appends the tensors of the next part. What the later parts' metadata say
+// besides the keys of the split is not kept: the first part has all.
+func (f *File) join(p *File) error {
+	if n := len(f.tensors) + len(p.tensors); n > maxTensors {
+		return &Error{Name: "header", Offset: 8, What: "too many tensors in all parts",
+			Declared: fmt.Sprint(n), Allowed: fmt.Sprintf("at most %d", maxTensors)}
+	}
+	for i, t := range p.tensors {
+		at := p.places[i].offset
+		if old, ok := f.index[t.Name]; ok {
+			first := filepath.Base(f.parts[f.places[old].part].path)
+			return &Error{Name: quoteTensor(t.Name), Offset: at, What: "the tensor is also in " + first}
+		}
+		f.index[t.Name] = len(f.tensors)
+		f.tensors = append(f.tensors, t)
+		f.places = append(f.places, place{len(f.parts), at})
+	}
+	f.parts = append(f.parts, p.parts...)
+	return nil
+}
+
+// checkKey compares an integer of the split's keys with what it must be.
+func (f *File) checkKey(key string, want int, optional bool) error {
+	n, err := f.Metadata.Uint(key)
+	switch {
+	case errors.Is(err, ErrNoKey) && optional:
+		return nil
+	case errors.Is(err, ErrNoKey):
+		return &Error{Name: quoteKey(key), What: "a part of a split model lacks the key", Allowed: fmt.Sprint(want)}
+	case err != nil:
+		return err
+	case n != uint64(want):
+		return f.Metadata.values[key].problem("the parts are not those of one model, in order", fmt.Sprint(n), fmt.Sprint(want))
+	}
+	return nil
+}
+
+// checkAlone refuses one part of several where the others cannot be found.
+func (f *File) checkAlone() error {
+	n, err := f.Metadata.Uint(splitCount)
+	if errors.Is(err, ErrNoKey) || err == nil && n <= 1 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Metadata.values[splitCount].problem("one part of a split model, whose name does not tell where the others are",
+		fmt.Sprint(n), "1, or the name NAME-00001-of-0000N.gguf")
+}

@@ -1,0 +1,131 @@
+package gguf
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// Writer writes a GGUF file of version 3. NewWriter writes the header; the
+// tensors' data follow through Write.
+type Writer struct {
+	w         io.Writer
+	alignment int
+	left      []int // bytes to come of the tensors that are not complete
+	written   int64
+	err       error // of the first write that failed
+}
+
+// NewWriter writes the header to w: the metadata in order, and the tensors, whose
+// Data is not used. The alignment is metadata's general.alignment, a uint32, else
+// 32. What Open would refuse is an error, before anything is written.
+func NewWriter(w io.Writer, metadata []KeyValue, tensors []tensor.Tensor) (*Writer, error) {
+	b, err := appendHeader(metadata, tensors)
+	if err != nil {
+		return nil, fmt.Errorf("gguf: write: %w", err)
+	}
+	// Reading it back holds the writer to all of the reader's rules.
+	f, _, err := readHeader(b[:min(len(b), maxHeader)], math.MaxInt)
+	if err != nil {
+		return nil, fmt.Errorf("gguf: write: %w", err)
+	}
+	g := &Writer{w: w, alignment: f.Alignment, left: make([]int, len(tensors))}
+	for i, t := range f.tensors {
+		if g.left[i], err = tensor.Bytes(t.DType, t.Shape); err != nil {
+			return nil, fmt.Errorf("gguf: write: tensor %q: %w", t.Name, err)
+		}
+	}
+	g.put(b)
+	g.pad()
+	return g, g.err
+}
+
+// Write appends p to the tensors' data. The data of all tensors come one after
+// the other, in any pieces; the padding between them is the Writer's work.
+func (g *Writer) Write(p []byte) (n int, err error) {
+	for n < len(p) && g.err == nil {
+		if len(g.left) == 0 {
+			g.err = errors.New("gguf: write: more data than the tensors hold")
+			break
+		}
+		size := min(len(p)-n, g.left[0])
+		g.put(p[n : n+size])
+		n += size
+		if g.left[0] -= size; g.left[0] == 0 {
+			g.left = g.left[1:]
+			g.pad()
+		}
+	}
+	return n, g.err
+}
+
+// Close reports whether all the data was written. It does not close the
+// underlying writer.
+func (g *Writer) Close() error {
+	if g.err == nil && len(g.left) > 0 {
+		g.err = fmt.Errorf("gguf: write: the data of %d tensors is not complete", len(g.left))
+	}
+	return g.err
+}
+
+func (g *Writer) put(b []byte) {
+	if g.err == nil {
+		var n int
+		n, g.err = g.w.Write(b)
+		g.written += int64(n)
+	}
+}
+
+func (g *Writer) pad() { g.put(make([]byte, alignUp(g.written, g.alignment)-g.written)) }
+
+// Write writes a whole file to w: the metadata, and the tensors with their Data.
+func Write(w io.Writer, metadata []KeyValue, tensors []tensor.Tensor) error {
+	g, err := NewWriter(w, metadata, tensors)
+	if err != nil {
+		return err
+	}
+	for i, t := range tensors {
+		if len(t.Data) != g.left[0] {
+			return fmt.Errorf("gguf: write: tensor %q (%d): Data has %d bytes, not %d", t.Name, i, len(t.Data), g.left[0])
+		}
+		if _, err := g.Write(t.Data); err != nil {
+			return err
+		}
+	}
+	return g.Close()
+}
+
+// WriteFile makes or replaces the file at path with what write writes. Until all
+// is on disk, the bytes are in another file of the same folder; after an error
+// nothing of it is left, and the file at path is as it was.
+func WriteFile(path string, write func(io.Writer) error) (err error) {
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
+	if err != nil {
+		return fmt.Errorf("gguf: write: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("gguf: write: %s: %w", path, err), os.Remove(tmp.Name()))
+		}
+	}()
+	w := bufio.NewWriterSize(tmp, 1<<20)
+	if err = write(w); err == nil {
+		err = w.Flush()
+	}
+	if err == nil {
+		err = tmp.Chmod(0o644) // CreateTemp made it private
+	}
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}
