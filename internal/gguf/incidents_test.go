@@ -2,7 +2,6 @@ package gguf
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -335,23 +334,27 @@ func testLongToken(t *testing.T) {
 	}
 }
 
-// testOddNumbers is A10: NaN, Inf, zeros and denormals are data like any other.
-func testOddNumbers(t *testing.T) {
+// oddNumbers holds NaN, Inf, zeros and denormals, and a block whose scale is NaN.
+func oddNumbers() spec {
 	nan := float32(math.NaN())
-	data := join(f32(nan), f32(float32(math.Inf(-1))), f32(0), f32(math.SmallestNonzeroFloat32))
-	q8 := append(binary.LittleEndian.AppendUint16(nil, 0x7e00), make([]byte, 32)...) // a block whose scale is NaN
-	file := spec{
+	return spec{
 		keys:    [][]byte{key("x", 6, f32(nan))},
 		entries: [][]byte{tensorEntry("a", 0, 0, 4), tensorEntry("b", 8, 32, 32)},
-		data:    join(data, make([]byte, 16), q8),
-	}.bytes()
-	f, err := Parse(file)
+		data: join(f32(nan), f32(float32(math.Inf(-1))), f32(0), f32(math.SmallestNonzeroFloat32),
+			make([]byte, 16), u16(0x7e00), make([]byte, 32)),
+	}
+}
+
+// testOddNumbers is A10: such numbers are data like any other.
+func testOddNumbers(t *testing.T) {
+	s := oddNumbers()
+	f, err := Parse(s.bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
 	a, _ := f.Tensor("a")
 	b, _ := f.Tensor("b")
-	if !bytes.Equal(a.Data, data) || !bytes.Equal(b.Data, q8) {
+	if !bytes.Equal(a.Data, s.data[:16]) || !bytes.Equal(b.Data, s.data[32:]) {
 		t.Errorf("a = %x, b = %x", a.Data, b.Data)
 	}
 	if x, err := f.Metadata.Float("x"); err != nil || !math.IsNaN(x) {

@@ -1,0 +1,111 @@
+package gguf
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+var update = flag.Bool("update", false, "write testdata/fuzz again")
+
+// seeds are the files of FuzzParse's corpus by name: valid ones of each feature
+// and the hostile ones.
+func seeds() map[string][]byte {
+	s := map[string][]byte{
+		"valid":      valid().bytes(),
+		"version-2":  spec{version: 2, keys: [][]byte{key("x", 4, u32(1))}}.bytes(),
+		"alignment":  spec{keys: [][]byte{key("general.alignment", 4, u32(64))}, alignment: 64, entries: [][]byte{tensorEntry("x", 24, 0, 3)}, data: counting(64)}.bytes(),
+		"A7-short":   valid().bytes()[:300],
+		"A10":        oddNumbers().bytes(),
+		"A11-part":   splitParts()[1].bytes(),
+	}
+	for id, x := range ggmlTypes {
+		if x.dtype != tensor.Invalid {
+			data := counting((x.dtype.BlockBytes()*2 + 31) &^ 31)
+			s["type-"+x.name] = spec{entries: [][]byte{tensorEntry("x", uint32(id), 0, uint64(x.dtype.BlockSize()), 2)}, data: data}.bytes()
+		}
+	}
+	for _, h := range allHostile() {
+		s[h.row+"-"+strings.NewReplacer(" ", "-", ",", "", "^", "to").Replace(h.name)] = h.data
+	}
+	return s
+}
+
+// TestCorpus keeps the committed corpus the same as seeds; -update writes it.
+func TestCorpus(t *testing.T) {
+	dir := filepath.Join("testdata", "fuzz", "FuzzParse")
+	for name, data := range seeds() {
+		path := filepath.Join(dir, name)
+		want := fmt.Appendf(nil, "go test fuzz v1\n[]byte(%q)\n", data)
+		if *update {
+			if err := os.MkdirAll(dir, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, want, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is stale (%v): run go test -run TestCorpus -update", path, err)
+		}
+	}
+}
+
+// FuzzParse: no input makes Parse panic; what it accepts has its tensors inside
+// the input, decodes, and is the same after it was written and read again.
+func FuzzParse(f *testing.F) {
+	f.Fuzz(func(t *testing.T, data []byte) {
+		g, err := Parse(data)
+		if err != nil {
+			if g != nil || !strings.HasPrefix(err.Error(), "gguf: ") {
+				t.Fatalf("file %v with error %v", g, err)
+			}
+			return
+		}
+		checkTensors(t, g, data)
+		var metadata []KeyValue
+		for _, k := range g.Metadata.Keys() {
+			v, _ := g.Metadata.Lookup(k)
+			x, err := v.Any()
+			if err != nil {
+				t.Fatalf("key %q: %v", k, err)
+			}
+			metadata = append(metadata, KeyValue{k, x})
+		}
+		var b bytes.Buffer
+		if err := Write(&b, metadata, g.Tensors()); err != nil {
+			t.Fatalf("write: %v", err)
+		}
+		checkSame(t, g, b.Bytes())
+	})
+}
+
+func checkSame(t *testing.T, g *File, written []byte) {
+	h, err := Parse(written)
+	if err != nil {
+		t.Fatalf("read again: %v", err)
+	}
+	checkTensors(t, h, written)
+	if len(g.Tensors()) != len(h.Tensors()) || len(g.Metadata.Keys()) != len(h.Metadata.Keys()) {
+		t.Fatal("read again: other counts")
+	}
+	for i, x := range g.Tensors() {
+		y := h.Tensors()[i]
+		if x.Name != y.Name || x.DType != y.DType || fmt.Sprint(x.Shape) != fmt.Sprint(y.Shape) || !bytes.Equal(x.Data, y.Data) {
+			t.Fatalf("read again: tensor %q differs", x.Name)
+		}
+	}
+	for i, k := range g.Metadata.Keys() {
+		v, _ := g.Metadata.Lookup(k)
+		w, _ := h.Metadata.Lookup(h.Metadata.Keys()[i])
+		if v.key != w.key || v.typ != w.typ || !bytes.Equal(v.data, w.data) {
+			t.Fatalf("read again: key %q differs", k)
+		}
+	}
+}
