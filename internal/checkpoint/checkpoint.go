@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -41,7 +40,7 @@ type Checkpoint struct {
 	names    []string // of tensors, without .weight, in file order
 	tensors  map[string]tensor.Tensor
 	text     textFiles
-	close    []io.Closer
+	close    closers
 }
 
 // Entry is a setting as a file has it.
@@ -114,7 +113,11 @@ func (c *Checkpoint) Name(gguf, hf string) string {
 
 // Tensor implements bind.Source.
 func (c *Checkpoint) Tensor(gguf, hf string) (tensor.Tensor, bool) {
-	t, ok := c.tensors[c.Name(gguf, hf)]
+	name := c.Name(gguf, hf)
+	t, ok := c.tensors[name]
+	if ok {
+		t = c.restore(name, t)
+	}
 	return t, ok
 }
 

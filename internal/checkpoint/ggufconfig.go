@@ -43,7 +43,7 @@ type meta struct {
 func (m *meta) value(key string) any {
 	key = m.arch + "." + key
 	m.used[key] = true
-	v, ok := m.f.Metadata.Get(key)
+	v, ok := m.f.Metadata.Lookup(key)
 	if !ok {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (c *Checkpoint) unreadGGUF(m *meta) {
 		if !strings.HasPrefix(key, c.Arch+".") || m.used[key] {
 			continue
 		}
-		v, _ := m.f.Metadata.Get(key)
+		v, _ := m.f.Metadata.Lookup(key)
 		if x, err := v.Any(); err == nil {
 			if n, ok := numbers(x); ok && len(n) == 1 {
 				x = n[0]
