@@ -1,0 +1,170 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/karat-run/karat/internal/mmap"
+)
+
+// maxJSON is the size of the largest JSON file that is read.
+const maxJSON = 8 << 20
+
+// recordInfo is a record's JSON file. A bare list of prompts is read, too.
+type recordInfo struct {
+	Prompts  json.RawMessage `json:"prompts"`
+	Names    string          `json:"names"`
+	Numerics json.RawMessage `json:"numerics,omitempty"`
+}
+
+// readJSON calls decode with the contents of a regular file of at most maxJSON bytes.
+func readJSON(path string, decode func([]byte) error) error {
+	f, err := mmap.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if n := len(f.Data()); n > maxJSON {
+		return fmt.Errorf("%s: %d bytes, at most %d", path, n, maxJSON)
+	}
+	if err := mmap.Guard(func() error { return decode(f.Data()) }); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// addInfo fills the record's prompts from its JSON file.
+func (r *Record) addInfo(b []byte) error {
+	if b = bytes.TrimSpace(b); bytes.HasPrefix(b, []byte("[")) {
+		return r.addPrompts(b)
+	}
+	var info recordInfo
+	if err := json.Unmarshal(b, &info); err != nil {
+		return err
+	}
+	if info.Numerics != nil && string(info.Numerics) != "null" {
+		var numerics bytes.Buffer
+		if err := json.Compact(&numerics, info.Numerics); err != nil {
+			return fmt.Errorf("numerics: %w", err)
+		}
+		if r.Numerics = numerics.Bytes(); r.Numerics[0] != '{' {
+			return errors.New("numerics: not an object")
+		}
+	}
+	r.Names = info.Names
+	if info.Prompts == nil {
+		return errors.New("no prompts")
+	}
+	return r.addPrompts(info.Prompts)
+}
+
+// addPrompts fills the record's prompts from a JSON list. An entry without
+// an index has that of its place.
+func (r *Record) addPrompts(list []byte) error {
+	err := eachOf(list, func(n int, d *json.Decoder) error {
+		p := Prompt{Index: n}
+		if err := d.Decode(&p); err != nil {
+			return err
+		}
+		if p.Index < 0 {
+			return fmt.Errorf("index %d", p.Index)
+		}
+		i, ok := r.find(p.Index)
+		if ok {
+			return fmt.Errorf("index %d a second time", p.Index)
+		}
+		r.Prompts = slices.Insert(r.Prompts, i, &p)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("prompts: %w", err)
+	}
+	return nil
+}
+
+// eachOf calls decode for each element of a JSON list of at most maxPrompts.
+// They are decoded one by one since short text makes large structs.
+func eachOf(list []byte, decode func(i int, d *json.Decoder) error) error {
+	d := json.NewDecoder(bytes.NewReader(list))
+	if t, err := d.Token(); err != nil {
+		return err
+	} else if t != json.Delim('[') {
+		return errors.New("not a list")
+	}
+	for i := 0; d.More(); i++ {
+		if i == maxPrompts {
+			return fmt.Errorf("more than %d", maxPrompts)
+		}
+		if err := decode(i, d); err != nil {
+			return fmt.Errorf("entry %d: %w", i, err)
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("text after the list")
+	}
+	return nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *Chat) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	return eachOf(b, func(_ int, d *json.Decoder) error {
+		var m Message
+		if err := d.Decode(&m); err != nil {
+			return err
+		}
+		*c = append(*c, m)
+		return nil
+	})
+}
+
+// ReadInputs reads a list of prompts to record: a JSON list of objects, each
+// with one of text, chat and ids.
+func ReadInputs(path string) ([]Input, error) {
+	var inputs []Input
+	err := readJSON(path, func(b []byte) error {
+		return eachOf(b, func(_ int, d *json.Decoder) error {
+			var in Input
+			if err := d.Decode(&in); err != nil {
+				return err
+			}
+			inputs = append(inputs, in)
+			return in.check()
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lab: prompts: %w", err)
+	}
+	if len(inputs) == 0 {
+		return nil, fmt.Errorf("lab: prompts: %s: none", path)
+	}
+	return inputs, nil
+}
+
+// check reports an input that does not have exactly one form.
+func (in *Input) check() error {
+	forms := 0
+	for _, has := range []bool{in.Text != nil, len(in.Chat) > 0, len(in.IDs) > 0} {
+		if has {
+			forms++
+		}
+	}
+	if forms != 1 {
+		return fmt.Errorf("%d of text, chat and ids, want one", forms)
+	}
+	for i, id := range in.IDs {
+		if id < 0 {
+			return fmt.Errorf("ids: position %d: %d is negative", i, id)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/safetensors"
+)
+
+// infoPath is where the JSON file of a record lies: OUT.json beside OUT.safetensors.
+func infoPath(path string) string { return strings.TrimSuffix(path, filepath.Ext(path)) + ".json" }
+
+// ReadRecord opens the record at path, a safetensors file, and reads the JSON
+// file beside it if there is one. The tensors stay in the file, so Close the record.
+func ReadRecord(path string) (*Record, error) {
+	f, err := safetensors.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("lab: record: %w", err)
+	}
+	r := &Record{Path: path, file: f}
+	if err := r.read(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("lab: record: %s: %w", path, err), f.Close())
+	}
+	return r, nil
+}
+
+func (r *Record) read(f *safetensors.File) error {
+	if err := readJSON(infoPath(r.Path), r.addInfo); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return mmap.Guard(func() error {
+		for i := range f.Tensors {
+			if err := r.add(&f.Tensors[i]); err != nil {
+				return err
+			}
+		}
+		if len(r.Prompts) == 0 {
+			return errors.New("no prompts")
+		}
+		for _, p := range r.Prompts {
+			if err := p.check(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,227 @@
+// Package lab compares what engines compute. A record holds an engine's logits,
+// hidden states and taps for some prompts; comparing a record with a golden one,
+// made by an engine that is trusted, says how far its numbers lie from right,
+// beside how far rounding alone would put them.
+package lab
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// Record is a safetensors file of what an engine computed, with a JSON file
+// beside it that says for which prompts. Its tensors are, for prompt i:
+//
+//	{i}.ids       [T] int32, the token ids
+//	{i}.logits    [kept, vocabulary], of the last positions
+//	{i}.hidden    [layers+1, kept, hidden size]: the embedding, then each layer's
+//	              output, the last one after the final norm
+//	{i}.tap.NAME  [rows, ...], what passed the point of that name, all positions
+//
+// All but the ids are float32; float64, float16 and bfloat16 are read, too.
+type Record struct {
+	Path     string          // of the safetensors file
+	Names    string          // whose names the taps have: "hf" for PyTorch's modules
+	Numerics json.RawMessage // how it was computed, a JSON object; nil if unsaid
+	Prompts  []*Prompt       // by index
+
+	file   io.Closer
+	numIDs int // in the file's tensors
+}
+
+// Prompt is what a record holds for one prompt. The JSON part is an entry of the
+// JSON file, and may be missing but for Index and IDs; any of the tensors may be missing.
+type Prompt struct {
+	Index           int     `json:"index"`
+	Input           Input   `json:"prompt"`
+	Text            string  `json:"text"` // as it was tokenized, rendered if Input is a chat
+	IDs             []int32 `json:"ids"`
+	PositionsKept   int     `json:"positions_kept"`
+	Next            string  `json:"next"` // the likeliest next token
+	NextID          int     `json:"next_id"`
+	NextProbability Number  `json:"next_probability"`
+	Entropy         Number  `json:"entropy"` // at the last position, in nats
+	GreedyIDs       []int32 `json:"greedy_ids,omitempty"`
+	GreedyText      string  `json:"greedy_text,omitempty"`
+	Float32         *Floor  `json:"float32,omitempty"`  // the noise floor: how far the engine's own
+	BFloat16        *Floor  `json:"bfloat16,omitempty"` // passes in less precision lie from this one
+
+	Logits *tensor.Tensor            `json:"-"`
+	Hidden *tensor.Tensor            `json:"-"`
+	Taps   map[string]*tensor.Tensor `json:"-"` // by name
+}
+
+// Input is a prompt as it was asked for: one of text, chat messages and token ids.
+type Input struct {
+	Text *string `json:"text,omitempty"`
+	Chat Chat    `json:"chat,omitempty"`
+	IDs  []int32 `json:"ids,omitempty"`
+}
+
+// Chat is the messages of a chat, oldest first.
+type Chat []Message
+
+// Message is one turn of a chat.
+type Message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// Floor is how far one pass of a model lies from another.
+type Floor struct {
+	CosineMin  Number `json:"cosine_min"` // of the worst position
+	MaxAbsDiff Number `json:"max_abs_diff"`
+	KLMean     Number `json:"kl_mean"` // in nats
+	Top1       Number `json:"top1"`
+	Top5       Number `json:"top5"`
+}
+
+// The limits of what a record may hold keep a bad file from filling the memory.
+const (
+	maxPrompts = 4096
+	maxIDs     = 1 << 20 // of all prompts
+	maxLayers  = 1024
+)
+
+// Prompt returns the prompt of that index, nil if the record has none.
+func (r *Record) Prompt(index int) *Prompt {
+	i, ok := r.find(index)
+	if !ok {
+		return nil
+	}
+	return r.Prompts[i]
+}
+
+func (r *Record) find(index int) (int, bool) {
+	return slices.BinarySearchFunc(r.Prompts, index, func(p *Prompt, index int) int { return cmp.Compare(p.Index, index) })
+}
+
+// Close releases the file. The record's tensors are not valid after it.
+func (r *Record) Close() error {
+	if r.file == nil {
+		return nil
+	}
+	return r.file.Close()
+}
+
+// add gives one of the file's tensors its place.
+func (r *Record) add(t *tensor.Tensor) error {
+	number, name, _ := strings.Cut(t.Name, ".")
+	index, err := strconv.Atoi(number)
+	if err != nil || strconv.Itoa(index) != number || index < 0 || strings.ContainsFunc(name, unprintable) {
+		return fmt.Errorf("tensor %q: not a name of a record (PROMPT.ids, .logits, .hidden or .tap.NAME)", t.Name)
+	}
+	if name == "ids" {
+		if r.numIDs += len(t.Data) / 4; r.numIDs > maxIDs {
+			return fmt.Errorf("tensor %q: more than %d ids", t.Name, maxIDs)
+		}
+	}
+	i, ok := r.find(index)
+	if !ok {
+		if len(r.Prompts) == maxPrompts {
+			return fmt.Errorf("tensor %q: more than %d prompts", t.Name, maxPrompts)
+		}
+		r.Prompts = slices.Insert(r.Prompts, i, &Prompt{Index: index})
+	}
+	if err := r.Prompts[i].add(name, t); err != nil {
+		return fmt.Errorf("tensor %q: %w", t.Name, err)
+	}
+	return nil
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+func (p *Prompt) add(name string, t *tensor.Tensor) error {
+	tap, isTap := strings.CutPrefix(name, "tap.")
+	switch {
+	case isTap && tap != "":
+		if p.Taps == nil {
+			p.Taps = map[string]*tensor.Tensor{}
+		}
+		p.Taps[tap] = t
+		return checkFloats(t, 0)
+	case name == "logits":
+		p.Logits = t
+		return checkFloats(t, 2)
+	case name == "hidden":
+		p.Hidden = t
+		if err := checkFloats(t, 3); err != nil {
+			return err
+		}
+		if t.Shape[0] > maxLayers+1 {
+			return fmt.Errorf("shape %v: more than %d layers", []int(t.Shape), maxLayers)
+		}
+		return nil
+	case name == "ids":
+		return p.addIDs(t)
+	}
+	return fmt.Errorf("not one of ids, logits, hidden and tap.NAME")
+}
+
+// addIDs sets the ids, which the JSON file may have given, too.
+func (p *Prompt) addIDs(t *tensor.Tensor) error {
+	if t.DType != tensor.I32 {
+		return fmt.Errorf("element type %v, want I32", t.DType)
+	}
+	if err := checkShape(t, 1); err != nil {
+		return err
+	}
+	ids := decodeIDs(t.Data)
+	if p.IDs != nil && !slices.Equal(p.IDs, ids) {
+		return fmt.Errorf("not the ids that the JSON file gives prompt %d", p.Index)
+	}
+	p.IDs = ids
+	return nil
+}
+
+// check reports what of a prompt does not fit together.
+func (p *Prompt) check() error {
+	for i, id := range p.IDs {
+		if id < 0 {
+			return fmt.Errorf("prompt %d: ids: position %d: %d is negative", p.Index, i, id)
+		}
+	}
+	for _, f := range []*Floor{p.Float32, p.BFloat16} {
+		if f != nil && !(f.MaxAbsDiff >= 0 && f.MaxAbsDiff <= math.MaxFloat64) {
+			return fmt.Errorf("prompt %d: max_abs_diff: %v is not a distance", p.Index, f.MaxAbsDiff)
+		}
+	}
+	if p.Logits == nil {
+		return nil
+	}
+	kept := p.Logits.Shape[0]
+	switch {
+	case p.IDs != nil && kept > len(p.IDs):
+		return fmt.Errorf("prompt %d: logits of %d positions, but %d ids", p.Index, kept, len(p.IDs))
+	case p.PositionsKept != 0 && kept != p.PositionsKept:
+		return fmt.Errorf("prompt %d: logits of %d positions, but positions_kept %d", p.Index, kept, p.PositionsKept)
+	case p.Hidden != nil && p.Hidden.Shape[1] != kept:
+		return fmt.Errorf("prompt %d: hidden states of %d positions, but logits of %d", p.Index, p.Hidden.Shape[1], kept)
+	}
+	return nil
+}
+
+// rows is the taps by name, and the hidden states as hidden.LAYER.
+func (p *Prompt) rows() map[string]rows {
+	all := make(map[string]rows, len(p.Taps))
+	for name, t := range p.Taps {
+		all[name] = rowsOf(t)
+	}
+	if p.Hidden != nil {
+		layers, kept, width := p.Hidden.Shape[0], p.Hidden.Shape[1], p.Hidden.Shape[2]
+		size := len(p.Hidden.Data) / layers
+		for l := range layers {
+			all[fmt.Sprintf("hidden.%d", l)] = rows{kept, width, p.Hidden.DType, p.Hidden.Data[l*size : (l+1)*size]}
+		}
+	}
+	return all
+}

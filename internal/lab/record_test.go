@@ -1,0 +1,343 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/karat-run/karat/internal/safetensors"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// write makes a record in a new folder of tensors and, unless it is "", a JSON file.
+func write(t *testing.T, info string, tensors ...*tensor.Tensor) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "record.safetensors")
+	var all []tensor.Tensor
+	for _, x := range tensors {
+		all = append(all, *x)
+	}
+	if err := safetensors.WriteFile(path, all, nil); err != nil {
+		t.Fatal(err)
+	}
+	if info != "" {
+		if err := os.WriteFile(infoPath(path), []byte(info), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+// named is a tensor of zeros.
+func named(name string, d tensor.DType, shape ...int) *tensor.Tensor {
+	n, err := tensor.Bytes(d, shape)
+	if err != nil {
+		panic(err)
+	}
+	return &tensor.Tensor{Name: name, DType: d, Shape: shape, Data: make([]byte, n)}
+}
+
+// prompts are two prompts of a record, with everything that one can hold.
+func prompts() []*Prompt {
+	return []*Prompt{
+		{
+			Index: 4, Input: Input{Chat: Chat{{"user", "Hi <&> \u2028"}, {"assistant", "Hello"}}}, Text: "<s>Hi\n", IDs: []int32{1, 2, 3}, PositionsKept: 2,
+			Next: " you", NextID: 7, NextProbability: 0.25, Entropy: Number(inf), GreedyIDs: []int32{7, 8}, GreedyText: " you there",
+			Float32: &Floor{0.9, 1e-6, 1e-13, 1, 0.8}, BFloat16: &Floor{0.8, 1e-2, 1e-5, 0.5, 0.6},
+			Logits: floats(tensor.F32, tensor.Shape{2, 3}, 1, 2, 3, 4, 5, 6),
+			Hidden: floats(tensor.F32, tensor.Shape{2, 2, 2}, 1, 2, 3, 4, 5, 6, 7, 8),
+			Taps: map[string]*tensor.Tensor{
+				"model.norm.out": floats(tensor.F32, tensor.Shape{3, 2}, 1, 2, 3, 4, 5, 6),
+				"half":           floats(tensor.BF16, tensor.Shape{3, 1, 1}, 1, 2, 3),
+			},
+		},
+		{Index: 1, Input: Input{Text: new("")}, IDs: []int32{9}, PositionsKept: 1, Logits: floats(tensor.F64, tensor.Shape{1, 3}, 7, 8, 9)},
+	}
+}
+
+func TestWriteAndRead(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out.safetensors")
+	for range 2 { // the second replaces the first
+		w, err := Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		for _, p := range prompts() {
+			if err := w.Add(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Commit("hf", map[string]any{"precision": "f64"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := ReadRecord(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if r.Names != "hf" || string(r.Numerics) != `{"precision":"f64"}` || r.Path != path {
+		t.Errorf("names %q, numerics %s, path %s", r.Names, r.Numerics, r.Path)
+	}
+	want := prompts()
+	want[0], want[1] = want[1], want[0]
+	for _, p := range r.Prompts { // the tensors' names are the file's
+		for _, x := range p.Taps {
+			x.Name = ""
+		}
+		p.Logits.Name = ""
+		if p.Hidden != nil {
+			p.Hidden.Name = ""
+		}
+	}
+	if !reflect.DeepEqual(r.Prompts, want) {
+		t.Errorf("prompts are\n%s\nwant\n%s", show(r.Prompts), show(want))
+	}
+	if r.Prompt(4) != r.Prompts[1] || r.Prompt(0) != nil {
+		t.Error("Prompt")
+	}
+	onlyFiles(t, dir, "out.json", "out.safetensors")
+}
+
+func show(prompts []*Prompt) string {
+	var b strings.Builder
+	for _, p := range prompts {
+		fmt.Fprintf(&b, "%+v\n", *p)
+	}
+	return b.String()
+}
+
+func onlyFiles(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if fmt.Sprint(got) != fmt.Sprint(names) {
+		t.Errorf("the folder holds %v, want %v", got, names)
+	}
+}
+
+func TestWriteErrors(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out.safetensors")
+	for _, c := range []struct {
+		name   string
+		change func(p *Prompt)
+		err    string
+	}{
+		{"the same prompt", func(p *Prompt) { p.Index = 4 }, "prompt 4: it was added before"},
+		{"index", func(p *Prompt) { p.Index = -1 }, "prompt -1: tensor"},
+		{"shape", func(p *Prompt) { p.Logits.Shape = tensor.Shape{1, 9} }, `prompt 1: tensor "1.logits": shape [1 9] of F64: 24 bytes, want 72`},
+		{"type", func(p *Prompt) { p.Logits.DType = tensor.U64 }, "element type U64"},
+		{"positions", func(p *Prompt) { p.PositionsKept = 3 }, "logits of 1 positions, but positions_kept 3"},
+		{"tap", func(p *Prompt) { p.Taps = map[string]*tensor.Tensor{"a\x1b[2J": p.Logits} }, "not a name"},
+	} {
+		w, err := Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := prompts()
+		if err := w.Add(p[0]); err != nil {
+			t.Fatal(err)
+		}
+		c.change(p[1])
+		if err := w.Add(p[1]); err == nil || !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.err)
+		}
+		if err := w.Commit("", nil); err == nil {
+			t.Errorf("%s: committed", c.name)
+		}
+		if err := w.Close(); err != nil {
+			t.Errorf("%s: a second close: %v", c.name, err)
+		}
+		if w.Add(p[0]) == nil || w.Commit("", nil) == nil {
+			t.Errorf("%s: the writer works after Close", c.name)
+		}
+	}
+	onlyFiles(t, dir)
+	if _, err := Create(filepath.Join(dir, "out.json")); err == nil {
+		t.Error("a record over its own JSON file")
+	}
+	if _, err := Create(filepath.Join(dir, "none", "out.safetensors")); err == nil {
+		t.Error("a record in no folder")
+	}
+	w, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Add(prompts()[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Commit("", func() {}); err == nil || !strings.HasPrefix(err.Error(), "lab: write: ") {
+		t.Errorf("numerics that are a function: %v", err)
+	}
+	onlyFiles(t, dir)
+}
+
+func TestReadWithoutJSON(t *testing.T) {
+	r, err := ReadRecord(write(t, "", named("2.logits", tensor.F32, 1, 5), named("10.logits", tensor.F32, 2, 5), named("2.ids", tensor.I32, 3)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if len(r.Prompts) != 2 || r.Prompts[0].Index != 2 || len(r.Prompts[0].IDs) != 3 || r.Prompts[1].IDs != nil || r.Prompts[1].Logits.Rows() != 2 {
+		t.Errorf("%s", show(r.Prompts))
+	}
+}
+
+func TestReadBareList(t *testing.T) {
+	r, err := ReadRecord(write(t, ` [{"prompt": {"text": "a"}, "ids": [0]}, {"index": 1, "unknown": [1]}, {"index": 7}] `, named("1.logits", tensor.F32, 1, 5)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if len(r.Prompts) != 3 || *r.Prompts[0].Input.Text != "a" || r.Prompts[2].Index != 7 || r.Prompts[1].Logits == nil || r.Names != "" || r.Numerics != nil {
+		t.Errorf("%s", show(r.Prompts))
+	}
+}
+
+func TestReadHostile(t *testing.T) {
+	f := func(x ...*tensor.Tensor) []*tensor.Tensor { return x }
+	logits := named("0.logits", tensor.F32, 2, 5)
+	ids := &tensor.Tensor{Name: "0.ids", DType: tensor.I32, Shape: tensor.Shape{1}, Data: []byte{0, 0, 0, 0x80}}
+	for _, c := range []struct {
+		name    string
+		info    string
+		tensors []*tensor.Tensor
+		err     string
+	}{
+		{"another name", "", f(named("model.norm.weight", tensor.F32, 2)), `tensor "model.norm.weight": not a name of a record`},
+		{"no point", "", f(named("0", tensor.F32, 2)), `tensor "0": not one of`},
+		{"another part", "", f(named("0.logit", tensor.F32, 2)), `tensor "0.logit": not one of`},
+		{"an empty tap", "", f(named("0.tap.", tensor.F32, 2)), `tensor "0.tap.": not one of`},
+		{"an index with zeros", "", f(named("00.logits", tensor.F32, 1, 2)), "not a name of a record"},
+		{"a negative index", "", f(named("-1.logits", tensor.F32, 1, 2)), "not a name of a record"},
+		{"a large index", "", f(named("99999999999999999999.logits", tensor.F32, 1, 2)), "not a name of a record"},
+		{"a terminal's escape", "", f(named("0.tap.\x1b[2J", tensor.F32, 1, 2)), "not a name of a record"},
+		{"a name from right to left", "", f(named("0.tap.\u202eabc", tensor.F32, 1, 2)), "not a name of a record"},
+		{"logits of integers", "", f(named("0.logits", tensor.I32, 1, 2)), "element type I32, want floats"},
+		{"logits of 1 dimension", "", f(named("0.logits", tensor.F32, 2)), "shape [2], want 2 dimensions"},
+		{"logits of 3 dimensions", "", f(named("0.logits", tensor.F32, 1, 1, 2)), "want 2 dimensions"},
+		{"no logits", "", f(named("0.logits", tensor.F32, 0, 5)), "shape [0 5]: empty"},
+		{"no vocabulary", "", f(named("0.logits", tensor.F32, 1<<40, 0)), "empty"},
+		{"hidden states of 2 dimensions", "", f(named("0.hidden", tensor.F32, 2, 2)), "want 3 dimensions"},
+		{"many layers", "", f(named("0.hidden", tensor.F32, 5000, 1, 1)), "more than 1024 layers"},
+		{"many empty layers", "", f(named("0.hidden", tensor.F32, 1<<40, 0, 1)), "empty"},
+		{"hidden states of other positions", "", f(logits, named("0.hidden", tensor.F32, 3, 1, 4)), "prompt 0: hidden states of 1 positions, but logits of 2"},
+		{"a tap of no dimension", "", f(named("0.tap.a", tensor.F32)), "want 1 dimensions"},
+		{"a tap of integers", "", f(named("0.tap.a", tensor.I64, 3)), "element type I64"},
+		{"long ids", "", f(named("0.ids", tensor.I64, 3)), "element type I64, want I32"},
+		{"ids in a table", "", f(named("0.ids", tensor.I32, 3, 1)), "want 1 dimensions"},
+		{"negative ids", "", f(ids), "prompt 0: ids: position 0: -2147483648 is negative"},
+		{"more logits than ids", "", f(logits, named("0.ids", tensor.I32, 1)), "prompt 0: logits of 2 positions, but 1 ids"},
+		{"many ids", "", f(named("0.ids", tensor.I32, 1<<19), named("1.ids", tensor.I32, 1<<19), named("2.ids", tensor.I32, 1)), "more than 1048576 ids"},
+		{"nothing", "", nil, "no prompts"},
+
+		{"no JSON", "hello", f(logits), "record.json: invalid character"},
+		{"empty JSON", " ", f(logits), "record.json: unexpected end"},
+		{"a word", `"prompts"`, f(logits), "record.json: json: cannot unmarshal string"},
+		{"no list", `{"prompts": 5}`, f(logits), "prompts: not a list"},
+		{"no prompts", `{"names": "hf"}`, f(logits), "no prompts"},
+		{"names of another type", `{"prompts": [], "names": 5}`, f(logits), "record.json: json: cannot unmarshal number"},
+		{"numerics of another type", `{"prompts": [], "numerics": [5]}`, f(logits), "numerics: not an object"},
+		{"a list that does not end", `[{"index": 0}`, f(logits), "prompts:"},
+		{"text after the list", `[{"index": 0}] x`, f(logits), "prompts: text after the list"},
+		{"an entry of another type", `[5]`, f(logits), "prompts: entry 0: json: cannot unmarshal number"},
+		{"a negative index in JSON", `[{"index": -1}]`, f(logits), "prompts: entry 0: index -1"},
+		{"a fraction as index", `[{"index": 0.5}]`, f(logits), "prompts: entry 0: json: cannot unmarshal number 0.5"},
+		{"an index twice", `[{"index": 1}, {}]`, f(logits), "prompts: entry 1: index 1 a second time"},
+		{"a large id", `[{"ids": [3000000000]}]`, f(logits), "prompts: entry 0: json: cannot unmarshal number 3000000000"},
+		{"a negative id in JSON", `[{"ids": [1, -5]}]`, f(logits), "prompt 0: ids: position 1: -5 is negative"},
+		{"other ids in JSON", `[{"ids": [1, 2, 3]}]`, f(named("0.ids", tensor.I32, 3)), `tensor "0.ids": not the ids that the JSON file gives`},
+		{"other positions in JSON", `[{"positions_kept": 3}]`, f(logits), "prompt 0: logits of 2 positions, but positions_kept 3"},
+		{"a negative floor", `[{"float32": {"max_abs_diff": -1}}]`, f(logits), "prompt 0: max_abs_diff: -1 is not a distance"},
+		{"an infinite floor", `[{"float32": {"max_abs_diff": "Infinity"}}]`, f(logits), "prompt 0: max_abs_diff: +Inf is not a distance"},
+		{"no floor", `[{"float32": {"max_abs_diff": "NaN"}}]`, f(logits), "prompt 0: max_abs_diff: NaN is not a distance"},
+		{"a chat of another type", `[{"prompt": {"chat": {"role": "user"}}}]`, f(logits), "prompts: entry 0: not a list"},
+		{"many prompts", "[" + strings.Repeat("{},", 5000) + "{}]", f(logits), "prompts: more than 4096"},
+		{"a long chat", `[{"prompt": {"chat": [` + strings.Repeat("{},", 2_000_000) + "{}]}}]", f(logits), "prompts: entry 0: more than 4096"},
+		{"many ids in JSON", `[{"ids": [` + strings.Repeat("0,", 3_000_000) + "0]}]", f(logits, named("0.ids", tensor.I32, 2)), "not the ids"},
+		{"deep JSON", strings.Repeat("[", 8<<20), f(logits), "prompts: entry 0"},
+		{"deep numerics", `{"numerics": ` + strings.Repeat(`{"a":`, 1_000_000), f(logits), "exceeded max depth"},
+		{"large JSON", "[]" + strings.Repeat(" ", maxJSON), f(logits), "8388610 bytes, at most 8388608"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := write(t, c.info, c.tensors...)
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			start := time.Now()
+			r, err := ReadRecord(path)
+			took := time.Since(start)
+			runtime.ReadMemStats(&after)
+			if err == nil {
+				r.Close()
+				t.Fatalf("read: %s", show(r.Prompts))
+			}
+			if !strings.Contains(err.Error(), c.err) || !strings.HasPrefix(err.Error(), "lab: record: ") || len(err.Error()) > 1000 {
+				t.Errorf("%v, want %q", err, c.err)
+			}
+			if grown := int64(after.HeapSys) - int64(before.HeapSys); took > time.Second || grown > 64<<20 {
+				t.Errorf("took %v and %d bytes", took, grown)
+			}
+		})
+	}
+}
+
+func TestReadNoFile(t *testing.T) {
+	dir := t.TempDir()
+	for _, path := range []string{filepath.Join(dir, "none.safetensors"), dir} {
+		if _, err := ReadRecord(path); err == nil || !strings.HasPrefix(err.Error(), "lab: record: ") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	path := write(t, "", named("0.logits", tensor.F32, 1, 2))
+	if err := os.Mkdir(infoPath(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadRecord(path); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("a folder as JSON file: %v", err)
+	}
+}
+
+func TestReadInputs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "prompts.json")
+	read := func(text string) ([]Input, error) {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return ReadInputs(path)
+	}
+	got, err := read(`[{"text": ""}, {"chat": [{"role": "user", "content": "Hi"}]}, {"ids": [1, 2]}]`)
+	want := []Input{{Text: new("")}, {Chat: Chat{{"user", "Hi"}}}, {IDs: []int32{1, 2}}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+	for _, c := range []struct{ text, err string }{
+		{`[]`, "none"},
+		{`[{}]`, "entry 0: 0 of text, chat and ids"},
+		{`[null]`, "entry 0: 0 of text, chat and ids"},
+		{`[{"text": "a"}, {"text": "a", "ids": [1]}]`, "entry 1: 2 of text, chat and ids"},
+		{`[{"ids": []}]`, "entry 0: 0 of text, chat and ids"},
+		{`[{"chat": []}]`, "entry 0: 0 of text, chat and ids"},
+		{`[{"ids": [-1]}]`, "entry 0: ids: position 0: -1 is negative"},
+		{`{"text": "a"}`, "not a list"},
+		{``, "EOF"},
+	} {
+		if _, err := read(c.text); err == nil || !strings.Contains(err.Error(), c.err) || !strings.HasPrefix(err.Error(), "lab: prompts: ") {
+			t.Errorf("%s: %v, want %q", c.text, err, c.err)
+		}
+	}
+}

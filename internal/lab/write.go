@@ -1,0 +1,200 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/safetensors"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// Writer writes a record, prompt by prompt. A safetensors file begins with where all of its
+// tensors lie, so until Commit they wait in a file beside it, not in memory.
+type Writer struct {
+	path    string
+	record  Record // what was added, without tensors
+	waiting *os.File
+	size    int             // of waiting
+	tensors []tensor.Tensor // in the order of waiting, without data
+	failed  error           // of an Add
+}
+
+// Create begins a record at path, with its JSON file beside it. Nothing appears there before Commit.
+func Create(path string) (*Writer, error) {
+	if infoPath(path) == path {
+		return nil, fmt.Errorf("lab: write: %s is where the record's JSON file would lie", path)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return nil, fmt.Errorf("lab: write: %w", err)
+	}
+	return &Writer{path: path, waiting: f}, nil
+}
+
+// Add writes a prompt; after an error there is only Close. Its index is new, and its tensors are as ReadRecord
+// wants them, whatever their names; IDs are written if there are any. The
+// tensors may change after Add, the rest may not.
+func (w *Writer) Add(p *Prompt) error {
+	if w.failed == nil {
+		if err := w.add(p); err != nil {
+			w.failed = fmt.Errorf("lab: write: prompt %d: %w", p.Index, err)
+		}
+	}
+	return w.failed
+}
+
+func (w *Writer) add(p *Prompt) error {
+	i, ok := w.record.find(p.Index)
+	switch {
+	case w.waiting == nil:
+		return errors.New("the writer is closed")
+	case ok:
+		return errors.New("it was added before")
+	case len(w.record.Prompts) == maxPrompts:
+		return fmt.Errorf("a record has at most %d prompts", maxPrompts)
+	}
+	// The check is the reader's, so that what was written can be read.
+	var read Record
+	for _, t := range p.tensors() {
+		if err := read.add(&t); err != nil {
+			return err
+		}
+		if _, err := w.waiting.Write(t.Data); err != nil {
+			return err
+		}
+		w.size += len(t.Data)
+		t.Data = nil
+		w.tensors = append(w.tensors, t)
+	}
+	info := *p
+	info.Logits, info.Hidden, info.Taps = nil, nil, nil
+	w.record.Prompts = slices.Insert(w.record.Prompts, i, &info)
+	return p.check()
+}
+
+// tensors is the prompt's tensors under their names in a record.
+func (p *Prompt) tensors() []tensor.Tensor {
+	var all []tensor.Tensor
+	add := func(name string, t *tensor.Tensor) {
+		if t != nil {
+			all = append(all, tensor.Tensor{Name: fmt.Sprintf("%d.%s", p.Index, name), DType: t.DType, Shape: slices.Clone(t.Shape), Data: t.Data})
+		}
+	}
+	if p.IDs != nil {
+		var data []byte
+		for _, id := range p.IDs {
+			data = binary.LittleEndian.AppendUint32(data, uint32(id))
+		}
+		add("ids", &tensor.Tensor{DType: tensor.I32, Shape: tensor.Shape{len(p.IDs)}, Data: data})
+	}
+	add("logits", p.Logits)
+	add("hidden", p.Hidden)
+	for _, name := range slices.Sorted(maps.Keys(p.Taps)) {
+		add("tap."+name, p.Taps[name])
+	}
+	return all
+}
+
+// Commit writes the record's two files, each at once and in place of another, and
+// closes the writer. names says whose names the taps have, as in Record;
+// numerics is marshaled to a JSON object, or nil.
+func (w *Writer) Commit(names string, numerics any) error {
+	if w.failed != nil {
+		return errors.Join(w.failed, w.Close())
+	}
+	err := w.commit(names, numerics)
+	if err = errors.Join(err, w.Close()); err != nil {
+		return fmt.Errorf("lab: write: %w", err)
+	}
+	return nil
+}
+
+func (w *Writer) commit(names string, numerics any) error {
+	if w.waiting == nil {
+		return errors.New("the writer is closed")
+	}
+	info, err := w.info(names, numerics)
+	if err != nil {
+		return err
+	}
+	m, err := mmap.Open(w.waiting.Name())
+	if err != nil {
+		return err
+	}
+	data := m.Data()
+	if len(data) != w.size {
+		return errors.Join(fmt.Errorf("%s: %d bytes, but %d were written", w.waiting.Name(), len(data), w.size), m.Close())
+	}
+	for i := range w.tensors {
+		t := &w.tensors[i]
+		n := t.DType.RowBytes(t.Shape.Size())
+		t.Data, data = data[:n], data[n:]
+	}
+	err = mmap.Guard(func() error { return safetensors.WriteFile(w.path, w.tensors, nil) })
+	w.tensors = nil
+	if err = errors.Join(err, m.Close()); err != nil {
+		return err
+	}
+	return replace(infoPath(w.path), info)
+}
+
+// info is the text of the JSON file.
+func (w *Writer) info(names string, numerics any) ([]byte, error) {
+	type info struct {
+		Prompts  []*Prompt `json:"prompts"`
+		Names    string    `json:"names"`
+		Numerics any       `json:"numerics,omitempty"`
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", " ")
+	if err := e.Encode(info{w.record.Prompts, names, numerics}); err != nil {
+		return nil, err
+	}
+	if b.Len() > maxJSON {
+		return nil, fmt.Errorf("%s: %d bytes, at most %d are read", infoPath(w.path), b.Len(), maxJSON)
+	}
+	return b.Bytes(), nil
+}
+
+// replace writes a whole file, in place of another if there is one.
+func replace(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Chmod(f.Name(), 0o644) // CreateTemp's is the owner's alone
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// Close gives up the record if it was not committed. A second Close does nothing.
+func (w *Writer) Close() error {
+	if w.waiting == nil {
+		return nil
+	}
+	err := errors.Join(w.waiting.Close(), os.Remove(w.waiting.Name()))
+	w.waiting = nil
+	return err
+}
