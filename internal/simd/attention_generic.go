@@ -1,7 +1,5 @@
 package simd
 
-import "github.com/karat-run/karat/internal/float16"
-
 func attendF32Generic(a *Attention, q, k, v []float32, n int, scale float32) {
 	var scores [BlockSlots]float32
 	s, d := scores[:n], len(q)
@@ -33,8 +31,12 @@ func attendF16Generic(a *Attention, q []float32, k, v []uint16, n int, scale flo
 }
 
 func addScaledF16Generic(dst []float32, x []uint16, s float32) {
-	for i, h := range x {
-		dst[i] = fma32(float16.F16(h), s, dst[i])
+	var buf [256]float32
+	for len(x) > 0 {
+		part := buf[:min(len(buf), len(x))]
+		loadF16Generic(part, x[:len(part)])
+		addScaledGeneric(dst, part, s)
+		dst, x = dst[len(part):], x[len(part):]
 	}
 }
 

@@ -1,6 +1,10 @@
 package simd
 
-import "github.com/karat-run/karat/internal/float16"
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/float16"
+)
 
 // lanes is the number of partial sums of a float dot product.
 const lanes = 16
@@ -78,7 +82,12 @@ func dotRows16Generic(dst []float32, w []uint16, x []float32, bf16 bool) {
 
 func loadF16Generic(dst []float32, src []uint16) {
 	for i, v := range src {
-		dst[i] = float16.F16(v)
+		if e := v & 0x7c00; e == 0 || e == 0x7c00 {
+			dst[i] = float16.F16(v)
+			continue
+		}
+		b := uint32(v&0x7fff)<<13 + (127-15)<<23 // a normal number
+		dst[i] = math.Float32frombits(b | uint32(v>>15)<<31)
 	}
 }
 

@@ -7,22 +7,24 @@ const top16 = 32767
 
 func quantizeGeneric(q []int16, x []float32) (dx float32) {
 	q = q[:len(x)]
-	var top uint32 // without signs, float32 numbers are ordered as their bits are
+	var bits uint32 // without signs, float32 numbers are ordered as their bits are
 	for _, v := range x {
-		top = max(top, math.Float32bits(v)&^(1<<31))
+		bits = max(bits, math.Float32bits(v)&^(1<<31))
 	}
-	if m := math.Float32frombits(top); !(m >= 1e-30) || m > math.MaxFloat32 {
+	top := math.Float32frombits(bits)
+	if top < 1e-30 {
 		clear(q)
-		if m < 1e-30 {
-			return 0
-		}
+		return 0
+	}
+	if !(top <= math.MaxFloat32) {
+		clear(q)
 		return float32(math.NaN())
 	}
-	inv := top16 / math.Float32frombits(top)
+	inv := top16 / top
 	for i, v := range x {
 		q[i] = int16(math.RoundToEven(float64(float32(v * inv))))
 	}
-	return math.Float32frombits(top) / top16
+	return top / top16
 }
 
 func groupSumsGeneric(sums []int32, q []int16, group int) {

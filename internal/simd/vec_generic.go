@@ -44,8 +44,15 @@ func scaleGeneric(dst, x []float32, s float32) {
 }
 
 func addScaledGeneric(dst, x []float32, s float32) {
+	dst = dst[:len(x)]
 	for i, v := range x {
-		dst[i] = fma32(v, s, dst[i])
+		// as in accumulate
+		sum := float64(float64(v)*float64(s)) + float64(dst[i])
+		if rare(sum) {
+			dst[i] = fma32(v, s, dst[i])
+		} else {
+			dst[i] = float32(sum)
+		}
 	}
 }
 
