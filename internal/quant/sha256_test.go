@@ -12,6 +12,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -55,8 +56,13 @@ func TestSHA256(t *testing.T) {
 // checkFile compares the tensors of a file with their hashes, each of which must
 // be used, and keeps an example of each type. Only bfloat16 tensors have none.
 func checkFile(t *testing.T, path string, want map[string]string, examples map[tensor.DType]example) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
 	found := 0
-	for _, x := range readGGUF(t, path) {
+	for _, x := range f.Tensors() {
 		w := make([]float32, x.Shape.Size())
 		if err := Dequantize(x.DType, w, x.Data); err != nil {
 			t.Errorf("%s: %v", x.Name, err)
