@@ -1,0 +1,113 @@
+package tokenizer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// An addedToken is found in the text before anything is split or merged. The
+// flags are those of tokenizer.json.
+type addedToken struct {
+	content    string
+	id         int32
+	special    bool // only where the caller parses special tokens
+	normalized bool // looked for in the normalized text
+	lstrip     bool // takes the white space before it
+	rstrip     bool // takes the white space after it
+	singleWord bool // only where no word continues on either side
+}
+
+// A matcher finds added tokens, the leftmost and of those the longest. Its
+// tokens are sorted, so that reading a text byte by byte narrows a range of
+// them: no tree is built, whatever a file holds.
+type matcher struct {
+	tokens []addedToken
+	first  [257]int32 // tokens[first[b]:first[b+1]] begin with byte b
+}
+
+func newMatcher(tokens []addedToken) (matcher, error) {
+	m := matcher{tokens: slices.Clone(tokens)}
+	slices.SortFunc(m.tokens, func(a, b addedToken) int { return cmp.Compare(a.content, b.content) })
+	for i, a := range m.tokens {
+		if i > 0 && a.content == m.tokens[i-1].content {
+			return m, fmt.Errorf("tokenizer: added token %q: ids %d and %d", a.content, m.tokens[i-1].id, a.id)
+		}
+	}
+	for b := range 257 {
+		m.first[b] = int32(sort.Search(len(m.tokens), func(i int) bool { return int(m.tokens[i].content[0]) >= b }))
+	}
+	return m, nil
+}
+
+// longest returns the longest token that text begins with, or nil.
+func (m *matcher) longest(text string) (best *addedToken) {
+	b := text[0]
+	lo, hi := int(m.first[b]), int(m.first[int(b)+1])
+	for n := 1; lo < hi; n++ {
+		if len(m.tokens[lo].content) == n {
+			best = &m.tokens[lo]
+			lo++
+		}
+		if n == len(text) {
+			break
+		}
+		rest, c := m.tokens[lo:hi], text[n]
+		hi = lo + sort.Search(len(rest), func(i int) bool { return rest[i].content[n] > c })
+		lo += sort.Search(len(rest), func(i int) bool { return rest[i].content[n] >= c })
+	}
+	return best
+}
+
+// split calls yield for each added token in text, with its id, and each piece of
+// text between them, with id -1; at is the offset of either.
+func (m *matcher) split(text string, special bool, yield func(s string, id int32, at int)) {
+	done := 0
+	for i := 0; i < len(text) && len(m.tokens) > 0; {
+		if b := text[i]; m.first[b] == m.first[int(b)+1] {
+			i++
+			continue
+		}
+		a := m.longest(text[i:])
+		if a == nil {
+			i++
+			continue
+		}
+		from, to := i, i+len(a.content)
+		i = to
+		if a.special && !special || a.singleWord && insideWord(text, from, to) {
+			continue
+		}
+		if a.lstrip {
+			from = done + len(strings.TrimRightFunc(text[done:from], unicode.IsSpace))
+		}
+		if a.rstrip {
+			to = len(text) - len(strings.TrimLeftFunc(text[to:], unicode.IsSpace))
+			i = to
+		}
+		if done < from {
+			yield(text[done:from], -1, done)
+		}
+		yield("", a.id, from)
+		done = to
+	}
+	if done < len(text) {
+		yield(text[done:], -1, done)
+	}
+}
+
+// insideWord reports whether a word goes on before or after text[from:to].
+func insideWord(text string, from, to int) bool {
+	before, _ := utf8.DecodeLastRuneInString(text[:from])
+	after, _ := utf8.DecodeRuneInString(text[to:])
+	return from > 0 && inWord(before) || to < len(text) && inWord(after)
+}
+
+// inWord reports whether r is in the class \w of Unicode's regular expressions (UTS 18, annex C).
+func inWord(r rune) bool {
+	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)
+}

@@ -1,0 +1,135 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// A config is what tokenizer_config.json says about the tokenizer. Everything
+// else in it is for others.
+type config struct {
+	BOS    nameOf                    `json:"bos_token"`
+	EOS    nameOf                    `json:"eos_token"`
+	AddBOS *bool                     `json:"add_bos_token"`
+	AddEOS *bool                     `json:"add_eos_token"`
+	Added  map[string]jsonAddedToken `json:"added_tokens_decoder"`
+}
+
+// A nameOf is a token's name, spelled "name", {"content": "name"} or null.
+type nameOf string
+
+func (n *nameOf) UnmarshalJSON(b []byte) error {
+	var object struct{ Content string }
+	if b[0] == '{' {
+		err := json.Unmarshal(b, &object)
+		*n = nameOf(object.Content)
+		return err
+	}
+	return json.Unmarshal(b, (*string)(n))
+}
+
+func parseConfig(b []byte) (c config, err error) {
+	if len(b) == 0 {
+		return c, nil
+	}
+	if err := json.Unmarshal(b, &c); err != nil {
+		return c, fmt.Errorf("tokenizer: tokenizer_config.json: %w", err)
+	}
+	return c, nil
+}
+
+// appendTokens adds the added tokens that the vocabulary lacks, and returns
+// all of added_tokens_decoder by id.
+func (c *config) appendTokens(tokens *[]token) (map[int]addedToken, error) {
+	added := make(map[int]addedToken, len(c.Added))
+	for key, a := range c.Added {
+		id, err := strconv.Atoi(key)
+		if err != nil || id < 0 || id >= len(*tokens)+len(c.Added)+maxGap {
+			return nil, fmt.Errorf("tokenizer: tokenizer_config.json: added_tokens_decoder: id %q is outside the vocabulary", key)
+		}
+		added[id] = a.token(id)
+	}
+	for _, a := range sorted(added) {
+		if err := placeToken(tokens, a); err != nil {
+			return nil, err
+		}
+	}
+	return added, nil
+}
+
+// placeToken puts an added token into the vocabulary at its id, which must be free
+// or its own.
+func placeToken(tokens *[]token, a addedToken) error {
+	for int(a.id) >= len(*tokens) {
+		*tokens = append(*tokens, token{kind: Unused})
+	}
+	k := &(*tokens)[a.id]
+	if k.text != "" && k.text != a.content {
+		return fmt.Errorf("tokenizer: added token %q: its id %d is that of %q", a.content, a.id, k.text)
+	}
+	k.text = a.content
+	switch {
+	case a.special && k.kind != Unknown:
+		k.kind = Control
+	case !a.special && k.kind != Byte:
+		k.kind = UserDefined
+	}
+	return nil
+}
+
+// sorted returns added tokens in order of their ids.
+func sorted(added map[int]addedToken) []addedToken {
+	list := make([]addedToken, 0, len(added))
+	for _, a := range added {
+		list = append(list, a)
+	}
+	slices.SortFunc(list, func(a, b addedToken) int { return int(a.id) - int(b.id) })
+	return list
+}
+
+// setNames sets BOS and EOS by their names.
+func (c *config) setNames(t *Tokenizer) error {
+	for _, k := range []struct {
+		name nameOf
+		to   *int
+		key  string
+	}{{c.BOS, &t.bos, "bos_token"}, {c.EOS, &t.eos, "eos_token"}} {
+		if k.name == "" {
+			continue
+		}
+		id, ok := t.ID(string(k.name))
+		if !ok {
+			return fmt.Errorf("tokenizer: tokenizer_config.json: %s: %q is not in the vocabulary", k.key, string(k.name))
+		}
+		*k.to = id
+	}
+	return nil
+}
+
+// surround lets add_bos_token and add_eos_token, where they are given, overrule what
+// the tokenizer puts around a text.
+func (c *config) surround(t *Tokenizer) (err error) {
+	if t.prefix, err = around(t.prefix, c.AddBOS, t.bos, "add_bos_token"); err != nil {
+		return err
+	}
+	t.suffix, err = around(t.suffix, c.AddEOS, t.eos, "add_eos_token")
+	return err
+}
+
+// around applies add_bos_token or add_eos_token, where it is given, to what the
+// tokenizer puts before or after a text.
+func around(ids []int, add *bool, id int, key string) ([]int, error) {
+	switch {
+	case add == nil:
+		return ids, nil
+	case !*add:
+		return slices.DeleteFunc(ids, func(i int) bool { return i == id }), nil
+	case id < 0:
+		return nil, fmt.Errorf("tokenizer: tokenizer_config.json: %s: there is no such token", key)
+	case slices.Contains(ids, id):
+		return ids, nil
+	}
+	return append(ids, id), nil
+}

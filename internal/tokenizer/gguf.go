@@ -1,0 +1,226 @@
+package tokenizer
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A GGUF is the tokenizer metadata of a GGUF file, each field under its key
+// tokenizer.ggml.*. A nil pointer is a key that is absent.
+type GGUF struct {
+	Model  string    // model: gpt2, llama or gemma4
+	Pre    string    // pre: the pre-tokenizer's name, gpt2 only
+	Tokens []string  // tokens
+	Types  []int32   // token_type, a Kind each; absent: all normal
+	Scores []float32 // scores, llama only
+	Merges []string  // merges, "left right" in order of rank; gpt2 and gemma4
+
+	BOS            *int  // bos_token_id
+	EOS            *int  // eos_token_id
+	EOT            *int  // eot_token_id
+	EOM            *int  // eom_token_id
+	AddBOS         *bool // add_bos_token
+	AddEOS         *bool // add_eos_token
+	AddSpacePrefix *bool // add_space_prefix
+}
+
+// A preTokenizer is what the name tokenizer.ggml.pre stands for.
+type preTokenizer struct {
+	stages       []splitter
+	nfc          bool
+	ignoreMerges bool
+	addBOS       bool // where add_bos_token is absent
+}
+
+var (
+	preLlama3 = preTokenizer{stages: []splitter{splitLlama3}, ignoreMerges: true, addBOS: true}
+	// Qwen's own tokenizer normalizes to NFC, which GGUF has no key for.
+	preQwen2 = preTokenizer{stages: []splitter{splitQwen2}, nfc: true}
+)
+
+// preTokenizers are the known values of tokenizer.ggml.pre.
+var preTokenizers = map[string]preTokenizer{
+	"llama-bpe":        preLlama3,
+	"llama3":           preLlama3,
+	"llama-v3":         preLlama3,
+	"gpt-2":            {stages: []splitter{splitGPT2}},
+	"qwen2":            preQwen2,
+	"deepseek-r1-qwen": preQwen2,
+	"deepseek-llm":     {stages: deepseekLLM},
+	"deepseek-coder":   {stages: deepseekCoder},
+	"deepseek-v3":      {stages: deepseek3},
+}
+
+// FromGGUF makes the tokenizer of a GGUF file. Where the file's converter has
+// lost something it follows the model's own tokenizer: qwen2 normalizes to NFC, and
+// tokens that are markers by their names (<|turn>, <turn|>, <|im_end|>) are special
+// tokens although the file calls them normal or user-defined.
+func FromGGUF(g GGUF) (*Tokenizer, error) {
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	pre, known := preTokenizers[g.Pre]
+	if g.Model == "gpt2" && !known {
+		return nil, fmt.Errorf("tokenizer: tokenizer.ggml.pre: unknown pre-tokenizer %q", g.Pre)
+	}
+	tokens := make([]token, len(g.Tokens))
+	for i, text := range g.Tokens {
+		tokens[i] = token{text, Normal}
+		if i < len(g.Types) && g.Types[i] > 0 {
+			tokens[i].kind = Kind(g.Types[i])
+		}
+		if tokens[i].kind == Normal && isMarker(text) {
+			tokens[i].kind = Control
+		}
+	}
+	t, err := newTokenizer(tokens, g.Model == "gpt2")
+	if err != nil {
+		return nil, err
+	}
+	if g.Model == "gpt2" {
+		t.stages, t.allWhole, t.norm.nfc = pre.stages, pre.ignoreMerges, pre.nfc
+	} else {
+		t.norm.escape = true
+	}
+	if g.Model == "llama" {
+		if is(g.AddSpacePrefix, true) {
+			t.norm.prepend = prependSegment
+		}
+		err = t.setScores(g.Scores)
+	} else {
+		err = t.setMerges(len(g.Merges), func(i int) (string, string, error) { return splitMerge(g.Merges[i], i) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := t.setAdded(g.added(tokens)); err != nil {
+		return nil, err
+	}
+	return t, t.setGGUFIDs(g, pre.addBOS || g.Model != "gpt2")
+}
+
+// check checks the lengths of the lists and the types.
+func (g *GGUF) check() error {
+	switch g.Model {
+	case "gpt2", "gemma4":
+		if len(g.Merges) == 0 {
+			return fmt.Errorf("tokenizer: tokenizer.ggml.merges: no merges")
+		}
+	case "llama":
+		if len(g.Scores) != len(g.Tokens) {
+			return fmt.Errorf("tokenizer: tokenizer.ggml.scores: %d scores for %d tokens", len(g.Scores), len(g.Tokens))
+		}
+	default:
+		return fmt.Errorf("tokenizer: tokenizer.ggml.model: %q is not supported (gpt2, llama and gemma4 are)", g.Model)
+	}
+	if len(g.Tokens) == 0 {
+		return fmt.Errorf("tokenizer: tokenizer.ggml.tokens: no tokens")
+	}
+	if len(g.Types) != 0 && len(g.Types) != len(g.Tokens) {
+		return fmt.Errorf("tokenizer: tokenizer.ggml.token_type: %d types for %d tokens", len(g.Types), len(g.Tokens))
+	}
+	for i, k := range g.Types {
+		if k < 0 || Kind(k) > Byte {
+			return fmt.Errorf("tokenizer: tokenizer.ggml.token_type: token %d: unknown type %d", i, k)
+		}
+	}
+	return nil
+}
+
+// added lists the tokens that are cut out of the text. User-defined ones always
+// are, but for markers.
+func (g *GGUF) added(tokens []token) []addedToken {
+	var added []addedToken
+	for i, k := range tokens {
+		special := k.kind == Control || k.kind == Unknown
+		if special || k.kind == UserDefined {
+			content := k.text
+			if g.Model != "gpt2" {
+				content = strings.ReplaceAll(content, space, " ")
+			}
+			added = append(added, addedToken{content: content, id: int32(i), special: special || isMarker(k.text)})
+		}
+	}
+	return added
+}
+
+// isMarker reports whether a token's name is that of a special token: <|name|>,
+// <|name> or <name|>, and a few known ones. llama.cpp's converter marks some of
+// them as normal and Gemma 4's <|channel>, which a reply shows, as user-defined.
+func isMarker(text string) bool {
+	switch text {
+	case "<mask>", "<start_of_turn>", "<end_of_turn>":
+		return true
+	}
+	n := len(text)
+	if n < 4 || text[0] != '<' || text[n-1] != '>' || strings.ContainsAny(text, " \t\r\n") {
+		return false
+	}
+	return text[1] == '|' || text[n-2] == '|'
+}
+
+// setGGUFIDs sets the special ids and what goes around a text.
+func (t *Tokenizer) setGGUFIDs(g GGUF, addBOS bool) error {
+	var eot, eom int
+	for _, k := range []struct {
+		id   *int
+		to   *int
+		name string
+	}{{g.BOS, &t.bos, "bos"}, {g.EOS, &t.eos, "eos"}, {g.EOT, &eot, "eot"}, {g.EOM, &eom, "eom"}} {
+		if k.id == nil {
+			continue
+		}
+		if err := t.setID(k.to, *k.id, "tokenizer.ggml."+k.name+"_token_id"); err != nil {
+			return err
+		}
+	}
+	if is(g.AddBOS, addBOS && t.bos >= 0) {
+		if t.bos < 0 {
+			return fmt.Errorf("tokenizer: tokenizer.ggml.add_bos_token: there is no bos_token_id")
+		}
+		t.prefix = []int{t.bos}
+	}
+	if is(g.AddEOS, false) {
+		if t.eos < 0 {
+			return fmt.Errorf("tokenizer: tokenizer.ggml.add_eos_token: there is no eos_token_id")
+		}
+		t.suffix = []int{t.eos}
+	}
+	t.findEndOfTurn(g.EOT, g.EOM)
+	return nil
+}
+
+// is returns a flag's value or, where it is absent, its default.
+func is(flag *bool, absent bool) bool {
+	if flag == nil {
+		return absent
+	}
+	return *flag
+}
+
+// setMerges adds n merges in order of rank.
+func (t *Tokenizer) setMerges(n int, at func(i int) (left, right string, err error)) error {
+	if n == 0 {
+		return fmt.Errorf("tokenizer: merges: the list is empty")
+	}
+	t.pairs = newPairTable(n)
+	for i := range n {
+		left, right, err := at(i)
+		if err == nil {
+			err = t.addMerge(left, right, i)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// splitMerge splits "left right" at its only space.
+func splitMerge(merge string, i int) (left, right string, err error) {
+	left, right, ok := strings.Cut(merge, " ")
+	if !ok || left == "" || right == "" || strings.Contains(right, " ") {
+		return "", "", fmt.Errorf("tokenizer: merge %d: %q is not two tokens with a space between", i, merge)
+	}
+	return left, right, nil
+}

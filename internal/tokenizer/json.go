@@ -1,0 +1,160 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// FromJSON makes the tokenizer of a tokenizer.json file of Hugging Face's tokenizers
+// library. config is the tokenizer_config.json beside it, or nil: it
+// names BOS and EOS, and its add_bos_token and add_eos_token overrule the
+// post-processor. A pre-tokenizer's regular expression is not run: it must be one
+// of those that are known here.
+func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
+	var f jsonFile
+	if err := json.Unmarshal(tokenizerJSON, &f); err != nil {
+		return nil, fmt.Errorf("tokenizer: tokenizer.json: %w", err)
+	}
+	if err := f.Model.check(); err != nil {
+		return nil, fmt.Errorf("tokenizer: tokenizer.json: model: %w", err)
+	}
+	c, err := parseConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	p, err := f.pipeline()
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: tokenizer.json: %w", err)
+	}
+	tokens, added, err := f.tokens(&c)
+	if err != nil {
+		return nil, err
+	}
+	t, err := newTokenizer(tokens, p.byteLevel)
+	if err != nil {
+		return nil, err
+	}
+	t.norm, t.stages, t.joints.cut, t.allWhole = p.norm, p.stages, p.cut, f.Model.IgnoreMerges
+	if err := t.setMerges(len(f.Model.Merges), f.Model.merge); err != nil {
+		return nil, err
+	}
+	if err := t.setAdded(added); err != nil {
+		return nil, err
+	}
+	if err := c.setNames(t); err != nil {
+		return nil, err
+	}
+	if err := f.template(t); err != nil {
+		return nil, fmt.Errorf("tokenizer: tokenizer.json: post_processor: %w", err)
+	}
+	t.findEndOfTurn()
+	return t, c.surround(t)
+}
+
+// A jsonFile is tokenizer.json.
+type jsonFile struct {
+	AddedTokens   []jsonAddedToken `json:"added_tokens"`
+	Normalizer    *jsonStep        `json:"normalizer"`
+	PreTokenizer  *jsonStep        `json:"pre_tokenizer"`
+	PostProcessor *jsonStep        `json:"post_processor"`
+	Decoder       *jsonStep        `json:"decoder"`
+	Model         jsonModel        `json:"model"`
+}
+
+type jsonAddedToken struct {
+	ID         *int   `json:"id"`
+	Content    string `json:"content"`
+	SingleWord bool   `json:"single_word"`
+	LStrip     bool   `json:"lstrip"`
+	RStrip     bool   `json:"rstrip"`
+	Normalized bool   `json:"normalized"`
+	Special    bool   `json:"special"`
+}
+
+func (a jsonAddedToken) token(id int) addedToken {
+	return addedToken{
+		content: a.Content, id: int32(id), special: a.Special, normalized: a.Normalized,
+		lstrip: a.LStrip, rstrip: a.RStrip, singleWord: a.SingleWord,
+	}
+}
+
+type jsonModel struct {
+	Type         string     `json:"type"`
+	Dropout      float64    `json:"dropout"`
+	Prefix       string     `json:"continuing_subword_prefix"`
+	Suffix       string     `json:"end_of_word_suffix"`
+	ByteFallback bool       `json:"byte_fallback"`
+	IgnoreMerges bool       `json:"ignore_merges"`
+	Vocab        jsonVocab  `json:"vocab"`
+	Merges       jsonMerges `json:"merges"`
+}
+
+func (m *jsonModel) check() error {
+	switch {
+	case m.Type != "BPE" && m.Type != "": // files of before 2022 have no type
+		return fmt.Errorf("type %q is not supported, only BPE is", m.Type)
+	case m.Vocab == nil:
+		return fmt.Errorf("there is no vocab of a BPE model")
+	case m.Dropout != 0:
+		return fmt.Errorf("dropout %v makes ids random: not supported", m.Dropout)
+	case m.Prefix != "":
+		return fmt.Errorf("continuing_subword_prefix %q is not supported", m.Prefix)
+	case m.Suffix != "":
+		return fmt.Errorf("end_of_word_suffix %q is not supported", m.Suffix)
+	}
+	return nil
+}
+
+func (m *jsonModel) merge(i int) (left, right string, err error) {
+	if pair := m.Merges[i]; pair.right != "" {
+		return pair.left, pair.right, nil
+	}
+	return splitMerge(m.Merges[i].left, i)
+}
+
+// tokens returns the vocabulary by id and its added tokens: those of the file,
+// then those of the configuration that the file lacks.
+func (f *jsonFile) tokens(c *config) ([]token, []addedToken, error) {
+	size := len(f.Model.Vocab)
+	tokens := make([]token, 0, size+len(f.AddedTokens))
+	for _, k := range f.Model.Vocab {
+		if k.id >= size+len(f.AddedTokens)+maxGap {
+			return nil, nil, fmt.Errorf("tokenizer: token %q: id %d is outside a vocabulary of %d", k.text, k.id, size)
+		}
+		for k.id >= len(tokens) {
+			tokens = append(tokens, token{kind: Unused})
+		}
+		if tokens[k.id].text != "" {
+			return nil, nil, fmt.Errorf("tokenizer: token %q: id %d is that of %q", k.text, k.id, tokens[k.id].text)
+		}
+		tokens[k.id] = token{k.text, Normal}
+	}
+	added := make(map[int]addedToken, len(f.AddedTokens))
+	for _, a := range f.AddedTokens {
+		if a.ID == nil || *a.ID < 0 || *a.ID >= size+len(f.AddedTokens)+maxGap {
+			return nil, nil, fmt.Errorf("tokenizer: added token %q: its id is outside a vocabulary of %d", a.Content, size)
+		}
+		if a.Content == "" {
+			continue // the reference ignores it
+		}
+		if other, ok := added[*a.ID]; ok && other.content != a.Content {
+			return nil, nil, fmt.Errorf("tokenizer: added token %q: its id %d is that of %q", a.Content, *a.ID, other.content)
+		}
+		added[*a.ID] = a.token(*a.ID)
+	}
+	for _, a := range sorted(added) {
+		if err := placeToken(&tokens, a); err != nil {
+			return nil, nil, err
+		}
+	}
+	more, err := c.appendTokens(&tokens)
+	if err != nil {
+		return nil, nil, err
+	}
+	for id, a := range more {
+		if _, ok := added[id]; !ok && a.content != "" {
+			added[id] = a
+		}
+	}
+	return tokens, sorted(added), nil
+}

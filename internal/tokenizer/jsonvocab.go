@@ -1,0 +1,142 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
+
+// A jsonVocab is the object of token: id, in the order of the file. encoding/json
+// would take the last of two equal keys and a second for a large vocabulary.
+type jsonVocab []jsonToken
+
+type jsonToken struct {
+	text string
+	id   int
+}
+
+func (v *jsonVocab) UnmarshalJSON(b []byte) error {
+	s := jsonScanner{rest: b}
+	if !s.skip('{') {
+		*v = nil // the array of another type of model
+		return nil
+	}
+	*v = jsonVocab{}
+	if s.skip('}') {
+		return nil
+	}
+	for {
+		text, err := s.string()
+		if err != nil {
+			return fmt.Errorf("vocab: %w", err)
+		}
+		if !s.skip(':') {
+			return errors.New("vocab: no id")
+		}
+		id, err := strconv.Atoi(s.number())
+		if err != nil || id < 0 || text == "" {
+			return fmt.Errorf("vocab: %q: no valid id", text)
+		}
+		*v = append(*v, jsonToken{text, id})
+		if !s.skip(',') {
+			return nil
+		}
+	}
+}
+
+// jsonMerges are the merges, spelled "left right" or ["left", "right"]. The
+// first spelling has all in left: only a merge that is used need be split.
+type jsonMerges []jsonMerge
+
+type jsonMerge struct{ left, right string }
+
+func (m *jsonMerges) UnmarshalJSON(b []byte) error {
+	s := jsonScanner{rest: b}
+	*m = nil
+	if !s.skip('[') {
+		return errors.New("merges: no list")
+	}
+	if s.skip(']') {
+		return nil
+	}
+	for {
+		pair := s.skip('[')
+		left, err := s.string()
+		right := ""
+		if err == nil && pair {
+			if !s.skip(',') {
+				return fmt.Errorf("merges: merge %d is not two tokens", len(*m))
+			}
+			right, err = s.string()
+		}
+		if err != nil {
+			return fmt.Errorf("merges: merge %d: %w", len(*m), err)
+		}
+		if left == "" || pair && (right == "" || !s.skip(']')) {
+			return fmt.Errorf("merges: merge %d is not two tokens", len(*m))
+		}
+		*m = append(*m, jsonMerge{left, right})
+		if !s.skip(',') {
+			return nil
+		}
+	}
+}
+
+// A jsonScanner reads JSON that encoding/json has found to be valid.
+type jsonScanner struct{ rest []byte }
+
+// skip skips white space, then c if it is there.
+func (s *jsonScanner) skip(c byte) bool {
+	for len(s.rest) > 0 && (s.rest[0] == ' ' || s.rest[0] == '\n' || s.rest[0] == '\t' || s.rest[0] == '\r') {
+		s.rest = s.rest[1:]
+	}
+	if len(s.rest) == 0 || s.rest[0] != c {
+		return false
+	}
+	s.rest = s.rest[1:]
+	return true
+}
+
+// string reads a string.
+func (s *jsonScanner) string() (string, error) {
+	if !s.skip('"') {
+		return "", errors.New("no string")
+	}
+	plain, i := true, 0
+	for ; i < len(s.rest) && s.rest[i] != '"'; i++ {
+		if s.rest[i] == '\\' {
+			plain = false
+			i++
+		}
+	}
+	if i >= len(s.rest) {
+		return "", errors.New("no string")
+	}
+	raw := s.rest[:i]
+	s.rest = s.rest[i+1:]
+	if !utf8.Valid(raw) {
+		return "", fmt.Errorf("%q is not UTF-8", raw)
+	}
+	if plain {
+		return string(raw), nil
+	}
+	var text string
+	quoted := make([]byte, 0, len(raw)+2)
+	quoted = append(append(append(quoted, '"'), raw...), '"')
+	err := json.Unmarshal(quoted, &text)
+	return text, err
+}
+
+// number reads the digits of a number.
+func (s *jsonScanner) number() string {
+	s.skip(0)
+	i := 0
+	for i < len(s.rest) && s.rest[i] != ',' && s.rest[i] != '}' && s.rest[i] > ' ' {
+		i++
+	}
+	digits := string(s.rest[:i])
+	s.rest = s.rest[i:]
+	return digits
+}

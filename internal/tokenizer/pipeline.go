@@ -1,0 +1,277 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A jsonStep is any normalizer, pre-tokenizer, post-processor or decoder of
+// tokenizer.json: the fields of all kinds that are known here.
+type jsonStep struct {
+	Type string `json:"type"`
+
+	Normalizers   []jsonStep `json:"normalizers"`   // Sequence
+	PreTokenizers []jsonStep `json:"pretokenizers"` // Sequence
+	Processors    []jsonStep `json:"processors"`    // Sequence
+	Decoders      []jsonStep `json:"decoders"`      // Sequence
+
+	Pattern struct { // Replace, Split
+		String *string
+		Regex  *string
+	} `json:"pattern"`
+	Content          string `json:"content"`           // Replace, Strip
+	Prepend          string `json:"prepend"`           // Prepend
+	Behavior         string `json:"behavior"`          // Split
+	Invert           bool   `json:"invert"`            // Split
+	AddPrefixSpace   *bool  `json:"add_prefix_space"`  // ByteLevel, Metaspace
+	UseRegex         *bool  `json:"use_regex"`         // ByteLevel
+	IndividualDigits bool   `json:"individual_digits"` // Digits
+	Replacement      string `json:"replacement"`       // Metaspace
+	PrependScheme    string `json:"prepend_scheme"`    // Metaspace
+	Split            *bool  `json:"split"`             // Metaspace
+	Start            int    `json:"start"`             // Strip
+	Stop             int    `json:"stop"`              // Strip
+
+	Single        []jsonTemplatePart `json:"single"` // TemplateProcessing
+	SpecialTokens map[string]struct {
+		IDs []int `json:"ids"`
+	} `json:"special_tokens"` // TemplateProcessing
+}
+
+type jsonTemplatePart struct {
+	SpecialToken *struct{ ID string }
+	Sequence     *struct{ ID string }
+}
+
+// A pipeline is what the steps of a tokenizer.json come to.
+type pipeline struct {
+	norm      normalizer
+	byteLevel bool
+	stages    []splitter
+	cut       bool
+}
+
+// flatten returns the steps of a step: of a Sequence those in it.
+func flatten(s *jsonStep, list func(*jsonStep) []jsonStep) ([]jsonStep, error) {
+	if s == nil {
+		return nil, nil
+	}
+	if s.Type != "Sequence" {
+		return []jsonStep{*s}, nil
+	}
+	for _, inner := range list(s) {
+		if inner.Type == "Sequence" {
+			return nil, errors.New("a Sequence within a Sequence is not supported")
+		}
+	}
+	return list(s), nil
+}
+
+func (f *jsonFile) pipeline() (p pipeline, err error) {
+	for _, part := range []struct {
+		name string
+		step *jsonStep
+		list func(*jsonStep) []jsonStep
+		add  func(*pipeline, *jsonStep) error
+	}{
+		{"normalizer", f.Normalizer, func(s *jsonStep) []jsonStep { return s.Normalizers }, (*pipeline).normalizer},
+		{"pre_tokenizer", f.PreTokenizer, func(s *jsonStep) []jsonStep { return s.PreTokenizers }, (*pipeline).preTokenizer},
+		{"decoder", f.Decoder, func(s *jsonStep) []jsonStep { return s.Decoders }, (*pipeline).decoder},
+	} {
+		steps, err := flatten(part.step, part.list)
+		for i := range steps {
+			if err == nil {
+				err = part.add(&p, &steps[i])
+			}
+		}
+		if err != nil {
+			return p, fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	switch {
+	case p.byteLevel && (p.norm.escape || p.norm.prepend != prependNever):
+		return p, errors.New("pre_tokenizer: ByteLevel together with ▁ for spaces is not supported")
+	case !p.byteLevel && len(p.stages) > 0:
+		return p, errors.New("pre_tokenizer: Split without ByteLevel is not supported")
+	case !p.byteLevel && !p.norm.escape:
+		return p, errors.New("pre_tokenizer: neither ByteLevel nor ▁ for spaces: not supported")
+	}
+	return p, nil
+}
+
+func (p *pipeline) normalizer(s *jsonStep) error {
+	switch s.Type {
+	case "NFC":
+		if p.norm.escape || p.norm.prepend != prependNever {
+			return errors.New("NFC after other steps is not supported")
+		}
+		p.norm.nfc = true
+	case "Prepend":
+		if s.Prepend != space && !(s.Prepend == " " && !p.norm.escape) {
+			return fmt.Errorf("Prepend of %q is not supported", s.Prepend)
+		}
+		p.norm.prepend = prependSegment
+	case "Replace":
+		if s.Pattern.String == nil || *s.Pattern.String != " " || s.Content != space {
+			return fmt.Errorf("Replace of %s by %q is not supported", s.pattern(), s.Content)
+		}
+		p.norm.escape = true
+	default:
+		return fmt.Errorf("type %q is not supported", s.Type)
+	}
+	return nil
+}
+
+// pattern shows the pattern of a Replace or Split.
+func (s *jsonStep) pattern() string {
+	switch {
+	case s.Pattern.Regex != nil:
+		return fmt.Sprintf("the regular expression %q", *s.Pattern.Regex)
+	case s.Pattern.String != nil:
+		return fmt.Sprintf("%q", *s.Pattern.String)
+	}
+	return "no pattern"
+}
+
+func (p *pipeline) preTokenizer(s *jsonStep) error {
+	if p.byteLevel {
+		return fmt.Errorf("%s after ByteLevel is not supported", s.Type)
+	}
+	switch s.Type {
+	case "Split":
+		return p.split(s)
+	case "Digits":
+		if !s.IndividualDigits {
+			return errors.New("Digits without individual_digits is not supported")
+		}
+		p.stages = append(p.stages, splitDigit)
+	case "ByteLevel":
+		if is(s.AddPrefixSpace, true) {
+			return errors.New("ByteLevel with add_prefix_space is not supported")
+		}
+		if is(s.UseRegex, true) {
+			p.stages = append(p.stages, splitGPT2)
+		}
+		p.byteLevel = true
+	case "Metaspace":
+		return p.metaspace(s)
+	default:
+		return fmt.Errorf("type %q is not supported", s.Type)
+	}
+	return nil
+}
+
+// split adds a Split. A pattern that matches all text may also be spelled as the
+// removal of everything else.
+func (p *pipeline) split(s *jsonStep) error {
+	if s.Pattern.String != nil && *s.Pattern.String == " " && p.norm.escape {
+		return nil // Gemma's: there are no spaces by now
+	}
+	if s.Pattern.Regex == nil {
+		return fmt.Errorf("Split at %s is not supported", s.pattern())
+	}
+	stage, ok := patterns[*s.Pattern.Regex]
+	if !ok {
+		return fmt.Errorf("Split by an unknown regular expression %q", *s.Pattern.Regex)
+	}
+	if s.Behavior != "Isolated" && !(s.Behavior == "Removed" && s.Invert && matchesAll[*s.Pattern.Regex]) {
+		return fmt.Errorf("Split with behavior %q, invert %v is not supported", s.Behavior, s.Invert)
+	}
+	p.stages = append(p.stages, stage)
+	return nil
+}
+
+// matchesAll are the patterns one of whose branches matches, whatever the text.
+var matchesAll = map[string]bool{llama3Pattern: true, qwen2Pattern: true, gpt2Pattern: true, gpt2ShortPattern: true}
+
+func (p *pipeline) metaspace(s *jsonStep) error {
+	if s.Replacement != space || p.norm.prepend != prependNever {
+		return fmt.Errorf("Metaspace with %q is not supported", s.Replacement)
+	}
+	p.norm.escape, p.cut = true, is(s.Split, true)
+	switch {
+	case s.AddPrefixSpace != nil && !*s.AddPrefixSpace, s.PrependScheme == "never":
+		p.norm.prepend = prependNever
+	case s.PrependScheme == "first":
+		p.norm.prepend = prependFirst
+	case s.PrependScheme == "always", s.PrependScheme == "":
+		p.norm.prepend = prependPiece
+	default:
+		return fmt.Errorf("Metaspace with prepend_scheme %q is not supported", s.PrependScheme)
+	}
+	return nil
+}
+
+// decoder only checks a step: how to decode follows from the other steps.
+func (p *pipeline) decoder(s *jsonStep) error {
+	switch s.Type {
+	case "ByteLevel", "ByteFallback", "Fuse", "Metaspace":
+		return nil
+	case "Replace":
+		if s.Pattern.String != nil && *s.Pattern.String == space && s.Content == " " {
+			return nil
+		}
+		return fmt.Errorf("Replace of %s by %q is not supported", s.pattern(), s.Content)
+	case "Strip":
+		if s.Content == " " && s.Start <= 1 && s.Stop == 0 {
+			return nil
+		}
+		return fmt.Errorf("Strip of %q, %d and %d is not supported", s.Content, s.Start, s.Stop)
+	}
+	return fmt.Errorf("type %q is not supported", s.Type)
+}
+
+// template sets what the post-processor puts around a text.
+func (f *jsonFile) template(t *Tokenizer) error {
+	steps, err := flatten(f.PostProcessor, func(s *jsonStep) []jsonStep { return s.Processors })
+	if err != nil {
+		return err
+	}
+	for _, s := range steps {
+		switch s.Type {
+		case "ByteLevel": // moves offsets only
+		case "TemplateProcessing":
+			if err := s.template(t); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("type %q is not supported", s.Type)
+		}
+	}
+	return nil
+}
+
+func (s *jsonStep) template(t *Tokenizer) error {
+	ids := &t.prefix
+	for _, part := range s.Single {
+		if part.Sequence != nil {
+			if ids == &t.suffix || part.Sequence.ID != "A" {
+				return errors.New("a template with more than the sequence A")
+			}
+			ids = &t.suffix
+			continue
+		}
+		if part.SpecialToken == nil {
+			return errors.New("a template with neither token nor sequence")
+		}
+		name := part.SpecialToken.ID
+		tokens, ok := s.SpecialTokens[name]
+		if !ok {
+			return fmt.Errorf("the template names %q, which special_tokens lacks", name)
+		}
+		for _, id := range tokens.IDs {
+			var checked int
+			if err := t.setID(&checked, id, fmt.Sprintf("%q", name)); err != nil {
+				return err
+			}
+			*ids = append(*ids, checked)
+		}
+	}
+	if ids == &t.prefix {
+		return errors.New("a template without the sequence")
+	}
+	if t.bos < 0 && len(t.prefix) > 0 {
+		t.bos = t.prefix[0]
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+// Package tokenizer turns text into token ids and back, exactly as the model's
+// own tokenizer does.
+//
+// Two families are implemented, both byte-pair encoders: byte-level ones
+// (GPT-2, Llama 3, Qwen, DeepSeek), whose text is first cut into words by a
+// pre-tokenizer, and character-level ones with byte fallback (SentencePiece's
+// BPE models, Gemma). They are read from a Hugging Face tokenizer.json
+// (FromJSON), a SentencePiece tokenizer.model (FromSentencePiece) or a GGUF
+// file's metadata (FromGGUF), and the same model gives the same ids from each.
+//
+// The reference is Hugging Face's tokenizers library 0.22 (its behaviour, with
+// Oniguruma's regular expressions), and SentencePiece 0.2 for tokenizer.model.
+// Known differences, all deliberate: bytes that are not UTF-8 become byte tokens
+// instead of U+FFFD; no special token comes out of text unless the caller
+// asks for it, even where merges spell it; clean_up_tokenization_spaces is
+// ignored. Unicode classes are those of the Go release (Unicode 15.0 in Go 1.26): a character
+// assigned later is neither letter nor number here.
+package tokenizer
+
+import (
+	"slices"
+	"sync/atomic"
+)
+
+// A Kind says what a token stands for. The values are those of
+// tokenizer.ggml.token_type in GGUF files.
+type Kind int
+
+// The kinds of tokens.
+const (
+	Normal      Kind = 1 + iota // a piece of text
+	Unknown                     // stands for what cannot be encoded; never produced here
+	Control                     // a special token: steers the model, is no text
+	UserDefined                 // an added token that is text
+	Unused                      // an id without a token
+	Byte                        // one byte, spelled <0xNN>
+)
+
+// A Tokenizer is the vocabulary of one model and its rules. It does not change
+// after it was made and may be used by many goroutines at once.
+type Tokenizer struct {
+	tokens []token          // by id
+	ids    map[string]int32 // by the vocabulary's spelling
+	bytes  [256]int32       // the token of each byte, -1 where there is none
+
+	byteLevel bool // the vocabulary spells bytes in GPT-2's alphabet
+	norm      normalizer
+	raw       matcher    // added tokens found in the text as it is
+	cooked    matcher    // added tokens found in the normalized text
+	stages    []splitter // pre-tokenizer, byte-level only
+	joints    joints     // where a merge may happen, character-level only
+
+	words     map[string]int32 // normal tokens by their text, as bytes
+	longest   int              // length in bytes of the longest of words
+	whole     []atomic.Uint32  // by id: whether merging a word's text gives it back
+	runes     map[rune]int32   // symbols of single characters, character-level only
+	letters   []string         // characters of the symbols after the last id
+	pairs     pairTable
+	allWhole  bool // ignore_merges: a word in the vocabulary is never merged
+	prefix    []int
+	suffix    []int
+	bos, eos  int // -1 where there is none
+	endOfTurn []int
+}
+
+type token struct {
+	text string
+	kind Kind
+}
+
+// Options says how to encode. The zero value treats everything as text.
+type Options struct {
+	// ParseSpecial lets the names of special tokens in the text stand for these
+	// tokens, as in a rendered chat template. Never set it for text of a user.
+	ParseSpecial bool
+	// AddSpecial adds the tokens that the model wants around a text: BOS for
+	// most, EOS for a few. A rendered chat template holds them already.
+	AddSpecial bool
+}
+
+// Encode returns the ids of text. Its time grows as n log n, whatever the text.
+func (t *Tokenizer) Encode(text string, o Options) []int {
+	e := encoder{t: t, parseSpecial: o.ParseSpecial, out: make([]int, 0, len(text)/4+8)}
+	if o.AddSpecial {
+		e.out = append(e.out, t.prefix...)
+	}
+	e.encode(text)
+	if o.AddSpecial {
+		e.out = append(e.out, t.suffix...)
+	}
+	return e.out
+}
+
+// VocabSize returns the number of ids: every id is below it. A model's
+// embedding may have more rows.
+func (t *Tokenizer) VocabSize() int { return len(t.tokens) }
+
+// Token returns a token in the vocabulary's own spelling ("Ġthe", "▁the",
+// "<0x0A>") and its kind, or "" and Unused for an id outside the vocabulary.
+func (t *Tokenizer) Token(id int) (text string, kind Kind) {
+	if id < 0 || id >= len(t.tokens) {
+		return "", Unused
+	}
+	return t.tokens[id].text, t.tokens[id].kind
+}
+
+// ID returns the id of a token in the vocabulary's own spelling.
+func (t *Tokenizer) ID(token string) (id int, ok bool) {
+	i, ok := t.ids[token]
+	return int(i), ok
+}
+
+// BOS returns the token that begins a text.
+func (t *Tokenizer) BOS() (id int, ok bool) { return t.bos, t.bos >= 0 }
+
+// EOS returns the token that ends a text.
+func (t *Tokenizer) EOS() (id int, ok bool) { return t.eos, t.eos >= 0 }
+
+// AddsBOS reports whether AddSpecial puts BOS before the text.
+func (t *Tokenizer) AddsBOS() bool { return t.bos >= 0 && slices.Contains(t.prefix, t.bos) }
+
+// EndOfTurn returns the ids, ascending, after which generation stops: EOS, in
+// GGUF also EOT and EOM, and every token that is known by its name to end a turn.
+// The caller adds those of generation_config.json.
+func (t *Tokenizer) EndOfTurn() []int { return slices.Clone(t.endOfTurn) }
+
+// turnEnds are the names of tokens that end a turn or a text, by the chat
+// templates of the families: Llama 3 and 4, ChatML (Qwen), Gemma 3 and 4,
+// Phi, DeepSeek, Mistral and Llama 2, GPT-2.
+var turnEnds = []string{
+	"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|eot|>", "<|eom|>",
+	"<|im_end|>", "<|endoftext|>",
+	"<end_of_turn>", "<turn|>", "<eos>",
+	"<|end|>", "<｜end▁of▁sentence｜>", "</s>",
+}
+
+// findEndOfTurn collects the ids of EndOfTurn.
+func (t *Tokenizer) findEndOfTurn(more ...*int) {
+	ends := make([]int, 0, 4)
+	if t.eos >= 0 {
+		ends = append(ends, t.eos)
+	}
+	for _, id := range more {
+		if id != nil {
+			ends = append(ends, *id)
+		}
+	}
+	for _, name := range turnEnds {
+		if id, ok := t.ids[name]; ok && (t.tokens[id].kind == Control || t.tokens[id].kind == UserDefined) {
+			ends = append(ends, int(id))
+		}
+	}
+	slices.Sort(ends)
+	t.endOfTurn = slices.Compact(ends)
+}

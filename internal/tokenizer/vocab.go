@@ -1,0 +1,235 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+	"unicode/utf8"
+)
+
+const (
+	// maxTokenBytes bounds a token's spelling. The longest in published
+	// vocabularies, runs of spaces and dashes, have some hundred bytes.
+	maxTokenBytes = 4096
+	// maxGap bounds the ids without a token below the highest one.
+	maxGap = 1 << 16
+	// maxSplitWork bounds the bytes hashed when a vocabulary's scores are turned
+	// into merges. Gemma's 262,144 tokens need a twentieth of it.
+	maxSplitWork = 1 << 29
+)
+
+// newTokenizer indexes a vocabulary and checks it.
+func newTokenizer(tokens []token, byteLevel bool) (*Tokenizer, error) {
+	t := &Tokenizer{
+		tokens: tokens, ids: make(map[string]int32, len(tokens)),
+		byteLevel: byteLevel, bos: -1, eos: -1,
+	}
+	if len(tokens) > math.MaxInt32/2 {
+		return nil, fmt.Errorf("tokenizer: vocabulary: %d tokens", len(tokens))
+	}
+	for i := range tokens {
+		text := tokens[i].text
+		if text == "" {
+			tokens[i].kind = Unused
+			continue
+		}
+		if len(text) > maxTokenBytes {
+			return nil, fmt.Errorf("tokenizer: token %d: %d bytes, at most %d are supported", i, len(text), maxTokenBytes)
+		}
+		if other, ok := t.ids[text]; ok {
+			return nil, fmt.Errorf("tokenizer: token %d: %q is token %d already", i, text, other)
+		}
+		t.ids[text] = int32(i)
+	}
+	t.whole = make([]atomic.Uint32, len(tokens))
+	if byteLevel {
+		return t, t.indexBytes()
+	}
+	return t, t.indexCharacters()
+}
+
+// indexBytes fills words and bytes of a byte-level vocabulary.
+func (t *Tokenizer) indexBytes() error {
+	t.words = make(map[string]int32, len(t.tokens))
+	for i, k := range t.tokens {
+		if text, ok := unspell(k.text); ok && k.kind == Normal {
+			t.words[text] = int32(i)
+			t.longest = max(t.longest, len(text))
+		}
+	}
+	for b := range 256 {
+		id, ok := t.words[string([]byte{byte(b)})]
+		if !ok {
+			id, ok = t.ids[string(byteRunes[b])] // DeepSeek has the last few as added tokens
+		}
+		if !ok {
+			id = -1
+		}
+		t.bytes[b] = id
+		if !ok && inUTF8(byte(b)) {
+			return fmt.Errorf("tokenizer: vocabulary: no token for byte 0x%02X (%q)", b, byteRunes[b])
+		}
+	}
+	return nil
+}
+
+// inUTF8 reports whether some UTF-8 text has the byte.
+func inUTF8(b byte) bool { return b != 0xC0 && b != 0xC1 && b < 0xF5 }
+
+// indexCharacters fills words, bytes and runes of a character-level vocabulary.
+func (t *Tokenizer) indexCharacters() error {
+	for b := range 256 {
+		name := fmt.Sprintf("<0x%02X>", b)
+		id, ok := t.ids[name]
+		if !ok {
+			return fmt.Errorf("tokenizer: vocabulary: no byte token %s; only vocabularies with byte fallback are supported", name)
+		}
+		t.bytes[b] = id
+		t.tokens[id].kind = Byte
+	}
+	t.words = make(map[string]int32, len(t.tokens))
+	t.runes = map[rune]int32{}
+	for i, k := range t.tokens {
+		if k.kind != Normal && k.kind != UserDefined {
+			continue
+		}
+		t.words[k.text] = int32(i)
+		t.longest = max(t.longest, len(k.text))
+		if r, n := utf8.DecodeRuneInString(k.text); n == len(k.text) {
+			t.runes[r] = int32(i)
+		}
+	}
+	return nil
+}
+
+// setAdded sets the added tokens. Their ids are valid.
+func (t *Tokenizer) setAdded(added []addedToken) (err error) {
+	var raw, cooked []addedToken
+	for _, a := range added {
+		if a.normalized {
+			a.content = t.norm.segment(a.content)
+			cooked = append(cooked, a)
+		} else {
+			raw = append(raw, a)
+		}
+	}
+	if t.raw, err = newMatcher(raw); err != nil {
+		return err
+	}
+	t.cooked, err = newMatcher(cooked)
+	return err
+}
+
+// addMerge adds a merge, in the vocabulary's spelling. A merge whose result is
+// a special token is left out: text never makes one.
+func (t *Tokenizer) addMerge(left, right string, rank int) error {
+	var buf [64]byte
+	l, okL := t.ids[left]
+	r, okR := t.ids[right]
+	into, ok := t.ids[string(append(append(buf[:0], left...), right...))]
+	switch {
+	case !okL:
+		return fmt.Errorf("tokenizer: merge %d: %q is not in the vocabulary", rank, left)
+	case !okR:
+		return fmt.Errorf("tokenizer: merge %d: %q is not in the vocabulary", rank, right)
+	case !ok:
+		return fmt.Errorf("tokenizer: merge %d: %q + %q is not in the vocabulary", rank, left, right)
+	}
+	if k := t.tokens[into].kind; k == Control || k == Unknown {
+		return nil
+	}
+	if !t.byteLevel {
+		if t.tokens[l].kind == Byte || t.tokens[r].kind == Byte {
+			return fmt.Errorf("tokenizer: merge %d: %q + %q: a byte token cannot merge", rank, left, right)
+		}
+		t.joints.add(left, right)
+	}
+	t.pairs.add(l, r, into, uint32(rank))
+	return nil
+}
+
+// setScores makes the merges of a SentencePiece vocabulary: any two adjacent
+// symbols merge whose texts together are a token, the token of the highest
+// score first. The characters of tokens are symbols even where no
+// token has them alone.
+func (t *Tokenizer) setScores(scores []float32) error {
+	order := slices.Clone(scores)
+	for i, s := range order {
+		if s != s {
+			return fmt.Errorf("tokenizer: token %d: its score is NaN", i)
+		}
+	}
+	slices.SortFunc(order, func(a, b float32) int { return compare(b, a) })
+	order = slices.Compact(order)
+	work, count := 0, 0
+	for text := range t.words {
+		work += len(text) * len(text)
+		count += utf8.RuneCountInString(text) - 1
+	}
+	if work > maxSplitWork {
+		return fmt.Errorf("tokenizer: vocabulary: its tokens are too long to find their parts")
+	}
+	t.pairs = newPairTable(count)
+	for text, id := range t.words {
+		t.addLetters(text)
+		rank, _ := slices.BinarySearchFunc(order, scores[id], func(a, b float32) int { return compare(b, a) })
+		for k := range text {
+			if k > 0 {
+				t.addSplit(text[:k], text[k:], id, uint32(rank))
+			}
+		}
+	}
+	return nil
+}
+
+func compare(a, b float32) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// addLetters gives the characters of text symbols.
+func (t *Tokenizer) addLetters(text string) {
+	for _, r := range text {
+		if _, ok := t.runes[r]; !ok && r != utf8.RuneError {
+			t.runes[r] = int32(len(t.tokens) + len(t.letters))
+			t.letters = append(t.letters, string(r))
+		}
+	}
+}
+
+// addSplit adds the merge of left and right if both are symbols.
+func (t *Tokenizer) addSplit(left, right string, into int32, rank uint32) {
+	l, ok := t.symbol(left)
+	if !ok {
+		return
+	}
+	if r, ok := t.symbol(right); ok {
+		t.joints.add(left, right)
+		t.pairs.add(l, r, into, rank)
+	}
+}
+
+// symbol returns the symbol of a text: a token or a single character.
+func (t *Tokenizer) symbol(text string) (int32, bool) {
+	if id, ok := t.words[text]; ok {
+		return id, true
+	}
+	r, n := utf8.DecodeRuneInString(text)
+	id, ok := t.runes[r]
+	return id, ok && n == len(text)
+}
+
+// setID checks an id of a file and stores it.
+func (t *Tokenizer) setID(to *int, id int, name string) error {
+	if id < 0 || id >= len(t.tokens) {
+		return fmt.Errorf("tokenizer: %s: id %d is outside the vocabulary of %d", name, id, len(t.tokens))
+	}
+	*to = id
+	return nil
+}
