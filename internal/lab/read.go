@@ -9,6 +9,7 @@ import (
 
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/safetensors"
+	"github.com/karat-run/karat/internal/tensor"
 )
 
 // infoPath is where the JSON file of a record lies: OUT.json beside OUT.safetensors.
@@ -32,20 +33,23 @@ func (r *Record) read(f *safetensors.File) error {
 	if err := readJSON(infoPath(r.Path), r.addInfo); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return mmap.Guard(func() error {
-		for i := range f.Tensors {
-			if err := r.add(&f.Tensors[i]); err != nil {
-				return err
-			}
+	return mmap.Guard(func() error { return r.fill(f.Tensors) })
+}
+
+// fill gives all tensors their places, and checks that they fit what is known of the prompts.
+func (r *Record) fill(tensors []tensor.Tensor) error {
+	for i := range tensors {
+		if err := r.add(&tensors[i]); err != nil {
+			return err
 		}
-		if len(r.Prompts) == 0 {
-			return errors.New("no prompts")
+	}
+	if len(r.Prompts) == 0 {
+		return errors.New("no prompts")
+	}
+	for _, p := range r.Prompts {
+		if err := p.check(); err != nil {
+			return err
 		}
-		for _, p := range r.Prompts {
-			if err := p.check(); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }

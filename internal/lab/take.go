@@ -1,0 +1,174 @@
+package lab
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// Recorder computes prompts for a record.
+type Recorder struct {
+	g      *graph.Graph
+	engine *engine.Engine
+	keep   int
+	all    bool // take every tap of the prompt that runs
+
+	// What the taps have seen of it.
+	seen map[*graph.Node][]float32
+}
+
+// NewRecorder compiles g on b for prompts of at most context tokens, of which
+// the last keep positions are recorded.
+func NewRecorder(g *graph.Graph, b backend.Backend, context, keep int) (*Recorder, error) {
+	r := &Recorder{g: g, keep: keep}
+	var err error
+	r.engine, err = engine.New(g, b, engine.Options{Context: context, Want: r.want, Tap: r.tap})
+	return r, err
+}
+
+// Close frees the engine.
+func (r *Recorder) Close() error { return r.engine.Close() }
+
+// want: all nodes that have a PyTorch name, and the inputs of the projections
+// that PyTorch's hooks see the input of.
+func (r *Recorder) want(n *graph.Node) bool {
+	for _, m := range r.g.Nodes {
+		if m == n && m.HF != "" || projection(m) != "" && input(m) == n {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Recorder) tap(n *graph.Node, out []float32) {
+	if r.all || r.hidden(n) >= 0 {
+		r.seen[n] = append(r.seen[n], out...)
+	}
+}
+
+// hidden is n's place among the hidden states: the embedding, the layers'
+// outputs but the last, the final norm; -1 for other nodes.
+func (r *Recorder) hidden(n *graph.Node) int {
+	last := r.g.Nodes[len(r.g.Nodes)-1].Layer
+	for _, m := range r.g.Nodes {
+		last = max(last, m.Layer)
+	}
+	switch {
+	case n.HF == "model.embed_tokens.out":
+		return 0
+	case n.HF == "model.norm.out":
+		return last + 1
+	case n.Layer >= 0 && n.Layer < last && n.HF == fmt.Sprintf("model.layers.%d.out", n.Layer):
+		return n.Layer + 1
+	}
+	return -1
+}
+
+// projection is the PyTorch name, without .out, of a module whose input is
+// recorded too: attention's and the MLP's last projection.
+func projection(n *graph.Node) string {
+	name, ok := strings.CutSuffix(n.HF, ".out")
+	if ok && (strings.HasSuffix(name, ".o_proj") || strings.HasSuffix(name, ".down_proj")) {
+		return name
+	}
+	return ""
+}
+
+// input is what a projection's product reads, behind its bias if it has one.
+func input(n *graph.Node) *graph.Node {
+	if n.Op == graph.Add {
+		n = n.In[0]
+	}
+	return n.In[0]
+}
+
+// Record computes p, of which index, input, text and ids are set, and sets the
+// rest: logits, hidden states, the next token and, if asked for, the taps.
+func (r *Recorder) Record(ctx context.Context, p *Prompt, taps bool) error {
+	r.all, r.seen = taps, map[*graph.Node][]float32{}
+	p.PositionsKept = min(r.keep, len(p.IDs))
+	outputs := p.PositionsKept
+	if taps {
+		outputs = len(p.IDs)
+	}
+	s := r.engine.NewSequence()
+	defer s.Close()
+	rows, err := s.Feed(ctx, p.IDs, outputs)
+	if err != nil {
+		return fmt.Errorf("lab: prompt %d: %w", p.Index, err)
+	}
+	if len(rows) == 0 {
+		return fmt.Errorf("lab: prompt %d: no tokens", p.Index)
+	}
+	var logits []float32
+	for _, row := range rows[len(rows)-p.PositionsKept:] {
+		logits = append(logits, row...)
+	}
+	p.Logits = floats(logits, p.PositionsKept, r.engine.VocabSize())
+	p.next(rows[len(rows)-1])
+	p.Hidden = r.states(p.PositionsKept)
+	if taps {
+		p.Taps = r.taps(len(p.IDs))
+	}
+	return nil
+}
+
+// next describes the distribution of the token after the prompt.
+func (p *Prompt) next(logits []float32) {
+	p.NextID = TopIDs(logits, 1)[0]
+	p.NextProbability = Number(math.Exp(float64(logits[p.NextID]) - LogSumExp(logits)))
+	p.Entropy = Number(Entropy(logits))
+}
+
+// states gathers the hidden states of the last keep positions.
+func (r *Recorder) states(keep int) *tensor.Tensor {
+	byPlace := map[int][]float32{}
+	width := 0
+	for n, out := range r.seen {
+		if i := r.hidden(n); i >= 0 {
+			width = n.Shape.Size()
+			byPlace[i] = out[len(out)-keep*width:]
+		}
+	}
+	var all []float32
+	for i := range len(byPlace) {
+		all = append(all, byPlace[i]...)
+	}
+	return floats(all, len(byPlace), keep, width)
+}
+
+// taps names what was seen as PyTorch does. A module that ends in a projection
+// has its output.
+func (r *Recorder) taps(rows int) map[string]*tensor.Tensor {
+	taps := map[string]*tensor.Tensor{}
+	for _, n := range r.g.Nodes {
+		out := r.seen[n]
+		if n.HF == "" || out == nil {
+			continue
+		}
+		t := floats(out, append([]int{rows}, n.Shape...)...)
+		taps[n.HF] = t
+		if name := projection(n); name != "" {
+			taps[name[:strings.LastIndex(name, ".")]+".out"] = t
+			in := input(n)
+			taps[name+".in"] = floats(r.seen[in], rows, in.Shape.Size())
+		}
+	}
+	return taps
+}
+
+// floats is x as a tensor.
+func floats(x []float32, shape ...int) *tensor.Tensor {
+	t := &tensor.Tensor{DType: tensor.F32, Shape: shape, Data: make([]byte, 0, 4*len(x))}
+	for _, v := range x {
+		t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(v))
+	}
+	return t
+}
