@@ -18,12 +18,12 @@ var update = flag.Bool("update", false, "write testdata/fuzz again")
 // and the hostile ones.
 func seeds() map[string][]byte {
 	s := map[string][]byte{
-		"valid":      valid().bytes(),
-		"version-2":  spec{version: 2, keys: [][]byte{key("x", 4, u32(1))}}.bytes(),
-		"alignment":  spec{keys: [][]byte{key("general.alignment", 4, u32(64))}, alignment: 64, entries: [][]byte{tensorEntry("x", 24, 0, 3)}, data: counting(64)}.bytes(),
-		"A7-short":   valid().bytes()[:300],
-		"A10":        oddNumbers().bytes(),
-		"A11-part":   splitParts()[1].bytes(),
+		"valid":     valid().bytes(),
+		"version-2": spec{version: 2, keys: [][]byte{key("x", 4, u32(1))}}.bytes(),
+		"alignment": spec{keys: [][]byte{key("general.alignment", 4, u32(64))}, alignment: 64, entries: [][]byte{tensorEntry("x", 24, 0, 3)}, data: counting(64)}.bytes(),
+		"A7-short":  valid().bytes()[:300],
+		"A10":       oddNumbers().bytes(),
+		"A11-part":  splitParts()[1].bytes(),
 	}
 	for id, x := range ggmlTypes {
 		if x.dtype != tensor.Invalid {

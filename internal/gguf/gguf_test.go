@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -166,7 +167,7 @@ func TestGetters(t *testing.T) {
 			}
 			var e *Error
 			v, _ := m.Lookup(k)
-			if !errors.As(err, &e) || e.Name != quoteKey(k) || e.Offset != v.Offset() || e.Declared == "" || e.Allowed == "" {
+			if !errors.As(err, &e) || e.Name != fmt.Sprintf("key %q", k) || e.Offset != v.Offset() || e.Declared == "" || e.Allowed == "" {
 				t.Errorf("%s(%s) = %v, %v", name, k, got, err)
 			}
 		}
@@ -194,6 +195,41 @@ func TestGetterErrors(t *testing.T) {
 		if err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)
 		}
+	}
+}
+
+// TestChanged changes the file under an open File, as another program can: what
+// the getters give may be wrong then, but they neither panic nor leave the file.
+func TestChanged(t *testing.T) {
+	file := valid().bytes()
+	f, err := Parse(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := f.Metadata
+	refused := 0
+	for i, old := range file[:len(file)-192] {
+		for _, b := range []byte{0, 4, 9, 0xff, old ^ 1, old ^ 8} {
+			file[i] = b
+			for _, k := range m.Keys() {
+				v, _ := m.Lookup(k)
+				_, any := v.Any()
+				_, ints := m.Ints(k)
+				_, strs := m.Strings(k)
+				_, fl := m.Floats(k)
+				_, one := m.String(k)
+				if any != nil {
+					refused++
+				}
+				if any != nil && (ints == nil || strs == nil || fl == nil) && v.Type() == Array || any != nil && one == nil {
+					t.Errorf("byte %d = %d: Any(%s) gives %v, a getter none", i, b, k, any)
+				}
+			}
+		}
+		file[i] = old
+	}
+	if refused == 0 {
+		t.Error("no change was noticed")
 	}
 }
 

@@ -23,7 +23,7 @@ const (
 // that begins with data. The tensors have no Data yet. Data ends at byte end, and
 // that is inside the file.
 func readHeader(data []byte, size int) (f *File, end int64, err error) {
-	r := &reader{data: data, size: size, name: "header"}
+	r := &reader{data: data, size: size, of: subject{kind: "header"}}
 	f = &File{Version: r.version()}
 	tensors := r.count("the number of tensors", maxTensors, minTensorBytes)
 	keys := r.count("the number of keys", maxKeys, minKeyBytes)
@@ -64,13 +64,13 @@ func (r *reader) version() uint32 {
 func (r *reader) metadata(n int) Metadata {
 	m := Metadata{values: make(map[string]Value, n), keys: make([]string, 0, n)}
 	for len(m.keys) < n && r.err == nil {
-		r.name = fmt.Sprintf("key %d of %d", len(m.keys)+1, n)
+		r.of = subject{kind: "key", no: len(m.keys) + 1}
 		at := r.off
 		key := r.label("a key", maxKey)
 		if old, ok := m.values[key]; ok {
 			r.fail(at, fmt.Sprintf("key %q is already there, with a value at byte %d", key, old.off), nil, nil)
 		}
-		r.name = quoteKey(key)
+		r.of.name = key
 		at = r.off
 		t := Type(r.u32("the type of a value"))
 		if t >= numTypes {
@@ -113,13 +113,13 @@ func (r *reader) entries(f *File, n int) []entry {
 	f.index = make(map[string]int, n)
 	entries := make([]entry, 0, n)
 	for i := 0; i < n && r.err == nil; i++ {
-		r.name = fmt.Sprintf("tensor %d of %d", i+1, n)
+		r.of = subject{kind: "tensor", no: i + 1}
 		at := r.off
 		t := tensor.Tensor{Name: r.label("a tensor's name", maxName)}
 		if _, ok := f.index[t.Name]; ok {
 			r.fail(at, fmt.Sprintf("a tensor %q is already there", t.Name), nil, nil)
 		}
-		r.name = quoteTensor(t.Name)
+		r.of.name = t.Name
 		t.Shape = r.shape()
 		at = r.off
 		t.DType = r.dtype()
@@ -134,8 +134,6 @@ func (r *reader) entries(f *File, n int) []entry {
 	}
 	return entries
 }
-
-func quoteTensor(name string) string { return fmt.Sprintf("tensor %q", name) }
 
 // shape reads the dimensions, of which GGUF has the fastest first.
 func (r *reader) shape() tensor.Shape {
@@ -152,7 +150,7 @@ func (r *reader) shape() tensor.Shape {
 		at = r.off
 		d := r.u64("a dimension")
 		if d == 0 || d > math.MaxInt {
-			r.fail(at, fmt.Sprintf("bad dimension %d", len(s)-1-i), d, "1 to the largest integer")
+			r.fail(at, fmt.Sprintf("bad dimension %d", len(s)-1-i), d, fmt.Sprintf("1 to %d", math.MaxInt))
 			return nil
 		}
 		s[i] = int(d)
@@ -181,7 +179,7 @@ func (r *reader) layout(f *File, entries []entry) (end int64) {
 	next := uint64(0)
 	f.places = make([]place, len(entries))
 	for i, e := range entries {
-		r.name = quoteTensor(f.tensors[i].Name)
+		r.of = subject{kind: "tensor", name: f.tensors[i].Name}
 		switch {
 		case e.offset%uint64(f.Alignment) != 0:
 			r.fail(e.offsetAt, "the data is not aligned", e.offset, fmt.Sprintf("multiples of %d", f.Alignment))

@@ -87,12 +87,12 @@ func strs() []hostile {
 	left := "runs past the end of the file"
 	return []hostile{
 		{"A4", "version 1", spec{version: 1, keys: [][]byte{key("x", 8, u64(0))}}.bytes(), 4, "header", []string{"version 1", "declared 1", "2 or 3"}},
-		{"A4", "empty key", header(key("", 8, str("v"))), atFirst, "key 1 of 1", []string{"a key is empty"}},
-		{"A4", "key 2^40", header(join(u64(1<<40), []byte("xxxxxxxx"))), atFirst, "key 1 of 1", []string{"a key is too long", "1099511627776", "at most 1024"}},
-		{"A4", "key beyond the file", header(join(u64(1000), []byte("xxxxxx"))), atFirst + 8, "key 1 of 1", []string{"a key " + left, "declared 1000"}},
-		{"A4", "NUL in a key", header(key("x\x00y", 8, str("v"))), atFirst, "key 1 of 1", []string{"a control character", `x\x00y`}},
-		{"A4", "key not UTF-8", header(key("\xff", 8, str("v"))), atFirst, "key 1 of 1", []string{"not UTF-8"}},
-		{"A4", "escape in a name", spec{entries: [][]byte{tensorEntry("\x1b[2J", 0, 0, 8)}, data: counting(32)}.bytes(), atFirst, "tensor 1 of 1", []string{"a control character"}},
+		{"A4", "empty key", header(key("", 8, str("v"))), atFirst, "key 1", []string{"a key is empty"}},
+		{"A4", "key 2^40", header(join(u64(1<<40), []byte("xxxxxxxx"))), atFirst, "key 1", []string{"a key is too long", "1099511627776", "at most 1024"}},
+		{"A4", "key beyond the file", header(join(u64(1000), []byte("xxxxxx"))), atFirst + 8, "key 1", []string{"a key " + left, "declared 1000"}},
+		{"A4", "NUL in a key", header(key("x\x00y", 8, str("v"))), atFirst, "key 1", []string{"a control character", `x\x00y`}},
+		{"A4", "key not UTF-8", header(key("\xff", 8, str("v"))), atFirst, "key 1", []string{"not UTF-8"}},
+		{"A4", "escape in a name", spec{entries: [][]byte{tensorEntry("\x1b[2J", 0, 0, 8)}, data: counting(32)}.bytes(), atFirst, "tensor 1", []string{"a control character"}},
 		{"A4", "string 2^40", oneKey(8, u64(1<<40)), atValue, inKey, []string{"a string is too long", "at most 16777216"}},
 		{"A4", "string -1", oneKey(8, u64(math.MaxUint64)), atValue, inKey, []string{"a string is too long"}},
 		{"A4", "string beyond the file", oneKey(8, u64(100)), atValue + 8, inKey, []string{"a string " + left, "declared 100", "the 19 bytes left"}},
@@ -138,15 +138,15 @@ func structure() []hostile {
 		{"A8", "version 0", join([]byte("GGUF"), make([]byte, 20)), 4, "header", []string{"no GGUF version", "declared 0"}},
 		{"A8", "version 4", spec{version: 4}.bytes(), 4, "header", []string{"newer than this program", "declared 4", "2 or 3"}},
 		{"A8", "big-endian", spec{version: 3 << 24}.bytes(), 4, "header", []string{"a big-endian file, of version 3", "0x3000000"}},
-		{"A8", "duplicate key", spec{keys: [][]byte{key("x", 4, u32(1)), key("x", 4, u32(1))}}.bytes(), atFirst + 17, "key 2 of 2", []string{`key "x" is already there, with a value at byte 37`}},
-		{"A8", "duplicate tensor", two(x, tensorEntry("x", 0, 64, 9)), second, "tensor 2 of 2", []string{`a tensor "x" is already there`}},
+		{"A8", "duplicate key", spec{keys: [][]byte{key("x", 4, u32(1)), key("x", 4, u32(1))}}.bytes(), atFirst + 17, "key 2", []string{`key "x" is already there, with a value at byte 37`}},
+		{"A8", "duplicate tensor", two(x, tensorEntry("x", 0, 64, 9)), second, "tensor 2", []string{`a tensor "x" is already there`}},
 		{"A8", "value type", oneKey(13, u32(0)), atType, inKey, []string{"unknown type of value", "declared 13", "0 to 12"}},
 		{"A8", "element type", oneKey(9, array(99, 0)), atValue, inKey, []string{"unknown type of an array's elements", "declared 99"}},
 		{"A8", "tensor type", oneTensor(99, 0, 8), atOneType, inTensor, []string{"a type that is not read", "99, unknown"}},
 		{"A8", "tensor type -1", oneTensor(math.MaxUint32, 0, 8), atOneType, inTensor, []string{"4294967295, unknown"}},
 		{"A8", "tensor type removed", oneTensor(4, 0, 32), atOneType, inTensor, []string{"4, Q4_2"}},
 		{"A8", "tensor type not read", oneTensor(16, 0, 256), atOneType, inTensor, []string{"16, IQ2_XXS"}},
-		{"A8", "name of 64 bytes", spec{entries: [][]byte{tensorEntry(strings.Repeat("n", 64), 0, 0, 8)}, data: counting(32)}.bytes(), atFirst, "tensor 1 of 1", []string{"too long", "declared 64", "at most 63"}},
+		{"A8", "name of 64 bytes", spec{entries: [][]byte{tensorEntry(strings.Repeat("n", 64), 0, 0, 8)}, data: counting(32)}.bytes(), atFirst, "tensor 1", []string{"too long", "declared 64", "at most 63"}},
 		{"A8", "offset not aligned", oneTensor(0, 8, 8), atOneOff, inTensor, []string{"not aligned", "declared 8", "multiples of 32"}},
 		{"A8", "alignment not that of the data", spec{keys: [][]byte{key("general.alignment", 4, u32(64))},
 			entries: [][]byte{x, tensorEntry("y", 0, 96, 9)}, data: counting(256)}.bytes(), atFirst + 33 + 33 + 25, `tensor "y"`, []string{"not aligned", "multiples of 64"}},
@@ -207,7 +207,7 @@ func TestIncidents(t *testing.T) {
 	}
 	run("A1", nil)
 	run("A2", nil)
-	run("A3", nil)
+	run("A3", testMany)
 	run("A4", nil)
 	run("A5", nil)
 	run("A6", nil)
@@ -264,6 +264,43 @@ func bounded(t *testing.T, open func() (*File, error)) (*File, error) {
 	return f, err
 }
 
+// testMany is A3 for counts that are allowed: the largest headers that there can
+// be, wrong only in the last entry.
+func testMany(t *testing.T) {
+	tensors, keys, strs, arrays := spec{}, spec{}, array(8, maxElements), array(9, maxElements)
+	for i := range maxTensors {
+		tensors.entries = append(tensors.entries, tensorEntry(fmt.Sprintf("%063d", i), 0, uint64(i)*32, 1, 1, 1, 8))
+	}
+	tensors.entries[maxTensors-1] = tensors.entries[0]
+	for i := range maxKeys {
+		keys.keys = append(keys.keys, key(fmt.Sprintf("%01024d", i), 0, u8(0)))
+	}
+	keys.keys[maxKeys-1] = keys.keys[0]
+	for range maxElements - 1 {
+		strs = append(strs, 0, 0, 0, 0, 0, 0, 0, 0)
+		arrays = append(arrays, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+	}
+	strs = append(strs, u64(math.MaxUint64)...)
+	arrays = append(arrays, array(99, 0)...)
+	for name, c := range map[string]struct {
+		s    spec
+		says string
+	}{
+		"many tensors": {tensors, "already there"},
+		"many keys":    {keys, "already there"},
+		"many strings": {spec{keys: [][]byte{key("x", 9, strs)}}, "too long"},
+		"many arrays":  {spec{keys: [][]byte{key("x", 9, arrays)}}, "unknown type"},
+		"long header":  {spec{keys: [][]byte{key("x", 9, strs[:len(strs)-8], u64(0)), key("y", 9, strs)}}, "longer than is read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := c.s.bytes()
+			if _, err := bounded(t, func() (*File, error) { return Parse(data) }); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %v, want %s", err, c.says)
+			}
+		})
+	}
+}
+
 // testShort is A7: files that end too early, and values that are not there.
 func testShort(t *testing.T) {
 	whole := valid().bytes()
@@ -279,6 +316,16 @@ func testShort(t *testing.T) {
 		if _, err := Parse(whole[:n]); err != nil {
 			t.Errorf("the first %d of %d bytes: %v", n, len(whole), err)
 		}
+	}
+	f, err := Parse(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Metadata.Uint("llama.block_count"); !errors.Is(err, ErrNoKey) || !strings.Contains(err.Error(), `"llama.block_count"`) {
+		t.Errorf("missing key: %v", err)
+	}
+	if _, err := f.Metadata.Uint("t.f32"); err == nil || !strings.Contains(err.Error(), `key "t.f32": byte `) || !strings.Contains(err.Error(), "declared float32") {
+		t.Errorf("wrong type: %v", err)
 	}
 	path := filepath.Join(t.TempDir(), "empty.gguf")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

@@ -114,7 +114,16 @@ func get[E any](m Metadata, key string, array bool, t Type) (e E, err error) {
 	if err != nil {
 		return e, err
 	}
-	return x.(E), nil
+	e, ok := x.(E)
+	if !ok {
+		return e, v.changed()
+	}
+	return e, nil
+}
+
+// changed is the error for a value that was another one when the file was opened.
+func (v Value) changed() error {
+	return v.problem("the file changed after it was opened", "", "")
 }
 
 func first[E any](s []E, err error) (e E, _ error) {
@@ -131,6 +140,9 @@ func (m Metadata) ints(key string, array bool) ([]int64, error) {
 		return nil, err
 	}
 	x, err := v.numbers()
+	if err != nil {
+		return nil, err
+	}
 	switch x := x.(type) {
 	case []uint8:
 		return convert[int64](x), nil
@@ -149,12 +161,12 @@ func (m Metadata) ints(key string, array bool) ([]int64, error) {
 	case []uint64:
 		for _, u := range x {
 			if u > math.MaxInt64 {
-				return nil, v.problem("integer is too large", fmt.Sprint(u), fmt.Sprintf("at most %d", math.MaxInt64))
+				return nil, v.problem("integer is too large", fmt.Sprint(u), fmt.Sprintf("at most %d", int64(math.MaxInt64)))
 			}
 		}
 		return convert[int64](x), nil
 	}
-	return nil, err
+	return nil, v.changed()
 }
 
 // floats decodes an array of floats, or one float as an array.
@@ -164,13 +176,16 @@ func (m Metadata) floats(key string, array bool) ([]float64, error) {
 		return nil, err
 	}
 	x, err := v.numbers()
+	if err != nil {
+		return nil, err
+	}
 	switch x := x.(type) {
 	case []float32:
 		return convert[float64](x), nil
 	case []float64:
 		return x, nil
 	}
-	return nil, err
+	return nil, v.changed()
 }
 
 // numbers decodes an array of numbers, or one number as an array.
@@ -186,7 +201,7 @@ func (v Value) numbers() (x any, err error) {
 }
 
 func (v Value) problem(what, declared, allowed string) error {
-	return &Error{Name: quoteKey(v.key), Offset: v.off, What: what, Declared: declared, Allowed: allowed}
+	return &Error{Name: keySubject(v.key).String(), Offset: v.off, What: what, Declared: declared, Allowed: allowed}
 }
 
 type number interface {

@@ -31,8 +31,25 @@ type reader struct {
 	size int    // of the file
 	base int64  // of data[0] in the file
 	off  int
-	name string // what is being read, for errors
+	of   subject // what is being read
 	err  error
+}
+
+// subject is what an error is about. Its text is made only for an error.
+type subject struct {
+	kind string // header, key, tensor or end
+	name string // of a key or a tensor, "" while it is not known
+	no   int    // which one it is, from 1
+}
+
+func (s subject) String() string {
+	switch {
+	case s.name != "":
+		return fmt.Sprintf("%s %q", s.kind, s.name)
+	case s.no > 0:
+		return fmt.Sprintf("%s %d", s.kind, s.no)
+	}
+	return s.kind
 }
 
 // fail records an error at data[off], unless there is one already. A nil
@@ -41,7 +58,7 @@ func (r *reader) fail(off int, what string, declared, allowed any) {
 	if r.err != nil {
 		return
 	}
-	e := &Error{Name: r.name, Offset: r.base + int64(off), What: what}
+	e := &Error{Name: r.of.String(), Offset: r.base + int64(off), What: what}
 	if declared != nil {
 		e.Declared = fmt.Sprint(declared)
 	}
@@ -103,8 +120,13 @@ func (r *reader) count(what string, limit, size int) int {
 		r.fail(at, what+" is too large", n, fmt.Sprintf("at most %d", limit))
 		return 0
 	}
-	if allowed := r.left() / size; n > uint64(allowed) {
-		r.fail(at, what+" cannot be in the bytes left", n, fmt.Sprintf("at most %d, in %d bytes", allowed, r.left()))
+	rest := r.size - r.off
+	if n > uint64(rest/size) {
+		r.fail(at, what+" cannot be in the bytes left", n, fmt.Sprintf("at most %d, in %d bytes", rest/size, rest))
+		return 0
+	}
+	if n > uint64(r.left()/size) {
+		r.short(at, what, n*uint64(size))
 		return 0
 	}
 	return int(n)
@@ -124,25 +146,23 @@ func (r *reader) str(what string, limit int) []byte {
 // label reads a key or a tensor's name. It will be printed, so it must be text.
 func (r *reader) label(what string, limit int) string {
 	at := r.off
-	b := r.str(what, limit)
+	s := string(r.str(what, limit))
 	if r.err != nil {
 		return ""
 	}
-	if bad := badLabel(string(b), limit); bad != "" {
-		r.fail(at, what+" "+bad, fmt.Sprintf("%q", b), nil)
+	if bad := badLabel(s); bad != "" {
+		r.fail(at, what+" "+bad, fmt.Sprintf("%q", s), nil)
 	}
-	return string(b)
+	return s
 }
 
 // badLabel says what is wrong with a key or a tensor's name; "" means nothing.
 // A control character (or a NUL, where ggml's name ends) would hide the truth.
-func badLabel(s string, limit int) string {
-	switch {
-	case s == "":
+func badLabel(s string) string {
+	if s == "" {
 		return "is empty"
-	case len(s) > limit:
-		return fmt.Sprintf("is longer than %d bytes", limit)
-	case !utf8.ValidString(s):
+	}
+	if !utf8.ValidString(s) {
 		return "is not UTF-8"
 	}
 	for _, c := range s {

@@ -81,7 +81,7 @@ func (f *File) join(p *File) error {
 		at := p.places[i].offset
 		if old, ok := f.index[t.Name]; ok {
 			first := filepath.Base(f.parts[f.places[old].part].path)
-			return &Error{Name: quoteTensor(t.Name), Offset: at, What: "the tensor is also in " + first}
+			return &Error{Name: subject{kind: "tensor", name: t.Name}.String(), Offset: at, What: "the tensor is also in " + first}
 		}
 		f.index[t.Name] = len(f.tensors)
 		f.tensors = append(f.tensors, t)
@@ -98,7 +98,7 @@ func (f *File) checkKey(key string, want int, optional bool) error {
 	case errors.Is(err, ErrNoKey) && optional:
 		return nil
 	case errors.Is(err, ErrNoKey):
-		return &Error{Name: quoteKey(key), What: "a part of a split model lacks the key", Allowed: fmt.Sprint(want)}
+		return &Error{Name: keySubject(key).String(), What: "a part of a split model lacks the key", Allowed: fmt.Sprint(want)}
 	case err != nil:
 		return err
 	case n != uint64(want):

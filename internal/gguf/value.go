@@ -99,14 +99,14 @@ func (v Value) Offset() int64 { return v.off }
 func (v Value) Any() (x any, err error) {
 	err = mmap.Guard(func() error {
 		// Checked again: a mapped file can be another one than when it was opened.
-		r := reader{data: v.data, size: len(v.data), base: v.off, name: quoteKey(v.key)}
+		r := reader{data: v.data, size: len(v.data), base: v.off, of: keySubject(v.key)}
 		x = r.decode(v.typ)
 		return r.err
 	})
 	return x, err
 }
 
-func quoteKey(key string) string { return fmt.Sprintf("key %q", key) }
+func keySubject(key string) subject { return subject{kind: "key", name: key} }
 
 // describe names the value's type in errors.
 func (v Value) describe() string {
@@ -226,7 +226,7 @@ func (r *reader) substrings(body string, n int) []string {
 	s := make([]string, 0, n)
 	for rest := body; len(s) < n; {
 		if len(rest) < 8 || le64(rest) > uint64(len(rest)-8) {
-			r.fail(r.off-len(rest), "the strings changed while they were read", nil, nil)
+			r.fail(r.off-len(rest), "the file changed while it was read", nil, nil)
 			return nil
 		}
 		end := 8 + int(le64(rest))
