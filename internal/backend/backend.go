@@ -108,3 +108,18 @@ func Vocab(g *graph.Graph) int {
 	}
 	return vocab
 }
+
+// CacheBytes is the memory for the keys and values of one sequence of the full
+// context, elements having size bytes.
+func CacheBytes(g *graph.Graph, context, chunk int, size int64) int64 {
+	windows := Windows(g)
+	pool := kv.NewPool(windows, context, chunk, 0)
+	var n int64
+	for _, s := range g.KVs() {
+		n += int64(pool.Positions(slices.Index(windows, s.Window), context)) * PositionBytes(s, size)
+	}
+	return n
+}
+
+// PositionBytes is the memory that one position takes in a store.
+func PositionBytes(s *graph.KV, size int64) int64 { return 2 * int64(s.Heads) * int64(s.Dim) * size }

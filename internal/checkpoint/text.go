@@ -133,3 +133,53 @@ func textGGUF(f *gguf.File) (textFiles, error) {
 	t.tokenizer = func() (*tokenizer.Tokenizer, error) { return tokenizerGGUF(f) }
 	return t, nil
 }
+
+// tokenizerGGUF hands a file's tokenizer metadata over.
+func tokenizerGGUF(f *gguf.File) (*tokenizer.Tokenizer, error) {
+	m := f.Metadata
+	g := tokenizer.GGUF{}
+	var errs []error
+	note := func(err error) bool {
+		if err != nil && !errors.Is(err, gguf.ErrNoKey) {
+			errs = append(errs, err)
+		}
+		return err == nil
+	}
+	for key, to := range map[string]*string{"model": &g.Model, "pre": &g.Pre} {
+		if s, err := m.String("tokenizer.ggml." + key); note(err) {
+			*to = s
+		}
+	}
+	for key, to := range map[string]*[]string{"tokens": &g.Tokens, "merges": &g.Merges} {
+		if s, err := m.Strings("tokenizer.ggml." + key); note(err) {
+			*to = s
+		}
+	}
+	for key, to := range map[string]**int{"bos": &g.BOS, "eos": &g.EOS, "eot": &g.EOT, "eom": &g.EOM} {
+		if n, err := m.Int("tokenizer.ggml." + key + "_token_id"); note(err) {
+			id := int(n)
+			*to = &id
+		}
+	}
+	for key, to := range map[string]**bool{"add_bos_token": &g.AddBOS, "add_eos_token": &g.AddEOS, "add_space_prefix": &g.AddSpacePrefix} {
+		if b, err := m.Bool("tokenizer.ggml." + key); note(err) {
+			*to = &b
+		}
+	}
+	if s, err := m.Floats("tokenizer.ggml.scores"); note(err) {
+		g.Scores = make([]float32, len(s))
+		for i, v := range s {
+			g.Scores[i] = float32(v)
+		}
+	}
+	if s, err := m.Ints("tokenizer.ggml.token_type"); note(err) {
+		g.Types = make([]int32, len(s))
+		for i, v := range s {
+			g.Types[i] = int32(v)
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return tokenizer.FromGGUF(g)
+}

@@ -20,10 +20,13 @@ import (
 // ErrFull is wrapped by the error of a sequence that has no room left.
 var ErrFull = kv.ErrFull
 
+// DefaultChunk is the number of rows of a step if Options says nothing.
+const DefaultChunk = 64
+
 // Options size an engine. The zero value is usable.
 type Options struct {
 	Context   int // positions of a sequence; 0 is 4096
-	Chunk     int // most rows of a step; 0 is 64
+	Chunk     int // most rows of a step; 0 is DefaultChunk
 	Sequences int // bound on the memory for pages, in full sequences; 0 is none
 	Want      func(*graph.Node) bool
 	Tap       backend.Tap // sees the wanted nodes of every step
@@ -62,7 +65,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 		o.Context = 4096
 	}
 	if o.Chunk <= 0 {
-		o.Chunk = 64
+		o.Chunk = DefaultChunk
 	}
 	plan, err := b.Compile(g, backend.Options{Rows: o.Chunk, Want: o.Want})
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 // Request asks for tokens after a prompt.
 type Request struct {
 	Prompt  []int32
-	Max     int            // most tokens to generate; 0 generates none
+	Max     int            // most tokens to generate; 0 generates none, negative is no limit
 	Sample  sample.Options //
 	Stop    []string       // strings that end the text
 	End     []int          // ids that end the turn
@@ -66,13 +66,13 @@ func (s *Sequence) generate(ctx context.Context, r Request, yield func(Token, er
 	if err != nil {
 		return err
 	}
-	history := make([]int, len(r.Prompt), len(r.Prompt)+r.Max)
+	history := make([]int, len(r.Prompt))
 	for i, id := range r.Prompt {
 		history[i] = int(id)
 	}
 	next := r.Prompt[s.Rewind(r.Prompt):]
 	text := stopper{stop: r.Stop}
-	for i := 0; i < r.Max; i++ {
+	for i := 0; r.Max < 0 || i < r.Max; i++ {
 		logits, err := s.Feed(ctx, next, 1)
 		if err != nil {
 			return err

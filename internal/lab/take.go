@@ -111,7 +111,7 @@ func (r *Recorder) Record(ctx context.Context, p *Prompt, taps bool) error {
 	for _, row := range rows[len(rows)-p.PositionsKept:] {
 		logits = append(logits, row...)
 	}
-	p.Logits = floats(logits, p.PositionsKept, r.engine.VocabSize())
+	p.Logits = newF32(logits, p.PositionsKept, r.engine.VocabSize())
 	p.next(rows[len(rows)-1])
 	p.Hidden = r.states(p.PositionsKept)
 	if taps {
@@ -141,7 +141,7 @@ func (r *Recorder) states(keep int) *tensor.Tensor {
 	for i := range len(byPlace) {
 		all = append(all, byPlace[i]...)
 	}
-	return floats(all, len(byPlace), keep, width)
+	return newF32(all, len(byPlace), keep, width)
 }
 
 // taps names what was seen as PyTorch does. A module that ends in a projection
@@ -153,19 +153,19 @@ func (r *Recorder) taps(rows int) map[string]*tensor.Tensor {
 		if n.HF == "" || out == nil {
 			continue
 		}
-		t := floats(out, append([]int{rows}, n.Shape...)...)
+		t := newF32(out, append([]int{rows}, n.Shape...)...)
 		taps[n.HF] = t
 		if name := projection(n); name != "" {
 			taps[name[:strings.LastIndex(name, ".")]+".out"] = t
 			in := input(n)
-			taps[name+".in"] = floats(r.seen[in], rows, in.Shape.Size())
+			taps[name+".in"] = newF32(r.seen[in], rows, in.Shape.Size())
 		}
 	}
 	return taps
 }
 
-// floats is x as a tensor.
-func floats(x []float32, shape ...int) *tensor.Tensor {
+// newF32 is x as a tensor.
+func newF32(x []float32, shape ...int) *tensor.Tensor {
 	t := &tensor.Tensor{DType: tensor.F32, Shape: shape, Data: make([]byte, 0, 4*len(x))}
 	for _, v := range x {
 		t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(v))

@@ -1,0 +1,196 @@
+package karat
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/karat-run/karat/internal/chat"
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/sample"
+	"github.com/karat-run/karat/internal/tokenizer"
+)
+
+// GenerateOptions say how to continue a text. The zero value generates at most
+// 256 tokens as the model's publisher recommends, greedily if nothing is
+// recommended.
+type GenerateOptions struct {
+	MaxTokens int       // 0 is 256; negative is no limit but the context, which is an error to fill
+	Sampling  *Sampling // nil is the publisher's recommendation, Model.Sampling
+	Stop      []string  // strings that end the text; they are no part of it
+	Top       int       // how many of the likeliest tokens to report with each
+	Logits    bool      // hand over the logits with each token
+
+	Template     string         // chat template to use instead of the model's
+	TemplateArgs map[string]any // variables for the template, such as enable_thinking
+}
+
+// Sampling says how a token is chosen from its logits. The zero value is
+// greedy: the likeliest. The options apply in the order repeat penalty, top-k,
+// top-p, min-p, temperature; a zero switches one off.
+type Sampling struct {
+	Temperature   float64
+	TopK          int
+	TopP          float64
+	MinP          float64
+	RepeatPenalty float64
+	RepeatLast    int // tokens that the penalty looks back on: 0 is 64, -1 all
+	Seed          uint64
+	LogitBias     map[int]float32
+}
+
+// Token is one generated token.
+type Token struct {
+	ID      int
+	Text    string    // what it adds; may be empty while a character or a stop string is undecided
+	Logprob float64   // natural logarithm of its probability before any sampling option
+	Top     []Logprob // the likeliest tokens, likeliest first
+	Logits  []float32 // [VocabSize], that it was chosen by
+	Stop    string    // on the last token why it is: "end" of turn, "stop" string, or "length"
+}
+
+// Logprob is a token and the natural logarithm of its probability.
+type Logprob = sample.Logprob
+
+// Message is one turn of a conversation.
+type Message struct {
+	Role    string // system, user or assistant
+	Content string
+}
+
+// Sampling is what the model's publisher recommends.
+func (m *Model) Sampling() Sampling {
+	g := m.checkpoint.Generation()
+	s := Sampling{RepeatPenalty: g.Repeat}
+	if g.Sample {
+		s.Temperature, s.TopK, s.TopP, s.MinP = g.Temperature, g.TopK, g.TopP, g.MinP
+		if s.Temperature == 0 {
+			s.Temperature = 1
+		}
+	}
+	return s
+}
+
+// Generate continues a raw text: no chat template is applied, and special
+// tokens in it are text. Breaking off the loop, or cancelling ctx, ends it.
+func (m *Model) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		s := m.NewSession()
+		defer s.Close()
+		s.Generate(ctx, prompt, o)(yield)
+	}
+}
+
+// Chat continues a conversation, rendered by the model's chat template.
+func (m *Model) Chat(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		s := m.NewSession()
+		defer s.Close()
+		s.Chat(ctx, messages, o)(yield)
+	}
+}
+
+// Session keeps what was computed of a text, so that a longer text which
+// begins with it is computed from there. It is for one goroutine at a time and
+// must be closed.
+type Session struct {
+	m *Model
+	s *engine.Sequence
+}
+
+// NewSession is an empty session.
+func (m *Model) NewSession() *Session { return &Session{m, m.engine.NewSequence()} }
+
+// Close frees what the session keeps.
+func (s *Session) Close() { s.s.Close() }
+
+// Generate is Model.Generate.
+func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Token, error] {
+	return s.run(ctx, s.m.tokenizer.Encode(prompt, tokenizer.Options{AddSpecial: true}), o)
+}
+
+// Chat is Model.Chat.
+func (s *Session) Chat(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		ids, err := s.m.TokenizeChat(ctx, messages, o)
+		if err != nil {
+			yield(Token{}, err)
+			return
+		}
+		s.run(ctx, ids, o)(yield)
+	}
+}
+
+// Render is the text that the chat template makes of a conversation, with the
+// beginning of the answer.
+func (m *Model) Render(ctx context.Context, messages []Message, o GenerateOptions) (string, error) {
+	segments, err := m.render(ctx, messages, o)
+	return segments.String(), err
+}
+
+// TokenizeChat is the ids of the rendered conversation. Names of special
+// tokens count where the template wrote them; in what messages say they are text.
+func (m *Model) TokenizeChat(ctx context.Context, messages []Message, o GenerateOptions) ([]int, error) {
+	segments, err := m.render(ctx, messages, o)
+	if err != nil {
+		return nil, err
+	}
+	return m.tokenizer.Encode(segments.String(), tokenizer.Options{ParseSpecial: true, Literal: segments.Content()}), nil
+}
+
+func (m *Model) render(ctx context.Context, messages []Message, o GenerateOptions) (chat.Segments, error) {
+	t, err := m.template, m.broken
+	if o.Template != "" {
+		t, err = chat.Parse(o.Template)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("karat: %s: %w", m.checkpoint.Path, err)
+	}
+	in := chat.Input{AddGenerationPrompt: true, Args: o.TemplateArgs}
+	for _, x := range messages {
+		in.Messages = append(in.Messages, chat.Message{Role: x.Role, Content: x.Content})
+	}
+	in.BOSToken, in.EOSToken = m.special(m.tokenizer.BOS()), m.special(m.tokenizer.EOS())
+	segments, err := t.Render(ctx, in)
+	if err != nil {
+		return nil, fmt.Errorf("karat: %s: %w", m.checkpoint.Path, err)
+	}
+	return segments, nil
+}
+
+func (m *Model) special(id int, ok bool) string {
+	if !ok {
+		return ""
+	}
+	text, _ := m.tokenizer.Token(id)
+	return text
+}
+
+// run yields the tokens after a prompt.
+func (s *Session) run(ctx context.Context, prompt []int, o GenerateOptions) iter.Seq2[Token, error] {
+	sampling := s.m.Sampling()
+	if o.Sampling != nil {
+		sampling = *o.Sampling
+	}
+	if o.MaxTokens == 0 {
+		o.MaxTokens = 256
+	}
+	r := engine.Request{Prompt: narrow(prompt), Max: o.MaxTokens, Sample: sample.Options(sampling), Stop: o.Stop,
+		End: s.m.end(), Logits: o.Logits, Top: o.Top, Decoder: s.m.tokenizer.NewDecoder()}
+	return func(yield func(Token, error) bool) {
+		for t, err := range s.s.Generate(ctx, r) {
+			if !yield(Token{t.ID, t.Text, t.Logprob, t.Top, t.Logits, string(t.Stop)}, err) {
+				return
+			}
+		}
+	}
+}
+
+// end lists the ids that end a turn: the publisher's, and for a GGUF file, which
+// holds few of them, those that the tokenizer knows by their names.
+func (m *Model) end() []int {
+	if ids := m.checkpoint.Generation().End; len(ids) > 0 {
+		return ids
+	}
+	return m.tokenizer.EndOfTurn()
+}

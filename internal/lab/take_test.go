@@ -1,0 +1,133 @@
+package lab
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/golden"
+)
+
+// sources are the unquantized forms in which a model lies in the goldens.
+func sources(t *testing.T, name string) map[string]string {
+	s := map[string]string{"hf": golden.Model(t, name)}
+	if p, _ := filepath.Glob(filepath.Join(golden.Dir(t), "gguf", name+".bf16.gguf")); len(p) == 1 {
+		s["gguf"] = p[0]
+	}
+	return s
+}
+
+// take records a model's golden prompts, with taps where the golden has them.
+func take(t *testing.T, path string, b backend.Backend, gold *Record) *Record {
+	t.Helper()
+	c, err := checkpoint.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	g, _, err := arch.Load(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	r, err := NewRecorder(g, b, 4096, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	out := filepath.Join(t.TempDir(), "record.safetensors")
+	w, err := Create(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for _, p := range gold.Prompts {
+		q := &Prompt{Index: p.Index, Input: p.Input, Text: p.Text, IDs: p.IDs}
+		if err := r.Record(context.Background(), q, len(p.Taps) > 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Add(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Commit("hf", nil); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, out)
+}
+
+// TestParity compares our records with PyTorch's float64 ones: logits within
+// 5e-6 at the last position and 1e-5 at any in float64, four times PyTorch's
+// own float32 distance in float32, and every tap within 1e-5.
+func TestParity(t *testing.T) {
+	for _, name := range records(t) {
+		if name == "demo" && golden.Dir(t) == golden.Repo(t) {
+			continue // the repository has no unquantized demo
+		}
+		gold := open(t, golden.Record(t, name).Tensors)
+		for source, path := range sources(t, name) {
+			t.Run(name+"/"+source+"/f64", func(t *testing.T) {
+				parity(t, gold, take(t, path, ref.Backend{}, gold), "f64")
+			})
+			t.Run(name+"/"+source+"/f32", func(t *testing.T) {
+				parity(t, gold, take(t, path, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), gold), "f32")
+			})
+		}
+	}
+}
+
+func parity(t *testing.T, gold, got *Record, precision string) {
+	o := Options{}
+	if precision == "f64" {
+		o.MaxDiff = new(1e-5)
+	}
+	c, err := Compare(gold, got, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.Inside() || len(c.Prompts) != len(gold.Prompts) {
+		t.Errorf("outside the floor, or %d of %d prompts", len(c.Prompts), len(gold.Prompts))
+	}
+	var worst, last, tap float64
+	taps, want := 0, 0
+	for _, p := range c.Prompts {
+		worst = max(worst, float64(p.MaxAbsDiff))
+		last = max(last, lastDiff(gold.Prompt(p.Index), got.Prompt(p.Index)))
+		for _, x := range p.Taps {
+			if x.NeedNotMatch {
+				continue
+			}
+			taps++
+			if tap = max(tap, float64(x.Whole)); x.Broken() || !(x.Whole <= 1e-5) {
+				t.Errorf("prompt %d: tap %s: relative error %.3g %s", p.Index, x.Name, float64(x.Whole), x.Problem)
+			}
+		}
+		for name := range gold.Prompt(p.Index).rows() {
+			if !needNotMatch(name) {
+				want++
+			}
+		}
+	}
+	if precision == "f64" && !(last <= 5e-6) {
+		t.Errorf("|Δlogit| %.3g at a last position", last)
+	}
+	if taps != want || taps < 50 {
+		t.Errorf("%d taps compared of %d", taps, want)
+	}
+	t.Logf("max |Δlogit| %.3g (last positions %.3g), %d taps, worst %.3g", worst, last, taps, tap)
+}
+
+// lastDiff is the largest difference of logits at a prompt's last position.
+func lastDiff(gold, got *Prompt) float64 {
+	a, b := rowsOf(gold.Logits), rowsOf(got.Logits)
+	g, r := make([]float64, a.width), make([]float64, b.width)
+	a.read(g, a.n-1)
+	b.read(r, b.n-1)
+	d, _ := AbsDiff(g, r)
+	return d
+}

@@ -1,0 +1,249 @@
+// Package karat runs language models in pure Go: Llama 3, Qwen 2 and 3,
+// Gemma 3 and Gemma 4, from GGUF files and Hugging Face folders.
+//
+//	m, err := karat.Load("model.gguf", karat.Options{})
+//	if err != nil { ... }
+//	defer m.Close()
+//	for token, err := range m.Generate(ctx, "The color of the sky is", karat.GenerateOptions{}) {
+//		if err != nil { ... }
+//		fmt.Print(token.Text)
+//	}
+//
+// A request's logits, and so its tokens, have the same bits whatever the
+// number of threads, the other requests that run, and the machine.
+package karat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/chat"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/machine"
+	"github.com/karat-run/karat/internal/tokenizer"
+)
+
+// ErrFull is wrapped by the error of a request that does not fit the context.
+var ErrFull = engine.ErrFull
+
+// Options say how to run a model. The zero value is usable.
+type Options struct {
+	Threads   int       // 0 is one for each processor that Go uses
+	Context   int       // most tokens of a sequence; 0 is the model's own, at most 8192
+	Precision Precision // "" is Fast
+	KV        string    // keys and values as "f16" or "f32"; "" is f16 with Fast and f32 otherwise
+}
+
+// Precision is the arithmetic of a model's products.
+type Precision string
+
+// The precisions.
+const (
+	Fast    Precision = "fast" // quantized weights times activations of 16 bits, else float32
+	Float32 Precision = "f32"  // float32 throughout
+	Float64 Precision = "f64"  // float64 throughout: slow, for comparison
+)
+
+// Model is a loaded model. It is safe for concurrent use.
+type Model struct {
+	checkpoint *checkpoint.Checkpoint
+	graph      *graph.Graph
+	backend    backend.Backend
+	engine     *engine.Engine
+	tokenizer  *tokenizer.Tokenizer
+	template   *chat.Template // nil if the model has none
+	broken     error          // why the template cannot be used
+	notes      []string
+}
+
+// Load opens a GGUF file (any part of a split one) or a Hugging Face folder.
+// A model that would not fit the machine's free memory is refused.
+func Load(path string, o Options) (*Model, error) {
+	c, err := checkpoint.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return load(c, o)
+}
+
+// LoadGGUF is Load for a GGUF file that is in memory, such as an embedded one.
+// data must not change while the model is in use. name is for messages.
+func LoadGGUF(name string, data []byte, o Options) (*Model, error) {
+	c, err := checkpoint.Parse(name, data)
+	if err != nil {
+		return nil, err
+	}
+	return load(c, o)
+}
+
+func load(c *checkpoint.Checkpoint, o Options) (m *Model, err error) {
+	m = &Model{checkpoint: c}
+	defer func() {
+		if err != nil {
+			m.Close()
+		}
+	}()
+	g, notes, err := arch.Load(c)
+	if err != nil {
+		return nil, err
+	}
+	m.graph, m.notes = g, append(c.Notes, notes...)
+	if o.Context == 0 {
+		o.Context = defaultContext(c.ContextLength())
+	}
+	if o.Context < 1 || o.Context > 1<<24 {
+		return nil, fmt.Errorf("karat: a context of %d tokens, possible are 1 to %d", o.Context, 1<<24)
+	}
+	if m.backend, err = newBackend(o); err != nil {
+		return nil, err
+	}
+	if err := m.fits(o); err != nil {
+		return nil, err
+	}
+	if m.tokenizer, err = c.Tokenizer(); err != nil {
+		return nil, err
+	}
+	if s := c.Template(); s != "" {
+		m.template, m.broken = chat.Parse(s)
+	} else {
+		m.broken = errors.New("the model has no chat template")
+	}
+	m.engine, err = engine.New(g, m.backend, engine.Options{Context: o.Context})
+	return m, err
+}
+
+// maxContext is the default where a model allows more: its cache stays small.
+const maxContext = 8192
+
+func defaultContext(model int) int {
+	if model == 0 {
+		return maxContext
+	}
+	return min(model, maxContext)
+}
+
+func newBackend(o Options) (backend.Backend, error) {
+	if o.Threads < 0 || o.Threads > 1024 {
+		return nil, fmt.Errorf("karat: %d threads, possible are 1 to 1024", o.Threads)
+	}
+	kv, ok := map[string]cpu.KVType{"f16": cpu.KVF16, "f32": cpu.KVF32, "": cpu.KVF16}[o.KV]
+	if !ok {
+		return nil, fmt.Errorf("karat: keys and values as %q, possible are f16 and f32", o.KV)
+	}
+	switch o.Precision {
+	case Fast, "":
+		return cpu.New(cpu.Options{Threads: o.Threads, KV: kv}), nil
+	case Float32:
+		if o.KV == "" {
+			kv = cpu.KVF32
+		}
+		return cpu.New(cpu.Options{Threads: o.Threads, KV: kv, Precision: cpu.F32}), nil
+	case Float64:
+		if o.KV == "f16" {
+			return nil, errors.New("karat: precision f64 keeps keys and values in float64, f16 is not possible")
+		}
+		return ref.Backend{}, nil
+	}
+	return nil, fmt.Errorf("karat: precision %q, possible are fast, f32 and f64", o.Precision)
+}
+
+// fits compares what the model will need with the memory that is free.
+func (m *Model) fits(o Options) error {
+	size := int64(2)
+	switch {
+	case o.Precision == Float64:
+		size = 8
+	case o.KV == "f32" || o.Precision == Float32 && o.KV == "":
+		size = 4
+	}
+	cache := backend.CacheBytes(m.graph, o.Context, engine.DefaultChunk, size)
+	need, free := m.checkpoint.Bytes()+cache, machine.Memory()
+	if free > 0 && need > free {
+		return fmt.Errorf("karat: %s needs %s (weights %s, keys and values of %d tokens %s), but only %s of memory is free",
+			m.checkpoint.Path, bytesText(need), bytesText(m.checkpoint.Bytes()), o.Context, bytesText(cache), bytesText(free))
+	}
+	return nil
+}
+
+func bytesText(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
+
+// Close frees the model. Requests under way end first.
+func (m *Model) Close() error {
+	var errs []error
+	if m.engine != nil {
+		errs = append(errs, m.engine.Close())
+	}
+	if m.backend != nil {
+		errs = append(errs, m.backend.Close())
+	}
+	return errors.Join(append(errs, m.checkpoint.Close())...)
+}
+
+// Info describes a loaded model.
+type Info struct {
+	Path         string
+	Format       string // GGUF or Hugging Face
+	Architecture string
+	Bytes        int64 // of the weights
+	VocabSize    int
+	Context      int // tokens that a sequence may have
+	MaxContext   int // tokens that the model was made for; 0 if unknown
+	Template     string
+	Notes        []string // what was assumed, set aside or not read in loading
+}
+
+// Info describes the model.
+func (m *Model) Info() Info {
+	c := m.checkpoint
+	return Info{Path: c.Path, Format: string(c.Format), Architecture: c.Arch, Bytes: c.Bytes(), VocabSize: m.engine.VocabSize(),
+		Context: m.engine.Context(), MaxContext: c.ContextLength(), Template: c.Template(), Notes: m.notes}
+}
+
+// Tokenize is the ids of text. With special, the names of special tokens in it
+// stand for these tokens, and the tokens that the model wants around a text
+// (BOS, for most) are added.
+func (m *Model) Tokenize(text string, special bool) []int {
+	return m.tokenizer.Encode(text, tokenizer.Options{ParseSpecial: special, AddSpecial: special})
+}
+
+// Detokenize is the text of ids, special tokens included.
+func (m *Model) Detokenize(ids []int) string { return m.tokenizer.Decode(ids, false) }
+
+// Logits computes the logits after each of ids, as one sequence from position
+// 0: [len(ids)][VocabSize].
+func (m *Model) Logits(ctx context.Context, ids []int) ([][]float32, error) {
+	s := m.engine.NewSequence()
+	defer s.Close()
+	return s.Feed(ctx, narrow(ids), len(ids))
+}
+
+func narrow(ids []int) []int32 {
+	out := make([]int32, len(ids))
+	for i, id := range ids {
+		out[i] = int32(id)
+	}
+	return out
+}
+
+// Version is the version that the module system knows, "(devel)" in a checkout.
+func Version() string {
+	if b, ok := debug.ReadBuildInfo(); ok {
+		if b.Main.Path == "github.com/karat-run/karat" {
+			return b.Main.Version
+		}
+		for _, d := range b.Deps {
+			if d.Path == "github.com/karat-run/karat" {
+				return d.Version
+			}
+		}
+	}
+	return "(devel)"
+}
