@@ -108,16 +108,12 @@ func splitKana(s string) int      { return splitRuns(s, isKana, false, len(s)) }
 func splitDigit(s string) int       { return splitRuns(s, unicode.IsNumber, false, 1) }
 func splitThreeDigits(s string) int { return splitRuns(s, unicode.IsNumber, false, 3) }
 
-// decode returns the character at s[i:]; a byte that is not UTF-8 gives -1.
+// decode returns the character at s[i:].
 func decode(s string, i int) (rune, int) {
 	if s[i] < utf8.RuneSelf {
 		return rune(s[i]), 1
 	}
-	r, n := utf8.DecodeRuneInString(s[i:])
-	if n == 1 {
-		r = -1
-	}
-	return r, n
+	return utf8.DecodeRuneInString(s[i:])
 }
 
 // splitRuns is [class]{1,most}, with space \s?[class]+.
@@ -194,7 +190,7 @@ func while(s string, i int, in func(rune) bool) int {
 // matchDeepSeek3 returns the length of the match at s, or 0.
 func matchDeepSeek3(s string) int {
 	r, n := decode(s, 0)
-	next := rune(-1)
+	next := rune(-1) // in no class
 	if n < len(s) {
 		next, _ = decode(s, n)
 	}

@@ -10,7 +10,8 @@ import (
 // next one. Each is linear: no character is looked at more than a few times.
 //
 // The comments give the regular expressions they stand for; within them
-// \s is Unicode's White_Space, \p{..} a general category. Bytes that are not UTF-8 are in no class.
+// \s is Unicode's White_Space, \p{..} a general category. A byte that is not UTF-8
+// counts as U+FFFD, a symbol.
 type splitter func(s string) int
 
 // patterns are the splitters by the text of the regular expression in

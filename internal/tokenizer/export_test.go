@@ -1,0 +1,33 @@
+package tokenizer
+
+// What the tests outside of the package look at.
+var (
+	Patterns = patterns
+	Stages   = map[string][]splitter{"deepseek-llm": deepseekLLM, "deepseek-coder": deepseekCoder, "deepseek-v3": deepseek3}
+	StageREs = map[string][]string{
+		"deepseek-llm":   {newlinePattern, casedPattern, widePunctPattern, trailingPattern, hanPattern, digitPattern},
+		"deepseek-coder": {newlinePattern, lettersPattern, punctPattern, hanPattern, digitPattern},
+		"deepseek-v3":    {threeDigitsPattern, kanaPattern, deepseek3Pattern},
+	}
+)
+
+// Pieces returns the words that a text is cut into.
+func Pieces(stages []splitter, text string) []string {
+	if len(stages) == 0 {
+		return []string{text}
+	}
+	var pieces []string
+	for len(text) > 0 {
+		n := stages[0](text)
+		pieces = append(pieces, Pieces(stages[1:], text[:n])...)
+		text = text[n:]
+	}
+	return pieces
+}
+
+// Steps encodes text and returns the number of the merge queue's operations.
+func (t *Tokenizer) Steps(text string) int {
+	e := encoder{t: t}
+	e.encode(text)
+	return e.merger.steps
+}
