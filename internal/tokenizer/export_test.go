@@ -11,6 +11,15 @@ var (
 	}
 )
 
+const (
+	Llama3Pattern = llama3Pattern
+	Qwen2Pattern  = qwen2Pattern
+	GPT2Pattern   = gpt2Pattern
+)
+
+// NFC is nfc, which TestNFC tests.
+func NFC(s string) string { return nfc(s) }
+
 // Pieces returns the words that a text is cut into.
 func Pieces(stages []splitter, text string) []string {
 	if len(stages) == 0 {

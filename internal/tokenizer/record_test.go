@@ -4,14 +4,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// ggufOf returns the path of one GGUF file of a model, or "" where its goldens
-// have none.
+// ggufOf returns the path of one GGUF file of a model: of the goldens, else of this
+// package's testdata; or "" where there is none.
 func ggufOf(t testing.TB, model string) string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(golden.Dir(t), "gguf", model+".*.gguf"))
@@ -21,25 +22,32 @@ func ggufOf(t testing.TB, model string) string {
 	if len(paths) > 0 {
 		return paths[0]
 	}
-	if model == "demo" {
-		return filepath.Join(golden.Root(t), "cmd", "karat", "demo.gguf")
+	path := filepath.Join("testdata", "vocab", strings.TrimSuffix(model, "-moe")+".gguf")
+	if _, err := os.Stat(path); err != nil {
+		return ""
 	}
-	return ""
+	return path
+}
+
+// forms makes a model's tokenizer from each form that there is: json, gguf and sentencepiece.
+func forms(t *testing.T, model string) map[string]*tokenizer.Tokenizer {
+	t.Helper()
+	dir := golden.Model(t, model)
+	forms := map[string]*tokenizer.Tokenizer{"json": fromJSON(t, dir)}
+	if _, err := os.Stat(filepath.Join(dir, "tokenizer.model")); err == nil {
+		forms["sentencepiece"] = fromSentencePiece(t, dir)
+	}
+	if path := ggufOf(t, model); path != "" {
+		forms["gguf"] = fromGGUF(t, path)
+	}
+	return forms
 }
 
 // TestRecords compares with the ids of every prompt of every record, from each
 // form of the model's tokenizer.
 func TestRecords(t *testing.T) {
 	for _, model := range golden.Models(t) {
-		dir := golden.Model(t, model)
-		forms := map[string]*tokenizer.Tokenizer{"json": fromJSON(t, dir)}
-		if _, err := os.Stat(filepath.Join(dir, "tokenizer.model")); err == nil {
-			forms["sentencepiece"] = fromSentencePiece(t, dir)
-		}
-		if path := ggufOf(t, model); path != "" {
-			forms["gguf"] = fromGGUF(t, path)
-		}
-		for form, tok := range forms {
+		for form, tok := range forms(t, model) {
 			t.Run(model+"/"+form, func(t *testing.T) {
 				for _, p := range golden.Record(t, model).Prompts {
 					o := tokenizer.Options{AddSpecial: true}
@@ -56,4 +64,46 @@ func TestRecords(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestForms compares the forms of each model's tokenizer on generated texts, with and
+// without the special tokens in them.
+func TestForms(t *testing.T) {
+	const n = 10000
+	for _, model := range golden.Models(t) {
+		all := forms(t, model)
+		want := all["json"]
+		special := specials(want)
+		for form, tok := range all {
+			if form == "json" {
+				continue
+			}
+			t.Run(model+"/"+form, func(t *testing.T) {
+				bad := 0
+				for _, text := range texts(3, n, special, true) {
+					for _, o := range []tokenizer.Options{{}, {ParseSpecial: true, AddSpecial: true}} {
+						got, want := tok.Encode(text, o), want.Encode(text, o)
+						if !slices.Equal(got, want) && bad < 5 {
+							bad++
+							t.Errorf("%+v: %+q:\n got %v\njson %v", o, text, got, want)
+						}
+					}
+				}
+				if got, want := tok.EndOfTurn(), want.EndOfTurn(); !slices.Equal(got, want) {
+					t.Errorf("EndOfTurn: %v, json %v", got, want)
+				}
+			})
+		}
+	}
+}
+
+// specials lists the names of the special tokens.
+func specials(tok *tokenizer.Tokenizer) []string {
+	var names []string
+	for id := range tok.VocabSize() {
+		if name, kind := tok.Token(id); kind == tokenizer.Control || kind == tokenizer.UserDefined {
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -73,8 +73,8 @@ func fromGGUF(t testing.TB, path string) *tokenizer.Tokenizer {
 	return tok
 }
 
-// vocab makes the tokenizer of one of the published vocabularies.
-func vocab(t testing.TB, name string) *tokenizer.Tokenizer {
+// unpack unpacks one of the published vocabularies and returns its path.
+func unpack(t testing.TB, name string) string {
 	t.Helper()
 	in, err := os.Open(golden.Shared(t, "vocab/ggml-vocab-"+name+".gguf.gz"))
 	if err != nil {
@@ -94,7 +94,7 @@ func vocab(t testing.TB, name string) *tokenizer.Tokenizer {
 	if _, err := io.Copy(out, z); err != nil {
 		t.Fatal(err)
 	}
-	return fromGGUF(t, path)
+	return path
 }
 
 // fromJSON makes the tokenizer of a Hugging Face folder.

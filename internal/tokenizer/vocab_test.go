@@ -18,7 +18,7 @@ var vocabularies = []string{"deepseek-llm", "gemma-4", "gpt-2", "llama-bpe", "ll
 func TestVocabularies(t *testing.T) {
 	for _, name := range vocabularies {
 		t.Run(name, func(t *testing.T) {
-			tok := vocab(t, name)
+			tok := fromGGUF(t, unpack(t, name))
 			base := golden.Shared(t, "vocab/ggml-vocab-"+name+".gguf.inp")
 			const border = "\n__ggml_vocab_test__\n"
 			texts := strings.Split(strings.TrimSuffix(readFile(t, base), border), border)
