@@ -94,15 +94,20 @@ func (m *Model) Chat(ctx context.Context, messages []Message, o GenerateOptions)
 // begins with it is computed from there. It is for one goroutine at a time and
 // must be closed.
 type Session struct {
-	m *Model
-	s *engine.Sequence
+	m            *Model
+	s            *engine.Sequence
+	prompt, kept int
 }
 
 // NewSession is an empty session.
-func (m *Model) NewSession() *Session { return &Session{m, m.engine.NewSequence()} }
+func (m *Model) NewSession() *Session { return &Session{m: m, s: m.engine.NewSequence()} }
 
 // Close frees what the session keeps.
 func (s *Session) Close() { s.s.Close() }
+
+// Prompt is how many tokens the prompt of the last request has, and how many of
+// them the session had kept from before.
+func (s *Session) Prompt() (tokens, kept int) { return s.prompt, s.kept }
 
 // Generate is Model.Generate.
 func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Token, error] {
@@ -178,6 +183,7 @@ func (s *Session) run(ctx context.Context, prompt []int, o GenerateOptions) iter
 	r := engine.Request{Prompt: narrow(prompt), Max: o.MaxTokens, Sample: sample.Options(sampling), Stop: o.Stop,
 		End: s.m.end(), Logits: o.Logits, Top: o.Top, Decoder: s.m.tokenizer.NewDecoder()}
 	return func(yield func(Token, error) bool) {
+		s.prompt, s.kept = len(r.Prompt), s.s.Rewind(r.Prompt)
 		for t, err := range s.s.Generate(ctx, r) {
 			if !yield(Token{t.ID, t.Text, t.Logprob, t.Top, t.Logits, string(t.Stop)}, err) {
 				return

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/karat-run/karat"
+)
+
+// output is where answers go, and what is told beside them.
+type output struct {
+	out, log io.Writer
+	json     bool
+	session  *karat.Session
+	sampling karat.Sampling
+	template string // applied: "none", "model", or a file's name
+}
+
+// drawn reports whether tokens are drawn, so that the seed matters.
+func (o *output) drawn() bool { return o.sampling.Temperature > 0 }
+
+// answer writes what a model generates, as it comes, and counts it.
+type answer struct {
+	output
+
+	start, first time.Time
+	text         strings.Builder
+	tokens       int
+	stop         string
+}
+
+// jsonToken is a line of --json.
+type jsonToken struct {
+	ID      int     `json:"id"`
+	Text    string  `json:"text"`
+	Logprob float64 `json:"logprob"`
+}
+
+// jsonSummary is the last line of --json.
+type jsonSummary struct {
+	Stop            string  `json:"stop"`
+	Error           string  `json:"error,omitempty"`
+	Text            string  `json:"text"`
+	Template        string  `json:"template"`
+	PromptTokens    int     `json:"prompt_tokens"`
+	GeneratedTokens int     `json:"generated_tokens"`
+	PromptSeconds   float64 `json:"prompt_seconds"`
+	GenerateSeconds float64 `json:"generate_seconds"` // after the first token
+	Seed            *uint64 `json:"seed,omitempty"`   // where something was drawn
+}
+
+// write writes the tokens, and then the speeds. Cancelling ctx is not an error
+// of the tokens but the user's wish: what there is then is the answer.
+func (a *answer) write(ctx context.Context, tokens iter.Seq2[karat.Token, error]) error {
+	a.start = time.Now()
+	var failed error
+	for t, err := range tokens {
+		if err != nil {
+			failed = err
+			break
+		}
+		if a.tokens++; a.tokens == 1 {
+			a.first = time.Now()
+		}
+		a.stop = t.Stop
+		a.text.WriteString(t.Text)
+		if err := a.writeToken(t); err != nil {
+			return err
+		}
+	}
+	switch {
+	case ctx.Err() != nil && a.stop == "":
+		a.stop, failed = "interrupted", failure{status: statusInterrupted}
+	case failed != nil:
+		a.stop = "error"
+	}
+	if err := a.finish(failed); err != nil {
+		return err
+	}
+	return failed
+}
+
+func (a *answer) writeToken(t karat.Token) error {
+	if a.json {
+		return newEncoder(a.out).Encode(jsonToken{t.ID, t.Text, t.Logprob})
+	}
+	text := t.Text
+	if isTerminal(a.out) {
+		text = printable(text)
+	}
+	_, err := io.WriteString(a.out, text)
+	return err
+}
+
+// finish writes what comes after the text.
+func (a *answer) finish(failed error) error {
+	prompt, kept := a.session.Prompt()
+	prefill, decode := time.Since(a.start), time.Duration(0)
+	if a.tokens > 0 {
+		prefill, decode = a.first.Sub(a.start), time.Since(a.first)
+	}
+	if a.json {
+		s := jsonSummary{Stop: a.stop, Text: a.text.String(), Template: a.template, PromptTokens: prompt, GeneratedTokens: a.tokens,
+			PromptSeconds: prefill.Seconds(), GenerateSeconds: decode.Seconds()}
+		if a.drawn() {
+			s.Seed = &a.sampling.Seed
+		}
+		if failed != nil && a.stop == "error" {
+			s.Error = failed.Error()
+		}
+		if err := newEncoder(a.out).Encode(s); err != nil {
+			return err
+		}
+	} else if _, err := fmt.Fprintln(a.out); err != nil {
+		return err
+	}
+	line := fmt.Sprintf("karat: prompt of %d tokens", prompt)
+	if kept > 0 {
+		line += fmt.Sprintf(", %d of them known", kept)
+	}
+	line += fmt.Sprintf(" (%s); %d generated (%s); %s", speed(prompt-kept, prefill), a.tokens, speed(a.tokens-1, decode), a.why())
+	if a.drawn() {
+		line += fmt.Sprintf("; seed %d", a.sampling.Seed)
+	}
+	fmt.Fprintln(a.log, line)
+	return nil
+}
+
+// why tells why the text ended.
+func (a *answer) why() string {
+	switch a.stop {
+	case "end":
+		return "ended by the model"
+	case "stop":
+		return "ended by a stop text"
+	case "length":
+		return "ended by -n"
+	}
+	return a.stop
+}
+
+// speed is n tokens in a time.
+func speed(n int, d time.Duration) string {
+	if n <= 0 || d <= 0 {
+		return "- tokens/s"
+	}
+	return fmt.Sprintf("%.1f tokens/s", float64(n)/d.Seconds())
+}

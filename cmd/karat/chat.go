@@ -1,0 +1,118 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/karat-run/karat"
+	"github.com/spf13/pflag"
+)
+
+// chatFlags say how a prompt becomes a conversation.
+type chatFlags struct {
+	chat         bool
+	system, file string
+	args         []string
+}
+
+func (f *chatFlags) add(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.chat, "chat", false, "the prompt is what a user says: apply the chat template")
+	fs.StringVar(&f.system, "system", "", "`text` of the system message of a chat")
+	fs.StringVar(&f.file, "chat-template", "", "apply the chat template in this `file` instead of the model's")
+	fs.StringArrayVar(&f.args, "template-arg", nil, "`NAME=VALUE` for the template, VALUE as JSON or else as text; may be given again")
+}
+
+// given reports whether a flag was given that has no sense without a chat.
+func (f *chatFlags) given() bool { return f.system != "" || f.file != "" || len(f.args) > 0 }
+
+// template is the text of --chat-template, "" without it, and the variables for it.
+func (f *chatFlags) template() (text string, args map[string]any, err error) {
+	for _, a := range f.args {
+		name, value, ok := strings.Cut(a, "=")
+		if !ok || name == "" {
+			return "", nil, usagef("--template-arg %q: want NAME=VALUE", a)
+		}
+		if args == nil {
+			args = map[string]any{}
+		}
+		args[name] = templateValue(value)
+	}
+	if f.file == "" {
+		return "", args, nil
+	}
+	b, err := os.ReadFile(f.file)
+	if err == nil && len(b) == 0 {
+		err = fmt.Errorf("%s: an empty chat template", f.file)
+	}
+	return string(b), args, err
+}
+
+// templateValue is a JSON value, or else the text itself.
+func templateValue(s string) any {
+	d := json.NewDecoder(strings.NewReader(s))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return s
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return s
+	}
+	return numbers(v)
+}
+
+// numbers makes whole numbers of JSON whole in the template, too.
+func numbers(v any) any {
+	switch x := v.(type) {
+	case json.Number:
+		if i, err := x.Int64(); err == nil {
+			return i
+		}
+		f, _ := x.Float64()
+		return f
+	case []any:
+		for i := range x {
+			x[i] = numbers(x[i])
+		}
+	case map[string]any:
+		for k := range x {
+			x[k] = numbers(x[k])
+		}
+	}
+	return v
+}
+
+// messages is a conversation that begins with a user's text.
+func (f *chatFlags) messages(user string) []karat.Message {
+	return append(f.opening(), karat.Message{Role: "user", Content: user})
+}
+
+// opening is what comes before the user's first message.
+func (f *chatFlags) opening() []karat.Message {
+	if f.system == "" {
+		return nil
+	}
+	return []karat.Message{{Role: "system", Content: f.system}}
+}
+
+// source is where the template is from: the model or a file.
+func (f *chatFlags) source() string {
+	if f.file == "" {
+		return "model"
+	}
+	return f.file
+}
+
+// describe says which template is applied.
+func (f *chatFlags) describe(m *karat.Model) string {
+	if f.file != "" {
+		return fmt.Sprintf("the chat template of %s is applied", f.file)
+	}
+	sum := sha256.Sum256([]byte(m.Info().Template))
+	return fmt.Sprintf("the model's chat template is applied (sha256 %x…)", sum[:6])
+}

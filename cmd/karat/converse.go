@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+
+	"github.com/karat-run/karat"
+	"github.com/spf13/cobra"
+)
+
+// conversation is a chat at a terminal.
+type conversation struct {
+	output
+	g        karat.GenerateOptions
+	opening  []karat.Message
+	messages []karat.Message
+
+	lines      <-chan string
+	signals    <-chan os.Signal
+	interrupts int // since the last line
+}
+
+const chatHelp = `A line is what you say; one that ends in \ goes on in the next.
+  /clear  forget the conversation
+  /help   this text
+  /bye    leave, as Ctrl-D does
+Ctrl-C stops an answer, a second one leaves.
+`
+
+// converse chats until the user leaves.
+func (f *chatFlags) converse(c *cobra.Command, m *karat.Model, g karat.GenerateOptions, o output) error {
+	o.template = f.source()
+	if _, err := m.Render(context.Background(), f.messages("Hello"), g); err != nil {
+		return fmt.Errorf("%w (a PROMPT on the command line is continued without a template)", err)
+	}
+	fmt.Fprintf(o.log, "karat: chat with %s; %s. /help tells more.\n", oneLine(m.Info().Path), f.describe(m))
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt)
+	defer signal.Stop(signals)
+	p := &conversation{output: o, g: g, opening: f.opening(), lines: readLines(c.InOrStdin()), signals: signals}
+	p.messages = p.opening
+	for {
+		line, err := p.read()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case line == "":
+		case strings.HasPrefix(line, "/") && !strings.ContainsAny(line, " \n"):
+			if !p.command(line) {
+				return nil
+			}
+		default:
+			if err := p.say(line); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// readLines reads lines until the input ends. Waiting for one cannot be broken
+// off, so the goroutine ends with the input or with the program.
+func readLines(r io.Reader) <-chan string {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		b := bufio.NewReader(r)
+		for {
+			line, err := b.ReadString('\n')
+			if line != "" {
+				lines <- strings.TrimRight(line, "\r\n")
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return lines
+}
+
+// read asks for a line, and for those that continue it. The error is io.EOF
+// at the end, and a failure after the second Ctrl-C.
+func (p *conversation) read() (string, error) {
+	var text strings.Builder
+	for prompt := ">>> "; ; prompt = "... " {
+		fmt.Fprint(p.log, prompt)
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				fmt.Fprintln(p.log)
+				return "", io.EOF
+			}
+			p.interrupts = 0
+			line, more := strings.CutSuffix(line, `\`)
+			text.WriteString(line)
+			if !more {
+				return text.String(), nil
+			}
+			text.WriteByte('\n')
+		case <-p.signals:
+			fmt.Fprintln(p.log)
+			if p.interrupts++; p.interrupts > 1 {
+				return "", failure{status: statusInterrupted}
+			}
+			fmt.Fprintln(p.log, "karat: Ctrl-C again, Ctrl-D or /bye leaves")
+			return "", nil
+		}
+	}
+}
+
+// command obeys a command, and reports whether the conversation goes on.
+func (p *conversation) command(line string) bool {
+	switch line {
+	case "/bye", "/exit", "/quit":
+		return false
+	case "/clear":
+		p.messages = p.opening
+		fmt.Fprintln(p.log, "karat: the conversation is forgotten")
+	case "/help", "/?":
+		fmt.Fprint(p.log, chatHelp)
+	default:
+		fmt.Fprintf(p.log, "karat: there is no command %s\n%s", oneLine(line), chatHelp)
+	}
+	return true
+}
+
+// say has the model answer. What it could not answer does not stay in the
+// conversation; an answer that was broken off does. The error is of the output.
+func (p *conversation) say(text string) error {
+	messages := append(p.messages[:len(p.messages):len(p.messages)], karat.Message{Role: "user", Content: text})
+	a := answer{output: p.output}
+	ctx, stop := p.interruptible()
+	defer stop()
+	err := a.write(ctx, a.session.Chat(ctx, messages, p.g))
+	var f failure
+	switch {
+	case a.stop == "":
+		return err
+	case err != nil && !errors.As(err, &f):
+		fmt.Fprintln(a.log, "karat:", strings.TrimPrefix(err.Error(), "karat: "))
+		if errors.Is(err, karat.ErrFull) {
+			fmt.Fprintln(a.log, "karat: /clear forgets the conversation and makes room; --ctx sets how much there is")
+		}
+	case a.tokens > 0:
+		p.messages = append(messages, karat.Message{Role: "assistant", Content: a.text.String()})
+	}
+	return nil
+}
+
+// interruptible is a context that Ctrl-C cancels; the second one ends the program.
+func (p *conversation) interruptible() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var watch sync.WaitGroup
+	done := make(chan struct{})
+	watch.Go(func() {
+		for {
+			select {
+			case <-p.signals:
+				if p.interrupts++; p.interrupts > 1 {
+					os.Exit(statusInterrupted)
+				}
+				cancel()
+			case <-done:
+				return
+			}
+		}
+	})
+	return ctx, func() {
+		close(done)
+		watch.Wait()
+		cancel()
+	}
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/spf13/cobra"
+)
+
+type inspectFlags struct {
+	graph, metadata, tensors, template, json bool
+}
+
+func newInspectCommand() *cobra.Command {
+	var f inspectFlags
+	c := &cobra.Command{
+		Use:   "inspect [MODEL]",
+		Short: "Show what is in a model's files, and what it will need",
+		Long: `Inspect prints what the files of a model say: architecture, sizes, element types,
+metadata, tensors, tokenizer and chat template; what they do not say and Karat
+therefore assumes; and how much memory keys and values take for each token of
+context, which is less beyond the window of layers that see only one.
+
+With --metadata, --tensors or --template it prints these sections alone, and in
+full. With --graph it prints the recorded forward pass, a node a line: name,
+operation, inputs, weights, shape for each token, attributes, and the name of the same
+value in PyTorch.`,
+		Example: `  karat inspect model.gguf
+  karat inspect ./gemma-3-1b-it --tensors
+  karat inspect model.gguf --template
+  karat inspect model.gguf --graph | grep blk.0
+  karat inspect model.gguf --json | jq .memory_per_token`,
+		Args: atMost(1, "MODEL is one file or folder"),
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	fs.BoolVar(&f.graph, "graph", false, "print the recorded graph")
+	fs.BoolVar(&f.metadata, "metadata", false, "print the metadata, or config.json")
+	fs.BoolVar(&f.tensors, "tensors", false, "print every tensor with its type, shape, bytes and, of a GGUF file, offset")
+	fs.BoolVar(&f.template, "template", false, "print the chat template as it is")
+	fs.BoolVar(&f.json, "json", false, "print everything but the graph as one JSON object")
+	return c
+}
+
+func (f *inspectFlags) run(c *cobra.Command, args []string) error {
+	if f.json && (f.graph || f.metadata || f.tensors || f.template) {
+		return usagef("--json holds every section; give it alone")
+	}
+	path := ""
+	if len(args) > 0 {
+		path = args[0]
+	}
+	m, err := openCheckpoint(path, c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	w := c.OutOrStdout()
+	g, notes, broken := arch.Load(m)
+	if f.graph {
+		if broken != nil {
+			return broken
+		}
+		return graph.Print(w, g)
+	}
+	r := newReport(m, notes)
+	if broken == nil {
+		r.Memory = memoryPerToken(g.KVs())
+	}
+	// What the files do hold is shown all the same: it tells what is wrong with them.
+	broken = errors.Join(broken, r.setTokenizer(m))
+	switch {
+	case f.json:
+		e := newEncoder(w)
+		e.SetIndent("", "  ")
+		err = e.Encode(r)
+	case f.metadata || f.tensors || f.template:
+		err = f.writeSections(w, r)
+	default:
+		err = r.write(w)
+	}
+	return errors.Join(err, broken)
+}
+
+// report is what inspect knows about a model.
+type report struct {
+	Path          string `json:"path"`
+	Format        string `json:"format"`
+	Architecture  string `json:"architecture"`
+	Parameters    int64  `json:"parameters"`
+	Bytes         int64  `json:"bytes"` // of the tensors
+	ContextLength int    `json:"context_length,omitempty"`
+
+	Types     []typeUse          `json:"types"`
+	Memory    []tokenMemory      `json:"memory_per_token"`
+	Tokenizer *tokenizerFacts    `json:"tokenizer,omitempty"`
+	Template  *templateFacts     `json:"chat_template,omitempty"`
+	Sampling  map[string]float64 `json:"recommended_sampling,omitempty"`
+	Notes     []string           `json:"notes,omitempty"`
+	Metadata  []setting          `json:"metadata"`
+	Tensors   []tensorFacts      `json:"tensors"`
+}
+
+type setting struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// typeUse is how much of a model has one element type.
+type typeUse struct {
+	Type       string `json:"type"`
+	Tensors    int    `json:"tensors"`
+	Parameters int64  `json:"parameters"`
+	Bytes      int64  `json:"bytes"`
+}
+
+type tensorFacts struct {
+	Name   string `json:"name"`
+	Type   string `json:"type"`
+	Shape  []int  `json:"shape"`
+	Bytes  int64  `json:"bytes"`
+	File   string `json:"file,omitempty"`
+	Offset *int64 `json:"offset,omitempty"` // in the file, where it is known
+}
+
+// templateFacts identifies a chat template.
+type templateFacts struct {
+	SHA256 string `json:"sha256"`
+	Bytes  int    `json:"bytes"`
+	Text   string `json:"text"`
+}
+
+type tokenizerFacts struct {
+	Vocabulary int         `json:"vocabulary"`
+	BOS        *tokenName  `json:"bos,omitempty"`
+	AddsBOS    bool        `json:"adds_bos"`
+	EOS        *tokenName  `json:"eos,omitempty"`
+	End        []tokenName `json:"end_of_turn"` // any of them ends an answer
+}
+
+type tokenName struct {
+	ID    int    `json:"id"`
+	Piece string `json:"piece"`
+}
+
+func (t tokenName) String() string { return fmt.Sprintf("%s (%d)", oneLine(t.Piece), t.ID) }
+
+// tokenMemory is what keys and values of one more token take, up to a number
+// of tokens (0: beyond the one before).
+type tokenMemory struct {
+	UpTo int   `json:"up_to,omitempty"`
+	F16  int64 `json:"f16"`
+	F32  int64 `json:"f32"`
+}
+
+func newReport(m *checkpoint.Checkpoint, notes []string) *report {
+	r := &report{Path: m.Path, Format: string(m.Format), Architecture: m.Arch, Bytes: m.Bytes(), ContextLength: m.ContextLength(),
+		Template: describeTemplate(m.Template()), Sampling: recommended(m.Generation()), Notes: append(append([]string{}, m.Notes...), notes...)}
+	for _, e := range m.Metadata {
+		r.Metadata = append(r.Metadata, setting{e.Key, e.Value})
+	}
+	r.setTensors(m)
+	return r
+}

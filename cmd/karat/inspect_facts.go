@@ -1,0 +1,154 @@
+package main
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/tokenizer"
+)
+
+// memoryPerToken lists what one more token takes in stores: up to the smallest
+// window all of them grow, beyond it those that see farther, and so on.
+func memoryPerToken(stores []*graph.KV) []tokenMemory {
+	var windows []int
+	for _, s := range stores {
+		if s.Window > 0 && !slices.Contains(windows, s.Window) {
+			windows = append(windows, s.Window)
+		}
+	}
+	slices.Sort(windows)
+	list := make([]tokenMemory, len(windows)+1)
+	for i := range list {
+		if i < len(windows) {
+			list[i].UpTo = windows[i]
+		}
+		for _, s := range stores {
+			if s.Window == 0 || i < len(windows) && s.Window >= windows[i] {
+				list[i].F16 += backend.PositionBytes(s, 2)
+				list[i].F32 += backend.PositionBytes(s, 4)
+			}
+		}
+	}
+	return list
+}
+
+// setTensors lists the tensors, and how much of the model has which type.
+func (r *report) setTensors(m *checkpoint.Checkpoint) {
+	places := tensorPlaces(m)
+	byType := map[string]*typeUse{}
+	for _, t := range m.Tensors() {
+		facts := tensorFacts{Name: t.Name, Type: t.DType.String(), Shape: t.Shape, Bytes: int64(len(t.Data))}
+		if p, ok := places[t.Name]; ok {
+			facts.File, facts.Offset = p.file, &p.offset
+		}
+		r.Tensors = append(r.Tensors, facts)
+		use := byType[facts.Type]
+		if use == nil {
+			use = &typeUse{Type: facts.Type}
+			byType[facts.Type] = use
+		}
+		use.Tensors++
+		use.Parameters += int64(t.Shape.Size())
+		use.Bytes += facts.Bytes
+		r.Parameters += int64(t.Shape.Size())
+	}
+	for _, use := range byType {
+		r.Types = append(r.Types, *use)
+	}
+	slices.SortFunc(r.Types, func(a, b typeUse) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Type, b.Type)) })
+}
+
+// place is where a tensor's data begins.
+type place struct {
+	file   string
+	offset int64
+}
+
+// tensorPlaces finds the tensors of a GGUF file. A checkpoint does not know them
+// since a loaded model has no use for them.
+func tensorPlaces(m *checkpoint.Checkpoint) map[string]place {
+	if m.Format != checkpoint.GGUF {
+		return nil
+	}
+	var f *gguf.File
+	var err error
+	if m.Path == demoName {
+		f, err = gguf.Parse(demo)
+	} else {
+		f, err = gguf.Open(m.Path)
+	}
+	if err != nil { // it was opened before: it has just gone
+		return nil
+	}
+	defer f.Close()
+	places := map[string]place{}
+	for _, t := range f.Tensors() {
+		if path, offset, ok := f.Place(t.Name); ok {
+			places[t.Name] = place{path, offset}
+		}
+	}
+	return places
+}
+
+// setTokenizer describes the tokenizer.
+func (r *report) setTokenizer(m *checkpoint.Checkpoint) error {
+	t, err := m.Tokenizer()
+	if err != nil {
+		return err
+	}
+	facts := &tokenizerFacts{Vocabulary: t.VocabSize(), AddsBOS: t.AddsBOS()}
+	facts.BOS, facts.EOS = named(t, t.BOS), named(t, t.EOS)
+	for _, id := range endOfTurn(m, t) {
+		piece, _ := t.Token(id)
+		facts.End = append(facts.End, tokenName{id, piece})
+	}
+	r.Tokenizer = facts
+	return nil
+}
+
+func named(t *tokenizer.Tokenizer, get func() (int, bool)) *tokenName {
+	id, ok := get()
+	if !ok {
+		return nil
+	}
+	piece, _ := t.Token(id)
+	return &tokenName{id, piece}
+}
+
+// endOfTurn is the ids that end an answer.
+func endOfTurn(m *checkpoint.Checkpoint, t *tokenizer.Tokenizer) []int {
+	if ids := m.Generation().End; len(ids) > 0 {
+		return ids
+	}
+	return t.EndOfTurn()
+}
+
+// describeTemplate is nil if there is none.
+func describeTemplate(text string) *templateFacts {
+	if text == "" {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(text))
+	return &templateFacts{hex.EncodeToString(sum[:]), len(text), text}
+}
+
+// recommended is what the publisher recommends for sampling, by the names of
+// generation_config.json; nil for greedy.
+func recommended(g checkpoint.Generation) map[string]float64 {
+	s := map[string]float64{}
+	for name, v := range map[string]float64{"temperature": g.Temperature, "top_k": float64(g.TopK), "top_p": g.TopP, "min_p": g.MinP} {
+		if g.Sample && v != 0 {
+			s[name] = v
+		}
+	}
+	if g.Repeat != 0 {
+		s["repetition_penalty"] = g.Repeat
+	}
+	return s
+}

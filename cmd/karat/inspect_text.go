@@ -1,0 +1,214 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// newTable aligns cells that end in tabs.
+func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+
+// writeSections writes the sections that were asked for, whole.
+func (f *inspectFlags) writeSections(w io.Writer, r *report) error {
+	if f.metadata {
+		for _, s := range r.Metadata {
+			if _, err := fmt.Fprintf(w, "%s = %s\n", oneLine(s.Key), oneLine(s.Value)); err != nil {
+				return err
+			}
+		}
+	}
+	if f.tensors {
+		if err := r.writeTensors(w); err != nil {
+			return err
+		}
+	}
+	if !f.template {
+		return nil
+	}
+	if r.Template == nil {
+		return fmt.Errorf("%s: the model has no chat template", r.Path)
+	}
+	text := r.Template.Text
+	if isTerminal(w) {
+		text = printable(text) + "\n"
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+func (r *report) writeTensors(w io.Writer) error {
+	t := newTable(w)
+	for _, x := range r.Tensors {
+		where := ""
+		if x.Offset != nil {
+			where = fmt.Sprintf("at %d", *x.Offset)
+		}
+		if x.File != "" && x.File != r.Path {
+			where += " of " + oneLine(filepath.Base(x.File))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%v\t%s\t%s\n", oneLine(x.Name), x.Type, x.Shape, bytesText(x.Bytes), where)
+	}
+	return t.Flush()
+}
+
+// write writes a summary of everything.
+func (r *report) write(w io.Writer) error {
+	t := newTable(w)
+	fmt.Fprintf(t, "model\t%s\n", oneLine(r.Path))
+	fmt.Fprintf(t, "format\t%s\n", r.Format)
+	fmt.Fprintf(t, "architecture\t%s\n", r.Architecture)
+	fmt.Fprintf(t, "parameters\t%s\n", digits(r.Parameters))
+	fmt.Fprintf(t, "weights\t%s\n", bytesText(r.Bytes))
+	if r.ContextLength > 0 {
+		fmt.Fprintf(t, "context\t%s tokens\n", digits(int64(r.ContextLength)))
+	}
+	r.writeText(t)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if err := r.writeTypes(w); err != nil {
+		return err
+	}
+	if err := r.writeMemory(w); err != nil {
+		return err
+	}
+	if err := r.writeKinds(w); err != nil {
+		return err
+	}
+	if err := r.writeMetadata(w); err != nil {
+		return err
+	}
+	for _, n := range r.Notes {
+		if _, err := fmt.Fprintf(w, "\nnote: %s", oneLine(n)); err != nil {
+			return err
+		}
+	}
+	if len(r.Notes) > 0 {
+		fmt.Fprintln(w)
+	}
+	return nil
+}
+
+// writeText describes tokenizer, template and sampling.
+func (r *report) writeText(w io.Writer) {
+	if k := r.Tokenizer; k != nil {
+		fmt.Fprintf(w, "vocabulary\t%s tokens\n", digits(int64(k.Vocabulary)))
+		switch {
+		case k.AddsBOS:
+			fmt.Fprintf(w, "begins a text\t%v\n", k.BOS)
+		case k.BOS != nil:
+			fmt.Fprintf(w, "begins a text\tnothing; BOS is %v\n", k.BOS)
+		}
+		var ends []string
+		for _, e := range k.End {
+			ends = append(ends, e.String())
+		}
+		fmt.Fprintf(w, "ends an answer\t%s\n", strings.Join(ends, ", "))
+	}
+	if r.Template == nil {
+		fmt.Fprintf(w, "chat template\tnone\n")
+	} else {
+		fmt.Fprintf(w, "chat template\t%d bytes, sha256 %s\n", r.Template.Bytes, r.Template.SHA256)
+	}
+	if len(r.Sampling) == 0 {
+		fmt.Fprintf(w, "sampling\tgreedy: nothing is recommended\n")
+		return
+	}
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(r.Sampling)) {
+		list = append(list, fmt.Sprintf("%s %v", name, r.Sampling[name]))
+	}
+	fmt.Fprintf(w, "sampling\t%s (recommended)\n", strings.Join(list, ", "))
+}
+
+func (r *report) writeTypes(w io.Writer) error {
+	t := newTable(w)
+	fmt.Fprintf(t, "\ntype\ttensors\tparameters\tbytes\n")
+	for _, u := range r.Types {
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", u.Type, u.Tensors, digits(u.Parameters), bytesText(u.Bytes))
+	}
+	return t.Flush()
+}
+
+func (r *report) writeMemory(w io.Writer) error {
+	if r.Memory == nil {
+		return nil
+	}
+	t := newTable(w)
+	fmt.Fprintf(t, "\nmemory for each token of context\t--kv f16\t--kv f32\n")
+	for i, m := range r.Memory {
+		where := "all layers see all tokens"
+		switch {
+		case m.UpTo > 0:
+			where = fmt.Sprintf("inside the window of %d", m.UpTo)
+		case i > 0:
+			where = "beyond it"
+		}
+		fmt.Fprintf(t, "%s\t%s B\t%s B\n", where, digits(m.F16), digits(m.F32))
+	}
+	return t.Flush()
+}
+
+// layerNumber matches the number of a layer or an expert in a tensor's name.
+var layerNumber = regexp.MustCompile(`\.\d+\.`)
+
+// writeKinds summarizes the tensors: those that differ in their layer alone are one line.
+func (r *report) writeKinds(w io.Writer) error {
+	type kind struct{ name, typ, shape string }
+	count, size := map[kind]int{}, map[kind]int64{}
+	var order []kind
+	for _, x := range r.Tensors {
+		k := kind{layerNumber.ReplaceAllString(oneLine(x.Name), ".*."), x.Type, fmt.Sprint(x.Shape)}
+		if count[k] == 0 {
+			order = append(order, k)
+		}
+		count[k]++
+		size[k] += x.Bytes
+	}
+	t := newTable(w)
+	fmt.Fprintf(t, "\ntensors\t\ttype\tshape\tbytes\n")
+	for _, k := range order {
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", k.name, count[k], k.typ, k.shape, bytesText(size[k]))
+	}
+	return t.Flush()
+}
+
+func (r *report) writeMetadata(w io.Writer) error {
+	const most = 80 // characters of a value
+	t := newTable(w)
+	fmt.Fprintf(t, "\nmetadata\n")
+	for _, s := range r.Metadata {
+		fmt.Fprintf(t, "%s\t%s\n", oneLine(s.Key), oneLine(shorten(s.Value, most)))
+	}
+	return t.Flush()
+}
+
+// digits groups an integer's digits by three.
+func digits(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// bytesText is a size in bytes, and legible.
+func bytesText(n int64) string {
+	unit, x := "", float64(n)
+	for _, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if x < 1024 {
+			break
+		}
+		unit, x = u, x/1024
+	}
+	if unit == "" {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%s B (%.1f %s)", digits(n), x, unit)
+}

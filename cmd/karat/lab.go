@@ -1,0 +1,101 @@
+package main
+
+import (
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/spf13/cobra"
+)
+
+func newLabCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "lab",
+		Short: "Record what a model computes, and compare it with what another engine computed",
+		Long: `Lab is for finding out whether logits are right. "record" writes what Karat computes
+for some prompts to a file; "compare" says how far such a record lies from a
+golden one, made by an engine that is trusted, and beside it how far rounding
+alone would put it.`,
+		Example: `  karat lab record model.gguf --prompts prompts.json -o mine.safetensors --precision f32
+  karat lab compare golden.safetensors mine.safetensors`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(newCompareCommand())
+	return c
+}
+
+// The exit statuses of lab compare.
+const (
+	statusOutside    = 1
+	statusNotCompare = 2
+)
+
+func newCompareCommand() *cobra.Command {
+	var asJSON bool
+	var maxDiff, maxKL float64
+	c := &cobra.Command{
+		Use:   "compare GOLDEN.safetensors RECORD.safetensors",
+		Short: "Say how far a record lies from a golden one",
+		Long: `Compare prints for each prompt that both records have: whether the ids are equal, the
+largest and the mean difference of the logits, their cosine, the KL divergence,
+how many of the likeliest 1, 5 and 10 tokens are the same, and the entropy of both;
+beside it the golden record's noise floor. Of taps it prints the relative error,
+worst first.
+
+A prompt is inside if no logit lies farther away than 4 times the distance of the
+golden engine's own float32 pass (float32.max_abs_diff in the golden record's JSON
+file), or than --max-diff, and if its KL divergence is at most --max-kl.
+
+The exit status is 0 if all prompts are inside, 1 if one is not, and 2 if the
+records could not be compared.`,
+		Example: `  karat lab compare golden.safetensors mine.safetensors
+  karat lab compare golden.safetensors fast.safetensors --max-kl 1e-6
+  karat lab compare golden.safetensors mine.safetensors --json | jq .all`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			var o lab.Options
+			if c.Flags().Changed("max-diff") {
+				o.MaxDiff = &maxDiff
+			}
+			if c.Flags().Changed("max-kl") {
+				o.MaxKL = &maxKL
+			}
+			return compare(c, args[0], args[1], o, asJSON)
+		},
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	fs.Float64Var(&maxDiff, "max-diff", 0, "largest `difference` of a logit (default: 4 times the golden record's float32 distance)")
+	fs.Float64Var(&maxKL, "max-kl", 0, "largest KL divergence of a prompt in `nats` (default: it is not judged)")
+	fs.BoolVar(&asJSON, "json", false, "print one JSON object")
+	return c
+}
+
+func compare(c *cobra.Command, goldenPath, recordPath string, o lab.Options, asJSON bool) error {
+	golden, err := lab.ReadRecord(goldenPath)
+	if err != nil {
+		return failure{statusNotCompare, err}
+	}
+	defer golden.Close()
+	record, err := lab.ReadRecord(recordPath)
+	if err != nil {
+		return failure{statusNotCompare, err}
+	}
+	defer record.Close()
+	result, err := lab.Compare(golden, record, o)
+	if err != nil {
+		return failure{statusNotCompare, err}
+	}
+	if asJSON {
+		e := newEncoder(c.OutOrStdout())
+		e.SetIndent("", "  ")
+		err = e.Encode(result)
+	} else {
+		err = result.WriteText(c.OutOrStdout())
+	}
+	if err != nil {
+		return failure{statusNotCompare, err}
+	}
+	if !result.Inside() {
+		return failure{status: statusOutside}
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+// Command karat runs language models and says what is in their files.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/karat-run/karat"
+	"github.com/spf13/cobra"
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// Exit statuses. One that Ctrl-C ends has 128 and the number of SIGINT.
+const (
+	statusError       = 1
+	statusUsage       = 2
+	statusInterrupted = 130
+)
+
+// failure is an error that sets the exit status, which is else statusError.
+type failure struct {
+	status int
+	err    error // nil if all is said
+}
+
+func (f failure) Error() string {
+	if f.err == nil {
+		return fmt.Sprintf("exit status %d", f.status)
+	}
+	return f.err.Error()
+}
+
+func (f failure) Unwrap() error { return f.err }
+
+// usageError is an error of the command line.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// run executes a command line and returns the exit status.
+func run(args []string) int {
+	started := false
+	root := newRootCommand()
+	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
+	root.SetArgs(args)
+	command, err := root.ExecuteC()
+	if err == nil || brokenPipe(err) {
+		return 0
+	}
+	var f failure
+	if errors.As(err, &f) && f.err == nil {
+		return f.status
+	}
+	fmt.Fprintln(os.Stderr, "karat:", strings.TrimPrefix(err.Error(), "karat: "))
+	var usage usageError
+	switch {
+	case !started || errors.As(err, &usage): // before the start errors are cobra's, of the command line
+		fmt.Fprintf(os.Stderr, "%q tells how it is used.\n", command.CommandPath()+" --help")
+		return statusUsage
+	case f.status != 0:
+		return f.status
+	}
+	return statusError
+}
+
+func newRootCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "karat",
+		Short: "Run language models, and prove that their logits are right",
+		Long: `Karat runs Llama 3, Qwen 2 and 3, Gemma 3 and Gemma 4 on the CPU, from GGUF
+files and from Hugging Face folders as they are downloaded.
+
+A MODEL is a GGUF file (of a split one, any part) or a Hugging Face folder.
+Without one, a small demo model that lies in the program is used.`,
+		Example: `  karat run "The color of the sky is"
+  karat run -m model.gguf --chat "Why is the sky blue?"
+  karat run -m ./Qwen3-0.6B
+  karat inspect model.gguf
+  karat tokenize -m model.gguf "Hello world"`,
+		Version:       karat.Version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	c.SetVersionTemplate("karat {{.Version}}\n")
+	c.AddCommand(newRunCommand(), newTokenizeCommand(), newInspectCommand(), newLabCommand(), newVersionCommand())
+	return c
+}
+
+// atMost allows n arguments, of which hint tells the use.
+func atMost(n int, hint string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > n {
+			return usagef("%d arguments, at most %d: %s", len(args), n, hint)
+		}
+		return nil
+	}
+}

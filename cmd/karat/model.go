@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat"
+	"github.com/spf13/cobra"
+)
+
+// choice is a flag that takes one of a few values.
+type choice struct {
+	value  string
+	values []string
+}
+
+func (c *choice) String() string { return c.value }
+func (c *choice) Type() string   { return strings.Join(c.values, "|") }
+
+func (c *choice) Set(s string) error {
+	if !slices.Contains(c.values, s) {
+		return fmt.Errorf("possible are %s", strings.Join(c.values, ", "))
+	}
+	c.value = s
+	return nil
+}
+
+// add registers the flag.
+func (c *choice) add(command *cobra.Command, name, usage string) {
+	command.Flags().Var(c, name, usage)
+	complete := cobra.FixedCompletions(c.values, cobra.ShellCompDirectiveNoFileComp)
+	if err := command.RegisterFlagCompletionFunc(name, complete); err != nil {
+		panic(err) // a name twice in the program
+	}
+}
+
+// arithmetic is the flags of every command that runs a model.
+type arithmetic struct {
+	threads       int
+	precision, kv choice
+}
+
+// add registers the flags; precision is the default.
+func (a *arithmetic) add(c *cobra.Command, precision karat.Precision) {
+	a.precision = choice{string(precision), []string{string(karat.Fast), string(karat.Float32), string(karat.Float64)}}
+	a.kv = choice{values: []string{"f16", "f32"}}
+	c.Flags().IntVar(&a.threads, "threads", 0, "`number` of threads (default: one a processor)")
+	a.precision.add(c, "precision", "arithmetic: fast has 16-bit activations with quantized weights and is else f32; f64 is slow, for comparison")
+	a.kv.add(c, "kv", "how keys and values are kept (default f16 with fast, else f32; f64 keeps them in float64)")
+}
+
+// options are the library's for the flags.
+func (a *arithmetic) options() (karat.Options, error) {
+	if a.threads < 0 || a.threads > 1024 {
+		return karat.Options{}, usagef("--threads %d: possible are 1 to 1024, and 0 for one a processor", a.threads)
+	}
+	if a.precision.value == string(karat.Float64) && a.kv.value == "f16" {
+		return karat.Options{}, usagef("--precision f64 keeps keys and values in float64: --kv f16 contradicts it")
+	}
+	return karat.Options{Threads: a.threads, Precision: karat.Precision(a.precision.value), KV: a.kv.value}, nil
+}
+
+// loadModel loads the model at path, or the demo if path is empty, and says what
+// there is to know about it.
+func loadModel(path string, o karat.Options, stderr io.Writer) (m *karat.Model, err error) {
+	if path == "" {
+		sayDemo(stderr)
+		m, err = karat.LoadGGUF(demoName, demo, o)
+	} else {
+		m, err = karat.Load(path, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range m.Info().Notes {
+		fmt.Fprintln(stderr, "karat: note:", oneLine(n))
+	}
+	return m, nil
+}

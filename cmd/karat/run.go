@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/karat-run/karat"
+	"github.com/spf13/cobra"
+)
+
+// runFlags are the flags of run.
+type runFlags struct {
+	model, file string
+	chat        chatFlags
+	max         int
+	stop        []string
+	context     int
+	json        bool
+	sampling    samplingFlags
+	arithmetic  arithmetic
+}
+
+func newRunCommand() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run [-m MODEL] [PROMPT]",
+		Short: "Continue a text, or chat",
+		Long: `Run continues a text and prints what follows as it is made. The prompt is PROMPT, the
+file after -f, or standard input; of the last two the final line's end is no part.
+It is raw text: no chat template is applied, and names of special tokens are text.
+
+With --chat the prompt is what a user says, and the model's chat template turns it
+into what the model was trained on. With neither a prompt nor a file, at a terminal,
+run chats until /bye. What was done is told on standard error.
+
+Tokens are chosen as the model's publisher recommends, greedily if nothing is
+recommended; each sampling flag overrides its own part of that. The same seed
+gives the same text, on every machine and with any number of threads.
+
+With --json each token is an object in a line of its own, with id, text and
+logprob, the natural logarithm of the probability that the model gave it; the last
+line has "stop" (end, stop, length, interrupted or error), the whole text, the
+counts, the seconds, the seed, and whether a template was applied.
+
+Ctrl-C stops the answer, a second one the program. The exit status is then 130.`,
+		Example: `  karat run "The color of the sky is"
+  karat run -m model.gguf -n 64 --temp 0.7 --seed 1 "Once upon a time"
+  karat run -m model.gguf --chat --system "Be brief." "Why is the sky blue?"
+  karat run -m model.gguf
+  git diff | karat run -m model.gguf --chat --system "Write a commit message for this diff."
+  karat run -m model.gguf --chat --template-arg enable_thinking=false "2+2?"
+  karat run --json "The color of the sky is" | jq -r .text`,
+		Args: atMost(1, "quote the prompt"),
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	fs.StringVarP(&f.model, "model", "m", "", "model `file or folder` (default: the embedded demo)")
+	fs.StringVarP(&f.file, "file", "f", "", "read the prompt from this `file`; - is standard input")
+	f.chat.add(fs)
+	fs.IntVarP(&f.max, "tokens", "n", 256, "most `tokens` to generate; -1 is no limit but the context")
+	fs.StringArrayVar(&f.stop, "stop", nil, "end before this `text`; may be given again")
+	f.sampling.add(fs)
+	fs.IntVar(&f.context, "ctx", 0, "`tokens` that prompt and answer may have together (default: as many as the model was made for, at most 8192)")
+	fs.BoolVar(&f.json, "json", false, "print JSON: a line for each token, then a summary")
+	f.arithmetic.add(c, karat.Fast)
+	return c
+}
+
+// options checks the flags.
+func (f *runFlags) options() (o karat.Options, g karat.GenerateOptions, err error) {
+	if o, err = f.arithmetic.options(); err != nil {
+		return o, g, err
+	}
+	o.Context = f.context
+	if err = f.sampling.check(); err != nil {
+		return o, g, err
+	}
+	switch {
+	case f.max == 0 || f.max < -1:
+		return o, g, usagef("-n %d: possible are 1 and more, and -1 for no limit", f.max)
+	case f.context < 0:
+		return o, g, usagef("--ctx %d: possible are 1 and more", f.context)
+	}
+	for _, s := range f.stop {
+		if s == "" {
+			return o, g, usagef("--stop: an empty text is everywhere")
+		}
+	}
+	g = karat.GenerateOptions{MaxTokens: f.max, Stop: f.stop}
+	g.Template, g.TemplateArgs, err = f.chat.template()
+	return o, g, err
+}
+
+func (f *runFlags) run(c *cobra.Command, args []string) error {
+	o, g, err := f.options()
+	if err != nil {
+		return err
+	}
+	prompt, ok, err := readInput(c, args, f.file)
+	switch {
+	case err != nil:
+		return err
+	case ok && len(args) == 0 && prompt == "":
+		return usagef("the prompt is empty; an empty one that is meant is \"\"")
+	case !ok && f.json:
+		return usagef("--json needs a prompt")
+	case ok && !f.chat.chat && f.chat.given():
+		return usagef("--system, --chat-template and --template-arg need --chat")
+	}
+	m, err := loadModel(f.model, o, c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	sampling := f.sampling.over(m.Sampling())
+	g.Sampling = &sampling
+	s := m.NewSession()
+	defer s.Close()
+	to := output{out: c.OutOrStdout(), log: c.ErrOrStderr(), json: f.json, session: s, sampling: sampling, template: "none"}
+	if !ok {
+		return f.chat.converse(c, m, g, to)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	context.AfterFunc(ctx, stop) // so the second Ctrl-C ends the program
+	if f.chat.chat {
+		to.template = f.chat.source()
+		fmt.Fprintln(to.log, "karat:", f.chat.describe(m))
+		return (&answer{output: to}).write(ctx, s.Chat(ctx, f.chat.messages(prompt), g))
+	}
+	fmt.Fprintln(to.log, "karat: raw text: no chat template is applied")
+	return (&answer{output: to}).write(ctx, s.Generate(ctx, prompt, g))
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"math/rand/v2"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/sample"
+	"github.com/spf13/pflag"
+)
+
+// samplingFlags say how tokens are chosen. Each that is given overrides that one
+// field of what the model's publisher recommends.
+type samplingFlags struct {
+	flags *pflag.FlagSet
+	given karat.Sampling
+}
+
+func (s *samplingFlags) add(fs *pflag.FlagSet) {
+	s.flags = fs
+	fs.Float64Var(&s.given.Temperature, "temp", 0, "`temperature`; 0 is greedy (default: as the model recommends, else 0)")
+	fs.IntVar(&s.given.TopK, "top-k", 0, "draw from the `k` likeliest tokens; 0 is off")
+	fs.Float64Var(&s.given.TopP, "top-p", 0, "draw from the likeliest tokens that together have this `probability`; 0 and 1 are off")
+	fs.Float64Var(&s.given.MinP, "min-p", 0, "draw from tokens at least this `share` as likely as the likeliest; 0 is off")
+	fs.Float64Var(&s.given.RepeatPenalty, "repeat-penalty", 0, "divide the logits of the last 64 tokens by this `factor`; 0 and 1 are off")
+	fs.Uint64Var(&s.given.Seed, "seed", 0, "`seed` of the draws: the same one, the same text (default: a random one, which is told)")
+}
+
+// check finds values that are out of range.
+func (s *samplingFlags) check() error {
+	o := sample.Options(s.given)
+	if err := o.Validate(); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// over is the recommendation with the given flags in place.
+func (s *samplingFlags) over(r karat.Sampling) karat.Sampling {
+	changed := s.flags.Changed
+	if changed("temp") {
+		r.Temperature = s.given.Temperature
+	}
+	if changed("top-k") {
+		r.TopK = s.given.TopK
+	}
+	if changed("top-p") {
+		r.TopP = s.given.TopP
+	}
+	if changed("min-p") {
+		r.MinP = s.given.MinP
+	}
+	if changed("repeat-penalty") {
+		r.RepeatPenalty = s.given.RepeatPenalty
+	}
+	r.Seed = rand.Uint64()
+	if changed("seed") {
+		r.Seed = s.given.Seed
+	}
+	return r
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/karat-run/karat/internal/tokenizer"
+	"github.com/spf13/cobra"
+)
+
+type tokenizeFlags struct {
+	model, file                       string
+	json, ids, special, noBOS, decode bool
+}
+
+func newTokenizeCommand() *cobra.Command {
+	var f tokenizeFlags
+	c := &cobra.Command{
+		Use:   "tokenize [-m MODEL] [TEXT]",
+		Short: "Turn text into token ids, or ids into text",
+		Long: `Tokenize prints the token ids of a text, each with its piece in the
+vocabulary's own spelling. These are the ids that "karat run" feeds the model for
+the same prompt, BOS included where the model wants it.
+
+The text is TEXT, the file after -f, or standard input; of the last two the
+final line's end is no part. Names of special tokens, such as <eos>, are text
+unless --special is given. With --decode the text holds ids, separated by spaces,
+commas or line ends, and their text is printed.`,
+		Example: `  karat tokenize "The color of the sky is"
+  karat tokenize -m model.gguf --ids -f prompt.txt
+  karat tokenize -m model.gguf --special "<|im_start|>user"
+  karat tokenize --ids "Hello" | karat tokenize --decode
+  karat tokenize --json "Hello" | jq .[].id`,
+		Args: atMost(1, "quote the text"),
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	fs.StringVarP(&f.model, "model", "m", "", "model `file or folder` (default: the embedded demo)")
+	fs.StringVarP(&f.file, "file", "f", "", "read the text from this `file`; - is standard input")
+	fs.BoolVar(&f.ids, "ids", false, "print the ids alone, in one line")
+	fs.BoolVar(&f.json, "json", false, "print a JSON list of objects with id, piece and kind; with --decode, a JSON string")
+	fs.BoolVar(&f.special, "special", false, "read names of special tokens as these tokens")
+	fs.BoolVar(&f.noBOS, "no-bos", false, "add no tokens around the text, such as BOS")
+	fs.BoolVar(&f.decode, "decode", false, "turn ids into text")
+	return c
+}
+
+func (f *tokenizeFlags) run(c *cobra.Command, args []string) error {
+	switch {
+	case f.decode && (f.ids || f.special || f.noBOS):
+		return usagef("--ids, --special and --no-bos are for encoding, --decode does not encode")
+	case f.ids && f.json:
+		return usagef("--ids and --json: give one of them")
+	}
+	text, ok, err := readInput(c, args, f.file)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return usagef("no TEXT, no -f FILE, and standard input is a terminal")
+	}
+	m, err := openCheckpoint(f.model, c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	t, err := m.Tokenizer()
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(c.OutOrStdout())
+	if f.decode {
+		err = f.writeText(w, t, text)
+	} else {
+		err = f.writeIDs(w, t, t.Encode(text, tokenizer.Options{ParseSpecial: f.special, AddSpecial: !f.noBOS}))
+	}
+	if err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// kindName names a kind of token.
+func kindName(k tokenizer.Kind) string {
+	switch k {
+	case tokenizer.Normal:
+		return "normal"
+	case tokenizer.Unknown:
+		return "unknown"
+	case tokenizer.Control:
+		return "control"
+	case tokenizer.UserDefined:
+		return "user-defined"
+	case tokenizer.Byte:
+		return "byte"
+	}
+	return "unused"
+}
+
+func (f *tokenizeFlags) writeIDs(w io.Writer, t *tokenizer.Tokenizer, ids []int) error {
+	type token struct {
+		ID    int    `json:"id"`
+		Piece string `json:"piece"`
+		Kind  string `json:"kind"`
+	}
+	list := make([]token, len(ids))
+	words := make([]string, len(ids))
+	for i, id := range ids {
+		piece, kind := t.Token(id)
+		list[i], words[i] = token{id, piece, kindName(kind)}, strconv.Itoa(id)
+	}
+	switch {
+	case f.json:
+		return newEncoder(w).Encode(list)
+	case f.ids:
+		_, err := fmt.Fprintln(w, strings.Join(words, " "))
+		return err
+	}
+	for _, x := range list {
+		kind := ""
+		if x.Kind != kindName(tokenizer.Normal) {
+			kind = "  (" + x.Kind + ")"
+		}
+		if _, err := fmt.Fprintf(w, "%8d  %s%s\n", x.ID, oneLine(x.Piece), kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *tokenizeFlags) writeText(w io.Writer, t *tokenizer.Tokenizer, list string) error {
+	var ids []int
+	for _, word := range strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(" \t\r\n,[]", r) }) {
+		id, err := strconv.Atoi(word)
+		if err != nil || id < 0 || id >= t.VocabSize() {
+			return usagef("--decode: %q is no token id; they are numbers from 0 to %d", word, t.VocabSize()-1)
+		}
+		ids = append(ids, id)
+	}
+	text := t.Decode(ids, false)
+	if f.json {
+		return newEncoder(w).Encode(text)
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
+}
