@@ -63,7 +63,7 @@ func (p *Pool) Context() int { return p.context }
 // pages is the longest table of a sequence in class c.
 func (p *Pool) pages(c int) int {
 	n := p.context
-	if w := p.windows[c]; w > 0 {
+	if w := p.windows[c]; w > 0 && w < n {
 		// A step's rows are stored before the first of them attends, so the ring
 		// holds the window before the first row and the whole step; one page more
 		// because neither need start at a page.
@@ -78,9 +78,8 @@ func (p *Pool) Positions(c, n int) int {
 	return min((n+PageSize-1)/PageSize, p.pages(c)) * PageSize
 }
 
+// take hands out a page of class c. The caller holds mu.
 func (p *Pool) take(c int) (int32, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if n := len(p.free[c]); n > 0 {
 		page := p.free[c][n-1]
 		p.free[c] = p.free[c][:n-1]
@@ -98,6 +97,7 @@ func (p *Pool) take(c int) (int32, bool) {
 type Sequence struct {
 	pool   *Pool
 	length int
+	most   int // the greatest length since it was empty: what the rings hold ends there
 	tables [][]int32
 }
 
@@ -118,17 +118,44 @@ func (s *Sequence) Grow(n int) error {
 	if s.length+n > p.context {
 		return fmt.Errorf("%w: %d positions and %d more, of %d", ErrFull, s.length, n, p.context)
 	}
+	if !s.extend(s.length + n) {
+		return fmt.Errorf("%w: no page is free", ErrFull)
+	}
+	s.length += n
+	s.most = max(s.most, s.length)
+	return nil
+}
+
+// extend makes the tables long enough for n positions, or reports false and
+// leaves them as they were.
+func (s *Sequence) extend(n int) bool {
+	p := s.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	had := make([]int, len(s.tables))
+	for c, t := range s.tables {
+		had[c] = len(t)
+	}
 	for c := range s.tables {
-		for len(s.tables[c])*PageSize < p.Positions(c, s.length+n) {
+		for len(s.tables[c])*PageSize < p.Positions(c, n) {
 			page, ok := p.take(c)
 			if !ok {
-				return fmt.Errorf("%w: no page is free", ErrFull)
+				s.shorten(had)
+				return false
 			}
 			s.tables[c] = append(s.tables[c], page)
 		}
 	}
-	s.length += n
-	return nil
+	return true
+}
+
+// shorten returns all but the first pages[c] pages of each class. The caller
+// holds the pool's mu.
+func (s *Sequence) shorten(pages []int) {
+	for c, n := range pages {
+		s.pool.free[c] = append(s.pool.free[c], s.tables[c][n:]...)
+		s.tables[c] = s.tables[c][:n]
+	}
 }
 
 // Truncate forgets all but the first n positions. It reports false, and does
@@ -139,7 +166,7 @@ func (s *Sequence) Truncate(n int) bool {
 	}
 	for c, w := range s.pool.windows {
 		ring := len(s.tables[c]) * PageSize
-		first := (s.length+PageSize-1)/PageSize*PageSize - ring // oldest position still held
+		first := (s.most+PageSize-1)/PageSize*PageSize - ring // oldest position still held
 		if w > 0 && first > max(0, n-w+1) {
 			return false
 		}
@@ -158,9 +185,6 @@ func (s *Sequence) Free() {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for c := range s.tables {
-		p.free[c] = append(p.free[c], s.tables[c]...)
-		s.tables[c] = s.tables[c][:0]
-	}
-	s.length = 0
+	s.shorten(make([]int, len(s.tables)))
+	s.length, s.most = 0, 0
 }
