@@ -27,12 +27,13 @@ func BenchmarkDotRowsBF16(b *testing.B) {
 
 func BenchmarkDotQ(b *testing.B) {
 	w, x := quantRow(rng(1), 4096, 32, false), integers(rng(2), 4096)
-	bench(b, len(w.Q), func() { DotQ(w, x, nil, 1) })
+	dx := values(rng(3), 4096/ActGroup)
+	bench(b, len(w.Q), func() { DotQ(w, x, dx, nil) })
 }
 
 func BenchmarkQuantize(b *testing.B) {
-	x, q := values(rng(1), 4096), make([]int16, 4096)
-	bench(b, 4*len(x), func() { Quantize(q, x) })
+	x, q, dx := values(rng(1), 4096), make([]int16, 4096), make([]float32, 4096/ActGroup)
+	bench(b, 4*len(x), func() { Quantize(q, dx, x) })
 }
 
 func BenchmarkSwiGLU(b *testing.B) {

@@ -48,7 +48,7 @@ func TestBits(t *testing.T) {
 			LoadF16(dst, h)
 			LoadF16(dst[len(h)/2:], bits16(b)[len(h)/2:])
 		}},
-		{"dot q", "2fa0c0a2374233e3", dotQBits},
+		{"dot q", "5431c36da8158e80", dotQBits},
 		{"silu", "9033b98f33aea3bc", func(a, b, dst []float32) { Silu(dst, b); AddScaled(dst, a, 3) }},
 		{"gelu", "83240b2383cb7ec7", func(a, b, dst []float32) { Gelu(dst, a); Add(dst, dst, b) }},
 		{"swiglu", "bae717c33f3a2f2d", func(a, b, dst []float32) { SwiGLU(dst, a, b) }},
@@ -96,18 +96,18 @@ func bits16(b []float32) []uint16 {
 // dotQBits quantizes a as activations and takes b's bits as weights.
 func dotQBits(a, b, dst []float32) {
 	x := make([]int16, len(a))
-	dx := Quantize(x, a)
+	dx := quantize(x, a)
 	x = append(x, make([]int16, -len(x)&31)...)
 	w := &QuantRow{Q: make([]int8, len(x)), Group: 16}
 	for i := range b {
 		w.Q[i] = int8(math.Float32bits(b[i]) >> 13)
 	}
 	w.Scale = slices.Repeat([]float32{0.1, 3e-5, -7}, len(x)/16)[:len(x)/16]
-	dst[0] = DotQ(w, x, nil, dx)
-	sums := make([]int32, len(x)/16)
-	GroupSums(sums, x, 16)
+	dst[0] = DotQ(w, x, dx, nil)
+	sums := make([]float32, len(x)/16)
+	GroupSums(sums, x, dx, 16)
 	w.Min = slices.Repeat([]float32{1, -0.3}, len(x)/16)[:len(x)/16]
-	dst[len(dst)-1] += DotQ(w, x, sums, dx)
+	dst[len(dst)-1] += DotQ(w, x, dx, sums)
 }
 
 // attentionBits has heads of 8 or 1, ten query heads' worth of keys in b.

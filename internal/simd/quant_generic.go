@@ -5,6 +5,7 @@ import "math"
 // top16 is the largest magnitude of a quantized activation.
 const top16 = 32767
 
+// quantizeGeneric rounds one group.
 func quantizeGeneric(q []int16, x []float32) (dx float32) {
 	q = q[:len(x)]
 	var bits uint32 // without signs, float32 numbers are ordered as their bits are
@@ -27,17 +28,17 @@ func quantizeGeneric(q []int16, x []float32) (dx float32) {
 	return top / top16
 }
 
-func groupSumsGeneric(sums []int32, q []int16, group int) {
+func groupSumsGeneric(sums []float32, q []int16, dx []float32, group int) {
 	for g := range sums {
 		var s int32
 		for _, v := range q[g*group : (g+1)*group] {
 			s += int32(v)
 		}
-		sums[g] = s
+		sums[g] = float32(float32(s) * dx[g*group/ActGroup])
 	}
 }
 
-func dotQGeneric(w *QuantRow, x []int16, sums []int32, dx float32) float32 {
+func dotQGeneric(w *QuantRow, x []int16, dx, sums []float32) float32 {
 	var acc float32
 	for g, scale := range w.Scale {
 		q := w.Q[g*w.Group : (g+1)*w.Group]
@@ -46,21 +47,21 @@ func dotQGeneric(w *QuantRow, x []int16, sums []int32, dx float32) float32 {
 		for i, v := range q {
 			dot += int32(v) * int32(a[i])
 		}
-		acc = fma32(float32(dot), scale, acc)
+		acc = fma32(float32(float32(dot)*dx[g*w.Group/ActGroup]), scale, acc)
 		if w.Min != nil {
-			acc = fma32(float32(sums[g]), w.Min[g], acc)
+			acc = fma32(sums[g], w.Min[g], acc)
 		}
 	}
-	return float32(acc * dx)
+	return acc
 }
 
-func dotRowsQGeneric(dst []float32, w *QuantRow, x []int16, sums []int32, dx []float32) {
+func dotRowsQGeneric(dst []float32, w *QuantRow, x []int16, dx, sums []float32) {
 	k := len(w.Q)
 	for r := range dst {
-		var s []int32
+		var s []float32
 		if w.Min != nil {
 			s = sums[r*len(w.Scale):]
 		}
-		dst[r] = dotQGeneric(w, x[r*k:], s, dx[r])
+		dst[r] = dotQGeneric(w, x[r*k:], dx[r*k/ActGroup:], s)
 	}
 }

@@ -24,7 +24,7 @@ type Precision uint8
 
 const (
 	// Fast rounds a product's activations to 16-bit integers with a scale for
-	// each row, and multiplies integers.
+	// every 32, and multiplies integers.
 	Fast Precision = iota
 	// F32 dequantizes the weights and multiplies float32 numbers.
 	F32

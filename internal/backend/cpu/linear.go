@@ -14,8 +14,8 @@ import (
 type activations struct {
 	node *graph.Node // whose value they are; nil for none
 	q    []int16     // [rows, k]
-	dx   []float32   // [rows]
-	sums []int32     // [rows, k/group], for weights with minima
+	dx   []float32   // [rows, k/ActGroup]
+	sums []float32   // [rows, k/group], for weights with minima
 	of   int         // the group size of sums; 0 for none
 }
 
@@ -25,10 +25,11 @@ func (e *executable) quantize(n *graph.Node, x []float32, rows, k, group int) er
 	a := &e.x
 	if a.node != n || n == nil {
 		a.node, a.of = n, 0
-		a.q, a.dx = grow(a.q, rows*k), grow(a.dx, rows)
+		groups := k / simd.ActGroup
+		a.q, a.dx = grow(a.q, rows*k), grow(a.dx, rows*groups)
 		err := e.b.pool.run(rows, 4, func(_, from, to int) error {
 			for r := from; r < to; r++ {
-				a.dx[r] = simd.Quantize(a.q[r*k:(r+1)*k], x[r*k:(r+1)*k])
+				simd.Quantize(a.q[r*k:(r+1)*k], a.dx[r*groups:(r+1)*groups], x[r*k:(r+1)*k])
 			}
 			return nil
 		})
@@ -38,7 +39,7 @@ func (e *executable) quantize(n *graph.Node, x []float32, rows, k, group int) er
 	}
 	if group != 0 && a.of != group {
 		a.of, a.sums = group, grow(a.sums, rows*k/group)
-		simd.GroupSums(a.sums, a.q[:rows*k], group)
+		simd.GroupSums(a.sums, a.q, a.dx, group)
 	}
 	return nil
 }
@@ -108,7 +109,7 @@ func (s *scratch) productQ(dst []float32, d tensor.DType, row []byte, k int, a *
 	s.row.Group = quant.GroupSize(d)
 	s.row.Q, s.row.Scale = grow(s.row.Q, k), grow(s.row.Scale, groups)
 	s.row.Min = nil
-	var sums []int32
+	var sums []float32
 	if quant.HasMin(d) {
 		s.f32 = grow(s.f32, groups)
 		s.row.Min, sums = s.f32, a.sums
@@ -116,7 +117,7 @@ func (s *scratch) productQ(dst []float32, d tensor.DType, row []byte, k int, a *
 	if err := quant.Unpack(d, s.row.Q, s.row.Scale, s.row.Min, row); err != nil {
 		return err
 	}
-	simd.DotRowsQ(dst, &s.row, a.q, sums, a.dx)
+	simd.DotRowsQ(dst, &s.row, a.q, a.dx, sums)
 	return nil
 }
 
