@@ -20,6 +20,8 @@ import (
 // ErrFull is wrapped by the error of a sequence that has no room left.
 var ErrFull = kv.ErrFull
 
+var errClosed = errors.New("engine: closed")
+
 // DefaultChunk is the number of rows of a step if Options says nothing.
 const DefaultChunk = 64
 
@@ -39,6 +41,7 @@ type Engine struct {
 	cache backend.Cache
 	pool  *kv.Pool
 	chunk int
+	ids   int // token ids that the graph can embed
 	vocab int // of the logits
 	tap   backend.Tap
 
@@ -77,7 +80,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 		return nil, err
 	}
 	return &Engine{graph: g, plan: plan, cache: cache, pool: pool, chunk: o.Chunk, tap: o.Tap,
-		vocab: g.Result().Shape.Size()}, nil
+		ids: backend.Vocab(g), vocab: g.Result().Shape.Size()}, nil
 }
 
 // Close frees the cache. Steps under way end first; later ones fail.
@@ -105,7 +108,6 @@ type Sequence struct {
 	e      *Engine
 	pages  *kv.Sequence
 	tokens []int32
-	broken error // a failed step leaves no usable cache
 }
 
 // NewSequence is an empty sequence.
@@ -125,19 +127,23 @@ func (s *Sequence) Rewind(tokens []int32) int {
 	for n < len(s.tokens) && n < len(tokens)-1 && s.tokens[n] == tokens[n] {
 		n++
 	}
-	if s.broken != nil || !s.pages.Truncate(n) {
+	if !s.pages.Truncate(n) {
 		s.pages.Free()
-		n, s.broken = 0, nil
+		n = 0
 	}
 	s.tokens = s.tokens[:n]
 	return n
 }
 
 // Feed appends tokens and returns the logits after each of the last outputs
-// of them, in order. Nothing is computed if they do not all fit the context.
+// of them, in order. Nothing is computed if one is no token or they do not all
+// fit the context. After another error the sequence holds what the steps
+// before it computed: Len tells, and Rewind goes on from there.
 func (s *Sequence) Feed(ctx context.Context, tokens []int32, outputs int) ([][]float32, error) {
-	if s.broken != nil {
-		return nil, s.broken
+	for _, id := range tokens {
+		if id < 0 || int(id) >= s.e.ids {
+			return nil, fmt.Errorf("engine: token id %d, the vocabulary has %d", id, s.e.ids)
+		}
 	}
 	if have, room := len(s.tokens), s.e.pool.Context(); have+len(tokens) > room {
 		return nil, fmt.Errorf("%w: %d tokens and %d more, the context holds %d", ErrFull, have, len(tokens), room)
@@ -159,7 +165,7 @@ func (e *Engine) do(w *work) error {
 	e.mu.Lock()
 	if e.closed {
 		e.mu.Unlock()
-		return errors.New("engine: closed")
+		return errClosed
 	}
 	e.pending = append(e.pending, w)
 	e.mu.Unlock()
@@ -172,8 +178,9 @@ func (e *Engine) do(w *work) error {
 	return w.err
 }
 
-// next takes what fits into one step off the queue. A cancelled caller's work
-// ends here; every other takes part in order of arrival.
+// next takes what fits into one step off the queue, in order of arrival. Work
+// that cannot take part ends here: its caller has been cancelled, its sequence
+// finds no room, or the engine was closed since it was queued.
 func (e *Engine) next() []*work {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -185,10 +192,7 @@ func (e *Engine) next() []*work {
 			break
 		}
 		e.pending = e.pending[1:]
-		if w.err = w.ctx.Err(); w.err == nil {
-			w.err = w.seq.pages.Grow(len(w.tokens))
-		}
-		if w.err != nil {
+		if w.err = e.admit(w); w.err != nil {
 			w.done = true
 			rows -= len(w.tokens)
 			continue
@@ -196,6 +200,17 @@ func (e *Engine) next() []*work {
 		batch = append(batch, w)
 	}
 	return batch
+}
+
+// admit makes room for w, or tells why it cannot run. The caller holds mu.
+func (e *Engine) admit(w *work) error {
+	if e.closed {
+		return errClosed
+	}
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	return w.seq.pages.Grow(len(w.tokens))
 }
 
 // step computes a batch and hands each its logits.
@@ -228,10 +243,13 @@ func (e *Engine) step(batch []*work) {
 	}
 }
 
+// finish ends w with the step's error or the logits of its rows. A step that
+// failed leaves the sequence as it was: it wrote at new positions only, and a
+// ring has room for them beside the window before them.
 func (w *work) finish(err error, logits []float32, vocab int) {
 	w.done, w.err = true, err
 	if err != nil {
-		w.seq.broken = fmt.Errorf("engine: an earlier step of the sequence failed: %w", err)
+		w.seq.pages.Truncate(len(w.seq.tokens))
 		return
 	}
 	w.seq.tokens = append(w.seq.tokens, w.tokens...)

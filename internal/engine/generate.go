@@ -128,6 +128,8 @@ func (t *Token) finish(text *stopper, r *Request, last bool) {
 }
 
 // stopper passes text on, but for what may be the beginning of a stop string.
+// The stop string that is complete first ends the text, of several the one
+// that begins first, so it does not matter how the text is cut into tokens.
 type stopper struct {
 	stop []string
 	held string
@@ -136,10 +138,14 @@ type stopper struct {
 // add returns the text that is now certain, and whether a stop string ended it.
 func (s *stopper) add(text string) (string, bool) {
 	text = s.held + text
-	first := -1
+	first, end := -1, len(text)+1
 	for _, stop := range s.stop {
-		if i := strings.Index(text, stop); stop != "" && i >= 0 && (first < 0 || i < first) {
-			first = i
+		i := strings.Index(text, stop)
+		if stop == "" || i < 0 {
+			continue
+		}
+		if e := i + len(stop); e < end || e == end && i < first {
+			first, end = i, e
 		}
 	}
 	if first >= 0 {
