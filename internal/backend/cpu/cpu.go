@@ -94,7 +94,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := k.run(); err != nil {
+		if err := guard(k.run); err != nil {
 			return nil, fmt.Errorf("cpu: %v: %w", k.node, err)
 		}
 		if tap != nil && k.want {

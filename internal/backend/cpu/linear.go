@@ -62,6 +62,9 @@ type scratch struct {
 
 // linear is out [rows, n] = x [rows, k] · wᵀ; x is the value of node in.
 func (e *executable) linear(in *graph.Node, out, x []float32, w *graph.Weight, rows int) error {
+	if rows == 0 {
+		return nil // behind Rows, in a step that wants no logits: read no weights
+	}
 	k, n := w.Shape.Last(), w.Rows()
 	integers := e.integers(w.DType)
 	if integers {

@@ -18,7 +18,13 @@ type planner struct {
 	root   map[*graph.Node]*graph.Node // of a view: the node whose buffer it shows
 	last   map[*graph.Node]int         // by root: the last node that reads its buffer
 	free   [][]float32
-	tables map[*float64]*rope.Table
+	tables map[freqs]*rope.Table
+}
+
+// freqs identifies a slice of frequencies.
+type freqs struct {
+	first *float64
+	n     int
 }
 
 // Compile implements backend.Backend.
@@ -26,14 +32,18 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	e := &executable{b: b, rows: max(o.Rows, 1), vocab: backend.Vocab(g), after: map[*graph.Node]bool{},
 		scratch: make([]scratch, b.pool.threads)}
 	p := &planner{e: e, values: map[*graph.Node][]float32{}, root: map[*graph.Node]*graph.Node{},
-		last: map[*graph.Node]int{}, tables: map[*float64]*rope.Table{}}
+		last: map[*graph.Node]int{}, tables: map[freqs]*rope.Table{}}
 	p.live(g)
 	for _, n := range g.Nodes {
-		run, err := p.lower(n)
+		var run func() error
+		err := guard(func() (err error) {
+			run, err = p.lower(n)
+			return err
+		})
 		if err != nil {
 			return nil, fmt.Errorf("cpu: %v: %w", n, err)
 		}
-		want := o.Want != nil && o.Want(n)
+		want := o.Want != nil && n.Op != graph.StoreKV && o.Want(n)
 		e.kernels = append(e.kernels, kernel{node: n, run: run, out: p.values[n], want: want})
 		p.release(n)
 	}
@@ -127,8 +137,8 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 	case graph.Linear:
 		return func() error { return e.linear(n.In[0], out, in[0], n.W[0], e.count(n)) }, nil
 	case graph.RoPE:
-		freqs := n.Attr.(graph.RoPEAttr).Freqs
-		return func() error { e.copyRows(n, out, in[0]); return e.rope(n, out, p.turns(freqs)) }, nil
+		turns := p.turns(n.Attr.(graph.RoPEAttr).Freqs)
+		return func() error { e.copyRows(n, out, in[0]); return e.rope(n, out, turns) }, nil
 	case graph.Attention:
 		return func() error { return e.attention(n, out, in[0]) }, nil
 	case graph.Rows:
@@ -146,15 +156,16 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 	return func() error { return e.eachRow(n, out, in, row) }, err
 }
 
-// turns is the table of freqs, shared by the nodes that have the same.
-func (p *planner) turns(freqs []float64) func(pos int) (cos, sin []float32) {
-	if len(freqs) == 0 {
+// turns is the table of f, shared by the nodes that have the same.
+func (p *planner) turns(f []float64) func(pos int) (cos, sin []float32) {
+	if len(f) == 0 {
 		return func(int) (cos, sin []float32) { return nil, nil }
 	}
-	t, ok := p.tables[&freqs[0]]
+	key := freqs{&f[0], len(f)}
+	t, ok := p.tables[key]
 	if !ok {
-		t = rope.NewTable(freqs)
-		p.tables[&freqs[0]] = t
+		t = rope.NewTable(f)
+		p.tables[key] = t
 	}
 	return t.Row
 }

@@ -59,12 +59,7 @@ func (p *pool) run(n, grain int, f func(worker, from, to int) error) error {
 
 // work does pieces until there are none left.
 func (j *job) work(worker int) {
-	err := mmap.Guard(func() (err error) {
-		defer func() {
-			if r := recover(); r != nil {
-				err = asError(r)
-			}
-		}()
+	err := guard(func() error {
 		for {
 			i := int(j.next.Add(1)) - 1
 			if i >= j.pieces {
@@ -84,11 +79,19 @@ func (j *job) work(worker int) {
 	}
 }
 
-// asError turns a panic in a kernel into the step's error, so that one request
-// fails and not the process. Faults of mapped memory are mmap.Guard's.
-func asError(r any) error {
-	if _, ok := r.(interface{ Addr() uintptr }); ok {
-		panic(r)
-	}
-	return fmt.Errorf("internal error: %v", r)
+// guard calls f. A panic in it, and a fault of mapped memory, becomes an
+// error, so that one request fails and not the process.
+func guard(f func() error) error {
+	return mmap.Guard(func() (err error) {
+		defer func() {
+			r := recover()
+			if _, fault := r.(interface{ Addr() uintptr }); fault {
+				panic(r) // mmap.Guard's
+			}
+			if r != nil {
+				err = fmt.Errorf("internal error: %v", r)
+			}
+		}()
+		return f()
+	})
 }

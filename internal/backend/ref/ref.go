@@ -6,6 +6,7 @@ package ref
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -71,6 +72,9 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	if err := s.Check(e.rows, backend.Vocab(e.g)); err != nil {
 		return nil, err
 	}
+	if _, ok := s.Cache.(*cache); !ok {
+		return nil, errors.New("ref: the step's cache is not this backend's")
+	}
 	out := make([][]float64, len(e.g.Nodes))
 	for _, n := range e.g.Nodes {
 		if err := ctx.Err(); err != nil {
@@ -87,7 +91,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 		if err != nil {
 			return nil, fmt.Errorf("ref: %v: %w", n, err)
 		}
-		if tap != nil && e.want != nil && e.want(n) {
+		if tap != nil && e.want != nil && n.Op != graph.StoreKV && e.want(n) {
 			tap(n, narrow(out[n.ID]))
 		}
 		for _, x := range n.In {
