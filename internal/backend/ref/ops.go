@@ -29,6 +29,17 @@ func activation(a graph.Activation) func(float64) float64 {
 	}
 }
 
+// gated is act(in[0]), times in[1] if there is one.
+func gated(in [][]float64, act func(float64) float64) []float64 {
+	y := apply(in[0], act)
+	if len(in) > 1 {
+		for i := range y {
+			y[i] *= in[1][i]
+		}
+	}
+	return y
+}
+
 // embed is row id of the weight, scaled, for each token.
 func embed(n *graph.Node, ids []int32) ([]float64, error) {
 	d, scale := n.Shape.Size(), float64(n.Attr.(graph.EmbedAttr).Scale)

@@ -20,14 +20,18 @@ import (
 )
 
 // Backend is the float64 interpreter.
-type Backend struct{}
+type Backend struct {
+	// GELU, if set, stands in for the tanh form: another engine's way of
+	// computing it, so that its distance can be measured.
+	GELU func(float64) float64
+}
 
 // Close does nothing.
 func (Backend) Close() error { return nil }
 
 // Compile implements backend.Backend. Weights are read as they are needed.
-func (Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable, error) {
-	e := &executable{g: g, rows: max(o.Rows, 1), want: o.Want, last: make([]int, len(g.Nodes)), class: map[int]int{}}
+func (b Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable, error) {
+	e := &executable{g: g, gelu: b.GELU, rows: max(o.Rows, 1), want: o.Want, last: make([]int, len(g.Nodes)), class: map[int]int{}}
 	for c, w := range backend.Windows(g) {
 		e.class[w] = c
 	}
@@ -65,6 +69,7 @@ type executable struct {
 	want  func(*graph.Node) bool
 	last  []int       // by node: the last node that reads it
 	class map[int]int // window -> class of the pool
+	gelu  func(float64) float64
 }
 
 // Run implements backend.Executable.
@@ -131,6 +136,9 @@ func (e *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 		}
 		return y, nil
 	}
+	if a, ok := n.Attr.(graph.ActAttr); ok && e.gelu != nil && a.Act == graph.GELUTanh && n.Op != graph.Experts {
+		return gated(in, e.gelu), nil
+	}
 	return Eval(n, in)
 }
 
@@ -149,14 +157,8 @@ func Eval(n *graph.Node, in [][]float64) ([]float64, error) {
 	case graph.Softcap:
 		c := n.Attr.(graph.ScaleAttr).By
 		return apply(in[0], func(v float64) float64 { return c * math.Tanh(v/c) }), nil
-	case graph.GLU:
-		y := apply(in[0], activation(n.Attr.(graph.ActAttr).Act))
-		for i := range y {
-			y[i] *= in[1][i]
-		}
-		return y, nil
-	case graph.Act:
-		return apply(in[0], activation(n.Attr.(graph.ActAttr).Act)), nil
+	case graph.GLU, graph.Act:
+		return gated(in, activation(n.Attr.(graph.ActAttr).Act)), nil
 	case graph.View:
 		return view(n, in[0]), nil
 	case graph.Route:

@@ -1,0 +1,154 @@
+package lab
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/float16"
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// llamaCppFloors is how far llama.cpp's own float32 lies from PyTorch's float64
+// for the unquantized weights (goldens/README.md). For other weights of the same
+// model it may lie a little further: what of it is its half-precision table of
+// GELU is measured below, the rest may be a third more.
+var llamaCppFloors = map[string]float64{"tiny-llama": 2.5e-5, "tiny-qwen3": 2.6e-5, "tiny-gemma4": 4.2e-3,
+	"tiny-gemma4-moe": 3.5e-3, "demo": 7.1e-3, "tiny-gemma3": 1e-2}
+
+// tableGELU is GELU as llama.cpp has it: a table over all binary16 numbers.
+func tableGELU(x float64) float64 {
+	half := func(x float64) float64 { return float64(float16.F16(float16.ToF16(float32(x)))) }
+	x = half(x)
+	return half(x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))))
+}
+
+// quantizedFiles are the goldens' quantized files, by NAME.TYPE.
+func quantizedFiles(t *testing.T) map[string]string {
+	files := map[string]string{"demo.Q4_K_M": filepath.Join(golden.Root(t), "cmd", "karat", "demo.gguf")}
+	found, err := filepath.Glob(filepath.Join(golden.Dir(t), "gguf", "*.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if name := strings.TrimSuffix(filepath.Base(f), ".gguf"); !strings.HasSuffix(name, ".bf16") {
+			files[name] = f
+		}
+	}
+	if golden.Dir(t) != golden.Repo(t) && len(files) != 21 {
+		t.Fatalf("%d quantized files, expected 21", len(files))
+	}
+	return files
+}
+
+// graphOf loads a file's graph. With llamaCpp, tiny-gemma3 has the attention
+// scale that llama.cpp gives it, since that reads no key for it.
+func graphOf(t *testing.T, path string, llamaCpp bool) *graph.Graph {
+	c, err := checkpoint.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	g, _, err := arch.Load(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range g.Nodes {
+		if a, ok := n.Attr.(graph.AttentionAttr); ok && llamaCpp && c.Arch == "gemma3" {
+			a.Scale = 1. / 8
+			n.Attr = a
+		}
+	}
+	return g
+}
+
+// TestQuantized runs every quantized file in float64, float32 and fast
+// precision over all prompts: float32 lies within the floor of float64, and
+// fast within a KL of 1e-6, with the same first choice wherever its margin
+// exceeds the difference.
+func TestQuantized(t *testing.T) {
+	for name, path := range quantizedFiles(t) {
+		t.Run(name, func(t *testing.T) {
+			model, _, _ := strings.Cut(name, ".")
+			gold := open(t, golden.Record(t, model).Tensors)
+			g := graphOf(t, path, false)
+			f64 := recordAs(t, g, ref.Backend{}, gold)
+			f32 := compareAs(t, f64, recordAs(t, g, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), gold), Options{})
+			fast := compareAs(t, f64, recordAs(t, g, cpu.New(cpu.Options{}), gold), Options{MaxKL: new(1e-6)})
+			if !f32.Inside() {
+				t.Errorf("float32: max |Δlogit| %.3g", float64(f32.All.MaxAbsDiff))
+			}
+			if !(fast.All.KLMean <= 1e-6) {
+				t.Errorf("fast: mean KL %.3g", float64(fast.All.KLMean))
+			}
+			t.Logf("f32: max |Δlogit| %.2g, KL %.2g; fast: max |Δlogit| %.2g, KL %.2g, top-1 %.4f", float64(f32.All.MaxAbsDiff),
+				float64(f32.All.KLMean), float64(fast.All.MaxAbsDiff), float64(fast.All.KLMean), float64(fast.All.Top1))
+		})
+	}
+}
+
+// TestLlamaCppDequantized compares our float64 with llama.cpp's float32 over
+// the same dequantized weights.
+func TestLlamaCppDequantized(t *testing.T) {
+	for name, path := range quantizedFiles(t) {
+		record := filepath.Join(golden.Dir(t), "llamacpp", name+".dequantized.safetensors")
+		if _, err := os.Stat(record); err != nil && golden.Dir(t) == golden.Repo(t) {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			model, _, _ := strings.Cut(name, ".")
+			gold := open(t, golden.Record(t, model).Tensors)
+			g := graphOf(t, path, true)
+			got := recordAs(t, g, ref.Backend{}, gold)
+			bound := 4. / 3 * llamaCppFloors[model]
+			if strings.Contains(model, "gemma4") {
+				table := compareAs(t, got, recordAs(t, g, ref.Backend{GELU: tableGELU}, gold), Options{MaxDiff: new(1.)})
+				t.Logf("the table of GELU alone: max |Δlogit| %.2g, KL %.2g", float64(table.All.MaxAbsDiff), float64(table.All.KLMean))
+				bound = max(bound, 3*float64(table.All.MaxAbsDiff))
+			}
+			c := compareAs(t, open(t, record), got, Options{MaxDiff: &bound})
+			if !c.Inside() || len(c.Prompts) != len(gold.Prompts) {
+				t.Errorf("max |Δlogit| %.3g over %d prompts, at most %.3g", float64(c.All.MaxAbsDiff), len(c.Prompts), bound)
+			}
+			t.Logf("max |Δlogit| %.2g, KL %.2g", float64(c.All.MaxAbsDiff), float64(c.All.KLMean))
+		})
+	}
+}
+
+// recordAs records gold's prompts, and takes over its noise floors.
+func recordAs(t *testing.T, g *graph.Graph, b backend.Backend, gold *Record) *Record {
+	t.Helper()
+	defer b.Close()
+	r, err := NewRecorder(g, b, 4096, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	out := &Record{}
+	for _, p := range gold.Prompts {
+		q := &Prompt{Index: p.Index, Input: p.Input, Text: p.Text, IDs: p.IDs, Float32: p.Float32, BFloat16: p.BFloat16}
+		if err := r.Record(t.Context(), q, false); err != nil {
+			t.Fatal(err)
+		}
+		q.Hidden = nil
+		out.Prompts = append(out.Prompts, q)
+	}
+	return out
+}
+
+func compareAs(t *testing.T, gold, got *Record, o Options) *Comparison {
+	t.Helper()
+	c, err := Compare(gold, got, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
