@@ -64,8 +64,9 @@ func (m *matcher) longest(text string) (best *addedToken) {
 }
 
 // split calls yield for each added token in text, with its id, and each piece of
-// text between them, with id -1; at is the offset of either.
-func (m *matcher) split(text string, special bool, yield func(s string, id int32, at int)) {
+// text between them, with id -1; at is the offset of either. Special tokens
+// count where special says so of their place in text.
+func (m *matcher) split(text string, special func(from, to int) bool, yield func(s string, id int32, at int)) {
 	done := 0
 	for i := 0; i < len(text) && len(m.tokens) > 0; {
 		if b := text[i]; m.first[b] == m.first[int(b)+1] {
@@ -79,7 +80,7 @@ func (m *matcher) split(text string, special bool, yield func(s string, id int32
 		}
 		from, to := i, i+len(a.content)
 		i = to
-		if a.special && !special || a.singleWord && insideWord(text, from, to) {
+		if a.special && !special(from, to) || a.singleWord && insideWord(text, from, to) {
 			continue
 		}
 		if a.lstrip {

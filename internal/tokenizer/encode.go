@@ -1,28 +1,30 @@
 package tokenizer
 
 import (
+	"sort"
 	"unicode/utf8"
 )
 
 // An encoder encodes one text.
 type encoder struct {
-	t            *Tokenizer
-	parseSpecial bool
-	out          []int
-	merger       merger
+	t      *Tokenizer
+	o      Options
+	out    []int
+	merger merger
 }
 
 // encode appends the ids of text: added tokens are cut out first, then what is
 // between them is normalized, searched again, split and merged.
 func (e *encoder) encode(text string) {
 	t := e.t
-	t.raw.split(text, e.parseSpecial, func(s string, id int32, at int) {
+	t.raw.split(text, e.special, func(s string, id int32, at int) {
 		if id >= 0 {
 			e.out = append(e.out, int(id))
 			return
 		}
 		first := at == 0
-		t.cooked.split(t.norm.segment(s), e.parseSpecial, func(s string, id int32, at int) {
+		whole := e.special(at, at+len(s)) // places in the normalized text are not those in text
+		t.cooked.split(t.norm.segment(s), func(int, int) bool { return whole }, func(s string, id int32, at int) {
 			if id >= 0 {
 				e.out = append(e.out, int(id))
 				return
@@ -30,6 +32,17 @@ func (e *encoder) encode(text string) {
 			e.text(t.norm.piece(s, first && at == 0))
 		})
 	})
+}
+
+// special reports whether the name of a special token at text[from:to] stands
+// for the token.
+func (e *encoder) special(from, to int) bool {
+	if !e.o.ParseSpecial {
+		return false
+	}
+	l := e.o.Literal
+	i := sort.Search(len(l), func(i int) bool { return l[i].To > from })
+	return i == len(l) || l[i].From >= to
 }
 
 // text appends the ids of normalized text.

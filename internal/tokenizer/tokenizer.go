@@ -73,14 +73,20 @@ type Options struct {
 	// ParseSpecial lets the names of special tokens in the text stand for these
 	// tokens, as in a rendered chat template. Never set it for text of a user.
 	ParseSpecial bool
+	// Literal are the parts of the text in which ParseSpecial does not hold, in
+	// order and apart from each other: what users said inside a rendered template.
+	Literal []Span
 	// AddSpecial adds the tokens that the model wants around a text: BOS for
 	// most, EOS for a few. A rendered chat template holds them already.
 	AddSpecial bool
 }
 
+// Span is text[From:To].
+type Span struct{ From, To int }
+
 // Encode returns the ids of text. Its time grows as n log n, whatever the text.
 func (t *Tokenizer) Encode(text string, o Options) []int {
-	e := encoder{t: t, parseSpecial: o.ParseSpecial, out: make([]int, 0, len(text)/4+8)}
+	e := encoder{t: t, o: o, out: make([]int, 0, len(text)/4+8)}
 	if o.AddSpecial {
 		e.out = append(e.out, t.prefix...)
 	}
