@@ -207,11 +207,11 @@ func (m *Model) Info() Info {
 		Context: m.engine.Context(), MaxContext: c.ContextLength(), Template: c.Template(), Notes: m.notes}
 }
 
-// Tokenize is the ids of text. With special, the names of special tokens in it
-// stand for these tokens, and the tokens that the model wants around a text
-// (BOS, for most) are added.
+// Tokenize is the ids of text as Generate has them, with the tokens that the model
+// wants around a text (BOS, for most). With special, the names of special tokens
+// in it stand for these tokens; Generate takes them for text.
 func (m *Model) Tokenize(text string, special bool) []int {
-	return m.tokenizer.Encode(text, tokenizer.Options{ParseSpecial: special, AddSpecial: special})
+	return m.tokenizer.Encode(text, tokenizer.Options{ParseSpecial: special, AddSpecial: true})
 }
 
 // Detokenize is the text of ids, special tokens included.

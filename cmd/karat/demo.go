@@ -17,15 +17,17 @@ var demo []byte
 // demoName stands for the demo's path in messages.
 const demoName = "demo.gguf (embedded)"
 
-// sayDemo tells that the demo is used.
-func sayDemo(stderr io.Writer) {
-	fmt.Fprintln(stderr, "karat: no MODEL was given: this is the embedded demo, a tiny Gemma 3 that knows a few sentences")
+// sayModel tells that the demo is used where no path is given.
+func sayModel(path string, stderr io.Writer) {
+	if path != "" {
+		return
+	}
+	fmt.Fprintln(stderr, "karat: no MODEL was given: this is the embedded demo, a tiny Gemma 3")
 }
 
 // openCheckpoint opens the model at path, or the demo if path is empty.
-func openCheckpoint(path string, stderr io.Writer) (*checkpoint.Checkpoint, error) {
+func openCheckpoint(path string) (*checkpoint.Checkpoint, error) {
 	if path == "" {
-		sayDemo(stderr)
 		return checkpoint.Parse(demoName, demo)
 	}
 	return checkpoint.Open(path)

@@ -54,7 +54,8 @@ func (f *inspectFlags) run(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		path = args[0]
 	}
-	m, err := openCheckpoint(path, c.ErrOrStderr())
+	sayModel(path, c.ErrOrStderr())
+	m, err := openCheckpoint(path)
 	if err != nil {
 		return err
 	}

@@ -65,8 +65,8 @@ func (a *arithmetic) options() (karat.Options, error) {
 // loadModel loads the model at path, or the demo if path is empty, and says what
 // there is to know about it.
 func loadModel(path string, o karat.Options, stderr io.Writer) (m *karat.Model, err error) {
+	sayModel(path, stderr)
 	if path == "" {
-		sayDemo(stderr)
 		m, err = karat.LoadGGUF(demoName, demo, o)
 	} else {
 		m, err = karat.Load(path, o)

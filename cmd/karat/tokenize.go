@@ -63,7 +63,8 @@ func (f *tokenizeFlags) run(c *cobra.Command, args []string) error {
 	if !ok {
 		return usagef("no TEXT, no -f FILE, and standard input is a terminal")
 	}
-	m, err := openCheckpoint(f.model, c.ErrOrStderr())
+	sayModel(f.model, c.ErrOrStderr())
+	m, err := openCheckpoint(f.model)
 	if err != nil {
 		return err
 	}

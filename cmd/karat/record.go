@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"time"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/spf13/cobra"
+)
+
+// recordFlags are the flags of lab record.
+type recordFlags struct {
+	prompts, out string
+	taps         []int
+	keep         int
+	arithmetic   arithmetic
+}
+
+func newRecordCommand() *cobra.Command {
+	var f recordFlags
+	c := &cobra.Command{
+		Use:   "record [MODEL] --prompts FILE.json -o OUT.safetensors",
+		Short: "Record what a model computes",
+		Long: `Record computes prompts and writes OUT.safetensors: for prompt i the token ids
+({i}.ids), the logits and hidden states of the last positions ({i}.logits,
+{i}.hidden), and with --taps i what passed every module ({i}.tap.NAME, under
+PyTorch's names). OUT.json beside it says for which prompts, and how it was computed.
+
+FILE.json is a list of objects, each with one of "text" (raw text), "chat" (a list of
+messages with "role" and "content", for the model's chat template) and "ids".`,
+		Example: `  karat lab record model.gguf --prompts prompts.json -o mine.safetensors
+  karat lab record ./tiny-qwen3 --prompts prompts.json -o f64.safetensors --precision f64 --taps 2
+  echo '[{"text": "Hello"}, {"ids": [2, 1882]}]' > p.json && karat lab record --prompts p.json -o demo.safetensors`,
+		Args: atMost(1, "MODEL is one file or folder"),
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&f.prompts, "prompts", "", "`file` with the prompts")
+	fs.StringVarP(&f.out, "output", "o", "", "`file` to write")
+	fs.IntSliceVar(&f.taps, "taps", nil, "record the taps of the prompt of this `index`, from 0; may be given again")
+	fs.IntVar(&f.keep, "keep", 8, "how many last `positions` to record logits and hidden states of")
+	f.arithmetic.add(c, karat.Fast)
+	return c
+}
+
+func (f *recordFlags) run(c *cobra.Command, args []string) error {
+	o, err := f.arithmetic.options()
+	switch {
+	case err != nil:
+		return err
+	case f.prompts == "" || f.out == "":
+		return usagef("--prompts FILE.json and -o OUT.safetensors are needed")
+	case f.keep < 1:
+		return usagef("--keep %d: possible are 1 and more", f.keep)
+	}
+	inputs, err := lab.ReadInputs(f.prompts)
+	if err != nil {
+		return err
+	}
+	for _, i := range f.taps {
+		if i < 0 || i >= len(inputs) {
+			return usagef("--taps %d: the prompts are 0 to %d", i, len(inputs)-1)
+		}
+	}
+	path := ""
+	if len(args) > 0 {
+		path = args[0]
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	context.AfterFunc(ctx, stop) // so the second Ctrl-C ends the program
+	prompts, err := tokenizePrompts(ctx, path, o, inputs, c.ErrOrStderr())
+	if err == nil {
+		err = f.record(ctx, path, o, prompts, c.ErrOrStderr())
+	}
+	if err != nil && ctx.Err() != nil {
+		return failure{status: statusInterrupted}
+	}
+	return err
+}
+
+// tokenizePrompts makes the ids that run would feed the model at path. It loads the
+// model as run does, which refuses one that will not fit in memory.
+func tokenizePrompts(ctx context.Context, path string, o karat.Options, inputs []lab.Input, log io.Writer) ([]*lab.Prompt, error) {
+	m, err := loadModel(path, o, log)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	prompts := make([]*lab.Prompt, len(inputs))
+	for i, in := range inputs {
+		p := &lab.Prompt{Index: i, Input: in}
+		var ids []int
+		switch {
+		case in.Text != nil:
+			p.Text, ids = *in.Text, m.Tokenize(*in.Text, false)
+		case in.Chat != nil:
+			var messages []karat.Message
+			for _, x := range in.Chat {
+				messages = append(messages, karat.Message(x))
+			}
+			p.Text, err = m.Render(ctx, messages, karat.GenerateOptions{})
+			if err == nil {
+				ids, err = m.TokenizeChat(ctx, messages, karat.GenerateOptions{})
+			}
+			if err != nil {
+				return nil, fmt.Errorf("prompt %d: %w", i, err)
+			}
+		default:
+			for _, id := range in.IDs {
+				ids = append(ids, int(id))
+			}
+			p.Text = m.Detokenize(ids)
+		}
+		if len(ids) == 0 {
+			return nil, fmt.Errorf("prompt %d has no tokens", i)
+		}
+		for _, id := range ids {
+			p.IDs = append(p.IDs, int32(id))
+		}
+		prompts[i] = p
+	}
+	return prompts, nil
+}
+
+// record computes the prompts and writes them.
+func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, prompts []*lab.Prompt, log io.Writer) error {
+	m, err := openCheckpoint(path)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	t, err := m.Tokenizer()
+	if err != nil {
+		return err
+	}
+	g, _, err := arch.Load(m)
+	if err != nil {
+		return err
+	}
+	longest := 0
+	for _, p := range prompts {
+		longest = max(longest, len(p.IDs))
+	}
+	b, numerics := newBackend(o)
+	defer b.Close()
+	r, err := lab.NewRecorder(g, b, longest, f.keep)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	w, err := lab.Create(f.out)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for _, p := range prompts {
+		start := time.Now()
+		if err := r.Record(ctx, p, slices.Contains(f.taps, p.Index)); err != nil {
+			return err
+		}
+		p.Next = t.Decode([]int{p.NextID}, false)
+		if err := w.Add(p); err != nil {
+			return err
+		}
+		fmt.Fprintf(log, "karat: prompt %d: %d tokens, %.1f s (%d of %d)\n", p.Index, len(p.IDs), time.Since(start).Seconds(), p.Index+1, len(prompts))
+	}
+	return w.Commit("hf", numerics)
+}
+
+// numerics tells how a record was computed.
+type numerics struct {
+	Engine    string `json:"engine"`
+	Precision string `json:"precision"`
+	KV        string `json:"kv"`
+}
+
+// newBackend makes the backend that the options of a model name, as Load does.
+func newBackend(o karat.Options) (backend.Backend, numerics) {
+	n := numerics{"karat " + karat.Version(), string(o.Precision), o.KV}
+	if o.Precision == karat.Float64 {
+		n.KV = "f64"
+		return ref.Backend{}, n
+	}
+	c := cpu.Options{Threads: o.Threads}
+	if o.Precision == karat.Float32 {
+		c.Precision = cpu.F32
+	}
+	if n.KV == "" {
+		n.KV = "f16"
+		if o.Precision == karat.Float32 {
+			n.KV = "f32"
+		}
+	}
+	if n.KV == "f32" {
+		c.KV = cpu.KVF32
+	}
+	return cpu.New(c), n
+}
