@@ -12,7 +12,7 @@ import (
 )
 
 // maxJSON is the size of the largest JSON file that is read.
-const maxJSON = 8 << 20
+const maxJSON = 4 << 20
 
 // recordInfo is a record's JSON file. A bare list of prompts is read, too.
 type recordInfo struct {

@@ -267,11 +267,11 @@ func TestReadHostile(t *testing.T) {
 		{"no floor", `[{"float32": {"max_abs_diff": "NaN"}}]`, f(logits), "prompt 0: max_abs_diff: NaN is not a distance"},
 		{"a chat of another type", `[{"prompt": {"chat": {"role": "user"}}}]`, f(logits), "prompts: entry 0: not a list"},
 		{"many prompts", "[" + strings.Repeat("{},", 5000) + "{}]", f(logits), "prompts: more than 4096"},
-		{"a long chat", `[{"prompt": {"chat": [` + strings.Repeat("{},", 2_000_000) + "{}]}}]", f(logits), "prompts: entry 0: more than 4096"},
-		{"many ids in JSON", `[{"ids": [` + strings.Repeat("0,", 3_000_000) + "0]}]", f(logits, named("0.ids", tensor.I32, 2)), "not the ids"},
-		{"deep JSON", strings.Repeat("[", 8<<20), f(logits), "prompts: entry 0"},
-		{"deep numerics", `{"numerics": ` + strings.Repeat(`{"a":`, 1_000_000), f(logits), "exceeded max depth"},
-		{"large JSON", "[]" + strings.Repeat(" ", maxJSON), f(logits), "8388610 bytes, at most 8388608"},
+		{"a long chat", `[{"prompt": {"chat": [` + strings.Repeat("{},", 1_200_000) + "{}]}}]", f(logits), "prompts: entry 0: more than 4096"},
+		{"many ids in JSON", `[{"ids": [` + strings.Repeat("0,", 1_900_000) + "0]}]", f(logits, named("0.ids", tensor.I32, 2)), "not the ids"},
+		{"deep JSON", strings.Repeat("[", 4<<20), f(logits), "prompts: entry 0"},
+		{"deep numerics", `{"numerics": ` + strings.Repeat(`{"a":`, 800_000), f(logits), "exceeded max depth"},
+		{"large JSON", "[]" + strings.Repeat(" ", maxJSON), f(logits), "4194306 bytes, at most 4194304"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := write(t, c.info, c.tensors...)
