@@ -1,0 +1,218 @@
+// Package chat renders conversations with the chat templates that models come
+// with, as Hugging Face's transformers library does (apply_chat_template), and
+// tells what of the text came from the conversation.
+package chat
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/karat-run/karat/internal/chat/jinja"
+)
+
+// ErrNoTemplate is the error of Parse for an empty source: the model brings no
+// template, and none is made up for it.
+var ErrNoTemplate = errors.New("chat: the model has no chat template")
+
+// A Template is a parsed chat template. It is safe for concurrent use.
+type Template struct {
+	source string
+	jinja  *jinja.Template
+}
+
+// Limits bound what one rendering may use; the zero value is safe for templates
+// and conversations from anyone. Globals are not used.
+type Limits = jinja.Options
+
+// An Input is what a template is rendered with.
+type Input struct {
+	// Messages are the turns, each at least with role and content; see Message
+	// and ParseMessages.
+	Messages []*jinja.Dict
+
+	// Tools and Documents are as the template wants them, usually JSON schemas
+	// and dicts. Nil gives the template None.
+	Tools, Documents []jinja.Value
+
+	// AddGenerationPrompt asks for the beginning of the assistant's next turn.
+	AddGenerationPrompt bool
+
+	// BOSToken and EOSToken are the texts of these tokens. An empty one is
+	// undefined in the template.
+	BOSToken, EOSToken string
+
+	// Args are further variables, such as enable_thinking. A reserved name is
+	// an error.
+	Args *jinja.Dict
+
+	// Now is the clock of strftime_now; nil means time.Now.
+	Now func() time.Time
+}
+
+// A Segment is a part of a prompt. FromContent says that it came from the
+// conversation (messages, tools, documents or arguments) and not from the
+// template: what looks like a special token in it is text. Such a token may also
+// lie across segments; it is a special token only if no part of it is content.
+type Segment struct {
+	Text        string
+	FromContent bool
+}
+
+// Message makes a turn of text.
+func Message(role, content string) *jinja.Dict {
+	d := jinja.NewDict()
+	d.Set("role", jinja.String(role))
+	d.Set("content", jinja.String(content))
+	return d
+}
+
+// ParseMessages makes turns of a JSON array of objects, whose keys keep their
+// order and whose numbers keep their spelling.
+func ParseMessages(data []byte) ([]*jinja.Dict, error) {
+	v, err := jinja.DecodeJSON(data)
+	if err != nil {
+		return nil, fmt.Errorf("chat: messages: %w", err)
+	}
+	items, ok := jinja.Items(v)
+	if !ok {
+		return nil, errors.New("chat: messages: not an array")
+	}
+	messages := make([]*jinja.Dict, len(items))
+	for i, x := range items {
+		if messages[i], ok = x.(*jinja.Dict); !ok {
+			return nil, fmt.Errorf("chat: messages: %d: not an object", i)
+		}
+	}
+	return messages, nil
+}
+
+// Parse makes a template of its Jinja source. The error is ErrNoTemplate, or
+// wraps a *jinja.Error that names the line.
+func Parse(source string, l Limits) (*Template, error) {
+	if source == "" {
+		return nil, ErrNoTemplate
+	}
+	t, err := jinja.Parse(source, l)
+	if err != nil {
+		return nil, fmt.Errorf("chat: the chat template is broken: %w", err)
+	}
+	return &Template{source, t}, nil
+}
+
+// Source is the template's source.
+func (t *Template) Source() string { return t.source }
+
+// Hash is the SHA-256 of the source, in hexadecimal.
+func (t *Template) Hash() string {
+	sum := sha256.Sum256([]byte(t.source))
+	return hex.EncodeToString(sum[:])
+}
+
+// Render gives the prompt for a conversation. Its errors wrap a *jinja.Error; of
+// KindRaised is one that the template itself raises, with the template's words.
+func (t *Template) Render(ctx context.Context, in Input) (string, error) {
+	vars, err := in.variables()
+	if err != nil {
+		return "", err
+	}
+	text, err := t.jinja.Execute(ctx, vars)
+	if err != nil {
+		return "", fmt.Errorf("chat: %w", err)
+	}
+	return text, nil
+}
+
+// Segments gives the prompt as Render does, in parts that tell where they came
+// from. Their texts put together are the prompt.
+func (t *Template) Segments(ctx context.Context, in Input) ([]Segment, error) {
+	vars, err := in.variables()
+	if err != nil {
+		return nil, err
+	}
+	parts, err := t.jinja.Segments(ctx, vars)
+	if err != nil {
+		return nil, fmt.Errorf("chat: %w", err)
+	}
+	segments := make([]Segment, len(parts))
+	for i, p := range parts {
+		segments[i] = Segment{p.Text, p.Marked}
+	}
+	return segments, nil
+}
+
+// reserved are the names that Args may not set: the template's own variables and
+// functions, and the parameters of apply_chat_template, which a caller could
+// otherwise believe to have set.
+var reserved = []string{
+	"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token",
+	"raise_exception", "strftime_now",
+	"conversation", "chat_template", "continue_final_message", "tokenize", "padding", "truncation", "max_length",
+	"return_tensors", "return_dict", "return_assistant_tokens_mask", "tokenizer_kwargs",
+}
+
+// Reserved reports whether Args may not set a name.
+func Reserved(name string) bool { return slices.Contains(reserved, name) }
+
+// variables are the template's variables, in which what came from the
+// conversation is marked.
+func (in *Input) variables() (*jinja.Dict, error) {
+	vars := jinja.NewDict()
+	for _, name := range in.Args.Keys() {
+		if Reserved(name) {
+			return nil, fmt.Errorf("chat: the template argument %q is reserved", name)
+		}
+		v, _ := in.Args.Get(name)
+		vars.Set(name, jinja.Mark(v))
+	}
+	messages := make([]jinja.Value, len(in.Messages))
+	for i, m := range in.Messages {
+		if m == nil {
+			return nil, fmt.Errorf("chat: message %d is missing", i)
+		}
+		messages[i] = jinja.Mark(m)
+	}
+	vars.Set("messages", jinja.List(messages...))
+	vars.Set("tools", markedList(in.Tools))
+	vars.Set("documents", markedList(in.Documents))
+	vars.Set("add_generation_prompt", jinja.Bool(in.AddGenerationPrompt))
+	if in.BOSToken != "" {
+		vars.Set("bos_token", jinja.String(in.BOSToken))
+	}
+	if in.EOSToken != "" {
+		vars.Set("eos_token", jinja.String(in.EOSToken))
+	}
+	vars.Set("raise_exception", raiseException)
+	vars.Set("strftime_now", clock(in.Now))
+	return vars, nil
+}
+
+func markedList(items []jinja.Value) jinja.Value {
+	if items == nil {
+		return jinja.None
+	}
+	return jinja.Mark(jinja.List(items...))
+}
+
+var raiseException = jinja.Function("raise_exception", 1, 1, func(args []jinja.Value) (jinja.Value, error) {
+	return nil, jinja.Raise(jinja.Format(args[0]))
+})
+
+// clock is the function strftime_now(format).
+func clock(now func() time.Time) jinja.Value {
+	if now == nil {
+		now = time.Now
+	}
+	return jinja.Function("strftime_now", 1, 1, func(args []jinja.Value) (jinja.Value, error) {
+		format, ok := jinja.Text(args[0])
+		if !ok {
+			return nil, errors.New("strftime_now() argument must be str")
+		}
+		s, err := strftime(now(), format)
+		return jinja.String(s), err
+	})
+}

@@ -1,0 +1,697 @@
+package jinja
+
+import (
+	"sort"
+	"strings"
+)
+
+// lazily is a generator whose iterator is made when the first item is wanted, as
+// by a Python function that yields.
+func lazily(start func() (iterator, error)) Value {
+	var next iterator
+	ended := false
+	return newGenerator(func() (Value, bool, error) {
+		if ended {
+			return nil, false, nil
+		}
+		if next == nil {
+			var err error
+			if next, err = start(); err != nil {
+				ended = true
+				return nil, false, err
+			}
+		}
+		v, ok, err := next()
+		ended = !ok || err != nil
+		return v, ok, err
+	})
+}
+
+// path is an attribute such as "a.b.0" of filters, taken apart.
+func path(attribute Value) []Value {
+	s, ok := attribute.(str)
+	if !ok {
+		if attribute == nil || attribute == None {
+			return nil
+		}
+		return []Value{attribute}
+	}
+	var parts []Value
+	for _, p := range strings.Split(s.s, ".") {
+		if i, err := parseInt(p, 10); err == nil && everyRune(isDigit)(p) {
+			parts = append(parts, i)
+		} else {
+			parts = append(parts, plain(p))
+		}
+	}
+	return parts
+}
+
+// follow looks a path up, with a default, if not None, for what is undefined.
+func (m *machine) follow(v Value, parts []Value, other Value) (Value, error) {
+	for _, p := range parts {
+		var err error
+		if v, err = m.getitem(v, p); err != nil {
+			return nil, err
+		}
+		if _, ok := v.(*undefined); ok && other != None {
+			v = other
+		}
+	}
+	return v, nil
+}
+
+// ignoreCase is v, a string in lower case.
+func (m *machine) ignoreCase(v Value) (Value, error) {
+	if s, ok := v.(str); ok {
+		return m.mapText(s, lower)
+	}
+	return v, nil
+}
+
+// sortKey gives what is compared of v.
+type sortKey func(v Value) (Value, error)
+
+// keyOf reads the arguments attribute and case_sensitive of filters.
+func (m *machine) keyOf(attribute, caseSensitive, other Value) (sortKey, error) {
+	exact, err := m.flag(caseSensitive)
+	if err != nil {
+		return nil, err
+	}
+	parts := path(attribute)
+	return func(v Value) (Value, error) {
+		v, err := m.follow(v, parts, other)
+		if err != nil || exact {
+			return v, err
+		}
+		return m.ignoreCase(v)
+	}, nil
+}
+
+func (m *machine) mapKeys(items []Value, key sortKey) ([]Value, error) {
+	if err := m.allocItems(len(items)); err != nil {
+		return nil, err
+	}
+	keys := make([]Value, len(items))
+	for i, x := range items {
+		k, err := key(x)
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = k
+	}
+	return keys, nil
+}
+
+// sortedBy is the stable order of keys, as positions.
+func (m *machine) sortedBy(keys []Value, backwards bool) ([]int, error) {
+	if err := m.allocItems(len(keys)); err != nil {
+		return nil, err
+	}
+	order := make([]int, len(keys))
+	for i := range order {
+		order[i] = i
+	}
+	var failed error
+	sort.SliceStable(order, func(i, j int) bool {
+		if failed != nil {
+			return false
+		}
+		a, b := keys[order[i]], keys[order[j]]
+		if backwards {
+			a, b = b, a
+		}
+		less, err := m.compare("<", a, b)
+		failed = err
+		return less
+	})
+	return order, failed
+}
+
+func (m *machine) sorted(items []Value, key sortKey, backwards bool) ([]Value, error) {
+	keys, err := m.mapKeys(items, key)
+	if err != nil {
+		return nil, err
+	}
+	order, err := m.sortedBy(keys, backwards)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Value, len(items))
+	for i, j := range order {
+		out[i] = items[j]
+	}
+	return out, nil
+}
+
+var sortParams = params("reverse? case_sensitive? attribute?")
+
+func filterSort(m *machine, v Value, a *args) (Value, error) {
+	p, err := a.bind("sort", sortParams)
+	if err != nil {
+		return nil, err
+	}
+	backwards, err := m.flag(p[0])
+	if err != nil {
+		return nil, err
+	}
+	attributes := []Value{p[2]}
+	if s, ok := p[2].(str); ok {
+		attributes = nil
+		for _, one := range strings.Split(s.s, ",") {
+			attributes = append(attributes, plain(one))
+		}
+	}
+	var keys []sortKey
+	for _, attribute := range attributes {
+		k, err := m.keyOf(attribute, p[1], None)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, k)
+	}
+	items, err := m.collect(v)
+	if err != nil {
+		return nil, err
+	}
+	items, err = m.sorted(items, func(v Value) (Value, error) {
+		all := &list{make([]Value, len(keys))}
+		for i, k := range keys {
+			if all.items[i], err = k(v); err != nil {
+				return nil, err
+			}
+		}
+		return all, m.allocItems(len(keys))
+	}, backwards)
+	return &list{items}, err
+}
+
+var dictsortParams = params("case_sensitive? by? reverse?")
+
+func filterDictsort(m *machine, v Value, a *args) (Value, error) {
+	p, err := a.bind("dictsort", dictsortParams)
+	if err != nil {
+		return nil, err
+	}
+	at := 0
+	if p[1] != nil {
+		switch s, _ := p[1].(str); s.s {
+		case "key":
+		case "value":
+			at = 1
+		default:
+			return nil, errorf(KindRuntime, `You can only sort by either "key" or "value"`)
+		}
+	}
+	backwards, err := m.flag(p[2])
+	if err != nil {
+		return nil, err
+	}
+	exact, err := m.flag(p[0])
+	if err != nil {
+		return nil, err
+	}
+	d, ok := v.(*Dict)
+	if u, isUndefined := v.(*undefined); isUndefined {
+		return nil, u.fail()
+	}
+	if !ok {
+		return nil, errorf(KindAttribute, "'%s' object has no attribute 'items'", v.kind())
+	}
+	items, err := m.collect(&view{d, "items"})
+	if err != nil {
+		return nil, err
+	}
+	items, err = m.sorted(items, func(v Value) (Value, error) {
+		x := v.(*tuple).items[at]
+		if exact {
+			return x, nil
+		}
+		return m.ignoreCase(x)
+	}, backwards)
+	return &list{items}, err
+}
+
+var uniqueParams = params("case_sensitive? attribute?")
+
+func filterUnique(m *machine, v Value, a *args) (Value, error) {
+	p, err := a.bind("unique", uniqueParams)
+	if err != nil {
+		return nil, err
+	}
+	return lazily(func() (iterator, error) {
+		get, err := m.keyOf(p[1], p[0], None)
+		if err != nil {
+			return nil, err
+		}
+		next, err := m.iterate(v)
+		if err != nil {
+			return nil, err
+		}
+		seen := map[key]bool{}
+		return m.keep(next, func(x Value) (bool, error) {
+			k, err := get(x)
+			if err != nil {
+				return false, err
+			}
+			h, err := m.hash(k)
+			if err != nil || seen[h] {
+				return false, err
+			}
+			seen[h] = true
+			return true, m.alloc(64)
+		}), nil
+	}), nil
+}
+
+// keep gives the items that pass.
+func (m *machine) keep(next iterator, pass func(Value) (bool, error)) iterator {
+	return func() (Value, bool, error) {
+		for {
+			v, ok, err := next()
+			if !ok || err != nil {
+				return nil, false, err
+			}
+			if ok, err := pass(v); ok || err != nil {
+				return v, ok, err
+			}
+		}
+	}
+}
+
+// extreme is min or max.
+func extreme(name, op string) func(*machine, Value, *args) (Value, error) {
+	return func(m *machine, v Value, a *args) (Value, error) {
+		p, err := a.bind(name, uniqueParams)
+		if err != nil {
+			return nil, err
+		}
+		items, err := m.collect(v)
+		if err != nil {
+			return nil, err
+		}
+		if len(items) == 0 {
+			return &undefined{hint: "No aggregated item, sequence was empty."}, nil
+		}
+		key, err := m.keyOf(p[1], p[0], None)
+		if err != nil {
+			return nil, err
+		}
+		keys, err := m.mapKeys(items, key)
+		if err != nil {
+			return nil, err
+		}
+		best := 0
+		for i := 1; i < len(keys); i++ {
+			better, err := m.compare(op, keys[i], keys[best])
+			if err != nil {
+				return nil, err
+			}
+			if better {
+				best = i
+			}
+		}
+		return items[best], nil
+	}
+}
+
+var groupParams = params("attribute default? case_sensitive?")
+
+func filterGroupBy(m *machine, v Value, a *args) (Value, error) {
+	p, err := a.bind("groupby", groupParams)
+	if err != nil {
+		return nil, err
+	}
+	other := orNone(p[1])
+	key, err := m.keyOf(p[0], p[2], other)
+	if err != nil {
+		return nil, err
+	}
+	items, err := m.collect(v)
+	if err != nil {
+		return nil, err
+	}
+	if items, err = m.sorted(items, key, false); err != nil {
+		return nil, err
+	}
+	keys, err := m.mapKeys(items, key)
+	if err != nil {
+		return nil, err
+	}
+	groups := &list{[]Value{}}
+	for from := 0; from < len(items); {
+		to := from + 1
+		for ; to < len(items); to++ {
+			if ok, err := m.equal(keys[from], keys[to]); err != nil {
+				return nil, err
+			} else if !ok {
+				break
+			}
+		}
+		name, err := m.follow(items[from], path(p[0]), other)
+		if err != nil {
+			return nil, err
+		}
+		groups.items = append(groups.items, &tuple{items: []Value{name, &list{items[from:to:to]}}, names: groupNames})
+		from = to
+	}
+	return groups, m.allocItems(8 * len(groups.items))
+}
+
+var groupNames = []string{"grouper", "list"}
+
+var joinParams = params("d? attribute?")
+
+func filterJoin(m *machine, v Value, a *args) (Value, error) {
+	p, err := a.bind("join", joinParams)
+	if err != nil {
+		return nil, err
+	}
+	sep := str{}
+	if p[0] != nil {
+		if sep, err = m.str(p[0]); err != nil {
+			return nil, err
+		}
+	}
+	next, err := m.iterate(v)
+	if err != nil {
+		return nil, err
+	}
+	parts := path(p[1])
+	t := m.text()
+	for i := 0; ; i++ {
+		x, ok, err := next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		if x, err = m.follow(x, parts, None); err != nil {
+			return nil, err
+		}
+		s, err := m.str(x)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			t.add(sep)
+		}
+		t.add(s)
+	}
+	s, err := t.str()
+	return s, err
+}
+
+var sumParams = params("attribute? start?")
+
+func filterSum(m *machine, v Value, a *args) (Value, error) {
+	p, err := a.bind("sum", sumParams)
+	if err != nil {
+		return nil, err
+	}
+	total := p[1]
+	if total == nil {
+		total = Int(0)
+	}
+	if _, ok := total.(str); ok {
+		return nil, typeError("sum() can't sum strings [use ''.join(seq) instead]")
+	}
+	items, err := m.collect(v)
+	if err != nil {
+		return nil, err
+	}
+	parts := path(p[0])
+	for _, x := range items {
+		if x, err = m.follow(x, parts, None); err != nil {
+			return nil, err
+		}
+		if total, err = m.binary("+", total, x); err != nil {
+			return nil, err
+		}
+	}
+	return total, nil
+}
+
+func filterFirst(m *machine, v Value, a *args) (Value, error) {
+	if _, err := a.bind("first", noParams); err != nil {
+		return nil, err
+	}
+	next, err := m.iterate(v)
+	if err != nil {
+		return nil, err
+	}
+	x, ok, err := next()
+	if !ok && err == nil {
+		x = &undefined{hint: "No first item, sequence was empty."}
+	}
+	return x, err
+}
+
+func filterLast(m *machine, v Value, a *args) (Value, error) {
+	if _, err := a.bind("last", noParams); err != nil {
+		return nil, err
+	}
+	next, err := m.reversed(v)
+	if err != nil {
+		return nil, err
+	}
+	x, ok, err := next()
+	if !ok && err == nil {
+		x = &undefined{hint: "No last item, sequence was empty."}
+	}
+	return x, err
+}
+
+func filterList(m *machine, v Value, a *args) (Value, error) {
+	if _, err := a.bind("list", noParams); err != nil {
+		return nil, err
+	}
+	items, err := m.collect(v)
+	return &list{items}, err
+}
+
+func filterItems(m *machine, v Value, a *args) (Value, error) {
+	if _, err := a.bind("items", noParams); err != nil {
+		return nil, err
+	}
+	return lazily(func() (iterator, error) {
+		switch v := v.(type) {
+		case *undefined:
+			return overItems(nil), nil
+		case *Dict:
+			return m.iterate(&view{v, "items"})
+		}
+		return nil, typeError("Can only get item pairs from a mapping.")
+	}), nil
+}
+
+func filterReverse(m *machine, v Value, a *args) (Value, error) {
+	if _, err := a.bind("reverse", noParams); err != nil {
+		return nil, err
+	}
+	if s, ok := v.(str); ok {
+		return m.slice(s, None, None, Int(-1))
+	}
+	if next, err := m.reversed(v); err == nil {
+		return &generator{next, v.kind() + "_reverseiterator"}, nil
+	} else if !is(err, KindType) {
+		return nil, err
+	}
+	items, err := m.collect(v)
+	if err != nil {
+		if is(err, KindType) {
+			return nil, errorf(KindRuntime, "argument must be iterable")
+		}
+		return nil, err
+	}
+	reverse(items)
+	return &list{items}, nil
+}
+
+var batchParams = params("linecount fill_with?")
+
+func filterBatch(m *machine, v Value, a *args) (Value, error) {
+	p, err := a.bind("batch", batchParams)
+	if err != nil {
+		return nil, err
+	}
+	return lazily(func() (iterator, error) {
+		next, err := m.iterate(v)
+		if err != nil {
+			return nil, err
+		}
+		size, err := indexOf(p[0])
+		if err != nil {
+			return nil, err
+		}
+		var carried []Value // the item that did not fit
+		return func() (Value, bool, error) {
+			row := carried
+			carried = nil
+			for {
+				x, ok, err := next()
+				if err != nil {
+					return nil, false, err
+				}
+				if !ok {
+					break
+				}
+				if len(row) == size {
+					carried = []Value{x}
+					return &list{row}, true, m.allocItems(len(row) + 4)
+				}
+				row = append(row, x)
+			}
+			if len(row) == 0 {
+				return nil, false, nil
+			}
+			row, err = m.filled(row, size, orNone(p[1]))
+			return &list{row}, true, err
+		}, nil
+	}), nil
+}
+
+// filled brings a row to a size.
+func (m *machine) filled(row []Value, size int, with Value) ([]Value, error) {
+	if with == None || len(row) >= size {
+		return row, nil
+	}
+	if err := m.allocItems(size - len(row)); err != nil {
+		return nil, err
+	}
+	for len(row) < size {
+		row = append(row, with)
+	}
+	return row, nil
+}
+
+var sliceParams = params("slices fill_with?")
+
+func filterSlice(m *machine, v Value, a *args) (Value, error) {
+	p, err := a.bind("slice", sliceParams)
+	if err != nil {
+		return nil, err
+	}
+	return lazily(func() (iterator, error) {
+		items, err := m.collect(v)
+		if err != nil {
+			return nil, err
+		}
+		n, err := indexOf(p[0])
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			return nil, valueError("integer division or modulo by zero")
+		}
+		size, extra := len(items)/n, len(items)%n
+		i, at := 0, 0
+		return func() (Value, bool, error) {
+			if i >= n {
+				return nil, false, m.step(1)
+			}
+			end := at + size
+			if i < extra {
+				end++
+			}
+			row := append([]Value{}, items[at:end]...)
+			if i >= extra && p[1] != nil && p[1] != None {
+				row = append(row, p[1])
+			}
+			i, at = i+1, end
+			return &list{row}, true, m.allocItems(len(row) + 4)
+		}, nil
+	}), nil
+}
+
+func filterMap(m *machine, v Value, a *args) (Value, error) {
+	return lazily(func() (iterator, error) {
+		if ok, err := m.truth(v); !ok || err != nil {
+			return overItems(nil), err
+		}
+		f, err := m.mapper(a)
+		if err != nil {
+			return nil, err
+		}
+		next, err := m.iterate(v)
+		if err != nil {
+			return nil, err
+		}
+		return func() (Value, bool, error) {
+			x, ok, err := next()
+			if !ok || err != nil {
+				return nil, false, err
+			}
+			x, err = f(x)
+			return x, err == nil, err
+		}, nil
+	}), nil
+}
+
+// mapper is what the map filter does to each item.
+func (m *machine) mapper(a *args) (sortKey, error) {
+	if attribute, ok := a.kw.Get("attribute"); ok && len(a.pos) == 0 {
+		other, ok := a.kw.Get("default")
+		n := 1
+		if ok {
+			n = 2
+		}
+		if a.kw.Len() > n {
+			return nil, errorf(KindRuntime, "Unexpected keyword argument")
+		}
+		parts := path(attribute)
+		return func(v Value) (Value, error) { return m.follow(v, parts, orNone(other)) }, nil
+	}
+	if len(a.pos) == 0 {
+		return nil, errorf(KindRuntime, "map requires a filter argument")
+	}
+	name, _ := a.pos[0].(str)
+	return func(v Value) (Value, error) { return m.filter(name.s, v, a.without(1)) }, nil
+}
+
+// without drops the first n positional arguments.
+func (a *args) without(n int) *args {
+	return &args{pos: append([]Value{}, a.pos[n:]...), kw: a.kw}
+}
+
+// selector is select, reject, selectattr or rejectattr.
+func selector(want, attribute bool) func(*machine, Value, *args) (Value, error) {
+	return func(m *machine, v Value, a *args) (Value, error) {
+		return lazily(func() (iterator, error) {
+			if ok, err := m.truth(v); !ok || err != nil {
+				return overItems(nil), err
+			}
+			var parts []Value
+			a := a
+			if attribute {
+				if len(a.pos) == 0 {
+					return nil, errorf(KindRuntime, "Missing parameter for attribute name")
+				}
+				parts = path(a.pos[0])
+				a = a.without(1)
+			}
+			next, err := m.iterate(v)
+			if err != nil {
+				return nil, err
+			}
+			return m.keep(next, func(x Value) (bool, error) {
+				x, err := m.follow(x, parts, None)
+				if err != nil {
+					return false, err
+				}
+				ok, err := m.passes(x, a)
+				return ok == want, err
+			}), nil
+		}), nil
+	}
+}
+
+// passes applies the test that the arguments name, or bool.
+func (m *machine) passes(v Value, a *args) (bool, error) {
+	if len(a.pos) == 0 {
+		return m.truth(v)
+	}
+	name, _ := a.pos[0].(str)
+	return m.isTest(name.s, v, a.without(1))
+}
