@@ -64,7 +64,8 @@ func TestGoldenWithItself(t *testing.T) {
 					}
 				}
 			}
-			if n := len(c.Prompts[2].Taps); n < 40 {
+			// The repository's excerpt of the demo's record has no taps.
+			if n := len(c.Prompts[2].Taps); n < 40 && name != "demo" {
 				t.Errorf("prompt 2 has %d taps", n)
 			}
 		})
@@ -163,6 +164,9 @@ func TestGoldenWithNoise(t *testing.T) {
 					if kl := float64(p.KLMax); !(kl > 0 && kl <= size*size*floor*floor/2*1.001) {
 						t.Errorf("prompt %d: KL %v for noise of %v", p.Index, kl, size*floor)
 					}
+				}
+				if name == "demo" {
+					continue // no taps in the repository's excerpt
 				}
 				taps := c.Prompts[2].Taps
 				last := r.Prompt(2).Taps["model.norm.out"].Shape[0] - 1
