@@ -73,8 +73,10 @@ func numbers(v any) any {
 		if i, err := x.Int64(); err == nil {
 			return i
 		}
-		f, _ := x.Float64()
-		return f
+		if f, err := x.Float64(); err == nil {
+			return f
+		}
+		return x.String()
 	case []any:
 		for i := range x {
 			x[i] = numbers(x[i])
