@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"sort"
 	"strings"
@@ -30,18 +29,18 @@ type matcher struct {
 	first  [257]int32 // tokens[first[b]:first[b+1]] begin with byte b
 }
 
-func newMatcher(tokens []addedToken) (matcher, error) {
-	m := matcher{tokens: slices.Clone(tokens)}
-	slices.SortFunc(m.tokens, func(a, b addedToken) int { return cmp.Compare(a.content, b.content) })
-	for i, a := range m.tokens {
-		if i > 0 && a.content == m.tokens[i-1].content {
-			return m, fmt.Errorf("tokenizer: added token %q: ids %d and %d", a.content, m.tokens[i-1].id, a.id)
-		}
-	}
+// newMatcher makes a matcher. Of two tokens that are spelled alike, which
+// normalization can make of different ones, the lower id is found.
+func newMatcher(tokens []addedToken) (m matcher) {
+	m.tokens = slices.DeleteFunc(slices.Clone(tokens), func(a addedToken) bool { return a.content == "" })
+	slices.SortFunc(m.tokens, func(a, b addedToken) int {
+		return cmp.Or(cmp.Compare(a.content, b.content), cmp.Compare(a.id, b.id))
+	})
+	m.tokens = slices.CompactFunc(m.tokens, func(a, b addedToken) bool { return a.content == b.content })
 	for b := range 257 {
 		m.first[b] = int32(sort.Search(len(m.tokens), func(i int) bool { return int(m.tokens[i].content[0]) >= b }))
 	}
-	return m, nil
+	return m
 }
 
 // longest returns the longest token that text begins with, or nil.

@@ -93,9 +93,7 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := t.setAdded(g.added(tokens)); err != nil {
-		return nil, err
-	}
+	t.setAdded(g.added(tokens))
 	return t, t.setGGUFIDs(g, pre.addBOS || g.Model != "gpt2")
 }
 

@@ -182,6 +182,7 @@ var badGGUFs = map[string][]struct {
 		{"EOS missing", "there is no eos_token_id", func(g *tokenizer.GGUF) { yes := true; g.EOS, g.AddEOS = nil, &yes }},
 		{"types too few", "2047 types for 2048 tokens", func(g *tokenizer.GGUF) { g.Types = g.Types[:2047] }},
 		{"type unknown", "token 9: unknown type 7", func(g *tokenizer.GGUF) { g.Types[9] = 7 }},
+		{"byte that is none", `a byte, spelled "aa"`, func(g *tokenizer.GGUF) { g.Tokens[9], g.Types[9] = "aa", 6 }},
 		{"type negative", "unknown type -1", func(g *tokenizer.GGUF) { g.Types[9] = -1 }},
 		{"model unknown", `"bert" is not supported`, func(g *tokenizer.GGUF) { g.Model = "bert" }},
 	},
@@ -206,7 +207,10 @@ var badScores = map[string][]struct {
 		}},
 	},
 	"A13": {
-		{"byte missing", "no byte token <0x41>", func(g *tokenizer.GGUF) { g.Tokens[slices.Index(g.Tokens, "<0x41>")] = "🙂" }},
+		{"byte missing", "no byte token <0x41>", func(g *tokenizer.GGUF) {
+			i := slices.Index(g.Tokens, "<0x41>")
+			g.Tokens[i], g.Types[i] = "🙂", 1
+		}},
 	},
 }
 
@@ -347,7 +351,7 @@ func incidentsSentencePiece(t *testing.T, incident string) {
 		"A13": {
 			{"byte missing", "no byte token <0x41>", "byte65", "", ""},
 			{"no byte fallback", "byte_fallback", "trainer", "\x12\x02\x18\x02", ""},
-			{"model unigram", "UNIGRAM is not supported", "trainer", "\x12\x02\x18\x01", ""},
+			{"model unigram", "(UNIGRAM) is not supported", "trainer", "\x12\x02\x18\x01", ""},
 			{"model unknown", "model_type 99", "trainer", "\x12\x02\x18\x63", ""},
 			{"bad charsmap", "precompiled_charsmap (3 bytes)", "normalizer", "\x1a\x07\x12\x03abc\x20\x00", ""},
 			{"extra spaces", "remove_extra_whitespaces", "normalizer", "", ""},

@@ -38,9 +38,7 @@ func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	if err := t.setMerges(len(f.Model.Merges), f.Model.merge); err != nil {
 		return nil, err
 	}
-	if err := t.setAdded(added); err != nil {
-		return nil, err
-	}
+	t.setAdded(added)
 	if err := c.setNames(t); err != nil {
 		return nil, err
 	}

@@ -36,6 +36,10 @@ const (
 	Byte                        // one byte, spelled <0xNN>
 )
 
+// isText reports whether text can become tokens of the kind without a search for
+// special tokens, byte tokens aside.
+func (k Kind) isText() bool { return k == Normal || k == UserDefined }
+
 // A Tokenizer is the vocabulary of one model and its rules. It does not change
 // after it was made and may be used by many goroutines at once.
 type Tokenizer struct {
@@ -131,12 +135,12 @@ func (t *Tokenizer) AddsBOS() bool { return t.bos >= 0 && slices.Contains(t.pref
 func (t *Tokenizer) EndOfTurn() []int { return slices.Clone(t.endOfTurn) }
 
 // turnEnds are the names of tokens that end a turn or a text, by the chat
-// templates of the families: Llama 3 and 4, ChatML (Qwen), Gemma 3 and 4,
-// Phi, DeepSeek, Mistral and Llama 2, GPT-2.
+// templates of the families: Llama 3 and 4, ChatML (Qwen), Gemma 3 and 4 (which
+// leaves the word to a tool with <|tool_response>), Phi, DeepSeek, Llama 2.
 var turnEnds = []string{
 	"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|eot|>", "<|eom|>",
 	"<|im_end|>", "<|endoftext|>",
-	"<end_of_turn>", "<turn|>", "<eos>",
+	"<end_of_turn>", "<turn|>", "<|tool_response>", "<eos>",
 	"<|end|>", "<｜end▁of▁sentence｜>", "</s>",
 }
 

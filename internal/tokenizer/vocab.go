@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"unicode/utf8"
 )
@@ -40,6 +41,9 @@ func newTokenizer(tokens []token, byteLevel bool) (*Tokenizer, error) {
 		if other, ok := t.ids[text]; ok {
 			return nil, fmt.Errorf("tokenizer: token %d: %q is token %d already", i, text, other)
 		}
+		if tokens[i].kind == Byte && !isByteName(text) {
+			return nil, fmt.Errorf("tokenizer: token %d: a byte, spelled %q", i, text)
+		}
 		t.ids[text] = int32(i)
 	}
 	t.whole = make([]atomic.Uint32, len(tokens))
@@ -60,8 +64,9 @@ func (t *Tokenizer) indexBytes() error {
 	}
 	for b := range 256 {
 		id, ok := t.words[string([]byte{byte(b)})]
-		if !ok {
-			id, ok = t.ids[string(byteRunes[b])] // DeepSeek has the last few as added tokens
+		if !ok { // DeepSeek has some as added tokens only
+			id, ok = t.ids[string(byteRunes[b])]
+			ok = ok && t.tokens[id].kind.isText()
 		}
 		if !ok {
 			id = -1
@@ -72,6 +77,15 @@ func (t *Tokenizer) indexBytes() error {
 		}
 	}
 	return nil
+}
+
+// isByteName reports whether a token is spelled <0xNN>.
+func isByteName(text string) bool {
+	if len(text) != 6 || text[:3] != "<0x" || text[5] != '>' {
+		return false
+	}
+	const digits = "0123456789ABCDEF"
+	return strings.IndexByte(digits, text[3]) >= 0 && strings.IndexByte(digits, text[4]) >= 0
 }
 
 // inUTF8 reports whether some UTF-8 text has the byte.
@@ -91,7 +105,7 @@ func (t *Tokenizer) indexCharacters() error {
 	t.words = make(map[string]int32, len(t.tokens))
 	t.runes = map[rune]int32{}
 	for i, k := range t.tokens {
-		if k.kind != Normal && k.kind != UserDefined {
+		if !k.kind.isText() {
 			continue
 		}
 		t.words[k.text] = int32(i)
@@ -104,7 +118,7 @@ func (t *Tokenizer) indexCharacters() error {
 }
 
 // setAdded sets the added tokens. Their ids are valid.
-func (t *Tokenizer) setAdded(added []addedToken) (err error) {
+func (t *Tokenizer) setAdded(added []addedToken) {
 	var raw, cooked []addedToken
 	for _, a := range added {
 		if a.normalized {
@@ -114,15 +128,11 @@ func (t *Tokenizer) setAdded(added []addedToken) (err error) {
 			raw = append(raw, a)
 		}
 	}
-	if t.raw, err = newMatcher(raw); err != nil {
-		return err
-	}
-	t.cooked, err = newMatcher(cooked)
-	return err
+	t.raw, t.cooked = newMatcher(raw), newMatcher(cooked)
 }
 
 // addMerge adds a merge, in the vocabulary's spelling. A merge whose result is
-// a special token is left out: text never makes one.
+// no text, as a special token, is left out: text never makes one.
 func (t *Tokenizer) addMerge(left, right string, rank int) error {
 	var buf [64]byte
 	l, okL := t.ids[left]
@@ -136,7 +146,7 @@ func (t *Tokenizer) addMerge(left, right string, rank int) error {
 	case !ok:
 		return fmt.Errorf("tokenizer: merge %d: %q + %q is not in the vocabulary", rank, left, right)
 	}
-	if k := t.tokens[into].kind; k == Control || k == Unknown {
+	if !t.tokens[into].kind.isText() {
 		return nil
 	}
 	if !t.byteLevel {
