@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/engine"
@@ -129,38 +130,53 @@ func (s *Session) Chat(ctx context.Context, messages []Message, o GenerateOption
 // Render is the text that the chat template makes of a conversation, with the
 // beginning of the answer.
 func (m *Model) Render(ctx context.Context, messages []Message, o GenerateOptions) (string, error) {
-	segments, err := m.render(ctx, messages, o)
-	return segments.String(), err
+	text, _, err := m.render(ctx, messages, o)
+	return text, err
 }
 
 // TokenizeChat is the ids of the rendered conversation. Names of special
 // tokens count where the template wrote them; in what messages say they are text.
 func (m *Model) TokenizeChat(ctx context.Context, messages []Message, o GenerateOptions) ([]int, error) {
-	segments, err := m.render(ctx, messages, o)
+	text, said, err := m.render(ctx, messages, o)
 	if err != nil {
 		return nil, err
 	}
-	return m.tokenizer.Encode(segments.String(), tokenizer.Options{ParseSpecial: true, Literal: segments.Content()}), nil
+	return m.tokenizer.Encode(text, tokenizer.Options{ParseSpecial: true, Literal: said}), nil
 }
 
-func (m *Model) render(ctx context.Context, messages []Message, o GenerateOptions) (chat.Segments, error) {
+// render is the rendered conversation, and the parts of it that messages said.
+func (m *Model) render(ctx context.Context, messages []Message, o GenerateOptions) (text string, said []tokenizer.Span, err error) {
+	segments, err := m.segments(ctx, messages, o)
+	if err != nil {
+		return "", nil, fmt.Errorf("karat: %s: %w", m.checkpoint.Path, err)
+	}
+	var b strings.Builder
+	for _, s := range segments {
+		if s.FromContent {
+			said = append(said, tokenizer.Span{From: b.Len(), To: b.Len() + len(s.Text)})
+		}
+		b.WriteString(s.Text)
+	}
+	return b.String(), said, nil
+}
+
+func (m *Model) segments(ctx context.Context, messages []Message, o GenerateOptions) ([]chat.Segment, error) {
 	t, err := m.template, m.broken
 	if o.Template != "" {
-		t, err = chat.Parse(o.Template)
+		t, err = chat.Parse(o.Template, chat.Limits{})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("karat: %s: %w", m.checkpoint.Path, err)
+		return nil, err
 	}
-	in := chat.Input{AddGenerationPrompt: true, Args: o.TemplateArgs}
+	in := chat.Input{AddGenerationPrompt: true}
 	for _, x := range messages {
-		in.Messages = append(in.Messages, chat.Message{Role: x.Role, Content: x.Content})
+		in.Messages = append(in.Messages, chat.Message(x.Role, x.Content))
+	}
+	if in.Args, err = chat.Args(o.TemplateArgs); err != nil {
+		return nil, err
 	}
 	in.BOSToken, in.EOSToken = m.special(m.tokenizer.BOS()), m.special(m.tokenizer.EOS())
-	segments, err := t.Render(ctx, in)
-	if err != nil {
-		return nil, fmt.Errorf("karat: %s: %w", m.checkpoint.Path, err)
-	}
-	return segments, nil
+	return t.Segments(ctx, in)
 }
 
 func (m *Model) special(id int, ok bool) string {
@@ -181,8 +197,9 @@ func (s *Session) run(ctx context.Context, prompt []int, o GenerateOptions) iter
 		o.MaxTokens = 256
 	}
 	r := engine.Request{Prompt: narrow(prompt), Max: o.MaxTokens, Sample: sample.Options(sampling), Stop: o.Stop,
-		End: s.m.end(), Logits: o.Logits, Top: o.Top, Decoder: s.m.tokenizer.NewDecoder()}
+		End: s.m.end(), Logits: o.Logits, Top: o.Top}
 	return func(yield func(Token, error) bool) {
+		r.Decoder = s.m.tokenizer.Decoder(true)
 		s.prompt, s.kept = len(r.Prompt), s.s.Rewind(r.Prompt)
 		for t, err := range s.s.Generate(ctx, r) {
 			if !yield(Token{t.ID, t.Text, t.Logprob, t.Top, t.Logits, string(t.Stop)}, err) {

@@ -111,11 +111,7 @@ func load(c *checkpoint.Checkpoint, o Options) (m *Model, err error) {
 	if m.tokenizer, err = c.Tokenizer(); err != nil {
 		return nil, err
 	}
-	if s := c.Template(); s != "" {
-		m.template, m.broken = chat.Parse(s)
-	} else {
-		m.broken = errors.New("the model has no chat template")
-	}
+	m.template, m.broken = chat.Parse(c.Template(), chat.Limits{})
 	m.engine, err = engine.New(g, m.backend, engine.Options{Context: o.Context})
 	return m, err
 }

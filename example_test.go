@@ -1,0 +1,128 @@
+package karat_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/karat-run/karat"
+)
+
+// The examples run the demo model of the command. Any GGUF file or Hugging Face
+// folder takes its place.
+const demo = "cmd/karat/demo.gguf"
+
+func Example() {
+	m, err := karat.Load(demo, karat.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+
+	for token, err := range m.Generate(context.Background(), "The color of the sky is", karat.GenerateOptions{MaxTokens: 1}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Print(token.Text)
+	}
+	// Output: blue.
+}
+
+func ExampleModel_Chat() {
+	m, err := karat.Load(demo, karat.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+
+	question := []karat.Message{{Role: "user", Content: "What is the capital of Egypt?"}}
+	for token, err := range m.Chat(context.Background(), question, karat.GenerateOptions{}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Print(token.Text)
+		if token.Stop != "" {
+			fmt.Printf(" (%s)", token.Stop)
+		}
+	}
+	// Output: The capital of Egypt is Cairo. (end)
+}
+
+// A session computes only what a conversation has gained since its last turn.
+func ExampleSession() {
+	m, err := karat.Load(demo, karat.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+
+	s := m.NewSession()
+	defer s.Close()
+	var turns []karat.Message
+	for _, question := range []string{"What is the capital of Egypt?", "What is the opposite of hot?"} {
+		turns = append(turns, karat.Message{Role: "user", Content: question})
+		answer := ""
+		for token, err := range s.Chat(context.Background(), turns, karat.GenerateOptions{}) {
+			if err != nil {
+				log.Fatal(err)
+			}
+			answer += token.Text
+		}
+		turns = append(turns, karat.Message{Role: "assistant", Content: answer})
+		tokens, kept := s.Prompt()
+		fmt.Println(answer, tokens > kept, kept > 0)
+	}
+	// Output:
+	// The capital of Egypt is Cairo. true false
+	// The opposite of hot is cold. true true
+}
+
+// Sampled text is the same for the same seed, on every machine.
+func ExampleGenerateOptions() {
+	m, err := karat.Load(demo, karat.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+
+	o := karat.GenerateOptions{
+		MaxTokens: 12,
+		Sampling:  &karat.Sampling{Temperature: 0.8, TopK: 40, Seed: 7},
+		Stop:      []string{"\n"},
+		Top:       3,
+	}
+	text := [2]string{}
+	for i := range text {
+		for token, err := range m.Generate(context.Background(), "The opposite of", o) {
+			if err != nil {
+				log.Fatal(err)
+			}
+			text[i] += token.Text
+		}
+	}
+	fmt.Println(text[0] == text[1])
+	// Output: true
+}
+
+// Logits of every position tell how likely a text is to a model.
+func ExampleModel_Logits() {
+	m, err := karat.Load(demo, karat.Options{Precision: karat.Float32})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+
+	ids := m.Tokenize("The color of the sky is", true)
+	logits, err := m.Logits(context.Background(), ids)
+	if err != nil {
+		log.Fatal(err)
+	}
+	last, best := logits[len(logits)-1], 0
+	for id, v := range last {
+		if v > last[best] {
+			best = id
+		}
+	}
+	fmt.Println(len(logits) == len(ids), m.Detokenize([]int{best}))
+	// Output: true  blue.
+}
