@@ -27,10 +27,10 @@ func (o *output) drawn() bool { return o.sampling.Temperature > 0 }
 type answer struct {
 	output
 
-	start, first time.Time
-	text         strings.Builder
-	tokens       int
-	stop         string
+	start, first, end time.Time
+	text              strings.Builder
+	tokens            int
+	stop              string
 }
 
 // jsonToken is a line of --json.
@@ -72,14 +72,24 @@ func (a *answer) write(ctx context.Context, tokens iter.Seq2[karat.Token, error]
 			return err
 		}
 	}
+	a.end = time.Now()
 	switch {
 	case ctx.Err() != nil && a.stop == "":
 		a.stop, failed = "interrupted", failure{status: statusInterrupted}
 	case failed != nil:
 		a.stop = "error"
 	}
-	if err := a.finish(failed); err != nil {
-		return err
+	if a.json {
+		if err := a.writeSummary(failed); err != nil {
+			return err
+		}
+	} else if a.tokens > 0 {
+		if _, err := fmt.Fprintln(a.out); err != nil {
+			return err
+		}
+	}
+	if a.tokens > 0 {
+		fmt.Fprintln(a.log, "karat:", a.speeds())
 	}
 	return failed
 }
@@ -96,38 +106,42 @@ func (a *answer) writeToken(t karat.Token) error {
 	return err
 }
 
-// finish writes what comes after the text.
-func (a *answer) finish(failed error) error {
-	prompt, kept := a.session.Prompt()
-	prefill, decode := time.Since(a.start), time.Duration(0)
-	if a.tokens > 0 {
-		prefill, decode = a.first.Sub(a.start), time.Since(a.first)
+// times are how long the prompt took, up to the first token, and the tokens after it.
+func (a *answer) times() (prompt, rest time.Duration) {
+	if a.tokens == 0 {
+		return a.end.Sub(a.start), 0
 	}
-	if a.json {
-		s := jsonSummary{Stop: a.stop, Text: a.text.String(), Template: a.template, PromptTokens: prompt, GeneratedTokens: a.tokens,
-			PromptSeconds: prefill.Seconds(), GenerateSeconds: decode.Seconds()}
-		if a.drawn() {
-			s.Seed = &a.sampling.Seed
-		}
-		if failed != nil && a.stop == "error" {
-			s.Error = failed.Error()
-		}
-		if err := newEncoder(a.out).Encode(s); err != nil {
-			return err
-		}
-	} else if _, err := fmt.Fprintln(a.out); err != nil {
-		return err
-	}
-	line := fmt.Sprintf("karat: prompt of %d tokens", prompt)
-	if kept > 0 {
-		line += fmt.Sprintf(", %d of them known", kept)
-	}
-	line += fmt.Sprintf(" (%s); %d generated (%s); %s", speed(prompt-kept, prefill), a.tokens, speed(a.tokens-1, decode), a.why())
+	return a.first.Sub(a.start), a.end.Sub(a.first)
+}
+
+func (a *answer) writeSummary(failed error) error {
+	prefill, decode := a.times()
+	s := jsonSummary{Stop: a.stop, Text: a.text.String(), Template: a.template, GeneratedTokens: a.tokens,
+		PromptSeconds: prefill.Seconds(), GenerateSeconds: decode.Seconds()}
+	s.PromptTokens, _ = a.session.Prompt()
 	if a.drawn() {
-		line += fmt.Sprintf("; seed %d", a.sampling.Seed)
+		s.Seed = &a.sampling.Seed
 	}
-	fmt.Fprintln(a.log, line)
-	return nil
+	if a.stop == "error" {
+		s.Error = failed.Error()
+	}
+	return newEncoder(a.out).Encode(s)
+}
+
+// speeds is a line about how fast it went and why it ended.
+func (a *answer) speeds() string {
+	prompt, kept := a.session.Prompt()
+	prefill, decode := a.times()
+	known := ""
+	if kept > 0 {
+		known = fmt.Sprintf(", %d of them known", kept)
+	}
+	seed := ""
+	if a.drawn() {
+		seed = fmt.Sprintf("; seed %d", a.sampling.Seed)
+	}
+	return fmt.Sprintf("prompt of %d tokens%s (%s); %d generated (%s); %s%s", prompt, known, speed(prompt-kept, prefill),
+		a.tokens, speed(a.tokens-1, decode), a.why(), seed)
 }
 
 // why tells why the text ended.

@@ -3,9 +3,7 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -52,41 +50,12 @@ func (f *chatFlags) template() (text string, args map[string]any, err error) {
 	return string(b), args, err
 }
 
-// templateValue is a JSON value, or else the text itself.
+// templateValue is a JSON value as it is spelled, or else the text itself.
 func templateValue(s string) any {
-	d := json.NewDecoder(strings.NewReader(s))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return s
+	if json.Valid([]byte(s)) {
+		return json.RawMessage(s)
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return s
-	}
-	return numbers(v)
-}
-
-// numbers makes whole numbers of JSON whole in the template, too.
-func numbers(v any) any {
-	switch x := v.(type) {
-	case json.Number:
-		if i, err := x.Int64(); err == nil {
-			return i
-		}
-		if f, err := x.Float64(); err == nil {
-			return f
-		}
-		return x.String()
-	case []any:
-		for i := range x {
-			x[i] = numbers(x[i])
-		}
-	case map[string]any:
-		for k := range x {
-			x[k] = numbers(x[k])
-		}
-	}
-	return v
+	return s
 }
 
 // messages is a conversation that begins with a user's text.

@@ -40,7 +40,8 @@ func (f *chatFlags) converse(c *cobra.Command, m *karat.Model, g karat.GenerateO
 	if _, err := m.Render(context.Background(), f.messages("Hello"), g); err != nil {
 		return fmt.Errorf("%w (a PROMPT on the command line is continued without a template)", err)
 	}
-	fmt.Fprintf(o.log, "karat: chat with %s; %s. /help tells more.\n", oneLine(m.Info().Path), f.describe(m))
+	fmt.Fprintln(o.log, "karat:", f.describe(m))
+	fmt.Fprintf(o.log, "karat: chat with %s; /help tells how\n", oneLine(m.Info().Path))
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt)
 	defer signal.Stop(signals)

@@ -145,17 +145,6 @@ func TestMemoryPerToken(t *testing.T) {
 	}
 }
 
-func TestTemplateValue(t *testing.T) {
-	for text, want := range map[string]any{
-		"false": false, "null": nil, "5": int64(5), "0.5": 0.5, `"x"`: "x", "high": "high", "1 2": "1 2", "": "",
-		"[1, {\"a\": 2}]": []any{int64(1), map[string]any{"a": int64(2)}}, "1e400": "1e400",
-	} {
-		if got := templateValue(text); !reflect.DeepEqual(got, want) {
-			t.Errorf("%q is %#v, want %#v", text, got, want)
-		}
-	}
-}
-
 func TestDigits(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1000: "-1,000", -100: "-100", 1234567: "1,234,567"} {
 		if got := digits(n); got != want {
