@@ -7,8 +7,6 @@ import (
 	"unicode/utf8"
 )
 
-//go:generate go run gen_nfc.go /usr/share/unicode/UnicodeData.txt /usr/share/unicode/CompositionExclusions.txt
-
 // nfcTables are the generated tables, indexed. Hangul is not in them.
 type nfcTables struct {
 	parts   map[rune][2]rune // canonical decomposition, one step; parts[1] may be 0

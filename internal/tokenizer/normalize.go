@@ -9,10 +9,15 @@ const space = "▁"
 type prepend int
 
 const (
-	prependNever   prepend = iota
-	prependSegment         // before all text between added tokens (normalizer Prepend; SentencePiece's add_dummy_prefix)
-	prependPiece           // the same, unless a space is there already (pre-tokenizer Metaspace, always)
-	prependFirst           // the same at the beginning of the whole text only (pre-tokenizer Metaspace, first)
+	prependNever prepend = iota
+	// prependSegment: before all text between added tokens (the normalizer Prepend;
+	// SentencePiece's add_dummy_prefix).
+	prependSegment
+	// prependPiece: the same, unless a space is there already (the pre-tokenizer
+	// Metaspace, always).
+	prependPiece
+	// prependFirst: the same at the beginning of the whole text only (Metaspace, first).
+	prependFirst
 )
 
 // A normalizer rewrites the text between added tokens.

@@ -103,17 +103,17 @@ func (p *pipeline) normalizer(s *jsonStep) error {
 	switch s.Type {
 	case "NFC":
 		if p.norm.escape || p.norm.prepend != prependNever {
-			return errors.New("NFC after other steps is not supported")
+			return errors.New("type NFC after other steps is not supported")
 		}
 		p.norm.nfc = true
 	case "Prepend":
 		if s.Prepend != space && !(s.Prepend == " " && !p.norm.escape) {
-			return fmt.Errorf("Prepend of %q is not supported", s.Prepend)
+			return fmt.Errorf("a Prepend of %q is not supported", s.Prepend)
 		}
 		p.norm.prepend = prependSegment
 	case "Replace":
 		if s.Pattern.String == nil || *s.Pattern.String != " " || s.Content != space {
-			return fmt.Errorf("Replace of %s by %q is not supported", s.pattern(), s.Content)
+			return fmt.Errorf("a Replace of %s by %q is not supported", s.pattern(), s.Content)
 		}
 		p.norm.escape = true
 	default:
@@ -135,19 +135,19 @@ func (s *jsonStep) pattern() string {
 
 func (p *pipeline) preTokenizer(s *jsonStep) error {
 	if p.byteLevel {
-		return fmt.Errorf("%s after ByteLevel is not supported", s.Type)
+		return fmt.Errorf("type %s after ByteLevel is not supported", s.Type)
 	}
 	switch s.Type {
 	case "Split":
 		return p.split(s)
 	case "Digits":
 		if !s.IndividualDigits {
-			return errors.New("Digits without individual_digits is not supported")
+			return errors.New("type Digits without individual_digits is not supported")
 		}
 		p.stages = append(p.stages, splitDigit)
 	case "ByteLevel":
 		if is(s.AddPrefixSpace, true) {
-			return errors.New("ByteLevel with add_prefix_space is not supported")
+			return errors.New("type ByteLevel with add_prefix_space is not supported")
 		}
 		if is(s.UseRegex, true) {
 			p.stages = append(p.stages, splitGPT2)
@@ -168,14 +168,14 @@ func (p *pipeline) split(s *jsonStep) error {
 		return nil // Gemma's: there are no spaces by now
 	}
 	if s.Pattern.Regex == nil {
-		return fmt.Errorf("Split at %s is not supported", s.pattern())
+		return fmt.Errorf("a Split at %s is not supported", s.pattern())
 	}
 	stage, ok := patterns[*s.Pattern.Regex]
 	if !ok {
-		return fmt.Errorf("Split by an unknown regular expression %q", *s.Pattern.Regex)
+		return fmt.Errorf("a Split by an unknown regular expression %q", *s.Pattern.Regex)
 	}
 	if s.Behavior != "Isolated" && !(s.Behavior == "Removed" && s.Invert && matchesAll[*s.Pattern.Regex]) {
-		return fmt.Errorf("Split with behavior %q, invert %v is not supported", s.Behavior, s.Invert)
+		return fmt.Errorf("a Split with behavior %q, invert %v is not supported", s.Behavior, s.Invert)
 	}
 	p.stages = append(p.stages, stage)
 	return nil
@@ -186,7 +186,7 @@ var matchesAll = map[string]bool{llama3Pattern: true, qwen2Pattern: true, gpt2Pa
 
 func (p *pipeline) metaspace(s *jsonStep) error {
 	if s.Replacement != space || p.norm.prepend != prependNever {
-		return fmt.Errorf("Metaspace with %q is not supported", s.Replacement)
+		return fmt.Errorf("type Metaspace with %q is not supported", s.Replacement)
 	}
 	p.norm.escape, p.cut = true, is(s.Split, true)
 	switch {
@@ -197,7 +197,7 @@ func (p *pipeline) metaspace(s *jsonStep) error {
 	case s.PrependScheme == "always", s.PrependScheme == "":
 		p.norm.prepend = prependPiece
 	default:
-		return fmt.Errorf("Metaspace with prepend_scheme %q is not supported", s.PrependScheme)
+		return fmt.Errorf("type Metaspace with prepend_scheme %q is not supported", s.PrependScheme)
 	}
 	return nil
 }
@@ -211,12 +211,12 @@ func (p *pipeline) decoder(s *jsonStep) error {
 		if s.Pattern.String != nil && *s.Pattern.String == space && s.Content == " " {
 			return nil
 		}
-		return fmt.Errorf("Replace of %s by %q is not supported", s.pattern(), s.Content)
+		return fmt.Errorf("a Replace of %s by %q is not supported", s.pattern(), s.Content)
 	case "Strip":
 		if s.Content == " " && s.Start <= 1 && s.Stop == 0 {
 			return nil
 		}
-		return fmt.Errorf("Strip of %q, %d and %d is not supported", s.Content, s.Start, s.Stop)
+		return fmt.Errorf("a Strip of %q, %d and %d is not supported", s.Content, s.Start, s.Stop)
 	}
 	return fmt.Errorf("type %q is not supported", s.Type)
 }
