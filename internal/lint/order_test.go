@@ -26,7 +26,7 @@ var below = map[string]string{
 	"backend/ref":         "backend float16 mmap quant rope",
 	"backend/cpu":         "backend float16 mmap quant rope simd",
 	"backend/webgpu":      "backend float16 mmap quant rope",
-	"backend/backendtest": "backend float16 mmap quant rope",
+	"backend/backendtest": "backend/ref",
 
 	"engine":  "arch backend kv sample tokenizer",
 	"lab":     "arch backend/* engine npy quant float16",

@@ -1,0 +1,196 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/kv"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// optionsOf is a plan for steps of at most rows rows.
+func optionsOf(rows int) backend.Options { return backend.Options{Rows: rows} }
+
+// outputs: the logits of some rows are those of all rows, and a step that
+// wants none has none.
+func (s *suite) outputs(t *testing.T) {
+	g := decoder(t, 14, tensor.Q8_0, 0)
+	tokens := make([]int32, 64)
+	for i := range tokens {
+		tokens[i] = text(0, i)
+	}
+	every := start(t, s.open(), g, 64, nil).forward(part{0, tokens})
+	for _, rows := range [][]int32{{}, {0}, {63}, {3, 4, 60}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 63}} {
+		m := start(t, s.open(), g, 64, all)
+		step := m.step(part{0, tokens})
+		step.Outputs = rows
+		var want []float32
+		for _, r := range rows {
+			want = append(want, every[r*vocab:(r+1)*vocab]...)
+		}
+		got := m.run(step)
+		if d := distance(got, want); !(d <= s.tol.Layer) || s.tol.SameBits && !sameBits(got, want) {
+			t.Errorf("rows %v: relative error %.3g, or other bits", rows, d)
+		}
+		for _, n := range g.Nodes {
+			if n.Op == graph.Rows && len(m.taps[n]) != len(rows)*n.Shape.Size() {
+				t.Errorf("rows %v: the tap of %v has %d elements", rows, n, len(m.taps[n]))
+			}
+		}
+	}
+}
+
+// taps: each node, wanted alone, has the value that it has when all are, and
+// leaves the logits as they are without it.
+func (s *suite) taps(t *testing.T) {
+	for _, d := range []tensor.DType{tensor.F32, tensor.Q4_0} {
+		g := decoder(t, 15, d, 0, 7)
+		steps := schedule(10, 16, 20, 5)
+		bare, full := start(t, s.open(), g, 16, nil), start(t, s.open(), g, 16, all)
+		logits := bare.collect(steps)
+		if !sameLists(full.collect(steps), logits) {
+			t.Errorf("%v: wanting all nodes changes the logits", d)
+		}
+		if !sameBits(full.taps[g.Result()], full.last(steps, logits)) {
+			t.Errorf("%v: the last node's tap is not the logits", d)
+		}
+		for _, n := range g.Nodes {
+			m := start(t, s.open(), g, 16, func(x *graph.Node) bool { return x == n })
+			if !sameLists(m.collect(steps), logits) {
+				t.Errorf("%v: wanting %v changes the logits", d, n)
+			}
+			if !sameBits(m.taps[n], full.taps[n]) {
+				t.Errorf("%v: %v has another value when it is wanted alone", d, n)
+			}
+			if values := len(m.taps); (n.Op == graph.StoreKV) != (values == 0) {
+				t.Errorf("%v: %d taps of %v", d, values, n)
+			}
+		}
+	}
+}
+
+func sameLists(a, b [][]float32) bool { return slices.EqualFunc(a, b, sameBits) }
+
+// last is the part of the sequences' logits that the last step gave.
+func (m *machine) last(steps [][]part, logits [][]float32) (of []float32) {
+	for _, p := range steps[len(steps)-1] {
+		n := len(p.tokens) * m.g.Result().Shape.Size()
+		of = append(of, logits[p.seq][len(logits[p.seq])-n:]...)
+	}
+	return of
+}
+
+// cancel: a cancelled step fails, and the next one is right.
+func (s *suite) cancel(t *testing.T) {
+	g := decoder(t, 16, tensor.Q8_0, 0, 64)
+	p := part{0, []int32{5, 6, 7, 8}}
+	m := start(t, s.open(), g, 8, all)
+	want := start(t, s.open(), g, 8, nil).forward(p)
+
+	step := m.step(p)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if logits, err := m.plan.Run(ctx, step, nil); !errors.Is(err, context.Canceled) || logits != nil {
+		t.Errorf("cancelled before: %d logits, %v", len(logits), err)
+	}
+	ctx, cancel = context.WithCancel(context.Background())
+	logits, err := m.plan.Run(ctx, step, func(*graph.Node, []float32) { cancel() })
+	if err == nil && !sameBits(logits, want) || err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled at the first tap: %d logits, %v", len(logits), err)
+	}
+	if !sameBits(m.run(step), want) {
+		t.Error("after a cancelled step the same one has other bits")
+	}
+}
+
+// foreign is a cache of no backend.
+type foreign struct{ backend.Cache }
+
+// badSteps are refused with an error, and leave the plan usable.
+func (s *suite) badSteps(t *testing.T) {
+	g := decoder(t, 17, tensor.F32, 0, 7)
+	p := part{0, []int32{1, 2, 3, 4}}
+	want := start(t, s.open(), g, 4, nil).forward(p)
+	for name, spoil := range map[string]func(s *backend.Step){
+		"no rows":               func(s *backend.Step) { *s = backend.Step{Cache: s.Cache} },
+		"token below zero":      func(s *backend.Step) { s.Tokens[1] = -1 },
+		"token past the end":    func(s *backend.Step) { s.Tokens[3] = vocab },
+		"fewer positions":       func(s *backend.Step) { s.Pos = s.Pos[:3] },
+		"fewer sequences":       func(s *backend.Step) { s.Seqs = s.Seqs[:3] },
+		"position below zero":   func(s *backend.Step) { s.Pos = []int32{-1, 0, 1, 2} },
+		"position past the end": func(s *backend.Step) { s.Pos = []int32{1, 2, 3, 4} },
+		"positions out of turn": func(s *backend.Step) { s.Pos = []int32{0, 2, 1, 3} },
+		"a position twice":      func(s *backend.Step) { s.Pos = []int32{0, 1, 1, 2} },
+		"output below zero":     func(s *backend.Step) { s.Outputs[0] = -1 },
+		"output past the end":   func(s *backend.Step) { s.Outputs[3] = 4 },
+		"outputs out of turn":   func(s *backend.Step) { s.Outputs = []int32{2, 1} },
+		"an output twice":       func(s *backend.Step) { s.Outputs = []int32{1, 1} },
+		"no cache":              func(s *backend.Step) { s.Cache = nil },
+		"another's cache":       func(s *backend.Step) { s.Cache = foreign{} },
+		"an empty sequence": func(s *backend.Step) {
+			s.Seqs[3] = kv.NewPool([]int{0, 7}, 64, 4, 0).NewSequence()
+		},
+		"too many rows": func(s *backend.Step) {
+			s.Tokens, s.Pos, s.Seqs = append(s.Tokens, 1), append(s.Pos, 4), append(s.Seqs, s.Seqs[0])
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := start(t, s.open(), g, 4, nil)
+			good := m.step(p)
+			bad := &backend.Step{Tokens: slices.Clone(good.Tokens), Pos: slices.Clone(good.Pos), Seqs: slices.Clone(good.Seqs),
+				Outputs: slices.Clone(good.Outputs), Cache: good.Cache}
+			spoil(bad)
+			if logits, err := m.plan.Run(context.Background(), bad, nil); err == nil || logits != nil {
+				t.Errorf("%d logits and no error", len(logits))
+			}
+			if !sameBits(m.run(good), want) {
+				t.Error("the good step after it has other bits")
+			}
+		})
+	}
+}
+
+// badGraphs are refused when they are compiled or, at the latest, run.
+func (s *suite) badGraphs(t *testing.T) {
+	for name, build := range map[string]func(k *sketch) *graph.Node{
+		"unknown operation": func(k *sketch) *graph.Node { return k.node(200, tensor.Shape{3}, nil, k.input(3)) },
+		"integer weight":    func(k *sketch) *graph.Node { return k.linear(tensor.I32, k.input(4), 3) },
+		"integer embedding": func(k *sketch) *graph.Node { return k.Embed(k.weight(tensor.U8, vocab, 4), vocab, 4, 1) },
+		"integer norm":      func(k *sketch) *graph.Node { return k.RMSNorm(k.weight(tensor.I8, 4), k.input(4), 1, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newSketch(18)
+			g := k.end(t, build(k))
+			b := s.open()
+			defer b.Close()
+			if err := runOnce(b, g); err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+}
+
+// runOnce compiles g and runs a step of one row.
+func runOnce(b backend.Backend, g *graph.Graph) error {
+	plan, err := b.Compile(g, backend.Options{}) // for one row
+	if err != nil {
+		return err
+	}
+	pool := kv.NewPool(backend.Windows(g), 64, 1, 0)
+	cache, err := b.NewCache(g, pool)
+	if err != nil {
+		return fmt.Errorf("cache: %w", err)
+	}
+	defer cache.Close()
+	seq := pool.NewSequence()
+	if err := seq.Grow(1); err != nil {
+		return err
+	}
+	_, err = plan.Run(context.Background(), &backend.Step{Tokens: []int32{0}, Pos: []int32{0}, Seqs: []*kv.Sequence{seq}, Outputs: []int32{0}, Cache: cache}, nil)
+	return err
+}
