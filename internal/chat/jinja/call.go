@@ -134,6 +134,9 @@ func (x *callExpr) eval(m *machine, e *env) (Value, error) {
 
 // with calls, caller being what a call block gives, or nil.
 func (x *callExpr) with(m *machine, e *env, caller Value) (Value, error) {
+	if m.folding {
+		return nil, notConstant()
+	}
 	f, err := x.f.eval(m, e)
 	if err != nil {
 		return nil, err
@@ -237,15 +240,10 @@ func (s *callStmt) exec(m *machine, e *env, out *text) (signal, error) {
 	} else {
 		v, err = s.call.with(m, e, f)
 	}
-	if err != nil {
-		return signalNone, at(err, s.line)
+	if err == nil {
+		err = out.join(v)
 	}
-	text, err := m.str(v)
-	if err != nil {
-		return signalNone, at(err, s.line)
-	}
-	out.add(text)
-	return signalNone, out.err
+	return signalNone, at2(err, s.line)
 }
 
 // call is f(a): the text of the macro's body.

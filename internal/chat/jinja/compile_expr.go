@@ -34,7 +34,8 @@ func (c *compiler) arguments(f *frame, a *argExprs) bool {
 	return c.all(f, &a.rest, &a.map_) && pos && named
 }
 
-// fold compiles x, and reports whether it is constant.
+// fold compiles x, and reports whether it may be constant: whether it is, shows
+// when it is evaluated, since an operand may not count.
 func (c *compiler) fold(x expr, f *frame) (expr, bool) {
 	constant, line := c.operands(x, f)
 	if !constant {
@@ -61,9 +62,14 @@ func (c *compiler) operands(x expr, f *frame) (constant bool, line int) {
 	case *dictExpr:
 		return c.items(f, x.items), 0
 	case *condExpr:
-		return c.all(f.softly(), &x.test, &x.then, &x.els), x.line
+		soft := f.softly()
+		test, then := c.all(soft, &x.test), c.all(soft, &x.then)
+		els := x.els != nil && c.all(soft, &x.els)
+		return test && (then || els), x.line
 	case *logicExpr:
-		return c.all(f, &x.left, &x.right), 0
+		left := c.all(f, &x.left)
+		c.all(f, &x.right)
+		return left, 0
 	case *notExpr:
 		return c.all(f, &x.x), 0
 	case *signExpr:
@@ -73,8 +79,9 @@ func (c *compiler) operands(x expr, f *frame) (constant bool, line int) {
 	case *concatExpr:
 		return c.items(f, x.items), 0
 	case *compareExpr:
-		first := c.all(f, &x.x)
-		return c.items(f, x.ys) && first, x.line
+		first, second := c.all(f, &x.x), c.all(f, &x.ys[0])
+		c.items(f, x.ys[1:])
+		return first && second, x.line
 	case *attrExpr:
 		return c.all(f, &x.x), x.line
 	case *itemExpr:

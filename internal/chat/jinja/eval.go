@@ -6,11 +6,17 @@ func (x *nameExpr) eval(m *machine, e *env) (Value, error) {
 	if err := m.step(1); err != nil {
 		return nil, at(err, x.line)
 	}
+	if m.folding {
+		return nil, notConstant()
+	}
 	if v := *e.at(x.ref); v != nil {
 		return v, nil
 	}
 	return undefinedName(x.name), nil
 }
+
+// notConstant ends an attempt to fold.
+func notConstant() error { return errorf(KindRuntime, "not a constant") }
 
 func (x *constExpr) eval(m *machine, _ *env) (Value, error) { return x.v, m.step(1) }
 
@@ -73,7 +79,7 @@ func (x *condExpr) eval(m *machine, e *env) (Value, error) {
 	case x.els != nil:
 		return x.els.eval(m, e)
 	case m.folding:
-		return nil, errorf(KindRuntime, "not constant")
+		return nil, notConstant()
 	}
 	return &undefined{hint: "the inline if-expression on line " + scalarText(Int(int64(x.line))) +
 		" evaluated to false and no else section was defined."}, nil
@@ -352,6 +358,9 @@ func (x *filterExpr) eval(m *machine, e *env) (Value, error) {
 	v, err := x.x.eval(m, e)
 	if err != nil {
 		return nil, err
+	}
+	if m.folding && filters[x.name].lazy {
+		return nil, notConstant()
 	}
 	return x.apply(m, v, e)
 }

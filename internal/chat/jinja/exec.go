@@ -283,12 +283,11 @@ func (s *filterBlockStmt) exec(m *machine, e *env, out *text) (signal, error) {
 	}
 	v, err := m.filterText(s.filter, text, e)
 	if err == nil {
-		text, err = m.str(v)
+		err = out.join(v)
 	}
 	if err != nil {
 		return signalNone, at(err, s.line)
 	}
-	out.add(text)
 	e.leave(s.leave)
 	return signalNone, out.err
 }

@@ -113,8 +113,12 @@ func (f *fieldFormatter) field(t *text, s str, depth int) error {
 	if err != nil {
 		return err
 	}
+	x, _ := v.(str)
+	if f.safe && x.safe && spec.s != "" {
+		return valueError("Unsupported format specification for Markup.")
+	}
 	text, err := f.m.formatValue(v, spec.s)
-	if x, ok := v.(str); err == nil && f.safe && !(ok && x.safe) {
+	if err == nil && f.safe && !x.safe {
 		text, err = f.m.escape(text.unsafe())
 	}
 	t.add(text)

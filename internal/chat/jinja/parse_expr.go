@@ -292,37 +292,35 @@ func (p *parser) attribute(x expr) expr {
 func (p *parser) subscript(x expr) expr {
 	line := p.next().line
 	var items []expr
+	var slice *sliceExpr
 	for p.err == nil && !p.at("]") {
 		if len(items) > 0 {
 			p.expect(",")
 		}
-		items = append(items, p.subscribed())
+		start := expr(nil)
+		if !p.at(":") {
+			start = p.expression()
+		}
+		if p.at(":") {
+			slice = p.slice(start)
+		}
+		items = append(items, start)
 	}
 	p.expect("]")
-	if len(items) != 1 {
-		for _, i := range items {
-			if _, ok := i.(*sliceExpr); ok {
-				p.fail(line, "invalid syntax")
-			}
-		}
-		return &itemExpr{x, &tupleExpr{items}, line}
+	switch {
+	case slice != nil && len(items) == 1:
+		slice.x, slice.line = x, line
+		return slice
+	case slice != nil:
+		p.fail(line, "invalid syntax")
+	case len(items) == 1:
+		return &itemExpr{x, items[0], line}
 	}
-	if s, ok := items[0].(*sliceExpr); ok {
-		s.x, s.line = x, line
-		return s
-	}
-	return &itemExpr{x, items[0], line}
+	return &itemExpr{x, &tupleExpr{items}, line}
 }
 
-// subscribed reads one expression or slice; the slice's operand is still nil.
-func (p *parser) subscribed() expr {
-	s := &sliceExpr{}
-	if !p.at(":") {
-		s.start = p.expression()
-		if !p.at(":") {
-			return s.start
-		}
-	}
+// slice reads the rest of a slice after its start.
+func (p *parser) slice(start expr) *sliceExpr {
 	p.next()
 	part := func() expr {
 		if p.at(":") || p.at("]") || p.at(",") {
@@ -330,7 +328,7 @@ func (p *parser) subscribed() expr {
 		}
 		return p.expression()
 	}
-	s.stop = part()
+	s := &sliceExpr{start: start, stop: part()}
 	if p.skip(":") {
 		s.step = part()
 	}

@@ -113,9 +113,6 @@ func (m *machine) formatValue(v Value, s string) (str, error) {
 }
 
 func (m *machine) formatText(v str, s string) (str, error) {
-	if v.safe && s != "" {
-		return str{}, valueError("Unsupported format specification for Markup.")
-	}
 	f, err := parseSpec(s)
 	if err != nil {
 		return str{}, err

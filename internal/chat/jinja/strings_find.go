@@ -293,11 +293,11 @@ func strSplitLines(m *machine, s str, a *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	keep, err := m.flag(p[0])
+	keep, err := intArg(p[0], 0)
 	if err != nil {
 		return nil, err
 	}
-	lines, err := m.splitLines(s, keep)
+	lines, err := m.splitLines(s, keep != 0)
 	return &list{lines}, err
 }
 

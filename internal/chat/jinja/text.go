@@ -131,6 +131,17 @@ func (t *text) add(s str) {
 	}
 }
 
+// join adds what must be a string: a block's filter and a call are not printed,
+// but joined to the text.
+func (t *text) join(v Value) error {
+	s, ok := v.(str)
+	if !ok {
+		return typeError("sequence item: expected str instance, %s found", v.kind())
+	}
+	t.add(s)
+	return t.err
+}
+
 // repeat adds s n times.
 func (t *text) repeat(s str, n int) {
 	if n <= 0 || len(s.s) == 0 || t.err != nil {
