@@ -146,9 +146,9 @@ func (p *conversation) say(text string) error {
 	case a.stop == "":
 		return err
 	case err != nil && !errors.As(err, &f):
-		fmt.Fprintln(a.log, "karat:", strings.TrimPrefix(err.Error(), "karat: "))
+		fmt.Fprintln(a.log, "karat:", errorText(err))
 		if errors.Is(err, karat.ErrFull) {
-			fmt.Fprintln(a.log, "karat: /clear forgets the conversation and makes room; --ctx sets how much there is")
+			fmt.Fprintln(a.log, "karat: /clear makes room, and --ctx sets how much there is")
 		}
 	case a.tokens > 0:
 		p.messages = append(messages, karat.Message{Role: "assistant", Content: a.text.String()})

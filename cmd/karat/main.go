@@ -54,7 +54,7 @@ func run(args []string) int {
 	if errors.As(err, &f) && f.err == nil {
 		return f.status
 	}
-	fmt.Fprintln(os.Stderr, "karat:", strings.TrimPrefix(err.Error(), "karat: "))
+	fmt.Fprintln(os.Stderr, "karat:", errorText(err))
 	var usage usageError
 	switch {
 	case !started || errors.As(err, &usage): // before the start errors are cobra's, of the command line
@@ -65,6 +65,9 @@ func run(args []string) int {
 	}
 	return statusError
 }
+
+// errorText is an error for a terminal, whatever a file has put into it.
+func errorText(err error) string { return printable(strings.TrimPrefix(err.Error(), "karat: ")) }
 
 func newRootCommand() *cobra.Command {
 	c := &cobra.Command{

@@ -74,8 +74,12 @@ func loadModel(path string, o karat.Options, stderr io.Writer) (m *karat.Model, 
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range m.Info().Notes {
+	info := m.Info()
+	for _, n := range info.Notes {
 		fmt.Fprintln(stderr, "karat: note:", oneLine(n))
+	}
+	if info.MaxContext > 0 && info.Context > info.MaxContext {
+		fmt.Fprintf(stderr, "karat: note: a context of %d tokens, but the model was made for %d\n", info.Context, info.MaxContext)
 	}
 	return m, nil
 }

@@ -33,7 +33,7 @@ commas or line ends, and their text is printed.`,
   karat tokenize -m model.gguf --ids -f prompt.txt
   karat tokenize -m model.gguf --special "<|im_start|>user"
   karat tokenize --ids "Hello" | karat tokenize --decode
-  karat tokenize --json "Hello" | jq .[].id`,
+  karat tokenize --json "Hello" | jq '.[].id'`,
 		Args: atMost(1, "quote the text"),
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
