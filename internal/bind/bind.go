@@ -1,13 +1,16 @@
 // Package bind ties a checkpoint's tensors to a model's fields by struct tag:
 //
 //	Q *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-//	B *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"AttentionBias"`
-//	V *graph.Weight `gguf:"attn_v" hf:"v_proj" optional:"K=V layers"`
+//	B *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
+//	V *graph.Weight `gguf:"attn_v" hf:"v_proj" optional:"absent where K serves as V"`
 //
 // Tags of nested structs and slices prefix those inside. A tensor's name has
 // no ".weight". Binding is strict: a tensor that is missing, one that no field
-// claims, and one whose presence contradicts the configuration's fact named by
-// "if" are all errors, reported together.
+// claims, and one whose presence contradicts the setting that "if" names are
+// all errors, reported together. "if" names a field of the model's Config by
+// its json tag, which must not be zero, or with a "!" must be. Without it the
+// weight is nil. Of an optional weight nothing is said here: it is an error of
+// the graph if an operation uses it and the file lacks it.
 package bind
 
 import (
@@ -30,28 +33,46 @@ type Source interface {
 	Tensor(gguf, hf string) (tensor.Tensor, bool)
 	// Name chooses the name in the source's own format.
 	Name(gguf, hf string) string
+	// Key is the source's own name of a setting.
+	Key(name string) string
 }
+
+// maxErrors bounds the report on a hostile file; a model of 200 layers that is
+// wrong in all of them stays below.
+const maxErrors = 5000
 
 // Model sets the *graph.Weight fields of the struct that m points to. The
 // error joins every problem; the model is then bound as far as possible, so
 // that recording its graph can add what it finds.
 func Model(m any, src Source) error {
 	root := reflect.ValueOf(m).Elem()
-	b := binder{root: root, src: src, used: map[string]bool{}}
+	b := binder{src: src, used: map[string]bool{}, settings: map[string]reflect.Value{}}
+	for _, f := range reflect.VisibleFields(root.Type()) {
+		if name := f.Tag.Get("json"); name != "" {
+			b.settings[name] = root.FieldByIndex(f.Index)
+		}
+	}
 	b.walk(root, "", "")
 	for _, name := range src.Names() {
 		if !b.used[name] {
-			b.errs = append(b.errs, fmt.Errorf("tensor %s: the file holds it, but no weight of the architecture claims it", name))
+			b.errorf("tensor %s: the file holds it, but no weight of the architecture claims it", name)
 		}
+	}
+	if n := len(b.errs); n > maxErrors {
+		b.errs = append(b.errs[:maxErrors], fmt.Errorf("and %d more", n-maxErrors))
 	}
 	return errors.Join(b.errs...)
 }
 
 type binder struct {
-	root reflect.Value
-	src  Source
-	used map[string]bool
-	errs []error
+	src      Source
+	used     map[string]bool
+	settings map[string]reflect.Value
+	errs     []error
+}
+
+func (b *binder) errorf(format string, args ...any) {
+	b.errs = append(b.errs, fmt.Errorf(format, args...))
 }
 
 var weightType = reflect.TypeFor[*graph.Weight]()
@@ -86,27 +107,22 @@ func (b *binder) weight(f reflect.Value, tag reflect.StructTag, gguf, hf string)
 	if found {
 		b.used[name] = true
 	}
-	fact, conditional := tag.Lookup("if")
-	_, optional := tag.Lookup("optional")
-	wanted := !conditional || b.fact(fact)
-	switch {
-	case found && !wanted:
-		b.errs = append(b.errs, fmt.Errorf("tensor %s: the file holds it, but the configuration says that %s is false", name, fact))
-		return
-	case !found && !wanted, !found && optional:
-		return
-	case !found && conditional:
-		b.errs = append(b.errs, fmt.Errorf("tensor %s: missing, but the configuration says that %s is true", name, fact))
-	case !found:
-		b.errs = append(b.errs, fmt.Errorf("tensor %s: missing", name))
+	says := ""
+	if setting, ok := tag.Lookup("if"); ok {
+		key, not := strings.CutPrefix(setting, "!")
+		v := b.settings[key]
+		says = fmt.Sprintf(", but the configuration says that %s is %v", b.src.Key(key), v)
+		if v.IsZero() != not {
+			if found {
+				b.errorf("tensor %s: the file holds it%s", name, says)
+			}
+			return
+		}
+	}
+	if _, optional := tag.Lookup("optional"); !found && optional {
+		t.Name = name
+	} else if !found {
+		b.errorf("tensor %s: missing%s", name, says)
 	}
 	f.Set(reflect.ValueOf(&graph.Weight{Tensor: t, GGUF: gguf, HF: hf}))
-}
-
-// fact is a bool field of the model, or a method on it without arguments.
-func (b *binder) fact(name string) bool {
-	if f := b.root.FieldByName(name); f.IsValid() {
-		return f.Bool()
-	}
-	return b.root.Addr().MethodByName(name).Call(nil)[0].Bool()
 }

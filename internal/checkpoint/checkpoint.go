@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -36,8 +37,9 @@ type Checkpoint struct {
 	Metadata []Entry  // as the files have it, for people to read
 
 	settings settings
-	unread   []string // settings of the file that have no canonical key
-	names    []string // of tensors, without .weight, in file order
+	spelling map[string]string // the file's own names of canonical keys, where they differ
+	unread   []string          // notes on settings of the file that have no canonical key
+	names    []string          // of tensors, without .weight, in file order
 	tensors  map[string]tensor.Tensor
 	text     textFiles
 	close    closers
@@ -56,7 +58,7 @@ func Open(path string) (*Checkpoint, error) {
 		return openFolder(path)
 	}
 	switch strings.ToLower(filepath.Ext(path)) {
-	case ".bin", ".pt", ".pth", ".ckpt", ".pkl":
+	case ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle":
 		return nil, fmt.Errorf("checkpoint: %s: a pickle runs code when it is read, so Karat never opens one; use safetensors or GGUF", path)
 	case ".safetensors", ".json":
 		return nil, fmt.Errorf("checkpoint: %s: one file of a Hugging Face model; give its folder, %s", path, filepath.Dir(path))
@@ -77,6 +79,11 @@ func Parse(name string, data []byte) (*Checkpoint, error) {
 	return fromGGUF(name, f)
 }
 
+// newCheckpoint is an empty view of path.
+func newCheckpoint(path string, f Format) *Checkpoint {
+	return &Checkpoint{Path: path, Format: f, settings: settings{}, spelling: map[string]string{}, tensors: map[string]tensor.Tensor{}}
+}
+
 // Close unmaps the files. No tensor may be used after it.
 func (c *Checkpoint) Close() error {
 	var errs []error
@@ -87,12 +94,19 @@ func (c *Checkpoint) Close() error {
 	return errors.Join(errs...)
 }
 
-// finish validates what both formats have filled in.
-func (c *Checkpoint) finish() (*Checkpoint, error) {
-	err := c.validate()
-	if err == nil {
-		err = c.dropTiedHead()
-	}
+// fill fills c in from its files, checks it, and closes it where that fails. A
+// file that shrinks meanwhile is an error.
+func (c *Checkpoint) fill(from func() error) (*Checkpoint, error) {
+	err := mmap.Guard(func() error {
+		if err := from(); err != nil {
+			return err
+		}
+		if err := errors.Join(c.validate(), c.validateEnd()); err != nil {
+			return err
+		}
+		c.dropTiedHead()
+		return nil
+	})
 	if err != nil {
 		c.Close()
 		return nil, err
@@ -109,6 +123,14 @@ func (c *Checkpoint) Name(gguf, hf string) string {
 		return gguf
 	}
 	return hf
+}
+
+// Key implements bind.Source: the file's own name of a canonical setting.
+func (c *Checkpoint) Key(name string) string {
+	if own, ok := c.spelling[name]; ok {
+		return own
+	}
+	return name
 }
 
 // Tensor implements bind.Source.
@@ -146,11 +168,22 @@ func (c *Checkpoint) ContextLength() int { return c.settings.integer("max_positi
 func (c *Checkpoint) add(name string, t tensor.Tensor) error {
 	name = strings.TrimSuffix(name, ".weight")
 	if _, ok := c.tensors[name]; ok {
-		return fmt.Errorf("checkpoint: %s: tensor %s: two tensors have this name", c.Path, name)
+		return fmt.Errorf("checkpoint: %s: tensor %s: two tensors have this name", c.Path, t.Name)
+	}
+	if !weights(t.DType) {
+		return fmt.Errorf("checkpoint: %s: tensor %s: type %v is not supported for weights", c.Path, t.Name, t.DType)
+	}
+	if len(t.Data) == 0 {
+		return fmt.Errorf("checkpoint: %s: tensor %s: shape %v has no elements", c.Path, t.Name, []int(t.Shape))
 	}
 	c.names = append(c.names, name)
 	c.tensors[name] = t
 	return nil
+}
+
+// weights reports whether weights are stored in d.
+func weights(d tensor.DType) bool {
+	return d.Quantized() || d == tensor.F32 || d == tensor.F16 || d == tensor.BF16
 }
 
 func (c *Checkpoint) drop(name string) {
@@ -163,12 +196,11 @@ func (c *Checkpoint) drop(name string) {
 // dropTiedHead sets a head aside that repeats the embedding byte for byte, as
 // some converters write tied models. One that differs stays, and contradicts
 // the configuration.
-func (c *Checkpoint) dropTiedHead() error {
+func (c *Checkpoint) dropTiedHead() {
 	head, embed := c.Name("output", "lm_head"), c.Name("token_embd", "model.embed_tokens")
 	t, ok := c.tensors[head]
 	if ok && c.settings["tie_word_embeddings"] == true && bytes.Equal(t.Data, c.tensors[embed].Data) {
 		c.Notes = append(c.Notes, fmt.Sprintf("tensor %s repeats %s and is set aside", head, embed))
 		c.drop(head)
 	}
-	return nil
 }

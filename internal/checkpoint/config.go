@@ -15,7 +15,8 @@ import (
 // settings is a configuration in one spelling, whatever the file's: Hugging
 // Face's keys, with rope_parameters always by kind of layer
 // ({"full_attention": {...}, "sliding_attention": {...}}), layer_types always
-// written out, and per_layer_config for what differs between layers.
+// written out, and per_layer_config for what differs between layers. No value
+// is null.
 type settings map[string]any
 
 // Config decodes the configuration into the struct that dst points to, whose
@@ -23,54 +24,115 @@ type settings map[string]any
 // does not read though its name and value suggest that the forward pass
 // depends on it.
 func (c *Checkpoint) Config(dst any) ([]string, error) {
-	b, err := json.Marshal(c.settings)
-	if err != nil {
+	if err := c.decode(reflect.ValueOf(dst).Elem(), map[string]any(c.settings), ""); err != nil {
 		return nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
 	}
-	if err := json.Unmarshal(b, dst); err != nil {
-		var t *json.UnmarshalTypeError
-		if errors.As(err, &t) {
-			return nil, fmt.Errorf("checkpoint: %s: configuration key %s: %s does not fit", c.Path, c.spell(t.Field), t.Value)
-		}
-		return nil, fmt.Errorf("checkpoint: %s: configuration: %w", c.Path, err)
-	}
 	return append(slices.Clone(c.unread), c.unreadKeys(dst)...), nil
+}
+
+// decode sets dst from src, the value at path. Unlike encoding/json it takes a
+// key only in the exact case of its tag: validate has seen no other.
+func (c *Checkpoint) decode(dst reflect.Value, src any, path string) error {
+	m, isObject := object(src)
+	switch {
+	case isObject && dst.Kind() == reflect.Struct:
+		for i := range dst.NumField() {
+			tag := dst.Type().Field(i).Tag.Get("json")
+			if v, ok := m[tag]; ok {
+				if err := c.decode(dst.Field(i), v, join(path, tag)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	case isObject && dst.Kind() == reflect.Map:
+		dst.Set(reflect.MakeMap(dst.Type()))
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			v := reflect.New(dst.Type().Elem()).Elem()
+			if err := c.decode(v, m[k], join(path, k)); err != nil {
+				return err
+			}
+			dst.SetMapIndex(reflect.ValueOf(k), v)
+		}
+		return nil
+	}
+	b, err := json.Marshal(src)
+	if err == nil {
+		err = json.Unmarshal(b, dst.Addr().Interface())
+	}
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) {
+		return fmt.Errorf("configuration key %s is %s, expected %v", c.Key(path), show(src), dst.Type())
+	}
+	if err != nil {
+		return fmt.Errorf("configuration key %s: %w", c.Key(path), err)
+	}
+	return nil
+}
+
+func join(path, key string) string { return strings.TrimPrefix(path+"."+key, ".") }
+
+// object is v as an object of settings.
+func object(v any) (map[string]any, bool) {
+	switch v := v.(type) {
+	case settings:
+		return v, true
+	case map[string]any:
+		return v, true
+	}
+	return nil, false
+}
+
+// show is v for an error, as JSON where it can be, cut to a readable length.
+func show(v any) string {
+	if v == nil {
+		return "missing"
+	}
+	b, err := json.Marshal(v)
+	if err != nil { // NaN
+		b = fmt.Append(nil, v)
+	}
+	if len(b) > 60 {
+		return string(b[:60]) + "…"
+	}
+	return string(b)
 }
 
 // unreadKeys lists the keys of c.settings that no json tag of dst takes and
 // that are likely to matter.
 func (c *Checkpoint) unreadKeys(dst any) []string {
 	var notes []string
-	known := map[string]bool{"rope_parameters": true}
-	tags(reflect.TypeOf(dst).Elem(), known)
+	known := tags(reflect.TypeOf(dst).Elem())
 	for _, k := range slices.Sorted(maps.Keys(c.settings)) {
-		if v := c.settings[k]; !known[k] && matters(k, v) {
-			notes = append(notes, fmt.Sprintf("configuration key %s = %v is not read by architecture %s", c.spell(k), v, c.Arch))
+		if v := c.settings[k]; !known[k] && k != "rope_parameters" && matters(k, v) {
+			notes = append(notes, fmt.Sprintf("configuration key %s = %s is not read by architecture %s", c.Key(k), show(v), c.Arch))
 		}
 	}
-	params := map[string]bool{}
-	tags(reflect.TypeFor[rope.Params](), params)
-	kinds, _ := c.settings["rope_parameters"].(settings)
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		for k, v := range kinds[kind].(settings) {
-			if !params[k] && !neutral(v) {
-				notes = append(notes, fmt.Sprintf("rope setting %s = %v of %s is not read", k, v, kind))
+	known = tags(reflect.TypeFor[rope.Params]())
+	for _, kind := range kinds {
+		params, _ := object(c.ropeParameters()[kind])
+		for _, k := range slices.Sorted(maps.Keys(params)) {
+			if v := params[k]; !known[k] && !neutral(v) {
+				notes = append(notes, fmt.Sprintf("rope setting %s = %s of %s is not read", k, show(v), kind))
 			}
 		}
 	}
 	return notes
 }
 
-// tags adds the json names of t's fields to known.
-func tags(t reflect.Type, known map[string]bool) {
+// ropeParameters is the canonical key, whose values both formats' readers make.
+func (c *Checkpoint) ropeParameters() map[string]any {
+	m, _ := object(c.settings["rope_parameters"])
+	return m
+}
+
+// tags is the set of the json names of t's fields.
+func tags(t reflect.Type) map[string]bool {
+	names := map[string]bool{}
 	for i := range t.NumField() {
-		f := t.Field(i)
-		if f.Anonymous {
-			tags(f.Type, known)
-		} else if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
-			known[name] = true
-		}
+		names[t.Field(i).Tag.Get("json")] = true
 	}
+	return names
 }
 
 // telling are parts of the names of settings that change logits.
@@ -102,12 +164,6 @@ func neutral(v any) bool {
 	return false
 }
 
-// number is the numeric value of key, and whether there is one.
-func (s settings) number(key string) (float64, bool) {
-	v, ok := s[key].(float64)
-	return v, ok
-}
-
 // integer is the value of key as an int; 0 where it is absent or no whole number.
 func (s settings) integer(key string) int {
 	v, _ := s[key].(float64)
@@ -124,65 +180,40 @@ func (s settings) take(key string) any {
 	return v
 }
 
-// fill sets key where it is absent or null.
+// fill sets key where it is absent, to a v that is not nil.
 func (s settings) fill(key string, v any) {
-	if s[key] == nil {
+	if _, ok := s[key]; !ok && v != nil {
 		s[key] = v
 	}
 }
 
-// maxDimension bounds every size of a configuration, so that products of two
-// fit an int everywhere and a hostile one allocates nothing large.
-const maxDimension = 1 << 24
-
-// validate checks the sizes that every architecture has, before anything is
-// allocated by them.
-func (c *Checkpoint) validate() error {
-	s := c.settings
-	for _, k := range []string{"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
-		"num_attention_heads", "num_key_value_heads", "head_dim"} {
-		v, ok := s.number(k)
-		if !ok {
-			return fmt.Errorf("checkpoint: %s: configuration key %s is missing or no number", c.Path, c.spell(k))
-		}
-		if v < 1 || v > maxDimension || v != float64(int(v)) {
-			return fmt.Errorf("checkpoint: %s: configuration key %s is %v, allowed are 1 to %d", c.Path, c.spell(k), v, maxDimension)
-		}
+// fillHeadDim sets head_dim where it is absent to the width that each head has
+// if all together are as wide as the model.
+func (c *Checkpoint) fillHeadDim(s settings) error {
+	heads, hidden := s.integer("num_attention_heads"), s.integer("hidden_size")
+	if s["head_dim"] != nil || heads < 1 || hidden < 1 {
+		return nil
 	}
-	layers, heads, kv := s.integer("num_hidden_layers"), s.integer("num_attention_heads"), s.integer("num_key_value_heads")
-	if layers > len(c.names) {
-		return fmt.Errorf("checkpoint: %s: configuration key %s is %d, but the file holds %d tensors", c.Path, c.spell("num_hidden_layers"), layers, len(c.names))
+	if hidden%heads != 0 {
+		return c.bad("num_attention_heads", "is %d, no divisor of %s, %d, and %s is missing", heads, c.Key("hidden_size"), hidden, c.Key("head_dim"))
 	}
-	if heads%kv != 0 {
-		return fmt.Errorf("checkpoint: %s: configuration key %s is %d, no divisor of %s, %d", c.Path,
-			c.spell("num_key_value_heads"), kv, c.spell("num_attention_heads"), heads)
-	}
-	if dim := s.integer("head_dim"); dim%2 != 0 {
-		return fmt.Errorf("checkpoint: %s: configuration key %s is %d, allowed are even numbers", c.Path, c.spell("head_dim"), dim)
-	}
-	if eps, ok := s.number("rms_norm_eps"); !ok || eps < 0 || eps > 1 {
-		return fmt.Errorf("checkpoint: %s: configuration key %s is %v, allowed are 0 to 1", c.Path, c.spell("rms_norm_eps"), s["rms_norm_eps"])
-	}
-	if types, ok := s["layer_types"].([]any); ok {
-		return c.validateLayers(types, layers)
-	}
+	s["head_dim"] = float64(hidden / heads)
 	return nil
 }
 
-func (c *Checkpoint) validateLayers(types []any, layers int) error {
-	if len(types) != layers {
-		return fmt.Errorf("checkpoint: %s: configuration key %s has %d entries for %d layers", c.Path, c.spell("layer_types"), len(types), layers)
+// fillLayers sets layer_types where it is absent. A number of layers that is
+// not allowed is left to validate.
+func (s settings) fillLayers(slides func(i int) bool) {
+	n := s.integer("num_hidden_layers")
+	if s["layer_types"] != nil || n < 1 || n > maxLayers {
+		return
 	}
-	for i, t := range types {
-		switch t {
-		case "full_attention":
-		case "sliding_attention":
-			if w := c.settings.integer("sliding_window"); w < 1 || w > maxDimension {
-				return fmt.Errorf("checkpoint: %s: layer %d slides, but configuration key %s is %v", c.Path, i, c.spell("sliding_window"), c.settings["sliding_window"])
-			}
-		default:
-			return fmt.Errorf("checkpoint: %s: configuration key %s: layer %d is %q, supported are full_attention and sliding_attention", c.Path, c.spell("layer_types"), i, t)
+	types := make([]any, n)
+	for i := range types {
+		types[i] = full
+		if slides(i) {
+			types[i] = sliding
 		}
 	}
-	return nil
+	s["layer_types"] = types
 }

@@ -12,61 +12,64 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
 type closers []io.Closer
 
-// maxText bounds the size of a folder's text files: the largest published
-// tokenizer.json has 33 MB.
-const maxText = 128 << 20
+// Bounds of a folder's text files, which are read into memory. Published ones
+// have at most 5 KiB, 1 MiB and 33 MiB.
+const (
+	maxConfig    = 1 << 20
+	maxText      = 16 << 20
+	maxTokenizer = 48 << 20
+)
 
 // readText reads a file of a folder; nil if it is not there.
-func readText(dir, name string) ([]byte, error) {
+func readText(dir, name string, limit int) ([]byte, error) {
 	path := filepath.Join(dir, name)
-	st, err := os.Stat(path)
+	f, err := mmap.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}
-	if !st.Mode().IsRegular() || st.Size() > maxText {
-		return nil, fmt.Errorf("checkpoint: %s: %d bytes, %v: expected a regular file of at most %d", path, st.Size(), st.Mode(), maxText)
+	defer f.Close()
+	if n := len(f.Data()); n > limit {
+		return nil, fmt.Errorf("checkpoint: %s: %d bytes, expected at most %d", path, n, limit)
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
-	}
-	return b, nil
+	var b []byte
+	err = mmap.Guard(func() error {
+		b = append([]byte{}, f.Data()...)
+		return nil
+	})
+	return b, err
 }
 
 // openFolder opens a Hugging Face folder as it is downloaded.
 func openFolder(dir string) (*Checkpoint, error) {
-	config, err := readText(dir, "config.json")
+	config, err := readText(dir, "config.json", maxConfig)
 	if err != nil {
 		return nil, err
 	}
 	if config == nil {
 		return nil, noConfig(dir)
 	}
-	c := &Checkpoint{Path: dir, Format: HuggingFace, tensors: map[string]tensor.Tensor{}}
-	fail := func(err error) (*Checkpoint, error) {
-		c.Close()
-		return nil, err
-	}
-	if c.settings, c.Arch, err = parseHF(config); err != nil {
-		return fail(fmt.Errorf("checkpoint: %s: %w", dir, err))
-	}
-	c.metadataHF(config)
-	if err := c.openTensors(); err != nil {
-		return fail(err)
-	}
-	if c.text, err = textHF(dir); err != nil {
-		return fail(err)
-	}
-	return c.finish()
+	c := newCheckpoint(dir, HuggingFace)
+	return c.fill(func() (err error) {
+		if err := c.parseHF(config); err != nil {
+			return fmt.Errorf("checkpoint: %s: %w", dir, err)
+		}
+		c.metadataHF(config)
+		if err := c.openTensors(); err != nil {
+			return err
+		}
+		c.text, err = textHF(dir, config)
+		return err
+	})
 }
 
 // noConfig says what a folder that is no model might have been meant for.
@@ -92,23 +95,18 @@ func (c *Checkpoint) openTensors() error {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	c.close = append(c.close, f)
-	ts := f.Tensors
-	multimodal := slices.ContainsFunc(ts, func(t tensor.Tensor) bool { return strings.Contains(t.Name, "language_model.") })
+	multimodal := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return strings.Contains(t.Name, "language_model.") })
 	aside := 0
-	for _, t := range ts {
-		name, text := textName(t.Name)
-		if multimodal && !text {
+	for _, t := range f.Tensors {
+		name := textName(t.Name)
+		switch {
+		case multimodal && otherModality(t.Name):
 			aside++
-			continue
-		}
-		if t.DType != tensor.F32 && t.DType != tensor.F16 && t.DType != tensor.BF16 {
-			return fmt.Errorf("checkpoint: %s: tensor %s: type %v is not supported (F32, F16 and BF16 are)", c.Path, t.Name, t.DType)
-		}
-		if strings.HasSuffix(name, ".rotary_emb.inv_freq") { // old files hold what the configuration says
-			continue
-		}
-		if err := c.add(name, t); err != nil {
-			return err
+		case strings.HasSuffix(name, ".rotary_emb.inv_freq"): // old files hold what the configuration says
+		default:
+			if err := c.add(name, t); err != nil {
+				return err
+			}
 		}
 	}
 	if aside > 0 {
@@ -126,18 +124,22 @@ func noTensors(dir string) error {
 	return fmt.Errorf("checkpoint: %s: neither model.safetensors nor model.safetensors.index.json is there", dir)
 }
 
-// textName is the name that a tensor has in a model of text alone, and whether
-// it belongs to the language part where there are others.
-func textName(name string) (string, bool) {
+// textName is the name that a tensor has in a model of text alone.
+func textName(name string) string {
 	for _, prefix := range []string{"model.language_model.", "language_model.model."} {
 		if rest, ok := strings.CutPrefix(name, prefix); ok {
-			return "model." + rest, true
+			return "model." + rest
 		}
 	}
-	if rest, ok := strings.CutPrefix(name, "language_model."); ok {
-		return rest, true
-	}
-	return name, strings.HasPrefix(name, "lm_head.")
+	return strings.TrimPrefix(name, "language_model.")
+}
+
+// otherModality reports whether a multimodal model's tensor belongs to what it
+// sees or hears with.
+func otherModality(name string) bool {
+	name = strings.TrimPrefix(name, "model.")
+	return slices.ContainsFunc([]string{"vision", "visual", "audio", "multi_modal", "embed_vision", "embed_audio"},
+		func(part string) bool { return strings.HasPrefix(name, part) })
 }
 
 // metadataHF lists config.json for people.

@@ -6,39 +6,46 @@ import (
 	"math"
 	"strings"
 
+	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
 // fromGGUF views an open GGUF file, and closes it on failure.
 func fromGGUF(path string, f *gguf.File) (*Checkpoint, error) {
-	c := &Checkpoint{Path: path, Format: GGUF, tensors: map[string]tensor.Tensor{}, close: closers{f}}
-	fail := func(err error) (*Checkpoint, error) {
-		c.Close()
-		return nil, err
-	}
-	arch, err := f.Metadata.String("general.architecture")
-	if err != nil {
-		return fail(fmt.Errorf("checkpoint: %s: %w", path, err))
-	}
-	c.Arch = arch
-	if !supported(arch) {
-		return fail(fmt.Errorf("checkpoint: %s: architecture %q is not supported (llama, qwen2, qwen3, gemma3 and gemma4 are)", path, arch))
-	}
-	for _, t := range f.Tensors() {
-		if err := c.add(t.Name, t); err != nil {
-			return fail(err)
+	c := newCheckpoint(path, GGUF)
+	c.close = closers{f}
+	return c.fill(func() (err error) {
+		if c.Arch, err = f.Metadata.String("general.architecture"); err != nil {
+			return fmt.Errorf("checkpoint: %s: %w", path, err)
 		}
-	}
-	if err := c.parseGGUF(f); err != nil {
-		return fail(err)
-	}
-	if c.text, err = textGGUF(f); err != nil {
-		return fail(fmt.Errorf("checkpoint: %s: %w", path, err))
-	}
-	c.metadataGGUF(f)
-	return c.finish()
+		if !supported(c.Arch) {
+			return fmt.Errorf("checkpoint: %s: architecture %q is not supported (llama, qwen2, qwen3, gemma3 and gemma4 are)", path, c.Arch)
+		}
+		for _, t := range f.Tensors() {
+			if err := c.addGGUF(t); err != nil {
+				return err
+			}
+		}
+		if err := c.parseGGUF(f); err != nil {
+			return err
+		}
+		if c.text, err = textGGUF(f); err != nil {
+			return fmt.Errorf("checkpoint: %s: %w", path, err)
+		}
+		c.metadataGGUF(f)
+		return nil
+	})
 }
+
+func (c *Checkpoint) addGGUF(t tensor.Tensor) error {
+	if c.Arch == "gemma3" && isNorm(t.Name) && t.DType.Quantized() {
+		return fmt.Errorf("checkpoint: %s: tensor %s: type %v is not supported for norms", c.Path, t.Name, t.DType)
+	}
+	return c.add(t.Name, t)
+}
+
+func isNorm(name string) bool { return strings.HasSuffix(strings.TrimSuffix(name, ".weight"), "norm") }
 
 func supported(arch string) bool {
 	for _, a := range modelTypes {
@@ -70,7 +77,7 @@ func (c *Checkpoint) metadataGGUF(f *gguf.File) {
 func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
 	switch {
 	case c.Format != GGUF || c.Arch != "llama" && c.Arch != "gemma3":
-	case c.Arch == "gemma3" && strings.HasSuffix(name, "norm") && t.DType == tensor.F32:
+	case c.Arch == "gemma3" && isNorm(name):
 		return minusOne(t)
 	case c.Arch == "llama" && (strings.HasSuffix(name, ".attn_q") || strings.HasSuffix(name, ".attn_q.bias")):
 		return unpermute(t, c.settings.integer("num_attention_heads"))
@@ -80,24 +87,34 @@ func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
 	return t
 }
 
-// minusOne is exact where 1+w was: the difference is w again.
+// minusOne subtracts in float32, which is exact for weights from 0.5 to 2, and
+// elsewhere rounds as the addition did.
 func minusOne(t tensor.Tensor) tensor.Tensor {
-	data := make([]byte, len(t.Data))
-	for i := 0; i < len(data); i += 4 {
-		v := math.Float32frombits(binary.LittleEndian.Uint32(t.Data[i:]))
-		binary.LittleEndian.PutUint32(data[i:], math.Float32bits(v-1))
+	n := len(t.Data) / t.DType.BlockBytes()
+	data := make([]byte, 0, 4*n)
+	for i := range n {
+		var v float32
+		switch t.DType {
+		case tensor.F16:
+			v = float16.F16(binary.LittleEndian.Uint16(t.Data[2*i:]))
+		case tensor.BF16:
+			v = float16.BF16(binary.LittleEndian.Uint16(t.Data[2*i:]))
+		default:
+			v = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
+		}
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v-1))
 	}
-	t.Data = data
+	t.DType, t.Data = tensor.F32, data
 	return t
 }
 
 // unpermute turns rows (head, pair, half) into (head, half, pair). A tensor
 // whose rows are no whole heads is left as it is; its shape is reported later.
 func unpermute(t tensor.Tensor, heads int) tensor.Tensor {
-	rows := t.Shape[0]
-	if heads < 1 || rows%(2*heads) != 0 || len(t.Data)%rows != 0 {
+	if len(t.Shape) == 0 || t.Shape[0]%(2*heads) != 0 {
 		return t
 	}
+	rows := t.Shape[0]
 	dim, size := rows/heads, len(t.Data)/rows
 	data := make([]byte, len(t.Data))
 	for r := range rows {

@@ -1,10 +1,11 @@
 package checkpoint
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
+	"maps"
+	"reflect"
 	"strconv"
 )
 
@@ -14,166 +15,193 @@ var modelTypes = map[string]string{
 	"gemma3": "gemma3", "gemma3_text": "gemma3", "gemma4": "gemma4", "gemma4_text": "gemma4",
 }
 
+// defaults are what the library assumes of keys that a file leaves out, by
+// architecture: published files of Gemma 3 do not even give their heads.
+// Sizes that every published file gives are not among them.
+//
+// Source: transformers 5.17, models/*/configuration_*.py.
+var defaults = map[string]settings{
+	"llama": {"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 2048.},
+	"mistral": {"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 131072.,
+		"num_key_value_heads": 8., "sliding_window": 4096.},
+	"qwen2": {"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
+		"sliding_window": 4096., "max_window_layers": 28.},
+	"qwen3": {"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
+		"sliding_window": 4096., "max_window_layers": 28., "head_dim": 128.},
+	"gemma3": {"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true, "max_position_embeddings": 131072.,
+		"vocab_size": 262208., "num_attention_heads": 8., "num_key_value_heads": 4., "head_dim": 256., "query_pre_attn_scalar": 256.,
+		"sliding_window": 4096.},
+	"gemma4": {"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true, "max_position_embeddings": 131072.,
+		"vocab_size": 262144., "num_attention_heads": 8., "num_key_value_heads": 4., "head_dim": 256., "global_head_dim": 512.,
+		"hidden_size_per_layer_input": 256., "vocab_size_per_layer_input": 262144., "sliding_window": 512.},
+}
+
+// hfReader translates config.json.
+type hfReader struct {
+	*Checkpoint
+	errs []error
+}
+
 // parseHF reads config.json into one spelling and names the architecture.
-func parseHF(config []byte) (settings, string, error) {
-	var s settings
-	d := json.NewDecoder(bytes.NewReader(config))
-	if err := d.Decode(&s); err != nil {
-		return nil, "", fmt.Errorf("config.json: %w", err)
+func (c *Checkpoint) parseHF(config []byte) error {
+	r := &hfReader{Checkpoint: c}
+	if err := json.Unmarshal(config, &r.settings); err != nil {
+		return fmt.Errorf("config.json: %w", err)
 	}
-	if s == nil {
-		return nil, "", fmt.Errorf("config.json: not an object")
+	if r.settings == nil {
+		return errors.New("config.json: null, expected an object")
 	}
-	if text, ok := s["text_config"].(map[string]any); ok { // text part of a multimodal model
-		for _, k := range []string{"tie_word_embeddings", "model_type", "vocab_size"} {
-			settings(text).fill(k, s[k])
-		}
-		s = text
+	r.textConfig()
+	kind, _ := r.settings["model_type"].(string)
+	var ok bool
+	if c.Arch, ok = modelTypes[kind]; !ok {
+		return errors.Join(append(r.errs, fmt.Errorf("config.json: model_type is %s, supported are llama, mistral, qwen2, qwen3, gemma3 and gemma4", show(r.settings["model_type"])))...)
 	}
-	kind, _ := s["model_type"].(string)
-	arch, ok := modelTypes[kind]
-	if !ok {
-		return nil, "", fmt.Errorf("config.json: model_type %q is not supported (llama, mistral, qwen2, qwen3, gemma3 and gemma4 are)", kind)
+	r.heads(kind)
+	r.layers(kind)
+	if c.Arch == "gemma4" {
+		r.perLayer()
 	}
-	if kind != "mistral" && arch == "llama" {
-		delete(s, "sliding_window") // as the library does
+	r.rope()
+	if r.settings["use_bidirectional_attention"] == "vision" { // of the tokens of images
+		delete(r.settings, "use_bidirectional_attention")
 	}
+	return errors.Join(r.errs...)
+}
+
+func (r *hfReader) errorf(key, format string, args ...any) {
+	r.errs = append(r.errs, fmt.Errorf("config.json: key %s %s", key, fmt.Sprintf(format, args...)))
+}
+
+// object takes key, which is an object if it is there.
+func (r *hfReader) object(key string) map[string]any {
+	v := r.settings.take(key)
+	m, ok := object(v)
+	if v != nil && !ok {
+		r.errorf(key, "is %s, expected an object", show(v))
+	}
+	return m
+}
+
+// flag takes key, which is true or false if it is there.
+func (r *hfReader) flag(key string) bool {
+	v := r.settings.take(key)
+	b, ok := v.(bool)
+	if v != nil && !ok {
+		r.errorf(key, "is %s, expected true or false", show(v))
+	}
+	return b
+}
+
+// textConfig turns to the text part of a multimodal model.
+func (r *hfReader) textConfig() {
+	text := settings(r.object("text_config"))
+	if text == nil {
+		return
+	}
+	for _, k := range []string{"tie_word_embeddings", "model_type", "vocab_size"} {
+		text.fill(k, r.settings[k])
+	}
+	r.settings = text
+}
+
+// heads fills in what the library assumes, drops what is null, and brings the
+// names of the activation into one.
+func (r *hfReader) heads(kind string) {
+	s := r.settings
+	act := "hidden_act"
+	if r.Arch == "gemma3" || r.Arch == "gemma4" {
+		act = "hidden_activation"
+		s.fill(act, s.take("hidden_act"))
+	}
+	assumed := defaults[r.Arch]
+	if kind == "mistral" {
+		assumed = defaults[kind]
+	}
+	for k, v := range assumed {
+		s.fill(k, v)
+	}
+	maps.DeleteFunc(s, func(_ string, v any) bool { return v == nil })
+	s.fill(act, assumed[act])
 	s.fill("num_key_value_heads", s["num_attention_heads"])
-	if heads := s.integer("num_attention_heads"); heads > 0 {
-		s.fill("head_dim", math.Floor(float64(s.integer("hidden_size"))/float64(heads)))
+	if err := r.fillHeadDim(s); err != nil {
+		r.errs = append(r.errs, err)
 	}
-	s.fill("rms_norm_eps", 1e-6)
-	s.activation(arch)
-	if err := s.layerTypes(arch); err != nil {
-		return nil, "", err
-	}
-	if arch == "gemma4" {
-		s.perLayer()
-	}
-	if arch == "gemma3" {
-		s.fill("query_pre_attn_scalar", 256.0)
-	}
-	s.fill("tie_word_embeddings", arch == "gemma3" || arch == "gemma4") // the library's default
-	return s, arch, s.ropeParameters(arch)
 }
 
-// activation fills the key that the architecture reads.
-func (s settings) activation(arch string) {
-	if arch == "gemma3" || arch == "gemma4" {
-		s.fill("hidden_activation", s.take("hidden_act"))
-		s.fill("hidden_activation", "gelu_pytorch_tanh")
+// layers writes out which layers slide: Mistral's all do, Qwen's from one on,
+// and Gemma's but for every n-th.
+func (r *hfReader) layers(kind string) {
+	s := r.settings
+	switch r.Arch {
+	case "llama":
+		if w := s["sliding_window"]; kind != "mistral" && w != nil {
+			r.unread = append(r.unread, fmt.Sprintf("configuration key sliding_window = %s is not read: a model of type llama has no window", show(w)))
+			delete(s, "sliding_window")
+		}
+		given := s.take("layer_types")
+		s.fillLayers(func(int) bool { return s.integer("sliding_window") > 0 })
+		if given != nil && !reflect.DeepEqual(given, s["layer_types"]) {
+			r.errorf("layer_types", "is %s, but in a model of type %s all layers are alike", show(given), kind)
+		}
+	case "qwen2", "qwen3":
+		slides, from := r.flag("use_sliding_window"), s.take("max_window_layers")
+		if !slides {
+			delete(s, "sliding_window")
+		}
+		first, ok := from.(float64)
+		if !ok {
+			r.errorf("max_window_layers", "is %s, expected a number", show(from))
+		}
+		s.fillLayers(func(i int) bool { return s["sliding_window"] != nil && float64(i) >= first })
+	default:
+		r.pattern()
+	}
+}
+
+// pattern reads Gemma's period of full layers.
+func (r *hfReader) pattern() {
+	s := r.settings
+	s.fill("sliding_window_pattern", s["_sliding_window_pattern"])
+	s.fill("sliding_window_pattern", 6.)
+	l := limit{"sliding_window_pattern", 1, maxLayers, whole}
+	period := s.take(l.key)
+	if what := l.allows(period); what != "" {
+		r.errorf(l.key, "%s", what)
 		return
 	}
-	s.fill("hidden_act", "silu")
+	s.fillLayers(func(i int) bool { return (i+1)%int(period.(float64)) != 0 })
+	types, _ := s["layer_types"].([]any)
+	if n := len(types); r.Arch == "gemma4" && n > 0 && types[n-1] == sliding { // the library does so, too
+		r.Notes = append(r.Notes, "layer_types lets the last layer slide: assuming a full one")
+		types[n-1] = full
+	}
 }
 
-// layerTypes writes out which layers slide: older files give a period, and
-// Qwen's the first layer that slides.
-func (s settings) layerTypes(arch string) error {
-	period := s.take("sliding_window_pattern")
-	if period == nil {
-		period = s["_sliding_window_pattern"]
+// perLayer turns Gemma 4's older settings for full layers into per_layer_config.
+func (r *hfReader) perLayer() {
+	s := r.settings
+	own := map[string]any{"head_dim": s.take("global_head_dim"), "num_key_value_heads": s.take("num_global_key_value_heads")}
+	if s["attention_k_eq_v"] != true { // the library reads it only then
+		delete(own, "num_key_value_heads")
 	}
-	if slides, from := s.take("use_sliding_window"), s.take("max_window_layers"); arch == "qwen2" || arch == "qwen3" {
-		n, _ := from.(float64)
-		if slides != true {
-			n = math.Inf(1)
-		}
-		s.fillLayers(func(i int) bool { return float64(i) >= n })
-		return nil
-	}
-	if arch != "gemma3" && arch != "gemma4" {
-		return nil
-	}
-	p, ok := period.(float64)
-	if !ok {
-		p = 6 // the family's default
-		if arch == "gemma4" && s["layer_types"] == nil {
-			return fmt.Errorf("config.json: layer_types is missing")
-		}
-	}
-	if !(p >= 1 && p <= maxDimension) {
-		return fmt.Errorf("config.json: sliding_window_pattern is %v, allowed are 1 to %d", period, maxDimension)
-	}
-	s.fillLayers(func(i int) bool { return (i+1)%int(p) != 0 })
-	return nil
-}
-
-// fillLayers sets layer_types where it is absent.
-func (s settings) fillLayers(slides func(i int) bool) {
-	n := s.integer("num_hidden_layers")
-	if s["layer_types"] != nil || n < 1 || n > 1<<16 {
+	if s["per_layer_config"] != nil { // and either only without this
 		return
 	}
-	types := make([]any, n)
-	for i := range types {
-		types[i] = "full_attention"
-		if slides(i) {
-			types[i] = "sliding_attention"
-		}
-	}
-	s["layer_types"] = types
-}
-
-// perLayer turns Gemma 4's settings for full layers into per_layer_config.
-func (s settings) perLayer() {
-	dim, heads := s.take("global_head_dim"), s.take("num_global_key_value_heads")
-	per, ok := s["per_layer_config"].(map[string]any)
-	if !ok {
-		per = map[string]any{}
-	}
-	s["per_layer_config"] = per
+	per := map[string]any{}
 	types, _ := s["layer_types"].([]any)
 	for i, t := range types {
-		if t != "full_attention" || dim == nil && heads == nil {
+		if t != full {
 			continue
 		}
-		o, ok := per[strconv.Itoa(i)].(map[string]any)
-		if !ok {
-			o = map[string]any{}
+		o := settings{}
+		layer := strconv.Itoa(i)
+		for k, v := range own {
+			o.fill(k, v)
 		}
-		settings(o).fill("head_dim", dim)
-		if s["attention_k_eq_v"] == true { // the library reads it only then
-			settings(o).fill("num_key_value_heads", heads)
-		}
-		per[strconv.Itoa(i)] = o
+		per[layer] = o
+		r.spelling["per_layer_config."+layer+".head_dim"] = "global_head_dim"
+		r.spelling["per_layer_config."+layer+".num_key_value_heads"] = "num_global_key_value_heads"
 	}
-}
-
-// ropeParameters brings the spellings of rotary settings into one: rope_theta
-// with rope_scaling (and Gemma 3's rope_local_base_freq), rope_parameters for
-// all layers, and rope_parameters by kind of layer.
-func (s settings) ropeParameters(arch string) error {
-	base, local, part := s.take("rope_theta"), s.take("rope_local_base_freq"), s.take("partial_rotary_factor")
-	scaling, _ := s.take("rope_scaling").(map[string]any)
-	params, _ := s["rope_parameters"].(map[string]any)
-	kinds := settings{}
-	for _, kind := range []string{"full_attention", "sliding_attention"} {
-		if p, ok := params[kind].(map[string]any); ok {
-			kinds[kind] = settings(p)
-		}
-	}
-	if len(kinds) == 0 {
-		full := settings{}
-		for _, m := range []map[string]any{params, scaling} {
-			for k, v := range m {
-				full.fill(k, v)
-			}
-		}
-		full.fill("rope_theta", base)
-		full.fill("partial_rotary_factor", part)
-		kinds["full_attention"] = full
-		if arch == "gemma3" {
-			kinds["sliding_attention"] = settings{"rope_theta": local}
-		}
-	}
-	for kind, p := range kinds {
-		theta := 10000.0 // the library's default
-		if arch == "gemma3" && kind == "full_attention" {
-			theta = 1e6
-		}
-		p.(settings).fill("rope_theta", theta)
-	}
-	s["rope_parameters"] = kinds
-	return nil
+	s["per_layer_config"] = per
 }

@@ -50,6 +50,16 @@ func (c *Checkpoint) Template() string { return c.text.template }
 // Generation is the publisher's recommendation.
 func (c *Checkpoint) Generation() Generation { return c.text.generation }
 
+// validateEnd checks that the ids that end a turn are tokens.
+func (c *Checkpoint) validateEnd() error {
+	for _, id := range c.text.generation.End {
+		if n := c.settings.integer("vocab_size"); id < 0 || id >= n {
+			return fmt.Errorf("checkpoint: %s: configuration key eos_token_id is %d, expected 0 to %d", c.Path, id, n-1)
+		}
+	}
+	return nil
+}
+
 // Tokenizer makes the model's tokenizer.
 func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
 	t, err := c.text.tokenizer()
@@ -62,40 +72,58 @@ func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
 	return t, nil
 }
 
-// textHF reads the text files of a Hugging Face folder.
-func textHF(dir string) (textFiles, error) {
-	files := map[string][]byte{}
-	for _, name := range []string{"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "chat_template.jinja", "generation_config.json", "config.json"} {
-		b, err := readText(dir, name)
-		if err != nil {
-			return textFiles{}, err
-		}
-		files[name] = b
+// textHF reads the text files of a Hugging Face folder; those of the tokenizer
+// when it is made.
+func textHF(dir string, config []byte) (textFiles, error) {
+	t := textFiles{tokenizer: func() (*tokenizer.Tokenizer, error) { return tokenizerHF(dir) }}
+	generation, err := readText(dir, "generation_config.json", maxConfig)
+	if err != nil {
+		return t, err
 	}
-	t := textFiles{template: string(files["chat_template.jinja"])}
-	for _, name := range []string{"config.json", "generation_config.json"} { // the second has the last word
-		if b := files[name]; b != nil {
-			if err := json.Unmarshal(b, &t.generation); err != nil {
-				return t, fmt.Errorf("checkpoint: %s: %s: %w", dir, name, err)
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{{"config.json", config}, {"generation_config.json", generation}} { // the second has the last word
+		if f.data != nil {
+			if err := json.Unmarshal(f.data, &t.generation); err != nil {
+				return t, fmt.Errorf("checkpoint: %s: %s: %w", dir, f.name, err)
 			}
 		}
 	}
-	if config := files["tokenizer_config.json"]; t.template == "" && config != nil {
-		var err error
-		if t.template, err = configTemplate(config); err != nil {
-			return t, fmt.Errorf("checkpoint: %s: tokenizer_config.json: %w", dir, err)
-		}
+	template, err := readText(dir, "chat_template.jinja", maxText)
+	if err != nil || template != nil {
+		t.template = string(template)
+		return t, err
 	}
-	t.tokenizer = func() (*tokenizer.Tokenizer, error) {
-		switch config := files["tokenizer_config.json"]; {
-		case files["tokenizer.json"] != nil:
-			return tokenizer.FromJSON(files["tokenizer.json"], config)
-		case files["tokenizer.model"] != nil:
-			return tokenizer.FromSentencePiece(files["tokenizer.model"], config)
-		}
-		return nil, errors.New("neither tokenizer.json nor tokenizer.model is there")
+	tokenizerConfig, err := readText(dir, "tokenizer_config.json", maxText)
+	if err != nil {
+		return t, err
+	}
+	if t.template, err = configTemplate(tokenizerConfig); err != nil {
+		return t, fmt.Errorf("checkpoint: %s: tokenizer_config.json: %w", dir, err)
 	}
 	return t, nil
+}
+
+// tokenizerHF makes the tokenizer of a Hugging Face folder.
+func tokenizerHF(dir string) (*tokenizer.Tokenizer, error) {
+	config, err := readText(dir, "tokenizer_config.json", maxText)
+	if err != nil {
+		return nil, err
+	}
+	for _, form := range []struct {
+		name string
+		make func(file, config []byte) (*tokenizer.Tokenizer, error)
+	}{{"tokenizer.json", tokenizer.FromJSON}, {"tokenizer.model", tokenizer.FromSentencePiece}} {
+		file, err := readText(dir, form.name, maxTokenizer)
+		if err != nil {
+			return nil, err
+		}
+		if file != nil {
+			return form.make(file, config)
+		}
+	}
+	return nil, errors.New("neither tokenizer.json nor tokenizer.model is there")
 }
 
 // configTemplate is the template inside tokenizer_config.json: a string, or a
@@ -103,6 +131,9 @@ func textHF(dir string) (textFiles, error) {
 func configTemplate(config []byte) (string, error) {
 	var c struct {
 		Template json.RawMessage `json:"chat_template"`
+	}
+	if config == nil {
+		return "", nil
 	}
 	if err := json.Unmarshal(config, &c); err != nil || c.Template == nil {
 		return "", err
@@ -136,50 +167,53 @@ func textGGUF(f *gguf.File) (textFiles, error) {
 
 // tokenizerGGUF hands a file's tokenizer metadata over.
 func tokenizerGGUF(f *gguf.File) (*tokenizer.Tokenizer, error) {
-	m := f.Metadata
-	g := tokenizer.GGUF{}
-	var errs []error
-	note := func(err error) bool {
-		if err != nil && !errors.Is(err, gguf.ErrNoKey) {
-			errs = append(errs, err)
-		}
-		return err == nil
+	m, g := f.Metadata, tokenizer.GGUF{}
+	var types []int64
+	var scores []float64
+	var bos, eos, eot, eom *int64
+	err := errors.Join(
+		optional(&g.Model, m.String, "model"), optional(&g.Pre, m.String, "pre"),
+		optional(&g.Tokens, m.Strings, "tokens"), optional(&g.Merges, m.Strings, "merges"),
+		optional(&types, m.Ints, "token_type"), optional(&scores, m.Floats, "scores"),
+		optional(&bos, pointer(m.Int), "bos_token_id"), optional(&eos, pointer(m.Int), "eos_token_id"),
+		optional(&eot, pointer(m.Int), "eot_token_id"), optional(&eom, pointer(m.Int), "eom_token_id"),
+		optional(&g.AddBOS, pointer(m.Bool), "add_bos_token"), optional(&g.AddEOS, pointer(m.Bool), "add_eos_token"),
+		optional(&g.AddSpacePrefix, pointer(m.Bool), "add_space_prefix"))
+	if err != nil {
+		return nil, err
 	}
-	for key, to := range map[string]*string{"model": &g.Model, "pre": &g.Pre} {
-		if s, err := m.String("tokenizer.ggml." + key); note(err) {
-			*to = s
+	for i, v := range types {
+		if v != int64(int32(v)) {
+			return nil, fmt.Errorf("key tokenizer.ggml.token_type: %d for token %d is no type", v, i)
 		}
+		g.Types = append(g.Types, int32(v))
 	}
-	for key, to := range map[string]*[]string{"tokens": &g.Tokens, "merges": &g.Merges} {
-		if s, err := m.Strings("tokenizer.ggml." + key); note(err) {
-			*to = s
+	for _, v := range scores {
+		g.Scores = append(g.Scores, float32(v))
+	}
+	for to, id := range map[**int]*int64{&g.BOS: bos, &g.EOS: eos, &g.EOT: eot, &g.EOM: eom} {
+		if id != nil {
+			n := int(*id)
+			*to = &n
 		}
-	}
-	for key, to := range map[string]**int{"bos": &g.BOS, "eos": &g.EOS, "eot": &g.EOT, "eom": &g.EOM} {
-		if n, err := m.Int("tokenizer.ggml." + key + "_token_id"); note(err) {
-			id := int(n)
-			*to = &id
-		}
-	}
-	for key, to := range map[string]**bool{"add_bos_token": &g.AddBOS, "add_eos_token": &g.AddEOS, "add_space_prefix": &g.AddSpacePrefix} {
-		if b, err := m.Bool("tokenizer.ggml." + key); note(err) {
-			*to = &b
-		}
-	}
-	if s, err := m.Floats("tokenizer.ggml.scores"); note(err) {
-		g.Scores = make([]float32, len(s))
-		for i, v := range s {
-			g.Scores[i] = float32(v)
-		}
-	}
-	if s, err := m.Ints("tokenizer.ggml.token_type"); note(err) {
-		g.Types = make([]int32, len(s))
-		for i, v := range s {
-			g.Types[i] = int32(v)
-		}
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
 	}
 	return tokenizer.FromGGUF(g)
+}
+
+// optional sets to from the tokenizer's key; a key that is absent leaves it.
+func optional[T any](to *T, get func(key string) (T, error), key string) error {
+	v, err := get("tokenizer.ggml." + key)
+	if errors.Is(err, gguf.ErrNoKey) {
+		return nil
+	}
+	*to = v
+	return err
+}
+
+// pointer makes a getter's value tell absent from zero.
+func pointer[T any](get func(key string) (T, error)) func(key string) (*T, error) {
+	return func(key string) (*T, error) {
+		v, err := get(key)
+		return &v, err
+	}
 }

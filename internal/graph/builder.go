@@ -88,18 +88,16 @@ func (b Builder) errorf(n *Node, format string, args ...any) {
 // weighted records an operation named after its weight, whose shape the
 // configuration says.
 func (b Builder) weighted(op Op, w *Weight, want, out tensor.Shape, attr any, in ...*Node) *Node {
-	if w == nil {
-		n := b.add(&Node{Op: op, Shape: out, In: in, Attr: attr, W: []*Weight{{}}})
-		b.errorf(n, "the file lacks this operation's weight, expected shape %v", want)
-		return n
-	}
 	n := b.add(&Node{Op: op, Name: w.GGUF, HF: w.HF + ".out", Shape: out, In: in, Attr: attr, W: []*Weight{w}})
 	b.check(n, w, want)
 	return n
 }
 
 func (b Builder) check(n *Node, w *Weight, want tensor.Shape) {
-	if w.Data != nil && !slices.Equal(w.Shape, want) {
+	switch {
+	case w.Data == nil && w.Name != "":
+		b.errorf(n, "tensor %s: missing, the configuration says that it has shape %v", w.Name, []int(want))
+	case w.Data != nil && !slices.Equal(w.Shape, want):
 		b.errorf(n, "tensor %s: shape %v, the configuration says %v", w.Name, []int(w.Shape), []int(want))
 	}
 }
@@ -107,7 +105,7 @@ func (b Builder) check(n *Node, w *Weight, want tensor.Shape) {
 // Refuse notes an error where the file holds a weight that the configuration
 // rules out.
 func (b Builder) Refuse(w *Weight, fact string) {
-	if w != nil {
+	if w.Data != nil {
 		b.r.errs = append(b.r.errs, fmt.Errorf("tensor %s: the file holds it, but the configuration says that %s", w.Name, fact))
 	}
 }
@@ -252,10 +250,6 @@ func (b Builder) Route(scores *Node, perExpert *Weight, k int) *Node {
 func (b Builder) Experts(act Activation, gateUp, down *Weight, x, route *Node, experts, ff int) *Node {
 	d := x.Shape.Size()
 	n := b.weighted(Experts, gateUp, tensor.Shape{experts, 2 * ff, d}, x.Shape, ActAttr{act}, x, route)
-	if down == nil {
-		down = &Weight{}
-		b.errorf(n, "the file lacks the down projection of the experts")
-	}
 	b.check(n, down, tensor.Shape{experts, d, ff})
 	n.W = append(n.W, down)
 	return n

@@ -94,8 +94,9 @@ type KV struct {
 	Window int // positions that a query sees, itself included; 0 for all
 }
 
-// Weight is a tensor of the checkpoint, bound to a model field by its tags.
-// Shape is the configuration's; a weight that the file lacks has no Data.
+// Weight is a tensor of the checkpoint, bound to a model field by its tags. A
+// weight that the file lacks has no Data; it has no Name either if that has
+// been reported.
 type Weight struct {
 	tensor.Tensor
 	GGUF, HF string // names in the two formats, without ".weight"

@@ -29,6 +29,7 @@ type Config struct {
 	LayerTypes       []string         `json:"layer_types"`
 	SlidingWindow    int              `json:"sliding_window"`
 	RMSNormEps       float32          `json:"rms_norm_eps"`
+	Tied             bool             `json:"tie_word_embeddings"`
 	Act              graph.Activation `json:"hidden_activation"`
 	Softcap          float64          `json:"final_logit_softcapping"`
 	Rope             struct {
@@ -44,6 +45,7 @@ type Model struct {
 	Embed         *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
 	Layers        []Layer       `gguf:"blk" hf:"model.layers"`
 	Norm          *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output        *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
 // Layer is one decoder layer.
@@ -105,7 +107,11 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		h = m.Layers[i].forward(g.Layer(i), h, m.layer(i), m)
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 1)
-	h = g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	if m.Tied {
+		h = g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	} else {
+		h = g.Linear(m.Output, h, m.VocabSize)
+	}
 	if m.Softcap > 0 {
 		h = g.Softcap(h, m.Softcap)
 	}

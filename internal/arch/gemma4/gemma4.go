@@ -41,6 +41,7 @@ type Config struct {
 	TopK             int                 `json:"top_k_experts"`
 	ExpertSize       int                 `json:"moe_intermediate_size"`
 	RMSNormEps       float32             `json:"rms_norm_eps"`
+	Tied             bool                `json:"tie_word_embeddings"`
 	Act              graph.Activation    `json:"hidden_activation"`
 	Softcap          float64             `json:"final_logit_softcapping"`
 	Rope             struct {
@@ -56,9 +57,6 @@ type Override struct {
 	IntermediateSize int `json:"intermediate_size"`
 }
 
-// PLE reports whether the model has per-layer embeddings.
-func (c *Config) PLE() bool { return c.PLESize > 0 }
-
 // Model is the whole decoder.
 type Model struct {
 	Config
@@ -67,13 +65,14 @@ type Model struct {
 	PerLayer PerLayer      `gguf:"" hf:"model"`
 	Layers   []Layer       `gguf:"blk" hf:"model.layers"`
 	Norm     *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output   *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
 // PerLayer makes the vector that each layer adds of its own (E2B, E4B).
 type PerLayer struct {
-	Embed *graph.Weight `gguf:"per_layer_token_embd" hf:"embed_tokens_per_layer" if:"PLE"`
-	Proj  *graph.Weight `gguf:"per_layer_model_proj" hf:"per_layer_model_projection" if:"PLE"`
-	Norm  *graph.Weight `gguf:"per_layer_proj_norm" hf:"per_layer_projection_norm" if:"PLE"`
+	Embed *graph.Weight `gguf:"per_layer_token_embd" hf:"embed_tokens_per_layer" if:"hidden_size_per_layer_input"`
+	Proj  *graph.Weight `gguf:"per_layer_model_proj" hf:"per_layer_model_projection" if:"hidden_size_per_layer_input"`
+	Norm  *graph.Weight `gguf:"per_layer_proj_norm" hf:"per_layer_projection_norm" if:"hidden_size_per_layer_input"`
 }
 
 // Layer is one decoder layer.
@@ -85,9 +84,9 @@ type Layer struct {
 	MLP          MLP           `gguf:"" hf:"mlp"`
 	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
 	MoE          MoE           `gguf:"" hf:""`
-	PLEGate      *graph.Weight `gguf:"inp_gate" hf:"per_layer_input_gate" if:"PLE"`
-	PLEProj      *graph.Weight `gguf:"proj" hf:"per_layer_projection" if:"PLE"`
-	PostPLENorm  *graph.Weight `gguf:"post_norm" hf:"post_per_layer_input_norm" if:"PLE"`
+	PLEGate      *graph.Weight `gguf:"inp_gate" hf:"per_layer_input_gate" if:"hidden_size_per_layer_input"`
+	PLEProj      *graph.Weight `gguf:"proj" hf:"per_layer_projection" if:"hidden_size_per_layer_input"`
+	PostPLENorm  *graph.Weight `gguf:"post_norm" hf:"post_per_layer_input_norm" if:"hidden_size_per_layer_input"`
 	Scalar       *graph.Weight `gguf:"layer_output_scale" hf:"layer_scalar"`
 }
 
@@ -110,14 +109,14 @@ type MLP struct {
 
 // MoE is the mixture of experts beside the MLP (26B-A4B).
 type MoE struct {
-	RouterScale *graph.Weight `gguf:"ffn_gate_inp.scale" hf:"router.scale" if:"MoE"`
-	Router      *graph.Weight `gguf:"ffn_gate_inp" hf:"router.proj" if:"MoE"`
-	ExpertScale *graph.Weight `gguf:"ffn_down_exps.scale" hf:"router.per_expert_scale" if:"MoE"`
-	GateUp      *graph.Weight `gguf:"ffn_gate_up_exps" hf:"experts.gate_up_proj" if:"MoE"`
-	Down        *graph.Weight `gguf:"ffn_down_exps" hf:"experts.down_proj" if:"MoE"`
-	Norm        *graph.Weight `gguf:"pre_ffw_norm_2" hf:"pre_feedforward_layernorm_2" if:"MoE"`
-	PostMLPNorm *graph.Weight `gguf:"post_ffw_norm_1" hf:"post_feedforward_layernorm_1" if:"MoE"`
-	PostNorm    *graph.Weight `gguf:"post_ffw_norm_2" hf:"post_feedforward_layernorm_2" if:"MoE"`
+	RouterScale *graph.Weight `gguf:"ffn_gate_inp.scale" hf:"router.scale" if:"enable_moe_block"`
+	Router      *graph.Weight `gguf:"ffn_gate_inp" hf:"router.proj" if:"enable_moe_block"`
+	ExpertScale *graph.Weight `gguf:"ffn_down_exps.scale" hf:"router.per_expert_scale" if:"enable_moe_block"`
+	GateUp      *graph.Weight `gguf:"ffn_gate_up_exps" hf:"experts.gate_up_proj" if:"enable_moe_block"`
+	Down        *graph.Weight `gguf:"ffn_down_exps" hf:"experts.down_proj" if:"enable_moe_block"`
+	Norm        *graph.Weight `gguf:"pre_ffw_norm_2" hf:"pre_feedforward_layernorm_2" if:"enable_moe_block"`
+	PostMLPNorm *graph.Weight `gguf:"post_ffw_norm_1" hf:"post_feedforward_layernorm_1" if:"enable_moe_block"`
+	PostNorm    *graph.Weight `gguf:"post_ffw_norm_2" hf:"post_feedforward_layernorm_2" if:"enable_moe_block"`
 }
 
 // layerConfig is what the configuration says of one layer.
@@ -177,14 +176,18 @@ func orElse(v, otherwise int) int {
 func (m *Model) Forward(g graph.Builder) *graph.Node {
 	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, float32(math.Sqrt(float64(m.HiddenSize))))
 	var ple *graph.Node // [T, layers, PLESize]
-	if m.PLE() {
+	if m.PLESize > 0 {
 		ple = m.PerLayer.forward(g, h, m)
 	}
 	for i := range m.Layers {
 		h = m.Layers[i].forward(g.Layer(i), h, ple, m.layers[i], m, i)
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	h = g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	if m.Tied {
+		h = g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	} else {
+		h = g.Linear(m.Output, h, m.VocabSize)
+	}
 	if m.Softcap > 0 {
 		h = g.Softcap(h, m.Softcap)
 	}
@@ -210,7 +213,7 @@ func (l *Layer) forward(g graph.Builder, h, ple *graph.Node, lc layerConfig, m *
 	}
 	h = g.Add(h, g.RMSNorm(l.PostMLPNorm, x, eps, 0))
 
-	if m.PLE() {
+	if m.PLESize > 0 {
 		x = g.GLU(m.Act, g.Linear(l.PLEGate, h, m.PLESize), g.Head(ple, i))
 		x = g.Linear(l.PLEProj, x, m.HiddenSize)
 		h = g.Add(h, g.RMSNorm(l.PostPLENorm, x, eps, 0))

@@ -33,9 +33,6 @@ type Config struct {
 	} `json:"rope_parameters"`
 }
 
-// Untied reports whether the head has a weight of its own.
-func (c *Config) Untied() bool { return !c.Tied }
-
 // Model is the whole decoder.
 type Model struct {
 	Config
@@ -43,7 +40,7 @@ type Model struct {
 	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
 	Layers []Layer       `gguf:"blk" hf:"model.layers"`
 	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"Untied"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
 // Layer is one decoder layer.
@@ -57,23 +54,23 @@ type Layer struct {
 // Attention is grouped-query attention with rotary positions.
 type Attention struct {
 	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"AttentionBias"`
+	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
 	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"AttentionBias"`
+	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
 	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"AttentionBias"`
+	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
 	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-	OBias *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"AttentionBias"`
+	OBias *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"attention_bias"`
 }
 
 // MLP is the gated feed-forward part.
 type MLP struct {
 	Gate     *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
-	GateBias *graph.Weight `gguf:"ffn_gate.bias" hf:"gate_proj.bias" if:"MLPBias"`
+	GateBias *graph.Weight `gguf:"ffn_gate.bias" hf:"gate_proj.bias" if:"mlp_bias"`
 	Up       *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
-	UpBias   *graph.Weight `gguf:"ffn_up.bias" hf:"up_proj.bias" if:"MLPBias"`
+	UpBias   *graph.Weight `gguf:"ffn_up.bias" hf:"up_proj.bias" if:"mlp_bias"`
 	Down     *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
-	DownBias *graph.Weight `gguf:"ffn_down.bias" hf:"down_proj.bias" if:"MLPBias"`
+	DownBias *graph.Weight `gguf:"ffn_down.bias" hf:"down_proj.bias" if:"mlp_bias"`
 }
 
 // New makes a model whose weights are yet to be bound.

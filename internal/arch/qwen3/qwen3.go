@@ -33,9 +33,6 @@ type Config struct {
 	} `json:"rope_parameters"`
 }
 
-// Untied reports whether the head has a weight of its own.
-func (c *Config) Untied() bool { return !c.Tied }
-
 // Model is the whole decoder.
 type Model struct {
 	Config
@@ -43,7 +40,7 @@ type Model struct {
 	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
 	Layers []Layer       `gguf:"blk" hf:"model.layers"`
 	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"Untied"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
 // Layer is one decoder layer.

@@ -1,0 +1,118 @@
+package checkpoint
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"github.com/karat-run/karat/internal/gguf"
+)
+
+// meta reads one architecture's metadata and remembers what was asked for.
+type meta struct {
+	metadata gguf.Metadata
+	arch     string
+	used     map[string]bool
+	errs     []error
+}
+
+func (m *meta) errorf(key, format string, args ...any) {
+	m.errs = append(m.errs, fmt.Errorf("key %s.%s %s", m.arch, key, fmt.Sprintf(format, args...)))
+}
+
+// value is the value of key; nil where it is absent. An array has at most a
+// value for each layer.
+func (m *meta) value(key string) any {
+	own := m.arch + "." + key
+	m.used[own] = true
+	v, ok := m.metadata.Lookup(own)
+	if !ok {
+		return nil
+	}
+	if elem := v.Elem(); v.Type() == gguf.Array && (v.Len() > maxLayers || elem == gguf.String || elem == gguf.Array) {
+		m.errorf(key, "is an array of %d %v, expected a number for each layer", v.Len(), elem)
+		return nil
+	}
+	x, err := v.Any()
+	if err != nil {
+		m.errs = append(m.errs, err)
+	}
+	return x
+}
+
+// numbers is the value of key as numbers, one for a scalar; nil where it is absent.
+func (m *meta) numbers(key string) []float64 {
+	x := m.value(key)
+	if x == nil {
+		return nil
+	}
+	n, ok := numbers(x)
+	if !ok || len(n) == 0 || slices.ContainsFunc(n, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
+		m.errorf(key, "is %s, expected a number", show(x))
+		return nil
+	}
+	return n
+}
+
+// number is the value of key, which must be one number; false where it is absent.
+func (m *meta) number(key string) (float64, bool) {
+	n := m.numbers(key)
+	if len(n) == 0 {
+		return 0, false
+	}
+	if slices.Min(n) != slices.Max(n) {
+		m.errorf(key, "is %s, but architecture %s has one number for all layers", show(n), m.arch)
+	}
+	return n[0], true
+}
+
+// str is the value of key, a string; "" where it is absent.
+func (m *meta) str(key string) string {
+	x := m.value(key)
+	s, ok := x.(string)
+	if x != nil && !ok {
+		m.errorf(key, "is %s, expected a string", show(x))
+	}
+	return s
+}
+
+// numbers widens any numeric metadata value, or array of them.
+func numbers(x any) ([]float64, bool) {
+	v := reflect.ValueOf(x)
+	if v.Kind() != reflect.Slice {
+		n, ok := number(v)
+		return []float64{n}, ok
+	}
+	y := make([]float64, v.Len())
+	for i := range y {
+		n, ok := number(v.Index(i))
+		if !ok {
+			return nil, false
+		}
+		y[i] = n
+	}
+	return y, true
+}
+
+func number(v reflect.Value) (float64, bool) {
+	switch {
+	case v.Kind() == reflect.Float32:
+		return shortest(float32(v.Float())), true
+	case v.CanFloat():
+		return v.Float(), true
+	case v.CanInt():
+		return float64(v.Int()), true
+	case v.CanUint():
+		return float64(v.Uint()), true
+	}
+	return 0, false
+}
+
+// shortest is the float64 with the shortest decimal form among those that
+// round to x: the number that a config.json said before GGUF narrowed it.
+func shortest(x float32) float64 {
+	v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(x), 'g', -1, 32), 64)
+	return v
+}

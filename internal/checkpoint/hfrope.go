@@ -1,0 +1,106 @@
+package checkpoint
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// rope brings the spellings of rotary settings into one: rope_theta with
+// rope_scaling (and Gemma 3's rope_local_base_freq), rope_parameters for all
+// layers, and rope_parameters by kind of layer.
+func (r *hfReader) rope() {
+	s := r.settings
+	base, local, part := s.take("rope_theta"), s.take("rope_local_base_freq"), s.take("partial_rotary_factor")
+	scaling, params := r.object("rope_scaling"), r.object("rope_parameters")
+	out := settings{}
+	s["rope_parameters"] = out
+	if len(scaling) > 0 && len(params) > 0 {
+		r.errorf("rope_scaling", "and rope_parameters are both there, expected one of them")
+		return
+	}
+	nested := params[full] != nil || params[sliding] != nil
+	switch {
+	case nested:
+		r.nestedRope(out, params)
+	case r.Arch == "gemma4" && base == nil && len(scaling)+len(params) == 0: // the library's default
+		out[full] = settings{"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25}
+		out[sliding] = settings{"rope_theta": 1e4}
+	case r.Arch == "gemma4":
+		r.errorf("rope_parameters", "is %s, expected an object with %s and %s", show(params), full, sliding)
+		return
+	case len(params) > 0:
+		out[full] = r.ropeKind(full, "rope_parameters.", params)
+	default:
+		out[full] = r.ropeKind(full, "rope_scaling.", scaling)
+	}
+	for _, kind := range kinds {
+		theta := base
+		if r.Arch == "gemma3" && kind == sliding {
+			theta = local
+		}
+		r.ropeDefaults(out, kind, theta, part)
+	}
+	if v, ok := out[sliding]; ok && r.Arch != "gemma3" && r.Arch != "gemma4" && !reflect.DeepEqual(v, out[full]) {
+		r.errorf("rope_parameters", "differs between kinds of layers, which architecture %s does not support", r.Arch)
+	}
+}
+
+// nestedRope reads rope_parameters by kind of layer.
+func (r *hfReader) nestedRope(out settings, params map[string]any) {
+	for _, k := range slices.Sorted(maps.Keys(params)) {
+		v := params[k]
+		m, ok := object(v)
+		switch {
+		case v == nil || k == "rope_type" && v == "default":
+		case k != full && k != sliding:
+			r.unread = append(r.unread, fmt.Sprintf("rope setting %s = %s beside those of kinds of layers is not read", k, show(v)))
+		case !ok:
+			r.errorf("rope_parameters."+k, "is %s, expected an object", show(v))
+		default:
+			out[k] = r.ropeKind(k, "rope_parameters."+k+".", m)
+		}
+	}
+}
+
+// ropeKind copies what is not null, and remembers where it was.
+func (r *hfReader) ropeKind(kind, from string, params map[string]any) settings {
+	p := settings{}
+	for k, v := range params {
+		p.fill(k, v)
+		r.spelling["rope_parameters."+kind+"."+k] = from + k
+	}
+	return p
+}
+
+// ropeFill sets what is absent from the file's key of the same name.
+func (r *hfReader) ropeFill(p settings, kind, key string, v any) {
+	if p[key] == nil && v != nil {
+		p[key], r.spelling["rope_parameters."+kind+"."+key] = v, key
+	}
+}
+
+// ropeDefaults adds the settings that stand beside a kind's own, and the base
+// that the library assumes.
+func (r *hfReader) ropeDefaults(out settings, kind string, theta, part any) {
+	p, ok := out[kind].(settings)
+	switch {
+	case !ok && r.Arch == "gemma4":
+		r.errorf("rope_parameters."+kind, "is missing")
+		return
+	case !ok && kind == sliding && r.Arch != "gemma3":
+		return
+	case !ok:
+		p = settings{}
+		out[kind] = p
+	}
+	r.ropeFill(p, kind, "rope_theta", theta)
+	r.ropeFill(p, kind, "partial_rotary_factor", part)
+	switch {
+	case r.Arch == "gemma3" && kind == full:
+		p.fill("rope_theta", 1e6)
+	case r.Arch != "gemma4":
+		p.fill("rope_theta", 1e4)
+	}
+}
