@@ -117,16 +117,14 @@ func linears() (list []operation) {
 	// and over two in turn: what a backend keeps of a value must not go stale.
 	add("shared", quantized, func(k *sketch) *graph.Node {
 		x, y := k.input(256), k.input(256)
-		var sum *graph.Node
+		sum := k.linear(tensor.Q5_K, x, 9)
 		for _, d := range []tensor.DType{tensor.Q2_K, tensor.Q4_K, tensor.Q8_0, tensor.F32, tensor.Q4_1, tensor.Q6_K, tensor.Q2_K} {
-			a := k.Add(k.linear(d, x, 9), k.linear(d, y, 9))
-			if sum == nil {
-				sum = a
-			} else {
-				sum = k.Add(sum, a)
-			}
+			sum = k.Add(sum, k.linear(d, x, 9))
 		}
-		return k.Add(sum, k.linear(tensor.Q5_K, x, 9))
+		for _, z := range []*graph.Node{y, x, y} {
+			sum = k.Add(sum, k.linear(tensor.Q2_K, z, 9))
+		}
+		return sum
 	})
 	return list
 }
