@@ -26,13 +26,15 @@ var halves = map[tensor.DType][]int{
 }
 
 // newWeight is a random weight of about unit size or less: normal numbers, or
-// blocks of random bytes with tame scales.
+// blocks of random bytes with tame scales. Every second one begins at an odd
+// address, as tensors in files may.
 func newWeight(r *rand.Rand, name string, d tensor.DType, shape ...int) *graph.Weight {
 	size, err := tensor.Bytes(d, shape)
 	if err != nil {
 		panic(fmt.Sprintf("backendtest: weight %s: %v", name, err))
 	}
-	w := &graph.Weight{GGUF: name, HF: name, Tensor: tensor.Tensor{Name: name + ".weight", DType: d, Shape: shape, Data: make([]byte, size)}}
+	odd := r.IntN(2)
+	w := &graph.Weight{GGUF: name, HF: name, Tensor: tensor.Tensor{Name: name + ".weight", DType: d, Shape: shape, Data: make([]byte, odd+size)[odd:]}}
 	for b := w.Data; len(b) > 0; b = b[d.BlockBytes():] {
 		fillBlock(r, d, b[:d.BlockBytes()])
 	}

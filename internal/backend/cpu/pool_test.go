@@ -1,0 +1,86 @@
+package cpu
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestPool: each index of a loop is visited once, by workers with numbers of
+// their own.
+func TestPool(t *testing.T) {
+	for _, threads := range []int{1, 2, 8} {
+		p := newPool(threads)
+		for _, n := range []int{0, 1, 2, 7, 64, 1000} {
+			for _, grain := range []int{1, 16} {
+				visits, busy := make([]atomic.Int32, n), make([]atomic.Bool, threads)
+				err := p.run(n, grain, func(worker, from, to int) error {
+					if busy[worker].Swap(true) {
+						t.Errorf("worker %d is at two pieces at once", worker)
+					}
+					for i := from; i < to; i++ {
+						visits[i].Add(1)
+					}
+					busy[worker].Store(false)
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				for i := range visits {
+					if v := visits[i].Load(); v != 1 {
+						t.Errorf("%d threads, %d by %d: index %d was visited %d times", threads, n, grain, i, v)
+					}
+				}
+			}
+		}
+		p.close()
+	}
+}
+
+// TestPoolErrors: an error or a panic in a piece is the loop's error, and the
+// pool works on.
+func TestPoolErrors(t *testing.T) {
+	cause := errors.New("cause")
+	for _, threads := range []int{1, 3} {
+		p := newPool(threads)
+		fail := func(f func(i int) error) error {
+			return p.run(10, 1, func(_, from, _ int) error { return f(from) })
+		}
+		if err := fail(func(i int) error {
+			if i >= 4 {
+				return cause
+			}
+			return nil
+		}); err != cause {
+			t.Errorf("%d threads: %v, want the cause", threads, err)
+		}
+		var none []int
+		if err := fail(func(i int) error { none[i] = 1; return nil }); err == nil {
+			t.Errorf("%d threads: no error for a panic", threads)
+		}
+		if err := fail(func(int) error { return nil }); err != nil {
+			t.Errorf("%d threads: after a panic: %v", threads, err)
+		}
+		p.close()
+	}
+}
+
+// TestClose: a closed backend has left no goroutine.
+func TestClose(t *testing.T) {
+	before := runtime.NumGoroutine()
+	b := New(Options{Threads: 8})
+	if n := runtime.NumGoroutine(); n != before+7 {
+		t.Errorf("%d goroutines for 8 threads", n-before)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines are left", runtime.NumGoroutine()-before)
+		}
+	}
+}
