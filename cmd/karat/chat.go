@@ -80,10 +80,14 @@ func (f *chatFlags) source() string {
 }
 
 // describe says which template is applied.
-func (f *chatFlags) describe(m *karat.Model) string {
+func (f *chatFlags) describe(m *karat.Model) (string, error) {
 	if f.file != "" {
-		return fmt.Sprintf("the chat template of %s is applied", f.file)
+		return fmt.Sprintf("the chat template of %s is applied", f.file), nil
 	}
-	sum := sha256.Sum256([]byte(m.Info().Template))
-	return fmt.Sprintf("the model's chat template is applied (sha256 %x…)", sum[:6])
+	info := m.Info()
+	if info.Template == "" {
+		return "", fmt.Errorf("%s has no chat template: --chat-template FILE gives one, and a PROMPT without --chat needs none", info.Path)
+	}
+	sum := sha256.Sum256([]byte(info.Template))
+	return fmt.Sprintf("the model's chat template is applied (sha256 %x…)", sum[:6]), nil
 }

@@ -36,11 +36,9 @@ Ctrl-C stops an answer, a second one leaves.
 
 // converse chats until the user leaves.
 func (f *chatFlags) converse(c *cobra.Command, m *karat.Model, g karat.GenerateOptions, o output) error {
-	o.template = f.source()
 	if _, err := m.Render(context.Background(), f.messages("Hello"), g); err != nil {
-		return fmt.Errorf("%w (a PROMPT on the command line is continued without a template)", err)
+		return err // now, and not after the user has written something
 	}
-	fmt.Fprintln(o.log, "karat:", f.describe(m))
 	fmt.Fprintf(o.log, "karat: chat with %s; /help tells how\n", oneLine(m.Info().Path))
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt)

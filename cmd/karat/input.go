@@ -23,7 +23,7 @@ func isTerminal(stream any) bool {
 
 // readInput is the text of a command: its argument, else the file, else standard
 // input. There is none, and ok is false, where standard input is a terminal.
-// Of a file and of standard input the last line's end is no part of the text.
+// The line end that a file or standard input ends in is dropped.
 func readInput(c *cobra.Command, args []string, file string) (text string, ok bool, err error) {
 	switch {
 	case len(args) > 0 && file != "":

@@ -7,17 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strconv"
-	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/arch/gemma4"
-	"github.com/karat-run/karat/internal/bind"
 	"github.com/karat-run/karat/internal/golden"
-	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/rope"
-	"github.com/karat-run/karat/internal/tensor"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -31,7 +24,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("TESTDATA", golden.Repo(t))
 			return writeHostile(e.WorkDir)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "forget": forget},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "forget": forget, "e2b": e2b},
 	})
 }
 
@@ -85,64 +78,6 @@ func writeHostile(dir string) error {
 		}
 	}
 	return nil
-}
-
-// keysAndValues is a source of a model that has only the optional tensors of its
-// attention, and those without data.
-type keysAndValues struct{ headDim, hiddenSize int }
-
-func (keysAndValues) Names() []string             { return nil }
-func (keysAndValues) Name(gguf, hf string) string { return gguf }
-
-func (k keysAndValues) Tensor(gguf, hf string) (tensor.Tensor, bool) {
-	layer, name, _ := strings.Cut(strings.TrimPrefix(gguf, "blk."), ".")
-	dim := k.headDim
-	if i, _ := strconv.Atoi(layer); i%5 == 4 {
-		dim *= 2
-	}
-	switch name {
-	case "attn_k", "attn_v":
-		return tensor.Tensor{Name: gguf, DType: tensor.BF16, Shape: tensor.Shape{dim, k.hiddenSize}}, true
-	case "attn_k_norm":
-		return tensor.Tensor{Name: gguf, DType: tensor.BF16, Shape: tensor.Shape{dim}}, true
-	}
-	return tensor.Tensor{}, false
-}
-
-// TestMemoryPerToken wants the figures of Gemma 4 E2B, whose configuration is
-// published (google/gemma-4-E2B): 15 of 35 layers have keys and values of their own,
-// of 1 head, 12 with 256 features in a window of 512 and 3 with 512 features in none.
-func TestMemoryPerToken(t *testing.T) {
-	c := gemma4.Config{VocabSize: 262144, HiddenSize: 1536, IntermediateSize: 6144, DoubleWide: true, NumLayers: 35, NumHeads: 8, NumKVHeads: 1,
-		HeadDim: 256, PerLayer: map[string]gemma4.Override{}, SlidingWindow: 512, NumKVShared: 20, PLESize: 256, PLEVocabSize: 262144,
-		RMSNormEps: 1e-6, Act: graph.GELUTanh, Softcap: 30}
-	c.Rope.Full = rope.Params{Type: "proportional", Theta: 1e6, Part: 0.25}
-	c.Rope.Sliding = rope.Params{Theta: 1e4}
-	for i := range c.NumLayers {
-		kind := "sliding_attention"
-		if i%5 == 4 {
-			kind = "full_attention"
-			c.PerLayer[strconv.Itoa(i)] = gemma4.Override{HeadDim: 512}
-		}
-		c.LayerTypes = append(c.LayerTypes, kind)
-	}
-	m, err := gemma4.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := bind.Model(m, keysAndValues{c.HeadDim, c.HiddenSize}); err == nil {
-		t.Fatal("no tensor is missing")
-	}
-	b := graph.New()
-	m.Forward(b)
-	g, err := b.Graph()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []tokenMemory{{UpTo: 512, F16: 18432, F32: 36864}, {F16: 6144, F32: 12288}}
-	if got := memoryPerToken(g.KVs()); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
 }
 
 func TestDigits(t *testing.T) {

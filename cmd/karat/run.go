@@ -28,7 +28,7 @@ func newRunCommand() *cobra.Command {
 		Use:   "run [-m MODEL] [PROMPT]",
 		Short: "Continue a text, or chat",
 		Long: `Run continues a text and prints what follows as it is made. The prompt is PROMPT, the
-file after -f, or standard input; of the last two the final line's end is no part.
+file after -f, or standard input; the line end that a file ends in is dropped.
 It is raw text: no chat template is applied, and names of special tokens are text.
 
 With --chat the prompt is what a user says, and the model's chat template turns it
@@ -51,7 +51,7 @@ Ctrl-C stops the answer, a second one the program. The exit status is then 130.`
   karat run -m model.gguf
   git diff | karat run -m model.gguf --chat --system "Write a commit message for this diff."
   karat run -m model.gguf --chat --template-arg enable_thinking=false "2+2?"
-  karat run --json "The color of the sky is" | jq -r .text`,
+  karat run --json "The color of the sky is" | tail -n 1 | jq -r .text`,
 		Args: atMost(1, "quote the prompt"),
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
@@ -120,17 +120,23 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 	s := m.NewSession()
 	defer s.Close()
 	to := output{out: c.OutOrStdout(), log: c.ErrOrStderr(), json: f.json, session: s, sampling: sampling, template: "none"}
+	applied := "raw text: no chat template is applied"
+	if f.chat.chat || !ok {
+		to.template = f.chat.source()
+		if applied, err = f.chat.describe(m); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(to.log, "karat:", applied)
 	if !ok {
 		return f.chat.converse(c, m, g, to)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, stop) // so the second Ctrl-C ends the program
+	tokens := s.Generate(ctx, prompt, g)
 	if f.chat.chat {
-		to.template = f.chat.source()
-		fmt.Fprintln(to.log, "karat:", f.chat.describe(m))
-		return (&answer{output: to}).write(ctx, s.Chat(ctx, f.chat.messages(prompt), g))
+		tokens = s.Chat(ctx, f.chat.messages(prompt), g)
 	}
-	fmt.Fprintln(to.log, "karat: raw text: no chat template is applied")
-	return (&answer{output: to}).write(ctx, s.Generate(ctx, prompt, g))
+	return (&answer{output: to}).write(ctx, tokens)
 }

@@ -25,8 +25,8 @@ func newTokenizeCommand() *cobra.Command {
 vocabulary's own spelling. These are the ids that "karat run" feeds the model for
 the same prompt, BOS included where the model wants it.
 
-The text is TEXT, the file after -f, or standard input; of the last two the
-final line's end is no part. Names of special tokens, such as <eos>, are text
+The text is TEXT, the file after -f, or standard input; the line end that a file
+ends in is dropped. Names of special tokens, such as <eos>, are text
 unless --special is given. With --decode the text holds ids, separated by spaces,
 commas or line ends, and their text is printed.`,
 		Example: `  karat tokenize "The color of the sky is"
