@@ -84,8 +84,8 @@ func LoadGGUF(name string, data []byte, o Options) (*Model, error) {
 	return load(c, o)
 }
 
-func load(c *checkpoint.Checkpoint, o Options) (m *Model, err error) {
-	m = &Model{checkpoint: c}
+func load(c *checkpoint.Checkpoint, o Options) (_ *Model, err error) {
+	m := &Model{checkpoint: c}
 	defer func() {
 		if err != nil {
 			m.Close()
