@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -122,38 +121,46 @@ func (f *file) sizes(c config) {
 func (f *file) gemma3(c config) {
 	types := c["layer_types"].([]any)
 	f.set("attention.sliding_window_pattern", uint32(slices.Index(types, any("full_attention"))+1))
-	if scalar := c["query_pre_attn_scalar"].(float64); scalar != c["head_dim"] {
-		f.set("attention.scale", float32(1/math.Sqrt(scalar)))
-	} else {
-		f.set("attention.scale", float32(1/math.Sqrt(c["head_dim"].(float64))))
+	f.set("attention.scale", float32(1/math.Sqrt(c["query_pre_attn_scalar"].(float64))))
+}
+
+// fullHead is the head size and the key and value heads of Gemma 4's full
+// layers, in either spelling.
+func (c config) fullHead() (dim, kv float64) {
+	dim, _ = c["global_head_dim"].(float64)
+	kv, _ = c["num_global_key_value_heads"].(float64)
+	per, _ := c["per_layer_config"].(map[string]any)
+	for _, layer := range per {
+		dim, _ = layer.(map[string]any)["head_dim"].(float64)
+		kv, _ = layer.(map[string]any)["num_key_value_heads"].(float64)
 	}
+	if kv == 0 {
+		kv = c["num_key_value_heads"].(float64)
+	}
+	return dim, kv
 }
 
 func (f *file) gemma4(c config) {
 	types := c["layer_types"].([]any)
+	dim, fullKV := c.fullHead()
 	slides, kv, ff := make([]bool, len(types)), make([]int32, len(types)), make([]int32, len(types))
 	first := len(types) - int(c["num_kv_shared_layers"].(float64))
 	for i, t := range types {
-		slides[i], kv[i], ff[i] = t == "sliding_attention", int32(c["num_key_value_heads"].(float64)), int32(c["intermediate_size"].(float64))
+		slides[i], kv[i], ff[i] = t == "sliding_attention", int32(fullKV), int32(c["intermediate_size"].(float64))
+		if slides[i] {
+			kv[i] = int32(c["num_key_value_heads"].(float64))
+		}
 		if c["use_double_wide_mlp"] == true && i >= first {
 			ff[i] *= 2
-		}
-		layer, _ := c["per_layer_config"].(map[string]any)[strconv.Itoa(i)].(map[string]any)
-		if n, ok := layer["num_key_value_heads"].(float64); ok {
-			kv[i] = int32(n)
-		}
-		if n, ok := layer["head_dim"].(float64); ok {
-			f.set("attention.key_length", uint32(n))
-			f.set("attention.value_length", uint32(n))
-			f.set("rope.dimension_count", uint32(n))
 		}
 	}
 	f.set("attention.sliding_window_pattern", slides)
 	f.set("attention.head_count_kv", kv)
 	f.set("feed_forward_length", ff)
-	f.set("attention.key_length_swa", c.number("head_dim"))
-	f.set("attention.value_length_swa", c.number("head_dim"))
-	f.set("rope.dimension_count_swa", c.number("head_dim"))
+	for _, key := range []string{"attention.key_length", "attention.value_length", "rope.dimension_count"} {
+		f.set(key, uint32(dim))
+		f.set(key+"_swa", c.number("head_dim"))
+	}
 	f.set("attention.shared_kv_layers", c.number("num_kv_shared_layers"))
 	f.set("embedding_length_per_layer_input", c.number("hidden_size_per_layer_input"))
 	f.set("expert_count", c.number("num_experts"))
@@ -197,14 +204,11 @@ func (f *file) rope(c config) {
 }
 
 func proportional(c config, part float64) []float32 {
-	var dim int
-	for _, layer := range c["per_layer_config"].(map[string]any) {
-		dim = int(layer.(map[string]any)["head_dim"].(float64))
-	}
-	factors := make([]float32, dim/2)
+	dim, _ := c.fullHead()
+	factors := make([]float32, int(dim)/2)
 	for i := range factors {
 		factors[i] = 1
-		if i >= int(float64(dim)*part/2) {
+		if i >= int(dim*part/2) {
 			factors[i] = 1e30
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/karat-run/karat/internal/bind"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/mmap"
 )
 
 var registry = map[string]loader{
@@ -63,7 +64,11 @@ func load[C any, M model](newModel func(C) (M, error)) loader {
 		if err != nil {
 			return nil, nil, err
 		}
-		bound := bind.Model(m, c)
+		// Binding may read the tensors of a file that shrank.
+		var bound error
+		if err := mmap.Guard(func() error { bound = bind.Model(m, c); return nil }); err != nil {
+			return nil, nil, err
+		}
 		b := graph.New()
 		m.Forward(b)
 		g, recorded := b.Graph()

@@ -36,11 +36,22 @@ func (r *hfReader) rope() {
 		out[full] = r.ropeKind(full, "rope_scaling.", scaling)
 	}
 	for _, kind := range kinds {
-		theta := base
+		own, theta := "rope_theta", base
 		if r.Arch == "gemma3" && kind == sliding {
-			theta = local
+			own, theta = "rope_local_base_freq", local
 		}
-		r.ropeDefaults(out, kind, theta, part)
+		p := r.ropeOf(out, kind)
+		if p == nil {
+			continue
+		}
+		r.ropeFill(p, kind, "rope_theta", own, theta)
+		r.ropeFill(p, kind, "partial_rotary_factor", "partial_rotary_factor", part)
+		switch { // the library's bases
+		case r.Arch == "gemma3" && kind == full:
+			p.fill("rope_theta", 1e6)
+		case r.Arch != "gemma4":
+			p.fill("rope_theta", 1e4)
+		}
 	}
 	if v, ok := out[sliding]; ok && r.Arch != "gemma3" && r.Arch != "gemma4" && !reflect.DeepEqual(v, out[full]) {
 		r.errorf("rope_parameters", "differs between kinds of layers, which architecture %s does not support", r.Arch)
@@ -74,33 +85,24 @@ func (r *hfReader) ropeKind(kind, from string, params map[string]any) settings {
 	return p
 }
 
-// ropeFill sets what is absent from the file's key of the same name.
-func (r *hfReader) ropeFill(p settings, kind, key string, v any) {
-	if p[key] == nil && v != nil {
-		p[key], r.spelling["rope_parameters."+kind+"."+key] = v, key
-	}
-}
-
-// ropeDefaults adds the settings that stand beside a kind's own, and the base
-// that the library assumes.
-func (r *hfReader) ropeDefaults(out settings, kind string, theta, part any) {
+// ropeOf is the settings of a kind of layer, which may be empty; nil where the
+// family has one kind of rotation.
+func (r *hfReader) ropeOf(out settings, kind string) settings {
 	p, ok := out[kind].(settings)
 	switch {
-	case !ok && r.Arch == "gemma4":
+	case ok:
+	case r.Arch == "gemma4":
 		r.errorf("rope_parameters."+kind, "is missing")
-		return
-	case !ok && kind == sliding && r.Arch != "gemma3":
-		return
-	case !ok:
+	case r.Arch == "gemma3", kind == full:
 		p = settings{}
 		out[kind] = p
 	}
-	r.ropeFill(p, kind, "rope_theta", theta)
-	r.ropeFill(p, kind, "partial_rotary_factor", part)
-	switch {
-	case r.Arch == "gemma3" && kind == full:
-		p.fill("rope_theta", 1e6)
-	case r.Arch != "gemma4":
-		p.fill("rope_theta", 1e4)
+	return p
+}
+
+// ropeFill sets what is absent from the file's key own.
+func (r *hfReader) ropeFill(p settings, kind, key, own string, v any) {
+	if p[key] == nil && v != nil {
+		p[key], r.spelling["rope_parameters."+kind+"."+key] = v, own
 	}
 }

@@ -186,7 +186,8 @@ func (c *Checkpoint) validateOverrides() error {
 		}
 		errs = append(errs, c.validateOverride(layer, per[layer]))
 	}
-	return errors.Join(errs...)
+	// One setting of the file can stand for many layers.
+	return errors.Join(slices.CompactFunc(errs, func(a, b error) bool { return fmt.Sprint(a) == fmt.Sprint(b) })...)
 }
 
 func (c *Checkpoint) validateOverride(layer string, v any) error {
