@@ -66,7 +66,9 @@ func TestTanh(t *testing.T) {
 
 // TestActivations: over every 61st of the float32 numbers, the largest error
 // was 1.2e-7 (Silu) and 1.4e-7 (Gelu), relative where the value exceeds 1.
-func TestActivations(t *testing.T) {
+func TestActivations(t *testing.T) { eachTier(t, testActivations) }
+
+func testActivations(t *testing.T) {
 	silu := func(x float64) float64 { return x / (1 + math.Exp(-x)) }
 	gelu := func(x float64) float64 {
 		return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
@@ -98,7 +100,9 @@ func TestActivations(t *testing.T) {
 	}
 }
 
-func TestSoftcap(t *testing.T) {
+func TestSoftcap(t *testing.T) { eachTier(t, testSoftcap) }
+
+func testSoftcap(t *testing.T) {
 	x := values(rng(8), 100)
 	for i := range x {
 		x[i] *= 50

@@ -40,7 +40,9 @@ func attendExact(q, k, v []float32, n int, scale float32) []float64 {
 	return out
 }
 
-func TestAttention(t *testing.T) {
+func TestAttention(t *testing.T) { eachTier(t, testAttention) }
+
+func testAttention(t *testing.T) {
 	r := rng(14)
 	for _, d := range []int{1, 16, 32, 80, 96, 128, 512} {
 		for _, n := range []int{1, 2, 63, 64, 65, 200} {
@@ -57,7 +59,9 @@ func TestAttention(t *testing.T) {
 
 // TestAttentionContract states two blocks by hand, the second of which raises
 // the largest score, and a third, which does not.
-func TestAttentionContract(t *testing.T) {
+func TestAttentionContract(t *testing.T) { eachTier(t, testAttentionContract) }
+
+func testAttentionContract(t *testing.T) {
 	const d = 3
 	q := []float32{1, 0.5, -0.25}
 	k := []float32{0.1, 0.2, 0.3, -0.4, 0.5, 0.6, 2, 2, -2, 1, 1, 1, -3, -3, 3}
@@ -94,7 +98,9 @@ func TestAttentionContract(t *testing.T) {
 }
 
 // TestAttentionF16 compares with conversion to float32 first.
-func TestAttentionF16(t *testing.T) {
+func TestAttentionF16(t *testing.T) { eachTier(t, testAttentionF16) }
+
+func testAttentionF16(t *testing.T) {
 	const d, n = 80, 150
 	kh, vh := halves(n*d, 16, false), halves(n*d, 17, false)
 	k, v := make([]float32, n*d), make([]float32, n*d)
@@ -114,7 +120,9 @@ func TestAttentionF16(t *testing.T) {
 	equal(t, "sums", []float32{a.Top, a.Sum}, []float32{w.Top, w.Sum})
 }
 
-func TestAttentionSpecials(t *testing.T) {
+func TestAttentionSpecials(t *testing.T) { eachTier(t, testAttentionSpecials) }
+
+func testAttentionSpecials(t *testing.T) {
 	ones := []float32{1, 1, 1, 1}
 	for name, k := range map[string][]float32{
 		"NaN key": {1, 1, nan, 1}, "infinite key": {1, 1, inf, 1}, "NaN first": {nan, 1, 1, 1},

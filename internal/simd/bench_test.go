@@ -2,17 +2,29 @@ package simd
 
 import "testing"
 
+// bench runs f at every tier of this machine.
 func bench(b *testing.B, bytes int, f func()) {
-	b.SetBytes(int64(bytes))
-	b.ReportAllocs()
-	for b.Loop() {
-		f()
+	defer func(l level) { tier = l }(tier)
+	for l := range best() + 1 {
+		tier = l
+		b.Run(Tier(), func(b *testing.B) {
+			b.SetBytes(int64(bytes))
+			b.ReportAllocs()
+			for b.Loop() {
+				f()
+			}
+		})
 	}
 }
 
 func BenchmarkDotF32(b *testing.B) {
 	w, x := values(rng(1), 4096), values(rng(2), 4096)
 	bench(b, 4*len(w), func() { DotF32(w, x) })
+}
+
+func BenchmarkDotRowsF32(b *testing.B) {
+	w, x, dst := values(rng(1), 4096), values(rng(2), 8*4096), make([]float32, 8)
+	bench(b, 4*len(w)*8, func() { DotRowsF32(dst, w, x) })
 }
 
 func BenchmarkDotF16(b *testing.B) {

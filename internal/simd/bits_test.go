@@ -22,66 +22,75 @@ func digest(x []float32) string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
-// TestBits holds every kernel to one digest on all architectures, over inputs
-// of every size, ordinary and wild.
+// A sample is a use of kernels, for tests that compare: it fills dst from a and
+// b, all of one length; b may hold specials.
+type sample struct {
+	name, digest string
+	run          func(a, b, dst []float32)
+}
+
+// samples are the kernels with the digests of what they give TestBits.
+var samples = []sample{
+	{"exp", "4ddc0be898bb8c26", func(a, b, dst []float32) {
+		for i := range dst {
+			dst[i] = Exp(b[i]) + Exp(float32(a[i]*60))
+		}
+	}},
+	{"tanh", "0d2dbb9e6d39aeba", func(a, b, dst []float32) {
+		for i := range dst {
+			dst[i] = Tanh(a[i]) - Tanh(b[i])
+		}
+	}},
+	{"dot f32", "ba604a1f881fbead", func(a, b, dst []float32) { DotRowsF32(dst[:1], a, b) }},
+	{"dot f16", "eaa02e171ed133b4", func(a, b, dst []float32) { DotRowsF16(dst[:1], bits16(b), a) }},
+	{"dot bf16", "60b819b97db10b14", func(a, b, dst []float32) { DotRowsBF16(dst[:1], bits16(b), a) }},
+	{"f16", "a661e4045e41f17c", func(a, b, dst []float32) {
+		h := make([]uint16, len(dst))
+		StoreF16(h, a)
+		LoadF16(dst, h)
+		LoadF16(dst[len(h)/2:], bits16(b)[len(h)/2:])
+	}},
+	{"dot q", "5431c36da8158e80", dotQBits},
+	{"silu", "9033b98f33aea3bc", func(a, b, dst []float32) { Silu(dst, b); AddScaled(dst, a, 3) }},
+	{"gelu", "83240b2383cb7ec7", func(a, b, dst []float32) { Gelu(dst, a); Add(dst, dst, b) }},
+	{"swiglu", "bae717c33f3a2f2d", func(a, b, dst []float32) { SwiGLU(dst, a, b) }},
+	{"geglu", "c9ebef839f5b217f", func(a, b, dst []float32) { GeGLU(dst, a, b) }},
+	{"softcap", "69e5c9114d44696b", func(a, b, dst []float32) { Softcap(dst, a, 0.7); Mul(dst, dst, b) }},
+	{"rms norm", "e46d960ad4d6b25c", func(a, b, dst []float32) { RMSNorm(dst, a, b, 1, 1e-6) }},
+	{"rotate", "5ed9f8700543e027", func(a, b, dst []float32) {
+		copy(dst, a)
+		Rotate(dst, b[:len(b)/2], b[len(b)/2:])
+	}},
+	{"softmax", "198e764782c7a5f2", func(a, b, dst []float32) { Softmax(dst, a) }},
+	{"add scaled", "0ed111dd8f0df820", func(a, b, dst []float32) { Scale(dst, a, 1.1); AddScaled(dst, b, 1.3) }},
+	{"max", "3b4cdcdf534eafb4", func(a, b, dst []float32) { dst[0] = Max(a) }},
+	{"attention", "a1776881759da708", attentionBits},
+}
+
+// TestBits holds every kernel to one digest on all architectures and at every
+// tier, over inputs of every size, ordinary and wild.
 func TestBits(t *testing.T) {
-	for _, c := range []struct {
-		name, want string
-		kernel     func(a, b, dst []float32) // of one length; b may hold specials
-	}{
-		{"exp", "4ddc0be898bb8c26", func(a, b, dst []float32) {
-			for i := range dst {
-				dst[i] = Exp(b[i]) + Exp(float32(a[i]*60))
-			}
-		}},
-		{"tanh", "0d2dbb9e6d39aeba", func(a, b, dst []float32) {
-			for i := range dst {
-				dst[i] = Tanh(a[i]) - Tanh(b[i])
-			}
-		}},
-		{"dot f32", "ba604a1f881fbead", func(a, b, dst []float32) { DotRowsF32(dst[:1], a, b) }},
-		{"dot f16", "eaa02e171ed133b4", func(a, b, dst []float32) { DotRowsF16(dst[:1], bits16(b), a) }},
-		{"dot bf16", "60b819b97db10b14", func(a, b, dst []float32) { DotRowsBF16(dst[:1], bits16(b), a) }},
-		{"f16", "a661e4045e41f17c", func(a, b, dst []float32) {
-			h := make([]uint16, len(dst))
-			StoreF16(h, a)
-			LoadF16(dst, h)
-			LoadF16(dst[len(h)/2:], bits16(b)[len(h)/2:])
-		}},
-		{"dot q", "5431c36da8158e80", dotQBits},
-		{"silu", "9033b98f33aea3bc", func(a, b, dst []float32) { Silu(dst, b); AddScaled(dst, a, 3) }},
-		{"gelu", "83240b2383cb7ec7", func(a, b, dst []float32) { Gelu(dst, a); Add(dst, dst, b) }},
-		{"swiglu", "bae717c33f3a2f2d", func(a, b, dst []float32) { SwiGLU(dst, a, b) }},
-		{"geglu", "c9ebef839f5b217f", func(a, b, dst []float32) { GeGLU(dst, a, b) }},
-		{"softcap", "69e5c9114d44696b", func(a, b, dst []float32) { Softcap(dst, a, 0.7); Mul(dst, dst, b) }},
-		{"rms norm", "e46d960ad4d6b25c", func(a, b, dst []float32) { RMSNorm(dst, a, b, 1, 1e-6) }},
-		{"rotate", "5ed9f8700543e027", func(a, b, dst []float32) {
-			copy(dst, a)
-			Rotate(dst, b[:len(b)/2], b[len(b)/2:])
-		}},
-		{"softmax", "198e764782c7a5f2", func(a, b, dst []float32) { Softmax(dst, a) }},
-		{"add scaled", "0ed111dd8f0df820", func(a, b, dst []float32) { Scale(dst, a, 1.1); AddScaled(dst, b, 1.3) }},
-		{"max", "3b4cdcdf534eafb4", func(a, b, dst []float32) { dst[0] = Max(a) }},
-		{"attention", "a1776881759da708", attentionBits},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := rng(99)
-			var out []float32
-			for _, n := range sizes[1:] {
-				for i := range 8 {
-					a, b, dst := values(r, n), values(r, n), make([]float32, n)
-					if i%2 == 1 {
-						b = anything(r, n, i%4 == 3)
+	eachTier(t, func(t *testing.T) {
+		for _, s := range samples {
+			t.Run(s.name, func(t *testing.T) {
+				r := rng(99)
+				var out []float32
+				for _, n := range sizes[1:] {
+					for i := range 8 {
+						a, b, dst := values(r, n), values(r, n), make([]float32, n)
+						if i%2 == 1 {
+							b = anything(r, n, i%4 == 3)
+						}
+						s.run(a, b, dst)
+						out = append(out, dst...)
 					}
-					c.kernel(a, b, dst)
-					out = append(out, dst...)
 				}
-			}
-			if got := digest(out); got != c.want {
-				t.Errorf("digest %s, want %s", got, c.want)
-			}
-		})
-	}
+				if got := digest(out); got != s.digest {
+					t.Errorf("digest %s, want %s", got, s.digest)
+				}
+			})
+		}
+	})
 }
 
 // bits16 is the upper halves of b's patterns.

@@ -22,7 +22,9 @@ func dotByHand(w, x []float32) float32 {
 	return a + b
 }
 
-func TestDotF32(t *testing.T) {
+func TestDotF32(t *testing.T) { eachTier(t, testDotF32) }
+
+func testDotF32(t *testing.T) {
 	r := rng(3)
 	for _, n := range sizes {
 		for range 20 {
@@ -60,7 +62,9 @@ func halves(n int, seed uint64, wild bool) []uint16 {
 
 // TestDot16 compares the 16-bit products with conversion first, and all forms
 // of several rows with their rows one by one.
-func TestDot16(t *testing.T) {
+func TestDot16(t *testing.T) { eachTier(t, testDot16) }
+
+func testDot16(t *testing.T) {
 	r := rng(4)
 	for _, n := range sizes {
 		for _, wild := range []bool{false, true} {
@@ -92,7 +96,9 @@ func TestDot16(t *testing.T) {
 	}
 }
 
-func TestStoreF16(t *testing.T) {
+func TestStoreF16(t *testing.T) { eachTier(t, testStoreF16) }
+
+func testStoreF16(t *testing.T) {
 	x := []float32{0, 1, -1, 65504, 65519, 65520, 0x1p-24, 0x1p-25, 0x1.8p-25, -inf, nan, 0x1.ffcp0, 0x1.ffep0}
 	want := []float32{0, 1, -1, 65504, 65504, inf, 0x1p-24, 0, 0x1p-24, -inf, nan, 0x1.ffcp0, 2}
 	h, got := make([]uint16, len(x)), make([]float32, len(x))

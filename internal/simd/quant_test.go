@@ -15,7 +15,9 @@ func quantize(q []int16, x []float32) []float32 {
 	return dx
 }
 
-func TestQuantize(t *testing.T) {
+func TestQuantize(t *testing.T) { eachTier(t, testQuantize) }
+
+func testQuantize(t *testing.T) {
 	r := rng(5)
 	for _, n := range sizes {
 		x, q := values(r, n), make([]int16, n)
@@ -37,7 +39,9 @@ func TestQuantize(t *testing.T) {
 	}
 }
 
-func TestQuantizeTies(t *testing.T) {
+func TestQuantizeTies(t *testing.T) { eachTier(t, testQuantizeTies) }
+
+func testQuantizeTies(t *testing.T) {
 	x, q := []float32{32767, 0.5, 1.5, 2.5, -0.5, -1.5, -32767, 100.25}, make([]int16, 8)
 	if dx := quantize(q, x); dx[0] != 1 || !slices.Equal(q, []int16{32767, 0, 2, 2, 0, -2, -32767, 100}) {
 		t.Errorf("%v, %v", q, dx)
@@ -53,7 +57,9 @@ func TestQuantizeTies(t *testing.T) {
 	}
 }
 
-func TestQuantizeSpecials(t *testing.T) {
+func TestQuantizeSpecials(t *testing.T) { eachTier(t, testQuantizeSpecials) }
+
+func testQuantizeSpecials(t *testing.T) {
 	for _, c := range []struct {
 		x    []float32
 		want float32
@@ -72,7 +78,9 @@ func TestQuantizeSpecials(t *testing.T) {
 	}
 }
 
-func TestGroupSums(t *testing.T) {
+func TestGroupSums(t *testing.T) { eachTier(t, testGroupSums) }
+
+func testGroupSums(t *testing.T) {
 	q, sums, dx := make([]int16, 96), make([]float32, 6), []float32{1, 2, nan}
 	for i := range q {
 		q[i] = int16(i * 11)
@@ -122,7 +130,9 @@ func dotQByHand(w *QuantRow, x []int16, dx []float32) float32 {
 	return acc
 }
 
-func TestDotQ(t *testing.T) {
+func TestDotQ(t *testing.T) { eachTier(t, testDotQ) }
+
+func testDotQ(t *testing.T) {
 	r := rng(7)
 	for _, k := range []int{0, 32, 64, 96, 256, 512} {
 		for _, group := range []int{16, 32} {
@@ -166,7 +176,9 @@ func dotQExact(w *QuantRow, x []int16, dx []float32) (sum, size float64) {
 }
 
 // TestDotQBound has every product at its largest, all of one sign.
-func TestDotQBound(t *testing.T) {
+func TestDotQBound(t *testing.T) { eachTier(t, testDotQBound) }
+
+func testDotQBound(t *testing.T) {
 	w := &QuantRow{Q: slices.Repeat([]int8{-128}, 32), Scale: []float32{1}, Group: 32}
 	for x, want := range map[int16]float32{32767: -134213632, -32767: 134213632, -32768: 1 << 27} {
 		if got := DotQ(w, slices.Repeat([]int16{x}, 32), []float32{1}, nil); got != want {
@@ -179,7 +191,9 @@ func TestDotQBound(t *testing.T) {
 	}
 }
 
-func TestDotQSpecials(t *testing.T) {
+func TestDotQSpecials(t *testing.T) { eachTier(t, testDotQSpecials) }
+
+func testDotQSpecials(t *testing.T) {
 	w := &QuantRow{Q: make([]int8, 32), Scale: []float32{1, inf}, Group: 16}
 	x := make([]int16, 32)
 	for _, c := range []struct{ got, want float32 }{

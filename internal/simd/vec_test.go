@@ -15,7 +15,9 @@ func near(t *testing.T, what string, got []float32, want []float64, rel, abs flo
 	}
 }
 
-func TestRMSNorm(t *testing.T) {
+func TestRMSNorm(t *testing.T) { eachTier(t, testRMSNorm) }
+
+func testRMSNorm(t *testing.T) {
 	r := rng(9)
 	for _, n := range sizes[1:] {
 		for _, offset := range []float32{0, 1} {
@@ -49,7 +51,9 @@ func TestRMSNorm(t *testing.T) {
 	equal(t, "exact", got, []float32{2, 1, -0.5})
 }
 
-func TestRotate(t *testing.T) {
+func TestRotate(t *testing.T) { eachTier(t, testRotate) }
+
+func testRotate(t *testing.T) {
 	r := rng(10)
 	for _, dim := range []int{2, 32, 64, 96, 256} {
 		for _, pairs := range []int{0, dim / 4, dim / 2} {
@@ -74,7 +78,9 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-func TestElementwise(t *testing.T) {
+func TestElementwise(t *testing.T) { eachTier(t, testElementwise) }
+
+func testElementwise(t *testing.T) {
 	r := rng(11)
 	for _, n := range sizes {
 		a, b, s := anything(r, n, true), anything(r, n, true), float32(-1.7)
@@ -103,7 +109,9 @@ func TestElementwise(t *testing.T) {
 	}
 }
 
-func TestMax(t *testing.T) {
+func TestMax(t *testing.T) { eachTier(t, testMax) }
+
+func testMax(t *testing.T) {
 	minus := float32(math.Copysign(0, -1))
 	for _, c := range []struct {
 		x    []float32
@@ -125,7 +133,9 @@ func TestMax(t *testing.T) {
 	}
 }
 
-func TestSoftmax(t *testing.T) {
+func TestSoftmax(t *testing.T) { eachTier(t, testSoftmax) }
+
+func testSoftmax(t *testing.T) {
 	r := rng(13)
 	for _, n := range sizes[1:] {
 		x := values(r, n)

@@ -1,0 +1,6 @@
+//go:build !amd64
+
+package simd
+
+// best is the only level there are kernels for.
+func best() level { return generic }

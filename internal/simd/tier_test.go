@@ -1,0 +1,185 @@
+package simd
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// eachTier runs a test at every tier of this machine.
+func eachTier(t *testing.T, f func(t *testing.T)) {
+	defer func(l level) { tier = l }(tier)
+	for l := range best() + 1 {
+		tier = l
+		t.Run(Tier(), f)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		have int // of known
+		want level
+		err  string
+	}{
+		{"", 1, generic, ""}, {"", 2, avx2, ""}, {"", 3, avx512, ""},
+		{"generic", 3, generic, ""}, {"avx2", 3, avx2, ""}, {"avx512", 3, avx512, ""},
+		{"avx512", 2, avx2, "no avx512, only generic, avx2"}, {"avx2", 1, generic, "no avx2, only generic"},
+		{"amx", 3, avx512, "no amx"}, {"neon", 3, avx512, "no neon"}, {"sdot", 1, generic, "no sdot"},
+		{"AVX2", 3, avx512, `"AVX2" is none of generic, avx2,`}, {"best", 1, generic, `"best" is none`},
+	} {
+		l, err := choose(c.name, known[:c.have])
+		if l != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%q of %v: %v, %v", c.name, known[:c.have], l, err)
+		}
+	}
+	if all := Tiers(); all[0] != "generic" || !slices.Contains(all, Tier()) {
+		t.Errorf("tier %s of %v", Tier(), all)
+	}
+}
+
+// twins are uses of kernels on rows of many lengths, besides samples.
+var twins = []sample{
+	{"dot rows f32", "", func(a, b, dst []float32) {
+		rows, k := shape(len(a))
+		DotRowsF32(dst[:rows], a[:k], b[:rows*k])
+		DotRowsF32(dst[:rows], b[len(b)-k:], a[len(a)-rows*k:])
+	}},
+	{"dot rows f16", "", func(a, b, dst []float32) {
+		rows, k := shape(len(a))
+		DotRowsF16(dst[:rows], raw16(b)[len(b)-k:], a[len(a)-rows*k:])
+	}},
+	{"dot rows bf16", "", func(a, b, dst []float32) {
+		rows, k := shape(len(a))
+		DotRowsBF16(dst[:rows], raw16(b)[len(b)-k:], a[len(a)-rows*k:])
+	}},
+}
+
+// raw16 is the upper half of b's memory as 16-bit patterns, len(b) of them.
+func raw16(b []float32) []uint16 {
+	return unsafe.Slice((*uint16)(unsafe.Pointer(&b[0])), 2*len(b))[len(b):]
+}
+
+// shape cuts n elements into rows of k, with every number of rows up to 19.
+func shape(n int) (rows, k int) {
+	rows = min(n, n%19+1)
+	return rows, n / rows
+}
+
+// differ runs s generically and at each tier and returns the tier that differs.
+func differ(s sample, a, b []float32, guard func(n int) []float32) (wrong level, got, want []float32) {
+	defer func(l level) { tier = l }(tier)
+	for l := range best() + 1 {
+		x, y, dst := guard(len(a)), guard(len(b)), guard(len(a))
+		copy(x, a)
+		copy(y, b)
+		clear(dst)
+		tier = l
+		s.run(x, y, dst)
+		if want == nil {
+			want = slices.Clone(dst)
+		}
+		if !slices.EqualFunc(dst, want, same) {
+			return l, slices.Clone(dst), want
+		}
+	}
+	return generic, nil, nil
+}
+
+// TestTwins compares each tier with the generic twins, over slices that end
+// where memory ends.
+func TestTwins(t *testing.T) {
+	guard := guarded(t)
+	for _, s := range slices.Concat(samples, twins) {
+		r := rng(1234)
+		for i := range 400 {
+			n := 1 + r.IntN(70)
+			if i%4 == 0 {
+				n = 1 + r.IntN(1000)
+			}
+			a, b := values(r, n), values(r, n)
+			if i%3 == 1 {
+				b = anything(r, n, i%2 == 0)
+			}
+			if i%3 == 2 {
+				a = anything(r, n, i%2 == 0)
+			}
+			if l, got, want := differ(s, a, b, guard); l != generic {
+				t.Errorf("%s of %d elements at tier %s", s.name, n, known[l])
+				equal(t, "bits", got, want)
+			}
+		}
+	}
+}
+
+// FuzzTwins is TestTwins over arbitrary bits.
+func FuzzTwins(f *testing.F) {
+	all := slices.Concat(samples, twins)
+	f.Add([]byte("\x00\x00\x80\x3f\x00\x00\x80\x7f"), uint8(0))
+	f.Add(make([]byte, 8*33), uint8(3))
+	f.Add(slices.Repeat([]byte{0xff, 0x7f, 1}, 8*17), uint8(9))
+	f.Fuzz(func(t *testing.T, data []byte, kernel uint8) {
+		n := min(len(data)/8, 1000)
+		if n == 0 {
+			return
+		}
+		x := make([]float32, 2*n)
+		for i := range x {
+			x[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+		}
+		s := all[int(kernel)%len(all)]
+		if l, got, want := differ(s, x[:n], x[n:], func(n int) []float32 { return make([]float32, n) }); l != generic {
+			t.Errorf("%s of %d elements at tier %s", s.name, n, known[l])
+			equal(t, "bits", got, want)
+		}
+	})
+}
+
+// TestNoAllocations runs every kernel, whose slices must not be made to escape.
+func TestNoAllocations(t *testing.T) {
+	acc := make([]float32, 16) // which Attention keeps
+	eachTier(t, func(t *testing.T) {
+		if n := testing.AllocsPerRun(10, func() {
+			var x, y, dst [64]float32
+			var h [64]uint16
+			var q [64]int16
+			var dx [2]float32
+			var i8 [64]int8
+			DotRowsF32(dst[:4], x[:16], y[:])
+			DotRowsF16(dst[:4], h[:16], y[:])
+			DotRowsBF16(dst[:4], h[:16], y[:])
+			dst[0] = DotF32(x[:], y[:]) + DotF16(h[:], y[:]) + DotBF16(h[:], y[:])
+			LoadF16(dst[:], h[:])
+			LoadBF16(dst[:], h[:])
+			StoreF16(h[:], dst[:])
+			Quantize(q[:], dx[:], x[:])
+			GroupSums(y[:2], q[:], dx[:], 32)
+			w := QuantRow{Q: i8[:], Scale: x[:2], Min: x[2:4], Group: 32}
+			dst[0] = DotQ(&w, q[:], dx[:], y[:2])
+			DotRowsQ(dst[:1], &w, q[:], dx[:], y[:2])
+			RMSNorm(dst[:], x[:], y[:], 1, 1e-6)
+			Rotate(x[:], y[:32], dst[:32])
+			Add(dst[:], x[:], y[:])
+			Mul(dst[:], x[:], y[:])
+			Scale(dst[:], x[:], 2)
+			AddScaled(dst[:], x[:], 2)
+			Max(x[:])
+			Softmax(dst[:], x[:])
+			Silu(dst[:], x[:])
+			Gelu(dst[:], x[:])
+			SwiGLU(dst[:], x[:], y[:])
+			GeGLU(dst[:], x[:], y[:])
+			Softcap(dst[:], x[:], 30)
+			var a Attention
+			a.Reset(acc)
+			a.AddF32(x[:16], x[:], y[:], 4, 1)
+			a.AddF16(x[:16], h[:], h[:], 4, 1)
+			a.Result(dst[:16])
+		}); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	})
+}
