@@ -197,7 +197,7 @@ func (s *Session) run(ctx context.Context, prompt []int, o GenerateOptions) iter
 		o.MaxTokens = 256
 	}
 	r := engine.Request{Prompt: narrow(prompt), Max: o.MaxTokens, Sample: sample.Options(sampling), Stop: o.Stop,
-		End: s.m.end(), Logits: o.Logits, Top: o.Top}
+		End: s.m.checkpoint.EndOfTurn(s.m.tokenizer), Logits: o.Logits, Top: o.Top}
 	return func(yield func(Token, error) bool) {
 		r.Decoder = s.m.tokenizer.Decoder(true)
 		s.prompt, s.kept = len(r.Prompt), s.s.Rewind(r.Prompt)
@@ -207,13 +207,4 @@ func (s *Session) run(ctx context.Context, prompt []int, o GenerateOptions) iter
 			}
 		}
 	}
-}
-
-// end lists the ids that end a turn: the publisher's, and for a GGUF file, which
-// holds few of them, those that the tokenizer knows by their names.
-func (m *Model) end() []int {
-	if ids := m.checkpoint.Generation().End; len(ids) > 0 {
-		return ids
-	}
-	return m.tokenizer.EndOfTurn()
 }

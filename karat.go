@@ -21,8 +21,7 @@ import (
 
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/cpu"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/engine"
@@ -91,22 +90,29 @@ func load(c *checkpoint.Checkpoint, o Options) (_ *Model, err error) {
 			m.Close()
 		}
 	}()
-	g, notes, err := arch.Load(c)
+	n, err := numerics.Parse(string(o.Precision), o.KV)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("karat: %w", err)
 	}
-	m.graph, m.notes = g, append(c.Notes, notes...)
 	if o.Context == 0 {
 		o.Context = defaultContext(c.ContextLength())
 	}
 	if o.Context < 1 || o.Context > 1<<24 {
 		return nil, fmt.Errorf("karat: a context of %d tokens, possible are 1 to %d", o.Context, 1<<24)
 	}
-	if m.backend, err = newBackend(o); err != nil {
+	if err := m.fits(0, 0); err != nil { // before anything of the file is copied
 		return nil, err
 	}
-	if err := m.fits(o); err != nil {
+	g, notes, err := arch.Load(c)
+	if err != nil {
 		return nil, err
+	}
+	m.graph, m.notes = g, append(c.Notes, notes...)
+	if err := m.fits(o.Context, backend.CacheBytes(g, o.Context, engine.DefaultChunk, n.KVBytes())); err != nil {
+		return nil, err
+	}
+	if m.backend, err = n.Backend(o.Threads); err != nil {
+		return nil, fmt.Errorf("karat: %w", err)
 	}
 	if m.tokenizer, err = c.Tokenizer(); err != nil {
 		return nil, err
@@ -126,45 +132,13 @@ func defaultContext(model int) int {
 	return min(model, maxContext)
 }
 
-func newBackend(o Options) (backend.Backend, error) {
-	if o.Threads < 0 || o.Threads > 1024 {
-		return nil, fmt.Errorf("karat: %d threads, possible are 1 to 1024", o.Threads)
-	}
-	kv, ok := map[string]cpu.KVType{"f16": cpu.KVF16, "f32": cpu.KVF32, "": cpu.KVF16}[o.KV]
-	if !ok {
-		return nil, fmt.Errorf("karat: keys and values as %q, possible are f16 and f32", o.KV)
-	}
-	switch o.Precision {
-	case Fast, "":
-		return cpu.New(cpu.Options{Threads: o.Threads, KV: kv}), nil
-	case Float32:
-		if o.KV == "" {
-			kv = cpu.KVF32
-		}
-		return cpu.New(cpu.Options{Threads: o.Threads, KV: kv, Precision: cpu.F32}), nil
-	case Float64:
-		if o.KV == "f16" {
-			return nil, errors.New("karat: precision f64 keeps keys and values in float64, f16 is not possible")
-		}
-		return ref.Backend{}, nil
-	}
-	return nil, fmt.Errorf("karat: precision %q, possible are fast, f32 and f64", o.Precision)
-}
-
-// fits compares what the model will need with the memory that is free.
-func (m *Model) fits(o Options) error {
-	size := int64(2)
-	switch {
-	case o.Precision == Float64:
-		size = 8
-	case o.KV == "f32" || o.Precision == Float32 && o.KV == "":
-		size = 4
-	}
-	cache := backend.CacheBytes(m.graph, o.Context, engine.DefaultChunk, size)
-	need, free := m.checkpoint.Bytes()+cache, machine.Memory()
-	if free > 0 && need > free {
+// fits compares what the model needs with the memory that is free, for a
+// cache of the given size.
+func (m *Model) fits(context int, cache int64) error {
+	weights, free := m.checkpoint.Bytes(), machine.Memory()
+	if need := weights + cache; free > 0 && need > free {
 		return fmt.Errorf("karat: %s needs %s (weights %s, keys and values of %d tokens %s), but only %s of memory is free",
-			m.checkpoint.Path, bytesText(need), bytesText(m.checkpoint.Bytes()), o.Context, bytesText(cache), bytesText(free))
+			m.checkpoint.Path, bytesText(need), bytesText(weights), context, bytesText(cache), bytesText(free))
 	}
 	return nil
 }

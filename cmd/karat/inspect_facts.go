@@ -104,7 +104,7 @@ func (r *report) setTokenizer(m *checkpoint.Checkpoint) error {
 	}
 	facts := &tokenizerFacts{Vocabulary: t.VocabSize(), AddsBOS: t.AddsBOS()}
 	facts.BOS, facts.EOS = named(t, t.BOS), named(t, t.EOS)
-	for _, id := range endOfTurn(m, t) {
+	for _, id := range m.EndOfTurn(t) {
 		piece, _ := t.Token(id)
 		facts.End = append(facts.End, tokenName{id, piece})
 	}
@@ -119,14 +119,6 @@ func named(t *tokenizer.Tokenizer, get func() (int, bool)) *tokenName {
 	}
 	piece, _ := t.Token(id)
 	return &tokenName{id, piece}
-}
-
-// endOfTurn is the ids that end an answer.
-func endOfTurn(m *checkpoint.Checkpoint, t *tokenizer.Tokenizer) []int {
-	if ids := m.Generation().End; len(ids) > 0 {
-		return ids
-	}
-	return t.EndOfTurn()
 }
 
 // describeTemplate is nil if there is none.

@@ -11,9 +11,7 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/arch"
-	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/cpu"
-	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/spf13/cobra"
 )
@@ -153,7 +151,14 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 	for _, p := range prompts {
 		longest = max(longest, len(p.IDs))
 	}
-	b, numerics := newBackend(o)
+	n, err := numerics.Parse(string(o.Precision), o.KV)
+	if err != nil {
+		return err
+	}
+	b, err := n.Backend(o.Threads)
+	if err != nil {
+		return err
+	}
 	defer b.Close()
 	r, err := lab.NewRecorder(g, b, longest, f.keep)
 	if err != nil {
@@ -176,35 +181,6 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 		}
 		fmt.Fprintf(log, "karat: prompt %d: %d tokens, %.1f s (%d of %d)\n", p.Index, len(p.IDs), time.Since(start).Seconds(), p.Index+1, len(prompts))
 	}
-	return w.Commit("hf", numerics)
-}
-
-// numerics tells how a record was computed.
-type numerics struct {
-	Engine    string `json:"engine"`
-	Precision string `json:"precision"`
-	KV        string `json:"kv"`
-}
-
-// newBackend makes the backend that the options of a model name, as Load does.
-func newBackend(o karat.Options) (backend.Backend, numerics) {
-	n := numerics{"karat " + karat.Version(), string(o.Precision), o.KV}
-	if o.Precision == karat.Float64 {
-		n.KV = "f64"
-		return ref.Backend{}, n
-	}
-	c := cpu.Options{Threads: o.Threads}
-	if o.Precision == karat.Float32 {
-		c.Precision = cpu.F32
-	}
-	if n.KV == "" {
-		n.KV = "f16"
-		if o.Precision == karat.Float32 {
-			n.KV = "f32"
-		}
-	}
-	if n.KV == "f32" {
-		c.KV = cpu.KVF32
-	}
-	return cpu.New(c), n
+	return w.Commit("hf", map[string]string{"engine": "karat " + karat.Version(), "precision": n.Precision,
+		"activations": n.Activations(), "kv": n.KV})
 }

@@ -60,6 +60,15 @@ func (c *Checkpoint) validateEnd() error {
 	return nil
 }
 
+// EndOfTurn lists the ids that end a turn: the publisher's, or, for a GGUF file,
+// which holds few of them, those that the tokenizer knows by their names.
+func (c *Checkpoint) EndOfTurn(t *tokenizer.Tokenizer) []int {
+	if ids := c.text.generation.End; len(ids) > 0 {
+		return ids
+	}
+	return t.EndOfTurn()
+}
+
 // Tokenizer makes the model's tokenizer.
 func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
 	t, err := c.text.tokenizer()

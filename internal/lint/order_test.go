@@ -9,15 +9,15 @@ import (
 // below says what a package may import, and with it everything below that. An
 // entry ending in /* stands for every folder there that has no entry of its own.
 var below = map[string]string{
-	"tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "", "tokenizer": "", "npy": "", "kv": "", "hub": "", "ui": "",
+	"tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "chat/jinja", "tokenizer": "", "npy": "", "kv": "", "machine": "", "chat/jinja": "", "hub": "", "ui": "",
 
 	"simd":        "float16",
 	"quant":       "tensor float16",
 	"gguf":        "tensor mmap",
 	"safetensors": "tensor mmap float16",
-	"checkpoint":  "gguf safetensors rope",
+	"checkpoint":  "gguf safetensors rope tokenizer",
 	"graph":       "tensor",
-	"bind":        "graph checkpoint",
+	"bind":        "graph tensor",
 
 	"arch/*": "graph rope checkpoint",
 	"arch":   "bind arch/*",
@@ -25,6 +25,7 @@ var below = map[string]string{
 	"backend":             "graph kv",
 	"backend/ref":         "backend float16 mmap quant rope",
 	"backend/cpu":         "backend float16 mmap quant rope simd",
+	"backend/numerics":    "backend/cpu backend/ref",
 	"backend/webgpu":      "backend float16 mmap quant rope",
 	"backend/backendtest": "backend/ref",
 
@@ -32,7 +33,7 @@ var below = map[string]string{
 	"lab":     "arch backend/* engine npy quant float16",
 	"convert": "checkpoint quant",
 
-	".":      "engine chat backend/*",
+	".":      "engine chat backend/* machine",
 	"server": ". hub ui",
 	"cmd/*":  ". server lab convert",
 }

@@ -1,0 +1,71 @@
+// Package numerics names the arithmetics that users choose from, and makes the
+// backend that computes in one.
+package numerics
+
+import (
+	"fmt"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/backend/ref"
+)
+
+// Numerics is how numbers are computed and kept.
+type Numerics struct {
+	Precision string // fast, f32 or f64
+	KV        string // keys and values: f16, f32 or f64
+}
+
+// Parse resolves what a user asked for; "" is the default: fast, and keys and
+// values in f16 with fast, else as precise as the products.
+func Parse(precision, kv string) (Numerics, error) {
+	if precision == "" {
+		precision = "fast"
+	}
+	byDefault, ok := map[string]string{"fast": "f16", "f32": "f32", "f64": "f64"}[precision]
+	if !ok {
+		return Numerics{}, fmt.Errorf("precision %q, possible are fast, f32 and f64", precision)
+	}
+	n := Numerics{precision, kv}
+	switch {
+	case kv == "":
+		n.KV = byDefault
+	case kv != "f16" && kv != "f32":
+		return n, fmt.Errorf("keys and values as %q, possible are f16 and f32", kv)
+	case precision == "f64":
+		return n, fmt.Errorf("keys and values as %s, with precision f64 they are kept in float64", kv)
+	}
+	return n, nil
+}
+
+// Activations names the form in which products with quantized weights take
+// their activations: f64, f32, or 16-bit integers with a scale for every 32.
+func (n Numerics) Activations() string {
+	if n.Precision == "fast" {
+		return "i16_32"
+	}
+	return n.Precision
+}
+
+// KVBytes is the size of an element of the keys and values.
+func (n Numerics) KVBytes() int64 {
+	return map[string]int64{"f16": 2, "f32": 4, "f64": 8}[n.KV]
+}
+
+// Backend makes the backend. threads 0 is one for each processor that Go uses.
+func (n Numerics) Backend(threads int) (backend.Backend, error) {
+	if threads < 0 || threads > 1024 {
+		return nil, fmt.Errorf("%d threads, possible are 1 to 1024", threads)
+	}
+	if n.Precision == "f64" {
+		return ref.Backend{}, nil
+	}
+	o := cpu.Options{Threads: threads}
+	if n.Precision == "f32" {
+		o.Precision = cpu.F32
+	}
+	if n.KV == "f32" {
+		o.KV = cpu.KVF32
+	}
+	return cpu.New(o), nil
+}
