@@ -181,6 +181,15 @@ func checkCases(t *testing.T, cases []recorded, inputs map[string]Input, templat
 	return n
 }
 
+// TestOwnCases renders the templates that are ours to publish.
+func TestOwnCases(t *testing.T) {
+	cases := readLines[recorded](t, "testdata/cases.jsonl.gz")
+	n := checkCases(t, cases, conversations(t, "testdata/conversations.json"), templates(t, "testdata/templates"))
+	if want := (tally{rendered: 453, raised: 19, failed: 74}); n != want {
+		t.Errorf("equal: %+v, want %+v", n, want)
+	}
+}
+
 // TestCases renders all published templates with all conversations, as
 // transformers did.
 func TestCases(t *testing.T) {

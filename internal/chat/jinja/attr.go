@@ -218,7 +218,7 @@ func position(v Value, n int, i Value) (int, error) {
 }
 
 func (m *machine) charAt(s str, i Value) (Value, error) {
-	if err := m.step(len(s.s) / 64); err != nil {
+	if err := m.step(len(s.s) / 16); err != nil {
 		return nil, err
 	}
 	n, err := position(s, s.length(), i)
@@ -324,7 +324,7 @@ func (m *machine) picked(items []Value, from, count, by int) ([]Value, error) {
 
 // substring is every by-th of the code points from from on.
 func (m *machine) substring(s str, from, count, by int) (Value, error) {
-	if err := m.step(len(s.s) / 64); err != nil {
+	if err := m.step(len(s.s) / 16); err != nil {
 		return nil, err
 	}
 	if count == 0 {

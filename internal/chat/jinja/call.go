@@ -32,6 +32,9 @@ func (m *machine) arguments(x *argExprs, e *env) (*args, error) {
 		}
 		a.pos = append(a.pos, more...)
 	}
+	if err := m.allocItems(len(x.pos) + dictItem*len(x.named)); err != nil {
+		return nil, err
+	}
 	for i, p := range x.named {
 		v, err := p.eval(m, e)
 		if err != nil {
@@ -62,7 +65,7 @@ func (m *machine) addNamed(a *args, v Value) error {
 	if !ok {
 		return typeError("argument after ** must be a mapping, not %s", v.kind())
 	}
-	if err := m.allocItems(4 * d.Len()); err != nil {
+	if err := m.allocItems(dictItem * d.Len()); err != nil {
 		return err
 	}
 	for i, k := range d.keys {
@@ -270,7 +273,6 @@ func (f *macro) call(m *machine, a *args) (Value, error) {
 // bind sets the parameters, as jinja2.runtime.Macro does.
 func (f *macro) bind(a *args, e *env) error {
 	d := f.def
-	used := map[string]bool{}
 	foundCaller := len(a.pos) >= len(d.args) && slices.Contains(d.args, "caller")
 	for i, name := range d.args {
 		if i < len(a.pos) {
@@ -279,7 +281,6 @@ func (f *macro) bind(a *args, e *env) error {
 		}
 		if v, ok := a.kw.Get(name); ok {
 			e.slots[d.params[i]] = v
-			used[name] = true
 		}
 		foundCaller = foundCaller || name == "caller"
 	}
@@ -289,16 +290,22 @@ func (f *macro) bind(a *args, e *env) error {
 			v = &undefined{hint: "No caller defined", name: plain("caller")}
 		}
 		*e.at(*d.caller) = v
-		used["caller"] = true
 	}
+	return f.bindRest(f.others(a, !foundCaller), a, e)
+}
+
+// others are the arguments by name that have no parameter.
+func (f *macro) others(a *args, caller bool) *Dict {
+	d := f.def
 	rest := NewDict()
 	for _, name := range a.kw.Keys() {
-		if !used[name] {
-			v, _ := a.kw.Get(name)
-			rest.Set(name, v)
+		if name == "caller" && caller && d.caller != nil || slices.Index(d.args, name) >= min(len(a.pos), len(d.args)) && slices.Contains(d.args, name) {
+			continue
 		}
+		v, _ := a.kw.Get(name)
+		rest.Set(name, v)
 	}
-	return f.bindRest(rest, a, e)
+	return rest
 }
 
 // bindRest is about the arguments that have no parameter.

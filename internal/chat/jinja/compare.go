@@ -95,8 +95,8 @@ func (m *machine) equalKeys(a, b *Dict) (bool, error) {
 	if a.Len() != b.Len() {
 		return false, nil
 	}
-	for k := range a.index {
-		if _, ok := b.index[k]; !ok {
+	for _, h := range a.hashes {
+		if b.position(h) < 0 {
 			return false, nil
 		}
 	}
@@ -107,8 +107,8 @@ func (m *machine) equalDicts(a, b *Dict) (bool, error) {
 	if ok, err := m.equalKeys(a, b); !ok || err != nil {
 		return false, err
 	}
-	for k, i := range a.index {
-		x, y := a.values[i], b.values[b.index[k]]
+	for i, h := range a.hashes {
+		x, y := a.values[i], b.values[b.position(h)]
 		if same(x, y) {
 			continue
 		}

@@ -3,6 +3,7 @@ package jinja
 import (
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 )
 
@@ -11,8 +12,12 @@ import (
 // changed any more.
 type Dict struct {
 	keys, values []Value
-	index        map[key]int
+	hashes       []key       // of keys
+	index        map[key]int // of hashes, once there are more than a few
 }
+
+// fewKeys is up to how many keys are found without an index.
+const fewKeys = 8
 
 // NewDict returns an empty dict.
 func NewDict() *Dict { return &Dict{} }
@@ -39,11 +44,22 @@ func (d *Dict) Get(name string) (Value, bool) {
 	if d == nil {
 		return nil, false
 	}
-	i, ok := d.index[key{class: 's', text: name}]
-	if !ok {
+	i := d.position(key{class: 's', text: name})
+	if i < 0 {
 		return nil, false
 	}
 	return d.values[i], true
+}
+
+// position is where a key is, or -1.
+func (d *Dict) position(k key) int {
+	if d.index == nil {
+		return slices.Index(d.hashes, k)
+	}
+	if i, ok := d.index[k]; ok {
+		return i
+	}
+	return -1
 }
 
 // Keys returns the string keys in their order.
@@ -61,33 +77,38 @@ func (d *Dict) Keys() []string {
 }
 
 func (d *Dict) put(k key, name, v Value) {
-	if i, ok := d.index[k]; ok {
+	if i := d.position(k); i >= 0 {
 		d.values[i] = v
 		return
 	}
-	if d.index == nil {
-		d.index = map[key]int{}
-	}
-	d.index[k] = len(d.keys)
 	d.keys = append(d.keys, name)
 	d.values = append(d.values, v)
+	d.hashes = append(d.hashes, k)
+	switch {
+	case d.index != nil:
+		d.index[k] = len(d.keys) - 1
+	case len(d.keys) > fewKeys:
+		d.index = make(map[key]int, 2*fewKeys)
+		for i, h := range d.hashes {
+			d.index[h] = i
+		}
+	}
 }
 
 // copy returns a dict of its own with the same items.
 func (m *machine) copyDict(d *Dict) (*Dict, error) {
-	if err := m.allocItems(4 * d.Len()); err != nil {
+	if err := m.allocItems(dictItem * d.Len()); err != nil {
 		return nil, err
 	}
-	c := &Dict{index: make(map[key]int, d.Len())}
+	c := &Dict{}
 	for i, k := range d.keys {
-		h, err := m.hash(k)
-		if err != nil {
-			return nil, err
-		}
-		c.put(h, k, d.values[i])
+		c.put(d.hashes[i], k, d.values[i])
 	}
 	return c, nil
 }
+
+// dictItem is what an item of a dict takes, in values of a list.
+const dictItem = 8
 
 // put pays for and puts an item under any hashable key.
 func (m *machine) put(d *Dict, k, v Value) error {
@@ -95,7 +116,7 @@ func (m *machine) put(d *Dict, k, v Value) error {
 	if err != nil {
 		return err
 	}
-	if err := m.allocItems(4); err != nil {
+	if err := m.allocItems(dictItem); err != nil {
 		return err
 	}
 	d.put(h, k, v)
@@ -108,8 +129,8 @@ func (m *machine) find(d *Dict, k Value) (Value, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
-	i, ok := d.index[h]
-	if !ok {
+	i := d.position(h)
+	if i < 0 {
 		return nil, false, nil
 	}
 	return d.values[i], true, nil

@@ -7,12 +7,16 @@ import (
 
 // lazily is a generator whose iterator is made when the first item is wanted, as
 // by a Python function that yields.
-func lazily(start func() (iterator, error)) Value {
+func (m *machine) lazily(start func() (iterator, error)) Value {
 	var next iterator
 	ended := false
 	return newGenerator(func() (Value, bool, error) {
 		if ended {
 			return nil, false, nil
+		}
+		defer m.unnest() // generators can be made of generators, at any depth
+		if err := m.nest(); err != nil {
+			return nil, false, err
 		}
 		if next == nil {
 			var err error
@@ -239,7 +243,7 @@ func filterUnique(m *machine, v Value, a *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lazily(func() (iterator, error) {
+	return m.lazily(func() (iterator, error) {
 		get, err := m.keyOf(p[1], p[0], None)
 		if err != nil {
 			return nil, err
@@ -475,7 +479,7 @@ func filterItems(m *machine, v Value, a *args) (Value, error) {
 	if _, err := a.bind("items", noParams); err != nil {
 		return nil, err
 	}
-	return lazily(func() (iterator, error) {
+	return m.lazily(func() (iterator, error) {
 		switch v := v.(type) {
 		case *undefined:
 			return overItems(nil), nil
@@ -516,7 +520,7 @@ func filterBatch(m *machine, v Value, a *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lazily(func() (iterator, error) {
+	return m.lazily(func() (iterator, error) {
 		next, err := m.iterate(v)
 		if err != nil {
 			return nil, err
@@ -573,7 +577,7 @@ func filterSlice(m *machine, v Value, a *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lazily(func() (iterator, error) {
+	return m.lazily(func() (iterator, error) {
 		items, err := m.collect(v)
 		if err != nil {
 			return nil, err
@@ -606,7 +610,7 @@ func filterSlice(m *machine, v Value, a *args) (Value, error) {
 }
 
 func filterMap(m *machine, v Value, a *args) (Value, error) {
-	return lazily(func() (iterator, error) {
+	return m.lazily(func() (iterator, error) {
 		if ok, err := m.truth(v); !ok || err != nil {
 			return overItems(nil), err
 		}
@@ -658,7 +662,7 @@ func (a *args) without(n int) *args {
 // selector is select, reject, selectattr or rejectattr.
 func selector(want, attribute bool) func(*machine, Value, *args) (Value, error) {
 	return func(m *machine, v Value, a *args) (Value, error) {
-		return lazily(func() (iterator, error) {
+		return m.lazily(func() (iterator, error) {
 			if ok, err := m.truth(v); !ok || err != nil {
 				return overItems(nil), err
 			}

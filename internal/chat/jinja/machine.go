@@ -7,9 +7,9 @@ import (
 
 // Limits of what one rendering may use. A zero field means the default.
 const (
-	defaultMaxSource = 1 << 20
-	defaultMaxSteps  = 20_000_000
-	defaultMaxMemory = 128 << 20
+	defaultMaxSource = 256 << 10
+	defaultMaxSteps  = 10_000_000
+	defaultMaxMemory = 32 << 20
 	defaultMaxOutput = 16 << 20
 	defaultMaxDepth  = 200
 	defaultTimeout   = 2 * time.Second
@@ -18,9 +18,9 @@ const (
 // Options are the limits of a template and what it finds beside its variables.
 // The zero value is safe for templates and variables from anyone.
 type Options struct {
-	MaxSource int           // bytes of source; default 1 MiB
-	MaxSteps  int           // nodes evaluated, items visited, and each 64 bytes of text made; default 20 million
-	MaxMemory int           // bytes of values made in one rendering, garbage included; default 128 MiB
+	MaxSource int           // bytes of source; default 256 KiB, 15 times the longest template published
+	MaxSteps  int           // nodes evaluated, items visited, and each 64 bytes of text made; default 10 million
+	MaxMemory int           // bytes of values made in one rendering, garbage included; default 32 MiB and 32 for each byte of the variables' strings
 	MaxOutput int           // bytes of text rendered; default 16 MiB
 	MaxDepth  int           // calls of macros and loops inside each other; default 200
 	Timeout   time.Duration // wall time of one rendering; default 2 s, negative for none
@@ -37,7 +37,6 @@ func (o Options) withDefaults() Options {
 	}
 	set(&o.MaxSource, defaultMaxSource)
 	set(&o.MaxSteps, defaultMaxSteps)
-	set(&o.MaxMemory, defaultMaxMemory)
 	set(&o.MaxOutput, defaultMaxOutput)
 	set(&o.MaxDepth, defaultMaxDepth)
 	if o.Timeout == 0 {
@@ -67,12 +66,36 @@ type machine struct {
 	printing []Value
 }
 
-func newMachine(ctx context.Context, o Options) *machine {
+func newMachine(ctx context.Context, o Options, vars *Dict) *machine {
+	if o.MaxMemory <= 0 {
+		o.MaxMemory = defaultMaxMemory
+		if vars != nil {
+			o.MaxMemory += 32 * weight(vars)
+		}
+	}
 	m := &machine{ctx: ctx, opt: o, steps: o.MaxSteps, memory: o.MaxMemory, check: checkEvery}
 	if o.Timeout > 0 {
 		m.deadline = time.Now().Add(o.Timeout)
 	}
 	return m
+}
+
+// weight is the bytes of the strings in v.
+func weight(v Value) int {
+	n := 0
+	switch v := v.(type) {
+	case str:
+		n = len(v.s)
+	case *list:
+		for _, x := range v.items {
+			n += weight(x)
+		}
+	case *Dict:
+		for i, k := range v.keys {
+			n += weight(k) + weight(v.values[i])
+		}
+	}
+	return n
 }
 
 func limitError(format string, args ...any) error { return errorf(KindLimit, format, args...) }

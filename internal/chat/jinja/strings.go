@@ -155,7 +155,14 @@ func (m *machine) mapText(s str, f func(string) string) (str, error) {
 	if err := m.alloc(2 * len(s.s)); err != nil {
 		return str{}, err
 	}
-	if err := m.step(len(s.s) / 8); err != nil {
+	work := len(s.s) / 16
+	if !isASCII(s.s) {
+		work = len(s.s) / 2
+	}
+	if strings.Contains(s.s, "Σ") { // whose lower case depends on its neighbours
+		work *= 8
+	}
+	if err := m.step(work); err != nil {
 		return str{}, err
 	}
 	return s.mapped(f(s.s)), nil

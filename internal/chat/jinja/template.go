@@ -80,7 +80,7 @@ func (t *Template) Segments(ctx context.Context, vars *Dict) ([]Segment, error) 
 }
 
 func (t *Template) render(ctx context.Context, vars *Dict) (str, error) {
-	m := newMachine(ctx, t.opt)
+	m := newMachine(ctx, t.opt, vars)
 	if err := ctx.Err(); err != nil {
 		return str{}, &Error{Kind: KindCanceled, Message: err.Error(), cause: err}
 	}

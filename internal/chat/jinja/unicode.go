@@ -46,6 +46,9 @@ func isIdentifier(s string) bool {
 }
 
 func upper(s string) string {
+	if isASCII(s) {
+		return strings.ToUpper(s)
+	}
 	var b strings.Builder
 	for _, r := range s {
 		if full, ok := specialCase[r]; ok {
@@ -58,6 +61,9 @@ func upper(s string) string {
 }
 
 func lower(s string) string {
+	if isASCII(s) {
+		return strings.ToLower(s)
+	}
 	var b strings.Builder
 	for i, r := range s {
 		writeLower(&b, s, i, r)
@@ -93,7 +99,7 @@ func finalSigma(s string, i int) bool {
 // ignoredForCase is Unicode's Case_Ignorable.
 func ignoredForCase(r rune) bool {
 	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Lm, unicode.Sk) ||
-		strings.ContainsRune("'.:^`·΄·՟״‘’․‧︓﹒﹕＇．：", r)
+		strings.ContainsRune("'.:\u00b7\u0387\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a", r)
 }
 
 func writeTitle(b *strings.Builder, r rune) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"math/big"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -130,7 +131,8 @@ func Mark(v Value) Value {
 		}
 		return &tuple{items, v.names}
 	case *Dict:
-		d := &Dict{index: maps.Clone(v.index), keys: make([]Value, len(v.keys)), values: make([]Value, len(v.values))}
+		d := &Dict{hashes: slices.Clip(v.hashes), index: maps.Clone(v.index)}
+		d.keys, d.values = make([]Value, len(v.keys)), make([]Value, len(v.values))
 		for i := range v.keys {
 			d.keys[i], d.values[i] = Mark(v.keys[i]), Mark(v.values[i])
 		}
@@ -211,7 +213,7 @@ func brief(v Value) string {
 
 // Format is str(v), or the name of its type if that is too long to be a message.
 func Format(v Value) string {
-	m := newMachine(context.Background(), Options{MaxMemory: 1 << 20}.withDefaults())
+	m := newMachine(context.Background(), Options{MaxMemory: 1 << 20}.withDefaults(), nil)
 	s, err := m.str(v)
 	if err != nil {
 		return v.kind()

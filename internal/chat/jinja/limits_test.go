@@ -1,0 +1,202 @@
+package jinja
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// run parses and renders a template.
+func run(src string, vars *Dict, o Options) (string, error) {
+	t, err := Parse(src, o)
+	if err != nil {
+		return "", err
+	}
+	return t.Execute(context.Background(), vars)
+}
+
+func lines(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strings.ReplaceAll(format, "#", fmt.Sprint(i)))
+	}
+	return b.String()
+}
+
+// nest wraps n times.
+func nest(open string, n int, body, end string) string {
+	return strings.Repeat(open, n) + body + strings.Repeat(end, n)
+}
+
+// loops runs a statement as often as a template can say.
+func loops(before, body string) string {
+	return before + nest("{% for i in range(100000) %}", 2, body, "{% endfor %}")
+}
+
+// hostile are templates that would run, grow or nest without end.
+var hostile = map[string]struct {
+	src  string
+	kind Kind // 0: none, it is only big
+}{
+	"range":             {"{% for i in range(10**9) %}{% endfor %}", KindValue},
+	"loops":             {nest("{% for i in range(100000) %}", 6, "", "{% endfor %}"), KindLimit},
+	"text":              {nest("{% for i in range(100000) %}", 6, "text", "{% endfor %}"), KindLimit},
+	"string times":      {"{{ 'a' * 10**9 }}", KindLimit},
+	"list times":        {"{{ [0] * 10**9 }}", KindLimit},
+	"macro":             {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", KindLimit},
+	"caller":            {"{% macro m() %}{{ caller() }}{% endmacro %}{% macro n() %}{% call m() %}{{ n() }}{% endcall %}{% endmacro %}{{ n() }}", KindLimit},
+	"recursive loop":    {"{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", KindLimit},
+	"block":             {"{% block a %}{{ self.a() }}{% endblock %}", KindLimit},
+	"loop over itself":  {"{% for x in [1] %}{% for y in loop %}{% for z in loop %}{% endfor %}{% endfor %}{% endfor %}", 0},
+	"list doubles":      {loops("{% set n = namespace(l=[1]) %}", "{% set n.l = n.l + n.l %}"), KindLimit},
+	"string doubles":    {loops("{% set n = namespace(l='ab') %}", "{% set n.l = n.l ~ n.l %}"), KindLimit},
+	"garbage is kept":   {loops("{% set n = namespace(l=[]) %}", "{% set n.l = [n.l, 'a' * 1000 ~ i] %}"), KindLimit},
+	"deep value":        {"{% set n = namespace(l=[]) %}{% for i in range(100000) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l }}", KindLimit},
+	"deep equality":     {"{% set n = namespace(l=[], k=[]) %}{% for i in range(50000) %}{% set n.l = [n.l] %}{% set n.k = [n.k] %}{% endfor %}{{ n.l == n.k }}", KindLimit},
+	"deep json":         {"{% set n = namespace(l=[]) %}{% for i in range(100000) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l | tojson }}", KindLimit},
+	"deep key":          {"{% set n = namespace(l=()) %}{% for i in range(100000) %}{% set n.l = (n.l,) %}{% endfor %}{{ {n.l: 1} }}", KindLimit},
+	"deep generator":    {"{% set n = namespace(l=[1]) %}{% for i in range(100000) %}{% set n.l = n.l | map('string') %}{% endfor %}{{ n.l | list }}", KindLimit},
+	"center":            {"{{ 'a' | center(1000000000) }}", KindLimit},
+	"percent width":     {"{{ '%1000000000d' % 1 }}", KindLimit},
+	"percent argument":  {"{{ '%*d' % (1000000000, 1) }}", KindLimit},
+	"format width":      {"{{ '{:1000000000}'.format(1) }}", KindLimit},
+	"precision":         {"{{ '%.1000000000f' % 1.5 }}", KindLimit},
+	"power":             {"{{ 10 ** (10 ** 10) }}", KindLimit},
+	"squares":           {loops("{% set n = namespace(x=3) %}", "{% set n.x = n.x * n.x %}"), KindLimit},
+	"replace":           {"{% set a = 'a' * 100000 %}{{ a | replace('', a) }}", KindLimit},
+	"indent":            {"{% set n = namespace(l=[]) %}{% for i in range(800) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l | tojson(indent=100000) }}", KindLimit},
+	"format repeats":    {"{% set a = '{0}' * 100000 %}{{ a.format('x' * 10000) }}", KindLimit},
+	"dict grows":        {loops("{% set n = namespace(d={}) %}", "{% set n.d = dict(n.d, **{'k' ~ i: i}) %}"), KindLimit},
+	"search":            {loops("{% set a = 'ab' * 1000000 %}", "{{ 'c' in a }}{{ a.rfind('aab') }}"), KindLimit},
+	"index":             {loops("{% set a = 'é' * 1000000 %}", "{{ a[999999] }}{{ a | length }}"), KindLimit},
+	"split":             {loops("{% set a = 'a ' * 1000000 %}", "{% set b = a.split() %}"), KindLimit},
+	"strip":             {loops("{% set a = 'ab' * 100000 %}", "{% set b = a.strip(a) %}"), KindLimit},
+	"case":              {loops("{% set a = 'Σ' * 100000 %}", "{% set b = a | lower %}"), KindLimit},
+	"sort":              {loops("{% set a = range(100000) | list %}", "{% set b = a | sort %}"), KindLimit},
+	"group":             {loops("", "{% set b = range(10000) | map('string') | groupby(0) %}"), KindLimit},
+	"compare":           {loops("{% set a = range(100000) | list %}", "{{ a == a | list }}{{ -1 in a }}"), KindLimit},
+	"json":              {loops("{% set a = range(10000) | list %}", "{% set b = a | tojson %}"), KindLimit},
+	"tags":              {loops("{% set a = '&amp;<a>' * 100000 %}", "{% set b = a | striptags %}"), KindLimit},
+	"digits":            {loops("{% set a = '1' * 1000000 %}", "{{ a | int }}{{ a.isdigit() }}"), KindLimit},
+	"arguments":         {loops("{% macro m() %}{{ kwargs }}{% endmacro %}", "{{ m(a=1, b=2, c=3) }}"), KindLimit},
+	"source":            {strings.Repeat("a", 10<<20), KindLimit},
+	"parentheses":       {"{{ " + nest("(", 60000, "1", ")") + " }}", KindSyntax},
+	"brackets":          {"{{ " + nest("[", 60000, "1", "]") + " }}", KindSyntax},
+	"nots":              {"{{ " + strings.Repeat("not ", 60000) + "1 }}", KindSyntax},
+	"signs":             {"{{ " + strings.Repeat("- ", 60000) + "1 }}", KindSyntax},
+	"sums":              {"{{ 1" + strings.Repeat(" + 1", 60000) + " }}", KindSyntax},
+	"attributes":        {"{{ a" + strings.Repeat(".b", 60000) + " }}", KindSyntax},
+	"filters":           {"{{ a" + strings.Repeat("|e", 60000) + " }}", KindSyntax},
+	"calls":             {"{{ a" + strings.Repeat("()", 60000) + " }}", KindSyntax},
+	"inline ifs":        {"{{ 1" + strings.Repeat(" if 1", 40000) + " }}", KindSyntax},
+	"nested ifs":        {nest("{% if a %}", 10000, "", "{% endif %}"), KindSyntax},
+	"nested targets":    {"{% set " + nest("(", 60000, "a", ")") + " = 1 %}", KindSyntax},
+	"unclosed":          {strings.Repeat("{", 260000), KindSyntax},
+	"unclosed tags":     {strings.Repeat("{%", 130000), KindSyntax},
+	"unclosed raw":      {"{% raw %}" + strings.Repeat("{% ", 80000), KindSyntax},
+	"unclosed comments": {strings.Repeat("{# ", 80000), KindSyntax},
+	"many ifs":          {lines(5500, "{% if a# %}{% set b# = 1 %}{% endif %}"), 0},
+	"many elifs":        {"{% if a %}" + strings.Repeat("{% elif b %}", 20000) + "{% endif %}", 0},
+	"many blocks":       {lines(5500, "{% block b# %}{{ x }}{% endblock %}"), 0},
+	"many names":        {nest("{% for i in x %}", 100, lines(13000, "{{ v# }}{{ w }}"), "{% endfor %}"), 0},
+}
+
+// TestHostile bounds time and memory of what anyone may send.
+func TestHostile(t *testing.T) {
+	for name, c := range hostile {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		start := time.Now()
+		_, err := run(c.src, nil, Options{})
+		d := time.Since(start)
+		runtime.ReadMemStats(&after)
+		var e *Error
+		if errors.As(err, &e); c.kind == 0 && err != nil || c.kind != 0 && (e == nil || e.Kind != c.kind) {
+			t.Errorf("%s: %.200v, want %v", name, err, c.kind)
+		}
+		if e != nil && e.Kind != KindLimit && e.Line == 0 {
+			t.Errorf("%s: no line: %v", name, err)
+		}
+		if d > 5*time.Second {
+			t.Errorf("%s: %v", name, d)
+		}
+		// All that was ever made: what lives at a time is a fraction of it.
+		if made := after.TotalAlloc - before.TotalAlloc; made > 512<<20 {
+			t.Errorf("%s: %d MiB", name, made>>20)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	long := "{% for i in range(1000) %}{{ 'word ' * 10 }}{% endfor %}"
+	for _, c := range []struct {
+		src  string
+		o    Options
+		want string
+	}{
+		{long, Options{MaxSource: 10}, "more than 10"},
+		{long, Options{MaxSteps: 1000}, "more than 1000 steps"},
+		{long, Options{MaxMemory: 10000}, "more than 10000 bytes of values"},
+		{long, Options{MaxOutput: 1000}, "more than 1000 bytes of output"},
+		{"{% macro m(n) %}{{ m(n - 1) if n else 'end' }}{% endmacro %}{{ m(9) }}", Options{MaxDepth: 10}, "more than 10 calls"},
+		{long, Options{Timeout: time.Nanosecond}, "longer than 1ns"},
+	} {
+		_, err := run(c.src, nil, c.o)
+		var e *Error
+		if !errors.As(err, &e) || e.Kind != KindLimit || !strings.Contains(e.Message, c.want) {
+			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
+		}
+		if _, err := run(c.src, nil, Options{}); err != nil {
+			t.Errorf("without limits: %v", err)
+		}
+	}
+	if text, err := run("{{ m }}", nil, Options{Globals: map[string]Value{"m": Int(3)}}); text != "3" || err != nil {
+		t.Errorf("a global: %q, %v", text, err)
+	}
+}
+
+func TestContext(t *testing.T) {
+	tmpl, err := Parse(nest("{% for i in range(100000) %}", 2, "", "{% endfor %}"), Options{MaxSteps: 1 << 40, Timeout: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err = tmpl.Execute(ctx, nil)
+	var e *Error
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || e.Kind != KindCanceled {
+		t.Errorf("%v", err)
+	}
+	if d := time.Since(start); d > time.Second {
+		t.Errorf("ended after %v", d)
+	}
+	cancel()
+	if _, err := tmpl.Execute(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a context that is done: %v", err)
+	}
+}
+
+// TestErrorLines: an error names the line it is on.
+func TestErrorLines(t *testing.T) {
+	for src, want := range map[string]int{
+		"a\n{{ x.y }}":                                            2,
+		"\n\n{{ 1 }}\n{{ 'a' + 1 }}":                              4,
+		"{% if true %}\n\n{% else":                                3,
+		"{{ 1 }}\n{# \n #}{{ 1 | nope }}":                         3,
+		"{% macro m() %}\n{{ x() }}\n{% endmacro %}\n\n{{ m() }}": 2,
+		"{% for a, b in [1] %}\n{% endfor %}":                     1,
+		"a\n  {%- set x = \n 1 / 0 %}":                            3,
+		"{% set x %}\n{{ [][0].y }}{% endset %}":                  2,
+	} {
+		_, err := run(src, nil, Options{})
+		var e *Error
+		if !errors.As(err, &e) || e.Line != want {
+			t.Errorf("%q: %v, want line %d", src, err, want)
+		}
+	}
+}
