@@ -56,7 +56,7 @@ func (s *suite) operation(t *testing.T, op operation, seed uint64) {
 	for i, n := range sizes {
 		p := part{i, make([]int32, n)}
 		for j := range p.tokens {
-			p.tokens[j] = int32(k.r.IntN(vocab))
+			p.tokens[j] = int32(k.r.IntN(Vocab))
 		}
 		logits := tapped.forward(p)
 		w.compare(t, fmt.Sprintf("%d rows", n), logits, want.forward(p), op.bound(s.tol))
@@ -86,7 +86,7 @@ func embeds() (list []operation) {
 		for _, scale := range []float32{1, 12.649111} {
 			list = append(list, operation{name: fmt.Sprintf("embed/%v/%v", d, scale), bound: float, build: func(k *sketch) *graph.Node {
 				n := 3 * max(d.BlockSize(), 11)
-				return k.Embed(k.weight(d, vocab, n), vocab, n, scale)
+				return k.Embed(k.weight(d, Vocab, n), Vocab, n, scale)
 			}})
 		}
 	}

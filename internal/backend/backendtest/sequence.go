@@ -9,9 +9,11 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// decoder is a small model with a layer for each window; the last layer shares
-// the keys and values of the first. Its weights are of type d.
-func decoder(t *testing.T, seed uint64, d tensor.DType, windows ...int) *graph.Graph {
+// Decoder is a small model of random weights of type d, whose tokens are 0 to
+// Vocab-1. It has a layer for each window, and a last one that shares the keys
+// and values of the first.
+func Decoder(t testing.TB, seed uint64, d tensor.DType, windows ...int) *graph.Graph {
+	t.Helper()
 	k := newSketch(seed)
 	const hidden, heads, dim, kvHeads, ff = 64, 4, 16, 2, 96
 	freqs := []float64{1, 0.3, 0.1, 0.03, 0.01, 0.003}
@@ -37,12 +39,12 @@ func decoder(t *testing.T, seed uint64, d tensor.DType, windows ...int) *graph.G
 		h = k.Add(h, k.Normalize(x, 1e-6))
 	}
 	h = k.RMSNorm(unit(hidden), k.Outputs(h), 1e-6, 0)
-	k.Softcap(k.linear(d, h, vocab), 30)
+	k.Softcap(k.linear(d, h, Vocab), 30)
 	return k.graph(t)
 }
 
 // text is the token at a position of a sequence.
-func text(seq, pos int) int32 { return int32((seq*31 + pos*pos*7 + pos*5) % vocab) }
+func text(seq, pos int) int32 { return int32((seq*31 + pos*pos*7 + pos*5) % Vocab) }
 
 // schedule cuts sequences of the given lengths into steps of at most rows
 // rows, in which several take part.
@@ -103,7 +105,7 @@ func (s *suite) sequences(t *testing.T) {
 	for i, windows := range windowLists {
 		d := []tensor.DType{tensor.BF16, tensor.Q4_1}[i%2]
 		t.Run(fmt.Sprintf("%v/windows %v", d, windows), func(t *testing.T) {
-			g := decoder(t, uint64(i), d, windows...)
+			g := Decoder(t, uint64(i), d, windows...)
 			want := reference(t, g, 64).collect(schedule(1, 64, lengths...))
 			got := start(t, s.open(), g, 64, nil).collect(schedule(1, 64, lengths...))
 			var w worst
@@ -146,7 +148,7 @@ func (s *suite) far(t *testing.T) {
 
 // plans: one plan fills the cache and another reads it.
 func (s *suite) plans(t *testing.T) {
-	g := decoder(t, 12, tensor.Q8_0, 0, 7)
+	g := Decoder(t, 12, tensor.Q8_0, 0, 7)
 	m, want := start(t, s.open(), g, 64, nil), reference(t, g, 64)
 	prefill := m.plan
 	decode, err := m.b.Compile(g, optionsOf(2))
@@ -170,7 +172,7 @@ func (s *suite) plans(t *testing.T) {
 // pages: what a sequence left in its pages does not show in the next one that
 // gets them, and takes no more memory.
 func (s *suite) pages(t *testing.T) {
-	g := decoder(t, 13, tensor.F16, 0, 64)
+	g := Decoder(t, 13, tensor.F16, 0, 64)
 	m, fresh := start(t, s.open(), g, 64, nil), start(t, s.open(), g, 64, nil)
 	if n := m.cache.Bytes(); n != 0 {
 		t.Errorf("an empty cache takes %d bytes", n)

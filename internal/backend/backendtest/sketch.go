@@ -9,9 +9,9 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// vocab is the number of token ids of a sketch, unless its rows are given: a
-// step's rows are chosen among that many random ones.
-const vocab = 97
+// Vocab is the number of token ids of the suite's graphs: a step's rows are
+// chosen among that many random ones.
+const Vocab = 97
 
 // sketch records a small graph over random weights.
 type sketch struct {
@@ -37,7 +37,7 @@ func (k *sketch) weight(d tensor.DType, shape ...int) *graph.Weight {
 // input is an activation of the given shape: a random row for each token id.
 func (k *sketch) input(shape ...int) *graph.Node {
 	n := tensor.Shape(shape).Size()
-	x := k.Embed(k.weight(tensor.F32, vocab, n), vocab, n, 1)
+	x := k.Embed(k.weight(tensor.F32, Vocab, n), Vocab, n, 1)
 	if len(shape) == 2 {
 		x = k.Heads(x, shape[1])
 	}
@@ -63,13 +63,13 @@ func (k *sketch) node(op graph.Op, shape tensor.Shape, attr any, in ...*graph.No
 }
 
 // end records the last node, the wanted rows of x, and ends the sketch.
-func (k *sketch) end(t *testing.T, x *graph.Node) *graph.Graph {
+func (k *sketch) end(t testing.TB, x *graph.Node) *graph.Graph {
 	t.Helper()
 	k.Outputs(x)
 	return k.graph(t)
 }
 
-func (k *sketch) graph(t *testing.T) *graph.Graph {
+func (k *sketch) graph(t testing.TB) *graph.Graph {
 	t.Helper()
 	g, err := k.Graph()
 	if err != nil {

@@ -19,7 +19,7 @@ func optionsOf(rows int) backend.Options { return backend.Options{Rows: rows} }
 // outputs: the logits of some rows are those of all rows, and a step that
 // wants none has none.
 func (s *suite) outputs(t *testing.T) {
-	g := decoder(t, 14, tensor.Q8_0, 0)
+	g := Decoder(t, 14, tensor.Q8_0, 0)
 	tokens := make([]int32, 64)
 	for i := range tokens {
 		tokens[i] = text(0, i)
@@ -31,7 +31,7 @@ func (s *suite) outputs(t *testing.T) {
 		step.Outputs = rows
 		var want []float32
 		for _, r := range rows {
-			want = append(want, every[r*vocab:(r+1)*vocab]...)
+			want = append(want, every[r*Vocab:(r+1)*Vocab]...)
 		}
 		got := m.run(step)
 		if d := distance(got, want); !(d <= s.tol.Layer) || s.tol.SameBits && !sameBits(got, want) {
@@ -49,7 +49,7 @@ func (s *suite) outputs(t *testing.T) {
 // leaves the logits as they are without it.
 func (s *suite) taps(t *testing.T) {
 	for _, d := range []tensor.DType{tensor.F32, tensor.Q4_0} {
-		g := decoder(t, 15, d, 0, 7)
+		g := Decoder(t, 15, d, 0, 7)
 		steps := schedule(10, 16, 20, 5)
 		bare, full := start(t, s.open(), g, 16, nil), start(t, s.open(), g, 16, all)
 		logits := bare.collect(steps)
@@ -87,7 +87,7 @@ func (m *machine) last(steps [][]part, logits [][]float32) (of []float32) {
 
 // cancel: a cancelled step fails, and the next one is right.
 func (s *suite) cancel(t *testing.T) {
-	g := decoder(t, 16, tensor.Q8_0, 0, 64)
+	g := Decoder(t, 16, tensor.Q8_0, 0, 64)
 	p := part{0, []int32{5, 6, 7, 8}}
 	m := start(t, s.open(), g, 8, all)
 	want := start(t, s.open(), g, 8, nil).forward(p)
@@ -113,13 +113,13 @@ type foreign struct{ backend.Cache }
 
 // badSteps are refused with an error, and leave the plan usable.
 func (s *suite) badSteps(t *testing.T) {
-	g := decoder(t, 17, tensor.F32, 0, 7)
+	g := Decoder(t, 17, tensor.F32, 0, 7)
 	p := part{0, []int32{1, 2, 3, 4}}
 	want := start(t, s.open(), g, 4, nil).forward(p)
 	for name, spoil := range map[string]func(s *backend.Step){
 		"no rows":               func(s *backend.Step) { *s = backend.Step{Cache: s.Cache} },
 		"token below zero":      func(s *backend.Step) { s.Tokens[1] = -1 },
-		"token past the end":    func(s *backend.Step) { s.Tokens[3] = vocab },
+		"token past the end":    func(s *backend.Step) { s.Tokens[3] = Vocab },
 		"fewer positions":       func(s *backend.Step) { s.Pos = s.Pos[:3] },
 		"fewer sequences":       func(s *backend.Step) { s.Seqs = s.Seqs[:3] },
 		"position below zero":   func(s *backend.Step) { s.Pos = []int32{-1, 0, 1, 2} },
@@ -160,7 +160,7 @@ func (s *suite) badGraphs(t *testing.T) {
 	for name, build := range map[string]func(k *sketch) *graph.Node{
 		"unknown operation": func(k *sketch) *graph.Node { return k.node(200, tensor.Shape{3}, nil, k.input(3)) },
 		"integer weight":    func(k *sketch) *graph.Node { return k.linear(tensor.I32, k.input(4), 3) },
-		"integer embedding": func(k *sketch) *graph.Node { return k.Embed(k.weight(tensor.U8, vocab, 4), vocab, 4, 1) },
+		"integer embedding": func(k *sketch) *graph.Node { return k.Embed(k.weight(tensor.U8, Vocab, 4), Vocab, 4, 1) },
 		"integer norm":      func(k *sketch) *graph.Node { return k.RMSNorm(k.weight(tensor.I8, 4), k.input(4), 1, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,221 @@
+package engine_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// subject is a model and the ids that its bits are tested on.
+type subject struct {
+	name, path string
+	ids        []int32
+}
+
+// subjects are all golden models, and quantized files of most formats. Gemma's
+// prompts are three windows of 64 long, and go around every ring.
+func subjects(t *testing.T) (list []subject) {
+	add := func(name, path, model string, i, n int) {
+		if !testing.Short() || name == sliding {
+			list = append(list, subject{name, path, prompt(t, model, i, n)})
+		}
+	}
+	for _, name := range golden.Models(t) {
+		switch {
+		case strings.HasPrefix(name, "tiny-gemma"):
+			add(name, golden.Model(t, name), name, 8, 200)
+		case name != "demo": // it is ten times the size of the others
+			add(name, golden.Model(t, name), name, 7, 30)
+		}
+	}
+	add("demo.Q4_K_M", demo(t), "demo", 7, 20)
+	for _, name := range []string{"tiny-llama.Q2_K", "tiny-llama.IQ4_XS", "tiny-gemma4-moe.MXFP4_MOE", "tiny-qwen3.Q8_0"} {
+		if p, _ := filepath.Glob(filepath.Join(golden.Dir(t), "gguf", name+".gguf")); len(p) == 1 {
+			model, _, _ := strings.Cut(name, ".")
+			add(name, p[0], model, 7, 20)
+		}
+	}
+	return list
+}
+
+// kept is the number of last rows whose logits are compared. They depend on
+// the keys and values of all rows before them.
+const kept = 12
+
+// TestBits computes each subject's prompt in many ways, which must all give
+// the same bits: in steps of 1, 7, 32 and all rows, by 1, 2 and 8 threads, in
+// one pass and as a prefill and single steps, alone and with other sequences in
+// the same steps, with taps and without.
+func TestBits(t *testing.T) {
+	for _, s := range subjects(t) {
+		t.Run(s.name+"/kv f16", func(t *testing.T) { s.bits(t, cpu.KVF16) })
+		if len(s.ids) > 40 && !testing.Short() {
+			s.ids = s.ids[:70]
+		}
+		t.Run(s.name+"/kv f32", func(t *testing.T) { s.bits(t, cpu.KVF32) })
+	}
+}
+
+func (s subject) bits(t *testing.T, kv cpu.KVType) {
+	if testing.Short() {
+		s.ids = s.ids[:24]
+	}
+	_, g := openModel(t, s.path)
+	engineOf := func(chunk, threads int, want func(*graph.Node) bool) *engine.Engine {
+		return newEngine(t, g, cpu.New(cpu.Options{Threads: threads, KV: kv}),
+			engine.Options{Context: len(s.ids), Chunk: chunk, Want: want, Tap: func(*graph.Node, []float32) {}})
+	}
+	want := scratch(t, engineOf(len(s.ids), 1, nil), s.ids, kept)
+	check := func(way string, got [][]float32) {
+		if !same(got, want) {
+			t.Errorf("%s: other bits", way)
+		}
+	}
+	check("chunk 7, 8 threads, taps", scratch(t, engineOf(7, 8, everything), s.ids, kept))
+	check("chunk 32, with other sequences", together(t, engineOf(32, 2, nil), s.ids))
+	if testing.Short() {
+		return
+	}
+	check("chunk 1, 2 threads", scratch(t, engineOf(1, 2, nil), s.ids, kept))
+	check("chunk 64, prefill and decode", decode(t, engineOf(64, 1, nil), s.ids))
+	if s.name == sliding || len(s.ids) < 100 {
+		check("chunk 32, 1 thread", scratch(t, engineOf(32, 1, nil), s.ids, kept))
+		check("whole, 8 threads, taps", scratch(t, engineOf(len(s.ids), 8, everything), s.ids, kept))
+	}
+}
+
+func everything(*graph.Node) bool { return true }
+
+// decode feeds all but the last rows at once, and those one by one.
+func decode(t *testing.T, e *engine.Engine, ids []int32) (logits [][]float32) {
+	s := e.NewSequence()
+	defer s.Close()
+	feed(t, s, ids[:len(ids)-kept], 0)
+	for _, id := range ids[len(ids)-kept:] {
+		logits = append(logits, feed(t, s, []int32{id}, 1)...)
+	}
+	return logits
+}
+
+// together feeds ids in pieces, each in one step with pieces of two other
+// sequences: the last rows of each of them are the only ones of their kind.
+func together(t *testing.T, e *engine.Engine, ids []int32) [][]float32 {
+	others := [][]int32{ids[:len(ids)/3], append([]int32{ids[0]}, ids[len(ids)/2:]...)}
+	seqs := []*engine.Sequence{e.NewSequence(), e.NewSequence(), e.NewSequence()}
+	var logits [][]float32
+	for at, piece := 0, 1; at < len(ids); piece = piece%16 + 3 {
+		end := min(len(ids), at+piece)
+		release := e.Hold()
+		var wg sync.WaitGroup
+		queued := 0
+		for i, tokens := range [][]int32{others[0], ids, others[1]} {
+			from, to := min(at/2, len(tokens)), min(end/2, len(tokens))
+			if i == 1 {
+				from, to = at, end
+			}
+			if from == to {
+				continue
+			}
+			wg.Go(func() {
+				rows, err := seqs[i].Feed(context.Background(), tokens[from:to], to-from)
+				if err != nil {
+					t.Error(err)
+				}
+				if i == 1 {
+					logits = append(logits, rows...)
+				}
+			})
+			queued++
+			e.WaitQueued(queued)
+		}
+		release()
+		wg.Wait()
+		at = end
+	}
+	for _, s := range seqs {
+		s.Close()
+	}
+	return logits[len(logits)-kept:]
+}
+
+// hashes are the SHA-256 of the logits (float32, little-endian) after each of
+// the first ids of prompt 7, as `karat run` computes them. They are the same on
+// every architecture; a change that alters one alters the contract of a kernel.
+var hashes = map[string]string{
+	"demo.Q4_K_M":     "7b06a1692330ed5d828aac346a36c9ee75c859c1a9fc8212f612e4c9a198e325",
+	"tiny-gemma3":     "a98bf2e3b87e79471d630c0dbe0208ea0f65be96b9e0ff7ca9db7af701b21bd8",
+	"tiny-gemma4":     "259b7c5cd3b034174dce3bc9aec6583e221cd62c80e16f7da6ca57727672a155",
+	"tiny-gemma4-moe": "996131bcb3ae11bf94d09e950a201eaaeebf1121ea22e8ee1e6a4ef0e59d8b78",
+	"tiny-llama":      "dff9f1483fc28f330ef62c4fe45e3f6923fe6bb740a55c3f7f39913881e65e8f",
+	"tiny-qwen2":      "de256ec2c69ab27183eb467ee0da23a238ae089746954f6d5ce5692ca655c436",
+	"tiny-qwen3":      "263664f13f5e0a0e4f1ef190c60e94723e947cd8ed31119ef41fa478121fbc98",
+}
+
+func TestHashes(t *testing.T) {
+	for name, want := range hashes {
+		if testing.Short() && name != sliding {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			model, path, n := name, "", 30
+			if name == "demo.Q4_K_M" {
+				model, path, n = "demo", demo(t), 12
+			} else {
+				path = golden.Model(t, name)
+			}
+			_, g := openModel(t, path)
+			e := newEngine(t, g, cpu.New(cpu.Options{}), engine.Options{Context: 64})
+			h := sha256.New()
+			for _, row := range scratch(t, e, prompt(t, model, 7, n), n) {
+				for _, v := range row {
+					h.Write(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)))
+				}
+			}
+			if got := fmt.Sprintf("%x", h.Sum(nil)); got != want {
+				t.Errorf("logits of %s hash to %s, want %s", name, got, want)
+			}
+		})
+	}
+}
+
+// TestTogether: what is queued at the same time is computed in one step.
+func TestTogether(t *testing.T) {
+	var steps [][2]int // rows and sequences
+	e := toy(t, engine.Options{Context: 64, Chunk: 16}, func(s *backend.Step) error {
+		seqs := map[any]bool{}
+		for _, q := range s.Seqs {
+			seqs[q] = true
+		}
+		steps = append(steps, [2]int{len(s.Tokens), len(seqs)})
+		return nil
+	})
+	release := e.Hold()
+	var wg sync.WaitGroup
+	for i, n := range []int{5, 11, 3, 1, 30} {
+		wg.Go(func() {
+			s := e.NewSequence()
+			defer s.Close()
+			if _, err := s.Feed(context.Background(), toyText(n), 1); err != nil {
+				t.Error(err)
+			}
+		})
+		e.WaitQueued(i + 1)
+	}
+	release()
+	wg.Wait()
+	if len(steps) != 4 && len(steps) != 3 || steps[0] != [2]int{16, 2} {
+		t.Errorf("steps of [rows, sequences] %v, want the first 16 rows of 2 sequences", steps)
+	}
+}
