@@ -17,15 +17,16 @@
 //	Y8, Y9    a block of w as float32
 //	Y10, Y11  masks of those elements of a block that a tail has
 
-DATA tailMask<>+0x00(SB)/8, $-1
-DATA tailMask<>+0x08(SB)/8, $-1
-DATA tailMask<>+0x10(SB)/8, $-1
-DATA tailMask<>+0x18(SB)/8, $-1
-DATA tailMask<>+0x20(SB)/8, $-1
-DATA tailMask<>+0x28(SB)/8, $-1
-DATA tailMask<>+0x30(SB)/8, $-1
-DATA tailMask<>+0x38(SB)/8, $-1
-GLOBL tailMask<>(SB), RODATA|NOPTR, $128
+// tailMask has a mask of c lanes, for c up to 16, c elements before its middle.
+DATA ·tailMask+0x00(SB)/8, $-1
+DATA ·tailMask+0x08(SB)/8, $-1
+DATA ·tailMask+0x10(SB)/8, $-1
+DATA ·tailMask+0x18(SB)/8, $-1
+DATA ·tailMask+0x20(SB)/8, $-1
+DATA ·tailMask+0x28(SB)/8, $-1
+DATA ·tailMask+0x30(SB)/8, $-1
+DATA ·tailMask+0x38(SB)/8, $-1
+GLOBL ·tailMask(SB), RODATA|NOPTR, $128
 
 #define LOADF32 \
 	VMOVUPS (SI), Y8;   \
@@ -61,7 +62,7 @@ GLOBL tailMask<>(SB), RODATA|NOPTR, $128
 // COPYTAIL sets the masks, fills tail with minus, which is one or two -0, and
 // copies the last elements of w there, of 1<<shift bytes.
 #define COPYTAIL(minus, shift) \
-	LEAQ    tailMask<>+64(SB), R13;        \
+	LEAQ    ·tailMask+64(SB), R13;        \
 	MOVQ    BX, AX;                        \
 	SHLQ    $2, AX;                        \
 	SUBQ    AX, R13;                       \

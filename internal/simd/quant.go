@@ -46,11 +46,11 @@ func GroupSums(sums []float32, q []int16, dx []float32, group int) {
 // I is exact: its magnitude is at most 32*128*32768 = 2^27. Its conversion
 // rounds to nearest even, and so does its product with dx.
 func DotQ(w *QuantRow, x []int16, dx, sums []float32) float32 {
-	return dotQGeneric(w, x, dx, sums)
+	return dotQ(w, x, dx, sums)
 }
 
 // DotRowsQ sets each dst[r] to DotQ of w and the r-th row of activations, x
 // being rows of len(w.Q), dx of len(w.Q)/ActGroup, and sums of len(w.Q)/w.Group.
 func DotRowsQ(dst []float32, w *QuantRow, x []int16, dx, sums []float32) {
-	dotRowsQGeneric(dst, w, x, dx, sums)
+	dotRowsQ(dst, w, x, dx, sums)
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"unsafe"
 )
 
 // quantize is Quantize with room for the scales.
@@ -206,4 +207,55 @@ func testDotQSpecials(t *testing.T) {
 			t.Errorf("%v, want %v", c.got, c.want)
 		}
 	}
+}
+
+// as lends n numbers of another type in guarded memory.
+func as[T int8 | int16 | uint16](guard func(n int) []float32, n int) []T {
+	var one T
+	size := int(unsafe.Sizeof(one))
+	m := guard((n*size + 3) / 4)
+	if len(m) == 0 {
+		return nil
+	}
+	all := unsafe.Slice((*T)(unsafe.Pointer(&m[0])), len(m)*4/size)
+	return all[len(all)-n:]
+}
+
+// TestDotQTwins compares each tier with the generic twin, over rows of all
+// lengths and numbers.
+func TestDotQTwins(t *testing.T) {
+	guard, r := guarded(t), rng(21)
+	eachTier(t, func(t *testing.T) {
+		for i := range 1200 {
+			group, rows := 16+i%2*16, r.IntN(20)
+			k := r.IntN(21) * 32
+			mins, wild := i%4 < 2, i%8 == 7
+			w := &QuantRow{Q: as[int8](guard, k), Scale: guard(k / group), Group: group}
+			for i := range w.Q {
+				w.Q[i] = int8(r.Uint32())
+			}
+			x, dx, sums := as[int16](guard, rows*k), guard(rows*k/ActGroup), guard(rows*k/group)
+			for i := range x {
+				x[i] = int16(r.Uint32())
+			}
+			fill := func(s []float32) {
+				if wild {
+					copy(s, anything(r, len(s), true))
+				} else {
+					copy(s, values(r, len(s)))
+				}
+			}
+			fill(w.Scale)
+			fill(dx)
+			fill(sums)
+			if mins {
+				w.Min = guard(k / group)
+				fill(w.Min)
+			}
+			got, want := make([]float32, rows), make([]float32, rows)
+			dotRowsQGeneric(want, w, x, dx, sums)
+			DotRowsQ(got, w, x, dx, sums)
+			equal(t, "rows", got, want)
+		}
+	})
 }
