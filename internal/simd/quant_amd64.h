@@ -55,16 +55,25 @@
 //	CX   groups left
 //	X15  acc
 
-// FMA adds group i of the eight whose integers times dx are in the frame, and
-// FMAMIN its minimum, too.
-#define FMA(i) \
-	VMOVSS      4*i+0(SP), X1;        \
-	VFMADD231SS 4*i+0(R9), X1, X15
+// FMA adds group i of the eight, whose integer times dx is x, and FMAMIN its
+// minimum, too.
+#define FMA(i, x) \
+	VFMADD231SS 4*i+0(R9), x, X15
 
-#define FMAMIN(i) \
-	FMA(i);                           \
-	VMOVSS      4*i+0(R11), X2;       \
-	VFMADD231SS 4*i+0(R10), X2, X15
+#define FMAMIN(i, x) \
+	FMA(i, x);                        \
+	VMOVSS      4*i+0(R11), X8;       \
+	VFMADD231SS 4*i+0(R10), X8, X15
+
+// LANES copies the lanes of Y0 to lane 0 of X0 to X7.
+#define LANES \
+	VEXTRACTF128 $1, Y0, X4; \
+	VMOVSHDUP X0, X1;        \
+	VPSHUFD   $2, X0, X2;    \
+	VPSHUFD   $3, X0, X3;    \
+	VMOVSHDUP X4, X5;        \
+	VPSHUFD   $2, X4, X6;    \
+	VPSHUFD   $3, X4, X7
 
 #define PRODUCT(i, size, LOAD, MADD, sum) \
 	LOAD(size*i);                \
@@ -96,27 +105,27 @@ eight:                                 \
 	VCVTDQ2PS Y0, Y0;                  \
 	SCALES;                            \
 	VMULPS Y1, Y0, Y0;                 \
-	VMOVUPS Y0, 0(SP);                 \
+	LANES;                             \
 	TESTQ R10, R10;                    \
 	JNZ  minima;                       \
-	FMA(0);                            \
-	FMA(1);                            \
-	FMA(2);                            \
-	FMA(3);                            \
-	FMA(4);                            \
-	FMA(5);                            \
-	FMA(6);                            \
-	FMA(7);                            \
+	FMA(0, X0);                        \
+	FMA(1, X1);                        \
+	FMA(2, X2);                        \
+	FMA(3, X3);                        \
+	FMA(4, X4);                        \
+	FMA(5, X5);                        \
+	FMA(6, X6);                        \
+	FMA(7, X7);                        \
 	JMP  next;                         \
 minima:                                \
-	FMAMIN(0);                         \
-	FMAMIN(1);                         \
-	FMAMIN(2);                         \
-	FMAMIN(3);                         \
-	FMAMIN(4);                         \
-	FMAMIN(5);                         \
-	FMAMIN(6);                         \
-	FMAMIN(7);                         \
+	FMAMIN(0, X0);                     \
+	FMAMIN(1, X1);                     \
+	FMAMIN(2, X2);                     \
+	FMAMIN(3, X3);                     \
+	FMAMIN(4, X4);                     \
+	FMAMIN(5, X5);                     \
+	FMAMIN(6, X6);                     \
+	FMAMIN(7, X7);                     \
 	ADDQ $32, R10;                     \
 	ADDQ $32, R11;                     \
 next:                                  \

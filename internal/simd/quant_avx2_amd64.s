@@ -7,7 +7,7 @@
 	VPADDD   Y14, sum, sum
 
 // func dotQ32AVX2(q []int8, scale, min []float32, x []int16, dx, sums []float32) float32
-TEXT ·dotQ32AVX2(SB), NOSPLIT, $32-148
+TEXT ·dotQ32AVX2(SB), NOSPLIT, $0-148
 	DOTQ(32, 0, LOAD32, MADD32, SCALES32)
 
 // func dotRowsQ32AVX2(dst []float32, q []int8, scale, min []float32, x []int16, dx, sums []float32)
@@ -15,7 +15,7 @@ TEXT ·dotRowsQ32AVX2(SB), 0, $808-168
 	DOTROWSQ32(MADD32)
 
 // func dotQ16AVX2(q []int8, scale, min []float32, x []int16, dx, sums []float32) float32
-TEXT ·dotQ16AVX2(SB), NOSPLIT, $32-148
+TEXT ·dotQ16AVX2(SB), NOSPLIT, $0-148
 	DOTQ(16, 1, LOAD16, MADD16, SCALES16)
 
 // func dotRowsQ16AVX2(dst []float32, q []int8, scale, min []float32, x []int16, dx, sums []float32)
