@@ -58,8 +58,8 @@ func Model(m any, src Source) error {
 			b.errorf("tensor %s: the file holds it, but no weight of the architecture claims it", name)
 		}
 	}
-	if n := len(b.errs); n > maxErrors {
-		b.errs = append(b.errs[:maxErrors], fmt.Errorf("and %d more", n-maxErrors))
+	if b.more > 0 {
+		b.errs = append(b.errs, fmt.Errorf("and %d more", b.more))
 	}
 	return errors.Join(b.errs...)
 }
@@ -69,9 +69,14 @@ type binder struct {
 	used     map[string]bool
 	settings map[string]reflect.Value
 	errs     []error
+	more     int // beyond maxErrors
 }
 
 func (b *binder) errorf(format string, args ...any) {
+	if len(b.errs) == maxErrors {
+		b.more++
+		return
+	}
 	b.errs = append(b.errs, fmt.Errorf(format, args...))
 }
 
