@@ -134,7 +134,7 @@ func toy(t testing.TB, o engine.Options, see func(*backend.Step) error) *engine.
 	if see != nil {
 		b = spy{b, see}
 	}
-	return newEngine(t, backendtest.Decoder(t, 1, tensor.Q8_0, 0, 64), b, o)
+	return newEngine(t, backendtest.Decoder(t, 1, tensor.BF16, 0, 64), b, o)
 }
 
 // toyText is n tokens for the toy.

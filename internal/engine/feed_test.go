@@ -92,9 +92,9 @@ func TestSequences(t *testing.T) {
 func TestRewind(t *testing.T) {
 	e := toy(t, engine.Options{Context: 256, Chunk: 32}, nil)
 	long := toyText(230)
-	rounds := 200
+	rounds := 120
 	if testing.Short() {
-		rounds = 30
+		rounds = 12
 	}
 	s := e.NewSequence()
 	defer s.Close()
@@ -132,7 +132,7 @@ func TestRewind(t *testing.T) {
 			have = tokens[:n]
 		}
 	}
-	if !testing.Short() && (reused < 50 || begun < 5) {
+	if !testing.Short() && (reused < 30 || begun < 4) {
 		t.Errorf("only %d rewinds that kept something, and %d that could not", reused, begun)
 	}
 }

@@ -35,7 +35,8 @@ type suite struct {
 	tol  Tolerances
 }
 
-// Run tests the backend that open makes; each call of open is followed by a Close.
+// Run tests the backend that open makes; each call of open is followed by a
+// Close. With -short it leaves out the largest steps.
 func Run(t *testing.T, open func() backend.Backend, tol Tolerances) {
 	s := &suite{open, tol}
 	t.Run("operations", s.operations)

@@ -46,8 +46,11 @@ func (s *suite) operation(t *testing.T, op operation, seed uint64) {
 	k := newSketch(seed)
 	g := k.end(t, op.build(k))
 	sizes := sizes
-	if op.heavy {
-		sizes = sizes[:len(sizes)-1]
+	switch {
+	case testing.Short():
+		sizes = sizes[:3]
+	case op.heavy:
+		sizes = sizes[:4]
 	}
 	most := sizes[len(sizes)-1]
 	want, tapped, bare := reference(t, g, most), start(t, s.open(), g, most, all), start(t, s.open(), g, most, nil)

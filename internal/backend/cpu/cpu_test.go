@@ -26,6 +26,9 @@ func TestConformance(t *testing.T) {
 			backendtest.Tolerances{Float: 4e-7, Quantized: 3e-4, Attention: 2e-3, Layer: 1.5e-3, SameBits: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && c.o.Threads == 1 {
+				t.Skip("-short: one of two precisions")
+			}
 			backendtest.Run(t, func() backend.Backend { return cpu.New(c.o) }, c.tol)
 		})
 	}
