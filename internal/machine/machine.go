@@ -17,17 +17,42 @@ func Memory() int64 {
 		return free
 	}
 	for _, dir := range controlGroups() {
-		limit, ok := readNumber(filepath.Join(dir, "memory.max"))
-		used, _ := readNumber(filepath.Join(dir, "memory.current"))
-		if !ok { // version 1
-			limit, ok = readNumber(filepath.Join(dir, "memory.limit_in_bytes"))
-			used, _ = readNumber(filepath.Join(dir, "memory.usage_in_bytes"))
-		}
-		if ok && (free == 0 || limit-used < free) {
-			free = max(limit-used, 1)
+		if n, ok := unused(dir); ok && (free == 0 || n < free) {
+			free = n
 		}
 	}
 	return free
+}
+
+// unused is how much more the control group in dir may use. The pages of files
+// count as free, since the system drops them when memory is short: a model
+// that was read a moment ago must not stand in its own way.
+func unused(dir string) (int64, bool) {
+	limit, ok := readNumber(filepath.Join(dir, "memory.max"))
+	used, _ := readNumber(filepath.Join(dir, "memory.current"))
+	prefix := ""
+	if !ok { // version 1
+		limit, ok = readNumber(filepath.Join(dir, "memory.limit_in_bytes"))
+		used, _ = readNumber(filepath.Join(dir, "memory.usage_in_bytes"))
+		prefix = "total_"
+	}
+	return max(limit-max(used-fileCache(dir, prefix), 0), 1), ok
+}
+
+// fileCache is the memory that holds pages of files.
+func fileCache(dir, prefix string) (n int64) {
+	b, err := os.ReadFile(filepath.Join(dir, "memory.stat"))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if key == prefix+"inactive_file" || key == prefix+"active_file" {
+			v, _ := strconv.ParseInt(value, 10, 64)
+			n += v
+		}
+	}
+	return n
 }
 
 // controlGroups lists the folders of the process's control group and those above it.

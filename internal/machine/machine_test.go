@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 )
@@ -9,5 +11,35 @@ func TestMemory(t *testing.T) {
 	n := Memory()
 	if runtime.GOOS == "linux" && (n < 1<<20 || n > 1<<50) {
 		t.Errorf("%d bytes", n)
+	}
+}
+
+// TestUnused reads control groups of both versions.
+func TestUnused(t *testing.T) {
+	const stat = "anon 100\nfile 900\ninactive_file 500\nactive_file 300\ntotal_inactive_file 50\ntotal_active_file 20\n"
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		want  int64
+		ok    bool
+	}{
+		{"none", nil, 1, false},
+		{"version 2", map[string]string{"memory.max": "2000\n", "memory.current": "1100\n", "memory.stat": stat}, 1700, true},
+		{"version 2, unlimited", map[string]string{"memory.max": "max\n", "memory.current": "1100\n"}, 1, false},
+		{"version 2, full", map[string]string{"memory.max": "1000\n", "memory.current": "1100\n"}, 1, true},
+		{"version 2, no stat", map[string]string{"memory.max": "2000\n", "memory.current": "1100\n"}, 900, true},
+		{"more cache than use", map[string]string{"memory.max": "2000\n", "memory.current": "10\n", "memory.stat": stat}, 2000, true},
+		{"version 1", map[string]string{"memory.limit_in_bytes": "2000\n", "memory.usage_in_bytes": "1100\n", "memory.stat": stat}, 970, true},
+	} {
+		dir := t.TempDir()
+		for name, text := range c.files {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n, ok := unused(dir)
+		if ok != c.ok || ok && n != c.want {
+			t.Errorf("%s: %d, %v, want %d, %v", c.name, n, ok, c.want, c.ok)
+		}
 	}
 }
