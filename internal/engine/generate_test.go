@@ -220,6 +220,35 @@ func TestLogprobs(t *testing.T) {
 	}
 }
 
+// TestPenalty: the repeat penalty sees the prompt and what was generated since.
+func TestPenalty(t *testing.T) {
+	e := toy(t, engine.Options{Context: 64}, nil)
+	history := toyText(10)
+	s := e.NewSequence()
+	defer s.Close()
+	tokens, _ := generate(t, s, engine.Request{Prompt: history, Max: 30, Logits: true, Decoder: numbers{},
+		Sample: sample.Options{RepeatPenalty: 50, RepeatLast: -1}})
+	for i, x := range tokens {
+		best, top := -1, math.Inf(-1)
+		for id, v := range x.Logits {
+			v := float64(v)
+			if slices.Contains(history, int32(id)) {
+				v = min(v/50, v*50)
+			}
+			if v > top {
+				best, top = id, v
+			}
+		}
+		if x.ID != best {
+			t.Errorf("token %d: %d, want %d", i, x.ID, best)
+		}
+		history = append(history, int32(x.ID))
+	}
+	if len(tokens) != 30 {
+		t.Errorf("%d tokens", len(tokens))
+	}
+}
+
 // TestBreakAndCancel: a loop that is left, or whose context is cancelled,
 // computes nothing more; its sequence goes on from there.
 func TestBreakAndCancel(t *testing.T) {
