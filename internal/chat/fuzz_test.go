@@ -59,6 +59,10 @@ func FuzzTemplate(f *testing.F) {
 // checkMarked renders again with marked variables.
 func checkMarked(t *testing.T, tmpl *jinja.Template, d *jinja.Dict, text string, err error) {
 	segments, err2 := tmpl.Segments(context.Background(), jinja.Mark(d).(*jinja.Dict))
+	var e *jinja.Error
+	if errors.As(errors.Join(err, err2), &e) && e.Kind == jinja.KindLimit {
+		return // marks take memory, too
+	}
 	if (err == nil) != (err2 == nil) {
 		t.Fatalf("%v, but marked %v", err, err2)
 	}

@@ -65,3 +65,28 @@ func deref(s *string) string {
 	}
 	return *s
 }
+
+// TestRandom runs random templates; testdata/random.py made them and what Jinja2
+// makes of them.
+func TestRandom(t *testing.T) {
+	all := readLines[struct {
+		snippet
+		Error string `json:"error"`
+	}](t, "testdata/random.jsonl.gz")
+	vars, rendered, failed := all[0].Vars, 0, 0
+	for _, s := range all[1:] {
+		s.Vars = vars
+		text, err := s.render(t)
+		switch {
+		case s.Render != nil && err == nil && text == *s.Render:
+			rendered++
+		case s.Error != "" && err != nil:
+			failed++
+		default:
+			t.Errorf("%q:\n got %q, %v\nwant %s%q", s.Template, text, err, s.Error, deref(s.Render))
+		}
+	}
+	if rendered != 1910 || failed != 2090 {
+		t.Errorf("%d templates rendered and %d failed as recorded, want 1910 and 2090", rendered, failed)
+	}
+}

@@ -158,7 +158,7 @@ func (x *callExpr) with(m *machine, e *env, caller Value) (Value, error) {
 		return nil, at(err, x.line)
 	}
 	v, err := m.invoke(f, a)
-	return v, at2(err, x.line)
+	return v, at(err, x.line)
 }
 
 // invoke is f(a).
@@ -246,7 +246,7 @@ func (s *callStmt) exec(m *machine, e *env, out *text) (signal, error) {
 	if err == nil {
 		err = out.join(v)
 	}
-	return signalNone, at2(err, s.line)
+	return signalNone, at(err, s.line)
 }
 
 // call is f(a): the text of the macro's body.

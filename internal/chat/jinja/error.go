@@ -62,8 +62,11 @@ func (e *Error) Unwrap() error { return e.cause }
 // as transformers' raise_exception does.
 func Raise(message string) error { return &Error{Kind: KindRaised, Message: message} }
 
-// at adds the line to an error that has none yet.
+// at adds the line to an error, if there is one and it has no line yet.
 func at(err error, line int) error {
+	if err == nil {
+		return nil
+	}
 	var e *Error
 	if !errors.As(err, &e) {
 		return &Error{Kind: KindRuntime, Line: line, Message: err.Error(), cause: err}

@@ -107,7 +107,7 @@ func (x *signExpr) eval(m *machine, e *env) (Value, error) {
 	if err == nil {
 		v, err = m.signed(x.op, v)
 	}
-	return v, at2(err, x.line)
+	return v, at(err, x.line)
 }
 
 func (m *machine) signed(op string, v Value) (Value, error) {
@@ -141,7 +141,7 @@ func (x *binaryExpr) eval(m *machine, e *env) (Value, error) {
 		return nil, at(err, x.line)
 	}
 	v, err := m.binary(x.op, a, b)
-	return v, at2(err, x.line)
+	return v, at(err, x.line)
 }
 
 // binary is a op b for + - * / // % **.
@@ -319,7 +319,7 @@ func (x *attrExpr) eval(m *machine, e *env) (Value, error) {
 	if err == nil {
 		v, err = m.getattr(v, x.name)
 	}
-	return v, at2(err, x.line)
+	return v, at(err, x.line)
 }
 
 func (x *itemExpr) eval(m *machine, e *env) (Value, error) {
@@ -331,7 +331,7 @@ func (x *itemExpr) eval(m *machine, e *env) (Value, error) {
 	if err == nil {
 		v, err = m.getitem(v, i)
 	}
-	return v, at2(err, x.line)
+	return v, at(err, x.line)
 }
 
 func (x *sliceExpr) eval(m *machine, e *env) (Value, error) {
@@ -351,7 +351,7 @@ func (x *sliceExpr) eval(m *machine, e *env) (Value, error) {
 	if m.folding && is(err, KindType, KindLookup) {
 		return &undefined{owner: v, name: None}, nil // the compiler asks like x[i]
 	}
-	return s, at2(err, x.line)
+	return s, at(err, x.line)
 }
 
 func (x *filterExpr) eval(m *machine, e *env) (Value, error) {
@@ -371,7 +371,7 @@ func (x *filterExpr) apply(m *machine, v Value, e *env) (Value, error) {
 	if err == nil {
 		v, err = m.filter(x.name, v, a)
 	}
-	return v, at2(err, x.line)
+	return v, at(err, x.line)
 }
 
 // filterText applies the filters of a block to its text.
@@ -397,7 +397,7 @@ func (x *testExpr) eval(m *machine, e *env) (Value, error) {
 		return nil, at(err, x.line)
 	}
 	ok, err := m.isTest(x.name, v, a)
-	return boolean(ok), at2(err, x.line)
+	return boolean(ok), at(err, x.line)
 }
 
 // eval computes constants as Jinja2's compiler does, where a slice of what has

@@ -337,15 +337,7 @@ func (s *blockStmt) exec(m *machine, e *env, out *text) (signal, error) {
 		}
 		inner = &scope{vars: map[string]Value{}, parent: locals, blocks: inner.blocks}
 	}
-	return signalNone, at2(m.block(inner.blocks[s.name], inner, out), s.line)
-}
-
-// at2 is at for what may be no error.
-func at2(err error, line int) error {
-	if err == nil {
-		return nil
-	}
-	return at(err, line)
+	return signalNone, at(m.block(inner.blocks[s.name], inner, out), s.line)
 }
 
 func (s *jumpStmt) exec(*machine, *env, *text) (signal, error) {

@@ -47,7 +47,7 @@ func (s *forStmt) exec(m *machine, e *env, out *text) (signal, error) {
 	}
 	if !s.recursive {
 		sig, err := s.run(m, e, e, over, nil, 0, out)
-		return sig, at2(err, s.line)
+		return sig, at(err, s.line)
 	}
 	t, err := s.render(m, e, over, 0)
 	if err != nil {

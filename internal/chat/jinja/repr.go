@@ -33,7 +33,7 @@ func (m *machine) repr(v Value) (str, error) {
 	return t.str()
 }
 
-// fail keeps the first error.
+// fail keeps the first error, if there is any.
 func (t *text) fail(err error) {
 	if t.err == nil {
 		t.err = err

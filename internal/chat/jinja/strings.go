@@ -136,7 +136,7 @@ func intArg(v Value, missing int) (int, error) {
 // mapped is s turned into text: what is ASCII keeps its place and its marks.
 func (s str) mapped(text string) str {
 	if len(text) == len(s.s) && isASCII(text) && isASCII(s.s) {
-		return str{s: text, marks: s.marks, safe: s.safe}
+		return str{s: text, marks: s.marks, base: s.base, safe: s.safe}
 	}
 	return s.like(text)
 }

@@ -9,12 +9,16 @@ import (
 // str is a string: valid UTF-8, indexed by code point in templates.
 type str struct {
 	s     string
-	marks []span // sorted, apart from each other, none empty
+	marks []span // sorted, apart from each other, none outside s
+	base  int    // where s begins in the bytes that marks count, so that parts share them
 	safe  bool   // Markup: adding to it escapes the other side
 }
 
 // A span is the bytes [from, to) of a text that are marked.
 type span struct{ from, to int }
+
+// clip is a mark of s in bytes of s, of which it may reach beyond the ends.
+func (s str) clip(p span) span { return span{max(p.from-s.base, 0), min(p.to-s.base, len(s.s))} }
 
 func (s str) kind() string {
 	if s.safe {
@@ -29,7 +33,7 @@ func plain(s string) str { return str{s: s} }
 // mark marks all of s.
 func (s str) mark() str {
 	if s.s != "" {
-		s.marks = []span{{0, len(s.s)}}
+		s.marks, s.base = []span{{0, len(s.s)}}, 0
 	}
 	return s
 }
@@ -47,13 +51,13 @@ func (s str) like(text string) str {
 // sub is the bytes [i, j) of s.
 func (s str) sub(i, j int) str {
 	t := str{s: s.s[i:j], safe: s.safe}
-	first := sort.Search(len(s.marks), func(k int) bool { return s.marks[k].to > i })
-	for _, p := range s.marks[first:] {
-		if p.from >= j {
-			break
-		}
-		t.marks = append(t.marks, span{max(p.from, i) - i, min(p.to, j) - i})
+	if len(s.marks) == 0 || i == j {
+		return t
 	}
+	t.base = s.base + i
+	first := sort.Search(len(s.marks), func(k int) bool { return s.marks[k].to > t.base })
+	last := sort.Search(len(s.marks), func(k int) bool { return s.marks[k].from >= t.base+j-i })
+	t.marks = s.marks[first:max(first, last)]
 	return t
 }
 
@@ -127,6 +131,7 @@ func (t *text) add(s str) {
 		return
 	}
 	for _, p := range s.marks {
+		p = s.clip(p)
 		t.span(at+p.from, at+p.to)
 	}
 }
@@ -164,6 +169,7 @@ func (t *text) span(from, to int) {
 		t.marks[n-1].to = to
 		return
 	}
+	t.fail(t.m.alloc(32))
 	t.marks = append(t.marks, span{from, to})
 }
 
@@ -181,6 +187,7 @@ func (t *text) str() (str, error) {
 func (s str) pieces(yield func(part string, marked bool)) {
 	at := 0
 	for _, p := range s.marks {
+		p = s.clip(p)
 		if at < p.from {
 			yield(s.s[at:p.from], false)
 		}
