@@ -61,6 +61,10 @@ func TestIncidentFiles(t *testing.T) {
 			write(t, dir, "config.json", strings.Repeat(`{"a":`, 1<<17)+"1"+strings.Repeat("}", 1<<17))
 			return dir
 		}, []string{"config.json: invalid character", "max depth"}},
+		{"A5 config.json full of objects", func(t *testing.T, dir string) string {
+			write(t, dir, "config.json", `{"model_type":"llama","x":[`+strings.Repeat("{},[],", 170000)+`0]}`)
+			return dir
+		}, []string{"hidden_size is missing"}},
 		{"A7 generation_config.json of 1 GiB", func(t *testing.T, dir string) string { sparse(t, dir, "generation_config.json"); return dir }, []string{"generation_config.json: 1073741824 bytes"}},
 		{"A7 generation_config.json broken", func(t *testing.T, dir string) string {
 			write(t, dir, "generation_config.json", `{"top_k":"x"}`)

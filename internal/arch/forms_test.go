@@ -174,3 +174,48 @@ func TestUntied(t *testing.T) {
 		}
 	}
 }
+
+// TestSharedFrequencies wants one slice of frequencies for all layers of a kind:
+// backends make a table for each slice.
+func TestSharedFrequencies(t *testing.T) {
+	for _, name := range synthetics {
+		_, g, _ := load(t, synthetic(name).write(t))
+		slicesOf := map[*float64]bool{}
+		for _, n := range g.Nodes {
+			if a, ok := n.Attr.(graph.RoPEAttr); ok {
+				slicesOf[&a.Freqs[0]] = true
+			}
+		}
+		want := 1
+		if strings.HasPrefix(name, "gemma") {
+			want = 2
+		}
+		if len(slicesOf) != want {
+			t.Errorf("%s: %d slices, want %d", name, len(slicesOf), want)
+		}
+	}
+}
+
+// TestTurningParts turns few pairs of a full layer's 8, and none: GGUF says it
+// in rope_freqs, and a pair that it does not turn never does.
+func TestTurningParts(t *testing.T) {
+	seen := map[string]bool{}
+	for _, part := range []float64{0.01, 0.125, 0.5, 1} {
+		m := synthetic("gemma4-31b")
+		m.config["rope_parameters"].(map[string]any)["full_attention"].(map[string]any)["partial_rotary_factor"] = part
+		folder := m.write(t)
+		f64 := logits(t, folder, ref.Backend{})
+		f32 := logits(t, folder, cpu.New(cpu.Options{Threads: 1, Precision: cpu.F32, KV: cpu.KVF32}))
+		if d, size := farthest(f64, f32); !(d <= 1e-5*size) {
+			t.Errorf("part %v: float64 and float32 differ by %g", part, d)
+		}
+		if d, _ := farthest(f64, logits(t, toGGUF(t, folder, nil), ref.Backend{})); d != 0 {
+			t.Errorf("part %v: the formats differ by %g", part, d)
+		}
+		if key := fmt.Sprint(f64[11][:4]); seen[key] {
+			t.Errorf("part %v makes no difference", part)
+		} else {
+			seen[key] = true
+		}
+	}
+}

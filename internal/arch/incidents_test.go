@@ -229,6 +229,9 @@ var rotary = []incident{
 	{row: "theta NaN", model: "llama", gguf: key("rope.freq_base", math.NaN()), want: []string{"key llama.rope.freq_base is NaN, expected a number"}},
 	{row: "theta of sliding layers in GGUF", model: "gemma3", gguf: key("rope.freq_base_swa", float32(0)), want: is("gemma3.rope.freq_base_swa", "0, expected")},
 	{row: "part above 1", model: "llama", hf: set("partial_rotary_factor", 2), want: is("partial_rotary_factor", "2, expected")},
+	{row: "part 0", model: "gemma4-31b", hf: func(m *model) {
+		m.config["rope_parameters"].(map[string]any)["full_attention"].(map[string]any)["partial_rotary_factor"] = 0
+	}, want: is("rope_parameters.full_attention.partial_rotary_factor", "0, expected")},
 	{row: "part of llama", model: "llama", hf: set("partial_rotary_factor", 0.5), want: []string{"partial_rotary_factor 0.5 with rope_type"}},
 	{row: "factor 0", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": "linear", "factor": 0}), want: []string{"factor is 0, expected a positive number"}},
 	{row: "factor negative", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": "linear", "factor": -8}), want: is("rope_scaling.factor", "-8, expected")},

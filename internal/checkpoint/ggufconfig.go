@@ -75,6 +75,9 @@ func (c *Checkpoint) parseGGUF(f *gguf.File) error {
 	r.pattern()
 	r.heads()
 	r.widths()
+	if c.Arch == "gemma4" {
+		r.perLayer()
+	}
 	r.rope()
 	if err := errors.Join(r.errs...); err != nil {
 		return fmt.Errorf("checkpoint: %s: %w", c.Path, err)
@@ -210,7 +213,6 @@ func (r *ggufReader) scale() {
 // widths reads the sizes that may differ between layers.
 func (r *ggufReader) widths() {
 	s := r.settings
-	per := settings{}
 	for _, key := range []string{"intermediate_size", "num_key_value_heads"} {
 		own := moreGGUFKeys[key]
 		n := r.numbers(own)
@@ -227,21 +229,22 @@ func (r *ggufReader) widths() {
 		}
 		for i, v := range n {
 			if v != n[0] {
-				r.override(per, i, key, v, own)
+				r.override(i, key, v, own)
 			}
 		}
 	}
-	if r.Arch != "gemma4" {
-		return
-	}
-	s["per_layer_config"] = per
+}
+
+// perLayer reads what Gemma 4's full layers have of their own.
+func (r *ggufReader) perLayer() {
+	s := r.settings
 	types, _ := s["layer_types"].([]any)
 	for i, t := range types {
 		if t != full {
 			continue
 		}
 		if r.fullDim != s["head_dim"] {
-			r.override(per, i, "head_dim", r.fullDim, "attention.key_length")
+			r.override(i, "head_dim", r.fullDim, "attention.key_length")
 		}
 		_, k := r.tensors[fmt.Sprintf("blk.%d.attn_k", i)]
 		if _, v := r.tensors[fmt.Sprintf("blk.%d.attn_v", i)]; k && !v { // the format has no key for K=V
@@ -251,8 +254,10 @@ func (r *ggufReader) widths() {
 }
 
 // override sets what differs in layer i.
-func (r *ggufReader) override(per settings, i int, key string, v float64, own string) {
+func (r *ggufReader) override(i int, key string, v float64, own string) {
 	layer := strconv.Itoa(i)
+	r.settings.fill("per_layer_config", settings{})
+	per := r.settings["per_layer_config"].(settings)
 	per.fill(layer, settings{})
 	per[layer].(settings)[key] = v
 	r.spelling["per_layer_config."+layer+"."+key] = r.Arch + "." + own
@@ -317,7 +322,7 @@ func factors(p settings, t tensor.Tensor, pairs int) error {
 			still++
 		}
 	}
-	if turning+still == len(f) && still > 0 {
+	if turning+still == len(f) && turning > 0 && still > 0 {
 		p["rope_type"], p["partial_rotary_factor"] = "proportional", float64(turning)/float64(len(f))
 		return nil
 	}

@@ -11,40 +11,22 @@ import (
 // rope_scaling (and Gemma 3's rope_local_base_freq), rope_parameters for all
 // layers, and rope_parameters by kind of layer.
 func (r *hfReader) rope() {
-	s := r.settings
+	s, out := r.settings, settings{}
 	base, local, part := s.take("rope_theta"), s.take("rope_local_base_freq"), s.take("partial_rotary_factor")
-	scaling, params := r.object("rope_scaling"), r.object("rope_parameters")
-	out := settings{}
+	if !r.ropeForm(out, base) {
+		return
+	}
 	s["rope_parameters"] = out
-	if len(scaling) > 0 && len(params) > 0 {
-		r.errorf("rope_scaling", "and rope_parameters are both there, expected one of them")
-		return
-	}
-	nested := params[full] != nil || params[sliding] != nil
-	switch {
-	case nested:
-		r.nestedRope(out, params)
-	case r.Arch == "gemma4" && base == nil && len(scaling)+len(params) == 0: // the library's default
-		out[full] = settings{"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25}
-		out[sliding] = settings{"rope_theta": 1e4}
-	case r.Arch == "gemma4":
-		r.errorf("rope_parameters", "is %s, expected an object with %s and %s", show(params), full, sliding)
-		return
-	case len(params) > 0:
-		out[full] = r.ropeKind(full, "rope_parameters.", params)
-	default:
-		out[full] = r.ropeKind(full, "rope_scaling.", scaling)
-	}
 	for _, kind := range kinds {
-		own, theta := "rope_theta", base
-		if r.Arch == "gemma3" && kind == sliding {
-			own, theta = "rope_local_base_freq", local
-		}
 		p := r.ropeOf(out, kind)
 		if p == nil {
 			continue
 		}
-		r.ropeFill(p, kind, "rope_theta", own, theta)
+		if r.Arch == "gemma3" && kind == sliding {
+			r.ropeFill(p, kind, "rope_theta", "rope_local_base_freq", local)
+		} else {
+			r.ropeFill(p, kind, "rope_theta", "rope_theta", base)
+		}
 		r.ropeFill(p, kind, "partial_rotary_factor", "partial_rotary_factor", part)
 		switch { // the library's bases
 		case r.Arch == "gemma3" && kind == full:
@@ -56,6 +38,30 @@ func (r *hfReader) rope() {
 	if v, ok := out[sliding]; ok && r.Arch != "gemma3" && r.Arch != "gemma4" && !reflect.DeepEqual(v, out[full]) {
 		r.errorf("rope_parameters", "differs between kinds of layers, which architecture %s does not support", r.Arch)
 	}
+}
+
+// ropeForm reads the form that the file has into out. It reports false after
+// an error.
+func (r *hfReader) ropeForm(out settings, base any) bool {
+	scaling, params := r.object("rope_scaling"), r.object("rope_parameters")
+	switch nested := params[full] != nil || params[sliding] != nil; {
+	case len(scaling) > 0 && len(params) > 0:
+		r.errorf("rope_scaling", "and rope_parameters are both there, expected one of them")
+		return false
+	case nested:
+		r.nestedRope(out, params)
+	case r.Arch == "gemma4" && base == nil && len(scaling)+len(params) == 0: // the library's default
+		out[full] = settings{"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25}
+		out[sliding] = settings{"rope_theta": 1e4}
+	case r.Arch == "gemma4":
+		r.errorf("rope_parameters", "is %s, expected an object with %s and %s", show(params), full, sliding)
+		return false
+	case len(params) > 0:
+		out[full] = r.ropeKind(full, "rope_parameters.", params)
+	default:
+		out[full] = r.ropeKind(full, "rope_scaling.", scaling)
+	}
+	return true
 }
 
 // nestedRope reads rope_parameters by kind of layer.

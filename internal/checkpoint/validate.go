@@ -70,7 +70,7 @@ var ropeLimits = []limit{
 	{"low_freq_factor", 0, 1e9, 0},
 	{"high_freq_factor", 0, 1e9, 0},
 	{"original_max_position_embeddings", 0, math.MaxInt32, 0},
-	{"partial_rotary_factor", 0, 1, 0},
+	{"partial_rotary_factor", 1e-6, 1, 0},
 }
 
 // layerLimits are the keys that per_layer_config may have.
@@ -231,11 +231,12 @@ func (c *Checkpoint) validateExperts() error {
 	return nil
 }
 
-// validateFlags refuses what would change every logit and no architecture has.
+// validateFlags refuses what would change every logit. (Of Qwen 2 the library
+// does not read attention_bias: it has its biases always.)
 func (c *Checkpoint) validateFlags() error {
 	flags := []string{"use_bidirectional_attention"}
-	if c.Arch != "llama" {
-		flags = append(flags, "attention_bias", "mlp_bias")
+	if c.Arch != "llama" && c.Arch != "qwen2" {
+		flags = append(flags, "attention_bias")
 	}
 	for _, k := range flags {
 		if v := c.settings[k]; v == true || v == "all" {

@@ -11,6 +11,7 @@
 package gemma4
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -139,37 +140,35 @@ func New(c Config) (*Model, error) {
 // and values of the last earlier layer of their own kind.
 func (c *Config) layers() ([]layerConfig, error) {
 	ls, last := make([]layerConfig, c.NumLayers), map[string]*graph.KV{}
+	turns := map[string]rope.Freqs{} // which layers alike share
 	for i, kind := range c.LayerTypes {
 		l, o := &ls[i], c.PerLayer[strconv.Itoa(i)]
 		l.shared = i >= c.NumLayers-c.NumKVShared
-		l.headDim = orElse(o.HeadDim, c.HeadDim)
+		l.headDim = cmp.Or(o.HeadDim, c.HeadDim)
 		l.intermediateSize = c.IntermediateSize
 		if c.DoubleWide && l.shared {
 			l.intermediateSize *= 2
 		}
-		l.intermediateSize = orElse(o.IntermediateSize, l.intermediateSize)
+		l.intermediateSize = cmp.Or(o.IntermediateSize, l.intermediateSize)
 
 		params, window := c.Rope.Sliding, c.SlidingWindow
 		if kind == "full_attention" {
 			params, window, l.kIsV = c.Rope.Full, 0, c.KEqV
 		}
-		var err error
-		if l.freqs, err = rope.From(l.headDim, params); err != nil {
-			return nil, fmt.Errorf("layer %d: %w", i, err)
+		alike := fmt.Sprint(kind, l.headDim)
+		if turns[alike] == nil {
+			var err error
+			if turns[alike], err = rope.From(l.headDim, params); err != nil {
+				return nil, fmt.Errorf("layer %d: %w", i, err)
+			}
 		}
+		l.freqs = turns[alike]
 		if !l.shared {
-			last[kind] = &graph.KV{Layer: i, Heads: orElse(o.NumKVHeads, c.NumKVHeads), Dim: l.headDim, Window: window}
+			last[kind] = &graph.KV{Layer: i, Heads: cmp.Or(o.NumKVHeads, c.NumKVHeads), Dim: l.headDim, Window: window}
 		}
 		l.kv = last[kind]
 	}
 	return ls, nil
-}
-
-func orElse(v, otherwise int) int {
-	if v == 0 {
-		return otherwise
-	}
-	return v
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
