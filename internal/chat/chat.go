@@ -26,7 +26,7 @@ type Template struct {
 }
 
 // Limits bound what one rendering may use; the zero value is safe for templates
-// and conversations from anyone. Globals are not used.
+// and conversations from anyone.
 type Limits = jinja.Options
 
 // An Input is what a template is rendered with.

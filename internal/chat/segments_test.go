@@ -93,14 +93,17 @@ func TestSegments(t *testing.T) {
 	if err != nil || len(files) < 14 {
 		t.Fatalf("%d templates, %v", len(files), err)
 	}
-	seen := 0
+	seen, all := 0, conversations(t, inputs)
+	for name, in := range all {
+		all[name] = in.translated()
+	}
 	for _, f := range files {
 		tmpl, err := Parse(string(read(t, filepath.Join(dir, f.Name()))), Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, in := range conversations(t, inputs) {
-			seen += checkSegments(t, tmpl, in.translated())
+		for _, in := range all {
+			seen += checkSegments(t, tmpl, in)
 		}
 	}
 	if seen < 10000 {

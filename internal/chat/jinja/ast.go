@@ -105,7 +105,7 @@ type argExprs struct {
 	pos        []expr
 	names      []string // of named
 	named      []expr
-	rest, map_ expr // *rest, **map_; may be nil
+	rest, dict expr // *rest, **dict; may be nil
 }
 
 // A target is what a value is assigned to, before the compiler has its say.
@@ -211,7 +211,7 @@ type (
 
 func (a *argExprs) children() []expr {
 	all := append(append([]expr{}, a.pos...), a.named...)
-	return append(all, a.rest, a.map_)
+	return append(all, a.rest, a.dict)
 }
 
 func (x *nameExpr) children() []expr    { return nil }

@@ -3,6 +3,7 @@ package jinja
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // A lookup says what Python's getattr would find.
@@ -226,8 +227,8 @@ func (m *machine) charAt(s str, i Value) (Value, error) {
 		return nil, err
 	}
 	from := s.offset(n)
-	to := from + len(string([]rune(s.s[from:min(from+4, len(s.s))])[0]))
-	return s.sub(from, to), nil
+	_, w := utf8.DecodeRuneInString(s.s[from:])
+	return s.sub(from, from+w), nil
 }
 
 // slice is Python's v[start:stop:step].

@@ -42,8 +42,8 @@ func (m *machine) arguments(x *argExprs, e *env) (*args, error) {
 		}
 		a.name(x.names[i], v)
 	}
-	if x.map_ != nil {
-		v, err := x.map_.eval(m, e)
+	if x.dict != nil {
+		v, err := x.dict.eval(m, e)
 		if err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ func (c *compiler) items(f *frame, items []expr) bool {
 
 func (c *compiler) arguments(f *frame, a *argExprs) bool {
 	pos, named := c.items(f, a.pos), c.items(f, a.named)
-	return c.all(f, &a.rest, &a.map_) && pos && named
+	return c.all(f, &a.rest, &a.dict) && pos && named
 }
 
 // fold compiles x, and reports whether it may be constant: whether it is, shows

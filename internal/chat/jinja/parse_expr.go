@@ -356,16 +356,16 @@ func (p *parser) arguments() argExprs {
 		}
 		switch {
 		case p.skip("*"):
-			need(a.rest == nil && a.map_ == nil)
+			need(a.rest == nil && a.dict == nil)
 			a.rest = p.expression()
 		case p.skip("**"):
-			need(a.map_ == nil)
-			a.map_ = p.expression()
+			need(a.dict == nil)
+			a.dict = p.expression()
 		case p.at(tokName) && p.look().kind == "=":
-			need(a.map_ == nil)
+			need(a.dict == nil)
 			p.named(&a)
 		default:
-			need(a.rest == nil && a.map_ == nil && len(a.named) == 0)
+			need(a.rest == nil && a.dict == nil && len(a.named) == 0)
 			a.pos = append(a.pos, p.expression())
 		}
 	}

@@ -8,6 +8,12 @@
 // Templates and variables may come from anyone. A template sees values of this
 // package's own and nothing of Go, and what it uses is bounded by Options.
 //
+// Characters are those of Unicode 15, as in Python 3.12. Not supported, and an
+// error when they are reached: autoescape, loading other templates, the filters
+// pprint, random, urlize and wordwrap, lipsum, str's encode, maketrans and
+// translate, complex numbers, arithmetic of dict views, integers of more than
+// 65536 bits, and all but the commoner names in \N{...} escapes.
+//
 // Strings that are marked keep their marks through every operation, so that the
 // parts of the output that came from them can be told from the template's own.
 package jinja
