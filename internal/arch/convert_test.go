@@ -89,10 +89,7 @@ func toGGUF(t testing.TB, folder string, edit func(*file)) string {
 func (f *file) write(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "model.gguf")
-	err := gguf.WriteFile(path, func(w io.Writer) error { return gguf.Write(w, f.metadata, f.tensors) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	create(t, path, func(w io.Writer) error { return gguf.Write(w, f.metadata, f.tensors) })
 	return path
 }
 

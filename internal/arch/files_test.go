@@ -1,6 +1,7 @@
 package arch_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,6 +23,18 @@ func write(t *testing.T, dir, name, text string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// create makes a file, without waiting for the disk.
+func create(t testing.TB, path string, write func(io.Writer) error) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // sparse makes a file of 1 GiB that takes no room.
@@ -88,8 +101,8 @@ func TestIncidentFiles(t *testing.T) {
 			return dir
 		}, []string{"generation_config.json: json:"}},
 		{"A11 no tensors", func(t *testing.T, dir string) string { os.Remove(dir + "/model.safetensors"); return dir }, []string{"neither model.safetensors nor model.safetensors.index.json is there"}},
-		{"A11 a shard is missing", func(t *testing.T, dir string) string {
-			dir = synthetic("llama").writeShards(t)
+		{"A11 a shard is missing", func(t *testing.T, _ string) string {
+			dir := synthetic("llama").writeShards(t)
 			os.Remove(dir + "/model-00002.safetensors")
 			return dir
 		}, []string{"model-00002.safetensors", "no such file"}},
@@ -230,9 +243,7 @@ func TestIncidentSplit(t *testing.T) {
 		}
 		f.tensors = whole.tensors[i*len(whole.tensors)/parts : (i+1)*len(whole.tensors)/parts]
 		paths = append(paths, filepath.Join(dir, fmt.Sprintf("m-%05d-of-%05d.gguf", i+1, parts)))
-		if err := gguf.WriteFile(paths[i], func(w io.Writer) error { return gguf.Write(w, f.metadata, f.tensors) }); err != nil {
-			t.Fatal(err)
-		}
+		create(t, paths[i], func(w io.Writer) error { return gguf.Write(w, f.metadata, f.tensors) })
 	}
 	want := printed(t, single)
 	for _, path := range []string{paths[0], paths[2]} {

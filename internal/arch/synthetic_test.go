@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -218,9 +219,7 @@ func (m *model) write(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	m.writeConfig(t, dir)
-	if err := safetensors.WriteFile(filepath.Join(dir, "model.safetensors"), m.tensors, nil); err != nil {
-		t.Fatal(err)
-	}
+	create(t, filepath.Join(dir, "model.safetensors"), func(w io.Writer) error { return safetensors.Write(w, m.tensors, nil) })
 	return dir
 }
 
@@ -252,9 +251,7 @@ func (m *model) writeShards(t testing.TB) string {
 		for _, x := range part {
 			index[x.Name] = name
 		}
-		if err := safetensors.WriteFile(filepath.Join(dir, name), part, nil); err != nil {
-			t.Fatal(err)
-		}
+		create(t, filepath.Join(dir, name), func(w io.Writer) error { return safetensors.Write(w, part, nil) })
 	}
 	b, _ := json.Marshal(map[string]any{"weight_map": index})
 	if err := os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), b, 0o644); err != nil {
