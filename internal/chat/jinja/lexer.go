@@ -34,32 +34,46 @@ type token struct {
 type lexer struct {
 	src       string
 	pos, line int
-	tokens    []token
-	stripped  int // newlines that a minus sign took from the data before it
+	queue     []token // read, but not yet asked for
 	lineStart bool
-	braces    []byte // closing brackets to come
+	tagEnd    func(string) int // in a tag: the length of its end
+	endKind   string           // of the token that ends the tag
+	braces    []byte           // closing brackets to come
 }
 
 func syntaxError(line int, format string, a ...any) error {
 	return &Error{Kind: KindSyntax, Line: line, Message: fmt.Sprintf(format, a...)}
 }
 
-// lex returns the tokens of a source, the last of which is tokEOF.
-func lex(src string) ([]token, error) {
+func newLexer(src string) *lexer {
 	src = strings.ReplaceAll(strings.ReplaceAll(src, "\r\n", "\n"), "\r", "\n")
-	l := &lexer{src: strings.TrimSuffix(src, "\n"), line: 1, lineStart: true}
-	for l.pos < len(l.src) {
-		if err := l.root(); err != nil {
-			return nil, err
+	return &lexer{src: strings.TrimSuffix(src, "\n"), line: 1, lineStart: true}
+}
+
+// next is the next token, at the end tokEOF again and again.
+func (l *lexer) next() (token, error) {
+	for len(l.queue) == 0 {
+		var err error
+		switch {
+		case l.pos == len(l.src):
+			l.emit(token{kind: tokEOF})
+		case l.tagEnd != nil:
+			err = l.tag()
+		default:
+			err = l.root()
+		}
+		if err != nil {
+			return token{}, err
 		}
 	}
-	l.emit(token{kind: tokEOF})
-	return l.tokens, nil
+	t := l.queue[0]
+	l.queue = l.queue[1:]
+	return t, nil
 }
 
 func (l *lexer) emit(t token) {
 	t.line = l.line
-	l.tokens = append(l.tokens, t)
+	l.queue = append(l.queue, t)
 }
 
 // rest is what is not read yet.
@@ -115,11 +129,13 @@ func (l *lexer) root() error {
 	case tag == '{':
 		l.take(open)
 		l.emit(token{kind: tokVarBegin})
-		return l.tag(tokVarEnd, variableEnd)
+		l.tagEnd, l.endKind = variableEnd, tokVarEnd
+	default:
+		l.take(open)
+		l.emit(token{kind: tokBegin})
+		l.tagEnd, l.endKind = blockEnd, tokEnd
 	}
-	l.take(open)
-	l.emit(token{kind: tokBegin})
-	return l.tag(tokEnd, blockEnd)
+	return nil
 }
 
 // data emits the next n bytes as data, stripped as the tag after them asks.
@@ -237,26 +253,22 @@ func variableEnd(s string) int {
 	return 0
 }
 
-// tag reads expressions up to the tag's end, which counts only where all
-// brackets are closed.
-func (l *lexer) tag(kind string, end func(string) int) error {
-	for l.pos < len(l.src) {
-		if len(l.braces) == 0 {
-			if n := end(l.rest()); n > 0 {
-				l.emit(token{kind: kind})
-				l.take(n)
-				return nil
-			}
-		}
-		if n := spaces(l.rest()); n > 0 {
+// tag reads a part of an expression, or the tag's end, which counts only where
+// all brackets are closed.
+func (l *lexer) tag() error {
+	if len(l.braces) == 0 {
+		if n := l.tagEnd(l.rest()); n > 0 {
+			l.emit(token{kind: l.endKind})
 			l.take(n)
-			continue
-		}
-		if err := l.expression(); err != nil {
-			return err
+			l.tagEnd = nil
+			return nil
 		}
 	}
-	return nil
+	if n := spaces(l.rest()); n > 0 {
+		l.take(n)
+		return nil
+	}
+	return l.expression()
 }
 
 // operators, the longer first.

@@ -13,24 +13,31 @@ const maxParseDepth = 250
 // A parser makes the tree of a template, by the grammar of jinja2/parser.py.
 // After the first error it sees nothing but the end of the template.
 type parser struct {
-	tokens []token
-	i      int
-	depth  int
-	tags   []string   // open tags, for messages
-	ends   [][]string // what would end them
-	err    error
+	lexer      *lexer
+	now, after token // the next two tokens
+	depth      int
+	tags       []string   // open tags, for messages
+	ends       [][]string // what would end them
+	err        error
 }
 
-func parse(tokens []token) ([]node, error) {
-	p := &parser{tokens: tokens}
+func parse(src string) ([]node, error) {
+	p := &parser{lexer: newLexer(src)}
+	p.next()
+	p.next()
 	body := p.body(nil)
 	return body, p.err
 }
 
 func (p *parser) fail(line int, format string, a ...any) {
+	p.stop(syntaxError(line, format, a...))
+}
+
+func (p *parser) stop(err error) {
 	if p.err == nil {
-		p.err = syntaxError(line, format, a...)
-		p.i = len(p.tokens) - 1
+		p.err = err
+		p.now = token{kind: tokEOF, line: p.now.line}
+		p.after = p.now
 	}
 }
 
@@ -43,9 +50,9 @@ func (p *parser) deeper() {
 
 func (p *parser) restore(depth int) { p.depth = depth }
 
-func (p *parser) cur() token { return p.tokens[p.i] }
+func (p *parser) cur() token { return p.now }
 
-func (p *parser) at(kind string) bool { return p.tokens[p.i].kind == kind }
+func (p *parser) at(kind string) bool { return p.now.kind == kind }
 
 // atName reports whether one of the words is next.
 func (p *parser) atName(words ...string) bool {
@@ -54,12 +61,19 @@ func (p *parser) atName(words ...string) bool {
 }
 
 // look is the token after the next.
-func (p *parser) look() token { return p.tokens[min(p.i+1, len(p.tokens)-1)] }
+func (p *parser) look() token { return p.after }
 
 func (p *parser) next() token {
-	t := p.cur()
-	if p.i < len(p.tokens)-1 {
-		p.i++
+	t := p.now
+	if p.err != nil {
+		return t
+	}
+	p.now = p.after
+	after, err := p.lexer.next()
+	if err != nil {
+		p.stop(err)
+	} else {
+		p.after = after
 	}
 	return t
 }

@@ -44,11 +44,7 @@ func Parse(src string, o Options) (*Template, error) {
 	if len(src) > o.MaxSource {
 		return nil, &Error{Kind: KindLimit, Message: fmt.Sprintf("a source of %d bytes, more than %d", len(src), o.MaxSource)}
 	}
-	tokens, err := lex(valid(src))
-	if err != nil {
-		return nil, err
-	}
-	body, err := parse(tokens)
+	body, err := parse(valid(src))
 	if err != nil {
 		return nil, err
 	}

@@ -98,11 +98,14 @@ func (m *machine) text() *text { return &text{m: m} }
 
 // room pays for n more bytes, and reports whether there were any left.
 func (t *text) room(n int) bool {
-	if t.err == nil && n > cap(t.b)-len(t.b) {
-		t.err = t.m.alloc(n + len(t.b)/2)
-	}
 	if t.err == nil && t.limit > 0 && len(t.b)+n > t.limit {
 		t.err = limitError("more than %d bytes of output", t.limit)
+	}
+	if t.err == nil && n > cap(t.b)-len(t.b) {
+		size := max(len(t.b)+n, 2*cap(t.b), 32)
+		if t.err = t.m.alloc(size); t.err == nil {
+			t.b = append(make([]byte, 0, size), t.b...)
+		}
 	}
 	return t.err == nil
 }
