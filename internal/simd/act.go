@@ -3,7 +3,7 @@ package simd
 // Silu sets dst[i] to x/(1 + Exp(-x)), x being x[i]. (Elfwing et al. 2017,
 // arXiv:1702.03118.) Below -88.7, where Exp overflows, it is -0, and NaN for
 // -Inf. dst may be x.
-func Silu(dst, x []float32) { siluGeneric(dst, x) }
+func Silu(dst, x []float32) { silu(dst, x) }
 
 // Gelu sets dst[i] to the tanh form of the Gaussian error linear unit,
 // x/2*(1 + tanh(√(2/π)*(x + 0.044715x³))) (Hendrycks and Gimpel 2016,
@@ -12,15 +12,15 @@ func Silu(dst, x []float32) { siluGeneric(dst, x) }
 //	t = fma(x*x, g3, g1); x/(1 + Exp(x*t))
 //
 // with g1 = -2√(2/π) and g3 = 0.044715*g1. NaN for -Inf. dst may be x.
-func Gelu(dst, x []float32) { geluGeneric(dst, x) }
+func Gelu(dst, x []float32) { gelu(dst, x) }
 
 // SwiGLU sets dst[i] to Silu(gate[i])*up[i]. (Shazeer 2020, arXiv:2002.05202.)
 // dst may be gate or up.
-func SwiGLU(dst, gate, up []float32) { swigluGeneric(dst, gate, up) }
+func SwiGLU(dst, gate, up []float32) { swiglu(dst, gate, up) }
 
 // GeGLU sets dst[i] to Gelu(gate[i])*up[i]. dst may be gate or up.
-func GeGLU(dst, gate, up []float32) { gegluGeneric(dst, gate, up) }
+func GeGLU(dst, gate, up []float32) { geglu(dst, gate, up) }
 
 // Softcap sets dst[i] to c*Tanh(x[i]/c), which keeps it between -c and c.
 // dst may be x.
-func Softcap(dst, x []float32, c float32) { softcapGeneric(dst, x, c) }
+func Softcap(dst, x []float32, c float32) { softcap(dst, x, c) }

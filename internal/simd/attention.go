@@ -29,13 +29,39 @@ func (a *Attention) Reset(acc []float32) {
 //	c = Exp(Top-top); Sum = Sum*c; Acc[i] = Acc[i]*c    // unless top is Top
 //	for j in order: p = Exp(s[j]-top); Sum = Sum+p; Acc[i] = fma(v[j][i], p, Acc[i])
 func (a *Attention) AddF32(q, k, v []float32, n int, scale float32) {
-	attendF32Generic(a, q, k, v, n, scale)
+	var scores [BlockSlots]float32
+	s := scores[:n]
+	dotRowsF32(s, q, k)
+	a.weigh(&scores, n, scale)
+	weighF32(a.Acc[:len(q)], v[:n*len(q)], s)
 }
 
 // AddF16 is AddF32 over keys and values in binary16.
 func (a *Attention) AddF16(q []float32, k, v []uint16, n int, scale float32) {
-	attendF16Generic(a, q, k, v, n, scale)
+	var scores [BlockSlots]float32
+	s := scores[:n]
+	dotKeysF16(s, q, k[:n*len(q)])
+	a.weigh(&scores, n, scale)
+	weighF16(a.Acc[:len(q)], v[:n*len(q)], s)
+}
+
+// weigh turns the products of n keys to the weights of their values, relative to
+// a.Top, which it raises where that is due, and adds them to a.Sum.
+func (a *Attention) weigh(scores *[BlockSlots]float32, n int, by float32) {
+	s := scores[:n]
+	scale(s, s, by)
+	if top := maximum(s); !(top <= a.Top) {
+		c := Exp(a.Top - top)
+		a.Sum = float32(a.Sum * c)
+		scale(a.Acc, a.Acc, c)
+		a.Top = top
+	}
+	whole := scores[:(n+lanes-1)&^(lanes-1)] // there is no reader for those from n on
+	expSum(whole, whole, a.Top)
+	for _, p := range s {
+		a.Sum += p
+	}
 }
 
 // Result sets dst[i] to Acc[i]/Sum. dst may be Acc.
-func (a *Attention) Result(dst []float32) { divideGeneric(dst, a.Acc, a.Sum) }
+func (a *Attention) Result(dst []float32) { divide(dst, a.Acc, a.Sum) }

@@ -32,11 +32,11 @@ func DotRowsF16(dst []float32, w []uint16, x []float32) { dotRowsF16(dst, w, x) 
 func DotRowsBF16(dst []float32, w []uint16, x []float32) { dotRowsBF16(dst, w, x) }
 
 // LoadF16 sets dst to the values of src as binary16. Exact.
-func LoadF16(dst []float32, src []uint16) { loadF16Generic(dst, src) }
+func LoadF16(dst []float32, src []uint16) { loadF16(dst, src) }
 
 // StoreF16 sets dst to src rounded to binary16, to nearest even; values of
 // 65520 and beyond become infinities.
-func StoreF16(dst []uint16, src []float32) { storeF16Generic(dst, src) }
+func StoreF16(dst []uint16, src []float32) { storeF16(dst, src) }
 
 // LoadBF16 sets dst to the values of src as bfloat16. Exact.
-func LoadBF16(dst []float32, src []uint16) { loadBF16Generic(dst, src) }
+func LoadBF16(dst []float32, src []uint16) { loadBF16(dst, src) }

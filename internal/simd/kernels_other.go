@@ -13,3 +13,46 @@ func dotQ(w *QuantRow, x []int16, dx, sums []float32) float32 { return dotQGener
 func dotRowsQ(dst []float32, w *QuantRow, x []int16, dx, sums []float32) {
 	dotRowsQGeneric(dst, w, x, dx, sums)
 }
+
+func silu(dst, x []float32) { siluGeneric(dst, x) }
+
+func gelu(dst, x []float32) { geluGeneric(dst, x) }
+
+func swiglu(dst, gate, up []float32) { swigluGeneric(dst, gate, up) }
+
+func geglu(dst, gate, up []float32) { gegluGeneric(dst, gate, up) }
+
+func softcap(dst, x []float32, c float32) { softcapGeneric(dst, x, c) }
+
+func expSum(dst, x []float32, top float32) (sums [lanes]float32) {
+	expSumGeneric(&sums, dst, x, top)
+	return sums
+}
+
+func dotKeysF16(dst, q []float32, keys []uint16) { dotKeysF16Generic(dst, q, keys) }
+
+func weighF32(acc, v, p []float32) { weighF32Generic(acc, v, p, 0) }
+
+func weighF16(acc []float32, v []uint16, p []float32) { weighF16Generic(acc, v, p, 0) }
+
+func norm(dst, x, w []float32, r, offset float32) { normGeneric(dst, x, w, r, offset) }
+
+func turn(lo, hi, cos, sin []float32) { turnGeneric(lo, hi, cos, sin) }
+
+func add(dst, a, b []float32) { addGeneric(dst, a, b) }
+
+func mul(dst, a, b []float32) { mulGeneric(dst, a, b) }
+
+func scale(dst, x []float32, s float32) { scaleGeneric(dst, x, s) }
+
+func divide(dst, x []float32, s float32) { divideGeneric(dst, x, s) }
+
+func addScaled(dst, x []float32, s float32) { addScaledGeneric(dst, x, s) }
+
+func maximum(x []float32) float32 { return maxGeneric(x) }
+
+func loadF16(dst []float32, src []uint16) { loadF16Generic(dst, src) }
+
+func loadBF16(dst []float32, src []uint16) { loadBF16Generic(dst, src) }
+
+func storeF16(dst []uint16, src []float32) { storeF16Generic(dst, src) }

@@ -56,6 +56,56 @@ var twins = []sample{
 		rows, k := shape(len(a))
 		DotRowsBF16(dst[:rows], raw16(b)[len(b)-k:], a[len(a)-rows*k:])
 	}},
+	{"attention f32", "", func(a, b, dst []float32) {
+		n, d := shape(len(a))
+		var x Attention
+		x.Reset(dst[:d])
+		x.AddF32(a[:d], a[len(a)-n*d:], b[len(a)-n*d:], n, 3)
+		x.AddF32(b[:d], a[len(a)-n*d:], a[len(a)-n*d:], n, -0.3)
+	}},
+	{"attention f16", "", func(a, b, dst []float32) {
+		n, d := shape(len(a))
+		var x Attention
+		x.Reset(dst[:d])
+		x.AddF16(a[:d], raw16(a)[len(a)-n*d:], raw16(b)[len(a)-n*d:], n, 2)
+		x.AddF16(b[:d], raw16(b)[len(a)-n*d:], raw16(a)[len(a)-n*d:], n, -0.3)
+		x.Result(dst[:d])
+	}},
+	{"in place", "", func(a, b, dst []float32) {
+		Silu(a, a)
+		GeGLU(b, a, b)
+		SwiGLU(b, b, a)
+		Add(a, b, a)
+		Mul(a, a, a)
+		Scale(b, b, -0.3)
+		Softcap(a, a, 5)
+		Softmax(b, b)
+		RMSNorm(a, a, b, 1, 1e-6)
+		Add(dst, a, b)
+	}},
+	{"softmax of specials", "", func(a, b, dst []float32) { Softmax(dst, b) }},
+	{"softcap of specials", "", func(a, b, dst []float32) { Softcap(dst, b, 3) }},
+	{"gelu of specials", "", func(a, b, dst []float32) { Gelu(dst, b) }},
+	{"max of specials", "", func(a, b, dst []float32) { dst[0] = Max(b) }},
+	{"load and store", "", func(a, b, dst []float32) {
+		h := raw16(a)
+		StoreF16(h, b)
+		LoadF16(dst, h)
+		LoadBF16(b, raw16(b))
+		Add(dst, dst, b)
+	}},
+	{"rotate", "", func(a, b, dst []float32) {
+		n := len(a) / 2
+		Rotate(a[:2*n], b[:n], b[len(b)-n:])
+		copy(dst, a)
+	}},
+	{"quantize", "", func(a, b, dst []float32) {
+		q, dx := make([]int16, len(a)), make([]float32, (len(a)+ActGroup-1)/ActGroup)
+		Quantize(q, dx, b)
+		for i, v := range q {
+			dst[i] = float32(v) + dx[i/ActGroup]
+		}
+	}},
 }
 
 // raw16 is the upper half of b's memory as 16-bit patterns, len(b) of them.

@@ -2,22 +2,13 @@ package simd
 
 import "math"
 
-func rmsNormGeneric(dst, x, w []float32, offset, eps float32) {
-	dst = dst[:len(x)]
-	mean := dotF32Generic(x, x) / float32(len(x))
-	// A float64 root rounded to float32 is the float32 root: 53 ≥ 2*24+2 bits.
-	r := 1 / float32(math.Sqrt(float64(mean+eps)))
-	if w == nil {
-		scaleGeneric(dst, x, r)
-		return
-	}
+func normGeneric(dst, x, w []float32, r, offset float32) {
 	for i, v := range x {
 		dst[i] = float32(float32(v*r) * (offset + w[i]))
 	}
 }
 
-func rotateGeneric(x, cos, sin []float32) {
-	lo, hi := x[:len(x)/2], x[len(x)/2:]
+func turnGeneric(lo, hi, cos, sin []float32) {
 	for i, c := range cos {
 		a, b, s := lo[i], hi[i], sin[i]
 		lo[i] = fma32(a, c, -float32(b*s))
@@ -64,16 +55,11 @@ func maxGeneric(x []float32) float32 {
 	return m + 0 // -0 becomes +0
 }
 
-func softmaxGeneric(dst, x []float32) {
-	m := maxGeneric(x)
-	var p [lanes]float32
+// expSumGeneric sets dst[i] to Exp(x[i]-top) and adds it to p[i mod 16].
+func expSumGeneric(p *[lanes]float32, dst, x []float32, top float32) {
 	for i, v := range x {
-		e := Exp(v - m)
+		e := Exp(v - top)
 		dst[i] = e
 		p[i%lanes] += e
-	}
-	sum := sumLanes(&p)
-	for i, v := range dst[:len(x)] {
-		dst[i] = v / sum
 	}
 }

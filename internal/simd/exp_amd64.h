@@ -1,0 +1,24 @@
+// Offsets of the constants in expConst, each of which fills 32 bytes.
+#define LOW 0
+#define HIGH 32
+#define LOG2E 64
+#define MAGIC 96
+#define LN2HI 128
+#define LN2LO 160
+#define C6 192
+#define C5 224
+#define C4 256
+#define C3 288
+#define C2 320
+#define ONE 352
+#define SIGN 384
+#define ABS 416
+#define G1 448
+#define G3 480
+#define T4 512
+#define T3 544
+#define T2 576
+#define T1 608
+#define T0 640
+#define SMALL 672
+#define TWO 704
