@@ -51,7 +51,10 @@ type Token struct {
 }
 
 // Logprob is a token and the natural logarithm of its probability.
-type Logprob = sample.Logprob
+type Logprob struct {
+	ID      int
+	Logprob float64
+}
 
 // Message is one turn of a conversation.
 type Message struct {
@@ -59,10 +62,12 @@ type Message struct {
 	Content string
 }
 
-// Sampling is what the model's publisher recommends.
+// Sampling is what the model's publisher recommends. The options apply in
+// Karat's order: transformers divides by the temperature before top-k, top-p
+// and min-p.
 func (m *Model) Sampling() Sampling {
 	g := m.checkpoint.Generation()
-	s := Sampling{RepeatPenalty: g.Repeat}
+	s := Sampling{RepeatPenalty: g.Repeat, RepeatLast: -1} // transformers looks back on the whole text
 	if g.Sample {
 		s.Temperature, s.TopK, s.TopP, s.MinP = g.Temperature, g.TopK, g.TopP, g.MinP
 		if s.Temperature == 0 {
@@ -92,8 +97,9 @@ func (m *Model) Chat(ctx context.Context, messages []Message, o GenerateOptions)
 }
 
 // Session keeps what was computed of a text, so that a longer text which
-// begins with it is computed from there. It is for one goroutine at a time and
-// must be closed.
+// begins with it is computed from there. It is for one goroutine at a time. It
+// keeps memory for its keys and values until it is closed, for other sessions
+// to use then.
 type Session struct {
 	m            *Model
 	s            *engine.Sequence
@@ -112,7 +118,9 @@ func (s *Session) Prompt() (tokens, kept int) { return s.prompt, s.kept }
 
 // Generate is Model.Generate.
 func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Token, error] {
-	return s.run(ctx, s.m.tokenizer.Encode(prompt, tokenizer.Options{AddSpecial: true}), o)
+	return func(yield func(Token, error) bool) {
+		s.run(ctx, s.m.tokenizer.Encode(prompt, tokenizer.Options{AddSpecial: true}), o, yield)
+	}
 }
 
 // Chat is Model.Chat.
@@ -123,7 +131,7 @@ func (s *Session) Chat(ctx context.Context, messages []Message, o GenerateOption
 			yield(Token{}, err)
 			return
 		}
-		s.run(ctx, ids, o)(yield)
+		s.run(ctx, ids, o, yield)
 	}
 }
 
@@ -188,7 +196,7 @@ func (m *Model) special(id int, ok bool) string {
 }
 
 // run yields the tokens after a prompt.
-func (s *Session) run(ctx context.Context, prompt []int, o GenerateOptions) iter.Seq2[Token, error] {
+func (s *Session) run(ctx context.Context, prompt []int, o GenerateOptions, yield func(Token, error) bool) {
 	sampling := s.m.Sampling()
 	if o.Sampling != nil {
 		sampling = *o.Sampling
@@ -196,15 +204,19 @@ func (s *Session) run(ctx context.Context, prompt []int, o GenerateOptions) iter
 	if o.MaxTokens == 0 {
 		o.MaxTokens = 256
 	}
-	r := engine.Request{Prompt: narrow(prompt), Max: o.MaxTokens, Sample: sample.Options(sampling), Stop: o.Stop,
-		End: s.m.checkpoint.EndOfTurn(s.m.tokenizer), Logits: o.Logits, Top: o.Top}
-	return func(yield func(Token, error) bool) {
-		r.Decoder = s.m.tokenizer.Decoder(true)
-		s.prompt, s.kept = len(r.Prompt), s.s.Rewind(r.Prompt)
-		for t, err := range s.s.Generate(ctx, r) {
-			if !yield(Token{t.ID, t.Text, t.Logprob, t.Top, t.Logits, string(t.Stop)}, err) {
-				return
-			}
+	r := engine.Request{Prompt: make([]int32, len(prompt)), Max: o.MaxTokens, Sample: sample.Options(sampling), Stop: o.Stop,
+		End: s.m.checkpoint.EndOfTurn(s.m.tokenizer), Logits: o.Logits, Top: o.Top, Decoder: s.m.tokenizer.Decoder(true)}
+	for i, id := range prompt { // the tokenizer's ids are below 2³¹
+		r.Prompt[i] = int32(id)
+	}
+	s.prompt, s.kept = len(r.Prompt), s.s.Rewind(r.Prompt)
+	for t, err := range s.s.Generate(ctx, r) {
+		token := Token{ID: t.ID, Text: t.Text, Logprob: t.Logprob, Logits: t.Logits, Stop: string(t.Stop)}
+		for _, x := range t.Top {
+			token.Top = append(token.Top, Logprob(x))
+		}
+		if !yield(token, err) {
+			return
 		}
 	}
 }

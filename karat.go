@@ -30,8 +30,11 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// ErrFull is wrapped by the error of a request that does not fit the context.
-var ErrFull = engine.ErrFull
+// Errors that requests' errors wrap.
+var (
+	ErrFull   = engine.ErrFull   // the context has no room for the prompt, or for another token
+	ErrClosed = engine.ErrClosed // the model, or the session, was closed
+)
 
 // Options say how to run a model. The zero value is usable.
 type Options struct {
@@ -145,7 +148,8 @@ func (m *Model) fits(context int, cache int64) error {
 
 func bytesText(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
 
-// Close frees the model. Requests under way end first.
+// Close frees the model. Requests under way end with ErrClosed, after the step
+// that runs. A second Close does nothing.
 func (m *Model) Close() error {
 	var errs []error
 	if m.engine != nil {
@@ -192,15 +196,13 @@ func (m *Model) Detokenize(ids []int) string { return m.tokenizer.Decode(ids, fa
 func (m *Model) Logits(ctx context.Context, ids []int) ([][]float32, error) {
 	s := m.engine.NewSequence()
 	defer s.Close()
-	return s.Feed(ctx, narrow(ids), len(ids))
-}
-
-func narrow(ids []int) []int32 {
-	out := make([]int32, len(ids))
+	tokens := make([]int32, len(ids))
 	for i, id := range ids {
-		out[i] = int32(id)
+		if tokens[i] = int32(id); int(tokens[i]) != id {
+			return nil, fmt.Errorf("karat: token id %d, the vocabulary has %d", id, m.engine.VocabSize())
+		}
 	}
-	return out
+	return s.Feed(ctx, tokens, len(ids))
 }
 
 // Version is the version that the module system knows, "(devel)" in a checkout.

@@ -20,7 +20,8 @@ import (
 // ErrFull is wrapped by the error of a sequence that has no room left.
 var ErrFull = kv.ErrFull
 
-var errClosed = errors.New("engine: closed")
+// ErrClosed is the error of a request to an engine, or a sequence, that is closed.
+var ErrClosed = errors.New("engine: closed")
 
 // DefaultChunk is the number of rows of a step if Options says nothing.
 const DefaultChunk = 64
@@ -83,7 +84,8 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 		ids: backend.Vocab(g), vocab: g.Result().Shape.Size()}, nil
 }
 
-// Close frees the cache. Steps under way end first; later ones fail.
+// Close frees the cache. A step under way ends first; later ones, of requests
+// that have begun too, fail with ErrClosed.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
@@ -108,13 +110,17 @@ type Sequence struct {
 	e      *Engine
 	pages  *kv.Sequence
 	tokens []int32
+	closed bool
 }
 
 // NewSequence is an empty sequence.
 func (e *Engine) NewSequence() *Sequence { return &Sequence{e: e, pages: e.pool.NewSequence()} }
 
 // Close returns the sequence's pages.
-func (s *Sequence) Close() { s.pages.Free() }
+func (s *Sequence) Close() {
+	s.pages.Free()
+	s.tokens, s.closed = nil, true
+}
 
 // Len is the number of tokens.
 func (s *Sequence) Len() int { return len(s.tokens) }
@@ -140,6 +146,9 @@ func (s *Sequence) Rewind(tokens []int32) int {
 // fit the context. After another error the sequence holds what the steps
 // before it computed: Len tells, and Rewind goes on from there.
 func (s *Sequence) Feed(ctx context.Context, tokens []int32, outputs int) ([][]float32, error) {
+	if s.closed {
+		return nil, ErrClosed
+	}
 	for _, id := range tokens {
 		if id < 0 || int(id) >= s.e.ids {
 			return nil, fmt.Errorf("engine: token id %d, the vocabulary has %d", id, s.e.ids)
@@ -165,7 +174,7 @@ func (e *Engine) do(w *work) error {
 	e.mu.Lock()
 	if e.closed {
 		e.mu.Unlock()
-		return errClosed
+		return ErrClosed
 	}
 	e.pending = append(e.pending, w)
 	e.mu.Unlock()
@@ -205,7 +214,7 @@ func (e *Engine) next() []*work {
 // admit makes room for w, or tells why it cannot run. The caller holds mu.
 func (e *Engine) admit(w *work) error {
 	if e.closed {
-		return errClosed
+		return ErrClosed
 	}
 	if err := w.ctx.Err(); err != nil {
 		return err

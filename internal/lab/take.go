@@ -18,7 +18,9 @@ type Recorder struct {
 	g      *graph.Graph
 	engine *engine.Engine
 	keep   int
-	all    bool // take every tap of the prompt that runs
+	hidden map[*graph.Node]int  // a node's place among the hidden states
+	inputs map[*graph.Node]bool // nodes that projections read
+	all    bool                 // take every tap of the prompt that runs
 
 	// What the taps have seen of it.
 	seen map[*graph.Node][]float32
@@ -27,7 +29,12 @@ type Recorder struct {
 // NewRecorder compiles g on b for prompts of at most context tokens, of which
 // the last keep positions are recorded.
 func NewRecorder(g *graph.Graph, b backend.Backend, context, keep int) (*Recorder, error) {
-	r := &Recorder{g: g, keep: keep}
+	r := &Recorder{g: g, keep: keep, hidden: hiddenStates(g), inputs: map[*graph.Node]bool{}}
+	for _, n := range g.Nodes {
+		if projection(n) != "" {
+			r.inputs[input(n)] = true
+		}
+	}
 	var err error
 	r.engine, err = engine.New(g, b, engine.Options{Context: context, Want: r.want, Tap: r.tap})
 	return r, err
@@ -38,37 +45,33 @@ func (r *Recorder) Close() error { return r.engine.Close() }
 
 // want: all nodes that have a PyTorch name, and the inputs of the projections
 // that PyTorch's hooks see the input of.
-func (r *Recorder) want(n *graph.Node) bool {
-	for _, m := range r.g.Nodes {
-		if m == n && m.HF != "" || projection(m) != "" && input(m) == n {
-			return true
-		}
-	}
-	return false
-}
+func (r *Recorder) want(n *graph.Node) bool { return n.HF != "" || r.inputs[n] }
 
 func (r *Recorder) tap(n *graph.Node, out []float32) {
-	if r.all || r.hidden(n) >= 0 {
+	if _, ok := r.hidden[n]; ok || r.all {
 		r.seen[n] = append(r.seen[n], out...)
 	}
 }
 
-// hidden is n's place among the hidden states: the embedding, the layers'
-// outputs but the last, the final norm; -1 for other nodes.
-func (r *Recorder) hidden(n *graph.Node) int {
-	last := r.g.Nodes[len(r.g.Nodes)-1].Layer
-	for _, m := range r.g.Nodes {
-		last = max(last, m.Layer)
+// hiddenStates numbers the embedding, the layers' outputs but the last, and the
+// final norm.
+func hiddenStates(g *graph.Graph) map[*graph.Node]int {
+	last := 0
+	for _, n := range g.Nodes {
+		last = max(last, n.Layer)
 	}
-	switch {
-	case n.HF == "model.embed_tokens.out":
-		return 0
-	case n.HF == "model.norm.out":
-		return last + 1
-	case n.Layer >= 0 && n.Layer < last && n.HF == fmt.Sprintf("model.layers.%d.out", n.Layer):
-		return n.Layer + 1
+	places := map[*graph.Node]int{}
+	for _, n := range g.Nodes {
+		switch {
+		case n.HF == "model.embed_tokens.out":
+			places[n] = 0
+		case n.HF == "model.norm.out":
+			places[n] = last + 1
+		case n.Layer >= 0 && n.Layer < last && n.HF == fmt.Sprintf("model.layers.%d.out", n.Layer):
+			places[n] = n.Layer + 1
+		}
 	}
-	return -1
+	return places
 }
 
 // projection is the PyTorch name, without .out, of a module whose input is
@@ -132,7 +135,7 @@ func (r *Recorder) states(keep int) *tensor.Tensor {
 	byPlace := map[int][]float32{}
 	width := 0
 	for n, out := range r.seen {
-		if i := r.hidden(n); i >= 0 {
+		if i, ok := r.hidden[n]; ok {
 			width = n.Shape.Size()
 			byPlace[i] = out[len(out)-keep*width:]
 		}

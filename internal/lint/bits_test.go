@@ -20,7 +20,7 @@ import (
 
 // sameBits are the folders, with those below them, whose results must be the
 // same on every processor.
-var sameBits = []string{"internal/rope", "internal/simd", "internal/backend/cpu"}
+var sameBits = []string{"internal/rope", "internal/simd", "internal/backend/cpu", "internal/quant", "internal/float16", "internal/sample"}
 
 // countsBits reports whether a file lies in one of those folders.
 func countsBits(name string) bool {

@@ -163,7 +163,7 @@ func dequantizeBlocks(d tensor.DType, dst []float32, src []byte) {
 			out, in, s := dst[i*group:(i+1)*group], q[i*group:(i+1)*group], scale[i]
 			if hasMin {
 				for j, v := range in {
-					out[j] = s*float32(v) + min[i]
+					out[j] = float32(s*float32(v)) + min[i]
 				}
 				continue
 			}

@@ -12,6 +12,7 @@ import (
 type pool struct {
 	threads int
 	jobs    chan *job // one for each waiting worker of the loop
+	once    sync.Once // of close
 }
 
 // job is one loop over n pieces.
@@ -38,7 +39,7 @@ func newPool(threads int) *pool {
 	return p
 }
 
-func (p *pool) close() { close(p.jobs) }
+func (p *pool) close() { p.once.Do(func() { close(p.jobs) }) }
 
 // piecesPerThread makes up for threads that run at different speeds.
 const piecesPerThread = 4

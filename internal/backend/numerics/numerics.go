@@ -58,7 +58,7 @@ func (n Numerics) Backend(threads int) (backend.Backend, error) {
 		return nil, fmt.Errorf("%d threads, possible are 1 to 1024", threads)
 	}
 	if n.Precision == "f64" {
-		return ref.Backend{}, nil
+		return ref.Backend{Threads: threads}, nil
 	}
 	o := cpu.Options{Threads: threads}
 	if n.Precision == "f32" {

@@ -21,6 +21,8 @@ import (
 
 // Backend is the float64 interpreter.
 type Backend struct {
+	Threads int // 0 is one for each processor that Go uses
+
 	// GELU, if set, stands in for the tanh form: another engine's way of
 	// computing it, so that its distance can be measured.
 	GELU func(float64) float64
@@ -31,7 +33,7 @@ func (Backend) Close() error { return nil }
 
 // Compile implements backend.Backend. Weights are read as they are needed.
 func (b Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable, error) {
-	e := &executable{g: g, gelu: b.GELU, rows: max(o.Rows, 1), want: o.Want, last: make([]int, len(g.Nodes)), class: map[int]int{}}
+	e := &executable{g: g, gelu: b.GELU, threads: b.Threads, rows: max(o.Rows, 1), want: o.Want, last: make([]int, len(g.Nodes)), class: map[int]int{}}
 	for c, w := range backend.Windows(g) {
 		e.class[w] = c
 	}
@@ -70,6 +72,8 @@ type executable struct {
 	last  []int       // by node: the last node that reads it
 	class map[int]int // window -> class of the pool
 	gelu  func(float64) float64
+
+	threads int
 }
 
 // Run implements backend.Executable.
@@ -136,6 +140,9 @@ func (e *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 		}
 		return y, nil
 	}
+	if n.Op == graph.Linear {
+		return linear(in[0], n.W[0], e.threads)
+	}
 	if a, ok := n.Attr.(graph.ActAttr); ok && e.gelu != nil && a.Act == graph.GELUTanh && n.Op != graph.Experts {
 		return gated(in, e.gelu), nil
 	}
@@ -147,7 +154,7 @@ func (e *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 func Eval(n *graph.Node, in [][]float64) ([]float64, error) {
 	switch n.Op {
 	case graph.Linear:
-		return linear(in[0], n.W[0])
+		return linear(in[0], n.W[0], 0)
 	case graph.RMSNorm:
 		return rmsNorm(n, in[0])
 	case graph.Add, graph.Mul:
@@ -185,13 +192,16 @@ func weight(w *graph.Weight) ([]float64, error) {
 	return y, nil
 }
 
-// linear is x [T, k] · wᵀ, w being [n, k]. Rows of w are cut among the cores;
+// linear is x [T, k] · wᵀ, w being [n, k]. Rows of w are cut among the threads;
 // each sum runs along k in order, so the cut does not show.
-func linear(x []float64, w *graph.Weight) ([]float64, error) {
+func linear(x []float64, w *graph.Weight, threads int) ([]float64, error) {
+	if threads == 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
 	k, n := w.Shape.Last(), w.Rows()
 	t := len(x) / k
 	y := make([]float64, t*n)
-	errs := make([]error, runtime.GOMAXPROCS(0))
+	errs := make([]error, threads)
 	var wg sync.WaitGroup
 	for c := range errs {
 		wg.Go(func() {
