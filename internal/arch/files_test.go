@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -188,6 +189,16 @@ func TestIncidentTokenizer(t *testing.T) {
 	defer sound.Close()
 	if _, err := sound.Tokenizer(); err != nil {
 		t.Fatal(err)
+	}
+	special, err := checkpoint.Open(inGGUF(func(kv map[string]any) {
+		kv["tokens"], kv["scores"], kv["token_type"] = tokens, make([]float32, n+1), append(slices.Clone(types[:n]), 3)
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer special.Close()
+	if tok, err := special.Tokenizer(); err != nil || tok.VocabSize() != n+1 {
+		t.Errorf("a special token behind the embedding, as Gemma 3's text models have one: %v", err)
 	}
 	folder := synthetic("llama").write(t)
 	json, err := os.ReadFile(filepath.Join(golden.Repo(t), "models", "tiny-llama", "tokenizer.json"))

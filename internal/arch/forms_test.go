@@ -219,3 +219,19 @@ func TestTurningParts(t *testing.T) {
 		}
 	}
 }
+
+// TestFactorWithoutType wants GGUF's factor alone to mean a linear scaling.
+func TestFactorWithoutType(t *testing.T) {
+	folder := synthetic("qwen3").write(t)
+	scaled := func(types ...string) string {
+		return printed(t, toGGUF(t, folder, func(f *file) {
+			f.set("rope.scaling.factor", float32(8))
+			for _, typ := range types {
+				f.set("rope.scaling.type", typ)
+			}
+		}))
+	}
+	if alone := scaled(); alone != scaled("linear") || alone == scaled("none") {
+		t.Error("a factor without a type is not linear")
+	}
+}

@@ -258,8 +258,13 @@ var rotary = []incident{
 	{row: "rope_freqs 0", model: "llama", gguf: func(f *file) { f.tensors = append(f.tensors, floats("rope_freqs.weight", []float32{0, 1, 1, 8})) },
 		want: []string{"tensor rope_freqs: element 0 is 0"}},
 	{row: "two spellings", model: "llama", hf: func(m *model) {
-		maps.Copy(m.config, config{"rope_scaling": map[string]any{"type": "default"}, "rope_parameters": map[string]any{"rope_type": "default"}})
-	}, want: []string{"key rope_scaling and rope_parameters are both there"}},
+		maps.Copy(m.config, config{"rope_scaling": map[string]any{"type": "linear", "factor": 2}, "rope_parameters": map[string]any{"rope_type": "default"}})
+	}, want: []string{"key rope_scaling says something else than rope_parameters"}},
+	{row: "scaling without a type", model: "llama", hf: set("rope_scaling", map[string]any{"factor": 8}), want: []string{"key rope_scaling.rope_type is missing, but factor is 8"}},
+	{row: "attention softcap", model: "gemma3", hf: set("attn_logit_softcapping", 50), want: is("attn_logit_softcapping", "50, which architecture gemma3 does not support")},
+	{row: "rope_freqs of Gemma 4 missing", model: "gemma4-e2b", gguf: func(f *file) {
+		f.tensors = slices.DeleteFunc(f.tensors, func(t tensor.Tensor) bool { return t.Name == "rope_freqs.weight" })
+	}, want: []string{"tensor rope_freqs: missing"}},
 	{row: "two kinds in llama", model: "llama", hf: set("rope_parameters", map[string]any{"full_attention": map[string]any{}, "sliding_attention": map[string]any{"rope_theta": 7}}),
 		want: []string{"rope_parameters differs between kinds of layers"}},
 	{row: "one kind in Gemma 4", model: "gemma4-e2b", hf: set("rope_parameters", map[string]any{"full_attention": map[string]any{"rope_theta": 1e6}}), want: []string{"rope_parameters.sliding_attention is missing"}},

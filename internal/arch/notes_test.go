@@ -17,7 +17,6 @@ func TestReported(t *testing.T) {
 		gguf        func(*file)
 		want        []string
 	}{
-		{name: "attention softcap", model: "gemma3", hf: set("attn_logit_softcapping", 50), want: []string{"configuration key attn_logit_softcapping = 50 is not read by architecture gemma3"}},
 		{name: "attention softcap null", model: "gemma3", hf: set("attn_logit_softcapping", nil)},
 		{name: "attention softcap in GGUF", model: "gemma3", gguf: key("attn_logit_softcapping", float32(50)), want: []string{"metadata key gemma3.attn_logit_softcapping = 50 is not read by architecture gemma3"}},
 		{name: "final softcap of llama in GGUF", model: "llama", gguf: key("final_logit_softcapping", float32(30)), want: []string{"configuration key llama.final_logit_softcapping = 30 is not read by architecture llama"}},
@@ -25,6 +24,8 @@ func TestReported(t *testing.T) {
 		{name: "attention factor 0", model: "llama", gguf: key("rope.scaling.attn_factor", float32(0))},
 		{name: "legacy linear scale", model: "llama", gguf: key("rope.scale_linear", float32(4)), want: []string{"metadata key llama.rope.scale_linear = 4 is not read by architecture llama"}},
 		{name: "sections", model: "qwen2", gguf: key("rope.dimension_sections", []int32{1, 2, 3, 0}), want: []string{"metadata key qwen2.rope.dimension_sections = \"an array of 4 int32\" is not read by architecture qwen2"}},
+		{name: "scaling none with a factor", model: "qwen2", gguf: func(f *file) { f.set("rope.scaling.type", "none"); f.set("rope.scaling.factor", float32(8)) },
+			want: []string{"metadata key qwen2.rope.scaling.factor = 8 is not read: the scaling's type is none"}},
 		{name: "scaling none", model: "qwen2", gguf: func(f *file) { f.set("rope.scaling.type", "none"); f.set("rope.scaling.factor", float32(1)) }},
 		{name: "window of qwen in GGUF", model: "qwen3", gguf: key("attention.sliding_window", uint32(4)), want: []string{"metadata key qwen3.attention.sliding_window = 4 is not read by architecture qwen3"}},
 		{name: "other keys", model: "llama", gguf: key("tensor_data_layout", "Meta AI original pth")},

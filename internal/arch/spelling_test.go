@@ -22,15 +22,18 @@ var spellings = map[string]map[string]func(*model){
 		},
 		"rope_parameters by kinds":    func(m *model) { m.ropeParameters(bothKinds(map[string]any{"rope_theta": 10000})) },
 		"rope_parameters beside base": func(m *model) { m.config["rope_parameters"] = map[string]any{"rope_type": "default"} },
-		"null rope_scaling":           func(m *model) { m.config["rope_scaling"] = nil },
-		"the default base":            func(m *model) { delete(m.config, "rope_theta") },
-		"default type":                func(m *model) { m.config["rope_scaling"] = map[string]any{"type": "default"} },
-		"no head_dim":                 func(m *model) { delete(m.config, "head_dim") },
-		"null head_dim":               func(m *model) { m.config["head_dim"] = nil },
-		"hidden_act":                  func(m *model) { m.config["hidden_act"] = "silu" },
-		"no biases":                   func(m *model) { maps.Copy(m.config, config{"attention_bias": false, "mlp_bias": nil}) },
-		"layer_types":                 func(m *model) { m.config["layer_types"] = slices.Repeat([]any{"full_attention"}, 3) },
-		"a head that repeats":         func(m *model) { m.copy("model.embed_tokens", "lm_head.weight") },
+		"both, alike": func(m *model) {
+			maps.Copy(m.config, config{"rope_scaling": map[string]any{"type": "default"}, "rope_parameters": map[string]any{"rope_theta": 10000, "rope_type": "default"}})
+		},
+		"null rope_scaling":   func(m *model) { m.config["rope_scaling"] = nil },
+		"the default base":    func(m *model) { delete(m.config, "rope_theta") },
+		"default type":        func(m *model) { m.config["rope_scaling"] = map[string]any{"type": "default"} },
+		"no head_dim":         func(m *model) { delete(m.config, "head_dim") },
+		"null head_dim":       func(m *model) { m.config["head_dim"] = nil },
+		"hidden_act":          func(m *model) { m.config["hidden_act"] = "silu" },
+		"no biases":           func(m *model) { maps.Copy(m.config, config{"attention_bias": false, "mlp_bias": nil}) },
+		"layer_types":         func(m *model) { m.config["layer_types"] = slices.Repeat([]any{"full_attention"}, 3) },
+		"a head that repeats": func(m *model) { m.copy("model.embed_tokens", "lm_head.weight") },
 		"old inv_freq": func(m *model) {
 			m.vector("model.layers.0.self_attn.rotary_emb.inv_freq.weight", 4)
 			m.lastName("model.layers.0.self_attn.rotary_emb.inv_freq")
@@ -51,7 +54,8 @@ var spellings = map[string]map[string]func(*model){
 		"window null": func(m *model) {
 			maps.Copy(m.config, config{"use_sliding_window": true, "sliding_window": nil, "max_window_layers": 0})
 		},
-		"layer_types": func(m *model) { m.config["layer_types"] = slices.Repeat([]any{"full_attention"}, 3) },
+		"no window, null layers": func(m *model) { m.config["max_window_layers"] = nil },
+		"layer_types":            func(m *model) { m.config["layer_types"] = slices.Repeat([]any{"full_attention"}, 3) },
 	},
 	"qwen3": {"no biases": func(m *model) { m.config["attention_bias"] = false }},
 	"gemma3": {

@@ -283,10 +283,17 @@ func (r *ggufReader) rope() {
 	f.fill("rope_theta", 1e4)
 	s.fill("rope_theta", 1e4)
 	switch typ := r.str("rope.scaling.type"); typ {
-	case "", "none":
+	case "none":
+		if n, ok := f["factor"].(float64); ok && n != 1 {
+			r.unread = append(r.unread, fmt.Sprintf("metadata key %s.rope.scaling.factor = %v is not read: the scaling's type is none", r.Arch, n))
+		}
 		delete(f, "factor")
-	case "linear":
-		f["rope_type"] = typ
+	case "", "linear": // a factor without a type is linear, as in llama.cpp
+		if n, ok := f["factor"].(float64); typ != "" || ok && n != 0 && n != 1 {
+			f["rope_type"] = "linear"
+		} else {
+			delete(f, "factor")
+		}
 	default:
 		r.errorf("rope.scaling.type", "is %s, supported are none and linear", show(typ))
 	}
@@ -297,6 +304,9 @@ func (r *ggufReader) rope() {
 		} else if err := factors(f, t, int(r.fullDim)/2); err != nil {
 			r.errs = append(r.errs, err)
 		}
+	}
+	if types, _ := r.settings["layer_types"].([]any); r.Arch == "gemma4" && f["rope_type"] == nil && slices.Contains(types, any(full)) {
+		r.errs = append(r.errs, errors.New("tensor rope_freqs: missing: it says which pairs of a head turn in full layers"))
 	}
 	r.settings["rope_parameters"] = settings{full: f, sliding: s}
 }

@@ -150,7 +150,7 @@ func (r *hfReader) layers(kind string) {
 			delete(s, "sliding_window")
 		}
 		first, ok := from.(float64)
-		if !ok {
+		if !ok && (slides || from != nil) {
 			r.errorf("max_window_layers", "is %s, expected a number", show(from))
 		}
 		s.fillLayers(func(i int) bool { return s["sliding_window"] != nil && float64(i) >= first })

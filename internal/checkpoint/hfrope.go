@@ -45,8 +45,8 @@ func (r *hfReader) rope() {
 func (r *hfReader) ropeForm(out settings, base any) bool {
 	scaling, params := r.object("rope_scaling"), r.object("rope_parameters")
 	switch nested := params[full] != nil || params[sliding] != nil; {
-	case len(scaling) > 0 && len(params) > 0:
-		r.errorf("rope_scaling", "and rope_parameters are both there, expected one of them")
+	case len(scaling) > 0 && len(params) > 0 && !repeats(params, scaling):
+		r.errorf("rope_scaling", "says something else than rope_parameters")
 		return false
 	case nested:
 		r.nestedRope(out, params)
@@ -60,6 +60,19 @@ func (r *hfReader) ropeForm(out settings, base any) bool {
 		out[full] = r.ropeKind(full, "rope_parameters.", params)
 	default:
 		out[full] = r.ropeKind(full, "rope_scaling.", scaling)
+	}
+	return true
+}
+
+// repeats reports whether params say all that scaling says.
+func repeats(params, scaling map[string]any) bool {
+	for k, v := range scaling {
+		if k == "type" && params[k] == nil {
+			k = "rope_type"
+		}
+		if v != nil && !reflect.DeepEqual(params[k], v) {
+			return false
+		}
 	}
 	return true
 }
@@ -87,6 +100,12 @@ func (r *hfReader) ropeKind(kind, from string, params map[string]any) settings {
 	for k, v := range params {
 		p.fill(k, v)
 		r.spelling["rope_parameters."+kind+"."+k] = from + k
+	}
+	for _, k := range []string{"factor", "low_freq_factor", "high_freq_factor", "short_factor", "long_factor", "attention_factor"} {
+		if p[k] != nil && p["rope_type"] == nil && p["type"] == nil {
+			r.errorf(from+"rope_type", "is missing, but %s is %s", k, show(p[k]))
+			break
+		}
 	}
 	return p
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/tokenizer"
@@ -63,10 +64,14 @@ func (c *Checkpoint) validateEnd() error {
 // EndOfTurn lists the ids that end a turn: the publisher's, or, for a GGUF file,
 // which holds few of them, those that the tokenizer knows by their names.
 func (c *Checkpoint) EndOfTurn(t *tokenizer.Tokenizer) []int {
-	if ids := c.text.generation.End; len(ids) > 0 {
-		return ids
+	ids := slices.Clone([]int(c.text.generation.End))
+	if len(ids) == 0 {
+		return t.EndOfTurn()
 	}
-	return t.EndOfTurn()
+	if eos, ok := t.EOS(); ok && !slices.Contains(ids, eos) { // fine-tunes change it there alone
+		ids = append(ids, eos)
+	}
+	return ids
 }
 
 // Tokenizer makes the model's tokenizer.
@@ -75,8 +80,11 @@ func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
 	}
-	if n := c.settings.integer("vocab_size"); t.VocabSize() > n {
-		return nil, fmt.Errorf("checkpoint: %s: the tokenizer has %d tokens, but the model embeds %d", c.Path, t.VocabSize(), n)
+	n := c.settings.integer("vocab_size")
+	for id := n; id < t.VocabSize(); id++ { // special ones may lie there: Gemma 3's text models have one for images
+		if text, kind := t.Token(id); kind != tokenizer.Control && kind != tokenizer.Unused {
+			return nil, fmt.Errorf("checkpoint: %s: the tokenizer has %d tokens, but the model embeds %d: token %d is %q", c.Path, t.VocabSize(), n, id, text)
+		}
 	}
 	return t, nil
 }

@@ -238,6 +238,9 @@ func (c *Checkpoint) validateFlags() error {
 	if c.Arch != "llama" && c.Arch != "qwen2" {
 		flags = append(flags, "attention_bias")
 	}
+	if v := c.settings["attn_logit_softcapping"]; v != nil && v != 0. {
+		return c.bad("attn_logit_softcapping", "is %s, which architecture %s does not support", show(v), c.Arch)
+	}
 	for _, k := range flags {
 		if v := c.settings[k]; v == true || v == "all" {
 			return c.bad(k, "is %s, which architecture %s does not support", show(v), c.Arch)

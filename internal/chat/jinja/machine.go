@@ -12,7 +12,7 @@ const (
 	defaultMaxMemory = 32 << 20
 	defaultMaxOutput = 16 << 20
 	defaultMaxDepth  = 200
-	defaultTimeout   = 2 * time.Second
+	defaultTimeout   = 900 * time.Millisecond
 )
 
 // Options are the limits of a template and what it finds beside its variables.
@@ -23,7 +23,7 @@ type Options struct {
 	MaxMemory int           // bytes of values made in one rendering, garbage included; default 32 MiB and 32 for each byte of the variables' strings
 	MaxOutput int           // bytes of text rendered; default 16 MiB
 	MaxDepth  int           // calls of macros and loops inside each other; default 200
-	Timeout   time.Duration // wall time of one rendering; default 2 s, negative for none
+	Timeout   time.Duration // wall time of one rendering; default 0.9 s, negative for none
 
 	// Globals are variables that Execute's own shadow: functions, mostly.
 	Globals map[string]Value
