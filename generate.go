@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"strings"
 
 	"github.com/karat-run/karat/internal/chat"
@@ -68,6 +69,12 @@ type Message struct {
 func (m *Model) Sampling() Sampling {
 	g := m.checkpoint.Generation()
 	s := Sampling{RepeatPenalty: g.Repeat, RepeatLast: -1} // transformers looks back on the whole text
+	for _, id := range g.Suppress {
+		if s.LogitBias == nil {
+			s.LogitBias = map[int]float32{}
+		}
+		s.LogitBias[id] = float32(math.Inf(-1))
+	}
 	if g.Sample {
 		s.Temperature, s.TopK, s.TopP, s.MinP = g.Temperature, g.TopK, g.TopP, g.MinP
 		if s.Temperature == 0 {

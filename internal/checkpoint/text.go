@@ -26,7 +26,8 @@ type Generation struct {
 	TopP        float64 `json:"top_p"`
 	MinP        float64 `json:"min_p"`
 	Repeat      float64 `json:"repetition_penalty"`
-	End         IDs     `json:"eos_token_id"` // every id that ends a turn
+	End         IDs     `json:"eos_token_id"`    // every id that ends a turn
+	Suppress    IDs     `json:"suppress_tokens"` // ids never to be generated
 }
 
 // IDs is one id or a list of them.

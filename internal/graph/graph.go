@@ -102,6 +102,13 @@ type Weight struct {
 	GGUF, HF string // names in the two formats, without ".weight"
 }
 
+// Matrix is the i-th matrix of a weight [count, rows, columns].
+func (w *Weight) Matrix(i int) *Weight {
+	size := len(w.Data) / w.Shape[0]
+	return &Weight{GGUF: w.GGUF, HF: w.HF, Tensor: tensor.Tensor{Name: w.Name, DType: w.DType,
+		Shape: w.Shape[1:], Data: w.Data[i*size : (i+1)*size]}}
+}
+
 // Node is one recorded operation.
 type Node struct {
 	ID    int    // index in Graph.Nodes

@@ -5,7 +5,6 @@ import (
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/simd"
-	"github.com/karat-run/karat/internal/tensor"
 )
 
 // route gives each row's k best experts and their weights, as pairs. Equal
@@ -52,17 +51,10 @@ func newExperts(n *graph.Node) *experts {
 	count := n.W[0].Shape[0]
 	x := &experts{rows: make([][]int, count)}
 	for i := range count {
-		x.gateUp = append(x.gateUp, slab(n.W[0], i))
-		x.down = append(x.down, slab(n.W[1], i))
+		x.gateUp = append(x.gateUp, n.W[0].Matrix(i))
+		x.down = append(x.down, n.W[1].Matrix(i))
 	}
 	return x
-}
-
-// slab is the i-th matrix of w [count, rows, k].
-func slab(w *graph.Weight, i int) *graph.Weight {
-	size := len(w.Data) / w.Shape[0]
-	return &graph.Weight{GGUF: w.GGUF, HF: w.HF, Tensor: tensor.Tensor{Name: w.Name, DType: w.DType,
-		Shape: w.Shape[1:], Data: w.Data[i*size : (i+1)*size]}}
 }
 
 // experts runs each expert over the rows that are routed to it, and then sums

@@ -1,6 +1,7 @@
 package ref
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -226,14 +227,7 @@ func route(n *graph.Node, scores []float64) ([]float64, error) {
 
 // experts sums the routed MLPs of each row of x by weight.
 func experts(n *graph.Node, x, routes []float64) ([]float64, error) {
-	gateUp, err := weight(n.W[0])
-	if err != nil {
-		return nil, err
-	}
-	down, err := weight(n.W[1])
-	if err != nil {
-		return nil, err
-	}
+	gateUp, down := map[int][]float64{}, map[int][]float64{} // of the experts that rows are routed to
 	d, ff, k := n.Shape.Size(), n.W[1].Shape[2], n.In[1].Shape[0]
 	act := activation(n.Attr.(graph.ActAttr).Act)
 	y := make([]float64, len(x))
@@ -243,11 +237,19 @@ func experts(n *graph.Node, x, routes []float64) ([]float64, error) {
 			if e < 0 || e >= n.W[0].Shape[0] {
 				return nil, fmt.Errorf("row %d is routed to expert %d of %d", t, e, n.W[0].Shape[0])
 			}
-			h := product(x[t*d:(t+1)*d], gateUp[e*2*ff*d:(e+1)*2*ff*d])
+			if gateUp[e] == nil {
+				var errs [2]error
+				gateUp[e], errs[0] = weight(n.W[0].Matrix(e))
+				down[e], errs[1] = weight(n.W[1].Matrix(e))
+				if err := errors.Join(errs[:]...); err != nil {
+					return nil, err
+				}
+			}
+			h := product(x[t*d:(t+1)*d], gateUp[e])
 			for i := range ff {
 				h[i] = act(h[i]) * h[ff+i]
 			}
-			for i, v := range product(h[:ff], down[e*ff*d:(e+1)*ff*d]) {
+			for i, v := range product(h[:ff], down[e]) {
 				y[t*d+i] += p * v
 			}
 		}
