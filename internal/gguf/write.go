@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 
+	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -103,29 +102,18 @@ func Write(w io.Writer, metadata []KeyValue, tensors []tensor.Tensor) error {
 
 // WriteFile makes or replaces the file at path with what write writes. Until all
 // is on disk, the bytes are in another file of the same folder; after an error
-// nothing of it is left, and the file at path is as it was.
-func WriteFile(path string, write func(io.Writer) error) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
-	if err != nil {
-		return fmt.Errorf("gguf: write: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("gguf: write: %s: %w", path, err), os.Remove(tmp.Name()))
+// nothing of it is left, and the file at path is as it was. What is at path and no
+// regular file is an error.
+func WriteFile(path string, write func(io.Writer) error) error {
+	err := atomicfile.Write(path, func(f io.Writer) error {
+		w := bufio.NewWriterSize(f, 1<<20)
+		if err := write(w); err != nil {
+			return err
 		}
-	}()
-	w := bufio.NewWriterSize(tmp, 1<<20)
-	if err = write(w); err == nil {
-		err = w.Flush()
+		return w.Flush()
+	})
+	if err != nil {
+		return fmt.Errorf("gguf: write: %s: %w", path, err)
 	}
-	if err == nil {
-		err = tmp.Chmod(0o644) // CreateTemp made it private
-	}
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if err = errors.Join(err, tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	return nil
 }

@@ -186,6 +186,21 @@ func TestWriteErrors(t *testing.T) {
 	onlyFiles(t, dir)
 }
 
+// TestCreateRefuses checks that a record's two files replace none but regular ones,
+// and that this is told before anything is computed.
+func TestCreateRefuses(t *testing.T) {
+	for _, name := range []string{"out.safetensors", "out.json"} {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Create(filepath.Join(dir, "out.safetensors")); err == nil || !strings.Contains(err.Error(), name+": not a regular file") {
+			t.Errorf("over a folder %s: %v", name, err)
+		}
+		onlyFiles(t, dir, name)
+	}
+}
+
 func TestReadWithoutJSON(t *testing.T) {
 	r, err := ReadRecord(write(t, "", named("2.logits", tensor.F32, 1, 5), named("10.logits", tensor.F32, 2, 5), named("2.ids", tensor.I32, 3)))
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
+	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
@@ -21,18 +21,23 @@ import (
 type Writer struct {
 	path    string
 	record  Record // what was added, without tensors
-	waiting *os.File
+	waiting *atomicfile.File
 	size    int             // of waiting
 	tensors []tensor.Tensor // in the order of waiting, without data
 	failed  error           // of an Add
+	closed  bool
 }
 
-// Create begins a record at path, with its JSON file beside it. Nothing appears there before Commit.
+// Create begins a record at path, with its JSON file beside it. Nothing appears there
+// before Commit. What is there and no regular file is an error.
 func Create(path string) (*Writer, error) {
 	if infoPath(path) == path {
 		return nil, fmt.Errorf("lab: write: %s is where the record's JSON file would lie", path)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err := atomicfile.Check(infoPath(path)); err != nil {
+		return nil, fmt.Errorf("lab: write: %w", err)
+	}
+	f, err := atomicfile.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("lab: write: %w", err)
 	}
@@ -54,7 +59,7 @@ func (w *Writer) Add(p *Prompt) error {
 func (w *Writer) add(p *Prompt) error {
 	i, ok := w.record.find(p.Index)
 	switch {
-	case w.waiting == nil:
+	case w.closed:
 		return errors.New("the writer is closed")
 	case ok:
 		return errors.New("it was added before")
@@ -118,7 +123,7 @@ func (w *Writer) Commit(names string, numerics any) error {
 }
 
 func (w *Writer) commit(names string, numerics any) error {
-	if w.waiting == nil {
+	if w.closed {
 		return errors.New("the writer is closed")
 	}
 	info, err := w.info(names, numerics)
@@ -143,7 +148,10 @@ func (w *Writer) commit(names string, numerics any) error {
 	if err = errors.Join(err, m.Close()); err != nil {
 		return err
 	}
-	return replace(infoPath(w.path), info)
+	return atomicfile.Write(infoPath(w.path), func(f io.Writer) error {
+		_, err := f.Write(info)
+		return err
+	})
 }
 
 // info is the text of the JSON file.
@@ -166,35 +174,8 @@ func (w *Writer) info(names string, numerics any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// replace writes a whole file, in place of another if there is one.
-func replace(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Chmod(f.Name(), 0o644) // CreateTemp's is the owner's alone
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
-}
-
 // Close gives up the record if it was not committed. A second Close does nothing.
 func (w *Writer) Close() error {
-	if w.waiting == nil {
-		return nil
-	}
-	err := errors.Join(w.waiting.Close(), os.Remove(w.waiting.Name()))
-	w.waiting = nil
-	return err
+	w.closed = true
+	return w.waiting.Close()
 }

@@ -9,12 +9,12 @@ import (
 // below says what a package may import, and with it everything below that. An
 // entry ending in /* stands for every folder there that has no entry of its own.
 var below = map[string]string{
-	"tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "chat/jinja", "tokenizer": "", "npy": "", "kv": "", "machine": "", "chat/jinja": "", "hub": "", "ui": "",
+	"atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "chat/jinja", "tokenizer": "", "npy": "", "kv": "", "machine": "", "chat/jinja": "", "hub": "", "ui": "",
 
 	"simd":        "float16",
 	"quant":       "tensor float16",
-	"gguf":        "tensor mmap",
-	"safetensors": "tensor mmap float16",
+	"gguf":        "atomicfile tensor mmap",
+	"safetensors": "atomicfile tensor mmap float16",
 	"checkpoint":  "gguf safetensors rope tokenizer",
 	"graph":       "tensor",
 	"bind":        "graph tensor",
@@ -30,7 +30,7 @@ var below = map[string]string{
 	"backend/backendtest": "backend/ref",
 
 	"engine":  "arch backend kv sample tokenizer",
-	"lab":     "arch backend/* engine npy quant float16",
+	"lab":     "arch backend/* engine npy quant float16 atomicfile",
 	"convert": "checkpoint quant",
 
 	".":      "engine chat backend/* machine",

@@ -5,16 +5,14 @@ import (
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -47,23 +45,12 @@ func Write(w io.Writer, tensors []tensor.Tensor, metadata map[string]string) err
 }
 
 // WriteFile writes a file as Write does. The file appears at path, in place of
-// another, when all of it is on the disk; an error leaves path as it was.
-func WriteFile(path string, tensors []tensor.Tensor, metadata map[string]string) (err error) {
-	temporary := fmt.Sprintf("%s.%08x.tmp", path, rand.Uint32())
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+// another file but of nothing else, when all of it is on the disk; an error leaves
+// path as it was.
+func WriteFile(path string, tensors []tensor.Tensor, metadata map[string]string) error {
+	err := atomicfile.Write(path, func(w io.Writer) error { return Write(w, tensors, metadata) })
 	if err != nil {
-		return fmt.Errorf("safetensors: %w", err)
-	}
-	err = Write(f, tensors, metadata)
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(temporary, path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("safetensors: %s: %w", path, err), os.Remove(temporary))
+		return fmt.Errorf("safetensors: %s: %w", path, err)
 	}
 	return nil
 }

@@ -1,0 +1,109 @@
+package atomicfile
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func say(text string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	}
+}
+
+// holds checks a folder's files, by name, and what is in them.
+func holds(t *testing.T, dir string, want map[string]string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != len(want) {
+		t.Errorf("the folder holds %v", entries)
+	}
+	for name, text := range want {
+		if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(b) != text {
+			t.Errorf("%s: %q, %v; want %q", name, b, err, text)
+		}
+	}
+}
+
+func TestWrite(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	for _, text := range []string{"one", "another"} {
+		if err := Write(path, say(text)); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, dir, map[string]string{"a": text})
+	}
+	full := errors.New("full")
+	if err := Write(path, func(w io.Writer) error { return errors.Join(say("half")(w), full) }); !errors.Is(err, full) {
+		t.Errorf("a write that fails: %v", err)
+	}
+	holds(t, dir, map[string]string{"a": "another"})
+	if err := Write(filepath.Join(dir, "none", "a"), say("")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no folder: %v", err)
+	}
+}
+
+func TestClose(t *testing.T) {
+	dir := t.TempDir()
+	f, err := Create(filepath.Join(dir, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := f.Commit(); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("a commit after Close: %v", err)
+	}
+	holds(t, dir, nil)
+}
+
+// TestTakenPlace checks that only a regular file is replaced, also one that is
+// no longer one at the end.
+func TestTakenPlace(t *testing.T) {
+	dir := t.TempDir()
+	target := filepath.Join(dir, "target")
+	if err := os.WriteFile(target, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	places := []string{dir, os.DevNull}
+	for name, to := range map[string]string{"link": target, "dangling": "none"} {
+		link := filepath.Join(t.TempDir(), name)
+		if err := os.Symlink(to, link); err != nil {
+			t.Skip("no symbolic links here:", err)
+		}
+		places = append(places, link)
+	}
+	for _, path := range places {
+		if err := Write(path, say("x")); err == nil {
+			t.Errorf("%s was replaced", path)
+		}
+	}
+	holds(t, dir, map[string]string{"target": "precious"})
+
+	path := filepath.Join(t.TempDir(), "a")
+	f, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Commit(); err == nil {
+		t.Error("a folder was replaced")
+	}
+	if entries, _ := os.ReadDir(filepath.Dir(path)); len(entries) != 1 {
+		t.Errorf("the folder holds %v", entries)
+	}
+}
