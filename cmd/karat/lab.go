@@ -29,7 +29,7 @@ const (
 )
 
 func newCompareCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, partial bool
 	var maxDiff, maxKL float64
 	c := &cobra.Command{
 		Use:   "compare GOLDEN.safetensors RECORD.safetensors",
@@ -42,21 +42,28 @@ worst first.
 
 A prompt is inside if no logit lies farther away than 4 times the distance of the
 golden engine's own float32 pass (float32.max_abs_diff in the golden record's JSON
-file), or than --max-diff, and if its KL divergence is at most --max-kl.
+file), or than --max-diff, and if its KL divergence is at most --max-kl. A NaN
+anywhere, or an infinity that only one side has, is outside.
 
-The exit status is 0 if all prompts are inside, 1 if one is not, and 2 if the
-records could not be compared.`,
+The exit status is 0 if all of the golden record's prompts are inside, 1 if one is not
+or is missing (which --partial allows), and 2 if the records could not be compared.`,
 		Example: `  karat lab compare golden.safetensors mine.safetensors
   karat lab compare golden.safetensors fast.safetensors --max-kl 1e-6
   karat lab compare golden.safetensors mine.safetensors --json | jq .all`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			var o lab.Options
-			if c.Flags().Changed("max-diff") {
-				o.MaxDiff = &maxDiff
-			}
-			if c.Flags().Changed("max-kl") {
-				o.MaxKL = &maxKL
+			o := lab.Options{Partial: partial}
+			for _, f := range []struct {
+				name  string
+				value *float64
+				to    **float64
+			}{{"max-diff", &maxDiff, &o.MaxDiff}, {"max-kl", &maxKL, &o.MaxKL}} {
+				if !(*f.value >= 0) {
+					return usagef("--%s %v: possible are 0 and more", f.name, *f.value)
+				}
+				if c.Flags().Changed(f.name) {
+					*f.to = f.value
+				}
 			}
 			return compare(c, args[0], args[1], o, asJSON)
 		},
@@ -65,6 +72,7 @@ records could not be compared.`,
 	fs.SortFlags = false
 	fs.Float64Var(&maxDiff, "max-diff", 0, "largest `difference` of a logit (default: 4 times the golden record's float32 distance)")
 	fs.Float64Var(&maxKL, "max-kl", 0, "largest KL divergence of a prompt in `nats` (default: it is not judged)")
+	fs.BoolVar(&partial, "partial", false, "the record may lack prompts of the golden one")
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }

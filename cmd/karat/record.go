@@ -181,6 +181,6 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 		}
 		fmt.Fprintf(log, "karat: prompt %d: %d tokens, %.1f s (%d of %d)\n", p.Index, len(p.IDs), time.Since(start).Seconds(), p.Index+1, len(prompts))
 	}
-	return w.Commit("hf", map[string]string{"engine": "karat " + karat.Version(), "precision": n.Precision,
+	return w.Commit(map[string]string{"engine": "karat " + karat.Version(), "precision": n.Precision,
 		"activations": n.Activations(), "kv": n.KV})
 }

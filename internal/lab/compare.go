@@ -23,6 +23,9 @@ type Options struct {
 	// MaxKL is the largest KL divergence of a prompt, in nats, the mean over its
 	// positions. If it is nil, KL is shown and not judged.
 	MaxKL *float64
+
+	// Partial allows a record that lacks prompts of the golden one.
+	Partial bool
 }
 
 // floors is how many times the distance of PyTorch's float32 pass from its
@@ -41,6 +44,7 @@ type Comparison struct {
 	All        Distance           `json:"all"`                   // over all positions of all prompts
 	OnlyGolden []int              `json:"only_golden,omitempty"` // prompts whose logits only one has
 	OnlyRecord []int              `json:"only_record,omitempty"`
+	Partial    bool               `json:"partial,omitempty"` // OnlyGolden was allowed
 }
 
 // How the ids of a prompt compare.
@@ -74,8 +78,12 @@ type PromptComparison struct {
 	TapsOnlyRecord int `json:"taps_only_record,omitempty"`
 }
 
-// Inside reports whether every prompt that was compared is inside its limits.
+// Inside reports whether every prompt that was compared is inside its limits, and
+// every one of the golden record was compared, unless the record may be partial.
 func (c *Comparison) Inside() bool {
+	if c.lacking() {
+		return false
+	}
 	for i := range c.Prompts {
 		if !c.Prompts[i].Inside {
 			return false
@@ -83,6 +91,9 @@ func (c *Comparison) Inside() bool {
 	}
 	return len(c.Prompts) > 0
 }
+
+// lacking reports whether the record lacks prompts that it should have.
+func (c *Comparison) lacking() bool { return len(c.OnlyGolden) > 0 && !c.Partial }
 
 // Compare compares record with golden, prompt by prompt. A prompt is inside if
 // its ids are not different, its logits are within the limits and no tap is
@@ -97,7 +108,8 @@ func Compare(golden, record *Record, o Options) (*Comparison, error) {
 			return nil, fmt.Errorf("lab: compare: %s: %v is not a distance", limit.name, *limit.value)
 		}
 	}
-	c := &Comparison{Golden: golden.Path, Record: record.Path, GoldenNumerics: golden.Numerics, RecordNumerics: record.Numerics}
+	c := &Comparison{Golden: golden.Path, Record: record.Path, Partial: o.Partial,
+		GoldenNumerics: golden.Numerics, RecordNumerics: record.Numerics}
 	err := mmap.Guard(func() error { return c.compare(golden, record, o) })
 	if err != nil {
 		return nil, fmt.Errorf("lab: compare: %w", err)
@@ -163,12 +175,13 @@ func compareIDs(g, r *Prompt) string {
 }
 
 func (p *PromptComparison) setLimits(o Options) error {
+	floor, ok := p.Float32.limit()
 	switch {
 	case o.MaxDiff != nil:
 		p.MaxDiffLimit = new(Number(*o.MaxDiff))
 	case o.MaxKL != nil:
-	case p.Float32 != nil:
-		p.MaxDiffLimit = new(floors * p.Float32.MaxAbsDiff)
+	case ok:
+		p.MaxDiffLimit = &floor
 	default:
 		return errors.New("no limit: the golden record has no noise floor (float32.max_abs_diff), and none was set")
 	}

@@ -45,6 +45,11 @@ func one(change func(p *Prompt)) *Record {
 
 func same(*Prompt) {}
 
+// floor sets the noise floor.
+func floor(d float64) func(*Prompt) {
+	return func(p *Prompt) { p.Float32 = &Floor{MaxAbsDiff: Number(d)} }
+}
+
 func compareOne(t *testing.T, golden, record *Record, o Options) *PromptComparison {
 	t.Helper()
 	c, err := Compare(golden, record, o)
@@ -117,6 +122,9 @@ func TestInside(t *testing.T) {
 			p.Taps = map[string]*tensor.Tensor{name: floats(tensor.F32, tensor.Shape{3, len(x) / 3}, x...)}
 		}
 	}
+	hidden := func(x ...float64) func(*Prompt) {
+		return func(p *Prompt) { p.Hidden = floats(tensor.F32, tensor.Shape{1, 2, len(x) / 2}, x...) }
+	}
 	for _, c := range []struct {
 		name           string
 		golden, record func(*Prompt)
@@ -147,6 +155,13 @@ func TestInside(t *testing.T) {
 		{"a wrong tap", same, tap("a", 3, 4, 6, 8, 0, 50), Options{}, true},
 		{"NaN in a tap", same, tap("a", 3, 4, 6, nan, 0, 5), Options{}, false},
 		{"NaN in a tap of golden", tap("a", 3, 4, 6, nan, 0, 5), same, Options{}, false},
+		{"an infinite tap", same, tap("a", inf, inf, inf, inf, inf, inf), Options{}, false},
+		{"an infinite tap of golden", tap("a", inf, 4, 6, 8, 0, 5), same, Options{}, false},
+		{"infinities of other signs in a tap", tap("a", inf, 4, 6, 8, 0, 5), tap("a", -inf, 4, 6, 8, 0, 5), Options{}, false},
+		{"an infinity in both taps", tap("a", inf, 4, 6, 8, 0, 5), tap("a", inf, 4, 6, 8, 0, 5), Options{}, true},
+		{"infinite hidden states", hidden(1, 2), hidden(inf, inf), Options{}, false},
+		{"equal infinite hidden states", hidden(-inf, 2), hidden(-inf, 2), Options{}, true},
+		{"a null floor, but a limit", floor(nan), same, Options{MaxKL: new(0.)}, true},
 		{"a tap of another width", same, tap("a", 3, 4, 6), Options{}, false},
 		{"a tap of another width that need not match", tap("x.rotary_emb.out", 1, 2, 3), tap("x.rotary_emb.out", 1, 2, 3, 4, 5, 6), Options{}, true},
 		{"a tap that the record lacks", same, tap("b", 1, 2, 3), Options{}, true},
@@ -257,6 +272,9 @@ func TestCompareErrors(t *testing.T) {
 		{"no logits", one(same), one(func(p *Prompt) { p.Logits = nil }), Options{}, "no prompt with logits in common"},
 		{"another vocabulary", one(same), one(func(p *Prompt) { p.Logits = floats(tensor.F32, tensor.Shape{1, 2}, 1, 2) }), Options{}, "prompt 3: logits of 2 tokens against 4"},
 		{"no floor", one(func(p *Prompt) { p.Float32 = nil }), one(same), Options{}, "prompt 3: no limit"},
+		{"a floor that is no number", one(floor(nan)), one(same), Options{}, "prompt 3: no limit"},
+		{"an infinite floor", one(floor(inf)), one(same), Options{}, "prompt 3: no limit"},
+		{"a negative floor", one(floor(-1)), one(same), Options{}, "prompt 3: no limit"},
 		{"MaxDiff", one(same), one(same), Options{MaxDiff: new(-1.)}, "MaxDiff: -1"},
 		{"MaxKL", one(same), one(same), Options{MaxKL: new(nan)}, "MaxKL: NaN"},
 	} {
@@ -276,12 +294,21 @@ func TestOnlyOne(t *testing.T) {
 		}
 		return r
 	}
-	c, err := Compare(three(0, 1, 2, 5), three(1, 4, 5, 6), Options{})
-	if err != nil {
-		t.Fatal(err)
+	for _, partial := range []bool{false, true} {
+		c, err := Compare(three(0, 1, 2, 5), three(1, 4, 5, 6), Options{Partial: partial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(c.Prompts) != 2 || !slices.Equal(c.OnlyGolden, []int{0, 2}) || !slices.Equal(c.OnlyRecord, []int{4, 6}) || c.Inside() != partial {
+			t.Errorf("%+v", c)
+		}
+		var text strings.Builder
+		if err := c.WriteText(&text); err != nil || strings.Contains(text.String(), "lacks 2 of the golden record's prompts") == partial {
+			t.Errorf("partial %v: %v\n%s", partial, err, text.String())
+		}
 	}
-	if len(c.Prompts) != 2 || !slices.Equal(c.OnlyGolden, []int{0, 2}) || !slices.Equal(c.OnlyRecord, []int{4, 6}) || !c.Inside() {
-		t.Errorf("%+v", c)
+	if c, err := Compare(three(1), three(1, 4), Options{}); err != nil || !c.Inside() {
+		t.Errorf("more than golden: %+v, %v", c, err)
 	}
 }
 

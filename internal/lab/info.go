@@ -55,7 +55,9 @@ func (r *Record) addInfo(b []byte) error {
 			return errors.New("numerics: not an object")
 		}
 	}
-	r.Names = info.Names
+	if r.Names = info.Names; r.Names != "" && r.Names != "hf" {
+		return fmt.Errorf("names: %q; supported is \"hf\", PyTorch's names of modules", r.Names)
+	}
 	if info.Prompts == nil {
 		return errors.New("no prompts")
 	}

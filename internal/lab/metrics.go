@@ -44,7 +44,8 @@ func Cosine[F Float](g, r []F) float64 {
 	return gr / (math.Sqrt(gg) * math.Sqrt(rr))
 }
 
-// RelativeL2 is ‖r - g‖ / ‖g‖: 0 where both are zero, +Inf where only g is.
+// RelativeL2 is ‖r - g‖ / ‖g‖: 0 where both are zero, +Inf where only g is. Equal
+// infinities differ by 0; one that only one side has makes it NaN.
 func RelativeL2[F Float](g, r []F) float64 {
 	var s squares
 	addSquares(&s, g, r)
@@ -56,10 +57,14 @@ type squares struct{ diff, golden float64 }
 
 func addSquares[F Float](s *squares, g, r []F) {
 	for i := range g {
-		x := float64(g[i])
-		d := float64(r[i]) - x
-		s.diff += d * d
-		s.golden += x * x
+		x, y := float64(g[i]), float64(r[i])
+		switch {
+		case !math.IsInf(x, 0) && !math.IsInf(y, 0):
+			s.diff += (y - x) * (y - x)
+			s.golden += x * x
+		case x != y:
+			s.diff = math.NaN()
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 // Number is a measured value. JSON has no NaN and no infinities; they are written as
 // the strings "NaN", "Infinity" and "-Infinity", as in the JSON form of protocol buffers.
+// null is read as NaN.
 type Number float64
 
 // MarshalJSON implements json.Marshaler.
@@ -27,7 +28,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON implements json.Unmarshaler.
 func (n *Number) UnmarshalJSON(b []byte) error {
 	switch string(b) {
-	case `"NaN"`:
+	case `"NaN"`, "null":
 		*n = Number(math.NaN())
 	case `"Infinity"`:
 		*n = Number(math.Inf(1))

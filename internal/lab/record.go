@@ -30,7 +30,7 @@ import (
 // All but the ids are float32; float64, float16 and bfloat16 are read, too.
 type Record struct {
 	Path     string          // of the safetensors file
-	Names    string          // whose names the taps have: "hf" for PyTorch's modules
+	Names    string          // whose names the taps have: "hf" for PyTorch's modules, or "" if unsaid
 	Numerics json.RawMessage // how it was computed, a JSON object; nil if unsaid
 	Prompts  []*Prompt       // by index
 
@@ -76,13 +76,31 @@ type Message struct {
 	Content string `json:"content"`
 }
 
-// Floor is how far one pass of a model lies from another.
+// Floor is how far one pass of a model lies from another. What the JSON file does not
+// say is NaN.
 type Floor struct {
 	CosineMin  Number `json:"cosine_min"` // of the worst position
 	MaxAbsDiff Number `json:"max_abs_diff"`
 	KLMean     Number `json:"kl_mean"` // in nats
 	Top1       Number `json:"top1"`
 	Top5       Number `json:"top5"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *Floor) UnmarshalJSON(b []byte) error {
+	type plain Floor
+	unsaid := Number(math.NaN())
+	*f = Floor{unsaid, unsaid, unsaid, unsaid, unsaid}
+	return json.Unmarshal(b, (*plain)(f))
+}
+
+// limit is the largest distance of logits inside the floor, unless it is none.
+func (f *Floor) limit() (Number, bool) {
+	ok := f != nil && f.MaxAbsDiff >= 0 && f.MaxAbsDiff <= math.MaxFloat64/floors
+	if !ok {
+		return 0, false
+	}
+	return floors * f.MaxAbsDiff, true
 }
 
 // The limits of what a record may hold keep a bad file from filling the memory.
@@ -188,11 +206,6 @@ func (p *Prompt) check() error {
 	for i, id := range p.IDs {
 		if id < 0 {
 			return fmt.Errorf("prompt %d: ids: position %d: %d is negative", p.Index, i, id)
-		}
-	}
-	for _, f := range []*Floor{p.Float32, p.BFloat16} {
-		if f != nil && !(f.MaxAbsDiff >= 0 && f.MaxAbsDiff <= math.MaxFloat64) {
-			return fmt.Errorf("prompt %d: max_abs_diff: %v is not a distance", p.Index, f.MaxAbsDiff)
 		}
 	}
 	if p.Logits == nil {

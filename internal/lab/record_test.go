@@ -74,7 +74,7 @@ func TestWriteAndRead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := w.Commit("hf", map[string]any{"precision": "f64"}); err != nil {
+		if err := w.Commit(map[string]any{"precision": "f64"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -156,13 +156,13 @@ func TestWriteErrors(t *testing.T) {
 		if err := w.Add(p[1]); err == nil || !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.err)
 		}
-		if err := w.Commit("", nil); err == nil {
+		if err := w.Commit(nil); err == nil {
 			t.Errorf("%s: committed", c.name)
 		}
 		if err := w.Close(); err != nil {
 			t.Errorf("%s: a second close: %v", c.name, err)
 		}
-		if w.Add(p[0]) == nil || w.Commit("", nil) == nil {
+		if w.Add(p[0]) == nil || w.Commit(nil) == nil {
 			t.Errorf("%s: the writer works after Close", c.name)
 		}
 	}
@@ -180,7 +180,7 @@ func TestWriteErrors(t *testing.T) {
 	if err := w.Add(prompts()[0]); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Commit("", func() {}); err == nil || !strings.HasPrefix(err.Error(), "lab: write: ") {
+	if err := w.Commit(func() {}); err == nil || !strings.HasPrefix(err.Error(), "lab: write: ") {
 		t.Errorf("numerics that are a function: %v", err)
 	}
 	onlyFiles(t, dir)
@@ -220,6 +220,23 @@ func TestReadBareList(t *testing.T) {
 	defer r.Close()
 	if len(r.Prompts) != 3 || *r.Prompts[0].Input.Text != "a" || r.Prompts[2].Index != 7 || r.Prompts[1].Logits == nil || r.Names != "" || r.Numerics != nil {
 		t.Errorf("%s", show(r.Prompts))
+	}
+}
+
+// TestReadFloor checks that a floor of which the distance is not said has none.
+func TestReadFloor(t *testing.T) {
+	for text, want := range map[string]bool{"null": false, "{}": false, `{"max_abs_diff": null}`: false, `{"max_abs_diff": "Infinity"}`: false,
+		`{"max_abs_diff": -1}`: false, `{"max_abs_diff": 0}`: true, `{"max_abs_diff": 0.5}`: true} {
+		r, err := ReadRecord(write(t, `[{"float32": `+text+`}]`, named("0.logits", tensor.F32, 2, 5)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := r.Prompts[0].Float32.limit(); ok != want {
+			t.Errorf("%s: a limit: %v, want %v", text, ok, want)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -265,6 +282,7 @@ func TestReadHostile(t *testing.T) {
 		{"a word", `"prompts"`, f(logits), "record.json: json: cannot unmarshal string"},
 		{"no list", `{"prompts": 5}`, f(logits), "prompts: not a list"},
 		{"no prompts", `{"names": "hf"}`, f(logits), "no prompts"},
+		{"another engine's names", `{"prompts": [], "names": "gguf"}`, f(logits), `names: "gguf"; supported is "hf"`},
 		{"names of another type", `{"prompts": [], "names": 5}`, f(logits), "record.json: json: cannot unmarshal number"},
 		{"numerics of another type", `{"prompts": [], "numerics": [5]}`, f(logits), "numerics: not an object"},
 		{"a list that does not end", `[{"index": 0}`, f(logits), "prompts:"},
@@ -277,9 +295,6 @@ func TestReadHostile(t *testing.T) {
 		{"a negative id in JSON", `[{"ids": [1, -5]}]`, f(logits), "prompt 0: ids: position 1: -5 is negative"},
 		{"other ids in JSON", `[{"ids": [1, 2, 3]}]`, f(named("0.ids", tensor.I32, 3)), `tensor "0.ids": not the ids that the JSON file gives`},
 		{"other positions in JSON", `[{"positions_kept": 3}]`, f(logits), "prompt 0: logits of 2 positions, but positions_kept 3"},
-		{"a negative floor", `[{"float32": {"max_abs_diff": -1}}]`, f(logits), "prompt 0: max_abs_diff: -1 is not a distance"},
-		{"an infinite floor", `[{"float32": {"max_abs_diff": "Infinity"}}]`, f(logits), "prompt 0: max_abs_diff: +Inf is not a distance"},
-		{"no floor", `[{"float32": {"max_abs_diff": "NaN"}}]`, f(logits), "prompt 0: max_abs_diff: NaN is not a distance"},
 		{"a chat of another type", `[{"prompt": {"chat": {"role": "user"}}}]`, f(logits), "prompts: entry 0: not a list"},
 		{"many prompts", "[" + strings.Repeat("{},", 5000) + "{}]", f(logits), "prompts: more than 4096"},
 		{"a long chat", `[{"prompt": {"chat": [` + strings.Repeat("{},", 1_200_000) + "{}]}}]", f(logits), "prompts: entry 0: more than 4096"},

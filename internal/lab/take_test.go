@@ -55,7 +55,7 @@ func take(t *testing.T, path string, b backend.Backend, gold *Record) *Record {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Commit("hf", nil); err != nil {
+	if err := w.Commit(nil); err != nil {
 		t.Fatal(err)
 	}
 	return open(t, out)

@@ -44,6 +44,7 @@ worst row  at  all rows  rows  prompt  tap
 0.1        2   0.041     3     3       a
 
 OUTSIDE: 0 of 1 prompts are inside their limits
+The record lacks 1 of the golden record's prompts; --partial allows that.
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

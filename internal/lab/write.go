@@ -109,24 +109,24 @@ func (p *Prompt) tensors() []tensor.Tensor {
 }
 
 // Commit writes the record's two files, each at once and in place of another, and
-// closes the writer. names says whose names the taps have, as in Record;
-// numerics is marshaled to a JSON object, or nil.
-func (w *Writer) Commit(names string, numerics any) error {
+// closes the writer. The taps have PyTorch's names; numerics is marshaled to a JSON
+// object, or nil.
+func (w *Writer) Commit(numerics any) error {
 	if w.failed != nil {
 		return errors.Join(w.failed, w.Close())
 	}
-	err := w.commit(names, numerics)
+	err := w.commit(numerics)
 	if err = errors.Join(err, w.Close()); err != nil {
 		return fmt.Errorf("lab: write: %w", err)
 	}
 	return nil
 }
 
-func (w *Writer) commit(names string, numerics any) error {
+func (w *Writer) commit(numerics any) error {
 	if w.closed {
 		return errors.New("the writer is closed")
 	}
-	info, err := w.info(names, numerics)
+	info, err := w.info(numerics)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (w *Writer) commit(names string, numerics any) error {
 }
 
 // info is the text of the JSON file.
-func (w *Writer) info(names string, numerics any) ([]byte, error) {
+func (w *Writer) info(numerics any) ([]byte, error) {
 	type info struct {
 		Prompts  []*Prompt `json:"prompts"`
 		Names    string    `json:"names"`
@@ -165,7 +165,7 @@ func (w *Writer) info(names string, numerics any) ([]byte, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", " ")
-	if err := e.Encode(info{w.record.Prompts, names, numerics}); err != nil {
+	if err := e.Encode(info{w.record.Prompts, "hf", numerics}); err != nil {
 		return nil, err
 	}
 	if b.Len() > maxJSON {
