@@ -8,6 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/rope"
+	"github.com/karat-run/karat/internal/simd"
 )
 
 // planner lowers a graph to kernels. Buffers are handed out in execution
@@ -29,6 +30,9 @@ type freqs struct {
 
 // Compile implements backend.Backend.
 func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable, error) {
+	if err := simd.Err(); err != nil {
+		return nil, fmt.Errorf("cpu: %w", err)
+	}
 	e := &executable{b: b, rows: max(o.Rows, 1), vocab: backend.Vocab(g), after: map[*graph.Node]bool{},
 		scratch: make([]scratch, b.pool.threads)}
 	p := &planner{e: e, values: map[*graph.Node][]float32{}, root: map[*graph.Node]*graph.Node{},
