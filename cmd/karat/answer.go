@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -16,6 +17,7 @@ type output struct {
 	out, log io.Writer
 	json     bool
 	session  *karat.Session
+	context  int // tokens that it holds
 	sampling karat.Sampling
 	template string // applied: "none", "model", or a file's name
 }
@@ -77,7 +79,7 @@ func (a *answer) write(ctx context.Context, tokens iter.Seq2[karat.Token, error]
 	case ctx.Err() != nil && a.stop == "":
 		a.stop, failed = "interrupted", failure{status: statusInterrupted}
 	case failed != nil:
-		a.stop = "error"
+		a.stop, failed = "error", a.explain(failed)
 	}
 	if a.json {
 		if err := a.writeSummary(failed); err != nil {
@@ -88,10 +90,28 @@ func (a *answer) write(ctx context.Context, tokens iter.Seq2[karat.Token, error]
 			return err
 		}
 	}
-	if a.tokens > 0 {
+	switch {
+	case a.tokens > 0:
 		fmt.Fprintln(a.log, "karat:", a.speeds())
+	case a.stop == "interrupted":
+		fmt.Fprintln(a.log, "karat: interrupted")
 	}
 	return failed
+}
+
+// contextFull is an error in words of the command line.
+type contextFull struct{ error }
+
+// explain tells of a full context what filled it.
+func (a *answer) explain(err error) error {
+	prompt, _ := a.session.Prompt()
+	switch {
+	case !errors.Is(err, karat.ErrFull):
+		return err
+	case a.tokens > 0:
+		return contextFull{fmt.Errorf("the context of %s is full", count(a.context, "token"))}
+	}
+	return contextFull{fmt.Errorf("the prompt has %s, the context holds %d: shorten it, or raise --ctx", count(prompt, "token"), a.context)}
 }
 
 func (a *answer) writeToken(t karat.Token) error {
@@ -140,7 +160,7 @@ func (a *answer) speeds() string {
 	if a.drawn() {
 		seed = fmt.Sprintf("; seed %d", a.sampling.Seed)
 	}
-	return fmt.Sprintf("prompt of %d tokens%s (%s); %d generated (%s); %s%s", prompt, known, speed(prompt-kept, prefill),
+	return fmt.Sprintf("prompt of %s%s (%s); %d generated (%s); %s%s", count(prompt, "token"), known, speed(prompt-kept, prefill),
 		a.tokens, speed(a.tokens-1, decode), a.why(), seed)
 }
 

@@ -1,15 +1,23 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/chat"
+	"github.com/karat-run/karat/internal/chat/jinja"
 	"github.com/spf13/pflag"
 )
+
+// maxTemplate is the size of the largest template that is read, in bytes: the
+// interpreter's limit.
+const maxTemplate = 1 << 20
 
 // chatFlags say how a prompt becomes a conversation.
 type chatFlags struct {
@@ -21,7 +29,7 @@ type chatFlags struct {
 func (f *chatFlags) add(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.chat, "chat", false, "the prompt is what a user says: apply the chat template")
 	fs.StringVar(&f.system, "system", "", "`text` of the system message of a chat")
-	fs.StringVar(&f.file, "chat-template", "", "apply the chat template in this `file` instead of the model's")
+	fs.Var((*name)(&f.file), "chat-template", "apply the chat template in this `file` instead of the model's")
 	fs.StringArrayVar(&f.args, "template-arg", nil, "`NAME=VALUE` for the template, VALUE as JSON or else as text; may be given again")
 }
 
@@ -43,11 +51,34 @@ func (f *chatFlags) template() (text string, args map[string]any, err error) {
 	if f.file == "" {
 		return "", args, nil
 	}
-	b, err := os.ReadFile(f.file)
-	if err == nil && len(b) == 0 {
-		err = fmt.Errorf("%s: an empty chat template", f.file)
+	text, err = f.read()
+	return text, args, err
+}
+
+// read reads the template and checks that it is one.
+func (f *chatFlags) read() (string, error) {
+	r, err := os.Open(f.file)
+	if err != nil {
+		return "", err
 	}
-	return string(b), args, err
+	defer r.Close()
+	text, err := readAll(r, f.file, maxTemplate)
+	switch {
+	case err != nil:
+		return "", err
+	case text == "":
+		return "", fmt.Errorf("%s: an empty chat template", f.file)
+	}
+	_, err = chat.Parse(text, chat.Limits{})
+	return text, f.named(err)
+}
+
+// named is an error of a template, with the name of the file that it is from.
+func (f *chatFlags) named(err error) error {
+	if e := (*jinja.Error)(nil); f.file != "" && errors.As(err, &e) {
+		return fmt.Errorf("%s: %s", f.file, strings.TrimPrefix(e.Error(), "jinja: "))
+	}
+	return err
 }
 
 // templateValue is a JSON value as it is spelled, or else the text itself.
@@ -79,14 +110,17 @@ func (f *chatFlags) source() string {
 	return f.file
 }
 
-// describe says which template is applied.
-func (f *chatFlags) describe(m *karat.Model) (string, error) {
-	if f.file != "" {
-		return fmt.Sprintf("the chat template of %s is applied", f.file), nil
-	}
+// describe says which template is applied, if it can be to what the user says first.
+func (f *chatFlags) describe(m *karat.Model, user string, g karat.GenerateOptions) (string, error) {
 	info := m.Info()
-	if info.Template == "" {
+	if f.file == "" && info.Template == "" {
 		return "", fmt.Errorf("%s has no chat template: --chat-template FILE gives one, and a PROMPT without --chat needs none", info.Path)
+	}
+	if _, err := m.Render(context.Background(), f.messages(user), g); err != nil {
+		return "", f.named(err)
+	}
+	if f.file != "" {
+		return fmt.Sprintf("the chat template of %s is applied", oneLine(f.file)), nil
 	}
 	sum := sha256.Sum256([]byte(info.Template))
 	return fmt.Sprintf("the model's chat template is applied (sha256 %x…)", sum[:6]), nil

@@ -36,9 +36,6 @@ Ctrl-C stops an answer, a second one leaves.
 
 // converse chats until the user leaves.
 func (f *chatFlags) converse(c *cobra.Command, m *karat.Model, g karat.GenerateOptions, o output) error {
-	if _, err := m.Render(context.Background(), f.messages("Hello"), g); err != nil {
-		return err // now, and not after the user has written something
-	}
 	fmt.Fprintf(o.log, "karat: chat with %s; /help tells how\n", oneLine(m.Info().Path))
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt)
@@ -140,12 +137,13 @@ func (p *conversation) say(text string) error {
 	defer stop()
 	err := a.write(ctx, a.session.Chat(ctx, messages, p.g))
 	var f failure
+	var full contextFull
 	switch {
 	case a.stop == "":
 		return err
 	case err != nil && !errors.As(err, &f):
 		fmt.Fprintln(a.log, "karat:", errorText(err))
-		if errors.Is(err, karat.ErrFull) {
+		if errors.As(err, &full) {
 			fmt.Fprintln(a.log, "karat: /clear makes room, and --ctx sets how much there is")
 		}
 	case a.tokens > 0:

@@ -46,14 +46,20 @@ func readInput(c *cobra.Command, args []string, file string) (text string, ok bo
 }
 
 func readText(r io.Reader, name string) (string, error) {
-	b, err := io.ReadAll(io.LimitReader(r, maxInput+1))
-	if err != nil {
+	text, err := readAll(r, name, maxInput)
+	return strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r"), err
+}
+
+// readAll reads at most limit bytes; more are an error.
+func readAll(r io.Reader, name string, limit int64) (string, error) {
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	switch {
+	case err != nil:
 		return "", fmt.Errorf("%s: %w", name, err)
+	case int64(len(b)) > limit:
+		return "", fmt.Errorf("%s: more than %d bytes", name, limit)
 	}
-	if len(b) > maxInput {
-		return "", fmt.Errorf("%s: more than %d bytes", name, maxInput)
-	}
-	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
+	return string(b), nil
 }
 
 // printable is s with what a terminal might obey replaced. Lines stay lines.
@@ -77,6 +83,14 @@ func shorten(s string, n int) string {
 		return fmt.Sprintf("%s… (%d characters)", string(r[:n]), len(r))
 	}
 	return s
+}
+
+// count is n of something, in words.
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 // newEncoder writes JSON, in which <eos> stays legible.

@@ -50,9 +50,9 @@ func (f *inspectFlags) run(c *cobra.Command, args []string) error {
 	if f.json && (f.graph || f.metadata || f.tensors || f.template) {
 		return usagef("--json holds every section; give it alone")
 	}
-	path := ""
-	if len(args) > 0 {
-		path = args[0]
+	path, err := modelArgument(args)
+	if err != nil {
+		return err
 	}
 	sayModel(path, c.ErrOrStderr())
 	m, err := openCheckpoint(path)

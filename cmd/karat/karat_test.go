@@ -1,15 +1,22 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -22,9 +29,10 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TESTDATA", golden.Repo(t))
+			e.Setenv("NL", "\n")
 			return writeHostile(e.WorkDir)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "forget": forget, "e2b": e2b},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "forget": forget, "told": told, "e2b": e2b},
 	})
 }
 
@@ -54,6 +62,59 @@ func forget(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	other := bytes.Repeat([]byte("x"), len(args[0])) // of the same length: everything stays in its place
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), bytes.Replace(demo, []byte(args[0]), other, 1), 0o666))
+}
+
+// told is a script's command: told SIGNAL FILE ARGUMENTS... runs karat, which records
+// long.json to FILE, and sends it a signal once it computes the long prompt. It is to
+// end as interrupted and to leave nothing beside FILE.
+func told(ts *testscript.TestScript, neg bool, args []string) {
+	signals := map[string]os.Signal{"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "INT": os.Interrupt}
+	if neg || len(args) < 3 || signals[args[0]] == nil {
+		ts.Fatalf("usage: told SIGNAL FILE ARGUMENTS...")
+	}
+	if signal.Ignored(signals[args[0]]) {
+		return // by who runs the tests, and so by karat
+	}
+	long := `[{"ids": [2]}, {"ids": [2` + strings.Repeat(", 5", 5000) + `]}]`
+	ts.Check(os.WriteFile(ts.MkAbs("long.json"), []byte(long), 0o666))
+	program, err := exec.LookPath("karat")
+	ts.Check(err)
+	c := exec.Command(program, args[2:]...)
+	c.Dir = ts.MkAbs(".")
+	log, err := c.StderrPipe()
+	ts.Check(err)
+	ts.Check(c.Start())
+	var text []string
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		text = append(text, lines.Text())
+		if strings.HasPrefix(lines.Text(), "karat: prompt 0:") {
+			ts.Check(c.Process.Signal(signals[args[0]]))
+		}
+	}
+	err = c.Wait()
+	if c.ProcessState.ExitCode() != statusInterrupted || text[len(text)-1] != "karat: interrupted" {
+		ts.Fatalf("%v, and it says:\n%s", err, strings.Join(text, "\n"))
+	}
+	if note := "karat: note: prompt 1 has 5001 tokens, but the model was made for 4096"; !slices.Contains(text, note) {
+		ts.Fatalf("no %q in:\n%s", note, strings.Join(text, "\n"))
+	}
+	left, err := os.ReadDir(filepath.Dir(ts.MkAbs(args[1])))
+	ts.Check(err)
+	if len(left) != 0 {
+		ts.Fatalf("%v is left", left)
+	}
+}
+
+// TestInterruptedPrefill checks that Ctrl-C before the first token is told.
+func TestInterruptedPrefill(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out, log strings.Builder
+	a := answer{output: output{out: &out, log: &log}}
+	err := a.write(ctx, func(yield func(karat.Token, error) bool) { yield(karat.Token{}, ctx.Err()) })
+	if want := (failure{status: statusInterrupted}); err != want || log.String() != "karat: interrupted\n" || out.Len() > 0 {
+		t.Errorf("%v, log %q, output %q", err, log.String(), out.String())
+	}
 }
 
 // writeHostile writes files that are no models, though they begin as such.

@@ -2,10 +2,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/karat-run/karat"
 	"github.com/spf13/cobra"
@@ -45,8 +49,12 @@ func run(args []string) int {
 	started := false
 	root := newRootCommand()
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
+	helped := writeHelp(root)
 	root.SetArgs(args)
 	command, err := root.ExecuteC()
+	if err == nil {
+		err = *helped
+	}
 	if err == nil || brokenPipe(err) {
 		return 0
 	}
@@ -57,17 +65,36 @@ func run(args []string) int {
 	fmt.Fprintln(os.Stderr, "karat:", errorText(err))
 	var usage usageError
 	switch {
+	case f.status != 0:
+		return f.status
 	case !started || errors.As(err, &usage): // before the start errors are cobra's, of the command line
 		fmt.Fprintf(os.Stderr, "%q tells how it is used.\n", command.CommandPath()+" --help")
 		return statusUsage
-	case f.status != 0:
-		return f.status
 	}
 	return statusError
 }
 
-// errorText is an error for a terminal, whatever a file has put into it.
-func errorText(err error) string { return printable(strings.TrimPrefix(err.Error(), "karat: ")) }
+// errorText is an error for a terminal, whatever a file has put into it. The name of
+// the package that it is from is said once.
+func errorText(err error) string {
+	text := oneLine(strings.TrimPrefix(err.Error(), "karat: "))
+	from, what, _ := strings.Cut(text, ": ")
+	return strings.TrimSuffix(from+": "+strings.ReplaceAll(what, ": "+from+": ", ": "), ": ")
+}
+
+// untilSignal is a context that ends when the program is told to end, so that it
+// can say what it has, and tidy up. A second signal ends the program at once.
+func untilSignal() (ctx context.Context, stop func()) {
+	signals := []os.Signal{syscall.SIGTERM}
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		if !signal.Ignored(s) { // as nohup has it
+			signals = append(signals, s)
+		}
+	}
+	ctx, stop = signal.NotifyContext(context.Background(), signals...)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
 
 func newRootCommand() *cobra.Command {
 	c := &cobra.Command{
@@ -89,6 +116,13 @@ Without one, a small demo model that lies in the program is used.`,
 	}
 	c.SetVersionTemplate("karat {{.Version}}\n")
 	c.AddCommand(newRunCommand(), newTokenizeCommand(), newInspectCommand(), newLabCommand(), newVersionCommand())
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if e := (*strconv.NumError)(nil); errors.As(err, &e) { // whose text is for programmers
+			return usagef("%s%v", strings.TrimSuffix(err.Error(), e.Error()), e.Err)
+		}
+		return err
+	})
+	strictHelp(c)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -34,6 +35,32 @@ func (c *choice) add(command *cobra.Command, name, usage string) {
 	if err := command.RegisterFlagCompletionFunc(name, complete); err != nil {
 		panic(err) // a name twice in the program
 	}
+}
+
+// name is a flag that takes the name of a file. An empty one, as that of a variable
+// which is not set, is none.
+type name string
+
+func (n *name) String() string { return string(*n) }
+func (n *name) Type() string   { return "file" }
+
+func (n *name) Set(s string) error {
+	if s == "" {
+		return errors.New("it is empty")
+	}
+	*n = name(s)
+	return nil
+}
+
+// modelArgument is the MODEL of a command that takes one, "" if it is not given.
+func modelArgument(args []string) (string, error) {
+	switch {
+	case len(args) == 0:
+		return "", nil
+	case args[0] == "":
+		return "", usagef("MODEL is empty; the embedded demo is used if there is none")
+	}
+	return args[0], nil
 }
 
 // arithmetic is the flags of every command that runs a model.

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/karat-run/karat"
@@ -44,8 +45,8 @@ messages with "role" and "content", for the model's chat template) and "ids".`,
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&f.prompts, "prompts", "", "`file` with the prompts")
-	fs.StringVarP(&f.out, "output", "o", "", "`file` to write")
+	fs.Var((*name)(&f.prompts), "prompts", "`file` with the prompts")
+	fs.VarP((*name)(&f.out), "output", "o", "`file` to write")
 	fs.IntSliceVar(&f.taps, "taps", nil, "record the taps of the prompt of this `index`, from 0; may be given again")
 	fs.IntVar(&f.keep, "keep", 8, "how many last `positions` to record logits and hidden states of")
 	f.arithmetic.add(c, karat.Fast)
@@ -59,8 +60,14 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 		return err
 	case f.prompts == "" || f.out == "":
 		return usagef("--prompts FILE.json and -o OUT.safetensors are needed")
+	case filepath.Ext(f.out) != ".safetensors":
+		return usagef("-o %s: the name of a record ends in .safetensors", f.out)
 	case f.keep < 1:
 		return usagef("--keep %d: possible are 1 and more", f.keep)
+	}
+	path, err := modelArgument(args)
+	if err != nil {
+		return err
 	}
 	inputs, err := lab.ReadInputs(f.prompts)
 	if err != nil {
@@ -71,21 +78,52 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 			return usagef("--taps %d: the prompts are 0 to %d", i, len(inputs)-1)
 		}
 	}
-	path := ""
-	if len(args) > 0 {
-		path = args[0]
+	if err := f.spare(path); err != nil {
+		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilSignal()
 	defer stop()
-	context.AfterFunc(ctx, stop) // so the second Ctrl-C ends the program
+	w, err := lab.Create(f.out)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
 	prompts, err := tokenizePrompts(ctx, path, o, inputs, c.ErrOrStderr())
 	if err == nil {
-		err = f.record(ctx, path, o, prompts, c.ErrOrStderr())
+		err = f.record(ctx, path, o, prompts, w, c.ErrOrStderr())
 	}
 	if err != nil && ctx.Err() != nil {
+		fmt.Fprintln(c.ErrOrStderr(), "karat: interrupted")
 		return failure{status: statusInterrupted}
 	}
 	return err
+}
+
+// spare refuses an output that would replace what is read, or become a part of it.
+func (f *recordFlags) spare(model string) error {
+	read := []string{f.prompts, model}
+	files, err := os.ReadDir(model)
+	for _, x := range files {
+		read = append(read, filepath.Join(model, x.Name()))
+	}
+	if err == nil && sameFile(filepath.Dir(f.out), model) {
+		return usagef("-o %s: a record does not belong into the model's folder", f.out)
+	}
+	for _, out := range []string{f.out, strings.TrimSuffix(f.out, ".safetensors") + ".json"} {
+		for _, in := range read {
+			if sameFile(out, in) {
+				return usagef("-o %s would replace %s, which is read", f.out, in)
+			}
+		}
+	}
+	return nil
+}
+
+// sameFile reports whether there is a file that both paths lead to.
+func sameFile(a, b string) bool {
+	x, errA := os.Stat(a)
+	y, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(x, y)
 }
 
 // tokenizePrompts makes the ids that run would feed the model at path. It loads the
@@ -122,7 +160,10 @@ func tokenizePrompts(ctx context.Context, path string, o karat.Options, inputs [
 			p.Text = m.Detokenize(ids)
 		}
 		if len(ids) == 0 {
-			return nil, fmt.Errorf("prompt %d has no tokens", i)
+			return nil, fmt.Errorf("prompt %d: %w", i, errEmpty)
+		}
+		if most := m.Info().MaxContext; most > 0 && len(ids) > most {
+			fmt.Fprintf(log, "karat: note: prompt %d has %d tokens, but the model was made for %d\n", i, len(ids), most)
 		}
 		for _, id := range ids {
 			p.IDs = append(p.IDs, int32(id))
@@ -133,7 +174,7 @@ func tokenizePrompts(ctx context.Context, path string, o karat.Options, inputs [
 }
 
 // record computes the prompts and writes them.
-func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, prompts []*lab.Prompt, log io.Writer) error {
+func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, prompts []*lab.Prompt, w *lab.Writer, log io.Writer) error {
 	m, err := openCheckpoint(path)
 	if err != nil {
 		return err
@@ -165,11 +206,6 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 		return err
 	}
 	defer r.Close()
-	w, err := lab.Create(f.out)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
 	for _, p := range prompts {
 		start := time.Now()
 		if err := r.Record(ctx, p, slices.Contains(f.taps, p.Index)); err != nil {
@@ -179,7 +215,7 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 		if err := w.Add(p); err != nil {
 			return err
 		}
-		fmt.Fprintf(log, "karat: prompt %d: %d tokens, %.1f s (%d of %d)\n", p.Index, len(p.IDs), time.Since(start).Seconds(), p.Index+1, len(prompts))
+		fmt.Fprintf(log, "karat: prompt %d: %s, %.1f s (%d of %d)\n", p.Index, count(len(p.IDs), "token"), time.Since(start).Seconds(), p.Index+1, len(prompts))
 	}
 	return w.Commit(map[string]string{"engine": "karat " + karat.Version(), "precision": n.Precision,
 		"activations": n.Activations(), "kv": n.KV})

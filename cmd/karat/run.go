@@ -1,14 +1,17 @@
 package main
 
 import (
-	"context"
+	"cmp"
+	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 
 	"github.com/karat-run/karat"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
+
+// errEmpty is the error of a text that has no tokens.
+var errEmpty = errors.New("the prompt is empty, and the model has no token that begins a text")
 
 // runFlags are the flags of run.
 type runFlags struct {
@@ -57,8 +60,8 @@ Ctrl-C stops the answer, a second one the program. The exit status is then 130.`
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.StringVarP(&f.model, "model", "m", "", "model `file or folder` (default: the embedded demo)")
-	fs.StringVarP(&f.file, "file", "f", "", "read the prompt from this `file`; - is standard input")
+	fs.VarP((*name)(&f.model), "model", "m", "model `file or folder` (default: the embedded demo)")
+	fs.VarP((*name)(&f.file), "file", "f", "read the prompt from this `file`; - is standard input")
 	f.chat.add(fs)
 	fs.IntVarP(&f.max, "tokens", "n", 256, "most `tokens` to generate; -1 is no limit but the context")
 	fs.StringArrayVar(&f.stop, "stop", nil, "end before this `text`; may be given again")
@@ -70,7 +73,7 @@ Ctrl-C stops the answer, a second one the program. The exit status is then 130.`
 }
 
 // options checks the flags.
-func (f *runFlags) options() (o karat.Options, g karat.GenerateOptions, err error) {
+func (f *runFlags) options(fs *pflag.FlagSet) (o karat.Options, g karat.GenerateOptions, err error) {
 	if o, err = f.arithmetic.options(); err != nil {
 		return o, g, err
 	}
@@ -81,7 +84,7 @@ func (f *runFlags) options() (o karat.Options, g karat.GenerateOptions, err erro
 	switch {
 	case f.max == 0 || f.max < -1:
 		return o, g, usagef("-n %d: possible are 1 and more, and -1 for no limit", f.max)
-	case f.context < 0:
+	case f.context < 1 && fs.Changed("ctx"):
 		return o, g, usagef("--ctx %d: possible are 1 and more", f.context)
 	}
 	for _, s := range f.stop {
@@ -95,7 +98,7 @@ func (f *runFlags) options() (o karat.Options, g karat.GenerateOptions, err erro
 }
 
 func (f *runFlags) run(c *cobra.Command, args []string) error {
-	o, g, err := f.options()
+	o, g, err := f.options(c.Flags())
 	if err != nil {
 		return err
 	}
@@ -119,21 +122,23 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 	g.Sampling = &sampling
 	s := m.NewSession()
 	defer s.Close()
-	to := output{out: c.OutOrStdout(), log: c.ErrOrStderr(), json: f.json, session: s, sampling: sampling, template: "none"}
+	to := output{out: c.OutOrStdout(), log: c.ErrOrStderr(), json: f.json, session: s, context: m.Info().Context, sampling: sampling, template: "none"}
 	applied := "raw text: no chat template is applied"
-	if f.chat.chat || !ok {
+	switch {
+	case f.chat.chat || !ok:
 		to.template = f.chat.source()
-		if applied, err = f.chat.describe(m); err != nil {
-			return err
+		if applied, err = f.chat.describe(m, cmp.Or(prompt, "Hello"), g); err != nil {
+			return err // now, and not after the user has written something
 		}
+	case prompt == "" && len(m.Tokenize("", false)) == 0:
+		return errEmpty
 	}
 	fmt.Fprintln(to.log, "karat:", applied)
 	if !ok {
 		return f.chat.converse(c, m, g, to)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilSignal()
 	defer stop()
-	context.AfterFunc(ctx, stop) // so the second Ctrl-C ends the program
 	tokens := s.Generate(ctx, prompt, g)
 	if f.chat.chat {
 		tokens = s.Chat(ctx, f.chat.messages(prompt), g)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"math/rand/v2"
+	"strings"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/sample"
@@ -29,10 +30,14 @@ func (s *samplingFlags) add(fs *pflag.FlagSet) {
 func (s *samplingFlags) check() error {
 	o := sample.Options(s.given)
 	if err := o.Validate(); err != nil {
-		return usageError{err}
+		return usagef("%s", optionFlags.Replace(err.Error()))
 	}
 	return nil
 }
+
+// optionFlags names options as the flags that set them.
+var optionFlags = strings.NewReplacer("sample: ", "", "Temperature:", "--temp:", "TopK:", "--top-k:", "TopP:", "--top-p:",
+	"MinP:", "--min-p:", "RepeatPenalty:", "--repeat-penalty:")
 
 // over is the recommendation with the given flags in place.
 func (s *samplingFlags) over(r karat.Sampling) karat.Sampling {

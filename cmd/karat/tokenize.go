@@ -39,8 +39,8 @@ commas or line ends, and their text is printed.`,
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.StringVarP(&f.model, "model", "m", "", "model `file or folder` (default: the embedded demo)")
-	fs.StringVarP(&f.file, "file", "f", "", "read the text from this `file`; - is standard input")
+	fs.VarP((*name)(&f.model), "model", "m", "model `file or folder` (default: the embedded demo)")
+	fs.VarP((*name)(&f.file), "file", "f", "read the text from this `file`; - is standard input")
 	fs.BoolVar(&f.ids, "ids", false, "print the ids alone, in one line")
 	fs.BoolVar(&f.json, "json", false, "print a JSON list of objects with id, piece and kind; with --decode, a JSON string")
 	fs.BoolVar(&f.special, "special", false, "read names of special tokens as these tokens")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 
 	"github.com/karat-run/karat/internal/mmap"
@@ -37,6 +38,29 @@ func readJSON(path string, decode func([]byte) error) error {
 	return nil
 }
 
+// plain is err without the names of Go's types.
+func plain(err error) error {
+	e := (*json.UnmarshalTypeError)(nil)
+	if !errors.As(err, &e) {
+		return err
+	}
+	want := "an object"
+	switch e.Type.Kind() {
+	case reflect.String:
+		want = "a string"
+	case reflect.Slice:
+		want = "a list"
+	case reflect.Int, reflect.Int32:
+		want = "an integer"
+	case reflect.Float64:
+		want = "a number"
+	}
+	if e.Field != "" {
+		return fmt.Errorf("%s: a JSON %s, want %s", e.Field, e.Value, want)
+	}
+	return fmt.Errorf("a JSON %s, want %s", e.Value, want)
+}
+
 // addInfo fills the record's prompts from its JSON file.
 func (r *Record) addInfo(b []byte) error {
 	if b = bytes.TrimSpace(b); bytes.HasPrefix(b, []byte("[")) {
@@ -44,7 +68,7 @@ func (r *Record) addInfo(b []byte) error {
 	}
 	var info recordInfo
 	if err := json.Unmarshal(b, &info); err != nil {
-		return err
+		return plain(err)
 	}
 	if info.Numerics != nil && string(info.Numerics) != "null" {
 		var numerics bytes.Buffer
@@ -102,7 +126,7 @@ func eachOf(list []byte, decode func(i int, d *json.Decoder) error) error {
 			return fmt.Errorf("more than %d", maxPrompts)
 		}
 		if err := decode(i, d); err != nil {
-			return fmt.Errorf("entry %d: %w", i, err)
+			return fmt.Errorf("entry %d: %w", i, plain(err))
 		}
 	}
 	if _, err := d.Token(); err != nil {
