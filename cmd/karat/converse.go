@@ -19,7 +19,7 @@ import (
 type conversation struct {
 	output
 	g        karat.GenerateOptions
-	opening  []karat.Message
+	flags    *chatFlags
 	messages []karat.Message
 
 	lines      <-chan string
@@ -40,8 +40,8 @@ func (f *chatFlags) converse(c *cobra.Command, m *karat.Model, g karat.GenerateO
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt)
 	defer signal.Stop(signals)
-	p := &conversation{output: o, g: g, opening: f.opening(), lines: readLines(c.InOrStdin()), signals: signals}
-	p.messages = p.opening
+	p := &conversation{output: o, g: g, flags: f, lines: readLines(c.InOrStdin()), signals: signals}
+	p.messages = p.flags.opening()
 	for {
 		line, err := p.read()
 		switch {
@@ -118,7 +118,7 @@ func (p *conversation) command(line string) bool {
 	case "/bye", "/exit", "/quit":
 		return false
 	case "/clear":
-		p.messages = p.opening
+		p.messages = p.flags.opening()
 		fmt.Fprintln(p.log, "karat: the conversation is forgotten")
 	case "/help", "/?":
 		fmt.Fprint(p.log, chatHelp)
@@ -142,7 +142,7 @@ func (p *conversation) say(text string) error {
 	case a.stop == "":
 		return err
 	case err != nil && !errors.As(err, &f):
-		fmt.Fprintln(a.log, "karat:", errorText(err))
+		fmt.Fprintln(a.log, "karat:", errorText(p.flags.named(err)))
 		if errors.As(err, &full) {
 			fmt.Fprintln(a.log, "karat: /clear makes room, and --ctx sets how much there is")
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strconv"
@@ -64,9 +65,12 @@ func run(args []string) int {
 	}
 	fmt.Fprintln(os.Stderr, "karat:", errorText(err))
 	var usage usageError
+	var file *fs.PathError // such as standard output, of --version
 	switch {
 	case f.status != 0:
 		return f.status
+	case errors.As(err, &file):
+		return statusError
 	case !started || errors.As(err, &usage): // before the start errors are cobra's, of the command line
 		fmt.Fprintf(os.Stderr, "%q tells how it is used.\n", command.CommandPath()+" --help")
 		return statusUsage
