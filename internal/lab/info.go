@@ -143,7 +143,7 @@ func (c *Chat) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		return nil
 	}
-	return eachOf(b, func(_ int, d *json.Decoder) error {
+	err := eachOf(b, func(_ int, d *json.Decoder) error {
 		var m Message
 		if err := d.Decode(&m); err != nil {
 			return err
@@ -151,6 +151,10 @@ func (c *Chat) UnmarshalJSON(b []byte) error {
 		*c = append(*c, m)
 		return nil
 	})
+	if err != nil {
+		return fmt.Errorf("chat: %w", err)
+	}
+	return nil
 }
 
 // ReadInputs reads a list of prompts to record: a JSON list of objects, each

@@ -295,9 +295,9 @@ func TestReadHostile(t *testing.T) {
 		{"a negative id in JSON", `[{"ids": [1, -5]}]`, f(logits), "prompt 0: ids: position 1: -5 is negative"},
 		{"other ids in JSON", `[{"ids": [1, 2, 3]}]`, f(named("0.ids", tensor.I32, 3)), `tensor "0.ids": not the ids that the JSON file gives`},
 		{"other positions in JSON", `[{"positions_kept": 3}]`, f(logits), "prompt 0: logits of 2 positions, but positions_kept 3"},
-		{"a chat of another type", `[{"prompt": {"chat": {"role": "user"}}}]`, f(logits), "prompts: entry 0: not a list"},
+		{"a chat of another type", `[{"prompt": {"chat": {"role": "user"}}}]`, f(logits), "prompts: entry 0: chat: not a list"},
 		{"many prompts", "[" + strings.Repeat("{},", 5000) + "{}]", f(logits), "prompts: more than 4096"},
-		{"a long chat", `[{"prompt": {"chat": [` + strings.Repeat("{},", 1_200_000) + "{}]}}]", f(logits), "prompts: entry 0: more than 4096"},
+		{"a long chat", `[{"prompt": {"chat": [` + strings.Repeat("{},", 1_200_000) + "{}]}}]", f(logits), "prompts: entry 0: chat: more than 4096"},
 		{"many ids in JSON", `[{"ids": [` + strings.Repeat("0,", 1_900_000) + "0]}]", f(logits, named("0.ids", tensor.I32, 2)), "not the ids"},
 		{"deep JSON", strings.Repeat("[", 4<<20), f(logits), "prompts: entry 0"},
 		{"deep numerics", `{"numerics": ` + strings.Repeat(`{"a":`, 800_000), f(logits), "exceeded max depth"},
@@ -368,7 +368,7 @@ func TestReadInputs(t *testing.T) {
 		{`[{"text": 5}]`, "entry 0: text: a JSON number, want a string"},
 		{`[{"ids": ["a"]}]`, "entry 0: ids: a JSON string, want an integer"},
 		{`[{"ids": 5}]`, "entry 0: ids: a JSON number, want a list"},
-		{`[{"chat": [{"role": "user", "content": ["a"]}]}]`, "content: a JSON array, want a string"},
+		{`[{"chat": [{"role": "user", "content": ["a"]}]}]`, "entry 0: chat: entry 0: content: a JSON array, want a string"},
 		{``, "EOF"},
 	} {
 		if _, err := read(c.text); err == nil || !strings.Contains(err.Error(), c.err) || !strings.HasPrefix(err.Error(), "lab: prompts: ") {
