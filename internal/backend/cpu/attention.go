@@ -7,10 +7,10 @@ import (
 )
 
 // storeKV writes the step's keys and values to their pages.
-func (e *executable) storeKV(n *graph.Node, keys, values []float32) error {
-	s, c := n.Attr.(*graph.KV), e.step.Cache.(*cache)
-	c.ensure(e.step, c.class[s.Window])
-	return e.b.pool.run(len(e.step.Tokens), 16, func(_, from, to int) error {
+func (e *executable) storeKV(n *graph.Node, keys, values []float32) func() error {
+	s := n.Attr.(*graph.KV)
+	body := func(_, from, to int) error {
+		c := e.step.Cache.(*cache)
 		for t := from; t < to; t++ {
 			for h := range s.Heads {
 				row := (t*s.Heads + h) * s.Dim
@@ -25,17 +25,22 @@ func (e *executable) storeKV(n *graph.Node, keys, values []float32) error {
 			}
 		}
 		return nil
-	})
+	}
+	return func() error {
+		c := e.step.Cache.(*cache)
+		c.ensure(e.step, c.class[s.Window])
+		return e.b.pool.run(len(e.step.Tokens), 16, body)
+	}
 }
 
 // attention lets each head of each row attend to its sequence, page by page.
 // A block is what the window leaves of a page, so its bounds follow from the
 // row's position alone.
-func (e *executable) attention(n *graph.Node, out, q []float32) error {
+func (e *executable) attention(n *graph.Node, out, q []float32) func() error {
 	a := n.Attr.(graph.AttentionAttr)
-	heads, dim := n.In[0].Shape[0], a.KV.Dim
-	c, scale := e.step.Cache.(*cache), float32(a.Scale)
-	return e.b.pool.run(len(e.step.Tokens)*heads, 1, func(_, from, to int) error {
+	heads, dim, scale := n.In[0].Shape[0], a.KV.Dim, float32(a.Scale)
+	body := func(_, from, to int) error {
+		c := e.step.Cache.(*cache)
 		var acc simd.Attention
 		for i := from; i < to; i++ {
 			t, h := i/heads, i%heads
@@ -59,19 +64,22 @@ func (e *executable) attention(n *graph.Node, out, q []float32) error {
 			acc.Result(acc.Acc)
 		}
 		return nil
-	})
+	}
+	return func() error { return e.b.pool.run(len(e.step.Tokens)*heads, 1, body) }
 }
 
-// rope turns the heads of each row by the table's angles at its position.
-func (e *executable) rope(n *graph.Node, x []float32, row func(pos int) (cos, sin []float32)) error {
+// rope turns the heads of each row of x by the table's angles at its position.
+func (e *executable) rope(n *graph.Node, out, x []float32, row func(pos int) (cos, sin []float32)) func() error {
 	size, dim := n.Shape.Size(), n.Shape.Last()
-	return e.b.pool.run(len(e.step.Tokens), 8, func(_, from, to int) error {
+	body := func(_, from, to int) error {
+		copy(out[from*size:to*size], x[from*size:])
 		for t := from; t < to; t++ {
 			cos, sin := row(int(e.step.Pos[t]))
 			for h := 0; h < size; h += dim {
-				simd.Rotate(x[t*size+h:t*size+h+dim], cos, sin)
+				simd.Rotate(out[t*size+h:t*size+h+dim], cos, sin)
 			}
 		}
 		return nil
-	})
+	}
+	return func() error { return e.b.pool.run(len(e.step.Tokens), 8, body) }
 }

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
@@ -41,6 +42,7 @@ type Options struct {
 type Backend struct {
 	o    Options
 	pool *pool
+	busy sync.Mutex // held by the plan that runs
 }
 
 // New starts the pool. Close ends it.
@@ -88,6 +90,8 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	if c, ok := s.Cache.(*cache); !ok || c.kv != e.b.o.KV {
 		return nil, errors.New("cpu: the step's cache is not this backend's")
 	}
+	e.b.busy.Lock()
+	defer e.b.busy.Unlock()
 	e.step, e.x.node = s, nil
 	for i := range e.kernels {
 		k := &e.kernels[i]

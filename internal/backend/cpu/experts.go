@@ -41,18 +41,18 @@ func taken(ids []int, i int) bool {
 
 // experts are a node's weights by expert, and its buffers.
 type experts struct {
-	gateUp, down []*graph.Weight
+	gateUp, down []*product
 	rows         [][]int // by expert: the (row, choice) pairs routed to it, row*k + choice
 	x, h, y      []float32
 	all          []float32 // [rows, k, d]
 }
 
-func newExperts(n *graph.Node) *experts {
+func (e *executable) newExperts(n *graph.Node) *experts {
 	count := n.W[0].Shape[0]
 	x := &experts{rows: make([][]int, count)}
 	for i := range count {
-		x.gateUp = append(x.gateUp, n.W[0].Matrix(i))
-		x.down = append(x.down, n.W[1].Matrix(i))
+		x.gateUp = append(x.gateUp, e.newProduct(n.W[0].Matrix(i)))
+		x.down = append(x.down, e.newProduct(n.W[1].Matrix(i)))
 	}
 	return x
 }
@@ -74,7 +74,7 @@ func (e *executable) experts(n *graph.Node, x *experts, out, in, routes []float3
 	x.all = grow(x.all, rows*k*d)
 	for id := range x.rows {
 		if len(x.rows[id]) > 0 {
-			if err := e.expert(n, x, id, in, k, d); err != nil {
+			if err := x.expert(n, id, in, k, d); err != nil {
 				return err
 			}
 		}
@@ -88,13 +88,13 @@ func (e *executable) experts(n *graph.Node, x *experts, out, in, routes []float3
 
 // expert runs one gated MLP: the rows are gathered, so that each weight row is
 // read once.
-func (e *executable) expert(n *graph.Node, x *experts, id int, in []float32, k, d int) error {
+func (x *experts) expert(n *graph.Node, id int, in []float32, k, d int) error {
 	rows, ff := len(x.rows[id]), n.W[1].Shape[2]
 	x.x, x.h, x.y = grow(x.x, rows*d), grow(x.h, rows*2*ff), grow(x.y, rows*d)
 	for i, r := range x.rows[id] {
 		copy(x.x[i*d:(i+1)*d], in[r/k*d:])
 	}
-	if err := e.linear(nil, x.h, x.x, x.gateUp[id], rows); err != nil {
+	if err := x.gateUp[id].run(nil, x.h, x.x, rows); err != nil {
 		return err
 	}
 	glu := simd.SwiGLU
@@ -106,7 +106,7 @@ func (e *executable) expert(n *graph.Node, x *experts, id int, in []float32, k, 
 		glu(h[:ff], h[:ff], h[ff:2*ff])
 		copy(x.h[i*ff:(i+1)*ff], h[:ff])
 	}
-	if err := e.linear(nil, x.y, x.h, x.down[id], rows); err != nil {
+	if err := x.down[id].run(nil, x.y, x.h, rows); err != nil {
 		return err
 	}
 	for i, r := range x.rows[id] {

@@ -17,23 +17,33 @@ type activations struct {
 	dx   []float32   // [rows, k/ActGroup]
 	sums []float32   // [rows, k/group], for weights with minima
 	of   int         // the group size of sums; 0 for none
+
+	pool *pool
+	x    []float32 // what is being rounded, rows of k
+	k    int
+	body func(worker, from, to int) error
+}
+
+// init makes the loop that rounds rows.
+func (a *activations) init(p *pool) {
+	a.pool = p
+	a.body = func(_, from, to int) error {
+		k, groups := a.k, a.k/simd.ActGroup
+		for r := from; r < to; r++ {
+			simd.Quantize(a.q[r*k:(r+1)*k], a.dx[r*groups:(r+1)*groups], a.x[r*k:(r+1)*k])
+		}
+		return nil
+	}
 }
 
 // quantize rounds the rows of x, the value of n, unless that was the last
 // thing it did.
-func (e *executable) quantize(n *graph.Node, x []float32, rows, k, group int) error {
-	a := &e.x
+func (a *activations) quantize(n *graph.Node, x []float32, rows, k, group int) error {
 	if a.node != n || n == nil {
 		a.node, a.of = n, 0
-		groups := k / simd.ActGroup
-		a.q, a.dx = grow(a.q, rows*k), grow(a.dx, rows*groups)
-		err := e.b.pool.run(rows, 4, func(_, from, to int) error {
-			for r := from; r < to; r++ {
-				simd.Quantize(a.q[r*k:(r+1)*k], a.dx[r*groups:(r+1)*groups], x[r*k:(r+1)*k])
-			}
-			return nil
-		})
-		if err != nil {
+		a.q, a.dx = grow(a.q, rows*k), grow(a.dx, rows*(k/simd.ActGroup))
+		a.x, a.k = x, k
+		if err := a.pool.run(rows, 4, a.body); err != nil {
 			return err
 		}
 	}
@@ -60,37 +70,58 @@ type scratch struct {
 	sums []float32 // a row's products with all activation rows
 }
 
-// linear is out [rows, n] = x [rows, k] · wᵀ; x is the value of node in.
-func (e *executable) linear(in *graph.Node, out, x []float32, w *graph.Weight, rows int) error {
+// product multiplies rows by the transpose of a weight [n, k].
+type product struct {
+	e        *executable
+	w        *graph.Weight
+	integers bool
+	body     func(worker, from, to int) error
+
+	// What is being multiplied, [rows, k], and the result, [rows, n].
+	x, out []float32
+	rows   int
+}
+
+func (e *executable) newProduct(w *graph.Weight) *product {
+	p := &product{e: e, w: w, integers: e.integers(w.DType)}
+	p.body = p.rowsOfWeight
+	return p
+}
+
+// run is out = x·wᵀ; x is the value of node in, or of none.
+func (p *product) run(in *graph.Node, out, x []float32, rows int) error {
 	if rows == 0 {
 		return nil // behind Rows, in a step that wants no logits: read no weights
 	}
-	k, n := w.Shape.Last(), w.Rows()
-	integers := e.integers(w.DType)
-	if integers {
-		if err := e.quantize(in, x, rows, k, sumGroup(w.DType)); err != nil {
+	p.out, p.x, p.rows = out, x, rows
+	if p.integers {
+		if err := p.e.x.quantize(in, x, rows, p.w.Shape.Last(), sumGroup(p.w.DType)); err != nil {
 			return err
 		}
 	}
-	return e.b.pool.run(n, 16, func(worker, from, to int) error {
-		s := &e.scratch[worker]
-		s.sums = grow(s.sums, rows)
-		for i := from; i < to; i++ {
-			var err error
-			if integers {
-				err = s.productQ(s.sums, w.DType, w.Row(i), k, &e.x)
-			} else {
-				err = s.product(s.sums, w.DType, w.Row(i), k, x)
-			}
-			if err != nil {
-				return err
-			}
-			for r, v := range s.sums {
-				out[r*n+i] = v
-			}
+	return p.e.b.pool.run(p.w.Rows(), 16, p.body)
+}
+
+// rowsOfWeight multiplies all rows by some of the weight's.
+func (p *product) rowsOfWeight(worker, from, to int) error {
+	k, n := p.w.Shape.Last(), p.w.Rows()
+	s := &p.e.scratch[worker]
+	s.sums = grow(s.sums, p.rows)
+	for i := from; i < to; i++ {
+		var err error
+		if p.integers {
+			err = s.productQ(s.sums, p.w.DType, p.w.Row(i), k, &p.e.x)
+		} else {
+			err = s.product(s.sums, p.w.DType, p.w.Row(i), k, p.x)
 		}
-		return nil
-	})
+		if err != nil {
+			return err
+		}
+		for r, v := range s.sums {
+			p.out[r*n+i] = v
+		}
+	}
+	return nil
 }
 
 // integers reports whether products with weights of type d are of integers.

@@ -37,6 +37,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		scratch: make([]scratch, b.pool.threads)}
 	p := &planner{e: e, values: map[*graph.Node][]float32{}, root: map[*graph.Node]*graph.Node{},
 		last: map[*graph.Node]int{}, tables: map[freqs]*rope.Table{}}
+	e.x.init(b.pool)
 	p.live(g)
 	for _, n := range g.Nodes {
 		var run func() error
@@ -131,20 +132,20 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 		return func() error { return nil }, nil
 	}
 	if n.Op == graph.StoreKV {
-		return func() error { return e.storeKV(n, in[0], in[1]) }, nil
+		return e.storeKV(n, in[0], in[1]), nil
 	}
 	out := p.buffer(n)
 	p.values[n] = out
 	switch n.Op {
 	case graph.Embed:
-		return func() error { return e.embed(n, out) }, nil
+		return e.embed(n, out), nil
 	case graph.Linear:
-		return func() error { return e.linear(n.In[0], out, in[0], n.W[0], e.count(n)) }, nil
+		p := e.newProduct(n.W[0])
+		return func() error { return p.run(n.In[0], out, in[0], e.count(n)) }, nil
 	case graph.RoPE:
-		turns := p.turns(n.Attr.(graph.RoPEAttr).Freqs)
-		return func() error { e.copyRows(n, out, in[0]); return e.rope(n, out, turns) }, nil
+		return e.rope(n, out, in[0], p.turns(n.Attr.(graph.RoPEAttr).Freqs)), nil
 	case graph.Attention:
-		return func() error { return e.attention(n, out, in[0]) }, nil
+		return e.attention(n, out, in[0]), nil
 	case graph.Rows:
 		return func() error { e.outputs(n, out, in[0]); return nil }, nil
 	case graph.View:
@@ -153,11 +154,11 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 		scale, err := vector(n.W[0])
 		return func() error { e.route(n, out, in[0], scale); return nil }, err
 	case graph.Experts:
-		x := newExperts(n)
+		x := e.newExperts(n)
 		return func() error { return e.experts(n, x, out, in[0], in[1]) }, nil
 	}
 	row, err := rowKernel(n)
-	return func() error { return e.eachRow(n, out, in, row) }, err
+	return e.eachRow(n, out, in, row), err
 }
 
 // turns is the table of f, shared by the nodes that have the same.

@@ -13,6 +13,7 @@ type pool struct {
 	threads int
 	jobs    chan *job // one for each waiting worker of the loop
 	once    sync.Once // of close
+	job     job       // of the loop that runs
 }
 
 // job is one loop over n pieces.
@@ -47,7 +48,9 @@ const piecesPerThread = 4
 // run calls f over [0, n) in pieces of at least grain, each call on one of the
 // pool's workers, numbered 0 to threads-1. It returns the first error.
 func (p *pool) run(n, grain int, f func(worker, from, to int) error) error {
-	j := &job{n: n, pieces: min((n+grain-1)/grain, p.threads*piecesPerThread), f: f}
+	j := &p.job
+	j.n, j.pieces, j.f, j.err = n, min((n+grain-1)/grain, p.threads*piecesPerThread), f, nil
+	j.next.Store(0)
 	helpers := min(p.threads, j.pieces) - 1
 	for range helpers {
 		j.wg.Add(1)

@@ -70,9 +70,9 @@ func combineKernel(n *graph.Node) (rowFunc, error) {
 }
 
 // eachRow runs f over the rows of a node, threads dividing the rows.
-func (e *executable) eachRow(n *graph.Node, out []float32, in [][]float32, f rowFunc) error {
+func (e *executable) eachRow(n *graph.Node, out []float32, in [][]float32, f rowFunc) func() error {
 	d := n.Shape.Size()
-	return e.b.pool.run(e.count(n), 8, func(_, from, to int) error {
+	body := func(_, from, to int) error {
 		for r := from; r < to; r++ {
 			var y []float32
 			if len(in) > 1 {
@@ -81,12 +81,13 @@ func (e *executable) eachRow(n *graph.Node, out []float32, in [][]float32, f row
 			f(out[r*d:(r+1)*d], in[0][r*d:(r+1)*d], y)
 		}
 		return nil
-	})
+	}
+	return func() error { return e.b.pool.run(e.count(n), 8, body) }
 }
 
-func (e *executable) embed(n *graph.Node, out []float32) error {
+func (e *executable) embed(n *graph.Node, out []float32) func() error {
 	d, scale, w := n.Shape.Size(), n.Attr.(graph.EmbedAttr).Scale, n.W[0]
-	return e.b.pool.run(len(e.step.Tokens), 8, func(_, from, to int) error {
+	body := func(_, from, to int) error {
 		for t := from; t < to; t++ {
 			row := out[t*d : (t+1)*d]
 			if err := quant.Dequantize(w.DType, row, w.Row(int(e.step.Tokens[t]))); err != nil {
@@ -97,11 +98,8 @@ func (e *executable) embed(n *graph.Node, out []float32) error {
 			}
 		}
 		return nil
-	})
-}
-
-func (e *executable) copyRows(n *graph.Node, out, x []float32) {
-	copy(out[:e.count(n)*n.Shape.Size()], x)
+	}
+	return func() error { return e.b.pool.run(len(e.step.Tokens), 8, body) }
 }
 
 // outputs keeps the rows whose logits are wanted.

@@ -1,0 +1,68 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/kv"
+)
+
+// decodeStep compiles g for one row, and makes a step at position 100.
+func decodeStep(t testing.TB, g *graph.Graph) (backend.Executable, *backend.Step) {
+	t.Helper()
+	b := cpu.New(cpu.Options{Threads: 2})
+	t.Cleanup(func() { b.Close() })
+	plan, err := b.Compile(g, backend.Options{Rows: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := kv.NewPool(backend.Windows(g), 256, 128, 0)
+	cache, err := b.NewCache(g, pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seq := pool.NewSequence()
+	if err := seq.Grow(101); err != nil {
+		t.Fatal(err)
+	}
+	s := &backend.Step{Tokens: []int32{5}, Seqs: []*kv.Sequence{seq}, Outputs: []int32{0}, Cache: cache}
+	for pos := range int32(101) { // all pages exist, and hold something
+		s.Pos = []int32{pos}
+		if _, err := plan.Run(context.Background(), s, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return plan, s
+}
+
+// TestDecodeAllocs wants no allocation for a token, with experts or without.
+func TestDecodeAllocs(t *testing.T) {
+	for _, path := range []string{demo(t), golden.Model(t, "tiny-gemma4-moe"), golden.Model(t, "tiny-qwen2")} {
+		_, g := openModel(t, path)
+		plan, s := decodeStep(t, g)
+		n := testing.AllocsPerRun(20, func() {
+			if _, err := plan.Run(context.Background(), s, nil); err != nil {
+				t.Error(err)
+			}
+		})
+		if n != 0 {
+			t.Errorf("%s: %v allocations for a token", path, n)
+		}
+	}
+}
+
+// BenchmarkDecode is a token of the demo: ns and allocations of its step.
+func BenchmarkDecode(b *testing.B) {
+	_, g := openModel(b, demo(b))
+	plan, s := decodeStep(b, g)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := plan.Run(context.Background(), s, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
