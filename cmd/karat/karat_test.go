@@ -68,7 +68,10 @@ func forget(ts *testscript.TestScript, neg bool, args []string) {
 // long.json to FILE, and sends it a signal once it computes the long prompt. It is to
 // end as interrupted and to leave nothing beside FILE.
 func told(ts *testscript.TestScript, neg bool, args []string) {
-	signals := map[string]os.Signal{"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "INT": os.Interrupt}
+	signals := map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": os.Interrupt}
+	if len(hangup) > 0 {
+		signals["HUP"] = hangup[0]
+	}
 	if neg || len(args) < 3 || signals[args[0]] == nil {
 		ts.Fatalf("usage: told SIGNAL FILE ARGUMENTS...")
 	}

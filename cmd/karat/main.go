@@ -90,7 +90,7 @@ func errorText(err error) string {
 // can say what it has, and tidy up. A second signal ends the program at once.
 func untilSignal() (ctx context.Context, stop func()) {
 	signals := []os.Signal{syscall.SIGTERM}
-	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+	for _, s := range append([]os.Signal{os.Interrupt}, hangup...) {
 		if !signal.Ignored(s) { // as nohup has it
 			signals = append(signals, s)
 		}
