@@ -25,8 +25,8 @@ func unpackQ2_K(q []int8, scale, min []float32, b []byte) {
 	}
 	for n := range 8 { // 32 weights each
 		in, out, shift := qs[n/4*32:n/4*32+32], q[n*32:n*32+32], n%4*2
-		for l, x := range in {
-			out[l] = int8(x >> shift & 3)
+		for l := 0; l < 32; l += 8 {
+			store8(out[l:], load8(in[l:])>>shift&(3*each))
 		}
 	}
 }
@@ -52,8 +52,9 @@ func unpackQ3_K(q []int8, scale []float32, b []byte) {
 	}
 	for n := range 8 {
 		in, out, shift := qs[n/4*32:n/4*32+32], q[n*32:n*32+32], n%4*2
-		for l, x := range in {
-			out[l] = int8(x>>shift&3|hmask[l]>>n&1<<2) - 4
+		for l := 0; l < 32; l += 8 {
+			third := load8(hmask[l:]) >> n & each << 2
+			store8(out[l:], less8(load8(in[l:])>>shift&(3*each)|third, 4))
 		}
 	}
 }
@@ -89,9 +90,10 @@ func unpackQ4_K(q []int8, scale, min []float32, b []byte) {
 	qs := b[16:144]
 	for n := range 4 {
 		in, out := qs[n*32:n*32+32], q[n*64:n*64+64]
-		for l, x := range in {
-			out[l] = int8(x & 15)
-			out[l+32] = int8(x >> 4)
+		for l := 0; l < 32; l += 8 {
+			x := load8(in[l:])
+			store8(out[l:], x&(15*each))
+			store8(out[l+32:], x>>4&(15*each))
 		}
 	}
 }
@@ -110,10 +112,10 @@ func unpackQ5_K(q []int8, scale, min []float32, b []byte) {
 	qh, qs := b[16:48], b[48:176]
 	for n := range 4 {
 		in, out := qs[n*32:n*32+32], q[n*64:n*64+64]
-		for l, x := range in {
-			h := qh[l] >> (2 * n)
-			out[l] = int8(x&15 | h&1<<4)
-			out[l+32] = int8(x>>4 | h>>1&1<<4)
+		for l := 0; l < 32; l += 8 {
+			x, h := load8(in[l:]), load8(qh[l:])>>(2*n)
+			store8(out[l:], x&(15*each)|h&each<<4)
+			store8(out[l+32:], x>>4&(15*each)|h>>1&each<<4)
 		}
 	}
 }
@@ -136,11 +138,12 @@ func unpackQ6_K(q []int8, scale []float32, b []byte) {
 	}
 	for n := range 2 {
 		ql, qh, out := b[n*64:n*64+64], b[128+n*32:128+n*32+32], q[n*128:n*128+128]
-		for l, h := range qh {
-			out[l] = int8(ql[l]&15|h&3<<4) - 32
-			out[l+32] = int8(ql[l+32]&15|h>>2&3<<4) - 32
-			out[l+64] = int8(ql[l]>>4|h>>4&3<<4) - 32
-			out[l+96] = int8(ql[l+32]>>4|h>>6<<4) - 32
+		for l := 0; l < 32; l += 8 {
+			x, y, h := load8(ql[l:]), load8(ql[l+32:]), load8(qh[l:])
+			store8(out[l:], less8(x&(15*each)|h<<4&(48*each), 32))
+			store8(out[l+32:], less8(y&(15*each)|h<<2&(48*each), 32))
+			store8(out[l+64:], less8(x>>4&(15*each)|h&(48*each), 32))
+			store8(out[l+96:], less8(y>>4&(15*each)|h>>2&(48*each), 32))
 		}
 	}
 }

@@ -1,9 +1,6 @@
 package quant
 
-import (
-	"encoding/binary"
-	"math"
-)
+import "math"
 
 // Formats with blocks of 32 weights and one scale. Where a byte holds two
 // weights, byte j holds weight j in its low half and weight j+16 in its high half.
@@ -17,9 +14,10 @@ import (
 func unpackQ4_0(q []int8, scale []float32, b []byte) {
 	qs, q := b[2:18], q[:32]
 	scale[0] = half(b)
-	for j, x := range qs {
-		q[j] = int8(x&15) - 8
-		q[j+16] = int8(x>>4) - 8
+	for j := 0; j < 16; j += 8 {
+		x := load8(qs[j:])
+		store8(q[j:], less8(x&(15*each), 8))
+		store8(q[j+16:], less8(x>>4&(15*each), 8))
 	}
 }
 
@@ -33,9 +31,10 @@ func unpackQ4_0(q []int8, scale []float32, b []byte) {
 func unpackQ4_1(q []int8, scale, min []float32, b []byte) {
 	qs, q := b[4:20], q[:32]
 	scale[0], min[0] = half(b), half(b[2:])
-	for j, x := range qs {
-		q[j] = int8(x & 15)
-		q[j+16] = int8(x >> 4)
+	for j := 0; j < 16; j += 8 {
+		x := load8(qs[j:])
+		store8(q[j:], x&(15*each))
+		store8(q[j+16:], x>>4&(15*each))
 	}
 }
 
@@ -49,10 +48,11 @@ func unpackQ4_1(q []int8, scale, min []float32, b []byte) {
 func unpackQ5_0(q []int8, scale []float32, b []byte) {
 	qs, q := b[6:22], q[:32]
 	scale[0] = half(b)
-	qh := binary.LittleEndian.Uint32(b[2:])
-	for j, x := range qs {
-		q[j] = int8(x&15|byte(qh>>j&1)<<4) - 16
-		q[j+16] = int8(x>>4|byte(qh>>(j+16)&1)<<4) - 16
+	qh := b[2:6]
+	for j := 0; j < 16; j += 8 {
+		x := load8(qs[j:])
+		store8(q[j:], less8(x&(15*each)|spread8(qh[j/8])<<4, 16))
+		store8(q[j+16:], less8(x>>4&(15*each)|spread8(qh[j/8+2])<<4, 16))
 	}
 }
 
@@ -67,10 +67,11 @@ func unpackQ5_0(q []int8, scale []float32, b []byte) {
 func unpackQ5_1(q []int8, scale, min []float32, b []byte) {
 	qs, q := b[8:24], q[:32]
 	scale[0], min[0] = half(b), half(b[2:])
-	qh := binary.LittleEndian.Uint32(b[4:])
-	for j, x := range qs {
-		q[j] = int8(x&15 | byte(qh>>j&1)<<4)
-		q[j+16] = int8(x>>4 | byte(qh>>(j+16)&1)<<4)
+	qh := b[4:8]
+	for j := 0; j < 16; j += 8 {
+		x := load8(qs[j:])
+		store8(q[j:], x&(15*each)|spread8(qh[j/8])<<4)
+		store8(q[j+16:], x>>4&(15*each)|spread8(qh[j/8+2])<<4)
 	}
 }
 
@@ -83,8 +84,8 @@ func unpackQ5_1(q []int8, scale, min []float32, b []byte) {
 func unpackQ8_0(q []int8, scale []float32, b []byte) {
 	qs, q := b[2:34], q[:32]
 	scale[0] = half(b)
-	for j, x := range qs {
-		q[j] = int8(x)
+	for j := 0; j < 32; j += 8 {
+		store8(q[j:], load8(qs[j:]))
 	}
 }
 
