@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/karat-run/karat/internal/gguf"
@@ -78,8 +79,11 @@ func (c *Checkpoint) EndOfTurn(t *tokenizer.Tokenizer) []int {
 // Tokenizer makes the model's tokenizer.
 func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
 	t, err := c.text.tokenizer()
-	if err != nil {
+	if err != nil && c.Format == GGUF {
 		return nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+	}
+	if err != nil { // it names the file in the folder
+		return nil, err
 	}
 	n := c.settings.integer("vocab_size")
 	for id := n; id < t.VocabSize(); id++ { // special ones may lie there: Gemma 3's text models have one for images
@@ -137,11 +141,16 @@ func tokenizerHF(dir string) (*tokenizer.Tokenizer, error) {
 		if err != nil {
 			return nil, err
 		}
-		if file != nil {
-			return form.make(file, config)
+		if file == nil {
+			continue
 		}
+		t, err := form.make(file, config)
+		if err != nil {
+			return nil, fmt.Errorf("checkpoint: %s: %w", filepath.Join(dir, form.name), err)
+		}
+		return t, nil
 	}
-	return nil, errors.New("neither tokenizer.json nor tokenizer.model is there")
+	return nil, fmt.Errorf("checkpoint: %s: neither tokenizer.json nor tokenizer.model is there", dir)
 }
 
 // configTemplate is the template inside tokenizer_config.json: a string, or a
