@@ -32,10 +32,11 @@ var below = map[string]string{
 	"engine":  "arch backend kv sample tokenizer",
 	"lab":     "arch backend/* engine npy quant float16 atomicfile",
 	"convert": "checkpoint quant",
+	"synth":   "gguf float16",
 
 	".":      "engine chat backend/* machine",
 	"server": ". hub ui",
-	"cmd/*":  ". server lab convert",
+	"cmd/*":  ". server lab convert synth",
 }
 
 // never are the imports that must stay impossible however below grows.

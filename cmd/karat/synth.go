@@ -1,0 +1,135 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/synth"
+	"github.com/spf13/cobra"
+)
+
+type synthFlags struct {
+	arch, kind         choice
+	shape              string
+	output, vocabulary string
+	seed               uint64
+}
+
+func newSynthCommand() *cobra.Command {
+	f := synthFlags{arch: choice{"llama", synth.Archs()}, kind: choice{"Q4_K_M", synth.Types()}}
+	c := &cobra.Command{
+		Use:   "synth -o FILE.gguf",
+		Short: "Write a model of a real shape and random weights, to measure with",
+		Long: `Synth writes a GGUF file whose shape is that of a published model, or a tiny one,
+and whose weights are random: it is as fast and as large as the trained model, and
+says nothing that makes sense. Equal seeds give equal files.
+
+Types are mixed roughly as llama-quantize mixes them: Q4_K_M has Q6_K for the
+embedding and for half of attn_v and ffn_down. Blocks are random integers with
+fitting scales; nothing is quantized. The vocabulary is made up, or that of the
+GGUF file after --vocab, which also sets its size. No chat template is made.
+
+` + shapesText(),
+		Example: `  karat synth -o 1b.gguf
+  karat synth --arch gemma4 --shape e2b --type Q4_0 -o e2b.gguf
+  karat synth --arch gemma4 --shape moe --type MXFP4_MOE -o moe.gguf
+  karat synth --arch llama --shape 1b --type Q8_0 --vocab llama.gguf -o 1b.gguf`,
+		Args: atMost(0, "the file goes after -o"),
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	f.arch.add(c, "arch", "architecture")
+	fs.StringVar(&f.shape, "shape", "1b", "`name` of the architecture's shape")
+	f.kind.add(c, "type", "types of the weights, in llama.cpp's words")
+	fs.VarP((*name)(&f.output), "output", "o", "`file` to write, or to replace")
+	fs.Var((*name)(&f.vocabulary), "vocab", "GGUF `file` whose tokenizer is taken")
+	fs.Uint64Var(&f.seed, "seed", 0, "`number` that the weights come from")
+	return c
+}
+
+func shapesText() string {
+	var b strings.Builder
+	b.WriteString("Shapes:")
+	for _, arch := range synth.Archs() {
+		fmt.Fprintf(&b, "\n  %-7s %s", arch, strings.Join(synth.Shapes(arch), ", "))
+	}
+	return b.String()
+}
+
+func (f *synthFlags) run(c *cobra.Command) (err error) {
+	if f.output == "" {
+		return usagef("-o FILE.gguf is needed")
+	}
+	p := progress{w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), start: time.Now()}
+	o := synth.Options{Arch: f.arch.value, Shape: f.shape, Type: f.kind.value, Seed: f.seed, Progress: p.report}
+	if f.vocabulary != "" {
+		if o.Vocab, err = gguf.Open(f.vocabulary); err != nil {
+			return err
+		}
+		defer o.Vocab.Close()
+	}
+	if err := synth.Check(o); err != nil {
+		return usageError{err}
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	err = atomicfile.Write(f.output, func(w io.Writer) error { return synth.Write(ctx, w, o) })
+	p.end()
+	switch {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return failure{statusInterrupted, fmt.Errorf("interrupted: %s was not written", f.output)}
+	case err != nil:
+		return err
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%s: %s %s %s, %s of weights\n", oneLine(f.output), f.arch.value, f.shape, f.kind.value, bytesText(p.all))
+	return nil
+}
+
+// progress tells how far a long work is: in one line of a terminal that is
+// written again, elsewhere in a line every ten seconds.
+type progress struct {
+	w        io.Writer
+	terminal bool
+	start    time.Time
+	last     time.Time
+	all      int64
+	shown    bool
+}
+
+func (p *progress) report(done, all int64) {
+	p.all = all
+	now, pause := time.Now(), 10*time.Second
+	if p.last.IsZero() {
+		p.last = p.start
+	}
+	if p.terminal {
+		pause = time.Second / 10
+	}
+	if now.Sub(p.last) < pause {
+		return
+	}
+	p.last, p.shown = now, true
+	rate := float64(done) / now.Sub(p.start).Seconds()
+	left := time.Duration(float64(all-done) / rate * float64(time.Second)).Round(time.Second)
+	const width = 30
+	bar := int(width * done / all)
+	line := fmt.Sprintf("%3d %%  %s of %s  %.0f MB/s  %v left", 100*done/all, bytesText(done), bytesText(all), rate/1e6, left)
+	if p.terminal {
+		fmt.Fprintf(p.w, "\r[%s%s] %s\x1b[K", strings.Repeat("=", bar), strings.Repeat(" ", width-bar), line)
+		return
+	}
+	fmt.Fprintln(p.w, "karat:", line)
+}
+
+// end clears the terminal's line.
+func (p *progress) end() {
+	if p.terminal && p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,151 @@
+// Package synth writes GGUF files of real shapes and random weights, which load
+// and run as trained ones do: speed needs no download.
+//
+// Metadata and names are those of llama.cpp's converters. Types are mixed roughly
+// as llama-quantize mixes them (mix.go), and blocks of random integers are made
+// directly, with scales of weights near 0.02, so that logits stay finite. What
+// such a model says means nothing.
+package synth
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// Options say what to write. Arch, Shape and Type are required.
+type Options struct {
+	Arch, Shape string                // of Shapes
+	Type        string                // of Types
+	Seed        uint64                // equal seeds give equal bytes
+	Vocab       *gguf.File            // whose tokenizer is taken; nil makes one
+	Progress    func(done, all int64) // bytes of tensors so far; may be nil
+}
+
+// frequencies is the tensor of the factors that pairs' angles are divided by.
+const frequencies = "rope_freqs.weight"
+
+// pieceBlocks is how many blocks are made at a time: memory stays below 1 MiB.
+const pieceBlocks = 2048
+
+// Write writes the file to w. It ends early with ctx's error.
+func Write(ctx context.Context, w io.Writer, o Options) error {
+	if err := Check(o); err != nil {
+		return err
+	}
+	s, err := find(o.Arch, o.Shape)
+	if err != nil {
+		return err
+	}
+	m := mixes[o.Type]
+	vocab, err := vocabulary(s, o.Vocab)
+	if err != nil {
+		return err
+	}
+	metadata := append(s.metadata(m.fileType), vocab...)
+	tensors := s.tensors(m)
+	g, err := gguf.NewWriter(w, metadata, tensors)
+	if err != nil {
+		return err
+	}
+	f := filler{ctx: ctx, w: g, progress: o.Progress, random: source(o.Seed), partial: s.fullDim > 0}
+	for _, t := range tensors {
+		f.all += size(t)
+	}
+	for _, t := range tensors {
+		if err := f.tensor(t); err != nil {
+			return fmt.Errorf("synth: tensor %q: %w", t.Name, err)
+		}
+	}
+	return g.Close()
+}
+
+// Check reports what is wrong with the names in o.
+func Check(o Options) error {
+	if _, err := find(o.Arch, o.Shape); err != nil {
+		return err
+	}
+	if _, ok := mixes[o.Type]; !ok {
+		return fmt.Errorf("synth: type %q, possible are %v", o.Type, Types())
+	}
+	return nil
+}
+
+func source(seed uint64) *rand.ChaCha8 {
+	var key [32]byte
+	copy(key[:], "karat synth")
+	binary.LittleEndian.PutUint64(key[24:], seed)
+	return rand.NewChaCha8(key)
+}
+
+// size is the bytes of t, whose shape is one of this package's.
+func size(t tensor.Tensor) int64 {
+	return int64(t.Shape.Size()/t.DType.BlockSize()) * int64(t.DType.BlockBytes())
+}
+
+// filler makes the data of tensors.
+type filler struct {
+	ctx       context.Context
+	w         io.Writer
+	random    *rand.ChaCha8
+	progress  func(done, all int64)
+	done, all int64
+	piece     []byte
+	partial   bool // a part of each head's pairs turns, in full layers
+}
+
+func (f *filler) tensor(t tensor.Tensor) error {
+	block := t.DType.BlockBytes()
+	for left := size(t); left > 0; {
+		if err := f.ctx.Err(); err != nil {
+			return err
+		}
+		n := int(min(left, int64(pieceBlocks*block)))
+		if cap(f.piece) < n {
+			f.piece = make([]byte, n)
+		}
+		p := f.piece[:n]
+		f.fill(p, t)
+		if _, err := f.w.Write(p); err != nil {
+			return err
+		}
+		left -= int64(n)
+		f.done += int64(n)
+		if f.progress != nil {
+			f.progress(f.done, f.all)
+		}
+	}
+	return nil
+}
+
+// fill makes whole blocks. Tensors of F32 are norms and scales, and are ones; but
+// Gemma 4's rope_freqs, which is one piece, turns a quarter of the pairs, and
+// divides the others' angles by 1e30, as the published files do.
+func (f *filler) fill(p []byte, t tensor.Tensor) {
+	d := t.DType
+	if d == tensor.F32 {
+		turned := len(p) / 4
+		if t.Name == frequencies && f.partial {
+			turned /= 4
+		}
+		for i := range len(p) / 4 {
+			x := float32(1)
+			if i >= turned {
+				x = 1e30
+			}
+			binary.LittleEndian.PutUint32(p[4*i:], math.Float32bits(x))
+		}
+		return
+	}
+	f.random.Read(p) // has no error
+	block := d.BlockBytes()
+	for ; len(p) > 0; p = p[block:] {
+		scaleBlock(p[:block], d)
+	}
+}

@@ -1,0 +1,108 @@
+package synth
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/gguf"
+)
+
+func file(t *testing.T, o Options) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Write(context.Background(), &b, o); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// Every small shape loads and generates, with logits that are finite and differ.
+func TestRuns(t *testing.T) {
+	for _, s := range shapes {
+		if s.vocab > 4096 {
+			continue
+		}
+		for _, kind := range Types() {
+			t.Run(s.arch+"/"+s.name+"/"+kind, func(t *testing.T) { runs(t, file(t, Options{Arch: s.arch, Shape: s.name, Type: kind})) })
+		}
+	}
+}
+
+func runs(t *testing.T, data []byte) {
+	m, err := karat.LoadGGUF("random.gguf", data, karat.Options{Context: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	text := "abcd Z\n"
+	ids := m.Tokenize(text, false)
+	if got := m.Detokenize(ids); !bytes.Contains([]byte(got), []byte(text)) {
+		t.Errorf("%q came back as %q", text, got)
+	}
+	logits, err := m.Logits(t.Context(), ids[:3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range logits {
+		low, high := float64(slices.Min(row)), float64(slices.Max(row))
+		if math.IsNaN(low) || math.IsInf(low, 0) || math.IsInf(high, 0) || high-low < 0.1 || high-low > 1000 {
+			t.Errorf("logits from %g to %g", low, high)
+		}
+	}
+	n := 0
+	for _, err := range m.Generate(t.Context(), "ab", karat.GenerateOptions{MaxTokens: 3}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n != 3 {
+		t.Errorf("%d tokens, want 3", n)
+	}
+}
+
+func TestSeed(t *testing.T) {
+	o := Options{Arch: "llama", Shape: "tiny", Type: "Q4_K_M", Seed: 7}
+	a := file(t, o)
+	if !bytes.Equal(a, file(t, o)) {
+		t.Error("equal seeds gave other bytes")
+	}
+	o.Seed = 8
+	if bytes.Equal(a, file(t, o)) {
+		t.Error("another seed gave the same bytes")
+	}
+}
+
+// The vocabulary of another file decides the number of rows.
+func TestVocab(t *testing.T) {
+	f, err := gguf.Parse(file(t, Options{Arch: "qwen3", Shape: "tiny", Type: "Q8_0"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := gguf.Parse(file(t, Options{Arch: "llama", Shape: "tiny", Type: "Q8_0", Vocab: f}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pre, err := g.Metadata.String("tokenizer.ggml.pre"); pre != "qwen2" {
+		t.Errorf("pre %q, %v", pre, err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, o := range []Options{{Arch: "x"}, {Arch: "llama", Shape: "x"}, {Arch: "llama", Shape: "tiny", Type: "x"}} {
+		if err := Write(t.Context(), io.Discard, o); err == nil {
+			t.Errorf("%+v: no error", o)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Write(ctx, io.Discard, Options{Arch: "llama", Shape: "tiny", Type: "F16"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+}

@@ -1,0 +1,144 @@
+package synth
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/karat-run/karat/internal/gguf"
+)
+
+// Types of tokens in tokenizer.ggml.token_type.
+const (
+	normal  = int32(1)
+	unknown = int32(2)
+	control = int32(3)
+	byteRaw = int32(6)
+)
+
+// vocabulary is the tokenizer's keys, of another file or made. The former sets
+// s.vocab.
+func vocabulary(s *shape, from *gguf.File) ([]gguf.KeyValue, error) {
+	if from == nil {
+		return newWords(s).keys(), nil
+	}
+	var all []gguf.KeyValue
+	for _, key := range from.Metadata.Keys() {
+		if v, ok := from.Metadata.Lookup(key); ok && strings.HasPrefix(key, "tokenizer.") {
+			all = append(all, gguf.KeyValue{Key: key, Value: v})
+		}
+	}
+	tokens, ok := from.Metadata.Lookup("tokenizer.ggml.tokens")
+	if !ok || tokens.Len() == 0 {
+		return nil, fmt.Errorf("synth: vocabulary: the file has no tokenizer.ggml.tokens")
+	}
+	s.vocab = tokens.Len()
+	return all, nil
+}
+
+// words is a made vocabulary: bytes, and made-up merges of letters.
+type words struct {
+	arch   string
+	tokens []string
+	types  []int32
+	merges []string
+}
+
+func (w *words) add(kind int32, tokens ...string) {
+	for _, t := range tokens {
+		w.tokens, w.types = append(w.tokens, t), append(w.types, kind)
+	}
+}
+
+func newWords(s *shape) *words {
+	w := &words{arch: s.arch}
+	switch s.arch {
+	case "llama", "qwen3":
+		w.add(normal, byteLetters()...)
+		w.merge(s.vocab - 2)
+		w.add(control, "<|begin_of_text|>", "<|end_of_text|>")
+	default:
+		w.add(control, "<pad>", "<eos>", "<bos>")
+		w.add(unknown, "<unk>")
+		for b := range 256 {
+			w.add(byteRaw, fmt.Sprintf("<0x%02X>", b))
+		}
+		w.add(normal, "▁", "\n")
+		for b := rune('!'); b <= '~'; b++ {
+			w.add(normal, string(b))
+		}
+		w.merge(s.vocab)
+	}
+	return w
+}
+
+// merge adds words of two letters, then of three and four, up to n tokens: each
+// is a shorter one and a letter.
+func (w *words) merge(n int) {
+	shorter := strings.Split("abcdefghijklmnopqrstuvwxyz", "")
+	letters := shorter
+	for len(w.tokens) < n {
+		var longer []string
+		for _, left := range shorter {
+			for _, right := range letters {
+				if len(w.tokens) == n {
+					return
+				}
+				longer = append(longer, left+right)
+				w.add(normal, left+right)
+				w.merges = append(w.merges, left+" "+right)
+			}
+		}
+		shorter = longer
+	}
+}
+
+// byteLetters is the letter that GPT-2's byte-level tokenizers write for each byte.
+func byteLetters() (all []string) {
+	next := rune(256)
+	for b := range rune(256) {
+		if b > ' ' && b < 127 || b > 160 && b != 173 {
+			all = append(all, string(b))
+			continue
+		}
+		all = append(all, string(next))
+		next++
+	}
+	return all
+}
+
+func (w *words) keys() (all []gguf.KeyValue) {
+	put := func(key string, value any) {
+		all = append(all, gguf.KeyValue{Key: "tokenizer.ggml." + key, Value: value})
+	}
+	put("tokens", w.tokens)
+	put("token_type", w.types)
+	last := uint32(len(w.tokens) - 1)
+	switch w.arch {
+	case "llama", "qwen3":
+		put("model", "gpt2")
+		put("pre", map[string]string{"llama": "llama-bpe", "qwen3": "qwen2"}[w.arch])
+		put("merges", w.merges)
+		put("bos_token_id", last-1)
+		put("eos_token_id", last)
+		put("add_bos_token", w.arch == "llama")
+		return all
+	case "gemma4":
+		put("model", "gemma4")
+		put("merges", w.merges)
+	default:
+		put("model", "llama")
+		put("pre", "default")
+	}
+	scores := make([]float32, len(w.tokens))
+	for i := range scores {
+		scores[i] = -float32(i)
+	}
+	put("scores", scores)
+	put("padding_token_id", uint32(0))
+	put("eos_token_id", uint32(1))
+	put("bos_token_id", uint32(2))
+	put("unknown_token_id", uint32(3))
+	put("add_bos_token", true)
+	put("add_space_prefix", false)
+	return all
+}
