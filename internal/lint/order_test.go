@@ -33,10 +33,11 @@ var below = map[string]string{
 	"lab":     "arch backend/* engine npy quant float16 atomicfile",
 	"convert": "checkpoint quant",
 	"synth":   "gguf float16",
+	"bench":   "arch backend/* engine",
 
 	".":      "engine chat backend/* machine",
 	"server": ". hub ui",
-	"cmd/*":  ". server lab convert synth",
+	"cmd/*":  ". server lab convert synth bench simd",
 }
 
 // never are the imports that must stay impossible however below grows.

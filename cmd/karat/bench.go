@@ -1,0 +1,124 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/bench"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/simd"
+	"github.com/spf13/cobra"
+)
+
+type benchFlags struct {
+	model                                      string
+	prompts, tokens, depths, threads, parallel []int
+	repeat                                     int
+	csv, json, markdown                        bool
+	precision, kv                              choice
+}
+
+func newBenchCommand() *cobra.Command {
+	f := benchFlags{precision: choice{"fast", []string{"fast", "f32", "f64"}}, kv: choice{values: []string{"f16", "f32"}}}
+	c := &cobra.Command{
+		Use:   "bench [-m MODEL]",
+		Short: "Measure how fast a model runs",
+		Long: `Bench measures a model with the tests of llama-bench: pp512 is a prompt of 512
+tokens, tg64 is 64 tokens one by one, @ d4096 behind 4096 tokens. Each number of
+-p and -n is tried with each of -d, --parallel and -t. A test runs once to warm up
+and then -r times; its rate is the median, ± the standard deviation, in tokens a
+second of all sequences together.
+
+GB/s is the weights that decoding reads: not given for sequences in parallel, nor
+for models with experts. Resident memory counts the mapped file.`,
+		Example: `  karat bench -m model.gguf
+  karat bench -m model.gguf -p 512 -n 64 -d 0,4096 -t 1,2 -r 5
+  karat bench -m model.gguf -p 0 -n 64 --parallel 1,8 --csv`,
+		Args: atMost(0, "the model goes after -m"),
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	fs.VarP((*name)(&f.model), "model", "m", "model `file or folder` (default: the embedded demo)")
+	fs.IntSliceVarP(&f.prompts, "prompt", "p", []int{512}, "`tokens` of a prompt; 0 is no such test")
+	fs.IntSliceVarP(&f.tokens, "gen", "n", []int{64}, "`tokens` to decode; 0 is no such test")
+	fs.IntSliceVarP(&f.depths, "depth", "d", []int{0}, "`tokens` that are there before")
+	fs.IntSliceVarP(&f.threads, "threads", "t", []int{runtime.GOMAXPROCS(0)}, "`numbers` of threads")
+	fs.IntSliceVar(&f.parallel, "parallel", []int{1}, "`numbers` of sequences computed together")
+	fs.IntVarP(&f.repeat, "repetitions", "r", 5, "`runs` of each test")
+	fs.BoolVar(&f.csv, "csv", false, "print CSV")
+	fs.BoolVar(&f.json, "json", false, "print JSON, with every run")
+	fs.BoolVar(&f.markdown, "markdown", false, "print a Markdown table (the default)")
+	f.precision.add(c, "precision", "arithmetic, as run has it")
+	f.kv.add(c, "kv", "how keys and values are kept, as run has it")
+	c.MarkFlagsMutuallyExclusive("csv", "json", "markdown")
+	return c
+}
+
+// options checks the flags.
+func (f *benchFlags) options() (o bench.Options, err error) {
+	for _, list := range []struct {
+		flag        string
+		values      []int
+		least, most int
+	}{{"-p", f.prompts, 0, 1 << 20}, {"-n", f.tokens, 0, 1 << 20}, {"-d", f.depths, 0, 1 << 20}, {"-t", f.threads, 1, 1024}, {"--parallel", f.parallel, 1, 256}, {"-r", []int{f.repeat}, 1, 10000}} {
+		if len(list.values) == 0 {
+			return o, usagef("%s: it is empty", list.flag)
+		}
+		for _, n := range list.values {
+			if n < list.least || n > list.most {
+				return o, usagef("%s %d: possible are %d to %d", list.flag, n, list.least, list.most)
+			}
+		}
+	}
+	o = bench.Options{Prompts: positive(f.prompts), Tokens: positive(f.tokens), Depths: f.depths, Threads: f.threads, Parallel: f.parallel, Repeat: f.repeat}
+	if len(o.Prompts)+len(o.Tokens) == 0 {
+		return o, usagef("-p and -n are 0: there is no test")
+	}
+	if o.Numerics, err = numerics.Parse(f.precision.value, f.kv.value); err != nil {
+		return o, usageError{err}
+	}
+	return o, nil
+}
+
+func positive(list []int) (some []int) {
+	for _, n := range list {
+		if n > 0 {
+			some = append(some, n)
+		}
+	}
+	return some
+}
+
+func (f *benchFlags) run(c *cobra.Command) error {
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	o.Progress = func(test string) { fmt.Fprintln(c.ErrOrStderr(), "karat:", test) }
+	sayModel(f.model, c.ErrOrStderr())
+	ctx, stop := untilSignal()
+	defer stop()
+	r, err := bench.Run(ctx, func() (*checkpoint.Checkpoint, error) { return openCheckpoint(f.model) }, o)
+	interrupted := ctx.Err() != nil && errors.Is(err, ctx.Err())
+	if err != nil && !interrupted {
+		return err
+	}
+	r.Backend = "CPU " + simd.Tier() + " " + o.Numerics.Precision
+	write := r.WriteMarkdown
+	switch {
+	case f.csv:
+		write = r.WriteCSV
+	case f.json:
+		write = r.WriteJSON
+	}
+	if err := write(c.OutOrStdout()); err != nil {
+		return err
+	}
+	if interrupted {
+		return failure{statusInterrupted, errors.New("interrupted: tests are missing")}
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/checkpoint"
+)
+
+func open() func() (*checkpoint.Checkpoint, error) {
+	path := filepath.Join("..", "..", "cmd", "karat", "demo.gguf")
+	return func() (*checkpoint.Checkpoint, error) { return checkpoint.Open(path) }
+}
+
+func TestRun(t *testing.T) {
+	o := Options{Prompts: []int{8}, Tokens: []int{4}, Depths: []int{0, 5}, Threads: []int{1}, Parallel: []int{1, 2}, Repeat: 2, Numerics: numerics.Numerics{Precision: "fast", KV: "f16"}}
+	r, err := Run(t.Context(), open(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, x := range r.Results {
+		names = append(names, x.Test)
+		if len(x.Samples) != 2 || x.Median <= 0 || (x.GBs > 0) != (x.Tokens > 0 && x.Parallel == 1) {
+			t.Errorf("%+v", x)
+		}
+	}
+	if got := strings.Join(names, ","); got != "pp8,tg4,pp8,tg4,pp8 @ d5,tg4 @ d5,pp8 @ d5,tg4 @ d5" {
+		t.Errorf("tests %s", got)
+	}
+	if len(r.Loads) != 1 || r.Loads[0].First < r.Loads[0].Seconds || r.Params != 18887936 {
+		t.Errorf("%+v", r)
+	}
+	formats(t, r)
+}
+
+func formats(t *testing.T, r *Report) {
+	var b bytes.Buffer
+	if err := r.WriteCSV(&b); err != nil {
+		t.Fatal(err)
+	}
+	if rows, err := csv.NewReader(&b).ReadAll(); err != nil || len(rows) != 9 || rows[1][6] != "8" {
+		t.Errorf("CSV %v, %v", rows, err)
+	}
+	b.Reset()
+	var back Report
+	if err := r.WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil || back.Results[3].Median != r.Results[3].Median {
+		t.Errorf("JSON %+v, %v", back, err)
+	}
+	b.Reset()
+	if err := r.WriteMarkdown(&b); err != nil || !strings.Contains(b.String(), "| tg4 @ d5 |") {
+		t.Errorf("Markdown %s, %v", &b, err)
+	}
+}
+
+func TestSpread(t *testing.T) {
+	if m, d := spread([]float64{4, 1, 1}); m != 1 || d < 1.732 || d > 1.733 {
+		t.Errorf("median %g ± %g, want 1 ± 1.732", m, d)
+	}
+}
+
+func TestCanceled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	o := Options{Tokens: []int{4}, Depths: []int{0}, Threads: []int{1}, Parallel: []int{1}, Repeat: 1, Numerics: numerics.Numerics{Precision: "fast", KV: "f16"}}
+	if _, err := Run(ctx, open(), o); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}

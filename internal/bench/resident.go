@@ -1,0 +1,30 @@
+package bench
+
+import (
+	"os"
+	"strconv"
+	"strings"
+)
+
+// resident is the process's memory, now and at most, as Linux tells it in
+// /proc/self/status; 0 elsewhere.
+func resident() (now, peak int64) {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, 0
+	}
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) != 3 || f[2] != "kB" {
+			continue
+		}
+		n, _ := strconv.ParseInt(f[1], 10, 64) // 0 where it is no number
+		switch f[0] {
+		case "VmRSS:":
+			now = n << 10
+		case "VmHWM:":
+			peak = n << 10
+		}
+	}
+	return now, peak
+}
