@@ -22,7 +22,7 @@ func weighF16AVX512(acc []float32, v []uint16, p []float32, stride int)
 func dotKeysF16(dst, q []float32, keys []uint16) {
 	d := len(q)
 	switch {
-	case tier == avx512:
+	case tier >= avx512:
 		dotKeysF16AVX512(dst, q, keys)
 	case tier == generic:
 		dotKeysF16Generic(dst, q, keys)
@@ -37,10 +37,10 @@ func dotKeysF16(dst, q []float32, keys []uint16) {
 
 func weighF32(acc, v, p []float32) {
 	n := wide(len(acc))
-	switch tier {
-	case avx512:
+	switch {
+	case tier >= avx512:
 		weighF32AVX512(acc[:n], v, p, len(acc))
-	case avx2:
+	case tier >= avx2:
 		weighF32AVX2(acc[:n], v, p, len(acc))
 	}
 	weighF32Generic(acc, v, p, n)
@@ -48,10 +48,10 @@ func weighF32(acc, v, p []float32) {
 
 func weighF16(acc []float32, v []uint16, p []float32) {
 	n := wide(len(acc))
-	switch tier {
-	case avx512:
+	switch {
+	case tier >= avx512:
 		weighF16AVX512(acc[:n], v, p, len(acc))
-	case avx2:
+	case tier >= avx2:
 		weighF16AVX2(acc[:n], v, p, len(acc))
 	}
 	weighF16Generic(acc, v, p, n)

@@ -58,10 +58,10 @@ func expSumAVX512(sums *[lanes]float32, dst, x []float32, top float32, c *expTab
 
 func silu(dst, x []float32) {
 	n := len(x) &^ (lanes - 1)
-	switch tier {
-	case avx512:
+	switch {
+	case tier >= avx512:
 		siluAVX512(dst[:n], x[:n], expConst)
-	case avx2:
+	case tier >= avx2:
 		siluAVX2(dst[:n], x[:n], expConst)
 	default:
 		n = 0
@@ -71,10 +71,10 @@ func silu(dst, x []float32) {
 
 func gelu(dst, x []float32) {
 	n := len(x) &^ (lanes - 1)
-	switch tier {
-	case avx512:
+	switch {
+	case tier >= avx512:
 		geluAVX512(dst[:n], x[:n], expConst)
-	case avx2:
+	case tier >= avx2:
 		geluAVX2(dst[:n], x[:n], expConst)
 	default:
 		n = 0
@@ -84,10 +84,10 @@ func gelu(dst, x []float32) {
 
 func swiglu(dst, gate, up []float32) {
 	n := len(gate) &^ (lanes - 1)
-	switch tier {
-	case avx512:
+	switch {
+	case tier >= avx512:
 		swigluAVX512(dst[:n], gate[:n], up[:n], expConst)
-	case avx2:
+	case tier >= avx2:
 		swigluAVX2(dst[:n], gate[:n], up[:n], expConst)
 	default:
 		n = 0
@@ -97,10 +97,10 @@ func swiglu(dst, gate, up []float32) {
 
 func geglu(dst, gate, up []float32) {
 	n := len(gate) &^ (lanes - 1)
-	switch tier {
-	case avx512:
+	switch {
+	case tier >= avx512:
 		gegluAVX512(dst[:n], gate[:n], up[:n], expConst)
-	case avx2:
+	case tier >= avx2:
 		gegluAVX2(dst[:n], gate[:n], up[:n], expConst)
 	default:
 		n = 0
@@ -110,10 +110,10 @@ func geglu(dst, gate, up []float32) {
 
 func softcap(dst, x []float32, c float32) {
 	n := len(x) &^ (lanes - 1)
-	switch tier {
-	case avx512:
+	switch {
+	case tier >= avx512:
 		softcapAVX512(dst[:n], x[:n], c, expConst)
-	case avx2:
+	case tier >= avx2:
 		softcapAVX2(dst[:n], x[:n], c, expConst)
 	default:
 		n = 0
@@ -123,10 +123,10 @@ func softcap(dst, x []float32, c float32) {
 
 func expSum(dst, x []float32, top float32) (sums [lanes]float32) {
 	n := len(x) &^ (lanes - 1)
-	switch tier {
-	case avx512:
+	switch {
+	case tier >= avx512:
 		expSumAVX512(&sums, dst[:n], x[:n], top, expConst)
-	case avx2:
+	case tier >= avx2:
 		expSumAVX2(&sums, dst[:n], x[:n], top, expConst)
 	default:
 		n = 0

@@ -31,7 +31,7 @@ func dotQ(w *QuantRow, x []int16, dx, sums []float32) float32 {
 	switch {
 	case w.Group == 16:
 		return dotQ16AVX2(q, w.Scale, w.Min, x, dx, sums)
-	case tier == avx512:
+	case tier >= avx512:
 		return dotQ32AVX512(q, w.Scale, w.Min, x, dx, sums)
 	}
 	return dotQ32AVX2(q, w.Scale, w.Min, x, dx, sums)
@@ -64,7 +64,7 @@ func dotEightQ(dst []float32, w *QuantRow, x []int16, dx, sums []float32) {
 	switch {
 	case w.Group == 16:
 		dotRowsQ16AVX2(dst, w.Q, w.Scale, w.Min, x, dx, sums)
-	case tier == avx512:
+	case tier >= avx512:
 		dotRowsQ32AVX512(dst, w.Q, w.Scale, w.Min, x, dx, sums)
 	default:
 		dotRowsQ32AVX2(dst, w.Q, w.Scale, w.Min, x, dx, sums)

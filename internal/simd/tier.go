@@ -7,18 +7,14 @@ import (
 	"strings"
 )
 
-// A level is a set of instructions that kernels are written for. A level
-// without a kernel of its own for some function uses that of the level below.
+// A level is a set of instructions that kernels are written for: an index of
+// the architecture's levels, which lists their names. A level without a kernel
+// of its own for some function uses that of the level below.
 type level uint8
 
-const (
-	generic level = iota
-	avx2          // AVX2, FMA, F16C, BMI2
-	avx512        // those, and AVX-512 F, BW, DQ, VL and VNNI
-)
+const generic level = 0
 
-// known are the names that KARAT_SIMD may have on some machine; the first ones
-// are the levels'.
+// known are the names that KARAT_SIMD may have on some machine.
 var known = []string{"generic", "avx2", "avx512", "amx", "neon", "sdot"}
 
 // tier is the level in use. Only tests change it later.
@@ -27,13 +23,14 @@ var tier, tierErr = choose(os.Getenv("KARAT_SIMD"), Tiers())
 // choose returns the level of a name, and the best one if the name is empty or
 // wrong. have are the machine's names.
 func choose(name string, have []string) (level, error) {
-	best := level(slices.Index(known, have[len(have)-1]))
-	switch {
-	case name == "":
+	best := level(len(have) - 1)
+	if name == "" {
 		return best, nil
-	case slices.Contains(have, name):
-		return level(slices.Index(known, name)), nil
-	case slices.Contains(known, name):
+	}
+	if i := slices.Index(have, name); i >= 0 {
+		return level(i), nil
+	}
+	if slices.Contains(known, name) {
 		return best, fmt.Errorf("simd: KARAT_SIMD: this machine has no %s, only %s", name, strings.Join(have, ", "))
 	}
 	return best, fmt.Errorf("simd: KARAT_SIMD: %q is none of %s", name, strings.Join(known, ", "))
@@ -42,11 +39,11 @@ func choose(name string, have []string) (level, error) {
 // Tier returns the name of the instruction set that the kernels use: the best
 // that CPU and operating system allow, or that which the environment variable
 // KARAT_SIMD names.
-func Tier() string { return known[tier] }
+func Tier() string { return levels[tier] }
 
 // Tiers returns the names of the instruction sets that this machine has kernels
 // for, from "generic" to the best.
-func Tiers() []string { return known[:best()+1] }
+func Tiers() []string { return levels[:best()+1] }
 
 // Err returns an error if KARAT_SIMD names an instruction set that is unknown
 // or that this machine has not. A program should report it and end.

@@ -2,5 +2,7 @@
 
 package simd
 
+var levels = []string{"generic"}
+
 // best is the only level there are kernels for.
 func best() level { return generic }
