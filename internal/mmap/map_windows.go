@@ -19,11 +19,29 @@ func mapFile(f *os.File, size int) (data []byte, unmap func([]byte) error, err e
 	if err != nil {
 		return nil, nil, os.NewSyscallError("MapViewOfFile", err)
 	}
-	// The address is no Go pointer; reading it through memory says so to vet.
-	p := *(*unsafe.Pointer)(unsafe.Pointer(&addr))
-	return unsafe.Slice((*byte)(p), size), unmapView, nil
+	return bytesAt(addr, size), unmapView, nil
 }
 
 func unmapView(data []byte) error {
-	return windows.UnmapViewOfFile(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
+	addr, _ := span(data)
+	return windows.UnmapViewOfFile(addr)
+}
+
+func mapMemory(n int) (data []byte, unmap func([]byte) error, err error) {
+	addr, err := windows.VirtualAlloc(0, uintptr(n), windows.MEM_RESERVE|windows.MEM_COMMIT, windows.PAGE_READWRITE)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("VirtualAlloc", err)
+	}
+	return bytesAt(addr, n), freeMemory, nil
+}
+
+func freeMemory(data []byte) error {
+	addr, _ := span(data)
+	return windows.VirtualFree(addr, 0, windows.MEM_RELEASE)
+}
+
+// bytesAt is the n bytes at an address that is no Go pointer; reading it through
+// memory says so to vet.
+func bytesAt(addr uintptr, n int) []byte {
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
 }

@@ -1,7 +1,7 @@
-// Package mmap maps a file into memory for reading.
+// Package mmap maps files into memory for reading, and memory outside Go's heap.
 //
-// On Unix and Windows the pages come from the operating system's file cache as
-// they are touched. Elsewhere (js/wasm) the file is read into memory.
+// On Unix and Windows a file's pages come from the operating system's file cache
+// as they are touched. Elsewhere (js/wasm) the file is read into memory.
 package mmap
 
 import (
@@ -15,11 +15,26 @@ import (
 )
 
 // File is a file's contents. Its methods may be called by several goroutines at once.
-type File struct {
+type File struct{ mapping }
+
+// mapping is what File and Anon share.
+type mapping struct {
 	data  []byte
-	unmap func([]byte) error
+	unmap func([]byte) error // nil where there is nothing to give back
 	once  sync.Once
 	err   error // of the one unmap
+}
+
+func (m *mapping) close() error {
+	m.once.Do(func() {
+		if m.unmap == nil {
+			return
+		}
+		if err := m.unmap(m.data); err != nil {
+			m.err = fmt.Errorf("mmap: close: %w", err)
+		}
+	})
+	return m.err
 }
 
 // Open maps the regular file at path; symbolic links are followed. A folder, a
@@ -37,7 +52,11 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mmap: %s: %w", path, err)
 	}
-	return &File{data: data, unmap: unmap}, nil
+	register(data)
+	return &File{mapping{data: data, unmap: func(data []byte) error {
+		unregister(data)
+		return unmap(data)
+	}}}, nil
 }
 
 // Data is the file's contents, read-only: a write to it ends the program. It is
@@ -47,17 +66,7 @@ func (f *File) Data() []byte { return f.data }
 
 // Close gives the mapping back. Nothing that shares memory with Data may be used
 // after it. A second Close does nothing and returns what the first did.
-func (f *File) Close() error {
-	f.once.Do(func() {
-		if f.unmap == nil {
-			return
-		}
-		if err := f.unmap(f.data); err != nil {
-			f.err = fmt.Errorf("mmap: close: %w", err)
-		}
-	})
-	return f.err
-}
+func (f *File) Close() error { return f.close() }
 
 // Guard calls read and returns its error. Where read touches mapped memory that
 // is no longer there (the file shrank, or its disk failed), Guard returns an

@@ -1,0 +1,27 @@
+package mmap
+
+import "fmt"
+
+// Anon is memory outside Go's heap, for what is large and lives long: the
+// garbage collector neither scans nor counts it, and large pages hold it where
+// the system has them.
+type Anon struct{ mapping }
+
+// Anonymous returns n > 0 bytes of zeros.
+func Anonymous(n int) (*Anon, error) {
+	if n <= 0 {
+		return nil, fmt.Errorf("mmap: %d bytes of memory", n)
+	}
+	data, unmap, err := mapMemory(n)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %d bytes of memory: %w", n, err)
+	}
+	return &Anon{mapping{data: data, unmap: unmap}}, nil
+}
+
+// Data is the memory, which may be written. It is valid until Close.
+func (a *Anon) Data() []byte { return a.data }
+
+// Close gives the memory back. Nothing that shares memory with Data may be used
+// after it. A second Close does nothing and returns what the first did.
+func (a *Anon) Close() error { return a.close() }

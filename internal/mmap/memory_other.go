@@ -1,0 +1,7 @@
+//go:build !linux
+
+package mmap
+
+func drop([]byte) {}
+
+func hugePages([]byte) {}
