@@ -1,0 +1,87 @@
+package simd
+
+// A panel is PanelRows rows of a quantized weight side by side, so that a lane
+// of a vector register belongs to one row and sums run along the row in order.
+// Its integers are unsigned codes; what a format subtracts from a code enters
+// the sum once a group, as Acts.Init.
+//
+// Codes that take less than a byte lie in planes. A unit is 32 codes of all
+// rows: 8 vectors of 64 bytes, vector j holding codes 4j to 4j+3 of row 0, then
+// of row 1, and so on. Each plane is whole vectors, too:
+//
+//	four bits  4 vectors; vector i holds the low bits of vector i of the unit in
+//	           its low halves, those of vector i+4 in its high halves
+//	two bits   2 vectors; vector i holds those of vector i+2c in bits 2c and 2c+1
+//	one bit    1 vector, which holds that of vector j in bit j
+//
+// A unit's planes follow each other, the lowest bits first.
+
+// PanelRows is the number of rows in a panel.
+const PanelRows = 16
+
+// UnitSize is the number of codes in a unit of a panel.
+const UnitSize = 32 * PanelRows
+
+// Panel is a run of k columns of a panel, unpacked. The weight of row r at
+// column c is Scale[g][r]*(code - offset) + Min[g][r], g being c/Group.
+type Panel struct {
+	Codes []byte    // [k/4][PanelRows][4]
+	Scale []float32 // [k/Group][PanelRows]
+	Min   []float32 // likewise, or nil where the format has none
+	Group int       // 16 or 32
+}
+
+// Acts are rows of quantized activations, k of each.
+type Acts struct {
+	Q    []int16   // [rows][k], in each four columns the order 0, 2, 1, 3
+	DX   []float32 // [rows][k/ActGroup]
+	Init []int32   // [rows][k/Group]: see AddPanel; nil is zeros
+	Sums []float32 // [rows][k/Group], see GroupSums; unread where Panel.Min is nil
+}
+
+// AddPanel adds to acc [rows][PanelRows] the products of a panel's columns with
+// rows of activations. For each group g in order
+//
+//	I = Init[g] + sum of Codes[c]*Q[c] over the group
+//	acc = fma(float32(I)*DX, Scale[g], acc)
+//	acc = fma(Sums[g], Min[g], acc)            // where Min is not nil
+//
+// I is exact: a group's magnitude is at most 32*255*32768, Init's at most half
+// of it. Its conversion rounds to nearest even, and so does its product with DX.
+func AddPanel(acc []float32, w *Panel, x *Acts) { addPanel(acc, w, x) }
+
+// AddTiles is AddPanel for codes that are signed, the offset being subtracted,
+// and activations as Split leaves them; Q and Init are not read. It is there for
+// matrix units; HasTiles tells whether it is worth its price.
+func AddTiles(acc []float32, w *Panel, x *Acts, split []byte) { addTiles(acc, w, x, split) }
+
+// Split divides activations q, in the order of Acts.Q, into their bytes: for
+// each ActGroup of them the high bytes, signed, and then the low bytes,
+// unsigned, in the order of columns. len(dst) is 2*len(q).
+func Split(dst []byte, q []int16) { split(dst, q) }
+
+// Subtract sets dst[i] to src[i]-n, modulo 256. dst may be src.
+func Subtract(dst, src []byte, n byte) { subtract(dst, src, n) }
+
+// Unpack4 unpacks units of four bits. Each of the Unpack functions fills dst,
+// whose length is a multiple of UnitSize.
+func Unpack4(dst, src []byte) { unpack4(dst, src) }
+
+// UnpackTable is Unpack4, each code replaced by its entry in the table.
+func UnpackTable(dst, src []byte, table *[16]byte) { unpackTable(dst, src, table) }
+
+// Unpack41 unpacks units of four bits and one.
+func Unpack41(dst, src []byte) { unpack41(dst, src) }
+
+// Unpack42 unpacks units of four bits and two.
+func Unpack42(dst, src []byte) { unpack42(dst, src) }
+
+// Unpack2 unpacks units of two bits.
+func Unpack2(dst, src []byte) { unpack2(dst, src) }
+
+// Unpack21 unpacks units of two bits and one.
+func Unpack21(dst, src []byte) { unpack21(dst, src) }
+
+// PanelScales sets dst [groups][PanelRows] to d*scale, d [PanelRows] being
+// binary16 and scale [groups][PanelRows] integers. Exact.
+func PanelScales(dst []float32, d []uint16, scale []int8) { panelScales(dst, d, scale) }

@@ -1,0 +1,26 @@
+package simd
+
+func addPanel(acc []float32, w *Panel, x *Acts) { addPanelGeneric(acc, w, x) }
+
+func addTiles(acc []float32, w *Panel, x *Acts, split []byte) { addTilesGeneric(acc, w, x, split) }
+
+// HasTiles reports whether AddTiles is faster than AddPanel for that many rows.
+func HasTiles(rows int) bool { return false }
+
+func split(dst []byte, q []int16) { splitGeneric(dst, q) }
+
+func subtract(dst, src []byte, n byte) { subtractGeneric(dst, src, n) }
+
+func unpack4(dst, src []byte) { unpackGeneric(dst, src, true, false, false) }
+
+func unpackTable(dst, src []byte, table *[16]byte) { unpackTableGeneric(dst, src, table) }
+
+func unpack41(dst, src []byte) { unpackGeneric(dst, src, true, false, true) }
+
+func unpack42(dst, src []byte) { unpackGeneric(dst, src, true, true, false) }
+
+func unpack2(dst, src []byte) { unpackGeneric(dst, src, false, true, false) }
+
+func unpack21(dst, src []byte) { unpackGeneric(dst, src, false, true, true) }
+
+func panelScales(dst []float32, d []uint16, scale []int8) { panelScalesGeneric(dst, d, scale) }

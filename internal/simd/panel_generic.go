@@ -1,0 +1,123 @@
+package simd
+
+// vector is the bytes of a vector of a panel.
+const vector = 4 * PanelRows
+
+func addPanelGeneric(acc []float32, w *Panel, x *Acts) {
+	groups := len(w.Scale) / PanelRows
+	k := groups * w.Group
+	for t := range len(acc) / PanelRows {
+		q, dx := x.Q[t*k:(t+1)*k], x.DX[t*k/ActGroup:]
+		for g := range groups {
+			var dot [PanelRows]int32
+			if x.Init != nil {
+				for r := range dot {
+					dot[r] = x.Init[t*groups+g]
+				}
+			}
+			for c := g * w.Group; c < (g+1)*w.Group; c += 4 {
+				codes := (*[vector]byte)(w.Codes[c*PanelRows:])
+				a, b, e, f := int32(q[c]), int32(q[c+2]), int32(q[c+1]), int32(q[c+3])
+				for r := range dot {
+					dot[r] += int32(codes[4*r])*a + int32(codes[4*r+1])*b + int32(codes[4*r+2])*e + int32(codes[4*r+3])*f
+				}
+			}
+			addGroup(acc[t*PanelRows:], &dot, w, g, dx[g*w.Group/ActGroup], x.Sums, t*groups)
+		}
+	}
+}
+
+// addGroup adds a group's integer products to a row's sums.
+func addGroup(acc []float32, dot *[PanelRows]int32, w *Panel, g int, dx float32, sums []float32, row int) {
+	scale := w.Scale[g*PanelRows:]
+	for r, i := range dot {
+		acc[r] = fma32(float32(float32(i)*dx), scale[r], acc[r])
+	}
+	if w.Min == nil {
+		return
+	}
+	for r, m := range w.Min[g*PanelRows:][:PanelRows] {
+		acc[r] = fma32(sums[row+g], m, acc[r])
+	}
+}
+
+func addTilesGeneric(acc []float32, w *Panel, x *Acts, split []byte) {
+	groups := len(w.Scale) / PanelRows
+	k := groups * w.Group
+	for t := range len(acc) / PanelRows {
+		bytes, dx := split[2*t*k:], x.DX[t*k/ActGroup:]
+		for g := range groups {
+			var dot [PanelRows]int32
+			for c := g * w.Group; c < (g+1)*w.Group; c++ {
+				at := c/ActGroup*2*ActGroup + c%ActGroup
+				a := int32(int8(bytes[at]))<<8 | int32(bytes[at+ActGroup])
+				for r := range dot {
+					dot[r] += int32(int8(w.Codes[c/4*vector+4*r+c%4])) * a
+				}
+			}
+			addGroup(acc[t*PanelRows:], &dot, w, g, dx[g*w.Group/ActGroup], x.Sums, t*groups)
+		}
+	}
+}
+
+// order is where the columns of four stand in Acts.Q.
+var order = [4]int{0, 2, 1, 3}
+
+func splitGeneric(dst []byte, q []int16) {
+	for i := range q {
+		v, at := q[i&^3+order[i&3]], i/ActGroup*2*ActGroup+i%ActGroup
+		dst[at], dst[at+ActGroup] = byte(v>>8), byte(v)
+	}
+}
+
+func subtractGeneric(dst, src []byte, n byte) {
+	for i, v := range src {
+		dst[i] = v - n
+	}
+}
+
+// unpackGeneric unpacks units of the given planes of four, two and one bits.
+func unpackGeneric(dst, src []byte, four, two, one bool) {
+	for len(dst) > 0 {
+		unit, low := dst[:UnitSize], uint(0)
+		clear(unit)
+		if four {
+			for i, v := range src[:4*vector] {
+				unit[i], unit[i+4*vector] = v&15, v>>4
+			}
+			src, low = src[4*vector:], 4
+		}
+		if two {
+			for i, v := range src[:2*vector] {
+				for c := range 4 {
+					unit[i+2*c*vector] |= v >> (2 * c) & 3 << low
+				}
+			}
+			src, low = src[2*vector:], low+2
+		}
+		if one {
+			for i, v := range src[:vector] {
+				for j := range 8 {
+					unit[i+j*vector] |= v >> j & 1 << low
+				}
+			}
+			src = src[vector:]
+		}
+		dst = dst[UnitSize:]
+	}
+}
+
+func unpackTableGeneric(dst, src []byte, table *[16]byte) {
+	unpackGeneric(dst, src, true, false, false)
+	for i, v := range dst {
+		dst[i] = table[v&15]
+	}
+}
+
+func panelScalesGeneric(dst []float32, d []uint16, scale []int8) {
+	var f [PanelRows]float32
+	loadF16Generic(f[:], d)
+	for i, s := range scale {
+		dst[i] = f[i%PanelRows] * float32(s)
+	}
+}

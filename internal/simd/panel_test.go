@@ -1,0 +1,167 @@
+package simd
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// panelCase is a random panel of k columns and rows of activations for it.
+func panelCase(r *rand.Rand, k, group, rows int, min, init bool) (*Panel, *Acts) {
+	groups := k / group
+	w := &Panel{Codes: make([]byte, k*PanelRows), Scale: values(r, groups*PanelRows), Group: group}
+	x := &Acts{Q: make([]int16, rows*k), DX: values(r, rows*k/ActGroup)}
+	for i := range w.Codes {
+		w.Codes[i] = byte(r.Uint32())
+		if r.IntN(8) == 0 {
+			w.Codes[i] = 255
+		}
+	}
+	for i := range x.Q {
+		x.Q[i] = int16(r.Uint32())
+		if r.IntN(8) == 0 {
+			x.Q[i] = -32768
+		}
+	}
+	if init {
+		x.Init = make([]int32, rows*groups)
+		for i := range x.Init {
+			x.Init[i] = int32(r.Uint32()) >> 4
+		}
+	}
+	if min {
+		w.Min, x.Sums = values(r, groups*PanelRows), values(r, rows*groups)
+	}
+	return w, x
+}
+
+// TestAddPanel compares every tier with the generic twin.
+func TestAddPanel(t *testing.T) {
+	eachTier(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 7))
+		for _, k := range []int{32, 64, 96, 224, 256} {
+			for _, group := range []int{16, 32} {
+				for _, rows := range []int{0, 1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 40} {
+					for i := range 4 {
+						w, x := panelCase(r, k, group, rows, i&1 == 1, i&2 == 2)
+						acc := values(r, rows*PanelRows)
+						want := slices.Clone(acc)
+						addPanelGeneric(want, w, x)
+						AddPanel(acc, w, x)
+						equal(t, fmt.Sprintf("k %d group %d rows %d case %d", k, group, rows, i), acc, want)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestAddTiles compares every tier with the generic twin, and that with
+// AddPanel over the same weights and activations.
+func TestAddTiles(t *testing.T) {
+	eachTier(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(2, 7))
+		for _, k := range []int{32, 64, 224, 256} {
+			for _, group := range []int{16, 32} {
+				for _, rows := range []int{0, 1, 5, 15, 16, 17, 40, 64, 65} {
+					w, x := panelCase(r, k, group, rows, rows&1 == 1, false)
+					bytes := make([]byte, 2*len(x.Q))
+					Split(bytes, x.Q)
+					acc := values(r, rows*PanelRows)
+					want := slices.Clone(acc)
+					addTilesGeneric(want, w, x, bytes)
+					AddTiles(acc, w, x, bytes)
+					equal(t, fmt.Sprintf("k %d group %d rows %d", k, group, rows), acc, want)
+				}
+			}
+		}
+	})
+}
+
+// TestTilesArePanels holds the two contracts together: unsigned codes with
+// Init, and signed ones without.
+func TestTilesArePanels(t *testing.T) {
+	const k, group, rows, offset = 256, 32, 5, 8
+	r := rand.New(rand.NewPCG(3, 7))
+	w, x := panelCase(r, k, group, rows, true, true)
+	for i := range x.Init {
+		var sum int32
+		for _, v := range x.Q[i*group : (i+1)*group] {
+			sum += int32(v)
+		}
+		x.Init[i] = -offset * sum
+	}
+	for i := range w.Codes {
+		w.Codes[i] &= 127
+	}
+	acc := values(r, rows*PanelRows)
+	want := slices.Clone(acc)
+	addPanelGeneric(want, w, x)
+	bytes := make([]byte, 2*len(x.Q))
+	splitGeneric(bytes, x.Q)
+	subtractGeneric(w.Codes, w.Codes, offset)
+	addTilesGeneric(acc, w, x, bytes)
+	equal(t, "tiles", acc, want)
+}
+
+// TestUnpack compares every tier with the generic twins.
+func TestUnpack(t *testing.T) {
+	table := [16]byte{1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}
+	eachTier(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(4, 7))
+		for _, units := range []int{0, 1, 2, 3, 8} {
+			src := make([]byte, units*UnitSize)
+			for i := range src {
+				src[i] = byte(r.Uint32())
+			}
+			got, want := make([]byte, len(src)), make([]byte, len(src))
+			check := func(name string, f, twin func(dst, src []byte)) {
+				t.Helper()
+				f(got, src)
+				twin(want, src)
+				if !bytes.Equal(got, want) {
+					t.Errorf("%s: %d units differ", name, units)
+				}
+			}
+			planes := func(four, two, one bool) func(dst, src []byte) {
+				return func(dst, src []byte) { unpackGeneric(dst, src, four, two, one) }
+			}
+			check("Unpack4", Unpack4, planes(true, false, false))
+			check("Unpack41", Unpack41, planes(true, false, true))
+			check("Unpack42", Unpack42, planes(true, true, false))
+			check("Unpack2", Unpack2, planes(false, true, false))
+			check("Unpack21", Unpack21, planes(false, true, true))
+			check("UnpackTable", func(dst, src []byte) { UnpackTable(dst, src, &table) },
+				func(dst, src []byte) { unpackTableGeneric(dst, src, &table) })
+			check("Subtract", func(dst, src []byte) { Subtract(dst, src, 200) },
+				func(dst, src []byte) { subtractGeneric(dst, src, 200) })
+			q, split := make([]int16, len(src)/2), make([]byte, len(src))
+			for i := range q {
+				q[i] = int16(src[2*i]) | int16(src[2*i+1])<<8
+			}
+			check("Split", func(dst, _ []byte) { Split(dst, q); copy(split, dst) }, func(dst, _ []byte) { splitGeneric(dst, q) })
+		}
+	})
+}
+
+// TestPanelScales compares every tier with the generic twin, for all binary16.
+func TestPanelScales(t *testing.T) {
+	eachTier(t, func(t *testing.T) {
+		var d [PanelRows]uint16
+		scale := make([]int8, 16*PanelRows)
+		for first := 0; first < 1<<16; first += PanelRows {
+			for i := range d {
+				d[i] = uint16(first + i)
+			}
+			for i := range scale {
+				scale[i] = int8(first/PanelRows + i*37)
+			}
+			got, want := make([]float32, len(scale)), make([]float32, len(scale))
+			PanelScales(got, d[:], scale)
+			panelScalesGeneric(want, d[:], scale)
+			equal(t, "scales", got, want)
+		}
+	})
+}
