@@ -12,6 +12,7 @@ var below = map[string]string{
 	"atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "chat/jinja", "tokenizer": "", "npy": "", "kv": "", "machine": "", "chat/jinja": "", "hub": "", "ui": "",
 
 	"simd":        "float16",
+	"simd/gen":    "",
 	"quant":       "tensor float16",
 	"gguf":        "atomicfile tensor mmap",
 	"safetensors": "atomicfile tensor mmap float16",

@@ -16,3 +16,5 @@
 // Lengths are the caller's duty: a slice shorter than stated panics, and dst may
 // be one of the inputs, but not overlap it otherwise, where the comment allows it.
 package simd
+
+//go:generate go run ./gen

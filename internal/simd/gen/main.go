@@ -1,0 +1,26 @@
+// The gen command writes the headers words_amd64.h and words_arm64.h of package
+// simd: instructions that Go's assembler lacks, as macros of data. Run it there:
+//
+//	go generate ./internal/simd
+//
+// Each encoding is put together from the bit fields of the processors' manuals.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	for name, text := range headers() {
+		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
+			fmt.Fprintln(os.Stderr, "gen:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+// headers are the files' texts by name.
+func headers() map[string]string {
+	return map[string]string{"words_amd64.h": amd64(), "words_arm64.h": arm64()}
+}
