@@ -1,6 +1,9 @@
 package simd
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // bench runs f at every tier of this machine.
 func bench(b *testing.B, bytes int, f func()) {
@@ -85,4 +88,34 @@ func BenchmarkAttention(b *testing.B) {
 		a.Reset(acc)
 		a.AddF16(q, k, v, BlockSlots, 0.1)
 	})
+}
+
+// BenchmarkAddPanel multiplies a chunk of a panel, and BenchmarkUnpack unpacks
+// one; GW/s is weights times rows.
+func BenchmarkAddPanel(b *testing.B) {
+	for _, rows := range []int{1, 4, 8, 64} {
+		for _, group := range []int{16, 32} {
+			b.Run(fmt.Sprintf("rows%d/group%d", rows, group), func(b *testing.B) {
+				w, x := panelCase(rng(1), 256, group, rows, group == 32, group == 16)
+				acc := make([]float32, rows*PanelRows)
+				for b.Loop() {
+					AddPanel(acc, w, x)
+				}
+				b.ReportMetric(float64(b.N)*float64(rows)*256*PanelRows/b.Elapsed().Seconds()/1e9, "GW/s")
+			})
+		}
+	}
+}
+
+func BenchmarkUnpack(b *testing.B) {
+	src, dst := make([]byte, 8*UnitSize), make([]byte, 8*UnitSize)
+	for name, f := range map[string]func(dst, src []byte){"4": Unpack4, "41": Unpack41, "42": Unpack42, "2": Unpack2, "21": Unpack21,
+		"table": func(dst, src []byte) { UnpackTable(dst, src, new([16]byte)) }} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				f(dst, src)
+			}
+			b.ReportMetric(float64(b.N)*float64(len(dst))/b.Elapsed().Seconds()/1e9, "GW/s")
+		})
+	}
 }

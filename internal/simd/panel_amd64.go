@@ -1,6 +1,29 @@
 package simd
 
-func addPanel(acc []float32, w *Panel, x *Acts) { addPanelGeneric(acc, w, x) }
+// addPanelAVX512 takes the bytes between rows of init and sums, between rows of
+// dx, and in the groups of a row of init.
+//
+//go:noescape
+func addPanelAVX512(acc []float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, stride, dxstride, end int)
+
+func addPanel(acc []float32, w *Panel, x *Acts) {
+	rows, groups := len(acc)/PanelRows, len(w.Scale)/PanelRows
+	k := groups * w.Group
+	if tier < avx512 || rows == 0 || groups == 0 || k%ActGroup != 0 || w.Group != 16 && w.Group != 32 {
+		addPanelGeneric(acc, w, x)
+		return
+	}
+	_, _, _ = w.Codes[:k*PanelRows], x.Q[:rows*k], x.DX[:rows*k/ActGroup]
+	var min, sums *float32
+	if w.Min != nil {
+		min, sums = &w.Min[:groups*PanelRows][0], &x.Sums[:rows*groups][0]
+	}
+	var init *int32
+	if x.Init != nil {
+		init = &x.Init[:rows*groups][0]
+	}
+	addPanelAVX512(acc[:rows*PanelRows], &w.Codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups)
+}
 
 func addTiles(acc []float32, w *Panel, x *Acts, split []byte) { addTilesGeneric(acc, w, x, split) }
 
@@ -8,19 +31,3 @@ func addTiles(acc []float32, w *Panel, x *Acts, split []byte) { addTilesGeneric(
 func HasTiles(rows int) bool { return false }
 
 func split(dst []byte, q []int16) { splitGeneric(dst, q) }
-
-func subtract(dst, src []byte, n byte) { subtractGeneric(dst, src, n) }
-
-func unpack4(dst, src []byte) { unpackGeneric(dst, src, true, false, false) }
-
-func unpackTable(dst, src []byte, table *[16]byte) { unpackTableGeneric(dst, src, table) }
-
-func unpack41(dst, src []byte) { unpackGeneric(dst, src, true, false, true) }
-
-func unpack42(dst, src []byte) { unpackGeneric(dst, src, true, true, false) }
-
-func unpack2(dst, src []byte) { unpackGeneric(dst, src, false, true, false) }
-
-func unpack21(dst, src []byte) { unpackGeneric(dst, src, false, true, true) }
-
-func panelScales(dst []float32, d []uint16, scale []int8) { panelScalesGeneric(dst, d, scale) }

@@ -71,7 +71,7 @@ func splitGeneric(dst []byte, q []int16) {
 }
 
 func subtractGeneric(dst, src []byte, n byte) {
-	for i, v := range src {
+	for i, v := range src[:len(dst)] {
 		dst[i] = v - n
 	}
 }
