@@ -1,0 +1,11 @@
+//go:build !amd64
+
+package simd
+
+func limitRead(b []byte) { limitReadGeneric(b) }
+
+func limitInts(rounds int) (operations float64) { return limitIntsGeneric(rounds) }
+
+func limitFloats(rounds int) (operations float64) { return limitFloatsGeneric(rounds) }
+
+func limitNames() (ints, floats string) { return "int32", "float32" }
