@@ -2,85 +2,190 @@ package cpu
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/simd"
 )
 
 // pool is a fixed set of goroutines that share loops. One loop runs at a time.
+//
+// A token is some hundred short loops, so a loop begins and ends without a
+// lock: it is there when left is not 0, and over when undone is.
 type pool struct {
 	threads int
-	jobs    chan *job // one for each waiting worker of the loop
+	waiters []waiter  // by worker; 0 is the caller of run
 	once    sync.Once // of close
-	job     job       // of the loop that runs
+
+	// The loop that runs: written by run before left, read by those who have
+	// taken blocks.
+	n, grain, blocks int
+	f                func(worker, from, to int) error
+
+	left   atomic.Int64 // blocks that nobody has taken
+	undone atomic.Int64 // blocks that are not done
+
+	mu  sync.Mutex
+	err error // the loop's first
 }
 
-// job is one loop over n pieces.
-type job struct {
-	n, pieces int
-	f         func(worker, from, to int) error
-	next      atomic.Int64
-	wg        sync.WaitGroup
-	mu        sync.Mutex
-	err       error
-}
-
-// newPool starts threads-1 goroutines: the caller of run is the last one.
+// newPool starts threads-1 goroutines.
 func newPool(threads int) *pool {
-	p := &pool{threads: threads, jobs: make(chan *job)}
-	for w := 1; w < threads; w++ {
-		go func() {
-			for j := range p.jobs {
-				j.work(w)
-				j.wg.Done()
-			}
-		}()
+	p := &pool{threads: threads, waiters: make([]waiter, threads)}
+	spin := threads <= min(runtime.GOMAXPROCS(0), runtime.NumCPU())
+	for i := range p.waiters {
+		w := &p.waiters[i]
+		w.wake = make(chan struct{}, 1)
+		if spin {
+			w.patience = maxPatience
+		}
+		if i > 0 {
+			go func() {
+				for w.wait(p.begun) {
+					p.work(i)
+				}
+			}()
+		}
 	}
 	return p
 }
 
-func (p *pool) close() { p.once.Do(func() { close(p.jobs) }) }
-
-// piecesPerThread makes up for threads that run at different speeds.
-const piecesPerThread = 4
-
-// run calls f over [0, n) in pieces of at least grain, each call on one of the
-// pool's workers, numbered 0 to threads-1. It returns the first error.
-func (p *pool) run(n, grain int, f func(worker, from, to int) error) error {
-	j := &p.job
-	j.n, j.pieces, j.f, j.err = n, min((n+grain-1)/grain, p.threads*piecesPerThread), f, nil
-	j.next.Store(0)
-	helpers := min(p.threads, j.pieces) - 1
-	for range helpers {
-		j.wg.Add(1)
-		p.jobs <- j
-	}
-	j.work(0)
-	j.wg.Wait()
-	return j.err
+func (p *pool) close() {
+	p.once.Do(func() {
+		for i := range p.waiters {
+			close(p.waiters[i].wake)
+		}
+	})
 }
 
-// work does pieces until there are none left.
-func (j *job) work(worker int) {
+// run calls f over [0, n) in pieces that begin at multiples of grain, each call
+// on one of the pool's workers, numbered from 0. It returns the first error;
+// what nobody has begun by then is left out.
+func (p *pool) run(n, grain int, f func(worker, from, to int) error) error {
+	p.n, p.grain, p.f, p.err = n, grain, f, nil
+	p.blocks = (n + grain - 1) / grain
+	p.undone.Store(int64(p.blocks))
+	p.left.Store(int64(p.blocks))
+	roused := false
+	for i := 1; i < min(p.threads, p.blocks); i++ {
+		roused = p.waiters[i].rouse() || roused
+	}
+	if roused {
+		runtime.Gosched()
+	}
+	p.work(0)
+	p.waiters[0].wait(p.over)
+	return p.err
+}
+
+func (p *pool) begun() bool { return p.left.Load() > 0 }
+
+func (p *pool) over() bool { return p.undone.Load() == 0 }
+
+// work does pieces of the loop until there are none left.
+func (p *pool) work(worker int) {
+	taken := 0
 	err := guard(func() error {
 		for {
-			i := int(j.next.Add(1)) - 1
-			if i >= j.pieces {
+			from, n := p.take()
+			if n == 0 {
 				return nil
 			}
-			if err := j.f(worker, j.n*i/j.pieces, j.n*(i+1)/j.pieces); err != nil {
+			taken += n
+			if err := p.f(worker, from*p.grain, min((from+n)*p.grain, p.n)); err != nil {
 				return err
 			}
 		}
 	})
 	if err != nil {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		if j.err == nil {
-			j.err = err
+		taken += int(p.left.Swap(0))
+		p.mu.Lock()
+		if p.err == nil {
+			p.err = err
+		}
+		p.mu.Unlock()
+	}
+	if taken > 0 && p.undone.Add(-int64(taken)) == 0 && p.waiters[0].rouse() {
+		runtime.Gosched()
+	}
+}
+
+// take takes n blocks that nobody has: an even share of half of them, so that
+// most of the loop goes by in few pieces, and threads end together although
+// something may hold one of them up.
+func (p *pool) take() (from, n int) {
+	for {
+		left := p.left.Load()
+		if left == 0 {
+			return 0, 0
+		}
+		share := left
+		if p.threads > 1 {
+			share = max(left/int64(2*p.threads), 1)
+		}
+		if p.left.CompareAndSwap(left, left-share) {
+			return p.blocks - int(left), int(share)
 		}
 	}
+}
+
+// waiter is a thread that waits for others: awake for a while, since most
+// waits are shorter than a sleep, and then asleep.
+type waiter struct {
+	patience time.Duration // how long it stays awake; 0 if there are more threads than processors
+	asleep   atomic.Bool   // until somebody sets it to false, who must send to wake
+	wake     chan struct{} // closed when the pool is
+}
+
+// maxPatience is more than what one thread does alone between two loops of a
+// token. Where waits are longer, because other programs want the processors, a
+// waiter would keep them from those it waits for: patience falls to an eighth.
+const maxPatience = 50 * time.Microsecond
+
+// wait returns when a condition holds; it returns false if the pool was closed
+// before. Who makes the condition true calls rouse after that.
+func (w *waiter) wait(holds func() bool) bool {
+	for !w.look(holds) {
+		w.asleep.Store(true)
+		if !holds() || !w.asleep.CompareAndSwap(true, false) {
+			// What comes may be late, from a loop that is over: look again.
+			if _, open := <-w.wake; !open {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// look waits awake. It returns whether the condition holds.
+func (w *waiter) look(holds func() bool) bool {
+	if holds() || w.patience == 0 {
+		return holds()
+	}
+	for start := time.Now(); time.Since(start) < w.patience; {
+		for range 16 {
+			if holds() {
+				w.patience = min(2*w.patience, maxPatience)
+				return true
+			}
+			simd.Pause()
+		}
+	}
+	w.patience = max(w.patience/2, maxPatience/8)
+	return false
+}
+
+// rouse wakes w if it sleeps, and reports whether it did. Go lets it run when
+// the caller gives way, and otherwise some 50 microseconds later.
+func (w *waiter) rouse() bool {
+	if !w.asleep.Load() || !w.asleep.CompareAndSwap(true, false) {
+		return false
+	}
+	w.wake <- struct{}{}
+	return true
 }
 
 // guard calls f. A panic in it, and a fault of mapped memory, becomes an

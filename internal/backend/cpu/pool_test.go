@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestPool: each index of a loop is visited once, by workers with numbers of
-// their own.
+// TestPool: each index of a loop is visited once, in pieces that begin at
+// multiples of the grain, by workers with numbers of their own.
 func TestPool(t *testing.T) {
 	for _, threads := range []int{1, 2, 8} {
 		p := newPool(threads)
@@ -19,6 +19,9 @@ func TestPool(t *testing.T) {
 				err := p.run(n, grain, func(worker, from, to int) error {
 					if busy[worker].Swap(true) {
 						t.Errorf("worker %d is at two pieces at once", worker)
+					}
+					if from%grain != 0 || from >= to || to%grain != 0 && to != n {
+						t.Errorf("%d by %d: a piece from %d to %d", n, grain, from, to)
 					}
 					for i := from; i < to; i++ {
 						visits[i].Add(1)
@@ -47,7 +50,7 @@ func TestPoolErrors(t *testing.T) {
 	for _, threads := range []int{1, 3} {
 		p := newPool(threads)
 		fail := func(f func(i int) error) error {
-			return p.run(10, 1, func(_, from, _ int) error { return f(from) })
+			return p.run(10, 1, func(_, _, to int) error { return f(to - 1) })
 		}
 		if err := fail(func(i int) error {
 			if i >= 4 {
@@ -68,6 +71,37 @@ func TestPoolErrors(t *testing.T) {
 	}
 }
 
+// TestPoolSleepers runs loops so far apart that workers fall asleep between
+// some of them, and with more threads than processors.
+func TestPoolSleepers(t *testing.T) {
+	for _, threads := range []int{2, 3, 16} {
+		p := newPool(threads)
+		var sum atomic.Int64
+		for i := range 300 {
+			sum.Store(0)
+			p.run(i, 2, func(_, from, to int) error {
+				sum.Add(int64(to - from))
+				return nil
+			})
+			if sum.Load() != int64(i) {
+				t.Fatalf("%d threads: loop %d ended after %d", threads, i, sum.Load())
+			}
+			for start, gap := time.Now(), time.Duration(i%5)*20*time.Microsecond; time.Since(start) < gap; {
+			}
+		}
+		p.close()
+	}
+}
+
+func TestPoolAllocs(t *testing.T) {
+	p := newPool(2)
+	defer p.close()
+	f := func(_, _, _ int) error { return nil }
+	if n := testing.AllocsPerRun(100, func() { p.run(64, 1, f) }); n != 0 {
+		t.Errorf("%v allocations for a loop", n)
+	}
+}
+
 // TestClose: a closed backend has left no goroutine.
 func TestClose(t *testing.T) {
 	before := runtime.NumGoroutine()
@@ -82,5 +116,15 @@ func TestClose(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines are left", runtime.NumGoroutine()-before)
 		}
+	}
+}
+
+// BenchmarkPool is what a loop that does nothing costs.
+func BenchmarkPool(b *testing.B) {
+	p := newPool(2)
+	defer p.close()
+	f := func(_, _, _ int) error { return nil }
+	for b.Loop() {
+		p.run(128, 1, f)
 	}
 }
