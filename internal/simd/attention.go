@@ -2,66 +2,127 @@ package simd
 
 import "math"
 
-// BlockSlots is the most positions that Attention.Add takes at once.
-const BlockSlots = 64
+const (
+	// BlockSlots is how many positions a block of keys and values has.
+	BlockSlots = 64
+	// KeySlots is how many positions lie side by side in a block's keys.
+	KeySlots = 16
+	// Quad is how many queries take the time of one, at best.
+	Quad = 4
+)
 
-// Attention accumulates one query head's attention, block by block of
-// positions. Reset it first. (The online softmax of Milakov and Gimelshein
-// 2018, arXiv:1805.02867.) Its bits depend on where blocks begin, so callers
-// fix that by absolute position.
+// Span is the positions From ≤ j < To of a block.
+type Span struct{ From, To int }
+
+// Attention accumulates the attention of some queries to the same keys and
+// values, block by block of positions. Reset it first. (The online softmax of
+// Milakov and Gimelshein 2018, arXiv:1805.02867.) A query's bits do not depend
+// on the other queries, but on where blocks begin and what is seen of each, so
+// callers fix that by absolute position.
 type Attention struct {
-	Acc []float32 // the values' weighted sum so far, one head long
-	Top float32   // the largest score so far
-	Sum float32   // of the weights so far, relative to Top
+	queries, dim int
+	q, acc       []float32 // [queries, dim], filled up to a multiple of Quad
+	top, sum     []float32 // by query: the largest score so far, and the sum of weights relative to it
+	scores       scores
 }
 
-// Reset starts an attention over no positions, to accumulate into acc.
-func (a *Attention) Reset(acc []float32) {
-	clear(acc)
-	*a = Attention{Acc: acc, Top: float32(math.Inf(-1))}
+// scores of Quad queries, and then the weights of values.
+type scores [Quad][BlockSlots]float32
+
+// Reset starts an attention of queries of dim elements over no positions.
+// Fill in each Query then.
+func (a *Attention) Reset(queries, dim int) {
+	n := (queries + Quad - 1) / Quad * Quad
+	a.queries, a.dim = queries, dim
+	if n*dim > cap(a.q) || n > cap(a.top) {
+		a.q, a.acc, a.top, a.sum = make([]float32, n*dim), make([]float32, n*dim), make([]float32, n), make([]float32, n)
+	}
+	a.q, a.acc, a.top, a.sum = a.q[:n*dim], a.acc[:n*dim], a.top[:n], a.sum[:n]
+	clear(a.q[queries*dim:])
+	clear(a.acc)
+	clear(a.sum)
+	for i := range a.top {
+		a.top[i] = float32(math.Inf(-1))
+	}
 }
 
-// AddF32 attends to n ≤ BlockSlots positions, whose keys and values k and v
-// hold in rows of len(q), len(a.Acc) being len(q) too:
+// Query is where query i is.
+func (a *Attention) Query(i int) []float32 { return a.q[i*a.dim : (i+1)*a.dim] }
+
+// Add attends to a block of BlockSlots positions, each query i to spans[i] of
+// them and none to others, whose contents do not matter. Element e of key j is
+// k[(j/KeySlots*dim+e)*KeySlots+j%KeySlots], and that of value j is v[j*dim+e].
+// For each query q with a span that is not empty, with Top, Sum and Acc[dim]
+// from -Inf and zeros on:
 //
-//	s[j] = DotF32(k[j], q)*scale
+//	s[j] = DotF32(key j, q)*scale
 //	top = the larger of Top and Max(s)
-//	c = Exp(Top-top); Sum = Sum*c; Acc[i] = Acc[i]*c    // unless top is Top
-//	for j in order: p = Exp(s[j]-top); Sum = Sum+p; Acc[i] = fma(v[j][i], p, Acc[i])
-func (a *Attention) AddF32(q, k, v []float32, n int, scale float32) {
-	var scores [BlockSlots]float32
-	s := scores[:n]
-	dotRowsF32(s, q, k)
-	a.weigh(&scores, n, scale)
-	weighF32(a.Acc[:len(q)], v[:n*len(q)], s)
-}
-
-// AddF16 is AddF32 over keys and values in binary16.
-func (a *Attention) AddF16(q []float32, k, v []uint16, n int, scale float32) {
-	var scores [BlockSlots]float32
-	s := scores[:n]
-	dotKeysF16(s, q, k[:n*len(q)])
-	a.weigh(&scores, n, scale)
-	weighF16(a.Acc[:len(q)], v[:n*len(q)], s)
-}
-
-// weigh turns the products of n keys to the weights of their values, relative to
-// a.Top, which it raises where that is due, and adds them to a.Sum.
-func (a *Attention) weigh(scores *[BlockSlots]float32, n int, by float32) {
-	s := scores[:n]
-	scale(s, s, by)
-	if top := maximum(s); !(top <= a.Top) {
-		c := Exp(a.Top - top)
-		a.Sum = float32(a.Sum * c)
-		scale(a.Acc, a.Acc, c)
-		a.Top = top
-	}
-	whole := scores[:(n+lanes-1)&^(lanes-1)] // there is no reader for those from n on
-	expSum(whole, whole, a.Top)
-	for _, p := range s {
-		a.Sum += p
+//	c = Exp(Top-top); Sum = Sum*c; Acc[e] = Acc[e]*c    // unless top is Top
+//	for j in order: p = Exp(s[j]-top); Sum = Sum+p; Acc[e] = fma(v[j][e], p, Acc[e])
+func (a *Attention) Add(k, v []float32, spans []Span, scale float32) {
+	k, v = k[:BlockSlots*a.dim], v[:BlockSlots*a.dim]
+	for i := 0; i < a.queries; i += Quad {
+		a.addQuad(i, k, v, spans[i:min(i+Quad, a.queries)], scale)
 	}
 }
 
-// Result sets dst[i] to Acc[i]/Sum. dst may be Acc.
-func (a *Attention) Result(dst []float32) { divide(dst, a.Acc, a.Sum) }
+// addQuad is Add for the queries from i on, one for each span. Those that are
+// missing from Quad take part as if they saw what the others see.
+func (a *Attention) addQuad(i int, k, v []float32, spans []Span, scale float32) {
+	all, shared := Span{BlockSlots, 0}, Span{0, BlockSlots} // what any query sees, and what each does
+	for _, s := range spans {
+		if s.From < s.To {
+			all.From, all.To = min(all.From, s.From), max(all.To, s.To)
+		}
+		shared.From, shared.To = max(shared.From, s.From), min(shared.To, s.To)
+	}
+	if all.From >= all.To {
+		return
+	}
+	d := a.dim
+	scoreKeys(&a.scores, a.q[i*d:(i+Quad)*d], k, all, scale)
+	for r, s := range spans {
+		if s.From < s.To {
+			a.weigh(i+r, a.scores[r][:], s)
+		}
+	}
+	shared.To = max(shared.From, shared.To)
+	for r, s := range spans {
+		a.addValues(i+r, v, a.scores[r][:], Span{s.From, min(s.To, shared.From)})
+	}
+	if shared.From < shared.To {
+		addSharedValues(a.acc[i*d:(i+Quad)*d], v, &a.scores, shared, (*[Quad]float32)(a.sum[i:]))
+	}
+	for r, s := range spans {
+		a.addValues(i+r, v, a.scores[r][:], Span{max(s.From, shared.To), s.To})
+	}
+}
+
+// weigh turns query i's scores of the positions of span to the weights of their
+// values, relative to its largest score, which it raises where that is due.
+func (a *Attention) weigh(i int, scores []float32, span Span) {
+	if top := maximum(scores[span.From:span.To]); !(top <= a.top[i]) {
+		c := Exp(a.top[i] - top)
+		a.sum[i] = float32(a.sum[i] * c)
+		acc := a.acc[i*a.dim : (i+1)*a.dim]
+		scale(acc, acc, c)
+		a.top[i] = top
+	}
+	whole := scores[span.From&^(lanes-1) : (span.To+lanes-1)&^(lanes-1)] // there is no reader for those outside the span
+	expSum(whole, whole, a.top[i])
+}
+
+// addValues adds the values of the positions of span, p of each, to query i's
+// sums.
+func (a *Attention) addValues(i int, v, p []float32, span Span) {
+	d := a.dim
+	for j := span.From; j < span.To; j++ {
+		a.sum[i] += p[j]
+		addScaled(a.acc[i*d:(i+1)*d], v[j*d:(j+1)*d], p[j])
+	}
+}
+
+// Result sets dst[e] to Acc[e]/Sum of query i.
+func (a *Attention) Result(i int, dst []float32) {
+	divide(dst, a.acc[i*a.dim:(i+1)*a.dim], a.sum[i])
+}

@@ -1,58 +1,39 @@
 package simd
 
 //go:noescape
-func dotKeysF16AVX2(dst, w []float32, x []uint16)
+func scoreKeysAVX2(s *scores, q, k []float32, from, to int, scale float32)
 
 //go:noescape
-func dotKeysF16AVX512(dst, w []float32, x []uint16)
+func scoreKeysAVX512(s *scores, q, k []float32, from, to int, scale float32)
 
 //go:noescape
-func weighF32AVX2(acc, v, p []float32, stride int)
+func addValuesAVX2(acc, v []float32, p *float32, n, stride int, sum *[Quad]float32)
 
 //go:noescape
-func weighF16AVX2(acc []float32, v []uint16, p []float32, stride int)
+func addValuesAVX512(acc, v []float32, p *float32, n, stride int, sum *[Quad]float32)
 
-//go:noescape
-func weighF32AVX512(acc, v, p []float32, stride int)
-
-//go:noescape
-func weighF16AVX512(acc []float32, v []uint16, p []float32, stride int)
-
-// dotKeysF16 has whole keys of all sizes on AVX-512 only, which masks words.
-func dotKeysF16(dst, q []float32, keys []uint16) {
-	d := len(q)
+func scoreKeys(s *scores, q, k []float32, span Span, scale float32) {
 	switch {
 	case tier >= avx512:
-		dotKeysF16AVX512(dst, q, keys)
-	case tier == generic:
-		dotKeysF16Generic(dst, q, keys)
-	case d%lanes == 0:
-		dotKeysF16AVX2(dst, q, keys)
+		scoreKeysAVX512(s, q, k, span.From&^31, span.To, scale)
+	case tier >= avx2:
+		scoreKeysAVX2(s, q, k, span.From&^(KeySlots-1), span.To, scale)
 	default:
-		for j := range dst {
-			dotRowsF16AVX2(dst[j:j+1], keys[j*d:(j+1)*d], q)
-		}
+		scoreKeysGeneric(s, q, k, span, scale)
 	}
 }
 
-func weighF32(acc, v, p []float32) {
-	n := wide(len(acc))
-	switch {
-	case tier >= avx512:
-		weighF32AVX512(acc[:n], v, p, len(acc))
-	case tier >= avx2:
-		weighF32AVX2(acc[:n], v, p, len(acc))
+// addSharedValues adds the values of the positions of span, p of each, to
+// Quad queries' acc, and p to their sum.
+func addSharedValues(acc, v []float32, p *scores, span Span, sum *[Quad]float32) {
+	d := len(acc) / Quad
+	n := wide(d)
+	if n == 0 {
+		addWeights(sum, p, span)
+	} else if tier >= avx512 {
+		addValuesAVX512(acc[:len(acc)-d+n], v[span.From*d:], &p[0][span.From], span.To-span.From, d, sum)
+	} else {
+		addValuesAVX2(acc[:len(acc)-d+n], v[span.From*d:], &p[0][span.From], span.To-span.From, d, sum)
 	}
-	weighF32Generic(acc, v, p, n)
-}
-
-func weighF16(acc []float32, v []uint16, p []float32) {
-	n := wide(len(acc))
-	switch {
-	case tier >= avx512:
-		weighF16AVX512(acc[:n], v, p, len(acc))
-	case tier >= avx2:
-		weighF16AVX2(acc[:n], v, p, len(acc))
-	}
-	weighF16Generic(acc, v, p, n)
+	addSharedValuesGeneric(acc, v, p, span, n)
 }

@@ -1,34 +1,28 @@
 package simd
 
 //go:noescape
-func dotKeysF16NEON(dst, w []float32, x []uint16)
+func scoreKeysNEON(s *scores, q, k []float32, from, to int, scale float32)
 
 //go:noescape
-func weighF32NEON(acc, v, p []float32, stride int)
+func addValuesNEON(acc, v []float32, p *float32, n, stride int, sum *[Quad]float32)
 
-//go:noescape
-func weighF16NEON(acc []float32, v []uint16, p []float32, stride int)
-
-func dotKeysF16(dst, q []float32, keys []uint16) {
-	if wide(len(q)) == len(q) {
-		dotKeysF16NEON(dst, q, keys[:len(dst)*len(q)])
+func scoreKeys(s *scores, q, k []float32, span Span, scale float32) {
+	if tier == generic {
+		scoreKeysGeneric(s, q, k, span, scale)
 		return
 	}
-	dotKeysF16Generic(dst, q, keys)
+	scoreKeysNEON(s, q, k, span.From&^(KeySlots-1), span.To, scale)
 }
 
-func weighF32(acc, v, p []float32) {
-	n := wide(len(acc))
-	if n > 0 {
-		weighF32NEON(acc[:n], v, p, len(acc))
+// addSharedValues adds the values of the positions of span, p of each, to
+// Quad queries' acc, and p to their sum.
+func addSharedValues(acc, v []float32, p *scores, span Span, sum *[Quad]float32) {
+	d := len(acc) / Quad
+	n := wide(d)
+	if n == 0 {
+		addWeights(sum, p, span)
+	} else {
+		addValuesNEON(acc[:len(acc)-d+n], v[span.From*d:], &p[0][span.From], span.To-span.From, d, sum)
 	}
-	weighF32Generic(acc, v, p, n)
-}
-
-func weighF16(acc []float32, v []uint16, p []float32) {
-	n := wide(len(acc))
-	if n > 0 {
-		weighF16NEON(acc[:n], v, p, len(acc))
-	}
-	weighF16Generic(acc, v, p, n)
+	addSharedValuesGeneric(acc, v, p, span, n)
 }

@@ -1,106 +1,256 @@
 #include "textflag.h"
 
-// Kernels that add rows of values times weights to acc, whose length is a
-// multiple of 16: 64 columns at a time and then 16, each over all rows in order.
+// Scores of four queries: 16 keys at a time, side by side in two registers for
+// each query. Their 16 partial sums are made one after the other, in an order
+// in which they can be added as soon as there are two: never more than four
+// wait, in memory. No lane meets another.
 //
-//	DI  acc
-//	CX  columns left
-//	DX  first row's values, R8 bytes in a row
-//	SI  weights, R9 how many
-//	R12 the current row's values, R13 its weight
-//	Y8  that weight, in all lanes
+//	DI   scores of the first query, BlockSlots to the next one
+//	SI   the keys from the current ones on, R11 bytes in 16 of them
+//	R8   the queries, R9 bytes in one, R10 in three
+//	AX   elements of a query
+//	BX   the current keys' position
+//	DX   the sums that wait, eight registers each
+//	R12  the queries from the current element on
+//	R13  the keys from the current element on
 
-#define STEPF32(off, sum) \
-	VFMADD231PS 4*off+0(R12), Y8, sum
+#define STEP(q, a, b) \
+	VBROADCASTSS q, Y10;     \
+	VFMADD231PS  Y10, Y8, a; \
+	VFMADD231PS  Y10, Y9, b
 
-#define STEPF16(off, sum) \
-	VCVTPH2PS   2*off+0(R12), Y9; \
-	VFMADD231PS Y9, Y8, sum
+#define LEAF(l, loop, done) \
+	LEAQ 15-l+0(AX), CX;        \
+	LEAQ 4*l+0(R8), R12;        \
+	LEAQ 64*l+0(SI), R13;       \
+	VXORPS Y0, Y0, Y0;          \
+	VXORPS Y1, Y1, Y1;          \
+	VXORPS Y2, Y2, Y2;          \
+	VXORPS Y3, Y3, Y3;          \
+	VXORPS Y4, Y4, Y4;          \
+	VXORPS Y5, Y5, Y5;          \
+	VXORPS Y6, Y6, Y6;          \
+	VXORPS Y7, Y7, Y7;          \
+	SHRQ $4, CX;                \
+	JZ   done;                  \
+loop:                           \
+	VMOVUPS (R13), Y8;          \
+	VMOVUPS 32(R13), Y9;        \
+	STEP((R12), Y0, Y1);        \
+	STEP((R12)(R9*1), Y2, Y3);  \
+	STEP((R12)(R9*2), Y4, Y5);  \
+	STEP((R12)(R10*1), Y6, Y7); \
+	ADDQ $64, R12;              \
+	ADDQ $1024, R13;            \
+	DECQ CX;                    \
+	JNZ  loop;                  \
+done:
 
-#define ROWS(n) \
-	MOVQ DX, R12; \
-	MOVQ SI, R13; \
-	MOVQ n, AX
+#define PUSH(n) \
+	VMOVUPS Y0, 256*n+0(DX);   \
+	VMOVUPS Y1, 256*n+32(DX);  \
+	VMOVUPS Y2, 256*n+64(DX);  \
+	VMOVUPS Y3, 256*n+96(DX);  \
+	VMOVUPS Y4, 256*n+128(DX); \
+	VMOVUPS Y5, 256*n+160(DX); \
+	VMOVUPS Y6, 256*n+192(DX); \
+	VMOVUPS Y7, 256*n+224(DX)
 
-#define NEXTROW \
-	ADDQ R8, R12; \
-	ADDQ $4, R13; \
-	DECQ AX
+#define POP(n) \
+	VADDPS 256*n+0(DX), Y0, Y0;   \
+	VADDPS 256*n+32(DX), Y1, Y1;  \
+	VADDPS 256*n+64(DX), Y2, Y2;  \
+	VADDPS 256*n+96(DX), Y3, Y3;  \
+	VADDPS 256*n+128(DX), Y4, Y4; \
+	VADDPS 256*n+160(DX), Y5, Y5; \
+	VADDPS 256*n+192(DX), Y6, Y6; \
+	VADDPS 256*n+224(DX), Y7, Y7
 
-// WEIGH is the body of func(acc, v, p []float32, stride int), or of one whose v
-// are binary16, 1<<shift bytes each.
-#define WEIGH(STEP, shift) \
-	MOVQ acc_base+0(FP), DI;       \
-	MOVQ acc_len+8(FP), CX;        \
-	MOVQ v_base+24(FP), DX;        \
-	MOVQ p_base+48(FP), SI;        \
-	MOVQ p_len+56(FP), R9;         \
-	MOVQ stride+72(FP), R8;        \
-	SHLQ $shift, R8;               \
-	TESTQ R9, R9;                  \
-	JZ   done;                     \
-wide:                              \
-	CMPQ CX, $64;                  \
-	JLT  narrow;                   \
-	VMOVUPS (DI), Y0;              \
-	VMOVUPS 32(DI), Y1;            \
-	VMOVUPS 64(DI), Y2;            \
-	VMOVUPS 96(DI), Y3;            \
-	VMOVUPS 128(DI), Y4;           \
-	VMOVUPS 160(DI), Y5;           \
-	VMOVUPS 192(DI), Y6;           \
-	VMOVUPS 224(DI), Y7;           \
-	ROWS(R9);                      \
-widerow:                           \
-	VBROADCASTSS (R13), Y8;        \
-	STEP(0, Y0);                   \
-	STEP(8, Y1);                   \
-	STEP(16, Y2);                  \
-	STEP(24, Y3);                  \
-	STEP(32, Y4);                  \
-	STEP(40, Y5);                  \
-	STEP(48, Y6);                  \
-	STEP(56, Y7);                  \
-	NEXTROW;                       \
-	JNZ  widerow;                  \
-	VMOVUPS Y0, (DI);              \
-	VMOVUPS Y1, 32(DI);            \
-	VMOVUPS Y2, 64(DI);            \
-	VMOVUPS Y3, 96(DI);            \
-	VMOVUPS Y4, 128(DI);           \
-	VMOVUPS Y5, 160(DI);           \
-	VMOVUPS Y6, 192(DI);           \
-	VMOVUPS Y7, 224(DI);           \
-	ADDQ $256, DI;                 \
-	ADDQ $(64<<shift), DX;         \
-	SUBQ $64, CX;                  \
-	JMP  wide;                     \
-narrow:                            \
-	TESTQ CX, CX;                  \
-	JZ   done;                     \
-	VMOVUPS (DI), Y0;              \
-	VMOVUPS 32(DI), Y1;            \
-	ROWS(R9);                      \
-narrowrow:                         \
-	VBROADCASTSS (R13), Y8;        \
-	STEP(0, Y0);                   \
-	STEP(8, Y1);                   \
-	NEXTROW;                       \
-	JNZ  narrowrow;                \
-	VMOVUPS Y0, (DI);              \
-	VMOVUPS Y1, 32(DI);            \
-	ADDQ $64, DI;                  \
-	ADDQ $(16<<shift), DX;         \
-	SUBQ $16, CX;                  \
-	JMP  narrow;                   \
-done:                              \
-	VZEROUPPER;                    \
+// func scoreKeysAVX2(s *scores, q, k []float32, from, to int, scale float32)
+TEXT ·scoreKeysAVX2(SB), 0, $1088-76
+	MOVQ s+0(FP), DI
+	MOVQ q_base+8(FP), R8
+	MOVQ q_len+16(FP), AX
+	SHRQ $2, AX
+	MOVQ k_base+32(FP), SI
+	MOVQ from+56(FP), BX
+	LEAQ (AX*4), R9
+	LEAQ (R9)(R9*2), R10
+	MOVQ AX, R11
+	SHLQ $6, R11
+	MOVQ BX, CX
+	SHRQ $4, CX
+	IMULQ R11, CX
+	ADDQ CX, SI
+	LEAQ (DI)(BX*4), DI
+	LEAQ pending-1088(SP), DX
+	ADDQ $63, DX
+	ANDQ $~63, DX
+
+block:
+	LEAF(0, leaf0, done0)
+	PUSH(0)
+	LEAF(8, leaf8, done8)
+	POP(0)
+	PUSH(1)
+	LEAF(4, leaf4, done4)
+	PUSH(0)
+	LEAF(12, leaf12, done12)
+	POP(0)
+	POP(1)
+	PUSH(2)
+	LEAF(2, leaf2, done2)
+	PUSH(0)
+	LEAF(10, leaf10, done10)
+	POP(0)
+	PUSH(1)
+	LEAF(6, leaf6, done6)
+	PUSH(0)
+	LEAF(14, leaf14, done14)
+	POP(0)
+	POP(1)
+	POP(2)
+	PUSH(3)
+	LEAF(1, leaf1, done1)
+	PUSH(0)
+	LEAF(9, leaf9, done9)
+	POP(0)
+	PUSH(1)
+	LEAF(5, leaf5, done5)
+	PUSH(0)
+	LEAF(13, leaf13, done13)
+	POP(0)
+	POP(1)
+	PUSH(2)
+	LEAF(3, leaf3, done3)
+	PUSH(0)
+	LEAF(11, leaf11, done11)
+	POP(0)
+	PUSH(1)
+	LEAF(7, leaf7, done7)
+	PUSH(0)
+	LEAF(15, leaf15, done15)
+	POP(0)
+	POP(1)
+	POP(2)
+	POP(3)
+
+	VBROADCASTSS scale+72(FP), Y10
+	VMULPS  Y10, Y0, Y0
+	VMULPS  Y10, Y1, Y1
+	VMULPS  Y10, Y2, Y2
+	VMULPS  Y10, Y3, Y3
+	VMULPS  Y10, Y4, Y4
+	VMULPS  Y10, Y5, Y5
+	VMULPS  Y10, Y6, Y6
+	VMULPS  Y10, Y7, Y7
+	VMOVUPS Y0, 0(DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 256(DI)
+	VMOVUPS Y3, 288(DI)
+	VMOVUPS Y4, 512(DI)
+	VMOVUPS Y5, 544(DI)
+	VMOVUPS Y6, 768(DI)
+	VMOVUPS Y7, 800(DI)
+	ADDQ    $64, DI
+	LEAQ    (SI)(R11*1), SI
+	ADDQ    $16, BX
+	CMPQ    BX, to+64(FP)
+	JLT     block
+	VZEROUPPER
 	RET
 
-// func weighF32AVX2(acc, v, p []float32, stride int)
-TEXT ·weighF32AVX2(SB), NOSPLIT, $0-80
-	WEIGH(STEPF32, 2)
+// Values of n positions times the weights of four queries, 16 columns at a time,
+// each over all positions in order; the weights are added up with the first ones.
+//
+//	DI   acc of the first query, R9 bytes to the next one, R10 to the fourth
+//	CX   columns left
+//	DX   values of the first position, R9 bytes to the next one
+//	SI   weights of the first query, BlockSlots to the next one
+//	R8   n
+//	BX   the sums of weights
+//	R12  the current position's values, R13 its weights
 
-// func weighF16AVX2(acc []float32, v []uint16, p []float32, stride int)
-TEXT ·weighF16AVX2(SB), NOSPLIT, $0-80
-	WEIGH(STEPF16, 1)
+#define ADDWEIGHTS \
+	VADDSS 0(R13), X12, X12;   \
+	VADDSS 256(R13), X13, X13; \
+	VADDSS 512(R13), X14, X14; \
+	VADDSS 768(R13), X15, X15
+
+#define NOWEIGHTS
+
+#define COLUMNS16(loop, WEIGHTS) \
+	VMOVUPS (DI), Y0;           \
+	VMOVUPS 32(DI), Y1;         \
+	VMOVUPS (DI)(R9*1), Y2;     \
+	VMOVUPS 32(DI)(R9*1), Y3;   \
+	VMOVUPS (DI)(R9*2), Y4;     \
+	VMOVUPS 32(DI)(R9*2), Y5;   \
+	VMOVUPS (DI)(R10*1), Y6;    \
+	VMOVUPS 32(DI)(R10*1), Y7;  \
+	MOVQ DX, R12;               \
+	MOVQ SI, R13;               \
+	MOVQ R8, AX;                \
+loop:                           \
+	VMOVUPS (R12), Y8;          \
+	VMOVUPS 32(R12), Y9;        \
+	VBROADCASTSS (R13), Y10;    \
+	VFMADD231PS Y10, Y8, Y0;    \
+	VFMADD231PS Y10, Y9, Y1;    \
+	VBROADCASTSS 256(R13), Y11; \
+	VFMADD231PS Y11, Y8, Y2;    \
+	VFMADD231PS Y11, Y9, Y3;    \
+	VBROADCASTSS 512(R13), Y10; \
+	VFMADD231PS Y10, Y8, Y4;    \
+	VFMADD231PS Y10, Y9, Y5;    \
+	VBROADCASTSS 768(R13), Y11; \
+	VFMADD231PS Y11, Y8, Y6;    \
+	VFMADD231PS Y11, Y9, Y7;    \
+	WEIGHTS;                    \
+	ADDQ R9, R12;               \
+	ADDQ $4, R13;               \
+	DECQ AX;                    \
+	JNZ  loop;                  \
+	VMOVUPS Y0, (DI);           \
+	VMOVUPS Y1, 32(DI);         \
+	VMOVUPS Y2, (DI)(R9*1);     \
+	VMOVUPS Y3, 32(DI)(R9*1);   \
+	VMOVUPS Y4, (DI)(R9*2);     \
+	VMOVUPS Y5, 32(DI)(R9*2);   \
+	VMOVUPS Y6, (DI)(R10*1);    \
+	VMOVUPS Y7, 32(DI)(R10*1);  \
+	ADDQ $64, DI;               \
+	ADDQ $64, DX;               \
+	SUBQ $16, CX
+
+// func addValuesAVX2(acc, v []float32, p *float32, n, stride int, sum *[Quad]float32)
+TEXT ·addValuesAVX2(SB), NOSPLIT, $0-80
+	MOVQ acc_base+0(FP), DI
+	MOVQ acc_len+8(FP), CX
+	MOVQ v_base+24(FP), DX
+	MOVQ p+48(FP), SI
+	MOVQ n+56(FP), R8
+	MOVQ stride+64(FP), R9
+	MOVQ sum+72(FP), BX
+	LEAQ (R9)(R9*2), R10
+	SUBQ R10, CX
+	SHLQ $2, R9
+	SHLQ $2, R10
+	VMOVSS (BX), X12
+	VMOVSS 4(BX), X13
+	VMOVSS 8(BX), X14
+	VMOVSS 12(BX), X15
+	COLUMNS16(first, ADDWEIGHTS)
+	JZ   done
+
+next:
+	COLUMNS16(loop, NOWEIGHTS)
+	JNZ  next
+
+done:
+	VMOVSS X12, (BX)
+	VMOVSS X13, 4(BX)
+	VMOVSS X14, 8(BX)
+	VMOVSS X15, 12(BX)
+	VZEROUPPER
+	RET

@@ -1,127 +1,325 @@
 #include "textflag.h"
 
-// Kernels that add rows of values times weights to acc, whose length is a
-// multiple of 16: 128 columns at a time, then 64 and then 16, each over all rows in order.
+// Scores of four queries: 32 keys at a time, side by side in two registers for
+// each query. Their 16 partial sums are made one after the other, in an order
+// in which they can be added as soon as there are two: never more than four
+// wait, in memory. No lane meets another.
 //
-//	DI  acc
-//	CX  columns left
-//	DX  first row's values, R8 bytes in a row
-//	SI  weights, R9 how many
-//	R12 the current row's values, R13 its weight
-//	Z8  that weight, in all lanes
+//	DI   scores of the first query, BlockSlots to the next one
+//	SI   the keys from the current ones on, R11 bytes in 16 of them
+//	R8   the queries, R9 bytes in one, R10 in three
+//	AX   elements of a query
+//	BX   the current keys' position
+//	DX   the sums that wait, eight registers each
+//	R12  the queries from the current element on
+//	R13  the keys from the current element on
 
-#define STEPF32(off, sum) \
-	VFMADD231PS 4*off+0(R12), Z8, sum
+#define STEP(q, a, b) \
+	VBROADCASTSS q, Z10;     \
+	VFMADD231PS  Z10, Z8, a; \
+	VFMADD231PS  Z10, Z9, b
 
-#define STEPF16(off, sum) \
-	VCVTPH2PS   2*off+0(R12), Z9; \
-	VFMADD231PS Z9, Z8, sum
+#define LEAF(l, loop, done) \
+	LEAQ 15-l+0(AX), CX;        \
+	LEAQ 4*l+0(R8), R12;        \
+	LEAQ 64*l+0(SI), R13;       \
+	VPXORD Z0, Z0, Z0;          \
+	VPXORD Z1, Z1, Z1;          \
+	VPXORD Z2, Z2, Z2;          \
+	VPXORD Z3, Z3, Z3;          \
+	VPXORD Z4, Z4, Z4;          \
+	VPXORD Z5, Z5, Z5;          \
+	VPXORD Z6, Z6, Z6;          \
+	VPXORD Z7, Z7, Z7;          \
+	SHRQ $4, CX;                \
+	JZ   done;                  \
+loop:                           \
+	VMOVUPS (R13), Z8;          \
+	VMOVUPS (R13)(R11*1), Z9;   \
+	STEP((R12), Z0, Z1);        \
+	STEP((R12)(R9*1), Z2, Z3);  \
+	STEP((R12)(R9*2), Z4, Z5);  \
+	STEP((R12)(R10*1), Z6, Z7); \
+	ADDQ $64, R12;              \
+	ADDQ $1024, R13;            \
+	DECQ CX;                    \
+	JNZ  loop;                  \
+done:
 
-#define ROWS(n) \
-	MOVQ DX, R12; \
-	MOVQ SI, R13; \
-	MOVQ n, AX
+#define PUSH(n) \
+	VMOVUPS Z0, 512*n+0(DX);   \
+	VMOVUPS Z1, 512*n+64(DX);  \
+	VMOVUPS Z2, 512*n+128(DX); \
+	VMOVUPS Z3, 512*n+192(DX); \
+	VMOVUPS Z4, 512*n+256(DX); \
+	VMOVUPS Z5, 512*n+320(DX); \
+	VMOVUPS Z6, 512*n+384(DX); \
+	VMOVUPS Z7, 512*n+448(DX)
 
-#define NEXTROW \
-	ADDQ R8, R12; \
-	ADDQ $4, R13; \
-	DECQ AX
+#define POP(n) \
+	VADDPS 512*n+0(DX), Z0, Z0;   \
+	VADDPS 512*n+64(DX), Z1, Z1;  \
+	VADDPS 512*n+128(DX), Z2, Z2; \
+	VADDPS 512*n+192(DX), Z3, Z3; \
+	VADDPS 512*n+256(DX), Z4, Z4; \
+	VADDPS 512*n+320(DX), Z5, Z5; \
+	VADDPS 512*n+384(DX), Z6, Z6; \
+	VADDPS 512*n+448(DX), Z7, Z7
 
-// WEIGH is the body of func(acc, v, p []float32, stride int), or of one whose v
-// are binary16, 1<<shift bytes each.
-#define WEIGH(STEP, shift) \
-	MOVQ acc_base+0(FP), DI;       \
-	MOVQ acc_len+8(FP), CX;        \
-	MOVQ v_base+24(FP), DX;        \
-	MOVQ p_base+48(FP), SI;        \
-	MOVQ p_len+56(FP), R9;         \
-	MOVQ stride+72(FP), R8;        \
-	SHLQ $shift, R8;               \
-	TESTQ R9, R9;                  \
-	JZ   done;                     \
-wide:                           \
-	CMPQ CX, $128;               \
-	JLT  half;                   \
-	VMOVUPS (DI), Z0;            \
-	VMOVUPS 64(DI), Z1;          \
-	VMOVUPS 128(DI), Z2;         \
-	VMOVUPS 192(DI), Z3;         \
-	VMOVUPS 256(DI), Z4;         \
-	VMOVUPS 320(DI), Z5;         \
-	VMOVUPS 384(DI), Z6;         \
-	VMOVUPS 448(DI), Z7;         \
-	ROWS(R9);                    \
-widerow:                        \
-	VBROADCASTSS (R13), Z8;      \
-	STEP(0, Z0);                 \
-	STEP(16, Z1);                \
-	STEP(32, Z2);                \
-	STEP(48, Z3);                \
-	STEP(64, Z4);                \
-	STEP(80, Z5);                \
-	STEP(96, Z6);                \
-	STEP(112, Z7);               \
-	NEXTROW;                     \
-	JNZ  widerow;                \
-	VMOVUPS Z0, (DI);            \
-	VMOVUPS Z1, 64(DI);          \
-	VMOVUPS Z2, 128(DI);         \
-	VMOVUPS Z3, 192(DI);         \
-	VMOVUPS Z4, 256(DI);         \
-	VMOVUPS Z5, 320(DI);         \
-	VMOVUPS Z6, 384(DI);         \
-	VMOVUPS Z7, 448(DI);         \
-	ADDQ $512, DI;               \
-	ADDQ $(128<<shift), DX;      \
-	SUBQ $128, CX;               \
-	JMP  wide;                   \
-half:                           \
-	CMPQ CX, $64;                \
-	JLT  narrow;                 \
-	VMOVUPS (DI), Z0;            \
-	VMOVUPS 64(DI), Z1;          \
-	VMOVUPS 128(DI), Z2;         \
-	VMOVUPS 192(DI), Z3;         \
-	ROWS(R9);                    \
-halfrow:                        \
-	VBROADCASTSS (R13), Z8;      \
-	STEP(0, Z0);                 \
-	STEP(16, Z1);                \
-	STEP(32, Z2);                \
-	STEP(48, Z3);                \
-	NEXTROW;                     \
-	JNZ  halfrow;                \
-	VMOVUPS Z0, (DI);            \
-	VMOVUPS Z1, 64(DI);          \
-	VMOVUPS Z2, 128(DI);         \
-	VMOVUPS Z3, 192(DI);         \
-	ADDQ $256, DI;               \
-	ADDQ $(64<<shift), DX;       \
-	SUBQ $64, CX;                \
-	JMP  half;                   \
-narrow:                         \
-	TESTQ CX, CX;                \
-	JZ   done;                   \
-	VMOVUPS (DI), Z0;            \
-	ROWS(R9);                    \
-narrowrow:                      \
-	VBROADCASTSS (R13), Z8;      \
-	STEP(0, Z0);                 \
-	NEXTROW;                     \
-	JNZ  narrowrow;              \
-	VMOVUPS Z0, (DI);            \
-	ADDQ $64, DI;                \
-	ADDQ $(16<<shift), DX;       \
-	SUBQ $16, CX;                \
-	JMP  narrow;                 \
-done:                              \
-	VZEROUPPER;                    \
+// func scoreKeysAVX512(s *scores, q, k []float32, from, to int, scale float32)
+TEXT ·scoreKeysAVX512(SB), 0, $2112-76
+	MOVQ s+0(FP), DI
+	MOVQ q_base+8(FP), R8
+	MOVQ q_len+16(FP), AX
+	SHRQ $2, AX
+	MOVQ k_base+32(FP), SI
+	MOVQ from+56(FP), BX
+	LEAQ (AX*4), R9
+	LEAQ (R9)(R9*2), R10
+	MOVQ AX, R11
+	SHLQ $6, R11
+	MOVQ BX, CX
+	SHRQ $4, CX
+	IMULQ R11, CX
+	ADDQ CX, SI
+	LEAQ (DI)(BX*4), DI
+	LEAQ pending-2112(SP), DX
+	ADDQ $63, DX
+	ANDQ $~63, DX
+
+block:
+	LEAF(0, leaf0, done0)
+	PUSH(0)
+	LEAF(8, leaf8, done8)
+	POP(0)
+	PUSH(1)
+	LEAF(4, leaf4, done4)
+	PUSH(0)
+	LEAF(12, leaf12, done12)
+	POP(0)
+	POP(1)
+	PUSH(2)
+	LEAF(2, leaf2, done2)
+	PUSH(0)
+	LEAF(10, leaf10, done10)
+	POP(0)
+	PUSH(1)
+	LEAF(6, leaf6, done6)
+	PUSH(0)
+	LEAF(14, leaf14, done14)
+	POP(0)
+	POP(1)
+	POP(2)
+	PUSH(3)
+	LEAF(1, leaf1, done1)
+	PUSH(0)
+	LEAF(9, leaf9, done9)
+	POP(0)
+	PUSH(1)
+	LEAF(5, leaf5, done5)
+	PUSH(0)
+	LEAF(13, leaf13, done13)
+	POP(0)
+	POP(1)
+	PUSH(2)
+	LEAF(3, leaf3, done3)
+	PUSH(0)
+	LEAF(11, leaf11, done11)
+	POP(0)
+	PUSH(1)
+	LEAF(7, leaf7, done7)
+	PUSH(0)
+	LEAF(15, leaf15, done15)
+	POP(0)
+	POP(1)
+	POP(2)
+	POP(3)
+
+	VBROADCASTSS scale+72(FP), Z10
+	VMULPS  Z10, Z0, Z0
+	VMULPS  Z10, Z1, Z1
+	VMULPS  Z10, Z2, Z2
+	VMULPS  Z10, Z3, Z3
+	VMULPS  Z10, Z4, Z4
+	VMULPS  Z10, Z5, Z5
+	VMULPS  Z10, Z6, Z6
+	VMULPS  Z10, Z7, Z7
+	VMOVUPS Z0, 0(DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 256(DI)
+	VMOVUPS Z3, 320(DI)
+	VMOVUPS Z4, 512(DI)
+	VMOVUPS Z5, 576(DI)
+	VMOVUPS Z6, 768(DI)
+	VMOVUPS Z7, 832(DI)
+	ADDQ    $128, DI
+	LEAQ    (SI)(R11*2), SI
+	ADDQ    $32, BX
+	CMPQ    BX, to+64(FP)
+	JLT     block
+	VZEROUPPER
 	RET
 
-// func weighF32AVX512(acc, v, p []float32, stride int)
-TEXT ·weighF32AVX512(SB), NOSPLIT, $0-80
-	WEIGH(STEPF32, 2)
+// Values of n positions times the weights of four queries, 64 columns and then 16 at a time,
+// each over all positions in order; the weights are added up with the first ones.
+//
+//	DI   acc of the first query, R9 bytes to the next one, R10 to the fourth
+//	CX   columns left
+//	DX   values of the first position, R9 bytes to the next one
+//	SI   weights of the first query, BlockSlots to the next one
+//	R8   n
+//	BX   the sums of weights
+//	R12  the current position's values, R13 its weights
 
-// func weighF16AVX512(acc []float32, v []uint16, p []float32, stride int)
-TEXT ·weighF16AVX512(SB), NOSPLIT, $0-80
-	WEIGH(STEPF16, 1)
+#define ADDWEIGHTS \
+	VADDSS 0(R13), X24, X24;   \
+	VADDSS 256(R13), X25, X25; \
+	VADDSS 512(R13), X26, X26; \
+	VADDSS 768(R13), X27, X27
+
+#define NOWEIGHTS
+
+#define COLUMNS64(loop, WEIGHTS) \
+	VMOVUPS (DI), Z0;            \
+	VMOVUPS 64(DI), Z1;          \
+	VMOVUPS 128(DI), Z2;         \
+	VMOVUPS 192(DI), Z3;         \
+	VMOVUPS (DI)(R9*1), Z4;      \
+	VMOVUPS 64(DI)(R9*1), Z5;    \
+	VMOVUPS 128(DI)(R9*1), Z6;   \
+	VMOVUPS 192(DI)(R9*1), Z7;   \
+	VMOVUPS (DI)(R9*2), Z8;      \
+	VMOVUPS 64(DI)(R9*2), Z9;    \
+	VMOVUPS 128(DI)(R9*2), Z10;  \
+	VMOVUPS 192(DI)(R9*2), Z11;  \
+	VMOVUPS (DI)(R10*1), Z12;    \
+	VMOVUPS 64(DI)(R10*1), Z13;  \
+	VMOVUPS 128(DI)(R10*1), Z14; \
+	VMOVUPS 192(DI)(R10*1), Z15; \
+	MOVQ DX, R12;                \
+	MOVQ SI, R13;                \
+	MOVQ R8, AX;                 \
+loop:                            \
+	VMOVUPS (R12), Z16;          \
+	VMOVUPS 64(R12), Z17;        \
+	VMOVUPS 128(R12), Z18;       \
+	VMOVUPS 192(R12), Z19;       \
+	VBROADCASTSS (R13), Z20;     \
+	VFMADD231PS Z20, Z16, Z0;    \
+	VFMADD231PS Z20, Z17, Z1;    \
+	VFMADD231PS Z20, Z18, Z2;    \
+	VFMADD231PS Z20, Z19, Z3;    \
+	VBROADCASTSS 256(R13), Z21;  \
+	VFMADD231PS Z21, Z16, Z4;    \
+	VFMADD231PS Z21, Z17, Z5;    \
+	VFMADD231PS Z21, Z18, Z6;    \
+	VFMADD231PS Z21, Z19, Z7;    \
+	VBROADCASTSS 512(R13), Z22;  \
+	VFMADD231PS Z22, Z16, Z8;    \
+	VFMADD231PS Z22, Z17, Z9;    \
+	VFMADD231PS Z22, Z18, Z10;   \
+	VFMADD231PS Z22, Z19, Z11;   \
+	VBROADCASTSS 768(R13), Z23;  \
+	VFMADD231PS Z23, Z16, Z12;   \
+	VFMADD231PS Z23, Z17, Z13;   \
+	VFMADD231PS Z23, Z18, Z14;   \
+	VFMADD231PS Z23, Z19, Z15;   \
+	WEIGHTS;                     \
+	ADDQ R9, R12;                \
+	ADDQ $4, R13;                \
+	DECQ AX;                     \
+	JNZ  loop;                   \
+	VMOVUPS Z0, (DI);            \
+	VMOVUPS Z1, 64(DI);          \
+	VMOVUPS Z2, 128(DI);         \
+	VMOVUPS Z3, 192(DI);         \
+	VMOVUPS Z4, (DI)(R9*1);      \
+	VMOVUPS Z5, 64(DI)(R9*1);    \
+	VMOVUPS Z6, 128(DI)(R9*1);   \
+	VMOVUPS Z7, 192(DI)(R9*1);   \
+	VMOVUPS Z8, (DI)(R9*2);      \
+	VMOVUPS Z9, 64(DI)(R9*2);    \
+	VMOVUPS Z10, 128(DI)(R9*2);  \
+	VMOVUPS Z11, 192(DI)(R9*2);  \
+	VMOVUPS Z12, (DI)(R10*1);    \
+	VMOVUPS Z13, 64(DI)(R10*1);  \
+	VMOVUPS Z14, 128(DI)(R10*1); \
+	VMOVUPS Z15, 192(DI)(R10*1); \
+	ADDQ $256, DI;               \
+	ADDQ $256, DX;               \
+	SUBQ $64, CX
+
+#define COLUMNS16(loop, WEIGHTS) \
+	VMOVUPS (DI), Z0;           \
+	VMOVUPS (DI)(R9*1), Z4;     \
+	VMOVUPS (DI)(R9*2), Z8;     \
+	VMOVUPS (DI)(R10*1), Z12;   \
+	MOVQ DX, R12;               \
+	MOVQ SI, R13;               \
+	MOVQ R8, AX;                \
+loop:                           \
+	VMOVUPS (R12), Z16;         \
+	VBROADCASTSS (R13), Z20;    \
+	VFMADD231PS Z20, Z16, Z0;   \
+	VBROADCASTSS 256(R13), Z21; \
+	VFMADD231PS Z21, Z16, Z4;   \
+	VBROADCASTSS 512(R13), Z22; \
+	VFMADD231PS Z22, Z16, Z8;   \
+	VBROADCASTSS 768(R13), Z23; \
+	VFMADD231PS Z23, Z16, Z12;  \
+	WEIGHTS;                    \
+	ADDQ R9, R12;               \
+	ADDQ $4, R13;               \
+	DECQ AX;                    \
+	JNZ  loop;                  \
+	VMOVUPS Z0, (DI);           \
+	VMOVUPS Z4, (DI)(R9*1);     \
+	VMOVUPS Z8, (DI)(R9*2);     \
+	VMOVUPS Z12, (DI)(R10*1);   \
+	ADDQ $64, DI;               \
+	ADDQ $64, DX;               \
+	SUBQ $16, CX
+
+// func addValuesAVX512(acc, v []float32, p *float32, n, stride int, sum *[Quad]float32)
+TEXT ·addValuesAVX512(SB), NOSPLIT, $0-80
+	MOVQ acc_base+0(FP), DI
+	MOVQ acc_len+8(FP), CX
+	MOVQ v_base+24(FP), DX
+	MOVQ p+48(FP), SI
+	MOVQ n+56(FP), R8
+	MOVQ stride+64(FP), R9
+	MOVQ sum+72(FP), BX
+	LEAQ (R9)(R9*2), R10
+	SUBQ R10, CX
+	SHLQ $2, R9
+	SHLQ $2, R10
+	VMOVSS (BX), X24
+	VMOVSS 4(BX), X25
+	VMOVSS 8(BX), X26
+	VMOVSS 12(BX), X27
+	CMPQ CX, $64
+	JLT  first16
+	COLUMNS64(first64, ADDWEIGHTS)
+
+wide:
+	CMPQ CX, $64
+	JLT  narrow
+	COLUMNS64(wideloop, NOWEIGHTS)
+	JMP  wide
+
+first16:
+	COLUMNS16(first16loop, ADDWEIGHTS)
+
+narrow:
+	TESTQ CX, CX
+	JZ   done
+	COLUMNS16(narrowloop, NOWEIGHTS)
+	JMP  narrow
+
+done:
+	VMOVSS X24, (BX)
+	VMOVSS X25, 4(BX)
+	VMOVSS X26, 8(BX)
+	VMOVSS X27, 12(BX)
+	VZEROUPPER
+	RET

@@ -1,30 +1,44 @@
 package simd
 
-// dotKeysF16Generic sets dst[j] to DotF16(key j, q).
-func dotKeysF16Generic(dst, q []float32, keys []uint16) {
-	d := len(q)
-	for j := range dst {
-		dotRows16Generic(dst[j:j+1], keys[j*d:(j+1)*d], q, false)
+// scoreKeysGeneric sets the scores of the positions of span at least. Sixteen
+// keys are multiplied at a time, side by side: partial[l] is their sums l.
+func scoreKeysGeneric(s *scores, q, k []float32, span Span, scale float32) {
+	d := len(q) / Quad
+	for at := span.From &^ (KeySlots - 1); at < span.To; at += KeySlots {
+		keys := k[at*d : (at+KeySlots)*d]
+		for r := range s {
+			var partial [lanes][KeySlots]float32
+			for i, x := range q[r*d : (r+1)*d] {
+				addScaledGeneric(partial[i%lanes][:], keys[i*KeySlots:(i+1)*KeySlots], x)
+			}
+			for n := lanes / 2; n >= 1; n /= 2 {
+				for l := range n {
+					addGeneric(partial[l][:], partial[l][:], partial[l+n][:])
+				}
+			}
+			scaleGeneric(s[r][at:], partial[0][:], scale)
+		}
 	}
 }
 
-// weighF32Generic adds the rows of v, p of each, to the columns from `from` on
-// of acc.
-func weighF32Generic(acc, v, p []float32, from int) {
-	d := len(acc)
-	for j, w := range p {
-		addScaledGeneric(acc[from:], v[j*d+from:(j+1)*d], w)
+// addSharedValuesGeneric adds values to the columns from `from` on of acc.
+func addSharedValuesGeneric(acc, v []float32, p *scores, span Span, from int) {
+	d := len(acc) / Quad
+	if from == d {
+		return
+	}
+	for r := range p {
+		for j := span.From; j < span.To; j++ {
+			addScaledGeneric(acc[r*d+from:(r+1)*d], v[j*d+from:(j+1)*d], p[r][j])
+		}
 	}
 }
 
-func weighF16Generic(acc []float32, v []uint16, p []float32, from int) {
-	var buf [256]float32
-	d := len(acc)
-	for ; from < d; from += len(buf) {
-		n := min(len(buf), d-from)
-		for j, w := range p {
-			loadF16Generic(buf[:n], v[j*d+from:][:n])
-			addScaledGeneric(acc[from:], buf[:n], w)
+// addWeights adds the weights of the positions of span to each query's sum.
+func addWeights(sum *[Quad]float32, p *scores, span Span) {
+	for r := range sum {
+		for _, w := range p[r][span.From:span.To] {
+			sum[r] += w
 		}
 	}
 }

@@ -2,22 +2,51 @@ package simd
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
-
-	"github.com/karat-run/karat/internal/float16"
 )
 
-// attend runs an attention over n positions in blocks of at most size.
-func attend(q, k, v []float32, n, size int, scale float32) (dst []float32, a Attention) {
-	d := len(q)
-	dst = make([]float32, d)
-	a.Reset(dst)
-	for at := 0; at < n; at += size {
-		m := min(size, n-at)
-		a.AddF32(q, k[at*d:], v[at*d:], m, scale)
+// ask resets a to some queries of d elements.
+func ask(a *Attention, d int, q ...[]float32) {
+	a.Reset(len(q), d)
+	for i, x := range q {
+		copy(a.Query(i), x)
 	}
-	a.Result(dst)
-	return dst, a
+}
+
+// block puts n rows of keys and values in the slots from `from` on of a block
+// that holds NaN elsewhere.
+func block(d int, k, v []float32, from, n int) (keys, vals []float32) {
+	keys = slices.Repeat([]float32{nan}, BlockSlots*d)
+	vals = slices.Clone(keys)
+	copy(vals[from*d:], v[:n*d])
+	for j := range n {
+		slot := from + j
+		for e, x := range k[j*d : (j+1)*d] {
+			keys[(slot/KeySlots*d+e)*KeySlots+slot%KeySlots] = x
+		}
+	}
+	return keys, vals
+}
+
+// addRows lets all queries attend to n rows.
+func addRows(a *Attention, d int, k, v []float32, n int, scale float32) {
+	keys, vals := block(d, k, v, 0, n)
+	a.Add(keys, vals, slices.Repeat([]Span{{0, n}}, a.queries), scale)
+}
+
+// attend runs an attention over n positions in blocks of at most size.
+func attend(q, k, v []float32, n, size int, scale float32) []float32 {
+	d := len(q)
+	var a Attention
+	ask(&a, d, q)
+	for at := 0; at < n; at += size {
+		addRows(&a, d, k[at*d:], v[at*d:], min(size, n-at), scale)
+	}
+	dst := make([]float32, d)
+	a.Result(0, dst)
+	return dst
 }
 
 func attendExact(q, k, v []float32, n int, scale float32) []float64 {
@@ -50,8 +79,7 @@ func testAttention(t *testing.T) {
 			scale := float32(1 / math.Sqrt(float64(d)))
 			want := attendExact(q, k, v, n, scale)
 			for _, size := range []int{1, 7, BlockSlots} {
-				got, _ := attend(q, k, v, n, size, scale)
-				near(t, "attention", got, want, 0, 3e-6)
+				near(t, "attention", attend(q, k, v, n, size, scale), want, 0, 3e-6)
 			}
 		}
 	}
@@ -67,12 +95,12 @@ func testAttentionContract(t *testing.T) {
 	k := []float32{0.1, 0.2, 0.3, -0.4, 0.5, 0.6, 2, 2, -2, 1, 1, 1, -3, -3, 3}
 	v := values(rng(15), 5*d)
 	var a Attention
-	a.Reset([]float32{9, 9, 9})
+	ask(&a, d, q)
 	var acc [d]float32
 	sum, top := float32(0), -inf
 	for _, block := range [][]int{{0, 1}, {2, 3}, {4}} {
 		first, n := block[0], len(block)
-		a.AddF32(q, k[first*d:], v[first*d:], n, 0.3)
+		addRows(&a, d, k[first*d:], v[first*d:], n, 0.3)
 		s, m := make([]float32, n), top
 		for i, j := range block {
 			s[i] = float32(dotByHand(k[j*d:(j+1)*d], q) * 0.3)
@@ -90,34 +118,120 @@ func testAttentionContract(t *testing.T) {
 				acc[e] = bigFMA(v[j*d+e], p, acc[e])
 			}
 		}
-		equal(t, "sums", append([]float32{a.Top, a.Sum}, a.Acc...), append([]float32{top, sum}, acc[:]...))
+		equal(t, "sums", []float32{a.top[0], a.sum[0]}, []float32{top, sum})
+		equal(t, "acc", a.acc[:d], acc[:])
 	}
 	got := make([]float32, d)
-	a.Result(got)
+	a.Result(0, got)
 	equal(t, "result", got, []float32{acc[0] / sum, acc[1] / sum, acc[2] / sum})
 }
 
-// TestAttentionF16 compares with conversion to float32 first.
-func TestAttentionF16(t *testing.T) { eachTier(t, testAttentionF16) }
+// rowByRow is the contract for one query, made of generic kernels that see one
+// key or one value.
+type rowByRow struct {
+	acc      []float32
+	top, sum float32
+}
 
-func testAttentionF16(t *testing.T) {
-	const d, n = 80, 150
-	kh, vh := halves(n*d, 16, false), halves(n*d, 17, false)
-	k, v := make([]float32, n*d), make([]float32, n*d)
-	for i := range k {
-		k[i], v[i] = float16.F16(kh[i]), float16.F16(vh[i])
+func (a *rowByRow) add(q, k, v []float32, n int, scale float32) {
+	if n == 0 {
+		return
 	}
-	q := values(rng(18), d)
-	want, w := attend(q, k, v, n, BlockSlots, 0.1)
-	var a Attention
-	got := make([]float32, d)
-	a.Reset(got)
-	for at := 0; at < n; at += BlockSlots {
-		a.AddF16(q, kh[at*d:], vh[at*d:], min(BlockSlots, n-at), 0.1)
+	s, d := make([]float32, n), len(q)
+	for j := range s {
+		s[j] = float32(dotF32Generic(k[j*d:(j+1)*d], q) * scale)
 	}
-	a.Result(got)
-	equal(t, "result", got, want)
-	equal(t, "sums", []float32{a.Top, a.Sum}, []float32{w.Top, w.Sum})
+	if top := maxGeneric(s); !(top <= a.top) {
+		c := Exp(a.top - top)
+		a.sum *= c
+		scaleGeneric(a.acc, a.acc, c)
+		a.top = top
+	}
+	for j := range s {
+		p := Exp(s[j] - a.top)
+		a.sum += p
+		addScaledGeneric(a.acc, v[j*d:(j+1)*d], p)
+	}
+}
+
+// spansOf are what n queries see of a block: all, the same, or each its own,
+// nothing among them.
+func spansOf(r *rand.Rand, n int) []Span {
+	spans := make([]Span, n)
+	kind := r.IntN(4)
+	same := Span{r.IntN(BlockSlots), 1 + r.IntN(BlockSlots)}
+	for i := range spans {
+		switch kind {
+		case 0:
+			spans[i] = Span{0, BlockSlots}
+		case 1:
+			spans[i] = same
+		case 2:
+			spans[i] = Span{max(0, i-3), min(BlockSlots, same.To+i/2)} // a window
+		case 3:
+			spans[i] = Span{r.IntN(BlockSlots), r.IntN(BlockSlots + 1)}
+		}
+	}
+	return spans
+}
+
+// TestAttentionTogether compares queries that attend together, at every tier,
+// with each attending alone, to a row at a time: heads of many sizes, any number
+// of queries, blocks of which each sees a part of its own, numbers of all kinds.
+func TestAttentionTogether(t *testing.T) {
+	guard := guarded(t)
+	r := rng(77)
+	for _, d := range []int{1, 5, 16, 17, 31, 64, 80, 100, 128, 192, 250, 256, 512} {
+		for i := range 24 {
+			n := 1 + r.IntN(11)
+			number := func(n int) []float32 { return values(r, n) }
+			if i%3 == 1 {
+				number = func(n int) []float32 { return anything(r, n, i%2 == 0) }
+			}
+			q, scale := number(n*d), []float32{0.125, 3, -2}[r.IntN(3)]
+			want := make([]rowByRow, n)
+			for i := range want {
+				want[i] = rowByRow{acc: make([]float32, d), top: -inf}
+			}
+			got := make([]Attention, best()+1)
+			for l := range got {
+				ask(&got[l], d, slices.Collect(slices.Chunk(q, d))...)
+			}
+			for range 3 {
+				k, v, spans := number(BlockSlots*d), number(BlockSlots*d), spansOf(r, n)
+				if i%3 == 2 {
+					clear(k[:8*d]) // equal scores, and ±0
+				}
+				for i, s := range spans {
+					if s.From < s.To {
+						want[i].add(q[i*d:(i+1)*d], k[s.From*d:], v[s.From*d:], s.To-s.From, scale)
+					}
+				}
+				keys, vals := block(d, k, v, 0, BlockSlots)
+				if d <= 256 {
+					a, b := guard(len(keys)), guard(len(vals))
+					copy(a, keys)
+					copy(b, vals)
+					keys, vals = a, b
+				}
+				addAtEachTier(got, keys, vals, spans, scale)
+			}
+			for l := range got {
+				for i, w := range want {
+					equal(t, known[l], got[l].acc[i*d:(i+1)*d], w.acc)
+					equal(t, known[l], []float32{got[l].top[i], got[l].sum[i]}, []float32{w.top, w.sum})
+				}
+			}
+		}
+	}
+}
+
+func addAtEachTier(a []Attention, k, v []float32, spans []Span, scale float32) {
+	defer func(l level) { tier = l }(tier)
+	for l := range a {
+		tier = level(l)
+		a[l].Add(k, v, spans, scale)
+	}
 }
 
 func TestAttentionSpecials(t *testing.T) { eachTier(t, testAttentionSpecials) }
@@ -127,11 +241,10 @@ func testAttentionSpecials(t *testing.T) {
 	for name, k := range map[string][]float32{
 		"NaN key": {1, 1, nan, 1}, "infinite key": {1, 1, inf, 1}, "NaN first": {nan, 1, 1, 1},
 	} {
-		got, _ := attend([]float32{1, 2}, k, ones, 2, 1, 1)
-		equal(t, name, got, []float32{nan, nan})
+		equal(t, name, attend([]float32{1, 2}, k, ones, 2, 1, 1), []float32{nan, nan})
 	}
-	got, _ := attend([]float32{1, 2}, []float32{-inf, 1, 1, 1}, ones, 2, BlockSlots, 1)
+	got := attend([]float32{1, 2}, []float32{-inf, 1, 1, 1}, ones, 2, BlockSlots, 1)
 	equal(t, "a score of -Inf weighs nothing", got, []float32{1, 1})
-	got, _ = attend([]float32{100, 0}, []float32{-1, 0, 1, 0}, []float32{5, 5, 7, 7}, 2, 1, 1)
+	got = attend([]float32{100, 0}, []float32{-1, 0, 1, 0}, []float32{5, 5, 7, 7}, 2, 1, 1)
 	equal(t, "a far smaller score weighs nothing", got, []float32{7, 7})
 }

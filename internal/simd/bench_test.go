@@ -2,6 +2,7 @@ package simd
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -78,16 +79,17 @@ func BenchmarkRMSNorm(b *testing.B) {
 	bench(b, 4*len(x), func() { RMSNorm(dst, x, w, 1, 1e-6) })
 }
 
-// BenchmarkAttention is one head of 128 over 64 positions.
+// BenchmarkAttention is four heads of 64 over 64 positions.
 func BenchmarkAttention(b *testing.B) {
-	const d = 128
-	q, acc := values(rng(1), d), make([]float32, d)
-	k, v := halves(d*BlockSlots, 2, false), halves(d*BlockSlots, 3, false)
-	bench(b, 4*len(k), func() {
-		var a Attention
-		a.Reset(acc)
-		a.AddF16(q, k, v, BlockSlots, 0.1)
-	})
+	const d = 64
+	var a Attention
+	a.Reset(Quad, d)
+	for i := range Quad {
+		copy(a.Query(i), values(rng(1), d))
+	}
+	k, v := values(rng(2), d*BlockSlots), values(rng(3), d*BlockSlots)
+	spans := slices.Repeat([]Span{{0, BlockSlots}}, Quad)
+	bench(b, 4*2*len(k), func() { a.Add(k, v, spans, 0.1) })
 }
 
 // BenchmarkAddPanel multiplies a chunk of a panel, and BenchmarkUnpack unpacks

@@ -126,10 +126,12 @@ func attentionBits(a, b, dst []float32) {
 		d = 1
 	}
 	slots := min(len(a)/d, BlockSlots)
-	acc := make([]float32, d)
 	var att Attention
-	att.Reset(acc)
-	att.AddF32(a[:d], a, b, slots, 3)
-	att.AddF16(a[:d], bits16(a), bits16(b), slots, -2)
-	att.Result(dst[:d])
+	ask(&att, d, a[:d])
+	addRows(&att, d, a, b, slots, 3)
+	k, v := make([]float32, len(a)), make([]float32, len(b))
+	LoadF16(k, bits16(a))
+	LoadF16(v, bits16(b))
+	addRows(&att, d, k, v, slots, -2)
+	att.Result(0, dst[:d])
 }

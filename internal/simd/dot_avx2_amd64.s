@@ -47,20 +47,11 @@ GLOBL ·tailMask(SB), RODATA|NOPTR, $128
 	VFMADD231PS 0 mem, Y8, lo;  \
 	VFMADD231PS 32 mem, Y9, hi
 
-#define STEPF16(mem, lo, hi) \
-	VCVTPH2PS   0 mem, Y12;  \
-	VCVTPH2PS   16 mem, Y13; \
-	VFMADD231PS Y12, Y8, lo; \
-	VFMADD231PS Y13, Y9, hi
-
 #define STEPF32TAIL(mem, lo, hi) \
 	VMASKMOVPS  0 mem, Y10, Y12;  \
 	VMASKMOVPS  32 mem, Y11, Y13; \
 	VFMADD231PS Y12, Y8, lo;      \
 	VFMADD231PS Y13, Y9, hi
-
-// NOTAIL is for rows of whole blocks only.
-#define NOTAIL(mem, lo, hi)
 
 #define STEPS4(STEP) \
 	STEP((R12), Y0, Y1);       \
@@ -196,7 +187,3 @@ TEXT ·dotRowsF16AVX2(SB), NOSPLIT, $64-72
 // func dotRowsBF16AVX2(dst []float32, w []uint16, x []float32)
 TEXT ·dotRowsBF16AVX2(SB), NOSPLIT, $64-72
 	DOTROWS(LOADBF16, STEPF32, STEPF32TAIL, 0x80008000, 1, 32, 64)
-
-// func dotKeysF16AVX2(dst, w []float32, x []uint16)
-TEXT ·dotKeysF16AVX2(SB), NOSPLIT, $64-72
-	DOTROWS(LOADF32, STEPF16, NOTAIL, 0x80000000, 2, 64, 32)

@@ -43,15 +43,6 @@
 #define STEPF32TAIL(mem, sums) \
 	VFMADD231PS mem, Z16, K1, sums
 
-#define STEPF16(mem, sums) \
-	VCVTPH2PS   mem, Z17;       \
-	VFMADD231PS Z17, Z16, sums
-
-#define STEPF16TAIL(mem, sums) \
-	VMOVDQU16.Z mem, K1, Y17;       \
-	VCVTPH2PS   Y17, Z17;           \
-	VFMADD231PS Z17, Z16, K1, sums
-
 #define STEPS4(STEP) \
 	STEP((R12), Z0);       \
 	STEP((R12)(R8*1), Z1); \
@@ -209,8 +200,3 @@ TEXT ·dotRowsF16AVX512(SB), NOSPLIT, $0-72
 // func dotRowsBF16AVX512(dst []float32, w []uint16, x []float32)
 TEXT ·dotRowsBF16AVX512(SB), NOSPLIT, $0-72
 	DOTROWS(LOADBF16, LOADBF16TAIL, STEPF32, STEPF32TAIL, 32, 64)
-
-
-// func dotKeysF16AVX512(dst, w []float32, x []uint16)
-TEXT ·dotKeysF16AVX512(SB), NOSPLIT, $0-72
-	DOTROWS(LOADF32, LOADF32TAIL, STEPF16, STEPF16TAIL, 64, 32)

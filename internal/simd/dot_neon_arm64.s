@@ -38,14 +38,6 @@
 	VLD1.P 64(row), [V20.S4, V21.S4, V22.S4, V23.S4]; \
 	FUSED(a, b, c, d)
 
-#define STEPF16(row, a, b, c, d) \
-	VLD1.P 32(row), [V24.H8, V25.H8]; \
-	VFCVTL_S4(v24, v20);              \
-	VFCVTL2_S4(v24, v21);             \
-	VFCVTL_S4(v25, v22);              \
-	VFCVTL2_S4(v25, v23);             \
-	FUSED(a, b, c, d)
-
 #define FUSED(a, b, c, d) \
 	VFMLA V20.S4, V16.S4, a.S4; \
 	VFMLA V21.S4, V17.S4, b.S4; \
@@ -149,7 +141,3 @@ TEXT ·dotRowsF16NEON(SB), NOSPLIT, $0-72
 // func dotRowsBF16NEON(dst []float32, w []uint16, x []float32)
 TEXT ·dotRowsBF16NEON(SB), NOSPLIT, $0-72
 	DOTROWS(LOADBF16, STEPF32, 64)
-
-// func dotKeysF16NEON(dst, w []float32, x []uint16)
-TEXT ·dotKeysF16NEON(SB), NOSPLIT, $0-72
-	DOTROWS(LOADF32, STEPF16, 32)

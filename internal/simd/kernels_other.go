@@ -23,12 +23,6 @@ func expSum(dst, x []float32, top float32) (sums [lanes]float32) {
 	return sums
 }
 
-func dotKeysF16(dst, q []float32, keys []uint16) { dotKeysF16Generic(dst, q, keys) }
-
-func weighF32(acc, v, p []float32) { weighF32Generic(acc, v, p, 0) }
-
-func weighF16(acc []float32, v []uint16, p []float32) { weighF16Generic(acc, v, p, 0) }
-
 func norm(dst, x, w []float32, r, offset float32) { normGeneric(dst, x, w, r, offset) }
 
 func turn(lo, hi, cos, sin []float32) { turnGeneric(lo, hi, cos, sin) }

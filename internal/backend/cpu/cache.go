@@ -6,6 +6,7 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/kv"
+	"github.com/karat-run/karat/internal/simd"
 )
 
 // KVType is how keys and values are kept.
@@ -25,7 +26,8 @@ func (t KVType) Bytes() int {
 }
 
 // cache holds the pages of all classes. A page is one allocation with a part
-// for each store of its class: keys [heads, PageSize, dim], then values.
+// for each store of its class: keys [heads, PageSize/KeySlots, dim, KeySlots],
+// as simd.Attention reads them, then values [heads, PageSize, dim].
 type cache struct {
 	kv     KVType
 	class  map[int]int       // window -> class
@@ -33,6 +35,7 @@ type cache struct {
 	size   []int             // of a page of a class, in elements
 	pages  [][]page          // [class][page]
 	bytes  atomic.Int64
+	desks  []desk // by worker
 }
 
 // page is the elements of one page; one of the slices is nil.
@@ -45,7 +48,7 @@ type page struct {
 // stored to.
 func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
 	c := &cache{kv: b.o.KV, class: map[int]int{}, offset: map[*graph.KV]int{},
-		size: make([]int, pool.Classes()), pages: make([][]page, pool.Classes())}
+		size: make([]int, pool.Classes()), pages: make([][]page, pool.Classes()), desks: make([]desk, b.o.Threads)}
 	for i := range pool.Classes() {
 		c.class[pool.Window(i)] = i
 	}
@@ -91,5 +94,41 @@ func (c *cache) ensure(s *backend.Step, class int) {
 func (c *cache) locate(s *graph.KV, seq *kv.Sequence, pos, h int) (p *page, at, span int) {
 	class := c.class[s.Window]
 	p = &c.pages[class][seq.Page(class, pos)]
-	return p, c.offset[s] + (h*kv.PageSize+pos%kv.PageSize)*s.Dim, s.Heads * kv.PageSize * s.Dim
+	return p, c.offset[s] + h*kv.PageSize*s.Dim, s.Heads * kv.PageSize * s.Dim
+}
+
+// store writes a key and a value of head h.
+func (c *cache) store(s *graph.KV, seq *kv.Sequence, pos, h int, key, value []float32) {
+	p, at, span := c.locate(s, seq, pos, h)
+	slot := pos % kv.PageSize
+	k, v := at+slot/simd.KeySlots*simd.KeySlots*s.Dim+slot%simd.KeySlots, at+span+slot*s.Dim
+	if c.kv == KVF32 {
+		spread(p.f32[k:], key)
+		copy(p.f32[v:v+s.Dim], value)
+		return
+	}
+	simd.StoreF16(p.f16[v:v+s.Dim], key) // on the way
+	spread(p.f16[k:], p.f16[v:v+s.Dim])
+	simd.StoreF16(p.f16[v:v+s.Dim], value)
+}
+
+// spread writes a key between those of its neighbours.
+func spread[T any](dst, key []T) {
+	for i, x := range key {
+		dst[i*simd.KeySlots] = x
+	}
+}
+
+// load is the keys and values of head h from position pos on, the first of a
+// page, for n positions at least.
+func (c *cache) load(d *desk, s *graph.KV, seq *kv.Sequence, pos, n, h int) (k, v []float32) {
+	p, at, span := c.locate(s, seq, pos, h)
+	size := kv.PageSize * s.Dim
+	if c.kv == KVF32 {
+		return p.f32[at : at+size], p.f32[at+span : at+span+size]
+	}
+	tiles := (n + simd.KeySlots - 1) &^ (simd.KeySlots - 1) * s.Dim
+	simd.LoadF16(d.k[:tiles], p.f16[at:at+tiles])
+	simd.LoadF16(d.v[:n*s.Dim], p.f16[at+span:at+span+n*s.Dim])
+	return d.k[:size], d.v[:size]
 }
