@@ -5,7 +5,7 @@ import "encoding/binary"
 // Formats with blocks of 256 weights in groups of 16 or 32, each with its own
 // small integer scale under the block's float16 one.
 
-// unpackQ2_K reads
+// codesQ2_K reads
 //
 //	 0  scales [16]byte, of each 16 weights: scale in the low half, minimum in the high
 //	16  qs     [64]byte, four weights each
@@ -15,14 +15,10 @@ import "encoding/binary"
 // Each 32 bytes of qs are 128 weights: bits 0-1 of the 32 bytes are weights 0 to
 // 31, bits 2-3 weights 32 to 63, and so on.
 // weight = (d*scale)*qs - dmin*minimum.
-func unpackQ2_K(q []int8, scale, min []float32, b []byte) {
-	scales, qs := b[:16], b[16:80]
-	d, dmin := half(b[80:]), half(b[82:])
-	scale, min = scale[:16], min[:16]
-	for i, x := range scales {
-		scale[i] = d * float32(x&15)
-		min[i] = -(dmin * float32(x>>4))
-	}
+func codesQ2_K(q, b []byte) { quarters(q, b[16:80]) }
+
+// quarters reads four codes from each of 64 bytes.
+func quarters(q, qs []byte) {
 	for n := range 8 { // 32 weights each
 		in, out, shift := qs[n/4*32:n/4*32+32], q[n*32:n*32+32], n%4*2
 		for l := 0; l < 32; l += 8 {
@@ -31,7 +27,14 @@ func unpackQ2_K(q []int8, scale, min []float32, b []byte) {
 	}
 }
 
-// unpackQ3_K reads
+func headerQ2_K(h *Header, b []byte) {
+	h.D, h.Min = half16(b[80:]), half16(b[82:])
+	for i, x := range b[:16] {
+		h.Scales[i], h.Mins[i] = int8(x&15), int8(x>>4)
+	}
+}
+
+// codesQ3_K reads
 //
 //	  0  hmask  [32]byte, bit n of byte l is the third bit of weight 32n+l
 //	 32  qs     [64]byte, the low two bits, in the order of Q2_K
@@ -41,53 +44,54 @@ func unpackQ2_K(q []int8, scale, min []float32, b []byte) {
 // Scale i of each 16 weights has its low four bits in half a byte (low halves of
 // bytes 0 to 7, then their high halves) and its high two in bits 2*(i/4) of byte 8+i%4.
 // weight = d*(scale-32) * ((hmask<<2 | qs) - 4).
-func unpackQ3_K(q []int8, scale []float32, b []byte) {
-	hmask, qs, scales := b[:32], b[32:96], b[96:108]
-	d := half(b[108:])
-	scale = scale[:16]
-	for i := range scale {
-		low := scales[i%8] >> (i / 8 * 4) & 15
-		high := scales[8+i%4] >> (i / 4 * 2) & 3
-		scale[i] = d * float32(int8(low|high<<4)-32)
-	}
+func codesQ3_K(q, b []byte) {
+	hmask := b[:32]
+	quarters(q, b[32:96])
 	for n := range 8 {
-		in, out, shift := qs[n/4*32:n/4*32+32], q[n*32:n*32+32], n%4*2
+		out := q[n*32 : n*32+32]
 		for l := 0; l < 32; l += 8 {
-			third := load8(hmask[l:]) >> n & each << 2
-			store8(out[l:], less8(load8(in[l:])>>shift&(3*each)|third, 4))
+			store8(out[l:], load8(out[l:])|load8(hmask[l:])>>n&each<<2)
 		}
 	}
 }
 
-// scalesK reads the scales and minima that Q4_K and Q5_K have for each 32
+func headerQ3_K(h *Header, b []byte) {
+	h.D = half16(b[108:])
+	for i := range h.Scales {
+		low := b[96+i%8] >> (i / 8 * 4) & 15
+		high := b[104+i%4] >> (i / 4 * 2) & 3
+		h.Scales[i] = int8(low|high<<4) - 32
+	}
+}
+
+// headerK reads the scales and minima that Q4_K and Q5_K have for each 32
 // weights, six bits each in 12 bytes: of groups 0 to 3 the low six bits of bytes
 // 0 to 3 (scale) and 4 to 7 (minimum); of groups 4 to 7 the low four bits are in
 // the halves of bytes 8 to 11 (scale low, minimum high), the high two in the
 // tops of bytes 0 to 3 (scale) and 4 to 7 (minimum).
-// They are multiplied by d and -dmin, the two float16 at the start of the block.
-func scalesK(scale, min []float32, b []byte) {
-	d, dmin, s := half(b), half(b[2:]), b[4:16]
-	scale, min = scale[:8], min[:8]
+// They belong to d and dmin, the two float16 at the start of the block.
+func headerK(h *Header, b []byte) {
+	h.D, h.Min = half16(b), half16(b[2:])
+	s := b[4:16]
 	for i := range 4 {
-		scale[i] = d * float32(s[i]&63)
-		min[i] = -(dmin * float32(s[i+4]&63))
-		scale[i+4] = d * float32(s[i+8]&15|s[i]>>6<<4)
-		min[i+4] = -(dmin * float32(s[i+8]>>4|s[i+4]>>6<<4))
+		h.Scales[i], h.Scales[i+4] = int8(s[i]&63), int8(s[i+8]&15|s[i]>>6<<4)
+		h.Mins[i], h.Mins[i+4] = int8(s[i+4]&63), int8(s[i+8]>>4|s[i+4]>>6<<4)
 	}
 }
 
-// unpackQ4_K reads
+// codesQ4_K reads
 //
 //	 0  d      float16
 //	 2  dmin   float16
-//	 4  scales [12]byte, see scalesK
+//	 4  scales [12]byte, see headerK
 //	16  qs     [128]byte, two weights each
 //
 // Each 32 bytes of qs are 64 weights, the low halves before the high ones.
 // weight = (d*scale)*qs - dmin*minimum.
-func unpackQ4_K(q []int8, scale, min []float32, b []byte) {
-	scalesK(scale, min, b)
-	qs := b[16:144]
+func codesQ4_K(q, b []byte) { pairs(q, b[16:144]) }
+
+// pairs reads two codes from each of 128 bytes.
+func pairs(q, qs []byte) {
 	for n := range 4 {
 		in, out := qs[n*32:n*32+32], q[n*64:n*64+64]
 		for l := 0; l < 32; l += 8 {
@@ -98,29 +102,27 @@ func unpackQ4_K(q []int8, scale, min []float32, b []byte) {
 	}
 }
 
-// unpackQ5_K reads
+// codesQ5_K reads
 //
 //	 0  d      float16
 //	 2  dmin   float16
-//	 4  scales [12]byte, see scalesK
+//	 4  scales [12]byte, see headerK
 //	16  qh     [32]byte, bit n of byte l is the fifth bit of weight 32n+l
 //	48  qs     [128]byte, the low four bits, in the order of Q4_K
 //
 // weight = (d*scale)*(qh<<4 | qs) - dmin*minimum.
-func unpackQ5_K(q []int8, scale, min []float32, b []byte) {
-	scalesK(scale, min, b)
-	qh, qs := b[16:48], b[48:176]
-	for n := range 4 {
-		in, out := qs[n*32:n*32+32], q[n*64:n*64+64]
+func codesQ5_K(q, b []byte) {
+	pairs(q, b[48:176])
+	qh := b[16:48]
+	for n := range 8 {
+		out := q[n*32 : n*32+32]
 		for l := 0; l < 32; l += 8 {
-			x, h := load8(in[l:]), load8(qh[l:])>>(2*n)
-			store8(out[l:], x&(15*each)|h&each<<4)
-			store8(out[l+32:], x>>4&(15*each)|h>>1&each<<4)
+			store8(out[l:], load8(out[l:])|load8(qh[l:])>>n&each<<4)
 		}
 	}
 }
 
-// unpackQ6_K reads
+// codesQ6_K reads
 //
 //	  0  ql     [128]byte, the low four bits, two weights each
 //	128  qh     [64]byte, the high two bits, four weights each
@@ -130,25 +132,27 @@ func unpackQ5_K(q []int8, scale, min []float32, b []byte) {
 // Each 64 bytes of ql and 32 bytes of qh are 128 weights: weights 0 to 63 in
 // the low halves of ql, 64 to 127 in the high ones; weight 32n+l in bits 2n of qh[l].
 // weight = d*scale * ((qh<<4 | ql) - 32).
-func unpackQ6_K(q []int8, scale []float32, b []byte) {
-	scales, d := b[192:208], half(b[208:])
-	scale = scale[:16]
-	for i, s := range scales {
-		scale[i] = d * float32(int8(s))
-	}
+func codesQ6_K(q, b []byte) {
 	for n := range 2 {
 		ql, qh, out := b[n*64:n*64+64], b[128+n*32:128+n*32+32], q[n*128:n*128+128]
 		for l := 0; l < 32; l += 8 {
 			x, y, h := load8(ql[l:]), load8(ql[l+32:]), load8(qh[l:])
-			store8(out[l:], less8(x&(15*each)|h<<4&(48*each), 32))
-			store8(out[l+32:], less8(y&(15*each)|h<<2&(48*each), 32))
-			store8(out[l+64:], less8(x>>4&(15*each)|h&(48*each), 32))
-			store8(out[l+96:], less8(y>>4&(15*each)|h>>2&(48*each), 32))
+			store8(out[l:], x&(15*each)|h<<4&(48*each))
+			store8(out[l+32:], y&(15*each)|h<<2&(48*each))
+			store8(out[l+64:], x>>4&(15*each)|h&(48*each))
+			store8(out[l+96:], y>>4&(15*each)|h>>2&(48*each))
 		}
 	}
 }
 
-// unpackIQ4_XS reads
+func headerQ6_K(h *Header, b []byte) {
+	h.D = half16(b[208:])
+	for i, s := range b[192:208] {
+		h.Scales[i] = int8(s)
+	}
+}
+
+// codesIQ4_XS reads
 //
 //	0  d        float16
 //	2  scales_h uint16, the high two bits of eight scales, the first lowest
@@ -157,12 +161,17 @@ func unpackQ6_K(q []int8, scale []float32, b []byte) {
 //
 // Each 16 bytes of qs are 32 weights in the order of IQ4_NL.
 // weight = d*(scale-32) * iq4[qs].
-func unpackIQ4_XS(q []int8, scale []float32, b []byte) {
-	d, high := half(b), binary.LittleEndian.Uint16(b[2:])
-	scale = scale[:8]
-	for i := range scale {
+func codesIQ4_XS(q, b []byte) {
+	for i := range 8 {
+		halves(q[i*32:], b[8+i*16:24+i*16])
+	}
+}
+
+func headerIQ4_XS(h *Header, b []byte) {
+	high := binary.LittleEndian.Uint16(b[2:])
+	h.D = half16(b)
+	for i := range 8 {
 		low := b[4+i/2] >> (i % 2 * 4) & 15
-		scale[i] = d * float32(int8(low|byte(high>>(2*i)&3)<<4)-32)
-		lookup(q[i*32:], b[8+i*16:24+i*16], &iq4)
+		h.Scales[i] = int8(low|byte(high>>(2*i)&3)<<4) - 32
 	}
 }

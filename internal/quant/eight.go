@@ -1,9 +1,6 @@
 package quant
 
-import (
-	"encoding/binary"
-	"unsafe"
-)
+import "encoding/binary"
 
 // Eight bytes at a time, in a uint64: one operation where a loop over bytes has
 // eight.
@@ -15,13 +12,7 @@ const each = 0x0101010101010101
 func load8(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 
 // store8 writes q[:8].
-func store8(q []int8, v uint64) {
-	binary.LittleEndian.PutUint64(unsafe.Slice((*byte)(unsafe.Pointer(&q[:8][0])), 8), v)
-}
-
-// less8 subtracts n, up to 128, from bytes that are below 128: with 128 added
-// first nothing is borrowed between them.
-func less8(v, n uint64) uint64 { return (v + (128-n)*each) ^ 128*each }
+func store8(q []byte, v uint64) { binary.LittleEndian.PutUint64(q, v) }
 
 // spread8 is bit i of b as byte i, 0 or 1.
 func spread8(b byte) uint64 {

@@ -1,9 +1,9 @@
 // Package quant reads the block formats of GGUF.
 //
 // A block is 32 or 256 consecutive weights of a row, stored as small integers
-// with shared scales. Unpack gives the integers and the scales as they are, for
-// integer dot products; Dequantize gives the weights as float32, and reads the
-// plain float types too.
+// with shared scales. Codes and Header give the integers and the scales as they
+// are stored, for integer dot products; Dequantize gives the weights as float32,
+// and reads the plain float types too.
 //
 // In every format a weight is scale*q, or scale*q + min, where q fits an int8
 // and scale and min belong to a group of 16 or 32 weights (GroupSize). The scale
@@ -53,70 +53,123 @@ func HasMin(d tensor.DType) bool {
 	return false
 }
 
-// Unpack splits a row of the quantized type d into integers and scales: weight
-// i is scale[g]*q[i], or scale[g]*q[i] + min[g] if HasMin(d), g = i/GroupSize(d).
-// Scales and minima carry their sign and may be any float32, NaN included.
-//
-// len(q) is the row's length, src its bytes, and len(scale) the number of its
-// groups, as is len(min) if HasMin(d); without a minimum, min is not used and
-// may be nil. Anything else is an error, and nothing is written.
-func Unpack(d tensor.DType, q []int8, scale, min []float32, src []byte) error {
-	if !d.Quantized() {
-		return fmt.Errorf("quant: %v has no blocks", d)
+// Offset is what d's codes are larger than the integers of its weights by.
+func Offset(d tensor.DType) byte {
+	switch d {
+	case tensor.Q4_0:
+		return 8
+	case tensor.Q5_0:
+		return 16
+	case tensor.Q8_0:
+		return 128
+	case tensor.Q3_K:
+		return 4
+	case tensor.Q6_K:
+		return 32
 	}
-	if err := checkRow(d, len(q), len(src)); err != nil {
-		return err
-	}
-	groups := len(q) / GroupSize(d)
-	if len(scale) != groups {
-		return fmt.Errorf("quant: %v: room for %d scales, the row has %d", d, len(scale), groups)
-	}
-	perBlock := d.BlockSize() / GroupSize(d)
-	if !HasMin(d) {
-		min = nil
-	} else if len(min) != groups {
-		return fmt.Errorf("quant: %v: room for %d minima, the row has %d", d, len(min), groups)
-	}
-	for len(q) > 0 {
-		unpackBlock(d, q, scale, min, src)
-		q, scale, src = q[d.BlockSize():], scale[perBlock:], src[d.BlockBytes():]
-		if min != nil {
-			min = min[perBlock:]
-		}
+	return 0
+}
+
+// Table holds the integers of d's weights by code, or is nil where they are the
+// codes less Offset(d).
+func Table(d tensor.DType) *[16]int8 {
+	switch d {
+	case tensor.IQ4_NL, tensor.IQ4_XS:
+		return &iq4
+	case tensor.MXFP4:
+		return &e2m1
 	}
 	return nil
 }
 
-// unpackBlock unpacks the first block of src, for which there is room.
-func unpackBlock(d tensor.DType, q []int8, scale, min []float32, src []byte) {
+// Codes reads the len(dst) codes of the blocks in src, which are of the
+// quantized type d and hold just these.
+func Codes(d tensor.DType, dst, src []byte) error {
+	if !d.Quantized() {
+		return fmt.Errorf("quant: %v has no blocks", d)
+	}
+	if err := checkRow(d, len(dst), len(src)); err != nil {
+		return err
+	}
+	for len(dst) > 0 {
+		codes(d, dst, src)
+		dst, src = dst[d.BlockSize():], src[d.BlockBytes():]
+	}
+	return nil
+}
+
+// codes reads the first block of src.
+func codes(d tensor.DType, q, src []byte) {
 	switch d {
 	case tensor.Q4_0:
-		unpackQ4_0(q, scale, src)
+		codesQ4_0(q, src)
 	case tensor.Q4_1:
-		unpackQ4_1(q, scale, min, src)
+		codesQ4_1(q, src)
 	case tensor.Q5_0:
-		unpackQ5_0(q, scale, src)
+		codesQ5_0(q, src)
 	case tensor.Q5_1:
-		unpackQ5_1(q, scale, min, src)
+		codesQ5_1(q, src)
 	case tensor.Q8_0:
-		unpackQ8_0(q, scale, src)
+		codesQ8_0(q, src)
 	case tensor.Q2_K:
-		unpackQ2_K(q, scale, min, src)
+		codesQ2_K(q, src)
 	case tensor.Q3_K:
-		unpackQ3_K(q, scale, src)
+		codesQ3_K(q, src)
 	case tensor.Q4_K:
-		unpackQ4_K(q, scale, min, src)
+		codesQ4_K(q, src)
 	case tensor.Q5_K:
-		unpackQ5_K(q, scale, min, src)
+		codesQ5_K(q, src)
 	case tensor.Q6_K:
-		unpackQ6_K(q, scale, src)
+		codesQ6_K(q, src)
 	case tensor.IQ4_NL:
-		unpackIQ4_NL(q, scale, src)
+		codesIQ4_NL(q, src)
 	case tensor.IQ4_XS:
-		unpackIQ4_XS(q, scale, src)
+		codesIQ4_XS(q, src)
 	case tensor.MXFP4:
-		unpackMXFP4(q, scale, src)
+		codesMXFP4(q, src)
 	}
+}
+
+// Header is a block's scales as they are stored. In a block of 32 weights the
+// scale is D, and Min is added. In one of 256 the scale of group g is
+// D*Scales[g], and Min*Mins[g] is subtracted. D and Min are binary16; MXFP4's D
+// is bfloat16.
+type Header struct {
+	D, Min       uint16
+	Scales, Mins [maxGroups]int8
+}
+
+// Read reads the header of the block of the quantized type d at the start of b.
+func (h *Header) Read(d tensor.DType, b []byte) {
+	switch d {
+	case tensor.Q4_1, tensor.Q5_1:
+		h.D, h.Min = half16(b), half16(b[2:])
+	case tensor.Q2_K:
+		headerQ2_K(h, b)
+	case tensor.Q3_K:
+		headerQ3_K(h, b)
+	case tensor.Q4_K, tensor.Q5_K:
+		headerK(h, b)
+	case tensor.Q6_K:
+		headerQ6_K(h, b)
+	case tensor.IQ4_XS:
+		headerIQ4_XS(h, b)
+	case tensor.MXFP4:
+		h.D = uint16(math.Float32bits(halfE8M0(b[0])) >> 16)
+	default:
+		h.D = half16(b)
+	}
+}
+
+// group is the scale and the minimum of group g.
+func (h *Header) group(d tensor.DType, g int) (scale, min float32) {
+	switch {
+	case d == tensor.MXFP4:
+		return float16.BF16(h.D), 0
+	case d.BlockSize() == 32:
+		return float16.F16(h.D), float16.F16(h.Min)
+	}
+	return float16.F16(h.D) * float32(h.Scales[g]), -(float16.F16(h.Min) * float32(h.Mins[g]))
 }
 
 // Dequantize reads len(dst) elements of type d, a quantized or a float type.
@@ -136,7 +189,7 @@ func Dequantize(d tensor.DType, dst []float32, src []byte) error {
 		}
 	case tensor.F16:
 		for i := range dst {
-			dst[i] = half(src[2*i:])
+			dst[i] = float16.F16(half16(src[2*i:]))
 		}
 	case tensor.BF16:
 		for i := range dst {
@@ -152,23 +205,26 @@ func Dequantize(d tensor.DType, dst []float32, src []byte) error {
 	return nil
 }
 
-// dequantizeBlocks multiplies what unpackBlock gives.
+// dequantizeBlocks multiplies the blocks' integers by their scales.
 func dequantizeBlocks(d tensor.DType, dst []float32, src []byte) {
-	var q [maxBlock]int8
-	var scale, min [maxGroups]float32 // min stays 0 in formats without
-	group, hasMin := GroupSize(d), HasMin(d)
+	var q [maxBlock]byte
+	var h Header
+	group, hasMin, offset, table := GroupSize(d), HasMin(d), int32(Offset(d)), Table(d)
 	for len(dst) > 0 {
-		unpackBlock(d, q[:], scale[:], min[:], src)
-		for i := range d.BlockSize() / group {
-			out, in, s := dst[i*group:(i+1)*group], q[i*group:(i+1)*group], scale[i]
-			if hasMin {
-				for j, v := range in {
-					out[j] = float32(s*float32(v)) + min[i]
+		codes(d, q[:], src)
+		h.Read(d, src)
+		for g := range d.BlockSize() / group {
+			out, in := dst[g*group:(g+1)*group], q[g*group:(g+1)*group]
+			scale, min := h.group(d, g)
+			for j, v := range in {
+				w := int32(v) - offset
+				if table != nil {
+					w = int32(table[v])
 				}
-				continue
-			}
-			for j, v := range in { // no min: -0 + 0 would lose the sign
-				out[j] = s * float32(v)
+				out[j] = float32(scale * float32(w))
+				if hasMin { // without: -0 + 0 would lose the sign
+					out[j] += min
+				}
 			}
 		}
 		dst, src = dst[d.BlockSize():], src[d.BlockBytes():]
@@ -186,5 +242,5 @@ func checkRow(d tensor.DType, n, size int) error {
 	return nil
 }
 
-// half is the little-endian binary16 at the start of b.
-func half(b []byte) float32 { return float16.F16(binary.LittleEndian.Uint16(b)) }
+// half16 is the little-endian binary16 at the start of b, as it is stored.
+func half16(b []byte) uint16 { return binary.LittleEndian.Uint16(b) }

@@ -36,22 +36,29 @@ var facts = map[tensor.DType]struct {
 	tensor.MXFP4:  {-12, 12, nil, 32},
 }
 
-// unpacked is a row as Unpack gives it, its buffers first filled with rubbish.
+// unpacked is a row's integers and scales, from its codes and headers.
 func unpacked(t testing.TB, d tensor.DType, src []byte) (q []int8, scale, min []float32) {
 	t.Helper()
-	q = make([]int8, len(src)/d.BlockBytes()*d.BlockSize())
-	scale = make([]float32, len(q)/GroupSize(d))
-	for i := range q {
-		q[i] = 99
+	codes := make([]byte, len(src)/d.BlockBytes()*d.BlockSize())
+	if err := Codes(d, codes, src); err != nil {
+		t.Fatalf("Codes(%v): %v", d, err)
 	}
-	for i := range scale {
-		scale[i] = 99
+	for _, c := range codes {
+		if table := Table(d); table != nil {
+			q = append(q, table[c])
+		} else {
+			q = append(q, int8(int(c)-int(Offset(d))))
+		}
 	}
-	if HasMin(d) {
-		min = append(min, scale...)
-	}
-	if err := Unpack(d, q, scale, min, src); err != nil {
-		t.Fatalf("Unpack(%v): %v", d, err)
+	for b := range len(src) / d.BlockBytes() {
+		h := Header{D: 9, Min: 9}
+		h.Read(d, src[b*d.BlockBytes():])
+		for g := range d.BlockSize() / GroupSize(d) {
+			s, m := h.group(d, g)
+			if scale = append(scale, s); HasMin(d) {
+				min = append(min, m)
+			}
+		}
 	}
 	return q, scale, min
 }
@@ -115,8 +122,8 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// TestUnpack compares both layers and the range of q on random blocks.
-func TestUnpack(t *testing.T) {
+// TestCodes compares both layers and the range of q on random blocks.
+func TestCodes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for d, f := range facts {
 		src := make([]byte, 2000*d.BlockBytes())
@@ -214,12 +221,9 @@ func TestErrors(t *testing.T) {
 		{Dequantize(tensor.I32, f(1), make([]byte, 4)), "quant: I32 elements are not weights"},
 		{Dequantize(tensor.Invalid, f(1), make([]byte, 1)), "quant: invalid elements are not weights"},
 		{Dequantize(200, f(1), make([]byte, 1)), "quant: DType(200) elements are not weights"},
-		{Unpack(tensor.F32, make([]int8, 1), nil, nil, make([]byte, 4)), "quant: F32 has no blocks"},
-		{Unpack(200, nil, nil, nil, nil), "quant: DType(200) has no blocks"},
-		{Unpack(tensor.Q8_0, make([]int8, 32), f(1), nil, make([]byte, 33)), "quant: Q8_0: 33 bytes for 32 elements, need 1 blocks of 34"},
-		{Unpack(tensor.Q8_0, make([]int8, 32), f(0), nil, make([]byte, 34)), "quant: Q8_0: room for 0 scales, the row has 1"},
-		{Unpack(tensor.Q2_K, make([]int8, 256), f(16), f(8), make([]byte, 84)), "quant: Q2_K: room for 8 minima, the row has 16"},
-		{Unpack(tensor.Q4_1, make([]int8, 32), f(1), nil, make([]byte, 20)), "quant: Q4_1: room for 0 minima, the row has 1"},
+		{Codes(tensor.F32, make([]byte, 1), make([]byte, 4)), "quant: F32 has no blocks"},
+		{Codes(200, nil, nil), "quant: DType(200) has no blocks"},
+		{Codes(tensor.Q8_0, make([]byte, 32), make([]byte, 33)), "quant: Q8_0: 33 bytes for 32 elements, need 1 blocks of 34"},
 	} {
 		if c.err == nil || c.err.Error() != c.want {
 			t.Errorf("error %v, want %q", c.err, c.want)
@@ -284,10 +288,10 @@ func hostileScales(t *testing.T, d tensor.DType, halves []int) {
 func TestNoAllocation(t *testing.T) {
 	for d := range facts {
 		src, w := make([]byte, 4*d.BlockBytes()), make([]float32, 4*d.BlockSize())
-		q, scale := make([]int8, len(w)), make([]float32, len(w)/GroupSize(d))
-		min := make([]float32, len(scale))
+		q := make([]byte, len(w))
 		if n := testing.AllocsPerRun(10, func() {
-			if Dequantize(d, w, src) != nil || Unpack(d, q, scale, min, src) != nil {
+			var h Header
+			if h.Read(d, src); Dequantize(d, w, src) != nil || Codes(d, q, src) != nil {
 				t.Fatal(d)
 			}
 		}); n != 0 {
@@ -297,7 +301,7 @@ func TestNoAllocation(t *testing.T) {
 }
 
 // FuzzDequantize: any type, length and bytes give an error or the weights that
-// Unpack gives. The corpus is in testdata/fuzz.
+// codes and headers give. The corpus is in testdata/fuzz.
 func FuzzDequantize(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind uint8, n uint16, src []byte) {
 		d := tensor.DType(kind)
@@ -344,16 +348,14 @@ func BenchmarkDequantize(b *testing.B) {
 	}
 }
 
-func BenchmarkUnpack(b *testing.B) {
+func BenchmarkCodes(b *testing.B) {
 	for d := tensor.Q4_0; d <= tensor.MXFP4; d++ {
 		b.Run(d.String(), func(b *testing.B) {
-			q := make([]int8, 4096)
-			scale := make([]float32, len(q)/GroupSize(d))
-			min := make([]float32, len(scale))
+			q := make([]byte, 4096)
 			src := make([]byte, d.RowBytes(len(q)))
 			b.SetBytes(int64(len(src)))
 			for b.Loop() {
-				if err := Unpack(d, q, scale, min, src); err != nil {
+				if err := Codes(d, q, src); err != nil {
 					b.Fatal(err)
 				}
 			}

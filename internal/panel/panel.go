@@ -1,0 +1,197 @@
+// Package panel repacks quantized weights for the kernels of package simd:
+// sixteen rows side by side, in codes and scales that take about as many bytes
+// as the file's blocks.
+//
+// A panel is simd.PanelRows rows; the last one of a weight is filled up with
+// zeros. It is stored in chunks of Chunk columns (the last may be shorter), each
+// beginning at a multiple of 64 bytes: first the codes of its units (see
+// simd.Panel), then its scales:
+//
+//	blocks of 32:   D [k/32][16], Min likewise if the type has one    (16 bits)
+//	blocks of 256:  D [16], Min [16] if the type has one              (16 bits)
+//	                Scales [groups][16], Mins likewise                (8 bits)
+//
+// as quant.Header has them, but Min of a block of 256 is negative, so that it
+// is added everywhere. In Q2_K Scales and Mins share a byte, as in the file.
+package panel
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/simd"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+const (
+	// Rows is the number of weight rows in a panel.
+	Rows = simd.PanelRows
+	// Chunk is the number of columns that are unpacked at once.
+	Chunk = 256
+)
+
+// Weight is a quantized matrix [n, k] in panels.
+type Weight struct {
+	DType tensor.DType
+	N, K  int
+	data  []byte
+
+	planes     planes
+	table      *tables // nil where codes are no indices
+	unit       int     // bytes of a unit of codes
+	chunkBytes int     // of a whole chunk
+	panelBytes int
+}
+
+// tables are the integers of a type's codes as bytes, and with 128 added.
+type tables struct{ signed, unsigned [16]byte }
+
+func tablesOf(d tensor.DType) *tables {
+	t := quant.Table(d)
+	if t == nil {
+		return nil
+	}
+	b := &tables{}
+	for i, v := range t {
+		b.signed[i], b.unsigned[i] = byte(v), byte(v)+128
+	}
+	return b
+}
+
+// planes are the parts of a type's codes: of eight bits, or of 4, 2 and 1.
+type planes struct{ eight, four, two, one bool }
+
+func planesOf(d tensor.DType) planes {
+	switch d {
+	case tensor.Q8_0:
+		return planes{eight: true}
+	case tensor.Q5_0, tensor.Q5_1, tensor.Q5_K:
+		return planes{four: true, one: true}
+	case tensor.Q6_K:
+		return planes{four: true, two: true}
+	case tensor.Q2_K:
+		return planes{two: true}
+	case tensor.Q3_K:
+		return planes{two: true, one: true}
+	}
+	return planes{four: true}
+}
+
+// unitBytes is what a unit of simd.UnitSize codes takes.
+func (p planes) unitBytes() int {
+	bits := 0
+	for _, plane := range []struct {
+		has  bool
+		bits int
+	}{{p.eight, 8}, {p.four, 4}, {p.two, 2}, {p.one, 1}} {
+		if plane.has {
+			bits += plane.bits
+		}
+	}
+	return simd.UnitSize / 8 * bits
+}
+
+// scaleBytes is what the scales of k columns of a panel take.
+func scaleBytes(d tensor.DType, k int) int {
+	n := k / quant.GroupSize(d) * Rows * 2
+	if d.BlockSize() > 32 {
+		n = k/d.BlockSize()*Rows*2 + k/quant.GroupSize(d)*Rows
+	}
+	switch {
+	case d == tensor.Q2_K:
+		n += Rows * 2
+	case quant.HasMin(d):
+		n *= 2
+	}
+	return n
+}
+
+// chunkBytes is what a chunk of k columns takes.
+func chunkBytes(d tensor.DType, k int) int {
+	n := k/32*planesOf(d).unitBytes() + scaleBytes(d, k)
+	return (n + 63) &^ 63
+}
+
+// panelBytes is what a panel of k columns takes.
+func panelBytes(d tensor.DType, k int) int {
+	return k/Chunk*chunkBytes(d, Chunk) + chunkBytes(d, k%Chunk)
+}
+
+// Size is the number of bytes that a weight of the quantized type d takes in
+// panels. k is a multiple of d's block size.
+func Size(d tensor.DType, n, k int) int { return (n + Rows - 1) / Rows * panelBytes(d, k) }
+
+// New makes a weight [n, k] in data, Size bytes, whose panels are to be packed.
+func New(d tensor.DType, n, k int, data []byte) (*Weight, error) {
+	if !d.Quantized() || n < 0 || k < 0 || k%d.BlockSize() != 0 {
+		return nil, fmt.Errorf("panel: %v [%d, %d]", d, n, k)
+	}
+	if len(data) != Size(d, n, k) {
+		return nil, fmt.Errorf("panel: %v [%d, %d]: %d bytes, need %d", d, n, k, len(data), Size(d, n, k))
+	}
+	return &Weight{DType: d, N: n, K: k, data: data, planes: planesOf(d), table: tablesOf(d), unit: planesOf(d).unitBytes(),
+		chunkBytes: chunkBytes(d, Chunk), panelBytes: panelBytes(d, k)}, nil
+}
+
+// Panels is the number of panels.
+func (w *Weight) Panels() int { return (w.N + Rows - 1) / Rows }
+
+// Chunks is the number of chunks in a panel.
+func (w *Weight) Chunks() int { return (w.K + Chunk - 1) / Chunk }
+
+// Group is the number of columns that share a scale.
+func (w *Weight) Group() int { return quant.GroupSize(w.DType) }
+
+// HasMin reports whether a minimum is added to each weight.
+func (w *Weight) HasMin() bool { return quant.HasMin(w.DType) }
+
+// Offset is what the integers of the weights are less than their unsigned codes.
+func (w *Weight) Offset() int32 {
+	if w.table != nil {
+		return 128
+	}
+	return int32(quant.Offset(w.DType))
+}
+
+// chunk is the stored chunk c of panel p, and its columns.
+func (w *Weight) chunk(p, c int) (data []byte, k int) {
+	k = min(Chunk, w.K-c*Chunk)
+	at := p*w.panelBytes + c*w.chunkBytes
+	return w.data[at:min(at+w.chunkBytes, (p+1)*w.panelBytes)], k
+}
+
+// words views b as 16-bit numbers.
+func words(b []byte) []uint16 {
+	if len(b) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*uint16)(unsafe.Pointer(&b[0])), len(b)/2)
+}
+
+// integers views b as signed bytes.
+func integers(b []byte) []int8 {
+	if len(b) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*int8)(unsafe.Pointer(&b[0])), len(b))
+}
+
+// bytes views b as unsigned bytes.
+func bytes(b []int8) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&b[0])), len(b)) }
+
+// scales cuts the scales of a chunk of k columns into their four parts.
+func (w *Weight) scales(b []byte, k int) (d, min []uint16, scales, mins []int8) {
+	perBlock, perGroup := k/w.DType.BlockSize()*Rows, k/w.Group()*Rows
+	d, b = words(b[:2*perBlock]), b[2*perBlock:]
+	if w.HasMin() {
+		min, b = words(b[:2*perBlock]), b[2*perBlock:]
+	}
+	if w.DType.BlockSize() > 32 {
+		scales, b = integers(b[:perGroup]), b[perGroup:]
+		if w.HasMin() && w.DType != tensor.Q2_K {
+			mins = integers(b[:perGroup])
+		}
+	}
+	return d, min, scales, mins
+}

@@ -1,0 +1,112 @@
+package panel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// TestPack packs random blocks of every type and compares what comes out with
+// quant.Dequantize, and the memory with the file's.
+func TestPack(t *testing.T) {
+	for d := tensor.Q4_0; d <= tensor.MXFP4; d++ {
+		for _, shape := range [][2]int{{1, 256}, {16, 512}, {35, 768}, {17, 32}, {5, 288}} {
+			n, k := shape[0], shape[1]
+			if k%d.BlockSize() != 0 {
+				continue
+			}
+			t.Run(fmt.Sprintf("%v/%dx%d", d, n, k), func(t *testing.T) { roundTrip(t, d, n, k) })
+		}
+	}
+}
+
+func roundTrip(t *testing.T, d tensor.DType, n, k int) {
+	r := rand.New(rand.NewPCG(1, uint64(d)))
+	rows := make([]byte, n*d.RowBytes(k))
+	for i := range rows {
+		rows[i] = byte(r.Uint32())
+	}
+	want := make([]float32, n*k)
+	if err := quant.Dequantize(d, want, rows); err != nil {
+		t.Fatal(err)
+	}
+	w, err := New(d, n, k, make([]byte, Size(d, n, k)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s Scratch
+	for p := range w.Panels() {
+		if err := w.Pack(p, rows); err != nil {
+			t.Fatal(err)
+		}
+		for c := range w.Chunks() {
+			for _, signed := range []bool{false, true} {
+				w.Unpack(&s, p, c, signed)
+				compare(t, w, &s, p, c, signed, want)
+			}
+		}
+	}
+	if extra := float64(len(w.data)) / float64(len(rows)); n == 16 && extra > 1.06 {
+		t.Errorf("panels take %.3f of the file's blocks", extra)
+	}
+}
+
+func compare(t *testing.T, w *Weight, s *Scratch, p, c int, signed bool, want []float32) {
+	t.Helper()
+	for r := range min(Rows, w.N-p*Rows) {
+		for i := range min(Chunk, w.K-c*Chunk) {
+			code := s.Codes[i/4*4*Rows+4*r+i%4]
+			q := int32(code) - w.Offset()
+			if signed {
+				q = int32(int8(code))
+			}
+			g := i / s.Group * Rows
+			v := s.Scale[g+r] * float32(q)
+			if s.Min != nil {
+				v = float32(v) + s.Min[g+r]
+			}
+			if e := want[(p*Rows+r)*w.K+c*Chunk+i]; math.Float32bits(v) != math.Float32bits(e) && (v == v || e == e) {
+				t.Fatalf("row %d column %d signed %v: %v, want %v", p*Rows+r, c*Chunk+i, signed, v, e)
+			}
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for _, c := range []struct {
+		d    tensor.DType
+		n, k int
+		size int
+	}{{tensor.F16, 16, 32, 1024}, {tensor.Q4_K, 16, 128, 1 << 20}, {tensor.Q8_0, 16, 32, 10}, {tensor.Q8_0, -1, 32, 0}} {
+		if _, err := New(c.d, c.n, c.k, make([]byte, c.size)); err == nil {
+			t.Errorf("%v: no error", c)
+		}
+	}
+	w, err := New(tensor.Q8_0, 16, 32, make([]byte, Size(tensor.Q8_0, 16, 32)))
+	if err != nil || w.Pack(0, make([]byte, 33)) == nil || w.Pack(1, make([]byte, 16*34)) == nil {
+		t.Errorf("%v, or Pack takes what does not fit", err)
+	}
+}
+
+func BenchmarkPack(b *testing.B) {
+	for _, d := range []tensor.DType{tensor.Q8_0, tensor.Q4_0, tensor.Q4_K, tensor.Q6_K} {
+		b.Run(d.String(), func(b *testing.B) {
+			const n, k = 16, 2048
+			rows := make([]byte, n*d.RowBytes(k))
+			w, err := New(d, n, k, make([]byte, Size(d, n, k)))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(len(rows)))
+			for b.Loop() {
+				if err := w.Pack(0, rows); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package panel
+
+import (
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/simd"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// Scratch is an unpacked chunk, and the memory for it.
+type Scratch struct {
+	simd.Panel
+	codes      [Chunk * Rows]byte
+	scale, min [Chunk / 16 * Rows]float32
+	halves     [2 * Chunk / 16 * Rows]byte // of Q2_K's scales
+}
+
+// Unpack makes s chunk c of panel p. If signed is set its codes are the weights'
+// integers, else what Offset says larger.
+func (w *Weight) Unpack(s *Scratch, p, c int, signed bool) {
+	data, k := w.chunk(p, c)
+	size := k / 32 * w.unit
+	s.Codes, s.Group = s.codes[:k*Rows], w.Group()
+	w.unpackCodes(s, data[:size], signed)
+	w.unpackScales(s, data[size:], k)
+}
+
+func (w *Weight) unpackCodes(s *Scratch, src []byte, signed bool) {
+	offset := byte(quant.Offset(w.DType))
+	switch p := &w.planes; {
+	case p.eight && signed:
+		simd.Subtract(s.Codes, src, offset)
+		return
+	case p.eight:
+		s.Codes = src
+		return
+	case w.table != nil && signed:
+		simd.UnpackTable(s.Codes, src, &w.table.signed)
+		return
+	case w.table != nil:
+		simd.UnpackTable(s.Codes, src, &w.table.unsigned)
+		return
+	case p.four && p.two:
+		simd.Unpack42(s.Codes, src)
+	case p.four && p.one:
+		simd.Unpack41(s.Codes, src)
+	case p.four:
+		simd.Unpack4(s.Codes, src)
+	case p.one:
+		simd.Unpack21(s.Codes, src)
+	default:
+		simd.Unpack2(s.Codes, src)
+	}
+	if signed && offset != 0 {
+		simd.Subtract(s.Codes, s.Codes, offset)
+	}
+}
+
+func (w *Weight) unpackScales(s *Scratch, src []byte, k int) {
+	d, min, scales, mins := w.scales(src, k)
+	s.Scale, s.Min = s.scale[:k/s.Group*Rows], nil
+	if min != nil {
+		s.Min = s.min[:k/s.Group*Rows]
+	}
+	switch {
+	case w.DType == tensor.Q2_K:
+		simd.Unpack4(s.halves[:], bytes(scales))
+		simd.PanelScales(s.Scale, d, integers(s.halves[:len(scales)]))
+		simd.PanelScales(s.Min, min, integers(s.halves[len(scales):]))
+	case scales != nil:
+		simd.PanelScales(s.Scale, d, scales)
+		if mins != nil {
+			simd.PanelScales(s.Min, min, mins)
+		}
+	case w.DType == tensor.MXFP4:
+		simd.LoadBF16(s.Scale, d)
+	default:
+		simd.LoadF16(s.Scale, d)
+		simd.LoadF16(s.Min, min)
+	}
+}
