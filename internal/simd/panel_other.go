@@ -1,15 +1,8 @@
-//go:build !amd64
+//go:build !amd64 && !arm64
 
 package simd
 
 func addPanel(acc []float32, w *Panel, x *Acts) { addPanelGeneric(acc, w, x) }
-
-func addTiles(acc []float32, w *Panel, x *Acts, split []byte) { addTilesGeneric(acc, w, x, split) }
-
-// HasTiles reports whether AddTiles is faster than AddPanel for that many rows.
-func HasTiles(rows int) bool { return false }
-
-func split(dst []byte, q []int16) { splitGeneric(dst, q) }
 
 func subtract(dst, src []byte, n byte) { subtractGeneric(dst, src, n) }
 

@@ -49,6 +49,12 @@
 #define VFADDP_S4(m, n, d) WORD $(0x6e20d400 | m<<16 | n<<5 | d)
 #define VFCMGT_S4(m, n, d) WORD $(0x6ea0e400 | m<<16 | n<<5 | d)
 
+// what it has, for macros of register numbers: d = n, d + n*m, n + m, n<<i
+#define VMOV_B16(n, d) WORD $(0x4ea01c00 | n<<16 | n<<5 | d)
+#define VFMLA_S4(m, n, d) WORD $(0x4e20cc00 | m<<16 | n<<5 | d)
+#define VADD_S4(m, n, d) WORD $(0x4ea08400 | m<<16 | n<<5 | d)
+#define VSHL_S4(i, n, d) WORD $(0x4f005400 | (32+i)<<16 | n<<5 | d)
+
 // d = d + n*m[i], or n*m[i]
 #define VFMLA_S4_LANE(i, m, n, d) WORD $(0x4f801000 | (i&1)<<21 | (i&2)<<10 | m<<16 | n<<5 | d)
 #define VFMUL_S4_LANE(i, m, n, d) WORD $(0x4f809000 | (i&1)<<21 | (i&2)<<10 | m<<16 | n<<5 | d)
@@ -58,36 +64,18 @@
 #define VFNEG_S4(n, d) WORD $(0x6ea0f800 | n<<5 | d)
 #define VSCVTF_S4(n, d) WORD $(0x4e21d800 | n<<5 | d)
 #define VFCVTZS_S4(n, d) WORD $(0x4ea1b800 | n<<5 | d)
-#define VFCVTNS_S4(n, d) WORD $(0x4e21a800 | n<<5 | d)
 #define VFCVTL_S4(n, d) WORD $(0x0e217800 | n<<5 | d)
 #define VFCVTL2_S4(n, d) WORD $(0x4e217800 | n<<5 | d)
 #define VFCVTN_H4(n, d) WORD $(0x0e216800 | n<<5 | d)
 #define VFCVTN2_H8(n, d) WORD $(0x4e216800 | n<<5 | d)
-#define VXTN_H4(n, d) WORD $(0x0e612800 | n<<5 | d)
-#define VXTN2_H8(n, d) WORD $(0x4e612800 | n<<5 | d)
 #define VFMAXV_S4(n, d) WORD $(0x6e30f800 | n<<5 | d)
-#define VSADDLP_H8(n, d) WORD $(0x4e202800 | n<<5 | d)
-#define VSADDLP_S4(n, d) WORD $(0x4e602800 | n<<5 | d)
-#define VSADALP_S4(n, d) WORD $(0x4e606800 | n<<5 | d)
 
 // d = n>>i, or n<<i of twice the width
-#define VSSHR_B16(i, n, d) WORD $(0x4f000400 | (16-i)<<16 | n<<5 | d)
-#define VSSHR_H8(i, n, d) WORD $(0x4f000400 | (32-i)<<16 | n<<5 | d)
 #define VSSHR_S4(i, n, d) WORD $(0x4f000400 | (64-i)<<16 | n<<5 | d)
 #define VSSHLL_H8(i, n, d) WORD $(0x0f00a400 | (8+i)<<16 | n<<5 | d)
 #define VSSHLL2_H8(i, n, d) WORD $(0x4f00a400 | (8+i)<<16 | n<<5 | d)
 #define VSSHLL_S4(i, n, d) WORD $(0x0f00a400 | (16+i)<<16 | n<<5 | d)
 #define VSSHLL2_S4(i, n, d) WORD $(0x4f00a400 | (16+i)<<16 | n<<5 | d)
-
-// d = n*m, or d + n*m, of integers; d of twice the width
-#define VSMULL_H8(m, n, d) WORD $(0x0e20c000 | m<<16 | n<<5 | d)
-#define VSMULL2_H8(m, n, d) WORD $(0x4e20c000 | m<<16 | n<<5 | d)
-#define VSMULL_S4(m, n, d) WORD $(0x0e60c000 | m<<16 | n<<5 | d)
-#define VSMULL2_S4(m, n, d) WORD $(0x4e60c000 | m<<16 | n<<5 | d)
-#define VSMLAL_S4(m, n, d) WORD $(0x0e608000 | m<<16 | n<<5 | d)
-#define VSMLAL2_S4(m, n, d) WORD $(0x4e608000 | m<<16 | n<<5 | d)
-#define VMUL_S4(m, n, d) WORD $(0x4ea09c00 | m<<16 | n<<5 | d)
-#define VMLA_S4(m, n, d) WORD $(0x4ea09400 | m<<16 | n<<5 | d)
 
 // d = d + n*m[i], of 16-bit integers; m is v0 to v15
 #define VSMLAL_S4_LANE(i, m, n, d) WORD $(0x0f402000 | (i&1)<<20 | (i&2)<<20 | (i&4)<<9 | m<<16 | n<<5 | d)
@@ -96,3 +84,4 @@
 // FEAT_DotProd: d[j] = d[j] + the sum of n[4j+k]*m[4j+k], or of n[4j+k]*m[4i+k], k < 4
 #define VSDOT_S4(m, n, d) WORD $(0x4e809400 | m<<16 | n<<5 | d)
 #define VSDOT_S4_LANE(i, m, n, d) WORD $(0x4f80e000 | (i&1)<<21 | (i&2)<<10 | m<<16 | n<<5 | d)
+#define VUDOT_S4_LANE(i, m, n, d) WORD $(0x6f80e000 | (i&1)<<21 | (i&2)<<10 | m<<16 | n<<5 | d)

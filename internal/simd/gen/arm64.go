@@ -20,11 +20,6 @@ func extra3(q, u, size, opcode uint32) uint32 {
 	return q<<30 | u<<29 | 0b01110<<24 | size<<22 | 1<<15 | opcode<<11 | 1<<10
 }
 
-// wide3 has a result of twice the width.
-func wide3(q, u, size, opcode uint32) uint32 {
-	return q<<30 | u<<29 | 0b01110<<24 | size<<22 | 1<<21 | opcode<<12
-}
-
 // misc2 has two registers.
 func misc2(q, u, size, opcode uint32) uint32 {
 	return q<<30 | u<<29 | 0b01110<<24 | size<<22 | 0b10000<<17 | opcode<<12 | 0b10<<10
@@ -51,11 +46,10 @@ const (
 	three  = "m, n, d: m<<16 | n<<5 | d"
 	laneS  = "i, m, n, d: (i&1)<<21 | (i&2)<<10 | m<<16 | n<<5 | d"            // L, H
 	laneH  = "i, m, n, d: (i&1)<<20 | (i&2)<<20 | (i&4)<<9 | m<<16 | n<<5 | d" // M, L, H
-	rightB = "i, n, d: (16-i)<<16 | n<<5 | d"
-	rightH = "i, n, d: (32-i)<<16 | n<<5 | d"
 	rightS = "i, n, d: (64-i)<<16 | n<<5 | d"
 	leftB  = "i, n, d: (8+i)<<16 | n<<5 | d"
 	leftH  = "i, n, d: (16+i)<<16 | n<<5 | d"
+	leftS  = "i, n, d: (32+i)<<16 | n<<5 | d"
 )
 
 var words = []struct {
@@ -72,6 +66,11 @@ var words = []struct {
 	{name: "FMIN_S4", form: three, base: same3(1, 0, 2, 0b11110)},
 	{name: "FADDP_S4", form: three, base: same3(1, 1, 0, 0b11010)},
 	{name: "FCMGT_S4", form: three, base: same3(1, 1, 2, 0b11100)},
+	{comment: "what it has, for macros of register numbers: d = n, d + n*m, n + m, n<<i"},
+	{name: "MOV_B16", form: "n, d: n<<16 | n<<5 | d", base: same3(1, 0, 2, 0b00011)},
+	{name: "FMLA_S4", form: three, base: same3(1, 0, 0, 0b11001)},
+	{name: "ADD_S4", form: three, base: same3(1, 0, 2, 0b10000)},
+	{name: "SHL_S4", form: leftS, base: shift(1, 0, 0b01010)},
 	{comment: "d = d + n*m[i], or n*m[i]"},
 	{name: "FMLA_S4_LANE", form: laneS, base: lane(1, 0, 2, 0b0001)},
 	{name: "FMUL_S4_LANE", form: laneS, base: lane(1, 0, 2, 0b1001)},
@@ -80,40 +79,24 @@ var words = []struct {
 	{name: "FNEG_S4", form: two, base: misc2(1, 1, 2, 0b01111)},
 	{name: "SCVTF_S4", form: two, base: misc2(1, 0, 0, 0b11101)},
 	{name: "FCVTZS_S4", form: two, base: misc2(1, 0, 2, 0b11011)},
-	{name: "FCVTNS_S4", form: two, base: misc2(1, 0, 0, 0b11010)},
 	{name: "FCVTL_S4", form: two, base: misc2(0, 0, 0, 0b10111)},
 	{name: "FCVTL2_S4", form: two, base: misc2(1, 0, 0, 0b10111)},
 	{name: "FCVTN_H4", form: two, base: misc2(0, 0, 0, 0b10110)},
 	{name: "FCVTN2_H8", form: two, base: misc2(1, 0, 0, 0b10110)},
-	{name: "XTN_H4", form: two, base: misc2(0, 0, 1, 0b10010)},
-	{name: "XTN2_H8", form: two, base: misc2(1, 0, 1, 0b10010)},
 	{name: "FMAXV_S4", form: two, base: across(1, 1, 0, 0b01111)},
-	{name: "SADDLP_H8", form: two, base: misc2(1, 0, 0, 0b00010)},
-	{name: "SADDLP_S4", form: two, base: misc2(1, 0, 1, 0b00010)},
-	{name: "SADALP_S4", form: two, base: misc2(1, 0, 1, 0b00110)},
 	{comment: "d = n>>i, or n<<i of twice the width"},
-	{name: "SSHR_B16", form: rightB, base: shift(1, 0, 0b00000)},
-	{name: "SSHR_H8", form: rightH, base: shift(1, 0, 0b00000)},
 	{name: "SSHR_S4", form: rightS, base: shift(1, 0, 0b00000)},
 	{name: "SSHLL_H8", form: leftB, base: shift(0, 0, 0b10100)},
 	{name: "SSHLL2_H8", form: leftB, base: shift(1, 0, 0b10100)},
 	{name: "SSHLL_S4", form: leftH, base: shift(0, 0, 0b10100)},
 	{name: "SSHLL2_S4", form: leftH, base: shift(1, 0, 0b10100)},
-	{comment: "d = n*m, or d + n*m, of integers; d of twice the width"},
-	{name: "SMULL_H8", form: three, base: wide3(0, 0, 0, 0b1100)},
-	{name: "SMULL2_H8", form: three, base: wide3(1, 0, 0, 0b1100)},
-	{name: "SMULL_S4", form: three, base: wide3(0, 0, 1, 0b1100)},
-	{name: "SMULL2_S4", form: three, base: wide3(1, 0, 1, 0b1100)},
-	{name: "SMLAL_S4", form: three, base: wide3(0, 0, 1, 0b1000)},
-	{name: "SMLAL2_S4", form: three, base: wide3(1, 0, 1, 0b1000)},
-	{name: "MUL_S4", form: three, base: same3(1, 0, 2, 0b10011)},
-	{name: "MLA_S4", form: three, base: same3(1, 0, 2, 0b10010)},
 	{comment: "d = d + n*m[i], of 16-bit integers; m is v0 to v15"},
 	{name: "SMLAL_S4_LANE", form: laneH, base: lane(0, 0, 1, 0b0010)},
 	{name: "SMLAL2_S4_LANE", form: laneH, base: lane(1, 0, 1, 0b0010)},
 	{comment: "FEAT_DotProd: d[j] = d[j] + the sum of n[4j+k]*m[4j+k], or of n[4j+k]*m[4i+k], k < 4"},
 	{name: "SDOT_S4", form: three, base: extra3(1, 0, 2, 0b0010)},
 	{name: "SDOT_S4_LANE", form: laneS, base: lane(1, 0, 2, 0b1110)},
+	{name: "UDOT_S4_LANE", form: laneS, base: lane(1, 1, 2, 0b1110)},
 }
 
 func arm64() string {

@@ -104,8 +104,6 @@ func TestGoldenARM64(t *testing.T) {
 		{"VFMIN_S4(v1, v12, v31)", 0x4ea1f59f},          // fmin v31.4s, v12.4s, v1.4s
 		{"VFADDP_S4(v1, v12, v31)", 0x6e21d59f},         // faddp v31.4s, v12.4s, v1.4s
 		{"VFCMGT_S4(v1, v12, v31)", 0x6ea1e59f},         // fcmgt v31.4s, v12.4s, v1.4s
-		{"VMUL_S4(v1, v12, v31)", 0x4ea19d9f},           // mul v31.4s, v12.4s, v1.4s
-		{"VMLA_S4(v1, v12, v31)", 0x4ea1959f},           // mla v31.4s, v12.4s, v1.4s
 		{"VFMLA_S4_LANE(0, v29, v10, v5)", 0x4f9d1145},  // fmla v5.4s, v10.4s, v29.s[0]
 		{"VFMLA_S4_LANE(1, v29, v10, v5)", 0x4fbd1145},  // fmla v5.4s, v10.4s, v29.s[1]
 		{"VFMLA_S4_LANE(2, v29, v10, v5)", 0x4f9d1945},  // fmla v5.4s, v10.4s, v29.s[2]
@@ -118,30 +116,16 @@ func TestGoldenARM64(t *testing.T) {
 		{"VFNEG_S4(v30, v7)", 0x6ea0fbc7},               // fneg v7.4s, v30.4s
 		{"VSCVTF_S4(v30, v7)", 0x4e21dbc7},              // scvtf v7.4s, v30.4s
 		{"VFCVTZS_S4(v30, v7)", 0x4ea1bbc7},             // fcvtzs v7.4s, v30.4s
-		{"VFCVTNS_S4(v30, v7)", 0x4e21abc7},             // fcvtns v7.4s, v30.4s
 		{"VFCVTL_S4(v30, v7)", 0x0e217bc7},              // fcvtl v7.4s, v30.4h
 		{"VFCVTL2_S4(v30, v7)", 0x4e217bc7},             // fcvtl2 v7.4s, v30.8h
 		{"VFCVTN_H4(v30, v7)", 0x0e216bc7},              // fcvtn v7.4h, v30.4s
 		{"VFCVTN2_H8(v30, v7)", 0x4e216bc7},             // fcvtn2 v7.8h, v30.4s
-		{"VXTN_H4(v30, v7)", 0x0e612bc7},                // xtn v7.4h, v30.4s
-		{"VXTN2_H8(v30, v7)", 0x4e612bc7},               // xtn2 v7.8h, v30.4s
 		{"VFMAXV_S4(v30, v7)", 0x6e30fbc7},              // fmaxv s7, v30.4s
-		{"VSADDLP_H8(v30, v7)", 0x4e202bc7},             // saddlp v7.8h, v30.16b
-		{"VSADDLP_S4(v30, v7)", 0x4e602bc7},             // saddlp v7.4s, v30.8h
-		{"VSADALP_S4(v30, v7)", 0x4e606bc7},             // sadalp v7.4s, v30.8h
-		{"VSSHR_B16(4, v30, v7)", 0x4f0c07c7},           // sshr v7.16b, v30.16b, 4
-		{"VSSHR_H8(15, v30, v7)", 0x4f1107c7},           // sshr v7.8h, v30.8h, 15
 		{"VSSHR_S4(1, v30, v7)", 0x4f3f07c7},            // sshr v7.4s, v30.4s, 1
 		{"VSSHLL_H8(0, v30, v7)", 0x0f08a7c7},           // sxtl v7.8h, v30.8b
 		{"VSSHLL2_H8(7, v30, v7)", 0x4f0fa7c7},          // sshll2 v7.8h, v30.16b, 7
 		{"VSSHLL_S4(0, v30, v7)", 0x0f10a7c7},           // sxtl v7.4s, v30.4h
 		{"VSSHLL2_S4(3, v30, v7)", 0x4f13a7c7},          // sshll2 v7.4s, v30.8h, 3
-		{"VSMULL_H8(v1, v12, v31)", 0x0e21c19f},         // smull v31.8h, v12.8b, v1.8b
-		{"VSMULL2_H8(v1, v12, v31)", 0x4e21c19f},        // smull2 v31.8h, v12.16b, v1.16b
-		{"VSMULL_S4(v1, v12, v31)", 0x0e61c19f},         // smull v31.4s, v12.4h, v1.4h
-		{"VSMULL2_S4(v1, v12, v31)", 0x4e61c19f},        // smull2 v31.4s, v12.8h, v1.8h
-		{"VSMLAL_S4(v1, v12, v31)", 0x0e61819f},         // smlal v31.4s, v12.4h, v1.4h
-		{"VSMLAL2_S4(v1, v12, v31)", 0x4e61819f},        // smlal2 v31.4s, v12.8h, v1.8h
 		{"VSMLAL_S4_LANE(0, v15, v16, v9)", 0x0f4f2209}, // smlal v9.4s, v16.4h, v15.h[0]
 		{"VSMLAL_S4_LANE(1, v15, v16, v9)", 0x0f5f2209}, // smlal v9.4s, v16.4h, v15.h[1]
 		{"VSMLAL_S4_LANE(2, v15, v16, v9)", 0x0f6f2209}, // smlal v9.4s, v16.4h, v15.h[2]
@@ -151,6 +135,15 @@ func TestGoldenARM64(t *testing.T) {
 		{"VSMLAL_S4_LANE(6, v15, v16, v9)", 0x0f6f2a09}, // smlal v9.4s, v16.4h, v15.h[6]
 		{"VSMLAL_S4_LANE(7, v15, v16, v9)", 0x0f7f2a09}, // smlal v9.4s, v16.4h, v15.h[7]
 		{"VSMLAL2_S4_LANE(6, v5, v16, v9)", 0x4f652a09}, // smlal2 v9.4s, v16.8h, v5.h[6]
+		{"VMOV_B16(v30, v7)", 0x4ebe1fc7},               // mov v7.16b, v30.16b
+		{"VFMLA_S4(v1, v12, v31)", 0x4e21cd9f},          // fmla v31.4s, v12.4s, v1.4s
+		{"VADD_S4(v1, v12, v31)", 0x4ea1859f},           // add v31.4s, v12.4s, v1.4s
+		{"VSHL_S4(8, v12, v31)", 0x4f28559f},            // shl v31.4s, v12.4s, 8
+		{"VSHL_S4(31, v0, v1)", 0x4f3f5401},             // shl v1.4s, v0.4s, 31
+		{"VUDOT_S4_LANE(0, v29, v10, v5)", 0x6f9de145},  // udot v5.4s, v10.16b, v29.4b[0]
+		{"VUDOT_S4_LANE(1, v29, v10, v5)", 0x6fbde145},  // udot v5.4s, v10.16b, v29.4b[1]
+		{"VUDOT_S4_LANE(2, v29, v10, v5)", 0x6f9de945},  // udot v5.4s, v10.16b, v29.4b[2]
+		{"VUDOT_S4_LANE(3, v29, v10, v5)", 0x6fbde945},  // udot v5.4s, v10.16b, v29.4b[3]
 		{"VSDOT_S4(v2, v1, v0)", 0x4e829420},            // sdot v0.4s, v1.16b, v2.16b
 		{"VSDOT_S4(v31, v30, v29)", 0x4e9f97dd},         // sdot v29.4s, v30.16b, v31.16b
 		{"VSDOT_S4_LANE(0, v29, v10, v5)", 0x4f9de145},  // sdot v5.4s, v10.16b, v29.4b[0]

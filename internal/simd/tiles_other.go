@@ -1,0 +1,10 @@
+//go:build !amd64
+
+package simd
+
+func addTiles(acc []float32, w *Panel, x *Acts, split []byte) { addTilesGeneric(acc, w, x, split) }
+
+// HasTiles reports whether AddTiles is faster than AddPanel for that many rows.
+func HasTiles(rows int) bool { return false }
+
+func split(dst []byte, q []int16) { splitGeneric(dst, q) }

@@ -1,0 +1,97 @@
+package simd
+
+//go:noescape
+func unpack4NEON(dst, src []byte)
+
+//go:noescape
+func unpack41NEON(dst, src []byte)
+
+//go:noescape
+func unpack42NEON(dst, src []byte)
+
+//go:noescape
+func unpack2NEON(dst, src []byte)
+
+//go:noescape
+func unpack21NEON(dst, src []byte)
+
+//go:noescape
+func unpackTableNEON(dst, src []byte, table *[16]byte)
+
+//go:noescape
+func subtractNEON(dst, src []byte, n byte)
+
+//go:noescape
+func panelScalesNEON(dst []float32, d *uint16, scale []int8)
+
+func unpack4(dst, src []byte) {
+	src = src[:len(dst)/UnitSize*4*vector]
+	if tier > generic {
+		unpack4NEON(dst, src)
+		return
+	}
+	unpackGeneric(dst, src, true, false, false)
+}
+
+func unpack41(dst, src []byte) {
+	src = src[:len(dst)/UnitSize*5*vector]
+	if tier > generic {
+		unpack41NEON(dst, src)
+		return
+	}
+	unpackGeneric(dst, src, true, false, true)
+}
+
+func unpack42(dst, src []byte) {
+	src = src[:len(dst)/UnitSize*6*vector]
+	if tier > generic {
+		unpack42NEON(dst, src)
+		return
+	}
+	unpackGeneric(dst, src, true, true, false)
+}
+
+func unpack2(dst, src []byte) {
+	src = src[:len(dst)/UnitSize*2*vector]
+	if tier > generic {
+		unpack2NEON(dst, src)
+		return
+	}
+	unpackGeneric(dst, src, false, true, false)
+}
+
+func unpack21(dst, src []byte) {
+	src = src[:len(dst)/UnitSize*3*vector]
+	if tier > generic {
+		unpack21NEON(dst, src)
+		return
+	}
+	unpackGeneric(dst, src, false, true, true)
+}
+
+func unpackTable(dst, src []byte, table *[16]byte) {
+	src = src[:len(dst)/UnitSize*4*vector]
+	if tier > generic {
+		unpackTableNEON(dst, src, table)
+		return
+	}
+	unpackTableGeneric(dst, src, table)
+}
+
+func subtract(dst, src []byte, n byte) {
+	src = src[:len(dst)]
+	if whole := len(dst) &^ 63; tier > generic {
+		subtractNEON(dst[:whole], src, n)
+		dst, src = dst[whole:], src[whole:]
+	}
+	subtractGeneric(dst, src, n)
+}
+
+func panelScales(dst []float32, d []uint16, scale []int8) {
+	d, dst = d[:PanelRows], dst[:len(scale)]
+	if tier > generic && len(scale)%PanelRows == 0 {
+		panelScalesNEON(dst, &d[0], scale)
+		return
+	}
+	panelScalesGeneric(dst, d, scale)
+}
