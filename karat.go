@@ -38,7 +38,7 @@ var (
 
 // Options say how to run a model. The zero value is usable.
 type Options struct {
-	Threads   int       // 0 is one for each processor that Go uses
+	Threads   int       // 0 is one for each physical core that the process may use
 	Context   int       // most tokens of a sequence; 0 is the model's own, at most 8192
 	Precision Precision // "" is Fast
 	KV        string    // keys and values as "f16" or "f32"; "" is f16 with Fast and f32 otherwise

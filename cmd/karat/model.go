@@ -73,7 +73,7 @@ type arithmetic struct {
 func (a *arithmetic) add(c *cobra.Command, precision karat.Precision) {
 	a.precision = choice{string(precision), []string{string(karat.Fast), string(karat.Float32), string(karat.Float64)}}
 	a.kv = choice{values: []string{"f16", "f32"}}
-	c.Flags().IntVar(&a.threads, "threads", 0, "`number` of threads (default: one a processor)")
+	c.Flags().IntVar(&a.threads, "threads", 0, "`number` of threads (default: one a core that may be used)")
 	a.precision.add(c, "precision", "arithmetic: fast has 16-bit activations with quantized weights and is else f32; f64 is slow, for comparison")
 	a.kv.add(c, "kv", "how keys and values are kept (default f16 with fast, else f32; f64 keeps them in float64)")
 }
@@ -81,7 +81,7 @@ func (a *arithmetic) add(c *cobra.Command, precision karat.Precision) {
 // options are the library's for the flags.
 func (a *arithmetic) options() (karat.Options, error) {
 	if a.threads < 0 || a.threads > 1024 {
-		return karat.Options{}, usagef("--threads %d: possible are 1 to 1024, and 0 for one a processor", a.threads)
+		return karat.Options{}, usagef("--threads %d: possible are 1 to 1024, and 0 for one a core", a.threads)
 	}
 	if a.precision.value == string(karat.Float64) && a.kv.value == "f16" {
 		return karat.Options{}, usagef("--precision f64 keeps keys and values in float64: --kv f16 contradicts it")

@@ -24,8 +24,8 @@ var below = map[string]string{
 	"arch":   "bind arch/*",
 
 	"backend":             "graph kv",
-	"backend/ref":         "backend float16 mmap quant rope",
-	"backend/cpu":         "backend float16 mmap quant rope simd",
+	"backend/ref":         "backend float16 machine mmap quant rope",
+	"backend/cpu":         "backend float16 machine mmap quant rope simd",
 	"backend/numerics":    "backend/cpu backend/ref",
 	"backend/webgpu":      "backend float16 mmap quant rope",
 	"backend/backendtest": "backend/ref",

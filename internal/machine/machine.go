@@ -3,8 +3,10 @@ package machine
 
 import (
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -16,7 +18,7 @@ func Memory() int64 {
 	if runtime.GOOS != "linux" {
 		return free
 	}
-	for _, dir := range controlGroups() {
+	for _, dir := range controlGroups("/", "memory") {
 		if n, ok := unused(dir); ok && (free == 0 || n < free) {
 			free = n
 		}
@@ -55,9 +57,10 @@ func fileCache(dir, prefix string) (n int64) {
 	return n
 }
 
-// controlGroups lists the folders of the process's control group and those above it.
-func controlGroups() []string {
-	b, err := os.ReadFile("/proc/self/cgroup")
+// controlGroups lists the folders of the process's control group and those above
+// it that may limit what controller names. root is where /proc and /sys are.
+func controlGroups(root, controller string) []string {
+	b, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
 		return nil
 	}
@@ -67,15 +70,15 @@ func controlGroups() []string {
 		if len(part) != 3 {
 			continue
 		}
-		root := "/sys/fs/cgroup"
-		if part[1] == "memory" {
-			root += "/memory"
+		mount := filepath.Join(root, "sys/fs/cgroup")
+		if slices.Contains(strings.Split(part[1], ","), controller) {
+			mount = filepath.Join(mount, controller)
 		} else if part[1] != "" {
 			continue
 		}
-		for p := filepath.Clean("/" + part[2]); ; p = filepath.Dir(p) {
-			dirs = append(dirs, filepath.Join(root, p))
-			if p == "/" {
+		for group := path.Clean("/" + part[2]); ; group = path.Dir(group) {
+			dirs = append(dirs, filepath.Join(mount, group))
+			if group == "/" {
 				break
 			}
 		}

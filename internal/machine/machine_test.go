@@ -31,15 +31,25 @@ func TestUnused(t *testing.T) {
 		{"more cache than use", map[string]string{"memory.max": "2000\n", "memory.current": "10\n", "memory.stat": stat}, 2000, true},
 		{"version 1", map[string]string{"memory.limit_in_bytes": "2000\n", "memory.usage_in_bytes": "1100\n", "memory.stat": stat}, 970, true},
 	} {
-		dir := t.TempDir()
-		for name, text := range c.files {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		n, ok := unused(dir)
+		n, ok := unused(folder(t, c.files))
 		if ok != c.ok || ok && n != c.want {
 			t.Errorf("%s: %d, %v, want %d, %v", c.name, n, ok, c.want, c.ok)
 		}
 	}
+}
+
+// folder makes a folder of files, which may be in folders of their own.
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }

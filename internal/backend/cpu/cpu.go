@@ -13,11 +13,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/machine"
 )
 
 // Precision is the arithmetic of products with quantized weights. All else is float32.
@@ -33,7 +33,7 @@ const (
 
 // Options of a backend. The zero value is usable.
 type Options struct {
-	Threads   int       // 0 is one for each processor that Go uses
+	Threads   int       // 0 is machine.Threads
 	Precision Precision //
 	KV        KVType    // how keys and values are kept
 }
@@ -48,7 +48,7 @@ type Backend struct {
 // New starts the pool. Close ends it.
 func New(o Options) *Backend {
 	if o.Threads <= 0 {
-		o.Threads = runtime.GOMAXPROCS(0)
+		o.Threads = machine.Threads()
 	}
 	return &Backend{o: o, pool: newPool(o.Threads)}
 }

@@ -52,7 +52,7 @@ func (n Numerics) KVBytes() int64 {
 	return map[string]int64{"f16": 2, "f32": 4, "f64": 8}[n.KV]
 }
 
-// Backend makes the backend. threads 0 is one for each processor that Go uses.
+// Backend makes the backend. threads 0 is machine.Threads.
 func (n Numerics) Backend(threads int) (backend.Backend, error) {
 	if threads < 0 || threads > 1024 {
 		return nil, fmt.Errorf("%d threads, possible are 1 to 1024", threads)

@@ -9,19 +9,19 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"sync"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/kv"
+	"github.com/karat-run/karat/internal/machine"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/quant"
 )
 
 // Backend is the float64 interpreter.
 type Backend struct {
-	Threads int // 0 is one for each processor that Go uses
+	Threads int // 0 is machine.Threads
 
 	// GELU, if set, stands in for the tanh form: another engine's way of
 	// computing it, so that its distance can be measured.
@@ -34,6 +34,9 @@ func (Backend) Close() error { return nil }
 // Compile implements backend.Backend. Weights are read as they are needed.
 func (b Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable, error) {
 	e := &executable{g: g, gelu: b.GELU, threads: b.Threads, rows: max(o.Rows, 1), want: o.Want, last: make([]int, len(g.Nodes)), class: map[int]int{}}
+	if e.threads == 0 {
+		e.threads = machine.Threads()
+	}
 	for c, w := range backend.Windows(g) {
 		e.class[w] = c
 	}
@@ -154,7 +157,7 @@ func (e *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 func Eval(n *graph.Node, in [][]float64) ([]float64, error) {
 	switch n.Op {
 	case graph.Linear:
-		return linear(in[0], n.W[0], 0)
+		return linear(in[0], n.W[0], machine.Threads())
 	case graph.RMSNorm:
 		return rmsNorm(n, in[0])
 	case graph.Add, graph.Mul:
@@ -195,9 +198,6 @@ func weight(w *graph.Weight) ([]float64, error) {
 // linear is x [T, k] · wᵀ, w being [n, k]. Rows of w are cut among the threads;
 // each sum runs along k in order, so the cut does not show.
 func linear(x []float64, w *graph.Weight, threads int) ([]float64, error) {
-	if threads == 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
 	k, n := w.Shape.Last(), w.Rows()
 	t := len(x) / k
 	y := make([]float64, t*n)
