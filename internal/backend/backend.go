@@ -25,6 +25,8 @@ type Backend interface {
 type Options struct {
 	Rows int                    // most rows of a step; 0 is 1
 	Want func(*graph.Node) bool // nodes whose outputs a Tap wants to see; a wanted node is not fused away
+
+	Progress func(done, total int64) // of preparing the weights, in bytes; may be nil
 }
 
 // Executable is a compiled plan. It may be run by one goroutine at a time.

@@ -17,6 +17,7 @@ var below = map[string]string{
 	"gguf":        "atomicfile tensor mmap",
 	"safetensors": "atomicfile tensor mmap float16",
 	"checkpoint":  "gguf safetensors rope tokenizer",
+	"panel":       "quant simd tensor",
 	"graph":       "tensor",
 	"bind":        "graph tensor",
 
@@ -25,7 +26,7 @@ var below = map[string]string{
 
 	"backend":             "graph kv",
 	"backend/ref":         "backend float16 machine mmap quant rope",
-	"backend/cpu":         "backend float16 machine mmap quant rope simd",
+	"backend/cpu":         "backend float16 machine mmap quant rope simd panel",
 	"backend/numerics":    "backend/cpu backend/ref",
 	"backend/webgpu":      "backend float16 mmap quant rope",
 	"backend/backendtest": "backend/ref",

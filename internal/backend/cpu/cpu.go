@@ -10,6 +10,7 @@
 package cpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,9 @@ type Options struct {
 type Backend struct {
 	o    Options
 	pool *pool
-	busy sync.Mutex // held by the plan that runs
+	busy sync.Mutex // held by the plan that runs, or is made
+
+	packed map[*graph.Weight]*packed // products' quantized weights
 }
 
 // New starts the pool. Close ends it.
@@ -50,13 +53,17 @@ func New(o Options) *Backend {
 	if o.Threads <= 0 {
 		o.Threads = machine.Threads()
 	}
-	return &Backend{o: o, pool: newPool(o.Threads)}
+	return &Backend{o: o, pool: newPool(o.Threads), packed: map[*graph.Weight]*packed{}}
 }
 
-// Close ends the pool's threads. Nothing may run.
-func (b *Backend) Close() error {
+// Close ends the pool's threads and gives the repacked weights' memory back.
+// Nothing may run, then or later.
+func (b *Backend) Close() (err error) {
 	b.pool.close()
-	return nil
+	for _, m := range b.packed {
+		err = cmp.Or(err, m.memory.Close())
+	}
+	return err
 }
 
 // executable is a compiled plan and its buffers.

@@ -51,8 +51,8 @@ func (e *executable) newExperts(n *graph.Node) *experts {
 	count := n.W[0].Shape[0]
 	x := &experts{rows: make([][]int, count)}
 	for i := range count {
-		x.gateUp = append(x.gateUp, e.newProduct(n.W[0].Matrix(i)))
-		x.down = append(x.down, e.newProduct(n.W[1].Matrix(i)))
+		x.gateUp = append(x.gateUp, e.newProduct(n.W[0], i))
+		x.down = append(x.down, e.newProduct(n.W[1], i))
 	}
 	return x
 }

@@ -33,11 +33,18 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	if err := simd.Err(); err != nil {
 		return nil, fmt.Errorf("cpu: %w", err)
 	}
+	b.busy.Lock()
+	defer b.busy.Unlock()
 	e := &executable{b: b, rows: max(o.Rows, 1), vocab: backend.Vocab(g), after: map[*graph.Node]bool{},
 		scratch: make([]scratch, b.pool.threads)}
 	p := &planner{e: e, values: map[*graph.Node][]float32{}, root: map[*graph.Node]*graph.Node{},
 		last: map[*graph.Node]int{}, tables: map[freqs]*rope.Table{}}
-	e.x.init(b.pool)
+	e.x.start(b.pool)
+	if b.o.Precision == Fast {
+		if err := b.repack(g, o.Progress); err != nil {
+			return nil, fmt.Errorf("cpu: %w", err)
+		}
+	}
 	p.live(g)
 	for _, n := range g.Nodes {
 		var run func() error
@@ -140,7 +147,7 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 	case graph.Embed:
 		return e.embed(n, out), nil
 	case graph.Linear:
-		p := e.newProduct(n.W[0])
+		p := e.newProduct(n.W[0], 0)
 		return func() error { return p.run(n.In[0], out, in[0], e.count(n)) }, nil
 	case graph.RoPE:
 		return e.rope(n, out, in[0], p.turns(n.Attr.(graph.RoPEAttr).Freqs)), nil

@@ -1,0 +1,134 @@
+package cpu
+
+import (
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/panel"
+	"github.com/karat-run/karat/internal/simd"
+)
+
+// activations are a value's rows rounded to 16-bit integers, kept while
+// products with several weights follow each other. They are cut into chunks of
+// panel.Chunk columns; a chunk holds its columns of all rows.
+type activations struct {
+	pool    *pool
+	node    *graph.Node // whose value they are; nil for none
+	x       []float32   // that value, [rows, k]
+	rows, k int
+	q       []int16   // [chunk][rows][column]
+	dx      []float32 // [chunk][rows][column/ActGroup]
+
+	// What some weights need besides, made when the first one asks.
+	init  []int32   // [chunk][rows][column/group], for codes with an offset
+	sums  []float32 // [chunk][rows][column/group], for weights with minima
+	split []byte    // the bytes of q, for simd.AddTiles
+	inits initKey   // what init was made for
+	sum   int       // the group of sums; 0 for none
+	parts bool      // whether split was made
+
+	rounding, initializing, summing, splitting func(worker, from, to int) error
+}
+
+// initKey is what groupInit depends on.
+type initKey struct {
+	group  int
+	offset int32
+}
+
+// start makes the loops, once.
+func (a *activations) start(p *pool) {
+	a.pool = p
+	a.rounding = func(_, from, to int) error {
+		for t := from; t < to; t++ {
+			for c := 0; c < a.k; c += panel.Chunk {
+				at, n := a.at(c, t)
+				quantizePairs(a.q[at:at+n], a.dx[at/simd.ActGroup:(at+n)/simd.ActGroup], a.x[t*a.k+c:t*a.k+c+n])
+			}
+		}
+		return nil
+	}
+	// The rest goes over q, wherever its chunks are.
+	a.initializing = func(_, from, to int) error {
+		g := a.inits.group
+		from, to = a.span(from), a.span(to)
+		groupInit(a.init[from/g:to/g], a.q[from:to], g, a.inits.offset)
+		return nil
+	}
+	a.summing = func(_, from, to int) error {
+		from, to = a.span(from), a.span(to)
+		simd.GroupSums(a.sums[from/a.sum:to/a.sum], a.q[from:to], a.dx[from/simd.ActGroup:to/simd.ActGroup], a.sum)
+		return nil
+	}
+	a.splitting = func(_, from, to int) error {
+		from, to = a.span(from), a.span(to)
+		simd.Split(a.split[2*from:2*to], a.q[from:to])
+		return nil
+	}
+}
+
+// at is where row t of the chunk that begins at column c is in q, and the
+// number of its columns.
+func (a *activations) at(c, t int) (at, n int) {
+	n = min(panel.Chunk, a.k-c)
+	return c*a.rows + t*n, n
+}
+
+// span is where piece i of q begins; there are as many as rows.
+func (a *activations) span(i int) int { return i * a.k }
+
+// quantize rounds the rows of x, the value of n, unless that was the last
+// thing it did, and makes what products with w need.
+func (a *activations) quantize(n *graph.Node, x []float32, rows int, w *panel.Weight, tiles bool) error {
+	const grain = 4 // rows
+	if a.node != n || n == nil {
+		a.node, a.x, a.rows, a.k = n, x, rows, w.K
+		a.inits, a.sum, a.parts = initKey{}, 0, false
+		a.q, a.dx = grow(a.q, rows*w.K), grow(a.dx, rows*w.K/simd.ActGroup)
+		if err := a.pool.run(rows, grain, a.rounding); err != nil {
+			return err
+		}
+	}
+	size := rows * w.K / w.Group()
+	if w.HasMin() && a.sum != w.Group() {
+		a.sum, a.sums = w.Group(), grow(a.sums, size)
+		if err := a.pool.run(rows, grain, a.summing); err != nil {
+			return err
+		}
+	}
+	if key := (initKey{w.Group(), w.Offset()}); !tiles && key.offset != 0 && a.inits != key {
+		a.inits, a.init = key, grow(a.init, size)
+		if err := a.pool.run(rows, grain, a.initializing); err != nil {
+			return err
+		}
+	}
+	if tiles && !a.parts {
+		a.parts, a.split = true, grow(a.split, 2*rows*w.K)
+		return a.pool.run(rows, grain, a.splitting)
+	}
+	return nil
+}
+
+// acts are rows [from, to) of chunk c as products with w need them, and their
+// bytes.
+func (a *activations) acts(w *panel.Weight, c, from, to int, tiles bool) (x simd.Acts, split []byte) {
+	first, n := a.at(c*panel.Chunk, from)
+	last := first + (to-from)*n
+	x.Q, x.DX = a.q[first:last], a.dx[first/simd.ActGroup:last/simd.ActGroup]
+	if w.HasMin() {
+		x.Sums = a.sums[first/w.Group() : last/w.Group()]
+	}
+	if tiles {
+		return x, a.split[2*first : 2*last]
+	}
+	if w.Offset() != 0 {
+		x.Init = a.init[first/w.Group() : last/w.Group()]
+	}
+	return x, nil
+}
+
+// grow is s with room for n elements.
+func grow[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}

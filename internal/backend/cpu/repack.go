@@ -1,0 +1,88 @@
+package cpu
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/panel"
+)
+
+// packed is a weight in panels, a panel.Weight for each of its matrices.
+type packed struct {
+	matrices []*panel.Weight
+	memory   *mmap.Anon
+}
+
+// repack puts the quantized weights of g's products into panels, threads
+// sharing each, and lets go of the file's pages behind them: the model is in
+// memory once. Plans of one graph share the panels.
+func (b *Backend) repack(g *graph.Graph, progress func(done, total int64)) error {
+	var weights []*graph.Weight
+	var done, total int64
+	for _, n := range g.Nodes {
+		if n.Op != graph.Linear && n.Op != graph.Experts {
+			continue
+		}
+		for _, w := range n.W {
+			if b.packed[w] == nil && w.DType.Quantized() && len(w.Data) > 0 && !slices.Contains(weights, w) {
+				weights = append(weights, w)
+				total += int64(len(w.Data))
+			}
+		}
+	}
+	for _, w := range weights {
+		if progress != nil {
+			progress(done, total)
+		}
+		var err error
+		if b.packed[w], err = newPacked(w, b.pool); err != nil {
+			delete(b.packed, w)
+			return fmt.Errorf("%s: %w", w.Name, err)
+		}
+		mmap.Drop(w.Data)
+		done += int64(len(w.Data))
+	}
+	if progress != nil && total > 0 {
+		progress(done, total)
+	}
+	return nil
+}
+
+// newPacked repacks w.
+func newPacked(w *graph.Weight, p *pool) (*packed, error) {
+	k, count := w.Shape.Last(), 1
+	if len(w.Shape) > 2 {
+		count = w.Shape[0]
+	}
+	n := w.Shape.Size() / k / count
+	size := panel.Size(w.DType, n, k)
+	memory, err := mmap.Anonymous(count * size)
+	if err != nil {
+		return nil, err
+	}
+	m := &packed{memory: memory}
+	for i := range count {
+		x, err := panel.New(w.DType, n, k, memory.Data()[i*size:(i+1)*size])
+		if err != nil {
+			return nil, cmp.Or(err, memory.Close())
+		}
+		m.matrices = append(m.matrices, x)
+	}
+	panels, bytes := m.matrices[0].Panels(), len(w.Data)/count
+	err = p.run(count*panels, 4, func(_, from, to int) error {
+		for ; from < to; from++ {
+			i := from / panels
+			if err := m.matrices[i].Pack(from%panels, w.Data[i*bytes:(i+1)*bytes]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, cmp.Or(err, memory.Close())
+	}
+	return m, nil
+}
