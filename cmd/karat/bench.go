@@ -3,11 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/bench"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/machine"
 	"github.com/karat-run/karat/internal/simd"
 	"github.com/spf13/cobra"
 )
@@ -17,6 +20,8 @@ type benchFlags struct {
 	prompts, tokens, depths, threads, parallel []int
 	repeat                                     int
 	csv, json, markdown                        bool
+	peer                                       string
+	limits                                     bool
 	precision, kv                              choice
 }
 
@@ -31,11 +36,23 @@ tokens, tg64 is 64 tokens one by one, @ d4096 behind 4096 tokens. Each number of
 and then -r times; its rate is the median, ± the standard deviation, in tokens a
 second of all sequences together.
 
-GB/s is the weights that decoding reads: not given for sequences in parallel, nor
-for models with experts. Resident memory counts the mapped file.`,
+GB/s is the weights that decoding reads: not given for sequences in parallel.
+Resident memory counts the mapped file. Without -p and -n only loading is measured.
+
+--limits measures before and after each run how fast this machine reads memory and
+multiplies, and gives results as shares of the limit that is nearest: memory, for
+the weights, keys and values that decoding reads; or compute, two operations for
+each weight and token.
+
+--peer runs llama.cpp's llama-bench (and llama-batched-bench beside it, for
+sequences in parallel) on the same file, in turns with Karat, which stays loaded,
+and gives the ratio of each pair of runs: the median, and the extremes. Below 1 Karat
+is slower. Behind a depth llama.cpp has flash attention on. Processes are compared,
+too: the time from their start to their end, for a token after a prompt of one.`,
 		Example: `  karat bench -m model.gguf
   karat bench -m model.gguf -p 512 -n 64 -d 0,4096 -t 1,2 -r 5
-  karat bench -m model.gguf -p 0 -n 64 --parallel 1,8 --csv`,
+  karat bench -m model.gguf -p 0 -n 64 --parallel 1,8 --csv
+  karat bench -m model.gguf --limits --peer llama.cpp/build/bin/llama-bench`,
 		Args: atMost(0, "the model goes after -m"),
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
@@ -48,6 +65,8 @@ for models with experts. Resident memory counts the mapped file.`,
 	fs.IntSliceVarP(&f.threads, "threads", "t", []int{runtime.GOMAXPROCS(0)}, "`numbers` of threads")
 	fs.IntSliceVar(&f.parallel, "parallel", []int{1}, "`numbers` of sequences computed together")
 	fs.IntVarP(&f.repeat, "repetitions", "r", 5, "`runs` of each test")
+	fs.BoolVar(&f.limits, "limits", false, "measure this machine, too")
+	fs.Var((*name)(&f.peer), "peer", "`path` of the llama-bench to compare with")
 	fs.BoolVar(&f.csv, "csv", false, "print CSV")
 	fs.BoolVar(&f.json, "json", false, "print JSON, with every run")
 	fs.BoolVar(&f.markdown, "markdown", false, "print a Markdown table (the default)")
@@ -74,13 +93,39 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 		}
 	}
 	o = bench.Options{Prompts: positive(f.prompts), Tokens: positive(f.tokens), Depths: f.depths, Threads: f.threads, Parallel: f.parallel, Repeat: f.repeat}
-	if len(o.Prompts)+len(o.Tokens) == 0 {
-		return o, usagef("-p and -n are 0: there is no test")
-	}
 	if o.Numerics, err = numerics.Parse(f.precision.value, f.kv.value); err != nil {
 		return o, usageError{err}
 	}
-	return o, nil
+	if f.limits {
+		if o.Numerics.Precision == "f64" {
+			return o, usagef("--limits: there are none for precision f64")
+		}
+		o.Limits, o.Free = true, machine.Memory()
+	}
+	o.Peer, err = f.peerOf(o.Numerics)
+	return o, err
+}
+
+// peerOf is the programs to compare with: nil without --peer.
+func (f *benchFlags) peerOf(n numerics.Numerics) (*bench.Peer, error) {
+	switch {
+	case f.peer == "":
+		return nil, nil
+	case f.model == "":
+		return nil, usagef("--peer: it needs a file after -m")
+	case n.KV == "f64":
+		return nil, usagef("--peer: it does not keep keys and values in float64")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	path, err := filepath.Abs(f.peer)
+	if err != nil {
+		return nil, err
+	}
+	p := &bench.Peer{Bench: path, KV: n.KV, Self: []string{program, "bench", "-m", f.model, "-p", "0", "-n", "0", "--precision", n.Precision, "--kv", n.KV}}
+	return p, p.Check(f.parallel)
 }
 
 func positive(list []int) (some []int) {

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // WriteJSON writes all of r as one object.
@@ -15,14 +17,35 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// WriteCSV writes the results, a line each.
+// WriteCSV writes the results, a line each. The runs of one are separated by spaces.
 func (r *Report) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
-	rows := [][]string{{"model_filename", "model_type", "model_size", "model_n_params", "backends", "n_threads", "n_prompt", "n_gen", "n_depth", "n_parallel", "median_ts", "stddev_ts", "weights_gb_s"}}
+	rows := [][]string{{"model_filename", "model_type", "model_size", "model_n_params", "backends", "n_threads", "n_prompt", "n_gen", "n_depth", "n_parallel",
+		"median_ts", "stddev_ts", "weights_gb_s", "samples_ts", "bound", "limit_share", "peer", "peer_samples_ts", "peer_median_ts", "ratio", "ratio_min", "ratio_max"}}
+	whole := func(x ...int) (cells []string) {
+		for _, n := range x {
+			cells = append(cells, strconv.Itoa(n))
+		}
+		return cells
+	}
 	real := func(x float64) string { return strconv.FormatFloat(x, 'f', 4, 64) }
+	all := func(x []float64) string {
+		var cells []string
+		for _, v := range x {
+			cells = append(cells, real(v))
+		}
+		return strings.Join(cells, " ")
+	}
 	for _, t := range r.Results {
-		rows = append(rows, []string{r.Model, r.Arch, strconv.FormatInt(r.Size, 10), strconv.FormatInt(r.Params, 10), r.Backend, strconv.Itoa(t.Threads),
-			strconv.Itoa(t.Prompt), strconv.Itoa(t.Tokens), strconv.Itoa(t.Depth), strconv.Itoa(t.Parallel), real(t.Median), real(t.Stddev), real(t.GBs)})
+		row := []string{r.Model, r.Arch, strconv.FormatInt(r.Size, 10), strconv.FormatInt(r.Params, 10), r.Backend}
+		row = append(row, whole(t.Threads, t.Prompt, t.Tokens, t.Depth, t.Parallel)...)
+		row = append(row, real(t.Median), real(t.Stddev), real(t.GBs), all(t.Samples), t.Bound, real(t.Share), r.PeerName, all(t.Peer), real(t.PeerRate))
+		if t.Ratio == nil {
+			row = append(row, "", "", "")
+		} else {
+			row = append(row, real(t.Ratio.Median), real(t.Ratio.Min), real(t.Ratio.Max))
+		}
+		rows = append(rows, row)
 	}
 	return c.WriteAll(rows)
 }
@@ -34,21 +57,65 @@ func (r *Report) WriteMarkdown(w io.Writer) (err error) {
 			_, err = fmt.Fprintf(w, format, args...)
 		}
 	}
-	print("| model | size | params | backend | threads | parallel | test | t/s | GB/s |\n| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |\n")
-	for _, t := range r.Results {
-		read := ""
-		if t.GBs > 0 {
-			read = fmt.Sprintf("%.2f", t.GBs)
-		}
-		print("| %s | %.2f GiB | %.2f B | %s | %d | %d | %s | %.2f ± %.2f | %s |\n", r.Arch, float64(r.Size)/(1<<30), float64(r.Params)/1e9, r.Backend,
-			t.Threads, t.Parallel, t.Test, t.Median, t.Stddev, read)
+	if len(r.Results) > 0 {
+		print("%s\n", strings.Join(r.table(), "\n"))
 	}
-	print("\n")
 	for _, l := range r.Loads {
 		print("load, threads %d: %.3f s; first token after %.3f s\n", l.Threads, l.Seconds, l.First)
+		if l.Ratio != nil {
+			ours, _ := spread(l.Process)
+			theirs, _ := spread(l.Peer)
+			print("process until first token, threads %d: %.3f s; peer %.3f s; ratio %v\n", l.Threads, ours, theirs, l.Ratio)
+		}
+	}
+	for _, l := range r.Limits {
+		print("limits, threads %d: read %s GB/s; %s %s, float32 %s %s Gop/s\n", l.Threads, span(l.Read), l.Names[0], span(l.Ints), l.Names[1], span(l.Floats))
 	}
 	if r.Peak > 0 {
 		print("resident: %.1f MiB, at most %.1f MiB\n", float64(r.Resident)/(1<<20), float64(r.Peak)/(1<<20))
 	}
+	if r.PeerName != "" {
+		print("peer: %s; a ratio above 1 says that Karat is faster\n", r.PeerName)
+	}
 	return err
+}
+
+// span is a median and its extremes.
+func span(x []float64) string {
+	median, _ := spread(x)
+	return fmt.Sprintf("%.1f (%.1f..%.1f)", median, slices.Min(x), slices.Max(x))
+}
+
+// table is the lines of the results, with columns for what was measured.
+func (r *Report) table() []string {
+	line := func(cells []string) string { return "| " + strings.Join(cells, " | ") + " |" }
+	heads := []string{"model", "size", "params", "backend", "threads", "parallel", "test", "t/s", "GB/s"}
+	rules := []string{"---", "---:", "---:", "---", "---:", "---:", "---:", "---:", "---:"}
+	if r.Limits != nil {
+		heads, rules = append(heads, "of limit"), append(rules, "---:")
+	}
+	if r.PeerName != "" {
+		heads, rules = append(heads, "peer t/s", "ratio (min..max)"), append(rules, "---:", "---:")
+	}
+	lines := []string{line(heads), line(rules)}
+	for _, t := range r.Results {
+		cells := []string{r.Arch, fmt.Sprintf("%.2f GiB", float64(r.Size)/(1<<30)), fmt.Sprintf("%.2f B", float64(r.Params)/1e9), r.Backend,
+			strconv.Itoa(t.Threads), strconv.Itoa(t.Parallel), t.Test, fmt.Sprintf("%.2f ± %.2f", t.Median, t.Stddev), some("%.2f", t.GBs)}
+		if r.Limits != nil {
+			cells = append(cells, some("%.0f %% "+t.Bound, 100*t.Share))
+		}
+		if r.PeerName != "" {
+			cells = append(cells, some("%.2f", t.PeerRate), t.Ratio.String())
+		}
+		lines = append(lines, line(cells))
+	}
+	return append(lines, "")
+}
+
+// some is a number where there is one.
+func some(format string, x float64) string {
+	if x == 0 {
+		return ""
+	}
+	return fmt.Sprintf(format, x)
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // resident is the process's memory, now and at most, as Linux tells it in
-// /proc/self/status; 0 elsewhere.
-func resident() (now, peak int64) {
+// /proc/self/status, without what was there all the time for other ends; 0 elsewhere.
+func resident(without int64) (now, peak int64) {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return 0, 0
@@ -21,9 +21,9 @@ func resident() (now, peak int64) {
 		n, _ := strconv.ParseInt(f[1], 10, 64) // 0 where it is no number
 		switch f[0] {
 		case "VmRSS:":
-			now = n << 10
+			now = n<<10 - without
 		case "VmHWM:":
-			peak = n << 10
+			peak = n<<10 - without
 		}
 	}
 	return now, peak

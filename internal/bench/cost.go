@@ -1,0 +1,86 @@
+package bench
+
+import (
+	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// cost is what a model must read and compute at least.
+type cost struct {
+	weights     int64      // bytes that a row reads
+	experts     bool       // some of which other rows need not
+	row, output operations // of each row, and of each row of logits besides
+	stores      []*graph.KV
+	element     int64 // bytes, of the stores
+}
+
+// operations are two for each weight and row, by the instructions that the
+// precision takes for them. Attention is left out.
+type operations struct{ ints, floats float64 }
+
+func costOf(g *graph.Graph, n numerics.Numerics) (c cost) {
+	c.element = n.KVBytes()
+	into := &c.row
+	for _, node := range g.Nodes {
+		share := 1.0
+		switch node.Op {
+		case graph.Embed:
+			continue // one row of a table
+		case graph.Rows:
+			into = &c.output
+		case graph.Attention:
+			c.stores = append(c.stores, node.Attr.(graph.AttentionAttr).KV)
+		case graph.Experts:
+			c.experts = true
+			share = float64(node.In[1].Shape[0]) / float64(node.W[0].Shape[0])
+		}
+		for _, w := range node.W {
+			c.weights += int64(share * float64(len(w.Data)))
+			if len(w.Shape) > 1 {
+				into.add(&w.Tensor, share, n)
+			}
+		}
+	}
+	return c
+}
+
+func (o *operations) add(t *tensor.Tensor, share float64, n numerics.Numerics) {
+	all := 2 * share * float64(t.Shape.Size())
+	if t.DType.BlockSize() == 1 || n.Precision != "fast" {
+		o.floats += all
+	} else {
+		o.ints += all
+	}
+}
+
+// seconds is the least time that a test can take, for its memory and for its
+// products, at so many bytes and operations a second. Both are 0 where rows read
+// experts together, nobody knows how many.
+func (c *cost) seconds(t *Result, read, ints, floats float64) (memory, compute float64) {
+	of := func(o operations) float64 { return o.ints/ints + o.floats/floats }
+	sequences := float64(t.Parallel)
+	if t.Prompt > 0 {
+		return float64(c.weights) / read, sequences * (float64(t.Prompt)*of(c.row) + of(c.output))
+	}
+	if c.experts && t.Parallel > 1 {
+		return 0, 0
+	}
+	bytes := float64(t.Tokens) * float64(c.weights)
+	for i := range t.Tokens {
+		bytes += sequences * float64(c.stored(t.Depth+i+1))
+	}
+	return bytes / read, sequences * float64(t.Tokens) * (of(c.row) + of(c.output))
+}
+
+// stored is the bytes of keys and values that the last of so many positions sees.
+func (c *cost) stored(positions int) (bytes int64) {
+	for _, s := range c.stores {
+		n := positions
+		if s.Window > 0 {
+			n = min(n, s.Window)
+		}
+		bytes += 2 * int64(s.Heads*s.Dim*n) * c.element
+	}
+	return bytes
+}

@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/simd"
+)
+
+// Limit is what the machine does with so many threads at most, each time that it
+// was measured: before and after each run of a test.
+type Limit struct {
+	Threads int       `json:"n_threads"`
+	Read    []float64 `json:"read_gb_s"`
+	Ints    []float64 `json:"int_gops"`     // 16-bit activations, 8-bit weights
+	Floats  []float64 `json:"float_gops"`   // float32
+	Names   [2]string `json:"instructions"` // of Ints and Floats
+}
+
+// limits measures them. The memory that it reads is like that in which weights
+// lie: outside the heap, in large pages where the system has them.
+type limits struct {
+	memory *mmap.Anon
+	next   int // byte from which to read: what was read long ago is in no cache
+}
+
+const (
+	readPass    = 256 << 20 // bytes of a pass
+	readPasses  = 4
+	peakSeconds = 0.008
+	peakPasses  = 3
+)
+
+// newLimits takes memory of eight times the last cache, or 1 GiB if that is more,
+// but no more than a quarter of what is free (0 is not known).
+func newLimits(free int64) (*limits, error) {
+	n := max(8*lastCache(), 1<<30)
+	if free > 0 {
+		n = min(n, free/4)
+	}
+	m, err := mmap.Anonymous(int(max(n, 1<<20)))
+	if err != nil {
+		return nil, err
+	}
+	for b := m.Data(); len(b) > 0; b = b[min(4096, len(b)):] {
+		b[0] = 1 // pages that nobody wrote are one page
+	}
+	return &limits{memory: m}, nil
+}
+
+// bytes is the memory that l takes.
+func (l *limits) bytes() int64 {
+	if l == nil {
+		return 0
+	}
+	return int64(len(l.memory.Data()))
+}
+
+// lastCache is the size in bytes of the largest cache, as Linux tells it.
+func lastCache() (most int64) {
+	paths, _ := filepath.Glob("/sys/devices/system/cpu/cpu0/cache/index*/size")
+	for _, path := range paths {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		text := strings.TrimSpace(string(b))
+		n, err := strconv.ParseInt(strings.TrimRight(text, "KM"), 10, 32)
+		if err != nil {
+			continue
+		}
+		n <<= map[byte]int{'K': 10, 'M': 20}[text[len(text)-1]]
+		most = max(most, n)
+	}
+	return most
+}
+
+// measure adds one measurement to m.
+func (l *limits) measure(m *Limit) {
+	best := 0.0
+	for range readPasses {
+		best = max(best, l.read(m.Threads))
+	}
+	m.Read = append(m.Read, best/1e9)
+	m.Ints = append(m.Ints, peak(m.Threads, simd.LimitInts)/1e9)
+	m.Floats = append(m.Floats, peak(m.Threads, simd.LimitFloats)/1e9)
+	m.Names[0], m.Names[1] = simd.LimitNames()
+}
+
+// read is the bytes a second of one pass.
+func (l *limits) read(threads int) float64 {
+	b := l.memory.Data()
+	n := min(readPass, len(b))
+	if l.next+n > len(b) {
+		l.next = 0
+	}
+	b = b[l.next : l.next+n]
+	l.next += n
+	start := time.Now()
+	each(threads, func(i int) { simd.LimitRead(b[n/threads*i : n/threads*(i+1)]) })
+	return float64(n) / time.Since(start).Seconds()
+}
+
+// peak is the operations a second of all threads, the best of some passes.
+func peak(threads int, loop func(rounds int) float64) (best float64) {
+	for range peakPasses {
+		done := make([]float64, threads)
+		start := time.Now()
+		each(threads, func(i int) {
+			for time.Since(start).Seconds() < peakSeconds {
+				done[i] += loop(2000)
+			}
+		})
+		took, all := time.Since(start).Seconds(), 0.0
+		for _, n := range done {
+			all += n
+		}
+		best = max(best, all/took)
+	}
+	return best
+}
+
+// each runs f with each number below threads at the same time.
+func each(threads int, f func(i int)) {
+	var all sync.WaitGroup
+	for i := range threads {
+		all.Go(func() { f(i) })
+	}
+	all.Wait()
+}

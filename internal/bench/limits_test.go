@@ -1,0 +1,94 @@
+package bench
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+func TestLimits(t *testing.T) {
+	o := Options{Prompts: []int{8}, Tokens: []int{4}, Depths: []int{0}, Threads: []int{1, 2}, Parallel: []int{1}, Repeat: 2, Limits: true, Free: 64 << 20,
+		Numerics: numerics.Numerics{Precision: "fast", KV: "f16"}}
+	r, err := Run(t.Context(), open(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range r.Limits {
+		if l.Threads != i+1 || len(l.Read) != 8 || len(l.Ints) != 8 || len(l.Floats) != 8 {
+			t.Errorf("%+v", l)
+		}
+	}
+	for _, x := range r.Results {
+		if x.Share <= 0 || x.Bound == "" {
+			t.Errorf("%+v", x)
+		}
+	}
+	if r.Resident < 0 || r.Peak < r.Resident {
+		t.Errorf("resident %d, at most %d", r.Resident, r.Peak)
+	}
+	var b strings.Builder
+	if err := r.WriteMarkdown(&b); err != nil || len(r.Limits) != 2 || !strings.Contains(b.String(), "| of limit |") || !strings.Contains(b.String(), "\nlimits, threads 2: read ") {
+		t.Errorf("%s, %v", b.String(), err)
+	}
+}
+
+// TestCost counts by hand what a small graph takes.
+func TestCost(t *testing.T) {
+	weight := func(d tensor.DType, bytes int, shape ...int) *graph.Weight {
+		return &graph.Weight{Tensor: tensor.Tensor{DType: d, Shape: shape, Data: make([]byte, bytes)}}
+	}
+	kv := &graph.KV{Heads: 2, Dim: 8, Window: 3}
+	route := &graph.Node{Op: graph.Route, Shape: tensor.Shape{2, 2}}
+	g := &graph.Graph{Nodes: []*graph.Node{
+		{Op: graph.Embed, W: []*graph.Weight{weight(tensor.Q8_0, 34*100, 100, 32)}},
+		{Op: graph.RMSNorm, W: []*graph.Weight{weight(tensor.F32, 128, 32)}},
+		{Op: graph.Linear, W: []*graph.Weight{weight(tensor.Q8_0, 340, 10, 32)}},
+		{Op: graph.Attention, Attr: graph.AttentionAttr{KV: kv}},
+		route,
+		{Op: graph.Experts, In: []*graph.Node{nil, route}, W: []*graph.Weight{weight(tensor.F16, 8*64*4, 8, 4, 32)}},
+		{Op: graph.Rows},
+		{Op: graph.Linear, W: []*graph.Weight{weight(tensor.Q8_0, 3400, 100, 32)}},
+	}}
+	c := costOf(g, numerics.Numerics{Precision: "fast", KV: "f16"})
+	if c.weights != 128+340+8*64*4/4+3400 || c.row != (operations{640, 2 * 8 * 4 * 32 / 4}) || c.output != (operations{6400, 0}) {
+		t.Errorf("%+v", c)
+	}
+	for _, x := range []struct {
+		test            Result
+		memory, compute float64
+	}{
+		{Result{Prompt: 5, Parallel: 2}, 4380, 2 * (5*(640+512.0/2) + 6400)},
+		{Result{Tokens: 3, Parallel: 1}, 3*4380 + 64*(1+2+3), 3 * (640 + 512.0/2 + 6400)},
+		{Result{Tokens: 1, Parallel: 1, Depth: 9}, 4380 + 64*3, 640 + 512.0/2 + 6400},
+		{Result{Tokens: 1, Parallel: 2}, 0, 0},
+	} {
+		if m, p := c.seconds(&x.test, 1, 1, 2); m != x.memory || math.Abs(p-x.compute) > 1e-9 {
+			t.Errorf("%+v: %g, %g, want %g, %g", x.test, m, p, x.memory, x.compute)
+		}
+	}
+	if c := costOf(g, numerics.Numerics{Precision: "f32", KV: "f32"}); c.row.ints != 0 || c.element != 4 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestCostOfModel checks that a token reads all of the demo: its output is its
+// embedding.
+func TestCostOfModel(t *testing.T) {
+	c, err := open()()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	g, _, err := arch.Load(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := costOf(g, numerics.Numerics{Precision: "fast", KV: "f16"}).weights; n > c.Bytes() || n < c.Bytes()*98/100 {
+		t.Errorf("%d bytes of %d", n, c.Bytes())
+	}
+}

@@ -1,0 +1,262 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Peer is llama.cpp, against which a model is measured.
+type Peer struct {
+	Bench string   // absolute path of llama-bench
+	Self  []string // the command that loads the model and computes a token, to which -t N is added
+	KV    string   // type of its keys and values
+}
+
+// Ratio says how much faster Karat is, run by run.
+type Ratio struct {
+	Samples []float64 `json:"samples"`
+	Median  float64   `json:"median"`
+	Min     float64   `json:"min"`
+	Max     float64   `json:"max"`
+}
+
+// ratio divides x by y, run by run. It is nil if there is nothing to divide.
+func ratio(x, y []float64) *Ratio {
+	n := min(len(x), len(y))
+	if n == 0 {
+		return nil
+	}
+	r := &Ratio{Min: x[0] / y[0]}
+	for i := range n {
+		q := x[i] / y[i]
+		r.Samples = append(r.Samples, q)
+		r.Min, r.Max = min(r.Min, q), max(r.Max, q)
+	}
+	r.Median, _ = spread(r.Samples)
+	return r
+}
+
+// String says, too, when Karat is the slower one.
+func (r *Ratio) String() string {
+	if r == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%.2f (%.2f..%.2f)", r.Median, r.Min, r.Max)
+	if r.Median < 1 {
+		text += " slower"
+	}
+	return text
+}
+
+// batched is the program for several sequences, which lies beside llama-bench.
+func (p *Peer) batched() string {
+	dir, name := filepath.Split(p.Bench)
+	return dir + "llama-batched-bench" + filepath.Ext(name)
+}
+
+// Check reports a program that is missing, or that cannot be run.
+func (p *Peer) Check(parallel []int) error {
+	programs := []string{p.Bench}
+	if maximum(parallel) > 1 {
+		programs = append(programs, p.batched())
+	}
+	for _, path := range programs {
+		if _, err := exec.LookPath(path); err != nil {
+			return fmt.Errorf("bench: peer: %w", err)
+		}
+	}
+	return nil
+}
+
+// can reports whether the peer has t: llama-batched-bench has no prompt behind a depth.
+func (p *Peer) can(t *Result) bool { return t.Parallel == 1 || t.Prompt == 0 || t.Depth == 0 }
+
+// sample is the tokens a second of one run of t in a process of its own.
+func (p *Peer) sample(ctx context.Context, file string, t *Result) (float64, error) {
+	if t.Parallel > 1 {
+		return p.sampleBatched(ctx, file, t)
+	}
+	x, err := p.bench(ctx, file, t.Prompt, t.Tokens, t.Threads, append(p.flash(t), "-d", strconv.Itoa(t.Depth))...)
+	if err != nil {
+		return 0, err
+	}
+	if x.Depth != t.Depth {
+		return 0, fmt.Errorf("bench: %s: it measured at depth %d, not %d", p.Bench, x.Depth, t.Depth)
+	}
+	return x.Samples[0], nil
+}
+
+// flash is what flash attention needs to be on where it matters.
+func (p *Peer) flash(t *Result) []string {
+	if t.Depth > 0 {
+		return []string{"-fa", "on"}
+	}
+	return nil
+}
+
+// benched is one test of llama-bench's JSON.
+type benched struct {
+	Commit  string    `json:"build_commit"`
+	Build   int       `json:"build_number"`
+	Threads int       `json:"n_threads"`
+	Prompt  int       `json:"n_prompt"`
+	Tokens  int       `json:"n_gen"`
+	Depth   int       `json:"n_depth"`
+	Samples []float64 `json:"samples_ts"`
+}
+
+// bench runs one test once.
+func (p *Peer) bench(ctx context.Context, file string, prompt, tokens, threads int, more ...string) (*benched, error) {
+	args := []string{"-m", file, "-p", strconv.Itoa(prompt), "-n", strconv.Itoa(tokens), "-t", strconv.Itoa(threads), "-r", "1", "-o", "json", "-ctk", p.KV, "-ctv", p.KV}
+	out, err := output(ctx, p.Bench, append(args, more...)...)
+	if err != nil {
+		return nil, err
+	}
+	x, err := parseBench(out)
+	if err != nil {
+		return nil, fmt.Errorf("bench: %s: %w", p.Bench, err)
+	}
+	if x.Prompt != prompt || x.Tokens != tokens || x.Threads != threads {
+		return nil, fmt.Errorf("bench: %s: it measured -p %d -n %d -t %d, not -p %d -n %d -t %d", p.Bench, x.Prompt, x.Tokens, x.Threads, prompt, tokens, threads)
+	}
+	return x, nil
+}
+
+func parseBench(out []byte) (*benched, error) {
+	var all []benched
+	if err := json.Unmarshal(out, &all); err != nil {
+		return nil, fmt.Errorf("its output is no JSON of llama-bench: %w", err)
+	}
+	if len(all) != 1 || len(all[0].Samples) != 1 || !(all[0].Samples[0] > 0) {
+		return nil, errors.New("its output is not one run of one test")
+	}
+	return &all[0], nil
+}
+
+// sampleBatched makes a depth of prompts, which must have a token: the rate of
+// none would be 0/0, and no JSON.
+func (p *Peer) sampleBatched(ctx context.Context, file string, t *Result) (float64, error) {
+	prompt, tokens := t.Prompt, 1
+	if t.Tokens > 0 {
+		prompt, tokens = max(t.Depth, 1), t.Tokens
+	}
+	room := (prompt + tokens + 255) &^ 255 * t.Parallel // sequences get equal shares, which are multiples of 256
+	args := []string{"-m", file, "-npp", strconv.Itoa(prompt), "-ntg", strconv.Itoa(tokens), "-npl", strconv.Itoa(t.Parallel), "-c", strconv.Itoa(room),
+		"-t", strconv.Itoa(t.Threads), "-ctk", p.KV, "-ctv", p.KV, "--output-format", "jsonl"}
+	out, err := output(ctx, p.batched(), append(args, p.flash(t)...)...)
+	if err != nil {
+		return 0, err
+	}
+	for line := range bytes.Lines(out) { // among those of its log
+		var x struct {
+			Prompt   int     `json:"pp"`
+			Tokens   int     `json:"tg"`
+			Parallel int     `json:"pl"`
+			Prompts  float64 `json:"speed_pp"`
+			Decoded  float64 `json:"speed_tg"`
+		}
+		if json.Unmarshal(line, &x) != nil || x.Prompt != prompt || x.Tokens != tokens || x.Parallel != t.Parallel {
+			continue
+		}
+		rate := x.Prompts
+		if t.Tokens > 0 {
+			rate = x.Decoded
+		}
+		if rate > 0 {
+			return rate, nil
+		}
+	}
+	return 0, fmt.Errorf("bench: %s: its output does not have the test -npp %d -ntg %d -npl %d", p.batched(), prompt, tokens, t.Parallel)
+}
+
+// first is the seconds of a process that loads the model and computes a token,
+// and the program's version.
+func (p *Peer) first(ctx context.Context, file string, threads int) (seconds float64, version string, err error) {
+	start := time.Now()
+	x, err := p.bench(ctx, file, 1, 0, threads, "--no-warmup")
+	if err != nil {
+		return 0, "", err
+	}
+	return time.Since(start).Seconds(), fmt.Sprintf("llama.cpp b%d (%s)", x.Build, x.Commit), nil
+}
+
+// self is first of this program.
+func (p *Peer) self(ctx context.Context, threads int) (seconds float64, err error) {
+	start := time.Now()
+	args := append(p.Self[1:len(p.Self):len(p.Self)], "-t", strconv.Itoa(threads))
+	_, err = output(ctx, p.Self[0], args...)
+	return time.Since(start).Seconds(), err
+}
+
+// output runs a program and returns what it prints. ctx ends it as Ctrl-C does,
+// and then kills it.
+func output(ctx context.Context, program string, args ...string) ([]byte, error) {
+	c := exec.CommandContext(ctx, program, args...)
+	c.Cancel = func() error {
+		if c.Process.Signal(os.Interrupt) == nil {
+			return nil
+		}
+		return c.Process.Kill()
+	}
+	c.WaitDelay = 3 * time.Second
+	out, log := head{most: 1 << 20}, tail{most: 4 << 10}
+	c.Stdout, c.Stderr = &out, &log
+	err := c.Run()
+	if err != nil {
+		select { // Ctrl-C may reach the program before us
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+		if line := log.line(); out.full {
+			err = errors.New("it prints too much")
+		} else if line != "" {
+			err = fmt.Errorf("%w: %s", err, line)
+		}
+		return nil, fmt.Errorf("bench: %s: %w", program, err)
+	}
+	return out.text, nil
+}
+
+// head keeps what is written, and refuses more than most bytes.
+type head struct {
+	text []byte
+	most int
+	full bool
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	if h.full = len(h.text)+len(p) > h.most; h.full {
+		return 0, io.ErrShortWrite
+	}
+	h.text = append(h.text, p...)
+	return len(p), nil
+}
+
+// tail keeps the last bytes that are written.
+type tail struct {
+	text []byte
+	most int
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	t.text = t.text[max(0, len(t.text)-t.most):]
+	return len(p), nil
+}
+
+// line is the last line that is not empty.
+func (t *tail) line() string {
+	text := strings.TrimSpace(string(t.text))
+	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
+}

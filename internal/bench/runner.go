@@ -1,0 +1,211 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/karat-run/karat/internal/engine"
+)
+
+// runner measures one engine.
+type runner struct {
+	engine  *engine.Engine
+	file    string
+	tokens  []int32
+	cost    cost
+	threads int
+	o       Options
+	limits  *limits // nil without
+	limit   Limit
+}
+
+func (m *runner) first(ctx context.Context) error {
+	s := m.engine.NewSequence()
+	defer s.Close()
+	_, err := s.Feed(ctx, m.tokens[:1], 1)
+	return err
+}
+
+func (m *runner) tests(ctx context.Context, add func(Result)) error {
+	for _, depth := range m.o.Depths {
+		for _, parallel := range m.o.Parallel {
+			for i, n := range slices.Concat(m.o.Prompts, m.o.Tokens) {
+				t := Result{Threads: m.threads, Depth: depth, Parallel: parallel}
+				if i < len(m.o.Prompts) {
+					t.Prompt, t.Test = n, fmt.Sprintf("pp%d", n)
+				} else {
+					t.Tokens, t.Test = n, fmt.Sprintf("tg%d", n)
+				}
+				if depth > 0 {
+					t.Test += fmt.Sprintf(" @ d%d", depth)
+				}
+				if err := m.test(ctx, &t); err != nil {
+					return err
+				}
+				add(t)
+			}
+		}
+	}
+	return nil
+}
+
+// test runs t, once more than is counted, in turns with the peer: either goes
+// first in every second run.
+func (m *runner) test(ctx context.Context, t *Result) error {
+	m.say(fmt.Sprintf("%s, threads %d, parallel %d", t.Test, t.Threads, t.Parallel))
+	all, err := m.sequences(ctx, t)
+	defer func() {
+		for _, s := range all {
+			s.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	if _, err := m.time(ctx, all, t); err != nil {
+		return err
+	}
+	var shares []float64
+	ours := func() error {
+		seconds, share, err := m.run(ctx, all, t)
+		t.Samples, shares = append(t.Samples, float64(t.Parallel*(t.Prompt+t.Tokens))/seconds), append(shares, share)
+		return err
+	}
+	theirs := func() error {
+		if m.o.Peer == nil || !m.o.Peer.can(t) {
+			return nil
+		}
+		rate, err := m.o.Peer.sample(ctx, m.file, t)
+		t.Peer = append(t.Peer, rate)
+		return err
+	}
+	if err := m.turns(ours, theirs); err != nil {
+		return err
+	}
+	t.Median, t.Stddev = spread(t.Samples)
+	t.PeerRate, _ = spread(t.Peer)
+	t.Ratio = ratio(t.Samples, t.Peer)
+	t.Share, _ = spread(shares)
+	if t.Tokens > 0 && t.Parallel == 1 {
+		t.GBs = float64(m.cost.weights) * t.Median / 1e9
+	}
+	return nil
+}
+
+func (m *runner) say(what string) {
+	if m.o.Progress != nil {
+		m.o.Progress(what)
+	}
+}
+
+// turns runs both as often as Options say.
+func (m *runner) turns(ours, theirs func() error) error {
+	for i := range m.o.Repeat {
+		first, second := ours, theirs
+		if i%2 == 1 {
+			first, second = theirs, ours
+		}
+		if err := first(); err != nil {
+			return err
+		}
+		if err := second(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sequences makes those of t, at its depth.
+func (m *runner) sequences(ctx context.Context, t *Result) (all []*engine.Sequence, err error) {
+	for range t.Parallel {
+		s := m.engine.NewSequence()
+		all = append(all, s)
+		if t.Depth == 0 {
+			continue
+		}
+		if _, err := s.Feed(ctx, m.tokens[:t.Depth], 1); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// run is one run of t, and its share of the machine's limits just before and
+// after it: the least time that it could take, to the time that it took.
+func (m *runner) run(ctx context.Context, all []*engine.Sequence, t *Result) (seconds, share float64, err error) {
+	if m.limits == nil {
+		seconds, err = m.time(ctx, all, t)
+		return seconds, 0, err
+	}
+	m.limits.measure(&m.limit)
+	seconds, err = m.time(ctx, all, t)
+	m.limits.measure(&m.limit)
+	both := func(x []float64) float64 { return (x[len(x)-2] + x[len(x)-1]) / 2 * 1e9 }
+	memory, compute := m.cost.seconds(t, both(m.limit.Read), both(m.limit.Ints), both(m.limit.Floats))
+	switch {
+	case compute > memory:
+		t.Bound = "compute"
+	case memory > 0:
+		t.Bound = "memory"
+	}
+	return seconds, max(memory, compute) / seconds, err
+}
+
+// processes measures whole processes, in turns, after one of each.
+func (m *runner) processes(ctx context.Context, l *Load) (peer string, err error) {
+	m.say(fmt.Sprintf("first token, threads %d", m.threads))
+	p := m.o.Peer
+	ours := func() error {
+		seconds, err := p.self(ctx, m.threads)
+		l.Process = append(l.Process, seconds)
+		return err
+	}
+	theirs := func() error {
+		seconds, version, err := p.first(ctx, m.file, m.threads)
+		l.Peer, peer = append(l.Peer, seconds), version
+		return err
+	}
+	if err = theirs(); err != nil {
+		return "", err
+	}
+	if err = ours(); err != nil {
+		return "", err
+	}
+	l.Process, l.Peer = nil, nil
+	err = m.turns(ours, theirs)
+	l.Ratio = ratio(l.Peer, l.Process)
+	return peer, err
+}
+
+// time is the seconds of one run, of all sequences at once.
+func (m *runner) time(ctx context.Context, all []*engine.Sequence, t *Result) (float64, error) {
+	for _, s := range all {
+		s.Rewind(m.tokens[:t.Depth+1])
+	}
+	start, errs := time.Now(), make(chan error, len(all))
+	for _, s := range all {
+		go func() { errs <- m.feed(ctx, s, t) }()
+	}
+	var err error
+	for range all {
+		err = cmp.Or(err, <-errs)
+	}
+	return time.Since(start).Seconds(), err
+}
+
+func (m *runner) feed(ctx context.Context, s *engine.Sequence, t *Result) error {
+	rest := m.tokens[t.Depth:]
+	if t.Prompt > 0 {
+		_, err := s.Feed(ctx, rest[:t.Prompt], 1)
+		return err
+	}
+	for i := range t.Tokens {
+		if _, err := s.Feed(ctx, rest[i:i+1], 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
