@@ -1,15 +1,18 @@
 package simd
 
 // addPanelAVX512 takes the bytes between rows of init and sums, between rows of
-// dx, and in the groups of a row of init.
+// dx, and in the groups of a row of init. So does addPanelAVX2.
 //
 //go:noescape
 func addPanelAVX512(acc []float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, stride, dxstride, end int)
 
+//go:noescape
+func addPanelAVX2(acc []float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, stride, dxstride, end int)
+
 func addPanel(acc []float32, w *Panel, x *Acts) {
 	rows, groups := len(acc)/PanelRows, len(w.Scale)/PanelRows
 	k := groups * w.Group
-	if tier < avx512 || rows == 0 || groups == 0 || k%ActGroup != 0 || w.Group != 16 && w.Group != 32 {
+	if tier == generic || rows == 0 || groups == 0 || k%ActGroup != 0 || w.Group != 16 && w.Group != 32 {
 		addPanelGeneric(acc, w, x)
 		return
 	}
@@ -21,6 +24,10 @@ func addPanel(acc []float32, w *Panel, x *Acts) {
 	var init *int32
 	if x.Init != nil {
 		init = &x.Init[:rows*groups][0]
+	}
+	if tier < avx512 {
+		addPanelAVX2(acc[:rows*PanelRows], &w.Codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups)
+		return
 	}
 	addPanelAVX512(acc[:rows*PanelRows], &w.Codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups)
 }

@@ -24,74 +24,124 @@ func subtractAVX512(dst, src []byte, n byte)
 //go:noescape
 func panelScalesAVX512(dst []float32, d *uint16, scale []int8)
 
+//go:noescape
+func unpack4AVX2(dst, src []byte)
+
+//go:noescape
+func unpack41AVX2(dst, src []byte)
+
+//go:noescape
+func unpack42AVX2(dst, src []byte)
+
+//go:noescape
+func unpack2AVX2(dst, src []byte)
+
+//go:noescape
+func unpack21AVX2(dst, src []byte)
+
+//go:noescape
+func unpackTableAVX2(dst, src []byte, table *[16]byte)
+
+//go:noescape
+func subtractAVX2(dst, src []byte, n byte)
+
+//go:noescape
+func panelScalesAVX2(dst []float32, d *uint16, scale []int8)
+
 func unpack4(dst, src []byte) {
 	src = src[:len(dst)/UnitSize*4*vector]
-	if tier >= avx512 {
+	switch {
+	case tier >= avx512:
 		unpack4AVX512(dst, src)
-		return
+	case tier >= avx2:
+		unpack4AVX2(dst, src)
+	default:
+		unpackGeneric(dst, src, true, false, false)
 	}
-	unpackGeneric(dst, src, true, false, false)
 }
 
 func unpack41(dst, src []byte) {
 	src = src[:len(dst)/UnitSize*5*vector]
-	if tier >= avx512 {
+	switch {
+	case tier >= avx512:
 		unpack41AVX512(dst, src)
-		return
+	case tier >= avx2:
+		unpack41AVX2(dst, src)
+	default:
+		unpackGeneric(dst, src, true, false, true)
 	}
-	unpackGeneric(dst, src, true, false, true)
 }
 
 func unpack42(dst, src []byte) {
 	src = src[:len(dst)/UnitSize*6*vector]
-	if tier >= avx512 {
+	switch {
+	case tier >= avx512:
 		unpack42AVX512(dst, src)
-		return
+	case tier >= avx2:
+		unpack42AVX2(dst, src)
+	default:
+		unpackGeneric(dst, src, true, true, false)
 	}
-	unpackGeneric(dst, src, true, true, false)
 }
 
 func unpack2(dst, src []byte) {
 	src = src[:len(dst)/UnitSize*2*vector]
-	if tier >= avx512 {
+	switch {
+	case tier >= avx512:
 		unpack2AVX512(dst, src)
-		return
+	case tier >= avx2:
+		unpack2AVX2(dst, src)
+	default:
+		unpackGeneric(dst, src, false, true, false)
 	}
-	unpackGeneric(dst, src, false, true, false)
 }
 
 func unpack21(dst, src []byte) {
 	src = src[:len(dst)/UnitSize*3*vector]
-	if tier >= avx512 {
+	switch {
+	case tier >= avx512:
 		unpack21AVX512(dst, src)
-		return
+	case tier >= avx2:
+		unpack21AVX2(dst, src)
+	default:
+		unpackGeneric(dst, src, false, true, true)
 	}
-	unpackGeneric(dst, src, false, true, true)
 }
 
 func unpackTable(dst, src []byte, table *[16]byte) {
 	src = src[:len(dst)/UnitSize*4*vector]
-	if tier >= avx512 {
+	switch {
+	case tier >= avx512:
 		unpackTableAVX512(dst, src, table)
-		return
+	case tier >= avx2:
+		unpackTableAVX2(dst, src, table)
+	default:
+		unpackTableGeneric(dst, src, table)
 	}
-	unpackTableGeneric(dst, src, table)
 }
 
 func subtract(dst, src []byte, n byte) {
 	src = src[:len(dst)]
-	if whole := len(dst) &^ 63; tier >= avx512 {
+	whole := len(dst) &^ 63
+	switch {
+	case tier >= avx512:
 		subtractAVX512(dst[:whole], src, n)
-		dst, src = dst[whole:], src[whole:]
+	case tier >= avx2:
+		subtractAVX2(dst[:whole], src, n)
+	default:
+		whole = 0
 	}
-	subtractGeneric(dst, src, n)
+	subtractGeneric(dst[whole:], src[whole:], n)
 }
 
 func panelScales(dst []float32, d []uint16, scale []int8) {
 	d, dst = d[:PanelRows], dst[:len(scale)]
-	if tier >= avx512 && len(scale)%PanelRows == 0 {
+	switch {
+	case tier == generic || len(scale)%PanelRows != 0:
+		panelScalesGeneric(dst, d, scale)
+	case tier >= avx512:
 		panelScalesAVX512(dst, &d[0], scale)
-		return
+	default:
+		panelScalesAVX2(dst, &d[0], scale)
 	}
-	panelScalesGeneric(dst, d, scale)
 }

@@ -1,0 +1,288 @@
+#include "textflag.h"
+
+// Units of a panel with AVX2: planes to bytes. A vector of a panel is two
+// halves, and a kernel goes over the first halves of a unit and then over the
+// second ones.
+//
+//	DI     a half of the unit, SI that of its planes, CX halves left
+//	BX     where the next one is, from the first of a unit or the second
+//	Y0-Y3  vectors of the planes
+//	Y4-Y7  vectors of the unit
+//	Y14    the lowest plane's bits in each byte, Y15 the next plane's
+
+// MASK sets every byte of y.
+#define MASK(byte, x, y) \
+	MOVL         $(byte*0x01010101), AX; \
+	VMOVD        AX, x;                  \
+	VPBROADCASTD x, y
+
+#define HEAD(done) \
+	MOVQ dst_base+0(FP), DI;  \
+	MOVQ src_base+24(FP), SI; \
+	MOVQ dst_len+8(FP), CX;   \
+	SHRQ $9, CX;              \
+	JZ   done
+
+// HALF goes to the second halves, and then to the next unit.
+#define HALF(in, loop) \
+	ADDQ $32, SI;        \
+	ADDQ $32, DI;        \
+	XORL $1, BX;         \
+	JNZ  loop;           \
+	ADDQ $(in-64), SI;   \
+	ADDQ $(512-64), DI;  \
+	DECQ CX;             \
+	JNZ  loop
+
+// FOUR makes vectors i and i+4 of the lowest plane in Y4 and Y5.
+#define FOUR(i) \
+	VMOVDQU (i*64)(SI), Y5; \
+	VPAND   Y14, Y5, Y4;    \
+	VPSRLW  $4, Y5, Y5;     \
+	VPAND   Y14, Y5, Y5
+
+#define STORE(i) \
+	VMOVDQU Y4, (i*64)(DI); \
+	VMOVDQU Y5, (i*64+256)(DI)
+
+// UPPER adds the next plane's bits of y to z, which may be y.
+#define UPPER(y, z) \
+	VPAND Y15, y, Y6; \
+	VPOR  Y6, z, z
+
+#define LEFT(n, y, z) \
+	VPSLLW $n, y, Y7; \
+	UPPER(Y7, z)
+
+#define RIGHT(n, y, z) \
+	VPSRLW $n, y, Y7; \
+	UPPER(Y7, z)
+
+// WHOLE makes vectors i and i+4 of the lowest plane, both halves of them, and
+// stores them line by line.
+#define WHOLE(i, LOOKUP) \
+	VMOVDQU (i*64)(SI), Y0;     \
+	VMOVDQU (i*64+32)(SI), Y1;  \
+	VPSRLW  $4, Y0, Y2;         \
+	VPSRLW  $4, Y1, Y3;         \
+	VPAND   Y14, Y0, Y0;        \
+	VPAND   Y14, Y1, Y1;        \
+	VPAND   Y14, Y2, Y2;        \
+	VPAND   Y14, Y3, Y3;        \
+	LOOKUP;                     \
+	VMOVDQU Y0, (i*64)(DI);     \
+	VMOVDQU Y1, (i*64+32)(DI);  \
+	VMOVDQU Y2, (i*64+256)(DI); \
+	VMOVDQU Y3, (i*64+288)(DI)
+
+#define NOLOOKUP
+
+#define LOOKUP \
+	VPSHUFB Y0, Y13, Y0; \
+	VPSHUFB Y1, Y13, Y1; \
+	VPSHUFB Y2, Y13, Y2; \
+	VPSHUFB Y3, Y13, Y3
+
+// func unpack4AVX2(dst, src []byte)
+TEXT ·unpack4AVX2(SB), NOSPLIT, $0-48
+	HEAD(done)
+	MASK(15, X14, Y14)
+loop:
+	WHOLE(0, NOLOOKUP)
+	WHOLE(1, NOLOOKUP)
+	WHOLE(2, NOLOOKUP)
+	WHOLE(3, NOLOOKUP)
+	ADDQ $256, SI
+	ADDQ $512, DI
+	DECQ CX
+	JNZ  loop
+done:
+	VZEROUPPER
+	RET
+
+// func unpackTableAVX2(dst, src []byte, table *[16]byte)
+TEXT ·unpackTableAVX2(SB), NOSPLIT, $0-56
+	HEAD(done)
+	MASK(15, X14, Y14)
+	MOVQ           table+48(FP), AX
+	VBROADCASTI128 (AX), Y13
+loop:
+	WHOLE(0, LOOKUP)
+	WHOLE(1, LOOKUP)
+	WHOLE(2, LOOKUP)
+	WHOLE(3, LOOKUP)
+	ADDQ $256, SI
+	ADDQ $512, DI
+	DECQ CX
+	JNZ  loop
+done:
+	VZEROUPPER
+	RET
+
+// func unpack41AVX2(dst, src []byte)
+TEXT ·unpack41AVX2(SB), NOSPLIT, $0-48
+	HEAD(done)
+	MASK(15, X14, Y14)
+	MASK(16, X15, Y15)
+	XORL BX, BX
+loop:
+	VMOVDQU 256(SI), Y0
+	FOUR(0)
+	LEFT(4, Y0, Y4)
+	UPPER(Y0, Y5)
+	STORE(0)
+	FOUR(1)
+	LEFT(3, Y0, Y4)
+	RIGHT(1, Y0, Y5)
+	STORE(1)
+	FOUR(2)
+	LEFT(2, Y0, Y4)
+	RIGHT(2, Y0, Y5)
+	STORE(2)
+	FOUR(3)
+	LEFT(1, Y0, Y4)
+	RIGHT(3, Y0, Y5)
+	STORE(3)
+	HALF(320, loop)
+done:
+	VZEROUPPER
+	RET
+
+// func unpack42AVX2(dst, src []byte)
+TEXT ·unpack42AVX2(SB), NOSPLIT, $0-48
+	HEAD(done)
+	MASK(15, X14, Y14)
+	MASK(48, X15, Y15)
+	XORL BX, BX
+loop:
+	VMOVDQU 256(SI), Y0
+	VMOVDQU 320(SI), Y1
+	FOUR(0)
+	LEFT(4, Y0, Y4)
+	UPPER(Y0, Y5)
+	STORE(0)
+	FOUR(1)
+	LEFT(4, Y1, Y4)
+	UPPER(Y1, Y5)
+	STORE(1)
+	FOUR(2)
+	LEFT(2, Y0, Y4)
+	RIGHT(2, Y0, Y5)
+	STORE(2)
+	FOUR(3)
+	LEFT(2, Y1, Y4)
+	RIGHT(2, Y1, Y5)
+	STORE(3)
+	HALF(384, loop)
+done:
+	VZEROUPPER
+	RET
+
+// TWO makes vectors i, i+2, i+4 and i+6 of the lowest plane.
+#define TWO(i, d0, d1, d2, d3) \
+	VMOVDQU (i*64)(SI), d0; \
+	VPSRLW  $2, d0, d1;     \
+	VPSRLW  $4, d0, d2;     \
+	VPSRLW  $6, d0, d3;     \
+	VPAND   Y14, d0, d0;    \
+	VPAND   Y14, d1, d1;    \
+	VPAND   Y14, d2, d2;    \
+	VPAND   Y14, d3, d3
+
+#define STORE8 \
+	VMOVDQU Y8, 0(DI);    \
+	VMOVDQU Y9, 64(DI);   \
+	VMOVDQU Y10, 128(DI); \
+	VMOVDQU Y11, 192(DI); \
+	VMOVDQU Y0, 256(DI);  \
+	VMOVDQU Y1, 320(DI);  \
+	VMOVDQU Y2, 384(DI);  \
+	VMOVDQU Y3, 448(DI)
+
+// func unpack2AVX2(dst, src []byte)
+TEXT ·unpack2AVX2(SB), NOSPLIT, $0-48
+	HEAD(done)
+	MASK(3, X14, Y14)
+	XORL BX, BX
+loop:
+	TWO(0, Y8, Y10, Y0, Y2)
+	TWO(1, Y9, Y11, Y1, Y3)
+	STORE8
+	HALF(128, loop)
+done:
+	VZEROUPPER
+	RET
+
+// func unpack21AVX2(dst, src []byte)
+TEXT ·unpack21AVX2(SB), NOSPLIT, $0-48
+	HEAD(done)
+	MASK(3, X14, Y14)
+	MASK(4, X15, Y15)
+	XORL BX, BX
+loop:
+	TWO(0, Y8, Y10, Y0, Y2)
+	TWO(1, Y9, Y11, Y1, Y3)
+	VMOVDQU 128(SI), Y4
+	LEFT(2, Y4, Y8)
+	LEFT(1, Y4, Y9)
+	UPPER(Y4, Y10)
+	RIGHT(1, Y4, Y11)
+	RIGHT(2, Y4, Y0)
+	RIGHT(3, Y4, Y1)
+	RIGHT(4, Y4, Y2)
+	RIGHT(5, Y4, Y3)
+	STORE8
+	HALF(192, loop)
+done:
+	VZEROUPPER
+	RET
+
+// func subtractAVX2(dst, src []byte, n byte)
+TEXT ·subtractAVX2(SB), NOSPLIT, $0-49
+	MOVQ         dst_base+0(FP), DI
+	MOVQ         src_base+24(FP), SI
+	MOVQ         dst_len+8(FP), CX
+	VPBROADCASTB n+48(FP), Y2
+	SHRQ         $6, CX
+	JZ           done
+loop:
+	VMOVDQU 0(SI), Y0
+	VMOVDQU 32(SI), Y1
+	VPSUBB  Y2, Y0, Y0
+	VPSUBB  Y2, Y1, Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+	ADDQ    $64, SI
+	ADDQ    $64, DI
+	DECQ    CX
+	JNZ     loop
+done:
+	VZEROUPPER
+	RET
+
+// func panelScalesAVX2(dst []float32, d *uint16, scale []int8)
+TEXT ·panelScalesAVX2(SB), NOSPLIT, $0-56
+	MOVQ      dst_base+0(FP), DI
+	MOVQ      d+24(FP), DX
+	MOVQ      scale_base+32(FP), SI
+	MOVQ      scale_len+40(FP), CX
+	VCVTPH2PS 0(DX), Y0
+	VCVTPH2PS 16(DX), Y1
+	SHRQ      $4, CX
+	JZ        done
+loop:
+	VPMOVSXBD 0(SI), Y2
+	VPMOVSXBD 8(SI), Y3
+	VCVTDQ2PS Y2, Y2
+	VCVTDQ2PS Y3, Y3
+	VMULPS    Y2, Y0, Y2
+	VMULPS    Y3, Y1, Y3
+	VMOVUPS   Y2, 0(DI)
+	VMOVUPS   Y3, 32(DI)
+	ADDQ      $16, SI
+	ADDQ      $64, DI
+	DECQ      CX
+	JNZ       loop
+done:
+	VZEROUPPER
+	RET
