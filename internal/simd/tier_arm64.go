@@ -11,8 +11,8 @@ var levels = []string{"generic", "neon", "sdot"}
 
 // best is the highest level that the CPU has.
 func best() level {
-	if cpu.ARM64.HasASIMDDP {
-		return sdot
+	if !cpu.ARM64.HasASIMDDP {
+		return neon
 	}
-	return neon
+	return sdot
 }

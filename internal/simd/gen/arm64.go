@@ -56,6 +56,7 @@ var words = []struct {
 	comment    string // above those that follow
 	name, form string
 	base       uint32
+	feature    string // beyond Advanced SIMD
 }{
 	{comment: "d = n op m"},
 	{name: "FADD_S4", form: three, base: same3(1, 0, 0, 0b11010)},
@@ -94,9 +95,9 @@ var words = []struct {
 	{name: "SMLAL_S4_LANE", form: laneH, base: lane(0, 0, 1, 0b0010)},
 	{name: "SMLAL2_S4_LANE", form: laneH, base: lane(1, 0, 1, 0b0010)},
 	{comment: "FEAT_DotProd: d[j] = d[j] + the sum of n[4j+k]*m[4j+k], or of n[4j+k]*m[4i+k], k < 4"},
-	{name: "SDOT_S4", form: three, base: extra3(1, 0, 2, 0b0010)},
-	{name: "SDOT_S4_LANE", form: laneS, base: lane(1, 0, 2, 0b1110)},
-	{name: "UDOT_S4_LANE", form: laneS, base: lane(1, 1, 2, 0b1110)},
+	{name: "SDOT_S4", form: three, base: extra3(1, 0, 2, 0b0010), feature: "ASIMDDP"},
+	{name: "SDOT_S4_LANE", form: laneS, base: lane(1, 0, 2, 0b1110), feature: "ASIMDDP"},
+	{name: "UDOT_S4_LANE", form: laneS, base: lane(1, 1, 2, 0b1110), feature: "ASIMDDP"},
 }
 
 func arm64() string {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"go/build"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,24 +24,30 @@ func TestFresh(t *testing.T) {
 	}
 }
 
+// listed returns what Go's assembler lists of a file, with the code.
+func listed(t *testing.T, arch, name string) string {
+	t.Helper()
+	cmd := exec.Command("go", "tool", "asm", "-S", "-p", "a", "-I", "..", "-I", filepath.Join(build.Default.GOROOT, "pkg", "include"),
+		"-o", filepath.Join(t.TempDir(), "a.o"), name)
+	cmd.Env = append(os.Environ(), "GOARCH="+arch)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+	return string(out)
+}
+
 // assemble returns the bytes, in hexadecimal, that Go's assembler makes of lines
 // after a header is included.
 func assemble(t *testing.T, arch string, lines []string) string {
 	t.Helper()
-	dir := t.TempDir()
-	name := filepath.Join(dir, "a.s")
+	name := filepath.Join(t.TempDir(), "a.s")
 	text := "#include \"words_" + arch + ".h\"\nTEXT ·f(SB), 4, $0-0\n\t" + strings.Join(lines, "\n\t") + "\n"
 	if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "tool", "asm", "-S", "-p", "a", "-I", "..", "-o", filepath.Join(dir, "a.o"), name)
-	cmd.Env = append(os.Environ(), "GOARCH="+arch)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	var b strings.Builder
-	for _, m := range regexp.MustCompile(`(?m)^\t0x[0-9a-f]{4} ((?:[0-9a-f]{2} )+)`).FindAllStringSubmatch(string(out), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\t0x[0-9a-f]{4} ((?:[0-9a-f]{2} )+)`).FindAllStringSubmatch(listed(t, arch, name), -1) {
 		b.WriteString(strings.ReplaceAll(m[1], " ", ""))
 	}
 	return b.String()

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// x86 are the instructions that kernels may have, by the feature of package cpu
+// that they need in the encodings before EVEX and in EVEX; - is none.
+var x86 = []struct{ vex, evex, names string }{
+	{"", "-", `RET CALL JMP JEQ JNE JLT JLE JGT JGE JLS JHI JCS JCC JMI JPL PUSHQ POPQ PAUSE
+		MOVB MOVW MOVL MOVQ MOVBLZX MOVBQZX MOVWLZX MOVWQZX MOVLQSX MOVLQZX LEAL LEAQ XORL XORQ ORL ORQ ANDL ANDQ NOTQ NEGQ
+		ADDL ADDQ SUBL SUBQ INCL INCQ DECL DECQ IMULL IMULQ IMUL3L IMUL3Q SHLL SHLQ SHRL SHRQ SARL SARQ
+		CMPB CMPL CMPQ TESTB TESTL TESTQ CMOVQEQ CMOVQNE CMOVQLT CMOVQLE CMOVQGT CMOVQGE
+		PREFETCHT0 PREFETCHT1 PREFETCHT2 PREFETCHNTA`},
+	{"BMI2", "-", "BZHIL BZHIQ SHLXL SHLXQ SHRXL SHRXQ SARXL SARXQ RORXL RORXQ MULXL MULXQ PDEPL PDEPQ PEXTL PEXTQ"},
+	{"BMI1", "-", "ANDNL ANDNQ BLSRL BLSRQ BLSIL BLSIQ TZCNTL TZCNTQ"},
+	{"POPCNT", "-", "POPCNTL POPCNTQ"},
+	{"AVX2", "-", `VZEROUPPER VZEROALL VMOVDQA VMOVDQU VPXOR VPOR VPAND VPANDN VPHADDD VPHADDW VHADDPS VHADDPD VMASKMOVPS VPMASKMOVD
+		VPERM2F128 VPERM2I128 VEXTRACTF128 VEXTRACTI128 VINSERTF128 VINSERTI128 VBROADCASTF128 VBROADCASTI128
+		VBLENDPS VBLENDVPS VPBLENDD VPBLENDW VPBLENDVB VMOVMSKPS VPMOVMSKB VROUNDPS VPSIGNB VPSIGNW VPSIGND VPTEST`},
+	{"AVX2", "AVX512F", `VMOVUPS VMOVAPS VMOVUPD VMOVSS VMOVD VMOVQ VMOVNTDQ VMOVNTDQA VMOVNTPS VMOVHLPS VMOVLHPS VMOVSHDUP VMOVSLDUP VMOVDDUP
+		VADDPS VADDSS VSUBPS VSUBSS VMULPS VMULSS VDIVPS VDIVSS VSQRTPS VMAXPS VMAXSS VMINPS VMINSS VCMPPS
+		VADDPD VSUBPD VMULPD VCVTPS2PD VCVTPD2PS VCVTDQ2PS VCVTPS2DQ VCVTTPS2DQ
+		VPADDD VPADDQ VPSUBD VPSUBQ VPMULLD VPMULDQ VPMULUDQ VPABSD VPMAXSD VPMINSD VPMAXUD VPMINUD VPCMPEQD VPCMPGTD
+		VPSLLD VPSLLQ VPSRLD VPSRLQ VPSRAD VPSLLVD VPSLLVQ VPSRLVD VPSRLVQ VPSRAVD
+		VBROADCASTSS VBROADCASTSD VPBROADCASTD VPBROADCASTQ VPSHUFD VSHUFPS VSHUFPD VPERMILPS VPERMD VPERMPS VPERMQ VPERMPD
+		VUNPCKLPS VUNPCKHPS VUNPCKLPD VUNPCKHPD VPUNPCKLDQ VPUNPCKHDQ VPUNPCKLQDQ VPUNPCKHQDQ
+		VPMOVZXBD VPMOVZXBQ VPMOVZXWD VPMOVZXDQ VPMOVSXBD VPMOVSXWD VPMOVSXDQ VPGATHERDD VGATHERDPS`},
+	{"AVX2", "AVX512BW", `VPADDB VPADDW VPSUBB VPSUBW VPADDSB VPADDSW VPSUBSB VPSUBSW VPADDUSB VPSUBUSB VPABSB VPABSW
+		VPMAXSB VPMAXSW VPMAXUB VPMAXUW VPMINSB VPMINSW VPMINUB VPMINUW VPMULLW VPMULHW VPMULHUW VPMULHRSW VPMADDWD VPMADDUBSW VPSADBW
+		VPSLLW VPSRLW VPSRAW VPSLLDQ VPSRLDQ VPSHUFB VPSHUFLW VPSHUFHW VPALIGNR VPBROADCASTB VPBROADCASTW VPMOVZXBW VPMOVSXBW
+		VPACKSSWB VPACKSSDW VPACKUSWB VPACKUSDW VPUNPCKLBW VPUNPCKHBW VPUNPCKLWD VPUNPCKHWD VPCMPEQB VPCMPEQW VPCMPGTB VPCMPGTW
+		VPEXTRB VPEXTRW VPINSRB VPINSRW`},
+	{"AVX2", "AVX512DQ", "VXORPS VORPS VANDPS VANDNPS VPEXTRD VPEXTRQ VPINSRD VPINSRQ"},
+	{"FMA", "AVX512F", `VFMADD132PS VFMADD213PS VFMADD231PS VFMADD132SS VFMADD213SS VFMADD231SS VFMSUB132PS VFMSUB213PS VFMSUB231PS
+		VFNMADD132PS VFNMADD213PS VFNMADD231PS VFNMSUB213PS VFNMSUB231PS VFMADD213PD VFMADD231PD`},
+	{"F16C", "AVX512F", "VCVTPH2PS VCVTPS2PH"},
+	{"AVX512F", "-", "KMOVW KANDW KORW KXORW KNOTW KORTESTW KUNPCKBW"},
+	{"AVX512BW", "-", "KMOVD KMOVQ KANDD KANDQ KORD KORQ KNOTD KNOTQ KORTESTD KORTESTQ KUNPCKWD KUNPCKDQ"},
+	{"AVX512DQ", "-", "KMOVB KANDB KORB KNOTB KORTESTB"},
+	{"-", "AVX512F", `VMOVDQU32 VMOVDQU64 VMOVDQA32 VMOVDQA64 VPXORD VPXORQ VPORD VPORQ VPANDD VPANDQ VPANDND VPANDNQ VPTERNLOGD VPTERNLOGQ
+		VPABSQ VPMAXSQ VPMINSQ VPSRAQ VPSRAVQ VPROLD VPRORD VPROLVD VPRORVD VSCALEFPS VRNDSCALEPS VGETEXPPS VGETMANTPS VFIXUPIMMPS
+		VBROADCASTF32X4 VBROADCASTI32X4 VBROADCASTF64X4 VBROADCASTI64X4 VEXTRACTF32X4 VEXTRACTI32X4 VEXTRACTF64X4 VEXTRACTI64X4
+		VINSERTF32X4 VINSERTI32X4 VINSERTF64X4 VINSERTI64X4 VSHUFF32X4 VSHUFI32X4 VSHUFF64X2 VSHUFI64X2 VALIGND VALIGNQ
+		VPERMI2D VPERMI2PS VPERMT2D VPERMT2PS VPERMI2Q VPERMT2Q VBLENDMPS VPBLENDMD VPCOMPRESSD VPEXPANDD VCOMPRESSPS VEXPANDPS
+		VPCMPD VPCMPUD VPTESTMD VPTESTNMD VPMOVDB VPMOVDW VPMOVSDB VPMOVSDW VPMOVUSDB VPMOVQD VCVTUDQ2PS VCVTPS2UDQ`},
+	{"-", "AVX512BW", `VMOVDQU8 VMOVDQU16 VPERMW VPERMI2W VPERMT2W VPBLENDMB VPBLENDMW VPSLLVW VPSRLVW VPSRAVW VDBPSADBW
+		VPCMPB VPCMPUB VPCMPW VPCMPUW VPTESTMB VPTESTMW VPMOVWB VPMOVSWB VPMOVUSWB VPMOVB2M VPMOVM2B VPMOVW2M VPMOVM2W`},
+	{"-", "AVX512DQ", "VPMULLQ VPMOVD2M VPMOVM2D VBROADCASTF32X8 VBROADCASTI32X8 VEXTRACTF32X8 VEXTRACTI32X8 VINSERTF32X8 VINSERTI32X8 VRANGEPS"},
+	{"-", "AVX512VNNI", "VPDPBUSD VPDPBUSDS VPDPWSSD VPDPWSSDS"},
+	{"-", "AVX512VBMI", "VPERMB VPERMI2B VPERMT2B VPMULTISHIFTQB"},
+}
+
+// arm are those of arm64 that Go's assembler has; none needs more than Advanced SIMD.
+var arm = strings.Fields(`NOOP RET CALL JMP BEQ BNE BLT BLE BGT BGE BLS BHI BLO BHS CBZ CBNZ TBZ TBNZ YIELD
+	MOVB MOVBU MOVH MOVHU MOVW MOVWU MOVD ADD ADDS SUB SUBS MUL MADD NEG AND ANDS ORR EOR BIC LSL LSR ASR CMP CMN TST CSEL STP LDP PRFM
+	FMOVS FMOVD FMOVQ FLDPQ FSTPQ FADDS FSUBS FMULS FDIVS FMADDS FMAXS FMINS
+	VLD1 VLD1R VLD2 VLD3 VLD4 VST1 VST2 VST4 VMOV VMOVI VDUP VADD VSUB VADDP VADDV VAND VORR VEOR VBIT VBIF VBSL VCMEQ VCNT
+	VSHL VUSHR VSLI VSRI VUSHLL VUSHLL2 VUXTL VUXTL2 VUADDLV VUMAX VUMIN VEXT VTBL VTBX VREV16 VREV32 VREV64
+	VTRN1 VTRN2 VUZP1 VUZP2 VZIP1 VZIP2 VFMLA VFMLS`)
+
+// variable are the bits of a form's words that operands choose.
+var variable = map[string]uint32{
+	two: 0x3ff, three: 0x1f03ff, laneS: 0x3f0bff, laneH: 0x3f0bff, "n, d: n<<16 | n<<5 | d": 0x1f03ff,
+	rightS: 0x7f03ff, leftB: 0x7f03ff, leftH: 0x7f03ff, leftS: 0x7f03ff,
+}
+
+// demands returns the features of package cpu that best asks for before it
+// returns each level, by the level's name. One that is below is asked for, too.
+func demands(t *testing.T, arch string) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile("../tier_" + arch + ".go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	levels := regexp.MustCompile(`"(\w+)"[,}]`).FindAllSubmatch(text[strings.Index(string(text), "levels = "):], -1)
+	all, of := []string(nil), map[string][]string{"": nil}
+	for _, m := range regexp.MustCompile(`\.Has(\w+)|return (\w+)`).FindAllSubmatch(text, -1) {
+		if len(m[1]) > 0 {
+			all = append(all, string(m[1]))
+			continue
+		}
+		for i, l := range levels[:len(levels)-1] {
+			if string(l[1]) == string(m[2]) {
+				of[string(levels[i+1][1])] = slices.Clone(all)
+			}
+		}
+	}
+	if arch == "arm64" {
+		of["neon"] = nil
+	}
+	return of
+}
+
+// An instruction of the assembler's listing.
+type instruction struct {
+	function, name string
+	code           []byte // from it on to the function's end
+	line           string
+}
+
+var (
+	functionLine    = regexp.MustCompile(`^\S*?\.(\w+) STEXT`)
+	instructionLine = regexp.MustCompile(`^\t0x([0-9a-f]+) \d+ \(([^)]*)\)\t(\S+)\t?(.*)$`)
+	codeLine        = regexp.MustCompile(`^\t0x[0-9a-f]{4,} ((?:[0-9a-f]{2} )+)`)
+)
+
+// nothing are lines of a listing that are no instructions.
+var nothing = []string{"TEXT", "FUNCDATA", "PCDATA", "NOP"}
+
+// listing are the instructions of a file of package simd, macros expanded.
+func listing(t *testing.T, arch, name string) (all []instruction) {
+	t.Helper()
+	var at []int
+	var code []byte
+	end := func() {
+		for i := len(all) - len(at); i < len(all); i++ {
+			all[i].code = code[at[i-len(all)+len(at)]:]
+		}
+		at, code = nil, nil
+	}
+	function := ""
+	for line := range strings.Lines(listed(t, arch, name)) {
+		line = strings.TrimSuffix(line, "\n")
+		if m := functionLine.FindStringSubmatch(line); m != nil {
+			end()
+			function = m[1]
+		} else if m := instructionLine.FindStringSubmatch(line); m != nil && !slices.Contains(nothing, m[3]) {
+			n, err := strconv.ParseInt(m[1], 16, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at = append(at, int(n))
+			all = append(all, instruction{function, m[3], nil, fmt.Sprintf("%s: %s %s", m[2], m[3], m[4])})
+		} else if m := codeLine.FindStringSubmatch(line); m != nil {
+			b, err := hex.DecodeString(strings.ReplaceAll(m[1], " ", ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			code = append(code, b...)
+		}
+	}
+	end()
+	return all
+}
+
+// excess finds the instructions of a kernel's file that need more than the
+// level which the file's name ends in.
+func excess(t *testing.T, arch, name string, demands map[string][]string) (findings []string) {
+	t.Helper()
+	level := ""
+	if parts := strings.Split(strings.TrimSuffix(filepath.Base(name), "_"+arch+".s"), "_"); len(parts) > 1 {
+		level = parts[len(parts)-1]
+	}
+	has, ok := demands[level]
+	if !ok {
+		return []string{fmt.Sprintf("%s: no level is %s", name, level)}
+	}
+	all := listing(t, arch, name)
+	if len(all) == 0 {
+		return []string{name + ": no instructions"}
+	}
+	needs := needsX86
+	if arch == "arm64" {
+		needs = needsARM
+	}
+	for skip := 0; len(all) > 0; all = all[1:] {
+		i := all[0]
+		if !strings.HasSuffix(i.function, strings.ToUpper(level)) {
+			findings = append(findings, fmt.Sprintf("%s is no name of level %s", i.function, level))
+		}
+		if skip--; skip >= 0 {
+			continue
+		}
+		features, data, err := needs(i)
+		if skip = data; err != "" {
+			findings = append(findings, i.line+": "+err)
+		}
+		for _, f := range features {
+			if !slices.Contains(has, f) {
+				findings = append(findings, fmt.Sprintf("%s: needs %s", i.line, f))
+			}
+		}
+	}
+	return findings
+}
+
+// needsX86 returns what an instruction needs, and if it is one of data, how many
+// more lines of data it has.
+func needsX86(i instruction) (features []string, data int, err string) {
+	if i.name == "BYTE" {
+		return needsAMX(i.code)
+	}
+	name, _, _ := strings.Cut(i.name, ".") // .Z, .BCST and so on
+	for _, row := range x86 {
+		if !slices.Contains(strings.Fields(row.names), name) {
+			continue
+		}
+		switch evex := len(i.code) > 3 && i.code[0] == 0x62; {
+		case !evex && row.vex != "-":
+			features = append(features, row.vex)
+		case evex && row.evex != "-":
+			features = append(features, "AVX512F", row.evex)
+			if i.code[3]>>5&3 != 2 {
+				features = append(features, "AVX512VL")
+			}
+		default:
+			continue
+		}
+		return slices.DeleteFunc(features, func(f string) bool { return f == "" }), 0, ""
+	}
+	return nil, 0, "unknown in this encoding"
+}
+
+// needsAMX is about bytes: VEX.128.0F38.W0, LDTILECFG, moves and products.
+func needsAMX(code []byte) (features []string, data int, err string) {
+	if len(code) >= 5 && code[0] == vex && code[1]&31 == 2 && code[2]&0x84 == 0 {
+		switch opcode, register := code[3], code[4] >= 0xc0; {
+		case opcode == 0x49 && register:
+			return []string{"AMXTile"}, 4, ""
+		case opcode == 0x49 || opcode == 0x4b && !register:
+			return []string{"AMXTile"}, 6, "" // six bytes and four in one
+		case opcode == 0x5e && register:
+			return []string{"AMXTile", "AMXInt8"}, 4, ""
+		}
+	}
+	return nil, 0, "unknown bytes"
+}
+
+func needsARM(i instruction) (features []string, data int, err string) {
+	name, _, _ := strings.Cut(i.name, ".") // .P and .W
+	if slices.Contains(arm, name) {
+		return nil, 0, ""
+	}
+	if name != "WORD" {
+		return nil, 0, "unknown"
+	}
+	word := binary.LittleEndian.Uint32(i.code)
+	for _, w := range words {
+		if w.comment == "" && word&^variable[w.form] == w.base {
+			if w.feature != "" {
+				features = []string{w.feature}
+			}
+			return features, 0, ""
+		}
+	}
+	return nil, 0, "unknown word"
+}
+
+// TestGates holds each kernel to the instructions of its level.
+func TestGates(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		of := demands(t, arch)
+		files, err := filepath.Glob("../*_" + arch + ".s")
+		if err != nil || len(files) == 0 {
+			t.Fatal(len(files), err)
+		}
+		for _, name := range files {
+			for _, f := range excess(t, arch, name, of) {
+				t.Error(f)
+			}
+		}
+	}
+}
+
+// TestExcess has kernels that are wrong.
+func TestExcess(t *testing.T) {
+	for _, c := range []struct{ file, line, want string }{
+		{"f_avx2_amd64.s", "VPADDD Y0, Y1, Y2", ""},
+		{"f_avx2_amd64.s", "VPADDD Y0, Y1, Y16", "needs AVX512F"},
+		{"f_avx2_amd64.s", "VPADDD Z0, Z1, Z2", "needs AVX512F"},
+		{"f_avx2_amd64.s", "VPDPBUSD Y0, Y1, Y2", "needs AVX512VNNI"},
+		{"f_avx2_amd64.s", "KMOVW AX, K1", "needs AVX512F"},
+		{"f_avx2_amd64.s", "TZCNTQ AX, BX", "needs BMI1"},
+		{"f_avx512_amd64.s", "VPDPBUSD Y0, Y1, Y2", ""},
+		{"f_avx512_amd64.s", "VPERMB Z0, Z1, Z2", "needs AVX512VBMI"},
+		{"f_avx512_amd64.s", "VAESENC X0, X1, X2", "unknown"},
+		{"f_avx512_amd64.s", "TDPBUSD(tmm0, tmm1, tmm2)", "needs AMXTile"},
+		{"f_amx_amd64.s", "TDPBUSD(tmm0, tmm1, tmm2); TILELOADD(64, regAX, regCX, tmm0); LDTILECFG(0, regR9); TILERELEASE; VPXORD Z0, Z0, Z0", ""},
+		{"f_amx_amd64.s", "BYTE $0x0f; BYTE $0x0b", "unknown bytes"},
+		{"f_amd64.s", "VADDPS Y0, Y0, Y0", "needs AVX2"},
+		{"f_sse_amd64.s", "", "no level is sse"},
+		{"f_neon_arm64.s", "VFADD_S4(v1, v2, v3); VSSHR_S4(1, v1, v2); VLD1.P 16(R0), [V0.B16]", ""},
+		{"f_neon_arm64.s", "VSDOT_S4(v1, v2, v3)", "needs ASIMDDP"},
+		{"f_neon_arm64.s", "VUDOT_S4_LANE(3, v31, v2, v3)", "needs ASIMDDP"},
+		{"f_neon_arm64.s", "WORD $0x4e82a420", "unknown word"}, // SMMLA
+		{"f_neon_arm64.s", "VEOR3 V0.B16, V1.B16, V2.B16, V3.B16", "unknown"},
+		{"f_sdot_arm64.s", "VSDOT_S4(v1, v2, v3)", ""},
+	} {
+		arch := strings.TrimSuffix(c.file[strings.LastIndex(c.file, "_")+1:], ".s")
+		level, _, _ := strings.Cut(strings.TrimPrefix(c.file, "f_"), "_")
+		if level == "amd64.s" {
+			level = ""
+		}
+		name := filepath.Join(t.TempDir(), c.file)
+		text := fmt.Sprintf("#include \"words_%s.h\"\nTEXT ·f%s(SB), 4, $0-0\n\t%s\n\tRET\n", arch, strings.ToUpper(level), c.line)
+		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(excess(t, arch, name, demands(t, arch)), "\n")
+		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s: %q, want %q", c.file, c.line, got, c.want)
+		}
+	}
+}
