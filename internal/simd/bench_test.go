@@ -64,6 +64,21 @@ func BenchmarkQuantize(b *testing.B) {
 	bench(b, 4*len(x), func() { Quantize(q, dx, x) })
 }
 
+func BenchmarkQuantizePairs(b *testing.B) {
+	x, q, dx := values(rng(1), 4096), make([]int16, 4096), make([]float32, 4096/ActGroup)
+	bench(b, 4*len(x), func() { QuantizePairs(q, dx, x) })
+}
+
+func BenchmarkGroupSums(b *testing.B) {
+	q, dx, sums := integers(rng(1), 4096), make([]float32, 4096/ActGroup), make([]float32, 4096/16)
+	bench(b, 2*len(q), func() { GroupSums(sums, q, dx, 16) })
+}
+
+func BenchmarkGroupInit(b *testing.B) {
+	q, init := integers(rng(1), 4096), make([]int32, 4096/32)
+	bench(b, 2*len(q), func() { GroupInit(init, q, 32, 8) })
+}
+
 func BenchmarkSwiGLU(b *testing.B) {
 	x, y, dst := values(rng(1), 4096), values(rng(2), 4096), make([]float32, 4096)
 	bench(b, 4*len(x), func() { SwiGLU(dst, x, y) })

@@ -30,10 +30,20 @@ func Quantize(q []int16, dx, x []float32) {
 	}
 }
 
+// QuantizePairs is Quantize for whole groups, q being in the order of Acts.Q.
+func QuantizePairs(q []int16, dx, x []float32) { quantizePairs(q, dx, x) }
+
 // GroupSums sets sums[g] to float32(S)*dx, S being the sum of the g-th run of
 // group values of q, exact, and dx the scale of that run. group is 16 or 32.
 func GroupSums(sums []float32, q []int16, dx []float32, group int) {
-	groupSumsGeneric(sums, q, dx, group)
+	groupSums(sums, q, dx, group)
+}
+
+// GroupInit sets init[g] to -offset*S, S being the sum of the g-th run of group
+// values of q: what Acts.Init is for codes that have an offset. group is 16 or
+// 32, and offset at most 128, so that it is exact.
+func GroupInit(init []int32, q []int16, group int, offset int32) {
+	groupInit(init, q, group, offset)
 }
 
 // DotQ returns the product of a quantized weight row and a quantized activation

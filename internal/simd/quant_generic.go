@@ -28,13 +28,35 @@ func quantizeGeneric(q []int16, x []float32) (dx float32) {
 	return top / top16
 }
 
+// quantizePairsGeneric rounds whole groups.
+func quantizePairsGeneric(q []int16, dx, x []float32) {
+	for g := range dx {
+		run := q[g*ActGroup : (g+1)*ActGroup]
+		dx[g] = quantizeGeneric(run, x[g*ActGroup:(g+1)*ActGroup])
+		for i := 0; i < ActGroup; i += 4 {
+			run[i+1], run[i+2] = run[i+2], run[i+1]
+		}
+	}
+}
+
+// sum16 is the sum of at most 32 integers.
+func sum16(q []int16) (s int32) {
+	for _, v := range q {
+		s += int32(v)
+	}
+	return s
+}
+
 func groupSumsGeneric(sums []float32, q []int16, dx []float32, group int) {
 	for g := range sums {
-		var s int32
-		for _, v := range q[g*group : (g+1)*group] {
-			s += int32(v)
-		}
+		s := sum16(q[g*group : (g+1)*group])
 		sums[g] = float32(float32(s) * dx[g*group/ActGroup])
+	}
+}
+
+func groupInitGeneric(init []int32, q []int16, group int, offset int32) {
+	for g := range init {
+		init[g] = -offset * sum16(q[g*group:(g+1)*group])
 	}
 }
 

@@ -207,7 +207,10 @@ func TestNoAllocations(t *testing.T) {
 			LoadBF16(dst[:], h[:])
 			StoreF16(h[:], dst[:])
 			Quantize(q[:], dx[:], x[:])
+			QuantizePairs(q[:], dx[:], x[:])
 			GroupSums(y[:2], q[:], dx[:], 32)
+			var init [2]int32
+			GroupInit(init[:], q[:], 32, 8)
 			w := QuantRow{Q: i8[:], Scale: x[:2], Min: x[2:4], Group: 32}
 			dst[0] = DotQ(&w, q[:], dx[:], y[:2])
 			DotRowsQ(dst[:1], &w, q[:], dx[:], y[:2])

@@ -1,0 +1,13 @@
+//go:build !amd64
+
+package simd
+
+func quantizePairs(q []int16, dx, x []float32) { quantizePairsGeneric(q, dx, x) }
+
+func groupSums(sums []float32, q []int16, dx []float32, group int) {
+	groupSumsGeneric(sums, q, dx, group)
+}
+
+func groupInit(init []int32, q []int16, group int, offset int32) {
+	groupInitGeneric(init, q, group, offset)
+}
