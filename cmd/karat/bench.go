@@ -38,6 +38,7 @@ second of all sequences together.
 
 GB/s is the weights that decoding reads: not given for sequences in parallel.
 Resident memory counts the mapped file. Without -p and -n only loading is measured.
+Linux tells how many processors other programs took meanwhile.
 
 --limits measures before and after each run how fast this machine reads memory and
 multiplies, and gives results as shares of the limit that is nearest: memory, for

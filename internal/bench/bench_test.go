@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -75,5 +76,12 @@ func TestCanceled(t *testing.T) {
 	o := Options{Tokens: []int{4}, Depths: []int{0}, Threads: []int{1}, Parallel: []int{1}, Repeat: 1, Numerics: numerics.Numerics{Precision: "fast", KV: "f16"}}
 	if _, err := Run(ctx, open(), o); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestProcessors(t *testing.T) {
+	all, own := processors()
+	if runtime.GOOS == "linux" && (own < 0 || all < own || all == 0) {
+		t.Errorf("%g s of %g s", own, all)
 	}
 }

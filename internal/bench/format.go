@@ -74,6 +74,13 @@ func (r *Report) WriteMarkdown(w io.Writer) (err error) {
 	if r.Peak > 0 {
 		print("resident: %.1f MiB, at most %.1f MiB\n", float64(r.Resident)/(1<<20), float64(r.Peak)/(1<<20))
 	}
+	others := 0.0
+	for _, t := range r.Results {
+		others = max(others, t.Others)
+	}
+	if others >= 0.1 {
+		print("not alone: other programs took up to %.1f processors during a test\n", others)
+	}
 	if r.PeerName != "" {
 		print("peer: %s; a ratio above 1 says that Karat is faster\n", r.PeerName)
 	}

@@ -137,11 +137,11 @@ func (m *runner) sequences(ctx context.Context, t *Result) (all []*engine.Sequen
 // after it: the least time that it could take, to the time that it took.
 func (m *runner) run(ctx context.Context, all []*engine.Sequence, t *Result) (seconds, share float64, err error) {
 	if m.limits == nil {
-		seconds, err = m.time(ctx, all, t)
+		seconds, err = m.alone(ctx, all, t)
 		return seconds, 0, err
 	}
 	m.limits.measure(&m.limit)
-	seconds, err = m.time(ctx, all, t)
+	seconds, err = m.alone(ctx, all, t)
 	m.limits.measure(&m.limit)
 	both := func(x []float64) float64 { return (x[len(x)-2] + x[len(x)-1]) / 2 * 1e9 }
 	memory, compute := m.cost.seconds(t, both(m.limit.Read), both(m.limit.Ints), both(m.limit.Floats))
@@ -152,6 +152,16 @@ func (m *runner) run(ctx context.Context, all []*engine.Sequence, t *Result) (se
 		t.Bound = "memory"
 	}
 	return seconds, max(memory, compute) / seconds, err
+}
+
+// alone is time, and looks whether this program is alone: its figures say little
+// where others compute.
+func (m *runner) alone(ctx context.Context, all []*engine.Sequence, t *Result) (seconds float64, err error) {
+	everything, own := processors()
+	seconds, err = m.time(ctx, all, t)
+	after, ownAfter := processors()
+	t.Others += max(0, (after-everything)-(ownAfter-own)) / seconds / float64(m.o.Repeat)
+	return seconds, err
 }
 
 // processes measures whole processes, in turns, after one of each.
