@@ -58,6 +58,45 @@ func TestAddPanel(t *testing.T) {
 	})
 }
 
+// TestAddPanelTwins is TestAddPanel over slices that end where memory ends, and
+// numbers of any bits.
+func TestAddPanelTwins(t *testing.T) {
+	guard := guarded(t)
+	eachTier(t, func(t *testing.T) {
+		r := rng(33)
+		for i := range 1500 {
+			group, rows, k := 16+i&1*16, r.IntN(20), 32*r.IntN(20)
+			from, x := panelCase(r, k, group, rows, i&2 == 2, i&4 == 4)
+			lend := func(s []float32) []float32 {
+				if s == nil {
+					return nil
+				}
+				if i%8 > 3 {
+					s = anything(r, len(s), i%3 == 0)
+				}
+				dst := guard(len(s))
+				copy(dst, s)
+				return dst
+			}
+			w := &Panel{Codes: as[byte](guard, len(from.Codes)), Scale: lend(from.Scale), Min: lend(from.Min), Group: group}
+			copy(w.Codes, from.Codes)
+			q := as[int16](guard, len(x.Q))
+			copy(q, x.Q)
+			x.Q, x.DX, x.Sums = q, lend(x.DX), lend(x.Sums)
+			if x.Init != nil {
+				init := as[int32](guard, len(x.Init))
+				copy(init, x.Init)
+				x.Init = init
+			}
+			acc := lend(values(r, rows*PanelRows))
+			want := slices.Clone(acc)
+			addPanelGeneric(want, w, x)
+			AddPanel(acc, w, x)
+			equal(t, fmt.Sprintf("k %d group %d rows %d case %d", k, group, rows, i), acc, want)
+		}
+	})
+}
+
 // TestAddTiles compares every tier with the generic twin, and that with
 // AddPanel over the same weights and activations.
 func TestAddTiles(t *testing.T) {

@@ -210,7 +210,7 @@ func testDotQSpecials(t *testing.T) {
 }
 
 // as lends n numbers of another type in guarded memory.
-func as[T int8 | int16 | uint16 | int32](guard func(n int) []float32, n int) []T {
+func as[T int8 | byte | int16 | uint16 | int32](guard func(n int) []float32, n int) []T {
 	var one T
 	size := int(unsafe.Sizeof(one))
 	m := guard((n*size + 3) / 4)
