@@ -49,6 +49,11 @@
 #define VFADDP_S4(m, n, d) WORD $(0x6e20d400 | m<<16 | n<<5 | d)
 #define VFCMGT_S4(m, n, d) WORD $(0x6ea0e400 | m<<16 | n<<5 | d)
 
+// d = n*m, or the sums of n's pairs, or d + those, of integers
+#define VMUL_S4(m, n, d) WORD $(0x4ea09c00 | m<<16 | n<<5 | d)
+#define VSADDLP_S4(n, d) WORD $(0x4e602800 | n<<5 | d)
+#define VSADALP_S4(n, d) WORD $(0x4e606800 | n<<5 | d)
+
 // what it has, for macros of register numbers: d = n, d + n*m, n + m, n<<i
 #define VMOV_B16(n, d) WORD $(0x4ea01c00 | n<<16 | n<<5 | d)
 #define VFMLA_S4(m, n, d) WORD $(0x4e20cc00 | m<<16 | n<<5 | d)
@@ -68,6 +73,9 @@
 #define VFCVTL2_S4(n, d) WORD $(0x4e217800 | n<<5 | d)
 #define VFCVTN_H4(n, d) WORD $(0x0e216800 | n<<5 | d)
 #define VFCVTN2_H8(n, d) WORD $(0x4e216800 | n<<5 | d)
+#define VFCVTNS_S4(n, d) WORD $(0x4e21a800 | n<<5 | d)
+#define VXTN_H4(n, d) WORD $(0x0e612800 | n<<5 | d)
+#define VXTN2_H8(n, d) WORD $(0x4e612800 | n<<5 | d)
 #define VFMAXV_S4(n, d) WORD $(0x6e30f800 | n<<5 | d)
 
 // d = n>>i, or n<<i of twice the width

@@ -151,6 +151,12 @@ func TestGoldenARM64(t *testing.T) {
 		{"VUDOT_S4_LANE(1, v29, v10, v5)", 0x6fbde145},  // udot v5.4s, v10.16b, v29.4b[1]
 		{"VUDOT_S4_LANE(2, v29, v10, v5)", 0x6f9de945},  // udot v5.4s, v10.16b, v29.4b[2]
 		{"VUDOT_S4_LANE(3, v29, v10, v5)", 0x6fbde945},  // udot v5.4s, v10.16b, v29.4b[3]
+		{"VMUL_S4(v1, v12, v31)", 0x4ea19d9f},           // mul v31.4s, v12.4s, v1.4s
+		{"VFCVTNS_S4(v30, v7)", 0x4e21abc7},             // fcvtns v7.4s, v30.4s
+		{"VXTN_H4(v30, v7)", 0x0e612bc7},                // xtn v7.4h, v30.4s
+		{"VXTN2_H8(v30, v7)", 0x4e612bc7},               // xtn2 v7.8h, v30.4s
+		{"VSADDLP_S4(v30, v7)", 0x4e602bc7},             // saddlp v7.4s, v30.8h
+		{"VSADALP_S4(v30, v7)", 0x4e606bc7},             // sadalp v7.4s, v30.8h
 		{"VSDOT_S4(v2, v1, v0)", 0x4e829420},            // sdot v0.4s, v1.16b, v2.16b
 		{"VSDOT_S4(v31, v30, v29)", 0x4e9f97dd},         // sdot v29.4s, v30.16b, v31.16b
 		{"VSDOT_S4_LANE(0, v29, v10, v5)", 0x4f9de145},  // sdot v5.4s, v10.16b, v29.4b[0]
