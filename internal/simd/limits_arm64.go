@@ -22,10 +22,10 @@ func limitInts(rounds int) (operations float64) {
 	switch {
 	case tier >= sdot: // two for the halves of an activation
 		limitIntsSDOT(rounds)
-		return n * 12 * 16 / 2
+		return n * 16 * 16 / 2
 	case tier >= neon:
 		limitIntsNEON(rounds)
-		return n * 12 * 4
+		return n * 16 * 4
 	}
 	return limitIntsGeneric(rounds)
 }
@@ -35,7 +35,7 @@ func limitFloats(rounds int) (operations float64) {
 		return limitFloatsGeneric(rounds)
 	}
 	limitFloatsNEON(rounds)
-	return 2 * float64(rounds) * 12 * 4
+	return 2 * float64(rounds) * 16 * 4
 }
 
 func limitNames() (ints, floats string) {

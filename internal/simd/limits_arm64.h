@@ -1,30 +1,39 @@
-// TWELVE are independent instructions, which add products of zeros to V0 to V11.
-#define TWELVE(OP) \
-	OP(v12, v13, v0); \
-	OP(v12, v13, v1); \
-	OP(v12, v13, v2); \
-	OP(v12, v13, v3); \
-	OP(v12, v13, v4); \
-	OP(v12, v13, v5); \
-	OP(v12, v13, v6); \
-	OP(v12, v13, v7); \
-	OP(v12, v13, v8); \
-	OP(v12, v13, v9); \
-	OP(v12, v13, v10); \
-	OP(v12, v13, v11)
+// SIXTEEN are independent instructions, which add products of zeros to V16 to V31:
+// four pipes that take four cycles each are kept busy.
+#define SIXTEEN(OP) \
+	OP(v0, v1, v16); \
+	OP(v0, v1, v17); \
+	OP(v0, v1, v18); \
+	OP(v0, v1, v19); \
+	OP(v0, v1, v20); \
+	OP(v0, v1, v21); \
+	OP(v0, v1, v22); \
+	OP(v0, v1, v23); \
+	OP(v0, v1, v24); \
+	OP(v0, v1, v25); \
+	OP(v0, v1, v26); \
+	OP(v0, v1, v27); \
+	OP(v0, v1, v28); \
+	OP(v0, v1, v29); \
+	OP(v0, v1, v30); \
+	OP(v0, v1, v31)
 
 #define ZERO \
 	VEOR V0.B16, V0.B16, V0.B16; \
 	VEOR V1.B16, V1.B16, V1.B16; \
-	VEOR V2.B16, V2.B16, V2.B16; \
-	VEOR V3.B16, V3.B16, V3.B16; \
-	VEOR V4.B16, V4.B16, V4.B16; \
-	VEOR V5.B16, V5.B16, V5.B16; \
-	VEOR V6.B16, V6.B16, V6.B16; \
-	VEOR V7.B16, V7.B16, V7.B16; \
-	VEOR V8.B16, V8.B16, V8.B16; \
-	VEOR V9.B16, V9.B16, V9.B16; \
-	VEOR V10.B16, V10.B16, V10.B16; \
-	VEOR V11.B16, V11.B16, V11.B16; \
-	VEOR V12.B16, V12.B16, V12.B16; \
-	VEOR V13.B16, V13.B16, V13.B16
+	VEOR V16.B16, V16.B16, V16.B16; \
+	VEOR V17.B16, V17.B16, V17.B16; \
+	VEOR V18.B16, V18.B16, V18.B16; \
+	VEOR V19.B16, V19.B16, V19.B16; \
+	VEOR V20.B16, V20.B16, V20.B16; \
+	VEOR V21.B16, V21.B16, V21.B16; \
+	VEOR V22.B16, V22.B16, V22.B16; \
+	VEOR V23.B16, V23.B16, V23.B16; \
+	VEOR V24.B16, V24.B16, V24.B16; \
+	VEOR V25.B16, V25.B16, V25.B16; \
+	VEOR V26.B16, V26.B16, V26.B16; \
+	VEOR V27.B16, V27.B16, V27.B16; \
+	VEOR V28.B16, V28.B16, V28.B16; \
+	VEOR V29.B16, V29.B16, V29.B16; \
+	VEOR V30.B16, V30.B16, V30.B16; \
+	VEOR V31.B16, V31.B16, V31.B16

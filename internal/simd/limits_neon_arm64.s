@@ -33,7 +33,7 @@ TEXT ·limitIntsNEON(SB), NOSPLIT, $0-8
 	ZERO
 
 loop:
-	TWELVE(SMLAL)
+	SIXTEEN(SMLAL)
 	SUBS $1, R3, R3
 	BGT  loop
 	RET
@@ -44,7 +44,7 @@ TEXT ·limitFloatsNEON(SB), NOSPLIT, $0-8
 	ZERO
 
 loop:
-	TWELVE(VFMLA_S4)
+	SIXTEEN(VFMLA_S4)
 	SUBS $1, R3, R3
 	BGT  loop
 	RET

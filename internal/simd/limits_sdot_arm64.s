@@ -10,7 +10,7 @@ TEXT ·limitIntsSDOT(SB), NOSPLIT, $0-8
 	ZERO
 
 loop:
-	TWELVE(SDOT)
+	SIXTEEN(SDOT)
 	SUBS $1, R3, R3
 	BGT  loop
 	RET
