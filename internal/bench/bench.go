@@ -29,22 +29,23 @@ type Options struct {
 
 // Result is one test.
 type Result struct {
-	Test     string    `json:"test"` // as pp512 or tg64 @ d4096
-	Threads  int       `json:"n_threads"`
-	Prompt   int       `json:"n_prompt"`
-	Tokens   int       `json:"n_gen"`
-	Depth    int       `json:"n_depth"`
-	Parallel int       `json:"n_parallel"`
-	Samples  []float64 `json:"samples_ts"` // tokens of all sequences for each second, a run each
-	Median   float64   `json:"median_ts"`
-	Stddev   float64   `json:"stddev_ts"`
-	GBs      float64   `json:"weights_gb_s,omitempty"` // read in decode; 0 for several sequences
-	Bound    string    `json:"bound,omitempty"`        // the limit that is nearest: memory or compute
-	Share    float64   `json:"limit_share,omitempty"`  // the median of the runs' shares of it
-	Others   float64   `json:"others_processors"`      // that other programs took meanwhile; 0 where the system does not tell
-	Peer     []float64 `json:"peer_samples_ts,omitempty"`
-	PeerRate float64   `json:"peer_median_ts,omitempty"`
-	Ratio    *Ratio    `json:"ratio,omitempty"` // to the peer
+	Test      string    `json:"test"` // as pp512 or tg64 @ d4096
+	Threads   int       `json:"n_threads"`
+	Prompt    int       `json:"n_prompt"`
+	Tokens    int       `json:"n_gen"`
+	Depth     int       `json:"n_depth"`
+	Parallel  int       `json:"n_parallel"`
+	Samples   []float64 `json:"samples_ts"` // tokens of all sequences for each second, a run each
+	Median    float64   `json:"median_ts"`
+	Stddev    float64   `json:"stddev_ts"`
+	GBs       float64   `json:"weights_gb_s,omitempty"` // read in decode; 0 for several sequences
+	Bound     string    `json:"bound,omitempty"`        // the limit that is nearest: memory or compute
+	Share     float64   `json:"limit_share,omitempty"`  // the median of the runs' shares of it
+	Others    float64   `json:"others_processors"`      // that other programs took meanwhile; 0 where the system does not tell
+	Peer      []float64 `json:"peer_samples_ts,omitempty"`
+	PeerRate  float64   `json:"peer_median_ts,omitempty"`
+	PeerShare float64   `json:"peer_limit_share,omitempty"`
+	Ratio     *Ratio    `json:"ratio,omitempty"` // to the peer
 }
 
 // Load is what it takes until a model runs, with the page cache as it was found.

@@ -47,7 +47,7 @@ func formats(t *testing.T, r *Report) {
 	if err := r.WriteCSV(&b); err != nil {
 		t.Fatal(err)
 	}
-	if rows, err := csv.NewReader(&b).ReadAll(); err != nil || len(rows) != 9 || rows[1][6] != "8" || r.PeerName != "" && rows[1][19] == "" {
+	if rows, err := csv.NewReader(&b).ReadAll(); err != nil || len(rows) != 9 || rows[1][6] != "8" || r.PeerName != "" && rows[1][20] == "" {
 		t.Errorf("CSV %v, %v", rows, err)
 	}
 	b.Reset()

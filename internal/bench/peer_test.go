@@ -89,7 +89,7 @@ func TestPeer(t *testing.T) {
 	if err := p.Check([]int{1, 8}); err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Prompts: []int{8}, Tokens: []int{4}, Depths: []int{0, 5}, Threads: []int{1}, Parallel: []int{1, 2}, Repeat: 3, Peer: p,
+	o := Options{Prompts: []int{8}, Tokens: []int{4}, Depths: []int{0, 5}, Threads: []int{1}, Parallel: []int{1, 2}, Repeat: 3, Peer: p, Limits: true, Free: 64 << 20,
 		Numerics: numerics.Numerics{Precision: "fast", KV: "f16"}}
 	r, err := Run(t.Context(), open(), o)
 	if err != nil {
@@ -97,7 +97,7 @@ func TestPeer(t *testing.T) {
 	}
 	want := []float64{100, 100, 5e4, 1000, 105, 105, 0, 1000} // by depth, parallel, and the test
 	for i, x := range r.Results {
-		if x.PeerRate != want[i] || (x.Ratio != nil) != (want[i] > 0) || want[i] > 0 && len(x.Peer) != 3 {
+		if x.PeerRate != want[i] || (x.Ratio != nil) != (want[i] > 0) || (x.PeerShare > 0) != (want[i] > 0) || want[i] > 0 && len(x.Peer) != 3 {
 			t.Errorf("%+v, want %g", x, want[i])
 		}
 		if x.Ratio != nil && math.Abs(x.Ratio.Median-x.Median/want[i]) > 1e-9*x.Ratio.Median {

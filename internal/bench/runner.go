@@ -89,6 +89,9 @@ func (m *runner) test(ctx context.Context, t *Result) error {
 	t.PeerRate, _ = spread(t.Peer)
 	t.Ratio = ratio(t.Samples, t.Peer)
 	t.Share, _ = spread(shares)
+	if t.Ratio != nil {
+		t.PeerShare, _ = spread(ratio(shares, t.Ratio.Samples).Samples)
+	}
 	if t.Tokens > 0 && t.Parallel == 1 {
 		t.GBs = float64(m.cost.weights) * t.Median / 1e9
 	}
