@@ -1,8 +1,6 @@
 package simd
 
 import (
-	"encoding/binary"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -162,29 +160,6 @@ func TestTwins(t *testing.T) {
 			}
 		}
 	}
-}
-
-// FuzzTwins is TestTwins over arbitrary bits.
-func FuzzTwins(f *testing.F) {
-	all := slices.Concat(samples, twins)
-	f.Add([]byte("\x00\x00\x80\x3f\x00\x00\x80\x7f"), uint8(0))
-	f.Add(make([]byte, 8*33), uint8(3))
-	f.Add(slices.Repeat([]byte{0xff, 0x7f, 1}, 8*17), uint8(9))
-	f.Fuzz(func(t *testing.T, data []byte, kernel uint8) {
-		n := min(len(data)/8, 1000)
-		if n == 0 {
-			return
-		}
-		x := make([]float32, 2*n)
-		for i := range x {
-			x[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
-		}
-		s := all[int(kernel)%len(all)]
-		if l, got, want := differ(s, x[:n], x[n:], func(n int) []float32 { return make([]float32, n) }); l != generic {
-			t.Errorf("%s of %d elements at tier %s", s.name, n, levels[l])
-			equal(t, "bits", got, want)
-		}
-	})
 }
 
 // TestNoAllocations runs every kernel, whose slices must not be made to escape.
