@@ -9,11 +9,13 @@ func dotRowsF16NEON(dst []float32, w []uint16, x []float32)
 //go:noescape
 func dotRowsBF16NEON(dst []float32, w []uint16, x []float32)
 
-// The kernels take rows of whole blocks; the generic twins take the others.
+// whole reports whether the kernels take rows of n elements, whole blocks; the
+// generic twins take the others.
+func whole(n int) bool { return tier > generic && n%lanes == 0 }
 
 func dotRowsF32(dst, w, x []float32) {
 	x = x[:len(dst)*len(w)]
-	if wide(len(w)) == len(w) {
+	if whole(len(w)) {
 		dotRowsF32NEON(dst, w, x)
 		return
 	}
@@ -22,7 +24,7 @@ func dotRowsF32(dst, w, x []float32) {
 
 func dotRowsF16(dst []float32, w []uint16, x []float32) {
 	x = x[:len(dst)*len(w)]
-	if wide(len(w)) == len(w) {
+	if whole(len(w)) {
 		dotRowsF16NEON(dst, w, x)
 		return
 	}
@@ -31,7 +33,7 @@ func dotRowsF16(dst []float32, w []uint16, x []float32) {
 
 func dotRowsBF16(dst []float32, w []uint16, x []float32) {
 	x = x[:len(dst)*len(w)]
-	if wide(len(w)) == len(w) {
+	if whole(len(w)) {
 		dotRowsBF16NEON(dst, w, x)
 		return
 	}
