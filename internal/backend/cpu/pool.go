@@ -69,12 +69,8 @@ func (p *pool) run(n, grain int, f func(worker, from, to int) error) error {
 	p.blocks = (n + grain - 1) / grain
 	p.undone.Store(int64(p.blocks))
 	p.left.Store(int64(p.blocks))
-	roused := false
 	for i := 1; i < min(p.threads, p.blocks); i++ {
-		roused = p.waiters[i].rouse() || roused
-	}
-	if roused {
-		runtime.Gosched()
+		p.waiters[i].rouse()
 	}
 	p.work(0)
 	p.waiters[0].wait(p.over)
@@ -109,7 +105,7 @@ func (p *pool) work(worker int) {
 		p.mu.Unlock()
 	}
 	if taken > 0 && p.undone.Add(-int64(taken)) == 0 && p.waiters[0].rouse() {
-		runtime.Gosched()
+		runtime.Gosched() // here and now: else run waits for another thread to fetch it
 	}
 }
 
@@ -178,8 +174,7 @@ func (w *waiter) look(holds func() bool) bool {
 	return false
 }
 
-// rouse wakes w if it sleeps, and reports whether it did. Go lets it run when
-// the caller gives way, and otherwise some 50 microseconds later.
+// rouse wakes w if it sleeps, and reports whether it did.
 func (w *waiter) rouse() bool {
 	if !w.asleep.Load() || !w.asleep.CompareAndSwap(true, false) {
 		return false
