@@ -23,7 +23,7 @@ type Attention struct {
 	queries, dim int
 	q, acc       []float32 // [queries, dim], filled up to a multiple of Quad
 	top, sum     []float32 // by query: the largest score so far, and the sum of weights relative to it
-	scores       scores
+	scores       *scores
 }
 
 // scores of Quad queries, and then the weights of values.
@@ -36,6 +36,7 @@ func (a *Attention) Reset(queries, dim int) {
 	a.queries, a.dim = queries, dim
 	if n*dim > cap(a.q) || n > cap(a.top) {
 		a.q, a.acc, a.top, a.sum = make([]float32, n*dim), make([]float32, n*dim), make([]float32, n), make([]float32, n)
+		a.scores = new(scores)
 	}
 	a.q, a.acc, a.top, a.sum = a.q[:n*dim], a.acc[:n*dim], a.top[:n], a.sum[:n]
 	clear(a.q[queries*dim:])
@@ -80,36 +81,63 @@ func (a *Attention) addQuad(i int, k, v []float32, spans []Span, scale float32) 
 		return
 	}
 	d := a.dim
-	scoreKeys(&a.scores, a.q[i*d:(i+Quad)*d], k, all, scale)
-	for r, s := range spans {
-		if s.From < s.To {
-			a.weigh(i+r, a.scores[r][:], s)
-		}
-	}
+	scoreKeys(a.scores, a.q[i*d:(i+Quad)*d], k, all, scale)
+	a.weigh(i, spans)
 	shared.To = max(shared.From, shared.To)
 	for r, s := range spans {
 		a.addValues(i+r, v, a.scores[r][:], Span{s.From, min(s.To, shared.From)})
 	}
 	if shared.From < shared.To {
-		addSharedValues(a.acc[i*d:(i+Quad)*d], v, &a.scores, shared, (*[Quad]float32)(a.sum[i:]))
+		addSharedValues(a.acc[i*d:(i+Quad)*d], v, a.scores, shared, (*[Quad]float32)(a.sum[i:]))
 	}
 	for r, s := range spans {
 		a.addValues(i+r, v, a.scores[r][:], Span{max(s.From, shared.To), s.To})
 	}
 }
 
-// weigh turns query i's scores of the positions of span to the weights of their
-// values, relative to its largest score, which it raises where that is due.
-func (a *Attention) weigh(i int, scores []float32, span Span) {
-	if top := maximum(scores[span.From:span.To]); !(top <= a.top[i]) {
-		c := Exp(a.top[i] - top)
-		a.sum[i] = float32(a.sum[i] * c)
-		acc := a.acc[i*a.dim : (i+1)*a.dim]
-		scale(acc, acc, c)
-		a.top[i] = top
+// weigh turns the scores of the queries from i on to the weights of values,
+// relative to the query's largest score, which it raises where that is due.
+func (a *Attention) weigh(i int, spans []Span) {
+	var seen [Quad]uint64
+	var c [Quad]float32
+	raised := 0
+	for r, s := range spans {
+		if s.From >= s.To {
+			raised = -1
+			break
+		}
+		seen[r] = 1<<s.To - 1<<s.From
 	}
-	whole := scores[span.From&^(lanes-1) : (span.To+lanes-1)&^(lanes-1)] // there is no reader for those outside the span
-	expSum(whole, whole, a.top[i])
+	if raised == 0 {
+		raised = weighAll(a.scores, &seen, (*[Quad]float32)(a.top[i:]), &c)
+	}
+	if raised < 0 {
+		raised = a.weighEach(i, spans, &c)
+	}
+	for r := range spans {
+		if raised>>r&1 != 0 {
+			a.sum[i+r] = float32(a.sum[i+r] * c[r])
+			acc := a.acc[(i+r)*a.dim : (i+r+1)*a.dim]
+			scale(acc, acc, c[r])
+		}
+	}
+}
+
+// weighEach is weighAll for all tiers and all spans.
+func (a *Attention) weighEach(i int, spans []Span, c *[Quad]float32) (raised int) {
+	for r, s := range spans {
+		if s.From >= s.To {
+			continue
+		}
+		old := a.top[i+r]
+		if top := maximum(a.scores[r][s.From:s.To]); !(top <= old) {
+			a.top[i+r], c[r] = top, Exp(old-top)
+			raised |= 1 << r
+		}
+		whole := a.scores[r][s.From&^(lanes-1) : (s.To+lanes-1)&^(lanes-1)] // there is no reader for those outside the span
+		expSum(whole, whole, a.top[i+r])
+	}
+	return raised
 }
 
 // addValues adds the values of the positions of span, p of each, to query i's

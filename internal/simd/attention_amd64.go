@@ -7,6 +7,9 @@ func scoreKeysAVX2(s *scores, q, k []float32, from, to int, scale float32)
 func scoreKeysAVX512(s *scores, q, k []float32, from, to int, scale float32)
 
 //go:noescape
+func weighAllAVX512(s *scores, seen *[Quad]uint64, top, c *[Quad]float32, k *[23][8]float32) (raised int)
+
+//go:noescape
 func addValuesAVX2(acc, v []float32, p *float32, n, stride int, sum *[Quad]float32)
 
 //go:noescape
@@ -21,6 +24,17 @@ func scoreKeys(s *scores, q, k []float32, span Span, scale float32) {
 	default:
 		scoreKeysGeneric(s, q, k, span, scale)
 	}
+}
+
+// weighAll turns the scores of Quad queries to weights, relative to top, which it
+// raises where that is due. It returns a bit for each that it has raised, and
+// sets its c to Exp(old top - new top). It returns -1 and has done nothing where a
+// score is NaN.
+func weighAll(s *scores, seen *[Quad]uint64, top, c *[Quad]float32) (raised int) {
+	if tier >= avx512 {
+		return weighAllAVX512(s, seen, top, c, expConst)
+	}
+	return -1
 }
 
 // addSharedValues adds the values of the positions of span, p of each, to

@@ -1,50 +1,89 @@
 #include "textflag.h"
+#include "exp_amd64.h"
+#include "exp_avx512_amd64.h"
 
 // Scores of four queries: 32 keys at a time, side by side in two registers for
 // each query. Their 16 partial sums are made one after the other, in an order
-// in which they can be added as soon as there are two: never more than four
-// wait, in memory. No lane meets another.
+// in which they can be added as soon as there are two. No lane meets another.
 //
-//	DI   scores of the first query, BlockSlots to the next one
-//	SI   the keys from the current ones on, R11 bytes in 16 of them
-//	R8   the queries, R9 bytes in one, R10 in three
-//	AX   elements of a query
-//	BX   the current keys' position
-//	DX   the sums that wait, eight registers each
-//	R12  the queries from the current element on
-//	R13  the keys from the current element on
+//	DI          scores of the first query, BlockSlots to the next one
+//	SI          the keys from the current ones on, R11 bytes in 16 of them
+//	R8          the queries, R9 bytes in one, R10 in three
+//	AX          elements of a query
+//	BX          the current keys' position
+//	DX          sums of four and of eight partial sums that wait
+//	R12         the queries from the current element on
+//	R13         the keys from the current element on
+//	Z0 to Z7    a partial sum, and those that have been added to it
+//	Z16 to Z23  a partial sum that waits
+//	Z24 to Z31  a sum of two that waits
 
-#define STEP(q, a, b) \
-	VBROADCASTSS q, Z10;     \
-	VFMADD231PS  Z10, Z8, a; \
-	VFMADD231PS  Z10, Z9, b
+#define STEP(q, z, a, b) \
+	VBROADCASTSS q, z;     \
+	VFMADD231PS  z, Z8, a; \
+	VFMADD231PS  z, Z9, b
 
-#define LEAF(l, loop, done) \
-	LEAQ 15-l+0(AX), CX;        \
-	LEAQ 4*l+0(R8), R12;        \
-	LEAQ 64*l+0(SI), R13;       \
-	VPXORD Z0, Z0, Z0;          \
-	VPXORD Z1, Z1, Z1;          \
-	VPXORD Z2, Z2, Z2;          \
-	VPXORD Z3, Z3, Z3;          \
-	VPXORD Z4, Z4, Z4;          \
-	VPXORD Z5, Z5, Z5;          \
-	VPXORD Z6, Z6, Z6;          \
-	VPXORD Z7, Z7, Z7;          \
-	SHRQ $4, CX;                \
-	JZ   done;                  \
-loop:                           \
-	VMOVUPS (R13), Z8;          \
-	VMOVUPS (R13)(R11*1), Z9;   \
-	STEP((R12), Z0, Z1);        \
-	STEP((R12)(R9*1), Z2, Z3);  \
-	STEP((R12)(R9*2), Z4, Z5);  \
-	STEP((R12)(R10*1), Z6, Z7); \
-	ADDQ $64, R12;              \
-	ADDQ $1024, R13;            \
-	DECQ CX;                    \
-	JNZ  loop;                  \
+#define LEAF(l, loop, done, a, b, c, d, e, f, g, h) \
+	LEAQ 15-l+0(AX), CX;           \
+	LEAQ 4*l+0(R8), R12;           \
+	LEAQ 64*l+0(SI), R13;          \
+	VPXORD a, a, a;                \
+	VPXORD b, b, b;                \
+	VPXORD c, c, c;                \
+	VPXORD d, d, d;                \
+	VPXORD e, e, e;                \
+	VPXORD f, f, f;                \
+	VPXORD g, g, g;                \
+	VPXORD h, h, h;                \
+	SHRQ $4, CX;                   \
+	JZ   done;                     \
+loop:                              \
+	VMOVUPS (R13), Z8;             \
+	VMOVUPS (R13)(R11*1), Z9;      \
+	STEP((R12), Z10, a, b);        \
+	STEP((R12)(R9*1), Z11, c, d);  \
+	STEP((R12)(R9*2), Z12, e, f);  \
+	STEP((R12)(R10*1), Z13, g, h); \
+	ADDQ $64, R12;                 \
+	ADDQ $1024, R13;               \
+	DECQ CX;                       \
+	JNZ  loop;                     \
 done:
+
+// FIRST leaves partial sum l waiting, and SECOND adds one to it.
+#define FIRST(l, loop, done) \
+	LEAF(l, loop, done, Z16, Z17, Z18, Z19, Z20, Z21, Z22, Z23)
+
+#define SECOND(l, loop, done) \
+	LEAF(l, loop, done, Z0, Z1, Z2, Z3, Z4, Z5, Z6, Z7); \
+	VADDPS Z16, Z0, Z0;                                  \
+	VADDPS Z17, Z1, Z1;                                  \
+	VADDPS Z18, Z2, Z2;                                  \
+	VADDPS Z19, Z3, Z3;                                  \
+	VADDPS Z20, Z4, Z4;                                  \
+	VADDPS Z21, Z5, Z5;                                  \
+	VADDPS Z22, Z6, Z6;                                  \
+	VADDPS Z23, Z7, Z7
+
+#define WAIT \
+	VMOVAPS Z0, Z24; \
+	VMOVAPS Z1, Z25; \
+	VMOVAPS Z2, Z26; \
+	VMOVAPS Z3, Z27; \
+	VMOVAPS Z4, Z28; \
+	VMOVAPS Z5, Z29; \
+	VMOVAPS Z6, Z30; \
+	VMOVAPS Z7, Z31
+
+#define ADDWAITING \
+	VADDPS Z24, Z0, Z0; \
+	VADDPS Z25, Z1, Z1; \
+	VADDPS Z26, Z2, Z2; \
+	VADDPS Z27, Z3, Z3; \
+	VADDPS Z28, Z4, Z4; \
+	VADDPS Z29, Z5, Z5; \
+	VADDPS Z30, Z6, Z6; \
+	VADDPS Z31, Z7, Z7
 
 #define PUSH(n) \
 	VMOVUPS Z0, 512*n+0(DX);   \
@@ -67,7 +106,7 @@ done:
 	VADDPS 512*n+448(DX), Z7, Z7
 
 // func scoreKeysAVX512(s *scores, q, k []float32, from, to int, scale float32)
-TEXT ·scoreKeysAVX512(SB), 0, $2112-76
+TEXT ·scoreKeysAVX512(SB), 0, $1088-76
 	MOVQ s+0(FP), DI
 	MOVQ q_base+8(FP), R8
 	MOVQ q_len+16(FP), AX
@@ -83,57 +122,41 @@ TEXT ·scoreKeysAVX512(SB), 0, $2112-76
 	IMULQ R11, CX
 	ADDQ CX, SI
 	LEAQ (DI)(BX*4), DI
-	LEAQ pending-2112(SP), DX
+	LEAQ waiting-1088(SP), DX
 	ADDQ $63, DX
 	ANDQ $~63, DX
 
 block:
-	LEAF(0, leaf0, done0)
+	FIRST(0, leaf0, done0)
+	SECOND(8, leaf8, done8)
+	WAIT
+	FIRST(4, leaf4, done4)
+	SECOND(12, leaf12, done12)
+	ADDWAITING
 	PUSH(0)
-	LEAF(8, leaf8, done8)
+	FIRST(2, leaf2, done2)
+	SECOND(10, leaf10, done10)
+	WAIT
+	FIRST(6, leaf6, done6)
+	SECOND(14, leaf14, done14)
+	ADDWAITING
 	POP(0)
 	PUSH(1)
-	LEAF(4, leaf4, done4)
+	FIRST(1, leaf1, done1)
+	SECOND(9, leaf9, done9)
+	WAIT
+	FIRST(5, leaf5, done5)
+	SECOND(13, leaf13, done13)
+	ADDWAITING
 	PUSH(0)
-	LEAF(12, leaf12, done12)
+	FIRST(3, leaf3, done3)
+	SECOND(11, leaf11, done11)
+	WAIT
+	FIRST(7, leaf7, done7)
+	SECOND(15, leaf15, done15)
+	ADDWAITING
 	POP(0)
 	POP(1)
-	PUSH(2)
-	LEAF(2, leaf2, done2)
-	PUSH(0)
-	LEAF(10, leaf10, done10)
-	POP(0)
-	PUSH(1)
-	LEAF(6, leaf6, done6)
-	PUSH(0)
-	LEAF(14, leaf14, done14)
-	POP(0)
-	POP(1)
-	POP(2)
-	PUSH(3)
-	LEAF(1, leaf1, done1)
-	PUSH(0)
-	LEAF(9, leaf9, done9)
-	POP(0)
-	PUSH(1)
-	LEAF(5, leaf5, done5)
-	PUSH(0)
-	LEAF(13, leaf13, done13)
-	POP(0)
-	POP(1)
-	PUSH(2)
-	LEAF(3, leaf3, done3)
-	PUSH(0)
-	LEAF(11, leaf11, done11)
-	POP(0)
-	PUSH(1)
-	LEAF(7, leaf7, done7)
-	PUSH(0)
-	LEAF(15, leaf15, done15)
-	POP(0)
-	POP(1)
-	POP(2)
-	POP(3)
 
 	VBROADCASTSS scale+72(FP), Z10
 	VMULPS  Z10, Z0, Z0
@@ -157,6 +180,109 @@ block:
 	ADDQ    $32, BX
 	CMPQ    BX, to+64(FP)
 	JLT     block
+	VZEROUPPER
+	RET
+
+// Weights of four queries.
+//
+//	DI         scores of the first query, BlockSlots to the next one
+//	SI         masks of the positions that each query sees
+//	R8         expConst
+//	R9         the largest score of each query so far
+//	Z4 to Z7   the largest scores of the block
+//	Z29        -Inf
+//	K7         lanes that saw a NaN
+
+// LARGEST leaves query r's largest scores in x, in four lanes.
+#define LARGEST(r, x) \
+	KMOVW   8*r+0(SI), K1;         \
+	KMOVW   8*r+2(SI), K2;         \
+	KMOVW   8*r+4(SI), K3;         \
+	KMOVW   8*r+6(SI), K4;         \
+	VMOVAPS Z29, Z0;               \
+	VMOVAPS Z29, Z1;               \
+	VMOVAPS Z29, Z2;               \
+	VMOVAPS Z29, Z3;               \
+	VMOVUPS 256*r+0(DI), K1, Z0;   \
+	VMOVUPS 256*r+64(DI), K2, Z1;  \
+	VMOVUPS 256*r+128(DI), K3, Z2; \
+	VMOVUPS 256*r+192(DI), K4, Z3; \
+	VCMPPS  $3, Z1, Z0, K1;        \
+	VCMPPS  $3, Z3, Z2, K2;        \
+	KORW    K1, K7, K7;            \
+	KORW    K2, K7, K7;            \
+	VMAXPS  Z1, Z0, Z0;            \
+	VMAXPS  Z3, Z2, Z2;            \
+	VMAXPS  Z2, Z0, Z0;            \
+	VEXTRACTF64X4 $1, Z0, Y1;      \
+	VMAXPS  Y1, Y0, Y0;            \
+	VEXTRACTF128  $1, Y0, X1;      \
+	VMAXPS  X1, X0, x
+
+#define WEIGH(at) \
+	VMOVUPS at(DI), Z0;  \
+	VSUBPS  Z15, Z0, Z0; \
+	EXP;                 \
+	VMOVUPS Z0, at(DI)
+
+// func weighAllAVX512(s *scores, seen *[Quad]uint64, top, c *[Quad]float32, k *[23][8]float32) (raised int)
+TEXT ·weighAllAVX512(SB), NOSPLIT, $0-48
+	MOVQ s+0(FP), DI
+	MOVQ seen+8(FP), SI
+	MOVQ top+16(FP), R9
+	MOVQ k+32(FP), R8
+	MOVL $0xff800000, AX
+	VPBROADCASTD AX, Z29
+	KXORW K7, K7, K7
+	LARGEST(0, X4)
+	LARGEST(1, X5)
+	LARGEST(2, X6)
+	LARGEST(3, X7)
+	MOVQ $-1, AX
+	KORTESTW K7, K7
+	JNZ  done
+
+	// X0 = the four largest, -0 becoming +0
+	VUNPCKLPS X5, X4, X0
+	VUNPCKHPS X5, X4, X1
+	VMAXPS    X1, X0, X0
+	VUNPCKLPS X7, X6, X2
+	VUNPCKHPS X7, X6, X3
+	VMAXPS    X3, X2, X2
+	VMOVLHPS  X2, X0, X1
+	VMOVHLPS  X0, X2, X3
+	VMAXPS    X3, X1, X0
+	VXORPS    X1, X1, X1
+	VADDPS    X1, X0, X0
+
+	// those that are not at most top replace it, and c = Exp(old top - top)
+	VMOVUPS (R9), X3
+	VMOVAPS X3, X4
+	VCMPPS  $6, X3, X0, K1
+	VMOVAPS X0, K1, X4
+	VMOVUPS X4, (R9)
+	CONSTANTS
+	VSUBPS  X4, X3, X0
+	EXP
+	MOVQ    c+24(FP), DX
+	VMOVUPS X0, (DX)
+	KMOVW   K1, AX
+
+	MOVQ $4, CX
+
+query:
+	VBROADCASTSS (R9), Z15
+	WEIGH(0)
+	WEIGH(64)
+	WEIGH(128)
+	WEIGH(192)
+	ADDQ $256, DI
+	ADDQ $4, R9
+	DECQ CX
+	JNZ  query
+
+done:
+	MOVQ AX, raised+40(FP)
 	VZEROUPPER
 	RET
 

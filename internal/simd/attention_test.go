@@ -169,7 +169,7 @@ func spansOf(r *rand.Rand, n int) []Span {
 		case 2:
 			spans[i] = Span{max(0, i-3), min(BlockSlots, same.To+i/2)} // a window
 		case 3:
-			spans[i] = Span{r.IntN(BlockSlots), r.IntN(BlockSlots + 1)}
+			spans[i] = Span{r.IntN(100), min(BlockSlots, r.IntN(200)-70)} // beyond the block, too, where it is empty
 		}
 	}
 	return spans
