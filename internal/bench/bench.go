@@ -41,7 +41,7 @@ type Result struct {
 	GBs       float64   `json:"weights_gb_s,omitempty"` // read in decode; 0 for several sequences
 	Bound     string    `json:"bound,omitempty"`        // the limit that is nearest: memory or compute
 	Share     float64   `json:"limit_share,omitempty"`  // the median of the runs' shares of it
-	Others    float64   `json:"others_processors"`      // that other programs took meanwhile; 0 where the system does not tell
+	Others    float64   `json:"others_processors"`      // that other programs took during a run, at most; 0 where the system does not tell
 	Peer      []float64 `json:"peer_samples_ts,omitempty"`
 	PeerRate  float64   `json:"peer_median_ts,omitempty"`
 	PeerShare float64   `json:"peer_limit_share,omitempty"`

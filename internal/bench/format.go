@@ -21,7 +21,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 func (r *Report) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	rows := [][]string{{"model_filename", "model_type", "model_size", "model_n_params", "backends", "n_threads", "n_prompt", "n_gen", "n_depth", "n_parallel",
-		"median_ts", "stddev_ts", "weights_gb_s", "samples_ts", "bound", "limit_share", "peer", "peer_samples_ts", "peer_median_ts", "peer_limit_share", "ratio", "ratio_min", "ratio_max"}}
+		"median_ts", "stddev_ts", "weights_gb_s", "samples_ts", "bound", "limit_share", "others_processors", "peer", "peer_samples_ts", "peer_median_ts", "peer_limit_share", "ratio", "ratio_min", "ratio_max"}}
 	whole := func(x ...int) (cells []string) {
 		for _, n := range x {
 			cells = append(cells, strconv.Itoa(n))
@@ -39,7 +39,7 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	for _, t := range r.Results {
 		row := []string{r.Model, r.Arch, strconv.FormatInt(r.Size, 10), strconv.FormatInt(r.Params, 10), r.Backend}
 		row = append(row, whole(t.Threads, t.Prompt, t.Tokens, t.Depth, t.Parallel)...)
-		row = append(row, real(t.Median), real(t.Stddev), real(t.GBs), all(t.Samples), t.Bound, real(t.Share), r.PeerName, all(t.Peer), real(t.PeerRate), real(t.PeerShare))
+		row = append(row, real(t.Median), real(t.Stddev), real(t.GBs), all(t.Samples), t.Bound, real(t.Share), real(t.Others), r.PeerName, all(t.Peer), real(t.PeerRate), real(t.PeerShare))
 		if t.Ratio == nil {
 			row = append(row, "", "", "")
 		} else {
@@ -74,13 +74,6 @@ func (r *Report) WriteMarkdown(w io.Writer) (err error) {
 	if r.Peak > 0 {
 		print("resident: %.1f MiB, at most %.1f MiB\n", float64(r.Resident)/(1<<20), float64(r.Peak)/(1<<20))
 	}
-	others := 0.0
-	for _, t := range r.Results {
-		others = max(others, t.Others)
-	}
-	if others >= 0.1 {
-		print("not alone: other programs took up to %.1f processors during a test\n", others)
-	}
 	if r.PeerName != "" {
 		print("peer: %s; a ratio above 1 says that Karat is faster\n", r.PeerName)
 	}
@@ -107,6 +100,10 @@ func (r *Report) table() []string {
 	if r.Limits != nil && r.PeerName != "" {
 		heads, rules = append(heads, "peer of limit"), append(rules, "---:")
 	}
+	busy := slices.ContainsFunc(r.Results, func(t Result) bool { return t.Others >= 0.1 })
+	if busy {
+		heads, rules = append(heads, "others' processors"), append(rules, "---:")
+	}
 	lines := []string{line(heads), line(rules)}
 	for _, t := range r.Results {
 		cells := []string{r.Arch, fmt.Sprintf("%.2f GiB", float64(r.Size)/(1<<30)), fmt.Sprintf("%.2f B", float64(r.Params)/1e9), r.Backend,
@@ -119,6 +116,9 @@ func (r *Report) table() []string {
 		}
 		if r.Limits != nil && r.PeerName != "" {
 			cells = append(cells, some("%.0f %%", 100*t.PeerShare))
+		}
+		if busy {
+			cells = append(cells, fmt.Sprintf("%.1f", t.Others))
 		}
 		lines = append(lines, line(cells))
 	}

@@ -78,8 +78,12 @@ func (m *runner) test(ctx context.Context, t *Result) error {
 		if m.o.Peer == nil || !m.o.Peer.can(t) {
 			return nil
 		}
-		rate, err := m.o.Peer.sample(ctx, m.file, t)
-		t.Peer = append(t.Peer, rate)
+		busy, err := alone(func() error {
+			rate, err := m.o.Peer.sample(ctx, m.file, t)
+			t.Peer = append(t.Peer, rate)
+			return err
+		})
+		t.Others = max(t.Others, busy)
 		return err
 	}
 	if err := m.turns(ours, theirs); err != nil {
@@ -139,12 +143,17 @@ func (m *runner) sequences(ctx context.Context, t *Result) (all []*engine.Sequen
 // run is one run of t, and its share of the machine's limits just before and
 // after it: the least time that it could take, to the time that it took.
 func (m *runner) run(ctx context.Context, all []*engine.Sequence, t *Result) (seconds, share float64, err error) {
+	if m.limits != nil {
+		m.limits.measure(&m.limit)
+	}
+	busy, err := alone(func() error {
+		seconds, err = m.time(ctx, all, t)
+		return err
+	})
+	t.Others = max(t.Others, busy)
 	if m.limits == nil {
-		seconds, err = m.alone(ctx, all, t)
 		return seconds, 0, err
 	}
-	m.limits.measure(&m.limit)
-	seconds, err = m.alone(ctx, all, t)
 	m.limits.measure(&m.limit)
 	both := func(x []float64) float64 { return (x[len(x)-2] + x[len(x)-1]) / 2 * 1e9 }
 	memory, compute := m.cost.seconds(t, both(m.limit.Read), both(m.limit.Ints), both(m.limit.Floats))
@@ -157,14 +166,12 @@ func (m *runner) run(ctx context.Context, all []*engine.Sequence, t *Result) (se
 	return seconds, max(memory, compute) / seconds, err
 }
 
-// alone is time, and looks whether this program is alone: its figures say little
-// where others compute.
-func (m *runner) alone(ctx context.Context, all []*engine.Sequence, t *Result) (seconds float64, err error) {
-	everything, own := processors()
-	seconds, err = m.time(ctx, all, t)
-	after, ownAfter := processors()
-	t.Others += max(0, (after-everything)-(ownAfter-own)) / seconds / float64(m.o.Repeat)
-	return seconds, err
+// alone runs f and returns how many processors other programs took meanwhile:
+// figures say little where others compute.
+func alone(f func() error) (processors float64, err error) {
+	start, before := time.Now(), others()
+	err = f()
+	return max(0, others()-before) / time.Since(start).Seconds(), err
 }
 
 // processes measures whole processes, in turns, after one of each.

@@ -30,27 +30,27 @@ func resident(without int64) (now, peak int64) {
 	return now, peak
 }
 
-// processors is the processor time in seconds that all programs have taken, this
-// one included, and this one alone, as Linux tells it; 0 elsewhere.
-func processors() (all, own float64) {
+// others is the processor time in seconds that programs have taken but this one
+// and those that it ran, as Linux tells it; 0 elsewhere.
+func others() (seconds float64) {
 	const tick = 0.01 // of /proc, whatever the kernel's is
 	system, err := os.ReadFile("/proc/stat")
 	process, err2 := os.ReadFile("/proc/self/stat")
 	if err != nil || err2 != nil {
-		return 0, 0
+		return 0
 	}
 	line, _, _ := bytes.Cut(system, []byte("\n"))
 	for i, f := range strings.Fields(string(line)) { // cpu user nice system idle iowait irq softirq steal guest guest_nice
 		if n, err := strconv.ParseFloat(f, 64); err == nil && i != 4 && i != 5 && i < 9 {
-			all += n * tick
+			seconds += n * tick
 		}
 	}
 	f := strings.Fields(string(process[bytes.LastIndexByte(process, ')')+1:])) // what follows the name may be trusted
-	if len(f) > 12 {
-		for _, n := range f[11:13] { // utime, stime
+	if len(f) > 14 {
+		for _, n := range f[11:15] { // utime, stime, and those of children
 			x, _ := strconv.ParseFloat(n, 64)
-			own += x * tick
+			seconds -= x * tick
 		}
 	}
-	return all, own
+	return seconds
 }
