@@ -124,6 +124,25 @@ func BenchmarkAddPanel(b *testing.B) {
 	}
 }
 
+// BenchmarkAddTiles is the same with tiles.
+func BenchmarkAddTiles(b *testing.B) {
+	for _, rows := range []int{16, 17, 64, 256} {
+		for _, group := range []int{16, 32} {
+			for _, min := range []bool{false, true} {
+				b.Run(fmt.Sprintf("rows%d/group%d/min=%t", rows, group, min), func(b *testing.B) {
+					w, x := panelCase(rng(1), 256, group, rows, min, false)
+					acc, bytes := make([]float32, rows*PanelRows), make([]byte, 2*len(x.Q))
+					Split(bytes, x.Q)
+					for b.Loop() {
+						AddTiles(acc, w, x, bytes)
+					}
+					b.ReportMetric(float64(b.N)*float64(rows)*256*PanelRows/b.Elapsed().Seconds()/1e9, "GW/s")
+				})
+			}
+		}
+	}
+}
+
 func BenchmarkUnpack(b *testing.B) {
 	src, dst := make([]byte, 8*UnitSize), make([]byte, 8*UnitSize)
 	for name, f := range map[string]func(dst, src []byte){"4": Unpack4, "41": Unpack41, "42": Unpack42, "2": Unpack2, "21": Unpack21,

@@ -32,9 +32,22 @@ func addPanel(acc []float32, w *Panel, x *Acts) {
 	addPanelAVX512(acc[:rows*PanelRows], &w.Codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups)
 }
 
-func addTiles(acc []float32, w *Panel, x *Acts, split []byte) { addTilesGeneric(acc, w, x, split) }
+func addTiles(acc []float32, w *Panel, x *Acts, split []byte) {
+	k := len(w.Scale) / PanelRows * w.Group
+	if tier < amx || len(acc) < 16*PanelRows || k == 0 || k%ActGroup != 0 || w.Group != 16 && w.Group != 32 {
+		addTilesGeneric(acc, w, x, split)
+		return
+	}
+	addTilesAMX(acc, w, x, split)
+}
 
 // HasTiles reports whether AddTiles is faster than AddPanel for that many rows.
-func HasTiles(rows int) bool { return false }
+func HasTiles(rows int) bool { return tier >= amx && rows >= 16 }
 
-func split(dst []byte, q []int16) { splitGeneric(dst, q) }
+func split(dst []byte, q []int16) {
+	if tier < amx || len(q)%ActGroup != 0 {
+		splitGeneric(dst, q)
+		return
+	}
+	splitAVX512(dst[:2*len(q)], q)
+}
