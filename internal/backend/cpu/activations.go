@@ -41,7 +41,7 @@ func (a *activations) start(p *pool) {
 		for t := from; t < to; t++ {
 			for c := 0; c < a.k; c += panel.Chunk {
 				at, n := a.at(c, t)
-				quantizePairs(a.q[at:at+n], a.dx[at/simd.ActGroup:(at+n)/simd.ActGroup], a.x[t*a.k+c:t*a.k+c+n])
+				simd.QuantizePairs(a.q[at:at+n], a.dx[at/simd.ActGroup:(at+n)/simd.ActGroup], a.x[t*a.k+c:t*a.k+c+n])
 			}
 		}
 		return nil
@@ -50,7 +50,7 @@ func (a *activations) start(p *pool) {
 	a.initializing = func(_, from, to int) error {
 		g := a.inits.group
 		from, to = a.span(from), a.span(to)
-		groupInit(a.init[from/g:to/g], a.q[from:to], g, a.inits.offset)
+		simd.GroupInit(a.init[from/g:to/g], a.q[from:to], g, a.inits.offset)
 		return nil
 	}
 	a.summing = func(_, from, to int) error {
