@@ -110,10 +110,14 @@ func raw16(b []float32) []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Pointer(&b[0])), 2*len(b))[len(b):]
 }
 
-// shape cuts n elements into rows of k, with every number of rows up to 19.
+// shape cuts n elements into rows of k, with every number of rows up to 19. An
+// even n makes rows of whole blocks where it can.
 func shape(n int) (rows, k int) {
 	rows = min(n, n%19+1)
-	return rows, n / rows
+	if k = n / rows; n%2 == 0 && k > lanes {
+		k -= k % lanes
+	}
+	return rows, k
 }
 
 // differ runs s generically and at each tier and returns the tier that differs.
