@@ -14,12 +14,16 @@ type Scratch struct {
 	halves     [2 * Chunk / 16 * Rows]byte // of Q2_K's scales
 }
 
+// ahead is how far before its use memory is fetched.
+const ahead = 2048
+
 // Unpack makes s chunk c of panel p. If signed is set its codes are the weights'
 // integers, else what Offset says larger.
 func (w *Weight) Unpack(s *Scratch, p, c int, signed bool) {
 	data, k := w.chunk(p, c)
 	size := k / 32 * w.unit
 	s.Codes, s.Group = s.codes[:k*Rows], w.Group()
+	s.Next = &w.data[min(p*w.panelBytes+c*w.chunkBytes+ahead, len(w.data)-1)]
 	w.unpackCodes(s, data[:size], signed)
 	w.unpackScales(s, data[size:], k)
 }

@@ -29,6 +29,7 @@ type Panel struct {
 	Scale []float32 // [k/Group][PanelRows]
 	Min   []float32 // likewise, or nil where the format has none
 	Group int       // 16 or 32
+	Next  *byte     // what will be read after this, to be fetched meanwhile; may be nil
 }
 
 // Acts are rows of quantized activations, k of each.

@@ -6,7 +6,8 @@
 //	DI      sums of the current rows of activations, R15 rows left
 //	SI      codes of the current group
 //	CX      4 times its number
-//	R8      activations of the first row from the group on, R9 those of the fifth
+//	R8      activations of the first row from the group on, R9 those of the fifth;
+//	        for one row, R9 is what will be read next
 //	R10     bytes in a row of activations, R11 in three
 //	R12     scales of the first row's activations; R13, R14 its Init and Sums
 //	Z0-Z7   float sums, a row of activations each
@@ -51,8 +52,10 @@
 	VPDPWSSD.BCST (j*8+4)(R8)(R10*2), Z18, Z10; \
 	VPDPWSSD.BCST (j*8+4)(R8)(R11*1), Z18, Z11
 
-// One row has its integer sum in two parts, for want of independent work.
+// One row has its integer sum in two parts, for want of independent work. It
+// waits for memory: what is read next must be on its way meanwhile.
 #define QUAD1(j) \
+	PREFETCHT0 (j*64)(R9);            \
 	CODES(j);                         \
 	VPDPWSSD.BCST (j*8)(R8), Z17, Z8;   \
 	VPDPWSSD.BCST (j*8+4)(R8), Z18, Z9
@@ -78,7 +81,7 @@
 	ADDQ             stride+88(FP), AX
 
 // GROUPS is the loop over groups.
-#define GROUPS(loop, noinit, dot, half, scales, next, INITS, ZEROS, QUAD, SCALEDS, MINIMA) \
+#define GROUPS(r9, loop, noinit, dot, half, scales, next, INITS, ZEROS, QUAD, SCALEDS, MINIMA) \
 	XORL  CX, CX;                \
 	MOVQ  codes+24(FP), SI;      \
 loop:                                \
@@ -103,7 +106,7 @@ dot:                                 \
 	QUAD(7);                     \
 	ADDQ  $256, SI;              \
 	ADDQ  $32, R8;               \
-	ADDQ  $32, R9;               \
+	ADDQ  $r9, R9;               \
 	JMP   scales;                \
 half:                                \
 	SHRQ  $1, AX;                \
@@ -111,7 +114,7 @@ half:                                \
 scales:                              \
 	ADDQ  $256, SI;              \
 	ADDQ  $32, R8;               \
-	ADDQ  $32, R9;               \
+	ADDQ  $r9, R9;               \
 	MOVQ  CX, DX;                \
 	SHLQ  $4, DX;                \
 	MOVQ  scale+32(FP), BX;      \
@@ -171,8 +174,8 @@ next:                                \
 	ADDQ   $(64*n), DI;                      \
 	SUBQ   $n, R15
 
-// func addPanelAVX512(acc []float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, stride, dxstride, end int)
-TEXT ·addPanelAVX512(SB), NOSPLIT, $0-112
+// func addPanelAVX512(acc []float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, stride, dxstride, end int, next *byte)
+TEXT ·addPanelAVX512(SB), NOSPLIT, $0-120
 	MOVQ acc_base+0(FP), DI
 	MOVQ acc_len+8(FP), R15
 	SHRQ $4, R15
@@ -198,7 +201,7 @@ eight:
 	VMOVUPS 320(DI), Z5
 	VMOVUPS 384(DI), Z6
 	VMOVUPS 448(DI), Z7
-	GROUPS(loop8, noinit8, dot8, half8, scale8, nomin8, INITS8, ZEROS8, QUAD8, SCALEDS8, MINIMA8)
+	GROUPS(32, loop8, noinit8, dot8, half8, scale8, nomin8, INITS8, ZEROS8, QUAD8, SCALEDS8, MINIMA8)
 	VMOVUPS Z0, 0(DI)
 	VMOVUPS Z1, 64(DI)
 	VMOVUPS Z2, 128(DI)
@@ -220,7 +223,7 @@ four:
 	VMOVUPS 64(DI), Z1
 	VMOVUPS 128(DI), Z2
 	VMOVUPS 192(DI), Z3
-	GROUPS(loop4, noinit4, dot4, half4, scale4, nomin4, INITS4, ZEROS4, QUAD4, SCALEDS4, MINIMA4)
+	GROUPS(32, loop4, noinit4, dot4, half4, scale4, nomin4, INITS4, ZEROS4, QUAD4, SCALEDS4, MINIMA4)
 	VMOVUPS Z0, 0(DI)
 	VMOVUPS Z1, 64(DI)
 	VMOVUPS Z2, 128(DI)
@@ -233,8 +236,9 @@ four:
 one:
 	TESTQ R15, R15
 	JZ   done
+	MOVQ next+112(FP), R9
 	VMOVUPS (DI), Z0
-	GROUPS(loop1, noinit1, dot1, half1, scale1, nomin1, INITS1, ZEROS1, QUAD1, SCALEDS1, MINIMA1)
+	GROUPS(256, loop1, noinit1, dot1, half1, scale1, nomin1, INITS1, ZEROS1, QUAD1, SCALEDS1, MINIMA1)
 	VMOVUPS Z0, (DI)
 	NEXT(1)
 	TESTQ R13, R13
