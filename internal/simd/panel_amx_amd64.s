@@ -1,7 +1,7 @@
 #include "textflag.h"
 #include "words_amd64.h"
 
-// Panels with AMX. A step is a group of columns for up to 16 rows: the tiles
+// Panels with AMX. A step is a group of columns for a block of rows: the tiles
 // tmm0 or tmm2 take the products of the activations' high bytes, tmm1 or tmm3
 // those of the low ones, and go to a buffer of the frame, from where vectors
 // read a row of 16 weight rows each.
@@ -67,62 +67,72 @@ label:
 	ROW(off+192, (R10)(CX*1), Z19, d); \
 	LEAQ (R10)(AX*4), R10
 
-#define MINS(a, b, c, d) \
+#define MINS(off, a, b, c, d) \
 	VFMADD231PS.BCST (R10), Z25, a;        \
 	VFMADD231PS.BCST (R10)(R14*1), Z25, b; \
 	VFMADD231PS.BCST (R10)(R14*2), Z25, c; \
 	VFMADD231PS.BCST (R10)(R15*1), Z25, d; \
 	LEAQ (R10)(R14*4), R10
 
+// MORE goes on where blocks have more than n rows: 4, 8, 12 or 16.
+#define MORE(n, label) \
+	CMPQ height+88(FP), $n; \
+	JLE  label
+
 // STEP issues products to the tiles c0 and c1, stores d0 and d1 at to, and sums
-// what is at from.
-#define STEP(c0, c1, d0, d1, from, to, inc, dxinc, tiles, sums) \
+// what is at from. The last arguments are labels.
+#define STEP(c0, c1, d0, d1, from, to, inc, dxinc, tiles, rows4, rows8, rows12, sums) \
 	VMOVUPS (BX), Z24;              \
 	MOVQ    DX, R10;                \
 	PRODUCTSHIGH(c0);               \
 	ROWS(from, Z0, Z1, Z2, Z3);     \
 	TILESTORED(d0, to, regR13, regR8); \
+	MORE(4, rows4);                 \
 	ROWS(from+256, Z4, Z5, Z6, Z7); \
+rows4:                              \
 	PRODUCTSLOW(c1);                \
 	TILENEXT(inc, tiles)            \
+	MORE(8, rows8);                 \
 	ROWS(from+512, Z8, Z9, Z10, Z11);   \
+rows8:                              \
 	TILESTORED(d1, to+1024, regR13, regR8); \
+	MORE(12, rows12);               \
 	ROWS(from+768, Z12, Z13, Z14, Z15); \
+rows12:                             \
 	ADDQ    $64, BX;                \
 	ADDQ    dxinc, DX;              \
 	TESTQ   R12, R12;               \
 	JZ      sums;                   \
 	VMOVUPS (R12), Z25;             \
 	MOVQ    R11, R10;               \
-	MINS(Z0, Z1, Z2, Z3);           \
-	MINS(Z4, Z5, Z6, Z7);           \
-	MINS(Z8, Z9, Z10, Z11);         \
-	MINS(Z12, Z13, Z14, Z15);       \
 	ADDQ    $64, R12;               \
 	ADDQ    $4, R11;                \
+	FOURS(MINS, sums);              \
 sums:                               \
 	DECQ    left-32(SP)
 
-#define FOR16(OP) \
-	OP(0, Z0);    \
-	OP(64, Z1);   \
-	OP(128, Z2);  \
-	OP(192, Z3);  \
-	OP(256, Z4);  \
-	OP(320, Z5);  \
-	OP(384, Z6);  \
-	OP(448, Z7);  \
-	OP(512, Z8);  \
-	OP(576, Z9);  \
-	OP(640, Z10); \
-	OP(704, Z11); \
-	OP(768, Z12); \
-	OP(832, Z13); \
-	OP(896, Z14); \
-	OP(960, Z15)
+// FOURS does OP for four rows and four.
+#define FOURS(OP, end) \
+	OP(0, Z0, Z1, Z2, Z3);       \
+	MORE(4, end);                \
+	OP(256, Z4, Z5, Z6, Z7);     \
+	MORE(8, end);                \
+	OP(512, Z8, Z9, Z10, Z11);   \
+	MORE(12, end);               \
+	OP(768, Z12, Z13, Z14, Z15)
 
-#define LOADACC(off, z) VMOVUPS off(R10), z
-#define STOREACC(off, z) VMOVUPS z, off(R10)
+// LOAD and STORE move sums from and to R10.
+#define LOAD(off, a, b, c, d) \
+	VMOVUPS off+0(R10), a;   \
+	VMOVUPS off+64(R10), b;  \
+	VMOVUPS off+128(R10), c; \
+	VMOVUPS off+192(R10), d
+
+#define STORE(off, a, b, c, d) \
+	VMOVUPS a, off+0(R10);   \
+	VMOVUPS b, off+64(R10);  \
+	VMOVUPS c, off+128(R10); \
+	VMOVUPS d, off+192(R10)
 
 // ARGUMENTS loads the registers and the locals.
 #define ARGUMENTS \
@@ -161,8 +171,8 @@ sums:                               \
 	MOVQ $64, inc1-56(SP);       \
 	MOVQ $4, dxinc-64(SP)
 
-// func tilesAMX(acc *float32, blocks int, bytes, codes *byte, scale, min, dx, sums *float32, k, groups int, config *tileConfig)
-TEXT ·tilesAMX(SB), 0, $4288-88
+// func tilesAMX(acc *float32, blocks int, bytes, codes *byte, scale, min, dx, sums *float32, k, groups int, config *tileConfig, height int)
+TEXT ·tilesAMX(SB), 0, $4288-96
 	ARGUMENTS
 	CMPQ AX, R14
 	JEQ  wide
@@ -185,27 +195,31 @@ wide:
 	TILESTORED(tmm0, 0, regR13, regR8)
 	TILESTORED(tmm1, 1024, regR13, regR8)
 	MOVQ acc+0(FP), R10
-	FOR16(LOADACC)
+	FOURS(LOAD, loop)
 
 loop:
-	STEP(tmm0, tmm1, tmm2, tmm3, 0, 2048, inc0-48(SP), dxinc-64(SP), tiles0, sums0)
+	STEP(tmm0, tmm1, tmm2, tmm3, 0, 2048, inc0-48(SP), dxinc-64(SP), tiles0, rows40, rows80, rows120, sums0)
 	MOVQ $1, R10
 	JZ   block
 
 odd:
-	STEP(tmm2, tmm3, tmm0, tmm1, 2048, 0, inc1-56(SP), $4, tiles1, sums1)
+	STEP(tmm2, tmm3, tmm0, tmm1, 2048, 0, inc1-56(SP), $4, tiles1, rows41, rows81, rows121, sums1)
 	JNZ  loop
 	XORL R10, R10
 
 block:
 	MOVQ R10, parity-72(SP)
 	MOVQ acc+0(FP), R10
-	FOR16(STOREACC)
+	FOURS(STORE, stored)
+
+stored:
 	DECQ blocks+8(FP)
 	JZ   done
 	ADDQ $1024, R10
 	MOVQ R10, acc+0(FP)
-	FOR16(LOADACC)
+	FOURS(LOAD, loaded)
+
+loaded:
 	MOVQ groups+72(FP), R10
 	MOVQ R10, left-32(SP)
 	MOVQ scale+32(FP), BX

@@ -104,7 +104,7 @@ func TestAddTiles(t *testing.T) {
 		r := rand.New(rand.NewPCG(2, 7))
 		for _, k := range []int{32, 64, 224, 256} {
 			for _, group := range []int{16, 32} {
-				for _, rows := range []int{0, 1, 5, 15, 16, 17, 40, 64, 65} {
+				for _, rows := range []int{0, 1, 3, 4, 5, 8, 11, 12, 15, 16, 17, 22, 40, 64, 65} {
 					w, x := panelCase(r, k, group, rows, rows&1 == 1, false)
 					bytes := make([]byte, 2*len(x.Q))
 					Split(bytes, x.Q)
