@@ -23,8 +23,9 @@ type Backend interface {
 
 // Options of a plan. The zero value is a plan for one row without taps.
 type Options struct {
-	Rows int                    // most rows of a step; 0 is 1
-	Want func(*graph.Node) bool // nodes whose outputs a Tap wants to see; a wanted node is not fused away
+	Rows    int                    // most rows of a step; 0 is 1
+	Outputs int                    // most rows of a step whose logits are wanted; 0 is Rows
+	Want    func(*graph.Node) bool // nodes whose outputs a Tap wants to see; a wanted node is not fused away
 
 	Progress func(done, total int64) // of preparing the weights, in bytes; may be nil
 }

@@ -24,7 +24,11 @@ var ErrFull = kv.ErrFull
 var ErrClosed = errors.New("engine: closed")
 
 // DefaultChunk is the number of rows of a step if Options says nothing.
-const DefaultChunk = 64
+const DefaultChunk = 256
+
+// outputs is the most rows of a step whose logits are wanted: of a large
+// vocabulary each takes a megabyte.
+const outputs = 64
 
 // Options size an engine. The zero value is usable.
 type Options struct {
@@ -71,7 +75,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	if o.Chunk <= 0 {
 		o.Chunk = DefaultChunk
 	}
-	plan, err := b.Compile(g, backend.Options{Rows: o.Chunk, Want: o.Want})
+	plan, err := b.Compile(g, backend.Options{Rows: o.Chunk, Outputs: min(o.Chunk, outputs), Want: o.Want})
 	if err != nil {
 		return nil, err
 	}
@@ -141,11 +145,11 @@ func (s *Sequence) Rewind(tokens []int32) int {
 	return n
 }
 
-// Feed appends tokens and returns the logits after each of the last outputs
+// Feed appends tokens and returns the logits after each of the last wanted ones
 // of them, in order. Nothing is computed if one is no token or they do not all
 // fit the context. After another error the sequence holds what the steps
 // before it computed: Len tells, and Rewind goes on from there.
-func (s *Sequence) Feed(ctx context.Context, tokens []int32, outputs int) ([][]float32, error) {
+func (s *Sequence) Feed(ctx context.Context, tokens []int32, wanted int) ([][]float32, error) {
 	if s.closed {
 		return nil, ErrClosed
 	}
@@ -158,15 +162,24 @@ func (s *Sequence) Feed(ctx context.Context, tokens []int32, outputs int) ([][]f
 		return nil, fmt.Errorf("%w: %d tokens and %d more, the context holds %d", ErrFull, have, len(tokens), room)
 	}
 	var logits [][]float32
-	for i := 0; i < len(tokens); i += s.e.chunk {
-		n := min(s.e.chunk, len(tokens)-i)
-		w := &work{ctx: ctx, seq: s, tokens: tokens[i : i+n], outputs: min(n, max(0, i+n-(len(tokens)-outputs)))}
+	for i := 0; i < len(tokens); {
+		w := s.chunk(tokens, i, wanted)
+		w.ctx = ctx
 		if err := s.e.do(w); err != nil {
 			return nil, err
 		}
 		logits = append(logits, w.logits...)
+		i += len(w.tokens)
 	}
 	return logits, nil
+}
+
+// chunk is what of tokens goes into a step from i on.
+func (s *Sequence) chunk(tokens []int32, i, wanted int) *work {
+	n := min(s.e.chunk, len(tokens)-i)
+	first := max(i, len(tokens)-wanted) // whose logits are wanted
+	n = min(n, first+outputs-i)
+	return &work{seq: s, tokens: tokens[i : i+n], outputs: max(0, i+n-first)}
 }
 
 // do queues w and returns when it is computed, by this caller or by another.
@@ -193,19 +206,19 @@ func (e *Engine) do(w *work) error {
 func (e *Engine) next() []*work {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	rows := 0
+	rows, logits := 0, 0
 	var batch []*work
 	for len(e.pending) > 0 {
 		w := e.pending[0]
-		if rows += len(w.tokens); rows > e.chunk {
+		if rows+len(w.tokens) > e.chunk || logits+w.outputs > outputs {
 			break
 		}
 		e.pending = e.pending[1:]
 		if w.err = e.admit(w); w.err != nil {
 			w.done = true
-			rows -= len(w.tokens)
 			continue
 		}
+		rows, logits = rows+len(w.tokens), logits+w.outputs
 		batch = append(batch, w)
 	}
 	return batch

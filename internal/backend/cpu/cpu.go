@@ -70,6 +70,7 @@ func (b *Backend) Close() (err error) {
 type executable struct {
 	b       *Backend
 	rows    int
+	results int // most of them whose logits are wanted
 	vocab   int
 	kernels []kernel
 	x       activations
@@ -93,6 +94,9 @@ type kernel struct {
 func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) ([]float32, error) {
 	if err := s.Check(e.rows, e.vocab); err != nil {
 		return nil, err
+	}
+	if len(s.Outputs) > e.results {
+		return nil, fmt.Errorf("cpu: logits of %d rows, the plan has room for %d", len(s.Outputs), e.results)
 	}
 	if c, ok := s.Cache.(*cache); !ok || c.kv != e.b.o.KV {
 		return nil, errors.New("cpu: the step's cache is not this backend's")

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -35,7 +36,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	}
 	b.busy.Lock()
 	defer b.busy.Unlock()
-	e := &executable{b: b, rows: max(o.Rows, 1), vocab: backend.Vocab(g), after: map[*graph.Node]bool{},
+	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g), after: map[*graph.Node]bool{},
 		scratch: make([]scratch, b.pool.threads)}
 	p := &planner{e: e, values: map[*graph.Node][]float32{}, root: map[*graph.Node]*graph.Node{},
 		last: map[*graph.Node]int{}, tables: map[freqs]*rope.Table{}}
@@ -89,6 +90,9 @@ func (p *planner) live(g *graph.Graph) {
 // buffer is room for a value of n.
 func (p *planner) buffer(n *graph.Node) []float32 {
 	size := p.e.rows * n.Shape.Size()
+	if p.e.after[n] {
+		size = p.e.results * n.Shape.Size()
+	}
 	best := -1
 	for i, f := range p.free {
 		if len(f) >= size && (best < 0 || len(f) < len(p.free[best])) {
