@@ -41,32 +41,9 @@ func BenchmarkDotRowsBF16(b *testing.B) {
 	bench(b, 2*len(w)*8, func() { DotRowsBF16(dst, w, x) })
 }
 
-func BenchmarkDotQ(b *testing.B) { benchQ(b, 1, 32, false) }
-
-func BenchmarkDotQ16Min(b *testing.B) { benchQ(b, 1, 16, true) }
-
-func BenchmarkDotRowsQ(b *testing.B) { benchQ(b, 8, 32, false) }
-
-func BenchmarkDotRowsQMin(b *testing.B) { benchQ(b, 8, 32, true) }
-
-func BenchmarkDotRowsQ16Min(b *testing.B) { benchQ(b, 8, 16, true) }
-
-// benchQ counts the bytes of the weights once for each row.
-func benchQ(b *testing.B, rows, group int, mins bool) {
-	const k = 4096
-	w, x, dst := quantRow(rng(1), k, group, mins), integers(rng(2), rows*k), make([]float32, rows)
-	dx, sums := values(rng(3), rows*k/ActGroup), values(rng(4), rows*k/group)
-	bench(b, rows*k, func() { DotRowsQ(dst, w, x, dx, sums) })
-}
-
 func BenchmarkQuantize(b *testing.B) {
 	x, q, dx := values(rng(1), 4096), make([]int16, 4096), make([]float32, 4096/ActGroup)
 	bench(b, 4*len(x), func() { Quantize(q, dx, x) })
-}
-
-func BenchmarkQuantizePairs(b *testing.B) {
-	x, q, dx := values(rng(1), 4096), make([]int16, 4096), make([]float32, 4096/ActGroup)
-	bench(b, 4*len(x), func() { QuantizePairs(q, dx, x) })
 }
 
 func BenchmarkGroupSums(b *testing.B) {

@@ -50,7 +50,7 @@ var samples = []sample{
 		LoadF16(dst, h)
 		LoadF16(dst[len(h)/2:], bits16(b)[len(h)/2:])
 	}},
-	{"dot q", "5431c36da8158e80", dotQBits},
+	{"panel", "5431c36da8158e80", panelBits},
 	{"silu", "9033b98f33aea3bc", func(a, b, dst []float32) { Silu(dst, b); AddScaled(dst, a, 3) }},
 	{"gelu", "83240b2383cb7ec7", func(a, b, dst []float32) { Gelu(dst, a); Add(dst, dst, b) }},
 	{"swiglu", "bae717c33f3a2f2d", func(a, b, dst []float32) { SwiGLU(dst, a, b) }},
@@ -102,21 +102,35 @@ func bits16(b []float32) []uint16 {
 	return h
 }
 
-// dotQBits quantizes a as activations and takes b's bits as weights.
-func dotQBits(a, b, dst []float32) {
-	x := make([]int16, len(a))
-	dx := quantize(x, a)
-	x = append(x, make([]int16, -len(x)&31)...)
-	w := &QuantRow{Q: make([]int8, len(x)), Group: 16}
-	for i := range b {
-		w.Q[i] = int8(math.Float32bits(b[i]) >> 13)
+// panelBits quantizes a as activations and takes b's bits as the integers of a
+// panel's row. Nothing reads what the other rows give.
+func panelBits(a, b, dst []float32) {
+	const group, offset = 16, 128
+	row, padded := len(a)%PanelRows, append(slices.Clone(a), make([]float32, -len(a)&(ActGroup-1))...)
+	k := len(padded)
+	w := &Panel{Codes: make([]byte, k*PanelRows), Scale: eachRow(k/group, 0.1, 3e-5, -7), Group: group}
+	for c, v := range b {
+		w.Codes[c/4*vector+4*row+c%4] = byte(math.Float32bits(v)>>13) + offset
 	}
-	w.Scale = slices.Repeat([]float32{0.1, 3e-5, -7}, len(x)/16)[:len(x)/16]
-	dst[0] = DotQ(w, x, dx, nil)
-	sums := make([]float32, len(x)/16)
-	GroupSums(sums, x, dx, 16)
-	w.Min = slices.Repeat([]float32{1, -0.3}, len(x)/16)[:len(x)/16]
-	dst[len(dst)-1] += DotQ(w, x, dx, sums)
+	x := &Acts{Q: make([]int16, k), DX: make([]float32, k/ActGroup), Init: make([]int32, k/group), Sums: make([]float32, k/group)}
+	Quantize(x.Q, x.DX, padded)
+	GroupInit(x.Init, x.Q, group, offset)
+	GroupSums(x.Sums, x.Q, x.DX, group)
+	var plain, min [PanelRows]float32
+	AddPanel(plain[:], w, x)
+	dst[0] = plain[row]
+	w.Min = eachRow(k/group, 1, -0.3)
+	AddPanel(min[:], w, x)
+	dst[len(dst)-1] += min[row]
+}
+
+// eachRow gives a panel's groups these numbers in turn, the same in all rows.
+func eachRow(groups int, numbers ...float32) []float32 {
+	x := make([]float32, groups*PanelRows)
+	for i := range x {
+		x[i] = numbers[i/PanelRows%len(numbers)]
+	}
+	return x
 }
 
 // attentionBits has heads of 8 or 1, ten query heads' worth of keys in b.

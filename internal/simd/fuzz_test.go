@@ -69,7 +69,7 @@ func fuzzed(data []byte, shape uint32) (out []float32) {
 		w.Codes[i] = p.byte()
 	}
 	x := &Acts{Q: make([]int16, rows*k), DX: make([]float32, rows*k/ActGroup), Sums: make([]float32, rows*k/group)}
-	QuantizePairs(x.Q, x.DX, p.floats(len(x.Q)))
+	Quantize(x.Q, x.DX, p.floats(len(x.Q)))
 	if shape&2 != 0 {
 		for i := range x.Q {
 			x.Q[i] = int16(p.number())

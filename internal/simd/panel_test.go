@@ -3,6 +3,7 @@ package simd
 import (
 	"bytes"
 	"fmt"
+	"math/big"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -54,6 +55,53 @@ func TestAddPanel(t *testing.T) {
 					}
 				}
 			}
+		}
+	})
+}
+
+// addPanelByHand states the contract with math/big.
+func addPanelByHand(acc []float32, w *Panel, x *Acts) {
+	groups := len(w.Scale) / PanelRows
+	for i := range acc {
+		t, r := i/PanelRows, i%PanelRows
+		for g := range groups {
+			at := t*groups + g
+			dot := new(big.Int)
+			if x.Init != nil {
+				dot.SetInt64(int64(x.Init[at]))
+			}
+			for c := g * w.Group; c < (g+1)*w.Group; c++ {
+				code, q := w.Codes[c/4*vector+4*r+c%4], x.Q[t*groups*w.Group+c&^3+order[c%4]]
+				dot.Add(dot, big.NewInt(int64(code)*int64(q)))
+			}
+			f, _ := new(big.Float).SetInt(dot).Float32()
+			acc[i] = bigFMA(f*x.DX[at*w.Group/ActGroup], w.Scale[g*PanelRows+r], acc[i])
+			if w.Min != nil {
+				acc[i] = bigFMA(x.Sums[at], w.Min[g*PanelRows+r], acc[i])
+			}
+		}
+	}
+}
+
+// TestAddPanelByHand also has products that are all at their largest, and
+// numbers of any bits.
+func TestAddPanelByHand(t *testing.T) {
+	eachTier(t, func(t *testing.T) {
+		r := rng(7)
+		for i := range 48 {
+			k, rows := 32*(1+i%7), 1+i%5
+			w, x := panelCase(r, k, 16+i&1*16, rows, i&2 == 2, i&4 == 4)
+			if i%3 == 1 {
+				w.Scale, x.DX = anything(r, len(w.Scale), i&8 == 8), anything(r, len(x.DX), i&8 == 8)
+			}
+			if i%3 == 2 {
+				w.Codes = bytes.Repeat([]byte{255}, len(w.Codes))
+				x.Q = slices.Repeat([]int16{-32768, 32767}[i>>3&1:][:1], len(x.Q))
+			}
+			got, want := make([]float32, rows*PanelRows), make([]float32, rows*PanelRows)
+			addPanelByHand(want, w, x)
+			AddPanel(got, w, x)
+			equal(t, fmt.Sprintf("case %d", i), got, want)
 		}
 	})
 }

@@ -1,7 +1,7 @@
 package simd
 
 //go:noescape
-func quantizePairsAVX2(q []int16, dx, x []float32)
+func quantizeAVX2(q []int16, dx, x []float32)
 
 //go:noescape
 func groupSumsAVX2(sums []float32, q *int16, dx *float32, group int)
@@ -9,13 +9,13 @@ func groupSumsAVX2(sums []float32, q *int16, dx *float32, group int)
 //go:noescape
 func groupInitAVX2(init []int32, q *int16, group int, factor int32)
 
-func quantizePairs(q []int16, dx, x []float32) {
+func quantize(q []int16, dx, x []float32) {
 	k := len(dx) * ActGroup
 	if tier == generic {
-		quantizePairsGeneric(q, dx, x)
+		quantizeGeneric(q, dx, x)
 		return
 	}
-	quantizePairsAVX2(q[:k], dx, x[:k])
+	quantizeAVX2(q[:k], dx, x[:k])
 }
 
 // eights is how many of n groups the kernels take, eight at a time; the generic

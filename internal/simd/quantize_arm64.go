@@ -1,7 +1,7 @@
 package simd
 
 //go:noescape
-func quantizePairsNEON(q []int16, dx, x []float32)
+func quantizeNEON(q []int16, dx, x []float32)
 
 //go:noescape
 func groupSumsNEON(sums []float32, q *int16, dx *float32, group int)
@@ -9,13 +9,13 @@ func groupSumsNEON(sums []float32, q *int16, dx *float32, group int)
 //go:noescape
 func groupInitNEON(init []int32, q *int16, group int, factor int32)
 
-func quantizePairs(q []int16, dx, x []float32) {
+func quantize(q []int16, dx, x []float32) {
 	k := len(dx) * ActGroup
 	if tier == generic {
-		quantizePairsGeneric(q, dx, x)
+		quantizeGeneric(q, dx, x)
 		return
 	}
-	quantizePairsNEON(q[:k], dx, x[:k])
+	quantizeNEON(q[:k], dx, x[:k])
 }
 
 // fours is how many of n groups the kernels take, four at a time; the generic

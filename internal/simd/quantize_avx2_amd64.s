@@ -2,9 +2,9 @@
 
 // Activations with AVX2.
 
-DATA quantizePairs<>+0(SB)/8, $0x0706030205040100
-DATA quantizePairs<>+8(SB)/8, $0x0f0e0b0a0d0c0908
-GLOBL quantizePairs<>(SB), RODATA|NOPTR, $16
+DATA pairs<>+0(SB)/8, $0x0706030205040100
+DATA pairs<>+8(SB)/8, $0x0f0e0b0a0d0c0908
+GLOBL pairs<>(SB), RODATA|NOPTR, $16
 
 // HIGHER sets each lane of X4 to the greater of it and another one.
 #define HIGHER(order) \
@@ -22,7 +22,7 @@ GLOBL quantizePairs<>(SB), RODATA|NOPTR, $16
 	VPERMQ    $0xd8, a, a; \
 	VPSHUFB   Y13, a, a
 
-// func quantizePairsAVX2(q []int16, dx, x []float32)
+// func quantizeAVX2(q []int16, dx, x []float32)
 //
 //	DI      q
 //	SI      x
@@ -32,7 +32,7 @@ GLOBL quantizePairs<>(SB), RODATA|NOPTR, $16
 //	Y13     the order of pairs
 //	X14     32767
 //	Y15     all bits but the sign
-TEXT ·quantizePairsAVX2(SB), NOSPLIT, $0-72
+TEXT ·quantizeAVX2(SB), NOSPLIT, $0-72
 	MOVQ     q_base+0(FP), DI
 	MOVQ     dx_base+24(FP), R8
 	MOVQ     dx_len+32(FP), CX
@@ -41,7 +41,7 @@ TEXT ·quantizePairsAVX2(SB), NOSPLIT, $0-72
 	VPSRLD   $1, Y15, Y15
 	MOVL     $0x46fffe00, AX
 	VMOVD    AX, X14
-	VBROADCASTI128 quantizePairs<>(SB), Y13
+	VBROADCASTI128 pairs<>(SB), Y13
 	TESTQ    CX, CX
 	JZ       done
 loop:

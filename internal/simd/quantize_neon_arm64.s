@@ -13,7 +13,7 @@
 	VXTN2_H8(b, a);      \
 	VTBL V18.B16, [A.B16], A.B16
 
-// func quantizePairsNEON(q []int16, dx, x []float32)
+// func quantizeNEON(q []int16, dx, x []float32)
 //
 //	R0       q
 //	R1       x
@@ -22,7 +22,7 @@
 //	V16      bits of its largest magnitude
 //	V18      the order of pairs, in bytes
 //	F19      32767
-TEXT ·quantizePairsNEON(SB), NOSPLIT, $0-72
+TEXT ·quantizeNEON(SB), NOSPLIT, $0-72
 	MOVD  q_base+0(FP), R0
 	MOVD  dx_base+24(FP), R2
 	MOVD  dx_len+32(FP), R3

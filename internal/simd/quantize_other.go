@@ -2,7 +2,7 @@
 
 package simd
 
-func quantizePairs(q []int16, dx, x []float32) { quantizePairsGeneric(q, dx, x) }
+func quantize(q []int16, dx, x []float32) { quantizeGeneric(q, dx, x) }
 
 func groupSums(sums []float32, q []int16, dx []float32, group int) {
 	groupSumsGeneric(sums, q, dx, group)

@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 )
 
 var (
@@ -49,6 +50,18 @@ func anything(r *rand.Rand, n int, special bool) []float32 {
 		x[i] = math.Float32frombits(b)
 	}
 	return x
+}
+
+// as lends n numbers of another type in guarded memory.
+func as[T byte | int16 | uint16 | int32](guard func(n int) []float32, n int) []T {
+	var one T
+	size := int(unsafe.Sizeof(one))
+	m := guard((n*size + 3) / 4)
+	if len(m) == 0 {
+		return nil
+	}
+	all := unsafe.Slice((*T)(unsafe.Pointer(&m[0])), len(m)*4/size)
+	return all[len(all)-n:]
 }
 
 func same(a, b float32) bool {

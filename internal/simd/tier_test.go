@@ -97,8 +97,9 @@ var twins = []sample{
 		copy(dst, a)
 	}},
 	{"quantize", "", func(a, b, dst []float32) {
-		q, dx := make([]int16, len(a)), make([]float32, (len(a)+ActGroup-1)/ActGroup)
-		Quantize(q, dx, b)
+		groups := len(b) / ActGroup
+		q, dx := make([]int16, groups*ActGroup), make([]float32, groups)
+		Quantize(q, dx, b[len(b)-len(q):])
 		for i, v := range q {
 			dst[i] = float32(v) + dx[i/ActGroup]
 		}
@@ -175,9 +176,6 @@ func TestNoAllocations(t *testing.T) {
 		if n := testing.AllocsPerRun(10, func() {
 			var x, y, dst [64]float32
 			var h [64]uint16
-			var q [64]int16
-			var dx [2]float32
-			var i8 [64]int8
 			DotRowsF32(dst[:4], x[:16], y[:])
 			DotRowsF16(dst[:4], h[:16], y[:])
 			DotRowsBF16(dst[:4], h[:16], y[:])
@@ -185,14 +183,7 @@ func TestNoAllocations(t *testing.T) {
 			LoadF16(dst[:], h[:])
 			LoadBF16(dst[:], h[:])
 			StoreF16(h[:], dst[:])
-			Quantize(q[:], dx[:], x[:])
-			QuantizePairs(q[:], dx[:], x[:])
-			GroupSums(y[:2], q[:], dx[:], 32)
-			var init [2]int32
-			GroupInit(init[:], q[:], 32, 8)
-			w := QuantRow{Q: i8[:], Scale: x[:2], Min: x[2:4], Group: 32}
-			dst[0] = DotQ(&w, q[:], dx[:], y[:2])
-			DotRowsQ(dst[:1], &w, q[:], dx[:], y[:2])
+			usePanels()
 			RMSNorm(dst[:], x[:], y[:], 1, 1e-6)
 			Rotate(x[:], y[:32], dst[:32])
 			Add(dst[:], x[:], y[:])
@@ -213,4 +204,35 @@ func TestNoAllocations(t *testing.T) {
 			t.Errorf("%v allocations", n)
 		}
 	})
+}
+
+// usePanels runs the kernels of panels: a unit and 16 rows.
+func usePanels() {
+	const rows, k = 16, ActGroup
+	var codes, src [UnitSize]byte
+	var table [16]byte
+	var d [PanelRows]uint16
+	var integers [PanelRows]int8
+	var scale, min [PanelRows]float32
+	var x, acc [rows * k]float32
+	var q [rows * k]int16
+	var dx, sums [rows]float32
+	var init [rows]int32
+	var bytes [2 * rows * k]byte
+	Unpack4(codes[:], src[:])
+	Unpack41(codes[:], src[:])
+	Unpack42(codes[:], src[:])
+	Unpack2(codes[:], src[:])
+	Unpack21(codes[:], src[:])
+	UnpackTable(codes[:], src[:], &table)
+	Subtract(codes[:], codes[:], 8)
+	PanelScales(scale[:], d[:], integers[:])
+	Quantize(q[:], dx[:], x[:])
+	GroupSums(sums[:], q[:], dx[:], k)
+	GroupInit(init[:], q[:], k, 8)
+	Split(bytes[:], q[:])
+	w := Panel{Codes: codes[:], Scale: scale[:], Min: min[:], Group: k}
+	a := Acts{Q: q[:], DX: dx[:], Init: init[:], Sums: sums[:]}
+	AddPanel(acc[:rows*PanelRows], &w, &a)
+	AddTiles(acc[:rows*PanelRows], &w, &a, bytes[:])
 }

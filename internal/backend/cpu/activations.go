@@ -41,7 +41,7 @@ func (a *activations) start(p *pool) {
 		for t := from; t < to; t++ {
 			for c := 0; c < a.k; c += panel.Chunk {
 				at, n := a.at(c, t)
-				simd.QuantizePairs(a.q[at:at+n], a.dx[at/simd.ActGroup:(at+n)/simd.ActGroup], a.x[t*a.k+c:t*a.k+c+n])
+				simd.Quantize(a.q[at:at+n], a.dx[at/simd.ActGroup:(at+n)/simd.ActGroup], a.x[t*a.k+c:t*a.k+c+n])
 			}
 		}
 		return nil
