@@ -7,7 +7,7 @@ package simd
 func addPanelAVX512(acc []float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, stride, dxstride, end int, next *byte)
 
 //go:noescape
-func addPanelAVX2(acc []float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, stride, dxstride, end int)
+func addPanelAVX2(acc []float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, stride, dxstride, end int, next *byte)
 
 func addPanel(acc []float32, w *Panel, x *Acts) {
 	rows, groups := len(acc)/PanelRows, len(w.Scale)/PanelRows
@@ -26,7 +26,7 @@ func addPanel(acc []float32, w *Panel, x *Acts) {
 		init = &x.Init[:rows*groups][0]
 	}
 	if tier < avx512 {
-		addPanelAVX2(acc[:rows*PanelRows], &w.Codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups)
+		addPanelAVX2(acc[:rows*PanelRows], &w.Codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups, w.Next)
 		return
 	}
 	addPanelAVX512(acc[:rows*PanelRows], &w.Codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups, w.Next)
@@ -34,7 +34,7 @@ func addPanel(acc []float32, w *Panel, x *Acts) {
 
 func addTiles(acc []float32, w *Panel, x *Acts, split []byte) {
 	k := len(w.Scale) / PanelRows * w.Group
-	if tier < amx || len(acc) < 4*PanelRows || k == 0 || k%ActGroup != 0 || w.Group != 16 && w.Group != 32 {
+	if tier < amx || len(acc) < 16*PanelRows || k == 0 || k%ActGroup != 0 || w.Group != 16 && w.Group != 32 {
 		addTilesGeneric(acc, w, x, split)
 		return
 	}
@@ -42,7 +42,7 @@ func addTiles(acc []float32, w *Panel, x *Acts, split []byte) {
 }
 
 // HasTiles reports whether AddTiles is faster than AddPanel for that many rows.
-func HasTiles(rows int) bool { return tier >= amx && rows >= 12 }
+func HasTiles(rows int) bool { return tier >= amx && rows >= 16 }
 
 func split(dst []byte, q []int16) {
 	if tier < amx || len(q)%ActGroup != 0 {

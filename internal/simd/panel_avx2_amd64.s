@@ -7,7 +7,8 @@
 //	DI      sums of the current rows of activations, R15 rows left
 //	SI      codes of the current columns
 //	CX      4 times the group's number
-//	R8      activations of the first row from the columns on, R9 those of the fifth
+//	R8      activations of the first row from the columns on, R9 those of the fifth;
+//	        for one row, R9 is what will be read next
 //	R10     bytes in a row of activations, R11 in three
 //	R12     scales of the first row's activations; R13, R14 its Init and Sums
 //	DX      the first eight rows of the panel, 0, or the others, 32
@@ -45,7 +46,9 @@
 	DOT(j, (R9)(R11*1), Y7)
 
 // QUAD1 has the sums of columns 0 and 2 in Y0 and Y2, and others in Y1 and Y3.
+// One row waits for memory: what is read next must be on its way meanwhile.
 #define QUAD1(j) \
+	PREFETCHT0   (j*64)(R9);      \
 	CODES(j*64, Y4, Y5);          \
 	CODES(j*64+32, Y6, Y7);       \
 	VPBROADCASTD (j*8)(R8), Y8;   \
@@ -74,9 +77,9 @@
 	VBROADCASTSS row, Y10;       \
 	VFMADD231PS  Y10, Y13, sum
 
-// GROUPS is the loop over groups. SCALEDS begins with the scales, MINIMA with
-// the minima, at (BX)(AX*1).
-#define GROUPS(loop, noinit, dot, more, whole, next, INITS, ZEROS, QUAD, SCALEDS, MINIMA, STORES) \
+// GROUPS is the loop over groups. AT sets R9 for 16 columns; SCALEDS begins with
+// the scales of the weight rows at (BX), MINIMA with their minima.
+#define GROUPS(loop, noinit, dot, more, whole, next, AT, INITS, ZEROS, QUAD, SCALEDS, MINIMA, STORES) \
 	XORL  CX, CX;                 \
 	MOVQ  codes+24(FP), SI;       \
 	ADDQ  DX, SI;                 \
@@ -91,7 +94,7 @@ noinit:                               \
 dot:                                  \
 	MOVQ  group+80(FP), BX;       \
 more:                                 \
-	LEAQ  (R8)(R10*4), R9;        \
+	AT;                           \
 	QUAD(0);                      \
 	QUAD(1);                      \
 	QUAD(2);                      \
@@ -127,6 +130,10 @@ next:                                 \
 	ADDQ  $4, CX;                 \
 	CMPQ  CX, end+104(FP);        \
 	JLT   loop
+
+#define FIFTH LEAQ (R8)(R10*4), R9
+
+#define AHEAD ADDQ $256, R9
 
 #define INITS4 \
 	MOVQ         stride+88(FP), BX; \
@@ -237,8 +244,8 @@ next:                                 \
 	ADDQ   AX, R13;                  \
 	JMP    rows
 
-// func addPanelAVX2(acc []float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, stride, dxstride, end int)
-TEXT ·addPanelAVX2(SB), NOSPLIT, $0-112
+// func addPanelAVX2(acc []float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, stride, dxstride, end int, next *byte)
+TEXT ·addPanelAVX2(SB), NOSPLIT, $0-120
 	MOVQ acc_base+0(FP), DI
 	MOVQ acc_len+8(FP), R15
 	SHRQ $4, R15
@@ -257,7 +264,7 @@ eight:
 	CMPQ R15, $8
 	JLT  four
 half8:
-	GROUPS(loop8, noinit8, dot8, more8, whole8, next8, INITS8, ZEROS8, QUAD8, SCALEDS8, MINIMA8, STORES8)
+	GROUPS(loop8, noinit8, dot8, more8, whole8, next8, FIFTH, INITS8, ZEROS8, QUAD8, SCALEDS8, MINIMA8, STORES8)
 	BACK(half8)
 	STEP(8, eight)
 
@@ -265,16 +272,18 @@ four:
 	CMPQ R15, $4
 	JLT  one
 half4:
-	GROUPS(loop4, noinit4, dot4, more4, whole4, next4, INITS4, ZEROS4, QUAD4, SCALEDS4, MINIMA4, STORES4)
+	GROUPS(loop4, noinit4, dot4, more4, whole4, next4, FIFTH, INITS4, ZEROS4, QUAD4, SCALEDS4, MINIMA4, STORES4)
 	BACK(half4)
 	STEP(4, four)
 
 one:
 	TESTQ R15, R15
 	JZ   done
+	MOVQ next+112(FP), R9
+	SUBQ $256, R9
 	VMOVUPS (DI), Y12
 	VMOVUPS 32(DI), Y13
-	GROUPS(loop1, noinit1, dot1, more1, whole1, next1, INITS1, ZEROS4, QUAD1, SCALEDS1, MINIMA1, STORES1)
+	GROUPS(loop1, noinit1, dot1, more1, whole1, next1, AHEAD, INITS1, ZEROS4, QUAD1, SCALEDS1, MINIMA1, STORES1)
 	VMOVUPS Y12, (DI)
 	VMOVUPS Y13, 32(DI)
 	ADDQ $64, DI
