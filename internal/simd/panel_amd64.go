@@ -34,7 +34,7 @@ func addPanel(acc []float32, w *Panel, x *Acts) {
 
 func addTiles(acc []float32, w *Panel, x *Acts, split []byte) {
 	k := len(w.Scale) / PanelRows * w.Group
-	if tier < amx || len(acc) < 16*PanelRows || k == 0 || k%ActGroup != 0 || w.Group != 16 && w.Group != 32 {
+	if tier < amx || len(acc) < 4*PanelRows || k == 0 || k%ActGroup != 0 || w.Group != 16 && w.Group != 32 {
 		addTilesGeneric(acc, w, x, split)
 		return
 	}
@@ -42,7 +42,7 @@ func addTiles(acc []float32, w *Panel, x *Acts, split []byte) {
 }
 
 // HasTiles reports whether AddTiles is faster than AddPanel for that many rows.
-func HasTiles(rows int) bool { return tier >= amx && rows >= 16 }
+func HasTiles(rows int) bool { return tier >= amx && rows >= 12 }
 
 func split(dst []byte, q []int16) {
 	if tier < amx || len(q)%ActGroup != 0 {
