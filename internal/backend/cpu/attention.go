@@ -61,10 +61,10 @@ func (e *executable) attention(n *graph.Node, out, q []float32) func() error {
 	}
 }
 
-// queriesAtOnce is how many queries read a page together, where there are as
-// many: enough to make little of the page's conversion to float32, few enough
-// for a core's caches.
-const queriesAtOnce = 64
+// queriesAtOnce is how many queries read a page together, where there are enough
+// for all threads: many make little of the page's conversion to float32, few stay in
+// a core's caches.
+const queriesAtOnce = 128
 
 // cut divides a step's attention into pieces: some rows of one sequence, and
 // some of the heads that share a head of keys and values.
@@ -78,7 +78,7 @@ type cut struct {
 // where there would be less than a piece for each thread.
 func (c *cut) make(s *backend.Step, threads int) {
 	group := c.heads / c.kvHeads
-	most := max(1, queriesAtOnce/group)
+	most := max(1, min(queriesAtOnce/group, len(s.Seqs)*c.kvHeads/threads))
 	c.starts = c.starts[:0]
 	start := 0
 	for t, seq := range s.Seqs {
