@@ -58,8 +58,10 @@ func (a *Attention) Query(i int) []float32 { return a.q[i*a.dim : (i+1)*a.dim] }
 //
 //	s[j] = DotF32(key j, q)*scale
 //	top = the larger of Top and Max(s)
-//	c = Exp(Top-top); Sum = Sum*c; Acc[e] = Acc[e]*c    // unless top is Top
-//	for j in order: p = Exp(s[j]-top); Sum = Sum+p; Acc[e] = fma(v[j][e], p, Acc[e])
+//	c = weight(Top-top); Sum = Sum*c; Acc[e] = Acc[e]*c // unless top is Top
+//	for j in order: p = weight(s[j]-top); Sum = Sum+p; Acc[e] = fma(v[j][e], p, Acc[e])
+//
+// where weight(x) is Exp(x), or 0 for x < -64.
 func (a *Attention) Add(k, v []float32, spans []Span, scale float32) {
 	k, v = k[:BlockSlots*a.dim], v[:BlockSlots*a.dim]
 	for i := 0; i < a.queries; i += Quad {
@@ -131,7 +133,7 @@ func (a *Attention) weighEach(i int, spans []Span, c *[Quad]float32) (raised int
 		}
 		old := a.top[i+r]
 		if top := maximum(a.scores[r][s.From:s.To]); !(top <= old) {
-			a.top[i+r], c[r] = top, Exp(old-top)
+			a.top[i+r], c[r] = top, weight(old-top)
 			raised |= 1 << r
 		}
 		whole := a.scores[r][s.From&^(lanes-1) : (s.To+lanes-1)&^(lanes-1)] // there is no reader for those outside the span

@@ -28,7 +28,7 @@ func scoreKeys(s *scores, q, k []float32, span Span, scale float32) {
 
 // weighAll turns the scores of Quad queries to weights, relative to top, which it
 // raises where that is due. It returns a bit for each that it has raised, and
-// sets its c to Exp(old top - new top). It returns -1 and has done nothing where a
+// sets its c to weight(old top - new top). It returns -1 and has done nothing where a
 // score is NaN.
 func weighAll(s *scores, seen *[Quad]uint64, top, c *[Quad]float32) (raised int) {
 	if tier >= avx512 {

@@ -222,7 +222,7 @@ block:
 #define WEIGH(at) \
 	VMOVUPS at(DI), Z0;  \
 	VSUBPS  Z15, Z0, Z0; \
-	EXP;                 \
+	WEIGHT;                 \
 	VMOVUPS Z0, at(DI)
 
 // func weighAllAVX512(s *scores, seen *[Quad]uint64, top, c *[Quad]float32, k *[23][8]float32) (raised int)
@@ -255,18 +255,20 @@ TEXT ·weighAllAVX512(SB), NOSPLIT, $0-48
 	VXORPS    X1, X1, X1
 	VADDPS    X1, X0, X0
 
-	// those that are not at most top replace it, and c = Exp(old top - top)
+	// those that are not at most top replace it, and c = weight(old top - top)
 	VMOVUPS (R9), X3
 	VMOVAPS X3, X4
 	VCMPPS  $6, X3, X0, K1
 	VMOVAPS X0, K1, X4
 	VMOVUPS X4, (R9)
+	KMOVW   K1, BX
 	CONSTANTS
+	LEASTEXPONENT
 	VSUBPS  X4, X3, X0
-	EXP
+	WEIGHT
 	MOVQ    c+24(FP), DX
 	VMOVUPS X0, (DX)
-	KMOVW   K1, AX
+	MOVQ    BX, AX
 
 	MOVQ $4, CX
 

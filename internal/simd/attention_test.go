@@ -142,16 +142,23 @@ func (a *rowByRow) add(q, k, v []float32, n int, scale float32) {
 		s[j] = float32(dotF32Generic(k[j*d:(j+1)*d], q) * scale)
 	}
 	if top := maxGeneric(s); !(top <= a.top) {
-		c := Exp(a.top - top)
+		c := byHand(a.top - top)
 		a.sum *= c
 		scaleGeneric(a.acc, a.acc, c)
 		a.top = top
 	}
 	for j := range s {
-		p := Exp(s[j] - a.top)
+		p := byHand(s[j] - a.top)
 		a.sum += p
 		addScaledGeneric(a.acc, v[j*d:(j+1)*d], p)
 	}
+}
+
+func byHand(x float32) float32 {
+	if x < -64 {
+		return 0
+	}
+	return Exp(x)
 }
 
 // spansOf are what n queries see of a block: all, the same, or each its own,

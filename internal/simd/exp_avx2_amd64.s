@@ -171,6 +171,12 @@ done:
 	VZEROUPPER
 	RET
 
+// WEIGHT sets Y0 to weight(Y0), Y14 being the least exponent.
+#define WEIGHT \
+	VCMPPS $5, Y14, Y0, Y8; \
+	EXP;                    \
+	VANDPS Y8, Y0, Y0
+
 // func expSumAVX2(sums *[16]float32, dst, x []float32, top float32, c *[23][8]float32)
 TEXT ·expSumAVX2(SB), NOSPLIT, $0-72
 	MOVQ dst_base+8(FP), DI
@@ -179,6 +185,9 @@ TEXT ·expSumAVX2(SB), NOSPLIT, $0-72
 	VBROADCASTSS top+56(FP), Y11
 	MOVQ c+64(FP), R8
 	CONSTANTS
+	MOVL $0xc2800000, AX // the least exponent
+	VMOVD AX, X14
+	VPBROADCASTD X14, Y14
 	VXORPS Y9, Y9, Y9    // sums 0 to 7
 	VXORPS Y10, Y10, Y10 // sums 8 to 15
 	TESTQ CX, CX
@@ -187,12 +196,12 @@ TEXT ·expSumAVX2(SB), NOSPLIT, $0-72
 loop:
 	VMOVUPS (SI), Y0
 	VSUBPS  Y11, Y0, Y0
-	EXP
+	WEIGHT
 	VMOVUPS Y0, (DI)
 	VADDPS  Y0, Y9, Y9
 	VMOVUPS 32(SI), Y0
 	VSUBPS  Y11, Y0, Y0
-	EXP
+	WEIGHT
 	VMOVUPS Y0, 32(DI)
 	VADDPS  Y0, Y10, Y10
 	ADDQ $64, SI

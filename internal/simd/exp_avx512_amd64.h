@@ -34,3 +34,13 @@
 	VFMADD213PS Z27, Z0, Z2;  \
 	VFMADD213PS Z27, Z0, Z2;  \
 	VSCALEFPS   Z1, Z2, Z0
+
+// LEASTEXPONENT prepares WEIGHT, which sets Z0 to weight(Z0).
+#define LEASTEXPONENT \
+	MOVL         $0xc2800000, AX; \
+	VPBROADCASTD AX, Z16
+
+#define WEIGHT \
+	VCMPPS    $5, Z16, Z0, K1; \
+	EXP;                       \
+	VMOVAPS.Z Z0, K1, Z0

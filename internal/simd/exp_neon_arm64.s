@@ -185,10 +185,12 @@ done:
 
 // EXPSUM goes on with 4 elements and adds them to sums.
 #define EXPSUM(sums) \
-	VLD1.P 16(R1), [V0.S4];  \
-	VFSUB_S4(v8, v0, v0);    \
-	EXP;                     \
-	VST1.P [V0.S4], 16(R0);  \
+	VLD1.P 16(R1), [V0.S4];        \
+	VFSUB_S4(v8, v0, v0);          \
+	VFCMGT_S4(v0, v17, v9);        \
+	EXP;                           \
+	VBIT   V9.B16, V10.B16, V0.B16; \
+	VST1.P [V0.S4], 16(R0);        \
 	VFADD_S4(v0, sums, sums)
 
 // func expSumNEON(sums *[16]float32, dst, x []float32, top float32)
@@ -199,6 +201,9 @@ TEXT ·expSumNEON(SB), NOSPLIT, $0-60
 	FMOVS top+56(FP), F8
 	VDUP  V8.S[0], V8.S4
 	CONSTANTS
+	MOVW  $0xc2800000, R4 // the least exponent
+	VDUP  R4, V17.S4
+	VEOR  V10.B16, V10.B16, V10.B16
 	VEOR  V4.B16, V4.B16, V4.B16
 	VEOR  V5.B16, V5.B16, V5.B16
 	VEOR  V6.B16, V6.B16, V6.B16

@@ -44,8 +44,8 @@ func AddScaled(dst, x []float32, s float32) { addScaled(dst, x, s) }
 // either sign, and -Inf if x is empty.
 func Max(x []float32) float32 { return maximum(x) }
 
-// Softmax sets dst[i] to e[i]/sum, where e[i] = Exp(x[i]-Max(x)) and sum adds
-// them in 16 partial sums. dst may be x.
+// Softmax sets dst[i] to e[i]/sum, where e[i] = Exp(x[i]-Max(x)), or 0 where
+// x[i]-Max(x) < -64, and sum adds them in 16 partial sums. dst may be x.
 func Softmax(dst, x []float32) {
 	sums := expSum(dst, x, maximum(x))
 	divide(dst, dst[:len(x)], sumLanes(&sums))

@@ -55,10 +55,23 @@ func maxGeneric(x []float32) float32 {
 	return m + 0 // -0 becomes +0
 }
 
-// expSumGeneric sets dst[i] to Exp(x[i]-top) and adds it to p[i mod 16].
+// leastExponent is that of the smallest weight: those below e^-64 are 0. Next
+// to the largest, 1, they are nothing, but subnormal numbers would make
+// processors more than a hundred times slower.
+const leastExponent = -64
+
+// weight is Exp(x), or 0 for x < leastExponent.
+func weight(x float32) float32 {
+	if x < leastExponent {
+		return 0
+	}
+	return Exp(x)
+}
+
+// expSumGeneric sets dst[i] to weight(x[i]-top) and adds it to p[i mod 16].
 func expSumGeneric(p *[lanes]float32, dst, x []float32, top float32) {
 	for i, v := range x {
-		e := Exp(v - top)
+		e := weight(v - top)
 		dst[i] = e
 		p[i%lanes] += e
 	}
