@@ -1,6 +1,8 @@
 package panel
 
 import (
+	"unsafe"
+
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
@@ -9,9 +11,20 @@ import (
 // Scratch is an unpacked chunk, and the memory for it.
 type Scratch struct {
 	simd.Panel
-	codes      [Chunk * Rows]byte
-	scale, min [Chunk / 16 * Rows]float32
-	halves     [2 * Chunk / 16 * Rows]byte // of Q2_K's scales
+	codes, halves []byte // halves are of Q2_K's scales
+	scale, min    []float32
+}
+
+// allocate makes the memory, each part of which begins at a multiple of 64
+// bytes: a vector that lies across two lines of the cache takes two loads.
+func (s *Scratch) allocate() {
+	const codes, floats = Chunk * Rows, Chunk / 16 * Rows
+	b := make([]byte, 63+codes+2*floats+2*4*floats)
+	b = b[-uintptr(unsafe.Pointer(&b[0]))%64:]
+	s.codes, b = b[:codes], b[codes:]
+	s.halves, b = b[:2*floats], b[2*floats:]
+	s.scale = unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), floats)
+	s.min = unsafe.Slice((*float32)(unsafe.Pointer(&b[4*floats])), floats)
 }
 
 // ahead is how far before its use memory is fetched.
@@ -20,6 +33,9 @@ const ahead = 2048
 // Unpack makes s chunk c of panel p. If signed is set its codes are the weights'
 // integers, else what Offset says larger.
 func (w *Weight) Unpack(s *Scratch, p, c int, signed bool) {
+	if s.codes == nil {
+		s.allocate()
+	}
 	data, k := w.chunk(p, c)
 	size := k / 32 * w.unit
 	s.Codes, s.Group = s.codes[:k*Rows], w.Group()
@@ -67,7 +83,7 @@ func (w *Weight) unpackScales(s *Scratch, src []byte, k int) {
 	}
 	switch {
 	case w.DType == tensor.Q2_K:
-		simd.Unpack4(s.halves[:], bytes(scales))
+		simd.Unpack4(s.halves, bytes(scales))
 		simd.PanelScales(s.Scale, d, integers(s.halves[:len(scales)]))
 		simd.PanelScales(s.Min, min, integers(s.halves[len(scales):]))
 	case scales != nil:

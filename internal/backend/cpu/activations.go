@@ -107,11 +107,10 @@ func (a *activations) quantize(n *graph.Node, x []float32, rows int, w *panel.We
 	return nil
 }
 
-// acts are rows [from, to) of chunk c as products with w need them, and their
-// bytes.
-func (a *activations) acts(w *panel.Weight, c, from, to int, tiles bool) (x simd.Acts, split []byte) {
-	first, n := a.at(c*panel.Chunk, from)
-	last := first + (to-from)*n
+// acts is chunk c of all rows as products with w need it, and its bytes.
+func (a *activations) acts(w *panel.Weight, c int, tiles bool) (x simd.Acts, split []byte) {
+	first, n := a.at(c*panel.Chunk, 0)
+	last := first + a.rows*n
 	x.Q, x.DX = a.q[first:last], a.dx[first/simd.ActGroup:last/simd.ActGroup]
 	if w.HasMin() {
 		x.Sums = a.sums[first/w.Group() : last/w.Group()]

@@ -19,13 +19,10 @@ type scratch struct {
 	acc    []float32 // [panel][rows][panel.Rows]
 }
 
-const (
-	// batch is the number of panels that a worker takes through a block of
-	// activations while that is in the cache nearest to it.
-	batch = 4
-	// block is the rows of such a block: 32 KiB of a chunk, with both bytes.
-	block = 64
-)
+// batch is the most panels that a worker takes through the activations together,
+// so that these come from the cache. A few rows are no burden, and memory is
+// read fastest along one panel.
+const batch = 8
 
 // product multiplies rows by the transpose of a weight [n, k].
 type product struct {
@@ -70,8 +67,12 @@ func (p *product) run(in *graph.Node, out, x []float32, rows int) error {
 
 // panelsOfWeight multiplies all rows by some panels of the weight.
 func (p *product) panelsOfWeight(worker, from, to int) error {
-	for s := &p.e.scratch[worker]; from < to; from += batch {
-		p.panelBatch(s, from, min(from+batch, to))
+	n := 1
+	if p.rows > 8 {
+		n = batch
+	}
+	for s := &p.e.scratch[worker]; from < to; from += n {
+		p.panelBatch(s, from, min(from+n, to))
 	}
 	return nil
 }
@@ -84,16 +85,13 @@ func (p *product) panelBatch(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
 			p.panels.Unpack(&s.panels[i-from], i, c, p.tiles)
 		}
-		for t := 0; t < p.rows; t += block {
-			last := min(t+block, p.rows)
-			x, split := p.e.x.acts(p.panels, c, t, last, p.tiles)
-			for i := range to - from {
-				acc := s.acc[(i*p.rows+t)*panel.Rows : (i*p.rows+last)*panel.Rows]
-				if p.tiles {
-					simd.AddTiles(acc, &s.panels[i].Panel, &x, split)
-				} else {
-					simd.AddPanel(acc, &s.panels[i].Panel, &x)
-				}
+		x, split := p.e.x.acts(p.panels, c, p.tiles)
+		for i := range to - from {
+			acc := s.acc[i*p.rows*panel.Rows : (i+1)*p.rows*panel.Rows]
+			if p.tiles {
+				simd.AddTiles(acc, &s.panels[i].Panel, &x, split)
+			} else {
+				simd.AddPanel(acc, &s.panels[i].Panel, &x)
 			}
 		}
 	}
