@@ -35,11 +35,11 @@ func (w *Weight) packRow(chunk []byte, r, k int, row []byte) error {
 	if err := quant.Codes(w.DType, codes, row); err != nil {
 		return err
 	}
-	for u := 0; u < k; u += 32 {
-		w.planes.put(chunk[4*r:], codes[u:])
-		chunk = chunk[w.unit:]
-	}
 	w.packScales(chunk, r, k, row)
+	chunk = chunk[scaleBytes(w.DType, k):]
+	for u := 0; u < k; u += 32 {
+		w.planes.put(chunk[u/32*w.unit+4*r:], codes[u:])
+	}
 	return nil
 }
 
@@ -85,27 +85,27 @@ func (p *planes) put(unit, codes []byte) {
 	for j := range o {
 		o[j] = binary.LittleEndian.Uint32(codes[4*j:])
 	}
-	low := 0
+	at, low := 0, 0
 	if p.four {
 		const mask = 0x0f0f0f0f
 		for i := range 4 {
 			binary.LittleEndian.PutUint32(unit[i*vector:], o[i]&mask|o[i+4]&mask<<4)
 		}
-		unit, low = unit[4*vector:], 4
+		at, low = 4*vector, 4
 	}
 	if p.two {
 		const mask = 0x03030303
 		for i := range 2 {
 			v := o[i]>>low&mask | o[i+2]>>low&mask<<2 | o[i+4]>>low&mask<<4 | o[i+6]>>low&mask<<6
-			binary.LittleEndian.PutUint32(unit[i*vector:], v)
+			binary.LittleEndian.PutUint32(unit[at+i*vector:], v)
 		}
-		unit, low = unit[2*vector:], low+2
+		at, low = at+2*vector, low+2
 	}
 	if p.one {
 		var v uint32
 		for j := range o {
 			v |= o[j] >> low & 0x01010101 << j
 		}
-		binary.LittleEndian.PutUint32(unit, v)
+		binary.LittleEndian.PutUint32(unit[at:], v)
 	}
 }

@@ -4,8 +4,8 @@
 //
 // A panel is simd.PanelRows rows; the last one of a weight is filled up with
 // zeros. It is stored in chunks of Chunk columns (the last may be shorter), each
-// beginning at a multiple of 64 bytes: first the codes of its units (see
-// simd.Panel), then its scales:
+// beginning at a multiple of 64 bytes: first its scales, and then the codes of its
+// units (see simd.Panel) at the next multiple:
 //
 //	blocks of 32:   D [k/32][16], Min likewise if the type has one    (16 bits)
 //	blocks of 256:  D [16], Min [16] if the type has one              (16 bits)
@@ -104,13 +104,12 @@ func scaleBytes(d tensor.DType, k int) int {
 	case quant.HasMin(d):
 		n *= 2
 	}
-	return n
+	return (n + 63) &^ 63
 }
 
 // chunkBytes is what a chunk of k columns takes.
 func chunkBytes(d tensor.DType, k int) int {
-	n := k/32*planesOf(d).unitBytes() + scaleBytes(d, k)
-	return (n + 63) &^ 63
+	return scaleBytes(d, k) + k/32*planesOf(d).unitBytes()
 }
 
 // panelBytes is what a panel of k columns takes.

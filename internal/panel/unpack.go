@@ -28,7 +28,7 @@ func (s *Scratch) allocate() {
 }
 
 // ahead is how far before its use memory is fetched.
-const ahead = 2048
+func ahead(w *Weight) int { return w.chunkBytes * 3 / 2 }
 
 // Unpack makes s chunk c of panel p. If signed is set its codes are the weights'
 // integers, else what Offset says larger.
@@ -37,11 +37,11 @@ func (w *Weight) Unpack(s *Scratch, p, c int, signed bool) {
 		s.allocate()
 	}
 	data, k := w.chunk(p, c)
-	size := k / 32 * w.unit
+	size := scaleBytes(w.DType, k)
 	s.Codes, s.Group = s.codes[:k*Rows], w.Group()
-	s.Next = &w.data[min(p*w.panelBytes+c*w.chunkBytes+ahead, len(w.data)-1)]
-	w.unpackCodes(s, data[:size], signed)
-	w.unpackScales(s, data[size:], k)
+	s.Next = &w.data[min(p*w.panelBytes+c*w.chunkBytes+ahead(w), len(w.data)-1)]
+	w.unpackScales(s, data[:size], k)
+	w.unpackCodes(s, data[size:], signed)
 }
 
 func (w *Weight) unpackCodes(s *Scratch, src []byte, signed bool) {

@@ -158,7 +158,12 @@ next:                                \
 
 #define ZEROS1 ZERO(Z8); ZERO(Z9)
 
-#define SCALEDS1 VPADDD Z9, Z8, Z8; SCALED(Z8, Z0)
+// The scales of a group of eight bits a code are one line more.
+#define SCALEDS1 \
+	PREFETCHT0 (R9);     \
+	ADDQ   $64, R9;      \
+	VPADDD Z9, Z8, Z8;   \
+	SCALED(Z8, Z0)
 
 #define MINIMA1 MINIMUM(Z0)
 
