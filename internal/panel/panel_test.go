@@ -93,7 +93,7 @@ func TestErrors(t *testing.T) {
 }
 
 func BenchmarkPack(b *testing.B) {
-	for _, d := range []tensor.DType{tensor.Q8_0, tensor.Q4_0, tensor.Q4_K, tensor.Q6_K} {
+	for _, d := range []tensor.DType{tensor.Q8_0, tensor.Q4_0, tensor.Q5_0, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.IQ4_XS} {
 		b.Run(d.String(), func(b *testing.B) {
 			const n, k = 16, 2048
 			rows := make([]byte, n*d.RowBytes(k))
