@@ -52,6 +52,9 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mmap: %s: %w", path, err)
 	}
+	if unmap == nil {
+		return &File{mapping{data: data}}, nil
+	}
 	register(data)
 	return &File{mapping{data: data, unmap: func(data []byte) error {
 		unregister(data)
