@@ -23,6 +23,7 @@ type benchFlags struct {
 	peer                                       string
 	limits                                     bool
 	precision, kv                              choice
+	noFuse                                     []string
 }
 
 func newBenchCommand() *cobra.Command {
@@ -73,6 +74,7 @@ too: the time from their start to their end, for a token after a prompt of one.`
 	fs.BoolVar(&f.markdown, "markdown", false, "print a Markdown table (the default)")
 	f.precision.add(c, "precision", "arithmetic, as run has it")
 	f.kv.add(c, "kv", "how keys and values are kept, as run has it")
+	fs.StringSliceVar(&f.noFuse, "no-fuse", nil, "`fusions` to do without: glu, qkv")
 	c.MarkFlagsMutuallyExclusive("csv", "json", "markdown")
 	return c
 }
@@ -93,7 +95,7 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 			}
 		}
 	}
-	o = bench.Options{Prompts: positive(f.prompts), Tokens: positive(f.tokens), Depths: f.depths, Threads: f.threads, Parallel: f.parallel, Repeat: f.repeat}
+	o = bench.Options{Prompts: positive(f.prompts), Tokens: positive(f.tokens), Depths: f.depths, Threads: f.threads, Parallel: f.parallel, Repeat: f.repeat, NoFuse: f.noFuse}
 	if o.Numerics, err = numerics.Parse(f.precision.value, f.kv.value); err != nil {
 		return o, usageError{err}
 	}

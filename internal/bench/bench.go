@@ -21,6 +21,7 @@ type Options struct {
 	Prompts, Tokens, Depths, Threads, Parallel []int
 	Repeat                                     int // runs of a test, after one to warm up
 	Numerics                                   numerics.Numerics
+	NoFuse                                     []string          // fusions to do without
 	Limits                                     bool              // measure the machine's, too
 	Free                                       int64             // memory that Limits may have a quarter of; 0 is not known
 	Peer                                       *Peer             // measured in turns; may be nil
@@ -106,7 +107,7 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 	if err != nil {
 		return err
 	}
-	b, err := o.Numerics.Backend(threads)
+	b, err := o.Numerics.Backend(threads, o.NoFuse...)
 	if err != nil {
 		return err
 	}

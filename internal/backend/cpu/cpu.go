@@ -37,6 +37,7 @@ type Options struct {
 	Threads   int       // 0 is machine.Threads
 	Precision Precision //
 	KV        KVType    // how keys and values are kept
+	NoFuse    []string  // names of fusions to do without: glu, qkv
 }
 
 // Backend runs graphs on a pool of threads.
@@ -76,7 +77,9 @@ type executable struct {
 	x       activations
 	scratch []scratch            // by worker
 	after   map[*graph.Node]bool // nodes behind Rows: they have a row for each output
-	result  []float32
+	fused   []string             // what runs together
+	last    *graph.Node
+	result  []float32 // its value
 
 	// The step that runs.
 	step *backend.Step
@@ -85,8 +88,8 @@ type executable struct {
 // kernel computes one node.
 type kernel struct {
 	node *graph.Node
-	run  func() error
-	out  []float32 // the node's value, nil if it has none
+	run  func() error // nil if another node's has made the value
+	out  []float32    // the node's value, nil if it has none
 	want bool
 }
 
@@ -109,13 +112,14 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := guard(k.run); err != nil {
-			return nil, fmt.Errorf("cpu: %v: %w", k.node, err)
+		if k.run != nil {
+			if err := guard(k.run); err != nil {
+				return nil, fmt.Errorf("cpu: %v: %w", k.node, err)
+			}
 		}
 		if tap != nil && k.want {
 			tap(k.node, k.out[:e.count(k.node)*k.node.Shape.Size()])
 		}
 	}
-	last := e.kernels[len(e.kernels)-1].node
-	return e.result[:e.count(last)*last.Shape.Size()], nil
+	return e.result[:e.count(e.last)*e.last.Shape.Size()], nil
 }

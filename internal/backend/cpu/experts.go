@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/panel"
 	"github.com/karat-run/karat/internal/simd"
 )
 
@@ -42,17 +43,25 @@ func taken(ids []int, i int) bool {
 // experts are a node's weights by expert, and its buffers.
 type experts struct {
 	gateUp, down []*product
-	rows         [][]int // by expert: the (row, choice) pairs routed to it, row*k + choice
+	gated        []*gated // gateUp with the activation, or nil
+	rows         [][]int  // by expert: the (row, choice) pairs routed to it, row*k + choice
 	x, h, y      []float32
 	all          []float32 // [rows, k, d]
 }
 
 func (e *executable) newExperts(n *graph.Node) *experts {
-	count := n.W[0].Shape[0]
+	count, ff := n.W[0].Shape[0], n.W[1].Shape[2]
+	fuse := e.b.fuses(fuseGLU) && e.b.packed[n.W[0]] != nil && ff%panel.Rows == 0
+	if fuse {
+		e.fused = append(e.fused, fuseGLU+" "+n.Name)
+	}
 	x := &experts{rows: make([][]int, count)}
 	for i := range count {
 		x.gateUp = append(x.gateUp, e.newProduct(n.W[0], i))
 		x.down = append(x.down, e.newProduct(n.W[1], i))
+		if fuse {
+			x.gated = append(x.gated, e.newGated(x.gateUp[i], x.gateUp[i], ff/panel.Rows, n))
+		}
 	}
 	return x
 }
@@ -94,23 +103,31 @@ func (x *experts) expert(n *graph.Node, id int, in []float32, k, d int) error {
 	for i, r := range x.rows[id] {
 		copy(x.x[i*d:(i+1)*d], in[r/k*d:])
 	}
-	if err := x.gateUp[id].run(nil, x.h, x.x, rows); err != nil {
+	if err := x.inner(n, id, rows, ff); err != nil {
 		return err
-	}
-	glu := simd.SwiGLU
-	if n.Attr.(graph.ActAttr).Act == graph.GELUTanh {
-		glu = simd.GeGLU
-	}
-	for i := range rows { // [rows, 2·ff] to [rows, ff], in place
-		h := x.h[i*2*ff:]
-		glu(h[:ff], h[:ff], h[ff:2*ff])
-		copy(x.h[i*ff:(i+1)*ff], h[:ff])
 	}
 	if err := x.down[id].run(nil, x.y, x.h, rows); err != nil {
 		return err
 	}
 	for i, r := range x.rows[id] {
 		copy(x.all[r*d:(r+1)*d], x.y[i*d:(i+1)*d])
+	}
+	return nil
+}
+
+// inner makes act(gate)·up, [rows, ff], of the gathered rows.
+func (x *experts) inner(n *graph.Node, id, rows, ff int) error {
+	if x.gated != nil {
+		return x.gated[id].run(nil, x.h, x.x, rows)
+	}
+	if err := x.gateUp[id].run(nil, x.h, x.x, rows); err != nil {
+		return err
+	}
+	glu := gluKernel(n)
+	for i := range rows { // [rows, 2·ff] to [rows, ff], in place
+		h := x.h[i*2*ff:]
+		glu(h[:ff], h[:ff], h[ff:2*ff])
+		copy(x.h[i*ff:(i+1)*ff], h[:ff])
 	}
 	return nil
 }

@@ -14,7 +14,6 @@ import (
 type scratch struct {
 	f32    []float32
 	u16    []uint16
-	sums   []float32 // a row's products with all activation rows
 	panels [batch]panel.Scratch
 	acc    []float32 // [panel][rows][panel.Rows]
 }
@@ -23,6 +22,9 @@ type scratch struct {
 // so that these come from the cache. A few rows are no burden, and memory is
 // read fastest along one panel.
 const batch = 8
+
+// fewRows are so few that their activations are in the nearest cache anyway.
+const fewRows = 8
 
 // product multiplies rows by the transpose of a weight [n, k].
 type product struct {
@@ -54,40 +56,65 @@ func (p *product) run(in *graph.Node, out, x []float32, rows int) error {
 	if rows == 0 {
 		return nil // behind Rows, in a step that wants no logits: read no weights
 	}
-	p.out, p.x, p.rows = out, x, rows
-	if p.panels == nil {
-		return p.e.b.pool.run(p.w.Rows(), 16, p.body)
-	}
-	p.tiles = simd.HasTiles(rows)
-	if err := p.e.x.quantize(in, x, rows, p.panels, p.tiles); err != nil {
+	if err := p.begin(in, out, x, rows); err != nil {
 		return err
 	}
-	return p.e.b.pool.run(p.panels.Panels(), 1, p.body)
+	n, grain := p.pieces()
+	return p.e.b.pool.run(n, grain, p.body)
+}
+
+// begin readies body for a run.
+func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
+	p.out, p.x, p.rows = out, x, rows
+	if p.panels == nil {
+		return nil
+	}
+	p.tiles = simd.HasTiles(rows)
+	return p.e.x.quantize(in, x, rows, p.panels, p.tiles)
+}
+
+// pieces is what body's loop goes over.
+func (p *product) pieces() (n, grain int) {
+	if p.panels == nil {
+		return p.w.Rows(), 16
+	}
+	return p.panels.Panels(), 1
 }
 
 // panelsOfWeight multiplies all rows by some panels of the weight.
 func (p *product) panelsOfWeight(worker, from, to int) error {
-	n := 1
-	if p.rows > 8 {
-		n = batch
-	}
-	for s := &p.e.scratch[worker]; from < to; from += n {
-		p.panelBatch(s, from, min(from+n, to))
+	for s := &p.e.scratch[worker]; from < to; from += batch {
+		end := min(from+batch, to)
+		s.acc = grow(s.acc, (end-from)*p.rows*panel.Rows)
+		p.add(s, s.acc, from, end)
+		keep(p.out, p.panels.N, s.acc, from, end)
 	}
 	return nil
 }
 
-// panelBatch multiplies all rows by up to batch panels.
-func (p *product) panelBatch(s *scratch, from, to int) {
-	s.acc = grow(s.acc, (to-from)*p.rows*panel.Rows)
-	clear(s.acc)
+// add sets acc [panel][rows][panel.Rows] to the products of some panels, of no
+// more than batch if there are many rows.
+func (p *product) add(s *scratch, acc []float32, from, to int) {
+	n, size := 1, p.rows*panel.Rows
+	if p.rows > fewRows {
+		n = batch
+	}
+	for i := from; i < to; i += n {
+		end := min(i+n, to)
+		p.panelBatch(s, acc[(i-from)*size:(end-from)*size], i, end)
+	}
+}
+
+// panelBatch is add for panels that go through the activations together.
+func (p *product) panelBatch(s *scratch, all []float32, from, to int) {
+	clear(all)
 	for c := range p.panels.Chunks() {
 		for i := from; i < to; i++ {
 			p.panels.Unpack(&s.panels[i-from], i, c, p.tiles)
 		}
 		x, split := p.e.x.acts(p.panels, c, p.tiles)
 		for i := range to - from {
-			acc := s.acc[i*p.rows*panel.Rows : (i+1)*p.rows*panel.Rows]
+			acc := all[i*p.rows*panel.Rows : (i+1)*p.rows*panel.Rows]
 			if p.tiles {
 				simd.AddTiles(acc, &s.panels[i].Panel, &x, split)
 			} else {
@@ -95,47 +122,73 @@ func (p *product) panelBatch(s *scratch, from, to int) {
 			}
 		}
 	}
-	n := p.panels.N
+}
+
+// keep puts the sums of panels into rows of n columns: those past them are left.
+func keep(out []float32, n int, acc []float32, from, to int) {
+	rows := len(acc) / panel.Rows / (to - from)
 	for i := from; i < to; i++ {
-		for t := range p.rows {
-			copy(p.out[t*n+i*panel.Rows:(t+1)*n], s.acc[((i-from)*p.rows+t)*panel.Rows:][:panel.Rows])
+		for t := range rows {
+			copy(out[t*n+i*panel.Rows:(t+1)*n], acc[((i-from)*rows+t)*panel.Rows:][:panel.Rows])
 		}
 	}
 }
+
+// With manyRows of activations a weight is converted once for all of them,
+// floatRows rows at a time, which stay in the cache. With fewer its bytes are
+// read but once, as they lie.
+const (
+	manyRows  = 4
+	floatRows = 32
+)
 
 // rowsOfWeight multiplies all rows by some of the weight's.
 func (p *product) rowsOfWeight(worker, from, to int) error {
 	k, n := p.w.Shape.Last(), p.w.Rows()
-	s := &p.e.scratch[worker]
-	s.sums = grow(s.sums, p.rows)
-	for i := from; i < to; i++ {
-		if err := s.product(s.sums, p.w.DType, p.w.Row(i), k, p.x); err != nil {
+	size, x := p.w.DType.RowBytes(k), p.x[:p.rows*k]
+	for i := from; i < to; i += floatRows {
+		w := p.w.Data[i*size : min(i+floatRows, to)*size]
+		if err := p.e.scratch[worker].product(p.out[i:], n, p.w.DType, w, x, k); err != nil {
 			return err
-		}
-		for r, v := range s.sums {
-			p.out[r*n+i] = v
 		}
 	}
 	return nil
 }
 
-// product sets dst[r] to the product of a weight row with row r of x [len(dst), k].
-func (s *scratch) product(dst []float32, d tensor.DType, row []byte, k int, x []float32) error {
-	x = x[:len(dst)*k]
-	switch d {
-	case tensor.F16:
-		simd.DotRowsF16(dst, s.words(row), x)
+// product sets dst[r*stride+i] to the product of weight row i of k elements with
+// row r of x.
+func (s *scratch) product(dst []float32, stride int, d tensor.DType, w []byte, x []float32, k int) error {
+	if many := len(x) >= manyRows*k; !many && d == tensor.F16 {
+		simd.DotsF16(dst, stride, s.words(w), x, k)
 		return nil
-	case tensor.BF16:
-		simd.DotRowsBF16(dst, s.words(row), x)
+	} else if !many && d == tensor.BF16 {
+		simd.DotsBF16(dst, stride, s.words(w), x, k)
 		return nil
 	}
-	s.f32 = grow(s.f32, k)
-	if err := quant.Dequantize(d, s.f32, row); err != nil {
+	f, err := s.floats(d, w, len(w)/d.RowBytes(k)*k)
+	if err != nil {
 		return err
 	}
-	simd.DotRowsF32(dst, s.f32, x)
+	simd.DotsF32(dst, stride, f, x, k)
 	return nil
+}
+
+// floats is n elements of weights: in place where they are float32, and order
+// and alignment allow.
+func (s *scratch) floats(d tensor.DType, b []byte, n int) ([]float32, error) {
+	if d == tensor.F32 && littleEndian && uintptr(unsafe.Pointer(&b[0]))%4 == 0 {
+		return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), n), nil // n*4 = len(b) > 0
+	}
+	s.f32 = grow(s.f32, n)
+	switch d {
+	case tensor.F16:
+		simd.LoadF16(s.f32, s.words(b))
+	case tensor.BF16:
+		simd.LoadBF16(s.f32, s.words(b))
+	default:
+		return s.f32, quant.Dequantize(d, s.f32, b)
+	}
+	return s.f32, nil
 }
 
 // littleEndian is the order of the machine's bytes.

@@ -19,6 +19,7 @@ type planner struct {
 	values map[*graph.Node][]float32
 	root   map[*graph.Node]*graph.Node // of a view: the node whose buffer it shows
 	last   map[*graph.Node]int         // by root: the last node that reads its buffer
+	fused  map[*graph.Node]*fusion     // by node that is not computed alone
 	free   [][]float32
 	tables map[freqs]*rope.Table
 }
@@ -34,12 +35,15 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	if err := simd.Err(); err != nil {
 		return nil, fmt.Errorf("cpu: %w", err)
 	}
+	if err := checkFusions(b.o.NoFuse); err != nil {
+		return nil, fmt.Errorf("cpu: %w", err)
+	}
 	b.busy.Lock()
 	defer b.busy.Unlock()
 	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g), after: map[*graph.Node]bool{},
 		scratch: make([]scratch, b.pool.threads)}
 	p := &planner{e: e, values: map[*graph.Node][]float32{}, root: map[*graph.Node]*graph.Node{},
-		last: map[*graph.Node]int{}, tables: map[freqs]*rope.Table{}}
+		last: map[*graph.Node]int{}, fused: map[*graph.Node]*fusion{}, tables: map[freqs]*rope.Table{}}
 	e.x.start(b.pool)
 	if b.o.Precision == Fast {
 		if err := b.repack(g, o.Progress); err != nil {
@@ -47,6 +51,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		}
 	}
 	p.live(g)
+	p.fuse(g, o)
 	for _, n := range g.Nodes {
 		var run func() error
 		err := guard(func() (err error) {
@@ -57,10 +62,12 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 			return nil, fmt.Errorf("cpu: %v: %w", n, err)
 		}
 		want := o.Want != nil && n.Op != graph.StoreKV && o.Want(n)
-		e.kernels = append(e.kernels, kernel{node: n, run: run, out: p.values[n], want: want})
+		if run != nil || want {
+			e.kernels = append(e.kernels, kernel{node: n, run: run, out: p.values[n], want: want})
+		}
 		p.release(n)
 	}
-	e.result = p.values[g.Result()]
+	e.last, e.result = g.Result(), p.values[g.Result()]
 	return e, nil
 }
 
@@ -131,7 +138,8 @@ func vector(w *graph.Weight) ([]float32, error) {
 	return v, quant.Dequantize(w.DType, v, w.Data)
 }
 
-// lower chooses n's kernel and its output's buffer.
+// lower chooses n's kernel and its output's buffer. The kernel is nil where there
+// is nothing left to do.
 func (p *planner) lower(n *graph.Node) (func() error, error) {
 	e := p.e
 	in := make([][]float32, len(n.In))
@@ -140,7 +148,13 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 	}
 	if aliases(n) {
 		p.values[n] = in[0]
-		return func() error { return nil }, nil
+		return nil, nil
+	}
+	if n.Op == graph.Linear {
+		return p.linear(n), nil
+	}
+	if p.fused[n] != nil {
+		return nil, nil
 	}
 	if n.Op == graph.StoreKV {
 		return e.storeKV(n, in[0], in[1]), nil
@@ -150,9 +164,6 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 	switch n.Op {
 	case graph.Embed:
 		return e.embed(n, out), nil
-	case graph.Linear:
-		p := e.newProduct(n.W[0], 0)
-		return func() error { return p.run(n.In[0], out, in[0], e.count(n)) }, nil
 	case graph.RoPE:
 		return e.rope(n, out, in[0], p.turns(n.Attr.(graph.RoPEAttr).Freqs)), nil
 	case graph.Attention:

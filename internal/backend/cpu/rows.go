@@ -26,10 +26,7 @@ func rowKernel(n *graph.Node) (rowFunc, error) {
 		c := float32(n.Attr.(graph.ScaleAttr).By)
 		return func(dst, x, _ []float32) { simd.Softcap(dst, x, c) }, nil
 	case graph.GLU:
-		if n.Attr.(graph.ActAttr).Act == graph.SiLU {
-			return simd.SwiGLU, nil
-		}
-		return simd.GeGLU, nil
+		return gluKernel(n), nil
 	case graph.Act:
 		if n.Attr.(graph.ActAttr).Act == graph.SiLU {
 			return func(dst, x, _ []float32) { simd.Silu(dst, x) }, nil
@@ -37,6 +34,14 @@ func rowKernel(n *graph.Node) (rowFunc, error) {
 		return func(dst, x, _ []float32) { simd.Gelu(dst, x) }, nil
 	}
 	return nil, fmt.Errorf("operation %v has no kernel", n.Op)
+}
+
+// gluKernel is act(x)·y, for a GLU or Experts node.
+func gluKernel(n *graph.Node) rowFunc {
+	if n.Attr.(graph.ActAttr).Act == graph.SiLU {
+		return simd.SwiGLU
+	}
+	return simd.GeGLU
 }
 
 func normKernel(n *graph.Node) (rowFunc, error) {

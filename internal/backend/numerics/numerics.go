@@ -52,15 +52,19 @@ func (n Numerics) KVBytes() int64 {
 	return map[string]int64{"f16": 2, "f32": 4, "f64": 8}[n.KV]
 }
 
-// Backend makes the backend. threads 0 is machine.Threads.
-func (n Numerics) Backend(threads int) (backend.Backend, error) {
+// Backend makes the backend. threads 0 is machine.Threads. noFuse are names of
+// fusions to do without: they change no bit, and the plan refuses those it has not.
+func (n Numerics) Backend(threads int, noFuse ...string) (backend.Backend, error) {
 	if threads < 0 || threads > 1024 {
 		return nil, fmt.Errorf("%d threads, possible are 1 to 1024", threads)
 	}
 	if n.Precision == "f64" {
+		if len(noFuse) > 0 {
+			return nil, fmt.Errorf("fusions %q, precision f64 has none", noFuse)
+		}
 		return ref.Backend{Threads: threads}, nil
 	}
-	o := cpu.Options{Threads: threads}
+	o := cpu.Options{Threads: threads, NoFuse: noFuse}
 	if n.Precision == "f32" {
 		o.Precision = cpu.F32
 	}

@@ -30,6 +30,9 @@ func TestParse(t *testing.T) {
 			t.Errorf("Parse(%q, %q) = %v", c[0], c[1], n)
 		}
 	}
+	if _, err := (Numerics{"f64", "f64"}).Backend(1, "glu"); err == nil {
+		t.Error("f64 without a fusion")
+	}
 	for _, threads := range []int{-1, 1025} {
 		if _, err := (Numerics{"fast", "f16"}).Backend(threads); err == nil {
 			t.Errorf("%d threads", threads)
