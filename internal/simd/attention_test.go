@@ -139,7 +139,7 @@ func (a *rowByRow) add(q, k, v []float32, n int, scale float32) {
 	}
 	s, d := make([]float32, n), len(q)
 	for j := range s {
-		s[j] = float32(dotF32Generic(k[j*d:(j+1)*d], q) * scale)
+		s[j] = float32(dotByHand(k[j*d:(j+1)*d], q) * scale)
 	}
 	if top := maxGeneric(s); !(top <= a.top) {
 		c := byHand(a.top - top)

@@ -26,19 +26,16 @@ func BenchmarkDotF32(b *testing.B) {
 	bench(b, 4*len(w), func() { DotF32(w, x) })
 }
 
-func BenchmarkDotRowsF32(b *testing.B) {
-	w, x, dst := values(rng(1), 4096), values(rng(2), 8*4096), make([]float32, 8)
-	bench(b, 4*len(w)*8, func() { DotRowsF32(dst, w, x) })
-}
-
-func BenchmarkDotF16(b *testing.B) {
-	w, x := halves(4096, 1, false), values(rng(2), 4096)
-	bench(b, 2*len(w), func() { DotF16(w, x) })
-}
-
-func BenchmarkDotRowsBF16(b *testing.B) {
-	w, x, dst := halves(4096, 1, false), values(rng(2), 8*4096), make([]float32, 8)
-	bench(b, 2*len(w)*8, func() { DotRowsBF16(dst, w, x) })
+// BenchmarkDots multiplies 16 rows of weights by one and by many.
+func BenchmarkDots(b *testing.B) {
+	const n, k = 16, 2048
+	w, h := values(rng(1), n*k), halves(n*k, 1, false)
+	for _, rows := range []int{1, 48} {
+		x, dst := values(rng(2), rows*k), make([]float32, rows*n)
+		b.Run(fmt.Sprintf("f32/rows%d", rows), func(b *testing.B) { bench(b, n*k*4*rows, func() { DotsF32(dst, n, w, x, k) }) })
+		b.Run(fmt.Sprintf("f16/rows%d", rows), func(b *testing.B) { bench(b, n*k*2*rows, func() { DotsF16(dst, n, h, x, k) }) })
+		b.Run(fmt.Sprintf("bf16/rows%d", rows), func(b *testing.B) { bench(b, n*k*2*rows, func() { DotsBF16(dst, n, h, x, k) }) })
+	}
 }
 
 func BenchmarkQuantize(b *testing.B) {

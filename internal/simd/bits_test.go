@@ -41,9 +41,9 @@ var samples = []sample{
 			dst[i] = Tanh(a[i]) - Tanh(b[i])
 		}
 	}},
-	{"dot f32", "ba604a1f881fbead", func(a, b, dst []float32) { DotRowsF32(dst[:1], a, b) }},
-	{"dot f16", "eaa02e171ed133b4", func(a, b, dst []float32) { DotRowsF16(dst[:1], bits16(b), a) }},
-	{"dot bf16", "60b819b97db10b14", func(a, b, dst []float32) { DotRowsBF16(dst[:1], bits16(b), a) }},
+	{"dot f32", "ba604a1f881fbead", func(a, b, dst []float32) { DotsF32(dst, 1, a, b, len(a)) }},
+	{"dot f16", "eaa02e171ed133b4", func(a, b, dst []float32) { DotsF16(dst, 1, bits16(b), a, len(a)) }},
+	{"dot bf16", "60b819b97db10b14", func(a, b, dst []float32) { DotsBF16(dst, 1, bits16(b), a, len(a)) }},
 	{"f16", "a661e4045e41f17c", func(a, b, dst []float32) {
 		h := make([]uint16, len(dst))
 		StoreF16(h, a)

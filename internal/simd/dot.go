@@ -1,35 +1,134 @@
 package simd
 
-// DotF32 returns the dot product of w and x[:len(w)] in 16 partial sums by
-// fma(w[k], x[k], sum).
+// A dot product of rows w and x is taken in 16 partial sums: fma(w[k], x[k], sum)
+// goes to sum k mod 16, for k in order. Their halves are added until one number
+// is left: i and i+8, i and i+4, i and i+2, 0 and 1.
+
+// DotF32 returns the dot product of w and x[:len(w)].
 func DotF32(w, x []float32) float32 {
 	var dst [1]float32
-	dotRowsF32(dst[:], w, x)
+	dotLast(dst[:], weights{f32: w}, 0, 1, x[:len(w)])
 	return dst[0]
 }
 
-// DotF16 is DotF32 over w's values as binary16.
-func DotF16(w []uint16, x []float32) float32 {
-	var dst [1]float32
-	dotRowsF16(dst[:], w, x)
-	return dst[0]
+// DotsF32 sets dst[r*stride+i] to the dot product of row i of w and row r of x,
+// both of k elements, k > 0.
+func DotsF32(dst []float32, stride int, w, x []float32, k int) {
+	dots(dst, stride, weights{f32: w}, len(w)/k, x, k)
 }
 
-// DotBF16 is DotF32 over w's values as bfloat16.
-func DotBF16(w []uint16, x []float32) float32 {
-	var dst [1]float32
-	dotRowsBF16(dst[:], w, x)
-	return dst[0]
+// DotsF16 is DotsF32 over w's values as binary16.
+func DotsF16(dst []float32, stride int, w []uint16, x []float32, k int) {
+	dots(dst, stride, weights{u16: w}, len(w)/k, x, k)
 }
 
-// DotRowsF32 sets each dst[r] to DotF32(w, row r of x), x being rows of len(w).
-func DotRowsF32(dst, w, x []float32) { dotRowsF32(dst, w, x) }
+// DotsBF16 is DotsF32 over w's values as bfloat16.
+func DotsBF16(dst []float32, stride int, w []uint16, x []float32, k int) {
+	dots(dst, stride, weights{u16: w, bf16: true}, len(w)/k, x, k)
+}
 
-// DotRowsF16 sets each dst[r] to DotF16(w, row r of x), x being rows of len(w).
-func DotRowsF16(dst []float32, w []uint16, x []float32) { dotRowsF16(dst, w, x) }
+const (
+	lanes    = 16  // partial sums of a dot product
+	dotRows  = 4   // rows of w that a kernel takes together
+	dotCols  = 6   // rows of x that a block has
+	dotBatch = 32  // rows of w that blocks go through while rows of x are in the cache
+	dotPart  = 512 // elements of the rows that they go through, so that these are in the first
+)
 
-// DotRowsBF16 sets each dst[r] to DotBF16(w, row r of x), x being rows of len(w).
-func DotRowsBF16(dst []float32, w []uint16, x []float32) { dotRowsBF16(dst, w, x) }
+// dotSums are the partial sums of dotRows dot products.
+type dotSums [dotRows][lanes]float32
+
+// weights are the elements of rows, in f32 or in u16.
+type weights struct {
+	f32  []float32
+	u16  []uint16
+	bf16 bool
+}
+
+// from is what follows the first n elements.
+func (w weights) from(n int) weights {
+	if w.u16 != nil {
+		w.u16 = w.u16[n:]
+	} else {
+		w.f32 = w.f32[n:]
+	}
+	return w
+}
+
+// dots is DotsF32 for n rows of weights.
+func dots(dst []float32, stride int, w weights, n int, x []float32, k int) {
+	rows := len(x) / k
+	if n == 0 {
+		return
+	}
+	if w.u16 == nil {
+		for ; rows >= dotCols; rows -= dotCols {
+			i := n &^ (dotRows - 1)
+			dotBlocks(dst, stride, w.f32[:i*k], x[:dotCols*k], k)
+			for r := range dotCols {
+				dotLast(dst[r*stride:], w, i, n, x[r*k:(r+1)*k])
+			}
+			dst, x = dst[min(dotCols*stride, len(dst)):], x[dotCols*k:]
+		}
+	}
+	for i := 0; i < n; i += dotRows {
+		for r := range rows {
+			dotLast(dst[r*stride:], w, i, min(i+dotRows, n), x[r*k:(r+1)*k])
+		}
+	}
+}
+
+// dotLast sets dst[i] to the products of one row x with some rows, from i to n,
+// fewer than dotRows or as many.
+func dotLast(dst []float32, w weights, i, n int, x []float32) {
+	step, k := dotRows, len(x)
+	stride := k
+	if n-i < dotRows {
+		step, stride = 1, 0 // the same row as often: no slower than it would be alone
+	}
+	for whole := k &^ (lanes - 1); i < n; i += step {
+		var sums dotSums
+		addDots(&sums, w.from(i*k), stride, x[:whole])
+		var all [dotRows]float32
+		addTails(sums[:step], w.from(i*k+whole), k, x[whole:])
+		sumDots(&all, &sums)
+		copy(dst[i:i+step], all[:])
+	}
+}
+
+// dotBlocks multiplies a multiple of dotRows rows with dotCols.
+func dotBlocks(dst []float32, stride int, w, x []float32, k int) {
+	const quads = dotBatch / dotRows
+	whole := k &^ (lanes - 1)
+	for i := 0; i*k < len(w); i += dotBatch {
+		var blocks [quads][dotCols]dotSums
+		n := min(quads, (len(w)/k-i)/dotRows)
+		for at := 0; at < whole; at += dotPart {
+			for q := range n {
+				addBlock(&blocks[q], w[(i+q*dotRows)*k+at:], x[at:], k, min(dotPart, whole-at))
+			}
+		}
+		for q := range n {
+			for r := range dotCols {
+				j := i + q*dotRows
+				addTails(blocks[q][r][:], weights{f32: w[j*k+whole:]}, k, x[r*k+whole:(r+1)*k])
+				sumDots((*[dotRows]float32)(dst[r*stride+j:]), &blocks[q][r])
+			}
+		}
+	}
+}
+
+// addTails adds what is left of x, fewer than 16 elements, times some rows.
+func addTails(sums [][lanes]float32, w weights, stride int, x []float32) {
+	if len(x) == 0 {
+		return
+	}
+	for i := range sums {
+		var row [lanes]float32
+		w.from(i * stride).load(row[:len(x)])
+		accumulate(&sums[i], row[:len(x)], x)
+	}
+}
 
 // LoadF16 sets dst to the values of src as binary16. Exact.
 func LoadF16(dst []float32, src []uint16) { loadF16(dst, src) }

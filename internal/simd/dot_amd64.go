@@ -1,55 +1,68 @@
 package simd
 
 //go:noescape
-func dotRowsF32AVX2(dst, w, x []float32)
+func addDotsF32AVX2(sums *dotSums, w []float32, stride int, x []float32)
 
 //go:noescape
-func dotRowsF16AVX2(dst []float32, w []uint16, x []float32)
+func addDotsF16AVX2(sums *dotSums, w []uint16, stride int, x []float32)
 
 //go:noescape
-func dotRowsBF16AVX2(dst []float32, w []uint16, x []float32)
+func addDotsBF16AVX2(sums *dotSums, w []uint16, stride int, x []float32)
 
 //go:noescape
-func dotRowsF32AVX512(dst, w, x []float32)
+func addBlockAVX2(sums *[dotCols]dotSums, w, x []float32, stride, k int)
 
 //go:noescape
-func dotRowsF16AVX512(dst []float32, w []uint16, x []float32)
+func sumDotsAVX2(dst *[dotRows]float32, sums *dotSums)
 
 //go:noescape
-func dotRowsBF16AVX512(dst []float32, w []uint16, x []float32)
+func addDotsF32AVX512(sums *dotSums, w []float32, stride int, x []float32)
 
-func dotRowsF32(dst, w, x []float32) {
-	x = x[:len(dst)*len(w)]
+//go:noescape
+func addDotsF16AVX512(sums *dotSums, w []uint16, stride int, x []float32)
+
+//go:noescape
+func addDotsBF16AVX512(sums *dotSums, w []uint16, stride int, x []float32)
+
+//go:noescape
+func addBlockAVX512(sums *[dotCols]dotSums, w, x []float32, stride, k int)
+
+func addDots(sums *dotSums, w weights, stride int, x []float32) {
+	end := (dotRows-1)*stride + len(x)
 	switch {
-	case tier >= avx512:
-		dotRowsF32AVX512(dst, w, x)
-	case tier >= avx2:
-		dotRowsF32AVX2(dst, w, x)
+	case tier < avx2:
+		addDotsGeneric(sums, w, stride, x)
+	case w.u16 == nil && tier < avx512:
+		addDotsF32AVX2(sums, w.f32[:end], stride, x)
+	case w.u16 == nil:
+		addDotsF32AVX512(sums, w.f32[:end], stride, x)
+	case w.bf16 && tier < avx512:
+		addDotsBF16AVX2(sums, w.u16[:end], stride, x)
+	case w.bf16:
+		addDotsBF16AVX512(sums, w.u16[:end], stride, x)
+	case tier < avx512:
+		addDotsF16AVX2(sums, w.u16[:end], stride, x)
 	default:
-		dotRowsF32Generic(dst, w, x)
+		addDotsF16AVX512(sums, w.u16[:end], stride, x)
 	}
 }
 
-func dotRowsF16(dst []float32, w []uint16, x []float32) {
-	x = x[:len(dst)*len(w)]
+func addBlock(sums *[dotCols]dotSums, w, x []float32, stride, k int) {
+	w, x = w[:(dotRows-1)*stride+k], x[:(dotCols-1)*stride+k]
 	switch {
 	case tier >= avx512:
-		dotRowsF16AVX512(dst, w, x)
+		addBlockAVX512(sums, w, x, stride, k)
 	case tier >= avx2:
-		dotRowsF16AVX2(dst, w, x)
+		addBlockAVX2(sums, w, x, stride, k)
 	default:
-		dotRows16Generic(dst, w, x, false)
+		addBlockGeneric(sums, w, x, stride, k)
 	}
 }
 
-func dotRowsBF16(dst []float32, w []uint16, x []float32) {
-	x = x[:len(dst)*len(w)]
-	switch {
-	case tier >= avx512:
-		dotRowsBF16AVX512(dst, w, x)
-	case tier >= avx2:
-		dotRowsBF16AVX2(dst, w, x)
-	default:
-		dotRows16Generic(dst, w, x, true)
+func sumDots(dst *[dotRows]float32, sums *dotSums) {
+	if tier >= avx2 {
+		sumDotsAVX2(dst, sums)
+		return
 	}
+	sumDotsGeneric(dst, sums)
 }

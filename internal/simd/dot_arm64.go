@@ -1,41 +1,42 @@
 package simd
 
 //go:noescape
-func dotRowsF32NEON(dst, w, x []float32)
+func addDotsF32NEON(sums *dotSums, w []float32, stride int, x []float32)
 
 //go:noescape
-func dotRowsF16NEON(dst []float32, w []uint16, x []float32)
+func addDotsF16NEON(sums *dotSums, w []uint16, stride int, x []float32)
 
 //go:noescape
-func dotRowsBF16NEON(dst []float32, w []uint16, x []float32)
+func addDotsBF16NEON(sums *dotSums, w []uint16, stride int, x []float32)
 
-// whole reports whether the kernels take rows of n elements, whole blocks; the
-// generic twins take the others.
-func whole(n int) bool { return tier > generic && n%lanes == 0 }
+//go:noescape
+func sumDotsNEON(dst *[dotRows]float32, sums *dotSums)
 
-func dotRowsF32(dst, w, x []float32) {
-	x = x[:len(dst)*len(w)]
-	if whole(len(w)) {
-		dotRowsF32NEON(dst, w, x)
-		return
+func addDots(sums *dotSums, w weights, stride int, x []float32) {
+	end := (dotRows-1)*stride + len(x)
+	switch {
+	case tier == generic:
+		addDotsGeneric(sums, w, stride, x)
+	case w.u16 == nil:
+		addDotsF32NEON(sums, w.f32[:end], stride, x)
+	case w.bf16:
+		addDotsBF16NEON(sums, w.u16[:end], stride, x)
+	default:
+		addDotsF16NEON(sums, w.u16[:end], stride, x)
 	}
-	dotRowsF32Generic(dst, w, x)
 }
 
-func dotRowsF16(dst []float32, w []uint16, x []float32) {
-	x = x[:len(dst)*len(w)]
-	if whole(len(w)) {
-		dotRowsF16NEON(dst, w, x)
-		return
+// addBlock has no kernel of its own: with a row of x, 16 registers are sums.
+func addBlock(sums *[dotCols]dotSums, w, x []float32, stride, k int) {
+	for r := range sums {
+		addDots(&sums[r], weights{f32: w}, stride, x[r*stride:][:k])
 	}
-	dotRows16Generic(dst, w, x, false)
 }
 
-func dotRowsBF16(dst []float32, w []uint16, x []float32) {
-	x = x[:len(dst)*len(w)]
-	if whole(len(w)) {
-		dotRowsBF16NEON(dst, w, x)
+func sumDots(dst *[dotRows]float32, sums *dotSums) {
+	if tier > generic {
+		sumDotsNEON(dst, sums)
 		return
 	}
-	dotRows16Generic(dst, w, x, true)
+	sumDotsGeneric(dst, sums)
 }

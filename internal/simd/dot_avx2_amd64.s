@@ -1,189 +1,194 @@
 #include "textflag.h"
 #include "sum_amd64.h"
 
-// Kernels of one vector w of k elements and the rows of x, all in 16 partial
-// sums: two Y registers of sums for each row. The k mod 16 last elements of w
-// are copied to tail and filled up with -0, so that their products with the
-// zeros that VMASKMOVPS loads are -0, which no sum feels.
-//
-//	DI        dst
-//	R11       rows left
-//	DX        first of those rows
-//	R8, R9    bytes in one and in three rows
-//	SI        w from the current block of 16 on
-//	R12       row 0 of four from the current block on
-//	AX        blocks left
-//	BX        k mod 16
-//	Y8, Y9    a block of w as float32
-//	Y10, Y11  masks of those elements of a block that a tail has
+// Kernels that add the products of four rows of w and some of x to their 16
+// partial sums.
 
-// tailMask has a mask of c lanes, for c up to 16, c elements before its middle.
-DATA ·tailMask+0x00(SB)/8, $-1
-DATA ·tailMask+0x08(SB)/8, $-1
-DATA ·tailMask+0x10(SB)/8, $-1
-DATA ·tailMask+0x18(SB)/8, $-1
-DATA ·tailMask+0x20(SB)/8, $-1
-DATA ·tailMask+0x28(SB)/8, $-1
-DATA ·tailMask+0x30(SB)/8, $-1
-DATA ·tailMask+0x38(SB)/8, $-1
-GLOBL ·tailMask(SB), RODATA|NOPTR, $128
+// FOUR does a step for each row of w.
+#define FOUR(STEP) \
+	STEP((SI), Y0, Y1);       \
+	STEP((SI)(R8*1), Y2, Y3); \
+	STEP((SI)(R8*2), Y4, Y5); \
+	STEP((SI)(R9*1), Y6, Y7)
 
-#define LOADF32 \
-	VMOVUPS (SI), Y8;   \
-	VMOVUPS 32(SI), Y9
-
-#define LOADF16 \
-	VCVTPH2PS (SI), Y8;   \
-	VCVTPH2PS 16(SI), Y9
-
-#define LOADBF16 \
-	VPMOVZXWD (SI), Y8;    \
-	VPMOVZXWD 16(SI), Y9;  \
-	VPSLLD    $16, Y8, Y8; \
-	VPSLLD    $16, Y9, Y9
-
-// A step adds w times a block of one row to the row's sums, fused.
+// A step adds 16 elements of a row of w times those of x in Y8 and Y9, fused.
 #define STEPF32(mem, lo, hi) \
-	VFMADD231PS 0 mem, Y8, lo;  \
+	VFMADD231PS 0 mem, Y8, lo; \
 	VFMADD231PS 32 mem, Y9, hi
 
-#define STEPF32TAIL(mem, lo, hi) \
-	VMASKMOVPS  0 mem, Y10, Y12;  \
-	VMASKMOVPS  32 mem, Y11, Y13; \
-	VFMADD231PS Y12, Y8, lo;      \
-	VFMADD231PS Y13, Y9, hi
+#define STEPF16(mem, lo, hi) \
+	VCVTPH2PS   0 mem, Y10;  \
+	VCVTPH2PS   16 mem, Y11; \
+	VFMADD231PS Y10, Y8, lo;      \
+	VFMADD231PS Y11, Y9, hi
 
-#define STEPS4(STEP) \
-	STEP((R12), Y0, Y1);       \
-	STEP((R12)(R8*1), Y2, Y3); \
-	STEP((R12)(R8*2), Y4, Y5); \
-	STEP((R12)(R9*1), Y6, Y7)
+#define STEPBF16(mem, lo, hi) \
+	VPMOVZXWD   0 mem, Y10;  \
+	VPMOVZXWD   16 mem, Y11; \
+	VPSLLD      $16, Y10, Y10;    \
+	VPSLLD      $16, Y11, Y11;    \
+	VFMADD231PS Y10, Y8, lo;      \
+	VFMADD231PS Y11, Y9, hi
 
-// COPYTAIL sets the masks, fills tail with minus, which is one or two -0, and
-// copies the last elements of w there, of 1<<shift bytes.
-#define COPYTAIL(minus, shift) \
-	LEAQ    ·tailMask+64(SB), R13;        \
-	MOVQ    BX, AX;                        \
-	SHLQ    $2, AX;                        \
-	SUBQ    AX, R13;                       \
-	VMOVUPS (R13), Y10;                    \
-	VMOVUPS 32(R13), Y11;                  \
-	MOVL    $minus, R13;                   \
-	VMOVD   R13, X8;                       \
-	VPBROADCASTD X8, Y8;                   \
-	VMOVUPS Y8, tail-64(SP);               \
-	VMOVUPS Y8, tail-32(SP);               \
-	MOVQ    w_base+24(FP), SI;             \
-	MOVQ    w_len+32(FP), R13;             \
-	SUBQ    BX, R13;                       \
-	SHLQ    $shift, R13;                   \
-	ADDQ    R13, SI;                       \
-	LEAQ    tail-64(SP), R12;              \
-	MOVQ    BX, AX;                        \
-	SHLQ    $(shift-1), AX;                \
-copy:                                      \
-	MOVW    -2(SI)(AX*2), R13;             \
-	MOVW    R13, -2(R12)(AX*2);            \
-	DECQ    AX;                            \
-	JNZ     copy
+// ahead is how far before a step its rows are fetched: what follows their ends
+// begins the next four rows.
+#define ahead 1024
 
-// DOTROWS is the body of the kernels. A block of w has wbytes, one of x xbytes.
-#define DOTROWS(LOAD, STEP, STEPTAIL, minus, shift, wbytes, xbytes) \
-	MOVQ w_len+32(FP), CX;        \
-	MOVL $15, BX;                 \
-	ANDQ CX, BX;                  \
-	JZ   whole;                   \
-	COPYTAIL(minus, shift);       \
-whole:                            \
-	MOVQ dst_base+0(FP), DI;      \
-	MOVQ dst_len+8(FP), R11;      \
-	MOVQ x_base+48(FP), DX;       \
-	IMUL3Q $(xbytes/16), CX, R8;  \
-	LEAQ (R8)(R8*2), R9;          \
-	SHRQ $4, CX;                  \
-four:                             \
-	CMPQ R11, $4;                 \
-	JLT  one;                     \
-	MOVQ w_base+24(FP), SI;       \
-	MOVQ DX, R12;                 \
-	LEAQ (DX)(R8*4), DX;          \
-	VXORPS Y0, Y0, Y0;            \
-	VXORPS Y1, Y1, Y1;            \
-	VXORPS Y2, Y2, Y2;            \
-	VXORPS Y3, Y3, Y3;            \
-	VXORPS Y4, Y4, Y4;            \
-	VXORPS Y5, Y5, Y5;            \
-	VXORPS Y6, Y6, Y6;            \
-	VXORPS Y7, Y7, Y7;            \
-	MOVQ CX, AX;                  \
-	TESTQ AX, AX;                 \
-	JZ   fourtail;                \
-fourloop:                         \
-	LOAD;                         \
-	STEPS4(STEP);                 \
-	ADDQ $wbytes, SI;             \
-	ADDQ $xbytes, R12;            \
-	DECQ AX;                      \
-	JNZ  fourloop;                \
-fourtail:                         \
-	TESTQ BX, BX;                 \
-	JZ   foursum;                 \
-	LEAQ tail-64(SP), SI;         \
-	LOAD;                         \
-	STEPS4(STEPTAIL);             \
-foursum:                          \
-	VADDPS Y1, Y0, Y0;            \
-	VADDPS Y3, Y2, Y2;            \
-	VADDPS Y5, Y4, Y4;            \
-	VADDPS Y7, Y6, Y6;            \
-	SUM4(Y0, Y2, Y4, Y6, X0);     \
-	VMOVUPS X0, (DI);             \
-	ADDQ $16, DI;                 \
-	SUBQ $4, R11;                 \
-	JMP  four;                    \
-one:                              \
-	TESTQ R11, R11;               \
-	JZ   done;                    \
-	MOVQ w_base+24(FP), SI;       \
-	MOVQ DX, R12;                 \
-	ADDQ R8, DX;                  \
-	VXORPS Y0, Y0, Y0;            \
-	VXORPS Y1, Y1, Y1;            \
-	MOVQ CX, AX;                  \
-	TESTQ AX, AX;                 \
-	JZ   onetail;                 \
-oneloop:                          \
-	LOAD;                         \
-	STEP((R12), Y0, Y1);          \
-	ADDQ $wbytes, SI;             \
-	ADDQ $xbytes, R12;            \
-	DECQ AX;                      \
-	JNZ  oneloop;                 \
-onetail:                          \
-	TESTQ BX, BX;                 \
-	JZ   onesum;                  \
-	LEAQ tail-64(SP), SI;         \
-	LOAD;                         \
-	STEPTAIL((R12), Y0, Y1);      \
-onesum:                           \
-	VADDPS Y1, Y0, Y0;            \
-	SUM1(Y0, X0);                 \
-	VMOVSS X0, (DI);              \
-	ADDQ $4, DI;                  \
-	DECQ R11;                     \
-	JMP  one;                     \
-done:                             \
-	VZEROUPPER;                   \
+#define FETCH \
+	PREFETCHT0 (R10);       \
+	PREFETCHT0 (R10)(R8*1); \
+	PREFETCHT0 (R10)(R8*2); \
+	PREFETCHT0 (R10)(R9*1)
+
+// ADDDOTS is the body of the kernels for one row of x, with two Y registers of
+// sums for each row of w, whose elements have 1<<shift bytes.
+#define ADDDOTS(STEP, shift) \
+	MOVQ    sums+0(FP), DI;      \
+	MOVQ    w_base+8(FP), SI;    \
+	MOVQ    stride+32(FP), R8;   \
+	MOVQ    x_base+40(FP), DX;   \
+	MOVQ    x_len+48(FP), CX;    \
+	SHLQ    $shift, R8;          \
+	LEAQ    (R8)(R8*2), R9;      \
+	LEAQ    ahead(SI), R10;      \
+	VMOVUPS (DI), Y0;            \
+	VMOVUPS 32(DI), Y1;          \
+	VMOVUPS 64(DI), Y2;          \
+	VMOVUPS 96(DI), Y3;          \
+	VMOVUPS 128(DI), Y4;         \
+	VMOVUPS 160(DI), Y5;         \
+	VMOVUPS 192(DI), Y6;         \
+	VMOVUPS 224(DI), Y7;         \
+	SHRQ    $4, CX;              \
+	JZ      done;                \
+loop:                                \
+	CMPQ    CX, $(ahead/16>>shift); \
+	JNE     fetch;               \
+	ADDQ    R9, R10;             \
+fetch:                               \
+	FETCH;                       \
+	VMOVUPS (DX), Y8;            \
+	VMOVUPS 32(DX), Y9;          \
+	FOUR(STEP);                  \
+	ADDQ    $64, DX;             \
+	ADDQ    $(16<<shift), SI;    \
+	ADDQ    $(16<<shift), R10;   \
+	DECQ    CX;                  \
+	JNZ     loop;                \
+done:                                \
+	VMOVUPS Y0, (DI);            \
+	VMOVUPS Y1, 32(DI);          \
+	VMOVUPS Y2, 64(DI);          \
+	VMOVUPS Y3, 96(DI);          \
+	VMOVUPS Y4, 128(DI);         \
+	VMOVUPS Y5, 160(DI);         \
+	VMOVUPS Y6, 192(DI);         \
+	VMOVUPS Y7, 224(DI);         \
+	VZEROUPPER;                  \
 	RET
 
-// func dotRowsF32AVX2(dst, w, x []float32)
-TEXT ·dotRowsF32AVX2(SB), NOSPLIT, $64-72
-	DOTROWS(LOADF32, STEPF32, STEPF32TAIL, 0x80000000, 2, 64, 64)
+// func addDotsF32AVX2(sums *dotSums, w []float32, stride int, x []float32)
+TEXT ·addDotsF32AVX2(SB), NOSPLIT, $0-64
+	ADDDOTS(STEPF32, 2)
 
-// func dotRowsF16AVX2(dst []float32, w []uint16, x []float32)
-TEXT ·dotRowsF16AVX2(SB), NOSPLIT, $64-72
-	DOTROWS(LOADF16, STEPF32, STEPF32TAIL, 0x80008000, 1, 32, 64)
+// func addDotsF16AVX2(sums *dotSums, w []uint16, stride int, x []float32)
+TEXT ·addDotsF16AVX2(SB), NOSPLIT, $0-64
+	ADDDOTS(STEPF16, 1)
 
-// func dotRowsBF16AVX2(dst []float32, w []uint16, x []float32)
-TEXT ·dotRowsBF16AVX2(SB), NOSPLIT, $64-72
-	DOTROWS(LOADBF16, STEPF32, STEPF32TAIL, 0x80008000, 1, 32, 64)
+// func addDotsBF16AVX2(sums *dotSums, w []uint16, stride int, x []float32)
+TEXT ·addDotsBF16AVX2(SB), NOSPLIT, $0-64
+	ADDDOTS(STEPBF16, 1)
+
+// ROW adds the products of a row of w and three of x, in Y12 to Y14.
+#define ROW(mem, a, b, c) \
+	VMOVUPS     mem, Y15;     \
+	VFMADD231PS Y15, Y12, a;  \
+	VFMADD231PS Y15, Y13, b;  \
+	VFMADD231PS Y15, Y14, c
+
+// LOAD4 and STORE4 move the sums of a row of x.
+#define LOAD4(at, a, b, c, d) \
+	VMOVUPS (at+0)(DI), a;   \
+	VMOVUPS (at+64)(DI), b;  \
+	VMOVUPS (at+128)(DI), c; \
+	VMOVUPS (at+192)(DI), d
+
+#define STORE4(at, a, b, c, d) \
+	VMOVUPS a, (at+0)(DI);   \
+	VMOVUPS b, (at+64)(DI);  \
+	VMOVUPS c, (at+128)(DI); \
+	VMOVUPS d, (at+192)(DI)
+
+#define THREE(MOVE) \
+	MOVE(0, Y0, Y1, Y2, Y3);   \
+	MOVE(256, Y4, Y5, Y6, Y7); \
+	MOVE(512, Y8, Y9, Y10, Y11)
+
+// func addBlockAVX2(sums *[dotCols]dotSums, w, x []float32, stride, k int)
+//
+// Four rounds, each for half of the sums of three rows of x: R11 counts them,
+// R12 is where x begins in each.
+TEXT ·addBlockAVX2(SB), NOSPLIT, $0-72
+	MOVQ sums+0(FP), DI
+	MOVQ w_base+8(FP), R10
+	MOVQ x_base+32(FP), R12
+	MOVQ stride+56(FP), R8
+	SHLQ $2, R8
+	LEAQ (R8)(R8*2), R9
+	MOVL $4, R11
+
+round:
+	MOVQ R10, SI
+	MOVQ R12, DX
+	MOVQ k+64(FP), CX
+	THREE(LOAD4)
+	SHRQ $4, CX
+	JZ   next
+
+loop:
+	VMOVUPS (DX), Y12
+	VMOVUPS (DX)(R8*1), Y13
+	VMOVUPS (DX)(R8*2), Y14
+	ROW((SI), Y0, Y4, Y8)
+	ROW((SI)(R8*1), Y1, Y5, Y9)
+	ROW((SI)(R8*2), Y2, Y6, Y10)
+	ROW((SI)(R9*1), Y3, Y7, Y11)
+	ADDQ    $64, SI
+	ADDQ    $64, DX
+	DECQ    CX
+	JNZ     loop
+
+next:
+	THREE(STORE4)
+	ADDQ  $32, DI
+	ADDQ  $32, R10
+	ADDQ  $32, R12
+	DECQ  R11
+	JZ    done
+	CMPQ  R11, $2
+	JNE   round
+	ADDQ  $(3*256-64), DI
+	SUBQ  $64, R10
+	LEAQ  -64(R12)(R9*1), R12
+	JMP   round
+
+done:
+	VZEROUPPER
+	RET
+
+// func sumDotsAVX2(dst *[dotRows]float32, sums *dotSums)
+TEXT ·sumDotsAVX2(SB), NOSPLIT, $0-16
+	MOVQ    dst+0(FP), DI
+	MOVQ    sums+8(FP), SI
+	VMOVUPS (SI), Y0
+	VMOVUPS 64(SI), Y1
+	VMOVUPS 128(SI), Y2
+	VMOVUPS 192(SI), Y3
+	VADDPS  32(SI), Y0, Y0
+	VADDPS  96(SI), Y1, Y1
+	VADDPS  160(SI), Y2, Y2
+	VADDPS  224(SI), Y3, Y3
+	SUM4(Y0, Y1, Y2, Y3, X0)
+	VMOVUPS X0, (DI)
+	VZEROUPPER
+	RET

@@ -6,8 +6,44 @@ import (
 	"github.com/karat-run/karat/internal/float16"
 )
 
-// lanes is the number of partial sums of a float dot product.
-const lanes = 16
+// load sets dst to the first weights.
+func (w weights) load(dst []float32) {
+	switch {
+	case w.u16 == nil:
+		copy(dst, w.f32[:len(dst)])
+	case w.bf16:
+		loadBF16Generic(dst, w.u16[:len(dst)])
+	default:
+		loadF16Generic(dst, w.u16[:len(dst)])
+	}
+}
+
+// addDotsGeneric adds the products of x, whole blocks of 16, with the rows that
+// begin at multiples of stride.
+func addDotsGeneric(sums *dotSums, w weights, stride int, x []float32) {
+	for i := range sums {
+		var buf [256]float32
+		for at := 0; at < len(x); at += len(buf) {
+			part := buf[:min(len(buf), len(x)-at)]
+			w.from(i*stride + at).load(part)
+			accumulate(&sums[i], part, x[at:])
+		}
+	}
+}
+
+// addBlockGeneric adds the products of k elements, whole blocks of 16, of
+// dotRows rows of w and dotCols of x, which begin at multiples of stride.
+func addBlockGeneric(sums *[dotCols]dotSums, w, x []float32, stride, k int) {
+	for r := range sums {
+		addDotsGeneric(&sums[r], weights{f32: w}, stride, x[r*stride:][:k])
+	}
+}
+
+func sumDotsGeneric(dst *[dotRows]float32, sums *dotSums) {
+	for i := range dst {
+		dst[i] = sumLanes(&sums[i])
+	}
+}
 
 // accumulate adds w[k]*x[k] to p[k mod 16], fused, for k in order. A dot
 // product may be split at any multiple of 16.
@@ -41,43 +77,6 @@ func sumLanes(p *[lanes]float32) float32 {
 		}
 	}
 	return q[0]
-}
-
-func dotF32Generic(w, x []float32) float32 {
-	var p [lanes]float32
-	accumulate(&p, w, x)
-	return sumLanes(&p)
-}
-
-func dotRowsF32Generic(dst, w, x []float32) {
-	for r := range dst {
-		dst[r] = dotF32Generic(w, x[r*len(w):])
-	}
-}
-
-// dotRows16Generic converts w once for up to eight rows of x.
-func dotRows16Generic(dst []float32, w []uint16, x []float32, bf16 bool) {
-	k := len(w)
-	for len(dst) > 0 {
-		var p [8][lanes]float32
-		n := min(len(dst), len(p))
-		var buf [256]float32
-		for at := 0; at < k; at += len(buf) {
-			part := buf[:min(len(buf), k-at)]
-			if bf16 {
-				loadBF16Generic(part, w[at:at+len(part)])
-			} else {
-				loadF16Generic(part, w[at:at+len(part)])
-			}
-			for r := range n {
-				accumulate(&p[r], part, x[r*k+at:])
-			}
-		}
-		for r := range n {
-			dst[r] = sumLanes(&p[r])
-		}
-		dst, x = dst[n:], x[n*k:]
-	}
 }
 
 func loadF16Generic(dst []float32, src []uint16) {

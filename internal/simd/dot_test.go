@@ -1,6 +1,7 @@
 package simd
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -60,39 +61,52 @@ func halves(n int, seed uint64, wild bool) []uint16 {
 	return h
 }
 
-// TestDot16 compares the 16-bit products with conversion first, and all forms
-// of several rows with their rows one by one.
-func TestDot16(t *testing.T) { eachTier(t, testDot16) }
+// TestDots compares the products of several rows with those of each two, and
+// the 16-bit ones with conversion first.
+func TestDots(t *testing.T) { eachTier(t, testDots) }
 
-func testDot16(t *testing.T) {
-	r := rng(4)
-	for _, n := range sizes {
-		for _, wild := range []bool{false, true} {
-			w := halves(n, uint64(n), wild)
-			f, b := make([]float32, n), make([]float32, n)
-			for i, v := range w {
-				f[i], b[i] = float16.F16(v), float16.BF16(v)
-			}
-			for _, rows := range []int{0, 1, 2, 7, 8, 9, 17} {
-				x := values(r, n*rows)
-				if wild {
-					x = anything(r, n*rows, false)
+func testDots(t *testing.T) {
+	for _, k := range sizes[1:] {
+		for i, n := range []int{0, 1, 3, 4, 5, 8, 31, 36, 37} {
+			for _, rows := range []int{0, 1, 2, 5, 6, 7, 13} {
+				if k < 100 || i%4 == rows%4 {
+					dotsCase(t, k, n, rows)
 				}
-				wantF, wantB := make([]float32, rows), make([]float32, rows)
-				for i := range rows {
-					row := x[i*n : (i+1)*n]
-					wantF[i], wantB[i] = DotF32(f, row), DotF32(b, row)
-					equal(t, "one row", []float32{DotF16(w, row), DotBF16(w, row)}, []float32{wantF[i], wantB[i]})
-				}
-				got := make([]float32, rows)
-				DotRowsF32(got, f, x)
-				equal(t, "f32 rows", got, wantF)
-				DotRowsF16(got, w, x)
-				equal(t, "f16 rows", got, wantF)
-				DotRowsBF16(got, w, x)
-				equal(t, "bf16 rows", got, wantB)
 			}
 		}
+	}
+	dotsCase(t, 2*dotPart+7, dotBatch+dotRows+1, dotCols+1)
+}
+
+func dotsCase(t *testing.T, k, n, rows int) {
+	t.Helper()
+	for _, wild := range []bool{false, true} {
+		r, w := rng(4), halves(n*k, uint64(k), wild)
+		x := values(r, rows*k)
+		if wild {
+			x = anything(r, rows*k, false)
+		}
+		f, b := make([]float32, n*k), make([]float32, n*k)
+		for i, v := range w {
+			f[i], b[i] = float16.F16(v), float16.BF16(v)
+		}
+		stride := n + 3
+		want, got := make([]float32, rows*stride+3), make([]float32, rows*stride+3)
+		check := func(what string, w []float32) {
+			t.Helper()
+			for r := range rows {
+				for i := range n {
+					want[r*stride+i] = DotF32(w[i*k:(i+1)*k], x[r*k:])
+				}
+			}
+			equal(t, fmt.Sprintf("%s, k %d, %d times %d", what, k, n, rows), got, want)
+		}
+		DotsF32(got, stride, f, x, k)
+		check("f32", f)
+		DotsF16(got, stride, w, x, k)
+		check("f16", f)
+		DotsBF16(got, stride, w, x, k)
+		check("bf16", b)
 	}
 }
 

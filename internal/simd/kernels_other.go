@@ -2,11 +2,13 @@
 
 package simd
 
-func dotRowsF32(dst, w, x []float32) { dotRowsF32Generic(dst, w, x) }
+func addDots(sums *dotSums, w weights, stride int, x []float32) { addDotsGeneric(sums, w, stride, x) }
 
-func dotRowsF16(dst []float32, w []uint16, x []float32) { dotRows16Generic(dst, w, x, false) }
+func addBlock(sums *[dotCols]dotSums, w, x []float32, stride, k int) {
+	addBlockGeneric(sums, w, x, stride, k)
+}
 
-func dotRowsBF16(dst []float32, w []uint16, x []float32) { dotRows16Generic(dst, w, x, true) }
+func sumDots(dst *[dotRows]float32, sums *dotSums) { sumDotsGeneric(dst, sums) }
 
 func silu(dst, x []float32) { siluGeneric(dst, x) }
 

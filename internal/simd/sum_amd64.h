@@ -19,12 +19,3 @@
 
 // In SUM4, a is at first 4 sums of row a and 4 of b, and c those of c and d;
 // then a is a0 a1 c0 c1 and b0 b1 d0 d1; and then a c a c and b d b d.
-
-// SUM1 leaves the total of one row y in x, y's lower half. It overwrites X8.
-#define SUM1(y, x) \
-	VEXTRACTF128 $1, y, X8; \
-	VADDPS       X8, x, x;  \
-	VMOVHLPS     x, x, X8;  \
-	VADDPS       X8, x, x;  \
-	VMOVSHDUP    x, X8;     \
-	VADDSS       X8, x, x

@@ -49,16 +49,18 @@ func TestChoose(t *testing.T) {
 var twins = []sample{
 	{"dot rows f32", "", func(a, b, dst []float32) {
 		rows, k := shape(len(a))
-		DotRowsF32(dst[:rows], a[:k], b[:rows*k])
-		DotRowsF32(dst[:rows], b[len(b)-k:], a[len(a)-rows*k:])
+		DotsF32(dst[:rows], 1, a[:k], b[:rows*k], k)
+		DotsF32(dst[:rows], rows, a[len(a)-rows*k:], b[len(b)-k:], k)
 	}},
 	{"dot rows f16", "", func(a, b, dst []float32) {
 		rows, k := shape(len(a))
-		DotRowsF16(dst[:rows], raw16(b)[len(b)-k:], a[len(a)-rows*k:])
+		DotsF16(dst[:rows], 1, raw16(b)[len(b)-k:], a[len(a)-rows*k:], k)
+		DotsF16(dst[:rows], rows, raw16(b)[len(b)-rows*k:], a[len(a)-k:], k)
 	}},
 	{"dot rows bf16", "", func(a, b, dst []float32) {
 		rows, k := shape(len(a))
-		DotRowsBF16(dst[:rows], raw16(b)[len(b)-k:], a[len(a)-rows*k:])
+		DotsBF16(dst[:rows], 1, raw16(b)[len(b)-k:], a[len(a)-rows*k:], k)
+		DotsBF16(dst[:rows], rows, raw16(b)[len(b)-rows*k:], a[len(a)-k:], k)
 	}},
 	{"attention", "", func(a, b, dst []float32) {
 		n, d := shape(len(a))
@@ -176,10 +178,10 @@ func TestNoAllocations(t *testing.T) {
 		if n := testing.AllocsPerRun(10, func() {
 			var x, y, dst [64]float32
 			var h [64]uint16
-			DotRowsF32(dst[:4], x[:16], y[:])
-			DotRowsF16(dst[:4], h[:16], y[:])
-			DotRowsBF16(dst[:4], h[:16], y[:])
-			dst[0] = DotF32(x[:], y[:]) + DotF16(h[:], y[:]) + DotBF16(h[:], y[:])
+			DotsF32(dst[:], 8, x[:], y[:], 8)
+			DotsF16(dst[:16], 4, h[:], y[:], 16)
+			DotsBF16(dst[:16], 4, h[:], y[:], 16)
+			dst[0] = DotF32(x[:], y[:])
 			LoadF16(dst[:], h[:])
 			LoadBF16(dst[:], h[:])
 			StoreF16(h[:], dst[:])
