@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/bench"
@@ -38,8 +37,9 @@ and then -r times; its rate is the median, ± the standard deviation, in tokens 
 second of all sequences together.
 
 GB/s is the weights that decoding reads: not given for sequences in parallel.
-Resident memory counts the mapped file. Without -p and -n only loading is measured.
-Linux tells how many processors other programs took meanwhile.
+Resident memory counts weights once: those repacked, and what else is read of the
+mapped file. Without -p and -n only loading is measured. Linux tells how many
+processors other programs took meanwhile.
 
 --limits measures before and after each run how fast this machine reads memory and
 multiplies, and gives results as shares of the limit that is nearest: memory, for
@@ -64,7 +64,7 @@ too: the time from their start to their end, for a token after a prompt of one.`
 	fs.IntSliceVarP(&f.prompts, "prompt", "p", []int{512}, "`tokens` of a prompt; 0 is no such test")
 	fs.IntSliceVarP(&f.tokens, "gen", "n", []int{64}, "`tokens` to decode; 0 is no such test")
 	fs.IntSliceVarP(&f.depths, "depth", "d", []int{0}, "`tokens` that are there before")
-	fs.IntSliceVarP(&f.threads, "threads", "t", []int{runtime.GOMAXPROCS(0)}, "`numbers` of threads")
+	fs.IntSliceVarP(&f.threads, "threads", "t", []int{machine.Threads()}, "`numbers` of threads")
 	fs.IntSliceVar(&f.parallel, "parallel", []int{1}, "`numbers` of sequences computed together")
 	fs.IntVarP(&f.repeat, "repetitions", "r", 5, "`runs` of each test")
 	fs.BoolVar(&f.limits, "limits", false, "measure this machine, too")

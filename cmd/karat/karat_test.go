@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/machine"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -149,5 +151,14 @@ func TestDigits(t *testing.T) {
 		if got := digits(n); got != want {
 			t.Errorf("digits(%d) = %q, want %q", n, got, want)
 		}
+	}
+}
+
+// TestBenchThreads: bench measures with as many threads as run has.
+func TestBenchThreads(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(500))
+	want := "[" + strconv.Itoa(machine.Threads()) + "]"
+	if got := newBenchCommand().Flags().Lookup("threads").DefValue; got != want {
+		t.Errorf("-t is %s, want %s", got, want)
 	}
 }
