@@ -14,7 +14,6 @@ import (
 type scratch struct {
 	f32    []float32
 	u16    []uint16
-	sums   []float32 // a row's products with all activation rows
 	panels [batch]panel.Scratch
 	acc    []float32 // [panel][rows][panel.Rows]
 }
@@ -135,39 +134,61 @@ func keep(out []float32, n int, acc []float32, from, to int) {
 	}
 }
 
+// With manyRows of activations a weight is converted once for all of them,
+// floatRows rows at a time, which stay in the cache. With fewer its bytes are
+// read but once, as they lie.
+const (
+	manyRows  = 4
+	floatRows = 32
+)
+
 // rowsOfWeight multiplies all rows by some of the weight's.
 func (p *product) rowsOfWeight(worker, from, to int) error {
 	k, n := p.w.Shape.Last(), p.w.Rows()
-	s := &p.e.scratch[worker]
-	s.sums = grow(s.sums, p.rows)
-	for i := from; i < to; i++ {
-		if err := s.product(s.sums, p.w.DType, p.w.Row(i), k, p.x); err != nil {
+	size, x := p.w.DType.RowBytes(k), p.x[:p.rows*k]
+	for i := from; i < to; i += floatRows {
+		w := p.w.Data[i*size : min(i+floatRows, to)*size]
+		if err := p.e.scratch[worker].product(p.out[i:], n, p.w.DType, w, x, k); err != nil {
 			return err
-		}
-		for r, v := range s.sums {
-			p.out[r*n+i] = v
 		}
 	}
 	return nil
 }
 
-// product sets dst[r] to the product of a weight row with row r of x [len(dst), k].
-func (s *scratch) product(dst []float32, d tensor.DType, row []byte, k int, x []float32) error {
-	x = x[:len(dst)*k]
-	switch d {
-	case tensor.F16:
-		simd.DotRowsF16(dst, s.words(row), x)
+// product sets dst[r*stride+i] to the product of weight row i of k elements with
+// row r of x.
+func (s *scratch) product(dst []float32, stride int, d tensor.DType, w []byte, x []float32, k int) error {
+	if many := len(x) >= manyRows*k; !many && d == tensor.F16 {
+		simd.DotsF16(dst, stride, s.words(w), x, k)
 		return nil
-	case tensor.BF16:
-		simd.DotRowsBF16(dst, s.words(row), x)
+	} else if !many && d == tensor.BF16 {
+		simd.DotsBF16(dst, stride, s.words(w), x, k)
 		return nil
 	}
-	s.f32 = grow(s.f32, k)
-	if err := quant.Dequantize(d, s.f32, row); err != nil {
+	f, err := s.floats(d, w, len(w)/d.RowBytes(k)*k)
+	if err != nil {
 		return err
 	}
-	simd.DotRowsF32(dst, s.f32, x)
+	simd.DotsF32(dst, stride, f, x, k)
 	return nil
+}
+
+// floats is n elements of weights: in place where they are float32, and order
+// and alignment allow.
+func (s *scratch) floats(d tensor.DType, b []byte, n int) ([]float32, error) {
+	if d == tensor.F32 && littleEndian && uintptr(unsafe.Pointer(&b[0]))%4 == 0 {
+		return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), n), nil // n*4 = len(b) > 0
+	}
+	s.f32 = grow(s.f32, n)
+	switch d {
+	case tensor.F16:
+		simd.LoadF16(s.f32, s.words(b))
+	case tensor.BF16:
+		simd.LoadBF16(s.f32, s.words(b))
+	default:
+		return s.f32, quant.Dequantize(d, s.f32, b)
+	}
+	return s.f32, nil
 }
 
 // littleEndian is the order of the machine's bytes.
