@@ -47,8 +47,10 @@ type Acts struct {
 //	acc = fma(float32(I)*DX, Scale[g], acc)
 //	acc = fma(Sums[g], Min[g], acc)            // where Min is not nil
 //
-// I is exact: a group's magnitude is at most 32*255*32768, Init's at most half
-// of it. Its conversion rounds to nearest even, and so does its product with DX.
+// I is exact and every partial sum fits an int32: activations are at most 32767,
+// so the codes' sum is at most 32*255*32767 and Init, as GroupInit makes it, at
+// most 32*128*32767. I's conversion rounds to nearest even, and so does its
+// product with DX.
 func AddPanel(acc []float32, w *Panel, x *Acts) { addPanel(acc, w, x) }
 
 // AddTiles is AddPanel for codes that are signed, the offset being subtracted,
