@@ -34,8 +34,13 @@ type scores [Quad][BlockSlots]float32
 func (a *Attention) Reset(queries, dim int) {
 	n := (queries + Quad - 1) / Quad * Quad
 	a.queries, a.dim = queries, dim
-	if n*dim > cap(a.q) || n > cap(a.top) {
-		a.q, a.acc, a.top, a.sum = make([]float32, n*dim), make([]float32, n*dim), make([]float32, n), make([]float32, n)
+	if n*dim > cap(a.q) {
+		a.q, a.acc = make([]float32, n*dim), make([]float32, n*dim)
+	}
+	if n > cap(a.top) {
+		a.top, a.sum = make([]float32, n), make([]float32, n)
+	}
+	if a.scores == nil {
 		a.scores = new(scores)
 	}
 	a.q, a.acc, a.top, a.sum = a.q[:n*dim], a.acc[:n*dim], a.top[:n], a.sum[:n]

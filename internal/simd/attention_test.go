@@ -255,3 +255,15 @@ func testAttentionSpecials(t *testing.T) {
 	got = attend([]float32{100, 0}, []float32{-1, 0, 1, 0}, []float32{5, 5, 7, 7}, 2, 1, 1)
 	equal(t, "a far smaller score weighs nothing", got, []float32{7, 7})
 }
+
+// TestAttentionReset: room is made once, whatever follows what.
+func TestAttentionReset(t *testing.T) {
+	var a Attention
+	if n := testing.AllocsPerRun(10, func() { // which runs once before it counts
+		a.Reset(2, 512)
+		a.Reset(64, 8)
+		a.Reset(0, 512)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
