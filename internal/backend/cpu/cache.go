@@ -29,6 +29,7 @@ func (t KVType) Bytes() int {
 // for each store of its class: keys [heads, PageSize/KeySlots, dim, KeySlots],
 // as simd.Attention reads them, then values [heads, PageSize, dim].
 type cache struct {
+	b      *Backend
 	kv     KVType
 	class  map[int]int       // window -> class
 	offset map[*graph.KV]int // of a store in its pages, in elements
@@ -47,7 +48,7 @@ type page struct {
 // NewCache implements backend.Backend. Pages are allocated when they are first
 // stored to.
 func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
-	c := &cache{kv: b.o.KV, class: map[int]int{}, offset: map[*graph.KV]int{},
+	c := &cache{b: b, kv: b.o.KV, class: map[int]int{}, offset: map[*graph.KV]int{},
 		size: make([]int, pool.Classes()), pages: make([][]page, pool.Classes()), desks: make([]desk, b.o.Threads)}
 	for i := range pool.Classes() {
 		c.class[pool.Window(i)] = i

@@ -101,7 +101,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	if len(s.Outputs) > e.results {
 		return nil, fmt.Errorf("cpu: logits of %d rows, the plan has room for %d", len(s.Outputs), e.results)
 	}
-	if c, ok := s.Cache.(*cache); !ok || c.kv != e.b.o.KV {
+	if c, ok := s.Cache.(*cache); !ok || c.b != e.b {
 		return nil, errors.New("cpu: the step's cache is not this backend's")
 	}
 	e.b.busy.Lock()
