@@ -46,7 +46,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		last: map[*graph.Node]int{}, fused: map[*graph.Node]*fusion{}, tables: map[freqs]*rope.Table{}}
 	e.x.start(b.pool)
 	if b.o.Precision == Fast {
-		if err := b.repack(g, o.Progress); err != nil {
+		if err := guard(func() error { return b.repack(g, o.Progress) }); err != nil {
 			return nil, fmt.Errorf("cpu: %w", err)
 		}
 	}
