@@ -1,9 +1,10 @@
 // Package cpu runs graphs on the processor, with the kernels of package simd.
 //
 // A step's logits have the same bits whatever the number of threads, the cut
-// of a prompt into steps, and the other sequences in a step: a kernel sees one
-// row, or one head of one row, and its order of summation is fixed. Threads
-// divide rows and heads among themselves, never a sum.
+// of a prompt into steps, and the other sequences in a step: kernels take rows
+// together, but a row's order of summation is fixed, and blind to the rows beside
+// it. Threads divide a product's weight rows, attention's heads and rows, and the
+// rows of all else, never a sum.
 //
 // Compile lowers each node to a kernel with its buffers (plan.go); Run calls
 // them in order.
