@@ -40,7 +40,8 @@ type Weight struct {
 	planes     planes
 	table      *tables // nil where codes are no indices
 	unit       int     // bytes of a unit of codes
-	chunkBytes int     // of a whole chunk
+	scaleBytes int     // of a whole chunk
+	chunkBytes int     // likewise, with its codes
 	panelBytes int
 }
 
@@ -121,7 +122,8 @@ func panelBytes(d tensor.DType, k int) int {
 // panels. k is a multiple of d's block size.
 func Size(d tensor.DType, n, k int) int { return (n + Rows - 1) / Rows * panelBytes(d, k) }
 
-// New makes a weight [n, k] in data, Size bytes, whose panels are to be packed.
+// New makes a weight [n, k] in data, Size bytes of zeros, whose panels are to be
+// packed.
 func New(d tensor.DType, n, k int, data []byte) (*Weight, error) {
 	if !d.Quantized() || n < 0 || k < 0 || k%d.BlockSize() != 0 {
 		return nil, fmt.Errorf("panel: %v [%d, %d]", d, n, k)
@@ -130,7 +132,7 @@ func New(d tensor.DType, n, k int, data []byte) (*Weight, error) {
 		return nil, fmt.Errorf("panel: %v [%d, %d]: %d bytes, need %d", d, n, k, len(data), Size(d, n, k))
 	}
 	return &Weight{DType: d, N: n, K: k, data: data, planes: planesOf(d), table: tablesOf(d), unit: planesOf(d).unitBytes(),
-		chunkBytes: chunkBytes(d, Chunk), panelBytes: panelBytes(d, k)}, nil
+		scaleBytes: scaleBytes(d, Chunk), chunkBytes: chunkBytes(d, Chunk), panelBytes: panelBytes(d, k)}, nil
 }
 
 // Panels is the number of panels.

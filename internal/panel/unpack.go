@@ -37,7 +37,10 @@ func (w *Weight) Unpack(s *Scratch, p, c int, signed bool) {
 		s.allocate()
 	}
 	data, k := w.chunk(p, c)
-	size := scaleBytes(w.DType, k)
+	size := w.scaleBytes
+	if k < Chunk {
+		size = scaleBytes(w.DType, k)
+	}
 	s.Codes, s.Group = s.codes[:k*Rows], w.Group()
 	s.Next = &w.data[min(p*w.panelBytes+c*w.chunkBytes+ahead(w), len(w.data)-1)]
 	w.unpackScales(s, data[:size], k)
