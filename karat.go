@@ -42,6 +42,10 @@ type Options struct {
 	Context   int       // most tokens of a sequence; 0 is the model's own, at most 8192
 	Precision Precision // "" is Fast
 	KV        string    // keys and values as "f16" or "f32"; "" is f16 with Fast and f32 otherwise
+
+	// Progress is called while Load prepares the weights, with the bytes of the
+	// file that are done, and all. It may be nil. Load waits for it.
+	Progress func(done, total int64)
 }
 
 // Precision is the arithmetic of a model's products.
@@ -103,7 +107,7 @@ func load(c *checkpoint.Checkpoint, o Options) (_ *Model, err error) {
 	if o.Context < 1 || o.Context > 1<<24 {
 		return nil, fmt.Errorf("karat: a context of %d tokens, possible are 1 to %d", o.Context, 1<<24)
 	}
-	if err := m.fits(0, 0); err != nil { // before anything of the file is copied
+	if err := m.fits(0, 0, 0); err != nil { // before anything of the file is copied
 		return nil, err
 	}
 	g, notes, err := arch.Load(c)
@@ -111,7 +115,8 @@ func load(c *checkpoint.Checkpoint, o Options) (_ *Model, err error) {
 		return nil, err
 	}
 	m.graph, m.notes = g, append(c.Notes, notes...)
-	if err := m.fits(o.Context, backend.CacheBytes(g, o.Context, engine.DefaultChunk, n.KVBytes())); err != nil {
+	cache := backend.CacheBytes(g, o.Context, engine.DefaultChunk, n.KVBytes())
+	if err := m.fits(n.Repacked(g), o.Context, cache); err != nil {
 		return nil, err
 	}
 	if m.backend, err = n.Backend(o.Threads); err != nil {
@@ -121,7 +126,7 @@ func load(c *checkpoint.Checkpoint, o Options) (_ *Model, err error) {
 		return nil, err
 	}
 	m.template, m.broken = chat.Parse(c.Template(), chat.Limits{})
-	m.engine, err = engine.New(g, m.backend, engine.Options{Context: o.Context})
+	m.engine, err = engine.New(g, m.backend, engine.Options{Context: o.Context, Progress: o.Progress})
 	return m, err
 }
 
@@ -135,10 +140,10 @@ func defaultContext(model int) int {
 	return min(model, maxContext)
 }
 
-// fits compares what the model needs with the memory that is free, for a
-// cache of the given size.
-func (m *Model) fits(context int, cache int64) error {
-	weights, free := m.checkpoint.Bytes(), machine.Memory()
+// fits compares what the model needs with the memory that is free: weights that
+// take so many bytes more than in the file, and a cache of the given size.
+func (m *Model) fits(repacked int64, context int, cache int64) error {
+	weights, free := m.checkpoint.Bytes()+repacked, machine.Memory()
 	if need := weights + cache; free > 0 && need > free {
 		return fmt.Errorf("karat: %s needs %s (weights %s, keys and values of %d tokens %s), but only %s of memory is free",
 			m.checkpoint.Path, bytesText(need), bytesText(weights), context, bytesText(cache), bytesText(free))

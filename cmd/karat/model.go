@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/karat-run/karat"
 	"github.com/spf13/cobra"
@@ -89,15 +92,51 @@ func (a *arithmetic) options() (karat.Options, error) {
 	return karat.Options{Threads: a.threads, Precision: karat.Precision(a.precision.value), KV: a.kv.value}, nil
 }
 
+// load loads the model at path, or the demo, and tells how far it is if that takes
+// more than a second. Where ctx ends first so does load, and leaves what is under
+// way to the end of the program.
+func load(ctx context.Context, path string, o karat.Options, stderr io.Writer) (*karat.Model, error) {
+	start := time.Now()
+	p := progress{w: stderr, terminal: isTerminal(stderr), start: start, last: start.Add(time.Second)}
+	var mu sync.Mutex // of p
+	o.Progress = func(done, all int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() == nil {
+			p.report(done, all)
+		}
+	}
+	type result struct {
+		m   *karat.Model
+		err error
+	}
+	loaded := make(chan result, 1)
+	go func() {
+		var r result
+		if path == "" {
+			r.m, r.err = karat.LoadGGUF(demoName, demo, o)
+		} else {
+			r.m, r.err = karat.Load(path, o)
+		}
+		loaded <- r
+	}()
+	var r result
+	select {
+	case r = <-loaded:
+	case <-ctx.Done():
+		r.err = ctx.Err()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	p.end()
+	return r.m, r.err
+}
+
 // loadModel loads the model at path, or the demo if path is empty, and says what
 // there is to know about it.
-func loadModel(path string, o karat.Options, stderr io.Writer) (m *karat.Model, err error) {
+func loadModel(ctx context.Context, path string, o karat.Options, stderr io.Writer) (*karat.Model, error) {
 	sayModel(path, stderr)
-	if path == "" {
-		m, err = karat.LoadGGUF(demoName, demo, o)
-	} else {
-		m, err = karat.Load(path, o)
-	}
+	m, err := load(ctx, path, o, stderr)
 	if err != nil {
 		return nil, err
 	}

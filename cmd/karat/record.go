@@ -129,7 +129,7 @@ func sameFile(a, b string) bool {
 // tokenizePrompts makes the ids that run would feed the model at path. It loads the
 // model as run does, which refuses one that will not fit in memory.
 func tokenizePrompts(ctx context.Context, path string, o karat.Options, inputs []lab.Input, log io.Writer) ([]*lab.Prompt, error) {
-	m, err := loadModel(path, o, log)
+	m, err := loadModel(ctx, path, o, log)
 	if err != nil {
 		return nil, err
 	}

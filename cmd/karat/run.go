@@ -113,7 +113,12 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 	case ok && !f.chat.chat && f.chat.given():
 		return usagef("--system, --chat-template and --template-arg need --chat")
 	}
-	m, err := loadModel(f.model, o, c.ErrOrStderr())
+	ctx, stop := untilSignal()
+	defer stop()
+	m, err := loadModel(ctx, f.model, o, c.ErrOrStderr())
+	if err != nil && ctx.Err() != nil {
+		return failure{statusInterrupted, errors.New("interrupted")}
+	}
 	if err != nil {
 		return err
 	}
@@ -135,10 +140,9 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 	}
 	fmt.Fprintln(to.log, "karat:", applied)
 	if !ok {
+		stop() // converse listens itself
 		return f.chat.converse(c, m, g, to)
 	}
-	ctx, stop := untilSignal()
-	defer stop()
 	tokens := s.Generate(ctx, prompt, g)
 	if f.chat.chat {
 		tokens = s.Chat(ctx, f.chat.messages(prompt), g)

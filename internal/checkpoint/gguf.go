@@ -8,6 +8,7 @@ import (
 
 	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -122,6 +123,7 @@ func unpermute(t tensor.Tensor, heads int) tensor.Tensor {
 		from := h*dim + i%(dim/2)*2 + i/(dim/2)
 		copy(data[r*size:(r+1)*size], t.Data[from*size:])
 	}
+	mmap.Drop(t.Data) // else it would be in memory twice
 	t.Data = data
 	return t
 }

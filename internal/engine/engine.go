@@ -37,6 +37,8 @@ type Options struct {
 	Sequences int // bound on the memory for pages, in full sequences; 0 is none
 	Want      func(*graph.Node) bool
 	Tap       backend.Tap // sees the wanted nodes of every step
+
+	Progress func(done, total int64) // as backend.Options has it
 }
 
 // Engine runs one graph on one backend. It is safe for concurrent use.
@@ -75,7 +77,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	if o.Chunk <= 0 {
 		o.Chunk = DefaultChunk
 	}
-	plan, err := b.Compile(g, backend.Options{Rows: o.Chunk, Outputs: min(o.Chunk, outputs), Want: o.Want})
+	plan, err := b.Compile(g, backend.Options{Rows: o.Chunk, Outputs: min(o.Chunk, outputs), Want: o.Want, Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}

@@ -20,18 +20,10 @@ type packed struct {
 // sharing each, and lets go of the file's pages behind them: the model is in
 // memory once. Plans of one graph share the panels.
 func (b *Backend) repack(g *graph.Graph, progress func(done, total int64)) error {
-	var weights []*graph.Weight
+	weights := slices.DeleteFunc(quantized(g), func(w *graph.Weight) bool { return b.packed[w] != nil })
 	var done, total int64
-	for _, n := range g.Nodes {
-		if n.Op != graph.Linear && n.Op != graph.Experts {
-			continue
-		}
-		for _, w := range n.W {
-			if b.packed[w] == nil && w.DType.Quantized() && len(w.Data) > 0 && !slices.Contains(weights, w) {
-				weights = append(weights, w)
-				total += int64(len(w.Data))
-			}
-		}
+	for _, w := range weights {
+		total += int64(len(w.Data))
 	}
 	for _, w := range weights {
 		if progress != nil {
@@ -51,13 +43,46 @@ func (b *Backend) repack(g *graph.Graph, progress func(done, total int64)) error
 	return nil
 }
 
-// newPacked repacks w.
-func newPacked(w *graph.Weight, p *pool) (*packed, error) {
-	k, count := w.Shape.Last(), 1
+// quantized lists the quantized weights of g's products.
+func quantized(g *graph.Graph) (weights []*graph.Weight) {
+	for _, n := range g.Nodes {
+		if n.Op != graph.Linear && n.Op != graph.Experts {
+			continue
+		}
+		for _, w := range n.W {
+			if w.DType.Quantized() && len(w.Data) > 0 && !slices.Contains(weights, w) {
+				weights = append(weights, w)
+			}
+		}
+	}
+	return weights
+}
+
+// Repacked is how many bytes more g's weights take in panels than in the file.
+func Repacked(g *graph.Graph) (more int64) {
+	for _, w := range quantized(g) {
+		count, n, k := matrices(w)
+		more += int64(count*panel.Size(w.DType, n, k) - len(w.Data))
+	}
+	return more
+}
+
+// matrices tells that w is count matrices [n, k].
+func matrices(w *graph.Weight) (count, n, k int) {
+	k, count = w.Shape.Last(), 1
 	if len(w.Shape) > 2 {
 		count = w.Shape[0]
 	}
-	n := w.Shape.Size() / k / count
+	return count, w.Shape.Size() / k / count, k
+}
+
+// dropAfter is how many bytes of a file are packed before their pages are let
+// go: the two copies of a large weight are never there at once.
+const dropAfter = 4 << 20
+
+// newPacked repacks w.
+func newPacked(w *graph.Weight, p *pool) (*packed, error) {
+	count, n, k := matrices(w)
 	size := panel.Size(w.DType, n, k)
 	memory, err := mmap.Anonymous(count * size)
 	if err != nil {
@@ -73,10 +98,16 @@ func newPacked(w *graph.Weight, p *pool) (*packed, error) {
 	}
 	panels, bytes := m.matrices[0].Panels(), len(w.Data)/count
 	err = p.run(count*panels, 4, func(_, from, to int) error {
+		kept := 0
 		for ; from < to; from++ {
-			i := from / panels
-			if err := m.matrices[i].Pack(from%panels, w.Data[i*bytes:(i+1)*bytes]); err != nil {
+			i, j := from/panels, from%panels
+			if err := m.matrices[i].Pack(j, w.Data[i*bytes:(i+1)*bytes]); err != nil {
 				return err
+			}
+			end := i*bytes + min((j+1)*panel.Rows, n)*w.DType.RowBytes(k)
+			if kept += panel.Rows * w.DType.RowBytes(k); kept >= dropAfter {
+				mmap.Drop(w.Data[max(end-kept, 0):end])
+				kept = 0
 			}
 		}
 		return nil

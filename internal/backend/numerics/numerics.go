@@ -8,6 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
 	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/graph"
 )
 
 // Numerics is how numbers are computed and kept.
@@ -50,6 +51,14 @@ func (n Numerics) Activations() string {
 // KVBytes is the size of an element of the keys and values.
 func (n Numerics) KVBytes() int64 {
 	return map[string]int64{"f16": 2, "f32": 4, "f64": 8}[n.KV]
+}
+
+// Repacked is how many bytes more g's weights take in memory than in their file.
+func (n Numerics) Repacked(g *graph.Graph) int64 {
+	if n.Precision != "fast" {
+		return 0
+	}
+	return cpu.Repacked(g)
 }
 
 // Backend makes the backend. threads 0 is machine.Threads. noFuse are names of
