@@ -18,23 +18,36 @@ const generic level = 0
 var known = []string{"generic", "avx2", "avx512", "amx", "neon", "sdot"}
 
 // tier is the level in use. Only tests change it later.
-var tier, tierErr = choose(os.Getenv("KARAT_SIMD"), Tiers())
+var tier, tierErr = choose(os.Getenv("KARAT_SIMD"), levels, has)
 
-// choose returns the level of a name, and the best one if the name is empty or
-// wrong. have are the machine's names.
-func choose(name string, have []string) (level, error) {
-	best := level(len(have) - 1)
+// choose returns the level of a name, and the best one that the machine has if
+// the name is empty or wrong. It asks only for levels that may come of it, since
+// asking for tiles is what makes Linux save them.
+func choose(name string, levels []string, has func(level) bool) (level, error) {
+	if i := slices.Index(levels, name); i >= 0 && has(level(i)) {
+		return level(i), nil
+	}
+	best := highest(levels, has)
 	if name == "" {
 		return best, nil
 	}
-	if i := slices.Index(have, name); i >= 0 {
-		return level(i), nil
-	}
 	if slices.Contains(known, name) {
-		return best, fmt.Errorf("simd: KARAT_SIMD: this machine has no %s, only %s", name, strings.Join(have, ", "))
+		return best, fmt.Errorf("simd: KARAT_SIMD: this machine has no %s, only %s", name, strings.Join(levels[:best+1], ", "))
 	}
 	return best, fmt.Errorf("simd: KARAT_SIMD: %q is none of %s", name, strings.Join(known, ", "))
 }
+
+// highest is the best of levels that the machine has.
+func highest(levels []string, has func(level) bool) level {
+	l := level(len(levels) - 1)
+	for !has(l) {
+		l--
+	}
+	return l
+}
+
+// best is the best level that the machine has.
+func best() level { return highest(levels, has) }
 
 // Tier returns the name of the instruction set that the kernels use: the best
 // that CPU and operating system allow, or that which the environment variable

@@ -10,17 +10,17 @@ const (
 
 var levels = []string{"generic", "avx2", "avx512", "amx"}
 
-// best is the highest level that the CPU has and whose registers the operating
-// system saves, which package cpu has asked XGETBV; the tiles' it must allow.
-func best() level {
+// has reports whether the CPU has a level and the operating system saves its
+// registers, which package cpu has asked XGETBV; the tiles' it must allow.
+func has(l level) bool {
 	x := &cpu.X86
-	switch {
-	case !(x.HasAVX2 && x.HasFMA && x.HasF16C && x.HasBMI2):
-		return generic
-	case !(x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasAVX512VNNI):
-		return avx2
-	case !(x.HasAMXTile && x.HasAMXInt8 && amxAllowed()):
-		return avx512
+	switch l {
+	case avx2:
+		return x.HasAVX2 && x.HasFMA && x.HasF16C && x.HasBMI2
+	case avx512:
+		return has(avx2) && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasAVX512VNNI
+	case amx:
+		return has(avx512) && x.HasAMXTile && x.HasAMXInt8 && amxAllowed()
 	}
-	return amx
+	return true
 }

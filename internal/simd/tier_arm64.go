@@ -9,10 +9,10 @@ const (
 
 var levels = []string{"generic", "neon", "sdot"}
 
-// best is the highest level that the CPU has.
-func best() level {
-	if !cpu.ARM64.HasASIMDDP {
-		return neon
+// has reports whether the CPU has a level.
+func has(l level) bool {
+	if l == sdot {
+		return cpu.ARM64.HasASIMDDP
 	}
-	return sdot
+	return true
 }

@@ -4,5 +4,5 @@ package simd
 
 var levels = []string{"generic"}
 
-// best is the only level there are kernels for.
-func best() level { return generic }
+// has is true of the only level there are kernels for.
+func has(level) bool { return true }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -74,25 +75,19 @@ var variable = map[string]uint32{
 	rightS: 0x7f03ff, leftB: 0x7f03ff, leftH: 0x7f03ff, leftS: 0x7f03ff,
 }
 
-// demands returns the features of package cpu that best asks for before it
-// returns each level, by the level's name. One that is below is asked for, too.
+// demands returns the features of package cpu that has asks for, by the level's
+// name. A level's conditions include those of the levels before it.
 func demands(t *testing.T, arch string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("../tier_" + arch + ".go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	levels := regexp.MustCompile(`"(\w+)"[,}]`).FindAllSubmatch(text[strings.Index(string(text), "levels = "):], -1)
-	all, of := []string(nil), map[string][]string{"": nil}
-	for _, m := range regexp.MustCompile(`\.Has(\w+)|return (\w+)`).FindAllSubmatch(text, -1) {
-		if len(m[1]) > 0 {
-			all = append(all, string(m[1]))
-			continue
-		}
-		for i, l := range levels[:len(levels)-1] {
-			if string(l[1]) == string(m[2]) {
-				of[string(levels[i+1][1])] = slices.Clone(all)
-			}
+	level, all, of := "", []string(nil), map[string][]string{}
+	for _, m := range regexp.MustCompile(`(?:case|l ==) (\w+)|\.Has(\w+)`).FindAllSubmatch(text, -1) {
+		if level = cmp.Or(string(m[1]), level); len(m[2]) > 0 {
+			all = append(all, string(m[2]))
+			of[level] = slices.Clone(all)
 		}
 	}
 	return of
