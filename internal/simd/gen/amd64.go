@@ -67,9 +67,8 @@ func amd64() string {
 	for _, text := range []string{
 		tileMemory("LDTILECFG", pNP, 0x49, "disp, base", "", "", "4<<3"),
 		tileMove("TILELOADD", pF2, "disp, base, index, tile"),
-		tileMove("TILELOADDT1", p66, "disp, base, index, tile"),
 		tileMove("TILESTORED", pF3, "tile, disp, base, index"),
-		tileDot("TDPBSSD", pF2), tileDot("TDPBSUD", pF3), tileDot("TDPBUSD", p66), tileDot("TDPBUUD", pNP),
+		tileDot("TDPBSSD", pF2), tileDot("TDPBUSD", p66),
 	} {
 		b.WriteString(text)
 	}
