@@ -3,6 +3,7 @@ package cpu
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/karat-run/karat/internal/graph"
@@ -84,6 +85,9 @@ const dropAfter = 4 << 20
 func newPacked(w *graph.Weight, p *pool) (*packed, error) {
 	count, n, k := matrices(w)
 	size := panel.Size(w.DType, n, k)
+	if size > math.MaxInt/count {
+		return nil, fmt.Errorf("%d matrices of %d bytes are more than this machine can address", count, size)
+	}
 	memory, err := mmap.Anonymous(count * size)
 	if err != nil {
 		return nil, err
