@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/karat-run/karat"
+)
+
+func TestLoadProgress(t *testing.T) {
+	var last, all int64
+	o := karat.Options{Context: 64, Progress: func(done, total int64) {
+		if done < last || done > total || all != 0 && total != all {
+			t.Errorf("%d of %d after %d of %d", done, total, last, all)
+		}
+		last, all = done, total
+	}}
+	m, err := karat.LoadGGUF(demoName, demo, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if all == 0 || last != all || all > int64(len(demo)) {
+		t.Errorf("at the end %d of %d, the file has %d", last, all, len(demo))
+	}
+}
+
+func TestLoadInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := load(ctx, "", karat.Options{Context: 64}, io.Discard); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
