@@ -2,10 +2,10 @@ package simd
 
 // tileConfig is what LDTILECFG reads: bytes in a row, and rows, of each tile.
 type tileConfig struct {
-	palette, start uint8
-	_              [14]uint8
-	bytes          [16]uint16
-	rows           [16]uint8
+	palette uint8
+	_       [15]uint8 // the row to start from, 0, and what is reserved
+	bytes   [16]uint16
+	rows    [16]uint8
 }
 
 // tilesAMX takes blocks of 16 rows, or one of height 4, 8 or 12.
