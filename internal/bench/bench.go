@@ -80,7 +80,7 @@ type Report struct {
 // Run loads the model with open, once for each number of threads, and measures
 // it. An error, such as ctx's, comes with what was measured before it.
 func Run(ctx context.Context, open func() (*checkpoint.Checkpoint, error), o Options) (r *Report, err error) {
-	r = &Report{}
+	r = &Report{Loads: []Load{}, Results: []Result{}}
 	var l *limits
 	if o.Limits {
 		if l, err = newLimits(o.Free); err != nil {

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Peer is llama.cpp, against which a model is measured.
@@ -137,11 +138,17 @@ func parseBench(out []byte) (*benched, error) {
 	if err := json.Unmarshal(out, &all); err != nil {
 		return nil, fmt.Errorf("its output is no JSON of llama-bench: %w", err)
 	}
-	if len(all) != 1 || len(all[0].Samples) != 1 || !(all[0].Samples[0] > 0) {
+	if len(all) != 1 || len(all[0].Samples) != 1 || !plausible(all[0].Samples[0]) {
 		return nil, errors.New("its output is not one run of one test")
+	}
+	if strings.ContainsFunc(all[0].Commit, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		return nil, fmt.Errorf("its build_commit is %q", all[0].Commit)
 	}
 	return &all[0], nil
 }
+
+// plausible reports whether a program may compute that many tokens a second.
+func plausible(rate float64) bool { return rate > 1e-6 && rate < 1e9 }
 
 // sampleBatched makes a depth of prompts, which must have a token: the rate of
 // none would be 0/0, and no JSON.
@@ -172,7 +179,7 @@ func (p *Peer) sampleBatched(ctx context.Context, file string, t *Result) (float
 		if t.Tokens > 0 {
 			rate = x.Decoded
 		}
-		if rate > 0 {
+		if plausible(rate) {
 			return rate, nil
 		}
 	}

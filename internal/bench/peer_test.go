@@ -196,3 +196,17 @@ func FuzzPeer(f *testing.F) {
 		}
 	})
 }
+
+// TestParseBench: what a peer says is printed, so it must be plain and finite.
+func TestParseBench(t *testing.T) {
+	for _, c := range []struct{ out, err string }{
+		{`[{"build_commit": "d32676d77", "samples_ts": [12.5]}]`, ""},
+		{`[{"samples_ts": [1e-320]}]`, "not one run"},
+		{`[{"samples_ts": [1e308]}]`, "not one run"},
+		{`[{"build_commit": "a\u001b[31m\n", "samples_ts": [12.5]}]`, `build_commit is "a\x1b[31m\n"`},
+	} {
+		if _, err := parseBench([]byte(c.out)); (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: error %v, want %q", c.out, err, c.err)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
@@ -167,11 +168,16 @@ func (m *runner) run(ctx context.Context, all []*engine.Sequence, t *Result) (se
 }
 
 // alone runs f and returns how many processors other programs took meanwhile:
-// figures say little where others compute.
+// figures say little where others compute. The system counts in steps that are
+// too long for short runs, of which it returns 0.
 func alone(f func() error) (processors float64, err error) {
 	start, before := time.Now(), others()
 	err = f()
-	return max(0, others()-before) / time.Since(start).Seconds(), err
+	seconds := time.Since(start).Seconds()
+	if seconds < 0.1 {
+		return 0, err
+	}
+	return min(max(0, others()-before)/seconds, float64(runtime.NumCPU())), err
 }
 
 // processes measures whole processes, in turns, after one of each.
