@@ -1,0 +1,126 @@
+package diagnose
+
+import "github.com/karat-run/karat/internal/lab"
+
+// Verdict is what a dump comes down to.
+type Verdict string
+
+// The verdicts, in the order of accusation: of several kinds of trouble the
+// earliest is the verdict.
+const (
+	Instrument  Verdict = "instrument"  // the probe is broken, not the engine
+	Input       Verdict = "input"       // the engine was given other tokens
+	Weights     Verdict = "weights"     // a weight was read wrongly
+	Structural  Verdict = "structural"  // an operation computes something else
+	Reference   Verdict = "reference"   // the golden record and the reference disagree
+	Unexplained Verdict = "unexplained" // the equations hold, the logits do not follow
+	Sensitivity Verdict = "sensitivity" // right, but the model amplifies the engine's rounding
+	Numeric     Verdict = "numeric"     // right up to the named rounding
+	Clean       Verdict = "clean"
+)
+
+// Diagnosis is what Run found out about a dump.
+type Diagnosis struct {
+	Verdict  Verdict   `json:"verdict"`
+	Findings []Finding `json:"findings"` // first cause first
+	Closure  Closure   `json:"closure"`
+	Floors   Floors    `json:"floors"`
+	Coverage Coverage  `json:"coverage"`
+	Inferred []string  `json:"inferred"` // what the dump did not say, a sentence each
+
+	Model   string   `json:"model"`
+	Dump    string   `json:"dump"`
+	Layers  int      `json:"layers"`
+	Curves  []Curve  `json:"curves"` // what was measured, equation by equation
+	Logits  []Logits `json:"logits"` // of each prompt
+	Seconds float64  `json:"seconds"`
+}
+
+// Finding is one cause.
+type Finding struct {
+	Cause      string         `json:"cause"`  // an ID of package cause
+	Op         string         `json:"op"`     // the graph's operation: Linear, RMSNorm, RoPE ...
+	Layers     []int          `json:"layers"` // sorted; empty outside the layers
+	Tap        string         `json:"tap"`    // the first tap at or after the fault, by PyTorch's name
+	From       []string       `json:"from"`   // the taps that the equation starts at
+	Detail     map[string]any `json:"detail"`
+	Confidence float64        `json:"confidence"` // 0..1
+
+	Nodes    []string `json:"nodes"`          // of the graph, by name
+	Residual float64  `json:"residual"`       // relative error of the worst row, without the cause
+	Floor    float64  `json:"floor"`          // and what rounding alone puts there
+	Computed string   `json:"computed"`       // what the engine must have computed instead
+	Evidence string   `json:"evidence"`       // one line
+	Fix      string   `json:"fix"`            // one line
+	Also     []string `json:"also,omitempty"` // other causes that explain as much
+}
+
+// Closure tells whether the findings explain the engine's logits: KL divergences
+// (nats, mean over positions) of the engine's logits from the reference's, before and
+// after the findings are built into the reference.
+type Closure struct {
+	Before      lab.Number `json:"kl_before"`
+	After       lab.Number `json:"kl_after"`
+	Floor       lab.Number `json:"floor"`       // KL that rounding alone makes
+	Unexplained lab.Number `json:"unexplained"` // share of Before that is left, 0..1
+	Prompts     int        `json:"prompts"`
+}
+
+// Floors are the noise floors that were measured.
+type Floors struct {
+	Activations string                `json:"activations"` // the class of rounding: f64, f32, bf16, q8_32 ...
+	KV          string                `json:"kv"`
+	GELU        string                `json:"gelu,omitempty"`
+	Declared    bool                  `json:"declared"` // by the dump; else inferred
+	Ops         map[string]lab.Number `json:"ops"`      // by operation: median relative error of an equation's worst row
+}
+
+// Coverage tells what could be seen.
+type Coverage struct {
+	Prompts   int      `json:"prompts"`   // with taps
+	Positions int      `json:"positions"` // the longest of them
+	Taps      int      `json:"taps"`      // placed
+	Equations int      `json:"equations"`
+	Nodes     float64  `json:"nodes"`              // share of the graph's nodes inside an equation
+	Unplaced  []string `json:"unplaced,omitempty"` // taps without a place in the graph
+	Blind     []string `json:"blind"`              // what these taps and prompts cannot show, a sentence each
+}
+
+// Curve is one equation, measured on all prompts: its target recomputed from the
+// engine's own taps before it.
+type Curve struct {
+	Tap       string     `json:"tap"`
+	Node      string     `json:"node"`
+	Op        string     `json:"op"`
+	Layer     int        `json:"layer"`      // -1 outside the layers
+	Residual  lab.Number `json:"residual"`   // relative error of the worst row
+	Floor     lab.Number `json:"floor"`      // at that row
+	Free      lab.Number `json:"free"`       // relative error of the worst row against the reference's own run
+	FreeFloor lab.Number `json:"free_floor"` // what rounding alone makes of that
+	Rows      []float32  `json:"rows"`       // residual by position, of the first tapped prompt
+	Flagged   bool       `json:"flagged"`
+	Causes    []string   `json:"causes,omitempty"`
+}
+
+// Logits compares the engine's logits of one prompt with the reference's, and with
+// the reference's after the findings were built in.
+type Logits struct {
+	Prompt     int          `json:"prompt"`
+	Text       string       `json:"text"`
+	KLBefore   lab.Number   `json:"kl_before"`
+	KLAfter    lab.Number   `json:"kl_after"`
+	Cosine     lab.Number   `json:"cosine"`
+	Top1       lab.Number   `json:"top1"`
+	Top10      lab.Number   `json:"top10"`
+	ByPosition []float32    `json:"by_position"` // KL before
+	Engine     []Token      `json:"engine"`      // the likeliest at the last position
+	Reference  []Token      `json:"reference"`
+	Scatter    [][2]float32 `json:"scatter"` // reference, engine; some of the last position's logits
+}
+
+// Token is a candidate for the next token.
+type Token struct {
+	ID          int     `json:"id"`
+	Text        string  `json:"text"`
+	Probability float64 `json:"probability"`
+}
