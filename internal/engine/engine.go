@@ -3,7 +3,7 @@
 // requests want at the same time into one step.
 //
 // It has no goroutine of its own. A caller that wants rows computed queues
-// them; whoever holds the engine computes everything that is queued.
+// them; one of the callers leads, and computes everything that is queued.
 package engine
 
 import (
@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
@@ -52,11 +53,24 @@ type Engine struct {
 	vocab int // of the logits
 	tap   backend.Tap
 
-	run     sync.Mutex // held by whoever computes
-	mu      sync.Mutex // guards pending and closed
+	run  sync.Mutex    // held by the leader while it computes, and by Close
+	back chan struct{} // told when nobody is away any more
+
+	mu      sync.Mutex // guards what follows, and Sequence.step
 	pending []*work
+	led     bool
+	steps   int       // begun so far
+	away    int       // sequences of the last step that want no other yet
+	until   time.Time // when a leader ceases to wait for them
 	closed  bool
 }
+
+// A leader waits for the others of the last step at most a share of the time
+// that it took, and never longer than longestWait.
+const (
+	waitShare   = 8
+	longestWait = 10 * time.Millisecond
+)
 
 // work is one caller's share of a step.
 type work struct {
@@ -86,7 +100,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{graph: g, plan: plan, cache: cache, pool: pool, chunk: o.Chunk, tap: o.Tap,
+	return &Engine{graph: g, plan: plan, cache: cache, pool: pool, chunk: o.Chunk, tap: o.Tap, back: make(chan struct{}, 1),
 		ids: backend.Vocab(g), vocab: g.Result().Shape.Size()}, nil
 }
 
@@ -117,15 +131,22 @@ type Sequence struct {
 	pages  *kv.Sequence
 	tokens []int32
 	closed bool
+	step   int           // the last one that it took part in, until it wants another
+	turn   chan struct{} // told when its work is done, or its caller is to lead
 }
 
 // NewSequence is an empty sequence.
-func (e *Engine) NewSequence() *Sequence { return &Sequence{e: e, pages: e.pool.NewSequence()} }
+func (e *Engine) NewSequence() *Sequence {
+	return &Sequence{e: e, pages: e.pool.NewSequence(), turn: make(chan struct{}, 1)}
+}
 
 // Close returns the sequence's pages.
 func (s *Sequence) Close() {
 	s.pages.Free()
 	s.tokens, s.closed = nil, true
+	s.e.mu.Lock()
+	s.e.arrive(s)
+	s.e.mu.Unlock()
 }
 
 // Len is the number of tokens.
@@ -184,7 +205,8 @@ func (s *Sequence) chunk(tokens []int32, i, wanted int) *work {
 	return &work{seq: s, tokens: tokens[i : i+n], outputs: max(0, i+n-first)}
 }
 
-// do queues w and returns when it is computed, by this caller or by another.
+// do queues w and returns when it is computed, by this caller or by another: one
+// leads until its own work is done, and the others sleep.
 func (e *Engine) do(w *work) error {
 	e.mu.Lock()
 	if e.closed {
@@ -192,14 +214,66 @@ func (e *Engine) do(w *work) error {
 		return ErrClosed
 	}
 	e.pending = append(e.pending, w)
+	e.arrive(w.seq)
+	leads := !e.led
+	e.led = true
 	e.mu.Unlock()
-
+	if !leads {
+		if <-w.seq.turn; w.done {
+			return w.err
+		}
+	}
 	e.run.Lock()
-	defer e.run.Unlock()
 	for !w.done {
+		e.gather()
 		e.step(e.next())
 	}
+	e.run.Unlock()
+	<-w.seq.turn
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.led = len(e.pending) > 0; e.led {
+		e.pending[0].seq.turn <- struct{}{}
+	}
 	return w.err
+}
+
+// arrive notes that s is there for the next step, or never will be. The caller
+// holds mu.
+func (e *Engine) arrive(s *Sequence) {
+	if s.step == 0 || s.step != e.steps {
+		return
+	}
+	s.step = 0
+	if e.away--; e.away == 0 {
+		select {
+		case e.back <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// gather waits for the other sequences of the last step, which have to choose
+// their next tokens: weights are read once for all that are there.
+func (e *Engine) gather() {
+	for {
+		e.mu.Lock()
+		away, left := e.away, time.Until(e.until)
+		e.mu.Unlock()
+		if away == 0 || left <= 0 {
+			return
+		}
+		select {
+		case <-e.back:
+		case <-time.After(left):
+		}
+	}
+}
+
+// end ends w, whose caller may go on.
+func (w *work) end(err error) {
+	w.done, w.err = true, err
+	w.seq.turn <- struct{}{}
 }
 
 // next takes what fits into one step off the queue, in order of arrival. Work
@@ -216,12 +290,17 @@ func (e *Engine) next() []*work {
 			break
 		}
 		e.pending = e.pending[1:]
-		if w.err = e.admit(w); w.err != nil {
-			w.done = true
+		if err := e.admit(w); err != nil {
+			w.end(err)
 			continue
 		}
 		rows, logits = rows+len(w.tokens), logits+w.outputs
 		batch = append(batch, w)
+	}
+	e.steps++
+	e.away = len(batch)
+	for _, w := range batch {
+		w.seq.step = e.steps
 	}
 	return batch
 }
@@ -258,7 +337,12 @@ func (e *Engine) step(batch []*work) {
 	if len(batch) == 1 {
 		ctx = batch[0].ctx
 	}
+	start := time.Now()
 	logits, err := e.plan.Run(ctx, s, e.tap)
+	now := time.Now()
+	e.mu.Lock()
+	e.until = now.Add(min(now.Sub(start)/waitShare, longestWait))
+	e.mu.Unlock()
 	for _, w := range batch {
 		w.finish(err, logits, e.vocab)
 		if err == nil {
@@ -271,7 +355,7 @@ func (e *Engine) step(batch []*work) {
 // failed leaves the sequence as it was: it wrote at new positions only, and a
 // ring has room for them beside the window before them.
 func (w *work) finish(err error, logits []float32, vocab int) {
-	w.done, w.err = true, err
+	defer w.end(err)
 	if err != nil {
 		w.seq.pages.Truncate(len(w.seq.tokens))
 		return

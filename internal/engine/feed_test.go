@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/backendtest"
@@ -267,6 +268,33 @@ func TestClosed(t *testing.T) {
 			}
 		}
 		s.Close()
+	}
+}
+
+// TestMeet: sequences that want a token each after a common step meet in the
+// next one, although one is back before the others.
+func TestMeet(t *testing.T) {
+	const sequences, tokens = 4, 12
+	steps := 0
+	e := toy(t, engine.Options{Context: 64}, func(*backend.Step) error {
+		steps++
+		time.Sleep(40 * time.Millisecond)
+		return nil
+	})
+	var wg sync.WaitGroup
+	for i := range sequences {
+		wg.Go(func() {
+			s := e.NewSequence()
+			defer s.Close()
+			for _, id := range toyText(tokens - i) { // the others do not wait for those that end
+				feed(t, s, []int32{id}, 1)
+				time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+			}
+		})
+	}
+	wg.Wait()
+	if steps > tokens+tokens/2 {
+		t.Errorf("%d steps for %d tokens of each of %d sequences", steps, tokens, sequences)
 	}
 }
 
