@@ -1,0 +1,267 @@
+package lab
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// The naming schemes of taps.
+const (
+	NamesAuto     = "auto"      // the one of the others that has a place for most of the taps
+	NamesHF       = "hf"        // PyTorch's modules: model.layers.0.mlp.out
+	NamesLlamaCpp = "llama.cpp" // nodes of its compute graph: ffn_out-0, ffn_out-0#0.MUL_MAT
+	NamesKarat    = "karat"     // nodes of the graph: blk.0.ffn_down; and PyTorch's modules
+)
+
+// Placed is a tap at the node of the graph whose output it holds. Row i is
+// the node's output, flat, at position First+i of the prompt.
+type Placed struct {
+	Name               string      // the dump's
+	Tap                string      // PyTorch's name of the value, the node's where PyTorch has none
+	Node               *graph.Node //
+	Rows, Width, First int         // Width is the size of Node's shape
+
+	data  rows
+	heads int // if not 0, data is [heads, Rows, Width/heads]
+	pairs int // if not 0, the size of heads whose two halves data has interleaved
+}
+
+// Unplaced is a tap that has no place, or does not fit the one that it has: then Node
+// is that one, and Rows and Width are the tap's.
+type Unplaced struct {
+	Placed
+	Why string
+}
+
+// Placement is where a prompt's taps, logits and hidden states belong in a graph.
+type Placement struct {
+	Names    string     // the naming scheme
+	Taps     []Placed   // in graph order
+	Unplaced []Unplaced // by name
+	Inferred []string   // what the dump did not say, a sentence each
+}
+
+// Read sets dst, of Width values, to row i. A tap of a mapped file is read
+// under mmap.Guard.
+func (p *Placed) Read(dst []float64, i int) {
+	parts := max(1, p.heads)
+	w := p.Width / parts
+	for h := range parts {
+		p.data.read(dst[h*w:(h+1)*w], h*p.Rows+i)
+	}
+	if p.pairs == 0 {
+		return
+	}
+	half := p.pairs / 2
+	was := make([]float64, p.pairs)
+	for h := 0; h < p.Width; h += p.pairs {
+		copy(was, dst[h:])
+		for j := range half {
+			dst[h+j], dst[h+half+j] = was[2*j], was[2*j+1]
+		}
+	}
+}
+
+// Place finds the nodes of g that p's taps hold the output of. A tap with fewer rows than
+// the prompt has positions has the last ones. Logits are the output of g's last node. Hidden
+// states are taps of the embedding, the layers and the final norm, named hidden.LAYER, where p has
+// no tap of as many positions. names is a naming scheme, "" being auto.
+func Place(g *graph.Graph, names string, p *Prompt) (*Placement, error) {
+	switch names {
+	case NamesHF, NamesLlamaCpp, NamesKarat:
+		return newPlacer(g, p).place(names), nil
+	case "", NamesAuto:
+	default:
+		return nil, fmt.Errorf("lab: names %q: possible are %s, %s, %s and %s", names, NamesAuto, NamesHF, NamesLlamaCpp, NamesKarat)
+	}
+	var best *Placement
+	most := -1
+	var counts []string
+	for _, names := range []string{NamesHF, NamesLlamaCpp, NamesKarat} {
+		found := newPlacer(g, p).place(names)
+		n := 0
+		for i := range found.Taps {
+			if _, ok := p.Taps[found.Taps[i].Name]; ok {
+				n++
+			}
+		}
+		counts = append(counts, fmt.Sprintf("%s %d", names, n))
+		if n > most {
+			best, most = found, n
+		}
+	}
+	if len(p.Taps) > 0 {
+		best.Inferred = append(best.Inferred, fmt.Sprintf("the taps have the names of %s: of %d, these have a place: %s", best.Names, len(p.Taps), strings.Join(counts, ", ")))
+	}
+	return best, nil
+}
+
+// placer places the taps of one prompt.
+type placer struct {
+	g        *graph.Graph
+	p        *Prompt
+	byName   map[string]*graph.Node
+	byModule map[string]*graph.Node // by PyTorch's name without prefix and .out
+	taps     map[*graph.Node]string // names of values that are a module's input alone
+	out      Placement
+}
+
+func newPlacer(g *graph.Graph, p *Prompt) *placer {
+	l := &placer{g: g, p: p, byName: map[string]*graph.Node{}, byModule: map[string]*graph.Node{}, taps: map[*graph.Node]string{}}
+	for _, n := range g.Nodes {
+		l.byName[n.Name] = n
+		if n.HF != "" {
+			l.byModule[strings.TrimSuffix(module(n.HF), ".out")] = n
+		}
+		if name := projection(n); name != "" {
+			l.taps[source(input(n))] = name + ".in"
+		}
+	}
+	return l
+}
+
+// source is the node that made n's value, behind views of all of it and the
+// choice of rows.
+func source(n *graph.Node) *graph.Node {
+	for n.Op == graph.Rows || n.Op == graph.View && n.Shape.Size() == n.In[0].Shape.Size() {
+		n = n.In[0]
+	}
+	return n
+}
+
+// tap is PyTorch's name of n's output, or n's own.
+func (l *placer) tap(n *graph.Node) string {
+	return cmp.Or(n.HF, l.taps[n], n.Name)
+}
+
+func (l *placer) place(names string) *Placement {
+	l.out.Names = names
+	find := map[string]func(string) spot{NamesHF: l.hf, NamesLlamaCpp: l.llamaCpp, NamesKarat: l.karat}[names]
+	for _, name := range slices.Sorted(maps.Keys(l.p.Taps)) {
+		l.add(name, find(name), l.p.Taps[name])
+	}
+	if l.p.Logits != nil {
+		l.add("logits", spot{node: l.g.Result()}, l.p.Logits)
+	}
+	l.addHidden()
+	l.positions()
+	slices.SortStableFunc(l.out.Taps, func(a, b Placed) int {
+		return cmp.Or(cmp.Compare(a.Node.ID, b.Node.ID), cmp.Compare(b.Rows, a.Rows))
+	})
+	return &l.out
+}
+
+// spot is where a name says that its tap belongs.
+type spot struct {
+	node       *graph.Node // nil if there is no such place
+	why        string      // there is none
+	headsFirst bool        // the tensor is [heads, rows, head size]
+	pairs      int         // as in Placed
+}
+
+// karat finds a node by its own name, or as PyTorch has it.
+func (l *placer) karat(name string) spot {
+	if n := l.byName[name]; n != nil {
+		return spot{node: n}
+	}
+	return l.hf(name)
+}
+
+// add places t, or says why it cannot.
+func (l *placer) add(name string, s spot, t *tensor.Tensor) {
+	r := rowsOf(t)
+	p := Placed{Name: name, Node: s.node, Rows: r.n, Width: r.width, data: r}
+	why := s.why
+	if s.node != nil {
+		p.Tap = l.tap(s.node)
+		why = p.fit(t, s)
+	}
+	if n := len(l.p.IDs); why == "" && n > 0 && p.Rows > n {
+		why = fmt.Sprintf("%d rows, but the prompt has %d positions", p.Rows, n)
+	}
+	if why != "" {
+		l.out.Unplaced = append(l.out.Unplaced, Unplaced{p, why})
+		return
+	}
+	l.out.Taps = append(l.out.Taps, p)
+}
+
+// fit finds the rows of t, given that each has the size of the node's shape.
+// Leading dimensions of 1 may be missing or too many.
+func (p *Placed) fit(t *tensor.Tensor, s spot) string {
+	want := s.node.Shape.Size()
+	shape := t.Shape
+	for len(shape) > 1 && shape[0] == 1 {
+		shape = shape[1:]
+	}
+	width, dims := 1, len(shape)
+	for dims > 0 && width < want {
+		dims--
+		width *= shape[dims]
+	}
+	rows := shape[:dims].Size()
+	heads := 0
+	if size := headSize(s.node); len(shape) == 3 && shape[2] == size && shape[0] == want/size && (s.headsFirst || width != want) {
+		width, rows, heads = want, shape[1], shape[0]
+	}
+	if width != want {
+		return fmt.Sprintf("rows of %d values, but %s has %d", p.Width, s.node.Name, want)
+	}
+	p.Rows, p.Width, p.heads, p.pairs = rows, width, heads, s.pairs
+	p.data.n, p.data.width = rows*max(1, heads), width/max(1, heads)
+	return ""
+}
+
+// headSize is the size of the heads in n's output.
+func headSize(n *graph.Node) int {
+	if a, ok := n.Attr.(graph.AttentionAttr); ok {
+		return a.KV.Dim
+	}
+	return n.Shape.Last()
+}
+
+// addHidden makes taps of the hidden states that no tap has all positions of.
+func (l *placer) addHidden() {
+	t := l.p.Hidden
+	if t == nil {
+		return
+	}
+	places := map[int]*graph.Node{}
+	for n, i := range hiddenStates(l.g) {
+		places[i] = n
+	}
+	have := map[*graph.Node]int{}
+	for _, p := range l.out.Taps {
+		have[p.Node] = max(have[p.Node], p.Rows)
+	}
+	size := len(t.Data) / t.Shape[0]
+	for i := range t.Shape[0] {
+		s := spot{node: places[i]}
+		if len(places) != t.Shape[0] {
+			s = spot{why: fmt.Sprintf("%d hidden states, but the model has %d", t.Shape[0], len(places))}
+		}
+		if s.node == nil || have[s.node] < t.Shape[1] {
+			l.add(fmt.Sprintf("hidden.%d", i), s, &tensor.Tensor{DType: t.DType, Shape: t.Shape[1:], Data: t.Data[i*size : (i+1)*size]})
+		}
+	}
+}
+
+// positions gives the rows their positions: the prompt's last ones.
+func (l *placer) positions() {
+	n := len(l.p.IDs)
+	if n == 0 {
+		for _, p := range l.out.Taps {
+			n = max(n, p.Rows)
+		}
+		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("prompt %d: the dump has no ids; the longest tap says %d positions", l.p.Index, n))
+	}
+	for i := range l.out.Taps {
+		l.out.Taps[i].First = n - l.out.Taps[i].Rows
+	}
+}

@@ -1,0 +1,87 @@
+package lab
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// module is a PyTorch name without what comes before the decoder's own modules.
+func module(name string) string {
+	for {
+		rest := name
+		for _, prefix := range []string{"model.", "language_model.", "text_model.", "module.", "_orig_mod."} {
+			rest = strings.TrimPrefix(rest, prefix)
+		}
+		if rest == name {
+			return name
+		}
+		name = rest
+	}
+}
+
+// sameOut are modules that give what one of theirs does.
+var sameOut = map[string]string{"self_attn": "self_attn.o_proj", "mlp": "mlp.down_proj"}
+
+// sameIn are modules that read what one of theirs does.
+var sameIn = map[string]string{"self_attn": "self_attn.q_proj", "mlp": "mlp.gate_proj", "": "input_layernorm"}
+
+// unsettled are modules whose output depends on how they are called.
+var unsettled = []string{"act_fn", "rotary_emb", "router"}
+
+// hf finds PyTorch's MODULE.out and MODULE.in. A module alone is its output.
+func (l *placer) hf(name string) spot {
+	m, reads := strings.CutSuffix(module(name), ".in")
+	m = strings.TrimSuffix(m, ".out")
+	for _, u := range unsettled {
+		if m == u || strings.HasSuffix(m, "."+u) {
+			return spot{why: "what " + u + " gives depends on how it is called"}
+		}
+	}
+	if reads {
+		return l.moduleInput(m)
+	}
+	n := l.byModule[m]
+	if n == nil {
+		n = l.byModule[standIn(m, sameOut)]
+	}
+	if n == nil {
+		return spot{why: "the graph has no such module"}
+	}
+	return spot{node: n}
+}
+
+// standIn is the module that table has in place of m, a module of a layer.
+func standIn(m string, table map[string]string) string {
+	layer, path := m, ""
+	if parts := strings.SplitN(m, ".", 3); len(parts) == 3 {
+		layer, path = parts[0]+"."+parts[1], parts[2]
+	}
+	other, ok := table[path]
+	if !ok || !strings.HasPrefix(layer, "layers.") {
+		return ""
+	}
+	return layer + "." + other
+}
+
+// moduleInput finds what a module with a weight reads.
+func (l *placer) moduleInput(m string) spot {
+	if other := l.byModule[standIn(m, sameIn)]; other != nil {
+		return spot{node: source(input(other))}
+	}
+	n := l.byModule[m]
+	if n == nil || len(n.In) == 0 {
+		return spot{why: "the graph has no such module"}
+	}
+	switch n.Op {
+	case graph.Linear, graph.RMSNorm, graph.Experts, graph.RoPE:
+	case graph.Add:
+		if len(n.W) == 0 {
+			return spot{why: fmt.Sprintf("%s is a sum, and reads two values", n.Name)}
+		}
+	default:
+		return spot{why: fmt.Sprintf("the input of %s is not one value", n.Name)}
+	}
+	return spot{node: source(input(n))}
+}
