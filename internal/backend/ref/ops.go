@@ -8,7 +8,6 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/kv"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -131,41 +130,46 @@ func rotate(n *graph.Node, x []float64, pos []int32) []float64 {
 	return y
 }
 
-// slot is where position pos of row t's sequence lies in the store of kv.
-func (e *executable) slot(s *backend.Step, k *graph.KV, t, pos int) int {
-	return int(s.Seqs[t].Page(e.class[k.Window], pos))*kv.PageSize + pos%kv.PageSize
-}
-
-func (e *executable) store(k *graph.KV, key, val []float64, s *backend.Step) {
-	c, d := s.Cache.(*cache), k.Heads*k.Dim
-	for t, p := range s.Pos {
-		at := e.slot(s, k, t, int(p)) * d
-		if short := at + d - len(c.k[k]); short > 0 {
-			c.k[k] = append(c.k[k], make([]float64, short)...)
-			c.v[k] = append(c.v[k], make([]float64, short)...)
-		}
-		copy(c.k[k][at:], key[t*d:(t+1)*d])
-		copy(c.v[k][at:], val[t*d:(t+1)*d])
+// keep stores the keys and values of the step's rows.
+func keep(k *graph.KV, key, val []float64, s *backend.Step) error {
+	to, err := s.Cache.(*cache).find(k)
+	if err != nil {
+		return err
 	}
+	d := k.Heads * k.Dim
+	for t, p := range s.Pos {
+		to.put(to.slot(s.Seqs[t], int(p)), key[t*d:(t+1)*d], val[t*d:(t+1)*d])
+	}
+	return nil
 }
 
-func (e *executable) attention(n *graph.Node, q []float64, s *backend.Step) []float64 {
+func attention(n *graph.Node, q []float64, s *backend.Step) ([]float64, error) {
 	a := n.Attr.(graph.AttentionAttr)
 	c, heads, d := s.Cache.(*cache), n.In[0].Shape[0], a.KV.Dim
+	from, err := c.find(a.KV)
+	if err != nil {
+		return nil, err
+	}
 	y := make([]float64, len(q))
 	for t, p := range s.Pos {
 		first := 0
 		if a.KV.Window > 0 {
 			first = max(0, int(p)-a.KV.Window+1)
 		}
+		if !c.held(from, s.Seqs[t], first) {
+			return nil, fmt.Errorf("position %d, which row %d at position %d sees, is no longer held", first, t, p)
+		}
+		for i := first; i <= int(p); i++ {
+			from.reach(from.slot(s.Seqs[t], i)) // a kernel may have stored nothing
+		}
 		for h := range heads {
 			g := h * a.KV.Heads / heads
-			at := func(i int) int { return (e.slot(s, a.KV, t, first+i)*a.KV.Heads + g) * d }
+			at := func(i int) int { return (from.slot(s.Seqs[t], first+i)*a.KV.Heads + g) * d }
 			row := (t*heads + h) * d
-			attend(y[row:row+d], q[row:row+d], c.k[a.KV], c.v[a.KV], at, int(p)-first+1, a.Scale)
+			attend(y[row:row+d], q[row:row+d], from.k, from.v, at, int(p)-first+1, a.Scale)
 		}
 	}
-	return y
+	return y, nil
 }
 
 // attend is y = softmax(q·kᵀ·scale)·v over n keys and values, of which the

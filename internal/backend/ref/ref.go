@@ -13,7 +13,6 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/kv"
 	"github.com/karat-run/karat/internal/machine"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/quant"
@@ -26,6 +25,11 @@ type Backend struct {
 	// GELU, if set, stands in for the tanh form: another engine's way of
 	// computing it, so that its distance can be measured.
 	GELU func(float64) float64
+
+	// Kernel, if set, says how nodes are computed that are not to be computed
+	// as they are: so is an engine with a fault made. It is asked once a node,
+	// and returns nil for the others. All values of a step are kept to its end.
+	Kernel func(*graph.Node) Kernel
 }
 
 // Close does nothing.
@@ -33,14 +37,17 @@ func (Backend) Close() error { return nil }
 
 // Compile implements backend.Backend. Weights are read as they are needed.
 func (b Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable, error) {
-	e := &executable{g: g, gelu: b.GELU, threads: b.Threads, rows: max(o.Rows, 1), want: o.Want, last: make([]int, len(g.Nodes)), class: map[int]int{}}
+	e := &executable{g: g, gelu: b.GELU, threads: b.Threads, rows: max(o.Rows, 1), want: o.Want, last: make([]int, len(g.Nodes))}
 	if e.threads == 0 {
 		e.threads = machine.Threads()
 	}
-	for c, w := range backend.Windows(g) {
-		e.class[w] = c
+	if b.Kernel != nil {
+		e.kernels = make([]Kernel, len(g.Nodes))
 	}
 	for _, n := range g.Nodes {
+		if b.Kernel != nil {
+			e.kernels[n.ID] = b.Kernel(n)
+		}
 		for _, in := range n.In {
 			e.last[in.ID] = n.ID
 		}
@@ -48,35 +55,15 @@ func (b Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable,
 	return e, nil
 }
 
-// cache holds float64 keys and values by slot: page·PageSize + position in it.
-type cache struct {
-	k, v map[*graph.KV][]float64
-}
-
-// NewCache implements backend.Backend.
-func (Backend) NewCache(*graph.Graph, *kv.Pool) (backend.Cache, error) {
-	return &cache{map[*graph.KV][]float64{}, map[*graph.KV][]float64{}}, nil
-}
-
-func (c *cache) Close() error { return nil }
-
-func (c *cache) Bytes() int64 {
-	var n int
-	for _, s := range c.k {
-		n += 2 * 8 * len(s)
-	}
-	return int64(n)
-}
-
 type executable struct {
-	g     *graph.Graph
-	rows  int
-	want  func(*graph.Node) bool
-	last  []int       // by node: the last node that reads it
-	class map[int]int // window -> class of the pool
-	gelu  func(float64) float64
+	g    *graph.Graph
+	rows int
+	want func(*graph.Node) bool
+	last []int // by node: the last node that reads it
+	gelu func(float64) float64
 
 	threads int
+	kernels []Kernel // by node, nil for those that are computed as they are; nil if all are
 }
 
 // Run implements backend.Executable.
@@ -97,7 +84,11 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 			in[i] = out[x.ID]
 		}
 		err := mmap.Guard(func() (err error) {
-			out[n.ID], err = e.node(n, in, s)
+			if e.kernels != nil && e.kernels[n.ID] != nil {
+				out[n.ID], err = e.call(e.kernels[n.ID], n, in, s, out)
+			} else {
+				out[n.ID], err = e.node(n, in, s)
+			}
 			return err
 		})
 		if err != nil {
@@ -107,7 +98,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 			tap(n, narrow(out[n.ID]))
 		}
 		for _, x := range n.In {
-			if e.last[x.ID] == n.ID {
+			if e.last[x.ID] == n.ID && e.kernels == nil {
 				out[x.ID] = nil
 			}
 		}
@@ -131,10 +122,9 @@ func (e *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 	case graph.RoPE:
 		return rotate(n, in[0], s.Pos), nil
 	case graph.StoreKV:
-		e.store(n.Attr.(*graph.KV), in[0], in[1], s)
-		return nil, nil
+		return nil, keep(n.Attr.(*graph.KV), in[0], in[1], s)
 	case graph.Attention:
-		return e.attention(n, in[0], s), nil
+		return attention(n, in[0], s)
 	case graph.Rows:
 		d := n.Shape.Size()
 		y := make([]float64, 0, len(s.Outputs)*d)
