@@ -15,8 +15,8 @@ const maxTaps = 20
 // of all prompts, and whether all prompts are inside.
 func (c *Comparison) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintln(&b, strings.TrimSpace("golden "+printable(c.Golden)+" "+printable(string(c.GoldenNumerics))))
-	fmt.Fprintln(&b, strings.TrimSpace("record "+printable(c.Record)+" "+printable(string(c.RecordNumerics))))
+	fmt.Fprintln(&b, strings.TrimSpace("golden "+Printable(c.Golden)+" "+Printable(string(c.GoldenNumerics))))
+	fmt.Fprintln(&b, strings.TrimSpace("record "+Printable(c.Record)+" "+Printable(string(c.RecordNumerics))))
 	fmt.Fprintln(&b)
 	c.writePrompts(&b)
 	writeIndices(&b, "only in golden", c.OnlyGolden)
@@ -27,8 +27,8 @@ func (c *Comparison) WriteText(w io.Writer) error {
 	return err
 }
 
-// printable is s with what a terminal might obey replaced.
-func printable(s string) string {
+// Printable is s with what a terminal might obey replaced.
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unprintable(r) {
 			return '\uFFFD'
@@ -94,7 +94,7 @@ func excerpt(text string) string {
 	if r := []rune(text[:min(len(text), 4*most+4)]); len(r) > most {
 		text = string(r[:most-1]) + "…"
 	}
-	return printable(strings.ReplaceAll(text, "\n", "⏎"))
+	return Printable(strings.ReplaceAll(text, "\n", "⏎"))
 }
 
 func writeIndices(w io.Writer, what string, indices []int) {
