@@ -31,21 +31,29 @@ var below = map[string]string{
 	"backend/webgpu":      "backend float16 mmap quant rope",
 	"backend/backendtest": "backend/ref",
 
-	"engine":  "arch backend kv sample tokenizer",
-	"lab":     "arch backend/* engine npy quant float16 atomicfile",
+	"engine":       "arch backend kv sample tokenizer",
+	"lab":          "arch backend/* engine npy quant float16 atomicfile",
+	"lab/cause":    "",
+	"lab/sim":      "lab backend/numerics",
+	"lab/diagnose": "lab lab/sim lab/cause chat tokenizer",
+	"lab/fault":    "lab lab/cause backend/ref graph",
+	"lab/parity":   "lab/diagnose lab/fault",
+	"lab/report":   "lab/diagnose lab/cause",
+
 	"convert": "checkpoint quant",
 	"synth":   "gguf float16",
 	"bench":   "arch backend/* engine",
 
 	".":      "engine chat backend/* machine",
 	"server": ". hub ui",
-	"cmd/*":  ". server lab convert synth bench simd",
+	"cmd/*":  ". server lab lab/* convert synth bench simd",
 }
 
 // never are the imports that must stay impossible however below grows.
 var never = []struct{ from, to string }{
 	{"arch/*", "backend"}, {"arch/*", "backend/*"}, {"backend/*", "arch"}, {"backend/*", "arch/*"},
 	{"backend", "arch"}, {"simd", "graph"}, {"engine", "server"}, {"chat", "checkpoint"},
+	{"lab/fault", "lab/diagnose"}, {"lab/fault", "lab/sim"}, {"lab/diagnose", "lab/fault"}, {"lab/sim", "lab/fault"}, // naming is not circular
 }
 
 // entry returns the name in below of a package, given its folder from the root.

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/karat-run/karat/internal/lab/cause"
+	"github.com/spf13/cobra"
+)
+
+func newCausesCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "causes",
+		Short: "List what can make an engine's logits wrong",
+		Long: `Causes prints the catalogue: for each cause its ID, which is stable, the operation
+that it sits in, what the engine does, the numbers that it has in the list of known
+faults that the catalogue was made from, where it was met, and what to change.`,
+		Example: `  karat lab causes
+  karat lab causes --json | jq '.[] | select(.op == "RoPE") | .id'`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !asJSON {
+				return writeCauses(c.OutOrStdout())
+			}
+			e := newEncoder(c.OutOrStdout())
+			e.SetIndent("", "  ")
+			return e.Encode(cause.All())
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON list")
+	return c
+}
+
+func writeCauses(w io.Writer) error {
+	var b strings.Builder
+	kind := cause.Kind("")
+	for _, c := range cause.All() {
+		if c.Kind != kind {
+			kind = c.Kind
+			fmt.Fprintf(&b, "%s\n", kind)
+		}
+		fmt.Fprintf(&b, "  %s", c.ID)
+		if c.Op != "" {
+			fmt.Fprintf(&b, " (%s)", c.Op)
+		}
+		fmt.Fprintf(&b, "\n      %s\n", c.Sentence)
+		if numbers := strings.Trim(fmt.Sprint(c.Numbers), "[]"); numbers != "" {
+			fmt.Fprintf(&b, "      known faults: %s\n", strings.ReplaceAll(numbers, " ", ", "))
+		}
+		if c.Story != "" {
+			fmt.Fprintf(&b, "      met: %s\n", c.Story)
+		}
+		fmt.Fprintf(&b, "      fix: %s\n", c.Fix)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

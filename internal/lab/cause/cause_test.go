@@ -1,0 +1,63 @@
+package cause
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// ids are the catalogue's, which are stable.
+const ids = `input_ids input_bos input_template
+weight_transposed weight_permuted weight_wrong_layer weight_layout weight_scale weight_missing
+embed_scale norm_offset norm_eps norm_missing norm_extra norm_wrong_weight norm_order bias_missing
+qk_norm_missing qk_norm_after_rope v_norm_missing rope_style rope_theta rope_scaling rope_factors rope_partial
+rope_position rope_missing attention_scale softcap_missing softcap_value window_size window_missing layer_pattern
+mask gqa_map k_as_v kv_share_source kv_cache_position softmax_axis
+residual_order residual_missing activation gate_up_swapped ple_missing ple_scale ple_position layer_scalar
+router_softmax router_norm router_topk expert_order final_norm_missing head_wrong logits_scale
+numeric_activations numeric_kv numeric_gelu numeric_accumulation
+probe_dtype probe_prefix probe_stale probe_duplicate probe_rows unknown`
+
+func TestIDs(t *testing.T) {
+	want := strings.Fields(ids)
+	if len(All()) != len(want) {
+		t.Errorf("%d causes, want %d", len(All()), len(want))
+	}
+	for i, c := range All() {
+		if i < len(want) && c.ID != want[i] {
+			t.Errorf("cause %d is %s, want %s", i, c.ID, want[i])
+		}
+	}
+}
+
+var ops = regexp.MustCompile(`^(Embed|Linear|RMSNorm|RoPE|StoreKV|Attention|Add|Mul|Scale|GLU|Act|Softcap|Rows|Route|Experts|)$`)
+
+// TestEntries wants every entry whole, and every number of the list covered but
+// 56, which accuses the reference and is a verdict, not a cause.
+func TestEntries(t *testing.T) {
+	covered := map[int]bool{}
+	for _, c := range All() {
+		if found, ok := Find(c.ID); !ok || found.ID != c.ID {
+			t.Errorf("Find(%s) = %v, %v", c.ID, found, ok)
+		}
+		if !ops.MatchString(c.Op) {
+			t.Errorf("%s: operation %q", c.ID, c.Op)
+		}
+		for _, s := range []string{c.Sentence, c.Fix} {
+			if !strings.HasSuffix(s, ".") || strings.ContainsRune(s, '\n') {
+				t.Errorf("%s: %q is no sentence", c.ID, s)
+			}
+		}
+		for _, n := range c.Numbers {
+			covered[n] = true
+		}
+	}
+	for n := 1; n <= 55; n++ {
+		if !covered[n] {
+			t.Errorf("number %d is not covered", n)
+		}
+	}
+	if _, ok := Find("x_none"); ok {
+		t.Error("Find finds what there is not")
+	}
+}
