@@ -20,12 +20,13 @@ var below = map[string]string{
 	"panel":       "quant simd tensor",
 	"graph":       "tensor",
 	"bind":        "graph tensor",
+	"round":       "float16 tensor",
 
 	"arch/*": "graph rope checkpoint",
 	"arch":   "bind arch/*",
 
 	"backend":             "graph kv",
-	"backend/ref":         "backend float16 machine mmap quant rope",
+	"backend/ref":         "backend float16 machine mmap quant rope round",
 	"backend/cpu":         "backend float16 machine mmap quant rope simd panel",
 	"backend/numerics":    "backend/cpu backend/ref",
 	"backend/webgpu":      "backend float16 mmap quant rope",
