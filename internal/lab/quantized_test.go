@@ -13,9 +13,9 @@ import (
 	"github.com/karat-run/karat/internal/backend/cpu"
 	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/checkpoint"
-	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/round"
 )
 
 // llamaCppFloors is how far llama.cpp's own float32 lies from PyTorch's float64
@@ -24,17 +24,6 @@ import (
 // GELU is measured below, the rest may be a third more.
 var llamaCppFloors = map[string]float64{"tiny-llama": 2.5e-5, "tiny-qwen3": 2.6e-5, "tiny-gemma4": 4.2e-3,
 	"tiny-gemma4-moe": 3.5e-3, "demo": 7.1e-3, "tiny-gemma3": 1e-2}
-
-// tableGELU is GELU as llama.cpp has it: a table over all binary16 numbers,
-// used between -10 and 10.
-func tableGELU(x float64) float64 {
-	if x <= -10 || x >= 10 {
-		return max(x, 0)
-	}
-	half := func(x float64) float64 { return float64(float16.F16(float16.ToF16(float32(x)))) }
-	x = half(x)
-	return half(x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*x*(1+0.044715*x*x))))
-}
 
 // TestLlamaCppGELU shows where llama.cpp's Gemma 4 parts from ours, on its own
 // values: up to the first gated product of an MLP nothing differs by more than
@@ -54,10 +43,10 @@ func TestLlamaCppGELU(t *testing.T) {
 			values(theirs[fmt.Sprintf("ffn_up-%d#0.MUL_MAT", layer)]), values(theirs[fmt.Sprintf("ffn_geglu-%d#0.GLU", layer)])
 		other, exact := 0, 0
 		for i, x := range gate {
-			if float32(tableGELU(x)*up[i]) != float32(product[i]) {
+			if float32(round.F16Table.At(x)*up[i]) != float32(product[i]) {
 				other++
 			}
-			if g := x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))); math.Abs(g*up[i]-product[i]) <= 1e-6*math.Abs(product[i]) {
+			if math.Abs(round.Exact.At(x)*up[i]-product[i]) <= 1e-6*math.Abs(product[i]) {
 				exact++
 			}
 		}
@@ -176,7 +165,7 @@ func TestLlamaCppDequantized(t *testing.T) {
 			got := recordAs(t, g, ref.Backend{}, gold)
 			bound := 4. / 3 * llamaCppFloors[model]
 			if strings.Contains(model, "gemma4") {
-				table := compareAs(t, got, recordAs(t, g, ref.Backend{GELU: tableGELU}, gold), Options{MaxDiff: new(1.)})
+				table := compareAs(t, got, recordAs(t, g, ref.Backend{Class: round.Class{GELU: round.F16Table}}, gold), Options{MaxDiff: new(1.)})
 				t.Logf("the table of GELU alone: max |Δlogit| %.2g, KL %.2g", float64(table.All.MaxAbsDiff), float64(table.All.KLMean))
 				bound = max(bound, 3*float64(table.All.MaxAbsDiff))
 			}

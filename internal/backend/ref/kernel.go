@@ -2,13 +2,15 @@ package ref
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 )
 
 // Kernel computes a node in the interpreter's place. It returns the node's
-// output [rows, shape...], nothing for a StoreKV.
+// output [rows, shape...], nothing for a StoreKV. The output is then rounded as the
+// backend's class rounds what is kept.
 type Kernel func(c *Call) ([]float64, error)
 
 // Call is one node to compute in one step.
@@ -104,5 +106,8 @@ func (e *executable) call(k Kernel, n *graph.Node, in [][]float64, s *backend.St
 	if want := rows * n.Shape.Size(); len(y) != want {
 		return nil, fmt.Errorf("the kernel returned %d values, want %d", len(y), want)
 	}
-	return y, nil
+	if n.Op == graph.Route { // experts' indices are among them
+		return y, nil
+	}
+	return e.arith.storeAll(slices.Clone(y)), nil
 }

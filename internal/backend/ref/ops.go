@@ -1,7 +1,6 @@
 package ref
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,84 +11,85 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-func apply(x []float64, f func(float64) float64) []float64 {
+func (a *arith) apply(x []float64, f func(float64) float64) []float64 {
 	y := make([]float64, len(x))
 	for i, v := range x {
 		y[i] = f(v)
 	}
-	return y
+	return a.storeAll(y)
 }
 
-func activation(a graph.Activation) func(float64) float64 {
-	if a == graph.SiLU {
+func (a *arith) activation(act graph.Activation) func(float64) float64 {
+	if act == graph.SiLU {
 		return func(v float64) float64 { return v / (1 + math.Exp(-v)) }
 	}
-	return func(v float64) float64 {
-		return v / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(v+0.044715*v*v*v)))
-	}
+	return a.class.GELU.At
 }
 
 // gated is act(in[0]), times in[1] if there is one.
-func gated(in [][]float64, act func(float64) float64) []float64 {
-	y := apply(in[0], act)
+func (a *arith) gated(in [][]float64, act func(float64) float64) []float64 {
+	y := a.apply(in[0], act)
 	if len(in) > 1 {
 		for i := range y {
 			y[i] *= in[1][i]
 		}
 	}
-	return y
+	return a.storeAll(y)
 }
 
 // embed is row id of the weight, scaled, for each token.
-func embed(n *graph.Node, ids []int32) ([]float64, error) {
-	d, scale := n.Shape.Size(), float64(n.Attr.(graph.EmbedAttr).Scale)
+func (a *arith) embed(n *graph.Node, ids []int32) ([]float64, error) {
+	d, scale := n.Shape.Size(), a.store(float64(n.Attr.(graph.EmbedAttr).Scale))
 	buf, y := make([]float32, d), make([]float64, 0, len(ids)*d)
 	for _, id := range ids {
 		if err := quant.Dequantize(n.W[0].DType, buf, n.W[0].Row(int(id))); err != nil {
 			return nil, err
 		}
 		for _, v := range buf {
-			y = append(y, float64(v)*scale)
+			y = append(y, a.store(float64(v))*scale)
 		}
 	}
-	return y, nil
+	return a.storeAll(y), nil
 }
 
-func rmsNorm(n *graph.Node, x []float64) ([]float64, error) {
-	a, d := n.Attr.(graph.NormAttr), n.Shape.Last()
+// rmsNorm has what transformers keeps of it: Gemma 3's, with an offset, is rounded
+// once, the others' also before the weight.
+func (a *arith) rmsNorm(n *graph.Node, x []float64) ([]float64, error) {
+	attr, d := n.Attr.(graph.NormAttr), n.Shape.Last()
 	var w []float64
 	if len(n.W) > 0 {
 		var err error
-		if w, err = weight(n.W[0]); err != nil {
+		if w, err = a.weight(n.W[0]); err != nil {
 			return nil, err
 		}
 	}
 	y := make([]float64, len(x))
 	for r := 0; r < len(x); r += d {
-		var s float64
-		for _, v := range x[r : r+d] {
-			s += v * v
-		}
-		s = 1 / math.Sqrt(s/float64(d)+float64(a.Eps))
+		s := a.calc(a.dot(x[r:r+d], x[r:r+d])/float64(d)) + float64(attr.Eps)
+		s = a.calc(1 / math.Sqrt(a.calc(s)))
 		for j := range d {
-			y[r+j] = x[r+j] * s
-			if w != nil {
-				y[r+j] *= float64(a.Offset) + w[j]
+			y[r+j] = a.calc(x[r+j] * s)
+			if w == nil {
+				continue
 			}
+			if attr.Offset == 0 {
+				y[r+j] = a.store(y[r+j])
+			}
+			y[r+j] *= a.calc(float64(attr.Offset) + w[j])
 		}
 	}
-	return y, nil
+	return a.storeAll(y), nil
 }
 
 // combine adds or multiplies two inputs, or an input and a weight that is
 // repeated over the rows.
-func combine(n *graph.Node, in [][]float64) ([]float64, error) {
+func (a *arith) combine(n *graph.Node, in [][]float64) ([]float64, error) {
 	x := in[0]
 	var z []float64
 	var err error
 	if len(in) > 1 {
 		z = in[1]
-	} else if z, err = weight(n.W[0]); err != nil {
+	} else if z, err = a.weight(n.W[0]); err != nil {
 		return nil, err
 	}
 	y := make([]float64, len(x))
@@ -100,7 +100,7 @@ func combine(n *graph.Node, in [][]float64) ([]float64, error) {
 			y[i] = v * z[i%len(z)]
 		}
 	}
-	return y, nil
+	return a.storeAll(y), nil
 }
 
 func view(n *graph.Node, x []float64) []float64 {
@@ -115,15 +115,17 @@ func view(n *graph.Node, x []float64) []float64 {
 	return y
 }
 
-func rotate(n *graph.Node, x []float64, pos []int32) []float64 {
+func (a *arith) rotate(n *graph.Node, x []float64, pos []int32) []float64 {
 	y, heads, d := slices.Clone(x), n.Shape[0], n.Shape[1]
 	for t, p := range pos {
 		for i, f := range n.Attr.(graph.RoPEAttr).Freqs {
 			cos, sin := rope.Turn(int(p), f)
+			cos, sin = a.store(cos), a.store(sin)
 			for h := range heads {
 				v := y[(t*heads+h)*d:][:d]
-				a, b := v[i], v[i+d/2]
-				v[i], v[i+d/2] = a*cos-b*sin, b*cos+a*sin
+				re, im := v[i], v[i+d/2]
+				v[i] = a.store(a.store(re*cos) - a.store(im*sin))
+				v[i+d/2] = a.store(a.store(im*cos) + a.store(re*sin))
 			}
 		}
 	}
@@ -131,10 +133,15 @@ func rotate(n *graph.Node, x []float64, pos []int32) []float64 {
 }
 
 // keep stores the keys and values of the step's rows.
-func keep(k *graph.KV, key, val []float64, s *backend.Step) error {
+func (a *arith) keep(k *graph.KV, key, val []float64, s *backend.Step) error {
 	to, err := s.Cache.(*cache).find(k)
 	if err != nil {
 		return err
+	}
+	if f := a.class.KV; f != "" {
+		key, val = slices.Clone(key), slices.Clone(val)
+		f.Round(key)
+		f.Round(val)
 	}
 	d := k.Heads * k.Dim
 	for t, p := range s.Pos {
@@ -143,18 +150,18 @@ func keep(k *graph.KV, key, val []float64, s *backend.Step) error {
 	return nil
 }
 
-func attention(n *graph.Node, q []float64, s *backend.Step) ([]float64, error) {
-	a := n.Attr.(graph.AttentionAttr)
-	c, heads, d := s.Cache.(*cache), n.In[0].Shape[0], a.KV.Dim
-	from, err := c.find(a.KV)
+func (a *arith) attention(n *graph.Node, q []float64, s *backend.Step) ([]float64, error) {
+	attr := n.Attr.(graph.AttentionAttr)
+	c, heads, d := s.Cache.(*cache), n.In[0].Shape[0], attr.KV.Dim
+	from, err := c.find(attr.KV)
 	if err != nil {
 		return nil, err
 	}
 	y := make([]float64, len(q))
 	for t, p := range s.Pos {
 		first := 0
-		if a.KV.Window > 0 {
-			first = max(0, int(p)-a.KV.Window+1)
+		if attr.KV.Window > 0 {
+			first = max(0, int(p)-attr.KV.Window+1)
 		}
 		if !c.held(from, s.Seqs[t], first) {
 			return nil, fmt.Errorf("position %d, which row %d at position %d sees, is no longer held", first, t, p)
@@ -163,41 +170,39 @@ func attention(n *graph.Node, q []float64, s *backend.Step) ([]float64, error) {
 			from.reach(from.slot(s.Seqs[t], i)) // a kernel may have stored nothing
 		}
 		for h := range heads {
-			g := h * a.KV.Heads / heads
-			at := func(i int) int { return (from.slot(s.Seqs[t], first+i)*a.KV.Heads + g) * d }
+			g := h * attr.KV.Heads / heads
+			at := func(i int) int { return (from.slot(s.Seqs[t], first+i)*attr.KV.Heads + g) * d }
 			row := (t*heads + h) * d
-			attend(y[row:row+d], q[row:row+d], from.k, from.v, at, int(p)-first+1, a.Scale)
+			a.attend(y[row:row+d], q[row:row+d], from.k, from.v, at, int(p)-first+1, attr.Scale)
 		}
 	}
-	return y, nil
+	return a.storeAll(y), nil
 }
 
 // attend is y = softmax(q·kᵀ·scale)·v over n keys and values, of which the
 // i-th start at at(i).
-func attend(y, q, k, v []float64, at func(int) int, n int, scale float64) {
+func (a *arith) attend(y, q, k, v []float64, at func(int) int, n int, scale float64) {
 	p, top, sum := make([]float64, n), math.Inf(-1), 0.0
 	for i := range p {
-		for j, x := range k[at(i):][:len(q)] {
-			p[i] += q[j] * x
-		}
-		p[i] *= scale
+		p[i] = a.store(a.store(a.dot(q, k[at(i):][:len(q)])) * scale)
 		top = max(top, p[i])
 	}
 	for i := range p {
-		p[i] = math.Exp(p[i] - top)
-		sum += p[i]
+		p[i] = a.calc(math.Exp(a.calc(p[i] - top)))
+		sum = a.calc(sum + p[i])
 	}
 	for i := range p {
+		w := a.store(p[i] / sum)
 		for j, x := range v[at(i):][:len(q)] {
-			y[j] += p[i] / sum * x
+			y[j] = a.calc(y[j] + a.calc(w*x))
 		}
 	}
 }
 
 // route gives, for each row, k pairs of an expert's index and its weight.
 // Equal scores go to the lower index; a NaN counts as the lowest score.
-func route(n *graph.Node, scores []float64) ([]float64, error) {
-	scale, err := weight(n.W[0])
+func (a *arith) route(n *graph.Node, scores []float64) ([]float64, error) {
+	scale, err := a.weight(n.W[0])
 	if err != nil {
 		return nil, err
 	}
@@ -209,65 +214,23 @@ func route(n *graph.Node, scores []float64) ([]float64, error) {
 		for i := range order {
 			order[i] = i
 		}
-		slices.SortStableFunc(order, func(a, b int) int {
+		slices.SortStableFunc(order, func(i, j int) int {
 			switch {
-			case s[a] > s[b] || s[b] != s[b] && s[a] == s[a]:
+			case s[i] > s[j] || s[j] != s[j] && s[i] == s[i]:
 				return -1
-			case s[b] > s[a] || s[a] != s[a] && s[b] == s[b]:
+			case s[j] > s[i] || s[i] != s[i] && s[j] == s[j]:
 				return 1
 			}
 			return 0
 		})
 		var sum float64
 		for _, e := range order[:k] {
-			sum += math.Exp(s[e] - s[order[0]])
+			sum = a.calc(sum + a.calc(math.Exp(s[e]-s[order[0]])))
 		}
 		for _, e := range order[:k] {
-			y = append(y, float64(e), math.Exp(s[e]-s[order[0]])/sum*scale[e])
+			p := a.calc(a.calc(math.Exp(s[e]-s[order[0]])) / sum)
+			y = append(y, float64(e), a.store(p*scale[e]))
 		}
 	}
 	return y, nil
-}
-
-// experts sums the routed MLPs of each row of x by weight.
-func experts(n *graph.Node, x, routes []float64) ([]float64, error) {
-	gateUp, down := map[int][]float64{}, map[int][]float64{} // of the experts that rows are routed to
-	d, ff, k := n.Shape.Size(), n.W[1].Shape[2], n.In[1].Shape[0]
-	act := activation(n.Attr.(graph.ActAttr).Act)
-	y := make([]float64, len(x))
-	for t := range len(x) / d {
-		for j := range k {
-			e, p := int(routes[(t*k+j)*2]), routes[(t*k+j)*2+1]
-			if e < 0 || e >= n.W[0].Shape[0] {
-				return nil, fmt.Errorf("row %d is routed to expert %d of %d", t, e, n.W[0].Shape[0])
-			}
-			if gateUp[e] == nil {
-				var errs [2]error
-				gateUp[e], errs[0] = weight(n.W[0].Matrix(e))
-				down[e], errs[1] = weight(n.W[1].Matrix(e))
-				if err := errors.Join(errs[:]...); err != nil {
-					return nil, err
-				}
-			}
-			h := product(x[t*d:(t+1)*d], gateUp[e])
-			for i := range ff {
-				h[i] = act(h[i]) * h[ff+i]
-			}
-			for i, v := range product(h[:ff], down[e]) {
-				y[t*d+i] += p * v
-			}
-		}
-	}
-	return y, nil
-}
-
-// product is w·x for w [n, len(x)].
-func product(x, w []float64) []float64 {
-	y := make([]float64, len(w)/len(x))
-	for i := range y {
-		for j, v := range x {
-			y[i] += v * w[i*len(x)+j]
-		}
-	}
-	return y
 }

@@ -1,0 +1,113 @@
+package ref
+
+import (
+	"slices"
+
+	"github.com/karat-run/karat/internal/round"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// arith is the arithmetic of a class. An engine of it computes in float32, or in
+// float64, and keeps every operation's result in its own format.
+type arith struct {
+	class  round.Class
+	stored round.Format // of what is kept
+	single bool         // computes in float32
+	lanes  int          // partial sums of a float32 product
+}
+
+func newArith(c round.Class) *arith {
+	a := &arith{class: c, stored: c.Activations.Stored(), lanes: max(c.Lanes, 1)}
+	a.single = a.stored != "" && a.stored != round.F64
+	return a
+}
+
+// calc rounds the result of one step of an operation.
+func (a *arith) calc(x float64) float64 {
+	if a.single {
+		return float64(float32(x))
+	}
+	return x
+}
+
+// store rounds a value that is kept.
+func (a *arith) store(x float64) float64 {
+	if a.single {
+		return a.stored.To(x)
+	}
+	return x
+}
+
+// storeAll rounds values in place.
+func (a *arith) storeAll(x []float64) []float64 {
+	if a.single {
+		a.stored.Round(x)
+	}
+	return x
+}
+
+// input is x [T, k] as a product with weights of type w reads it.
+func (a *arith) input(x []float64, k int, w tensor.DType) []float64 {
+	f := a.class.Activations.Input(w)
+	if f == a.stored {
+		return x
+	}
+	x = slices.Clone(x)
+	for r := 0; r < len(x); r += k {
+		f.Round(x[r : r+k])
+	}
+	return x
+}
+
+// dot is the sum of products along x and y.
+func (a *arith) dot(x, y []float64) float64 {
+	switch {
+	case !a.single:
+		var s float64
+		for j, v := range x {
+			s += v * y[j]
+		}
+		return s
+	case a.lanes == 1:
+		var s float32
+		for j, v := range x {
+			s += float32(float32(v) * float32(y[j]))
+		}
+		return float64(s)
+	}
+	lanes := make([]float32, a.lanes)
+	for j, v := range x {
+		lanes[j%a.lanes] += float32(float32(v) * float32(y[j]))
+	}
+	for n := a.lanes / 2; n > 0; n /= 2 {
+		for i := range n {
+			lanes[i] += lanes[i+n]
+		}
+	}
+	return float64(lanes[0])
+}
+
+// multiplier is dot for a product with weights of type w. Of two rows of integers
+// the sum of a block's products is exact.
+func (a *arith) multiplier(w tensor.DType) func(x, y []float64) float64 {
+	switch a.class.Activations.Input(w) {
+	case round.Q8_32, round.Q8_256, round.I16_32:
+		return dotBlocks
+	}
+	return a.dot
+}
+
+// dotBlocks sums the products of 32 at a time, and those sums in float32.
+func dotBlocks(x, y []float64) float64 {
+	var sum float32
+	for len(x) > 0 {
+		n := min(32, len(x))
+		var s float64
+		for j, v := range x[:n] {
+			s += v * y[j]
+		}
+		sum += float32(s)
+		x, y = x[n:], y[n:]
+	}
+	return float64(sum)
+}
