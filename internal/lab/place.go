@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
@@ -16,7 +17,7 @@ const (
 	NamesAuto     = "auto"      // the one of the others that has a place for most of the taps
 	NamesHF       = "hf"        // PyTorch's modules: model.layers.0.mlp.out
 	NamesLlamaCpp = "llama.cpp" // nodes of its compute graph: ffn_out-0, ffn_out-0#0.MUL_MAT
-	NamesKarat    = "karat"     // nodes of the graph: blk.0.ffn_down; and PyTorch's modules
+	NamesKarat    = "karat"     // nodes of the graph: blk.0.ffn_down; PyTorch's modules; and NAME.LAYER: q_rope.07
 )
 
 // Placed is a tap at the node of the graph whose output it holds. Row i is
@@ -154,6 +155,7 @@ func (l *placer) place(names string) *Placement {
 	slices.SortStableFunc(l.out.Taps, func(a, b Placed) int {
 		return cmp.Or(cmp.Compare(a.Node.ID, b.Node.ID), cmp.Compare(b.Rows, a.Rows))
 	})
+	l.orderHeads()
 	return &l.out
 }
 
@@ -162,12 +164,33 @@ type spot struct {
 	node       *graph.Node // nil if there is no such place
 	why        string      // there is none
 	headsFirst bool        // the tensor is [heads, rows, head size]
-	pairs      int         // as in Placed
 }
 
-// karat finds a node by its own name, or as PyTorch has it.
+// short are the nodes of short names of values, as in llamaCppLayer.
+var short = map[string]string{
+	"attn_norm": "attn_norm", "q": "attn_q", "k": "attn_k", "v": "attn_v", "q_norm": "attn_q_norm", "k_norm": "attn_k_norm", "v_norm": "attn_v_norm",
+	"q_rope": "attn_q_rope", "k_rope": "attn_k_rope", "kqv": "attn_output<", "o": "attn_output", "post_attn_norm": "post_attention_norm",
+	"resid1": "ffn_norm<", "ffn_norm": "ffn_norm", "gate": "ffn_gate", "up": "ffn_up", "act": "ffn_down<", "down": "ffn_down",
+	"router": "ffn_gate_inp", "moe_mix": "ffn_experts", "post_ffn_norm": "post_ffw_norm", "l_out": "out",
+	"embed_scaled": "token_embd", "final_norm": "output_norm", "logits_raw": "output",
+}
+
+// karat finds a node by its own name, as PyTorch has it, or by a short name, .LAYER behind it.
 func (l *placer) karat(name string) spot {
 	if n := l.byName[name]; n != nil {
+		return spot{node: n}
+	}
+	base, number, _ := strings.Cut(name, ".")
+	at := short[base]
+	if layer, err := strconv.Atoi(number); err == nil && at != "" {
+		n := l.node(layer, at)
+		if n != nil && l.byName[n.Name+".bias"] != nil {
+			n = l.byName[n.Name+".bias"]
+		}
+		if n != nil {
+			return spot{node: n}
+		}
+	} else if n := l.byName[at]; n != nil {
 		return spot{node: n}
 	}
 	return l.hf(name)
@@ -213,7 +236,7 @@ func (p *Placed) fit(t *tensor.Tensor, s spot) string {
 	if width != want {
 		return fmt.Sprintf("rows of %d values, but %s has %d", p.Width, s.node.Name, want)
 	}
-	p.Rows, p.Width, p.heads, p.pairs = rows, width, heads, s.pairs
+	p.Rows, p.Width, p.heads = rows, width, heads
 	p.data.n, p.data.width = rows*max(1, heads), width/max(1, heads)
 	return ""
 }

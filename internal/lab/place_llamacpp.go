@@ -166,12 +166,5 @@ func (l *placer) llamaCppHeads(base, op string, layer int, name string) spot {
 			s.node = sum
 		}
 	}
-	if s.node != nil && rope != nil && interleaves(rope) {
-		s.pairs = rope.Shape.Last()
-	}
 	return s
 }
-
-// interleaves reports whether llama.cpp turns neighbours of a head in this node's place, and
-// has the rows of the projection ordered for it: in models of the llama architecture.
-func interleaves(rope *graph.Node) bool { return strings.HasPrefix(rope.Pos, "llama.go:") }

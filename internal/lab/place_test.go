@@ -2,6 +2,8 @@ package lab
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"regexp"
@@ -14,6 +16,7 @@ import (
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/tensor"
 )
 
 func loadGraph(t *testing.T, path string) *graph.Graph {
@@ -145,5 +148,133 @@ func TestPlaceLlamaCpp(t *testing.T) {
 			l := placedWell(t, loadGraph(t, golden.Shared(t, "goldens/gguf/"+c.gguf+".gguf")), NamesLlamaCpp, p, c.limit, c.unplaced)
 			t.Log(len(l.Taps), "placed,", len(l.Unplaced), "not")
 		})
+	}
+}
+
+// neighbours orders the rotated pairs of heads in rows of size bytes as llama.cpp has them, or back.
+func neighbours(data []byte, rows, size, dim int, back bool) []byte {
+	out := make([]byte, len(data))
+	for r := range rows {
+		h, i := r/dim, r%dim
+		to := h*dim + i%(dim/2)*2 + i/(dim/2)
+		if back {
+			copy(out[r*size:(r+1)*size], data[to*size:])
+		} else {
+			copy(out[to*size:(to+1)*size], data[r*size:(r+1)*size])
+		}
+	}
+	return out
+}
+
+// TestPlaceOrder: an engine whose projections and rotation both have the other order of
+// a head's pairs is right; one with the other order in its weights alone is not.
+func TestPlaceOrder(t *testing.T) {
+	gold := open(t, golden.Record(t, "tiny-llama").Tensors).Prompt(2)
+	g := loadGraph(t, golden.Model(t, "tiny-llama"))
+	rotated := regexp.MustCompile(`\.[qk]_proj\.out$`)
+
+	p := &Prompt{IDs: gold.IDs, Taps: maps.Clone(gold.Taps)}
+	for name, x := range p.Taps {
+		if rotated.MatchString(name) {
+			p.Taps[name] = &tensor.Tensor{DType: x.DType, Shape: x.Shape, Data: neighbours(x.Data, x.Shape.Size(), 4, 32, false)}
+		}
+	}
+	if l := placedWell(t, g, NamesHF, p, 1e-5, `act_fn|rotary_emb`); len(l.Inferred) != 2 {
+		t.Errorf("other order: %v", l.Inferred)
+	}
+
+	// Weights in the other order, turned and named as ever.
+	broken := loadGraph(t, golden.Model(t, "tiny-llama"))
+	for _, n := range broken.Nodes {
+		if w := n.W; rotated.MatchString(n.HF) {
+			data := neighbours(w[0].Data, w[0].Shape[0], len(w[0].Data)/w[0].Shape[0], 32, false)
+			n.W = []*graph.Weight{{Tensor: tensor.Tensor{DType: w[0].DType, Shape: w[0].Shape, Data: data}}}
+		}
+	}
+	p.Taps = map[string]*tensor.Tensor{}
+	for n, out := range runAll(t, broken, p.IDs) {
+		p.Taps[n.Name] = newF32(out, len(p.IDs), n.Shape.Size())
+	}
+	for _, without := range []string{"none", "_rope"} {
+		maps.DeleteFunc(p.Taps, func(name string, _ *tensor.Tensor) bool { return strings.HasSuffix(name, without) })
+		l, err := Place(g, NamesKarat, p)
+		if err != nil || len(l.Inferred) != 0 || l.Taps[len(l.Taps)-1].pairs != 0 {
+			t.Errorf("broken weights: %v, %v", l.Inferred, err)
+		}
+	}
+
+	// An engine that has llama.cpp's names but not its order.
+	p = &Prompt{IDs: gold.IDs, Taps: map[string]*tensor.Tensor{}}
+	other := open(t, golden.Shared(t, "goldens/llamacpp/tiny-llama.bf16.safetensors")).Prompt(2)
+	for name, x := range other.Taps {
+		if strings.HasPrefix(name, "Qcur") || strings.HasPrefix(name, "Kcur") {
+			x = &tensor.Tensor{DType: x.DType, Shape: x.Shape, Data: neighbours(x.Data, x.Shape.Size(), 4, 32, true)}
+		}
+		p.Taps[name] = x
+	}
+	if l := placedWell(t, g, NamesLlamaCpp, p, 1e-4, `.`); len(l.Inferred) != 2 {
+		t.Errorf("halves: %v", l.Inferred)
+	}
+}
+
+// TestPlaceForms: shapes and names that taps of other engines have.
+func TestPlaceForms(t *testing.T) {
+	gold := open(t, golden.Record(t, "tiny-qwen3").Tensors).Prompt(2)
+	g := loadGraph(t, golden.Model(t, "tiny-qwen3"))
+	values := runAll(t, g, gold.IDs)
+	n := len(gold.IDs)
+	value := func(name string) []float32 { return values[g.Node(name)] }
+	headsFirst := func(x []float32, heads, size int) []float32 {
+		var y []float32
+		for h := range heads {
+			for i := range n {
+				y = append(y, x[(i*heads+h)*size:(i*heads+h+1)*size]...)
+			}
+		}
+		return y
+	}
+	p := &Prompt{IDs: gold.IDs, Taps: map[string]*tensor.Tensor{
+		"language_model.model.layers.0.self_attn.q_norm.out": newF32(headsFirst(value("blk.0.attn_q_norm"), 4, 96), 1, 4, n, 96),
+		"model.language_model.layers.0.mlp":                  newF32(value("blk.0.ffn_down"), 1, n, 256),
+		"layers.1.self_attn.in":                              newF32(value("blk.1.attn_norm"), n, 256),
+		"layers.1.in":                                        newF32(value("blk.0.out")[256:], n-1, 256),
+		"model.layers.1.mlp.up_proj.out":                     newF32(value("blk.1.ffn_up")[:64*n], n, 64),
+		"model.layers.1.mlp.gate_proj.out":                   newF32(append(value("blk.1.ffn_gate"), value("blk.1.ffn_gate")...), 2*n, 512),
+		"lm_head.in":                                         newF32(value("output_norm"), n, 256),
+		"blk.0.add":                                          newF32(value("blk.0.add"), n, 256),
+		"q_rope.01":                                          newF32(value("blk.1.attn_q_rope"), n, 4, 96),
+		"final_norm":                                         newF32(value("output_norm")[256*(n-1):], 256),
+		"layers.9.out":                                       newF32(value("blk.0.out"), n, 256),
+	}}
+	l, err := Place(g, NamesAuto, p)
+	if err != nil || l.Names != NamesKarat || len(l.Taps) != 8 {
+		t.Fatalf("%d placed as %s, %v", len(l.Taps), l.Names, err)
+	}
+	for i := range l.Taps {
+		x := &l.Taps[i]
+		if d := offBy(x, values[x.Node]); d != 0 || x.First != n-x.Rows {
+			t.Errorf("%s: off by %v, rows from %d", x.Name, d, x.First)
+		}
+	}
+	why := map[string]string{}
+	for _, u := range l.Unplaced {
+		why[u.Name] = fmt.Sprintf("%s (%d rows of %d)", u.Why, u.Rows, u.Width)
+		if u.Node != nil && u.Name == "model.layers.1.mlp.up_proj.out" {
+			x := make([]float64, u.Width)
+			if u.Read(x, 0); x[1] != float64(value("blk.1.ffn_up")[1]) {
+				t.Errorf("a prefix reads as %v", x[:2])
+			}
+		}
+	}
+	want := map[string]string{
+		"layers.9.out":                     "the graph has no such module (6 rows of 256)",
+		"model.layers.1.mlp.up_proj.out":   "rows of 64 values, but blk.1.ffn_up has 512 (6 rows of 64)",
+		"model.layers.1.mlp.gate_proj.out": "12 rows, but the prompt has 6 positions (12 rows of 512)",
+	}
+	if !maps.Equal(why, want) {
+		t.Errorf("%q", why)
+	}
+	if _, err := Place(g, "tf", p); err == nil {
+		t.Error("names of tf are accepted")
 	}
 }

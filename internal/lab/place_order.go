@@ -1,0 +1,232 @@
+package lab
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// The two orders of a head's rotated pairs. An engine may have either, if its
+// projections' rows and its rotation agree about it: attention is the same.
+type order int
+
+const (
+	unknown     order = iota
+	halves            // first the left sides of all pairs, then the right ones: the graph's
+	interleaved       // pair by pair: llama.cpp's for models of the llama architecture
+)
+
+// orderHeads finds the order that the engine has, and sets how the taps of rotated
+// heads, before and after, are read. llama.cpp's is known; else it is halves. Either gives way
+// to the other where more projections follow that one: W·x shows their rows in that order, and
+// rotation or attention went by it, too.
+func (l *placer) orderHeads() {
+	usual := halves
+	nodes := map[*graph.Node]int{} // head sizes
+	votes := map[order]int{}
+	err := mmap.Guard(func() error {
+		for _, n := range l.g.Nodes {
+			if n.Op != graph.RoPE || 2*len(n.Attr.(graph.RoPEAttr).Freqs) != n.Shape.Last() {
+				continue
+			}
+			if l.out.Names == NamesLlamaCpp && strings.HasPrefix(n.Pos, "llama.go:") {
+				usual = interleaved
+			}
+			linear := n
+			for ; linear.Op != graph.Linear && len(linear.In) > 0; linear = source(linear.In[0]) {
+				nodes[linear] = n.Shape.Last()
+			}
+			nodes[linear] = n.Shape.Last()
+			if o := l.rowOrder(linear, n.Shape.Last()); o != unknown && (o == usual || o == l.turnOrder(n)) {
+				votes[o]++
+			}
+		}
+		return nil
+	})
+	other := halves + interleaved - usual
+	if err == nil && votes[other] > votes[usual] {
+		usual = other
+		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("prompt %d: the rotated pairs of a head are %s: so %d projections have them, and %d the other way",
+			l.p.Index, map[order]string{halves: "in its two halves", interleaved: "neighbours"}[usual], votes[usual], votes[halves+interleaved-usual]))
+	}
+	for i := range l.out.Taps {
+		if t := &l.out.Taps[i]; usual == interleaved {
+			t.pairs = nodes[t.Node]
+		}
+	}
+}
+
+// raw returns a copy of the first tap placed at n, nil if there is none.
+func (l *placer) raw(n *graph.Node) *Placed {
+	for _, t := range l.out.Taps {
+		if t.Node == n {
+			return &t
+		}
+	}
+	return nil
+}
+
+// at is the tap's row at a position, nil if it has none there.
+func (p *Placed) at(position int) []float64 {
+	if p == nil || position < p.First || position >= p.First+p.Rows {
+		return nil
+	}
+	x := make([]float64, p.Width)
+	p.Read(x, position-p.First)
+	return x
+}
+
+// nearer tells which of two vectors lies clearly nearer to x, if one does.
+func nearer(x, half, inter []float64) order {
+	var h, i float64
+	for j, v := range x {
+		h += (v - half[j]) * (v - half[j])
+		i += (v - inter[j]) * (v - inter[j])
+	}
+	switch {
+	case 16*h < i:
+		return halves
+	case 16*i < h:
+		return interleaved
+	}
+	return unknown
+}
+
+// rowOrder compares a projection's output with the product of its weight and its input,
+// at the last position in the first head.
+func (l *placer) rowOrder(n *graph.Node, size int) order {
+	out := l.raw(n)
+	if n.Op != graph.Linear || out == nil {
+		return unknown
+	}
+	position := out.First + out.Rows - 1
+	x, got := l.raw(source(n.In[0])).at(position), out.at(position)
+	w := n.W[0]
+	if x == nil || len(w.Data) == 0 {
+		return unknown
+	}
+	want := make([]float64, size)
+	row := make([]float32, len(x))
+	for i := range want {
+		if err := quant.Dequantize(w.DType, row, w.Row(i)); err != nil {
+			return unknown
+		}
+		for j, v := range row {
+			want[i] += float64(v) * x[j]
+		}
+	}
+	return nearer(got[:size], want, interleave(want))
+}
+
+// interleave puts the halves of x in pairs.
+func interleave(x []float64) []float64 {
+	y := make([]float64, len(x))
+	for i := range len(x) / 2 {
+		y[2*i], y[2*i+1] = x[i], x[len(x)/2+i]
+	}
+	return y
+}
+
+// turned is a head after rotation, its pairs being in that order.
+func turned(x []float64, freqs rope.Freqs, position int, o order) []float64 {
+	y := make([]float64, len(x))
+	for i, f := range freqs {
+		a, b := i, i+len(x)/2
+		if o == interleaved {
+			a, b = 2*i, 2*i+1
+		}
+		cos, sin := rope.Turn(position, f)
+		y[a], y[b] = x[a]*cos-x[b]*sin, x[b]*cos+x[a]*sin
+	}
+	return y
+}
+
+// turnOrder tells how a rotation went, by its own tap or by what attention
+// made of it, at the last position in the first head.
+func (l *placer) turnOrder(n *graph.Node) order {
+	in := l.raw(source(n.In[0]))
+	if in == nil {
+		return unknown
+	}
+	position := in.First + in.Rows - 1
+	x, freqs := in.at(position), rope.Freqs(n.Attr.(graph.RoPEAttr).Freqs)
+	if out := l.raw(n).at(position); out != nil {
+		size := n.Shape.Last()
+		return nearer(out[:size], turned(x[:size], freqs, position, halves), turned(x[:size], freqs, position, interleaved))
+	}
+	for _, a := range l.g.Nodes {
+		if a.Op == graph.Attention && a.Layer == n.Layer {
+			return l.attendOrder(a)
+		}
+	}
+	return unknown
+}
+
+// attendOrder tells how the queries and keys of an attention were turned, by its output.
+func (l *placer) attendOrder(a *graph.Node) order {
+	attr := a.Attr.(graph.AttentionAttr)
+	var keys, values *graph.Node
+	for _, n := range l.g.Nodes {
+		if n.Op == graph.StoreKV && n.Attr == attr.KV {
+			keys, values = source(n.In[0]), source(n.In[1])
+		}
+	}
+	queries := source(a.In[0])
+	if keys == nil || keys.Op != graph.RoPE || queries.Op != graph.RoPE {
+		return unknown
+	}
+	out := l.raw(a)
+	q, k, v := l.raw(source(queries.In[0])), l.raw(source(keys.In[0])), l.raw(values)
+	if out == nil || q == nil || k == nil || v == nil {
+		return unknown
+	}
+	last := min(out.First+out.Rows-1, max(out.First, 200)) // far enough to tell
+	first := 0
+	if w := attr.KV.Window; w > 0 {
+		first = max(0, last+1-w)
+	}
+	var got [interleaved + 1][]float64
+	for _, o := range []order{halves, interleaved} {
+		got[o] = make([]float64, attr.KV.Dim)
+		var scores []float64
+		for t := first; t <= last; t++ {
+			x, y := q.at(last), k.at(t)
+			if x == nil || y == nil || v.at(t) == nil {
+				return unknown
+			}
+			x = turned(x[:attr.KV.Dim], queries.Attr.(graph.RoPEAttr).Freqs, last, o)
+			y = turned(y[:attr.KV.Dim], keys.Attr.(graph.RoPEAttr).Freqs, t, o)
+			s := 0.
+			for j := range x {
+				s += x[j] * y[j] * attr.Scale
+			}
+			scores = append(scores, s)
+		}
+		mix(got[o], scores, func(i int) []float64 { return v.at(first + i) })
+	}
+	return nearer(out.at(last)[:attr.KV.Dim], got[halves], got[interleaved])
+}
+
+// mix sets y to the rows' mean by the softmax of their scores.
+func mix(y, scores []float64, row func(int) []float64) {
+	top := math.Inf(-1)
+	for _, s := range scores {
+		top = max(top, s)
+	}
+	sum := 0.
+	for i, s := range scores {
+		w := math.Exp(s - top)
+		sum += w
+		for j, v := range row(i)[:len(y)] {
+			y[j] += w * v
+		}
+	}
+	for j := range y {
+		y[j] /= sum
+	}
+}
