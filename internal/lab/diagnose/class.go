@@ -1,0 +1,254 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+	"github.com/karat-run/karat/internal/round"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// class is an engine's way of rounding, in the words of a dump's numerics.
+type class struct {
+	activations string // f64 f32 f16 bf16 q8_32 q8_256 i16_32
+	kv          string // f32 f16 bf16; f64 means as they come
+	gelu        string // "" or f16-table
+}
+
+func (c class) String() string {
+	s := fmt.Sprintf("activations %s, keys and values %s", c.activations, c.kv)
+	if c.gelu != "" {
+		s += ", GELU by " + c.gelu
+	}
+	return s
+}
+
+// center is c without chance: what an engine of that class computes, but for the
+// order of its sums.
+func (c class) center() *sim.Numerics {
+	n := &sim.Numerics{}
+	switch c.activations {
+	case "f64", "f32":
+	case "f16", "bf16":
+		n.Store = round.Format(c.activations).Round
+	default:
+		n.Input = func(row []float64, w tensor.DType) { round.Format(c.activations).Input(w).Round(row) }
+	}
+	switch c.kv {
+	case "f16", "bf16":
+		n.KV = round.Format(c.kv).Round
+	}
+	if c.gelu == string(round.F16Table) {
+		n.GELU = round.F16Table.At
+	}
+	return n
+}
+
+// arms are rounding as it may fall otherwise in engines of that class.
+func (c class) arms() []*sim.Numerics {
+	var arms []*sim.Numerics
+	arm := func(order sim.Order, jitter float64) *sim.Numerics {
+		n := c.center()
+		n.Order, n.Jitter, n.Random = order, jitter, rand.New(rand.NewPCG(uint64(len(arms)), 7))
+		arms = append(arms, n)
+		return n
+	}
+	arm(sim.Exact, 0x1p-24)
+	if c.activations == "f64" {
+		arm(sim.Exact, 0x1p-24)
+		return arms
+	}
+	arm(sim.Forward, 0x1p-23)
+	arm(sim.Backward, 0x1p-24)
+	arm(sim.Lanes, 0x1p-23)
+	if c.coarse() {
+		// Engines of such a class differ in where exactly they round.
+		exact := class{activations: "f64", kv: c.kv, gelu: c.gelu}.center()
+		arms = append(arms, exact)
+		if n := arm(sim.Exact, c.step()); n.Store != nil {
+			n.Store = nil
+		}
+	}
+	return arms
+}
+
+// coarse reports whether the class rounds more than float32 does.
+func (c class) coarse() bool { return c.activations != "f64" && c.activations != "f32" }
+
+// step is the largest relative error of one rounding.
+func (c class) step() float64 {
+	switch c.activations {
+	case "bf16":
+		return 0x1p-8
+	case "f16":
+		return 0x1p-11
+	}
+	return 0x1p-24
+}
+
+// classes are what an engine may be, from the finest on.
+var classes = []string{"f64", "i16_32", "f16", "bf16", "q8_32", "q8"}
+
+// infer finds the class whose emulation lies nearest to the engine's numbers, from a
+// few rows of each equation, unless the dump says it.
+func (r *run) infer() error {
+	c := class{"f64", "f64", ""}
+	said := r.declared
+	if said.activations != "" {
+		c.activations = said.activations
+	} else {
+		best, err := r.nearest(classes, func(name string) class { return class{name, store(name), ""} }, nil)
+		if err != nil {
+			return err
+		}
+		c.activations = best
+	}
+	if c.kv = said.kv; c.kv == "" {
+		best, err := r.nearest([]string{store(c.activations), "f16", "bf16"}, func(name string) class { return class{c.activations, name, ""} },
+			func(eq *equation) bool { return spans(eq, graph.Attention) })
+		if err != nil {
+			return err
+		}
+		c.kv = best
+	}
+	if c.gelu = said.gelu; c.gelu == "" && r.hasGELU() {
+		best, err := r.nearest([]string{"", "f16-table"}, func(name string) class { return class{c.activations, c.kv, name} },
+			func(eq *equation) bool { return spans(eq, graph.GLU) || spans(eq, graph.Experts) })
+		if err != nil {
+			return err
+		}
+		c.gelu = best
+	}
+	if c.activations == "f64" && said.activations == "" {
+		fine, err := r.exact()
+		if err != nil {
+			return err
+		}
+		if !fine {
+			c.activations = "f32"
+			if c.kv == "f64" {
+				c.kv = "f32"
+			}
+		}
+	}
+	r.class = c
+	r.setClass(c)
+	return nil
+}
+
+// store is how a class keeps keys and values, unless it is said.
+func store(activations string) string {
+	if activations == "f16" || activations == "bf16" {
+		return activations
+	}
+	return "f64"
+}
+
+func spans(eq *equation, op graph.Op) bool {
+	for _, n := range eq.span {
+		if n.Op == op {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *run) hasGELU() bool {
+	for _, n := range r.g.Nodes {
+		if a, ok := n.Attr.(graph.ActAttr); ok && a.Act == graph.GELUTanh {
+			return true
+		}
+	}
+	return false
+}
+
+// nearest is the first of the names whose class lies nearest: a later one has to be
+// nearer by half. Of each equation that of asks for, the median row counts, and of
+// those the geometric mean by operation, so that faults in some do not decide.
+func (r *run) nearest(names []string, make func(string) class, of func(*equation) bool) (string, error) {
+	best, least := names[0], math.Inf(1)
+	for _, name := range names {
+		r.setCenter(make(name))
+		byOp := map[graph.Op][]float64{}
+		for _, eq := range r.eqs {
+			if of != nil && !of(eq) || len(eq.span) > 12 {
+				continue
+			}
+			sites := r.sites(eq)
+			sites = sites[:min(len(sites), 12)]
+			errors, err := r.measure(eq, nil, sites, noFloors(sites))
+			if err != nil {
+				return "", err
+			}
+			var all []float64
+			for _, x := range errors {
+				if x.residual == x.residual {
+					all = append(all, max(x.residual, 1e-9))
+				}
+			}
+			if len(all) > 0 {
+				byOp[eq.target.Op] = append(byOp[eq.target.Op], median(all))
+			}
+		}
+		var sum float64
+		for _, all := range byOp {
+			sum += math.Log2(median(all))
+		}
+		if score := sum / float64(max(len(byOp), 1)); len(byOp) > 0 && score < least-nearer {
+			best, least = name, score
+		}
+	}
+	return best, nil
+}
+
+// nearer is the base-2 logarithm of how much nearer a later class has to be, the mean over operations.
+const nearer = 0.25
+
+func noFloors(sites []site) map[site]float64 {
+	floors := map[site]float64{}
+	for _, s := range sites {
+		floors[s] = 1
+	}
+	return floors
+}
+
+// exact reports whether the engine is as near as float64 values that were rounded
+// once to float32 for the dump: in the median of the equations.
+func (r *run) exact() (bool, error) {
+	r.setClass(class{"f64", "f64", r.class.gelu})
+	var ratios []float64
+	for _, eq := range r.eqs {
+		sites := r.sites(eq)
+		sites = sites[:min(len(sites), 12)]
+		errors, err := r.measure(eq, nil, sites, nil)
+		if err != nil {
+			return false, err
+		}
+		var all []float64
+		for _, x := range errors {
+			all = append(all, x.ratio())
+		}
+		ratios = append(ratios, median(all))
+	}
+	return median(ratios) <= 1, nil
+}
+
+// setClass makes the evaluations of all prompts those of an engine of that class.
+func (r *run) setClass(c class) {
+	r.setCenter(c)
+	for _, p := range r.prompts {
+		p.arms = nil
+		for _, n := range c.arms() {
+			p.arms = append(p.arms, sim.New(r.g, p.IDs, p.known, n))
+		}
+	}
+}
+
+func (r *run) setCenter(c class) {
+	for _, p := range r.prompts {
+		p.center = sim.New(r.g, p.IDs, p.known, c.center())
+	}
+}

@@ -1,0 +1,278 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sort"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// maxTokens bounds the prompts that the reference runs freely.
+const maxTokens = 1024
+
+// free is what passes of the reference alone give for one prompt.
+type free struct {
+	p             *prompt
+	before, after float64 // mean KL of the engine's logits from the reference's, without and with the findings
+	floor         float64 // mean KL of passes that differ in rounding
+	err, noise    map[*graph.Node]float64
+}
+
+// close runs the reference without any of the engine's values: as it is, and with all
+// that was found built in. What is then left of the logits' distance is unexplained.
+func (r *run) close() error {
+	order := slices.Clone(r.prompts)
+	sort.SliceStable(order, func(i, j int) bool { return order[i].tapped && !order[j].tapped })
+	tokens := 0
+	for i, p := range order {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		if tokens += len(p.IDs); i > 0 && tokens > maxTokens {
+			r.infers("prompt %d was not run through the reference: %d tokens are enough", p.Index, maxTokens)
+			continue
+		}
+		r.progress("running the reference", i, len(order))
+		f, err := r.free(p)
+		if err != nil {
+			return err
+		}
+		r.frees = append(r.frees, f)
+	}
+	c := Closure{}
+	n := 0.0
+	for _, f := range r.frees {
+		if f.p.known[r.g.Result()] == nil {
+			continue
+		}
+		n++
+		c.Before += lab.Number(f.before)
+		c.After += lab.Number(f.after)
+		c.Floor = max(c.Floor, lab.Number(f.floor))
+	}
+	if n > 0 {
+		c.Before, c.After, c.Prompts = c.Before/lab.Number(n), c.After/lab.Number(n), int(n)
+	}
+	if c.Before > 0 {
+		c.Unexplained = lab.Number(min(1, max(0, float64((c.After-spread*c.Floor)/c.Before))))
+	}
+	r.out.Closure = c
+	return nil
+}
+
+// spread is how many times the KL of rounding alone an engine's may be: excess squared,
+// since KL grows with the square of a distance.
+const spread = excess * excess
+
+// unexplained reports whether a prompt's logits are not what the findings give.
+func (r *run) unexplained() bool {
+	return slices.ContainsFunc(r.frees, func(f *free) bool { return f.after > spread*f.floor && f.after > 1e-12 })
+}
+
+// free runs the reference over a prompt.
+func (r *run) free(p *prompt) (*free, error) {
+	f := &free{p: p, err: map[*graph.Node]float64{}, noise: map[*graph.Node]float64{}}
+	plain := sim.New(r.g, p.IDs, nil, nil)
+	result := r.g.Result()
+	var rows []int
+	if k := p.known[result]; k != nil {
+		first, n := k.Rows()
+		for i := range n {
+			rows = append(rows, first+i)
+		}
+	} else {
+		rows = []int{len(p.IDs) - 1}
+	}
+	want, err := plain.Compute(result, rows)
+	if err != nil {
+		return nil, err
+	}
+	full := sim.New(r.g, p.IDs, nil, r.class.center()).With(r.edits)
+	closed, err := full.Compute(result, rows)
+	if err != nil {
+		return nil, err
+	}
+	var arms []*sim.Eval
+	for i, order := range []sim.Order{sim.Lanes, sim.Exact} {
+		n := r.class.center()
+		n.Order, n.Jitter, n.Random = order, 0x1p-23, rand.New(rand.NewPCG(uint64(i), 11))
+		arm := sim.New(r.g, p.IDs, nil, n).With(r.edits)
+		got, err := arm.Compute(result, rows)
+		if err != nil {
+			return nil, err
+		}
+		f.floor = max(f.floor, meanKL(closed, got, result.Shape.Size()))
+		arms = append(arms, arm)
+	}
+	if p.known[result] != nil {
+		got := p.read(result, rows)
+		w := result.Shape.Size()
+		f.before, f.after = meanKL(want, got, w), meanKL(closed, got, w)
+		r.out.Logits = append(r.out.Logits, r.logits(p, want, got, f))
+	}
+	if p.tapped {
+		return f, f.trajectory(r, plain, arms)
+	}
+	return f, nil
+}
+
+// trajectory is how far all taps lie from the reference's own run, and how far
+// rounding alone takes them.
+func (f *free) trajectory(r *run, plain *sim.Eval, arms []*sim.Eval) error {
+	for _, eq := range r.eqs {
+		k := f.p.known[eq.target]
+		if k == nil {
+			continue
+		}
+		first, n := k.Rows()
+		rows := r.sample(first, n)
+		w := eq.target.Shape.Size()
+		want, err := plain.Compute(eq.target, rows)
+		if err != nil {
+			return err
+		}
+		f.err[eq.target] = worstRow(f.p.read(eq.target, rows), want, w)
+		for _, arm := range arms {
+			got, err := arm.Compute(eq.target, rows)
+			if err != nil {
+				return err
+			}
+			f.noise[eq.target] = max(f.noise[eq.target], worstRow(got, want, w))
+		}
+	}
+	return nil
+}
+
+func worstRow(got, want []float64, w int) float64 {
+	worst := 0.0
+	for i := 0; i < len(want); i += w {
+		worst = max(worst, relative(got[i:i+w], want[i:i+w]))
+	}
+	return worst
+}
+
+func meanKL(want, got []float64, w int) float64 {
+	var sum float64
+	for i := 0; i < len(want); i += w {
+		sum += lab.KL(want[i:i+w], got[i:i+w])
+	}
+	return sum / float64(len(want)/w)
+}
+
+// logits compares the logits of one prompt for the report.
+func (r *run) logits(p *prompt, want, got []float64, f *free) Logits {
+	w := r.g.Result().Shape.Size()
+	l := Logits{Prompt: p.Index, Text: p.Text, KLBefore: lab.Number(f.before), KLAfter: lab.Number(f.after)}
+	n := len(want) / w
+	for i := range n {
+		a, b := want[i*w:(i+1)*w], got[i*w:(i+1)*w]
+		l.ByPosition = append(l.ByPosition, float32(lab.KL(a, b)))
+		l.Cosine += lab.Number(lab.Cosine(a, b) / float64(n))
+		l.Top1 += lab.Number(lab.Overlap(a, b, 1) / float64(n))
+		l.Top10 += lab.Number(lab.Overlap(a, b, 10) / float64(n))
+	}
+	a, b := want[(n-1)*w:], got[(n-1)*w:]
+	l.Reference, l.Engine = r.likeliest(a), r.likeliest(b)
+	step := max(1, w/400)
+	for i := 0; i < w; i += step {
+		l.Scatter = append(l.Scatter, [2]float32{float32(a[i]), float32(b[i])})
+	}
+	return l
+}
+
+func (r *run) likeliest(logits []float64) []Token {
+	tokens := []Token{}
+	if slices.ContainsFunc(logits, func(v float64) bool { return v != v }) {
+		return tokens
+	}
+	norm := lab.LogSumExp(logits)
+	for _, id := range lab.TopIDs(logits, 10) {
+		t := Token{ID: id, Probability: math.Exp(logits[id] - norm)}
+		if r.Decode != nil {
+			t.Text = r.Decode([]int{id})
+		}
+		tokens = append(tokens, t)
+	}
+	return tokens
+}
+
+func (r *run) floorTable() Floors {
+	f := Floors{Activations: r.class.activations, KV: r.class.kv, GELU: r.class.gelu, Declared: r.declared.activations != "", Ops: map[string]lab.Number{}}
+	all := map[string][]float64{}
+	for _, eq := range r.eqs {
+		all[opName(eq.target)] = append(all[opName(eq.target)], worst(eq.errors).floor)
+	}
+	for op, x := range all {
+		f.Ops[op] = lab.Number(median(x))
+	}
+	if !f.Declared {
+		r.infers("the engine's class of rounding, by which emulation lies nearest: %v", r.class)
+	}
+	return f
+}
+
+// coverage tells what was checked, and what these taps and prompts cannot show.
+func (r *run) coverage() {
+	c := &r.out.Coverage
+	blind := func(format string, args ...any) { c.Blind = append(c.Blind, fmt.Sprintf(format, args...)) }
+	decode := false
+	for _, p := range r.prompts {
+		if p.tapped {
+			c.Prompts++
+			c.Positions = max(c.Positions, len(p.IDs))
+			c.Taps += len(p.known)
+			decode = decode || p.decoded() > 0
+		}
+	}
+	c.Equations = len(r.eqs)
+	c.Nodes = float64(len(r.byNode)) / float64(len(r.g.Nodes)-len(r.g.KVs()))
+	if c.Prompts == 0 {
+		blind("no prompt has taps: only the logits were judged, and where a fault lies cannot be seen")
+	}
+	for _, n := range r.g.Nodes {
+		if a, ok := n.Attr.(graph.AttentionAttr); ok && a.KV.Window > 0 && c.Positions <= a.KV.Window {
+			blind("a prompt longer than the window of %d positions: the window was not tested", a.KV.Window)
+			break
+		}
+	}
+	if c.Positions < 3 {
+		blind("a prompt of three or more tokens: attention and rotary positions were hardly tested")
+	}
+	if !decode {
+		blind("tokens decoded one by one: the reuse of keys and values was not tested")
+	}
+	if r.g.Result().Op == graph.Softcap && r.holder(r.head()) == nil {
+		blind("the logits before the cap: a wrong head and a wrong cap are told apart by their effect alone")
+	}
+}
+
+// curves are the equations as they were measured.
+func (r *run) curves() {
+	for _, eq := range r.eqs {
+		errors := eq.before
+		if errors == nil {
+			errors = eq.errors
+		}
+		w := worst(errors)
+		c := Curve{Tap: eq.tap, Node: eq.target.Name, Op: opName(eq.target), Layer: eq.target.Layer, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Flagged: w.ratio() > excess}
+		for _, x := range errors {
+			if x.prompt == errors[0].prompt {
+				c.Rows = append(c.Rows, float32(x.residual))
+			}
+		}
+		for _, f := range r.frees {
+			c.Free, c.FreeFloor = max(c.Free, lab.Number(f.err[eq.target])), max(c.FreeFloor, lab.Number(f.noise[eq.target]))
+		}
+		for _, h := range r.accepted {
+			if slices.Contains(h.eqs, eq) && !slices.Contains(c.Causes, h.cause) {
+				c.Causes = append(c.Causes, h.cause)
+			}
+		}
+		r.out.Curves = append(r.out.Curves, c)
+	}
+}

@@ -1,0 +1,218 @@
+package diagnose
+
+import (
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// excess is how many times the floor a residual must lie to be flagged. (The floor is
+// the worst of several arms of rounding, so that 3 leaves room for one that is
+// worse than all of them.)
+const excess = 3
+
+// equation says that a tapped value follows from the taps before it.
+type equation struct {
+	target        *graph.Node
+	tap           string // the target's name as PyTorch has it
+	span, sources []*graph.Node
+	errors        []rowError // of all sites, under the accepted edits
+	before        []rowError // without the edits, once there are some
+	given         bool       // nothing explains it: it is left as it is
+}
+
+// site is a row of a prompt.
+type site struct{ prompt, row int }
+
+// rowError is how far a row lies from what the equation gives.
+type rowError struct {
+	site
+	residual float64 // relative to the row's norm
+	floor    float64 // what rounding alone may make of it
+}
+
+func (r rowError) ratio() float64 {
+	if math.IsNaN(r.residual) {
+		return math.Inf(1)
+	}
+	return r.residual / r.floor
+}
+
+// worst is the row that lies farthest above its floor.
+func worst(errors []rowError) rowError {
+	if len(errors) == 0 {
+		return rowError{floor: 1}
+	}
+	return slices.MaxFunc(errors, func(a, b rowError) int {
+		if a.ratio() < b.ratio() {
+			return -1
+		}
+		return 1
+	})
+}
+
+func (e *equation) flagged() bool { return worst(e.errors).ratio() > excess }
+
+// equations lists what the taps allow to check, in the graph's order.
+func (r *run) equations() {
+	r.eqs, r.byNode = nil, map[*graph.Node][]*equation{}
+	for _, n := range r.g.Nodes {
+		p := r.holder(n)
+		if p == nil {
+			continue
+		}
+		eq := &equation{target: n, tap: r.tapName(n)}
+		eq.span, eq.sources = p.center.Span(n)
+		r.eqs = append(r.eqs, eq)
+		for _, x := range eq.span {
+			r.byNode[x] = append(r.byNode[x], eq)
+		}
+	}
+}
+
+// holder is the first tapped prompt that has a value of n.
+func (r *run) holder(n *graph.Node) *prompt {
+	for _, p := range r.prompts {
+		if _, ok := p.known[n]; ok && p.tapped {
+			return p
+		}
+	}
+	return nil
+}
+
+// sites are the rows at which eq is checked.
+func (r *run) sites(eq *equation) []site {
+	var all []site
+	for i, p := range r.prompts {
+		k, ok := p.known[eq.target]
+		if !ok || !p.tapped {
+			continue
+		}
+		first, n := k.Rows()
+		for _, row := range r.sample(first, n) {
+			all = append(all, site{i, row})
+		}
+	}
+	return all
+}
+
+// sample is at most maxRows of n rows from first on: the first ones, the last ones
+// and others between.
+func (r *run) sample(first, n int) []int {
+	var rows []int
+	for i := range min(n, r.maxRows) {
+		at := i
+		if n > r.maxRows && i >= 4 {
+			at = 4 + (i-4)*(n-5)/(r.maxRows-5)
+		}
+		rows = append(rows, first+at)
+	}
+	return slices.Compact(rows)
+}
+
+// measure is how far the engine's values lie from eq under the edits, at the sites.
+// Floors are those given, by site, or measured if there are none.
+func (r *run) measure(eq *equation, edits sim.Edits, sites []site, floors map[site]float64) ([]rowError, error) {
+	var all []rowError
+	for i, p := range r.prompts {
+		var rows []int
+		for _, s := range sites {
+			if s.prompt == i {
+				rows = append(rows, s.row)
+			}
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		e := p.center
+		if len(edits) > 0 {
+			e = e.With(edits)
+		}
+		want, err := e.Compute(eq.target, rows)
+		if err != nil {
+			return nil, err
+		}
+		var noise []float64
+		if floors == nil {
+			if noise, err = r.floors(p, eq.target, edits, rows, want); err != nil {
+				return nil, err
+			}
+		}
+		got := p.read(eq.target, rows)
+		w := eq.target.Shape.Size()
+		for k, row := range rows {
+			x := rowError{site: site{i, row}, residual: relative(got[k*w:(k+1)*w], want[k*w:(k+1)*w])}
+			if floors == nil {
+				x.floor = noise[k]
+			} else {
+				x.floor = floors[x.site]
+			}
+			all = append(all, x)
+		}
+	}
+	return all, nil
+}
+
+// floors is what rounding alone may put between rows of want, n's values by its
+// equation, and an engine's: the worst of the arms, and no less than the median row's.
+func (r *run) floors(p *prompt, n *graph.Node, edits sim.Edits, rows []int, want []float64) ([]float64, error) {
+	noise := make([]float64, len(rows))
+	w := n.Shape.Size()
+	for _, arm := range p.arms {
+		if len(edits) > 0 {
+			arm = arm.With(edits)
+		}
+		got, err := arm.Compute(n, rows)
+		if err != nil {
+			return nil, err
+		}
+		for k := range rows {
+			noise[k] = max(noise[k], relative(got[k*w:(k+1)*w], want[k*w:(k+1)*w]))
+		}
+	}
+	least := max(median(noise), 0x1p-24)
+	for k := range noise {
+		noise[k] = max(noise[k], least)
+	}
+	return noise, nil
+}
+
+// relative is ‖got - want‖ / ‖want‖; NaN if anything is not finite.
+func relative(got, want []float64) float64 {
+	var diff, norm float64
+	for i, w := range want {
+		diff += (got[i] - w) * (got[i] - w)
+		norm += w * w
+	}
+	switch {
+	case diff == 0:
+		return 0
+	case math.IsInf(diff, 0) || norm == 0:
+		return math.NaN()
+	}
+	return math.Sqrt(diff / norm)
+}
+
+func median(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	y := slices.Sorted(slices.Values(x))
+	return y[len(y)/2]
+}
+
+// check measures all equations under the accepted edits.
+func (r *run) check(eqs []*equation) error {
+	for _, eq := range eqs {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		var err error
+		if eq.errors, err = r.measure(eq, r.edits, r.sites(eq), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,293 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/cause"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// opNames are the operations as findings name them.
+var opNames = map[graph.Op]string{graph.Embed: "Embed", graph.Linear: "Linear", graph.RMSNorm: "RMSNorm", graph.RoPE: "RoPE", graph.StoreKV: "StoreKV",
+	graph.Attention: "Attention", graph.Add: "Add", graph.Mul: "Mul", graph.Scale: "Scale", graph.GLU: "GLU", graph.Act: "Act", graph.Softcap: "Softcap",
+	graph.Rows: "Rows", graph.View: "View", graph.Route: "Route", graph.Experts: "Experts"}
+
+func opName(n *graph.Node) string { return opNames[n.Op] }
+
+func layersOf(n *graph.Node) []int {
+	if n.Layer < 0 {
+		return []int{}
+	}
+	return []int{n.Layer}
+}
+
+func (r *run) names(nodes []*graph.Node) []string {
+	names := []string{}
+	for _, n := range nodes {
+		names = append(names, r.tapName(n))
+	}
+	return names
+}
+
+// unknown says of an equation that it does not hold, and nothing explains why.
+func (r *run) unknown(eq *equation) {
+	eq.given = true
+	n := r.suspect(eq)
+	h := &hypothesis{cause: "unknown", node: n, detail: detail{"op": opName(n), "role": role(n)}, computed: "computes something that is on no list" + r.where(eq), eqs: []*equation{eq}, edits: sim.Edits{}}
+	for _, x := range r.accepted {
+		if x.cause == "unknown" && x.node == n {
+			x.eqs = append(x.eqs, eq)
+			return
+		}
+	}
+	r.accepted = append(r.accepted, h)
+}
+
+// suspect is the node of eq's span where the fault most likely is: the last one that
+// is not also in an equation that holds.
+func (r *run) suspect(eq *equation) *graph.Node {
+	var left []*graph.Node
+	for _, n := range eq.span {
+		if n.Op != graph.View && n.Op != graph.Rows && n.Op != graph.StoreKV && !slices.ContainsFunc(r.byNode[n], func(x *equation) bool { return !x.flagged() }) {
+			left = append(left, n)
+		}
+	}
+	if len(left) == 0 {
+		return eq.target
+	}
+	// A node that several open equations have in common made them all wrong.
+	for _, n := range left {
+		if open := r.byNode[n]; len(open) > 1 && !slices.ContainsFunc(open, func(x *equation) bool { return !x.flagged() }) {
+			return n
+		}
+	}
+	return left[len(left)-1]
+}
+
+// where is the rows and features at which an equation fails, if not at all.
+func (r *run) where(eq *equation) string {
+	var first, last, bad int
+	for i, x := range eq.errors {
+		if x.ratio() > excess {
+			if bad == 0 {
+				first = x.row
+			}
+			bad, last = bad+1, eq.errors[i].row
+		}
+	}
+	s := fmt.Sprintf(" at %d of %d positions", bad, len(eq.errors))
+	if bad < len(eq.errors) {
+		s += fmt.Sprintf(", from %d to %d", first, last)
+	}
+	return s + r.features(eq)
+}
+
+// features is which features of an equation's target are wrong, if few are.
+func (r *run) features(eq *equation) string {
+	w := worst(eq.errors)
+	p, n := r.prompts[w.prompt], eq.target
+	want, err := p.center.With(r.edits).Compute(n, []int{w.row})
+	if err != nil {
+		return ""
+	}
+	got := p.read(n, []int{w.row})
+	var norm float64
+	for _, v := range want {
+		norm += v * v
+	}
+	limit := excess * w.floor * math.Sqrt(norm)
+	var bad []int
+	for i := range got {
+		if math.Abs(got[i]-want[i]) > limit {
+			bad = append(bad, i)
+		}
+	}
+	if len(bad) == 0 || len(bad) > len(got)/2 {
+		return ""
+	}
+	if len(bad) == 1 {
+		return fmt.Sprintf(", in feature %d alone", bad[0])
+	}
+	return fmt.Sprintf(", in %d of %d features (%d to %d)", len(bad), len(got), bad[0], bad[len(bad)-1])
+}
+
+// group makes findings of the accepted hypotheses: one for all layers that have it.
+func (r *run) group() []Finding {
+	var findings []Finding
+	var firsts []*hypothesis
+	for _, h := range r.accepted {
+		at := slices.IndexFunc(firsts, func(x *hypothesis) bool {
+			return same(x, h) && opName(x.node) == opName(h.node) && (h.node.Layer >= 0 || x.node == h.node)
+		})
+		if at < 0 {
+			firsts = append(firsts, h)
+			findings = append(findings, r.finding(h))
+			continue
+		}
+		f := &findings[at]
+		f.Layers = union(f.Layers, r.hypothesisLayers(h))
+		f.Nodes = append(f.Nodes, h.node.Name)
+	}
+	return findings
+}
+
+func (r *run) hypothesisLayers(h *hypothesis) []int {
+	if h.nodes == nil {
+		return layersOf(h.node)
+	}
+	layers := []int{}
+	for _, n := range h.nodes {
+		layers = union(layers, layersOf(n))
+	}
+	return layers
+}
+
+func union(a, b []int) []int {
+	a = append(slices.Clone(a), b...)
+	slices.Sort(a)
+	return slices.Compact(a)
+}
+
+func (r *run) finding(h *hypothesis) Finding {
+	eq := h.eqs[0]
+	before := eq.before
+	if before == nil {
+		before = eq.errors
+	}
+	w := worst(before)
+	f := Finding{Cause: h.cause, Op: opName(h.node), Layers: r.hypothesisLayers(h), Tap: eq.tap, From: r.names(eq.sources), Detail: h.detail, Nodes: []string{h.node.Name},
+		Residual: w.residual, Floor: w.floor, Computed: h.computed, Confidence: 0.97}
+	if c, ok := cause.Find(h.cause); ok {
+		f.Fix = c.Fix
+	}
+	for _, x := range h.also {
+		if !slices.Contains(f.Also, x.cause) && x.cause != h.cause {
+			f.Also = append(f.Also, x.cause)
+		}
+	}
+	f.Confidence -= 0.2 * float64(min(len(f.Also), 3))
+	if h.combo {
+		f.Confidence -= 0.1
+	}
+	switch h.cause {
+	case "unknown":
+		f.Confidence = 0.5
+		f.Evidence = fmt.Sprintf("%s lies %.2g from what the engine's own values before it give, %.3g times the floor; no cause of the catalogue explains it", eq.tap, w.residual, w.ratio())
+		f.Fix = "Compare this operation alone, on the same inputs, with the model's definition."
+	default:
+		f.Evidence = fmt.Sprintf("%s lies %.2g from what the engine's own values before it give, %.3g times the floor; with this cause it lies %.2g",
+			eq.tap, w.residual, w.ratio(), worst(eq.errors).residual)
+	}
+	return f
+}
+
+// numericFindings are the classes of rounding that the dump did not declare.
+func (r *run) numericFindings() []Finding {
+	var all []Finding
+	add := func(id, op, what string, detail map[string]any) {
+		f := Finding{Cause: id, Op: op, Layers: []int{}, From: []string{}, Nodes: []string{}, Detail: detail, Confidence: 0.95, Computed: what}
+		for i := range r.out.Layers {
+			f.Layers = append(f.Layers, i)
+		}
+		for _, eq := range r.eqs {
+			if eq.target.Layer >= 0 && (opName(eq.target) == op || slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return opName(n) == op })) {
+				w := worst(eq.errors)
+				f.Tap, f.From, f.Residual, f.Floor = eq.tap, r.names(eq.sources), w.residual, w.floor
+				break
+			}
+		}
+		f.Evidence = "all equations hold within the floors of this class, and not within those of a finer one"
+		if c, ok := cause.Find(id); ok {
+			f.Fix = c.Fix
+		}
+		all = append(all, f)
+	}
+	c, said := r.class, r.declared
+	switch {
+	case c.coarse() && said.activations == "":
+		add("numeric_activations", "Linear", "rounds what products read, or all it keeps, to "+c.activations, map[string]any{"activations": c.activations})
+	case c.activations == "f32" && said.activations == "" && !r.clean32():
+		add("numeric_accumulation", "Linear", "sums in float32", map[string]any{"activations": "f32"})
+	}
+	if said.kv == "" && (c.kv == "f16" || c.kv == "bf16") && c.kv != c.activations {
+		add("numeric_kv", "Attention", "keeps keys and values in "+c.kv, map[string]any{"kv": c.kv})
+	}
+	if said.gelu == "" && c.gelu != "" {
+		add("numeric_gelu", "GLU", "looks GELU up in a table of half precision", map[string]any{"gelu": c.gelu})
+	}
+	return all
+}
+
+// clean32 reports whether float32 is all that there is to say, of an engine that says
+// nothing.
+func (r *run) clean32() bool { return true }
+
+// kind is the verdict that a cause leads to.
+func kind(id string) Verdict {
+	c, ok := cause.Find(id)
+	if !ok {
+		return Structural
+	}
+	switch c.Kind {
+	case cause.Input:
+		return Input
+	case cause.Weights:
+		return Weights
+	case cause.Instrument:
+		return Instrument
+	case cause.Numeric:
+		return Numeric
+	}
+	return Structural
+}
+
+// order is the order of accusation.
+var order = []Verdict{Instrument, Input, Weights, Structural, Reference, Unexplained, Sensitivity, Numeric, Clean}
+
+// conclude makes the verdict of all that was found.
+func (r *run) conclude() {
+	d := &r.out
+	d.Findings = append(append(r.findings, r.group()...), r.numericFindings()...)
+	slices.SortStableFunc(d.Findings, func(a, b Finding) int {
+		return slices.Index(order, r.kindOf(a)) - slices.Index(order, r.kindOf(b))
+	})
+	verdict := Clean
+	consider := func(v Verdict) {
+		if slices.Index(order, v) < slices.Index(order, verdict) {
+			verdict = v
+		}
+	}
+	if r.class.coarse() || r.class.gelu != "" || r.class.kv == "f16" || r.class.kv == "bf16" {
+		consider(Numeric)
+	}
+	for _, f := range d.Findings {
+		consider(r.kindOf(f))
+	}
+	if slices.Index(order, verdict) >= slices.Index(order, Numeric) {
+		switch {
+		case r.unexplained():
+			consider(Unexplained)
+		case float64(d.Closure.Before) > sensitive:
+			consider(Sensitivity)
+		}
+	}
+	d.Verdict = verdict
+	d.Floors = r.floorTable()
+	r.coverage()
+	r.curves()
+}
+
+// sensitive is the KL divergence in nats from which on right but rounded logits are
+// called sensitive: one token in a hundred or so is another.
+const sensitive = 5e-3
+
+func (r *run) kindOf(f Finding) Verdict {
+	if f.Cause == "unknown" && strings.HasPrefix(f.Computed, "nothing wrong") {
+		return Instrument
+	}
+	return kind(f.Cause)
+}

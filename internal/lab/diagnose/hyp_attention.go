@@ -1,0 +1,249 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
+	a := n.Attr.(graph.AttentionAttr)
+	dim, heads := float64(a.KV.Dim), n.In[0].Shape[0]
+	all := []*hypothesis{
+		fitting("attention_scale", n, fit{least: 1e-4, most: 100,
+			guesses: []float64{1, 1 / math.Sqrt(dim), 1 / dim, math.Sqrt(dim), math.Pow(dim, -0.25), 1 / math.Sqrt(float64(r.g.Nodes[0].Shape.Size())/float64(heads)), a.Scale * a.Scale, math.Sqrt(a.Scale)},
+			make: func(v float64) *hypothesis {
+				return edit("attention_scale", n, fmt.Sprintf("scales the scores by %.6g, not by %.6g", v, a.Scale), detail{"scale": v, "right": a.Scale},
+					func(s *sim.Spec) { s.Scale = v })
+			}}),
+		edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead = 1 << 30 }),
+		edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *sim.Spec) { s.Ahead = 1 }),
+		edit("mask", n, "hides a query's own position from it", detail{"mask": "not its own"}, func(s *sim.Spec) { s.Ahead = -1 }),
+		edit("softmax_axis", n, "normalizes the scores over the heads", detail{"axis": "heads"}, softOver(true)),
+		edit("softmax_axis", n, "normalizes the scores over the queries", detail{"axis": "queries"}, softOver(false)),
+		unlikely(0.5, edit("softmax_axis", n, "does not normalize the scores", detail{"axis": "none"}, func(s *sim.Spec) { s.Soft = func([]float64) {} })),
+		edit("weight_missing", n, "gives zeros for attention", detail{"value": "zero"}, func(s *sim.Spec) { s.Times = 0 }),
+	}
+	if a.KV.Heads > 1 && a.KV.Heads < heads {
+		all = append(all, edit("gqa_map", n, "gives head h the keys and values of head h mod "+fmt.Sprint(a.KV.Heads), detail{"map": "modulo"},
+			func(s *sim.Spec) { s.Group = func(h int) int { return h % a.KV.Heads } }))
+	}
+	if a.KV.Heads > 1 {
+		all = append(all, unlikely(0.3, edit("gqa_map", n, "gives all heads the keys and values of the first", detail{"map": "first"},
+			func(s *sim.Spec) { s.Group = func(int) int { return 0 } })))
+	}
+	all = append(all, r.windows(n, a.KV)...)
+	all = append(all, r.stores(n, a.KV)...)
+	return append(all, r.decoded(n)...)
+}
+
+func (r *run) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
+	longest := 0
+	for _, p := range r.prompts {
+		if p.tapped {
+			longest = max(longest, len(p.IDs))
+		}
+	}
+	window := func(w int) sim.Edit { return func(s *sim.Spec) { s.Window = w } }
+	var all []*hypothesis
+	if kv.Window > 0 {
+		all = append(all, edit("window_missing", n, "sees all earlier positions, without the window", detail{}, window(0)))
+	}
+	for _, x := range r.g.Nodes {
+		if a, ok := x.Attr.(graph.AttentionAttr); ok && kv.Window == 0 && a.KV.Window > 0 {
+			all = append(all, edit("layer_pattern", n, fmt.Sprintf("has the window of %d that other layers have", a.KV.Window), detail{"kind": "sliding"}, window(a.KV.Window)))
+			break
+		}
+	}
+	all = append(all, r.otherKind(n, kv)...)
+	guesses := []float64{float64(kv.Window - 1), float64(kv.Window + 1), float64(kv.Window / 2), float64(2 * kv.Window)}
+	return append(all, unlikely(0.4, fitting("window_size", n, fit{least: 1, most: float64(longest), integer: true, guesses: guesses, make: func(v float64) *hypothesis {
+		if v < 1 || int(v) == kv.Window {
+			return nil
+		}
+		return edit("window_size", n, fmt.Sprintf("sees %g positions, not %d", v, kv.Window), detail{"window": v, "right": float64(kv.Window)}, window(int(v)))
+	}})))
+}
+
+// otherKind is a layer treated as one of the model's other kind: its window and its turning.
+func (r *run) otherKind(n *graph.Node, kv *graph.KV) []*hypothesis {
+	var all []*hypothesis
+	for _, x := range r.g.Nodes {
+		a, ok := x.Attr.(graph.AttentionAttr)
+		if !ok || a.KV.Window == kv.Window || a.KV.Dim != kv.Dim {
+			continue
+		}
+		h := edit("layer_pattern", n, "is computed as a layer of another kind, like "+fmt.Sprint(x.Layer), detail{"kind": "another"}, func(s *sim.Spec) { s.Window = a.KV.Window })
+		if freqs, mine := r.rotations(x), r.rotations(n); len(freqs) > 0 {
+			for _, y := range mine {
+				h.edits[y] = []sim.Edit{func(s *sim.Spec) { s.Freqs = freqs[0].Attr.(graph.RoPEAttr).Freqs }}
+			}
+		}
+		return append(all, h)
+	}
+	return all
+}
+
+// stores are other keys and values than the layer's: keys in the place of values, and
+// other layers'.
+func (r *run) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
+	store := r.prompts[0].center.Spec(n).Store
+	if store == nil {
+		return nil
+	}
+	var all []*hypothesis
+	for key := store.In[0]; ; key = key.In[0] {
+		if slices.Equal(key.Shape, store.In[1].Shape) && key != store.In[1] {
+			h := edit("k_as_v", n, "takes "+role(key)+" for the values", detail{"values": role(key)}, func(*sim.Spec) {})
+			h.edits = sim.Edits{store: {reads(1, key)}}
+			all = append(all, h)
+		}
+		if key.Op == graph.Linear || len(key.In) == 0 {
+			break
+		}
+	}
+	for _, x := range r.g.Nodes {
+		if x.Op != graph.StoreKV || x == store || !slices.Equal(x.Shape, store.Shape) || x.Layer >= n.Layer && x.ID > n.ID {
+			continue
+		}
+		h := edit("kv_share_source", n, fmt.Sprintf("reads the keys and values of layer %d, not %d", x.Layer, store.Layer),
+			detail{"layer": float64(x.Layer), "right": float64(store.Layer)}, func(s *sim.Spec) { s.Store = x })
+		if n.Layer == store.Layer {
+			h.cost += 1
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// softOver normalizes scores over the heads or over the queries, not over the keys.
+func softOver(heads bool) sim.Edit {
+	return func(s *sim.Spec) {
+		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+			all := make([]int, e.Len())
+			for i := range all {
+				all[i] = i
+			}
+			plain := *s
+			count, dim := s.In[0].Shape[0], s.In[0].Shape[1]
+			weights := make([][]float64, len(all)*count) // by query and head
+			i := 0
+			plain.Soft = func(p []float64) {
+				weights[i] = slices.Clone(p)
+				i++
+			}
+			if _, err := plain.Attend(e, all); err != nil {
+				return nil, err
+			}
+			values, err := e.Value(e.Spec(s.Store).In[1], all)
+			if err != nil {
+				return nil, err
+			}
+			normalize(weights, count, s.Window, heads)
+			width := s.Store.Shape.Size()
+			y := make([]float64, len(rows)*count*dim)
+			for t, r := range rows {
+				first := 0
+				if s.Window > 0 {
+					first = max(0, r-s.Window+1)
+				}
+				for h := range count {
+					for j, w := range weights[r*count+h] {
+						v := values[(first+j)*width+s.Group(h)*dim:][:dim]
+						for d, x := range v {
+							y[(t*count+h)*dim+d] += w * x
+						}
+					}
+				}
+			}
+			return y, nil
+		}
+	}
+}
+
+// normalize makes weights of scores by query and head: over the heads of a query and
+// key, or over the queries of a head and key.
+func normalize(scores [][]float64, count, window int, heads bool) {
+	key := func(q, h, j int) [2]int {
+		first := 0
+		if window > 0 {
+			first = max(0, q-window+1)
+		}
+		if heads {
+			return [2]int{q, first + j}
+		}
+		return [2]int{h, first + j}
+	}
+	top, sums := map[[2]int]float64{}, map[[2]int]float64{}
+	each := func(do func(k [2]int, p *float64)) {
+		for i, list := range scores {
+			for j := range list {
+				do(key(i/count, i%count, j), &list[j])
+			}
+		}
+	}
+	each(func(k [2]int, p *float64) {
+		if old, ok := top[k]; !ok || *p > old {
+			top[k] = *p
+		}
+	})
+	each(func(k [2]int, p *float64) { *p = math.Exp(*p - top[k]); sums[k] += *p })
+	each(func(k [2]int, p *float64) { *p /= sums[k] })
+}
+
+// decoded are faults of keys and values in positions that were decoded one by one.
+func (r *run) decoded(n *graph.Node) []*hypothesis {
+	from := math.MaxInt
+	for _, p := range r.prompts {
+		if p.tapped && p.decoded() > 0 {
+			from = min(from, len(p.IDs)-p.decoded())
+		}
+	}
+	if from == math.MaxInt {
+		return nil
+	}
+	start := func(at int) int {
+		for _, p := range r.prompts {
+			if p.tapped && p.decoded() > 0 && at < len(p.IDs) {
+				return len(p.IDs) - p.decoded()
+			}
+		}
+		return from
+	}
+	only := func(what, computed string, change func(k, v []float64, width, at, start int)) *hypothesis {
+		return edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *sim.Spec) {
+			s.Only = func(k, v []float64, width, at int) ([]float64, []float64) {
+				if at < start(at) {
+					return k, v
+				}
+				k, v = slices.Clone(k), slices.Clone(v)
+				change(k, v, width, at, start(at))
+				return k, v
+			}
+		})
+	}
+	move := func(x []float64, width, to, from int) { copy(x[to*width:(to+1)*width], x[from*width:(from+1)*width]) }
+	return []*hypothesis{
+		only("one early", "stores each decoded position over the one before it", func(k, v []float64, width, at, start int) {
+			for i := start; i <= at && i > 0; i++ {
+				move(k, width, i-1, i)
+				move(v, width, i-1, i)
+			}
+			clear(k[at*width : (at+1)*width])
+			clear(v[at*width : (at+1)*width])
+		}),
+		only("previous", "reads what the step before stored, not its own", func(k, v []float64, width, at, start int) {
+			if at > 0 {
+				move(k, width, at, at-1)
+				move(v, width, at, at-1)
+			}
+		}),
+		only("not stored", "finds zeros in its own position", func(k, v []float64, width, at, start int) {
+			clear(k[at*width : (at+1)*width])
+			clear(v[at*width : (at+1)*width])
+		}),
+	}
+}

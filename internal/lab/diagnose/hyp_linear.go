@@ -1,0 +1,256 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+func (r *run) embedHypotheses(n *graph.Node) []*hypothesis {
+	cause := "embed_scale"
+	if n != r.g.Nodes[0] {
+		cause = "ple_scale"
+	}
+	right := float64(n.Attr.(graph.EmbedAttr).Scale)
+	width := float64(n.Shape.Size())
+	all := []*hypothesis{fitting(cause, n, fit{least: right / 1000, most: right * 1000,
+		guesses: []float64{1, math.Sqrt(width), width, 1 / math.Sqrt(width), 0.5 * right, 2 * right, right * right},
+		make: func(v float64) *hypothesis {
+			return edit(cause, n, fmt.Sprintf("scales the embedding by %.6g, not %.6g", v, right), detail{"factor": v, "right": right},
+				func(s *sim.Spec) { s.By = v })
+		}})}
+	return append(all, edit("weight_missing", n, "gives zeros for the embedding", detail{"weight": "zero"}, func(s *sim.Spec) { s.Times = 0 }))
+}
+
+func (r *run) linearHypotheses(n *graph.Node) []*hypothesis {
+	w := n.W[0]
+	rows, cols := w.Rows(), w.Shape.Last()
+	all := []*hypothesis{
+		edit("weight_transposed", n, fmt.Sprintf("reads the bytes of the weight [%d, %d] as those of its transpose", rows, cols), detail{},
+			func(s *sim.Spec) { s.Alter = transposed }),
+		edit("weight_missing", n, "multiplies by zeros", detail{"weight": "zero"}, func(s *sim.Spec) { s.Times = 0 }),
+	}
+	all = append(all, r.otherWeights(n)...)
+	all = append(all, layouts(n)...)
+	if n.Shape.Size() == n.In[0].Shape.Size() {
+		all = append(all, unlikely(1, edit("weight_missing", n, "gives on its input", detail{"weight": "identity"}, passes(0))))
+	}
+	cause := "weight_scale"
+	if n.Layer < 0 && n == r.head() {
+		cause = "logits_scale"
+	}
+	all = append(all, unlikely(0.5, fitting(cause, n, fit{least: 1e-3, most: 1e3, guesses: factors(n), make: func(v float64) *hypothesis {
+		return edit(cause, n, fmt.Sprintf("gives %.6g times the product", v), detail{"factor": v}, func(s *sim.Spec) { s.Times = v })
+	}})))
+	if cause == "logits_scale" && w != r.g.Nodes[0].W[0] && slices.Equal(w.Shape, r.g.Nodes[0].W[0].Shape) {
+		all = append(all, edit("head_wrong", n, "multiplies by the embedding, not by the head's own weight", detail{"weight": "token_embd"},
+			func(s *sim.Spec) { s.W = r.g.Nodes[0].W }))
+	}
+	return all
+}
+
+// head is the product that makes the logits.
+func (r *run) head() *graph.Node {
+	n := r.g.Result()
+	for n.Op != graph.Linear && len(n.In) > 0 {
+		n = n.In[0]
+	}
+	return n
+}
+
+// factors are constants that ports forget or repeat.
+func factors(n *graph.Node) []float64 {
+	d := float64(n.In[0].Shape.Size())
+	out := []float64{0.5, 2, -1, 1 / math.Sqrt2, math.Sqrt2, 0.25, 4, math.Sqrt(d), 1 / math.Sqrt(d), d, 1 / d}
+	return append(out, 1.0/16, 16)
+}
+
+// transposed reads w [rows, cols] as if its bytes were those of [cols, rows].
+func transposed(w []float64, rows, cols int) []float64 {
+	y := make([]float64, len(w))
+	for i := range rows {
+		for j := range cols {
+			y[i*cols+j] = w[j*rows+i]
+		}
+	}
+	return y
+}
+
+// otherWeights are weights of n's shape that may be in its place: of the same role in
+// other layers, and of other roles in this one.
+func (r *run) otherWeights(n *graph.Node) []*hypothesis {
+	var all []*hypothesis
+	for _, x := range r.g.Nodes {
+		if x == n || x.Op != graph.Linear || n.Layer < 0 || x.Layer < 0 || !slices.Equal(x.W[0].Shape, n.W[0].Shape) {
+			continue
+		}
+		change := func(s *sim.Spec) { s.W = x.W }
+		switch {
+		case role(x) == role(n):
+			all = append(all, unlikely(0.1*math.Abs(float64(x.Layer-n.Layer)), edit("weight_wrong_layer", n, fmt.Sprintf("multiplies by the weight of layer %d", x.Layer),
+				detail{"apart": float64(x.Layer - n.Layer)}, change)))
+		case x.Layer == n.Layer && isPair(n, x, "ffn_gate", "ffn_up"):
+			all = append(all, edit("gate_up_swapped", n, "multiplies by the weight of "+role(x), detail{}, change))
+		case x.Layer == n.Layer:
+			all = append(all, edit("weight_wrong_layer", n, "multiplies by the weight of "+role(x), detail{"tensor": role(x)}, change))
+		}
+	}
+	return all
+}
+
+// isPair reports whether two nodes of a layer have those roles, either way.
+func isPair(a, b *graph.Node, x, y string) bool {
+	return role(a) == x && role(b) == y || role(a) == y && role(b) == x
+}
+
+// layouts are rows of a weight read at a wrong distance: rows that were padded to
+// whole blocks read as if they followed each other, or the reverse.
+func layouts(n *graph.Node) []*hypothesis {
+	cols := n.W[0].Shape.Last()
+	var all []*hypothesis
+	for _, block := range []int{32, 64, 128, 256} {
+		padded := (cols + block - 1) / block * block
+		if padded == cols {
+			continue
+		}
+		all = append(all,
+			unlikely(0.2, edit("weight_layout", n, fmt.Sprintf("reads rows that are padded to blocks of %d as if they followed each other", block),
+				detail{"block": float64(block), "read": "packed"}, func(s *sim.Spec) { s.Alter = strided(padded, cols) })),
+			unlikely(0.2, edit("weight_layout", n, fmt.Sprintf("reads rows that follow each other as if they were padded to blocks of %d", block),
+				detail{"block": float64(block), "read": "row-wise"}, func(s *sim.Spec) { s.Alter = strided(cols, padded) })))
+	}
+	return all
+}
+
+// strided reads rows at a distance of read that were laid out at a distance of laid;
+// what lies past the end is 0.
+func strided(laid, read int) func(w []float64, rows, cols int) []float64 {
+	return func(w []float64, rows, cols int) []float64 {
+		buffer := make([]float64, max(rows*laid, rows*read)+cols)
+		for i := range rows {
+			copy(buffer[i*laid:], w[i*cols:(i+1)*cols])
+		}
+		y := make([]float64, 0, rows*cols)
+		for i := range rows {
+			y = append(y, buffer[i*read:i*read+cols]...)
+		}
+		return y
+	}
+}
+
+// permuted is the hypothesis that eq's target, a product, has its features in another
+// order, if each of the engine's is one of the reference's at all rows.
+func (r *run) permuted(eq *equation) (*hypothesis, error) {
+	n := eq.target
+	if n.Op != graph.Linear || n.Layer < 0 || len(eq.errors) < 3 {
+		return nil, nil
+	}
+	s := eq.errors[0].prompt
+	var rows []int
+	for _, x := range eq.errors {
+		if x.prompt == s && len(rows) < 16 {
+			rows = append(rows, x.row)
+		}
+	}
+	want, err := r.prompts[s].center.With(r.edits).Compute(n, rows)
+	if err != nil {
+		return nil, err
+	}
+	order := matching(r.prompts[s].read(n, rows), want, len(rows), r.tolerance(eq))
+	if order == nil {
+		return nil, nil
+	}
+	w := len(order)
+	return edit("weight_permuted", n, "gives the rows of the weight in another order"+describeOrder(order, r.headDim(n)), detail{"order": "permuted"}, func(s *sim.Spec) {
+		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+			y, err := s.Plain(e, rows)
+			if err != nil {
+				return nil, err
+			}
+			out := make([]float64, len(y))
+			for i := range y {
+				out[i] = y[i/w*w+order[i%w]]
+			}
+			return out, nil
+		}
+	}), nil
+}
+
+// tolerance is a relative error of single values that is no rounding.
+func (r *run) tolerance(eq *equation) float64 { return max(1e-5, 20*worst(eq.errors).floor) }
+
+// matching finds for each column of got [rows, w] the one of want that it is equal to,
+// nil unless that is a permutation other than the identity.
+func matching(got, want []float64, rows int, tolerance float64) []int {
+	w := len(got) / rows
+	if w > 1<<13 {
+		return nil
+	}
+	norm := 0.0
+	for _, v := range want {
+		norm += v * v
+	}
+	limit := tolerance * tolerance * norm / float64(w)
+	order, used, moved := make([]int, w), make([]bool, w), false
+	for i := range w {
+		order[i] = -1
+		for k := range w {
+			j := (i + k) % w
+			if used[j] {
+				continue
+			}
+			var diff float64
+			for t := 0; t < rows && diff <= limit; t++ {
+				d := got[t*w+i] - want[t*w+j]
+				diff += d * d
+			}
+			if diff <= limit {
+				order[i], used[j] = j, true
+				moved = moved || i != j
+				break
+			}
+		}
+		if order[i] < 0 {
+			return nil
+		}
+	}
+	if !moved {
+		return nil
+	}
+	return order
+}
+
+// headDim is the size of the heads that a product's features are cut into, 0 if they are not.
+func (r *run) headDim(n *graph.Node) int {
+	for _, x := range r.readers(n) {
+		if x.Op == graph.View && len(x.Shape) == 2 {
+			return x.Shape[1]
+		}
+	}
+	return 0
+}
+
+func describeOrder(order []int, dim int) string {
+	if dim == 0 || len(order)%dim != 0 {
+		return ""
+	}
+	within, paired, unpaired := true, true, true
+	for i, j := range order {
+		within = within && i/dim == j/dim
+		h, k := i/dim*dim, i%dim
+		paired = paired && j == h+k/2+k%2*(dim/2)
+		unpaired = unpaired && j == h+k%(dim/2)*2+k/(dim/2)
+	}
+	switch {
+	case paired:
+		return ": interleaved for rotary pairs"
+	case unpaired:
+		return ": halves made of interleaved pairs"
+	case within:
+		return ", within heads"
+	}
+	return ""
+}

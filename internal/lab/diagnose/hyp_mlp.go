@@ -1,0 +1,210 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// activations that engines have in the place of others.
+var activations = []struct {
+	name string
+	f    func(float64) float64
+}{
+	{"silu", sim.SiLU},
+	{"gelu_tanh", sim.GELUTanh},
+	{"gelu_erf", sim.GELUErf},
+	{"gelu_quick", func(x float64) float64 { return x / (1 + math.Exp(-1.702*x)) }},
+	{"relu", func(x float64) float64 { return max(x, 0) }},
+	{"relu_squared", func(x float64) float64 { return max(x, 0) * max(x, 0) }},
+	{"sigmoid", func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }},
+	{"tanh", math.Tanh},
+	{"identity", func(x float64) float64 { return x }},
+}
+
+func (r *run) activationHypotheses(n *graph.Node) []*hypothesis {
+	right := n.Attr.(graph.ActAttr).Act.String()
+	var all []*hypothesis
+	for _, a := range activations {
+		if a.name != right {
+			all = append(all, edit("activation", n, "activates by "+a.name+", not by "+right, detail{"activation": a.name, "right": right}, func(s *sim.Spec) { s.Act = a.f }))
+		}
+	}
+	return all
+}
+
+func (r *run) gluHypotheses(n *graph.Node) []*hypothesis {
+	all := r.activationHypotheses(n)
+	if len(n.In) == 2 {
+		cause := "gate_up_swapped"
+		all = append(all, edit(cause, n, "activates the second factor, not the gate", detail{}, func(s *sim.Spec) { s.In = []*graph.Node{n.In[1], n.In[0]} }))
+	}
+	return all
+}
+
+func (r *run) expertsHypotheses(n *graph.Node) []*hypothesis {
+	all := r.activationHypotheses(n)
+	all = append(all, edit("gate_up_swapped", n, "takes the halves of the experts' fused weight in the other order", detail{}, func(s *sim.Spec) { s.SwapHalves = true }))
+	count := n.W[0].Shape[0]
+	for _, shift := range []int{1, count - 1} {
+		all = append(all, edit("expert_order", n, fmt.Sprintf("runs expert (e + %d) mod %d for e", shift, count), detail{"order": fmt.Sprintf("+%d", shift)},
+			func(s *sim.Spec) { s.Expert = func(e int) int { return (e + shift) % count } }))
+	}
+	all = append(all, edit("expert_order", n, "counts the experts from the last", detail{"order": "reversed"}, func(s *sim.Spec) { s.Expert = func(e int) int { return count - 1 - e } }))
+	return append(all, r.swappedExperts(n, count)...)
+}
+
+// swappedExperts are two experts in each other's place.
+func (r *run) swappedExperts(n *graph.Node, count int) []*hypothesis {
+	var all []*hypothesis
+	for i := range min(count, 16) {
+		for j := range i {
+			all = append(all, unlikely(0.2, edit("expert_order", n, fmt.Sprintf("exchanges experts %d and %d", j, i), detail{"order": fmt.Sprintf("%d<->%d", j, i)}, func(s *sim.Spec) {
+				s.Expert = func(e int) int {
+					switch e {
+					case i:
+						return j
+					case j:
+						return i
+					}
+					return e
+				}
+			})))
+		}
+	}
+	return all
+}
+
+func (r *run) routeHypotheses(n *graph.Node) []*hypothesis {
+	k, count := n.Shape[0], n.In[0].Shape.Size()
+	routed := func(cause, computed string, d detail, weigh func(scores []float64, order []int, scale []float64) []float64) *hypothesis {
+		return edit(cause, n, computed, d, func(s *sim.Spec) {
+			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) { return routes(e, s, rows, k, weigh) }
+		})
+	}
+	all := []*hypothesis{
+		routed("router_softmax", "takes the softmax over all experts, and does not renormalize those chosen", detail{"over": "all"}, func(x []float64, order []int, scale []float64) []float64 {
+			p := slices.Clone(x)
+			sim.Softmax(p)
+			return pick(p, order, scale)
+		}),
+		routed("router_softmax", "takes the sigmoid of each score", detail{"over": "sigmoid"}, func(x []float64, order []int, scale []float64) []float64 {
+			p := slices.Clone(x)
+			for i, v := range p {
+				p[i] = 1 / (1 + math.Exp(-v))
+			}
+			return pick(p, order, scale)
+		}),
+		routed("router_softmax", "weighs the experts by the scores themselves", detail{"over": "none"}, pick),
+		routed("router_softmax", "weighs all chosen experts alike", detail{"over": "uniform"}, func(x []float64, order []int, scale []float64) []float64 {
+			p := make([]float64, len(x))
+			for i := range p {
+				p[i] = 1 / float64(k)
+			}
+			return pick(p, order, scale)
+		}),
+		routed("weight_missing", "leaves out the experts' own scales", detail{"weight": "one"}, func(x []float64, order []int, scale []float64) []float64 {
+			return among(x, order, slices.Repeat([]float64{1}, count))
+		}),
+	}
+	for fewer := 1; fewer < k; fewer++ {
+		all = append(all, routed("router_topk", fmt.Sprintf("chooses %d experts, not %d", fewer, k), detail{"k": float64(fewer), "right": float64(k)}, func(x []float64, order []int, scale []float64) []float64 {
+			return append(among(x, order[:fewer], scale), make([]float64, k-fewer)...)
+		}), routed("router_topk", fmt.Sprintf("uses %d of the %d experts chosen", fewer, k), detail{"used": float64(fewer), "right": float64(k)}, func(x []float64, order []int, scale []float64) []float64 {
+			return append(among(x, order, scale)[:fewer], make([]float64, k-fewer)...)
+		}))
+	}
+	return append(all, edit("router_topk", n, "chooses the experts with the lowest scores", detail{"k": "lowest"}, func(s *sim.Spec) {
+		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) { return lowest(e, s, rows, k) }
+	}))
+}
+
+// pick is each chosen expert's p, scaled.
+func pick(p []float64, order []int, scale []float64) []float64 {
+	var out []float64
+	for _, i := range order {
+		out = append(out, p[i]*scale[i])
+	}
+	return out
+}
+
+// among is the softmax of the chosen experts' scores among each other, scaled.
+func among(x []float64, order []int, scale []float64) []float64 {
+	var p []float64
+	for _, i := range order {
+		p = append(p, x[i])
+	}
+	sim.Softmax(p)
+	for j, i := range order {
+		p[j] *= scale[i]
+	}
+	return p
+}
+
+// routes is pairs of index and weight for each row, weighed by a function of the
+// scores and the k chosen.
+func routes(e *sim.Eval, s *sim.Spec, rows []int, k int, weigh func(scores []float64, order []int, scale []float64) []float64) ([]float64, error) {
+	scores, err := e.Value(s.In[0], rows)
+	if err != nil {
+		return nil, err
+	}
+	scale, err := sim.Vector(s.W[0])
+	if err != nil {
+		return nil, err
+	}
+	var y []float64
+	for t := range rows {
+		x := scores[t*len(scale) : (t+1)*len(scale)]
+		order := make([]int, len(x))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortStableFunc(order, func(a, b int) int {
+			switch {
+			case x[a] > x[b]:
+				return -1
+			case x[b] > x[a]:
+				return 1
+			}
+			return 0
+		})
+		w := weigh(x, order[:k], scale)
+		for j, i := range order[:k] {
+			y = append(y, float64(i), w[j])
+		}
+	}
+	return y, nil
+}
+
+func lowest(e *sim.Eval, s *sim.Spec, rows []int, k int) ([]float64, error) {
+	scores, err := e.Value(s.In[0], rows)
+	if err != nil {
+		return nil, err
+	}
+	scale, err := sim.Vector(s.W[0])
+	if err != nil {
+		return nil, err
+	}
+	var y []float64
+	for t := range rows {
+		x := scores[t*len(scale) : (t+1)*len(scale)]
+		order := make([]int, len(x))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortStableFunc(order, func(a, b int) int {
+			if x[a] < x[b] {
+				return -1
+			}
+			return 1
+		})
+		w := among(x, order[:k], scale)
+		for j, i := range order[:k] {
+			y = append(y, float64(i), w[j])
+		}
+	}
+	return y, nil
+}

@@ -1,0 +1,175 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// missingNorm is the cause of a norm that is left out.
+func (r *run) missingNorm(n *graph.Node) string {
+	switch name := role(n); {
+	case strings.HasPrefix(name, "attn_q_norm"), strings.HasPrefix(name, "attn_k_norm"):
+		return "qk_norm_missing"
+	case strings.HasPrefix(name, "attn_v_norm"):
+		return "v_norm_missing"
+	case n == r.finalNorm():
+		return "final_norm_missing"
+	case strings.HasPrefix(name, "ffn_gate_inp"):
+		return "router_norm"
+	}
+	return "norm_missing"
+}
+
+// finalNorm is the norm before the head.
+func (r *run) finalNorm() *graph.Node {
+	n := r.head()
+	for n != nil && n.Op != graph.RMSNorm {
+		n = n.In[0]
+	}
+	return n
+}
+
+func (r *run) normHypotheses(n *graph.Node) []*hypothesis {
+	a := n.Attr.(graph.NormAttr)
+	missing := r.missingNorm(n)
+	all := []*hypothesis{
+		edit(missing, n, "leaves the norm out", detail{}, passes(0)),
+		unlikely(0.6, edit("norm_extra", n, "norms twice", detail{}, func(s *sim.Spec) { s.Func = twice })),
+		unlikely(0.1, fitting("norm_eps", n, fit{least: 1e-12, most: 1, guesses: []float64{1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2},
+			make: func(v float64) *hypothesis {
+				return edit("norm_eps", n, fmt.Sprintf("adds %.3g to the mean square, not %.3g", v, a.Eps), detail{"eps": v, "right": float64(a.Eps)},
+					func(s *sim.Spec) { s.Eps = v })
+			}})),
+	}
+	all = append(all, r.orders(n)...)
+	if len(n.W) == 0 {
+		return all
+	}
+	for _, offset := range []float64{0, 1, 2} {
+		if offset != float64(a.Offset) {
+			all = append(all, edit("norm_offset", n, fmt.Sprintf("multiplies by the weight plus %g, not plus %g", offset, a.Offset),
+				detail{"offset": offset, "right": float64(a.Offset)}, func(s *sim.Spec) { s.Offset = offset }))
+		}
+	}
+	all = append(all,
+		unlikely(0.3, edit("weight_missing", n, "norms without the weight", detail{"weight": "one"}, func(s *sim.Spec) { s.W = nil })),
+		unlikely(0.5, edit(missing, n, "multiplies by the weight without norming", detail{"kept": "weight"}, func(s *sim.Spec) { s.Func = weightOnly })))
+	for _, x := range r.g.Nodes {
+		if x == n || x.Op != graph.RMSNorm || len(x.W) == 0 || !slices.Equal(x.W[0].Shape, n.W[0].Shape) {
+			continue
+		}
+		change := func(s *sim.Spec) { s.W = x.W }
+		switch {
+		case role(x) == role(n) && x.Layer >= 0:
+			all = append(all, unlikely(0.1*math.Abs(float64(x.Layer-n.Layer)), edit("norm_wrong_weight", n, fmt.Sprintf("has the weight of layer %d", x.Layer),
+				detail{"apart": float64(x.Layer - n.Layer)}, change)))
+		case x.Layer == n.Layer:
+			all = append(all, edit("norm_wrong_weight", n, "has the weight of "+role(x), detail{"tensor": role(x)}, change))
+		case x.Layer < 0:
+			all = append(all, unlikely(0.5, edit("norm_wrong_weight", n, "has the weight of "+x.Name, detail{"tensor": x.Name}, change)))
+		}
+	}
+	return all
+}
+
+// twice norms what is normed.
+func twice(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+	y, err := s.Plain(e, rows)
+	if err != nil {
+		return nil, err
+	}
+	return s.Norm(e, y)
+}
+
+func weightOnly(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+	x, err := e.Value(s.In[0], rows)
+	if err != nil {
+		return nil, err
+	}
+	w, err := sim.Vector(s.W[0])
+	if err != nil {
+		return nil, err
+	}
+	for i := range x {
+		x[i] *= s.Offset + w[i%len(w)]
+	}
+	return x, nil
+}
+
+// orders are norms at another place: after the sum instead of before it, and after
+// the rotation instead of before it.
+func (r *run) orders(n *graph.Node) []*hypothesis {
+	var all []*hypothesis
+	for _, x := range r.readers(n) {
+		if x.Op == graph.Add && len(x.In) == 2 && x.In[1] == n {
+			h := edit("norm_order", n, "norms the sum with the residual, not what is added to it", detail{"place": "after the sum"}, func(s *sim.Spec) {
+				s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+					y, err := added(e, rows, n.In[0], x.In[0])
+					if err != nil {
+						return nil, err
+					}
+					return s.Norm(e, y)
+				}
+				s.In = []*graph.Node{n.In[0], x.In[0]}
+			})
+			h.edits[x] = []sim.Edit{passes(1)}
+			all = append(all, h)
+		}
+		if x.Op == graph.RoPE {
+			h := edit("qk_norm_after_rope", n, "turns first and norms then", detail{}, func(s *sim.Spec) {
+				s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+					y, err := e.Value(s.In[0], rows)
+					if err != nil {
+						return nil, err
+					}
+					return s.Norm(e, e.Spec(x).Rotate(e, y, rows))
+				}
+			})
+			h.edits[x] = []sim.Edit{passes(0)}
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+func added(e *sim.Eval, rows []int, a, b *graph.Node) ([]float64, error) {
+	x, err := e.Value(a, rows)
+	if err != nil {
+		return nil, err
+	}
+	y, err := e.Value(b, rows)
+	if err != nil {
+		return nil, err
+	}
+	for i := range x {
+		x[i] += y[i]
+	}
+	return x, nil
+}
+
+// skippedNorms are norms that are computed, as their taps show, but whose readers go on
+// with what was before the norm.
+func (r *run) skippedNorms(n *graph.Node) []*hypothesis {
+	var all []*hypothesis
+	for _, x := range n.In {
+		x = behind(x)
+		if x.Op != graph.RMSNorm || r.taps[x] == "" {
+			continue
+		}
+		h := &hypothesis{cause: r.missingNorm(x), node: x, detail: detail{}, computed: "leaves the norm out", edits: sim.Edits{}}
+		for _, y := range r.readers(x) {
+			for i, in := range y.In {
+				if in == x {
+					h.edits[y] = append(h.edits[y], reads(i, x.In[0]))
+				}
+			}
+		}
+		all = append(all, h)
+	}
+	return all
+}

@@ -1,0 +1,262 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// addHypotheses are about a bias, or about a sum with the residual stream.
+func (r *run) addHypotheses(n *graph.Node) []*hypothesis {
+	if len(n.W) > 0 {
+		all := []*hypothesis{edit("bias_missing", n, "leaves the bias out", detail{}, passes(0))}
+		for _, x := range r.siblings(n) {
+			all = append(all, unlikely(0.3, edit("weight_wrong_layer", n, fmt.Sprintf("adds the bias of layer %d", x.Layer), detail{"apart": float64(x.Layer - n.Layer)},
+				func(s *sim.Spec) { s.W = x.W })))
+		}
+		return all
+	}
+	if n.Layer < 0 {
+		return r.perLayerSum(n)
+	}
+	branch, stream := n.In[1], n.In[0]
+	missing := "residual_missing"
+	if r.isPLE(branch) {
+		missing = "ple_missing"
+	}
+	all := []*hypothesis{
+		edit("residual_missing", n, "gives on what is added, without the residual stream", detail{"lost": "stream"}, passes(1)),
+		edit(missing, n, "gives on the residual stream, without what is added", detail{"lost": "branch"}, passes(0)),
+	}
+	// The stream from another place: the normed input, or the sum before.
+	for _, x := range []*graph.Node{r.normOf(n, stream), r.earlier(stream)} {
+		if x != nil {
+			all = append(all, unlikely(0.2, edit("residual_order", n, "adds to "+r.tapName(x)+", not to the residual stream", detail{"stream": role(x)}, reads(0, x))))
+		}
+	}
+	if branch.Op == graph.RMSNorm {
+		all = append(all, edit(r.missingNorm(branch), branch, "adds what was not normed", detail{}, reads(0, branch)))
+		all[len(all)-1].edits = sim.Edits{n: {reads(1, branch.In[0])}}
+	} else {
+		all = append(all, r.normedSums(n)...)
+	}
+	if r.isPLE(branch) {
+		all = append(all, r.placesOfPLE(n)...)
+	}
+	return all
+}
+
+// normedSums are sums whose norm comes before the residual is kept: the next norm's
+// output goes on as the stream.
+func (r *run) normedSums(n *graph.Node) []*hypothesis {
+	var all []*hypothesis
+	for _, x := range r.readers(n) {
+		if x.Op != graph.RMSNorm || x.Layer != n.Layer {
+			continue
+		}
+		h := &hypothesis{cause: "residual_order", node: n, detail: detail{"stream": role(x)}, computed: "goes on with " + r.tapName(x) + " as the residual stream", edits: sim.Edits{}, cost: 0.2}
+		for _, y := range r.readers(n) {
+			if y.Op == graph.Add {
+				h.edits[y] = []sim.Edit{reads(0, x)}
+			}
+		}
+		if len(h.edits) > 0 {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// isPLE reports whether a value is the end of a layer's per-layer embedding.
+func (r *run) isPLE(n *graph.Node) bool {
+	return strings.HasPrefix(role(n), "post_norm") && n.Layer >= 0
+}
+
+// normOf is the norm of the stream in n's layer, nil if there is none.
+func (r *run) normOf(n, stream *graph.Node) *graph.Node {
+	for _, x := range r.readers(stream) {
+		if x.Op == graph.RMSNorm && x.Layer == n.Layer {
+			return x
+		}
+	}
+	return nil
+}
+
+// earlier is the stream before it was last added to.
+func (r *run) earlier(stream *graph.Node) *graph.Node {
+	if stream.Op == graph.Add && len(stream.In) == 2 {
+		return stream.In[0]
+	}
+	return nil
+}
+
+// placesOfPLE are other places of the per-layer embedding in a layer: n is its sum.
+func (r *run) placesOfPLE(n *graph.Node) []*hypothesis {
+	gate, end := r.inLayer(n, "inp_gate"), n.In[1]
+	after := n.In[0] // the stream behind the MLP
+	if gate == nil || after.Op != graph.Add {
+		return nil
+	}
+	middle := after.In[0] // before the MLP
+	if middle.Op != graph.Add {
+		return nil
+	}
+	first := middle.In[0] // before attention
+	var all []*hypothesis
+	for _, place := range []struct {
+		what   string
+		stream *graph.Node
+	}{{"before the MLP", middle}, {"before attention", first}} {
+		h := edit("ple_position", gate, "adds the per-layer embedding "+place.what, detail{"place": place.what}, reads(0, place.stream))
+		for _, x := range r.readers(place.stream) {
+			if x.Op == graph.RMSNorm && x.Layer == n.Layer {
+				h.edits[x] = []sim.Edit{normOfSum(x, place.stream, end)}
+			}
+		}
+		if place.stream == first {
+			for _, x := range r.readers(middle) {
+				if x.Op == graph.RMSNorm {
+					h.edits[x] = []sim.Edit{normOfSum(x, middle, end)}
+				}
+			}
+		}
+		all = append(all, h)
+		plain := edit("ple_position", gate, "makes the per-layer embedding's gate from the stream "+place.what, detail{"gate": place.what}, reads(0, place.stream))
+		all = append(all, unlikely(0.1, plain))
+	}
+	return append(all, r.behindScalar(n)...)
+}
+
+// normOfSum is norm x of the sum of two values.
+func normOfSum(x, a, b *graph.Node) sim.Edit {
+	return func(s *sim.Spec) {
+		s.In = []*graph.Node{a, b}
+		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+			y, err := added(e, rows, a, b)
+			if err != nil {
+				return nil, err
+			}
+			return s.Norm(e, y)
+		}
+	}
+}
+
+// behindScalar is the per-layer embedding added after the layer's scalar.
+func (r *run) behindScalar(n *graph.Node) []*hypothesis {
+	for _, x := range r.readers(n) {
+		if x.Op != graph.Mul {
+			continue
+		}
+		h := edit("ple_position", x, "adds the per-layer embedding after the layer's scalar", detail{"place": "after the scalar"}, func(s *sim.Spec) {
+			s.In = []*graph.Node{n.In[0], n.In[1]}
+			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+				y, err := e.Value(n.In[0], rows)
+				if err != nil {
+					return nil, err
+				}
+				b, err := e.Value(n.In[1], rows)
+				if err != nil {
+					return nil, err
+				}
+				w, err := sim.Vector(s.W[0])
+				if err != nil {
+					return nil, err
+				}
+				for i := range y {
+					y[i] = y[i]*w[i%len(w)] + b[i]
+				}
+				return y, nil
+			}
+		})
+		return []*hypothesis{h}
+	}
+	return nil
+}
+
+// perLayerSum is the sum of the token's and the context's per-layer embeddings.
+func (r *run) perLayerSum(n *graph.Node) []*hypothesis {
+	return []*hypothesis{
+		edit("ple_missing", n, "leaves the token's per-layer embedding out", detail{"lost": "token"}, passes(0)),
+		edit("ple_missing", n, "leaves the projection out of the per-layer embedding", detail{"lost": "projection"}, passes(1)),
+	}
+}
+
+func (r *run) mulHypotheses(n *graph.Node) []*hypothesis {
+	if len(n.W) == 0 {
+		return nil
+	}
+	cause := "router_norm"
+	if n.W[0].Shape.Size() == 1 {
+		cause = "layer_scalar"
+	}
+	all := []*hypothesis{edit(cause, n, "leaves the multiplication out", detail{"scalar": "one"}, passes(0))}
+	if cause != "layer_scalar" {
+		return all
+	}
+	for _, x := range r.siblings(n) {
+		all = append(all, unlikely(0.3, edit(cause, n, fmt.Sprintf("multiplies by the scalar of layer %d", x.Layer), detail{"apart": float64(x.Layer - n.Layer)}, func(s *sim.Spec) { s.W = x.W })))
+	}
+	// The scalar on what the layer adds, or on its last branch, not on the stream.
+	for stream, depth := n.In[0], 0; stream.Op == graph.Add && len(stream.In) == 2 && stream.Layer == n.Layer; stream, depth = stream.In[0], depth+1 {
+		start := stream.In[0]
+		what := "on the last branch"
+		if start.Op != graph.Add || start.Layer != n.Layer {
+			what = "on what the layer adds"
+		} else if depth > 0 {
+			continue
+		}
+		all = append(all, edit(cause, n, "multiplies "+what[3:]+", not the stream", detail{"scalar": what}, func(s *sim.Spec) {
+			s.In = []*graph.Node{n.In[0], start}
+			s.Func = scaledDelta
+		}))
+	}
+	return all
+}
+
+// scaledDelta is start + scalar·(stream - start), In being stream and start.
+func scaledDelta(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+	y, err := e.Value(s.In[0], rows)
+	if err != nil {
+		return nil, err
+	}
+	start, err := e.Value(s.In[1], rows)
+	if err != nil {
+		return nil, err
+	}
+	w, err := sim.Vector(s.W[0])
+	if err != nil {
+		return nil, err
+	}
+	for i := range y {
+		y[i] = start[i] + w[0]*(y[i]-start[i])
+	}
+	return y, nil
+}
+
+func (r *run) scaleHypotheses(n *graph.Node) []*hypothesis {
+	cause := "ple_scale"
+	if n.Layer >= 0 {
+		cause = "router_norm"
+	}
+	right := n.Attr.(graph.ScaleAttr).By
+	return []*hypothesis{fitting(cause, n, fit{least: right / 1000, most: 1000 * right, guesses: []float64{1, right * right, math.Sqrt(right), 1 / right},
+		make: func(v float64) *hypothesis {
+			return edit(cause, n, fmt.Sprintf("multiplies by %.6g, not by %.6g", v, right), detail{"factor": v, "right": right}, func(s *sim.Spec) { s.By = v })
+		}})}
+}
+
+func softcapHypotheses(n *graph.Node) []*hypothesis {
+	right := n.Attr.(graph.ScaleAttr).By
+	return []*hypothesis{
+		edit("softcap_missing", n, "does not cap the logits", detail{}, func(s *sim.Spec) { s.By = 0 }),
+		unlikely(0.2, fitting("softcap_value", n, fit{least: 1, most: 1000, guesses: []float64{15, 20, 30, 50, right / 2, right * 2}, make: func(v float64) *hypothesis {
+			if v == right {
+				return nil
+			}
+			return edit("softcap_value", n, fmt.Sprintf("caps at %.6g, not at %.6g", v, right), detail{"cap": v, "right": right}, func(s *sim.Spec) { s.By = v })
+		}})),
+	}
+}

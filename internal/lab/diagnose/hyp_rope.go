@@ -1,0 +1,162 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// rotations are the rope nodes of n's layer.
+func (r *run) rotations(n *graph.Node) []*graph.Node {
+	var all []*graph.Node
+	for _, x := range r.g.Nodes {
+		if x.Op == graph.RoPE && x.Layer == n.Layer {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// turned is a hypothesis about queries and keys alike.
+func (r *run) turned(cause string, n *graph.Node, computed string, d detail, change sim.Edit) *hypothesis {
+	h := &hypothesis{cause: cause, node: n, computed: computed, detail: d, edits: sim.Edits{}}
+	for _, x := range r.rotations(n) {
+		h.edits[x] = []sim.Edit{change}
+	}
+	return h
+}
+
+func (r *run) ropeHypotheses(n *graph.Node) []*hypothesis {
+	if ropes := r.rotations(n); n != ropes[len(ropes)-1] && n != ropes[0] {
+		return nil
+	}
+	freqs, dim := n.Attr.(graph.RoPEAttr).Freqs, n.Shape.Last()
+	speeds := func(f []float64) sim.Edit { return func(s *sim.Spec) { s.Freqs = f } }
+	all := []*hypothesis{
+		r.turned("rope_missing", n, "does not turn queries and keys", detail{}, speeds(nil)),
+		r.turned("rope_style", n, "turns pairs (2i, 2i+1), not (i, i+d/2)", detail{"style": "interleaved"}, func(s *sim.Spec) { s.Interleaved = true }),
+		unlikely(0.3, edit("rope_missing", n, "does not turn them", detail{"side": side(n)}, speeds(nil))),
+		unlikely(0.3, edit("rope_style", n, "turns pairs (2i, 2i+1), not (i, i+d/2)", detail{"style": "interleaved", "side": side(n)}, func(s *sim.Spec) { s.Interleaved = true })),
+	}
+	for _, shift := range []int{-1, 1, 2} {
+		all = append(all, unlikely(0.2, edit("rope_position", n, fmt.Sprintf("turns %s by positions that are off by %+d", side(n), shift),
+			detail{"shift": float64(shift), "side": side(n)}, func(s *sim.Spec) { s.Shift = shift })))
+	}
+	if len(freqs) == 0 {
+		return all
+	}
+	base := theta(freqs, dim)
+	plain := powers(base, dim/2, dim)
+	if !alike(plain, freqs) && len(freqs) == dim/2 {
+		all = append(all, r.turned("rope_scaling", n, "turns without the scaling of the frequencies", detail{"scaling": "none"}, speeds(plain)))
+	}
+	if len(freqs) < dim/2 {
+		all = append(all, r.turned("rope_factors", n, "turns all pairs, though the factors leave some out", detail{"factors": "none"}, speeds(plain)))
+	}
+	for _, factor := range []float64{2, 4, 8, 16, 32} {
+		all = append(all, r.turned("rope_scaling", n, fmt.Sprintf("turns %g times as fast", factor), detail{"speed": factor}, speeds(times(freqs, factor))),
+			r.turned("rope_scaling", n, fmt.Sprintf("turns at 1/%g of the speed", factor), detail{"speed": 1 / factor}, speeds(times(freqs, 1/factor))))
+	}
+	for _, part := range []float64{0.25, 0.5, 0.75} {
+		turning := int(part*float64(dim)) / 2 * 2
+		all = append(all, unlikely(0.3, r.turned("rope_partial", n, fmt.Sprintf("turns the first %d of %d features", turning, dim), detail{"part": part},
+			func(s *sim.Spec) { s.Freqs, s.Part = powers(base, turning/2, turning), turning })))
+		if count := int(part * float64(dim/2)); count < len(freqs) {
+			all = append(all, unlikely(0.4, r.turned("rope_partial", n, fmt.Sprintf("turns the first %d of %d pairs", count, dim/2), detail{"pairs": part}, speeds(freqs[:count]))))
+		}
+	}
+	all = append(all, r.otherKinds(n, freqs, dim)...)
+	return append(all, unlikely(0.3, &hypothesis{cause: "rope_theta", node: n, fit: &fit{least: 50, most: 1e9,
+		guesses: []float64{1e4, 1e5, 5e5, 1e6, 1e7, 500, 1.6e5, 8e6},
+		make: func(v float64) *hypothesis {
+			f := rescaled(freqs, base, v, dim)
+			return r.turned("rope_theta", n, fmt.Sprintf("turns by powers of %.6g, not of %.6g", v, base), detail{"theta": v, "right": base}, speeds(f))
+		}}}))
+}
+
+// otherKinds are the frequencies of the model's other kinds of layers, or as many pairs as turn there.
+func (r *run) otherKinds(n *graph.Node, freqs []float64, dim int) []*hypothesis {
+	var all []*hypothesis
+	var seen [][]float64
+	for _, x := range r.g.Nodes {
+		if x.Op != graph.RoPE {
+			continue
+		}
+		f := x.Attr.(graph.RoPEAttr).Freqs
+		if slices.Equal(f, freqs) || slices.ContainsFunc(seen, func(y []float64) bool { return slices.Equal(y, f) }) {
+			continue
+		}
+		seen = append(seen, f)
+		if len(f) < x.Shape.Last()/2 && len(f) < len(freqs) {
+			all = append(all, r.turned("rope_factors", n, fmt.Sprintf("turns %d pairs of %d, as the factors of another kind of layers say", len(f), dim/2),
+				detail{"factors": "of another kind"}, func(s *sim.Spec) { s.Freqs = freqs[:len(f)] }))
+		}
+		if len(f) <= dim/2 {
+			cause := "rope_theta"
+			if math.Abs(theta(f, x.Shape.Last())/theta(freqs, dim)-1) < 1e-6 {
+				cause = "rope_scaling"
+			}
+			all = append(all, r.turned(cause, n, "turns at the speeds of another kind of layers", detail{"speeds": "of another kind"}, func(s *sim.Spec) { s.Freqs = f }))
+		}
+	}
+	return all
+}
+
+// side is whether a rope node turns queries or keys.
+func side(n *graph.Node) string {
+	if role(n) == "attn_k_rope" {
+		return "keys"
+	}
+	return "queries"
+}
+
+// theta is the base of the powers that frequencies begin as: scalings leave the
+// fastest pairs as they are, or all of them in proportion.
+func theta(freqs []float64, dim int) float64 {
+	if len(freqs) < 2 {
+		return 1e4
+	}
+	return math.Pow(freqs[0]/freqs[1], float64(dim)/2)
+}
+
+// powers are base^(-2i/dim) of count pairs.
+func powers(base float64, count, dim int) []float64 {
+	f := make([]float64, count)
+	for i := range f {
+		f[i] = math.Pow(base, -2*float64(i)/float64(dim))
+	}
+	return f
+}
+
+// rescaled are the frequencies of another base with the same scaling.
+func rescaled(freqs []float64, was, base float64, dim int) []float64 {
+	a, b := powers(was, len(freqs), dim), powers(base, len(freqs), dim)
+	f := make([]float64, len(freqs))
+	for i := range f {
+		f[i] = freqs[i] / a[i] * b[i]
+	}
+	return f
+}
+
+func times(f []float64, by float64) []float64 {
+	y := slices.Clone(f)
+	for i := range y {
+		y[i] *= by
+	}
+	return y
+}
+
+func alike(a, b []float64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if math.Abs(a[i]-b[i]) > 1e-4*math.Abs(b[i]) {
+			return false
+		}
+	}
+	return true
+}

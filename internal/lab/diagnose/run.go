@@ -1,0 +1,198 @@
+package diagnose
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/sim"
+	"github.com/karat-run/karat/internal/mmap"
+)
+
+// Options of Run.
+type Options struct {
+	Model string       // its name, for the report
+	Graph *graph.Graph // what the engine ran
+	Dump  *lab.Record
+	Names string // of the dump's taps; "" is auto
+
+	Golden *lab.Record // what a trusted engine computed for the same prompts; may be nil
+
+	// Encode gives the ids that the model's tokenizer makes of what the dump says was
+	// asked for, and how it says it; nil ids if it does not say. It may be nil.
+	Encode func(p *lab.Prompt) (ids []int32, how string, err error)
+	Decode func(ids []int) string // ids to text; may be nil
+
+	Progress func(stage string, done, total int) // may be nil
+}
+
+// run is a diagnosis in the making.
+type run struct {
+	Options
+	ctx      context.Context
+	g        *graph.Graph
+	prompts  []*prompt
+	taps     map[*graph.Node]string // PyTorch's names of the values that any prompt has
+	eqs      []*equation
+	byNode   map[*graph.Node][]*equation // the equations whose span has the node
+	maxRows  int                         // checked of a prompt
+	declared class                       // what the dump says; "" where it does not
+	class    class
+	edits    sim.Edits // of the accepted hypotheses
+	accepted []*hypothesis
+	findings []Finding // of the stages before the equations
+	frees    []*free
+	out      Diagnosis
+}
+
+// prompt is one of the dump's, with what is known of it.
+type prompt struct {
+	*lab.Prompt
+	tapped bool
+	known  map[*graph.Node]sim.Known
+	placed map[*graph.Node]lab.Placed
+	center *sim.Eval
+	arms   []*sim.Eval
+}
+
+// tap makes a placed tap a known value.
+type tap struct{ lab.Placed }
+
+func (t tap) Rows() (first, n int)        { return t.First, t.Placed.Rows }
+func (t tap) Read(dst []float64, row int) { t.Placed.Read(dst, row-t.First) }
+
+// read is the engine's rows of n.
+func (p *prompt) read(n *graph.Node, rows []int) []float64 {
+	w := n.Shape.Size()
+	x := make([]float64, len(rows)*w)
+	for i, row := range rows {
+		p.known[n].Read(x[i*w:(i+1)*w], row)
+	}
+	return x
+}
+
+// ErrUnusable is wrapped by errors of dumps in which there is nothing to judge.
+var ErrUnusable = errors.New("unusable dump")
+
+// Run diagnoses a dump. An error that wraps ErrUnusable says what the dump lacks.
+func Run(ctx context.Context, o Options) (*Diagnosis, error) {
+	start := time.Now()
+	r := &run{Options: o, ctx: ctx, g: o.Graph, taps: map[*graph.Node]string{}, maxRows: 48}
+	r.out = Diagnosis{Model: o.Model, Dump: o.Dump.Path, Layers: layers(o.Graph), Findings: []Finding{}, Inferred: []string{}, Coverage: Coverage{Blind: []string{}}}
+	err := mmap.Guard(r.stages)
+	if err != nil {
+		return nil, fmt.Errorf("diagnose: %w", err)
+	}
+	r.out.Seconds = time.Since(start).Seconds()
+	return &r.out, nil
+}
+
+func layers(g *graph.Graph) int {
+	n := 0
+	for _, x := range g.Nodes {
+		n = max(n, x.Layer+1)
+	}
+	return n
+}
+
+func (r *run) stages() error {
+	for _, stage := range []struct {
+		name string
+		do   func() error
+	}{
+		{"placing taps", r.place},
+		{"judging the input", r.judgeInput},
+		{"finding the class of rounding", r.infer},
+		{"checking equations", func() error { return r.check(r.eqs) }},
+		{"testing the instrument", r.judgeProbes},
+		{"naming causes", r.search},
+		{"running the reference", r.close},
+	} {
+		r.progress(stage.name, 0, 0)
+		if err := stage.do(); err != nil {
+			return err
+		}
+	}
+	r.conclude()
+	return nil
+}
+
+func (r *run) progress(stage string, done, total int) {
+	if r.Progress != nil {
+		r.Progress(stage, done, total)
+	}
+}
+
+func (r *run) infers(format string, args ...any) {
+	if s := fmt.Sprintf(format, args...); !slices.Contains(r.out.Inferred, s) {
+		r.out.Inferred = append(r.out.Inferred, s)
+	}
+}
+
+// place finds the nodes that the dump's taps belong to.
+func (r *run) place() error {
+	unplaced := map[string]bool{}
+	names := r.schema()
+	for _, p := range r.Dump.Prompts {
+		if len(p.IDs) == 0 {
+			r.infers("prompt %d has no ids and is left out", p.Index)
+			continue
+		}
+		found, err := lab.Place(r.g, names, p)
+		if err != nil {
+			return err
+		}
+		q := &prompt{Prompt: p, known: map[*graph.Node]sim.Known{}, placed: map[*graph.Node]lab.Placed{}}
+		for _, t := range found.Taps {
+			q.tapped = q.tapped || t.Node != r.g.Result()
+			if old, ok := q.placed[t.Node]; ok && old.Rows >= t.Rows {
+				continue
+			}
+			q.known[t.Node], q.placed[t.Node] = tap{t}, t
+			if _, ok := r.taps[t.Node]; !ok || strings.HasPrefix(r.taps[t.Node], "hidden.") {
+				r.taps[t.Node] = t.Tap
+			}
+		}
+		for _, u := range found.Unplaced {
+			unplaced[u.Name+": "+u.Why] = true
+		}
+		for _, s := range found.Inferred {
+			r.infers("%s", s)
+		}
+		if len(q.known) > 0 {
+			r.prompts = append(r.prompts, q)
+		}
+	}
+	if len(r.prompts) == 0 {
+		return fmt.Errorf("%w: %s: no prompt has ids and logits or taps", ErrUnusable, r.Dump.Path)
+	}
+	for s := range unplaced {
+		r.out.Coverage.Unplaced = append(r.out.Coverage.Unplaced, s)
+	}
+	slices.Sort(r.out.Coverage.Unplaced)
+	r.setCenter(class{activations: "f64"})
+	r.equations()
+	return nil
+}
+
+func (r *run) tapName(n *graph.Node) string {
+	if name, ok := r.taps[n]; ok {
+		return name
+	}
+	if n.HF != "" {
+		return n.HF
+	}
+	return n.Name
+}
+
+// schema is whose names the taps have.
+func (r *run) schema() string { return cmp.Or(r.Names, r.Dump.Names) }
+
+// decoded is how many of the prompt's last tokens were decoded one by one.
+func (p *prompt) decoded() int { return 0 }

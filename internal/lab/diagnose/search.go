@@ -1,0 +1,408 @@
+package diagnose
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// hypothesis is something that an engine may do instead of what the graph says.
+type hypothesis struct {
+	cause    string         // an ID of package cause
+	node     *graph.Node    // where
+	nodes    []*graph.Node  // where, if in several layers at once
+	detail   map[string]any // what, the same in all layers
+	computed string         // a sentence without subject: "scales the scores by 0.125"
+	cost     float64        // how much less likely than others that explain as much; 0 to 3
+	edits    sim.Edits
+
+	// If fit is set, the hypothesis has a parameter: edits makes the one of a value.
+	fit *fit
+
+	eqs   []*equation // that it explains
+	also  []*hypothesis
+	combo bool // named together with others of its span
+}
+
+// fit is a parameter to be found, from least to most.
+type fit struct {
+	least, most float64
+	guesses     []float64 // tried first; 3 % within one of them it is that one
+	integer     bool
+	make        func(v float64) *hypothesis
+}
+
+// attempt is a set of hypotheses and how far the equations lie off under it.
+type attempt struct {
+	hs    []*hypothesis
+	edits sim.Edits
+	ratio float64 // of the worst row of the equation
+	left  int     // flagged equations among those it touches
+	score float64 // mean base-2 logarithm of the ratio over rows: how near it comes
+	cost  float64
+}
+
+// maxDepth is how many faults a single equation may have.
+const maxDepth = 3
+
+// beam is how many incomplete attempts are built upon.
+const beam = 5
+
+// search names what each flagged equation's engine computes instead, first causes first.
+func (r *run) search() error {
+	for {
+		eq := r.firstOpen()
+		if eq == nil {
+			return nil
+		}
+		r.progress("naming causes", len(r.accepted), 0)
+		best, err := r.explain(eq)
+		if err != nil {
+			return err
+		}
+		if best == nil {
+			r.unknown(eq)
+			continue
+		}
+		if err := r.accept(eq, best); err != nil {
+			return err
+		}
+	}
+}
+
+// firstOpen is the first flagged equation that nothing has been said about.
+func (r *run) firstOpen() *equation {
+	for _, eq := range r.eqs {
+		if eq.flagged() && !eq.given {
+			return eq
+		}
+	}
+	return nil
+}
+
+// accept builds an attempt's hypotheses into the reference.
+func (r *run) accept(eq *equation, a *attempt) error {
+	r.edits = r.edits.And(a.edits)
+	touched := []*equation{eq}
+	for _, h := range a.hs {
+		h.eqs, h.combo = append(h.eqs, eq), len(a.hs) > 1
+		r.accepted = append(r.accepted, h)
+		touched = append(touched, r.touched(h.edits)...)
+	}
+	slices.SortFunc(touched, func(a, b *equation) int { return a.target.ID - b.target.ID })
+	return r.remeasure(slices.Compact(touched))
+}
+
+// remeasure measures equations again, under the edits accepted by now.
+func (r *run) remeasure(eqs []*equation) error {
+	for _, eq := range eqs {
+		was := eq.before
+		if was == nil {
+			was = eq.errors
+		}
+		if err := r.check([]*equation{eq}); err != nil {
+			return err
+		}
+		eq.before = was
+	}
+	return nil
+}
+
+// touched are the equations whose value the edits may change.
+func (r *run) touched(edits sim.Edits) []*equation {
+	var eqs []*equation
+	for _, eq := range r.eqs {
+		if slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return edits[n] != nil }) || r.reads(eq, edits) {
+			eqs = append(eqs, eq)
+		}
+	}
+	return eqs
+}
+
+// reads reports whether an equation's attention reads a store that is edited.
+func (r *run) reads(eq *equation, edits sim.Edits) bool {
+	for _, n := range eq.span {
+		if n.Op == graph.Attention && edits[r.prompts[0].center.Spec(n).Store] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// explain finds the smallest set of hypotheses under which eq holds, nil if there is none.
+func (r *run) explain(eq *equation) (*attempt, error) {
+	singles, err := r.candidates(eq)
+	if err != nil {
+		return nil, err
+	}
+	sites := r.screen(eq)
+	var tried []*attempt
+	frontier := []*attempt{{}}
+	for depth := range maxDepth {
+		var next []*attempt
+		for _, base := range frontier {
+			for _, h := range singles {
+				if err := r.ctx.Err(); err != nil {
+					return nil, err
+				}
+				if !extends(base, h, depth) {
+					continue
+				}
+				a, err := r.try(eq, base, h, sites)
+				if err != nil {
+					return nil, err
+				}
+				if a != nil {
+					next = append(next, a)
+				}
+			}
+		}
+		slices.SortStableFunc(next, func(a, b *attempt) int { return cmp.Compare(a.score, b.score) })
+		if best, err := r.verify(eq, next); best != nil || err != nil {
+			return best, err
+		}
+		tried = append(tried, next...)
+		frontier = r.promising(next)
+	}
+	return nil, nil
+}
+
+// extends reports whether h may join base: not another value for the same thing, and
+// beyond the first step only in one order.
+func extends(base *attempt, h *hypothesis, depth int) bool {
+	for _, b := range base.hs {
+		if b == h || b.cause == h.cause && b.node == h.node {
+			return false
+		}
+	}
+	return true
+}
+
+// promising are the attempts to build upon: those that come nearest, and those whose
+// causes have been accepted elsewhere.
+func (r *run) promising(all []*attempt) []*attempt {
+	var out []*attempt
+	for _, a := range all {
+		if len(out) < beam || r.known(a) {
+			out = append(out, a)
+		}
+	}
+	return out[:min(len(out), 2*beam)]
+}
+
+// known reports whether the same hypotheses have been accepted in other layers.
+func (r *run) known(a *attempt) bool {
+	for _, h := range a.hs {
+		if !slices.ContainsFunc(r.accepted, func(x *hypothesis) bool { return same(x, h) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// screen is a few sites of eq: the worst ones and some of the others.
+func (r *run) screen(eq *equation) []rowError {
+	all := slices.Clone(eq.errors)
+	slices.SortFunc(all, func(a, b rowError) int { return cmp.Compare(b.ratio(), a.ratio()) })
+	const most = 14
+	if len(all) <= most {
+		return all
+	}
+	out := slices.Clone(all[:most/2])
+	for i := range most / 2 {
+		out = append(out, all[most/2+i*(len(all)-most/2)/(most/2)])
+	}
+	return out
+}
+
+// try measures eq at some sites with h on top of base; nil where h cannot be computed.
+func (r *run) try(eq *equation, base *attempt, h *hypothesis, sites []rowError) (*attempt, error) {
+	if h.fit != nil {
+		if h = r.fitted(eq, base, h, sites); h == nil {
+			return nil, nil
+		}
+	}
+	a := &attempt{hs: append(slices.Clip(base.hs), h), edits: base.edits.And(h.edits), cost: base.cost + h.cost}
+	if r.known(a) {
+		a.cost -= 1
+	}
+	var err error
+	a.score, a.ratio, err = r.score(eq, a.edits, sites)
+	if err != nil {
+		return nil, nil // the hypothesis does not fit the shapes
+	}
+	return a, nil
+}
+
+// score is how far eq lies off at the sites under more edits: the mean logarithm of
+// the ratios to the floors, and the largest ratio.
+func (r *run) score(eq *equation, edits sim.Edits, sites []rowError) (mean, largest float64, err error) {
+	floors, at := map[site]float64{}, make([]site, len(sites))
+	for i, s := range sites {
+		at[i], floors[s.site] = s.site, s.floor
+	}
+	errors, err := r.measure(eq, r.edits.And(edits), at, floors)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, x := range errors {
+		ratio := x.ratio()
+		if math.IsInf(ratio, 1) {
+			ratio = 1e30
+		}
+		largest = max(largest, ratio)
+		mean += math.Log2(max(ratio, 0.1)) / float64(len(errors))
+	}
+	return mean, largest, nil
+}
+
+// verify takes the attempts under which eq seems to hold, and of those under which it
+// does hold at all sites, by floors measured under them, the one that leaves the fewest
+// equations flagged; of equal ones the likeliest.
+func (r *run) verify(eq *equation, all []*attempt) (*attempt, error) {
+	var fit []*attempt
+	for _, a := range all {
+		if a.ratio > 4*excess || len(fit) >= 24 {
+			continue
+		}
+		errors, err := r.measure(eq, r.edits.And(a.edits), r.sites(eq), nil)
+		if err != nil {
+			return nil, err
+		}
+		if worst(errors).ratio() > excess {
+			continue
+		}
+		if a.left, err = r.left(eq, a); err != nil {
+			return nil, err
+		}
+		if a.left <= r.flaggedAround(eq, a) {
+			fit = append(fit, a)
+		}
+	}
+	slices.SortStableFunc(fit, func(a, b *attempt) int {
+		return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.cost, b.cost), cmp.Compare(a.score, b.score))
+	})
+	if len(fit) == 0 {
+		return nil, nil
+	}
+	best := fit[0]
+	for _, a := range fit[1:] {
+		if a.left == best.left && len(a.hs) == 1 && a.hs[0].cause != best.hs[0].cause {
+			best.hs[0].also = append(best.hs[0].also, a.hs[0])
+		}
+	}
+	return best, nil
+}
+
+// left counts the equations that an attempt touches and that are flagged under it.
+func (r *run) left(eq *equation, a *attempt) (int, error) {
+	left := 0
+	for _, other := range r.touched(a.edits) {
+		if other == eq {
+			continue
+		}
+		_, largest, err := r.score(other, a.edits, r.screen(other))
+		if err != nil {
+			return 0, err
+		}
+		if largest > excess {
+			left++
+		}
+	}
+	return left, nil
+}
+
+// flaggedAround counts those that are flagged without it.
+func (r *run) flaggedAround(eq *equation, a *attempt) int {
+	n := 0
+	for _, other := range r.touched(a.edits) {
+		if other != eq && other.flagged() {
+			n++
+		}
+	}
+	return n
+}
+
+// fitted is h with the parameter under which eq comes nearest.
+func (r *run) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowError) *hypothesis {
+	few := sites[:min(len(sites), 4)]
+	f := h.fit
+	at := func(v float64) float64 {
+		x := f.make(v)
+		if x == nil {
+			return math.Inf(1)
+		}
+		mean, _, err := r.score(eq, base.edits.And(x.edits), few)
+		if err != nil {
+			return math.Inf(1)
+		}
+		return mean
+	}
+	best, least := 0.0, math.Inf(1)
+	consider := func(v float64) {
+		if s := at(v); s < least {
+			best, least = v, s
+		}
+	}
+	for _, v := range f.guesses {
+		consider(v)
+	}
+	if least > math.Log2(excess) && f.most > f.least {
+		r.refine(f, consider, at, &best, &least)
+	}
+	if math.IsInf(least, 1) {
+		return nil
+	}
+	return f.make(best)
+}
+
+// refine looks for a better value: on a grid, then between its neighbours.
+func (r *run) refine(f *fit, consider func(float64), at func(float64) float64, best, least *float64) {
+	const steps = 24
+	if f.integer {
+		for v := f.least; v <= f.most; v += max(1, math.Floor((f.most-f.least)/128)) {
+			consider(v)
+		}
+		return
+	}
+	a, b := math.Log(f.least), math.Log(f.most)
+	for i := range steps + 1 {
+		consider(math.Exp(a + (b-a)*float64(i)/steps))
+	}
+	lo, hi := math.Log(*best)-(b-a)/steps, math.Log(*best)+(b-a)/steps
+	const golden = 0.6180339887498949
+	x, y := hi-golden*(hi-lo), lo+golden*(hi-lo)
+	fx, fy := at(math.Exp(x)), at(math.Exp(y))
+	for range 44 {
+		if fx < fy {
+			hi, y, fy = y, x, fx
+			x = hi - golden*(hi-lo)
+			fx = at(math.Exp(x))
+		} else {
+			lo, x, fx = x, y, fy
+			y = lo + golden*(hi-lo)
+			fy = at(math.Exp(y))
+		}
+	}
+	consider(math.Exp((lo + hi) / 2))
+}
+
+// same reports whether two hypotheses are the same in two layers.
+func same(a, b *hypothesis) bool {
+	if a.cause != b.cause || len(a.detail) != len(b.detail) {
+		return false
+	}
+	for k, v := range a.detail {
+		x, ok := v.(float64)
+		y, isFloat := b.detail[k].(float64)
+		switch {
+		case ok && isFloat && math.Abs(x-y) <= 1e-3*max(math.Abs(x), math.Abs(y)):
+		case ok != isFloat || ok || b.detail[k] != v:
+			return false
+		}
+	}
+	return true
+}

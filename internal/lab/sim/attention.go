@@ -1,0 +1,96 @@
+package sim
+
+import "math"
+
+// Attend is softmax(q·kᵀ·scale)·v for the queries of rows, over the keys and
+// values of all positions that each sees.
+func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
+	if s.Store == nil {
+		return nil, errNoInput
+	}
+	q, err := e.Value(s.In[0], rows)
+	if err != nil {
+		return nil, err
+	}
+	last := 0
+	for _, r := range rows {
+		last = max(last, min(r+s.Ahead, len(e.ids)-1))
+	}
+	all := make([]int, last+1)
+	for i := range all {
+		all[i] = i
+	}
+	store := e.Spec(s.Store)
+	k, err := e.Value(store.In[0], all)
+	if err != nil {
+		return nil, err
+	}
+	v, err := e.Value(store.In[1], all)
+	if err != nil {
+		return nil, err
+	}
+	heads, dim := s.In[0].Shape[0], s.In[0].Shape[1]
+	width := s.Store.Shape.Size() // of a position's keys
+	k, v = e.num.kv(k), e.num.kv(v)
+	y := make([]float64, len(q))
+	for t, r := range rows {
+		from, to := 0, min(r+s.Ahead, last)
+		if s.Window > 0 {
+			from = max(0, r-s.Window+1)
+		}
+		if s.Only != nil {
+			k, v = s.Only(k, v, width, r)
+		}
+		for h := range heads {
+			at := (t*heads + h) * dim
+			g := s.Group(h) * dim
+			if to >= from {
+				s.attend(e, y[at:at+dim], q[at:at+dim], k[from*width+g:], v[from*width+g:], width, to-from+1)
+			}
+		}
+	}
+	e.num.store(y)
+	return y, nil
+}
+
+// attend is one head's result y over n keys and values, width apart.
+func (s *Spec) attend(e *Eval, y, q, k, v []float64, width, n int) {
+	p := make([]float64, n)
+	for i := range p {
+		p[i] = e.num.dot(q, k[i*width:][:len(q)])
+	}
+	e.num.store(p)
+	for i := range p {
+		p[i] *= s.Scale
+		if s.Cap > 0 {
+			p[i] = s.Cap * math.Tanh(p[i]/s.Cap)
+		}
+	}
+	e.num.store(p)
+	if s.Soft != nil {
+		s.Soft(p)
+	} else {
+		Softmax(p)
+	}
+	e.num.store(p)
+	for i, w := range p {
+		for j, x := range v[i*width:][:len(q)] {
+			y[j] += w * x
+		}
+	}
+}
+
+// Softmax turns scores to weights that sum to 1.
+func Softmax(p []float64) {
+	top, sum := math.Inf(-1), 0.0
+	for _, x := range p {
+		top = max(top, x)
+	}
+	for i, x := range p {
+		p[i] = math.Exp(x - top)
+		sum += p[i]
+	}
+	for i := range p {
+		p[i] /= sum
+	}
+}

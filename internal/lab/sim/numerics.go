@@ -1,0 +1,121 @@
+package sim
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// Numerics is how an engine rounds. A nil one, and the zero value, is float64.
+type Numerics struct {
+	Store func(x []float64)                   // rounds what is kept of a computation; nil for nothing
+	Input func(row []float64, w tensor.DType) // rounds a row that a product with such weights reads
+	KV    func(x []float64)                   // rounds keys and values
+	GELU  func(float64) float64               // in place of the tanh form
+	Order Order                               // of sums of products
+
+	// Jitter multiplies all that is stored or given by 1 + Jitter·(a number of -1..1):
+	// with 2^-24 that is what a float32 engine's rounding may be.
+	Jitter float64
+	Random *rand.Rand
+}
+
+// Order is how sums of products run.
+type Order uint8
+
+// The orders of sums: exact but for float64, and in float32: one sum, from the end, in 16 lanes.
+const (
+	Exact Order = iota
+	Forward
+	Backward
+	Lanes
+)
+
+func (n *Numerics) input(x []float64) {
+	if n != nil && n.Jitter != 0 {
+		n.shake(x)
+	}
+}
+
+func (n *Numerics) store(x []float64) {
+	if n == nil {
+		return
+	}
+	if n.Jitter != 0 {
+		n.shake(x)
+	}
+	if n.Store != nil {
+		n.Store(x)
+	}
+}
+
+func (n *Numerics) shake(x []float64) {
+	for i, v := range x {
+		x[i] = v * (1 + n.Jitter*(2*n.Random.Float64()-1))
+	}
+}
+
+func (n *Numerics) kv(x []float64) []float64 {
+	if n == nil || n.KV == nil {
+		return x
+	}
+	x = slices.Clone(x)
+	n.KV(x)
+	return x
+}
+
+// quantize is x [T, k] as products with weights of that type read it.
+func (n *Numerics) quantize(x []float64, k int, w tensor.DType) []float64 {
+	if n == nil || n.Input == nil {
+		return x
+	}
+	x = slices.Clone(x)
+	for r := 0; r < len(x); r += k {
+		n.Input(x[r:r+k], w)
+	}
+	return x
+}
+
+// act is an activation as the engine has it.
+func (n *Numerics) act(f func(float64) float64) func(float64) float64 {
+	if n != nil && n.GELU != nil && f(1) == GELUTanh(1) {
+		return n.GELU
+	}
+	return f
+}
+
+func (n *Numerics) dot(a, b []float64) float64 {
+	if n == nil || n.Order == Exact {
+		var s float64
+		for i, v := range a {
+			s += v * b[i]
+		}
+		return s
+	}
+	switch n.Order {
+	case Forward:
+		var s float32
+		for i, v := range a {
+			s = float32(math.FMA(float64(float32(v)), float64(float32(b[i])), float64(s)))
+		}
+		return float64(s)
+	case Backward:
+		var s float32
+		for i := len(a) - 1; i >= 0; i-- {
+			s += float32(a[i]) * float32(b[i])
+		}
+		return float64(s)
+	}
+	var lanes [16]float32
+	for i, v := range a {
+		lanes[i%16] += float32(v) * float32(b[i])
+	}
+	for w := 8; w > 0; w /= 2 {
+		for i := range w {
+			lanes[i] += lanes[i+w]
+		}
+	}
+	return float64(lanes[0])
+}

@@ -1,0 +1,240 @@
+// Package sim computes values of a graph for one whole prompt, in float64, from
+// whichever other values are known. With an engine's own values known, what it
+// computes for a node is the right side of an equation whose left side the engine
+// gave. How a node is computed can be edited: a hypothesis of what an engine does
+// instead.
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// Known is a node's value as it is given: n rows (positions) from first on.
+type Known interface {
+	Rows() (first, n int)
+	Read(dst []float64, row int) // dst [width]; row is a position
+}
+
+// Edit changes how a node is computed.
+type Edit func(s *Spec)
+
+// Edits are by node.
+type Edits map[*graph.Node][]Edit
+
+// And is both edits; those of o come after e's.
+func (e Edits) And(o Edits) Edits {
+	sum := maps.Clone(e)
+	if sum == nil {
+		sum = Edits{}
+	}
+	for n, list := range o {
+		sum[n] = append(slices.Clip(sum[n]), list...)
+	}
+	return sum
+}
+
+// Eval computes values for one prompt. It is not for several goroutines.
+type Eval struct {
+	g      *graph.Graph
+	stores map[*graph.KV]*graph.Node
+	ids    []int32
+	known  map[*graph.Node]Known
+	edits  Edits
+	num    *Numerics
+	under  *Eval // has the values of the nodes that the edits do not reach
+	memo   map[*graph.Node]*values
+	specs  map[*graph.Node]*Spec
+	stale  map[*graph.Node]bool // whether a value differs from under's
+}
+
+// values are the rows of a node that have been computed.
+type values struct {
+	have []bool
+	data []float64 // [T, width]
+}
+
+// New is an evaluation of g for the token ids, with what is known of it.
+func New(g *graph.Graph, ids []int32, known map[*graph.Node]Known, num *Numerics) *Eval {
+	e := &Eval{g: g, stores: map[*graph.KV]*graph.Node{}, ids: ids, known: known, num: num,
+		memo: map[*graph.Node]*values{}, specs: map[*graph.Node]*Spec{}}
+	for _, n := range g.Nodes {
+		if n.Op == graph.StoreKV {
+			e.stores[n.Attr.(*graph.KV)] = n
+		}
+	}
+	return e
+}
+
+// Len is the number of the prompt's positions.
+func (e *Eval) Len() int { return len(e.ids) }
+
+// With is e with more edits. Values that they do not reach are computed once, in e.
+func (e *Eval) With(edits Edits) *Eval {
+	f := *e
+	f.edits, f.under = e.edits.And(edits), e
+	f.memo, f.specs, f.stale = map[*graph.Node]*values{}, map[*graph.Node]*Spec{}, map[*graph.Node]bool{}
+	for n := range edits {
+		f.stale[n] = true
+	}
+	return &f
+}
+
+// Without is e where nodes are not known, but computed.
+func (e *Eval) Without(nodes ...*graph.Node) *Eval {
+	f := *e
+	f.known, f.under = maps.Clone(e.known), nil
+	for _, n := range nodes {
+		delete(f.known, n)
+	}
+	f.memo, f.specs = map[*graph.Node]*values{}, map[*graph.Node]*Spec{}
+	return &f
+}
+
+// Spec is how e computes n.
+func (e *Eval) Spec(n *graph.Node) *Spec {
+	s := e.specs[n]
+	if s == nil {
+		s = newSpec(n, e.stores)
+		for _, edit := range e.edits[n] {
+			edit(s)
+		}
+		e.specs[n] = s
+	}
+	return s
+}
+
+// deps are the nodes that n's value is computed from.
+func (e *Eval) deps(n *graph.Node) []*graph.Node {
+	s := e.Spec(n)
+	if n.Op != graph.Attention || s.Store == nil {
+		return s.In
+	}
+	return append(slices.Clip(s.In), e.Spec(s.Store).In...)
+}
+
+// differs reports whether n's value may be another than under's.
+func (e *Eval) differs(n *graph.Node) bool {
+	if d, ok := e.stale[n]; ok {
+		return d
+	}
+	d := slices.ContainsFunc(e.deps(n), func(x *graph.Node) bool { return !e.given(x) && e.differs(x) })
+	if n.Op == graph.Attention {
+		d = d || e.stale[e.Spec(n).Store]
+	}
+	e.stale[n] = d
+	return d
+}
+
+// given reports whether all rows of n are known.
+func (e *Eval) given(n *graph.Node) bool {
+	k, ok := e.known[n]
+	if !ok {
+		return false
+	}
+	first, rows := k.Rows()
+	return first == 0 && rows == len(e.ids)
+}
+
+// Known reports whether a row of n is known.
+func (e *Eval) Known(n *graph.Node, row int) bool {
+	k, ok := e.known[n]
+	if !ok {
+		return false
+	}
+	first, rows := k.Rows()
+	return row >= first && row < first+rows
+}
+
+// Value is rows of n, [len(rows), width]: what is known of them, and else computed.
+func (e *Eval) Value(n *graph.Node, rows []int) ([]float64, error) {
+	return e.gather(n, rows, true)
+}
+
+// Compute is rows of n as its operation gives them, even where they are known.
+func (e *Eval) Compute(n *graph.Node, rows []int) ([]float64, error) {
+	return e.gather(n, rows, false)
+}
+
+func (e *Eval) gather(n *graph.Node, rows []int, useKnown bool) ([]float64, error) {
+	w := n.Shape.Size()
+	out := make([]float64, len(rows)*w)
+	var missing, at []int
+	for i, r := range rows {
+		dst := out[i*w : (i+1)*w]
+		if useKnown && e.Known(n, r) {
+			e.known[n].Read(dst, r)
+			e.num.input(dst)
+		} else if m := e.memo[n]; m != nil && m.have[r] {
+			copy(dst, m.data[r*w:])
+		} else {
+			missing, at = append(missing, r), append(at, i)
+		}
+	}
+	if len(missing) == 0 {
+		return out, nil
+	}
+	y, err := e.compute(n, missing)
+	if err != nil {
+		return nil, err
+	}
+	for i, k := range at {
+		copy(out[k*w:(k+1)*w], y[i*w:])
+	}
+	return out, nil
+}
+
+// compute computes rows of n that were not, and keeps them.
+func (e *Eval) compute(n *graph.Node, rows []int) ([]float64, error) {
+	if e.under != nil && !e.differs(n) {
+		return e.under.Compute(n, rows)
+	}
+	y, err := e.Spec(n).eval(e, rows)
+	if err != nil {
+		return nil, fmt.Errorf("sim: %v: %w", n, err)
+	}
+	w, m := n.Shape.Size(), e.memo[n]
+	if m == nil {
+		m = &values{make([]bool, len(e.ids)), make([]float64, len(e.ids)*w)}
+		e.memo[n] = m
+	}
+	for i, r := range rows {
+		m.have[r] = true
+		copy(m.data[r*w:], y[i*w:(i+1)*w])
+	}
+	return y, nil
+}
+
+// Forget drops what was computed of n.
+func (e *Eval) Forget(n *graph.Node) { delete(e.memo, n) }
+
+// Span is the nodes that Compute(n) computes, in the graph's order: n, and what is
+// not known on the way to it. sources are the known nodes where it begins.
+func (e *Eval) Span(n *graph.Node) (span, sources []*graph.Node) {
+	seen := map[*graph.Node]bool{}
+	var visit func(n *graph.Node)
+	visit = func(n *graph.Node) {
+		if n == nil || seen[n] {
+			return
+		}
+		seen[n] = true
+		for _, x := range e.deps(n) {
+			if x != nil && e.given(x) {
+				if !slices.Contains(sources, x) {
+					sources = append(sources, x)
+				}
+			} else {
+				visit(x)
+			}
+		}
+		span = append(span, n)
+	}
+	visit(n)
+	byID := func(a, b *graph.Node) int { return a.ID - b.ID }
+	slices.SortFunc(span, byID)
+	slices.SortFunc(sources, byID)
+	return span, sources
+}

@@ -1,0 +1,267 @@
+package sim
+
+import (
+	"cmp"
+	"errors"
+	"math"
+
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Spec is how a node is computed. As recorded it is what the graph says; the fields
+// beyond the graph's attributes have their neutral values.
+type Spec struct {
+	Node *graph.Node
+	In   []*graph.Node
+	W    []*graph.Weight
+
+	// Func, if set, computes the rows instead of all below.
+	Func func(e *Eval, s *Spec, rows []int) ([]float64, error)
+
+	By          float64                                     // of Embed and Scale: the factor; of Softcap: the cap, 0 for none
+	Eps, Offset float64                                     // of RMSNorm
+	Whole       bool                                        // RMSNorm over all heads together
+	Act         func(float64) float64                       // of GLU, Act and Experts
+	SwapHalves  bool                                        // of Experts' fused weight
+	Expert      func(e int) int                             // which expert runs for e; nil for e
+	Alter       func(w []float64, rows, cols int) []float64 // of Linear's weight [rows, cols]; nil for none
+
+	Freqs       []float64 // of RoPE: a turning speed per pair
+	Interleaved bool      // pairs (2i, 2i+1), not (i, i+half)
+	Part        int       // the features that turn, in two halves; 0 for all
+	Shift       int       // added to positions
+	Turns       float64   // 1; -1 turns the other way
+
+	Store  *graph.Node // of Attention: what it reads
+	Scale  float64
+	Window int                    // 0 for all
+	Ahead  int                    // positions after its own that a query sees
+	Group  func(h int) int        // the key and value head of a query's head
+	Cap    float64                // of scores, 0 for none
+	Soft   func(scores []float64) // scores -> weights; nil is softmax
+	// Only changes what a query at a position finds stored: keys and values [T, width]; nil for nothing.
+	Only func(k, v []float64, width, at int) (keys, values []float64)
+
+	Times float64 // the result is multiplied by it
+}
+
+func newSpec(n *graph.Node, stores map[*graph.KV]*graph.Node) *Spec {
+	s := &Spec{Node: n, In: n.In, W: n.W, By: 1, Turns: 1, Times: 1}
+	switch a := n.Attr.(type) {
+	case graph.EmbedAttr:
+		s.By = float64(a.Scale)
+	case graph.NormAttr:
+		s.Eps, s.Offset = float64(a.Eps), float64(a.Offset)
+	case graph.RoPEAttr:
+		s.Freqs = a.Freqs
+	case graph.ScaleAttr:
+		s.By = a.By
+	case graph.ActAttr:
+		s.Act = Activation(a.Act)
+	case graph.AttentionAttr:
+		heads := n.In[0].Shape[0]
+		s.Store, s.Scale, s.Window = stores[a.KV], a.Scale, a.KV.Window
+		s.Group = func(h int) int { return h * a.KV.Heads / heads }
+	}
+	return s
+}
+
+// Activation is a in float64.
+func Activation(a graph.Activation) func(float64) float64 {
+	if a == graph.SiLU {
+		return SiLU
+	}
+	return GELUTanh
+}
+
+// SiLU is x·sigmoid(x).
+func SiLU(x float64) float64 { return x / (1 + math.Exp(-x)) }
+
+// GELUTanh is GELU in its tanh form.
+func GELUTanh(x float64) float64 {
+	return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+}
+
+// GELUErf is GELU in its exact form.
+func GELUErf(x float64) float64 { return x / 2 * (1 + math.Erf(x/math.Sqrt2)) }
+
+var errNoInput = errors.New("nothing to compute it from")
+
+func (s *Spec) eval(e *Eval, rows []int) ([]float64, error) {
+	y, err := s.value(e, rows)
+	if err != nil {
+		return nil, err
+	}
+	if s.Times != 1 {
+		for i := range y {
+			y[i] *= s.Times
+		}
+		e.num.store(y)
+	}
+	return y, nil
+}
+
+func (s *Spec) value(e *Eval, rows []int) ([]float64, error) {
+	if s.Func != nil {
+		return s.Func(e, s, rows)
+	}
+	return s.Plain(e, rows)
+}
+
+// Plain is rows of the node by its operation, without Func and Times.
+func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
+	switch s.Node.Op {
+	case graph.Embed:
+		return s.embed(e, rows)
+	case graph.StoreKV:
+		return nil, errNoInput
+	case graph.Attention:
+		return s.Attend(e, rows)
+	}
+	in := make([][]float64, len(s.In))
+	for i, x := range s.In {
+		var err error
+		if in[i], err = e.Value(x, rows); err != nil {
+			return nil, err
+		}
+	}
+	switch s.Node.Op {
+	case graph.Rows:
+		return in[0], nil
+	case graph.Linear:
+		return s.linear(e, in[0])
+	case graph.RMSNorm:
+		return s.Norm(e, in[0])
+	case graph.RoPE:
+		return s.Rotate(e, in[0], rows), nil
+	case graph.GLU, graph.Act:
+		return s.gated(e, in), nil
+	case graph.Softcap:
+		return s.softcap(e, in[0]), nil
+	case graph.Scale:
+		y := apply(in[0], func(v float64) float64 { return v * s.By })
+		e.num.store(y)
+		return y, nil
+	case graph.Experts:
+		return s.experts(e, in[0], in[1])
+	}
+	n := *s.Node
+	n.W = s.W
+	y, err := ref.Eval(&n, in)
+	if err == nil && (n.Op == graph.Add || n.Op == graph.Mul) {
+		e.num.store(y)
+	}
+	return y, err
+}
+
+func apply(x []float64, f func(float64) float64) []float64 {
+	y := make([]float64, len(x))
+	for i, v := range x {
+		y[i] = f(v)
+	}
+	return y
+}
+
+func (s *Spec) embed(e *Eval, rows []int) ([]float64, error) {
+	d := s.Node.Shape.Size()
+	y := make([]float64, 0, len(rows)*d)
+	for _, r := range rows {
+		id := int(e.ids[r])
+		if id < 0 || id >= s.W[0].Rows() {
+			return nil, errNoInput
+		}
+		row, err := Row(s.W[0], id)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range row {
+			y = append(y, v*s.By)
+		}
+	}
+	e.num.store(y)
+	return y, nil
+}
+
+// Norm is RMSNorm of x [rows, shape...].
+func (s *Spec) Norm(e *Eval, x []float64) ([]float64, error) {
+	d := s.Node.Shape.Last()
+	var w []float64
+	if len(s.W) > 0 {
+		var err error
+		if w, err = Vector(s.W[0]); err != nil {
+			return nil, err
+		}
+	}
+	over := d
+	if s.Whole {
+		over = s.Node.Shape.Size()
+	}
+	y := make([]float64, len(x))
+	for r := 0; r < len(x); r += over {
+		var q float64
+		for _, v := range x[r : r+over] {
+			q += v * v
+		}
+		q = 1 / math.Sqrt(q/float64(over)+s.Eps)
+		for j := range over {
+			y[r+j] = x[r+j] * q
+		}
+	}
+	e.num.store(y)
+	if w != nil {
+		for i := range y {
+			y[i] *= s.Offset + w[i%d%len(w)]
+		}
+		e.num.store(y)
+	}
+	return y, nil
+}
+
+// Rotate turns the pairs of each head of x [rows, heads, dim], in place.
+func (s *Spec) Rotate(e *Eval, x []float64, rows []int) []float64 {
+	heads, d := s.Node.Shape[0], s.Node.Shape[1]
+	part := cmp.Or(s.Part, d)
+	for t, r := range rows {
+		for i, f := range s.Freqs {
+			cos, sin := rope.Turn(max(r+s.Shift, 0), f)
+			sin *= s.Turns
+			cs := []float64{cos, sin}
+			e.num.store(cs)
+			a, b := i, i+part/2
+			if s.Interleaved {
+				a, b = 2*i, 2*i+1
+			}
+			for h := range heads {
+				v := x[(t*heads+h)*d:][:d]
+				p := []float64{v[a] * cs[0], v[b] * cs[1], v[b] * cs[0], v[a] * cs[1]}
+				e.num.store(p)
+				v[a], v[b] = p[0]-p[1], p[2]+p[3]
+			}
+		}
+	}
+	e.num.store(x)
+	return x
+}
+
+func (s *Spec) gated(e *Eval, in [][]float64) []float64 {
+	y := apply(in[0], e.num.act(s.Act))
+	e.num.store(y)
+	if len(in) > 1 {
+		for i := range y {
+			y[i] *= in[1][i]
+		}
+		e.num.store(y)
+	}
+	return y
+}
+
+func (s *Spec) softcap(e *Eval, x []float64) []float64 {
+	if s.By == 0 {
+		return x
+	}
+	y := apply(x, func(v float64) float64 { return s.By * math.Tanh(v/s.By) })
+	e.num.store(y)
+	return y
+}
