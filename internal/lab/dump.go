@@ -1,0 +1,220 @@
+package lab
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/npy"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// maxArrays is the number of files of a dump. Each is a mapping of its own, of which Linux
+// gives a process 65530.
+const maxArrays = 1 << 15
+
+// ReadDump opens what an engine wrote: a record, or a folder of NumPy files, each an array named as a
+// record's tensor is. The name is the file's, without .npy, or what manifest.json says (see
+// manifest). ids, token_ids, logits and names of taps without "PROMPT.tap." before them are those of
+// the one prompt. Close the record.
+func ReadDump(path string) (*Record, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("lab: dump: %w", err)
+	}
+	if !st.IsDir() {
+		return ReadRecord(path)
+	}
+	r, maps := &Record{Path: path}, mappings{}
+	if err := r.readFolder(&maps); err != nil {
+		return nil, errors.Join(fmt.Errorf("lab: dump: %s: %w", path, err), maps.Close())
+	}
+	r.file = &maps
+	return r, nil
+}
+
+// mappings are the files of a folder's record, by name.
+type mappings map[string]*mmap.File
+
+func (m *mappings) Close() error {
+	var errs []error
+	for _, f := range *m {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Record) readFolder(maps *mappings) error {
+	root, err := os.OpenRoot(r.Path)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	m := &manifest{}
+	if _, err := root.Stat("manifest.json"); err == nil {
+		if err := readJSON(filepath.Join(r.Path, "manifest.json"), m.parse); err != nil {
+			return err
+		}
+		if err := r.addInfo(m.info); err != nil {
+			return fmt.Errorf("manifest.json: %w", err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := m.addFiles(root); err != nil {
+		return err
+	}
+	prompt := 0
+	if len(r.Prompts) == 1 {
+		prompt = r.Prompts[0].Index
+	}
+	var all []tensor.Tensor
+	seen := map[string]string{}
+	for _, a := range m.arrays {
+		if a.Prompt == nil {
+			a.Prompt = &prompt
+		}
+		name := a.tensorName()
+		if before, ok := seen[name]; ok {
+			return fmt.Errorf("%q: %q, which %q is, too", a.File, name, before)
+		}
+		seen[name] = a.File
+		t, err := a.read(root, r.Path, maps)
+		if err != nil {
+			return fmt.Errorf("%q: %w", a.File, err)
+		}
+		t.Name = name
+		all = append(all, t)
+	}
+	return mmap.Guard(func() error { return r.fill(all) })
+}
+
+// addFiles adds the folder's NumPy files that the manifest does not name.
+func (m *manifest) addFiles(root *os.Root) error {
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	named := map[string]bool{}
+	for _, a := range m.arrays {
+		named[filepath.Clean(a.File)] = true
+	}
+	files, err := dir.ReadDir(0)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(files, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	for _, f := range files {
+		if name, ok := strings.CutSuffix(f.Name(), ".npy"); ok && !named[f.Name()] {
+			m.arrays = append(m.arrays, arrayInfo{Name: name, File: f.Name()})
+		}
+	}
+	if len(m.arrays) > maxArrays {
+		return fmt.Errorf("%d arrays, at most %d", len(m.arrays), maxArrays)
+	}
+	return nil
+}
+
+// tensorName is the array's name in a record.
+func (a *arrayInfo) tensorName() string {
+	name := strings.TrimSuffix(a.Name, ".npy")
+	if number, rest, ok := strings.Cut(name, "."); ok {
+		kind, _, _ := strings.Cut(rest, ".")
+		if _, err := strconv.Atoi(number); err == nil && slices.Contains([]string{"ids", "logits", "hidden", "tap"}, kind) {
+			return name
+		}
+	}
+	switch name {
+	case "ids", "token_ids", "input_ids", "tokens":
+		name = "ids"
+	case "logits", "hidden":
+	default:
+		name = "tap." + strings.TrimPrefix(name, "tap.")
+	}
+	return fmt.Sprintf("%d.%s", *a.Prompt, name)
+}
+
+// read maps the array's file, which lies in root, the folder at dir.
+func (a *arrayInfo) read(root *os.Root, dir string, maps *mappings) (t tensor.Tensor, err error) {
+	f := (*maps)[a.File]
+	if f == nil {
+		if _, err := root.Stat(a.File); err != nil { // which is where a path that leads out of the folder ends
+			return t, err
+		}
+		if f, err = mmap.Open(filepath.Join(dir, a.File)); err != nil {
+			return t, err
+		}
+		(*maps)[a.File] = f
+	}
+	err = mmap.Guard(func() error {
+		x, err := npy.Parse(f.Data())
+		if err != nil {
+			return err
+		}
+		t, err = a.tensor(x)
+		return err
+	})
+	return t, err
+}
+
+// tensor is x as a record has it: ids as int32, and no leading dimensions of 1
+// where the number of dimensions is fixed.
+func (a *arrayInfo) tensor(x *npy.Array) (tensor.Tensor, error) {
+	t := tensor.Tensor{Shape: x.Shape, Data: x.Data}
+	switch dtype := strings.ToLower(a.DType); x.Type {
+	case "f2":
+		t.DType = tensor.F16
+	case "f4":
+		t.DType = tensor.F32
+	case "f8":
+		t.DType = tensor.F64
+	case "u2":
+		if !strings.HasSuffix(dtype, "bf16") && !strings.HasSuffix(dtype, "bfloat16") {
+			return t, fmt.Errorf("16-bit integers that the manifest has as %q; bfloat16 is read", a.DType)
+		}
+		t.DType = tensor.BF16
+	case "i4":
+		t.DType = tensor.I32
+	case "i8":
+		data, err := narrow(x.Data)
+		if err != nil {
+			return t, err
+		}
+		t.DType, t.Data = tensor.I32, data
+	}
+	kind := a.tensorName()
+	dims := map[string]int{"ids": 1, "logits": 2, "hidden": 3}[kind[strings.IndexByte(kind, '.')+1:]]
+	for dims > 0 && len(t.Shape) > dims && t.Shape[0] == 1 {
+		t.Shape = t.Shape[1:]
+	}
+	for len(t.Shape) < dims {
+		t.Shape = append(tensor.Shape{1}, t.Shape...)
+	}
+	return t, nil
+}
+
+// narrow turns 64-bit ids into 32-bit ones.
+func narrow(data []byte) ([]byte, error) {
+	n := len(data) / 8
+	if n > maxIDs {
+		return nil, fmt.Errorf("%d 64-bit integers; only ids are, at most %d", n, maxIDs)
+	}
+	out := make([]byte, 0, 4*n)
+	for i := range n {
+		v := int64(binary.LittleEndian.Uint64(data[8*i:]))
+		if v < math.MinInt32 || v > math.MaxInt32 {
+			return nil, fmt.Errorf("element %d: %d is no id", i, v)
+		}
+		out = binary.LittleEndian.AppendUint32(out, uint32(v))
+	}
+	return out, nil
+}
