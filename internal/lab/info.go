@@ -79,8 +79,10 @@ func (r *Record) addInfo(b []byte) error {
 			return errors.New("numerics: not an object")
 		}
 	}
-	if r.Names = info.Names; r.Names != "" && r.Names != "hf" {
-		return fmt.Errorf("names: %q; supported is \"hf\", PyTorch's names of modules", r.Names)
+	switch r.Names = info.Names; r.Names {
+	case "", NamesAuto, NamesHF, NamesLlamaCpp, NamesKarat:
+	default:
+		return fmt.Errorf("names: %q; possible are %s, %s, %s and %s", r.Names, NamesAuto, NamesHF, NamesLlamaCpp, NamesKarat)
 	}
 	if info.Prompts == nil {
 		return errors.New("no prompts")

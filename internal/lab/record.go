@@ -30,7 +30,7 @@ import (
 // All but the ids are float32; float64, float16 and bfloat16 are read, too.
 type Record struct {
 	Path     string          // of the safetensors file
-	Names    string          // whose names the taps have: "hf" for PyTorch's modules, or "" if unsaid
+	Names    string          // whose names the taps have: NamesHF or another, or "" if unsaid
 	Numerics json.RawMessage // how it was computed, a JSON object; nil if unsaid
 	Prompts  []*Prompt       // by index
 
