@@ -1,0 +1,137 @@
+// Package fault builds mistakes into an engine: it rewrites a copy of a recorded
+// graph, and says by kernels of package ref what no attribute can say. What runs
+// it is an engine with a bug, whose record a diagnosis can be tried on. It shares
+// nothing with the code that names causes.
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// Fault is one mistake, written ID[:WHERE][=VALUE][@LAYERS].
+type Fault struct {
+	ID     string // a cause's ID; x_... for what is on no list, same_... for what is no mistake
+	Where  string // names of nodes without their layer, joined by +; "" for the usual ones
+	Value  string // a number or a word; "" for the usual one
+	Layers string // "" and all: all layers that can have it; full, sliding, shared, moe, outside; or 0,2-3
+}
+
+func (f Fault) String() string {
+	s := f.ID
+	for _, part := range []struct{ sign, text string }{{":", f.Where}, {"=", f.Value}, {"@", f.Layers}} {
+		if part.text != "" {
+			s += part.sign + part.text
+		}
+	}
+	return s
+}
+
+// Parse reads faults that are separated by semicolons.
+func Parse(text string) ([]Fault, error) {
+	var faults []Fault
+	for s := range strings.SplitSeq(text, ";") {
+		if s = strings.TrimSpace(s); s == "" {
+			continue
+		}
+		var f Fault
+		f.ID, f.Layers, _ = strings.Cut(s, "@")
+		f.ID, f.Value, _ = strings.Cut(f.ID, "=")
+		f.ID, f.Where, _ = strings.Cut(f.ID, ":")
+		for _, part := range []*string{&f.ID, &f.Where, &f.Value, &f.Layers} {
+			*part = strings.TrimSpace(*part)
+		}
+		if !known(f.ID) {
+			return nil, fmt.Errorf("fault: %q: no such fault", f.ID)
+		}
+		if strings.HasSuffix(s, "@") {
+			return nil, fmt.Errorf("fault: %s: no layers after @", f.ID)
+		}
+		if _, err := f.layers(1 << 20); err != nil {
+			return nil, fmt.Errorf("fault: %s: %w", f.ID, err)
+		}
+		faults = append(faults, f)
+	}
+	if len(faults) == 0 {
+		return nil, errors.New("fault: none given")
+	}
+	return faults, nil
+}
+
+// known reports whether there is a fault of that ID.
+func known(id string) bool {
+	return find(id) != nil || isInput(id) || isProbe(id)
+}
+
+// IDs lists all faults that Inject, Inputs and Probe know, in that order.
+func IDs() []string {
+	var ids []string
+	for _, s := range table {
+		ids = append(ids, s.id)
+	}
+	return append(append(ids, inputIDs...), probeIDs...)
+}
+
+// Split separates the faults of the engine from those of its input and its probe.
+func Split(faults []Fault) (engine, input, probe []Fault) {
+	for _, f := range faults {
+		switch {
+		case isInput(f.ID):
+			input = append(input, f)
+		case isProbe(f.ID):
+			probe = append(probe, f)
+		default:
+			engine = append(engine, f)
+		}
+	}
+	return engine, input, probe
+}
+
+// outside stands for the nodes before and after the layers.
+const outside = -1
+
+// words are the sets of layers that have a name. Each keeps a layer or not.
+var words = map[string]func(l *layer) bool{
+	"":        func(l *layer) bool { return l.index != outside },
+	"all":     func(l *layer) bool { return l.index != outside },
+	"full":    func(l *layer) bool { return l.attention() != nil && window(l.attention()) == 0 },
+	"sliding": func(l *layer) bool { return l.attention() != nil && window(l.attention()) > 0 },
+	"shared":  func(l *layer) bool { return l.attention() != nil && l.first(graph.StoreKV) == nil },
+	"moe":     func(l *layer) bool { return l.first(graph.Route) != nil },
+	"outside": func(l *layer) bool { return l.index == outside },
+}
+
+// layers resolves a list of numbers and ranges below count; nil for a word.
+func (f Fault) layers(count int) ([]int, error) {
+	if words[f.Layers] != nil {
+		return nil, nil
+	}
+	var list []int
+	for part := range strings.SplitSeq(f.Layers, ",") {
+		from, to, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		a, err := strconv.Atoi(from)
+		b := a
+		if err == nil && isRange {
+			b, err = strconv.Atoi(to)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("layers %q: want numbers and ranges as in 0,2-3, or all, full, sliding, shared, moe or outside", f.Layers)
+		}
+		if a < 0 || b < a || b >= count {
+			return nil, fmt.Errorf("layers %q: there are 0 to %d", f.Layers, count-1)
+		}
+		if b-a > 1<<16 {
+			return nil, fmt.Errorf("layers %q: too many", f.Layers)
+		}
+		for i := a; i <= b; i++ {
+			list = append(list, i)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}

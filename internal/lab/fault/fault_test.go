@@ -1,0 +1,196 @@
+package fault
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/cause"
+)
+
+func load(t *testing.T, name string) *graph.Graph {
+	t.Helper()
+	m, err := checkpoint.Open(golden.Model(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	g, _, err := arch.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// ids is a prompt of n tokens, all of them different ones.
+func ids(n int) []int32 {
+	list := make([]int32, n)
+	for i := range list {
+		list[i] = int32(300 + 7*i%900)
+	}
+	return list
+}
+
+// run computes a prompt, its last decode tokens one by one, and returns all values by node.
+func run(t *testing.T, g *graph.Graph, kernel func(*graph.Node) ref.Kernel, prompt []int32, decode int) map[string][]float32 {
+	t.Helper()
+	values := map[string][]float32{}
+	e, err := engine.New(g, ref.Backend{Threads: 1, Kernel: kernel}, engine.Options{Context: len(prompt), Chunk: len(prompt),
+		Want: func(*graph.Node) bool { return true },
+		Tap:  func(n *graph.Node, out []float32) { values[n.Name] = append(values[n.Name], out...) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	s := e.NewSequence()
+	defer s.Close()
+	first := len(prompt) - decode
+	if _, err := s.Feed(context.Background(), prompt[:first], first); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range prompt[first:] {
+		if _, err := s.Feed(context.Background(), []int32{id}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return values
+}
+
+// distance is the relative L2 distance of y from x.
+func distance(x, y []float32) float64 {
+	if len(x) != len(y) {
+		return math.Inf(1)
+	}
+	var d, s float64
+	for i := range x {
+		d += float64(x[i]-y[i]) * float64(x[i]-y[i])
+		s += float64(x[i]) * float64(x[i])
+	}
+	return math.Sqrt(d / (s + 1e-300))
+}
+
+// begin is the number that the first faulty node had when it was recorded. One
+// that was put in counts as what it follows, and a tap behind that.
+func begin(g, h *graph.Graph, in []Injected) int {
+	first := len(g.Nodes)
+	for _, i := range in {
+		for _, name := range i.Nodes {
+			n, after := g.Node(name), 0
+			if n == nil {
+				n, after = g.Node(h.Node(name).In[0].Name), 1
+			}
+			first = min(first, n.ID+after)
+		}
+	}
+	return first
+}
+
+// models are the goldens that are small enough to run some hundred times.
+func models(t *testing.T) []string {
+	return slices.DeleteFunc(golden.Models(t), func(name string) bool { return name == "demo" })
+}
+
+// TestEveryFault injects each fault that a model can have. It must show at the
+// faulty operation or in the logits, and nowhere before; what computes the same
+// function must show in no logit.
+func TestEveryFault(t *testing.T) {
+	for _, name := range models(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := load(t, name)
+			baselines := map[[2]int]func() map[string][]float32{}
+			for _, f := range chosen(name, Applicable(g)) {
+				h, kernel, in, err := Inject(g, []Fault{f})
+				if err != nil {
+					t.Errorf("%v", err)
+					continue
+				}
+				key := [2]int{max(9, in[0].Positions), 0}
+				if in[0].Decode {
+					key[1] = 3
+				}
+				if baselines[key] == nil {
+					baselines[key] = sync.OnceValue(func() map[string][]float32 { return run(t, g, nil, ids(key[0]), key[1]) })
+				}
+				check(t, g, h, in, baselines[key](), run(t, h, kernel, ids(key[0]), key[1]))
+			}
+		})
+	}
+}
+
+// chosen is one fault for each ID, value and, on three models, place; in short
+// tests one for each ID.
+func chosen(model string, all []Fault) (list []Fault) {
+	places := slices.Contains([]string{"tiny-qwen2", "tiny-gemma4", "tiny-gemma4-moe"}, model)
+	seen := map[Fault]bool{}
+	for _, f := range all {
+		key := Fault{ID: f.ID, Value: f.Value}
+		if testing.Short() {
+			key.Value = ""
+		} else if places {
+			key.Where = f.Where
+		}
+		if !seen[key] {
+			seen[key] = true
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+func check(t *testing.T, g, h *graph.Graph, in []Injected, right, wrong map[string][]float32) {
+	t.Helper()
+	first := begin(g, h, in)
+	for _, n := range g.Nodes[:first] {
+		if n.Op != graph.StoreKV && !slices.Equal(right[n.Name], wrong[n.Name]) {
+			t.Errorf("%s: %s changes, before %s", in[0].Fault, n.Name, g.Nodes[first].Name)
+			break
+		}
+	}
+	shown := distance(right[g.Result().Name], wrong[h.Result().Name])
+	if strings.HasPrefix(in[0].Cause, "same_") {
+		if shown > 1e-5 && in[0].Cause != "same_logits_shifted" {
+			t.Errorf("%s: logits are off by %.2g", in[0].Fault, shown)
+		}
+		return
+	}
+	for _, name := range in[0].Nodes {
+		if r, ok := right[name]; ok {
+			shown = max(shown, distance(r, wrong[name]))
+		}
+	}
+	if shown < 1e-6 {
+		t.Errorf("%s: it shows by %.2g", in[0].Fault, shown)
+	}
+}
+
+// TestCatalogue wants a fault for every cause that an engine, its input or its
+// probe can have, and some that have none.
+func TestCatalogue(t *testing.T) {
+	strange := 0
+	for _, id := range IDs() {
+		if strings.HasPrefix(id, "x_") {
+			strange++
+		}
+		if _, ok := cause.Find(id); !ok && !strings.HasPrefix(id, "x_") && !strings.HasPrefix(id, "same_") {
+			t.Errorf("%s is no cause", id)
+		}
+	}
+	if strange < 20 {
+		t.Errorf("%d faults are on no list", strange)
+	}
+	for _, c := range cause.All() {
+		if c.Kind != cause.Numeric && c.ID != "unknown" && !known(c.ID) {
+			t.Errorf("no fault for %s", c.ID)
+		}
+	}
+}

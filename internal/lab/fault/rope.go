@@ -1,0 +1,276 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// turn is how a RoPE turns otherwise than recorded.
+type turn struct {
+	interleaved bool // pairs (2i, 2i+1)
+	reversed    bool // frequencies in the reverse order
+	shift       int  // added to the position
+	wrap        int  // positions begin again after so many; 0 for never
+}
+
+// turn is n's, whose kernel reads it.
+func (p *plan) turn(n *graph.Node) *turn {
+	t := p.turns[n]
+	if t == nil {
+		t = &turn{}
+		p.turns[n] = t
+		p.kernels[n] = t.kernel
+	}
+	return t
+}
+
+func (t *turn) kernel(c *ref.Call) ([]float64, error) {
+	n := c.Node
+	y, heads, d, freqs := slices.Clone(c.In[0]), n.Shape[0], n.Shape[1], n.Attr.(graph.RoPEAttr).Freqs
+	if t.reversed {
+		freqs = slices.Clone(freqs)
+		slices.Reverse(freqs)
+	}
+	for r, at := range c.Step.Pos {
+		pos := max(int(at)+t.shift, 0)
+		if t.wrap > 0 {
+			pos %= t.wrap
+		}
+		for i, f := range freqs {
+			cos, sin := rope.Turn(pos, f)
+			a, b := i, i+d/2
+			if t.interleaved {
+				a, b = 2*i, 2*i+1
+			}
+			for h := range heads {
+				v := y[(r*heads+h)*d:][:d]
+				v[a], v[b] = v[a]*cos-v[b]*sin, v[b]*cos+v[a]*sin
+			}
+		}
+	}
+	return y, nil
+}
+
+var ropeSpecs = []*spec{
+	{id: "rope_style", pick: turning, tokens: 2, apply: plain(func(p *plan, n *graph.Node) (string, error) {
+		p.turn(n).interleaved = true
+		return "pairs (2i, 2i+1)", nil
+	})},
+	{id: "rope_theta", pick: turning, tokens: 2, apply: freqs(otherBase), values: []string{"5e5"}},
+	{id: "rope_scaling", pick: turning, tokens: 2, apply: freqs(unscaled), values: []string{"4"}},
+	{id: "rope_factors", pick: turning, tokens: 2, apply: ropeFactors},
+	{id: "rope_partial", pick: turning, tokens: 2, apply: freqs(otherPart)},
+	{id: "rope_position", pick: turning, one: true, tokens: 2, apply: ropePosition, values: []string{"-1"}},
+	{id: "rope_missing", pick: turning, tokens: 2, apply: skipped},
+}
+
+var turning = having(graph.RoPE, func(_ *plan, n *graph.Node) bool {
+	return slices.ContainsFunc(n.Attr.(graph.RoPEAttr).Freqs, func(f float64) bool { return f != 0 })
+})
+
+// freqs applies a fault of the frequencies alone.
+func freqs(change func(f []float64, dim int, value string) ([]float64, string, error)) func(*plan, *graph.Node, string) (string, error) {
+	return func(_ *plan, n *graph.Node, value string) (string, error) {
+		old := n.Attr.(graph.RoPEAttr).Freqs
+		f, detail, err := change(old, n.Shape.Last(), value)
+		if err == nil && slices.Equal(f, old) {
+			err = same("the frequencies are those")
+		}
+		if err != nil {
+			return "", err
+		}
+		n.Attr = graph.RoPEAttr{Freqs: f}
+		return detail, nil
+	}
+}
+
+// base is the base that frequencies of a head of dim were made from, read off the
+// two fastest, which no scaling but a linear one changes.
+func base(f []float64, dim int) (float64, error) {
+	if len(f) < 2 || f[1] <= 0 || f[0] <= f[1] {
+		return 0, errors.New("the base cannot be told from fewer than two frequencies")
+	}
+	b := math.Pow(f[0]/f[1], float64(dim)/2)
+	unit := math.Pow(10, math.Floor(math.Log10(b))-3)
+	return math.Round(b/unit) * unit, nil
+}
+
+func otherBase(f []float64, dim int, value string) ([]float64, string, error) {
+	right, err := base(f, dim)
+	if err != nil {
+		return nil, "", err
+	}
+	usual := 1e4
+	if right < 2e4 {
+		usual = 1e6
+	}
+	wrong, err := number(value, usual)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case !(wrong >= 1 && wrong <= 1e30):
+		return nil, "", fmt.Errorf("base %g: want 1 to 1e30", wrong)
+	case math.Abs(wrong/right-1) < 1e-3:
+		return nil, "", same(fmt.Sprintf("the base is %g", right))
+	}
+	g := make([]float64, len(f))
+	for i, v := range f {
+		g[i] = float64(float32(v * math.Pow(wrong/right, -2*float64(i)/float64(dim))))
+	}
+	return g, fmt.Sprintf("base %g for %g", wrong, right), nil
+}
+
+// unscaled are the frequencies without their scaling, or with a linear one that
+// the model does not have.
+func unscaled(f []float64, dim int, value string) ([]float64, string, error) {
+	if value != "" {
+		by, err := number(value, 0)
+		if err != nil || !(by > 0 && by <= 1e6) {
+			return nil, "", fmt.Errorf("factor %q: want a positive number", value)
+		}
+		return rope.Freqs(f).Linear(by), fmt.Sprintf("frequencies divided by %g", by), nil
+	}
+	b, err := base(f, dim)
+	if err != nil {
+		return nil, "", err
+	}
+	g := rope.New(b, dim)[:len(f)]
+	for i, v := range g {
+		if math.Abs(f[i]/v-1) > 1e-3 {
+			return g, "the frequencies' scaling is not applied", nil
+		}
+	}
+	return nil, "", same("the frequencies have no scaling")
+}
+
+// ropeFactors multiplies by factors where the model divides, or uses those of
+// another kind of layer.
+func ropeFactors(p *plan, n *graph.Node, value string) (string, error) {
+	if value != "" {
+		return "", odd(value)
+	}
+	f, dim := n.Attr.(graph.RoPEAttr).Freqs, n.Shape.Last()
+	b, err := base(f, dim)
+	if err != nil {
+		return "", err
+	}
+	g := slices.Clone(f)
+	varies := false
+	for i, v := range rope.New(b, dim)[:len(f)] {
+		if factor := v / f[i]; factor > 1.001 {
+			g[i], varies = float64(float32(v*factor)), varies || math.Abs(v/f[i]/(rope.New(b, dim)[0]/f[0])-1) > 1e-3
+		}
+	}
+	if varies {
+		n.Attr = graph.RoPEAttr{Freqs: g}
+		return "multiplied by the factors", nil
+	}
+	for _, o := range p.nodes {
+		if o.Op != graph.RoPE || o == n {
+			continue
+		}
+		other := o.Attr.(graph.RoPEAttr).Freqs
+		if g, ok := borrowed(f, other, dim, o.Shape.Last()); ok {
+			n.Attr = graph.RoPEAttr{Freqs: g}
+			return "with the factors of " + o.Name, nil
+		}
+	}
+	return "", same("there are no factors")
+}
+
+// borrowed is f divided by the factors that are in other, if any are.
+func borrowed(f, other []float64, dim, otherDim int) ([]float64, bool) {
+	b, err := base(other, otherDim)
+	if err != nil {
+		return nil, false
+	}
+	plainOther := rope.New(b, otherDim)
+	var g []float64
+	for i, v := range f {
+		switch {
+		case i >= len(plainOther):
+			g = append(g, v)
+		case i < len(other):
+			factor := plainOther[i] / other[i]
+			if math.Abs(factor-1) < 1e-3 {
+				factor = 1
+			}
+			g = append(g, float64(float32(v/factor)))
+		}
+	}
+	return g, !slices.Equal(f, g)
+}
+
+// otherPart turns half of the pairs where all turn, and all where a part does.
+func otherPart(f []float64, dim int, value string) ([]float64, string, error) {
+	usual := 0.5
+	if len(f) < dim/2 {
+		usual = 1
+	}
+	part, err := number(value, usual)
+	if err != nil || !(part > 0 && part <= 1) {
+		return nil, "", fmt.Errorf("part %q: want a number from 0 to 1", value)
+	}
+	pairs := int(part * float64(dim/2))
+	if pairs <= len(f) {
+		return f[:pairs], fmt.Sprintf("%d pairs for %d", pairs, len(f)), nil
+	}
+	b, err := base(f, dim)
+	if err != nil {
+		return nil, "", err
+	}
+	return append(slices.Clone(f), rope.New(b, dim)[len(f):pairs]...), fmt.Sprintf("%d pairs for %d", pairs, len(f)), nil
+}
+
+func ropePosition(p *plan, n *graph.Node, value string) (string, error) {
+	by, err := number(value, 1)
+	if err != nil || by == 0 || by != math.Trunc(by) || math.Abs(by) > 1<<20 {
+		return "", fmt.Errorf("value %q: want how many positions it is off", value)
+	}
+	p.turn(n).shift += int(by)
+	return fmt.Sprintf("position off by %+g", by), nil
+}
+
+// checkTurns finds queries and keys that are off by as many positions, which
+// attention does not see, where that was not asked for, and the reverse.
+func (p *plan) checkTurns(faults []Fault) error {
+	keys := map[int]int{} // by how much a store's keys are off
+	for _, n := range p.nodes {
+		if n.Op == graph.StoreKV {
+			keys[n.Layer] = p.shift(n.In[0])
+		}
+	}
+	alike, used := true, false
+	for _, n := range p.nodes {
+		if n.Op == graph.Attention {
+			by := p.shift(n.In[0])
+			used = used || by != 0
+			alike = alike && by == keys[n.Attr.(graph.AttentionAttr).KV.Layer]
+		}
+	}
+	has := func(id string) bool { return slices.ContainsFunc(faults, func(f Fault) bool { return f.ID == id }) }
+	switch {
+	case has("rope_position") && used && alike:
+		return fmt.Errorf("fault: rope_position: %w", same("queries and keys are off alike"))
+	case has("same_rope_offset") && !has("rope_position") && !alike:
+		return errors.New("fault: same_rope_offset: queries and keys are not off alike in all layers, which is rope_position")
+	}
+	return nil
+}
+
+// shift is by how many positions the rope that n is, or is made of, is off.
+func (p *plan) shift(n *graph.Node) int {
+	for ; n.Op != graph.RoPE && len(n.In) == 1; n = n.In[0] { // a norm may come behind
+		continue
+	}
+	if t := p.turns[n]; t != nil {
+		return t.shift
+	}
+	return 0
+}
