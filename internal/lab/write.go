@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,8 @@ import (
 // Writer writes a record, prompt by prompt. A safetensors file begins with where all of its
 // tensors lie, so until Commit they wait in a file beside it, not in memory.
 type Writer struct {
+	Names string // whose names the taps have; "" is NamesHF
+
 	path    string
 	record  Record // what was added, without tensors
 	waiting *atomicfile.File
@@ -109,7 +112,7 @@ func (p *Prompt) tensors() []tensor.Tensor {
 }
 
 // Commit writes the record's two files, each at once and in place of another, and
-// closes the writer. The taps have PyTorch's names; numerics is marshaled to a JSON
+// closes the writer; numerics is marshaled to a JSON
 // object, or nil.
 func (w *Writer) Commit(numerics any) error {
 	if w.failed != nil {
@@ -165,7 +168,7 @@ func (w *Writer) info(numerics any) ([]byte, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", " ")
-	if err := e.Encode(info{w.record.Prompts, "hf", numerics}); err != nil {
+	if err := e.Encode(info{w.record.Prompts, cmp.Or(w.Names, NamesHF), numerics}); err != nil {
 		return nil, err
 	}
 	if b.Len() > maxJSON {
