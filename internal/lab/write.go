@@ -112,8 +112,7 @@ func (p *Prompt) tensors() []tensor.Tensor {
 }
 
 // Commit writes the record's two files, each at once and in place of another, and
-// closes the writer; numerics is marshaled to a JSON
-// object, or nil.
+// closes the writer; numerics is marshaled to a JSON object, or nil.
 func (w *Writer) Commit(numerics any) error {
 	if w.failed != nil {
 		return errors.Join(w.failed, w.Close())
