@@ -1,0 +1,167 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/spf13/cobra"
+)
+
+// importFlags are the flags of lab import.
+type importFlags struct{ out, from, model, golden string }
+
+func newImportCommand() *cobra.Command {
+	var f importFlags
+	c := &cobra.Command{
+		Use:   "import SRC -o OUT.safetensors",
+		Short: "Turn another tool's dump into a record",
+		Long: `Import reads what another tool dumped and writes it as a record, OUT.safetensors and
+OUT.json. SRC is one of
+
+  dump       a record, or a folder of NumPy files with a manifest.json
+  llama.cpp  a record of llama.cpp's graph callback ("karat lab hook --print llama.cpp")
+  hf-debug   the folder of transformers' model_addition_debugger_context(model, FOLDER,
+             do_prune_layers=False, use_repr=False)
+  logits     the file of llama-perplexity --kl-divergence-base
+  bin        llama-debug --save-logits's NAME.bin, NAME-tokens.bin beside it
+
+With --model, which is what the tool ran, taps get PyTorch's names (those of Karat's graph
+where PyTorch has none) and the order of values that goes with them, and what has no place
+in the graph is left out. With --golden, prompts without ids take those of that record.`,
+		Example: `  karat lab import llamacpp.safetensors -o theirs.safetensors --model model.gguf --golden golden.safetensors
+  karat lab import ./debug_tree -o transformers.safetensors
+  karat lab import base.kld -o theirs.safetensors --model model.gguf`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return f.run(args[0], c.ErrOrStderr()) },
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	fs.VarP((*name)(&f.out), "output", "o", "`file` to write")
+	fs.StringVar(&f.from, "from", "", "`form` of SRC: "+strings.Join(lab.Forms, ", ")+" (default: what it looks like)")
+	fs.Var((*name)(&f.model), "model", "model `file or folder`, for the names of the taps")
+	fs.Var((*name)(&f.golden), "golden", "`record` that has the prompts' ids")
+	return c
+}
+
+func (f *importFlags) run(src string, log io.Writer) error {
+	switch {
+	case f.out == "":
+		return usagef("-o OUT.safetensors is needed")
+	case filepath.Ext(f.out) != ".safetensors":
+		return usagef("-o %s: the name of a record ends in .safetensors", f.out)
+	case sameFile(f.out, src) || f.golden != "" && sameFile(f.out, f.golden):
+		return usagef("-o %s would replace what is read", f.out)
+	}
+	in, err := lab.OpenImport(src, f.from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	var gold *lab.Record
+	if f.golden != "" {
+		if gold, err = lab.ReadRecord(f.golden); err != nil {
+			return err
+		}
+		defer gold.Close()
+	}
+	var g *graph.Graph
+	if f.model == "" && in.Form == lab.FormLogits {
+		in.Notes = append(in.Notes, "the first id of each prompt is the text's; if the model wants a token that begins a text, the logits are of that one in its place (--model tells)")
+	}
+	if f.model != "" {
+		m, err := openCheckpoint(f.model)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		if g, _, err = arch.Load(m); err != nil {
+			return err
+		}
+		if in.Form == lab.FormLogits {
+			t, err := m.Tokenizer()
+			if err != nil {
+				return err
+			}
+			if bos, ok := t.BOS(); ok && t.AddsBOS() {
+				in.Begin(int32(bos))
+			}
+		}
+	}
+	return f.write(in, g, gold, log)
+}
+
+func (f *importFlags) write(in *lab.Import, g *graph.Graph, gold *lab.Record, log io.Writer) error {
+	w, err := lab.Create(f.out)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	w.Names = cmp.Or(in.Names, lab.NamesAuto)
+	n, left := 0, leftOut{}
+	err = in.Each(func(p *lab.Prompt) error {
+		n++
+		if gold != nil {
+			if err := p.Take(gold.Prompt(p.Index)); err != nil {
+				return err
+			}
+		}
+		if g != nil {
+			unplaced, err := p.Translate(g, in.Names)
+			if err != nil {
+				return err
+			}
+			left.add(unplaced)
+		}
+		return w.Add(p)
+	})
+	if err != nil {
+		return err
+	}
+	if g != nil {
+		w.Names = lab.NamesKarat
+	}
+	var numerics any
+	if in.Numerics != nil {
+		numerics = in.Numerics
+	}
+	if err := w.Commit(numerics); err != nil {
+		return err
+	}
+	fmt.Fprintf(log, "karat: %s: %s\n", in.Form, count(n, "prompt"))
+	for _, note := range in.Notes {
+		fmt.Fprintf(log, "karat: note: %s\n", note)
+	}
+	left.print(log)
+	return nil
+}
+
+// leftOut counts taps without a place, by the reason.
+type leftOut struct {
+	reasons []string // in the order of their first
+	counts  map[string]int
+	example map[string]string
+}
+
+func (l *leftOut) add(unplaced []lab.Unplaced) {
+	if l.counts == nil {
+		l.counts, l.example = map[string]int{}, map[string]string{}
+	}
+	for _, u := range unplaced {
+		if l.counts[u.Why]++; l.counts[u.Why] == 1 {
+			l.reasons = append(l.reasons, u.Why)
+			l.example[u.Why] = u.Name
+		}
+	}
+}
+
+func (l *leftOut) print(w io.Writer) {
+	for _, why := range l.reasons {
+		fmt.Fprintf(w, "karat: note: left out: %s, such as %s: %s\n", count(l.counts[why], "tap"), l.example[why], why)
+	}
+}

@@ -1,0 +1,235 @@
+package lab
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// The forms of dumps that an Import reads.
+const (
+	FormDump     = "dump"      // what ReadDump opens
+	FormLlamaCpp = "llama.cpp" // a record whose taps have llama.cpp's names
+	FormHFDebug  = "hf-debug"  // folder of transformers' model_addition_debugger_context(use_repr=False)
+	FormLogits   = "logits"    // llama-perplexity --kl-divergence-base's file
+	FormBin      = "bin"       // llama-debug --save-logits's NAME.bin, with NAME-tokens.bin beside it
+)
+
+// Forms lists the forms.
+var Forms = []string{FormDump, FormLlamaCpp, FormHFDebug, FormLogits, FormBin}
+
+// Import is another tool's dump, open to be read as a record's prompts.
+type Import struct {
+	Form     string
+	Names    string          // of the taps
+	Numerics json.RawMessage // a JSON object, or nil
+	Notes    []string        // what the form cannot tell or has lost, a sentence each
+
+	count  int
+	prompt func(i int) (*Prompt, error)
+	file   io.Closer
+}
+
+// OpenImport opens a dump of a form, or of the one that it looks like if form is "".
+func OpenImport(path, form string) (*Import, error) {
+	i, err := openImport(path, form)
+	if err != nil {
+		return nil, fmt.Errorf("lab: import: %s: %w", path, err)
+	}
+	return i, nil
+}
+
+func openImport(path, form string) (i *Import, err error) {
+	if form == "" {
+		if form, err = formOf(path); err != nil {
+			return nil, err
+		}
+	}
+	switch form {
+	case FormDump, FormLlamaCpp:
+		return importDump(path, form)
+	case FormHFDebug:
+		return importDebug(path)
+	case FormLogits:
+		return importLogits(path)
+	case FormBin:
+		return importBin(path)
+	}
+	return nil, fmt.Errorf("form %q: possible are %s", form, strings.Join(Forms, ", "))
+}
+
+// formOf looks at what lies there.
+func formOf(path string) (string, error) {
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return "", err
+	case st.IsDir():
+		if _, err := debugClass(path); err == nil {
+			return FormHFDebug, nil
+		}
+		return FormDump, nil
+	case filepath.Ext(path) == ".bin":
+		return FormBin, nil
+	}
+	f, err := mmap.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	form := FormDump
+	err = mmap.Guard(func() error {
+		if strings.HasPrefix(string(f.Data()[:min(8, len(f.Data()))]), logitsMagic) {
+			form = FormLogits
+		}
+		return nil
+	})
+	return form, err
+}
+
+// Close releases the files. No prompt's tensors are valid after it.
+func (i *Import) Close() error {
+	if i.file == nil {
+		return nil
+	}
+	return i.file.Close()
+}
+
+// Each calls f for each prompt. Its tensors may point into mapped files.
+func (i *Import) Each(f func(*Prompt) error) error {
+	return mmap.Guard(func() error {
+		for n := range i.count {
+			p, err := i.prompt(n)
+			if err == nil {
+				err = f(p)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// llamaCppTap is a name with a layer or a use that llama.cpp's taps have.
+var llamaCppTap = regexp.MustCompile(`-\d+$|#\d+\.[A-Z_]+$`)
+
+func importDump(path, form string) (*Import, error) {
+	r, err := ReadDump(path)
+	if err != nil {
+		return nil, err
+	}
+	i := &Import{Form: form, Names: r.Names, Numerics: r.Numerics, count: len(r.Prompts), file: r,
+		prompt: func(n int) (*Prompt, error) { return r.Prompts[n], nil }}
+	for _, p := range r.Prompts {
+		for name := range p.Taps {
+			if i.Names == "" && llamaCppTap.MatchString(name) {
+				i.Form = FormLlamaCpp
+			}
+		}
+	}
+	if i.Form == FormLlamaCpp {
+		i.Names = NamesLlamaCpp
+	}
+	return i, nil
+}
+
+// importBin reads the logits of a prompt's last position, and the ids beside them.
+func importBin(path string) (*Import, error) {
+	var p Prompt
+	read := func(path string, d tensor.DType) (*tensor.Tensor, error) {
+		f, err := mmap.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		t := &tensor.Tensor{DType: d}
+		err = mmap.Guard(func() error {
+			if n := len(f.Data()); n == 0 || n%4 != 0 || n/4 > maxIDs {
+				return fmt.Errorf("%s: %d bytes, want 4 to %d for each of the elements", path, n, 4*maxIDs)
+			}
+			t.Data = append(t.Data, f.Data()...)
+			return nil
+		})
+		t.Shape = tensor.Shape{len(t.Data) / 4}
+		return t, err
+	}
+	logits, err := read(path, tensor.F32)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := read(strings.TrimSuffix(path, ".bin")+"-tokens.bin", tensor.I32)
+	if err != nil {
+		return nil, err
+	}
+	logits.Shape = append(tensor.Shape{1}, logits.Shape...)
+	p.Logits, p.PositionsKept = logits, 1
+	if err := p.addIDs(ids); err != nil {
+		return nil, err
+	}
+	return &Import{Form: FormBin, Numerics: json.RawMessage(`{"engine":"llama.cpp"}`), count: 1, prompt: func(int) (*Prompt, error) { return &p, nil }}, nil
+}
+
+// Take fills in from a prompt of a golden record what p does not say of its input. Ids that
+// differ are an error.
+func (p *Prompt) Take(gold *Prompt) error {
+	if gold == nil || p.IDs != nil {
+		return nil
+	}
+	p.IDs = gold.IDs
+	if p.Text == "" {
+		p.Text, p.Input = gold.Text, gold.Input
+	}
+	return p.check()
+}
+
+// Translate gives p's taps the names and the order of values that g has, PyTorch's names where
+// there are some, and returns those that have no place in g, which p loses. Of several taps
+// of one value it keeps the one with the most rows.
+func (p *Prompt) Translate(g *graph.Graph, names string) ([]Unplaced, error) {
+	l, err := Place(g, names, p)
+	if err != nil {
+		return nil, err
+	}
+	taps := map[string]*tensor.Tensor{}
+	for i := range l.Taps {
+		x := &l.Taps[i]
+		if p.Taps[x.Name] != nil && taps[x.Tap] == nil { // logits and hidden states stay as they are
+			taps[x.Tap] = x.tensor()
+		}
+	}
+	p.Taps = taps
+	return l.Unplaced, nil
+}
+
+// tensor is all rows in the shape of the node, float64 if the tap is, else float32.
+func (p *Placed) tensor() *tensor.Tensor {
+	shape := append(tensor.Shape{p.Rows}, p.Node.Shape...)
+	row := make([]float64, p.Width)
+	var data []byte
+	for i := range p.Rows {
+		p.Read(row, i)
+		for _, v := range row {
+			if p.data.dtype == tensor.F64 {
+				data = binary.LittleEndian.AppendUint64(data, math.Float64bits(v))
+			} else {
+				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(v)))
+			}
+		}
+	}
+	d := tensor.F32
+	if p.data.dtype == tensor.F64 {
+		d = tensor.F64
+	}
+	return &tensor.Tensor{DType: d, Shape: shape, Data: data}
+}

@@ -1,0 +1,170 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/safetensors"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// debugTrees end the names of the two JSON files of a model's class.
+var debugTrees = []string{"_debug_tree_FULL_TENSORS.json", "_debug_tree_SUMMARY.json"}
+
+// debugClass is the model's class whose tree lies in the folder at dir.
+func debugClass(dir string) (string, error) {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	class := ""
+	for _, f := range files {
+		for _, end := range debugTrees {
+			if name, ok := strings.CutSuffix(f.Name(), end); ok && name != class {
+				if class != "" {
+					return "", fmt.Errorf("trees of %q and %q; one is read", class, name)
+				}
+				class = name
+			}
+		}
+	}
+	if class == "" {
+		return "", errors.New("no " + debugTrees[0])
+	}
+	return class, nil
+}
+
+// importDebug reads the tensors of a call that transformers.model_addition_debugger_context wrote: a safetensors
+// file of one tensor each, called CLASS for the model or CLASS.MODULE, and behind that
+// _inputs_args_0, _inputs_kwargs_hidden_states, _outputs (of modules without others in them) or _outputs_0.
+func importDebug(dir string) (*Import, error) {
+	class, err := debugClass(dir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	d := debugTree{prompt: &Prompt{}}
+	for _, f := range files {
+		kind, name := debugName(f.Name(), class)
+		if kind == "" {
+			continue
+		}
+		if err = d.open(root, dir, f.Name(), kind, name); err != nil {
+			err = fmt.Errorf("%q: %w", f.Name(), err)
+			break
+		}
+	}
+	if err == nil && len(d.maps) == 0 {
+		err = errors.New("no tensors: the tree's JSON file holds them rounded and shortened; make it with model_addition_debugger_context(model, debug_path, do_prune_layers=False, use_repr=False)")
+	}
+	if err == nil {
+		err = d.prompt.check()
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return &Import{Form: FormHFDebug, Names: NamesHF, count: 1, prompt: func(int) (*Prompt, error) { return d.prompt, nil }, file: &d,
+		Notes: []string{"the tree has no outputs of modules with others in them: a layer's is what the next one reads"}}, nil
+}
+
+// debugTree is the prompt of a tree and its open files.
+type debugTree struct {
+	prompt *Prompt
+	maps   []*safetensors.File
+}
+
+func (d *debugTree) Close() error {
+	var errs []error
+	for _, f := range d.maps {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// debugEnds are what may stand behind a module's name, and what it makes of a tap.
+var debugEnds = []struct{ end, tap string }{
+	{"_outputs", ".out"}, {"_outputs_0", ".out"}, {"_inputs_args_0", ".in"}, {"_inputs_kwargs_hidden_states", ".in"}, {"_inputs_kwargs_x", ".in"},
+}
+
+// debugName is what a file holds: ids, logits, a tap of that name, or nothing that is read.
+func debugName(file, class string) (kind, tap string) {
+	name, ok := strings.CutSuffix(file, ".safetensors")
+	if name, ok = cut(name, class, ok); !ok {
+		return "", ""
+	}
+	switch name {
+	case "_inputs_args_0", "_inputs_kwargs_input_ids":
+		return "ids", ""
+	case "_outputs_logits", "_outputs_0":
+		return "logits", ""
+	}
+	if name, ok = cut(name, ".", ok); !ok {
+		return "", ""
+	}
+	for _, e := range debugEnds {
+		if module, ok := strings.CutSuffix(name, e.end); ok && module != "" {
+			return "tap", module + e.tap
+		}
+	}
+	return "", ""
+}
+
+// cut is strings.CutPrefix where ok, else false.
+func cut(s, prefix string, ok bool) (string, bool) {
+	rest, found := strings.CutPrefix(s, prefix)
+	return rest, ok && found
+}
+
+func (d *debugTree) open(root *os.Root, dir, name, kind, tap string) error {
+	if len(d.maps) == maxArrays {
+		return fmt.Errorf("more than %d tensors", maxArrays)
+	}
+	if _, err := root.Stat(name); err != nil { // which is where a link out of the folder ends
+		return err
+	}
+	f, err := safetensors.Open(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	d.maps = append(d.maps, f)
+	if len(f.Tensors) != 1 {
+		return fmt.Errorf("%d tensors, want 1", len(f.Tensors))
+	}
+	t := f.Tensors[0]
+	t.Shape = slices.Clone(t.Shape)
+	if kind != "tap" {
+		dims := map[string]int{"ids": 1, "logits": 2}[kind]
+		if len(t.Shape) == dims+1 {
+			if t.Shape[0] != 1 {
+				return fmt.Errorf("shape %v: a batch; of one sequence it is read", []int(t.Shape))
+			}
+			t.Shape = t.Shape[1:]
+		}
+	}
+	switch {
+	case kind == "tap" && !t.DType.Float(): // such as a mask, or ids
+		return nil
+	case kind == "tap":
+		return d.prompt.add("tap."+tap, &t)
+	case kind == "ids" && t.DType == tensor.I64:
+		err = mmap.Guard(func() (err error) { t.Data, err = narrow(t.Data); return err })
+		t.DType = tensor.I32
+	}
+	if err != nil {
+		return err
+	}
+	return mmap.Guard(func() error { return d.prompt.add(kind, &t) })
+}
