@@ -8,6 +8,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/mmap"
 )
@@ -20,6 +21,40 @@ type recordInfo struct {
 	Prompts  json.RawMessage `json:"prompts"`
 	Names    string          `json:"names"`
 	Numerics json.RawMessage `json:"numerics,omitempty"`
+	Decode   int             `json:"decode"` // of the prompts that do not say it
+	Rows     Rows            `json:"rows"`
+}
+
+// Rows is how many of a prompt's last positions the taps have: a number, AllRows, or
+// 0 if it is not said.
+type Rows int
+
+// AllRows is every position of the prompt.
+const AllRows Rows = -1
+
+// MarshalJSON implements json.Marshaler.
+func (r Rows) MarshalJSON() ([]byte, error) {
+	if r == AllRows {
+		return []byte(`"all"`), nil
+	}
+	return json.Marshal(int(r))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *Rows) UnmarshalJSON(b []byte) error {
+	n := 0
+	switch string(b) {
+	case `"all"`:
+		*r = AllRows
+		return nil
+	case "null":
+		return nil
+	}
+	if err := json.Unmarshal(b, &n); err != nil || n < 1 || n > maxIDs {
+		return fmt.Errorf(`rows: %.40s, possible are "all" and the number of last positions, from 1`, b)
+	}
+	*r = Rows(n)
+	return nil
 }
 
 // readJSON calls decode with the contents of a regular file of at most maxJSON bytes.
@@ -55,8 +90,8 @@ func plain(err error) error {
 	case reflect.Float64:
 		want = "a number"
 	}
-	if e.Field != "" {
-		return fmt.Errorf("%s: a JSON %s, want %s", e.Field, e.Value, want)
+	if field := strings.TrimPrefix(e.Field, "Prompt."); field != "" {
+		return fmt.Errorf("%s: a JSON %s, want %s", field, e.Value, want)
 	}
 	return fmt.Errorf("a JSON %s, want %s", e.Value, want)
 }
@@ -78,6 +113,12 @@ func (r *Record) addInfo(b []byte) error {
 		if r.Numerics = numerics.Bytes(); r.Numerics[0] != '{' {
 			return errors.New("numerics: not an object")
 		}
+		if err := json.Unmarshal(r.Numerics, &r.Declared); err != nil {
+			return fmt.Errorf("numerics: %w", plain(err))
+		}
+		if err := r.Declared.Check(); err != nil {
+			return fmt.Errorf("numerics: %w", err)
+		}
 	}
 	switch r.Names = info.Names; r.Names {
 	case "", NamesAuto, NamesHF, NamesLlamaCpp, NamesKarat:
@@ -87,6 +128,7 @@ func (r *Record) addInfo(b []byte) error {
 	if info.Prompts == nil {
 		return errors.New("no prompts")
 	}
+	r.decode, r.rows = info.Decode, info.Rows
 	return r.addPrompts(info.Prompts)
 }
 
@@ -95,8 +137,15 @@ func (r *Record) addInfo(b []byte) error {
 func (r *Record) addPrompts(list []byte) error {
 	err := eachOf(list, func(n int, d *json.Decoder) error {
 		p := Prompt{Index: n}
-		if err := d.Decode(&p); err != nil {
+		entry := struct {
+			*Prompt
+			Chat, Messages Chat // other places for prompt.chat
+		}{Prompt: &p}
+		if err := d.Decode(&entry); err != nil {
 			return err
+		}
+		if p.Input.Chat == nil {
+			p.Input.Chat = slices.Concat(entry.Chat, entry.Messages)
 		}
 		if p.Index < 0 {
 			return fmt.Errorf("index %d", p.Index)
@@ -140,6 +189,19 @@ func eachOf(list []byte, decode func(i int, d *json.Decoder) error) error {
 	return nil
 }
 
+// UnmarshalJSON implements json.Unmarshaler. A bare string is the text, a bare list
+// the chat.
+func (in *Input) UnmarshalJSON(b []byte) error {
+	switch b[0] {
+	case '"':
+		return json.Unmarshal(b, &in.Text)
+	case '[':
+		return json.Unmarshal(b, &in.Chat)
+	}
+	type form Input
+	return json.Unmarshal(b, (*form)(in))
+}
+
 // UnmarshalJSON implements json.Unmarshaler.
 func (c *Chat) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
@@ -160,7 +222,7 @@ func (c *Chat) UnmarshalJSON(b []byte) error {
 }
 
 // ReadInputs reads a list of prompts to record: a JSON list of objects, each
-// with one of text, chat and ids.
+// with one of text, chat and ids, or of texts and chats themselves.
 func ReadInputs(path string) ([]Input, error) {
 	var inputs []Input
 	err := readJSON(path, func(b []byte) error {

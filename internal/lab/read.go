@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -47,6 +48,8 @@ func (r *Record) fill(tensors []tensor.Tensor) error {
 		return errors.New("no prompts")
 	}
 	for _, p := range r.Prompts {
+		p.Decode = cmp.Or(p.Decode, min(r.decode, len(p.IDs)))
+		p.Rows = cmp.Or(p.Rows, r.rows)
 		if err := p.check(); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/karat-run/karat/internal/round"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -32,10 +33,13 @@ type Record struct {
 	Path     string          // of the safetensors file
 	Names    string          // whose names the taps have: NamesHF or another, or "" if unsaid
 	Numerics json.RawMessage // how it was computed, a JSON object; nil if unsaid
+	Declared round.Class     // what Numerics says in words that are known; "" is unsaid
 	Prompts  []*Prompt       // by index
 
 	file   io.Closer
-	numIDs int // in the file's tensors
+	numIDs int  // in the file's tensors
+	decode int  // of the prompts that do not say it
+	rows   Rows // likewise
 }
 
 // Prompt is what a record holds for one prompt. The JSON part is an entry of the
@@ -49,7 +53,9 @@ type Prompt struct {
 	Next            string  `json:"next"` // the likeliest next token
 	NextID          int     `json:"next_id"`
 	NextProbability Number  `json:"next_probability"`
-	Entropy         Number  `json:"entropy"` // at the last position, in nats
+	Entropy         Number  `json:"entropy"`          // at the last position, in nats
+	Decode          int     `json:"decode,omitempty"` // last tokens that were fed one by one, after the others
+	Rows            Rows    `json:"rows,omitempty"`   // positions that the taps have
 	GreedyIDs       []int32 `json:"greedy_ids,omitempty"`
 	GreedyText      string  `json:"greedy_text,omitempty"`
 	Float32         *Floor  `json:"float32,omitempty"`  // the noise floor: how far the engine's own
@@ -207,6 +213,9 @@ func (p *Prompt) check() error {
 		if id < 0 {
 			return fmt.Errorf("prompt %d: ids: position %d: %d is negative", p.Index, i, id)
 		}
+	}
+	if n := len(p.IDs); p.Decode < 0 || p.IDs != nil && p.Decode > n {
+		return fmt.Errorf("prompt %d: decode %d, possible are 0 to its %d tokens", p.Index, p.Decode, n)
 	}
 	if p.Logits == nil {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/karat-run/karat/internal/round"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -223,6 +224,24 @@ func TestReadBareList(t *testing.T) {
 	}
 }
 
+// TestReadDeclared reads what a record may say of how it was made.
+func TestReadDeclared(t *testing.T) {
+	const info = `{"names": "karat", "numerics": {"engine": "x", "activations": "bfloat16", "kv": "f16", "gelu": "f16-table"}, "decode": 2, "rows": "all",
+		"prompts": [{"text": "Hi", "ids": [1, 2, 3]}, {"ids": [1], "decode": 1, "rows": 5, "messages": [{"role": "user", "content": "a"}]}, {"ids": [1], "prompt": "b"}]}`
+	r, err := ReadRecord(write(t, info, named("0.logits", tensor.F32, 1, 5)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if r.Names != NamesKarat || r.Declared != (round.Class{Activations: round.BF16, KV: round.F16, GELU: round.F16Table}) {
+		t.Errorf("names %q, %v", r.Names, r.Declared)
+	}
+	a, b, c := r.Prompts[0], r.Prompts[1], r.Prompts[2]
+	if a.Text != "Hi" || a.Decode != 2 || a.Rows != AllRows || b.Decode != 1 || b.Rows != 5 || c.Decode != 1 || b.Input.Chat[0].Content != "a" || *c.Input.Text != "b" {
+		t.Errorf("%s", show(r.Prompts))
+	}
+}
+
 // TestReadFloor checks that a floor of which the distance is not said has none.
 func TestReadFloor(t *testing.T) {
 	for text, want := range map[string]bool{"null": false, "{}": false, `{"max_abs_diff": null}`: false, `{"max_abs_diff": "Infinity"}`: false,
@@ -285,6 +304,14 @@ func TestReadHostile(t *testing.T) {
 		{"another engine's names", `{"prompts": [], "names": "gguf"}`, f(logits), `names: "gguf"; possible are auto, hf`},
 		{"names of another type", `{"prompts": [], "names": 5}`, f(logits), "record.json: names: a JSON number, want a string"},
 		{"numerics of another type", `{"prompts": [], "numerics": [5]}`, f(logits), "numerics: not an object"},
+		{"unknown activations", `{"prompts": [], "numerics": {"activations": "int4"}}`, f(logits), `record.json: numerics: activations "int4", possible are f64, f32, f16, bf16, q8_32`},
+		{"unknown keys and values", `{"prompts": [], "numerics": {"kv": "q4_0"}}`, f(logits), `numerics: kv "q4_0", possible are f64, f32, f16, bf16`},
+		{"unknown GELU", `{"prompts": [], "numerics": {"gelu": "erf"}}`, f(logits), `numerics: gelu "erf", possible are exact, f16-table`},
+		{"activations of another type", `{"prompts": [], "numerics": {"activations": 8}}`, f(logits), "numerics: activations: a JSON number, want a string"},
+		{"rows of another kind", `[{"rows": "some"}]`, f(logits), `prompts: entry 0: rows: "some", possible are "all" and the number`},
+		{"no rows", `[{"rows": 0}]`, f(logits), `prompts: entry 0: rows: 0, possible are`},
+		{"more decoded than there is", `[{"decode": 3, "ids": [1, 2]}]`, f(logits), "prompt 0: decode 3, possible are 0 to its 2 tokens"},
+		{"fewer than none decoded", `[{"decode": -1}]`, f(logits), "prompt 0: decode -1, possible are"},
 		{"a list that does not end", `[{"index": 0}`, f(logits), "prompts:"},
 		{"text after the list", `[{"index": 0}] x`, f(logits), "prompts: text after the list"},
 		{"an entry of another type", `[5]`, f(logits), "prompts: entry 0: a JSON number, want an object"},
@@ -350,8 +377,8 @@ func TestReadInputs(t *testing.T) {
 		}
 		return ReadInputs(path)
 	}
-	got, err := read(`[{"text": ""}, {"chat": [{"role": "user", "content": "Hi"}]}, {"ids": [1, 2]}]`)
-	want := []Input{{Text: new("")}, {Chat: Chat{{"user", "Hi"}}}, {IDs: []int32{1, 2}}}
+	got, err := read(`[{"text": ""}, {"chat": [{"role": "user", "content": "Hi"}]}, {"ids": [1, 2]}, "a", [{"role": "user", "content": "Hi"}]]`)
+	want := []Input{{Text: new("")}, {Chat: Chat{{"user", "Hi"}}}, {IDs: []int32{1, 2}}, {Text: new("a")}, {Chat: Chat{{"user", "Hi"}}}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
@@ -364,7 +391,7 @@ func TestReadInputs(t *testing.T) {
 		{`[{"chat": []}]`, "entry 0: 0 of text, chat and ids"},
 		{`[{"ids": [-1]}]`, "entry 0: ids: position 0: -1 is negative"},
 		{`{"text": "a"}`, "not a list"},
-		{`["a"]`, "entry 0: a JSON string, want an object"},
+		{`[5]`, "entry 0: a JSON number, want an object"},
 		{`[{"text": 5}]`, "entry 0: text: a JSON number, want a string"},
 		{`[{"ids": ["a"]}]`, "entry 0: ids: a JSON string, want an integer"},
 		{`[{"ids": 5}]`, "entry 0: ids: a JSON number, want a list"},

@@ -92,8 +92,8 @@ func input(n *graph.Node) *graph.Node {
 	return n.In[0]
 }
 
-// Record computes p, of which index, input, text and ids are set, and sets the
-// rest: logits, hidden states, the next token and, if asked for, the taps.
+// Record computes p, of which index, input, text, ids and decode are set, and sets
+// the rest: logits, hidden states, the next token and, if asked for, the taps.
 func (r *Recorder) Record(ctx context.Context, p *Prompt, taps bool) error {
 	r.all, r.seen = taps, map[*graph.Node][]float32{}
 	p.PositionsKept = min(r.keep, len(p.IDs))
@@ -101,14 +101,15 @@ func (r *Recorder) Record(ctx context.Context, p *Prompt, taps bool) error {
 	if taps {
 		outputs = len(p.IDs)
 	}
-	s := r.engine.NewSequence()
-	defer s.Close()
-	rows, err := s.Feed(ctx, p.IDs, outputs)
+	if err := p.check(); err != nil {
+		return fmt.Errorf("lab: %w", err)
+	}
+	if len(p.IDs) == 0 {
+		return fmt.Errorf("lab: prompt %d: no tokens", p.Index)
+	}
+	rows, err := r.feed(ctx, p, outputs)
 	if err != nil {
 		return fmt.Errorf("lab: prompt %d: %w", p.Index, err)
-	}
-	if len(rows) == 0 {
-		return fmt.Errorf("lab: prompt %d: no tokens", p.Index)
 	}
 	var logits []float32
 	for _, row := range rows[len(rows)-p.PositionsKept:] {
@@ -121,6 +122,21 @@ func (r *Recorder) Record(ctx context.Context, p *Prompt, taps bool) error {
 		p.Taps = r.taps(len(p.IDs))
 	}
 	return nil
+}
+
+// feed computes p's tokens, and returns the logits of the last outputs of them.
+func (r *Recorder) feed(ctx context.Context, p *Prompt, outputs int) (rows [][]float32, err error) {
+	s := r.engine.NewSequence()
+	defer s.Close()
+	for at, n := 0, len(p.IDs)-p.Decode; at < len(p.IDs); at, n = at+n, 1 {
+		wanted := at + n - max(at, len(p.IDs)-outputs)
+		more, err := s.Feed(ctx, p.IDs[at:at+n], max(0, wanted))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, more...)
+	}
+	return rows, nil
 }
 
 // next describes the distribution of the token after the prompt.

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"path/filepath"
 	"testing"
@@ -130,4 +131,45 @@ func lastDiff(gold, got *Prompt) float64 {
 	b.read(r, b.n-1)
 	d, _ := AbsDiff(g, r)
 	return d
+}
+
+// TestDecode wants a prompt whose last tokens are decoded one by one to have the
+// numbers of one that is computed at once: logits, hidden states and taps.
+func TestDecode(t *testing.T) {
+	g := graphOf(t, golden.Model(t, "tiny-gemma4"), false)
+	gold := open(t, golden.Record(t, "tiny-gemma4").Tensors)
+	r, err := NewRecorder(g, ref.Backend{}, 512, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ids := gold.Prompt(7).IDs
+	record := func(decode int, taps bool) map[string]rows {
+		p := &Prompt{IDs: ids, Decode: decode}
+		if err := r.Record(t.Context(), p, taps); err != nil {
+			t.Fatal(err)
+		}
+		all := p.rows()
+		all["logits"] = rowsOf(p.Logits)
+		return all
+	}
+	for _, taps := range []bool{false, true} {
+		want := record(0, taps)
+		if len(want) < 10 || taps && len(want) < 100 {
+			t.Errorf("%d tensors", len(want))
+		}
+		for _, decode := range []int{1, 4, 5, 7, len(ids)} {
+			got := record(decode, taps)
+			for name, x := range want {
+				if y := got[name]; y.n != x.n || y.width != x.width || !bytes.Equal(x.data, y.data) {
+					t.Errorf("the last %d decoded, taps %v: %s: %d rows, other values than %d rows at once", decode, taps, name, y.n, x.n)
+				}
+			}
+		}
+	}
+	for _, p := range []*Prompt{{}, {IDs: []int32{5, 6}, Decode: 3}, {IDs: []int32{5, 6}, Decode: -1}} {
+		if err := r.Record(t.Context(), p, false); err == nil {
+			t.Errorf("%v, the last %d decoded: no error", p.IDs, p.Decode)
+		}
+	}
 }
