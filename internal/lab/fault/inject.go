@@ -3,6 +3,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -92,6 +93,7 @@ func (p *plan) inject(f Fault) ([]Injected, error) {
 	var why error
 	p.touched, p.decode = nil, false
 	for _, n := range nodes {
+		p.beside = false
 		detail, err := s.apply(p, n, f.Value)
 		if as := same(""); errors.As(err, &as) {
 			why = err
@@ -99,7 +101,9 @@ func (p *plan) inject(f Fault) ([]Injected, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("%s: %w", n.Name, err)
 		}
-		p.touch(n)
+		if !p.beside {
+			p.touch(n)
+		}
 		if !slices.Contains(details, detail) {
 			details = append(details, detail)
 		}
@@ -284,4 +288,39 @@ func sets(have []*layer) (list []string) {
 		}
 	}
 	return list
+}
+
+// Draw takes up to count of the faults at random that are in different operations
+// and have different IDs, so that an engine can have them all and each can be seen.
+func Draw(g *graph.Graph, faults []Fault, count int, r *rand.Rand) []Fault {
+	var drawn []Fault
+	used := map[string]bool{}
+	for _, i := range r.Perm(len(faults)) {
+		if len(drawn) == count {
+			break
+		}
+		f := faults[i]
+		p := newPlan(g)
+		p.dry = true
+		in, err := p.inject(f)
+		if err != nil || used[f.ID] {
+			continue
+		}
+		var names []string
+		for _, x := range in {
+			names = append(names, x.Nodes...)
+		}
+		if slices.ContainsFunc(names, func(name string) bool { return used[name] }) {
+			continue
+		}
+		if _, _, _, err := Inject(g, append(slices.Clip(drawn), f)); err != nil {
+			continue
+		}
+		drawn = append(drawn, f)
+		used[f.ID] = true
+		for _, name := range names {
+			used[name] = true
+		}
+	}
+	return drawn
 }

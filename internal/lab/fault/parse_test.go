@@ -2,6 +2,7 @@ package fault
 
 import (
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -124,6 +125,22 @@ func TestJune(t *testing.T) {
 	for i, n := range g.Nodes {
 		if n.ID != i || n.Attr != nil && n.Op == graph.Attention && n.Attr.(graph.AttentionAttr).Scale != 1 {
 			t.Fatalf("the recorded graph was changed at %v", n)
+		}
+	}
+}
+
+// TestDraw wants sets of faults that can be injected together, the same for the same seed.
+func TestDraw(t *testing.T) {
+	g := load(t, "tiny-gemma4-moe")
+	all := Applicable(g)
+	for seed := range uint64(20) {
+		faults := Draw(g, all, 5, rand.New(rand.NewPCG(seed, 1)))
+		_, _, in, err := Inject(g, faults)
+		if err != nil || len(faults) != 5 || len(in) < 5 {
+			t.Errorf("seed %d: %v, %v", seed, faults, err)
+		}
+		if again := Draw(g, all, 5, rand.New(rand.NewPCG(seed, 1))); !slices.Equal(faults, again) {
+			t.Errorf("seed %d: %v, then %v", seed, faults, again)
 		}
 	}
 }

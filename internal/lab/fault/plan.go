@@ -27,6 +27,7 @@ type plan struct {
 
 	touched []*graph.Node // by the fault that is being applied
 	decode  bool          // that fault shows in decode only
+	beside  bool          // it is not in the node itself, but in one that was put in
 }
 
 // wrap changes how a node is computed, given how it was.
@@ -163,6 +164,7 @@ func (p *plan) insert(after *graph.Node, op graph.Op, attr any) *graph.Node {
 	for i := 1; slices.ContainsFunc(p.nodes, func(o *graph.Node) bool { return o.Name == n.Name }); i++ {
 		n.Name = fmt.Sprintf("%s.%v#%d", after.Name, op, i)
 	}
+	p.beside = true
 	reads(p.readers(after), after, n)
 	n.In = []*graph.Node{after}
 	p.nodes = slices.Insert(p.nodes, slices.Index(p.nodes, after)+1, n)
