@@ -77,7 +77,7 @@ func importLogits(path string) (*Import, error) {
 	}
 	return &Import{Form: FormLogits, count: f.chunks, prompt: f.prompt, file: m,
 		Numerics: json.RawMessage(`{"engine":"llama-perplexity","logits":"log-probabilities in 16 bits, none less than 16 nats below the largest"}`),
-		Notes: []string{"the logits are logarithms of probabilities in 16 bits; those 16 nats and more below the largest are all the same"}}, nil
+		Notes:    []string{"the logits are logarithms of probabilities in 16 bits; those 16 nats and more below the largest are all the same"}}, nil
 }
 
 // Begin sets the prompts' first ids to bos, as llama-perplexity does where a model wants a token that begins a text.
