@@ -1,27 +1,33 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/round"
 	"github.com/spf13/cobra"
 )
 
 // recordFlags are the flags of lab record.
 type recordFlags struct {
 	prompts, out string
-	taps         []int
-	keep         int
+	taps         indices
+	keep, decode int
+	class        class
 	arithmetic   arithmetic
 }
 
@@ -36,9 +42,21 @@ func newRecordCommand() *cobra.Command {
 PyTorch's names). OUT.json beside it says for which prompts, and how it was computed.
 
 FILE.json is a list of objects, each with one of "text" (raw text), "chat" (a list of
-messages with "role" and "content", for the model's chat template) and "ids".`,
+messages with "role" and "content", for the model's chat template) and "ids".
+
+With --numerics the float64 interpreter rounds as another engine would, to see what
+its rounding alone does to a model. It is slow. CLASS is one or more of
+  activations=f64|f32|f16|bf16       all values are kept so; sums are float32 but in f64
+  activations=q8_32|q8_256|i16_32    products read rows as integers of 8 or 16 bits with a
+                                     scale for every 32 or 256 (i16_32 with quantized
+                                     weights only); all else is float32
+  activations=q8                     as llama.cpp: by the weight's type
+  kv=f64|f32|f16|bf16                how keys and values are kept
+  gelu=exact|f16-table               f16-table is llama.cpp's
+  lanes=1|2|4|...|64                 partial sums of a float32 product`,
 		Example: `  karat lab record model.gguf --prompts prompts.json -o mine.safetensors
   karat lab record ./tiny-qwen3 --prompts prompts.json -o f64.safetensors --precision f64 --taps 2
+  karat lab record model.gguf --prompts prompts.json -o q8.safetensors --taps all --decode 4 --numerics activations=q8,gelu=f16-table
   echo '[{"text": "Hello"}, {"ids": [2, 1882]}]' > p.json && karat lab record --prompts p.json -o demo.safetensors`,
 		Args: atMost(1, "MODEL is one file or folder"),
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
@@ -47,8 +65,10 @@ messages with "role" and "content", for the model's chat template) and "ids".`,
 	fs.SortFlags = false
 	fs.Var((*name)(&f.prompts), "prompts", "`file` with the prompts")
 	fs.VarP((*name)(&f.out), "output", "o", "`file` to write")
-	fs.IntSliceVar(&f.taps, "taps", nil, "record the taps of the prompt of this `index`, from 0; may be given again")
+	fs.Var(&f.taps, "taps", "record the taps of these prompts: `all`, or indices from 0 as in 2,5; may be given again")
 	fs.IntVar(&f.keep, "keep", 8, "how many last `positions` to record logits and hidden states of")
+	fs.IntVar(&f.decode, "decode", 0, "how many last `tokens` of each prompt to decode one by one, after the others")
+	fs.Var(&f.class, "numerics", "round as an engine of this `class`, in place of --precision and --kv")
 	f.arithmetic.add(c, karat.Fast)
 	return c
 }
@@ -64,6 +84,13 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 		return usagef("-o %s: the name of a record ends in .safetensors", f.out)
 	case f.keep < 1:
 		return usagef("--keep %d: possible are 1 and more", f.keep)
+	case f.decode < 0:
+		return usagef("--decode %d: possible are 0 and more", f.decode)
+	case f.class.said && (c.Flags().Changed("precision") || c.Flags().Changed("kv")):
+		return usagef("--numerics says how numbers are kept: --precision and --kv do not belong beside it")
+	}
+	if f.class.said {
+		o.Precision = karat.Float64 // which it runs on
 	}
 	path, err := modelArgument(args)
 	if err != nil {
@@ -73,8 +100,8 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, i := range f.taps {
-		if i < 0 || i >= len(inputs) {
+	for _, i := range f.taps.list {
+		if i >= len(inputs) {
 			return usagef("--taps %d: the prompts are 0 to %d", i, len(inputs)-1)
 		}
 	}
@@ -192,11 +219,7 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 	for _, p := range prompts {
 		longest = max(longest, len(p.IDs))
 	}
-	n, err := numerics.Parse(string(o.Precision), o.KV)
-	if err != nil {
-		return err
-	}
-	b, err := n.Backend(o.Threads)
+	b, computed, err := f.backend(o)
 	if err != nil {
 		return err
 	}
@@ -208,15 +231,85 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 	defer r.Close()
 	for _, p := range prompts {
 		start := time.Now()
-		if err := r.Record(ctx, p, slices.Contains(f.taps, p.Index)); err != nil {
+		p.Decode = min(f.decode, len(p.IDs))
+		if err := r.Record(ctx, p, f.taps.has(p.Index)); err != nil {
 			return err
 		}
 		p.Next = t.Decode([]int{p.NextID}, false)
 		if err := w.Add(p); err != nil {
 			return err
 		}
+		p.Logits, p.Hidden, p.Taps = nil, nil, nil // they are large
 		fmt.Fprintf(log, "karat: prompt %d: %s, %.1f s (%d of %d)\n", p.Index, count(len(p.IDs), "token"), time.Since(start).Seconds(), p.Index+1, len(prompts))
 	}
-	return w.Commit(map[string]string{"engine": "karat " + karat.Version(), "precision": n.Precision,
-		"activations": n.Activations(), "kv": n.KV})
+	return w.Commit(computed)
 }
+
+// backend makes what computes, and says how for the record.
+func (f *recordFlags) backend(o karat.Options) (backend.Backend, map[string]any, error) {
+	n, err := numerics.Parse(string(o.Precision), o.KV)
+	if err != nil {
+		return nil, nil, err
+	}
+	computed := map[string]any{"engine": "karat " + karat.Version(), "precision": n.Precision, "activations": n.Activations(), "kv": n.KV}
+	if !f.class.said {
+		b, err := n.Backend(o.Threads)
+		return b, computed, err
+	}
+	c := f.class.Class
+	stored := cmp.Or(c.Activations.Stored(), round.F64)
+	computed["activations"], computed["kv"] = cmp.Or(c.Activations, round.F64), cmp.Or(c.KV, stored)
+	if c.GELU != "" {
+		computed["gelu"] = c.GELU
+	}
+	if c.Lanes != 0 {
+		computed["lanes"] = c.Lanes
+	}
+	return ref.Backend{Threads: o.Threads, Class: c}, computed, nil
+}
+
+// class is a flag that takes a class of numerics.
+type class struct {
+	round.Class
+	said bool
+}
+
+func (c *class) Type() string { return "class" }
+
+func (c *class) Set(s string) (err error) {
+	c.Class, err = round.Parse(s)
+	c.said = true
+	return err
+}
+
+// indices is a flag that takes indices, or all.
+type indices struct {
+	all  bool
+	list []int
+}
+
+func (x *indices) Type() string { return "indices" }
+
+func (x *indices) String() string {
+	if x.all {
+		return "all"
+	}
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(x.list), " ", ","), "[]")
+}
+
+func (x *indices) Set(s string) error {
+	if s == "all" {
+		x.all = true
+		return nil
+	}
+	for _, part := range strings.Split(s, ",") {
+		i, err := strconv.Atoi(part)
+		if err != nil || i < 0 {
+			return fmt.Errorf("%q, possible are all, and indices from 0 as in 2,5", part)
+		}
+		x.list = append(x.list, i)
+	}
+	return nil
+}
+
+func (x *indices) has(i int) bool { return x.all || slices.Contains(x.list, i) }
