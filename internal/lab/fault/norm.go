@@ -68,11 +68,21 @@ func having(op graph.Op, accept func(p *plan, n *graph.Node) bool) func(l *layer
 	}
 }
 
-// skipped makes an operation hand on its first input.
-var skipped = plain(func(p *plan, n *graph.Node) (string, error) {
+// skipped makes an operation hand on its first input: its tap shows that, or with
+// "untapped" there is none, as in an engine that does not have the operation.
+func skipped(p *plan, n *graph.Node, value string) (string, error) {
 	p.pass(n, 0)
-	return "left out", nil
-})
+	switch value {
+	case "":
+		return "left out", nil
+	case untapped[0]:
+		n.HF = ""
+		return "left out, without a tap", nil
+	}
+	return "", odd(value, untapped...)
+}
+
+var untapped = []string{"untapped"}
 
 func weighted(_ *plan, n *graph.Node) bool { return len(n.W) > 0 }
 
@@ -84,7 +94,7 @@ func ofHead(n *graph.Node) bool {
 var normSpecs = []*spec{
 	{id: "norm_offset", pick: having(graph.RMSNorm, weighted), apply: plain(normOffset)},
 	{id: "norm_eps", pick: ops(graph.RMSNorm), apply: normEps, values: []string{"1e-3"}, faint: "output_norm"},
-	{id: "norm_missing", one: true, apply: skipped, pick: having(graph.RMSNorm, func(p *plan, n *graph.Node) bool {
+	{id: "norm_missing", one: true, apply: skipped, values: untapped, pick: having(graph.RMSNorm, func(p *plan, n *graph.Node) bool {
 		return weighted(p, n) && !ofHead(n) && local(n) != "output_norm"
 	})},
 	{id: "norm_extra", one: true, pick: unnormed, apply: plain(normExtra)},
@@ -92,9 +102,9 @@ var normSpecs = []*spec{
 		return n.Layer != outside && otherNorm(p, n) != nil
 	})},
 	{id: "norm_order", one: true, pick: named("attn_norm", "ffn_norm"), apply: plain(normOrder)},
-	{id: "qk_norm_missing", pick: named("attn_q_norm", "attn_k_norm"), apply: skipped},
+	{id: "qk_norm_missing", pick: named("attn_q_norm", "attn_k_norm"), apply: skipped, values: untapped},
 	{id: "qk_norm_after_rope", pick: named("attn_q_norm", "attn_k_norm"), apply: plain(normAfterRope), tokens: 2},
-	{id: "v_norm_missing", pick: named("attn_v_norm"), apply: skipped},
+	{id: "v_norm_missing", pick: named("attn_v_norm"), apply: skipped, values: untapped},
 	{id: "final_norm_missing", outer: true, pick: named("output_norm"), apply: skipped},
 }
 

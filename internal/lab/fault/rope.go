@@ -67,7 +67,7 @@ var ropeSpecs = []*spec{
 	{id: "rope_factors", pick: turning, tokens: 2, apply: ropeFactors},
 	{id: "rope_partial", pick: turning, tokens: 2, apply: freqs(otherPart)},
 	{id: "rope_position", pick: turning, one: true, tokens: 2, apply: ropePosition, values: []string{"-1"}},
-	{id: "rope_missing", pick: turning, tokens: 2, apply: skipped},
+	{id: "rope_missing", pick: turning, tokens: 2, apply: skipped, values: untapped},
 }
 
 var turning = having(graph.RoPE, func(_ *plan, n *graph.Node) bool {
