@@ -1,0 +1,41 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/lab/diagnose"
+)
+
+// WriteDir writes a diagnosis in every form to a folder, which is made if there is
+// none: index.html, report.md, junit.xml and diagnosis.json. Other files there stay;
+// each of the four appears whole or not at all.
+func WriteDir(dir string, d *diagnose.Diagnosis) error {
+	if st, err := os.Stat(dir); err == nil && !st.IsDir() {
+		return fmt.Errorf("report: %w", &fs.PathError{Op: "write", Path: dir, Err: errors.New("not a folder")})
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	for _, f := range []struct {
+		name  string
+		write func(io.Writer, *diagnose.Diagnosis) error
+	}{{"diagnosis.json", writeJSON}, {"junit.xml", JUnit}, {"report.md", Markdown}, {"index.html", HTML}} {
+		if err := atomicfile.Write(filepath.Join(dir, f.name), func(w io.Writer) error { return f.write(w, d) }); err != nil {
+			return fmt.Errorf("report: %s: %w", f.name, err)
+		}
+	}
+	return nil
+}
+
+func writeJSON(w io.Writer, d *diagnose.Diagnosis) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(d)
+}

@@ -1,0 +1,263 @@
+package report
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/cause"
+	"github.com/karat-run/karat/internal/lab/diagnose"
+)
+
+//go:embed page.html page.css
+var pageFiles embed.FS
+
+var pageTemplate = template.Must(template.ParseFS(pageFiles, "page.html"))
+
+// What a page shows of long lists, and of the JSON in bytes.
+const (
+	maxFindings = 40
+	maxPrompts  = 6
+	maxTokens   = 10
+	maxRows     = 100
+	maxJSON     = 1 << 20
+)
+
+// page is what the template is given.
+type page struct {
+	Style                 template.CSS
+	Verdict, Headline     string
+	Passed                bool
+	Model, Dump           string
+	Facts                 []line
+	Story                 []string
+	Findings              []findingView
+	MoreFindings          int
+	Where                 *figure
+	Curves, Positions     []figure
+	Logits                []logitsRow
+	MoreLogits            int
+	Closure               []figure
+	ClosureText           string
+	Prompts               []promptView
+	Equations             [][]string
+	MoreEquations         int
+	Floors                [][2]string
+	Inferred, Seen, Blind []string
+	JSON, JSONNote        string
+}
+
+type findingView struct {
+	Number      int
+	Cause, Sure string
+	Story       string // where the cause was met before
+	Facts       []line
+}
+
+// Label and Text let the template read a line.
+func (l line) Label() string { return l.label }
+func (l line) Text() string  { return l.text }
+
+type logitsRow struct {
+	Prompt                             int
+	Before, After, Top1, Top10, Cosine string
+	Text                               string
+}
+
+type promptView struct {
+	Prompt  int
+	Text    string
+	Scatter *figure
+	Tokens  []tokenRow
+	Open    bool
+}
+
+type tokenRow struct {
+	Rank              int
+	Engine, Reference tokenCell
+	Same              bool
+}
+
+type tokenCell struct {
+	ID          int
+	Text, Share string
+	Any         bool
+}
+
+// HTML writes a diagnosis as one page that needs nothing else: no script, no font,
+// no network. It follows the reader's choice of light or dark.
+func HTML(w io.Writer, d *diagnose.Diagnosis) error {
+	p, err := newPage(d)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := pageTemplate.Execute(&b, p); err != nil {
+		return fmt.Errorf("report: page: %w", err)
+	}
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+func newPage(d *diagnose.Diagnosis) (*page, error) {
+	style, err := pageFiles.ReadFile("page.css")
+	if err != nil {
+		return nil, err
+	}
+	p := &page{
+		Style: template.CSS(style), Verdict: name(string(d.Verdict)), Headline: headline(d), Passed: passed(d.Verdict),
+		Model: name(d.Model), Dump: name(d.Dump), Facts: summary(d), Story: story(d), ClosureText: closure(d),
+		MoreFindings: max(0, len(d.Findings)-maxFindings), MoreLogits: max(0, len(d.Logits)-maxRows),
+		Inferred: sentences(d.Inferred), Seen: seen(d), Blind: sentences(d.Coverage.Blind), Floors: floorRows(d),
+	}
+	for i := range d.Findings[:min(len(d.Findings), maxFindings)] {
+		f := &d.Findings[i]
+		v := findingView{Number: i + 1, Cause: name(f.Cause), Facts: facts(d, f)}
+		if f.Confidence > 0 {
+			v.Sure = percent(f.Confidence)
+		}
+		if known, ok := cause.Find(f.Cause); ok {
+			v.Story = known.Story
+		}
+		p.Findings = append(p.Findings, v)
+	}
+	for _, l := range prompts(d, maxRows) {
+		p.Logits = append(p.Logits, logitsRow{l.Prompt, number(l.KLBefore), number(l.KLAfter), percent(l.Top1), percent(l.Top10), cosine(l.Cosine), clip(l.Text, 60)})
+	}
+	p.Equations, p.MoreEquations = worstEquations(d)
+	p.JSON, p.JSONNote = rawJSON(d)
+	return p, p.draw(d)
+}
+
+// draw makes the page's charts.
+func (p *page) draw(d *diagnose.Diagnosis) (err error) {
+	if p.Where, err = heatFigure(d); err != nil {
+		return err
+	}
+	if p.Curves, err = equationCurves(d); err != nil {
+		return err
+	}
+	if p.Positions, err = positionCurves(d); err != nil {
+		return err
+	}
+	if p.Closure, err = closureChart(d); err != nil {
+		return err
+	}
+	for i, l := range prompts(d, maxPrompts) {
+		v := promptView{Prompt: l.Prompt, Text: clip(l.Text, 200), Tokens: tokenRows(l), Open: i == 0}
+		if v.Scatter, err = scatterChart(l); err != nil {
+			return err
+		}
+		if v.Scatter != nil || len(v.Tokens) > 0 {
+			p.Prompts = append(p.Prompts, v)
+		}
+	}
+	return nil
+}
+
+// summary is the figures at the top.
+func summary(d *diagnose.Diagnosis) []line {
+	var all []line
+	if len(d.Logits) > 0 || d.Closure.Prompts > 0 {
+		all = append(all, line{"KL before", number(d.Closure.Before)})
+		if len(d.Findings) > 0 {
+			all = append(all, line{"KL after", number(d.Closure.After)})
+		}
+		all = append(all, line{"KL of rounding", number(d.Closure.Floor)})
+	}
+	if n := len(d.Curves); n > 0 {
+		all = append(all, line{"equations that hold", fmt.Sprintf("%d of %d", n-flagged(d), n)})
+	}
+	all = append(all, line{"graph covered", percent(d.Coverage.Nodes)}, line{"layers", fmt.Sprint(d.Layers)})
+	if d.Seconds > 0 {
+		all = append(all, line{"took", fmt.Sprintf("%.3g s", d.Seconds)})
+	}
+	return all
+}
+
+func cosine(v lab.Number) string {
+	if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+		return number(v)
+	}
+	return fmt.Sprintf("%.5f", float64(v))
+}
+
+// tokenRows sets the likeliest tokens of both sides beside each other.
+func tokenRows(l *diagnose.Logits) []tokenRow {
+	cell := func(list []diagnose.Token, i int) tokenCell {
+		if i >= len(list) {
+			return tokenCell{}
+		}
+		return tokenCell{list[i].ID, clip(list[i].Text, 24), percent(list[i].Probability), true}
+	}
+	var rows []tokenRow
+	for i := range min(max(len(l.Engine), len(l.Reference)), maxTokens) {
+		e, r := cell(l.Engine, i), cell(l.Reference, i)
+		rows = append(rows, tokenRow{i + 1, e, r, e.Any && r.Any && e.ID == r.ID})
+	}
+	return rows
+}
+
+// worstEquations lists the equations that are most floors off, and counts the rest.
+func worstEquations(d *diagnose.Diagnosis) (rows [][]string, more int) {
+	order := make([]*diagnose.Curve, len(d.Curves))
+	for i := range order {
+		order[i] = &d.Curves[i]
+	}
+	slices.SortStableFunc(order, func(a, b *diagnose.Curve) int {
+		return worst(lab.Number(ratio(b.Residual, b.Floor)), lab.Number(ratio(a.Residual, a.Floor)))
+	})
+	const most = 40
+	for _, c := range order[:min(len(order), most)] {
+		holds := "yes"
+		if c.Flagged {
+			holds = "no"
+		}
+		rows = append(rows, []string{name(c.Tap), name(c.Op), number(c.Residual), number(c.Floor),
+			number(ratio(c.Residual, c.Floor)), number(c.Free), number(c.FreeFloor), holds, names(c.Causes, 3)})
+	}
+	return rows, max(0, len(order)-most)
+}
+
+// floorRows lists the operations' floors.
+func floorRows(d *diagnose.Diagnosis) (rows [][2]string) {
+	for _, op := range slices.Sorted(maps.Keys(d.Floors.Ops)) {
+		if len(rows) == maxRows {
+			break
+		}
+		rows = append(rows, [2]string{name(op), number(d.Floors.Ops[op])})
+	}
+	return rows
+}
+
+// rawJSON is the diagnosis as JSON, and a note if that is not all of it.
+func rawJSON(d *diagnose.Diagnosis) (text, note string) {
+	b, err := json.MarshalIndent(d, "", " ")
+	if err == nil && len(b) <= maxJSON {
+		return string(b), ""
+	}
+	less := *d
+	less.Curves, less.Logits = slices.Clone(d.Curves), slices.Clone(d.Logits)
+	for i := range less.Curves {
+		less.Curves[i].Rows = nil
+	}
+	for i := range less.Logits {
+		less.Logits[i].ByPosition, less.Logits[i].Scatter = nil, nil
+	}
+	b, err = json.MarshalIndent(less, "", " ")
+	switch {
+	case err != nil:
+		return "", "It has no JSON: " + sentence(err.Error())
+	case len(b) > maxJSON:
+		return strings.ToValidUTF8(string(b[:maxJSON]), ""), "Cut; the JSON file has the rest."
+	}
+	return string(b), "Without the values by position and the scattered logits, which the JSON file has."
+}

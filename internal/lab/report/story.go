@@ -1,0 +1,243 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/cause"
+	"github.com/karat-run/karat/internal/lab/diagnose"
+)
+
+// passed reports whether a verdict leaves nothing to mend in the engine or its dump.
+func passed(v diagnose.Verdict) bool {
+	return v == diagnose.Clean || v == diagnose.Numeric || v == diagnose.Sensitivity
+}
+
+// meaning says what a verdict means.
+func meaning(v diagnose.Verdict) string {
+	switch v {
+	case diagnose.Instrument:
+		return "The probe is broken, and what it shows is not what the engine computed. Mend it before you look for a bug in the engine."
+	case diagnose.Input:
+		return "The engine was given other tokens than the model's tokenizer and template make of the text."
+	case diagnose.Weights:
+		return "The engine read a weight wrongly."
+	case diagnose.Structural:
+		return "The engine computes something else than the model says."
+	case diagnose.Reference:
+		return "The golden record and the reference disagree by more than rounding, so one of the two is wrong, and the engine may be right."
+	case diagnose.Unexplained:
+		return "Every equation that these taps allow holds, but the logits do not follow: something lies between the taps, in state that is kept, or in a race. This is not sensitivity."
+	case diagnose.Sensitivity:
+		return "Every equation holds to the engine's rounding. The logits differ because the model amplifies that rounding as much as it was measured to."
+	case diagnose.Numeric:
+		return "Every equation holds, up to the rounding that is named."
+	case diagnose.Clean:
+		return "Every equation holds to rounding, and the logits follow."
+	}
+	return "This verdict is not one that reports know."
+}
+
+// headline is what a diagnosis comes down to, without its verdict: the first causes
+// and where they are.
+func headline(d *diagnose.Diagnosis) string {
+	const most = 2
+	if len(d.Findings) == 0 {
+		return meaning(d.Verdict)
+	}
+	var parts []string
+	for i := range d.Findings[:min(len(d.Findings), most)] {
+		f := &d.Findings[i]
+		parts = append(parts, name(f.Cause)+" ("+layers(f.Layers, d.Layers)+")")
+	}
+	if more := len(d.Findings) - most; more > 0 {
+		parts = append(parts, count(more, "more cause"))
+	}
+	last := len(parts) - 1
+	if last == 0 {
+		return parts[0]
+	}
+	return strings.Join(parts[:last], ", ") + " and " + parts[last]
+}
+
+// line is a labelled fact of a finding.
+type line struct{ label, text string }
+
+// facts are what there is to say about a finding, in order. What the finding leaves
+// open is said by the catalogue of causes.
+func facts(d *diagnose.Diagnosis, f *diagnose.Finding) []line {
+	known, _ := cause.Find(f.Cause)
+	if f.Computed != "" {
+		known.Sentence = ""
+	}
+	all := []line{
+		{"means", known.Sentence},
+		{"where", where(d, f)},
+		{"positions", positions(d, f)},
+		{"tap", name(f.Tap)},
+		{"from", names(f.From, 6)},
+		{"computed", sentence(f.Computed)},
+		{"detail", detail(f)},
+		{"residual", residual(f)},
+		{"evidence", sentence(f.Evidence)},
+		{"fix", sentence(cmp.Or(f.Fix, known.Fix))},
+		{"or", names(f.Also, 6)},
+	}
+	return slices.DeleteFunc(all, func(l line) bool { return l.text == "" })
+}
+
+// where says which operation a finding is about, and in which layers.
+func where(d *diagnose.Diagnosis, f *diagnose.Finding) string {
+	if f.Op == "" {
+		return layers(f.Layers, d.Layers)
+	}
+	return name(f.Op) + ", " + layers(f.Layers, d.Layers)
+}
+
+// residual sets a finding's error against its floor.
+func residual(f *diagnose.Finding) string {
+	r, floor := f.Residual, f.Floor
+	if r == 0 && floor == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%s; rounding makes %s", number(r), number(floor))
+	if x := ratio(r, floor); x >= 2 && !math.IsInf(x, 0) {
+		text += ", " + number(x) + " times less"
+	}
+	return text
+}
+
+// closure says whether the findings explain the logits.
+func closure(d *diagnose.Diagnosis) string {
+	c := &d.Closure
+	if c.Prompts == 0 && len(d.Logits) == 0 {
+		return "The dump has no logits, so whether the findings explain them is open."
+	}
+	text := fmt.Sprintf("The engine's logits lie %s nats from the reference's (KL, mean over the positions of %s); rounding alone makes %s.",
+		number(c.Before), count(c.Prompts, "prompt"), number(c.Floor))
+	if !beyond(c.Before, c.Floor) {
+		return text + " So they agree."
+	}
+	if len(d.Findings) == 0 {
+		return text
+	}
+	text += fmt.Sprintf(" With the findings built into the reference %s are left", number(c.After))
+	switch {
+	case math.IsNaN(float64(c.Unexplained)):
+		return text + "."
+	case !beyond(c.After, c.Floor):
+		return text + ", which is rounding: they explain all of it."
+	}
+	return fmt.Sprintf("%s: %s is unexplained.", text, percent(c.Unexplained))
+}
+
+// flagged counts the equations that do not hold.
+func flagged(d *diagnose.Diagnosis) (n int) {
+	for i := range d.Curves {
+		if d.Curves[i].Flagged {
+			n++
+		}
+	}
+	return n
+}
+
+// equations says how many of them hold.
+func equations(d *diagnose.Diagnosis) string {
+	n := max(d.Coverage.Equations, len(d.Curves))
+	if n == 0 {
+		return "The dump has no taps from which an operation could be computed again, so only the logits could be judged."
+	}
+	bad := flagged(d)
+	text := "All of them hold to rounding."
+	switch {
+	case bad == n:
+		text = "None of them holds to rounding."
+	case bad == 1:
+		text = "All but one of them hold to rounding."
+	case bad > 0:
+		text = fmt.Sprintf("%d hold to rounding; %d do not.", n-bad, bad)
+	}
+	return fmt.Sprintf("%s of the graph (%s of its nodes) could be computed again from the engine's own values before them. %s",
+		count(n, "equation"), percent(d.Coverage.Nodes), text)
+}
+
+// seen says what there was to see, and which rounding the engine was held to have.
+func seen(d *diagnose.Diagnosis) []string {
+	c, f := &d.Coverage, &d.Floors
+	text := fmt.Sprintf("%s with taps, the longest of %s; %s placed", count(c.Prompts, "prompt"), count(c.Positions, "position"), count(c.Taps, "tap"))
+	if len(c.Unplaced) > 0 {
+		text += "; without a place: " + names(c.Unplaced, 6)
+	}
+	all := []string{text + "."}
+	if f.Activations == "" && f.KV == "" {
+		return all
+	}
+	how := "inferred"
+	if f.Declared {
+		how = "as the dump says"
+	}
+	text = fmt.Sprintf("Rounding, %s: activations %s, keys and values %s", how, name(f.Activations), name(f.KV))
+	if f.GELU != "" {
+		text += ", GELU " + name(f.GELU)
+	}
+	return append(all, text+".")
+}
+
+// story tells a diagnosis in paragraphs.
+func story(d *diagnose.Diagnosis) []string {
+	all := []string{meaning(d.Verdict), equations(d)}
+	const most = 6
+	for i := range d.Findings[:min(len(d.Findings), most)] {
+		f := &d.Findings[i]
+		text := fmt.Sprintf("%s, %s: %s.", ordinal(i), name(f.Cause), where(d, f))
+		if known, ok := cause.Find(f.Cause); ok {
+			text += " " + known.Sentence
+		}
+		if f.Computed != "" {
+			text += " The engine must have computed " + strings.TrimSuffix(sentence(f.Computed), ".") + "."
+		}
+		if x := ratio(f.Residual, f.Floor); x > outside && !math.IsInf(x, 0) {
+			text += fmt.Sprintf(" That is %s times as far from the model as rounding goes.", number(x))
+		}
+		all = append(all, text)
+	}
+	if over := len(d.Findings) - most; over > 0 {
+		all = append(all, fmt.Sprintf("%s below.", count(over, "more finding")))
+	}
+	return append(all, closure(d))
+}
+
+// ordinal names the i-th finding.
+func ordinal(i int) string {
+	if words := []string{"First", "Second", "Third", "Fourth", "Fifth", "Sixth"}; i < len(words) {
+		return words[i]
+	}
+	return fmt.Sprintf("Finding %d", i+1)
+}
+
+// prompts returns the logits of the prompts that are farthest from the reference.
+func prompts(d *diagnose.Diagnosis, most int) []*diagnose.Logits {
+	var all []*diagnose.Logits
+	for i := range d.Logits {
+		all = append(all, &d.Logits[i])
+	}
+	slices.SortStableFunc(all, func(a, b *diagnose.Logits) int { return worst(b.KLBefore, a.KLBefore) })
+	return all[:min(len(all), most)]
+}
+
+// worst orders numbers; NaN is worse than any other.
+func worst(a, b lab.Number) int {
+	switch x, y := float64(a), float64(b); {
+	case math.IsNaN(x) && math.IsNaN(y):
+		return 0
+	case math.IsNaN(x) || x > y:
+		return 1
+	case math.IsNaN(y) || x < y:
+		return -1
+	}
+	return 0
+}

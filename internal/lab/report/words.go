@@ -1,0 +1,214 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/diagnose"
+)
+
+// What a name, a sentence and a list may take.
+const (
+	maxName     = 120
+	maxSentence = 1000
+	maxList     = 50
+)
+
+// clip is s on one line, without what a terminal or a page might obey, cut to n
+// characters.
+func clip(s string, n int) string {
+	cut := s[:min(len(s), 4*n+4)]
+	s = lab.Printable(strings.NewReplacer("\r\n", "⏎", "\n", "⏎", "\t", " ").Replace(cut))
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+func name(s string) string     { return clip(s, maxName) }
+func sentence(s string) string { return clip(s, maxSentence) }
+
+// sentences cleans a list of them; what is over is counted in the last.
+func sentences(list []string) []string {
+	out := make([]string, 0, min(len(list), maxList)+1)
+	for _, s := range list[:min(len(list), maxList)] {
+		out = append(out, sentence(s))
+	}
+	if over := len(list) - maxList; over > 0 {
+		out = append(out, fmt.Sprintf("and %d more", over))
+	}
+	return out
+}
+
+// names joins the first most of a list of names.
+func names(list []string, most int) string {
+	out := make([]string, 0, most+1)
+	for _, s := range list[:min(len(list), most)] {
+		out = append(out, name(s))
+	}
+	if over := len(list) - most; over > 0 {
+		out = append(out, fmt.Sprintf("and %d more", over))
+	}
+	return strings.Join(out, ", ")
+}
+
+// number prints a measured value with two digits.
+func number[T ~float32 | ~float64](v T) string {
+	x := float64(v)
+	switch {
+	case math.IsNaN(x):
+		return "NaN"
+	case math.IsInf(x, 0):
+		return strings.Replace(fmt.Sprint(x), "Inf", "∞", 1)
+	}
+	mantissa, exponent, scientific := strings.Cut(strconv.FormatFloat(x, 'g', 2, 64), "e")
+	if !scientific {
+		return mantissa
+	}
+	if x := math.Abs(x); 1 <= x && x < 1e4 {
+		return strconv.FormatFloat(float64(v), 'f', 0, 64)
+	}
+	n, _ := strconv.Atoi(exponent) // FormatFloat writes an integer there
+	return mantissa + "e" + strconv.Itoa(n)
+}
+
+// percent prints a share of 1.
+func percent[T ~float32 | ~float64](v T) string {
+	x := 100 * float64(v)
+	switch {
+	case math.IsNaN(x) || math.IsInf(x, 0):
+		return number(x)
+	case 0 < x && x < 0.1:
+		return "< 0.1 %"
+	case 99.9 < x && x < 100:
+		return "> 99.9 %"
+	}
+	return strconv.FormatFloat(math.Round(10*x)/10, 'f', -1, 64) + " %"
+}
+
+// ratio is how many times v is of its floor; NaN and infinite values are infinitely many.
+func ratio[T ~float32 | ~float64](v, floor T) float64 {
+	switch x, f := float64(v), float64(floor); {
+	case math.IsNaN(x) || math.IsInf(x, 0):
+		return math.Inf(1)
+	case x <= 0:
+		return 0
+	case f > 0: // also if it is infinite; NaN is no floor
+		return x / f
+	default:
+		return math.Inf(1)
+	}
+}
+
+// count is n of something.
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// ranges prints sorted numbers: 0–3, 5, 7–9.
+func ranges(list []int) string {
+	const most = 8
+	var out []string
+	for i := 0; i < len(list); {
+		j := i
+		for j+1 < len(list) && list[j+1] == list[j]+1 {
+			j++
+		}
+		if len(out) == most {
+			return strings.Join(append(out, fmt.Sprintf("… (%d in all)", len(list))), ", ")
+		}
+		switch j - i {
+		case 0:
+			out = append(out, strconv.Itoa(list[i]))
+		case 1:
+			out = append(out, strconv.Itoa(list[i]), strconv.Itoa(list[j]))
+		default:
+			out = append(out, fmt.Sprintf("%d–%d", list[i], list[j]))
+		}
+		i = j + 1
+	}
+	return strings.Join(out, ", ")
+}
+
+// layers says where a finding is, of a model with so many layers.
+func layers(list []int, of int) string {
+	switch {
+	case len(list) == 0:
+		return "outside the layers"
+	case len(list) == 1:
+		return fmt.Sprintf("layer %d", list[0])
+	case len(list) == of:
+		return fmt.Sprintf("all %d layers", of)
+	}
+	return "layers " + ranges(list)
+}
+
+// outside is how many times its floor a residual is that is not rounding.
+const outside = 3
+
+// beyond reports whether a residual is outside; so is one that is no number.
+func beyond[T ~float32 | ~float64](v, floor T) bool { return ratio(v, floor) > outside }
+
+// curve returns the equation of a finding's tap, nil if there is none.
+func curve(d *diagnose.Diagnosis, f *diagnose.Finding) *diagnose.Curve {
+	i := slices.IndexFunc(d.Curves, func(c diagnose.Curve) bool { return c.Tap == f.Tap })
+	if i < 0 {
+		return nil
+	}
+	return &d.Curves[i]
+}
+
+// positions says where in the first tapped prompt a finding's equation is broken,
+// "" if that was not measured.
+func positions(d *diagnose.Diagnosis, f *diagnose.Finding) string {
+	c := curve(d, f)
+	if c == nil || len(c.Rows) == 0 {
+		return ""
+	}
+	var bad []int
+	for i, v := range c.Rows {
+		if beyond(float64(v), float64(c.Floor)) {
+			bad = append(bad, i)
+		}
+	}
+	n := len(c.Rows)
+	switch {
+	case len(bad) == 0:
+		return "not in the first tapped prompt"
+	case len(bad) == n:
+		return "all " + count(n, "position")
+	case len(bad) == n-bad[0]:
+		return fmt.Sprintf("from %d on, of %d", bad[0], n)
+	}
+	return fmt.Sprintf("%s of %d", ranges(bad), n)
+}
+
+// detail lists a finding's details, sorted by name.
+func detail(f *diagnose.Finding) string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(f.Detail)) {
+		var value string
+		switch x := f.Detail[key].(type) {
+		case string:
+			value = x
+		case float64:
+			value = strconv.FormatFloat(x, 'g', 6, 64)
+		default:
+			value = fmt.Sprint(x)
+			if b, err := json.Marshal(x); err == nil {
+				value = string(b)
+			}
+		}
+		out = append(out, clip(key, 40)+" "+clip(value, 100))
+	}
+	return clip(strings.Join(out, ", "), 400)
+}
