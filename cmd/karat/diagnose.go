@@ -50,6 +50,9 @@ func (f *diagnoseFlags) run(c *cobra.Command, model, dump string) error {
 		}
 	}
 	fmt.Fprintln(c.OutOrStdout(), d.Verdict, d.Closure, d.Floors, d.Inferred, d.Seconds)
+	if d.Verdict != diagnose.Clean && d.Verdict != diagnose.Numeric && d.Verdict != diagnose.Sensitivity {
+		return failure{status: statusOutside}
+	}
 	return nil
 }
 
@@ -74,7 +77,14 @@ func (f *diagnoseFlags) diagnose(c *cobra.Command, model, dump string) (*diagnos
 		return nil, err
 	}
 	defer record.Close()
-	o := diagnose.Options{Model: model, Graph: g, Dump: record, Names: f.names, Decode: func(ids []int) string { return t.Decode(ids, false) }}
+	var golden *lab.Record
+	if f.golden != "" {
+		if golden, err = lab.ReadRecord(f.golden); err != nil {
+			return nil, err
+		}
+		defer golden.Close()
+	}
+	o := diagnose.Options{Golden: golden, Model: model, Graph: g, Dump: record, Names: f.names, Asked: &diagnose.Asked{Tokenizer: t, Template: m.Template()}}
 	d, err := diagnose.Run(ctx, o)
 	if errors.Is(err, diagnose.ErrUnusable) {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/sim"
@@ -13,18 +14,24 @@ import (
 
 // class is an engine's way of rounding, in the words of a dump's numerics.
 type class struct {
-	activations string // f64 f32 f16 bf16 q8_32 q8_256 i16_32
+	activations string // one of round.Activations; with a ! behind it if weights of all types read it so
 	kv          string // f32 f16 bf16; f64 means as they come
 	gelu        string // "" or f16-table
 }
 
 func (c class) String() string {
-	s := fmt.Sprintf("activations %s, keys and values %s", c.activations, c.kv)
+	s := fmt.Sprintf("activations %s, keys and values %s", c.name(), c.kv)
 	if c.gelu != "" {
 		s += ", GELU by " + c.gelu
 	}
 	return s
 }
+
+// name is the class's activations in a dump's words.
+func (c class) name() string { return strings.TrimSuffix(c.activations, everywhere) }
+
+// everywhere marks activations that are rounded for float weights, too.
+const everywhere = "!"
 
 // center is c without chance: what an engine of that class computes, but for the
 // order of its sums.
@@ -35,7 +42,14 @@ func (c class) center() *sim.Numerics {
 	case "f16", "bf16":
 		n.Store = round.Format(c.activations).Round
 	default:
-		n.Input = func(row []float64, w tensor.DType) { round.Format(c.activations).Input(w).Round(row) }
+		f := round.Format(c.name())
+		n.Input = func(row []float64, w tensor.DType) {
+			if strings.HasSuffix(c.activations, everywhere) {
+				f.Round(row)
+			} else {
+				f.Input(w).Round(row)
+			}
+		}
 	}
 	switch c.kv {
 	case "f16", "bf16":
@@ -64,6 +78,9 @@ func (c class) arms() []*sim.Numerics {
 	arm(sim.Forward, 0x1p-23)
 	arm(sim.Backward, 0x1p-24)
 	arm(sim.Lanes, 0x1p-23)
+	if c.gelu != "" {
+		arms = append(arms, class{c.activations, c.kv, ""}.center())
+	}
 	if c.coarse() {
 		// Engines of such a class differ in where exactly they round.
 		exact := class{activations: "f64", kv: c.kv, gelu: c.gelu}.center()
@@ -80,7 +97,7 @@ func (c class) coarse() bool { return c.activations != "f64" && c.activations !=
 
 // step is the largest relative error of one rounding.
 func (c class) step() float64 {
-	switch c.activations {
+	switch c.name() {
 	case "bf16":
 		return 0x1p-8
 	case "f16":
@@ -90,23 +107,30 @@ func (c class) step() float64 {
 }
 
 // classes are what an engine may be, from the finest on.
-var classes = []string{"f64", "i16_32", "f16", "bf16", "q8_32", "q8"}
+var classes = []string{"f64", "i16_32", "i16_32!", "f16", "bf16", "q8_32", "q8"}
 
 // infer finds the class whose emulation lies nearest to the engine's numbers, from a
 // few rows of each equation, unless the dump says it.
 func (r *run) infer() error {
 	c := class{"f64", "f64", ""}
 	said := r.declared
-	if said.activations != "" {
+	switch said.activations {
+	case "f64", "f32", "f16", "bf16":
 		c.activations = said.activations
-	} else {
+	default:
+		classes := classes
+		if said.activations != "" {
+			classes = []string{said.activations, said.activations + everywhere}
+		}
 		best, err := r.nearest(classes, func(name string) class { return class{name, store(name), ""} }, nil)
 		if err != nil {
 			return err
 		}
 		c.activations = best
 	}
-	if c.kv = said.kv; c.kv == "" {
+	if c.kv = said.kv; c.kv == "f32" {
+		c.kv = "f64" // no coarser than what is read
+	} else if c.kv == "" {
 		best, err := r.nearest([]string{store(c.activations), "f16", "bf16"}, func(name string) class { return class{c.activations, name, ""} },
 			func(eq *equation) bool { return spans(eq, graph.Attention) })
 		if err != nil {
@@ -114,7 +138,9 @@ func (r *run) infer() error {
 		}
 		c.kv = best
 	}
-	if c.gelu = said.gelu; c.gelu == "" && r.hasGELU() {
+	if c.gelu = said.gelu; c.gelu == string(round.Exact) {
+		c.gelu = ""
+	} else if c.gelu == "" && r.hasGELU() {
 		best, err := r.nearest([]string{"", "f16-table"}, func(name string) class { return class{c.activations, c.kv, name} },
 			func(eq *equation) bool { return spans(eq, graph.GLU) || spans(eq, graph.Experts) })
 		if err != nil {
@@ -122,7 +148,7 @@ func (r *run) infer() error {
 		}
 		c.gelu = best
 	}
-	if c.activations == "f64" && said.activations == "" {
+	if c.activations == "f64" {
 		fine, err := r.exact()
 		if err != nil {
 			return err
@@ -221,6 +247,9 @@ func (r *run) exact() (bool, error) {
 	r.setClass(class{"f64", "f64", r.class.gelu})
 	var ratios []float64
 	for _, eq := range r.eqs {
+		if eq.target.Op != graph.Linear {
+			continue // their sums show the difference
+		}
 		sites := r.sites(eq)
 		sites = sites[:min(len(sites), 12)]
 		errors, err := r.measure(eq, nil, sites, nil)
@@ -233,7 +262,7 @@ func (r *run) exact() (bool, error) {
 		}
 		ratios = append(ratios, median(all))
 	}
-	return median(ratios) <= 1, nil
+	return len(ratios) == 0 || median(ratios) <= 1, nil
 }
 
 // setClass makes the evaluations of all prompts those of an engine of that class.

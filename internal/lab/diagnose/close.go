@@ -98,9 +98,7 @@ func (r *run) free(p *prompt) (*free, error) {
 		return nil, err
 	}
 	var arms []*sim.Eval
-	for i, order := range []sim.Order{sim.Lanes, sim.Exact} {
-		n := r.class.center()
-		n.Order, n.Jitter, n.Random = order, 0x1p-23, rand.New(rand.NewPCG(uint64(i), 11))
+	for _, n := range r.ensemble() {
 		arm := sim.New(r.g, p.IDs, nil, n).With(r.edits)
 		got, err := arm.Compute(result, rows)
 		if err != nil {
@@ -119,6 +117,22 @@ func (r *run) free(p *prompt) (*free, error) {
 		return f, f.trajectory(r, plain, arms)
 	}
 	return f, nil
+}
+
+// ensemble is passes that an engine of the class might make: with other orders of
+// sums and other roundings; where the class is coarse also without it, since engines
+// differ in where they round.
+func (r *run) ensemble() []*sim.Numerics {
+	var all []*sim.Numerics
+	for i, order := range []sim.Order{sim.Lanes, sim.Exact} {
+		n := r.class.center()
+		n.Order, n.Jitter, n.Random = order, 0x1p-23, rand.New(rand.NewPCG(uint64(i), 11))
+		all = append(all, n)
+	}
+	if r.class.coarse() {
+		all = append(all, class{activations: "f64", kv: r.class.kv, gelu: r.class.gelu}.center())
+	}
+	return all
 }
 
 // trajectory is how far all taps lie from the reference's own run, and how far
@@ -193,8 +207,8 @@ func (r *run) likeliest(logits []float64) []Token {
 	norm := lab.LogSumExp(logits)
 	for _, id := range lab.TopIDs(logits, 10) {
 		t := Token{ID: id, Probability: math.Exp(logits[id] - norm)}
-		if r.Decode != nil {
-			t.Text = r.Decode([]int{id})
+		if r.Asked != nil {
+			t.Text = r.Asked.Tokenizer.Decode([]int{id}, false)
 		}
 		tokens = append(tokens, t)
 	}
@@ -202,7 +216,7 @@ func (r *run) likeliest(logits []float64) []Token {
 }
 
 func (r *run) floorTable() Floors {
-	f := Floors{Activations: r.class.activations, KV: r.class.kv, GELU: r.class.gelu, Declared: r.declared.activations != "", Ops: map[string]lab.Number{}}
+	f := Floors{Activations: r.class.name(), KV: r.class.kv, GELU: r.class.gelu, Declared: r.declared.activations != "", Ops: map[string]lab.Number{}}
 	all := map[string][]float64{}
 	for _, eq := range r.eqs {
 		all[opName(eq.target)] = append(all[opName(eq.target)], worst(eq.errors).floor)

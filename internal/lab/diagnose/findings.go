@@ -18,6 +18,16 @@ var opNames = map[graph.Op]string{graph.Embed: "Embed", graph.Linear: "Linear", 
 
 func opName(n *graph.Node) string { return opNames[n.Op] }
 
+// op is the operation that a hypothesis is about.
+func (h *hypothesis) op() string {
+	switch c, _ := cause.Find(h.cause); {
+	case c.Op == "" || c.Kind == cause.Weights || slices.Contains([]string{"activation", "gate_up_swapped", "ple_scale", "logits_scale"}, h.cause):
+		return opName(h.node)
+	default:
+		return c.Op
+	}
+}
+
 func layersOf(n *graph.Node) []int {
 	if n.Layer < 0 {
 		return []int{}
@@ -65,7 +75,11 @@ func (r *run) suspect(eq *equation) *graph.Node {
 			return n
 		}
 	}
-	return left[len(left)-1]
+	last := left[len(left)-1]
+	if last.Op == graph.Add && len(last.W) > 0 && slices.Contains(left, last.In[0]) {
+		return last.In[0] // the product, not its bias
+	}
+	return last
 }
 
 // where is the rows and features at which an equation fails, if not at all.
@@ -121,7 +135,7 @@ func (r *run) group() []Finding {
 	var firsts []*hypothesis
 	for _, h := range r.accepted {
 		at := slices.IndexFunc(firsts, func(x *hypothesis) bool {
-			return same(x, h) && opName(x.node) == opName(h.node) && (h.node.Layer >= 0 || x.node == h.node)
+			return same(x, h) && x.op() == h.op() && (h.node.Layer >= 0 || x.node == h.node)
 		})
 		if at < 0 {
 			firsts = append(firsts, h)
@@ -159,7 +173,7 @@ func (r *run) finding(h *hypothesis) Finding {
 		before = eq.errors
 	}
 	w := worst(before)
-	f := Finding{Cause: h.cause, Op: opName(h.node), Layers: r.hypothesisLayers(h), Tap: eq.tap, From: r.names(eq.sources), Detail: h.detail, Nodes: []string{h.node.Name},
+	f := Finding{Cause: h.cause, Op: h.op(), Layers: r.hypothesisLayers(h), Tap: eq.tap, From: r.names(eq.sources), Detail: h.detail, Nodes: []string{h.node.Name},
 		Residual: w.residual, Floor: w.floor, Computed: h.computed, Confidence: 0.97}
 	if c, ok := cause.Find(h.cause); ok {
 		f.Fix = c.Fix
@@ -209,22 +223,16 @@ func (r *run) numericFindings() []Finding {
 	c, said := r.class, r.declared
 	switch {
 	case c.coarse() && said.activations == "":
-		add("numeric_activations", "Linear", "rounds what products read, or all it keeps, to "+c.activations, map[string]any{"activations": c.activations})
-	case c.activations == "f32" && said.activations == "" && !r.clean32():
-		add("numeric_accumulation", "Linear", "sums in float32", map[string]any{"activations": "f32"})
+		add("numeric_activations", "Linear", "rounds what products read, or all it keeps, to "+c.name(), map[string]any{"activations": c.name()})
 	}
 	if said.kv == "" && (c.kv == "f16" || c.kv == "bf16") && c.kv != c.activations {
-		add("numeric_kv", "Attention", "keeps keys and values in "+c.kv, map[string]any{"kv": c.kv})
+		add("numeric_kv", "StoreKV", "keeps keys and values in "+c.kv, map[string]any{"kv": c.kv})
 	}
 	if said.gelu == "" && c.gelu != "" {
 		add("numeric_gelu", "GLU", "looks GELU up in a table of half precision", map[string]any{"gelu": c.gelu})
 	}
 	return all
 }
-
-// clean32 reports whether float32 is all that there is to say, of an engine that says
-// nothing.
-func (r *run) clean32() bool { return true }
 
 // kind is the verdict that a cause leads to.
 func kind(id string) Verdict {
@@ -251,7 +259,7 @@ var order = []Verdict{Instrument, Input, Weights, Structural, Reference, Unexpla
 // conclude makes the verdict of all that was found.
 func (r *run) conclude() {
 	d := &r.out
-	d.Findings = append(append(r.findings, r.group()...), r.numericFindings()...)
+	d.Findings = append(append(append(d.Findings, r.findings...), r.group()...), r.numericFindings()...)
 	slices.SortStableFunc(d.Findings, func(a, b Finding) int {
 		return slices.Index(order, r.kindOf(a)) - slices.Index(order, r.kindOf(b))
 	})

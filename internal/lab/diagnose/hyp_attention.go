@@ -20,6 +20,7 @@ func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
 					func(s *sim.Spec) { s.Scale = v })
 			}}),
 		edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead = 1 << 30 }),
+		edit("mask", n, "lets queries see all positions, without the window", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead, s.Window = 1<<30, 0 }),
 		edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *sim.Spec) { s.Ahead = 1 }),
 		edit("mask", n, "hides a query's own position from it", detail{"mask": "not its own"}, func(s *sim.Spec) { s.Ahead = -1 }),
 		edit("softmax_axis", n, "normalizes the scores over the heads", detail{"axis": "heads"}, softOver(true)),
@@ -35,6 +36,7 @@ func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
 		all = append(all, unlikely(0.3, edit("gqa_map", n, "gives all heads the keys and values of the first", detail{"map": "first"},
 			func(s *sim.Spec) { s.Group = func(int) int { return 0 } })))
 	}
+	all = append(all, r.extraNorms(n)...)
 	all = append(all, r.windows(n, a.KV)...)
 	all = append(all, r.stores(n, a.KV)...)
 	return append(all, r.decoded(n)...)

@@ -54,12 +54,12 @@ func (r *run) expertsHypotheses(n *graph.Node) []*hypothesis {
 			func(s *sim.Spec) { s.Expert = func(e int) int { return (e + shift) % count } }))
 	}
 	all = append(all, edit("expert_order", n, "counts the experts from the last", detail{"order": "reversed"}, func(s *sim.Spec) { s.Expert = func(e int) int { return count - 1 - e } }))
-	return append(all, r.swappedExperts(n, count)...)
+	return append(all, exchangedExperts(n, count)...)
 }
 
-// swappedExperts are two experts in each other's place.
-func (r *run) swappedExperts(n *graph.Node, count int) []*hypothesis {
-	var all []*hypothesis
+// exchangedExperts are two experts in each other's place, and neighbours in each other's.
+func exchangedExperts(n *graph.Node, count int) []*hypothesis {
+	all := []*hypothesis{edit("expert_order", n, "exchanges neighbouring experts", detail{"order": "neighbours"}, func(s *sim.Spec) { s.Expert = func(e int) int { return min(e^1, count-1) } })}
 	for i := range min(count, 16) {
 		for j := range i {
 			all = append(all, unlikely(0.2, edit("expert_order", n, fmt.Sprintf("exchanges experts %d and %d", j, i), detail{"order": fmt.Sprintf("%d<->%d", j, i)}, func(s *sim.Spec) {
@@ -86,7 +86,7 @@ func (r *run) routeHypotheses(n *graph.Node) []*hypothesis {
 		})
 	}
 	all := []*hypothesis{
-		routed("router_softmax", "takes the softmax over all experts, and does not renormalize those chosen", detail{"over": "all"}, func(x []float64, order []int, scale []float64) []float64 {
+		routed("router_norm", "takes the softmax over all experts, and does not renormalize those chosen", detail{"over": "all"}, func(x []float64, order []int, scale []float64) []float64 {
 			p := slices.Clone(x)
 			sim.Softmax(p)
 			return pick(p, order, scale)

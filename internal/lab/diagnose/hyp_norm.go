@@ -105,9 +105,12 @@ func weightOnly(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
 // the rotation instead of before it.
 func (r *run) orders(n *graph.Node) []*hypothesis {
 	var all []*hypothesis
+	if h := r.postNorm(n); h != nil {
+		all = append(all, h)
+	}
 	for _, x := range r.readers(n) {
 		if x.Op == graph.Add && len(x.In) == 2 && x.In[1] == n {
-			h := edit("norm_order", n, "norms the sum with the residual, not what is added to it", detail{"place": "after the sum"}, func(s *sim.Spec) {
+			h := edit("residual_order", n, "norms the sum with the residual, not what is added to it", detail{"place": "after the sum"}, func(s *sim.Spec) {
 				s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
 					y, err := added(e, rows, n.In[0], x.In[0])
 					if err != nil {
@@ -132,6 +135,71 @@ func (r *run) orders(n *graph.Node) []*hypothesis {
 			})
 			h.edits[x] = []sim.Edit{passes(0)}
 			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// postNorm is the norm before a half of the layer at work behind it: the half reads the
+// bare stream, and what it gives is normed.
+func (r *run) postNorm(n *graph.Node) *hypothesis {
+	if len(n.In) != 1 || n.Layer < 0 {
+		return nil
+	}
+	for _, sum := range r.readers(n.In[0]) {
+		if sum.Op != graph.Add || len(sum.In) != 2 || sum.In[0] != n.In[0] || sum.ID < n.ID {
+			continue
+		}
+		h := edit("norm_order", n, "norms what the half of the layer behind it gives, not what that reads", detail{"place": "behind"}, reads(0, sum.In[1]))
+		for _, x := range r.readers(n) {
+			for i, in := range x.In {
+				if in == n {
+					h.edits[x] = append(h.edits[x], reads(i, n.In[0]))
+				}
+			}
+		}
+		h.edits[sum] = []sim.Edit{reads(1, n)}
+		return h
+	}
+	return nil
+}
+
+// extraNorms are norms of heads that the model does not have: of values, and of queries or keys.
+func (r *run) extraNorms(n *graph.Node) []*hypothesis {
+	const eps = 1e-6
+	normed := func(x *graph.Node, i int, what string) *hypothesis {
+		return unlikely(0.3, edit("norm_extra", x, "norms "+what+", without a weight", detail{"of": what}, func(s *sim.Spec) {
+			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+				y, err := e.Value(s.In[i], rows)
+				if err != nil {
+					return nil, err
+				}
+				plain := sim.Spec{Node: s.In[i], Eps: eps}
+				if y, err = plain.Norm(e, y); err != nil || s.Node.Op != graph.RoPE {
+					return y, err
+				}
+				return s.Rotate(e, y, rows), nil
+			}
+		}))
+	}
+	var all []*hypothesis
+	if store := r.prompts[0].center.Spec(n).Store; store != nil && behind(store.In[1]).Op != graph.RMSNorm && store.In[1].Op == graph.View {
+		h := normed(store.In[1], 0, "values")
+		h.edits = sim.Edits{store.In[1]: {func(s *sim.Spec) {
+			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+				y, err := e.Value(s.In[0], rows)
+				if err != nil {
+					return nil, err
+				}
+				plain := sim.Spec{Node: s.Node, Eps: eps}
+				return plain.Norm(e, y)
+			}
+		}}}
+		all = append(all, h)
+	}
+	for _, x := range r.rotations(n) {
+		if behind(x.In[0]).Op != graph.RMSNorm {
+			all = append(all, normed(x, 0, side(x)))
 		}
 	}
 	return all

@@ -188,14 +188,24 @@ func (r *run) mulHypotheses(n *graph.Node) []*hypothesis {
 	if len(n.W) == 0 {
 		return nil
 	}
-	cause := "router_norm"
-	if n.W[0].Shape.Size() == 1 {
-		cause = "layer_scalar"
+	if n.W[0].Shape.Size() != 1 {
+		return nil
 	}
-	all := []*hypothesis{edit(cause, n, "leaves the multiplication out", detail{"scalar": "one"}, passes(0))}
-	if cause != "layer_scalar" {
-		return all
-	}
+	const cause = "layer_scalar"
+	all := []*hypothesis{edit(cause, n, "leaves the multiplication out", detail{"scalar": "one"}, passes(0)),
+		edit(cause, n, "multiplies by the scalar twice", detail{"scalar": "squared"}, func(s *sim.Spec) {
+			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+				y, err := s.Plain(e, rows)
+				if err != nil {
+					return nil, err
+				}
+				w, err := sim.Vector(s.W[0])
+				for i := range y {
+					y[i] *= w[0]
+				}
+				return y, err
+			}
+		})}
 	for _, x := range r.siblings(n) {
 		all = append(all, unlikely(0.3, edit(cause, n, fmt.Sprintf("multiplies by the scalar of layer %d", x.Layer), detail{"apart": float64(x.Layer - n.Layer)}, func(s *sim.Spec) { s.W = x.W })))
 	}
@@ -237,10 +247,10 @@ func scaledDelta(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
 }
 
 func (r *run) scaleHypotheses(n *graph.Node) []*hypothesis {
-	cause := "ple_scale"
 	if n.Layer >= 0 {
-		cause = "router_norm"
+		return nil // of the router
 	}
+	const cause = "ple_scale"
 	right := n.Attr.(graph.ScaleAttr).By
 	return []*hypothesis{fitting(cause, n, fit{least: right / 1000, most: 1000 * right, guesses: []float64{1, right * right, math.Sqrt(right), 1 / right},
 		make: func(v float64) *hypothesis {
@@ -250,7 +260,25 @@ func (r *run) scaleHypotheses(n *graph.Node) []*hypothesis {
 
 func softcapHypotheses(n *graph.Node) []*hypothesis {
 	right := n.Attr.(graph.ScaleAttr).By
+	scaled := func(what string, before bool) *hypothesis {
+		return unlikely(0.4, fitting("logits_scale", n, fit{least: 1e-3, most: 1e3, guesses: []float64{0.5, 2}, make: func(v float64) *hypothesis {
+			return edit("logits_scale", n, fmt.Sprintf("multiplies the logits by %.6g %s the cap", v, what), detail{"factor": v, "place": what}, func(s *sim.Spec) {
+				if !before {
+					s.Times = v
+					return
+				}
+				s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+					y, err := e.Value(s.In[0], rows)
+					for i := range y {
+						y[i] = right * math.Tanh(v*y[i]/right)
+					}
+					return y, err
+				}
+			})
+		}}))
+	}
 	return []*hypothesis{
+		scaled("before", true), scaled("after", false),
 		edit("softcap_missing", n, "does not cap the logits", detail{}, func(s *sim.Spec) { s.By = 0 }),
 		unlikely(0.2, fitting("softcap_value", n, fit{least: 1, most: 1000, guesses: []float64{15, 20, 30, 50, right / 2, right * 2}, make: func(v float64) *hypothesis {
 			if v == right {

@@ -41,7 +41,7 @@ func (r *run) ropeHypotheses(n *graph.Node) []*hypothesis {
 		unlikely(0.3, edit("rope_missing", n, "does not turn them", detail{"side": side(n)}, speeds(nil))),
 		unlikely(0.3, edit("rope_style", n, "turns pairs (2i, 2i+1), not (i, i+d/2)", detail{"style": "interleaved", "side": side(n)}, func(s *sim.Spec) { s.Interleaved = true })),
 	}
-	for _, shift := range []int{-1, 1, 2} {
+	for _, shift := range []int{-3, -2, -1, 1, 2, 3, 4} {
 		all = append(all, unlikely(0.2, edit("rope_position", n, fmt.Sprintf("turns %s by positions that are off by %+d", side(n), shift),
 			detail{"shift": float64(shift), "side": side(n)}, func(s *sim.Spec) { s.Shift = shift })))
 	}
@@ -54,7 +54,7 @@ func (r *run) ropeHypotheses(n *graph.Node) []*hypothesis {
 		all = append(all, r.turned("rope_scaling", n, "turns without the scaling of the frequencies", detail{"scaling": "none"}, speeds(plain)))
 	}
 	if len(freqs) < dim/2 {
-		all = append(all, r.turned("rope_factors", n, "turns all pairs, though the factors leave some out", detail{"factors": "none"}, speeds(plain)))
+		all = append(all, r.turned("rope_partial", n, "turns all pairs, though some are left out", detail{"pairs": "all"}, speeds(plain)))
 	}
 	for _, factor := range []float64{2, 4, 8, 16, 32} {
 		all = append(all, r.turned("rope_scaling", n, fmt.Sprintf("turns %g times as fast", factor), detail{"speed": factor}, speeds(times(freqs, factor))),

@@ -12,40 +12,51 @@ import (
 func (r *run) judgeInput() error {
 	for _, p := range r.prompts {
 		want, how, err := r.expected(p.Prompt)
-		if err != nil {
+		switch {
+		case err != nil:
 			r.infers("prompt %d: what was asked for could not be tokenized (%v): its ids are taken as they are", p.Index, err)
-			continue
+		case want == nil:
+			r.infers("the dump does not say what the ids were made of (prompt %d is one): they are taken as they are", p.Index)
+		case !slices.ContainsFunc(want, func(ids []int32) bool { return slices.Equal(ids, p.IDs) }):
+			r.wrongInput(p, want, how)
 		}
-		if want == nil {
-			r.infers("prompt %d does not say what text its ids were made of: they are taken as they are", p.Index)
-			continue
-		}
-		if slices.Equal(want, p.IDs) {
-			continue
-		}
-		cause, what := r.classify(p.Prompt, want)
-		r.findings = append(r.findings, Finding{Cause: cause, Op: "Embed", Layers: []int{}, Tap: "ids", From: []string{}, Nodes: []string{},
-			Detail: detail{"prompt": float64(p.Index), "got": float64(len(p.IDs)), "want": float64(len(want))}, Confidence: 0.99,
-			Computed: what, Evidence: fmt.Sprintf("prompt %d: %d ids, but %d by %s; the first difference is at position %d", p.Index, len(p.IDs), len(want), how, firstDifference(p.IDs, want))})
 	}
 	return nil
 }
 
-// expected is the ids that a prompt should have, nil if nothing tells.
-func (r *run) expected(p *lab.Prompt) (ids []int32, how string, err error) {
-	if r.Golden != nil {
-		if g := r.Golden.Prompt(p.Index); g != nil && g.IDs != nil && (g.Text == p.Text || p.Text == "") {
-			return g.IDs, "the golden record", nil
+// wrongInput reports ids that are none of those that they may be.
+func (r *run) wrongInput(p *prompt, want [][]int32, how string) {
+	cause, what := "", ""
+	for _, ids := range want {
+		if c, w := classify(p.Prompt, ids); cause == "" || cause == "input_ids" {
+			cause, what = c, w
 		}
 	}
-	if r.Encode == nil {
+	for i := range r.findings {
+		if r.findings[i].Cause == cause {
+			return // it is said once
+		}
+	}
+	r.findings = append(r.findings, Finding{Cause: cause, Op: "Embed", Layers: []int{}, Tap: "ids", From: []string{}, Nodes: []string{},
+		Detail: detail{"prompt": float64(p.Index), "got": float64(len(p.IDs)), "want": float64(len(want[0]))}, Confidence: 0.99, Computed: what,
+		Evidence: fmt.Sprintf("prompt %d: %d ids, but %d by %s; the first difference is at position %d", p.Index, len(p.IDs), len(want[0]), how, firstDifference(p.IDs, want[0]))})
+}
+
+// expected is the ids that a prompt may have, nil if nothing tells.
+func (r *run) expected(p *lab.Prompt) (ids [][]int32, how string, err error) {
+	if r.Golden != nil {
+		if g := r.Golden.Prompt(p.Index); g != nil && g.IDs != nil && (g.Text == p.Text || p.Text == "") {
+			return [][]int32{g.IDs}, "the golden record", nil
+		}
+	}
+	if r.Asked == nil {
 		return nil, "", nil
 	}
-	return r.Encode(p)
+	return r.Asked.ids(r.ctx, p)
 }
 
 // classify names the difference of ids.
-func (r *run) classify(p *lab.Prompt, want []int32) (cause, what string) {
+func classify(p *lab.Prompt, want []int32) (cause, what string) {
 	got := p.IDs
 	switch {
 	case len(got) == len(want)-1 && slices.Equal(got, want[1:]):

@@ -10,32 +10,42 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// judgeProbes finds taps that do not show what the engine goes on with: the tap does
-// not follow from what is before it, what comes after does not follow from the tap,
-// and without it all is well. Such a tap is a broken probe, or shows the same function
-// in another form; either way it says nothing of the engine, and is left out.
+// judgeProbes finds taps that do not show what the engine goes on with: what comes
+// after does not follow from the tap, and where it is computed from what lies before
+// the tap, all is well. Such a tap is a broken probe, or shows the same function in
+// another form; either way it says nothing of the engine, and is left out.
 func (r *run) judgeProbes() error {
 	r.misshapen()
-	for _, eq := range slices.Clone(r.eqs) {
-		if !eq.flagged() || eq.target == r.g.Result() {
-			continue
-		}
-		suspects, eqs, err := r.suspects(eq)
-		if err != nil {
-			return err
-		}
-		if len(suspects) == 0 {
-			f := r.fingerprint(eq)
-			if f == nil || len(r.consumers(eq.target)) > 0 {
-				continue
-			}
-			suspects, eqs = []*equation{eq}, nil
-		}
-		if err := r.discard(suspects, eqs); err != nil {
+	for {
+		changed, err := r.judgeProbe()
+		if err != nil || !changed {
 			return err
 		}
 	}
-	return nil
+}
+
+// judgeProbe discards the first tap or taps that are of no use.
+func (r *run) judgeProbe() (changed bool, err error) {
+	for _, c := range r.eqs {
+		if !c.flagged() {
+			continue
+		}
+		for _, set := range r.suspects(c) {
+			ok, err := r.holdsWithout(c, set)
+			if err != nil {
+				return false, err
+			}
+			if ok {
+				return true, r.discard(r.differing(set), c)
+			}
+		}
+	}
+	for _, eq := range r.eqs {
+		if eq.flagged() && eq.target != r.g.Result() && len(r.consumers(eq.target)) == 0 && r.fingerprint(eq) != nil {
+			return true, r.discard([]*equation{eq}, nil)
+		}
+	}
+	return false, nil
 }
 
 // consumers are the equations that start at n.
@@ -49,44 +59,74 @@ func (r *run) consumers(n *graph.Node) []*equation {
 	return all
 }
 
-// suspects are eq and other flagged equations whose targets, left out together, make
-// consumers hold that do not hold with them. eqs are those consumers.
-func (r *run) suspects(eq *equation) (taps, eqs []*equation, err error) {
-	for _, c := range r.consumers(eq.target) {
-		if !c.flagged() {
-			continue
-		}
-		alone := []*equation{eq}
-		together := slices.Clone(alone)
-		for _, other := range r.eqs {
-			if other != eq && other.flagged() && slices.Contains(c.sources, other.target) {
-				together = append(together, other)
-			}
-		}
-		for _, set := range [][]*equation{alone, together} {
-			ok, err := r.holdsWithout(c, set)
-			if err != nil {
-				return nil, nil, err
-			}
-			if ok {
-				return set, []*equation{c}, nil
-			}
-			if len(together) == 1 {
-				break
-			}
+// suspects are sets of equations before c, at least one of them flagged, whose targets
+// may be of no use: single ones, all of those that c starts at, and those before them.
+func (r *run) suspects(c *equation) [][]*equation {
+	byTarget := map[*graph.Node]*equation{}
+	for _, eq := range r.eqs {
+		byTarget[eq.target] = eq
+	}
+	var sets [][]*equation
+	var flagged []*equation
+	for _, x := range c.sources {
+		if eq := byTarget[x]; eq != nil && eq.flagged() {
+			flagged = append(flagged, eq)
+			sets = append(sets, []*equation{eq})
 		}
 	}
-	return nil, nil, nil
+	if len(flagged) > 1 {
+		sets = append(sets, flagged)
+	}
+	set := []*equation{}
+	front := []*equation{c}
+	for range depthOfForms {
+		var next []*equation
+		for _, eq := range front {
+			for _, x := range eq.sources {
+				if y := byTarget[x]; y != nil && x.Layer == c.target.Layer && x.Layer >= 0 && !slices.Contains(set, y) && x.Op != graph.Add && x.Op != graph.Mul {
+					set, next = append(set, y), append(next, y)
+				}
+			}
+		}
+		if front = next; len(next) == 0 {
+			break
+		}
+		if slices.ContainsFunc(set, (*equation).flagged) {
+			sets = append(sets, slices.Clone(set))
+		}
+	}
+	return sets
+}
+
+// depthOfForms is how many taps may lie between the first one in another form and the
+// first value in the right one: a projection, a norm and attention.
+const depthOfForms = 3
+
+// differing are those of a set whose values are not what they are without the set.
+func (r *run) differing(set []*equation) []*equation {
+	undo := r.hide(targets(set))
+	defer undo()
+	var out []*equation
+	for _, eq := range set {
+		if errors, err := r.measure(eq, r.edits, r.sites(eq), nil); err != nil || worst(errors).ratio() > excess {
+			out = append(out, eq)
+		}
+	}
+	return out
+}
+
+func targets(set []*equation) []*graph.Node {
+	var nodes []*graph.Node
+	for _, eq := range set {
+		nodes = append(nodes, eq.target)
+	}
+	return nodes
 }
 
 // holdsWithout reports whether c holds where the values of a set of targets are
 // computed, not taken from the engine.
 func (r *run) holdsWithout(c *equation, set []*equation) (bool, error) {
-	var nodes []*graph.Node
-	for _, eq := range set {
-		nodes = append(nodes, eq.target)
-	}
-	undo := r.hide(nodes)
+	undo := r.hide(targets(set))
 	defer undo()
 	errors, err := r.measure(c, r.edits, r.sites(c), nil)
 	if err != nil {
@@ -118,29 +158,32 @@ func (r *run) hide(nodes []*graph.Node) (undo func()) {
 	}
 }
 
-// discard says what the taps are, and leaves them out from here on.
-func (r *run) discard(taps, eqs []*equation) error {
-	var nodes []*graph.Node
+// discard says what taps are, and leaves them out from here on. c is the equation that
+// holds without them, if that is how they were found.
+func (r *run) discard(taps []*equation, c *equation) error {
 	for _, eq := range taps {
-		nodes = append(nodes, eq.target)
-		if why := r.sameFunction(eq); why != "" && len(eqs) > 0 {
-			r.infers("%s holds the same in another form (%s): what reads it follows from the model", eq.tap, why)
-			continue
+		why := ""
+		if c != nil {
+			why = r.sameFunction(eq)
 		}
-		r.findings = append(r.findings, r.brokenProbe(eq, eqs))
+		if why == "" {
+			r.findings = append(r.findings, r.brokenProbe(eq, c))
+		} else {
+			r.infers("%s holds the same in another form (%s): what reads it follows from the model", eq.tap, why)
+		}
 	}
-	for _, n := range nodes {
+	for _, n := range targets(taps) {
 		for _, p := range r.prompts {
 			delete(p.known, n)
 		}
 	}
-	r.equations()
 	r.setClass(r.class)
+	r.equations()
 	return r.check(r.eqs)
 }
 
 // brokenProbe is the finding of a tap that shows something else.
-func (r *run) brokenProbe(eq *equation, eqs []*equation) Finding {
+func (r *run) brokenProbe(eq, c *equation) Finding {
 	w := worst(eq.errors)
 	f := Finding{Cause: "unknown", Op: opName(eq.target), Layers: layersOf(eq.target), Tap: eq.tap, From: r.names(eq.sources), Nodes: []string{eq.target.Name},
 		Detail: map[string]any{}, Confidence: 0.7, Residual: w.residual, Floor: w.floor, Computed: "nothing wrong: the tap shows something else than what the engine goes on with"}
@@ -148,8 +191,8 @@ func (r *run) brokenProbe(eq *equation, eqs []*equation) Finding {
 		f.Cause, f.Detail, f.Computed, f.Confidence = p.cause, p.detail, p.computed, 0.98
 	}
 	f.Evidence = fmt.Sprintf("the tap lies %.2g from what it follows from (floor %.2g)", w.residual, w.floor)
-	if len(eqs) > 0 {
-		f.Evidence += fmt.Sprintf("; without it %s follows from the taps before", eqs[0].tap)
+	if c != nil {
+		f.Evidence += fmt.Sprintf("; without it %s follows from the taps before", c.tap)
 	}
 	return f
 }

@@ -24,10 +24,7 @@ type Options struct {
 
 	Golden *lab.Record // what a trusted engine computed for the same prompts; may be nil
 
-	// Encode gives the ids that the model's tokenizer makes of what the dump says was
-	// asked for, and how it says it; nil ids if it does not say. It may be nil.
-	Encode func(p *lab.Prompt) (ids []int32, how string, err error)
-	Decode func(ids []int) string // ids to text; may be nil
+	Asked *Asked // makes ids of what the dump says was asked for; may be nil
 
 	Progress func(stage string, done, total int) // may be nil
 }
@@ -85,6 +82,8 @@ func Run(ctx context.Context, o Options) (*Diagnosis, error) {
 	start := time.Now()
 	r := &run{Options: o, ctx: ctx, g: o.Graph, taps: map[*graph.Node]string{}, maxRows: 48}
 	r.out = Diagnosis{Model: o.Model, Dump: o.Dump.Path, Layers: layers(o.Graph), Findings: []Finding{}, Inferred: []string{}, Coverage: Coverage{Blind: []string{}}}
+	said := o.Dump.Declared
+	r.declared = class{string(said.Activations), string(said.KV), string(said.GELU)}
 	err := mmap.Guard(r.stages)
 	if err != nil {
 		return nil, fmt.Errorf("diagnose: %w", err)
@@ -112,6 +111,8 @@ func (r *run) stages() error {
 		{"checking equations", func() error { return r.check(r.eqs) }},
 		{"testing the instrument", r.judgeProbes},
 		{"naming causes", r.search},
+		{"comparing layers", r.unify},
+		{"looking in other layers", r.extend},
 		{"running the reference", r.close},
 	} {
 		r.progress(stage.name, 0, 0)
@@ -195,4 +196,4 @@ func (r *run) tapName(n *graph.Node) string {
 func (r *run) schema() string { return cmp.Or(r.Names, r.Dump.Names) }
 
 // decoded is how many of the prompt's last tokens were decoded one by one.
-func (p *prompt) decoded() int { return 0 }
+func (p *prompt) decoded() int { return p.Decode }

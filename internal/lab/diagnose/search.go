@@ -20,7 +20,9 @@ type hypothesis struct {
 	edits    sim.Edits
 
 	// If fit is set, the hypothesis has a parameter: edits makes the one of a value.
-	fit *fit
+	fit    *fit
+	value  float64                     // that was found
+	remake func(v float64) *hypothesis // with another
 
 	eqs   []*equation // that it explains
 	also  []*hypothesis
@@ -47,6 +49,9 @@ type attempt struct {
 
 // maxDepth is how many faults a single equation may have.
 const maxDepth = 3
+
+// progress is how much nearer, as a base-2 logarithm, an attempt has to come to be built upon.
+const progress = 0.4
 
 // beam is how many incomplete attempts are built upon.
 const beam = 5
@@ -139,7 +144,10 @@ func (r *run) explain(eq *equation) (*attempt, error) {
 		return nil, err
 	}
 	sites := r.screen(eq)
-	var tried []*attempt
+	start, _, err := r.score(eq, nil, sites)
+	if err != nil {
+		return nil, err
+	}
 	frontier := []*attempt{{}}
 	for depth := range maxDepth {
 		var next []*attempt
@@ -164,8 +172,9 @@ func (r *run) explain(eq *equation) (*attempt, error) {
 		if best, err := r.verify(eq, next); best != nil || err != nil {
 			return best, err
 		}
-		tried = append(tried, next...)
-		frontier = r.promising(next)
+		if frontier = r.promising(next, start); len(frontier) == 0 {
+			break
+		}
 	}
 	return nil, nil
 }
@@ -183,10 +192,10 @@ func extends(base *attempt, h *hypothesis, depth int) bool {
 
 // promising are the attempts to build upon: those that come nearest, and those whose
 // causes have been accepted elsewhere.
-func (r *run) promising(all []*attempt) []*attempt {
+func (r *run) promising(all []*attempt, start float64) []*attempt {
 	var out []*attempt
 	for _, a := range all {
-		if len(out) < beam || r.known(a) {
+		if a.score < start-progress && (len(out) < beam || r.known(a)) {
 			out = append(out, a)
 		}
 	}
@@ -347,6 +356,11 @@ func (r *run) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowErro
 			best, least = v, s
 		}
 	}
+	for _, x := range r.accepted {
+		if x.cause == h.cause && x.value != 0 {
+			consider(x.value)
+		}
+	}
 	for _, v := range f.guesses {
 		consider(v)
 	}
@@ -356,7 +370,10 @@ func (r *run) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowErro
 	if math.IsInf(least, 1) {
 		return nil
 	}
-	return f.make(best)
+	if h = f.make(best); h != nil {
+		h.value, h.remake = best, f.make
+	}
+	return h
 }
 
 // refine looks for a better value: on a grid, then between its neighbours.
@@ -405,4 +422,57 @@ func same(a, b *hypothesis) bool {
 		}
 	}
 	return true
+}
+
+// unify gives hypotheses of the same cause, whose parameter was found in several
+// layers, one value for all, if the equations hold with it: the one that was found
+// where the cause shows most.
+func (r *run) unify() error {
+	done := map[string]bool{}
+	for _, h := range r.accepted {
+		if h.value == 0 || done[h.cause+h.op()] {
+			continue
+		}
+		done[h.cause+h.op()] = true
+		var all []*hypothesis
+		best := h
+		for _, x := range r.accepted {
+			if x.cause != h.cause || x.value == 0 || x.op() != h.op() || x.remake == nil {
+				continue
+			}
+			all = append(all, x)
+			if worst(x.eqs[0].before).ratio() > worst(best.eqs[0].before).ratio() {
+				best = x
+			}
+		}
+		for _, x := range all {
+			if x == best || same(x, best) {
+				continue
+			}
+			if err := r.adopt(x, best.value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// adopt gives x another value, if its equations hold with that.
+func (r *run) adopt(x *hypothesis, value float64) error {
+	y := x.remake(value)
+	if y == nil {
+		return nil
+	}
+	edits := r.edits.And(y.edits)
+	for _, eq := range x.eqs {
+		errors, err := r.measure(eq, edits, r.sites(eq), nil)
+		if err != nil {
+			return err
+		}
+		if worst(errors).ratio() > excess {
+			return nil
+		}
+	}
+	x.detail, x.computed, x.value, r.edits = y.detail, y.computed, value, edits
+	return nil
 }

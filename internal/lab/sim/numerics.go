@@ -88,11 +88,18 @@ func (n *Numerics) act(f func(float64) float64) func(float64) float64 {
 
 func (n *Numerics) dot(a, b []float64) float64 {
 	if n == nil || n.Order == Exact {
-		var s float64
-		for i, v := range a {
-			s += v * b[i]
+		var s [4]float64
+		for len(a) >= 4 {
+			s[0] += a[0] * b[0]
+			s[1] += a[1] * b[1]
+			s[2] += a[2] * b[2]
+			s[3] += a[3] * b[3]
+			a, b = a[4:], b[4:]
 		}
-		return s
+		for i, v := range a {
+			s[0] += v * b[i]
+		}
+		return s[0] + s[1] + (s[2] + s[3])
 	}
 	switch n.Order {
 	case Forward:
