@@ -38,24 +38,22 @@ type Weight struct {
 	data  []byte
 
 	planes     planes
-	table      *tables // nil where codes are no indices
-	unit       int     // bytes of a unit of codes
-	scaleBytes int     // of a whole chunk
-	chunkBytes int     // likewise, with its codes
+	table      *[16]byte // codes by what is stored, or nil where these are the codes
+	unit       int       // bytes of a unit of codes
+	scaleBytes int       // of a whole chunk
+	chunkBytes int       // likewise, with its codes
 	panelBytes int
 }
 
-// tables are the integers of a type's codes as bytes, and with 128 added.
-type tables struct{ signed, unsigned [16]byte }
-
-func tablesOf(d tensor.DType) *tables {
+// tableOf is the integers of a type's codes with 128 added.
+func tableOf(d tensor.DType) *[16]byte {
 	t := quant.Table(d)
 	if t == nil {
 		return nil
 	}
-	b := &tables{}
+	b := new([16]byte)
 	for i, v := range t {
-		b.signed[i], b.unsigned[i] = byte(v), byte(v)+128
+		b[i] = byte(v) + 128
 	}
 	return b
 }
@@ -131,7 +129,7 @@ func New(d tensor.DType, n, k int, data []byte) (*Weight, error) {
 	if len(data) != Size(d, n, k) {
 		return nil, fmt.Errorf("panel: %v [%d, %d]: %d bytes, need %d", d, n, k, len(data), Size(d, n, k))
 	}
-	return &Weight{DType: d, N: n, K: k, data: data, planes: planesOf(d), table: tablesOf(d), unit: planesOf(d).unitBytes(),
+	return &Weight{DType: d, N: n, K: k, data: data, planes: planesOf(d), table: tableOf(d), unit: planesOf(d).unitBytes(),
 		scaleBytes: scaleBytes(d, Chunk), chunkBytes: chunkBytes(d, Chunk), panelBytes: panelBytes(d, k)}, nil
 }
 

@@ -44,9 +44,9 @@ func roundTrip(t *testing.T, d tensor.DType, n, k int) {
 			t.Fatal(err)
 		}
 		for c := range w.Chunks() {
-			for _, signed := range []bool{false, true} {
-				w.Unpack(&s, p, c, signed)
-				compare(t, w, &s, p, c, signed, want)
+			for _, tiles := range []bool{false, true} {
+				w.Unpack(&s, p, c, tiles)
+				compare(t, w, &s, p, c, tiles, want)
 			}
 		}
 	}
@@ -55,22 +55,22 @@ func roundTrip(t *testing.T, d tensor.DType, n, k int) {
 	}
 }
 
-func compare(t *testing.T, w *Weight, s *Scratch, p, c int, signed bool, want []float32) {
+func compare(t *testing.T, w *Weight, s *Scratch, p, c int, tiles bool, want []float32) {
 	t.Helper()
 	for r := range min(Rows, w.N-p*Rows) {
 		for i := range min(Chunk, w.K-c*Chunk) {
-			code := s.Codes[i/4*4*Rows+4*r+i%4]
-			q := int32(code) - w.Offset()
-			if signed {
-				q = int32(int8(code))
+			q := float32(int32(s.Codes[i/4*4*Rows+4*r+i%4]) - w.Offset())
+			if tiles {
+				at := [4]int{0, 2 * Rows, 1, 2*Rows + 1}[i%4] // of a row's four columns
+				q = math.Float32frombits(uint32(s.Wide[i/4*4*Rows+at+2*r]) << 16)
 			}
 			g := i / s.Group * Rows
-			v := s.Scale[g+r] * float32(q)
+			v := s.Scale[g+r] * q
 			if s.Min != nil {
 				v = float32(v) + s.Min[g+r]
 			}
 			if e := want[(p*Rows+r)*w.K+c*Chunk+i]; math.Float32bits(v) != math.Float32bits(e) && (v == v || e == e) {
-				t.Fatalf("row %d column %d signed %v: %v, want %v", p*Rows+r, c*Chunk+i, signed, v, e)
+				t.Fatalf("row %d column %d tiles %v: %v, want %v", p*Rows+r, c*Chunk+i, tiles, v, e)
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package panel
 import (
 	"unsafe"
 
-	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -12,6 +11,7 @@ import (
 type Scratch struct {
 	simd.Panel
 	codes, halves []byte // halves are of Q2_K's scales
+	wide          []uint16
 	scale, min    []float32
 }
 
@@ -19,9 +19,10 @@ type Scratch struct {
 // bytes: a vector that lies across two lines of the cache takes two loads.
 func (s *Scratch) allocate() {
 	const codes, floats = Chunk * Rows, Chunk / 16 * Rows
-	b := make([]byte, 63+codes+2*floats+2*4*floats)
+	b := make([]byte, 63+codes+2*codes+2*floats+2*4*floats)
 	b = b[-uintptr(unsafe.Pointer(&b[0]))%64:]
 	s.codes, b = b[:codes], b[codes:]
+	s.wide, b = words(b[:2*codes]), b[2*codes:]
 	s.halves, b = b[:2*floats], b[2*floats:]
 	s.scale = unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), floats)
 	s.min = unsafe.Slice((*float32)(unsafe.Pointer(&b[4*floats])), floats)
@@ -30,9 +31,10 @@ func (s *Scratch) allocate() {
 // ahead is how far before its use memory is fetched.
 func ahead(w *Weight) int { return w.chunkBytes * 3 / 2 }
 
-// Unpack makes s chunk c of panel p. If signed is set its codes are the weights'
-// integers, else what Offset says larger.
-func (w *Weight) Unpack(s *Scratch, p, c int, signed bool) {
+// Unpack makes s chunk c of panel p. If tiles is set it has what simd.AddTiles
+// reads, else what simd.AddPanel does: codes that are what Offset says larger than
+// the weights' integers.
+func (w *Weight) Unpack(s *Scratch, p, c int, tiles bool) {
 	if s.codes == nil {
 		s.allocate()
 	}
@@ -44,24 +46,19 @@ func (w *Weight) Unpack(s *Scratch, p, c int, signed bool) {
 	s.Codes, s.Group = s.codes[:k*Rows], w.Group()
 	s.Next = &w.data[min(p*w.panelBytes+c*w.chunkBytes+ahead(w), len(w.data)-1)]
 	w.unpackScales(s, data[:size], k)
-	w.unpackCodes(s, data[size:], signed)
+	w.unpackCodes(s, data[size:])
+	if tiles {
+		s.Wide = s.wide[:k*Rows]
+		simd.Widen(s.Wide, s.Codes, byte(w.Offset()))
+	}
 }
 
-func (w *Weight) unpackCodes(s *Scratch, src []byte, signed bool) {
-	offset := byte(quant.Offset(w.DType))
+func (w *Weight) unpackCodes(s *Scratch, src []byte) {
 	switch p := &w.planes; {
-	case p.eight && signed:
-		simd.Subtract(s.Codes, src, offset)
-		return
 	case p.eight:
 		s.Codes = src
-		return
-	case w.table != nil && signed:
-		simd.UnpackTable(s.Codes, src, &w.table.signed)
-		return
 	case w.table != nil:
-		simd.UnpackTable(s.Codes, src, &w.table.unsigned)
-		return
+		simd.UnpackTable(s.Codes, src, w.table)
 	case p.four && p.two:
 		simd.Unpack42(s.Codes, src)
 	case p.four && p.one:
@@ -72,9 +69,6 @@ func (w *Weight) unpackCodes(s *Scratch, src []byte, signed bool) {
 		simd.Unpack21(s.Codes, src)
 	default:
 		simd.Unpack2(s.Codes, src)
-	}
-	if signed && offset != 0 {
-		simd.Subtract(s.Codes, s.Codes, offset)
 	}
 }
 

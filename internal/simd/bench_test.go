@@ -105,10 +105,10 @@ func BenchmarkAddTiles(b *testing.B) {
 			for _, min := range []bool{false, true} {
 				b.Run(fmt.Sprintf("rows%d/group%d/min=%t", rows, group, min), func(b *testing.B) {
 					w, x := panelCase(rng(1), 256, group, rows, min, false)
-					acc, bytes := make([]float32, rows*PanelRows), make([]byte, 2*len(x.Q))
-					Split(bytes, x.Q)
+					acc, parts := make([]float32, rows*PanelRows), make([]uint16, 2*len(x.Q))
+					Split(parts, x.Q)
 					for b.Loop() {
-						AddTiles(acc, w, x, bytes)
+						AddTiles(acc, w, x, parts)
 					}
 					b.ReportMetric(float64(b.N)*float64(rows)*256*PanelRows/b.Elapsed().Seconds()/1e9, "GW/s")
 				})
@@ -118,9 +118,9 @@ func BenchmarkAddTiles(b *testing.B) {
 }
 
 func BenchmarkUnpack(b *testing.B) {
-	src, dst := make([]byte, 8*UnitSize), make([]byte, 8*UnitSize)
+	src, dst, wide := make([]byte, 8*UnitSize), make([]byte, 8*UnitSize), make([]uint16, 8*UnitSize)
 	for name, f := range map[string]func(dst, src []byte){"4": Unpack4, "41": Unpack41, "42": Unpack42, "2": Unpack2, "21": Unpack21,
-		"table": func(dst, src []byte) { UnpackTable(dst, src, new([16]byte)) }} {
+		"table": func(dst, src []byte) { UnpackTable(dst, src, new([16]byte)) }, "wide": func(dst, src []byte) { Widen(wide, dst, 8) }} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				f(dst, src)

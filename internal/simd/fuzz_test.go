@@ -85,10 +85,15 @@ func fuzzed(data []byte, shape uint32) (out []float32) {
 	}
 	acc := p.floats(rows * PanelRows)
 	AddPanel(acc, w, x)
-	split := make([]byte, 2*len(x.Q))
+	split := make([]uint16, 2*len(x.Q))
 	Split(split, x.Q)
+	w.Wide = make([]uint16, len(w.Codes))
+	Widen(w.Wide, w.Codes, byte(shape>>24%129))
 	AddTiles(acc, w, x, split)
 	out = slices.Concat(acc, x.DX, x.Sums)
+	for _, v := range slices.Concat(split, w.Wide) {
+		out = append(out, float32(v))
+	}
 
 	unit, table := make([]byte, UnitSize), [16]byte(w.Codes)
 	bytes := func() {
@@ -97,7 +102,7 @@ func fuzzed(data []byte, shape uint32) (out []float32) {
 		}
 	}
 	for _, f := range []func(dst, src []byte){Unpack4, Unpack41, Unpack42, Unpack2, Unpack21,
-		func(dst, src []byte) { UnpackTable(dst, src, &table) }, func(dst, src []byte) { Subtract(dst, src, table[0]) }} {
+		func(dst, src []byte) { UnpackTable(dst, src, &table) }} {
 		f(unit, w.Codes)
 		bytes()
 	}

@@ -40,9 +40,9 @@ func limitRead(b []byte) {
 func limitInts(rounds int) (operations float64) {
 	n := 2 * float64(rounds)
 	switch {
-	case tier >= amx: // 4 instructions of 16·16·64 products, two for the halves of an activation
+	case tier >= amx: // 4 instructions of 16·16·32 products, two for the halves of an activation
 		limitIntsAMX(rounds, &limitTiles)
-		return n * 4 * 16 * 16 * 64 / 2
+		return n * 4 * 16 * 16 * 32 / 2
 	case tier >= avx512:
 		limitIntsAVX512(rounds)
 		return n * 12 * 32
@@ -69,7 +69,7 @@ func limitFloats(rounds int) (operations float64) {
 func limitNames() (ints, floats string) {
 	switch {
 	case tier >= amx:
-		return "TDPBSSD twice", "VFMADD"
+		return "TDPBF16PS twice", "VFMADD"
 	case tier >= avx512:
 		return "VPDPWSSD", "VFMADD"
 	case tier >= avx2:

@@ -8,10 +8,10 @@ TEXT ·limitIntsAMX(SB), NOSPLIT, $0-16
 	LDTILECFG(0, regAX)      // and all tiles are zero
 
 loop:
-	TDPBSSD(tmm6, tmm4, tmm0)
-	TDPBSSD(tmm7, tmm4, tmm1)
-	TDPBSSD(tmm6, tmm5, tmm2)
-	TDPBSSD(tmm7, tmm5, tmm3)
+	TDPBF16PS(tmm6, tmm4, tmm0)
+	TDPBF16PS(tmm7, tmm4, tmm1)
+	TDPBF16PS(tmm6, tmm5, tmm2)
+	TDPBF16PS(tmm7, tmm5, tmm3)
 	DECQ CX
 	JG   loop
 	TILERELEASE

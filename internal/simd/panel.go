@@ -29,6 +29,7 @@ type Panel struct {
 	Scale []float32 // [k/Group][PanelRows]
 	Min   []float32 // likewise, or nil where the format has none
 	Group int       // 16 or 32
+	Wide  []uint16  // for AddTiles instead of Codes, see Widen: [k/4][2][PanelRows][2]
 	Next  *byte     // what will be read after this, to be fetched meanwhile; may be nil
 }
 
@@ -53,18 +54,20 @@ type Acts struct {
 // product with DX.
 func AddPanel(acc []float32, w *Panel, x *Acts) { addPanel(acc, w, x) }
 
-// AddTiles is AddPanel for codes that are signed, the offset being subtracted,
-// and activations as Split leaves them; Q and Init are not read. It is there for
-// matrix units; HasTiles tells whether it is worth its price.
-func AddTiles(acc []float32, w *Panel, x *Acts, split []byte) { addTiles(acc, w, x, split) }
+// AddTiles is AddPanel for weights and activations as Widen and Split leave them;
+// Codes, Q and Init are not read, and offsets have been subtracted. It is there
+// for matrix units; HasTiles tells whether it is worth its price.
+func AddTiles(acc []float32, w *Panel, x *Acts, split []uint16) { addTiles(acc, w, x, split) }
 
-// Split divides activations q, in the order of Acts.Q, into their bytes: for
-// each ActGroup of them the high bytes, signed, and then the low bytes,
-// unsigned, in the order of columns. len(dst) is 2*len(q).
-func Split(dst []byte, q []int16) { split(dst, q) }
+// Split makes bfloat16 numbers of activations q, in the order of Acts.Q: for each
+// ActGroup of them first what is left when their low bytes are cleared, and then
+// the low bytes, unsigned. Their sums are q. len(dst) is 2*len(q).
+func Split(dst []uint16, q []int16) { split(dst, q) }
 
-// Subtract sets dst[i] to src[i]-n, modulo 256. dst may be src.
-func Subtract(dst, src []byte, n byte) { subtract(dst, src, n) }
+// Widen makes bfloat16 numbers of codes less an offset, which is at most 128. In
+// each vector of 64 bytes a row's four columns go to two: the first two in the
+// order of Acts.Q, and the others. len(dst) is len(codes), a multiple of 64.
+func Widen(dst []uint16, codes []byte, offset byte) { widen(dst, codes, offset) }
 
 // Unpack4 unpacks units of four bits. Each of the Unpack functions fills dst,
 // whose length is a multiple of UnitSize.

@@ -32,7 +32,7 @@ func addPanel(acc []float32, w *Panel, x *Acts) {
 	addPanelAVX512(acc[:rows*PanelRows], &w.Codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups, w.Next)
 }
 
-func addTiles(acc []float32, w *Panel, x *Acts, split []byte) {
+func addTiles(acc []float32, w *Panel, x *Acts, split []uint16) {
 	k := len(w.Scale) / PanelRows * w.Group
 	if tier < amx || len(acc) < 4*PanelRows || k == 0 || k%ActGroup != 0 || w.Group != 16 && w.Group != 32 {
 		addTilesGeneric(acc, w, x, split)
@@ -44,10 +44,18 @@ func addTiles(acc []float32, w *Panel, x *Acts, split []byte) {
 // HasTiles reports whether AddTiles is faster than AddPanel for that many rows.
 func HasTiles(rows int) bool { return tier >= amx && rows >= 12 }
 
-func split(dst []byte, q []int16) {
+func split(dst []uint16, q []int16) {
 	if tier < amx || len(q)%ActGroup != 0 {
 		splitGeneric(dst, q)
 		return
 	}
 	splitAVX512(dst[:2*len(q)], q)
+}
+
+func widen(dst []uint16, codes []byte, offset byte) {
+	if tier < amx {
+		widenGeneric(dst, codes, offset)
+		return
+	}
+	widenAVX512(dst[:len(codes)], codes, offset)
 }

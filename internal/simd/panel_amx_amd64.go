@@ -8,17 +8,24 @@ type tileConfig struct {
 	rows    [16]uint8
 }
 
-// tilesAMX takes blocks of 16 rows, or one of height 4, 8 or 12.
+// tiles16AMX and tiles32AMX are for groups of 16 and 32. They take blocks of 16
+// rows, or one of height 4, 8 or 12.
 //
 //go:noescape
-func tilesAMX(acc *float32, blocks int, bytes, codes *byte, scale, min, dx, sums *float32, k, groups int, config *tileConfig, height int)
+func tiles16AMX(acc *float32, blocks int, acts, codes *uint16, scale, min, dx, sums *float32, k, groups int, config *tileConfig, height int)
 
 //go:noescape
-func splitAVX512(dst []byte, q []int16)
+func tiles32AMX(acc *float32, blocks int, acts, codes *uint16, scale, min, dx, sums *float32, k, groups int, config *tileConfig, height int)
+
+//go:noescape
+func splitAVX512(dst []uint16, q []int16)
+
+//go:noescape
+func widenAVX512(dst []uint16, codes []byte, offset byte)
 
 // addTilesAMX takes four rows or more. The last ones are the end of a block whose
 // height is a multiple of four, and whose first rows, done before, it puts back.
-func addTilesAMX(acc []float32, w *Panel, x *Acts, split []byte) {
+func addTilesAMX(acc []float32, w *Panel, x *Acts, split []uint16) {
 	rows := len(acc) / PanelRows
 	blocks, height := rows/16, 16
 	if blocks == 0 {
@@ -38,19 +45,23 @@ func addTilesAMX(acc []float32, w *Panel, x *Acts, split []byte) {
 }
 
 // tilesFrom takes the given blocks of rows of a height, from a row on.
-func tilesFrom(row, blocks, height int, acc []float32, w *Panel, x *Acts, split []byte) {
+func tilesFrom(row, blocks, height int, acc []float32, w *Panel, x *Acts, split []uint16) {
 	groups, end := len(w.Scale)/PanelRows, row+blocks*height
 	k := groups * w.Group
-	_, _ = w.Codes[:k*PanelRows], w.Scale[:groups*PanelRows]
+	_, _ = w.Wide[:k*PanelRows], w.Scale[:groups*PanelRows]
 	acc, split, dx := acc[row*PanelRows:end*PanelRows], split[2*row*k:2*end*k], x.DX[row*k/ActGroup:end*k/ActGroup]
 	var min, sums *float32
 	if w.Min != nil {
 		min, sums = &w.Min[:groups*PanelRows][0], &x.Sums[row*groups : end*groups][0]
 	}
 	h, g := uint8(height), uint16(w.Group)
-	config := tileConfig{palette: 1, // products, activations, codes
-		bytes: [16]uint16{64, 64, 64, 64, g, g, 64},
-		rows:  [16]uint8{h, h, h, h, h, h, uint8(g / 4)},
+	config := tileConfig{palette: 1, // sums, activations, codes
+		bytes: [16]uint16{64, 64, 64, 64, 2 * g, 2 * g, 64},
+		rows:  [16]uint8{h, h, h, h, h, h, uint8(g / 2)},
 	}
-	tilesAMX(&acc[0], blocks, &split[0], &w.Codes[0], &w.Scale[0], min, &dx[0], sums, k, groups, &config, height)
+	if g == 16 {
+		tiles16AMX(&acc[0], blocks, &split[0], &w.Wide[0], &w.Scale[0], min, &dx[0], sums, k, groups, &config, height)
+		return
+	}
+	tiles32AMX(&acc[0], blocks, &split[0], &w.Wide[0], &w.Scale[0], min, &dx[0], sums, k, groups, &config, height)
 }

@@ -1,63 +1,68 @@
 #include "textflag.h"
 #include "words_amd64.h"
 
-// Panels with AMX. A step is a group of columns for a block of rows: the tiles
-// tmm0 or tmm2 take the products of the activations' high bytes, tmm1 or tmm3
-// those of the low ones, and go to a buffer of the frame, from where vectors
-// read a row of 16 weight rows each.
+// Panels with AMX. A step is a group of columns for a block of rows. Its tile
+// takes the products of the codes with the activations' high parts and then those
+// with the low ones, and goes to a buffer of the frame, from where vectors read a
+// row of 16 weight rows each.
 //
-// Three steps are under way at any time: the products of one, the stores of the
-// step before it, whose tiles are the other pair, and the float sums of the step
-// before that, from the other buffer. Tiles go through all rows and groups as
-// one stream, which begins again when it is at its end.
+// The numbers are bfloat16 but integers, so that nothing is rounded where it must
+// not be, and none is subnormal: codes have at most 8 bits, high parts are 256
+// times 8 bits, low ones 8 bits. TDPBF16PS adds, in float32, the products of even
+// columns and those of odd ones, then these two sums to each other, and then that
+// to the tile. Of high parts all are multiples of 256 below 2^8*32*2^8*2^8 = 2^29,
+// and of low ones integers below 2^21: exact in any order. The last addition, high
+// + low, is rounded to nearest even, once: it is float32(I).
+//
+// Four steps are under way at any time: the products of one, those of the step
+// before it, the store of the step before that, and the float sums of the first,
+// from the other buffer. Tiles go through all rows and groups as one stream, which
+// begins again when it is at its end.
 //
 //	SI       activations of the step whose products are next
-//	DI       its codes
+//	DI       its codes, which end at R14
 //	R8       64
 //	R9       bytes in a row of activations
 //	R13      the buffers
 //	DX       dx of the step whose sums are next, AX bytes in a row of it, CX in three
-//	R11      Sums, R14 bytes in a row, R15 in three
+//	R11      Sums, or 0
 //	BX       scale
-//	R12      min, or 0
+//	R12      rows in a block
+//	R15      groups left of the block
 //	R10      free
 //	Z0-Z15   float sums, a row of activations each
 //	Z16-Z23  free
 //	Z24      scales of the weight rows
 //	Z25      their minima
 
-// PRODUCTS issues the products of a step in two halves.
-#define PRODUCTSHIGH(c) \
+// HIGH and LOW issue the products of a step.
+#define HIGH(c) \
 	TILELOADD(0, regDI, regR8, tmm6); \
 	TILELOADD(0, regSI, regR9, tmm4); \
 	TILEZERO(c);                      \
-	TDPBSSD(tmm6, tmm4, c)
+	TDPBF16PS(tmm6, tmm4, c)
 
-#define PRODUCTSLOW(c) \
-	TILELOADD(32, regSI, regR9, tmm5); \
-	TILEZERO(c);                       \
-	TDPBUSD(tmm6, tmm5, c)
+#define LOW(c) \
+	TILELOADD(64, regSI, regR9, tmm5); \
+	TDPBF16PS(tmm6, tmm5, c)
 
-// TILENEXT goes to the next step's tiles, inc being what its activations are
-// after these.
-#define TILENEXT(inc, label) \
-	ADDQ inc, SI;          \
-	ADDQ codesinc-40(SP), DI; \
-	CMPQ DI, codesend-8(SP); \
-	JNE  label;            \
-	MOVQ codes+24(FP), DI; \
-	ADDQ blockinc-16(SP), SI; \
-	CMPQ SI, bytesend-24(SP); \
-	JNE  label;            \
-	MOVQ bytes+16(FP), SI; \
+// TILENEXT goes to the next step's tiles, inc and codesinc bytes from these.
+#define TILENEXT(inc, codesinc, label) \
+	ADDQ $inc, SI;          \
+	ADDQ $codesinc, DI;     \
+	CMPQ DI, R14;           \
+	JNE  label;             \
+	MOVQ codes+24(FP), DI;  \
+	ADDQ blockinc-8(SP), SI; \
+	CMPQ SI, actsend-16(SP); \
+	JNE  label;             \
+	MOVQ acts+16(FP), SI;   \
 label:
 
 // ROW adds the products at off of the buffers, whose dx is at p, to acc.
 #define ROW(off, p, x, acc) \
-	VPSLLD      $8, off(R13), x;     \
-	VPADDD      off+1024(R13), x, x; \
-	VCVTDQ2PS   x, x;                \
-	VMULPS.BCST p, x, x;             \
+	VMOVUPS     off(R13), x; \
+	VMULPS.BCST p, x, x;     \
 	VFMADD231PS Z24, x, acc
 
 #define ROWS(off, a, b, c, d) \
@@ -67,49 +72,57 @@ label:
 	ROW(off+192, (R10)(CX*1), Z19, d); \
 	LEAQ (R10)(AX*4), R10
 
-#define MINS(off, a, b, c, d) \
-	VFMADD231PS.BCST (R10), Z25, a;        \
-	VFMADD231PS.BCST (R10)(R14*1), Z25, b; \
-	VFMADD231PS.BCST (R10)(R14*2), Z25, c; \
-	VFMADD231PS.BCST (R10)(R15*1), Z25, d; \
-	LEAQ (R10)(R14*4), R10
+// MINS32 and MINS16 add the minima, a row of Sums being as long as one of dx, or
+// twice as long.
+#define MINS32(off, a, b, c, d) \
+	VFMADD231PS.BCST (R10), Z25, a;       \
+	VFMADD231PS.BCST (R10)(AX*1), Z25, b; \
+	VFMADD231PS.BCST (R10)(AX*2), Z25, c; \
+	VFMADD231PS.BCST (R10)(CX*1), Z25, d; \
+	LEAQ (R10)(AX*4), R10
+
+#define MINS16(off, a, b, c, d) \
+	VFMADD231PS.BCST (R10), Z25, a;       \
+	VFMADD231PS.BCST (R10)(AX*2), Z25, b; \
+	VFMADD231PS.BCST (R10)(AX*4), Z25, c; \
+	VFMADD231PS.BCST (R10)(CX*2), Z25, d; \
+	LEAQ (R10)(AX*8), R10
 
 // MORE goes on where blocks have more than n rows: 4, 8, 12 or 16.
 #define MORE(n, label) \
-	CMPQ height+88(FP), $n; \
+	CMPQ R12, $n; \
 	JLE  label
 
-// STEP issues products to the tiles c0 and c1, stores d0 and d1 at to, and sums
-// what is at from. The last arguments are labels.
-#define STEP(c0, c1, d0, d1, from, to, inc, dxinc, tiles, rows4, rows8, rows12, sums) \
+// STEP issues products to the tile c, stores d at to, and sums what is at from.
+// The last arguments are labels.
+#define STEP(c, d, from, to, inc, codesinc, dxinc, MINS, tiles, rows4, rows8, rows12, sums) \
 	VMOVUPS (BX), Z24;              \
 	MOVQ    DX, R10;                \
-	PRODUCTSHIGH(c0);               \
+	HIGH(c);                        \
 	ROWS(from, Z0, Z1, Z2, Z3);     \
-	TILESTORED(d0, to, regR13, regR8); \
+	TILESTORED(d, to, regR13, regR8); \
 	MORE(4, rows4);                 \
 	ROWS(from+256, Z4, Z5, Z6, Z7); \
 rows4:                              \
-	PRODUCTSLOW(c1);                \
-	TILENEXT(inc, tiles)            \
+	LOW(c);                         \
+	TILENEXT(inc, codesinc, tiles)  \
 	MORE(8, rows8);                 \
 	ROWS(from+512, Z8, Z9, Z10, Z11);   \
 rows8:                              \
-	TILESTORED(d1, to+1024, regR13, regR8); \
 	MORE(12, rows12);               \
 	ROWS(from+768, Z12, Z13, Z14, Z15); \
 rows12:                             \
-	ADDQ    $64, BX;                \
-	ADDQ    dxinc, DX;              \
-	TESTQ   R12, R12;               \
+	ADDQ    $dxinc, DX;             \
+	TESTQ   R11, R11;               \
 	JZ      sums;                   \
-	VMOVUPS (R12), Z25;             \
+	MOVQ    apart-24(SP), R10;      \
+	VMOVUPS (BX)(R10*1), Z25;       \
 	MOVQ    R11, R10;               \
-	ADDQ    $64, R12;               \
 	ADDQ    $4, R11;                \
 	FOURS(MINS, sums);              \
 sums:                               \
-	DECQ    left-32(SP)
+	ADDQ    $64, BX;                \
+	DECQ    R15
 
 // FOURS does OP for four rows and four.
 #define FOURS(OP, end) \
@@ -136,143 +149,196 @@ sums:                               \
 
 // ARGUMENTS loads the registers and the locals.
 #define ARGUMENTS \
-	MOVQ bytes+16(FP), SI;       \
+	MOVQ acts+16(FP), SI;        \
 	MOVQ codes+24(FP), DI;       \
 	MOVQ scale+32(FP), BX;       \
-	MOVQ min+40(FP), R12;        \
+	MOVQ min+40(FP), R10;        \
+	SUBQ BX, R10;                \
+	MOVQ R10, apart-24(SP);      \
 	MOVQ dx+48(FP), DX;          \
 	MOVQ sums+56(FP), R11;       \
-	MOVQ $64, R8;                \
 	MOVQ k+64(FP), AX;           \
-	MOVQ AX, R10;                \
-	SHLQ $4, R10;                \
-	ADDQ DI, R10;                \
-	MOVQ R10, codesend-8(SP);    \
-	LEAQ (AX)(AX*1), R9;         \
+	MOVQ AX, R14;                \
+	SHLQ $5, R14;                \
+	ADDQ DI, R14;                \
+	MOVQ AX, R9;                 \
+	SHLQ $2, R9;                 \
 	MOVQ R9, R10;                \
 	SHLQ $4, R10;                \
 	SUBQ R9, R10;                \
-	MOVQ R10, blockinc-16(SP);   \
+	MOVQ R10, blockinc-8(SP);    \
 	ADDQ R9, R10;                \
 	IMULQ blocks+8(FP), R10;     \
 	ADDQ SI, R10;                \
-	MOVQ R10, bytesend-24(SP);   \
+	MOVQ R10, actsend-16(SP);    \
 	SHRQ $3, AX;                 \
 	LEAQ (AX)(AX*2), CX;         \
-	MOVQ groups+72(FP), R14;     \
-	MOVQ R14, left-32(SP);       \
-	SHLQ $2, R14;                \
-	LEAQ (R14)(R14*2), R15;      \
-	LEAQ buffers-4288(SP), R13;  \
+	MOVQ groups+72(FP), R15;     \
+	IMUL3Q $60, R15, R10;        \
+	TESTQ R11, R11;              \
+	CMOVQEQ R11, R10;            \
+	MOVQ R10, sumsinc-32(SP);    \
+	MOVQ height+88(FP), R12;     \
+	MOVQ $64, R8;                \
+	LEAQ buffers-2160(SP), R13;  \
 	ADDQ $63, R13;               \
 	ANDQ $~63, R13;              \
-	MOVQ $512, codesinc-40(SP);  \
-	MOVQ $64, inc0-48(SP);       \
-	MOVQ $64, inc1-56(SP);       \
-	MOVQ $4, dxinc-64(SP)
-
-// func tilesAMX(acc *float32, blocks int, bytes, codes *byte, scale, min, dx, sums *float32, k, groups int, config *tileConfig, height int)
-TEXT ·tilesAMX(SB), 0, $4288-96
-	ARGUMENTS
-	CMPQ AX, R14
-	JEQ  wide
-
-	// Two groups of 16 share 64 bytes of activations and a dx.
-	MOVQ $256, codesinc-40(SP)
-	MOVQ $16, inc0-48(SP)
-	MOVQ $48, inc1-56(SP)
-	MOVQ $0, dxinc-64(SP)
-
-wide:
-	MOVQ config+80(FP), R10
+	MOVQ config+80(FP), R10;     \
 	LDTILECFG(0, regR10)
-	PRODUCTSHIGH(tmm0)
-	PRODUCTSLOW(tmm1)
-	TILENEXT(inc0-48(SP), first)
-	PRODUCTSHIGH(tmm2)
-	PRODUCTSLOW(tmm3)
-	TILENEXT(inc1-56(SP), second)
-	TILESTORED(tmm0, 0, regR13, regR8)
-	TILESTORED(tmm1, 1024, regR13, regR8)
-	MOVQ acc+0(FP), R10
-	FOURS(LOAD, loop)
 
-loop:
-	STEP(tmm0, tmm1, tmm2, tmm3, 0, 2048, inc0-48(SP), dxinc-64(SP), tiles0, rows40, rows80, rows120, sums0)
-	MOVQ $1, R10
-	JZ   block
-
-odd:
-	STEP(tmm2, tmm3, tmm0, tmm1, 2048, 0, inc1-56(SP), $4, tiles1, rows41, rows81, rows121, sums1)
-	JNZ  loop
-	XORL R10, R10
-
-block:
-	MOVQ R10, parity-72(SP)
-	MOVQ acc+0(FP), R10
-	FOURS(STORE, stored)
-
-stored:
-	DECQ blocks+8(FP)
-	JZ   done
-	ADDQ $1024, R10
-	MOVQ R10, acc+0(FP)
-	FOURS(LOAD, loaded)
-
-loaded:
-	MOVQ groups+72(FP), R10
-	MOVQ R10, left-32(SP)
-	MOVQ scale+32(FP), BX
-	MOVQ min+40(FP), R12
-	LEAQ (CX)(CX*4), R10
-	ADDQ R10, DX
-	LEAQ (R15)(R15*4), R10
-	ADDQ R10, R11
-	CMPQ parity-72(SP), $0
-	JEQ  loop
-	JMP  odd
-
-done:
-	TILERELEASE
-	VZEROUPPER
+// TILES is the function. even and odd lead from the activations of such a group
+// to those of the next one.
+#define TILES(even, odd, codesinc, dxinc, MINS) \
+	ARGUMENTS;                               \
+	HIGH(tmm0);                              \
+	LOW(tmm0);                               \
+	TILENEXT(even, codesinc, first)          \
+	HIGH(tmm1);                              \
+	LOW(tmm1);                               \
+	TILENEXT(odd, codesinc, second)          \
+	HIGH(tmm2);                              \
+	LOW(tmm2);                               \
+	TILENEXT(even, codesinc, third)          \
+	TILESTORED(tmm0, 0, regR13, regR8);      \
+	MOVQ acc+0(FP), R10;                     \
+	FOURS(LOAD, step0);                      \
+step0:                                       \
+	STEP(tmm3, tmm1, 0, 1024, odd, codesinc, dxinc, MINS, tiles0, rows40, rows80, rows120, sums0); \
+	MOVQ $1, R10;                            \
+	JZ   block;                              \
+step1:                                       \
+	STEP(tmm0, tmm2, 1024, 0, even, codesinc, 4, MINS, tiles1, rows41, rows81, rows121, sums1); \
+	MOVQ $2, R10;                            \
+	JZ   block;                              \
+step2:                                       \
+	STEP(tmm1, tmm3, 0, 1024, odd, codesinc, dxinc, MINS, tiles2, rows42, rows82, rows122, sums2); \
+	MOVQ $3, R10;                            \
+	JZ   block;                              \
+step3:                                       \
+	STEP(tmm2, tmm0, 1024, 0, even, codesinc, 4, MINS, tiles3, rows43, rows83, rows123, sums3); \
+	JNZ  step0;                              \
+	XORL R10, R10;                           \
+block:                                       \
+	MOVQ R10, step-40(SP);                   \
+	MOVQ acc+0(FP), R10;                     \
+	FOURS(STORE, stored);                    \
+stored:                                      \
+	DECQ blocks+8(FP);                       \
+	JZ   done;                               \
+	ADDQ $1024, R10;                         \
+	MOVQ R10, acc+0(FP);                     \
+	FOURS(LOAD, loaded);                     \
+loaded:                                      \
+	MOVQ groups+72(FP), R15;                 \
+	MOVQ scale+32(FP), BX;                   \
+	LEAQ (CX)(CX*4), R10;                    \
+	ADDQ R10, DX;                            \
+	ADDQ sumsinc-32(SP), R11;                \
+	MOVQ step-40(SP), R10;                   \
+	TESTQ R10, R10;                          \
+	JEQ  step0;                              \
+	CMPQ R10, $2;                            \
+	JLT  step1;                              \
+	JEQ  step2;                              \
+	JMP  step3;                              \
+done:                                        \
+	TILERELEASE;                             \
+	VZEROUPPER;                              \
 	RET
 
-// HIGHLOW turns each eight integers, four in the order 0, 2, 1, 3, to eight high
-// bytes and eight low ones.
-DATA highlow<>+0(SB)/8, $0x0f0b0d0907030501
-DATA highlow<>+8(SB)/8, $0x0e0a0c0806020400
-GLOBL highlow<>(SB), RODATA|NOPTR, $16
+// func tiles32AMX(acc *float32, blocks int, acts, codes *uint16, scale, min, dx, sums *float32, k, groups int, config *tileConfig, height int)
+TEXT ·tiles32AMX(SB), 0, $2160-96
+	TILES(128, 128, 1024, 4, MINS32)
 
-// func splitAVX512(dst []byte, q []int16)
+// Two groups of 16 share 64 activations, of which the high parts come first, and a dx.
+
+// func tiles16AMX(acc *float32, blocks int, acts, codes *uint16, scale, min, dx, sums *float32, k, groups int, config *tileConfig, height int)
+TEXT ·tiles16AMX(SB), 0, $2160-96
+	TILES(32, 96, 512, 0, MINS16)
+
+// INTEGERS sets every element of z.
+#define INTEGERS(n, z) \
+	MOVL         $n, AX; \
+	VPBROADCASTD AX, z
+
+// PAIR joins bfloat16 numbers that are the upper halves of low and high.
+#define PAIR(low, high) \
+	VPSRLD $16, low, low; \
+	VPORD  low, high, high
+
+// func splitAVX512(dst []uint16, q []int16)
 TEXT ·splitAVX512(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), DI
 	MOVQ q_base+24(FP), SI
 	MOVQ q_len+32(FP), CX
-	VBROADCASTI32X4 highlow<>(SB), Z2
-	VMOVDQU64 evens<>(SB), Z3
+	INTEGERS(255, Z16)
 	SHRQ $5, CX
 	JZ   done
 
 loop:
-	VMOVDQU8 (SI), Z0
-	VPSHUFB  Z2, Z0, Z0
-	VPERMQ   Z0, Z3, Z0
-	VMOVDQU8 Z0, (DI)
-	ADDQ     $64, SI
-	ADDQ     $64, DI
-	DECQ     CX
-	JNZ      loop
+	VMOVDQU32 (SI), Z0
+	VPSLLD    $16, Z0, Z1
+	VPSRAD    $16, Z1, Z1
+	VPSRAD    $16, Z0, Z2
+	VPANDD    Z16, Z1, Z3
+	VPANDD    Z16, Z2, Z4
+	VPSUBD    Z3, Z1, Z1
+	VPSUBD    Z4, Z2, Z2
+	VCVTDQ2PS Z1, Z1
+	VCVTDQ2PS Z2, Z2
+	VCVTDQ2PS Z3, Z3
+	VCVTDQ2PS Z4, Z4
+	PAIR(Z1, Z2)
+	PAIR(Z3, Z4)
+	VMOVDQU32 Z2, (DI)
+	VMOVDQU32 Z4, 64(DI)
+	ADDQ      $64, SI
+	ADDQ      $128, DI
+	DECQ      CX
+	JNZ       loop
 
 done:
 	VZEROUPPER
 	RET
 
-DATA evens<>+0(SB)/8, $0
-DATA evens<>+8(SB)/8, $2
-DATA evens<>+16(SB)/8, $4
-DATA evens<>+24(SB)/8, $6
-DATA evens<>+32(SB)/8, $1
-DATA evens<>+40(SB)/8, $3
-DATA evens<>+48(SB)/8, $5
-DATA evens<>+56(SB)/8, $7
-GLOBL evens<>(SB), RODATA|NOPTR, $64
+// MAGIC makes the float32 2^23 + the low byte of each element of z.
+#define MAGIC(z) VPTERNLOGD $0xea, Z17, Z16, z
+
+// func widenAVX512(dst []uint16, codes []byte, offset byte)
+TEXT ·widenAVX512(SB), NOSPLIT, $0-49
+	MOVQ dst_base+0(FP), DI
+	MOVQ codes_base+24(FP), SI
+	MOVQ codes_len+32(FP), CX
+	INTEGERS(255, Z16)
+	INTEGERS(0x4b000000, Z17)
+	MOVBLZX      offset+48(FP), DX
+	ORL          DX, AX
+	VPBROADCASTD AX, Z18
+	SHRQ         $6, CX
+	JZ           done
+
+loop:
+	VMOVDQU32 (SI), Z0
+	VPSRLD    $8, Z0, Z1
+	VPSRLD    $16, Z0, Z2
+	VPSRLD    $24, Z0, Z3
+	MAGIC(Z0)
+	MAGIC(Z1)
+	MAGIC(Z2)
+	VPORD     Z17, Z3, Z3
+	VSUBPS    Z18, Z0, Z0
+	VSUBPS    Z18, Z1, Z1
+	VSUBPS    Z18, Z2, Z2
+	VSUBPS    Z18, Z3, Z3
+	PAIR(Z0, Z2)
+	PAIR(Z1, Z3)
+	VMOVDQU32 Z2, (DI)
+	VMOVDQU32 Z3, 64(DI)
+	ADDQ      $64, SI
+	ADDQ      $128, DI
+	DECQ      CX
+	JNZ       loop
+
+done:
+	VZEROUPPER
+	RET

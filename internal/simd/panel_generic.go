@@ -1,5 +1,7 @@
 package simd
 
+import "math"
+
 // vector is the bytes of a vector of a panel.
 const vector = 4 * PanelRows
 
@@ -41,18 +43,18 @@ func addGroup(acc []float32, dot *[PanelRows]int32, w *Panel, g int, dx float32,
 	}
 }
 
-func addTilesGeneric(acc []float32, w *Panel, x *Acts, split []byte) {
+func addTilesGeneric(acc []float32, w *Panel, x *Acts, split []uint16) {
 	groups := len(w.Scale) / PanelRows
 	k := groups * w.Group
 	for t := range len(acc) / PanelRows {
-		bytes, dx := split[2*t*k:], x.DX[t*k/ActGroup:]
+		parts, dx := split[2*t*k:], x.DX[t*k/ActGroup:]
 		for g := range groups {
 			var dot [PanelRows]int32
-			for c := g * w.Group; c < (g+1)*w.Group; c++ {
-				at := c/ActGroup*2*ActGroup + c%ActGroup
-				a := int32(int8(bytes[at]))<<8 | int32(bytes[at+ActGroup])
+			for i := g * w.Group; i < (g+1)*w.Group; i++ { // in the order of Acts.Q
+				at := i/ActGroup*2*ActGroup + i%ActGroup
+				a, codes := integer(parts[at])+integer(parts[at+ActGroup]), w.Wide[i/2*2*PanelRows+i%2:]
 				for r := range dot {
-					dot[r] += int32(int8(w.Codes[c/4*vector+4*r+c%4])) * a
+					dot[r] += integer(codes[2*r]) * a
 				}
 			}
 			addGroup(acc[t*PanelRows:], &dot, w, g, dx[g*w.Group/ActGroup], x.Sums, t*groups)
@@ -60,19 +62,26 @@ func addTilesGeneric(acc []float32, w *Panel, x *Acts, split []byte) {
 	}
 }
 
-// order is where the columns of four stand in Acts.Q.
-var order = [4]int{0, 2, 1, 3}
+// integer is the integer that a bfloat16 number is.
+func integer(v uint16) int32 { return int32(math.Float32frombits(uint32(v) << 16)) }
 
-func splitGeneric(dst []byte, q []int16) {
-	for i := range q {
-		v, at := q[i&^3+order[i&3]], i/ActGroup*2*ActGroup+i%ActGroup
-		dst[at], dst[at+ActGroup] = byte(v>>8), byte(v)
+// bfloat is an integer of no more than 8 bits, shifted left or not, as bfloat16.
+func bfloat(i int32) uint16 { return uint16(math.Float32bits(float32(i)) >> 16) }
+
+func splitGeneric(dst []uint16, q []int16) {
+	for i, v := range q {
+		at, low := i/ActGroup*2*ActGroup+i%ActGroup, int32(v)&255
+		dst[at], dst[at+ActGroup] = bfloat(int32(v)-low), bfloat(low)
 	}
 }
 
-func subtractGeneric(dst, src []byte, n byte) {
-	for i, v := range src[:len(dst)] {
-		dst[i] = v - n
+// order is where the columns of four stand in Acts.Q.
+var order = [4]int{0, 2, 1, 3}
+
+func widenGeneric(dst []uint16, codes []byte, offset byte) {
+	for i, c := range codes {
+		at := order[i%4]
+		dst[i/vector*vector+at/2*vector/2+i%vector/4*2+at%2] = bfloat(int32(c) - int32(offset))
 	}
 }
 

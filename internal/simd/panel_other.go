@@ -4,8 +4,6 @@ package simd
 
 func addPanel(acc []float32, w *Panel, x *Acts) { addPanelGeneric(acc, w, x) }
 
-func subtract(dst, src []byte, n byte) { subtractGeneric(dst, src, n) }
-
 func unpack4(dst, src []byte) { unpackGeneric(dst, src, true, false, false) }
 
 func unpackTable(dst, src []byte, table *[16]byte) { unpackTableGeneric(dst, src, table) }

@@ -20,6 +20,8 @@ func panelCase(r *rand.Rand, k, group, rows int, min, init bool) (*Panel, *Acts)
 			w.Codes[i] = 255
 		}
 	}
+	w.Wide = make([]uint16, len(w.Codes))
+	widenGeneric(w.Wide, w.Codes, byte(rows))
 	for i := range x.Q {
 		x.Q[i] = int16(r.Uint32())
 		if r.IntN(8) == 0 {
@@ -145,21 +147,33 @@ func TestAddPanelTwins(t *testing.T) {
 	})
 }
 
-// TestAddTiles compares every tier with the generic twin, and that with
-// AddPanel over the same weights and activations.
+// TestAddTiles compares every tier with the generic twin, over slices that end
+// where memory ends.
 func TestAddTiles(t *testing.T) {
+	guard := guarded(t)
 	eachTier(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(2, 7))
-		for _, k := range []int{32, 64, 224, 256} {
+		for _, k := range []int{32, 64, 96, 128, 160, 224, 256} {
 			for _, group := range []int{16, 32} {
-				for _, rows := range []int{0, 1, 3, 4, 5, 8, 11, 12, 15, 16, 17, 22, 40, 64, 65} {
+				for _, rows := range []int{0, 1, 3, 4, 5, 8, 11, 12, 15, 16, 17, 22, 40, 49, 64} {
 					w, x := panelCase(r, k, group, rows, rows&1 == 1, false)
-					bytes := make([]byte, 2*len(x.Q))
-					Split(bytes, x.Q)
-					acc := values(r, rows*PanelRows)
+					lend := func(s []float32) []float32 {
+						if s == nil {
+							return nil
+						}
+						dst := guard(len(s))
+						copy(dst, s)
+						return dst
+					}
+					w.Scale, w.Min, x.DX, x.Sums = lend(w.Scale), lend(w.Min), lend(x.DX), lend(x.Sums)
+					parts, wide := as[uint16](guard, 2*len(x.Q)), as[uint16](guard, len(w.Wide))
+					Split(parts, x.Q)
+					copy(wide, w.Wide)
+					w.Wide = wide
+					acc := lend(values(r, rows*PanelRows))
 					want := slices.Clone(acc)
-					addTilesGeneric(want, w, x, bytes)
-					AddTiles(acc, w, x, bytes)
+					addTilesGeneric(want, w, x, parts)
+					AddTiles(acc, w, x, parts)
 					equal(t, fmt.Sprintf("k %d group %d rows %d", k, group, rows), acc, want)
 				}
 			}
@@ -167,30 +181,73 @@ func TestAddTiles(t *testing.T) {
 	})
 }
 
-// TestTilesArePanels holds the two contracts together: unsigned codes with
-// Init, and signed ones without.
-func TestTilesArePanels(t *testing.T) {
-	const k, group, rows, offset = 256, 32, 5, 8
-	r := rand.New(rand.NewPCG(3, 7))
-	w, x := panelCase(r, k, group, rows, true, true)
-	for i := range x.Init {
-		var sum int32
-		for _, v := range x.Q[i*group : (i+1)*group] {
-			sum += int32(v)
+// TestTilesRound has sums of which float32 has about one in 16, among them those
+// that are halfway between two, and the largest there are.
+func TestTilesRound(t *testing.T) {
+	const k, rows = 256, 64
+	eachTier(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(5, 7))
+		for i := range 200 {
+			group, n := 16+i%2*16, byte(i%3*64)
+			w, x := panelCase(r, k, group, rows, false, false)
+			for j := range w.Codes {
+				w.Codes[j] = 255 - byte(r.Uint32())&3
+				if i%5 == 4 {
+					w.Codes[j] = byte(r.IntN(2) * 255)
+				}
+			}
+			for j := range x.Q {
+				x.Q[j] = 32767 - int16(r.IntN(4))*int16(r.IntN(200))
+				if i%7 == 6 {
+					x.Q[j] = -32768
+				}
+			}
+			widenGeneric(w.Wide, w.Codes, n)
+			for j := range w.Scale {
+				w.Scale[j] = 1
+			}
+			for j := range x.DX {
+				x.DX[j] = 1
+			}
+			parts := make([]uint16, 2*len(x.Q))
+			Split(parts, x.Q)
+			for _, run := range []int{32, k} { // one group's sum or two, and those of all
+				v := *w
+				v.Scale = w.Scale[:run/group*PanelRows]
+				rowsOf := func(from []uint16) (to []uint16) {
+					for t := range rows {
+						to = append(to, from[2*t*k:2*t*k+2*run]...)
+					}
+					return to
+				}
+				got, want := make([]float32, rows*PanelRows), make([]float32, rows*PanelRows)
+				addTilesGeneric(want, &v, x, rowsOf(parts))
+				AddTiles(got, &v, x, rowsOf(parts))
+				equal(t, fmt.Sprintf("case %d of %d", i, run), got, want)
+			}
 		}
-		x.Init[i] = -offset * sum
-	}
-	for i := range w.Codes {
-		w.Codes[i] &= 127
-	}
-	acc := values(r, rows*PanelRows)
-	want := slices.Clone(acc)
-	addPanelGeneric(want, w, x)
-	bytes := make([]byte, 2*len(x.Q))
-	splitGeneric(bytes, x.Q)
-	subtractGeneric(w.Codes, w.Codes, offset)
-	addTilesGeneric(acc, w, x, bytes)
-	equal(t, "tiles", acc, want)
+	})
+}
+
+// TestTilesArePanels holds the two contracts together: unsigned codes with
+// Init, and those less an offset without.
+func TestTilesArePanels(t *testing.T) {
+	const k, rows, offset = 256, 20, 128
+	eachTier(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(3, 7))
+		for _, group := range []int{16, 32} {
+			w, x := panelCase(r, k, group, rows, true, true)
+			GroupInit(x.Init, x.Q, group, offset)
+			acc := values(r, rows*PanelRows)
+			want := slices.Clone(acc)
+			AddPanel(want, w, x)
+			parts := make([]uint16, 2*len(x.Q))
+			Split(parts, x.Q)
+			Widen(w.Wide, w.Codes, offset)
+			AddTiles(acc, w, x, parts)
+			equal(t, "tiles", acc, want)
+		}
+	})
 }
 
 // TestUnpack compares every tier with the generic twins.
@@ -222,13 +279,22 @@ func TestUnpack(t *testing.T) {
 			check("Unpack21", Unpack21, planes(false, true, true))
 			check("UnpackTable", func(dst, src []byte) { UnpackTable(dst, src, &table) },
 				func(dst, src []byte) { unpackTableGeneric(dst, src, &table) })
-			check("Subtract", func(dst, src []byte) { Subtract(dst, src, 200) },
-				func(dst, src []byte) { subtractGeneric(dst, src, 200) })
-			q, split := make([]int16, len(src)/2), make([]byte, len(src))
+			q := make([]int16, len(src)/2)
 			for i := range q {
 				q[i] = int16(src[2*i]) | int16(src[2*i+1])<<8
 			}
-			check("Split", func(dst, _ []byte) { Split(dst, q); copy(split, dst) }, func(dst, _ []byte) { splitGeneric(dst, q) })
+			parts, twin := make([]uint16, len(src)), make([]uint16, len(src))
+			for _, offset := range []byte{0, 8, 128} {
+				Widen(parts, src, offset)
+				widenGeneric(twin, src, offset)
+				if !slices.Equal(parts, twin) {
+					t.Errorf("Widen: %d units differ", units)
+				}
+			}
+			Split(parts, q)
+			if splitGeneric(twin, q); !slices.Equal(parts, twin) {
+				t.Errorf("Split: %d units differ", units)
+			}
 		}
 	})
 }

@@ -224,21 +224,22 @@ func usePanels() {
 	var q [rows * k]int16
 	var dx, sums [rows]float32
 	var init [rows]int32
-	var bytes [2 * rows * k]byte
+	var parts [2 * rows * k]uint16
+	var wide [UnitSize]uint16
 	Unpack4(codes[:], src[:])
 	Unpack41(codes[:], src[:])
 	Unpack42(codes[:], src[:])
 	Unpack2(codes[:], src[:])
 	Unpack21(codes[:], src[:])
 	UnpackTable(codes[:], src[:], &table)
-	Subtract(codes[:], codes[:], 8)
+	Widen(wide[:], codes[:], 8)
 	PanelScales(scale[:], d[:], integers[:])
 	Quantize(q[:], dx[:], x[:])
 	GroupSums(sums[:], q[:], dx[:], k)
 	GroupInit(init[:], q[:], k, 8)
-	Split(bytes[:], q[:])
-	w := Panel{Codes: codes[:], Scale: scale[:], Min: min[:], Group: k}
+	Split(parts[:], q[:])
+	w := Panel{Codes: codes[:], Wide: wide[:], Scale: scale[:], Min: min[:], Group: k}
 	a := Acts{Q: q[:], DX: dx[:], Init: init[:], Sums: sums[:]}
 	AddPanel(acc[:rows*PanelRows], &w, &a)
-	AddTiles(acc[:rows*PanelRows], &w, &a, bytes[:])
+	AddTiles(acc[:rows*PanelRows], &w, &a, parts[:])
 }

@@ -2,9 +2,11 @@
 
 package simd
 
-func addTiles(acc []float32, w *Panel, x *Acts, split []byte) { addTilesGeneric(acc, w, x, split) }
+func addTiles(acc []float32, w *Panel, x *Acts, split []uint16) { addTilesGeneric(acc, w, x, split) }
 
 // HasTiles reports whether AddTiles is faster than AddPanel for that many rows.
 func HasTiles(rows int) bool { return false }
 
-func split(dst []byte, q []int16) { splitGeneric(dst, q) }
+func split(dst []uint16, q []int16) { splitGeneric(dst, q) }
+
+func widen(dst []uint16, codes []byte, offset byte) { widenGeneric(dst, codes, offset) }

@@ -19,9 +19,6 @@ func unpack21AVX512(dst, src []byte)
 func unpackTableAVX512(dst, src []byte, table *[16]byte)
 
 //go:noescape
-func subtractAVX512(dst, src []byte, n byte)
-
-//go:noescape
 func panelScalesAVX512(dst []float32, d *uint16, scale []int8)
 
 //go:noescape
@@ -41,9 +38,6 @@ func unpack21AVX2(dst, src []byte)
 
 //go:noescape
 func unpackTableAVX2(dst, src []byte, table *[16]byte)
-
-//go:noescape
-func subtractAVX2(dst, src []byte, n byte)
 
 //go:noescape
 func panelScalesAVX2(dst []float32, d *uint16, scale []int8)
@@ -118,20 +112,6 @@ func unpackTable(dst, src []byte, table *[16]byte) {
 	default:
 		unpackTableGeneric(dst, src, table)
 	}
-}
-
-func subtract(dst, src []byte, n byte) {
-	src = src[:len(dst)]
-	whole := len(dst) &^ 63
-	switch {
-	case tier >= avx512:
-		subtractAVX512(dst[:whole], src, n)
-	case tier >= avx2:
-		subtractAVX2(dst[:whole], src, n)
-	default:
-		whole = 0
-	}
-	subtractGeneric(dst[whole:], src[whole:], n)
 }
 
 func panelScales(dst []float32, d []uint16, scale []int8) {

@@ -19,9 +19,6 @@ func unpack21NEON(dst, src []byte)
 func unpackTableNEON(dst, src []byte, table *[16]byte)
 
 //go:noescape
-func subtractNEON(dst, src []byte, n byte)
-
-//go:noescape
 func panelScalesNEON(dst []float32, d *uint16, scale []int8)
 
 func unpack4(dst, src []byte) {
@@ -76,15 +73,6 @@ func unpackTable(dst, src []byte, table *[16]byte) {
 		return
 	}
 	unpackTableGeneric(dst, src, table)
-}
-
-func subtract(dst, src []byte, n byte) {
-	src = src[:len(dst)]
-	if whole := len(dst) &^ 63; tier > generic {
-		subtractNEON(dst[:whole], src, n)
-		dst, src = dst[whole:], src[whole:]
-	}
-	subtractGeneric(dst, src, n)
 }
 
 func panelScales(dst []float32, d []uint16, scale []int8) {

@@ -237,29 +237,6 @@ done:
 	VZEROUPPER
 	RET
 
-// func subtractAVX2(dst, src []byte, n byte)
-TEXT ·subtractAVX2(SB), NOSPLIT, $0-49
-	MOVQ         dst_base+0(FP), DI
-	MOVQ         src_base+24(FP), SI
-	MOVQ         dst_len+8(FP), CX
-	VPBROADCASTB n+48(FP), Y2
-	SHRQ         $6, CX
-	JZ           done
-loop:
-	VMOVDQU 0(SI), Y0
-	VMOVDQU 32(SI), Y1
-	VPSUBB  Y2, Y0, Y0
-	VPSUBB  Y2, Y1, Y1
-	VMOVDQU Y0, 0(DI)
-	VMOVDQU Y1, 32(DI)
-	ADDQ    $64, SI
-	ADDQ    $64, DI
-	DECQ    CX
-	JNZ     loop
-done:
-	VZEROUPPER
-	RET
-
 // func panelScalesAVX2(dst []float32, d *uint16, scale []int8)
 TEXT ·panelScalesAVX2(SB), NOSPLIT, $0-56
 	MOVQ      dst_base+0(FP), DI

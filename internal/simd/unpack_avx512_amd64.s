@@ -215,26 +215,6 @@ done:
 	VZEROUPPER
 	RET
 
-// func subtractAVX512(dst, src []byte, n byte)
-TEXT ·subtractAVX512(SB), NOSPLIT, $0-49
-	MOVQ         dst_base+0(FP), DI
-	MOVQ         src_base+24(FP), SI
-	MOVQ         dst_len+8(FP), CX
-	VPBROADCASTB n+48(FP), Z1
-	SHRQ         $6, CX
-	JZ           done
-loop:
-	VMOVDQU32 (SI), Z0
-	VPSUBB    Z1, Z0, Z0
-	VMOVDQU32 Z0, (DI)
-	ADDQ      $64, SI
-	ADDQ      $64, DI
-	DECQ      CX
-	JNZ       loop
-done:
-	VZEROUPPER
-	RET
-
 // func panelScalesAVX512(dst []float32, d *uint16, scale []int8)
 TEXT ·panelScalesAVX512(SB), NOSPLIT, $0-56
 	MOVQ      dst_base+0(FP), DI

@@ -161,29 +161,6 @@ TEXT ·unpackTableNEON(SB), NOSPLIT, $0-56
 	VLD1 (R3), [V17.B16]
 	UNITS(FOUR(LOOKUP), NOTHING)
 
-// func subtractNEON(dst, src []byte, n byte)
-// Of a multiple of 64.
-TEXT ·subtractNEON(SB), NOSPLIT, $0-49
-	MOVD  dst_base+0(FP), R0
-	MOVD  dst_len+8(FP), R2
-	MOVD  src_base+24(FP), R1
-	MOVBU n+48(FP), R3
-	VDUP  R3, V16.B16
-	CBZ   R2, done
-
-loop:
-	VLD1.P 64(R1), [V0.B16, V1.B16, V2.B16, V3.B16]
-	VSUB   V16.B16, V0.B16, V0.B16
-	VSUB   V16.B16, V1.B16, V1.B16
-	VSUB   V16.B16, V2.B16, V2.B16
-	VSUB   V16.B16, V3.B16, V3.B16
-	VST1.P [V0.B16, V1.B16, V2.B16, V3.B16], 64(R0)
-	SUBS   $64, R2, R2
-	BNE    loop
-
-done:
-	RET
-
 // func panelScalesNEON(dst []float32, d *uint16, scale []int8)
 TEXT ·panelScalesNEON(SB), NOSPLIT, $0-56
 	MOVD dst_base+0(FP), R0

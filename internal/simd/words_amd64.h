@@ -3,8 +3,8 @@
 // The AMX instructions, which Go's assembler lacks. Operands are in its order,
 // the destination last: tiles are tmm0 to tmm7, and memory is a constant disp,
 // a base and an index (not regSP), which are regAX to regR15. A tile's rows lie
-// index bytes apart. A TDPB sets c[m][n] += a[m][4k+i]*b[k][4n+i], summed over
-// i < 4 and k: the first letter says whether a is signed, the second b.
+// index bytes apart. TDPBF16PS, of bfloat16 numbers a and b and float32 c, sets
+// c[m][n] += s[0] + s[1], s[i] being the sum of a[m][2k+i]*b[k][2n+i] over k.
 
 #define tmm0 0
 #define tmm1 1
@@ -36,5 +36,4 @@
 #define LDTILECFG(disp, base) BYTE $0xc4; BYTE $(0xe2 ^ (base&8)<<2); BYTE $0x78; BYTE $0x49; BYTE $(0x84); BYTE $(4<<3 | base&7); LONG $(disp)
 #define TILELOADD(disp, base, index, tile) BYTE $0xc4; BYTE $(0xe2 ^ (index&8)<<3 ^ (base&8)<<2); BYTE $0x7b; BYTE $0x4b; BYTE $(0x84 | tile<<3); BYTE $((index&7)<<3 | base&7); LONG $(disp)
 #define TILESTORED(tile, disp, base, index) BYTE $0xc4; BYTE $(0xe2 ^ (index&8)<<3 ^ (base&8)<<2); BYTE $0x7a; BYTE $0x4b; BYTE $(0x84 | tile<<3); BYTE $((index&7)<<3 | base&7); LONG $(disp)
-#define TDPBSSD(b, a, c) BYTE $0xc4; BYTE $0xe2; BYTE $(0x7b ^ b<<3); BYTE $0x5e; BYTE $(0xc0 | c<<3 | a)
-#define TDPBUSD(b, a, c) BYTE $0xc4; BYTE $0xe2; BYTE $(0x79 ^ b<<3); BYTE $0x5e; BYTE $(0xc0 | c<<3 | a)
+#define TDPBF16PS(b, a, c) BYTE $0xc4; BYTE $0xe2; BYTE $(0x7a ^ b<<3); BYTE $0x5c; BYTE $(0xc0 | c<<3 | a)

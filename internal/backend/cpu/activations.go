@@ -20,7 +20,7 @@ type activations struct {
 	// What some weights need besides, made when the first one asks.
 	init  []int32   // [chunk][rows][column/group], for codes with an offset
 	sums  []float32 // [chunk][rows][column/group], for weights with minima
-	split []byte    // the bytes of q, for simd.AddTiles
+	split []uint16  // the parts of q, for simd.AddTiles
 	inits initKey   // what init was made for
 	sum   int       // the group of sums; 0 for none
 	parts bool      // whether split was made
@@ -107,8 +107,8 @@ func (a *activations) quantize(n *graph.Node, x []float32, rows int, w *panel.We
 	return nil
 }
 
-// acts is chunk c of all rows as products with w need it, and its bytes.
-func (a *activations) acts(w *panel.Weight, c int, tiles bool) (x simd.Acts, split []byte) {
+// acts is chunk c of all rows as products with w need it, and its parts.
+func (a *activations) acts(w *panel.Weight, c int, tiles bool) (x simd.Acts, split []uint16) {
 	first, n := a.at(c*panel.Chunk, 0)
 	last := first + a.rows*n
 	x.Q, x.DX = a.q[first:last], a.dx[first/simd.ActGroup:last/simd.ActGroup]

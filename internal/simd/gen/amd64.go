@@ -36,9 +36,9 @@ func tileMove(name string, p prefix, operands string) string {
 }
 
 // tileDot is c += a*b: ModRM 11:c:a, and b in vvvv.
-func tileDot(name string, p prefix) string {
-	return fmt.Sprintf("#define %s(b, a, c) BYTE $%#02x; BYTE $%#02x; BYTE $(%#02x ^ b<<3); BYTE $0x5e; BYTE $(0xc0 | c<<3 | a)\n",
-		name, vex, second, noVVVV|byte(p))
+func tileDot(name string, p prefix, opcode byte) string {
+	return fmt.Sprintf("#define %s(b, a, c) BYTE $%#02x; BYTE $%#02x; BYTE $(%#02x ^ b<<3); BYTE $%#02x; BYTE $(0xc0 | c<<3 | a)\n",
+		name, vex, second, noVVVV|byte(p), opcode)
 }
 
 // general are the numbers of the general registers.
@@ -51,8 +51,8 @@ func amd64() string {
 // The AMX instructions, which Go's assembler lacks. Operands are in its order,
 // the destination last: tiles are tmm0 to tmm7, and memory is a constant disp,
 // a base and an index (not regSP), which are regAX to regR15. A tile's rows lie
-// index bytes apart. A TDPB sets c[m][n] += a[m][4k+i]*b[k][4n+i], summed over
-// i < 4 and k: the first letter says whether a is signed, the second b.
+// index bytes apart. TDPBF16PS, of bfloat16 numbers a and b and float32 c, sets
+// c[m][n] += s[0] + s[1], s[i] being the sum of a[m][2k+i]*b[k][2n+i] over k.
 
 `)
 	for i := range 8 {
@@ -68,7 +68,7 @@ func amd64() string {
 		tileMemory("LDTILECFG", pNP, 0x49, "disp, base", "", "", "4<<3"),
 		tileMove("TILELOADD", pF2, "disp, base, index, tile"),
 		tileMove("TILESTORED", pF3, "tile, disp, base, index"),
-		tileDot("TDPBSSD", pF2), tileDot("TDPBUSD", p66),
+		tileDot("TDPBF16PS", pF3, 0x5c),
 	} {
 		b.WriteString(text)
 	}
