@@ -258,6 +258,7 @@ func (f *recordFlags) backend(o karat.Options) (backend.Backend, map[string]any,
 	}
 	c := f.class.Class
 	stored := cmp.Or(c.Activations.Stored(), round.F64)
+	delete(computed, "precision")
 	computed["activations"], computed["kv"] = cmp.Or(c.Activations, round.F64), cmp.Or(c.KV, stored)
 	if c.GELU != "" {
 		computed["gelu"] = c.GELU
