@@ -19,7 +19,12 @@ import (
 
 func load(t *testing.T, name string) *graph.Graph {
 	t.Helper()
-	m, err := checkpoint.Open(golden.Model(t, name))
+	return open(t, golden.Model(t, name))
+}
+
+func open(t *testing.T, path string) *graph.Graph {
+	t.Helper()
+	m, err := checkpoint.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,6 +175,32 @@ func check(t *testing.T, g, h *graph.Graph, in []Injected, right, wrong map[stri
 	}
 	if shown < 1e-6 {
 		t.Errorf("%s: it shows by %.2g", in[0].Fault, shown)
+	}
+}
+
+// TestQuantized injects the faults of weights into models of blocks.
+func TestQuantized(t *testing.T) {
+	seen := map[string]bool{}
+	for _, name := range []string{"tiny-gemma3.Q4_K_M", "tiny-llama.Q4_K_M", "tiny-llama.Q2_K", "tiny-llama.Q5_1"} {
+		g := open(t, golden.Shared(t, "goldens/gguf/"+name+".gguf"))
+		right := run(t, g, nil, ids(5), 0)
+		for _, f := range Applicable(g) {
+			if !strings.HasPrefix(f.ID, "weight_") || f.Layers == "all" || f.Where != "" {
+				continue
+			}
+			h, kernel, in, err := Inject(g, []Fault{f})
+			if err != nil {
+				t.Errorf("%v", err)
+				continue
+			}
+			seen[f.ID+"="+f.Value] = true
+			check(t, g, h, in, right, run(t, h, kernel, ids(5), 0))
+		}
+	}
+	for _, want := range []string{"weight_scale=", "weight_scale=min", "weight_scale=packing", "weight_layout=", "weight_layout=packed", "weight_transposed=", "weight_permuted=heads"} {
+		if !seen[want] {
+			t.Errorf("no %s", want)
+		}
 	}
 }
 

@@ -249,7 +249,7 @@ func (s *spec) variants(layers []*layer) []Fault {
 		return nil
 	}
 	var all []Fault
-	single := fmt.Sprint(have[len(have)/2].index)
+	single := fmt.Sprint(have[(len(have)+1)/2%len(have)].index)
 	for _, v := range append([]string{""}, s.values...) {
 		if s.outer {
 			all = append(all, Fault{ID: s.id, Value: v})
