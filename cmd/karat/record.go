@@ -28,6 +28,7 @@ type recordFlags struct {
 	taps         indices
 	keep, decode int
 	class        class
+	injected     injection
 	arithmetic   arithmetic
 }
 
@@ -53,10 +54,16 @@ its rounding alone does to a model. It is slow. CLASS is one or more of
   activations=q8                     as llama.cpp: by the weight's type
   kv=f64|f32|f16|bf16                how keys and values are kept
   gelu=exact|f16-table               f16-table is llama.cpp's
-  lanes=1|2|4|...|64                 partial sums of a float32 product`,
+  lanes=1|2|4|...|64                 partial sums of a float32 product
+
+With --inject it is an engine with faults, to try a diagnosis on: ID[:NODES][=VALUE][@LAYERS],
+several with semicolons between. ID is one of "karat lab causes"; NODES are names of
+nodes without their layer, joined by +; VALUE is what the fault puts in the right one's
+place; LAYERS is all, full, sliding, shared, moe, outside, or numbers as in 0,2-3.`,
 		Example: `  karat lab record model.gguf --prompts prompts.json -o mine.safetensors
   karat lab record ./tiny-qwen3 --prompts prompts.json -o f64.safetensors --precision f64 --taps 2
   karat lab record model.gguf --prompts prompts.json -o q8.safetensors --taps all --decode 4 --numerics activations=q8,gelu=f16-table
+  karat lab record ./tiny-gemma4 --prompts prompts.json -o bad.safetensors --precision f64 --taps 2 --inject 'attention_scale@all; v_norm_missing@0,2-3'
   echo '[{"text": "Hello"}, {"ids": [2, 1882]}]' > p.json && karat lab record --prompts p.json -o demo.safetensors`,
 		Args: atMost(1, "MODEL is one file or folder"),
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
@@ -69,6 +76,7 @@ its rounding alone does to a model. It is slow. CLASS is one or more of
 	fs.IntVar(&f.keep, "keep", 8, "how many last `positions` to record logits and hidden states of")
 	fs.IntVar(&f.decode, "decode", 0, "how many last `tokens` of each prompt to decode one by one, after the others")
 	fs.Var(&f.class, "numerics", "round as an engine of this `class`, in place of --precision and --kv")
+	f.injected.add(c)
 	f.arithmetic.add(c, karat.Fast)
 	return c
 }
@@ -91,6 +99,9 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 	}
 	if f.class.said {
 		o.Precision = karat.Float64 // which it runs on
+	}
+	if err := f.injected.check(o.Precision == karat.Float64, f.out, f.taps.all || len(f.taps.list) > 0); err != nil {
+		return err
 	}
 	path, err := modelArgument(args)
 	if err != nil {
@@ -117,6 +128,9 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 	defer w.Close()
 	prompts, err := tokenizePrompts(ctx, path, o, inputs, c.ErrOrStderr())
 	if err == nil {
+		err = f.injected.prompts(ctx, path, o, prompts, c.ErrOrStderr())
+	}
+	if err == nil {
 		err = f.record(ctx, path, o, prompts, w, c.ErrOrStderr())
 	}
 	if err != nil && ctx.Err() != nil {
@@ -135,6 +149,11 @@ func (f *recordFlags) spare(model string) error {
 	}
 	if err == nil && sameFile(filepath.Dir(f.out), model) {
 		return usagef("-o %s: a record does not belong into the model's folder", f.out)
+	}
+	for _, in := range read {
+		if sameFile(f.injected.key, in) {
+			return usagef("--key %s would replace what is read", f.injected.key)
+		}
 	}
 	for _, out := range []string{f.out, strings.TrimSuffix(f.out, ".safetensors") + ".json"} {
 		for _, in := range read {
@@ -224,25 +243,40 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 		return err
 	}
 	defer b.Close()
+	if g, b, err = f.injected.plan(g, b); err != nil {
+		return err
+	}
 	r, err := lab.NewRecorder(g, b, longest, f.keep)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+	add := func(p *lab.Prompt) error {
+		p.Next = t.Decode([]int{p.NextID}, false)
+		err := w.Add(p)
+		p.Logits, p.Hidden, p.Taps = nil, nil, nil // they are large
+		return err
+	}
 	for _, p := range prompts {
 		start := time.Now()
 		p.Decode = min(f.decode, len(p.IDs))
 		if err := r.Record(ctx, p, f.taps.has(p.Index)); err != nil {
 			return err
 		}
-		p.Next = t.Decode([]int{p.NextID}, false)
-		if err := w.Add(p); err != nil {
-			return err
+		if len(f.injected.probe) == 0 { // which may show one prompt's values as another's
+			if err := add(p); err != nil {
+				return err
+			}
 		}
-		p.Logits, p.Hidden, p.Taps = nil, nil, nil // they are large
 		fmt.Fprintf(log, "karat: prompt %d: %s, %.1f s (%d of %d)\n", p.Index, count(len(p.IDs), "token"), time.Since(start).Seconds(), p.Index+1, len(prompts))
 	}
-	return w.Commit(computed)
+	if err := f.injected.taps(g, prompts, add); err != nil {
+		return err
+	}
+	if err := w.Commit(computed); err != nil {
+		return err
+	}
+	return f.injected.writeKey()
 }
 
 // backend makes what computes, and says how for the record.

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/fault"
+	"github.com/spf13/cobra"
+)
+
+// injection is the flags of lab record that make of Karat an engine with faults.
+type injection struct {
+	engine, input, probe []fault.Fault
+	key                  string
+	done                 []fault.Injected
+}
+
+func (j *injection) add(c *cobra.Command) {
+	c.Flags().Var(j, "inject", "build `FAULT@LAYERS` in, several with semicolons between; needs --precision f64")
+	c.Flags().Var((*name)(&j.key), "key", "`file` to write what was injected to, as JSON")
+}
+
+// String, Set and Type make of it the flag --inject, which may be given again.
+func (j *injection) String() string {
+	var all []string
+	for _, list := range [][]fault.Fault{j.engine, j.input, j.probe} {
+		for _, f := range list {
+			all = append(all, f.String())
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+func (j *injection) Set(text string) error {
+	faults, err := fault.Parse(text)
+	engine, input, probe := fault.Split(faults)
+	j.engine, j.input, j.probe = append(j.engine, engine...), append(j.input, input...), append(j.probe, probe...)
+	return err
+}
+
+func (j *injection) Type() string { return "faults" }
+
+// check refuses what cannot be injected. inRef says that it is the reference
+// interpreter which will run; out is the record.
+func (j *injection) check(inRef bool, out string, taps bool) error {
+	switch {
+	case j.String() == "" && j.key != "":
+		return usagef("--key %s: there is no --inject whose key it could be", j.key)
+	case len(j.engine) > 0 && !inRef:
+		return usagef("--inject runs in the float64 interpreter: give --precision f64, and --numerics if another arithmetic is to be imitated")
+	case len(j.probe) > 0 && !taps:
+		return usagef("--inject %v: it is a fault of the taps, and needs --taps", j.probe[0])
+	case j.key != "" && (filepath.Ext(j.key) != ".json" || filepath.Clean(j.key) == strings.TrimSuffix(filepath.Clean(out), ".safetensors")+".json"):
+		return usagef("--key %s: the name of a key ends in .json, and is not that of the record's own JSON file", j.key)
+	}
+	return nil
+}
+
+// prompts builds in the faults of the input.
+func (j *injection) prompts(ctx context.Context, path string, o karat.Options, prompts []*lab.Prompt, log io.Writer) error {
+	if len(j.input) == 0 {
+		return nil
+	}
+	m, err := loadModel(ctx, path, o, log)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	t := fault.Tokens{BOS: -1}
+	if ids := m.Tokenize("", false); len(ids) > 0 {
+		t.BOS = int32(ids[0])
+	}
+	t.Encode = func(text string) ([]int32, error) { return ids32(m.Tokenize(text, false)), nil }
+	t.Render = func(chat []lab.Message) ([]int32, error) {
+		var messages []karat.Message
+		for _, x := range chat {
+			messages = append(messages, karat.Message(x))
+		}
+		ids, err := m.TokenizeChat(ctx, messages, karat.GenerateOptions{})
+		return ids32(ids), err
+	}
+	done, err := fault.Inputs(prompts, j.input, t)
+	j.done = append(j.done, done...)
+	return err
+}
+
+func ids32(ids []int) []int32 {
+	list := make([]int32, len(ids))
+	for i, id := range ids {
+		list[i] = int32(id)
+	}
+	return list
+}
+
+// plan builds in the faults of the engine, which b, a ref.Backend, runs.
+func (j *injection) plan(g *graph.Graph, b backend.Backend) (*graph.Graph, backend.Backend, error) {
+	if len(j.engine) == 0 {
+		return g, b, nil
+	}
+	r := b.(ref.Backend)
+	g, kernel, done, err := fault.Inject(g, j.engine)
+	r.Kernel = kernel
+	j.done = append(j.done, done...)
+	return g, r, err
+}
+
+// taps builds in the faults of the probe, and only then adds the prompts.
+func (j *injection) taps(g *graph.Graph, prompts []*lab.Prompt, add func(*lab.Prompt) error) error {
+	if len(j.probe) == 0 {
+		return nil
+	}
+	done, err := fault.Probe(g, prompts, j.probe)
+	if err != nil {
+		return err
+	}
+	j.done = append(j.done, done...)
+	for _, p := range prompts {
+		if err := add(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeKey writes what was injected, if that was asked for.
+func (j *injection) writeKey() error {
+	if j.key == "" {
+		return nil
+	}
+	return atomicfile.Write(j.key, func(w io.Writer) error {
+		e := newEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(map[string]any{"injected": j.done})
+	})
+}
