@@ -8,6 +8,7 @@
 //	CX      4 times its number
 //	R8      activations of the first row from the group on, R9 those of the fifth;
 //	        for one row, R9 is what will be read next
+//	BX      for more, what will be read next, less the codes
 //	R10     bytes in a row of activations, R11 in three
 //	R12     scales of the first row's activations; R13, R14 its Init and Sums
 //	Z0-Z7   float sums, a row of activations each
@@ -23,6 +24,7 @@
 	VPSRLW    $8, Z16, Z18
 
 #define QUAD8(j) \
+	PREFETCHT0 (j*64)(SI)(BX*1);              \
 	CODES(j);                                 \
 	VPDPWSSD.BCST (j*8)(R8), Z17, Z8;           \
 	VPDPWSSD.BCST (j*8)(R8)(R10*1), Z17, Z9;    \
@@ -42,6 +44,7 @@
 	VPDPWSSD.BCST (j*8+4)(R9)(R11*1), Z18, Z15
 
 #define QUAD4(j) \
+	PREFETCHT0 (j*64)(SI)(BX*1);              \
 	CODES(j);                                 \
 	VPDPWSSD.BCST (j*8)(R8), Z17, Z8;           \
 	VPDPWSSD.BCST (j*8)(R8)(R10*1), Z17, Z9;    \
@@ -52,8 +55,7 @@
 	VPDPWSSD.BCST (j*8+4)(R8)(R10*2), Z18, Z10; \
 	VPDPWSSD.BCST (j*8+4)(R8)(R11*1), Z18, Z11
 
-// One row has its integer sum in two parts, for want of independent work. It
-// waits for memory: what is read next must be on its way meanwhile.
+// One row has its integer sum in two parts, for want of independent work.
 #define QUAD1(j) \
 	PREFETCHT0 (j*64)(R9);            \
 	CODES(j);                         \
@@ -133,10 +135,18 @@ next:                                \
 	CMPQ  CX, end+104(FP);       \
 	JLT   loop
 
+// AHEAD readies BX. Few rows wait for memory: what is read next must be on its
+// way meanwhile.
+#define AHEAD \
+	MOVQ next+112(FP), BX; \
+	SUBQ codes+24(FP), BX
+
 #define INITS8 \
+	AHEAD; \
 	INIT(Z8); INIT(Z9); INIT(Z10); INIT(Z11); INIT(Z12); INIT(Z13); INIT(Z14); INIT(Z15)
 
 #define ZEROS8 \
+	AHEAD; \
 	ZERO(Z8); ZERO(Z9); ZERO(Z10); ZERO(Z11); ZERO(Z12); ZERO(Z13); ZERO(Z14); ZERO(Z15)
 
 #define SCALEDS8 \
@@ -146,9 +156,9 @@ next:                                \
 #define MINIMA8 \
 	MINIMUM(Z0); MINIMUM(Z1); MINIMUM(Z2); MINIMUM(Z3); MINIMUM(Z4); MINIMUM(Z5); MINIMUM(Z6); MINIMUM(Z7)
 
-#define INITS4 INIT(Z8); INIT(Z9); INIT(Z10); INIT(Z11)
+#define INITS4 AHEAD; INIT(Z8); INIT(Z9); INIT(Z10); INIT(Z11)
 
-#define ZEROS4 ZERO(Z8); ZERO(Z9); ZERO(Z10); ZERO(Z11)
+#define ZEROS4 AHEAD; ZERO(Z8); ZERO(Z9); ZERO(Z10); ZERO(Z11)
 
 #define SCALEDS4 SCALED(Z8, Z0); SCALED(Z9, Z1); SCALED(Z10, Z2); SCALED(Z11, Z3)
 
