@@ -278,3 +278,58 @@ func TestPlaceForms(t *testing.T) {
 		t.Error("names of tf are accepted")
 	}
 }
+
+// TestPlaceLlamaCppNames: names without uses and operations, and those that depend on the model.
+func TestPlaceLlamaCppNames(t *testing.T) {
+	for model, names := range map[string]map[string]struct {
+		node  string
+		shape tensor.Shape // of a row; heads first if it begins with 0
+	}{
+		"tiny-qwen2": {
+			"embd": {"token_embd", tensor.Shape{192}}, "attn_norm-1": {"blk.1.attn_norm", tensor.Shape{192}},
+			"Qcur-0": {"blk.0.attn_q_rope", tensor.Shape{6, 32}}, "Kcur-1": {"blk.1.attn_k.bias", tensor.Shape{64}}, "Vcur-0": {"blk.0.attn_v.bias", tensor.Shape{2, 32}},
+			"Qcur-1#0.MUL_MAT": {"blk.1.attn_q", tensor.Shape{192}}, "Qcur-1#1.ADD": {"blk.1.attn_q.bias", tensor.Shape{192}},
+			"Qcur-1#2.RESHAPE": {"blk.1.attn_q.bias", tensor.Shape{6, 32}}, "Qcur-1#3.ROPE": {"blk.1.attn_q_rope", tensor.Shape{6, 32}},
+			"kqv-0#0.MUL_MAT": {"blk.0.attention", tensor.Shape{0, 6, 32}}, "attn_out-0": {"blk.0.attn_output", tensor.Shape{192}},
+			"ffn_inp-0": {"blk.0.add", tensor.Shape{192}}, "ffn_gate_par-0": {"blk.0.glu", tensor.Shape{320}}, "ffn_down-1": {"blk.1.ffn_down", tensor.Shape{192}},
+			"l_out-0": {"blk.0.out", tensor.Shape{192}}, "result_norm": {"output_norm", tensor.Shape{192}}, "result_output": {"output", tensor.Shape{2048}},
+		},
+		"tiny-gemma4": {
+			"inp_scaled": {"token_embd", tensor.Shape{256}}, "inp_per_layer": {"scale#1", tensor.Shape{8, 32}}, "Qcur-0": {"blk.0.attn_q", tensor.Shape{4, 32}},
+			"Qcur_pos-0": {"blk.0.attn_q_rope", tensor.Shape{4, 32}}, "attn_out-0": {"blk.0.add", tensor.Shape{256}}, "pe_in-0": {"blk.0.add#1", tensor.Shape{256}},
+			"out_scaled-0": {"blk.0.out", tensor.Shape{256}}, "result_output#0.MUL_MAT": {"output", tensor.Shape{2048}}, "result_output#1.SCALE": {"softcap", tensor.Shape{2048}},
+		},
+		"tiny-gemma3":     {"sa_out-0": {"blk.0.add", tensor.Shape{160}}, "Qcur_normed-0": {"blk.0.attn_q_norm", tensor.Shape{4, 64}}},
+		"tiny-gemma4-moe": {"Vcur-1": {"blk.1.attn_k", tensor.Shape{64}}, "ffn_moe_combined-0": {"blk.0.add#1", tensor.Shape{256}}, "ffn_moe_out-0": {"blk.0.ffn_experts", tensor.Shape{256}}},
+	} {
+		g := loadGraph(t, golden.Model(t, model))
+		p := &Prompt{IDs: []int32{5, 6, 7, 8, 9}, Taps: map[string]*tensor.Tensor{}}
+		values := runAll(t, g, p.IDs)
+		n := len(p.IDs)
+		for name, c := range names {
+			x := values[g.Node(c.node)]
+			if c.shape[0] == 0 {
+				heads, size := c.shape[1], c.shape[2]
+				y := newF32(nil, heads, n, size)
+				for h := range heads {
+					for i := range n {
+						y.Data = append(y.Data, newF32(x[(i*heads+h)*size:][:size], size).Data...)
+					}
+				}
+				p.Taps[name] = y
+				continue
+			}
+			p.Taps[name] = newF32(x, append([]int{n}, c.shape...)...)
+		}
+		l, err := Place(g, NamesLlamaCpp, p)
+		if err != nil || len(l.Taps) != len(names) {
+			t.Errorf("%s: %d of %d placed, %v: %+v", model, len(l.Taps), len(names), err, l.Unplaced)
+		}
+		for i := range l.Taps {
+			x := &l.Taps[i]
+			if d := offBy(x, values[x.Node]); x.Node.Name != names[x.Name].node || d != 0 {
+				t.Errorf("%s: %s at %s, want %s; off by %v", model, x.Name, x.Node.Name, names[x.Name].node, d)
+			}
+		}
+	}
+}
