@@ -73,7 +73,15 @@ func Inject(g *graph.Graph, faults []Fault) (*graph.Graph, func(*graph.Node) ref
 	if err := p.checkTurns(faults); err != nil {
 		return nil, nil, nil, err
 	}
-	return p.finish(), p.kernel, all, nil
+	h := p.finish()
+	for _, n := range h.Nodes {
+		for _, in := range n.In {
+			if in.ID >= n.ID || h.Nodes[in.ID] != in {
+				return nil, nil, nil, fmt.Errorf("fault: these cannot be combined: %s would read %s, which comes later", n.Name, in.Name)
+			}
+		}
+	}
+	return h, p.kernel, all, nil
 }
 
 // inject applies one fault. It gives two entries where it is in layers and outside.

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -129,18 +130,44 @@ func TestJune(t *testing.T) {
 	}
 }
 
-// TestDraw wants sets of faults that can be injected together, the same for the same seed.
+// TestDraw wants sets of faults that can be injected together and run, the same
+// for the same seed.
 func TestDraw(t *testing.T) {
-	g := load(t, "tiny-gemma4-moe")
-	all := Applicable(g)
-	for seed := range uint64(20) {
-		faults := Draw(g, all, 5, rand.New(rand.NewPCG(seed, 1)))
-		_, _, in, err := Inject(g, faults)
-		if err != nil || len(faults) != 5 || len(in) < 5 {
-			t.Errorf("seed %d: %v, %v", seed, faults, err)
-		}
-		if again := Draw(g, all, 5, rand.New(rand.NewPCG(seed, 1))); !slices.Equal(faults, again) {
-			t.Errorf("seed %d: %v, then %v", seed, faults, again)
+	for _, name := range models(t) {
+		g := load(t, name)
+		all := slices.DeleteFunc(Applicable(g), func(f Fault) bool { return strings.HasPrefix(f.ID, "same_") })
+		right := run(t, g, nil, ids(6), 0)[g.Result().Name]
+		for seed := range uint64(6) {
+			faults := Draw(g, all, 5, rand.New(rand.NewPCG(seed, 1)))
+			h, kernel, in, err := Inject(g, faults)
+			if err != nil || len(faults) != 5 || len(in) < 5 {
+				t.Errorf("seed %d: %v, %v", seed, faults, err)
+				continue
+			}
+			if again := Draw(g, all, 5, rand.New(rand.NewPCG(seed, 1))); !slices.Equal(faults, again) {
+				t.Errorf("seed %d: %v, then %v", seed, faults, again)
+			}
+			if d := distance(right, run(t, h, kernel, ids(6), 0)[h.Result().Name]); !(d > 1e-6) || math.IsInf(d, 0) {
+				t.Errorf("%s: %v: logits are off by %g", name, faults, d)
+			}
 		}
 	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(june)
+	f.Add("norm_eps:attn_norm=1e-3@0-2,5;;probe_rows=reverse")
+	f.Fuzz(func(t *testing.T, text string) {
+		faults, err := Parse(text)
+		if err != nil {
+			return
+		}
+		var all []string
+		for _, x := range faults {
+			all = append(all, x.String())
+		}
+		if again, err := Parse(strings.Join(all, ";")); err != nil || !slices.Equal(again, faults) {
+			t.Errorf("%q: %+v, then %+v, %v", text, faults, again, err)
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/mmap"
 )
 
 var routeSpecs = []*spec{
@@ -116,7 +117,7 @@ func routerTopK(_ *plan, n *graph.Node, value string) (string, error) {
 	return fmt.Sprintf("%g experts for %d", k, was), nil
 }
 
-func expertOrder(_ *plan, n *graph.Node, value string) (string, error) {
+func expertOrder(p *plan, n *graph.Node, value string) (string, error) {
 	if value != "" && value != "reverse" {
 		return "", odd(value, "reverse")
 	}
@@ -125,14 +126,23 @@ func expertOrder(_ *plan, n *graph.Node, value string) (string, error) {
 		if count == 1 {
 			return "", same("there is one expert")
 		}
+		if p.dry {
+			continue
+		}
 		v := *w
-		v.Data = nil
-		for e := range count {
-			from := (e + 1) % count
-			if value == "reverse" {
-				from = count - 1 - e
+		v.Data = make([]byte, 0, len(w.Data))
+		err := mmap.Guard(func() error {
+			for e := range count {
+				from := (e + 1) % count
+				if value == "reverse" {
+					from = count - 1 - e
+				}
+				v.Data = append(v.Data, w.Matrix(from).Data...)
 			}
-			v.Data = append(v.Data, w.Matrix(from).Data...)
+			return nil
+		})
+		if err != nil {
+			return "", err
 		}
 		n.W[i] = &v
 	}
