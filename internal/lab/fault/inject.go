@@ -21,24 +21,25 @@ type Injected struct {
 	Nodes  []string `json:"nodes"`  // by name, in the graph's order
 	Detail string   `json:"detail"`
 
-	// A prompt shows it if it has so many tokens; with Decode, if as many of them
-	// were computed in steps after the first.
+	// A prompt shows it if it has so many tokens and, with Decode, if the last of
+	// them were decoded one by one.
 	Positions int  `json:"positions"`
 	Decode    bool `json:"decode,omitempty"`
 }
 
 // spec is how one fault is made.
 type spec struct {
-	id      string
-	outer   bool                                                                // outside the layers only
-	pick    func(l *layer) []*graph.Node                                        // the nodes that may have it
-	one     bool                                                                // the usual place is the first of them, not all
-	apply   func(p *plan, n *graph.Node, value string) (detail string, e error) // e is a same where nothing would change
-	values  []string                                                            // besides ""
-	tokens  int                                                                 // see Injected.Positions; 0 is 1
-	windows bool                                                                // needs a prompt as long as the window
-	whole   bool                                                                // Applicable has it in all its layers and places at once only
-	faint   string                                                              // a node where it is lost in the rounding of float32: Applicable leaves it out
+	id     string
+	outer  bool                                                                  // outside the layers only
+	pick   func(l *layer) []*graph.Node                                          // the nodes that may have it
+	one    bool                                                                  // the usual place is the first of them, not all
+	apply  func(p *plan, n *graph.Node, value string) (detail string, err error) // a same where nothing would change
+	values []string                                                              // besides ""
+
+	tokens  int    // see Injected.Positions; 0 is 1
+	windows bool   // it takes a prompt that is longer than the window
+	whole   bool   // Applicable has it in all its layers and places at once only
+	faint   string // a node where it is lost in the rounding of float32: Applicable leaves it out
 }
 
 // same is why a fault would change nothing.

@@ -174,8 +174,12 @@ func normExtra(p *plan, n *graph.Node) (string, error) {
 			break
 		}
 	}
-	p.touch(p.insert(n, graph.RMSNorm, attr))
-	return local(n) + " is normalized, without a weight", nil
+	norm := p.insert(n, graph.RMSNorm, attr)
+	if local(n) == "out" { // what is seen of a layer is what the next one reads
+		n.Name, norm.Name, n.HF, norm.HF = norm.Name, n.Name, "", n.HF
+	}
+	p.touch(norm)
+	return "normalized, without a weight", nil
 }
 
 // otherNorm is the next norm of the same layer whose weight would fit.

@@ -216,13 +216,12 @@ var strangeAttention = []*spec{
 		}
 	})},
 	{id: "x_softmax_sink", pick: ops(graph.Attention), apply: attends("1 is added to the softmax's sum", func(a *attend) { a.axis = "sink" })},
-	{id: "x_value_signs", pick: ops(graph.StoreKV), apply: plain(func(p *plan, n *graph.Node) (string, error) {
-		p.before(n, func(_ *ref.Call, in [][]float64) {
-			for i := 1; i < len(in[1]); i += 2 {
-				in[1][i] = -in[1][i]
+	{id: "x_value_signs", pick: ops(graph.Attention), apply: attends("odd channels of the result have the other sign", func(a *attend) {
+		a.rows = func(y []float64, _, _ int, _ int32) {
+			for i := 1; i < len(y); i += 2 {
+				y[i] = -y[i]
 			}
-		})
-		return "odd channels of the values have the other sign", nil
+		}
 	})},
 	{id: "x_rope_reversed", pick: turning, tokens: 2, apply: plain(func(p *plan, n *graph.Node) (string, error) {
 		p.turn(n).reversed = true
