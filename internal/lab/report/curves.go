@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"html/template"
 	"math"
-	"slices"
 	"strconv"
 
 	"github.com/karat-run/karat/internal/lab/diagnose"
@@ -309,6 +308,11 @@ const maxScatter = 600
 // fewTicks are the plotting library's, without those that have no label.
 type fewTicks struct{}
 
-func (fewTicks) Ticks(lo, hi float64) []plot.Tick {
-	return slices.DeleteFunc(plot.DefaultTicks{}.Ticks(lo, hi), func(t plot.Tick) bool { return t.IsMinor() })
+func (fewTicks) Ticks(lo, hi float64) (ticks []plot.Tick) {
+	for _, t := range (plot.DefaultTicks{}).Ticks(lo, hi) {
+		if !t.IsMinor() {
+			ticks = append(ticks, plot.Tick{Value: t.Value, Label: strconv.FormatFloat(t.Value, 'g', 4, 64)})
+		}
+	}
+	return ticks
 }
