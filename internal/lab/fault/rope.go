@@ -119,9 +119,11 @@ func otherBase(f []float64, dim int, value string) ([]float64, string, error) {
 	case math.Abs(wrong/right-1) < 1e-3:
 		return nil, "", same(fmt.Sprintf("the base is %g", right))
 	}
-	g := make([]float64, len(f))
-	for i, v := range f {
-		g[i] = float64(float32(v * math.Pow(wrong/right, -2*float64(i)/float64(dim))))
+	g := slices.Clone([]float64(rope.New(wrong, dim)[:len(f)]))
+	for i, v := range rope.New(right, dim)[:len(f)] {
+		if v != f[i] { // scaled, and the scaling stays
+			g[i] = float64(float32(g[i] / float64(float32(v/f[i]))))
+		}
 	}
 	return g, fmt.Sprintf("base %g for %g", wrong, right), nil
 }
@@ -207,9 +209,9 @@ func borrowed(f, other []float64, dim, otherDim int) ([]float64, bool) {
 	return g, !slices.Equal(f, g)
 }
 
-// otherPart turns half of the pairs where all turn, and all where a part does.
+// otherPart turns a quarter of the pairs where all turn, and all where a part does.
 func otherPart(f []float64, dim int, value string) ([]float64, string, error) {
-	usual := 0.5
+	usual := 0.25
 	if len(f) < dim/2 {
 		usual = 1
 	}
