@@ -98,19 +98,23 @@ func BenchmarkAddPanel(b *testing.B) {
 	}
 }
 
-// BenchmarkAddTiles is the same with tiles.
+// BenchmarkAddTiles is the same with tiles, for eight panels.
 func BenchmarkAddTiles(b *testing.B) {
 	for _, rows := range []int{16, 17, 64, 256} {
 		for _, group := range []int{16, 32} {
 			for _, min := range []bool{false, true} {
 				b.Run(fmt.Sprintf("rows%d/group%d/min=%t", rows, group, min), func(b *testing.B) {
-					w, x := panelCase(rng(1), 256, group, rows, min, false)
-					acc, parts := make([]float32, rows*PanelRows), make([]uint16, 2*len(x.Q))
+					const panels = 8
+					w, x := make([]*Panel, panels), (*Acts)(nil)
+					for i := range w {
+						w[i], x = panelCase(rng(1), 256, group, rows, min, false)
+					}
+					acc, parts := make([]float32, panels*rows*PanelRows), make([]uint16, 2*len(x.Q))
 					Split(parts, x.Q)
 					for b.Loop() {
 						AddTiles(acc, w, x, parts)
 					}
-					b.ReportMetric(float64(b.N)*float64(rows)*256*PanelRows/b.Elapsed().Seconds()/1e9, "GW/s")
+					b.ReportMetric(float64(b.N)*panels*float64(rows)*256*PanelRows/b.Elapsed().Seconds()/1e9, "GW/s")
 				})
 			}
 		}

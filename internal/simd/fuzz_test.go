@@ -89,7 +89,7 @@ func fuzzed(data []byte, shape uint32) (out []float32) {
 	Split(split, x.Q)
 	w.Wide = make([]uint16, len(w.Codes))
 	Widen(w.Wide, w.Codes, byte(shape>>24%129))
-	AddTiles(acc, w, x, split)
+	AddTiles(acc, []*Panel{w}, x, split)
 	out = slices.Concat(acc, x.DX, x.Sums)
 	for _, v := range slices.Concat(split, w.Wide) {
 		out = append(out, float32(v))

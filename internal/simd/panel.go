@@ -54,10 +54,12 @@ type Acts struct {
 // product with DX.
 func AddPanel(acc []float32, w *Panel, x *Acts) { addPanel(acc, w, x) }
 
-// AddTiles is AddPanel for weights and activations as Widen and Split leave them;
-// Codes, Q and Init are not read, and offsets have been subtracted. It is there
-// for matrix units; HasTiles tells whether it is worth its price.
-func AddTiles(acc []float32, w *Panel, x *Acts, split []uint16) { addTiles(acc, w, x, split) }
+// AddTiles is AddPanel for several panels of one shape, which go through the
+// activations together: acc is [panel][rows][PanelRows]. Weights and activations
+// are as Widen and Split leave them; Codes, Q and Init are not read, and offsets
+// have been subtracted. It is there for matrix units; HasTiles tells whether it is
+// worth its price.
+func AddTiles(acc []float32, w []*Panel, x *Acts, split []uint16) { addTiles(acc, w, x, split) }
 
 // Split makes bfloat16 numbers of activations q, in the order of Acts.Q: for each
 // ActGroup of them first what is left when their low bytes are cleared, and then

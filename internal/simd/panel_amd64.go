@@ -32,13 +32,20 @@ func addPanel(acc []float32, w *Panel, x *Acts) {
 	addPanelAVX512(acc[:rows*PanelRows], &w.Codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups, w.Next)
 }
 
-func addTiles(acc []float32, w *Panel, x *Acts, split []uint16) {
-	k := len(w.Scale) / PanelRows * w.Group
-	if tier < amx || len(acc) < 4*PanelRows || k == 0 || k%ActGroup != 0 || w.Group != 16 && w.Group != 32 {
+func addTiles(acc []float32, w []*Panel, x *Acts, split []uint16) {
+	if len(w) == 0 {
+		return
+	}
+	k, group, rows := len(w[0].Scale)/PanelRows*w[0].Group, w[0].Group, len(acc)/PanelRows/len(w)
+	if tier < amx || rows < 4 || k == 0 || k%ActGroup != 0 || group != 16 && group != 32 {
 		addTilesGeneric(acc, w, x, split)
 		return
 	}
-	addTilesAMX(acc, w, x, split)
+	for ; len(w) > tilePanels; w = w[tilePanels:] {
+		addTilesAMX(acc, rows, w[:tilePanels], x, split)
+		acc = acc[tilePanels*rows*PanelRows:]
+	}
+	addTilesAMX(acc, rows, w, x, split)
 }
 
 // HasTiles reports whether AddTiles is faster than AddPanel for that many rows.

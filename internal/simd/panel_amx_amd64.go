@@ -8,14 +8,21 @@ type tileConfig struct {
 	rows    [16]uint8
 }
 
+// tilePanel is a panel, min being nil or not, and its sums from the first row of
+// the first block on.
+type tilePanel struct {
+	codes           *uint16
+	scale, min, acc *float32
+}
+
 // tiles16AMX and tiles32AMX are for groups of 16 and 32. They take blocks of 16
 // rows, or one of height 4, 8 or 12.
 //
 //go:noescape
-func tiles16AMX(acc *float32, blocks int, acts, codes *uint16, scale, min, dx, sums *float32, k, groups int, config *tileConfig, height int)
+func tiles16AMX(panels *tilePanel, count, blocks int, acts *uint16, dx, sums *float32, k, groups int, config *tileConfig, height int)
 
 //go:noescape
-func tiles32AMX(acc *float32, blocks int, acts, codes *uint16, scale, min, dx, sums *float32, k, groups int, config *tileConfig, height int)
+func tiles32AMX(panels *tilePanel, count, blocks int, acts *uint16, dx, sums *float32, k, groups int, config *tileConfig, height int)
 
 //go:noescape
 func splitAVX512(dst []uint16, q []int16)
@@ -23,45 +30,56 @@ func splitAVX512(dst []uint16, q []int16)
 //go:noescape
 func widenAVX512(dst []uint16, codes []byte, offset byte)
 
+// tilePanels is the most panels at a time.
+const tilePanels = 8
+
 // addTilesAMX takes four rows or more. The last ones are the end of a block whose
 // height is a multiple of four, and whose first rows, done before, it puts back.
-func addTilesAMX(acc []float32, w *Panel, x *Acts, split []uint16) {
-	rows := len(acc) / PanelRows
+func addTilesAMX(acc []float32, rows int, w []*Panel, x *Acts, split []uint16) {
 	blocks, height := rows/16, 16
 	if blocks == 0 {
 		blocks, height = 1, rows&^3
 	}
-	tilesFrom(0, blocks, height, acc, w, x, split)
+	tilesFrom(0, blocks, height, acc, rows, w, x, split)
 	done := blocks * height
 	if rows == done {
 		return
 	}
 	height = (rows - done + 3) &^ 3
-	var sums [3 * PanelRows]float32
-	again := acc[(rows-height)*PanelRows : done*PanelRows]
-	copy(sums[:], again)
-	tilesFrom(rows-height, 1, height, acc, w, x, split)
-	copy(again, sums[:])
+	var sums [tilePanels][3 * PanelRows]float32
+	for i := range w {
+		copy(sums[i][:], acc[(i*rows+rows-height)*PanelRows:(i*rows+done)*PanelRows])
+	}
+	tilesFrom(rows-height, 1, height, acc, rows, w, x, split)
+	for i := range w {
+		copy(acc[(i*rows+rows-height)*PanelRows:(i*rows+done)*PanelRows], sums[i][:])
+	}
 }
 
 // tilesFrom takes the given blocks of rows of a height, from a row on.
-func tilesFrom(row, blocks, height int, acc []float32, w *Panel, x *Acts, split []uint16) {
-	groups, end := len(w.Scale)/PanelRows, row+blocks*height
-	k := groups * w.Group
-	_, _ = w.Wide[:k*PanelRows], w.Scale[:groups*PanelRows]
-	acc, split, dx := acc[row*PanelRows:end*PanelRows], split[2*row*k:2*end*k], x.DX[row*k/ActGroup:end*k/ActGroup]
-	var min, sums *float32
-	if w.Min != nil {
-		min, sums = &w.Min[:groups*PanelRows][0], &x.Sums[row*groups : end*groups][0]
+func tilesFrom(row, blocks, height int, acc []float32, rows int, w []*Panel, x *Acts, split []uint16) {
+	group, groups, end := w[0].Group, len(w[0].Scale)/PanelRows, row+blocks*height
+	k := groups * group
+	split, dx := split[2*row*k:2*end*k], x.DX[row*k/ActGroup:end*k/ActGroup]
+	var sums *float32
+	if w[0].Min != nil {
+		sums = &x.Sums[row*groups : end*groups][0]
 	}
-	h, g := uint8(height), uint16(w.Group)
+	var panels [tilePanels]tilePanel
+	for i, p := range w {
+		panels[i] = tilePanel{codes: &p.Wide[:k*PanelRows][0], scale: &p.Scale[:groups*PanelRows][0], acc: &acc[(i*rows+row)*PanelRows : (i*rows+end)*PanelRows][0]}
+		if sums != nil {
+			panels[i].min = &p.Min[:groups*PanelRows][0]
+		}
+	}
+	h, g := uint8(height), uint16(group)
 	config := tileConfig{palette: 1, // sums, activations, codes
 		bytes: [16]uint16{64, 64, 64, 64, 2 * g, 2 * g, 64},
 		rows:  [16]uint8{h, h, h, h, h, h, uint8(g / 2)},
 	}
-	if g == 16 {
-		tiles16AMX(&acc[0], blocks, &split[0], &w.Wide[0], &w.Scale[0], min, &dx[0], sums, k, groups, &config, height)
+	if group == 16 {
+		tiles16AMX(&panels[0], len(w), blocks, &split[0], &dx[0], sums, k, groups, &config, height)
 		return
 	}
-	tiles32AMX(&acc[0], blocks, &split[0], &w.Wide[0], &w.Scale[0], min, &dx[0], sums, k, groups, &config, height)
+	tiles32AMX(&panels[0], len(w), blocks, &split[0], &dx[0], sums, k, groups, &config, height)
 }

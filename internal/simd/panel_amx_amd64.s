@@ -16,14 +16,15 @@
 //
 // Four steps are under way at any time: the products of one, those of the step
 // before it, the store of the step before that, and the float sums of the first,
-// from the other buffer. Tiles go through all rows and groups as one stream, which
-// begins again when it is at its end.
+// from the other buffer. The stream of steps goes through a block of rows with each
+// panel, so that its activations come from the first cache, and then to the next
+// block; that of the products begins again when it is at its end.
 //
 //	SI       activations of the step whose products are next
 //	DI       its codes, which end at R14
 //	R8       64
 //	R9       bytes in a row of activations
-//	R13      the buffers
+//	R13      the buffers, and then what follows
 //	DX       dx of the step whose sums are next, AX bytes in a row of it, CX in three
 //	R11      Sums, or 0
 //	BX       scale
@@ -34,6 +35,18 @@
 //	Z16-Z23  free
 //	Z24      scales of the weight rows
 //	Z25      their minima
+#define PANELS     2048(R13) // the first tilePanel
+#define PANELSEND  2056(R13)
+#define ACTS       2064(R13) // the first activations
+#define ACTSEND    2072(R13)
+#define CODESBYTES 2080(R13) // of a panel's codes
+#define BLOCKBYTES 2088(R13) // of a block's activations
+#define TILEPANEL  2096(R13) // whose products are next
+#define PANEL      2104(R13) // whose sums are next
+#define DONE       2112(R13) // bytes of acc in the blocks before
+#define APART      2120(R13) // min - scale
+#define SUMSBYTES  2128(R13) // in a row of Sums, or 0
+#define NEXTSTEP   2136(R13)
 
 // HIGH and LOW issue the products of a step.
 #define HIGH(c) \
@@ -48,16 +61,32 @@
 
 // TILENEXT goes to the next step's tiles, inc and codesinc bytes from these.
 #define TILENEXT(inc, codesinc, label) \
-	ADDQ $inc, SI;          \
-	ADDQ $codesinc, DI;     \
-	CMPQ DI, R14;           \
-	JNE  label;             \
-	MOVQ codes+24(FP), DI;  \
-	ADDQ blockinc-8(SP), SI; \
-	CMPQ SI, actsend-16(SP); \
-	JNE  label;             \
-	MOVQ acts+16(FP), SI;   \
+	ADDQ $inc, SI;       \
+	ADDQ $codesinc, DI;  \
+	CMPQ DI, R14;        \
+	JNE  label;          \
+	CALL nextPanel<>(SB); \
 label:
+
+// nextPanel goes to the next panel's tiles. SI is a row behind the block's first.
+TEXT nextPanel<>(SB), NOSPLIT, $0-0
+	SUBQ R9, SI
+	MOVQ TILEPANEL, DI
+	ADDQ $32, DI
+	CMPQ DI, PANELSEND
+	JNE  panel
+	MOVQ PANELS, DI
+	ADDQ BLOCKBYTES, SI
+	CMPQ SI, ACTSEND
+	JNE  panel
+	MOVQ ACTS, SI
+
+panel:
+	MOVQ DI, TILEPANEL
+	MOVQ (DI), DI
+	MOVQ DI, R14
+	ADDQ CODESBYTES, R14
+	RET
 
 // ROW adds the products at off of the buffers, whose dx is at p, to acc.
 #define ROW(off, p, x, acc) \
@@ -115,7 +144,7 @@ rows12:                             \
 	ADDQ    $dxinc, DX;             \
 	TESTQ   R11, R11;               \
 	JZ      sums;                   \
-	MOVQ    apart-24(SP), R10;      \
+	MOVQ    APART, R10;             \
 	VMOVUPS (BX)(R10*1), Z25;       \
 	MOVQ    R11, R10;               \
 	ADDQ    $4, R11;                \
@@ -147,44 +176,50 @@ sums:                               \
 	VMOVUPS c, off+128(R10); \
 	VMOVUPS d, off+192(R10)
 
-// ARGUMENTS loads the registers and the locals.
+// ARGUMENTS loads the registers and what follows the buffers.
 #define ARGUMENTS \
-	MOVQ acts+16(FP), SI;        \
-	MOVQ codes+24(FP), DI;       \
-	MOVQ scale+32(FP), BX;       \
-	MOVQ min+40(FP), R10;        \
-	SUBQ BX, R10;                \
-	MOVQ R10, apart-24(SP);      \
-	MOVQ dx+48(FP), DX;          \
-	MOVQ sums+56(FP), R11;       \
-	MOVQ k+64(FP), AX;           \
-	MOVQ AX, R14;                \
-	SHLQ $5, R14;                \
-	ADDQ DI, R14;                \
-	MOVQ AX, R9;                 \
-	SHLQ $2, R9;                 \
-	MOVQ R9, R10;                \
-	SHLQ $4, R10;                \
-	SUBQ R9, R10;                \
-	MOVQ R10, blockinc-8(SP);    \
-	ADDQ R9, R10;                \
-	IMULQ blocks+8(FP), R10;     \
-	ADDQ SI, R10;                \
-	MOVQ R10, actsend-16(SP);    \
-	SHRQ $3, AX;                 \
-	LEAQ (AX)(AX*2), CX;         \
-	MOVQ groups+72(FP), R15;     \
-	IMUL3Q $60, R15, R10;        \
-	TESTQ R11, R11;              \
-	CMOVQEQ R11, R10;            \
-	MOVQ R10, sumsinc-32(SP);    \
-	MOVQ height+88(FP), R12;     \
-	MOVQ $64, R8;                \
-	LEAQ buffers-2160(SP), R13;  \
-	ADDQ $63, R13;               \
-	ANDQ $~63, R13;              \
-	MOVQ config+80(FP), R10;     \
-	LDTILECFG(0, regR10)
+	LEAQ buffers-2207(SP), R13;   \
+	ADDQ $63, R13;                \
+	ANDQ $~63, R13;               \
+	MOVQ panels+0(FP), DI;        \
+	MOVQ DI, PANELS;              \
+	MOVQ DI, TILEPANEL;           \
+	MOVQ count+8(FP), R10;        \
+	SHLQ $5, R10;                 \
+	ADDQ DI, R10;                 \
+	MOVQ R10, PANELSEND;          \
+	MOVQ k+48(FP), AX;            \
+	MOVQ AX, R14;                 \
+	SHLQ $5, R14;                 \
+	MOVQ R14, CODESBYTES;         \
+	MOVQ (DI), DI;                \
+	ADDQ DI, R14;                 \
+	MOVQ AX, R9;                  \
+	SHLQ $2, R9;                  \
+	MOVQ R9, R10;                 \
+	SHLQ $4, R10;                 \
+	MOVQ R10, BLOCKBYTES;         \
+	IMULQ blocks+16(FP), R10;     \
+	MOVQ acts+24(FP), SI;         \
+	MOVQ SI, ACTS;                \
+	ADDQ SI, R10;                 \
+	MOVQ R10, ACTSEND;            \
+	MOVQ dx+32(FP), DX;           \
+	SHRQ $3, AX;                  \
+	LEAQ (AX)(AX*2), CX;          \
+	MOVQ sums+40(FP), R11;        \
+	MOVQ groups+56(FP), R10;      \
+	SHLQ $2, R10;                 \
+	TESTQ R11, R11;               \
+	CMOVQEQ R11, R10;             \
+	MOVQ R10, SUMSBYTES;          \
+	MOVQ height+72(FP), R12;      \
+	MOVQ $64, R8;                 \
+	MOVQ config+64(FP), R10;      \
+	LDTILECFG(0, regR10);         \
+	XORL R10, R10;                \
+	MOVQ R10, DONE;               \
+	MOVQ R10, NEXTSTEP
 
 // TILES is the function. even and odd lead from the activations of such a group
 // to those of the next one.
@@ -200,45 +235,63 @@ sums:                               \
 	LOW(tmm2);                               \
 	TILENEXT(even, codesinc, third)          \
 	TILESTORED(tmm0, 0, regR13, regR8);      \
-	MOVQ acc+0(FP), R10;                     \
-	FOURS(LOAD, step0);                      \
+	MOVQ PANELS, R10;                        \
+	JMP  panel;                              \
 step0:                                       \
 	STEP(tmm3, tmm1, 0, 1024, odd, codesinc, dxinc, MINS, tiles0, rows40, rows80, rows120, sums0); \
 	MOVQ $1, R10;                            \
-	JZ   block;                              \
+	JZ   end;                                \
 step1:                                       \
 	STEP(tmm0, tmm2, 1024, 0, even, codesinc, 4, MINS, tiles1, rows41, rows81, rows121, sums1); \
 	MOVQ $2, R10;                            \
-	JZ   block;                              \
+	JZ   end;                                \
 step2:                                       \
 	STEP(tmm1, tmm3, 0, 1024, odd, codesinc, dxinc, MINS, tiles2, rows42, rows82, rows122, sums2); \
 	MOVQ $3, R10;                            \
-	JZ   block;                              \
+	JZ   end;                                \
 step3:                                       \
 	STEP(tmm2, tmm0, 1024, 0, even, codesinc, 4, MINS, tiles3, rows43, rows83, rows123, sums3); \
 	JNZ  step0;                              \
 	XORL R10, R10;                           \
-block:                                       \
-	MOVQ R10, step-40(SP);                   \
-	MOVQ acc+0(FP), R10;                     \
+end:                                         \
+	MOVQ R10, NEXTSTEP;                      \
+	MOVQ PANEL, R10;                         \
+	MOVQ 24(R10), R10;                       \
+	ADDQ DONE, R10;                          \
 	FOURS(STORE, stored);                    \
 stored:                                      \
-	DECQ blocks+8(FP);                       \
+	SUBQ AX, DX;                             \
+	SUBQ SUMSBYTES, R11;                     \
+	MOVQ PANEL, R10;                         \
+	ADDQ $32, R10;                           \
+	CMPQ R10, PANELSEND;                     \
+	JNE  panel;                              \
+	DECQ blocks+16(FP);                      \
 	JZ   done;                               \
-	ADDQ $1024, R10;                         \
-	MOVQ R10, acc+0(FP);                     \
+	ADDQ $1024, DONE;                        \
+	MOVQ AX, R10;                            \
+	SHLQ $4, R10;                            \
+	ADDQ R10, DX;                            \
+	MOVQ SUMSBYTES, R10;                     \
+	SHLQ $4, R10;                            \
+	ADDQ R10, R11;                           \
+	MOVQ PANELS, R10;                        \
+panel:                                       \
+	MOVQ R10, PANEL;                         \
+	MOVQ 8(R10), BX;                         \
+	MOVQ 16(R10), R15;                       \
+	SUBQ BX, R15;                            \
+	MOVQ R15, APART;                         \
+	MOVQ groups+56(FP), R15;                 \
+	MOVQ 24(R10), R10;                       \
+	ADDQ DONE, R10;                          \
 	FOURS(LOAD, loaded);                     \
 loaded:                                      \
-	MOVQ groups+72(FP), R15;                 \
-	MOVQ scale+32(FP), BX;                   \
-	LEAQ (CX)(CX*4), R10;                    \
-	ADDQ R10, DX;                            \
-	ADDQ sumsinc-32(SP), R11;                \
-	MOVQ step-40(SP), R10;                   \
-	TESTQ R10, R10;                          \
-	JEQ  step0;                              \
+	MOVQ NEXTSTEP, R10;                      \
+	CMPQ R10, $1;                            \
+	JLT  step0;                              \
+	JEQ  step1;                              \
 	CMPQ R10, $2;                            \
-	JLT  step1;                              \
 	JEQ  step2;                              \
 	JMP  step3;                              \
 done:                                        \
@@ -246,14 +299,14 @@ done:                                        \
 	VZEROUPPER;                              \
 	RET
 
-// func tiles32AMX(acc *float32, blocks int, acts, codes *uint16, scale, min, dx, sums *float32, k, groups int, config *tileConfig, height int)
-TEXT ·tiles32AMX(SB), 0, $2160-96
+// func tiles32AMX(panels *tilePanel, count, blocks int, acts *uint16, dx, sums *float32, k, groups int, config *tileConfig, height int)
+TEXT ·tiles32AMX(SB), 0, $2208-80
 	TILES(128, 128, 1024, 4, MINS32)
 
 // Two groups of 16 share 64 activations, of which the high parts come first, and a dx.
 
-// func tiles16AMX(acc *float32, blocks int, acts, codes *uint16, scale, min, dx, sums *float32, k, groups int, config *tileConfig, height int)
-TEXT ·tiles16AMX(SB), 0, $2160-96
+// func tiles16AMX(panels *tilePanel, count, blocks int, acts *uint16, dx, sums *float32, k, groups int, config *tileConfig, height int)
+TEXT ·tiles16AMX(SB), 0, $2208-80
 	TILES(32, 96, 512, 0, MINS16)
 
 // INTEGERS sets every element of z.

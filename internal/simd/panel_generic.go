@@ -43,7 +43,15 @@ func addGroup(acc []float32, dot *[PanelRows]int32, w *Panel, g int, dx float32,
 	}
 }
 
-func addTilesGeneric(acc []float32, w *Panel, x *Acts, split []uint16) {
+func addTilesGeneric(acc []float32, w []*Panel, x *Acts, split []uint16) {
+	for i, p := range w {
+		n := len(acc) / len(w)
+		addTilesOf(acc[i*n:(i+1)*n], p, x, split)
+	}
+}
+
+// addTilesOf is addTilesGeneric for one panel.
+func addTilesOf(acc []float32, w *Panel, x *Acts, split []uint16) {
 	groups := len(w.Scale) / PanelRows
 	k := groups * w.Group
 	for t := range len(acc) / PanelRows {

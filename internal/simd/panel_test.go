@@ -148,33 +148,38 @@ func TestAddPanelTwins(t *testing.T) {
 }
 
 // TestAddTiles compares every tier with the generic twin, over slices that end
-// where memory ends.
+// where memory ends. (There is memory for one panel of them.)
 func TestAddTiles(t *testing.T) {
 	guard := guarded(t)
+	lend := func(s []float32) []float32 {
+		if s == nil {
+			return nil
+		}
+		dst := guard(len(s))
+		copy(dst, s)
+		return dst
+	}
 	eachTier(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(2, 7))
-		for _, k := range []int{32, 64, 96, 128, 160, 224, 256} {
+		for i, k := range []int{32, 64, 96, 128, 160, 224, 256} {
 			for _, group := range []int{16, 32} {
 				for _, rows := range []int{0, 1, 3, 4, 5, 8, 11, 12, 15, 16, 17, 22, 40, 49, 64} {
-					w, x := panelCase(r, k, group, rows, rows&1 == 1, false)
-					lend := func(s []float32) []float32 {
-						if s == nil {
-							return nil
-						}
-						dst := guard(len(s))
-						copy(dst, s)
-						return dst
-					}
-					w.Scale, w.Min, x.DX, x.Sums = lend(w.Scale), lend(w.Min), lend(x.DX), lend(x.Sums)
-					parts, wide := as[uint16](guard, 2*len(x.Q)), as[uint16](guard, len(w.Wide))
+					last, x := panelCase(r, k, group, rows, rows&1 == 1, false)
+					wide, parts := as[uint16](guard, len(last.Wide)), as[uint16](guard, 2*len(x.Q))
+					copy(wide, last.Wide)
 					Split(parts, x.Q)
-					copy(wide, w.Wide)
-					w.Wide = wide
-					acc := lend(values(r, rows*PanelRows))
+					last.Wide, last.Scale, last.Min, x.DX, x.Sums = wide, lend(last.Scale), lend(last.Min), lend(x.DX), lend(x.Sums)
+					var w []*Panel
+					for range (i + rows) % 10 {
+						p, _ := panelCase(r, k, group, rows, last.Min != nil, false)
+						w = append(w, p)
+					}
+					w = append(w, last)
+					acc := lend(values(r, len(w)*rows*PanelRows))
 					want := slices.Clone(acc)
 					addTilesGeneric(want, w, x, parts)
 					AddTiles(acc, w, x, parts)
-					equal(t, fmt.Sprintf("k %d group %d rows %d", k, group, rows), acc, want)
+					equal(t, fmt.Sprintf("k %d group %d rows %d panels %d", k, group, rows, len(w)), acc, want)
 				}
 			}
 		}
@@ -221,8 +226,8 @@ func TestTilesRound(t *testing.T) {
 					return to
 				}
 				got, want := make([]float32, rows*PanelRows), make([]float32, rows*PanelRows)
-				addTilesGeneric(want, &v, x, rowsOf(parts))
-				AddTiles(got, &v, x, rowsOf(parts))
+				addTilesGeneric(want, []*Panel{&v}, x, rowsOf(parts))
+				AddTiles(got, []*Panel{&v}, x, rowsOf(parts))
 				equal(t, fmt.Sprintf("case %d of %d", i, run), got, want)
 			}
 		}
@@ -244,7 +249,7 @@ func TestTilesArePanels(t *testing.T) {
 			parts := make([]uint16, 2*len(x.Q))
 			Split(parts, x.Q)
 			Widen(w.Wide, w.Codes, offset)
-			AddTiles(acc, w, x, parts)
+			AddTiles(acc, []*Panel{w}, x, parts)
 			equal(t, "tiles", acc, want)
 		}
 	})

@@ -241,5 +241,5 @@ func usePanels() {
 	w := Panel{Codes: codes[:], Wide: wide[:], Scale: scale[:], Min: min[:], Group: k}
 	a := Acts{Q: q[:], DX: dx[:], Init: init[:], Sums: sums[:]}
 	AddPanel(acc[:rows*PanelRows], &w, &a)
-	AddTiles(acc[:rows*PanelRows], &w, &a, parts[:])
+	AddTiles(acc[:rows*PanelRows], []*Panel{&w}, &a, parts[:])
 }

@@ -113,13 +113,16 @@ func (p *product) panelBatch(s *scratch, all []float32, from, to int) {
 			p.panels.Unpack(&s.panels[i-from], i, c, p.tiles)
 		}
 		x, split := p.e.x.acts(p.panels, c, p.tiles)
-		for i := range to - from {
-			acc := all[i*p.rows*panel.Rows : (i+1)*p.rows*panel.Rows]
-			if p.tiles {
-				simd.AddTiles(acc, &s.panels[i].Panel, &x, split)
-			} else {
-				simd.AddPanel(acc, &s.panels[i].Panel, &x)
+		if p.tiles {
+			var w [batch]*simd.Panel
+			for i := range to - from {
+				w[i] = &s.panels[i].Panel
 			}
+			simd.AddTiles(all, w[:to-from], &x, split)
+			continue
+		}
+		for i := range to - from {
+			simd.AddPanel(all[i*p.rows*panel.Rows:(i+1)*p.rows*panel.Rows], &s.panels[i].Panel, &x)
 		}
 	}
 }
