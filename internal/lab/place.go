@@ -72,35 +72,47 @@ func (p *Placed) Read(dst []float64, i int) {
 // Place finds the nodes of g that p's taps hold the output of. A tap with fewer rows than
 // the prompt has positions has the last ones. Logits are the output of g's last node. Hidden
 // states are taps of the embedding, the layers and the final norm, named hidden.LAYER, where p has
-// no tap of as many positions. names is a naming scheme, "" being auto.
-func Place(g *graph.Graph, names string, p *Prompt) (*Placement, error) {
+// no tap of as many positions. names is a naming scheme, "" being auto. What has to be inferred of
+// the engine is inferred from the other prompts, too, which are what the same engine computed.
+func Place(g *graph.Graph, names string, p *Prompt, others ...*Prompt) (*Placement, error) {
+	schemes := []string{names}
 	switch names {
 	case NamesHF, NamesLlamaCpp, NamesKarat:
-		return newPlacer(g, p).place(names), nil
 	case "", NamesAuto:
+		schemes = []string{NamesHF, NamesLlamaCpp, NamesKarat}
 	default:
 		return nil, fmt.Errorf("lab: names %q: possible are %s, %s, %s and %s", names, NamesAuto, NamesHF, NamesLlamaCpp, NamesKarat)
 	}
-	var best *Placement
-	most := -1
+	prompts := append([]*Prompt{p}, slices.DeleteFunc(slices.Clone(others), func(o *Prompt) bool { return o == p || len(o.Taps) == 0 })...)
+	var best []*placer
+	most, of := -1, 0
 	var counts []string
-	for _, names := range []string{NamesHF, NamesLlamaCpp, NamesKarat} {
-		found := newPlacer(g, p).place(names)
+	for _, names := range schemes {
+		var all []*placer
 		n := 0
-		for i := range found.Taps {
-			if _, ok := p.Taps[found.Taps[i].Name]; ok {
-				n++
+		of = 0
+		for _, p := range prompts {
+			l := newPlacer(g, p)
+			l.place(names)
+			for i := range l.out.Taps {
+				if p.Taps[l.out.Taps[i].Name] != nil {
+					n++
+				}
 			}
+			of += len(p.Taps)
+			all = append(all, l)
 		}
 		counts = append(counts, fmt.Sprintf("%s %d", names, n))
 		if n > most {
-			best, most = found, n
+			best, most = all, n
 		}
 	}
-	if len(p.Taps) > 0 {
-		best.Inferred = append(best.Inferred, fmt.Sprintf("the taps have the names of %s: of %d, these have a place: %s", best.Names, len(p.Taps), strings.Join(counts, ", ")))
+	l := best[0]
+	l.orderHeads(best)
+	if len(schemes) > 1 && of > 0 {
+		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("the taps have the names of %s: of %d, these have a place: %s", l.out.Names, of, strings.Join(counts, ", ")))
 	}
-	return best, nil
+	return &l.out, nil
 }
 
 // placer places the taps of one prompt.
@@ -141,7 +153,7 @@ func (l *placer) tap(n *graph.Node) string {
 	return cmp.Or(n.HF, l.taps[n], n.Name)
 }
 
-func (l *placer) place(names string) *Placement {
+func (l *placer) place(names string) {
 	l.out.Names = names
 	find := map[string]func(string) spot{NamesHF: l.hf, NamesLlamaCpp: l.llamaCpp, NamesKarat: l.karat}[names]
 	for _, name := range slices.Sorted(maps.Keys(l.p.Taps)) {
@@ -155,8 +167,6 @@ func (l *placer) place(names string) *Placement {
 	slices.SortStableFunc(l.out.Taps, func(a, b Placed) int {
 		return cmp.Or(cmp.Compare(a.Node.ID, b.Node.ID), cmp.Compare(b.Rows, a.Rows))
 	})
-	l.orderHeads()
-	return &l.out
 }
 
 // spot is where a name says that its tap belongs.

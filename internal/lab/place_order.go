@@ -21,42 +21,56 @@ const (
 	interleaved       // pair by pair: llama.cpp's for models of the llama architecture
 )
 
-// orderHeads finds the order that the engine has, and sets how the taps of rotated
-// heads, before and after, are read. llama.cpp's is known; else it is halves. Either gives way
-// to the other where more projections follow that one: W·x shows their rows in that order, and
-// rotation or attention went by it, too.
-func (l *placer) orderHeads() {
+// orderHeads finds the order that the engine has, and sets how l's taps of rotated heads, before and
+// after, are read. llama.cpp's is known; else it is halves. Either gives way to the other where more
+// projections of all prompts follow that one: W·x shows their rows in that order, and rotation or
+// attention went by it, too. (A prompt of one token cannot tell: nothing is turned.)
+func (l *placer) orderHeads(all []*placer) {
 	usual := halves
 	nodes := map[*graph.Node]int{} // head sizes
+	var turns []turn
+	for _, n := range l.g.Nodes {
+		if n.Op != graph.RoPE || 2*len(n.Attr.(graph.RoPEAttr).Freqs) != n.Shape.Last() {
+			continue
+		}
+		if l.out.Names == NamesLlamaCpp && strings.HasPrefix(n.Pos, "llama.go:") {
+			usual = interleaved
+		}
+		linear := n
+		for ; linear.Op != graph.Linear && len(linear.In) > 0; linear = source(linear.In[0]) {
+			nodes[linear] = n.Shape.Last()
+		}
+		nodes[linear] = n.Shape.Last()
+		turns = append(turns, turn{n, linear})
+	}
 	votes := map[order]int{}
 	err := mmap.Guard(func() error {
-		for _, n := range l.g.Nodes {
-			if n.Op != graph.RoPE || 2*len(n.Attr.(graph.RoPEAttr).Freqs) != n.Shape.Last() {
-				continue
-			}
-			if l.out.Names == NamesLlamaCpp && strings.HasPrefix(n.Pos, "llama.go:") {
-				usual = interleaved
-			}
-			linear := n
-			for ; linear.Op != graph.Linear && len(linear.In) > 0; linear = source(linear.In[0]) {
-				nodes[linear] = n.Shape.Last()
-			}
-			nodes[linear] = n.Shape.Last()
-			if o := l.rowOrder(linear, n.Shape.Last()); o != unknown && (o == usual || o == l.turnOrder(n)) {
-				votes[o]++
-			}
+		for _, l := range all {
+			l.vote(turns, usual, votes)
 		}
 		return nil
 	})
 	other := halves + interleaved - usual
 	if err == nil && votes[other] > votes[usual] {
+		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("the rotated pairs of a head are %s: %d projections and what follows have them so, %d the other way",
+			map[order]string{halves: "in its two halves", interleaved: "neighbours"}[other], votes[other], votes[usual]))
 		usual = other
-		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("prompt %d: the rotated pairs of a head are %s: so %d projections have them, and %d the other way",
-			l.p.Index, map[order]string{halves: "in its two halves", interleaved: "neighbours"}[usual], votes[usual], votes[halves+interleaved-usual]))
 	}
 	for i := range l.out.Taps {
 		if t := &l.out.Taps[i]; usual == interleaved {
 			t.pairs = nodes[t.Node]
+		}
+	}
+}
+
+// turn is a rotation and the projection that it is of.
+type turn struct{ rope, linear *graph.Node }
+
+// vote counts the orders that a prompt's values show.
+func (l *placer) vote(turns []turn, usual order, votes map[order]int) {
+	for _, t := range turns {
+		if o := l.rowOrder(t.linear, t.rope.Shape.Last()); o != unknown && (o == usual || o == l.turnOrder(t.rope)) {
+			votes[o]++
 		}
 	}
 }

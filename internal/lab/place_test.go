@@ -183,6 +183,26 @@ func TestPlaceOrder(t *testing.T) {
 		t.Errorf("other order: %v", l.Inferred)
 	}
 
+	// One token turns nothing, but another prompt tells.
+	one := &Prompt{IDs: p.IDs[:1], Taps: map[string]*tensor.Tensor{}}
+	for name, x := range p.Taps {
+		size := x.Shape.Size() / len(p.IDs)
+		one.Taps[name] = &tensor.Tensor{DType: x.DType, Shape: append(tensor.Shape{1}, x.Shape[1:]...), Data: x.Data[:4*size]}
+	}
+	values := runAll(t, g, one.IDs)
+	for _, others := range [][]*Prompt{nil, {one, p}} {
+		l, err := Place(g, NamesHF, one, others...)
+		if err != nil || len(l.Inferred) != min(1, len(others)) {
+			t.Errorf("one token: %v, %v", l.Inferred, err)
+		}
+		for i := range l.Taps {
+			x := &l.Taps[i]
+			if d := offBy(x, values[x.Node]); (d < 1e-5) != (others != nil || !rotated.MatchString(x.Name)) {
+				t.Errorf("%d others: %s: off by %v", len(others), x.Name, d)
+			}
+		}
+	}
+
 	// Weights in the other order, turned and named as ever.
 	broken := loadGraph(t, golden.Model(t, "tiny-llama"))
 	for _, n := range broken.Nodes {
