@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/cause"
 )
 
 // Fault is one mistake, written ID[:WHERE][=VALUE][@LAYERS].
@@ -45,6 +46,9 @@ func Parse(text string) ([]Fault, error) {
 		f.ID, f.Where, _ = strings.Cut(f.ID, ":")
 		for _, part := range []*string{&f.ID, &f.Where, &f.Value, &f.Layers} {
 			*part = strings.TrimSpace(*part)
+		}
+		if c, _ := cause.Find(f.ID); c.Kind == cause.Numeric {
+			return nil, fmt.Errorf("fault: %s: rounding is no fault; it is a class of numerics", f.ID)
 		}
 		if !known(f.ID) {
 			return nil, fmt.Errorf("fault: %q: no such fault", f.ID)

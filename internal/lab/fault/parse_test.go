@@ -29,7 +29,7 @@ func TestParse(t *testing.T) {
 		" ; ":                      "none given",
 		"no_such@all":              `"no_such": no such fault`,
 		"unknown":                  "no such fault",
-		"numeric_kv":               "no such fault",
+		"numeric_kv":               "rounding is no fault",
 		"mask@":                    "no layers after @",
 		"mask@some":                "want numbers and ranges",
 		"mask@3-1":                 "there are 0 to",
