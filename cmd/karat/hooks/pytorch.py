@@ -142,8 +142,7 @@ taps.remove()
 tensors, prompts, neutral = {}, [], True
 for i, prompt in enumerate(json.load(open(args.prompts, encoding="utf-8"))):
     if "ids" in prompt:
-        ids = prompt["ids"]
-        text = tokenizer.decode(ids)
+        ids, text = prompt["ids"], ""  # what text they were of nobody knows
     elif "chat" in prompt:
         text = tokenizer.apply_chat_template(prompt["chat"], tokenize=False, add_generation_prompt=True)
         ids = tokenizer(text, add_special_tokens=False).input_ids
