@@ -38,7 +38,7 @@ type page struct {
 	Passed                bool
 	Model, Dump           string
 	Facts                 []line
-	Story                 []string
+	Story, Closed         []string
 	Findings              []findingView
 	MoreFindings          int
 	Where                 *figure
@@ -46,7 +46,6 @@ type page struct {
 	Logits                []logitsRow
 	MoreLogits            int
 	Closure               []figure
-	ClosureText           string
 	Prompts               []promptView
 	Equations             [][]string
 	MoreEquations         int
@@ -114,7 +113,7 @@ func newPage(d *diagnose.Diagnosis) (*page, error) {
 	}
 	p := &page{
 		Style: template.CSS(style), Verdict: name(string(d.Verdict)), Headline: headline(d), Passed: passed(d.Verdict),
-		Model: name(d.Model), Dump: name(d.Dump), Facts: summary(d), Story: story(d), ClosureText: closure(d),
+		Model: base(d.Model), Dump: base(d.Dump), Facts: summary(d), Story: prose(story(d)...), Closed: prose(closure(d)),
 		MoreFindings: max(0, len(d.Findings)-maxFindings), MoreLogits: max(0, len(d.Logits)-maxRows),
 		Inferred: sentences(d.Inferred), Seen: seen(d), Blind: sentences(d.Coverage.Blind), Floors: floorRows(d),
 	}
@@ -135,6 +134,14 @@ func newPage(d *diagnose.Diagnosis) (*page, error) {
 	p.Equations, p.MoreEquations = worstEquations(d)
 	p.JSON, p.JSONNote = rawJSON(d)
 	return p, p.draw(d)
+}
+
+// prose keeps numbers whole where lines are broken: a joiner follows their hyphens.
+func prose(list ...string) []string {
+	for i, s := range list {
+		list[i] = strings.ReplaceAll(s, "e-", "e-\u2060")
+	}
+	return list
 }
 
 // draw makes the page's charts.

@@ -56,7 +56,7 @@ func JUnit(w io.Writer, d *diagnose.Diagnosis) error {
 		Package: "karat.lab", Name: "karat lab diagnose", Hostname: "localhost",
 		Timestamp:  time.Now().UTC().Format("2006-01-02T15:04:05"),
 		Time:       fmt.Sprintf("%.3f", max(0, d.Seconds)),
-		Properties: []property{{"model", name(d.Model)}, {"dump", name(d.Dump)}, {"verdict", name(string(d.Verdict))}},
+		Properties: []property{{"model", base(d.Model)}, {"dump", base(d.Dump)}, {"verdict", name(string(d.Verdict))}},
 		Cases:      append([]testCase{verdictCase(d)}, equationCases(d)...),
 	}
 	s.Tests = len(s.Cases)

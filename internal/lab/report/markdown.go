@@ -13,7 +13,7 @@ import (
 func Markdown(w io.Writer, d *diagnose.Diagnosis) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s: %s\n\n", mark(name(string(d.Verdict))), mark(headline(d)))
-	fmt.Fprintf(&b, "Model %s, dump %s.\n\n%s\n", mark(name(d.Model)), mark(name(d.Dump)), mark(meaning(d.Verdict)))
+	fmt.Fprintf(&b, "Model %s, dump %s.\n\n%s\n", mark(base(d.Model)), mark(base(d.Dump)), mark(meaning(d.Verdict)))
 	if len(d.Findings) > 0 {
 		b.WriteString("\n## Findings\n")
 	}

@@ -80,7 +80,7 @@ func facts(d *diagnose.Diagnosis, f *diagnose.Finding) []line {
 		{"positions", positions(d, f)},
 		{"tap", name(f.Tap)},
 		{"from", names(f.From, 6)},
-		{"computed", sentence(f.Computed)},
+		{"the engine", sentence(f.Computed)},
 		{"detail", detail(f)},
 		{"residual", residual(f)},
 		{"evidence", sentence(f.Evidence)},
@@ -194,11 +194,10 @@ func story(d *diagnose.Diagnosis) []string {
 	for i := range d.Findings[:min(len(d.Findings), most)] {
 		f := &d.Findings[i]
 		text := fmt.Sprintf("%s, %s: %s.", ordinal(i), name(f.Cause), where(d, f))
-		if known, ok := cause.Find(f.Cause); ok {
-			text += " " + known.Sentence
-		}
 		if f.Computed != "" {
-			text += " The engine must have computed " + strings.TrimSuffix(sentence(f.Computed), ".") + "."
+			text += " The engine " + strings.TrimSuffix(sentence(f.Computed), ".") + "."
+		} else if known, ok := cause.Find(f.Cause); ok {
+			text += " " + known.Sentence
 		}
 		if x := ratio(f.Residual, f.Floor); x > outside && !math.IsInf(x, 0) {
 			text += fmt.Sprintf(" That is %s times as far from the model as rounding goes.", number(x))

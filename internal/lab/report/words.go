@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,14 @@ func clip(s string, n int) string {
 
 func name(s string) string     { return clip(s, maxName) }
 func sentence(s string) string { return clip(s, maxSentence) }
+
+// base is the last part of a path: reports are mailed, and folders are nobody's business.
+func base(path string) string {
+	if path == "" {
+		return ""
+	}
+	return name(filepath.Base(path))
+}
 
 // sentences cleans a list of them; what is over is counted in the last.
 func sentences(list []string) []string {
