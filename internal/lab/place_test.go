@@ -353,3 +353,50 @@ func TestPlaceLlamaCppNames(t *testing.T) {
 		}
 	}
 }
+
+// FuzzPlace places two taps of any names and shapes: every one has a place, of rows that can be
+// read, or a reason why not.
+func FuzzPlace(f *testing.F) {
+	f.Add("model.layers.0.self_attn.q_norm.out", "blk.1.attn_q_rope", byte(3), byte(4), byte(96), byte(3))
+	f.Add("Qcur-0#0.MUL_MAT", "kqv-0", byte(4), byte(3), byte(96), byte(0))
+	f.Add("layers.1.in", "q_rope.01", byte(1), byte(3), byte(128), byte(2))
+	f.Add("result_output#1.SCALE", "inp_per_layer", byte(1), byte(1), byte(8), byte(8))
+	f.Add(".in", "mlp.in", byte(1), byte(2), byte(2), byte(0))
+	c, err := checkpoint.Open(golden.Model(f, "tiny-qwen3"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { c.Close() })
+	g, _, err := arch.Load(c)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, name, other string, a, b, c, ids byte) {
+		shape := func(d ...byte) *tensor.Tensor {
+			s := tensor.Shape{}
+			for _, n := range d {
+				s = append(s, 1+int(n))
+			}
+			return newF32(make([]float32, s.Size()), s...)
+		}
+		p := &Prompt{IDs: make([]int32, ids), Taps: map[string]*tensor.Tensor{name: shape(a, b, c), other: shape(b, c)}, Hidden: shape(a, b, c), Logits: shape(a, c)}
+		for _, names := range []string{NamesAuto, NamesHF, NamesLlamaCpp, NamesKarat} {
+			l, err := Place(g, names, p, &Prompt{Taps: p.Taps})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range l.Taps {
+				if x.Width != x.Node.Shape.Size() || x.First < 0 || x.Tap == "" {
+					t.Errorf("%+v", x)
+				}
+				x.Read(make([]float64, x.Width), x.Rows-1)
+			}
+			for _, u := range l.Unplaced {
+				if u.Why == "" {
+					t.Errorf("%+v", u)
+				}
+				u.Read(make([]float64, u.Width), u.Rows-1)
+			}
+		}
+	})
+}
