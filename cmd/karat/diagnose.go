@@ -1,44 +1,86 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/diagnose"
+	reports "github.com/karat-run/karat/internal/lab/report"
 	"github.com/spf13/cobra"
 )
 
 // diagnoseFlags are the flags of lab diagnose.
 type diagnoseFlags struct {
-	names, golden, json, report string
+	names                choice
+	golden, json, report string
 }
 
 func newDiagnoseCommand() *cobra.Command {
-	var f diagnoseFlags
+	f := diagnoseFlags{names: choice{lab.NamesAuto, []string{lab.NamesAuto, lab.NamesHF, lab.NamesLlamaCpp, lab.NamesKarat}}}
 	c := &cobra.Command{
 		Use:   "diagnose MODEL DUMP",
 		Short: "Say which operation of an engine is wrong, in which layers, and why",
-		Args:  cobra.ExactArgs(2),
-		RunE:  func(c *cobra.Command, args []string) error { return f.run(c, args[0], args[1]) },
+		Long: `Diagnose says of an engine whose logits are wrong which operation computes something
+else than the model, in which layers, and what; of one whose logits merely differ,
+that rounding does it, and how that was measured.
+
+MODEL is what the engine ran: a GGUF file or a Hugging Face folder. DUMP is what it
+computed: a record as "karat lab record" writes it (OUT.safetensors, with OUT.json beside
+it), a folder of .npy files, or a record of llama.cpp; "karat lab hook" prints programs that
+make one, "karat lab import" converts others. Logits alone are judged, too, but where a
+fault lies only taps can tell: the more the better, for one short prompt, one of a few
+dozen tokens, and one longer than the model's sliding window.
+
+Each tapped value is recomputed from the engine's own values at the taps before it.
+What rounding alone makes of that is measured by emulating the engine's arithmetic, and
+a cause is named only if the reference with that cause computes the engine's numbers.
+"karat lab causes" lists what can be named; all else is called unknown, with its place.
+
+The exit status is 0 if the verdict is clean, numeric or sensitivity, 1 if it is another
+one, and 2 if there was nothing to judge.`,
+		Example: `  karat lab diagnose model.gguf dump.safetensors
+  karat lab diagnose ./tiny-qwen3 dump.safetensors --report report --json diagnosis.json
+  karat lab diagnose model.gguf dump.safetensors --golden golden.safetensors`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args[0], args[1]) },
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&f.names, "names", "", "whose names the taps have: auto, hf, llama.cpp or karat")
-	fs.Var((*name)(&f.golden), "golden", "golden `record` of the same prompts, to judge the ids by")
+	f.names.add(c, "names", "whose names the taps have")
+	fs.Var((*name)(&f.golden), "golden", "golden record of the same prompts: gives ids that the dump lacks, and judges those that it has")
 	fs.Var((*name)(&f.json), "json", "`file` to write the diagnosis to, as JSON")
-	fs.Var((*name)(&f.report), "report", "`folder` to write the report to")
+	fs.Var((*name)(&f.report), "report", "`folder` to write a report to: index.html, report.md, junit.xml, diagnosis.json")
 	return c
 }
 
 func (f *diagnoseFlags) run(c *cobra.Command, model, dump string) error {
-	d, err := f.diagnose(c, model, dump)
-	if err != nil {
+	ctx, stop := untilSignal()
+	defer stop()
+	d, err := f.diagnose(ctx, model, dump, c.ErrOrStderr())
+	switch {
+	case err != nil && ctx.Err() != nil:
+		fmt.Fprintln(c.ErrOrStderr(), "karat: interrupted")
+		return failure{status: statusInterrupted}
+	case err != nil:
 		return failure{statusNotCompare, err}
 	}
+	if err := f.write(c.OutOrStdout(), d); err != nil {
+		return failure{statusNotCompare, err}
+	}
+	switch d.Verdict {
+	case diagnose.Clean, diagnose.Numeric, diagnose.Sensitivity:
+		return nil
+	}
+	return failure{status: statusOutside}
+}
+
+// write writes the diagnosis where the flags want it, and to the terminal.
+func (f *diagnoseFlags) write(w io.Writer, d *diagnose.Diagnosis) error {
 	if f.json != "" {
 		err := atomicfile.Write(f.json, func(w io.Writer) error {
 			e := newEncoder(w)
@@ -46,19 +88,22 @@ func (f *diagnoseFlags) run(c *cobra.Command, model, dump string) error {
 			return e.Encode(d)
 		})
 		if err != nil {
-			return failure{statusNotCompare, err}
+			return err
 		}
 	}
-	fmt.Fprintln(c.OutOrStdout(), d.Verdict, d.Closure, d.Floors, d.Inferred, d.Seconds)
-	if d.Verdict != diagnose.Clean && d.Verdict != diagnose.Numeric && d.Verdict != diagnose.Sensitivity {
-		return failure{status: statusOutside}
+	if f.report != "" {
+		if err := reports.WriteDir(f.report, d); err != nil {
+			return err
+		}
 	}
-	return nil
+	t := reports.Terminal{}
+	if isTerminal(w) {
+		t = reports.Terminal{Width: 80, Color: true}
+	}
+	return reports.Text(w, d, t)
 }
 
-func (f *diagnoseFlags) diagnose(c *cobra.Command, model, dump string) (*diagnose.Diagnosis, error) {
-	ctx, stop := untilSignal()
-	defer stop()
+func (f *diagnoseFlags) diagnose(ctx context.Context, model, dump string, stderr io.Writer) (*diagnose.Diagnosis, error) {
 	m, err := openCheckpoint(model)
 	if err != nil {
 		return nil, err
@@ -72,7 +117,7 @@ func (f *diagnoseFlags) diagnose(c *cobra.Command, model, dump string) (*diagnos
 	if err != nil {
 		return nil, err
 	}
-	record, err := lab.ReadRecord(dump)
+	record, err := lab.ReadDump(dump)
 	if err != nil {
 		return nil, err
 	}
@@ -84,10 +129,42 @@ func (f *diagnoseFlags) diagnose(c *cobra.Command, model, dump string) (*diagnos
 		}
 		defer golden.Close()
 	}
-	o := diagnose.Options{Golden: golden, Model: model, Graph: g, Dump: record, Names: f.names, Asked: &diagnose.Asked{Tokenizer: t, Template: m.Template()}}
-	d, err := diagnose.Run(ctx, o)
-	if errors.Is(err, diagnose.ErrUnusable) {
-		return nil, err
+	s := stages{w: stderr, terminal: isTerminal(stderr), last: time.Now()}
+	defer s.end()
+	return diagnose.Run(ctx, diagnose.Options{Model: model, Graph: g, Dump: record, Names: f.names.value, Golden: golden,
+		Asked: &diagnose.Asked{Tokenizer: t, Template: m.Template()}, Progress: s.report})
+}
+
+// stages shows which stage of long work is under way, and how far it is.
+type stages struct {
+	w        io.Writer
+	terminal bool
+	last     time.Time
+	shown    bool
+}
+
+func (s *stages) report(stage string, done, total int) {
+	pause := 10 * time.Second
+	if s.terminal {
+		pause = time.Second / 5
 	}
-	return d, err
+	if time.Since(s.last) < pause {
+		return
+	}
+	s.last, s.shown = time.Now(), true
+	if total > 0 {
+		stage += fmt.Sprintf(": %d of %d", done, total)
+	}
+	if s.terminal {
+		fmt.Fprintf(s.w, "\r%s\x1b[K", stage)
+		return
+	}
+	fmt.Fprintln(s.w, "karat:", stage)
+}
+
+// end clears the terminal's line.
+func (s *stages) end() {
+	if s.terminal && s.shown {
+		fmt.Fprint(s.w, "\r\x1b[K")
+	}
 }

@@ -81,6 +81,9 @@ func (c class) arms() []*sim.Numerics {
 	if c.gelu != "" {
 		arms = append(arms, class{c.activations, c.kv, ""}.center())
 	}
+	if c.kv == "f16" || c.kv == "bf16" {
+		arms = append(arms, class{c.activations, "f64", c.gelu}.center())
+	}
 	if c.coarse() {
 		// Engines of such a class differ in where exactly they round.
 		exact := class{activations: "f64", kv: c.kv, gelu: c.gelu}.center()
@@ -107,7 +110,7 @@ func (c class) step() float64 {
 }
 
 // classes are what an engine may be, from the finest on.
-var classes = []string{"f64", "i16_32", "i16_32!", "f16", "bf16", "q8_32", "q8"}
+var classes = []string{"f64", "i16_32", "i16_32!", "f16", "bf16", "q8", "q8_32"}
 
 // infer finds the class whose emulation lies nearest to the engine's numbers, from a
 // few rows of each equation, unless the dump says it.
@@ -200,7 +203,7 @@ func (r *run) nearest(names []string, make func(string) class, of func(*equation
 		r.setCenter(make(name))
 		byOp := map[graph.Op][]float64{}
 		for _, eq := range r.eqs {
-			if of != nil && !of(eq) || len(eq.span) > 12 {
+			if of != nil && !of(eq) || len(eq.span) > small && len(r.eqs) > 1 {
 				continue
 			}
 			sites := r.sites(eq)
@@ -232,6 +235,10 @@ func (r *run) nearest(names []string, make func(string) class, of func(*equation
 
 // nearer is the base-2 logarithm of how much nearer a later class has to be, the mean over operations.
 const nearer = 0.25
+
+// small is the number of nodes of an equation that tells one class from another: the
+// errors of more run into each other.
+const small = 12
 
 func noFloors(sites []site) map[site]float64 {
 	floors := map[site]float64{}

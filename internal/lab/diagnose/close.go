@@ -71,7 +71,11 @@ const spread = excess * excess
 
 // unexplained reports whether a prompt's logits are not what the findings give.
 func (r *run) unexplained() bool {
-	return slices.ContainsFunc(r.frees, func(f *free) bool { return f.after > spread*f.floor && f.after > 1e-12 })
+	floor := 1e-13 // of the rounding of the logits themselves
+	for _, f := range r.frees {
+		floor = max(floor, f.floor)
+	}
+	return slices.ContainsFunc(r.frees, func(f *free) bool { return f.after > spread*floor })
 }
 
 // free runs the reference over a prompt.
@@ -245,7 +249,7 @@ func (r *run) coverage() {
 	}
 	c.Equations = len(r.eqs)
 	c.Nodes = float64(len(r.byNode)) / float64(len(r.g.Nodes)-len(r.g.KVs()))
-	if c.Prompts == 0 {
+	if r.blackBox {
 		blind("no prompt has taps: only the logits were judged, and where a fault lies cannot be seen")
 	}
 	for _, n := range r.g.Nodes {

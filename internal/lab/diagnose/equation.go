@@ -205,10 +205,11 @@ func median(x []float64) float64 {
 
 // check measures all equations under the accepted edits.
 func (r *run) check(eqs []*equation) error {
-	for _, eq := range eqs {
+	for i, eq := range eqs {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
+		r.progress("checking equations", i, len(eqs))
 		var err error
 		if eq.errors, err = r.measure(eq, r.edits, r.sites(eq), nil); err != nil {
 			return err

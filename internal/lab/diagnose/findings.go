@@ -225,6 +225,9 @@ func (r *run) numericFindings() []Finding {
 	case c.coarse() && said.activations == "":
 		add("numeric_activations", "Linear", "rounds what products read, or all it keeps, to "+c.name(), map[string]any{"activations": c.name()})
 	}
+	if c.activations == "f32" && said.activations == "" {
+		add("numeric_accumulation", "Linear", "computes in float32", map[string]any{"activations": "f32"})
+	}
 	if said.kv == "" && (c.kv == "f16" || c.kv == "bf16") && c.kv != c.activations {
 		add("numeric_kv", "StoreKV", "keeps keys and values in "+c.kv, map[string]any{"kv": c.kv})
 	}

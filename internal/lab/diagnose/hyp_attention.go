@@ -13,7 +13,7 @@ func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
 	a := n.Attr.(graph.AttentionAttr)
 	dim, heads := float64(a.KV.Dim), n.In[0].Shape[0]
 	all := []*hypothesis{
-		fitting("attention_scale", n, fit{least: 1e-4, most: 100,
+		fitting("attention_scale", n, fit{right: a.Scale, least: 1e-4, most: 100,
 			guesses: []float64{1, 1 / math.Sqrt(dim), 1 / dim, math.Sqrt(dim), math.Pow(dim, -0.25), 1 / math.Sqrt(float64(r.g.Nodes[0].Shape.Size())/float64(heads)), a.Scale * a.Scale, math.Sqrt(a.Scale)},
 			make: func(v float64) *hypothesis {
 				return edit("attention_scale", n, fmt.Sprintf("scales the scores by %.6g, not by %.6g", v, a.Scale), detail{"scale": v, "right": a.Scale},
@@ -62,7 +62,7 @@ func (r *run) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 	}
 	all = append(all, r.otherKind(n, kv)...)
 	guesses := []float64{float64(kv.Window - 1), float64(kv.Window + 1), float64(kv.Window / 2), float64(2 * kv.Window)}
-	return append(all, unlikely(0.4, fitting("window_size", n, fit{least: 1, most: float64(longest), integer: true, guesses: guesses, make: func(v float64) *hypothesis {
+	return append(all, unlikely(0.4, fitting("window_size", n, fit{right: float64(kv.Window), least: 1, most: float64(longest), integer: true, guesses: guesses, make: func(v float64) *hypothesis {
 		if v < 1 || int(v) == kv.Window {
 			return nil
 		}

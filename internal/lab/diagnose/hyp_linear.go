@@ -16,7 +16,7 @@ func (r *run) embedHypotheses(n *graph.Node) []*hypothesis {
 	}
 	right := float64(n.Attr.(graph.EmbedAttr).Scale)
 	width := float64(n.Shape.Size())
-	all := []*hypothesis{fitting(cause, n, fit{least: right / 1000, most: right * 1000,
+	all := []*hypothesis{fitting(cause, n, fit{right: right, least: right / 1000, most: right * 1000,
 		guesses: []float64{1, math.Sqrt(width), width, 1 / math.Sqrt(width), 0.5 * right, 2 * right, right * right},
 		make: func(v float64) *hypothesis {
 			return edit(cause, n, fmt.Sprintf("scales the embedding by %.6g, not %.6g", v, right), detail{"factor": v, "right": right},
@@ -31,7 +31,7 @@ func (r *run) linearHypotheses(n *graph.Node) []*hypothesis {
 	all := []*hypothesis{
 		edit("weight_transposed", n, fmt.Sprintf("reads the bytes of the weight [%d, %d] as those of its transpose", rows, cols), detail{},
 			func(s *sim.Spec) { s.Alter = transposed }),
-		edit("weight_missing", n, "multiplies by zeros", detail{"weight": "zero"}, func(s *sim.Spec) { s.Times = 0 }),
+		unlikely(0.5, edit("weight_missing", n, "multiplies by zeros", detail{"weight": "zero"}, func(s *sim.Spec) { s.Times = 0 })),
 	}
 	all = append(all, r.otherWeights(n)...)
 	all = append(all, layouts(n)...)
@@ -42,7 +42,7 @@ func (r *run) linearHypotheses(n *graph.Node) []*hypothesis {
 	if n.Layer < 0 && n == r.head() {
 		cause = "logits_scale"
 	}
-	all = append(all, unlikely(0.5, fitting(cause, n, fit{least: 1e-3, most: 1e3, guesses: factors(n), make: func(v float64) *hypothesis {
+	all = append(all, unlikely(0.5, fitting(cause, n, fit{right: 1, least: 1e-3, most: 1e3, guesses: factors(n), make: func(v float64) *hypothesis {
 		return edit(cause, n, fmt.Sprintf("gives %.6g times the product", v), detail{"factor": v}, func(s *sim.Spec) { s.Times = v })
 	}})))
 	if cause == "logits_scale" && w != r.g.Nodes[0].W[0] && slices.Equal(w.Shape, r.g.Nodes[0].W[0].Shape) {

@@ -40,7 +40,7 @@ func (r *run) normHypotheses(n *graph.Node) []*hypothesis {
 	all := []*hypothesis{
 		edit(missing, n, "leaves the norm out", detail{}, passes(0)),
 		unlikely(0.6, edit("norm_extra", n, "norms twice", detail{}, func(s *sim.Spec) { s.Func = twice })),
-		unlikely(0.1, fitting("norm_eps", n, fit{least: 1e-12, most: 1, guesses: []float64{1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2},
+		unlikely(0.1, fitting("norm_eps", n, fit{right: float64(a.Eps), least: 1e-12, most: 1, guesses: []float64{1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2},
 			make: func(v float64) *hypothesis {
 				return edit("norm_eps", n, fmt.Sprintf("adds %.3g to the mean square, not %.3g", v, a.Eps), detail{"eps": v, "right": float64(a.Eps)},
 					func(s *sim.Spec) { s.Eps = v })
@@ -90,6 +90,9 @@ func weightOnly(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
 	x, err := e.Value(s.In[0], rows)
 	if err != nil {
 		return nil, err
+	}
+	if len(s.W) == 0 {
+		return x, nil
 	}
 	w, err := sim.Vector(s.W[0])
 	if err != nil {

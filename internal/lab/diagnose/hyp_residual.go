@@ -22,7 +22,7 @@ func (r *run) addHypotheses(n *graph.Node) []*hypothesis {
 	if n.Layer < 0 {
 		return r.perLayerSum(n)
 	}
-	branch, stream := n.In[1], n.In[0]
+	branch := n.In[1]
 	missing := "residual_missing"
 	if r.isPLE(branch) {
 		missing = "ple_missing"
@@ -31,41 +31,27 @@ func (r *run) addHypotheses(n *graph.Node) []*hypothesis {
 		edit("residual_missing", n, "gives on what is added, without the residual stream", detail{"lost": "stream"}, passes(1)),
 		edit(missing, n, "gives on the residual stream, without what is added", detail{"lost": "branch"}, passes(0)),
 	}
-	// The stream from another place: the normed input, or the sum before.
-	for _, x := range []*graph.Node{r.normOf(n, stream), r.earlier(stream)} {
-		if x != nil {
-			all = append(all, unlikely(0.2, edit("residual_order", n, "adds to "+r.tapName(x)+", not to the residual stream", detail{"stream": role(x)}, reads(0, x))))
-		}
-	}
 	if branch.Op == graph.RMSNorm {
 		all = append(all, edit(r.missingNorm(branch), branch, "adds what was not normed", detail{}, reads(0, branch)))
 		all[len(all)-1].edits = sim.Edits{n: {reads(1, branch.In[0])}}
 	} else {
-		all = append(all, r.normedSums(n)...)
-	}
-	if r.isPLE(branch) {
-		all = append(all, r.placesOfPLE(n)...)
-	}
-	return all
-}
-
-// normedSums are sums whose norm comes before the residual is kept: the next norm's
-// output goes on as the stream.
-func (r *run) normedSums(n *graph.Node) []*hypothesis {
-	var all []*hypothesis
-	for _, x := range r.readers(n) {
-		if x.Op != graph.RMSNorm || x.Layer != n.Layer {
-			continue
-		}
-		h := &hypothesis{cause: "residual_order", node: n, detail: detail{"stream": role(x)}, computed: "goes on with " + r.tapName(x) + " as the residual stream", edits: sim.Edits{}, cost: 0.2}
-		for _, y := range r.readers(n) {
-			if y.Op == graph.Add {
-				h.edits[y] = []sim.Edit{reads(0, x)}
+		all = append(all, unlikely(0.3, edit("norm_extra", n, "norms what is added, without a weight", detail{"of": "branch"}, func(s *sim.Spec) {
+			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+				y, err := e.Value(s.In[1], rows)
+				if err != nil {
+					return nil, err
+				}
+				plain := sim.Spec{Node: s.In[1], Eps: 1e-6}
+				if y, err = plain.Norm(e, y); err != nil {
+					return nil, err
+				}
+				x, err := e.Value(s.In[0], rows)
+				for i := range y {
+					y[i] += x[i]
+				}
+				return y, err
 			}
-		}
-		if len(h.edits) > 0 {
-			all = append(all, h)
-		}
+		})))
 	}
 	return all
 }
@@ -75,26 +61,11 @@ func (r *run) isPLE(n *graph.Node) bool {
 	return strings.HasPrefix(role(n), "post_norm") && n.Layer >= 0
 }
 
-// normOf is the norm of the stream in n's layer, nil if there is none.
-func (r *run) normOf(n, stream *graph.Node) *graph.Node {
-	for _, x := range r.readers(stream) {
-		if x.Op == graph.RMSNorm && x.Layer == n.Layer {
-			return x
-		}
-	}
-	return nil
-}
-
-// earlier is the stream before it was last added to.
-func (r *run) earlier(stream *graph.Node) *graph.Node {
-	if stream.Op == graph.Add && len(stream.In) == 2 {
-		return stream.In[0]
-	}
-	return nil
-}
-
-// placesOfPLE are other places of the per-layer embedding in a layer: n is its sum.
+// placesOfPLE are other places of the per-layer embedding in n's layer.
 func (r *run) placesOfPLE(n *graph.Node) []*hypothesis {
+	if n = r.sumOfPLE(n); n == nil {
+		return nil
+	}
 	gate, end := r.inLayer(n, "inp_gate"), n.In[1]
 	after := n.In[0] // the stream behind the MLP
 	if gate == nil || after.Op != graph.Add {
@@ -128,6 +99,16 @@ func (r *run) placesOfPLE(n *graph.Node) []*hypothesis {
 		all = append(all, unlikely(0.1, plain))
 	}
 	return append(all, r.behindScalar(n)...)
+}
+
+// sumOfPLE is where n's layer adds the per-layer embedding, nil if it has none.
+func (r *run) sumOfPLE(n *graph.Node) *graph.Node {
+	for _, x := range r.g.Nodes {
+		if x.Layer == n.Layer && x.Op == graph.Add && len(x.In) == 2 && r.isPLE(x.In[1]) {
+			return x
+		}
+	}
+	return nil
 }
 
 // normOfSum is norm x of the sum of two values.
@@ -252,7 +233,7 @@ func (r *run) scaleHypotheses(n *graph.Node) []*hypothesis {
 	}
 	const cause = "ple_scale"
 	right := n.Attr.(graph.ScaleAttr).By
-	return []*hypothesis{fitting(cause, n, fit{least: right / 1000, most: 1000 * right, guesses: []float64{1, right * right, math.Sqrt(right), 1 / right},
+	return []*hypothesis{fitting(cause, n, fit{right: right, least: right / 1000, most: 1000 * right, guesses: []float64{1, right * right, math.Sqrt(right), 1 / right},
 		make: func(v float64) *hypothesis {
 			return edit(cause, n, fmt.Sprintf("multiplies by %.6g, not by %.6g", v, right), detail{"factor": v, "right": right}, func(s *sim.Spec) { s.By = v })
 		}})}
@@ -261,7 +242,7 @@ func (r *run) scaleHypotheses(n *graph.Node) []*hypothesis {
 func softcapHypotheses(n *graph.Node) []*hypothesis {
 	right := n.Attr.(graph.ScaleAttr).By
 	scaled := func(what string, before bool) *hypothesis {
-		return unlikely(0.4, fitting("logits_scale", n, fit{least: 1e-3, most: 1e3, guesses: []float64{0.5, 2}, make: func(v float64) *hypothesis {
+		return unlikely(0.4, fitting("logits_scale", n, fit{right: 1, least: 1e-3, most: 1e3, guesses: []float64{0.5, 2}, make: func(v float64) *hypothesis {
 			return edit("logits_scale", n, fmt.Sprintf("multiplies the logits by %.6g %s the cap", v, what), detail{"factor": v, "place": what}, func(s *sim.Spec) {
 				if !before {
 					s.Times = v
@@ -280,7 +261,7 @@ func softcapHypotheses(n *graph.Node) []*hypothesis {
 	return []*hypothesis{
 		scaled("before", true), scaled("after", false),
 		edit("softcap_missing", n, "does not cap the logits", detail{}, func(s *sim.Spec) { s.By = 0 }),
-		unlikely(0.2, fitting("softcap_value", n, fit{least: 1, most: 1000, guesses: []float64{15, 20, 30, 50, right / 2, right * 2}, make: func(v float64) *hypothesis {
+		unlikely(0.2, fitting("softcap_value", n, fit{right: right, least: 1, most: 1000, guesses: []float64{15, 20, 30, 50, right / 2, right * 2}, make: func(v float64) *hypothesis {
 			if v == right {
 				return nil
 			}

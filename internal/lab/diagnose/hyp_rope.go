@@ -69,7 +69,7 @@ func (r *run) ropeHypotheses(n *graph.Node) []*hypothesis {
 		}
 	}
 	all = append(all, r.otherKinds(n, freqs, dim)...)
-	return append(all, unlikely(0.3, &hypothesis{cause: "rope_theta", node: n, fit: &fit{least: 50, most: 1e9,
+	return append(all, unlikely(0.3, &hypothesis{cause: "rope_theta", node: n, fit: &fit{right: base, least: 50, most: 1e9,
 		guesses: []float64{1e4, 1e5, 5e5, 1e6, 1e7, 500, 1.6e5, 8e6},
 		make: func(v float64) *hypothesis {
 			f := rescaled(freqs, base, v, dim)

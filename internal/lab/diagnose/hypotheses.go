@@ -40,12 +40,85 @@ func (r *run) candidates(eq *equation) ([]*hypothesis, error) {
 			all = append(all, softcapHypotheses(n)...)
 		}
 		all = append(all, r.skippedNorms(n)...)
+		if n.Op == graph.RMSNorm || n.Op == graph.Add || role(n) == "inp_gate" {
+			for _, h := range r.placesOfPLE(n) {
+				if !slices.ContainsFunc(all, func(x *hypothesis) bool { return x.node == h.node && same(x, h) }) {
+					all = append(all, h)
+				}
+			}
+		}
+	}
+	if eq.layers() > 1 {
+		return r.systemic(all), nil
 	}
 	permuted, err := r.permuted(eq)
 	if permuted != nil {
 		all = append(all, permuted)
 	}
 	return all, err
+}
+
+// layers is the number of layers in which eq's span lies.
+func (e *equation) layers() int {
+	var layers []int
+	for _, n := range e.span {
+		layers = union(layers, layersOf(n))
+	}
+	return len(layers)
+}
+
+// systemic makes of the same hypotheses in several layers one: of an equation across
+// layers, and without taps between them, no more can be told.
+func (r *run) systemic(all []*hypothesis) []*hypothesis {
+	var out []*hypothesis
+	for _, h := range all {
+		at := slices.IndexFunc(out, func(x *hypothesis) bool {
+			return x.node.Layer >= 0 && h.node.Layer >= 0 && x.cause == h.cause && role(x.node) == role(h.node) && (x.fit == nil) == (h.fit == nil) && (x.fit != nil || same(x, h))
+		})
+		if at < 0 {
+			x := *h
+			x.nodes = []*graph.Node{h.node}
+			out = append(out, &x)
+			continue
+		}
+		join(out[at], h)
+	}
+	return out
+}
+
+// join adds h's edits to x, which is the same elsewhere.
+func join(x, h *hypothesis) {
+	x.nodes = append(x.nodes, h.node)
+	if x.fit == nil {
+		edits := sim.Edits{}
+		for n, e := range x.edits {
+			edits[n] = e
+		}
+		for n, e := range h.edits {
+			if edits[n] == nil { // a rope node is named by queries and by keys
+				edits[n] = e
+			}
+		}
+		x.edits = edits
+		return
+	}
+	first, second, nodes := x.fit.make, h.fit.make, x.nodes
+	f := *x.fit
+	f.make = func(v float64) *hypothesis {
+		a, b := first(v), second(v)
+		if a == nil || b == nil {
+			return nil
+		}
+		both := *a
+		both.nodes, both.edits = nodes, sim.Edits{}.And(a.edits)
+		for n, e := range b.edits {
+			if both.edits[n] == nil {
+				both.edits[n] = e
+			}
+		}
+		return &both
+	}
+	x.fit = &f
 }
 
 // detail is what a finding says of a cause; numbers are float64.
@@ -79,30 +152,6 @@ func reads(i int, x *graph.Node) sim.Edit {
 	return func(s *sim.Spec) {
 		s.In = slices.Clone(s.In)
 		s.In[i] = x
-	}
-}
-
-// sum makes a node the sum of other nodes.
-func sum(nodes ...*graph.Node) sim.Edit {
-	return func(s *sim.Spec) {
-		s.In = nodes
-		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
-			var y []float64
-			for _, n := range s.In {
-				x, err := e.Value(n, rows)
-				if err != nil {
-					return nil, err
-				}
-				if y == nil {
-					y = x
-					continue
-				}
-				for i, v := range x {
-					y[i] += v
-				}
-			}
-			return y, nil
-		}
 	}
 }
 

@@ -36,13 +36,13 @@ func (r *run) judgeProbe() (changed bool, err error) {
 				return false, err
 			}
 			if ok {
-				return true, r.discard(r.differing(set), c)
+				return true, r.discard(r.differing(set), set, c)
 			}
 		}
 	}
 	for _, eq := range r.eqs {
 		if eq.flagged() && eq.target != r.g.Result() && len(r.consumers(eq.target)) == 0 && r.fingerprint(eq) != nil {
-			return true, r.discard([]*equation{eq}, nil)
+			return true, r.discard([]*equation{eq}, []*equation{eq}, nil)
 		}
 	}
 	return false, nil
@@ -159,8 +159,9 @@ func (r *run) hide(nodes []*graph.Node) (undo func()) {
 }
 
 // discard says what taps are, and leaves them out from here on. c is the equation that
-// holds without them, if that is how they were found.
-func (r *run) discard(taps []*equation, c *equation) error {
+// holds without a set that they are of, if that is how they were found.
+func (r *run) discard(taps, set []*equation, c *equation) error {
+	undo := r.hide(targets(set))
 	for _, eq := range taps {
 		why := ""
 		if c != nil {
@@ -172,6 +173,7 @@ func (r *run) discard(taps []*equation, c *equation) error {
 			r.infers("%s holds the same in another form (%s): what reads it follows from the model", eq.tap, why)
 		}
 	}
+	undo()
 	for _, n := range targets(taps) {
 		for _, p := range r.prompts {
 			delete(p.known, n)
@@ -340,6 +342,7 @@ func (r *run) otherTap(i int, n *graph.Node, got []float64) *print {
 // features scaled, each by a number of its own, or in another order.
 func (r *run) sameFunction(eq *equation) string {
 	n, w := eq.target, eq.target.Shape.Size()
+	how := ""
 	for _, p := range r.prompts {
 		if p.known[n] == nil || !p.tapped {
 			continue
@@ -358,15 +361,17 @@ func (r *run) sameFunction(eq *equation) string {
 		}
 		got := p.read(n, rows)
 		limit := r.tolerance(eq)
-		if proportional(got, want, w, limit) {
-			return "scaled"
+		switch {
+		case relative(got, want) <= limit: // this prompt's is as it should be
+		case how != "in another order" && proportional(got, want, w, limit):
+			how = "scaled"
+		case how != "scaled" && matching(got, want, len(rows), limit) != nil:
+			how = "in another order"
+		default:
+			return ""
 		}
-		if matching(got, want, len(rows), limit) != nil {
-			return "in another order"
-		}
-		return ""
 	}
-	return ""
+	return how
 }
 
 // proportional reports whether each column of got is one number times want's.
@@ -401,10 +406,10 @@ func proportional(got, want []float64, w int, limit float64) bool {
 // misshapen are taps that found their node, but not its width: a probe of a part.
 func (r *run) misshapen() {
 	for _, p := range r.Dump.Prompts {
-		if len(p.IDs) == 0 {
+		if p = r.withIDs(p); p == nil {
 			continue
 		}
-		found, err := lab.Place(r.g, r.schema(), p)
+		found, err := lab.Place(r.g, r.schema(), p, r.Dump.Prompts...)
 		if err != nil {
 			return
 		}

@@ -43,6 +43,7 @@ type run struct {
 	class    class
 	edits    sim.Edits // of the accepted hypotheses
 	accepted []*hypothesis
+	blackBox bool      // there are only logits
 	findings []Finding // of the stages before the equations
 	frees    []*free
 	out      Diagnosis
@@ -54,6 +55,7 @@ type prompt struct {
 	tapped bool
 	known  map[*graph.Node]sim.Known
 	placed map[*graph.Node]lab.Placed
+	twice  [][2]lab.Placed // taps of the same value
 	center *sim.Eval
 	arms   []*sim.Eval
 }
@@ -107,6 +109,7 @@ func (r *run) stages() error {
 	}{
 		{"placing taps", r.place},
 		{"judging the input", r.judgeInput},
+		{"comparing taps of the same value", r.judgeTwice},
 		{"finding the class of rounding", r.infer},
 		{"checking equations", func() error { return r.check(r.eqs) }},
 		{"testing the instrument", r.judgeProbes},
@@ -141,19 +144,21 @@ func (r *run) place() error {
 	unplaced := map[string]bool{}
 	names := r.schema()
 	for _, p := range r.Dump.Prompts {
-		if len(p.IDs) == 0 {
-			r.infers("prompt %d has no ids and is left out", p.Index)
+		if p = r.withIDs(p); p == nil {
 			continue
 		}
-		found, err := lab.Place(r.g, names, p)
+		found, err := lab.Place(r.g, names, p, r.Dump.Prompts...)
 		if err != nil {
 			return err
 		}
 		q := &prompt{Prompt: p, known: map[*graph.Node]sim.Known{}, placed: map[*graph.Node]lab.Placed{}}
 		for _, t := range found.Taps {
 			q.tapped = q.tapped || t.Node != r.g.Result()
-			if old, ok := q.placed[t.Node]; ok && old.Rows >= t.Rows {
-				continue
+			if old, ok := q.placed[t.Node]; ok {
+				q.twice = append(q.twice, [2]lab.Placed{old, t})
+				if old.Name == logitsName || old.Rows >= t.Rows && t.Name != logitsName {
+					continue
+				}
 			}
 			q.known[t.Node], q.placed[t.Node] = tap{t}, t
 			if _, ok := r.taps[t.Node]; !ok || strings.HasPrefix(r.taps[t.Node], "hidden.") {
@@ -170,6 +175,7 @@ func (r *run) place() error {
 			r.prompts = append(r.prompts, q)
 		}
 	}
+	r.without()
 	if len(r.prompts) == 0 {
 		return fmt.Errorf("%w: %s: no prompt has ids and logits or taps", ErrUnusable, r.Dump.Path)
 	}
@@ -180,6 +186,39 @@ func (r *run) place() error {
 	r.setCenter(class{activations: "f64"})
 	r.equations()
 	return nil
+}
+
+// without takes the logits of the shortest prompts for taps, where there are no others.
+func (r *run) without() {
+	if slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.tapped }) {
+		return
+	}
+	short := slices.Clone(r.prompts)
+	slices.SortStableFunc(short, func(a, b *prompt) int { return len(a.IDs) - len(b.IDs) })
+	tokens := 0
+	for _, p := range short {
+		if tokens += len(p.IDs); tokens > 40 && p != short[0] {
+			break
+		}
+		p.tapped, r.blackBox = true, true
+	}
+}
+
+// withIDs is p with ids: its own, or the golden record's, or the tokenizer's; nil if
+// there are none.
+func (r *run) withIDs(p *lab.Prompt) *lab.Prompt {
+	if len(p.IDs) > 0 {
+		return p
+	}
+	ids, how, err := r.expected(p)
+	if err != nil || len(ids) == 0 || len(ids[0]) == 0 {
+		r.infers("prompt %d has no ids and is left out: --golden may give them, or text in the dump's JSON file", p.Index)
+		return nil
+	}
+	r.infers("the dump has no ids: they are those that %s gives", how)
+	q := *p
+	q.IDs = ids[0]
+	return &q
 }
 
 func (r *run) tapName(n *graph.Node) string {

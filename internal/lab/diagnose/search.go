@@ -7,6 +7,7 @@ import (
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/sim"
+	"github.com/karat-run/karat/internal/round"
 )
 
 // hypothesis is something that an engine may do instead of what the graph says.
@@ -34,6 +35,7 @@ type fit struct {
 	least, most float64
 	guesses     []float64 // tried first; 3 % within one of them it is that one
 	integer     bool
+	right       float64 // what it should be; 0 if nothing
 	make        func(v float64) *hypothesis
 }
 
@@ -171,6 +173,9 @@ func (r *run) explain(eq *equation) (*attempt, error) {
 		slices.SortStableFunc(next, func(a, b *attempt) int { return cmp.Compare(a.score, b.score) })
 		if best, err := r.verify(eq, next); best != nil || err != nil {
 			return best, err
+		}
+		if r.blackBox {
+			return r.underClasses(eq, next)
 		}
 		if frontier = r.promising(next, start); len(frontier) == 0 {
 			break
@@ -340,6 +345,9 @@ func (r *run) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowErro
 	few := sites[:min(len(sites), 4)]
 	f := h.fit
 	at := func(v float64) float64 {
+		if f.right != 0 && math.Abs(v/f.right-1) < 1e-3 {
+			return math.Inf(1) // what it should be
+		}
 		x := f.make(v)
 		if x == nil {
 			return math.Inf(1)
@@ -364,11 +372,19 @@ func (r *run) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowErro
 	for _, v := range f.guesses {
 		consider(v)
 	}
+	if without, _, err := r.score(eq, base.edits, few); err != nil || least > without-0.05 {
+		return nil // no value is better than none
+	}
 	if least > math.Log2(excess) && f.most > f.least {
 		r.refine(f, consider, at, &best, &least)
 	}
 	if math.IsInf(least, 1) {
 		return nil
+	}
+	for _, v := range f.guesses { // a round number, if it does as well
+		if math.Abs(v/best-1) < 0.03 && at(v) <= least+0.25 {
+			best = v
+		}
 	}
 	if h = f.make(best); h != nil {
 		h.value, h.remake = best, f.make
@@ -378,7 +394,7 @@ func (r *run) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowErro
 
 // refine looks for a better value: on a grid, then between its neighbours.
 func (r *run) refine(f *fit, consider func(float64), at func(float64) float64, best, least *float64) {
-	const steps = 24
+	const steps = 16
 	if f.integer {
 		for v := f.least; v <= f.most; v += max(1, math.Floor((f.most-f.least)/128)) {
 			consider(v)
@@ -393,7 +409,7 @@ func (r *run) refine(f *fit, consider func(float64), at func(float64) float64, b
 	const golden = 0.6180339887498949
 	x, y := hi-golden*(hi-lo), lo+golden*(hi-lo)
 	fx, fy := at(math.Exp(x)), at(math.Exp(y))
-	for range 44 {
+	for range 30 {
 		if fx < fy {
 			hi, y, fy = y, x, fx
 			x = hi - golden*(hi-lo)
@@ -476,3 +492,37 @@ func (r *run) adopt(x *hypothesis, value float64) error {
 	x.detail, x.computed, x.value, r.edits = y.detail, y.computed, value, edits
 	return nil
 }
+
+// underClasses takes the attempt that explains logits by themselves together with a
+// class of rounding: the class cannot be told from them as long as the cause is unknown.
+// Of several pairs it is the one that comes nearest.
+func (r *run) underClasses(eq *equation, all []*attempt) (*attempt, error) {
+	if r.declared.activations != "" {
+		return nil, nil
+	}
+	var best *attempt
+	nearest, class := math.Inf(1), r.class
+	for _, c := range logitClasses {
+		r.setClass(c)
+		for _, a := range all[:min(len(all), 3)] {
+			errors, err := r.measure(eq, r.edits.And(a.edits), r.sites(eq), nil)
+			if err != nil {
+				return nil, err
+			}
+			var residuals []float64
+			for _, x := range errors {
+				residuals = append(residuals, x.residual)
+			}
+			if mid := median(residuals); worst(errors).ratio() <= excess && mid < 0.8*nearest {
+				best, nearest, class = a, mid, c
+			}
+		}
+	}
+	r.class = class
+	r.setClass(class)
+	return best, nil
+}
+
+// logitClasses are what is tried, from the finest on.
+var logitClasses = []class{{"f64", "f64", ""}, {"f32", "f64", ""}, {"f32", "f16", ""}, {"f32", "f64", string(round.F16Table)},
+	{"i16_32", "f64", ""}, {"f16", "f16", ""}, {"bf16", "bf16", ""}, {"q8", "f64", ""}}

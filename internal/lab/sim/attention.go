@@ -14,7 +14,7 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 	}
 	last := 0
 	for _, r := range rows {
-		last = max(last, min(r+s.Ahead, len(e.ids)-1))
+		last = max(last, r, min(r+s.Ahead, len(e.ids)-1))
 	}
 	all := make([]int, last+1)
 	for i := range all {
@@ -38,15 +38,14 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 		if s.Window > 0 {
 			from = max(0, r-s.Window+1)
 		}
+		to = max(to, from) // a query that would see nothing sees the first
 		if s.Only != nil {
 			k, v = s.Only(k, v, width, r)
 		}
 		for h := range heads {
 			at := (t*heads + h) * dim
 			g := s.Group(h) * dim
-			if to >= from {
-				s.attend(e, y[at:at+dim], q[at:at+dim], k[from*width+g:], v[from*width+g:], width, to-from+1)
-			}
+			s.attend(e, y[at:at+dim], q[at:at+dim], k[from*width+g:], v[from*width+g:], width, to-from+1)
 		}
 	}
 	e.num.store(y)

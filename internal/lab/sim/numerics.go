@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -105,19 +104,19 @@ func (n *Numerics) dot(a, b []float64) float64 {
 	case Forward:
 		var s float32
 		for i, v := range a {
-			s = float32(math.FMA(float64(float32(v)), float64(float32(b[i])), float64(s)))
+			s += float32(float32(v) * float32(b[i]))
 		}
 		return float64(s)
 	case Backward:
 		var s float32
 		for i := len(a) - 1; i >= 0; i-- {
-			s += float32(a[i]) * float32(b[i])
+			s += float32(float32(a[i]) * float32(b[i]))
 		}
 		return float64(s)
 	}
 	var lanes [16]float32
 	for i, v := range a {
-		lanes[i%16] += float32(v) * float32(b[i])
+		lanes[i%16] += float32(float32(v) * float32(b[i]))
 	}
 	for w := 8; w > 0; w /= 2 {
 		for i := range w {

@@ -1,0 +1,89 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
+)
+
+// logitsName is what the placement calls a prompt's logits.
+const logitsName = "logits"
+
+// judgeTwice compares taps that should hold the same value. The head's output and the
+// logits are such where the model does nothing between them.
+func (r *run) judgeTwice() error {
+	seen := map[*graph.Node]bool{}
+	for _, p := range r.prompts {
+		for _, pair := range p.twice {
+			n := pair[0].Node
+			if a, b := common(pair[0], pair[1]); !seen[n] && relative(b, a) > sameTwice {
+				seen[n] = true
+				r.disagree(n, pair, a, b)
+			}
+		}
+	}
+	return nil
+}
+
+// sameTwice is the relative distance up to which taps of one value agree: that of
+// binary16, which one of them may have been stored in.
+const sameTwice = 1e-3
+
+// common is the rows that two taps of a value have in common.
+func common(a, b lab.Placed) (x, y []float64) {
+	first, end := max(a.First, b.First), min(a.First+a.Rows, b.First+b.Rows)
+	for row := first; row < end; row++ {
+		u, v := make([]float64, a.Width), make([]float64, b.Width)
+		a.Read(u, row-a.First)
+		b.Read(v, row-b.First)
+		x, y = append(x, u...), append(y, v...)
+	}
+	return x, y
+}
+
+// disagree reports two taps of n that hold other numbers.
+func (r *run) disagree(n *graph.Node, pair [2]lab.Placed, a, b []float64) {
+	if pair[0].Name == logitsName {
+		pair[0], pair[1], a, b = pair[1], pair[0], b, a
+	}
+	f := Finding{Cause: "unknown", Op: opName(n), Layers: layersOf(n), Tap: pair[1].Name, From: []string{pair[0].Name}, Nodes: []string{n.Name}, Detail: detail{"op": opName(n)},
+		Confidence: 0.6, Residual: relative(b, a), Floor: sameTwice, Evidence: fmt.Sprintf("%s and %s should be the same numbers", pair[0].Name, pair[1].Name)}
+	var ab, aa float64
+	for i := range a {
+		ab, aa = ab+a[i]*b[i], aa+a[i]*a[i]
+	}
+	scaled := slices.Clone(a)
+	for i := range scaled {
+		scaled[i] *= ab / aa
+	}
+	switch {
+	case n != r.g.Result():
+		f.Computed = "nothing wrong: two taps of the same value hold other numbers"
+	case relative(b, scaled) <= sameTwice:
+		f.Cause, f.Confidence, f.Detail = "logits_scale", 0.97, detail{"factor": ab / aa}
+		f.Computed = fmt.Sprintf("multiplies the logits by %.6g behind the head", ab/aa)
+	case shifted(a, b, n.Shape.Size()):
+		r.infers("the logits are the head's output plus a constant, which changes no probability")
+		return
+	default:
+		f.Computed = "computes the logits from the head's output by something that is on no list"
+	}
+	r.findings = append(r.findings, f)
+}
+
+// shifted reports whether rows of b, w wide, are those of a plus a number each.
+func shifted(a, b []float64, w int) bool {
+	for i := 0; i < len(a); i += w {
+		shift := b[i] - a[i]
+		moved := slices.Clone(a[i : i+w])
+		for j := range moved {
+			moved[j] += shift
+		}
+		if relative(b[i:i+w], moved) > sameTwice {
+			return false
+		}
+	}
+	return true
+}
