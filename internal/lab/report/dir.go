@@ -15,7 +15,7 @@ import (
 
 // WriteDir writes a diagnosis in every form to a folder, which is made if there is
 // none: index.html, report.md, junit.xml and diagnosis.json. Other files there stay;
-// each of the four appears whole or not at all.
+// each of the four appears whole or not at all, and the JSON, which has no NaN, last.
 func WriteDir(dir string, d *diagnose.Diagnosis) error {
 	if st, err := os.Stat(dir); err == nil && !st.IsDir() {
 		return fmt.Errorf("report: %w", &fs.PathError{Op: "write", Path: dir, Err: errors.New("not a folder")})
@@ -26,7 +26,7 @@ func WriteDir(dir string, d *diagnose.Diagnosis) error {
 	for _, f := range []struct {
 		name  string
 		write func(io.Writer, *diagnose.Diagnosis) error
-	}{{"diagnosis.json", writeJSON}, {"junit.xml", JUnit}, {"report.md", Markdown}, {"index.html", HTML}} {
+	}{{"index.html", HTML}, {"report.md", Markdown}, {"junit.xml", JUnit}, {"diagnosis.json", writeJSON}} {
 		if err := atomicfile.Write(filepath.Join(dir, f.name), func(w io.Writer) error { return f.write(w, d) }); err != nil {
 			return fmt.Errorf("report: %s: %w", f.name, err)
 		}

@@ -52,10 +52,14 @@ type (
 // JUnit writes a diagnosis as JUnit's XML: a test case for the verdict, and one for
 // the equations of each operation in each layer, whose failures carry the findings.
 func JUnit(w io.Writer, d *diagnose.Diagnosis) error {
+	seconds := d.Seconds
+	if !(seconds >= 0 && seconds < 1e9) {
+		seconds = 0 // the schema has no other numbers
+	}
 	s := testSuite{
 		Package: "karat.lab", Name: "karat lab diagnose", Hostname: "localhost",
 		Timestamp:  time.Now().UTC().Format("2006-01-02T15:04:05"),
-		Time:       fmt.Sprintf("%.3f", max(0, d.Seconds)),
+		Time:       fmt.Sprintf("%.3f", seconds),
 		Properties: []property{{"model", base(d.Model)}, {"dump", base(d.Dump)}, {"verdict", name(string(d.Verdict))}},
 		Cases:      append([]testCase{verdictCase(d)}, equationCases(d)...),
 	}

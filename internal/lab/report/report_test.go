@@ -231,6 +231,16 @@ func TestNoNumber(t *testing.T) {
 	for _, f := range []form{HTML, text(Terminal{}), Markdown, JUnit} {
 		write(t, f, d)
 	}
+	if s := write(t, JUnit, d); !strings.Contains(s, `time="0.000"`) {
+		t.Errorf("infinite seconds: %.400s", s)
+	}
+	dir := t.TempDir()
+	if err := WriteDir(dir, d); err == nil {
+		t.Error("there is no JSON of NaN")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "index.html")); err != nil {
+		t.Error("without JSON there is no page:", err)
+	}
 	if s := positions(d, &d.Findings[0]); s != "all 24 positions" {
 		t.Errorf("positions %q", s)
 	}
