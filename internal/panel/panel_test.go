@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -48,10 +50,26 @@ func roundTrip(t *testing.T, d tensor.DType, n, k int) {
 				w.Unpack(&s, p, c, tiles)
 				compare(t, w, &s, p, c, tiles, want)
 			}
+			if w.Four() {
+				sameFour(t, w, &s, p, c)
+			}
 		}
 	}
 	if extra := float64(len(w.data)) / float64(len(rows)); n == 16 && extra > 1.06 {
 		t.Errorf("panels take %.3f of the file's blocks", extra)
+	}
+}
+
+// sameFour compares what Open leaves of a chunk with what Unpack makes of it.
+func sameFour(t *testing.T, w *Weight, s *Scratch, p, c int) {
+	t.Helper()
+	w.Unpack(s, p, c, false)
+	want := slices.Clone(s.Codes)
+	w.Open(s, p, c)
+	got := make([]byte, len(want))
+	simd.Unpack4(got, s.Codes)
+	if !slices.Equal(got, want) {
+		t.Errorf("panel %d chunk %d: Open has other codes than Unpack", p, c)
 	}
 }
 

@@ -85,6 +85,9 @@ func fuzzed(data []byte, shape uint32) (out []float32) {
 	}
 	acc := p.floats(rows * PanelRows)
 	AddPanel(acc, w, x)
+	if group == ActGroup && rows > 0 {
+		AddFour(acc[:PanelRows], w, &Acts{Q: x.Q[:k], DX: x.DX[:k/group], Init: x.Init[:min(len(x.Init), k/group)], Sums: x.Sums[:k/group]})
+	}
 	split := make([]uint16, 2*len(x.Q))
 	Split(split, x.Q)
 	w.Wide = make([]uint16, len(w.Codes))

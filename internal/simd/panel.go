@@ -54,6 +54,11 @@ type Acts struct {
 // product with DX.
 func AddPanel(acc []float32, w *Panel, x *Acts) { addPanel(acc, w, x) }
 
+// AddFour is AddPanel for one row and groups of 32, of codes that are left in their
+// planes of four bits: they are not written and read again. HasFour tells where
+// that is faster.
+func AddFour(acc []float32, w *Panel, x *Acts) { addFour(acc, w, x) }
+
 // AddTiles is AddPanel for several panels of one shape, which go through the
 // activations together: acc is [panel][rows][PanelRows]. Weights and activations
 // are as Widen and Split leave them; Codes, Q and Init are not read, and offsets

@@ -264,3 +264,75 @@ one:
 done:
 	VZEROUPPER
 	RET
+
+// NIBBLES adds the products of vector i of a unit's plane of four bits with one row.
+#define NIBBLES(i) \
+	PREFETCHT0 (i*64)(R9);              \
+	VMOVDQU32  (i*64)(SI), Z16;         \
+	VPANDD     Z31, Z16, Z17;           \
+	VPSRLW     $8, Z16, Z18;            \
+	VPSRLW     $4, Z16, Z19;            \
+	VPSRLW     $12, Z16, Z20;           \
+	VPANDD     Z31, Z18, Z18;           \
+	VPANDD     Z31, Z19, Z19;           \
+	VPDPWSSD.BCST (i*8)(R8), Z17, Z8;    \
+	VPDPWSSD.BCST (i*8+4)(R8), Z18, Z9;  \
+	VPDPWSSD.BCST (i*8+32)(R8), Z19, Z10; \
+	VPDPWSSD.BCST (i*8+36)(R8), Z20, Z11
+
+// func addFourAVX512(acc *float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, groups int, next *byte)
+TEXT ·addFourAVX512(SB), NOSPLIT, $0-80
+	MOVQ acc+0(FP), DI
+	MOVQ codes+8(FP), SI
+	MOVQ scale+16(FP), R10
+	MOVQ min+24(FP), R11
+	MOVQ q+32(FP), R8
+	MOVQ dx+40(FP), R12
+	MOVQ init+48(FP), R13
+	MOVQ sums+56(FP), R14
+	MOVQ groups+64(FP), CX
+	MOVQ next+72(FP), R9
+	MOVL $0x000f000f, AX
+	VPBROADCASTD AX, Z31
+	VMOVUPS (DI), Z0
+
+loop:
+	ZERO(Z8)
+	TESTQ R13, R13
+	JZ    dot
+	VPBROADCASTD (R13), Z8
+	ADDQ  $4, R13
+
+dot:
+	ZERO(Z9)
+	ZERO(Z10)
+	ZERO(Z11)
+	NIBBLES(0)
+	NIBBLES(1)
+	NIBBLES(2)
+	NIBBLES(3)
+	PREFETCHT0 256(R9) // of the scales
+	VPADDD      Z9, Z8, Z8
+	VPADDD      Z11, Z10, Z10
+	VPADDD      Z10, Z8, Z8
+	VCVTDQ2PS   Z8, Z8
+	VMULPS.BCST (R12), Z8, Z8
+	VFMADD231PS (R10), Z8, Z0
+	TESTQ R11, R11
+	JZ    next
+	VMOVUPS     (R11), Z20
+	VFMADD231PS.BCST (R14), Z20, Z0
+	ADDQ  $64, R11
+	ADDQ  $4, R14
+
+next:
+	ADDQ $256, SI
+	ADDQ $320, R9
+	ADDQ $64, R8
+	ADDQ $64, R10
+	ADDQ $4, R12
+	DECQ CX
+	JNZ  loop
+	VMOVUPS Z0, (DI)
+	VZEROUPPER
+	RET

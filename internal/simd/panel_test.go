@@ -61,6 +61,26 @@ func TestAddPanel(t *testing.T) {
 	})
 }
 
+// TestAddFour compares every tier with AddPanel's generic twin.
+func TestAddFour(t *testing.T) {
+	eachTier(t, func(t *testing.T) {
+		guard, r := guarded(t), rng(8)
+		for i := range 32 {
+			k := 32 * (1 + i%8)
+			w, x := panelCase(r, k, 32, 1, i&1 == 1, i&2 == 2)
+			four := *w
+			four.Codes = as[byte](guard, k*PanelRows/2)
+			copy(four.Codes, w.Codes)
+			Unpack4(w.Codes, four.Codes)
+			acc := values(r, PanelRows)
+			want := slices.Clone(acc)
+			addPanelGeneric(want, w, x)
+			AddFour(acc, &four, x)
+			equal(t, fmt.Sprintf("case %d", i), acc, want)
+		}
+	})
+}
+
 // addPanelByHand states the contract with math/big.
 func addPanelByHand(acc []float32, w *Panel, x *Acts) {
 	groups := len(w.Scale) / PanelRows

@@ -37,6 +37,7 @@ type product struct {
 	x, out []float32
 	rows   int
 	tiles  bool // by simd.AddTiles
+	four   bool // by simd.AddFour
 }
 
 // newProduct is for matrix i of w.
@@ -69,7 +70,7 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 	if p.panels == nil {
 		return nil
 	}
-	p.tiles = simd.HasTiles(rows)
+	p.tiles, p.four = simd.HasTiles(rows), rows == 1 && p.panels.Four() && simd.HasFour()
 	return p.e.x.quantize(in, x, rows, p.panels, p.tiles)
 }
 
@@ -110,7 +111,11 @@ func (p *product) panelBatch(s *scratch, all []float32, from, to int) {
 	clear(all)
 	for c := range p.panels.Chunks() {
 		for i := from; i < to; i++ {
-			p.panels.Unpack(&s.panels[i-from], i, c, p.tiles)
+			if p.four {
+				p.panels.Open(&s.panels[i-from], i, c)
+			} else {
+				p.panels.Unpack(&s.panels[i-from], i, c, p.tiles)
+			}
 		}
 		x, split := p.e.x.acts(p.panels, c, p.tiles)
 		if p.tiles {
@@ -122,7 +127,12 @@ func (p *product) panelBatch(s *scratch, all []float32, from, to int) {
 			continue
 		}
 		for i := range to - from {
-			simd.AddPanel(all[i*p.rows*panel.Rows:(i+1)*p.rows*panel.Rows], &s.panels[i].Panel, &x)
+			acc, w := all[i*p.rows*panel.Rows:(i+1)*p.rows*panel.Rows], &s.panels[i].Panel
+			if p.four {
+				simd.AddFour(acc, w, &x)
+			} else {
+				simd.AddPanel(acc, w, &x)
+			}
 		}
 	}
 }
