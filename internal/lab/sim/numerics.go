@@ -56,6 +56,16 @@ func (n *Numerics) shake(x []float64) {
 	}
 }
 
+// speed is what rounding may multiply the turning speed of a pair by. Engines keep
+// angles in float32, whose error grows with the position, and many come to the speed of
+// pair i by i products.
+func (n *Numerics) speed(i int) float64 {
+	if n == nil || n.Jitter == 0 {
+		return 1
+	}
+	return 1 + n.Jitter*float64(1+i)*(2*n.Random.Float64()-1)
+}
+
 func (n *Numerics) kv(x []float64) []float64 {
 	if n == nil || n.KV == nil {
 		return x

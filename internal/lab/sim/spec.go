@@ -225,6 +225,7 @@ func (s *Spec) Rotate(e *Eval, x []float64, rows []int) []float64 {
 	part := cmp.Or(s.Part, d)
 	for t, r := range rows {
 		for i, f := range s.Freqs {
+			f *= e.num.speed(i)
 			cos, sin := rope.Turn(max(r+s.Shift, 0), f)
 			sin *= s.Turns
 			cs := []float64{cos, sin}
