@@ -40,7 +40,10 @@ func (w *Weight) Unpack(s *Scratch, p, c int, tiles bool) {
 	s.Codes = s.codes[:len(s.Scale)*s.Group]
 	w.unpackCodes(s, src)
 	if tiles {
-		s.Wide = s.wide[:len(s.Codes)]
+		s.Wide, s.After = s.wide[:len(s.Codes)], nil
+		if c+1 < w.Chunks() {
+			s.After, _ = w.chunk(p, c+1)
+		}
 		simd.Widen(s.Wide, s.Codes, byte(w.Offset()))
 	}
 }

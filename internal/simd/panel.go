@@ -31,6 +31,7 @@ type Panel struct {
 	Group int       // 16 or 32
 	Wide  []uint16  // for AddTiles instead of Codes, see Widen: [k/4][2][PanelRows][2]
 	Next  *byte     // what will be read after this, to be fetched meanwhile; may be nil
+	After []byte    // likewise, for AddTiles
 }
 
 // Acts are rows of quantized activations, k of each.
@@ -58,6 +59,10 @@ func AddPanel(acc []float32, w *Panel, x *Acts) { addPanel(acc, w, x) }
 // planes of four bits: they are not written and read again. HasFour tells where
 // that is faster.
 func AddFour(acc []float32, w *Panel, x *Acts) { addFour(acc, w, x) }
+
+// TilePanels is how many panels AddTiles should be given at a time, which share
+// what it costs to read the activations.
+const TilePanels = 16
 
 // AddTiles is AddPanel for several panels of one shape, which go through the
 // activations together: acc is [panel][rows][PanelRows]. Weights and activations

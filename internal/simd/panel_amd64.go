@@ -65,9 +65,9 @@ func addTiles(acc []float32, w []*Panel, x *Acts, split []uint16) {
 		addTilesGeneric(acc, w, x, split)
 		return
 	}
-	for ; len(w) > tilePanels; w = w[tilePanels:] {
-		addTilesAMX(acc, rows, w[:tilePanels], x, split)
-		acc = acc[tilePanels*rows*PanelRows:]
+	for ; len(w) > TilePanels; w = w[TilePanels:] {
+		addTilesAMX(acc, rows, w[:TilePanels], x, split)
+		acc = acc[TilePanels*rows*PanelRows:]
 	}
 	addTilesAMX(acc, rows, w, x, split)
 }

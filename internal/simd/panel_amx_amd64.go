@@ -1,5 +1,7 @@
 package simd
 
+import "unsafe"
+
 // tileConfig is what LDTILECFG reads: bytes in a row, and rows, of each tile.
 type tileConfig struct {
 	palette uint8
@@ -13,6 +15,8 @@ type tileConfig struct {
 type tilePanel struct {
 	codes           *uint16
 	scale, min, acc *float32
+	after           uintptr // what is fetched next, so many lines in each block
+	lines           int
 }
 
 // tiles16AMX and tiles32AMX are for groups of 16 and 32. They take blocks of 16
@@ -30,9 +34,6 @@ func splitAVX512(dst []uint16, q []int16)
 //go:noescape
 func widenAVX512(dst []uint16, codes []byte, offset byte)
 
-// tilePanels is the most panels at a time.
-const tilePanels = 8
-
 // addTilesAMX takes four rows or more. The last ones are the end of a block whose
 // height is a multiple of four, and whose first rows, done before, it puts back.
 func addTilesAMX(acc []float32, rows int, w []*Panel, x *Acts, split []uint16) {
@@ -46,7 +47,7 @@ func addTilesAMX(acc []float32, rows int, w []*Panel, x *Acts, split []uint16) {
 		return
 	}
 	height = (rows - done + 3) &^ 3
-	var sums [tilePanels][3 * PanelRows]float32
+	var sums [TilePanels][3 * PanelRows]float32
 	for i := range w {
 		copy(sums[i][:], acc[(i*rows+rows-height)*PanelRows:(i*rows+done)*PanelRows])
 	}
@@ -65,12 +66,13 @@ func tilesFrom(row, blocks, height int, acc []float32, rows int, w []*Panel, x *
 	if w[0].Min != nil {
 		sums = &x.Sums[row*groups : end*groups][0]
 	}
-	var panels [tilePanels]tilePanel
+	var panels [TilePanels]tilePanel
 	for i, p := range w {
 		panels[i] = tilePanel{codes: &p.Wide[:k*PanelRows][0], scale: &p.Scale[:groups*PanelRows][0], acc: &acc[(i*rows+row)*PanelRows : (i*rows+end)*PanelRows][0]}
 		if sums != nil {
 			panels[i].min = &p.Min[:groups*PanelRows][0]
 		}
+		panels[i].after, panels[i].lines = uintptr(unsafe.Pointer(unsafe.SliceData(p.After))), (len(p.After)/64+blocks-1)/blocks
 	}
 	h, g := uint8(height), uint16(group)
 	config := tileConfig{palette: 1, // sums, activations, codes

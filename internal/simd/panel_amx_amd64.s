@@ -72,7 +72,7 @@ label:
 TEXT nextPanel<>(SB), NOSPLIT, $0-0
 	SUBQ R9, SI
 	MOVQ TILEPANEL, DI
-	ADDQ $32, DI
+	ADDQ $48, DI
 	CMPQ DI, PANELSEND
 	JNE  panel
 	MOVQ PANELS, DI
@@ -185,7 +185,7 @@ sums:                               \
 	MOVQ DI, PANELS;              \
 	MOVQ DI, TILEPANEL;           \
 	MOVQ count+8(FP), R10;        \
-	SHLQ $5, R10;                 \
+	IMUL3Q $48, R10, R10;         \
 	ADDQ DI, R10;                 \
 	MOVQ R10, PANELSEND;          \
 	MOVQ k+48(FP), AX;            \
@@ -263,7 +263,7 @@ stored:                                      \
 	SUBQ AX, DX;                             \
 	SUBQ SUMSBYTES, R11;                     \
 	MOVQ PANEL, R10;                         \
-	ADDQ $32, R10;                           \
+	ADDQ $48, R10;                           \
 	CMPQ R10, PANELSEND;                     \
 	JNE  panel;                              \
 	DECQ blocks+16(FP);                      \
@@ -278,6 +278,17 @@ stored:                                      \
 	MOVQ PANELS, R10;                        \
 panel:                                       \
 	MOVQ R10, PANEL;                         \
+	MOVQ 32(R10), BX;                        \
+	MOVQ 40(R10), R15;                       \
+	ADDQ $1, R15;                            \
+	JMP  more;                               \
+fetch:                                       \
+	PREFETCHT1 (BX);                         \
+	ADDQ $64, BX;                            \
+more:                                        \
+	DECQ R15;                                \
+	JNZ  fetch;                              \
+	MOVQ BX, 32(R10);                        \
 	MOVQ 8(R10), BX;                         \
 	MOVQ 16(R10), R15;                       \
 	SUBQ BX, R15;                            \

@@ -190,7 +190,7 @@ func TestAddTiles(t *testing.T) {
 					Split(parts, x.Q)
 					last.Wide, last.Scale, last.Min, x.DX, x.Sums = wide, lend(last.Scale), lend(last.Min), lend(x.DX), lend(x.Sums)
 					var w []*Panel
-					for range (i + rows) % 10 {
+					for range (i + rows) % min(18, 1+900/(rows+1)) {
 						p, _ := panelCase(r, k, group, rows, last.Min != nil, false)
 						w = append(w, p)
 					}

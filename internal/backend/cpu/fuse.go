@@ -219,7 +219,7 @@ func (e *executable) newGated(gate, up *product, first int, n *graph.Node) *gate
 		g.n = first * panel.Rows
 	}
 	g.body = func(worker, from, to int) error {
-		s, n := &e.scratch[worker], batch
+		s, n := &e.scratch[worker], gate.batch()
 		if gate.rows <= fewRows { // memory is read fastest along one weight
 			n = to - from
 		}

@@ -14,14 +14,19 @@ import (
 type scratch struct {
 	f32    []float32
 	u16    []uint16
-	panels [batch]panel.Scratch
+	panels [simd.TilePanels]panel.Scratch
 	acc    []float32 // [panel][rows][panel.Rows]
 }
 
 // batch is the most panels that a worker takes through the activations together,
 // so that these come from the cache. A few rows are no burden, and memory is
 // read fastest along one panel.
-const batch = 8
+func (p *product) batch() int {
+	if p.tiles {
+		return simd.TilePanels
+	}
+	return 8
+}
 
 // fewRows are so few that their activations are in the nearest cache anyway.
 const fewRows = 8
@@ -84,8 +89,8 @@ func (p *product) pieces() (n, grain int) {
 
 // panelsOfWeight multiplies all rows by some panels of the weight.
 func (p *product) panelsOfWeight(worker, from, to int) error {
-	for s := &p.e.scratch[worker]; from < to; from += batch {
-		end := min(from+batch, to)
+	for s, n := &p.e.scratch[worker], p.batch(); from < to; from += n {
+		end := min(from+n, to)
 		s.acc = grow(s.acc, (end-from)*p.rows*panel.Rows)
 		p.add(s, s.acc, from, end)
 		keep(p.out, p.panels.N, s.acc, from, end)
@@ -98,7 +103,7 @@ func (p *product) panelsOfWeight(worker, from, to int) error {
 func (p *product) add(s *scratch, acc []float32, from, to int) {
 	n, size := 1, p.rows*panel.Rows
 	if p.rows > fewRows {
-		n = batch
+		n = p.batch()
 	}
 	for i := from; i < to; i += n {
 		end := min(i+n, to)
@@ -119,7 +124,7 @@ func (p *product) panelBatch(s *scratch, all []float32, from, to int) {
 		}
 		x, split := p.e.x.acts(p.panels, c, p.tiles)
 		if p.tiles {
-			var w [batch]*simd.Panel
+			var w [simd.TilePanels]*simd.Panel
 			for i := range to - from {
 				w[i] = &s.panels[i].Panel
 			}
@@ -140,8 +145,8 @@ func (p *product) panelBatch(s *scratch, all []float32, from, to int) {
 // keep puts the sums of panels into rows of n columns: those past them are left.
 func keep(out []float32, n int, acc []float32, from, to int) {
 	rows := len(acc) / panel.Rows / (to - from)
-	for i := from; i < to; i++ {
-		for t := range rows {
+	for t := range rows {
+		for i := from; i < to; i++ {
 			copy(out[t*n+i*panel.Rows:(t+1)*n], acc[((i-from)*rows+t)*panel.Rows:][:panel.Rows])
 		}
 	}
