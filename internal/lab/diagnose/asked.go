@@ -20,6 +20,8 @@ type Asked struct {
 // ids are the ids that p may have, the likeliest first, and what they are made of.
 func (a *Asked) ids(ctx context.Context, p *lab.Prompt) (all [][]int32, how string, err error) {
 	switch {
+	case p.Input.IDs != nil:
+		return [][]int32{p.Input.IDs}, "what was asked for", nil
 	case p.Input.Chat != nil:
 		ids, err := a.chat(ctx, p.Input.Chat)
 		return [][]int32{ids}, "the messages under the model's template", err

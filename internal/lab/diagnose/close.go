@@ -189,7 +189,7 @@ func (r *run) logits(p *prompt, want, got []float64, f *free) Logits {
 	n := len(want) / w
 	for i := range n {
 		a, b := want[i*w:(i+1)*w], got[i*w:(i+1)*w]
-		l.ByPosition = append(l.ByPosition, float32(lab.KL(a, b)))
+		l.ByPosition = append(l.ByPosition, lab.Number(lab.KL(a, b)))
 		l.Cosine += lab.Number(lab.Cosine(a, b) / float64(n))
 		l.Top1 += lab.Number(lab.Overlap(a, b, 1) / float64(n))
 		l.Top10 += lab.Number(lab.Overlap(a, b, 10) / float64(n))
@@ -198,7 +198,7 @@ func (r *run) logits(p *prompt, want, got []float64, f *free) Logits {
 	l.Reference, l.Engine = r.likeliest(a), r.likeliest(b)
 	step := max(1, w/400)
 	for i := 0; i < w; i += step {
-		l.Scatter = append(l.Scatter, [2]float32{float32(a[i]), float32(b[i])})
+		l.Scatter = append(l.Scatter, [2]lab.Number{lab.Number(a[i]), lab.Number(b[i])})
 	}
 	return l
 }
@@ -210,7 +210,7 @@ func (r *run) likeliest(logits []float64) []Token {
 	}
 	norm := lab.LogSumExp(logits)
 	for _, id := range lab.TopIDs(logits, 10) {
-		t := Token{ID: id, Probability: math.Exp(logits[id] - norm)}
+		t := Token{ID: id, Probability: lab.Number(math.Exp(logits[id] - norm))}
 		if r.Asked != nil {
 			t.Text = r.Asked.Tokenizer.Decode([]int{id}, false)
 		}
@@ -280,7 +280,7 @@ func (r *run) curves() {
 		c := Curve{Tap: eq.tap, Node: eq.target.Name, Op: opName(eq.target), Layer: eq.target.Layer, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Flagged: w.ratio() > excess}
 		for _, x := range errors {
 			if x.prompt == errors[0].prompt {
-				c.Rows = append(c.Rows, float32(x.residual))
+				c.Rows, c.Positions = append(c.Rows, lab.Number(x.residual)), append(c.Positions, x.row)
 			}
 		}
 		for _, f := range r.frees {

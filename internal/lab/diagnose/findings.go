@@ -2,11 +2,13 @@ package diagnose
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/cause"
 	"github.com/karat-run/karat/internal/lab/sim"
 )
@@ -135,7 +137,7 @@ func (r *run) group() []Finding {
 	var firsts []*hypothesis
 	for _, h := range r.accepted {
 		at := slices.IndexFunc(firsts, func(x *hypothesis) bool {
-			return same(x, h) && x.op() == h.op() && (h.node.Layer >= 0 || x.node == h.node)
+			return x.cause == h.cause && x.op() == h.op() && (h.cause != "unknown" || same(x, h))
 		})
 		if at < 0 {
 			firsts = append(firsts, h)
@@ -144,6 +146,10 @@ func (r *run) group() []Finding {
 		}
 		f := &findings[at]
 		f.Layers = union(f.Layers, r.hypothesisLayers(h))
+		if !same(firsts[at], h) {
+			f.Detail = maps.Clone(f.Detail)
+			f.Detail[h.node.Name] = h.computed
+		}
 		f.Nodes = append(f.Nodes, h.node.Name)
 	}
 	return findings
@@ -174,7 +180,7 @@ func (r *run) finding(h *hypothesis) Finding {
 	}
 	w := worst(before)
 	f := Finding{Cause: h.cause, Op: h.op(), Layers: r.hypothesisLayers(h), Tap: eq.tap, From: r.names(eq.sources), Detail: h.detail, Nodes: []string{h.node.Name},
-		Residual: w.residual, Floor: w.floor, Computed: h.computed, Confidence: 0.97}
+		Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: h.computed, Confidence: 0.97}
 	if c, ok := cause.Find(h.cause); ok {
 		f.Fix = c.Fix
 	}
@@ -210,7 +216,7 @@ func (r *run) numericFindings() []Finding {
 		for _, eq := range r.eqs {
 			if eq.target.Layer >= 0 && (opName(eq.target) == op || slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return opName(n) == op })) {
 				w := worst(eq.errors)
-				f.Tap, f.From, f.Residual, f.Floor = eq.tap, r.names(eq.sources), w.residual, w.floor
+				f.Tap, f.From, f.Residual, f.Floor = eq.tap, r.names(eq.sources), lab.Number(w.residual), lab.Number(w.floor)
 				break
 			}
 		}

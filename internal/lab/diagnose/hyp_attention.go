@@ -16,7 +16,7 @@ func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
 		fitting("attention_scale", n, fit{right: a.Scale, least: 1e-4, most: 100,
 			guesses: []float64{1, 1 / math.Sqrt(dim), 1 / dim, math.Sqrt(dim), math.Pow(dim, -0.25), 1 / math.Sqrt(float64(r.g.Nodes[0].Shape.Size())/float64(heads)), a.Scale * a.Scale, math.Sqrt(a.Scale)},
 			make: func(v float64) *hypothesis {
-				return edit("attention_scale", n, fmt.Sprintf("scales the scores by %.6g, not by %.6g", v, a.Scale), detail{"scale": v, "right": a.Scale},
+				return edit("attention_scale", n, fmt.Sprintf("scales the scores by %.6g, not by %.6g", v, a.Scale), detail{"scale": formula(v, dim)},
 					func(s *sim.Spec) { s.Scale = v })
 			}}),
 		edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead = 1 << 30 }),
@@ -40,6 +40,19 @@ func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
 	all = append(all, r.windows(n, a.KV)...)
 	all = append(all, r.stores(n, a.KV)...)
 	return append(all, r.decoded(n)...)
+}
+
+// formula is how a scale of scores comes of the head's size, or the number.
+func formula(v, dim float64) any {
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{{"1/sqrt(head_dim)", 1 / math.Sqrt(dim)}, {"1/head_dim", 1 / dim}, {"sqrt(head_dim)", math.Sqrt(dim)}, {"head_dim^-1/4", math.Pow(dim, -0.25)}} {
+		if math.Abs(v/f.value-1) < 1e-3 {
+			return f.name
+		}
+	}
+	return v
 }
 
 func (r *run) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
@@ -108,7 +121,11 @@ func (r *run) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
 		}
 	}
 	for _, x := range r.g.Nodes {
-		if x.Op != graph.StoreKV || x == store || !slices.Equal(x.Shape, store.Shape) || x.Layer >= n.Layer && x.ID > n.ID {
+		if x.Op != graph.StoreKV || x == store || x.ID > n.ID {
+			continue
+		}
+		if !slices.Equal(x.Shape, store.Shape) {
+			all = append(all, misfits(n, store, x)...)
 			continue
 		}
 		h := edit("kv_share_source", n, fmt.Sprintf("reads the keys and values of layer %d, not %d", x.Layer, store.Layer),
@@ -119,6 +136,31 @@ func (r *run) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
 		all = append(all, h)
 	}
 	return all
+}
+
+// misfits are stores of another width, read as if they had the layer's own: the first
+// features of each head, or one row after the other.
+func misfits(n, store, x *graph.Node) []*hypothesis {
+	heads, dim, others, width := store.Shape[0], store.Shape[1], x.Shape[0], x.Shape[1]
+	read := func(what string, again func(rows []float64) []float64) *hypothesis {
+		return edit("kv_share_source", n, fmt.Sprintf("reads the keys and values of layer %d, not %d: %s", x.Layer, store.Layer, what),
+			detail{"layer": float64(x.Layer), "right": float64(store.Layer), "read": what}, func(s *sim.Spec) { s.Store, s.Again, s.Width = x, again, heads*dim })
+	}
+	flat := read("as rows of its own length", func(rows []float64) []float64 {
+		return append(slices.Clone(rows), make([]float64, max(0, len(rows)/(others*width)*heads*dim-len(rows)))...)
+	})
+	if dim > width || heads > others {
+		return []*hypothesis{flat}
+	}
+	return []*hypothesis{flat, read("the first features of each head", func(rows []float64) []float64 {
+		var y []float64
+		for t := 0; t < len(rows); t += others * width {
+			for h := range heads {
+				y = append(y, rows[t+h*width:][:dim]...)
+			}
+		}
+		return y
+	})}
 }
 
 // softOver normalizes scores over the heads or over the queries, not over the keys.

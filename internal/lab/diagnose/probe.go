@@ -188,7 +188,7 @@ func (r *run) discard(taps, set []*equation, c *equation) error {
 func (r *run) brokenProbe(eq, c *equation) Finding {
 	w := worst(eq.errors)
 	f := Finding{Cause: "unknown", Op: opName(eq.target), Layers: layersOf(eq.target), Tap: eq.tap, From: r.names(eq.sources), Nodes: []string{eq.target.Name},
-		Detail: map[string]any{}, Confidence: 0.7, Residual: w.residual, Floor: w.floor, Computed: "nothing wrong: the tap shows something else than what the engine goes on with"}
+		Detail: map[string]any{}, Confidence: 0.7, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: "nothing wrong: the tap shows something else than what the engine goes on with"}
 	if p := r.fingerprint(eq); p != nil {
 		f.Cause, f.Detail, f.Computed, f.Confidence = p.cause, p.detail, p.computed, 0.98
 	}

@@ -46,13 +46,13 @@ type Finding struct {
 	Detail     map[string]any `json:"detail"`
 	Confidence float64        `json:"confidence"` // 0..1
 
-	Nodes    []string `json:"nodes"`          // of the graph, by name
-	Residual float64  `json:"residual"`       // relative error of the worst row, without the cause
-	Floor    float64  `json:"floor"`          // and what rounding alone puts there
-	Computed string   `json:"computed"`       // what the engine must have computed instead
-	Evidence string   `json:"evidence"`       // one line
-	Fix      string   `json:"fix"`            // one line
-	Also     []string `json:"also,omitempty"` // other causes that explain as much
+	Nodes    []string   `json:"nodes"`          // of the graph, by name
+	Residual lab.Number `json:"residual"`       // relative error of the worst row, without the cause
+	Floor    lab.Number `json:"floor"`          // and what rounding alone puts there
+	Computed string     `json:"computed"`       // what the engine must have computed instead
+	Evidence string     `json:"evidence"`       // one line
+	Fix      string     `json:"fix"`            // one line
+	Also     []string   `json:"also,omitempty"` // other causes that explain as much
 }
 
 // Closure tells whether the findings explain the engine's logits: KL divergences
@@ -89,38 +89,39 @@ type Coverage struct {
 // Curve is one equation, measured on all prompts: its target recomputed from the
 // engine's own taps before it.
 type Curve struct {
-	Tap       string     `json:"tap"`
-	Node      string     `json:"node"`
-	Op        string     `json:"op"`
-	Layer     int        `json:"layer"`      // -1 outside the layers
-	Residual  lab.Number `json:"residual"`   // relative error of the worst row
-	Floor     lab.Number `json:"floor"`      // at that row
-	Free      lab.Number `json:"free"`       // relative error of the worst row against the reference's own run
-	FreeFloor lab.Number `json:"free_floor"` // what rounding alone makes of that
-	Rows      []float32  `json:"rows"`       // residual by position, of the first tapped prompt
-	Flagged   bool       `json:"flagged"`
-	Causes    []string   `json:"causes,omitempty"`
+	Tap       string       `json:"tap"`
+	Node      string       `json:"node"`
+	Op        string       `json:"op"`
+	Layer     int          `json:"layer"`      // -1 outside the layers
+	Residual  lab.Number   `json:"residual"`   // relative error of the worst row
+	Floor     lab.Number   `json:"floor"`      // at that row
+	Free      lab.Number   `json:"free"`       // relative error of the worst row against the reference's own run
+	FreeFloor lab.Number   `json:"free_floor"` // what rounding alone makes of that
+	Rows      []lab.Number `json:"rows"`       // residual by row, of the first tapped prompt
+	Positions []int        `json:"positions"`  // of Rows
+	Flagged   bool         `json:"flagged"`
+	Causes    []string     `json:"causes,omitempty"`
 }
 
 // Logits compares the engine's logits of one prompt with the reference's, and with
 // the reference's after the findings were built in.
 type Logits struct {
-	Prompt     int          `json:"prompt"`
-	Text       string       `json:"text"`
-	KLBefore   lab.Number   `json:"kl_before"`
-	KLAfter    lab.Number   `json:"kl_after"`
-	Cosine     lab.Number   `json:"cosine"`
-	Top1       lab.Number   `json:"top1"`
-	Top10      lab.Number   `json:"top10"`
-	ByPosition []float32    `json:"by_position"` // KL before
-	Engine     []Token      `json:"engine"`      // the likeliest at the last position
-	Reference  []Token      `json:"reference"`
-	Scatter    [][2]float32 `json:"scatter"` // reference, engine; some of the last position's logits
+	Prompt     int             `json:"prompt"`
+	Text       string          `json:"text"`
+	KLBefore   lab.Number      `json:"kl_before"`
+	KLAfter    lab.Number      `json:"kl_after"`
+	Cosine     lab.Number      `json:"cosine"`
+	Top1       lab.Number      `json:"top1"`
+	Top10      lab.Number      `json:"top10"`
+	ByPosition []lab.Number    `json:"by_position"` // KL before
+	Engine     []Token         `json:"engine"`      // the likeliest at the last position
+	Reference  []Token         `json:"reference"`
+	Scatter    [][2]lab.Number `json:"scatter"` // reference, engine; some of the last position's logits
 }
 
 // Token is a candidate for the next token.
 type Token struct {
-	ID          int     `json:"id"`
-	Text        string  `json:"text"`
-	Probability float64 `json:"probability"`
+	ID          int        `json:"id"`
+	Text        string     `json:"text"`
+	Probability lab.Number `json:"probability"`
 }

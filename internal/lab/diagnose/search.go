@@ -58,36 +58,59 @@ const progress = 0.4
 // beam is how many incomplete attempts are built upon.
 const beam = 5
 
-// search names what each flagged equation's engine computes instead, first causes first.
+// search names what each flagged equation's engine computes instead. What a single
+// cause explains comes first, in all layers: with it known, equations in which several
+// faults meet need fewer steps.
 func (r *run) search() error {
-	for {
-		eq := r.firstOpen()
-		if eq == nil {
+	for deep := false; ; {
+		found, err := r.pass(deep)
+		switch {
+		case err != nil:
+			return err
+		case found:
+			deep = false
+		case deep:
+			for _, eq := range r.eqs {
+				if eq.flagged() && !eq.given {
+					r.unknown(eq)
+				}
+			}
 			return nil
-		}
-		r.progress("naming causes", len(r.accepted), 0)
-		best, err := r.explain(eq)
-		if err != nil {
-			return err
-		}
-		if best == nil {
-			r.unknown(eq)
-			continue
-		}
-		if err := r.accept(eq, best); err != nil {
-			return err
+		default:
+			deep = true
 		}
 	}
 }
 
-// firstOpen is the first flagged equation that nothing has been said about.
-func (r *run) firstOpen() *equation {
-	for _, eq := range r.eqs {
-		if eq.flagged() && !eq.given {
-			return eq
+// pass tries to explain the open equations, in the graph's order; a deep one returns
+// after the first that it could explain.
+func (r *run) pass(deep bool) (found bool, err error) {
+	tried := map[string]bool{}
+	for i, eq := range r.eqs {
+		if !eq.flagged() || eq.given {
+			continue
+		}
+		r.progress("naming causes", i, len(r.eqs))
+		steps := 1
+		if deep {
+			steps = maxDepth
+		}
+		best, err := r.explain(eq, steps, tried[role(eq.target)])
+		if err != nil {
+			return found, err
+		}
+		tried[role(eq.target)] = true
+		if best == nil {
+			continue
+		}
+		if err := r.accept(eq, best); err != nil {
+			return found, err
+		}
+		if found = true; deep {
+			break
 		}
 	}
-	return nil
+	return found, nil
 }
 
 // accept builds an attempt's hypotheses into the reference.
@@ -139,8 +162,10 @@ func (r *run) reads(eq *equation, edits sim.Edits) bool {
 	return false
 }
 
-// explain finds the smallest set of hypotheses under which eq holds, nil if there is none.
-func (r *run) explain(eq *equation) (*attempt, error) {
+// explain finds the smallest set of hypotheses under which eq holds, nil if there is
+// none of so many steps beyond what is likely from the start. An equation whose role
+// was tried in vain before has to come nearer with each step.
+func (r *run) explain(eq *equation, steps int, again bool) (*attempt, error) {
 	singles, err := r.candidates(eq)
 	if err != nil {
 		return nil, err
@@ -150,15 +175,15 @@ func (r *run) explain(eq *equation) (*attempt, error) {
 	if err != nil {
 		return nil, err
 	}
-	frontier := []*attempt{{}}
-	for depth := range maxDepth {
+	frontier := r.likely(singles)
+	for range steps {
 		var next []*attempt
 		for _, base := range frontier {
 			for _, h := range singles {
 				if err := r.ctx.Err(); err != nil {
 					return nil, err
 				}
-				if !extends(base, h, depth) {
+				if !extends(base, h) {
 					continue
 				}
 				a, err := r.try(eq, base, h, sites)
@@ -177,34 +202,72 @@ func (r *run) explain(eq *equation) (*attempt, error) {
 		if r.blackBox {
 			return r.underClasses(eq, next)
 		}
-		if frontier = r.promising(next, start); len(frontier) == 0 {
+		if again {
+			next = slices.DeleteFunc(next, func(a *attempt) bool { return a.score >= start-progress })
+		}
+		if frontier = next[:min(len(next), beam)]; len(frontier) == 0 {
 			break
 		}
 	}
 	return nil, nil
 }
 
-// extends reports whether h may join base: not another value for the same thing, and
-// beyond the first step only in one order.
-func extends(base *attempt, h *hypothesis, depth int) bool {
-	for _, b := range base.hs {
-		if b == h || b.cause == h.cause && b.node == h.node {
-			return false
+// likely are sets of hypotheses to begin with: none, norms whose taps the dump lacks
+// though it has others of that layer, and what has been accepted in other layers.
+func (r *run) likely(singles []*hypothesis) []*attempt {
+	sets := []*attempt{{}}
+	with := func(of func(h *hypothesis) *hypothesis) {
+		a := &attempt{}
+		for _, h := range singles {
+			if h = of(h); h != nil && extends(a, h) {
+				a.hs, a.edits, a.cost = append(a.hs, h), a.edits.And(h.edits), a.cost+h.cost
+			}
+		}
+		if len(a.hs) > 0 {
+			sets = append(sets, a)
 		}
 	}
-	return true
+	with(func(h *hypothesis) *hypothesis {
+		if h.node.Op == graph.RMSNorm && h.node.HF != "" && h.cause == r.missingNorm(h.node) && len(h.detail) == 0 && r.taps[h.node] == "" && len(r.taps) > r.out.Layers+2 {
+			return h
+		}
+		return nil
+	})
+	with(r.acceptedElsewhere)
+	for _, skip := range r.accepted {
+		with(func(h *hypothesis) *hypothesis {
+			if h = r.acceptedElsewhere(h); h != nil && h.cause == skip.cause {
+				return nil
+			}
+			return h
+		})
+		if len(sets) > beam {
+			break
+		}
+	}
+	return sets
 }
 
-// promising are the attempts to build upon: those that come nearest, and those whose
-// causes have been accepted elsewhere.
-func (r *run) promising(all []*attempt, start float64) []*attempt {
-	var out []*attempt
-	for _, a := range all {
-		if a.score < start-progress && (len(out) < beam || r.known(a)) {
-			out = append(out, a)
+// acceptedElsewhere is h, or the one of its values, that has been accepted in another layer.
+func (r *run) acceptedElsewhere(h *hypothesis) *hypothesis {
+	for _, x := range r.accepted {
+		switch {
+		case x.cause != h.cause || x.node == h.node:
+		case h.fit != nil && x.value != 0:
+			if y := h.fit.make(x.value); y != nil {
+				y.value, y.remake = x.value, h.fit.make
+				return y
+			}
+		case h.fit == nil && same(x, h):
+			return h
 		}
 	}
-	return out[:min(len(out), 2*beam)]
+	return nil
+}
+
+// extends reports whether h may join base: it is not another value for the same thing.
+func extends(base *attempt, h *hypothesis) bool {
+	return !slices.ContainsFunc(base.hs, func(b *hypothesis) bool { return b == h || b.cause == h.cause && b.node == h.node })
 }
 
 // known reports whether the same hypotheses have been accepted in other layers.

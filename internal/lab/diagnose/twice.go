@@ -43,34 +43,31 @@ func common(a, b lab.Placed) (x, y []float64) {
 	return x, y
 }
 
-// disagree reports two taps of n that hold other numbers.
+// disagree reports two taps of n that hold other numbers. Logits that differ from the
+// head's output are the engine's doing, and judged as what they are, but for a constant.
 func (r *run) disagree(n *graph.Node, pair [2]lab.Placed, a, b []float64) {
-	if pair[0].Name == logitsName {
-		pair[0], pair[1], a, b = pair[1], pair[0], b, a
-	}
-	f := Finding{Cause: "unknown", Op: opName(n), Layers: layersOf(n), Tap: pair[1].Name, From: []string{pair[0].Name}, Nodes: []string{n.Name}, Detail: detail{"op": opName(n)},
-		Confidence: 0.6, Residual: relative(b, a), Floor: sameTwice, Evidence: fmt.Sprintf("%s and %s should be the same numbers", pair[0].Name, pair[1].Name)}
-	var ab, aa float64
-	for i := range a {
-		ab, aa = ab+a[i]*b[i], aa+a[i]*a[i]
-	}
-	scaled := slices.Clone(a)
-	for i := range scaled {
-		scaled[i] *= ab / aa
-	}
-	switch {
-	case n != r.g.Result():
-		f.Computed = "nothing wrong: two taps of the same value hold other numbers"
-	case relative(b, scaled) <= sameTwice:
-		f.Cause, f.Confidence, f.Detail = "logits_scale", 0.97, detail{"factor": ab / aa}
-		f.Computed = fmt.Sprintf("multiplies the logits by %.6g behind the head", ab/aa)
-	case shifted(a, b, n.Shape.Size()):
-		r.infers("the logits are the head's output plus a constant, which changes no probability")
+	if n != r.g.Result() {
+		r.findings = append(r.findings, Finding{Cause: "unknown", Op: opName(n), Layers: layersOf(n), Tap: pair[1].Name, From: []string{pair[0].Name}, Nodes: []string{n.Name},
+			Detail: detail{}, Confidence: 0.6, Residual: lab.Number(relative(b, a)), Floor: sameTwice, Computed: "nothing wrong: two taps of the same value hold other numbers",
+			Evidence: fmt.Sprintf("%s and %s should be the same numbers", pair[0].Name, pair[1].Name)})
 		return
-	default:
-		f.Computed = "computes the logits from the head's output by something that is on no list"
 	}
-	r.findings = append(r.findings, f)
+	if !shifted(a, b, n.Shape.Size()) {
+		return
+	}
+	r.infers("the logits are the head's output plus a constant, which changes no probability")
+	if pair[0].Name == logitsName {
+		pair[0] = pair[1]
+	}
+	for _, p := range r.prompts {
+		for _, x := range p.twice {
+			if x[0].Node == n && x[0].Name == pair[0].Name {
+				p.known[n], p.placed[n] = tap{x[0]}, x[0]
+			} else if x[1].Node == n && x[1].Name == pair[0].Name {
+				p.known[n], p.placed[n] = tap{x[1]}, x[1]
+			}
+		}
+	}
 }
 
 // shifted reports whether rows of b, w wide, are those of a plus a number each.

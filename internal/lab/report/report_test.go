@@ -183,7 +183,7 @@ func large(layers, places int) *diagnose.Diagnosis {
 			c := diagnose.Curve{Tap: fmt.Sprintf("model.layers.%d.part%d.out", l, p), Op: "Linear", Layer: l,
 				Residual: lab.Number(math.Ldexp(1e-7, p%40)), Floor: 1e-7, Free: 0, FreeFloor: lab.Number(math.NaN()), Flagged: p%7 == 0}
 			for i := range 64 {
-				c.Rows = append(c.Rows, float32(i))
+				c.Rows = append(c.Rows, lab.Number(i))
 			}
 			d.Curves = append(d.Curves, c)
 		}
@@ -194,7 +194,7 @@ func large(layers, places int) *diagnose.Diagnosis {
 			f.From, f.Also = append(f.From, "x"), append(f.Also, "y")
 		}
 		d.Findings = append(d.Findings, f)
-		l := diagnose.Logits{Prompt: i, Text: strings.Repeat("ä ", 5000), KLBefore: lab.Number(i), ByPosition: make([]float32, 4000), Scatter: make([][2]float32, 3000)}
+		l := diagnose.Logits{Prompt: i, Text: strings.Repeat("ä ", 5000), KLBefore: lab.Number(i), ByPosition: make([]lab.Number, 4000), Scatter: make([][2]lab.Number, 3000)}
 		d.Logits = append(d.Logits, l)
 		d.Inferred, d.Coverage.Blind = append(d.Inferred, "one"), append(d.Coverage.Blind, "another")
 	}
@@ -217,15 +217,15 @@ func TestBounded(t *testing.T) {
 func TestNoNumber(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	d := samples(t)["structural"]
-	d.Findings[0].Residual, d.Findings[0].Floor, d.Findings[0].Confidence = nan, inf, nan
+	d.Findings[0].Residual, d.Findings[0].Floor, d.Findings[0].Confidence = lab.Number(nan), lab.Number(inf), nan
 	d.Findings[0].Detail = map[string]any{"c": nan, "f": func() {}}
 	d.Curves[0].Residual, d.Curves[1].Floor, d.Curves[2].Free = lab.Number(nan), lab.Number(inf), lab.Number(-inf)
-	d.Logits[0].Scatter[0] = [2]float32{float32(nan), float32(inf)}
-	d.Logits[0].Engine[0].Probability = nan
+	d.Logits[0].Scatter[0] = [2]lab.Number{lab.Number(nan), lab.Number(inf)}
+	d.Logits[0].Engine[0].Probability = lab.Number(nan)
 	d.Coverage.Nodes, d.Seconds = nan, inf
 	for i := range d.Curves {
 		for j := range d.Curves[i].Rows {
-			d.Curves[i].Rows[j] = float32(nan)
+			d.Curves[i].Rows[j] = lab.Number(nan)
 		}
 	}
 	for _, f := range []form{HTML, text(Terminal{}), Markdown, JUnit} {

@@ -185,9 +185,13 @@ func positions(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 	}
 	var bad []int
 	for i, v := range c.Rows {
-		if beyond(float64(v), float64(c.Floor)) {
-			bad = append(bad, i)
+		if !beyond(float64(v), float64(c.Floor)) {
+			continue
 		}
+		if i < len(c.Positions) {
+			i = c.Positions[i]
+		}
+		bad = append(bad, i)
 	}
 	n := len(c.Rows)
 	switch {
@@ -195,7 +199,7 @@ func positions(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 		return "not in the first tapped prompt"
 	case len(bad) == n:
 		return "all " + count(n, "position")
-	case len(bad) == n-bad[0]:
+	case len(bad) == n-bad[0] && len(c.Positions) == 0 || len(bad) < n && len(c.Positions) == n && len(bad) == n-slices.Index(c.Positions, bad[0]):
 		return fmt.Sprintf("from %d on, of %d", bad[0], n)
 	}
 	return fmt.Sprintf("%s of %d", ranges(bad), n)

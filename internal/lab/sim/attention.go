@@ -32,6 +32,9 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 	heads, dim := s.In[0].Shape[0], s.In[0].Shape[1]
 	width := s.Store.Shape.Size() // of a position's keys
 	k, v = e.num.kv(k), e.num.kv(v)
+	if s.Again != nil {
+		k, v, width = s.Again(k), s.Again(v), s.Width
+	}
 	y := make([]float64, len(q))
 	for t, r := range rows {
 		from, to := 0, min(r+s.Ahead, last)

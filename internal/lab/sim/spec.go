@@ -41,6 +41,9 @@ type Spec struct {
 	Group  func(h int) int        // the key and value head of a query's head
 	Cap    float64                // of scores, 0 for none
 	Soft   func(scores []float64) // scores -> weights; nil is softmax
+	// Again, if set, makes rows of Width of all of the store's.
+	Again func(rows []float64) []float64
+	Width int
 	// Only changes what a query at a position finds stored: keys and values [T, width]; nil for nothing.
 	Only func(k, v []float64, width, at int) (keys, values []float64)
 
@@ -165,7 +168,8 @@ func apply(x []float64, f func(float64) float64) []float64 {
 }
 
 func (s *Spec) embed(e *Eval, rows []int) ([]float64, error) {
-	d := s.Node.Shape.Size()
+	d, by := s.Node.Shape.Size(), []float64{s.By}
+	e.num.store(by)
 	y := make([]float64, 0, len(rows)*d)
 	for _, r := range rows {
 		id := int(e.ids[r])
@@ -177,7 +181,7 @@ func (s *Spec) embed(e *Eval, rows []int) ([]float64, error) {
 			return nil, err
 		}
 		for _, v := range row {
-			y = append(y, v*s.By)
+			y = append(y, v*by[0])
 		}
 	}
 	e.num.store(y)
@@ -209,7 +213,9 @@ func (s *Spec) Norm(e *Eval, x []float64) ([]float64, error) {
 			y[r+j] = x[r+j] * q
 		}
 	}
-	e.num.store(y)
+	if w == nil || s.Node.Attr.(graph.NormAttr).Offset == 0 { // transformers rounds Gemma 3's, with an offset, once
+		e.num.store(y)
+	}
 	if w != nil {
 		for i := range y {
 			y[i] *= s.Offset + w[i%d%len(w)]
