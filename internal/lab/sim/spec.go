@@ -213,7 +213,7 @@ func (s *Spec) Norm(e *Eval, x []float64) ([]float64, error) {
 			y[r+j] = x[r+j] * q
 		}
 	}
-	if w == nil || s.Node.Attr.(graph.NormAttr).Offset == 0 { // transformers rounds Gemma 3's, with an offset, once
+	if a, _ := s.Node.Attr.(graph.NormAttr); w == nil || a.Offset == 0 { // transformers rounds Gemma 3's, with an offset, once
 		e.num.store(y)
 	}
 	if w != nil {
