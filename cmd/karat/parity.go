@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/lab/parity"
+	"github.com/spf13/cobra"
+)
+
+// parityFlags are the flags of lab bench.
+type parityFlags struct {
+	json, html, models string
+	only, faults       []string
+	seed               uint64
+	sets, every, jobs  int
+	class              class
+	verbose            bool
+}
+
+func newParityCommand() *cobra.Command {
+	var f parityFlags
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Score the diagnosis on engines that are wrong on purpose (ParityBench)",
+		Long: `Bench builds faults into the reference interpreter, diagnoses what each such engine
+dumps for three prompts, and scores the findings against what was built in. The faults
+come from a package that knows nothing of the diagnosis, and a third of them has no
+hypothesis: these should be called unknown.
+
+  single  each fault that the model can have, at each place worth a test
+  multi   random sets of 2 to 5 of them
+  clean   right engines: each class of rounding, told and not told, and the same function
+          written otherwise
+  probe   right engines, looked at through a broken probe
+  coarse  single faults, where layers' outputs are the only taps
+  logits  single faults, without taps
+
+Cases run in a random order that the seed decides, so that a slice (--every) and what
+is done at Ctrl-C are samples of all. Without --models the embedded demo is the model,
+and --every is 100.`,
+		Example: `  karat lab bench
+  karat lab bench --models ./models --faults single,clean --every 10 --verbose
+  karat lab bench --models ./models --only tiny-qwen3 --json scores.json --html scores.html`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	fs.Var((*name)(&f.models), "models", "`folder` of Hugging Face folders and GGUF files (default: the embedded demo)")
+	fs.StringSliceVar(&f.only, "only", nil, "`names` of the models in it to take")
+	fs.StringSliceVar(&f.faults, "faults", []string{"all"}, "`conditions`: single, multi, clean, probe, coarse, logits, all")
+	fs.Uint64Var(&f.seed, "seed", 1, "`number` that random prompts, sets and the order come from")
+	fs.IntVar(&f.sets, "sets", 24, "random `sets` of faults for each model")
+	fs.IntVar(&f.every, "every", 1, "run one case in `N`")
+	fs.IntVar(&f.jobs, "jobs", 1, "`cases` at a time")
+	fs.Var(&f.class, "numerics", "the faulty engines round as this `class`, as lab record has it")
+	fs.BoolVar(&f.verbose, "verbose", false, "print a line for each case that misses a score, when it does")
+	fs.Var((*name)(&f.json), "json", "`file` to write scores and all results to, as JSON; - is standard output")
+	fs.Var((*name)(&f.html), "html", "`file` to write a page to")
+	return c
+}
+
+func (f *parityFlags) options(c *cobra.Command) (o parity.Options, err error) {
+	if f.models == "" && !c.Flags().Changed("every") {
+		f.every = 100
+	}
+	for _, n := range []struct {
+		flag         string
+		value, least int
+		most         int
+	}{{"sets", f.sets, 0, 1e6}, {"every", f.every, 1, 1e6}, {"jobs", f.jobs, 1, 1024}} {
+		if n.value < n.least || n.value > n.most {
+			return o, usagef("--%s %d: possible are %d to %d", n.flag, n.value, n.least, n.most)
+		}
+	}
+	if f.models == "" && len(f.only) > 0 {
+		return o, usagef("--only: the names are those of --models")
+	}
+	o = parity.Options{Class: f.class.Class, Seed: f.seed, Sets: f.sets, Every: f.every, Jobs: f.jobs}
+	for _, name := range f.faults {
+		switch condition := parity.Condition(name); {
+		case name == "all":
+			o.Conditions = append(o.Conditions, parity.Conditions...)
+		case slices.Contains(parity.Conditions, condition):
+			o.Conditions = append(o.Conditions, condition)
+		default:
+			return o, usagef("--faults %s: possible are single, multi, clean, probe, coarse, logits and all", name)
+		}
+	}
+	return o, nil
+}
+
+func (f *parityFlags) run(c *cobra.Command) error {
+	o, err := f.options(c)
+	if err != nil {
+		return err
+	}
+	paths, err := f.paths()
+	if err != nil {
+		return err
+	}
+	sayModel(f.models, c.ErrOrStderr())
+	for _, path := range paths {
+		m, file, err := parityModel(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		o.Models = append(o.Models, m)
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	p := paced{w: c.ErrOrStderr(), start: time.Now(), verbose: f.verbose}
+	p.last = p.start
+	o.Progress = p.report
+	r, err := parity.Run(ctx, o)
+	interrupted := err != nil && errors.Is(err, context.Canceled)
+	if err != nil && !interrupted {
+		return err
+	}
+	if err := f.write(c.OutOrStdout(), r); err != nil {
+		return err
+	}
+	if interrupted {
+		return failure{statusInterrupted, errors.New("interrupted: these are the scores of what was done")}
+	}
+	return nil
+}
+
+func (f *parityFlags) write(w io.Writer, r *parity.Report) error {
+	if f.html != "" {
+		if err := atomicfile.Write(f.html, r.HTML); err != nil {
+			return err
+		}
+	}
+	switch f.json {
+	case "":
+	case "-":
+		return r.JSON(w)
+	default:
+		if err := atomicfile.Write(f.json, r.JSON); err != nil {
+			return err
+		}
+	}
+	return r.Text(w)
+}
+
+// paths are the models of the folder, "" for the demo.
+func (f *parityFlags) paths() ([]string, error) {
+	if f.models == "" {
+		return []string{""}, nil
+	}
+	entries, err := os.ReadDir(f.models)
+	if err != nil {
+		return nil, err
+	}
+	var paths, names []string
+	for _, e := range entries {
+		path := filepath.Join(f.models, e.Name())
+		_, err := os.Stat(filepath.Join(path, "config.json"))
+		if err != nil && filepath.Ext(path) != ".gguf" {
+			continue
+		}
+		name := strings.TrimSuffix(e.Name(), ".gguf")
+		if names = append(names, name); len(f.only) == 0 || slices.Contains(f.only, name) {
+			paths = append(paths, path)
+		}
+	}
+	for _, name := range f.only {
+		if !slices.Contains(names, name) {
+			return nil, usagef("--only %s: the models in %s are %s", name, f.models, strings.Join(names, ", "))
+		}
+	}
+	if len(paths) == 0 {
+		return nil, usagef("--models %s: it has no folder with a config.json and no GGUF file", f.models)
+	}
+	return paths, nil
+}
+
+func parityModel(path string) (*parity.Model, *checkpoint.Checkpoint, error) {
+	file, err := openCheckpoint(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := file.Tokenizer()
+	if err == nil {
+		m := &parity.Model{Name: "demo", Tokenizer: t, Template: file.Template()}
+		if path != "" {
+			m.Name = strings.TrimSuffix(filepath.Base(path), ".gguf")
+		}
+		if m.Graph, _, err = arch.Load(file); err == nil {
+			return m, file, nil
+		}
+	}
+	file.Close()
+	return nil, nil, err
+}
+
+// paced tells how far long work is, how fast it goes, and when it may end.
+type paced struct {
+	w           io.Writer
+	start, last time.Time
+	verbose     bool
+}
+
+func (p *paced) report(done, total int, x *parity.Result) {
+	if p.verbose && x != nil && len(x.Failed) > 0 {
+		fmt.Fprintln(p.w, oneLine(x.Line()))
+	}
+	if time.Since(p.last) < 10*time.Second || done == total {
+		return
+	}
+	p.last = time.Now()
+	each := time.Since(p.start) / time.Duration(done)
+	fmt.Fprintf(p.w, "karat: %d of %d, %.3g a minute, %v left\n", done, total, time.Minute.Seconds()/each.Seconds(), (each * time.Duration(total-done)).Round(time.Second))
+}

@@ -1,0 +1,143 @@
+package parity
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/fault"
+	"github.com/karat-run/karat/internal/round"
+)
+
+// example is one engine to be run.
+type example struct {
+	model     *Model
+	condition Condition
+	faults    []fault.Fault
+	class     round.Class
+	said      bool // the dump tells its class
+	seed      uint64
+}
+
+// name is the faults, or what is clean about it.
+func (c *example) name() string {
+	var names []string
+	for _, f := range c.faults {
+		names = append(names, f.String())
+	}
+	if c.condition == Clean && len(names) == 0 {
+		names = []string{"exact"}
+		if s := c.class.String(); s != "" {
+			names[0] = s
+		}
+		if c.said {
+			names[0] += " declared"
+		}
+	}
+	return strings.Join(names, "; ")
+}
+
+// plan makes the cases of all models, in a random order, and takes one in o.Every.
+func plan(o *Options) (cases []*example) {
+	for _, m := range o.Models {
+		for _, condition := range Conditions {
+			if len(o.Conditions) > 0 && !slices.Contains(o.Conditions, condition) {
+				continue
+			}
+			list := m.examples(condition, o)
+			r := random(o.Seed, m.Name+string(condition))
+			r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+			n := max(o.Every, 1)
+			cases = append(cases, list[:(len(list)+n-1)/n]...)
+		}
+	}
+	r := random(o.Seed, "order")
+	r.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
+	return cases
+}
+
+func (m *Model) examples(condition Condition, o *Options) (list []*example) {
+	add := func(faults ...fault.Fault) {
+		list = append(list, &example{model: m, condition: condition, faults: faults, class: o.Class, seed: o.Seed})
+	}
+	wrong, same := m.applicable()
+	switch condition {
+	case Single:
+		for _, f := range append(wrong, inputs()...) {
+			add(f)
+		}
+	case Coarse, Logits:
+		for _, f := range wrong {
+			add(f)
+		}
+	case Multi:
+		r := random(o.Seed, m.Name+"sets")
+		for range o.Sets {
+			add(fault.Draw(m.Graph, wrong, 2+r.IntN(4), r)...)
+		}
+	case Probe:
+		for _, f := range m.probes() {
+			add(f)
+		}
+	case Clean:
+		for _, c := range m.classes() {
+			for _, said := range []bool{false, true} {
+				list = append(list, &example{model: m, condition: condition, class: c, said: said, seed: o.Seed})
+			}
+		}
+		for _, f := range same {
+			add(f)
+		}
+	}
+	return list
+}
+
+// applicable are the faults that the model can have, and those that are none.
+func (m *Model) applicable() (wrong, same []fault.Fault) {
+	for _, f := range fault.Applicable(m.Graph) {
+		if strings.HasPrefix(f.ID, "same_") {
+			same = append(same, f)
+		} else {
+			wrong = append(wrong, f)
+		}
+	}
+	return wrong, same
+}
+
+// inputs are the faults of the input. Which of them a tokenizer can have shows when they run.
+func inputs() []fault.Fault {
+	return []fault.Fault{{ID: "input_bos"}, {ID: "input_bos", Value: "double"}, {ID: "input_template"}, {ID: "input_ids"}, {ID: "input_ids", Value: "lost"}}
+}
+
+// probes break all layers' outputs, one layer's, and other taps.
+func (m *Model) probes() (list []fault.Fault) {
+	for _, kind := range []fault.Fault{{ID: "probe_dtype"}, {ID: "probe_prefix"}, {ID: "probe_stale"}, {ID: "probe_duplicate"},
+		{ID: "probe_duplicate", Value: "last"}, {ID: "probe_rows"}, {ID: "probe_rows", Value: "reverse"}} {
+		for _, at := range []fault.Fault{{}, {Layers: "1"}, {Where: "attn_v"}, {Where: "ffn_down", Layers: "0"}, {Where: "attn_norm"}, {Where: "attn_q+attn_k", Layers: "1"}} {
+			kind.Where, kind.Layers = at.Where, at.Layers
+			list = append(list, kind)
+		}
+	}
+	return list
+}
+
+// classes are the roundings that an engine of the model may have.
+func (m *Model) classes() []round.Class {
+	list := []round.Class{{}, {Activations: round.F32}, {Activations: round.F32, Lanes: 16}, {Activations: round.F16}, {Activations: round.BF16},
+		{Activations: round.Q8_32}, {Activations: round.F32, KV: round.F16}, {Activations: round.F32, KV: round.BF16}}
+	quantized, gelu := false, false
+	for _, n := range m.Graph.Nodes {
+		a, ok := n.Attr.(graph.ActAttr)
+		gelu = gelu || ok && a.Act == graph.GELUTanh
+		for _, w := range n.W {
+			quantized = quantized || w.DType.Quantized()
+		}
+	}
+	if quantized { // whose rows are all that these round
+		list = append(list, round.Class{Activations: round.I16_32}, round.Class{Activations: round.I16_32, KV: round.F16}, round.Class{Activations: round.Q8, KV: round.F16})
+	}
+	if gelu {
+		list = append(list, round.Class{Activations: round.F32, GELU: round.F16Table}, round.Class{Activations: round.Q8_32, KV: round.F16, GELU: round.F16Table})
+	}
+	return list
+}

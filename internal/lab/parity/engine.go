@@ -1,0 +1,181 @@
+package parity
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/chat"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/diagnose"
+	"github.com/karat-run/karat/internal/lab/fault"
+	"github.com/karat-run/karat/internal/round"
+	"github.com/karat-run/karat/internal/tensor"
+	"github.com/karat-run/karat/internal/tokenizer"
+)
+
+// keep is how many last positions have logits, as lab record has it by default.
+const keep = 8
+
+// run runs the engine, diagnoses what it dumps and scores that. The result is nil if
+// there can be no such engine.
+func (c *example) run(ctx context.Context) (*Result, error) {
+	x := &Result{Model: c.model.Name, Condition: c.condition, Case: c.name(), Numerics: c.class.String(), Want: []fault.Injected{}, Got: []Place{}}
+	prompts := c.model.prompts(c.seed)
+	engine, input, probe := fault.Split(c.faults)
+	injected, err := fault.Inputs(prompts, input, c.model.tokens(ctx))
+	if err != nil {
+		return nil, nil // a tokenizer that adds no BOS cannot lose it
+	}
+	g, kernel, more, err := fault.Inject(c.model.Graph, engine)
+	if err != nil {
+		return nil, err // for Applicable and Draw said that it can be
+	}
+	injected = append(injected, more...)
+	if len(engine) == 0 {
+		kernel = nil
+	}
+	if err := c.record(ctx, g, ref.Backend{Threads: 1, Class: c.class, Kernel: kernel}, prompts); err != nil {
+		return nil, err
+	}
+	if len(probe) > 0 {
+		more, err := fault.Probe(g, prompts, probe)
+		if err != nil {
+			return nil, nil // no such taps, or they would be equal
+		}
+		injected = append(injected, more...)
+	}
+	if c.condition != Clean {
+		x.Want = injected
+	}
+	dump := &lab.Record{Path: x.Case, Names: lab.NamesHF, Prompts: prompts}
+	if c.said {
+		stored := cmp.Or(c.class.Activations.Stored(), round.F64)
+		dump.Declared = round.Class{Activations: cmp.Or(c.class.Activations, round.F64), KV: cmp.Or(c.class.KV, stored), GELU: cmp.Or(c.class.GELU, round.Exact)}
+	}
+	d, err := diagnose.Run(ctx, diagnose.Options{Model: c.model.Name, Graph: c.model.Graph, Dump: dump,
+		Asked: &diagnose.Asked{Tokenizer: c.model.Tokenizer, Template: c.model.Template}})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		x.Error = err.Error()
+		d = &diagnose.Diagnosis{}
+	}
+	x.score(c, d)
+	return x, nil
+}
+
+// record computes the prompts, and takes off the taps that the condition has not.
+func (c *example) record(ctx context.Context, g *graph.Graph, b ref.Backend, prompts []*lab.Prompt) error {
+	longest := 0
+	for _, p := range prompts {
+		longest = max(longest, len(p.IDs))
+	}
+	rows := keep
+	if c.condition == Logits {
+		rows = longest
+	}
+	r, err := lab.NewRecorder(g, b, longest, rows)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for _, p := range prompts {
+		if err := r.Record(ctx, p, c.condition != Logits); err != nil {
+			return err
+		}
+		switch c.condition {
+		case Logits:
+			p.Hidden = nil
+		case Coarse:
+			p.Hidden = nil
+			maps.DeleteFunc(p.Taps, func(name string, _ *tensor.Tensor) bool { return !layerOutput(name) })
+		}
+	}
+	return nil
+}
+
+// layerOutput reports whether a tap is model.layers.N.out.
+func layerOutput(name string) bool {
+	middle, ok := strings.CutPrefix(name, "model.layers.")
+	return ok && strings.HasSuffix(middle, ".out") && strings.Count(middle, ".") == 1
+}
+
+// The prompts' texts. Every script and many kinds of token are in the second.
+const (
+	shortText = "The color of the sky is"
+	mixedText = "func f() { x := 3.14 } // naïve, 東京"
+)
+
+// prompts are a short text, a mixed one whose last tokens are decoded one by one, and
+// one of random tokens that is longer than the window.
+func (m *Model) prompts(seed uint64) []*lab.Prompt {
+	length := 32
+	for _, n := range m.Graph.Nodes {
+		if a, ok := n.Attr.(*graph.KV); ok && n.Op == graph.StoreKV && a.Window > 0 {
+			length = a.Window + 8
+			break
+		}
+	}
+	var prompts []*lab.Prompt
+	for i, text := range []string{shortText, mixedText} {
+		prompts = append(prompts, &lab.Prompt{Index: i, Input: lab.Input{Text: &text}, Text: text, IDs: m.encode(text)})
+	}
+	prompts[1].Decode = 4
+	r := rand.New(rand.NewPCG(seed, uint64(length)))
+	long := &lab.Prompt{Index: 2}
+	for range length {
+		long.IDs = append(long.IDs, int32(r.IntN(m.Graph.Result().Shape.Size())))
+	}
+	long.Input.IDs = long.IDs
+	return append(prompts, long)
+}
+
+func (m *Model) encode(text string) []int32 {
+	return ids32(m.Tokenizer.Encode(text, tokenizer.Options{AddSpecial: true}))
+}
+
+func ids32(ids []int) []int32 {
+	list := make([]int32, len(ids))
+	for i, id := range ids {
+		list[i] = int32(id)
+	}
+	return list
+}
+
+// tokens is the model's tokenizer as faults of the input use it.
+func (m *Model) tokens(ctx context.Context) fault.Tokens {
+	t := fault.Tokens{BOS: -1, Encode: func(text string) ([]int32, error) { return m.encode(text), nil }}
+	if ids := m.encode(""); len(ids) > 0 {
+		t.BOS = ids[0]
+	}
+	t.Render = func(messages []lab.Message) ([]int32, error) {
+		if m.Template == "" {
+			return nil, errors.New("the model has no chat template")
+		}
+		template, err := chat.Parse(m.Template, chat.Limits{})
+		if err != nil {
+			return nil, err
+		}
+		in := chat.Input{AddGenerationPrompt: true}
+		if t.BOS >= 0 {
+			in.BOSToken, _ = m.Tokenizer.Token(int(t.BOS))
+		}
+		for _, x := range messages {
+			in.Messages = append(in.Messages, chat.Message(x.Role, x.Content))
+		}
+		text, err := template.Render(ctx, in)
+		if err != nil {
+			return nil, fmt.Errorf("template: %w", err)
+		}
+		return ids32(m.Tokenizer.Encode(text, tokenizer.Options{ParseSpecial: true})), nil
+	}
+	return t
+}

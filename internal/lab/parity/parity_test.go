@@ -1,0 +1,144 @@
+package parity
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/fault"
+)
+
+func load(t *testing.T, name string) *Model {
+	t.Helper()
+	file, err := checkpoint.Open(golden.Model(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	m := &Model{Name: name, Template: file.Template()}
+	if m.Tokenizer, err = file.Tokenizer(); err != nil {
+		t.Fatal(err)
+	}
+	if m.Graph, _, err = arch.Load(file); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestRun runs a few engines and what is printed of them. How good the diagnosis is
+// is not its concern.
+func TestRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some seconds")
+	}
+	o := Options{Models: []*Model{load(t, "tiny-qwen2")}, Conditions: []Condition{Coarse, Logits, Clean}, Every: 300, Jobs: 2}
+	calls := 0
+	o.Progress = func(done, total int, x *Result) {
+		if calls++; done != calls || total != 3 || x == nil {
+			t.Errorf("%d of %d: %v", done, total, x)
+		}
+	}
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Results) != 3 || r.Cases != 3 || r.Total[Coarse].Runs != 1 || r.Total[Coarse].Detected.Of != 1 || r.Total[Clean].False.Of != 1 {
+		t.Errorf("%+v", r)
+	}
+	var text, page, data bytes.Buffer
+	for _, err := range []error{r.Text(&text), r.HTML(&page), r.JSON(&data)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"3 engines of 3 planned", "one case in 300", "detected", "false findings", "engine runs"} {
+		if !strings.Contains(text.String(), want) || !strings.Contains(page.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+	var back Report
+	if err := json.Unmarshal(data.Bytes(), &back); err != nil || len(back.Results) != 3 || back.Total[Coarse].Detected.Of != 1 {
+		t.Errorf("%v: %s", err, data.Bytes())
+	}
+}
+
+// TestInterrupted wants a report of what was done.
+func TestInterrupted(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	r, err := Run(ctx, Options{Models: []*Model{load(t, "tiny-qwen2")}, Conditions: []Condition{Probe}})
+	if !errors.Is(err, context.Canceled) || r == nil || len(r.Results) != 0 || r.Cases == 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if err := r.Text(&bytes.Buffer{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPlan: the same seed gives the same cases, a slice has cases of all conditions,
+// and every fault and class of a model is among all.
+func TestPlan(t *testing.T) {
+	m := load(t, "tiny-gemma4-moe")
+	names := func(every int, seed uint64) (list []string) {
+		for _, c := range plan(&Options{Models: []*Model{m}, Seed: seed, Sets: 5, Every: every}) {
+			list = append(list, string(c.condition)+" "+c.name())
+		}
+		return list
+	}
+	all, slice := names(1, 3), names(100, 3)
+	if !slices.Equal(slice, names(100, 3)) || slices.Equal(all, names(1, 4)) {
+		t.Error("the seed does not decide the cases")
+	}
+	for _, condition := range Conditions {
+		if !slices.ContainsFunc(slice, func(s string) bool { return strings.HasPrefix(s, string(condition)+" ") }) {
+			t.Errorf("no %s in a slice", condition)
+		}
+	}
+	for _, s := range slice {
+		if !slices.Contains(all, s) {
+			t.Errorf("%s is not among all", s)
+		}
+	}
+	for _, f := range fault.Applicable(m.Graph) {
+		want := "single " + f.String()
+		if strings.HasPrefix(f.ID, "same_") {
+			want = "clean " + f.String()
+		}
+		if !slices.Contains(all, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	for _, want := range []string{"clean exact", "clean exact declared", "clean activations=bf16", "clean activations=f32,gelu=f16-table", "single input_bos", "probe probe_dtype"} {
+		if !slices.Contains(all, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+// TestPrompts: one is longer than the window, and texts are told as they were encoded.
+func TestPrompts(t *testing.T) {
+	m := load(t, "tiny-gemma4-moe")
+	window := 0
+	for _, n := range m.Graph.Nodes {
+		if a, ok := n.Attr.(*graph.KV); ok {
+			window = max(window, a.Window)
+		}
+	}
+	prompts := m.prompts(1)
+	if len(prompts) != 3 || len(prompts[2].IDs) != window+8 || len(prompts[1].IDs) < 20 || prompts[1].Decode == 0 {
+		t.Errorf("%v", prompts)
+	}
+	for _, p := range prompts[:2] {
+		if !slices.Equal(p.IDs, m.encode(p.Text)) || *p.Input.Text != p.Text {
+			t.Errorf("%q: %v", p.Text, p.IDs)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package parity
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// Text writes the scores as tables.
+func (r *Report) Text(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintln(&b, r.summary())
+	for _, t := range r.tables() {
+		fmt.Fprintf(&b, "\n%s\n", t.title)
+		tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(tw, "\t%s\n", strings.Join(t.columns, "\t"))
+		for _, row := range t.rows {
+			fmt.Fprintf(tw, "%s\t%s\n", row.name, strings.Join(row.texts(), "\t"))
+		}
+		if err := tw.Flush(); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// JSON writes everything.
+func (r *Report) JSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", " ")
+	return e.Encode(r)
+}
+
+func (r *Report) summary() string {
+	s := fmt.Sprintf("ParityBench: %d engines of %d planned, seed %d", len(r.Results), r.Cases-r.Unmade, r.Seed)
+	if r.Every > 1 {
+		s += fmt.Sprintf(", one case in %d", r.Every)
+	}
+	if r.Numerics != "" {
+		s += ", engines with " + r.Numerics
+	}
+	return s + fmt.Sprintf(", %.0f s", r.Seconds)
+}
+
+// table is one for people: conditions or models in columns, scores in rows.
+type table struct {
+	title   string
+	columns []string
+	rows    []row
+}
+
+type row struct {
+	name  string
+	less  bool // is better
+	cells []cell
+}
+
+// cell is a count or, where it has none, a text.
+type cell struct {
+	count Count
+	text  string
+}
+
+func (c cell) String() string {
+	switch {
+	case c.text != "":
+		return c.text
+	case c.count.Of == 0:
+		return "-"
+	}
+	return fmt.Sprintf("%v %.4g%%", c.count, c.count.Share())
+}
+
+func (r row) texts() (all []string) {
+	for _, c := range r.cells {
+		all = append(all, c.String())
+	}
+	return all
+}
+
+// tables are that of all conditions and, of several models, one for each condition.
+func (r *Report) tables() []table {
+	var names []string
+	var sums []*Sum
+	for _, c := range Conditions {
+		if s := r.Total[c]; s != nil {
+			names, sums = append(names, string(c)), append(sums, s)
+		}
+	}
+	tables := []table{newTable("all models", names, sums)}
+	if len(r.Models) < 2 {
+		tables[0].title = "conditions"
+		return tables
+	}
+	for _, c := range Conditions {
+		names, sums = nil, nil
+		for _, m := range r.Models {
+			if s := m.Total[c]; s != nil {
+				names, sums = append(names, m.Model), append(sums, s)
+			}
+		}
+		if len(names) > 0 {
+			tables = append(tables, newTable(string(c), names, sums))
+		}
+	}
+	return tables
+}
+
+func newTable(title string, columns []string, sums []*Sum) table {
+	t := table{title: title, columns: columns}
+	for _, k := range scores {
+		r := row{name: k.Name, less: k.Less}
+		any := false
+		for _, s := range sums {
+			c := *k.Count(&s.Scores)
+			any = any || c.Of > 0
+			r.cells = append(r.cells, cell{count: c})
+		}
+		if any {
+			t.rows = append(t.rows, r)
+		}
+	}
+	text := func(name string, of func(s *Sum) string) {
+		r := row{name: name}
+		for _, s := range sums {
+			r.cells = append(r.cells, cell{text: of(s)})
+		}
+		t.rows = append(t.rows, r)
+	}
+	text("F1", func(s *Sum) string {
+		if s.Recalled.Of == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.3f", s.F1())
+	})
+	text("engine runs", func(s *Sum) string { return fmt.Sprint(s.Runs) })
+	text("seconds a diagnosis", func(s *Sum) string { return fmt.Sprintf("%.2g, at most %.2g", s.Seconds/float64(s.Runs), s.Slowest) })
+	return t
+}
