@@ -41,9 +41,13 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 		if s.Window > 0 {
 			from = max(0, r-s.Window+1)
 		}
+		if s.First != nil {
+			from = max(from, s.First(e, r))
+		}
 		to = max(to, from) // a query that would see nothing sees the first
+		k, v := k, v
 		if s.Only != nil {
-			k, v = s.Only(k, v, width, r)
+			k, v = s.Only(e, k, v, width, r)
 		}
 		for h := range heads {
 			at := (t*heads + h) * dim
@@ -72,25 +76,27 @@ func (s *Spec) attend(e *Eval, y, q, k, v []float64, width, n int) {
 	if s.Soft != nil {
 		s.Soft(p)
 	} else {
-		Softmax(p)
+		e.num.softmax(p)
 	}
 	e.num.store(p)
 	for i, w := range p {
 		for j, x := range v[i*width:][:len(q)] {
-			y[j] += w * x
+			y[j] = e.num.sum(y[j] + w*x)
 		}
 	}
 }
 
 // Softmax turns scores to weights that sum to 1.
-func Softmax(p []float64) {
+func Softmax(p []float64) { (*Numerics)(nil).softmax(p) }
+
+func (n *Numerics) softmax(p []float64) {
 	top, sum := math.Inf(-1), 0.0
 	for _, x := range p {
 		top = max(top, x)
 	}
 	for i, x := range p {
 		p[i] = math.Exp(x - top)
-		sum += p[i]
+		sum = n.sum(sum + p[i])
 	}
 	for i := range p {
 		p[i] /= sum

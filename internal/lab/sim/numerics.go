@@ -95,6 +95,14 @@ func (n *Numerics) act(f func(float64) float64) func(float64) float64 {
 	return f
 }
 
+// sum is what is kept of a sum that grows term by term.
+func (n *Numerics) sum(s float64) float64 {
+	if n == nil || n.Order == Exact {
+		return s
+	}
+	return float64(float32(s))
+}
+
 func (n *Numerics) dot(a, b []float64) float64 {
 	if n == nil || n.Order == Exact {
 		var s [4]float64

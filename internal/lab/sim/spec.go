@@ -45,7 +45,9 @@ type Spec struct {
 	Again func(rows []float64) []float64
 	Width int
 	// Only changes what a query at a position finds stored: keys and values [T, width]; nil for nothing.
-	Only func(k, v []float64, width, at int) (keys, values []float64)
+	Only func(e *Eval, k, v []float64, width, at int) (keys, values []float64)
+	// First is the first position that a query sees; nil for what the window says.
+	First func(e *Eval, at int) int
 
 	Times float64 // the result is multiplied by it
 }
@@ -204,11 +206,7 @@ func (s *Spec) Norm(e *Eval, x []float64) ([]float64, error) {
 	}
 	y := make([]float64, len(x))
 	for r := 0; r < len(x); r += over {
-		var q float64
-		for _, v := range x[r : r+over] {
-			q += v * v
-		}
-		q = 1 / math.Sqrt(q/float64(over)+s.Eps)
+		q := 1 / math.Sqrt(e.num.dot(x[r:r+over], x[r:r+over])/float64(over)+s.Eps)
 		for j := range over {
 			y[r+j] = x[r+j] * q
 		}
