@@ -23,7 +23,7 @@ func opName(n *graph.Node) string { return opNames[n.Op] }
 // op is the operation that a hypothesis is about.
 func (h *hypothesis) op() string {
 	switch c, _ := cause.Find(h.cause); {
-	case c.Op == "" || c.Kind == cause.Weights || slices.Contains([]string{"activation", "gate_up_swapped", "ple_scale", "logits_scale"}, h.cause):
+	case c.Op == "" || c.Kind == cause.Weights || slices.Contains([]string{"activation", "gate_up_swapped", "ple_scale"}, h.cause):
 		return opName(h.node)
 	default:
 		return c.Op
@@ -268,6 +268,7 @@ var order = []Verdict{Instrument, Input, Weights, Structural, Reference, Unexpla
 // conclude makes the verdict of all that was found.
 func (r *run) conclude() {
 	d := &r.out
+	r.relativePositions()
 	d.Findings = append(append(append(d.Findings, r.findings...), r.group()...), r.numericFindings()...)
 	slices.SortStableFunc(d.Findings, func(a, b Finding) int {
 		return slices.Index(order, r.kindOf(a)) - slices.Index(order, r.kindOf(b))
@@ -296,6 +297,29 @@ func (r *run) conclude() {
 	d.Floors = r.floorTable()
 	r.coverage()
 	r.curves()
+}
+
+// relativePositions takes back positions that are off by the same number for queries and
+// for the keys that they meet: only differences of positions count.
+func (r *run) relativePositions() {
+	shift := map[*graph.Node]float64{}
+	for _, h := range r.accepted {
+		if h.cause == "rope_position" {
+			shift[h.node], _ = h.detail["shift"].(float64)
+		}
+	}
+	for _, n := range r.g.Nodes {
+		if n.Op != graph.Attention || len(shift) == 0 {
+			continue
+		}
+		if store := r.prompts[0].center.Spec(n).Store; store == nil || shift[n.In[0]] != shift[store.In[0]] {
+			return
+		}
+	}
+	if len(shift) > 0 {
+		r.accepted = slices.DeleteFunc(r.accepted, func(h *hypothesis) bool { return h.cause == "rope_position" })
+		r.infers("queries and keys are turned by positions that are off by the same number, which changes nothing")
+	}
 }
 
 // sensitive is the KL divergence in nats from which on right but rounded logits are

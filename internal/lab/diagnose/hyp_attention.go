@@ -113,7 +113,7 @@ func (r *run) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
 	for key := store.In[0]; ; key = key.In[0] {
 		if slices.Equal(key.Shape, store.In[1].Shape) && key != store.In[1] {
 			h := edit("k_as_v", n, "takes "+role(key)+" for the values", detail{"values": role(key)}, func(*sim.Spec) {})
-			h.edits = sim.Edits{store: {reads(1, key)}}
+			h.edits, h.nodes = sim.Edits{store: {reads(1, key)}}, r.readingFrom(store)
 			all = append(all, h)
 		}
 		if key.Op == graph.Linear || len(key.In) == 0 {
@@ -134,6 +134,17 @@ func (r *run) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
 			h.cost += 1
 		}
 		all = append(all, h)
+	}
+	return all
+}
+
+// readingFrom are the attentions that read a store.
+func (r *run) readingFrom(store *graph.Node) []*graph.Node {
+	var all []*graph.Node
+	for _, x := range r.g.Nodes {
+		if x.Op == graph.Attention && r.prompts[0].center.Spec(x).Store == store {
+			all = append(all, x)
+		}
 	}
 	return all
 }
@@ -238,56 +249,72 @@ func normalize(scores [][]float64, count, window int, heads bool) {
 	each(func(k [2]int, p *float64) { *p /= sums[k] })
 }
 
-// decoded are faults of keys and values in positions that were decoded one by one.
+// decoded are faults of where keys and values are kept: at other positions, or in
+// those that were decoded one by one.
 func (r *run) decoded(n *graph.Node) []*hypothesis {
-	from := math.MaxInt
+	var all []*hypothesis
+	for _, by := range []int{1, 2, -1} {
+		all = append(all, edit("kv_cache_position", n, fmt.Sprintf("reads the keys and values of position p%+d for p", -by), detail{"shift": float64(by)}, func(s *sim.Spec) {
+			s.Only = func(e *sim.Eval, k, v []float64, width, at int) ([]float64, []float64) {
+				return displaced(k, width, by), displaced(v, width, by)
+			}
+		}))
+	}
+	decoded := map[int]int{} // by the prompt's length: where decoding began
 	for _, p := range r.prompts {
 		if p.tapped && p.decoded() > 0 {
-			from = min(from, len(p.IDs)-p.decoded())
+			decoded[len(p.IDs)] = len(p.IDs) - p.decoded()
 		}
 	}
-	if from == math.MaxInt {
-		return nil
+	if len(decoded) == 0 {
+		return all
 	}
-	start := func(at int) int {
-		for _, p := range r.prompts {
-			if p.tapped && p.decoded() > 0 && at < len(p.IDs) {
-				return len(p.IDs) - p.decoded()
-			}
+	start := func(e *sim.Eval) int {
+		if at, ok := decoded[e.Len()]; ok {
+			return at
 		}
-		return from
+		return e.Len()
 	}
-	only := func(what, computed string, change func(k, v []float64, width, at, start int)) *hypothesis {
-		return edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *sim.Spec) {
-			s.Only = func(k, v []float64, width, at int) ([]float64, []float64) {
-				if at < start(at) {
+	only := func(what, computed string, change func(k []float64, width, at, start int)) {
+		all = append(all, edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *sim.Spec) {
+			s.Only = func(e *sim.Eval, k, v []float64, width, at int) ([]float64, []float64) {
+				if at < start(e) {
 					return k, v
 				}
 				k, v = slices.Clone(k), slices.Clone(v)
-				change(k, v, width, at, start(at))
+				change(k, width, at, start(e))
+				change(v, width, at, start(e))
 				return k, v
 			}
-		})
+		}))
 	}
-	move := func(x []float64, width, to, from int) { copy(x[to*width:(to+1)*width], x[from*width:(from+1)*width]) }
-	return []*hypothesis{
-		only("one early", "stores each decoded position over the one before it", func(k, v []float64, width, at, start int) {
-			for i := start; i <= at && i > 0; i++ {
-				move(k, width, i-1, i)
-				move(v, width, i-1, i)
+	only("one early", "stores each decoded position over the one before it", func(k []float64, width, at, start int) {
+		copy(k[max(start-1, 0)*width:], k[start*width:(at+1)*width])
+		clear(k[at*width : (at+1)*width])
+	})
+	only("previous", "reads what the step before stored, not its own", func(k []float64, width, at, start int) {
+		if at > 0 {
+			copy(k[at*width:(at+1)*width], k[(at-1)*width:])
+		}
+	})
+	only("not stored", "finds zeros in its own position", func(k []float64, width, at, start int) { clear(k[at*width : (at+1)*width]) })
+	return append(all, edit("kv_cache_position", n, "sees its own step's keys and values alone when it decodes", detail{"decode": "new in each step"}, func(s *sim.Spec) {
+		s.First = func(e *sim.Eval, at int) int {
+			if at < start(e) {
+				return 0
 			}
-			clear(k[at*width : (at+1)*width])
-			clear(v[at*width : (at+1)*width])
-		}),
-		only("previous", "reads what the step before stored, not its own", func(k, v []float64, width, at, start int) {
-			if at > 0 {
-				move(k, width, at, at-1)
-				move(v, width, at, at-1)
-			}
-		}),
-		only("not stored", "finds zeros in its own position", func(k, v []float64, width, at, start int) {
-			clear(k[at*width : (at+1)*width])
-			clear(v[at*width : (at+1)*width])
-		}),
+			return at
+		}
+	}))
+}
+
+// displaced is rows of which row i is the one by rows before it, within the ends.
+func displaced(x []float64, width, by int) []float64 {
+	n := len(x) / width
+	y := make([]float64, 0, len(x))
+	for i := range n {
+		from := min(max(i-by, 0), n-1)
+		y = append(y, x[from*width:(from+1)*width]...)
 	}
+	return y
 }

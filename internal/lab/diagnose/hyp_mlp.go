@@ -92,11 +92,22 @@ func (r *run) routeHypotheses(n *graph.Node) []*hypothesis {
 			return pick(p, order, scale)
 		}),
 		routed("router_softmax", "takes the sigmoid of each score", detail{"over": "sigmoid"}, func(x []float64, order []int, scale []float64) []float64 {
-			p := slices.Clone(x)
-			for i, v := range p {
-				p[i] = 1 / (1 + math.Exp(-v))
+			return pick(sigmoids(x), order, scale)
+		}),
+		routed("router_softmax", "divides the sigmoids of the chosen experts by their sum", detail{"over": "sigmoids"}, func(x []float64, order []int, scale []float64) []float64 {
+			p, sum := sigmoids(x), 0.0
+			for _, i := range order {
+				sum += p[i]
+			}
+			for i := range p {
+				p[i] /= sum
 			}
 			return pick(p, order, scale)
+		}),
+		routed("router_softmax", "takes the softmax of probabilities", detail{"over": "probabilities"}, func(x []float64, order []int, scale []float64) []float64 {
+			p := slices.Clone(x)
+			sim.Softmax(p)
+			return among(p, order, scale)
 		}),
 		routed("router_softmax", "weighs the experts by the scores themselves", detail{"over": "none"}, pick),
 		routed("router_softmax", "weighs all chosen experts alike", detail{"over": "uniform"}, func(x []float64, order []int, scale []float64) []float64 {
@@ -120,6 +131,14 @@ func (r *run) routeHypotheses(n *graph.Node) []*hypothesis {
 	return append(all, edit("router_topk", n, "chooses the experts with the lowest scores", detail{"k": "lowest"}, func(s *sim.Spec) {
 		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) { return lowest(e, s, rows, k) }
 	}))
+}
+
+func sigmoids(x []float64) []float64 {
+	p := slices.Clone(x)
+	for i, v := range p {
+		p[i] = 1 / (1 + math.Exp(-v))
+	}
+	return p
 }
 
 // pick is each chosen expert's p, scaled.

@@ -169,7 +169,7 @@ func (r *run) postNorm(n *graph.Node) *hypothesis {
 
 // extraNorms are norms of heads that the model does not have: of values, and of queries or keys.
 func (r *run) extraNorms(n *graph.Node) []*hypothesis {
-	const eps = 1e-6
+	eps := r.eps()
 	normed := func(x *graph.Node, i int, what string) *hypothesis {
 		return unlikely(0.3, edit("norm_extra", x, "norms "+what+", without a weight", detail{"of": what}, func(s *sim.Spec) {
 			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
@@ -206,6 +206,16 @@ func (r *run) extraNorms(n *graph.Node) []*hypothesis {
 		}
 	}
 	return all
+}
+
+// eps is the epsilon of the model's norms.
+func (r *run) eps() float64 {
+	for _, n := range r.g.Nodes {
+		if a, ok := n.Attr.(graph.NormAttr); ok {
+			return float64(a.Eps)
+		}
+	}
+	return 1e-6
 }
 
 func added(e *sim.Eval, rows []int, a, b *graph.Node) ([]float64, error) {

@@ -41,7 +41,7 @@ func (r *run) addHypotheses(n *graph.Node) []*hypothesis {
 				if err != nil {
 					return nil, err
 				}
-				plain := sim.Spec{Node: s.In[1], Eps: 1e-6}
+				plain := sim.Spec{Node: s.In[1], Eps: r.eps()}
 				if y, err = plain.Norm(e, y); err != nil {
 					return nil, err
 				}

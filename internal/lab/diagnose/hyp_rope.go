@@ -7,6 +7,7 @@ import (
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/sim"
+	"github.com/karat-run/karat/internal/rope"
 )
 
 // rotations are the rope nodes of n's layer.
@@ -49,7 +50,7 @@ func (r *run) ropeHypotheses(n *graph.Node) []*hypothesis {
 		return all
 	}
 	base := theta(freqs, dim)
-	plain := powers(base, dim/2, dim)
+	plain := rope.New(base, dim)
 	if !alike(plain, freqs) && len(freqs) == dim/2 {
 		all = append(all, r.turned("rope_scaling", n, "turns without the scaling of the frequencies", detail{"scaling": "none"}, speeds(plain)))
 	}
@@ -63,9 +64,13 @@ func (r *run) ropeHypotheses(n *graph.Node) []*hypothesis {
 	for _, part := range []float64{0.25, 0.5, 0.75} {
 		turning := int(part*float64(dim)) / 2 * 2
 		all = append(all, unlikely(0.3, r.turned("rope_partial", n, fmt.Sprintf("turns the first %d of %d features", turning, dim), detail{"part": part},
-			func(s *sim.Spec) { s.Freqs, s.Part = powers(base, turning/2, turning), turning })))
-		if count := int(part * float64(dim/2)); count < len(freqs) {
-			all = append(all, unlikely(0.4, r.turned("rope_partial", n, fmt.Sprintf("turns the first %d of %d pairs", count, dim/2), detail{"pairs": part}, speeds(freqs[:count]))))
+			func(s *sim.Spec) { s.Freqs, s.Part = rope.New(base, turning), turning })))
+		if count := int(part * float64(dim/2)); count != len(freqs) {
+			some := plain
+			if count < len(freqs) {
+				some = freqs
+			}
+			all = append(all, unlikely(0.4, r.turned("rope_partial", n, fmt.Sprintf("turns the first %d of %d pairs", count, dim/2), detail{"pairs": part}, speeds(some[:count]))))
 		}
 	}
 	all = append(all, r.otherKinds(n, freqs, dim)...)
@@ -122,21 +127,14 @@ func theta(freqs []float64, dim int) float64 {
 	return math.Pow(freqs[0]/freqs[1], float64(dim)/2)
 }
 
-// powers are base^(-2i/dim) of count pairs.
-func powers(base float64, count, dim int) []float64 {
-	f := make([]float64, count)
-	for i := range f {
-		f[i] = math.Pow(base, -2*float64(i)/float64(dim))
-	}
-	return f
-}
-
 // rescaled are the frequencies of another base with the same scaling.
 func rescaled(freqs []float64, was, base float64, dim int) []float64 {
-	a, b := powers(was, len(freqs), dim), powers(base, len(freqs), dim)
+	a, b := rope.New(was, dim), rope.New(base, dim)
 	f := make([]float64, len(freqs))
 	for i := range f {
-		f[i] = freqs[i] / a[i] * b[i]
+		if f[i] = b[i]; math.Abs(freqs[i]/a[i]-1) > 1e-5 {
+			f[i] = float64(float32(freqs[i] / a[i] * b[i]))
+		}
 	}
 	return f
 }
