@@ -108,9 +108,7 @@ func weightOnly(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
 // the rotation instead of before it.
 func (r *run) orders(n *graph.Node) []*hypothesis {
 	var all []*hypothesis
-	if h := r.postNorm(n); h != nil {
-		all = append(all, h)
-	}
+	all = append(all, r.postNorms(n)...)
 	for _, x := range r.readers(n) {
 		if x.Op == graph.Add && len(x.In) == 2 && x.In[1] == n {
 			h := edit("residual_order", n, "norms the sum with the residual, not what is added to it", detail{"place": "after the sum"}, func(s *sim.Spec) {
@@ -137,23 +135,34 @@ func (r *run) orders(n *graph.Node) []*hypothesis {
 				}
 			})
 			h.edits[x] = []sim.Edit{passes(0)}
-			all = append(all, h)
+			all = append(all, h, r.exchanged(n, x))
 		}
 	}
 	return all
 }
 
-// postNorm is the norm before a half of the layer at work behind it: the half reads the
-// bare stream, and what it gives is normed.
-func (r *run) postNorm(n *graph.Node) *hypothesis {
+// exchanged is norm n behind rope x, each with its own tap.
+func (r *run) exchanged(n, x *graph.Node) *hypothesis {
+	h := unlikely(0.1, edit("qk_norm_after_rope", n, "turns first and norms then", detail{}, reads(0, x)))
+	h.edits[x] = []sim.Edit{reads(0, n.In[0])}
+	for _, y := range r.readers(x) {
+		for i, in := range y.In {
+			if in == x {
+				h.edits[y] = append(h.edits[y], reads(i, n))
+			}
+		}
+	}
+	return h
+}
+
+// postNorms are the norm before a half of the layer at work behind it: the half reads
+// the bare stream, and what it gives is normed, before or after a norm that it has there.
+func (r *run) postNorms(n *graph.Node) []*hypothesis {
 	if len(n.In) != 1 || n.Layer < 0 {
 		return nil
 	}
-	for _, sum := range r.readers(n.In[0]) {
-		if sum.Op != graph.Add || len(sum.In) != 2 || sum.In[0] != n.In[0] || sum.ID < n.ID {
-			continue
-		}
-		h := edit("norm_order", n, "norms what the half of the layer behind it gives, not what that reads", detail{"place": "behind"}, reads(0, sum.In[1]))
+	behind := func(at *graph.Node, value *graph.Node) *hypothesis {
+		h := edit("norm_order", n, "norms what the half of the layer behind it gives, not what that reads", detail{"place": "behind"}, reads(0, value))
 		for _, x := range r.readers(n) {
 			for i, in := range x.In {
 				if in == n {
@@ -161,8 +170,22 @@ func (r *run) postNorm(n *graph.Node) *hypothesis {
 				}
 			}
 		}
-		h.edits[sum] = []sim.Edit{reads(1, n)}
+		for i, in := range at.In {
+			if in == value {
+				h.edits[at] = []sim.Edit{reads(i, n)}
+			}
+		}
 		return h
+	}
+	for _, sum := range r.readers(n.In[0]) {
+		if sum.Op != graph.Add || len(sum.In) != 2 || sum.In[0] != n.In[0] || sum.ID < n.ID {
+			continue
+		}
+		all := []*hypothesis{behind(sum, sum.In[1])}
+		if post := sum.In[1]; post.Op == graph.RMSNorm {
+			all = append(all, behind(post, post.In[0]))
+		}
+		return all
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ type attempt struct {
 	hs    []*hypothesis
 	edits sim.Edits
 	ratio float64 // of the worst row of the equation
-	left  int     // flagged equations among those it touches
+	left  int     // flagged equations among those it touches, less those without it
 	score float64 // mean base-2 logarithm of the ratio over rows: how near it comes
 	cost  float64
 }
@@ -355,7 +355,7 @@ func (r *run) verify(eq *equation, all []*attempt) (*attempt, error) {
 		if a.left, err = r.left(eq, a); err != nil {
 			return nil, err
 		}
-		if a.left <= r.flaggedAround(eq, a) {
+		if a.left -= r.flaggedAround(eq, a); a.left <= 0 {
 			fit = append(fit, a)
 		}
 	}
