@@ -73,11 +73,11 @@ func (c class) arms() []*sim.Numerics {
 	arm(sim.Exact, 0x1p-24)
 	if c.activations == "f64" {
 		arm(sim.Exact, 0x1p-24)
-		return arms
+	} else {
+		arm(sim.Forward, 0x1p-23)
+		arm(sim.Backward, 0x1p-24)
+		arm(sim.Lanes, 0x1p-23)
 	}
-	arm(sim.Forward, 0x1p-23)
-	arm(sim.Backward, 0x1p-24)
-	arm(sim.Lanes, 0x1p-23)
 	if c.gelu != "" {
 		arms = append(arms, class{c.activations, c.kv, ""}.center())
 	}
@@ -152,7 +152,7 @@ func (r *run) infer() error {
 		c.gelu = best
 	}
 	if c.activations == "f64" {
-		fine, err := r.exact()
+		fine, err := r.exact(c)
 		if err != nil {
 			return err
 		}
@@ -249,13 +249,13 @@ func noFloors(sites []site) map[site]float64 {
 }
 
 // exact reports whether the engine is as near as float64 values that were rounded
-// once to float32 for the dump: in the median of the equations.
-func (r *run) exact() (bool, error) {
-	r.setClass(class{"f64", "f64", r.class.gelu})
+// once to float32 for the dump, c being what else it rounds: in the median of the equations.
+func (r *run) exact(c class) (bool, error) {
+	r.setClass(c)
 	var ratios []float64
 	for _, eq := range r.eqs {
-		if eq.target.Op != graph.Linear {
-			continue // their sums show the difference
+		if !spans(eq, graph.Linear) {
+			continue // sums of products show the difference
 		}
 		sites := r.sites(eq)
 		sites = sites[:min(len(sites), 12)]

@@ -124,8 +124,9 @@ func (r *run) free(p *prompt) (*free, error) {
 }
 
 // ensemble is passes that an engine of the class might make: with other orders of
-// sums and other roundings; where the class is coarse also without it, since engines
-// differ in where they round.
+// sums and other roundings; where it rounds more than float32 does also without that,
+// since engines differ in where they round, and a float32 error may round a value to
+// its other neighbour.
 func (r *run) ensemble() []*sim.Numerics {
 	var all []*sim.Numerics
 	for i, order := range []sim.Order{sim.Lanes, sim.Exact} {
@@ -133,8 +134,8 @@ func (r *run) ensemble() []*sim.Numerics {
 		n.Order, n.Jitter, n.Random = order, 0x1p-23, rand.New(rand.NewPCG(uint64(i), 11))
 		all = append(all, n)
 	}
-	if r.class.coarse() {
-		all = append(all, class{activations: "f64", kv: r.class.kv, gelu: r.class.gelu}.center())
+	if c := r.class; c.coarse() || c.gelu != "" || c.kv == "f16" || c.kv == "bf16" {
+		all = append(all, class{activations: "f64"}.center())
 	}
 	return all
 }
