@@ -59,7 +59,7 @@ func (c *example) run(ctx context.Context) (*Result, error) {
 		stored := cmp.Or(c.class.Activations.Stored(), round.F64)
 		dump.Declared = round.Class{Activations: cmp.Or(c.class.Activations, round.F64), KV: cmp.Or(c.class.KV, stored), GELU: cmp.Or(c.class.GELU, round.Exact)}
 	}
-	d, err := diagnose.Run(ctx, diagnose.Options{Model: c.model.Name, Graph: c.model.Graph, Dump: dump,
+	d, err := try(ctx, diagnose.Options{Model: c.model.Name, Graph: c.model.Graph, Dump: dump,
 		Asked: &diagnose.Asked{Tokenizer: c.model.Tokenizer, Template: c.model.Template}})
 	if err != nil {
 		if ctx.Err() != nil {
@@ -70,6 +70,17 @@ func (c *example) run(ctx context.Context) (*Result, error) {
 	}
 	x.score(c, d)
 	return x, nil
+}
+
+// try diagnoses. A panic is an error, which costs that case its scores and not the
+// others theirs.
+func try(ctx context.Context, o diagnose.Options) (d *diagnose.Diagnosis, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return diagnose.Run(ctx, o)
 }
 
 // record computes the prompts, and takes off the taps that the condition has not.
