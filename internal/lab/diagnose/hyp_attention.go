@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -178,6 +179,9 @@ func misfits(n, store, x *graph.Node) []*hypothesis {
 func softOver(heads bool) sim.Edit {
 	return func(s *sim.Spec) {
 		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+			if s.Again != nil || s.First != nil || s.Only != nil {
+				return nil, errors.New("other keys than the model's are not normalized otherwise, too")
+			}
 			all := make([]int, e.Len())
 			for i := range all {
 				all[i] = i
