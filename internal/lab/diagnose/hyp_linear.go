@@ -145,7 +145,11 @@ func strided(laid, read int) func(w []float64, rows, cols int) []float64 {
 // order, if each of the engine's is one of the reference's at all rows.
 func (r *run) permuted(eq *equation) (*hypothesis, error) {
 	n := eq.target
-	if n.Op != graph.Linear || n.Layer < 0 || len(eq.errors) < 3 {
+	cause := "weight_permuted"
+	if n == r.head() {
+		cause = "head_wrong"
+	}
+	if n.Op != graph.Linear || n.Layer < 0 && n != r.head() || len(eq.errors) < 3 {
 		return nil, nil
 	}
 	s := eq.errors[0].prompt
@@ -164,7 +168,7 @@ func (r *run) permuted(eq *equation) (*hypothesis, error) {
 		return nil, nil
 	}
 	w := len(order)
-	return edit("weight_permuted", n, "gives the rows of the weight in another order"+describeOrder(order, r.headDim(n)), detail{"order": "permuted"}, func(s *sim.Spec) {
+	return edit(cause, n, "gives the rows of the weight in another order"+describeOrder(order, r.headDim(n)), detail{"order": "permuted"}, func(s *sim.Spec) {
 		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
 			y, err := s.Plain(e, rows)
 			if err != nil {

@@ -152,9 +152,23 @@ func (r *run) behindScalar(n *graph.Node) []*hypothesis {
 				return y, nil
 			}
 		})
-		return []*hypothesis{h}
+		return []*hypothesis{h, r.gateBehind(h, x)}
 	}
 	return nil
+}
+
+// gateBehind is h with the embedding's gate reading what the layer's scalar x gives.
+func (r *run) gateBehind(h *hypothesis, x *graph.Node) *hypothesis {
+	both := *h
+	both.detail = detail{"place": "after the scalar", "gate": "after the scalar"}
+	gate := r.inLayer(x, "inp_gate")
+	both.edits = sim.Edits{}.And(h.edits)
+	both.edits[gate] = []sim.Edit{func(s *sim.Spec) {
+		if w, err := sim.Vector(x.W[0]); err == nil {
+			s.Times = w[0] // the product of the scaled stream
+		}
+	}}
+	return &both
 }
 
 // perLayerSum is the sum of the token's and the context's per-layer embeddings.
@@ -173,7 +187,7 @@ func (r *run) mulHypotheses(n *graph.Node) []*hypothesis {
 		return nil
 	}
 	const cause = "layer_scalar"
-	all := []*hypothesis{edit(cause, n, "leaves the multiplication out", detail{"scalar": "one"}, passes(0)),
+	all := []*hypothesis{r.normed(n), edit(cause, n, "leaves the multiplication out", detail{"scalar": "one"}, passes(0)),
 		edit(cause, n, "multiplies by the scalar twice", detail{"scalar": "squared"}, func(s *sim.Spec) {
 			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
 				y, err := s.Plain(e, rows)
@@ -205,6 +219,20 @@ func (r *run) mulHypotheses(n *graph.Node) []*hypothesis {
 		}))
 	}
 	return all
+}
+
+// normed is a node whose result is normed besides, without a weight.
+func (r *run) normed(n *graph.Node) *hypothesis {
+	return unlikely(0.4, edit("norm_extra", n, "norms the result, without a weight", detail{"of": role(n)}, func(s *sim.Spec) {
+		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+			y, err := s.Plain(e, rows)
+			if err != nil {
+				return nil, err
+			}
+			plain := sim.Spec{Node: n, Eps: r.eps()}
+			return plain.Norm(e, y)
+		}
+	}))
 }
 
 // scaledDelta is start + scalar·(stream - start), In being stream and start.
