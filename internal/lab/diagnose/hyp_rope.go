@@ -53,6 +53,14 @@ func (r *run) ropeHypotheses(n *graph.Node) []*hypothesis {
 	plain := rope.New(base, dim)
 	if !alike(plain, freqs) && len(freqs) == dim/2 {
 		all = append(all, r.turned("rope_scaling", n, "turns without the scaling of the frequencies", detail{"scaling": "none"}, speeds(plain)))
+		inverse, cause := slices.Clone(freqs), "rope_scaling" // if one factor is for all
+		for i, f := range plain {
+			inverse[i] = float64(float32(f * f / freqs[i]))
+			if math.Abs(f/freqs[i]*freqs[0]/plain[0]-1) > 1e-3 {
+				cause = "rope_factors"
+			}
+		}
+		all = append(all, r.turned(cause, n, "multiplies the frequencies by the factors that divide them", detail{"factors": "inverse"}, speeds(inverse)))
 	}
 	if len(freqs) < dim/2 {
 		all = append(all, r.turned("rope_partial", n, "turns all pairs, though some are left out", detail{"pairs": "all"}, speeds(plain)))
