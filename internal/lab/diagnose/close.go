@@ -96,6 +96,7 @@ func (r *run) free(p *prompt) (*free, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.compareGolden(p, want, rows)
 	full := sim.New(r.g, p.IDs, nil, r.class.center()).With(r.edits)
 	closed, err := full.Compute(result, rows)
 	if err != nil {
@@ -122,6 +123,41 @@ func (r *run) free(p *prompt) (*free, error) {
 	}
 	return f, nil
 }
+
+// compareGolden notes a golden record from which the reference's own logits lie farther
+// away than the float32 pass of the engine that made it: one of the two is wrong.
+func (r *run) compareGolden(p *prompt, want []float64, rows []int) {
+	if r.Golden == nil || slices.ContainsFunc(r.g.Nodes, func(n *graph.Node) bool { return len(n.W) > 0 && n.W[0].DType.Quantized() }) {
+		return // a golden record is of the weights before they were quantized
+	}
+	g := r.Golden.Prompt(p.Index)
+	if g == nil || g.Logits == nil || !slices.Equal(g.IDs, p.IDs) || g.Float32 == nil || !(g.Float32.MaxAbsDiff > 0) {
+		return
+	}
+	placed, err := lab.Place(r.g, lab.NamesHF, &lab.Prompt{Index: g.Index, IDs: g.IDs, Logits: g.Logits})
+	if err != nil || len(placed.Taps) != 1 {
+		return
+	}
+	t := tap{placed.Taps[0]}
+	first, n := t.Rows()
+	w := t.Width
+	got, largest := make([]float64, w), 0.0
+	for i, row := range rows {
+		if row >= first && row < first+n {
+			t.Read(got, row)
+			d, _ := lab.AbsDiff(want[i*w:(i+1)*w], got)
+			largest = max(largest, d)
+		}
+	}
+	if limit := goldenFloors * float64(g.Float32.MaxAbsDiff); largest > limit {
+		r.disputed = true
+		r.infers("prompt %d: the reference's logits lie %.2g from the golden record's, whose own float32 pass lies %.2g from it: one of the two is wrong", p.Index, largest, float64(g.Float32.MaxAbsDiff))
+	}
+}
+
+// goldenFloors is how many times its float32 distance a golden record may lie from the
+// reference, as for lab compare.
+const goldenFloors = 4
 
 // ensemble is passes that an engine of the class might make: with other orders of
 // sums and other roundings; where it rounds more than float32 does also without that,

@@ -143,7 +143,7 @@ func (r *run) measure(eq *equation, edits sim.Edits, sites []site, floors map[si
 		got := p.read(eq.target, rows)
 		w := eq.target.Shape.Size()
 		for k, row := range rows {
-			x := rowError{site: site{i, row}, residual: relative(got[k*w:(k+1)*w], want[k*w:(k+1)*w])}
+			x := rowError{site: site{i, row}, residual: r.distance(eq.target, got[k*w:(k+1)*w], want[k*w:(k+1)*w])}
 			if floors == nil {
 				x.floor = noise[k]
 			} else {
@@ -169,7 +169,7 @@ func (r *run) floors(p *prompt, n *graph.Node, edits sim.Edits, rows []int, want
 			return nil, err
 		}
 		for k := range rows {
-			noise[k] = max(noise[k], relative(got[k*w:(k+1)*w], want[k*w:(k+1)*w]))
+			noise[k] = max(noise[k], r.distance(n, got[k*w:(k+1)*w], want[k*w:(k+1)*w]))
 		}
 	}
 	least := max(median(noise), 0x1p-24)
@@ -177,6 +177,28 @@ func (r *run) floors(p *prompt, n *graph.Node, edits sim.Edits, rows []int, want
 		noise[k] = max(noise[k], least)
 	}
 	return noise, nil
+}
+
+// distance is how far a row of n's values lies from another. Logits are the same if they
+// differ by a constant, unless a cap comes between.
+func (r *run) distance(n *graph.Node, got, want []float64) float64 {
+	if n == r.g.Result() && n.Op != graph.Softcap {
+		got, want = centered(got), centered(want)
+	}
+	return relative(got, want)
+}
+
+// centered is x less its mean.
+func centered(x []float64) []float64 {
+	var mean float64
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	y := slices.Clone(x)
+	for i := range y {
+		y[i] -= mean
+	}
+	return y
 }
 
 // relative is ‖got - want‖ / ‖want‖; NaN if anything is not finite.
@@ -203,6 +225,17 @@ func median(x []float64) float64 {
 	return y[len(y)/2]
 }
 
+// forget drops what was computed for the layers before one, so that memory does not
+// grow with the model.
+func (r *run) forget(layer int) {
+	for _, p := range r.prompts {
+		p.center.Forget(layer)
+		for _, arm := range p.arms {
+			arm.Forget(layer)
+		}
+	}
+}
+
 // check measures all equations under the accepted edits.
 func (r *run) check(eqs []*equation) error {
 	for i, eq := range eqs {
@@ -210,6 +243,7 @@ func (r *run) check(eqs []*equation) error {
 			return err
 		}
 		r.progress("checking equations", i, len(eqs))
+		r.forget(eq.target.Layer - 1)
 		var err error
 		if eq.errors, err = r.measure(eq, r.edits, r.sites(eq), nil); err != nil {
 			return err

@@ -285,6 +285,9 @@ func (r *run) conclude() {
 	for _, f := range d.Findings {
 		consider(r.kindOf(f))
 	}
+	if r.disputed {
+		consider(Reference)
+	}
 	if slices.Index(order, verdict) >= slices.Index(order, Numeric) {
 		switch {
 		case r.unexplained():

@@ -44,6 +44,7 @@ type run struct {
 	edits    sim.Edits // of the accepted hypotheses
 	accepted []*hypothesis
 	blackBox bool      // there are only logits
+	disputed bool      // the golden record and the reference disagree
 	findings []Finding // of the stages before the equations
 	frees    []*free
 	out      Diagnosis

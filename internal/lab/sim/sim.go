@@ -208,8 +208,10 @@ func (e *Eval) compute(n *graph.Node, rows []int) ([]float64, error) {
 	return y, nil
 }
 
-// Forget drops what was computed of n.
-func (e *Eval) Forget(n *graph.Node) { delete(e.memo, n) }
+// Forget drops what was computed of layers before one.
+func (e *Eval) Forget(layer int) {
+	maps.DeleteFunc(e.memo, func(n *graph.Node, _ *values) bool { return n.Layer >= 0 && n.Layer < layer })
+}
 
 // Span is the nodes that Compute(n) computes, in the graph's order: n, and what is
 // not known on the way to it. sources are the known nodes where it begins.

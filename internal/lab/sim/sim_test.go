@@ -188,7 +188,7 @@ func TestKnown(t *testing.T) {
 	if !e.Known(norm, 5) || e.Known(norm, 6) || e.Known(q, 0) || e.Without(norm).Known(norm, 0) {
 		t.Error("Known says something else")
 	}
-	e.Forget(q)
+	e.Forget(q.Layer + 1)
 	if d := distance(want, value(t, e, q)); !(d < 1e-12) {
 		t.Errorf("forgotten and computed again it lies %.2g off", d)
 	}
