@@ -20,12 +20,12 @@ import (
 
 // parityFlags are the flags of lab bench.
 type parityFlags struct {
-	json, html, models string
-	only, faults       []string
-	seed               uint64
-	sets, every, jobs  int
-	class              class
-	verbose            bool
+	json, html, models, match string
+	only, faults              []string
+	seed                      uint64
+	sets, every, jobs         int
+	class                     class
+	verbose                   bool
 }
 
 func newParityCommand() *cobra.Command {
@@ -63,6 +63,7 @@ and --every is 100.`,
 	fs.Uint64Var(&f.seed, "seed", 1, "`number` that random prompts, sets and the order come from")
 	fs.IntVar(&f.sets, "sets", 24, "random `sets` of faults for each model")
 	fs.IntVar(&f.every, "every", 1, "run one case in `N`")
+	fs.StringVar(&f.match, "match", "", "run the cases with this `text` in their name, such as rope_theta=5e5@full")
 	fs.IntVar(&f.jobs, "jobs", 1, "`cases` at a time")
 	fs.Var(&f.class, "numerics", "the faulty engines round as this `class`, as lab record has it")
 	fs.BoolVar(&f.verbose, "verbose", false, "print a line for each case that misses a score, when it does")
@@ -87,7 +88,7 @@ func (f *parityFlags) options(c *cobra.Command) (o parity.Options, err error) {
 	if f.models == "" && len(f.only) > 0 {
 		return o, usagef("--only: the names are those of --models")
 	}
-	o = parity.Options{Class: f.class.Class, Seed: f.seed, Sets: f.sets, Every: f.every, Jobs: f.jobs}
+	o = parity.Options{Class: f.class.Class, Seed: f.seed, Sets: f.sets, Every: f.every, Match: f.match, Jobs: f.jobs}
 	for _, name := range f.faults {
 		switch condition := parity.Condition(name); {
 		case name == "all":

@@ -44,7 +44,7 @@ func plan(o *Options) (cases []*example) {
 			if len(o.Conditions) > 0 && !slices.Contains(o.Conditions, condition) {
 				continue
 			}
-			list := m.examples(condition, o)
+			list := slices.DeleteFunc(m.examples(condition, o), func(c *example) bool { return !strings.Contains(c.name(), o.Match) })
 			r := random(o.Seed, m.Name+string(condition))
 			r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 			n := max(o.Every, 1)

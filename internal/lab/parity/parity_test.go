@@ -116,6 +116,11 @@ func TestPlan(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
+	for _, c := range plan(&Options{Models: []*Model{m}, Match: "mask=self"}) {
+		if !strings.Contains(c.name(), "mask=self") {
+			t.Errorf("%s was not asked for", c.name())
+		}
+	}
 	for _, want := range []string{"clean exact", "clean exact declared", "clean activations=bf16", "clean activations=f32,gelu=f16-table", "single input_bos", "probe probe_dtype"} {
 		if !slices.Contains(all, want) {
 			t.Errorf("no %s", want)
