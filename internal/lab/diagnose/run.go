@@ -53,13 +53,17 @@ type run struct {
 // prompt is one of the dump's, with what is known of it.
 type prompt struct {
 	*lab.Prompt
-	tapped bool
-	known  map[*graph.Node]sim.Known
-	placed map[*graph.Node]lab.Placed
-	twice  [][2]lab.Placed // taps of the same value
-	center *sim.Eval
-	arms   []*sim.Eval
+	tapped  bool // there are more values than logits, and these are used
+	outline bool // there are the hidden states of the last positions
+	known   map[*graph.Node]sim.Known
+	placed  map[*graph.Node]lab.Placed
+	twice   [][2]lab.Placed // taps of the same value
+	center  *sim.Eval
+	arms    []*sim.Eval
 }
+
+// hidden begins the names of hidden states.
+const hidden = "hidden."
 
 // tap makes a placed tap a known value.
 type tap struct{ lab.Placed }
@@ -154,7 +158,8 @@ func (r *run) place() error {
 		}
 		q := &prompt{Prompt: p, known: map[*graph.Node]sim.Known{}, placed: map[*graph.Node]lab.Placed{}}
 		for _, t := range found.Taps {
-			q.tapped = q.tapped || t.Node != r.g.Result()
+			q.tapped = q.tapped || t.Node != r.g.Result() && !strings.HasPrefix(t.Name, hidden)
+			q.outline = q.outline || strings.HasPrefix(t.Name, hidden)
 			if old, ok := q.placed[t.Node]; ok {
 				q.twice = append(q.twice, [2]lab.Placed{old, t})
 				if old.Name == logitsName || old.Rows >= t.Rows && t.Name != logitsName {
@@ -162,7 +167,7 @@ func (r *run) place() error {
 				}
 			}
 			q.known[t.Node], q.placed[t.Node] = tap{t}, t
-			if _, ok := r.taps[t.Node]; !ok || strings.HasPrefix(r.taps[t.Node], "hidden.") {
+			if _, ok := r.taps[t.Node]; !ok || strings.HasPrefix(r.taps[t.Node], hidden) {
 				r.taps[t.Node] = t.Tap
 			}
 		}
@@ -189,9 +194,16 @@ func (r *run) place() error {
 	return nil
 }
 
-// without takes the logits of the shortest prompts for taps, where there are no others.
+// without takes hidden states, or else the logits of the shortest prompts, for taps
+// where there are no others.
 func (r *run) without() {
 	if slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.tapped }) {
+		return
+	}
+	if slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.outline }) {
+		for _, p := range r.prompts {
+			p.tapped = p.outline
+		}
 		return
 	}
 	short := slices.Clone(r.prompts)
