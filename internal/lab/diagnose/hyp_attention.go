@@ -20,8 +20,7 @@ func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
 				return edit("attention_scale", n, fmt.Sprintf("scales the scores by %.6g, not by %.6g", v, a.Scale), detail{"scale": formula(v, dim)},
 					func(s *sim.Spec) { s.Scale = v })
 			}}),
-		edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead = 1 << 30 }),
-		edit("mask", n, "lets queries see all positions, without the window", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead, s.Window = 1<<30, 0 }),
+		edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead, s.Window = 1<<30, 0 }),
 		edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *sim.Spec) { s.Ahead = 1 }),
 		edit("mask", n, "hides a query's own position from it", detail{"mask": "not its own"}, func(s *sim.Spec) { s.Ahead = -1 }),
 		edit("softmax_axis", n, "normalizes the scores over the heads", detail{"axis": "heads"}, softOver(true)),
@@ -66,6 +65,7 @@ func (r *run) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 	window := func(w int) sim.Edit { return func(s *sim.Spec) { s.Window = w } }
 	var all []*hypothesis
 	if kv.Window > 0 {
+		all = append(all, edit("mask", n, "lets queries see all later positions", detail{"mask": "window alone"}, func(s *sim.Spec) { s.Ahead = 1 << 30 }))
 		all = append(all, edit("window_missing", n, "sees all earlier positions, without the window", detail{}, window(0)))
 	}
 	for _, x := range r.g.Nodes {

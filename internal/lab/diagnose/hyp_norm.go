@@ -192,43 +192,40 @@ func (r *run) postNorms(n *graph.Node) []*hypothesis {
 
 // extraNorms are norms of heads that the model does not have: of values, and of queries or keys.
 func (r *run) extraNorms(n *graph.Node) []*hypothesis {
-	eps := r.eps()
-	normed := func(x *graph.Node, i int, what string) *hypothesis {
-		return unlikely(0.3, edit("norm_extra", x, "norms "+what+", without a weight", detail{"of": what}, func(s *sim.Spec) {
-			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
-				y, err := e.Value(s.In[i], rows)
-				if err != nil {
-					return nil, err
-				}
-				plain := sim.Spec{Node: s.In[i], Eps: eps}
-				if y, err = plain.Norm(e, y); err != nil || s.Node.Op != graph.RoPE {
-					return y, err
-				}
-				return s.Rotate(e, y, rows), nil
-			}
-		}))
-	}
 	var all []*hypothesis
 	if store := r.prompts[0].center.Spec(n).Store; store != nil && behind(store.In[1]).Op != graph.RMSNorm && store.In[1].Op == graph.View {
-		h := normed(store.In[1], 0, "values")
-		h.edits = sim.Edits{store.In[1]: {func(s *sim.Spec) {
-			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
-				y, err := e.Value(s.In[0], rows)
-				if err != nil {
-					return nil, err
-				}
-				plain := sim.Spec{Node: s.Node, Eps: eps}
-				return plain.Norm(e, y)
-			}
-		}}}
-		all = append(all, h)
+		all = append(all, r.extraNorm(store.In[1], "values", func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
+			y, err := e.Value(s.In[0], rows)
+			return norm(y), err
+		}))
 	}
 	for _, x := range r.rotations(n) {
 		if behind(x.In[0]).Op != graph.RMSNorm {
-			all = append(all, normed(x, 0, side(x)))
+			all = append(all, r.extraNorm(x, side(x), func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
+				y, err := e.Value(s.In[0], rows)
+				return s.Rotate(e, norm(y), rows), err
+			}))
 		}
 	}
 	return all
+}
+
+// extraNorm is a norm without a weight somewhere in what n computes. Its epsilon is
+// the model's, or a usual one.
+func (r *run) extraNorm(n *graph.Node, what string, compute func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error)) *hypothesis {
+	return unlikely(0.3, fitting("norm_extra", n, fit{guesses: []float64{r.eps(), 1e-6, 1e-5, 1e-12}, make: func(eps float64) *hypothesis {
+		return edit("norm_extra", n, "norms "+what+", without a weight", detail{"of": what}, func(s *sim.Spec) {
+			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+				return compute(e, s, rows, func(x []float64) []float64 {
+					y, err := (&sim.Spec{Node: n, Eps: eps}).Norm(e, x)
+					if err != nil {
+						return x // there is no weight that could fail
+					}
+					return y
+				})
+			}
+		})
+	}}))
 }
 
 // eps is the epsilon of the model's norms.

@@ -35,23 +35,17 @@ func (r *run) addHypotheses(n *graph.Node) []*hypothesis {
 		all = append(all, edit(r.missingNorm(branch), branch, "adds what was not normed", detail{}, reads(0, branch)))
 		all[len(all)-1].edits = sim.Edits{n: {reads(1, branch.In[0])}}
 	} else {
-		all = append(all, unlikely(0.3, edit("norm_extra", n, "norms what is added, without a weight", detail{"of": "branch"}, func(s *sim.Spec) {
-			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
-				y, err := e.Value(s.In[1], rows)
-				if err != nil {
-					return nil, err
-				}
-				plain := sim.Spec{Node: s.In[1], Eps: r.eps()}
-				if y, err = plain.Norm(e, y); err != nil {
-					return nil, err
-				}
-				x, err := e.Value(s.In[0], rows)
-				for i := range y {
-					y[i] += x[i]
-				}
-				return y, err
+		all = append(all, r.extraNorm(n, "what is added", func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
+			y, err := e.Value(s.In[1], rows)
+			if err != nil {
+				return nil, err
 			}
-		})))
+			x, err := e.Value(s.In[0], rows)
+			for i, v := range norm(y) {
+				x[i] += v
+			}
+			return x, err
+		}))
 	}
 	return all
 }
@@ -221,18 +215,12 @@ func (r *run) mulHypotheses(n *graph.Node) []*hypothesis {
 	return all
 }
 
-// normed is a node whose result is normed besides, without a weight.
+// normed is a node whose result is normed besides.
 func (r *run) normed(n *graph.Node) *hypothesis {
-	return unlikely(0.4, edit("norm_extra", n, "norms the result, without a weight", detail{"of": role(n)}, func(s *sim.Spec) {
-		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
-			y, err := s.Plain(e, rows)
-			if err != nil {
-				return nil, err
-			}
-			plain := sim.Spec{Node: n, Eps: r.eps()}
-			return plain.Norm(e, y)
-		}
-	}))
+	return r.extraNorm(n, "the result", func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
+		y, err := s.Plain(e, rows)
+		return norm(y), err
+	})
 }
 
 // scaledDelta is start + scalar·(stream - start), In being stream and start.

@@ -435,6 +435,11 @@ func (r *run) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowErro
 	for _, v := range f.guesses {
 		consider(v)
 	}
+	if f.right != 0 && !f.integer {
+		for _, times := range []float64{0.1, 0.33, 0.8, 0.95, 1.05, 1.25, 3, 10} {
+			consider(times * f.right)
+		}
+	}
 	if without, _, err := r.score(eq, base.edits, few); err != nil || least > without-0.05 {
 		return nil // no value is better than none
 	}
