@@ -168,6 +168,34 @@ func (r *run) infer() error {
 	return nil
 }
 
+// coarser takes logits by themselves for those of an engine that rounds more than the
+// class that lies nearest, if that explains them and does not make them nearer than such an
+// engine would come: one of a class that is not emulated to the bit is no nearer to its
+// emulation than to float64.
+func (r *run) coarser() error {
+	if !r.blackBox || r.declared.activations != "" || !r.eqs[0].flagged() {
+		return nil
+	}
+	was := r.class
+	for _, c := range logitClasses[4:] {
+		r.class = c
+		r.setClass(c)
+		if err := r.check(r.eqs); err != nil {
+			return err
+		}
+		var near []float64
+		for _, x := range r.eqs[0].errors {
+			near = append(near, x.ratio())
+		}
+		if !r.eqs[0].flagged() && median(near) > 0.1 {
+			return nil
+		}
+	}
+	r.class = was
+	r.setClass(was)
+	return r.check(r.eqs)
+}
+
 // store is how a class keeps keys and values, unless it is said.
 func store(activations string) string {
 	if activations == "f16" || activations == "bf16" {

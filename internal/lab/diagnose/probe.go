@@ -41,7 +41,11 @@ func (r *run) judgeProbe() (changed bool, err error) {
 		}
 	}
 	for _, eq := range r.eqs {
-		if eq.flagged() && eq.target != r.g.Result() && len(r.consumers(eq.target)) == 0 && r.fingerprint(eq) != nil {
+		if !eq.flagged() || len(r.consumers(eq.target)) > 0 {
+			continue
+		}
+		// Of logits other marks may be the engine's doing.
+		if p := r.fingerprint(eq); p != nil && (eq.target != r.g.Result() || p.cause == "probe_rows") {
 			return true, r.discard([]*equation{eq}, []*equation{eq}, nil)
 		}
 	}
@@ -392,7 +396,7 @@ func proportional(got, want []float64, w int, limit float64) bool {
 		}
 		scale = gw / ww
 		for i := j; i < len(want); i += w {
-			if math.Abs(got[i]-scale*want[i]) > limit*max(norm, math.Abs(scale)*norm)*4 {
+			if !(math.Abs(got[i]-scale*want[i]) <= limit*max(norm, math.Abs(scale)*norm)*4) { // or NaN
 				return false
 			}
 		}

@@ -117,6 +117,7 @@ func (r *run) stages() error {
 		{"comparing taps of the same value", r.judgeTwice},
 		{"finding the class of rounding", r.infer},
 		{"checking equations", func() error { return r.check(r.eqs) }},
+		{"trying coarser classes", r.coarser},
 		{"testing the instrument", r.judgeProbes},
 		{"naming causes", r.search},
 		{"comparing layers", r.unify},

@@ -166,6 +166,9 @@ func (r *run) reads(eq *equation, edits sim.Edits) bool {
 // none of so many steps beyond what is likely from the start. An equation whose role
 // was tried in vain before has to come nearer with each step.
 func (r *run) explain(eq *equation, steps int, again bool) (*attempt, error) {
+	if math.IsNaN(worst(eq.errors).residual) {
+		return nil, nil // no cause makes what is not a number
+	}
 	singles, err := r.candidates(eq)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,265 @@
+package diagnose_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/lab"
+	. "github.com/karat-run/karat/internal/lab/diagnose"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// TestInput wants other tokens than the text's named as what they are, by the
+// tokenizer and by a golden record, and the engine found right on what it was given.
+func TestInput(t *testing.T) {
+	m := tiny(t, "tiny-gemma3")
+	right := m.texts(t, mixed)[0].IDs
+	chat := lab.Chat{{Role: "user", Content: "Hello there"}}
+	for _, c := range []struct {
+		what, cause string
+		change      func(p *lab.Prompt)
+	}{
+		{"no BOS", "input_bos", func(p *lab.Prompt) { p.IDs = right[1:] }},
+		{"two BOS", "input_bos", func(p *lab.Prompt) { p.IDs = append([]int32{right[0]}, right...) }},
+		{"another token", "input_ids", func(p *lab.Prompt) { p.IDs = slices.Clone(right); p.IDs[5]++ }},
+		{"one token less", "input_ids", func(p *lab.Prompt) { p.IDs = slices.Delete(slices.Clone(right), 7, 8) }},
+		{"a chat without its template", "input_template", func(p *lab.Prompt) {
+			p.Input, p.Text, p.IDs = lab.Input{Chat: chat}, "", encode(m, "Hello there")
+		}},
+		{"as it should be", "", func(p *lab.Prompt) {}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			p := m.texts(t, mixed)
+			c.change(p[0])
+			dump, _ := m.record(t, "activations=f32", "", p)
+			d := m.diagnose(t, dump, nil)
+			if c.cause == "" {
+				if !good(d.Verdict) {
+					t.Error(say(d))
+				}
+				return
+			}
+			if d.Verdict != Input || len(suspicions(d)) != 1 || !has(d, c.cause) || d.Findings[0].Cause != c.cause {
+				t.Error(say(d))
+			}
+			// Without the text it takes a golden record to tell.
+			q := *dump.Prompts[0]
+			q.Input, q.Text = lab.Input{}, ""
+			silent := &lab.Record{Names: lab.NamesHF, Prompts: []*lab.Prompt{&q}}
+			if d := m.diagnose(t, silent, nil); !good(d.Verdict) {
+				t.Errorf("nothing says what was asked for: %s", say(d))
+			}
+			if c.cause != "input_template" {
+				gold := &lab.Record{Prompts: []*lab.Prompt{{Index: 0, IDs: right}}}
+				if d := m.diagnose(t, silent, gold); d.Verdict != Input || !has(d, c.cause) {
+					t.Errorf("with a golden record: %s", say(d))
+				}
+			}
+		})
+	}
+}
+
+// TestTemplateAround renders the raw text that the dump asked for as a chat.
+func TestTemplateAround(t *testing.T) {
+	m := tiny(t, "tiny-qwen3")
+	p := m.texts(t, "Hello there")
+	p[0].IDs = nil
+	for _, id := range m.asked.Tokenizer.Encode("<|im_start|>user\nHello there<|im_end|>\n<|im_start|>assistant\n", parseSpecial) {
+		p[0].IDs = append(p[0].IDs, int32(id))
+	}
+	dump, _ := m.record(t, "", "", p)
+	if d := m.diagnose(t, dump, nil); d.Verdict != Input || !has(d, "input_template") {
+		t.Error(say(d))
+	}
+}
+
+// TestInputBefore wants the input accused before an operation, and both said.
+func TestInputBefore(t *testing.T) {
+	m := tiny(t, "tiny-gemma3")
+	p := m.texts(t, mixed)
+	p[0].IDs = p[0].IDs[1:]
+	dump, _ := m.record(t, "", "norm_missing:post_ffw_norm@2", p)
+	d := m.diagnose(t, dump, nil)
+	if d.Verdict != Input || !has(d, "input_bos") || !slices.Equal(layers(d, "norm_missing"), []int{2}) || d.Findings[0].Cause != "input_bos" {
+		t.Error(say(d))
+	}
+}
+
+// TestGoldenIDs takes the ids that a dump lacks from a golden record.
+func TestGoldenIDs(t *testing.T) {
+	m := tiny(t, "tiny-qwen3")
+	dump, _ := m.record(t, "", "", m.texts(t, "Hello world"))
+	p := *dump.Prompts[0]
+	gold := &lab.Record{Prompts: []*lab.Prompt{{Index: 0, IDs: p.IDs}}}
+	p.IDs, p.Input, p.Text = nil, lab.Input{}, ""
+	bare := &lab.Record{Path: "bare", Names: lab.NamesHF, Prompts: []*lab.Prompt{&p}}
+	d := m.diagnose(t, bare, gold)
+	if d.Verdict != Clean || !slices.ContainsFunc(d.Inferred, func(s string) bool { return strings.Contains(s, "golden record") }) {
+		t.Errorf("%s; %v", say(d), d.Inferred)
+	}
+	if _, err := Run(t.Context(), Options{Graph: m.graph, Dump: bare, Asked: m.asked}); !errors.Is(err, ErrUnusable) {
+		t.Errorf("without ids: %v", err)
+	}
+}
+
+// TestPyTorch diagnoses PyTorch's own records, whose taps are of float64 passes.
+func TestPyTorch(t *testing.T) {
+	for _, name := range golden.Models(t) {
+		if name == "demo" || testing.Short() && name != "tiny-gemma4" && name != "tiny-llama" {
+			continue // the demo's is heavy
+		}
+		t.Run(name, func(t *testing.T) {
+			m := tiny(t, name)
+			r, err := lab.ReadRecord(golden.Record(t, name).Tensors)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { r.Close() })
+			short := &lab.Record{Path: name, Prompts: slices.DeleteFunc(slices.Clone(r.Prompts), func(p *lab.Prompt) bool { return len(p.IDs) > 24 })}
+			if d := m.diagnose(t, short, nil); d.Verdict != Clean {
+				t.Error(say(d))
+			}
+		})
+	}
+}
+
+// TestUnusable wants ErrUnusable, and no verdict, where there is nothing to judge.
+func TestUnusable(t *testing.T) {
+	m := tiny(t, "tiny-qwen3")
+	full, _ := m.record(t, "", "", m.texts(t, "Hello world"))
+	ids := full.Prompts[0].IDs
+	for what, prompts := range map[string][]*lab.Prompt{
+		"no prompts":            nil,
+		"ids alone":             {{IDs: ids}},
+		"logits without ids":    {{Logits: full.Prompts[0].Logits}},
+		"taps of another model": {{IDs: ids, Taps: map[string]*tensor.Tensor{"encoder.block.0": full.Prompts[0].Taps["model.norm.out"]}}},
+	} {
+		if _, err := Run(t.Context(), Options{Graph: m.graph, Dump: &lab.Record{Path: "x.safetensors", Prompts: prompts}}); !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "x.safetensors") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestOutside gives ids that the model does not have.
+func TestOutside(t *testing.T) {
+	m := tiny(t, "tiny-qwen3")
+	full, _ := m.record(t, "", "", m.texts(t, "Hello world"))
+	for _, id := range []int32{-1, 1 << 30} {
+		p := *full.Prompts[0]
+		p.Input, p.Text = lab.Input{}, ""
+		p.IDs = slices.Clone(p.IDs)
+		p.IDs[1] = id
+		if d, err := Run(t.Context(), Options{Graph: m.graph, Dump: &lab.Record{Prompts: []*lab.Prompt{&p}}}); err == nil {
+			t.Errorf("id %d: %s", id, say(d))
+		}
+	}
+}
+
+// TestDamaged breaks values of a right engine's dump: no panic, no good verdict, and
+// each damaged tap said.
+func TestDamaged(t *testing.T) {
+	m := tiny(t, "tiny-gemma3")
+	full, _ := m.record(t, "", "", m.texts(t, "Hello world, hello"))
+	const tap = "model.layers.2.mlp.gate_proj.out"
+	damage := func(name string, change func(x *tensor.Tensor)) *lab.Record {
+		p := *full.Prompts[0]
+		p.Taps = maps.Clone(p.Taps)
+		x := *p.Taps[tap]
+		if name == "logits" {
+			x = *p.Logits
+		}
+		x.Shape, x.Data = slices.Clone(x.Shape), slices.Clone(x.Data)
+		change(&x)
+		if name == "logits" {
+			p.Logits = &x
+			delete(p.Taps, "lm_head.out")
+		} else {
+			p.Taps[tap] = &x
+		}
+		return &lab.Record{Names: lab.NamesHF, Prompts: []*lab.Prompt{&p}}
+	}
+	put := func(v float64) func(x *tensor.Tensor) {
+		return func(x *tensor.Tensor) { binary.LittleEndian.PutUint32(x.Data[40:], math.Float32bits(float32(v))) }
+	}
+	cut := func(x *tensor.Tensor) { x.Shape[0]--; x.Data = x.Data[:len(x.Data)-4*x.Shape.Last()] }
+	for _, c := range []struct {
+		what, name string
+		change     func(x *tensor.Tensor)
+	}{
+		{"NaN", tap, put(math.NaN())},
+		{"Inf", tap, put(math.Inf(1))},
+		{"all NaN", tap, func(x *tensor.Tensor) {
+			for i := range x.Data {
+				x.Data[i] = 0xff
+			}
+		}},
+		{"all zero", tap, func(x *tensor.Tensor) { clear(x.Data) }},
+		{"a row less", tap, cut},
+		{"half as wide", tap, func(x *tensor.Tensor) { x.Shape[1] /= 2; x.Data = x.Data[:len(x.Data)/2] }},
+		{"NaN logits", "logits", put(math.NaN())},
+		{"Inf logits", "logits", put(math.Inf(-1))},
+		{"a row of logits less", "logits", cut},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			d := m.diagnose(t, damage(c.name, c.change), nil)
+			if good(d.Verdict) || c.name == tap && d.Verdict != Instrument {
+				t.Error(say(d))
+			}
+			if c.name == tap && !slices.ContainsFunc(d.Findings, func(f Finding) bool { return f.Tap == tap && kindly(f) }) {
+				t.Errorf("the tap is not accused: %s", say(d))
+			}
+		})
+	}
+}
+
+// kindly reports whether a finding accuses the probe.
+func kindly(f Finding) bool {
+	return strings.HasPrefix(f.Cause, "probe_") || strings.HasPrefix(f.Computed, "nothing wrong")
+}
+
+// TestHostile gives taps hostile names and shapes: they have no place, and do no harm.
+func TestHostile(t *testing.T) {
+	m := tiny(t, "tiny-qwen3")
+	full, _ := m.record(t, "", "", m.texts(t, "Hello world"))
+	p := *full.Prompts[0]
+	p.Taps = maps.Clone(p.Taps)
+	some := p.Taps["model.norm.out"]
+	for _, name := range []string{"model.layers.99999999999999999999.out", "model.layers.-1.mlp.out", "model.layers.0", "model.layers..self_attn.q_proj.out",
+		strings.Repeat("a", 1<<16), "\x1b[31mred", "../../etc/passwd", "l_out-4294967296#0.ADD", "Qcur-#.", "#", ".in", "hidden.7", "logits", "blk.1.attn_q", "%s%n"} {
+		p.Taps[name] = some
+	}
+	odd := *some
+	odd.Shape = tensor.Shape{1, 1, 1, len(some.Data) / 4}
+	p.Taps["model.layers.1.self_attn.q_proj.out"] = &odd
+	for _, names := range []string{"", lab.NamesHF, lab.NamesLlamaCpp, lab.NamesKarat} {
+		if _, err := Run(t.Context(), Options{Graph: m.graph, Dump: &lab.Record{Prompts: []*lab.Prompt{&p}}, Names: names}); err != nil && !errors.Is(err, ErrUnusable) {
+			t.Errorf("names %q: %v", names, err)
+		}
+	}
+	if _, err := Run(t.Context(), Options{Graph: m.graph, Dump: full, Names: "other"}); err == nil {
+		t.Error("names that there are not are taken")
+	}
+}
+
+// TestCancel stops a diagnosis.
+func TestCancel(t *testing.T) {
+	m := tiny(t, "tiny-qwen3")
+	full, _ := m.record(t, "", "attention_scale@all", m.texts(t, "Hello world"))
+	ctx, cancel := context.WithCancel(t.Context())
+	calls := 0
+	_, err := Run(ctx, Options{Graph: m.graph, Dump: full, Progress: func(string, int, int) {
+		if calls++; calls == 6 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, ctx.Err()) || err == nil {
+		t.Errorf("%v", err)
+	}
+}
