@@ -8,17 +8,22 @@ import (
 func newLabCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "lab",
-		Short: "Record what a model computes, and compare it with what another engine computed",
-		Long: `Lab is for finding out whether logits are right. "record" writes what Karat computes
-for some prompts to a file; "compare" says how far such a record lies from a
-golden one, made by an engine that is trusted, and beside it how far rounding
-alone would put it.`,
-		Example: `  karat lab record model.gguf --prompts prompts.json -o mine.safetensors --precision f32
-  karat lab compare golden.safetensors mine.safetensors`,
+		Short: "Find out whether an engine's logits are right, and what is wrong if they are not",
+		Long: `Lab is for engines whose logits should be a model's. "record" writes what Karat computes,
+"hook" prints programs that write what PyTorch or llama.cpp computes, and "import" converts
+other tools' dumps; "compare" says how far a record lies from a golden one, and "diagnose"
+which operation of the engine is wrong, in which layers, and why. "causes" lists what can
+be named, "floor" measures what rounding alone makes of a model's numbers, and "bench"
+scores the diagnosis on engines that are wrong on purpose.`,
+		Example: `  karat lab hook --print torch > dump.py
+  karat lab diagnose model.gguf dump.safetensors --report report
+  karat lab record model.gguf --prompts prompts.json -o mine.safetensors --precision f32
+  karat lab compare golden.safetensors mine.safetensors
+  karat lab floor model.gguf`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newRecordCommand(), newCompareCommand(), newDiagnoseCommand(), newCausesCommand(), newImportCommand(), newHookCommand(), newParityCommand())
+	c.AddCommand(newRecordCommand(), newCompareCommand(), newDiagnoseCommand(), newCausesCommand(), newImportCommand(), newHookCommand(), newFloorCommand(), newParityCommand())
 	return c
 }
 
