@@ -20,12 +20,12 @@ import (
 
 // parityFlags are the flags of lab bench.
 type parityFlags struct {
-	json, html, models, match string
-	only, faults              []string
-	seed                      uint64
-	sets, every, jobs         int
-	class                     class
-	verbose                   bool
+	json, html, models, match  string
+	only, faults               []string
+	seed                       uint64
+	sets, every, longest, jobs int
+	class                      class
+	verbose                    bool
 }
 
 func newParityCommand() *cobra.Command {
@@ -48,7 +48,7 @@ hypothesis: these should be called unknown.
 
 Cases run in a random order that the seed decides, so that a slice (--every) and what
 is done at Ctrl-C are samples of all. Without --models the embedded demo is the model,
-and --every is 100.`,
+--every is 100, and coarse and logits, which take minutes a case, are left out.`,
 		Example: `  karat lab bench
   karat lab bench --models ./models --faults single,clean --every 10 --verbose
   karat lab bench --models ./models --only tiny-qwen3 --json scores.json --html scores.html`,
@@ -63,6 +63,7 @@ and --every is 100.`,
 	fs.Uint64Var(&f.seed, "seed", 1, "`number` that random prompts, sets and the order come from")
 	fs.IntVar(&f.sets, "sets", 24, "random `sets` of faults for each model")
 	fs.IntVar(&f.every, "every", 1, "run one case in `N`")
+	fs.IntVar(&f.longest, "longest", 128, "most `tokens` of a prompt; of a model with a wider window the faults of the window are left out")
 	fs.StringVar(&f.match, "match", "", "run the cases with this `text` in their name, such as rope_theta=5e5@full")
 	fs.IntVar(&f.jobs, "jobs", 1, "`cases` at a time")
 	fs.Var(&f.class, "numerics", "the faulty engines round as this `class`, as lab record has it")
@@ -73,14 +74,19 @@ and --every is 100.`,
 }
 
 func (f *parityFlags) options(c *cobra.Command) (o parity.Options, err error) {
-	if f.models == "" && !c.Flags().Changed("every") {
-		f.every = 100
+	if f.models == "" {
+		if !c.Flags().Changed("every") {
+			f.every = 100
+		}
+		if !c.Flags().Changed("faults") {
+			f.faults = []string{"single", "multi", "clean", "probe"}
+		}
 	}
 	for _, n := range []struct {
 		flag         string
 		value, least int
 		most         int
-	}{{"sets", f.sets, 0, 1e6}, {"every", f.every, 1, 1e6}, {"jobs", f.jobs, 1, 1024}} {
+	}{{"sets", f.sets, 0, 1e6}, {"every", f.every, 1, 1e6}, {"longest", f.longest, 1, 1 << 20}, {"jobs", f.jobs, 1, 1024}} {
 		if n.value < n.least || n.value > n.most {
 			return o, usagef("--%s %d: possible are %d to %d", n.flag, n.value, n.least, n.most)
 		}
@@ -88,7 +94,7 @@ func (f *parityFlags) options(c *cobra.Command) (o parity.Options, err error) {
 	if f.models == "" && len(f.only) > 0 {
 		return o, usagef("--only: the names are those of --models")
 	}
-	o = parity.Options{Class: f.class.Class, Seed: f.seed, Sets: f.sets, Every: f.every, Match: f.match, Jobs: f.jobs}
+	o = parity.Options{Class: f.class.Class, Seed: f.seed, Sets: f.sets, Every: f.every, Longest: f.longest, Match: f.match, Jobs: f.jobs}
 	for _, name := range f.faults {
 		switch condition := parity.Condition(name); {
 		case name == "all":

@@ -17,6 +17,7 @@ type example struct {
 	class     round.Class
 	said      bool // the dump tells its class
 	seed      uint64
+	longest   int // tokens of a prompt, 0 is no limit
 }
 
 // name is the faults, or what is clean about it.
@@ -51,6 +52,9 @@ func plan(o *Options) (cases []*example) {
 			cases = append(cases, list[:(len(list)+n-1)/n]...)
 		}
 	}
+	for _, c := range cases {
+		c.seed, c.longest = o.Seed, o.Longest
+	}
 	r := random(o.Seed, "order")
 	r.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
 	return cases
@@ -58,7 +62,7 @@ func plan(o *Options) (cases []*example) {
 
 func (m *Model) examples(condition Condition, o *Options) (list []*example) {
 	add := func(faults ...fault.Fault) {
-		list = append(list, &example{model: m, condition: condition, faults: faults, class: o.Class, seed: o.Seed})
+		list = append(list, &example{model: m, condition: condition, faults: faults, class: o.Class})
 	}
 	wrong, same := m.applicable()
 	switch condition {
@@ -82,7 +86,7 @@ func (m *Model) examples(condition Condition, o *Options) (list []*example) {
 	case Clean:
 		for _, c := range m.classes() {
 			for _, said := range []bool{false, true} {
-				list = append(list, &example{model: m, condition: condition, class: c, said: said, seed: o.Seed})
+				list = append(list, &example{model: m, condition: condition, class: c, said: said})
 			}
 		}
 		for _, f := range same {

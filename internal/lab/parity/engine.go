@@ -20,6 +20,9 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
+// usual is how many tokens the longest prompt has where there is no window.
+const usual = 32
+
 // keep is how many last positions have logits, as lab record has it by default.
 const keep = 8
 
@@ -27,7 +30,7 @@ const keep = 8
 // there can be no such engine.
 func (c *example) run(ctx context.Context) (*Result, error) {
 	x := &Result{Model: c.model.Name, Condition: c.condition, Case: c.name(), Numerics: c.class.String(), Want: []fault.Injected{}, Got: []Place{}}
-	prompts := c.model.prompts(c.seed)
+	prompts := c.model.prompts(c.seed, c.longest)
 	engine, input, probe := fault.Split(c.faults)
 	injected, err := fault.Inputs(prompts, input, c.model.tokens(ctx))
 	if err != nil {
@@ -38,6 +41,11 @@ func (c *example) run(ctx context.Context) (*Result, error) {
 		return nil, err // for Applicable and Draw said that it can be
 	}
 	injected = append(injected, more...)
+	for _, in := range injected {
+		if in.Positions > len(prompts[2].IDs) {
+			return nil, nil // no prompt shows it
+		}
+	}
 	if len(engine) == 0 {
 		kernel = nil
 	}
@@ -126,14 +134,17 @@ const (
 )
 
 // prompts are a short text, a mixed one whose last tokens are decoded one by one, and
-// one of random tokens that is longer than the window.
-func (m *Model) prompts(seed uint64) []*lab.Prompt {
-	length := 32
+// one of random tokens that is longer than the window, if it may be.
+func (m *Model) prompts(seed uint64, longest int) []*lab.Prompt {
+	length := usual
 	for _, n := range m.Graph.Nodes {
 		if a, ok := n.Attr.(*graph.KV); ok && n.Op == graph.StoreKV && a.Window > 0 {
 			length = a.Window + 8
 			break
 		}
+	}
+	if longest > 0 && length > longest {
+		length = min(usual, longest)
 	}
 	var prompts []*lab.Prompt
 	for i, text := range []string{shortText, mixedText} {

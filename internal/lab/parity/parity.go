@@ -51,6 +51,7 @@ type Options struct {
 	Seed       uint64      // of the prompts, the sets and the order
 	Sets       int         // random sets of faults for each model
 	Every      int         // only one case in so many; 0 is 1
+	Longest    int         // tokens of a prompt; what only a longer one shows is left out; 0 is no limit
 	Match      string      // only cases with this in their name
 	Jobs       int         // cases at a time; 0 is 1
 

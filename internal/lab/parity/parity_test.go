@@ -39,10 +39,10 @@ func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some seconds")
 	}
-	o := Options{Models: []*Model{load(t, "tiny-qwen2")}, Conditions: []Condition{Coarse, Logits, Clean}, Every: 300, Jobs: 2}
+	o := Options{Models: []*Model{load(t, "tiny-qwen2")}, Conditions: []Condition{Single, Clean}, Every: 300, Jobs: 2}
 	calls := 0
 	o.Progress = func(done, total int, x *Result) {
-		if calls++; done != calls || total != 3 || x == nil {
+		if calls++; done != calls || total != 2 || x == nil {
 			t.Errorf("%d of %d: %v", done, total, x)
 		}
 	}
@@ -50,7 +50,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Results) != 3 || r.Cases != 3 || r.Total[Coarse].Runs != 1 || r.Total[Coarse].Detected.Of != 1 || r.Total[Clean].False.Of != 1 {
+	if len(r.Results) != 2 || r.Cases != 2 || r.Total[Single].Runs != 1 || r.Total[Single].Detected.Of != 1 || r.Total[Clean].False.Of != 1 {
 		t.Errorf("%+v", r)
 	}
 	var text, page, data bytes.Buffer
@@ -59,13 +59,13 @@ func TestRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{"3 engines of 3 planned", "one case in 300", "detected", "false findings", "engine runs"} {
+	for _, want := range []string{"2 engines of 2 planned", "one case in 300", "detected", "false findings", "engine runs"} {
 		if !strings.Contains(text.String(), want) || !strings.Contains(page.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}
 	}
 	var back Report
-	if err := json.Unmarshal(data.Bytes(), &back); err != nil || len(back.Results) != 3 || back.Total[Coarse].Detected.Of != 1 {
+	if err := json.Unmarshal(data.Bytes(), &back); err != nil || len(back.Results) != 2 || back.Total[Single].Detected.Of != 1 {
 		t.Errorf("%v: %s", err, data.Bytes())
 	}
 }
@@ -137,9 +137,12 @@ func TestPrompts(t *testing.T) {
 			window = max(window, a.Window)
 		}
 	}
-	prompts := m.prompts(1)
+	prompts := m.prompts(1, 0)
 	if len(prompts) != 3 || len(prompts[2].IDs) != window+8 || len(prompts[1].IDs) < 20 || prompts[1].Decode == 0 {
 		t.Errorf("%v", prompts)
+	}
+	if short := m.prompts(1, window); len(short[2].IDs) != usual {
+		t.Errorf("%d tokens, at most %d", len(short[2].IDs), window)
 	}
 	for _, p := range prompts[:2] {
 		if !slices.Equal(p.IDs, m.encode(p.Text)) || *p.Input.Text != p.Text {
