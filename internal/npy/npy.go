@@ -172,7 +172,7 @@ func (s *scanner) entry(a *Array, name string) (err error) {
 		switch v := s.token(); v {
 		case "False":
 		case "True":
-			return errors.New("Fortran order; write numpy.ascontiguousarray(x)")
+			return errors.New("in Fortran order; write numpy.ascontiguousarray(x)")
 		default:
 			return fmt.Errorf("fortran_order %.40q, want True or False", v)
 		}

@@ -1,0 +1,208 @@
+package diagnose
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/round"
+)
+
+// fit is a parameter to be found, from least to most.
+type fit struct {
+	least, most float64
+	guesses     []float64 // tried first; 3 % within one of them it is that one
+	integer     bool
+	right       float64 // what it should be; 0 if nothing
+	make        func(v float64) *hypothesis
+}
+
+// fitted is h with the parameter under which eq comes nearest.
+func (r *run) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowError) *hypothesis {
+	few := sites[:min(len(sites), 4)]
+	f := h.fit
+	at := func(v float64) float64 {
+		if f.right != 0 && math.Abs(v/f.right-1) < 1e-3 {
+			return math.Inf(1) // what it should be
+		}
+		x := f.make(v)
+		if x == nil {
+			return math.Inf(1)
+		}
+		mean, _, err := r.score(eq, base.edits.And(x.edits), few)
+		if err != nil {
+			return math.Inf(1)
+		}
+		return mean
+	}
+	best, least := 0.0, math.Inf(1)
+	consider := func(v float64) {
+		if s := at(v); s < least {
+			best, least = v, s
+		}
+	}
+	for _, x := range r.accepted {
+		if x.cause == h.cause && x.value != 0 {
+			consider(x.value)
+		}
+	}
+	for _, v := range f.guesses {
+		consider(v)
+	}
+	if f.right != 0 && !f.integer {
+		for _, times := range []float64{0.1, 0.33, 0.8, 0.95, 1.05, 1.25, 3, 10} {
+			consider(times * f.right)
+		}
+	}
+	if without, _, err := r.score(eq, base.edits, few); err != nil || least > without-0.05 {
+		return nil // no value is better than none
+	}
+	if least > math.Log2(excess) && f.most > f.least {
+		r.refine(f, consider, at, &best, &least)
+	}
+	if math.IsInf(least, 1) {
+		return nil
+	}
+	for _, v := range f.guesses { // a round number, if it does as well
+		if math.Abs(v/best-1) < 0.03 && at(v) <= least+0.25 {
+			best = v
+		}
+	}
+	if h = f.make(best); h != nil {
+		h.value, h.remake = best, f.make
+	}
+	return h
+}
+
+// refine looks for a better value: on a grid, then between its neighbours.
+func (r *run) refine(f *fit, consider func(float64), at func(float64) float64, best, least *float64) {
+	const steps = 16
+	if f.integer {
+		for v := f.least; v <= f.most; v += max(1, math.Floor((f.most-f.least)/128)) {
+			consider(v)
+		}
+		return
+	}
+	a, b := math.Log(f.least), math.Log(f.most)
+	for i := range steps + 1 {
+		consider(math.Exp(a + (b-a)*float64(i)/steps))
+	}
+	lo, hi := math.Log(*best)-(b-a)/steps, math.Log(*best)+(b-a)/steps
+	const golden = 0.6180339887498949
+	x, y := hi-golden*(hi-lo), lo+golden*(hi-lo)
+	fx, fy := at(math.Exp(x)), at(math.Exp(y))
+	for range 30 {
+		if fx < fy {
+			hi, y, fy = y, x, fx
+			x = hi - golden*(hi-lo)
+			fx = at(math.Exp(x))
+		} else {
+			lo, x, fx = x, y, fy
+			y = lo + golden*(hi-lo)
+			fy = at(math.Exp(y))
+		}
+	}
+	consider(math.Exp((lo + hi) / 2))
+}
+
+// same reports whether two hypotheses are the same in two layers.
+func same(a, b *hypothesis) bool {
+	if a.cause != b.cause || len(a.detail) != len(b.detail) {
+		return false
+	}
+	for k, v := range a.detail {
+		x, ok := v.(float64)
+		y, isFloat := b.detail[k].(float64)
+		switch {
+		case ok && isFloat && math.Abs(x-y) <= 1e-3*max(math.Abs(x), math.Abs(y)):
+		case ok != isFloat || ok || b.detail[k] != v:
+			return false
+		}
+	}
+	return true
+}
+
+// unify gives hypotheses of the same cause, whose parameter was found in several
+// layers, one value for all, if the equations hold with it: the one that was found
+// where the cause shows most.
+func (r *run) unify() error {
+	done := map[string]bool{}
+	for _, h := range r.accepted {
+		if h.value == 0 || done[h.cause+h.op()] {
+			continue
+		}
+		done[h.cause+h.op()] = true
+		var all []*hypothesis
+		best := h
+		for _, x := range r.accepted {
+			if x.cause != h.cause || x.value == 0 || x.op() != h.op() || x.remake == nil {
+				continue
+			}
+			all = append(all, x)
+			if worst(x.eqs[0].before).ratio() > worst(best.eqs[0].before).ratio() {
+				best = x
+			}
+		}
+		for _, x := range all {
+			if x == best || same(x, best) {
+				continue
+			}
+			if err := r.adopt(x, best.value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// adopt gives x another value, if its equations hold with that.
+func (r *run) adopt(x *hypothesis, value float64) error {
+	y := x.remake(value)
+	if y == nil {
+		return nil
+	}
+	edits := r.edits.And(y.edits)
+	for _, eq := range x.eqs {
+		errors, err := r.measure(eq, edits, r.sites(eq), nil)
+		if err != nil {
+			return err
+		}
+		if worst(errors).ratio() > excess {
+			return nil
+		}
+	}
+	x.detail, x.computed, x.value, r.edits = y.detail, y.computed, value, edits
+	return nil
+}
+
+// underClasses takes the attempt that explains logits by themselves together with a
+// class of rounding: the class cannot be told from them as long as the cause is unknown.
+// Of several pairs it is the one that comes nearest.
+func (r *run) underClasses(eq *equation, all []*attempt) (*attempt, error) {
+	if r.declared.activations != "" {
+		return nil, nil
+	}
+	var best *attempt
+	nearest, class := math.Inf(1), r.class
+	for _, c := range logitClasses {
+		r.setClass(c)
+		for _, a := range all[:min(len(all), 3)] {
+			errors, err := r.measure(eq, r.edits.And(a.edits), r.sites(eq), nil)
+			if err != nil {
+				return nil, err
+			}
+			var residuals []float64
+			for _, x := range errors {
+				residuals = append(residuals, x.residual)
+			}
+			if mid := median(residuals); worst(errors).ratio() <= excess && mid < 0.8*nearest {
+				best, nearest, class = a, mid, c
+			}
+		}
+	}
+	r.class = class
+	r.setClass(class)
+	return best, nil
+}
+
+// logitClasses are what is tried, from the finest on.
+var logitClasses = []class{{"f64", "f64", ""}, {"f32", "f64", ""}, {"f32", "f16", ""}, {"f32", "f64", string(round.F16Table)},
+	{"i16_32", "f64", ""}, {"f16", "f16", ""}, {"bf16", "bf16", ""}, {"q8", "f64", ""}}
