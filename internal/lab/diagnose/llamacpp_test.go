@@ -26,13 +26,13 @@ func TestLlamaCpp(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(err, len(files))
 	}
+	quick := []string{"tiny-gemma4.Q8_0", "tiny-llama.Q5_1", "tiny-gemma4.bf16"} // of a quarter of an hour
 	for _, path := range files {
 		name := strings.TrimSuffix(filepath.Base(path), ".safetensors")
 		model, _, _ := strings.Cut(name, ".")
 		file, dequantized := strings.CutSuffix(name, ".dequantized")
-		quick := []string{"tiny-gemma4.Q8_0", "tiny-llama.Q5_1", "tiny-qwen3.bf16", "tiny-gemma4-moe.bf16"}
-		if model == "demo" && os.Getenv("KARAT_SLOW") == "" || testing.Short() && !slices.Contains(quick, name) {
-			continue // 19 million weights take minutes
+		if !slow() && !slices.Contains(quick, name) {
+			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			ofModel := filepath.Join(dir, "..", "gguf", file+".gguf")
@@ -41,7 +41,7 @@ func TestLlamaCpp(t *testing.T) {
 			}
 			m := load(t, ofModel)
 			dump, gold := read(t, path), read(t, golden.Record(t, model).Tensors)
-			if testing.Short() || dequantized {
+			if !slow() {
 				few := []int{2, 3, 7}
 				if name == "tiny-gemma4.Q8_0" {
 					few = []int{2, 8}
