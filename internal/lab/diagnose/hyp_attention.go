@@ -20,8 +20,8 @@ func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
 				return edit("attention_scale", n, fmt.Sprintf("scales the scores by %.6g, not by %.6g", v, a.Scale), detail{"scale": formula(v, dim)},
 					func(s *sim.Spec) { s.Scale = v })
 			}}),
-		edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead, s.Window = 1<<30, 0 }),
-		edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *sim.Spec) { s.Ahead = 1 }),
+		edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead, s.Window, s.Until = 1<<30, 0, r.stepEnd() }),
+		edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *sim.Spec) { s.Ahead, s.Until = 1, r.stepEnd() }),
 		edit("mask", n, "hides a query's own position from it", detail{"mask": "not its own"}, func(s *sim.Spec) { s.Ahead = -1 }),
 		edit("softmax_axis", n, "normalizes the scores over the heads", detail{"axis": "heads"}, softOver(true)),
 		edit("softmax_axis", n, "normalizes the scores over the queries", detail{"axis": "queries"}, softOver(false)),
@@ -65,7 +65,7 @@ func (r *run) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 	window := func(w int) sim.Edit { return func(s *sim.Spec) { s.Window = w } }
 	var all []*hypothesis
 	if kv.Window > 0 {
-		all = append(all, edit("mask", n, "lets queries see all later positions", detail{"mask": "window alone"}, func(s *sim.Spec) { s.Ahead = 1 << 30 }))
+		all = append(all, edit("mask", n, "lets queries see all later positions", detail{"mask": "window alone"}, func(s *sim.Spec) { s.Ahead, s.Until = 1<<30, r.stepEnd() }))
 		all = append(all, edit("window_missing", n, "sees all earlier positions, without the window", detail{}, window(0)))
 	}
 	for _, x := range r.g.Nodes {
@@ -253,6 +253,29 @@ func normalize(scores [][]float64, count, window int, heads bool) {
 	each(func(k [2]int, p *float64) { *p /= sums[k] })
 }
 
+// decodedFrom is, by the length of prompts, the position from which tokens were decoded one by one.
+func (r *run) decodedFrom() map[int]int {
+	decoded := map[int]int{}
+	for _, p := range r.prompts {
+		if p.tapped && p.decoded() > 0 {
+			decoded[len(p.IDs)] = len(p.IDs) - p.decoded()
+		}
+	}
+	return decoded
+}
+
+// stepEnd is the last position of the step that computed a row: a mask that hides
+// nothing does not show what is decoded later.
+func (r *run) stepEnd() func(e *sim.Eval, at int) int {
+	decoded := r.decodedFrom()
+	return func(e *sim.Eval, at int) int {
+		if from, ok := decoded[e.Len()]; ok {
+			return max(from-1, at)
+		}
+		return e.Len() - 1
+	}
+}
+
 // decoded are faults of where keys and values are kept: at other positions, or in
 // those that were decoded one by one.
 func (r *run) decoded(n *graph.Node) []*hypothesis {
@@ -264,12 +287,7 @@ func (r *run) decoded(n *graph.Node) []*hypothesis {
 			}
 		}))
 	}
-	decoded := map[int]int{} // by the prompt's length: where decoding began
-	for _, p := range r.prompts {
-		if p.tapped && p.decoded() > 0 {
-			decoded[len(p.IDs)] = len(p.IDs) - p.decoded()
-		}
-	}
+	decoded := r.decodedFrom()
 	if len(decoded) == 0 {
 		return all
 	}

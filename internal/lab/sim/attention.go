@@ -41,6 +41,9 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 		if s.Window > 0 {
 			from = max(0, r-s.Window+1)
 		}
+		if s.Until != nil {
+			to = min(to, s.Until(e, r))
+		}
 		if s.First != nil {
 			from = max(from, s.First(e, r))
 		}

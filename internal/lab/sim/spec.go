@@ -48,6 +48,8 @@ type Spec struct {
 	Only func(e *Eval, k, v []float64, width, at int) (keys, values []float64)
 	// First is the first position that a query sees; nil for what the window says.
 	First func(e *Eval, at int) int
+	// Until is the last position that was there when the row at was computed; nil for all.
+	Until func(e *Eval, at int) int
 
 	Times float64 // the result is multiplied by it
 }
