@@ -58,7 +58,13 @@ func (r *run) normHypotheses(n *graph.Node) []*hypothesis {
 	}
 	all = append(all,
 		unlikely(0.3, edit("weight_missing", n, "norms without the weight", detail{"weight": "one"}, func(s *sim.Spec) { s.W = nil })),
+		unlikely(0.5, fitting("weight_scale", n, fit{right: 1, least: 1e-3, most: 1e3, guesses: []float64{2, 0.5}, make: func(v float64) *hypothesis {
+			return edit("weight_scale", n, fmt.Sprintf("multiplies by %.6g times the weight", v), detail{"factor": v}, func(s *sim.Spec) { s.Offset, s.Times = s.Offset/v, v })
+		}})),
 		unlikely(0.5, edit(missing, n, "multiplies by the weight without norming", detail{"kept": "weight"}, func(s *sim.Spec) { s.Func = weightOnly })))
+	if a.Offset == 0 {
+		all = append(all, unlikely(0.3, edit("weight_missing", n, "multiplies by zeros", detail{"weight": "zero"}, func(s *sim.Spec) { s.Times = 0 })))
+	}
 	for _, x := range r.g.Nodes {
 		if x == n || x.Op != graph.RMSNorm || len(x.W) == 0 || !slices.Equal(x.W[0].Shape, n.W[0].Shape) {
 			continue
