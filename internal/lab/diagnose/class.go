@@ -177,7 +177,7 @@ func (r *run) coarser() error {
 		return nil
 	}
 	was := r.class
-	for _, c := range logitClasses[4:] {
+	for _, c := range logitClasses[3:] {
 		r.class = c
 		r.setClass(c)
 		if err := r.check(r.eqs); err != nil {

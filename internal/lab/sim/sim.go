@@ -49,6 +49,7 @@ type Eval struct {
 	memo   map[*graph.Node]*values
 	specs  map[*graph.Node]*Spec
 	stale  map[*graph.Node]bool // whether a value differs from under's
+	busy   map[*graph.Node]bool // being computed: edits may make a circle
 }
 
 // values are the rows of a node that have been computed.
@@ -60,7 +61,7 @@ type values struct {
 // New is an evaluation of g for the token ids, with what is known of it.
 func New(g *graph.Graph, ids []int32, known map[*graph.Node]Known, num *Numerics) *Eval {
 	e := &Eval{g: g, stores: map[*graph.KV]*graph.Node{}, ids: ids, known: known, num: num,
-		memo: map[*graph.Node]*values{}, specs: map[*graph.Node]*Spec{}}
+		memo: map[*graph.Node]*values{}, specs: map[*graph.Node]*Spec{}, busy: map[*graph.Node]bool{}}
 	for _, n := range g.Nodes {
 		if n.Op == graph.StoreKV {
 			e.stores[n.Attr.(*graph.KV)] = n
@@ -76,7 +77,7 @@ func (e *Eval) Len() int { return len(e.ids) }
 func (e *Eval) With(edits Edits) *Eval {
 	f := *e
 	f.edits, f.under = e.edits.And(edits), e
-	f.memo, f.specs, f.stale = map[*graph.Node]*values{}, map[*graph.Node]*Spec{}, map[*graph.Node]bool{}
+	f.memo, f.specs, f.stale, f.busy = map[*graph.Node]*values{}, map[*graph.Node]*Spec{}, map[*graph.Node]bool{}, map[*graph.Node]bool{}
 	for n := range edits {
 		f.stale[n] = true
 	}
@@ -90,7 +91,7 @@ func (e *Eval) Without(nodes ...*graph.Node) *Eval {
 	for _, n := range nodes {
 		delete(f.known, n)
 	}
-	f.memo, f.specs = map[*graph.Node]*values{}, map[*graph.Node]*Spec{}
+	f.memo, f.specs, f.busy = map[*graph.Node]*values{}, map[*graph.Node]*Spec{}, map[*graph.Node]bool{}
 	return &f
 }
 
@@ -121,6 +122,7 @@ func (e *Eval) differs(n *graph.Node) bool {
 	if d, ok := e.stale[n]; ok {
 		return d
 	}
+	e.stale[n] = false // until it is known, if edits make a circle
 	d := slices.ContainsFunc(e.deps(n), func(x *graph.Node) bool { return !e.given(x) && e.differs(x) })
 	if n.Op == graph.Attention {
 		d = d || e.stale[e.Spec(n).Store]
@@ -192,7 +194,12 @@ func (e *Eval) compute(n *graph.Node, rows []int) ([]float64, error) {
 	if e.under != nil && !e.differs(n) {
 		return e.under.Compute(n, rows)
 	}
+	if e.busy[n] {
+		return nil, fmt.Errorf("sim: %v: %w", n, errCircle)
+	}
+	e.busy[n] = true
 	y, err := e.Spec(n).eval(e, rows)
+	delete(e.busy, n)
 	if err != nil {
 		return nil, fmt.Errorf("sim: %v: %w", n, err)
 	}

@@ -438,6 +438,7 @@ func TestRefused(t *testing.T) {
 		"an id outside the vocabulary": sim.New(g, []int32{1 << 30}, nil, nil),
 		"a negative id":                sim.New(g, []int32{-1}, nil, nil),
 		"a weight of another shape":    sim.New(g, []int32{1}, nil, nil).With(sim.Edits{q: {func(s *sim.Spec) { s.W = g.Node("blk.0.attn_k").W }}}),
+		"a circle":                     sim.New(g, []int32{1}, nil, nil).With(sim.Edits{q: {func(s *sim.Spec) { s.In = []*graph.Node{g.Node("blk.0.attn_q_norm")} }}}),
 		"attention without a store": sim.New(g, []int32{1}, nil, nil).With(sim.Edits{g.Node("blk.0.attn_q_rope"): nil,
 			attention(g): {func(s *sim.Spec) { s.Store = nil }}}),
 	} {

@@ -94,7 +94,10 @@ func GELUTanh(x float64) float64 {
 // GELUErf is GELU in its exact form.
 func GELUErf(x float64) float64 { return x / 2 * (1 + math.Erf(x/math.Sqrt2)) }
 
-var errNoInput = errors.New("nothing to compute it from")
+var (
+	errNoInput = errors.New("nothing to compute it from")
+	errCircle  = errors.New("it is computed from itself")
+)
 
 func (s *Spec) eval(e *Eval, rows []int) ([]float64, error) {
 	y, err := s.value(e, rows)
