@@ -209,9 +209,13 @@ func (r *run) without() {
 	}
 	short := slices.Clone(r.prompts)
 	slices.SortStableFunc(short, func(a, b *prompt) int { return len(a.IDs) - len(b.IDs) })
+	// Attention says little of prompts of one or two tokens.
+	if i := slices.IndexFunc(short, func(p *prompt) bool { return len(p.IDs) > 2 }); i > 0 {
+		short = short[i:]
+	}
 	tokens := 0
-	for _, p := range short {
-		if tokens += len(p.IDs); tokens > 40 && p != short[0] {
+	for i, p := range short {
+		if tokens += len(p.IDs); i > 0 && (i == 3 || tokens > 40) {
 			break
 		}
 		p.tapped, r.blackBox = true, true
