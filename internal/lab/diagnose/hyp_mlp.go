@@ -82,7 +82,7 @@ func (r *run) routeHypotheses(n *graph.Node) []*hypothesis {
 	k, count := n.Shape[0], n.In[0].Shape.Size()
 	routed := func(cause, computed string, d detail, weigh func(scores []float64, order []int, scale []float64) []float64) *hypothesis {
 		return edit(cause, n, computed, d, func(s *sim.Spec) {
-			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) { return routes(e, s, rows, k, weigh) }
+			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) { return routes(e, s, rows, k, 1, weigh) }
 		})
 	}
 	all := []*hypothesis{
@@ -129,7 +129,7 @@ func (r *run) routeHypotheses(n *graph.Node) []*hypothesis {
 		}))
 	}
 	return append(all, edit("router_topk", n, "chooses the experts with the lowest scores", detail{"k": "lowest"}, func(s *sim.Spec) {
-		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) { return lowest(e, s, rows, k) }
+		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) { return routes(e, s, rows, k, -1, among) }
 	}))
 }
 
@@ -163,9 +163,9 @@ func among(x []float64, order []int, scale []float64) []float64 {
 	return p
 }
 
-// routes is pairs of index and weight for each row, weighed by a function of the
-// scores and the k chosen.
-func routes(e *sim.Eval, s *sim.Spec, rows []int, k int, weigh func(scores []float64, order []int, scale []float64) []float64) ([]float64, error) {
+// routes is pairs of index and weight for each row, weighed by a function of the scores
+// and the k chosen: those with the largest sign·score.
+func routes(e *sim.Eval, s *sim.Spec, rows []int, k int, sign float64, weigh func(scores []float64, order []int, scale []float64) []float64) ([]float64, error) {
 	scores, err := e.Value(s.In[0], rows)
 	if err != nil {
 		return nil, err
@@ -183,44 +183,14 @@ func routes(e *sim.Eval, s *sim.Spec, rows []int, k int, weigh func(scores []flo
 		}
 		slices.SortStableFunc(order, func(a, b int) int {
 			switch {
-			case x[a] > x[b]:
+			case sign*x[a] > sign*x[b]:
 				return -1
-			case x[b] > x[a]:
+			case sign*x[b] > sign*x[a]:
 				return 1
 			}
 			return 0
 		})
 		w := weigh(x, order[:k], scale)
-		for j, i := range order[:k] {
-			y = append(y, float64(i), w[j])
-		}
-	}
-	return y, nil
-}
-
-func lowest(e *sim.Eval, s *sim.Spec, rows []int, k int) ([]float64, error) {
-	scores, err := e.Value(s.In[0], rows)
-	if err != nil {
-		return nil, err
-	}
-	scale, err := sim.Vector(s.W[0])
-	if err != nil {
-		return nil, err
-	}
-	var y []float64
-	for t := range rows {
-		x := scores[t*len(scale) : (t+1)*len(scale)]
-		order := make([]int, len(x))
-		for i := range order {
-			order[i] = i
-		}
-		slices.SortStableFunc(order, func(a, b int) int {
-			if x[a] < x[b] {
-				return -1
-			}
-			return 1
-		})
-		w := among(x, order[:k], scale)
 		for j, i := range order[:k] {
 			y = append(y, float64(i), w[j])
 		}

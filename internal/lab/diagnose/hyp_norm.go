@@ -245,18 +245,22 @@ func (r *run) eps() float64 {
 }
 
 func added(e *sim.Eval, rows []int, a, b *graph.Node) ([]float64, error) {
-	x, err := e.Value(a, rows)
-	if err != nil {
-		return nil, err
-	}
-	y, err := e.Value(b, rows)
-	if err != nil {
-		return nil, err
-	}
-	for i := range x {
+	x, y, err := both(e, rows, a, b)
+	for i := range y {
 		x[i] += y[i]
 	}
-	return x, nil
+	return x, err
+}
+
+// both is rows of two nodes; nothing with an error.
+func both(e *sim.Eval, rows []int, a, b *graph.Node) (x, y []float64, err error) {
+	if x, err = e.Value(a, rows); err != nil {
+		return nil, nil, err
+	}
+	if y, err = e.Value(b, rows); err != nil {
+		return nil, nil, err
+	}
+	return x, y, nil
 }
 
 // skippedNorms are norms that are computed, as their taps show, but whose readers go on

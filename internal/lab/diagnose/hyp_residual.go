@@ -36,15 +36,14 @@ func (r *run) addHypotheses(n *graph.Node) []*hypothesis {
 		all[len(all)-1].edits = sim.Edits{n: {reads(1, branch.In[0])}}
 	} else {
 		all = append(all, r.extraNorm(n, "what is added", func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
-			y, err := e.Value(s.In[1], rows)
+			x, y, err := both(e, rows, s.In[0], s.In[1])
 			if err != nil {
 				return nil, err
 			}
-			x, err := e.Value(s.In[0], rows)
 			for i, v := range norm(y) {
 				x[i] += v
 			}
-			return x, err
+			return x, nil
 		}))
 	}
 	return all
@@ -128,11 +127,7 @@ func (r *run) behindScalar(n *graph.Node) []*hypothesis {
 		h := edit("ple_position", x, "adds the per-layer embedding after the layer's scalar", detail{"place": "after the scalar"}, func(s *sim.Spec) {
 			s.In = []*graph.Node{n.In[0], n.In[1]}
 			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
-				y, err := e.Value(n.In[0], rows)
-				if err != nil {
-					return nil, err
-				}
-				b, err := e.Value(n.In[1], rows)
+				y, b, err := both(e, rows, n.In[0], n.In[1])
 				if err != nil {
 					return nil, err
 				}
@@ -225,11 +220,7 @@ func (r *run) normed(n *graph.Node) *hypothesis {
 
 // scaledDelta is start + scalar·(stream - start), In being stream and start.
 func scaledDelta(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
-	y, err := e.Value(s.In[0], rows)
-	if err != nil {
-		return nil, err
-	}
-	start, err := e.Value(s.In[1], rows)
+	y, start, err := both(e, rows, s.In[0], s.In[1])
 	if err != nil {
 		return nil, err
 	}
