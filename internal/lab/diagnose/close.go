@@ -206,7 +206,7 @@ func (f *free) trajectory(r *run, plain *sim.Eval, arms []*sim.Eval) error {
 func worstRow(got, want []float64, w int) float64 {
 	worst := 0.0
 	for i := 0; i < len(want); i += w {
-		worst = max(worst, relative(got[i:i+w], want[i:i+w]))
+		worst = max(worst, lab.RelativeL2(want[i:i+w], got[i:i+w]))
 	}
 	return worst
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/sim"
 )
 
@@ -185,7 +186,7 @@ func (r *run) distance(n *graph.Node, got, want []float64) float64 {
 	if n == r.g.Result() && n.Op != graph.Softcap {
 		got, want = centered(got), centered(want)
 	}
-	return relative(got, want)
+	return lab.RelativeL2(want, got)
 }
 
 // centered is x less its mean.
@@ -199,22 +200,6 @@ func centered(x []float64) []float64 {
 		y[i] -= mean
 	}
 	return y
-}
-
-// relative is ‖got - want‖ / ‖want‖; NaN if anything is not finite.
-func relative(got, want []float64) float64 {
-	var diff, norm float64
-	for i, w := range want {
-		diff += (got[i] - w) * (got[i] - w)
-		norm += w * w
-	}
-	switch {
-	case diff == 0:
-		return 0
-	case math.IsInf(diff, 0) || norm == 0:
-		return math.NaN()
-	}
-	return math.Sqrt(diff / norm)
 }
 
 func median(x []float64) float64 {

@@ -256,6 +256,6 @@ func (s *floorSum) addOp(exact rowsOf, got []float64, rows []int, op string) {
 	for i, row := range rows {
 		w := exact.width
 		at := (row - exact.first) * w
-		s.ops[op] = max(s.ops[op], lab.Number(relative(got[i*w:(i+1)*w], exact.data[at:at+w])))
+		s.ops[op] = max(s.ops[op], lab.Number(lab.RelativeL2(exact.data[at:at+w], got[i*w:(i+1)*w])))
 	}
 }

@@ -228,7 +228,7 @@ func (r *run) fingerprint(eq *equation) *print {
 		}
 		got := p.read(n, rows)
 		limit := max(1e-3, 30*worst(eq.errors).floor)
-		if relative(got, want) <= limit {
+		if lab.RelativeL2(want, got) <= limit {
 			continue // this prompt's is right
 		}
 		if x := reinterpreted(got, want, limit); x != nil {
@@ -259,14 +259,14 @@ func reinterpreted(got, want []float64, limit float64) *print {
 			x = append(x, format.to(uint16(bits)), format.to(uint16(bits>>16)))
 		}
 		half := len(want) / 2
-		if half > 0 && relative(x[:half*2][:len(want)], want) <= limit+0x1p-7 || near(x[:half], want[:half], limit+0x1p-7) {
+		if half > 0 && lab.RelativeL2(want, x[:half*2][:len(want)]) <= limit+0x1p-7 || near(x[:half], want[:half], limit+0x1p-7) {
 			return &print{"probe_dtype", "nothing wrong: the probe reads " + format.name + " values as float32", detail{"stored": format.name, "read": "float32"}}
 		}
 	}
 	return nil
 }
 
-func near(a, b []float64, limit float64) bool { return len(a) > 0 && relative(a, b) <= limit }
+func near(a, b []float64, limit float64) bool { return len(a) > 0 && lab.RelativeL2(b, a) <= limit }
 
 // prefix finds taps of which only the first values, of each row or of all, are there.
 func prefix(got, want []float64, w int, limit float64) *print {
@@ -366,7 +366,7 @@ func (r *run) sameFunction(eq *equation) string {
 		got := p.read(n, rows)
 		limit := r.tolerance(eq)
 		switch {
-		case relative(got, want) <= limit: // this prompt's is as it should be
+		case lab.RelativeL2(want, got) <= limit: // this prompt's is as it should be
 		case how != "in another order" && proportional(got, want, w, limit):
 			how = "scaled"
 		case how != "scaled" && matching(got, want, len(rows), limit) != nil:

@@ -18,7 +18,7 @@ func (r *run) judgeTwice() error {
 	for _, p := range r.prompts {
 		for _, pair := range p.twice {
 			n := pair[0].Node
-			if a, b := common(pair[0], pair[1]); !seen[n] && relative(b, a) > sameTwice {
+			if a, b := common(pair[0], pair[1]); !seen[n] && lab.RelativeL2(a, b) > sameTwice {
 				seen[n] = true
 				r.disagree(n, pair, a, b)
 			}
@@ -48,7 +48,7 @@ func common(a, b lab.Placed) (x, y []float64) {
 func (r *run) disagree(n *graph.Node, pair [2]lab.Placed, a, b []float64) {
 	if n != r.g.Result() {
 		r.findings = append(r.findings, Finding{Cause: "unknown", Op: opName(n), Layers: layersOf(n), Tap: pair[1].Name, From: []string{pair[0].Name}, Nodes: []string{n.Name},
-			Detail: detail{}, Confidence: 0.6, Residual: lab.Number(relative(b, a)), Floor: sameTwice, Computed: "nothing wrong: two taps of the same value hold other numbers",
+			Detail: detail{}, Confidence: 0.6, Residual: lab.Number(lab.RelativeL2(a, b)), Floor: sameTwice, Computed: "nothing wrong: two taps of the same value hold other numbers",
 			Evidence: fmt.Sprintf("%s and %s should be the same numbers", pair[0].Name, pair[1].Name)})
 		return
 	}
@@ -78,7 +78,7 @@ func shifted(a, b []float64, w int) bool {
 		for j := range moved {
 			moved[j] += shift
 		}
-		if relative(b[i:i+w], moved) > sameTwice {
+		if lab.RelativeL2(moved, b[i:i+w]) > sameTwice {
 			return false
 		}
 	}
