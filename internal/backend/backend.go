@@ -28,7 +28,13 @@ type Options struct {
 	Want    func(*graph.Node) bool // nodes whose outputs a Tap wants to see; a wanted node is not fused away
 
 	Progress func(done, total int64) // of preparing the weights, in bytes; may be nil
+	Expert   Expert                  // may be nil
 }
+
+// Expert sees what an expert of an Experts node multiplies in a step: the rows that
+// are routed to it, in [rows, in], and their act(gate)·up, inner [rows, ff], in any
+// pieces. Both are valid during the call.
+type Expert func(n *graph.Node, expert int, in, inner []float32)
 
 // Executable is a compiled plan. It may be run by one goroutine at a time.
 type Executable interface {

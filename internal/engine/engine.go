@@ -37,7 +37,8 @@ type Options struct {
 	Chunk     int // most rows of a step; 0 is DefaultChunk
 	Sequences int // bound on the memory for pages, in full sequences; 0 is none
 	Want      func(*graph.Node) bool
-	Tap       backend.Tap // sees the wanted nodes of every step
+	Tap       backend.Tap    // sees the wanted nodes of every step
+	Expert    backend.Expert // sees the experts of every step
 
 	Progress func(done, total int64) // as backend.Options has it
 }
@@ -91,7 +92,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	if o.Chunk <= 0 {
 		o.Chunk = DefaultChunk
 	}
-	plan, err := b.Compile(g, backend.Options{Rows: o.Chunk, Outputs: min(o.Chunk, outputs), Want: o.Want, Progress: o.Progress})
+	plan, err := b.Compile(g, backend.Options{Rows: o.Chunk, Outputs: min(o.Chunk, outputs), Want: o.Want, Expert: o.Expert, Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,7 @@ var below = map[string]string{
 	"backend/backendtest": "backend/ref",
 
 	"engine":       "arch backend kv sample tokenizer",
+	"imatrix":      "graph gguf",
 	"lab":          "arch backend/* engine npy quant float16 atomicfile",
 	"lab/cause":    "",
 	"lab/sim":      "lab backend/numerics",

@@ -79,6 +79,7 @@ type executable struct {
 	scratch []scratch            // by worker
 	after   map[*graph.Node]bool // nodes behind Rows: they have a row for each output
 	fused   []string             // what runs together
+	expert  backend.Expert
 	last    *graph.Node
 	result  []float32 // its value
 

@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/panel"
 	"github.com/karat-run/karat/internal/simd"
@@ -83,7 +84,7 @@ func (e *executable) experts(n *graph.Node, x *experts, out, in, routes []float3
 	x.all = grow(x.all, rows*k*d)
 	for id := range x.rows {
 		if len(x.rows[id]) > 0 {
-			if err := x.expert(n, id, in, k, d); err != nil {
+			if err := x.expert(n, id, in, k, d, e.expert); err != nil {
 				return err
 			}
 		}
@@ -96,8 +97,8 @@ func (e *executable) experts(n *graph.Node, x *experts, out, in, routes []float3
 }
 
 // expert runs one gated MLP: the rows are gathered, so that each weight row is
-// read once.
-func (x *experts) expert(n *graph.Node, id int, in []float32, k, d int) error {
+// read once. see may be nil.
+func (x *experts) expert(n *graph.Node, id int, in []float32, k, d int, see backend.Expert) error {
 	rows, ff := len(x.rows[id]), n.W[1].Shape[2]
 	x.x, x.h, x.y = grow(x.x, rows*d), grow(x.h, rows*2*ff), grow(x.y, rows*d)
 	for i, r := range x.rows[id] {
@@ -105,6 +106,9 @@ func (x *experts) expert(n *graph.Node, id int, in []float32, k, d int) error {
 	}
 	if err := x.inner(n, id, rows, ff); err != nil {
 		return err
+	}
+	if see != nil {
+		see(n, id, x.x[:rows*d], x.h[:rows*ff])
 	}
 	if err := x.down[id].run(nil, x.y, x.h, rows); err != nil {
 		return err

@@ -41,7 +41,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	b.busy.Lock()
 	defer b.busy.Unlock()
 	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g), after: map[*graph.Node]bool{},
-		scratch: make([]scratch, b.pool.threads)}
+		scratch: make([]scratch, b.pool.threads), expert: o.Expert}
 	p := &planner{e: e, values: map[*graph.Node][]float32{}, root: map[*graph.Node]*graph.Node{},
 		last: map[*graph.Node]int{}, fused: map[*graph.Node]*fusion{}, tables: map[freqs]*rope.Table{}}
 	e.x.start(b.pool)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/quant"
@@ -72,8 +73,8 @@ func (a *arith) linearRows(y, x []float64, w *graph.Weight, from, to int) error 
 	return nil
 }
 
-// experts sums the routed MLPs of each row of x by weight.
-func (a *arith) experts(n *graph.Node, x, routes []float64) ([]float64, error) {
+// experts sums the routed MLPs of each row of x by weight. see may be nil.
+func (a *arith) experts(n *graph.Node, x, routes []float64, see backend.Expert) ([]float64, error) {
 	gateUp, down := map[int][]float64{}, map[int][]float64{} // of the experts that rows are routed to
 	d, ff, k := n.Shape.Size(), n.W[1].Shape[2], n.In[1].Shape[0]
 	x = a.input(x, d, n.W[0].DType)
@@ -95,6 +96,9 @@ func (a *arith) experts(n *graph.Node, x, routes []float64) ([]float64, error) {
 			}
 			h := a.product(x[t*d:(t+1)*d], gateUp[e], n.W[0])
 			h = a.gated([][]float64{h[:ff], h[ff:]}, act)
+			if see != nil {
+				see(n, e, narrow(x[t*d:(t+1)*d]), narrow(h))
+			}
 			h = a.product(a.input(h, ff, n.W[1].DType), down[e], n.W[1])
 			for i, v := range h {
 				y[t*d+i] = a.store(y[t*d+i] + a.store(p*v))

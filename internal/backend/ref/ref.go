@@ -42,7 +42,7 @@ func (b Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable,
 	if err := b.Class.Check(); err != nil {
 		return nil, fmt.Errorf("ref: %w", err)
 	}
-	e := &executable{g: g, arith: newArith(b.Class), threads: b.Threads, rows: max(o.Rows, 1), want: o.Want, last: make([]int, len(g.Nodes))}
+	e := &executable{g: g, arith: newArith(b.Class), threads: b.Threads, rows: max(o.Rows, 1), want: o.Want, expert: o.Expert, last: make([]int, len(g.Nodes))}
 	if e.threads == 0 {
 		e.threads = machine.Threads()
 	}
@@ -61,11 +61,12 @@ func (b Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable,
 }
 
 type executable struct {
-	g     *graph.Graph
-	rows  int
-	want  func(*graph.Node) bool
-	last  []int // by node: the last node that reads it
-	arith *arith
+	g      *graph.Graph
+	rows   int
+	want   func(*graph.Node) bool
+	expert backend.Expert
+	last   []int // by node: the last node that reads it
+	arith  *arith
 
 	threads int
 	kernels []Kernel // by node, nil for those that are computed as they are; nil if all are
@@ -137,6 +138,8 @@ func (e *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 			y = append(y, in[0][int(r)*d:][:d]...)
 		}
 		return y, nil
+	case graph.Experts:
+		return e.arith.experts(n, in[0], in[1], e.expert)
 	}
 	return e.arith.eval(n, in, e.threads)
 }
@@ -168,7 +171,7 @@ func (a *arith) eval(n *graph.Node, in [][]float64, threads int) ([]float64, err
 	case graph.Route:
 		return a.route(n, in[0])
 	case graph.Experts:
-		return a.experts(n, in[0], in[1])
+		return a.experts(n, in[0], in[1], nil)
 	}
 	return nil, fmt.Errorf("operation %v has no meaning here", n.Op)
 }

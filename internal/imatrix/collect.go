@@ -1,0 +1,94 @@
+package imatrix
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// Collector sums the squared activations that a graph's weights multiply: those of
+// its products, and of each expert. Want, Tap and Expert are for the engine that
+// computes the text.
+type Collector struct {
+	weights map[*graph.Node][]string // that read a node's value
+	sums    map[*graph.Node]*Entry   // of a node's value
+	experts map[*graph.Node][2]*Entry
+}
+
+// NewCollector is for the weights of g. The head's is among them only if head is
+// true: it decides between tokens, and quantizers do better to weigh its columns
+// alike.
+func NewCollector(g *graph.Graph, head bool) *Collector {
+	c := &Collector{weights: map[*graph.Node][]string{}, sums: map[*graph.Node]*Entry{}, experts: map[*graph.Node][2]*Entry{}}
+	behind := map[*graph.Node]bool{} // behind Rows
+	for _, n := range g.Nodes {
+		behind[n] = n.Op == graph.Rows
+		for _, in := range n.In {
+			behind[n] = behind[n] || behind[in]
+		}
+		switch {
+		case n.Op == graph.Linear && (head || !behind[n]):
+			in := n.In[0]
+			c.weights[in] = append(c.weights[in], n.W[0].GGUF)
+			c.sums[in] = &Entry{make([]float64, in.Shape.Size()), make([]float64, 1)}
+		case n.Op == graph.Experts:
+			var e [2]*Entry
+			for i, w := range n.W {
+				count := w.Shape[0]
+				e[i] = &Entry{make([]float64, count*w.Shape.Last()), make([]float64, count)}
+			}
+			c.experts[n] = e
+		}
+	}
+	return c
+}
+
+// Want is the nodes that Tap is to see.
+func (c *Collector) Want(n *graph.Node) bool { return c.sums[n] != nil }
+
+// Tap takes a node's value, [rows, columns].
+func (c *Collector) Tap(n *graph.Node, out []float32) { c.sums[n].add(0, out) }
+
+// Expert takes what an expert multiplies: [rows, columns] of its input, and of what
+// goes into its last product.
+func (c *Collector) Expert(n *graph.Node, expert int, in, inner []float32) {
+	e := c.experts[n]
+	e[0].add(expert, in)
+	e[1].add(expert, inner)
+}
+
+// add takes rows that matrix i multiplies.
+func (e *Entry) add(i int, x []float32) {
+	d := len(e.Sums) / len(e.Counts)
+	sums := e.Sums[i*d : (i+1)*d]
+	e.Counts[i] += float64(len(x) / d)
+	for ; len(x) > 0; x = x[d:] {
+		for j, v := range x[:d] {
+			sums[j] += float64(v) * float64(v)
+		}
+	}
+}
+
+// Matrix is what was collected. An activation that is no finite number is an error.
+func (c *Collector) Matrix() (*Matrix, error) {
+	m := &Matrix{Entries: map[string]*Entry{}}
+	for n, names := range c.weights {
+		for _, name := range names {
+			m.Entries[name+".weight"] = c.sums[n]
+		}
+	}
+	for n, e := range c.experts {
+		for i, w := range n.W {
+			m.Entries[w.GGUF+".weight"] = e[i]
+		}
+	}
+	for name, e := range m.Entries {
+		for i, sum := range e.Sums {
+			if !(sum <= math.MaxFloat32) {
+				return nil, fmt.Errorf("imatrix: tensor %q: the squared activations of column %d sum to %v", name, i%(len(e.Sums)/len(e.Counts)), sum)
+			}
+		}
+	}
+	return m, nil
+}

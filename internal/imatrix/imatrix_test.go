@@ -1,0 +1,275 @@
+package imatrix
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+var update = flag.Bool("update", false, "write testdata/fuzz again")
+
+func example() *Matrix {
+	return &Matrix{Datasets: []string{"a.txt"}, Chunks: 2, ChunkSize: 512, Entries: map[string]*Entry{
+		"blk.0.attn_q.weight":        {Sums: []float64{4, 6}, Counts: []float64{2}},
+		"blk.0.ffn_down_exps.weight": {Sums: []float64{1, 2, 3, 0, 0, 0}, Counts: []float64{1, 0}},
+	}}
+}
+
+func encode(t testing.TB, m *Matrix) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := m.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func decode(b []byte) (*Matrix, error) {
+	f, err := gguf.Parse(b)
+	if err != nil {
+		return nil, err
+	}
+	return parse(f)
+}
+
+func TestRoundTrip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if err := os.WriteFile(path, encode(t, example()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := Read(path); err != nil || !reflect.DeepEqual(m, example()) {
+		t.Errorf("read %+v, %v", m, err)
+	}
+}
+
+func TestMean(t *testing.T) {
+	m := example()
+	for _, x := range []struct {
+		name              string
+		matrices, columns int
+		want              []float32
+	}{
+		{"blk.0.attn_q.weight", 1, 2, []float32{2, 3}},
+		{"blk.0.ffn_down_exps.weight", 2, 3, []float32{1, 2, 3, 1, 1, 1}},
+		{"blk.0.attn_k.weight", 1, 2, nil},
+	} {
+		if got, err := m.Mean(x.name, x.matrices, x.columns); err != nil || !reflect.DeepEqual(got, x.want) {
+			t.Errorf("%s: %v, %v; want %v", x.name, got, err, x.want)
+		}
+	}
+	if _, err := m.Mean("blk.0.attn_q.weight", 1, 3); err == nil {
+		t.Error("a weight of another width is no error")
+	}
+}
+
+func TestAdd(t *testing.T) {
+	m, o := example(), example()
+	o.Entries["blk.1.attn_q.weight"] = &Entry{Sums: []float64{7}, Counts: []float64{3}}
+	if err := m.Add(o); err != nil {
+		t.Fatal(err)
+	}
+	want := &Matrix{Datasets: []string{"a.txt", "a.txt"}, Chunks: 4, ChunkSize: 512, Entries: map[string]*Entry{
+		"blk.0.attn_q.weight":        {Sums: []float64{8, 12}, Counts: []float64{4}},
+		"blk.0.ffn_down_exps.weight": {Sums: []float64{2, 4, 6, 0, 0, 0}, Counts: []float64{2, 0}},
+		"blk.1.attn_q.weight":        {Sums: []float64{7}, Counts: []float64{3}},
+	}}
+	if !reflect.DeepEqual(m, want) {
+		t.Errorf("%+v", m)
+	}
+	m.Entries["blk.1.attn_q.weight"].Sums[0] = 1
+	if o.Entries["blk.1.attn_q.weight"].Sums[0] != 7 {
+		t.Error("an entry is shared")
+	}
+	if err := m.Add(&Matrix{Entries: map[string]*Entry{"blk.0.attn_q.weight": {Sums: make([]float64, 3), Counts: []float64{1}}}}); err == nil {
+		t.Error("another width is no error")
+	}
+}
+
+// spoiled are files that must be refused, with a part of the error.
+func spoiled(t testing.TB) map[string]struct {
+	data []byte
+	says string
+} {
+	keys := func() []gguf.KeyValue {
+		return []gguf.KeyValue{{Key: "general.type", Value: "imatrix"}, {Key: "imatrix.datasets", Value: []string{}},
+			{Key: "imatrix.chunk_count", Value: uint32(1)}, {Key: "imatrix.chunk_size", Value: uint32(1)}}
+	}
+	file := func(keys []gguf.KeyValue, tensors ...tensor.Tensor) []byte {
+		var b bytes.Buffer
+		if err := gguf.Write(&b, keys, tensors); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	f32 := func(name string, x ...float64) tensor.Tensor {
+		return tensor.Tensor{Name: name, DType: tensor.F32, Shape: tensor.Shape{len(x)}, Data: floats(x)}
+	}
+	other, endless := keys(), keys()
+	other[0].Value, endless[2].Value = "model", uint64(math.MaxUint64)
+	half := tensor.Tensor{Name: "x.in_sum2", DType: tensor.F16, Shape: tensor.Shape{1}, Data: make([]byte, 2)}
+	good := encode(t, example())
+	return map[string]struct {
+		data []byte
+		says string
+	}{
+		"empty":     {nil, "gguf"},
+		"truncated": {good[:len(good)-40], "past the end"},
+		"model":     {file(other, f32("x.in_sum2", 1), f32("x.counts", 1)), `general.type is "model"`},
+		"no-type":   {file(nil, f32("x.in_sum2", 1), f32("x.counts", 1)), "general.type"},
+		"no-keys":   {file(keys()[:1], f32("x.in_sum2", 1), f32("x.counts", 1)), "imatrix."},
+		"endless":   {file(endless, f32("x.in_sum2", 1), f32("x.counts", 1)), "imatrix.chunk_count"},
+		"nothing":   {file(keys()), "no sums"},
+		"alone":     {file(keys(), f32("x.in_sum2", 1)), `no "x.counts"`},
+		"counts":    {file(keys(), f32("x.counts", 1)), "neither the sums"},
+		"strange":   {file(keys(), f32("x", 1)), "neither the sums"},
+		"uneven":    {file(keys(), f32("x.in_sum2", 1, 2, 3), f32("x.counts", 1, 1)), "3 sums for 2 counts"},
+		"nan":       {file(keys(), f32("x.in_sum2", math.NaN()), f32("x.counts", 1)), "value 0 is NaN"},
+		"infinite":  {file(keys(), f32("x.in_sum2", 1), f32("x.counts", math.Inf(1))), "its counts: value 0 is +Inf"},
+		"negative":  {file(keys(), f32("x.in_sum2", 1, -1), f32("x.counts", 1)), "value 1 is -1"},
+		"type":      {file(keys(), half, f32("x.counts", 1)), "element type F16"},
+	}
+}
+
+func TestSpoiled(t *testing.T) {
+	for name, x := range spoiled(t) {
+		if _, err := decode(x.data); err == nil || !strings.Contains(err.Error(), x.says) {
+			t.Errorf("%s: %v, want … %s …", name, err, x.says)
+		}
+	}
+}
+
+// TestCorpus keeps FuzzParse's committed corpus; -update writes it.
+func TestCorpus(t *testing.T) {
+	seeds := map[string][]byte{"good": encode(t, example())}
+	for name, x := range spoiled(t) {
+		seeds[name] = x.data
+	}
+	dir := filepath.Join("testdata", "fuzz", "FuzzParse")
+	for name, data := range seeds {
+		path, want := filepath.Join(dir, name), fmt.Appendf(nil, "go test fuzz v1\n[]byte(%q)\n", data)
+		if *update {
+			if err := os.MkdirAll(dir, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, want, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is stale (%v): run go test -run TestCorpus -update", path, err)
+		}
+	}
+}
+
+// FuzzParse: what is read can be written, and is then the same.
+func FuzzParse(f *testing.F) {
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := decode(data)
+		if err != nil {
+			return
+		}
+		if again, err := decode(encode(t, m)); err != nil || !reflect.DeepEqual(again, m) {
+			t.Errorf("%+v, written and read: %+v, %v", m, again, err)
+		}
+		for name, e := range m.Entries {
+			if _, err := m.Mean(name, len(e.Counts), len(e.Sums)/len(e.Counts)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// collect computes ids on a backend.
+func collect(t *testing.T, g *graph.Graph, b backend.Backend, ids []int32, head bool) *Matrix {
+	t.Helper()
+	c := NewCollector(g, head)
+	e, err := engine.New(g, b, engine.Options{Context: len(ids), Chunk: 5, Want: c.Want, Tap: c.Tap, Expert: c.Expert})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	defer b.Close()
+	s := e.NewSequence()
+	defer s.Close()
+	if _, err := s.Feed(context.Background(), ids, len(ids)); err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.Matrix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestCollect has every weight of products, and counts that tell how many rows
+// each expert saw; float64 and float32 give the same.
+func TestCollect(t *testing.T) {
+	ids := []int32{2, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000}
+	for _, name := range []string{"tiny-llama", "tiny-gemma4", "tiny-gemma4-moe"} {
+		c, err := checkpoint.Open(golden.Model(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		g, _, err := arch.Load(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := collect(t, g, ref.Backend{}, ids, true)
+		got := collect(t, g, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), ids, true)
+		products := map[string]bool{}
+		for _, n := range g.Nodes {
+			if n.Op == graph.Linear || n.Op == graph.Experts {
+				for _, w := range n.W {
+					products[w.GGUF+".weight"] = true
+				}
+			}
+		}
+		if len(want.Entries) != len(products) || len(got.Entries) != len(products) {
+			t.Errorf("%s: %d and %d entries for %d weights", name, len(want.Entries), len(got.Entries), len(products))
+		}
+		for w := range products {
+			a, b := want.Entries[w], got.Entries[w]
+			if a == nil || b == nil || !reflect.DeepEqual(a.Counts, b.Counts) {
+				t.Fatalf("%s: %s: %v and %v", name, w, a, b)
+			}
+			rows := 0.
+			for _, n := range a.Counts {
+				rows += n
+			}
+			if all := float64(len(ids)); rows != all && rows != 2*all { // two experts a row
+				t.Errorf("%s: %s: %v rows", name, w, rows)
+			}
+			mean := 0.
+			for _, x := range a.Sums {
+				mean += x / float64(len(a.Sums))
+			}
+			for i, x := range a.Sums {
+				if math.Abs(b.Sums[i]-x) > 1e-5*x+1e-6*mean {
+					t.Fatalf("%s: %s: sum %d is %v in float32, %v in float64", name, w, i, b.Sums[i], x)
+				}
+			}
+		}
+		if n := len(collect(t, g, cpu.New(cpu.Options{}), ids, false).Entries); n != len(products)-1 {
+			t.Errorf("%s: %d entries without the head", name, n)
+		}
+	}
+}
