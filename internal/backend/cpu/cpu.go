@@ -20,6 +20,7 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/machine"
+	"github.com/karat-run/karat/internal/mmap"
 )
 
 // Precision is the arithmetic of products with quantized weights. All else is float32.
@@ -48,6 +49,7 @@ type Backend struct {
 	busy sync.Mutex // held by the plan that runs, or is made
 
 	packed map[*graph.Weight]*packed // products' quantized weights
+	large  []*mmap.Anon              // memory that is read again and again
 }
 
 // New starts the pool. Close ends it.
@@ -62,10 +64,21 @@ func New(o Options) *Backend {
 // Nothing may run, then or later.
 func (b *Backend) Close() (err error) {
 	b.pool.close()
-	for _, m := range b.packed {
-		err = cmp.Or(err, m.memory.Close())
+	for _, m := range b.large {
+		err = cmp.Or(err, m.Close())
 	}
 	return err
+}
+
+// memory is n > 0 bytes of zeros until Close, in large pages where the system has
+// them.
+func (b *Backend) memory(n int) ([]byte, error) {
+	m, err := mmap.Anonymous(n)
+	if err != nil {
+		return nil, err
+	}
+	b.large = append(b.large, m)
+	return m.Data(), nil
 }
 
 // executable is a compiled plan and its buffers.

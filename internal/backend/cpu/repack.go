@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -14,27 +15,41 @@ import (
 // packed is a weight in panels, a panel.Weight for each of its matrices.
 type packed struct {
 	matrices []*panel.Weight
-	memory   *mmap.Anon
+	memory   []byte
 }
 
 // repack puts the quantized weights of g's products into panels, threads
 // sharing each, and lets go of the file's pages behind them: the model is in
-// memory once. Plans of one graph share the panels.
+// memory once. Plans of one graph share the panels. These lie in one piece, so
+// that large pages hold all of it: a weight alone may be smaller than such a page.
 func (b *Backend) repack(g *graph.Graph, progress func(done, total int64)) error {
 	weights := slices.DeleteFunc(quantized(g), func(w *graph.Weight) bool { return b.packed[w] != nil })
 	var done, total int64
+	size := 0
 	for _, w := range weights {
 		total += int64(len(w.Data))
+		n, err := packedSize(w)
+		if size += n; err != nil || size < n {
+			return fmt.Errorf("%s: %w", w.Name, cmp.Or(err, errors.New("weights are more than this machine can address")))
+		}
+	}
+	if size == 0 {
+		return nil
+	}
+	memory, err := b.memory(size)
+	if err != nil {
+		return err
 	}
 	for _, w := range weights {
 		if progress != nil {
 			progress(done, total)
 		}
-		var err error
-		if b.packed[w], err = newPacked(w, b.pool); err != nil {
-			delete(b.packed, w)
+		n, _ := packedSize(w)
+		m, err := newPacked(w, memory[:n:n], b.pool)
+		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}
+		b.packed[w], memory = m, memory[n:]
 		mmap.Drop(w.Data)
 		done += int64(len(w.Data))
 	}
@@ -81,27 +96,29 @@ func matrices(w *graph.Weight) (count, n, k int) {
 // go: the two copies of a large weight are never there at once.
 const dropAfter = 4 << 20
 
-// newPacked repacks w.
-func newPacked(w *graph.Weight, p *pool) (*packed, error) {
+// packedSize is how many bytes w takes in panels.
+func packedSize(w *graph.Weight) (int, error) {
 	count, n, k := matrices(w)
 	size := panel.Size(w.DType, n, k)
 	if size > math.MaxInt/count {
-		return nil, fmt.Errorf("%d matrices of %d bytes are more than this machine can address", count, size)
+		return 0, fmt.Errorf("%d matrices of %d bytes are more than this machine can address", count, size)
 	}
-	memory, err := mmap.Anonymous(count * size)
-	if err != nil {
-		return nil, err
-	}
-	m := &packed{memory: memory}
+	return count * size, nil
+}
+
+// newPacked repacks w into memory, packedSize bytes of zeros.
+func newPacked(w *graph.Weight, memory []byte, p *pool) (*packed, error) {
+	count, n, k := matrices(w)
+	m, size := &packed{memory: memory}, len(memory)/count
 	for i := range count {
-		x, err := panel.New(w.DType, n, k, memory.Data()[i*size:(i+1)*size])
+		x, err := panel.New(w.DType, n, k, memory[i*size:(i+1)*size])
 		if err != nil {
-			return nil, cmp.Or(err, memory.Close())
+			return nil, err
 		}
 		m.matrices = append(m.matrices, x)
 	}
 	panels, bytes := m.matrices[0].Panels(), len(w.Data)/count
-	err = p.run(count*panels, 4, func(_, from, to int) error {
+	err := p.run(count*panels, 4, func(_, from, to int) error {
 		kept := 0
 		for ; from < to; from++ {
 			i, j := from/panels, from%panels
@@ -116,8 +133,5 @@ func newPacked(w *graph.Weight, p *pool) (*packed, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, cmp.Or(err, memory.Close())
-	}
-	return m, nil
+	return m, err
 }

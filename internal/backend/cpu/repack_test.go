@@ -41,7 +41,7 @@ func TestRepack(t *testing.T) {
 		if n := int64(len(data)); !slices.Equal(said, []int64{0, n, n, n}) {
 			t.Errorf("%d threads: progress %d", threads, said)
 		}
-		got := b.packed[w].memory.Data()
+		got := b.packed[w].memory
 		if more := Repacked(g); more != int64(len(got)-len(data)) {
 			t.Errorf("Repacked is %d, panels take %d for %d", more, len(got), len(data))
 		}
