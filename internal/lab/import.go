@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/logprob"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -89,7 +90,7 @@ func formOf(path string) (string, error) {
 	defer f.Close()
 	form := FormDump
 	err = mmap.Guard(func() error {
-		if strings.HasPrefix(string(f.Data()[:min(8, len(f.Data()))]), logitsMagic) {
+		if strings.HasPrefix(string(f.Data()[:min(8, len(f.Data()))]), logprob.Magic) {
 			form = FormLogits
 		}
 		return nil

@@ -21,6 +21,7 @@ var below = map[string]string{
 	"graph":       "tensor",
 	"bind":        "graph tensor",
 	"round":       "float16 tensor",
+	"logprob":     "mmap",
 
 	"arch/*": "graph rope checkpoint",
 	"arch":   "bind arch/*",
@@ -34,7 +35,7 @@ var below = map[string]string{
 
 	"engine":       "arch backend kv sample tokenizer",
 	"imatrix":      "graph gguf",
-	"lab":          "arch backend/* engine npy quant float16 atomicfile",
+	"lab":          "arch backend/* engine npy quant float16 atomicfile logprob",
 	"lab/cause":    "",
 	"lab/sim":      "lab backend/numerics",
 	"lab/diagnose": "lab lab/sim lab/cause chat tokenizer",
