@@ -21,12 +21,12 @@ import (
 	"github.com/karat-run/karat/internal/mmap"
 )
 
-var registry = map[string]loader{
-	"llama":  load(llama.New),
-	"qwen2":  load(qwen2.New),
-	"qwen3":  load(qwen3.New),
-	"gemma3": load(gemma3.New),
-	"gemma4": load(gemma4.New),
+var registry = map[string]architecture{
+	"llama":  of(llama.New),
+	"qwen2":  of(qwen2.New),
+	"qwen3":  of(qwen3.New),
+	"gemma3": of(gemma3.New),
+	"gemma4": of(gemma4.New),
 }
 
 // Names lists the architectures.
@@ -36,20 +36,38 @@ func Names() []string { return slices.Sorted(maps.Keys(registry)) }
 // of settings that were not read. The error joins everything in which the
 // file's tensors disagree with its configuration.
 func Load(c *checkpoint.Checkpoint) (g *graph.Graph, notes []string, err error) {
-	l, ok := registry[c.Arch]
+	a, ok := registry[c.Arch]
 	if !ok {
 		return nil, nil, fmt.Errorf("arch: %s: architecture %q is not supported (%s are)", c.Path, c.Arch, strings.Join(Names(), ", "))
 	}
-	if g, notes, err = l(c); err != nil {
+	if g, notes, err = a.load(c); err != nil {
 		return nil, nil, fmt.Errorf("arch: %s: %w", c.Path, err)
 	}
 	return g, notes, nil
+}
+
+// Unread lists the settings of c that its architecture does not ask for and
+// that switch something on, whether logits depend on them or not.
+func Unread(c *checkpoint.Checkpoint) []checkpoint.Entry {
+	if a, ok := registry[c.Arch]; ok {
+		return a.unread(c)
+	}
+	return nil
+}
+
+type architecture struct {
+	load   loader
+	unread func(*checkpoint.Checkpoint) []checkpoint.Entry
 }
 
 type loader func(*checkpoint.Checkpoint) (*graph.Graph, []string, error)
 
 type model interface {
 	Forward(g graph.Builder) *graph.Node
+}
+
+func of[C any, M model](newModel func(C) (M, error)) architecture {
+	return architecture{load(newModel), func(c *checkpoint.Checkpoint) []checkpoint.Entry { return c.Unread(new(C)) }}
 }
 
 // load is the path that all architectures share: configuration, weights, graph.

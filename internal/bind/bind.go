@@ -55,7 +55,7 @@ func Model(m any, src Source) error {
 	b.walk(root, "", "")
 	for _, name := range src.Names() {
 		if !b.used[name] {
-			b.errorf("tensor %s: the file holds it, but no weight of the architecture claims it", name)
+			b.fault(name, graph.Unclaimed, "the file holds it, but no weight of the architecture claims it")
 		}
 	}
 	if b.more > 0 {
@@ -72,12 +72,12 @@ type binder struct {
 	more     int // beyond maxErrors
 }
 
-func (b *binder) errorf(format string, args ...any) {
+func (b *binder) fault(name string, f graph.Fault, format string, args ...any) {
 	if len(b.errs) == maxErrors {
 		b.more++
 		return
 	}
-	b.errs = append(b.errs, fmt.Errorf(format, args...))
+	b.errs = append(b.errs, graph.NewTensorError(name, f, format, args...))
 }
 
 var weightType = reflect.TypeFor[*graph.Weight]()
@@ -119,7 +119,7 @@ func (b *binder) weight(f reflect.Value, tag reflect.StructTag, gguf, hf string)
 		says = fmt.Sprintf(", but the configuration says that %s is %v", b.src.Key(key), v)
 		if v.IsZero() != not {
 			if found {
-				b.errorf("tensor %s: the file holds it%s", name, says)
+				b.fault(name, graph.Refused, "the file holds it%s", says)
 			}
 			return
 		}
@@ -127,7 +127,7 @@ func (b *binder) weight(f reflect.Value, tag reflect.StructTag, gguf, hf string)
 	if _, optional := tag.Lookup("optional"); !found && optional {
 		t.Name = name
 	} else if !found {
-		b.errorf("tensor %s: missing%s", name, says)
+		b.fault(name, graph.Missing, "missing%s", says)
 	}
 	f.Set(reflect.ValueOf(&graph.Weight{Tensor: t, GGUF: gguf, HF: hf}))
 }

@@ -39,6 +39,8 @@ type Checkpoint struct {
 	settings settings
 	spelling map[string]string // the file's own names of canonical keys, where they differ
 	unread   []string          // notes on settings of the file that have no canonical key
+	left     []Entry           // those settings, whether they matter or not
+	assumed  []Entry           // settings that the file leaves out and that have a default
 	names    []string          // of tensors, without .weight, in file order
 	tensors  map[string]tensor.Tensor
 	text     textFiles
@@ -163,6 +165,22 @@ func (c *Checkpoint) Bytes() int64 {
 
 // ContextLength is the number of positions the model was made for; 0 if unknown.
 func (c *Checkpoint) ContextLength() int { return c.settings.integer("max_position_embeddings") }
+
+// Setting is the value of a canonical setting, nil where there is none: a
+// float64, string, bool, []any or map[string]any, or a map of the like.
+func (c *Checkpoint) Setting(key string) any { return c.settings[key] }
+
+// Rope is a number of the rotary settings of a kind of layer (full_attention or
+// sliding_attention); 0 where it is absent.
+func (c *Checkpoint) Rope(kind, key string) float64 {
+	params, _ := object(c.ropeParameters()[kind])
+	v, _ := params[key].(float64)
+	return v
+}
+
+// Assumed lists the settings that the files leave out, in the files' spelling,
+// with the defaults that hold.
+func (c *Checkpoint) Assumed() []Entry { return c.assumed }
 
 // add takes a tensor in under its name without .weight.
 func (c *Checkpoint) add(name string, t tensor.Tensor) error {

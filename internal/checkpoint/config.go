@@ -98,6 +98,19 @@ func show(v any) string {
 	return string(b)
 }
 
+// Unread lists the settings that neither the reading of the files nor a Config
+// of this model asked for, and that switch something on.
+func (c *Checkpoint) Unread(dst any) []Entry {
+	list := slices.Clone(c.left)
+	known := tags(reflect.TypeOf(dst).Elem())
+	for _, k := range slices.Sorted(maps.Keys(c.settings)) {
+		if v := c.settings[k]; !known[k] && k != "rope_parameters" && !neutral(v) {
+			list = append(list, Entry{c.Key(k), show(v)})
+		}
+	}
+	return list
+}
+
 // unreadKeys lists the keys of c.settings that no json tag of dst takes and
 // that are likely to matter.
 func (c *Checkpoint) unreadKeys(dst any) []string {

@@ -47,6 +47,18 @@ var moreGGUFKeys = map[string]string{
 	"rope_parameters.sliding_attention.rope_theta":                    "rope.freq_base_swa",
 }
 
+// canonicalKey is the canonical name of GGUF's key, or the key.
+func canonicalKey(own string) string {
+	for _, list := range []map[string]string{ggufKeys, moreGGUFKeys} {
+		for key, name := range list {
+			if name == own {
+				return key
+			}
+		}
+	}
+	return own
+}
+
 // ggufReader translates metadata. Facts that GGUF has no key for are read off
 // the tensors.
 type ggufReader struct {
@@ -280,6 +292,12 @@ func (r *ggufReader) rope() {
 			k.to[k.key] = n
 		}
 	}
+	if f["rope_theta"] == nil {
+		r.assumed = append(r.assumed, Entry{r.Arch + ".rope.freq_base", "10000"})
+	}
+	if s["rope_theta"] == nil && strings.HasPrefix(r.Arch, "gemma") {
+		r.assumed = append(r.assumed, Entry{r.Arch + ".rope.freq_base_swa", "10000"})
+	}
 	f.fill("rope_theta", 1e4)
 	s.fill("rope_theta", 1e4)
 	switch typ := r.str("rope.scaling.type"); typ {
@@ -306,23 +324,28 @@ func (r *ggufReader) rope() {
 		}
 	}
 	if types, _ := r.settings["layer_types"].([]any); r.Arch == "gemma4" && f["rope_type"] == nil && slices.Contains(types, any(full)) {
-		r.errs = append(r.errs, errors.New("tensor rope_freqs: missing: it says which pairs of a head turn in full layers"))
+		r.errs = append(r.errs, badFactors("missing: it says which pairs of a head turn in full layers"))
 	}
 	r.settings["rope_parameters"] = settings{full: f, sliding: s}
+}
+
+// badFactors is an error about the tensor that stands for settings.
+func badFactors(format string, args ...any) error {
+	return &KeyError{"rope_freqs", "tensor rope_freqs: " + fmt.Sprintf(format, args...)}
 }
 
 // factors turns the rope_freqs tensor into settings: divisors of the
 // frequencies, or the share of leading pairs that turn (1, then 1e30).
 func factors(p settings, t tensor.Tensor, pairs int) error {
 	if t.DType != tensor.F32 || !slices.Equal(t.Shape, tensor.Shape{pairs}) {
-		return fmt.Errorf("tensor rope_freqs: %v %v, expected F32 [%d], a value for each pair of a head", t.DType, []int(t.Shape), pairs)
+		return badFactors("%v %v, expected F32 [%d], a value for each pair of a head", t.DType, []int(t.Shape), pairs)
 	}
 	f := make([]any, pairs)
 	turning, still := 0, 0
 	for i := range f {
 		v := float64(math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:])))
 		if !(v >= 1./64 && v <= 2e30) {
-			return fmt.Errorf("tensor rope_freqs: element %d is %v, expected 1/64 to 1e30", i, v)
+			return badFactors("element %d is %v, expected 1/64 to 1e30", i, v)
 		}
 		f[i] = v
 		switch {
@@ -340,7 +363,8 @@ func factors(p settings, t tensor.Tensor, pairs int) error {
 	return nil
 }
 
-// noteUnread notes the keys of the architecture that nothing asked for.
+// noteUnread lists the keys of the architecture that nothing asked for, and
+// notes those that are likely to matter.
 func (r *ggufReader) noteUnread() {
 	for _, key := range r.metadata.Keys() {
 		if !strings.HasPrefix(key, r.Arch+".") || r.used[key] {
@@ -357,6 +381,7 @@ func (r *ggufReader) noteUnread() {
 				x = n
 			}
 		}
+		r.left = append(r.left, Entry{key, show(x)})
 		if matters(key, x) {
 			r.unread = append(r.unread, fmt.Sprintf("metadata key %s = %s is not read by architecture %s", key, show(x), r.Arch))
 		}

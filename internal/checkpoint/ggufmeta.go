@@ -19,7 +19,7 @@ type meta struct {
 }
 
 func (m *meta) errorf(key, format string, args ...any) {
-	m.errs = append(m.errs, fmt.Errorf("key %s.%s %s", m.arch, key, fmt.Sprintf(format, args...)))
+	m.errs = append(m.errs, &KeyError{canonicalKey(key), fmt.Sprintf("key %s.%s %s", m.arch, key, fmt.Sprintf(format, args...))})
 }
 
 // value is the value of key; nil where it is absent. An array has at most a

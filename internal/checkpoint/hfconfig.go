@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 )
 
@@ -70,7 +71,7 @@ func (c *Checkpoint) parseHF(config []byte) error {
 }
 
 func (r *hfReader) errorf(key, format string, args ...any) {
-	r.errs = append(r.errs, fmt.Errorf("config.json: key %s %s", key, fmt.Sprintf(format, args...)))
+	r.errs = append(r.errs, &KeyError{key, fmt.Sprintf("config.json: key %s %s", key, fmt.Sprintf(format, args...))})
 }
 
 // object takes key, which is an object if it is there.
@@ -118,8 +119,11 @@ func (r *hfReader) heads(kind string) {
 	if kind == "mistral" {
 		assumed = defaults[kind]
 	}
-	for k, v := range assumed {
-		s.fill(k, v)
+	for _, k := range slices.Sorted(maps.Keys(assumed)) {
+		if _, ok := s[k]; !ok {
+			r.assumed = append(r.assumed, Entry{k, show(assumed[k])})
+		}
+		s.fill(k, assumed[k])
 	}
 	maps.DeleteFunc(s, func(_ string, v any) bool { return v == nil })
 	s.fill(act, assumed[act])

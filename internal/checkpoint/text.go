@@ -57,7 +57,7 @@ func (c *Checkpoint) Generation() Generation { return c.text.generation }
 func (c *Checkpoint) validateEnd() error {
 	for _, id := range c.text.generation.End {
 		if n := c.settings.integer("vocab_size"); id < 0 || id >= n {
-			return fmt.Errorf("checkpoint: %s: configuration key eos_token_id is %d, expected 0 to %d", c.Path, id, n-1)
+			return c.bad("eos_token_id", "is %d, expected 0 to %d", id, n-1)
 		}
 	}
 	return nil

@@ -106,9 +106,17 @@ func int64Or(v float64) any {
 	return v
 }
 
+// KeyError is what is wrong with a setting.
+type KeyError struct {
+	Key  string // canonical where that is known, else as the file has it
+	what string
+}
+
+func (e *KeyError) Error() string { return e.what }
+
 // bad is an error about a canonical key, in the file's spelling.
 func (c *Checkpoint) bad(key, format string, args ...any) error {
-	return fmt.Errorf("checkpoint: %s: configuration key %s %s", c.Path, c.Key(key), fmt.Sprintf(format, args...))
+	return &KeyError{Key: key, what: fmt.Sprintf("checkpoint: %s: configuration key %s %s", c.Path, c.Key(key), fmt.Sprintf(format, args...))}
 }
 
 // validate checks the configuration before anything is allocated by it: first

@@ -96,9 +96,9 @@ func (b Builder) weighted(op Op, w *Weight, want, out tensor.Shape, attr any, in
 func (b Builder) check(n *Node, w *Weight, want tensor.Shape) {
 	switch {
 	case w.Data == nil && w.Name != "":
-		b.errorf(n, "tensor %s: missing, the configuration says that it has shape %v", w.Name, []int(want))
+		b.errorf(n, "%w", NewTensorError(w.Name, Missing, "missing, the configuration says that it has shape %v", []int(want)))
 	case w.Data != nil && !slices.Equal(w.Shape, want):
-		b.errorf(n, "tensor %s: shape %v, the configuration says %v", w.Name, []int(w.Shape), []int(want))
+		b.errorf(n, "%w", NewTensorError(w.Name, Misshapen, "shape %v, the configuration says %v", []int(w.Shape), []int(want)))
 	}
 }
 
@@ -106,7 +106,7 @@ func (b Builder) check(n *Node, w *Weight, want tensor.Shape) {
 // rules out.
 func (b Builder) Refuse(w *Weight, fact string) {
 	if w.Data != nil {
-		b.r.errs = append(b.r.errs, fmt.Errorf("tensor %s: the file holds it, but the configuration says that %s", w.Name, fact))
+		b.r.errs = append(b.r.errs, NewTensorError(w.Name, Refused, "the file holds it, but the configuration says that %s", fact))
 	}
 }
 

@@ -109,6 +109,31 @@ func (w *Weight) Matrix(i int) *Weight {
 		Shape: w.Shape[1:], Data: w.Data[i*size : (i+1)*size]}}
 }
 
+// Fault is how a tensor of a file disagrees with the model.
+type Fault uint8
+
+const (
+	Missing   Fault = iota // the model needs it
+	Unclaimed              // no weight of the architecture is it
+	Refused                // the configuration rules it out
+	Misshapen
+)
+
+// TensorError is a tensor that disagrees with the model.
+type TensorError struct {
+	Tensor string // as the file names it, without ".weight"
+	Fault  Fault
+	What   string
+}
+
+// NewTensorError says what is wrong in words, too.
+func NewTensorError(name string, f Fault, format string, args ...any) *TensorError {
+	return &TensorError{name, f, fmt.Sprintf(format, args...)}
+}
+
+// Error is "tensor NAME: WHAT".
+func (e *TensorError) Error() string { return "tensor " + e.Tensor + ": " + e.What }
+
 // Node is one recorded operation.
 type Node struct {
 	ID    int    // index in Graph.Nodes

@@ -102,7 +102,7 @@ func (g *GGUF) check() error {
 	switch g.Model {
 	case "gpt2", "gemma4":
 		if len(g.Merges) == 0 {
-			return fmt.Errorf("tokenizer: tokenizer.ggml.merges: no merges")
+			return fmt.Errorf("tokenizer: tokenizer.ggml.merges: %w", ErrNoMerges)
 		}
 	case "llama":
 		if len(g.Scores) != len(g.Tokens) {
@@ -199,7 +199,7 @@ func is(flag *bool, absent bool) bool {
 // setMerges adds n merges in order of rank.
 func (t *Tokenizer) setMerges(n int, at func(i int) (left, right string, err error)) error {
 	if n == 0 {
-		return fmt.Errorf("tokenizer: merges: the list is empty")
+		return fmt.Errorf("tokenizer: %w", ErrNoMerges)
 	}
 	t.pairs = newPairTable(n)
 	for i := range n {

@@ -18,9 +18,15 @@
 package tokenizer
 
 import (
+	"errors"
 	"slices"
 	"sync/atomic"
+	"unicode/utf8"
 )
+
+// ErrNoMerges is the error for byte-pair vocabularies whose merges are missing:
+// without them a text would fall apart into characters.
+var ErrNoMerges = errors.New("there are no merges")
 
 // A Kind says what a token stands for. The values are those of
 // tokenizer.ggml.token_type in GGUF files.
@@ -118,6 +124,34 @@ func (t *Tokenizer) Token(id int) (text string, kind Kind) {
 func (t *Tokenizer) ID(token string) (id int, ok bool) {
 	i, ok := t.ids[token]
 	return int(i), ok
+}
+
+// Unreachable counts the tokens of text that no merge makes, of all that have
+// more than one symbol: text never becomes one of them.
+func (t *Tokenizer) Unreachable() (n, of int) {
+	if t.allWhole {
+		return 0, len(t.words)
+	}
+	made := make([]bool, len(t.tokens))
+	for _, s := range t.pairs.slots {
+		if s.key != 0 {
+			made[s.into] = true
+		}
+	}
+	for text, id := range t.words {
+		single := len(text) == 1
+		if !t.byteLevel {
+			r, size := utf8.DecodeRuneInString(text)
+			single = size == len(text) && r != utf8.RuneError
+		}
+		if t.tokens[id].kind != Normal || single {
+			continue
+		}
+		if of++; !made[id] {
+			n++
+		}
+	}
+	return n, of
 }
 
 // BOS returns the token that begins a text.
