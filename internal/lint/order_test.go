@@ -13,7 +13,7 @@ var below = map[string]string{
 
 	"simd":        "float16",
 	"simd/gen":    "",
-	"quant":       "tensor float16",
+	"quant":       "tensor float16 simd",
 	"gguf":        "atomicfile tensor mmap",
 	"safetensors": "atomicfile tensor mmap float16",
 	"checkpoint":  "gguf safetensors rope tokenizer",

@@ -1,9 +1,9 @@
-// Package quant reads the block formats of GGUF.
+// Package quant reads and writes the block formats of GGUF.
 //
 // A block is 32 or 256 consecutive weights of a row, stored as small integers
 // with shared scales. Codes and Header give the integers and the scales as they
 // are stored, for integer dot products; Dequantize gives the weights as float32,
-// and reads the plain float types too.
+// and reads the plain float types too. Quantize writes them all.
 //
 // In every format a weight is scale*q, or scale*q + min, where q fits an int8
 // and scale and min belong to a group of 16 or 32 weights (GroupSize). The scale
