@@ -185,7 +185,7 @@ func (f *free) trajectory(r *run, plain *sim.Eval, arms []*sim.Eval) error {
 			continue
 		}
 		first, n := k.Rows()
-		rows := r.sample(first, n)
+		rows := sample(first, n, maxRows)
 		w := eq.target.Shape.Size()
 		want, err := plain.Compute(eq.target, rows)
 		if err != nil {
@@ -297,6 +297,9 @@ func (r *run) coverage() {
 	}
 	if c.Positions < 3 {
 		blind("a prompt of three or more tokens: attention and rotary positions were hardly tested")
+	}
+	if r.perScan < c.Positions {
+		blind("all positions: of a model so large %d of the longest prompt's %d were computed again", r.perScan, c.Positions)
 	}
 	if !decode {
 		blind("tokens decoded one by one: the reuse of keys and values was not tested")

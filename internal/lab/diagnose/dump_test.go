@@ -225,6 +225,29 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
+// TestOnePosition spoils one row of a long prompt: it is found where it is, not where
+// later positions read it.
+func TestOnePosition(t *testing.T) {
+	m := tiny(t, "tiny-qwen3")
+	p := m.texts(t, "Hello")
+	for i := range 90 {
+		p[0].IDs = append(p[0].IDs, int32(20+i*i%100))
+	}
+	p[0].Input, p[0].Text = lab.Input{}, ""
+	full, _ := m.record(t, "", "", p)
+	const tap, row = "model.layers.1.self_attn.v_proj.out", 43
+	x := full.Prompts[0].Taps[tap]
+	w := 4 * x.Shape.Last()
+	for i := row * w; i < (row+1)*w; i += 4 {
+		v := math.Float32frombits(binary.LittleEndian.Uint32(x.Data[i:]))
+		binary.LittleEndian.PutUint32(x.Data[i:], math.Float32bits(1.5*v))
+	}
+	d := m.diagnose(t, full, nil)
+	if d.Verdict != Instrument || len(d.Findings) != 1 || d.Findings[0].Tap != tap {
+		t.Error(say(d))
+	}
+}
+
 // kindly reports whether a finding accuses the probe.
 func kindly(f Finding) bool {
 	return strings.HasPrefix(f.Cause, "probe_") || strings.HasPrefix(f.Computed, "nothing wrong")

@@ -22,6 +22,8 @@ type equation struct {
 	errors        []rowError // of all sites, under the accepted edits
 	before        []rowError // without the edits, once there are some
 	given         bool       // nothing explains it: it is left as it is
+	scanned       bool       // off is known
+	off           []site     // outside the sample, and yet wrong
 }
 
 // site is a row of a prompt.
@@ -92,21 +94,31 @@ func (r *run) sites(eq *equation) []site {
 			continue
 		}
 		first, n := k.Rows()
-		for _, row := range r.sample(first, n) {
+		rows := sample(first, n, maxRows)
+		for _, s := range eq.off {
+			if s.prompt == i {
+				rows = append(rows, s.row)
+			}
+		}
+		slices.Sort(rows)
+		for _, row := range rows {
 			all = append(all, site{i, row})
 		}
 	}
 	return all
 }
 
-// sample is at most maxRows of n rows from first on: the first ones, the last ones
-// and others between.
-func (r *run) sample(first, n int) []int {
+// maxRows is how many rows of a prompt have floors of their own, but for those that scan adds.
+const maxRows = 48
+
+// sample is at most limit of n rows from first on, limit being more than 5: the first
+// ones, the last ones and others between.
+func sample(first, n, limit int) []int {
 	var rows []int
-	for i := range min(n, r.maxRows) {
+	for i := range min(n, limit) {
 		at := i
-		if n > r.maxRows && i >= 4 {
-			at = 4 + (i-4)*(n-5)/(r.maxRows-5)
+		if n > limit && i >= 4 {
+			at = 4 + (i-4)*(n-5)/(limit-5)
 		}
 		rows = append(rows, first+at)
 	}
@@ -232,6 +244,11 @@ func (r *run) check(eqs []*equation) error {
 		var err error
 		if eq.errors, err = r.measure(eq, r.edits, r.sites(eq), nil); err != nil {
 			return err
+		}
+		if !eq.scanned {
+			if err := r.scan(eq); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -38,7 +38,7 @@ type run struct {
 	taps     map[*graph.Node]string // PyTorch's names of the values that any prompt has
 	eqs      []*equation
 	byNode   map[*graph.Node][]*equation // the equations whose span has the node
-	maxRows  int                         // checked of a prompt
+	perScan  int                         // rows of a prompt that scan may look at
 	declared class                       // what the dump says; "" where it does not
 	class    class
 	edits    sim.Edits // of the accepted hypotheses
@@ -87,7 +87,7 @@ var ErrUnusable = errors.New("unusable dump")
 // Run diagnoses a dump. An error that wraps ErrUnusable says what the dump lacks.
 func Run(ctx context.Context, o Options) (*Diagnosis, error) {
 	start := time.Now()
-	r := &run{Options: o, ctx: ctx, g: o.Graph, taps: map[*graph.Node]string{}, maxRows: 48}
+	r := &run{Options: o, ctx: ctx, g: o.Graph, taps: map[*graph.Node]string{}}
 	r.out = Diagnosis{Model: o.Model, Dump: o.Dump.Path, Layers: layers(o.Graph), Findings: []Finding{}, Inferred: []string{}, Coverage: Coverage{Blind: []string{}}}
 	said := o.Dump.Declared
 	r.declared = class{string(said.Activations), string(said.KV), string(said.GELU)}
@@ -192,6 +192,7 @@ func (r *run) place() error {
 	slices.Sort(r.out.Coverage.Unplaced)
 	r.setCenter(class{activations: "f64"})
 	r.equations()
+	r.limitScan()
 	return nil
 }
 
