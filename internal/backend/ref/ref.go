@@ -145,9 +145,9 @@ func (e *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 }
 
 // Eval computes a node that depends on its inputs alone, each [rows, shape...], in
-// float64: every operation but Embed, RoPE, StoreKV, Attention and Rows.
+// float64 and one thread: every operation but Embed, RoPE, StoreKV, Attention and Rows.
 func Eval(n *graph.Node, in [][]float64) ([]float64, error) {
-	return newArith(round.Class{}).eval(n, in, machine.Threads())
+	return newArith(round.Class{}).eval(n, in, 1)
 }
 
 func (a *arith) eval(n *graph.Node, in [][]float64, threads int) ([]float64, error) {

@@ -236,7 +236,7 @@ func (r *run) nearest(names []string, make func(string) class, of func(*equation
 			}
 			sites := r.sites(eq)
 			sites = sites[:min(len(sites), 12)]
-			errors, err := r.measure(eq, nil, sites, noFloors(sites))
+			errors, err := r.measure(eq, nil, nil, sites, noFloors(sites))
 			if err != nil {
 				return "", err
 			}
@@ -287,7 +287,7 @@ func (r *run) exact(c class) (bool, error) {
 		}
 		sites := r.sites(eq)
 		sites = sites[:min(len(sites), 12)]
-		errors, err := r.measure(eq, nil, sites, nil)
+		errors, err := r.measure(eq, nil, nil, sites, nil)
 		if err != nil {
 			return false, err
 		}
@@ -306,13 +306,13 @@ func (r *run) setClass(c class) {
 	for _, p := range r.prompts {
 		p.arms = nil
 		for _, n := range c.arms() {
-			p.arms = append(p.arms, sim.New(r.g, p.IDs, p.known, n))
+			p.arms = append(p.arms, r.model.Eval(p.IDs, p.known, n).With(r.edits))
 		}
 	}
 }
 
 func (r *run) setCenter(c class) {
 	for _, p := range r.prompts {
-		p.center = sim.New(r.g, p.IDs, p.known, c.center())
+		p.center = r.model.Eval(p.IDs, p.known, c.center()).With(r.edits)
 	}
 }

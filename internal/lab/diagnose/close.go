@@ -81,7 +81,7 @@ func (r *run) unexplained() bool {
 // free runs the reference over a prompt.
 func (r *run) free(p *prompt) (*free, error) {
 	f := &free{p: p, err: map[*graph.Node]float64{}, noise: map[*graph.Node]float64{}}
-	plain := sim.New(r.g, p.IDs, nil, nil)
+	plain := r.model.Eval(p.IDs, nil, nil)
 	result := r.g.Result()
 	var rows []int
 	if k := p.known[result]; k != nil {
@@ -97,14 +97,14 @@ func (r *run) free(p *prompt) (*free, error) {
 		return nil, err
 	}
 	r.compareGolden(p, want, rows)
-	full := sim.New(r.g, p.IDs, nil, r.class.center()).With(r.edits)
+	full := r.model.Eval(p.IDs, nil, r.class.center()).With(r.edits)
 	closed, err := full.Compute(result, rows)
 	if err != nil {
 		return nil, err
 	}
 	var arms []*sim.Eval
 	for _, n := range r.ensemble() {
-		arm := sim.New(r.g, p.IDs, nil, n).With(r.edits)
+		arm := r.model.Eval(p.IDs, nil, n).With(r.edits)
 		got, err := arm.Compute(result, rows)
 		if err != nil {
 			return nil, err

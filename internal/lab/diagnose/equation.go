@@ -24,6 +24,7 @@ type equation struct {
 	given         bool       // nothing explains it: it is left as it is
 	scanned       bool       // off is known
 	off           []site     // outside the sample, and yet wrong
+	pursuit       *pursuit   // the search for what explains it
 }
 
 // site is a row of a prompt.
@@ -125,9 +126,10 @@ func sample(first, n, limit int) []int {
 	return slices.Compact(rows)
 }
 
-// measure is how far the engine's values lie from eq under the edits, at the sites.
-// Floors are those given, by site, or measured if there are none.
-func (r *run) measure(eq *equation, edits sim.Edits, sites []site, floors map[site]float64) ([]rowError, error) {
+// measure is how far the engine's values lie from eq at the sites, under the edits
+// accepted, those of base, which may be nil, and more. Floors are those given, by site,
+// or measured if there are none.
+func (r *run) measure(eq *equation, base *attempt, more sim.Edits, sites []site, floors map[site]float64) ([]rowError, error) {
 	var all []rowError
 	for i, p := range r.prompts {
 		var rows []int
@@ -139,9 +141,9 @@ func (r *run) measure(eq *equation, edits sim.Edits, sites []site, floors map[si
 		if len(rows) == 0 {
 			continue
 		}
-		e := p.center
-		if len(edits) > 0 {
-			e = e.With(edits)
+		e := base.on(p)
+		if len(more) > 0 {
+			e = e.With(more)
 		}
 		want, err := e.Compute(eq.target, rows)
 		if err != nil {
@@ -149,7 +151,7 @@ func (r *run) measure(eq *equation, edits sim.Edits, sites []site, floors map[si
 		}
 		var noise []float64
 		if floors == nil {
-			if noise, err = r.floors(p, eq.target, edits, rows, want); err != nil {
+			if noise, err = r.floors(p, eq.target, base.with(more), rows, want); err != nil {
 				return nil, err
 			}
 		}
@@ -166,6 +168,23 @@ func (r *run) measure(eq *equation, edits sim.Edits, sites []site, floors map[si
 		}
 	}
 	return all, nil
+}
+
+// holds measures eq at all sites, and reports whether it holds. The errors are not of all
+// sites if it does not.
+func (r *run) holds(eq *equation, base *attempt, more sim.Edits) (errors []rowError, ok bool, err error) {
+	sites := r.sites(eq)
+	for i := range r.prompts { // prompt by prompt, since one may tell enough
+		some := slices.DeleteFunc(slices.Clone(sites), func(s site) bool { return s.prompt != i })
+		if len(some) == 0 {
+			continue
+		}
+		x, err := r.measure(eq, base, more, some, nil)
+		if errors = append(errors, x...); err != nil || worst(errors).ratio() > excess {
+			return errors, false, err
+		}
+	}
+	return errors, true, nil
 }
 
 // floors is what rounding alone may put between rows of want, n's values by its
@@ -242,7 +261,7 @@ func (r *run) check(eqs []*equation) error {
 		r.progress("checking equations", i, len(eqs))
 		r.forget(eq.target.Layer - 1)
 		var err error
-		if eq.errors, err = r.measure(eq, r.edits, r.sites(eq), nil); err != nil {
+		if eq.errors, err = r.measure(eq, nil, nil, r.sites(eq), nil); err != nil {
 			return err
 		}
 		if !eq.scanned {

@@ -53,7 +53,7 @@ func (r *run) extendTo(h *hypothesis, x *graph.Node) error {
 	}
 	twin.eqs = []*equation{eq}
 	r.accepted = append(r.accepted, twin)
-	r.edits = r.edits.And(twin.edits)
+	r.build(twin.edits)
 	return nil
 }
 
@@ -97,12 +97,11 @@ func (r *run) shows(eq *equation, h *hypothesis) (bool, error) {
 		if len(rows) == 0 {
 			continue
 		}
-		base := p.center.With(r.edits)
-		want, err := base.Compute(eq.target, rows)
+		want, err := p.center.Compute(eq.target, rows)
 		if err != nil {
 			return false, err
 		}
-		changed, err := base.With(h.edits).Compute(eq.target, rows)
+		changed, err := p.center.With(h.edits).Compute(eq.target, rows)
 		if err != nil {
 			return false, err
 		}

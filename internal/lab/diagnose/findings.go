@@ -106,7 +106,7 @@ func (r *run) where(eq *equation) string {
 func (r *run) features(eq *equation) string {
 	w := worst(eq.errors)
 	p, n := r.prompts[w.prompt], eq.target
-	want, err := p.center.With(r.edits).Compute(n, []int{w.row})
+	want, err := p.center.Compute(n, []int{w.row})
 	if err != nil {
 		return ""
 	}
@@ -315,7 +315,7 @@ func (r *run) relativePositions() {
 		if n.Op != graph.Attention || len(shift) == 0 {
 			continue
 		}
-		if store := r.prompts[0].center.Spec(n).Store; store == nil || shift[n.In[0]] != shift[store.In[0]] {
+		if store := r.model.Store(n); store == nil || shift[n.In[0]] != shift[store.In[0]] {
 			return
 		}
 	}

@@ -27,11 +27,11 @@ func (r *run) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowErro
 		if x == nil {
 			return math.Inf(1)
 		}
-		mean, _, err := r.score(eq, base.edits.And(x.edits), few)
+		errors, err := r.at(eq, base, x.edits, few)
 		if err != nil {
 			return math.Inf(1)
 		}
-		return mean
+		return mean(errors)
 	}
 	best, least := 0.0, math.Inf(1)
 	consider := func(v float64) {
@@ -52,7 +52,7 @@ func (r *run) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowErro
 			consider(times * f.right)
 		}
 	}
-	if without, _, err := r.score(eq, base.edits, few); err != nil || least > without-0.05 {
+	if without, err := r.at(eq, base, nil, few); err != nil || least > mean(without)-0.05 {
 		return nil // no value is better than none
 	}
 	if least > math.Log2(excess) && f.most > f.least {
@@ -159,17 +159,13 @@ func (r *run) adopt(x *hypothesis, value float64) error {
 	if y == nil {
 		return nil
 	}
-	edits := r.edits.And(y.edits)
 	for _, eq := range x.eqs {
-		errors, err := r.measure(eq, edits, r.sites(eq), nil)
-		if err != nil {
+		if _, ok, err := r.holds(eq, nil, y.edits); !ok {
 			return err
 		}
-		if worst(errors).ratio() > excess {
-			return nil
-		}
 	}
-	x.detail, x.computed, x.value, r.edits = y.detail, y.computed, value, edits
+	x.detail, x.computed, x.value = y.detail, y.computed, value
+	r.build(y.edits)
 	return nil
 }
 
@@ -185,7 +181,7 @@ func (r *run) underClasses(eq *equation, all []*attempt) (*attempt, error) {
 	for _, c := range logitClasses {
 		r.setClass(c)
 		for _, a := range all[:min(len(all), 3)] {
-			errors, err := r.measure(eq, r.edits.And(a.edits), r.sites(eq), nil)
+			errors, ok, err := r.holds(eq, a, nil)
 			if err != nil {
 				return nil, err
 			}
@@ -193,7 +189,7 @@ func (r *run) underClasses(eq *equation, all []*attempt) (*attempt, error) {
 			for _, x := range errors {
 				residuals = append(residuals, x.residual)
 			}
-			if mid := median(residuals); worst(errors).ratio() <= excess && mid < 0.8*nearest {
+			if mid := median(residuals); ok && mid < 0.8*nearest {
 				best, nearest, class = a, mid, c
 			}
 		}

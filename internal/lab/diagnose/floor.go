@@ -88,7 +88,7 @@ func (x rounding) numerics() *sim.Numerics {
 // is that of the operation alone. progress may be nil. It ends with ctx's error where that
 // ends first.
 func MeasureFloors(ctx context.Context, g *graph.Graph, prompts [][]int32, progress func(stage string, done, total int)) ([]Floor, error) {
-	m := &meter{ctx: ctx, g: g, progress: progress, roundings: roundings(g)}
+	m := &meter{ctx: ctx, g: g, model: sim.Of(g), progress: progress, roundings: roundings(g)}
 	m.total = len(prompts) * len(g.Nodes) * (1 + 2*len(m.roundings))
 	m.sums = make([]floorSum, len(m.roundings))
 	for i := range m.sums {
@@ -118,6 +118,7 @@ func MeasureFloors(ctx context.Context, g *graph.Graph, prompts [][]int32, progr
 type meter struct {
 	ctx         context.Context
 	g           *graph.Graph
+	model       *sim.Model
 	progress    func(stage string, done, total int)
 	stage       string
 	done, total int // nodes
@@ -159,7 +160,7 @@ func (m *meter) check(ids []int32) error {
 }
 
 func (m *meter) prompt(ids []int32) error {
-	exact, e := map[*graph.Node]sim.Known{}, sim.New(m.g, ids, nil, nil)
+	exact, e := map[*graph.Node]sim.Known{}, m.model.Eval(ids, nil, nil)
 	err := m.each(len(ids), func(n *graph.Node, rows []int) error {
 		y, err := e.Compute(n, rows)
 		exact[n] = rowsOf{n.Shape.Size(), rows[0], y}
@@ -172,7 +173,7 @@ func (m *meter) prompt(ids []int32) error {
 	maps.DeleteFunc(known, func(n *graph.Node, _ sim.Known) bool { return n.Op == graph.Route }) // experts' numbers are not to be rounded
 	for i, x := range m.roundings {
 		s := &m.sums[i]
-		free, pull := sim.New(m.g, ids, nil, x.numerics()), sim.New(m.g, ids, known, x.numerics())
+		free, pull := m.model.Eval(ids, nil, x.numerics()), m.model.Eval(ids, known, x.numerics())
 		err := m.each(len(ids), func(n *graph.Node, rows []int) error {
 			y, err := free.Compute(n, rows)
 			if err == nil && n == m.g.Result() {

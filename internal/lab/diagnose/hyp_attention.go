@@ -106,7 +106,7 @@ func (r *run) otherKind(n *graph.Node, kv *graph.KV) []*hypothesis {
 // stores are other keys and values than the layer's: keys in the place of values, and
 // other layers'.
 func (r *run) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
-	store := r.prompts[0].center.Spec(n).Store
+	store := r.model.Store(n)
 	if store == nil {
 		return nil
 	}
@@ -143,7 +143,7 @@ func (r *run) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
 func (r *run) readingFrom(store *graph.Node) []*graph.Node {
 	var all []*graph.Node
 	for _, x := range r.g.Nodes {
-		if x.Op == graph.Attention && r.prompts[0].center.Spec(x).Store == store {
+		if x.Op == graph.Attention && r.model.Store(x) == store {
 			all = append(all, x)
 		}
 	}

@@ -159,7 +159,7 @@ func (r *run) permuted(eq *equation) (*hypothesis, error) {
 			rows = append(rows, x.row)
 		}
 	}
-	want, err := r.prompts[s].center.With(r.edits).Compute(n, rows)
+	want, err := r.prompts[s].center.Compute(n, rows)
 	if err != nil {
 		return nil, err
 	}

@@ -199,7 +199,7 @@ func (r *run) postNorms(n *graph.Node) []*hypothesis {
 // extraNorms are norms of heads that the model does not have: of values, and of queries or keys.
 func (r *run) extraNorms(n *graph.Node) []*hypothesis {
 	var all []*hypothesis
-	if store := r.prompts[0].center.Spec(n).Store; store != nil && behind(store.In[1]).Op != graph.RMSNorm && store.In[1].Op == graph.View {
+	if store := r.model.Store(n); store != nil && behind(store.In[1]).Op != graph.RMSNorm && store.In[1].Op == graph.View {
 		all = append(all, r.extraNorm(store.In[1], "values", func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
 			y, err := e.Value(s.In[0], rows)
 			return norm(y), err

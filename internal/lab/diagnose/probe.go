@@ -112,7 +112,7 @@ func (r *run) differing(set []*equation) []*equation {
 	defer undo()
 	var out []*equation
 	for _, eq := range set {
-		if errors, err := r.measure(eq, r.edits, r.sites(eq), nil); err != nil || worst(errors).ratio() > excess {
+		if errors, err := r.measure(eq, nil, nil, r.sites(eq), nil); err != nil || worst(errors).ratio() > excess {
 			out = append(out, eq)
 		}
 	}
@@ -132,11 +132,8 @@ func targets(set []*equation) []*graph.Node {
 func (r *run) holdsWithout(c *equation, set []*equation) (bool, error) {
 	undo := r.hide(targets(set))
 	defer undo()
-	errors, err := r.measure(c, r.edits, r.sites(c), nil)
-	if err != nil {
-		return false, nil // then it cannot be computed without them
-	}
-	return worst(errors).ratio() <= excess, nil
+	_, ok, _ := r.holds(c, nil, nil) // an error: it cannot be computed without them
+	return ok, nil
 }
 
 // hide makes values unknown, until undo.

@@ -34,6 +34,7 @@ type run struct {
 	Options
 	ctx      context.Context
 	g        *graph.Graph
+	model    *sim.Model
 	prompts  []*prompt
 	taps     map[*graph.Node]string // PyTorch's names of the values that any prompt has
 	eqs      []*equation
@@ -58,8 +59,8 @@ type prompt struct {
 	known   map[*graph.Node]sim.Known
 	placed  map[*graph.Node]lab.Placed
 	twice   [][2]lab.Placed // taps of the same value
-	center  *sim.Eval
-	arms    []*sim.Eval
+	center  *sim.Eval       // what an engine of the class computes, with the accepted edits
+	arms    []*sim.Eval     // and with its roundings falling otherwise
 }
 
 // hidden begins the names of hidden states.
@@ -87,7 +88,7 @@ var ErrUnusable = errors.New("unusable dump")
 // Run diagnoses a dump. An error that wraps ErrUnusable says what the dump lacks.
 func Run(ctx context.Context, o Options) (*Diagnosis, error) {
 	start := time.Now()
-	r := &run{Options: o, ctx: ctx, g: o.Graph, taps: map[*graph.Node]string{}}
+	r := &run{Options: o, ctx: ctx, g: o.Graph, model: sim.Of(o.Graph), taps: map[*graph.Node]string{}}
 	r.out = Diagnosis{Model: o.Model, Dump: o.Dump.Path, Layers: layers(o.Graph), Findings: []Finding{}, Inferred: []string{}, Coverage: Coverage{Blind: []string{}}}
 	said := o.Dump.Declared
 	r.declared = class{string(said.Activations), string(said.KV), string(said.GELU)}

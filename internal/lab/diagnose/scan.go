@@ -55,7 +55,7 @@ func (r *run) scan(eq *equation) error {
 				others, floors[s] = append(others, s), floor
 			}
 		}
-		errors, err := r.measure(eq, r.edits, others, floors)
+		errors, err := r.measure(eq, nil, nil, others, floors)
 		if err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func (r *run) scan(eq *equation) error {
 	if len(eq.off) == 0 {
 		return nil
 	}
-	more, err := r.measure(eq, r.edits, eq.off, nil)
+	more, err := r.measure(eq, nil, nil, eq.off, nil)
 	if err != nil {
 		return err
 	}

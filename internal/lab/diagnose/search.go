@@ -31,12 +31,36 @@ type hypothesis struct {
 
 // attempt is a set of hypotheses and how far the equations lie off under it.
 type attempt struct {
-	hs    []*hypothesis
-	edits sim.Edits
-	ratio float64 // of the worst row of the equation
-	left  int     // flagged equations among those it touches, less those without it
-	score float64 // mean base-2 logarithm of the ratio over rows: how near it comes
-	cost  float64
+	hs     []*hypothesis
+	edits  sim.Edits
+	errors []rowError // of the equation at some sites
+	ratio  float64    // the worst of these
+	score  float64    // mean base-2 logarithm of their ratios: how near it comes
+	left   int        // flagged equations among those it touches, less those without it
+	cost   float64
+	evals  map[*sim.Eval]*sim.Eval // with its edits, by those without
+}
+
+// on is p's values under the attempt; a nil one changes nothing.
+func (a *attempt) on(p *prompt) *sim.Eval {
+	if a == nil || len(a.edits) == 0 {
+		return p.center
+	}
+	if a.evals == nil {
+		a.evals = map[*sim.Eval]*sim.Eval{}
+	}
+	if a.evals[p.center] == nil {
+		a.evals[p.center] = p.center.With(a.edits)
+	}
+	return a.evals[p.center]
+}
+
+// with is the attempt's edits and more.
+func (a *attempt) with(more sim.Edits) sim.Edits {
+	if a == nil {
+		return more
+	}
+	return a.edits.And(more)
 }
 
 // maxDepth is how many faults a single equation may have.
@@ -81,11 +105,11 @@ func (r *run) pass(deep bool) (found bool, err error) {
 			continue
 		}
 		r.progress("naming causes", i, len(r.eqs))
-		steps := 1
+		depth := 1
 		if deep {
-			steps = maxDepth
+			depth = maxDepth
 		}
-		best, err := r.explain(eq, steps, tried[role(eq.target)])
+		best, err := r.explain(eq, depth, tried[role(eq.target)])
 		if err != nil {
 			return found, err
 		}
@@ -105,7 +129,7 @@ func (r *run) pass(deep bool) (found bool, err error) {
 
 // accept builds an attempt's hypotheses into the reference.
 func (r *run) accept(eq *equation, a *attempt) error {
-	r.edits = r.edits.And(a.edits)
+	r.build(a.edits)
 	touched := []*equation{eq}
 	for _, h := range a.hs {
 		h.eqs, h.combo = append(h.eqs, eq), len(a.hs) > 1
@@ -114,6 +138,17 @@ func (r *run) accept(eq *equation, a *attempt) error {
 	}
 	slices.SortFunc(touched, func(a, b *equation) int { return a.target.ID - b.target.ID })
 	return r.remeasure(slices.Compact(touched))
+}
+
+// build makes edits part of what is taken for the engine.
+func (r *run) build(edits sim.Edits) {
+	r.edits = r.edits.And(edits)
+	for _, p := range r.prompts {
+		p.center = p.center.With(edits)
+		for i, a := range p.arms {
+			p.arms[i] = a.With(edits)
+		}
+	}
 }
 
 // remeasure measures equations again, under the edits accepted by now.
@@ -145,64 +180,114 @@ func (r *run) touched(edits sim.Edits) []*equation {
 // reads reports whether an equation's attention reads a store that is edited.
 func (r *run) reads(eq *equation, edits sim.Edits) bool {
 	for _, n := range eq.span {
-		if n.Op == graph.Attention && edits[r.prompts[0].center.Spec(n).Store] != nil {
+		if n.Op == graph.Attention && edits[r.model.Store(n)] != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// explain finds the smallest set of hypotheses under which eq holds, nil if there is
-// none of so many steps beyond what is likely from the start. An equation whose role
-// was tried in vain before has to come nearer with each step.
-func (r *run) explain(eq *equation, steps int, again bool) (*attempt, error) {
-	if math.IsNaN(worst(eq.errors).residual) {
-		return nil, nil // no cause makes what is not a number
+// pursuit is how far the search for what explains an equation has come.
+type pursuit struct {
+	singles  []*hypothesis
+	sites    []rowError // the screen
+	start    float64    // how near the equation comes without any
+	frontier []*attempt // that are built upon
+	depth    int        // steps done
+	accepted int        // how many hypotheses had been accepted
+}
+
+// pursue begins a search for what explains eq, or goes on with one.
+func (r *run) pursue(eq *equation) (*pursuit, error) {
+	if p := eq.pursuit; p != nil && p.accepted == len(r.accepted) {
+		return p, nil
 	}
 	singles, err := r.candidates(eq)
 	if err != nil {
 		return nil, err
 	}
-	sites := r.screen(eq)
-	start, _, err := r.score(eq, nil, sites)
+	p := &pursuit{singles: singles, sites: r.screen(eq), frontier: r.likely(singles), accepted: len(r.accepted)}
+	for _, base := range p.frontier {
+		r.rate(eq, base, p.sites)
+	}
+	p.start = p.frontier[0].score
+	eq.pursuit = p
+	return p, nil
+}
+
+// explain finds the smallest set of hypotheses under which eq holds, nil if there is
+// none of so many steps beyond what is likely from the start. An equation whose role
+// was tried in vain before has to come nearer with each step.
+func (r *run) explain(eq *equation, depth int, again bool) (*attempt, error) {
+	if math.IsNaN(worst(eq.errors).residual) {
+		return nil, nil // no cause makes what is not a number
+	}
+	p, err := r.pursue(eq)
 	if err != nil {
 		return nil, err
 	}
-	frontier := r.likely(singles)
-	for range steps {
-		var next []*attempt
-		for _, base := range frontier {
-			for _, h := range singles {
-				if err := r.ctx.Err(); err != nil {
-					return nil, err
-				}
-				if !extends(base, h) {
-					continue
-				}
-				a, err := r.try(eq, base, h, sites)
-				if err != nil {
-					return nil, err
-				}
-				if a != nil {
-					next = append(next, a)
-				}
-			}
+	for p.depth < depth && len(p.frontier) > 0 {
+		p.depth++
+		next, err := r.step(eq, p)
+		if err != nil {
+			return nil, err
 		}
-		slices.SortStableFunc(next, func(a, b *attempt) int { return cmp.Compare(a.score, b.score) })
 		if best, err := r.verify(eq, next); best != nil || err != nil {
 			return best, err
 		}
 		if r.blackBox {
+			p.frontier = nil
 			return r.underClasses(eq, next)
 		}
 		if again {
-			next = slices.DeleteFunc(next, func(a *attempt) bool { return a.score >= start-progress })
+			next = slices.DeleteFunc(next, func(a *attempt) bool { return a.score >= p.start-progress })
 		}
-		if frontier = next[:min(len(next), beam)]; len(frontier) == 0 {
-			break
-		}
+		p.frontier = next[:min(len(next), beam)]
+	}
+	for _, a := range p.frontier {
+		a.evals = nil // they are many, and may not be needed again
 	}
 	return nil, nil
+}
+
+// step is what the frontier's attempts become with one hypothesis more, the nearest first.
+func (r *run) step(eq *equation, p *pursuit) ([]*attempt, error) {
+	var next []*attempt
+	for _, base := range p.frontier {
+		few := r.few(eq, base)
+		from := mean(few)
+		for _, h := range p.singles {
+			if err := r.ctx.Err(); err != nil {
+				return nil, err
+			}
+			if !extends(base, h) {
+				continue
+			}
+			if a := r.try(eq, base, h, few); a != nil {
+				a.score += base.score - from
+				next = append(next, a)
+			}
+		}
+	}
+	return r.rateBest(eq, next, p.sites), nil
+}
+
+// rateBest measures the attempts that came nearest at few sites at all of the screen,
+// and sorts them.
+func (r *run) rateBest(eq *equation, all []*attempt, sites []rowError) []*attempt {
+	byScore := func(a, b *attempt) int { return cmp.Compare(a.score, b.score) }
+	slices.SortStableFunc(all, byScore)
+	var best []*attempt
+	for i, a := range all {
+		if i < 3*beam || a.ratio <= 4*excess && len(best) < 10*beam {
+			if len(a.errors) < len(sites) {
+				r.rate(eq, a, sites)
+			}
+			best = append(best, a)
+		}
+	}
+	slices.SortStableFunc(best, byScore)
+	return best
 }
 
 // likely are sets of hypotheses to begin with: none, norms whose taps the dump lacks
@@ -273,7 +358,7 @@ func (r *run) known(a *attempt) bool {
 	return true
 }
 
-// screen is a few sites of eq: the worst ones and some of the others.
+// screen is some sites of eq: the worst ones and others.
 func (r *run) screen(eq *equation) []rowError {
 	all := slices.Clone(eq.errors)
 	slices.SortFunc(all, func(a, b rowError) int { return cmp.Compare(b.ratio(), a.ratio()) })
@@ -288,45 +373,74 @@ func (r *run) screen(eq *equation) []rowError {
 	return out
 }
 
+// few is the sites at which attempts on top of base are compared first: those of its
+// screen, but of an equation that takes long only those of the shortest prompt that is
+// wrong under base.
+func (r *run) few(eq *equation, base *attempt) []rowError {
+	if len(eq.span) <= small {
+		return base.errors
+	}
+	shortest := -1
+	for _, x := range base.errors {
+		if n := len(r.prompts[x.prompt].IDs); x.ratio() > excess && (shortest < 0 || n < len(r.prompts[shortest].IDs)) {
+			shortest = x.prompt
+		}
+	}
+	if shortest < 0 {
+		return base.errors
+	}
+	return slices.DeleteFunc(slices.Clone(base.errors), func(x rowError) bool { return x.prompt != shortest })
+}
+
 // try measures eq at some sites with h on top of base; nil where h cannot be computed.
-func (r *run) try(eq *equation, base *attempt, h *hypothesis, sites []rowError) (*attempt, error) {
+func (r *run) try(eq *equation, base *attempt, h *hypothesis, sites []rowError) *attempt {
 	if h.fit != nil {
 		if h = r.fitted(eq, base, h, sites); h == nil {
-			return nil, nil
+			return nil
 		}
 	}
 	a := &attempt{hs: append(slices.Clip(base.hs), h), edits: base.edits.And(h.edits), cost: base.cost + h.cost}
 	if r.known(a) {
 		a.cost -= 1
 	}
-	var err error
-	a.score, a.ratio, err = r.score(eq, a.edits, sites)
+	errors, err := r.at(eq, base, h.edits, sites)
 	if err != nil {
-		return nil, nil // the hypothesis does not fit the shapes
+		return nil // the hypothesis does not fit the shapes
 	}
-	return a, nil
+	a.take(errors)
+	return a
 }
 
-// score is how far eq lies off at the sites under more edits: the mean logarithm of
-// the ratios to the floors, and the largest ratio.
-func (r *run) score(eq *equation, edits sim.Edits, sites []rowError) (mean, largest float64, err error) {
+// at measures eq again at sites, with the floors that they have.
+func (r *run) at(eq *equation, base *attempt, more sim.Edits, sites []rowError) ([]rowError, error) {
 	floors, at := map[site]float64{}, make([]site, len(sites))
 	for i, s := range sites {
 		at[i], floors[s.site] = s.site, s.floor
 	}
-	errors, err := r.measure(eq, r.edits.And(edits), at, floors)
+	return r.measure(eq, base, more, at, floors)
+}
+
+// rate measures an attempt at the sites; one that cannot be computed explains nothing.
+func (r *run) rate(eq *equation, a *attempt, sites []rowError) {
+	errors, err := r.at(eq, a, nil, sites)
 	if err != nil {
-		return 0, 0, err
+		a.ratio, a.score = math.Inf(1), math.Inf(1)
+		return
 	}
+	a.take(errors)
+}
+
+func (a *attempt) take(errors []rowError) {
+	a.errors, a.ratio, a.score = errors, worst(errors).ratio(), mean(errors)
+}
+
+// mean is the mean base-2 logarithm of the rows' ratios to their floors.
+func mean(errors []rowError) float64 {
+	var sum float64
 	for _, x := range errors {
-		ratio := x.ratio()
-		if math.IsInf(ratio, 1) {
-			ratio = 1e30
-		}
-		largest = max(largest, ratio)
-		mean += math.Log2(max(ratio, 0.1)) / float64(len(errors))
+		sum += math.Log2(min(max(x.ratio(), 0.1), 1e30))
 	}
-	return mean, largest, nil
+	return sum / float64(len(errors))
 }
 
 // verify takes the attempts under which eq seems to hold, and of those under which it
@@ -338,13 +452,12 @@ func (r *run) verify(eq *equation, all []*attempt) (*attempt, error) {
 		if a.ratio > 4*excess || len(fit) >= 24 {
 			continue
 		}
-		errors, err := r.measure(eq, r.edits.And(a.edits), r.sites(eq), nil)
-		if err != nil {
+		if _, ok, err := r.holds(eq, a, nil); err != nil {
 			return nil, err
-		}
-		if worst(errors).ratio() > excess {
+		} else if !ok {
 			continue
 		}
+		var err error
 		if a.left, err = r.left(eq, a); err != nil {
 			return nil, err
 		}
@@ -374,11 +487,11 @@ func (r *run) left(eq *equation, a *attempt) (int, error) {
 		if other == eq {
 			continue
 		}
-		_, largest, err := r.score(other, a.edits, r.screen(other))
+		errors, err := r.at(other, a, nil, r.screen(other))
 		if err != nil {
 			return 0, err
 		}
-		if largest > excess {
+		if worst(errors).ratio() > excess {
 			left++
 		}
 	}

@@ -105,18 +105,7 @@ func (n *Numerics) sum(s float64) float64 {
 
 func (n *Numerics) dot(a, b []float64) float64 {
 	if n == nil || n.Order == Exact {
-		var s [4]float64
-		for len(a) >= 4 {
-			s[0] += a[0] * b[0]
-			s[1] += a[1] * b[1]
-			s[2] += a[2] * b[2]
-			s[3] += a[3] * b[3]
-			a, b = a[4:], b[4:]
-		}
-		for i, v := range a {
-			s[0] += v * b[i]
-		}
-		return s[0] + s[1] + (s[2] + s[3])
+		return dot(a, b)
 	}
 	switch n.Order {
 	case Forward:
@@ -142,4 +131,22 @@ func (n *Numerics) dot(a, b []float64) float64 {
 		}
 	}
 	return float64(lanes[0])
+}
+
+// dot is the sum of products in four parts.
+func dot(a, b []float64) float64 {
+	var s0, s1, s2, s3 float64
+	b = b[:len(a)]
+	i := 0
+	for ; i+4 <= len(a); i += 4 {
+		x, y := a[i:i+4:i+4], b[i:i+4:i+4]
+		s0 += x[0] * y[0]
+		s1 += x[1] * y[1]
+		s2 += x[2] * y[2]
+		s3 += x[3] * y[3]
+	}
+	for ; i < len(a); i++ {
+		s0 += a[i] * b[i]
+	}
+	return s0 + s1 + (s2 + s3)
 }

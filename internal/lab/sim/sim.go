@@ -37,19 +37,45 @@ func (e Edits) And(o Edits) Edits {
 	return sum
 }
 
-// Eval computes values for one prompt. It is not for several goroutines.
-type Eval struct {
+// Model is a graph whose values are computed. It is not for several goroutines.
+type Model struct {
 	g      *graph.Graph
 	stores map[*graph.KV]*graph.Node
-	ids    []int32
-	known  map[*graph.Node]Known
-	edits  Edits
-	num    *Numerics
-	under  *Eval // has the values of the nodes that the edits do not reach
-	memo   map[*graph.Node]*values
-	specs  map[*graph.Node]*Spec
-	stale  map[*graph.Node]bool // whether a value differs from under's
-	busy   map[*graph.Node]bool // being computed: edits may make a circle
+	wide   map[*graph.Weight][]float64 // weights that are kept widened
+	kept   int                         // their values
+}
+
+// Of is the model of a graph.
+func Of(g *graph.Graph) *Model {
+	m := &Model{g: g, stores: map[*graph.KV]*graph.Node{}, wide: map[*graph.Weight][]float64{}}
+	for _, n := range g.Nodes {
+		if n.Op == graph.StoreKV {
+			m.stores[n.Attr.(*graph.KV)] = n
+		}
+	}
+	return m
+}
+
+// Store is where attention n reads keys and values, unless edited; nil for other nodes.
+func (m *Model) Store(n *graph.Node) *graph.Node {
+	if a, ok := n.Attr.(graph.AttentionAttr); ok {
+		return m.stores[a.KV]
+	}
+	return nil
+}
+
+// Eval computes values for one prompt. It is not for several goroutines.
+type Eval struct {
+	*Model
+	ids   []int32
+	known map[*graph.Node]Known
+	edits Edits
+	num   *Numerics
+	under *Eval // has the values of the nodes that the edits do not reach
+	memo  map[*graph.Node]*values
+	specs map[*graph.Node]*Spec
+	stale map[*graph.Node]bool // whether a value differs from under's
+	busy  map[*graph.Node]bool // being computed: edits may make a circle
 }
 
 // values are the rows of a node that have been computed.
@@ -58,16 +84,9 @@ type values struct {
 	data []float64 // [T, width]
 }
 
-// New is an evaluation of g for the token ids, with what is known of it.
-func New(g *graph.Graph, ids []int32, known map[*graph.Node]Known, num *Numerics) *Eval {
-	e := &Eval{g: g, stores: map[*graph.KV]*graph.Node{}, ids: ids, known: known, num: num,
-		memo: map[*graph.Node]*values{}, specs: map[*graph.Node]*Spec{}, busy: map[*graph.Node]bool{}}
-	for _, n := range g.Nodes {
-		if n.Op == graph.StoreKV {
-			e.stores[n.Attr.(*graph.KV)] = n
-		}
-	}
-	return e
+// Eval is an evaluation for the token ids, with what is known of it.
+func (m *Model) Eval(ids []int32, known map[*graph.Node]Known, num *Numerics) *Eval {
+	return &Eval{Model: m, ids: ids, known: known, num: num, memo: map[*graph.Node]*values{}, specs: map[*graph.Node]*Spec{}, busy: map[*graph.Node]bool{}}
 }
 
 // Len is the number of the prompt's positions.
@@ -217,6 +236,9 @@ func (e *Eval) compute(n *graph.Node, rows []int) ([]float64, error) {
 
 // Forget drops what was computed of layers before one.
 func (e *Eval) Forget(layer int) {
+	if e.under != nil {
+		e.under.Forget(layer)
+	}
 	maps.DeleteFunc(e.memo, func(n *graph.Node, _ *values) bool { return n.Layer >= 0 && n.Layer < layer })
 }
 

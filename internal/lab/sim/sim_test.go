@@ -133,7 +133,7 @@ func TestReference(t *testing.T) {
 				ids = tokens(70)
 			}
 			want := reference(t, g, ids, round.Class{})
-			free, pull := sim.New(g, ids, nil, nil), sim.New(g, ids, want, nil)
+			free, pull := sim.Of(g).Eval(ids, nil, nil), sim.Of(g).Eval(ids, want, nil)
 			seen := 0
 			for _, n := range g.Nodes {
 				if n.Op == graph.StoreKV {
@@ -168,7 +168,7 @@ func TestKnown(t *testing.T) {
 	for i := range bent.data {
 		bent.data[i] *= 3
 	}
-	e := sim.New(g, ids, map[*graph.Node]sim.Known{norm: bent}, nil)
+	e := sim.Of(g).Eval(ids, map[*graph.Node]sim.Known{norm: bent}, nil)
 	if got := value(t, e, norm); !slices.Equal(got, bent.data) {
 		t.Error("a known value is not taken as it is")
 	}
@@ -199,8 +199,8 @@ func TestKnownRows(t *testing.T) {
 	g := load(t, "tiny-qwen3")
 	ids := tokens(6)
 	n := g.Node("blk.0.attn_norm")
-	e := sim.New(g, ids, map[*graph.Node]sim.Known{n: lastRow{n.Shape.Size(), 5}}, nil)
-	right := compute(t, sim.New(g, ids, nil, nil), n)
+	e := sim.Of(g).Eval(ids, map[*graph.Node]sim.Known{n: lastRow{n.Shape.Size(), 5}}, nil)
+	right := compute(t, sim.Of(g).Eval(ids, nil, nil), n)
 	got := value(t, e, n)
 	w := n.Shape.Size()
 	if !slices.Equal(got[:5*w], right[:5*w]) || slices.ContainsFunc(got[5*w:], func(v float64) bool { return v != 1 }) {
@@ -233,7 +233,7 @@ func TestSpan(t *testing.T) {
 	if o == nil {
 		t.Fatal("no attn_output")
 	}
-	span, sources := sim.New(g, ids, have, nil).Span(o)
+	span, sources := sim.Of(g).Eval(ids, have, nil).Span(o)
 	name := func(list []*graph.Node) (names []string) {
 		for _, n := range list {
 			if n.Op != graph.View && n.Op != graph.StoreKV {
@@ -272,7 +272,7 @@ func TestEdit(t *testing.T) {
 	}
 	changed.Attr = a
 	want := reference(t, h, ids, round.Class{})
-	free := sim.New(g, ids, nil, nil)
+	free := sim.Of(g).Eval(ids, nil, nil)
 	plain := value(t, free, g.Result())
 	e := free.With(sim.Edits{g.Nodes[changed.ID]: {func(s *sim.Spec) {
 		s.Freqs = slices.Clone(s.Freqs)
@@ -300,7 +300,7 @@ func TestEdit(t *testing.T) {
 func TestEdits(t *testing.T) {
 	ids := tokens(5)
 	g := load(t, "tiny-gemma4")
-	e := sim.New(g, ids, nil, nil)
+	e := sim.Of(g).Eval(ids, nil, nil)
 	final := g.Node("output_norm")
 	twice := func(s *sim.Spec) { s.Times *= 2 }
 	both := sim.Edits{final: {twice}}.And(sim.Edits{final: {twice}})
@@ -334,7 +334,7 @@ func TestEdits(t *testing.T) {
 			have[n] = values{n.Shape.Size(), value(t, e, n)}
 		}
 	}
-	pull := sim.New(g, ids, have, nil)
+	pull := sim.Of(g).Eval(ids, have, nil)
 	before := slices.Clone(compute(t, pull, shared))
 	edited := pull.With(sim.Edits{store: {func(s *sim.Spec) { s.In = []*graph.Node{s.In[1], s.In[1]} }}})
 	if distance(before, compute(t, edited, shared)) < 1e-6 {
@@ -362,7 +362,7 @@ func TestClasses(t *testing.T) {
 			t.Fatal(err)
 		}
 		engine := reference(t, g, ids, c)
-		center, exact := sim.New(g, ids, engine, num), sim.New(g, ids, engine, nil)
+		center, exact := sim.Of(g).Eval(ids, engine, num), sim.Of(g).Eval(ids, engine, nil)
 		var near, far float64
 		for _, n := range g.Nodes {
 			if n.Op == graph.StoreKV {
@@ -385,7 +385,7 @@ func TestArms(t *testing.T) {
 	q := g.Node("blk.1.attn_q")
 	arm := func(o sim.Order, jitter float64) []float64 {
 		n := &sim.Numerics{Order: o, Jitter: jitter, Random: rand.New(rand.NewPCG(1, 2))}
-		return compute(t, sim.New(g, ids, right, n), q)
+		return compute(t, sim.Of(g).Eval(ids, right, n), q)
 	}
 	var seen [][]float64
 	for _, o := range []sim.Order{sim.Exact, sim.Forward, sim.Backward, sim.Lanes} {
@@ -422,7 +422,7 @@ func TestAngles(t *testing.T) {
 	}
 	have := map[*graph.Node]sim.Known{in: one}
 	num := &sim.Numerics{Jitter: 0x1p-24, Random: rand.New(rand.NewPCG(1, 2))}
-	want, got := compute(t, sim.New(g, ids, have, nil), q), compute(t, sim.New(g, ids, have, num), q)
+	want, got := compute(t, sim.Of(g).Eval(ids, have, nil), q), compute(t, sim.Of(g).Eval(ids, have, num), q)
 	w := q.Shape.Size()
 	near, far := distance(want[:10*w], got[:10*w]), distance(want[390*w:], got[390*w:])
 	if !(near < 1e-6 && far > 1e-6 && far < 1e-3) {
@@ -435,11 +435,11 @@ func TestRefused(t *testing.T) {
 	g := load(t, "tiny-qwen3")
 	q := g.Node("blk.0.attn_q")
 	for what, e := range map[string]*sim.Eval{
-		"an id outside the vocabulary": sim.New(g, []int32{1 << 30}, nil, nil),
-		"a negative id":                sim.New(g, []int32{-1}, nil, nil),
-		"a weight of another shape":    sim.New(g, []int32{1}, nil, nil).With(sim.Edits{q: {func(s *sim.Spec) { s.W = g.Node("blk.0.attn_k").W }}}),
-		"a circle":                     sim.New(g, []int32{1}, nil, nil).With(sim.Edits{q: {func(s *sim.Spec) { s.In = []*graph.Node{g.Node("blk.0.attn_q_norm")} }}}),
-		"attention without a store": sim.New(g, []int32{1}, nil, nil).With(sim.Edits{g.Node("blk.0.attn_q_rope"): nil,
+		"an id outside the vocabulary": sim.Of(g).Eval([]int32{1 << 30}, nil, nil),
+		"a negative id":                sim.Of(g).Eval([]int32{-1}, nil, nil),
+		"a weight of another shape":    sim.Of(g).Eval([]int32{1}, nil, nil).With(sim.Edits{q: {func(s *sim.Spec) { s.W = g.Node("blk.0.attn_k").W }}}),
+		"a circle":                     sim.Of(g).Eval([]int32{1}, nil, nil).With(sim.Edits{q: {func(s *sim.Spec) { s.In = []*graph.Node{g.Node("blk.0.attn_q_norm")} }}}),
+		"attention without a store": sim.Of(g).Eval([]int32{1}, nil, nil).With(sim.Edits{g.Node("blk.0.attn_q_rope"): nil,
 			attention(g): {func(s *sim.Spec) { s.Store = nil }}}),
 	} {
 		if _, err := e.Value(g.Result(), []int{0}); err == nil {

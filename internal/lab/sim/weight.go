@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -38,6 +39,41 @@ func Vector(w *graph.Weight) (y []float64, err error) {
 	return y, err
 }
 
+// keep is how many values of weights a model keeps widened: 256 MiB of them. Weights
+// that no longer fit are widened row by row each time that they are read.
+const keep = 1 << 25
+
+// matrix is rows of a weight that are widened when they are read, or have been before.
+type matrix struct {
+	*graph.Weight
+	all []float64
+}
+
+func (m *Model) matrix(w *graph.Weight) (matrix, error) {
+	all, ok := m.wide[w]
+	if n := w.Shape.Size(); !ok && m.kept+n <= keep {
+		var err error
+		if all, err = Vector(w); err != nil {
+			return matrix{}, err
+		}
+		m.wide[w] = all
+		m.kept += n
+	}
+	return matrix{w, all}, nil
+}
+
+// read is row i, in wide unless it is kept; narrow and wide have its length.
+func (m matrix) read(i int, narrow []float32, wide []float64) ([]float64, error) {
+	if k := len(wide); m.all != nil {
+		return m.all[i*k : (i+1)*k], nil
+	}
+	err := quant.Dequantize(m.DType, narrow, m.Row(i))
+	for j, v := range narrow {
+		wide[j] = float64(v)
+	}
+	return wide, err
+}
+
 // linear is x [T, k] · wᵀ.
 func (s *Spec) linear(e *Eval, x []float64) ([]float64, error) {
 	w := s.W[0]
@@ -45,23 +81,27 @@ func (s *Spec) linear(e *Eval, x []float64) ([]float64, error) {
 	if s.Node.Shape.Size() != n || len(x)%k != 0 {
 		return nil, fmt.Errorf("weight %v for %d features", []int(w.Shape), s.Node.Shape.Size())
 	}
-	x = e.num.quantize(x, k, w.DType)
-	row := func(i int) ([]float64, error) { return Row(w, i) }
-	if s.Alter != nil {
-		all, err := Vector(w)
-		if err != nil {
-			return nil, err
-		}
-		all = s.Alter(all, n, k)
-		row = func(i int) ([]float64, error) { return all[i*k : (i+1)*k], nil }
+	m, err := e.matrix(w)
+	if err != nil {
+		return nil, err
 	}
-	y, err := product(x, k, n, row, e.num.dot)
+	if s.Alter != nil {
+		if m.all == nil {
+			if m.all, err = Vector(w); err != nil {
+				return nil, err
+			}
+		}
+		m.all = s.Alter(m.all, n, k)
+	}
+	y, err := e.product(x, m, 0, n)
 	e.num.store(y)
 	return y, err
 }
 
-// product is x [T, k] times n rows; each sum belongs to one goroutine.
-func product(x []float64, k, n int, row func(int) ([]float64, error), dot func(a, b []float64) float64) ([]float64, error) {
+// product is x [T, k] times n rows of w from first on; each sum belongs to one goroutine.
+func (e *Eval) product(x []float64, w matrix, first, n int) ([]float64, error) {
+	k := w.Shape.Last()
+	x = e.num.quantize(x, k, w.DType)
 	t := len(x) / k
 	y := make([]float64, t*n)
 	threads := min(runtime.GOMAXPROCS(0), 1+t*n*k>>18)
@@ -70,13 +110,14 @@ func product(x []float64, k, n int, row func(int) ([]float64, error), dot func(a
 	for c := range threads {
 		wg.Go(func() {
 			errs[c] = mmap.Guard(func() error {
+				narrow, wide := make([]float32, k), make([]float64, k)
 				for i := n * c / threads; i < n*(c+1)/threads; i++ {
-					w, err := row(i)
+					row, err := w.read(first+i, narrow, wide)
 					if err != nil {
 						return err
 					}
 					for r := range t {
-						y[r*n+i] = dot(x[r*k:(r+1)*k], w)
+						y[r*n+i] = e.num.dot(x[r*k:(r+1)*k], row)
 					}
 				}
 				return nil
@@ -84,18 +125,21 @@ func product(x []float64, k, n int, row func(int) ([]float64, error), dot func(a
 		})
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return y, nil
+	return y, errors.Join(errs...)
 }
 
 // experts sums the routed MLPs of each row of x by weight; routes are pairs of an
 // expert's index and its weight.
 func (s *Spec) experts(e *Eval, x, routes []float64) ([]float64, error) {
 	d, ff, k := s.Node.Shape.Size(), s.W[1].Shape[2], s.Node.In[1].Shape[0]
+	up, err := e.matrix(s.W[0])
+	if err != nil {
+		return nil, err
+	}
+	down, err := e.matrix(s.W[1])
+	if err != nil {
+		return nil, err
+	}
 	y := make([]float64, len(x))
 	for t := range len(x) / d {
 		for j := range k {
@@ -106,8 +150,7 @@ func (s *Spec) experts(e *Eval, x, routes []float64) ([]float64, error) {
 			if s.Expert != nil {
 				id = s.Expert(id)
 			}
-			up, down := s.W[0].Matrix(id), s.W[1].Matrix(id)
-			h, err := product(e.num.quantize(x[t*d:(t+1)*d], d, up.DType), d, 2*ff, func(i int) ([]float64, error) { return Row(up, i) }, e.num.dot)
+			h, err := e.product(x[t*d:(t+1)*d], up, id*2*ff, 2*ff)
 			if err != nil {
 				return nil, err
 			}
@@ -117,7 +160,7 @@ func (s *Spec) experts(e *Eval, x, routes []float64) ([]float64, error) {
 				gate, value = value, gate
 			}
 			act := s.gated(e, [][]float64{gate, value})
-			o, err := product(e.num.quantize(act, ff, down.DType), ff, d, func(i int) ([]float64, error) { return Row(down, i) }, e.num.dot)
+			o, err := e.product(act, down, id*d, d)
 			if err != nil {
 				return nil, err
 			}
