@@ -143,15 +143,11 @@ func defaultContext(model int) int {
 // fits compares what the model needs with the memory that is free: weights that
 // take so many bytes more than in the file, and a cache of the given size.
 func (m *Model) fits(repacked int64, context int, cache int64) error {
-	weights, free := m.checkpoint.Bytes()+repacked, machine.Memory()
-	if need := weights + cache; free > 0 && need > free {
-		return fmt.Errorf("karat: %s needs %s (weights %s, keys and values of %d tokens %s), but only %s of memory is free",
-			m.checkpoint.Path, bytesText(need), bytesText(weights), context, bytesText(cache), bytesText(free))
+	if err := machine.Fits(m.checkpoint.Bytes()+repacked, cache, context); err != nil {
+		return fmt.Errorf("karat: %s %w", m.checkpoint.Path, err)
 	}
 	return nil
 }
-
-func bytesText(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
 
 // Close frees the model. Requests under way end with ErrClosed, after the step
 // that runs. A second Close does nothing.

@@ -143,12 +143,17 @@ type stages struct {
 	shown    bool
 }
 
-func (s *stages) report(stage string, done, total int) {
+// due reports whether it is time to report again.
+func (s *stages) due() bool {
 	pause := 10 * time.Second
 	if s.terminal {
 		pause = time.Second / 5
 	}
-	if time.Since(s.last) < pause {
+	return time.Since(s.last) >= pause
+}
+
+func (s *stages) report(stage string, done, total int) {
+	if !s.due() {
 		return
 	}
 	s.last, s.shown = time.Now(), true

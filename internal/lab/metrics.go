@@ -96,8 +96,11 @@ func LogSumExp[F Float](logits []F) float64 {
 // The sum is taken as p (e^d - 1 - d), d = ln(q/p), which is the same since both
 // distributions sum to 1, but has no negative term: divergences far below the
 // rounding of ln p keep their digits.
-func KL[F Float](g, r []F) float64 {
-	gn, rn := LogSumExp(g), LogSumExp(r)
+func KL[F Float](g, r []F) float64 { return Divergence(g, r, LogSumExp(g), LogSumExp(r)) }
+
+// Divergence is KL where the rows' LogSumExp are known. With rows of a part of the
+// tokens it is that part's share of KL, which is never negative.
+func Divergence[F Float](g, r []F, gn, rn float64) float64 {
 	sum := 0.0
 	for i := range g {
 		lp, lq := float64(g[i])-gn, float64(r[i])-rn

@@ -36,6 +36,7 @@ var below = map[string]string{
 	"engine":       "arch backend kv sample tokenizer",
 	"imatrix":      "graph gguf",
 	"lab":          "arch backend/* engine npy quant float16 atomicfile logprob",
+	"eval":         "lab machine",
 	"lab/cause":    "",
 	"lab/sim":      "lab backend/numerics",
 	"lab/diagnose": "lab lab/sim lab/cause chat tokenizer",
@@ -49,7 +50,7 @@ var below = map[string]string{
 
 	".":      "engine chat backend/* machine",
 	"server": ". hub ui",
-	"cmd/*":  ". server lab lab/* convert synth bench simd",
+	"cmd/*":  ". server eval imatrix lab lab/* convert synth bench simd",
 }
 
 // never are the imports that must stay impossible however below grows.

@@ -2,6 +2,7 @@
 package machine
 
 import (
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -93,4 +94,15 @@ func readNumber(path string) (int64, bool) {
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 	return n, err == nil
+}
+
+// Fits is an error if a model's weights, and keys and values for context tokens, in
+// bytes, are more than the memory that is free. It goes behind the model's name.
+func Fits(weights, cache int64, context int) error {
+	text := func(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
+	if need, free := weights+cache, Memory(); free > 0 && need > free {
+		return fmt.Errorf("needs %s (weights %s, keys and values of %d tokens %s), but only %s of memory is free",
+			text(need), text(weights), context, text(cache), text(free))
+	}
+	return nil
 }

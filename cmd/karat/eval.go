@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/eval"
+	"github.com/karat-run/karat/internal/logprob"
+	"github.com/spf13/cobra"
+)
+
+type evalFlags struct {
+	text, base, baseLogits, save string
+	context, windows             int
+	json                         bool
+	arithmetic                   arithmetic
+}
+
+func newEvalCommand() *cobra.Command {
+	var f evalFlags
+	c := &cobra.Command{
+		Use:   "eval [MODEL]",
+		Short: "Measure how well a model predicts a text, and what quantizing it cost",
+		Long: `Eval computes a model's perplexity over a text: e to the mean of -ln p of its tokens. The
+text is cut into windows of -c tokens, each of which begins with the token that begins a
+text for the model, and the tokens of each window's second half are scored. That is what
+llama-perplexity does: the figures can be compared.
+
+--base measures how far the predictions lie from those of another model, such as the one
+that was quantized: the KL divergence from its distributions in nats, the change Δp of
+the probability of the text's tokens, and how often the likeliest token is the same.
+--save-logits writes the predictions into a file, in 16 bits, which --base-logits takes
+in the base's place. These are llama-perplexity's files: it reads and writes them, too
+(--kl-divergence-base). Such a file holds its text.
+
+The error of an estimate is that of independent predictions, as llama-perplexity has it.
+The text that comes with Karat is small (prose, code, and a few languages); its
+perplexity says little about others. Ctrl-C ends with what is known so far.`,
+		Example: `  karat eval model.gguf --text wiki.test.raw
+  karat eval model.Q4_K_M.gguf --base model.bf16.gguf --text wiki.test.raw --chunks 20
+  karat eval model.bf16.gguf --text wiki.test.raw --save-logits base.kld
+  karat eval model.Q4_K_M.gguf --base-logits base.kld --json | jq .base.kl.mean`,
+		Args: atMost(1, "MODEL is one file or folder"),
+		RunE: func(c *cobra.Command, args []string) error {
+			path, err := modelArgument(args)
+			if err != nil {
+				return err
+			}
+			return f.run(c, path)
+		},
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	f.addText(c)
+	fs.Var((*name)(&f.base), "base", "model `file or folder` to compare with")
+	fs.Var((*name)(&f.baseLogits), "base-logits", "`file` of its predictions to compare with")
+	fs.Var((*name)(&f.save), "save-logits", "`file` to write the predictions to")
+	fs.BoolVar(&f.json, "json", false, "print JSON")
+	f.arithmetic.add(c, "fast")
+	return c
+}
+
+// addText registers the flags of a text that is cut into windows.
+func (f *evalFlags) addText(c *cobra.Command) {
+	c.Flags().Var((*name)(&f.text), "text", "`file` with the text, - for standard input (default: one that comes with Karat)")
+	c.Flags().IntVarP(&f.context, "ctx", "c", 512, "`tokens` of a window")
+	c.Flags().IntVar(&f.windows, "chunks", 0, "`windows` at most (default: all of the text)")
+}
+
+// windows cuts the text for m.
+func (f *evalFlags) cut(c *cobra.Command, m *eval.Model, text string) (*eval.Windows, error) {
+	if f.context < 3 || f.context > 1<<24 || f.windows < 0 {
+		return nil, usagef("-c %d, --chunks %d: possible are 3 to %d tokens, and 0 windows or more", f.context, f.windows, 1<<24)
+	}
+	if f.text != "" {
+		var err error
+		if text, _, err = readInput(c, nil, f.text); err != nil {
+			return nil, err
+		}
+	}
+	return m.Windows(text, f.context, f.windows)
+}
+
+// openModel opens the model at path, or the demo, and says what there is to know
+// about it.
+func openModel(path string, log io.Writer) (*eval.Model, error) {
+	sayModel(path, log)
+	c, err := openCheckpoint(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := eval.Open(c)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range m.Notes {
+		fmt.Fprintln(log, "karat: note:", oneLine(n))
+	}
+	return m, nil
+}
+
+func (f *evalFlags) run(c *cobra.Command, path string) error {
+	log := c.ErrOrStderr()
+	o, err := f.arithmetic.options()
+	if err != nil {
+		return err
+	}
+	n, err := numerics.Parse(string(o.Precision), o.KV)
+	if err != nil {
+		return usageError{err}
+	}
+	for _, flag := range []string{"base", "text", "ctx"} {
+		if f.baseLogits != "" && c.Flags().Changed(flag) {
+			return usagef("--%s and --base-logits: the file says what base, text and windows are", flag)
+		}
+	}
+	if sameFile(f.save, f.baseLogits) || sameFile(f.save, f.text) || sameFile(f.save, path) {
+		return usagef("--save-logits %s would replace what is read", f.save)
+	}
+	m, err := openModel(path, log)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	var e eval.Options
+	var w *eval.Windows
+	if f.baseLogits != "" {
+		file, err := eval.OpenFile(f.baseLogits)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if w, err = file.Windows(f.windows); err != nil {
+			return err
+		}
+		e.Base = file
+	} else if w, err = f.cut(c, m, eval.Text); err != nil {
+		return err
+	}
+	runner, err := m.Start(n, o.Threads, engine.Options{Context: w.Context})
+	if err != nil {
+		return err
+	}
+	defer runner.Close()
+	e.Model = runner
+	if f.base != "" {
+		b, err := openModel(f.base, log)
+		if err != nil {
+			return err
+		}
+		defer b.Close()
+		base, err := b.Start(n, o.Threads, engine.Options{Context: w.Context})
+		if err != nil {
+			return err
+		}
+		defer base.Close()
+		e.Base = base
+	}
+	return f.measure(c, w, e)
+}
+
+func (f *evalFlags) measure(c *cobra.Command, w *eval.Windows, e eval.Options) error {
+	ctx, stop := untilSignal()
+	defer stop()
+	p := newEvalProgress(c.ErrOrStderr(), w.Count())
+	e.Report = p.report
+	var r *eval.Result
+	measure := func() (err error) {
+		r, err = eval.Run(ctx, w, e)
+		return err
+	}
+	var err error
+	if f.save == "" {
+		err = measure()
+	} else {
+		err = atomicfile.Write(f.save, func(to io.Writer) error {
+			b := bufio.NewWriterSize(to, 1<<20)
+			l, err := logprob.NewWriter(b, w.Context, e.Model.Vocab(), w.IDs)
+			if err != nil {
+				return err
+			}
+			e.Save = l.Row
+			return inTurn(measure, l.Close, b.Flush)
+		})
+	}
+	p.end()
+	interrupted := ctx.Err() != nil && errors.Is(err, ctx.Err())
+	if r == nil || err != nil && !interrupted {
+		if interrupted {
+			err = failure{statusInterrupted, errors.New("interrupted before the first window was done")}
+		}
+		return err
+	}
+	if err := f.write(c.OutOrStdout(), r); err != nil {
+		return err
+	}
+	if interrupted {
+		text := fmt.Sprintf("interrupted: %d of %d windows", r.Windows, r.All)
+		if f.save != "" {
+			text += "; " + f.save + " was not written"
+		}
+		return failure{statusInterrupted, errors.New(text)}
+	}
+	return nil
+}
+
+// inTurn calls functions until one fails.
+func inTurn(calls ...func() error) error {
+	for _, call := range calls {
+		if err := call(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *evalFlags) write(w io.Writer, r *eval.Result) error {
+	if !f.json {
+		return r.WriteText(w)
+	}
+	e := newEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+// evalProgress tells of windows.
+type evalProgress struct {
+	stages
+	start time.Time
+	all   int
+}
+
+func newEvalProgress(w io.Writer, all int) *evalProgress {
+	now := time.Now()
+	return &evalProgress{stages{w: w, terminal: isTerminal(w), last: now}, now, all}
+}
+
+func (p *evalProgress) report(r *eval.Result) {
+	if !p.due() {
+		return
+	}
+	r.Update()
+	text := fmt.Sprintf("perplexity %.4f ± %.4f", r.Perplexity.Value, r.Perplexity.Error)
+	if b := r.Base; b != nil {
+		text += fmt.Sprintf(", KL %.5f ± %.5f, same top %.1f %%", b.KL.Mean.Value, b.KL.Mean.Error, 100*b.SameTop.Value)
+	}
+	p.say(text, r.Windows)
+}
+
+// say tells that done windows, or other pieces of the work, are done.
+func (p *evalProgress) say(text string, done int) {
+	left := time.Duration(float64(time.Since(p.start)) / float64(done) * float64(p.all-done)).Round(time.Second)
+	p.stages.report(fmt.Sprintf("%s, %v left", text, left), done, p.all)
+}

@@ -1,0 +1,288 @@
+// Package eval measures how well a model predicts a text, and how far its
+// predictions lie from those of another model, or of the same one before it was
+// quantized: what llama-perplexity measures (llama.cpp, tools/perplexity), over the
+// same windows.
+package eval
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/logprob"
+	"github.com/karat-run/karat/internal/mmap"
+)
+
+// Windows are a text cut into pieces of equal length, each a sequence of its own.
+// The predictions after each position of a window from half of it to the last but one
+// are scored: those before lack context.
+type Windows struct {
+	Context int
+	IDs     []int32 // [Count·Context]
+}
+
+// Cut makes windows of context tokens of a text, at most most of them if that is
+// not 0. What is left over at the end belongs to none.
+func Cut(ids []int32, context, most int) (*Windows, error) {
+	if context < 3 {
+		return nil, fmt.Errorf("eval: windows of %d tokens, possible are 3 and more", context)
+	}
+	n := len(ids) / context
+	if most > 0 {
+		n = min(n, most)
+	}
+	if n == 0 {
+		return nil, fmt.Errorf("eval: the text has %d tokens, a window %d", len(ids), context)
+	}
+	return &Windows{context, ids[:n*context]}, nil
+}
+
+// Count is the number of windows.
+func (w *Windows) Count() int { return len(w.IDs) / w.Context }
+
+// Window is the i-th.
+func (w *Windows) Window(i int) []int32 { return w.IDs[i*w.Context : (i+1)*w.Context] }
+
+// Scored is the number of predictions of a window that are scored.
+func (w *Windows) Scored() int { return logprob.Rows(w.Context) }
+
+// Row is the prediction after one position.
+type Row struct {
+	Logits []float32 // [vocab]; a logarithm of a probability is a logit less norm
+	norm   float64   // of a model 0 until it is scored
+	known  bool      // norm is
+	least  float32   // logits that are least are known to be at most that; NaN: none
+}
+
+// Source gives predictions, window by window: a Runner or a File.
+type Source interface {
+	Vocab() int
+	// Window begins window i, of these ids, and passes over its first rows.
+	Window(ctx context.Context, i int, ids []int32, rows int) error
+	// Rows is the next n, valid until the next call.
+	Rows(ctx context.Context, n int) ([]Row, error)
+}
+
+// File is the predictions that a file of llama-perplexity's holds.
+type File struct {
+	*logprob.File
+	window, at int
+	buf        []float32
+}
+
+// OpenFile opens it.
+func OpenFile(path string) (*File, error) {
+	f, err := logprob.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &File{File: f}, nil
+}
+
+// Vocab implements Source.
+func (f *File) Vocab() int { return f.File.Vocab }
+
+// Windows is the text that the file is about, at most most windows if that is not 0.
+func (f *File) Windows(most int) (w *Windows, err error) {
+	w = &Windows{Context: f.Context}
+	n := f.Chunks
+	if most > 0 {
+		n = min(n, most)
+	}
+	err = mmap.Guard(func() error {
+		for i := range n {
+			w.IDs = append(w.IDs, f.IDs(i)...)
+		}
+		return nil
+	})
+	if i := slices.IndexFunc(w.IDs, func(id int32) bool { return id < 0 || int(id) >= f.Vocab() }); err == nil && i >= 0 {
+		err = fmt.Errorf("eval: the file's token %d is %d, its vocabulary has %d", i, w.IDs[i], f.Vocab())
+	}
+	return w, err
+}
+
+// Window implements Source.
+func (f *File) Window(_ context.Context, i int, _ []int32, _ int) error {
+	f.window, f.at = i, 0
+	return nil
+}
+
+// Rows implements Source.
+func (f *File) Rows(_ context.Context, n int) ([]Row, error) {
+	v := f.Vocab()
+	f.buf = slices.Grow(f.buf[:0], n*v)[:n*v]
+	rows := make([]Row, n)
+	err := mmap.Guard(func() error {
+		for i := range rows {
+			row := f.buf[i*v : (i+1)*v]
+			rows[i] = Row{Logits: row, known: true, least: f.Row(row, f.window, f.at)}
+			if x := slices.Max(row); !(x <= 1e-3) || !(slices.Min(row) >= -math.MaxFloat32) {
+				return fmt.Errorf("eval: window %d, row %d of the file: %v is no logarithm of a probability", f.window, f.at, x)
+			}
+			f.at++
+		}
+		return nil
+	})
+	return rows, err
+}
+
+// Options of an evaluation.
+type Options struct {
+	Model  Source
+	Base   Source                                     // to be compared with; nil is none
+	Save   func(logits []float32, norm float64) error // is given the model's rows, in order; may be nil
+	Report func(r *Result)                            // after each window; r has estimates once it is updated; may be nil
+}
+
+// step is how many rows are computed, and kept, at a time.
+const step = 64
+
+// Run evaluates windows. After an error, that of ctx among others, the result is of
+// the windows before it, and nil if there are none.
+func Run(ctx context.Context, w *Windows, o Options) (*Result, error) {
+	if o.Base != nil && o.Base.Vocab() != o.Model.Vocab() {
+		return nil, fmt.Errorf("eval: the model's vocabulary has %d tokens, the base's %d", o.Model.Vocab(), o.Base.Vocab())
+	}
+	for i, id := range w.IDs {
+		if id < 0 || int(id) >= o.Model.Vocab() {
+			return nil, fmt.Errorf("eval: token %d of the text is %d, the vocabulary has %d", i, id, o.Model.Vocab())
+		}
+	}
+	r := &Result{Context: w.Context, All: w.Count()}
+	r.compared = o.Base != nil
+	for i := range w.Count() {
+		scores, err := o.window(ctx, w, i)
+		if err != nil {
+			if r.Windows == 0 {
+				return nil, err
+			}
+			r.Update()
+			return r, err
+		}
+		r.scores = append(r.scores, scores...)
+		r.Windows++
+		if o.Report != nil {
+			o.Report(r)
+		}
+	}
+	r.Update()
+	return r, nil
+}
+
+// window scores window i.
+func (o *Options) window(ctx context.Context, w *Windows, i int) (scores []score, err error) {
+	ids := w.Window(i)
+	first := w.Context / 2
+	for _, s := range []Source{o.Model, o.Base} {
+		if s != nil {
+			if err := s.Window(ctx, i, ids, first); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for at := first; at < w.Context-1; at += step {
+		n := min(step, w.Context-1-at)
+		rows, err := o.Model.Rows(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		var base []Row
+		if o.Base != nil {
+			if base, err = o.Base.Rows(ctx, n); err != nil {
+				return nil, err
+			}
+		}
+		more := make([]score, n)
+		each(n, func(i int) {
+			rows[i].normalize()
+			if base == nil {
+				more[i] = scoreOf(&rows[i], nil, ids[at+1+i])
+				return
+			}
+			base[i].normalize()
+			more[i] = scoreOf(&rows[i], &base[i], ids[at+1+i])
+		})
+		for i := range rows {
+			if x := more[i].nll; math.IsNaN(x) || math.IsInf(x, 0) {
+				return nil, fmt.Errorf("eval: the logit of token %d after position %d of a window is %v, the sum's logarithm %v", ids[at+1+i], at+i, rows[i].Logits[ids[at+1+i]], rows[i].norm)
+			}
+			if o.Save != nil {
+				if err := o.Save(rows[i].Logits, rows[i].norm); err != nil {
+					return nil, err
+				}
+			}
+		}
+		scores = append(scores, more...)
+	}
+	return scores, nil
+}
+
+// each calls f for 0 to n-1, from as many goroutines as there are processors.
+func each(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (r *Row) normalize() {
+	if !r.known {
+		r.norm, r.known, r.least = lab.LogSumExp(r.Logits), true, float32(math.NaN())
+	}
+}
+
+// score is what one prediction comes to: of token t, in nats.
+type score struct {
+	nll, nllBase float64 // minus the logarithm of t's probability
+	kl           float64 // of the model's distribution from the base's
+	dp           float64 // t's probability less the base's
+	same         bool    // the likeliest token is
+}
+
+func scoreOf(r, base *Row, t int32) score {
+	s := score{nll: r.norm - float64(r.Logits[t])}
+	if base == nil {
+		return s
+	}
+	s.nllBase = base.norm - float64(base.Logits[t])
+	s.dp = math.Exp(-s.nll) - math.Exp(-s.nllBase)
+	s.same = top(r.Logits) == top(base.Logits)
+	g, q := base.Logits, r.Logits
+	if base.least == base.least {
+		g, q = base.part(r)
+	}
+	s.kl = lab.Divergence(g, q, base.norm, r.norm)
+	return s
+}
+
+// part is the tokens whose probability the base knows: theirs are nearly all of the sum.
+func (r *Row) part(o *Row) (g, q []float32) {
+	for i, x := range r.Logits {
+		if x != r.least {
+			g, q = append(g, x), append(q, o.Logits[i])
+		}
+	}
+	return g, q
+}
+
+// top is the index of the largest, of equal ones the first.
+func top(x []float32) int {
+	best := 0
+	for i, v := range x {
+		if v > x[best] {
+			best = i
+		}
+	}
+	return best
+}

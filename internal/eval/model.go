@@ -1,0 +1,136 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/machine"
+	"github.com/karat-run/karat/internal/tokenizer"
+)
+
+// Model is a checkpoint with its graph and tokenizer.
+type Model struct {
+	Checkpoint *checkpoint.Checkpoint
+	Graph      *graph.Graph
+	Tokenizer  *tokenizer.Tokenizer
+	Notes      []string // what was assumed or not read in loading
+}
+
+// Open takes over c.
+func Open(c *checkpoint.Checkpoint) (m *Model, err error) {
+	m = &Model{Checkpoint: c}
+	if m.Graph, m.Notes, err = arch.Load(c); err == nil {
+		m.Tokenizer, err = c.Tokenizer()
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	m.Notes = append(c.Notes, m.Notes...)
+	return m, nil
+}
+
+// Close closes the checkpoint.
+func (m *Model) Close() error { return m.Checkpoint.Close() }
+
+// Windows cuts a text for the model: see Cut.
+func (m *Model) Windows(text string, context, most int) (*Windows, error) {
+	var ids []int32
+	for _, id := range m.Tokenizer.Encode(text, tokenizer.Options{AddSpecial: true}) {
+		ids = append(ids, int32(id))
+	}
+	return Cut(ids, context, most)
+}
+
+// Begin is the token that begins a text for the model, -1 if none does.
+func (m *Model) Begin() int32 {
+	if bos, ok := m.Tokenizer.BOS(); ok && m.Tokenizer.AddsBOS() {
+		return int32(bos)
+	}
+	return -1
+}
+
+// Runner computes windows with a graph.
+type Runner struct {
+	backend backend.Backend
+	engine  *engine.Engine
+	begin   int32
+	seq     *engine.Sequence
+	ids     []int32 // of the window that are not computed yet
+}
+
+// Start readies m for windows of o.Context tokens. It is an error if they would not fit
+// the memory.
+func (m *Model) Start(n numerics.Numerics, threads int, o engine.Options) (*Runner, error) {
+	cache := backend.CacheBytes(m.Graph, o.Context, engine.DefaultChunk, n.KVBytes())
+	if err := machine.Fits(m.Checkpoint.Bytes()+n.Repacked(m.Graph), cache, o.Context); err != nil {
+		return nil, fmt.Errorf("eval: %s %w", m.Checkpoint.Path, err)
+	}
+	return NewRunner(m.Graph, n, threads, m.Begin(), o)
+}
+
+// NewRunner is for a graph whose texts begin with the token begin, if that is not
+// negative.
+func NewRunner(g *graph.Graph, n numerics.Numerics, threads int, begin int32, o engine.Options) (*Runner, error) {
+	b, err := n.Backend(threads)
+	if err != nil {
+		return nil, err
+	}
+	e, err := engine.New(g, b, o)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return &Runner{backend: b, engine: e, begin: begin}, nil
+}
+
+// Close frees it.
+func (r *Runner) Close() error {
+	r.end()
+	return errors.Join(r.engine.Close(), r.backend.Close())
+}
+
+func (r *Runner) end() {
+	if r.seq != nil {
+		r.seq.Close()
+		r.seq = nil
+	}
+}
+
+// Vocab is the number of logits of a row.
+func (r *Runner) Vocab() int { return r.engine.VocabSize() }
+
+// Window begins a window and computes its first rows, of which the logits are not
+// wanted.
+func (r *Runner) Window(ctx context.Context, _ int, ids []int32, rows int) error {
+	r.end()
+	r.seq = r.engine.NewSequence()
+	r.ids = append(r.ids[:0], ids...)
+	if r.begin >= 0 {
+		r.ids[0] = r.begin
+	}
+	return r.feed(ctx, rows, 0, nil)
+}
+
+// Rows computes the next n rows. least is NaN: all logits are known.
+func (r *Runner) Rows(ctx context.Context, n int) (rows []Row, err error) {
+	err = r.feed(ctx, n, n, &rows)
+	return rows, err
+}
+
+func (r *Runner) feed(ctx context.Context, n, wanted int, rows *[]Row) error {
+	logits, err := r.seq.Feed(ctx, r.ids[:n], wanted)
+	if err != nil {
+		return err
+	}
+	r.ids = r.ids[n:]
+	for _, x := range logits {
+		*rows = append(*rows, Row{Logits: x})
+	}
+	return nil
+}

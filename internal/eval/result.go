@@ -1,0 +1,169 @@
+package eval
+
+import (
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/lab"
+)
+
+// Result is what an evaluation found. All estimates are over predictions, as if these
+// were independent of each other.
+type Result struct {
+	Context    int         `json:"context"`     // tokens of a window
+	Windows    int         `json:"windows"`     // that were evaluated
+	All        int         `json:"all_windows"` // that the text has
+	Tokens     int         `json:"tokens"`      // whose predictions were scored
+	Perplexity Estimate    `json:"perplexity"`
+	Base       *Comparison `json:"base,omitempty"`
+
+	scores   []score
+	compared bool
+}
+
+// Estimate is a mean, or a function of means. The true value lies between Low and
+// High in 95 of 100 texts.
+type Estimate struct {
+	Value lab.Number `json:"value"`
+	Error lab.Number `json:"standard_error"`
+	Low   lab.Number `json:"low"`
+	High  lab.Number `json:"high"`
+}
+
+// Comparison is the model against the base, from which distances are measured.
+type Comparison struct {
+	Perplexity  Estimate   `json:"perplexity"`            // the base's
+	Correlation lab.Number `json:"correlation"`           // of the logarithms of both models' probabilities
+	LogRatio    Estimate   `json:"log_perplexity_ratio"`  // ln(model's perplexity / base's)
+	Ratio       Estimate   `json:"perplexity_ratio"`      //
+	Difference  Estimate   `json:"perplexity_difference"` //
+	KL          Spread     `json:"kl"`                    // of the model's distributions from the base's, in nats
+	DeltaP      Spread     `json:"delta_p"`               // of the text's tokens: model's probability less the base's
+	RMSDeltaP   Estimate   `json:"rms_delta_p"`
+	SameTop     Estimate   `json:"same_top"` // share of predictions with the same likeliest token
+}
+
+// Spread is how values are distributed.
+type Spread struct {
+	Mean       Estimate   `json:"mean"`
+	Min        lab.Number `json:"min"`
+	Percent01  lab.Number `json:"p0.1"`
+	Percent1   lab.Number `json:"p1"`
+	Percent5   lab.Number `json:"p5"`
+	Percent10  lab.Number `json:"p10"`
+	Percent25  lab.Number `json:"p25"`
+	Median     lab.Number `json:"median"`
+	Percent75  lab.Number `json:"p75"`
+	Percent90  lab.Number `json:"p90"`
+	Percent95  lab.Number `json:"p95"`
+	Percent99  lab.Number `json:"p99"`
+	Percent999 lab.Number `json:"p99.9"`
+	Max        lab.Number `json:"max"`
+}
+
+// confidence is how many standard errors to either side hold 95 %.
+const confidence = 1.959964
+
+func estimate(value, err float64) Estimate {
+	return Estimate{lab.Number(value), lab.Number(err), lab.Number(value - confidence*err), lab.Number(value + confidence*err)}
+}
+
+// exponential is e^x of an estimate x.
+func exponential(value, err float64) Estimate {
+	e := estimate(math.Exp(value), math.Exp(value)*err)
+	e.Low, e.High = lab.Number(math.Exp(value-confidence*err)), lab.Number(math.Exp(value+confidence*err))
+	return e
+}
+
+// sums are of pairs.
+type sums struct{ n, x, y, xx, yy, xy float64 }
+
+func (s *sums) add(x, y float64) {
+	s.n++
+	s.x += x
+	s.y += y
+	s.xx += x * x
+	s.yy += y * y
+	s.xy += x * y
+}
+
+// mean is that of x, and its variance as an estimate: 0 of a single value.
+func (s *sums) mean() (mean, variance float64) {
+	mean = s.x / s.n
+	return mean, max(0, s.xx/s.n-mean*mean) / max(1, s.n-1)
+}
+
+// covariance is that of both means.
+func (s *sums) covariance() float64 { return (s.xy/s.n - s.x/s.n*s.y/s.n) / max(1, s.n-1) }
+
+// swapped has y as x.
+func (s *sums) swapped() *sums { return &sums{s.n, s.y, s.x, s.yy, s.xx, s.xy} }
+
+// Update computes the estimates from what was scored so far.
+func (r *Result) Update() {
+	r.Tokens = len(r.scores)
+	var nll, squares, same sums
+	kl, dp := make([]float64, 0, r.Tokens), make([]float64, 0, r.Tokens)
+	for _, s := range r.scores {
+		nll.add(s.nll, s.nllBase)
+		squares.add(s.dp*s.dp, 0)
+		hit := 0.
+		if s.same {
+			hit = 1
+		}
+		same.add(hit, 0)
+		kl, dp = append(kl, s.kl), append(dp, s.dp)
+	}
+	mean, variance := nll.mean()
+	r.Perplexity = exponential(mean, math.Sqrt(variance))
+	if !r.compared {
+		return
+	}
+	baseMean, baseVariance := nll.swapped().mean()
+	cov := nll.covariance()
+	ratio := math.Sqrt(max(0, variance+baseVariance-2*cov)) // the error of the ratio's logarithm
+	p, b := math.Exp(mean), math.Exp(baseMean)
+	c := &Comparison{
+		Perplexity:  exponential(baseMean, math.Sqrt(baseVariance)),
+		Correlation: lab.Number(cov / math.Sqrt(variance*baseVariance)),
+		LogRatio:    estimate(mean-baseMean, ratio),
+		Ratio:       exponential(mean-baseMean, ratio),
+		Difference:  estimate(p-b, math.Sqrt(max(0, p*p*variance+b*b*baseVariance-2*p*b*cov))),
+		KL:          spread(kl),
+		DeltaP:      spread(dp),
+		SameTop:     share(&same),
+	}
+	square, squareVariance := squares.mean()
+	rms := math.Sqrt(square)
+	c.RMSDeltaP = estimate(rms, 0)
+	if rms > 0 {
+		c.RMSDeltaP = estimate(rms, math.Sqrt(squareVariance)/2/rms)
+	}
+	r.Base = c
+}
+
+// share is Wilson's interval of a share, which stays within 0 and 1. (Wilson 1927)
+func share(s *sums) Estimate {
+	p, variance := s.mean()
+	e := estimate(p, math.Sqrt(variance))
+	z := confidence * confidence / s.n
+	middle, half := (p+z/2)/(1+z), math.Sqrt(z*(p*(1-p)+z/4))/(1+z)
+	e.Low, e.High = lab.Number(max(0, middle-half)), lab.Number(min(1, middle+half))
+	return e
+}
+
+func spread(x []float64) Spread {
+	var s sums
+	for _, v := range x {
+		s.add(v, 0)
+	}
+	mean, variance := s.mean()
+	slices.Sort(x)
+	at := func(share float64) lab.Number {
+		i, part := math.Modf(share * float64(len(x)-1))
+		low := x[int(i)]
+		return lab.Number(low + part*(x[min(int(i)+1, len(x)-1)]-low))
+	}
+	return Spread{Mean: estimate(mean, math.Sqrt(variance)), Min: at(0), Percent01: at(.001), Percent1: at(.01), Percent5: at(.05), Percent10: at(.1), Percent25: at(.25),
+		Median: at(.5), Percent75: at(.75), Percent90: at(.9), Percent95: at(.95), Percent99: at(.99), Percent999: at(.999), Max: at(1)}
+}
