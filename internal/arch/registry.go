@@ -36,14 +36,33 @@ func Names() []string { return slices.Sorted(maps.Keys(registry)) }
 // of settings that were not read. The error joins everything in which the
 // file's tensors disagree with its configuration.
 func Load(c *checkpoint.Checkpoint) (g *graph.Graph, notes []string, err error) {
+	g, _, notes, err = from(c, c)
+	return g, notes, err
+}
+
+// Weights lists the tensors of c's model, with their names in both formats and as
+// the files have them, in the order of the files. Notes and errors are Load's: a
+// file that Load takes has a name for each of its tensors.
+func Weights(c *checkpoint.Checkpoint) (weights []*graph.Weight, notes []string, err error) {
+	_, weights, notes, err = from(c, checkpoint.Stored{Checkpoint: c})
+	at := make(map[string]int, len(weights))
+	for i, name := range c.Names() {
+		at[name] = i
+	}
+	slices.SortFunc(weights, func(a, b *graph.Weight) int { return at[c.Name(a.GGUF, a.HF)] - at[c.Name(b.GGUF, b.HF)] })
+	return weights, notes, err
+}
+
+func from(c *checkpoint.Checkpoint, src bind.Source) (*graph.Graph, []*graph.Weight, []string, error) {
 	a, ok := registry[c.Arch]
 	if !ok {
-		return nil, nil, fmt.Errorf("arch: %s: architecture %q is not supported (%s are)", c.Path, c.Arch, strings.Join(Names(), ", "))
+		return nil, nil, nil, fmt.Errorf("arch: %s: architecture %q is not supported (%s are)", c.Path, c.Arch, strings.Join(Names(), ", "))
 	}
-	if g, notes, err = a.load(c); err != nil {
-		return nil, nil, fmt.Errorf("arch: %s: %w", c.Path, err)
+	g, weights, notes, err := a.load(c, src)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("arch: %s: %w", c.Path, err)
 	}
-	return g, notes, nil
+	return g, weights, notes, nil
 }
 
 // Unread lists the settings of c that its architecture does not ask for and
@@ -60,7 +79,7 @@ type architecture struct {
 	unread func(*checkpoint.Checkpoint) []checkpoint.Entry
 }
 
-type loader func(*checkpoint.Checkpoint) (*graph.Graph, []string, error)
+type loader func(*checkpoint.Checkpoint, bind.Source) (*graph.Graph, []*graph.Weight, []string, error)
 
 type model interface {
 	Forward(g graph.Builder) *graph.Node
@@ -72,24 +91,25 @@ func of[C any, M model](newModel func(C) (M, error)) architecture {
 
 // load is the path that all architectures share: configuration, weights, graph.
 func load[C any, M model](newModel func(C) (M, error)) loader {
-	return func(c *checkpoint.Checkpoint) (*graph.Graph, []string, error) {
+	return func(c *checkpoint.Checkpoint, src bind.Source) (*graph.Graph, []*graph.Weight, []string, error) {
 		var config C
 		notes, err := c.Config(&config)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		m, err := newModel(config)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		// Binding may read the tensors of a file that shrank.
+		var weights []*graph.Weight
 		var bound error
-		if err := mmap.Guard(func() error { bound = bind.Model(m, c); return nil }); err != nil {
-			return nil, nil, err
+		if err := mmap.Guard(func() error { weights, bound = bind.Model(m, src); return nil }); err != nil {
+			return nil, nil, nil, err
 		}
 		b := graph.New()
 		m.Forward(b)
 		g, recorded := b.Graph()
-		return g, notes, errors.Join(bound, recorded)
+		return g, weights, notes, errors.Join(bound, recorded)
 	}
 }

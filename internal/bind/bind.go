@@ -41,10 +41,11 @@ type Source interface {
 // wrong in all of them stays below.
 const maxErrors = 5000
 
-// Model sets the *graph.Weight fields of the struct that m points to. The
+// Model sets the *graph.Weight fields of the struct that m points to, and lists
+// the weights that src has, in the order of the struct. The
 // error joins every problem; the model is then bound as far as possible, so
 // that recording its graph can add what it finds.
-func Model(m any, src Source) error {
+func Model(m any, src Source) ([]*graph.Weight, error) {
 	root := reflect.ValueOf(m).Elem()
 	b := binder{src: src, used: map[string]bool{}, settings: map[string]reflect.Value{}}
 	for _, f := range reflect.VisibleFields(root.Type()) {
@@ -61,13 +62,14 @@ func Model(m any, src Source) error {
 	if b.more > 0 {
 		b.errs = append(b.errs, fmt.Errorf("and %d more", b.more))
 	}
-	return errors.Join(b.errs...)
+	return b.weights, errors.Join(b.errs...)
 }
 
 type binder struct {
 	src      Source
 	used     map[string]bool
 	settings map[string]reflect.Value
+	weights  []*graph.Weight
 	errs     []error
 	more     int // beyond maxErrors
 }
@@ -129,5 +131,9 @@ func (b *binder) weight(f reflect.Value, tag reflect.StructTag, gguf, hf string)
 	} else if !found {
 		b.fault(name, graph.Missing, "missing%s", says)
 	}
-	f.Set(reflect.ValueOf(&graph.Weight{Tensor: t, GGUF: gguf, HF: hf}))
+	w := &graph.Weight{Tensor: t, GGUF: gguf, HF: hf}
+	f.Set(reflect.ValueOf(w))
+	if found {
+		b.weights = append(b.weights, w)
+	}
 }

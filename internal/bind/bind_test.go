@@ -58,7 +58,7 @@ func TestModel(t *testing.T) {
 		"model.layers.1.self_attn.v_proj": {1, 2},
 	}
 	m := &model{Layers: make([]layer, 2)}
-	if err := Model(m, src); err != nil {
+	if _, err := Model(m, src); err != nil {
 		t.Fatal(err)
 	}
 	q := m.Layers[1].Attn.Q
@@ -83,7 +83,7 @@ func TestStrict(t *testing.T) {
 		"model.layers.0.self_attn.q_proj.bias": {2},
 	}
 	m := &model{config: config{Bias: true, Tied: true, Size: 8}, Layers: make([]layer, 2)}
-	err := Model(m, src)
+	_, err := Model(m, src)
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -105,7 +105,8 @@ func TestManyProblems(t *testing.T) {
 	for i := range 3 * maxErrors {
 		src[strings.Repeat("x", i%7)+strconv.Itoa(i)] = tensor.Shape{1}
 	}
-	lines := strings.Split(Model(&model{}, src).Error(), "\n")
+	_, err := Model(&model{}, src)
+	lines := strings.Split(err.Error(), "\n")
 	if n := len(lines); n != maxErrors+1 || lines[n-1] != "and 10001 more" { // lm_head is missing, too
 		t.Errorf("%d lines, the last %q", n, lines[n-1])
 	}

@@ -168,11 +168,11 @@ func TestShortest(t *testing.T) {
 // pair side by side, Hugging Face the first halves before the second ones.
 func TestUnpermute(t *testing.T) {
 	in := tensor.Tensor{Shape: tensor.Shape{8, 1}, Data: []byte("aAbBcCdD")}
-	if got := unpermute(in, 2); string(got.Data) != "abABcdCD" {
+	if got := unpermute(in, Habit{Heads: 2}); string(got.Data) != "abABcdCD" {
 		t.Errorf("got %q", got.Data)
 	}
 	for heads, want := range map[int]string{3: "aAbBcCdD", 8: "aAbBcCdD"} { // no whole heads: left alone
-		if got := unpermute(in, heads); string(got.Data) != want {
+		if got := unpermute(in, Habit{Heads: heads}); string(got.Data) != want {
 			t.Errorf("%d heads: got %q", heads, got.Data)
 		}
 	}
@@ -185,7 +185,7 @@ func TestMinusOne(t *testing.T) {
 		{DType: tensor.F16, Data: []byte{0, 0x3e, 0, 0x3c}},
 		{DType: tensor.BF16, Data: []byte{0xc0, 0x3f, 0x80, 0x3f}},
 	} {
-		got := minusOne(in)
+		got := minus(in, 1)
 		if want := []byte{0, 0, 0, 0x3f, 0, 0, 0, 0}; got.DType != tensor.F32 || !bytes.Equal(got.Data, want) { // 0.5, 0
 			t.Errorf("%v: %v %v", in.DType, got.DType, got.Data)
 		}

@@ -67,7 +67,7 @@ func openFolder(dir string) (*Checkpoint, error) {
 		if err := c.openTensors(); err != nil {
 			return err
 		}
-		c.text, err = textHF(dir, config)
+		c.text, err = c.textHF(dir, config)
 		return err
 	})
 }

@@ -17,6 +17,7 @@ type textFiles struct {
 	template   string // chat template; "" for none
 	generation Generation
 	tokenizer  func() (*tokenizer.Tokenizer, error)
+	gguf       func() (tokenizer.GGUF, []string, error) // the same as GGUF has it, and what GGUF cannot say
 }
 
 // Generation is what a model's publisher recommends. Zero is no recommendation.
@@ -96,8 +97,9 @@ func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
 
 // textHF reads the text files of a Hugging Face folder; those of the tokenizer
 // when it is made.
-func textHF(dir string, config []byte) (textFiles, error) {
+func (c *Checkpoint) textHF(dir string, config []byte) (textFiles, error) {
 	t := textFiles{tokenizer: func() (*tokenizer.Tokenizer, error) { return tokenizerHF(dir) }}
+	t.gguf = func() (tokenizer.GGUF, []string, error) { return c.tokenizerToGGUF(config) }
 	generation, err := readText(dir, "generation_config.json", maxConfig)
 	if err != nil {
 		return t, err
@@ -127,30 +129,38 @@ func textHF(dir string, config []byte) (textFiles, error) {
 	return t, nil
 }
 
+// tokenizerFiles reads the files of a Hugging Face folder's tokenizer.
+func tokenizerFiles(dir string) (f tokenizer.Files, err error) {
+	for _, file := range []struct {
+		name  string
+		limit int
+		to    *[]byte
+	}{{"tokenizer_config.json", maxText, &f.Config}, {"tokenizer.json", maxTokenizer, &f.JSON}, {"tokenizer.model", maxTokenizer, &f.Model}} {
+		if *file.to, err = readText(dir, file.name, file.limit); err != nil {
+			return f, err
+		}
+	}
+	if f.JSON == nil && f.Model == nil {
+		return f, fmt.Errorf("checkpoint: %s: neither tokenizer.json nor tokenizer.model is there", dir)
+	}
+	return f, nil
+}
+
 // tokenizerHF makes the tokenizer of a Hugging Face folder.
 func tokenizerHF(dir string) (*tokenizer.Tokenizer, error) {
-	config, err := readText(dir, "tokenizer_config.json", maxText)
+	f, err := tokenizerFiles(dir)
 	if err != nil {
 		return nil, err
 	}
-	for _, form := range []struct {
-		name string
-		make func(file, config []byte) (*tokenizer.Tokenizer, error)
-	}{{"tokenizer.json", tokenizer.FromJSON}, {"tokenizer.model", tokenizer.FromSentencePiece}} {
-		file, err := readText(dir, form.name, maxTokenizer)
-		if err != nil {
-			return nil, err
-		}
-		if file == nil {
-			continue
-		}
-		t, err := form.make(file, config)
-		if err != nil {
-			return nil, fmt.Errorf("checkpoint: %s: %w", filepath.Join(dir, form.name), err)
-		}
-		return t, nil
+	name, from, file := "tokenizer.json", tokenizer.FromJSON, f.JSON
+	if file == nil {
+		name, from, file = "tokenizer.model", tokenizer.FromSentencePiece, f.Model
 	}
-	return nil, fmt.Errorf("checkpoint: %s: neither tokenizer.json nor tokenizer.model is there", dir)
+	t, err := from(file, f.Config)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %s: %w", filepath.Join(dir, name), err)
+	}
+	return t, nil
 }
 
 // configTemplate is the template inside tokenizer_config.json: a string, or a
@@ -188,59 +198,19 @@ func textGGUF(f *gguf.File) (textFiles, error) {
 	if t.template, err = f.Metadata.String("tokenizer.chat_template"); err != nil && !errors.Is(err, gguf.ErrNoKey) {
 		return t, err
 	}
-	t.tokenizer = func() (*tokenizer.Tokenizer, error) { return tokenizerGGUF(f) }
+	if err := t.generation.read(f.Metadata); err != nil {
+		return t, err
+	}
+	t.gguf = func() (tokenizer.GGUF, []string, error) {
+		g, err := metadataTokenizer(f.Metadata)
+		return g, nil, err
+	}
+	t.tokenizer = func() (*tokenizer.Tokenizer, error) {
+		g, err := metadataTokenizer(f.Metadata)
+		if err != nil {
+			return nil, err
+		}
+		return tokenizer.FromGGUF(g)
+	}
 	return t, nil
-}
-
-// tokenizerGGUF hands a file's tokenizer metadata over.
-func tokenizerGGUF(f *gguf.File) (*tokenizer.Tokenizer, error) {
-	m, g := f.Metadata, tokenizer.GGUF{}
-	var types []int64
-	var scores []float64
-	var bos, eos, eot, eom *int64
-	err := errors.Join(
-		optional(&g.Model, m.String, "model"), optional(&g.Pre, m.String, "pre"),
-		optional(&g.Tokens, m.Strings, "tokens"), optional(&g.Merges, m.Strings, "merges"),
-		optional(&types, m.Ints, "token_type"), optional(&scores, m.Floats, "scores"),
-		optional(&bos, pointer(m.Int), "bos_token_id"), optional(&eos, pointer(m.Int), "eos_token_id"),
-		optional(&eot, pointer(m.Int), "eot_token_id"), optional(&eom, pointer(m.Int), "eom_token_id"),
-		optional(&g.AddBOS, pointer(m.Bool), "add_bos_token"), optional(&g.AddEOS, pointer(m.Bool), "add_eos_token"),
-		optional(&g.AddSpacePrefix, pointer(m.Bool), "add_space_prefix"))
-	if err != nil {
-		return nil, err
-	}
-	for i, v := range types {
-		if v != int64(int32(v)) {
-			return nil, fmt.Errorf("key tokenizer.ggml.token_type: %d for token %d is no type", v, i)
-		}
-		g.Types = append(g.Types, int32(v))
-	}
-	for _, v := range scores {
-		g.Scores = append(g.Scores, float32(v))
-	}
-	for to, id := range map[**int]*int64{&g.BOS: bos, &g.EOS: eos, &g.EOT: eot, &g.EOM: eom} {
-		if id != nil {
-			n := int(*id)
-			*to = &n
-		}
-	}
-	return tokenizer.FromGGUF(g)
-}
-
-// optional sets to from the tokenizer's key; a key that is absent leaves it.
-func optional[T any](to *T, get func(key string) (T, error), key string) error {
-	v, err := get("tokenizer.ggml." + key)
-	if errors.Is(err, gguf.ErrNoKey) {
-		return nil
-	}
-	*to = v
-	return err
-}
-
-// pointer makes a getter's value tell absent from zero.
-func pointer[T any](get func(key string) (T, error)) func(key string) (*T, error) {
-	return func(key string) (*T, error) {
-		v, err := get(key)
-		return &v, err
-	}
 }

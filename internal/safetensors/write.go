@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -16,32 +17,81 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Write writes tensors and metadata, which may be nil, as one file. The bytes
-// depend on nothing else, and not on the order of the tensors: these are sorted
-// as the reference's writer sorts them, wide elements first and then by name, so
-// that each is aligned. The metadata is sorted by key and the header padded with
+// Writer writes one file whose tensors' data come in pieces.
+type Writer struct {
+	// Tensors are the tensors in the order in which their data are written: wide
+	// elements first and then by name, as the reference's writer sorts them, so
+	// that each is aligned.
+	Tensors []tensor.Tensor
+
+	w    io.Writer
+	left int // bytes to come
+}
+
+// NewWriter writes the header of a file to w: the tensors, whose Data is not used,
+// and metadata, which may be nil. The bytes depend on nothing else, and not on the
+// order of the tensors. The metadata is sorted by key and the header padded with
 // spaces to a multiple of 8 bytes.
 //
 // The tensors' types are those that Open reads, their names unique. The error of
 // a tensor that cannot be written comes before the first byte.
-func Write(w io.Writer, tensors []tensor.Tensor, metadata map[string]string) error {
-	tensors = slices.Clone(tensors)
-	slices.SortStableFunc(tensors, func(a, b tensor.Tensor) int {
+func NewWriter(w io.Writer, tensors []tensor.Tensor, metadata map[string]string) (*Writer, error) {
+	g := &Writer{Tensors: slices.Clone(tensors), w: w}
+	slices.SortStableFunc(g.Tensors, func(a, b tensor.Tensor) int {
 		return cmp.Or(-cmp.Compare(slices.Index(dtypes[:], a.DType), slices.Index(dtypes[:], b.DType)), cmp.Compare(a.Name, b.Name))
 	})
-	header, err := appendHeader(nil, tensors, metadata)
-	if err != nil {
-		return fmt.Errorf("safetensors: write: %w", err)
+	var header []byte
+	var err error
+	if header, g.left, err = appendHeader(nil, g.Tensors, metadata); err == nil {
+		_, err = w.Write(header)
 	}
-	if _, err := w.Write(header); err != nil {
-		return fmt.Errorf("safetensors: write: %w", err)
+	if err != nil {
+		return nil, fmt.Errorf("safetensors: write: %w", err)
+	}
+	return g, nil
+}
+
+// Write appends p to the tensors' data, which come one after the other in the
+// order of Tensors, in any pieces.
+func (g *Writer) Write(p []byte) (int, error) {
+	if len(p) > g.left {
+		return 0, fmt.Errorf("safetensors: write: %d bytes, but only %d are left of the tensors' data", len(p), g.left)
+	}
+	n, err := g.w.Write(p)
+	g.left -= n
+	return n, err
+}
+
+// Close reports whether all the data was written. It does not close the
+// underlying writer.
+func (g *Writer) Close() error {
+	if g.left > 0 {
+		return fmt.Errorf("safetensors: write: %d bytes of the tensors' data are missing", g.left)
+	}
+	return nil
+}
+
+// Write writes tensors, with their Data, and metadata as one file, as NewWriter
+// tells.
+func Write(w io.Writer, tensors []tensor.Tensor, metadata map[string]string) error {
+	if _, err := NewWriter(io.Discard, tensors, metadata); err != nil {
+		return err
 	}
 	for _, t := range tensors {
-		if _, err := w.Write(t.Data); err != nil {
+		if size, _ := tensor.Bytes(t.DType, t.Shape); size != len(t.Data) { // the error would be NewWriter's
+			return fmt.Errorf("safetensors: write: tensor %q: %d bytes, but %v of shape %v has %d", t.Name, len(t.Data), t.DType, t.Shape, size)
+		}
+	}
+	g, err := NewWriter(w, tensors, metadata)
+	if err != nil {
+		return err
+	}
+	for _, t := range g.Tensors {
+		if _, err := g.Write(t.Data); err != nil {
 			return fmt.Errorf("safetensors: write: tensor %q: %w", t.Name, err)
 		}
 	}
-	return nil
+	return g.Close()
 }
 
 // WriteFile writes a file as Write does. The file appears at path, in place of
@@ -56,10 +106,10 @@ func WriteFile(path string, tensors []tensor.Tensor, metadata map[string]string)
 }
 
 // appendHeader appends the header and its length, having checked that a reader
-// will accept them.
-func appendHeader(b []byte, tensors []tensor.Tensor, metadata map[string]string) ([]byte, error) {
+// will accept them, and returns the size of the data, too.
+func appendHeader(b []byte, tensors []tensor.Tensor, metadata map[string]string) (_ []byte, size int, err error) {
 	if len(tensors) > maxTensors || len(metadata) > maxMetadata {
-		return nil, fmt.Errorf("%d tensors and %d metadata, at most %d and %d are allowed", len(tensors), len(metadata), maxTensors, maxMetadata)
+		return nil, 0, fmt.Errorf("%d tensors and %d metadata, at most %d and %d are allowed", len(tensors), len(metadata), maxTensors, maxMetadata)
 	}
 	b = append(b, make([]byte, 8)...)
 	b = append(b, '{')
@@ -67,60 +117,59 @@ func appendHeader(b []byte, tensors []tensor.Tensor, metadata map[string]string)
 		b = append(b, `"`+metadataKey+`":{`...)
 		for _, k := range slices.Sorted(maps.Keys(metadata)) {
 			if !utf8.ValidString(k) || !utf8.ValidString(metadata[k]) {
-				return nil, fmt.Errorf("metadata %q is not UTF-8", k)
+				return nil, 0, fmt.Errorf("metadata %q is not UTF-8", k)
 			}
 			b = appendString(append(appendString(separate(b), k), ':'), metadata[k])
 		}
 		b = append(b, '}')
 	}
-	seen, at := map[string]bool{metadataKey: true}, 0
+	seen := map[string]bool{metadataKey: true}
 	for i := range tensors {
 		t := &tensors[i]
-		if err := checkTensor(t); err != nil {
-			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
-		}
-		if seen[t.Name] {
-			return nil, fmt.Errorf("tensor %q: the name is taken", t.Name)
+		n, err := checkTensor(t)
+		switch {
+		case err != nil:
+			return nil, 0, fmt.Errorf("tensor %q: %w", t.Name, err)
+		case seen[t.Name]:
+			return nil, 0, fmt.Errorf("tensor %q: the name is taken", t.Name)
+		case n > math.MaxInt-size:
+			return nil, 0, fmt.Errorf("tensor %q: more bytes than an int holds", t.Name)
 		}
 		seen[t.Name] = true
-		b = appendEntry(separate(b), t, at)
-		at += len(t.Data)
+		b = appendEntry(separate(b), t, size, size+n)
+		size += n
 	}
 	b = append(b, '}')
 	b = append(b, bytes.Repeat([]byte{' '}, -len(b)&7)...)
 	if len(b)-8 > maxHeader {
-		return nil, fmt.Errorf("a header of %d bytes, at most %d are allowed", len(b)-8, maxHeader)
+		return nil, 0, fmt.Errorf("a header of %d bytes, at most %d are allowed", len(b)-8, maxHeader)
 	}
 	binary.LittleEndian.PutUint64(b, uint64(len(b)-8))
-	return b, nil
+	return b, size, nil
 }
 
-// checkTensor reports what a reader would not accept.
-func checkTensor(t *tensor.Tensor) error {
+// checkTensor reports what a reader would not accept, and returns the size.
+func checkTensor(t *tensor.Tensor) (int, error) {
 	if !slices.Contains(dtypes[:], t.DType) {
-		return fmt.Errorf("%v is no safetensors dtype", t.DType)
+		return 0, fmt.Errorf("%v is no safetensors dtype", t.DType)
 	}
 	if len(t.Name) > maxName || !utf8.ValidString(t.Name) {
-		return fmt.Errorf("a name is at most %d bytes of UTF-8", maxName)
+		return 0, fmt.Errorf("a name is at most %d bytes of UTF-8", maxName)
 	}
 	if len(t.Shape) > maxDims {
-		return fmt.Errorf("%d dimensions, at most %d are allowed", len(t.Shape), maxDims)
+		return 0, fmt.Errorf("%d dimensions, at most %d are allowed", len(t.Shape), maxDims)
 	}
-	size, err := tensor.Bytes(t.DType, t.Shape)
-	if err == nil && size != len(t.Data) {
-		err = fmt.Errorf("%d bytes, but %v of shape %v has %d", len(t.Data), t.DType, t.Shape, size)
-	}
-	return err
+	return tensor.Bytes(t.DType, t.Shape)
 }
 
-// appendEntry appends what the header says of t, whose data begins at at.
-func appendEntry(b []byte, t *tensor.Tensor, at int) []byte {
+// appendEntry appends what the header says of t, whose data is there from at to end.
+func appendEntry(b []byte, t *tensor.Tensor, at, end int) []byte {
 	b = append(appendString(b, t.Name), `:{"dtype":"`+t.DType.String()+`","shape":[`...)
 	for _, n := range t.Shape {
 		b = strconv.AppendInt(separate(b), int64(n), 10)
 	}
 	b = strconv.AppendInt(append(b, `],"data_offsets":[`...), int64(at), 10)
-	b = strconv.AppendInt(append(b, ','), int64(at+len(t.Data)), 10)
+	b = strconv.AppendInt(append(b, ','), int64(end), 10)
 	return append(b, "]}"...)
 }
 

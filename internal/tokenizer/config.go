@@ -12,6 +12,11 @@ import (
 type config struct {
 	BOS    nameOf                    `json:"bos_token"`
 	EOS    nameOf                    `json:"eos_token"`
+	UNK    nameOf                    `json:"unk_token"`
+	SEP    nameOf                    `json:"sep_token"`
+	PAD    nameOf                    `json:"pad_token"`
+	CLS    nameOf                    `json:"cls_token"`
+	Mask   nameOf                    `json:"mask_token"`
 	AddBOS *bool                     `json:"add_bos_token"`
 	AddEOS *bool                     `json:"add_eos_token"`
 	Added  map[string]jsonAddedToken `json:"added_tokens_decoder"`

@@ -11,9 +11,9 @@ import (
 // in LLM trailing white space, Han with Hangul, single digits. Version 3 and R1:
 // up to three digits, Han with kana, words.
 var (
-	deepseekLLM   = []splitter{splitNewlines, splitCased, splitWidePunct, splitTrailing, splitHan, splitDigit}
-	deepseekCoder = []splitter{splitNewlines, splitLetters, splitPunct, splitHan, splitDigit}
-	deepseek3     = []splitter{splitThreeDigits, splitKana, splitDeepSeek3}
+	deepseekLLM   = []string{newlinePattern, casedPattern, widePunctPattern, trailingPattern, hanPattern, digitPattern}
+	deepseekCoder = []string{newlinePattern, lettersPattern, punctPattern, hanPattern, digitPattern}
+	deepseek3     = []string{threeDigitsPattern, kanaPattern, deepseek3Pattern}
 )
 
 const (

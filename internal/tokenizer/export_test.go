@@ -3,13 +3,15 @@ package tokenizer
 // What the tests outside of the package look at.
 var (
 	Patterns = patterns
-	Stages   = map[string][]splitter{"deepseek-llm": deepseekLLM, "deepseek-coder": deepseekCoder, "deepseek-v3": deepseek3}
-	StageREs = map[string][]string{
-		"deepseek-llm":   {newlinePattern, casedPattern, widePunctPattern, trailingPattern, hanPattern, digitPattern},
-		"deepseek-coder": {newlinePattern, lettersPattern, punctPattern, hanPattern, digitPattern},
-		"deepseek-v3":    {threeDigitsPattern, kanaPattern, deepseek3Pattern},
-	}
+	StageREs = map[string][]string{"deepseek-llm": deepseekLLM, "deepseek-coder": deepseekCoder, "deepseek-v3": deepseek3}
+	Stages   = map[string][]splitter{}
 )
+
+func init() {
+	for name, patterns := range StageREs {
+		Stages[name] = splitters(patterns)
+	}
+}
 
 const (
 	Llama3Pattern = llama3Pattern

@@ -19,23 +19,29 @@ type GGUF struct {
 	EOS            *int  // eos_token_id
 	EOT            *int  // eot_token_id
 	EOM            *int  // eom_token_id
+	UNK            *int  // unknown_token_id
+	SEP            *int  // seperator_token_id, spelled so
+	PAD            *int  // padding_token_id
+	CLS            *int  // cls_token_id
+	Mask           *int  // mask_token_id
 	AddBOS         *bool // add_bos_token
 	AddEOS         *bool // add_eos_token
+	AddSEP         *bool // add_sep_token
 	AddSpacePrefix *bool // add_space_prefix
 }
 
 // A preTokenizer is what the name tokenizer.ggml.pre stands for.
 type preTokenizer struct {
-	stages       []splitter
+	patterns     []string // each applied to the pieces of the one before
 	nfc          bool
 	ignoreMerges bool
 	addBOS       bool // where add_bos_token is absent
 }
 
 var (
-	preLlama3 = preTokenizer{stages: []splitter{splitLlama3}, ignoreMerges: true, addBOS: true}
+	preLlama3 = preTokenizer{patterns: []string{llama3Pattern}, ignoreMerges: true, addBOS: true}
 	// Qwen's own tokenizer normalizes to NFC, which GGUF has no key for.
-	preQwen2 = preTokenizer{stages: []splitter{splitQwen2}, nfc: true}
+	preQwen2 = preTokenizer{patterns: []string{qwen2Pattern}, nfc: true}
 )
 
 // preTokenizers are the known values of tokenizer.ggml.pre.
@@ -43,12 +49,21 @@ var preTokenizers = map[string]preTokenizer{
 	"llama-bpe":        preLlama3,
 	"llama3":           preLlama3,
 	"llama-v3":         preLlama3,
-	"gpt-2":            {stages: []splitter{splitGPT2}},
+	"gpt-2":            {patterns: []string{gpt2Pattern}},
 	"qwen2":            preQwen2,
 	"deepseek-r1-qwen": preQwen2,
-	"deepseek-llm":     {stages: deepseekLLM},
-	"deepseek-coder":   {stages: deepseekCoder},
-	"deepseek-v3":      {stages: deepseek3},
+	"deepseek-llm":     {patterns: deepseekLLM},
+	"deepseek-coder":   {patterns: deepseekCoder},
+	"deepseek-v3":      {patterns: deepseek3},
+}
+
+// splitters are the splitters of patterns, which are known.
+func splitters(regexps []string) []splitter {
+	stages := make([]splitter, len(regexps))
+	for i, p := range regexps {
+		stages[i] = patterns[p]
+	}
+	return stages
 }
 
 // FromGGUF makes the tokenizer of a GGUF file. Where the file's converter has
@@ -78,7 +93,7 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 		return nil, err
 	}
 	if g.Model == "gpt2" {
-		t.stages, t.allWhole, t.norm.nfc = pre.stages, pre.ignoreMerges, pre.nfc
+		t.stages, t.allWhole, t.norm.nfc = splitters(pre.patterns), pre.ignoreMerges, pre.nfc
 	} else {
 		t.norm.escape = true
 	}

@@ -34,7 +34,7 @@ func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.norm, t.stages, t.joints.cut, t.allWhole = p.norm, p.stages, p.cut, f.Model.IgnoreMerges
+	t.norm, t.stages, t.joints.cut, t.allWhole = p.norm, splitters(p.patterns), p.cut, f.Model.IgnoreMerges
 	if err := t.setMerges(len(f.Model.Merges), f.Model.merge); err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ type jsonTemplatePart struct {
 type pipeline struct {
 	norm      normalizer
 	byteLevel bool
-	stages    []splitter
+	patterns  []string // of the pre-tokenizer
 	cut       bool
 }
 
@@ -91,7 +91,7 @@ func (f *jsonFile) pipeline() (p pipeline, err error) {
 	switch {
 	case p.byteLevel && (p.norm.escape || p.norm.prepend != prependNever):
 		return p, errors.New("pre_tokenizer: ByteLevel together with ▁ for spaces is not supported")
-	case !p.byteLevel && len(p.stages) > 0:
+	case !p.byteLevel && len(p.patterns) > 0:
 		return p, errors.New("pre_tokenizer: Split without ByteLevel is not supported")
 	case !p.byteLevel && !p.norm.escape:
 		return p, errors.New("pre_tokenizer: neither ByteLevel nor ▁ for spaces: not supported")
@@ -144,13 +144,13 @@ func (p *pipeline) preTokenizer(s *jsonStep) error {
 		if !s.IndividualDigits {
 			return errors.New("type Digits without individual_digits is not supported")
 		}
-		p.stages = append(p.stages, splitDigit)
+		p.patterns = append(p.patterns, digitPattern)
 	case "ByteLevel":
 		if is(s.AddPrefixSpace, true) {
 			return errors.New("type ByteLevel with add_prefix_space is not supported")
 		}
 		if is(s.UseRegex, true) {
-			p.stages = append(p.stages, splitGPT2)
+			p.patterns = append(p.patterns, gpt2Pattern)
 		}
 		p.byteLevel = true
 	case "Metaspace":
@@ -170,14 +170,17 @@ func (p *pipeline) split(s *jsonStep) error {
 	if s.Pattern.Regex == nil {
 		return fmt.Errorf("a Split at %s is not supported", s.pattern())
 	}
-	stage, ok := patterns[*s.Pattern.Regex]
-	if !ok {
+	if _, ok := patterns[*s.Pattern.Regex]; !ok {
 		return fmt.Errorf("a Split by an unknown regular expression %q", *s.Pattern.Regex)
 	}
 	if s.Behavior != "Isolated" && !(s.Behavior == "Removed" && s.Invert && matchesAll[*s.Pattern.Regex]) {
 		return fmt.Errorf("a Split with behavior %q, invert %v is not supported", s.Behavior, s.Invert)
 	}
-	p.stages = append(p.stages, stage)
+	if *s.Pattern.Regex == gpt2ShortPattern {
+		p.patterns = append(p.patterns, gpt2Pattern)
+		return nil
+	}
+	p.patterns = append(p.patterns, *s.Pattern.Regex)
 	return nil
 }
 

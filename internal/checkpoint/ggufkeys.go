@@ -1,0 +1,231 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/tokenizer"
+)
+
+const tokenizerPrefix = "tokenizer.ggml."
+
+// tokenKeys are the tokenizer's ids and flags, in the order in which llama.cpp's
+// converter writes them.
+func tokenKeys(g *tokenizer.GGUF) (ids []idKey, flags []flagKey) {
+	return []idKey{{"bos_token_id", &g.BOS}, {"eos_token_id", &g.EOS}, {"unknown_token_id", &g.UNK}, {"seperator_token_id", &g.SEP},
+			{"padding_token_id", &g.PAD}, {"cls_token_id", &g.CLS}, {"mask_token_id", &g.Mask}, {"eot_token_id", &g.EOT}, {"eom_token_id", &g.EOM}},
+		[]flagKey{{"add_bos_token", &g.AddBOS}, {"add_eos_token", &g.AddEOS}, {"add_sep_token", &g.AddSEP}, {"add_space_prefix", &g.AddSpacePrefix}}
+}
+
+type idKey struct {
+	key string
+	id  **int
+}
+
+type flagKey struct {
+	key  string
+	flag **bool
+}
+
+// metadataTokenizer reads a file's tokenizer metadata.
+func metadataTokenizer(m gguf.Metadata) (g tokenizer.GGUF, err error) {
+	var types []int64
+	var scores []float64
+	errs := []error{
+		optional(&g.Model, m.String, "model"), optional(&g.Pre, m.String, "pre"),
+		optional(&g.Tokens, m.Strings, "tokens"), optional(&g.Merges, m.Strings, "merges"),
+		optional(&types, m.Ints, "token_type"), optional(&scores, m.Floats, "scores"),
+	}
+	ids, flags := tokenKeys(&g)
+	for _, k := range ids {
+		var id *int64
+		errs = append(errs, optional(&id, pointer(m.Int), k.key))
+		if id != nil {
+			n := int(*id)
+			*k.id = &n
+		}
+	}
+	for _, k := range flags {
+		errs = append(errs, optional(k.flag, pointer(m.Bool), k.key))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return g, err
+	}
+	for i, v := range types {
+		if v != int64(int32(v)) {
+			return g, fmt.Errorf("key tokenizer.ggml.token_type: %d for token %d is no type", v, i)
+		}
+		g.Types = append(g.Types, int32(v))
+	}
+	for _, v := range scores {
+		g.Scores = append(g.Scores, float32(v))
+	}
+	return g, nil
+}
+
+// optional sets to from the tokenizer's key; a key that is absent leaves it.
+func optional[T any](to *T, get func(key string) (T, error), key string) error {
+	v, err := get(tokenizerPrefix + key)
+	if errors.Is(err, gguf.ErrNoKey) {
+		return nil
+	}
+	*to = v
+	return err
+}
+
+// pointer makes a getter's value tell absent from zero.
+func pointer[T any](get func(key string) (T, error)) func(key string) (*T, error) {
+	return func(key string) (*T, error) {
+		v, err := get(key)
+		return &v, err
+	}
+}
+
+// tokenizerMetadata is the inverse of metadataTokenizer.
+func tokenizerMetadata(g tokenizer.GGUF) (keys []gguf.KeyValue) {
+	put := func(key string, v any) { keys = append(keys, gguf.KeyValue{Key: tokenizerPrefix + key, Value: v}) }
+	put("model", g.Model)
+	if g.Pre != "" {
+		put("pre", g.Pre)
+	}
+	put("tokens", g.Tokens)
+	if g.Scores != nil {
+		put("scores", g.Scores)
+	}
+	put("token_type", g.Types)
+	if g.Merges != nil {
+		put("merges", g.Merges)
+	}
+	ids, flags := tokenKeys(&g)
+	for _, k := range ids {
+		if *k.id != nil {
+			put(k.key, uint32(**k.id))
+		}
+	}
+	for _, k := range flags {
+		if *k.flag != nil {
+			put(k.key, **k.flag)
+		}
+	}
+	return keys
+}
+
+// samplingKeys are GGUF's names of a recommendation's numbers.
+func (g *Generation) samplingKeys() []samplingKey {
+	return []samplingKey{{"temp", &g.Temperature}, {"top_p", &g.TopP}, {"min_p", &g.MinP}, {"penalty_repeat", &g.Repeat}}
+}
+
+type samplingKey struct {
+	key   string
+	value *float64
+}
+
+const samplingPrefix = "general.sampling."
+
+// read reads the recommendation of a GGUF file, which has no list of ids that end
+// a turn. One that has a temperature or a bound is one to sample.
+func (g *Generation) read(m gguf.Metadata) error {
+	var topK float64
+	for _, k := range append(g.samplingKeys(), samplingKey{"top_k", &topK}) {
+		v, ok := m.Lookup(samplingPrefix + k.key)
+		if !ok {
+			continue
+		}
+		x, err := v.Any()
+		if err != nil {
+			return err
+		}
+		n, ok := number(reflect.ValueOf(x))
+		if !ok || math.IsNaN(n) || n < 0 || n > math.MaxInt32 {
+			return fmt.Errorf("key %s%s is %s, expected a number from 0", samplingPrefix, k.key, show(x))
+		}
+		*k.value = n
+	}
+	g.TopK = int(topK)
+	g.Sample = g.Temperature > 0 || g.TopK > 0 || g.TopP > 0 || g.MinP > 0
+	return nil
+}
+
+// metadata is the inverse of read.
+func (g Generation) metadata() (keys []gguf.KeyValue) {
+	if g.TopK > 0 && g.Sample {
+		keys = append(keys, gguf.KeyValue{Key: samplingPrefix + "top_k", Value: int32(g.TopK)})
+	}
+	for _, k := range g.samplingKeys() {
+		if *k.value != 0 && (g.Sample || k.value == &g.Repeat) {
+			keys = append(keys, gguf.KeyValue{Key: samplingPrefix + k.key, Value: float32(*k.value)})
+		}
+	}
+	return keys
+}
+
+// TextGGUF is what a GGUF file says about text: the recommended sampling, the
+// tokenizer and the chat template. The notes tell what it cannot say.
+func (c *Checkpoint) TextGGUF() (keys []gguf.KeyValue, notes []string, err error) {
+	if _, err := c.Tokenizer(); err != nil {
+		return nil, nil, err
+	}
+	g, notes, err := c.text.gguf()
+	if err != nil {
+		return nil, nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+	}
+	keys = append(c.text.generation.metadata(), tokenizerMetadata(g)...)
+	if c.text.template != "" {
+		keys = append(keys, gguf.KeyValue{Key: "tokenizer.chat_template", Value: c.text.template})
+	}
+	return keys, notes, nil
+}
+
+// tokenizerToGGUF translates the tokenizer of a Hugging Face folder. The ids that
+// end a turn and are not known to by their names take the keys of eot and eom.
+func (c *Checkpoint) tokenizerToGGUF(config []byte) (g tokenizer.GGUF, notes []string, err error) {
+	f, err := tokenizerFiles(c.Path)
+	if err != nil {
+		return g, nil, err
+	}
+	if g, notes, err = tokenizer.ToGGUF(f, c.settings.integer("vocab_size"), c.Arch == "gemma4", specialIDs(config)); err != nil {
+		return g, nil, err
+	}
+	t, err := tokenizer.FromGGUF(g)
+	if err != nil {
+		return g, nil, err
+	}
+	known := t.EndOfTurn()
+	for _, id := range c.text.generation.End {
+		switch {
+		case slices.Contains(known, id):
+		case g.EOT == nil:
+			g.EOT = &id
+		case g.EOM == nil:
+			g.EOM = &id
+		default:
+			notes = append(notes, fmt.Sprintf("generation_config.json: eos_token_id: GGUF has no key for %d, the third that ends a turn and has no known name", id))
+		}
+	}
+	for _, id := range c.text.generation.Suppress {
+		notes = append(notes, fmt.Sprintf("generation_config.json: suppress_tokens: GGUF has no key for %d", id))
+	}
+	return g, notes, nil
+}
+
+// specialIDs are config.json's ids of special tokens, "bos" to "mask"; of several
+// the first.
+func specialIDs(config []byte) map[string]int {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(config, &all) != nil {
+		return nil
+	}
+	ids := map[string]int{}
+	for _, name := range []string{"bos", "eos", "unk", "sep", "pad", "cls", "mask"} {
+		var list IDs
+		if raw, ok := all[name+"_token_id"]; ok && json.Unmarshal(raw, &list) == nil && len(list) > 0 {
+			ids[name] = list[0]
+		}
+	}
+	return ids
+}

@@ -1,0 +1,219 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/karat-run/karat/internal/rope"
+	"github.com/karat-run/karat/internal/tokenizer"
+)
+
+// classes are the model classes of transformers by model_type.
+var classes = map[string]string{"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
+	"gemma3_text": "Gemma3ForCausalLM", "gemma4_text": "Gemma4ForCausalLM"}
+
+// FolderHF returns the files of a Hugging Face folder that say what a GGUF file
+// says of its model besides the tensors, by their names. dtype is transformers'
+// name of the tensors' type.
+func (c *Checkpoint) FolderHF(dtype string) (files map[string][]byte, err error) {
+	files = map[string][]byte{}
+	t, err := c.Tokenizer()
+	if err != nil {
+		return nil, err
+	}
+	g, _, err := c.text.gguf()
+	if err == nil {
+		err = c.tokenizerToHF(g, files)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+	}
+	ids := map[string]any{}
+	for name, id := range map[string]*int{"bos": g.BOS, "eos": g.EOS, "pad": g.PAD} {
+		if id != nil {
+			ids[name+"_token_id"] = *id
+		}
+	}
+	config, err := c.configHF(dtype)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+	}
+	maps.Copy(config, ids)
+	if files["config.json"], err = marshal(config); err != nil {
+		return nil, err
+	}
+	if ends := c.EndOfTurn(t); len(ends) > 0 {
+		ids["eos_token_id"] = ends
+	}
+	c.text.generation.describe(ids)
+	files["generation_config.json"], err = marshal(ids)
+	return files, err
+}
+
+// describe adds the recommendation under generation_config.json's keys.
+func (g Generation) describe(to map[string]any) {
+	if g.Sample {
+		to["do_sample"] = true
+	}
+	for key, v := range map[string]float64{"temperature": g.Temperature, "top_k": float64(g.TopK), "top_p": g.TopP, "min_p": g.MinP, "repetition_penalty": g.Repeat} {
+		if v != 0 {
+			to[key] = v
+		}
+	}
+}
+
+// marshal is v as JSON for people, without the escapes that only HTML needs.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(v)
+	return b.Bytes(), err
+}
+
+func (c *Checkpoint) tokenizerToHF(g tokenizer.GGUF, files map[string][]byte) error {
+	f, err := tokenizer.ToJSON(g)
+	if err != nil {
+		return err
+	}
+	files["tokenizer.json"], files["tokenizer_config.json"] = f.JSON, f.Config
+	if c.text.template != "" {
+		files["chat_template.jinja"] = []byte(c.text.template)
+	}
+	return nil
+}
+
+// configHF is config.json.
+func (c *Checkpoint) configHF(dtype string) (map[string]any, error) {
+	kind := c.Arch
+	switch {
+	case kind == "llama" && c.settings.integer("sliding_window") > 0:
+		kind = "mistral" // which has a window
+	case kind == "gemma3", kind == "gemma4":
+		kind += "_text"
+	}
+	config := map[string]any{"model_type": kind, "architectures": []string{classes[kind]}, "dtype": dtype, "torch_dtype": dtype}
+	maps.Copy(config, map[string]any(c.settings))
+	delete(config, "rope_parameters")
+	if err := c.ropeHF(config); err != nil {
+		return nil, err
+	}
+	switch c.Arch {
+	case "llama":
+		delete(config, "layer_types")
+		if kind == "mistral" {
+			delete(config, "mlp_bias")
+			if config["attention_bias"] == true || c.settings["mlp_bias"] == true {
+				return nil, errors.New("a model of type llama has a window and biases, which no model class of transformers has")
+			}
+			delete(config, "attention_bias")
+		}
+	case "qwen2", "qwen3":
+		config["use_sliding_window"] = false
+	case "gemma4":
+		c.doubleWide(config)
+		for _, key := range []string{"attention_k_eq_v", "enable_moe_block", "use_double_wide_mlp"} { // whose absence may mean true
+			if config[key] == nil {
+				config[key] = false
+			}
+		}
+		for _, key := range []string{"num_kv_shared_layers", "hidden_size_per_layer_input"} {
+			if config[key] == nil {
+				config[key] = 0
+			}
+		}
+	}
+	return config, nil
+}
+
+// doubleWide says in one setting what the widths of the layers say one by one: that
+// those which share keys and values are twice as wide.
+func (c *Checkpoint) doubleWide(config map[string]any) {
+	per, _ := object(c.settings["per_layer_config"])
+	layers, wide := c.settings.integer("num_hidden_layers"), 0
+	for i := range layers {
+		own, _ := object(per[strconv.Itoa(i)])
+		n := settings(own).integer("intermediate_size")
+		switch shared := i >= layers-c.settings.integer("num_kv_shared_layers"); {
+		case n == 0 && !shared:
+		case n == 2*c.settings.integer("intermediate_size") && shared:
+			wide++
+		default:
+			return
+		}
+	}
+	if wide == 0 {
+		return
+	}
+	config["use_double_wide_mlp"] = true
+	others := map[string]any{}
+	for layer, v := range per {
+		own, _ := object(v)
+		own = maps.Clone(own)
+		delete(own, "intermediate_size")
+		if len(own) > 0 {
+			others[layer] = own
+		}
+	}
+	config["per_layer_config"] = others
+}
+
+// ropeHF spells the rotary settings as most versions of transformers read them:
+// rope_theta with rope_scaling, and for Gemma 4 rope_parameters.
+func (c *Checkpoint) ropeHF(config map[string]any) error {
+	params := c.ropeParameters()
+	f, _ := object(params[full])
+	s, _ := object(params[sliding])
+	f, s = maps.Clone(f), maps.Clone(s)
+	if f["rope_type"] == "factors" {
+		p, err := c.llama3(f)
+		if err != nil {
+			return err
+		}
+		f = p
+	}
+	theta := f["rope_theta"]
+	if c.Arch == "gemma4" {
+		for _, p := range []map[string]any{f, s} {
+			if p["rope_type"] == nil {
+				p["rope_type"] = "default"
+			}
+		}
+		config["rope_parameters"] = map[string]any{full: f, sliding: s}
+		return nil
+	}
+	config["rope_theta"] = theta
+	if c.Arch == "gemma3" {
+		config["rope_local_base_freq"] = s["rope_theta"]
+	}
+	delete(f, "rope_theta")
+	if f["rope_type"] != nil {
+		config["rope_scaling"] = f
+	}
+	return nil
+}
+
+// llama3 finds the settings that the divisors of rope_freqs come from.
+func (c *Checkpoint) llama3(f map[string]any) (map[string]any, error) {
+	list, _ := f["factors"].([]any)
+	factors := make([]float32, len(list))
+	for i, v := range list {
+		n, _ := v.(float64)
+		factors[i] = float32(n)
+	}
+	theta, _ := f["rope_theta"].(float64)
+	p, ok := rope.Llama3From(theta, factors)
+	if !ok {
+		return nil, fmt.Errorf("tensor rope_freqs: its divisors %v are no published rope_type llama3, and config.json has no key for them",
+			strings.TrimSuffix(fmt.Sprint(slices.Compact(factors[:min(len(factors), 16)])), "]")+" ...]")
+	}
+	return map[string]any{"rope_type": p.Type, "rope_theta": theta, "factor": p.Factor, "low_freq_factor": p.Low, "high_freq_factor": p.High,
+		"original_max_position_embeddings": p.Context}, nil
+}

@@ -1,0 +1,74 @@
+package rope
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// GGUF returns the divisors of the frequencies that a GGUF file holds as the
+// tensor rope_freqs; nil where p needs none. Each step is rounded as in
+// llama.cpp's converter, which computes them in PyTorch (generate_extra_tensors in
+// conversion/llama.py and gemma.py there).
+func (p Params) GGUF(dim int) ([]float32, error) {
+	if p.Type == "" {
+		p.Type = p.OldType
+	}
+	if _, err := From(dim, p); err != nil {
+		return nil, err
+	}
+	factors := make([]float32, dim/2)
+	switch p.Type {
+	case "proportional":
+		if p.Factor != 0 && p.Factor != 1 {
+			return nil, fmt.Errorf("rope: GGUF has no key for factor %v with rope_type proportional", p.Factor)
+		}
+		turning := len(make(Freqs, dim/2).Partial(cmp.Or(p.Part, 1)))
+		for i := range factors {
+			factors[i] = 1
+			if i >= turning {
+				factors[i] = 1e30
+			}
+		}
+	case "llama3":
+		for i, v := range New(p.Theta, dim) {
+			factors[i] = p.llama3Factor(v)
+		}
+	case "factors":
+		copy(factors, p.Factors)
+	default:
+		return nil, nil
+	}
+	return factors, nil
+}
+
+// llama3Factor is what Llama3 divides the frequency v by.
+func (p *Params) llama3Factor(v float64) float32 {
+	wave := round(round(1/v) * round(2*math.Pi))
+	switch {
+	case wave < round(p.Context/p.High):
+		return 1
+	case wave > round(p.Context/p.Low):
+		return float32(p.Factor)
+	}
+	turns := round(round(1/wave) * p.Context)
+	mix := round(round(turns-p.Low) / round(p.High-p.Low))
+	return float32(1 / round(round(round(1-mix)/p.Factor)+mix))
+}
+
+// Llama3From finds the settings of type llama3 whose divisors, rounded as GGUF
+// rounds them, are factors: the published low_freq_factor 1 and high_freq_factor
+// 4, and a context that is a power of two. It reports false if there are none.
+func Llama3From(theta float64, factors []float32) (Params, bool) {
+	if len(factors) == 0 || len(factors) > 1<<15 {
+		return Params{}, false
+	}
+	p := Params{Type: "llama3", Theta: theta, Factor: float64(slices.Max(factors)), Low: 1, High: 4}
+	for p.Context = 128; p.Context <= 1<<22; p.Context *= 2 {
+		if got, err := p.GGUF(2 * len(factors)); err == nil && slices.Equal(got, factors) {
+			return p, true
+		}
+	}
+	return Params{}, false
+}

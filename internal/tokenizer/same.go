@@ -1,0 +1,56 @@
+package tokenizer
+
+import (
+	"fmt"
+	"slices"
+)
+
+// probes are texts on which tokenizers of different rules differ: digits, runs of
+// spaces and newlines, contractions, letters with combining marks, other scripts,
+// emoji, code, bytes that are no UTF-8.
+var probes = []string{
+	"Hello, world! The quick brown fox jumps over the lazy dog.",
+	"  leading,  double   spaces \t\ttabs\r\n\r\n\nand lines \n ",
+	"It's 12345678 and 3.14159; don't we'll THEY'RE I'd",
+	"caf\u00e9 cafe\u0301 \u212b \u1e9b\u0323 \ufb01",
+	"\u4f60\u597d\uff0c\u4e16\u754c\u3002 \u041f\u0440\u0438\u0432\u0435\u0442 \u0645\u0631\u062d\u0628\u0627 \u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35 \ud55c\uad6d\uc5b4",
+	"\U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467 \u2581 \u00a0 \ufffd",
+	"func main() {\n\tfor i := 0; i < 10; i++ {\n\t\tfmt.Println(i)\n\t}\n}\n",
+	"\xff\xfe\x00\x80", "a", " a", "",
+}
+
+// Same reports in what two tokenizers differ: in the spelling of a token, in
+// what they put around a text, or in the ids of some telling texts, with special
+// tokens among them.
+func Same(a, b *Tokenizer) error {
+	for id := range min(a.VocabSize(), b.VocabSize()) {
+		x, kind := a.Token(id)
+		if y, _ := b.Token(id); x != y && kind != Unused && kind != UserDefined { // which may be spelled as text
+			return fmt.Errorf("tokenizer: the other form has token %d as %q, not %q", id, y, x)
+		}
+	}
+	for _, special := range []bool{false, true} {
+		for _, text := range probes {
+			if special {
+				text = a.around(text)
+			}
+			o := Options{AddSpecial: true, ParseSpecial: special}
+			if x, y := a.Encode(text, o), b.Encode(text, o); !slices.Equal(x, y) {
+				return fmt.Errorf("tokenizer: the other form gives %q the ids %v, not %v", text, y, x)
+			}
+		}
+	}
+	return nil
+}
+
+// around puts special tokens before, into and after a text.
+func (t *Tokenizer) around(text string) string {
+	name := "<s>"
+	for _, k := range t.tokens {
+		if k.kind == Control {
+			name = k.text
+			break
+		}
+	}
+	return name + text + name + text + name
+}

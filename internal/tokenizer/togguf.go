@@ -1,0 +1,267 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Files are the files of a Hugging Face folder that describe its tokenizer; nil
+// is one that is not there.
+type Files struct {
+	JSON   []byte // tokenizer.json
+	Model  []byte // tokenizer.model
+	Config []byte // tokenizer_config.json
+}
+
+// ToGGUF translates a folder's tokenizer into GGUF's metadata for a model that
+// embeds size tokens, as llama.cpp's converter does (conversion/base.py, and
+// SpecialVocab in gguf-py/gguf/vocab.py). merges says that a character-level
+// vocabulary comes with its merges (gemma4), not with scores (llama). ids are
+// config.json's ids of special tokens, "bos" to "mask", for those that
+// tokenizer_config.json does not name.
+//
+// The notes tell what GGUF has no key for. Metadata that would give other ids is
+// an error: it is read back and compared with the folder's tokenizer (Same).
+func ToGGUF(f Files, size int, merges bool, ids map[string]int) (g GGUF, notes []string, err error) {
+	c, err := parseConfig(f.Config)
+	if err != nil {
+		return g, nil, err
+	}
+	var t *Tokenizer
+	var file jsonFile
+	if f.Model != nil && !merges {
+		t, err = g.fromModel(f, &c)
+	} else {
+		t, notes, err = g.fromJSON(f, &file, &c, merges)
+	}
+	if err != nil {
+		return g, nil, err
+	}
+	g.resize(size)
+	if f.JSON != nil && file.Model.Vocab == nil { // beside tokenizer.model: for its post-processor
+		if err := json.Unmarshal(f.JSON, &file); err != nil {
+			return g, nil, fmt.Errorf("tokenizer: tokenizer.json: %w", err)
+		}
+	}
+	g.setSpecial(t, &c, &file, ids)
+	back, err := FromGGUF(g)
+	if err != nil {
+		return g, nil, err
+	}
+	return g, notes, Same(t, back)
+}
+
+// fromModel takes the pieces, scores and types of a tokenizer.model, and over them
+// the added tokens of the configuration.
+func (g *GGUF) fromModel(f Files, c *config) (*Tokenizer, error) {
+	t, err := FromSentencePiece(f.Model, f.Config)
+	if err != nil {
+		return nil, err
+	}
+	m := newSPModel()
+	if err := protoFields(f.Model, 0, m.field); err != nil {
+		return nil, fmt.Errorf("tokenizer: tokenizer.model: %w", err)
+	}
+	added, err := c.appendTokens(&m.tokens)
+	if err != nil {
+		return nil, err
+	}
+	g.Model, g.Pre, g.Scores = "llama", "default", m.scores
+	for i, k := range m.tokens {
+		a, ok := added[i]
+		switch {
+		case !ok:
+		case a.special || looksSpecial(k.text):
+			k.kind = Control
+		default:
+			k = token{strings.ReplaceAll(k.text, space, " "), UserDefined}
+		}
+		if ok && i < len(g.Scores) {
+			g.Scores[i] = -1000
+		}
+		g.Tokens, g.Types = append(g.Tokens, k.text), append(g.Types, int32(k.kind))
+	}
+	for len(g.Scores) < len(g.Tokens) {
+		g.Scores = append(g.Scores, -1000)
+	}
+	g.AddSpacePrefix = &m.dummyPrefix
+	return t, nil
+}
+
+// fromJSON takes vocabulary, added tokens and merges of a tokenizer.json.
+func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool) (t *Tokenizer, notes []string, err error) {
+	if t, err = FromJSON(f.JSON, f.Config); err != nil {
+		return nil, nil, err
+	}
+	if err := json.Unmarshal(f.JSON, file); err != nil {
+		return nil, nil, fmt.Errorf("tokenizer: tokenizer.json: %w", err)
+	}
+	p, err := file.pipeline()
+	if err != nil {
+		return nil, nil, fmt.Errorf("tokenizer: tokenizer.json: %w", err)
+	}
+	tokens, added, err := file.tokens(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, a := range added {
+		if a.lstrip || a.rstrip || a.singleWord {
+			notes = append(notes, fmt.Sprintf("added token %q: GGUF cannot say what it takes of the white space or words around it", a.content))
+		}
+	}
+	switch {
+	case !p.byteLevel && merges:
+		g.Model = "gemma4"
+	case !p.byteLevel:
+		g.Model, g.Pre = "llama", "default"
+	default:
+		g.Model = "gpt2"
+		if g.Pre, err = preName(&p, file.Model.IgnoreMerges); err != nil {
+			return nil, nil, err
+		}
+	}
+	if !p.byteLevel {
+		prefix := p.norm.prepend != prependNever
+		g.AddSpacePrefix = &prefix
+	}
+	g.setTokens(t, tokens, added)
+	return t, notes, g.setMerges(&file.Model)
+}
+
+// preName finds GGUF's name of a byte-level tokenizer's steps.
+func preName(p *pipeline, ignoreMerges bool) (string, error) {
+	for _, name := range []string{"llama-bpe", "qwen2", "gpt-2", "deepseek-llm", "deepseek-coder", "deepseek-v3"} {
+		pre := preTokenizers[name]
+		if slices.Equal(pre.patterns, p.patterns) && pre.nfc == p.norm.nfc && pre.ignoreMerges == ignoreMerges {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("tokenizer: tokenizer.json: GGUF has no name for a pre-tokenizer of %q with NFC %v and ignore_merges %v", p.patterns, p.norm.nfc, ignoreMerges)
+}
+
+// visible are the tokens of Gemma 4 that a reply shows, so that its reader can
+// tell its parts (conversion/gemma.py).
+var visible = []string{"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", `<|"|>`}
+
+// setTokens sets the tokens and their types.
+func (g *GGUF) setTokens(t *Tokenizer, tokens []token, added []addedToken) {
+	isAdded := map[int32]bool{}
+	for _, a := range added {
+		isAdded[a.id] = true
+	}
+	for i, k := range tokens {
+		kind := t.tokens[i].kind // with the byte tokens
+		switch {
+		case !isAdded[int32(i)]:
+		case g.Model == "gemma4" && slices.Contains(visible, k.text):
+			kind = UserDefined
+		case looksSpecial(k.text):
+			kind = Control
+		}
+		g.Tokens, g.Types = append(g.Tokens, k.text), append(g.Types, int32(kind))
+	}
+}
+
+// looksSpecial reports whether an added token is one that models write as text
+// though it steers them (does_token_look_special in conversion/base.py).
+func looksSpecial(text string) bool {
+	between := func(from, to string) bool { return strings.HasPrefix(text, from) && strings.HasSuffix(text, to) }
+	return slices.Contains([]string{"<pad>", "<mask>", "<2mass>", "[@BOS@]"}, text) ||
+		between("<|", "|>") || between("<｜", "｜>") || between("<unused", ">")
+}
+
+// setMerges sets the merges, or the scores that have the same effect: the earlier
+// a token is first merged, the higher its score.
+func (g *GGUF) setMerges(m *jsonModel) error {
+	ids := make(map[string]int, len(g.Tokens))
+	if g.Model != "gpt2" {
+		g.Scores = make([]float32, len(g.Tokens))
+		for i, text := range g.Tokens {
+			ids[text], g.Scores[i] = i, -1000
+		}
+	}
+	scored := make([]bool, len(g.Tokens))
+	for i := range m.Merges {
+		left, right, err := m.merge(i)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(left+right, " ") {
+			return fmt.Errorf("tokenizer: tokenizer.json: merge %d: %q + %q: GGUF has no merges of spaces", i, left, right)
+		}
+		if g.Model != "llama" {
+			g.Merges = append(g.Merges, left+" "+right)
+			continue
+		}
+		if id, ok := ids[left+right]; ok && !scored[id] {
+			g.Scores[id], scored[id] = float32(-i), true
+		}
+	}
+	if g.Model == "llama" {
+		for i := range g.Scores {
+			if !scored[i] && Kind(g.Types[i]) == Normal {
+				g.Scores[i] = float32(-len(m.Merges) - i)
+			}
+		}
+	}
+	return nil
+}
+
+// resize gives the vocabulary as many tokens as the model embeds. Ids without a
+// token become unused ones; the special tokens of other modalities that a
+// vocabulary may have beyond are left out.
+func (g *GGUF) resize(size int) {
+	for i, text := range g.Tokens {
+		if text == "" {
+			g.Tokens[i], g.Types[i] = fmt.Sprintf("[PAD%d]", i), int32(Unused)
+		}
+	}
+	for i := len(g.Tokens); i < size; i++ {
+		g.Tokens, g.Types = append(g.Tokens, fmt.Sprintf("[PAD%d]", i)), append(g.Types, int32(Unused))
+		if g.Scores != nil {
+			g.Scores = append(g.Scores, -10000)
+		}
+	}
+	g.Tokens, g.Types = g.Tokens[:size], g.Types[:size]
+	if g.Scores != nil {
+		g.Scores = g.Scores[:size]
+	}
+}
+
+// setSpecial sets the ids of special tokens and what goes around a text.
+func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]int) {
+	for _, k := range []struct {
+		key  string
+		name nameOf
+		to   **int
+	}{{"bos", c.BOS, &g.BOS}, {"eos", c.EOS, &g.EOS}, {"unk", c.UNK, &g.UNK}, {"sep", c.SEP, &g.SEP}, {"pad", c.PAD, &g.PAD}, {"cls", c.CLS, &g.CLS}, {"mask", c.Mask, &g.Mask}} {
+		id, ok := t.ID(string(k.name))
+		if !ok || k.name == "" {
+			id, ok = ids[k.key]
+		}
+		if ok && id >= 0 && id < len(g.Tokens) {
+			*k.to = &id
+		}
+	}
+	if bos, ok := t.BOS(); ok && g.BOS == nil {
+		g.BOS = &bos
+	}
+	if eos, ok := t.EOS(); ok && g.EOS == nil {
+		g.EOS = &eos
+	}
+	adds := t.AddsBOS()
+	if adds || c.AddBOS != nil || g.BOS != nil && (g.Model != "gpt2" || preTokenizers[g.Pre].addBOS) {
+		g.AddBOS = &adds
+	}
+	if ends := len(t.suffix) > 0; ends || c.AddEOS != nil {
+		g.AddEOS = &ends
+	}
+	steps, _ := flatten(f.PostProcessor, func(s *jsonStep) []jsonStep { return s.Processors })
+	for _, s := range steps {
+		if s.Type == "TemplateProcessing" && len(s.Single) > 1 { // no separator between two texts
+			g.AddSEP = new(bool)
+		}
+	}
+}

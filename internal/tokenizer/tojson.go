@@ -1,0 +1,244 @@
+package tokenizer
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// ToJSON translates GGUF's metadata into the tokenizer.json and the
+// tokenizer_config.json of a Hugging Face folder. Scores become merges: all pairs
+// of tokens that make a token, that of the highest score first, as transformers
+// makes them of a tokenizer.model. Files that would give other ids are an error:
+// they are read back and compared with the metadata's tokenizer (Same).
+func ToJSON(g GGUF) (f Files, err error) {
+	t, err := FromGGUF(g)
+	if err != nil {
+		return f, err
+	}
+	merges, err := g.pairs(t)
+	if err != nil {
+		return f, err
+	}
+	added := g.addedJSON(t)
+	model := map[string]any{
+		"type": "BPE", "dropout": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
+		"unk_token": t.name(g.UNK), "fuse_unk": !t.byteLevel, "byte_fallback": !t.byteLevel, "ignore_merges": t.allWhole,
+		"vocab": json.RawMessage(g.vocabJSON(t)), "merges": merges,
+	}
+	if f.JSON, err = marshal(map[string]any{
+		"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added, "model": model,
+		"normalizer": t.norm.json(), "pre_tokenizer": g.preJSON(t), "post_processor": t.postJSON(), "decoder": t.decoderJSON(),
+	}); err != nil {
+		return f, err
+	}
+	config := map[string]any{
+		"clean_up_tokenization_spaces": false, "tokenizer_class": "PreTrainedTokenizerFast",
+		"add_bos_token": t.AddsBOS(), "add_eos_token": len(t.suffix) > 0,
+	}
+	for key, id := range map[string]*int{"bos_token": g.BOS, "eos_token": g.EOS, "unk_token": g.UNK, "sep_token": g.SEP,
+		"pad_token": g.PAD, "cls_token": g.CLS, "mask_token": g.Mask} {
+		if name := t.name(id); name != nil {
+			config[key] = name
+		}
+	}
+	if f.Config, err = marshal(config); err != nil {
+		return f, err
+	}
+	back, err := FromJSON(f.JSON, f.Config)
+	if err != nil {
+		return f, err
+	}
+	return f, Same(t, back)
+}
+
+// marshal is v as JSON for people, without the escapes that only HTML needs.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", " ")
+	err := e.Encode(v)
+	return b.Bytes(), err
+}
+
+// name is the spelling of a token, nil for none.
+func (t *Tokenizer) name(id *int) any {
+	if id == nil || *id < 0 || *id >= len(t.tokens) {
+		return nil
+	}
+	return t.tokens[*id].text
+}
+
+// spelled is token i as a tokenizer.json has it, "" for one that is only padding.
+func (g *GGUF) spelled(t *Tokenizer, i int) string {
+	k := t.tokens[i]
+	switch {
+	case k.kind == Unused && k.text == fmt.Sprintf("[PAD%d]", i):
+		return ""
+	case k.kind == UserDefined && !t.byteLevel:
+		return strings.ReplaceAll(k.text, " ", space)
+	}
+	return k.text
+}
+
+// isAdded reports whether a token is cut out of the text.
+func (k Kind) isAdded() bool { return k == Control || k == Unknown || k == UserDefined }
+
+// vocabJSON is the vocabulary in order of the ids. Added tokens of a byte-level
+// one are not in it: they are not spelled in its alphabet.
+func (g *GGUF) vocabJSON(t *Tokenizer) []byte {
+	b := []byte{'{'}
+	for i, k := range t.tokens {
+		text := g.spelled(t, i)
+		if text == "" || t.byteLevel && k.kind.isAdded() {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		key, _ := marshal(text) // a string: cannot fail
+		b = fmt.Appendf(append(b, bytes.TrimSpace(key)...), ":%d", i)
+	}
+	return append(b, '}')
+}
+
+// addedJSON lists the added tokens.
+func (g *GGUF) addedJSON(t *Tokenizer) []jsonAddedToken {
+	added := []jsonAddedToken{}
+	for i, k := range t.tokens {
+		if k.kind.isAdded() {
+			text := g.spelled(t, i)
+			added = append(added, jsonAddedToken{ID: &i, Content: text, Special: k.kind != UserDefined || isMarker(text),
+				Normalized: k.kind == UserDefined && strings.Contains(text, space)})
+		}
+	}
+	return added
+}
+
+// pairs lists the merges in order of rank.
+func (g *GGUF) pairs(t *Tokenizer) ([][2]string, error) {
+	merges := make([][2]string, 0, len(g.Merges))
+	for i, m := range g.Merges {
+		left, right, err := splitMerge(m, i)
+		if err != nil {
+			return nil, err
+		}
+		merges = append(merges, [2]string{left, right})
+	}
+	if g.Model != "llama" {
+		return merges, nil
+	}
+	order := make([]int32, len(t.tokens))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return compare(g.Scores[b], g.Scores[a]) })
+	for _, id := range order {
+		merges = t.appendSplits(merges, t.tokens[id])
+	}
+	return merges, nil
+}
+
+// appendSplits appends the pairs of tokens whose texts together are that of k.
+func (t *Tokenizer) appendSplits(merges [][2]string, k token) [][2]string {
+	if k.kind != Normal || utf8.RuneCountInString(k.text) < 2 {
+		return merges
+	}
+	first := len(merges)
+	for i := range k.text {
+		l, okL := t.words[k.text[:i]]
+		r, okR := t.words[k.text[i:]]
+		if i > 0 && okL && okR && t.tokens[l].kind == Normal && t.tokens[r].kind == Normal {
+			merges = append(merges, [2]string{k.text[:i], k.text[i:]})
+		}
+	}
+	slices.SortFunc(merges[first:], func(a, b [2]string) int {
+		return cmp.Or(cmp.Compare(t.words[a[0]], t.words[b[0]]), cmp.Compare(t.words[a[1]], t.words[b[1]]))
+	})
+	return merges
+}
+
+// object is a step of a tokenizer.json.
+type object = map[string]any
+
+func sequence(key string, steps ...any) any {
+	switch len(steps) {
+	case 0:
+		return nil
+	case 1:
+		return steps[0]
+	}
+	return object{"type": "Sequence", key: steps}
+}
+
+func (n normalizer) json() any {
+	var steps []any
+	if n.nfc {
+		steps = append(steps, object{"type": "NFC"})
+	}
+	if n.prepend != prependNever {
+		steps = append(steps, object{"type": "Prepend", "prepend": space})
+	}
+	if n.escape {
+		steps = append(steps, object{"type": "Replace", "pattern": object{"String": " "}, "content": space})
+	}
+	return sequence("normalizers", steps...)
+}
+
+func byteLevelJSON(prefix bool) object {
+	return object{"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": true, "use_regex": false}
+}
+
+func (g *GGUF) preJSON(t *Tokenizer) any {
+	if !t.byteLevel {
+		return nil
+	}
+	var steps []any
+	for _, p := range preTokenizers[g.Pre].patterns {
+		steps = append(steps, object{"type": "Split", "pattern": object{"Regex": p}, "behavior": "Isolated", "invert": false})
+	}
+	return sequence("pretokenizers", append(steps, byteLevelJSON(false))...)
+}
+
+func (t *Tokenizer) decoderJSON() any {
+	if t.byteLevel {
+		return byteLevelJSON(true)
+	}
+	steps := []any{object{"type": "Replace", "pattern": object{"String": space}, "content": " "},
+		object{"type": "ByteFallback"}, object{"type": "Fuse"}}
+	if t.norm.prepend != prependNever {
+		steps = append(steps, object{"type": "Strip", "content": " ", "start": 1, "stop": 0})
+	}
+	return sequence("decoders", steps...)
+}
+
+// postJSON is what puts special tokens around a text.
+func (t *Tokenizer) postJSON() any {
+	if len(t.prefix)+len(t.suffix) == 0 {
+		if t.byteLevel {
+			return byteLevelJSON(true)
+		}
+		return nil
+	}
+	special := object{}
+	side := func(text string) (parts []any) {
+		add := func(ids []int) {
+			for _, id := range ids {
+				name := t.tokens[id].text
+				parts = append(parts, object{"SpecialToken": object{"id": name, "type_id": 0}})
+				special[name] = object{"id": name, "ids": []int{id}, "tokens": []string{name}}
+			}
+		}
+		add(t.prefix)
+		parts = append(parts, object{"Sequence": object{"id": text, "type_id": 0}})
+		add(t.suffix)
+		return parts
+	}
+	single, pair := side("A"), append(side("A"), side("B")...)
+	return object{"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
+}
