@@ -1,4 +1,4 @@
-// Package atomicfile writes files that appear whole or not at all.
+// Package atomicfile writes files, and folders of files, that appear whole or not at all.
 package atomicfile
 
 import (
@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 )
 
 // File is a file being written: it lies beside the file that it is to become.
@@ -47,17 +48,32 @@ func Check(path string) error {
 
 // Commit closes the file and puts it in its place when all of it is on the disk. An
 // error leaves that place as it was, and nothing beside it.
-func (f *File) Commit() error {
-	if f.done {
-		return fs.ErrClosed
+func (f *File) Commit() error { return CommitAll(f) }
+
+// CommitAll commits files that belong together: none is in its place before all
+// are on the disk. Where one cannot be put there, none is left.
+func CommitAll(files ...*File) error {
+	var errs []error
+	for _, f := range files {
+		if f.done {
+			return fs.ErrClosed
+		}
+		f.done = true
+		errs = append(errs, f.Sync(), f.File.Close())
 	}
-	f.done = true
-	err := errors.Join(f.Sync(), f.File.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), f.path)
-	}
-	if err != nil {
+	err := errors.Join(errs...)
+	for i, f := range files {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+			continue
+		}
+		if err = os.Rename(f.Name(), f.path); err == nil {
+			continue
+		}
 		err = errors.Join(err, os.Remove(f.Name()))
+		for _, before := range files[:i] {
+			err = errors.Join(err, os.Remove(before.path))
+		}
 	}
 	return err
 }
@@ -81,4 +97,42 @@ func Write(path string, write func(io.Writer) error) error {
 		return errors.Join(err, f.Close())
 	}
 	return f.Commit()
+}
+
+// CheckFolder reports why WriteFolder would not make the folder at path.
+func CheckFolder(path string) error {
+	switch entries, err := os.ReadDir(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case len(entries) > 0:
+		return &fs.PathError{Op: "write", Path: path, Err: errors.New("a folder that is not empty, and so not replaced")}
+	}
+	return nil
+}
+
+// WriteFolder makes the folder at path, where there is none or an empty one, of the
+// files that write makes in the folder that it is given. It appears when all of
+// them are on the disk.
+func WriteFolder(path string, write func(dir string) error) (err error) {
+	if err := CheckFolder(path); err != nil {
+		return err
+	}
+	dir := fmt.Sprintf("%s.%08x.tmp", filepath.Clean(path), rand.Uint32())
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	if err := write(dir); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty folder
+		return err
+	}
+	return os.Rename(dir, path)
 }

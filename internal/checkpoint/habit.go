@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/float16"
@@ -109,4 +110,20 @@ type Stored struct{ *Checkpoint }
 func (s Stored) Tensor(gguf, hf string) (tensor.Tensor, bool) {
 	t, ok := s.tensors[s.Name(gguf, hf)]
 	return t, ok
+}
+
+// bare are the ends of tensors' names that have no .weight: of parameters that
+// are no module's weight.
+var bare = map[Format][]string{
+	GGUF:        {".bias", ".scale"},
+	HuggingFace: {".bias", ".scale", ".per_expert_scale", ".layer_scalar", ".experts.gate_up_proj", ".experts.down_proj"},
+}
+
+// TensorName is the name that a format has for a tensor, given the one without
+// .weight.
+func TensorName(f Format, name string) string {
+	if slices.ContainsFunc(bare[f], func(end string) bool { return strings.HasSuffix(name, end) }) {
+		return name
+	}
+	return name + ".weight"
 }

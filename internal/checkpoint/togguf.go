@@ -24,6 +24,12 @@ var idle = map[string]bool{
 	"_sliding_window_pattern": true, "vocab_size_per_layer_input": true, "task_specific_params": true, "id2label": true, "label2id": true,
 }
 
+// Idle reports whether a setting, in the file's spelling, is none that a forward
+// pass reads, or one that is converted all the same.
+func (c *Checkpoint) Idle(key string) bool {
+	return idle[key] || key == c.Key("max_position_embeddings") || key == c.Key("layer_types")
+}
+
 // read are the canonical settings that ggufWriter writes under no key of ggufKeys:
 // as tensors that are there or not, or as part of other keys.
 var read = map[string]bool{

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // The keys of a split model, in each part (gguf-split in llama.cpp).
@@ -28,6 +29,25 @@ func splitName(path string) (prefix string, no, count int, ok bool) {
 	count, _ = strconv.Atoi(m[3])
 	return m[1], no, count, true
 }
+
+// PartPath is the path of part no, from 1, of count, of a split model, and
+// PartKeys are the keys that only it has: tensors is their number in all parts.
+// The first part has the model's metadata before them, and the others have
+// no more than these (gguf-split in llama.cpp).
+func PartPath(path string, no, count int) string {
+	if prefix, _, _, ok := splitName(path); ok {
+		path = prefix
+	}
+	return partPath(strings.TrimSuffix(path, ".gguf"), no, count)
+}
+
+// PartKeys is described at PartPath.
+func PartKeys(no, count, tensors int) []KeyValue {
+	return []KeyValue{{splitNo, uint16(no - 1)}, {splitCount, uint16(count)}, {splitTensors, int32(tensors)}}
+}
+
+// IsPartKey reports whether a key is one of PartKeys.
+func IsPartKey(key string) bool { return key == splitNo || key == splitCount || key == splitTensors }
 
 func partPath(prefix string, no, count int) string {
 	return fmt.Sprintf("%s-%05d-of-%05d.gguf", prefix, no, count)

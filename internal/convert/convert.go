@@ -1,0 +1,135 @@
+// Package convert turns the files of a model into others: a Hugging Face folder
+// into GGUF, GGUF into a folder, and GGUF into GGUF of another type or in other
+// parts. Tensors are written one after another, each in pieces that all cores
+// make, so that memory does not grow with the model. What is written appears when
+// it is whole.
+//
+// What is done to tensors and settings on the way has its home in package
+// checkpoint, and the names of tensors are the tags of the architectures. A tensor
+// or a setting that has no place in the other format is an error.
+package convert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// Options say what to make. The zero value keeps the types of the tensors.
+type Options struct {
+	// Type is the type of the weights: f32, f16, bf16, or, in GGUF, one of Types.
+	// "" is, from a folder, that of most of its weights, from GGUF into GGUF that of
+	// each tensor, and into a folder F32 for a quantized file.
+	Type string
+	// Split is the most bytes of tensors in one file; 0 is one file of all. A
+	// tensor that is larger has a file of its own. Files have the names
+	// NAME-00001-of-00003.gguf, in a folder model-00001-of-00003.safetensors.
+	Split int64
+	// Progress is called with the bytes of tensors that are written, and all.
+	Progress func(done, total int64)
+}
+
+// Result tells what was made.
+type Result struct {
+	Format       checkpoint.Format
+	Architecture string
+	Files        []string // that hold tensors
+	Tensors      int
+	Bytes        int64          // of tensors
+	Types        map[string]int // how many tensors there are of each type
+	Notes        []string       // what the other format cannot say, or was set aside
+}
+
+// converter is one conversion.
+type converter struct {
+	Options
+	src, dst    string
+	result      Result
+	done, total int64
+	progress    func(done, total int64)
+}
+
+// Check reports what is wrong with o and dst without opening the model.
+func Check(dst string, o Options) error {
+	if _, err := parseType(o.Type); err != nil {
+		return err
+	}
+	if o.Split < 0 {
+		return fmt.Errorf("convert: parts of %d bytes", o.Split)
+	}
+	if toGGUF(dst) {
+		if o.Split == 0 {
+			return atomicfile.Check(dst)
+		}
+		return nil
+	}
+	return atomicfile.CheckFolder(dst)
+}
+
+// toGGUF tells the format of the result by its name.
+func toGGUF(dst string) bool { return strings.EqualFold(filepath.Ext(dst), ".gguf") }
+
+// Convert makes dst, a GGUF file if its name ends in .gguf and else a folder, of
+// the model at src. An error, as that of ctx, leaves nothing at dst that was not
+// there.
+func Convert(ctx context.Context, src, dst string, o Options) (*Result, error) {
+	if err := Check(dst, o); err != nil {
+		return nil, err
+	}
+	c := &converter{Options: o, src: src, dst: dst, progress: o.Progress}
+	st, err := os.Stat(src)
+	if err != nil {
+		return nil, fmt.Errorf("convert: %w", err)
+	}
+	switch from, to := !st.IsDir(), toGGUF(dst); {
+	case from && to:
+		err = c.ggufToGGUF(ctx)
+	case from:
+		err = c.ggufToHF(ctx)
+	case to:
+		err = c.hfToGGUF(ctx)
+	default:
+		return nil, fmt.Errorf("convert: %s: from one Hugging Face folder to another there is nothing to convert; a GGUF file's name ends in .gguf", dst)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &c.result, nil
+}
+
+// weights are the model's tensors. What is not read of its settings would be
+// lost, and is an error.
+func (c *converter) weights(m *checkpoint.Checkpoint) ([]*graph.Weight, error) {
+	weights, _, err := arch.Weights(m)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, e := range arch.Unread(m) {
+		if !m.Idle(e.Key) {
+			errs = append(errs, fmt.Errorf("convert: %s: no rule takes the setting %s = %s", c.src, e.Key, e.Value))
+		}
+	}
+	c.result.Architecture = m.Arch
+	c.result.Notes = slices.Clone(m.Notes)
+	return weights, errors.Join(errs...)
+}
+
+// count notes what the result has.
+func (c *converter) count(format checkpoint.Format, jobs []job) {
+	c.result.Format, c.result.Tensors, c.result.Types = format, len(jobs), map[string]int{}
+	for _, j := range jobs {
+		c.result.Types[j.out.DType.String()]++
+	}
+	c.total = bytes(jobs)
+	c.result.Bytes = c.total
+}

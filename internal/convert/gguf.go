@@ -1,0 +1,44 @@
+package convert
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// ggufToGGUF changes types and parts. It knows no model: metadata is copied.
+func (c *converter) ggufToGGUF(ctx context.Context) error {
+	f, err := gguf.Open(c.src)
+	if err != nil {
+		return fmt.Errorf("convert: %w", err)
+	}
+	defer f.Close()
+	c.result.Architecture, _ = f.Metadata.String("general.architecture") // any model's
+	to, err := parseType(c.Type)
+	if err != nil {
+		return err
+	}
+	var jobs []job
+	for _, t := range f.Tensors() {
+		j := job{in: t, out: t}
+		j.out.Data = nil
+		if to != tensor.Invalid && (t.DType.Float() || t.DType.Quantized()) && !stays(t.Name, t.Shape) {
+			j.out.DType = to
+		}
+		jobs = append(jobs, j)
+	}
+	var keys []gguf.KeyValue
+	for _, key := range f.Metadata.Keys() {
+		v, _ := f.Metadata.Lookup(key)
+		switch {
+		case gguf.IsPartKey(key):
+		case key == "general.file_type" && to != tensor.Invalid:
+			keys = append(keys, gguf.KeyValue{Key: key, Value: fileType[to]})
+		default:
+			keys = append(keys, gguf.KeyValue{Key: key, Value: v})
+		}
+	}
+	return c.writeGGUF(ctx, keys, jobs)
+}

@@ -1,0 +1,193 @@
+package convert
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/karat-run/karat/internal/float16"
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// chunkBytes is about what a worker makes at a time.
+const chunkBytes = 2 << 20
+
+// A job is a tensor to write, and what it is made of.
+type job struct {
+	out  tensor.Tensor   // without Data
+	in   tensor.Tensor   // of the source; its shape is out's
+	from func(r int) int // the row of in that is row r of out, along the first dimension; nil where it is r
+	plus float32         // added to every value
+}
+
+// unit is the number of elements that stay together: a row of the first dimension
+// where these change places, else one of the last.
+func (j *job) unit() int {
+	if j.from != nil {
+		return j.in.Shape.Size() / j.in.Shape[0]
+	}
+	return j.in.Shape.Last()
+}
+
+// units is how many there are, and per how many a chunk has.
+func (j *job) units() (n, per int) {
+	unit := j.unit()
+	n = j.in.Shape.Size() / unit
+	per = max(1, chunkBytes/max(j.out.DType.RowBytes(unit), j.in.DType.RowBytes(unit), 1))
+	return n, min(per, n)
+}
+
+// A worker makes chunks. Its memory is used again.
+type worker struct {
+	rows   []byte    // of in, gathered
+	values []float32 // of rows
+	out    []byte
+}
+
+// chunk makes units from to to of the result. What it returns is valid until the
+// next call, or part of the source.
+func (w *worker) chunk(j *job, from, to int) (out []byte, err error) {
+	guarded := mmap.Guard(func() error {
+		out, err = w.make(j, from, to)
+		return nil
+	})
+	if guarded != nil {
+		return nil, guarded
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tensor %s: %w", j.in.Name, err)
+	}
+	return out, nil
+}
+
+func (w *worker) make(j *job, from, to int) ([]byte, error) {
+	unit := j.unit()
+	size := j.in.DType.RowBytes(unit)
+	rows := j.in.Data[from*size : to*size]
+	if j.from != nil {
+		w.rows = w.rows[:0]
+		for r := from; r < to; r++ {
+			at := j.from(r) * size
+			w.rows = append(w.rows, j.in.Data[at:at+size]...)
+		}
+		rows = w.rows
+	}
+	if i := notFinite(j.in.DType, rows); i >= 0 {
+		return nil, fmt.Errorf("element %d is %v", from*unit+i, value(j.in.DType, rows, i))
+	}
+	if j.out.DType == j.in.DType && j.plus == 0 {
+		return rows, nil
+	}
+	n := (to - from) * unit
+	if cap(w.values) < n {
+		w.values = make([]float32, n)
+	}
+	v := w.values[:n]
+	if err := quant.Dequantize(j.in.DType, v, rows); err != nil {
+		return nil, err
+	}
+	if j.plus != 0 {
+		for i := range v {
+			v[i] += j.plus
+		}
+	}
+	return w.encode(j, v, from*unit)
+}
+
+// encode makes v, elements from first on, elements of the result's type.
+func (w *worker) encode(j *job, v []float32, first int) ([]byte, error) {
+	w.out = w.out[:0]
+	for i, x := range v {
+		if x-x != 0 {
+			return nil, fmt.Errorf("element %d is %v", first+i, x)
+		}
+	}
+	switch j.out.DType {
+	case tensor.F32:
+		for _, x := range v {
+			w.out = binary.LittleEndian.AppendUint32(w.out, math.Float32bits(x))
+		}
+	case tensor.BF16:
+		for i, x := range v {
+			b := float16.ToBF16(x)
+			if b&0x7f80 == 0x7f80 {
+				return nil, fmt.Errorf("element %d is %v, more than BF16 holds", first+i, x)
+			}
+			w.out = binary.LittleEndian.AppendUint16(w.out, b)
+		}
+	case tensor.F16:
+		for i, x := range v {
+			b := float16.ToF16(x)
+			if b&0x7c00 == 0x7c00 {
+				return nil, fmt.Errorf("element %d is %v, more than F16 holds (65504)", first+i, x)
+			}
+			w.out = binary.LittleEndian.AppendUint16(w.out, b)
+		}
+	default:
+		return nil, fmt.Errorf("type %v cannot be written", j.out.DType)
+	}
+	return w.out, nil
+}
+
+// notFinite is the place of the first NaN or infinity among elements of a float
+// type, -1 if there is none. Blocks are not looked into.
+func notFinite(d tensor.DType, b []byte) int {
+	var exp, one, top uint64 // of each lane: the exponent's bits, the lowest of them, the carry out of them
+	switch d {
+	case tensor.F32:
+		exp, one, top = 0x7f800000_7f800000, 0x00800000_00800000, 0x80000000_80000000
+	case tensor.F16:
+		exp, one, top = 0x7c00_7c00_7c00_7c00, 0x0400_0400_0400_0400, 0x8000_8000_8000_8000
+	case tensor.BF16:
+		exp, one, top = 0x7f80_7f80_7f80_7f80, 0x0080_0080_0080_0080, 0x8000_8000_8000_8000
+	default:
+		return -1
+	}
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		if ((binary.LittleEndian.Uint64(b[i:])&exp)+one)&top != 0 {
+			break
+		}
+	}
+	for size := d.BlockBytes(); i+size <= len(b); i += size {
+		if x := value(d, b, i/size); x-x != 0 {
+			return i / size
+		}
+	}
+	return -1
+}
+
+// value is element i of a float type.
+func value(d tensor.DType, b []byte, i int) float32 {
+	switch d {
+	case tensor.F32:
+		return math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	case tensor.F16:
+		return float16.F16(binary.LittleEndian.Uint16(b[2*i:]))
+	}
+	return float16.BF16(binary.LittleEndian.Uint16(b[2*i:]))
+}
+
+// holds reports whether d holds every value of t less minus, so that adding it
+// gives t again.
+func holds(d tensor.DType, t tensor.Tensor, minus float32) (all bool, err error) {
+	err = mmap.Guard(func() error {
+		for i := range len(t.Data) / t.DType.BlockBytes() {
+			x := value(t.DType, t.Data, i)
+			y := x - minus
+			if d == tensor.BF16 {
+				y = float16.BF16(float16.ToBF16(y))
+			} else if d == tensor.F16 {
+				y = float16.F16(float16.ToF16(y))
+			}
+			if math.Float32bits(y+minus) != math.Float32bits(x) {
+				return nil
+			}
+		}
+		all = true
+		return nil
+	})
+	return all, err
+}

@@ -1,0 +1,119 @@
+package convert
+
+import (
+	"context"
+	"io"
+	"runtime"
+	"sync"
+
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// piece is a part of a job that a worker makes.
+type piece struct {
+	job      *job
+	from, to int
+	made     chan made // holds one
+}
+
+type made struct {
+	data   []byte
+	worker *worker
+	err    error
+}
+
+// stream writes the data of jobs to w, in their order. All cores make pieces of
+// them ahead; what they made and is not written yet is a few pieces.
+func (c *converter) stream(ctx context.Context, w io.Writer, jobs []job) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait() // nothing reads the source afterwards
+	defer cancel()
+	n := runtime.GOMAXPROCS(0)
+	todo, order := make(chan *piece), make(chan *piece, 2*n)
+	idle := make(chan *worker, 2*n)
+	for range 2 * n {
+		idle <- &worker{}
+	}
+	running.Go(func() {
+		defer close(order)
+		defer close(todo)
+		cut(ctx, jobs, todo, order)
+	})
+	for range n {
+		running.Go(func() {
+			for {
+				var k *worker // before a piece: the first one in order always has one
+				select {
+				case k = <-idle:
+				case <-ctx.Done():
+					return
+				}
+				p, ok := <-todo
+				if !ok {
+					return
+				}
+				data, err := k.chunk(p.job, p.from, p.to)
+				p.made <- made{data, k, err}
+			}
+		})
+	}
+	for p := range order {
+		var m made
+		select {
+		case m = <-p.made:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if m.err == nil {
+			_, m.err = w.Write(m.data)
+		}
+		if m.err != nil {
+			return m.err
+		}
+		c.report(p, len(m.data))
+		idle <- m.worker
+	}
+	return ctx.Err()
+}
+
+// cut sends the pieces of jobs, each to a worker and to the one who writes.
+func cut(ctx context.Context, jobs []job, todo, order chan<- *piece) {
+	for i := range jobs {
+		n, per := jobs[i].units()
+		for from := 0; from < n; from += per {
+			p := &piece{&jobs[i], from, min(from+per, n), make(chan made, 1)}
+			for _, to := range []chan<- *piece{order, todo} {
+				select {
+				case to <- p:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}
+}
+
+// report counts what was written, and lets go of the source's memory.
+func (c *converter) report(p *piece, n int) {
+	j := p.job
+	if j.from == nil {
+		size := j.in.DType.RowBytes(j.unit())
+		mmap.Drop(j.in.Data[p.from*size : p.to*size])
+	} else if p.to == j.in.Shape[0] {
+		mmap.Drop(j.in.Data)
+	}
+	if c.done += int64(n); c.progress != nil {
+		c.progress(c.done, c.total)
+	}
+}
+
+// bytes is the size of the results of jobs.
+func bytes(jobs []job) (n int64) {
+	for _, j := range jobs {
+		size, _ := tensor.Bytes(j.out.DType, j.out.Shape) // the writer has the error
+		n += int64(size)
+	}
+	return n
+}

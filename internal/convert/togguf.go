@@ -1,0 +1,222 @@
+package convert
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// hfToGGUF converts a folder.
+func (c *converter) hfToGGUF(ctx context.Context) error {
+	m, err := checkpoint.Open(c.src)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	weights, err := c.weights(m)
+	if err != nil {
+		return err
+	}
+	own, ropeFreqs, err := m.MetadataGGUF()
+	if err != nil {
+		return err
+	}
+	text, notes, err := m.TextGGUF()
+	if err != nil {
+		return err
+	}
+	c.result.Notes = append(c.result.Notes, notes...)
+	to, err := parseType(c.Type)
+	if err != nil {
+		return err
+	}
+	if to == tensor.Invalid {
+		to = mostly(m.Tensors())
+	}
+	var jobs []job
+	if ropeFreqs != nil {
+		jobs = append(jobs, job{in: vector("rope_freqs.weight", ropeFreqs)})
+		jobs[0].out = jobs[0].in
+	}
+	for _, w := range weights {
+		jobs = append(jobs, newJob(m, w.Tensor, w.GGUF, to))
+	}
+	keys := general(m.Arch, c.src, jobs)
+	keys = append(append(keys, own...), gguf.KeyValue{Key: "general.file_type", Value: fileType[to]},
+		gguf.KeyValue{Key: "general.quantization_version", Value: uint32(2)})
+	return c.writeGGUF(ctx, append(keys, text...), jobs)
+}
+
+// newJob brings a tensor of a folder into GGUF under its name there, without
+// .weight.
+func newJob(m *checkpoint.Checkpoint, t tensor.Tensor, name string, to tensor.DType) job {
+	j := job{in: t, out: t}
+	h := m.Habit(name)
+	if h.Heads > 0 {
+		rows := t.Shape[0]
+		j.from = func(r int) int { return h.Stored(r, rows) }
+	}
+	j.plus = h.Plus
+	j.out.Data = nil
+	j.out.Name = checkpoint.TensorName(checkpoint.GGUF, name)
+	if j.out.DType = to; stays(j.out.Name, t.Shape) {
+		j.out.DType = tensor.F32
+	}
+	return j
+}
+
+// vector is an F32 tensor of one dimension.
+func vector(name string, v []float32) tensor.Tensor {
+	t := tensor.Tensor{Name: name, DType: tensor.F32, Shape: tensor.Shape{len(v)}}
+	for _, x := range v {
+		t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(x))
+	}
+	return t
+}
+
+// general are the keys that tell people of a model.
+func general(arch, src string, jobs []job) []gguf.KeyValue {
+	keys := []gguf.KeyValue{{Key: "general.architecture", Value: arch}, {Key: "general.type", Value: "model"}}
+	if abs, err := filepath.Abs(src); err == nil {
+		keys = append(keys, gguf.KeyValue{Key: "general.name", Value: title(filepath.Base(abs))})
+	}
+	return append(keys, gguf.KeyValue{Key: "general.size_label", Value: sizeLabel(jobs)})
+}
+
+var versionLike = regexp.MustCompile(`^(v\d+(?:\.\d+)*|\d.*)$`)
+
+// title writes a folder's name as a model's (Metadata.id_to_title in llama.cpp's
+// gguf-py).
+func title(folder string) string {
+	words := strings.Fields(strings.ReplaceAll(folder, "-", " "))
+	for i, w := range words {
+		if w != strings.ToLower(w) || versionLike.MatchString(w) {
+			continue
+		}
+		var b strings.Builder
+		inWord := false
+		for _, r := range w { // Python's str.title
+			if !inWord {
+				r = unicode.ToTitle(r)
+			}
+			b.WriteRune(r)
+			inWord = unicode.IsLetter(r)
+		}
+		words[i] = b.String()
+	}
+	return strings.Join(words, " ")
+}
+
+// sizeLabel is the number of weights, of a model with experts "4x2.2M": those that
+// all tokens use and one expert's (size_label in llama.cpp's gguf-py).
+func sizeLabel(jobs []job) string {
+	n, experts, sum, tensors := 0, 0, 0, 0
+	for _, j := range jobs {
+		size, shape := j.out.Shape.Size(), j.out.Shape
+		if strings.Contains(j.out.Name, "_exps.") && len(shape) >= 3 {
+			size /= shape[0]
+			sum, tensors, experts = sum+shape[0], tensors+1, 1
+		}
+		n += size
+	}
+	label := rounded(float64(n))
+	if experts > 0 {
+		label = fmt.Sprintf("%dx%s", sum/tensors, label)
+	}
+	return label
+}
+
+// rounded is a number of weights with at least two digits
+// (model_weight_count_rounded_notation).
+func rounded(n float64) string {
+	suffix := "T"
+	for _, s := range []struct {
+		above  float64
+		suffix string
+	}{{1e12, "T"}, {1e9, "B"}, {1e6, "M"}, {0, "K"}} {
+		if n > s.above {
+			n, suffix = n/max(s.above, 1e3), s.suffix
+			break
+		}
+	}
+	digits := 2 - len(strings.TrimLeft(fmt.Sprintf("%.0f", n), "0"))
+	return fmt.Sprintf("%.*f%s", max(digits, 0), n, suffix)
+}
+
+// writeGGUF writes jobs with metadata, in parts where the options ask for them.
+func (c *converter) writeGGUF(ctx context.Context, metadata []gguf.KeyValue, jobs []job) error {
+	parts := c.parts(jobs)
+	c.count(checkpoint.GGUF, jobs)
+	var files []*atomicfile.File
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	for i, part := range parts {
+		path, keys := c.dst, metadata
+		if c.Split > 0 {
+			path = gguf.PartPath(c.dst, i+1, len(parts))
+			if i > 0 {
+				keys = nil
+			}
+			keys = append(keys[:len(keys):len(keys)], gguf.PartKeys(i+1, len(parts), len(jobs))...)
+		}
+		f, err := atomicfile.Create(path)
+		if err != nil {
+			return fmt.Errorf("convert: %w", err)
+		}
+		files = append(files, f)
+		c.result.Files = append(c.result.Files, path)
+		if err := c.writePart(ctx, f, keys, part); err != nil {
+			return fmt.Errorf("convert: %s: %w", path, err)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := atomicfile.CommitAll(files...); err != nil {
+		return fmt.Errorf("convert: %w", err)
+	}
+	return nil
+}
+
+func (c *converter) writePart(ctx context.Context, w io.Writer, metadata []gguf.KeyValue, jobs []job) error {
+	tensors := make([]tensor.Tensor, len(jobs))
+	for i, j := range jobs {
+		tensors[i] = j.out
+	}
+	g, err := gguf.NewWriter(w, metadata, tensors)
+	if err != nil {
+		return err
+	}
+	if err := c.stream(ctx, g, jobs); err != nil {
+		return err
+	}
+	return g.Close()
+}
+
+// parts divides jobs, each part with at most so many bytes of tensors, as
+// llama.cpp's gguf-split counts them.
+func (c *converter) parts(jobs []job) (parts [][]job) {
+	first, size := 0, int64(0)
+	for i := range jobs {
+		n := (bytes(jobs[i:i+1]) + 31) &^ 31
+		if size += n; c.Split > 0 && size > c.Split && i > first {
+			parts = append(parts, jobs[first:i])
+			first, size = i, n
+		}
+	}
+	return append(parts, jobs[first:])
+}

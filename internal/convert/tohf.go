@@ -1,0 +1,155 @@
+package convert
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/safetensors"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// ggufToHF converts a GGUF file into a folder.
+func (c *converter) ggufToHF(ctx context.Context) error {
+	m, err := checkpoint.Open(c.src)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	weights, err := c.weights(m)
+	if err != nil {
+		return err
+	}
+	to, err := parseType(c.Type)
+	if err != nil {
+		return err
+	}
+	if to == tensor.Invalid {
+		if to = mostly(m.Tensors()); to == tensor.Invalid {
+			to = tensor.F32
+		}
+	}
+	jobs, err := c.folderJobs(m, weights, to)
+	if err != nil {
+		return err
+	}
+	files, err := m.FolderHF(dtypeNames[to])
+	if err != nil {
+		return err
+	}
+	c.count(checkpoint.HuggingFace, jobs)
+	err = atomicfile.WriteFolder(c.dst, func(dir string) error {
+		index, err := c.writeTensors(ctx, dir, jobs)
+		if err != nil {
+			return err
+		}
+		maps.Copy(files, index)
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			if err := writeSynced(filepath.Join(dir, name), func(f *os.File) error {
+				_, err := f.Write(files[name])
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return fmt.Errorf("convert: %s: %w", c.dst, err)
+	}
+	return nil
+}
+
+// folderJobs bring the tensors of a GGUF file into type to. One that GGUF has in
+// F32 by rule stays so where to does not hold its values.
+func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight, to tensor.DType) ([]job, error) {
+	jobs := make([]job, len(weights))
+	for i, w := range weights {
+		j := job{in: w.Tensor, out: w.Tensor}
+		h := m.Habit(w.GGUF)
+		if h.Heads > 0 {
+			rows := w.Shape[0]
+			j.from = func(r int) int { return h.Restored(r, rows) }
+		}
+		j.plus = -h.Plus
+		j.out.Data, j.out.Name, j.out.DType = nil, checkpoint.TensorName(checkpoint.HuggingFace, w.HF), to
+		if w.DType == tensor.F32 && to != tensor.F32 && c.Type == "" {
+			all, err := holds(to, w.Tensor, h.Plus)
+			if err != nil {
+				return nil, err
+			}
+			if !all {
+				j.out.DType = tensor.F32
+				c.result.Notes = append(c.result.Notes, fmt.Sprintf("tensor %s stays F32: %v does not hold its values", j.out.Name, to))
+			}
+		}
+		jobs[i] = j
+	}
+	return jobs, nil
+}
+
+// writeTensors writes model.safetensors, or several files whose index it returns.
+func (c *converter) writeTensors(ctx context.Context, dir string, jobs []job) (map[string][]byte, error) {
+	parts := c.parts(jobs)
+	where := map[string]string{}
+	for i, part := range parts {
+		name := "model.safetensors"
+		if len(parts) > 1 {
+			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(parts))
+		}
+		c.result.Files = append(c.result.Files, filepath.Join(c.dst, name))
+		for _, j := range part {
+			where[j.out.Name] = name
+		}
+		if err := writeSynced(filepath.Join(dir, name), func(f *os.File) error { return c.writeShard(ctx, f, part) }); err != nil {
+			return nil, err
+		}
+	}
+	if len(parts) == 1 {
+		return nil, nil
+	}
+	b, err := json.MarshalIndent(map[string]any{"metadata": map[string]any{"total_size": c.total}, "weight_map": where}, "", "  ")
+	return map[string][]byte{"model.safetensors.index.json": append(b, '\n')}, err
+}
+
+func (c *converter) writeShard(ctx context.Context, f *os.File, jobs []job) error {
+	tensors, of := make([]tensor.Tensor, len(jobs)), make(map[string]job, len(jobs))
+	for i, j := range jobs {
+		tensors[i], of[j.out.Name] = j.out, j
+	}
+	w, err := safetensors.NewWriter(f, tensors, map[string]string{"format": "pt"})
+	if err != nil {
+		return err
+	}
+	sorted := make([]job, len(jobs))
+	for i, t := range w.Tensors {
+		sorted[i] = of[t.Name]
+	}
+	if err := c.stream(ctx, w, sorted); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// writeSynced makes a new file that is on the disk when it returns.
+func writeSynced(path string, write func(*os.File) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := write(f); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return f.Close()
+}
