@@ -98,37 +98,18 @@ func (w *worker) make(j *job, from, to int) ([]byte, error) {
 
 // encode makes v, elements from first on, elements of the result's type.
 func (w *worker) encode(j *job, v []float32, first int) ([]byte, error) {
-	w.out = w.out[:0]
-	for i, x := range v {
-		if x-x != 0 {
-			return nil, fmt.Errorf("element %d is %v", first+i, x)
-		}
+	d, k := j.out.DType, j.out.Shape.Last()
+	if j.from != nil { // along the first dimension, which may be the last
+		k = j.unit()
 	}
-	switch j.out.DType {
-	case tensor.F32:
-		for _, x := range v {
-			w.out = binary.LittleEndian.AppendUint32(w.out, math.Float32bits(x))
-		}
-	case tensor.BF16:
-		for i, x := range v {
-			b := float16.ToBF16(x)
-			if b&0x7f80 == 0x7f80 {
-				return nil, fmt.Errorf("element %d is %v, more than BF16 holds", first+i, x)
-			}
-			w.out = binary.LittleEndian.AppendUint16(w.out, b)
-		}
-	case tensor.F16:
-		for i, x := range v {
-			b := float16.ToF16(x)
-			if b&0x7c00 == 0x7c00 {
-				return nil, fmt.Errorf("element %d is %v, more than F16 holds (65504)", first+i, x)
-			}
-			w.out = binary.LittleEndian.AppendUint16(w.out, b)
-		}
-	default:
-		return nil, fmt.Errorf("type %v cannot be written", j.out.DType)
+	size := d.RowBytes(len(v))
+	if cap(w.out) < size {
+		w.out = make([]byte, size)
 	}
-	return w.out, nil
+	if err := quant.Quantize(d, w.out[:size], v, k, nil); err != nil {
+		return nil, fmt.Errorf("from element %d: %w", first, err)
+	}
+	return w.out[:size], nil
 }
 
 // notFinite is the place of the first NaN or infinity among elements of a float

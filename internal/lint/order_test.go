@@ -44,11 +44,11 @@ var below = map[string]string{
 	"lab/parity":   "lab/diagnose lab/fault",
 	"lab/report":   "lab/diagnose lab/cause",
 
-	"convert": "checkpoint quant",
+	"convert": "arch quant atomicfile",
 	"synth":   "gguf float16",
 	"bench":   "arch backend/* engine",
 
-	".":      "engine chat backend/* machine",
+	".":      "engine chat backend/* machine convert",
 	"server": ". hub ui",
 	"cmd/*":  ". server eval imatrix lab lab/* convert synth bench simd",
 }
