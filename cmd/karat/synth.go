@@ -29,8 +29,8 @@ func newSynthCommand() *cobra.Command {
 and whose weights are random: it is as fast and as large as the trained model, and
 says nothing that makes sense. Equal seeds give equal files.
 
-Types are mixed roughly as llama-quantize mixes them: Q4_K_M has Q6_K for the
-embedding and for half of attn_v and ffn_down. Blocks are random integers with
+Types are mixed as llama-quantize mixes them: Q4_K_M has Q6_K for the embedding and
+for half of attn_v and ffn_down. Blocks are random integers with
 fitting scales; nothing is quantized. The vocabulary is made up, or that of the
 GGUF file after --vocab, which also sets its size. No chat template is made.
 

@@ -15,6 +15,7 @@ var below = map[string]string{
 	"simd/gen":    "",
 	"quant":       "tensor float16 simd",
 	"gguf":        "atomicfile tensor mmap",
+	"mix":         "gguf",
 	"safetensors": "atomicfile tensor mmap float16",
 	"checkpoint":  "gguf safetensors rope tokenizer",
 	"panel":       "quant simd tensor",
@@ -44,8 +45,8 @@ var below = map[string]string{
 	"lab/parity":   "lab/diagnose lab/fault",
 	"lab/report":   "lab/diagnose lab/cause",
 
-	"convert": "arch quant atomicfile",
-	"synth":   "gguf float16",
+	"convert": "arch quant atomicfile mix imatrix",
+	"synth":   "gguf float16 mix",
 	"bench":   "arch backend/* engine",
 
 	".":      "engine chat backend/* machine convert",

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/karat-run/karat/internal/mix"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -82,7 +83,6 @@ func (s *shape) ffOf(layer int) int {
 // list gathers the tensors.
 type list struct {
 	s   *shape
-	m   mix
 	all []tensor.Tensor
 }
 
@@ -90,8 +90,9 @@ func (l *list) add(name string, d tensor.DType, dims ...int) {
 	l.all = append(l.all, tensor.Tensor{Name: name, DType: d, Shape: dims})
 }
 
-func (l *list) weight(prefix, name string, layer int, dims ...int) {
-	l.add(prefix+name+".weight", l.m.dtype(name, dims[len(dims)-1], layer, l.s.layers), dims...)
+// weight adds a matrix, or one for each expert, whose type the mix chooses.
+func (l *list) weight(prefix, name string, dims ...int) {
+	l.add(prefix+name+".weight", tensor.BF16, dims...)
 }
 
 func (l *list) ones(prefix string, n int, names ...string) {
@@ -101,12 +102,12 @@ func (l *list) ones(prefix string, n int, names ...string) {
 }
 
 // tensors lists the tensors in the order of the file.
-func (s *shape) tensors(m mix) []tensor.Tensor {
-	l := &list{s: s, m: m}
-	l.weight("", "token_embd", 0, s.vocab, s.hidden)
+func (s *shape) tensors(m mix.Mix) ([]tensor.Tensor, error) {
+	l := &list{s: s}
+	l.weight("", "token_embd", s.vocab, s.hidden)
 	l.ones("", s.hidden, "output_norm")
 	if n := s.perLayer; n > 0 {
-		l.weight("", "per_layer_token_embd", 0, s.vocab, s.layers*n)
+		l.weight("", "per_layer_token_embd", s.vocab, s.layers*n)
 		l.add("per_layer_model_proj.weight", tensor.BF16, s.layers*n, s.hidden)
 		l.ones("", n, "per_layer_proj_norm")
 	}
@@ -121,7 +122,11 @@ func (s *shape) tensors(m mix) []tensor.Tensor {
 		l.attention(p, i)
 		l.feedForward(p, i)
 	}
-	return l.all
+	types, err := m.Types(s.model(), l.all)
+	for i := range types {
+		l.all[i].DType = types[i]
+	}
+	return l.all, err
 }
 
 func (l *list) attention(p string, i int) {
@@ -131,28 +136,28 @@ func (l *list) attention(p string, i int) {
 		dim, kv = s.fullDim, s.fullKV
 	}
 	l.ones(p, s.hidden, "attn_norm")
-	l.weight(p, "attn_q", i, s.heads*dim, s.hidden)
+	l.weight(p, "attn_q", s.heads*dim, s.hidden)
 	if s.arch != "llama" {
 		l.ones(p, dim, "attn_q_norm")
 	}
 	if i < s.layers-s.shared {
-		l.weight(p, "attn_k", i, kv*dim, s.hidden)
+		l.weight(p, "attn_k", kv*dim, s.hidden)
 		if s.experts == 0 || !s.full(i) { // else the keys are the values, too
-			l.weight(p, "attn_v", i, kv*dim, s.hidden)
+			l.weight(p, "attn_v", kv*dim, s.hidden)
 		}
 		if s.arch != "llama" {
 			l.ones(p, dim, "attn_k_norm")
 		}
 	}
-	l.weight(p, "attn_output", i, s.hidden, s.heads*dim)
+	l.weight(p, "attn_output", s.hidden, s.heads*dim)
 }
 
 func (l *list) feedForward(p string, i int) {
 	s, ff := l.s, l.s.ffOf(i)
 	l.ones(p, s.hidden, "ffn_norm")
-	l.weight(p, "ffn_gate", i, ff, s.hidden)
-	l.weight(p, "ffn_up", i, ff, s.hidden)
-	l.weight(p, "ffn_down", i, s.hidden, ff)
+	l.weight(p, "ffn_gate", ff, s.hidden)
+	l.weight(p, "ffn_up", ff, s.hidden)
+	l.weight(p, "ffn_down", s.hidden, ff)
 	if s.window > 0 {
 		l.ones(p, s.hidden, "post_attention_norm", "post_ffw_norm")
 	}
@@ -160,16 +165,16 @@ func (l *list) feedForward(p string, i int) {
 		l.ones(p, 1, "layer_output_scale")
 	}
 	if n := s.perLayer; n > 0 {
-		l.weight(p, "inp_gate", i, n, s.hidden)
-		l.weight(p, "proj", i, s.hidden, n)
+		l.weight(p, "inp_gate", n, s.hidden)
+		l.weight(p, "proj", s.hidden, n)
 		l.ones(p, s.hidden, "post_norm")
 	}
 	if n := s.experts; n > 0 {
 		l.ones(p, s.hidden, "post_ffw_norm_1", "post_ffw_norm_2", "pre_ffw_norm_2")
 		l.add(p+"ffn_gate_inp.scale", tensor.F32, s.hidden)
 		l.add(p+"ffn_gate_inp.weight", router, n, s.hidden)
-		l.weight(p, "ffn_gate_up_exps", i, n, 2*s.expertFF, s.hidden)
-		l.weight(p, "ffn_down_exps", i, n, s.hidden, s.expertFF)
+		l.weight(p, "ffn_gate_up_exps", n, 2*s.expertFF, s.hidden)
+		l.weight(p, "ffn_down_exps", n, s.hidden, s.expertFF)
 		l.add(p+"ffn_down_exps.scale", tensor.F32, n)
 	}
 }

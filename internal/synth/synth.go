@@ -1,9 +1,8 @@
 // Package synth writes GGUF files of real shapes and random weights, which load
 // and run as trained ones do: speed needs no download.
 //
-// Metadata and names are those of llama.cpp's converters. Types are mixed roughly
-// as llama-quantize mixes them (mix.go), and blocks of random integers are made
-// directly, with scales of weights near 0.02, so that logits stay finite. What
+// Metadata and names are those of llama.cpp's converters, types those of a mix, and
+// blocks of random integers are made directly, with scales of weights near 0.02, so that logits stay finite. What
 // such a model says means nothing.
 package synth
 
@@ -14,8 +13,10 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/mix"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -43,13 +44,16 @@ func Write(ctx context.Context, w io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	m := mixes[o.Type]
+	m, _ := mix.Find(o.Type)
 	vocab, err := vocabulary(s, o.Vocab)
 	if err != nil {
 		return err
 	}
-	metadata := append(s.metadata(m.fileType), vocab...)
-	tensors := s.tensors(m)
+	metadata := append(s.metadata(m.FileType), vocab...)
+	tensors, err := s.tensors(m)
+	if err != nil {
+		return fmt.Errorf("synth: %w", err)
+	}
 	g, err := gguf.NewWriter(w, metadata, tensors)
 	if err != nil {
 		return err
@@ -71,7 +75,7 @@ func Check(o Options) error {
 	if _, err := find(o.Arch, o.Shape); err != nil {
 		return err
 	}
-	if _, ok := mixes[o.Type]; !ok {
+	if !slices.Contains(types, o.Type) {
 		return fmt.Errorf("synth: type %q, possible are %v", o.Type, Types())
 	}
 	return nil
