@@ -8,18 +8,43 @@ import (
 	"time"
 
 	"github.com/karat-run/karat/internal/atomicfile"
-	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/eval"
 	"github.com/karat-run/karat/internal/logprob"
 	"github.com/spf13/cobra"
 )
 
+// textFlags are those of a text that is cut into windows.
+type textFlags struct {
+	text             string
+	context, windows int
+}
+
+// add registers them, but for the text.
+func (f *textFlags) add(c *cobra.Command) {
+	c.Flags().IntVarP(&f.context, "ctx", "c", 512, "`tokens` of a window")
+	c.Flags().IntVar(&f.windows, "chunks", 0, "`windows` at most (default: all of the text)")
+}
+
+// cut makes windows of the text for m, or of text if none was given.
+func (f *textFlags) cut(c *cobra.Command, m *eval.Model, text string) (*eval.Windows, error) {
+	if f.context < 3 || f.context > 1<<24 || f.windows < 0 {
+		return nil, usagef("-c %d, --chunks %d: possible are 3 to %d tokens, and 0 windows or more", f.context, f.windows, 1<<24)
+	}
+	if f.text != "" {
+		var err error
+		if text, _, err = readInput(c, nil, f.text); err != nil {
+			return nil, err
+		}
+	}
+	return m.Windows(text, f.context, f.windows)
+}
+
 type evalFlags struct {
-	text, base, baseLogits, save string
-	context, windows             int
-	json                         bool
-	arithmetic                   arithmetic
+	textFlags
+	base, baseLogits, save string
+	json                   bool
+	arithmetic             arithmetic
 }
 
 func newEvalCommand() *cobra.Command {
@@ -57,34 +82,14 @@ perplexity says little about others. Ctrl-C ends with what is known so far.`,
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	f.addText(c)
+	fs.Var((*name)(&f.text), "text", "`file` with the text, - for standard input (default: one that comes with Karat)")
+	f.textFlags.add(c)
 	fs.Var((*name)(&f.base), "base", "model `file or folder` to compare with")
 	fs.Var((*name)(&f.baseLogits), "base-logits", "`file` of its predictions to compare with")
 	fs.Var((*name)(&f.save), "save-logits", "`file` to write the predictions to")
 	fs.BoolVar(&f.json, "json", false, "print JSON")
 	f.arithmetic.add(c, "fast")
 	return c
-}
-
-// addText registers the flags of a text that is cut into windows.
-func (f *evalFlags) addText(c *cobra.Command) {
-	c.Flags().Var((*name)(&f.text), "text", "`file` with the text, - for standard input (default: one that comes with Karat)")
-	c.Flags().IntVarP(&f.context, "ctx", "c", 512, "`tokens` of a window")
-	c.Flags().IntVar(&f.windows, "chunks", 0, "`windows` at most (default: all of the text)")
-}
-
-// windows cuts the text for m.
-func (f *evalFlags) cut(c *cobra.Command, m *eval.Model, text string) (*eval.Windows, error) {
-	if f.context < 3 || f.context > 1<<24 || f.windows < 0 {
-		return nil, usagef("-c %d, --chunks %d: possible are 3 to %d tokens, and 0 windows or more", f.context, f.windows, 1<<24)
-	}
-	if f.text != "" {
-		var err error
-		if text, _, err = readInput(c, nil, f.text); err != nil {
-			return nil, err
-		}
-	}
-	return m.Windows(text, f.context, f.windows)
 }
 
 // openModel opens the model at path, or the demo, and says what there is to know
@@ -107,13 +112,9 @@ func openModel(path string, log io.Writer) (*eval.Model, error) {
 
 func (f *evalFlags) run(c *cobra.Command, path string) error {
 	log := c.ErrOrStderr()
-	o, err := f.arithmetic.options()
+	n, threads, err := f.arithmetic.numerics()
 	if err != nil {
 		return err
-	}
-	n, err := numerics.Parse(string(o.Precision), o.KV)
-	if err != nil {
-		return usageError{err}
 	}
 	for _, flag := range []string{"base", "text", "ctx"} {
 		if f.baseLogits != "" && c.Flags().Changed(flag) {
@@ -143,7 +144,7 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 	} else if w, err = f.cut(c, m, eval.Text); err != nil {
 		return err
 	}
-	runner, err := m.Start(n, o.Threads, engine.Options{Context: w.Context})
+	runner, err := m.Start(n, threads, engine.Options{Context: w.Context})
 	if err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 			return err
 		}
 		defer b.Close()
-		base, err := b.Start(n, o.Threads, engine.Options{Context: w.Context})
+		base, err := b.Start(n, threads, engine.Options{Context: w.Context})
 		if err != nil {
 			return err
 		}

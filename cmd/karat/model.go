@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/spf13/cobra"
 )
 
@@ -90,6 +91,15 @@ func (a *arithmetic) options() (karat.Options, error) {
 		return karat.Options{}, usagef("--precision f64 keeps keys and values in float64: --kv f16 contradicts it")
 	}
 	return karat.Options{Threads: a.threads, Precision: karat.Precision(a.precision.value), KV: a.kv.value}, nil
+}
+
+// numerics are the flags for commands that have an engine of their own.
+func (a *arithmetic) numerics() (n numerics.Numerics, threads int, err error) {
+	if _, err := a.options(); err != nil {
+		return n, 0, err
+	}
+	n, err = numerics.Parse(a.precision.value, a.kv.value)
+	return n, a.threads, err
 }
 
 // load loads the model at path, or the demo, and tells how far it is if that takes

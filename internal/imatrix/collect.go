@@ -70,25 +70,31 @@ func (e *Entry) add(i int, x []float32) {
 	}
 }
 
-// Matrix is what was collected. An activation that is no finite number is an error.
-func (c *Collector) Matrix() (*Matrix, error) {
-	m := &Matrix{Entries: map[string]*Entry{}}
+// Drain adds to m what was collected, and begins anew. A sum that is no finite number is an
+// error.
+func (c *Collector) Drain(m *Matrix) error {
+	got := &Matrix{Entries: map[string]*Entry{}}
 	for n, names := range c.weights {
 		for _, name := range names {
-			m.Entries[name+".weight"] = c.sums[n]
+			got.Entries[name+".weight"] = c.sums[n]
 		}
 	}
 	for n, e := range c.experts {
 		for i, w := range n.W {
-			m.Entries[w.GGUF+".weight"] = e[i]
+			got.Entries[w.GGUF+".weight"] = e[i]
 		}
 	}
-	for name, e := range m.Entries {
-		for i, sum := range e.Sums {
+	if err := m.Add(got); err != nil {
+		return err
+	}
+	for name, e := range got.Entries {
+		clear(e.Sums)
+		clear(e.Counts)
+		for i, sum := range m.Entries[name].Sums {
 			if !(sum <= math.MaxFloat32) {
-				return nil, fmt.Errorf("imatrix: tensor %q: the squared activations of column %d sum to %v", name, i%(len(e.Sums)/len(e.Counts)), sum)
+				return fmt.Errorf("imatrix: tensor %q: the squared activations of column %d sum to %v", name, i%(len(e.Sums)/len(e.Counts)), sum)
 			}
 		}
 	}
-	return m, nil
+	return nil
 }

@@ -5,7 +5,8 @@
 // The file is llama.cpp's (tools/imatrix): a GGUF file whose general.type is
 // imatrix, with imatrix.datasets, imatrix.chunk_count and imatrix.chunk_size, and
 // for a weight NAME the float32 tensors NAME.in_sum2 [matrices, columns], sums of
-// squared activations, and NAME.counts [matrices, 1], how many rows they are of.
+// squared activations, and NAME.counts [matrices, 1], how many rows they are of; of a
+// weight that is one matrix [columns] and [1].
 package imatrix
 
 import (
@@ -184,10 +185,12 @@ func (m *Matrix) Write(w io.Writer) error {
 	var tensors []tensor.Tensor
 	for _, name := range slices.Sorted(maps.Keys(m.Entries)) {
 		e := m.Entries[name]
-		n := len(e.Counts)
-		tensors = append(tensors,
-			tensor.Tensor{Name: name + sumsSuffix, DType: tensor.F32, Shape: tensor.Shape{n, len(e.Sums) / n}, Data: floats(e.Sums)},
-			tensor.Tensor{Name: name + countsSuffix, DType: tensor.F32, Shape: tensor.Shape{n, 1}, Data: floats(e.Counts)})
+		sums, counts := tensor.Shape{len(e.Sums)}, tensor.Shape{1}
+		if n := len(e.Counts); n > 1 {
+			sums, counts = tensor.Shape{n, len(e.Sums) / n}, tensor.Shape{n, 1}
+		}
+		tensors = append(tensors, tensor.Tensor{Name: name + sumsSuffix, DType: tensor.F32, Shape: sums, Data: floats(e.Sums)},
+			tensor.Tensor{Name: name + countsSuffix, DType: tensor.F32, Shape: counts, Data: floats(e.Counts)})
 	}
 	return gguf.Write(w, metadata, tensors)
 }

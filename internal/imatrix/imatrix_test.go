@@ -209,12 +209,14 @@ func collect(t *testing.T, g *graph.Graph, b backend.Backend, ids []int32, head 
 	defer b.Close()
 	s := e.NewSequence()
 	defer s.Close()
-	if _, err := s.Feed(context.Background(), ids, len(ids)); err != nil {
-		t.Fatal(err)
-	}
-	m, err := c.Matrix()
-	if err != nil {
-		t.Fatal(err)
+	m := &Matrix{Entries: map[string]*Entry{}}
+	for _, part := range [][]int32{ids[:8], ids[8:]} {
+		if _, err := s.Feed(context.Background(), part, len(part)); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Drain(m); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return m
 }
@@ -270,6 +272,19 @@ func TestCollect(t *testing.T) {
 		}
 		if n := len(collect(t, g, cpu.New(cpu.Options{}), ids, false).Entries); n != len(products)-1 {
 			t.Errorf("%s: %d entries without the head", name, n)
+		}
+	}
+}
+
+// TestOverflow: activations whose squares no float32 holds.
+func TestOverflow(t *testing.T) {
+	in, out := &graph.Node{Shape: tensor.Shape{1}}, &graph.Node{Op: graph.Linear, W: []*graph.Weight{{GGUF: "x"}}}
+	out.In = []*graph.Node{in}
+	for _, x := range []float32{1e30, float32(math.NaN())} {
+		c := NewCollector(&graph.Graph{Nodes: []*graph.Node{in, out}}, false)
+		c.Tap(in, []float32{x})
+		if err := c.Drain(&Matrix{Entries: map[string]*Entry{}}); err == nil || !strings.Contains(err.Error(), `tensor "x.weight"`) {
+			t.Errorf("%v: %v", x, err)
 		}
 	}
 }

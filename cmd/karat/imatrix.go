@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/eval"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/imatrix"
+	"github.com/spf13/cobra"
+)
+
+type imatrixFlags struct {
+	textFlags
+	output     string
+	in         []string
+	skip       int
+	head, json bool
+	arithmetic arithmetic
+}
+
+func newImatrixCommand() *cobra.Command {
+	var f imatrixFlags
+	c := &cobra.Command{
+		Use:   "imatrix [MODEL [TEXT]] -o FILE.gguf",
+		Short: "Measure which columns of the weights matter, for quantizing",
+		Long: `Imatrix computes a text and sums, for each column of each weight, the squares of the
+activations that it multiplies: of a weight with experts, for each expert apart. Quantizers
+spend their precision on the columns where that is large (karat quantize --imatrix).
+
+FILE is llama.cpp's, in GGUF: llama-quantize --imatrix reads it, and --in-file reads
+llama-imatrix's. The text is cut into windows of -c tokens as in karat eval; all of
+their tokens count. Without a TEXT it is a small one that comes with Karat, - is
+standard input.
+
+Ctrl-C writes what is there after the last whole window; --in-file with --skip goes on.`,
+		Example: `  karat imatrix model.bf16.gguf calibration.txt -o imatrix.gguf
+  karat imatrix model.bf16.gguf more.txt --in-file imatrix.gguf -o both.gguf
+  karat imatrix model.bf16.gguf calibration.txt --chunks 50 --json -o imatrix.gguf | jq -r '.weights[].name'`,
+		Args: atMost(2, "MODEL is one file or folder, TEXT one file"),
+		RunE: func(c *cobra.Command, args []string) error {
+			path, err := modelArgument(args)
+			if err != nil {
+				return err
+			}
+			if len(args) > 1 {
+				if f.text = args[1]; f.text == "" {
+					return usagef("TEXT is empty; a text that comes with Karat is used if there is none")
+				}
+			}
+			return f.run(c, path)
+		},
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	fs.VarP((*name)(&f.output), "output", "o", "`file` to write, or to replace")
+	f.textFlags.add(c)
+	fs.IntVar(&f.skip, "skip", 0, "`windows` at the beginning of the text to leave out")
+	fs.StringArrayVar(&f.in, "in-file", nil, "importance matrix `file` to add to; may be given several times")
+	fs.BoolVar(&f.head, "process-output", false, "the head's weight, too")
+	fs.BoolVar(&f.json, "json", false, "print JSON")
+	f.arithmetic.add(c, "fast")
+	return c
+}
+
+func (f *imatrixFlags) run(c *cobra.Command, path string) error {
+	n, threads, err := f.arithmetic.numerics()
+	switch {
+	case err != nil:
+		return err
+	case f.output == "":
+		return usagef("-o FILE.gguf is needed")
+	case f.skip < 0:
+		return usagef("--skip %d: possible are 0 and above", f.skip)
+	}
+	for _, in := range append([]string{path, f.text}, f.in...) {
+		if sameFile(f.output, in) && !slices.Contains(f.in, in) {
+			return usagef("-o %s would replace what is read", f.output)
+		}
+	}
+	all := &imatrix.Matrix{Entries: map[string]*imatrix.Entry{}}
+	for _, in := range f.in {
+		m, err := imatrix.Read(in)
+		if err != nil {
+			return err
+		}
+		if err := all.Add(m); err != nil {
+			return fmt.Errorf("%s: %w", in, err)
+		}
+	}
+	m, err := openModel(path, c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	w, err := f.cut(c, m, eval.Calibration)
+	if err != nil {
+		return err
+	}
+	if f.skip >= w.Count() {
+		return usagef("--skip %d: the text has %s", f.skip, count(w.Count(), "window"))
+	}
+	w.IDs = w.IDs[f.skip*w.Context:]
+	return f.collect(c, m, n, threads, w, all)
+}
+
+// collect computes the windows, and writes what they give and all.
+func (f *imatrixFlags) collect(c *cobra.Command, m *eval.Model, n numerics.Numerics, threads int, w *eval.Windows, all *imatrix.Matrix) error {
+	collector := imatrix.NewCollector(m.Graph, f.head)
+	r, err := m.Start(n, threads, engine.Options{Context: w.Context, Want: collector.Want, Tap: collector.Tap, Expert: collector.Expert})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	ctx, stop := untilSignal()
+	defer stop()
+	got := &imatrix.Matrix{Entries: map[string]*imatrix.Entry{}, Datasets: []string{f.text}, ChunkSize: w.Context}
+	if f.text == "" {
+		got.Datasets[0] = "karat " + c.Root().Version
+	}
+	p := newEvalProgress(c.ErrOrStderr(), w.Count())
+	for i := range w.Count() {
+		if err = window(ctx, r, w.Window(i), f.head); err != nil {
+			break
+		}
+		if err = collector.Drain(got); err != nil {
+			break
+		}
+		got.Chunks++
+		p.say("windows", i+1)
+	}
+	p.end()
+	interrupted := err != nil && errors.Is(err, ctx.Err())
+	switch {
+	case interrupted && got.Chunks == 0:
+		return failure{statusInterrupted, fmt.Errorf("interrupted: %s was not written", f.output)}
+	case err != nil && !interrupted:
+		return err
+	}
+	all.ChunkSize = w.Context
+	if err := all.Add(got); err != nil {
+		return err
+	}
+	if err := gguf.WriteFile(f.output, all.Write); err != nil {
+		return err
+	}
+	if err := f.write(c, m, all); err != nil {
+		return err
+	}
+	if interrupted {
+		return failure{statusInterrupted, fmt.Errorf("interrupted: %d of %d windows are in %s", got.Chunks, w.Count(), f.output)}
+	}
+	return nil
+}
+
+// window computes a window, with all its logits if head is true.
+func window(ctx context.Context, r *eval.Runner, ids []int32, head bool) error {
+	if !head {
+		return r.Window(ctx, 0, ids, len(ids))
+	}
+	if err := r.Window(ctx, 0, ids, 0); err != nil {
+		return err
+	}
+	_, err := r.Rows(ctx, len(ids))
+	return err
+}
+
+// write says what is in the file.
+func (f *imatrixFlags) write(c *cobra.Command, m *eval.Model, all *imatrix.Matrix) error {
+	type weight struct {
+		Name   string    `json:"name"`
+		Counts []float64 `json:"rows"` // of each matrix
+		Mean   float64   `json:"mean_square"`
+	}
+	var s struct {
+		File     string   `json:"file"`
+		Datasets []string `json:"datasets"`
+		Windows  int      `json:"windows"`
+		Context  int      `json:"context"`
+		Weights  []weight `json:"weights"`
+	}
+	s.File, s.Datasets, s.Windows, s.Context = f.output, all.Datasets, all.Chunks, all.ChunkSize
+	idle := 0 // experts that no row reached
+	for _, name := range slices.Sorted(maps.Keys(all.Entries)) {
+		e := all.Entries[name]
+		x := weight{Name: name, Counts: e.Counts}
+		rows := 0.
+		for _, n := range e.Counts {
+			if rows += n; n == 0 {
+				idle++
+			}
+		}
+		for _, sum := range e.Sums {
+			x.Mean += sum / max(1, rows) / float64(len(e.Sums)/len(e.Counts))
+		}
+		s.Weights = append(s.Weights, x)
+	}
+	if idle > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "karat: note: no token of the text reached %d of the experts' matrices: their columns count alike\n", idle)
+	}
+	if !f.json {
+		_, err := fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s of %d tokens\n", oneLine(f.output), count(len(s.Weights), "weight"), count(s.Windows, "window"), s.Context)
+		return err
+	}
+	e := newEncoder(c.OutOrStdout())
+	e.SetIndent("", "  ")
+	return e.Encode(s)
+}
