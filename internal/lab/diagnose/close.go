@@ -285,7 +285,7 @@ func (r *run) coverage() {
 		}
 	}
 	c.Equations = len(r.eqs)
-	c.Nodes = float64(len(r.byNode)) / float64(len(r.g.Nodes)-len(r.g.KVs()))
+	c.Nodes = float64(r.covered) / float64(len(r.g.Nodes)-len(r.g.KVs()))
 	if r.blackBox {
 		blind("no prompt has taps: only the logits were judged, and where a fault lies cannot be seen")
 	}

@@ -61,15 +61,26 @@ func (e *equation) flagged() bool { return worst(e.errors).ratio() > excess }
 
 // equations lists what the taps allow to check, in the graph's order.
 func (r *run) equations() {
-	r.eqs, r.byNode = nil, map[*graph.Node][]*equation{}
+	r.eqs = nil
 	for _, n := range r.g.Nodes {
 		p := r.holder(n)
 		if p == nil {
 			continue
 		}
 		eq := &equation{target: n, tap: r.tapName(n)}
-		eq.span, eq.sources = p.center.Span(n)
+		_, eq.sources = p.center.Span(n)
 		r.eqs = append(r.eqs, eq)
+	}
+	r.findSpans()
+	r.covered = len(r.byNode)
+}
+
+// findSpans finds which nodes the equations are made of: hypotheses that are accepted
+// may read other nodes than the graph says.
+func (r *run) findSpans() {
+	r.byNode = map[*graph.Node][]*equation{}
+	for _, eq := range r.eqs {
+		eq.span, _ = r.holder(eq.target).center.Span(eq.target)
 		for _, x := range eq.span {
 			r.byNode[x] = append(r.byNode[x], eq)
 		}

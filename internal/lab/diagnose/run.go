@@ -39,6 +39,7 @@ type run struct {
 	taps     map[*graph.Node]string // PyTorch's names of the values that any prompt has
 	eqs      []*equation
 	byNode   map[*graph.Node][]*equation // the equations whose span has the node
+	covered  int                         // nodes that an equation spans
 	perScan  int                         // rows of a prompt that scan may look at
 	declared class                       // what the dump says; "" where it does not
 	class    class

@@ -149,6 +149,7 @@ func (r *run) build(edits sim.Edits) {
 			p.arms[i] = a.With(edits)
 		}
 	}
+	r.findSpans()
 }
 
 // remeasure measures equations again, under the edits accepted by now.
@@ -225,6 +226,11 @@ func (r *run) explain(eq *equation, depth int, again bool) (*attempt, error) {
 	p, err := r.pursue(eq)
 	if err != nil {
 		return nil, err
+	}
+	if p.depth == 0 { // what is likely may explain it by itself
+		if best, err := r.verify(eq, p.frontier[1:]); best != nil || err != nil {
+			return best, err
+		}
 	}
 	for p.depth < depth && len(p.frontier) > 0 {
 		p.depth++
@@ -477,7 +483,27 @@ func (r *run) verify(eq *equation, all []*attempt) (*attempt, error) {
 			best.hs[0].also = append(best.hs[0].also, a.hs[0])
 		}
 	}
-	return best, nil
+	return r.least(eq, best)
+}
+
+// least is an attempt without the hypotheses that eq holds without.
+func (r *run) least(eq *equation, a *attempt) (*attempt, error) {
+	for i := 0; i < len(a.hs) && len(a.hs) > 1; {
+		less := &attempt{hs: slices.Delete(slices.Clone(a.hs), i, i+1)}
+		for _, h := range less.hs {
+			less.edits = less.edits.And(h.edits)
+		}
+		_, ok, err := r.holds(eq, less, nil)
+		if r.ctx.Err() != nil {
+			return nil, r.ctx.Err()
+		}
+		if ok && err == nil {
+			a = less
+		} else {
+			i++
+		}
+	}
+	return a, nil
 }
 
 // left counts the equations that an attempt touches and that are flagged under it.

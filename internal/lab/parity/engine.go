@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/backend/ref"
@@ -77,6 +78,12 @@ func (c *example) run(ctx context.Context) (*Result, error) {
 		d = &diagnose.Diagnosis{}
 	}
 	x.score(c, d)
+	if c.condition == Multi && slices.Contains(x.Failed, exactSet) {
+		if x.Want, err = c.seen(ctx, injected); err != nil {
+			return nil, err
+		}
+		x.score(c, d)
+	}
 	return x, nil
 }
 

@@ -64,7 +64,7 @@ type Result struct {
 	Condition Condition        `json:"condition"`
 	Case      string           `json:"case"` // the faults as fault.Parse reads them, or the class
 	Numerics  string           `json:"numerics,omitempty"`
-	Want      []fault.Injected `json:"want"`
+	Want      []fault.Injected `json:"want"` // but for what another fault hides
 	Verdict   diagnose.Verdict `json:"verdict"`
 	Got       []Place          `json:"got"` // findings but for rounding
 	Rounding  string           `json:"rounding"`

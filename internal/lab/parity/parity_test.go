@@ -128,6 +128,37 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestSeen: what another fault hides is not wanted, in the layers where it does.
+func TestSeen(t *testing.T) {
+	m := load(t, "tiny-qwen3")
+	for set, want := range map[string]string{
+		"weight_missing:ffn_down@1-2; activation@all":    "weight_missing Linear [1,2] + activation GLU [0,1,2,3]",
+		"weight_missing:ffn_down; x_residual_scaled:out": "weight_missing Linear [0,1,2,3]",
+		"weight_missing:attn_v@1-2; attention_scale@all": "weight_missing Linear [1,2] + attention_scale Attention [0,3]",
+	} {
+		faults, err := fault.Parse(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &example{model: m, condition: Multi, faults: faults, longest: 16}
+		_, _, injected, err := fault.Inject(m.Graph, faults)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen, err := c.seen(t.Context(), injected)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range wanted(seen) {
+			got = append(got, p.String())
+		}
+		if got := strings.Join(got, " + "); got != want {
+			t.Errorf("%s: %s, want %s", set, got, want)
+		}
+	}
+}
+
 // TestPrompts: one is longer than the window, and texts are told as they were encoded.
 func TestPrompts(t *testing.T) {
 	m := load(t, "tiny-gemma4-moe")

@@ -139,12 +139,14 @@ type score struct {
 	Count func(s *Scores) *Count
 }
 
+const exactSet = "exact set"
+
 var scores = []score{
 	{"detected", false, func(s *Scores) *Count { return &s.Detected }},
 	{"operation", false, func(s *Scores) *Count { return &s.Operation }},
 	{"operation and layers", false, func(s *Scores) *Count { return &s.Layers }},
 	{"name", false, func(s *Scores) *Count { return &s.Named }},
-	{"exact set", false, func(s *Scores) *Count { return &s.Exact }},
+	{exactSet, false, func(s *Scores) *Count { return &s.Exact }},
 	{"class of rounding", false, func(s *Scores) *Count { return &s.Class }},
 	{"findings that are right", false, func(s *Scores) *Count { return &s.Right }},
 	{"faults that are found", false, func(s *Scores) *Count { return &s.Recalled }},
@@ -179,6 +181,7 @@ func fine(v diagnose.Verdict) bool {
 func (x *Result) score(c *example, d *diagnose.Diagnosis) {
 	x.Verdict, x.Got = d.Verdict, found(d)
 	x.Rounding = strings.TrimSpace(d.Floors.Activations + " " + d.Floors.KV + " " + d.Floors.GELU)
+	x.Scores, x.Failed = Scores{}, nil
 	s := &x.Scores
 	s.Seconds = d.Seconds
 	s.Errors.count(x.Error != "")
@@ -204,7 +207,7 @@ func (s *Scores) faulty(key []fault.Injected, got []Place, v diagnose.Verdict) {
 	s.Sensitive.count(v == diagnose.Sensitivity)
 	hits := 0
 	for _, w := range want {
-		there := slices.IndexFunc(got, w.touches)
+		there := slices.IndexFunc(got, func(g Place) bool { return w.touches(g) && !another(g, w, want) })
 		s.Operation.count(slices.ContainsFunc(got, func(g Place) bool { return g.Op == w.Op }))
 		s.Layers.count(slices.ContainsFunc(got, func(g Place) bool { return g.Op == w.Op && slices.Equal(g.Layers, w.Layers) }))
 		if w.Cause != unknown {
@@ -222,13 +225,18 @@ func (s *Scores) faulty(key []fault.Injected, got []Place, v diagnose.Verdict) {
 	s.Exact.count(hits == len(want) && hits == len(got))
 }
 
+// another reports whether a finding is not w, but another fault that was wanted there.
+func another(g, w Place, want []Place) bool {
+	return g.Cause != w.Cause && slices.ContainsFunc(want, func(o Place) bool { return o.Cause == g.Cause && o.touches(g) })
+}
+
 // misnames reports whether a finding gives w, a fault without a hypothesis, a name:
 // where w is the only fault any name is wrong.
 func misnames(g, w Place, want []Place) bool {
 	if g.Cause == unknown {
 		return false
 	}
-	return len(want) == 1 || w.touches(g) && !slices.ContainsFunc(want, func(o Place) bool { return o.Cause == g.Cause && o.touches(g) })
+	return len(want) == 1 || w.touches(g) && !another(g, w, want)
 }
 
 // sameClass reports whether a clean engine's rounding was found.

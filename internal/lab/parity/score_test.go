@@ -42,6 +42,8 @@ func TestScore(t *testing.T) {
 		{"no name", []fault.Injected{strange}, diagnose.Structural, []diagnose.Finding{finding("unknown", "RMSNorm", 1)}, ""},
 		{"misnamed", []fault.Injected{strange}, diagnose.Structural, []diagnose.Finding{finding("norm_eps", "RMSNorm", 1)}, "exact set, findings that are right, faults that are found, misnamed"},
 		{"two", []fault.Injected{strange, cap}, diagnose.Structural, []diagnose.Finding{finding("softcap_missing", "Softcap"), finding("unknown", "RMSNorm", 1)}, ""},
+		{"two norms", []fault.Injected{injected("norm_eps", "RMSNorm", 1), injected("norm_offset", "RMSNorm", 1)}, diagnose.Structural, []diagnose.Finding{finding("norm_offset", "RMSNorm", 1), finding("norm_eps", "RMSNorm", 1)}, ""},
+		{"one of two norms", []fault.Injected{injected("norm_eps", "RMSNorm", 1), injected("norm_offset", "RMSNorm", 1)}, diagnose.Structural, []diagnose.Finding{finding("norm_offset", "RMSNorm", 1)}, "name, exact set, faults that are found"},
 		{"one of two", []fault.Injected{strange, cap}, diagnose.Structural, []diagnose.Finding{finding("unknown", "RMSNorm", 1)}, "operation, operation and layers, name, exact set, faults that are found"},
 		{"clean", nil, diagnose.Numeric, []diagnose.Finding{bf16}, ""},
 		{"false alarm", nil, diagnose.Structural, []diagnose.Finding{finding("unknown", "Linear", 0)}, "false findings"},

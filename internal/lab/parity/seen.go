@@ -1,0 +1,75 @@
+package parity
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/fault"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// seen is what the dump shows of a set of faults: one behind which another multiplies by
+// zeros is not in it, nor is a layer where that is so. Without it the engine computes the
+// same bits.
+func (c *example) seen(ctx context.Context, injected []fault.Injected) ([]fault.Injected, error) {
+	all, err := c.outputs(ctx, c.faults)
+	if err != nil {
+		return nil, err
+	}
+	var shown []fault.Injected
+	for _, in := range injected {
+		at := slices.IndexFunc(c.faults, func(f fault.Fault) bool { return f.String() == in.Fault })
+		if len(in.Layers) == 0 || at < 0 {
+			shown = append(shown, in)
+			continue
+		}
+		var layers []int
+		for _, l := range in.Layers {
+			others := slices.Clone(c.faults)
+			others[at].Layers = without(in.Layers, l)
+			if others[at].Layers == "" {
+				others = slices.Delete(others, at, at+1)
+			}
+			if less, err := c.outputs(ctx, others); err != nil || !slices.EqualFunc(all, less, equal) {
+				layers = append(layers, l) // shown, or not to be had without it
+			}
+		}
+		if in.Layers = layers; len(layers) > 0 {
+			shown = append(shown, in)
+		}
+	}
+	return shown, ctx.Err()
+}
+
+// without is a fault's layers but for one.
+func without(layers []int, l int) string {
+	var list []string
+	for _, x := range layers {
+		if x != l {
+			list = append(list, strconv.Itoa(x))
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// outputs are the prompts as the engine with some faults computes them.
+func (c *example) outputs(ctx context.Context, faults []fault.Fault) ([]*lab.Prompt, error) {
+	prompts := c.model.prompts(c.seed, c.longest)
+	g, kernel, _, err := fault.Inject(c.model.Graph, faults)
+	if err != nil {
+		return nil, err
+	}
+	return prompts, c.record(ctx, g, ref.Backend{Threads: 1, Class: c.class, Kernel: kernel}, prompts)
+}
+
+// equal reports whether two dumps of a prompt have the same bits.
+func equal(a, b *lab.Prompt) bool {
+	same := func(x, y *tensor.Tensor) bool { return bytes.Equal(x.Data, y.Data) }
+	return same(a.Logits, b.Logits) && maps.EqualFunc(a.Taps, b.Taps, same)
+}
