@@ -28,7 +28,7 @@ const (
 	// Rows is the number of weight rows in a panel.
 	Rows = simd.PanelRows
 	// Chunk is the number of columns that are unpacked at once.
-	Chunk = 256
+	Chunk = simd.StoredColumns
 )
 
 // Weight is a quantized matrix [n, k] in panels.
@@ -37,6 +37,7 @@ type Weight struct {
 	N, K  int
 	data  []byte
 
+	stored     *simd.Stored // nil if AddRow does not know the type
 	planes     planes
 	table      *[16]byte // codes by what is stored, or nil where these are the codes
 	unit       int       // bytes of a unit of codes
@@ -129,9 +130,37 @@ func New(d tensor.DType, n, k int, data []byte) (*Weight, error) {
 	if len(data) != Size(d, n, k) {
 		return nil, fmt.Errorf("panel: %v [%d, %d]: %d bytes, need %d", d, n, k, len(data), Size(d, n, k))
 	}
-	return &Weight{DType: d, N: n, K: k, data: data, planes: planesOf(d), table: tableOf(d), unit: planesOf(d).unitBytes(),
+	return &Weight{DType: d, N: n, K: k, data: data, stored: stored(d), planes: planesOf(d), table: tableOf(d), unit: planesOf(d).unitBytes(),
 		scaleBytes: scaleBytes(d, Chunk), chunkBytes: chunkBytes(d, Chunk), panelBytes: panelBytes(d, k)}, nil
 }
+
+// stored is how simd.AddRow reads the type, nil if it does not.
+func stored(d tensor.DType) *simd.Stored {
+	s := &simd.Stored{Table: tableOf(d), Group: quant.GroupSize(d), Bytes: d.BlockSize() > 32, Min: quant.HasMin(d), Scales: scaleBytes(d, Chunk), Chunk: chunkBytes(d, Chunk)}
+	switch p := planesOf(d); {
+	case d == tensor.MXFP4:
+		return nil // its scales are bfloat16
+	case s.Table != nil:
+		s.Codes = simd.CodesTable
+	case p == planes{four: true}:
+		s.Codes = simd.Codes4
+	case p == planes{four: true, one: true}:
+		s.Codes = simd.Codes41
+	case p == planes{four: true, two: true}:
+		s.Codes = simd.Codes42
+	case p.eight:
+		s.Codes = simd.Codes8
+	default:
+		return nil
+	}
+	return s
+}
+
+// Stored is how simd.AddRow reads Whole; nil if it does not know the type.
+func (w *Weight) Stored() *simd.Stored { return w.stored }
+
+// Whole is the chunks of panel p that have Chunk columns.
+func (w *Weight) Whole(p int) []byte { return w.data[p*w.panelBytes:][:w.K/Chunk*w.chunkBytes] }
 
 // Panels is the number of panels.
 func (w *Weight) Panels() int { return (w.N + Rows - 1) / Rows }

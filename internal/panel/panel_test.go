@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/karat-run/karat/internal/quant"
@@ -50,9 +49,9 @@ func roundTrip(t *testing.T, d tensor.DType, n, k int) {
 				w.Unpack(&s, p, c, tiles)
 				compare(t, w, &s, p, c, tiles, want)
 			}
-			if w.Four() {
-				sameFour(t, w, &s, p, c)
-			}
+		}
+		if w.Stored() != nil {
+			sameRow(t, w, &s, p)
 		}
 	}
 	if extra := float64(len(w.data)) / float64(len(rows)); n == 16 && extra > 1.06 {
@@ -60,16 +59,29 @@ func roundTrip(t *testing.T, d tensor.DType, n, k int) {
 	}
 }
 
-// sameFour compares what Open leaves of a chunk with what Unpack makes of it.
-func sameFour(t *testing.T, w *Weight, s *Scratch, p, c int) {
+// sameRow compares AddRow's products with those of what Unpack makes.
+func sameRow(t *testing.T, w *Weight, s *Scratch, p int) {
 	t.Helper()
-	w.Unpack(s, p, c, false)
-	want := slices.Clone(s.Codes)
-	w.Open(s, p, c)
-	got := make([]byte, len(want))
-	simd.Unpack4(got, s.Codes)
-	if !slices.Equal(got, want) {
-		t.Errorf("panel %d chunk %d: Open has other codes than Unpack", p, c)
+	columns, groups := w.K/Chunk*Chunk, w.K/Chunk*Chunk/w.Group()
+	x := simd.Acts{Q: make([]int16, columns), DX: make([]float32, columns/simd.ActGroup), Init: make([]int32, groups), Sums: make([]float32, groups)}
+	values := make([]float32, columns)
+	for i := range values {
+		values[i] = float32(i%7) - 3.1
+	}
+	simd.Quantize(x.Q, x.DX, values)
+	simd.GroupSums(x.Sums, x.Q, x.DX, w.Group())
+	simd.GroupInit(x.Init, x.Q, w.Group(), w.Offset())
+	var got, want [Rows]float32
+	simd.AddRow(got[:], w.Whole(p), w.Stored(), &x)
+	for c := range columns / Chunk {
+		w.Unpack(s, p, c, false)
+		g := Chunk / w.Group()
+		simd.AddPanel(want[:], &s.Panel, &simd.Acts{Q: x.Q[c*Chunk:][:Chunk], DX: x.DX[c*Chunk/simd.ActGroup:], Init: x.Init[c*g:], Sums: x.Sums[c*g:]})
+	}
+	for r, v := range got {
+		if e := want[r]; math.Float32bits(v) != math.Float32bits(e) && (v == v || e == e) {
+			t.Fatalf("panel %d row %d: AddRow has %v, AddPanel %v", p, r, v, e)
+		}
 	}
 }
 

@@ -48,14 +48,6 @@ func (w *Weight) Unpack(s *Scratch, p, c int, tiles bool) {
 	}
 }
 
-// Four reports whether chunks may be opened for simd.AddFour.
-func (w *Weight) Four() bool {
-	return w.planes == planes{four: true} && w.table == nil && w.Group() == 32
-}
-
-// Open is Unpack for simd.AddFour.
-func (w *Weight) Open(s *Scratch, p, c int) { s.Codes = w.open(s, p, c) }
-
 // open makes s chunk c of panel p but for the codes, and returns their planes.
 func (w *Weight) open(s *Scratch, p, c int) []byte {
 	if s.codes == nil {

@@ -85,15 +85,12 @@ func fuzzed(data []byte, shape uint32) (out []float32) {
 	}
 	acc := p.floats(rows * PanelRows)
 	AddPanel(acc, w, x)
-	if group == ActGroup && rows > 0 {
-		AddFour(acc[:PanelRows], w, &Acts{Q: x.Q[:k], DX: x.DX[:k/group], Init: x.Init[:min(len(x.Init), k/group)], Sums: x.Sums[:k/group]})
-	}
 	split := make([]uint16, 2*len(x.Q))
 	Split(split, x.Q)
 	w.Wide = make([]uint16, len(w.Codes))
 	Widen(w.Wide, w.Codes, byte(shape>>24%129))
 	AddTiles(acc, []*Panel{w}, x, split)
-	out = slices.Concat(acc, x.DX, x.Sums)
+	out = slices.Concat(acc, x.DX, x.Sums, p.row(shape))
 	for _, v := range slices.Concat(split, w.Wide) {
 		out = append(out, float32(v))
 	}
@@ -120,6 +117,22 @@ func fuzzed(data []byte, shape uint32) (out []float32) {
 	scales := make([]float32, len(scale))
 	PanelScales(scales, d[:], scale)
 	return append(out, scales...)
+}
+
+// row is the sums of AddRow.
+func (p *tape) row(shape uint32) []float32 {
+	s := stored(int(shape >> 16 & 31))
+	data := make([]byte, s.Chunk)
+	for i := range data {
+		data[i] = p.byte()
+	}
+	x := &Acts{Q: make([]int16, StoredColumns), DX: make([]float32, StoredColumns/ActGroup), Sums: make([]float32, StoredColumns/s.Group), Init: make([]int32, StoredColumns/s.Group)}
+	Quantize(x.Q, x.DX, p.floats(StoredColumns))
+	GroupSums(x.Sums, x.Q, x.DX, s.Group)
+	GroupInit(x.Init, x.Q, s.Group, int32(shape>>24%129))
+	acc := p.floats(PanelRows)
+	AddRow(acc, data, s, x)
+	return acc
 }
 
 // FuzzPanels compares the kernels of quantized weights at every tier with their

@@ -55,11 +55,6 @@ type Acts struct {
 // product with DX.
 func AddPanel(acc []float32, w *Panel, x *Acts) { addPanel(acc, w, x) }
 
-// AddFour is AddPanel for one row and groups of 32, of codes that are left in their
-// planes of four bits: they are not written and read again. HasFour tells where
-// that is faster.
-func AddFour(acc []float32, w *Panel, x *Acts) { addFour(acc, w, x) }
-
 // TilePanels is how many panels AddTiles should be given at a time, which share
 // what it costs to read the activations.
 const TilePanels = 16

@@ -32,30 +32,6 @@ func addPanel(acc []float32, w *Panel, x *Acts) {
 	addPanelAVX512(acc[:rows*PanelRows], &w.Codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups, w.Next)
 }
 
-//go:noescape
-func addFourAVX512(acc *float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, groups int, next *byte)
-
-// HasFour reports whether AddFour is faster than unpacking for AddPanel.
-func HasFour() bool { return tier >= avx512 }
-
-func addFour(acc []float32, w *Panel, x *Acts) {
-	groups := len(w.Scale) / PanelRows
-	if tier < avx512 || groups == 0 {
-		addFourGeneric(acc, w, x)
-		return
-	}
-	_, _, _ = w.Codes[:groups*UnitSize/2], x.Q[:groups*ActGroup], x.DX[:groups]
-	var min, sums *float32
-	if w.Min != nil {
-		min, sums = &w.Min[:groups*PanelRows][0], &x.Sums[:groups][0]
-	}
-	var init *int32
-	if x.Init != nil {
-		init = &x.Init[:groups][0]
-	}
-	addFourAVX512(&acc[:PanelRows][0], &w.Codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, groups, w.Next)
-}
-
 func addTiles(acc []float32, w []*Panel, x *Acts, split []uint16) {
 	if len(w) == 0 {
 		return

@@ -43,13 +43,6 @@ func addGroup(acc []float32, dot *[PanelRows]int32, w *Panel, g int, dx float32,
 	}
 }
 
-func addFourGeneric(acc []float32, w *Panel, x *Acts) {
-	p := *w
-	p.Codes = make([]byte, len(w.Scale)/PanelRows*UnitSize)
-	unpackGeneric(p.Codes, w.Codes, true, false, false)
-	addPanelGeneric(acc[:PanelRows], &p, x)
-}
-
 func addTilesGeneric(acc []float32, w []*Panel, x *Acts, split []uint16) {
 	for i, p := range w {
 		n := len(acc) / len(w)

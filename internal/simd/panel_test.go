@@ -61,22 +61,50 @@ func TestAddPanel(t *testing.T) {
 	})
 }
 
-// TestAddFour compares every tier with AddPanel's generic twin.
-func TestAddFour(t *testing.T) {
+// stored is the i-th way to store a chunk.
+func stored(i int) *Stored {
+	s := &Stored{Codes: Codes(i % 5), Table: new([16]byte), Group: 32, Bytes: i/5&1 == 1, Min: i/10&1 == 1}
+	if s.Codes == Codes42 {
+		s.Group, s.Bytes, s.Min = 16, true, false
+	}
+	s.Scales = StoredColumns / s.Group * PanelRows
+	if s.Bytes {
+		s.Scales += 2 * PanelRows
+	} else {
+		s.Scales *= 2
+	}
+	if s.Min {
+		s.Scales *= 2
+	}
+	s.Scales = (s.Scales + 63) &^ 63
+	s.Chunk = s.Scales + 8*[]int{4, 4, 5, 6, 8}[s.Codes]*vector
+	return s
+}
+
+// TestAddRow compares every tier with the generic twin, over chunks and activations
+// that end where memory ends.
+func TestAddRow(t *testing.T) {
+	guard := guarded(t)
 	eachTier(t, func(t *testing.T) {
-		guard, r := guarded(t), rng(8)
-		for i := range 32 {
-			k := 32 * (1 + i%8)
-			w, x := panelCase(r, k, 32, 1, i&1 == 1, i&2 == 2)
-			four := *w
-			four.Codes = as[byte](guard, k*PanelRows/2)
-			copy(four.Codes, w.Codes)
-			Unpack4(w.Codes, four.Codes)
+		r := rng(8)
+		for i := range 160 {
+			s, chunks := stored(i), 1+i%3
+			for j := range s.Table {
+				s.Table[j] = byte(r.Uint32())
+			}
+			_, x := panelCase(r, chunks*StoredColumns, s.Group, 1, s.Min, i/20&1 == 1)
+			data := as[byte](guard, chunks*s.Chunk)
+			for j := range data {
+				data[j] = byte(r.Uint32()) // exponents of all kinds, NaN and infinity too
+			}
+			q := as[int16](guard, len(x.Q))
+			copy(q, x.Q)
+			x.Q = q
 			acc := values(r, PanelRows)
 			want := slices.Clone(acc)
-			addPanelGeneric(want, w, x)
-			AddFour(acc, &four, x)
-			equal(t, fmt.Sprintf("case %d", i), acc, want)
+			addRowGeneric(want, data, s, x)
+			AddRow(acc, data, s, x)
+			equal(t, fmt.Sprintf("case %d: %+v", i, *s), acc, want)
 		}
 	})
 }

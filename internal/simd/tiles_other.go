@@ -4,10 +4,9 @@ package simd
 
 func addTiles(acc []float32, w []*Panel, x *Acts, split []uint16) { addTilesGeneric(acc, w, x, split) }
 
-// HasFour reports whether AddFour is faster than unpacking for AddPanel.
-func HasFour() bool { return false }
+func hasRow() bool { return false }
 
-func addFour(acc []float32, w *Panel, x *Acts) { addFourGeneric(acc, w, x) }
+func addRow(acc []float32, data []byte, s *Stored, x *Acts) { addRowGeneric(acc, data, s, x) }
 
 // HasTiles reports whether AddTiles is faster than AddPanel for that many rows.
 func HasTiles(rows int) bool { return false }

@@ -124,6 +124,19 @@ func (a *activations) acts(w *panel.Weight, c int, tiles bool) (x simd.Acts, spl
 	return x, nil
 }
 
+// row is acts for all whole chunks of the only row, which follow each other.
+func (a *activations) row(w *panel.Weight) (x simd.Acts) {
+	n := w.K / panel.Chunk * panel.Chunk
+	x.Q, x.DX = a.q[:n], a.dx[:n/simd.ActGroup]
+	if w.HasMin() {
+		x.Sums = a.sums[:n/w.Group()]
+	}
+	if w.Offset() != 0 {
+		x.Init = a.init[:n/w.Group()]
+	}
+	return x
+}
+
 // grow is s with room for n elements.
 func grow[T any](s []T, n int) []T {
 	if cap(s) < n {

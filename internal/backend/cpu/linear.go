@@ -42,7 +42,7 @@ type product struct {
 	x, out []float32
 	rows   int
 	tiles  bool // by simd.AddTiles
-	four   bool // by simd.AddFour
+	row    bool // by simd.AddRow
 }
 
 // newProduct is for matrix i of w.
@@ -75,7 +75,7 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 	if p.panels == nil {
 		return nil
 	}
-	p.tiles, p.four = simd.HasTiles(rows), rows == 1 && p.panels.Four() && simd.HasFour()
+	p.tiles, p.row = simd.HasTiles(rows), rows == 1 && p.panels.Stored().HasRow()
 	return p.e.x.quantize(in, x, rows, p.panels, p.tiles)
 }
 
@@ -114,13 +114,17 @@ func (p *product) add(s *scratch, acc []float32, from, to int) {
 // panelBatch is add for panels that go through the activations together.
 func (p *product) panelBatch(s *scratch, all []float32, from, to int) {
 	clear(all)
-	for c := range p.panels.Chunks() {
+	first := 0
+	if p.row {
+		x := p.e.x.row(p.panels)
 		for i := from; i < to; i++ {
-			if p.four {
-				p.panels.Open(&s.panels[i-from], i, c)
-			} else {
-				p.panels.Unpack(&s.panels[i-from], i, c, p.tiles)
-			}
+			simd.AddRow(all[(i-from)*panel.Rows:(i-from+1)*panel.Rows], p.panels.Whole(i), p.panels.Stored(), &x)
+		}
+		first = p.panels.K / panel.Chunk
+	}
+	for c := first; c < p.panels.Chunks(); c++ {
+		for i := from; i < to; i++ {
+			p.panels.Unpack(&s.panels[i-from], i, c, p.tiles)
 		}
 		x, split := p.e.x.acts(p.panels, c, p.tiles)
 		if p.tiles {
@@ -132,12 +136,7 @@ func (p *product) panelBatch(s *scratch, all []float32, from, to int) {
 			continue
 		}
 		for i := range to - from {
-			acc, w := all[i*p.rows*panel.Rows:(i+1)*p.rows*panel.Rows], &s.panels[i].Panel
-			if p.four {
-				simd.AddFour(acc, w, &x)
-			} else {
-				simd.AddPanel(acc, w, &x)
-			}
+			simd.AddPanel(all[i*p.rows*panel.Rows:(i+1)*p.rows*panel.Rows], &s.panels[i].Panel, &x)
 		}
 	}
 }

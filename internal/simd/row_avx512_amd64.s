@@ -1,0 +1,315 @@
+#include "textflag.h"
+
+// One row with AVX-512: chunks of a panel as they are stored. Their planes become
+// bytes and these 16-bit integers in registers; the scales are made where they are
+// used, and nothing is called between chunks: all of that is time in which memory waits.
+//
+//	BX       the chunk, R11 left
+//	SI       codes of the unit, CX left of the chunk
+//	R10      its scales
+//	R9       what is fetched meanwhile: as many lines for each unit as hold all of a chunk
+//	R8       activations, R12 their scales
+//	R13      Init, or 0
+//	R14      Sums, or 0
+//	R15      whether scales are bytes
+//	Z0       the sums
+//	Z8-Z11   integer sums
+//	Z16-Z20  free
+//	Z21, Z22 what scales and minima that are bytes are multiplied by
+//	Z28      bits of the other planes
+//	Z29      the table
+//	Z30, Z31 low halves of bytes, and low bytes of 16-bit integers or their low halves
+
+// AHEAD is how many bytes before its use memory is fetched: of the distances tried,
+// from 3 to 11 KB, the best for eight bits as for four.
+#define AHEAD 6144
+
+#define HEAD \
+	MOVQ acc+0(FP), DI;     \
+	MOVQ data+8(FP), BX;    \
+	MOVQ q+16(FP), R8;      \
+	MOVQ dx+24(FP), R12;    \
+	MOVQ init+32(FP), R13;  \
+	MOVQ sums+40(FP), R14;  \
+	MOVQ chunks+48(FP), R11; \
+	MOVQ bytes+72(FP), R15; \
+	VMOVUPS (DI), Z0
+
+// BYTES sets every byte of z, and WORDS every 16-bit integer.
+#define BYTES(n, z) \
+	MOVL         $(n*0x01010101), AX; \
+	VPBROADCASTD AX, z
+
+#define WORDS(n, z) \
+	MOVL         $(n*0x00010001), AX; \
+	VPBROADCASTD AX, z
+
+// CHUNK begins one.
+#define CHUNK(unit) \
+	MOVQ BX, R10;            \
+	MOVQ BX, SI;             \
+	ADDQ scales+56(FP), SI;  \
+	LEAQ AHEAD(BX), R9;      \
+	MOVQ $8, CX;             \
+	TESTQ R15, R15;          \
+	JZ   unit;               \
+	VCVTPH2PS (BX), Z21;     \
+	ADDQ $32, R10;           \
+	TESTQ R14, R14;          \
+	JZ   unit;               \
+	VCVTPH2PS 32(BX), Z22;   \
+	ADDQ $32, R10;           \
+unit:
+
+#define NEXT(codes, lines, unit, chunk) \
+	ADDQ $codes, SI;        \
+	ADDQ $(64*lines), R9;   \
+	ADDQ $64, R8;           \
+	ADDQ $4, R12;           \
+	DECQ CX;                \
+	JNZ  unit;              \
+	ADDQ stride+64(FP), BX; \
+	DECQ R11;               \
+	JNZ  chunk;             \
+	VMOVUPS Z0, (DI);       \
+	VZEROUPPER;             \
+	RET
+
+#define ZERO(sum) VPXORD sum, sum, sum
+
+// INIT begins the sum of a group.
+#define INIT(sum, dot) \
+	ZERO(sum);               \
+	TESTQ R13, R13;          \
+	JZ    dot;               \
+	VPBROADCASTD (R13), sum; \
+	ADDQ  $4, R13;           \
+dot:
+
+// FLOATS adds a group's sum.
+#define FLOATS(sum, byte, min, none) \
+	VCVTDQ2PS   sum, sum;          \
+	VMULPS.BCST (R12), sum, sum;   \
+	TESTQ R15, R15;                \
+	JNZ   byte;                    \
+	VCVTPH2PS   (R10), Z19;        \
+	VFMADD231PS Z19, sum, Z0;      \
+	ADDQ  $32, R10;                \
+	TESTQ R14, R14;                \
+	JZ    none;                    \
+	VCVTPH2PS   224(R10), Z20;     \
+	JMP   min;                     \
+byte:                              \
+	VPMOVSXBD   (R10), Z19;        \
+	VCVTDQ2PS   Z19, Z19;          \
+	VMULPS      Z21, Z19, Z19;     \
+	VFMADD231PS Z19, sum, Z0;      \
+	ADDQ  $16, R10;                \
+	TESTQ R14, R14;                \
+	JZ    none;                    \
+	VPMOVSXBD   112(R10), Z20;     \
+	VCVTDQ2PS   Z20, Z20;          \
+	VMULPS      Z22, Z20, Z20;     \
+min:                               \
+	VFMADD231PS.BCST (R14), Z20, Z0; \
+	ADDQ  $4, R14;                 \
+none:
+
+// ALL is the four sums of a group of 32.
+#define ALL \
+	VPADDD Z9, Z8, Z8;    \
+	VPADDD Z11, Z10, Z10; \
+	VPADDD Z10, Z8, Z8
+
+#define FETCH(i) PREFETCHT0 (i*64)(R9)
+
+// NIBBLES adds the products of vector i of a unit's plane of four bits, which hold
+// vectors i and i+4 of its codes.
+#define NIBBLES(i) \
+	FETCH(i);                             \
+	VMOVDQU32  (i*64)(SI), Z16;           \
+	VPANDD     Z31, Z16, Z17;             \
+	VPSRLW     $8, Z16, Z18;              \
+	VPSRLW     $4, Z16, Z19;              \
+	VPSRLW     $12, Z16, Z20;             \
+	VPANDD     Z31, Z18, Z18;             \
+	VPANDD     Z31, Z19, Z19;             \
+	VPDPWSSD.BCST (i*8)(R8), Z17, Z8;     \
+	VPDPWSSD.BCST (i*8+4)(R8), Z18, Z9;   \
+	VPDPWSSD.BCST (i*8+32)(R8), Z19, Z10; \
+	VPDPWSSD.BCST (i*8+36)(R8), Z20, Z11
+
+// MULTIPLY adds the products of vector j of a unit's codes.
+#define MULTIPLY(j, codes, a, b) \
+	VPANDD     Z31, codes, Z17;         \
+	VPSRLW     $8, codes, Z18;          \
+	VPDPWSSD.BCST (j*8)(R8), Z17, a;    \
+	VPDPWSSD.BCST (j*8+4)(R8), Z18, b
+
+// FOUR makes bytes of vector i of the plane of four bits.
+#define FOUR(i) \
+	FETCH(i);                   \
+	VMOVDQU32 (i*64)(SI), Z16;  \
+	VPANDD    Z30, Z16, Z4;     \
+	VPSRLW    $4, Z16, Z5;      \
+	VPANDD    Z30, Z5, Z5
+
+#define BOTH(i) \
+	MULTIPLY(i, Z4, Z8, Z9);    \
+	MULTIPLY((i+4), Z5, Z10, Z11)
+
+// HIGH adds bits of another plane to the bytes a, shifted there by OP.
+#define HIGH(OP, n, bits, a) \
+	OP         $n, bits, Z17; \
+	VPTERNLOGD $0xf8, Z28, Z17, a
+
+// func addRow4AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+TEXT ·addRow4AVX512(SB), NOSPLIT, $0-88
+	HEAD
+	WORDS(15, Z31)
+chunk:
+	CHUNK(unit)
+	INIT(Z8, dot)
+	ZERO(Z9)
+	ZERO(Z10)
+	ZERO(Z11)
+	NIBBLES(0)
+	NIBBLES(1)
+	NIBBLES(2)
+	NIBBLES(3)
+	FETCH(4)
+	ALL
+	FLOATS(Z8, byte, min, none)
+	NEXT(256, 5, unit, chunk)
+
+// func addRowTableAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+TEXT ·addRowTableAVX512(SB), NOSPLIT, $0-88
+	HEAD
+	MOVQ table+80(FP), AX
+	VBROADCASTI32X4 (AX), Z29
+	BYTES(15, Z30)
+	WORDS(255, Z31)
+
+#define LOOKUP(i) \
+	FOUR(i);              \
+	VPSHUFB Z4, Z29, Z4;  \
+	VPSHUFB Z5, Z29, Z5;  \
+	BOTH(i)
+
+chunk:
+	CHUNK(unit)
+	INIT(Z8, dot)
+	ZERO(Z9)
+	ZERO(Z10)
+	ZERO(Z11)
+	LOOKUP(0)
+	LOOKUP(1)
+	LOOKUP(2)
+	LOOKUP(3)
+	FETCH(4)
+	ALL
+	FLOATS(Z8, byte, min, none)
+	NEXT(256, 5, unit, chunk)
+
+// func addRow41AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+TEXT ·addRow41AVX512(SB), NOSPLIT, $0-88
+	HEAD
+	BYTES(16, Z28)
+	BYTES(15, Z30)
+	WORDS(255, Z31)
+chunk:
+	CHUNK(unit)
+	INIT(Z8, dot)
+	ZERO(Z9)
+	ZERO(Z10)
+	ZERO(Z11)
+	VMOVDQU32 256(SI), Z1
+	FOUR(0)
+	HIGH(VPSLLW, 4, Z1, Z4)
+	VPTERNLOGD $0xf8, Z28, Z1, Z5
+	BOTH(0)
+	FOUR(1)
+	HIGH(VPSLLW, 3, Z1, Z4)
+	HIGH(VPSRLW, 1, Z1, Z5)
+	BOTH(1)
+	FOUR(2)
+	HIGH(VPSLLW, 2, Z1, Z4)
+	HIGH(VPSRLW, 2, Z1, Z5)
+	BOTH(2)
+	FOUR(3)
+	HIGH(VPSLLW, 1, Z1, Z4)
+	HIGH(VPSRLW, 3, Z1, Z5)
+	BOTH(3)
+	FETCH(4)
+	FETCH(5)
+	ALL
+	FLOATS(Z8, byte, min, none)
+	NEXT(320, 6, unit, chunk)
+
+// func addRow42AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+TEXT ·addRow42AVX512(SB), NOSPLIT, $0-88
+	HEAD
+	BYTES(48, Z28)
+	BYTES(15, Z30)
+	WORDS(255, Z31)
+chunk:
+	CHUNK(unit)
+	INIT(Z8, low)
+	INIT(Z10, high)
+	ZERO(Z9)
+	ZERO(Z11)
+	VMOVDQU32 256(SI), Z1
+	VMOVDQU32 320(SI), Z2
+	FOUR(0)
+	HIGH(VPSLLW, 4, Z1, Z4)
+	VPTERNLOGD $0xf8, Z28, Z1, Z5
+	BOTH(0)
+	FOUR(1)
+	HIGH(VPSLLW, 4, Z2, Z4)
+	VPTERNLOGD $0xf8, Z28, Z2, Z5
+	BOTH(1)
+	FOUR(2)
+	HIGH(VPSLLW, 2, Z1, Z4)
+	HIGH(VPSRLW, 2, Z1, Z5)
+	BOTH(2)
+	FOUR(3)
+	HIGH(VPSLLW, 2, Z2, Z4)
+	HIGH(VPSRLW, 2, Z2, Z5)
+	BOTH(3)
+	FETCH(4)
+	FETCH(5)
+	FETCH(6)
+	VPADDD Z9, Z8, Z8
+	VPADDD Z11, Z10, Z10
+	FLOATS(Z8, byte0, min0, none0)
+	FLOATS(Z10, byte1, min1, none1)
+	NEXT(384, 7, unit, chunk)
+
+// EIGHT adds the products of vector j of a unit.
+#define EIGHT(j, a, b) \
+	FETCH(j);                  \
+	VMOVDQU32 (j*64)(SI), Z16; \
+	MULTIPLY(j, Z16, a, b)
+
+// func addRow8AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+TEXT ·addRow8AVX512(SB), NOSPLIT, $0-88
+	HEAD
+	WORDS(255, Z31)
+chunk:
+	CHUNK(unit)
+	INIT(Z8, dot)
+	ZERO(Z9)
+	ZERO(Z10)
+	ZERO(Z11)
+	EIGHT(0, Z8, Z9)
+	EIGHT(1, Z10, Z11)
+	EIGHT(2, Z8, Z9)
+	EIGHT(3, Z10, Z11)
+	EIGHT(4, Z8, Z9)
+	EIGHT(5, Z10, Z11)
+	EIGHT(6, Z8, Z9)
+	EIGHT(7, Z10, Z11)
+	FETCH(8)
+	ALL
+	FLOATS(Z8, byte, min, none)
+	NEXT(512, 9, unit, chunk)
