@@ -40,7 +40,7 @@ type Options struct {
 
 // Result tells what was made.
 type Result struct {
-	Format       checkpoint.Format
+	Format       string
 	Architecture string
 	Files        []string // that hold tensors
 	Tensors      int
@@ -126,7 +126,7 @@ func (c *converter) weights(m *checkpoint.Checkpoint) ([]*graph.Weight, error) {
 
 // count notes what the result has.
 func (c *converter) count(format checkpoint.Format, jobs []job) {
-	c.result.Format, c.result.Tensors, c.result.Types = format, len(jobs), map[string]int{}
+	c.result.Format, c.result.Tensors, c.result.Types = string(format), len(jobs), map[string]int{}
 	for _, j := range jobs {
 		c.result.Types[j.out.DType.String()]++
 	}

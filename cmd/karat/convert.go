@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/karat-run/karat"
+	"github.com/spf13/cobra"
+)
+
+type convertFlags struct {
+	output, kind string
+	split        size
+	json         bool
+}
+
+func newConvertCommand() *cobra.Command {
+	var f convertFlags
+	c := &cobra.Command{
+		Use:   "convert SRC -o OUT",
+		Short: "Make GGUF of a Hugging Face folder, a folder of GGUF, or GGUF of another type",
+		Long: `Convert writes a model in the other format, with its tokenizer and chat template: a
+Hugging Face folder as GGUF, GGUF as a folder of safetensors, or GGUF as GGUF of another
+type or in other parts. OUT is a GGUF file if its name ends in .gguf, else a folder, which
+must not be there yet or be empty.
+
+Without --type tensors keep their types; of a folder, most of the weights decide. Vectors
+and norms are F32 in GGUF. A quantized file becomes a folder of F32, which holds its
+values exactly.
+
+A tensor or a setting that has no place in the other format is an error that names it,
+and so is a weight that is not finite. What is written appears when it is whole.`,
+		Example: `  karat convert ./Qwen3-0.6B -o qwen3-0.6b.gguf
+  karat convert ./Llama-3.2-1B -o llama.gguf --type f16 --split 4G
+  karat convert llama-00001-of-00003.gguf -o llama.gguf
+  karat convert gemma.gguf -o ./gemma --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	fs.VarP((*name)(&f.output), "output", "o", "`file or folder` to write")
+	fs.StringVar(&f.kind, "type", "", "`type` of the weights: bf16, f16, f32")
+	fs.Var(&f.split, "split", "most bytes of tensors in one file, as 4G or 500M")
+	fs.BoolVar(&f.json, "json", false, "print what was made as one JSON object")
+	return c
+}
+
+func (f *convertFlags) run(c *cobra.Command, src string) error {
+	if f.output == "" {
+		return usagef("-o OUT is needed")
+	}
+	p := progress{w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), start: time.Now()}
+	ctx, stop := untilSignal()
+	defer stop()
+	r, err := karat.Convert(ctx, src, f.output, karat.ConvertOptions{Type: f.kind, Split: int64(f.split), Progress: p.report})
+	p.end()
+	switch {
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return failure{statusInterrupted, fmt.Errorf("interrupted: %s was not written", f.output)}
+	case err != nil:
+		return err
+	}
+	seconds := time.Since(p.start).Seconds()
+	if f.json {
+		return writeConversion(c.OutOrStdout(), src, f.output, r, seconds)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintln(c.ErrOrStderr(), "note:", oneLine(n))
+	}
+	var types []string
+	for _, t := range slices.Sorted(maps.Keys(r.Types)) {
+		types = append(types, fmt.Sprintf("%d %s", r.Types[t], t))
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s, %d tensors (%s), %s in %d files, %.1f s\n", oneLine(f.output), r.Format,
+		oneLine(r.Architecture), r.Tensors, strings.Join(types, ", "), bytesText(r.Bytes), len(r.Files), seconds)
+	return err
+}
+
+// writeConversion writes what was made as JSON.
+func writeConversion(w io.Writer, src, out string, r *karat.Conversion, seconds float64) error {
+	files := make([]string, len(r.Files))
+	for i, path := range r.Files {
+		files[i] = filepath.ToSlash(path)
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(struct {
+		Source       string         `json:"source"`
+		Output       string         `json:"output"`
+		Format       string         `json:"format"`
+		Architecture string         `json:"architecture"`
+		Files        []string       `json:"files"`
+		Tensors      int            `json:"tensors"`
+		Bytes        int64          `json:"bytes"`
+		Types        map[string]int `json:"types"`
+		Notes        []string       `json:"notes"`
+		Seconds      float64        `json:"seconds"`
+	}{src, out, r.Format, r.Architecture, files, r.Tensors, r.Bytes, r.Types, append([]string{}, r.Notes...), seconds})
+}
+
+// size is a flag's number of bytes: 4G is 4e9 as llama.cpp's gguf-split has it, and
+// 4GiB 2^32.
+type size int64
+
+var sizeUnits = map[string]int64{"": 1, "B": 1, "K": 1e3, "M": 1e6, "G": 1e9, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+
+func (s *size) String() string { return strconv.FormatInt(int64(*s), 10) }
+func (s *size) Type() string   { return "size" }
+
+func (s *size) Set(text string) error {
+	digits := strings.TrimRight(text, "BKMGibkmgI")
+	unit, ok := sizeUnits[strings.ToUpper(text[len(digits):])]
+	n, err := strconv.ParseFloat(digits, 64)
+	if x := n * float64(unit); ok && err == nil && x >= 1 && x < 1<<62 {
+		*s = size(x)
+		return nil
+	}
+	return errors.New("expected a size such as 500M, 4G or 4GiB")
+}
