@@ -22,11 +22,13 @@ import (
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/mix"
 )
 
 // Options say what to make. The zero value keeps the types of the tensors.
 type Options struct {
-	// Type is the type of the weights: f32, f16, bf16, or, in GGUF, one of Types.
+	// Type is the type of the weights: a name of package mix, into a folder one of a
+	// float type.
 	// "" is, from a folder, that of most of its weights, from GGUF into GGUF that of
 	// each tensor, and into a folder F32 for a quantized file.
 	Type string
@@ -53,6 +55,7 @@ type Result struct {
 type converter struct {
 	Options
 	src, dst    string
+	to          mix.Mix // the Type
 	result      Result
 	done, total int64
 	progress    func(done, total int64)
@@ -60,7 +63,7 @@ type converter struct {
 
 // Check reports what is wrong with o and dst without opening the model.
 func Check(dst string, o Options) error {
-	if _, err := parseType(o.Type); err != nil {
+	if _, err := parseType(o.Type, dst); err != nil {
 		return err
 	}
 	if o.Split < 0 {
@@ -86,6 +89,7 @@ func Convert(ctx context.Context, src, dst string, o Options) (*Result, error) {
 		return nil, err
 	}
 	c := &converter{Options: o, src: src, dst: dst, progress: o.Progress}
+	c.to, _ = parseType(o.Type, dst) // checked
 	st, err := os.Stat(src)
 	if err != nil {
 		return nil, fmt.Errorf("convert: %w", err)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/tensor"
+	"github.com/karat-run/karat/internal/mix"
 )
 
 // ggufToGGUF changes types and parts. It knows no model: metadata is copied.
@@ -16,26 +16,31 @@ func (c *converter) ggufToGGUF(ctx context.Context) error {
 	}
 	defer f.Close()
 	c.result.Architecture, _ = f.Metadata.String("general.architecture") // any model's
-	to, err := parseType(c.Type)
-	if err != nil {
-		return err
-	}
 	var jobs []job
 	for _, t := range f.Tensors() {
 		j := job{in: t, out: t}
 		j.out.Data = nil
-		if to != tensor.Invalid && (t.DType.Float() || t.DType.Quantized()) && !stays(t.Name, t.Shape) {
-			j.out.DType = to
+		if c.to.Name != "" && !c.to.Most.Quantized() && (t.DType.Float() || t.DType.Quantized()) && !stays(t.Name, t.Shape) {
+			j.out.DType = c.to.Most
 		}
 		jobs = append(jobs, j)
+	}
+	if c.to.Most.Quantized() {
+		model, err := mix.Of(f.Metadata)
+		if err == nil {
+			err = quantize(jobs, c.to, model)
+		}
+		if err != nil {
+			return fmt.Errorf("convert: %s: %w", c.src, err)
+		}
 	}
 	var keys []gguf.KeyValue
 	for _, key := range f.Metadata.Keys() {
 		v, _ := f.Metadata.Lookup(key)
 		switch {
 		case gguf.IsPartKey(key):
-		case key == "general.file_type" && to != tensor.Invalid:
-			keys = append(keys, gguf.KeyValue{Key: key, Value: fileType[to]})
+		case key == "general.file_type" && c.to.Name != "":
+			keys = append(keys, gguf.KeyValue{Key: key, Value: c.to.FileType})
 		default:
 			keys = append(keys, gguf.KeyValue{Key: key, Value: v})
 		}

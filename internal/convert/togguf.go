@@ -14,6 +14,7 @@ import (
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/mix"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -37,12 +38,11 @@ func (c *converter) hfToGGUF(ctx context.Context) error {
 		return err
 	}
 	c.result.Notes = append(c.result.Notes, notes...)
-	to, err := parseType(c.Type)
-	if err != nil {
-		return err
-	}
-	if to == tensor.Invalid {
-		to = mostly(m.Tensors())
+	plain := mostly(m.Tensors())
+	if c.to.Name == "" {
+		c.to, _ = mix.Find(plain.String()) // there is one of each float type
+	} else if !c.to.Most.Quantized() {
+		plain = c.to.Most
 	}
 	var jobs []job
 	if ropeFreqs != nil {
@@ -50,10 +50,15 @@ func (c *converter) hfToGGUF(ctx context.Context) error {
 		jobs[0].out = jobs[0].in
 	}
 	for _, w := range weights {
-		jobs = append(jobs, newJob(m, w.Tensor, w.GGUF, to))
+		jobs = append(jobs, newJob(m, w.Tensor, w.GGUF, plain))
+	}
+	if c.to.Most.Quantized() {
+		if err := quantize(jobs, c.to, mixModel(m.Arch, own)); err != nil {
+			return fmt.Errorf("convert: %s: %w", c.src, err)
+		}
 	}
 	keys := general(m.Arch, c.src, jobs)
-	keys = append(append(keys, own...), gguf.KeyValue{Key: "general.file_type", Value: fileType[to]},
+	keys = append(append(keys, own...), gguf.KeyValue{Key: "general.file_type", Value: c.to.FileType},
 		gguf.KeyValue{Key: "general.quantization_version", Value: uint32(2)})
 	return c.writeGGUF(ctx, append(keys, text...), jobs)
 }

@@ -27,14 +27,9 @@ func (c *converter) ggufToHF(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	to, err := parseType(c.Type)
-	if err != nil {
-		return err
-	}
-	if to == tensor.Invalid {
-		if to = mostly(m.Tensors()); to == tensor.Invalid {
-			to = tensor.F32
-		}
+	to := c.to.Most
+	if c.to.Name == "" {
+		to = mostly(m.Tensors())
 	}
 	jobs, err := c.folderJobs(m, weights, to)
 	if err != nil {

@@ -2,46 +2,42 @@ package convert
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/mix"
 	"github.com/karat-run/karat/internal/tensor"
 )
-
-// fileType is what general.file_type says of a file whose weights are mostly of a
-// type (llama_ftype in llama.h).
-var fileType = map[tensor.DType]uint32{tensor.F32: 0, tensor.F16: 1, tensor.BF16: 32}
-
-// floats are the types without blocks, by the names of Options.
-var floats = map[string]tensor.DType{"f32": tensor.F32, "f16": tensor.F16, "bf16": tensor.BF16}
 
 // dtypeNames are transformers' names.
 var dtypeNames = map[tensor.DType]string{tensor.F32: "float32", tensor.F16: "float16", tensor.BF16: "bfloat16"}
 
-// parseType is the type named so, Invalid for "".
-func parseType(name string) (tensor.DType, error) {
+// parseType is the mix named so; "" is one of no type.
+func parseType(name, dst string) (mix.Mix, error) {
 	if name == "" {
-		return tensor.Invalid, nil
+		return mix.Mix{}, nil
 	}
-	if d, ok := floats[strings.ToLower(name)]; ok {
-		return d, nil
+	m, ok := mix.Find(name)
+	switch {
+	case !ok:
+		return m, fmt.Errorf("convert: type %q, possible are %s", name, strings.Join(mix.Names(), ", "))
+	case m.Most.Quantized() && !toGGUF(dst):
+		return m, fmt.Errorf("convert: type %s is GGUF's; a folder has F32, F16 or BF16", m.Name)
 	}
-	return tensor.Invalid, fmt.Errorf("convert: type %q, possible are %s", name, strings.Join(slices.Sorted(maps.Keys(floats)), ", "))
+	return m, nil
 }
 
-// mostly is the float type that most of the weights' bytes are in, else Invalid.
+// mostly is the float type that most of the weights' bytes are in, else F32.
 func mostly(tensors []tensor.Tensor) tensor.DType {
 	size := map[tensor.DType]int{}
-	best := tensor.Invalid
+	best := tensor.F32
 	for _, t := range tensors {
-		size[t.DType] += len(t.Data)
-		if size[t.DType] > size[best] {
+		if size[t.DType] += len(t.Data); size[t.DType] > size[best] {
 			best = t.DType
 		}
 	}
-	if !best.Float() {
-		return tensor.Invalid
+	if best.Quantized() {
+		return tensor.F32
 	}
 	return best
 }
@@ -52,4 +48,42 @@ func mostly(tensors []tensor.Tensor) tensor.DType {
 func stays(name string, shape tensor.Shape) bool {
 	name, weight := strings.CutSuffix(name, ".weight")
 	return !weight || len(shape) <= 1 || strings.HasSuffix(name, "_norm") || strings.HasSuffix(name, ".ffn_gate_inp")
+}
+
+// quantize gives the results of jobs the types of a mix, as llama-quantize would
+// choose them.
+func quantize(jobs []job, to mix.Mix, model mix.Model) error {
+	out := make([]tensor.Tensor, len(jobs))
+	for i, j := range jobs {
+		out[i] = j.out
+	}
+	types, err := to.Types(model, out)
+	for i := range types {
+		jobs[i].out.DType = types[i]
+	}
+	return err
+}
+
+// mixModel is what a mix depends on, from the metadata of a file to be.
+func mixModel(arch string, metadata []gguf.KeyValue) mix.Model {
+	at := func(key string) int {
+		for _, kv := range metadata {
+			switch v := kv.Value.(type) {
+			case uint32:
+				if kv.Key == arch+"."+key {
+					return int(v)
+				}
+			case []int32:
+				if kv.Key == arch+"."+key {
+					return int(v[0])
+				}
+			}
+		}
+		return 0
+	}
+	m := mix.Model{Arch: arch, Layers: at("block_count"), Experts: at("expert_count")}
+	if kv := at("attention.head_count_kv"); kv > 0 {
+		m.Group = at("attention.head_count") / kv
+	}
+	return m
 }
