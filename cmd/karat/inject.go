@@ -55,7 +55,7 @@ func (j *injection) check(inRef bool, out string, taps bool) error {
 	case j.String() == "" && j.key != "":
 		return usagef("--key %s: there is no --inject whose key it could be", j.key)
 	case len(j.engine) > 0 && !inRef:
-		return usagef("--inject runs in the float64 interpreter: give --precision f64, and --numerics if another arithmetic is to be imitated")
+		return usagef("--inject runs in the float64 interpreter: give --precision f64, or --numerics if another arithmetic is to be imitated")
 	case len(j.probe) > 0 && !taps:
 		return usagef("--inject %v: it is a fault of the taps, and needs --taps", j.probe[0])
 	case j.key != "" && (filepath.Ext(j.key) != ".json" || filepath.Clean(j.key) == strings.TrimSuffix(filepath.Clean(out), ".safetensors")+".json"):

@@ -94,8 +94,8 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 		return usagef("--keep %d: possible are 1 and more", f.keep)
 	case f.decode < 0:
 		return usagef("--decode %d: possible are 0 and more", f.decode)
-	case f.class.said && (c.Flags().Changed("precision") || c.Flags().Changed("kv")):
-		return usagef("--numerics says how numbers are kept: --precision and --kv do not belong beside it")
+	case f.class.said && (c.Flags().Changed("precision") && o.Precision != karat.Float64 || c.Flags().Changed("kv")):
+		return usagef("--numerics says how numbers are kept, in the float64 interpreter: no other --precision and no --kv belong beside it")
 	}
 	if f.class.said {
 		o.Precision = karat.Float64 // which it runs on

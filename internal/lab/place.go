@@ -69,6 +69,17 @@ func (p *Placed) Read(dst []float64, i int) {
 	}
 }
 
+// Step is the largest relative error of one rounding to the type that the tap is stored as.
+func (p *Placed) Step() float64 {
+	switch p.data.dtype {
+	case tensor.F16:
+		return 0x1p-11
+	case tensor.BF16:
+		return 0x1p-8
+	}
+	return 0x1p-24
+}
+
 // Place finds the nodes of g that p's taps hold the output of. A tap with fewer rows than
 // the prompt has positions has the last ones. Logits are the output of g's last node. Hidden
 // states are taps of the embedding, the layers and the final norm, named hidden.LAYER, where p has

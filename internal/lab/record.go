@@ -165,6 +165,11 @@ func (r *Record) add(t *tensor.Tensor) error {
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 func (p *Prompt) add(name string, t *tensor.Tensor) error {
+	if len(t.Shape) > 1 && t.Shape[0] == 1 && (name == "ids" || name == "logits" && len(t.Shape) == 3) {
+		unbatched := *t
+		unbatched.Shape = t.Shape[1:]
+		t = &unbatched
+	}
 	tap, isTap := strings.CutPrefix(name, "tap.")
 	switch {
 	case isTap && tap != "":
@@ -193,13 +198,16 @@ func (p *Prompt) add(name string, t *tensor.Tensor) error {
 
 // addIDs sets the ids, which the JSON file may have given, too.
 func (p *Prompt) addIDs(t *tensor.Tensor) error {
-	if t.DType != tensor.I32 {
-		return fmt.Errorf("element type %v, want I32", t.DType)
+	if t.DType != tensor.I32 && t.DType != tensor.I64 {
+		return fmt.Errorf("element type %v, want I32 or I64", t.DType)
 	}
 	if err := checkShape(t, 1); err != nil {
 		return err
 	}
-	ids := decodeIDs(t.Data)
+	ids, err := decodeIDs(t)
+	if err != nil {
+		return err
+	}
 	if p.IDs != nil && !slices.Equal(p.IDs, ids) {
 		return fmt.Errorf("not the ids that the JSON file gives prompt %d", p.Index)
 	}

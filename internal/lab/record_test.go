@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -259,6 +260,20 @@ func TestReadFloor(t *testing.T) {
 	}
 }
 
+// TestReadBatch takes ids of 64 bits, and a batch of one, for what they are.
+func TestReadBatch(t *testing.T) {
+	ids := named("0.ids", tensor.I64, 1, 2)
+	ids.Data[8] = 7
+	r, err := ReadRecord(write(t, "", ids, named("0.logits", tensor.F32, 1, 2, 5)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if p := r.Prompts[0]; !slices.Equal(p.IDs, []int32{0, 7}) || !slices.Equal(p.Logits.Shape, tensor.Shape{2, 5}) {
+		t.Errorf("ids %v, logits %v", p.IDs, p.Logits.Shape)
+	}
+}
+
 func TestReadHostile(t *testing.T) {
 	f := func(x ...*tensor.Tensor) []*tensor.Tensor { return x }
 	logits := named("0.logits", tensor.F32, 2, 5)
@@ -280,7 +295,7 @@ func TestReadHostile(t *testing.T) {
 		{"a name from right to left", "", f(named("0.tap.\u202eabc", tensor.F32, 1, 2)), "not a name of a record"},
 		{"logits of integers", "", f(named("0.logits", tensor.I32, 1, 2)), "element type I32, want floats"},
 		{"logits of 1 dimension", "", f(named("0.logits", tensor.F32, 2)), "shape [2], want 2 dimensions"},
-		{"logits of 3 dimensions", "", f(named("0.logits", tensor.F32, 1, 1, 2)), "want 2 dimensions"},
+		{"logits of 3 dimensions", "", f(named("0.logits", tensor.F32, 2, 1, 2)), "want 2 dimensions"},
 		{"no logits", "", f(named("0.logits", tensor.F32, 0, 5)), "shape [0 5]: empty"},
 		{"no vocabulary", "", f(named("0.logits", tensor.F32, 1<<30, 0)), "empty"},
 		{"hidden states of 2 dimensions", "", f(named("0.hidden", tensor.F32, 2, 2)), "want 3 dimensions"},
@@ -289,7 +304,8 @@ func TestReadHostile(t *testing.T) {
 		{"hidden states of other positions", "", f(logits, named("0.hidden", tensor.F32, 3, 1, 4)), "prompt 0: hidden states of 1 positions, but logits of 2"},
 		{"a tap of no dimension", "", f(named("0.tap.a", tensor.F32)), "want 1 dimensions"},
 		{"a tap of integers", "", f(named("0.tap.a", tensor.I64, 3)), "element type I64"},
-		{"long ids", "", f(named("0.ids", tensor.I64, 3)), "element type I64, want I32"},
+		{"ids of another type", "", f(named("0.ids", tensor.F32, 3)), "element type F32, want I32 or I64"},
+		{"an id of more than 32 bits", "", f(&tensor.Tensor{Name: "0.ids", DType: tensor.I64, Shape: tensor.Shape{1}, Data: []byte{5, 0, 0, 0, 1, 0, 0, 0}}), "position 0: id 4294967301"},
 		{"ids in a table", "", f(named("0.ids", tensor.I32, 3, 1)), "want 1 dimensions"},
 		{"negative ids", "", f(ids), "prompt 0: ids: position 0: -2147483648 is negative"},
 		{"more logits than ids", "", f(logits, named("0.ids", tensor.I32, 1)), "prompt 0: logits of 2 positions, but 1 ids"},

@@ -69,10 +69,17 @@ func checkShape(t *tensor.Tensor, rank int) error {
 	return nil
 }
 
-func decodeIDs(data []byte) []int32 {
-	ids := make([]int32, len(data)/4)
+func decodeIDs(t *tensor.Tensor) ([]int32, error) {
+	ids := make([]int32, t.Shape.Size())
 	for i := range ids {
-		ids[i] = int32(binary.LittleEndian.Uint32(data[4*i:]))
+		if t.DType == tensor.I32 {
+			ids[i] = int32(binary.LittleEndian.Uint32(t.Data[4*i:]))
+			continue
+		}
+		id := int64(binary.LittleEndian.Uint64(t.Data[8*i:]))
+		if ids[i] = int32(id); int64(ids[i]) != id {
+			return nil, fmt.Errorf("position %d: id %d is more than 32 bits hold", i, id)
+		}
 	}
-	return ids
+	return ids, nil
 }

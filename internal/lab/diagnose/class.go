@@ -308,6 +308,13 @@ func (r *run) setClass(c class) {
 		for _, n := range c.arms() {
 			p.arms = append(p.arms, r.model.Eval(p.IDs, p.known, n).With(r.edits))
 		}
+		if p.step > 0x1p-24 && c.step() < p.step {
+			for seed := range uint64(2) {
+				n := c.center()
+				n.Jitter, n.Random = p.step, rand.New(rand.NewPCG(seed, 8))
+				p.arms = append(p.arms, r.model.Eval(p.IDs, p.known, n).With(r.edits))
+			}
+		}
 	}
 }
 

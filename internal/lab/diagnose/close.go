@@ -116,6 +116,9 @@ func (r *run) free(p *prompt) (*free, error) {
 		got := p.read(result, rows)
 		w := result.Shape.Size()
 		f.before, f.after = meanKL(want, got, w), meanKL(closed, got, w)
+		logits := p.placed[result]
+		stored := &sim.Numerics{Jitter: logits.Step(), Random: rand.New(rand.NewPCG(0, 12))}
+		f.floor = max(f.floor, meanKL(closed, stored.Stored(closed), w))
 		r.out.Logits = append(r.out.Logits, r.logits(p, want, got, f))
 	}
 	if p.tapped {
@@ -298,6 +301,9 @@ func (r *run) coverage() {
 	if c.Positions < 3 {
 		blind("a prompt of three or more tokens: attention and rotary positions were hardly tested")
 	}
+	if r.storedIn16() && !r.class.coarse() {
+		blind("values in 32 bits: a fault that is smaller than the rounding of the 16 bits that values are stored in does not show")
+	}
 	if r.perScan < c.Positions {
 		blind("all positions: of a model so large %d of the longest prompt's %d were computed again", r.perScan, c.Positions)
 	}
@@ -307,6 +313,11 @@ func (r *run) coverage() {
 	if r.g.Result().Op == graph.Softcap && r.holder(r.head()) == nil {
 		blind("the logits before the cap: a wrong head and a wrong cap are told apart by their effect alone")
 	}
+}
+
+// storedIn16 reports whether the dump has values in 16 bits.
+func (r *run) storedIn16() bool {
+	return slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.step > 0x1p-24 })
 }
 
 // curves are the equations as they were measured.

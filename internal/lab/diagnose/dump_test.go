@@ -10,9 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/lab"
 	. "github.com/karat-run/karat/internal/lab/diagnose"
+	"github.com/karat-run/karat/internal/round"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -246,6 +248,41 @@ func TestOnePosition(t *testing.T) {
 	if d.Verdict != Instrument || len(d.Findings) != 1 || d.Findings[0].Tap != tap {
 		t.Error(say(d))
 	}
+}
+
+// TestStoredIn16 stores the dumps of a float32 engine in 16 bits: a right one stays
+// right, and a fault is found all the same.
+func TestStoredIn16(t *testing.T) {
+	m := tiny(t, "tiny-qwen3")
+	for _, dtype := range []tensor.DType{tensor.F16, tensor.BF16} {
+		for faults, want := range map[string]string{"": "", "attention_scale@1": "attention_scale"} {
+			full, _ := m.record(t, "activations=f32", faults, m.texts(t, mixed))
+			p := full.Prompts[0]
+			p.Logits = in16(p.Logits, dtype)
+			for name, x := range p.Taps {
+				p.Taps[name] = in16(x, dtype)
+			}
+			full.Declared = round.Class{}
+			d := m.diagnose(t, full, nil)
+			if want == "" && !good(d.Verdict) || want != "" && (len(suspicions(d)) != 1 || !has(d, want)) {
+				t.Errorf("%v, %q: %s", dtype, faults, say(d))
+			}
+		}
+	}
+}
+
+// in16 is x, of float32 values, in another type.
+func in16(x *tensor.Tensor, dtype tensor.DType) *tensor.Tensor {
+	y := &tensor.Tensor{Name: x.Name, DType: dtype, Shape: x.Shape}
+	for i := 0; i < len(x.Data); i += 4 {
+		v := math.Float32frombits(binary.LittleEndian.Uint32(x.Data[i:]))
+		bits := float16.ToF16(v)
+		if dtype == tensor.BF16 {
+			bits = float16.ToBF16(v)
+		}
+		y.Data = binary.LittleEndian.AppendUint16(y.Data, bits)
+	}
+	return y
 }
 
 // kindly reports whether a finding accuses the probe.

@@ -55,8 +55,9 @@ type run struct {
 // prompt is one of the dump's, with what is known of it.
 type prompt struct {
 	*lab.Prompt
-	tapped  bool // there are more values than logits, and these are used
-	outline bool // there are the hidden states of the last positions
+	tapped  bool    // there are more values than logits, and these are used
+	outline bool    // there are the hidden states of the last positions
+	step    float64 // the largest relative error of the form that values are stored in
 	known   map[*graph.Node]sim.Known
 	placed  map[*graph.Node]lab.Placed
 	twice   [][2]lab.Placed // taps of the same value
@@ -170,6 +171,7 @@ func (r *run) place() error {
 				}
 			}
 			q.known[t.Node], q.placed[t.Node] = tap{t}, t
+			q.step = max(q.step, t.Step())
 			if _, ok := r.taps[t.Node]; !ok || strings.HasPrefix(r.taps[t.Node], hidden) {
 				r.taps[t.Node] = t.Tap
 			}

@@ -50,6 +50,13 @@ func (n *Numerics) store(x []float64) {
 	}
 }
 
+// Stored is x as it is kept.
+func (n *Numerics) Stored(x []float64) []float64 {
+	x = slices.Clone(x)
+	n.store(x)
+	return x
+}
+
 func (n *Numerics) shake(x []float64) {
 	for i, v := range x {
 		x[i] = v * (1 + n.Jitter*(2*n.Random.Float64()-1))
