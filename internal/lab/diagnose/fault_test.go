@@ -60,6 +60,13 @@ func TestNamed(t *testing.T) {
 		{"tiny-qwen2", "", "bias_missing:attn_k.bias@1", map[string][]int{"bias_missing": {1}}, false},
 		{"tiny-gemma4-moe", "kv=f16", "router_norm@all; softcap_missing", map[string][]int{"router_norm": {0, 1, 2, 3}, "softcap_missing": nil}, false},
 		{"tiny-gemma4", "", "layer_scalar@2; ple_missing@5; window_missing@0", map[string][]int{"layer_scalar": {2}, "ple_missing": {5}}, false}, // too short for a window
+		{"tiny-llama", "activations=f32", "weight_scale:attn_q=packing@1", map[string][]int{"weight_scale": {1}}, true},
+		{"tiny-qwen2", "", "weight_permuted:attn_q@1", map[string][]int{"weight_permuted": {1}}, false},
+		{"tiny-qwen3", "", "weight_wrong_layer:ffn_norm@2", map[string][]int{"weight_wrong_layer": {2}}, false},
+		{"tiny-qwen3", "", "mask@1", map[string][]int{"mask": {1}}, false},
+		{"tiny-gemma4", "", "mask=none@shared", map[string][]int{"mask": {4, 5, 6, 7}}, false},
+		{"tiny-llama", "", "rope_theta:attn_k_rope@all", map[string][]int{"rope_theta": {0, 1, 2, 3}}, false},
+		{"tiny-qwen3", "", "rope_partial:attn_q_rope@3", map[string][]int{"rope_partial": {3}}, false},
 	} {
 		if !slow() && !c.quick {
 			continue

@@ -13,6 +13,7 @@ import (
 func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
 	a := n.Attr.(graph.AttentionAttr)
 	dim, heads := float64(a.KV.Dim), n.In[0].Shape[0]
+	end := r.stepEnd(n)
 	all := []*hypothesis{
 		fitting("attention_scale", n, fit{right: a.Scale, least: 1e-4, most: 100,
 			guesses: []float64{1, 1 / math.Sqrt(dim), 1 / dim, math.Sqrt(dim), math.Pow(dim, -0.25), 1 / math.Sqrt(float64(r.g.Nodes[0].Shape.Size())/float64(heads)), a.Scale * a.Scale, math.Sqrt(a.Scale)},
@@ -20,8 +21,8 @@ func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
 				return edit("attention_scale", n, fmt.Sprintf("scales the scores by %.6g, not by %.6g", v, a.Scale), detail{"scale": formula(v, dim)},
 					func(s *sim.Spec) { s.Scale = v })
 			}}),
-		edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead, s.Window, s.Until = 1<<30, 0, r.stepEnd() }),
-		edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *sim.Spec) { s.Ahead, s.Until = 1, r.stepEnd() }),
+		edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead, s.Window, s.Until = 1<<30, 0, end }),
+		edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *sim.Spec) { s.Ahead, s.Until = 1, end }),
 		edit("mask", n, "hides a query's own position from it", detail{"mask": "not its own"}, func(s *sim.Spec) { s.Ahead = -1 }),
 		edit("softmax_axis", n, "normalizes the scores over the heads", detail{"axis": "heads"}, softOver(true)),
 		edit("softmax_axis", n, "normalizes the scores over the queries", detail{"axis": "queries"}, softOver(false)),
@@ -65,7 +66,8 @@ func (r *run) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 	window := func(w int) sim.Edit { return func(s *sim.Spec) { s.Window = w } }
 	var all []*hypothesis
 	if kv.Window > 0 {
-		all = append(all, edit("mask", n, "lets queries see all later positions", detail{"mask": "window alone"}, func(s *sim.Spec) { s.Ahead, s.Until = 1<<30, r.stepEnd() }))
+		end := r.stepEnd(n)
+		all = append(all, edit("mask", n, "lets queries see all later positions", detail{"mask": "window alone"}, func(s *sim.Spec) { s.Ahead, s.Until = 1<<30, end }))
 		all = append(all, edit("window_missing", n, "sees all earlier positions, without the window", detail{}, window(0)))
 	}
 	for _, x := range r.g.Nodes {
@@ -253,26 +255,66 @@ func normalize(scores [][]float64, count, window int, heads bool) {
 	each(func(k [2]int, p *float64) { *p /= sums[k] })
 }
 
-// decodedFrom is, by the length of prompts, the position from which tokens were decoded one by one.
-func (r *run) decodedFrom() map[int]int {
-	decoded := map[int]int{}
+// prefilled is how many of a prompt's first tokens were not decoded one by one.
+func (r *run) prefilled(e *sim.Eval) int {
 	for _, p := range r.prompts {
-		if p.tapped && p.decoded() > 0 {
-			decoded[len(p.IDs)] = len(p.IDs) - p.decoded()
+		if slices.Equal(p.IDs, e.IDs()) {
+			return len(p.IDs) - p.decoded()
 		}
 	}
-	return decoded
+	return e.Len()
 }
 
 // stepEnd is the last position of the step that computed a row: a mask that hides
-// nothing does not show what is decoded later.
-func (r *run) stepEnd() func(e *sim.Eval, at int) int {
-	decoded := r.decodedFrom()
+// nothing does not show what is computed later. Rows that hold all the same end a step.
+func (r *run) stepEnd(n *graph.Node) func(e *sim.Eval, at int) int {
+	size := r.stepSize(n, false)
 	return func(e *sim.Eval, at int) int {
-		if from, ok := decoded[e.Len()]; ok {
-			return max(from-1, at)
+		if end := r.prefilled(e); at < end {
+			return min(at/size*size+size, end) - 1
 		}
-		return e.Len() - 1
+		return at
+	}
+}
+
+// stepSize is after how many positions of a prompt attention begins to be wrong, or
+// is right for the first time: the tokens that the engine computes at once, if what is
+// wrong has to do with that. Not all rows are looked at: of what may be, it is the roundest.
+func (r *run) stepSize(n *graph.Node, wrong bool) int {
+	const all = 1 << 30 // of a prompt
+	if len(r.byNode[n]) == 0 || !r.byNode[n][0].flagged() {
+		return all
+	}
+	size, before := all, 0
+	errors := r.byNode[n][0].errors
+	each := func(do func(at int, bad bool)) {
+		for _, x := range errors {
+			end := len(r.prompts[x.prompt].IDs) - r.prompts[x.prompt].decoded()
+			if x.row > 0 && (x.row < end-1 || wrong && x.row < end) {
+				do(x.row, x.ratio() > excess)
+			}
+		}
+	}
+	each(func(at int, bad bool) {
+		if bad == wrong {
+			size = min(size, at)
+		}
+	})
+	if size == all {
+		return all
+	}
+	if !wrong {
+		return size + 1
+	}
+	each(func(at int, bad bool) {
+		if at < size {
+			before = max(before, at)
+		}
+	})
+	for round := 1; ; round *= 2 {
+		if size/(2*round)*(2*round) <= before {
+			return size / round * round
+		}
 	}
 }
 
@@ -287,25 +329,35 @@ func (r *run) decoded(n *graph.Node) []*hypothesis {
 			}
 		}))
 	}
-	decoded := r.decodedFrom()
-	if len(decoded) == 0 {
-		return all
+	size, decodes := r.stepSize(n, true), slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.decoded() > 0 })
+	if size < 1<<30 || decodes {
+		all = append(all, edit("kv_cache_position", n, "sees its own step's keys and values alone", detail{"decode": "new in each step"}, func(s *sim.Spec) {
+			s.First = func(e *sim.Eval, at int) int {
+				if at >= r.prefilled(e) {
+					return at
+				}
+				return at / size * size
+			}
+		}))
 	}
-	start := func(e *sim.Eval) int {
-		if at, ok := decoded[e.Len()]; ok {
-			return at
-		}
-		return e.Len()
+	if decodes {
+		all = append(all, r.overwritten(n)...)
 	}
+	return all
+}
+
+// overwritten are faults of where decoded keys and values are stored.
+func (r *run) overwritten(n *graph.Node) []*hypothesis {
+	var all []*hypothesis
 	only := func(what, computed string, change func(k []float64, width, at, start int)) {
 		all = append(all, edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *sim.Spec) {
 			s.Only = func(e *sim.Eval, k, v []float64, width, at int) ([]float64, []float64) {
-				if at < start(e) {
+				if at < r.prefilled(e) {
 					return k, v
 				}
 				k, v = slices.Clone(k), slices.Clone(v)
-				change(k, width, at, start(e))
-				change(v, width, at, start(e))
+				change(k, width, at, r.prefilled(e))
+				change(v, width, at, r.prefilled(e))
 				return k, v
 			}
 		}))
@@ -320,14 +372,14 @@ func (r *run) decoded(n *graph.Node) []*hypothesis {
 		}
 	})
 	only("not stored", "finds zeros in its own position", func(k []float64, width, at, start int) { clear(k[at*width : (at+1)*width]) })
-	return append(all, edit("kv_cache_position", n, "sees its own step's keys and values alone when it decodes", detail{"decode": "new in each step"}, func(s *sim.Spec) {
-		s.First = func(e *sim.Eval, at int) int {
-			if at < start(e) {
-				return 0
-			}
-			return at
-		}
-	}))
+	hides := func(what, computed string, hidden func(pos, at, start int) bool) {
+		all = append(all, edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *sim.Spec) {
+			s.Hides = func(e *sim.Eval, at, pos int) bool { return at >= r.prefilled(e) && hidden(pos, at, r.prefilled(e)) }
+		}))
+	}
+	hides("one place", "stores each decoded position over the one that was decoded before", func(pos, at, start int) bool { return pos >= start && pos < at })
+	hides("over the last", "stores the first decoded position over the last one of the prompt", func(pos, at, start int) bool { return pos == start-1 })
+	return all
 }
 
 // displaced is rows of which row i is the one by rows before it, within the ends.

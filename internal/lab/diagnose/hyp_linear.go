@@ -141,48 +141,6 @@ func strided(laid, read int) func(w []float64, rows, cols int) []float64 {
 	}
 }
 
-// permuted is the hypothesis that eq's target, a product, has its features in another
-// order, if each of the engine's is one of the reference's at all rows.
-func (r *run) permuted(eq *equation) (*hypothesis, error) {
-	n := eq.target
-	cause := "weight_permuted"
-	if n == r.head() {
-		cause = "head_wrong"
-	}
-	if n.Op != graph.Linear || n.Layer < 0 && n != r.head() || len(eq.errors) < 3 {
-		return nil, nil
-	}
-	s := eq.errors[0].prompt
-	var rows []int
-	for _, x := range eq.errors {
-		if x.prompt == s && len(rows) < 16 {
-			rows = append(rows, x.row)
-		}
-	}
-	want, err := r.prompts[s].center.Compute(n, rows)
-	if err != nil {
-		return nil, err
-	}
-	order := matching(r.prompts[s].read(n, rows), want, len(rows), r.tolerance(eq))
-	if order == nil {
-		return nil, nil
-	}
-	w := len(order)
-	return edit(cause, n, "gives the rows of the weight in another order"+describeOrder(order, r.headDim(n)), detail{"order": "permuted"}, func(s *sim.Spec) {
-		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
-			y, err := s.Plain(e, rows)
-			if err != nil {
-				return nil, err
-			}
-			out := make([]float64, len(y))
-			for i := range y {
-				out[i] = y[i/w*w+order[i%w]]
-			}
-			return out, nil
-		}
-	}), nil
-}
-
 // tolerance is a relative error of single values that is no rounding.
 func (r *run) tolerance(eq *equation) float64 { return max(1e-5, 20*worst(eq.errors).floor) }
 

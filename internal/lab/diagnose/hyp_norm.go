@@ -72,7 +72,7 @@ func (r *run) normHypotheses(n *graph.Node) []*hypothesis {
 		change := func(s *sim.Spec) { s.W = x.W }
 		switch {
 		case role(x) == role(n) && x.Layer >= 0:
-			all = append(all, unlikely(0.1*math.Abs(float64(x.Layer-n.Layer)), edit("norm_wrong_weight", n, fmt.Sprintf("has the weight of layer %d", x.Layer),
+			all = append(all, unlikely(0.1*math.Abs(float64(x.Layer-n.Layer)), edit("weight_wrong_layer", n, fmt.Sprintf("has the weight of layer %d", x.Layer),
 				detail{"apart": float64(x.Layer - n.Layer)}, change)))
 		case x.Layer == n.Layer:
 			all = append(all, edit("norm_wrong_weight", n, "has the weight of "+role(x), detail{"tensor": role(x)}, change))

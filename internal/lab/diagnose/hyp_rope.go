@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -21,30 +22,54 @@ func (r *run) rotations(n *graph.Node) []*graph.Node {
 	return all
 }
 
-// turned is a hypothesis about queries and keys alike.
-func (r *run) turned(cause string, n *graph.Node, computed string, d detail, change sim.Edit) *hypothesis {
-	h := &hypothesis{cause: cause, node: n, computed: computed, detail: d, edits: sim.Edits{}}
-	for _, x := range r.rotations(n) {
+// turning are rope nodes that a hypothesis is about.
+type turning struct {
+	at    *graph.Node
+	nodes []*graph.Node
+	cost  float64
+	side  string // queries or keys, if it is about one of them
+}
+
+// wrong is the hypothesis that all of them turn otherwise.
+func (t turning) wrong(cause, computed string, d detail, change sim.Edit) *hypothesis {
+	h := &hypothesis{cause: cause, node: t.at, computed: computed, detail: d, edits: sim.Edits{}, cost: t.cost}
+	if t.side != "" {
+		h.computed += ", " + t.side + " alone"
+		h.detail = maps.Clone(d)
+		h.detail["side"] = t.side
+	}
+	for _, x := range t.nodes {
 		h.edits[x] = []sim.Edit{change}
 	}
 	return h
 }
 
-func (r *run) ropeHypotheses(n *graph.Node) []*hypothesis {
-	if ropes := r.rotations(n); n != ropes[len(ropes)-1] && n != ropes[0] {
+// ropeHypotheses are about queries and keys alike, and about each of them.
+func (r *run) ropeHypotheses(eq *equation, n *graph.Node) []*hypothesis {
+	ropes := r.rotations(n)
+	if n != ropes[len(ropes)-1] && n != ropes[0] {
 		return nil
 	}
-	freqs, dim := n.Attr.(graph.RoPEAttr).Freqs, n.Shape.Last()
-	speeds := func(f []float64) sim.Edit { return func(s *sim.Spec) { s.Freqs = f } }
-	all := []*hypothesis{
-		r.turned("rope_missing", n, "does not turn queries and keys", detail{}, speeds(nil)),
-		r.turned("rope_style", n, "turns pairs (2i, 2i+1), not (i, i+d/2)", detail{"style": "interleaved"}, func(s *sim.Spec) { s.Interleaved = true }),
-		unlikely(0.3, edit("rope_missing", n, "does not turn them", detail{"side": side(n)}, speeds(nil))),
-		unlikely(0.3, edit("rope_style", n, "turns pairs (2i, 2i+1), not (i, i+d/2)", detail{"style": "interleaved", "side": side(n)}, func(s *sim.Spec) { s.Interleaved = true })),
+	var all []*hypothesis
+	if n == ropes[0] || !slices.Contains(eq.span, ropes[0]) {
+		all = r.turns(turning{at: n, nodes: ropes})
+	}
+	if len(ropes) > 1 && len(eq.span) <= small {
+		all = append(all, r.turns(turning{at: n, nodes: []*graph.Node{n}, cost: 0.3, side: side(n)})...)
 	}
 	for _, shift := range []int{-3, -2, -1, 1, 2, 3, 4} {
 		all = append(all, unlikely(0.2, edit("rope_position", n, fmt.Sprintf("turns %s by positions that are off by %+d", side(n), shift),
 			detail{"shift": float64(shift), "side": side(n)}, func(s *sim.Spec) { s.Shift = shift })))
+	}
+	return all
+}
+
+func (r *run) turns(t turning) []*hypothesis {
+	freqs, dim := t.at.Attr.(graph.RoPEAttr).Freqs, t.at.Shape.Last()
+	speeds := func(f []float64) sim.Edit { return func(s *sim.Spec) { s.Freqs = f } }
+	all := []*hypothesis{
+		t.wrong("rope_missing", "does not turn queries and keys", detail{}, speeds(nil)),
+		t.wrong("rope_style", "turns pairs (2i, 2i+1), not (i, i+d/2)", detail{"style": "interleaved"}, func(s *sim.Spec) { s.Interleaved = true }),
 	}
 	if len(freqs) == 0 {
 		return all
@@ -52,7 +77,7 @@ func (r *run) ropeHypotheses(n *graph.Node) []*hypothesis {
 	base := theta(freqs, dim)
 	plain := rope.New(base, dim)
 	if !alike(plain, freqs) && len(freqs) == dim/2 {
-		all = append(all, r.turned("rope_scaling", n, "turns without the scaling of the frequencies", detail{"scaling": "none"}, speeds(plain)))
+		all = append(all, t.wrong("rope_scaling", "turns without the scaling of the frequencies", detail{"scaling": "none"}, speeds(plain)))
 		inverse, cause := slices.Clone(freqs), "rope_scaling" // if one factor is for all
 		for i, f := range plain {
 			inverse[i] = float64(float32(f * f / freqs[i]))
@@ -60,38 +85,38 @@ func (r *run) ropeHypotheses(n *graph.Node) []*hypothesis {
 				cause = "rope_factors"
 			}
 		}
-		all = append(all, r.turned(cause, n, "multiplies the frequencies by the factors that divide them", detail{"factors": "inverse"}, speeds(inverse)))
+		all = append(all, t.wrong(cause, "multiplies the frequencies by the factors that divide them", detail{"factors": "inverse"}, speeds(inverse)))
 	}
 	if len(freqs) < dim/2 {
-		all = append(all, r.turned("rope_partial", n, "turns all pairs, though some are left out", detail{"pairs": "all"}, speeds(plain)))
+		all = append(all, t.wrong("rope_partial", "turns all pairs, though some are left out", detail{"pairs": "all"}, speeds(plain)))
 	}
 	for _, factor := range []float64{2, 4, 8, 16, 32} {
-		all = append(all, r.turned("rope_scaling", n, fmt.Sprintf("turns %g times as fast", factor), detail{"speed": factor}, speeds(times(freqs, factor))),
-			r.turned("rope_scaling", n, fmt.Sprintf("turns at 1/%g of the speed", factor), detail{"speed": 1 / factor}, speeds(times(freqs, 1/factor))))
+		all = append(all, t.wrong("rope_scaling", fmt.Sprintf("turns %g times as fast", factor), detail{"speed": factor}, speeds(times(freqs, factor))),
+			t.wrong("rope_scaling", fmt.Sprintf("turns at 1/%g of the speed", factor), detail{"speed": 1 / factor}, speeds(times(freqs, 1/factor))))
 	}
 	for _, part := range []float64{0.25, 0.5, 0.75} {
 		turning := int(part*float64(dim)) / 2 * 2
-		all = append(all, unlikely(0.3, r.turned("rope_partial", n, fmt.Sprintf("turns the first %d of %d features", turning, dim), detail{"part": part},
+		all = append(all, unlikely(0.3, t.wrong("rope_partial", fmt.Sprintf("turns the first %d of %d features", turning, dim), detail{"part": part},
 			func(s *sim.Spec) { s.Freqs, s.Part = rope.New(base, turning), turning })))
 		if count := int(part * float64(dim/2)); count != len(freqs) {
 			some := plain
 			if count < len(freqs) {
 				some = freqs
 			}
-			all = append(all, unlikely(0.4, r.turned("rope_partial", n, fmt.Sprintf("turns the first %d of %d pairs", count, dim/2), detail{"pairs": part}, speeds(some[:count]))))
+			all = append(all, unlikely(0.4, t.wrong("rope_partial", fmt.Sprintf("turns the first %d of %d pairs", count, dim/2), detail{"pairs": part}, speeds(some[:count]))))
 		}
 	}
-	all = append(all, r.otherKinds(n, freqs, dim)...)
-	return append(all, unlikely(0.3, &hypothesis{cause: "rope_theta", node: n, fit: &fit{right: base, least: 50, most: 1e9,
+	all = append(all, r.otherKinds(t, freqs, dim)...)
+	return append(all, &hypothesis{cause: "rope_theta", node: t.at, cost: 0.3 + t.cost, fit: &fit{right: base, least: 50, most: 1e9,
 		guesses: []float64{1e4, 1e5, 5e5, 1e6, 1e7, 500, 1.6e5, 8e6},
 		make: func(v float64) *hypothesis {
 			f := rescaled(freqs, base, v, dim)
-			return r.turned("rope_theta", n, fmt.Sprintf("turns by powers of %.6g, not of %.6g", v, base), detail{"theta": v, "right": base}, speeds(f))
-		}}}))
+			return t.wrong("rope_theta", fmt.Sprintf("turns by powers of %.6g, not of %.6g", v, base), detail{"theta": v, "right": base}, speeds(f))
+		}}})
 }
 
 // otherKinds are the frequencies of the model's other kinds of layers, or as many pairs as turn there.
-func (r *run) otherKinds(n *graph.Node, freqs []float64, dim int) []*hypothesis {
+func (r *run) otherKinds(t turning, freqs []float64, dim int) []*hypothesis {
 	var all []*hypothesis
 	var seen [][]float64
 	for _, x := range r.g.Nodes {
@@ -104,7 +129,7 @@ func (r *run) otherKinds(n *graph.Node, freqs []float64, dim int) []*hypothesis 
 		}
 		seen = append(seen, f)
 		if len(f) < x.Shape.Last()/2 && len(f) < len(freqs) {
-			all = append(all, r.turned("rope_factors", n, fmt.Sprintf("turns %d pairs of %d, as the factors of another kind of layers say", len(f), dim/2),
+			all = append(all, t.wrong("rope_factors", fmt.Sprintf("turns %d pairs of %d, as the factors of another kind of layers say", len(f), dim/2),
 				detail{"factors": "of another kind"}, func(s *sim.Spec) { s.Freqs = freqs[:len(f)] }))
 		}
 		if len(f) <= dim/2 {
@@ -112,7 +137,7 @@ func (r *run) otherKinds(n *graph.Node, freqs []float64, dim int) []*hypothesis 
 			if math.Abs(theta(f, x.Shape.Last())/theta(freqs, dim)-1) < 1e-6 {
 				cause = "rope_scaling"
 			}
-			all = append(all, r.turned(cause, n, "turns at the speeds of another kind of layers", detail{"speeds": "of another kind"}, func(s *sim.Spec) { s.Freqs = f }))
+			all = append(all, t.wrong(cause, "turns at the speeds of another kind of layers", detail{"speeds": "of another kind"}, func(s *sim.Spec) { s.Freqs = f }))
 		}
 	}
 	return all

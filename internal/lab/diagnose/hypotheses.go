@@ -21,7 +21,7 @@ func (r *run) candidates(eq *equation) ([]*hypothesis, error) {
 		case graph.RMSNorm:
 			all = append(all, r.normHypotheses(n)...)
 		case graph.RoPE:
-			all = append(all, r.ropeHypotheses(n)...)
+			all = append(all, r.ropeHypotheses(eq, n)...)
 		case graph.Attention:
 			all = append(all, r.attentionHypotheses(n)...)
 		case graph.Add:
@@ -51,11 +51,8 @@ func (r *run) candidates(eq *equation) ([]*hypothesis, error) {
 	if eq.layers() > 1 {
 		return r.systemic(all), nil
 	}
-	permuted, err := r.permuted(eq)
-	if permuted != nil {
-		all = append(all, permuted)
-	}
-	return all, err
+	measured, err := r.measured(eq)
+	return append(all, measured...), err
 }
 
 // layers is the number of layers in which eq's span lies.

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -169,6 +170,7 @@ func (r *run) discard(taps, set []*equation, c *equation) error {
 			why = r.sameFunction(eq)
 		}
 		if why == "" {
+			r.findings = slices.DeleteFunc(r.findings, func(f Finding) bool { return slices.Contains(f.Nodes, eq.target.Name) }) // that it differs from another tap
 			r.findings = append(r.findings, r.brokenProbe(eq, c))
 		} else {
 			r.infers("%s holds the same in another form (%s): what reads it follows from the model", eq.tap, why)
@@ -237,7 +239,7 @@ func (r *run) fingerprint(eq *equation) *print {
 		if x := otherRows(got, want, w, limit); x != nil {
 			return x
 		}
-		if x := r.otherTap(i, n, got); x != nil {
+		if x := cmp.Or(r.otherTap(i, n, got), r.otherValue(i, n, got, limit)); x != nil {
 			return x
 		}
 	}
@@ -334,6 +336,31 @@ func (r *run) otherTap(i int, n *graph.Node, got []float64) *print {
 				return &print{"probe_stale", fmt.Sprintf("nothing wrong: the tap holds what %s was in prompt %d", r.tapName(x), q.Index), detail{"prompt": float64(q.Index), "tap": r.tapName(x)}}
 			}
 			return &print{"probe_duplicate", "nothing wrong: the tap holds " + r.tapName(x), detail{"tap": r.tapName(x)}}
+		}
+	}
+	return nil
+}
+
+// otherValue finds what n should be in another prompt, or what the same node of another
+// layer should be: all taps may be broken in the same way, so that none holds what another shows.
+func (r *run) otherValue(i int, n *graph.Node, got []float64, limit float64) *print {
+	w := n.Shape.Size()
+	shows := func(q *prompt, x *graph.Node) bool {
+		rows := make([]int, min(len(q.IDs), len(got)/w))
+		for t := range rows {
+			rows[t] = t
+		}
+		want, err := q.center.Compute(x, rows)
+		return err == nil && len(rows) > 1 && near(got[:len(want)], want, limit)
+	}
+	for j, q := range r.prompts {
+		if j != i && q.tapped && shows(q, n) {
+			return &print{"probe_stale", fmt.Sprintf("nothing wrong: the tap holds what it should be in prompt %d", q.Index), detail{"prompt": float64(q.Index)}}
+		}
+	}
+	for _, x := range r.siblings(n) {
+		if x.Shape.Size() == w && shows(r.prompts[i], x) {
+			return &print{"probe_duplicate", "nothing wrong: the tap holds what " + r.tapName(x) + " should be", detail{"tap": r.tapName(x)}}
 		}
 	}
 	return nil

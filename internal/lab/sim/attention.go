@@ -55,15 +55,15 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 		for h := range heads {
 			at := (t*heads + h) * dim
 			g := s.Group(h) * dim
-			s.attend(e, y[at:at+dim], q[at:at+dim], k[from*width+g:], v[from*width+g:], width, to-from+1)
+			s.attend(e, y[at:at+dim], q[at:at+dim], k[from*width+g:], v[from*width+g:], width, to-from+1, func(i int) bool { return s.Hides != nil && s.Hides(e, r, from+i) })
 		}
 	}
 	e.num.store(y)
 	return y, nil
 }
 
-// attend is one head's result y over n keys and values, width apart.
-func (s *Spec) attend(e *Eval, y, q, k, v []float64, width, n int) {
+// attend is one head's result y over those of n keys and values, width apart, that are not hidden.
+func (s *Spec) attend(e *Eval, y, q, k, v []float64, width, n int, hidden func(i int) bool) {
 	p := make([]float64, n)
 	for i := range p {
 		p[i] = e.num.dot(q, k[i*width:][:len(q)])
@@ -73,6 +73,9 @@ func (s *Spec) attend(e *Eval, y, q, k, v []float64, width, n int) {
 		p[i] *= s.Scale
 		if s.Cap > 0 {
 			p[i] = s.Cap * math.Tanh(p[i]/s.Cap)
+		}
+		if hidden(i) {
+			p[i] = math.Inf(-1)
 		}
 	}
 	e.num.store(p)

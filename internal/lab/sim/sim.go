@@ -92,6 +92,9 @@ func (m *Model) Eval(ids []int32, known map[*graph.Node]Known, num *Numerics) *E
 // Len is the number of the prompt's positions.
 func (e *Eval) Len() int { return len(e.ids) }
 
+// IDs are the prompt's tokens.
+func (e *Eval) IDs() []int32 { return e.ids }
+
 // With is e with more edits. Values that they do not reach are computed once, in e.
 func (e *Eval) With(edits Edits) *Eval {
 	f := *e

@@ -26,7 +26,8 @@ type Spec struct {
 	Act         func(float64) float64                       // of GLU, Act and Experts
 	SwapHalves  bool                                        // of Experts' fused weight
 	Expert      func(e int) int                             // which expert runs for e; nil for e
-	Alter       func(w []float64, rows, cols int) []float64 // of Linear's weight [rows, cols]; nil for none
+	Alter       func(w []float64, rows, cols int) []float64 // of Linear's weight [rows, cols], or of Experts' first one; nil for none
+	AlterDown   func(w []float64, rows, cols int) []float64 // of each of Experts' second weight
 
 	Freqs       []float64 // of RoPE: a turning speed per pair
 	Interleaved bool      // pairs (2i, 2i+1), not (i, i+half)
@@ -48,6 +49,8 @@ type Spec struct {
 	Only func(e *Eval, k, v []float64, width, at int) (keys, values []float64)
 	// First is the first position that a query sees; nil for what the window says.
 	First func(e *Eval, at int) int
+	// Hides reports whether the query at a position does not see another; nil for none.
+	Hides func(e *Eval, at, pos int) bool
 	// Until is the last position that was there when the row at was computed; nil for all.
 	Until func(e *Eval, at int) int
 

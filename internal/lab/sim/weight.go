@@ -62,6 +62,26 @@ func (m *Model) matrix(w *graph.Weight) (matrix, error) {
 	return matrix{w, all}, nil
 }
 
+// altered is w with each of its matrices of so many rows changed; alter may be nil.
+func (m *Model) altered(w *graph.Weight, alter func(w []float64, rows, cols int) []float64, rows int) (matrix, error) {
+	x, err := m.matrix(w)
+	if err != nil || alter == nil {
+		return x, err
+	}
+	all := x.all
+	if all == nil {
+		if all, err = Vector(w); err != nil {
+			return x, err
+		}
+	}
+	k := w.Shape.Last()
+	x.all = make([]float64, 0, len(all))
+	for at := 0; at < len(all); at += rows * k {
+		x.all = append(x.all, alter(all[at:at+rows*k], rows, k)...)
+	}
+	return x, nil
+}
+
 // read is row i, in wide unless it is kept; narrow and wide have its length.
 func (m matrix) read(i int, narrow []float32, wide []float64) ([]float64, error) {
 	if k := len(wide); m.all != nil {
@@ -81,17 +101,9 @@ func (s *Spec) linear(e *Eval, x []float64) ([]float64, error) {
 	if s.Node.Shape.Size() != n || len(x)%k != 0 {
 		return nil, fmt.Errorf("weight %v for %d features", []int(w.Shape), s.Node.Shape.Size())
 	}
-	m, err := e.matrix(w)
+	m, err := e.altered(w, s.Alter, n)
 	if err != nil {
 		return nil, err
-	}
-	if s.Alter != nil {
-		if m.all == nil {
-			if m.all, err = Vector(w); err != nil {
-				return nil, err
-			}
-		}
-		m.all = s.Alter(m.all, n, k)
 	}
 	y, err := e.product(x, m, 0, n)
 	e.num.store(y)
@@ -132,11 +144,11 @@ func (e *Eval) product(x []float64, w matrix, first, n int) ([]float64, error) {
 // expert's index and its weight.
 func (s *Spec) experts(e *Eval, x, routes []float64) ([]float64, error) {
 	d, ff, k := s.Node.Shape.Size(), s.W[1].Shape[2], s.Node.In[1].Shape[0]
-	up, err := e.matrix(s.W[0])
+	up, err := e.altered(s.W[0], s.Alter, 2*ff)
 	if err != nil {
 		return nil, err
 	}
-	down, err := e.matrix(s.W[1])
+	down, err := e.altered(s.W[1], s.AlterDown, d)
 	if err != nil {
 		return nil, err
 	}

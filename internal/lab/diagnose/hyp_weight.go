@@ -1,0 +1,331 @@
+package diagnose
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// observed is what the engine's taps say of a product alone: what it read and what it gave.
+type observed struct {
+	n    *graph.Node // Linear
+	bias *graph.Node // that is added before the tap, nil if none is
+	x    *mat.Dense  // [rows, columns of the weight]
+	got  *mat.Dense  // [rows, rows of the weight], less the bias
+	want *mat.Dense
+}
+
+// maxObserved bounds the rows and the features of a product that is looked into.
+const maxObserved, maxFeatures = 128, 1 << 10
+
+// observe is eq as a product alone, nil if it is not one, or holds.
+func (r *run) observe(eq *equation) (*observed, error) {
+	o := &observed{n: eq.target}
+	if len(eq.target.W) > 0 && eq.target.Op == graph.Add {
+		o.n, o.bias = eq.target.In[0], eq.target
+	}
+	between := func(x *graph.Node) bool { return x != o.n && x != o.bias && (len(x.W) > 0 || x.Op == graph.Attention) }
+	if o.n.Op != graph.Linear || !eq.flagged() || !slices.Contains(eq.span, o.n) || slices.ContainsFunc(eq.span, between) {
+		return nil, nil
+	}
+	k, m := o.n.W[0].Shape.Last(), o.n.W[0].Rows()
+	if max(k, m) > maxFeatures && o.n != r.head() || r.edits[o.n] != nil || r.edits[eq.target] != nil {
+		return nil, nil
+	}
+	var x, got, want []float64
+	for i, p := range r.prompts {
+		var rows []int
+		for _, s := range eq.errors {
+			if s.prompt == i && len(x)/k+len(rows) < maxObserved {
+				rows = append(rows, s.row)
+			}
+		}
+		e := p.center
+		in, err := e.Value(o.n.In[0], rows)
+		if err != nil {
+			return nil, err
+		}
+		y, err := e.Compute(o.n, rows)
+		if err != nil {
+			return nil, err
+		}
+		x, want, got = append(x, in...), append(want, y...), append(got, p.read(eq.target, rows)...)
+	}
+	if o.bias != nil {
+		b, err := sim.Vector(o.bias.W[0])
+		if err != nil {
+			return nil, err
+		}
+		for i := range got {
+			got[i] -= b[i%m]
+		}
+	}
+	if len(x) < 3*k || slices.ContainsFunc(got, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
+		return nil, nil
+	}
+	o.x, o.got, o.want = mat.NewDense(len(x)/k, k, x), mat.NewDense(len(x)/k, m, got), mat.NewDense(len(x)/k, m, want)
+	return o, nil
+}
+
+// measured are hypotheses about the weight of a product that its own inputs and outputs
+// suggest: its rows or columns in another order, or each block of it with another scale and minimum.
+func (r *run) measured(eq *equation) ([]*hypothesis, error) {
+	o, err := r.observe(eq)
+	if o == nil || err != nil {
+		return nil, err
+	}
+	var all []*hypothesis
+	if h := r.rowsPermuted(eq, o); h != nil {
+		return append(all, h), nil
+	}
+	if o.n == r.head() {
+		return nil, nil
+	}
+	w, err := sim.Vector(o.n.W[0])
+	if err != nil {
+		return nil, err
+	}
+	weight := mat.NewDense(o.n.W[0].Rows(), o.n.W[0].Shape.Last(), w)
+	if h := columnsPermuted(o, weight); h != nil {
+		all = append(all, h)
+	}
+	if h := blocksScaled(o, weight); h != nil {
+		all = append(all, h)
+	}
+	return all, nil
+}
+
+// rowsPermuted is the hypothesis that a product gives its features in another order.
+func (r *run) rowsPermuted(eq *equation, o *observed) *hypothesis {
+	cause := "weight_permuted"
+	if o.n == r.head() {
+		cause = "head_wrong"
+	}
+	rows, _ := o.got.Dims()
+	order := matching(o.got.RawMatrix().Data, o.want.RawMatrix().Data, rows, r.tolerance(eq))
+	withBias := order == nil && o.bias != nil
+	if withBias { // which is in that order, too
+		order = r.withBias(eq, o)
+	}
+	if order == nil {
+		return nil
+	}
+	h := edit(cause, o.n, "gives the rows of the weight in another order"+describeOrder(order, r.headDim(eq.target)), detail{"order": "permuted"}, reordered(order))
+	if withBias {
+		h.edits[o.bias] = []sim.Edit{reordered(order)}
+		h.edits[o.n] = []sim.Edit{func(*sim.Spec) {}}
+	}
+	return h
+}
+
+// withBias is the order in which a product's features lie together with its bias.
+func (r *run) withBias(eq *equation, o *observed) []int {
+	b, err := sim.Vector(o.bias.W[0])
+	if err != nil {
+		return nil
+	}
+	plus := func(y *mat.Dense) []float64 {
+		z := slices.Clone(y.RawMatrix().Data)
+		for i := range z {
+			z[i] += b[i%len(b)]
+		}
+		return z
+	}
+	rows, _ := o.got.Dims()
+	return matching(plus(o.got), plus(o.want), rows, r.tolerance(eq))
+}
+
+// reordered is a node's features in another order.
+func reordered(order []int) sim.Edit {
+	w := len(order)
+	return func(s *sim.Spec) {
+		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+			y, err := s.Plain(e, rows)
+			if err != nil {
+				return nil, err
+			}
+			out := make([]float64, len(y))
+			for i := range y {
+				out[i] = y[i/w*w+order[i%w]]
+			}
+			return out, nil
+		}
+	}
+}
+
+// columnsPermuted is the hypothesis that a product reads its input in another order. What it
+// must have read follows from what it gave, if it gives no fewer features than it reads; what
+// it multiplied by, if there are enough rows; and else some orders are tried.
+func columnsPermuted(o *observed, weight *mat.Dense) *hypothesis {
+	n, k := o.x.Dims()
+	m, _ := weight.Dims()
+	var order []int
+	var z mat.Dense
+	switch {
+	case m >= k && z.Solve(weight, o.got.T()) == nil: // [k, n]
+		order = nearestColumns(z.T(), o.x)
+	case n >= k+k/8 && z.Solve(o.x, o.got) == nil: // [k, m]
+		order = nearestColumns(z.T(), weight)
+	default:
+		order = usualOrder(o, weight)
+	}
+	if order == nil {
+		return nil
+	}
+	return edit("weight_permuted", o.n, "reads its input's features in another order", detail{"order": "of columns"}, func(s *sim.Spec) {
+		s.Alter = func(w []float64, rows, cols int) []float64 {
+			y := make([]float64, len(w))
+			for i := range w {
+				y[i/cols*cols+order[i%cols]] = w[i]
+			}
+			return y
+		}
+	})
+}
+
+// usualOrder is the one of the orders that loaders and kernels have by mistake in which a
+// product seems to read its input, nil if it is none of them: in groups of a power of two, or
+// all together, backwards, halves exchanged, or woven.
+func usualOrder(o *observed, weight *mat.Dense) []int {
+	_, k := o.x.Dims()
+	if k < 4 {
+		return nil
+	}
+	x, got := o.x.RawRowView(0), mat.NewVecDense(weight.RawMatrix().Rows, o.got.RawRowView(0))
+	for group := 2; ; group *= 2 {
+		if group >= k || k%group != 0 {
+			group = k
+		}
+		for _, within := range []func(i int) int{
+			func(i int) int { return group - 1 - i },
+			func(i int) int { return (i + group/2) % group },
+			func(i int) int { return i/2 + i%2*(group/2) },
+			func(i int) int { return i%(group/2)*2 + i/(group/2) },
+		} {
+			order, read, y := make([]int, k), mat.NewVecDense(k, nil), &mat.VecDense{}
+			for i := range order {
+				order[i] = i/group*group + within(i%group)
+				read.SetVec(i, x[order[i]])
+			}
+			y.MulVec(weight, read)
+			if y.SubVec(y, got); mat.Norm(y, 2) <= 0.1*mat.Norm(got, 2) {
+				return order
+			}
+		}
+		if group == k {
+			return nil
+		}
+	}
+}
+
+// nearestColumns finds for each column of a the column of b that points the same way, nil
+// unless that is a permutation other than the identity.
+func nearestColumns(a, b mat.Matrix) []int {
+	_, w := a.Dims()
+	order, used, moved := make([]int, w), make([]bool, w), false
+	var products mat.Dense
+	products.Mul(a.T(), b) // [w, w]
+	norms := make([]float64, w)
+	for j := range w {
+		norms[j] = mat.Norm(mat.DenseCopyOf(b).ColView(j), 2)
+	}
+	for i := range w {
+		best := 0
+		for j := range w {
+			if products.At(i, j)*norms[best] > products.At(i, best)*norms[j] {
+				best = j
+			}
+		}
+		if used[best] {
+			return nil
+		}
+		order[i], used[best] = best, true
+		moved = moved || i != best
+	}
+	if !moved {
+		return nil
+	}
+	return order
+}
+
+// blocksScaled is the hypothesis that each block of a quantized weight's rows has another scale
+// and another minimum: w is read as s·w + o, and every row of the product is the sum of
+// what its blocks give. Both are fitted, for each row by itself if there are many more
+// positions than it has blocks, else for all rows by a block's place in its superblock.
+func blocksScaled(o *observed, weight *mat.Dense) *hypothesis {
+	n, k := o.x.Dims()
+	m, _ := weight.Dims()
+	size := gcd(k, 32)
+	if d := o.n.W[0].DType; d == tensor.Q2_K || d == tensor.Q3_K || d == tensor.Q6_K {
+		size = 16
+	}
+	if size < 16 {
+		return nil
+	}
+	places, together, place := k/size, 1, func(_, c int) int { return c / size }
+	if n < 4*places {
+		places, together, place = superblock/size, m, func(i, c int) int { return (i*k + c) % superblock / size }
+	}
+	fitted := make([]float64, 0, m*k)
+	for first := 0; first < m; first += together {
+		s := fitBlocks(o, weight, first, together, places, place)
+		if s == nil {
+			return nil
+		}
+		for i := first; i < first+together; i++ {
+			for c := range k {
+				at := place(i, c)
+				fitted = append(fitted, s[at]*weight.At(i, c)+s[places+at])
+			}
+		}
+	}
+	return unlikely(1, edit("weight_scale", o.n, "decodes the weight's blocks with other scales or minimums", detail{"scales": "of blocks"}, func(s *sim.Spec) {
+		s.Alter = func([]float64, int, int) []float64 { return fitted }
+	}))
+}
+
+// superblock is how many values the largest blocks of quantized types hold.
+const superblock = 256
+
+// fitBlocks are the scales of places, and then the offsets, under which some rows of a
+// weight give what was observed; nil if there are none, or one would not be read at all.
+func fitBlocks(o *observed, weight *mat.Dense, first, rows, places int, place func(i, c int) int) []float64 {
+	n, _ := o.x.Dims()
+	if n*rows < 4*places {
+		return nil
+	}
+	terms, got := mat.NewDense(n*rows, 2*places, nil), mat.NewVecDense(n*rows, nil)
+	for r := range rows {
+		for t := range n {
+			row := terms.RawRowView(r*n + t)
+			for c, x := range o.x.RawRowView(t) {
+				at := place(first+r, c)
+				row[at] += x * weight.At(first+r, c)
+				row[places+at] += x
+			}
+			got.SetVec(r*n+t, o.got.At(t, first+r))
+		}
+	}
+	var s mat.VecDense
+	if err := s.SolveVec(terms, got); err != nil {
+		return nil
+	}
+	for _, scale := range s.RawVector().Data[:places] {
+		if math.Abs(scale) < 1e-2 {
+			return nil
+		}
+	}
+	return s.RawVector().Data
+}
+
+func gcd(a, b int) int {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
+}
