@@ -59,6 +59,7 @@ type converter struct {
 	result      Result
 	done, total int64
 	progress    func(done, total int64)
+	threads     int // 0 is one for each processor
 }
 
 // Check reports what is wrong with o and dst without opening the model.

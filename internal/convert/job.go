@@ -20,6 +20,16 @@ type job struct {
 	in   tensor.Tensor   // of the source; its shape is out's
 	from func(r int) int // the row of in that is row r of out, along the first dimension; nil where it is r
 	plus float32         // added to every value
+
+	importance []float32 // [matrices, columns] for quantizers; may be nil
+}
+
+// matrixRows is the number of rows of a matrix, of which in may hold several.
+func (j *job) matrixRows() int {
+	if n := len(j.in.Shape); n > 1 {
+		return j.in.Shape[n-2]
+	}
+	return 1
 }
 
 // unit is the number of elements that stay together: a row of the first dimension
@@ -106,8 +116,17 @@ func (w *worker) encode(j *job, v []float32, first int) ([]byte, error) {
 	if cap(w.out) < size {
 		w.out = make([]byte, size)
 	}
-	if err := quant.Quantize(d, w.out[:size], v, k, nil); err != nil {
-		return nil, fmt.Errorf("from element %d: %w", first, err)
+	for at := 0; at < len(v); {
+		end, importance := len(v), j.importance
+		if importance != nil { // each matrix has its own
+			size := j.matrixRows() * k
+			matrix := (first + at) / size
+			end, importance = min(end, (matrix+1)*size-first), importance[matrix*k:(matrix+1)*k]
+		}
+		if err := quant.Quantize(d, w.out[d.RowBytes(at):d.RowBytes(end)], v[at:end], k, importance); err != nil {
+			return nil, fmt.Errorf("from element %d: %w", first+at, err)
+		}
+		at = end
 	}
 	return w.out[:size], nil
 }

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"runtime"
@@ -30,7 +31,7 @@ func (c *converter) stream(ctx context.Context, w io.Writer, jobs []job) error {
 	var running sync.WaitGroup
 	defer running.Wait() // nothing reads the source afterwards
 	defer cancel()
-	n := runtime.GOMAXPROCS(0)
+	n := cmp.Or(c.threads, runtime.GOMAXPROCS(0))
 	todo, order := make(chan *piece), make(chan *piece, 2*n)
 	idle := make(chan *worker, 2*n)
 	for range 2 * n {

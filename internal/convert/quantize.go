@@ -1,0 +1,189 @@
+package convert
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/imatrix"
+	"github.com/karat-run/karat/internal/mix"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// QuantizeOptions say what to make of a GGUF file. Type is required.
+type QuantizeOptions struct {
+	Type       string // of mix.Names, in any case
+	Rules      []mix.Rule
+	Imatrix    string // path of an importance matrix; "" is none
+	Requantize bool   // weights that are quantized already may be quantized again
+	Threads    int    // 0 is one for each processor that the process may use
+
+	// Progress is called with the bytes of tensors that are written, and all.
+	Progress func(done, total int64)
+}
+
+// CheckQuantize reports what is wrong with o and dst without opening the model.
+func CheckQuantize(dst string, o QuantizeOptions) error {
+	if _, ok := mix.Find(o.Type); !ok {
+		return fmt.Errorf("convert: type %q, possible are %s", o.Type, strings.Join(mix.Names(), ", "))
+	}
+	for _, r := range o.Rules {
+		if !r.Type.Quantized() && (!r.Type.Float() || r.Type == tensor.F64) {
+			return fmt.Errorf("convert: weights of %s: type %v cannot be written", r.Pattern, r.Type)
+		}
+	}
+	if o.Threads < 0 {
+		return fmt.Errorf("convert: %d threads", o.Threads)
+	}
+	return atomicfile.Check(dst)
+}
+
+// Quantize makes the GGUF file dst of the one at src, of a split one any part, with
+// the types and the bytes that llama-quantize gives it. An error, as that of ctx,
+// leaves dst as it was.
+func Quantize(ctx context.Context, src, dst string, o QuantizeOptions) (*Result, error) {
+	if err := CheckQuantize(dst, o); err != nil {
+		return nil, err
+	}
+	f, err := gguf.Open(src)
+	if err != nil {
+		return nil, fmt.Errorf("convert: %w", err)
+	}
+	defer f.Close()
+	if err := checkOther(f.Paths(), dst); err != nil {
+		return nil, err
+	}
+	c := &converter{src: src, dst: dst, progress: o.Progress, threads: o.Threads}
+	c.result.Architecture, _ = f.Metadata.String("general.architecture") // which mix.Of asks for
+	m, _ := mix.Find(o.Type)
+	m.Rules, m.Weighed = o.Rules, o.Imatrix != ""
+	jobs, err := c.quantizeJobs(f, m, o.Requantize)
+	if err != nil {
+		return nil, err
+	}
+	keys := quantizedKeys(f.Metadata, m)
+	if o.Imatrix != "" {
+		weights, err := c.weigh(jobs, o.Imatrix)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, weights...)
+	}
+	if err := c.writeGGUF(ctx, keys, jobs); err != nil {
+		return nil, err
+	}
+	return &c.result, nil
+}
+
+// checkOther refuses a result that would take the place of its source.
+func checkOther(src []string, dst string) error {
+	to, err := os.Stat(dst)
+	if err != nil {
+		return nil // nothing is there
+	}
+	for _, path := range src {
+		if from, err := os.Stat(path); err == nil && os.SameFile(from, to) {
+			return fmt.Errorf("convert: %s: it is what is read, and would be replaced", dst)
+		}
+	}
+	return nil
+}
+
+// quantizeJobs are the tensors in the order of llama-quantize's files, each with
+// the type that it gets.
+func (c *converter) quantizeJobs(f *gguf.File, m mix.Mix, again bool) ([]job, error) {
+	model, err := mix.Of(f.Metadata)
+	if err != nil {
+		return nil, fmt.Errorf("convert: %s: %w", c.src, err)
+	}
+	tensors := f.Tensors()
+	types, err := m.Types(model, tensors)
+	if err != nil {
+		return nil, fmt.Errorf("convert: %s: %w", c.src, err)
+	}
+	if err := matched(m.Rules, tensors); err != nil {
+		return nil, fmt.Errorf("convert: %s: %w", c.src, err)
+	}
+	jobs := make([]job, len(tensors))
+	for i, t := range tensors {
+		if t.DType.Quantized() && types[i] != t.DType && !again {
+			return nil, fmt.Errorf("convert: %s: tensor %q is %v already, and would lose more as %v than the original does; requantizing must be allowed", c.src, t.Name, t.DType, types[i])
+		}
+		jobs[i] = job{in: t, out: t}
+		jobs[i].out.Data, jobs[i].out.DType = nil, types[i]
+	}
+	slices.SortStableFunc(jobs, func(a, b job) int { return mix.Compare(a.out.Name, b.out.Name) })
+	return jobs, nil
+}
+
+// matched finds rules that no tensor's name follows.
+func matched(rules []mix.Rule, tensors []tensor.Tensor) error {
+	for _, r := range rules {
+		if !slices.ContainsFunc(tensors, func(t tensor.Tensor) bool { return !mix.Keeps(t) && r.Pattern.MatchString(t.Name) }) {
+			return fmt.Errorf("no weight has a name with %s, which is to be %v", r.Pattern, r.Type)
+		}
+	}
+	return nil
+}
+
+// The keys of a file that was quantized with an importance matrix.
+const (
+	imatrixFile    = "quantize.imatrix.file"
+	imatrixDataset = "quantize.imatrix.dataset"
+	imatrixEntries = "quantize.imatrix.entries_count"
+	imatrixChunks  = "quantize.imatrix.chunks_count"
+)
+
+// quantizedKeys are a file's, and what it then is at their end, as llama-quantize
+// has it.
+func quantizedKeys(m gguf.Metadata, to mix.Mix) (keys []gguf.KeyValue) {
+	replaced := []string{"general.quantization_version", "general.file_type"}
+	if to.Weighed {
+		replaced = append(replaced, imatrixFile, imatrixDataset, imatrixEntries, imatrixChunks)
+	}
+	for _, key := range m.Keys() {
+		if v, _ := m.Lookup(key); !gguf.IsPartKey(key) && !slices.Contains(replaced, key) {
+			keys = append(keys, gguf.KeyValue{Key: key, Value: v})
+		}
+	}
+	return append(keys, gguf.KeyValue{Key: replaced[0], Value: uint32(2)}, gguf.KeyValue{Key: replaced[1], Value: to.FileType})
+}
+
+// weigh reads an importance matrix for jobs, and returns the keys that tell of it.
+func (c *converter) weigh(jobs []job, path string) ([]gguf.KeyValue, error) {
+	m, err := imatrix.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	without := 0
+	for i := range jobs {
+		j := &jobs[i]
+		if j.out.DType == j.in.DType || !j.out.DType.Quantized() {
+			continue
+		}
+		k := j.in.Shape.Last()
+		j.importance, err = m.Mean(j.in.Name, j.in.Shape.Size()/(k*j.matrixRows()), k)
+		if err != nil {
+			return nil, fmt.Errorf("convert: %s: %w", path, err)
+		}
+		if j.importance == nil {
+			without++
+		}
+	}
+	if without > 0 {
+		c.result.Notes = append(c.result.Notes, fmt.Sprintf("%s has nothing of %d of the weights that are quantized", path, without))
+	}
+	keys := []gguf.KeyValue{{Key: imatrixFile, Value: path}}
+	if len(m.Datasets) > 0 {
+		keys = append(keys, gguf.KeyValue{Key: imatrixDataset, Value: m.Datasets[0]})
+	}
+	keys = append(keys, gguf.KeyValue{Key: imatrixEntries, Value: uint32(len(m.Entries))})
+	if m.Chunks > 0 {
+		keys = append(keys, gguf.KeyValue{Key: imatrixChunks, Value: uint32(m.Chunks)})
+	}
+	return keys, nil
+}
