@@ -2,6 +2,7 @@ package convert
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -25,6 +26,9 @@ type QuantizeOptions struct {
 	// Progress is called with the bytes of tensors that are written, and all.
 	Progress func(done, total int64)
 }
+
+// ErrRequantize is that of weights that are quantized already.
+var ErrRequantize = errors.New("quantizing again must be allowed")
 
 // CheckQuantize reports what is wrong with o and dst without opening the model.
 func CheckQuantize(dst string, o QuantizeOptions) error {
@@ -111,7 +115,7 @@ func (c *converter) quantizeJobs(f *gguf.File, m mix.Mix, again bool) ([]job, er
 	jobs := make([]job, len(tensors))
 	for i, t := range tensors {
 		if t.DType.Quantized() && types[i] != t.DType && !again {
-			return nil, fmt.Errorf("convert: %s: tensor %q is %v already, and would lose more as %v than the original does; requantizing must be allowed", c.src, t.Name, t.DType, types[i])
+			return nil, fmt.Errorf("convert: %s: tensor %q is %v already, and would lose more as %v than the original does: %w", c.src, t.Name, t.DType, types[i], ErrRequantize)
 		}
 		jobs[i] = job{in: t, out: t}
 		jobs[i].out.Data, jobs[i].out.DType = nil, types[i]

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/machine"
+	"github.com/karat-run/karat/internal/mix"
+	"github.com/karat-run/karat/internal/tensor"
+	"github.com/spf13/cobra"
+)
+
+type quantizeFlags struct {
+	imatrix      string
+	rules        []string
+	again, json  bool
+	threads      int
+	from, to, as string
+}
+
+func newQuantizeCommand() *cobra.Command {
+	var f quantizeFlags
+	c := &cobra.Command{
+		Use:   "quantize IN.gguf OUT.gguf TYPE",
+		Short: "Store a model's weights in fewer bits",
+		Long: `Quantize writes the weights of a GGUF file (of a split one, any part) in blocks of small
+integers with scales. The result has the bytes of llama-quantize's: the same mix of
+types, chosen tensor by tensor, the same search for scales, and the same metadata.
+
+TYPE is one of ` + strings.Join(mix.Names(), ", ") + `.
+Most weights get the type of that name, those that matter more a better one; rows
+that are no multiple of 256 a wider one. Norms, vectors and routers keep their types.
+
+An importance matrix says which columns of a weight matter, and the search for scales
+then spends its precision on them. --tensor-type gives the weights whose name a regular
+expression finds a type of their own (of a block, as Q4_K, not of a mix).
+
+Weights that are quantized already are refused: what was lost once is lost again.
+Ctrl-C leaves nothing behind.`,
+		Example: `  karat quantize model.bf16.gguf model.Q4_K_M.gguf Q4_K_M
+  karat quantize --imatrix imatrix.gguf model.bf16.gguf model.IQ4_XS.gguf IQ4_XS
+  karat quantize --tensor-type 'ffn_(up|gate)=Q3_K' --tensor-type attn_v=Q8_0 in.gguf out.gguf Q4_K_M
+  karat quantize --json in.gguf out.gguf Q8_0 | jq .types`,
+		Args: cobra.ExactArgs(3),
+		RunE: func(c *cobra.Command, args []string) error {
+			f.from, f.to, f.as = args[0], args[1], args[2]
+			return f.run(c)
+		},
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	fs.Var((*name)(&f.imatrix), "imatrix", "importance matrix, a GGUF `file`")
+	fs.StringArrayVar(&f.rules, "tensor-type", nil, "`REGEX=TYPE` of the weights that it finds; the first of several counts")
+	fs.BoolVar(&f.again, "allow-requantize", false, "quantize what is quantized already")
+	fs.IntVarP(&f.threads, "threads", "t", machine.Threads(), "`number` of threads")
+	fs.BoolVar(&f.json, "json", false, "print JSON")
+	return c
+}
+
+// options checks the flags.
+func (f *quantizeFlags) options() (o convert.QuantizeOptions, err error) {
+	if f.threads < 1 || f.threads > 1024 {
+		return o, usagef("-t %d: possible are 1 to 1024", f.threads)
+	}
+	o = convert.QuantizeOptions{Type: f.as, Imatrix: f.imatrix, Requantize: f.again, Threads: f.threads}
+	for _, text := range f.rules {
+		i := strings.LastIndexByte(text, '=')
+		if i < 1 {
+			return o, usagef("--tensor-type %s: want REGEX=TYPE", text)
+		}
+		d, ok := tensor.ParseDType(strings.ToUpper(text[i+1:]))
+		if !ok {
+			return o, usagef("--tensor-type %s: the type is none of a block, such as Q4_K", text)
+		}
+		pattern, err := regexp.Compile(text[:i])
+		if err != nil {
+			return o, usagef("--tensor-type %s: %w", text, err)
+		}
+		o.Rules = append(o.Rules, mix.Rule{Pattern: pattern, Type: d})
+	}
+	if err := convert.CheckQuantize(f.to, o); err != nil {
+		return o, usageError{err}
+	}
+	return o, nil
+}
+
+// quantized is what --json prints.
+type quantized struct {
+	File    string         `json:"file"`
+	Type    string         `json:"type"`
+	Arch    string         `json:"architecture"`
+	Source  int64          `json:"source_bytes"` // of tensors, as is the next
+	Bytes   int64          `json:"bytes"`
+	Weights int64          `json:"weights"`
+	Bits    float64        `json:"bits_per_weight"`
+	Types   map[string]int `json:"types"` // how many tensors there are of each
+	Notes   []string       `json:"notes,omitempty"`
+	Seconds float64        `json:"seconds"`
+}
+
+func (f *quantizeFlags) run(c *cobra.Command) error {
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	p := progress{w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), start: time.Now()}
+	o.Progress = p.report
+	ctx, stop := untilSignal()
+	defer stop()
+	r, err := convert.Quantize(ctx, f.from, f.to, o)
+	p.end()
+	switch {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return failure{statusInterrupted, fmt.Errorf("interrupted: %s was not written", f.to)}
+	case errors.Is(err, convert.ErrRequantize):
+		return fmt.Errorf("%w, with --allow-requantize", err)
+	case err != nil:
+		return err
+	}
+	q := quantized{File: f.to, Type: strings.ToUpper(f.as), Arch: r.Architecture, Bytes: r.Bytes, Types: r.Types, Notes: r.Notes, Seconds: time.Since(p.start).Seconds()}
+	if err := q.measure(f.from); err != nil {
+		return err
+	}
+	if f.json {
+		e := json.NewEncoder(c.OutOrStdout())
+		e.SetIndent("", "  ")
+		return e.Encode(q)
+	}
+	for _, n := range q.Notes {
+		fmt.Fprintln(c.ErrOrStderr(), "karat: note:", oneLine(n))
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s of weights instead of %s, %.2f bits each\n", oneLine(f.to), q.Type, bytesText(q.Bytes), bytesText(q.Source), q.Bits)
+	return nil
+}
+
+// measure counts the weights of the source.
+func (q *quantized) measure(path string) error {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return err
+	}
+	for _, t := range f.Tensors() {
+		q.Source += int64(len(t.Data))
+		q.Weights += int64(t.Shape.Size())
+	}
+	q.Bits = float64(q.Bytes) * 8 / float64(max(q.Weights, 1))
+	return f.Close()
+}
