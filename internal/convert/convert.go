@@ -114,7 +114,7 @@ func Convert(ctx context.Context, src, dst string, o Options) (*Result, error) {
 // weights are the model's tensors. What is not read of its settings would be
 // lost, and is an error.
 func (c *converter) weights(m *checkpoint.Checkpoint) ([]*graph.Weight, error) {
-	weights, _, err := arch.Weights(m)
+	weights, notes, err := arch.Weights(m)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (c *converter) weights(m *checkpoint.Checkpoint) ([]*graph.Weight, error) {
 		}
 	}
 	c.result.Architecture = m.Arch
-	c.result.Notes = slices.Clone(m.Notes)
+	c.result.Notes = append(slices.Clone(m.Notes), notes...)
 	return weights, errors.Join(errs...)
 }
 

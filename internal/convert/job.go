@@ -85,7 +85,11 @@ func (w *worker) make(j *job, from, to int) ([]byte, error) {
 		rows = w.rows
 	}
 	if i := notFinite(j.in.DType, rows); i >= 0 {
-		return nil, fmt.Errorf("element %d is %v", from*unit+i, value(j.in.DType, rows, i))
+		at := from*unit + i
+		if j.from != nil {
+			at = j.from(at/unit)*unit + at%unit
+		}
+		return nil, fmt.Errorf("element %d is %v", at, value(j.in.DType, rows, i))
 	}
 	if j.out.DType == j.in.DType && j.plus == 0 {
 		return rows, nil

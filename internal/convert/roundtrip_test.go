@@ -1,0 +1,189 @@
+package convert_test
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/safetensors"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// folder reads the tensors of a Hugging Face folder by name.
+func folder(t *testing.T, dir string) map[string]tensor.Tensor {
+	t.Helper()
+	path := filepath.Join(dir, "model.safetensors")
+	if _, err := os.Stat(path); err != nil {
+		path += ".index.json"
+	}
+	f, err := safetensors.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	all := map[string]tensor.Tensor{}
+	for _, x := range f.Tensors {
+		all[x.Name] = x
+	}
+	return all
+}
+
+// logits are those after the last token of each of the record's first prompts, and
+// the prompts' ids as the model's tokenizer gives them.
+func logits(t *testing.T, path string, r *golden.Recording) (all [][]float32, ids [][]int) {
+	t.Helper()
+	m, err := karat.Load(path, karat.Options{Precision: karat.Float32, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	for _, p := range r.Prompts[:3] {
+		x, err := m.Logits(context.Background(), p.IDs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, ids = append(all, x[len(x)-1]), append(ids, m.Tokenize(p.Text, len(p.Prompt.Chat) > 0))
+	}
+	return all, ids
+}
+
+// TestRoundTrip takes each model to GGUF and back: the same tensors byte for byte,
+// the same ids, and logits of the same bits. Those of the GGUF file have the same
+// bits, too, but for Llama 3, whose scaled frequencies are there a quotient; they lie
+// within the noise floor of the record.
+func TestRoundTrip(t *testing.T) {
+	for _, name := range golden.Models(t) {
+		if name == "demo" {
+			continue // as tiny-gemma3, and larger
+		}
+		t.Run(name, func(t *testing.T) {
+			dir, src := t.TempDir(), golden.Model(t, name)
+			file, back := filepath.Join(dir, "model.gguf"), filepath.Join(dir, "back")
+			run(t, src, file, convert.Options{})
+			run(t, file, back, convert.Options{Split: 1 << 20})
+			want, got := folder(t, src), folder(t, back)
+			if len(want) != len(got) {
+				t.Errorf("%d tensors became %d", len(want), len(got))
+			}
+			for name, x := range want {
+				if y := got[name]; x.DType != y.DType || !slices.Equal(x.Shape, y.Shape) || !bytes.Equal(x.Data, y.Data) {
+					t.Errorf("tensor %s: %v %v became %v %v", name, x.DType, x.Shape, y.DType, y.Shape)
+				}
+			}
+			r := golden.Record(t, name)
+			here, ids := logits(t, src, r)
+			gguf, ggufIDs := logits(t, file, r)
+			there, backIDs := logits(t, back, r)
+			if !reflect.DeepEqual(ids, ggufIDs) || !reflect.DeepEqual(ids, backIDs) {
+				t.Errorf("ids %v became %v and %v", ids, ggufIDs, backIDs)
+			}
+			for i, p := range r.Prompts[:3] {
+				if d := distance(here[i], gguf[i]); d > 0 && (name != "tiny-llama" || d > 2*p.Float32.MaxAbsDiff) {
+					t.Errorf("prompt %d: logits of the GGUF file are %g off", i, d)
+				}
+				if d := distance(here[i], there[i]); d > 0 {
+					t.Errorf("prompt %d: logits of the folder are %g off", i, d)
+				}
+			}
+		})
+	}
+}
+
+func distance(a, b []float32) (d float64) {
+	for i := range a {
+		d = max(d, math.Abs(float64(a[i])-float64(b[i])))
+	}
+	return d
+}
+
+// TestSplit divides a file as gguf-split does, and joins it again to the same bytes.
+func TestSplit(t *testing.T) {
+	dir := t.TempDir()
+	one, parts, joined := filepath.Join(dir, "one.gguf"), filepath.Join(dir, "parts.gguf"), filepath.Join(dir, "joined.gguf")
+	src := golden.Model(t, "tiny-llama")
+	run(t, src, one, convert.Options{})
+	const limit = 1 << 20
+	r := run(t, src, parts, convert.Options{Split: limit})
+	if len(r.Files) < 4 || filepath.Base(r.Files[2]) != "parts-00003-of-0000"+string(rune('0'+len(r.Files)))+".gguf" {
+		t.Fatalf("files %q", r.Files)
+	}
+	for i, path := range r.Files {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b) > limit+100<<10 {
+			t.Errorf("part %d has %d bytes", i, len(b))
+		}
+		if i > 0 && bytes.Contains(b, []byte("general.architecture")) {
+			t.Errorf("part %d repeats the metadata", i)
+		}
+	}
+	for _, part := range []int{0, 2} {
+		run(t, r.Files[part], joined, convert.Options{})
+		same(t, one, joined)
+	}
+	again := run(t, r.Files[0], filepath.Join(dir, "again-00001-of-00009.gguf"), convert.Options{Split: 1 << 30})
+	if len(again.Files) != 1 || filepath.Base(again.Files[0]) != "again-00001-of-00001.gguf" {
+		t.Errorf("files %q", again.Files)
+	}
+	f, err := gguf.Open(again.Files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+}
+
+func same(t *testing.T, a, b string) {
+	t.Helper()
+	x, err := os.ReadFile(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := os.ReadFile(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(x, y) {
+		t.Errorf("%s and %s differ", a, b)
+	}
+}
+
+// TestTypes converts in one step and in two, which is the same, and names a type
+// that there is not.
+func TestTypes(t *testing.T) {
+	dir, src := t.TempDir(), golden.Model(t, "tiny-qwen2")
+	plain := filepath.Join(dir, "plain.gguf")
+	run(t, src, plain, convert.Options{})
+	for _, kind := range []string{"f32", "F16", "bf16", "Q8_0", "q4_0"} {
+		one, two := filepath.Join(dir, "1.gguf"), filepath.Join(dir, "2.gguf")
+		a, b := run(t, src, one, convert.Options{Type: kind}), run(t, plain, two, convert.Options{Type: kind})
+		x, y := read(t, one), read(t, two)
+		if !reflect.DeepEqual(x, y) || !reflect.DeepEqual(a.Types, b.Types) {
+			t.Errorf("%s: %v in one step, %v in two", kind, a.Types, b.Types)
+		}
+	}
+	for _, o := range []convert.Options{{Type: "q9"}, {Split: -1}} {
+		if _, err := convert.Convert(context.Background(), src, filepath.Join(dir, "x.gguf"), o); err == nil {
+			t.Errorf("%+v: no error", o)
+		}
+	}
+	for dst, want := range map[string]string{filepath.Join(dir, "folder"): "nothing to convert", dir: "not empty", filepath.Join(dir, "no", "x.gguf"): "no such file"} {
+		if _, err := convert.Convert(context.Background(), src, dst, convert.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", dst, err, want)
+		}
+	}
+	if _, err := convert.Convert(context.Background(), plain, filepath.Join(dir, "folder"), convert.Options{Type: "Q4_0"}); err == nil {
+		t.Error("a folder of Q4_0: no error")
+	}
+}

@@ -1,0 +1,157 @@
+package tokenizer_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/tokenizer"
+)
+
+// agree compares the ids of generated texts.
+func agree(t *testing.T, a, b *tokenizer.Tokenizer) {
+	t.Helper()
+	for _, text := range texts(7, 100, nil, true) {
+		for _, special := range []bool{false, true} {
+			o := tokenizer.Options{AddSpecial: true, ParseSpecial: special}
+			if x, y := a.Encode(text, o), b.Encode(text, o); !slices.Equal(x, y) {
+				t.Fatalf("%q: %v became %v", text, x, y)
+			}
+		}
+	}
+	if x, y := a.EndOfTurn(), b.EndOfTurn(); !slices.Equal(x, y) {
+		t.Errorf("ends of a turn: %v became %v", x, y)
+	}
+}
+
+// TestConvertVocabularies takes published vocabularies from GGUF to a folder's files
+// and back: two of them, or with KARAT_SLOW all.
+func TestConvertVocabularies(t *testing.T) {
+	names := []string{"llama-spm", "phi-3"}
+	if os.Getenv("KARAT_SLOW") != "" {
+		names = vocabularies // a minute
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			g := metadata(t, unpack(t, name))
+			files, err := tokenizer.ToJSON(g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			there, err := tokenizer.FromJSON(files.JSON, files.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			here, err := tokenizer.FromGGUF(g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			agree(t, here, there)
+			again, _, err := tokenizer.ToGGUF(files, len(g.Tokens), g.Model == "gemma4", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(again.Tokens, g.Tokens) || !slices.Equal(again.Merges, g.Merges) || again.Model != g.Model {
+				t.Errorf("%s with %d tokens and %d merges became %s with %d and %d", g.Model, len(g.Tokens), len(g.Merges), again.Model, len(again.Tokens), len(again.Merges))
+			}
+			back, err := tokenizer.FromGGUF(again)
+			if err != nil {
+				t.Fatal(err)
+			}
+			agree(t, here, back)
+		})
+	}
+}
+
+func filesOf(t *testing.T, dir string) tokenizer.Files {
+	t.Helper()
+	var f tokenizer.Files
+	for name, to := range map[string]*[]byte{"tokenizer.json": &f.JSON, "tokenizer.model": &f.Model, "tokenizer_config.json": &f.Config} {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			*to = b
+		}
+	}
+	return f
+}
+
+// TestConvertFolders takes the models' tokenizers to GGUF and back, and a
+// SentencePiece model from either of its forms.
+func TestConvertFolders(t *testing.T) {
+	for _, name := range golden.Models(t) {
+		files := filesOf(t, golden.Model(t, name))
+		forms := map[string]tokenizer.Files{name: files}
+		if files.Model != nil {
+			forms[name+" tokenizer.json"] = tokenizer.Files{JSON: files.JSON, Config: files.Config}
+			forms[name+" tokenizer.model"] = tokenizer.Files{Model: files.Model, Config: files.Config}
+		}
+		for form, f := range forms {
+			t.Run(form, func(t *testing.T) {
+				here := fromJSON(t, golden.Model(t, name))
+				g, notes, err := tokenizer.ToGGUF(f, here.VocabSize()+3, strings.Contains(name, "gemma4"), nil)
+				if err != nil || len(notes) > 0 {
+					t.Fatal(err, notes)
+				}
+				if n := len(g.Tokens); g.Tokens[n-1] != fmt.Sprintf("[PAD%d]", n-1) {
+					t.Errorf("the vocabulary ends in %q", g.Tokens[n-3:])
+				}
+				there, err := tokenizer.FromGGUF(g)
+				if err != nil {
+					t.Fatal(err)
+				}
+				agree(t, here, there)
+				back, err := tokenizer.ToJSON(g)
+				if err != nil {
+					t.Fatal(err)
+				}
+				again, err := tokenizer.FromJSON(back.JSON, back.Config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				agree(t, here, again)
+			})
+		}
+	}
+}
+
+// TestConvertTokenizerErrors names what GGUF cannot say.
+func TestConvertTokenizerErrors(t *testing.T) {
+	f := filesOf(t, golden.Model(t, "tiny-llama"))
+	for name, edit := range map[string]struct{ old, new, want string }{
+		"merges ignored":  {`"ignore_merges": true`, `"ignore_merges": false`, "no name for a pre-tokenizer"},
+		"another pattern": {`\\p{N}{1,3}`, `\\p{N}`, "no name for a pre-tokenizer"},
+		"normalizer":      {`"normalizer": null`, `"normalizer": {"type": "NFC"}`, "no name for a pre-tokenizer"},
+		"unknown pattern": {`\\p{N}{1,3}`, `\\p{N}{1,4}`, "unknown regular expression"},
+	} {
+		changed := f
+		changed.JSON = []byte(strings.Replace(string(f.JSON), edit.old, edit.new, 1))
+		if string(changed.JSON) == string(f.JSON) {
+			t.Fatalf("%s: %s is not in the file", name, edit.old)
+		}
+		if _, _, err := tokenizer.ToGGUF(changed, 2048, false, nil); err == nil || !strings.Contains(err.Error(), edit.want) {
+			t.Errorf("%s: %v, want %q", name, err, edit.want)
+		}
+	}
+	f.JSON = []byte(strings.Replace(string(f.JSON), `"lstrip": false`, `"lstrip": true`, 1))
+	if _, notes, err := tokenizer.ToGGUF(f, 2048, false, nil); err == nil && len(notes) == 0 {
+		t.Error("an added token that takes white space: neither a note nor an error")
+	}
+	if _, err := tokenizer.ToJSON(tokenizer.GGUF{Model: "bert"}); err == nil {
+		t.Error("a WordPiece vocabulary: no error")
+	}
+}
+
+// TestSame finds differences.
+func TestSame(t *testing.T) {
+	llama, qwen := fromJSON(t, golden.Model(t, "tiny-llama")), fromJSON(t, golden.Model(t, "tiny-qwen3"))
+	if err := tokenizer.Same(llama, llama); err != nil {
+		t.Error(err)
+	}
+	if err := tokenizer.Same(llama, qwen); err == nil {
+		t.Error("Llama's is Qwen's")
+	}
+}
