@@ -187,7 +187,7 @@ func (b Builder) StoreKV(kv *KV, k, v *Node) {
 func (b Builder) Attention(q *Node, kv *KV, scale float64) *Node {
 	if kv == nil {
 		kv = &KV{Heads: 1, Dim: q.Shape.Last()}
-		b.r.errs = append(b.r.errs, fmt.Errorf("%s: no earlier layer stores the keys and values that this one shares", b.gguf))
+		b.r.errs = append(b.r.errs, fmt.Errorf("%s: %w", b.gguf, ErrNoStore))
 	}
 	n := b.add(&Node{Op: Attention, Shape: tensor.Shape{q.Shape.Size()}, In: []*Node{q}, Attr: AttentionAttr{kv, scale}})
 	if kv.Heads <= 0 || q.Shape[0]%kv.Heads != 0 || q.Shape.Last() != kv.Dim {

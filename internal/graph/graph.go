@@ -7,6 +7,7 @@
 package graph
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/karat-run/karat/internal/tensor"
@@ -125,6 +126,9 @@ type TensorError struct {
 	Fault  Fault
 	What   string
 }
+
+// ErrNoStore is the error for a layer that shares the keys and values of none.
+var ErrNoStore = errors.New("no earlier layer stores the keys and values that this one shares")
 
 // NewTensorError says what is wrong in words, too.
 func NewTensorError(name string, f Fault, format string, args ...any) *TensorError {

@@ -47,6 +47,7 @@ var below = map[string]string{
 
 	"convert": "arch quant atomicfile mix imatrix",
 	"synth":   "gguf float16 mix",
+	"check":   "arch chat quant",
 	"bench":   "arch backend/* engine",
 
 	".":      "engine chat backend/* machine convert",

@@ -1,0 +1,203 @@
+// Package check tells what is wrong with a model's files before any forward
+// pass: settings that nothing reads, tensors that are missing or not themselves,
+// damaged values, a tokenizer or a chat template that does not fit. With the
+// folder that a file was made from it compares both, tensor by tensor.
+//
+// The catalogue of what it can find is in catalogue.go; docs/checking.md is its
+// table. A file is read once, a few rows of a tensor at a time.
+package check
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/karat-run/karat/internal/checkpoint"
+)
+
+// Options say what else to look at. The zero value checks a model by itself.
+type Options struct {
+	// Against is the Hugging Face folder that the model was made from; "" for none.
+	Against string
+	// Progress is called with the bytes of tensors that are done, and all. It may
+	// be nil. Calls come one at a time.
+	Progress func(done, total int64)
+
+	cache *cache // of scans, in tests
+}
+
+// Severity is how bad a finding is.
+type Severity string
+
+// The severities. A note tells of something that is assumed, or odd, and most
+// likely right: it does not make a model suspect.
+const (
+	Error   Severity = "error"   // logits are wrong, or the model does not run
+	Warning Severity = "warning" // logits are likely wrong
+	Note    Severity = "note"
+)
+
+// Finding is one thing that is wrong, wherever it occurs.
+type Finding struct {
+	ID       string   `json:"id"`
+	Severity Severity `json:"severity"`
+	Area     Area     `json:"area"`
+	What     string   `json:"what"`  // a sentence with the numbers
+	Where    []string `json:"where"` // tensors, keys or files, as these name them
+	Means    string   `json:"means"` // for the logits
+	Fix      string   `json:"fix"`
+}
+
+// Report is what a check found.
+type Report struct {
+	Path         string    `json:"path"`
+	Format       string    `json:"format"`
+	Architecture string    `json:"architecture"`
+	Against      string    `json:"against,omitempty"`
+	Tensors      int       `json:"tensors"`
+	Bytes        int64     `json:"bytes"`              // of the tensors
+	Compared     int       `json:"compared,omitempty"` // tensors with their source
+	Findings     []Finding `json:"findings"`
+	// Unproven tells what a check of the files alone cannot see in this model.
+	Unproven []string `json:"unproven"`
+}
+
+// Clean reports whether there is nothing but notes.
+func (r *Report) Clean() bool {
+	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity != Note })
+}
+
+// checker is a check under way.
+type checker struct {
+	Options
+	ctx    context.Context
+	report Report
+	files  *files                 // what the file holds, as it is
+	model  *checkpoint.Checkpoint // nil if it cannot be opened
+	stats  []stats                // of files.tensors
+
+	arch    string // that the tensors are of; differs from the report's where arch-key was found
+	unfit   bool   // the tensors or the settings do not fit the architecture
+	refused error  // why the model cannot be opened
+}
+
+// Run checks the model at path, a GGUF file (any part of a split one) or a
+// Hugging Face folder. The error is of files that cannot be read as what they
+// are, or of a source that cannot: what is wrong with a model is in the report.
+func Run(ctx context.Context, path string, o Options) (*Report, error) {
+	f, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.close()
+	c := &checker{Options: o, ctx: ctx, files: f, report: Report{Path: path, Format: string(f.format), Against: o.Against,
+		Tensors: len(f.tensors), Findings: []Finding{}, Unproven: []string{}}}
+	for _, t := range f.tensors {
+		c.report.Bytes += int64(len(t.Data))
+	}
+	if err := c.run(path); err != nil {
+		return nil, err
+	}
+	c.sort()
+	return &c.report, nil
+}
+
+func (c *checker) run(path string) error {
+	m, err := checkpoint.Open(path)
+	if err == nil {
+		defer m.Close()
+		c.model = m
+	}
+	c.refused = err
+	c.arch = c.files.arch
+	c.report.Architecture = c.files.arch
+	c.structure()
+	if c.model != nil && !c.unfit {
+		c.settings()
+	}
+	if err := c.guard(c.text); err != nil {
+		return err
+	}
+	if err := c.scan(); err != nil {
+		return err
+	}
+	c.values()
+	c.siblings()
+	c.norms()
+	c.unproven()
+	if c.Against == "" {
+		return nil
+	}
+	return c.compare()
+}
+
+// add takes a finding in. What is a sentence; Where may be long.
+func (c *checker) add(id string, where []string, format string, args ...any) {
+	k := catalogue[id]
+	c.addAs(k.severity, id, where, format, args...)
+}
+
+// addAs is add with another severity than the catalogue's.
+func (c *checker) addAs(s Severity, id string, where []string, format string, args ...any) {
+	k, ok := catalogue[id]
+	if !ok {
+		panic("check: no finding " + id) // a mistake in this package
+	}
+	if where == nil {
+		where = []string{}
+	}
+	c.report.Findings = append(c.report.Findings, Finding{ID: id, Severity: s, Area: k.area,
+		What: fmt.Sprintf(format, args...), Where: where, Means: k.means, Fix: k.fix})
+}
+
+// found reports whether one of ids was found already.
+func (c *checker) found(ids ...string) bool {
+	return slices.ContainsFunc(c.report.Findings, func(f Finding) bool { return slices.Contains(ids, f.ID) })
+}
+
+// sort puts the worst first in each area.
+func (c *checker) sort() {
+	slices.SortStableFunc(c.report.Findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(areaOrder(a.Area), areaOrder(b.Area)), cmp.Compare(severityOrder(a.Severity), severityOrder(b.Severity)))
+	})
+}
+
+func areaOrder(a Area) int { return slices.Index(areas, a) }
+
+func severityOrder(s Severity) int { return slices.Index([]Severity{Error, Warning, Note}, s) }
+
+// layerNumber matches the number of a layer in a tensor's name.
+var layerNumber = regexp.MustCompile(`(?:^|\.)(?:blk|layers)\.(\d+)\.`)
+
+// kindOf is a tensor's name with * for its layer, and the layer; -1 for none.
+func kindOf(name string) (kind string, layer int) {
+	m := layerNumber.FindStringSubmatchIndex(name)
+	if m == nil {
+		return name, -1
+	}
+	layer, err := strconv.Atoi(name[m[2]:m[3]])
+	if err != nil {
+		return name, -1
+	}
+	return name[:m[2]] + "*" + name[m[3]:], layer
+}
+
+// unproven lists what needs --against, or a run, to be seen.
+func (c *checker) unproven() {
+	square := 0
+	for _, t := range c.files.tensors {
+		if len(t.Shape) == 2 && t.Shape[0] == t.Shape[1] {
+			square++
+		}
+	}
+	list := &c.report.Unproven
+	if square > 0 && c.Against == "" {
+		*list = append(*list, fmt.Sprintf("%d matrices are square: that they are not transposed cannot be told by their shape", square))
+	}
+	if c.Against == "" {
+		*list = append(*list, "values that are wrong but plausible (scaled by less than 8, permuted, of an older checkpoint) need the source: --against")
+	}
+}

@@ -1,0 +1,207 @@
+package check
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// cost is what a type costs: the error of a tensor relative to its source, in
+// root mean square. usual is the mean over all tensors of the type in the files
+// that llama-quantize made of the tiny models (docs/checking.md has the table);
+// limit is twice the largest, group three times the largest of any 32 values.
+type cost struct{ usual, limit, group float64 }
+
+var costs = map[tensor.DType]cost{
+	tensor.F32: {0, 1e-6, 1e-4}, tensor.BF16: {0.0017, 0.004, 0.03}, tensor.F16: {0.0002, 0.001, 0.01},
+	tensor.Q8_0: {0.0058, 0.019, 0.045}, tensor.Q6_K: {0.018, 0.058, 0.13},
+	tensor.Q5_0: {0.043, 0.09, 0.28}, tensor.Q5_1: {0.038, 0.08, 0.2}, tensor.Q5_K: {0.036, 0.075, 0.18},
+	tensor.Q4_0: {0.086, 0.18, 0.56}, tensor.Q4_1: {0.078, 0.17, 0.4}, tensor.Q4_K: {0.077, 0.21, 0.45},
+	tensor.IQ4_NL: {0.076, 0.16, 0.45}, tensor.IQ4_XS: {0.077, 0.16, 0.45}, tensor.MXFP4: {0.115, 0.24, 0.57},
+	tensor.Q3_K: {0.15, 0.32, 0.8}, tensor.Q2_K: {0.3, 0.61, 0.95},
+}
+
+// pair is a weight in the model and in its source, both as the architecture
+// has them: without the permutations and offsets of containers.
+type pair struct {
+	gguf, hf string
+	model    tensor.Tensor
+	source   tensor.Tensor
+}
+
+func (p *pair) name() string { return p.model.Name }
+
+// compare sets the model against the source: weights, equations, text.
+func (c *checker) compare() error {
+	source, err := checkpoint.Open(c.Against)
+	if err != nil {
+		return fmt.Errorf("check: the source: %w", err)
+	}
+	defer source.Close()
+	g, _, err := arch.Load(source)
+	if err != nil {
+		return fmt.Errorf("check: the source: %w", err)
+	}
+	if c.model == nil || source.Arch != c.model.Arch {
+		c.report.Unproven = append(c.report.Unproven, "the model was not compared with its source, since it does not load as the same architecture")
+		return nil
+	}
+	if err := c.weights(source, g); err != nil {
+		return err
+	}
+	if own, _, err := arch.Load(c.model); err == nil && !c.unfit {
+		c.equations(own, g)
+	}
+	return c.guard(func() { c.compareText(source) })
+}
+
+// pairs lists the weights of the source's graph with the model's.
+func (c *checker) pairs(source *checkpoint.Checkpoint, g *graph.Graph) (pairs []pair) {
+	seen := map[string]bool{}
+	for _, n := range g.Nodes {
+		for _, w := range n.W {
+			if w.Data == nil || seen[w.GGUF] {
+				continue
+			}
+			seen[w.GGUF] = true
+			p := pair{gguf: w.GGUF, hf: w.HF, source: w.Tensor}
+			t, ok := c.model.Tensor(w.GGUF, w.HF)
+			switch {
+			case ok:
+				p.model = t
+				pairs = append(pairs, p)
+			case w.GGUF == "output":
+				c.add("tied-head", []string{w.Name}, "the source has a head of its own, %s, and the model takes its embedding instead", w.Name)
+			case !c.found("tensor-missing", "kv-sharing"):
+				c.add("source-missing", []string{w.Name}, "the source's %s is not in the model", w.Name)
+			}
+		}
+	}
+	if _, ok := c.model.Tensor("output", "lm_head"); ok && !seen["output"] {
+		c.add("tied-head", []string{"output"}, "the model has a head of its own, and the source takes its embedding instead")
+	}
+	return pairs
+}
+
+// weights compares all tensors, and then asks of those that differ how.
+func (c *checker) weights(source *checkpoint.Checkpoint, g *graph.Graph) error {
+	var pairs []pair
+	if err := c.guard(func() { pairs = c.pairs(source, g) }); err != nil {
+		return err
+	}
+	c.report.Compared = len(pairs)
+	results := make([]difference, len(pairs))
+	err := c.each(len(pairs), func(i int) error {
+		p := &pairs[i]
+		if !slices.Equal(p.model.Shape, p.source.Shape) {
+			return nil
+		}
+		return mmap.Guard(func() (err error) {
+			results[i], err = c.differ(p)
+			return err
+		})
+	}, func(i int) int64 { return int64(len(pairs[i].model.Data)) }, c.report.Bytes, 2*c.report.Bytes)
+	if err != nil {
+		return err
+	}
+	for i := range pairs {
+		if err := c.guard(func() { c.name(&pairs[i], &results[i], pairs) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// difference is how far a tensor lies from its source.
+type difference struct {
+	relative float64 // ‖a−b‖/‖b‖
+	factor   float64 // ⟨a,b⟩/⟨b,b⟩
+	cosine   float64
+	groups   int
+	far      bad // groups of 32 values that are farther than the type allows
+	worst    float64
+	rows     []int // that have such groups
+}
+
+// group is the number of values that are compared together.
+const groupSize = 32
+
+// differ compares a tensor with its source, row by row.
+func (c *checker) differ(p *pair) (difference, error) {
+	var d difference
+	cols := p.source.Shape.Last()
+	a, b := make([]float32, cols), make([]float32, cols)
+	var aa, bb, ab, ee float64
+	limit := c.cost(p).group
+	for i := range p.source.Rows() {
+		if i%64 == 0 && c.ctx.Err() != nil {
+			return d, c.ctx.Err()
+		}
+		if err := rows(p, i, a, b); err != nil {
+			return d, err
+		}
+		size := 0.
+		for j := range b {
+			x, y := float64(a[j]), float64(b[j])
+			aa += x * x
+			size += y * y
+			ab += x * y
+			ee += (x - y) * (x - y)
+		}
+		bb += size
+		before := d.far.n
+		d.row(a, b, math.Sqrt(size/float64(cols)), limit)
+		if d.far.n > before {
+			d.rows = append(d.rows, i)
+		}
+	}
+	d.relative, d.factor, d.cosine = math.Sqrt(ee/bb), ab/bb, ab/math.Sqrt(aa*bb)
+	return d, nil
+}
+
+// rows decodes row i of both.
+func rows(p *pair, i int, a, b []float32) error {
+	if err := quant.Dequantize(p.model.DType, a, p.model.Row(i)); err != nil {
+		return fmt.Errorf("check: tensor %s: %w", p.model.Name, err)
+	}
+	if err := quant.Dequantize(p.source.DType, b, p.source.Row(i)); err != nil {
+		return fmt.Errorf("check: tensor %s of the source: %w", p.source.Name, err)
+	}
+	return nil
+}
+
+// row compares groups of values with the source's, relative to their own size or
+// the row's, which is rms, whichever is larger.
+func (d *difference) row(a, b []float32, rms, limit float64) {
+	for at := 0; at < len(a); at += groupSize {
+		n := min(groupSize, len(a)-at)
+		var ee, bb float64
+		for j := at; j < at+n; j++ {
+			e, y := float64(a[j])-float64(b[j]), float64(b[j])
+			ee += e * e
+			bb += y * y
+		}
+		e := math.Sqrt(ee/float64(n)) / max(math.Sqrt(bb/float64(n)), rms, 1e-30)
+		d.worst = max(d.worst, e)
+		if !(e <= limit) {
+			d.far.add(d.groups)
+		}
+		d.groups++
+	}
+}
+
+// cost is what the model's type may cost. A type of floats costs nothing where the
+// source has it, too.
+func (c *checker) cost(p *pair) cost {
+	if p.model.DType == p.source.DType {
+		return costs[tensor.F32]
+	}
+	return costs[p.model.DType]
+}

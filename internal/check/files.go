@@ -1,0 +1,169 @@
+package check
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/safetensors"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// files is a model as it lies on disk, before anything is made of it: a loader
+// that refuses a model must not hide what else is wrong with it.
+type files struct {
+	format  checkpoint.Format
+	arch    string // by its key, or config.json's model_type
+	gguf    *gguf.File
+	dir     string         // Hugging Face folder
+	config  map[string]any // its config.json
+	tensors []tensor.Tensor
+	close   func() error
+}
+
+// open opens the files. What cannot be opened is not to be judged.
+func open(path string) (*files, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("check: %w", err)
+	}
+	if !st.IsDir() {
+		switch ext := strings.ToLower(filepath.Ext(path)); ext {
+		case ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".safetensors", ".json":
+			_, err := checkpoint.Open(path) // knows why
+			return nil, fmt.Errorf("check: %w", err)
+		}
+		f, err := gguf.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("check: %w", err)
+		}
+		arch, _ := f.Metadata.String("general.architecture")
+		return &files{format: checkpoint.GGUF, arch: arch, gguf: f, tensors: f.Tensors(), close: f.Close}, nil
+	}
+	return openFolder(path)
+}
+
+// maxConfig bounds config.json, which is read into memory.
+const maxConfig = 1 << 20
+
+func openFolder(dir string) (*files, error) {
+	f := &files{format: checkpoint.HuggingFace, dir: dir}
+	config, err := readFile(filepath.Join(dir, "config.json"), maxConfig)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(config, &f.config); err != nil {
+		return nil, fmt.Errorf("check: %s: %w", filepath.Join(dir, "config.json"), err)
+	}
+	f.arch = f.modelType()
+	path := filepath.Join(dir, "model.safetensors")
+	if _, err := os.Stat(path); err != nil {
+		path += ".index.json"
+	}
+	s, err := safetensors.Open(path)
+	if err != nil {
+		_, opened := checkpoint.Open(dir) // tells of pickles
+		return nil, fmt.Errorf("check: %w", errors.Join(opened))
+	}
+	f.tensors, f.close = s.Tensors, s.Close
+	return f, nil
+}
+
+// readFile reads a file of at most limit bytes.
+func readFile(path string, limit int) ([]byte, error) {
+	m, err := mmap.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("check: %w", err)
+	}
+	defer m.Close()
+	if n := len(m.Data()); n > limit {
+		return nil, fmt.Errorf("check: %s: %d bytes, expected at most %d", path, n, limit)
+	}
+	var b []byte
+	err = mmap.Guard(func() error {
+		b = slices.Clone(m.Data())
+		return nil
+	})
+	return b, err
+}
+
+// text is the part of config.json about the language model.
+func (f *files) text() map[string]any {
+	if text, ok := f.config["text_config"].(map[string]any); ok {
+		return text
+	}
+	return f.config
+}
+
+// modelType is config.json's.
+func (f *files) modelType() string {
+	kind, ok := f.text()["model_type"].(string)
+	if !ok {
+		kind, _ = f.config["model_type"].(string)
+	}
+	kind = strings.TrimSuffix(kind, "_text")
+	if kind == "mistral" {
+		return "llama"
+	}
+	return kind
+}
+
+// guard runs read, which may touch mapped memory.
+func (c *checker) guard(read func()) error {
+	return mmap.Guard(func() error {
+		read()
+		return c.ctx.Err()
+	})
+}
+
+// stale lists the files of a folder that hold tensors but do not belong to the
+// model: a reader that takes all of them, or another index, gets older values.
+func (c *checker) stale() {
+	dir := c.files.dir
+	if dir == "" {
+		return
+	}
+	found, _ := filepath.Glob(filepath.Join(dir, "*.safetensors"))
+	indexed := map[string]bool{"model.safetensors": true}
+	_, single := os.Stat(filepath.Join(dir, "model.safetensors"))
+	index, err := readFile(filepath.Join(dir, "model.safetensors.index.json"), 1<<26)
+	if single != nil && err == nil {
+		var x struct {
+			Map map[string]string `json:"weight_map"`
+		}
+		if json.Unmarshal(index, &x) != nil {
+			return
+		}
+		for _, name := range x.Map {
+			indexed[name] = true
+		}
+	}
+	var left []string
+	for _, path := range found {
+		if name := filepath.Base(path); !indexed[name] && !strings.HasPrefix(name, "consolidated") && !strings.HasPrefix(name, "adapter") {
+			left = append(left, name)
+		}
+	}
+	if single == nil && err == nil {
+		left = append(left, "model.safetensors.index.json")
+	}
+	if len(left) > 0 {
+		c.add("stale-files", left, "the folder holds %s beside the model's own files", list(left))
+	}
+}
+
+// list names up to four things.
+func list(names []string) string {
+	const most = 4
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

@@ -1,0 +1,268 @@
+package check
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/checkpoint"
+)
+
+// settings judges a configuration that the loader takes.
+func (c *checker) settings() {
+	c.unread()
+	c.assumed()
+	c.pattern()
+	c.sharing()
+	c.rotation()
+	c.family()
+	if n := c.model.ContextLength(); n == 0 {
+		c.add("context", []string{c.model.Key("max_position_embeddings")}, "the context length is missing")
+	} else if n < 256 || n > 1<<24 {
+		c.add("context", []string{c.model.Key("max_position_embeddings")}, "the context length is %d", n)
+	}
+	if head, embed := c.tensor("output.weight"), c.tensor("token_embd.weight"); head >= 0 && embed >= 0 && strings.HasPrefix(c.arch, "gemma") {
+		c.add("tied-head", []string{"output.weight"}, "the file has a head of its own, but every %s model is tied to its embedding", c.arch)
+	}
+}
+
+// harmless are settings that change no logit of the architectures that are
+// supported, beside those that the loader knows to be neutral.
+var harmless = []string{
+	"architectures", "model_type", "dtype", "torch_dtype", "transformers_version", "auto_map", "cache_implementation", "use_cache",
+	"bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "decoder_start_token_id",
+	"initializer_range", "initializer_factor", "attention_dropout", "hidden_dropout", "embd_pdrop", "resid_pdrop", "classifier_dropout",
+	"pretraining_tp", "max_window_layers", "unsloth_fixed", "unsloth_version", "finetuning_task", "task_specific_params", "problem_type",
+	"id2label", "label2id", "return_dict", "chunk_size_feed_forward", "tokenizer_class", "vocab_size_per_layer_input",
+	"do_sample", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "max_length", "min_length", "num_beams", "num_beam_groups",
+	"diversity_penalty", "length_penalty", "num_return_sequences", "encoder_no_repeat_ngram_size",
+	"query_pre_attn_scalar", "router_aux_loss_coef", "output_router_logits", "expert_layer_stride", "model_name", "language",
+	"tensor_data_layout", "rope.scaling.finetuned", "vocab_size", "context_length", "max_position_embeddings",
+	"layer_types", "attention.sliding_window_pattern", // which the loader writes out for all
+}
+
+// neverHarmless overrules harmless where the family depends on it.
+var neverHarmless = map[string][]string{"gemma3": {"query_pre_attn_scalar"}}
+
+// unread lists the settings that the loader did not consume: an allow-list, so
+// that a setting that nobody has heard of is told of.
+func (c *checker) unread() {
+	_, notes, _ := arch.Load(c.model)
+	var odd []checkpoint.Entry
+	for _, e := range arch.Unread(c.model) {
+		key := strings.TrimPrefix(e.Key, c.arch+".")
+		if strings.HasPrefix(key, "_") || slices.Contains(harmless, key) && !slices.Contains(neverHarmless[c.arch], key) ||
+			key == "attention_bias" && c.arch == "qwen2" { // which has its biases always
+			continue
+		}
+		about := func(note string) bool { return strings.Contains(note, " "+e.Key+" = ") }
+		if slices.ContainsFunc(notes, about) {
+			continue
+		}
+		odd = append(odd, e)
+	}
+	for _, n := range notes {
+		_, rest, _ := strings.Cut(n, "key ")
+		if rest == "" {
+			_, rest, _ = strings.Cut(n, "setting ")
+		}
+		key, _, _ := strings.Cut(rest, " ")
+		c.add("config-unread", []string{key}, "%s", n)
+	}
+	for _, e := range odd {
+		c.addAs(Note, "config-unread", []string{e.Key}, "the setting %s = %s is read by nothing, and not known to be harmless", e.Key, e.Value)
+	}
+}
+
+// published are the shapes (layers, hidden size) of Google's Gemma 3 models, for
+// which the assumptions of Gemma 3's loaders hold.
+var published = [][2]float64{{18, 640}, {26, 1152}, {34, 2560}, {48, 3840}, {62, 5376}}
+
+// assumed tells of silent defaults.
+func (c *checker) assumed() {
+	var keys, what []string
+	for _, e := range c.model.Assumed() {
+		if e.Key == "global_head_dim" && c.files.text()["per_layer_config"] != nil {
+			continue // which says more
+		}
+		if e.Key == "gemma3.rope.freq_base_swa" || e.Key == "gemma4.rope.freq_base_swa" || !strings.HasSuffix(e.Key, "rope.freq_base") || c.arch == "llama" {
+			keys, what = append(keys, e.Key), append(what, e.Key+" = "+e.Value)
+			continue
+		}
+		c.add("rope-settings", []string{e.Key}, "%s is missing: %s is assumed, which no %s model has", e.Key, e.Value, c.arch)
+	}
+	if len(keys) > 0 {
+		c.add("config-default", keys, "not in the file, so that defaults hold: %s", list(what))
+	}
+	for _, n := range c.model.Notes {
+		id := ""
+		switch {
+		case strings.Contains(n, "gemma3.attention.sliding_window_pattern"):
+			id = "gemma3-pattern"
+		case strings.Contains(n, "gemma3.attention.scale"):
+			id = "gemma3-scale"
+		case strings.Contains(n, "lets the last layer slide"):
+			c.addAs(Warning, "layer-pattern", []string{"layer_types"}, "%s", n)
+			continue
+		default:
+			continue
+		}
+		layers, _ := c.model.Setting("num_hidden_layers").(float64)
+		hidden, _ := c.model.Setting("hidden_size").(float64)
+		severity := Warning
+		if slices.Contains(published, [2]float64{layers, hidden}) {
+			severity = Note
+			n += ", which is right for the published model of this shape"
+		}
+		c.addAs(severity, id, []string{strings.Fields(strings.TrimPrefix(n, "the file has no key "))[0]}, "%s", n)
+	}
+}
+
+// pattern judges which layers are full: the last one of each period, in the
+// families that have both kinds.
+func (c *checker) pattern() {
+	types, _ := c.model.Setting("layer_types").([]any)
+	if !strings.HasPrefix(c.arch, "gemma") || len(types) < 2 {
+		return
+	}
+	var full []int
+	for i, t := range types {
+		if t == "full_attention" {
+			full = append(full, i)
+		}
+	}
+	key := []string{c.model.Key("layer_types")}
+	if len(full) == 0 || len(full) == len(types) {
+		c.addAs(Warning, "layer-pattern", key, "all %d layers are of one kind (%v); %s has both", len(types), types[0], c.arch)
+		return
+	}
+	period := full[0] + 1
+	for i, t := range types {
+		last := c.arch == "gemma4" && i == len(types)-1 // always full
+		if want := (i+1)%period == 0; !last && want != (t == "full_attention") {
+			c.addAs(Warning, "layer-pattern", key, "layers %s of %d are full: not the last of each period of %d", numbers(full), len(types), period)
+			return
+		}
+	}
+}
+
+// sharing compares which layers hold keys and values with which are to share
+// another's. Files that hold them in all layers are as published.
+func (c *checker) sharing() {
+	shared, _ := c.model.Setting("num_kv_shared_layers").(float64)
+	layers, _ := c.model.Setting("num_hidden_layers").(float64)
+	if c.arch != "gemma4" {
+		return
+	}
+	var own []int
+	for i := range int(layers) {
+		if _, ok := c.model.Tensor(fmt.Sprintf("blk.%d.attn_k", i), fmt.Sprintf("model.layers.%d.self_attn.k_proj", i)); ok {
+			own = append(own, i)
+		}
+	}
+	first := int(layers) - int(shared)
+	if n := len(own); n > first && n < int(layers) {
+		c.add("kv-sharing", []string{c.model.Key("num_kv_shared_layers")},
+			"%d layers hold keys and values, but the settings say that layers from %d on share those of others", n, first)
+	}
+}
+
+// rotation judges the rotary settings.
+func (c *checker) rotation() {
+	key := func(name string) []string { return []string{c.model.Key("rope_parameters.full_attention." + name)} }
+	theta := c.model.Rope("full_attention", "rope_theta")
+	if theta < 1e3 || theta > 1e9 {
+		c.add("rope-settings", key("rope_theta"), "the rotary base is %v", theta)
+	}
+	local := c.model.Rope("sliding_attention", "rope_theta")
+	if strings.HasPrefix(c.arch, "gemma") && local > theta {
+		c.add("rope-settings", []string{c.model.Key("rope_parameters.sliding_attention.rope_theta")},
+			"the rotary base of sliding layers, %v, is larger than that of full ones, %v: they look exchanged", local, theta)
+	}
+	if f := c.model.Rope("full_attention", "factor"); f != 0 && f < 1 {
+		c.add("rope-settings", key("factor"), "the rotary scaling divides by %v: a factor below 1 looks like its inverse", f)
+	}
+	context, old := c.model.ContextLength(), c.model.Rope("full_attention", "original_max_position_embeddings")
+	if context > 0 && old > float64(context) {
+		c.add("rope-settings", key("original_max_position_embeddings"), "the context before scaling, %v, is longer than the one after it, %d", old, context)
+	}
+	if c.arch == "llama" && theta == 5e5 && context > 8192 && !c.scaled() {
+		c.add("rope-freqs", []string{"rope_freqs.weight"}, "the base of 500000 and a context of %d are Llama 3.1's, but there is no scaling of the frequencies", context)
+	}
+	c.divisors()
+}
+
+// scaled reports whether full layers have a scaling of any type.
+func (c *checker) scaled() bool {
+	return c.model.Rope("full_attention", "factor") > 0 || c.tensor("rope_freqs.weight") >= 0
+}
+
+// divisors judges the values of rope_freqs.
+func (c *checker) divisors() {
+	i := c.tensor("rope_freqs.weight")
+	if i < 0 {
+		return
+	}
+	v, err := c.floats(i)
+	if err != nil {
+		return
+	}
+	below, falls := 0, 0
+	for i, x := range v {
+		if x < 1 {
+			below++
+		}
+		if i > 0 && x < v[i-1] {
+			falls++
+		}
+	}
+	switch {
+	case below > 0:
+		c.add("rope-freqs", []string{"rope_freqs.weight"}, "%d of %d divisors are below 1: they look like multipliers", below, len(v))
+	case falls > 0:
+		c.add("rope-freqs", []string{"rope_freqs.weight"}, "the divisors fall %d times: low frequencies must be divided by more", falls)
+	}
+}
+
+// family compares settings with what all models of a family have.
+func (c *checker) family() {
+	eps, _ := c.model.Setting("rms_norm_eps").(float64)
+	near := func(v float64) bool { return math.Abs(eps-v) < 1e-3*v }
+	switch {
+	case near(1e-6), near(1e-5) && (c.arch == "llama" || c.arch == "qwen2"):
+	default:
+		c.add("norm-eps", []string{c.model.Key("rms_norm_eps")}, "the norms' epsilon is %v; %s has 1e-06", eps, c.arch)
+	}
+	limit, _ := c.model.Setting("final_logit_softcapping").(float64)
+	switch {
+	case c.arch == "gemma4" && limit != 30:
+		c.add("softcap", []string{c.model.Key("final_logit_softcapping")}, "logits are capped at %v; Gemma 4's are at 30", limit)
+	case c.arch == "gemma3" && limit != 0:
+		c.add("softcap", []string{c.model.Key("final_logit_softcapping")}, "logits are capped at %v; Gemma 3's are not", limit)
+	}
+	act, want := c.model.Setting("hidden_act"), "silu"
+	key := "hidden_act"
+	if strings.HasPrefix(c.arch, "gemma") {
+		key, want = "hidden_activation", "gelu_pytorch_tanh"
+		act = c.model.Setting(key)
+	}
+	if act != want && act != nil {
+		c.add("activation", []string{key}, "the activation is %v; %s has %s", act, c.arch, want)
+	}
+	dim, _ := c.model.Setting("head_dim").(float64)
+	if q, _ := c.model.Setting("query_pre_attn_scalar").(float64); c.arch == "gemma3" && (q < dim/4 || q > 4*dim) {
+		c.add("attention-scale", []string{c.model.Key("query_pre_attn_scalar")}, "attention is scaled by 1/sqrt(%v) with heads of %v", q, dim)
+	}
+}
+
+// tensor is the index of the tensor of that name, -1 if there is none.
+func (c *checker) tensor(name string) int {
+	for i, t := range c.files.tensors {
+		if t.Name == name {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,218 @@
+package check
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/mmap"
+)
+
+// sibling is a tensor among those of its kind.
+type sibling struct{ layer, tensor int }
+
+// kinds groups tensors by kind, in order of layers.
+func (c *checker) kinds() map[string][]sibling {
+	all := map[string][]sibling{}
+	for i, t := range c.files.tensors {
+		if kind, layer := kindOf(t.Name); layer >= 0 {
+			all[kind] = append(all[kind], sibling{layer, i})
+		}
+	}
+	for _, s := range all {
+		slices.SortFunc(s, func(a, b sibling) int { return cmp.Compare(a.layer, b.layer) })
+	}
+	return all
+}
+
+// siblings compares tensors with each other.
+func (c *checker) siblings() {
+	c.duplicates()
+	all := c.kinds()
+	for _, kind := range slices.Sorted(maps.Keys(all)) {
+		if s := all[kind]; len(s) >= 3 && c.stats[s[0].tensor].rows > 1 {
+			c.sizes(kind, s)
+		}
+	}
+}
+
+// far is by how many binary orders a tensor may differ in size from its siblings.
+const far = 3
+
+// sizes finds a tensor whose values are larger or smaller than in other layers.
+func (c *checker) sizes(kind string, s []sibling) {
+	size := make([]float64, len(s))
+	for i, x := range s {
+		if c.stats[x.tensor].rms == 0 || c.touched(x.tensor) {
+			return // was told of
+		}
+		size[i] = math.Log2(c.stats[x.tensor].rms)
+	}
+	for i, x := range s {
+		others := slices.Delete(slices.Clone(size), i, i+1)
+		slices.Sort(others)
+		middle := others[len(others)/2]
+		spread := max(others[len(others)-1]-middle, middle-others[0])
+		if d := size[i] - middle; math.Abs(d) > far+2*spread {
+			name := c.files.tensors[x.tensor].Name
+			c.add("layer-outlier", []string{name}, "%s: its size is %.3g, that of its siblings about %.3g", name, c.stats[x.tensor].rms, math.Exp2(middle))
+		}
+	}
+}
+
+// touched reports whether something was found in a tensor.
+func (c *checker) touched(i int) bool {
+	name := c.files.tensors[i].Name
+	return slices.ContainsFunc(c.report.Findings, func(f Finding) bool { return f.Area == "values" && slices.Contains(f.Where, name) })
+}
+
+// duplicates finds tensors with the bytes of another, and matrices of a stack
+// with those of another.
+func (c *checker) duplicates() {
+	type key struct {
+		hash uint64
+		size int
+	}
+	first := map[key]int{}
+	for i, t := range c.files.tensors {
+		s := &c.stats[i]
+		if s.elements < 16 || c.touched(i) || s.rows == 1 && flat(s.values) {
+			continue
+		}
+		if stacked(s) {
+			c.experts(i)
+		}
+		k := key{s.hash, len(t.Data)}
+		j, ok := first[k]
+		if !ok {
+			first[k] = i
+			continue
+		}
+		same := false
+		err := mmap.Guard(func() error { same = bytes.Equal(t.Data, c.files.tensors[j].Data); return nil })
+		if err != nil || !same {
+			continue
+		}
+		a, b := c.files.tensors[j].Name, t.Name
+		if head(a) && embedding(b) || head(b) && embedding(a) {
+			c.addAs(Note, "tied-head", []string{a, b}, "the head repeats the embedding: the model is tied, and the file larger than it need be")
+			continue
+		}
+		c.add("tensor-duplicate", []string{b, a}, "%s has the bytes of %s", b, a)
+	}
+}
+
+func head(name string) bool { return name == "output.weight" || name == "lm_head.weight" }
+
+// flat reports whether all values are one.
+func flat(x []float32) bool {
+	return !slices.ContainsFunc(x, func(v float32) bool { return v != x[0] })
+}
+
+// stacked reports whether matrices of a stack are equal.
+func stacked(s *stats) bool {
+	parts := slices.Clone(s.parts)
+	slices.Sort(parts)
+	return len(slices.Compact(parts)) < len(s.parts)
+}
+
+// experts tells which matrices of a stack are equal.
+func (c *checker) experts(i int) {
+	first := map[uint64]int{}
+	for j, h := range c.stats[i].parts {
+		if k, ok := first[h]; ok {
+			name := c.files.tensors[i].Name
+			c.add("tensor-duplicate", []string{name}, "%s: expert %d has the bytes of expert %d", name, j, k)
+			return
+		}
+		first[h] = j
+	}
+}
+
+// normKinds are the norms whose gains are known to lie around 1, by kind: those
+// before attention and MLP, and those of queries and keys. In Llama's and Qwen's
+// Hugging Face files post_attention_layernorm is the one before the MLP.
+var normKinds = []struct {
+	what  string
+	names []string
+	least float64 // what the smallest gain is always below
+}{
+	{"before attention and MLP", []string{"attn_norm.weight", "ffn_norm.weight", "input_layernorm.weight", "pre_feedforward_layernorm.weight"}, 1},
+	{"of queries and keys", []string{"attn_q_norm.weight", "attn_k_norm.weight", "q_norm.weight", "k_norm.weight"}, 1.25},
+}
+
+// norms judges the norms' gains: what a row is multiplied by.
+func (c *checker) norms() {
+	if c.found("arch-key") {
+		return
+	}
+	offset := float32(0)
+	if c.arch == "gemma3" && c.files.dir != "" {
+		offset = 1
+	}
+	for _, k := range normKinds {
+		var gains []float32
+		var where []string
+		for i, t := range c.files.tensors {
+			if _, layer := kindOf(t.Name); layer < 0 || c.touched(i) || !slices.ContainsFunc(k.names, func(n string) bool { return strings.HasSuffix(t.Name, "."+n) }) {
+				continue
+			}
+			where = append(where, t.Name)
+			for _, v := range c.stats[i].values {
+				gains = append(gains, v+offset)
+			}
+		}
+		if len(gains) < 64 {
+			continue
+		}
+		slices.Sort(gains)
+		below, _ := slices.BinarySearch(gains, 0)
+		least, half := gains[0], gains[len(gains)/2]
+		facts := fmt.Sprintf("the gains of the %d norms %s: half are above %.3g, the least is %.3g, %.1f %% are negative",
+			len(where), k.what, half, least, 100*float64(below)/float64(len(gains)))
+		switch {
+		case float64(below) > 0.03*float64(len(gains)), c.arch == "gemma3" && k.least > 1 && half < 0.6:
+			c.add("norm-offset", where, "%s: the 1 was not added, or taken off", facts)
+		case float64(least) >= k.least:
+			c.add("norm-offset", where, "%s: the 1 was added once too often", facts)
+		default:
+			c.shifted(where)
+		}
+	}
+}
+
+// shifted finds a single norm that lies 1 above or below its siblings.
+func (c *checker) shifted(names []string) {
+	byKind := map[string][]int{}
+	for _, name := range names {
+		kind, _ := kindOf(name)
+		byKind[kind] = append(byKind[kind], c.tensor(name))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
+		s := byKind[kind]
+		if len(s) < 3 {
+			continue
+		}
+		for j, i := range s {
+			var means []float64
+			for k, other := range s {
+				if k != j {
+					means = append(means, c.stats[other].mean)
+				}
+			}
+			slices.Sort(means)
+			low, high := means[0], means[len(means)-1]
+			d := c.stats[i].mean - means[len(means)/2]
+			back := c.stats[i].mean - math.Copysign(1, d)
+			margin := max(high-low, 0.1)
+			if math.Abs(d) > 0.7 && high-low < 0.6 && back > low-margin && back < high+margin {
+				name := c.files.tensors[i].Name
+				c.add("norm-offset", []string{name}, "%s: its mean is %.3g, that of its siblings %.3g to %.3g: it lies 1 apart", name, c.stats[i].mean, low, high)
+			}
+		}
+	}
+}

@@ -1,0 +1,378 @@
+package check
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/float16"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/safetensors"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// model is a good model in memory, to be spoiled: a GGUF file, or a Hugging Face
+// folder, whose tensors and texts are those of the file until they are changed.
+type model struct {
+	t       testing.TB
+	meta    []gguf.KeyValue   // GGUF
+	config  map[string]any    // Hugging Face
+	texts   map[string]string // its other files
+	tensors []tensor.Tensor
+}
+
+// read reads a model; what it holds is valid until the test ends.
+func read(t testing.TB, path string) *model {
+	t.Helper()
+	m := &model{t: t}
+	if !strings.HasSuffix(path, ".gguf") {
+		return m.folder(path)
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	for _, k := range f.Metadata.Keys() {
+		v, _ := f.Metadata.Lookup(k)
+		m.meta = append(m.meta, gguf.KeyValue{Key: k, Value: v})
+	}
+	m.tensors = f.Tensors()
+	return m
+}
+
+func (m *model) folder(dir string) *model {
+	f, err := safetensors.Open(filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { f.Close() })
+	m.tensors, m.texts = f.Tensors, map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "model.") {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		m.texts[e.Name()] = string(b)
+	}
+	if err := json.Unmarshal([]byte(m.texts["config.json"]), &m.config); err != nil {
+		m.t.Fatal(err)
+	}
+	return m
+}
+
+// clone is m with lists of its own; data are shared until tensor copies them.
+func (m *model) clone(t testing.TB) *model {
+	c := &model{t: t, meta: slices.Clone(m.meta), tensors: slices.Clone(m.tensors)}
+	if m.config != nil {
+		b, _ := json.Marshal(m.config)
+		json.Unmarshal(b, &c.config)
+		c.texts = map[string]string{}
+		for k, v := range m.texts {
+			c.texts[k] = v
+		}
+	}
+	return c
+}
+
+// set sets a key, behind the architecture's prefix if it begins with a dot; nil
+// takes it away.
+func (m *model) set(key string, v any) {
+	if m.config != nil {
+		if m.config[key] = v; v == nil {
+			delete(m.config, key)
+		}
+		return
+	}
+	if strings.HasPrefix(key, ".") {
+		key = m.arch() + key
+	}
+	i := slices.IndexFunc(m.meta, func(kv gguf.KeyValue) bool { return kv.Key == key })
+	switch {
+	case v == nil && i >= 0:
+		m.meta = slices.Delete(m.meta, i, i+1)
+	case v == nil:
+		m.t.Fatalf("no key %s", key)
+	case i >= 0:
+		m.meta[i].Value = v
+	default:
+		m.meta = append(m.meta, gguf.KeyValue{Key: key, Value: v})
+	}
+}
+
+func (m *model) get(key string) any {
+	for _, kv := range m.meta {
+		if v, ok := kv.Value.(gguf.Value); ok && kv.Key == key {
+			x, err := v.Any()
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			return x
+		}
+	}
+	m.t.Fatalf("no key %s", key)
+	return nil
+}
+
+func (m *model) arch() string {
+	if kv := m.meta[0]; kv.Key != "general.architecture" {
+		m.t.Fatalf("the first key is %s", kv.Key)
+	}
+	if s, ok := m.meta[0].Value.(string); ok {
+		return s
+	}
+	return m.get("general.architecture").(string)
+}
+
+func (m *model) index(name string) int {
+	i := slices.IndexFunc(m.tensors, func(t tensor.Tensor) bool { return t.Name == name || t.Name == name+".weight" })
+	if i < 0 {
+		m.t.Fatalf("no tensor %s", name)
+	}
+	return i
+}
+
+// tensor is a tensor with data of its own.
+func (m *model) tensor(name string) *tensor.Tensor {
+	x := &m.tensors[m.index(name)]
+	x.Data = slices.Clone(x.Data)
+	return x
+}
+
+func (m *model) remove(name string) {
+	i := m.index(name)
+	m.tensors = slices.Delete(m.tensors, i, i+1)
+}
+
+// each calls edit for the tensors with that end of their name.
+func (m *model) each(suffix string, edit func(x *tensor.Tensor)) {
+	n := 0
+	for i := range m.tensors {
+		if x := &m.tensors[i]; strings.HasSuffix(x.Name, suffix) {
+			x.Data = slices.Clone(x.Data)
+			edit(x)
+			n++
+		}
+	}
+	if n == 0 {
+		m.t.Fatalf("no tensor *%s", suffix)
+	}
+}
+
+// write writes the model into a folder of the test.
+func (m *model) write() string {
+	dir := m.t.TempDir()
+	if m.config == nil {
+		path := filepath.Join(dir, "model.gguf")
+		m.create(path, func(w io.Writer) error { return gguf.Write(w, m.meta, m.tensors) })
+		return path
+	}
+	b, err := json.Marshal(m.config)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.texts["config.json"] = string(b)
+	for name, text := range m.texts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	m.create(filepath.Join(dir, "model.safetensors"), func(w io.Writer) error { return safetensors.Write(w, m.tensors, nil) })
+	return dir
+}
+
+func (m *model) create(path string, write func(io.Writer) error) {
+	f, err := os.Create(path)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	if err := errors.Join(write(w), w.Flush(), f.Close()); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// values are a tensor's, decoded.
+func values(t testing.TB, x *tensor.Tensor) []float32 {
+	v := make([]float32, x.Shape.Size())
+	if err := quant.Dequantize(x.DType, v, x.Data); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// store puts values into a tensor of floats.
+func store(x *tensor.Tensor, v []float32) {
+	x.Data = x.Data[:0]
+	for _, f := range v {
+		switch x.DType {
+		case tensor.F32:
+			x.Data = binary.LittleEndian.AppendUint32(x.Data, math.Float32bits(f))
+		case tensor.BF16:
+			x.Data = binary.LittleEndian.AppendUint16(x.Data, float16.ToBF16(f))
+		}
+	}
+}
+
+// alter changes each value of a tensor of floats.
+func (m *model) alter(name string, f func(i int, v float32) float32) {
+	x := m.tensor(name)
+	v := values(m.t, x)
+	for i := range v {
+		v[i] = f(i, v[i])
+	}
+	store(x, v)
+}
+
+func (m *model) add(suffix string, d float32) {
+	m.each(suffix, func(x *tensor.Tensor) {
+		v := values(m.t, x)
+		for i := range v {
+			v[i] += d
+		}
+		store(x, v)
+	})
+}
+
+// spoil is one way to spoil a model.
+type spoil struct {
+	name    string // with the number of the fault or incident that it is of
+	base    string
+	against bool // found with the source alone
+	want    string
+	edit    func(m *model)
+}
+
+// good are the models that are spoiled, by name; those with a dot are GGUF files
+// of the shared folder.
+type good struct {
+	t      *testing.T
+	models map[string]*model
+	cache  cache
+}
+
+func (g *good) get(t *testing.T, name string) *model {
+	if m := g.models[name]; m != nil {
+		return m
+	}
+	path := ""
+	if strings.Contains(name, ".") {
+		path = golden.Shared(t, "goldens/gguf/"+name+".gguf")
+	} else {
+		path = golden.Model(t, name)
+	}
+	g.models[name] = read(g.t, path)
+	return g.models[name]
+}
+
+func (g *good) run(t *testing.T, path string, o Options) *Report {
+	t.Helper()
+	o.cache = &g.cache
+	r, err := Run(context.Background(), path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestSpoiled wants each spoiled file found, by its name, and nothing else.
+func TestSpoiled(t *testing.T) {
+	g := &good{t: t, models: map[string]*model{}, cache: cache{stats: map[cacheKey]stats{}}}
+	var all []spoil
+	for _, list := range [][]spoil{spoiledSettings, spoiledTensors, spoiledValues, spoiledText, spoiledSource} {
+		all = append(all, list...)
+	}
+	if len(all) < 60 {
+		t.Errorf("%d ways to spoil a file", len(all))
+	}
+	seen := map[string]bool{}
+	for _, s := range all {
+		seen[s.want] = true
+		t.Run(s.name, func(t *testing.T) {
+			m := g.get(t, s.base).clone(t)
+			s.edit(m)
+			o := Options{}
+			if s.against {
+				name, _, _ := strings.Cut(s.base, ".")
+				o.Against = golden.Model(t, name)
+			}
+			r := g.run(t, m.write(), o)
+			ids := map[string]bool{}
+			for _, f := range r.Findings {
+				ids[f.ID] = true
+				if f.ID != s.want {
+					t.Errorf("found %s: %s", f.ID, f.What)
+				}
+				if f.What == "" || f.Means == "" || f.Fix == "" || len(f.Where) == 0 && f.ID != "not-loaded" {
+					t.Errorf("incomplete: %+v", f)
+				}
+			}
+			if !ids[s.want] {
+				t.Errorf("did not find %s", s.want)
+			} else if r.Clean() && catalogue[s.want].severity != Note {
+				t.Errorf("called clean: %v", r.Findings)
+			}
+		})
+	}
+	for id := range catalogue {
+		if !seen[id] {
+			t.Errorf("nothing is spoiled so that %s is found", id)
+		}
+	}
+}
+
+// TestGood wants nothing found in good models: all that there are, alone and with
+// their sources. The one exception is the demo's GGUF file of the goldens, which
+// has no key for its attention scale.
+func TestGood(t *testing.T) {
+	g := &good{t: t, models: map[string]*model{}, cache: cache{stats: map[cacheKey]stats{}}}
+	paths := []string{filepath.Join(golden.Root(t), "cmd/karat/demo.gguf")}
+	for _, name := range golden.Models(t) {
+		paths = append(paths, golden.Model(t, name))
+	}
+	files, _ := filepath.Glob(filepath.Join(golden.Dir(t), "gguf", "*.gguf"))
+	for _, path := range append(paths, files...) {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			name, _, _ := strings.Cut(filepath.Base(path), ".")
+			o := Options{}
+			if source := filepath.Join(golden.Dir(t), "models", name); source != path {
+				if _, err := os.Stat(source); err == nil {
+					o.Against = source
+				}
+			}
+			r := g.run(t, path, o)
+			var ids []string
+			for _, f := range r.Findings {
+				ids = append(ids, f.ID)
+			}
+			var want []string
+			if filepath.Base(path) == "demo.Q4_K_M.gguf" {
+				want = []string{"gemma3-scale"}
+			}
+			if !slices.Equal(ids, want) {
+				t.Errorf("found %v", r.Findings)
+			}
+			if o.Against != "" && r.Compared == 0 {
+				t.Error("nothing was compared")
+			}
+		})
+	}
+}

@@ -1,0 +1,327 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// structure judges which tensors and settings there are, as the loader does, and
+// finds out first whether it is asked about the right architecture.
+func (c *checker) structure() {
+	c.stale()
+	if own := c.evidence(); own != "" && own != c.arch {
+		c.unfit = true
+		key := "general.architecture"
+		if c.files.dir != "" {
+			key = "model_type"
+		}
+		c.add("arch-key", []string{key}, "the file says %s is %q, but %s", key, c.files.arch, c.tells(own))
+		c.arch = own
+		return
+	}
+	err := c.refused
+	if c.model != nil {
+		_, _, err = arch.Load(c.model)
+	}
+	c.unfit = err != nil
+	c.judge(err)
+}
+
+// parts are the tensors that tell architectures apart, in either format's names.
+var parts = map[string][]string{
+	"scalar":   {"layer_output_scale", "layer_scalar"},
+	"postnorm": {"post_ffw_norm", "post_feedforward_layernorm"},
+	"qknorm":   {"attn_q_norm", "q_norm"},
+	"qkvbias":  {"attn_q.bias", "q_proj.bias"},
+	"obias":    {"attn_output.bias", "o_proj.bias"},
+}
+
+// evidence is the architecture that a file must be of, whatever its key says; ""
+// where nothing contradicts the key. Tensors that are missing are none: only
+// what the key's architecture has no use for is.
+func (c *checker) evidence() string {
+	if own := c.foreignKeys(); own != "" {
+		return own
+	}
+	has := map[string]bool{}
+	for _, t := range c.files.tensors {
+		name := strings.TrimSuffix(t.Name, ".weight")
+		for part, suffixes := range parts {
+			has[part] = has[part] || slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(name, "."+s) })
+		}
+	}
+	own := ""
+	switch {
+	case has["scalar"]:
+		own = "gemma4"
+	case has["postnorm"] && has["qknorm"]:
+		own = "gemma3"
+	case has["qknorm"]:
+		own = "qwen3"
+	case has["qkvbias"] && !has["obias"]:
+		own = "qwen2"
+	}
+	uses := map[string][]string{"llama": {"obias"}, "qwen2": {"qkvbias"}, "qwen3": {"qknorm"},
+		"gemma3": {"qknorm", "postnorm"}, "gemma4": {"qknorm", "postnorm", "scalar"}}
+	known, ok := uses[c.arch]
+	if own == "" || own == c.arch {
+		return ""
+	}
+	for part := range has {
+		if has[part] && ok && !slices.Contains(known, part) {
+			return own
+		}
+	}
+	if !ok { // a key that nobody knows over tensors that somebody does
+		return own
+	}
+	return ""
+}
+
+// foreignKeys is the architecture whose prefix the settings have, or config.json
+// names as its class, if that is another one than the key's.
+func (c *checker) foreignKeys() string {
+	if c.files.gguf != nil {
+		count := map[string]int{}
+		for _, k := range c.files.gguf.Metadata.Keys() {
+			prefix, _, _ := strings.Cut(k, ".")
+			count[prefix]++
+		}
+		for _, name := range arch.Names() {
+			if count[c.arch] == 0 && count[name] > 0 {
+				return name
+			}
+		}
+		return ""
+	}
+	classes, _ := c.files.config["architectures"].([]any)
+	for _, x := range classes {
+		class, _ := x.(string)
+		for _, name := range append(arch.Names(), "mistral") {
+			if rest, ok := strings.CutPrefix(strings.ToLower(class), name); ok && strings.HasPrefix(rest, "for") {
+				if name == "mistral" {
+					name = "llama"
+				}
+				if name != c.arch {
+					return name
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// tells says how a file shows that it is of another architecture.
+func (c *checker) tells(own string) string {
+	if c.foreignKeys() == own {
+		if c.files.dir != "" {
+			return "its class in architectures is " + own + "'s"
+		}
+		return "its settings have the prefix " + own
+	}
+	return "its tensors are " + own + "'s"
+}
+
+// problems takes joined errors apart.
+func problems(err error) []error {
+	switch x := err.(type) {
+	case nil:
+		return nil
+	case interface{ Unwrap() []error }:
+		var all []error
+		for _, e := range x.Unwrap() {
+			all = append(all, problems(e)...)
+		}
+		return all
+	}
+	if inner := errors.Unwrap(err); inner != nil {
+		if _, joined := inner.(interface{ Unwrap() []error }); joined {
+			return problems(inner)
+		}
+	}
+	return []error{err}
+}
+
+// group is a fault that many tensors have.
+type group struct {
+	id, what string
+	tensors  []string
+}
+
+// judge turns what a loader refused into findings: one for each kind of tensor.
+func (c *checker) judge(err error) {
+	var order []*group
+	groups := map[string]*group{}
+	for _, e := range problems(err) {
+		var t *graph.TensorError
+		var k *checkpoint.KeyError
+		switch {
+		case errors.As(e, &t):
+			id, name := faultID(t), strings.TrimSuffix(t.Tensor, ".weight")
+			kind, _ := kindOf(name)
+			g := groups[id+kind]
+			if g == nil {
+				g = &group{id: id, what: t.What}
+				groups[id+kind] = g
+				order = append(order, g)
+			}
+			if !slices.Contains(g.tensors, name) {
+				g.tensors = append(g.tensors, name)
+			}
+		case errors.As(e, &k):
+			c.add(keyID(k.Key), []string{k.Key}, "%s", plain(e))
+		case errors.Is(e, graph.ErrNoStore):
+			if !c.found("kv-sharing") {
+				c.add("kv-sharing", []string{c.model.Key("num_kv_shared_layers")}, "%s: with %v shared layers", plain(e), c.setting("num_kv_shared_layers"))
+			}
+		default:
+			order = append(order, &group{id: "not-loaded", what: plain(e)})
+		}
+	}
+	order = c.explain(order)
+	for _, g := range order {
+		switch n := len(g.tensors); {
+		case n == 0:
+			c.add(g.id, nil, "%s", g.what)
+		case n == 1:
+			c.add(g.id, g.tensors, "%s: %s", g.tensors[0], g.what)
+		default:
+			kind, _ := kindOf(g.tensors[0])
+			c.add(g.id, g.tensors, "%s, in %d layers: %s", kind, n, g.what)
+		}
+	}
+}
+
+// faultID is the finding for a tensor that disagrees.
+func faultID(t *graph.TensorError) string {
+	if head(strings.TrimSuffix(t.Tensor, ".weight") + ".weight") {
+		return "tied-head"
+	}
+	return [...]string{graph.Missing: "tensor-missing", graph.Unclaimed: "tensor-unused",
+		graph.Refused: "tensor-contradicts", graph.Misshapen: "tensor-shape"}[t.Fault]
+}
+
+// keyIDs are the findings for bad settings, by canonical key.
+var keyIDs = map[string]string{
+	"num_attention_heads": "heads", "num_key_value_heads": "heads", "head_dim": "heads",
+	"attention.value_length": "heads", "rope.dimension_count": "heads", "attention.value_length_swa": "heads", "rope.dimension_count_swa": "heads",
+	"layer_types": "layer-pattern", "sliding_window_pattern": "layer-pattern", "num_kv_shared_layers": "kv-sharing",
+	"rms_norm_eps": "norm-eps", "final_logit_softcapping": "softcap", "query_pre_attn_scalar": "attention-scale",
+	"max_position_embeddings": "context", "eos_token_id": "eos-id", "rope_freqs": "rope-freqs", "vocab_size": "vocab-size",
+	"rope_scaling": "rope-settings", "rope_parameters": "rope-settings",
+}
+
+func keyID(key string) string {
+	if id, ok := keyIDs[key]; ok {
+		return id
+	}
+	if strings.HasPrefix(key, "rope_") || strings.HasPrefix(key, "rope.") {
+		return "rope-settings"
+	}
+	return "config-invalid"
+}
+
+// plain is an error's text without the package that found it and the path.
+func plain(err error) string {
+	text := err.Error()
+	for _, prefix := range []string{"checkpoint: ", "arch: "} {
+		if rest, ok := strings.CutPrefix(text, prefix); ok {
+			text = rest
+			if _, what, ok := strings.Cut(rest, ": "); ok {
+				text = what
+			}
+		}
+	}
+	return text
+}
+
+// explain replaces faults of tensors by the setting that explains all of them:
+// layers that lack just keys and values are those of another number of shared
+// layers; layers whose attention alone has another shape are of the other kind.
+func (c *checker) explain(groups []*group) []*group {
+	missing, shape := map[int]map[string]bool{}, map[int]map[string]bool{}
+	for _, g := range groups {
+		for _, name := range g.tensors {
+			to := map[string]map[int]map[string]bool{"tensor-missing": missing, "tensor-shape": shape}[g.id]
+			kind, layer := kindOf(name)
+			if to == nil || layer < 0 {
+				return groups
+			}
+			if to[layer] == nil {
+				to[layer] = map[string]bool{}
+			}
+			to[layer][kind[strings.LastIndex(kind, "*.")+2:]] = true
+		}
+	}
+	stored := [][]string{{"attn_k", "attn_v", "attn_k_norm"}, {"self_attn.k_proj", "self_attn.v_proj", "self_attn.k_norm"}}
+	if len(missing) > 0 && len(shape) == 0 && c.arch == "gemma4" && allAre(missing, stored) {
+		layers := slices.Sorted(maps.Keys(missing))
+		c.add("kv-sharing", tensorsOf(groups), "layers %s lack keys and values, but the settings say that only the last %v layers share those of others",
+			numbers(layers), c.setting("num_kv_shared_layers"))
+		return nil
+	}
+	heads := [][]string{
+		{"attn_q", "attn_k", "attn_v", "attn_output", "attn_q_norm", "attn_k_norm"},
+		{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn.q_norm", "self_attn.k_norm"},
+	}
+	if len(shape) == 0 || len(missing) > len(shape) || !allAre(shape, heads) || !allAre(missing, stored) {
+		return groups
+	}
+	layers := slices.Sorted(maps.Keys(shape))
+	if n, _ := c.setting("num_hidden_layers").(float64); len(layers) == int(n) && len(missing) == 0 {
+		c.add("heads", tensorsOf(groups), "the attention's tensors have other shapes in all layers than %v heads of %v make: %s: %s",
+			c.setting("num_attention_heads"), c.setting("head_dim"), groups[0].tensors[0], groups[0].what)
+		return nil
+	}
+	if c.arch != "gemma4" {
+		return groups
+	}
+	c.add("layer-pattern", tensorsOf(groups), "the attention of layers %s has the shapes of the other kind of layer", numbers(layers))
+	return nil
+}
+
+// allAre reports whether the names in each layer are among those of one format.
+func allAre(layers map[int]map[string]bool, formats [][]string) bool {
+	for _, names := range layers {
+		for name := range names {
+			if !slices.ContainsFunc(formats, func(f []string) bool { return slices.Contains(f, name) }) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func tensorsOf(groups []*group) (names []string) {
+	for _, g := range groups {
+		names = append(names, g.tensors...)
+	}
+	return names
+}
+
+// numbers lists layers for people.
+func numbers(layers []int) string {
+	names := make([]string, len(layers))
+	for i, n := range layers {
+		names[i] = fmt.Sprint(n)
+	}
+	return list(names)
+}
+
+// setting is a canonical setting, "unknown" where there is none.
+func (c *checker) setting(key string) any {
+	if c.model == nil {
+		return "unknown"
+	}
+	if v := c.model.Setting(key); v != nil {
+		return v
+	}
+	return "unknown"
+}

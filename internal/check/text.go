@@ -1,0 +1,337 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/chat"
+	"github.com/karat-run/karat/internal/chat/jinja"
+	"github.com/karat-run/karat/internal/tokenizer"
+)
+
+// form is a way of marking turns.
+type form struct {
+	name  string
+	marks []string
+	archs []string // whose models have it; nil for any
+}
+
+// forms are those of the families, and of common fine-tunes.
+var forms = []form{
+	{"Llama 3's", []string{"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}, nil},
+	{"ChatML's", []string{"<|im_start|>", "<|im_end|>"}, nil},
+	{"Gemma's", []string{"<start_of_turn>", "<end_of_turn>"}, []string{"gemma3"}},
+	{"Gemma 4's", []string{"<|turn>", "<turn|>"}, []string{"gemma4"}},
+	{"DeepSeek's", []string{"<｜User｜>", "<｜Assistant｜>"}, nil},
+	{"Phi's", []string{"<|user|>", "<|assistant|>"}, nil},
+}
+
+// marker matches what looks like a special token in a rendered conversation.
+var marker = regexp.MustCompile(`<[|｜][^<>\s]{1,40}>|<[^<>\s]{1,40}[|｜]>|<(?:start|end)_of_turn>`)
+
+// text judges the tokenizer and the chat template.
+func (c *checker) text() {
+	if c.model == nil || c.found("arch-key") {
+		c.rawTokenizer()
+		return
+	}
+	t, err := c.model.Tokenizer()
+	switch {
+	case errors.Is(err, tokenizer.ErrNoMerges):
+		c.add("merges-missing", []string{c.textKey("tokenizer.ggml.merges")}, "the tokenizer has no merges")
+	case err != nil && strings.Contains(err.Error(), "but the model embeds"):
+		if !c.unfit { // else the embedding's shape was told of
+			c.addAs(Error, "vocab-size", []string{c.textKey("tokenizer.ggml.tokens")}, "%s", plain(err))
+		}
+	case err != nil:
+		c.add("tokenizer-broken", []string{c.textKey("tokenizer.ggml")}, "%s", plain(err))
+	}
+	if err != nil {
+		return
+	}
+	c.vocabulary(t)
+	c.boundaries(t)
+	c.template(t)
+}
+
+// rawTokenizer looks at the merges of a file that cannot be loaded.
+func (c *checker) rawTokenizer() {
+	if c.files.gguf == nil {
+		return
+	}
+	m := c.files.gguf.Metadata
+	if model, _ := m.String("tokenizer.ggml.model"); model != "gpt2" && model != "gemma4" {
+		return
+	}
+	if v, ok := m.Lookup("tokenizer.ggml.merges"); !ok || v.Len() == 0 {
+		c.add("merges-missing", []string{"tokenizer.ggml.merges"}, "the tokenizer has no merges")
+	}
+}
+
+// textKey is the key of a GGUF file, or the file of a folder that has the like.
+func (c *checker) textKey(key string) string {
+	if c.files.dir == "" {
+		return key
+	}
+	return "tokenizer.json"
+}
+
+// vocabulary judges sizes, merges, scores and the types of tokens.
+func (c *checker) vocabulary(t *tokenizer.Tokenizer) {
+	n, of := t.Unreachable()
+	if n*50 > of {
+		c.add("merges-missing", []string{c.textKey("tokenizer.ggml.merges")}, "no merge makes %d of the %d tokens of more than one symbol", n, of)
+	}
+	rows, _ := c.model.Setting("vocab_size").(float64)
+	size := t.VocabSize()
+	if gap := int(rows) - size; c.files.gguf != nil && gap != 0 || float64(gap) > 0.05*rows {
+		c.add("vocab-size", []string{c.textKey("tokenizer.ggml.tokens")}, "the tokenizer has %d tokens, and the embedding %d rows", size, int(rows))
+	}
+	if c.files.gguf == nil {
+		return
+	}
+	m := c.files.gguf.Metadata
+	if scores, err := m.Floats("tokenizer.ggml.scores"); err == nil {
+		if model, _ := m.String("tokenizer.ggml.model"); model == "llama" {
+			slices.Sort(scores)
+			if distinct := len(slices.Compact(slices.Clone(scores))); distinct*4 < len(scores) {
+				c.add("scores-flat", []string{"tokenizer.ggml.scores"}, "the %d tokens have %d different scores", len(scores), distinct)
+			}
+		}
+	}
+	types, err := m.Ints("tokenizer.ggml.token_type")
+	if err != nil {
+		if size > 0 {
+			c.add("token-types", []string{"tokenizer.ggml.token_type"}, "the types of tokens are missing")
+		}
+		return
+	}
+	c.types(t, types)
+}
+
+// types judges the types of the tokens that the file itself calls special.
+func (c *checker) types(t *tokenizer.Tokenizer, types []int64) {
+	var wrong []string
+	var special []int
+	if c.arch != "gemma4" { // whose <turn|> llama.cpp's converter calls text, and its loader does not
+		special = t.EndOfTurn()
+	}
+	for _, get := range []func() (int, bool){t.BOS, t.EOS} {
+		if id, ok := get(); ok && !slices.Contains(special, id) {
+			special = append(special, id)
+		}
+	}
+	for _, id := range special {
+		piece, _ := t.Token(id)
+		if id < len(types) && tokenizer.Kind(types[id]) == tokenizer.Normal && ends(piece) {
+			wrong = append(wrong, fmt.Sprintf("%s (%d)", piece, id))
+		}
+	}
+	if len(wrong) > 0 {
+		c.add("token-types", []string{"tokenizer.ggml.token_type"}, "tokens that begin or end texts are typed as text: %s", list(wrong))
+	}
+	text, control := 0, 0
+	for id, k := range types {
+		piece, _ := t.Token(id)
+		if tokenizer.Kind(k) == tokenizer.Control && !strings.ContainsAny(piece, "<>[]") && piece != "" {
+			control++
+		}
+		if tokenizer.Kind(k) == tokenizer.Normal {
+			text++
+		}
+	}
+	if control > text {
+		c.add("token-types", []string{"tokenizer.ggml.token_type"}, "%d tokens that look like text are typed as control", control)
+	}
+}
+
+// ends reports whether a token may begin or end a text, by its name.
+func ends(piece string) bool {
+	return marker.MatchString(piece) || slices.Contains([]string{"<bos>", "<eos>", "<s>", "</s>"}, piece)
+}
+
+// boundaries judges what begins and ends a text.
+func (c *checker) boundaries(t *tokenizer.Tokenizer) {
+	bos, hasBOS := t.BOS()
+	key := []string{c.textKey("tokenizer.ggml.add_bos_token")}
+	ids := t.Encode("a", tokenizer.Options{AddSpecial: true})
+	switch qwen := strings.HasPrefix(c.arch, "qwen"); {
+	case hasBOS && len(ids) > 1 && ids[0] == bos && ids[1] == bos:
+		c.add("bos-twice", key, "the tokenizer itself writes BOS twice before a text")
+	case qwen && t.AddsBOS():
+		if piece, _ := t.Token(bos); !strings.HasPrefix(piece, "<｜begin") { // DeepSeek's distillates
+			c.add("bos-extra", key, "the tokenizer adds %s before each text; Qwen has no BOS", piece)
+		}
+	case !qwen && !t.AddsBOS():
+		c.add("bos-missing", key, "the tokenizer adds no BOS; the models of architecture %s begin with one", c.arch)
+	}
+	eos, ok := t.EOS()
+	key = []string{c.textKey("tokenizer.ggml.eos_token_id")}
+	piece, _ := t.Token(eos)
+	switch {
+	case !ok:
+		c.add("eos-id", key, "there is no EOS")
+	case hasBOS && eos == bos:
+		c.add("eos-id", key, "EOS and BOS are the same token, %s (%d)", piece, eos)
+	case !slices.Contains(c.model.EndOfTurn(t), eos) || !ends(piece):
+		c.add("eos-id", key, "EOS is %q (%d), which ends no text by its name", piece, eos)
+	}
+}
+
+// template judges the chat template by what it writes.
+func (c *checker) template(t *tokenizer.Tokenizer) {
+	source := c.model.Template()
+	if source == "" {
+		c.noTemplate(t)
+		return
+	}
+	where := []string{"tokenizer.chat_template"}
+	if c.files.dir != "" {
+		where = []string{"chat_template.jinja"}
+	}
+	p, err := chat.Parse(source, chat.Limits{})
+	if err != nil {
+		c.add("template-broken", where, "%s", strings.TrimPrefix(err.Error(), "chat: "))
+		return
+	}
+	text, err := c.render(p, t, "First.", "Second.", "Third.")
+	if err != nil {
+		c.add("template-broken", where, "a conversation of three turns: %s", strings.TrimPrefix(err.Error(), "chat: "))
+		return
+	}
+	if !strings.Contains(text, "First.") || !strings.Contains(text, "Third.") {
+		c.add("template-broken", where, "what the user said is not in the prompt")
+		return
+	}
+	c.firstBOS(t, text, where)
+	c.markers(t, text, where)
+	c.branches(p, t, source, where)
+	c.turnEnd(t, text, where)
+}
+
+// render writes a conversation and the beginning of the next answer.
+func (c *checker) render(p *chat.Template, t *tokenizer.Tokenizer, user, assistant, then string) (string, error) {
+	in := chat.Input{AddGenerationPrompt: true,
+		Messages: []*jinja.Dict{chat.Message("user", user), chat.Message("assistant", assistant), chat.Message("user", then)}}
+	if id, ok := t.BOS(); ok {
+		in.BOSToken, _ = t.Token(id)
+	}
+	if id, ok := t.EOS(); ok {
+		in.EOSToken, _ = t.Token(id)
+	}
+	return p.Render(c.ctx, in)
+}
+
+// noTemplate tells of a missing template where the model is one for chats.
+func (c *checker) noTemplate(t *tokenizer.Tokenizer) {
+	name := c.report.Path
+	if c.files.gguf != nil {
+		name, _ = c.files.gguf.Metadata.String("general.name")
+	}
+	base := regexp.MustCompile(`(?i)\b(base|pt|pretrained)\b`).MatchString(strings.ReplaceAll(name, "_", "-"))
+	if id, ok := t.EOS(); ok {
+		piece, _ := t.Token(id)
+		base = base || piece == "<|end_of_text|>" || piece == "<|endoftext|>"
+	}
+	severity := Warning
+	if base {
+		severity = Note
+	}
+	c.addAs(severity, "template-missing", []string{c.textKey("tokenizer.chat_template")}, "there is no chat template")
+}
+
+// firstBOS judges how a rendered conversation begins.
+func (c *checker) firstBOS(t *tokenizer.Tokenizer, text string, where []string) {
+	bos, ok := t.BOS()
+	if !ok {
+		return
+	}
+	ids := t.Encode(text, tokenizer.Options{ParseSpecial: true})
+	n := 0
+	for n < len(ids) && ids[n] == bos {
+		n++
+	}
+	switch {
+	case n > 1:
+		c.add("bos-twice", where, "the template begins a conversation with BOS %d times", n)
+	case n == 0 && t.AddsBOS() && !c.found("token-types"):
+		c.add("bos-missing", where, "the tokenizer begins texts with BOS, but the template does not: engines that take its text as it is feed none")
+	}
+}
+
+// markers compares what the template writes with the vocabulary.
+func (c *checker) markers(t *tokenizer.Tokenizer, text string, where []string) {
+	var wrote, known, unknown []string
+	fits := false
+	for _, f := range forms {
+		has := strings.Contains(text, f.marks[0])
+		_, ok := t.ID(f.marks[0])
+		if has {
+			wrote = append(wrote, f.name)
+		}
+		if ok && (f.archs == nil || slices.Contains(f.archs, c.arch)) {
+			known = append(known, f.name)
+			fits = fits || has
+		}
+	}
+	if len(known) > 0 && !fits {
+		what := "none of the markers that are known"
+		if len(wrote) > 0 {
+			what = "turns in " + list(wrote) + " form"
+		}
+		c.add("template-family", where, "the template writes %s, but the vocabulary has %s", what, list(known))
+		return
+	}
+	for _, m := range marker.FindAllString(text, -1) {
+		if _, ok := t.ID(m); !ok && !slices.Contains(unknown, m) {
+			unknown = append(unknown, m)
+		}
+	}
+	if len(unknown) > 0 {
+		c.add("special-split", where, "the template writes %s, which the vocabulary does not have", list(unknown))
+	}
+}
+
+// literal matches the strings in a template's source.
+var literal = regexp.MustCompile(`'([^'\\]{2,200})'|"([^"\\]{2,200})"`)
+
+// branches says to the template each of its own words in turn: what it writes
+// around a user's text must not depend on it. Markers are left out, which
+// templates cut answers at.
+func (c *checker) branches(p *chat.Template, t *tokenizer.Tokenizer, source string, where []string) {
+	const probe = "First."
+	plain, err := c.render(p, t, probe, "Second.", "Third.")
+	if err != nil {
+		return
+	}
+	tried := map[string]bool{}
+	for _, m := range literal.FindAllStringSubmatch(source, 200) {
+		word := m[1] + m[2]
+		if tried[word] || strings.ContainsAny(word, "<>[]{}\n") || strings.TrimSpace(word) != word {
+			continue
+		}
+		tried[word] = true
+		said := probe + " " + word + " " + probe
+		text, err := c.render(p, t, said, "Second.", "Third.")
+		if err == nil && strings.Replace(text, said, probe, 1) != plain {
+			c.add("template-branches", where, "the prompt is another one when a user says %q", word)
+			return
+		}
+	}
+}
+
+// turnEnd compares the token after an answer with those that end one.
+func (c *checker) turnEnd(t *tokenizer.Tokenizer, text string, where []string) {
+	_, after, ok := strings.Cut(text, "Second.")
+	if !ok || c.found("template-family", "special-split") {
+		return
+	}
+	m := marker.FindString(after)
+	id, ok := t.ID(m)
+	if ok && strings.HasPrefix(strings.TrimSpace(after), m) && !slices.Contains(c.model.EndOfTurn(t), id) {
+		c.add("eos-id", where, "the template ends an answer with %s (%d), but that ends none in the settings", m, id)
+	}
+}

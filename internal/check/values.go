@@ -1,0 +1,203 @@
+package check
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// spread is by how many binary exponents a block's scale, or a value of a float
+// matrix, may lie above the tensor's median: single weights of published models
+// lie some 2^5 above it.
+const spread = 8
+
+// values judges each tensor by itself, the gravest reason first: damage of one
+// kind shows in several figures.
+func (c *checker) values() {
+	for i, t := range c.files.tensors {
+		s := &c.stats[i]
+		switch {
+		case s.elements == 0:
+		case c.tag(t, s), c.layout(t, s), c.finite(t, s):
+		case s.rows > 1:
+			c.matrix(t, s)
+		default:
+			c.vector(t, s)
+		}
+	}
+}
+
+// place says which element, in words.
+func place(s *stats, i int) string {
+	if s.rows == 1 {
+		return fmt.Sprintf("element %d", i)
+	}
+	return fmt.Sprintf("row %d, column %d", i/s.cols, i%s.cols)
+}
+
+// plausible reports whether weights have that root mean square.
+func plausible(rms float64) bool { return rms > 1e-6 && rms < 1e3 }
+
+// tag finds types of two bytes that were mistaken for each other.
+func (c *checker) tag(t tensor.Tensor, s *stats) bool {
+	if s.elements < 16 || s.alternate == 0 || !plausible(s.alternate) {
+		return false
+	}
+	most := s.rowMax
+	if s.rows == 1 {
+		most = s.values
+	}
+	own := plausible(median(most)) && s.nan.n+s.inf.n < 4
+	if s.rows == 1 && s.max == 0 || own && (t.DType == tensor.BF16 || s.ones < 0.75) { // BF16 weights that are read as F16 lie between 1 and 2
+		return false
+	}
+	other := tensor.F16
+	if t.DType == tensor.F16 {
+		other = tensor.BF16
+	}
+	c.add("dtype-tag", []string{t.Name}, "%s: as %v its values have the size %.2g, as %v %.2g", t.Name, t.DType, s.rms, other, s.alternate)
+	return true
+}
+
+// layout finds data that is no blocks of its type, and rows that are not laid out
+// in their width.
+func (c *checker) layout(t tensor.Tensor, s *stats) bool {
+	n := s.scales.n
+	if n == 0 {
+		return false
+	}
+	_, above := s.scales.median(spread)
+	if odd := s.scales.nan.n + s.scales.inf.n + above; odd > 3 && odd*50 > n {
+		c.add("block-layout", []string{t.Name}, "%s: %d of %d blocks of %v have scales that are not finite or far off", t.Name, odd, n, t.DType)
+		return true
+	}
+	if odd := s.scales.negative.n + s.scales.minimum.n; odd > 0 {
+		first := max(s.scales.negative.first, s.scales.minimum.first)
+		c.add("scale-sign", []string{t.Name}, "%s: %d of %d blocks of %v have a negative scale or minimum, the first is block %d", t.Name, odd, n, t.DType, first)
+		return true
+	}
+	return false
+}
+
+func (c *checker) finite(t tensor.Tensor, s *stats) bool {
+	switch {
+	case s.scales.inf.n > 0 && s.scales.nan.n == 0:
+		c.add("inf", []string{t.Name}, "%s: %d of %d blocks of %v have an infinite scale, the first in %s", t.Name, s.scales.inf.n, s.scales.n,
+			t.DType, place(s, s.scales.inf.first*t.DType.BlockSize()))
+	case s.nan.n > 0:
+		c.add("nan", []string{t.Name}, "%s: %d of %d values are not a number, the first in %s", t.Name, s.nan.n, s.elements, place(s, s.nan.first))
+	case s.inf.n > 0:
+		c.add("inf", []string{t.Name}, "%s: %d of %d values are infinite, the first in %s", t.Name, s.inf.n, s.elements, place(s, s.inf.first))
+	}
+	return s.nan.n+s.inf.n > 0
+}
+
+// embedding reports whether a matrix's rows are tokens, of which unused ones may
+// be zero, or alike.
+func embedding(name string) bool {
+	return strings.Contains(name, "token_embd") || strings.Contains(name, "embed_tokens")
+}
+
+func (c *checker) matrix(t tensor.Tensor, s *stats) {
+	where, tokens := []string{t.Name}, embedding(t.Name)
+	few := tokens && s.zeroRows.n*100 < s.rows
+	switch {
+	case s.zeroRows.n == s.rows:
+		c.add("zero-tensor", where, "%s: all %d values are zero", t.Name, s.elements)
+		return
+	case s.zeroRows.n > 0 && !few:
+		c.add("zero-rows", where, "%s: %d of %d rows are zero, from %d to %d", t.Name, s.zeroRows.n, s.rows, s.zeroRows.first, s.zeroRows.last)
+		return
+	case c.rhythm(t, s):
+		return
+	case s.zeroCols.n > 0:
+		c.add("zero-columns", where, "%s: %d of %d columns are zero, from %d to %d", t.Name, s.zeroCols.n, s.cols, s.zeroCols.first, s.zeroCols.last)
+		return
+	case s.zero.n > 0 && s.zero.n*20 < s.elements/blockOf(t) && !tokens:
+		c.add("zero-blocks", where, "%s: %d blocks of %d values are zero, the first in %s", t.Name, s.zero.n, blockOf(t), place(s, s.zero.first*blockOf(t)))
+		return
+	case s.flatRows.n > 0 && !few && s.cols > 8:
+		c.add("constant-rows", where, "%s: %d of %d rows have one value throughout, from %d to %d", t.Name, s.flatRows.n, s.rows, s.flatRows.first, s.flatRows.last)
+		return
+	}
+	c.outliers(t, s)
+	if s.repeated > 0 && !tokens && s.cols > 8 && !stacked(s) {
+		c.add("repeated-rows", where, "%s: %d of %d rows are there before, the first is row %d", t.Name, s.repeated, s.rows, s.repeatAt)
+	}
+	if math.Abs(s.mean) > s.rms/2 && !strings.Contains(t.Name, "router") && s.elements >= 1024 {
+		c.add("value-shift", where, "%s: the mean is %.3g, and the root mean square %.3g", t.Name, s.mean, s.rms)
+	}
+}
+
+// blockOf is the number of values that are zero together, or not.
+func blockOf(t tensor.Tensor) int { return max(t.DType.BlockSize(), 32) }
+
+// rhythm finds rows that were padded to another width: zero blocks recur at a
+// distance that is not that of the rows.
+func (c *checker) rhythm(t tensor.Tensor, s *stats) bool {
+	if s.zero.n < 8 || s.cols%blockOf(t) != 0 {
+		return false
+	}
+	row := s.cols / blockOf(t)
+	common, times := 0, 0 // the distance that follows runs of zero blocks
+	for d, n := range s.zero.rhythm {
+		if d > 1 && n > times {
+			common, times = d, n
+		}
+	}
+	run := 1 // zero blocks that follow each other
+	if n := s.zero.rhythm[1]; times > 0 {
+		run += (n + times/2) / times
+	}
+	period := common + run - 1
+	if common == 0 || period == row || times*run*2 < s.zero.n {
+		return false
+	}
+	c.add("row-layout", []string{t.Name}, "%s: of every %d blocks %d are zero, but a row has %d: rows of %d values were padded to %d", t.Name, period, run, row, (period-run)*blockOf(t), period*blockOf(t))
+	return true
+}
+
+// outliers finds scales of blocks, and values, that nothing explains.
+func (c *checker) outliers(t tensor.Tensor, s *stats) {
+	if s.scales.n > 0 {
+		e, above := s.scales.median(spread)
+		if above > 0 {
+			at := s.scales.largestAt * t.DType.BlockSize()
+			c.add("scale-implausible", []string{t.Name}, "%s: %d of %d blocks of %v have scales far above the others, the largest %.3g in %s (half are below %.2g)",
+				t.Name, above, s.scales.n, t.DType, s.scales.largest, place(s, at), math.Ldexp(1, e))
+			return
+		}
+	}
+	if half := median(s.rowMax); half > 0 && float64(s.max) > math.Ldexp(half, spread) {
+		c.add("value-implausible", []string{t.Name}, "%s: %.3g in %s, while half of the rows stay below %.3g", t.Name, s.max, place(s, s.maxAt), half)
+	}
+}
+
+// median is the middle of x by size; 1 where there is nothing.
+func median(x []float32) float64 {
+	if len(x) == 0 {
+		return 1
+	}
+	m := make([]float32, len(x))
+	for i, v := range x {
+		m[i] = float32(math.Abs(float64(v)))
+	}
+	slices.Sort(m)
+	return float64(m[len(m)/2])
+}
+
+func (c *checker) vector(t tensor.Tensor, s *stats) {
+	if s.max == 0 && s.elements > 1 || s.max == 0 && strings.Contains(t.Name, "scal") {
+		c.add("zero-tensor", []string{t.Name}, "%s: all %d values are zero", t.Name, s.elements)
+		return
+	}
+	if len(s.values) < 16 || strings.Contains(t.Name, "rope_freqs") {
+		return
+	}
+	if half := median(s.values); half > 0 && float64(s.max) > 1e4*half {
+		c.add("value-implausible", []string{t.Name}, "%s: %.3g in %s, while half of the values are below %.3g", t.Name, s.max, place(s, s.maxAt), half)
+	}
+}
