@@ -91,6 +91,9 @@ func (c *checker) equations(own, source *graph.Graph) {
 			}
 		}
 	}
+	if len(changes) == 0 {
+		c.confirm()
+	}
 	for _, x := range changes {
 		in := ""
 		if x.layers[0] >= 0 {
@@ -100,6 +103,16 @@ func (c *checker) equations(own, source *graph.Graph) {
 			}
 		}
 		c.add("source-settings", []string{c.model.Key(x.key)}, "%s is %s%s, in the source %s", x.what, show(x.v), in, show(x.was))
+	}
+}
+
+// confirm makes notes of what had to be assumed and is so in the source.
+func (c *checker) confirm() {
+	for i := range c.report.Findings {
+		if f := &c.report.Findings[i]; f.ID == "gemma3-pattern" || f.ID == "gemma3-scale" {
+			f.Severity = Note
+			f.What += "; the source has the same"
+		}
 	}
 }
 

@@ -97,7 +97,6 @@ type scales struct {
 // cache keeps scans by what was scanned: the tests' files share most tensors.
 type cache struct {
 	mu    sync.Mutex
-	seed  maphash.Seed
 	stats map[cacheKey]stats
 }
 

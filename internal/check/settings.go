@@ -28,33 +28,15 @@ func (c *checker) settings() {
 	}
 }
 
-// harmless are settings that change no logit of the architectures that are
-// supported, beside those that the loader knows to be neutral.
-var harmless = []string{
-	"architectures", "model_type", "dtype", "torch_dtype", "transformers_version", "auto_map", "cache_implementation", "use_cache",
-	"bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "decoder_start_token_id",
-	"initializer_range", "initializer_factor", "attention_dropout", "hidden_dropout", "embd_pdrop", "resid_pdrop", "classifier_dropout",
-	"pretraining_tp", "max_window_layers", "unsloth_fixed", "unsloth_version", "finetuning_task", "task_specific_params", "problem_type",
-	"id2label", "label2id", "return_dict", "chunk_size_feed_forward", "tokenizer_class", "vocab_size_per_layer_input",
-	"do_sample", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "max_length", "min_length", "num_beams", "num_beam_groups",
-	"diversity_penalty", "length_penalty", "num_return_sequences", "encoder_no_repeat_ngram_size",
-	"query_pre_attn_scalar", "router_aux_loss_coef", "output_router_logits", "expert_layer_stride", "model_name", "language",
-	"tensor_data_layout", "rope.scaling.finetuned", "vocab_size", "context_length", "max_position_embeddings",
-	"layer_types", "attention.sliding_window_pattern", // which the loader writes out for all
-}
-
-// neverHarmless overrules harmless where the family depends on it.
-var neverHarmless = map[string][]string{"gemma3": {"query_pre_attn_scalar"}}
-
 // unread lists the settings that the loader did not consume: an allow-list, so
 // that a setting that nobody has heard of is told of.
 func (c *checker) unread() {
 	_, notes, _ := arch.Load(c.model)
 	var odd []checkpoint.Entry
 	for _, e := range arch.Unread(c.model) {
-		key := strings.TrimPrefix(e.Key, c.arch+".")
-		if strings.HasPrefix(key, "_") || slices.Contains(harmless, key) && !slices.Contains(neverHarmless[c.arch], key) ||
-			key == "attention_bias" && c.arch == "qwen2" { // which has its biases always
+		if c.model.Idle(e.Key) || strings.HasPrefix(e.Key, "_") ||
+			e.Key == "attention_bias" && c.arch == "qwen2" || // which has its biases always
+			strings.HasSuffix(e.Key, ".tensor_data_layout") || strings.HasSuffix(e.Key, ".vocab_size") {
 			continue
 		}
 		about := func(note string) bool { return strings.Contains(note, " "+e.Key+" = ") }

@@ -84,7 +84,7 @@ var spoiledSource = []spoil{
 		}
 		store(x, v)
 	}},
-	{"layers exchanged", "tiny-llama.Q4_K_M", true, "source-swapped", swap("blk.1.ffn_up", "blk.2.ffn_up")},
+	{"layers exchanged", "tiny-llama.Q4_K", true, "source-swapped", swap("blk.1.ffn_up", "blk.2.ffn_up")},
 	{"34 keys and values exchanged", "tiny-llama.Q8_0", true, "source-swapped", swap("blk.2.attn_k", "blk.2.attn_v")},
 	{"gate and up exchanged", "tiny-gemma3.Q8_0", true, "source-swapped", swap("blk.2.ffn_gate", "blk.2.ffn_up")},
 	{"norms exchanged", "tiny-gemma3.Q8_0", true, "source-swapped", swap("blk.2.post_ffw_norm", "blk.2.post_attention_norm")},
@@ -147,8 +147,8 @@ var spoiledSource = []spoil{
 	{"25 other factor of the rotation", "tiny-gemma3.Q8_0", true, "source-settings", set(".rope.scaling.factor", float32(4))},
 	{"19 other attention scale", "tiny-gemma3.Q8_0", true, "source-settings", set(".attention.scale", float32(0.125))},
 	{"30 window off by one", "tiny-gemma3.Q8_0", true, "source-settings", set(".attention.sliding_window", uint32(63))},
-	{"17 epsilon 1e-6 for 1e-5", "tiny-llama.Q4_K_M", true, "source-settings", set(".attention.layer_norm_rms_epsilon", float32(1e-6))},
-	{"24 scaling lost", "tiny-llama.Q4_K_M", true, "source-settings", func(m *model) { m.remove("rope_freqs") }},
+	{"17 epsilon 1e-6 for 1e-5", "tiny-llama.Q4_K", true, "source-settings", set(".attention.layer_norm_rms_epsilon", float32(1e-6))},
+	{"24 scaling lost", "tiny-llama.Q4_K", true, "source-settings", func(m *model) { m.remove("rope_freqs") }},
 	{"layer period 6 for 3", "tiny-gemma3.Q8_0", true, "source-settings", set(".attention.sliding_window_pattern", uint32(6))},
 	{"49 head lost", "tiny-qwen2", true, "tied-head", func(m *model) { m.set("tie_word_embeddings", true); m.remove("lm_head") }},
 	{"tokens exchanged", "tiny-gemma3.Q8_0", true, "source-tokens", func(m *model) {

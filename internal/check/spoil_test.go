@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/golden"
@@ -252,6 +253,22 @@ func (m *model) add(suffix string, d float32) {
 	})
 }
 
+// quantize turns all matrices into the type of that name.
+func (m *model) quantize(kind string) {
+	d, ok := tensor.ParseDType(kind)
+	for i := range m.tensors {
+		x := &m.tensors[i]
+		if !ok || x.DType != tensor.BF16 || x.Shape.Last()%d.BlockSize() != 0 {
+			continue
+		}
+		v := values(m.t, x)
+		x.DType, x.Data = d, make([]byte, d.RowBytes(len(v)))
+		if err := quant.Quantize(d, x.Data, v, x.Shape.Last(), nil); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+}
+
 // spoil is one way to spoil a model.
 type spoil struct {
 	name    string // with the number of the fault or incident that it is of
@@ -261,8 +278,8 @@ type spoil struct {
 	edit    func(m *model)
 }
 
-// good are the models that are spoiled, by name; those with a dot are GGUF files
-// of the shared folder.
+// good are the models that are spoiled, by name; those with a dot are GGUF files,
+// which package convert makes.
 type good struct {
 	t      *testing.T
 	models map[string]*model
@@ -273,13 +290,21 @@ func (g *good) get(t *testing.T, name string) *model {
 	if m := g.models[name]; m != nil {
 		return m
 	}
-	path := ""
-	if strings.Contains(name, ".") {
-		path = golden.Shared(t, "goldens/gguf/"+name+".gguf")
-	} else {
-		path = golden.Model(t, name)
+	folder, kind, ok := strings.Cut(name, ".")
+	path := golden.Model(t, folder)
+	switch {
+	case ok && kind == "bf16":
+		to := filepath.Join(g.t.TempDir(), name+".gguf")
+		if _, err := convert.Convert(context.Background(), path, to, convert.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		g.models[name] = read(g.t, to)
+	case ok:
+		g.models[name] = g.get(t, folder+".bf16").clone(g.t)
+		g.models[name].quantize(kind)
+	default:
+		g.models[name] = read(g.t, path)
 	}
-	g.models[name] = read(g.t, path)
 	return g.models[name]
 }
 

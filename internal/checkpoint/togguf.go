@@ -22,6 +22,8 @@ var idle = map[string]bool{
 	"bos_token_id": true, "eos_token_id": true, "pad_token_id": true, "unk_token_id": true, "sep_token_id": true, "cls_token_id": true, "mask_token_id": true,
 	"do_sample": true, "temperature": true, "top_k": true, "top_p": true, "min_p": true, "repetition_penalty": true, "suppress_tokens": true,
 	"_sliding_window_pattern": true, "vocab_size_per_layer_input": true, "task_specific_params": true, "id2label": true, "label2id": true,
+	"tokenizer_class": true, "finetuning_task": true, "problem_type": true, "unsloth_fixed": true, "unsloth_version": true, "initializer_factor": true,
+	"embd_pdrop": true, "resid_pdrop": true, "classifier_dropout": true, "chunk_size_feed_forward": true, "max_length": true, "min_length": true, "num_beams": true,
 }
 
 // Idle reports whether a setting, in the file's spelling, is none that a forward

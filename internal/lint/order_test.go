@@ -50,7 +50,7 @@ var below = map[string]string{
 	"check":   "arch chat quant",
 	"bench":   "arch backend/* engine",
 
-	".":      "engine chat backend/* machine convert",
+	".":      "engine chat backend/* machine convert check",
 	"server": ". hub ui",
 	"cmd/*":  ". server eval imatrix lab lab/* convert synth bench simd",
 }

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/karat-run/karat"
+	"github.com/spf13/cobra"
+)
+
+type checkFlags struct {
+	against string
+	json    bool
+}
+
+func newCheckCommand() *cobra.Command {
+	var f checkFlags
+	c := &cobra.Command{
+		Use:   "check MODEL",
+		Short: "Find what is wrong with a model's files before they run",
+		Long: `Check reads a model's settings, every value of its tensors, its tokenizer and its
+chat template, and tells what cannot be right: settings that nothing reads, tensors
+that are missing or hold another one's bytes, damaged blocks, norms with their 1
+added twice, merges that were lost, a template for another vocabulary.
+
+With --against it compares the model with the Hugging Face folder that it was made
+from: each tensor after dequantization, with the error that its type may cost, and
+says how one differs: transposed, permuted, exchanged, scaled, shifted, of an older
+checkpoint, damaged in part. Settings, token ids and template are compared, too.
+
+A finding is an error (logits are wrong, or there are none), a warning (they likely
+are), or a note. docs/checking.md lists them all.
+
+Exit status: 0 for nothing but notes, 1 with errors or warnings, 2 for files that
+cannot be read as what they are.`,
+		Example: `  karat check model.gguf
+  karat check ./Qwen3-0.6B
+  karat check model.gguf --against ./Qwen3-0.6B
+  karat check model.gguf --json | jq '.findings[] | {id, where}'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return usagef("%d arguments, expected MODEL, one file or folder", len(args))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	fs.Var((*name)(&f.against), "against", "Hugging Face `folder` that the model was made from")
+	fs.BoolVar(&f.json, "json", false, "print the findings as one JSON object")
+	return c
+}
+
+func (f *checkFlags) run(c *cobra.Command, path string) error {
+	ctx, stop := untilSignal()
+	defer stop()
+	start := time.Now()
+	p := progress{w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), start: start, last: start.Add(time.Second)}
+	r, err := karat.Check(ctx, path, karat.CheckOptions{Against: f.against, Progress: p.report})
+	p.end()
+	switch {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return failure{statusInterrupted, fmt.Errorf("interrupted: %s was not checked to the end", path)}
+	case err != nil:
+		return failure{statusUsage, err}
+	}
+	w := c.OutOrStdout()
+	if f.json {
+		e := newEncoder(w)
+		e.SetIndent("", "  ")
+		err = e.Encode(r)
+	} else {
+		err = writeCheck(w, r)
+	}
+	if err == nil && !r.Clean() {
+		err = failure{status: statusError}
+	}
+	return err
+}
+
+// writeCheck writes a report for people, an area after the other.
+func writeCheck(w io.Writer, r *karat.CheckReport) error {
+	out := &printer{w: w}
+	out.printf("%s: %s, %s, %s, %s\n", oneLine(r.Path), r.Format, oneLine(r.Architecture), count(r.Tensors, "tensor"), bytesText(r.Bytes))
+	if r.Against != "" {
+		out.printf("%s compared with %s\n", count(r.Compared, "tensor"), oneLine(r.Against))
+	}
+	number := map[string]int{}
+	area := ""
+	for _, f := range r.Findings {
+		if string(f.Area) != area {
+			area = string(f.Area)
+			out.printf("\n%s\n", area)
+		}
+		number[string(f.Severity)]++
+		out.printf("  %s: %s\n", f.Severity, f.ID)
+		out.entry("", f.What)
+		if len(f.Where) > 1 {
+			out.entry("in", few(f.Where, 3))
+		}
+		out.entry("means", f.Means)
+		out.entry("fix", f.Fix)
+	}
+	if len(r.Findings) == 0 {
+		out.printf("\nnothing was found\n")
+	} else {
+		out.printf("\n%s, %s, %s\n", count(number["error"], "error"), count(number["warning"], "warning"), count(number["note"], "note"))
+	}
+	if len(r.Unproven) > 0 {
+		out.printf("\nwhat such a check does not see:\n")
+	}
+	for _, u := range r.Unproven {
+		out.printf("  - %s\n", oneLine(u))
+	}
+	return out.err
+}
+
+// few names up to n of many.
+func few(names []string, n int) string {
+	text := ""
+	for i, s := range names {
+		if i == n {
+			return fmt.Sprintf("%s and %d more", text, len(names)-n)
+		}
+		if i > 0 {
+			text += ", "
+		}
+		text += s
+	}
+	return text
+}
+
+// entry prints a text beside its label, in lines that are not too long.
+func (p *printer) entry(label, text string) {
+	const width = 100
+	line := fmt.Sprintf("    %-6s", label)
+	for _, word := range strings.Fields(oneLine(text)) {
+		if len(line)+len(word) >= width && len(line) > 10 {
+			p.printf("%s\n", line)
+			line = strings.Repeat(" ", 10)
+		}
+		line += " " + word
+	}
+	p.printf("%s\n", line)
+}
+
+// printer prints until a write fails.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) printf(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format, args...)
+	}
+}
