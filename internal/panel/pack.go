@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -16,6 +17,9 @@ func (w *Weight) Pack(p int, rows []byte) error {
 		return fmt.Errorf("panel: %v [%d, %d]: panel %d of %d bytes", w.DType, w.N, w.K, p, len(rows))
 	}
 	rows = rows[p*Rows*rowBytes : min((p+1)*Rows, w.N)*rowBytes]
+	if len(rows) < Rows*rowBytes { // the last panel is filled up with zeros
+		rows = append(make([]byte, 0, Rows*rowBytes), rows...)[:Rows*rowBytes]
+	}
 	for c := range w.Chunks() {
 		data, k := w.chunk(p, c)
 		w.packScales(data, k, rows, rowBytes)
@@ -40,11 +44,42 @@ type lines [Rows][lineSize]byte
 
 // packCodes packs the first k columns of rows, which begin rowBytes apart.
 func (w *Weight) packCodes(units []byte, k int, rows []byte, rowBytes int) error {
+	const high = 16 * Rows // where the plane after that of four bits is
+	size := w.DType.BlockBytes()
+	switch w.DType {
+	case tensor.Q4_0, tensor.Q4_1, tensor.IQ4_NL, tensor.MXFP4: // whose blocks end in what a line is
+		simd.Weave(units, rows[size-16:], rowBytes, k/32, size, w.unit, 0)
+	case tensor.IQ4_XS:
+		simd.Weave(units, rows[size-128:], rowBytes, k/32, 16, w.unit, 0)
+	case tensor.Q8_0:
+		simd.Weave(units, rows[2:], rowBytes, k/32, size, w.unit, 128)
+		simd.Weave(units[w.unit/2:], rows[18:], rowBytes, k/32, size, w.unit, 128)
+	case tensor.Q4_K:
+		simd.WeaveHalves(units, rows[size-128:], rowBytes, 4, 32, 2*w.unit, w.unit)
+	case tensor.Q5_K:
+		simd.WeaveHalves(units, rows[size-128:], rowBytes, 4, 32, 2*w.unit, w.unit)
+		simd.WeaveBits(units[high:], rows[16:], rowBytes, w.unit, false)
+	case tensor.Q6_K:
+		for n := 0; n < 8; n += 4 {
+			simd.WeaveHalves(units[n*w.unit:], rows[16*n:], rowBytes, 2, 32, w.unit, 2*w.unit)
+			simd.WeaveBits(units[n*w.unit+high:], rows[128+8*n:], rowBytes, w.unit, true)
+		}
+	default:
+		return w.packLines(units, k, rows, rowBytes)
+	}
+	return nil
+}
+
+// packLines is packCodes for types whose codes are put together differently.
+func (w *Weight) packLines(units []byte, k int, rows []byte, rowBytes int) error {
 	var l lines
-	size := w.DType.RowBytes(k)
-	for r := range count(rows, rowBytes) {
-		if err := w.flatten(l[r][:k], rows[r*rowBytes:][:size]); err != nil {
+	var codes [lineSize]byte
+	for r := range Rows {
+		if err := quant.Codes(w.DType, codes[:k], rows[r*rowBytes:][:w.DType.RowBytes(k)]); err != nil {
 			return err
+		}
+		for at := range k / 32 {
+			w.planes.put(l[r][at*w.unit/Rows:], codes[32*at:])
 		}
 	}
 	l.weave(units)
@@ -68,87 +103,12 @@ func (l *lines) weave(dst []byte) {
 	}
 }
 
-// flatten makes a line of the codes of len(dst) columns of a row.
-func (w *Weight) flatten(dst, row []byte) error {
-	block, size := w.DType.BlockSize(), w.DType.BlockBytes()
-	switch w.DType {
-	case tensor.Q4_0, tensor.Q4_1, tensor.IQ4_NL, tensor.IQ4_XS, tensor.MXFP4: // whose blocks end in what a line is
-		for skip := size - block/2; len(row) >= size; row = row[size:] {
-			for codes := row[skip:size]; len(codes) >= 16 && len(dst) >= 16; codes, dst = codes[16:], dst[16:] {
-				binary.LittleEndian.PutUint64(dst, load8(codes))
-				binary.LittleEndian.PutUint64(dst[8:], load8(codes[8:]))
-			}
-		}
-		return nil
-	case tensor.Q4_K, tensor.Q5_K, tensor.Q6_K:
-		for ; len(row) >= size; row = row[size:] {
-			w.flattenK(dst, row[:size])
-			dst = dst[block/32*w.unit/Rows:]
-		}
-		return nil
-	case tensor.Q8_0:
-		return quant.Codes(w.DType, dst, row)
-	}
-	var buf [lineSize]byte
-	codes := buf[:len(dst)]
-	if err := quant.Codes(w.DType, codes, row); err != nil {
-		return err
-	}
-	for ; len(codes) > 0; codes = codes[32:] {
-		w.planes.put(dst, codes)
-		dst = dst[w.unit/Rows:]
-	}
-	return nil
-}
-
 // each4, each2 and each1 are the lowest bits of every byte.
 const (
 	each4 = 0x0f0f0f0f0f0f0f0f
 	each2 = 0x0303030303030303
 	each1 = 0x0101010101010101
 )
-
-// flattenK makes a line of a block of 256 as quant's codesQ4_K, codesQ5_K and
-// codesQ6_K have it, planes from planes: half the time that codes take between.
-func (w *Weight) flattenK(dst, b []byte) {
-	var at [8][]byte // the units
-	for u := range at {
-		at[u] = dst[u*w.unit/Rows:]
-	}
-	switch w.DType {
-	case tensor.Q4_K, tensor.Q5_K:
-		for n, qs := 0, b[len(b)-128:]; n < 4; n++ {
-			halves(at[2*n], at[2*n+1], qs[32*n:])
-		}
-		if w.planes.one {
-			high := [4]uint64{load8(b[16:]), load8(b[24:]), load8(b[32:]), load8(b[40:])}
-			for u, line := range at {
-				put1(line[16:], &high, u)
-			}
-		}
-	case tensor.Q6_K:
-		for n := 0; n < 8; n += 4 {
-			ql, qh := b[16*n:], b[128+8*n:]
-			halves(at[n], at[n+2], ql)
-			halves(at[n+1], at[n+3], ql[32:])
-			high := [4]uint64{load8(qh), load8(qh[8:]), load8(qh[16:]), load8(qh[24:])}
-			for u, line := range at[n : n+4] {
-				put2(line[16:], &high, 2*u)
-			}
-		}
-	}
-}
-
-// halves writes the planes of two units whose codes lie in the low and in the
-// high halves of 32 bytes.
-func halves(low, high, qs []byte) {
-	low, high, qs = low[:16], high[:16], qs[:32]
-	for j := 0; j < 16; j += 8 {
-		x, y := load8(qs[j:]), load8(qs[j+16:])
-		binary.LittleEndian.PutUint64(low[j:], x&each4|y&each4<<4)
-		binary.LittleEndian.PutUint64(high[j:], x>>4&each4|y&^each4)
-	}
-}
 
 // put2 writes the plane of two bits that begin at bit low of 32 bytes.
 func put2(line []byte, o *[4]uint64, low int) {
@@ -192,7 +152,7 @@ func (w *Weight) packScales(chunk []byte, k int, rows []byte, rowBytes int) {
 	block, size := w.DType.BlockSize(), w.DType.BlockBytes()
 	if block == 32 && w.DType != tensor.MXFP4 {
 		d, min, _, _ := w.scales(chunk, k)
-		for r := range count(rows, rowBytes) {
+		for r := range Rows {
 			headers(d[r:], rows[r*rowBytes:], size)
 			if min != nil {
 				headers(min[r:], rows[r*rowBytes+2:], size)
@@ -200,13 +160,10 @@ func (w *Weight) packScales(chunk []byte, k int, rows []byte, rowBytes int) {
 		}
 		return
 	}
-	for r := range count(rows, rowBytes) {
-		w.packHeaders(chunk, k, r, rows[r*rowBytes:])
+	for b := range k / block {
+		w.packHeaders(chunk, k, b, rows[b*size:], rowBytes)
 	}
 }
-
-// count is the number of rows, of the first of which some columns may be cut off.
-func count(rows []byte, rowBytes int) int { return (len(rows) + rowBytes - 1) / rowBytes }
 
 // headers copies the 16 bits that blocks of size bytes begin with.
 func headers(dst []uint16, blocks []byte, size int) {
@@ -215,34 +172,74 @@ func headers(dst []uint16, blocks []byte, size int) {
 	}
 }
 
-// packHeaders puts the scales of k columns of a row into row r of a chunk.
-func (w *Weight) packHeaders(chunk []byte, k, r int, row []byte) {
+// packHeaders puts the scales of block b, at which rows begin, into a chunk of k columns.
+func (w *Weight) packHeaders(chunk []byte, k, b int, rows []byte, rowBytes int) {
 	d, min, scales, mins := w.scales(chunk, k)
-	groups := w.DType.BlockSize() / w.Group() * Rows
+	d = d[b*Rows:][:Rows]
+	var s, m [2][Rows]uint64 // those of 8 groups each
 	var h quant.Header
-	for b := range k / w.DType.BlockSize() {
-		h.Read(w.DType, row[b*w.DType.BlockBytes():])
-		d[b*Rows+r] = h.D
+	for r := range Rows {
+		at := rows[r*rowBytes:][:w.DType.BlockBytes()]
+		switch w.DType {
+		case tensor.Q4_K, tensor.Q5_K: // h.Read takes twice as long
+			h.D, h.Min = binary.LittleEndian.Uint16(at), binary.LittleEndian.Uint16(at[2:])
+			s[0][r], m[0][r] = scalesK(at[4:16])
+		case tensor.Q6_K:
+			h.D, s[0][r], s[1][r] = binary.LittleEndian.Uint16(at[208:]), load8(at[192:]), load8(at[200:])
+		default:
+			h.Read(w.DType, at)
+			if w.DType == tensor.Q2_K {
+				for g := range h.Mins {
+					h.Scales[g] |= h.Mins[g] << 4
+				}
+			}
+			s[0][r], s[1][r] = load8(bytes(h.Scales[:8])), load8(bytes(h.Scales[8:]))
+		}
+		d[r] = h.D
 		if min != nil {
 			min[b*Rows+r] = h.Min ^ 1<<15
 		}
-		if w.DType == tensor.Q2_K {
-			for g := range h.Mins {
-				h.Scales[g] |= h.Mins[g] << 4
+	}
+	groups := w.DType.BlockSize() / w.Group()
+	if scales != nil {
+		spread(bytes(scales[b*groups*Rows:][:groups*Rows]), &s)
+	}
+	if mins != nil {
+		spread(bytes(mins[b*groups*Rows:][:groups*Rows]), &m)
+	}
+}
+
+// scalesK is 8 scales and 8 minima of six bits, as quant's headerK has them.
+func scalesK(b []byte) (scales, mins uint64) {
+	a, c, high := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:])
+	scales = uint64(a&0x3f3f3f3f) | uint64(high&0x0f0f0f0f|a>>6&0x03030303<<4)<<32
+	mins = uint64(c&0x3f3f3f3f) | uint64(high>>4&0x0f0f0f0f|c>>6&0x03030303<<4)<<32
+	return scales, mins
+}
+
+// spread writes bytes of rows, of 8 groups in a word, as [groups][Rows].
+func spread(dst []byte, words *[2][Rows]uint64) {
+	for n := 0; n < len(dst); n += 8 * Rows {
+		for r := 0; r < Rows; r += 8 {
+			x := (*[8]uint64)(words[n/(8*Rows)][r:])
+			for s, mask := range [...]uint64{0x00ff00ff00ff00ff, 0x0000ffff0000ffff, 0x00000000ffffffff} {
+				for j := range x {
+					if j>>s&1 == 0 {
+						exchange(&x[j], &x[j+1<<s], 8<<s, mask)
+					}
+				}
 			}
-		}
-		if scales != nil {
-			spread(scales[b*groups:][:groups], r, &h.Scales)
-		}
-		if mins != nil {
-			spread(mins[b*groups:][:groups], r, &h.Mins)
+			for g, v := range x {
+				binary.LittleEndian.PutUint64(dst[n+g*Rows+r:], v)
+			}
 		}
 	}
 }
 
-// spread writes row r of the scales of groups.
-func spread(dst []int8, r int, scales *[16]int8) {
-	for g := 0; r < len(dst); g, r = g+1, r+Rows {
-		dst[r] = scales[g&15]
-	}
+// exchange lets the bits of a above those of a mask and the bits of b in it change
+// places, n bits apart.
+func exchange(a, b *uint64, n int, mask uint64) {
+	t := (*a>>n ^ *b) & mask
+	*b ^= t
+	*a ^= t << n
 }

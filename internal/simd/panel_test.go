@@ -371,3 +371,46 @@ func TestPanelScales(t *testing.T) {
 		}
 	})
 }
+
+// TestWeave compares every tier with the generic twins, over rows that end where
+// memory ends.
+func TestWeave(t *testing.T) {
+	guard := guarded(t)
+	eachTier(t, func(t *testing.T) {
+		r := rng(9)
+		for i := range 200 {
+			n, in, out := 1+i%5, 16+r.IntN(20), 4*vector+r.IntN(3)*64
+			last := (n - 1) * in
+			stride := last + 32 + r.IntN(100)
+			src := as[byte](guard, (PanelRows-1)*stride+last+16+i%2*16)
+			for j := range src {
+				src[j] = byte(r.Uint32())
+			}
+			got := as[byte](guard, (n-1)*out+4*vector)
+			want := bytes.Repeat([]byte{7}, len(got))
+			copy(got, want)
+			weaveGeneric(want, src, stride, n, in, out, byte(i))
+			Weave(got, src, stride, n, in, out, byte(i))
+			if !bytes.Equal(got, want) {
+				t.Fatalf("case %d: other vectors", i)
+			}
+			if i%2 == 0 {
+				continue
+			}
+			got, want = as[byte](guard, len(got)+n*out), make([]byte, len(got)+n*out)
+			clear(got)
+			weaveHalvesGeneric(want, src, stride, n, in, out, n*out)
+			WeaveHalves(got, src, stride, n, in, out, n*out)
+			if !bytes.Equal(got, want) {
+				t.Fatalf("case %d: other halves", i)
+			}
+			got, want = as[byte](guard, 7*out+2*vector), make([]byte, 7*out+2*vector)
+			clear(got)
+			weaveBitsGeneric(want, src[last:], stride, out, i&2 == 2)
+			WeaveBits(got, src[last:], stride, out, i&2 == 2)
+			if !bytes.Equal(got, want) {
+				t.Fatalf("case %d: other bits", i)
+			}
+		}
+	})
+}

@@ -14,3 +14,15 @@ func HasTiles(rows int) bool { return false }
 func split(dst []uint16, q []int16) { splitGeneric(dst, q) }
 
 func widen(dst []uint16, codes []byte, offset byte) { widenGeneric(dst, codes, offset) }
+
+func weave(dst, src []byte, stride, n, in, out int, flip byte) {
+	weaveGeneric(dst, src, stride, n, in, out, flip)
+}
+
+func weaveHalves(dst, src []byte, stride, n, in, out, other int) {
+	weaveHalvesGeneric(dst, src, stride, n, in, out, other)
+}
+
+func weaveBits(dst, src []byte, stride, out int, two bool) {
+	weaveBitsGeneric(dst, src, stride, out, two)
+}
