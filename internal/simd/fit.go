@@ -5,7 +5,14 @@ const FitLanes = 8
 
 // Fit is what a search found for each of FitLanes groups: x is about
 // Scale*q + Min, q being the integer nearest to (x-Low)*Inverse, within limits.
-type Fit struct{ Scale, Min, Low, Inverse [FitLanes]float32 }
+type Fit struct {
+	Scale, Min, Low, Inverse [FitLanes]float32
+
+	x, w, q [FitLanes * maxFit]float32 // of the groups side by side
+}
+
+// maxFit is the longest group.
+const maxFit = 32
 
 // FitScale searches the scales with which the groups of n values in x, at most
 // FitLanes groups of at most 32, lose least, by the weights w, as integers q from

@@ -1,9 +1,42 @@
 package simd
 
+//go:noescape
+func sideBySideAVX2(dst, src *float32, n int)
+
+//go:noescape
+func fitScaleAVX2(f *Fit, x, w *float32, n int, tries []float32, top float32)
+
+//go:noescape
+func fitMinAVX2(f *Fit, x, w, codes *float32, n int, tries []float32, top float32, absolute uint32)
+
+// sideBySide reports whether there are kernels for groups of n, all of them there,
+// and puts x and w into f for these.
+func (f *Fit) sideBySide(x, w []float32, n int) bool {
+	if tier == generic || n != 16 && n != maxFit || len(x) != FitLanes*n {
+		return false
+	}
+	_ = w[:len(x)]
+	sideBySideAVX2(&f.x[0], &x[0], n)
+	sideBySideAVX2(&f.w[0], &w[0], n)
+	return true
+}
+
 func fitScale(f *Fit, x, w []float32, n int, tries []float32, top float32) {
-	fitScaleGeneric(f, x, w, n, tries, top)
+	if !f.sideBySide(x, w, n) {
+		fitScaleGeneric(f, x, w, n, tries, top)
+		return
+	}
+	fitScaleAVX2(f, &f.x[0], &f.w[0], n, tries, top)
 }
 
 func fitMin(f *Fit, x, w []float32, n int, tries []float32, top float32, absolute bool) {
-	fitMinGeneric(f, x, w, n, tries, top, absolute)
+	if !f.sideBySide(x, w, n) {
+		fitMinGeneric(f, x, w, n, tries, top, absolute)
+		return
+	}
+	var mask uint32
+	if absolute {
+		mask--
+	}
+	fitMinAVX2(f, &f.x[0], &f.w[0], &f.q[0], n, tries, top, mask)
 }
