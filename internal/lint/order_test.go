@@ -31,7 +31,8 @@ var below = map[string]string{
 	"backend/ref":         "backend float16 machine mmap quant rope round",
 	"backend/cpu":         "backend float16 machine mmap quant rope simd panel",
 	"backend/numerics":    "backend/cpu backend/ref",
-	"backend/webgpu":      "backend float16 mmap quant rope",
+	"backend/webgpu":      "backend mmap quant rope backend/webgpu/gpu",
+	"backend/webgpu/gpu":  "",
 	"backend/backendtest": "backend/ref",
 
 	"engine":       "arch backend kv sample tokenizer",
@@ -61,6 +62,9 @@ var never = []struct{ from, to string }{
 	{"backend", "arch"}, {"simd", "graph"}, {"engine", "server"}, {"chat", "checkpoint"},
 	{"lab/fault", "lab/diagnose"}, {"lab/fault", "lab/sim"}, {"lab/diagnose", "lab/fault"}, {"lab/sim", "lab/fault"}, // naming is not circular
 }
+
+// gpuDir is the folder of the package that knows a WebGPU library.
+const gpuDir = "internal/backend/webgpu/gpu"
 
 // entry returns the name in below of a package, given its folder from the root.
 func entry(dir string) (name string, ok bool) {
@@ -111,6 +115,9 @@ func disorder(all []*source) (findings []string) {
 		}
 		allowed := reachable(from)
 		for _, p := range s.imports() {
+			if strings.HasPrefix(p, "github.com/gogpu/") && s.dir() != gpuDir {
+				findings = append(findings, s.name+": only "+gpuDir+" imports a WebGPU library")
+			}
 			dir, ok := strings.CutPrefix(p, modulePath)
 			if !ok {
 				continue
@@ -134,6 +141,7 @@ func TestOrder(t *testing.T) {
 	reject(t, disorder, "internal/engine/engine.go", `package engine; import _ "github.com/karat-run/karat"`)
 	reject(t, disorder, "internal/quant/quant.go", `package quant; import _ "github.com/karat-run/karat/internal/golden"`)
 	reject(t, disorder, "internal/utils/utils.go", `package utils`)
+	reject(t, disorder, "internal/backend/webgpu/run.go", `package webgpu; import _ "github.com/gogpu/wgpu"`)
 }
 
 func TestOrderTable(t *testing.T) {

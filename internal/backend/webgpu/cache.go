@@ -1,0 +1,161 @@
+package webgpu
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/kv"
+)
+
+// cache holds the keys and values of all stores, and the tables that tell a step's
+// rows their slots. A slot is page·PageSize + position in the page.
+type cache struct {
+	b      *Backend
+	class  map[int]int // window -> class of the pool
+	stores map[*graph.KV]*store
+	tables []gpu.Buffer // by class
+	grown  int          // counts the buffers that were replaced: groups of them are stale
+}
+
+// store is one layer's keys and values, [slot, words] each.
+type store struct {
+	kv           *graph.KV
+	class        int
+	words        int // of a slot
+	pages        int // that there is room for
+	keys, values gpu.Buffer
+}
+
+// NewCache implements backend.Backend. There is no room until something is stored.
+func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
+	c := &cache{b: b, class: map[int]int{}, stores: map[*graph.KV]*store{}, tables: make([]gpu.Buffer, pool.Classes())}
+	for i := range pool.Classes() {
+		c.class[pool.Window(i)] = i
+	}
+	for _, s := range g.KVs() {
+		words := s.Heads * s.Dim
+		if !b.o.F32KV {
+			words = (words + 1) / 2
+		}
+		c.stores[s] = &store{kv: s, class: c.class[s.Window], words: words}
+	}
+	return c, nil
+}
+
+// Bytes implements backend.Cache.
+func (c *cache) Bytes() (n int64) {
+	for _, s := range c.stores {
+		n += 2 * int64(s.bytes(s.pages))
+	}
+	return n
+}
+
+// bytes of the keys, or the values, of some pages.
+func (s *store) bytes(pages int) int { return 4 * s.words * kv.PageSize * pages }
+
+// Close implements backend.Cache.
+func (c *cache) Close() error {
+	c.b.busy.Lock()
+	defer c.b.busy.Unlock()
+	for _, s := range c.stores {
+		c.b.release(s.keys, s.values)
+	}
+	c.b.release(c.tables...)
+	c.stores, c.tables = nil, nil
+	return nil
+}
+
+// prepare makes room for what a step stores, and records that its rows are told
+// their slots.
+func (c *cache) prepare(l *gpu.List, s *backend.Step) error {
+	if c.stores == nil {
+		return errors.New("the cache is closed")
+	}
+	pages := make([]int, len(c.tables))
+	for class := range c.tables {
+		for t, seq := range s.Seqs {
+			pages[class] = max(pages[class], int(seq.Page(class, int(s.Pos[t])))+1)
+		}
+		if err := c.table(l, s, class); err != nil {
+			return err
+		}
+	}
+	for _, store := range c.stores {
+		if n := pages[store.class]; n > store.pages {
+			if err := c.grow(l, store, n); err != nil {
+				return fmt.Errorf("keys and values of layer %d: %w", store.kv.Layer, err)
+			}
+		}
+	}
+	return nil
+}
+
+// grow gives a store room for n pages, and for as many again as it has, if they fit.
+func (c *cache) grow(l *gpu.List, s *store, n int) error {
+	n = max(n, min(2*s.pages, c.b.limit/s.bytes(1)))
+	for _, p := range []*gpu.Buffer{&s.keys, &s.values} {
+		made, err := c.b.empty("keys and values", s.bytes(n))
+		if err != nil {
+			return err
+		}
+		if old := *p; old != nil {
+			var move gpu.List
+			move.Copy(made, 0, old, 0, s.bytes(s.pages))
+			if err := c.b.d.gpu.Run(&move); err != nil {
+				return err
+			}
+			c.b.release(old)
+		}
+		*p = made
+	}
+	s.pages = n
+	c.grown++
+	return nil
+}
+
+// table records the table of a class: four words for each row, its slot, where its
+// pages are listed here, which page of its sequence is the first of these, and its
+// position; then the lists, one for each run of rows of a sequence.
+func (c *cache) table(l *gpu.List, s *backend.Step, class int) error {
+	var window int
+	for w, i := range c.class {
+		if i == class {
+			window = w
+		}
+	}
+	words := make([]uint32, 4*len(s.Seqs))
+	var listed, first int
+	for t, seq := range s.Seqs {
+		pos := int(s.Pos[t])
+		if t == 0 || seq != s.Seqs[t-1] {
+			listed, first = len(words), 0
+			if window > 0 {
+				first = max(0, pos-window+1) / kv.PageSize
+			}
+		}
+		for p := first + len(words) - listed; p <= pos/kv.PageSize; p++ {
+			words = append(words, uint32(seq.Page(class, p*kv.PageSize)))
+		}
+		slot := int(seq.Page(class, pos))*kv.PageSize + pos%kv.PageSize
+		copy(words[4*t:], []uint32{uint32(slot), uint32(listed), uint32(first), uint32(pos)})
+	}
+	data := make([]byte, 0, 4*len(words))
+	for _, w := range words {
+		data = binary.LittleEndian.AppendUint32(data, w)
+	}
+	if b := c.tables[class]; b == nil || b.Size() < len(data) {
+		made, err := c.b.empty("page table", 2*len(data))
+		if err != nil {
+			return err
+		}
+		c.b.release(b)
+		c.tables[class] = made
+		c.grown++
+	}
+	l.Write(c.tables[class], 0, data)
+	return nil
+}

@@ -1,0 +1,180 @@
+package webgpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/float16"
+)
+
+// calls evaluates a WGSL expression of x and i, the element and its index, for words.
+func calls(t *testing.T, d *Device, is string, words []uint32) []uint32 {
+	t.Helper()
+	prelude, err := sources.ReadFile("shaders/prelude.wgsl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wgsl := string(prelude) + fmt.Sprintf(`
+@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane: u32) {
+	let i = (wg.y * GX + wg.x) * 64u + lane;
+	if (i < %du) {
+		let x = data[i];
+		data[i] = %s;
+	}
+}
+`, len(words), is)
+	p, err := d.gpu.NewPipeline("function", wgsl, []gpu.Access{gpu.ReadWrite})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Release()
+	b, err := d.gpu.NewBuffer("data", 4*len(words))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Release()
+	g, err := d.gpu.NewGroup(p, gpu.Range{Buffer: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Release()
+	var data []byte
+	for _, w := range words {
+		data = binary.LittleEndian.AppendUint32(data, w)
+	}
+	var l gpu.List
+	l.Write(b, 0, data)
+	x, y, z := flat((len(words) + 63) / 64)
+	l.Dispatch(p, g, x, y, z)
+	got := make([]byte, len(data))
+	l.Read(got, b, 0)
+	if err := d.gpu.Run(&l); err != nil {
+		t.Fatal(err)
+	}
+	out := make([]uint32, len(words))
+	for i := range out {
+		out[i] = binary.LittleEndian.Uint32(got[4*i:])
+	}
+	return out
+}
+
+// TestHalves: binary16 and back are package float16's to the bit, but for which NaN.
+func TestHalves(t *testing.T) {
+	d := device(t)
+	all := make([]uint32, 1<<16)
+	for i := range all {
+		all[i] = uint32(i)
+	}
+	for i, v := range calls(t, d, "bitcast<u32>(from_half(x))", all) {
+		if got, want := math.Float32frombits(v), float16.F16(uint16(i)); got != want && got == got || got != got && want == want {
+			t.Fatalf("from_half(%#x) = %v, want %v", i, got, want)
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	words := []uint32{0, 1, 0x80000000, 0x7f800000, 0xff800000, 0x7fc00000, 0x477fefff, 0x477ff000, 0x33000000, 0x33000001, 0x38800000, 0x387fffff, 0x387fe000}
+	for range 1 << 16 {
+		exponent := uint32(100 + r.IntN(45))
+		words = append(words, r.Uint32()&0x807fffff|exponent<<23)
+		if r.IntN(2) == 0 { // half way between two
+			words[len(words)-1] = words[len(words)-1]&^0x1fff | 0x1000
+		}
+	}
+	for i, v := range calls(t, d, "to_half(bitcast<f32>(x))", words) {
+		x := math.Float32frombits(words[i])
+		if want := float16.ToF16(x); v != uint32(want) && x == x || x != x && v&0x7fff <= 0x7c00 {
+			t.Fatalf("to_half(%v) = %#x, want %#x", x, v, want)
+		}
+	}
+}
+
+// TestFunctions compares exp and its like with package math at random numbers, and
+// where they turn.
+func TestFunctions(t *testing.T) {
+	d := device(t)
+	r := rand.New(rand.NewPCG(3, 4))
+	var words []uint32
+	for range 1 << 16 {
+		words = append(words, math.Float32bits(float32((r.Float64()-0.5)*200)), math.Float32bits(float32(r.NormFloat64())))
+	}
+	for _, x := range []float32{0, 0.625, -0.625, 88.72, 88.73, 88.8, 89, 1e30, -87.3, -88, -1e30} {
+		words = append(words, math.Float32bits(x))
+	}
+	for _, f := range []struct {
+		is    string
+		want  func(x float64) float64
+		bound float64
+	}{
+		{"exp_f", math.Exp, 3e-7},
+		{"tanh_f", math.Tanh, 3e-7},
+		{"silu", func(x float64) float64 { return x / (1 + math.Exp(-x)) }, 4e-7},
+		{"gelu_tanh", func(x float64) float64 {
+			return x / (1 + math.Exp(-2*math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+		}, 2e-5}, // u is rounded before its exponential is taken
+	} {
+		var worst float64
+		for i, v := range calls(t, d, "bitcast<u32>("+f.is+"(bitcast<f32>(x)))", words) {
+			x := float64(math.Float32frombits(words[i]))
+			got, want := float64(math.Float32frombits(v)), f.want(x)
+			if math.Abs(want) > math.MaxFloat32 {
+				want = math.Inf(1)
+			}
+			if math.Abs(got-want) < 1e-36 || got == want {
+				continue
+			}
+			worst = max(worst, math.Abs(got-want)/math.Abs(want))
+			if !(worst <= f.bound) {
+				t.Fatalf("%s(%v) = %v, want %v", f.is, x, got, want)
+			}
+		}
+		t.Logf("%s: relative error at most %.2g", f.is, worst)
+	}
+}
+
+// TestKernelErrors: what a compiler would let pass silently is an error that names the
+// kernel: a binding that nothing uses, and Params that the host has otherwise.
+func TestKernelErrors(t *testing.T) {
+	good, err := newKernel("pick", variant{"Gather": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, edit := range map[string][2]string{
+		"binding 4 (rows) is declared and not used": {"rows[i / p.size]", "i / p.size"},
+		"binding 5 is number 4":                     {"@binding(4)", "@binding(5)"},
+		"variable v has no value":                   {"	out[i]", "	var v: f32;\n	out[i]"},
+	} {
+		bad := &kernel{name: "pick", wgsl: strings.Replace(good.wgsl, edit[0], edit[1], 1)}
+		if err := bad.declarations(); err == nil || !strings.Contains(err.Error(), "kernel pick: "+want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	k, err := newKernel("norm", variant{"Weight": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, v := range map[string]any{
+		"has no vectors": struct{ size int }{1},
+		"eps is 1":       struct{ size, vectors, eps, offset int }{1, 1, 1, 1},
+		"has 5 fields": struct {
+			size, vectors int
+			eps, offset   float32
+			more          int
+		}{},
+		"size is -1": normParams{size: -1},
+	} {
+		if _, err := k.pack(v); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "kernel norm[Weight:true]: ") {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	data, err := k.pack(normParams{3, 5, 1, 2})
+	if err != nil || len(data) != 16 || binary.LittleEndian.Uint32(data[4:]) != 5 || math.Float32frombits(binary.LittleEndian.Uint32(data[12:])) != 2 {
+		t.Errorf("%v, %v", data, err)
+	}
+}

@@ -1,0 +1,201 @@
+// Package gpu is what Karat needs of WebGPU: buffers, compute pipelines, and
+// lists of commands that run in order. It is the only package that knows a
+// WebGPU library.
+//
+// Commands are recorded in a List and run by one call, so that a browser, where a
+// call is dear, replays a list as a whole.
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrNone is wrapped by the error where this machine has no adapter that can be used.
+var ErrNone = errors.New("no GPU is available")
+
+// ErrLost is wrapped by the errors of a device that is lost: it computes no more.
+var ErrLost = errors.New("the GPU is lost")
+
+// Adapter describes a GPU, or a program that stands in for one.
+type Adapter struct {
+	Name   string `json:"name"`
+	API    string `json:"api"`  // that it is reached by: Vulkan, Metal
+	Kind   string `json:"kind"` // discrete, integrated, virtual, cpu or other
+	Driver string `json:"driver"`
+
+	Limits     Limits `json:"limits"`
+	Timestamps bool   `json:"timestamps"`
+}
+
+// Limits of a device, and of WebGPU where the device allows more.
+type Limits struct {
+	Buffer         int `json:"buffer"`          // bytes
+	Binding        int `json:"binding"`         // bytes of a buffer that a shader sees
+	Bindings       int `json:"bindings"`        // buffers that a shader sees
+	Alignment      int `json:"alignment"`       // of a binding's offset, in bytes
+	Groups         int `json:"groups"`          // workgroups of a dispatch in each dimension
+	Invocations    int `json:"invocations"`     // of a workgroup
+	WorkgroupBytes int `json:"workgroup_bytes"` // of its shared memory
+}
+
+// standard are the limits that every WebGPU device has. Karat keeps to them, so
+// that what runs on one device runs on all.
+var standard = Limits{Buffer: 256 << 20, Binding: 128 << 20, Bindings: 8, Alignment: 256, Groups: 65535, Invocations: 256, WorkgroupBytes: 16 << 10}
+
+// Device is an opened adapter. It is not safe for concurrent use.
+type Device interface {
+	Adapter() Adapter
+
+	// NewBuffer makes a buffer of size bytes, a positive multiple of 4, that are 0.
+	// name is for errors and debuggers.
+	NewBuffer(name string, size int) (Buffer, error)
+
+	// NewPipeline compiles the function main of a WGSL module, whose bindings in
+	// group 0 are numbered as in access.
+	NewPipeline(name, wgsl string, access []Access) (Pipeline, error)
+
+	// NewGroup gives the bindings of a pipeline their buffers.
+	NewGroup(p Pipeline, ranges ...Range) (Group, error)
+
+	// Run runs the commands of l in order, each seeing what those before it wrote,
+	// and returns when all are done. After an error nothing is known of what was
+	// written. l may be changed or run again afterwards.
+	Run(l *List) error
+
+	// Close frees the device and all that was made of it.
+	Close() error
+}
+
+// Buffer is memory of a device.
+type Buffer interface {
+	Size() int
+	Release()
+}
+
+// Pipeline is a compiled shader.
+type Pipeline interface{ Release() }
+
+// Group is the buffers of a pipeline's bindings.
+type Group interface{ Release() }
+
+// Access is what a shader does with a binding.
+type Access uint8
+
+const (
+	Uniform   Access = iota // reads a few bytes that are the same for all invocations
+	Read                    // reads
+	ReadWrite               // reads and writes
+)
+
+// Range is a part of a buffer; Size 0 is all from At on.
+type Range struct {
+	Buffer   Buffer
+	At, Size int
+}
+
+// List is a recorded list of commands. The zero value is empty.
+type List struct {
+	commands []command
+	times    []time.Duration // of the stamps, since the first
+}
+
+// command is one of a list's; kind says which of the fields count.
+type command struct {
+	kind     kind
+	group    Group
+	pipeline Pipeline
+	x, y, z  int
+	dst, src Buffer
+	to, from int
+	size     int
+	data     []byte
+}
+
+type kind uint8
+
+const (
+	write kind = iota
+	copyBuffer
+	dispatch
+	read
+	stamp
+)
+
+// Reset empties the list.
+func (l *List) Reset() { l.commands = l.commands[:0] }
+
+// Dispatches counts the recorded dispatches.
+func (l *List) Dispatches() (n int) {
+	for i := range l.commands {
+		if l.commands[i].kind == dispatch {
+			n++
+		}
+	}
+	return n
+}
+
+// Write records that data is to be written at byte to of b. Both to and the length
+// are multiples of 4. data must stay as it is until the list has run.
+func (l *List) Write(b Buffer, to int, data []byte) {
+	if len(data) > 0 {
+		l.commands = append(l.commands, command{kind: write, dst: b, to: to, data: data, size: len(data)})
+	}
+}
+
+// Copy records a copy between two buffers.
+func (l *List) Copy(dst Buffer, to int, src Buffer, from, size int) {
+	if size > 0 {
+		l.commands = append(l.commands, command{kind: copyBuffer, dst: dst, to: to, src: src, from: from, size: size})
+	}
+}
+
+// Dispatch records a run of x·y·z workgroups. One of no workgroups does nothing.
+func (l *List) Dispatch(p Pipeline, g Group, x, y, z int) {
+	if x > 0 && y > 0 && z > 0 {
+		l.commands = append(l.commands, command{kind: dispatch, pipeline: p, group: g, x: x, y: y, z: z})
+	}
+}
+
+// Read records that the bytes from byte from of b on are to be read into data.
+func (l *List) Read(data []byte, b Buffer, from int) {
+	if len(data) > 0 {
+		l.commands = append(l.commands, command{kind: read, src: b, from: from, data: data, size: len(data)})
+	}
+}
+
+// Stamp records that the time is to be taken, where the adapter has Timestamps.
+func (l *List) Stamp() { l.commands = append(l.commands, command{kind: stamp}) }
+
+// Times are those of the last run's stamps since the first of them; none where the
+// adapter has no Timestamps.
+func (l *List) Times() []time.Duration { return l.times }
+
+// check tells whether c stays within its buffers and the device's limits.
+func (c *command) check(limits Limits) error {
+	switch c.kind {
+	case write:
+		return within("a write", c.dst, c.to, c.size)
+	case read:
+		return within("a read", c.src, c.from, c.size)
+	case copyBuffer:
+		return errors.Join(within("a copy", c.dst, c.to, c.size), within("a copy", c.src, c.from, c.size))
+	case dispatch:
+		if m := limits.Groups; c.x > m || c.y > m || c.z > m {
+			return fmt.Errorf("a dispatch of %d x %d x %d workgroups, at most %d are possible in each dimension", c.x, c.y, c.z, m)
+		}
+	}
+	return nil
+}
+
+// within tells whether size bytes at an offset are whole words of b.
+func within(what string, b Buffer, at, size int) error {
+	if b == nil {
+		return fmt.Errorf("%s of no buffer", what)
+	}
+	if at < 0 || at%4 != 0 || size%4 != 0 || at > b.Size()-size {
+		return fmt.Errorf("%s of %d bytes at %d of a buffer of %d, in words of 4", what, size, at, b.Size())
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package gpu
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// open opens the first GPU, and skips the test where there is none.
+func open(t *testing.T) Device {
+	t.Helper()
+	d, err := Open(0)
+	if errors.Is(err, ErrNone) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+const double = `
+@group(0) @binding(0) var<uniform> n: vec4u;
+@group(0) @binding(1) var<storage, read> x: array<u32>;
+@group(0) @binding(2) var<storage, read_write> y: array<u32>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3u) {
+	if (id.x < n.x) {
+		y[id.x] = 2u * x[id.x] + 1u;
+	}
+}
+`
+
+// buffers are new ones of the given sizes.
+func buffers(t *testing.T, d Device, sizes ...int) (list []Buffer) {
+	t.Helper()
+	for _, n := range sizes {
+		b, err := d.NewBuffer("b", n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, b)
+	}
+	return list
+}
+
+func words(n int, f func(int) uint32) []byte {
+	b := make([]byte, 0, 4*n)
+	for i := range n {
+		b = binary.LittleEndian.AppendUint32(b, f(i))
+	}
+	return b
+}
+
+// TestOrder runs writes, dispatches, copies and reads in one list, where each needs
+// what the one before it wrote, and a write in the middle must not pass the
+// dispatches before it.
+func TestOrder(t *testing.T) {
+	d := open(t)
+	const n = 1000
+	b := buffers(t, d, 16, 4*n, 4*n, 4*n)
+	p, err := d.NewPipeline("double", double, []Access{Uniform, Read, ReadWrite})
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err := d.NewGroup(p, Range{Buffer: b[0]}, Range{Buffer: b[1]}, Range{Buffer: b[2]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := d.NewGroup(p, Range{Buffer: b[0]}, Range{Buffer: b[2]}, Range{Buffer: b[1]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, late := make([]byte, 4*n), make([]byte, 4*n)
+	var l List
+	l.Stamp()
+	l.Write(b[0], 0, words(4, func(int) uint32 { return n }))
+	l.Write(b[1], 0, words(n, func(i int) uint32 { return uint32(i) }))
+	for range 5 {
+		l.Dispatch(p, there, 16, 1, 1)
+		l.Dispatch(p, back, 16, 1, 1)
+	}
+	l.Copy(b[3], 4, b[1], 0, 4*(n-1))
+	l.Write(b[1], 0, words(n, func(i int) uint32 { return uint32(3 * i) }))
+	l.Read(got, b[3], 0)
+	l.Dispatch(p, there, 16, 1, 1)
+	l.Read(late, b[2], 0)
+	l.Stamp()
+	for range 3 { // a list may run again
+		if err := d.Run(&l); err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			want := uint32(0)
+			if i > 0 {
+				want = 1024*uint32(i-1) + 1023
+			}
+			if v := binary.LittleEndian.Uint32(got[4*i:]); v != want {
+				t.Fatalf("element %d is %d, want %d", i, v, want)
+			}
+			if v := binary.LittleEndian.Uint32(late[4*i:]); v != uint32(6*i+1) {
+				t.Fatalf("element %d is %d at last, want %d", i, v, 6*i+1)
+			}
+		}
+		if times := l.Times(); d.Adapter().Timestamps && (len(times) != 2 || times[0] != 0 || times[1] <= 0) {
+			t.Errorf("times %v", times)
+		}
+	}
+	if l.Dispatches() != 11 {
+		t.Errorf("%d dispatches", l.Dispatches())
+	}
+}
+
+// TestNewBuffer is zero, though the memory was used before.
+func TestNewBuffer(t *testing.T) {
+	d := open(t)
+	for range 3 {
+		b := buffers(t, d, 1<<20)[0]
+		got := make([]byte, 1<<20)
+		var l List
+		l.Read(got, b, 0)
+		l.Write(b, 0, words(1<<18, func(i int) uint32 { return uint32(i) | 1 }))
+		if err := d.Run(&l); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Trim(string(got), "\x00") != "" {
+			t.Error("a new buffer is not zero")
+		}
+		b.Release()
+		b.Release() // does nothing
+	}
+}
+
+// TestErrors: what is wrong is an error before it runs, and the device goes on.
+func TestErrors(t *testing.T) {
+	d := open(t)
+	b := buffers(t, d, 1024, 1024, 1024)
+	access := []Access{Uniform, Read, ReadWrite}
+	p, err := d.NewPipeline("double", double, access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range map[string]func(l *List) error{
+		"buffer x of 6 bytes": func(*List) error { _, err := d.NewBuffer("x", 6); return err },
+		"buffer x of 0 bytes": func(*List) error { _, err := d.NewBuffer("x", 0); return err },
+		"buffer x of 1073741824 bytes, possible are multiples of 4 to 268435456": func(*List) error { _, err := d.NewBuffer("x", 1<<30); return err },
+		"shader broken: ": func(*List) error { _, err := d.NewPipeline("broken", "fn main( {", nil); return err },
+		"shader typed: ": func(*List) error {
+			_, err := d.NewPipeline("typed", strings.Replace(double, "2u *", "missing *", 1), access)
+			return err
+		},
+		"2 buffers for 3 bindings": func(*List) error { _, err := d.NewGroup(p, Range{Buffer: b[0]}, Range{Buffer: b[1]}); return err },
+		"binding 1 has no buffer": func(*List) error {
+			_, err := d.NewGroup(p, Range{Buffer: b[0]}, Range{}, Range{Buffer: b[1]})
+			return err
+		},
+		"binding 1 is of 1024 bytes at 4 of 1024": func(*List) error {
+			_, err := d.NewGroup(p, Range{Buffer: b[0]}, Range{Buffer: b[1], At: 4, Size: 1024}, Range{Buffer: b[2]})
+			return err
+		},
+		"bindings 1 and 2 are of one buffer, and one writes it": func(*List) error {
+			_, err := d.NewGroup(p, Range{Buffer: b[0]}, Range{Buffer: b[1], Size: 256}, Range{Buffer: b[1], At: 256})
+			return err
+		},
+		"a dispatch of 70000 x 1 x 1 workgroups, at most 65535": func(l *List) error { l.Dispatch(p, nil, 70000, 1, 1); return d.Run(l) },
+		"a write of 8 bytes at 1020 of a buffer of 1024":        func(l *List) error { l.Write(b[0], 1020, make([]byte, 8)); return d.Run(l) },
+		"a read of 6 bytes at 0 of a buffer of 1024":            func(l *List) error { l.Read(make([]byte, 6), b[0], 0); return d.Run(l) },
+		"a copy of 4 bytes at -4":                               func(l *List) error { l.Copy(b[0], -4, b[1], 0, 4); return d.Run(l) },
+	} {
+		if err := f(&List{}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	var l List
+	got := words(4, func(int) uint32 { return 9 })
+	l.Read(got, b[0], 0)
+	if err := d.Run(&l); err != nil || got[0] != 0 {
+		t.Errorf("after the errors: %v", err)
+	}
+}
+
+// TestOpenMissing: a number past the end is an error that tells the end.
+func TestOpenMissing(t *testing.T) {
+	if _, err := Open(1 << 20); err == nil || !errors.Is(err, ErrNone) && !strings.Contains(err.Error(), "GPU 1048576, this machine has 0 to ") {
+		t.Error(err)
+	}
+}

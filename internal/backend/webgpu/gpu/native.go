@@ -1,0 +1,390 @@
+//go:build !nogpu && ((linux && !android) || windows || darwin) && (amd64 || arm64)
+
+package gpu
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/gogpu/gputypes"
+	"github.com/gogpu/wgpu/hal"
+)
+
+// The layer below WebGPU's own (hal) is used: it lists all adapters, has time
+// stamps, and needs neither validation nor textures. What WebGPU would check is
+// checked by List and by those who record it.
+
+// found is an adapter with what keeps it alive.
+type found struct {
+	Adapter
+	instance hal.Instance
+	exposed  hal.ExposedAdapter
+}
+
+// enumerate makes an instance of each API and lists their adapters, real ones first.
+// The instances must be destroyed.
+func enumerate() (all []found, instances []hal.Instance, err error) {
+	var errs []error
+	for _, b := range apis {
+		i, err := b.CreateInstance(&hal.InstanceDescriptor{})
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		instances = append(instances, i)
+		for _, e := range i.EnumerateAdapters(nil) {
+			all = append(all, found{describe(e), i, e})
+		}
+	}
+	if len(all) == 0 {
+		destroy(instances)
+		if err := errors.Join(errs...); err != nil {
+			return nil, nil, fmt.Errorf("gpu: %w: %s", ErrNone, strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+		return nil, nil, fmt.Errorf("gpu: %w: the drivers of this machine list none", ErrNone)
+	}
+	slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(rank[a.Kind], rank[b.Kind]) })
+	return all, instances, nil
+}
+
+// rank is the order of adapters by kind.
+var rank = map[string]int{"discrete": 0, "integrated": 1, "virtual": 2, "other": 3, "cpu": 4}
+
+func destroy(instances []hal.Instance) {
+	for _, i := range instances {
+		i.Destroy()
+	}
+}
+
+func describe(e hal.ExposedAdapter) Adapter {
+	a := Adapter{Name: e.Info.Name, API: e.Info.Backend.String(), Kind: "other", Driver: e.Info.DriverInfo, Limits: standard}
+	switch e.Info.DeviceType {
+	case gputypes.DeviceTypeDiscreteGPU:
+		a.Kind = "discrete"
+	case gputypes.DeviceTypeIntegratedGPU:
+		a.Kind = "integrated"
+	case gputypes.DeviceTypeVirtualGPU:
+		a.Kind = "virtual"
+	case gputypes.DeviceTypeCPU:
+		a.Kind = "cpu"
+	}
+	// The library's Vulkan has time stamps, but does not say so.
+	a.Timestamps = e.Info.Backend == gputypes.BackendVulkan || e.Features&gputypes.Features(gputypes.FeatureTimestampQuery) != 0
+	l := e.Capabilities.Limits
+	for _, x := range []struct {
+		to  *int
+		has uint64
+	}{{&a.Limits.Buffer, l.MaxBufferSize}, {&a.Limits.Binding, l.MaxStorageBufferBindingSize}, {&a.Limits.Bindings, uint64(l.MaxStorageBuffersPerShaderStage)},
+		{&a.Limits.Groups, uint64(l.MaxComputeWorkgroupsPerDimension)}, {&a.Limits.Invocations, uint64(l.MaxComputeInvocationsPerWorkgroup)},
+		{&a.Limits.WorkgroupBytes, uint64(l.MaxComputeWorkgroupStorageSize)}} {
+		if x.has > 0 && x.has < uint64(*x.to) {
+			*x.to = int(x.has)
+		}
+	}
+	return a
+}
+
+// Adapters lists the GPUs of this machine, real ones before programs that stand in
+// for one. It wraps ErrNone where there is none.
+func Adapters() ([]Adapter, error) {
+	all, instances, err := enumerate()
+	if err != nil {
+		return nil, err
+	}
+	defer destroy(instances)
+	list := make([]Adapter, len(all))
+	for i, f := range all {
+		list[i] = f.Adapter
+	}
+	return list, nil
+}
+
+// Open opens the n-th of Adapters.
+func Open(n int) (Device, error) {
+	all, instances, err := enumerate()
+	if err != nil {
+		return nil, err
+	}
+	if n < 0 || n >= len(all) {
+		destroy(instances)
+		return nil, fmt.Errorf("gpu: GPU %d, this machine has 0 to %d", n, len(all)-1)
+	}
+	f := all[n]
+	open, err := f.exposed.Adapter.Open(f.exposed.Features, f.exposed.Capabilities.Limits)
+	if err != nil {
+		destroy(instances)
+		return nil, fmt.Errorf("gpu: %s: %w", f.Name, err)
+	}
+	return &device{adapter: f.Adapter, instances: instances, hal: open.Device, queue: open.Queue, live: map[releaser]bool{}}, nil
+}
+
+// device is a Device.
+type device struct {
+	adapter   Adapter
+	instances []hal.Instance
+	hal       hal.Device
+	queue     hal.Queue
+	live      map[releaser]bool // what Close frees
+	fresh     []*buffer         // to be cleared by the next run
+	encoder   hal.CommandEncoder
+	up, down  *buffer // for what the host writes and reads
+	stamps    hal.QuerySet
+	stamped   int   // stamps that it has room for
+	lost      error // why nothing runs any more
+}
+
+// releaser frees what was made of a device.
+type releaser interface{ free(d *device) }
+
+type buffer struct {
+	d    *device
+	hal  hal.Buffer
+	name string
+	size int
+}
+
+func (b *buffer) Size() int { return b.size }
+
+// Release implements Buffer.
+func (b *buffer) Release() { b.d.release(b) }
+
+func (b *buffer) free(d *device) { d.hal.DestroyBuffer(b.hal) }
+
+// release frees x once.
+func (d *device) release(x releaser) {
+	if d.live[x] {
+		delete(d.live, x)
+		x.free(d)
+	}
+}
+
+// Adapter implements Device.
+func (d *device) Adapter() Adapter { return d.adapter }
+
+// NewBuffer implements Device.
+func (d *device) NewBuffer(name string, size int) (Buffer, error) {
+	b, err := d.newBuffer(name, size, gputypes.BufferUsageStorage|gputypes.BufferUsageUniform|gputypes.BufferUsageCopySrc|gputypes.BufferUsageCopyDst)
+	if err != nil {
+		return nil, err
+	}
+	d.fresh = append(d.fresh, b)
+	return b, nil
+}
+
+func (d *device) newBuffer(name string, size int, usage gputypes.BufferUsage) (*buffer, error) {
+	if d.lost != nil {
+		return nil, d.lost
+	}
+	if size <= 0 || size%4 != 0 || size > d.adapter.Limits.Buffer {
+		return nil, fmt.Errorf("gpu: buffer %s of %d bytes, possible are multiples of 4 to %d", name, size, d.adapter.Limits.Buffer)
+	}
+	h, err := d.hal.CreateBuffer(&hal.BufferDescriptor{Label: name, Size: uint64(size), Usage: usage})
+	if err != nil {
+		return nil, fmt.Errorf("gpu: buffer %s of %d bytes: %w", name, size, err)
+	}
+	b := &buffer{d, h, name, size}
+	d.live[b] = true
+	return b, nil
+}
+
+type pipeline struct {
+	d      *device
+	hal    hal.ComputePipeline
+	layout hal.BindGroupLayout
+	all    hal.PipelineLayout
+	module hal.ShaderModule
+	access []Access
+	name   string
+}
+
+// Release implements Pipeline.
+func (p *pipeline) Release() { p.d.release(p) }
+
+func (p *pipeline) free(d *device) {
+	if p.hal != nil {
+		d.hal.DestroyComputePipeline(p.hal)
+	}
+	if p.module != nil {
+		d.hal.DestroyShaderModule(p.module)
+	}
+	if p.all != nil {
+		d.hal.DestroyPipelineLayout(p.all)
+	}
+	if p.layout != nil {
+		d.hal.DestroyBindGroupLayout(p.layout)
+	}
+}
+
+// NewPipeline implements Device.
+func (d *device) NewPipeline(name, wgsl string, access []Access) (_ Pipeline, err error) {
+	if d.lost != nil {
+		return nil, d.lost
+	}
+	p := &pipeline{d: d, access: access, name: name}
+	defer func() {
+		if x := recover(); x != nil { // the compiler of WGSL is young
+			err = fmt.Errorf("%v", x)
+		}
+		if err != nil {
+			p.free(d)
+			err = fmt.Errorf("gpu: shader %s: %w", name, err)
+		}
+	}()
+	var entries []gputypes.BindGroupLayoutEntry
+	for i, a := range access {
+		t := map[Access]gputypes.BufferBindingType{Uniform: gputypes.BufferBindingTypeUniform, Read: gputypes.BufferBindingTypeReadOnlyStorage, ReadWrite: gputypes.BufferBindingTypeStorage}[a]
+		entries = append(entries, gputypes.BindGroupLayoutEntry{Binding: uint32(i), Visibility: gputypes.ShaderStageCompute, Buffer: &gputypes.BufferBindingLayout{Type: t}})
+	}
+	if p.module, err = d.hal.CreateShaderModule(&hal.ShaderModuleDescriptor{Label: name, Source: hal.ShaderSource{WGSL: wgsl}}); err != nil {
+		return nil, err
+	}
+	if p.layout, err = d.hal.CreateBindGroupLayout(&hal.BindGroupLayoutDescriptor{Label: name, Entries: entries}); err != nil {
+		return nil, err
+	}
+	if p.all, err = d.hal.CreatePipelineLayout(&hal.PipelineLayoutDescriptor{Label: name, BindGroupLayouts: []hal.BindGroupLayout{p.layout}}); err != nil {
+		return nil, err
+	}
+	if p.hal, err = d.hal.CreateComputePipeline(&hal.ComputePipelineDescriptor{Label: name, Layout: p.all, Compute: hal.ComputeState{Module: p.module, EntryPoint: "main"}}); err != nil {
+		return nil, err
+	}
+	d.live[p] = true
+	return p, nil
+}
+
+type group struct {
+	d   *device
+	hal hal.BindGroup
+}
+
+// Release implements Group.
+func (g *group) Release() { g.d.release(g) }
+
+func (g *group) free(d *device) { d.hal.DestroyBindGroup(g.hal) }
+
+// NewGroup implements Device.
+func (d *device) NewGroup(of Pipeline, ranges ...Range) (Group, error) {
+	if d.lost != nil {
+		return nil, d.lost
+	}
+	p := of.(*pipeline)
+	if len(ranges) != len(p.access) {
+		return nil, fmt.Errorf("gpu: shader %s: %d buffers for %d bindings", p.name, len(ranges), len(p.access))
+	}
+	var entries []gputypes.BindGroupEntry
+	for i, r := range ranges {
+		if err := d.checkRange(p, i, &r); err != nil {
+			return nil, err
+		}
+		for j, other := range ranges[:i] {
+			if other.Buffer == r.Buffer && (p.access[i] == ReadWrite || p.access[j] == ReadWrite) {
+				return nil, fmt.Errorf("gpu: shader %s: bindings %d and %d are of one buffer, and one writes it", p.name, j, i)
+			}
+		}
+		entries = append(entries, gputypes.BindGroupEntry{Binding: uint32(i), Resource: gputypes.BufferBinding{
+			Buffer: r.Buffer.(*buffer).hal.NativeHandle(), Offset: uint64(r.At), Size: uint64(r.Size)}})
+	}
+	h, err := d.hal.CreateBindGroup(&hal.BindGroupDescriptor{Label: p.name, Layout: p.layout, Entries: entries})
+	if err != nil {
+		return nil, fmt.Errorf("gpu: shader %s: %w", p.name, err)
+	}
+	g := &group{d, h}
+	d.live[g] = true
+	return g, nil
+}
+
+// checkRange wants r to be what binding i of p may be, and fills in its size.
+func (d *device) checkRange(p *pipeline, i int, r *Range) error {
+	if r.Buffer == nil {
+		return fmt.Errorf("gpu: shader %s: binding %d has no buffer", p.name, i)
+	}
+	if r.Size == 0 {
+		r.Size = r.Buffer.Size() - r.At
+	}
+	if r.At < 0 || r.At%d.adapter.Limits.Alignment != 0 || r.Size <= 0 || r.At > r.Buffer.Size()-r.Size || r.Size > d.adapter.Limits.Binding {
+		return fmt.Errorf("gpu: shader %s: binding %d is of %d bytes at %d of %d, at most %d are possible, at multiples of %d",
+			p.name, i, r.Size, r.At, r.Buffer.Size(), d.adapter.Limits.Binding, d.adapter.Limits.Alignment)
+	}
+	return nil
+}
+
+// Close implements Device.
+func (d *device) Close() error {
+	err := d.hal.WaitIdle()
+	for len(d.live) > 0 {
+		for x := range d.live {
+			d.release(x)
+		}
+	}
+	if d.stamps != nil {
+		d.hal.DestroyQuerySet(d.stamps)
+	}
+	if d.encoder != nil {
+		d.encoder.Destroy()
+	}
+	d.hal.Destroy()
+	destroy(d.instances)
+	if d.lost != nil {
+		return nil // has been told
+	}
+	return err
+}
+
+// staging is a buffer that the host sees, of at least size bytes.
+func (d *device) staging(b **buffer, name string, size int, usage gputypes.BufferUsage) error {
+	if *b != nil && (*b).size >= size {
+		return nil
+	}
+	if *b != nil {
+		(*b).Release()
+		*b = nil
+	}
+	made, err := d.newBuffer(name, (max(size, 1<<16)+4095)&^4095, usage)
+	if err == nil {
+		*b = made
+	}
+	return err
+}
+
+// bytes is the memory of a buffer that the host sees.
+func (d *device) bytes(b *buffer, size int) ([]byte, error) {
+	m, err := d.hal.MapBuffer(b.hal, 0, uint64(size))
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(m.Ptr), size), nil // MapBuffer gives that many
+}
+
+// stampRoom makes room for n stamps.
+func (d *device) stampRoom(n int) (err error) {
+	if n <= d.stamped {
+		return nil
+	}
+	if d.stamps != nil {
+		d.hal.DestroyQuerySet(d.stamps)
+		d.stamps, d.stamped = nil, 0
+	}
+	if d.stamps, err = d.hal.CreateQuerySet(&hal.QuerySetDescriptor{Label: "stamps", Type: hal.QueryTypeTimestamp, Count: uint32(n)}); err == nil {
+		d.stamped = n
+	}
+	return err
+}
+
+// lose remembers that nothing runs any more.
+func (d *device) lose(err error) error {
+	d.lost = fmt.Errorf("gpu: %s: %w: %v", d.adapter.Name, ErrLost, err)
+	return d.lost
+}
+
+// durations are stamps, in ticks of period nanoseconds, as times since the first.
+func durations(ticks []uint64, period float32) []time.Duration {
+	list := make([]time.Duration, len(ticks))
+	for i, t := range ticks {
+		list[i] = time.Duration(float64(t-ticks[0]) * float64(period))
+	}
+	return list
+}

@@ -1,0 +1,16 @@
+//go:build nogpu || !((linux && !android) || windows || darwin) || !(amd64 || arm64)
+
+package gpu
+
+import "fmt"
+
+// Adapters lists the GPUs of this machine: none, in this build.
+func Adapters() ([]Adapter, error) {
+	return nil, fmt.Errorf("gpu: %w: this build of Karat has no WebGPU", ErrNone)
+}
+
+// Open opens the n-th of Adapters.
+func Open(int) (Device, error) {
+	_, err := Adapters()
+	return nil, err
+}

@@ -1,0 +1,173 @@
+package webgpu
+
+import (
+	"embed"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"reflect"
+	"regexp"
+	"strings"
+	"text/template"
+
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+)
+
+//go:embed shaders/*.wgsl
+var sources embed.FS
+
+// shaders are the templates, by file.
+var shaders = template.Must(template.New("").Funcs(template.FuncMap{
+	"mul": func(a ...int) int {
+		n := 1
+		for _, x := range a {
+			n *= x
+		}
+		return n
+	},
+	"div":  func(a, b int) int { return a / b },
+	"ceil": func(a, b int) int { return (a + b - 1) / b },
+	"mask": func(bits int) int { return 1<<bits - 1 },
+}).ParseFS(sources, "shaders/*.wgsl"))
+
+// kernel is a shader's text, and what its declarations say.
+type kernel struct {
+	name   string // map{Is:a + b Binary:true}
+	wgsl   string
+	access []gpu.Access
+	fields []field // of its Params
+}
+
+// field is a member of a shader's Params: 4 bytes.
+type field struct {
+	name  string
+	float bool
+}
+
+var (
+	bindingLine = regexp.MustCompile(`@group\(0\) @binding\((\d+)\) var<([a-z_, ]+)> (\w+):`)
+	unsetLine   = regexp.MustCompile(`(?m)^\s+var (\w+): [^=;]*;`)
+	paramsBlock = regexp.MustCompile(`(?s)struct Params \{(.*?)\n\}`)
+	paramsLine  = regexp.MustCompile(`(?m)^\s*(\w+): (u32|f32),`)
+)
+
+// kernelName names a variant of a shader.
+func kernelName(shader string, variant any) string {
+	if variant == nil {
+		return shader
+	}
+	return shader + strings.TrimPrefix(fmt.Sprintf("%+v", variant), "map")
+}
+
+// newKernel fills in a template.
+func newKernel(shader string, variant any) (*kernel, error) {
+	k := &kernel{name: kernelName(shader, variant)}
+	var b strings.Builder
+	for _, file := range []string{"prelude", shader} {
+		if err := shaders.ExecuteTemplate(&b, file+".wgsl", variant); err != nil {
+			return nil, fmt.Errorf("kernel %s: %w", k.name, err)
+		}
+	}
+	k.wgsl = b.String()
+	return k, k.declarations()
+}
+
+// declarations reads what k's text declares. Bindings that it does not use, which a
+// compiler would drop, are an error, and so are variables without a value: in a loop
+// the native compiler sets them but once.
+func (k *kernel) declarations() error {
+	for i, m := range bindingLine.FindAllStringSubmatch(k.wgsl, -1) {
+		a, ok := map[string]gpu.Access{"uniform": gpu.Uniform, "storage, read": gpu.Read, "storage, read_write": gpu.ReadWrite}[m[2]]
+		if m[1] != fmt.Sprint(i) || !ok {
+			return fmt.Errorf("kernel %s: binding %s is number %d, or of an unknown kind: %s", k.name, m[1], i, m[2])
+		}
+		if n := len(regexp.MustCompile(`\b`+m[3]+`\b[\[.]`).FindAllString(k.wgsl, -1)); n == 0 {
+			return fmt.Errorf("kernel %s: binding %s (%s) is declared and not used", k.name, m[1], m[3])
+		}
+		k.access = append(k.access, a)
+	}
+	if m := unsetLine.FindStringSubmatch(k.wgsl); m != nil {
+		return fmt.Errorf("kernel %s: variable %s has no value", k.name, m[1])
+	}
+	if m := paramsBlock.FindStringSubmatch(k.wgsl); m != nil {
+		for _, f := range paramsLine.FindAllStringSubmatch(m[1], -1) {
+			k.fields = append(k.fields, field{f[1], f[2] == "f32"})
+		}
+	}
+	return nil
+}
+
+// pack is the bytes of the shader's Params: the fields of the struct v by their
+// names, each of which both must have.
+func (k *kernel) pack(v any) ([]byte, error) {
+	var b []byte
+	s, used := reflect.ValueOf(v), 0
+	for _, f := range k.fields {
+		x := s.FieldByName(f.name)
+		switch {
+		case !x.IsValid():
+			return nil, fmt.Errorf("kernel %s: %T has no %s", k.name, v, f.name)
+		case f.float && x.Kind() == reflect.Float32:
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(x.Float())))
+		case !f.float && x.Kind() == reflect.Int && x.Int() >= 0 && x.Int() <= math.MaxUint32:
+			b = binary.LittleEndian.AppendUint32(b, uint32(x.Int()))
+		default:
+			return nil, fmt.Errorf("kernel %s: %s is %v", k.name, f.name, x)
+		}
+		used++
+	}
+	if used != s.NumField() {
+		return nil, fmt.Errorf("kernel %s: %T has %d fields, the shader %d", k.name, v, s.NumField(), used)
+	}
+	return append(b, make([]byte, (16-len(b)%16)%16)...), nil
+}
+
+// pipe is a kernel that is compiled.
+type pipe struct {
+	*kernel
+	gpu.Pipeline
+}
+
+// Device is a GPU and the kernels that were compiled for it.
+type Device struct {
+	gpu   gpu.Device
+	pipes map[string]*pipe
+}
+
+// Open opens the n-th GPU of gpu.Adapters.
+func Open(n int) (*Device, error) {
+	d, err := gpu.Open(n)
+	if err != nil {
+		return nil, fmt.Errorf("webgpu: %w", err)
+	}
+	return newDevice(d), nil
+}
+
+func newDevice(d gpu.Device) *Device { return &Device{gpu: d, pipes: map[string]*pipe{}} }
+
+// Adapter describes the GPU.
+func (d *Device) Adapter() gpu.Adapter { return d.gpu.Adapter() }
+
+// Close frees the GPU.
+func (d *Device) Close() error { return d.gpu.Close() }
+
+// pipe is a compiled kernel.
+func (d *Device) pipe(shader string, variant any) (*pipe, error) {
+	name := kernelName(shader, variant)
+	if p := d.pipes[name]; p != nil {
+		return p, nil
+	}
+	k, err := newKernel(shader, variant)
+	if err != nil {
+		return nil, err
+	}
+	if n, limit := len(k.access)-2, d.Adapter().Limits.Bindings; n > limit {
+		return nil, fmt.Errorf("kernel %s: %d buffers, this GPU gives a shader at most %d", k.name, n, limit)
+	}
+	p, err := d.gpu.NewPipeline(k.name, k.wgsl, k.access)
+	if err != nil {
+		return nil, err
+	}
+	d.pipes[name] = &pipe{k, p}
+	return d.pipes[name], nil
+}

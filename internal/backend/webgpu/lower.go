@@ -1,0 +1,335 @@
+package webgpu
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// The shaders' Params, by their names there.
+type (
+	mapParams struct {
+		size, period int
+		value        float32
+	}
+	normParams struct {
+		size, vectors int
+		eps, offset   float32
+	}
+	ropeParams      struct{ size, heads, pairs int }
+	pickParams      struct{ size, width, offset int }
+	storeParams     struct{ width int }
+	linearParams    struct{ n, k, column, stride, high, head int }
+	expertParams    struct{ n, k, column, stride, high, head, first, count, each, choices, share int }
+	attentionParams struct {
+		heads, kv_heads, window int
+		scale                   float32
+	}
+	routeParams   struct{ experts, choices int }
+	combineParams struct{ size, choices int }
+)
+
+// gx is GX of prelude.wgsl.
+const gx = 32768
+
+// flat is a grid of n workgroups.
+func flat(n int) (x, y, z int) { return min(n, gx), (n + gx - 1) / gx, 1 }
+
+// elements is the grid of a kernel whose invocations take an element each, of rows of
+// so many, in workgroups of 64.
+func elements(size int) func(rows int) (x, y, z int) {
+	return func(rows int) (x, y, z int) { return flat((rows*size + 63) / 64) }
+}
+
+// groups is the grid of a kernel whose workgroups take one of size things of a row.
+func groups(size int) func(rows int) (x, y, z int) {
+	return func(rows int) (x, y, z int) { return flat(rows * size) }
+}
+
+// lower makes l's dispatches and its buffer.
+func (p *planner) lower(l *lowered) error {
+	n := l.node
+	if aliases(n) {
+		p.values[n] = p.values[n.In[0]]
+		return nil
+	}
+	if n.Op == graph.StoreKV {
+		return p.storeKV(l)
+	}
+	out, err := p.buffer(n.Name, p.e.most(n)*n.Shape.Size())
+	if err != nil {
+		return err
+	}
+	p.values[n] = out
+	switch n.Op {
+	case graph.Embed:
+		l.embed = true
+		return p.checkEmbed(n)
+	case graph.Linear:
+		return p.linear(l, p.e.b.weights[n.W[0]], out, p.values[n.In[0]])
+	case graph.RMSNorm:
+		return p.norm(l)
+	case graph.RoPE:
+		return p.rope(l)
+	case graph.Attention:
+		return p.attention(l)
+	case graph.Add, graph.Mul, graph.Scale, graph.GLU, graph.Act, graph.Softcap:
+		return p.elementwise(l)
+	case graph.Rows:
+		return p.pick(l, gpu.Range{Buffer: p.e.outputs})
+	case graph.View:
+		return p.pick(l)
+	case graph.Route:
+		return p.route(l)
+	case graph.Experts:
+		return p.experts(l)
+	}
+	return fmt.Errorf("operation %v has no kernel", n.Op)
+}
+
+// expression and activation are the expressions of map.wgsl, by operation and activation.
+var (
+	expression = map[graph.Op]string{graph.Add: "a + b", graph.Mul: "a * b"}
+	activation = map[graph.Activation]string{graph.SiLU: "silu(a)", graph.GELUTanh: "gelu_tanh(a)"}
+)
+
+// variant is a template's parameters.
+type variant = map[string]any
+
+func (p *planner) elementwise(l *lowered) error {
+	n := l.node
+	v, params := variant{}, mapParams{size: n.Shape.Size()}
+	in := []gpu.Range{{Buffer: p.values[n.In[0]]}}
+	switch n.Op {
+	case graph.Scale:
+		v["Is"], params.value = "a * p.value", float32(n.Attr.(graph.ScaleAttr).By)
+	case graph.Softcap:
+		v["Is"], params.value = "p.value * tanh_f(a / p.value)", float32(n.Attr.(graph.ScaleAttr).By)
+	case graph.Act:
+		v["Is"] = activation[n.Attr.(graph.ActAttr).Act]
+	case graph.GLU:
+		v["Is"] = activation[n.Attr.(graph.ActAttr).Act] + " * b"
+	default:
+		v["Is"] = expression[n.Op]
+	}
+	switch {
+	case len(n.In) > 1:
+		v["Binary"], in = true, append(in, gpu.Range{Buffer: p.values[n.In[1]]})
+	case len(n.W) > 0:
+		w, err := p.e.b.vector(n.W[0])
+		if err != nil {
+			return err
+		}
+		v["Binary"], params.period, in = true, n.W[0].Shape.Size(), append(in, gpu.Range{Buffer: w})
+	}
+	return p.add(l, "map", v, params, elements(params.size), p.values[n], in...)
+}
+
+func (p *planner) norm(l *lowered) error {
+	n := l.node
+	a := n.Attr.(graph.NormAttr)
+	params := normParams{n.Shape.Last(), n.Shape.Size() / n.Shape.Last(), a.Eps, a.Offset}
+	in := []gpu.Range{{Buffer: p.values[n.In[0]]}}
+	if len(n.W) == 0 {
+		params.offset = 0
+		return p.add(l, "norm", variant{"Weight": false}, params, groups(params.vectors), p.values[n], in...)
+	}
+	w, err := p.e.b.vector(n.W[0])
+	if err != nil {
+		return err
+	}
+	return p.add(l, "norm", variant{"Weight": true}, params, groups(params.vectors), p.values[n], append(in, gpu.Range{Buffer: w})...)
+}
+
+func (p *planner) rope(l *lowered) error {
+	n := l.node
+	f := n.Attr.(graph.RoPEAttr).Freqs
+	if len(f) == 0 { // nothing turns
+		return p.add(l, "pick", variant{"Gather": false}, pickParams{n.Shape.Size(), n.Shape.Size(), 0}, elements(n.Shape.Size()), p.values[n], gpu.Range{Buffer: p.values[n.In[0]]})
+	}
+	t, err := p.turns(f)
+	if err != nil {
+		return err
+	}
+	d := n.Shape.Last()
+	return p.add(l, "rope", nil, ropeParams{d, n.Shape.Size() / d, len(f)}, elements(n.Shape.Size()), p.values[n], gpu.Range{Buffer: p.values[n.In[0]]}, gpu.Range{Buffer: t.buffer})
+}
+
+// pick lowers a View, or with the rows to take, Rows.
+func (p *planner) pick(l *lowered, rows ...gpu.Range) error {
+	n := l.node
+	params := pickParams{n.Shape.Size(), n.In[0].Shape.Size(), 0}
+	if n.Op == graph.View {
+		params.offset = n.Attr.(graph.ViewAttr).Offset
+	}
+	in := append([]gpu.Range{{Buffer: p.values[n.In[0]]}}, rows...)
+	return p.add(l, "pick", variant{"Gather": len(rows) > 0}, params, elements(params.size), p.values[n], in...)
+}
+
+// tile is how many rows an invocation of linear.wgsl takes, where a step may have as
+// many.
+const tile = 4
+
+// linear lowers a product: a dispatch for each shard of the weight.
+func (p *planner) linear(l *lowered, w *weight, out, x gpu.Buffer) error {
+	v := w.layout
+	if p.e.most(l.node) >= tile {
+		v.Rows = tile
+	}
+	for _, s := range w.shards {
+		low, high, _ := w.words(w.k)
+		params := linearParams{s.n, w.k, s.first, w.rows, low * s.n, (low + high) * s.n}
+		grid := func(rows int) (x, y, z int) {
+			y, z, _ = flat((rows + v.Rows - 1) / v.Rows)
+			return (s.n + 31) / 32, y, z
+		}
+		if err := p.add(l, "linear", v, params, grid, out, gpu.Range{Buffer: x}, gpu.Range{Buffer: s.buffer}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// experts lowers the gated MLPs of each row's choices, and their sum.
+func (p *planner) experts(l *lowered) error {
+	n := l.node
+	gateUp, down, x, routes := p.e.b.weights[n.W[0]], p.e.b.weights[n.W[1]], p.values[n.In[0]], p.values[n.In[1]]
+	k, ff, pairs := n.In[1].Shape[0], down.k, p.e.most(n)*n.In[1].Shape[0]
+	var made [3]gpu.Buffer // of the pairs of a row and a choice
+	for i, size := range []int{2 * ff, ff, gateUp.k} {
+		b, err := p.buffer(n.Name, pairs*size)
+		if err != nil {
+			return err
+		}
+		made[i] = b
+	}
+	defer func() { p.free = append(p.free, made[:]...) }()
+	if err := p.matrices(l, gateUp, k, k, made[0], x, routes); err != nil {
+		return err
+	}
+	act := variant{"Is": activation[n.Attr.(graph.ActAttr).Act] + " * b", "Split": true}
+	if err := p.add(l, "map", act, mapParams{size: k * ff, period: ff}, elements(k*ff), made[1], gpu.Range{Buffer: made[0]}); err != nil {
+		return err
+	}
+	if err := p.matrices(l, down, k, 1, made[2], made[1], routes); err != nil {
+		return err
+	}
+	return p.add(l, "combine", nil, combineParams{n.Shape.Size(), k}, elements(n.Shape.Size()), p.values[n], gpu.Range{Buffer: made[2]}, gpu.Range{Buffer: routes})
+}
+
+// matrices multiplies what each pair reads, share of them the same row of x, by its
+// expert's matrix.
+func (p *planner) matrices(l *lowered, w *weight, choices, share int, out, x, routes gpu.Buffer) error {
+	v := w.layout
+	v.Experts = true
+	low, high, head := w.words(w.k)
+	for _, s := range w.shards {
+		params := expertParams{w.rows, w.k, 0, w.rows, low * w.rows, (low + high) * w.rows, s.first, s.n, (low + high + head) * w.rows, choices, share}
+		grid := func(rows int) (x, y, z int) {
+			y, z, _ = flat(rows * choices)
+			return (w.rows + 31) / 32, y, z
+		}
+		if err := p.add(l, "linear", v, params, grid, out, gpu.Range{Buffer: x}, gpu.Range{Buffer: s.buffer}, gpu.Range{Buffer: routes}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *planner) route(l *lowered) error {
+	n := l.node
+	scale, err := p.e.b.vector(n.W[0])
+	if err != nil {
+		return err
+	}
+	params := routeParams{n.In[0].Shape.Size(), n.Shape[0]}
+	return p.add(l, "route", nil, params, elements(1), p.values[n], gpu.Range{Buffer: p.values[n.In[0]]}, gpu.Range{Buffer: scale})
+}
+
+func (p *planner) storeKV(l *lowered) error {
+	kv := l.node.Attr.(*graph.KV)
+	k, v := p.values[l.node.In[0]], p.values[l.node.In[1]]
+	d, err := p.dispatch(l.node, "store", variant{"F16": !p.e.b.o.F32KV, "What": p.what()}, storeParams{kv.Heads * kv.Dim}, elements(kv.Heads*kv.Dim))
+	if err != nil {
+		return err
+	}
+	l.dispatches = append(l.dispatches, d.dispatch)
+	d.kv, d.ranges = kv, func(c *cache) []gpu.Range {
+		s := c.stores[kv]
+		return append(d.head, gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, gpu.Range{Buffer: k}, gpu.Range{Buffer: v}, gpu.Range{Buffer: c.tables[s.class]})
+	}
+	return nil
+}
+
+// what an element of the cache is, for the shader's comment.
+func (p *planner) what() string {
+	if p.e.b.o.F32KV {
+		return "a float32"
+	}
+	return "a binary16"
+}
+
+func (p *planner) attention(l *lowered) error {
+	n := l.node
+	a := n.Attr.(graph.AttentionAttr)
+	heads, out, q := n.In[0].Shape[0], p.values[n], p.values[n.In[0]]
+	params := attentionParams{heads, a.KV.Heads, min(a.KV.Window, math.MaxInt32), float32(a.Scale)}
+	d, err := p.dispatch(n, "attention", variant{"F16": !p.e.b.o.F32KV, "Dim": a.KV.Dim}, params, groups(heads))
+	if err != nil {
+		return err
+	}
+	l.dispatches = append(l.dispatches, d.dispatch)
+	d.kv, d.ranges = a.KV, func(c *cache) []gpu.Range {
+		s := c.stores[a.KV]
+		return append(d.head, gpu.Range{Buffer: out}, gpu.Range{Buffer: q}, gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, gpu.Range{Buffer: c.tables[s.class]})
+	}
+	return nil
+}
+
+// begun is a dispatch with the ranges of its first two bindings.
+type begun struct {
+	*dispatch
+	head []gpu.Range // of no spare capacity
+}
+
+// dispatch begins a dispatch of n's rows: its kernel, Params and Step.
+func (p *planner) dispatch(n *graph.Node, shader string, v any, params any, grid func(rows int) (x, y, z int)) (*begun, error) {
+	pipe, err := p.e.b.d.pipe(shader, v)
+	if err != nil {
+		return nil, err
+	}
+	limit := p.e.b.d.Adapter().Limits.Groups
+	if x, y, z := grid(p.e.most(n)); max(x, y, z) > limit {
+		return nil, fmt.Errorf("kernel %s: %d x %d x %d workgroups for %d rows, this GPU has at most %d in each dimension", pipe.name, x, y, z, p.e.most(n), limit)
+	}
+	data, err := pipe.pack(params)
+	if err != nil {
+		return nil, err
+	}
+	at, err := p.e.params.place(data)
+	if err != nil {
+		return nil, err
+	}
+	step := gpu.Range{Buffer: p.e.counts, Size: 16}
+	if p.e.after[n] {
+		step.At = p.e.counts.Size() - 16
+	}
+	return &begun{&dispatch{pipe: pipe, grid: grid}, []gpu.Range{at, step}[:2:2]}, nil
+}
+
+// add appends a dispatch of l's rows.
+func (p *planner) add(l *lowered, shader string, v any, params any, grid func(rows int) (x, y, z int), out gpu.Buffer, in ...gpu.Range) error {
+	d, err := p.dispatch(l.node, shader, v, params, grid)
+	if err != nil {
+		return err
+	}
+	ranges := append(append(d.head, gpu.Range{Buffer: out}), in...)
+	if d.group, err = p.e.b.d.gpu.NewGroup(d.pipe.Pipeline, ranges...); err != nil {
+		return err
+	}
+	p.e.b.made = append(p.e.b.made, d.group)
+	l.dispatches = append(l.dispatches, d.dispatch)
+	return nil
+}

@@ -1,0 +1,258 @@
+package webgpu
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// executable is a compiled plan and its buffers.
+type executable struct {
+	b       *Backend
+	rows    int
+	results int // most of them whose logits are wanted
+	vocab   int
+	nodes   []*lowered
+	after   map[*graph.Node]bool // nodes behind Rows: they have a row for each output
+	last    *lowered
+
+	// What the host writes before a step.
+	counts  gpu.Buffer // Step, of rows at 0 and of outputs at the alignment
+	outputs gpu.Buffer // the rows whose logits are wanted
+	turns   []*turns
+	params  *arena
+
+	list  gpu.List
+	nans  gpu.Buffer // where free buffers are poisoned
+	stale map[*dispatch]held
+}
+
+// lowered is a node and what computes it.
+type lowered struct {
+	node       *graph.Node
+	out        gpu.Buffer // its value, nil if it has none
+	want       bool
+	embed      bool // the host writes its rows
+	dispatches []*dispatch
+	freed      []gpu.Buffer // after it, where they are poisoned
+}
+
+// dispatch is one run of a kernel.
+type dispatch struct {
+	pipe  *pipe
+	group gpu.Group
+	grid  func(rows int) (x, y, z int) // for so many rows, or outputs
+
+	kv     *graph.KV // with the keys and values of a step's cache, which come with the step
+	ranges func(c *cache) []gpu.Range
+}
+
+// held is the group of a dispatch that was made for a cache.
+type held struct {
+	c     *cache
+	grown int
+	group gpu.Group
+}
+
+// turns is a table of rotary cosines and sines, of which a step's rows are written.
+type turns struct {
+	table  *rope.Table
+	pairs  int
+	buffer gpu.Buffer // [rows, 2, pairs]
+}
+
+// freqs identifies a slice of frequencies.
+type freqs struct {
+	first *float64
+	n     int
+}
+
+// planner lowers a graph. Buffers are handed out in execution order, and taken back
+// behind the last node that reads them. Each is a buffer of its own: a shader must not
+// read and write parts of one.
+type planner struct {
+	e      *executable
+	values map[*graph.Node]gpu.Buffer
+	root   map[*graph.Node]*graph.Node // of a view: the node whose buffer it shows
+	last   map[*graph.Node]int         // by root: the last node that reads its buffer
+	free   []gpu.Buffer
+	tables map[freqs]*turns
+}
+
+// Compile implements backend.Backend.
+func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable, error) {
+	b.busy.Lock()
+	defer b.busy.Unlock()
+	if o.Expert != nil {
+		return nil, fmt.Errorf("webgpu: what experts multiply cannot be seen on the GPU")
+	}
+	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g),
+		after: map[*graph.Node]bool{}, stale: map[*dispatch]held{}}
+	p := &planner{e: e, values: map[*graph.Node]gpu.Buffer{}, root: map[*graph.Node]*graph.Node{}, last: map[*graph.Node]int{}, tables: map[freqs]*turns{}}
+	if err := e.inputs(g); err != nil {
+		return nil, fmt.Errorf("webgpu: %w", err)
+	}
+	if err := b.uploads(g, o.Progress); err != nil {
+		return nil, err
+	}
+	p.live(g)
+	for _, n := range g.Nodes {
+		l := &lowered{node: n, want: o.Want != nil && n.Op != graph.StoreKV && o.Want(n)}
+		if err := mmap.Guard(func() error { return p.lower(l) }); err != nil {
+			return nil, fmt.Errorf("webgpu: %v: %w", n, err)
+		}
+		l.out = p.values[n]
+		e.nodes = append(e.nodes, l)
+		l.freed = p.release(n)
+		e.last = l
+	}
+	return e, p.poison()
+}
+
+// inputs makes the buffers of what the host writes.
+func (e *executable) inputs(g *graph.Graph) (err error) {
+	align := e.b.d.Adapter().Limits.Alignment
+	if e.counts, err = e.b.empty("step", align+16); err != nil {
+		return err
+	}
+	if e.outputs, err = e.b.empty("outputs", 4*e.results); err != nil {
+		return err
+	}
+	e.params = &arena{b: e.b, align: align}
+	return nil
+}
+
+// uploads brings the weights of products to the GPU.
+func (b *Backend) uploads(g *graph.Graph, progress func(done, total int64)) error {
+	var todo []*graph.Weight
+	of := map[*graph.Weight]*graph.Node{}
+	var done, total int64
+	for _, n := range g.Nodes {
+		if n.Op != graph.Linear && n.Op != graph.Experts {
+			continue
+		}
+		for _, w := range n.W {
+			if b.weights[w] == nil && of[w] == nil {
+				todo, of[w], total = append(todo, w), n, total+int64(len(w.Data))
+			}
+		}
+	}
+	for _, w := range todo {
+		made, err := b.upload(w)
+		if err != nil {
+			return fmt.Errorf("webgpu: %v: %w", of[w], err)
+		}
+		b.weights[w] = made
+		if done += int64(len(w.Data)); progress != nil {
+			progress(done, total)
+		}
+	}
+	return nil
+}
+
+// aliases reports whether n only shows its input's buffer in another shape.
+func aliases(n *graph.Node) bool {
+	return n.Op == graph.View && n.Shape.Size() == n.In[0].Shape.Size()
+}
+
+// live finds each buffer's last reader.
+func (p *planner) live(g *graph.Graph) {
+	for _, n := range g.Nodes {
+		p.root[n] = n
+		if aliases(n) {
+			p.root[n] = p.root[n.In[0]]
+		}
+		for _, in := range n.In {
+			p.last[p.root[in]] = n.ID
+			p.e.after[n] = p.e.after[n] || p.e.after[in]
+		}
+		if n.Op == graph.Rows {
+			p.e.after[n] = true
+		}
+	}
+	p.last[p.root[g.Result()]] = len(g.Nodes)
+}
+
+// most is how many rows n's value may have.
+func (e *executable) most(n *graph.Node) int {
+	if e.after[n] {
+		return e.results
+	}
+	return e.rows
+}
+
+// buffer is room for so many numbers.
+func (p *planner) buffer(name string, numbers int) (gpu.Buffer, error) {
+	best := -1
+	for i, f := range p.free {
+		if f.Size() >= 4*numbers && (best < 0 || f.Size() < p.free[best].Size()) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return p.e.b.empty(name, 4*numbers)
+	}
+	b := p.free[best]
+	p.free = slices.Delete(p.free, best, best+1)
+	return b, nil
+}
+
+// release takes back the buffers that n was the last to read, and tells which.
+func (p *planner) release(n *graph.Node) (freed []gpu.Buffer) {
+	for i, in := range n.In {
+		root := p.root[in]
+		if p.last[root] == n.ID && !slices.ContainsFunc(n.In[:i], func(x *graph.Node) bool { return p.root[x] == root }) {
+			freed = append(freed, p.values[root])
+		}
+	}
+	p.free = append(p.free, freed...)
+	return freed
+}
+
+// turns is the table of f, shared by the nodes that have the same.
+func (p *planner) turns(f []float64) (*turns, error) {
+	key := freqs{&f[0], len(f)}
+	if t := p.tables[key]; t != nil {
+		return t, nil
+	}
+	b, err := p.e.b.empty("turns", 8*len(f)*p.e.rows)
+	if err != nil {
+		return nil, err
+	}
+	t := &turns{rope.NewTable(f), len(f), b}
+	p.tables[key], p.e.turns = t, append(p.e.turns, t)
+	return t, nil
+}
+
+// arena hands out places for kernels' Params, which are written once.
+type arena struct {
+	b      *Backend
+	align  int
+	buffer gpu.Buffer
+	used   int
+}
+
+// arenaBytes is the size of one of an arena's buffers.
+const arenaBytes = 64 << 10
+
+// place writes data to a place of its own.
+func (a *arena) place(data []byte) (gpu.Range, error) {
+	if a.buffer == nil || a.used+len(data) > arenaBytes {
+		b, err := a.b.empty("params", arenaBytes)
+		if err != nil {
+			return gpu.Range{}, err
+		}
+		a.buffer, a.used = b, 0
+	}
+	r := gpu.Range{Buffer: a.buffer, At: a.used, Size: len(data)}
+	a.used += (len(data) + a.align - 1) / a.align * a.align
+	var l gpu.List
+	l.Write(r.Buffer, r.At, data)
+	return r, a.b.d.gpu.Run(&l)
+}

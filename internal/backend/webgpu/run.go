@@ -1,0 +1,198 @@
+package webgpu
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/quant"
+)
+
+// Run implements backend.Executable. It is one list, and with taps one more for each
+// wanted node.
+func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) ([]float32, error) {
+	if err := s.Check(e.rows, e.vocab); err != nil {
+		return nil, err
+	}
+	if len(s.Outputs) > e.results {
+		return nil, fmt.Errorf("webgpu: logits of %d rows, the plan has room for %d", len(s.Outputs), e.results)
+	}
+	c, ok := s.Cache.(*cache)
+	if !ok || c.b != e.b {
+		return nil, errors.New("webgpu: the step's cache is not this backend's")
+	}
+	e.b.busy.Lock()
+	defer e.b.busy.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	e.list.Reset()
+	if err := c.prepare(&e.list, s); err != nil {
+		return nil, fmt.Errorf("webgpu: %w", err)
+	}
+	e.write(s)
+	first := e.nodes[0]
+	for _, l := range e.nodes {
+		if err := e.record(l, s, c); err != nil {
+			return nil, fmt.Errorf("webgpu: %v: %w", l.node, err)
+		}
+		if !l.want || tap == nil {
+			continue
+		}
+		out, err := e.read(l, s, first)
+		if err != nil {
+			return nil, err
+		}
+		tap(l.node, out)
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		first = l
+	}
+	return e.read(e.last, s, first)
+}
+
+// count is the number of rows of n's value in a step.
+func (e *executable) count(n *graph.Node, s *backend.Step) int {
+	if e.after[n] {
+		return len(s.Outputs)
+	}
+	return len(s.Tokens)
+}
+
+// read runs what is recorded, from the node first on, and returns the value of l.
+func (e *executable) read(l *lowered, s *backend.Step, first *lowered) ([]float32, error) {
+	data := make([]byte, 4*e.count(l.node, s)*l.node.Shape.Size())
+	e.list.Read(data, l.out, 0)
+	n := e.list.Dispatches()
+	err := e.b.d.gpu.Run(&e.list)
+	e.list.Reset()
+	if err != nil {
+		return nil, fmt.Errorf("webgpu: %d dispatches from %v to %v: %w", n, first.node, l.node, err)
+	}
+	out := make([]float32, len(data)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+	}
+	return out, nil
+}
+
+// write records the step's inputs but embeddings.
+func (e *executable) write(s *backend.Step) {
+	word := func(n int) []byte { return binary.LittleEndian.AppendUint32(nil, uint32(n)) }
+	e.list.Write(e.counts, 0, word(len(s.Tokens)))
+	e.list.Write(e.counts, e.counts.Size()-16, word(len(s.Outputs)))
+	var rows []byte
+	for _, r := range s.Outputs {
+		rows = binary.LittleEndian.AppendUint32(rows, uint32(r))
+	}
+	e.list.Write(e.outputs, 0, rows)
+	for _, t := range e.turns {
+		var all []float32
+		for _, pos := range s.Pos {
+			cos, sin := t.table.Row(int(pos))
+			all = append(append(all, cos[:t.pairs]...), sin[:t.pairs]...)
+		}
+		e.list.Write(t.buffer, 0, bytesOf(all))
+	}
+}
+
+// record records the dispatches of a node.
+func (e *executable) record(l *lowered, s *backend.Step, c *cache) error {
+	if l.embed {
+		rows, err := embeddings(l.node, s.Tokens)
+		if err != nil {
+			return err
+		}
+		e.list.Write(l.out, 0, bytesOf(rows))
+	}
+	for _, d := range l.dispatches {
+		g := d.group
+		if d.kv != nil {
+			var err error
+			if g, err = e.held(d, c); err != nil {
+				return err
+			}
+		}
+		x, y, z := d.grid(e.count(l.node, s))
+		e.list.Dispatch(d.pipe.Pipeline, g, x, y, z)
+	}
+	for _, b := range l.freed {
+		if e.nans != nil {
+			e.list.Copy(b, 0, e.nans, 0, b.Size())
+		}
+	}
+	return nil
+}
+
+// held is the group of a dispatch with c's buffers.
+func (e *executable) held(d *dispatch, c *cache) (gpu.Group, error) {
+	h := e.stale[d]
+	if h.group != nil && h.c == c && h.grown == c.grown {
+		return h.group, nil
+	}
+	if c.stores[d.kv] == nil {
+		return nil, fmt.Errorf("the cache has no keys and values of layer %d", d.kv.Layer)
+	}
+	if h.group != nil {
+		e.b.free(h.group)
+	}
+	g, err := e.b.d.gpu.NewGroup(d.pipe.Pipeline, d.ranges(c)...)
+	if err != nil {
+		return nil, err
+	}
+	e.b.made = append(e.b.made, g)
+	e.stale[d] = held{c, c.grown, g}
+	return g, nil
+}
+
+// checkEmbed wants the weight of an Embed node to be one that can be read.
+func (p *planner) checkEmbed(n *graph.Node) error {
+	w := n.W[0]
+	return quant.Dequantize(w.DType, make([]float32, w.Shape.Last()), w.Row(0))
+}
+
+// embeddings are the rows of an Embed node's weight.
+func embeddings(n *graph.Node, tokens []int32) ([]float32, error) {
+	d, scale, w := n.Shape.Size(), n.Attr.(graph.EmbedAttr).Scale, n.W[0]
+	rows := make([]float32, len(tokens)*d)
+	err := mmap.Guard(func() error {
+		for t, id := range tokens {
+			row := rows[t*d : (t+1)*d]
+			if err := quant.Dequantize(w.DType, row, w.Row(int(id))); err != nil {
+				return err
+			}
+			for i := range row {
+				row[i] *= scale
+			}
+		}
+		return nil
+	})
+	return rows, err
+}
+
+// poison makes the plan fill what is free with NaNs, where a test wants that.
+func (p *planner) poison() error {
+	if !p.e.b.poison {
+		return nil
+	}
+	most := 0
+	for _, l := range p.e.nodes {
+		if l.out != nil {
+			most = max(most, l.out.Size())
+		}
+	}
+	all := make([]byte, most)
+	for i := range all {
+		all[i] = 0xff
+	}
+	b, err := p.e.b.buffer("poison", all)
+	p.e.nans = b
+	return err
+}

@@ -1,0 +1,32 @@
+// rope turns the pairs (i, i + size/2) of each head by the angles of its row's
+// position, whose cosines and sines the host has made: RoPE.
+struct Params {
+	size: u32, // of a head
+	heads: u32,
+	pairs: u32, // that turn
+}
+
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<uniform> step: Step;
+@group(0) @binding(2) var<storage, read_write> out: array<f32>;
+@group(0) @binding(3) var<storage, read> x: array<f32>;
+@group(0) @binding(4) var<storage, read> turns: array<f32>; // [rows, 2, pairs]
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane: u32) {
+	let i = (wg.y * GX + wg.x) * 64u + lane;
+	let width = p.heads * p.size;
+	if (i >= step.rows * width) {
+		return;
+	}
+	let at = i / width * 2u * p.pairs;
+	let e = i % p.size;
+	let apart = p.size / 2u;
+	var v = x[i];
+	if (e < p.pairs) {
+		v = v * turns[at + e] - x[i + apart] * turns[at + p.pairs + e];
+	} else if (e >= apart && e < apart + p.pairs) {
+		v = v * turns[at + e - apart] + x[i - apart] * turns[at + p.pairs + e - apart];
+	}
+	out[i] = v;
+}

@@ -1,0 +1,75 @@
+// Package webgpu runs graphs on a GPU, through WebGPU.
+//
+// Products, and all else, are computed in float32 from the weights as they are in the
+// file; keys and values are kept in binary16 or float32. A row's bits do not depend on
+// the step that computes it: each kernel's order of summation follows from the weight,
+// or from the row's position. They may differ between GPUs.
+//
+// Compile lowers each node to dispatches of kernels (lower.go), which are templates of
+// WGSL in shaders/ (kernel.go), and plans the buffers by live range (plan.go); Run
+// records them with the step's inputs in one list and runs it (run.go). Rows of
+// embeddings are read by the host, and so are the tables of rotary positions.
+package webgpu
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// Options of a backend. The zero value is usable.
+type Options struct {
+	F32KV bool // keep keys and values in float32, not in binary16
+	Own   bool // Close closes the device, too
+}
+
+// Backend runs graphs on a GPU.
+type Backend struct {
+	o     Options
+	d     *Device
+	limit int        // bytes of a buffer
+	busy  sync.Mutex // held while the GPU is used
+
+	weights map[*graph.Weight]*weight    // of products
+	vectors map[*graph.Weight]gpu.Buffer // small ones
+	made    []interface{ Release() }
+
+	poison bool // fill what is free with NaNs: for tests
+}
+
+// New makes a backend of d.
+func New(d *Device, o Options) *Backend {
+	l := d.Adapter().Limits
+	return &Backend{o: o, d: d, limit: min(l.Binding, l.Buffer), weights: map[*graph.Weight]*weight{}, vectors: map[*graph.Weight]gpu.Buffer{}}
+}
+
+// Close frees what the backend has on the GPU. Nothing may run, then or later.
+func (b *Backend) Close() error {
+	b.busy.Lock()
+	defer b.busy.Unlock()
+	for _, x := range b.made {
+		x.Release()
+	}
+	b.made = nil
+	if b.o.Own {
+		return b.d.Close()
+	}
+	return nil
+}
+
+// release frees some buffers before Close does; nil ones are none.
+func (b *Backend) release(buffers ...gpu.Buffer) {
+	for _, x := range buffers {
+		if x != nil {
+			b.free(x)
+		}
+	}
+}
+
+// free frees what was made, before Close does.
+func (b *Backend) free(x interface{ Release() }) {
+	x.Release()
+	b.made = slices.DeleteFunc(b.made, func(m interface{ Release() }) bool { return m == x })
+}

@@ -1,0 +1,52 @@
+package webgpu
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/backendtest"
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+)
+
+// shared is the GPU of all tests: kernels are compiled once.
+var shared = sync.OnceValues(func() (*Device, error) { return Open(0) })
+
+// device is the first GPU. A test is skipped where there is none.
+func device(t testing.TB) *Device {
+	t.Helper()
+	d, err := shared()
+	if errors.Is(err, gpu.ErrNone) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if d, err := shared(); err == nil {
+		d.Close()
+	}
+	os.Exit(status)
+}
+
+func TestConformance(t *testing.T) {
+	d := device(t)
+	for _, c := range []struct {
+		name string
+		o    Options
+		tol  backendtest.Tolerances
+	}{
+		{"f32", Options{F32KV: true}, backendtest.Tolerances{Float: 1e-6, Quantized: 1e-6, Attention: 2e-6, Layer: 2e-6, SameBits: true}},
+		{"f16", Options{}, backendtest.Tolerances{Float: 1e-6, Quantized: 1e-6, Attention: 2e-3, Layer: 1.5e-3, SameBits: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			backendtest.Run(t, func() backend.Backend { return New(d, c.o) }, c.tol)
+		})
+	}
+}
