@@ -15,7 +15,7 @@ type fit struct {
 	make        func(v float64) *hypothesis
 }
 
-// fitted is h with the parameter under which eq comes nearest.
+// fitted is h with the parameter under which eq comes nearest at the first of the sites.
 func (r *run) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowError) *hypothesis {
 	few := sites[:min(len(sites), 4)]
 	f := h.fit

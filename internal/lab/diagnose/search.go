@@ -227,16 +227,14 @@ func (r *run) explain(eq *equation, depth int, again bool) (*attempt, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.depth == 0 { // what is likely may explain it by itself
-		if best, err := r.verify(eq, p.frontier[1:]); best != nil || err != nil {
-			return best, err
-		}
-	}
 	for p.depth < depth && len(p.frontier) > 0 {
 		p.depth++
 		next, err := r.step(eq, p)
 		if err != nil {
 			return nil, err
+		}
+		if p.depth == 1 { // what is likely may explain it by itself
+			next = append(slices.Clone(p.frontier[1:]), next...)
 		}
 		if best, err := r.verify(eq, next); best != nil || err != nil {
 			return best, err
@@ -366,8 +364,7 @@ func (r *run) known(a *attempt) bool {
 
 // screen is some sites of eq: the worst ones and others.
 func (r *run) screen(eq *equation) []rowError {
-	all := slices.Clone(eq.errors)
-	slices.SortFunc(all, func(a, b rowError) int { return cmp.Compare(b.ratio(), a.ratio()) })
+	all := worstFirst(eq.errors)
 	const most = 14
 	if len(all) <= most {
 		return all
@@ -379,23 +376,29 @@ func (r *run) screen(eq *equation) []rowError {
 	return out
 }
 
-// few is the sites at which attempts on top of base are compared first: those of its
-// screen, but of an equation that takes long only those of the shortest prompt that is
-// wrong under base.
+// worstFirst is rows in the order of their ratios.
+func worstFirst(errors []rowError) []rowError {
+	return slices.SortedStableFunc(slices.Values(errors), func(a, b rowError) int { return cmp.Compare(b.ratio(), a.ratio()) })
+}
+
+// few is the sites at which attempts on top of base are compared first, the worst in
+// front: those of its screen, but of an equation that takes long only those of the
+// shortest prompt that is wrong under base.
 func (r *run) few(eq *equation, base *attempt) []rowError {
+	errors := worstFirst(base.errors)
 	if len(eq.span) <= small {
-		return base.errors
+		return errors
 	}
 	shortest := -1
-	for _, x := range base.errors {
+	for _, x := range errors {
 		if n := len(r.prompts[x.prompt].IDs); x.ratio() > excess && (shortest < 0 || n < len(r.prompts[shortest].IDs)) {
 			shortest = x.prompt
 		}
 	}
 	if shortest < 0 {
-		return base.errors
+		return errors
 	}
-	return slices.DeleteFunc(slices.Clone(base.errors), func(x rowError) bool { return x.prompt != shortest })
+	return slices.DeleteFunc(errors, func(x rowError) bool { return x.prompt != shortest })
 }
 
 // try measures eq at some sites with h on top of base; nil where h cannot be computed.
@@ -455,7 +458,7 @@ func mean(errors []rowError) float64 {
 func (r *run) verify(eq *equation, all []*attempt) (*attempt, error) {
 	var fit []*attempt
 	for _, a := range all {
-		if a.ratio > 4*excess || len(fit) >= 24 {
+		if a.ratio > 4*excess || len(fit) >= 24 || slices.ContainsFunc(fit, a.includes) {
 			continue
 		}
 		if _, ok, err := r.holds(eq, a, nil); err != nil {
@@ -484,6 +487,13 @@ func (r *run) verify(eq *equation, all []*attempt) (*attempt, error) {
 		}
 	}
 	return r.least(eq, best)
+}
+
+// includes reports whether a has all of b's hypotheses.
+func (a *attempt) includes(b *attempt) bool {
+	return !slices.ContainsFunc(b.hs, func(h *hypothesis) bool {
+		return !slices.ContainsFunc(a.hs, func(x *hypothesis) bool { return x == h || h.value != 0 && x.node == h.node && x.cause == h.cause && x.value == h.value })
+	})
 }
 
 // least is an attempt without the hypotheses that eq holds without.
