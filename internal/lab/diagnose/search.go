@@ -492,7 +492,9 @@ func (r *run) verify(eq *equation, all []*attempt) (*attempt, error) {
 // includes reports whether a has all of b's hypotheses.
 func (a *attempt) includes(b *attempt) bool {
 	return !slices.ContainsFunc(b.hs, func(h *hypothesis) bool {
-		return !slices.ContainsFunc(a.hs, func(x *hypothesis) bool { return x == h || h.value != 0 && x.node == h.node && x.cause == h.cause && x.value == h.value })
+		return !slices.ContainsFunc(a.hs, func(x *hypothesis) bool {
+			return x == h || h.value != 0 && x.node == h.node && x.cause == h.cause && x.value == h.value
+		})
 	})
 }
 
