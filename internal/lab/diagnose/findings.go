@@ -59,31 +59,6 @@ func (r *run) unknown(eq *equation) {
 	r.accepted = append(r.accepted, h)
 }
 
-// suspect is the node of eq's span where the fault most likely is: the last one that
-// is not also in an equation that holds.
-func (r *run) suspect(eq *equation) *graph.Node {
-	var left []*graph.Node
-	for _, n := range eq.span {
-		if n.Op != graph.View && n.Op != graph.Rows && n.Op != graph.StoreKV && !slices.ContainsFunc(r.byNode[n], func(x *equation) bool { return !x.flagged() }) {
-			left = append(left, n)
-		}
-	}
-	if len(left) == 0 {
-		return eq.target
-	}
-	// A node that several open equations have in common made them all wrong.
-	for _, n := range left {
-		if open := r.byNode[n]; len(open) > 1 && !slices.ContainsFunc(open, func(x *equation) bool { return !x.flagged() }) {
-			return n
-		}
-	}
-	last := left[len(left)-1]
-	if last.Op == graph.Add && len(last.W) > 0 && slices.Contains(left, last.In[0]) {
-		return last.In[0] // the product, not its bias
-	}
-	return last
-}
-
 // where is the rows and features at which an equation fails, if not at all.
 func (r *run) where(eq *equation) string {
 	var first, last, bad int

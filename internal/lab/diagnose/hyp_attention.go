@@ -24,8 +24,10 @@ func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
 		edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead, s.Window, s.Until = 1<<30, 0, end }),
 		edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *sim.Spec) { s.Ahead, s.Until = 1, end }),
 		edit("mask", n, "hides a query's own position from it", detail{"mask": "not its own"}, func(s *sim.Spec) { s.Ahead = -1 }),
-		edit("softmax_axis", n, "normalizes the scores over the heads", detail{"axis": "heads"}, softOver(true)),
-		edit("softmax_axis", n, "normalizes the scores over the queries", detail{"axis": "queries"}, softOver(false)),
+		edit("softmax_axis", n, "normalizes the scores over the heads", detail{"axis": "heads"}, softOver(true, false)),
+		edit("softmax_axis", n, "normalizes the scores over the queries", detail{"axis": "queries"}, softOver(false, false)),
+		unlikely(0.1, edit("softmax_axis", n, "takes the largest score of each query away, and divides by the sum over the heads", detail{"axis": "heads", "largest": "of keys"}, softOver(true, true))),
+		unlikely(0.1, edit("softmax_axis", n, "takes the largest score of each query away, and divides by the sum over the queries", detail{"axis": "queries", "largest": "of keys"}, softOver(false, true))),
 		unlikely(0.5, edit("softmax_axis", n, "does not normalize the scores", detail{"axis": "none"}, func(s *sim.Spec) { s.Soft = func([]float64) {} })),
 		edit("weight_missing", n, "gives zeros for attention", detail{"value": "zero"}, func(s *sim.Spec) { s.Times = 0 }),
 	}
@@ -177,8 +179,9 @@ func misfits(n, store, x *graph.Node) []*hypothesis {
 	})}
 }
 
-// softOver normalizes scores over the heads or over the queries, not over the keys.
-func softOver(heads bool) sim.Edit {
+// softOver normalizes scores over the heads or over the queries, not over the keys; from
+// the top is after the largest score of the keys was taken away, as for a softmax over these.
+func softOver(heads, fromTop bool) sim.Edit {
 	return func(s *sim.Spec) {
 		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
 			if s.Again != nil || s.First != nil || s.Only != nil {
@@ -194,6 +197,11 @@ func softOver(heads bool) sim.Edit {
 			i := 0
 			plain.Soft = func(p []float64) {
 				weights[i] = slices.Clone(p)
+				if fromTop {
+					for j, top := range slices.Repeat([]float64{slices.Max(p)}, len(p)) {
+						weights[i][j] -= top
+					}
+				}
 				i++
 			}
 			if _, err := plain.Attend(e, all); err != nil {

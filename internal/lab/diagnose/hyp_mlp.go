@@ -54,7 +54,52 @@ func (r *run) expertsHypotheses(n *graph.Node) []*hypothesis {
 			func(s *sim.Spec) { s.Expert = func(e int) int { return (e + shift) % count } }))
 	}
 	all = append(all, edit("expert_order", n, "counts the experts from the last", detail{"order": "reversed"}, func(s *sim.Spec) { s.Expert = func(e int) int { return count - 1 - e } }))
-	return append(all, exchangedExperts(n, count)...)
+	return append(append(all, r.expertWeights(n)...), exchangedExperts(n, count)...)
+}
+
+// expertWeights are other weights than the experts' own: of other layers, zeros, and those
+// whose blocks have other scales.
+func (r *run) expertWeights(n *graph.Node) []*hypothesis {
+	all := []*hypothesis{unlikely(0.5, edit("weight_missing", n, "gives zeros for all experts", detail{"weight": "zero"}, func(s *sim.Spec) { s.Times = 0 }))}
+	for _, x := range r.siblings(n) {
+		for _, of := range []struct {
+			what  string
+			which []int
+		}{{"all of the experts' weights", []int{0, 1}}, {"the experts' first weight", []int{0}}, {"the experts' second weight", []int{1}}} {
+			all = append(all, unlikely(0.1*math.Abs(float64(x.Layer-n.Layer)), edit("weight_wrong_layer", n, fmt.Sprintf("takes %s from layer %d", of.what, x.Layer),
+				detail{"apart": float64(x.Layer - n.Layer), "of": of.what}, func(s *sim.Spec) {
+					s.W = slices.Clone(s.W)
+					for _, i := range of.which {
+						s.W[i] = x.W[i]
+					}
+				})))
+		}
+	}
+	for i, of := range []string{"the experts' first weight", "the experts' second weight"} {
+		alter := func(change func(w []float64, rows, cols int) []float64) sim.Edit {
+			if i == 0 {
+				return func(s *sim.Spec) { s.Alter = change }
+			}
+			return func(s *sim.Spec) { s.AlterDown = change }
+		}
+		scaled := func(what string, d detail, wrong func(at int) bool) *hypothesis {
+			return unlikely(0.5, fitting("weight_scale", n, fit{right: 1, least: 1e-3, most: 1e3, guesses: []float64{0.5, 2, -1}, make: func(v float64) *hypothesis {
+				return edit("weight_scale", n, fmt.Sprintf("takes %s %.6g times as large%s", of, v, what), d, alter(func(w []float64, _, _ int) []float64 {
+					y := slices.Clone(w)
+					for j := range y {
+						if wrong(j) {
+							y[j] *= v
+						}
+					}
+					return y
+				}))
+			}}))
+		}
+		all = append(all, scaled("", detail{"of": of}, func(int) bool { return true }),
+			scaled(" in sub-blocks 4 to 7", detail{"of": of, "blocks": "4 to 7"}, func(at int) bool { return at%superblock >= superblock/2 }),
+			edit("weight_transposed", n, "reads the bytes of "+of+" as those of their transpose", detail{"of": of}, alter(transposed)))
+	}
+	return all
 }
 
 // exchangedExperts are two experts in each other's place, and neighbours in each other's.

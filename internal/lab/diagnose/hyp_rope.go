@@ -77,7 +77,7 @@ func (r *run) turns(t turning) []*hypothesis {
 	base := theta(freqs, dim)
 	plain := rope.New(base, dim)
 	if !alike(plain, freqs) && len(freqs) == dim/2 {
-		all = append(all, t.wrong("rope_scaling", "turns without the scaling of the frequencies", detail{"scaling": "none"}, speeds(plain)))
+		all = append(all, t.wrong("rope_scaling", "turns without the scaling of the frequencies", detail{"scaling": "none"}, speeds(plain)), t.otherFactor(plain, freqs))
 		inverse, cause := slices.Clone(freqs), "rope_scaling" // if one factor is for all
 		for i, f := range plain {
 			inverse[i] = float64(float32(f * f / freqs[i]))
@@ -113,6 +113,23 @@ func (r *run) turns(t turning) []*hypothesis {
 			f := rescaled(freqs, base, v, dim)
 			return t.wrong("rope_theta", fmt.Sprintf("turns by powers of %.6g, not of %.6g", v, base), detail{"theta": v, "right": base}, speeds(f))
 		}}})
+}
+
+// otherFactor is a scaling by another factor than the model's: the slowest pair has all of
+// it, and the others as large a part of it as they have in the model.
+func (t turning) otherFactor(plain, freqs []float64) *hypothesis {
+	last := len(freqs) - 1
+	right := plain[last] / freqs[last]
+	return &hypothesis{cause: "rope_scaling", node: t.at, cost: 0.2 + t.cost, fit: &fit{right: right, least: 1.01, most: 256, guesses: []float64{2, 3, 4, 8, 16, 32, 64},
+		make: func(v float64) *hypothesis {
+			f := slices.Clone(freqs)
+			for i := range f {
+				part := (1 - freqs[i]/plain[i]) / (1 - 1/right)
+				f[i] = plain[i] * (1 - part + part/v)
+			}
+			return t.wrong("rope_scaling", fmt.Sprintf("scales the frequencies by a factor of %.4g, not %.4g", v, right), detail{"factor": v, "right": right},
+				func(s *sim.Spec) { s.Freqs = f })
+		}}}
 }
 
 // otherKinds are the frequencies of the model's other kinds of layers, or as many pairs as turn there.

@@ -45,9 +45,11 @@ type run struct {
 	class    class
 	edits    sim.Edits // of the accepted hypotheses
 	accepted []*hypothesis
-	blackBox bool      // there are only logits
-	disputed bool      // the golden record and the reference disagree
-	findings []Finding // of the stages before the equations
+	speeds   [][]float64 // of rope, that were found where none on the list fit
+	vain     int         // equations in which none were
+	blackBox bool        // there are only logits
+	disputed bool        // the golden record and the reference disagree
+	findings []Finding   // of the stages before the equations
 	frees    []*free
 	out      Diagnosis
 }

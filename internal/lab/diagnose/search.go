@@ -86,7 +86,9 @@ func (r *run) search() error {
 		case deep:
 			for _, eq := range r.eqs {
 				if eq.flagged() && !eq.given {
-					r.unknown(eq)
+					if err := r.leftOver(eq); err != nil {
+						return err
+					}
 				}
 			}
 			return nil
