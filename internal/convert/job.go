@@ -149,9 +149,11 @@ func notFinite(d tensor.DType, b []byte) int {
 	default:
 		return -1
 	}
+	lane := func(b []byte) uint64 { return (binary.LittleEndian.Uint64(b) & exp) + one }
 	i := 0
-	for ; i+8 <= len(b); i += 8 {
-		if ((binary.LittleEndian.Uint64(b[i:])&exp)+one)&top != 0 {
+	for ; i+32 <= len(b); i += 32 {
+		c := b[i : i+32 : i+32]
+		if (lane(c)|lane(c[8:])|lane(c[16:])|lane(c[24:]))&top != 0 {
 			break
 		}
 	}

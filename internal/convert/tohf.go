@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/checkpoint"
@@ -35,13 +36,24 @@ func (c *converter) ggufToHF(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	files, err := m.FolderHF(dtypeNames[to])
-	if err != nil {
-		return err
-	}
+	ctx, stop := context.WithCancelCause(ctx)
+	var files map[string][]byte
+	var text sync.WaitGroup
+	text.Go(func() { // takes as long as the disk takes for a gigabyte
+		var err error
+		if files, err = m.FolderHF(dtypeNames[to]); err != nil {
+			stop(err)
+		}
+	})
+	defer text.Wait()
+	defer stop(nil)
 	c.count(checkpoint.HuggingFace, jobs)
 	err = atomicfile.WriteFolder(c.dst, func(dir string) error {
 		index, err := c.writeTensors(ctx, dir, jobs)
+		text.Wait()
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
 		if err != nil {
 			return err
 		}
