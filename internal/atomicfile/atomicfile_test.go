@@ -107,3 +107,64 @@ func TestTakenPlace(t *testing.T) {
 		t.Errorf("the folder holds %v", entries)
 	}
 }
+
+func TestCommitAll(t *testing.T) {
+	dir := t.TempDir()
+	create := func(name, text string) *File {
+		t.Helper()
+		f, err := Create(filepath.Join(dir, name))
+		if err == nil {
+			err = say(text)(f)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	if err := CommitAll(create("a", "1"), create("b", "2")); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, dir, map[string]string{"a": "1", "b": "2"})
+	bad := create("d", "4")
+	bad.path = filepath.Join(dir, "none", "d")
+	if err := CommitAll(create("c", "3"), bad, create("e", "5")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that cannot be put in its place: %v", err)
+	}
+	holds(t, dir, map[string]string{"a": "1", "b": "2"})
+	closed := create("f", "6")
+	closed.File.Close()
+	if err := CommitAll(create("c", "3"), closed); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("a file that cannot be synced: %v", err)
+	}
+	holds(t, dir, map[string]string{"a": "1", "b": "2"})
+}
+
+func TestWriteFolder(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "model")
+	file := func(text string) func(string) error {
+		return func(dir string) error { return Write(filepath.Join(dir, "a"), say(text)) }
+	}
+	full := errors.New("full")
+	if err := WriteFolder(path, func(dir string) error { return errors.Join(file("half")(dir), full) }); !errors.Is(err, full) {
+		t.Errorf("a write that fails: %v", err)
+	}
+	holds(t, dir, nil)
+	if err := os.Mkdir(path, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFolder(path+"/", file("one")); err != nil {
+		t.Fatalf("an empty folder: %v", err)
+	}
+	holds(t, path, map[string]string{"a": "one"})
+	if err := WriteFolder(path, file("two")); err == nil {
+		t.Error("a folder with files is replaced")
+	}
+	holds(t, path, map[string]string{"a": "one"})
+	if err := WriteFolder(filepath.Join(path, "a"), file("two")); err == nil {
+		t.Error("a file is replaced by a folder")
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("the folder holds %v", entries)
+	}
+}

@@ -211,3 +211,16 @@ func testShrinks(t *testing.T) {
 		}
 	}
 }
+
+func TestPartPath(t *testing.T) {
+	for path, want := range map[string]string{"m.gguf": "m-00002-of-00012.gguf", "a/m": "a/m-00002-of-00012.gguf", "m-00001-of-00003.gguf": "m-00002-of-00012.gguf"} {
+		if got := PartPath(path, 2, 12); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+	for _, kv := range PartKeys(1, 2, 3) {
+		if !IsPartKey(kv.Key) {
+			t.Errorf("%s is no key of a part", kv.Key)
+		}
+	}
+}

@@ -272,3 +272,38 @@ func TestWriteFile(t *testing.T) {
 		t.Errorf("left in the folder: %v", entries)
 	}
 }
+
+// TestWriter gives the bytes of Write, whatever the pieces.
+func TestWriter(t *testing.T) {
+	tensors := []tensor.Tensor{
+		{Name: "b", DType: tensor.BF16, Shape: tensor.Shape{3}, Data: []byte("bbbbbb")},
+		{Name: "a", DType: tensor.BF16, Shape: tensor.Shape{1, 2}, Data: []byte("aaaa")},
+		{Name: "c", DType: tensor.F32, Shape: tensor.Shape{1}, Data: []byte("cccc")},
+	}
+	var whole, pieces bytes.Buffer
+	if err := Write(&whole, tensors, map[string]string{"format": "pt"}); err != nil {
+		t.Fatal(err)
+	}
+	w, err := NewWriter(&pieces, tensors, map[string]string{"format": "pt"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data []byte
+	for _, x := range w.Tensors {
+		data = append(data, x.Data...)
+	}
+	for i := range data {
+		if err := w.Close(); err == nil {
+			t.Fatalf("%d of %d bytes are a whole file", i, len(data))
+		}
+		if _, err := w.Write(data[i : i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil || !bytes.Equal(whole.Bytes(), pieces.Bytes()) {
+		t.Errorf("%v: %q, want %q", err, pieces.Bytes(), whole.Bytes())
+	}
+	if _, err := w.Write([]byte{0}); err == nil {
+		t.Error("a byte too many: no error")
+	}
+}
