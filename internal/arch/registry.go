@@ -40,6 +40,13 @@ func Load(c *checkpoint.Checkpoint) (g *graph.Graph, notes []string, err error) 
 	return g, notes, err
 }
 
+// Stored is Load over the tensors as the files have them, of which it makes no
+// copies: a graph to be read, not to be run.
+func Stored(c *checkpoint.Checkpoint) (g *graph.Graph, notes []string, err error) {
+	g, _, notes, err = from(c, checkpoint.Stored{Checkpoint: c})
+	return g, notes, err
+}
+
 // Weights lists the tensors of c's model, with their names in both formats and as
 // the files have them, in the order of the files. Notes and errors are Load's: a
 // file that Load takes has a name for each of its tensors.

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/karat-run/karat/internal/checkpoint"
 )
@@ -77,11 +78,15 @@ type checker struct {
 	report Report
 	files  *files                 // what the file holds, as it is
 	model  *checkpoint.Checkpoint // nil if it cannot be opened
+	source *checkpoint.Checkpoint // while it is compared
 	stats  []stats                // of files.tensors
 
 	arch    string // that the tensors are of; differs from the report's where arch-key was found
 	unfit   bool   // the tensors or the settings do not fit the architecture
 	refused error  // why the model cannot be opened
+
+	mu          sync.Mutex // of the rest
+	done, total int64      // bytes
 }
 
 // Run checks the model at path, a GGUF file (any part of a split one) or a

@@ -28,8 +28,8 @@ var costs = map[tensor.DType]cost{
 	tensor.Q3_K: {0.15, 0.32, 0.8}, tensor.Q2_K: {0.3, 0.61, 0.95},
 }
 
-// pair is a weight in the model and in its source, both as the architecture
-// has them: without the permutations and offsets of containers.
+// pair is a weight in the model and in its source: as the files have them, or as
+// the architecture has them, without the permutations and offsets of containers.
 type pair struct {
 	gguf, hf string
 	model    tensor.Tensor
@@ -38,6 +38,14 @@ type pair struct {
 
 func (p *pair) name() string { return p.model.Name }
 
+// restored is the pair as the architecture has it, which may be a copy.
+func (c *checker) restored(p *pair) *pair {
+	r := *p
+	r.model, _ = c.model.Tensor(p.gguf, p.hf)
+	r.source, _ = c.source.Tensor(p.gguf, p.hf)
+	return &r
+}
+
 // compare sets the model against the source: weights, equations, text.
 func (c *checker) compare() error {
 	source, err := checkpoint.Open(c.Against)
@@ -45,7 +53,8 @@ func (c *checker) compare() error {
 		return fmt.Errorf("check: the source: %w", err)
 	}
 	defer source.Close()
-	g, _, err := arch.Load(source)
+	c.source = source
+	g, _, err := arch.Stored(source)
 	if err != nil {
 		return fmt.Errorf("check: the source: %w", err)
 	}
@@ -53,17 +62,18 @@ func (c *checker) compare() error {
 		c.report.Unproven = append(c.report.Unproven, "the model was not compared with its source, since it does not load as the same architecture")
 		return nil
 	}
-	if err := c.weights(source, g); err != nil {
+	if err := c.weights(g); err != nil {
 		return err
 	}
-	if own, _, err := arch.Load(c.model); err == nil && !c.unfit {
+	if own, _, err := arch.Stored(c.model); err == nil && !c.unfit {
 		c.equations(own, g)
 	}
 	return c.guard(func() { c.compareText(source) })
 }
 
 // pairs lists the weights of the source's graph with the model's.
-func (c *checker) pairs(source *checkpoint.Checkpoint, g *graph.Graph) (pairs []pair) {
+func (c *checker) pairs(g *graph.Graph) (pairs []pair) {
+	model := checkpoint.Stored{Checkpoint: c.model}
 	seen := map[string]bool{}
 	for _, n := range g.Nodes {
 		for _, w := range n.W {
@@ -72,7 +82,7 @@ func (c *checker) pairs(source *checkpoint.Checkpoint, g *graph.Graph) (pairs []
 			}
 			seen[w.GGUF] = true
 			p := pair{gguf: w.GGUF, hf: w.HF, source: w.Tensor}
-			t, ok := c.model.Tensor(w.GGUF, w.HF)
+			t, ok := model.Tensor(w.GGUF, w.HF)
 			switch {
 			case ok:
 				p.model = t
@@ -84,18 +94,15 @@ func (c *checker) pairs(source *checkpoint.Checkpoint, g *graph.Graph) (pairs []
 			}
 		}
 	}
-	if _, ok := c.model.Tensor("output", "lm_head"); ok && !seen["output"] {
+	if _, ok := model.Tensor("output", "lm_head"); ok && !seen["output"] {
 		c.add("tied-head", []string{"output"}, "the model has a head of its own, and the source takes its embedding instead")
 	}
 	return pairs
 }
 
 // weights compares all tensors, and then asks of those that differ how.
-func (c *checker) weights(source *checkpoint.Checkpoint, g *graph.Graph) error {
-	var pairs []pair
-	if err := c.guard(func() { pairs = c.pairs(source, g) }); err != nil {
-		return err
-	}
+func (c *checker) weights(g *graph.Graph) error {
+	pairs := c.pairs(g)
 	c.report.Compared = len(pairs)
 	results := make([]difference, len(pairs))
 	err := c.each(len(pairs), func(i int) error {
@@ -104,10 +111,10 @@ func (c *checker) weights(source *checkpoint.Checkpoint, g *graph.Graph) error {
 			return nil
 		}
 		return mmap.Guard(func() (err error) {
-			results[i], err = c.differ(p)
+			results[i], err = c.differ(c.restored(p))
 			return err
 		})
-	}, func(i int) int64 { return int64(len(pairs[i].model.Data)) }, c.report.Bytes, 2*c.report.Bytes)
+	})
 	if err != nil {
 		return err
 	}
@@ -138,6 +145,7 @@ func (c *checker) differ(p *pair) (difference, error) {
 	var d difference
 	cols := p.source.Shape.Last()
 	a, b := make([]float32, cols), make([]float32, cols)
+	done := 0
 	var aa, bb, ab, ee float64
 	limit := c.cost(p).group
 	for i := range p.source.Rows() {
@@ -160,6 +168,12 @@ func (c *checker) differ(p *pair) (difference, error) {
 		d.row(a, b, math.Sqrt(size/float64(cols)), limit)
 		if d.far.n > before {
 			d.rows = append(d.rows, i)
+		}
+		if end := (i + 1) * p.model.DType.RowBytes(cols); end-done > keep || i == p.source.Rows()-1 {
+			size := p.source.DType.RowBytes(cols)
+			mmap.Drop(p.source.Data[:(i+1)*size])
+			c.advance(p.model.Data[done:end], end-done)
+			done = end
 		}
 	}
 	d.relative, d.factor, d.cosine = math.Sqrt(ee/bb), ab/bb, ab/math.Sqrt(aa*bb)

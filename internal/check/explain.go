@@ -37,7 +37,7 @@ func (c *checker) name(p *pair, d *difference, pairs []pair) {
 	if d.relative <= k.limit && d.far.n == 0 && !(off && d.relative < 1) || c.touched(c.fileTensor(p.name())) {
 		return
 	}
-	s, err := c.suspect(p, d)
+	s, err := c.suspect(c.restored(p), d)
 	if err != nil {
 		return
 	}

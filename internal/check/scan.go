@@ -1,9 +1,11 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"math"
+	"math/bits"
 	"runtime"
 	"slices"
 	"sync"
@@ -112,40 +114,32 @@ var seed = maphash.MakeSeed()
 // scan reads all tensors, several at once.
 func (c *checker) scan() error {
 	c.stats = make([]stats, len(c.files.tensors))
-	all := c.report.Bytes
+	c.total = c.report.Bytes
 	if c.Against != "" {
-		all *= 2 // they are read again
+		c.total *= 2 // they are read again
 	}
 	return c.each(len(c.files.tensors), func(i int) error {
-		t := c.files.tensors[i]
 		return mmap.Guard(func() (err error) {
-			c.stats[i], err = c.statsOf(t)
-			mmap.Drop(t.Data)
+			c.stats[i], err = c.statsOf(c.files.tensors[i])
 			return err
 		})
-	}, func(i int) int64 { return int64(len(c.files.tensors[i].Data)) }, 0, all)
+	})
 }
 
-// each runs work for 0 to n-1 on all cores, and tells how far it is: the bytes of
-// what is done, after so many before, of all.
-func (c *checker) each(n int, work func(i int) error, size func(i int) int64, before, all int64) error {
+// each calls work for 0 to n-1 on all cores, until one fails.
+func (c *checker) each(n int, work func(i int) error) error {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	var failed error
-	done := before
 	next := make(chan int)
 	for range min(runtime.GOMAXPROCS(0), max(n, 1)) {
 		wg.Go(func() {
 			for i := range next {
-				err := work(i)
-				mu.Lock()
-				if failed == nil {
-					failed = err
+				if err := work(i); err != nil {
+					mu.Lock()
+					failed = cmp.Or(failed, err)
+					mu.Unlock()
 				}
-				if done += size(i); c.Progress != nil && failed == nil {
-					c.Progress(done, all)
-				}
-				mu.Unlock()
 			}
 		})
 	}
@@ -160,10 +154,19 @@ func (c *checker) each(n int, work func(i int) error, size func(i int) int64, be
 	}
 	close(next)
 	wg.Wait()
-	if failed == nil {
-		failed = c.ctx.Err()
+	return cmp.Or(failed, c.ctx.Err())
+}
+
+// advance says that so many more bytes are done, and lets go of data, which they
+// are in.
+func (c *checker) advance(data []byte, n int) {
+	mmap.Drop(data)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done += int64(n)
+	if c.Progress != nil && c.ctx.Err() == nil {
+		c.Progress(c.done, c.total)
 	}
-	return failed
 }
 
 func (c *checker) statsOf(t tensor.Tensor) (stats, error) {
@@ -175,6 +178,7 @@ func (c *checker) statsOf(t tensor.Tensor) (stats, error) {
 	s, ok := c.cache.stats[key]
 	c.cache.mu.Unlock()
 	if ok {
+		c.advance(nil, len(t.Data))
 		return s, nil
 	}
 	s, err := c.read(t)
@@ -196,6 +200,7 @@ type reader struct {
 	t        tensor.Tensor
 	buf      [segment]float32
 	cols     []bool // columns that hold something
+	empty    int    // how many do not, yet
 	seen     map[uint64]bool
 	sum, sq  float64
 	finite   int
@@ -207,25 +212,22 @@ type reader struct {
 }
 
 func (c *checker) read(t tensor.Tensor) (stats, error) {
-	s := stats{elements: t.Shape.Size(), rows: t.Rows(), cols: t.Shape.Last(), hash: maphash.Bytes(seed, t.Data)}
+	s := stats{elements: t.Shape.Size(), rows: t.Rows(), cols: t.Shape.Last()}
 	if !t.DType.Quantized() && !t.DType.Float() || s.elements == 0 {
+		c.advance(nil, len(t.Data))
 		return s, nil
 	}
 	r := reader{stats: &s, t: t, block: 32}
 	if t.DType.Quantized() {
 		r.block = t.DType.BlockSize()
-		r.readScales()
-	}
-	if n := len(t.Shape); n > 2 && t.Shape[0] > 0 {
-		size := len(t.Data) / t.Shape[0]
-		for i := range t.Shape[0] {
-			s.parts = append(s.parts, maphash.Bytes(seed, t.Data[i*size:(i+1)*size]))
-		}
 	}
 	if s.rows > 1 {
-		r.cols, s.rowMax = make([]bool, s.cols), make([]float32, 0, s.rows)
+		r.cols, r.empty, s.rowMax = make([]bool, s.cols), s.cols, make([]float32, 0, s.rows)
+	}
+	if s.rows > 1 && !embedding(t.Name) {
 		r.seen = make(map[uint64]bool, s.rows)
 	}
+	done := 0
 	for i := range s.rows {
 		if i%64 == 0 && c.ctx.Err() != nil {
 			return s, c.ctx.Err()
@@ -233,13 +235,25 @@ func (c *checker) read(t tensor.Tensor) (stats, error) {
 		if err := r.row(i); err != nil {
 			return s, fmt.Errorf("check: tensor %s: %w", t.Name, err)
 		}
+		if end := (i + 1) * t.DType.RowBytes(s.cols); end-done > keep {
+			c.advance(t.Data[done:end], end-done)
+			done = end
+		}
 	}
+	c.advance(t.Data[done:], len(t.Data)-done)
 	r.end()
 	return s, nil
 }
 
+// keep is how many bytes of a file that are done stay in memory.
+const keep = 16 << 20
+
 func (r *reader) row(i int) error {
 	data := r.t.Row(i)
+	h := r.digest(i, data)
+	if r.t.DType.Quantized() {
+		r.readScales(data)
+	}
 	r.holds, r.constant, r.top = false, true, 0
 	before := r.zero
 	for at := 0; at < r.stats.cols; at += segment {
@@ -265,7 +279,9 @@ func (r *reader) row(i int) error {
 	case r.constant:
 		r.flatRows.add(i)
 	}
-	h := maphash.Bytes(seed, data)
+	if r.seen == nil {
+		return nil
+	}
 	if r.seen[h] {
 		if r.repeated == 0 {
 			r.repeatAt = i
@@ -274,6 +290,21 @@ func (r *reader) row(i int) error {
 	}
 	r.seen[h] = true
 	return nil
+}
+
+// digest hashes a row, and adds it to the hashes of the tensor and of the matrix
+// of a stack that it is in.
+func (r *reader) digest(i int, data []byte) uint64 {
+	h := maphash.Bytes(seed, data)
+	mix := func(to *uint64) { *to = bits.RotateLeft64(*to, 5)*0x9e3779b97f4a7c15 ^ h }
+	mix(&r.hash)
+	if len(r.t.Shape) > 2 {
+		if i%r.t.Shape[len(r.t.Shape)-2] == 0 {
+			r.parts = append(r.parts, 0)
+		}
+		mix(&r.parts[len(r.parts)-1])
+	}
+	return h
 }
 
 // segment takes in values x, from element base and column col on.
@@ -290,41 +321,67 @@ func (r *reader) segment(base, col int, x []float32) {
 	}
 }
 
-// piece reports whether a block holds anything.
+// piece takes in a block and reports whether it holds anything.
 func (r *reader) piece(base, col int, x []float32) bool {
-	holds := false
-	for j, v := range x {
-		if v != r.first {
-			r.constant = false
-		}
+	var sum, sq float64
+	top, zeros := r.top, 0
+	for _, v := range x {
+		f := float64(v)
+		sum += f
+		sq += f * f
+		top = max(top, float32(math.Abs(f)))
 		if v == 0 {
-			r.finite++
-			continue
+			zeros++
 		}
-		holds = true
-		if r.cols != nil {
-			r.cols[col+j] = true
-		}
+	}
+	if math.IsNaN(sq) || math.IsInf(sq, 0) {
+		sum, sq, top = r.broken(base, x)
+	} else {
+		r.finite += len(x)
+	}
+	r.sum += sum
+	r.sq += sq
+	if top > r.max {
+		r.max = top
+		r.maxAt = base + slices.IndexFunc(x, func(v float32) bool { return v == top || v == -top })
+	}
+	r.top = max(r.top, top)
+	r.constant = r.constant && !slices.ContainsFunc(x, func(v float32) bool { return v != r.first })
+	if r.empty > 0 {
+		r.mark(col, x)
+	}
+	r.holds = r.holds || zeros < len(x)
+	return zeros < len(x)
+}
+
+// broken takes in a block with values that are not finite: it counts these, and
+// returns the sums and the largest of the others.
+func (r *reader) broken(base int, x []float32) (sum, sq float64, top float32) {
+	for j, v := range x {
 		f := float64(v)
 		switch {
 		case v != v:
 			r.nan.add(base + j)
-			continue
 		case math.IsInf(f, 0):
 			r.inf.add(base + j)
-			continue
-		}
-		r.sum += f
-		r.sq += f * f
-		r.finite++
-		if a := float32(math.Abs(f)); a > r.top {
-			if r.top = a; a > r.max {
-				r.max, r.maxAt = a, base+j
-			}
+		default:
+			sum += f
+			sq += f * f
+			top = max(top, float32(math.Abs(f)))
+			r.finite++
 		}
 	}
-	r.holds = r.holds || holds
-	return holds
+	return sum, sq, top
+}
+
+// mark notes which columns hold something.
+func (r *reader) mark(col int, x []float32) {
+	for j, v := range x {
+		if v != 0 && !r.cols[col+j] {
+			r.cols[col+j] = true
+			r.empty--
+		}
+	}
 }
 
 func (r *reader) end() {
@@ -357,8 +414,8 @@ func (r *reader) other() {
 	r.alternate, r.ones = math.Sqrt(sq/float64(n)), float64(ones)/float64(n)
 }
 
-// readScales reads the header of each block.
-func (r *reader) readScales() {
+// readScales reads the header of each block of a row.
+func (r *reader) readScales(data []byte) {
 	d := r.t.DType
 	// Formats whose quantizers make no negative scale, and no negative minimum.
 	plain := []tensor.DType{tensor.Q8_0, tensor.Q4_1, tensor.Q5_1, tensor.Q2_K, tensor.Q4_K, tensor.Q5_K}
@@ -366,7 +423,7 @@ func (r *reader) readScales() {
 	noSign, noMinus := slices.Contains(plain, d), slices.Contains(minimum, d)
 	var h quant.Header
 	s := &r.scales
-	for data := r.t.Data; len(data) >= d.BlockBytes(); data = data[d.BlockBytes():] {
+	for ; len(data) >= d.BlockBytes(); data = data[d.BlockBytes():] {
 		h.Read(d, data)
 		v, m := float16.F16(h.D), float16.F16(h.Min)
 		if d == tensor.MXFP4 {

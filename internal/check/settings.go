@@ -31,7 +31,7 @@ func (c *checker) settings() {
 // unread lists the settings that the loader did not consume: an allow-list, so
 // that a setting that nobody has heard of is told of.
 func (c *checker) unread() {
-	_, notes, _ := arch.Load(c.model)
+	_, notes, _ := arch.Stored(c.model)
 	var odd []checkpoint.Entry
 	for _, e := range arch.Unread(c.model) {
 		if c.model.Idle(e.Key) || strings.HasPrefix(e.Key, "_") ||

@@ -28,7 +28,7 @@ func (c *checker) structure() {
 	}
 	err := c.refused
 	if c.model != nil {
-		_, _, err = arch.Load(c.model)
+		_, _, err = arch.Stored(c.model)
 	}
 	c.unfit = err != nil
 	c.judge(err)
