@@ -258,22 +258,23 @@ func scoreOf(r, base *Row, t int32) score {
 	s.nllBase = base.norm - float64(base.Logits[t])
 	s.dp = math.Exp(-s.nll) - math.Exp(-s.nllBase)
 	s.same = top(r.Logits) == top(base.Logits)
-	g, q := base.Logits, r.Logits
-	if base.least == base.least {
-		g, q = base.part(r)
-	}
-	s.kl = lab.Divergence(g, q, base.norm, r.norm)
+	s.kl = lab.Divergence(base.filled(r), r.Logits, base.norm, r.norm)
 	return s
 }
 
-// part is the tokens whose probability the base knows: theirs are nearly all of the sum.
-func (r *Row) part(o *Row) (g, q []float32) {
-	for i, x := range r.Logits {
-		if x != r.least {
-			g, q = append(g, x), append(q, o.Logits[i])
+// filled is the row's logits. Tokens of which it knows a bound are as likely as o says
+// within that: KL is no less.
+func (r *Row) filled(o *Row) []float32 {
+	if r.least != r.least {
+		return r.Logits
+	}
+	x := slices.Clone(r.Logits)
+	for i, v := range x {
+		if v == r.least {
+			x[i] = min(v, float32(float64(o.Logits[i])-o.norm))
 		}
 	}
-	return g, q
+	return x
 }
 
 // top is the index of the largest, of equal ones the first.

@@ -98,8 +98,7 @@ func LogSumExp[F Float](logits []F) float64 {
 // rounding of ln p keep their digits.
 func KL[F Float](g, r []F) float64 { return Divergence(g, r, LogSumExp(g), LogSumExp(r)) }
 
-// Divergence is KL where the rows' LogSumExp are known. With rows of a part of the
-// tokens it is that part's share of KL, which is never negative.
+// Divergence is KL where the rows' LogSumExp are known.
 func Divergence[F Float](g, r []F, gn, rn float64) float64 {
 	sum := 0.0
 	for i := range g {
