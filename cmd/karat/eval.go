@@ -256,6 +256,9 @@ func (p *evalProgress) report(r *eval.Result) {
 
 // say tells that done windows, or other pieces of the work, are done.
 func (p *evalProgress) say(text string, done int) {
-	left := time.Duration(float64(time.Since(p.start)) / float64(done) * float64(p.all-done)).Round(time.Second)
-	p.stages.report(fmt.Sprintf("%s, %v left", text, left), done, p.all)
+	if done > 0 {
+		left := float64(time.Since(p.start)) / float64(done) * float64(p.all-done)
+		text += fmt.Sprintf(", %v left", time.Duration(left).Round(time.Second))
+	}
+	p.stages.report(text, done, p.all)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/karat-run/karat/internal/allot"
 	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/machine"
@@ -22,12 +23,13 @@ type quantizeFlags struct {
 	again, json  bool
 	threads      int
 	from, to, as string
+	target       targetFlags
 }
 
 func newQuantizeCommand() *cobra.Command {
 	var f quantizeFlags
 	c := &cobra.Command{
-		Use:   "quantize IN.gguf OUT.gguf TYPE",
+		Use:   "quantize IN.gguf OUT.gguf [TYPE]",
 		Short: "Store a model's weights in fewer bits",
 		Long: `Quantize writes the weights of a GGUF file (of a split one, any part) in blocks of small
 integers with scales. The result has the bytes of llama-quantize's: the same mix of
@@ -40,16 +42,24 @@ that are no multiple of 256 a wider one. Norms, vectors and routers keep their t
 An importance matrix says which columns of a weight matter, and the search for scales
 then spends its precision on them. --tensor-type gives the weights whose name a regular
 expression finds a type of their own (of a block, as Q4_K, not of a mix).
+` + targetHelp + `
 
 Weights that are quantized already are refused: what was lost once is lost again.
 Ctrl-C leaves nothing behind.`,
 		Example: `  karat quantize model.bf16.gguf model.Q4_K_M.gguf Q4_K_M
   karat quantize --imatrix imatrix.gguf model.bf16.gguf model.IQ4_XS.gguf IQ4_XS
   karat quantize --tensor-type 'ffn_(up|gate)=Q3_K' --tensor-type attn_v=Q8_0 in.gguf out.gguf Q4_K_M
-  karat quantize --json in.gguf out.gguf Q8_0 | jq .types`,
-		Args: cobra.ExactArgs(3),
+  karat quantize --json in.gguf out.gguf Q8_0 | jq .types
+  karat quantize --target-size 4GiB --plan effects.json model.bf16.gguf model.4g.gguf
+  karat quantize --target-kl 0.01 --calibration text.txt --imatrix imatrix.gguf in.gguf out.gguf`,
+		Args: cobra.RangeArgs(2, 3),
 		RunE: func(c *cobra.Command, args []string) error {
-			f.from, f.to, f.as = args[0], args[1], args[2]
+			if err := f.target.check(c, len(args)-2); err != nil {
+				return err
+			}
+			if f.from, f.to = args[0], args[1]; len(args) > 2 {
+				f.as = args[2]
+			}
 			return f.run(c)
 		},
 	}
@@ -60,6 +70,7 @@ Ctrl-C leaves nothing behind.`,
 	fs.BoolVar(&f.again, "allow-requantize", false, "quantize what is quantized already")
 	fs.IntVarP(&f.threads, "threads", "t", machine.Threads(), "`number` of threads")
 	fs.BoolVar(&f.json, "json", false, "print JSON")
+	f.target.add(c)
 	return c
 }
 
@@ -84,6 +95,9 @@ func (f *quantizeFlags) options() (o convert.QuantizeOptions, err error) {
 		}
 		o.Rules = append(o.Rules, mix.Rule{Pattern: pattern, Type: d})
 	}
+	if f.target.set() {
+		o.Type = "Q8_0" // until another is chosen
+	}
 	if err := convert.CheckQuantize(f.to, o); err != nil {
 		return o, usageError{err}
 	}
@@ -102,6 +116,7 @@ type quantized struct {
 	Types   map[string]int `json:"types"` // how many tensors there are of each
 	Notes   []string       `json:"notes,omitempty"`
 	Seconds float64        `json:"seconds"`
+	Plan    *allot.Plan    `json:"plan,omitempty"`
 }
 
 func (f *quantizeFlags) run(c *cobra.Command) error {
@@ -109,12 +124,20 @@ func (f *quantizeFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	p := progress{w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), start: time.Now()}
-	o.Progress = p.report
 	ctx, stop := untilSignal()
 	defer stop()
-	r, err := convert.Quantize(ctx, f.from, f.to, o)
-	p.end()
+	start := time.Now()
+	var plan *allot.Plan
+	if f.target.set() {
+		plan, err = f.target.choose(ctx, c, f.from, &o)
+	}
+	var r *convert.Result
+	if err == nil {
+		p := progress{w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), start: time.Now()}
+		o.Progress = p.report
+		r, err = convert.Quantize(ctx, f.from, f.to, o)
+		p.end()
+	}
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return failure{statusInterrupted, fmt.Errorf("interrupted: %s was not written", f.to)}
@@ -123,7 +146,7 @@ func (f *quantizeFlags) run(c *cobra.Command) error {
 	case err != nil:
 		return err
 	}
-	q := quantized{File: f.to, Type: strings.ToUpper(f.as), Arch: r.Architecture, Bytes: r.Bytes, Types: r.Types, Notes: r.Notes, Seconds: time.Since(p.start).Seconds()}
+	q := quantized{File: f.to, Type: strings.ToUpper(o.Type), Arch: r.Architecture, Bytes: r.Bytes, Types: r.Types, Notes: r.Notes, Seconds: time.Since(start).Seconds(), Plan: plan}
 	if err := q.measure(f.from); err != nil {
 		return err
 	}
@@ -136,6 +159,9 @@ func (f *quantizeFlags) run(c *cobra.Command) error {
 		fmt.Fprintln(c.ErrOrStderr(), "karat: note:", oneLine(n))
 	}
 	fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s of weights instead of %s, %.2f bits each\n", oneLine(f.to), q.Type, bytesText(q.Bytes), bytesText(q.Source), q.Bits)
+	if plan != nil {
+		fmt.Fprintln(c.OutOrStdout(), f.target.summary(plan))
+	}
 	return nil
 }
 

@@ -39,6 +39,7 @@ var below = map[string]string{
 	"imatrix":      "graph gguf",
 	"lab":          "arch backend/* engine npy quant float16 atomicfile logprob",
 	"eval":         "lab machine",
+	"allot":        "eval imatrix mix quant",
 	"lab/cause":    "",
 	"lab/sim":      "lab backend/numerics",
 	"lab/diagnose": "lab lab/sim lab/cause chat tokenizer",
@@ -53,7 +54,7 @@ var below = map[string]string{
 
 	".":      "engine chat backend/* machine convert check",
 	"server": ". hub ui",
-	"cmd/*":  ". server eval imatrix lab lab/* convert synth bench simd",
+	"cmd/*":  ". server eval imatrix allot lab lab/* convert synth bench simd",
 }
 
 // never are the imports that must stay impossible however below grows.

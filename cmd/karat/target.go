@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/karat-run/karat/internal/allot"
+	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/eval"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/imatrix"
+	"github.com/karat-run/karat/internal/mix"
+	"github.com/spf13/cobra"
+)
+
+// targetFlags are those of types that are chosen by their effect.
+type targetFlags struct {
+	size size
+	kl   float64
+	text textFlags
+	plan string
+}
+
+const targetHelp = `
+With --target-size or --target-kl there is no TYPE: each weight's type is chosen by what it
+does to the model's predictions, for the least KL divergence from them that the size of the
+file allows, or the least size for a divergence (the mean over a text, in nats: 0.01 is hard
+to notice, 0.1 easy). Each weight is quantized alone, and the model's predictions with it are
+compared with its own: that takes as many passes over 8 windows of 256 tokens as there are
+weights. Ctrl-C ends it. --plan keeps the measurements, so that other targets take seconds.`
+
+func (f *targetFlags) add(c *cobra.Command) {
+	fs := c.Flags()
+	fs.Var(&f.size, "target-size", "most bytes of the file, as 500M or 4GiB")
+	fs.Float64Var(&f.kl, "target-kl", 0, "most KL `divergence` from the model's predictions, in nats")
+	fs.Var((*name)(&f.text.text), "calibration", "`file` with the text to measure it on (default: one that comes with Karat)")
+	fs.IntVarP(&f.text.context, "ctx", "c", 256, "`tokens` of a window of the text")
+	fs.IntVar(&f.text.windows, "chunks", 8, "`windows` of the text at most")
+	fs.Var((*name)(&f.plan), "plan", "`file` of measurements: read if it is there, and written")
+}
+
+func (f *targetFlags) set() bool { return f.size != 0 || f.kl != 0 }
+
+// check checks the flags against each other, and the number of TYPEs.
+func (f *targetFlags) check(c *cobra.Command, types int) error {
+	switch {
+	case f.set() && types > 0:
+		return usagef("TYPE and a target: give one of them")
+	case !f.set() && types == 0:
+		return usagef("TYPE, --target-size or --target-kl is needed")
+	case f.size != 0 && f.kl != 0:
+		return usagef("--target-size and --target-kl: give one of them")
+	case !(f.kl >= 0 && f.kl <= math.MaxFloat32):
+		return usagef("--target-kl %v: possible are numbers above 0", f.kl)
+	}
+	for _, flag := range []string{"calibration", "ctx", "chunks", "plan"} {
+		if !f.set() && c.Flags().Changed(flag) {
+			return usagef("--%s is for --target-size and --target-kl", flag)
+		}
+	}
+	return nil
+}
+
+// choose sets o's type and rules.
+func (f *targetFlags) choose(ctx context.Context, c *cobra.Command, path string, o *convert.QuantizeOptions) (*allot.Plan, error) {
+	if f.plan != "" {
+		if err := atomicfile.Check(f.plan); err != nil {
+			return nil, err
+		}
+		if sameFile(f.plan, path) || sameFile(f.plan, f.text.text) || sameFile(f.plan, o.Imatrix) {
+			return nil, usagef("--plan %s would replace what is read", f.plan)
+		}
+	}
+	file, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	m, err := openModel(path, c.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	a := allot.Options{Model: m, Tensors: file.Tensors(), Alignment: file.Alignment, Threads: o.Threads, Rules: o.Rules}
+	if a.Numerics, err = numerics.Parse("", ""); err != nil {
+		return nil, err
+	}
+	if o.Imatrix != "" {
+		if a.Imatrix, err = imatrix.Read(o.Imatrix); err != nil {
+			return nil, err
+		}
+	}
+	if a.Windows, err = f.text.cut(c, m, eval.Calibration); err != nil {
+		return nil, err
+	}
+	p := &stageProgress{w: c.ErrOrStderr()}
+	defer p.end()
+	a.Report = p.report
+	plan, err := f.search(ctx, a, file, o.Imatrix)
+	if err != nil {
+		return nil, err
+	}
+	plan.Imatrix = o.Imatrix
+	if f.plan != "" {
+		if err := atomicfile.Write(f.plan, func(w io.Writer) error {
+			e := newEncoder(w)
+			e.SetIndent("", " ")
+			return e.Encode(plan)
+		}); err != nil {
+			return nil, err
+		}
+	}
+	o.Rules = nil
+	for i, w := range plan.Weights {
+		o.Rules = append(o.Rules, mix.Rule{Pattern: regexp.MustCompile("^" + regexp.QuoteMeta(w.Name) + "$"), Type: plan.Type(i)})
+	}
+	if o.Type = plan.Most().String(); o.Type == "MXFP4" {
+		o.Type = "MXFP4_MOE"
+	}
+	return plan, nil
+}
+
+func (f *targetFlags) search(ctx context.Context, a allot.Options, file *gguf.File, imatrixPath string) (*allot.Plan, error) {
+	s, err := allot.New(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	data, err := readPlan(f.plan)
+	switch {
+	case err != nil:
+		return nil, err
+	case data != nil:
+		if err := s.Read(data); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.plan, err)
+		}
+	default:
+		if err := s.Measure(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if f.kl > 0 {
+		return s.Below(ctx, f.kl)
+	}
+	rest, err := besides(file, a.Imatrix, imatrixPath)
+	if err != nil {
+		return nil, err
+	}
+	return s.Within(ctx, int64(f.size)-rest)
+}
+
+// maxPlan is far above the plan of any model.
+const maxPlan = 64 << 20
+
+// readPlan is what is in the file at path, nil if there is none.
+func readPlan(path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := readAll(f, path, maxPlan)
+	return []byte(text), err
+}
+
+// besides is how many bytes of the quantized file are not of its weights. Keys are added to it,
+// also of the importance matrix if there is one.
+func besides(f *gguf.File, m *imatrix.Matrix, path string) (n int64, err error) {
+	n = 128
+	if m != nil {
+		n += int64(256 + len(path) + len(strings.Join(m.Datasets, "")))
+	}
+	for _, path := range f.Paths() {
+		st, err := os.Stat(path)
+		if err != nil {
+			return 0, err
+		}
+		n += st.Size()
+	}
+	for _, t := range f.Tensors() {
+		if !mix.Keeps(t) {
+			n -= int64(len(t.Data))
+		}
+	}
+	return n, nil
+}
+
+// summary says what was found.
+func (f *targetFlags) summary(p *allot.Plan) string {
+	var list []string
+	count := map[string]int{}
+	for _, w := range p.Weights {
+		if count[w.Type]++; count[w.Type] == 1 {
+			list = append(list, w.Type)
+		}
+	}
+	for i, t := range list {
+		list[i] = fmt.Sprintf("%d %s", count[t], t)
+	}
+	return fmt.Sprintf("KL divergence %.3g (%.3g expected) over %d predictions; %s", p.KL, p.Expected, p.Predictions, strings.Join(list, ", "))
+}
+
+// stageProgress tells how far stages of work are, and what is left of each.
+type stageProgress struct {
+	w     io.Writer
+	stage string
+	*evalProgress
+}
+
+func (p *stageProgress) report(stage string, done, total int) {
+	if stage != p.stage {
+		p.end()
+		p.stage, p.evalProgress = stage, newEvalProgress(p.w, total)
+		p.last = time.Time{}
+	}
+	p.say(stage, done)
+}
+
+func (p *stageProgress) end() {
+	if p.evalProgress != nil {
+		p.evalProgress.end()
+	}
+}
