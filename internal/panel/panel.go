@@ -17,6 +17,7 @@ package panel
 
 import (
 	"fmt"
+	"math"
 	"unsafe"
 
 	"github.com/karat-run/karat/internal/quant"
@@ -39,10 +40,11 @@ type Weight struct {
 
 	stored     *simd.Stored // nil if AddRow does not know the type
 	planes     planes
-	table      *[16]byte // codes by what is stored, or nil where these are the codes
-	unit       int       // bytes of a unit of codes
-	scaleBytes int       // of a whole chunk
-	chunkBytes int       // likewise, with its codes
+	wide       *[64]uint16 // codes as simd.WidenPlanes has them, or nil
+	table      *[16]byte   // codes by what is stored, or nil where these are the codes
+	unit       int         // bytes of a unit of codes
+	scaleBytes int         // of a whole chunk
+	chunkBytes int         // likewise, with its codes
 	panelBytes int
 }
 
@@ -130,8 +132,40 @@ func New(d tensor.DType, n, k int, data []byte) (*Weight, error) {
 	if len(data) != Size(d, n, k) {
 		return nil, fmt.Errorf("panel: %v [%d, %d]: %d bytes, need %d", d, n, k, len(data), Size(d, n, k))
 	}
-	return &Weight{DType: d, N: n, K: k, data: data, stored: stored(d), planes: planesOf(d), table: tableOf(d), unit: planesOf(d).unitBytes(),
-		scaleBytes: scaleBytes(d, Chunk), chunkBytes: chunkBytes(d, Chunk), panelBytes: panelBytes(d, k)}, nil
+	w := &Weight{DType: d, N: n, K: k, data: data, stored: stored(d), planes: planesOf(d), table: tableOf(d), unit: planesOf(d).unitBytes(),
+		scaleBytes: scaleBytes(d, Chunk), chunkBytes: chunkBytes(d, Chunk), panelBytes: panelBytes(d, k)}
+	w.wide = w.wideTable()
+	return w, nil
+}
+
+// wideTable is nil for types whose planes simd.WidenPlanes does not read.
+func (w *Weight) wideTable() *[64]uint16 {
+	if !w.planes.four {
+		return nil
+	}
+	t := new([64]uint16)
+	for i := range t {
+		code := byte(i)
+		if !w.planes.one && !w.planes.two {
+			code &= 15
+		}
+		if w.table != nil {
+			code = w.table[code]
+		}
+		t[i] = uint16(math.Float32bits(float32(int32(code)-w.Offset())) >> 16) // exact
+	}
+	return t
+}
+
+// codes says which planes there are besides that of four bits.
+func (p *planes) codes() simd.Codes {
+	switch {
+	case p.one:
+		return simd.Codes41
+	case p.two:
+		return simd.Codes42
+	}
+	return simd.Codes4
 }
 
 // stored is how simd.AddRow reads the type, nil if it does not.
@@ -142,12 +176,8 @@ func stored(d tensor.DType) *simd.Stored {
 		return nil // its scales are bfloat16
 	case s.Table != nil:
 		s.Codes = simd.CodesTable
-	case p == planes{four: true}:
-		s.Codes = simd.Codes4
-	case p == planes{four: true, one: true}:
-		s.Codes = simd.Codes41
-	case p == planes{four: true, two: true}:
-		s.Codes = simd.Codes42
+	case p.four:
+		s.Codes = p.codes()
 	case p.eight:
 		s.Codes = simd.Codes8
 	default:

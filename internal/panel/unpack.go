@@ -37,13 +37,21 @@ const ahead = 6 << 10
 // the weights' integers.
 func (w *Weight) Unpack(s *Scratch, p, c int, tiles bool) {
 	src := w.open(s, p, c)
-	s.Codes = s.codes[:len(s.Scale)*s.Group]
-	w.unpackCodes(s, src)
-	if tiles {
-		s.Wide, s.After = s.wide[:len(s.Codes)], nil
-		if c+1 < w.Chunks() {
-			s.After, _ = w.chunk(p, c+1)
-		}
+	n := len(s.Scale) * s.Group
+	if !tiles || w.wide == nil {
+		s.Codes = s.codes[:n]
+		w.unpackCodes(s, src)
+	}
+	if !tiles {
+		return
+	}
+	s.Wide, s.After = s.wide[:n], nil
+	if c+1 < w.Chunks() {
+		s.After, _ = w.chunk(p, c+1)
+	}
+	if w.wide != nil {
+		simd.WidenPlanes(s.Wide, src, w.planes.codes(), w.wide)
+	} else {
 		simd.Widen(s.Wide, s.Codes, byte(w.Offset()))
 	}
 }

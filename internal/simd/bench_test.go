@@ -124,7 +124,8 @@ func BenchmarkAddTiles(b *testing.B) {
 func BenchmarkUnpack(b *testing.B) {
 	src, dst, wide := make([]byte, 8*UnitSize), make([]byte, 8*UnitSize), make([]uint16, 8*UnitSize)
 	for name, f := range map[string]func(dst, src []byte){"4": Unpack4, "41": Unpack41, "42": Unpack42, "2": Unpack2, "21": Unpack21,
-		"table": func(dst, src []byte) { UnpackTable(dst, src, new([16]byte)) }, "wide": func(dst, src []byte) { Widen(wide, dst, 8) }} {
+		"table": func(dst, src []byte) { UnpackTable(dst, src, new([16]byte)) }, "wide": func(dst, src []byte) { Widen(wide, dst, 8) },
+		"wide4": func(_, src []byte) { WidenPlanes(wide, src, Codes4, new([64]uint16)) }, "wide42": func(_, src []byte) { WidenPlanes(wide, src, Codes42, new([64]uint16)) }} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				f(dst, src)

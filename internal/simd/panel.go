@@ -76,6 +76,16 @@ func Split(dst []uint16, q []int16) { split(dst, q) }
 // order of Acts.Q, and the others. len(dst) is len(codes), a multiple of 64.
 func Widen(dst []uint16, codes []byte, offset byte) { widen(dst, codes, offset) }
 
+// WidenPlanes is Widen of what the Unpack functions make of units of four bits and
+// none, one or two more: each code is replaced by its entry in the table, of which
+// codes of four bits take the first 16 and the next, which must be the same.
+func WidenPlanes(dst []uint16, src []byte, c Codes, table *[64]uint16) {
+	widenPlanes(dst, src[:len(dst)/UnitSize*vector*planes[c]], c, table)
+}
+
+// planes are the vectors of a unit.
+var planes = [...]int{Codes4: 4, CodesTable: 4, Codes41: 5, Codes42: 6, Codes8: 8}
+
 // Unpack4 unpacks units of four bits. Each of the Unpack functions fills dst,
 // whose length is a multiple of UnitSize.
 func Unpack4(dst, src []byte) { unpack4(dst, src) }

@@ -34,6 +34,28 @@ func splitAVX512(dst []uint16, q []int16)
 //go:noescape
 func widenAVX512(dst []uint16, codes []byte, offset byte)
 
+//go:noescape
+func widen4AVX512(dst []uint16, src []byte, table *[64]uint16)
+
+//go:noescape
+func widen41AVX512(dst []uint16, src []byte, table *[64]uint16)
+
+//go:noescape
+func widen42AVX512(dst []uint16, src []byte, table *[64]uint16)
+
+func widenPlanes(dst []uint16, src []byte, c Codes, table *[64]uint16) {
+	switch {
+	case tier < amx:
+		widenPlanesGeneric(dst, src, c, table)
+	case c == Codes41:
+		widen41AVX512(dst, src, table)
+	case c == Codes42:
+		widen42AVX512(dst, src, table)
+	default:
+		widen4AVX512(dst, src, table)
+	}
+}
+
 // addTilesAMX takes four rows or more. The last ones are the end of a block whose
 // height is a multiple of four, and whose first rows, done before, it puts back.
 func addTilesAMX(acc []float32, rows int, w []*Panel, x *Acts, split []uint16) {

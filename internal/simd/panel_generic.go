@@ -88,8 +88,21 @@ var order = [4]int{0, 2, 1, 3}
 
 func widenGeneric(dst []uint16, codes []byte, offset byte) {
 	for i, c := range codes {
-		at := order[i%4]
-		dst[i/vector*vector+at/2*vector/2+i%vector/4*2+at%2] = bfloat(int32(c) - int32(offset))
+		dst[wideIndex(i)] = bfloat(int32(c) - int32(offset))
+	}
+}
+
+// wideIndex is where Widen puts code i.
+func wideIndex(i int) int {
+	at := order[i%4]
+	return i/vector*vector + at/2*vector/2 + i%vector/4*2 + at%2
+}
+
+func widenPlanesGeneric(dst []uint16, src []byte, c Codes, table *[64]uint16) {
+	codes := make([]byte, len(dst))
+	unpackGeneric(codes, src, true, c == Codes42, c == Codes41)
+	for i, c := range codes {
+		dst[wideIndex(i)] = table[c]
 	}
 }
 

@@ -414,3 +414,33 @@ func TestWeave(t *testing.T) {
 		}
 	})
 }
+
+// TestWidenPlanes compares every tier with the generic twin, and that with Widen.
+func TestWidenPlanes(t *testing.T) {
+	guard := guarded(t)
+	eachTier(t, func(t *testing.T) {
+		r := rng(10)
+		for i := range 60 {
+			c, n, offset := Codes(i%4), i/4%5, i%33
+			var table [64]uint16
+			for j := range table {
+				code := j
+				if c < Codes41 {
+					code &= 15
+				}
+				table[j] = bfloat(int32(code - offset))
+			}
+			src := as[byte](guard, n*planes[c]*vector)
+			for j := range src {
+				src[j] = byte(r.Uint32())
+			}
+			got, want, codes := as[uint16](guard, n*UnitSize), make([]uint16, n*UnitSize), make([]byte, n*UnitSize)
+			unpackGeneric(codes, src, true, c == Codes42, c == Codes41)
+			widenGeneric(want, codes, byte(offset))
+			WidenPlanes(got, src, c, &table)
+			if !slices.Equal(got, want) {
+				t.Fatalf("case %d: other numbers", i)
+			}
+		}
+	})
+}

@@ -26,3 +26,7 @@ func weaveHalves(dst, src []byte, stride, n, in, out, other int) {
 func weaveBits(dst, src []byte, stride, out int, two bool) {
 	weaveBitsGeneric(dst, src, stride, out, two)
 }
+
+func widenPlanes(dst []uint16, src []byte, c Codes, table *[64]uint16) {
+	widenPlanesGeneric(dst, src, c, table)
+}
