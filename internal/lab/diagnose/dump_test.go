@@ -250,6 +250,35 @@ func TestOnePosition(t *testing.T) {
 	}
 }
 
+// TestLastRows leaves of all taps the last rows, as engines do that prune what they do
+// not need, and of each prompt other taps: faults are found where they are.
+func TestLastRows(t *testing.T) {
+	m := tiny(t, "tiny-llama")
+	full, _ := m.record(t, "activations=f32", "norm_missing:ffn_norm@2; attention_scale@1; x_value_signs@3", m.texts(t, mixed, "Hello world"))
+	for _, kept := range []int{1, 3} {
+		var cut []*lab.Prompt
+		for i, p := range full.Prompts {
+			q := *p
+			q.Taps = map[string]*tensor.Tensor{}
+			for name, x := range p.Taps {
+				if i == 1 && strings.Contains(name, "layers.0.") {
+					continue
+				}
+				last := *x
+				w := 4 * x.Shape.Size() / x.Shape[0]
+				last.Shape = append(tensor.Shape{kept}, x.Shape[1:]...)
+				last.Data = x.Data[len(x.Data)-kept*w:]
+				q.Taps[name] = &last
+			}
+			cut = append(cut, &q)
+		}
+		d := m.diagnose(t, &lab.Record{Names: lab.NamesHF, Prompts: cut}, nil)
+		if len(suspicions(d)) != 3 || !slices.Equal(layers(d, "norm_missing"), []int{2}) || !slices.Equal(layers(d, "attention_scale"), []int{1}) || !slices.Equal(layers(d, "unknown"), []int{3}) {
+			t.Errorf("the last %d rows: %s", kept, say(d))
+		}
+	}
+}
+
 // TestStoredIn16 stores the dumps of a float32 engine in 16 bits: a right one stays
 // right, and a fault is found all the same.
 func TestStoredIn16(t *testing.T) {

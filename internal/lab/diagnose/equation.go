@@ -19,12 +19,14 @@ type equation struct {
 	target        *graph.Node
 	tap           string // the target's name as PyTorch has it
 	span, sources []*graph.Node
-	errors        []rowError // of all sites, under the accepted edits
-	before        []rowError // without the edits, once there are some
-	given         bool       // nothing explains it: it is left as it is
-	scanned       bool       // off is known
-	off           []site     // outside the sample, and yet wrong
-	pursuit       *pursuit   // the search for what explains it
+	behind        map[*graph.Node]bool // computed at rows that the dump lacks
+	prompts       []*prompt            // whose taps make this equation
+	errors        []rowError           // of all sites, under the accepted edits
+	before        []rowError           // without the edits, once there are some
+	given         bool                 // nothing explains it: it is left as it is
+	scanned       bool                 // off is known
+	off           []site               // outside the sample, and yet wrong
+	pursuit       *pursuit             // the search for what explains it
 }
 
 // site is a row of a prompt.
@@ -63,16 +65,42 @@ func (e *equation) flagged() bool { return worst(e.errors).ratio() > excess }
 func (r *run) equations() {
 	r.eqs = nil
 	for _, n := range r.g.Nodes {
-		p := r.holder(n)
-		if p == nil {
-			continue
+		if eq := r.equation(n); eq != nil {
+			r.eqs = append(r.eqs, eq)
 		}
-		eq := &equation{target: n, tap: r.tapName(n)}
-		_, eq.sources = p.center.Span(n)
-		r.eqs = append(r.eqs, eq)
 	}
 	r.findSpans()
 	r.covered = len(r.byNode)
+}
+
+// equation is the one of n's value, nil if no tapped prompt has it. Prompts may differ in
+// their taps: those count from which it follows by the fewest nodes.
+func (r *run) equation(n *graph.Node) *equation {
+	var eq *equation
+	for _, p := range r.prompts {
+		if _, ok := p.known[n]; !ok || !p.tapped {
+			continue
+		}
+		span, sources := p.center.Span(n)
+		switch {
+		case eq == nil || len(span) < len(eq.span):
+			eq = &equation{target: n, tap: r.tapName(n), span: span, sources: sources, prompts: []*prompt{p}}
+		case slices.Equal(sources, eq.sources):
+			eq.prompts = append(eq.prompts, p)
+		}
+	}
+	return eq
+}
+
+// checked are the rows of a prompt at which eq can be checked.
+func (eq *equation) checked(p *prompt) (first, n int) {
+	first, n = p.known[eq.target].Rows()
+	end := first + n
+	for _, x := range eq.sources {
+		from, _ := p.known[x].Rows()
+		first = max(first, from)
+	}
+	return first, end - first
 }
 
 // findSpans finds which nodes the equations are made of: hypotheses that are accepted
@@ -80,32 +108,22 @@ func (r *run) equations() {
 func (r *run) findSpans() {
 	r.byNode = map[*graph.Node][]*equation{}
 	for _, eq := range r.eqs {
-		eq.span, _ = r.holder(eq.target).center.Span(eq.target)
+		eq.span, _ = eq.prompts[0].center.Span(eq.target)
+		eq.behind = eq.prompts[0].center.Behind(eq.span)
 		for _, x := range eq.span {
 			r.byNode[x] = append(r.byNode[x], eq)
 		}
 	}
 }
 
-// holder is the first tapped prompt that has a value of n.
-func (r *run) holder(n *graph.Node) *prompt {
-	for _, p := range r.prompts {
-		if _, ok := p.known[n]; ok && p.tapped {
-			return p
-		}
-	}
-	return nil
-}
-
 // sites are the rows at which eq is checked.
 func (r *run) sites(eq *equation) []site {
 	var all []site
 	for i, p := range r.prompts {
-		k, ok := p.known[eq.target]
-		if !ok || !p.tapped {
+		if !slices.Contains(eq.prompts, p) {
 			continue
 		}
-		first, n := k.Rows()
+		first, n := eq.checked(p)
 		rows := sample(first, n, maxRows)
 		for _, s := range eq.off {
 			if s.prompt == i {

@@ -38,8 +38,7 @@ func (r *run) limitScan() {
 func (r *run) scan(eq *equation) error {
 	eq.scanned = true
 	for i, p := range r.prompts {
-		k, ok := p.known[eq.target]
-		if !ok || !p.tapped {
+		if !slices.Contains(eq.prompts, p) {
 			continue
 		}
 		seen, floors, floor := map[site]bool{}, map[site]float64{}, 0.0
@@ -49,7 +48,7 @@ func (r *run) scan(eq *equation) error {
 			}
 		}
 		var others []site
-		first, n := k.Rows()
+		first, n := eq.checked(p)
 		for _, row := range sample(first, n, r.perScan) {
 			if s := (site{i, row}); !seen[s] {
 				others, floors[s] = append(others, s), floor

@@ -85,7 +85,7 @@ func (r *run) search() error {
 			deep = false
 		case deep:
 			for _, eq := range r.eqs {
-				if eq.flagged() && !eq.given {
+				if eq.flagged() && !eq.given && !r.shadowed(eq) {
 					if err := r.leftOver(eq); err != nil {
 						return err
 					}
@@ -103,7 +103,7 @@ func (r *run) search() error {
 func (r *run) pass(deep bool) (found bool, err error) {
 	tried := map[string]bool{}
 	for i, eq := range r.eqs {
-		if !eq.flagged() || eq.given {
+		if !eq.flagged() || eq.given || r.shadowed(eq) {
 			continue
 		}
 		r.progress("naming causes", i, len(r.eqs))
@@ -129,6 +129,12 @@ func (r *run) pass(deep bool) (found bool, err error) {
 	return found, nil
 }
 
+// shadowed reports whether eq rests on earlier positions that the dump lacks, and whose
+// values cannot be had, since an equation on the way to them does not hold.
+func (r *run) shadowed(eq *equation) bool {
+	return slices.ContainsFunc(r.eqs, func(x *equation) bool { return x != eq && eq.behind[x.target] && x.flagged() })
+}
+
 // accept builds an attempt's hypotheses into the reference.
 func (r *run) accept(eq *equation, a *attempt) error {
 	r.build(a.edits)
@@ -137,6 +143,11 @@ func (r *run) accept(eq *equation, a *attempt) error {
 		h.eqs, h.combo = append(h.eqs, eq), len(a.hs) > 1
 		r.accepted = append(r.accepted, h)
 		touched = append(touched, r.touched(h.edits)...)
+		for _, eq := range r.eqs {
+			if eq.behind[h.node] {
+				touched = append(touched, eq)
+			}
+		}
 	}
 	slices.SortFunc(touched, func(a, b *equation) int { return a.target.ID - b.target.ID })
 	return r.remeasure(slices.Compact(touched))

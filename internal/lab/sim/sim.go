@@ -155,12 +155,7 @@ func (e *Eval) differs(n *graph.Node) bool {
 
 // given reports whether all rows of n are known.
 func (e *Eval) given(n *graph.Node) bool {
-	k, ok := e.known[n]
-	if !ok {
-		return false
-	}
-	first, rows := k.Rows()
-	return first == 0 && rows == len(e.ids)
+	return e.Known(n, 0) && e.Known(n, len(e.ids)-1)
 }
 
 // Known reports whether a row of n is known.
@@ -245,8 +240,9 @@ func (e *Eval) Forget(layer int) {
 	maps.DeleteFunc(e.memo, func(n *graph.Node, _ *values) bool { return n.Layer >= 0 && n.Layer < layer })
 }
 
-// Span is the nodes that Compute(n) computes, in the graph's order: n, and what is
-// not known on the way to it. sources are the known nodes where it begins.
+// Span is the nodes that Compute(n) computes at the last row, in the graph's order: n,
+// and what is not known there on the way to it. sources are the known nodes where it
+// begins. (Keys and values of earlier rows may have to be computed, too: see Behind.)
 func (e *Eval) Span(n *graph.Node) (span, sources []*graph.Node) {
 	seen := map[*graph.Node]bool{}
 	var visit func(n *graph.Node)
@@ -256,7 +252,7 @@ func (e *Eval) Span(n *graph.Node) (span, sources []*graph.Node) {
 		}
 		seen[n] = true
 		for _, x := range e.deps(n) {
-			if x != nil && e.given(x) {
+			if x != nil && e.Known(x, len(e.ids)-1) {
 				if !slices.Contains(sources, x) {
 					sources = append(sources, x)
 				}
@@ -271,4 +267,32 @@ func (e *Eval) Span(n *graph.Node) (span, sources []*graph.Node) {
 	slices.SortFunc(span, byID)
 	slices.SortFunc(sources, byID)
 	return span, sources
+}
+
+// Behind is the nodes outside a span that have to be computed at rows where they are
+// not known, since attention in the span reads these rows' keys and values.
+func (e *Eval) Behind(span []*graph.Node) map[*graph.Node]bool {
+	seen := map[*graph.Node]bool{}
+	var visit func(n *graph.Node)
+	visit = func(n *graph.Node) {
+		if n == nil || seen[n] || e.given(n) {
+			return
+		}
+		seen[n] = true
+		for _, x := range e.deps(n) {
+			visit(x)
+		}
+	}
+	for _, n := range span {
+		if n.Op != graph.Attention {
+			continue
+		}
+		for _, x := range e.deps(n) {
+			visit(x)
+		}
+	}
+	for _, n := range span {
+		delete(seen, n)
+	}
+	return seen
 }

@@ -206,8 +206,12 @@ func TestKnownRows(t *testing.T) {
 	if !slices.Equal(got[:5*w], right[:5*w]) || slices.ContainsFunc(got[5*w:], func(v float64) bool { return v != 1 }) {
 		t.Error("not the known row behind the computed ones")
 	}
-	if span, sources := e.Span(g.Node("blk.0.attn_q")); !slices.Contains(span, n) || len(sources) != 0 {
-		t.Errorf("a value of which a row is known is a source: %v from %v", span, sources)
+	if span, sources := e.Span(g.Node("blk.0.attn_q")); slices.Contains(span, n) || !slices.Equal(sources, []*graph.Node{n}) {
+		t.Errorf("a value whose last row is known is no source: %v from %v", span, sources)
+	}
+	span, _ := e.Span(g.Node("blk.0.attn_output"))
+	if behind := e.Behind(span); !behind[n] || !behind[g.Node("token_embd")] || behind[g.Node("blk.0.attn_k")] {
+		t.Errorf("attention reads earlier rows: behind %v is %v", span, behind)
 	}
 }
 
