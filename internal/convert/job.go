@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -12,7 +13,7 @@ import (
 )
 
 // chunkBytes is about what a worker makes at a time.
-const chunkBytes = 2 << 20
+const chunkBytes = 512 << 10
 
 // A job is a tensor to write, and what it is made of.
 type job struct {
@@ -84,15 +85,8 @@ func (w *worker) make(j *job, from, to int) ([]byte, error) {
 		}
 		rows = w.rows
 	}
-	if i := notFinite(j.in.DType, rows); i >= 0 {
-		at := from*unit + i
-		if j.from != nil {
-			at = j.from(at/unit)*unit + at%unit
-		}
-		return nil, fmt.Errorf("element %d is %v", at, value(j.in.DType, rows, i))
-	}
 	if j.out.DType == j.in.DType && j.plus == 0 {
-		return rows, nil
+		return rows, j.checkFinite(rows, from)
 	}
 	n := (to - from) * unit
 	if cap(w.values) < n {
@@ -107,7 +101,26 @@ func (w *worker) make(j *job, from, to int) ([]byte, error) {
 			v[i] += j.plus
 		}
 	}
-	return w.encode(j, v, from*unit)
+	out, err := w.encode(j, v, from*unit)
+	if err != nil { // Quantize has looked at every element, but does not know its place
+		err = cmp.Or(j.checkFinite(rows, from), err)
+	}
+	return out, err
+}
+
+// checkFinite looks for NaNs and infinities in the rows that are units from on of
+// the result.
+func (j *job) checkFinite(rows []byte, from int) error {
+	i := notFinite(j.in.DType, rows)
+	if i < 0 {
+		return nil
+	}
+	unit := j.unit()
+	at := from*unit + i
+	if j.from != nil {
+		at = j.from(at/unit)*unit + at%unit
+	}
+	return fmt.Errorf("element %d is %v", at, value(j.in.DType, rows, i))
 }
 
 // encode makes v, elements from first on, elements of the result's type.

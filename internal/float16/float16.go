@@ -3,7 +3,10 @@
 // rounds to nearest, ties to even; NaNs stay NaNs.
 package float16
 
-import "math"
+import (
+	"math"
+	"unsafe"
+)
 
 // F16 is the value of a binary16 bit pattern, exact.
 func F16(b uint16) float32 {
@@ -44,4 +47,20 @@ func ToBF16(x float32) uint16 {
 		return uint16(b>>16) | 0x40
 	}
 	return uint16((b + 0x7fff + (b>>16)&1) >> 16)
+}
+
+// LittleEndian reports whether the machine's numbers have the order of bytes that
+// files have.
+var LittleEndian = func() bool {
+	x := uint16(1)
+	return *(*byte)(unsafe.Pointer(&x)) == 1
+}()
+
+// Words is b in place as numbers of 16 bits, without an odd last byte; nil where
+// the machine's order of bytes, or b's alignment, does not allow that.
+func Words(b []byte) []uint16 {
+	if n := len(b) / 2; n > 0 && LittleEndian && uintptr(unsafe.Pointer(&b[0]))%2 == 0 {
+		return unsafe.Slice((*uint16)(unsafe.Pointer(&b[0])), n) // n*2 <= len(b)
+	}
+	return nil
 }

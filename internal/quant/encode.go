@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/simd"
@@ -45,76 +46,93 @@ func Quantize(d tensor.DType, dst []byte, x []float32, k int, importance []float
 			return fmt.Errorf("quant: %v: importance of column %d is %v", d, i, v)
 		}
 	}
-	if i := notFinite(x); i >= 0 {
+	if !(simd.Largest(x) <= math.MaxFloat32) {
+		i := slices.IndexFunc(x, func(v float32) bool { return v-v != 0 })
 		return fmt.Errorf("quant: %v: weight %d of row %d is %v", d, i%k, i/k, x[i])
 	}
 	if !d.Quantized() {
 		return storeFloats(d, dst, x, k)
 	}
-	encode := encoders[d]
 	var e encoder
 	for row := range len(x) / k {
 		x, dst := x[row*k:(row+1)*k], dst[d.RowBytes(row*k):d.RowBytes((row+1)*k)]
-		if importance != nil {
-			e.square = squares(x) / float32(k) // which larger blocks have of their own
-		}
-		for b := range k / d.BlockSize() {
-			block := dst[d.RowBytes(b*d.BlockSize()):][:d.BlockBytes()]
-			x := x[b*d.BlockSize():][:d.BlockSize()]
-			var w []float32
-			if importance != nil {
-				w = importance[b*d.BlockSize():][:d.BlockSize()]
-			}
-			encode(&e, block, x, w)
-			if err := checkScales(d, block); err != nil {
-				return fmt.Errorf("quant: %v: weights %d to %d of row %d: %w", d, b*d.BlockSize(), (b+1)*d.BlockSize()-1, row, err)
-			}
+		e.row(d, dst, x, importance)
+		if b := badScale(d, dst); b >= 0 {
+			size := d.BlockSize()
+			return fmt.Errorf("quant: %v: no scale of binary16 (at most 65504) holds weights %d to %d of row %d", d, b*size, (b+1)*size-1, row)
 		}
 	}
 	return nil
 }
 
-// notFinite is the index of the first NaN or infinity of x, -1 if there is none.
-func notFinite(x []float32) int {
-	var top uint32
-	for _, v := range x {
-		top = max(top, math.Float32bits(v)<<1)
+// row writes a row.
+func (e *encoder) row(d tensor.DType, dst []byte, x, importance []float32) {
+	switch {
+	case d == tensor.Q8_0:
+		simd.BlocksQ8_0(dst, x)
+		return
+	case d == tensor.Q4_0 && importance == nil:
+		simd.BlocksQ4_0(dst, x)
+		return
+	case importance != nil:
+		e.square = squares(x) / float32(len(x)) // which larger blocks have of their own
 	}
-	if top < 0xff000000 {
+	encode, n, size := encoders[d], d.BlockSize(), d.BlockBytes()
+	for ; len(x) > 0; dst, x = dst[size:], x[n:] {
+		var w []float32
+		if importance != nil {
+			w, importance = importance[:n], importance[n:]
+		}
+		encode(e, dst[:size], x[:n], w)
+	}
+}
+
+// badScale is the index of the first block whose scale, or minimum, is no finite
+// number; -1 if there is none. MXFP4's are.
+func badScale(d tensor.DType, row []byte) int {
+	at, size := 0, d.BlockBytes()
+	switch d {
+	case tensor.MXFP4:
 		return -1
+	case tensor.Q2_K:
+		at = 80
+	case tensor.Q3_K:
+		at = 108
+	case tensor.Q6_K:
+		at = 208
 	}
-	for i, v := range x {
-		if v-v != 0 {
-			return i
+	hasMin := HasMin(d)
+	for b := 0; at < len(row); b, at = b+1, at+size {
+		if half16(row[at:])&0x7c00 == 0x7c00 || hasMin && half16(row[at+2:])&0x7c00 == 0x7c00 {
+			return b
 		}
 	}
 	return -1
 }
 
-// checkScales finds scales that binary16 does not hold.
-func checkScales(d tensor.DType, block []byte) error {
-	var h Header
-	h.Read(d, block)
-	if d != tensor.MXFP4 && (h.D&0x7c00 == 0x7c00 || h.Min&0x7c00 == 0x7c00) {
-		return fmt.Errorf("no scale of binary16 (at most 65504) holds them")
-	}
-	return nil
-}
-
-// storeFloats writes a plain type. F16 holds up to 65504.
+// storeFloats writes a plain type. F16 holds up to 65504, BF16 a little less than F32.
 func storeFloats(d tensor.DType, dst []byte, x []float32, k int) error {
-	for i, v := range x {
-		switch d {
-		case tensor.F32:
+	to, infinity := float16.ToF16, uint16(0x7c00)
+	switch d {
+	case tensor.F32:
+		for i, v := range x {
 			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
-		case tensor.BF16:
-			binary.LittleEndian.PutUint16(dst[2*i:], float16.ToBF16(v))
-		default:
-			h := float16.ToF16(v)
-			if h&0x7c00 == 0x7c00 {
-				return fmt.Errorf("quant: F16: weight %d of row %d is %v, beyond 65504", i%k, i/k, v)
-			}
-			binary.LittleEndian.PutUint16(dst[2*i:], h)
+		}
+		return nil
+	case tensor.BF16:
+		to, infinity = float16.ToBF16, 0x7f80
+	}
+	words := float16.Words(dst)
+	if d == tensor.F16 && words != nil {
+		simd.StoreF16(words, x)
+	} else {
+		for i, v := range x {
+			binary.LittleEndian.PutUint16(dst[2*i:], to(v))
+		}
+	}
+	for i, v := range x {
+		if half16(dst[2*i:])&infinity == infinity {
+			return fmt.Errorf("quant: %v: weight %d of row %d is %v, more than it holds", d, i%k, i/k, v)
 		}
 	}
 	return nil
@@ -122,11 +140,10 @@ func storeFloats(d tensor.DType, dst []byte, x []float32, k int) error {
 
 // encoders writes a block of x, with importance w, which may be nil.
 var encoders = map[tensor.DType]func(e *encoder, b []byte, x, w []float32){
-	tensor.Q4_0:   (*encoder).q4_0,
+	tensor.Q4_0:   (*encoder).q4_0, // with importance
 	tensor.Q4_1:   (*encoder).q4_1,
 	tensor.Q5_0:   (*encoder).q5_0,
 	tensor.Q5_1:   (*encoder).q5_1,
-	tensor.Q8_0:   (*encoder).q8_0,
 	tensor.Q2_K:   (*encoder).q2_K,
 	tensor.Q3_K:   (*encoder).q3_K,
 	tensor.Q4_K:   (*encoder).q4_K,

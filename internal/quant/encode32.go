@@ -110,23 +110,6 @@ func packFifth(qh, q []byte) {
 	binary.LittleEndian.PutUint32(qh, bits)
 }
 
-// q8_0 rounds halves away from zero, as C's roundf does.
-func (e *encoder) q8_0(b []byte, x, _ []float32) {
-	d := abs(peak(x)) / 127
-	putHalf(b, d)
-	id := inverse(d)
-	for i, v := range x[:32] {
-		v = float32(v * id)
-		n := int32(v)
-		if rest := v - float32(n); rest >= 0.5 {
-			n++
-		} else if rest <= -0.5 {
-			n--
-		}
-		b[2+i] = byte(n)
-	}
-}
-
 // mxfp4 has the largest power of two that is at most a quarter of the largest
 // magnitude as its scale, so that this becomes 4 to 6, the largest code's value.
 // (OCP Microscaling Formats 1.0, section 6.3)

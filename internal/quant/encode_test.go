@@ -265,9 +265,10 @@ func TestQuantizeErrors(t *testing.T) {
 		{quantize(tensor.Q6_K, 256, 0, append(make([]float32, 255), inf)), "quant: Q6_K: importance of column 255 is +Inf"},
 		{quantize(tensor.Q8_0, 256, inf, nil), "quant: Q8_0: weight 44 of row 1 is +Inf"},
 		{quantize(tensor.F16, 256, float32(math.NaN()), nil), "quant: F16: weight 44 of row 1 is NaN"},
-		{quantize(tensor.F16, 256, 65520, nil), "quant: F16: weight 44 of row 1 is 65520, beyond 65504"},
-		{quantize(tensor.Q8_0, 256, 1e10, nil), "quant: Q8_0: weights 32 to 63 of row 1: no scale of binary16 (at most 65504) holds them"},
-		{quantize(tensor.Q4_K, 256, 1e30, nil), "quant: Q4_K: weights 0 to 255 of row 1: no scale of binary16 (at most 65504) holds them"},
+		{quantize(tensor.F16, 256, 65520, nil), "quant: F16: weight 44 of row 1 is 65520, more than it holds"},
+		{quantize(tensor.BF16, 256, -math.MaxFloat32, nil), "quant: BF16: weight 44 of row 1 is -3.4028235e+38, more than it holds"},
+		{quantize(tensor.Q8_0, 256, 1e10, nil), "quant: Q8_0: no scale of binary16 (at most 65504) holds weights 32 to 63 of row 1"},
+		{quantize(tensor.Q4_K, 256, 1e30, nil), "quant: Q4_K: no scale of binary16 (at most 65504) holds weights 0 to 255 of row 1"},
 	} {
 		if c.err == nil || c.err.Error() != c.want {
 			t.Errorf("error %v, want %q", c.err, c.want)

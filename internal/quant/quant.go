@@ -22,6 +22,7 @@ import (
 	"math"
 
 	"github.com/karat-run/karat/internal/float16"
+	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -188,13 +189,9 @@ func Dequantize(d tensor.DType, dst []float32, src []byte) error {
 			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
 		}
 	case tensor.F16:
-		for i := range dst {
-			dst[i] = float16.F16(half16(src[2*i:]))
-		}
+		eachWords(dst, src, simd.LoadF16)
 	case tensor.BF16:
-		for i := range dst {
-			dst[i] = float16.BF16(binary.LittleEndian.Uint16(src[2*i:]))
-		}
+		eachWords(dst, src, simd.LoadBF16)
 	case tensor.F64:
 		for i := range dst {
 			dst[i] = float32(math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:])))
@@ -203,6 +200,23 @@ func Dequantize(d tensor.DType, dst []float32, src []byte) error {
 		dequantizeBlocks(d, dst, src)
 	}
 	return nil
+}
+
+// eachWords loads dst from the 16-bit numbers in src.
+func eachWords(dst []float32, src []byte, load func(dst []float32, src []uint16)) {
+	if w := float16.Words(src); w != nil {
+		load(dst, w)
+		return
+	}
+	var words [256]uint16
+	for len(dst) > 0 {
+		n := min(len(dst), len(words))
+		for i := range words[:n] {
+			words[i] = half16(src[2*i:])
+		}
+		load(dst[:n], words[:n])
+		dst, src = dst[n:], src[2*n:]
+	}
 }
 
 // dequantizeBlocks multiplies the blocks' integers by their scales.

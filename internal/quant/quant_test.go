@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -170,6 +171,9 @@ func TestFloats(t *testing.T) {
 		var src []byte
 		for _, v := range values {
 			src = c.put(src, v)
+		}
+		if odd := append([]byte{0}, src...)[1:]; !slices.EqualFunc(dequantized(t, c.d, odd), dequantized(t, c.d, src), same) {
+			t.Errorf("%v: other values from an odd address", c.d)
 		}
 		for i, got := range dequantized(t, c.d, src) {
 			want := values[i]

@@ -1,6 +1,7 @@
 package simd
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -75,6 +76,71 @@ func TestFit(t *testing.T) {
 		for g, s := range f.Scale {
 			if s != float32(1+g) || f.Min[g] != -8*s || f.Low[g] != f.Min[g] {
 				t.Errorf("group %d: scale %v, minimum %v, low %v", g, s, f.Min[g], f.Low[g])
+			}
+		}
+	})
+}
+
+// TestBlocksTwins compares each tier's blocks with the generic ones, over slices
+// that end where memory ends.
+func TestBlocksTwins(t *testing.T) {
+	guard := guarded(t)
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range 2000 {
+		x := guard(BlockWeights * (1 + r.IntN(5)))
+		size := float32(math.Exp(r.NormFloat64() * 20))
+		for j := range x {
+			x[j] = float32(r.NormFloat64()) * size
+			switch {
+			case i%4 == 1: // halves
+				x[j] = float32(r.IntN(255)-127) / 2
+			case i%4 == 2 && r.IntN(2) == 0:
+				x[j] = float32(math.Copysign(0, r.NormFloat64()))
+			case i%8 == 3:
+				x[j] = size * float32(1-2*r.IntN(2))
+			}
+		}
+		if i%50 == 0 {
+			clear(x)
+		}
+		sameBlocks(t, x, bytesQ8_0, BlocksQ8_0)
+		sameBlocks(t, x, bytesQ4_0, BlocksQ4_0)
+	}
+}
+
+func sameBlocks(t *testing.T, x []float32, size int, blocks func(dst []byte, x []float32)) {
+	t.Helper()
+	defer func(l level) { tier = l }(tier)
+	var want []byte
+	for l := range best() + 1 {
+		tier = l
+		got := make([]byte, len(x)/BlockWeights*size)
+		blocks(got, x)
+		if l == generic {
+			want = got
+		}
+		if !bytes.Equal(got, want) {
+			t.Fatalf("%s: blocks of %v are\n%x, generic\n%x", Tier(), x, got, want)
+		}
+	}
+}
+
+func TestLargest(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
+	eachTier(t, func(t *testing.T) {
+		for n := range 70 {
+			x := make([]float32, n)
+			if got := Largest(x); got != 0 {
+				t.Errorf("of %d zeros: %v", n, got)
+			}
+			for i := range x {
+				for _, v := range []float32{nan, inf, -2, 1e-45} {
+					x[i] = v
+					if got := Largest(x); !same(got, abs(v)) {
+						t.Errorf("of %d with %v at %d: %v", n, v, i, got)
+					}
+				}
+				x[i] = 0
 			}
 		}
 	})

@@ -3,6 +3,7 @@ package cpu
 import (
 	"unsafe"
 
+	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/panel"
 	"github.com/karat-run/karat/internal/quant"
@@ -193,34 +194,19 @@ func (s *scratch) product(dst []float32, stride int, d tensor.DType, w []byte, x
 // floats is n elements of weights: in place where they are float32, and order
 // and alignment allow.
 func (s *scratch) floats(d tensor.DType, b []byte, n int) ([]float32, error) {
-	if d == tensor.F32 && littleEndian && uintptr(unsafe.Pointer(&b[0]))%4 == 0 {
+	if d == tensor.F32 && float16.LittleEndian && uintptr(unsafe.Pointer(&b[0]))%4 == 0 {
 		return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), n), nil // n*4 = len(b) > 0
 	}
 	s.f32 = grow(s.f32, n)
-	switch d {
-	case tensor.F16:
-		simd.LoadF16(s.f32, s.words(b))
-	case tensor.BF16:
-		simd.LoadBF16(s.f32, s.words(b))
-	default:
-		return s.f32, quant.Dequantize(d, s.f32, b)
-	}
-	return s.f32, nil
+	return s.f32, quant.Dequantize(d, s.f32, b)
 }
-
-// littleEndian is the order of the machine's bytes.
-var littleEndian = func() bool {
-	x := uint16(1)
-	return *(*byte)(unsafe.Pointer(&x)) == 1
-}()
 
 // words is b as 16-bit numbers: in place where order and alignment allow.
 func (s *scratch) words(b []byte) []uint16 {
-	n := len(b) / 2
-	if n > 0 && littleEndian && uintptr(unsafe.Pointer(&b[0]))%2 == 0 {
-		return unsafe.Slice((*uint16)(unsafe.Pointer(&b[0])), n) // n*2 <= len(b)
+	if w := float16.Words(b); w != nil {
+		return w
 	}
-	s.u16 = grow(s.u16, n)
+	s.u16 = grow(s.u16, len(b)/2)
 	for i := range s.u16 {
 		s.u16[i] = uint16(b[2*i]) | uint16(b[2*i+1])<<8
 	}
