@@ -62,6 +62,8 @@ var catalogue = map[string]kind{
 		"rows of another head or layer are read, or the file is refused", "convert again; look for heads times head size taken for hidden, transposition, padding"},
 	"tied-head": {"tensors", Error, "the output head contradicts whether it is tied to the embedding",
 		"all logits are those of another matrix", "tied models have no head of their own, untied ones need theirs: take tie_word_embeddings from the source"},
+	"row-blocks": {"tensors", Error, "a tensor's rows are no whole number of blocks",
+		"blocks that run on over the ends of rows shift every row but the first; readers of GGUF refuse the file", "quantize row by row, with a type whose blocks divide the rows: Q8_0, Q4_0, Q5_1 or IQ4_NL where 256 does not"},
 	"stale-files": {"tensors", Warning, "the folder holds tensor files that the model does not name",
 		"a tool that reads all of them gets values of another checkpoint", "remove the files, or write the index again"},
 	"tensor-duplicate": {"tensors", Error, "a tensor has the bytes of another one",
@@ -99,6 +101,8 @@ var catalogue = map[string]kind{
 		"every output has a common offset: a minimum was added with the wrong sign, or an offset left in", "quantize again; check the sign of the minimum and the offset of the integers"},
 	"layer-outlier": {"values", Error, "a tensor's size is far off that of its siblings in other layers",
 		"the layer shouts or is silent", "it is scaled, or holds another tensor's data: convert again"},
+	"transposed": {"values", Warning, "a square matrix looks transposed beside its siblings",
+		"outputs and inputs are exchanged: the layer's result is noise", "compare with the source: --against; write rows of outputs, [out, in]"},
 	"norm-offset": {"values", Error, "norm weights have the offset of 1 twice, or not at all",
 		"Gemma 3 scales by 1+w and its GGUF files hold the sum; all others scale by w. Off by one, every layer is twice as loud, or nearly silent", "convert again; the 1 is added once, by the converter to GGUF, and only for Gemma 2 and 3"},
 

@@ -10,6 +10,7 @@ package check
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -17,6 +18,8 @@ import (
 	"sync"
 
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/tensor"
 )
 
 // Options say what else to look at. The zero value checks a model by itself.
@@ -94,6 +97,13 @@ type checker struct {
 // are, or of a source that cannot: what is wrong with a model is in the report.
 func Run(ctx context.Context, path string, o Options) (*Report, error) {
 	f, err := open(path)
+	var row *tensor.RowError
+	var at *gguf.Error
+	if errors.As(err, &row) && errors.As(err, &at) { // nothing else can be said of such a file
+		c := &checker{report: Report{Path: path, Format: string(checkpoint.GGUF), Unproven: []string{}}}
+		c.add("row-blocks", []string{at.Name}, "%s: %v", at.Name, row)
+		return &c.report, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,12 +44,8 @@ func hostile(t testing.TB) map[string][]byte {
 		return append(b, slices.Concat(rest...)...)
 	}
 	x := tensor.Tensor{Name: "blk.0.attn_q.weight", DType: tensor.F32, Shape: tensor.Shape{4, 4}, Data: make([]byte, 64)}
-	path := filepath.Join(t.TempDir(), "good.gguf")
-	m := &model{t: t}
-	m.create(path, func(w io.Writer) error {
-		return gguf.Write(w, []gguf.KeyValue{{Key: "general.architecture", Value: "llama"}}, []tensor.Tensor{x})
-	})
-	good, err := os.ReadFile(path)
+	m := &model{t: t, meta: []gguf.KeyValue{{Key: "general.architecture", Value: "llama"}}, tensors: []tensor.Tensor{x}}
+	good, err := os.ReadFile(m.write())
 	if err != nil {
 		t.Fatal(err)
 	}

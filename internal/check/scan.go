@@ -33,6 +33,8 @@ type stats struct {
 	zero      zeroBlocks
 	values    []float32 // of vectors that are not too long
 	rowMax    []float32 // largest absolute value of each row
+	outputs   []float64 // of square matrices: logarithms of the sizes of rows
+	inputs    []float64 // and of columns
 	hash      uint64    // of the bytes
 	parts     []uint64  // likewise, of each matrix of a stack
 	scales    scales
@@ -224,6 +226,9 @@ func (c *checker) read(t tensor.Tensor) (stats, error) {
 	if s.rows > 1 {
 		r.cols, r.empty, s.rowMax = make([]bool, s.cols), s.cols, make([]float32, 0, s.rows)
 	}
+	if len(t.Shape) == 2 && s.rows == s.cols && s.rows >= 64 {
+		s.outputs, s.inputs = make([]float64, s.rows), make([]float64, s.cols)
+	}
 	if s.rows > 1 && !embedding(t.Name) {
 		r.seen = make(map[uint64]bool, s.rows)
 	}
@@ -346,6 +351,12 @@ func (r *reader) piece(base, col int, x []float32) bool {
 		r.maxAt = base + slices.IndexFunc(x, func(v float32) bool { return v == top || v == -top })
 	}
 	r.top = max(r.top, top)
+	if r.inputs != nil {
+		r.outputs[base/r.stats.cols] += sq
+		for j, v := range x {
+			r.inputs[col+j] += float64(v) * float64(v)
+		}
+	}
 	r.constant = r.constant && !slices.ContainsFunc(x, func(v float32) bool { return v != r.first })
 	if r.empty > 0 {
 		r.mark(col, x)
@@ -390,6 +401,11 @@ func (r *reader) end() {
 	for j, holds := range r.cols {
 		if !holds {
 			r.zeroCols.add(j)
+		}
+	}
+	for _, x := range [][]float64{r.outputs, r.inputs} {
+		for i, v := range x {
+			x[i] = math.Log(v + 1e-30)
 		}
 	}
 	if r.t.DType == tensor.F16 || r.t.DType == tensor.BF16 {

@@ -36,6 +36,7 @@ func (c *checker) siblings() {
 	for _, kind := range slices.Sorted(maps.Keys(all)) {
 		if s := all[kind]; len(s) >= 3 && c.stats[s[0].tensor].rows > 1 {
 			c.sizes(kind, s)
+			c.turned(s)
 		}
 	}
 }
@@ -62,6 +63,58 @@ func (c *checker) sizes(kind string, s []sibling) {
 			c.add("layer-outlier", []string{name}, "%s: its size is %.3g, that of its siblings about %.3g", name, c.stats[x.tensor].rms, math.Exp2(middle))
 		}
 	}
+}
+
+// turned finds a square matrix whose columns look like its siblings' rows. In
+// trained models the features of the residual stream differ in size, and all
+// layers' matrices that write it show it in the sizes of their rows, those that
+// read it in their columns.
+func (c *checker) turned(s []sibling) {
+	n := len(c.stats[s[0].tensor].outputs)
+	for _, x := range s {
+		if len(c.stats[x.tensor].outputs) != n || n == 0 || c.touched(x.tensor) {
+			return
+		}
+	}
+	rest := func(i int, of func(*stats) []float64) []float64 {
+		sum := make([]float64, n)
+		for j, x := range s {
+			for k, v := range of(&c.stats[x.tensor]) {
+				if j != i {
+					sum[k] += v
+				}
+			}
+		}
+		return sum
+	}
+	outputs, inputs := func(s *stats) []float64 { return s.outputs }, func(s *stats) []float64 { return s.inputs }
+	least := max(0.25, 5/math.Sqrt(float64(n)))
+	for i, x := range s {
+		own := &c.stats[x.tensor]
+		straight := max(correlation(own.outputs, rest(i, outputs)), correlation(own.inputs, rest(i, inputs)))
+		across := max(correlation(own.inputs, rest(i, outputs)), correlation(own.outputs, rest(i, inputs)))
+		if across > least && across > straight+least {
+			name := c.files.tensors[x.tensor].Name
+			c.add("transposed", []string{name}, "%s: its columns resemble the rows of its siblings (correlation %.2f), its rows do not (%.2f)", name, across, straight)
+		}
+	}
+}
+
+// correlation is Pearson's, 0 where one of both is constant.
+func correlation(x, y []float64) float64 {
+	var mx, my, xx, yy, xy float64
+	for i := range x {
+		mx += x[i] / float64(len(x))
+		my += y[i] / float64(len(x))
+	}
+	for i := range x {
+		a, b := x[i]-mx, y[i]-my
+		xx, yy, xy = xx+a*a, yy+b*b, xy+a*b
+	}
+	if xx*yy == 0 {
+		return 0
+	}
+	return xy / math.Sqrt(xx*yy)
 }
 
 // touched reports whether something was found in a tensor.

@@ -51,7 +51,7 @@ func transpose(name string) func(m *model) {
 }
 
 var spoiledSource = []spoil{
-	{"44 a square matrix transposed", "tiny-llama.bf16", true, "source-transposed", transpose("blk.2.attn_output")},
+	{"44 a square matrix transposed", "tiny-qwen2", true, "source-transposed", transpose("model.layers.2.self_attn.o_proj")},
 	{"22 queries not brought into pairs", "tiny-llama.Q8_0", true, "source-permuted", reorder("blk.1.attn_q", func(r int) int { h, i := r/32, r%32; return h*32 + i%16*2 + i/16 })},
 	{"21 keys of qwen3 in pairs", "tiny-qwen3.Q8_0", true, "source-permuted", reorder("blk.1.attn_k", func(r int) int { h, i := r/96, r%96; return h*96 + i%2*48 + i/2 })},
 	{"35 heads exchanged", "tiny-qwen3.Q8_0", true, "source-permuted", reorder("blk.0.attn_q", func(r int) int { return (r + 96) % 384 })},

@@ -1,12 +1,10 @@
 package check
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -31,6 +29,7 @@ type model struct {
 	config  map[string]any    // Hugging Face
 	texts   map[string]string // its other files
 	tensors []tensor.Tensor
+	patch   func(b []byte) // of the GGUF file's bytes, at last
 }
 
 // read reads a model; what it holds is valid until the test ends.
@@ -183,7 +182,16 @@ func (m *model) write() string {
 	dir := m.t.TempDir()
 	if m.config == nil {
 		path := filepath.Join(dir, "model.gguf")
-		m.create(path, func(w io.Writer) error { return gguf.Write(w, m.meta, m.tensors) })
+		var b bytes.Buffer
+		if err := gguf.Write(&b, m.meta, m.tensors); err != nil {
+			m.t.Fatal(err)
+		}
+		if m.patch != nil {
+			m.patch(b.Bytes())
+		}
+		if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+			m.t.Fatal(err)
+		}
 		return path
 	}
 	b, err := json.Marshal(m.config)
@@ -196,19 +204,14 @@ func (m *model) write() string {
 			m.t.Fatal(err)
 		}
 	}
-	m.create(filepath.Join(dir, "model.safetensors"), func(w io.Writer) error { return safetensors.Write(w, m.tensors, nil) })
+	var s bytes.Buffer
+	if err := safetensors.Write(&s, m.tensors, nil); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), s.Bytes(), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
 	return dir
-}
-
-func (m *model) create(path string, write func(io.Writer) error) {
-	f, err := os.Create(path)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	w := bufio.NewWriterSize(f, 1<<20)
-	if err := errors.Join(write(w), w.Flush(), f.Close()); err != nil {
-		m.t.Fatal(err)
-	}
 }
 
 // values are a tensor's, decoded.

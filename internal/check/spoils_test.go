@@ -1,6 +1,7 @@
 package check
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
@@ -127,6 +128,13 @@ var spoiledTensors = []spoil{
 		n := len(x.Data) / x.Shape[0]
 		copy(x.Data[2*n:3*n], x.Data)
 	}},
+	{"45 rows of 160 in blocks of 256", "tiny-gemma3.Q8_0", false, "row-blocks", func(m *model) {
+		m.patch = func(b []byte) { // the type of the elements, after the name and two dimensions
+			const name = "blk.1.ffn_up.weight"
+			at := bytes.Index(b, []byte(name)) + len(name) + 4 + 8 + 8
+			b[at] = 12 // Q4_K
+		}
+	}},
 	{"a stale shard", "tiny-llama", false, "stale-files", func(m *model) { m.texts["model-00002-of-00002.safetensors"] = "" }},
 }
 
@@ -250,6 +258,8 @@ var spoiledValues = []spoil{
 	{"half of a tensor over the other", "tiny-llama.Q8_0", false, "repeated-rows", func(m *model) { x := m.tensor("blk.2.attn_q"); copy(x.Data[len(x.Data)/2:], x.Data) }},
 	{"a layer that shouts", "tiny-llama.Q8_0", false, "layer-outlier", rescale("blk.2.ffn_up", 64)},
 	{"a layer that is silent", "tiny-qwen3.Q8_0", false, "layer-outlier", rescale("blk.2.attn_output", 1./64)},
+	{"44 an output projection transposed", "tiny-llama.bf16", false, "transposed", transpose("blk.2.attn_output")},
+	{"44 the last output projection transposed", "tiny-llama.bf16", false, "transposed", transpose("blk.3.attn_output")},
 	{"12 the 1 added twice", "tiny-gemma3.Q8_0", false, "norm-offset", func(m *model) { m.add("norm.weight", 1) }},
 	{"12 the 1 not added", "tiny-gemma3.Q8_0", false, "norm-offset", func(m *model) { m.add("norm.weight", -1) }},
 	{"12 the 1 in the folder's weights", "tiny-gemma3", false, "norm-offset", func(m *model) { m.add("norm.weight", 1) }},

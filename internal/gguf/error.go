@@ -18,7 +18,11 @@ type Error struct {
 	What     string
 	Declared string // what the file says, "" where it says nothing
 	Allowed  string // what it may say, "" where What tells
+	Cause    error  // what What is from, nil for most
 }
+
+// Unwrap is the cause.
+func (e *Error) Unwrap() error { return e.Cause }
 
 // Error is "gguf: PATH: NAME: byte OFFSET: WHAT (declared X, allowed Y)".
 func (e *Error) Error() string {

@@ -125,7 +125,7 @@ func (r *reader) entries(f *File, n int) []entry {
 		t.DType = r.dtype()
 		bytes, err := tensor.Bytes(t.DType, t.Shape)
 		if err != nil {
-			r.fail(at, err.Error(), nil, nil)
+			r.failed(at, err)
 		}
 		at = r.off
 		entries = append(entries, entry{bytes: bytes, offsetAt: at, offset: r.u64("the offset of the data")})

@@ -68,6 +68,13 @@ func (r *reader) fail(off int, what string, declared, allowed any) {
 	r.err = e
 }
 
+// failed is fail for an error of another package.
+func (r *reader) failed(off int, err error) {
+	if r.err == nil {
+		r.err = &Error{Name: r.of.String(), Offset: r.base + int64(off), What: err.Error(), Cause: err}
+	}
+}
+
 // left is the number of bytes that are left to read.
 func (r *reader) left() int { return len(r.data) - r.off }
 

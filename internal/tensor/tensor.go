@@ -147,6 +147,16 @@ func (s Shape) Last() int {
 	return s[len(s)-1]
 }
 
+// RowError is a row that is no whole number of its type's blocks.
+type RowError struct {
+	DType DType
+	Shape Shape
+}
+
+func (e *RowError) Error() string {
+	return fmt.Sprintf("shape %v: rows of %d elements are no multiple of %v's blocks of %d", []int(e.Shape), e.Shape.Last(), e.DType, e.DType.BlockSize())
+}
+
 // Bytes is the size of a tensor of type d and shape s, or an error where the
 // last dimension is no multiple of the block or the size does not fit in an int.
 func Bytes(d DType, s Shape) (int, error) {
@@ -158,7 +168,7 @@ func Bytes(d DType, s Shape) (int, error) {
 		return 0, err
 	}
 	if s.Last()%d.BlockSize() != 0 {
-		return 0, fmt.Errorf("shape %v: rows of %d elements are no multiple of %v's blocks of %d", []int(s), s.Last(), d, d.BlockSize())
+		return 0, &RowError{d, s}
 	}
 	blocks := n / d.BlockSize()
 	hi, lo := bits.Mul64(uint64(blocks), uint64(d.BlockBytes()))
