@@ -74,7 +74,7 @@ too: the time from their start to their end, for a token after a prompt of one.`
 	fs.BoolVar(&f.markdown, "markdown", false, "print a Markdown table (the default)")
 	f.precision.add(c, "precision", "arithmetic, as run has it")
 	f.kv.add(c, "kv", "how keys and values are kept, as run has it")
-	fs.StringSliceVar(&f.noFuse, "no-fuse", nil, "`fusions` to do without: glu, qkv")
+	fs.StringSliceVar(&f.noFuse, "no-fuse", nil, "`fusions` to do without: glu")
 	c.MarkFlagsMutuallyExclusive("csv", "json", "markdown")
 	return c
 }

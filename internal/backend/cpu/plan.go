@@ -19,7 +19,7 @@ type planner struct {
 	values map[*graph.Node][]float32
 	root   map[*graph.Node]*graph.Node // of a view: the node whose buffer it shows
 	last   map[*graph.Node]int         // by root: the last node that reads its buffer
-	fused  map[*graph.Node]*fusion     // by node that is not computed alone
+	fused  map[*graph.Node]*graph.Node // by node that is not computed alone: the GLU node of its fusion
 	free   [][]float32
 	tables map[freqs]*rope.Table
 }
@@ -43,7 +43,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g), after: map[*graph.Node]bool{},
 		scratch: make([]scratch, b.pool.threads), expert: o.Expert}
 	p := &planner{e: e, values: map[*graph.Node][]float32{}, root: map[*graph.Node]*graph.Node{},
-		last: map[*graph.Node]int{}, fused: map[*graph.Node]*fusion{}, tables: map[freqs]*rope.Table{}}
+		last: map[*graph.Node]int{}, fused: map[*graph.Node]*graph.Node{}, tables: map[freqs]*rope.Table{}}
 	e.x.start(b.pool)
 	if b.o.Precision == Fast {
 		if err := guard(func() error { return b.repack(g, o.Progress) }); err != nil {
