@@ -34,8 +34,8 @@ type or in other parts. OUT is a GGUF file if its name ends in .gguf, else a fol
 must not be there yet or be empty.
 
 Without --type tensors keep their types; of a folder, most of the weights decide. Vectors
-and norms are F32 in GGUF. A quantized file becomes a folder of F32, which holds its
-values exactly.
+and norms are F32 in GGUF. Quantized types are llama-quantize's mixes, as in "karat
+quantize". A quantized file becomes a folder of F32, which holds its values exactly.
 
 A tensor or a setting that has no place in the other format is an error that names it,
 and so is a weight that is not finite. What is written appears when it is whole.`,
@@ -49,7 +49,7 @@ and so is a weight that is not finite. What is written appears when it is whole.
 	fs := c.Flags()
 	fs.SortFlags = false
 	fs.VarP((*name)(&f.output), "output", "o", "`file or folder` to write")
-	fs.StringVar(&f.kind, "type", "", "`type` of the weights: bf16, f16, f32")
+	fs.StringVar(&f.kind, "type", "", "`type` of the weights: bf16, f16, f32, or in GGUF Q8_0, Q4_K_M ...")
 	fs.Var(&f.split, "split", "most bytes of tensors in one file, as 4G or 500M")
 	fs.BoolVar(&f.json, "json", false, "print what was made as one JSON object")
 	return c

@@ -123,8 +123,12 @@ func (c *Checkpoint) textHF(dir string, config []byte) (textFiles, error) {
 	if err != nil {
 		return t, err
 	}
-	if t.template, err = configTemplate(tokenizerConfig); err != nil {
+	var others []string
+	if t.template, others, err = configTemplate(tokenizerConfig); err != nil {
 		return t, fmt.Errorf("checkpoint: %s: tokenizer_config.json: %w", dir, err)
+	}
+	if len(others) > 0 {
+		c.Notes = append(c.Notes, fmt.Sprintf("tokenizer_config.json: the chat templates named %q are set aside", others))
 	}
 	return t, nil
 }
@@ -164,31 +168,34 @@ func tokenizerHF(dir string) (*tokenizer.Tokenizer, error) {
 }
 
 // configTemplate is the template inside tokenizer_config.json: a string, or a
-// list of named ones of which the one named default counts.
-func configTemplate(config []byte) (string, error) {
+// list of named ones of which the one named default counts. The others' names are
+// the second result.
+func configTemplate(config []byte) (template string, others []string, err error) {
 	var c struct {
 		Template json.RawMessage `json:"chat_template"`
 	}
 	if config == nil {
-		return "", nil
+		return "", nil, nil
 	}
 	if err := json.Unmarshal(config, &c); err != nil || c.Template == nil {
-		return "", err
+		return "", nil, err
 	}
 	var one string
 	if json.Unmarshal(c.Template, &one) == nil {
-		return one, nil
+		return one, nil, nil
 	}
 	var named []struct{ Name, Template string }
 	if err := json.Unmarshal(c.Template, &named); err != nil {
-		return "", fmt.Errorf("chat_template: %w", err)
+		return "", nil, fmt.Errorf("chat_template: %w", err)
 	}
 	for _, n := range named {
 		if n.Name == "default" {
-			return n.Template, nil
+			template = n.Template
+		} else {
+			others = append(others, n.Name)
 		}
 	}
-	return "", nil
+	return template, others, nil
 }
 
 // textGGUF reads what a GGUF file has about text.

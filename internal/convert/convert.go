@@ -55,7 +55,8 @@ type Result struct {
 type converter struct {
 	Options
 	src, dst    string
-	to          mix.Mix // the Type
+	reads       []string // GGUF files, which are not to be replaced
+	to          mix.Mix  // the Type
 	result      Result
 	done, total int64
 	progress    func(done, total int64)

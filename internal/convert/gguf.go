@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/mix"
 )
 
 // ggufToGGUF changes types and parts. It knows no model: metadata is copied.
@@ -16,23 +15,22 @@ func (c *converter) ggufToGGUF(ctx context.Context) error {
 	}
 	defer f.Close()
 	c.result.Architecture, _ = f.Metadata.String("general.architecture") // any model's
+	c.reads = f.Paths()
+	if c.to.Most.Quantized() {
+		jobs, err := c.quantizeJobs(f, c.to, false)
+		if err != nil {
+			return err
+		}
+		return c.writeGGUF(ctx, quantizedKeys(f.Metadata, c.to), jobs)
+	}
 	var jobs []job
 	for _, t := range f.Tensors() {
 		j := job{in: t, out: t}
 		j.out.Data = nil
-		if c.to.Name != "" && !c.to.Most.Quantized() && (t.DType.Float() || t.DType.Quantized()) && !stays(t.Name, t.Shape) {
+		if c.to.Name != "" && (t.DType.Float() || t.DType.Quantized()) && !stays(t.Name, t.Shape) {
 			j.out.DType = c.to.Most
 		}
 		jobs = append(jobs, j)
-	}
-	if c.to.Most.Quantized() {
-		model, err := mix.Of(f.Metadata)
-		if err == nil {
-			err = quantize(jobs, c.to, model)
-		}
-		if err != nil {
-			return fmt.Errorf("convert: %s: %w", c.src, err)
-		}
 	}
 	var keys []gguf.KeyValue
 	for _, key := range f.Metadata.Keys() {

@@ -58,10 +58,7 @@ func Quantize(ctx context.Context, src, dst string, o QuantizeOptions) (*Result,
 		return nil, fmt.Errorf("convert: %w", err)
 	}
 	defer f.Close()
-	if err := checkOther(f.Paths(), dst); err != nil {
-		return nil, err
-	}
-	c := &converter{src: src, dst: dst, progress: o.Progress, threads: o.Threads}
+	c := &converter{src: src, dst: dst, reads: f.Paths(), progress: o.Progress, threads: o.Threads}
 	c.result.Architecture, _ = f.Metadata.String("general.architecture") // which mix.Of asks for
 	m, _ := mix.Find(o.Type)
 	m.Rules, m.Weighed = o.Rules, o.Imatrix != ""
@@ -83,15 +80,17 @@ func Quantize(ctx context.Context, src, dst string, o QuantizeOptions) (*Result,
 	return &c.result, nil
 }
 
-// checkOther refuses a result that would take the place of its source.
-func checkOther(src []string, dst string) error {
-	to, err := os.Stat(dst)
-	if err != nil {
-		return nil // nothing is there
-	}
-	for _, path := range src {
-		if from, err := os.Stat(path); err == nil && os.SameFile(from, to) {
-			return fmt.Errorf("convert: %s: it is what is read, and would be replaced", dst)
+// checkOther refuses results that would take the place of what is read.
+func checkOther(src, dst []string) error {
+	for _, path := range dst {
+		to, err := os.Stat(path)
+		if err != nil {
+			continue // nothing is there
+		}
+		for _, path := range src {
+			if from, err := os.Stat(path); err == nil && os.SameFile(from, to) {
+				return fmt.Errorf("convert: %s: it is what is read, and would be replaced", path)
+			}
 		}
 	}
 	return nil
@@ -104,24 +103,35 @@ func (c *converter) quantizeJobs(f *gguf.File, m mix.Mix, again bool) ([]job, er
 	if err != nil {
 		return nil, fmt.Errorf("convert: %s: %w", c.src, err)
 	}
-	tensors := f.Tensors()
-	types, err := m.Types(model, tensors)
-	if err != nil {
-		return nil, fmt.Errorf("convert: %s: %w", c.src, err)
-	}
-	if err := matched(m.Rules, tensors); err != nil {
-		return nil, fmt.Errorf("convert: %s: %w", c.src, err)
-	}
-	jobs := make([]job, len(tensors))
-	for i, t := range tensors {
-		if t.DType.Quantized() && types[i] != t.DType && !again {
-			return nil, fmt.Errorf("convert: %s: tensor %q is %v already, and would lose more as %v than the original does: %w", c.src, t.Name, t.DType, types[i], ErrRequantize)
-		}
+	jobs := make([]job, len(f.Tensors()))
+	for i, t := range f.Tensors() {
 		jobs[i] = job{in: t, out: t}
-		jobs[i].out.Data, jobs[i].out.DType = nil, types[i]
+		jobs[i].out.Data = nil
+	}
+	return jobs, c.mix(jobs, m, model, again)
+}
+
+// mix gives the results of jobs the types of a mix, and puts them in its order.
+func (c *converter) mix(jobs []job, m mix.Mix, model mix.Model, again bool) error {
+	tensors := make([]tensor.Tensor, len(jobs))
+	for i, j := range jobs {
+		tensors[i] = j.out
+	}
+	types, err := m.Types(model, tensors)
+	if err == nil {
+		err = matched(m.Rules, tensors)
+	}
+	if err != nil {
+		return fmt.Errorf("convert: %s: %w", c.src, err)
+	}
+	for i := range jobs {
+		if d := jobs[i].in.DType; d.Quantized() && types[i] != d && !again {
+			return fmt.Errorf("convert: %s: tensor %q is %v already, and would lose more as %v than the original does: %w", c.src, tensors[i].Name, d, types[i], ErrRequantize)
+		}
+		jobs[i].out.DType = types[i]
 	}
 	slices.SortStableFunc(jobs, func(a, b job) int { return mix.Compare(a.out.Name, b.out.Name) })
-	return jobs, nil
+	return nil
 }
 
 // matched finds rules that no tensor's name follows.

@@ -3,6 +3,7 @@ package convert_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -185,5 +186,30 @@ func TestTypes(t *testing.T) {
 	}
 	if _, err := convert.Convert(context.Background(), plain, filepath.Join(dir, "folder"), convert.Options{Type: "Q4_0"}); err == nil {
 		t.Error("a folder of Q4_0: no error")
+	}
+	if _, err := convert.Convert(context.Background(), plain, plain, convert.Options{}); err == nil || !strings.Contains(err.Error(), "would be replaced") {
+		t.Errorf("a file in its own place: %v", err)
+	}
+}
+
+// TestQuantized turns a quantized file into a folder of F32, which computes the same
+// bits, and does not quantize it again.
+func TestQuantized(t *testing.T) {
+	dir, name := t.TempDir(), "tiny-gemma3"
+	file, folder := filepath.Join(dir, "q.gguf"), filepath.Join(dir, "folder")
+	run(t, golden.Model(t, name), file, convert.Options{Type: "Q8_0"})
+	if r := run(t, file, folder, convert.Options{}); r.Types["F32"] != r.Tensors {
+		t.Errorf("types %v", r.Types)
+	}
+	r := golden.Record(t, name)
+	here, _ := logits(t, file, r)
+	there, _ := logits(t, folder, r)
+	for i := range here {
+		if d := distance(here[i], there[i]); d > 0 {
+			t.Errorf("prompt %d: logits are %g off", i, d)
+		}
+	}
+	if _, err := convert.Convert(context.Background(), file, filepath.Join(dir, "x.gguf"), convert.Options{Type: "Q4_0"}); !errors.Is(err, convert.ErrRequantize) {
+		t.Errorf("Q4_0 of Q8_0: %v", err)
 	}
 }

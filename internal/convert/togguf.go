@@ -53,8 +53,8 @@ func (c *converter) hfToGGUF(ctx context.Context) error {
 		jobs = append(jobs, newJob(m, w.Tensor, w.GGUF, plain))
 	}
 	if c.to.Most.Quantized() {
-		if err := quantize(jobs, c.to, mixModel(m.Arch, own)); err != nil {
-			return fmt.Errorf("convert: %s: %w", c.src, err)
+		if err := c.mix(jobs, c.to, mixModel(m.Arch, own), false); err != nil {
+			return err
 		}
 	}
 	keys := general(m.Arch, c.src, jobs)
@@ -163,6 +163,19 @@ func rounded(n float64) string {
 func (c *converter) writeGGUF(ctx context.Context, metadata []gguf.KeyValue, jobs []job) error {
 	parts := c.parts(jobs)
 	c.count(checkpoint.GGUF, jobs)
+	if len(parts) > math.MaxUint16 { // as split.count can say
+		return fmt.Errorf("convert: %s: %d parts, possible are %d", c.dst, len(parts), math.MaxUint16)
+	}
+	c.result.Files = []string{c.dst}
+	if c.Split > 0 {
+		c.result.Files = nil
+		for i := range parts {
+			c.result.Files = append(c.result.Files, gguf.PartPath(c.dst, i+1, len(parts)))
+		}
+	}
+	if err := checkOther(c.reads, c.result.Files); err != nil {
+		return err
+	}
 	var files []*atomicfile.File
 	defer func() {
 		for _, f := range files {
@@ -170,9 +183,8 @@ func (c *converter) writeGGUF(ctx context.Context, metadata []gguf.KeyValue, job
 		}
 	}()
 	for i, part := range parts {
-		path, keys := c.dst, metadata
+		path, keys := c.result.Files[i], metadata
 		if c.Split > 0 {
-			path = gguf.PartPath(c.dst, i+1, len(parts))
 			if i > 0 {
 				keys = nil
 			}
@@ -183,7 +195,6 @@ func (c *converter) writeGGUF(ctx context.Context, metadata []gguf.KeyValue, job
 			return fmt.Errorf("convert: %w", err)
 		}
 		files = append(files, f)
-		c.result.Files = append(c.result.Files, path)
 		if err := c.writePart(ctx, f, keys, part); err != nil {
 			return fmt.Errorf("convert: %s: %w", path, err)
 		}

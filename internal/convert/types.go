@@ -50,20 +50,6 @@ func stays(name string, shape tensor.Shape) bool {
 	return !weight || len(shape) <= 1 || strings.HasSuffix(name, "_norm") || strings.HasSuffix(name, ".ffn_gate_inp")
 }
 
-// quantize gives the results of jobs the types of a mix, as llama-quantize would
-// choose them.
-func quantize(jobs []job, to mix.Mix, model mix.Model) error {
-	out := make([]tensor.Tensor, len(jobs))
-	for i, j := range jobs {
-		out[i] = j.out
-	}
-	types, err := to.Types(model, out)
-	for i := range types {
-		jobs[i].out.DType = types[i]
-	}
-	return err
-}
-
 // mixModel is what a mix depends on, from the metadata of a file to be.
 func mixModel(arch string, metadata []gguf.KeyValue) mix.Model {
 	at := func(key string) int {
