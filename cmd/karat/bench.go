@@ -119,6 +119,9 @@ func (f *benchFlags) peerOf(n numerics.Numerics) (*bench.Peer, error) {
 	case n.KV == "f64":
 		return nil, usagef("--peer: it does not keep keys and values in float64")
 	}
+	if info, err := os.Stat(f.model); err == nil && info.IsDir() {
+		return nil, usagef("--peer: it reads GGUF files, and %s is a folder", f.model)
+	}
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err

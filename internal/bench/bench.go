@@ -5,15 +5,18 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/machine"
 )
 
 // Options say what to measure. Each combination of the lists is one test.
@@ -83,7 +86,7 @@ func Run(ctx context.Context, open func() (*checkpoint.Checkpoint, error), o Opt
 	r = &Report{Loads: []Load{}, Results: []Result{}}
 	var l *limits
 	if o.Limits {
-		if l, err = newLimits(o.Free); err != nil {
+		if l, err = newLimits(ctx, o.Free); err != nil {
 			return r, err
 		}
 		defer l.memory.Close()
@@ -107,12 +110,16 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 	if err != nil {
 		return err
 	}
+	longest := slices.Max(o.Depths) + max(maximum(o.Prompts), maximum(o.Tokens), 1)
+	all := longest * max(maximum(o.Parallel), 1)
+	if err := machine.Fits(c.Bytes()+o.Numerics.Repacked(g), backend.CacheBytes(g, all, engine.DefaultChunk, o.Numerics.KVBytes()), all); err != nil {
+		return fmt.Errorf("bench: %s %w", c.Path, err)
+	}
 	b, err := o.Numerics.Backend(threads, o.NoFuse...)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	longest := slices.Max(o.Depths) + max(maximum(o.Prompts), maximum(o.Tokens), 1)
 	e, err := engine.New(g, b, engine.Options{Context: longest})
 	if err != nil {
 		return err

@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"cmp"
+	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -38,7 +40,7 @@ const (
 
 // newLimits takes memory of eight times the last cache, or 1 GiB if that is more,
 // but no more than a quarter of what is free (0 is not known).
-func newLimits(free int64) (*limits, error) {
+func newLimits(ctx context.Context, free int64) (*limits, error) {
 	n := max(8*lastCache(), 1<<30)
 	if free > 0 {
 		n = min(n, free/4)
@@ -47,8 +49,11 @@ func newLimits(free int64) (*limits, error) {
 	if err != nil {
 		return nil, err
 	}
-	for b := m.Data(); len(b) > 0; b = b[min(4096, len(b)):] {
-		b[0] = 1 // pages that nobody wrote are one page
+	for i := 0; i < len(m.Data()); i += 4096 {
+		if i%(1<<26) == 0 && ctx.Err() != nil {
+			return nil, cmp.Or(m.Close(), ctx.Err())
+		}
+		m.Data()[i] = 1 // pages that nobody wrote are one page
 	}
 	return &limits{memory: m}, nil
 }

@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"context"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -34,6 +36,15 @@ func TestLimits(t *testing.T) {
 	var b strings.Builder
 	if err := r.WriteMarkdown(&b); err != nil || len(r.Limits) != 2 || !strings.Contains(b.String(), "| of limit |") || !strings.Contains(b.String(), "\nlimits, threads 2: read ") {
 		t.Errorf("%s, %v", b.String(), err)
+	}
+}
+
+// TestLimitsCanceled: Ctrl-C ends what comes before the first test, too.
+func TestLimitsCanceled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := newLimits(ctx, 64<<20); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -21,7 +21,12 @@ type Peer struct {
 	Bench string   // absolute path of llama-bench
 	Self  []string // the command that loads the model and computes a token, to which -t N is added
 	KV    string   // type of its keys and values
+
+	limit time.Duration // of a process, which hangs if it takes longer; 0 is none
 }
+
+// expect tells p how long Karat took for what it is to do.
+func (p *Peer) expect(took time.Duration) { p.limit = 2*time.Minute + 50*took }
 
 // Ratio says how much faster Karat is, run by run.
 type Ratio struct {
@@ -119,7 +124,7 @@ type benched struct {
 // bench runs one test once.
 func (p *Peer) bench(ctx context.Context, file string, prompt, tokens, threads int, more ...string) (*benched, error) {
 	args := []string{"-m", file, "-p", strconv.Itoa(prompt), "-n", strconv.Itoa(tokens), "-t", strconv.Itoa(threads), "-r", "1", "-o", "json", "-ctk", p.KV, "-ctv", p.KV}
-	out, err := output(ctx, p.Bench, append(args, more...)...)
+	out, err := p.output(ctx, p.Bench, append(args, more...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +165,7 @@ func (p *Peer) sampleBatched(ctx context.Context, file string, t *Result) (float
 	room := (prompt + tokens + 255) &^ 255 * t.Parallel // sequences get equal shares, which are multiples of 256
 	args := []string{"-m", file, "-npp", strconv.Itoa(prompt), "-ntg", strconv.Itoa(tokens), "-npl", strconv.Itoa(t.Parallel), "-c", strconv.Itoa(room),
 		"-t", strconv.Itoa(t.Threads), "-ctk", p.KV, "-ctv", p.KV, "--output-format", "jsonl"}
-	out, err := output(ctx, p.batched(), append(args, p.flash(t)...)...)
+	out, err := p.output(ctx, p.batched(), append(args, p.flash(t)...)...)
 	if err != nil {
 		return 0, err
 	}
@@ -201,13 +206,18 @@ func (p *Peer) first(ctx context.Context, file string, threads int) (seconds flo
 func (p *Peer) self(ctx context.Context, threads int) (seconds float64, err error) {
 	start := time.Now()
 	args := append(p.Self[1:len(p.Self):len(p.Self)], "-t", strconv.Itoa(threads))
-	_, err = output(ctx, p.Self[0], args...)
+	_, err = p.output(ctx, p.Self[0], args...)
 	return time.Since(start).Seconds(), err
 }
 
-// output runs a program and returns what it prints. ctx ends it as Ctrl-C does,
-// and then kills it.
-func output(ctx context.Context, program string, args ...string) ([]byte, error) {
+// output runs a program and returns what it prints. ctx, and p's limit, end it as
+// Ctrl-C does, and then kill it.
+func (p *Peer) output(ctx context.Context, program string, args ...string) ([]byte, error) {
+	if p.limit > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, p.limit, fmt.Errorf("bench: %s: it has not ended after %v", program, p.limit.Round(time.Second)))
+		defer stop()
+	}
 	c := exec.CommandContext(ctx, program, args...)
 	c.Cancel = func() error {
 		if c.Process.Signal(os.Interrupt) == nil {
@@ -222,7 +232,7 @@ func output(ctx context.Context, program string, args ...string) ([]byte, error)
 	if err != nil {
 		select { // Ctrl-C may reach the program before us
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, context.Cause(ctx)
 		case <-time.After(100 * time.Millisecond):
 		}
 		if line := log.line(); out.full {

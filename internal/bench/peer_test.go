@@ -184,6 +184,16 @@ func TestPeerCanceled(t *testing.T) {
 	}
 }
 
+// TestPeerHangs ends a program that takes too long, and says so.
+func TestPeerHangs(t *testing.T) {
+	p := peer(t, "hangs")
+	p.limit = 50 * time.Millisecond
+	start := time.Now()
+	if _, _, err := p.first(t.Context(), "model.gguf", 1); err == nil || !strings.Contains(err.Error(), "it has not ended after") || time.Since(start) > 30*time.Second {
+		t.Errorf("error %v after %v", err, time.Since(start))
+	}
+}
+
 // FuzzPeer reads what a peer may print.
 func FuzzPeer(f *testing.F) {
 	f.Add([]byte(`[{"samples_ts": [1], "n_gen": 4, "n_threads": 1}]`))

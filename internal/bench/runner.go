@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"time"
 
@@ -57,6 +56,7 @@ func (m *runner) tests(ctx context.Context, add func(Result)) error {
 // first in every second run.
 func (m *runner) test(ctx context.Context, t *Result) error {
 	m.say(fmt.Sprintf("%s, threads %d, parallel %d", t.Test, t.Threads, t.Parallel))
+	start := time.Now()
 	all, err := m.sequences(ctx, t)
 	defer func() {
 		for _, s := range all {
@@ -68,6 +68,9 @@ func (m *runner) test(ctx context.Context, t *Result) error {
 	}
 	if _, err := m.time(ctx, all, t); err != nil {
 		return err
+	}
+	if m.o.Peer != nil {
+		m.o.Peer.expect(time.Since(start))
 	}
 	var shares []float64
 	ours := func() error {
@@ -144,6 +147,9 @@ func (m *runner) sequences(ctx context.Context, t *Result) (all []*engine.Sequen
 // run is one run of t, and its share of the machine's limits just before and
 // after it: the least time that it could take, to the time that it took.
 func (m *runner) run(ctx context.Context, all []*engine.Sequence, t *Result) (seconds, share float64, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, 0, err
+	}
 	if m.limits != nil {
 		m.limits.measure(&m.limit)
 	}
@@ -177,7 +183,7 @@ func alone(f func() error) (processors float64, err error) {
 	if seconds < 0.1 {
 		return 0, err
 	}
-	return min(max(0, others()-before)/seconds, float64(runtime.NumCPU())), err
+	return max(0, others()-before) / seconds, err
 }
 
 // processes measures whole processes, in turns, after one of each.
@@ -194,10 +200,13 @@ func (m *runner) processes(ctx context.Context, l *Load) (peer string, err error
 		l.Peer, peer = append(l.Peer, seconds), version
 		return err
 	}
-	if err = theirs(); err != nil {
+	p.limit = 0
+	start := time.Now()
+	if err = ours(); err != nil {
 		return "", err
 	}
-	if err = ours(); err != nil {
+	p.expect(time.Since(start))
+	if err = theirs(); err != nil {
 		return "", err
 	}
 	l.Process, l.Peer = nil, nil
