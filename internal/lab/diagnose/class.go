@@ -231,7 +231,7 @@ func (r *run) nearest(names []string, make func(string) class, of func(*equation
 		r.setCenter(make(name))
 		byOp := map[graph.Op][]float64{}
 		for _, eq := range r.eqs {
-			if of != nil && !of(eq) || len(eq.span) > small && len(r.eqs) > 1 {
+			if of != nil && !of(eq) || len(eq.span) > small && len(r.eqs) > 1 || !r.judges(eq) {
 				continue
 			}
 			sites := r.sites(eq)
@@ -268,6 +268,14 @@ const nearer = 0.25
 // errors of more run into each other.
 const small = 12
 
+// judges reports whether eq is one that the class is told from: of a deep model those of
+// six layers are, since all round alike.
+func (r *run) judges(eq *equation) bool {
+	const most = 6
+	every := (r.out.Layers + most - 1) / most
+	return r.out.Layers <= 2*most || eq.target.Layer < 0 || eq.target.Layer%every == 0
+}
+
 func noFloors(sites []site) map[site]float64 {
 	floors := map[site]float64{}
 	for _, s := range sites {
@@ -282,7 +290,7 @@ func (r *run) exact(c class) (bool, error) {
 	r.setClass(c)
 	var ratios []float64
 	for _, eq := range r.eqs {
-		if !spans(eq, graph.Linear) {
+		if !spans(eq, graph.Linear) || !r.judges(eq) {
 			continue // sums of products show the difference
 		}
 		sites := r.sites(eq)

@@ -132,9 +132,10 @@ func TestPlan(t *testing.T) {
 func TestSeen(t *testing.T) {
 	m := load(t, "tiny-qwen3")
 	for set, want := range map[string]string{
-		"weight_missing:ffn_down@1-2; activation@all":    "weight_missing Linear [1,2] + activation GLU [0,1,2,3]",
-		"weight_missing:ffn_down; x_residual_scaled:out": "weight_missing Linear [0,1,2,3]",
-		"weight_missing:attn_v@1-2; attention_scale@all": "weight_missing Linear [1,2] + attention_scale Attention [0,3]",
+		"weight_missing:ffn_down@1-2; activation@all":     "weight_missing Linear [1,2] + activation GLU [0,1,2,3]",
+		"weight_missing:ffn_down; x_residual_scaled:out":  "weight_missing Linear [0,1,2,3]",
+		"weight_missing:attn_q@1; rope_style:attn_q_rope": "weight_missing Linear [1] + rope_style RoPE [0,2,3]",
+		"weight_missing:attn_v@1-2; attention_scale@all":  "weight_missing Linear [1,2] + attention_scale Attention [0,3]",
 	} {
 		faults, err := fault.Parse(set)
 		if err != nil {

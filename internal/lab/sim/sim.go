@@ -39,15 +39,15 @@ func (e Edits) And(o Edits) Edits {
 
 // Model is a graph whose values are computed. It is not for several goroutines.
 type Model struct {
-	g      *graph.Graph
-	stores map[*graph.KV]*graph.Node
-	wide   map[*graph.Weight][]float64 // weights that are kept widened
-	kept   int                         // their values
+	g       *graph.Graph
+	stores  map[*graph.KV]*graph.Node
+	weights map[*graph.Weight][]float32 // that are kept as they are dequantized
+	kept    int                         // their values
 }
 
 // Of is the model of a graph.
 func Of(g *graph.Graph) *Model {
-	m := &Model{g: g, stores: map[*graph.KV]*graph.Node{}, wide: map[*graph.Weight][]float64{}}
+	m := &Model{g: g, stores: map[*graph.KV]*graph.Node{}, weights: map[*graph.Weight][]float32{}}
 	for _, n := range g.Nodes {
 		if n.Op == graph.StoreKV {
 			m.stores[n.Attr.(*graph.KV)] = n

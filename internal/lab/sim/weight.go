@@ -39,27 +39,38 @@ func Vector(w *graph.Weight) (y []float64, err error) {
 	return y, err
 }
 
-// keep is how many values of weights a model keeps widened: 256 MiB of them. Weights
-// that no longer fit are widened row by row each time that they are read.
-const keep = 1 << 25
+// keep is how many values of weights a model keeps as float32: 256 MiB of them. Weights
+// that no longer fit are dequantized row by row each time that they are read.
+const keep = 1 << 26
 
-// matrix is rows of a weight that are widened when they are read, or have been before.
+// matrix is rows of a weight that are dequantized when they are read, or have been
+// before, or have been altered.
 type matrix struct {
 	*graph.Weight
-	all []float64
+	all     []float32
+	altered []float64
 }
 
 func (m *Model) matrix(w *graph.Weight) (matrix, error) {
-	all, ok := m.wide[w]
+	all, ok := m.weights[w]
 	if n := w.Shape.Size(); !ok && m.kept+n <= keep {
-		var err error
-		if all, err = Vector(w); err != nil {
+		all = make([]float32, n)
+		k := w.Shape.Last()
+		err := mmap.Guard(func() error {
+			for i := range w.Rows() {
+				if err := quant.Dequantize(w.DType, all[i*k:(i+1)*k], w.Row(i)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
 			return matrix{}, err
 		}
-		m.wide[w] = all
+		m.weights[w] = all
 		m.kept += n
 	}
-	return matrix{w, all}, nil
+	return matrix{Weight: w, all: all}, nil
 }
 
 // altered is w with each of its matrices of so many rows changed; alter may be nil.
@@ -68,30 +79,38 @@ func (m *Model) altered(w *graph.Weight, alter func(w []float64, rows, cols int)
 	if err != nil || alter == nil {
 		return x, err
 	}
-	all := x.all
-	if all == nil {
-		if all, err = Vector(w); err != nil {
-			return x, err
-		}
+	all, err := Vector(w)
+	if err != nil {
+		return x, err
 	}
 	k := w.Shape.Last()
-	x.all = make([]float64, 0, len(all))
 	for at := 0; at < len(all); at += rows * k {
-		x.all = append(x.all, alter(all[at:at+rows*k], rows, k)...)
+		x.altered = append(x.altered, alter(all[at:at+rows*k], rows, k)...)
 	}
 	return x, nil
 }
 
-// read is row i, in wide unless it is kept; narrow and wide have its length.
-func (m matrix) read(i int, narrow []float32, wide []float64) ([]float64, error) {
-	if k := len(wide); m.all != nil {
-		return m.all[i*k : (i+1)*k], nil
+// read is row i in both widths, in the buffers unless it is there; they have its length.
+func (m matrix) read(i int, narrow []float32, wide []float64) ([]float32, []float64, error) {
+	k := len(wide)
+	switch {
+	case m.altered != nil:
+		wide = m.altered[i*k : (i+1)*k]
+		for j, v := range wide {
+			narrow[j] = float32(v)
+		}
+		return narrow, wide, nil
+	case m.all != nil:
+		narrow = m.all[i*k : (i+1)*k]
+	default:
+		if err := quant.Dequantize(m.DType, narrow, m.Row(i)); err != nil {
+			return nil, nil, err
+		}
 	}
-	err := quant.Dequantize(m.DType, narrow, m.Row(i))
 	for j, v := range narrow {
 		wide[j] = float64(v)
 	}
-	return wide, err
+	return narrow, wide, nil
 }
 
 // linear is x [T, k] · wᵀ.
@@ -116,6 +135,10 @@ func (e *Eval) product(x []float64, w matrix, first, n int) ([]float64, error) {
 	x = e.num.quantize(x, k, w.DType)
 	t := len(x) / k
 	y := make([]float64, t*n)
+	var rounded []float32 // x, where sums are float32
+	if e.num != nil && e.num.Order != Exact {
+		rounded = narrow(x)
+	}
 	threads := min(runtime.GOMAXPROCS(0), 1+t*n*k>>18)
 	errs := make([]error, threads)
 	var wg sync.WaitGroup
@@ -124,12 +147,16 @@ func (e *Eval) product(x []float64, w matrix, first, n int) ([]float64, error) {
 			errs[c] = mmap.Guard(func() error {
 				narrow, wide := make([]float32, k), make([]float64, k)
 				for i := n * c / threads; i < n*(c+1)/threads; i++ {
-					row, err := w.read(first+i, narrow, wide)
+					row, row64, err := w.read(first+i, narrow, wide)
 					if err != nil {
 						return err
 					}
+					if rounded != nil {
+						e.num.dots(y[i:], n, rounded, row)
+						continue
+					}
 					for r := range t {
-						y[r*n+i] = e.num.dot(x[r*k:(r+1)*k], row)
+						y[r*n+i] = dot(x[r*k:(r+1)*k], row64)
 					}
 				}
 				return nil
@@ -138,6 +165,14 @@ func (e *Eval) product(x []float64, w matrix, first, n int) ([]float64, error) {
 	}
 	wg.Wait()
 	return y, errors.Join(errs...)
+}
+
+func narrow(x []float64) []float32 {
+	y := make([]float32, len(x))
+	for i, v := range x {
+		y[i] = float32(v)
+	}
+	return y
 }
 
 // experts sums the routed MLPs of each row of x by weight; routes are pairs of an
