@@ -11,7 +11,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/eval"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/imatrix"
@@ -55,6 +57,9 @@ func New(ctx context.Context, o Options) (*Search, error) {
 		o.Threads = machine.Threads()
 	}
 	s := &Search{o: o, text: text{Windows: o.Windows, graph: o.Model.Graph, numerics: o.Numerics, threads: o.Threads, begin: o.Model.Begin()}}
+	if err := s.fits(); err != nil {
+		return nil, err
+	}
 	o.Report("the whole model", 0, 1)
 	var err error
 	if s.seen, err = s.text.learn(ctx); err != nil {
@@ -82,46 +87,96 @@ func New(ctx context.Context, o Options) (*Search, error) {
 	return s, nil
 }
 
+// fits is an error if the measurements would not fit the memory: the file, or all weights as
+// Q8_0 in the order of files and in that of the products. The file's pages may go meanwhile.
+func (s *Search) fits() error {
+	var q8 int64
+	for _, t := range s.o.Tensors {
+		if !mix.Keeps(t) {
+			q8 += int64(tensor.Q8_0.RowBytes(t.Shape.Size()))
+		}
+	}
+	cache := backend.CacheBytes(s.o.Model.Graph, s.o.Windows.Context, engine.DefaultChunk, s.o.Numerics.KVBytes())
+	if err := machine.Fits(max(s.o.Model.Checkpoint.Bytes(), 2*q8), cache, s.o.Windows.Context); err != nil {
+		return fmt.Errorf("allot: measuring %s %w", s.o.Model.Checkpoint.Path, err)
+	}
+	return nil
+}
+
 // Measure finds what each type of each weight costs. The error that it adds to the outputs
 // of the weight's product, expected from the activations of the text, is computed for
 // all. What an error does to the predictions is measured with one of the types: the KL
-// divergence is in proportion, as it grows with the square of small changes.
-func (s *Search) Measure(ctx context.Context) error {
+// divergence is in proportion, as it grows with the square of small changes. The other
+// weights are Q8_0 then, and the predictions are compared with those of Q8_0 alone: products
+// of quantized weights are several times faster.
+func (s *Search) Measure(ctx context.Context) (err error) {
+	whole := s.text.base
+	defer func() {
+		s.restore()
+		s.text.base = whole
+	}()
 	for i, x := range s.weights {
-		s.o.Report("weights' effects", i, len(s.weights))
-		if err := s.measure(ctx, x); err != nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		s.o.Report("errors of types", i, len(s.weights))
+		if err := s.errors(x); err != nil {
+			return err
+		}
+	}
+	if _, err := s.text.learn(ctx); err != nil {
+		return err
+	}
+	for i, x := range s.weights {
+		s.o.Report("effects of errors", i, len(s.weights))
+		if err := s.probe(ctx, x); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Search) measure(ctx context.Context, x *weight) error {
+// errors sets what each type adds to the outputs, and makes the weight Q8_0.
+func (s *Search) errors(x *weight) (err error) {
 	if x.w == nil { // no effect: the least will do
 		return nil
 	}
 	for i := range x.choices {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		var err error
 		if x.choices[i].kl, err = x.each(x.choices[i].dtype, x.stride(cmp.Or(s.o.Sample, DefaultSample)), nil); err != nil {
 			return err
 		}
 	}
-	probe := x.choices[x.probe()]
-	if probe.kl == 0 { // it loses nothing
+	if x.shape.Last()%tensor.Q8_0.BlockSize() != 0 || x.whole.DType.Quantized() {
 		return nil
 	}
+	return x.set(tensor.Q8_0)
+}
+
+// probe turns the choices' errors into KL divergences, which it measures with one.
+func (s *Search) probe(ctx context.Context, x *weight) error {
+	probe := x.choices[x.middle()]
+	if x.w == nil || probe.kl == 0 {
+		return nil
+	}
+	alone := x.w.Tensor
 	if err := x.set(probe.dtype); err != nil {
 		return err
 	}
 	kl, err := s.text.kl(ctx)
-	x.w.Tensor = x.whole
+	x.w.Tensor = alone
 	for i := range x.choices {
 		x.choices[i].kl *= kl / probe.kl
 	}
 	return err
+}
+
+// restore gives the model its own weights again.
+func (s *Search) restore() {
+	for _, x := range s.weights {
+		if x.w != nil {
+			x.w.Tensor = x.whole
+		}
+	}
 }
 
 // open finds what is known of a weight.
@@ -165,8 +220,8 @@ func (x *weight) stride(sample int) int {
 	return max(1, min(x.shape.Size()/sample, x.shape.Size()/k/16))
 }
 
-// probe is the choice at which a weight's effect is measured: about four bits.
-func (x *weight) probe() int {
+// middle is the choice with which a weight's effect is measured: about four bits.
+func (x *weight) middle() int {
 	best, near := 0, math.Inf(1)
 	for i, c := range x.choices {
 		if d := math.Abs(8*float64(c.bytes)/float64(x.shape.Size()) - 4.5); d < near {

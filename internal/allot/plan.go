@@ -106,13 +106,7 @@ func (s *Search) Below(ctx context.Context, kl float64) (best *Plan, err error) 
 // plan measures a plan.
 func (s *Search) plan(ctx context.Context, p plan) (*Plan, error) {
 	s.o.Report("the chosen types", 0, 1)
-	defer func() {
-		for _, x := range s.weights {
-			if x.w != nil {
-				x.w.Tensor = x.whole
-			}
-		}
-	}()
+	defer s.restore()
 	for i, x := range s.weights {
 		if err := ctx.Err(); err != nil {
 			return nil, err
