@@ -43,6 +43,11 @@ type Options struct {
 	Precision Precision // "" is Fast
 	KV        string    // keys and values as "f16" or "f32"; "" is f16 with Fast and f32 otherwise
 
+	// Backend is what computes: "cpu", which "" is, "webgpu" for the first GPU, or
+	// "webgpu:1" for the second. A GPU computes in float32, whatever Precision is, but
+	// for Float64, which it refuses.
+	Backend string
+
 	// Progress is called while Load prepares the weights, with the bytes of the
 	// file that are done, and all. It may be nil. Load waits for it.
 	Progress func(done, total int64)
@@ -98,6 +103,9 @@ func load(c *checkpoint.Checkpoint, o Options) (_ *Model, err error) {
 		}
 	}()
 	n, err := numerics.Parse(string(o.Precision), o.KV)
+	if err == nil {
+		n, err = n.On(o.Backend)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("karat: %w", err)
 	}

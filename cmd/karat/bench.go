@@ -10,7 +10,6 @@ import (
 	"github.com/karat-run/karat/internal/bench"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/machine"
-	"github.com/karat-run/karat/internal/simd"
 	"github.com/spf13/cobra"
 )
 
@@ -21,6 +20,7 @@ type benchFlags struct {
 	csv, json, markdown                        bool
 	peer                                       string
 	limits                                     bool
+	backend                                    string
 	precision, kv                              choice
 	noFuse                                     []string
 }
@@ -72,6 +72,7 @@ too: the time from their start to their end, for a token after a prompt of one.`
 	fs.BoolVar(&f.csv, "csv", false, "print CSV")
 	fs.BoolVar(&f.json, "json", false, "print JSON, with every run")
 	fs.BoolVar(&f.markdown, "markdown", false, "print a Markdown table (the default)")
+	addBackend(c, &f.backend)
 	f.precision.add(c, "precision", "arithmetic, as run has it")
 	f.kv.add(c, "kv", "how keys and values are kept, as run has it")
 	fs.StringSliceVar(&f.noFuse, "no-fuse", nil, "`fusions` to do without: glu")
@@ -96,12 +97,15 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 		}
 	}
 	o = bench.Options{Prompts: positive(f.prompts), Tokens: positive(f.tokens), Depths: f.depths, Threads: f.threads, Parallel: f.parallel, Repeat: f.repeat, NoFuse: f.noFuse}
-	if o.Numerics, err = numerics.Parse(f.precision.value, f.kv.value); err != nil {
+	if o.Numerics, err = numerics.Parse(f.precision.value, f.kv.value); err == nil {
+		o.Numerics, err = o.Numerics.On(f.backend)
+	}
+	if err != nil {
 		return o, usageError{err}
 	}
 	if f.limits {
-		if o.Numerics.Precision == "f64" {
-			return o, usagef("--limits: there are none for precision f64")
+		if o.Numerics.Precision == "f64" || o.Numerics.GPU > 0 {
+			return o, usagef("--limits: there are none for precision f64, and for GPUs")
 		}
 		o.Limits, o.Free = true, machine.Memory()
 	}
@@ -130,7 +134,7 @@ func (f *benchFlags) peerOf(n numerics.Numerics) (*bench.Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &bench.Peer{Bench: path, KV: n.KV, Self: []string{program, "bench", "-m", f.model, "-p", "0", "-n", "0", "--precision", n.Precision, "--kv", n.KV}}
+	p := &bench.Peer{Bench: path, KV: n.KV, Self: []string{program, "bench", "-m", f.model, "-p", "0", "-n", "0", "--backend", f.backend, "--precision", n.Precision, "--kv", n.KV}}
 	return p, p.Check(f.parallel)
 }
 
@@ -149,6 +153,10 @@ func (f *benchFlags) run(c *cobra.Command) error {
 		return err
 	}
 	o.Progress = func(test string) { fmt.Fprintln(c.ErrOrStderr(), "karat:", test) }
+	name, err := deviceName(o.Numerics)
+	if err != nil {
+		return err
+	}
 	sayModel(f.model, c.ErrOrStderr())
 	ctx, stop := untilSignal()
 	defer stop()
@@ -157,7 +165,7 @@ func (f *benchFlags) run(c *cobra.Command) error {
 	if err != nil && !interrupted && len(r.Results) == 0 {
 		return err
 	}
-	r.Backend = "CPU " + simd.Tier() + " " + o.Numerics.Precision
+	r.Backend = name
 	write := r.WriteMarkdown
 	switch {
 	case f.csv:

@@ -69,6 +69,7 @@ func modelArgument(args []string) (string, error) {
 
 // arithmetic is the flags of every command that runs a model.
 type arithmetic struct {
+	backend       string
 	threads       int
 	precision, kv choice
 }
@@ -77,9 +78,15 @@ type arithmetic struct {
 func (a *arithmetic) add(c *cobra.Command, precision karat.Precision) {
 	a.precision = choice{string(precision), []string{string(karat.Fast), string(karat.Float32), string(karat.Float64)}}
 	a.kv = choice{values: []string{"f16", "f32"}}
+	addBackend(c, &a.backend)
 	c.Flags().IntVar(&a.threads, "threads", 0, "`number` of threads (default: one a core that may be used)")
 	a.precision.add(c, "precision", "arithmetic: fast has 16-bit activations with quantized weights and is else f32; f64 is slow, for comparison")
 	a.kv.add(c, "kv", "how keys and values are kept (default f16 with fast, else f32; f64 keeps them in float64)")
+}
+
+// addBackend registers --backend.
+func addBackend(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "backend", "cpu", "what computes: cpu, webgpu for the first GPU of \"karat devices\", or webgpu:`N`; a GPU computes in f32")
 }
 
 // options are the library's for the flags.
@@ -90,7 +97,14 @@ func (a *arithmetic) options() (karat.Options, error) {
 	if a.precision.value == string(karat.Float64) && a.kv.value == "f16" {
 		return karat.Options{}, usagef("--precision f64 keeps keys and values in float64: --kv f16 contradicts it")
 	}
-	return karat.Options{Threads: a.threads, Precision: karat.Precision(a.precision.value), KV: a.kv.value}, nil
+	n, err := numerics.Parse(a.precision.value, a.kv.value)
+	if err == nil {
+		_, err = n.On(a.backend)
+	}
+	if err != nil {
+		return karat.Options{}, usageError{err}
+	}
+	return karat.Options{Backend: a.backend, Threads: a.threads, Precision: karat.Precision(a.precision.value), KV: a.kv.value}, nil
 }
 
 // numerics are the flags for commands that have an engine of their own.
@@ -98,7 +112,9 @@ func (a *arithmetic) numerics() (n numerics.Numerics, threads int, err error) {
 	if _, err := a.options(); err != nil {
 		return n, 0, err
 	}
-	n, err = numerics.Parse(a.precision.value, a.kv.value)
+	if n, err = numerics.Parse(a.precision.value, a.kv.value); err == nil {
+		n, err = n.On(a.backend)
+	}
 	return n, a.threads, err
 }
 

@@ -175,6 +175,7 @@ func sameFile(a, b string) bool {
 // tokenizePrompts makes the ids that run would feed the model at path. It loads the
 // model as run does, which refuses one that will not fit in memory.
 func tokenizePrompts(ctx context.Context, path string, o karat.Options, inputs []lab.Input, log io.Writer) ([]*lab.Prompt, error) {
+	o.Backend = "" // nothing is computed
 	m, err := loadModel(ctx, path, o, log)
 	if err != nil {
 		return nil, err
@@ -282,10 +283,18 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 // backend makes what computes, and says how for the record.
 func (f *recordFlags) backend(o karat.Options) (backend.Backend, map[string]any, error) {
 	n, err := numerics.Parse(string(o.Precision), o.KV)
+	if err == nil {
+		n, err = n.On(o.Backend)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	computed := map[string]any{"engine": "karat " + karat.Version(), "precision": n.Precision, "activations": n.Activations(), "kv": n.KV}
+	if n.GPU > 0 {
+		if computed["backend"], err = deviceName(n); err != nil {
+			return nil, nil, err
+		}
+	}
 	if !f.class.said {
 		b, err := n.Backend(o.Threads)
 		return b, computed, err

@@ -30,7 +30,7 @@ var below = map[string]string{
 	"backend":             "graph kv",
 	"backend/ref":         "backend float16 machine mmap quant rope round",
 	"backend/cpu":         "backend float16 machine mmap quant rope simd panel",
-	"backend/numerics":    "backend/cpu backend/ref",
+	"backend/numerics":    "backend/cpu backend/ref backend/webgpu",
 	"backend/webgpu":      "backend mmap quant rope backend/webgpu/gpu",
 	"backend/webgpu/gpu":  "",
 	"backend/backendtest": "backend/ref",

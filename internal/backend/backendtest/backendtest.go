@@ -25,6 +25,9 @@ type Tolerances struct {
 	Attention float64 // over keys and values as the backend keeps them
 	Layer     float64 // a decoder layer of quantized weights, of which all the above are part
 
+	// Short leaves out what -short leaves out.
+	Short bool
+
 	// SameBits tells that a row's bits do not depend on the step that computes it.
 	SameBits bool
 }
@@ -38,6 +41,7 @@ type suite struct {
 // Run tests the backend that open makes; each call of open is followed by a
 // Close. With -short it leaves out the largest steps.
 func Run(t *testing.T, open func() backend.Backend, tol Tolerances) {
+	tol.Short = tol.Short || testing.Short()
 	s := &suite{open, tol}
 	t.Run("operations", s.operations)
 	t.Run("special", s.special)

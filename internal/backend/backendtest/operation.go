@@ -47,7 +47,7 @@ func (s *suite) operation(t *testing.T, op operation, seed uint64) {
 	g := k.end(t, op.build(k))
 	sizes := sizes
 	switch {
-	case testing.Short():
+	case s.tol.Short:
 		sizes = sizes[:3]
 	case op.heavy:
 		sizes = sizes[:4]

@@ -102,11 +102,11 @@ var windowLists = [][]int{{0}, {7, 0}, {64, 1, 65}, {0, 100, 7, 4096}}
 // logits with ref's, and bit for bit with other cuts into steps.
 func (s *suite) sequences(t *testing.T) {
 	lengths := []int{210, 60, 40}
-	if testing.Short() {
+	if s.tol.Short {
 		lengths = []int{40, 20, 10}
 	}
 	for i, windows := range windowLists {
-		if testing.Short() && i != 1 {
+		if s.tol.Short && i != 1 {
 			continue
 		}
 		d := []tensor.DType{tensor.BF16, tensor.Q4_1}[i%2]

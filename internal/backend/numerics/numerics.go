@@ -4,10 +4,13 @@ package numerics
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
 	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/webgpu"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -15,6 +18,7 @@ import (
 type Numerics struct {
 	Precision string // fast, f32 or f64
 	KV        string // keys and values: f16, f32 or f64
+	GPU       int    // 1 for the first GPU, which computes in f32; 0 for the CPU
 }
 
 // Parse resolves what a user asked for; "" is the default: fast, and keys and
@@ -27,7 +31,7 @@ func Parse(precision, kv string) (Numerics, error) {
 	if !ok {
 		return Numerics{}, fmt.Errorf("precision %q, possible are fast, f32 and f64", precision)
 	}
-	n := Numerics{precision, kv}
+	n := Numerics{Precision: precision, KV: kv}
 	switch {
 	case kv == "":
 		n.KV = byDefault
@@ -36,6 +40,30 @@ func Parse(precision, kv string) (Numerics, error) {
 	case precision == "f64":
 		return n, fmt.Errorf("keys and values as %s, with precision f64 they are kept in float64", kv)
 	}
+	return n, nil
+}
+
+// On is n on a backend of that name: "cpu", which "" is, "webgpu" for the first GPU, or
+// "webgpu:N" for the N-th, from 0. A GPU has products in f32 alone.
+func (n Numerics) On(name string) (Numerics, error) {
+	if name == "" || name == "cpu" {
+		return n, nil
+	}
+	kind, number, numbered := strings.Cut(name, ":")
+	i := 0
+	if numbered {
+		var err error
+		if i, err = strconv.Atoi(number); err != nil || i < 0 {
+			kind = ""
+		}
+	}
+	if kind != "webgpu" {
+		return n, fmt.Errorf("backend %q, possible are cpu, webgpu and webgpu:N", name)
+	}
+	if n.Precision == "f64" {
+		return n, fmt.Errorf("precision f64, backend %s has none but f32", name)
+	}
+	n.Precision, n.GPU = "f32", i+1
 	return n, nil
 }
 
@@ -67,6 +95,9 @@ func (n Numerics) Backend(threads int, noFuse ...string) (backend.Backend, error
 	if threads < 0 || threads > 1024 {
 		return nil, fmt.Errorf("%d threads, possible are 1 to 1024", threads)
 	}
+	if n.GPU > 0 {
+		return n.webgpu(noFuse)
+	}
 	if n.Precision == "f64" {
 		if len(noFuse) > 0 {
 			return nil, fmt.Errorf("fusions %q, precision f64 has none", noFuse)
@@ -81,4 +112,16 @@ func (n Numerics) Backend(threads int, noFuse ...string) (backend.Backend, error
 		o.KV = cpu.KVF32
 	}
 	return cpu.New(o), nil
+}
+
+// webgpu makes a GPU's backend.
+func (n Numerics) webgpu(noFuse []string) (backend.Backend, error) {
+	if len(noFuse) > 0 {
+		return nil, fmt.Errorf("fusions %q, a GPU has none", noFuse)
+	}
+	d, err := webgpu.Open(n.GPU - 1)
+	if err != nil {
+		return nil, err
+	}
+	return webgpu.New(d, webgpu.Options{F32KV: n.KV == "f32", Own: true}), nil
 }

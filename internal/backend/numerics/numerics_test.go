@@ -9,11 +9,11 @@ func TestParse(t *testing.T) {
 		activations   string
 		bytes         int64
 	}{
-		{"", "", Numerics{"fast", "f16"}, "i16_32", 2},
-		{"fast", "f32", Numerics{"fast", "f32"}, "i16_32", 4},
-		{"f32", "", Numerics{"f32", "f32"}, "f32", 4},
-		{"f32", "f16", Numerics{"f32", "f16"}, "f32", 2},
-		{"f64", "", Numerics{"f64", "f64"}, "f64", 8},
+		{"", "", Numerics{Precision: "fast", KV: "f16"}, "i16_32", 2},
+		{"fast", "f32", Numerics{Precision: "fast", KV: "f32"}, "i16_32", 4},
+		{"f32", "", Numerics{Precision: "f32", KV: "f32"}, "f32", 4},
+		{"f32", "f16", Numerics{Precision: "f32", KV: "f16"}, "f32", 2},
+		{"f64", "", Numerics{Precision: "f64", KV: "f64"}, "f64", 8},
 	} {
 		n, err := Parse(c.precision, c.kv)
 		if err != nil || n != c.want || n.Activations() != c.activations || n.KVBytes() != c.bytes {
@@ -30,12 +30,43 @@ func TestParse(t *testing.T) {
 			t.Errorf("Parse(%q, %q) = %v", c[0], c[1], n)
 		}
 	}
-	if _, err := (Numerics{"f64", "f64"}).Backend(1, "glu"); err == nil {
+	if _, err := (Numerics{Precision: "f64", KV: "f64"}).Backend(1, "glu"); err == nil {
 		t.Error("f64 without a fusion")
 	}
 	for _, threads := range []int{-1, 1025} {
-		if _, err := (Numerics{"fast", "f16"}).Backend(threads); err == nil {
+		if _, err := (Numerics{Precision: "fast", KV: "f16"}).Backend(threads); err == nil {
 			t.Errorf("%d threads", threads)
 		}
+	}
+}
+
+func TestOn(t *testing.T) {
+	fast, exact := Numerics{Precision: "fast", KV: "f16"}, Numerics{Precision: "f64", KV: "f64"}
+	for name, want := range map[string]Numerics{
+		"": fast, "cpu": fast,
+		"webgpu":    {Precision: "f32", KV: "f16", GPU: 1},
+		"webgpu:0":  {Precision: "f32", KV: "f16", GPU: 1},
+		"webgpu:12": {Precision: "f32", KV: "f16", GPU: 13},
+	} {
+		if n, err := fast.On(name); err != nil || n != want {
+			t.Errorf("On(%q) = %v, %v", name, n, err)
+		}
+	}
+	for _, name := range []string{"gpu", "webgpu:", "webgpu:x", "webgpu:-1", "cpu:0", "WebGPU"} {
+		if n, err := fast.On(name); err == nil {
+			t.Errorf("On(%q) = %v", name, n)
+		}
+	}
+	if _, err := exact.On("webgpu"); err == nil {
+		t.Error("f64 on a GPU")
+	}
+	if n, err := exact.On("cpu"); err != nil || n != exact {
+		t.Errorf("%v, %v", n, err)
+	}
+	if _, err := (Numerics{Precision: "f32", KV: "f32", GPU: 1}).Backend(0, "glu"); err == nil {
+		t.Error("a GPU without a fusion that it has not")
+	}
+	if _, err := (Numerics{Precision: "f32", KV: "f32", GPU: 1 << 20}).Backend(0); err == nil {
+		t.Error("a GPU that is not there")
 	}
 }

@@ -35,6 +35,11 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
+// TestConformance has bounds of about twice what was measured with Mesa's llvmpipe:
+// in float32 3e-7 for single operations and products, 7e-7 for
+// attention and 9e-7 for a few layers; with keys and values in binary16 as the CPU.
+//
+// With KARAT_SLOW both forms of keys and values run in full, else one in short.
 func TestConformance(t *testing.T) {
 	d := device(t)
 	for _, c := range []struct {
@@ -42,9 +47,12 @@ func TestConformance(t *testing.T) {
 		o    Options
 		tol  backendtest.Tolerances
 	}{
-		{"f32", Options{F32KV: true}, backendtest.Tolerances{Float: 1e-6, Quantized: 1e-6, Attention: 2e-6, Layer: 2e-6, SameBits: true}},
-		{"f16", Options{}, backendtest.Tolerances{Float: 1e-6, Quantized: 1e-6, Attention: 2e-3, Layer: 1.5e-3, SameBits: true}},
+		{"f32", Options{F32KV: true}, backendtest.Tolerances{Float: 6e-7, Quantized: 6e-7, Attention: 1.5e-6, Layer: 2e-6, SameBits: true}},
+		{"f16", Options{}, backendtest.Tolerances{Float: 6e-7, Quantized: 6e-7, Attention: 2e-3, Layer: 1.5e-3, SameBits: true}},
 	} {
+		if c.tol.Short = os.Getenv("KARAT_SLOW") == ""; c.tol.Short && c.o.F32KV {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			backendtest.Run(t, func() backend.Backend { return New(d, c.o) }, c.tol)
 		})

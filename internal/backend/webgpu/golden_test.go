@@ -1,0 +1,220 @@
+package webgpu_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/webgpu"
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
+)
+
+// slow tells that all is to be computed, which takes minutes where a program stands
+// in for a GPU.
+func slow() bool { return os.Getenv("KARAT_SLOW") != "" }
+
+// open opens the first GPU, and skips the test where there is none.
+func open(t *testing.T) *webgpu.Device {
+	t.Helper()
+	d, err := webgpu.Open(0)
+	if errors.Is(err, gpu.ErrNone) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// load is a model's graph.
+func load(t *testing.T, path string) *graph.Graph {
+	t.Helper()
+	c, err := checkpoint.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	g, _, err := arch.Load(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// recordOf computes gold's prompts, or some of them, with taps where gold has them.
+func recordOf(t *testing.T, g *graph.Graph, b backend.Backend, gold *lab.Record, prompts func(*lab.Prompt) bool) *lab.Record {
+	t.Helper()
+	defer b.Close()
+	r, err := lab.NewRecorder(g, b, 4096, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	out := &lab.Record{}
+	for _, p := range gold.Prompts {
+		if !prompts(p) {
+			continue
+		}
+		q := &lab.Prompt{Index: p.Index, Input: p.Input, Text: p.Text, IDs: p.IDs, Float32: p.Float32, BFloat16: p.BFloat16}
+		if err := r.Record(t.Context(), q, len(p.Taps) > 0); err != nil {
+			t.Fatal(err)
+		}
+		out.Prompts = append(out.Prompts, q)
+	}
+	return out
+}
+
+// few are prompts that show most: the one with taps, and a short one.
+func few(p *lab.Prompt) bool { return slow() || p.Index == 2 || p.Index == 0 }
+
+// readGold reads a model's record.
+func readGold(t *testing.T, name string) *lab.Record {
+	t.Helper()
+	r, err := lab.ReadRecord(golden.Record(t, name).Tensors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// models are the tiny models: a few of them that have all operations, or all.
+func models(t *testing.T) (some []string) {
+	for _, name := range golden.Models(t) {
+		if slow() || name == "tiny-qwen2" || name == "tiny-gemma4" || name == "tiny-gemma4-moe" {
+			some = append(some, name)
+		}
+	}
+	return some
+}
+
+// TestRecords compares the tiny models' logits with PyTorch's float64 ones: within 4
+// times what PyTorch's own float32 pass differs by, and every tap within 1e-5.
+func TestRecords(t *testing.T) {
+	d := open(t)
+	for _, name := range models(t) {
+		t.Run(name, func(t *testing.T) {
+			gold := readGold(t, name)
+			got := recordOf(t, load(t, golden.Model(t, name)), webgpu.New(d, webgpu.Options{F32KV: true}), gold, few)
+			c, err := lab.Compare(gold, got, lab.Options{Partial: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !c.Inside() || !(c.All.KLMean <= 1e-6) {
+				t.Errorf("max |Δlogit| %.3g, KL %.3g", float64(c.All.MaxAbsDiff), float64(c.All.KLMean))
+			}
+			var worst float64
+			for _, p := range c.Prompts {
+				for _, tap := range p.Taps {
+					if worst = max(worst, float64(tap.Whole)); tap.Problem != "" || !(tap.Whole <= 1e-5) {
+						t.Errorf("prompt %d: %s: relative error %.3g %s", p.Index, tap.Name, float64(tap.Whole), tap.Problem)
+					}
+				}
+			}
+			t.Logf("%d prompts: max |Δlogit| %.2g, KL %.2g, taps %.2g", len(c.Prompts), float64(c.All.MaxAbsDiff), float64(c.All.KLMean), worst)
+		})
+	}
+}
+
+// TestQuantizedFiles compares each quantized file's logits with float64 over the same
+// file: a mean KL of 1e-5 at most, with keys and values in binary16.
+func TestQuantizedFiles(t *testing.T) {
+	d := open(t)
+	files, err := filepath.Glob(filepath.Join(golden.Dir(t), "gguf", "*.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(files, filepath.Join(golden.Root(t), "cmd", "karat", "demo.gguf")) {
+		name, _, _ := strings.Cut(filepath.Base(path), ".")
+		if !slow() && !strings.HasPrefix(filepath.Base(path), "tiny-llama.Q4_K") {
+			continue
+		}
+		if strings.Contains(path, ".bf16.") || name == "demo" && !strings.HasSuffix(path, "/demo.gguf") {
+			continue
+		}
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			gold, g := readGold(t, name), load(t, path)
+			short := func(p *lab.Prompt) bool { return slow() || p.Index == 0 }
+			want := recordOf(t, g, ref.Backend{}, gold, short)
+			got := recordOf(t, g, webgpu.New(d, webgpu.Options{}), gold, short)
+			bound := 1e-5
+			c, err := lab.Compare(want, got, lab.Options{MaxKL: &bound})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !c.Inside() || !(c.All.KLMean <= 1e-5) {
+				t.Errorf("max |Δlogit| %.3g, KL %.3g", float64(c.All.MaxAbsDiff), float64(c.All.KLMean))
+			}
+			t.Logf("%d prompts: max |Δlogit| %.2g, KL %.2g", len(c.Prompts), float64(c.All.MaxAbsDiff), float64(c.All.KLMean))
+		})
+	}
+}
+
+// TestGreedy: the likeliest tokens are PyTorch's, one after another.
+func TestGreedy(t *testing.T) {
+	d := open(t)
+	for _, name := range models(t) {
+		t.Run(name, func(t *testing.T) {
+			b := webgpu.New(d, webgpu.Options{F32KV: true})
+			defer b.Close()
+			e, err := engine.New(load(t, golden.Model(t, name)), b, engine.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			for _, p := range golden.Record(t, name).Prompts {
+				want := p.GreedyIDs
+				if !slow() {
+					if p.Index != 0 {
+						continue
+					}
+					want = want[:min(8, len(want))]
+				}
+				if got := greedy(t, e, p.IDs, len(want)); !equal(got, want) {
+					t.Errorf("prompt %d: %v, want %v", p.Index, got, want)
+				}
+			}
+		})
+	}
+}
+
+func equal(a []int32, b []int) bool {
+	for i, x := range a {
+		if int(x) != b[i] {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+// greedy is the n likeliest tokens after ids.
+func greedy(t *testing.T, e *engine.Engine, ids []int, n int) (out []int32) {
+	t.Helper()
+	s := e.NewSequence()
+	defer s.Close()
+	next := make([]int32, len(ids))
+	for i, id := range ids {
+		next[i] = int32(id)
+	}
+	for range n {
+		logits, err := s.Feed(context.Background(), next, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next = []int32{int32(lab.TopIDs(logits[0], 1)[0])}
+		out = append(out, next[0])
+	}
+	return out
+}
