@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
 
 	"github.com/karat-run/karat"
 )
@@ -125,4 +127,24 @@ func ExampleModel_Logits() {
 	}
 	fmt.Println(len(logits) == len(ids), m.Detokenize([]int{best}))
 	// Output: true  blue.
+}
+
+func ExampleQuantize() {
+	dir, err := os.MkdirTemp("", "karat")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	full, small := filepath.Join(dir, "model.gguf"), filepath.Join(dir, "model.Q4_K_M.gguf")
+	ctx := context.Background()
+	if _, err := karat.Convert(ctx, "testdata/models/tiny-llama", full, karat.ConvertOptions{}); err != nil {
+		log.Fatal(err)
+	}
+	r, err := karat.Quantize(ctx, full, small, karat.QuantizeOptions{Type: "Q4_K_M"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(r.Tensors, "tensors,", r.Types)
+	// Output:
+	// 39 tensors, map[F32:10 Q4_K:24 Q6_K:5]
 }
