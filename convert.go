@@ -15,6 +15,9 @@ type ConvertOptions struct {
 	// Split is the most bytes of tensors in one file; 0 is one file of all. The
 	// files are NAME-00001-of-00003.gguf, or model-00001-of-00003.safetensors.
 	Split int64
+	// Ignore are settings of the source, as config.json or the metadata names
+	// them, that may be lost though there is no place for them.
+	Ignore []string
 	// Progress is called with the bytes of tensors that are written, and all. It
 	// may be nil.
 	Progress func(done, total int64)

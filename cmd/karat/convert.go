@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/mix"
 	"github.com/spf13/cobra"
 )
 
 type convertFlags struct {
 	output, kind string
 	split        size
+	ignore       []string
 	json         bool
 }
 
@@ -51,6 +53,7 @@ and so is a weight that is not finite. What is written appears when it is whole.
 	fs.VarP((*name)(&f.output), "output", "o", "`file or folder` to write")
 	fs.StringVar(&f.kind, "type", "", "`type` of the weights: bf16, f16, f32, or in GGUF Q8_0, Q4_K_M ...")
 	fs.Var(&f.split, "split", "most bytes of tensors in one file, as 4G or 500M")
+	fs.StringArrayVar(&f.ignore, "ignore", nil, "`setting` that may be lost though no rule takes it")
 	fs.BoolVar(&f.json, "json", false, "print what was made as one JSON object")
 	return c
 }
@@ -59,10 +62,13 @@ func (f *convertFlags) run(c *cobra.Command, src string) error {
 	if f.output == "" {
 		return usagef("-o OUT is needed")
 	}
+	if _, ok := mix.Find(f.kind); f.kind != "" && !ok {
+		return usagef("--type %q: possible are %s", f.kind, strings.Join(mix.Names(), ", "))
+	}
 	p := progress{w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), start: time.Now()}
 	ctx, stop := untilSignal()
 	defer stop()
-	r, err := karat.Convert(ctx, src, f.output, karat.ConvertOptions{Type: f.kind, Split: int64(f.split), Progress: p.report})
+	r, err := karat.Convert(ctx, src, f.output, karat.ConvertOptions{Type: f.kind, Split: int64(f.split), Ignore: f.ignore, Progress: p.report})
 	p.end()
 	switch {
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):

@@ -8,35 +8,45 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/rope"
 )
 
 // idle are settings of a config.json that no forward pass depends on: they tell
-// of training, of the library, or repeat what other files say.
-var idle = map[string]bool{
-	"architectures": true, "model_type": true, "transformers_version": true, "torch_dtype": true, "dtype": true, "_name_or_path": true,
-	"auto_map": true, "use_cache": true, "return_dict": true, "output_attentions": true, "output_hidden_states": true, "_attn_implementation": true,
-	"initializer_range": true, "attention_dropout": true, "hidden_dropout": true, "pretraining_tp": true, "cache_implementation": true,
-	"bos_token_id": true, "eos_token_id": true, "pad_token_id": true, "unk_token_id": true, "sep_token_id": true, "cls_token_id": true, "mask_token_id": true,
-	"do_sample": true, "temperature": true, "top_k": true, "top_p": true, "min_p": true, "repetition_penalty": true, "suppress_tokens": true,
-	"_sliding_window_pattern": true, "vocab_size_per_layer_input": true, "task_specific_params": true, "id2label": true, "label2id": true,
-	"tokenizer_class": true, "finetuning_task": true, "problem_type": true, "unsloth_fixed": true, "unsloth_version": true, "initializer_factor": true,
-	"embd_pdrop": true, "resid_pdrop": true, "classifier_dropout": true, "chunk_size_feed_forward": true, "max_length": true, "min_length": true, "num_beams": true,
+// of training, of the library and of generation (PretrainedConfig in transformers
+// 4 and 5), or repeat what other files say.
+var idle = words(`architectures model_type transformers_version torch_dtype dtype _name_or_path name_or_path auto_map
+	use_cache return_dict output_attentions output_hidden_states torchscript use_bfloat16 _attn_implementation attn_implementation
+	_attn_implementation_autoset cache_implementation _sliding_window_pattern vocab_size_per_layer_input
+	initializer_range attention_dropout attn_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop classifier_dropout pretraining_tp
+	is_decoder is_encoder_decoder add_cross_attention cross_attention_hidden_size tie_encoder_decoder chunk_size_feed_forward
+	finetuning_task problem_type id2label label2id task_specific_params pruned_heads prefix tokenizer_class
+	bos_token_id eos_token_id pad_token_id unk_token_id sep_token_id cls_token_id mask_token_id decoder_start_token_id
+	forced_bos_token_id forced_eos_token_id bad_words_ids begin_suppress_tokens suppress_tokens
+	do_sample temperature top_k top_p min_p typical_p repetition_penalty length_penalty diversity_penalty no_repeat_ngram_size
+	encoder_no_repeat_ngram_size num_beams num_beam_groups num_return_sequences early_stopping max_length min_length
+	output_scores return_dict_in_generate remove_invalid_values exponential_decay_length_penalty
+	unsloth_fixed unsloth_version transformers.js_config is_llama_config`)
+
+// read are the canonical settings that ggufWriter writes under no key of ggufKeys:
+// as tensors that are there or not, or as part of other keys.
+var read = words(`tie_word_embeddings attention_bias mlp_bias attention_k_eq_v enable_moe_block use_double_wide_mlp per_layer_config
+	rope_parameters hidden_act hidden_activation`)
+
+func words(text string) map[string]bool {
+	set := map[string]bool{}
+	for _, w := range strings.Fields(text) {
+		set[w] = true
+	}
+	return set
 }
 
 // Idle reports whether a setting, in the file's spelling, is none that a forward
 // pass reads, or one that is converted all the same.
 func (c *Checkpoint) Idle(key string) bool {
 	return idle[key] || key == c.Key("max_position_embeddings") || key == c.Key("layer_types")
-}
-
-// read are the canonical settings that ggufWriter writes under no key of ggufKeys:
-// as tensors that are there or not, or as part of other keys.
-var read = map[string]bool{
-	"tie_word_embeddings": true, "attention_bias": true, "mlp_bias": true, "attention_k_eq_v": true, "enable_moe_block": true,
-	"use_double_wide_mlp": true, "per_layer_config": true, "rope_parameters": true, "hidden_act": true, "hidden_activation": true,
 }
 
 // ggufWriter translates settings into metadata.
@@ -51,10 +61,11 @@ type ggufWriter struct {
 // its conversion folder), and the divisors of the tensor rope_freqs, nil where the
 // model needs none. Besides, it writes keys that the converter lacks and that are
 // read here: gemma3.attention.sliding_window_pattern and attention.scale,
-// and llama.attention.sliding_window. A setting that has no key is an error.
-func (c *Checkpoint) MetadataGGUF() (keys []gguf.KeyValue, ropeFreqs []float32, err error) {
+// and llama.attention.sliding_window. A setting that has no key is an error, unless
+// it is among those that are set aside.
+func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, ropeFreqs []float32, err error) {
 	w := &ggufWriter{Checkpoint: c}
-	w.refuse()
+	w.refuse(aside)
 	for _, key := range []string{"num_hidden_layers", "max_position_embeddings", "hidden_size"} {
 		w.count(key)
 	}
@@ -105,12 +116,12 @@ func (w *ggufWriter) errorf(key, format string, args ...any) {
 }
 
 // refuse names the settings that GGUF has no key for.
-func (w *ggufWriter) refuse() {
+func (w *ggufWriter) refuse(aside []string) {
 	s := w.settings
 	for _, key := range slices.Sorted(maps.Keys(s)) {
 		_, plain := ggufKeys[key]
 		_, more := moreGGUFKeys[key]
-		if !plain && !more && !read[key] && !idle[key] && !neutral(s[key]) {
+		if !plain && !more && !read[key] && !idle[key] && !neutral(s[key]) && !slices.Contains(aside, w.Key(key)) {
 			w.errorf(key, "is %s: no rule of architecture %s takes it to GGUF", show(s[key]), w.Arch)
 		}
 	}

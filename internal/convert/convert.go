@@ -36,6 +36,9 @@ type Options struct {
 	// tensor that is larger has a file of its own. Files have the names
 	// NAME-00001-of-00003.gguf, in a folder model-00001-of-00003.safetensors.
 	Split int64
+	// Ignore are settings, in the source's spelling, that may be lost though no rule
+	// takes them.
+	Ignore []string
 	// Progress is called with the bytes of tensors that are written, and all.
 	Progress func(done, total int64)
 }
@@ -119,14 +122,25 @@ func (c *converter) weights(m *checkpoint.Checkpoint) ([]*graph.Weight, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.result.Notes = append(slices.Clone(m.Notes), notes...)
 	var errs []error
+	ignored := map[string]bool{}
 	for _, e := range arch.Unread(m) {
-		if !m.Idle(e.Key) {
-			errs = append(errs, fmt.Errorf("convert: %s: no rule takes the setting %s = %s", c.src, e.Key, e.Value))
+		switch {
+		case m.Idle(e.Key):
+		case slices.Contains(c.Ignore, e.Key):
+			ignored[e.Key] = true
+			c.result.Notes = append(c.result.Notes, fmt.Sprintf("the setting %s = %s is ignored", e.Key, e.Value))
+		default:
+			errs = append(errs, fmt.Errorf("convert: %s: no rule takes the setting %s = %s; if nothing is lost with it, it can be ignored", c.src, e.Key, e.Value))
+		}
+	}
+	for _, key := range c.Ignore {
+		if !ignored[key] {
+			errs = append(errs, fmt.Errorf("convert: %s: there is no setting %s to ignore", c.src, key))
 		}
 	}
 	c.result.Architecture = m.Arch
-	c.result.Notes = append(slices.Clone(m.Notes), notes...)
 	return weights, errors.Join(errs...)
 }
 

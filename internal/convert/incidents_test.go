@@ -237,6 +237,14 @@ func TestHostileConfig(t *testing.T) {
 	if r := run(t, window, out(t), convert.Options{}); len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "sliding_window") { // as the library
 		t.Errorf("a window that Llama does not read: notes %q", r.Notes)
 	}
+	odd := spoil(t, "tiny-llama", "config.json", func(b []byte) []byte {
+		return bytes.Replace(b, []byte(`"hidden_act"`), []byte(`"logit_scale": 0.5, "hidden_act"`), 1)
+	})
+	refused(t, odd, out(t), convert.Options{}, "logit_scale = 0.5")
+	refused(t, odd, out(t), convert.Options{Ignore: []string{"logit_scale", "logit_scales"}}, "no setting logit_scales to ignore")
+	if r := run(t, odd, out(t), convert.Options{Ignore: []string{"logit_scale"}}); !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "logit_scale = 0.5 is ignored") }) {
+		t.Errorf("notes %q", r.Notes)
+	}
 	dir := spoil(t, "tiny-qwen3", "tokenizer.json", func([]byte) []byte { return nil })
 	refused(t, dir, out(t), convert.Options{}, "neither tokenizer.json nor tokenizer.model")
 }

@@ -29,7 +29,7 @@ func (c *converter) hfToGGUF(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own, ropeFreqs, err := m.MetadataGGUF()
+	own, ropeFreqs, err := m.MetadataGGUF(c.Ignore...)
 	if err != nil {
 		return err
 	}
