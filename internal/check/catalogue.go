@@ -114,6 +114,8 @@ var catalogue = map[string]kind{
 		"text is cut at other places than in training", "copy tokenizer.ggml.scores from tokenizer.model"},
 	"token-types": {"text", Warning, "special tokens are typed as text, or text as special",
 		"markers fall apart into characters, or text of a user turns into markers", "set tokenizer.ggml.token_type (special in tokenizer.json) to control (3)"},
+	"token-ids": {"text", Warning, "the id of a special token is outside the vocabulary",
+		"logits are right; engines that look the token up fail or read what is not theirs", "take the id from the source"},
 	"special-split": {"text", Error, "the chat template writes markers that are no tokens",
 		"turns are spelled out in pieces: the model never sees where one ends", "add the tokens, or use the template of this vocabulary"},
 	"bos-twice": {"text", Error, "a text begins with BOS twice",

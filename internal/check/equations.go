@@ -44,6 +44,9 @@ func facts(n *graph.Node) []fact {
 			{"the size of a head", "head_dim", []float64{float64(a.KV.Dim)}},
 		}
 	}
+	if n.Op == graph.Route {
+		return []fact{{"the number of experts that are used", "top_k_experts", []float64{float64(n.Shape[0])}}}
+	}
 	return nil
 }
 
@@ -93,6 +96,9 @@ func (c *checker) equations(own, source *graph.Graph) {
 	}
 	if len(changes) == 0 {
 		c.confirm()
+	}
+	if a, b := c.model.ContextLength(), c.source.ContextLength(); a != b && !c.found("context") {
+		c.add("source-settings", []string{c.model.Key("max_position_embeddings")}, "the context length is %d, in the source %d", a, b)
 	}
 	for _, x := range changes {
 		in := ""

@@ -149,6 +149,10 @@ var spoiledSource = []spoil{
 	{"30 window off by one", "tiny-gemma3.Q8_0", true, "source-settings", set(".attention.sliding_window", uint32(63))},
 	{"17 epsilon 1e-6 for 1e-5", "tiny-llama.Q4_K", true, "source-settings", set(".attention.layer_norm_rms_epsilon", float32(1e-6))},
 	{"24 scaling lost", "tiny-llama.Q4_K", true, "source-settings", func(m *model) { m.remove("rope_freqs") }},
+	{"one of a norm's last bits", "tiny-llama.Q4_K", true, "source-part", func(m *model) { m.tensor("blk.1.ffn_norm").Data[4*100] ^= 1 }},
+	{"42 more experts", "tiny-gemma4-moe.bf16", true, "source-settings", set(".expert_used_count", uint32(3))},
+	{"twice the context", "tiny-qwen3.Q8_0", true, "source-settings", set(".context_length", uint32(8192))},
+	{"28 other rotary base", "tiny-qwen3.Q8_0", true, "source-settings", set(".rope.freq_base", float32(5e5))},
 	{"layer period 6 for 3", "tiny-gemma3.Q8_0", true, "source-settings", set(".attention.sliding_window_pattern", uint32(6))},
 	{"49 head lost", "tiny-qwen2", true, "tied-head", func(m *model) { m.set("tie_word_embeddings", true); m.remove("lm_head") }},
 	{"tokens exchanged", "tiny-gemma3.Q8_0", true, "source-tokens", func(m *model) {

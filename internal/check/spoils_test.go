@@ -72,6 +72,9 @@ var spoiledSettings = []spoil{
 		m.set(".rope.freq_base_swa", float32(1e6))
 	}},
 	{"25 inverse of the linear factor", "tiny-gemma3.Q8_0", false, "rope-settings", set(".rope.scaling.factor", float32(0.125))},
+	{"25 linear scaling without its factor", "tiny-gemma3.Q8_0", false, "rope-settings", set(".rope.scaling.factor", nil)},
+	{"20 twice the head size", "tiny-llama.Q4_K", false, "heads", set(".attention.key_length", uint32(64))},
+	{"49 head of another width", "tiny-qwen2", false, "tensor-shape", set("hidden_size", 96.)},
 	{"26 scaling of a type that is not supported", "tiny-llama.Q4_K", false, "rope-settings", set(".rope.scaling.type", "yarn")},
 	{"24 gemma4 without rope_freqs", "tiny-gemma4.Q8_0", false, "rope-freqs", func(m *model) { m.remove("rope_freqs") }},
 	{"24 llama 3.1 without rope_freqs", "tiny-llama.Q4_K", false, "rope-freqs", func(m *model) { m.set(".context_length", uint32(131072)); m.remove("rope_freqs") }},
@@ -338,6 +341,7 @@ var spoiledText = []spoil{
 		s[5] = "zzq qzz"
 		m.set("tokenizer.ggml.merges", s)
 	}},
+	{"A9 padding outside the vocabulary", "tiny-gemma3.Q8_0", false, "token-ids", set("tokenizer.ggml.padding_token_id", uint32(2048))},
 	{"A9 EOS outside the vocabulary", "tiny-llama.Q4_K", false, "tokenizer-broken", set("tokenizer.ggml.eos_token_id", uint32(99999))},
 }
 

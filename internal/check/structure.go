@@ -176,11 +176,15 @@ func (c *checker) judge(err error) {
 				g.tensors = append(g.tensors, name)
 			}
 		case errors.As(e, &k):
-			c.add(keyID(k.Key), []string{k.Key}, "%s", plain(e))
+			if id := keyID(k.Key); id != "rope-freqs" || !c.found("heads") { // it has a value for each pair of a head
+				c.add(id, []string{k.Key}, "%s", plain(e))
+			}
 		case errors.Is(e, graph.ErrNoStore):
 			if !c.found("kv-sharing") {
 				c.add("kv-sharing", []string{c.model.Key("num_kv_shared_layers")}, "%s: with %v shared layers", plain(e), c.setting("num_kv_shared_layers"))
 			}
+		case strings.Contains(plain(e), "rope: "): // which knows what its types need
+			c.add("rope-settings", []string{c.model.Key("rope_parameters.full_attention.rope_type")}, "%s", plain(e))
 		default:
 			order = append(order, &group{id: "not-loaded", what: plain(e)})
 		}
@@ -201,7 +205,7 @@ func (c *checker) judge(err error) {
 
 // faultID is the finding for a tensor that disagrees.
 func faultID(t *graph.TensorError) string {
-	if head(strings.TrimSuffix(t.Tensor, ".weight") + ".weight") {
+	if t.Fault != graph.Misshapen && head(strings.TrimSuffix(t.Tensor, ".weight")+".weight") {
 		return "tied-head"
 	}
 	return [...]string{graph.Missing: "tensor-missing", graph.Unclaimed: "tensor-unused",
