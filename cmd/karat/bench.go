@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/bench"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/machine"
+	"github.com/karat-run/karat/internal/mix"
 	"github.com/spf13/cobra"
 )
 
@@ -22,7 +25,7 @@ type benchFlags struct {
 	limits                                     bool
 	backend                                    string
 	precision, kv                              choice
-	noFuse                                     []string
+	noFuse, quantize                           []string
 }
 
 func newBenchCommand() *cobra.Command {
@@ -50,11 +53,16 @@ each weight and token.
 sequences in parallel) on the same file, in turns with Karat, which stays loaded,
 and gives the ratio of each pair of runs: the median, and the extremes. Below 1 Karat
 is slower. Behind a depth llama.cpp has flash attention on. Processes are compared,
-too: the time from their start to their end, for a token after a prompt of one.`,
+too: the time from their start to their end, for a token after a prompt of one.
+
+--quantize measures "karat quantize" instead, of the GGUF file after -m, to each type;
+its --peer is a llama-quantize. Processes that read from the page cache are compared,
+and the files that they write, which lie in the folder for temporary files meanwhile.`,
 		Example: `  karat bench -m model.gguf
   karat bench -m model.gguf -p 512 -n 64 -d 0,4096 -t 1,2 -r 5
   karat bench -m model.gguf -p 0 -n 64 --parallel 1,8 --csv
-  karat bench -m model.gguf --limits --peer llama.cpp/build/bin/llama-bench`,
+  karat bench -m model.gguf --limits --peer llama.cpp/build/bin/llama-bench
+  karat bench -m model.gguf --quantize=Q8_0,Q4_K_M --peer llama.cpp/build/bin/llama-quantize`,
 		Args: atMost(0, "the model goes after -m"),
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
@@ -69,6 +77,8 @@ too: the time from their start to their end, for a token after a prompt of one.`
 	fs.IntVarP(&f.repeat, "repetitions", "r", 5, "`runs` of each test")
 	fs.BoolVar(&f.limits, "limits", false, "measure this machine, too")
 	fs.Var((*name)(&f.peer), "peer", "`path` of the llama-bench to compare with")
+	fs.StringSliceVar(&f.quantize, "quantize", nil, "measure quantizing to `types` (alone: Q8_0, Q4_0, Q4_K_M)")
+	fs.Lookup("quantize").NoOptDefVal = "Q8_0,Q4_0,Q4_K_M"
 	fs.BoolVar(&f.csv, "csv", false, "print CSV")
 	fs.BoolVar(&f.json, "json", false, "print JSON, with every run")
 	fs.BoolVar(&f.markdown, "markdown", false, "print a Markdown table (the default)")
@@ -148,6 +158,9 @@ func positive(list []int) (some []int) {
 }
 
 func (f *benchFlags) run(c *cobra.Command) error {
+	if f.quantize != nil {
+		return f.runQuantize(c)
+	}
 	o, err := f.options()
 	if err != nil {
 		return err
@@ -177,6 +190,47 @@ func (f *benchFlags) run(c *cobra.Command) error {
 		return err
 	}
 	if interrupted {
+		return failure{statusInterrupted, errors.New("interrupted: tests are missing")}
+	}
+	return err
+}
+
+// runQuantize measures quantizing.
+func (f *benchFlags) runQuantize(c *cobra.Command) error {
+	for _, flag := range []string{"prompt", "gen", "depth", "parallel", "limits", "csv", "backend", "precision", "kv", "no-fuse"} {
+		if c.Flags().Changed(flag) {
+			return usagef("--%s: it has nothing to do with --quantize", flag)
+		}
+	}
+	if f.model == "" {
+		return usagef("--quantize: it needs a file after -m")
+	}
+	if f.repeat < 1 || f.repeat > 10000 || slices.Min(append(f.threads, 1)) < 1 || slices.Max(append(f.threads, 1)) > 1024 {
+		return usagef("-r %d, -t %v: possible are 1 to 10000 runs and 1 to 1024 threads", f.repeat, f.threads)
+	}
+	for _, kind := range f.quantize {
+		if _, ok := mix.Find(kind); !ok {
+			return usagef("--quantize: type %q, possible are %s", kind, strings.Join(mix.Names(), ", "))
+		}
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	o := bench.QuantizeOptions{File: f.model, Types: f.quantize, Threads: f.threads, Repeat: f.repeat, Self: program}
+	o.Progress = func(test string) { fmt.Fprintln(c.ErrOrStderr(), "karat:", test) }
+	if f.peer != "" {
+		if o.Peer, err = filepath.Abs(f.peer); err != nil {
+			return err
+		}
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	all, err := bench.Quantize(ctx, o)
+	if len(all) > 0 {
+		err = errors.Join(err, bench.WriteQuantizing(c.OutOrStdout(), all, f.json))
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return failure{statusInterrupted, errors.New("interrupted: tests are missing")}
 	}
 	return err

@@ -49,6 +49,15 @@ func fake(how string, args []string) (status int) {
 		fmt.Printf(`[{"n_threads": %d, "n_prompt": 7, "samples_ts": [1]}]`, after("-t"))
 	case "zero":
 		fmt.Printf(`[{"n_threads": %d, "n_prompt": %d, "n_gen": %d, "samples_ts": [0]}]`, after("-t"), after("-p"), after("-n"))
+	case "quantizes", "quantizes worse":
+		i := slices.Index(args, "in.gguf")
+		text := "blocks"
+		if i == 1 && how == "quantizes worse" { // the peer's, which has no command before the files
+			text = "others"
+		}
+		if err := os.WriteFile(args[i+1], []byte(text), 0o666); err != nil {
+			return 4
+		}
 	case "works":
 		if slices.Contains(args, "-npl") {
 			fmt.Printf("llama_log: n_ctx = %d\n{\"pp\": %d, \"tg\": %d, \"pl\": %d, \"speed_pp\": %g, \"speed_tg\": 1000}\n", after("-c"), after("-npp"), after("-ntg"), after("-npl"), 5e4)

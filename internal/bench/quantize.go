@@ -1,0 +1,196 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Quantizing is how fast a file is quantized to a type, by processes that read it
+// from the page cache, write another file and end. Karat's is on the disk then.
+type Quantizing struct {
+	Type    string    `json:"type"`
+	Threads int       `json:"n_threads"`
+	Source  int64     `json:"source_bytes"`
+	Bytes   int64     `json:"bytes"`
+	Seconds []float64 `json:"samples_s"`
+	Median  float64   `json:"median_s"`
+	Peer    []float64 `json:"peer_samples_s,omitempty"`
+	PeerS   float64   `json:"peer_median_s,omitempty"`
+	Ratio   *Ratio    `json:"ratio,omitempty"`      // the peer's time to Karat's
+	Same    bool      `json:"same_bytes,omitempty"` // the files of both are equal
+}
+
+// QuantizeOptions say what to measure.
+type QuantizeOptions struct {
+	File     string   // GGUF
+	Types    []string // as llama-quantize has them
+	Threads  []int
+	Repeat   int
+	Self     string            // path of this program
+	Peer     string            // path of llama-quantize, "" for none
+	Progress func(test string) // may be nil
+}
+
+// Quantize measures each type with each number of threads, in turns with the peer. An
+// error, such as ctx's, comes with what was measured before it.
+func Quantize(ctx context.Context, o QuantizeOptions) (all []Quantizing, err error) {
+	info, err := os.Stat(o.File)
+	if err != nil {
+		return nil, fmt.Errorf("bench: %w", err)
+	}
+	if o.Peer != "" {
+		if err := (&Peer{Bench: o.Peer}).Check(nil); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := os.MkdirTemp("", "karat-bench")
+	if err != nil {
+		return nil, fmt.Errorf("bench: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	for _, threads := range o.Threads {
+		for _, kind := range o.Types {
+			q := Quantizing{Type: kind, Threads: threads, Source: info.Size()}
+			if err = q.measure(ctx, dir, &o); err != nil {
+				return all, err
+			}
+			all = append(all, q)
+		}
+	}
+	return all, nil
+}
+
+// measure runs both programs in turns, each first in every other round, after one run that
+// is not counted.
+func (q *Quantizing) measure(ctx context.Context, dir string, o *QuantizeOptions) error {
+	ours, theirs := filepath.Join(dir, "karat.gguf"), filepath.Join(dir, "peer.gguf")
+	threads := strconv.Itoa(q.Threads)
+	p := &Peer{}
+	runs := []func() error{func() error {
+		s, err := p.timed(ctx, ours, o.Self, "quantize", "-t", threads, o.File, ours, q.Type)
+		q.Seconds = append(q.Seconds, s)
+		return err
+	}}
+	if o.Peer != "" {
+		runs = append(runs, func() error {
+			s, err := p.timed(ctx, theirs, o.Peer, o.File, theirs, q.Type, threads)
+			q.Peer = append(q.Peer, s)
+			return err
+		})
+	}
+	for i := range o.Repeat + 1 {
+		if o.Progress != nil {
+			o.Progress(fmt.Sprintf("%s, threads %s, run %d of %d", q.Type, threads, i, o.Repeat))
+		}
+		if i == 0 {
+			if err := runs[0](); err != nil {
+				return err
+			}
+			p.expect(time.Duration(q.Seconds[0] * float64(time.Second)))
+			q.Seconds = nil
+			continue
+		}
+		for _, run := range runs {
+			if err := run(); err != nil {
+				return err
+			}
+		}
+		slices.Reverse(runs)
+	}
+	return q.finish(ours, theirs)
+}
+
+// finish compares the files.
+func (q *Quantizing) finish(ours, theirs string) error {
+	q.Median, _ = spread(q.Seconds)
+	info, err := os.Stat(ours)
+	if err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	q.Bytes = info.Size()
+	if len(q.Peer) == 0 {
+		return nil
+	}
+	q.PeerS, _ = spread(q.Peer)
+	q.Ratio = ratio(q.Peer, q.Seconds)
+	if q.Same, err = sameBytes(ours, theirs); err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	return nil
+}
+
+// timed is the seconds that a process takes to write the file at path, which is
+// removed before. What it left to the system to write must not burden the next one.
+func (p *Peer) timed(ctx context.Context, path, program string, args ...string) (float64, error) {
+	if err := os.RemoveAll(path); err != nil {
+		return 0, fmt.Errorf("bench: %w", err)
+	}
+	start := time.Now()
+	if _, err := p.output(ctx, program, args...); err != nil {
+		return 0, err
+	}
+	took := time.Since(start).Seconds()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close())
+	}
+	if err != nil {
+		return 0, fmt.Errorf("bench: %s: %w", program, err)
+	}
+	return took, nil
+}
+
+// sameBytes compares two files.
+func sameBytes(a, b string) (bool, error) {
+	f, err := os.Open(a)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	g, err := os.Open(b)
+	if err != nil {
+		return false, err
+	}
+	defer g.Close()
+	x, y := make([]byte, 1<<20), make([]byte, 1<<20)
+	for {
+		n, err := io.ReadFull(f, x)
+		m, other := io.ReadFull(g, y)
+		switch {
+		case !bytes.Equal(x[:n], y[:m]):
+			return false, nil
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return true, nil
+		case err != nil || other != nil:
+			return false, errors.Join(err, other)
+		}
+	}
+}
+
+// WriteQuantizing writes what was measured as a Markdown table, or as JSON.
+func WriteQuantizing(w io.Writer, all []Quantizing, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(all)
+	}
+	lines := "| type | threads | s | MB/s read | peer s | ratio | same bytes |\n|---|---|---|---|---|---|---|\n"
+	for _, q := range all {
+		peer, same := "", ""
+		if q.Ratio != nil {
+			peer, same = fmt.Sprintf("%.2f", q.PeerS), map[bool]string{false: "no", true: "yes"}[q.Same]
+		}
+		lines += fmt.Sprintf("| %s | %d | %.2f | %.0f | %s | %v | %s |\n", q.Type, q.Threads, q.Median, float64(q.Source)/1e6/q.Median, peer, q.Ratio, same)
+	}
+	_, err := io.WriteString(w, lines)
+	return err
+}
