@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/karat-run/karat/internal/convert"
@@ -102,6 +104,21 @@ func TestLlamaCpp(t *testing.T) {
 			run(t, golden.Model(t, name), path, convert.Options{})
 			compare(t, read(t, path), want, different[name])
 		})
+	}
+}
+
+// TestMixes quantizes folders on the way to GGUF: tensors as in llama-quantize's
+// files of the converter's files.
+func TestMixes(t *testing.T) {
+	for _, name := range []string{"tiny-llama.Q8_0", "tiny-gemma3.Q4_K_M", "tiny-gemma4-moe.MXFP4_MOE"} {
+		theirs := golden.Shared(t, "goldens/gguf/"+name+".gguf")
+		model, kind, _ := strings.Cut(name, ".")
+		path := filepath.Join(t.TempDir(), "model.gguf")
+		run(t, golden.Model(t, model), path, convert.Options{Type: kind})
+		got, want := read(t, path), read(t, theirs)
+		if !slices.Equal(got.Tensors, want.Tensors) || got.Metadata["general.file_type"] != want.Metadata["general.file_type"] {
+			t.Errorf("%s: %q, want %q", name, got.Tensors, want.Tensors)
+		}
 	}
 }
 

@@ -42,10 +42,29 @@ func checkStreamed(t *testing.T, tok *tokenizer.Tokenizer, ids []int) {
 	}
 }
 
+// there converts a tokenizer of whatever file to GGUF and to a folder: what is no
+// error can be read.
+func there(t *testing.T, f tokenizer.Files, tok *tokenizer.Tokenizer) {
+	g, _, err := tokenizer.ToGGUF(f, tok.VocabSize(), tok.VocabSize()%2 == 0, nil)
+	if err != nil {
+		return
+	}
+	if _, err := tokenizer.FromGGUF(g); err != nil {
+		t.Fatalf("the GGUF form: %v", err)
+	}
+	if f, err = tokenizer.ToJSON(g); err != nil {
+		return
+	}
+	if _, err := tokenizer.FromJSON(f.JSON, f.Config); err != nil {
+		t.Fatalf("the folder's form: %v", err)
+	}
+}
+
 func FuzzJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file, config []byte, text string) {
 		if tok, err := tokenizer.FromJSON(file, config); err == nil && len(text) < 1<<12 {
 			use(t, tok, text)
+			there(t, tokenizer.Files{JSON: file, Config: config}, tok)
 		}
 	})
 }
@@ -54,6 +73,7 @@ func FuzzSentencePiece(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file, config []byte, text string) {
 		if tok, err := tokenizer.FromSentencePiece(file, config); err == nil && len(text) < 1<<12 {
 			use(t, tok, text)
+			there(t, tokenizer.Files{Model: file, Config: config}, tok)
 		}
 	})
 }

@@ -39,6 +39,9 @@ func ToGGUF(f Files, size int, merges bool, ids map[string]int) (g GGUF, notes [
 	if err != nil {
 		return g, nil, err
 	}
+	if size > len(g.Tokens)+maxGap {
+		return g, nil, fmt.Errorf("tokenizer: %d tokens, but the model embeds %d", len(g.Tokens), size)
+	}
 	g.resize(size)
 	if f.JSON != nil && file.Model.Vocab == nil { // beside tokenizer.model: for its post-processor
 		if err := json.Unmarshal(f.JSON, &file); err != nil {
