@@ -76,6 +76,7 @@ func newKernel(shader string, variant any) (*kernel, error) {
 // compiler would drop, are an error, and so are variables without a value: in a loop
 // the native compiler sets them but once.
 func (k *kernel) declarations() error {
+	k.access, k.fields = nil, nil
 	for i, m := range bindingLine.FindAllStringSubmatch(k.wgsl, -1) {
 		a, ok := map[string]gpu.Access{"uniform": gpu.Uniform, "storage, read": gpu.Read, "storage, read_write": gpu.ReadWrite}[m[2]]
 		if m[1] != fmt.Sprint(i) || !ok {

@@ -112,7 +112,13 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		l.freed = p.release(n)
 		e.last = l
 	}
-	return e, p.poison()
+	if err := p.poison(); err != nil {
+		return nil, fmt.Errorf("webgpu: %w", err)
+	}
+	if err := b.flush(); err != nil {
+		return nil, fmt.Errorf("webgpu: %w", err)
+	}
+	return e, nil
 }
 
 // inputs makes the buffers of what the host writes.
@@ -252,7 +258,5 @@ func (a *arena) place(data []byte) (gpu.Range, error) {
 	}
 	r := gpu.Range{Buffer: a.buffer, At: a.used, Size: len(data)}
 	a.used += (len(data) + a.align - 1) / a.align * a.align
-	var l gpu.List
-	l.Write(r.Buffer, r.At, data)
-	return r, a.b.d.gpu.Run(&l)
+	return r, a.b.write(r.Buffer, r.At, data)
 }

@@ -35,6 +35,8 @@ type Backend struct {
 	weights map[*graph.Weight]*weight    // of products
 	vectors map[*graph.Weight]gpu.Buffer // small ones
 	made    []interface{ Release() }
+	waiting gpu.List // what is written before something runs
+	bytes   int      // of that
 
 	poison bool // fill what is free with NaNs: for tests
 }

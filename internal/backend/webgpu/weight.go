@@ -221,6 +221,11 @@ func (b *Backend) upload(w *graph.Weight) (*weight, error) {
 	if err != nil {
 		return nil, err
 	}
+	if size, err := tensor.Bytes(w.DType, w.Shape); err != nil {
+		return nil, fmt.Errorf("weight %s: %w", w.Name, err)
+	} else if size != len(w.Data) {
+		return nil, fmt.Errorf("weight %s: %d bytes, %v of %v has %d", w.Name, len(w.Data), w.DType, w.Shape, size)
+	}
 	out := &weight{layout: l, k: w.Shape.Last(), rows: w.Shape[len(w.Shape)-2]}
 	low, high, head := l.words(out.k)
 	row, limit := 4*(low+high+head), b.limit
@@ -262,20 +267,29 @@ func (b *Backend) upload(w *graph.Weight) (*weight, error) {
 // piece is how much is brought to the GPU at once.
 const piece = 16 << 20
 
-// buffer is a new buffer that holds data.
+// buffer is a new buffer that holds data, after the next flush. data must not change.
 func (b *Backend) buffer(name string, data []byte) (gpu.Buffer, error) {
 	buffer, err := b.empty(name, len(data))
-	if err != nil {
-		return nil, err
+	for at := 0; at < len(data) && err == nil; at += piece {
+		err = b.write(buffer, at, data[at:min(at+piece, len(data))])
 	}
-	for at := 0; at < len(data); at += piece {
-		var l gpu.List
-		l.Write(buffer, at, data[at:min(at+piece, len(data))])
-		if err := b.d.gpu.Run(&l); err != nil {
-			return nil, err
-		}
+	return buffer, err
+}
+
+// write writes data to a buffer, at the next flush, or now if much waits for that.
+func (b *Backend) write(to gpu.Buffer, at int, data []byte) error {
+	b.waiting.Write(to, at, data)
+	if b.bytes += len(data); b.bytes < piece {
+		return nil
 	}
-	return buffer, nil
+	return b.flush()
+}
+
+// flush brings what waits to the GPU.
+func (b *Backend) flush() error {
+	err := b.d.gpu.Run(&b.waiting)
+	b.waiting, b.bytes = gpu.List{}, 0
+	return err
 }
 
 // empty is a new buffer of at least size bytes, which are 0. Close releases it.
