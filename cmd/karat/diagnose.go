@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/karat-run/karat/internal/arch"
@@ -96,11 +97,15 @@ func (f *diagnoseFlags) write(w io.Writer, d *diagnose.Diagnosis) error {
 			return err
 		}
 	}
-	t := reports.Terminal{}
-	if isTerminal(w) {
-		t = reports.Terminal{Width: 80, Color: true}
+	return reports.Text(w, d, layout(isTerminal(w)))
+}
+
+// layout is that of a terminal, or of what is no terminal. NO_COLOR is no-color.org's.
+func layout(terminal bool) reports.Terminal {
+	if !terminal {
+		return reports.Terminal{}
 	}
-	return reports.Text(w, d, t)
+	return reports.Terminal{Width: 80, Color: os.Getenv("NO_COLOR") == ""}
 }
 
 func (f *diagnoseFlags) diagnose(ctx context.Context, model, dump string, stderr io.Writer) (*diagnose.Diagnosis, error) {

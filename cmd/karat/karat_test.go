@@ -154,6 +154,16 @@ func TestDigits(t *testing.T) {
 	}
 }
 
+// TestLayout: there are colors on terminals, unless NO_COLOR is set and not empty.
+func TestLayout(t *testing.T) {
+	for value, color := range map[string]bool{"": true, "1": false, "0": false} {
+		t.Setenv("NO_COLOR", value)
+		if on, off := layout(true), layout(false); on.Color != color || on.Width != 80 || off.Color || off.Width != 0 {
+			t.Errorf("NO_COLOR=%q: %+v on a terminal, %+v else", value, on, off)
+		}
+	}
+}
+
 // TestBenchThreads: bench measures with as many threads as run has.
 func TestBenchThreads(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(500))
