@@ -55,9 +55,8 @@ and gives the ratio of each pair of runs: the median, and the extremes. Below 1 
 is slower. Behind a depth llama.cpp has flash attention on. Processes are compared,
 too: the time from their start to their end, for a token after a prompt of one.
 
---quantize measures "karat quantize" instead, of the GGUF file after -m, to each type;
-its --peer is a llama-quantize. Processes that read from the page cache are compared,
-and the files that they write, which lie in the folder for temporary files meanwhile.`,
+--quantize measures "karat quantize" instead, to each type; its --peer is llama-quantize.
+Processes that read the page cache and write temporary files are compared, and these.`,
 		Example: `  karat bench -m model.gguf
   karat bench -m model.gguf -p 512 -n 64 -d 0,4096 -t 1,2 -r 5
   karat bench -m model.gguf -p 0 -n 64 --parallel 1,8 --csv
