@@ -112,7 +112,7 @@ func (f *imatrixFlags) run(c *cobra.Command, path string) error {
 // collect computes the windows, and writes what they give and all.
 func (f *imatrixFlags) collect(c *cobra.Command, m *eval.Model, n numerics.Numerics, threads int, w *eval.Windows, all *imatrix.Matrix) error {
 	collector := imatrix.NewCollector(m.Graph, f.head)
-	r, err := m.Start(n, threads, engine.Options{Context: w.Context, Want: collector.Want, Tap: collector.Tap, Expert: collector.Expert})
+	r, err := m.Start(n, threads, engine.Options{Context: w.Context, Want: collector.Want, Tap: collector.Tap, Expert: collector.Expert()})
 	if err != nil {
 		return err
 	}

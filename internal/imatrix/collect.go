@@ -51,11 +51,16 @@ func (c *Collector) Want(n *graph.Node) bool { return c.sums[n] != nil }
 func (c *Collector) Tap(n *graph.Node, out []float32) { c.sums[n].add(0, out) }
 
 // Expert takes what an expert multiplies: [rows, columns] of its input, and of what
-// goes into its last product.
-func (c *Collector) Expert(n *graph.Node, expert int, in, inner []float32) {
-	e := c.experts[n]
-	e[0].add(expert, in)
-	e[1].add(expert, inner)
+// goes into its last product. It is nil for a graph without experts.
+func (c *Collector) Expert() func(n *graph.Node, expert int, in, inner []float32) {
+	if len(c.experts) == 0 {
+		return nil
+	}
+	return func(n *graph.Node, expert int, in, inner []float32) {
+		e := c.experts[n]
+		e[0].add(expert, in)
+		e[1].add(expert, inner)
+	}
 }
 
 // add takes rows that matrix i multiplies.

@@ -201,7 +201,7 @@ func FuzzParse(f *testing.F) {
 func collect(t *testing.T, g *graph.Graph, b backend.Backend, ids []int32, head bool) *Matrix {
 	t.Helper()
 	c := NewCollector(g, head)
-	e, err := engine.New(g, b, engine.Options{Context: len(ids), Chunk: 5, Want: c.Want, Tap: c.Tap, Expert: c.Expert})
+	e, err := engine.New(g, b, engine.Options{Context: len(ids), Chunk: 5, Want: c.Want, Tap: c.Tap, Expert: c.Expert()})
 	if err != nil {
 		t.Fatal(err)
 	}
