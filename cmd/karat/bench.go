@@ -35,9 +35,8 @@ func newBenchCommand() *cobra.Command {
 		Short: "Measure how fast a model runs",
 		Long: `Bench measures a model with the tests of llama-bench: pp512 is a prompt of 512
 tokens, tg64 is 64 tokens one by one, @ d4096 behind 4096 tokens. Each number of
--p and -n is tried with each of -d, --parallel and -t. A test runs once to warm up
-and then -r times; its rate is the median, ± the standard deviation, in tokens a
-second of all sequences together.
+-p and -n is tried with each of -d, --parallel and -t: once to warm up, then -r times;
+the rate is the median, ± the standard deviation, in tokens a second of all sequences.
 
 GB/s is the weights that decoding reads: not given for sequences in parallel.
 Resident memory counts weights once: those repacked, and what else is read of the
