@@ -1,6 +1,7 @@
 package check
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/tensor"
@@ -49,8 +51,16 @@ func hostile(t testing.TB) map[string][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	at := func(what string, by ...byte) []byte { // puts bytes after what
+		b := slices.Clone(good)
+		copy(b[bytes.Index(b, []byte(what))+len(what):], by)
+		return b
+	}
 	return map[string][]byte{
-		"A7 empty": {}, "A7 four bytes": []byte("GGUF"), "A7 no GGUF": []byte("PK\x03\x04 and more than a few bytes"),
+		"A1 data beyond the end": at("blk.0.attn_q.weight", 2, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 1),
+		"A2 sizes that wrap":     at("blk.0.attn_q.weight", 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0x80),
+		"A6 no dimension":        at("blk.0.attn_q.weight", 2, 0, 0, 0, 0, 0, 0, 0),
+		"A7 empty":               {}, "A7 four bytes": []byte("GGUF"), "A7 no GGUF": []byte("PK\x03\x04 and more than a few bytes"),
 		"A3 counts":     header(1<<62, 1<<63),
 		"A4 a long key": header(0, 1, binary.LittleEndian.AppendUint64(nil, 1<<62)),
 		"A5 an array":   header(0, 1, key("a"), []byte{9, 0, 0, 0, 8, 0, 0, 0}, binary.LittleEndian.AppendUint64(nil, 1<<32)),
@@ -68,6 +78,39 @@ func TestHostile(t *testing.T) {
 		if err == nil || r != nil || !strings.HasPrefix(err.Error(), "check: ") || !strings.Contains(err.Error(), "model.gguf") {
 			t.Errorf("%s: report %v, error %v", name, r, err)
 		}
+	}
+}
+
+// TestSplit checks split files by any of their parts, and wants an error where a
+// part is missing.
+func TestSplit(t *testing.T) {
+	dir := t.TempDir()
+	source := golden.Model(t, "tiny-qwen3")
+	made, err := convert.Convert(t.Context(), source, filepath.Join(dir, "m.gguf"), convert.Options{Split: 2 << 20})
+	if err != nil || len(made.Files) < 3 {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	for _, path := range made.Files {
+		r, err := Run(t.Context(), path, Options{Against: source})
+		if err != nil || len(r.Findings) > 0 || r.Compared != 46 {
+			t.Errorf("%s: %+v, %v", path, r, err)
+		}
+	}
+	if err := os.Remove(made.Files[1]); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Run(t.Context(), made.Files[0], Options{}); err == nil || r != nil || !strings.Contains(err.Error(), "part 2 of") {
+		t.Errorf("without part 2: %+v, %v", r, err)
+	}
+	folder := filepath.Join(dir, "hf")
+	if _, err := convert.Convert(t.Context(), source, filepath.Join(dir, "one.gguf"), convert.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := convert.Convert(t.Context(), filepath.Join(dir, "one.gguf"), folder, convert.Options{Split: 2 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Run(t.Context(), folder, Options{Against: source}); err != nil || len(r.Findings) > 0 {
+		t.Errorf("a folder of several files: %+v, %v", r, err)
 	}
 }
 

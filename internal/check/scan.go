@@ -328,18 +328,9 @@ func (r *reader) segment(base, col int, x []float32) {
 
 // piece takes in a block and reports whether it holds anything.
 func (r *reader) piece(base, col int, x []float32) bool {
-	var sum, sq float64
-	top, zeros := r.top, 0
-	for _, v := range x {
-		f := float64(v)
-		sum += f
-		sq += f * f
-		top = max(top, float32(math.Abs(f)))
-		if v == 0 {
-			zeros++
-		}
-	}
-	if math.IsNaN(sq) || math.IsInf(sq, 0) {
+	sum, sq, size := sums(x)
+	top := math.Float32frombits(size)
+	if size >= infinity {
 		sum, sq, top = r.broken(base, x)
 	} else {
 		r.finite += len(x)
@@ -357,12 +348,38 @@ func (r *reader) piece(base, col int, x []float32) bool {
 			r.inputs[col+j] += float64(v) * float64(v)
 		}
 	}
+	holds := size > 0
 	r.constant = r.constant && !slices.ContainsFunc(x, func(v float32) bool { return v != r.first })
 	if r.empty > 0 {
 		r.mark(col, x)
 	}
-	r.holds = r.holds || zeros < len(x)
-	return zeros < len(x)
+	r.holds = r.holds || holds
+	return holds
+}
+
+// infinity is the bits of the least float32 that is not finite, by size.
+const infinity = 0x7f800000
+
+// sums is the sum of x, that of its squares, and the bits of the largest size,
+// which order sizes as they are. Two sums go side by side: one would wait for itself.
+func sums(x []float32) (sum, sq float64, size uint32) {
+	var s0, s1, q0, q1 float64
+	for len(x) >= 2 {
+		f, g := float64(x[0]), float64(x[1])
+		s0 += f
+		s1 += g
+		q0 += f * f
+		q1 += g * g
+		size = max(size, math.Float32bits(x[0])&^(1<<31), math.Float32bits(x[1])&^(1<<31))
+		x = x[2:]
+	}
+	for _, v := range x {
+		f := float64(v)
+		s0 += f
+		q0 += f * f
+		size = max(size, math.Float32bits(v)&^(1<<31))
+	}
+	return s0 + s1, q0 + q1, size
 }
 
 // broken takes in a block with values that are not finite: it counts these, and

@@ -69,6 +69,9 @@ func (c *checker) assumed() {
 		if e.Key == "global_head_dim" && c.files.text()["per_layer_config"] != nil {
 			continue // which says more
 		}
+		if (e.Key == "sliding_window" || e.Key == "max_window_layers") && c.model.Setting("sliding_window") == nil {
+			continue // no layer slides
+		}
 		if e.Key == "gemma3.rope.freq_base_swa" || e.Key == "gemma4.rope.freq_base_swa" || !strings.HasSuffix(e.Key, "rope.freq_base") || c.arch == "llama" {
 			keys, what = append(keys, e.Key), append(what, e.Key+" = "+e.Value)
 			continue
