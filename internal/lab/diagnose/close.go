@@ -92,25 +92,31 @@ func (r *run) free(p *prompt) (*free, error) {
 	} else {
 		rows = []int{len(p.IDs) - 1}
 	}
+	full := r.model.Eval(p.IDs, nil, r.class.center()).With(r.edits)
+	var arms []*sim.Eval
+	for _, n := range r.ensemble() {
+		arms = append(arms, r.model.Eval(p.IDs, nil, n).With(r.edits))
+	}
+	if p.tapped {
+		if err := f.trajectory(r, plain, full, arms); err != nil {
+			return nil, err
+		}
+	}
 	want, err := plain.Compute(result, rows)
 	if err != nil {
 		return nil, err
 	}
 	r.compareGolden(p, want, rows)
-	full := r.model.Eval(p.IDs, nil, r.class.center()).With(r.edits)
 	closed, err := full.Compute(result, rows)
 	if err != nil {
 		return nil, err
 	}
-	var arms []*sim.Eval
-	for _, n := range r.ensemble() {
-		arm := r.model.Eval(p.IDs, nil, n).With(r.edits)
+	for _, arm := range arms {
 		got, err := arm.Compute(result, rows)
 		if err != nil {
 			return nil, err
 		}
 		f.floor = max(f.floor, meanKL(closed, got, result.Shape.Size()))
-		arms = append(arms, arm)
 	}
 	if p.known[result] != nil {
 		got := p.read(result, rows)
@@ -120,9 +126,6 @@ func (r *run) free(p *prompt) (*free, error) {
 		stored := &sim.Numerics{Jitter: logits.Step(), Random: rand.New(rand.NewPCG(0, 12))}
 		f.floor = max(f.floor, meanKL(closed, stored.Stored(closed), w))
 		r.out.Logits = append(r.out.Logits, r.logits(p, want, got, f))
-	}
-	if p.tapped {
-		return f, f.trajectory(r, plain, arms)
 	}
 	return f, nil
 }
@@ -168,7 +171,7 @@ const goldenFloors = 4
 // its other neighbour.
 func (r *run) ensemble() []*sim.Numerics {
 	var all []*sim.Numerics
-	for i, order := range []sim.Order{sim.Lanes, sim.Exact} {
+	for i, order := range []sim.Order{sim.Lanes, sim.Exact, sim.Forward} {
 		n := r.class.center()
 		n.Order, n.Jitter, n.Random = order, 0x1p-23, rand.New(rand.NewPCG(uint64(i), 11))
 		all = append(all, n)
@@ -180,9 +183,17 @@ func (r *run) ensemble() []*sim.Numerics {
 }
 
 // trajectory is how far all taps lie from the reference's own run, and how far
-// rounding alone takes them.
-func (f *free) trajectory(r *run, plain *sim.Eval, arms []*sim.Eval) error {
+// rounding alone takes them. All passes go layer by layer, so that they hold no more than
+// three.
+func (f *free) trajectory(r *run, plain, full *sim.Eval, arms []*sim.Eval) error {
+	passes := append([]*sim.Eval{plain, full}, arms...)
 	for _, eq := range r.eqs {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		for _, e := range passes {
+			e.Forget(eq.target.Layer - 1) // whose sum may yet be read in rows that no tap asked for
+		}
 		k := f.p.known[eq.target]
 		if k == nil {
 			continue
@@ -195,6 +206,9 @@ func (f *free) trajectory(r *run, plain *sim.Eval, arms []*sim.Eval) error {
 			return err
 		}
 		f.err[eq.target] = worstRow(f.p.read(eq.target, rows), want, w)
+		if _, err := full.Compute(eq.target, rows); err != nil {
+			return err
+		}
 		for _, arm := range arms {
 			got, err := arm.Compute(eq.target, rows)
 			if err != nil {

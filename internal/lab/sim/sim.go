@@ -232,12 +232,19 @@ func (e *Eval) compute(n *graph.Node, rows []int) ([]float64, error) {
 	return y, nil
 }
 
-// Forget drops what was computed of layers before one.
+// Forget drops what was computed of layers before one, but for keys and values that are
+// stored.
 func (e *Eval) Forget(layer int) {
 	if e.under != nil {
 		e.under.Forget(layer)
 	}
-	maps.DeleteFunc(e.memo, func(n *graph.Node, _ *values) bool { return n.Layer >= 0 && n.Layer < layer })
+	stored := map[*graph.Node]bool{}
+	for _, s := range e.stores {
+		for _, n := range e.Spec(s).In {
+			stored[n] = true
+		}
+	}
+	maps.DeleteFunc(e.memo, func(n *graph.Node, _ *values) bool { return n.Layer >= 0 && n.Layer < layer && !stored[n] })
 }
 
 // Span is the nodes that Compute(n) computes at the last row, in the graph's order: n,
