@@ -2,7 +2,9 @@ package lab
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
@@ -22,12 +24,12 @@ const (
 )
 
 // orderHeads finds the order that the engine has, and sets how l's taps of rotated heads, before and
-// after, are read. llama.cpp's is known; else it is halves. Either gives way to the other where more
-// projections of all prompts follow that one: W·x shows their rows in that order, and rotation or
-// attention went by it, too. (A prompt of one token cannot tell: nothing is turned.)
+// after, are read. llama.cpp's is known; else it is halves. Either gives way to the other, among the layers
+// that read the same keys, where more projections of all prompts follow that one: W·x shows their rows
+// in that order, and rotation or attention went by it, too. (A prompt of one token cannot tell:
+// nothing is turned.)
 func (l *placer) orderHeads(all []*placer) {
 	usual := halves
-	nodes := map[*graph.Node]int{} // head sizes
 	var turns []turn
 	for _, n := range l.g.Nodes {
 		if n.Op != graph.RoPE || 2*len(n.Attr.(graph.RoPEAttr).Freqs) != n.Shape.Last() {
@@ -36,41 +38,85 @@ func (l *placer) orderHeads(all []*placer) {
 		if l.out.Names == NamesLlamaCpp && strings.HasPrefix(n.Pos, "llama.go:") {
 			usual = interleaved
 		}
-		linear := n
-		for ; linear.Op != graph.Linear && len(linear.In) > 0; linear = source(linear.In[0]) {
-			nodes[linear] = n.Shape.Last()
+		t := turn{rope: n, linear: n, kv: l.keysOf(n)}
+		for ; t.linear.Op != graph.Linear && len(t.linear.In) > 0; t.linear = source(t.linear.In[0]) {
+			t.nodes = append(t.nodes, t.linear)
 		}
-		nodes[linear] = n.Shape.Last()
-		turns = append(turns, turn{n, linear})
+		t.nodes = append(t.nodes, t.linear)
+		turns = append(turns, t)
 	}
-	votes := map[order]int{}
+	votes := map[*graph.KV]map[order]int{}
 	err := mmap.Guard(func() error {
 		for _, l := range all {
 			l.vote(turns, usual, votes)
 		}
 		return nil
 	})
+	if err != nil {
+		return
+	}
 	other := halves + interleaved - usual
-	if err == nil && votes[other] > votes[usual] {
-		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("the rotated pairs of a head are %s: %d projections and what follows have them so, %d the other way",
-			map[order]string{halves: "in its two halves", interleaved: "neighbours"}[other], votes[other], votes[usual]))
-		usual = other
+	sizes, layers := map[*graph.Node]int{}, map[int]bool{} // of heads that are interleaved, and where that is not as usual
+	for _, t := range turns {
+		v := votes[t.kv]
+		if v == nil {
+			v = votes[nil] // of all
+		}
+		changed := v[other] > v[usual]
+		if changed {
+			layers[t.rope.Layer] = true
+		}
+		for _, n := range t.nodes {
+			if changed == (usual == halves) {
+				sizes[n] = t.rope.Shape.Last()
+			}
+		}
+	}
+	if len(layers) > 0 {
+		l.out.Inferred = append(l.out.Inferred, fmt.Sprintf("the rotated pairs of a head are %s in layers %v: %d projections and what follows have them so",
+			map[order]string{halves: "in its two halves", interleaved: "neighbours"}[other], slices.Sorted(maps.Keys(layers)), votes[nil][other]))
 	}
 	for i := range l.out.Taps {
-		if t := &l.out.Taps[i]; usual == interleaved {
-			t.pairs = nodes[t.Node]
+		if t := &l.out.Taps[i]; sizes[t.Node] > 0 {
+			t.pairs = sizes[t.Node]
 		}
 	}
 }
 
-// turn is a rotation and the projection that it is of.
-type turn struct{ rope, linear *graph.Node }
+// turn is a rotation, the projection that it is of, these and what lies between, and whose keys it is about.
+type turn struct {
+	rope, linear *graph.Node
+	nodes        []*graph.Node
+	kv           *graph.KV
+}
 
-// vote counts the orders that a prompt's values show.
-func (l *placer) vote(turns []turn, usual order, votes map[order]int) {
+// keysOf is where the keys lie that a rotation turns, or meets as queries; nil if nowhere.
+func (l *placer) keysOf(rope *graph.Node) *graph.KV {
+	for _, n := range l.g.Nodes {
+		switch a := n.Attr.(type) {
+		case graph.AttentionAttr:
+			if source(n.In[0]) == rope {
+				return a.KV
+			}
+		case *graph.KV:
+			if source(n.In[0]) == rope {
+				return a
+			}
+		}
+	}
+	return nil
+}
+
+// vote counts the orders that a prompt's values show, by keys; nil stands for all.
+func (l *placer) vote(turns []turn, usual order, votes map[*graph.KV]map[order]int) {
 	for _, t := range turns {
-		if o := l.rowOrder(t.linear, t.rope.Shape.Last()); o != unknown && (o == usual || o == l.turnOrder(t.rope)) {
-			votes[o]++
+		if o := l.rowOrder(t.linear, t.rope.Shape.Last()); t.kv != nil && o != unknown && (o == usual || o == l.turnOrder(t.rope)) {
+			for _, kv := range []*graph.KV{t.kv, nil} {
+				if votes[kv] == nil {
+					votes[kv] = map[order]int{}
+				}
+				votes[kv][o]++
+			}
 		}
 	}
 }

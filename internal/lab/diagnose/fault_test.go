@@ -66,6 +66,10 @@ func TestNamed(t *testing.T) {
 		{"tiny-qwen3", "", "mask@1", map[string][]int{"mask": {1}}, false},
 		{"tiny-gemma4", "", "mask=none@shared", map[string][]int{"mask": {4, 5, 6, 7}}, false},
 		{"tiny-llama", "", "rope_theta:attn_k_rope@all", map[string][]int{"rope_theta": {0, 1, 2, 3}}, false},
+		{"tiny-llama", "", "norm_extra:view#1@1; norm_extra:out@2", map[string][]int{"norm_extra": {1, 2}}, true},
+		{"tiny-gemma4", "", "k_as_v@4", map[string][]int{"k_as_v": {4}}, false},
+		{"tiny-gemma4-moe", "", "weight_scale:ffn_experts=packing@1", map[string][]int{"weight_scale": {1}}, false},
+		{"tiny-gemma4-moe", "", "weight_wrong_layer:ffn_experts@2", map[string][]int{"weight_wrong_layer": {2}}, false},
 		{"tiny-qwen3", "", "rope_partial:attn_q_rope@3", map[string][]int{"rope_partial": {3}}, false},
 	} {
 		if !slow() && !c.quick {
@@ -123,7 +127,7 @@ func TestUnknown(t *testing.T) {
 	for i, c := range []struct{ model, fault string }{
 		{"tiny-qwen3", "x_norm_half:attn_norm@1"}, {"tiny-qwen3", "x_heads_exchanged@2"}, {"tiny-gemma3", "x_row_stuck:ffn_up@0-1"},
 		{"tiny-gemma3", "x_clipped@3"}, {"tiny-llama", "x_rope_reversed:attn_q_rope@0"}, {"tiny-gemma4", "x_norm_mean:post_attention_norm@6"},
-		{"tiny-gemma4-moe", "x_value_signs@3"}, {"tiny-llama", "x_softmax_sink@3"}, {"tiny-qwen2", "x_tail_zero:attn_v@1"},
+		{"tiny-gemma4-moe", "x_value_signs@3"}, {"tiny-gemma4-moe", "x_router_noise@1"}, {"tiny-gemma4", "x_clipped:glu#1@3"}, {"tiny-gemma4", "x_residual_scaled:add#2@1"}, {"tiny-llama", "x_softmax_sink@3"}, {"tiny-qwen2", "x_tail_zero:attn_v@1"},
 	} {
 		if !slow() && i%3 != 0 {
 			continue

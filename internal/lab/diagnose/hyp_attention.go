@@ -39,7 +39,7 @@ func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
 		all = append(all, unlikely(0.3, edit("gqa_map", n, "gives all heads the keys and values of the first", detail{"map": "first"},
 			func(s *sim.Spec) { s.Group = func(int) int { return 0 } })))
 	}
-	all = append(all, r.extraNorms(n)...)
+	all = append(all, r.normedValues(n)...)
 	all = append(all, r.windows(n, a.KV)...)
 	all = append(all, r.stores(n, a.KV)...)
 	return append(all, r.decoded(n)...)
@@ -120,6 +120,11 @@ func (r *run) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
 			h := edit("k_as_v", n, "takes "+role(key)+" for the values", detail{"values": role(key)}, func(*sim.Spec) {})
 			h.edits, h.nodes = sim.Edits{store: {reads(1, key)}}, r.readingFrom(store)
 			all = append(all, h)
+			if key == store.In[0] && len(h.nodes) > 1 { // one of those that read the store
+				all = append(all, unlikely(0.1, edit("k_as_v", n, "takes the stored keys for the values", detail{"values": role(key), "of": "one layer"}, func(s *sim.Spec) {
+					s.Only = func(_ *sim.Eval, k, _ []float64, _, _ int) ([]float64, []float64) { return k, k }
+				})))
+			}
 		}
 		if key.Op == graph.Linear || len(key.In) == 0 {
 			break

@@ -22,7 +22,7 @@ func (r *run) embedHypotheses(n *graph.Node) []*hypothesis {
 			return edit(cause, n, fmt.Sprintf("scales the embedding by %.6g, not %.6g", v, right), detail{"factor": v, "right": right},
 				func(s *sim.Spec) { s.By = v })
 		}})}
-	return append(all, edit("weight_missing", n, "gives zeros for the embedding", detail{"weight": "zero"}, func(s *sim.Spec) { s.Times = 0 }))
+	return append(all, r.normed(n), edit("weight_missing", n, "gives zeros for the embedding", detail{"weight": "zero"}, func(s *sim.Spec) { s.Times = 0 }))
 }
 
 func (r *run) linearHypotheses(n *graph.Node) []*hypothesis {

@@ -196,22 +196,14 @@ func (r *run) postNorms(n *graph.Node) []*hypothesis {
 	return nil
 }
 
-// extraNorms are norms of heads that the model does not have: of values, and of queries or keys.
-func (r *run) extraNorms(n *graph.Node) []*hypothesis {
+// normedValues is a norm of heads of values that the model does not have.
+func (r *run) normedValues(n *graph.Node) []*hypothesis {
 	var all []*hypothesis
 	if store := r.model.Store(n); store != nil && behind(store.In[1]).Op != graph.RMSNorm && store.In[1].Op == graph.View {
 		all = append(all, r.extraNorm(store.In[1], "values", func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
 			y, err := e.Value(s.In[0], rows)
 			return norm(y), err
 		}))
-	}
-	for _, x := range r.rotations(n) {
-		if behind(x.In[0]).Op != graph.RMSNorm {
-			all = append(all, r.extraNorm(x, side(x), func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
-				y, err := e.Value(s.In[0], rows)
-				return s.Rotate(e, norm(y), rows), err
-			}))
-		}
 	}
 	return all
 }

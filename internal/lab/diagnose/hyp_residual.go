@@ -46,6 +46,9 @@ func (r *run) addHypotheses(n *graph.Node) []*hypothesis {
 			return x, nil
 		}))
 	}
+	if role(n) == "out" {
+		all = append(all, r.normed(n))
+	}
 	return all
 }
 

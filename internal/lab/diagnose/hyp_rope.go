@@ -57,6 +57,12 @@ func (r *run) ropeHypotheses(eq *equation, n *graph.Node) []*hypothesis {
 	if len(ropes) > 1 && len(eq.span) <= small {
 		all = append(all, r.turns(turning{at: n, nodes: []*graph.Node{n}, cost: 0.3, side: side(n)})...)
 	}
+	if behind(n.In[0]).Op != graph.RMSNorm {
+		all = append(all, r.extraNorm(n, side(n), func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
+			y, err := e.Value(s.In[0], rows)
+			return s.Rotate(e, norm(y), rows), err
+		}))
+	}
 	for _, shift := range []int{-3, -2, -1, 1, 2, 3, 4} {
 		all = append(all, unlikely(0.2, edit("rope_position", n, fmt.Sprintf("turns %s by positions that are off by %+d", side(n), shift),
 			detail{"shift": float64(shift), "side": side(n)}, func(s *sim.Spec) { s.Shift = shift })))

@@ -329,35 +329,46 @@ func (r *run) likely(singles []*hypothesis) []*attempt {
 		return nil
 	})
 	with(r.acceptedElsewhere)
-	for _, skip := range r.accepted {
+	skipped := map[string]bool{}
+	for _, skip := range sets[len(sets)-1].hs {
+		if skipped[skip.cause] || len(sets) > 2*beam {
+			continue
+		}
+		skipped[skip.cause] = true
 		with(func(h *hypothesis) *hypothesis {
 			if h = r.acceptedElsewhere(h); h != nil && h.cause == skip.cause {
 				return nil
 			}
 			return h
 		})
-		if len(sets) > beam {
-			break
-		}
 	}
 	return sets
 }
 
-// acceptedElsewhere is h, or the one of its values, that has been accepted in another layer.
+// acceptedElsewhere is h, or the one of its values, that has been accepted in another layer,
+// if there is one of the same shape: values may depend on it.
 func (r *run) acceptedElsewhere(h *hypothesis) *hypothesis {
+	var other *hypothesis
 	for _, x := range r.accepted {
-		switch {
-		case x.cause != h.cause || x.node == h.node:
-		case h.fit != nil && x.value != 0:
-			if y := h.fit.make(x.value); y != nil {
-				y.value, y.remake = x.value, h.fit.make
-				return y
-			}
-		case h.fit == nil && same(x, h):
-			return h
+		if x.cause != h.cause || x.node == h.node {
+			continue
 		}
+		y := h
+		switch {
+		case h.fit != nil && x.value != 0:
+			if y = h.fit.make(x.value); y == nil {
+				continue
+			}
+			y.value, y.remake = x.value, h.fit.make
+		case h.fit != nil || !same(x, h):
+			continue
+		}
+		if slices.Equal(x.node.Shape, h.node.Shape) {
+			return y
+		}
+		other = y
 	}
-	return nil
+	return other
 }
 
 // extends reports whether h may join base: it is not another value for the same thing.
