@@ -3,14 +3,31 @@ package convert_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/imatrix"
+	"github.com/karat-run/karat/internal/mix"
+	"github.com/karat-run/karat/internal/synth"
+	"github.com/karat-run/karat/internal/tensor"
 )
+
+var peer = flag.String("peer", "", "path of llama-quantize, which writes testdata/quantized.txt anew")
 
 // TestQuantizeFiles makes llama-quantize's files of the bfloat16 ones, byte for byte.
 func TestQuantizeFiles(t *testing.T) {
@@ -41,5 +58,211 @@ func TestQuantizeFiles(t *testing.T) {
 				t.Errorf("%d bytes, %d want", len(got), len(want))
 			}
 		})
+	}
+}
+
+// random writes in.gguf, random weights of experts and rows that are no multiple of
+// 256, and imatrix.gguf, in a folder of its own that it goes to.
+func random(t *testing.T) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	err := gguf.WriteFile("in.gguf", func(w io.Writer) error {
+		return synth.Write(t.Context(), w, synth.Options{Arch: "gemma4", Shape: "tiny-moe", Type: "BF16", Seed: 5})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open("in.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	m := imatrix.Matrix{Datasets: []string{"text"}, Chunks: 3, ChunkSize: 512, Entries: map[string]*imatrix.Entry{}}
+	for i, x := range f.Tensors() {
+		if mix.Keeps(x) || x.Name == "token_embd.weight" || i%11 == 0 {
+			continue
+		}
+		matrices := 1
+		if len(x.Shape) == 3 {
+			matrices = x.Shape[0]
+		}
+		e := &imatrix.Entry{Sums: make([]float64, matrices*x.Shape.Last()), Counts: make([]float64, matrices)}
+		for j := range e.Sums {
+			e.Sums[j] = float64((i+1)*(j*j%97)%89) / 8
+		}
+		for j := range e.Counts {
+			e.Counts[j] = float64(3 * j)
+		}
+		m.Entries[x.Name] = e
+	}
+	if err := gguf.WriteFile("imatrix.gguf", m.Write); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestQuantizeMixes makes every mix, with importance and without, and compares the
+// hashes of the files with those of llama-quantize's.
+func TestQuantizeMixes(t *testing.T) {
+	const file = "testdata/quantized.txt"
+	raw, err := os.ReadFile(file)
+	if err != nil && *peer == "" {
+		t.Fatal(err)
+	}
+	home, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	random(t)
+	var lines []string
+	quick := []string{"Q4_0", "Q5_1", "Q3_K_M", "Q4_K_M", "Q6_K"} // KARAT_SLOW=1 makes the others, too
+	for _, kind := range mix.Names() {
+		for _, im := range []string{"", "imatrix.gguf"} {
+			if im != "" && !slices.Contains(quick, kind) && os.Getenv("KARAT_SLOW") == "" && *peer == "" {
+				lines = append(lines, "")
+				continue
+			}
+			o := convert.QuantizeOptions{Type: kind, Imatrix: im, Threads: 2}
+			if *peer != "" {
+				err = llamaQuantize("out.gguf", o)
+			} else {
+				_, err = convert.Quantize(t.Context(), "in.gguf", "out.gguf", o)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := os.ReadFile("out.gguf")
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, fmt.Sprintf("%s imatrix=%v %d %x\n", kind, im != "", len(b), sha256.Sum256(b)))
+		}
+	}
+	if *peer != "" {
+		if err := os.WriteFile(filepath.Join(home, file), []byte(strings.Join(lines, "")), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want := strings.SplitAfter(string(raw), "\n")
+	for i, line := range lines {
+		if line != "" && (i >= len(want) || line != want[i]) {
+			t.Errorf("%sllama-quantize's: %s", line, want[min(i, len(want)-1)])
+		}
+	}
+}
+
+func llamaQuantize(out string, o convert.QuantizeOptions) error {
+	var args []string
+	if o.Imatrix != "" {
+		args = []string{"--imatrix", o.Imatrix}
+	}
+	text, err := exec.Command(*peer, append(args, "in.gguf", out, o.Type, "2")...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, text)
+	}
+	return nil
+}
+
+// TestQuantizeRefusals: what cannot be is an error, and leaves nothing.
+func TestQuantizeRefusals(t *testing.T) {
+	random(t)
+	find := func(pattern string, d tensor.DType) []mix.Rule {
+		return []mix.Rule{{Pattern: regexp.MustCompile(pattern), Type: d}}
+	}
+	reweigh(t, "nan.gguf", func(name string, i int, x float32) float32 {
+		if name == "blk.1.attn_q.weight" && i == 300 {
+			return float32(math.NaN())
+		}
+		return x
+	})
+	reweigh(t, "large.gguf", func(name string, i int, x float32) float32 {
+		if name == "blk.2.ffn_up.weight" && i == 300 {
+			return 1e30
+		}
+		return x
+	})
+	for _, c := range []struct {
+		from, want string
+		o          convert.QuantizeOptions
+	}{
+		{"in.gguf", `convert: type "Q9", possible are F32, F16`, convert.QuantizeOptions{Type: "Q9"}},
+		{"in.gguf", `-1 threads`, convert.QuantizeOptions{Type: "Q8_0", Threads: -1}},
+		{"in.gguf", `I32 cannot be written`, convert.QuantizeOptions{Type: "Q8_0", Rules: find("attn", tensor.I32)}},
+		{"in.gguf", `no weight has a name with attn_x, which is to be Q4_K`, convert.QuantizeOptions{Type: "Q8_0", Rules: find("attn_x", tensor.Q4_K)}},
+		{"in.gguf", `no weight has a name with output_norm`, convert.QuantizeOptions{Type: "Q8_0", Rules: find("output_norm", tensor.Q4_K)}},
+		{"in.gguf", `nowhere.gguf`, convert.QuantizeOptions{Type: "Q8_0", Imatrix: "nowhere.gguf"}},
+		{"in.gguf", `not an importance matrix`, convert.QuantizeOptions{Type: "Q8_0", Imatrix: "in.gguf"}},
+		{"nan.gguf", `tensor blk.1.attn_q.weight: element 300 is NaN`, convert.QuantizeOptions{Type: "Q4_K_M"}},
+		{"large.gguf", `tensor blk.2.ffn_up.weight: from element 0: quant: Q5_K: no scale of binary16 (at most 65504) holds weights 0 to 255 of row 1`, convert.QuantizeOptions{Type: "Q5_K_M"}},
+	} {
+		_, err := convert.Quantize(t.Context(), c.from, "out.gguf", c.o)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: error %v, want %s", c.o, err, c.want)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	o := convert.QuantizeOptions{Type: "Q8_0", Progress: func(done, _ int64) {
+		if done > 100_000 {
+			stop()
+		}
+	}}
+	if _, err := convert.Quantize(ctx, "in.gguf", "out.gguf", o); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+	left, err := filepath.Glob("out.gguf*")
+	if err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
+// reweigh writes in.gguf with other weights.
+func reweigh(t *testing.T, path string, change func(name string, i int, x float32) float32) {
+	t.Helper()
+	f, err := gguf.Open("in.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var keys []gguf.KeyValue
+	for _, key := range f.Metadata.Keys() {
+		v, _ := f.Metadata.Lookup(key)
+		keys = append(keys, gguf.KeyValue{Key: key, Value: v})
+	}
+	tensors := f.Tensors()
+	for i, x := range tensors {
+		if x.DType != tensor.BF16 {
+			continue
+		}
+		data := bytes.Clone(x.Data)
+		for j := range len(data) / 2 {
+			v := math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*j:])) << 16)
+			binary.LittleEndian.PutUint16(data[2*j:], uint16(math.Float32bits(change(x.Name, j, v))>>16))
+		}
+		tensors[i].Data = data
+	}
+	if err := gguf.WriteFile(path, func(w io.Writer) error { return gguf.Write(w, keys, tensors) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestQuantizeSplit: the parts of a model become one file, the same as of the whole.
+func TestQuantizeSplit(t *testing.T) {
+	random(t)
+	run(t, "in.gguf", "parts.gguf", convert.Options{Split: 500_000})
+	parts, err := filepath.Glob("parts-00001-of-*.gguf")
+	if err != nil || len(parts) != 1 {
+		t.Fatal(parts, err)
+	}
+	for from, to := range map[string]string{"in.gguf": "a.gguf", parts[0]: "b.gguf"} {
+		if _, err := convert.Quantize(t.Context(), from, to, convert.QuantizeOptions{Type: "Q4_0"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, err := os.ReadFile("a.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile("b.gguf"); err != nil || !bytes.Equal(a, b) {
+		t.Errorf("%d and %d bytes, %v", len(a), len(b), err)
 	}
 }

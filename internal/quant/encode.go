@@ -78,12 +78,15 @@ func (e *encoder) row(d tensor.DType, dst []byte, x, importance []float32) {
 		e.square = squares(x) / float32(len(x)) // which larger blocks have of their own
 	}
 	encode, n, size := encoders[d], d.BlockSize(), d.BlockBytes()
-	for ; len(x) > 0; dst, x = dst[size:], x[n:] {
+	for b := range len(x) / n {
 		var w []float32
 		if importance != nil {
-			w, importance = importance[:n], importance[n:]
+			if e.at = b % simd.FitLanes; e.at == 0 {
+				e.ahead(d, x[b*n:], importance[b*n:])
+			}
+			w = importance[b*n:][:n]
 		}
-		encode(e, dst[:size], x[:n], w)
+		encode(e, dst[b*size:][:size], x[b*n:][:n], w)
 	}
 }
 
@@ -158,6 +161,7 @@ var encoders = map[tensor.DType]func(e *encoder, b []byte, x, w []float32){
 // group what was found for it.
 type encoder struct {
 	fit          simd.Fit
+	at           int     // of a block of 32 among those that are searched together
 	square       float32 // mean of the weights' squares, or twice that
 	w            [maxBlock]float32
 	q            [maxBlock]byte

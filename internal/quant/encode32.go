@@ -3,6 +3,9 @@ package quant
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/karat-run/karat/internal/simd"
+	"github.com/karat-run/karat/internal/tensor"
 )
 
 // The encoders of the types in blocks of 32. Without importance the extremes of a
@@ -33,15 +36,14 @@ func span(x []float32) (low, high float32) {
 	return low, high
 }
 
-// around sets the codes of x about the code of zero, half of all, with the scale
-// d that it writes: 8 for four bits.
-func (e *encoder) around(b []byte, x, w []float32, half float32) {
+// around returns the codes of x about the code of zero, half of all, with the scale
+// that it writes to b: 8 for four bits.
+func (e *encoder) around(b []byte, x, w []float32, half float32) []byte {
 	if w != nil {
-		e.weigh(x, w)
-		e.fitScales(x, 32, half)
-		putHalf(b, e.scale[0])
-		e.scaleCodes(0, x, half)
-		return
+		q := e.q[e.at*32:][:32]
+		putHalf(b, e.scale[e.at])
+		e.scaleCodes(e.at, x, half)
+		return q
 	}
 	d := peak(x) / -half
 	putHalf(b, d)
@@ -49,18 +51,18 @@ func (e *encoder) around(b []byte, x, w []float32, half float32) {
 	for i, v := range x[:32] {
 		e.q[i] = byte(min(top, int32(float32(v*id)+(half+0.5))))
 	}
+	return e.q[:32]
 }
 
-// above sets the codes of x above its minimum, up to top, with the scale and the
-// minimum that it writes.
-func (e *encoder) above(b []byte, x, w []float32, top float32) {
+// above returns the codes of x above its minimum, up to top, with the scale and the
+// minimum that it writes to b.
+func (e *encoder) above(b []byte, x, w []float32, top float32) []byte {
 	if w != nil {
-		e.weigh(x, w)
-		e.fitMins(x, 32, fine[top], top, false)
-		putHalf(b, e.scale[0])
-		putHalf(b[2:], -e.min[0])
-		e.minCodes(0, x, top)
-		return
+		q := e.q[e.at*32:][:32]
+		putHalf(b, e.scale[e.at])
+		putHalf(b[2:], -e.min[e.at])
+		e.minCodes(e.at, x, top)
+		return q
 	}
 	low, high := span(x)
 	d := (high - low) / top
@@ -70,28 +72,44 @@ func (e *encoder) above(b []byte, x, w []float32, top float32) {
 	for i, v := range x[:32] {
 		e.q[i] = byte(min(int32(top), int32(float32((v-low)*id)+0.5)))
 	}
+	return e.q[:32]
 }
 
-func (e *encoder) q4_0(b []byte, x, w []float32) {
-	e.around(b, x, w, 8)
-	packHalves(b[2:18], e.q[:32])
+// ahead searches, with importance, for the next blocks of 32 of a row, as many as
+// are searched side by side.
+func (e *encoder) ahead(d tensor.DType, x, w []float32) {
+	n := min(len(x), 32*simd.FitLanes)
+	x, w = x[:n], w[:n]
+	switch d {
+	case tensor.Q4_0:
+		e.weigh(x, w)
+		e.fitScales(x, 32, 8)
+	case tensor.Q5_0:
+		e.weigh(x, w)
+		e.fitScales(x, 32, 16)
+	case tensor.Q4_1:
+		e.weigh(x, w)
+		e.fitMins(x, 32, fine[15], 15, false)
+	case tensor.Q5_1:
+		e.weigh(x, w)
+		e.fitMins(x, 32, fine[31], 31, false)
+	}
 }
 
-func (e *encoder) q4_1(b []byte, x, w []float32) {
-	e.above(b, x, w, 15)
-	packHalves(b[4:20], e.q[:32])
-}
+func (e *encoder) q4_0(b []byte, x, w []float32) { packHalves(b[2:18], e.around(b, x, w, 8)) }
+
+func (e *encoder) q4_1(b []byte, x, w []float32) { packHalves(b[4:20], e.above(b, x, w, 15)) }
 
 func (e *encoder) q5_0(b []byte, x, w []float32) {
-	e.around(b, x, w, 16)
-	packHalves(b[6:22], e.q[:32])
-	packFifth(b[2:6], e.q[:32])
+	q := e.around(b, x, w, 16)
+	packHalves(b[6:22], q)
+	packFifth(b[2:6], q)
 }
 
 func (e *encoder) q5_1(b []byte, x, w []float32) {
-	e.above(b, x, w, 31)
-	packHalves(b[8:24], e.q[:32])
-	packFifth(b[4:8], e.q[:32])
+	q := e.above(b, x, w, 31)
+	packHalves(b[8:24], q)
+	packFifth(b[4:8], q)
 }
 
 // packHalves puts the low four bits of 32 codes into 16 bytes, the inverse of halves.
