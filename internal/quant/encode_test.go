@@ -105,14 +105,23 @@ func TestEncoded(t *testing.T) {
 	}
 }
 
+// sums are what was compared of a type.
+type sums struct {
+	tensors, weights, differ int
+	lost, all                float64 // squares of errors, and of weights
+}
+
 // TestQuantizeFiles quantizes every tensor of llama.cpp's files from the bfloat16
-// ones, to their bytes.
+// ones, to their bytes. With -v it prints the table of docs/quantizing.md.
 func TestQuantizeFiles(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(golden.Shared(t, "goldens/gguf"), "*.gguf"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := map[tensor.DType]int{}
+	seen := map[tensor.DType]*sums{}
+	for _, d := range blockTypes() {
+		seen[d] = &sums{}
+	}
 	for _, path := range files {
 		name, kind, _ := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".gguf"), ".")
 		from := filepath.Join(filepath.Dir(path), name+".bf16.gguf")
@@ -122,13 +131,15 @@ func TestQuantizeFiles(t *testing.T) {
 		t.Run(name+"."+kind, func(t *testing.T) { compareFiles(t, path, from, seen) })
 	}
 	for _, d := range blockTypes() {
-		if seen[d] == 0 {
+		s := seen[d]
+		if s.tensors == 0 {
 			t.Errorf("no tensor of %v", d)
 		}
+		t.Logf("| %v | %.4g | %d | %d | %d | %.3g %% |", d, float64(8*d.BlockBytes())/float64(d.BlockSize()), s.tensors, s.weights, s.differ, 100*math.Sqrt(s.lost/s.all))
 	}
 }
 
-func compareFiles(t *testing.T, path, from string, seen map[tensor.DType]int) {
+func compareFiles(t *testing.T, path, from string, seen map[tensor.DType]*sums) {
 	f, err := gguf.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +154,6 @@ func compareFiles(t *testing.T, path, from string, seen map[tensor.DType]int) {
 		if !want.DType.Quantized() {
 			continue
 		}
-		seen[want.DType]++
 		source, _ := g.Tensor(want.Name)
 		w, got := make([]float32, source.Shape.Size()), make([]byte, len(want.Data))
 		if err := Dequantize(source.DType, w, source.Data); err != nil {
@@ -152,10 +162,16 @@ func compareFiles(t *testing.T, path, from string, seen map[tensor.DType]int) {
 		if err := Quantize(want.DType, got, w, want.Shape[len(want.Shape)-1], nil); err != nil {
 			t.Fatal(err)
 		}
+		s := seen[want.DType]
+		s.tensors, s.weights = s.tensors+1, s.weights+len(w)
+		for i, v := range dequantized(t, want.DType, got) {
+			s.lost, s.all = s.lost+float64(v-w[i])*float64(v-w[i]), s.all+float64(w[i])*float64(w[i])
+		}
 		for i, n := 0, want.DType.BlockBytes(); i < len(got); i += n {
 			if !bytes.Equal(got[i:i+n], want.Data[i:i+n]) {
-				t.Errorf("%s: %v: block %d is\n%x, llama.cpp's\n%x", want.Name, want.DType, i/n, got[i:i+n], want.Data[i:i+n])
-				break
+				if s.differ++; s.differ == 1 {
+					t.Errorf("%s: %v: block %d is\n%x, llama.cpp's\n%x", want.Name, want.DType, i/n, got[i:i+n], want.Data[i:i+n])
+				}
 			}
 		}
 	}
