@@ -185,11 +185,8 @@ func nearestIQ4(v float32) byte {
 	if v >= float32(iq4[15]) {
 		return 15
 	}
-	n := int32(2 * v)
-	if 2*v < float32(n) { // the floor, not towards zero
-		n--
-	}
-	return halfway[n-2*int32(iq4[0])]
+	// The sum is exact where it matters, around the middles of the values, and above 0.
+	return halfway[int32(float64(2*v)-2*float64(iq4[0]))]
 }
 
 func (e *encoder) iq4_NL(b []byte, x, w []float32) {

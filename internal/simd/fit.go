@@ -8,11 +8,8 @@ const FitLanes = 8
 type Fit struct {
 	Scale, Min, Low, Inverse [FitLanes]float32
 
-	x, w, q [FitLanes * maxFit]float32 // of the groups side by side
+	lanes fitLanes
 }
-
-// maxFit is the longest group.
-const maxFit = 32
 
 // FitScale searches the scales with which the groups of n values in x, at most
 // FitLanes groups of at most 32, lose least, by the weights w, as integers q from

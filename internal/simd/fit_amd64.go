@@ -1,5 +1,11 @@
 package simd
 
+// maxFit is the longest group.
+const maxFit = 32
+
+// fitLanes are the values, the weights and the integers of groups side by side.
+type fitLanes struct{ x, w, q [FitLanes * maxFit]float32 }
+
 //go:noescape
 func sideBySideAVX2(dst, src *float32, n int)
 
@@ -16,8 +22,8 @@ func (f *Fit) sideBySide(x, w []float32, n int) bool {
 		return false
 	}
 	_ = w[:len(x)]
-	sideBySideAVX2(&f.x[0], &x[0], n)
-	sideBySideAVX2(&f.w[0], &w[0], n)
+	sideBySideAVX2(&f.lanes.x[0], &x[0], n)
+	sideBySideAVX2(&f.lanes.w[0], &w[0], n)
 	return true
 }
 
@@ -26,7 +32,7 @@ func fitScale(f *Fit, x, w []float32, n int, tries []float32, top float32) {
 		fitScaleGeneric(f, x, w, n, tries, top)
 		return
 	}
-	fitScaleAVX2(f, &f.x[0], &f.w[0], n, tries, top)
+	fitScaleAVX2(f, &f.lanes.x[0], &f.lanes.w[0], n, tries, top)
 }
 
 func fitMin(f *Fit, x, w []float32, n int, tries []float32, top float32, absolute bool) {
@@ -38,5 +44,5 @@ func fitMin(f *Fit, x, w []float32, n int, tries []float32, top float32, absolut
 	if absolute {
 		mask--
 	}
-	fitMinAVX2(f, &f.x[0], &f.w[0], &f.q[0], n, tries, top, mask)
+	fitMinAVX2(f, &f.lanes.x[0], &f.lanes.w[0], &f.lanes.q[0], n, tries, top, mask)
 }
