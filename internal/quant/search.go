@@ -186,7 +186,7 @@ func nearestIQ4(v float32) byte {
 		return 15
 	}
 	// The sum is exact where it matters, around the middles of the values, and above 0.
-	return halfway[int32(float64(2*v)-2*float64(iq4[0]))]
+	return halfway[int32(float64(2*v)+2*127)]
 }
 
 func (e *encoder) iq4_NL(b []byte, x, w []float32) {
