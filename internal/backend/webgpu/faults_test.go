@@ -249,15 +249,11 @@ func manyWorkgroups(t *testing.T, d *Device) {
 	}), 33)
 }
 
-// unusedBinding: see TestKernelErrors for what is refused. All kernels use all bindings
-// in all variants that the plans of the conformance suite have.
-func unusedBinding(t *testing.T, d *Device) {
-	for _, p := range d.pipes {
-		if err := p.kernel.declarations(); err == nil && len(p.access) < 3 {
-			t.Errorf("kernel %s: %d bindings", p.name, len(p.access))
-		} else if err != nil {
-			t.Error(err)
-		}
+// unusedBinding: newKernel refuses it (TestKernelErrors), so all variants that plans
+// have use all of theirs.
+func unusedBinding(t *testing.T, _ *Device) {
+	if n := len(variants(t)); n < 60 {
+		t.Errorf("%d variants", n)
 	}
 }
 

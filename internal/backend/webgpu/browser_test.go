@@ -1,0 +1,153 @@
+//go:build !js
+
+package webgpu
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// variants are the kernels in all forms that plans have: attention for some sizes of
+// heads.
+func variants(t *testing.T) (all []*kernel) {
+	t.Helper()
+	add := func(shader string, v any) {
+		k, err := newKernel(shader, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, k)
+	}
+	for _, is := range []string{"a * p.value", "p.value * tanh_f(a / p.value)", "silu(a)", "gelu_tanh(a)"} {
+		add("map", variant{"Is": is})
+	}
+	for _, is := range []string{"a + b", "a * b", "silu(a) * b", "gelu_tanh(a) * b"} {
+		add("map", variant{"Is": is, "Binary": true})
+		add("map", variant{"Is": is, "Split": true})
+	}
+	for _, yes := range []bool{false, true} {
+		add("norm", variant{"Weight": yes})
+		add("pick", variant{"Gather": yes})
+		add("store", variant{"F16": yes, "What": ""})
+		for _, dim := range []int{2, 30, 64, 128, 256, 512} {
+			add("attention", variant{"F16": yes, "Dim": dim})
+		}
+	}
+	for _, shader := range []string{"rope", "route", "combine"} {
+		add(shader, nil)
+	}
+	types := []tensor.DType{tensor.F32, tensor.F16, tensor.BF16}
+	for d := range bits {
+		types = append(types, d)
+	}
+	slices.Sort(types)
+	for _, d := range types {
+		l, err := layoutOf(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add("linear", l)
+		l.Rows = tile
+		add("linear", l)
+		l.Rows, l.Experts = 1, true
+		add("linear", l)
+	}
+	return all
+}
+
+// compile compiles kernels in a page, with layouts that are said and not inferred, and
+// tells what the browser has against them.
+const compile = `(async () => {
+	const kernels = %s;
+	const adapter = await navigator.gpu?.requestAdapter();
+	if (!adapter) return ['no adapter'];
+	const device = await adapter.requestDevice(), problems = [];
+	for (const k of kernels) {
+		device.pushErrorScope('validation');
+		const module = device.createShaderModule({code: k.wgsl});
+		for (const m of (await module.getCompilationInfo()).messages) problems.push(k.name + ': line ' + m.lineNum + ': ' + m.message);
+		const layout = device.createBindGroupLayout({entries: k.access.map((a, i) => ({binding: i, visibility: GPUShaderStage.COMPUTE,
+			buffer: {type: ['uniform', 'read-only-storage', 'storage'][a]}}))});
+		device.createComputePipeline({layout: device.createPipelineLayout({bindGroupLayouts: [layout]}), compute: {module, entryPoint: 'main'}});
+		const error = await device.popErrorScope();
+		if (error) problems.push(k.name + ': ' + error.message);
+	}
+	return [kernels.length + ' kernels', ...problems];
+})()`
+
+// TestBrowser: a browser compiles all kernels, too, and has nothing to say about them.
+// It has a compiler of its own, which is strict about what may differ in a workgroup.
+func TestBrowser(t *testing.T) {
+	if os.Getenv("KARAT_SLOW") == "" {
+		t.Skip("KARAT_SLOW is not set: without a GPU a browser takes half a minute for this")
+	}
+	o := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.Flag("enable-unsafe-webgpu", true),
+		chromedp.Flag("use-webgpu-adapter", "swiftshader"), chromedp.Flag("enable-features", "Vulkan"), chromedp.Flag("disable-gpu", false))
+	if os.Geteuid() == 0 { // root has no sandbox there
+		o = append(o, chromedp.NoSandbox)
+	}
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), o...)
+	defer cancel()
+	ctx, cancel = chromedp.NewContext(ctx)
+	defer cancel()
+	time.AfterFunc(2*time.Minute, cancel)
+	page := filepath.Join(t.TempDir(), "page.html") // files are secure contexts, which WebGPU needs
+	if err := os.WriteFile(page, []byte("<!doctype html>"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	switch err := chromedp.Do(ctx, chromedp.Navigate("file://"+page)); {
+	case errors.Is(err, exec.ErrNotFound):
+		t.Skip("there is no browser here:", err)
+	case err != nil:
+		t.Fatal(err)
+	}
+	type shader struct {
+		Name   string `json:"name"`
+		WGSL   string `json:"wgsl"`
+		Access []int  `json:"access"`
+	}
+	check := func(list []shader) []string {
+		data, err := json.Marshal(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wait := func(p *runtime.EvaluateParams) { p.AwaitPromise = new(true) }
+		problems, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](fmt.Sprintf(compile, data), wait))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return problems
+	}
+	var list []shader
+	for _, k := range variants(t) {
+		s := shader{Name: k.name, WGSL: k.wgsl}
+		for _, a := range k.access {
+			s.Access = append(s.Access, int(a))
+		}
+		list = append(list, s)
+	}
+	problems := check(list)
+	if problems[0] == "no adapter" {
+		t.Skip("the browser has no WebGPU")
+	}
+	for _, p := range problems[1:] {
+		t.Error(p)
+	}
+	t.Log(problems[0])
+	list[0].Access = []int{int(gpu.Uniform), int(gpu.Uniform), int(gpu.Read), int(gpu.Read)} // its third is written
+	if problems := check(list[:1]); len(problems) < 2 {
+		t.Error("a wrong layout passes")
+	}
+}
