@@ -34,6 +34,9 @@ func (r *run) suspect(eq *equation) *graph.Node {
 		}
 	}
 	last := left[len(left)-1]
+	if len(last.In) == 0 {
+		return last
+	}
 	switch before := behind(last.In[0]); {
 	case last.Op == graph.Add && len(last.W) > 0 && slices.Contains(left, before):
 		return before // the product, not its bias
