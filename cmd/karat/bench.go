@@ -80,12 +80,17 @@ Processes that read the page cache and write temporary files are compared, and t
 	fs.BoolVar(&f.csv, "csv", false, "print CSV")
 	fs.BoolVar(&f.json, "json", false, "print JSON, with every run")
 	fs.BoolVar(&f.markdown, "markdown", false, "print a Markdown table (the default)")
+	f.addArithmetic(c)
+	c.MarkFlagsMutuallyExclusive("csv", "json", "markdown")
+	return c
+}
+
+// addArithmetic registers the flags that say what computes, and how.
+func (f *benchFlags) addArithmetic(c *cobra.Command) {
 	addBackend(c, &f.backend)
 	f.precision.add(c, "precision", "arithmetic, as run has it")
 	f.kv.add(c, "kv", "how keys and values are kept, as run has it")
-	fs.StringSliceVar(&f.noFuse, "no-fuse", nil, "`fusions` to do without: glu")
-	c.MarkFlagsMutuallyExclusive("csv", "json", "markdown")
-	return c
+	c.Flags().StringSliceVar(&f.noFuse, "no-fuse", nil, "`fusions` to do without: glu")
 }
 
 // options checks the flags.

@@ -16,56 +16,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
-	"github.com/karat-run/karat/internal/tensor"
 )
-
-// variants are the kernels in all forms that plans have: attention for some sizes of
-// heads.
-func variants(t *testing.T) (all []*kernel) {
-	t.Helper()
-	add := func(shader string, v any) {
-		k, err := newKernel(shader, v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, k)
-	}
-	for _, is := range []string{"a * p.value", "p.value * tanh_f(a / p.value)", "silu(a)", "gelu_tanh(a)"} {
-		add("map", variant{"Is": is})
-	}
-	for _, is := range []string{"a + b", "a * b", "silu(a) * b", "gelu_tanh(a) * b"} {
-		add("map", variant{"Is": is, "Binary": true})
-		add("map", variant{"Is": is, "Split": true})
-	}
-	for _, yes := range []bool{false, true} {
-		add("norm", variant{"Weight": yes})
-		add("pick", variant{"Gather": yes})
-		add("store", variant{"F16": yes, "What": ""})
-		for _, dim := range []int{2, 30, 64, 128, 256, 512} {
-			add("attention", variant{"F16": yes, "Dim": dim})
-		}
-	}
-	for _, shader := range []string{"rope", "route", "combine"} {
-		add(shader, nil)
-	}
-	types := []tensor.DType{tensor.F32, tensor.F16, tensor.BF16}
-	for d := range bits {
-		types = append(types, d)
-	}
-	slices.Sort(types)
-	for _, d := range types {
-		l, err := layoutOf(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		add("linear", l)
-		l.Rows = tile
-		add("linear", l)
-		l.Rows, l.Experts = 1, true
-		add("linear", l)
-	}
-	return all
-}
 
 // compile compiles kernels in a page, with layouts that are said and not inferred, and
 // tells what the browser has against them.
