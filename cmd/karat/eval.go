@@ -37,6 +37,9 @@ func (f *textFlags) cut(c *cobra.Command, m *eval.Model, text string) (*eval.Win
 			return nil, err
 		}
 	}
+	if most := m.Checkpoint.ContextLength(); most > 0 && f.context > most {
+		fmt.Fprintf(c.ErrOrStderr(), "karat: note: windows of %d tokens, but the model was made for %d\n", f.context, most)
+	}
 	return m.Windows(text, f.context, f.windows)
 }
 

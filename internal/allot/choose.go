@@ -155,7 +155,7 @@ func (s *Search) below(kl float64) plan {
 	}
 	low, high := s.bytes(least), s.bytes(most)
 	best := s.within(high)
-	for high-low > 64 {
+	for high-low > max(64, high>>14) {
 		middle := low + (high-low)/2
 		if p := s.within(middle); s.expected(p) <= kl {
 			best, high = p, middle
