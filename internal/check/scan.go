@@ -53,14 +53,20 @@ func (b *bad) add(i int) {
 }
 
 // runs counts rows or columns.
-type runs struct{ n, first, last int }
+type runs struct {
+	n, first, last int
+	run, longest   int // of successive ones
+}
 
 func (r *runs) add(i int) {
 	if r.n == 0 {
 		r.first = i
 	}
+	if r.run++; i != r.last+1 {
+		r.run = 1
+	}
 	r.n++
-	r.last = i
+	r.last, r.longest = i, max(r.longest, r.run)
 }
 
 // zeroBlocks are the blocks without any value, outside rows and before columns

@@ -404,3 +404,30 @@ func TestGood(t *testing.T) {
 		})
 	}
 }
+
+// TestRoundedColumns wants columns that a quantizer rounded to zeros taken for what
+// they are, if not a whole block of them is.
+func TestRoundedColumns(t *testing.T) {
+	g := &good{t: t, models: map[string]*model{}, cache: cache{stats: map[cacheKey]stats{}}}
+	for _, side := range []int{1, 31, 32} { // columns side by side, from 20
+		m := g.get(t, "tiny-llama.Q8_0").clone(t)
+		codes("blk.1.ffn_up", func(i int, q int8) int8 {
+			if c := i % 256; c == 3 || c >= 20 && c < 20+side {
+				return 0
+			}
+			return q
+		})(m)
+		r := g.run(t, m.write(), Options{})
+		var ids []string
+		for _, f := range r.Findings {
+			ids = append(ids, f.ID)
+		}
+		var want []string
+		if side >= 32 {
+			want = []string{"zero-columns"}
+		}
+		if !slices.Equal(ids, want) {
+			t.Errorf("%d columns of zeros side by side: found %v", side, r.Findings)
+		}
+	}
+}
