@@ -275,6 +275,7 @@ func (r *run) conclude() {
 	d.Floors = r.floorTable()
 	r.coverage()
 	r.curves()
+	r.notTheFile()
 }
 
 // relativePositions takes back positions that are off by the same number for queries and

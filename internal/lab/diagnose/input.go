@@ -67,6 +67,14 @@ func classify(p *lab.Prompt, want []int32) (cause, what string) {
 		}
 		return "input_bos", fmt.Sprintf("reads a token %d in front of the prompt", got[0])
 	}
+	if n := len(got); p.Input.Chat == nil && n > 0 && n < len(want) {
+		switch {
+		case slices.Equal(got, want[:n]):
+			return "input_ids", fmt.Sprintf("reads the prompt without its last %d tokens", len(want)-n)
+		case slices.Equal(got, want[len(want)-n:]):
+			return "input_ids", fmt.Sprintf("reads the prompt without its first %d tokens", len(want)-n)
+		}
+	}
 	a, b := trimBOS(got, want), trimBOS(want, got)
 	if contains(a, b) {
 		return "input_template", "reads the prompt with a template around it"

@@ -46,7 +46,7 @@ func (r *run) judgeProbe() (changed bool, err error) {
 			continue
 		}
 		// Of logits other marks may be the engine's doing.
-		if p := r.fingerprint(eq); p != nil && (eq.target != r.g.Result() || p.cause == "probe_rows") {
+		if p := r.fingerprint(eq); p != nil && (eq.target != r.g.Result() && p.cause != "unknown" || p.cause == "probe_rows") {
 			return true, r.discard([]*equation{eq}, []*equation{eq}, nil)
 		}
 	}
@@ -239,9 +239,33 @@ func (r *run) fingerprint(eq *equation) *print {
 		if x := otherRows(got, want, w, limit); x != nil {
 			return x
 		}
+		if x := unfilled(got, want); x != nil {
+			return x
+		}
 		if x := cmp.Or(r.otherTap(i, n, got), r.otherValue(i, n, got, limit)); x != nil {
 			return x
 		}
+	}
+	return nil
+}
+
+// unfilled finds values that no arithmetic gave: zeros throughout, or not finite where
+// what they follow from is.
+func unfilled(got, want []float64) *print {
+	zeros, broken := 0, 0
+	for i, v := range got {
+		if v == 0 {
+			zeros++
+		}
+		if math.IsNaN(v-v) && !math.IsNaN(want[i]-want[i]) {
+			broken++
+		}
+	}
+	switch {
+	case broken > 0:
+		return &print{"unknown", fmt.Sprintf("nothing wrong: %d of the tap's %d values are NaN or infinite, and what comes after is not", broken, len(got)), detail{"values": float64(broken)}}
+	case zeros == len(got):
+		return &print{"unknown", "nothing wrong: the tap holds zeros alone, as of a buffer that was never written", detail{"values": float64(zeros)}}
 	}
 	return nil
 }
@@ -433,22 +457,13 @@ func proportional(got, want []float64, w int, limit float64) bool {
 
 // misshapen are taps that found their node, but not its width: a probe of a part.
 func (r *run) misshapen() {
-	for _, p := range r.Dump.Prompts {
-		if p = r.withIDs(p); p == nil {
+	for _, u := range r.misfit {
+		if u.Width > u.Node.Shape.Size() || r.reported(u.Node) {
 			continue
 		}
-		found, err := lab.Place(r.g, r.schema(), p, r.Dump.Prompts...)
-		if err != nil {
-			return
-		}
-		for _, u := range found.Unplaced {
-			if u.Node == nil || u.Width >= u.Node.Shape.Size() || r.reported(u.Node) {
-				continue
-			}
-			r.findings = append(r.findings, Finding{Cause: "probe_prefix", Op: opName(u.Node), Layers: layersOf(u.Node), Tap: u.Name, From: []string{}, Nodes: []string{u.Node.Name},
-				Detail: detail{"values": float64(u.Width), "of": "row"}, Confidence: 0.9,
-				Computed: fmt.Sprintf("nothing wrong: the probe reads %d of %d values", u.Width, u.Node.Shape.Size()), Evidence: u.Why})
-		}
+		r.findings = append(r.findings, Finding{Cause: "probe_prefix", Op: opName(u.Node), Layers: layersOf(u.Node), Tap: u.Name, From: []string{}, Nodes: []string{u.Node.Name},
+			Detail: detail{"values": float64(u.Width), "of": "row"}, Confidence: 0.9,
+			Computed: fmt.Sprintf("nothing wrong: the probe reads %d of %d values", u.Width, u.Node.Shape.Size()), Evidence: u.Why})
 	}
 }
 

@@ -45,11 +45,12 @@ type run struct {
 	class    class
 	edits    sim.Edits // of the accepted hypotheses
 	accepted []*hypothesis
-	speeds   [][]float64 // of rope, that were found where none on the list fit
-	vain     int         // equations in which none were
-	blackBox bool        // there are only logits
-	disputed bool        // the golden record and the reference disagree
-	findings []Finding   // of the stages before the equations
+	speeds   [][]float64    // of rope, that were found where none on the list fit
+	vain     int            // equations in which none were
+	blackBox bool           // there are only logits
+	disputed bool           // the golden record and the reference disagree
+	misfit   []lab.Unplaced // taps that have a place, but not its width
+	findings []Finding      // of the stages before the equations
 	frees    []*free
 	out      Diagnosis
 }
@@ -123,6 +124,7 @@ func (r *run) stages() error {
 		{"finding the class of rounding", r.infer},
 		{"checking equations", func() error { return r.check(r.eqs) }},
 		{"trying coarser classes", r.coarser},
+		{"asking whether it is this model", r.judgeModel},
 		{"testing the instrument", r.judgeProbes},
 		{"naming causes", r.search},
 		{"comparing layers", r.unify},
@@ -162,6 +164,7 @@ func (r *run) place() error {
 		if err != nil {
 			return err
 		}
+		r.misfits(found)
 		q := &prompt{Prompt: p, known: map[*graph.Node]sim.Known{}, placed: map[*graph.Node]lab.Placed{}}
 		for _, t := range found.Taps {
 			q.tapped = q.tapped || t.Node != r.g.Result() && !strings.HasPrefix(t.Name, hidden)
