@@ -217,7 +217,8 @@ func (r *run) holds(eq *equation, base *attempt, more sim.Edits) (errors []rowEr
 }
 
 // floors is what rounding alone may put between rows of want, n's values by its
-// equation, and an engine's: the worst of the arms, and no less than the median row's.
+// equation, and an engine's: the worst of the arms, and no less than what most rows
+// have: a row whose rounding happens to be small in all arms may have more.
 func (r *run) floors(p *prompt, n *graph.Node, edits sim.Edits, rows []int, want []float64) ([]float64, error) {
 	noise := make([]float64, len(rows))
 	w := n.Shape.Size()
@@ -233,7 +234,7 @@ func (r *run) floors(p *prompt, n *graph.Node, edits sim.Edits, rows []int, want
 			noise[k] = max(noise[k], r.distance(n, got[k*w:(k+1)*w], want[k*w:(k+1)*w]))
 		}
 	}
-	least := max(median(noise), 0x1p-24)
+	least := max(most(noise), 0x1p-24)
 	for k := range noise {
 		noise[k] = max(noise[k], least)
 	}
@@ -268,6 +269,12 @@ func median(x []float64) float64 {
 	}
 	y := slices.Sorted(slices.Values(x))
 	return y[len(y)/2]
+}
+
+// most is the value that nine of ten lie below or at, of at least one.
+func most(x []float64) float64 {
+	y := slices.Sorted(slices.Values(x))
+	return y[9*(len(y)-1)/10]
 }
 
 // forget drops what was computed for the layers before one, so that memory does not

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"maps"
 	"math"
 	"slices"
 
@@ -29,6 +30,9 @@ func (r *run) suspect(eq *equation) *graph.Node {
 	// one in which little can be wrong.
 	plain := func(n *graph.Node) bool { return n.Op == graph.Scale || n.Op == graph.Add && len(n.W) == 0 }
 	for _, n := range left {
+		if plain(n) && r.common(n) {
+			return n
+		}
 		if len(r.byNode[n]) > 1 && (!plain(n) || !slices.ContainsFunc(left, func(x *graph.Node) bool { return !plain(x) })) {
 			return n
 		}
@@ -49,6 +53,72 @@ func (r *run) suspect(eq *equation) *graph.Node {
 	}
 	return last
 }
+
+// common reports whether n, a sum without a tap, explains by itself all open equations that
+// it is in: with the value that follows from the engine's next sum, the others hold, or nearly so.
+func (r *run) common(n *graph.Node) bool {
+	if n.Op != graph.Add || len(r.byNode[n]) < 2 {
+		return false
+	}
+	for _, next := range r.byNode[n] {
+		if len(next.errors) == 0 {
+			continue
+		}
+		at := next.errors[len(next.errors)-1]
+		p := r.prompts[at.prompt]
+		value := r.summand(next, p, at.row, n)
+		if value == nil {
+			continue
+		}
+		known := maps.Clone(p.known)
+		known[n] = oneRow{at.row, value}
+		with := r.model.Eval(p.IDs, known, r.class.center()).With(r.edits)
+		return !slices.ContainsFunc(r.byNode[n], func(x *equation) bool {
+			got, err := with.Compute(x.target, []int{at.row})
+			return err != nil || x != next && !(r.distance(x.target, p.read(x.target, []int{at.row}), got) < little*worst(x.errors).residual)
+		})
+	}
+	return false
+}
+
+// summand is a row of n as it follows from eq's target, a sum of n and another value, which
+// may be scaled; nil if it is not that.
+func (r *run) summand(eq *equation, p *prompt, row int, n *graph.Node) []float64 {
+	t, scale := eq.target, 1.0
+	if t.Op == graph.Mul && len(t.In) == 1 && len(t.W) == 1 && t.W[0].Shape.Size() == 1 {
+		if w, err := sim.Vector(t.W[0]); err == nil && w[0] != 0 {
+			t, scale = t.In[0], w[0]
+		}
+	}
+	if t.Op != graph.Add || len(t.In) != 2 || t.In[0] != n && t.In[1] != n {
+		return nil
+	}
+	other := t.In[0]
+	if other == n {
+		other = t.In[1]
+	}
+	rest, err := p.center.Value(other, []int{row})
+	if err != nil {
+		return nil
+	}
+	value := p.read(eq.target, []int{row})
+	for i := range value {
+		value[i] = value[i]/scale - rest[i]
+	}
+	return value
+}
+
+// little is the share of a residual that may be left of it, where values are differences of sums.
+const little = 0.01
+
+// oneRow is a row of a value.
+type oneRow struct {
+	row   int
+	value []float64
+}
+
+func (o oneRow) Rows() (first, n int)      { return o.row, 1 }
+func (o oneRow) Read(dst []float64, _ int) { copy(dst, o.value) }
 
 // branchScaled reports whether eq's target is a sum of sum's two inputs, each by a factor of its own.
 func (r *run) branchScaled(eq *equation, sum *graph.Node) bool {
