@@ -136,7 +136,7 @@ loop:
 	ORL    R8, AX
 	ORL    R9, AX
 	ORL    R10, AX
-	TZCNTL AX, AX
+	BSFL   AX, AX
 	VMOVSS (SI)(AX*4), X8
 scale:
 	VMULSS blocks<>+20(SB), X8, X8
