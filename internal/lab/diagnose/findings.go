@@ -74,6 +74,9 @@ func (r *run) where(eq *equation) string {
 	if bad < len(eq.errors) {
 		s += fmt.Sprintf(", from %d to %d", first, last)
 	}
+	if slices.ContainsFunc(eq.errors, func(x rowError) bool { return math.IsNaN(x.residual - x.residual) }) {
+		s += ", with NaN or infinities"
+	}
 	return s + r.features(eq)
 }
 
@@ -306,7 +309,7 @@ func (r *run) relativePositions() {
 const sensitive = 5e-3
 
 func (r *run) kindOf(f Finding) Verdict {
-	if f.Cause == "unknown" && strings.HasPrefix(f.Computed, "nothing wrong") {
+	if f.Cause == "unknown" && strings.HasPrefix(f.Computed, "does nothing wrong") {
 		return Instrument
 	}
 	return kind(f.Cause)

@@ -191,9 +191,12 @@ func (r *run) discard(taps, set []*equation, c *equation) error {
 func (r *run) brokenProbe(eq, c *equation) Finding {
 	w := worst(eq.errors)
 	f := Finding{Cause: "unknown", Op: opName(eq.target), Layers: layersOf(eq.target), Tap: eq.tap, From: r.names(eq.sources), Nodes: []string{eq.target.Name},
-		Detail: map[string]any{}, Confidence: 0.7, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: "nothing wrong: the tap shows something else than what the engine goes on with"}
+		Detail: map[string]any{}, Confidence: 0.7, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: "does nothing wrong: the tap shows something else than what the engine goes on with"}
 	if p := r.fingerprint(eq); p != nil {
 		f.Cause, f.Detail, f.Computed, f.Confidence = p.cause, p.detail, p.computed, 0.98
+	}
+	if f.Cause == "unknown" {
+		f.Fix = "Look at the probe: which buffer it copies, how many values of which type, and whether the engine has written them by then."
 	}
 	f.Evidence = fmt.Sprintf("the tap lies %.2g from what it follows from (floor %.2g)", w.residual, w.floor)
 	if c != nil {
@@ -263,9 +266,9 @@ func unfilled(got, want []float64) *print {
 	}
 	switch {
 	case broken > 0:
-		return &print{"unknown", fmt.Sprintf("nothing wrong: %d of the tap's %d values are NaN or infinite, and what comes after is not", broken, len(got)), detail{"values": float64(broken)}}
+		return &print{"unknown", fmt.Sprintf("does nothing wrong: %d of the tap's %d values are NaN or infinite, and what comes after is not", broken, len(got)), detail{"values": float64(broken)}}
 	case zeros == len(got):
-		return &print{"unknown", "nothing wrong: the tap holds zeros alone, as of a buffer that was never written", detail{"values": float64(zeros)}}
+		return &print{"unknown", "does nothing wrong: the tap holds zeros alone, as of a buffer that was never written", detail{"values": float64(zeros)}}
 	}
 	return nil
 }
@@ -283,7 +286,7 @@ func reinterpreted(got, want []float64, limit float64) *print {
 		}
 		half := len(want) / 2
 		if half > 0 && lab.RelativeL2(want, x[:half*2][:len(want)]) <= limit+0x1p-7 || near(x[:half], want[:half], limit+0x1p-7) {
-			return &print{"probe_dtype", "nothing wrong: the probe reads " + format.name + " values as float32", detail{"stored": format.name, "read": "float32"}}
+			return &print{"probe_dtype", "does nothing wrong: the probe reads " + format.name + " values as float32", detail{"stored": format.name, "read": "float32"}}
 		}
 	}
 	return nil
@@ -311,7 +314,7 @@ func prefix(got, want []float64, w int, limit float64) *print {
 			a, b = append(a, got[at:at+end]...), append(b, want[at:at+end]...)
 		}
 		if near(a, b, limit) {
-			return &print{"probe_prefix", fmt.Sprintf("nothing wrong: the probe reads the first %d of %d values of the %s", end, of.size, of.what),
+			return &print{"probe_prefix", fmt.Sprintf("does nothing wrong: the probe reads the first %d of %d values of the %s", end, of.size, of.what),
 				detail{"values": float64(end), "of": of.what}}
 		}
 	}
@@ -323,10 +326,10 @@ func otherRows(got, want []float64, w int, limit float64) *print {
 	n := len(got) / w
 	for shift := 1; shift <= 2 && shift < n; shift++ {
 		if near(got[shift*w:], want[:len(want)-shift*w], limit) {
-			return &print{"probe_rows", fmt.Sprintf("nothing wrong: the probe's rows lie %d too late", shift), detail{"shift": float64(shift)}}
+			return &print{"probe_rows", fmt.Sprintf("does nothing wrong: the probe's rows lie %d too late", shift), detail{"shift": float64(shift)}}
 		}
 		if near(got[:len(got)-shift*w], want[shift*w:], limit) {
-			return &print{"probe_rows", fmt.Sprintf("nothing wrong: the probe's rows lie %d too early", shift), detail{"shift": float64(-shift)}}
+			return &print{"probe_rows", fmt.Sprintf("does nothing wrong: the probe's rows lie %d too early", shift), detail{"shift": float64(-shift)}}
 		}
 	}
 	backward := make([]float64, 0, len(got))
@@ -334,7 +337,7 @@ func otherRows(got, want []float64, w int, limit float64) *print {
 		backward = append(backward, got[i*w:(i+1)*w]...)
 	}
 	if n > 1 && near(backward, want, limit) {
-		return &print{"probe_rows", "nothing wrong: the probe's rows are in reverse order", detail{"order": "reversed"}}
+		return &print{"probe_rows", "does nothing wrong: the probe's rows are in reverse order", detail{"order": "reversed"}}
 	}
 	return nil
 }
@@ -357,9 +360,9 @@ func (r *run) otherTap(i int, n *graph.Node, got []float64) *print {
 				continue
 			}
 			if j != i {
-				return &print{"probe_stale", fmt.Sprintf("nothing wrong: the tap holds what %s was in prompt %d", r.tapName(x), q.Index), detail{"prompt": float64(q.Index), "tap": r.tapName(x)}}
+				return &print{"probe_stale", fmt.Sprintf("does nothing wrong: the tap holds what %s was in prompt %d", r.tapName(x), q.Index), detail{"prompt": float64(q.Index), "tap": r.tapName(x)}}
 			}
-			return &print{"probe_duplicate", "nothing wrong: the tap holds " + r.tapName(x), detail{"tap": r.tapName(x)}}
+			return &print{"probe_duplicate", "does nothing wrong: the tap holds " + r.tapName(x), detail{"tap": r.tapName(x)}}
 		}
 	}
 	return nil
@@ -379,12 +382,12 @@ func (r *run) otherValue(i int, n *graph.Node, got []float64, limit float64) *pr
 	}
 	for j, q := range r.prompts {
 		if j != i && q.tapped && shows(q, n) {
-			return &print{"probe_stale", fmt.Sprintf("nothing wrong: the tap holds what it should be in prompt %d", q.Index), detail{"prompt": float64(q.Index)}}
+			return &print{"probe_stale", fmt.Sprintf("does nothing wrong: the tap holds what it should be in prompt %d", q.Index), detail{"prompt": float64(q.Index)}}
 		}
 	}
 	for _, x := range r.siblings(n) {
 		if x.Shape.Size() == w && shows(r.prompts[i], x) {
-			return &print{"probe_duplicate", "nothing wrong: the tap holds what " + r.tapName(x) + " should be", detail{"tap": r.tapName(x)}}
+			return &print{"probe_duplicate", "does nothing wrong: the tap holds what " + r.tapName(x) + " should be", detail{"tap": r.tapName(x)}}
 		}
 	}
 	return nil
@@ -463,7 +466,7 @@ func (r *run) misshapen() {
 		}
 		r.findings = append(r.findings, Finding{Cause: "probe_prefix", Op: opName(u.Node), Layers: layersOf(u.Node), Tap: u.Name, From: []string{}, Nodes: []string{u.Node.Name},
 			Detail: detail{"values": float64(u.Width), "of": "row"}, Confidence: 0.9,
-			Computed: fmt.Sprintf("nothing wrong: the probe reads %d of %d values", u.Width, u.Node.Shape.Size()), Evidence: u.Why})
+			Computed: fmt.Sprintf("does nothing wrong: the probe reads %d of %d values", u.Width, u.Node.Shape.Size()), Evidence: u.Why})
 	}
 }
 
