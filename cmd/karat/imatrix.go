@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/eval"
@@ -82,6 +83,9 @@ func (f *imatrixFlags) run(c *cobra.Command, path string) error {
 		if sameFile(f.output, in) && !slices.Contains(f.in, in) {
 			return usagef("-o %s would replace what is read", f.output)
 		}
+	}
+	if err := atomicfile.Check(f.output); err != nil {
+		return err
 	}
 	all := &imatrix.Matrix{Entries: map[string]*imatrix.Entry{}}
 	for _, in := range f.in {

@@ -32,11 +32,15 @@ func Create(path string) (*File, error) {
 	return &File{File: f, path: path}, nil
 }
 
-// Check reports what is at path that Create would not replace.
+// Check reports what is at path that Create would not replace, and a folder that
+// is not there: long work asks before it begins.
 func Check(path string) error {
 	st, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Stat(filepath.Dir(path)); err != nil {
+			return &fs.PathError{Op: "write", Path: path, Err: err}
+		}
 		return nil
 	case err != nil:
 		return err

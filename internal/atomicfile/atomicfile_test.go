@@ -47,6 +47,9 @@ func TestWrite(t *testing.T) {
 		t.Errorf("a write that fails: %v", err)
 	}
 	holds(t, dir, map[string]string{"a": "another"})
+	if err := Check(filepath.Join(dir, "none", "a")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no folder, before the work: %v", err)
+	}
 	if err := Write(filepath.Join(dir, "none", "a"), say("")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
 	}

@@ -253,3 +253,15 @@ func tiny(t testing.TB) []byte {
 	}
 	return b
 }
+
+// TestOtherSource wants a source of another architecture told of: what was not
+// compared is not clean.
+func TestOtherSource(t *testing.T) {
+	r, err := Run(t.Context(), golden.Model(t, "tiny-llama"), Options{Against: golden.Model(t, "tiny-qwen3")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Findings) != 1 || r.Findings[0].ID != "source-settings" || r.Clean() {
+		t.Errorf("found %v", r.Findings)
+	}
+}

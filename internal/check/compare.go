@@ -59,6 +59,9 @@ func (c *checker) compare() error {
 		return fmt.Errorf("check: the source: %w", err)
 	}
 	if c.model == nil || source.Arch != c.model.Arch {
+		if c.model != nil {
+			c.add("source-settings", []string{"general.architecture"}, "the model is a %s, its source a %s: nothing was compared", c.model.Arch, source.Arch)
+		}
 		c.report.Unproven = append(c.report.Unproven, "the model was not compared with its source, since it does not load as the same architecture")
 		return nil
 	}

@@ -37,8 +37,10 @@ func Create(path string) (*Writer, error) {
 	if infoPath(path) == path {
 		return nil, fmt.Errorf("lab: write: %s is where the record's JSON file would lie", path)
 	}
-	if err := atomicfile.Check(infoPath(path)); err != nil {
-		return nil, fmt.Errorf("lab: write: %w", err)
+	for _, p := range []string{path, infoPath(path)} {
+		if err := atomicfile.Check(p); err != nil {
+			return nil, fmt.Errorf("lab: write: %w", err)
+		}
 	}
 	f, err := atomicfile.Create(path)
 	if err != nil {
