@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -69,15 +70,38 @@ func (p *Placed) Read(dst []float64, i int) {
 	}
 }
 
-// Step is the largest relative error of one rounding to the type that the tap is stored as.
+// Step is the largest relative error of one rounding to the form that the tap is stored
+// in: its type's, or that of 16 bits if the products that it holds all fit in these.
 func (p *Placed) Step() float64 {
-	switch p.data.dtype {
-	case tensor.F16:
-		return 0x1p-11
-	case tensor.BF16:
+	f16, bf16 := p.data.dtype == tensor.F16, p.data.dtype == tensor.BF16
+	if !f16 && !bf16 && p.Node.Op == graph.Linear {
+		f16, bf16 = p.fits()
+	}
+	switch {
+	case bf16:
 		return 0x1p-8
+	case f16:
+		return 0x1p-11
 	}
 	return 0x1p-24
+}
+
+// fits reports whether values of the first rows, which are not all zero, are binary16 or
+// bfloat16 numbers. Sums of float32 are that by chance as good as never.
+func (p *Placed) fits() (f16, bf16 bool) {
+	row := make([]float64, p.Width)
+	f16, bf16 = true, true
+	zero := true
+	for i := range min(p.Rows, 3) {
+		p.Read(row, i)
+		for _, v := range row {
+			x := float32(v)
+			zero = zero && v == 0
+			f16 = f16 && float64(float16.F16(float16.ToF16(x))) == v
+			bf16 = bf16 && float64(float16.BF16(float16.ToBF16(x))) == v
+		}
+	}
+	return f16 && !zero, bf16 && !zero
 }
 
 // Place finds the nodes of g that p's taps hold the output of. A tap with fewer rows than

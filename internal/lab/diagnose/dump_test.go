@@ -283,11 +283,13 @@ func TestLastRows(t *testing.T) {
 // right, and a fault is found all the same.
 func TestStoredIn16(t *testing.T) {
 	m := tiny(t, "tiny-qwen3")
-	for _, dtype := range []tensor.DType{tensor.F16, tensor.BF16} {
+	for _, dtype := range []tensor.DType{tensor.F16, tensor.BF16, tensor.F32} {
 		for faults, want := range map[string]string{"": "", "attention_scale@1": "attention_scale"} {
 			full, _ := m.record(t, "activations=f32", faults, m.texts(t, mixed))
 			p := full.Prompts[0]
-			p.Logits = in16(p.Logits, dtype)
+			if dtype != tensor.F32 {
+				p.Logits = in16(p.Logits, dtype)
+			}
 			for name, x := range p.Taps {
 				p.Taps[name] = in16(x, dtype)
 			}
@@ -300,12 +302,16 @@ func TestStoredIn16(t *testing.T) {
 	}
 }
 
-// in16 is x, of float32 values, in another type.
+// in16 is x, of float32 values, in another type; in float32 it is what binary16 leaves of them.
 func in16(x *tensor.Tensor, dtype tensor.DType) *tensor.Tensor {
 	y := &tensor.Tensor{Name: x.Name, DType: dtype, Shape: x.Shape}
 	for i := 0; i < len(x.Data); i += 4 {
 		v := math.Float32frombits(binary.LittleEndian.Uint32(x.Data[i:]))
 		bits := float16.ToF16(v)
+		if dtype == tensor.F32 {
+			y.Data = binary.LittleEndian.AppendUint32(y.Data, math.Float32bits(float16.F16(bits)))
+			continue
+		}
 		if dtype == tensor.BF16 {
 			bits = float16.ToBF16(v)
 		}
