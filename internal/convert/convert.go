@@ -21,6 +21,7 @@ import (
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mix"
 )
@@ -75,6 +76,9 @@ func Check(dst string, o Options) error {
 		return fmt.Errorf("convert: parts of %d bytes", o.Split)
 	}
 	if toGGUF(dst) {
+		if o.Split == 0 && gguf.IsPart(dst) {
+			return fmt.Errorf("convert: %s: that is the name of a part of a split model; without a size to split at, the result is one file", dst)
+		}
 		if o.Split == 0 {
 			return atomicfile.Check(dst)
 		}

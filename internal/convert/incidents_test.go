@@ -353,3 +353,11 @@ func TestInterrupted(t *testing.T) {
 		}
 	}
 }
+
+// TestPartName refuses a part's name for what is not split: it could not be read.
+func TestPartName(t *testing.T) {
+	dst := filepath.Join(t.TempDir(), "w-00001-of-00003.gguf")
+	if _, err := convert.Convert(t.Context(), golden.Model(t, "tiny-qwen3"), dst, convert.Options{}); err == nil || !strings.Contains(err.Error(), "name of a part") {
+		t.Errorf("%s: %v", dst, err)
+	}
+}

@@ -41,6 +41,12 @@ func PartPath(path string, no, count int) string {
 	return partPath(strings.TrimSuffix(path, ".gguf"), no, count)
 }
 
+// IsPart reports whether a file's name is one of a split model's part.
+func IsPart(path string) bool {
+	_, _, _, ok := splitName(path)
+	return ok
+}
+
 // PartKeys is described at PartPath.
 func PartKeys(no, count, tensors int) []KeyValue {
 	return []KeyValue{{splitNo, uint16(no - 1)}, {splitCount, uint16(count)}, {splitTensors, int32(tensors)}}

@@ -160,8 +160,17 @@ func nearer(x, half, inter []float64) order {
 // rowOrder compares a projection's output with the product of its weight and its input,
 // at the last position in the first head.
 func (l *placer) rowOrder(n *graph.Node, size int) order {
-	out := l.raw(n)
-	if n.Op != graph.Linear || out == nil {
+	out, bias := l.raw(n), make([]float32, size)
+	if n.Op != graph.Linear {
+		return unknown
+	}
+	if b := l.biased(n); out == nil && b != nil && b.W[0].DType.Float() {
+		out = l.raw(b)
+		if err := quant.Dequantize(b.W[0].DType, bias, b.W[0].Data[:b.W[0].DType.RowBytes(size)]); err != nil {
+			return unknown
+		}
+	}
+	if out == nil {
 		return unknown
 	}
 	position := out.First + out.Rows - 1
@@ -176,11 +185,23 @@ func (l *placer) rowOrder(n *graph.Node, size int) order {
 		if err := quant.Dequantize(w.DType, row, w.Row(i)); err != nil {
 			return unknown
 		}
+		want[i] = float64(bias[i])
 		for j, v := range row {
 			want[i] += float64(v) * x[j]
 		}
 	}
 	return nearer(got[:size], want, interleave(want))
+}
+
+// biased is the sum of a projection and its bias, nil if it has none.
+func (l *placer) biased(n *graph.Node) *graph.Node {
+	i := slices.IndexFunc(l.g.Nodes, func(b *graph.Node) bool {
+		return b.Op == graph.Add && len(b.W) == 1 && len(b.In) == 1 && b.In[0] == n
+	})
+	if i < 0 {
+		return nil
+	}
+	return l.g.Nodes[i]
 }
 
 // interleave puts the halves of x in pairs.
