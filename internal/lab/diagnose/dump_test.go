@@ -152,6 +152,22 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
+// TestPadded gives all taps a row more than the prompt has positions: it says that they were not seen.
+func TestPadded(t *testing.T) {
+	m := tiny(t, "tiny-qwen3")
+	full, _ := m.record(t, "", "", m.texts(t, "Hello world"))
+	for name, x := range full.Prompts[0].Taps {
+		y := *x
+		y.Shape = append(tensor.Shape{x.Shape[0] + 1}, x.Shape[1:]...)
+		y.Data = append(slices.Clip(x.Data), make([]byte, len(x.Data)/x.Shape[0])...)
+		full.Prompts[0].Taps[name] = &y
+	}
+	d := m.diagnose(t, full, nil)
+	if !slices.ContainsFunc(d.Coverage.Blind, func(s string) bool { return strings.Contains(s, "most of the dump's taps") }) {
+		t.Errorf("%s; blind to %q", say(d), d.Coverage.Blind)
+	}
+}
+
 // TestOutside gives ids that the model does not have.
 func TestOutside(t *testing.T) {
 	m := tiny(t, "tiny-qwen3")
