@@ -53,8 +53,8 @@ func (p *planner) fuseGLU(n *graph.Node) {
 		return
 	}
 	p.fused[gate], p.fused[up], p.fused[n] = n, n, n
-	delete(p.last, gate) // neither has a buffer
-	delete(p.last, up)
+	p.live.Skip(gate)
+	p.live.Skip(up)
 }
 
 // alike reports whether products m and n can be in one loop: with weights in panels

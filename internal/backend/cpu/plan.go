@@ -17,8 +17,7 @@ import (
 type planner struct {
 	e      *executable
 	values map[*graph.Node][]float32
-	root   map[*graph.Node]*graph.Node // of a view: the node whose buffer it shows
-	last   map[*graph.Node]int         // by root: the last node that reads its buffer
+	live   *graph.Live
 	fused  map[*graph.Node]*graph.Node // by node that is not computed alone: the GLU node of its fusion
 	free   [][]float32
 	tables map[freqs]*rope.Table
@@ -40,17 +39,16 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	}
 	b.busy.Lock()
 	defer b.busy.Unlock()
-	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g), after: map[*graph.Node]bool{},
+	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g),
 		scratch: make([]scratch, b.pool.threads), expert: o.Expert}
-	p := &planner{e: e, values: map[*graph.Node][]float32{}, root: map[*graph.Node]*graph.Node{},
-		last: map[*graph.Node]int{}, fused: map[*graph.Node]*graph.Node{}, tables: map[freqs]*rope.Table{}}
+	p := &planner{e: e, values: map[*graph.Node][]float32{}, live: g.Live(), fused: map[*graph.Node]*graph.Node{}, tables: map[freqs]*rope.Table{}}
+	e.after = p.live.After
 	e.x.start(b.pool)
 	if b.o.Precision == Fast {
 		if err := guard(func() error { return b.repack(g, o.Progress) }); err != nil {
 			return nil, fmt.Errorf("cpu: %w", err)
 		}
 	}
-	p.live(g)
 	p.fuse(g, o)
 	for _, n := range g.Nodes {
 		var run func() error
@@ -65,33 +63,12 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		if run != nil || want {
 			e.kernels = append(e.kernels, kernel{node: n, run: run, out: p.values[n], want: want})
 		}
-		p.release(n)
+		for _, f := range p.live.Freed(n) {
+			p.free = append(p.free, p.values[f])
+		}
 	}
 	e.last, e.result = g.Result(), p.values[g.Result()]
 	return e, nil
-}
-
-// aliases reports whether n only shows its input's buffer in another shape.
-func aliases(n *graph.Node) bool {
-	return n.Op == graph.View && n.Shape.Size() == n.In[0].Shape.Size()
-}
-
-// live finds each buffer's last reader.
-func (p *planner) live(g *graph.Graph) {
-	for _, n := range g.Nodes {
-		p.root[n] = n
-		if aliases(n) {
-			p.root[n] = p.root[n.In[0]]
-		}
-		for _, in := range n.In {
-			p.last[p.root[in]] = n.ID
-			p.e.after[n] = p.e.after[n] || p.e.after[in]
-		}
-		if n.Op == graph.Rows {
-			p.e.after[n] = true
-		}
-	}
-	p.last[p.root[g.Result()]] = len(g.Nodes)
 }
 
 // buffer is room for a value of n.
@@ -112,16 +89,6 @@ func (p *planner) buffer(n *graph.Node) []float32 {
 	b := p.free[best]
 	p.free = slices.Delete(p.free, best, best+1)
 	return b
-}
-
-// release takes back the buffers that n was the last to read.
-func (p *planner) release(n *graph.Node) {
-	for i, in := range n.In {
-		root := p.root[in]
-		if p.last[root] == n.ID && !slices.ContainsFunc(n.In[:i], func(x *graph.Node) bool { return p.root[x] == root }) {
-			p.free = append(p.free, p.values[root])
-		}
-	}
 }
 
 // count is the number of rows of n's value in the running step.
@@ -146,7 +113,7 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 	for i, x := range n.In {
 		in[i] = p.values[x]
 	}
-	if aliases(n) {
+	if n.Alias() {
 		p.values[n] = in[0]
 		return nil, nil
 	}

@@ -51,7 +51,7 @@ func groups(size int) func(rows int) (x, y, z int) {
 // lower makes l's dispatches and its buffer.
 func (p *planner) lower(l *lowered) error {
 	n := l.node
-	if aliases(n) {
+	if n.Alias() {
 		p.values[n] = p.values[n.In[0]]
 		return nil
 	}

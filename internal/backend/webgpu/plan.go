@@ -79,8 +79,7 @@ type freqs struct {
 type planner struct {
 	e      *executable
 	values map[*graph.Node]gpu.Buffer
-	root   map[*graph.Node]*graph.Node // of a view: the node whose buffer it shows
-	last   map[*graph.Node]int         // by root: the last node that reads its buffer
+	live   *graph.Live
 	free   []gpu.Buffer
 	tables map[freqs]*turns
 }
@@ -93,15 +92,15 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		return nil, fmt.Errorf("webgpu: what experts multiply cannot be seen on the GPU")
 	}
 	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g),
-		after: map[*graph.Node]bool{}, stale: map[*dispatch]held{}}
-	p := &planner{e: e, values: map[*graph.Node]gpu.Buffer{}, root: map[*graph.Node]*graph.Node{}, last: map[*graph.Node]int{}, tables: map[freqs]*turns{}}
+		stale: map[*dispatch]held{}}
+	p := &planner{e: e, values: map[*graph.Node]gpu.Buffer{}, live: g.Live(), tables: map[freqs]*turns{}}
+	e.after = p.live.After
 	if err := e.inputs(g); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
 	if err := b.uploads(g, o.Progress); err != nil {
 		return nil, err
 	}
-	p.live(g)
 	for _, n := range g.Nodes {
 		l := &lowered{node: n, want: o.Want != nil && n.Op != graph.StoreKV && o.Want(n)}
 		if err := mmap.Guard(func() error { return p.lower(l) }); err != nil {
@@ -109,7 +108,10 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		}
 		l.out = p.values[n]
 		e.nodes = append(e.nodes, l)
-		l.freed = p.release(n)
+		for _, f := range p.live.Freed(n) {
+			l.freed = append(l.freed, p.values[f])
+		}
+		p.free = append(p.free, l.freed...)
 		e.last = l
 	}
 	if err := p.poison(); err != nil {
@@ -162,29 +164,6 @@ func (b *Backend) uploads(g *graph.Graph, progress func(done, total int64)) erro
 	return nil
 }
 
-// aliases reports whether n only shows its input's buffer in another shape.
-func aliases(n *graph.Node) bool {
-	return n.Op == graph.View && n.Shape.Size() == n.In[0].Shape.Size()
-}
-
-// live finds each buffer's last reader.
-func (p *planner) live(g *graph.Graph) {
-	for _, n := range g.Nodes {
-		p.root[n] = n
-		if aliases(n) {
-			p.root[n] = p.root[n.In[0]]
-		}
-		for _, in := range n.In {
-			p.last[p.root[in]] = n.ID
-			p.e.after[n] = p.e.after[n] || p.e.after[in]
-		}
-		if n.Op == graph.Rows {
-			p.e.after[n] = true
-		}
-	}
-	p.last[p.root[g.Result()]] = len(g.Nodes)
-}
-
 // most is how many rows n's value may have.
 func (e *executable) most(n *graph.Node) int {
 	if e.after[n] {
@@ -207,18 +186,6 @@ func (p *planner) buffer(name string, numbers int) (gpu.Buffer, error) {
 	b := p.free[best]
 	p.free = slices.Delete(p.free, best, best+1)
 	return b, nil
-}
-
-// release takes back the buffers that n was the last to read, and tells which.
-func (p *planner) release(n *graph.Node) (freed []gpu.Buffer) {
-	for i, in := range n.In {
-		root := p.root[in]
-		if p.last[root] == n.ID && !slices.ContainsFunc(n.In[:i], func(x *graph.Node) bool { return p.root[x] == root }) {
-			freed = append(freed, p.values[root])
-		}
-	}
-	p.free = append(p.free, freed...)
-	return freed
 }
 
 // turns is the table of f, shared by the nodes that have the same.

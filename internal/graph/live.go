@@ -1,0 +1,47 @@
+package graph
+
+import "slices"
+
+// Live tells when the values of a graph are needed, for backends that hand out
+// their buffers again.
+type Live struct {
+	After map[*Node]bool  // nodes behind Rows: they have a row for each output
+	root  map[*Node]*Node // of a view: the node whose buffer it shows
+	last  map[*Node]int   // by root: the ID of the last node that reads it
+}
+
+// Live finds each value's last reader.
+func (g *Graph) Live() *Live {
+	l := &Live{After: map[*Node]bool{}, root: map[*Node]*Node{}, last: map[*Node]int{}}
+	for _, n := range g.Nodes {
+		l.root[n] = n
+		if n.Alias() {
+			l.root[n] = l.root[n.In[0]]
+		}
+		l.After[n] = n.Op == Rows
+		for _, in := range n.In {
+			l.last[l.root[in]] = n.ID
+			l.After[n] = l.After[n] || l.After[in]
+		}
+	}
+	l.last[l.root[g.Result()]] = len(g.Nodes)
+	return l
+}
+
+// Alias reports whether n only shows its input's value in another shape.
+func (n *Node) Alias() bool {
+	return n.Op == View && n.Shape.Size() == n.In[0].Shape.Size()
+}
+
+// Skip says that n's value is never stored, so that nobody frees it.
+func (l *Live) Skip(n *Node) { delete(l.last, n) }
+
+// Freed lists the nodes whose values nobody needs behind n.
+func (l *Live) Freed(n *Node) (freed []*Node) {
+	for _, in := range n.In {
+		if root := l.root[in]; l.last[root] == n.ID && !slices.Contains(freed, root) {
+			freed = append(freed, root)
+		}
+	}
+	return freed
+}
