@@ -109,7 +109,7 @@ func (x *weight) set(d tensor.DType) error {
 		return nil
 	}
 	t := x.whole
-	t.DType, t.Data = d, make([]byte, d.RowBytes(x.shape.Size()))
+	t.DType, t.Data, t.Order = d, make([]byte, d.RowBytes(x.shape.Size())), nil
 	if _, err := x.each(d, 1, t.Data); err != nil {
 		return err
 	}

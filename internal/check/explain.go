@@ -82,9 +82,9 @@ func (c *checker) suspect(p *pair, d *difference) (*suspect, error) {
 
 // decode is the first rows of t.
 func decode(t tensor.Tensor, rows int) ([]float32, error) {
-	n := rows * t.Shape.Last()
-	x := make([]float32, n)
-	return x, quant.Dequantize(t.DType, x, t.Data[:t.DType.RowBytes(n)])
+	var buf []byte
+	x := make([]float32, rows*t.Shape.Last())
+	return x, quant.Dequantize(t.DType, x, t.Span(0, rows, &buf))
 }
 
 // error2 is ‖a−b‖²/‖b‖² over at most some ten thousand values, b being given by

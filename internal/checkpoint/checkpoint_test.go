@@ -176,6 +176,18 @@ func TestUnpermute(t *testing.T) {
 			t.Errorf("%d heads: got %q", heads, got.Data)
 		}
 	}
+	in = tensor.Tensor{DType: tensor.Q8_0, Shape: tensor.Shape{8, 32}, Data: bytes.Repeat([]byte{1}, 8*34)}
+	for i := range 8 {
+		in.Data[i*34] = "aAbBcCdD"[i]
+	}
+	c := Checkpoint{Arch: "llama", Format: GGUF, settings: settings{"num_attention_heads": 2.}}
+	got, order := c.restore("blk.0.attn_q", in), ""
+	for i := range 8 {
+		order += string(got.Row(i)[:1])
+	}
+	if order != "abABcdCD" || &got.Data[0] != &in.Data[0] {
+		t.Errorf("quantized: got %q, copied: %v", order, &got.Data[0] != &in.Data[0])
+	}
 }
 
 // TestMinusOne restores norms from every plain type.

@@ -63,6 +63,8 @@ func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
 	switch h := c.Habit(name); {
 	case h.Plus != 0:
 		return minus(t, h.Plus)
+	case h.Heads > 0 && len(t.Shape) == 2 && t.DType.Quantized():
+		t.Order = func(row int) int { return h.Restored(row, t.Shape[0]) }
 	case h.Heads > 0 && len(t.Shape) > 0:
 		return unpermute(t, h)
 	}
@@ -90,6 +92,7 @@ func minus(t tensor.Tensor, plus float32) tensor.Tensor {
 	return t
 }
 
+// unpermute copies what is multiplied as it lies.
 func unpermute(t tensor.Tensor, h Habit) tensor.Tensor {
 	rows := t.Shape[0]
 	size := len(t.Data) / rows

@@ -9,14 +9,13 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Pack fills panel p from the weight's rows as the file has them. Panels may be
-// packed by several goroutines at once.
+// Pack fills panel p from its rows as the file has them, of which the last one may
+// have fewer. Panels may be packed by several goroutines at once.
 func (w *Weight) Pack(p int, rows []byte) error {
 	rowBytes := w.DType.RowBytes(w.K)
-	if len(rows) != w.N*rowBytes || p < 0 || p >= w.Panels() {
+	if p < 0 || p >= w.Panels() || len(rows) != min(Rows, w.N-p*Rows)*rowBytes {
 		return fmt.Errorf("panel: %v [%d, %d]: panel %d of %d bytes", w.DType, w.N, w.K, p, len(rows))
 	}
-	rows = rows[p*Rows*rowBytes : min((p+1)*Rows, w.N)*rowBytes]
 	if len(rows) < Rows*rowBytes { // the last panel is filled up with zeros
 		rows = append(make([]byte, 0, Rows*rowBytes), rows...)[:Rows*rowBytes]
 	}

@@ -41,7 +41,7 @@ func roundTrip(t *testing.T, d tensor.DType, n, k int) {
 	}
 	var s Scratch
 	for p := range w.Panels() {
-		if err := w.Pack(p, rows); err != nil {
+		if err := w.Pack(p, rows[p*Rows*d.RowBytes(k):min((p+1)*Rows, n)*d.RowBytes(k)]); err != nil {
 			t.Fatal(err)
 		}
 		for c := range w.Chunks() {

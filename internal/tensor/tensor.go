@@ -184,12 +184,32 @@ type Tensor struct {
 	DType DType
 	Shape Shape
 	Data  []byte // little-endian; may be mapped memory, so read-only
+
+	// Order tells which row of Data a row of the last dimension is; nil where they
+	// are in order.
+	Order func(row int) int
 }
 
 // Row is the i-th row of the last dimension.
 func (t *Tensor) Row(i int) []byte {
+	if t.Order != nil {
+		i = t.Order(i)
+	}
 	n := t.DType.RowBytes(t.Shape.Last())
 	return t.Data[i*n : (i+1)*n : (i+1)*n]
+}
+
+// Span is the rows from one to before another, each behind the one before it:
+// of Data where they lie so, else copied to buf, which is made larger if need be.
+func (t *Tensor) Span(from, to int, buf *[]byte) []byte {
+	if n := t.DType.RowBytes(t.Shape.Last()); t.Order == nil {
+		return t.Data[from*n : to*n : to*n]
+	}
+	*buf = (*buf)[:0]
+	for ; from < to; from++ {
+		*buf = append(*buf, t.Row(from)...)
+	}
+	return *buf
 }
 
 // Rows is the number of rows of the last dimension.

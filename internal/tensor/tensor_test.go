@@ -50,4 +50,12 @@ func TestRow(t *testing.T) {
 	if x.Row(1)[0] != 7 || len(x.Row(5)) != 8 {
 		t.Error("Row")
 	}
+	var buf []byte
+	if s := x.Span(1, 3, &buf); len(s) != 16 || &s[0] != &x.Data[8] || buf != nil {
+		t.Error("Span of rows in order")
+	}
+	x.Order = func(row int) int { return 5 - row }
+	if s := x.Span(3, 5, &buf); len(s) != 16 || s[8] != 7 || &s[0] == &x.Data[16] || x.Row(4)[0] != 7 {
+		t.Errorf("Span of rows in another order: %v", s)
+	}
 }

@@ -15,6 +15,7 @@ import (
 type scratch struct {
 	f32    []float32
 	u16    []uint16
+	rows   []byte
 	panels [simd.TilePanels]panel.Scratch
 	acc    []float32 // [panel][rows][panel.Rows]
 }
@@ -163,10 +164,10 @@ const (
 // rowsOfWeight multiplies all rows by some of the weight's.
 func (p *product) rowsOfWeight(worker, from, to int) error {
 	k, n := p.w.Shape.Last(), p.w.Rows()
-	size, x := p.w.DType.RowBytes(k), p.x[:p.rows*k]
+	s, x := &p.e.scratch[worker], p.x[:p.rows*k]
 	for i := from; i < to; i += floatRows {
-		w := p.w.Data[i*size : min(i+floatRows, to)*size]
-		if err := p.e.scratch[worker].product(p.out[i:], n, p.w.DType, w, x, k); err != nil {
+		w := p.w.Span(i, min(i+floatRows, to), &s.rows)
+		if err := s.product(p.out[i:], n, p.w.DType, w, x, k); err != nil {
 			return err
 		}
 	}

@@ -117,17 +117,18 @@ func newPacked(w *graph.Weight, memory []byte, p *pool) (*packed, error) {
 		}
 		m.matrices = append(m.matrices, x)
 	}
-	panels, bytes := m.matrices[0].Panels(), len(w.Data)/count
+	panels, bytes := m.matrices[0].Panels(), w.DType.RowBytes(k)
 	err := p.run(count*panels, 4, func(_, from, to int) error {
+		var buf []byte
 		kept := 0
 		for ; from < to; from++ {
 			i, j := from/panels, from%panels
-			if err := m.matrices[i].Pack(j, w.Data[i*bytes:(i+1)*bytes]); err != nil {
+			first, end := i*n+j*panel.Rows, i*n+min((j+1)*panel.Rows, n)
+			if err := m.matrices[i].Pack(j, w.Span(first, end, &buf)); err != nil {
 				return err
 			}
-			end := i*bytes + min((j+1)*panel.Rows, n)*w.DType.RowBytes(k)
-			if kept += panel.Rows * w.DType.RowBytes(k); kept >= dropAfter {
-				mmap.Drop(w.Data[max(end-kept, 0):end])
+			if kept += panel.Rows * bytes; kept >= dropAfter {
+				mmap.Drop(w.Data[max(end*bytes-kept, 0) : end*bytes])
 				kept = 0
 			}
 		}

@@ -102,12 +102,12 @@ type weight struct {
 	shards  []shard
 }
 
-// filler lays the rows of a matrix into words.
+// filler lays n rows of a weight, each of k numbers, into words.
 type filler struct {
 	layout
-	d     tensor.DType
-	k, n  int // the rows' length and number
-	words []byte
+	w           *graph.Weight
+	first, n, k int
+	words       []byte
 }
 
 // put sets word i of row n.
@@ -115,12 +115,13 @@ func (f *filler) put(i, n int, word uint32) {
 	binary.LittleEndian.PutUint32(f.words[4*(i*f.n+n):], word)
 }
 
-// fill lays rows from to to-1, whose bytes are in src.
-func (f *filler) fill(src []byte, from, to int) error {
+// fill lays rows from to to-1.
+func (f *filler) fill(from, to int) error {
 	low, high, _ := f.layout.words(f.k)
-	size, count := f.d.BlockBytes(), f.k/f.d.BlockSize()
+	d := f.w.DType
+	size, count := d.BlockBytes(), f.k/d.BlockSize()
 	if f.Plain != "" {
-		return f.fillPlain(src, from, to)
+		return f.fillPlain(from, to)
 	}
 	var codes [256]byte
 	var h quant.Header
@@ -128,12 +129,12 @@ func (f *filler) fill(src []byte, from, to int) error {
 	for ; from < to; from += together {
 		for b := range count {
 			for n := from; n < min(from+together, to); n++ {
-				block := src[(n*count+b)*size:][:size]
-				if err := quant.Codes(f.d, codes[:f.d.BlockSize()], block); err != nil {
+				block := f.w.Row(f.first + n)[b*size:][:size]
+				if err := quant.Codes(d, codes[:d.BlockSize()], block); err != nil {
 					return err
 				}
-				h.Read(f.d, block)
-				f.block(codes[:f.d.BlockSize()], &h, n, b, low, low+high)
+				h.Read(d, block)
+				f.block(codes[:d.BlockSize()], &h, n, b, low, low+high)
 			}
 		}
 	}
@@ -171,13 +172,12 @@ func (f *filler) block(codes []byte, h *quant.Header, n, b, high, head int) {
 }
 
 // fillPlain is fill for floats.
-func (f *filler) fillPlain(src []byte, from, to int) error {
-	size := f.d.RowBytes(f.k)
+func (f *filler) fillPlain(from, to int) error {
 	row := make([]float32, f.k)
 	for n := from; n < to; n++ {
-		b := src[n*size:][:size]
+		b := f.w.Row(f.first + n)
 		if f.Plain == "f32" {
-			if err := quant.Dequantize(f.d, row, b); err != nil {
+			if err := quant.Dequantize(f.w.DType, row, b); err != nil {
 				return err
 			}
 			for i, v := range row {
@@ -197,13 +197,13 @@ func (f *filler) fillPlain(src []byte, from, to int) error {
 }
 
 // all lays the rows of a matrix, cut among the processors.
-func (f *filler) all(src []byte) error {
+func (f *filler) all() error {
 	cuts := min(runtime.GOMAXPROCS(0), (f.n+63)/64)
 	errs := make([]error, cuts)
 	var wg sync.WaitGroup
 	for c := range cuts {
 		wg.Go(func() {
-			errs[c] = mmap.Guard(func() error { return f.fill(src, f.n*c/cuts, f.n*(c+1)/cuts) })
+			errs[c] = mmap.Guard(func() error { return f.fill(f.n*c/cuts, f.n*(c+1)/cuts) })
 		})
 	}
 	wg.Wait()
@@ -244,13 +244,12 @@ func (b *Backend) upload(w *graph.Weight) (*weight, error) {
 		n := min(most, count-first)
 		words := make([]byte, n*unit)
 		if len(w.Shape) == 2 {
-			size := w.DType.RowBytes(out.k)
-			f := filler{l, w.DType, out.k, n, words}
-			err = f.all(w.Data[first*size : (first+n)*size])
+			f := filler{l, w, first, n, out.k, words}
+			err = f.all()
 		}
 		for i := 0; len(w.Shape) == 3 && i < n && err == nil; i++ {
-			f := filler{l, w.DType, out.k, out.rows, words[i*unit : (i+1)*unit]}
-			err = f.all(w.Matrix(first + i).Data)
+			f := filler{l, w, (first + i) * out.rows, out.rows, out.k, words[i*unit : (i+1)*unit]}
+			err = f.all()
 		}
 		if err != nil {
 			return nil, err

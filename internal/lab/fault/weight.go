@@ -48,7 +48,7 @@ func (p *plan) rewrite(n *graph.Node, i int, change func(w []float32) []float32)
 		return err
 	}
 	v := *n.W[i]
-	v.DType, v.Data = tensor.F32, make([]byte, 0, 4*len(w))
+	v.DType, v.Data, v.Order = tensor.F32, make([]byte, 0, 4*len(w)), nil
 	for _, x := range change(w) {
 		v.Data = binary.LittleEndian.AppendUint32(v.Data, math.Float32bits(x))
 	}
