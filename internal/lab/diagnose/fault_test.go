@@ -70,6 +70,8 @@ func TestNamed(t *testing.T) {
 		{"tiny-gemma4", "", "k_as_v@4", map[string][]int{"k_as_v": {4}}, false},
 		{"tiny-gemma4-moe", "", "weight_scale:ffn_experts=packing@1", map[string][]int{"weight_scale": {1}}, false},
 		{"tiny-gemma4-moe", "", "weight_wrong_layer:ffn_experts@2", map[string][]int{"weight_wrong_layer": {2}}, false},
+		{"tiny-llama", "", "head_wrong=tail", map[string][]int{"head_wrong": nil}, false},
+		{"tiny-gemma4", "", "norm_eps:per_layer_proj_norm", map[string][]int{"norm_eps": nil}, false},
 		{"tiny-qwen3", "", "rope_partial:attn_q_rope@3", map[string][]int{"rope_partial": {3}}, false},
 	} {
 		if !slow() && !c.quick {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/karat-run/karat/internal/graph"
@@ -13,7 +14,6 @@ import (
 func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
 	a := n.Attr.(graph.AttentionAttr)
 	dim, heads := float64(a.KV.Dim), n.In[0].Shape[0]
-	end := r.stepEnd(n)
 	all := []*hypothesis{
 		fitting("attention_scale", n, fit{right: a.Scale, least: 1e-4, most: 100,
 			guesses: []float64{1, 1 / math.Sqrt(dim), 1 / dim, math.Sqrt(dim), math.Pow(dim, -0.25), 1 / math.Sqrt(float64(r.g.Nodes[0].Shape.Size())/float64(heads)), a.Scale * a.Scale, math.Sqrt(a.Scale)},
@@ -21,8 +21,6 @@ func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
 				return edit("attention_scale", n, fmt.Sprintf("scales the scores by %.6g, not by %.6g", v, a.Scale), detail{"scale": formula(v, dim)},
 					func(s *sim.Spec) { s.Scale = v })
 			}}),
-		edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead, s.Window, s.Until = 1<<30, 0, end }),
-		edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *sim.Spec) { s.Ahead, s.Until = 1, end }),
 		edit("mask", n, "hides a query's own position from it", detail{"mask": "not its own"}, func(s *sim.Spec) { s.Ahead = -1 }),
 		edit("softmax_axis", n, "normalizes the scores over the heads", detail{"axis": "heads"}, softOver(true, false)),
 		edit("softmax_axis", n, "normalizes the scores over the queries", detail{"axis": "queries"}, softOver(false, false)),
@@ -38,6 +36,13 @@ func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
 	if a.KV.Heads > 1 {
 		all = append(all, unlikely(0.3, edit("gqa_map", n, "gives all heads the keys and values of the first", detail{"map": "first"},
 			func(s *sim.Spec) { s.Group = func(int) int { return 0 } })))
+	}
+	for _, end := range r.stepEnds(n) {
+		all = append(all, edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead, s.Window, s.Until = 1<<30, 0, end }),
+			edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *sim.Spec) { s.Ahead, s.Until = 1, end }))
+		if a.KV.Window > 0 {
+			all = append(all, edit("mask", n, "lets queries see all later positions", detail{"mask": "window alone"}, func(s *sim.Spec) { s.Ahead, s.Until = 1<<30, end }))
+		}
 	}
 	all = append(all, r.normedValues(n)...)
 	all = append(all, r.windows(n, a.KV)...)
@@ -68,8 +73,6 @@ func (r *run) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 	window := func(w int) sim.Edit { return func(s *sim.Spec) { s.Window = w } }
 	var all []*hypothesis
 	if kv.Window > 0 {
-		end := r.stepEnd(n)
-		all = append(all, edit("mask", n, "lets queries see all later positions", detail{"mask": "window alone"}, func(s *sim.Spec) { s.Ahead, s.Until = 1<<30, end }))
 		all = append(all, edit("window_missing", n, "sees all earlier positions, without the window", detail{}, window(0)))
 	}
 	for _, x := range r.g.Nodes {
@@ -78,7 +81,9 @@ func (r *run) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 			break
 		}
 	}
-	all = append(all, r.otherKind(n, kv)...)
+	if h := r.otherKind(n); h != nil {
+		all = append(all, h)
+	}
 	guesses := []float64{float64(kv.Window - 1), float64(kv.Window + 1), float64(kv.Window / 2), float64(2 * kv.Window)}
 	return append(all, unlikely(0.4, fitting("window_size", n, fit{right: float64(kv.Window), least: 1, most: float64(longest), integer: true, guesses: guesses, make: func(v float64) *hypothesis {
 		if v < 1 || int(v) == kv.Window {
@@ -86,25 +91,6 @@ func (r *run) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 		}
 		return edit("window_size", n, fmt.Sprintf("sees %g positions, not %d", v, kv.Window), detail{"window": v, "right": float64(kv.Window)}, window(int(v)))
 	}})))
-}
-
-// otherKind is a layer treated as one of the model's other kind: its window and its turning.
-func (r *run) otherKind(n *graph.Node, kv *graph.KV) []*hypothesis {
-	var all []*hypothesis
-	for _, x := range r.g.Nodes {
-		a, ok := x.Attr.(graph.AttentionAttr)
-		if !ok || a.KV.Window == kv.Window || a.KV.Dim != kv.Dim {
-			continue
-		}
-		h := edit("layer_pattern", n, "is computed as a layer of another kind, like "+fmt.Sprint(x.Layer), detail{"kind": "another"}, func(s *sim.Spec) { s.Window = a.KV.Window })
-		if freqs, mine := r.rotations(x), r.rotations(n); len(freqs) > 0 {
-			for _, y := range mine {
-				h.edits[y] = []sim.Edit{func(s *sim.Spec) { s.Freqs = freqs[0].Attr.(graph.RoPEAttr).Freqs }}
-			}
-		}
-		return append(all, h)
-	}
-	return all
 }
 
 // stores are other keys and values than the layer's: keys in the place of values, and
@@ -278,52 +264,71 @@ func (r *run) prefilled(e *sim.Eval) int {
 	return e.Len()
 }
 
-// stepEnd is the last position of the step that computed a row: a mask that hides
-// nothing does not show what is computed later. Rows that hold all the same end a step.
-func (r *run) stepEnd(n *graph.Node) func(e *sim.Eval, at int) int {
-	size := r.stepSize(n, false)
-	return func(e *sim.Eval, at int) int {
-		if end := r.prefilled(e); at < end {
-			return min(at/size*size+size, end) - 1
-		}
-		return at
+// stepEnds are the last positions of the steps that computed rows, as they may be: a mask
+// that hides nothing does not show what is computed later.
+func (r *run) stepEnds(n *graph.Node) []func(e *sim.Eval, at int) int {
+	var all []func(e *sim.Eval, at int) int
+	for _, size := range r.stepSizes(n) {
+		all = append(all, func(e *sim.Eval, at int) int {
+			if end := r.prefilled(e); at < end {
+				return min(at/size*size+size, end) - 1
+			}
+			return at
+		})
 	}
+	return all
 }
 
-// stepSize is after how many positions of a prompt attention begins to be wrong, or
-// is right for the first time: the tokens that the engine computes at once, if what is
-// wrong has to do with that. Not all rows are looked at: of what may be, it is the roundest.
-func (r *run) stepSize(n *graph.Node, wrong bool) int {
-	const all = 1 << 30 // of a prompt
+// wholePrompt is the size of a step that computes all of a prompt.
+const wholePrompt = 1 << 30
+
+// stepSizes are how many tokens the engine may compute at once, if its steps' last rows
+// hold and others do not: the roundest of those that all looked at rows allow.
+func (r *run) stepSizes(n *graph.Node) []int {
+	const most = 3
+	sizes := []int{}
+	rows := r.prefilledRows(n)
+	for _, x := range rows {
+		size := x.row + 1
+		ends := func(y rowError) bool { return (y.row+1)%size != 0 || y.ratio() <= excess }
+		if size > 1 && !slices.Contains(sizes, size) && !slices.ContainsFunc(rows, func(y rowError) bool { return !ends(y) }) {
+			sizes = append(sizes, size)
+		}
+	}
+	slices.SortStableFunc(sizes, func(a, b int) int { return bits.TrailingZeros(uint(b)) - bits.TrailingZeros(uint(a)) })
+	return append([]int{wholePrompt}, sizes[:min(len(sizes), most)]...)
+}
+
+// prefilledRows are the errors of the rows of attention n that were computed with others.
+func (r *run) prefilledRows(n *graph.Node) []rowError {
 	if len(r.byNode[n]) == 0 || !r.byNode[n][0].flagged() {
-		return all
+		return nil
 	}
-	size, before := all, 0
-	errors := r.byNode[n][0].errors
-	each := func(do func(at int, bad bool)) {
-		for _, x := range errors {
-			end := len(r.prompts[x.prompt].IDs) - r.prompts[x.prompt].decoded()
-			if x.row > 0 && (x.row < end-1 || wrong && x.row < end) {
-				do(x.row, x.ratio() > excess)
-			}
-		}
-	}
-	each(func(at int, bad bool) {
-		if bad == wrong {
-			size = min(size, at)
-		}
+	return slices.DeleteFunc(slices.Clone(r.byNode[n][0].errors), func(x rowError) bool {
+		p := r.prompts[x.prompt]
+		return x.row == 0 || x.row >= len(p.IDs)-p.decoded()
 	})
-	if size == all {
-		return all
-	}
-	if !wrong {
-		return size + 1
-	}
-	each(func(at int, bad bool) {
-		if at < size {
-			before = max(before, at)
+}
+
+// stepSize is after how many positions of a prompt attention begins to be wrong: the
+// tokens that the engine computes at once, if what is wrong has to do with that. Not all
+// rows are looked at: of what may be, it is the roundest.
+func (r *run) stepSize(n *graph.Node) int {
+	size, before := wholePrompt, 0
+	rows := r.prefilledRows(n)
+	for _, x := range rows {
+		if x.ratio() > excess {
+			size = min(size, x.row)
 		}
-	})
+	}
+	if size == wholePrompt {
+		return wholePrompt
+	}
+	for _, x := range rows {
+		if x.row < size {
+			before = max(before, x.row)
+		}
+	}
 	for round := 1; ; round *= 2 {
 		if size/(2*round)*(2*round) <= before {
 			return size / round * round
@@ -342,8 +347,8 @@ func (r *run) decoded(n *graph.Node) []*hypothesis {
 			}
 		}))
 	}
-	size, decodes := r.stepSize(n, true), slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.decoded() > 0 })
-	if size < 1<<30 || decodes {
+	size, decodes := r.stepSize(n), slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.decoded() > 0 })
+	if size < wholePrompt || decodes {
 		all = append(all, edit("kv_cache_position", n, "sees its own step's keys and values alone", detail{"decode": "new in each step"}, func(s *sim.Spec) {
 			s.First = func(e *sim.Eval, at int) int {
 				if at >= r.prefilled(e) {

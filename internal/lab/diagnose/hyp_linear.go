@@ -49,7 +49,41 @@ func (r *run) linearHypotheses(n *graph.Node) []*hypothesis {
 		all = append(all, edit("head_wrong", n, "multiplies by the embedding, not by the head's own weight", detail{"weight": "token_embd"},
 			func(s *sim.Spec) { s.W = r.g.Nodes[0].W }))
 	}
+	if n == r.head() {
+		all = append(all, r.lostLogits(n)...)
+	}
 	return all
+}
+
+// lostLogits are a head whose last rows are not there, if the engine's last logits are
+// always 0.
+func (r *run) lostLogits(n *graph.Node) []*hypothesis {
+	w, end := n.Shape.Size(), 0
+	for _, p := range r.prompts {
+		if p.known[r.g.Result()] == nil {
+			continue
+		}
+		first, count := p.known[r.g.Result()].Rows()
+		for _, row := range sample(first, count, maxRows) {
+			got, last := p.read(r.g.Result(), []int{row}), w
+			for last > end && got[last-1] == 0 {
+				last--
+			}
+			end = last
+		}
+	}
+	if end == 0 || end == w {
+		return nil
+	}
+	return []*hypothesis{edit("head_wrong", n, fmt.Sprintf("multiplies by the first %d of the head's %d rows alone", end, w), detail{"rows": float64(end)}, func(s *sim.Spec) {
+		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+			y, err := s.Plain(e, rows)
+			for at := 0; at < len(y); at += w {
+				clear(y[at+end : at+w])
+			}
+			return y, err
+		}
+	})}
 }
 
 // head is the product that makes the logits.

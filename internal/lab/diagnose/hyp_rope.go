@@ -153,14 +153,14 @@ func (r *run) otherKinds(t turning, freqs []float64, dim int) []*hypothesis {
 		seen = append(seen, f)
 		if len(f) < x.Shape.Last()/2 && len(f) < len(freqs) {
 			all = append(all, t.wrong("rope_factors", fmt.Sprintf("turns %d pairs of %d, as the factors of another kind of layers say", len(f), dim/2),
-				detail{"factors": "of another kind"}, func(s *sim.Spec) { s.Freqs = freqs[:len(f)] }))
+				detail{"factors": anotherKind}, func(s *sim.Spec) { s.Freqs = freqs[:len(f)] }))
 		}
 		if len(f) <= dim/2 {
 			cause := "rope_theta"
 			if math.Abs(theta(f, x.Shape.Last())/theta(freqs, dim)-1) < 1e-6 {
 				cause = "rope_scaling"
 			}
-			all = append(all, t.wrong(cause, "turns at the speeds of another kind of layers", detail{"speeds": "of another kind"}, func(s *sim.Spec) { s.Freqs = f }))
+			all = append(all, t.wrong(cause, "turns at the speeds of another kind of layers", detail{"speeds": anotherKind}, func(s *sim.Spec) { s.Freqs = f }))
 		}
 	}
 	return all

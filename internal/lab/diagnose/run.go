@@ -128,6 +128,7 @@ func (r *run) stages() error {
 		{"testing the instrument", r.judgeProbes},
 		{"naming causes", r.search},
 		{"comparing layers", r.unify},
+		{"comparing kinds of layers", r.kinds},
 		{"looking in other layers", r.extend},
 		{"running the reference", r.close},
 	} {

@@ -69,6 +69,9 @@ const maxDepth = 3
 // progress is how much nearer, as a base-2 logarithm, an attempt has to come to be built upon.
 const progress = 0.4
 
+// crooked is the cost of a number that is none of those that are usual.
+const crooked = 0.3
+
 // beam is how many incomplete attempts are built upon.
 const beam = 5
 
@@ -427,9 +430,12 @@ func (r *run) few(eq *equation, base *attempt) []rowError {
 
 // try measures eq at some sites with h on top of base; nil where h cannot be computed.
 func (r *run) try(eq *equation, base *attempt, h *hypothesis, sites []rowError) *attempt {
-	if h.fit != nil {
+	if f := h.fit; f != nil {
 		if h = r.fitted(eq, base, h, sites); h == nil {
 			return nil
+		}
+		if !slices.Contains(f.guesses, h.value) {
+			h.cost += crooked
 		}
 	}
 	a := &attempt{hs: append(slices.Clip(base.hs), h), edits: base.edits.And(h.edits), cost: base.cost + h.cost}
