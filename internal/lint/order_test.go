@@ -9,7 +9,7 @@ import (
 // below says what a package may import, and with it everything below that. An
 // entry ending in /* stands for every folder there that has no entry of its own.
 var below = map[string]string{
-	"atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "chat/jinja", "tokenizer": "", "npy": "", "kv": "", "machine": "", "chat/jinja": "", "hub": "", "ui": "",
+	"atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "chat/jinja", "tokenizer": "", "npy": "", "kv": "", "machine": "", "chat/jinja": "", "hub": "", "ui": "", "promise": "",
 
 	"simd":        "float16",
 	"simd/gen":    "",
@@ -32,7 +32,7 @@ var below = map[string]string{
 	"backend/cpu":         "backend float16 machine mmap quant rope simd panel",
 	"backend/numerics":    "backend/cpu backend/ref backend/webgpu",
 	"backend/webgpu":      "backend mmap quant rope backend/webgpu/gpu",
-	"backend/webgpu/gpu":  "",
+	"backend/webgpu/gpu":  "promise",
 	"backend/backendtest": "backend/ref",
 
 	"engine":       "arch backend kv sample tokenizer",

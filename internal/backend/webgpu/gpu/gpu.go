@@ -189,6 +189,31 @@ func (c *command) check(limits Limits) error {
 	return nil
 }
 
+// counts are what a list wants of a device.
+type counts struct {
+	write, read int // bytes
+	stamps      int
+}
+
+// count checks l's commands and counts.
+func (l *List) count(limits Limits) (n counts, err error) {
+	for i := range l.commands {
+		c := &l.commands[i]
+		if err := c.check(limits); err != nil {
+			return n, fmt.Errorf("gpu: command %d: %w", i, err)
+		}
+		switch c.kind {
+		case write:
+			n.write += c.size
+		case read:
+			n.read += c.size
+		case stamp:
+			n.stamps++
+		}
+	}
+	return n, nil
+}
+
 // within tells whether size bytes at an offset are whole words of b.
 func within(what string, b Buffer, at, size int) error {
 	if b == nil {
@@ -196,6 +221,41 @@ func within(what string, b Buffer, at, size int) error {
 	}
 	if at < 0 || at%4 != 0 || size%4 != 0 || at > b.Size()-size {
 		return fmt.Errorf("%s of %d bytes at %d of a buffer of %d, in words of 4", what, size, at, b.Size())
+	}
+	return nil
+}
+
+// checkSize wants size to be what a buffer may have.
+func (l *Limits) checkSize(name string, size int) error {
+	if size <= 0 || size%4 != 0 || size > l.Buffer {
+		return fmt.Errorf("gpu: buffer %s of %d bytes, possible are multiples of 4 to %d", name, size, l.Buffer)
+	}
+	return nil
+}
+
+// checkRanges wants ranges to be what the bindings of a shader may be, and fills in
+// their sizes.
+func (l *Limits) checkRanges(shader string, access []Access, ranges []Range) error {
+	if len(ranges) != len(access) {
+		return fmt.Errorf("gpu: shader %s: %d buffers for %d bindings", shader, len(ranges), len(access))
+	}
+	for i := range ranges {
+		r := &ranges[i]
+		if r.Buffer == nil {
+			return fmt.Errorf("gpu: shader %s: binding %d has no buffer", shader, i)
+		}
+		if r.Size == 0 {
+			r.Size = r.Buffer.Size() - r.At
+		}
+		if r.At < 0 || r.At%l.Alignment != 0 || r.Size <= 0 || r.At > r.Buffer.Size()-r.Size || r.Size > l.Binding {
+			return fmt.Errorf("gpu: shader %s: binding %d is of %d bytes at %d of %d, at most %d are possible, at multiples of %d",
+				shader, i, r.Size, r.At, r.Buffer.Size(), l.Binding, l.Alignment)
+		}
+		for j, other := range ranges[:i] {
+			if other.Buffer == r.Buffer && (access[i] == ReadWrite || access[j] == ReadWrite) {
+				return fmt.Errorf("gpu: shader %s: bindings %d and %d are of one buffer, and one writes it", shader, j, i)
+			}
+		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"strings"
@@ -135,6 +136,28 @@ func TestNewBuffer(t *testing.T) {
 		}
 		b.Release()
 		b.Release() // does nothing
+	}
+}
+
+// TestLargeWrite is of more than is handed to a browser at once.
+func TestLargeWrite(t *testing.T) {
+	d := open(t)
+	const n = 9<<20/4 + 3
+	b := buffers(t, d, 4*n, 4*n)
+	first, second := words(n, func(i int) uint32 { return uint32(i) }), words(n, func(i int) uint32 { return ^uint32(i) })
+	got := [2][]byte{make([]byte, 4*n), make([]byte, 4*n)}
+	var l List
+	l.Write(b[0], 0, first[:8])
+	l.Write(b[0], 8, first[8:])
+	l.Copy(b[1], 0, b[0], 0, 4*n)
+	l.Write(b[0], 0, second)
+	l.Read(got[0], b[0], 0)
+	l.Read(got[1], b[1], 0)
+	if err := d.Run(&l); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got[0], second) || !bytes.Equal(got[1], first) {
+		t.Error("what is read is not what was written")
 	}
 }
 

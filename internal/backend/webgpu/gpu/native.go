@@ -180,8 +180,8 @@ func (d *device) newBuffer(name string, size int, usage gputypes.BufferUsage) (*
 	if d.lost != nil {
 		return nil, d.lost
 	}
-	if size <= 0 || size%4 != 0 || size > d.adapter.Limits.Buffer {
-		return nil, fmt.Errorf("gpu: buffer %s of %d bytes, possible are multiples of 4 to %d", name, size, d.adapter.Limits.Buffer)
+	if err := d.adapter.Limits.checkSize(name, size); err != nil {
+		return nil, err
 	}
 	h, err := d.hal.CreateBuffer(&hal.BufferDescriptor{Label: name, Size: uint64(size), Usage: usage})
 	if err != nil {
@@ -272,19 +272,12 @@ func (d *device) NewGroup(of Pipeline, ranges ...Range) (Group, error) {
 		return nil, d.lost
 	}
 	p := of.(*pipeline)
-	if len(ranges) != len(p.access) {
-		return nil, fmt.Errorf("gpu: shader %s: %d buffers for %d bindings", p.name, len(ranges), len(p.access))
+	ranges = slices.Clone(ranges)
+	if err := d.adapter.Limits.checkRanges(p.name, p.access, ranges); err != nil {
+		return nil, err
 	}
 	var entries []gputypes.BindGroupEntry
 	for i, r := range ranges {
-		if err := d.checkRange(p, i, &r); err != nil {
-			return nil, err
-		}
-		for j, other := range ranges[:i] {
-			if other.Buffer == r.Buffer && (p.access[i] == ReadWrite || p.access[j] == ReadWrite) {
-				return nil, fmt.Errorf("gpu: shader %s: bindings %d and %d are of one buffer, and one writes it", p.name, j, i)
-			}
-		}
 		entries = append(entries, gputypes.BindGroupEntry{Binding: uint32(i), Resource: gputypes.BufferBinding{
 			Buffer: r.Buffer.(*buffer).hal.NativeHandle(), Offset: uint64(r.At), Size: uint64(r.Size)}})
 	}
@@ -295,21 +288,6 @@ func (d *device) NewGroup(of Pipeline, ranges ...Range) (Group, error) {
 	g := &group{d, h}
 	d.live[g] = true
 	return g, nil
-}
-
-// checkRange wants r to be what binding i of p may be, and fills in its size.
-func (d *device) checkRange(p *pipeline, i int, r *Range) error {
-	if r.Buffer == nil {
-		return fmt.Errorf("gpu: shader %s: binding %d has no buffer", p.name, i)
-	}
-	if r.Size == 0 {
-		r.Size = r.Buffer.Size() - r.At
-	}
-	if r.At < 0 || r.At%d.adapter.Limits.Alignment != 0 || r.Size <= 0 || r.At > r.Buffer.Size()-r.Size || r.Size > d.adapter.Limits.Binding {
-		return fmt.Errorf("gpu: shader %s: binding %d is of %d bytes at %d of %d, at most %d are possible, at multiples of %d",
-			p.name, i, r.Size, r.At, r.Buffer.Size(), d.adapter.Limits.Binding, d.adapter.Limits.Alignment)
-	}
-	return nil
 }
 
 // Close implements Device.

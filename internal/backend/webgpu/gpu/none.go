@@ -1,4 +1,4 @@
-//go:build nogpu || !((linux && !android) || windows || darwin) || !(amd64 || arm64)
+//go:build nogpu || (!js && (!((linux && !android) || windows || darwin) || !(amd64 || arm64)))
 
 package gpu
 

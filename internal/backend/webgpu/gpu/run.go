@@ -15,28 +15,18 @@ func (d *device) Run(l *List) error {
 	if d.lost != nil {
 		return d.lost
 	}
-	up, down, stamps := 0, 0, 0
-	for i := range l.commands {
-		c := &l.commands[i]
-		if err := c.check(d.adapter.Limits); err != nil {
-			return fmt.Errorf("gpu: command %d: %w", i, err)
-		}
-		switch c.kind {
-		case write:
-			up += c.size
-		case read:
-			down += c.size
-		case stamp:
-			stamps++
-		}
+	n, err := l.count(d.adapter.Limits)
+	if err != nil {
+		return err
 	}
-	if err := d.stage(l, up, (down+7)&^7+8*stamps, stamps); err != nil {
+	ticks := (n.read + 7) &^ 7 // where the stamps lie
+	if err := d.stage(l, n.write, ticks+8*n.stamps, n.stamps); err != nil {
 		return fmt.Errorf("gpu: %w", err)
 	}
-	if err := d.submit(l, (down+7)&^7, stamps); err != nil {
+	if err := d.submit(l, ticks, n.stamps); err != nil {
 		return d.lose(err)
 	}
-	return d.fetch(l, (down+7)&^7, stamps)
+	return d.fetch(l, ticks, n.stamps)
 }
 
 // stage makes room for what the host writes, reads and times, and copies what it
