@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -38,24 +37,7 @@ func seeds() map[string][]byte {
 }
 
 // TestCorpus keeps the committed corpus the same as seeds; -update writes it.
-func TestCorpus(t *testing.T) {
-	dir := filepath.Join("testdata", "fuzz", "FuzzParse")
-	for name, data := range seeds() {
-		path := filepath.Join(dir, name)
-		want := fmt.Appendf(nil, "go test fuzz v1\n[]byte(%q)\n", data)
-		if *update {
-			if err := os.MkdirAll(dir, 0o777); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, want, 0o666); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is stale (%v): run go test -run TestCorpus -update", path, err)
-		}
-	}
-}
+func TestCorpus(t *testing.T) { golden.Corpus(t, "FuzzParse", seeds(), *update) }
 
 // FuzzParse: no input makes Parse panic; what it accepts has its tensors inside
 // the input, decodes, and is the same after it was written and read again.

@@ -2,9 +2,12 @@ package imatrix
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/tensor"
 )
 
 // Collector sums the squared activations that a graph's weights multiply: those of
@@ -73,6 +76,31 @@ func (e *Entry) add(i int, x []float32) {
 			sums[j] += float64(v) * float64(v)
 		}
 	}
+}
+
+// Fits is an error if m has a weight that g has not, or has in another shape: it is of
+// another model.
+func (m *Matrix) Fits(g *graph.Graph) error {
+	shapes := map[string]tensor.Shape{}
+	for _, n := range g.Nodes {
+		for _, w := range n.W {
+			shapes[w.GGUF+".weight"] = w.Shape
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Entries)) {
+		s, ok := shapes[name]
+		if !ok {
+			return fmt.Errorf("imatrix: tensor %q: the model has no such weight", name)
+		}
+		matrices := 1
+		if len(s) > 2 {
+			matrices = s[0]
+		}
+		if _, err := m.Mean(name, matrices, s.Last()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Drain adds to m what was collected, and begins anew. A sum that is no finite number is an

@@ -6,10 +6,12 @@
 // imatrix, with imatrix.datasets, imatrix.chunk_count and imatrix.chunk_size, and
 // for a weight NAME the float32 tensors NAME.in_sum2 [matrices, columns], sums of
 // squared activations, and NAME.counts [matrices, 1], how many rows they are of; of a
-// weight that is one matrix [columns] and [1].
+// weight that is one matrix [columns] and [1]. What llama-imatrix wrote before mid 2025
+// is read, too (old.go).
 package imatrix
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -33,14 +35,14 @@ const (
 type Matrix struct {
 	Datasets  []string // names of the texts
 	Chunks    int      // windows of them that were computed
-	ChunkSize int      // tokens of a window
+	ChunkSize int      // tokens of a window; 0 of an old file, whose Counts are windows
 	Entries   map[string]*Entry
 }
 
 // Entry is what is known of one weight, by its name in GGUF with .weight.
 type Entry struct {
 	Sums   []float64 // [matrices, columns] of squared activations
-	Counts []float64 // [matrices]: rows that Sums are of
+	Counts []float64 // [matrices], or [1] for all of them: rows that Sums are of
 }
 
 // Mean is the mean squared activations of the columns of a weight, [matrices,
@@ -87,15 +89,15 @@ func (m *Matrix) Add(o *Matrix) error {
 	return nil
 }
 
-// Read reads the file at path.
+// Read reads the file at path, in either form.
 func Read(path string) (*Matrix, error) {
-	f, err := gguf.Open(path)
+	f, err := mmap.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("imatrix: %w", err)
 	}
 	var m *Matrix
 	err = mmap.Guard(func() (err error) {
-		m, err = parse(f)
+		m, err = parse(f.Data())
 		return err
 	})
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -104,7 +106,18 @@ func Read(path string) (*Matrix, error) {
 	return m, nil
 }
 
-func parse(f *gguf.File) (*Matrix, error) {
+func parse(data []byte) (*Matrix, error) {
+	if !bytes.HasPrefix(data, []byte("GGUF")) {
+		return parseOld(data)
+	}
+	f, err := gguf.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	return parseGGUF(f)
+}
+
+func parseGGUF(f *gguf.File) (*Matrix, error) {
 	if kind, err := f.Metadata.String("general.type"); err != nil || kind != "imatrix" {
 		return nil, errors.Join(fmt.Errorf("not an importance matrix: general.type is %q, not \"imatrix\"", kind), err)
 	}

@@ -3,8 +3,8 @@ package imatrix
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"flag"
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -40,14 +40,6 @@ func encode(t testing.TB, m *Matrix) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
-}
-
-func decode(b []byte) (*Matrix, error) {
-	f, err := gguf.Parse(b)
-	if err != nil {
-		return nil, err
-	}
-	return parse(f)
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -103,6 +95,32 @@ func TestAdd(t *testing.T) {
 	}
 }
 
+// oldFile is of the form without GGUF.
+const oldFile = "\x02\x00\x00\x00" +
+	"\x01\x00\x00\x00a" + "\x02\x00\x00\x00" + "\x02\x00\x00\x00" + "\x00\x00\x80\x40\x00\x00\xc0\x40" + // of 2 windows 4 and 6
+	"\x01\x00\x00\x00b" + "\x00\x00\x00\x00" + "\x01\x00\x00\x00" + "\x00\x00\x40\x40" // 3
+
+// TestOld reads the form without GGUF: means of squares, times the windows.
+func TestOld(t *testing.T) {
+	want := &Matrix{Entries: map[string]*Entry{"a": {[]float64{4, 6}, []float64{2}}, "b": {[]float64{3}, []float64{1}}}}
+	if m, err := parse([]byte(oldFile)); err != nil || !reflect.DeepEqual(m, want) {
+		t.Errorf("read %+v, %v", m, err)
+	}
+	want.Chunks, want.Datasets = 2, []string{"xy"}
+	m, err := parse([]byte(oldFile + "\x02\x00\x00\x00" + "\x02\x00\x00\x00xy"))
+	if err != nil || !reflect.DeepEqual(m, want) {
+		t.Fatalf("read %+v, %v", m, err)
+	}
+	mean, err := m.Mean("a", 2, 1) // one count for both matrices
+	if err != nil || !reflect.DeepEqual(mean, []float32{2, 3}) {
+		t.Errorf("%v, %v", mean, err)
+	}
+	m.Scale(512)
+	if e := m.Entries["a"]; m.ChunkSize != 512 || e.Sums[1] != 6*512 || e.Counts[0] != 1024 {
+		t.Errorf("of 512 tokens: %+v", e)
+	}
+}
+
 // spoiled are files that must be refused, with a part of the error.
 func spoiled(t testing.TB) map[string]struct {
 	data []byte
@@ -126,11 +144,17 @@ func spoiled(t testing.TB) map[string]struct {
 	other[0].Value, endless[2].Value = "model", uint64(math.MaxUint64)
 	half := tensor.Tensor{Name: "x.in_sum2", DType: tensor.F16, Shape: tensor.Shape{1}, Data: make([]byte, 2)}
 	good := encode(t, example())
+	numbers := func(n ...int32) (b []byte) {
+		for _, x := range n {
+			b = binary.LittleEndian.AppendUint32(b, uint32(x))
+		}
+		return b
+	}
 	return map[string]struct {
 		data []byte
 		says string
 	}{
-		"empty":     {nil, "gguf"},
+		"empty":     {nil, "number of weights: the file ends"},
 		"truncated": {good[:len(good)-40], "past the end"},
 		"model":     {file(other, f32("x.in_sum2", 1), f32("x.counts", 1)), `general.type is "model"`},
 		"no-type":   {file(nil, f32("x.in_sum2", 1), f32("x.counts", 1)), "general.type"},
@@ -144,13 +168,24 @@ func spoiled(t testing.TB) map[string]struct {
 		"nan":       {file(keys(), f32("x.in_sum2", math.NaN()), f32("x.counts", 1)), "value 0 is NaN"},
 		"infinite":  {file(keys(), f32("x.in_sum2", 1), f32("x.counts", math.Inf(1))), "its counts: value 0 is +Inf"},
 		"negative":  {file(keys(), f32("x.in_sum2", 1, -1), f32("x.counts", 1)), "value 1 is -1"},
+		"old-none":  {numbers(0), "no sums"},
+		"old-many":  {numbers(math.MaxInt32), "its name: the file ends"},
+		"old-minus": {numbers(-1), "number of weights: -1"},
+		"old-name":  {numbers(1, math.MaxInt32), "its name: 2147483647 × 1 bytes, 0 are left"},
+		"old-empty": {numbers(1, 0, 1, 1, 0), `the name ""`},
+		"old-width": {numbers(1, 4, 0x61616161, 1, math.MaxInt32, 0), "columns of aaaa: 2147483647 × 4 bytes, 4 are left"},
+		"old-zero":  {numbers(1, 4, 0x61616161, 1, 0), "aaaa has no columns"},
+		"old-nan":   {numbers(1, 4, 0x61616161, 1, 1, 0x7fc00000), "value 0 is NaN"},
+		"old-twice": {numbers(2, 4, 0x61616161, 1, 1, 0, 4, 0x61616161, 1, 1, 0), `the name "aaaa"`},
+		"old-more":  {append(numbers(1, 4, 0x61616161, 1, 1, 0, 1, 0), 0), "1 bytes too many"},
+		"old-utf-8": {numbers(1, 4, -1, 1, 1, 0), "no UTF-8"},
 		"type":      {file(keys(), half, f32("x.counts", 1)), "element type F16"},
 	}
 }
 
 func TestSpoiled(t *testing.T) {
 	for name, x := range spoiled(t) {
-		if _, err := decode(x.data); err == nil || !strings.Contains(err.Error(), x.says) {
+		if _, err := parse(x.data); err == nil || !strings.Contains(err.Error(), x.says) {
 			t.Errorf("%s: %v, want … %s …", name, err, x.says)
 		}
 	}
@@ -158,35 +193,21 @@ func TestSpoiled(t *testing.T) {
 
 // TestCorpus keeps FuzzParse's committed corpus; -update writes it.
 func TestCorpus(t *testing.T) {
-	seeds := map[string][]byte{"good": encode(t, example())}
+	seeds := map[string][]byte{"good": encode(t, example()), "old-good": []byte(oldFile)}
 	for name, x := range spoiled(t) {
 		seeds[name] = x.data
 	}
-	dir := filepath.Join("testdata", "fuzz", "FuzzParse")
-	for name, data := range seeds {
-		path, want := filepath.Join(dir, name), fmt.Appendf(nil, "go test fuzz v1\n[]byte(%q)\n", data)
-		if *update {
-			if err := os.MkdirAll(dir, 0o777); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, want, 0o666); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is stale (%v): run go test -run TestCorpus -update", path, err)
-		}
-	}
+	golden.Corpus(t, "FuzzParse", seeds, *update)
 }
 
 // FuzzParse: what is read can be written, and is then the same.
 func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := decode(data)
+		m, err := parse(data)
 		if err != nil {
 			return
 		}
-		if again, err := decode(encode(t, m)); err != nil || !reflect.DeepEqual(again, m) {
+		if again, err := parse(encode(t, m)); err != nil || !reflect.DeepEqual(again, m) {
 			t.Errorf("%+v, written and read: %+v, %v", m, again, err)
 		}
 		for name, e := range m.Entries {
@@ -270,8 +291,18 @@ func TestCollect(t *testing.T) {
 				}
 			}
 		}
-		if n := len(collect(t, g, cpu.New(cpu.Options{}), ids, false).Entries); n != len(products)-1 {
+		less := collect(t, g, cpu.New(cpu.Options{}), ids, false)
+		if n := len(less.Entries); n != len(products)-1 {
 			t.Errorf("%s: %d entries without the head", name, n)
+		}
+		if err := less.Fits(g); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for x, other := range map[string]int{"blk.0.attn_q.weight": 7, "blk.99.attn_q.weight": 1} {
+			m := &Matrix{Entries: map[string]*Entry{x: {make([]float64, other), make([]float64, 1)}}}
+			if err := m.Fits(g); err == nil || !strings.Contains(err.Error(), x) {
+				t.Errorf("%s: another model's matrix: %v", name, err)
+			}
 		}
 	}
 }

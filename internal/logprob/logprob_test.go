@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"flag"
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/karat-run/karat/internal/golden"
 )
 
 var update = flag.Bool("update", false, "write testdata/fuzz again")
@@ -184,21 +185,7 @@ func TestCorpus(t *testing.T) {
 	for name, x := range spoiled() {
 		seeds[name] = x.data
 	}
-	dir := filepath.Join("testdata", "fuzz", "FuzzParse")
-	for name, data := range seeds {
-		path, want := filepath.Join(dir, name), fmt.Appendf(nil, "go test fuzz v1\n[]byte(%q)\n", data)
-		if *update {
-			if err := os.MkdirAll(dir, 0o777); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, want, 0o666); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is stale (%v): run go test -run TestCorpus -update", path, err)
-		}
-	}
+	golden.Corpus(t, "FuzzParse", seeds, *update)
 }
 
 // FuzzParse: any bytes give an error, or ids and rows that fill the file.

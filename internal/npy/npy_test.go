@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/karat-run/karat/internal/golden"
 )
 
 var update = flag.Bool("update", false, "write the fuzz target's corpus")
@@ -104,21 +103,7 @@ func TestCorpus(t *testing.T) {
 	for name, c := range bad {
 		want["bad-"+name] = c.data
 	}
-	for name, data := range want {
-		path := filepath.Join("testdata", "fuzz", "FuzzParse", strings.ReplaceAll(name, " ", "-"))
-		text := fmt.Appendf(nil, "go test fuzz v1\n[]byte(%q)\n", data)
-		if *update {
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, text, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, text) {
-			t.Errorf("%s is not the case in the tests (go test -update): %v", path, err)
-		}
-	}
+	golden.Corpus(t, "FuzzParse", want, *update)
 }
 
 // FuzzParse: any bytes give an error, or an array whose elements are the file's

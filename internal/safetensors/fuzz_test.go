@@ -8,10 +8,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/karat-run/karat/internal/golden"
 )
 
 var update = flag.Bool("update", false, "write the corpora of the fuzz targets")
@@ -19,39 +20,27 @@ var update = flag.Bool("update", false, "write the corpora of the fuzz targets")
 // TestCorpus keeps the committed corpora in step with the hostile files, less
 // the long ones: the fuzzer would spend its time on making those shorter.
 func TestCorpus(t *testing.T) {
-	want := map[string][]byte{}
-	add := func(name string, data []byte) {
+	want := map[string]map[string][]byte{"FuzzParse": {}, "FuzzIndex": {}}
+	add := func(target, name string, data []byte) {
 		if len(data) < 1<<10 {
-			want[name] = data
+			want[target][name] = data
 		}
 	}
 	for name, c := range hostile {
-		add("FuzzParse/"+strings.ReplaceAll(name, " ", "-"), c.data)
+		add("FuzzParse", name, c.data)
 	}
 	for i, data := range [][]byte{
 		file(`{}`, 0), one("a", "b", "c"),
 		file(`{"b":{"shape":[2,2],"dtype":"F16","data_offsets":[4,12]}, "__metadata__": {"k\n":"\u00e9"}, "e":{"dtype":"I64","shape":[0,3],"data_offsets":[4,4]},"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}   `, 12),
 	} {
-		add(fmt.Sprintf("FuzzParse/good-%d", i), data)
+		add("FuzzParse", fmt.Sprintf("good-%d", i), data)
 	}
 	for index := range hostileIndexes {
-		add(fmt.Sprintf("FuzzIndex/%x", sha256.Sum256([]byte(index)))[:26], []byte(index))
+		add("FuzzIndex", fmt.Sprintf("%x", sha256.Sum256([]byte(index)))[:16], []byte(index))
 	}
-	add("FuzzIndex/good", []byte(`{"metadata":{"total_size":3,"more":[-1.5e3,null,{"x":"y"}]},"weight_map":{"c":"2.safetensors","a":"1.safetensors"}}`))
-	for name, data := range want {
-		path := filepath.Join("testdata", "fuzz", filepath.FromSlash(name))
-		text := fmt.Appendf(nil, "go test fuzz v1\n[]byte(%q)\n", data)
-		if *update {
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, text, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, text) {
-			t.Errorf("%s is not the case in the tests (go test -update): %v", path, err)
-		}
+	add("FuzzIndex", "good", []byte(`{"metadata":{"total_size":3,"more":[-1.5e3,null,{"x":"y"}]},"weight_map":{"c":"2.safetensors","a":"1.safetensors"}}`))
+	for target, seeds := range want {
+		golden.Corpus(t, target, seeds, *update)
 	}
 }
 
