@@ -87,8 +87,12 @@ func (f *convertFlags) run(c *cobra.Command, src string) error {
 	for _, t := range slices.Sorted(maps.Keys(r.Types)) {
 		types = append(types, fmt.Sprintf("%d %s", r.Types[t], t))
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s, %d tensors (%s), %s in %d files, %.1f s\n", oneLine(f.output), r.Format,
-		oneLine(r.Architecture), r.Tensors, strings.Join(types, ", "), bytesText(r.Bytes), len(r.Files), seconds)
+	made := f.output
+	if f.split > 0 && len(r.Files) > 0 && filepath.Dir(r.Files[0]) != filepath.Clean(f.output) {
+		made = few(r.Files, 1)
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s, %s (%s), %s in %s, %.1f s\n", oneLine(made), r.Format, oneLine(r.Architecture),
+		count(r.Tensors, "tensor"), strings.Join(types, ", "), bytesText(r.Bytes), count(len(r.Files), "file"), seconds)
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/eval"
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/imatrix"
 	"github.com/spf13/cobra"
 )
@@ -35,7 +36,7 @@ activations that it multiplies: of a weight with experts, for each expert apart.
 spend their precision on the columns where that is large (karat quantize --imatrix).
 
 FILE is llama.cpp's, in GGUF: llama-quantize --imatrix reads it, and --in-file reads
-llama-imatrix's. The text is cut into windows of -c tokens as in karat eval; all of
+llama-imatrix's, the older .dat files too (as if their windows had -c tokens). The text is cut into windows of -c tokens as in karat eval; all of
 their tokens count. Without a TEXT it is a small one that comes with Karat, - is
 standard input.
 
@@ -87,21 +88,15 @@ func (f *imatrixFlags) run(c *cobra.Command, path string) error {
 	if err := atomicfile.Check(f.output); err != nil {
 		return err
 	}
-	all := &imatrix.Matrix{Entries: map[string]*imatrix.Entry{}}
-	for _, in := range f.in {
-		m, err := imatrix.Read(in)
-		if err != nil {
-			return err
-		}
-		if err := all.Add(m); err != nil {
-			return fmt.Errorf("%s: %w", in, err)
-		}
-	}
 	m, err := openModel(path, c.ErrOrStderr())
 	if err != nil {
 		return err
 	}
 	defer m.Close()
+	all, err := f.before(m.Graph)
+	if err != nil {
+		return err
+	}
 	w, err := f.cut(c, m, eval.Calibration)
 	if err != nil {
 		return err
@@ -111,6 +106,27 @@ func (f *imatrixFlags) run(c *cobra.Command, path string) error {
 	}
 	w.IDs = w.IDs[f.skip*w.Context:]
 	return f.collect(c, m, n, threads, w, all)
+}
+
+// before adds up what was collected before, for a model's graph.
+func (f *imatrixFlags) before(g *graph.Graph) (*imatrix.Matrix, error) {
+	all := &imatrix.Matrix{Entries: map[string]*imatrix.Entry{}}
+	for _, in := range f.in {
+		m, err := imatrix.Read(in)
+		if err != nil {
+			return nil, err
+		}
+		if m.ChunkSize == 0 {
+			m.Scale(f.context) // as llama-imatrix does
+		}
+		if err = m.Fits(g); err == nil {
+			err = all.Add(m)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", in, err)
+		}
+	}
+	return all, nil
 }
 
 // collect computes the windows, and writes what they give and all.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -65,7 +66,7 @@ Ctrl-C leaves nothing behind.`,
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.Var((*name)(&f.imatrix), "imatrix", "importance matrix, a GGUF `file`")
+	fs.Var((*name)(&f.imatrix), "imatrix", "importance matrix, a `file` of karat imatrix or llama-imatrix")
 	fs.StringArrayVar(&f.rules, "tensor-type", nil, "`REGEX=TYPE` of the weights that it finds; the first of several counts")
 	fs.BoolVar(&f.again, "allow-requantize", false, "quantize what is quantized already")
 	fs.IntVarP(&f.threads, "threads", "t", machine.Threads(), "`number` of threads")
@@ -97,6 +98,9 @@ func (f *quantizeFlags) options() (o convert.QuantizeOptions, err error) {
 	}
 	if f.target.set() {
 		o.Type = "Q8_0" // until another is chosen
+	}
+	if st, err := os.Stat(f.from); err == nil && st.IsDir() {
+		return o, usagef("%s is a folder: karat convert makes GGUF of it, with --type of any type at once", f.from)
 	}
 	if err := convert.CheckQuantize(f.to, o); err != nil {
 		return o, usageError{err}

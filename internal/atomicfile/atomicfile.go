@@ -21,33 +21,40 @@ type File struct {
 // Create begins the file at path. Another one there may be replaced, but nothing
 // else: a device, a pipe, a folder or a link there is an error.
 func Create(path string) (*File, error) {
-	if err := Check(path); err != nil {
+	switch st, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
 		return nil, err
+	case !st.Mode().IsRegular():
+		return nil, &fs.PathError{Op: "write", Path: path, Err: errors.New("not a regular file, and so not replaced")}
 	}
 	// Not os.CreateTemp, whose files are the owner's alone.
-	f, err := os.OpenFile(fmt.Sprintf("%s.%08x.tmp", path, rand.Uint32()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := os.OpenFile(temporary(path), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return nil, err
+		return nil, cannot(path, err)
 	}
 	return &File{File: f, path: path}, nil
 }
 
-// Check reports what is at path that Create would not replace, and a folder that
-// is not there: long work asks before it begins.
-func Check(path string) error {
-	st, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if _, err := os.Stat(filepath.Dir(path)); err != nil {
-			return &fs.PathError{Op: "write", Path: path, Err: err}
-		}
-		return nil
-	case err != nil:
-		return err
-	case !st.Mode().IsRegular():
-		return &fs.PathError{Op: "write", Path: path, Err: errors.New("not a regular file, and so not replaced")}
+// temporary is a new name beside path.
+func temporary(path string) string { return fmt.Sprintf("%s.%08x.tmp", path, rand.Uint32()) }
+
+// cannot is why nothing can be written beside path, and so not there.
+func cannot(path string, err error) error {
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		err = p.Err
 	}
-	return nil
+	return &fs.PathError{Op: "write", Path: path, Err: err}
+}
+
+// Check reports why Create could not begin the file at path: long work asks before it
+// begins.
+func Check(path string) error {
+	f, err := Create(path)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // Commit closes the file and puts it in its place when all of it is on the disk. An
@@ -105,26 +112,35 @@ func Write(path string, write func(io.Writer) error) error {
 
 // CheckFolder reports why WriteFolder would not make the folder at path.
 func CheckFolder(path string) error {
+	dir, err := createFolder(path)
+	if err != nil {
+		return err
+	}
+	return os.Remove(dir)
+}
+
+// createFolder makes the folder that is to become the one at path.
+func createFolder(path string) (dir string, err error) {
 	switch entries, err := os.ReadDir(path); {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
 	case err != nil:
-		return err
+		return "", err
 	case len(entries) > 0:
-		return &fs.PathError{Op: "write", Path: path, Err: errors.New("a folder that is not empty, and so not replaced")}
+		return "", &fs.PathError{Op: "write", Path: path, Err: errors.New("a folder that is not empty, and so not replaced")}
 	}
-	return nil
+	dir = temporary(filepath.Clean(path))
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		return "", cannot(path, err)
+	}
+	return dir, nil
 }
 
 // WriteFolder makes the folder at path, where there is none or an empty one, of the
 // files that write makes in the folder that it is given. It appears when all of
 // them are on the disk.
 func WriteFolder(path string, write func(dir string) error) (err error) {
-	if err := CheckFolder(path); err != nil {
-		return err
-	}
-	dir := fmt.Sprintf("%s.%08x.tmp", filepath.Clean(path), rand.Uint32())
-	if err := os.Mkdir(dir, 0o777); err != nil {
+	dir, err := createFolder(path)
+	if err != nil {
 		return err
 	}
 	defer func() {

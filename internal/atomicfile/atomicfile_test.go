@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -52,6 +53,29 @@ func TestWrite(t *testing.T) {
 	}
 	if err := Write(filepath.Join(dir, "none", "a"), say("")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
+	}
+}
+
+// TestCheck: what is told before the work leaves nothing behind.
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	for _, err := range []error{Check(filepath.Join(dir, "a")), CheckFolder(filepath.Join(dir, "b"))} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	holds(t, dir, nil)
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := os.Create(filepath.Join(dir, "x")); err == nil {
+		f.Close()
+		t.Skip("this user may write everywhere")
+	}
+	for _, err := range []error{Check(filepath.Join(dir, "a")), CheckFolder(filepath.Join(dir, "b"))} {
+		if path := (*fs.PathError)(nil); !errors.Is(err, fs.ErrPermission) || !errors.As(err, &path) || strings.HasSuffix(path.Path, "tmp") {
+			t.Errorf("a folder that is not writable: %v", err)
+		}
 	}
 }
 

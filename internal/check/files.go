@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,8 +57,11 @@ const maxConfig = 1 << 20
 func openFolder(dir string) (*files, error) {
 	f := &files{format: checkpoint.HuggingFace, dir: dir}
 	config, err := readFile(filepath.Join(dir, "config.json"), maxConfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = checkpoint.Open(dir) // says what to give instead
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("check: %w", err)
 	}
 	if err := json.Unmarshal(config, &f.config); err != nil {
 		return nil, fmt.Errorf("check: %s: %w", filepath.Join(dir, "config.json"), err)
@@ -69,8 +73,10 @@ func openFolder(dir string) (*files, error) {
 	}
 	s, err := safetensors.Open(path)
 	if err != nil {
-		_, opened := checkpoint.Open(dir) // tells of pickles
-		return nil, fmt.Errorf("check: %w", errors.Join(opened))
+		if _, opened := checkpoint.Open(dir); opened != nil { // tells of pickles
+			err = opened
+		}
+		return nil, fmt.Errorf("check: %w", err)
 	}
 	f.tensors, f.close = s.Tensors, s.Close
 	return f, nil
@@ -80,11 +86,11 @@ func openFolder(dir string) (*files, error) {
 func readFile(path string, limit int) ([]byte, error) {
 	m, err := mmap.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("check: %w", err)
+		return nil, err
 	}
 	defer m.Close()
 	if n := len(m.Data()); n > limit {
-		return nil, fmt.Errorf("check: %s: %d bytes, expected at most %d", path, n, limit)
+		return nil, fmt.Errorf("%s: %d bytes, expected at most %d", path, n, limit)
 	}
 	var b []byte
 	err = mmap.Guard(func() error {

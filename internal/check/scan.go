@@ -30,6 +30,7 @@ type stats struct {
 	repeated  int  // rows that are there before
 	repeatAt  int
 	zeroCols  runs
+	rounded   bool // single values are zero, too: a quantizer's, or pruned
 	zero      zeroBlocks
 	values    []float32 // of vectors that are not too long
 	rowMax    []float32 // largest absolute value of each row
@@ -426,6 +427,9 @@ func (r *reader) end() {
 			r.zeroCols.add(j)
 		}
 	}
+	if r.zeroCols.n > 0 {
+		r.rounded = r.t.DType.BlockSize() > 1 || r.sparse()
+	}
 	for _, x := range [][]float64{r.outputs, r.inputs} {
 		for i, v := range x {
 			x[i] = math.Log(v + 1e-30)
@@ -434,6 +438,23 @@ func (r *reader) end() {
 	if r.t.DType == tensor.F16 || r.t.DType == tensor.BF16 {
 		r.other()
 	}
+}
+
+// sparse reports whether more than one in a hundred of the first few thousand values
+// is zero, besides columns of zeros. Those of trained models are hardly ever; those
+// that were made of blocks of four bits often.
+func (r *reader) sparse() bool {
+	x := r.buf[:min(r.elements, segment)]
+	if quant.Dequantize(r.t.DType, x, r.t.Data[:r.t.DType.RowBytes(len(x))]) != nil {
+		return false
+	}
+	zeros := 0
+	for i, v := range x {
+		if v == 0 && r.cols[i%r.stats.cols] {
+			zeros++
+		}
+	}
+	return zeros*100 > len(x)
 }
 
 // other reads a few thousand values under the other type of two bytes.

@@ -406,28 +406,41 @@ func TestGood(t *testing.T) {
 }
 
 // TestRoundedColumns wants columns that a quantizer rounded to zeros taken for what
-// they are, if not a whole block of them is.
+// they are, if not a whole block of them is; also in floats that were made of blocks.
 func TestRoundedColumns(t *testing.T) {
 	g := &good{t: t, models: map[string]*model{}, cache: cache{stats: map[cacheKey]stats{}}}
 	for _, side := range []int{1, 31, 32} { // columns side by side, from 20
-		m := g.get(t, "tiny-llama.Q8_0").clone(t)
-		codes("blk.1.ffn_up", func(i int, q int8) int8 {
-			if c := i % 256; c == 3 || c >= 20 && c < 20+side {
-				return 0
+		zero := func(i int) bool { c := i % 256; return c == 3 || c >= 20 && c < 20+side }
+		for name, spoil := range map[string]func(m *model){
+			"tiny-llama.Q8_0": codes("blk.1.ffn_up", func(i int, q int8) int8 {
+				if zero(i) {
+					return 0
+				}
+				return q
+			}),
+			"tiny-llama": func(m *model) {
+				m.alter("model.layers.1.mlp.up_proj", func(i int, v float32) float32 {
+					if zero(i) || i%17 == 0 {
+						return 0
+					}
+					return v
+				})
+			},
+		} {
+			m := g.get(t, name).clone(t)
+			spoil(m)
+			r := g.run(t, m.write(), Options{})
+			var ids []string
+			for _, f := range r.Findings {
+				ids = append(ids, f.ID)
 			}
-			return q
-		})(m)
-		r := g.run(t, m.write(), Options{})
-		var ids []string
-		for _, f := range r.Findings {
-			ids = append(ids, f.ID)
-		}
-		var want []string
-		if side >= 32 {
-			want = []string{"zero-columns"}
-		}
-		if !slices.Equal(ids, want) {
-			t.Errorf("%d columns of zeros side by side: found %v", side, r.Findings)
+			var want []string
+			if side >= 32 {
+				want = []string{"zero-columns"}
+			}
+			if !slices.Equal(ids, want) {
+				t.Errorf("%s, %d columns of zeros side by side: found %v", name, side, r.Findings)
+			}
 		}
 	}
 }

@@ -113,7 +113,7 @@ func (c *checker) matrix(t tensor.Tensor, s *stats) {
 		return
 	case c.rhythm(t, s):
 		return
-	case missing(t, s.zeroCols):
+	case s.zeroCols.n > 0 && (!s.rounded || s.zeroCols.longest >= 32): // as many as the smallest block has
 		c.add("zero-columns", where, "%s: %d of %d columns are zero, from %d to %d", t.Name, s.zeroCols.n, s.cols, s.zeroCols.first, s.zeroCols.last)
 		return
 	case s.zero.n > 0 && s.zero.n*20 < s.elements/blockOf(t) && !tokens:
@@ -130,16 +130,6 @@ func (c *checker) matrix(t tensor.Tensor, s *stats) {
 	if math.Abs(s.mean) > s.rms/2 && !strings.Contains(t.Name, "router") && s.elements >= 1024 {
 		c.add("value-shift", where, "%s: the mean is %.3g, and the root mean square %.3g", t.Name, s.mean, s.rms)
 	}
-}
-
-// missing reports whether columns of zeros were not written. In blocks a column of
-// weights that are small beside their neighbours is rounded to zeros: there it
-// takes as many side by side as the smallest block has.
-func missing(t tensor.Tensor, zero runs) bool {
-	if t.DType.BlockSize() > 1 {
-		return zero.longest >= 32
-	}
-	return zero.n > 0
 }
 
 // blockOf is the number of values that are zero together, or not.

@@ -79,10 +79,10 @@ func Check(dst string, o Options) error {
 		if o.Split == 0 && gguf.IsPart(dst) {
 			return fmt.Errorf("convert: %s: that is the name of a part of a split model; without a size to split at, the result is one file", dst)
 		}
-		if o.Split == 0 {
-			return atomicfile.Check(dst)
+		if o.Split > 0 {
+			dst = gguf.PartPath(dst, 1, 1) // there may be more, beside it
 		}
-		return nil
+		return atomicfile.Check(dst)
 	}
 	return atomicfile.CheckFolder(dst)
 }

@@ -163,6 +163,24 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestOne: one prediction says nothing of how far others lie.
+func TestOne(t *testing.T) {
+	w, base, model := random(1, 4, 5)
+	r, err := Run(t.Context(), w, Options{Model: model, Base: base})
+	if err != nil || r.Tokens != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for what, e := range map[string]Estimate{"perplexity": r.Perplexity, "ratio": r.Base.Ratio, "KL": r.Base.KL.Mean, "RMS Δp": r.Base.RMSDeltaP} {
+		if e.Value != e.Value || e.Error == e.Error || e.Low == e.Low || e.High == e.High {
+			t.Errorf("%s: %+v", what, e)
+		}
+	}
+	var text bytes.Buffer
+	if err := r.WriteText(&text); err != nil || strings.Count(text.String(), "unknown") != 9 {
+		t.Errorf("%v: %s", err, text.String())
+	}
+}
+
 // TestFile: predictions that went through a file are the same but for its 16 bits, also those
 // of tokens that it does not know.
 func TestFile(t *testing.T) {

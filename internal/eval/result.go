@@ -22,7 +22,7 @@ type Result struct {
 }
 
 // Estimate is a mean, or a function of means. The true value lies between Low and
-// High in 95 of 100 texts.
+// High in 95 of 100 texts. Of a single prediction the error is NaN.
 type Estimate struct {
 	Value lab.Number `json:"value"`
 	Error lab.Number `json:"standard_error"`
@@ -87,14 +87,23 @@ func (s *sums) add(x, y float64) {
 	s.xy += x * y
 }
 
-// mean is that of x, and its variance as an estimate: 0 of a single value.
+// mean is that of x, and its variance as an estimate: NaN of a single value.
 func (s *sums) mean() (mean, variance float64) {
 	mean = s.x / s.n
-	return mean, max(0, s.xx/s.n-mean*mean) / max(1, s.n-1)
+	return mean, max(0, s.xx/s.n-mean*mean) / s.rest()
 }
 
 // covariance is that of both means.
-func (s *sums) covariance() float64 { return (s.xy/s.n - s.x/s.n*s.y/s.n) / max(1, s.n-1) }
+func (s *sums) covariance() float64 { return (s.xy/s.n - s.x/s.n*s.y/s.n) / s.rest() }
+
+// rest is the number of values beside the first; NaN without any, as one value says
+// nothing of how far others lie.
+func (s *sums) rest() float64 {
+	if s.n < 2 {
+		return math.NaN()
+	}
+	return s.n - 1
+}
 
 // swapped has y as x.
 func (s *sums) swapped() *sums { return &sums{s.n, s.y, s.x, s.yy, s.xx, s.xy} }

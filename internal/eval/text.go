@@ -16,6 +16,10 @@ func (r *Result) WriteText(w io.Writer) error {
 	fmt.Fprintln(t, "\tvalue\t± standard error\t95 %")
 	line := func(name string, e Estimate, times float64, unit string) {
 		x := lab.Number(times)
+		if e.Error != e.Error { // of one prediction
+			fmt.Fprintf(t, "%s\t%.6g%s\tunknown\n", name, e.Value*x, unit)
+			return
+		}
 		fmt.Fprintf(t, "%s\t%.6g%s\t± %.2g\t%.6g … %.6g\n", name, e.Value*x, unit, e.Error*x, e.Low*x, e.High*x)
 	}
 	line("perplexity", r.Perplexity, 1, "")
