@@ -14,13 +14,13 @@ import (
 
 // class is an engine's way of rounding, in the words of a dump's numerics.
 type class struct {
-	activations string // one of round.Activations; with a ! behind it if weights of all types read it so
+	activations string // one of round.Activations, and perhaps everywhere or halves behind it
 	kv          string // f32 f16 bf16; f64 means as they come
 	gelu        string // "" or f16-table
 }
 
 func (c class) String() string {
-	s := fmt.Sprintf("activations %s, keys and values %s", c.name(), c.kv)
+	s := fmt.Sprintf("activations %s, keys and values %s", c.words(), c.kv)
 	if c.gelu != "" {
 		s += ", GELU by " + c.gelu
 	}
@@ -28,10 +28,19 @@ func (c class) String() string {
 }
 
 // name is the class's activations in a dump's words.
-func (c class) name() string { return strings.TrimSuffix(c.activations, everywhere) }
+func (c class) name() string { return strings.TrimRight(c.activations, everywhere+halves) }
 
-// everywhere marks activations that are rounded for float weights, too.
-const everywhere = "!"
+// words is the name, and what it is not for.
+func (c class) words() string {
+	if strings.HasSuffix(c.activations, halves) {
+		return c.name() + ", for weights in 16 bits alone"
+	}
+	return c.name()
+}
+
+// everywhere marks activations that are rounded for float weights, too; halves those that
+// are for weights in 16 bits alone, by an engine that dequantizes the others.
+const everywhere, halves = "!", "~"
 
 // center is c without chance: what an engine of that class computes, but for the
 // order of its sums.
@@ -44,9 +53,10 @@ func (c class) center() *sim.Numerics {
 	default:
 		f := round.Format(c.name())
 		n.Input = func(row []float64, w tensor.DType) {
-			if strings.HasSuffix(c.activations, everywhere) {
+			switch {
+			case strings.HasSuffix(c.activations, everywhere):
 				f.Round(row)
-			} else {
+			case !strings.HasSuffix(c.activations, halves) || !w.Quantized():
 				f.Input(w).Round(row)
 			}
 		}
@@ -110,7 +120,7 @@ func (c class) step() float64 {
 }
 
 // classes are what an engine may be, from the finest on.
-var classes = []string{"f64", "i16_32", "i16_32!", "f16", "bf16", "q8", "q8_32"}
+var classes = []string{"f64", "i16_32", "i16_32!", "f16", "bf16", "q8~", "q8", "q8_32"}
 
 // infer finds the class whose emulation lies nearest to the engine's numbers, from a
 // few rows of each equation, unless the dump says it.

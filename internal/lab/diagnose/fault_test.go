@@ -145,6 +145,9 @@ func TestUnknown(t *testing.T) {
 			if !ok || !slices.Equal(layers(d, "unknown"), done[0].Layers) {
 				t.Errorf("%s in layers %v: %s", done[0].Op, done[0].Layers, say(d))
 			}
+			if c.fault == "x_heads_exchanged@2" && d.Findings[0].Detail["heads"] == nil {
+				t.Errorf("no heads: %s", say(d))
+			}
 		})
 	}
 }

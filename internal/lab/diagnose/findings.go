@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/cause"
@@ -49,7 +51,11 @@ func (r *run) names(nodes []*graph.Node) []string {
 func (r *run) unknown(eq *equation) {
 	eq.given = true
 	n := r.suspect(eq)
-	h := &hypothesis{cause: "unknown", node: n, detail: detail{"op": opName(n), "role": role(n)}, computed: "computes something that is on no list" + r.where(eq), eqs: []*equation{eq}, edits: sim.Edits{}}
+	d := detail{"op": opName(n), "role": role(n)}
+	if heads := r.wrongHeads(eq); n == eq.target && heads != "" {
+		d["heads"] = heads
+	}
+	h := &hypothesis{cause: "unknown", node: n, detail: d, computed: "computes something that is on no list" + r.where(eq), eqs: []*equation{eq}, edits: sim.Edits{}}
 	for _, x := range r.accepted {
 		if x.cause == "unknown" && x.node == n {
 			x.eqs = append(x.eqs, eq)
@@ -78,6 +84,38 @@ func (r *run) where(eq *equation) string {
 		s += ", with NaN or infinities"
 	}
 	return s + r.features(eq)
+}
+
+// wrongHeads lists the heads of attention that are wrong at any row, "" if all are: what is wrong
+// in other heads is another fault.
+func (r *run) wrongHeads(eq *equation) string {
+	if eq.target.Op != graph.Attention {
+		return ""
+	}
+	count := eq.target.In[0].Shape[0]
+	dim := eq.target.Shape.Size() / count
+	wrong := make([]bool, count)
+	for _, x := range eq.errors {
+		p := r.prompts[x.prompt]
+		want, err := p.center.Compute(eq.target, []int{x.row})
+		if err != nil || x.ratio() <= excess {
+			continue
+		}
+		limit, got := excess*x.floor*floats.Norm(want, 2), p.read(eq.target, []int{x.row})
+		for h := range wrong {
+			wrong[h] = wrong[h] || !(floats.Distance(got[h*dim:(h+1)*dim], want[h*dim:(h+1)*dim], 2) <= limit)
+		}
+	}
+	var heads []string
+	for h, bad := range wrong {
+		if bad {
+			heads = append(heads, fmt.Sprint(h))
+		}
+	}
+	if len(heads) == count {
+		return ""
+	}
+	return strings.Join(heads, ", ")
 }
 
 // features is which features of an equation's target are wrong, if few are.
@@ -186,8 +224,8 @@ func (r *run) finding(h *hypothesis) Finding {
 // numericFindings are the classes of rounding that the dump did not declare.
 func (r *run) numericFindings() []Finding {
 	var all []Finding
-	add := func(id, op, what string, detail map[string]any) {
-		f := Finding{Cause: id, Op: op, Layers: []int{}, From: []string{}, Nodes: []string{}, Detail: detail, Confidence: 0.95, Computed: what}
+	add := func(id, op, what string, d detail) {
+		f := Finding{Cause: id, Op: op, Layers: []int{}, From: []string{}, Nodes: []string{}, Detail: d, Confidence: 0.95, Computed: what}
 		for i := range r.out.Layers {
 			f.Layers = append(f.Layers, i)
 		}
@@ -207,16 +245,16 @@ func (r *run) numericFindings() []Finding {
 	c, said := r.class, r.declared
 	switch {
 	case c.coarse() && said.activations == "":
-		add("numeric_activations", "Linear", "rounds what products read, or all it keeps, to "+c.name(), map[string]any{"activations": c.name()})
+		add("numeric_activations", "Linear", "rounds what products read, or all it keeps, to "+c.words(), detail{"activations": c.words()})
 	}
 	if c.activations == "f32" && said.activations == "" {
-		add("numeric_accumulation", "Linear", "computes in float32", map[string]any{"activations": "f32"})
+		add("numeric_accumulation", "Linear", "computes in float32", detail{"activations": "f32"})
 	}
 	if said.kv == "" && (c.kv == "f16" || c.kv == "bf16") && c.kv != c.activations {
-		add("numeric_kv", "StoreKV", "keeps keys and values in "+c.kv, map[string]any{"kv": c.kv})
+		add("numeric_kv", "StoreKV", "keeps keys and values in "+c.kv, detail{"kv": c.kv})
 	}
 	if said.gelu == "" && c.gelu != "" {
-		add("numeric_gelu", "GLU", "looks GELU up in a table of half precision", map[string]any{"gelu": c.gelu})
+		add("numeric_gelu", "GLU", "looks GELU up in a table of half precision", detail{"gelu": c.gelu})
 	}
 	return all
 }

@@ -85,11 +85,18 @@ func (r *run) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 		all = append(all, h)
 	}
 	guesses := []float64{float64(kv.Window - 1), float64(kv.Window + 1), float64(kv.Window / 2), float64(2 * kv.Window)}
+	for w := 16; w < longest; w *= 2 {
+		guesses = append(guesses, float64(w))
+	}
 	return append(all, unlikely(0.4, fitting("window_size", n, fit{right: float64(kv.Window), least: 1, most: float64(longest), integer: true, guesses: guesses, make: func(v float64) *hypothesis {
 		if v < 1 || int(v) == kv.Window {
 			return nil
 		}
-		return edit("window_size", n, fmt.Sprintf("sees %g positions, not %d", v, kv.Window), detail{"window": v, "right": float64(kv.Window)}, window(int(v)))
+		right := "all"
+		if kv.Window > 0 {
+			right = fmt.Sprint(kv.Window)
+		}
+		return edit("window_size", n, fmt.Sprintf("sees %g positions, not %s", v, right), detail{"window": v, "right": float64(kv.Window)}, window(int(v)))
 	}})))
 }
 
