@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -211,7 +210,7 @@ func (p *Peer) self(ctx context.Context, threads int) (seconds float64, err erro
 }
 
 // output runs a program and returns what it prints. ctx, and p's limit, end it as
-// Ctrl-C does, and then kill it.
+// Ctrl-C does, and then kill it, with those that it has started.
 func (p *Peer) output(ctx context.Context, program string, args ...string) ([]byte, error) {
 	if p.limit > 0 {
 		var stop context.CancelFunc
@@ -219,17 +218,16 @@ func (p *Peer) output(ctx context.Context, program string, args ...string) ([]by
 		defer stop()
 	}
 	c := exec.CommandContext(ctx, program, args...)
-	c.Cancel = func() error {
-		if c.Process.Signal(os.Interrupt) == nil {
-			return nil
-		}
-		return c.Process.Kill()
-	}
+	group(c)
+	c.Cancel = func() error { return interrupt(c.Process) }
 	c.WaitDelay = 3 * time.Second
 	out, log := head{most: 1 << 20}, tail{most: 4 << 10}
 	c.Stdout, c.Stderr = &out, &log
 	err := c.Run()
 	if err != nil {
+		if c.Process != nil {
+			kill(c.Process)
+		}
 		select { // Ctrl-C may reach the program before us
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -237,6 +235,8 @@ func (p *Peer) output(ctx context.Context, program string, args ...string) ([]by
 		}
 		if line := log.line(); out.full {
 			err = errors.New("it prints too much")
+		} else if errors.Is(err, exec.ErrWaitDelay) {
+			err = errors.New("it has ended, but not what it started")
 		} else if line != "" {
 			err = fmt.Errorf("%w: %s", err, line)
 		}

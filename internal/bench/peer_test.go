@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +47,21 @@ func fake(how string, args []string) (status int) {
 			fmt.Println(strings.Repeat("x", 1<<10))
 		}
 	case "hangs":
+		if to := os.Getenv("DIAL"); to != "" {
+			if _, err := net.Dial("tcp", to); err != nil {
+				return 4
+			}
+		}
 		time.Sleep(time.Minute)
+	case "wraps", "leaves":
+		c := exec.Command(args[0])
+		c.Env, c.Stdout = append(os.Environ(), "FAKE=hangs"), os.Stdout
+		if err := c.Start(); err != nil {
+			return 4
+		}
+		if how == "wraps" {
+			_ = c.Wait()
+		}
 	case "other":
 		fmt.Printf(`[{"n_threads": %d, "n_prompt": 7, "samples_ts": [1]}]`, after("-t"))
 	case "zero":
@@ -200,6 +217,44 @@ func TestPeerHangs(t *testing.T) {
 	start := time.Now()
 	if _, _, err := p.first(t.Context(), "model.gguf", 1); err == nil || !strings.Contains(err.Error(), "it has not ended after") || time.Since(start) > 30*time.Second {
 		t.Errorf("error %v after %v", err, time.Since(start))
+	}
+}
+
+// TestPeerScript ends a program that another one has started, too, whether that one
+// waits for it or is gone.
+func TestPeerScript(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("what a program has started is its own there")
+	}
+	for how, want := range map[string]string{"wraps": "it has not ended after", "leaves": "it has ended, but not what it started"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		t.Setenv("DIAL", l.Addr().String())
+		p := peer(t, how)
+		done := make(chan error, 1)
+		ctx, stop := context.WithCancelCause(t.Context())
+		go func() {
+			_, _, err := p.first(ctx, "model.gguf", 1)
+			done <- err
+		}()
+		conn, err := l.Accept() // it is there
+		if err != nil {
+			t.Fatal(err)
+		}
+		if how == "wraps" {
+			stop(errors.New("it has not ended after all"))
+		}
+		if err := <-done; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", how, err, want)
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: the program that it started goes on: %v", how, err)
+		}
+		stop(nil)
 	}
 }
 

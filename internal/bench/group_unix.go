@@ -1,0 +1,19 @@
+//go:build unix
+
+package bench
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// group lets c begin a group of processes, which has what c starts, too: llama-bench
+// may be a script around the program.
+func group(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+// interrupt is Ctrl-C for p's group.
+func interrupt(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGINT) }
+
+// kill ends what is left of p's group, which may be nothing.
+func kill(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }
