@@ -61,7 +61,7 @@ Processes that read the page cache and write temporary files are compared, and t
   karat bench -m model.gguf -p 0 -n 64 --parallel 1,8 --csv
   karat bench -m model.gguf --limits --peer llama.cpp/build/bin/llama-bench
   karat bench -m model.gguf --quantize=Q8_0,Q4_K_M --peer llama.cpp/build/bin/llama-quantize`,
-		Args: atMost(0, "the model goes after -m"),
+		Args: atMost(0, "the model goes after -m, and types after --quantize="),
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	fs := c.Flags()
@@ -148,6 +148,9 @@ func (f *benchFlags) peerOf(n numerics.Numerics) (*bench.Peer, error) {
 		return nil, err
 	}
 	p := &bench.Peer{Bench: path, KV: n.KV, Self: []string{program, "bench", "-m", f.model, "-p", "0", "-n", "0", "--backend", f.backend, "--precision", n.Precision, "--kv", n.KV}}
+	for _, name := range f.noFuse {
+		p.Self = append(p.Self, "--no-fuse", name)
+	}
 	return p, p.Check(f.parallel)
 }
 
@@ -207,6 +210,9 @@ func (f *benchFlags) runQuantize(c *cobra.Command) error {
 	}
 	if f.model == "" {
 		return usagef("--quantize: it needs a file after -m")
+	}
+	if len(f.quantize) == 0 {
+		return usagef("--quantize: it is empty")
 	}
 	if f.repeat < 1 || f.repeat > 10000 || slices.Min(append(f.threads, 1)) < 1 || slices.Max(append(f.threads, 1)) > 1024 {
 		return usagef("-r %d, -t %v: possible are 1 to 10000 runs and 1 to 1024 threads", f.repeat, f.threads)

@@ -49,7 +49,11 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 func run(args []string) int {
 	started := false
 	root := newRootCommand()
-	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		err := c.ValidateFlagGroups() // cobra asks later
+		started = err == nil
+		return err
+	}
 	helped := writeHelp(root)
 	root.SetArgs(args)
 	command, err := root.ExecuteC()
