@@ -102,7 +102,7 @@ func scaleBytes(d tensor.DType, k int) int {
 	}
 	switch {
 	case d == tensor.Q2_K:
-		n += Rows * 2
+		n += k / d.BlockSize() * Rows * 2
 	case quant.HasMin(d):
 		n *= 2
 	}
