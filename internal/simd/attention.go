@@ -87,6 +87,7 @@ func (a *Attention) addQuad(i int, k, v []float32, spans []Span, scale float32) 
 	if all.From >= all.To {
 		return
 	}
+	_ = a.scores[0][all.From:all.To]
 	d := a.dim
 	scoreKeys(a.scores, a.q[i*d:(i+Quad)*d], k, all, scale)
 	a.weigh(i, spans)

@@ -7,7 +7,7 @@ func scoreKeysAVX2(s *scores, q, k []float32, from, to int, scale float32)
 func scoreKeysAVX512(s *scores, q, k []float32, from, to int, scale float32)
 
 //go:noescape
-func weighAllAVX512(s *scores, seen *[Quad]uint64, top, c *[Quad]float32, k *[23][8]float32) (raised int)
+func weighAllAVX512(s *scores, seen *[Quad]uint64, top, c *[Quad]float32, k *expTable) (raised int)
 
 //go:noescape
 func addValuesAVX2(acc, v []float32, p *float32, n, stride int, sum *[Quad]float32)

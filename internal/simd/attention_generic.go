@@ -42,9 +42,3 @@ func addWeights(sum *[Quad]float32, p *scores, span Span) {
 		}
 	}
 }
-
-func divideGeneric(dst, x []float32, s float32) {
-	for i, v := range x {
-		dst[i] = v / s
-	}
-}

@@ -256,6 +256,32 @@ func testAttentionSpecials(t *testing.T) {
 	equal(t, "a far smaller score weighs nothing", got, []float32{7, 7})
 }
 
+// TestAttentionSpans: positions that a block has not are refused before a kernel
+// sees them.
+func TestAttentionSpans(t *testing.T) {
+	guard := guarded(t)
+	eachTier(t, func(t *testing.T) {
+		for _, s := range []Span{{0, BlockSlots + 1}, {BlockSlots - 1, 1 << 20}, {-1, 1}} {
+			var a Attention
+			a.Reset(Quad, KeySlots)
+			k, v := guard(BlockSlots*KeySlots), guard(BlockSlots*KeySlots)
+			panics(t, func() { a.Add(k, v, []Span{{0, 1}, s, {0, 1}, {0, 1}}, 1) })
+		}
+	})
+}
+
+// panics wants f to panic.
+func panics(t *testing.T, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	f()
+}
+
 // TestAttentionReset: room is made once, whatever follows what.
 func TestAttentionReset(t *testing.T) {
 	var a Attention

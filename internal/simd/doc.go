@@ -1,5 +1,6 @@
 // Package simd holds the CPU backend's inner loops: leaf kernels over slices
-// that know no tensors, graphs or goroutines and allocate nothing.
+// that know no tensors, graphs or goroutines and allocate nothing, but for the
+// generic twins of AddRow and WidenPlanes, which only tests call.
 //
 // Each function's comment is a contract that fixes its result to the bit: the
 // order of accumulation and every rounding. The generic twins state it in Go;
@@ -13,8 +14,9 @@
 //     sum i+8 for i < 8, i+4 for i < 4, i+2 for i < 2, and 0 takes 1;
 //   - any NaN equals any NaN, with either sign and any payload.
 //
-// Lengths are the caller's duty: a slice shorter than stated panics, and dst may
-// be one of the inputs, but not overlap it otherwise, where the comment allows it.
+// Lengths are the caller's duty: a slice whose capacity is less than stated panics,
+// and nothing beyond it is touched. dst may be one of the inputs, but not overlap
+// it otherwise, where the comment allows it.
 package simd
 
 //go:generate go run ./gen

@@ -16,9 +16,7 @@ func Exp(x float32) float32 {
 		return x
 	}
 	x = min(max(x, -104), 89)
-	const magic = 3 << 22 // adding it leaves no bits below 1
-	z := float32(x*log2e) + magic
-	n := z - magic
+	n := Nearest(float32(x * log2e))
 	r := fma32(n, -ln2hi, x)
 	r = fma32(n, -ln2lo, r)
 	p := fma32(expC6, r, expC5)
@@ -57,7 +55,7 @@ func exp2(n int32) float32 { return math.Float32frombits(uint32(n+127) << 23) }
 //
 // and x's sign.
 func Tanh(x float32) float32 {
-	a := math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
+	a := abs(x)
 	var t float32
 	if a < 0.625 {
 		y := float32(a * a)

@@ -58,5 +58,5 @@ func FitMin(f *Fit, x, w []float32, n int, tries []float32, top float32, absolut
 // Nearest is the integer nearest to v, ties to even, for |v| <= 2^22.
 func Nearest(v float32) float32 { return float32(v+magic) - magic }
 
-// magic is where float32 numbers are the integers.
+// magic is where float32 numbers are the integers: adding it leaves no bits below 1.
 const magic = 3 << 22

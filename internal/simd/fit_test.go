@@ -103,21 +103,20 @@ func TestBlocksTwins(t *testing.T) {
 		if i%50 == 0 {
 			clear(x)
 		}
-		sameBlocks(t, x, bytesQ8_0, BlocksQ8_0)
-		sameBlocks(t, x, bytesQ4_0, BlocksQ4_0)
+		sameBlocks(t, guard, x, bytesQ8_0, BlocksQ8_0)
+		sameBlocks(t, guard, x, bytesQ4_0, BlocksQ4_0)
 	}
 }
 
-func sameBlocks(t *testing.T, x []float32, size int, blocks func(dst []byte, x []float32)) {
+func sameBlocks(t *testing.T, guard func(n int) []float32, x []float32, size int, blocks func(dst []byte, x []float32)) {
 	t.Helper()
 	defer func(l level) { tier = l }(tier)
-	var want []byte
+	got, want := as[byte](guard, len(x)/BlockWeights*size), []byte(nil)
 	for l := range best() + 1 {
 		tier = l
-		got := make([]byte, len(x)/BlockWeights*size)
 		blocks(got, x)
 		if l == generic {
-			want = got
+			want = bytes.Clone(got)
 		}
 		if !bytes.Equal(got, want) {
 			t.Fatalf("%s: blocks of %v are\n%x, generic\n%x", Tier(), x, got, want)

@@ -80,30 +80,40 @@ func Widen(dst []uint16, codes []byte, offset byte) { widen(dst, codes, offset) 
 // none, one or two more: each code is replaced by its entry in the table, of which
 // codes of four bits take the first 16 and the next, which must be the same.
 func WidenPlanes(dst []uint16, src []byte, c Codes, table *[64]uint16) {
-	widenPlanes(dst, src[:len(dst)/UnitSize*vector*planes[c]], c, table)
+	n := len(dst) / UnitSize
+	widenPlanes(dst[:n*UnitSize], src[:n*planes[c]*vector], c, table)
 }
 
 // planes are the vectors of a unit.
 var planes = [...]int{Codes4: 4, CodesTable: 4, Codes41: 5, Codes42: 6, Codes8: 8}
 
-// Unpack4 unpacks units of four bits. Each of the Unpack functions fills dst,
-// whose length is a multiple of UnitSize.
-func Unpack4(dst, src []byte) { unpack4(dst, src) }
+// units are the whole units of dst, and their planes, of so many vectors each.
+func units(dst, src []byte, vectors int) (codes, planes []byte) {
+	n := len(dst) / UnitSize
+	return dst[:n*UnitSize], src[:n*vectors*vector]
+}
+
+// Unpack4 unpacks units of four bits. Each of the Unpack functions fills the whole
+// units of dst.
+func Unpack4(dst, src []byte) { unpack4(units(dst, src, 4)) }
 
 // UnpackTable is Unpack4, each code replaced by its entry in the table.
-func UnpackTable(dst, src []byte, table *[16]byte) { unpackTable(dst, src, table) }
+func UnpackTable(dst, src []byte, table *[16]byte) {
+	dst, src = units(dst, src, 4)
+	unpackTable(dst, src, table)
+}
 
 // Unpack41 unpacks units of four bits and one.
-func Unpack41(dst, src []byte) { unpack41(dst, src) }
+func Unpack41(dst, src []byte) { unpack41(units(dst, src, 5)) }
 
 // Unpack42 unpacks units of four bits and two.
-func Unpack42(dst, src []byte) { unpack42(dst, src) }
+func Unpack42(dst, src []byte) { unpack42(units(dst, src, 6)) }
 
 // Unpack2 unpacks units of two bits.
-func Unpack2(dst, src []byte) { unpack2(dst, src) }
+func Unpack2(dst, src []byte) { unpack2(units(dst, src, 2)) }
 
 // Unpack21 unpacks units of two bits and one.
-func Unpack21(dst, src []byte) { unpack21(dst, src) }
+func Unpack21(dst, src []byte) { unpack21(units(dst, src, 3)) }
 
 // PanelScales sets dst [groups][PanelRows] to d*scale, d [PanelRows] being
 // binary16 and scale [groups][PanelRows] integers. Exact.

@@ -352,6 +352,29 @@ func TestUnpack(t *testing.T) {
 	})
 }
 
+// TestUnpackPart: what is less than a unit of codes is left.
+func TestUnpackPart(t *testing.T) {
+	guard := guarded(t)
+	var table [16]byte
+	eachTier(t, func(t *testing.T) {
+		for _, f := range []func(dst, src []byte){Unpack4, Unpack41, Unpack42, Unpack2, Unpack21,
+			func(dst, src []byte) { UnpackTable(dst, src, &table) }} {
+			for _, n := range []int{0, 1, UnitSize - 1, UnitSize + 64} {
+				dst := as[byte](guard, n)
+				for i := range dst {
+					dst[i] = 99
+				}
+				f(dst, as[byte](guard, n/UnitSize*6*vector))
+				for i, v := range dst {
+					if (v == 99) != (i >= n/UnitSize*UnitSize) {
+						t.Fatalf("%d of %d bytes: byte %d is %d", n/UnitSize*UnitSize, n, i, v)
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestPanelScales compares every tier with the generic twin, for all binary16.
 func TestPanelScales(t *testing.T) {
 	eachTier(t, func(t *testing.T) {

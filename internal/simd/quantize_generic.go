@@ -17,11 +17,7 @@ func quantizeGeneric(q []int16, dx, x []float32) {
 
 // quantizeGroup rounds one group, in the order of columns.
 func quantizeGroup(q []int16, x []float32) (dx float32) {
-	var bits uint32 // without signs, float32 numbers are ordered as their bits are
-	for _, v := range x {
-		bits = max(bits, math.Float32bits(v)&^(1<<31))
-	}
-	top := math.Float32frombits(bits)
+	top := largestGeneric(x)
 	if top < 1e-30 {
 		clear(q)
 		return 0

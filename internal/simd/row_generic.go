@@ -40,7 +40,7 @@ func (s *Stored) scales(w *Panel, src []byte) {
 	halves := func(n int) []uint16 {
 		h := make([]uint16, n)
 		for i := range h {
-			h[i] = binary.LittleEndian.Uint16(src)
+			h[i] = binary.NativeEndian.Uint16(src) // as package panel writes them
 			src = src[2:]
 		}
 		return h

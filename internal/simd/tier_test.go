@@ -173,7 +173,8 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// TestNoAllocations runs every kernel, whose slices must not be made to escape.
+// TestNoAllocations runs every kernel, whose slices must not be made to escape: of
+// AddRow and WidenPlanes those of the tiers that have one.
 func TestNoAllocations(t *testing.T) {
 	var a Attention
 	a.Reset(1, 1) // which makes its buffers
@@ -226,6 +227,7 @@ func usePanels() {
 	var init [rows]int32
 	var parts [2 * rows * k]uint16
 	var wide [UnitSize]uint16
+	var fit Fit
 	Unpack4(codes[:], src[:])
 	Unpack41(codes[:], src[:])
 	Unpack42(codes[:], src[:])
@@ -238,6 +240,22 @@ func usePanels() {
 	GroupSums(sums[:], q[:], dx[:], k)
 	GroupInit(init[:], q[:], k, 8)
 	Split(parts[:], q[:])
+	Weave(codes[:], src[:], 16, 1, 16, 4*vector, 1)
+	WeaveHalves(codes[:], src[:], 32, 1, 32, 4*vector, 4*vector)
+	WeaveBits(codes[:], src[:], 32, vector, true)
+	BlocksQ8_0(src[:], x[:BlockWeights])
+	BlocksQ4_0(src[:], x[:BlockWeights])
+	Largest(x[:])
+	if HasTiles(64) {
+		var numbers [64]uint16
+		WidenPlanes(wide[:], src[:], Codes4, &numbers)
+	}
+	if s := (Stored{Group: 32, Scales: StoredColumns, Chunk: StoredColumns + 32*vector}); s.HasRow() {
+		var data [StoredColumns + 32*vector]byte
+		AddRow(acc[:], data[:], &s, &Acts{Q: q[:], DX: dx[:]})
+	}
+	FitScale(&fit, x[:FitLanes*16], acc[:FitLanes*16], 16, dx[:], 8)
+	FitMin(&fit, x[:FitLanes*16], acc[:FitLanes*16], 16, dx[:], 15, true)
 	w := Panel{Codes: codes[:], Wide: wide[:], Scale: scale[:], Min: min[:], Group: k}
 	a := Acts{Q: q[:], DX: dx[:], Init: init[:], Sums: sums[:]}
 	AddPanel(acc[:rows*PanelRows], &w, &a)

@@ -43,7 +43,6 @@ func unpackTableAVX2(dst, src []byte, table *[16]byte)
 func panelScalesAVX2(dst []float32, d *uint16, scale []int8)
 
 func unpack4(dst, src []byte) {
-	src = src[:len(dst)/UnitSize*4*vector]
 	switch {
 	case tier >= avx512:
 		unpack4AVX512(dst, src)
@@ -55,7 +54,6 @@ func unpack4(dst, src []byte) {
 }
 
 func unpack41(dst, src []byte) {
-	src = src[:len(dst)/UnitSize*5*vector]
 	switch {
 	case tier >= avx512:
 		unpack41AVX512(dst, src)
@@ -67,7 +65,6 @@ func unpack41(dst, src []byte) {
 }
 
 func unpack42(dst, src []byte) {
-	src = src[:len(dst)/UnitSize*6*vector]
 	switch {
 	case tier >= avx512:
 		unpack42AVX512(dst, src)
@@ -79,7 +76,6 @@ func unpack42(dst, src []byte) {
 }
 
 func unpack2(dst, src []byte) {
-	src = src[:len(dst)/UnitSize*2*vector]
 	switch {
 	case tier >= avx512:
 		unpack2AVX512(dst, src)
@@ -91,7 +87,6 @@ func unpack2(dst, src []byte) {
 }
 
 func unpack21(dst, src []byte) {
-	src = src[:len(dst)/UnitSize*3*vector]
 	switch {
 	case tier >= avx512:
 		unpack21AVX512(dst, src)
@@ -103,7 +98,6 @@ func unpack21(dst, src []byte) {
 }
 
 func unpackTable(dst, src []byte, table *[16]byte) {
-	src = src[:len(dst)/UnitSize*4*vector]
 	switch {
 	case tier >= avx512:
 		unpackTableAVX512(dst, src, table)

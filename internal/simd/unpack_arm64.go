@@ -22,7 +22,6 @@ func unpackTableNEON(dst, src []byte, table *[16]byte)
 func panelScalesNEON(dst []float32, d *uint16, scale []int8)
 
 func unpack4(dst, src []byte) {
-	src = src[:len(dst)/UnitSize*4*vector]
 	if tier > generic {
 		unpack4NEON(dst, src)
 		return
@@ -31,7 +30,6 @@ func unpack4(dst, src []byte) {
 }
 
 func unpack41(dst, src []byte) {
-	src = src[:len(dst)/UnitSize*5*vector]
 	if tier > generic {
 		unpack41NEON(dst, src)
 		return
@@ -40,7 +38,6 @@ func unpack41(dst, src []byte) {
 }
 
 func unpack42(dst, src []byte) {
-	src = src[:len(dst)/UnitSize*6*vector]
 	if tier > generic {
 		unpack42NEON(dst, src)
 		return
@@ -49,7 +46,6 @@ func unpack42(dst, src []byte) {
 }
 
 func unpack2(dst, src []byte) {
-	src = src[:len(dst)/UnitSize*2*vector]
 	if tier > generic {
 		unpack2NEON(dst, src)
 		return
@@ -58,7 +54,6 @@ func unpack2(dst, src []byte) {
 }
 
 func unpack21(dst, src []byte) {
-	src = src[:len(dst)/UnitSize*3*vector]
 	if tier > generic {
 		unpack21NEON(dst, src)
 		return
@@ -67,7 +62,6 @@ func unpack21(dst, src []byte) {
 }
 
 func unpackTable(dst, src []byte, table *[16]byte) {
-	src = src[:len(dst)/UnitSize*4*vector]
 	if tier > generic {
 		unpackTableNEON(dst, src, table)
 		return

@@ -26,7 +26,10 @@ func RMSNorm(dst, x, w []float32, offset, eps float32) {
 // the tables.) With a and b the pair:
 //
 //	a' = fma(a, cos[i], -(b*sin[i])), b' = fma(b, cos[i], a*sin[i])
-func Rotate(x, cos, sin []float32) { turn(x[:len(x)/2], x[len(x)/2:], cos, sin) }
+func Rotate(x, cos, sin []float32) {
+	half := len(x) / 2
+	turn(x[:half:half], x[half:len(x):len(x)], cos, sin)
+}
 
 // Add sets dst[i] to a[i]+b[i]. dst may be a or b.
 func Add(dst, a, b []float32) { add(dst, a, b) }

@@ -34,6 +34,12 @@ func scaleGeneric(dst, x []float32, s float32) {
 	}
 }
 
+func divideGeneric(dst, x []float32, s float32) {
+	for i, v := range x {
+		dst[i] = v / s
+	}
+}
+
 func addScaledGeneric(dst, x []float32, s float32) {
 	dst = dst[:len(x)]
 	for i, v := range x {

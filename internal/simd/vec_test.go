@@ -78,6 +78,16 @@ func testRotate(t *testing.T) {
 	}
 }
 
+// TestRotateMore: more angles than pairs do not turn what lies behind the head.
+func TestRotateMore(t *testing.T) {
+	eachTier(t, func(t *testing.T) {
+		var angles [2 * lanes]float32
+		heads := slices.Repeat([]float32{1}, 4*lanes)
+		panics(t, func() { Rotate(heads[:2*lanes], angles[:], angles[:]) })
+		equal(t, "the next head", heads[2*lanes:], slices.Repeat([]float32{1}, 2*lanes))
+	})
+}
+
 func TestElementwise(t *testing.T) { eachTier(t, testElementwise) }
 
 func testElementwise(t *testing.T) {

@@ -1,7 +1,5 @@
 package simd
 
-import "encoding/binary"
-
 // Weave makes vectors of a panel. PanelRows rows begin stride bytes apart in src. For
 // each i below n, 4 vectors from dst[i*out] on hold the 16 bytes of each row from
 // src[i*in] on: vector v holds bytes 4v to 4v+3 of row 0, then of row 1, and so on,
@@ -30,66 +28,4 @@ func WeaveBits(dst, src []byte, stride, out int, two bool) {
 		last = 3*out + 2*vector
 	}
 	weaveBits(dst[:last], src[:(PanelRows-1)*stride+32], stride, out, two)
-}
-
-func weaveGeneric(dst, src []byte, stride, n, in, out int, flip byte) {
-	x := 0x01010101 * uint32(flip)
-	for i := range n {
-		for r := range PanelRows {
-			from := src[i*in+r*stride:][:16]
-			for v := range 4 {
-				to := dst[i*out+v*vector+4*r:][:4]
-				binary.LittleEndian.PutUint32(to, binary.LittleEndian.Uint32(from[4*v:])^x)
-			}
-		}
-	}
-}
-
-func weaveHalvesGeneric(dst, src []byte, stride, n, in, out, other int) {
-	const low = 0x0f0f0f0f0f0f0f0f
-	var all [8 * vector]byte
-	for i := range n {
-		weaveGeneric(all[:], src[i*in:], stride, 2, 16, 4*vector, 0)
-		for j := 0; j < 4*vector; j += 8 {
-			x, y := binary.LittleEndian.Uint64(all[j:]), binary.LittleEndian.Uint64(all[j+4*vector:])
-			binary.LittleEndian.PutUint64(dst[i*out+j:], x&low|y&low<<4)
-			binary.LittleEndian.PutUint64(dst[i*out+other+j:], x>>4&low|y&^low)
-		}
-	}
-}
-
-// weaveBitsGeneric weaves the bytes, and then bits and vectors change places.
-func weaveBitsGeneric(dst, src []byte, stride, out int, two bool) {
-	var all [8 * vector]byte
-	weaveGeneric(all[:], src, stride, 2, 16, 4*vector, 0)
-	for i := 0; i < vector; i += 8 {
-		var x [8]uint64
-		for j := range x {
-			x[j] = binary.LittleEndian.Uint64(all[j*vector+i:])
-		}
-		for j := 0; j < 8 && !two; j += 2 {
-			exchange(&x[j], &x[j+1], 1, 0x5555555555555555)
-		}
-		for _, j := range [...]int{0, 1, 4, 5} {
-			exchange(&x[j], &x[j+2], 2, 0x3333333333333333)
-		}
-		for j := range 4 {
-			exchange(&x[j], &x[j+4], 4, 0x0f0f0f0f0f0f0f0f)
-		}
-		for j, v := range x {
-			at := j*out + i
-			if two {
-				at = j/2*out + j%2*vector + i
-			}
-			binary.LittleEndian.PutUint64(dst[at:], v)
-		}
-	}
-}
-
-// exchange lets the bits of a above those of a mask and the bits of b in it change
-// places, n bits apart.
-func exchange(a, b *uint64, n int, mask uint64) {
-	t := (*a>>n ^ *b) & mask
-	*b ^= t
-	*a ^= t << n
 }

@@ -1,0 +1,15 @@
+//go:build !amd64
+
+package simd
+
+func weave(dst, src []byte, stride, n, in, out int, flip byte) {
+	weaveGeneric(dst, src, stride, n, in, out, flip)
+}
+
+func weaveHalves(dst, src []byte, stride, n, in, out, other int) {
+	weaveHalvesGeneric(dst, src, stride, n, in, out, other)
+}
+
+func weaveBits(dst, src []byte, stride, out int, two bool) {
+	weaveBitsGeneric(dst, src, stride, out, two)
+}
