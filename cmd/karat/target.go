@@ -29,6 +29,7 @@ type targetFlags struct {
 	kl   float64
 	text textFlags
 	plan string
+	log  io.Writer
 }
 
 const targetHelp = `
@@ -36,7 +37,7 @@ With --target-size or --target-kl there is no TYPE: each weight's type is chosen
 does to the model's predictions, for the least KL divergence from them that the size of the
 file allows, or the least size for a divergence (the mean over a text, in nats: 0.01 is hard
 to notice, 0.1 easy). Each weight is quantized alone, and the model's predictions with it are
-compared with its own: that takes as many passes over 8 windows of 256 tokens as there are
+compared with its own: that takes as many passes over 4 windows of 256 tokens as there are
 weights. Ctrl-C ends it. --plan keeps the measurements, so that other targets take seconds.`
 
 func (f *targetFlags) add(c *cobra.Command) {
@@ -45,7 +46,7 @@ func (f *targetFlags) add(c *cobra.Command) {
 	fs.Float64Var(&f.kl, "target-kl", 0, "most KL `divergence` from the model's predictions, in nats")
 	fs.Var((*name)(&f.text.text), "calibration", "`file` with the text to measure it on (default: one that comes with Karat)")
 	fs.IntVarP(&f.text.context, "ctx", "c", 256, "`tokens` of a window of the text")
-	fs.IntVar(&f.text.windows, "chunks", 8, "`windows` of the text at most")
+	fs.IntVar(&f.text.windows, "chunks", 4, "`windows` of the text at most")
 	fs.Var((*name)(&f.plan), "plan", "`file` of measurements: read if it is there, and written")
 }
 
@@ -103,7 +104,8 @@ func (f *targetFlags) choose(ctx context.Context, c *cobra.Command, path string,
 	if a.Windows, err = f.text.cut(c, m, eval.Calibration); err != nil {
 		return nil, err
 	}
-	p := &stageProgress{w: c.ErrOrStderr()}
+	f.log = c.ErrOrStderr()
+	p := &stageProgress{w: f.log}
 	defer p.end()
 	a.Report = p.report
 	plan, err := f.search(ctx, a, file, o.Imatrix)
@@ -131,19 +133,25 @@ func (f *targetFlags) choose(ctx context.Context, c *cobra.Command, path string,
 }
 
 func (f *targetFlags) search(ctx context.Context, a allot.Options, file *gguf.File, imatrixPath string) (*allot.Plan, error) {
-	s, err := allot.New(ctx, a)
+	s, err := allot.New(a)
 	if err != nil {
 		return nil, err
 	}
-	data, err := readPlan(f.plan)
-	switch {
-	case err != nil:
+	rest, err := besides(file, a.Imatrix, imatrixPath)
+	if err != nil {
 		return nil, err
-	case data != nil:
-		if err := s.Read(data); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.plan, err)
-		}
-	default:
+	}
+	if least := s.Least() + rest; f.size != 0 && least > int64(f.size) {
+		return nil, usagef("--target-size %d: the least that types can make of the file is %d bytes", f.size, least)
+	}
+	measured, err := f.measured(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Learn(ctx); err != nil {
+		return nil, err
+	}
+	if !measured {
 		if err := s.Measure(ctx); err != nil {
 			return nil, err
 		}
@@ -151,11 +159,24 @@ func (f *targetFlags) search(ctx context.Context, a allot.Options, file *gguf.Fi
 	if f.kl > 0 {
 		return s.Below(ctx, f.kl)
 	}
-	rest, err := besides(file, a.Imatrix, imatrixPath)
-	if err != nil {
-		return nil, err
-	}
 	return s.Within(ctx, int64(f.size)-rest)
+}
+
+// measured takes the measurements of the plan, if there is one.
+func (f *targetFlags) measured(s *allot.Search) (bool, error) {
+	data, err := readPlan(f.plan)
+	if err != nil || data == nil {
+		return false, err
+	}
+	other, err := s.Read(data)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", f.plan, err)
+	}
+	if other != nil {
+		fmt.Fprintf(f.log, "karat: note: the effects in %s are of another text (%s of %d tokens); only the choice is measured on this one\n",
+			oneLine(f.plan), count(other.Windows, "window"), other.Context)
+	}
+	return true, nil
 }
 
 // maxPlan is far above the plan of any model.

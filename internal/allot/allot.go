@@ -47,22 +47,17 @@ const DefaultSample = 1 << 18
 type Search struct {
 	o       Options
 	text    text
-	seen    *imatrix.Matrix // of the text
 	weights []*weight
+	on      Text // that effects were measured on
 }
 
-// New computes the whole model's predictions.
-func New(ctx context.Context, o Options) (*Search, error) {
+// New finds what there is to choose from. Learn is to follow.
+func New(o Options) (*Search, error) {
 	if o.Threads == 0 {
 		o.Threads = machine.Threads()
 	}
-	s := &Search{o: o, text: text{Windows: o.Windows, graph: o.Model.Graph, numerics: o.Numerics, threads: o.Threads, begin: o.Model.Begin()}}
+	s := &Search{o: o, text: text{Windows: o.Windows, graph: o.Model.Graph, numerics: o.Numerics, threads: o.Threads, begin: o.Model.Begin()}, on: textOf(o.Windows)}
 	if err := s.fits(); err != nil {
-		return nil, err
-	}
-	o.Report("the whole model", 0, 1)
-	var err error
-	if s.seen, err = s.text.learn(ctx); err != nil {
 		return nil, err
 	}
 	used := map[string]*graph.Weight{}
@@ -85,6 +80,33 @@ func New(ctx context.Context, o Options) (*Search, error) {
 		return nil, errors.New("allot: the file has no weights that are quantized")
 	}
 	return s, nil
+}
+
+// Least is how many bytes the weights take at least.
+func (s *Search) Least() (n int64) {
+	for _, x := range s.weights {
+		n += x.choices[0].bytes
+	}
+	return n
+}
+
+// Learn computes the whole model's predictions, which choices are compared with.
+func (s *Search) Learn(ctx context.Context) error {
+	s.o.Report("the whole model", 0, 1)
+	seen, err := s.text.learn(ctx)
+	if err != nil {
+		return err
+	}
+	for _, x := range s.weights {
+		if x.w == nil {
+			continue
+		}
+		count, _, k := x.matrices()
+		if x.mean, err = seen.Mean(x.name, count, k); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fits is an error if the measurements would not fit the memory: the file, or all weights as
@@ -185,9 +207,6 @@ func (s *Search) open(x *weight) (err error) {
 	if x.w != nil {
 		if x.whole = x.w.Tensor; !slices.Equal(x.whole.Shape, x.shape) {
 			return fmt.Errorf("allot: tensor %q: shape %v in the file, %v in the model", x.name, x.shape, x.whole.Shape)
-		}
-		if x.mean, err = s.seen.Mean(x.name, count, k); err != nil {
-			return err
 		}
 	}
 	if s.o.Imatrix != nil {

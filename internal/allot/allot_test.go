@@ -153,7 +153,10 @@ func open(t *testing.T, name string, change func(*Options)) *Search {
 	if change != nil {
 		change(&o)
 	}
-	s, err := New(t.Context(), o)
+	s, err := New(o)
+	if err == nil {
+		err = s.Learn(t.Context())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,8 +229,15 @@ func TestSearch(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := open(t, "tiny-llama", nil)
-	if err := again.Read(data); err != nil {
-		t.Fatal(err)
+	if other, err := again.Read(data); err != nil || other != nil {
+		t.Fatal(other, err)
+	}
+	again.on.Windows++
+	if other, err := again.Read(data); err != nil || other == nil || *other != of.Text || again.on != of.Text {
+		t.Errorf("another text is %v, %v", other, err)
+	}
+	if n := again.Least(); n >= of.Bytes || n != again.bytes(make(plan, len(again.weights))) {
+		t.Errorf("%d bytes at least", n)
 	}
 	if p, err := again.Within(t.Context(), of.Bytes); err != nil || fmt.Sprint(*p) != fmt.Sprint(of) {
 		t.Errorf("%v\n%v, %v", of, p, err)
@@ -259,7 +269,7 @@ func TestRules(t *testing.T) {
 	bad := func(change func(*Options)) error {
 		o := s.o
 		change(&o)
-		_, err := New(t.Context(), o)
+		_, err := New(o)
 		return err
 	}
 	for name, change := range map[string]func(*Options){
@@ -300,7 +310,7 @@ var plans = map[string]string{
 func TestRead(t *testing.T) {
 	for name, text := range plans {
 		s := planned()
-		if err := s.Read([]byte(text)); (err == nil) != (name == "good") {
+		if _, err := s.Read([]byte(text)); (err == nil) != (name == "good") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := s.weights[0].choices[0].kl; got != 0 && name != "good" {
@@ -316,7 +326,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := planned()
-		if s.Read(data) != nil {
+		if _, err := s.Read(data); err != nil {
 			return
 		}
 		if kl := s.expected(s.within(60)); !(kl >= 0 && kl <= 2*math.MaxFloat32) {

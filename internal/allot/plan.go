@@ -2,11 +2,15 @@ package allot
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/eval"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -15,11 +19,25 @@ import (
 type Plan struct {
 	Model       string     `json:"model"`
 	Imatrix     string     `json:"imatrix,omitempty"`
-	Predictions int        `json:"predictions"` // of the text, that effects were measured on
+	Text        Text       `json:"text"`        // that the choices' effects were measured on
+	Predictions int        `json:"predictions"` // that KL was measured on
 	Bytes       int64      `json:"bytes"`       // of the weights chosen
 	Expected    lab.Number `json:"expected_kl"` // if effects add up, in nats
 	KL          lab.Number `json:"kl"`          // measured, mean over the predictions
 	Weights     []Weight   `json:"weights"`
+}
+
+// Text tells texts apart.
+type Text struct {
+	Windows int    `json:"windows"`
+	Context int    `json:"context"` // tokens of a window
+	SHA256  string `json:"sha256"`  // of the windows' token ids, int32 little-endian
+}
+
+func textOf(w *eval.Windows) Text {
+	h := sha256.New()
+	binary.Write(h, binary.LittleEndian, w.IDs) // a hash takes all
+	return Text{w.Count(), w.Context, hex.EncodeToString(h.Sum(nil))}
 }
 
 // Weight is one weight's choice.
@@ -42,23 +60,24 @@ func (p *Plan) Type(i int) tensor.DType {
 	return d
 }
 
-// Read takes a plan's measurements for these of the model.
-func (s *Search) Read(data []byte) error {
+// Read takes a plan's measurements for these of the model. Other is what they were
+// measured on, if that is not the text of s.
+func (s *Search) Read(data []byte) (other *Text, err error) {
 	var p Plan
 	if err := json.Unmarshal(data, &p); err != nil {
-		return fmt.Errorf("allot: plan: %w", err)
+		return nil, fmt.Errorf("allot: plan: %w", err)
 	}
 	if len(p.Weights) != len(s.weights) {
-		return fmt.Errorf("allot: plan: %d weights, the model has %d", len(p.Weights), len(s.weights))
+		return nil, fmt.Errorf("allot: plan: %d weights, the model has %d", len(p.Weights), len(s.weights))
 	}
 	for i, x := range s.weights {
 		w := p.Weights[i]
 		if w.Name != x.name || len(w.Choices) != len(x.choices) {
-			return fmt.Errorf("allot: plan: weight %d is %q with %d choices, the model's is %q with %d", i, w.Name, len(w.Choices), x.name, len(x.choices))
+			return nil, fmt.Errorf("allot: plan: weight %d is %q with %d choices, the model's is %q with %d", i, w.Name, len(w.Choices), x.name, len(x.choices))
 		}
 		for j, c := range w.Choices {
 			if d := x.choices[j].dtype.String(); c.Type != d || !(c.KL >= 0 && c.KL <= math.MaxFloat32) {
-				return fmt.Errorf("allot: plan: weight %q, choice %d: %s of KL %v, want %s and a finite number from 0", w.Name, j, c.Type, c.KL, d)
+				return nil, fmt.Errorf("allot: plan: weight %q, choice %d: %s of KL %v, want %s and a finite number from 0", w.Name, j, c.Type, c.KL, d)
 			}
 		}
 	}
@@ -67,7 +86,10 @@ func (s *Search) Read(data []byte) error {
 			x.choices[j].kl = p.Weights[i].Choices[j].KL
 		}
 	}
-	return nil
+	if p.Text != s.on {
+		s.on, other = p.Text, &p.Text
+	}
+	return other, nil
 }
 
 // Within is the plan of the least KL divergence whose weights take at most size bytes.
@@ -119,7 +141,7 @@ func (s *Search) plan(ctx context.Context, p plan) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Plan{Model: s.o.Model.Checkpoint.Path, Predictions: len(s.text.base), Bytes: s.bytes(p), Expected: lab.Number(s.expected(p)), KL: lab.Number(kl)}
+	r := &Plan{Model: s.o.Model.Checkpoint.Path, Text: s.on, Predictions: len(s.text.base), Bytes: s.bytes(p), Expected: lab.Number(s.expected(p)), KL: lab.Number(kl)}
 	for i, x := range s.weights {
 		w := Weight{Name: x.name, Type: x.choices[p[i]].dtype.String()}
 		for _, c := range x.choices {

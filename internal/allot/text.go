@@ -39,6 +39,13 @@ type prediction struct {
 const unlikely = 1e-6
 
 func newPrediction(logits []float32, norm float64) (b prediction) {
+	n, least := 0, float32(norm+math.Log(unlikely))
+	for _, x := range logits {
+		if x >= least {
+			n++
+		}
+	}
+	b.ids, b.p = make([]int32, 0, n+1), make([]float32, 0, n+1) // as many as there are, or nearly
 	for j, x := range logits {
 		lp := float64(x) - norm
 		p := math.Exp(lp)
