@@ -512,7 +512,7 @@ func shards(t *testing.T, d *Device) {
 	for _, w := range small.weights {
 		counts[len(w.shards)]++
 	}
-	if counts[2] != 2 || counts[5] != 1 || counts[1] != 1 { // matrix and down, gateUp, router
+	if counts[2] != 1 || counts[5] != 2 || counts[1] != 1 { // matrix, gateUp and down, router
 		t.Errorf("weights by shards: %v", counts)
 	}
 	near(t, got, start(t, ref.Backend{}, g, 6, nil).run(tokens...), 2e-6)

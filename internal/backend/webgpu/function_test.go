@@ -216,15 +216,28 @@ func variants(t *testing.T) (all []*kernel) {
 	}
 	slices.Sort(types)
 	for _, d := range types {
-		l, err := layoutOf(d)
+		l, err := layoutOf(d, 256)
 		if err != nil {
 			t.Fatal(err)
 		}
-		add("linear", l)
-		l.Rows = tile
-		add("linear", l)
-		l.Rows, l.Experts = 1, true
-		add("linear", l)
+		for _, end := range []ending{{Outs: 1}, {Outs: 1, Add: true}, {Outs: 2}, {Outs: 3}, {Outs: 1, GLU: "silu(a) * b"}} {
+			per := 1
+			if end.GLU != "" {
+				per = 2
+			}
+			add("linear", linearVariant{layout: l, ending: end, Per: per, Rows: 1})
+			if d == tensor.F32 || d == tensor.Q4_0 {
+				add("linear", linearVariant{layout: l, ending: end, Per: per, Rows: few})
+				add("product", productVariant{l, end, tiles})
+			}
+		}
+		add("linear", linearVariant{layout: l, ending: ending{Outs: 1}, Per: 1, Rows: 1, Experts: true})
+		add("product", productVariant{l, ending{Outs: 1}, tiles})
+		if l.Plain != "" {
+			l.Odd = true
+			add("linear", linearVariant{layout: l, ending: ending{Outs: 1}, Per: 1, Rows: few})
+			add("product", productVariant{l, ending{Outs: 1}, tiles})
+		}
 	}
 	return all
 }

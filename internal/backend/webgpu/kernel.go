@@ -25,10 +25,49 @@ var shaders = template.Must(template.New("").Funcs(template.FuncMap{
 		}
 		return n
 	},
-	"div":  func(a, b int) int { return a / b },
-	"ceil": func(a, b int) int { return (a + b - 1) / b },
-	"mask": func(bits int) int { return 1<<bits - 1 },
+	"add": func(a, b int) int { return a + b },
+	"div": func(a, b int) int { return a / b },
+	"mod": func(a, b int) int { return a % b },
+	"seq": func(n int) []int {
+		list := make([]int, n)
+		for i := range list {
+			list[i] = i
+		}
+		return list
+	},
+	"places": places,
+	"ceil":   func(a, b int) int { return (a + b - 1) / b },
+	"mask":   func(bits int) int { return 1<<bits - 1 },
 }).ParseFS(sources, "shaders/*.wgsl"))
+
+// places tells of the places in a word that four codes of so many bits have: those of
+// bytes are in two words, for what is turned into a mantissa has 23 bits.
+func places(bits int, what string) string {
+	var list [4]string
+	for i := range list {
+		at := bits * i
+		if bits == 8 {
+			at = bits * (i % 2)
+		}
+		switch what {
+		case "masks":
+			list[i] = fmt.Sprintf("%#xu", (1<<bits-1)<<at)
+		case "shifts":
+			list[i] = fmt.Sprintf("%du", at)
+		case "above":
+			list[i] = fmt.Sprintf("%du", at+bits)
+		case "worth":
+			list[i] = fmt.Sprintf("%d.0", 1<<at)
+		case "inverse":
+			list[i] = fmt.Sprintf("%v", 1/float64(int(1)<<at))
+		}
+	}
+	kind := "vec4f"
+	if what == "masks" || what == "shifts" || what == "above" {
+		kind = "vec4u"
+	}
+	return kind + "(" + strings.Join(list[:], ", ") + ")"
+}
 
 // kernel is a shader's text, and what its declarations say.
 type kernel struct {

@@ -21,8 +21,6 @@ type (
 	ropeParams      struct{ size, heads, pairs int }
 	pickParams      struct{ size, width, offset int }
 	storeParams     struct{ width int }
-	linearParams    struct{ n, k, column, stride, high, head int }
-	expertParams    struct{ n, k, column, stride, high, head, first, count, each, choices, share int }
 	attentionParams struct {
 		heads, kv_heads, window int
 		scale                   float32
@@ -58,17 +56,22 @@ func (p *planner) lower(l *lowered) error {
 	if n.Op == graph.StoreKV {
 		return p.storeKV(l)
 	}
-	out, err := p.buffer(n.Name, p.e.most(n)*n.Shape.Size())
-	if err != nil {
+	if s := p.stacks[n]; s != nil {
+		if s.nodes[0] != n {
+			return nil // the first one's dispatch computes it
+		}
+		return p.linear(l)
+	}
+	if p.values[n] != nil {
+		return nil // what goes into it has computed it
+	}
+	if _, err := p.value(n); err != nil {
 		return err
 	}
-	p.values[n] = out
 	switch n.Op {
 	case graph.Embed:
 		l.embed = true
 		return p.checkEmbed(n)
-	case graph.Linear:
-		return p.linear(l, p.e.b.weights[n.W[0]], out, p.values[n.In[0]])
 	case graph.RMSNorm:
 		return p.norm(l)
 	case graph.RoPE:
@@ -166,76 +169,6 @@ func (p *planner) pick(l *lowered, rows ...gpu.Range) error {
 	}
 	in := append([]gpu.Range{{Buffer: p.values[n.In[0]]}}, rows...)
 	return p.add(l, "pick", variant{"Gather": len(rows) > 0}, params, elements(params.size), p.values[n], in...)
-}
-
-// tile is how many rows an invocation of linear.wgsl takes, where a step may have as
-// many.
-const tile = 4
-
-// linear lowers a product: a dispatch for each shard of the weight.
-func (p *planner) linear(l *lowered, w *weight, out, x gpu.Buffer) error {
-	v := w.layout
-	if p.e.most(l.node) >= tile {
-		v.Rows = tile
-	}
-	for _, s := range w.shards {
-		low, high, _ := w.words(w.k)
-		params := linearParams{s.n, w.k, s.first, w.rows, low * s.n, (low + high) * s.n}
-		grid := func(rows int) (x, y, z int) {
-			y, z, _ = flat((rows + v.Rows - 1) / v.Rows)
-			return (s.n + 31) / 32, y, z
-		}
-		if err := p.add(l, "linear", v, params, grid, out, gpu.Range{Buffer: x}, gpu.Range{Buffer: s.buffer}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// experts lowers the gated MLPs of each row's choices, and their sum.
-func (p *planner) experts(l *lowered) error {
-	n := l.node
-	gateUp, down, x, routes := p.e.b.weights[n.W[0]], p.e.b.weights[n.W[1]], p.values[n.In[0]], p.values[n.In[1]]
-	k, ff, pairs := n.In[1].Shape[0], down.k, p.e.most(n)*n.In[1].Shape[0]
-	var made [3]gpu.Buffer // of the pairs of a row and a choice
-	for i, size := range []int{2 * ff, ff, gateUp.k} {
-		b, err := p.buffer(n.Name, pairs*size)
-		if err != nil {
-			return err
-		}
-		made[i] = b
-	}
-	defer func() { p.free = append(p.free, made[:]...) }()
-	if err := p.matrices(l, gateUp, k, k, made[0], x, routes); err != nil {
-		return err
-	}
-	act := variant{"Is": activation[n.Attr.(graph.ActAttr).Act] + " * b", "Split": true}
-	if err := p.add(l, "map", act, mapParams{size: k * ff, period: ff}, elements(k*ff), made[1], gpu.Range{Buffer: made[0]}); err != nil {
-		return err
-	}
-	if err := p.matrices(l, down, k, 1, made[2], made[1], routes); err != nil {
-		return err
-	}
-	return p.add(l, "combine", nil, combineParams{n.Shape.Size(), k}, elements(n.Shape.Size()), p.values[n], gpu.Range{Buffer: made[2]}, gpu.Range{Buffer: routes})
-}
-
-// matrices multiplies what each pair reads, share of them the same row of x, by its
-// expert's matrix.
-func (p *planner) matrices(l *lowered, w *weight, choices, share int, out, x, routes gpu.Buffer) error {
-	v := w.layout
-	v.Experts = true
-	low, high, head := w.words(w.k)
-	for _, s := range w.shards {
-		params := expertParams{w.rows, w.k, 0, w.rows, low * w.rows, (low + high) * w.rows, s.first, s.n, (low + high + head) * w.rows, choices, share}
-		grid := func(rows int) (x, y, z int) {
-			y, z, _ = flat(rows * choices)
-			return (w.rows + 31) / 32, y, z
-		}
-		if err := p.add(l, "linear", v, params, grid, out, gpu.Range{Buffer: x}, gpu.Range{Buffer: s.buffer}, gpu.Range{Buffer: routes}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (p *planner) route(l *lowered) error {

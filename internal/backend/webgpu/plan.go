@@ -48,6 +48,8 @@ type dispatch struct {
 	pipe  *pipe
 	group gpu.Group
 	grid  func(rows int) (x, y, z int) // for so many rows, or outputs
+	from  int                          // rows, from which on it runs
+	below int                          // and below which, if that is not 0
 
 	kv     *graph.KV // with the keys and values of a step's cache, which come with the step
 	ranges func(c *cache) []gpu.Range
@@ -82,6 +84,9 @@ type planner struct {
 	live   *graph.Live
 	free   []gpu.Buffer
 	tables map[freqs]*turns
+	stacks map[*graph.Node]*stack
+	users  map[*graph.Node][]*graph.Node
+	want   func(*graph.Node) bool
 }
 
 // Compile implements backend.Backend.
@@ -93,12 +98,13 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	}
 	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g),
 		stale: map[*dispatch]held{}}
-	p := &planner{e: e, values: map[*graph.Node]gpu.Buffer{}, live: g.Live(), tables: map[freqs]*turns{}}
+	p := &planner{e: e, values: map[*graph.Node]gpu.Buffer{}, live: g.Live(), tables: map[freqs]*turns{},
+		stacks: b.stacks(g), users: users(g), want: o.Want}
 	e.after = p.live.After
 	if err := e.inputs(g); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
-	if err := b.uploads(g, o.Progress); err != nil {
+	if err := b.uploads(g, p.stacks, o.Progress); err != nil {
 		return nil, err
 	}
 	for _, n := range g.Nodes {
@@ -109,7 +115,9 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		l.out = p.values[n]
 		e.nodes = append(e.nodes, l)
 		for _, f := range p.live.Freed(n) {
-			l.freed = append(l.freed, p.values[f])
+			if b := p.values[f]; b != nil { // else what reads it has computed it, too
+				l.freed = append(l.freed, b)
+			}
 		}
 		p.free = append(p.free, l.freed...)
 		e.last = l
@@ -137,27 +145,31 @@ func (e *executable) inputs(g *graph.Graph) (err error) {
 }
 
 // uploads brings the weights of products to the GPU.
-func (b *Backend) uploads(g *graph.Graph, progress func(done, total int64)) error {
-	var todo []*graph.Weight
-	of := map[*graph.Weight]*graph.Node{}
+func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, progress func(done, total int64)) error {
+	var todo []weights
+	of := map[weights]*graph.Node{}
 	var done, total int64
-	for _, n := range g.Nodes {
-		if n.Op != graph.Linear && n.Op != graph.Experts {
-			continue
+	add := func(n *graph.Node, w weights) {
+		if b.weights[w] == nil && of[w] == nil {
+			todo, of[w], total = append(todo, w), n, total+w.bytes()
 		}
-		for _, w := range n.W {
-			if b.weights[w] == nil && of[w] == nil {
-				todo, of[w], total = append(todo, w), n, total+int64(len(w.Data))
-			}
+	}
+	for _, n := range g.Nodes {
+		switch {
+		case n.Op == graph.Linear:
+			add(n, stacks[n].key)
+		case n.Op == graph.Experts:
+			add(n, weights{n.W[0]})
+			add(n, weights{n.W[1]})
 		}
 	}
 	for _, w := range todo {
-		made, err := b.upload(w)
+		made, err := b.upload(w.list()...)
 		if err != nil {
 			return fmt.Errorf("webgpu: %v: %w", of[w], err)
 		}
 		b.weights[w] = made
-		if done += int64(len(w.Data)); progress != nil {
+		if done += w.bytes(); progress != nil {
 			progress(done, total)
 		}
 	}

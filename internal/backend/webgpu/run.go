@@ -112,7 +112,11 @@ func (e *executable) record(l *lowered, s *backend.Step, c *cache) error {
 		}
 		e.list.Write(l.out, 0, bytesOf(rows))
 	}
+	rows := e.count(l.node, s)
 	for _, d := range l.dispatches {
+		if rows < d.from || d.below > 0 && rows >= d.below {
+			continue
+		}
 		g := d.group
 		if d.kv != nil {
 			var err error
@@ -120,7 +124,7 @@ func (e *executable) record(l *lowered, s *backend.Step, c *cache) error {
 				return err
 			}
 		}
-		x, y, z := d.grid(e.count(l.node, s))
+		x, y, z := d.grid(rows)
 		e.list.Dispatch(d.pipe.Pipeline, g, x, y, z)
 	}
 	for _, b := range l.freed {

@@ -32,7 +32,7 @@ type Backend struct {
 	limit int        // bytes of a buffer
 	busy  sync.Mutex // held while the GPU is used
 
-	weights map[*graph.Weight]*weight    // of products
+	weights map[weights]*weight          // of products
 	vectors map[*graph.Weight]gpu.Buffer // small ones
 	made    []interface{ Release() }
 	waiting gpu.List // what is written before something runs
@@ -44,7 +44,7 @@ type Backend struct {
 // New makes a backend of d.
 func New(d *Device, o Options) *Backend {
 	l := d.Adapter().Limits
-	return &Backend{o: o, d: d, limit: min(l.Binding, l.Buffer), weights: map[*graph.Weight]*weight{}, vectors: map[*graph.Weight]gpu.Buffer{}}
+	return &Backend{o: o, d: d, limit: min(l.Binding, l.Buffer), weights: map[weights]*weight{}, vectors: map[*graph.Weight]gpu.Buffer{}}
 }
 
 // Close frees what the backend has on the GPU. Nothing may run, then or later.

@@ -2,6 +2,7 @@ package webgpu
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -14,31 +15,29 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// summers is how many invocations share a sum of linear.wgsl.
-const summers = 4
-
-// layout is how weights of a type lie for linear.wgsl, and the shader's variant. A
-// row is cut into words, and the same word of all rows lies side by side, so that
-// invocations that take neighbouring rows read neighbouring words.
+// layout is how weights of a type lie for weight.wgsl. A row is cut into words, and the
+// same four words of all rows lie side by side, so that invocations that take
+// neighbouring rows read neighbouring memory, 16 bytes each.
 //
-// A row of a quantized type has three parts: the low bits of its codes in order, their
-// high bits, and a head for each block: D and Min as in quant.Header, then Scales and
-// Mins, a byte each, in blocks of 256. Nothing is rounded, and little is longer than
-// in the file.
+// A row of a quantized type has three parts: the low bits of its codes in order, two
+// words side by side if they are of 2 bits, else four; their high bits, a word; and a
+// head for each block: D and Min as in quant.Header, then Scales and Mins, a byte each,
+// in blocks of 256. Where that is D alone, a word has those of two blocks. Nothing is
+// rounded, and little is longer than in the file. Rows of floats are padded to
+// multiples of 32 with zeros.
 type layout struct {
-	Plain   string // f32, f16 or bf16; "" if quantized
-	Bits    int    // low bits of a code
-	High    int    // high bits
-	Group   int    // weights that share a scale
-	Units   int    // units of 32 in a block
-	Head    int    // words of a block's head
-	Min     bool   // there are minima
-	Bfloat  bool   // D is a bfloat16
-	Offset  int    // of the codes
-	Table   []int8 // of the codes' values, or nil
-	Rows    int    // of the activations, that an invocation takes
-	Slices  int
-	Experts bool
+	Plain  string // f32, f16 or bf16; "" if quantized
+	Odd    bool   // rows of floats are no multiple of 4
+	Bits   int    // low bits of a code
+	High   int    // high bits
+	Quads  int    // four words of a unit of 32; 0 if there are fewer
+	Group  int    // weights that share a scale
+	Units  int    // units of 32 in a block
+	Head   int    // words of a block's head
+	Min    bool   // there are minima
+	Bfloat bool   // D is a bfloat16
+	Offset int    // of the codes
+	Table  []int8 // of the codes' values, or nil
 }
 
 // bits are the low and high bits of codes, by type.
@@ -46,12 +45,12 @@ var bits = map[tensor.DType][2]int{tensor.Q4_0: {4, 0}, tensor.Q4_1: {4, 0}, ten
 	tensor.Q2_K: {2, 0}, tensor.Q3_K: {2, 1}, tensor.Q4_K: {4, 0}, tensor.Q5_K: {4, 1}, tensor.Q6_K: {4, 2},
 	tensor.IQ4_NL: {4, 0}, tensor.IQ4_XS: {4, 0}, tensor.MXFP4: {4, 0}}
 
-// layoutOf is the layout of weights of type d.
-func layoutOf(d tensor.DType) (layout, error) {
-	l := layout{Slices: summers, Rows: 1}
+// layoutOf is the layout of weights of type d with rows of k.
+func layoutOf(d tensor.DType, k int) (layout, error) {
+	l := layout{Odd: k%4 != 0, Quads: 4}
 	switch d {
 	case tensor.F32, tensor.F64:
-		l.Plain = "f32"
+		l.Plain, l.Quads = "f32", 8
 	case tensor.F16:
 		l.Plain = "f16"
 	case tensor.BF16:
@@ -64,7 +63,7 @@ func layoutOf(d tensor.DType) (layout, error) {
 	if !ok {
 		return l, fmt.Errorf("there is no kernel for weights of type %v", d)
 	}
-	l.Bits, l.High, l.Group, l.Units = b[0], b[1], quant.GroupSize(d), d.BlockSize()/32
+	l.Odd, l.Bits, l.High, l.Quads, l.Group, l.Units = false, b[0], b[1], b[0]/4, quant.GroupSize(d), d.BlockSize()/32
 	l.Head, l.Min, l.Bfloat, l.Offset = 1, quant.HasMin(d), d == tensor.MXFP4, int(quant.Offset(d))
 	if t := quant.Table(d); t != nil {
 		l.Table = t[:]
@@ -80,14 +79,20 @@ func layoutOf(d tensor.DType) (layout, error) {
 
 // words is how many words a row of k weights has in each part.
 func (l *layout) words(k int) (low, high, head int) {
+	units := (k + 31) / 32
 	switch {
-	case l.Plain == "f32":
-		return k, 0, 0
 	case l.Plain != "":
-		return (k + 1) / 2, 0, 0
+		return units * l.Quads * 4, 0, 0
+	case l.pairs():
+		head = (units + 1) / 2
+	default:
+		head = units / l.Units * l.Head
 	}
-	return k / 32 * l.Bits, k / 32 * l.High, k / 32 / l.Units * l.Head
+	return units * l.Bits, units * l.High, head
 }
+
+// pairs reports whether a word has the heads of two blocks.
+func (l *layout) pairs() bool { return l.Units == 1 && !l.Min }
 
 // shard is a part of a weight in one buffer: rows of a matrix, or matrices of experts.
 type shard struct {
@@ -99,23 +104,35 @@ type shard struct {
 type weight struct {
 	layout
 	rows, k int // of a matrix
+	each    int // words of one of several
 	shards  []shard
 }
 
-// filler lays n rows of a weight, each of k numbers, into words.
+// filler lays rows of a weight into words, where n rows of k numbers lie.
 type filler struct {
 	layout
-	w           *graph.Weight
-	first, n, k int
-	words       []byte
+	w     *graph.Weight
+	from  int // the weight's row that is row first there
+	first int
+	n, k  int
+	words []byte
 }
 
-// put sets word i of row n.
+// low sets word i of the first part of row n.
+func (f *filler) low(i, n int, word uint32) {
+	together := 4
+	if f.Bits == 2 {
+		together = 2
+	}
+	binary.LittleEndian.PutUint32(f.words[4*((i/together*f.n+n)*together+i%together):], word)
+}
+
+// put sets word i of row n, the first part's words included in i.
 func (f *filler) put(i, n int, word uint32) {
 	binary.LittleEndian.PutUint32(f.words[4*(i*f.n+n):], word)
 }
 
-// fill lays rows from to to-1.
+// fill lays rows first+from to first+to-1.
 func (f *filler) fill(from, to int) error {
 	low, high, _ := f.layout.words(f.k)
 	d := f.w.DType
@@ -129,12 +146,12 @@ func (f *filler) fill(from, to int) error {
 	for ; from < to; from += together {
 		for b := range count {
 			for n := from; n < min(from+together, to); n++ {
-				block := f.w.Row(f.first + n)[b*size:][:size]
+				block := f.w.Row(f.from + n)[b*size:][:size]
 				if err := quant.Codes(d, codes[:d.BlockSize()], block); err != nil {
 					return err
 				}
 				h.Read(d, block)
-				f.block(codes[:d.BlockSize()], &h, n, b, low, low+high)
+				f.block(codes[:d.BlockSize()], &h, f.first+n, b, low, low+high)
 			}
 		}
 	}
@@ -149,7 +166,7 @@ func (f *filler) block(codes []byte, h *quant.Header, n, b, high, head int) {
 		for t := range 32 / f.Bits {
 			word |= uint32(codes[i*32/f.Bits+t]) & (1<<f.Bits - 1) << (t * f.Bits)
 		}
-		f.put(b*per+i, n, word)
+		f.low(b*per+i, n, word)
 	}
 	for i := range perHigh {
 		var word uint32
@@ -157,6 +174,10 @@ func (f *filler) block(codes []byte, h *quant.Header, n, b, high, head int) {
 			word |= uint32(codes[i*32/f.High+t]) >> f.Bits << (t * f.High)
 		}
 		f.put(high+b*perHigh+i, n, word)
+	}
+	if f.pairs() {
+		binary.LittleEndian.PutUint16(f.words[4*((head+b/2)*f.n+n)+b%2*2:], h.D)
+		return
 	}
 	at := head + b*f.Head
 	f.put(at, n, uint32(h.D)|uint32(h.Min)<<16)
@@ -175,13 +196,13 @@ func (f *filler) block(codes []byte, h *quant.Header, n, b, high, head int) {
 func (f *filler) fillPlain(from, to int) error {
 	row := make([]float32, f.k)
 	for n := from; n < to; n++ {
-		b := f.w.Row(f.first + n)
+		b := f.w.Row(f.from + n)
 		if f.Plain == "f32" {
 			if err := quant.Dequantize(f.w.DType, row, b); err != nil {
 				return err
 			}
 			for i, v := range row {
-				f.put(i, n, math.Float32bits(v))
+				f.low(i, f.first+n, math.Float32bits(v))
 			}
 			continue
 		}
@@ -190,66 +211,65 @@ func (f *filler) fillPlain(from, to int) error {
 			if i+1 < f.k {
 				word |= uint32(binary.LittleEndian.Uint16(b[2*i+2:])) << 16
 			}
-			f.put(i/2, n, word)
+			f.low(i/2, f.first+n, word)
 		}
 	}
 	return nil
 }
 
-// all lays the rows of a matrix, cut among the processors.
-func (f *filler) all() error {
-	cuts := min(runtime.GOMAXPROCS(0), (f.n+63)/64)
+// all lays so many rows, cut among the processors.
+func (f *filler) all(rows int) error {
+	cuts := min(runtime.GOMAXPROCS(0), (rows+63)/64)
 	errs := make([]error, cuts)
 	var wg sync.WaitGroup
 	for c := range cuts {
 		wg.Go(func() {
-			errs[c] = mmap.Guard(func() error { return f.fill(f.n*c/cuts, f.n*(c+1)/cuts) })
+			errs[c] = mmap.Guard(func() error { return f.fill(rows*c/cuts, rows*(c+1)/cuts) })
 		})
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// upload brings a weight [n, k], or [experts, n, k], to the GPU, shard by shard.
-func (b *Backend) upload(w *graph.Weight) (*weight, error) {
-	l, err := layoutOf(w.DType)
+// upload brings weights [n, k] of one type, as one whose rows follow each other, or a
+// weight [experts, n, k] to the GPU, shard by shard.
+func (b *Backend) upload(ws ...*graph.Weight) (*weight, error) {
+	w := ws[0]
+	l, err := layoutOf(w.DType, w.Shape.Last())
 	if err != nil {
 		return nil, err
 	}
-	if size, err := tensor.Bytes(w.DType, w.Shape); err != nil {
-		return nil, fmt.Errorf("weight %s: %w", w.Name, err)
-	} else if size != len(w.Data) {
-		return nil, fmt.Errorf("weight %s: %d bytes, %v of %v has %d", w.Name, len(w.Data), w.DType, w.Shape, size)
+	out := &weight{layout: l, k: w.Shape.Last()}
+	for _, w := range ws {
+		if size, err := tensor.Bytes(w.DType, w.Shape); err != nil {
+			return nil, fmt.Errorf("weight %s: %w", w.Name, err)
+		} else if size != len(w.Data) {
+			return nil, fmt.Errorf("weight %s: %d bytes, %v of %v has %d", w.Name, len(w.Data), w.DType, w.Shape, size)
+		}
+		out.rows += w.Shape[len(w.Shape)-2]
 	}
-	out := &weight{layout: l, k: w.Shape.Last(), rows: w.Shape[len(w.Shape)-2]}
-	low, high, head := l.words(out.k)
-	row, limit := 4*(low+high+head), b.limit
+	row := l.bytes(out.k)
 	count, unit := out.rows, row // of what a shard has several of
 	if len(w.Shape) == 3 {
-		count, unit = w.Shape[0], out.rows*row
+		count, unit = w.Shape[0], (out.rows*row+15)&^15
+		out.each = unit / 4
 	}
-	if unit == 0 || unit > limit {
-		return nil, fmt.Errorf("weight %s: %d bytes do not fit a binding, which has at most %d", w.Name, unit, limit)
+	if unit == 0 || unit > b.limit {
+		return nil, fmt.Errorf("weight %s: %d bytes do not fit a binding, which has at most %d", w.Name, unit, b.limit)
 	}
-	most := limit / unit
+	most := b.limit / unit
 	if len(w.Shape) == 2 && most >= 32 {
 		most &^= 31
 	}
 	for first := 0; first < count; first += most {
 		n := min(most, count-first)
-		words := make([]byte, n*unit)
+		words := make([]byte, (n*unit+15)&^15)
 		if len(w.Shape) == 2 {
-			f := filler{l, w, first, n, out.k, words}
-			err = f.all()
+			err = fillRows(ws, l, first, n, words)
 		}
 		for i := 0; len(w.Shape) == 3 && i < n && err == nil; i++ {
-			f := filler{l, w, (first + i) * out.rows, out.rows, out.k, words[i*unit : (i+1)*unit]}
-			err = f.all()
+			f := filler{layout: l, w: w, from: (first + i) * out.rows, n: out.rows, k: out.k, words: words[i*unit : (i+1)*unit]}
+			err = f.all(out.rows)
 		}
 		if err != nil {
 			return nil, err
@@ -261,6 +281,26 @@ func (b *Backend) upload(w *graph.Weight) (*weight, error) {
 		out.shards = append(out.shards, shard{buffer, first, n})
 	}
 	return out, nil
+}
+
+// bytes of a row of k weights.
+func (l *layout) bytes(k int) int {
+	low, high, head := l.words(k)
+	return 4 * (low + high + head)
+}
+
+// fillRows lays n rows of the matrices ws, from row first of all of them on, into words.
+func fillRows(ws []*graph.Weight, l layout, first, n int, words []byte) error {
+	f := filler{layout: l, n: n, k: ws[0].Shape.Last(), words: words}
+	for _, w := range ws {
+		f.w, f.from = w, min(first, w.Shape[0])
+		rows := min(n-f.first, w.Shape[0]-f.from)
+		if err := f.all(rows); err != nil {
+			return err
+		}
+		f.first, first = f.first+rows, first-f.from
+	}
+	return nil
 }
 
 // piece is how much is brought to the GPU at once.

@@ -129,10 +129,14 @@ type device struct {
 	instances []hal.Instance
 	hal       hal.Device
 	queue     hal.Queue
-	live      map[releaser]bool // what Close frees
-	fresh     []*buffer         // to be cleared by the next run
-	encoder   hal.CommandEncoder
-	up, down  *buffer // for what the host writes and reads
+	live      map[releaser]bool     // what Close frees
+	fresh     []*buffer             // to be cleared by the next run
+	encoder   [2]hal.CommandEncoder // that of what runs, and of what is encoded meanwhile
+	last      []command             // that were encoded, without what is written
+	next      hal.CommandBuffer     // the same again, or nil
+	before    [2]*buffer            // up and down, as next has them
+	written   []byte                // what the host writes
+	up, down  *buffer               // for what the host writes and reads
 	stamps    hal.QuerySet
 	stamped   int   // stamps that it has room for
 	lost      error // why nothing runs any more
@@ -240,7 +244,14 @@ func (d *device) NewPipeline(name, wgsl string, access []Access) (_ Pipeline, er
 		t := map[Access]gputypes.BufferBindingType{Uniform: gputypes.BufferBindingTypeUniform, Read: gputypes.BufferBindingTypeReadOnlyStorage, ReadWrite: gputypes.BufferBindingTypeStorage}[a]
 		entries = append(entries, gputypes.BindGroupLayoutEntry{Binding: uint32(i), Visibility: gputypes.ShaderStageCompute, Buffer: &gputypes.BufferBindingLayout{Type: t}})
 	}
-	if p.module, err = d.hal.CreateShaderModule(&hal.ShaderModuleDescriptor{Label: name, Source: hal.ShaderSource{WGSL: wgsl}}); err != nil {
+	source := hal.ShaderSource{WGSL: wgsl}
+	if d.adapter.API == gputypes.BackendVulkan.String() {
+		source = hal.ShaderSource{}
+		if source.SPIRV, err = spirv(wgsl); err != nil {
+			return nil, err
+		}
+	}
+	if p.module, err = d.hal.CreateShaderModule(&hal.ShaderModuleDescriptor{Label: name, Source: source}); err != nil {
 		return nil, err
 	}
 	if p.layout, err = d.hal.CreateBindGroupLayout(&hal.BindGroupLayoutDescriptor{Label: name, Entries: entries}); err != nil {
@@ -301,8 +312,10 @@ func (d *device) Close() error {
 	if d.stamps != nil {
 		d.hal.DestroyQuerySet(d.stamps)
 	}
-	if d.encoder != nil {
-		d.encoder.Destroy()
+	for _, e := range d.encoder {
+		if e != nil {
+			e.Destroy()
+		}
 	}
 	d.hal.Destroy()
 	destroy(d.instances)

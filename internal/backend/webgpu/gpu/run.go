@@ -5,6 +5,7 @@ package gpu
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/gogpu/gputypes"
 	"github.com/gogpu/wgpu/hal"
@@ -36,14 +37,14 @@ func (d *device) stage(l *List, up, down, stamps int) error {
 		if err := d.staging(&d.up, "upload", up, gputypes.BufferUsageMapWrite|gputypes.BufferUsageCopySrc); err != nil {
 			return err
 		}
-		at := 0
+		d.written = slices.Grow(d.written[:0], up)
 		for i := range l.commands {
 			if c := &l.commands[i]; c.kind == write {
-				if err := d.queue.WriteBuffer(d.up.hal, uint64(at), c.data); err != nil {
-					return err
-				}
-				at += c.size
+				d.written = append(d.written, c.data...)
 			}
+		}
+		if err := d.queue.WriteBuffer(d.up.hal, 0, d.written); err != nil {
+			return err
 		}
 	}
 	if stamps > 0 && d.adapter.Timestamps {
@@ -58,10 +59,59 @@ func (d *device) stage(l *List, up, down, stamps int) error {
 }
 
 // submit encodes l, runs it, and waits. An error is the device's.
+//
+// Where a list has been run before, as those of decoding are, it is encoded for the next
+// time while the device computes.
 func (d *device) submit(l *List, ticks, stamps int) error {
-	e, err := d.begin()
-	if err != nil {
+	again := slices.EqualFunc(d.last, l.commands, command.like)
+	if d.next != nil && (!again || len(d.fresh) > 0 || d.up != d.before[0] || d.down != d.before[1]) {
+		d.encoder[1].ResetAll([]hal.CommandBuffer{d.next})
+		d.next = nil
+	}
+	commands := d.next
+	if d.next = nil; commands != nil {
+		d.encoder[0], d.encoder[1] = d.encoder[1], d.encoder[0]
+	} else {
+		var err error
+		if commands, err = d.encode(&d.encoder[0], l, ticks, stamps); err != nil {
+			return err
+		}
+		d.last = d.last[:0]
+		for i := range l.commands {
+			c := l.commands[i]
+			c.data = nil
+			d.last = append(d.last, c)
+		}
+	}
+	if _, err := d.queue.Submit([]hal.CommandBuffer{commands}); err != nil {
 		return err
+	}
+	if again {
+		var err error
+		if d.next, err = d.encode(&d.encoder[1], l, ticks, stamps); err != nil {
+			return err
+		}
+		d.before = [2]*buffer{d.up, d.down}
+	}
+	if err := d.hal.WaitIdle(); err != nil {
+		return err
+	}
+	d.encoder[0].ResetAll([]hal.CommandBuffer{commands})
+	commands.Destroy()
+	return nil
+}
+
+// like reports whether c and o are the same but for what is written.
+func (c command) like(o command) bool {
+	return c.kind == o.kind && c.group == o.group && c.pipeline == o.pipeline && c.x == o.x && c.y == o.y && c.z == o.z &&
+		c.dst == o.dst && c.src == o.src && c.to == o.to && c.from == o.from && c.size == o.size
+}
+
+// encode makes l what the device runs.
+func (d *device) encode(to *hal.CommandEncoder, l *List, ticks, stamps int) (hal.CommandBuffer, error) {
+	e, err := d.begin(to)
+	if err != nil {
+		return nil, err
 	}
 	for _, b := range d.fresh {
 		if d.live[b] {
@@ -75,28 +125,17 @@ func (d *device) submit(l *List, ticks, stamps int) error {
 		r.encode(&l.commands[i])
 	}
 	r.end()
+	r.copies()
 	if stamps > 0 && d.adapter.Timestamps {
 		e.ResolveQuerySet(d.stamps, 0, uint32(stamps), d.down.hal, uint64(ticks))
 	}
-	commands, err := e.EndEncoding()
-	if err != nil {
-		return err
-	}
-	if _, err := d.queue.Submit([]hal.CommandBuffer{commands}); err != nil {
-		return err
-	}
-	if err := d.hal.WaitIdle(); err != nil {
-		return err
-	}
-	e.ResetAll([]hal.CommandBuffer{commands})
-	commands.Destroy()
-	return nil
+	return e.EndEncoding()
 }
 
-// begin begins encoding. There is one encoder, for the library's Vulkan makes 16
+// begin begins encoding. There are two encoders, for the library's Vulkan makes 16
 // command buffers for each new one and does not free them.
-func (d *device) begin() (hal.CommandEncoder, error) {
-	if d.encoder == nil {
+func (d *device) begin(to *hal.CommandEncoder) (hal.CommandEncoder, error) {
+	if *to == nil {
 		e, err := d.hal.CreateCommandEncoder(&hal.CommandEncoderDescriptor{Label: "list"})
 		if err != nil {
 			return nil, err
@@ -104,9 +143,9 @@ func (d *device) begin() (hal.CommandEncoder, error) {
 		if pool, ok := e.(interface{ SetPoolManaged(bool) }); ok {
 			pool.SetPoolManaged(true)
 		}
-		d.encoder = e
+		*to = e
 	}
-	return d.encoder, d.encoder.BeginEncoding("list")
+	return *to, (*to).BeginEncoding("list")
 }
 
 // recorder encodes commands: dispatches in passes, copies between them. The library
@@ -117,6 +156,13 @@ type recorder struct {
 	pass     hal.ComputePassEncoder
 	up, down int // bytes staged so far
 	stamps   int
+	moves    []move // that wait, for neighbouring ones have their barriers together
+}
+
+// move is a copy.
+type move struct {
+	dst, src       *buffer
+	to, from, size int
 }
 
 const (
@@ -140,6 +186,7 @@ func (r *recorder) end() {
 func (r *recorder) encode(c *command) {
 	switch c.kind {
 	case dispatch:
+		r.copies()
 		if r.pass == nil {
 			r.pass = r.e.BeginComputePass(&hal.ComputePassDescriptor{Label: "pass"})
 		}
@@ -148,6 +195,7 @@ func (r *recorder) encode(c *command) {
 		r.pass.Dispatch(uint32(c.x), uint32(c.y), uint32(c.z))
 	case stamp:
 		r.end()
+		r.copies()
 		if r.d.adapter.Timestamps {
 			i := uint32(r.stamps)
 			r.stamps++
@@ -165,19 +213,38 @@ func (r *recorder) encode(c *command) {
 	}
 }
 
-// copy copies between two buffers of which one, or both, are a shader's.
+// copy notes a copy between two buffers of which one, or both, are a shader's.
 func (r *recorder) copy(dst *buffer, to int, src *buffer, from, size int) {
 	r.end()
-	var before, after []hal.BufferBarrier
-	if src != r.d.up {
-		before, after = append(before, barrier(src, storage, copySource)), append(after, barrier(src, copySource, storage))
+	for _, m := range r.moves {
+		if m.dst == dst && dst != r.d.down || m.dst == src || m.src == dst { // each sees what the one before it wrote
+			r.copies()
+			break
+		}
 	}
-	if dst != r.d.down {
-		before, after = append(before, barrier(dst, storage, copyTarget)), append(after, barrier(dst, copyTarget, storage))
+	r.moves = append(r.moves, move{dst, src, to, from, size})
+}
+
+// copies encodes the copies that wait.
+func (r *recorder) copies() {
+	if len(r.moves) == 0 {
+		return
+	}
+	var before, after []hal.BufferBarrier
+	for _, m := range r.moves {
+		if m.src != r.d.up {
+			before, after = append(before, barrier(m.src, storage, copySource)), append(after, barrier(m.src, copySource, storage))
+		}
+		if m.dst != r.d.down {
+			before, after = append(before, barrier(m.dst, storage, copyTarget)), append(after, barrier(m.dst, copyTarget, storage))
+		}
 	}
 	r.e.TransitionBuffers(before)
-	r.e.CopyBufferToBuffer(src.hal, dst.hal, []hal.BufferCopy{{SrcOffset: uint64(from), DstOffset: uint64(to), Size: uint64(size)}})
+	for _, m := range r.moves {
+		r.e.CopyBufferToBuffer(m.src.hal, m.dst.hal, []hal.BufferCopy{{SrcOffset: uint64(m.from), DstOffset: uint64(m.to), Size: uint64(m.size)}})
+	}
 	r.e.TransitionBuffers(after)
+	r.moves = r.moves[:0]
 }
 
 // fetch gives the list's reads what they wanted.

@@ -1,16 +1,16 @@
-// linear multiplies rows by the transpose of a weight: Linear, and the products of
-// Experts. The weight lies as weight.go has laid it: word by word along its rows, the
-// same word of all rows side by side.
-//
-// Units of 32 elements are dealt to {{.Slices}} slices, whose sums are added at the end, in
-// order. So a row's order of summation depends on nothing but the weight.
+// linear multiplies a few rows by the transpose of a weight: Linear, and the products
+// of Experts. A workgroup takes 8 rows of the weight, or {{.Per}} times as many, and one
+// of its columns of invocations a run (see weight).
 struct Params {
 	n: u32, // rows of the weight that lie here
 	k: u32, // their length
+{{- if gt .Outs 1}}
+	second: u32, // row of the weight with which the second result begins
+	third: u32, // and the third
+{{- else}}
 	column: u32, // of the result, of the first of them
 	stride: u32, // of the result's rows
-	high: u32, // where the high bits of codes lie
-	head: u32, // and where scales and minima do
+{{- end}}
 {{- if .Experts}}
 	first: u32, // expert whose matrix lies here
 	count: u32, // of experts whose matrices do
@@ -23,30 +23,23 @@ struct Params {
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<uniform> step: Step;
 @group(0) @binding(2) var<storage, read_write> out: array<f32>;
-@group(0) @binding(3) var<storage, read> x: array<f32>;
-@group(0) @binding(4) var<storage, read> w: array<u32>;
+@group(0) @binding(3) var<storage, read> x: array<{{if .Odd}}f32{{else}}vec4f{{end}}>;
+@group(0) @binding(4) var<storage, read> w: array<vec4u>;
 {{if .Experts}}@group(0) @binding(5) var<storage, read> routes: array<f32>;{{end}}
+{{- if .Add}}@group(0) @binding(5) var<storage, read> more: array<f32>;{{end}}
+{{- if gt .Outs 1}}@group(0) @binding(5) var<storage, read_write> out2: array<f32>;{{end}}
+{{- if gt .Outs 2}}
+@group(0) @binding(6) var<storage, read_write> out3: array<f32>;{{end}}
 
-var<workgroup> sums: array<f32, {{mul 32 .Slices .Rows}}>;
-{{if .Table}}
-fn value(code: u32) -> f32 {
-	var t = array<f32, 16>({{range .Table}}{{.}}.0, {{end}});
-	return t[code];
-}
-{{else}}
-fn value(code: u32) -> f32 {
-	return f32(i32(code) - {{.Offset}});
-}
-{{end}}
-// signed is byte i of a word.
-fn signed(word: u32, i: u32) -> f32 {
-	return f32(i32(word << (24u - 8u * i)) >> 24u);
-}
+{{template "weight.wgsl" .}}
+var<workgroup> sums: array<f32, {{mul 256 .Per .Rows}}>;
 
-@compute @workgroup_size(32, {{.Slices}})
+{{template "result.wgsl" .}}
+
+@compute @workgroup_size(8, 32)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3u) {
-	let n = wg.x * 32u + id.x;
-	let first = (wg.z * GX + wg.y) * {{.Rows}}u;
+	let group = wg.y * GX + wg.x;
+	let first = wg.z * {{.Rows}}u;
 	var rows = step.rows;
 	var base = 0u;
 {{- if .Experts}}
@@ -60,93 +53,82 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 	if (first >= rows) {
 		return;
 	}
-	var at = array<u32, {{.Rows}}>();
-	var acc = array<f32, {{.Rows}}>();
-	for (var r = 0u; r < {{.Rows}}u; r++) {
-		at[r] = min(first + r, rows - 1u){{if .Experts}} / p.share{{end}} * p.k;
-	}
-	if (n < p.n) {
-		for (var u = id.y; u * 32u < p.k; u += {{.Slices}}u) {
-{{- if .Bits}}
-			let head = base + p.head + u / {{.Units}}u * {{.Head}}u * p.n + n;
-			let word = w[head];
-			let d = {{if .Bfloat}}bitcast<f32>(word << 16u){{else}}from_half(word & 0xffffu){{end}};
-{{- if .Min}}
-			let m = from_half(word >> 16u);
+{{- range $r := seq .Rows}}
+	let at{{$r}} = min(first + {{$r}}u, rows - 1u){{if $.Experts}} / p.share{{end}} * p.k;
 {{- end}}
-			for (var g = 0u; g < {{div 32 .Group}}u; g++) {
-{{- if eq .Units 8}}
-				let i = u % 8u * {{div 32 .Group}}u + g;
-				let scale = d * signed(w[head + (1u + i / 4u) * p.n], i % 4u);
-{{- if .Min}}
-				let low = -(m * signed(w[head + (1u + {{div 64 .Group}}u + i / 4u) * p.n], i % 4u));
-{{- end}}
-{{- else}}
-				let scale = d;
-{{- if .Min}}
-				let low = m;
+{{- range $i := seq .Per}}
+	let n{{$i}} = min({{if $.GLU}}group * 8u + id.x, (p.n >> 1u) - 1u) + {{$i}}u * (p.n >> 1u){{else}}group * {{mul 8 $.Per}}u + {{mul 8 $i}}u + id.x, p.n - 1u){{end}};
+{{- range $r := seq $.Rows}}
+	var s{{$i}}_{{$r}} = 0.0;
 {{- end}}
 {{- end}}
-{{- if eq .High 1}}
-				let h = w[base + p.high + u * p.n + n] >> (g * {{.Group}}u);
-{{- else if eq .High 2}}
-				let h = w[base + p.high + (u * 2u + g) * p.n + n];
+	let until = min((id.y + 1u) * run(), units());
+	for (var u = id.y * run(); u < until; u++) {
+{{- range $i := seq .Per}}
+{{- if $.Bits}}
+{{- range $g := seq (div 32 $.Group)}}
+		let scale{{$i}}_{{$g}} = scale(base, n{{$i}}, u, {{$g}}u);
 {{- end}}
-				var sum = array<f32, {{.Rows}}>();
-{{- if .Min}}
-				var all = array<f32, {{.Rows}}>();
+{{- range $h := seq $.High}}
+		let high{{$i}}_{{$h}} = word(base + (units() * {{$.Bits}}u + u * {{$.High}}u + {{$h}}u) * p.n + n{{$i}});
 {{- end}}
-				for (var j = 0u; j < {{div (mul .Group .Bits) 32}}u; j++) {
-					let codes = w[base + (u * {{.Bits}}u + g * {{div (mul .Group .Bits) 32}}u + j) * p.n + n];
-					for (var t = 0u; t < {{div 32 .Bits}}u; t++) {
-						let e = j * {{div 32 .Bits}}u + t;
-						var code = (codes >> (t * {{.Bits}}u)) & {{mask .Bits}}u;
-{{- if .High}}
-						code |= ((h >> (e * {{.High}}u)) & {{mask .High}}u) << {{.Bits}}u;
 {{- end}}
-						let q = value(code);
-						for (var r = 0u; r < {{.Rows}}u; r++) {
-							let v = x[at[r] + u * 32u + g * {{.Group}}u + e];
-							sum[r] += q * v;
-{{- if .Min}}
-							all[r] += v;
+{{- range $q := seq $.Quads}}
+		let c{{$i}}_{{$q}} = w[(base >> 2u) + (u * {{$.Quads}}u + {{$q}}u) * p.n + n{{$i}}];
 {{- end}}
-						}
-					}
-				}
-				for (var r = 0u; r < {{.Rows}}u; r++) {
-					acc[r] += scale * sum[r]{{if .Min}} + low * all[r]{{end}};
-				}
-			}
-{{- else}}
-			for (var k = u * 32u; k < min(u * 32u + 32u, p.k); k++) {
-{{- if eq .Plain "f32"}}
-				let q = bitcast<f32>(w[base + k * p.n + n]);
-{{- else}}
-				let word = w[base + k / 2u * p.n + n] >> (k % 2u * 16u);
-				let q = {{if eq .Plain "bf16"}}bitcast<f32>(word << 16u){{else}}from_half(word & 0xffffu){{end}};
+{{- if eq $.Bits 2}}
+		let c{{$i}} = vec2u(word(base + (u * p.n + n{{$i}}) * 2u), word(base + (u * p.n + n{{$i}}) * 2u + 1u));
 {{- end}}
-				for (var r = 0u; r < {{.Rows}}u; r++) {
-					acc[r] += q * x[at[r] + k];
-				}
-			}
+{{- end}}
+{{- range $j := seq 4}}
+		{
+{{- range $r := seq $.Rows}}
+			let a{{$r}} = quad(at{{$r}}, u * 8u + {{mul 2 $j}}u);
+			let b{{$r}} = quad(at{{$r}}, u * 8u + {{add (mul 2 $j) 1}}u);
+{{- end}}
+{{- range $i := seq $.Per}}
+			let v{{$i}} = eight(
+{{- if eq $.Bits 4}}c{{$i}}_0.{{slice "xyzw" $j (add $j 1)}}
+{{- else if eq $.Bits 8}}c{{$i}}_{{div $j 2}}.{{if eq (mod $j 2) 0}}xy{{else}}zw{{end}}
+{{- else if eq $.Bits 2}}c{{$i}}.{{slice "xxyy" $j (add $j 1)}}{{if eq (mod $j 2) 1}} >> 16u{{end}}
+{{- else if eq $.Plain "f32"}}c{{$i}}_{{mul 2 $j}}, c{{$i}}_{{add (mul 2 $j) 1}}
+{{- else}}c{{$i}}_{{$j}}
+{{- end}}
+{{- if $.Bits}}, {{if eq $.High 1}}high{{$i}}_0 >> {{mul 8 $j}}u{{else if eq $.High 2}}high{{$i}}_{{div $j 2}} >> {{mul 16 (mod $j 2)}}u{{else}}0u{{end}}, scale{{$i}}_{{if eq $.Group 16}}{{div $j 2}}{{else}}0{{end}}{{end}});
+{{- range $r := seq $.Rows}}
+			s{{$i}}_{{$r}} = chain(s{{$i}}_{{$r}}, v{{$i}}, a{{$r}}, b{{$r}});
+{{- end}}
 {{- end}}
 		}
+{{- end}}
 	}
-	for (var r = 0u; r < {{.Rows}}u; r++) {
-		sums[(id.y * {{.Rows}}u + r) * 32u + id.x] = acc[r];
-	}
+{{- range $i := seq .Per}}
+{{- range $r := seq $.Rows}}
+	sums[{{mul 256 (add (mul $i $.Rows) $r)}}u + id.y * 8u + id.x] = s{{$i}}_{{$r}};
+{{- end}}
+{{- end}}
 	workgroupBarrier();
-	if (id.y > 0u || n >= p.n) {
+	let t = id.y * 8u + id.x;
+	if (t >= {{if .GLU}}{{mul 8 .Rows}}u{{else}}{{mul 8 .Per .Rows}}u{{end}}) {
 		return;
 	}
-	for (var r = 0u; r < {{.Rows}}u; r++) {
-		if (first + r < rows) {
-			var s = sums[r * 32u + id.x];
-			for (var i = 1u; i < {{.Slices}}u; i++) {
-				s += sums[(i * {{.Rows}}u + r) * 32u + id.x];
-			}
-			out[(first + r) * p.stride + p.column + n] = s;
-		}
+	let row = first + (t >> 3u) % {{.Rows}}u;
+	let n = group * {{if .GLU}}8u{{else}}{{mul 8 .Per}}u + (t >> 3u) / {{.Rows}}u * 8u{{end}} + (t & 7u);
+	if (row >= rows || n >= p.n{{if .GLU}} >> 1u{{end}}) {
+		return;
 	}
+{{- if .GLU}}
+	result(row, n, total((t >> 3u) * 256u + (t & 7u)), total(({{.Rows}}u + (t >> 3u)) * 256u + (t & 7u)));
+{{- else}}
+	result(row, n, total((t >> 3u) * 256u + (t & 7u)));
+{{- end}}
+}
+
+// total is the sum of the runs, those that are empty included.
+fn total(at: u32) -> f32 {
+	var s = sums[at];
+{{- range $y := seq 31}}
+	s += sums[at + {{mul 8 (add $y 1)}}u];
+{{- end}}
+	return s;
 }

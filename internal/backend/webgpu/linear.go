@@ -1,0 +1,230 @@
+package webgpu
+
+import (
+	"fmt"
+
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// The Params of products.
+type (
+	linearParams struct{ n, k, column, stride int }
+	stackParams  struct{ n, k, second, third int }
+	expertParams struct{ n, k, column, stride, first, count, each, choices, share int }
+)
+
+// ending is what a product does with its results.
+type ending struct {
+	Outs int    // results whose rows lie as one weight
+	GLU  string // of pairs of results, an expression of a and b
+	Add  bool   // something is added
+}
+
+// linearVariant is a form of linear.wgsl.
+type linearVariant struct {
+	layout
+	ending
+	Per     int // rows of the weight, and
+	Rows    int // of activations, of an invocation
+	Experts bool
+}
+
+// tile is what a workgroup of product.wgsl computes, and an invocation of it.
+type tile struct {
+	BM, BN, TM, TN int
+	Q              int // quads of a row that are in the workgroup's memory
+}
+
+// TX is how many invocations share a tile's row.
+func (t tile) TX() int { return t.BN / t.TN }
+
+// TY is how many share a column.
+func (t tile) TY() int { return t.BM / t.TM }
+
+// Threads are the invocations.
+func (t tile) Threads() int { return t.TX() * t.TY() }
+
+// productVariant is a form of product.wgsl.
+type productVariant struct {
+	layout
+	ending
+	tile
+}
+
+// Cols is how many results of a row an invocation has.
+func (v productVariant) Cols() int {
+	if v.GLU != "" {
+		return v.TN / 2
+	}
+	return v.TN
+}
+
+// few is how many rows linear.wgsl takes at once where there are several, and many from
+// how many on product.wgsl computes a step's.
+const (
+	few  = 4
+	many = 16
+)
+
+// tiles is the form of a product's tiles.
+var tiles = tile{BM: 64, BN: 64, TM: 4, TN: 4, Q: 8}
+
+// linear lowers the products of a stack, at its first node.
+func (p *planner) linear(l *lowered) error {
+	n := l.node
+	s := p.stacks[n]
+	w, x := p.e.b.weights[s.key], p.values[n.In[0]]
+	end := ending{Outs: len(s.nodes)}
+	params := stackParams{n: w.rows, k: w.k, second: w.rows, third: w.rows}
+	if glu := p.gated(s); glu != nil {
+		out, err := p.value(glu)
+		if err != nil {
+			return err
+		}
+		end.Outs, end.GLU = 1, activation[glu.Attr.(graph.ActAttr).Act]+" * b"
+		return p.products(l, w, end, linearParams{w.rows, w.k, 0, w.rows / 2}, w.rows/2, w.shards[0], out, x)
+	}
+	if len(s.nodes) == 1 {
+		return p.single(l, w, x)
+	}
+	var outs []gpu.Buffer
+	rows := 0
+	for i, m := range s.nodes {
+		out, err := p.value(m)
+		if err != nil {
+			return err
+		}
+		outs = append(outs, out)
+		switch rows += m.Shape.Size(); i {
+		case 0:
+			params.second = rows
+		case 1:
+			params.third = rows
+		}
+	}
+	return p.products(l, w, end, params, w.rows, w.shards[0], outs[0], x, outs[1:]...)
+}
+
+// single lowers a product that is alone: of each shard of its weight, and with the sum
+// that it goes into, if that can be.
+func (p *planner) single(l *lowered, w *weight, x gpu.Buffer) error {
+	end, to := ending{Outs: 1}, l.node
+	var more []gpu.Buffer
+	if sum, other := p.added(l.node); sum != nil {
+		end.Add, to, more = true, sum, []gpu.Buffer{p.values[other]}
+	}
+	out, err := p.value(to)
+	if err != nil {
+		return err
+	}
+	for _, s := range w.shards {
+		if err := p.products(l, w, end, linearParams{s.n, w.k, s.first, w.rows}, s.n, s, out, x, more...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// products adds the dispatches of a product of columns results, for one row, a few and
+// many.
+func (p *planner) products(l *lowered, w *weight, end ending, params any, columns int, s shard, out gpu.Buffer, x gpu.Buffer, more ...gpu.Buffer) error {
+	in := []gpu.Range{{Buffer: x}, {Buffer: s.buffer}}
+	for _, b := range more {
+		in = append(in, gpu.Range{Buffer: b})
+	}
+	most := p.e.most(l.node)
+	for _, rows := range []int{1, few} {
+		v := linearVariant{layout: w.layout, ending: end, Per: 1, Rows: rows}
+		if end.GLU != "" {
+			v.Per = 2
+		}
+		if rows > 1 && most == 1 {
+			continue
+		}
+		groups := (columns + 7) / 8
+		grid := func(step int) (x, y, z int) {
+			x, y, _ = flat(groups)
+			return x, y, (step + rows - 1) / rows
+		}
+		if err := p.add(l, "linear", v, params, grid, out, in...); err != nil {
+			return err
+		}
+		d := l.dispatches[len(l.dispatches)-1]
+		d.from, d.below = 1, 2
+		if rows > 1 {
+			d.from, d.below = 2, many
+		}
+	}
+	if most < many {
+		return nil
+	}
+	v := productVariant{layout: w.layout, ending: end, tile: tiles}
+	width := v.BN
+	if end.GLU != "" {
+		width /= 2
+	}
+	grid := func(rows int) (x, y, z int) { return (columns + width - 1) / width, (rows + v.BM - 1) / v.BM, 1 }
+	if err := p.add(l, "product", v, params, grid, out, in...); err != nil {
+		return err
+	}
+	l.dispatches[len(l.dispatches)-1].from = many
+	return nil
+}
+
+// experts lowers the gated MLPs of each row's choices, and their sum.
+func (p *planner) experts(l *lowered) error {
+	n := l.node
+	gateUp, down, x, routes := p.e.b.weights[weights{n.W[0]}], p.e.b.weights[weights{n.W[1]}], p.values[n.In[0]], p.values[n.In[1]]
+	k, ff, pairs := n.In[1].Shape[0], down.k, p.e.most(n)*n.In[1].Shape[0]
+	var made [3]gpu.Buffer // of the pairs of a row and a choice
+	for i, size := range []int{2 * ff, ff, gateUp.k} {
+		b, err := p.buffer(n.Name, pairs*size)
+		if err != nil {
+			return err
+		}
+		made[i] = b
+	}
+	defer func() { p.free = append(p.free, made[:]...) }()
+	if err := p.matrices(l, gateUp, k, k, made[0], x, routes); err != nil {
+		return err
+	}
+	act := variant{"Is": activation[n.Attr.(graph.ActAttr).Act] + " * b", "Split": true}
+	if err := p.add(l, "map", act, mapParams{size: k * ff, period: ff}, elements(k*ff), made[1], gpu.Range{Buffer: made[0]}); err != nil {
+		return err
+	}
+	if err := p.matrices(l, down, k, 1, made[2], made[1], routes); err != nil {
+		return err
+	}
+	return p.add(l, "combine", nil, combineParams{n.Shape.Size(), k}, elements(n.Shape.Size()), p.values[n], gpu.Range{Buffer: made[2]}, gpu.Range{Buffer: routes})
+}
+
+// matrices multiplies what each pair reads, share of them the same row of x, by its
+// expert's matrix.
+func (p *planner) matrices(l *lowered, w *weight, choices, share int, out, x, routes gpu.Buffer) error {
+	v := linearVariant{layout: w.layout, ending: ending{Outs: 1}, Per: 1, Rows: 1, Experts: true}
+	for _, s := range w.shards {
+		params := expertParams{w.rows, w.k, 0, w.rows, s.first, s.n, w.each, choices, share}
+		grid := func(rows int) (x, y, z int) {
+			x, y, _ = flat((w.rows + 7) / 8)
+			return x, y, rows * choices
+		}
+		if err := p.add(l, "linear", v, params, grid, out, gpu.Range{Buffer: x}, gpu.Range{Buffer: s.buffer}, gpu.Range{Buffer: routes}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// value is the buffer of n's value, which is made where it has none.
+func (p *planner) value(n *graph.Node) (gpu.Buffer, error) {
+	if b := p.values[n]; b != nil {
+		return b, nil
+	}
+	b, err := p.buffer(n.Name, p.e.most(n)*n.Shape.Size())
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", n, err)
+	}
+	p.values[n] = b
+	return b, nil
+}

@@ -1,0 +1,131 @@
+// product multiplies many rows by the transpose of a weight: Linear. A workgroup takes a
+// tile of {{.BM}} rows by {{.BN}} of the weight's, of which an invocation has {{.TM}} by {{.TN}},
+// and brings both into its memory {{mul 4 .Q}} elements at a time. The order of a sum is weight's.
+struct Params {
+	n: u32, // rows of the weight that lie here
+	k: u32, // their length
+{{- if gt .Outs 1}}
+	second: u32, // row of the weight with which the second result begins
+	third: u32, // and the third
+{{- else}}
+	column: u32, // of the result, of the first of them
+	stride: u32, // of the result's rows
+{{- end}}
+}
+
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<uniform> step: Step;
+@group(0) @binding(2) var<storage, read_write> out: array<f32>;
+@group(0) @binding(3) var<storage, read> x: array<{{if .Odd}}f32{{else}}vec4f{{end}}>;
+@group(0) @binding(4) var<storage, read> w: array<vec4u>;
+{{if .Add}}@group(0) @binding(5) var<storage, read> more: array<f32>;{{end}}
+{{- if gt .Outs 1}}@group(0) @binding(5) var<storage, read_write> out2: array<f32>;{{end}}
+{{- if gt .Outs 2}}
+@group(0) @binding(6) var<storage, read_write> out3: array<f32>;{{end}}
+
+{{template "weight.wgsl" .}}
+{{template "result.wgsl" .}}
+
+// Rows of {{.Q}} quads each, whose order is turned from row to row: neighbouring rows
+// are read from different banks.
+var<workgroup> left: array<vec4f, {{mul .BM .Q}}>;
+var<workgroup> right: array<vec4f, {{mul .BN .Q}}>;
+
+fn turn(row: u32) -> u32 {
+	return {{if eq .Q 8}}row & 7u{{else}}(row >> 1u) & 3u{{end}};
+}
+
+// read is eight j of unit u of row n.
+fn read(n: u32, u: u32, j: u32) -> mat2x4<f32> {
+{{- if eq .Plain "f32"}}
+	let at = (u * 8u + 2u * j) * p.n + n;
+	return eight(w[at], w[at + p.n]);
+{{- else if .Plain}}
+	return eight(w[(u * 4u + j) * p.n + n]);
+{{- else}}
+{{- if eq .Bits 4}}
+	let low = w[u * p.n + n][j];
+{{- else if eq .Bits 8}}
+	let at = ((u * 2u + (j >> 1u)) * p.n + n) * 4u + (j & 1u) * 2u;
+	let low = vec2u(word(at), word(at + 1u));
+{{- else}}
+	let low = word((u * p.n + n) * 2u + (j >> 1u)) >> ((j & 1u) * 16u);
+{{- end}}
+{{- if eq .High 1}}
+	let high = word((units() * {{.Bits}}u + u) * p.n + n) >> (8u * j);
+{{- else if eq .High 2}}
+	let high = word((units() * {{.Bits}}u + u * 2u + (j >> 1u)) * p.n + n) >> ((j & 1u) * 16u);
+{{- else}}
+	let high = 0u;
+{{- end}}
+	return eight(low, high, scale(0u, n, u, {{if eq .Group 16}}j >> 1u{{else}}0u{{end}}));
+{{- end}}
+}
+
+@compute @workgroup_size({{.Threads}})
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u32) {
+	let tx = t % {{.TX}}u;
+	let ty = t / {{.TX}}u;
+	let rows = step.rows;
+	let first = wg.y * {{.BM}}u;
+	let column = wg.x * {{if .GLU}}{{div .BN 2}}{{else}}{{.BN}}{{end}}u;
+{{- range $i := seq .TM}}
+{{- range $j := seq $.TN}}
+	var s{{$i}}_{{$j}} = 0.0;
+	var all{{$i}}_{{$j}} = 0.0;
+{{- end}}
+{{- end}}
+	let steps = units(){{if eq .Q 4}} * 2u{{end}};
+	for (var k = 0u; k < steps; k++) {
+		for (var i = t; i < {{mul .BM .Q}}u; i += {{.Threads}}u) {
+			let m = i / {{.Q}}u;
+			let q = i % {{.Q}}u;
+			left[m * {{.Q}}u + (q ^ turn(m))] = quad(min(first + m, rows - 1u) * p.k, k * {{.Q}}u + q);
+		}
+		for (var i = t; i < {{mul .BN (div .Q 2)}}u; i += {{.Threads}}u) {
+			let r = i % {{.BN}}u;
+			let j = i / {{.BN}}u;
+{{- if .GLU}}
+			let n = min(column + r % {{div .BN 2}}u, (p.n >> 1u) - 1u) + r / {{div .BN 2}}u * (p.n >> 1u);
+{{- else}}
+			let n = min(column + r, p.n - 1u);
+{{- end}}
+			let v = read(n, k{{if eq .Q 4}} >> 1u, (k & 1u) * 2u + j{{else}}, j{{end}});
+			right[r * {{.Q}}u + ((2u * j) ^ turn(r))] = v[0];
+			right[r * {{.Q}}u + ((2u * j + 1u) ^ turn(r))] = v[1];
+		}
+		workgroupBarrier();
+		for (var q = 0u; q < {{.Q}}u; q++) {
+{{- range $j := seq .TN}}
+			let b{{$j}} = right[(tx + {{mul $j $.TX}}u) * {{$.Q}}u + (q ^ turn(tx + {{mul $j $.TX}}u))];
+{{- end}}
+{{- range $i := seq .TM}}
+			{
+				let a = left[(ty + {{mul $i $.TY}}u) * {{$.Q}}u + (q ^ turn(ty + {{mul $i $.TY}}u))];
+{{- range $j := seq $.TN}}
+				s{{$i}}_{{$j}} = fma(b{{$j}}.w, a.w, fma(b{{$j}}.z, a.z, fma(b{{$j}}.y, a.y, fma(b{{$j}}.x, a.x, s{{$i}}_{{$j}}))));
+{{- end}}
+			}
+{{- end}}
+		}
+		if ((k + 1u) % (run(){{if eq .Q 4}} * 2u{{end}}) == 0u) {
+{{- range $i := seq .TM}}
+{{- range $j := seq $.TN}}
+			all{{$i}}_{{$j}} += s{{$i}}_{{$j}};
+			s{{$i}}_{{$j}} = 0.0;
+{{- end}}
+{{- end}}
+		}
+		workgroupBarrier();
+	}
+{{- range $i := seq .TM}}
+	if (first + ty + {{mul $i $.TY}}u < rows) {
+{{- range $j := seq $.Cols}}
+		if (column + tx + {{mul $j $.TX}}u < p.n{{if $.GLU}} >> 1u{{end}}) {
+			result(first + ty + {{mul $i $.TY}}u, column + tx + {{mul $j $.TX}}u, all{{$i}}_{{$j}} + s{{$i}}_{{$j}}
+{{- if $.GLU}}, all{{$i}}_{{add $j (div $.TN 2)}} + s{{$i}}_{{add $j (div $.TN 2)}}{{end}});
+		}
+{{- end}}
+	}
+{{- end}}
+}

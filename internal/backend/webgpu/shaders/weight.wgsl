@@ -1,0 +1,132 @@
+// weight is how the kernels of products read weights, and which order their sums have.
+//
+// A weight lies as weight.go has laid it. Its rows are units of 32 elements, padded
+// with zeros; a sum is that of 32 runs of units, in order, and that of a run a chain
+// of fma. So a row's bits depend on the weight alone, not on the kernel.
+const RUNS: u32 = 32u;
+
+fn units() -> u32 {
+	return (p.k + 31u) >> 5u;
+}
+
+// run is how many units a run has, but for the last ones.
+fn run() -> u32 {
+	return (units() + RUNS - 1u) / RUNS;
+}
+
+fn word(i: u32) -> u32 {
+	return w[i >> 2u][i & 3u];
+}
+
+// quad is 4 elements of a row of activations, which begins at element row.
+fn quad(row: u32, q: u32) -> vec4f {
+{{- if .Odd}}
+	let at = row + 4u * q;
+	var v = vec4f(0.0);
+	if (4u * q < p.k) { v.x = x[at]; }
+	if (4u * q + 1u < p.k) { v.y = x[at + 1u]; }
+	if (4u * q + 2u < p.k) { v.z = x[at + 2u]; }
+	if (4u * q + 3u < p.k) { v.w = x[at + 3u]; }
+	return v;
+{{- else if .Plain}}
+	if (4u * q >= p.k) {
+		return vec4f(0.0);
+	}
+	return x[(row >> 2u) + q];
+{{- else}}
+	return x[(row >> 2u) + q];
+{{- end}}
+}
+
+// chain adds the products of eight weights.
+fn chain(sum: f32, v: mat2x4<f32>, a: vec4f, b: vec4f) -> f32 {
+	var s = fma(v[0].x, a.x, sum);
+	s = fma(v[0].y, a.y, s);
+	s = fma(v[0].z, a.z, s);
+	s = fma(v[0].w, a.w, s);
+	s = fma(v[1].x, b.x, s);
+	s = fma(v[1].y, b.y, s);
+	s = fma(v[1].z, b.z, s);
+	return fma(v[1].w, b.w, s);
+}
+{{if .Bits}}
+// signed is byte i of a word.
+fn signed(word: u32, i: u32) -> f32 {
+	return f32(i32(word << (24u - 8u * i)) >> 24u);
+}
+
+// scale is the scale of group g of unit u of row n, and what is added to its weights.
+// Both are exact.
+fn scale(base: u32, n: u32, u: u32, g: u32) -> vec2f {
+	let head = base + units() * {{add .Bits .High}}u * p.n + n;
+{{- if eq .Units 8}}
+	let block = head + (u >> 3u) * {{.Head}}u * p.n;
+	let d = word(block);
+	let i = (u & 7u) * {{div 32 .Group}}u + g;
+	let s = from_half(d & 0xffffu) * signed(word(block + (1u + (i >> 2u)) * p.n), i & 3u);
+{{- if .Min}}
+	return vec2f(s, -(from_half(d >> 16u) * signed(word(block + ({{add 1 (div 64 .Group)}}u + (i >> 2u)) * p.n), i & 3u)));
+{{- else}}
+	return vec2f(s, 0.0);
+{{- end}}
+{{- else if .Min}}
+	let d = word(head + u * p.n);
+	return vec2f(from_half(d & 0xffffu), from_half(d >> 16u));
+{{- else}}
+	let d = word(head + (u >> 1u) * p.n) >> ((u & 1u) * 16u);
+	return vec2f({{if .Bfloat}}bitcast<f32>(d << 16u){{else}}from_half(d & 0xffffu){{end}}, 0.0);
+{{- end}}
+}
+{{if .Table}}
+fn value(code: u32) -> f32 {
+	var t = array<f32, 16>({{range .Table}}{{.}}.0, {{end}});
+	return t[code & 15u];
+}
+{{end}}
+// eight is weights of a group: low has the low bits of their codes, from bit 0 on, and
+// high the others. Codes become floats where they lie, as parts of a mantissa; what a
+// place is worth too much is taken from the scale. So there is one rounding at most.
+fn eight(low: {{if eq .Bits 8}}vec2u{{else}}u32{{end}}, high: u32, s: vec2f) -> mat2x4<f32> {
+{{- if .Table}}
+	return mat2x4<f32>(
+		s.x * vec4f(value(low), value(low >> 4u), value(low >> 8u), value(low >> 12u)),
+		s.x * vec4f(value(low >> 16u), value(low >> 20u), value(low >> 24u), value(low >> 28u)));
+{{- else}}
+{{- if eq .Bits 8}}
+	var a = vec4u(low.x, low.x, low.x >> 16u, low.x >> 16u) & {{places .Bits "masks"}};
+	var b = vec4u(low.y, low.y, low.y >> 16u, low.y >> 16u) & {{places .Bits "masks"}};
+{{- else}}
+	var a = vec4u(low) & {{places .Bits "masks"}};
+	var b = vec4u(low >> {{mul 4 .Bits}}u) & {{places .Bits "masks"}};
+{{- end}}
+{{- if .High}}
+	a |= ((vec4u(high) >> {{places .High "shifts"}}) & vec4u({{mask .High}}u)) << {{places .Bits "above"}};
+	b |= ((vec4u(high >> {{mul 4 .High}}u) >> {{places .High "shifts"}}) & vec4u({{mask .High}}u)) << {{places .Bits "above"}};
+{{- end}}
+	let from = vec4f(8388608.0) + {{.Offset}}.0 * {{places .Bits "worth"}};
+	let by = s.x * {{places .Bits "inverse"}};
+	let c = bitcast<vec4<f32>>(a | vec4u(0x4b000000u)) - from;
+	let d = bitcast<vec4<f32>>(b | vec4u(0x4b000000u)) - from;
+{{- if .Min}}
+	return mat2x4<f32>(fma(c, by, vec4f(s.y)), fma(d, by, vec4f(s.y)));
+{{- else}}
+	return mat2x4<f32>(c * by, d * by);
+{{- end}}
+{{- end}}
+}
+{{else if eq .Plain "f32"}}
+fn eight(a: vec4u, b: vec4u) -> mat2x4<f32> {
+	return mat2x4<f32>(bitcast<vec4<f32>>(a), bitcast<vec4<f32>>(b));
+}
+{{else}}
+fn eight(a: vec4u) -> mat2x4<f32> {
+{{- if eq .Plain "bf16"}}
+	return mat2x4<f32>(bitcast<vec4<f32>>(vec4u(a.x << 16u, a.x & 0xffff0000u, a.y << 16u, a.y & 0xffff0000u)),
+		bitcast<vec4<f32>>(vec4u(a.z << 16u, a.z & 0xffff0000u, a.w << 16u, a.w & 0xffff0000u)));
+{{- else}}
+	return mat2x4<f32>(
+		from_half(a.x & 0xffffu), from_half(a.x >> 16u), from_half(a.y & 0xffffu), from_half(a.y >> 16u),
+		from_half(a.z & 0xffffu), from_half(a.z >> 16u), from_half(a.w & 0xffffu), from_half(a.w >> 16u));
+{{- end}}
+}
+{{end}}
