@@ -129,6 +129,38 @@ func ExampleModel_Logits() {
 	// Output: true  blue.
 }
 
+func ExampleConvert() {
+	dir, err := os.MkdirTemp("", "karat")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	r, err := karat.Convert(context.Background(), "testdata/models/tiny-qwen3", filepath.Join(dir, "model.gguf"), karat.ConvertOptions{Split: 4e6})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(r.Format, r.Architecture, r.Types)
+	for _, path := range r.Files {
+		fmt.Println(filepath.Base(path))
+	}
+	// Output:
+	// GGUF qwen3 map[BF16:29 F32:17]
+	// model-00001-of-00002.gguf
+	// model-00002-of-00002.gguf
+}
+
+func ExampleCheck() {
+	r, err := karat.Check(context.Background(), "testdata/models/tiny-llama", karat.CheckOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, f := range r.Findings {
+		fmt.Println(f.Severity, f.ID, f.What)
+	}
+	fmt.Println(r.Tensors, "tensors, clean:", r.Clean())
+	// Output: 38 tensors, clean: true
+}
+
 func ExampleQuantize() {
 	dir, err := os.MkdirTemp("", "karat")
 	if err != nil {
