@@ -107,9 +107,9 @@ func Convert(ctx context.Context, src, dst string, o Options) (*Result, error) {
 	case from && to:
 		err = c.ggufToGGUF(ctx)
 	case from:
-		err = c.ggufToHF(ctx)
+		err = c.open(ctx, c.ggufToHF)
 	case to:
-		err = c.hfToGGUF(ctx)
+		err = c.open(ctx, c.hfToGGUF)
 	default:
 		return nil, fmt.Errorf("convert: %s: from one Hugging Face folder to another there is nothing to convert; a GGUF file's name ends in .gguf", dst)
 	}
@@ -117,6 +117,20 @@ func Convert(ctx context.Context, src, dst string, o Options) (*Result, error) {
 		return nil, err
 	}
 	return &c.result, nil
+}
+
+// open has the source converted as the model that it is.
+func (c *converter) open(ctx context.Context, convert func(context.Context, *checkpoint.Checkpoint, []*graph.Weight) error) error {
+	m, err := checkpoint.Open(c.src)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	weights, err := c.weights(m)
+	if err != nil {
+		return err
+	}
+	return convert(ctx, m, weights)
 }
 
 // weights are the model's tensors. What is not read of its settings would be

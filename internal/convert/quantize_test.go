@@ -169,13 +169,13 @@ func TestQuantizeRefusals(t *testing.T) {
 	find := func(pattern string, d tensor.DType) []mix.Rule {
 		return []mix.Rule{{Pattern: regexp.MustCompile(pattern), Type: d}}
 	}
-	reweigh(t, "nan.gguf", func(name string, i int, x float32) float32 {
+	nan := reweigh(t, func(name string, i int, x float32) float32 {
 		if name == "blk.1.attn_q.weight" && i == 300 {
 			return float32(math.NaN())
 		}
 		return x
 	})
-	reweigh(t, "large.gguf", func(name string, i int, x float32) float32 {
+	large := reweigh(t, func(name string, i int, x float32) float32 {
 		if name == "blk.2.ffn_up.weight" && i == 300 {
 			return 1e30
 		}
@@ -192,8 +192,8 @@ func TestQuantizeRefusals(t *testing.T) {
 		{"in.gguf", `no weight has a name with output_norm`, convert.QuantizeOptions{Type: "Q8_0", Rules: find("output_norm", tensor.Q4_K)}},
 		{"in.gguf", `nowhere.gguf`, convert.QuantizeOptions{Type: "Q8_0", Imatrix: "nowhere.gguf"}},
 		{"in.gguf", `not an importance matrix`, convert.QuantizeOptions{Type: "Q8_0", Imatrix: "in.gguf"}},
-		{"nan.gguf", `tensor blk.1.attn_q.weight: element 300 is NaN`, convert.QuantizeOptions{Type: "Q4_K_M"}},
-		{"large.gguf", `tensor blk.2.ffn_up.weight: from element 0: quant: Q5_K: no scale of binary16 (at most 65504) holds weights 0 to 255 of row 1`, convert.QuantizeOptions{Type: "Q5_K_M"}},
+		{nan, `tensor blk.1.attn_q.weight: element 300 is NaN`, convert.QuantizeOptions{Type: "Q4_K_M"}},
+		{large, `tensor blk.2.ffn_up.weight: from element 0: quant: Q5_K: no scale of binary16 (at most 65504) holds weights 0 to 255 of row 1`, convert.QuantizeOptions{Type: "Q5_K_M"}},
 	} {
 		_, err := convert.Quantize(t.Context(), c.from, "out.gguf", c.o)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -215,34 +215,23 @@ func TestQuantizeRefusals(t *testing.T) {
 	}
 }
 
-// reweigh writes in.gguf with other weights.
-func reweigh(t *testing.T, path string, change func(name string, i int, x float32) float32) {
+// reweigh is in.gguf with other weights.
+func reweigh(t *testing.T, change func(name string, i int, x float32) float32) string {
 	t.Helper()
-	f, err := gguf.Open("in.gguf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var keys []gguf.KeyValue
-	for _, key := range f.Metadata.Keys() {
-		v, _ := f.Metadata.Lookup(key)
-		keys = append(keys, gguf.KeyValue{Key: key, Value: v})
-	}
-	tensors := f.Tensors()
-	for i, x := range tensors {
-		if x.DType != tensor.BF16 {
-			continue
+	return rewrite(t, "in.gguf", func(keys []gguf.KeyValue, tensors []tensor.Tensor) ([]gguf.KeyValue, []tensor.Tensor) {
+		for i, x := range tensors {
+			if x.DType != tensor.BF16 {
+				continue
+			}
+			data := bytes.Clone(x.Data)
+			for j := range len(data) / 2 {
+				v := math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*j:])) << 16)
+				binary.LittleEndian.PutUint16(data[2*j:], uint16(math.Float32bits(change(x.Name, j, v))>>16))
+			}
+			tensors[i].Data = data
 		}
-		data := bytes.Clone(x.Data)
-		for j := range len(data) / 2 {
-			v := math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*j:])) << 16)
-			binary.LittleEndian.PutUint16(data[2*j:], uint16(math.Float32bits(change(x.Name, j, v))>>16))
-		}
-		tensors[i].Data = data
-	}
-	if err := gguf.WriteFile(path, func(w io.Writer) error { return gguf.Write(w, keys, tensors) }); err != nil {
-		t.Fatal(err)
-	}
+		return keys, tensors
+	})
 }
 
 // TestQuantizeSplit: the parts of a model become one file, the same as of the whole.

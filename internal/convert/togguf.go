@@ -14,21 +14,13 @@ import (
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mix"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
 // hfToGGUF converts a folder.
-func (c *converter) hfToGGUF(ctx context.Context) error {
-	m, err := checkpoint.Open(c.src)
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	weights, err := c.weights(m)
-	if err != nil {
-		return err
-	}
+func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weights []*graph.Weight) error {
 	own, ropeFreqs, err := m.MetadataGGUF(c.Ignore...)
 	if err != nil {
 		return err

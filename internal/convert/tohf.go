@@ -18,16 +18,7 @@ import (
 )
 
 // ggufToHF converts a GGUF file into a folder.
-func (c *converter) ggufToHF(ctx context.Context) error {
-	m, err := checkpoint.Open(c.src)
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	weights, err := c.weights(m)
-	if err != nil {
-		return err
-	}
+func (c *converter) ggufToHF(ctx context.Context, m *checkpoint.Checkpoint, weights []*graph.Weight) error {
 	to := c.to.Most
 	if c.to.Name == "" {
 		to = mostly(m.Tensors())
