@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -319,11 +320,19 @@ func TestRead(t *testing.T) {
 	}
 }
 
+var update = flag.Bool("update", false, "write testdata/fuzz again")
+
+// TestCorpus keeps FuzzRead's committed corpus; -update writes it.
+func TestCorpus(t *testing.T) {
+	seeds := map[string][]byte{}
+	for name, text := range plans {
+		seeds[name] = []byte(text)
+	}
+	golden.Corpus(t, "FuzzRead", seeds, *update)
+}
+
 // FuzzRead: no bytes make Read panic, or a choice worse than any finite one.
 func FuzzRead(f *testing.F) {
-	for _, text := range plans {
-		f.Add([]byte(text))
-	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := planned()
 		if _, err := s.Read(data); err != nil {
