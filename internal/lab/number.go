@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 )
 
 // Number is a measured value. JSON has no NaN and no infinities; they are written as
@@ -42,4 +44,23 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 		*n = Number(x)
 	}
 	return nil
+}
+
+// Digits is x with two digits, for people: 0.33, 970, 1.1e-7.
+func Digits(x float64) string {
+	switch {
+	case math.IsNaN(x):
+		return "NaN"
+	case math.IsInf(x, 0):
+		return strings.Replace(fmt.Sprint(x), "Inf", "∞", 1)
+	}
+	mantissa, exponent, scientific := strings.Cut(strconv.FormatFloat(x, 'g', 2, 64), "e")
+	if !scientific {
+		return mantissa
+	}
+	if size := math.Abs(x); 1 <= size && size < 1e4 {
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	}
+	n, _ := strconv.Atoi(exponent) // FormatFloat writes an integer there
+	return mantissa + "e" + strconv.Itoa(n)
 }

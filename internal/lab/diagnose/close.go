@@ -206,7 +206,8 @@ func (f *free) trajectory(r *run, plain, full *sim.Eval, arms []*sim.Eval) error
 			return err
 		}
 		f.err[eq.target] = worstRow(f.p.read(eq.target, rows), want, w)
-		if _, err := full.Compute(eq.target, rows); err != nil {
+		closed, err := full.Compute(eq.target, rows)
+		if err != nil {
 			return err
 		}
 		for _, arm := range arms {
@@ -214,7 +215,7 @@ func (f *free) trajectory(r *run, plain, full *sim.Eval, arms []*sim.Eval) error
 			if err != nil {
 				return err
 			}
-			f.noise[eq.target] = max(f.noise[eq.target], worstRow(got, want, w))
+			f.noise[eq.target] = max(f.noise[eq.target], worstRow(got, closed, w))
 		}
 	}
 	return nil
@@ -346,8 +347,15 @@ func (r *run) curves() {
 		}
 		w := worst(errors)
 		c := Curve{Tap: eq.tap, Node: eq.target.Name, Op: opName(eq.target), Layer: eq.target.Layer, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Flagged: w.ratio() > excess}
+		rows := map[int]int{}
+		longest := 0
 		for _, x := range errors {
-			if x.prompt == errors[0].prompt {
+			if rows[x.prompt]++; rows[x.prompt] > rows[longest] {
+				longest = x.prompt
+			}
+		}
+		for _, x := range errors {
+			if x.prompt == longest {
 				c.Rows, c.Positions = append(c.Rows, lab.Number(x.residual)), append(c.Positions, x.row)
 			}
 		}
@@ -355,7 +363,8 @@ func (r *run) curves() {
 			c.Free, c.FreeFloor = max(c.Free, lab.Number(f.err[eq.target])), max(c.FreeFloor, lab.Number(f.noise[eq.target]))
 		}
 		for _, h := range r.accepted {
-			if slices.Contains(h.eqs, eq) && !slices.Contains(c.Causes, h.cause) {
+			concerns := slices.Contains(h.eqs, eq) || c.Flagged && slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return h.edits[n] != nil })
+			if concerns && !slices.Contains(c.Causes, h.cause) {
 				c.Causes = append(c.Causes, h.cause)
 			}
 		}

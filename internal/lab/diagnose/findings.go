@@ -209,14 +209,13 @@ func (r *run) finding(h *hypothesis) Finding {
 	if h.combo {
 		f.Confidence -= 0.1
 	}
-	switch h.cause {
-	case "unknown":
+	f.Evidence = fmt.Sprintf("%s lies %s from what the engine's own values before it give, %s times the floor; ", eq.tap, lab.Digits(w.residual), lab.Digits(w.ratio()))
+	if h.cause == "unknown" {
 		f.Confidence = 0.5
-		f.Evidence = fmt.Sprintf("%s lies %.2g from what the engine's own values before it give, %.3g times the floor; no cause of the catalogue explains it", eq.tap, w.residual, w.ratio())
+		f.Evidence += "no cause of the catalogue explains it"
 		f.Fix = "Compare this operation alone, on the same inputs, with the model's definition."
-	default:
-		f.Evidence = fmt.Sprintf("%s lies %.2g from what the engine's own values before it give, %.3g times the floor; with this cause it lies %.2g",
-			eq.tap, w.residual, w.ratio(), worst(eq.errors).residual)
+	} else {
+		f.Evidence += "with this cause it lies " + lab.Digits(worst(eq.errors).residual)
 	}
 	return f
 }

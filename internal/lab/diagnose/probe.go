@@ -198,7 +198,7 @@ func (r *run) brokenProbe(eq, c *equation) Finding {
 	if f.Cause == "unknown" {
 		f.Fix = "Look at the probe: which buffer it copies, how many values of which type, and whether the engine has written them by then."
 	}
-	f.Evidence = fmt.Sprintf("the tap lies %.2g from what it follows from (floor %.2g)", w.residual, w.floor)
+	f.Evidence = fmt.Sprintf("the tap lies %s from what it follows from (floor %s)", lab.Digits(w.residual), lab.Digits(w.floor))
 	if c != nil {
 		f.Evidence += fmt.Sprintf("; without it %s follows from the taps before", c.tap)
 	}

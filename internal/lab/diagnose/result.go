@@ -97,7 +97,7 @@ type Curve struct {
 	Floor     lab.Number   `json:"floor"`      // at that row
 	Free      lab.Number   `json:"free"`       // relative error of the worst row against the reference's own run
 	FreeFloor lab.Number   `json:"free_floor"` // what rounding alone makes of that
-	Rows      []lab.Number `json:"rows"`       // residual by row, of the first tapped prompt
+	Rows      []lab.Number `json:"rows"`       // residual by row, of the prompt with the most of them
 	Positions []int        `json:"positions"`  // of Rows
 	Flagged   bool         `json:"flagged"`
 	Causes    []string     `json:"causes,omitempty"`

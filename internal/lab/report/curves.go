@@ -142,6 +142,15 @@ func every(ticks []plot.Tick, most int) plot.ConstantTicks {
 type series struct {
 	name   string
 	values []float64
+	at     []int // the values' positions; nil for all from 0 on
+}
+
+// position is that of the i-th value.
+func (s *series) position(i int) int {
+	if i < len(s.at) {
+		return s.at[i]
+	}
+	return i
 }
 
 // positionChart draws lists of values by position, and a floor if it is not NaN.
@@ -150,7 +159,7 @@ func positionChart(f figure, list []series, floor float64) (figure, error) {
 	most := 0
 	for _, l := range list {
 		all = append(all, l.values)
-		most = max(most, len(l.values))
+		most = max(most, l.position(len(l.values)-1)+1)
 	}
 	if !math.IsNaN(floor) {
 		all = append(all, []float64{floor})
@@ -168,7 +177,7 @@ func positionChart(f figure, list []series, floor float64) (figure, error) {
 		k := inkSeries + ink(i%numSeries)
 		var x, values []float64
 		for _, j := range thin(len(l.values), maxPoints, func(j int) float64 { return ratio(l.values[j], 1) }) {
-			x, values = append(x, float64(j)), append(values, l.values[j])
+			x, values = append(x, float64(l.position(j))), append(values, l.values[j])
 		}
 		curveLine(p, s, x, values, k, false)
 		if len(x) <= 40 {
@@ -203,12 +212,12 @@ func positionCurves(d *diagnose.Diagnosis) (figures []figure, err error) {
 	for i := range d.Findings {
 		f := &d.Findings[i]
 		if c := curve(d, f); c != nil && len(c.Rows) > 0 && len(rows) < numSeries {
-			rows = append(rows, series{name(f.Cause), floats(c.Rows)})
+			rows = append(rows, series{what(f), floats(c.Rows), c.Positions})
 		}
 	}
 	if len(rows) > 0 {
 		f, err := positionChart(figure{Title: "Findings by position",
-			Note: "Relative error of each finding's first equation in the first tapped prompt."}, rows, math.NaN())
+			Note: "Relative error of each finding's first equation, in the longest tapped prompt."}, rows, math.NaN())
 		if err != nil {
 			return nil, err
 		}
@@ -216,7 +225,7 @@ func positionCurves(d *diagnose.Diagnosis) (figures []figure, err error) {
 	}
 	for _, l := range prompts(d, numSeries) {
 		if len(l.ByPosition) > 0 {
-			kl = append(kl, series{fmt.Sprintf("prompt %d", l.Prompt), floats(l.ByPosition)})
+			kl = append(kl, series{fmt.Sprintf("prompt %d", l.Prompt), floats(l.ByPosition), nil})
 		}
 	}
 	if len(kl) > 0 {

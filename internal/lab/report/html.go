@@ -63,7 +63,7 @@ type findingView struct {
 
 // Label and Text let the template read a line.
 func (l line) Label() string { return l.label }
-func (l line) Text() string  { return l.text }
+func (l line) Text() string  { return unbroken(l.text) }
 
 type logitsRow struct {
 	Prompt                             int
@@ -112,7 +112,7 @@ func newPage(d *diagnose.Diagnosis) (*page, error) {
 		return nil, err
 	}
 	p := &page{
-		Style: template.CSS(style), Verdict: name(string(d.Verdict)), Headline: headline(d), Passed: passed(d.Verdict),
+		Style: template.CSS(style), Verdict: name(string(d.Verdict)), Headline: unbroken(headline(d)), Passed: passed(d.Verdict),
 		Model: base(d.Model), Dump: base(d.Dump), Facts: summary(d), Story: prose(story(d)...), Closed: prose(closure(d)),
 		MoreFindings: max(0, len(d.Findings)-maxFindings), MoreLogits: max(0, len(d.Logits)-maxRows),
 		Inferred: sentences(d.Inferred), Seen: seen(d), Blind: sentences(d.Coverage.Blind), Floors: floorRows(d),
@@ -136,10 +136,14 @@ func newPage(d *diagnose.Diagnosis) (*page, error) {
 	return p, p.draw(d)
 }
 
-// prose keeps numbers whole where lines are broken: a joiner follows their hyphens.
+// unbroken keeps numbers and ranges whole where lines are broken: joiners stand at their hyphens.
+func unbroken(s string) string {
+	return strings.NewReplacer("e-", "e-\u2060", "–", "\u2060–\u2060").Replace(s)
+}
+
 func prose(list ...string) []string {
 	for i, s := range list {
-		list[i] = strings.ReplaceAll(s, "e-", "e-\u2060")
+		list[i] = unbroken(s)
 	}
 	return list
 }

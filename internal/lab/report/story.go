@@ -52,7 +52,7 @@ func headline(d *diagnose.Diagnosis) string {
 	var parts []string
 	for i := range d.Findings[:min(len(d.Findings), most)] {
 		f := &d.Findings[i]
-		parts = append(parts, name(f.Cause)+" ("+layers(f.Layers, d.Layers)+")")
+		parts = append(parts, what(f)+" ("+layers(f.Layers, d.Layers)+")")
 	}
 	if more := len(d.Findings) - most; more > 0 {
 		parts = append(parts, count(more, "more cause"))
@@ -62,6 +62,14 @@ func headline(d *diagnose.Diagnosis) string {
 		return parts[0]
 	}
 	return strings.Join(parts[:last], ", ") + " and " + parts[last]
+}
+
+// what is a finding's cause; of one without a name it says the operation.
+func what(f *diagnose.Finding) string {
+	if f.Cause == "unknown" && f.Op != "" {
+		return "unknown in " + name(f.Op)
+	}
+	return name(f.Cause)
 }
 
 // line is a labelled fact of a finding.

@@ -68,24 +68,7 @@ func names(list []string, most int) string {
 }
 
 // number prints a measured value with two digits.
-func number[T ~float32 | ~float64](v T) string {
-	x := float64(v)
-	switch {
-	case math.IsNaN(x):
-		return "NaN"
-	case math.IsInf(x, 0):
-		return strings.Replace(fmt.Sprint(x), "Inf", "∞", 1)
-	}
-	mantissa, exponent, scientific := strings.Cut(strconv.FormatFloat(x, 'g', 2, 64), "e")
-	if !scientific {
-		return mantissa
-	}
-	if x := math.Abs(x); 1 <= x && x < 1e4 {
-		return strconv.FormatFloat(float64(v), 'f', 0, 64)
-	}
-	n, _ := strconv.Atoi(exponent) // FormatFloat writes an integer there
-	return mantissa + "e" + strconv.Itoa(n)
-}
+func number[T ~float32 | ~float64](v T) string { return lab.Digits(float64(v)) }
 
 // percent prints a share of 1.
 func percent[T ~float32 | ~float64](v T) string {
@@ -176,7 +159,7 @@ func curve(d *diagnose.Diagnosis, f *diagnose.Finding) *diagnose.Curve {
 	return &d.Curves[i]
 }
 
-// positions says where in the first tapped prompt a finding's equation is broken,
+// positions says where in the longest tapped prompt a finding's equation is broken,
 // "" if that was not measured.
 func positions(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 	c := curve(d, f)
@@ -196,7 +179,7 @@ func positions(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 	n := len(c.Rows)
 	switch {
 	case len(bad) == 0:
-		return "not in the first tapped prompt"
+		return "not in the longest tapped prompt"
 	case len(bad) == n:
 		return "all " + count(n, "position")
 	case len(bad) == n-bad[0] && len(c.Positions) == 0 || len(bad) < n && len(c.Positions) == n && len(bad) == n-slices.Index(c.Positions, bad[0]):
