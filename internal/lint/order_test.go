@@ -53,8 +53,10 @@ var below = map[string]string{
 	"bench":   "arch backend/* engine",
 
 	".":      "engine chat backend/* machine convert check",
-	"server": ". hub ui",
-	"cmd/*":  ". server eval imatrix allot lab lab/* convert synth bench simd",
+	"server":  ". hub ui",
+	"web":     "atomicfile backend/webgpu/gpu",
+	"web/gen": "web",
+	"cmd/*":   ". server web eval imatrix allot lab lab/* convert synth bench simd",
 }
 
 // never are the imports that must stay impossible however below grows.

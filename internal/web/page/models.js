@@ -1,0 +1,132 @@
+// The dialog of models: the demo, a file, an address, and what is kept.
+
+function openModels() {
+	if (!$('models').open) $('models').showModal();
+	showKept();
+}
+
+function makeModels() {
+	$('open-models').onclick = openModels;
+	const file = h('input', { id: 'file', type: 'file', accept: '.gguf', hidden: true, onchange: () => {
+		const f = file.files[0];
+		file.value = '';
+		if (f) take({ kind: 'file', file: f, name: f.name });
+	} });
+	const url = h('input', { id: 'url', type: 'url', dir: 'ltr', placeholder: 'https://…/model.gguf', autocomplete: 'off' });
+	const sum = h('input', { id: 'sum', dir: 'ltr', placeholder: '64 × 0–9 a–f', autocomplete: 'off', spellcheck: 'false' });
+	$('models').append(h('div', null,
+		h('div', { class: 'head' }, h('h2', { id: 'models-title', t: 'models' }), h('button', { t: 'close', onclick: () => $('models').close() })),
+		field('backend', h('select', { id: 'backend' }, h('option', { value: '', t: 'backendAuto' }), h('option', { value: 'webgpu', t: 'backendGPU' }), h('option', { value: 'cpu', t: 'backendCPU' }))),
+		h('div', { class: 'part' }, h('div', { class: 'row' }, h('button', { class: 'main', id: 'demo', t: 'demo', onclick: () => take({ kind: 'demo', name: 'demo.gguf' }) }),
+			h('button', { t: 'localFile', 'aria-describedby': 'local-help', onclick: () => file.click() }), file), h('p', { class: 'muted', id: 'local-help', t: 'localHelp' })),
+		h('form', { onsubmit: e => { e.preventDefault(); fetchModel(url, sum); } }, h('h3', { t: 'network' }), h('p', { class: 'muted', t: 'addressHelp' }),
+			field('address', url), h('div', { class: 'row' }, field('sum', sum, { class: 'field grow' }), h('button', { id: 'fetch', t: 'download' }))),
+		h('div', { class: 'part' }, h('h3', { t: 'kept' }), h('p', { id: 'room', class: 'muted' }), h('meter', { id: 'quota', tLabel: 'room' }), h('ul', { id: 'kept', class: 'kept' }))));
+}
+
+function take(source) {
+	$('models').close();
+	if (busy) return note('info', 'busyNow');
+	loadModel(source);
+}
+
+function fetchModel(url, sum) {
+	let address;
+	try {
+		address = new URL(url.value.trim()).href;
+	} catch {
+		url.setCustomValidity(t('badAddress'));
+		url.reportValidity();
+		url.oninput = () => url.setCustomValidity('');
+		return;
+	}
+	const want = sum.value.trim().toLowerCase();
+	if (want && !/^[0-9a-f]{64}$/.test(want)) {
+		sum.setCustomValidity(t('badSum'));
+		sum.reportValidity();
+		sum.oninput = () => sum.setCustomValidity('');
+		return;
+	}
+	navigator.storage.persist?.(); // asks that it is not thrown out when room gets scarce
+	url.value = sum.value = '';
+	fetchKept({ url: address, sha256: want || undefined });
+}
+
+const active = new Map(); // downloads that run, by address: {have, size, checked}
+
+async function fetchKept(what) {
+	active.set(what.url, {});
+	showKept();
+	let key;
+	try {
+		const about = await call('download', what, e => {
+			const first = !key && e.key;
+			key ||= e.key;
+			Object.assign(active.get(what.url), e);
+			first ? showKept() : showProgress(key, active.get(what.url));
+		});
+		announce(t('downloaded', { name: about.name }));
+	} catch (e) {
+		fail(e);
+	}
+	active.delete(what.url);
+	showKept();
+}
+
+function showProgress(key, { have, checked, size }) {
+	const row = document.querySelector(`#kept [data-key="${key}"]`);
+	if (!row || !size) return;
+	row.querySelector('progress').max = size;
+	row.querySelector('progress').value = checked ?? have ?? 0;
+	say(row.querySelector('.state'), checked !== undefined ? 'checking' : 'loaded', { have: () => bytes(checked ?? have), size: () => bytes(size) });
+}
+
+// showKept lists what is kept.
+async function showKept() {
+	if (!$('models').open) return;
+	let k;
+	try {
+		k = await call('kept');
+	} catch (e) {
+		say($('room'), 'error_' + (e.kind === 'store' ? 'store' : 'other'));
+		return;
+	}
+	say($('room'), 'roomUsed', { usage: () => bytes(k.usage), quota: () => bytes(k.quota) });
+	$('quota').max = k.quota;
+	$('quota').value = k.usage;
+	$('kept').replaceChildren(...k.models.map(keptRow));
+	if (!k.models.length) $('kept').append(h('li', { class: 'muted', t: 'nothingKept' }));
+}
+
+function keptRow(m) {
+	const going = active.get(m.url), row = h('li', { 'data-key': m.key });
+	const act = (key, f) => h('button', { class: 'small', t: key, tLabel: [key + 'Name', { name: m.name }], onclick: f });
+	const buttons = going ? [act('pause', () => call('pause', { url: m.url }))]
+		: m.done ? [act('use', () => take({ kind: 'kept', key: m.key, name: m.name })), act('check', e => checkModel(m, e.target))]
+			: [act('resume', () => fetchKept({ url: m.url, name: m.name, sha256: m.want }))];
+	if (!going) buttons.push(act('remove', async () => {
+		await call('remove', { key: m.key }).catch(fail);
+		$('open-models').focus();
+		showKept();
+	}));
+	row.append(h('span', { class: 'name', dir: 'auto' }, m.name),
+		m.done ? h('span', { class: 'state muted', t: [verified.has(m.key) ? 'checked' : 'size', { size: () => bytes(m.size) }] }) : h('span', { class: 'state muted', t: ['loaded', { have: () => bytes(m.have), size: () => bytes(m.size) }] }),
+		m.done ? '' : h('progress', { max: m.size, value: m.have, tLabel: ['downloadOf', { name: m.name }] }),
+		m.sha256 ? h('code', { class: 'muted', dir: 'ltr', title: m.sha256 }, 'sha256 ' + m.sha256.slice(0, 16) + '…') : '',
+		h('div', { class: 'row' }, buttons));
+	return row;
+}
+
+const verified = new Set(); // the kept files whose hash was computed again
+
+async function checkModel(m, button) {
+	button.disabled = true;
+	try {
+		await call('check', { key: m.key });
+		verified.add(m.key);
+		showKept();
+	} catch (e) {
+		fail(e);
+		button.disabled = false;
+	}
+}

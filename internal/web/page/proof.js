@@ -1,0 +1,61 @@
+// Proof: the prompts of the record that travels with the demo, computed here, against
+// the logits in it.
+
+function makeProof() {
+	$('proof').append(h('div', { class: 'card' }, h('h2', { t: 'proofTitle' }), h('p', { class: 'muted', t: 'proofHelp' }),
+		h('div', { class: 'row' }, ...runButtons('proof', prove), h('progress', { id: 'proof-progress', hidden: true, tLabel: 'proof' }), h('span', { id: 'proof-state', class: 'muted', role: 'status' }))),
+	h('div', { id: 'proof-result', class: 'result' }));
+	fresh.push(() => $('proof-result').replaceChildren());
+}
+
+// runButtons start something on the model, and stop it.
+function runButtons(name, start) {
+	return [h('button', { id: name + '-run', class: 'main', t: name + 'Run', 'data-needs': '', 'data-starts': name, onclick: start }),
+		h('button', { id: name + '-stop', t: 'stop', 'data-stops': name, hidden: true, onclick: stop })];
+}
+
+async function prove() {
+	if (choice.kind !== 'demo' && info?.sha256 !== SITE.files['demo.gguf'].sha256) return note('info', 'proofDemo', undefined, '', ['demo', () => loadModel({ kind: 'demo', name: 'demo.gguf' })]);
+	await during('proof', async () => {
+		const bar = $('proof-progress');
+		bar.hidden = false;
+		bar.removeAttribute('value');
+		try {
+			const r = await call('prove', {}, ({ done, total, text }) => {
+				bar.max = total;
+				bar.value = done;
+				say($('proof-state'), 'proofAt', { done, total });
+			});
+			showProof(r);
+		} finally {
+			bar.hidden = true;
+			$('proof-state').textContent = '';
+			said.delete($('proof-state'));
+		}
+	});
+}
+
+// verdictCell is a verdict in words and colour.
+const verdictCell = ok => ({ t: ok ? 'inside' : 'outside', class: ok ? 'good' : 'badly' });
+
+function showProof(r) {
+	const ok = r.inside ?? r.prompts.every(p => p.inside), all = r.all || {};
+	const worst = Math.max(...r.prompts.map(p => Number(p.max_abs_diff)));
+	const verdict = h('div', { class: 'card verdict' + (ok ? '' : ' fails'), id: 'verdict', 'data-inside': ok, tabindex: '-1' },
+		h('h3', { class: ok ? 'good' : 'badly', t: ok ? 'proofGood' : 'proofBad' }),
+		h('p', { t: [ok ? 'proofGoodWhy' : 'proofBadWhy', { n: r.prompts.length, bad: r.prompts.filter(p => !p.inside).length, worst: exponent(worst), kl: exponent(all.kl_mean ?? Math.max(...r.prompts.map(p => Number(p.kl_mean)))), device: () => deviceName() }] }));
+	const share = v => v === undefined ? '' : percent(Number(v));
+	const rows = r.prompts.map(p => [String(p.index), verdictCell(p.inside), { text: p.text || '', class: 'text', dir: 'auto', title: p.text }, number_(exponent(p.kl_mean)), number_(exponent(p.max_abs_diff)),
+		number_(p.max_diff_limit === undefined ? '' : exponent(p.max_diff_limit)), number_(share(p.top1)), number_(share(p.top5)), number_(share(p.top10))]);
+	const parts = [verdict, h('div', { class: 'card' }, table('proofTable', [{ text: '#' }, { t: 'verdict' }, { t: 'promptColumn' }, { t: 'kl', n: true }, { t: 'maxDiff', n: true }, { t: 'limit', n: true }, { t: 'top1', n: true }, { t: 'top5', n: true }, { t: 'top10', n: true }], rows))];
+	const taps = r.taps || r.prompts.flatMap(p => p.taps || []);
+	if (taps.length) parts.push(h('div', { class: 'card' }, h('p', { class: 'muted', t: 'tapsHelp' }), table('tapsTable', [{ t: 'tap' }, { t: 'relative', n: true }, { t: 'maxDiff', n: true }, { t: 'cosine', n: true }],
+		taps.slice(0, 12).map(x => [{ text: x.name, class: 'mono', dir: 'ltr' }, number_(exponent(x.relative)), number_(exponent(x.max_abs_diff)), number_(x.cosine === undefined ? '' : 1 - x.cosine > 0 ? '1 − ' + exponent(1 - x.cosine) : '1')]))));
+	$('proof-result').replaceChildren(...parts);
+	verdict.focus();
+	announce(t(ok ? 'proofGood' : 'proofBad'));
+}
+
+const number_ = text => ({ text, n: true });
+
+const deviceName = () => info?.backend === 'webgpu' ? 'WebGPU, ' + (info.adapter?.name || '') : t('processor');

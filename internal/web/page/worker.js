@@ -1,0 +1,158 @@
+// The worker: Karat's WebAssembly, and the model that it has loaded. The page calls an
+// operation by its name; many may run, but of those on the model one at a time.
+
+let karat; // what the WebAssembly offers
+let model, opened; // the model, and what to close with it
+let running; // the AbortController of what runs on the model
+let downloads = new Map();
+
+const operations = {
+	async boot(_, tell) {
+		const go = new Go();
+		const { instance } = await instantiate(go.importObject, tell);
+		go.run(instance).then(() => postMessage({ error: { kind: 'crash', message: globalThis.karatPanic || 'the program ended' } }));
+		karat = globalThis.karat;
+		const adapters = await karat.adapters().catch(e => ({ why: e.message }));
+		return { version: karat.version, adapters };
+	},
+
+	load: exclusive(async ({ source, ...options }, tell, signal) => {
+		await closeModel();
+		const from = await sources[source.kind](source, tell, signal);
+		opened = from.close;
+		try {
+			model = await karat.load(from, { ...options, signal, onProgress: (done, total) => tell({ read: done, size: total }) });
+		} catch (e) {
+			await closeModel();
+			throw e;
+		}
+		return { ...model.info, name: from.name, size: from.size, sha256: from.sha256, stats: await model.stats() };
+	}),
+	close: exclusive(closeModel),
+	stop: () => running?.abort(),
+	stats: () => model?.stats(),
+	render: exclusive(({ messages }) => loaded().render(messages, {})),
+	tokenize: exclusive(({ text }) => loaded().tokenize(text, false)),
+	generate: exclusive(async ({ prompt, options }, tell, signal) => {
+		const r = await loaded().generate(prompt, { ...options, signal }, token => tell(token));
+		return { ...r, stats: await model.stats() };
+	}),
+	reset: exclusive(() => loaded().reset()),
+	prove: exclusive(async (_, tell, signal) => {
+		const [json, tensors] = await Promise.all([load('demo.golden.json'), load('demo.golden.safetensors')]);
+		return loaded().prove({ json, tensors }, { kv: 'f32', taps: true, signal, onProgress: (done, total, text) => tell({ done, total, text }) });
+	}),
+	bench: exclusive(({ options }, tell, signal) => loaded().bench({ ...options, signal, onProgress: text => tell({ text }) })),
+	nodes: exclusive(() => loaded().nodes()),
+	probe: exclusive(({ name, prompt }, _, signal) => loaded().probe(name, prompt, { signal })),
+
+	kept: listKept,
+	async remove(args) {
+		if (opened?.key === args.key) await closeModel();
+		await removeKept(args);
+	},
+	check: checkKept,
+	pause: ({ url }) => downloads.get(url)?.abort(),
+	async download(args, tell) {
+		const control = new AbortController();
+		downloads.set(args.url, control);
+		try {
+			return await download(args, tell, control.signal);
+		} finally {
+			downloads.delete(args.url);
+		}
+	},
+};
+
+// exclusive runs an operation that stop can end, if nothing else runs on the model.
+function exclusive(operation) {
+	return async (args, tell) => {
+		if (running) throw trouble('busy', 'something else runs on the model');
+		running = new AbortController();
+		try {
+			return await operation(args, tell, running.signal);
+		} finally {
+			running = null;
+		}
+	};
+}
+
+function loaded() {
+	if (!model) throw trouble('empty', 'no model is loaded');
+	return model;
+}
+
+async function closeModel() {
+	const [old, file] = [model, opened];
+	model = opened = null;
+	try {
+		await old?.close();
+	} finally {
+		file?.();
+	}
+}
+
+// instantiate compiles the module while it arrives, and tells how much has.
+async function instantiate(imports, tell) {
+	const r = await get('karat.wasm?' + SITE.files['karat.wasm'].sha256.slice(0, 12));
+	let have = 0;
+	const counted = r.body.pipeThrough(new TransformStream({ transform(part, out) { tell({ have: have += part.length, size: SITE.files['karat.wasm'].bytes }); out.enqueue(part); } }));
+	return WebAssembly.instantiateStreaming(new Response(counted, { headers: { 'Content-Type': 'application/wasm' } }), imports);
+}
+
+async function get(name) {
+	const r = await fetch(name).catch(e => { throw trouble('network', `${name}: ${e.message}`); });
+	if (!r.ok) throw trouble('network', `${name}: the server says ${r.status}`);
+	return r;
+}
+
+// load is one of the site's own files, with the bytes that it was published with.
+async function load(name) {
+	const b = new Uint8Array(await (await get(name)).arrayBuffer());
+	if (hex(new Uint8Array(await crypto.subtle.digest('SHA-256', b))) !== SITE.files[name].sha256) throw trouble('hash', `${name} is not the file of this site`);
+	return b;
+}
+
+// sources open a model's file: what gives its bytes, slice by slice.
+const sources = {
+	// The demo is kept like any other; where nothing can be kept it lies in memory.
+	async demo(_, tell, signal) {
+		const { sha256 } = SITE.files['demo.gguf'];
+		try {
+			const { key } = await download({ url: 'demo.gguf', name: 'demo.gguf', sha256 }, tell, signal);
+			return await sources.kept({ key });
+		} catch (e) {
+			if (e.name === 'AbortError' || kindOf(e) === 'hash') throw e;
+			return { name: 'demo.gguf', size: SITE.files['demo.gguf'].bytes, bytes: await load('demo.gguf'), sha256 };
+		}
+	},
+
+	async kept({ key }) {
+		const dir = await kept(), about = await readAbout(dir, key), file = await lock(dir, key + '.gguf', 'read-only');
+		const close = Object.assign(() => file.close(), { key });
+		return { name: about.name, size: file.getSize(), sha256: about.sha256, read: reader(file), close };
+	},
+
+	file({ file }) {
+		const read = (at, length) => new Uint8Array(new FileReaderSync().readAsArrayBuffer(file.slice(at, at + length)));
+		return { name: file.name, size: file.size, read };
+	},
+};
+
+// kindOf is the kind of trouble that an error tells of; the page has words for each.
+function kindOf(e) {
+	if (e.kind) return e.kind;
+	const names = { AbortError: 'aborted', QuotaExceededError: 'quota', NoModificationAllowedError: 'taken', NotReadableError: 'file', NotFoundError: 'file' };
+	return names[e.name] || 'other';
+}
+
+function serve() {
+	onmessage = async ({ data: { id, op, args } }) => {
+		try {
+			const result = await operations[op](args || {}, event => postMessage({ id, event }));
+			postMessage({ id, result });
+		} catch (e) {
+			postMessage({ id, error: { kind: kindOf(e), message: String(e.message || e), node: e.node, kernel: e.kernel } });
+		}
+	};
+}

@@ -1,0 +1,80 @@
+package web
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+// types are the media types of a site's files.
+var types = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".wasm": "application/wasm", // browsers compile it while it arrives only under this type
+	".json": "application/json",
+}
+
+// Handler serves the site to browsers on this machine: a page elsewhere whose name
+// was made to point here is refused, by its Host.
+func (s *Site) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, f := range s.files {
+		pattern := "/" + f.Name
+		if f.Name == "index.html" {
+			pattern = "/{$}"
+		}
+		mux.Handle("GET "+pattern, s.serve(f))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !local(r.Host) {
+			http.Error(w, "karat web serves 127.0.0.1 and localhost alone", http.StatusMisdirectedRequest)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// local reports whether a Host header names this machine.
+func local(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return host == "localhost" || host == "127.0.0.1" || host == "[::1]" || host == "::1"
+}
+
+func (s *Site) serve(f File) http.Handler {
+	typ := types[path.Ext(f.Name)]
+	if typ == "" {
+		typ = "application/octet-stream"
+	}
+	tag := fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(f.Data)))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		for name, value := range s.headers() {
+			h.Set(name, value)
+		}
+		h.Set("Content-Type", typ)
+		h.Set("ETag", tag)
+		http.ServeContent(w, r, f.Name, time.Time{}, bytes.NewReader(f.Data))
+	})
+}
+
+// headers are those of every answer. The two about origins give the page finer
+// clocks and its memory's size.
+func (s *Site) headers() map[string]string {
+	return map[string]string{
+		"Content-Security-Policy":      s.policy + "; frame-ancestors 'none'",
+		"Cross-Origin-Opener-Policy":   "same-origin",
+		"Cross-Origin-Embedder-Policy": "require-corp",
+		"Cross-Origin-Resource-Policy": "same-origin",
+		"Referrer-Policy":              "no-referrer",
+		"X-Content-Type-Options":       "nosniff",
+		"Cache-Control":                "no-cache",
+		"Permissions-Policy":           strings.Join([]string{"camera=()", "microphone=()", "geolocation=()"}, ", "),
+	}
+}

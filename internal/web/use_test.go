@@ -1,0 +1,167 @@
+//go:build !js
+
+package web
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestChat: what is asked can be stopped and fail, and a reader who uses the keyboard or
+// listens has all of it.
+func TestChat(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	s := httptest.NewServer(standIn(t).Handler())
+	defer s.Close()
+	p.visit(s.URL)
+	said := do[string](p, `await ready(); $('#max-tokens').value = 100000; ask('count for me');
+		await until('some tokens', () => answers()[0]?.length > 10); $('#stop').click(); await answered(1); return text('.turn.assistant .stats')`)
+	if !strings.HasSuffix(said, "stopped") {
+		t.Errorf("a stopped answer says %q", said)
+	}
+	if said := do[string](p, `$('#max-tokens').value = 9; ask('What is it?'); await answered(2); return $('#live').textContent`); !strings.Contains(said, "& wide.") {
+		t.Errorf("a screen reader hears %q", said)
+	}
+	for kind, want := range map[string]string{"lost": "GPU was lost", "shader": "compiler refused", "memory": "not enough memory", "full": "context is full", "template": "template", "strange": "went wrong"} {
+		said := do[string](p, `for (const b of document.querySelectorAll('#notes [role=alert] button')) if (b.textContent === 'Dismiss') b.click();
+			ask('fail `+kind+`'); const said = await failed('`+kind+`'); await until('rest', () => !$('#send').hidden); return said + '|' + $('#say').value`)
+		if !strings.Contains(said, want) || !strings.HasSuffix(said, "|fail "+kind) || !strings.Contains(said, "webgpu: blk.3.ffn_down: "+kind) {
+			t.Errorf("%s: the page says %q", kind, said)
+		}
+	}
+	if got := do[[]string](p, `return answers()`); len(got) != 2 {
+		t.Errorf("failed questions leave answers: %q", got)
+	}
+	got := do[[]string](p, `const at = []; $('#tab-chat').focus();
+		for (const key of ['ArrowRight', 'ArrowRight', 'End', 'ArrowRight', 'ArrowLeft']) { document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true})); at.push(document.activeElement.id) }
+		return at`)
+	if want := []string{"tab-proof", "tab-bench", "tab-probe", "tab-chat", "tab-probe"}; !slices.Equal(got, want) {
+		t.Errorf("the arrow keys go to %q", got)
+	}
+	if light := do[string](p, `$('#theme').value = 'dark'; $('#theme').dispatchEvent(new Event('change')); return getComputedStyle(document.body).colorScheme`); light != "dark" {
+		t.Errorf("dark is %q", light)
+	}
+}
+
+// A shelf is another site, which gives files by ranges, breaks off and lies as it is told to.
+type shelf struct {
+	mu     sync.Mutex
+	data   []byte
+	breaks int      // how many answers break off after half of the rest
+	asked  []string // the ranges
+}
+
+func (s *shelf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.URL.Path != "/closed.gguf" {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+	}
+	if r.URL.Path == "/none.gguf" {
+		http.NotFound(w, r)
+		return
+	}
+	data := s.data
+	if r.URL.Path == "/page.gguf" {
+		data = []byte("<!doctype html><title>Log in</title>")
+	}
+	s.asked = append(s.asked, r.Header.Get("Range"))
+	if s.breaks == 0 {
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
+		return
+	}
+	s.breaks--
+	var from int
+	if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-", &from); err != nil {
+		panic(err)
+	}
+	w.Header().Set("Content-Length", fmt.Sprint(len(data)-from))
+	w.WriteHeader(http.StatusPartialContent)
+	w.Write(data[from : from+(len(data)-from)/2])
+	if f, ok := w.(http.Flusher); ok {
+		f.Flush()
+	}
+	time.Sleep(200 * time.Millisecond) // so that what was sent is not lost on its way
+	panic(http.ErrAbortHandler)
+}
+
+const fetching = `
+	const add = async (url, sum) => { if (!$('#models').open) $('#open-models').click(); $('#url').value = url; $('#sum').value = sum; $('#fetch').click() };
+	const row = name => [...document.querySelectorAll('#kept li')].find(e => e.querySelector('.name')?.textContent === name);
+	const press = (name, word) => [...row(name).querySelectorAll('button')].find(b => b.textContent === word).click();
+	const quiet = () => { for (const b of document.querySelectorAll('#notes [role=alert] button')) if (b.textContent === 'Dismiss') b.click() };
+	const list = async () => { if (!$('#models').open) $('#open-models').click(); await until('the list', () => $('#kept li')) };
+`
+
+// TestModels: a model comes by ranges through a connection that breaks, is checked, stays
+// when the page is left, and can be deleted; what is wrong with it is said.
+func TestModels(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	s := httptest.NewServer(standIn(t).Handler())
+	defer s.Close()
+	data := append([]byte("GGUF"), bytes.Repeat([]byte("karat"), 400_000)...)
+	books := &shelf{data: data, breaks: 1}
+	other := httptest.NewServer(books)
+	defer other.Close()
+	sum := fmt.Sprintf("%x", sha256.Sum256(data))
+	p.visit(s.URL)
+
+	said := do[string](p, fmt.Sprintf(fetching+`await ready(); add('%s/big.gguf', '%s'); await until('the file', () => row('big.gguf')?.innerText.includes('Check')); return row('big.gguf').innerText`, other.URL, sum))
+	if !strings.Contains(said, "1.9 MiB") || !strings.Contains(said, sum[:16]) {
+		t.Errorf("the kept file is shown as %q", said)
+	}
+	if want := []string{"bytes=0-", fmt.Sprintf("bytes=%d-", len(data)/2)}; len(books.asked) != 2 || books.asked[0] != want[0] || books.asked[1] == want[0] {
+		t.Errorf("asked for %q", books.asked)
+	}
+	for _, c := range []struct{ path, sum, want string }{
+		{"/wrong.gguf", strings.Repeat("0", 64), "SHA-256 is not the expected one"}, {"/page.gguf", "", "not a GGUF file"}, {"/none.gguf", "", "the server says 404"}, {"/closed.gguf", "", "CORS"},
+	} {
+		said := do[string](p, fmt.Sprintf(fetching+`quiet(); add('%s%s', '%s'); return failed('%[2]s')`, other.URL, c.path, c.sum))
+		if !strings.Contains(said, c.want) {
+			t.Errorf("%s: the page says %q", c.path, said)
+		}
+	}
+	if said := do[string](p, fetching+`quiet(); await list(); press('big.gguf', 'Check'); return until('the check', () => row('big.gguf').innerText.includes('is right') && row('big.gguf').innerText)`); said == "" {
+		t.Error("the check says nothing")
+	}
+
+	books.mu.Lock()
+	books.data, books.asked, books.breaks = append(data, 1), nil, 9 // more than it tries
+	books.mu.Unlock()
+	if said := do[string](p, fmt.Sprintf(fetching+`quiet(); add('%s/half.gguf', ''); await until('a part', () => row('half.gguf')?.innerText.match(/MiB.* of/)); press('half.gguf', 'Pause');
+		return until('the rest', () => row('half.gguf')?.innerText.includes('Resume') && row('half.gguf').innerText)`, other.URL)); !strings.Contains(said, "1.9 MiB") {
+		t.Errorf("a paused download says %q", said)
+	}
+	books.mu.Lock()
+	books.breaks = 0
+	books.mu.Unlock()
+
+	p.visit(s.URL + "?again") // the page is left, and opened anew
+	if said := do[string](p, fetching+`await ready(); await list(); press('half.gguf', 'Resume'); await until('all', () => row('half.gguf')?.innerText.includes('Use')); return row('half.gguf').innerText`); !strings.Contains(said, "sha256") {
+		t.Errorf("a resumed download says %q", said)
+	}
+	if last := books.asked[len(books.asked)-1]; last == "bytes=0-" {
+		t.Errorf("a resumed download begins anew: %q", books.asked)
+	}
+	other.Close()
+	said = do[string](p, fetching+`press('big.gguf', 'Use'); await until('the model', () => text('#model').startsWith('big.gguf')); await ready();
+		await list(); press('big.gguf', 'Delete'); await until('its end', () => !row('big.gguf')); press('half.gguf', 'Delete'); await until('its end', () => !row('half.gguf')); return text('#room')`)
+	if !strings.Contains(said, "are used") {
+		t.Errorf("the room is %q", said)
+	}
+	for _, e := range p.errors() {
+		if !strings.Contains(e, "404") && !strings.Contains(e, "ERR_") && !strings.Contains(e, "CORS") {
+			t.Error("console:", e)
+		}
+	}
+}

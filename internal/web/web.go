@@ -1,0 +1,134 @@
+// Package web makes the site that runs Karat in a browser: one HTML page, one
+// script, one WebAssembly module, and the demo model with its record. The page
+// needs nothing from elsewhere. [Site.Write] writes it as files, [Site.Handler]
+// serves it.
+package web
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+)
+
+//go:embed page
+var page embed.FS
+
+// scripts are the parts of karat.js behind Go's wasm_exec.js, in order. The page
+// and its worker run the same file: the last part says which of the two it is.
+var scripts = []string{"words.js", "store.js", "worker.js", "dom.js", "models.js", "chat.js", "proof.js", "bench.js", "probe.js", "main.js"}
+
+// Program is the compiled part of a site.
+type Program struct {
+	Wasm []byte // the module
+	Exec []byte // wasm_exec.js of the Go release that compiled it
+}
+
+// File is a file of a site.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// Site is a static site, complete.
+type Site struct {
+	files  []File
+	policy string // its Content-Security-Policy
+}
+
+// New makes the site of a program, and of files that lie beside it.
+func New(version string, p Program, beside ...File) (*Site, error) {
+	script, err := script(version, p, beside)
+	if err != nil {
+		return nil, fmt.Errorf("web: script: %w", err)
+	}
+	s := &Site{}
+	html, err := s.page()
+	if err != nil {
+		return nil, fmt.Errorf("web: page: %w", err)
+	}
+	s.files = append([]File{{"index.html", html}, {"karat.js", script}, {"karat.wasm", p.Wasm}}, beside...)
+	return s, nil
+}
+
+// script is karat.js, for the page and its worker.
+func script(version string, p Program, beside []File) ([]byte, error) {
+	type fact struct {
+		Bytes  int    `json:"bytes"`
+		SHA256 string `json:"sha256"`
+	}
+	facts := map[string]fact{}
+	for _, f := range append([]File{{"karat.wasm", p.Wasm}}, beside...) {
+		sum := sha256.Sum256(f.Data)
+		facts[f.Name] = fact{len(f.Data), hex.EncodeToString(sum[:])}
+	}
+	site, err := json.Marshal(map[string]any{"version": version, "files": facts})
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	b.Write(p.Exec)
+	b.WriteString(gpu.Shim)
+	fmt.Fprintf(&b, "\n(() => {\n'use strict';\nconst SITE = %s;\n", site)
+	for _, name := range scripts {
+		text, err := page.ReadFile("page/" + name)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(text)
+	}
+	b.WriteString("})();\n")
+	return b.Bytes(), nil
+}
+
+// page is index.html with its style inside. The policy allows this style and the
+// site's script, nothing else, and requests to other sites for models alone.
+func (s *Site) page() ([]byte, error) {
+	style, err := page.ReadFile("page/style.css")
+	if err != nil {
+		return nil, err
+	}
+	html, err := page.ReadFile("page/index.html")
+	if err != nil {
+		return nil, err
+	}
+	text := "\n" + string(style)
+	sum := sha256.Sum256([]byte(text))
+	s.policy = strings.Join([]string{
+		"default-src 'none'",
+		"script-src 'self' 'wasm-unsafe-eval'",
+		"style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'",
+		"worker-src 'self'",
+		"connect-src 'self' https: http://127.0.0.1:* http://localhost:*",
+		"img-src data:",
+		"base-uri 'none'",
+		"form-action 'none'",
+		"require-trusted-types-for 'script'",
+		"trusted-types karat",
+	}, "; ")
+	return []byte(strings.NewReplacer("{{policy}}", s.policy, "{{style}}", text).Replace(string(html))), nil
+}
+
+// Write writes the site to a folder, where there is none or an empty one.
+func (s *Site) Write(dir string) error {
+	return atomicfile.WriteFolder(dir, func(dir string) error {
+		for _, f := range s.files {
+			if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o666); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Files are the site's files.
+func (s *Site) Files() []File { return s.files }

@@ -1,0 +1,173 @@
+package web
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// standIn is a site whose program stands in for Karat's.
+func standIn(t *testing.T) *Site {
+	t.Helper()
+	js, err := os.ReadFile("testdata/program.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	demo := append([]byte("GGUF"), bytes.Repeat([]byte{7}, 300_000)...)
+	s, err := New("v0.0.0-test", Program{Wasm: []byte("\x00asm\x01\x00\x00\x00"), Exec: js},
+		File{"demo.gguf", demo}, File{"demo.golden.json", []byte("[]")}, File{"demo.golden.safetensors", nil})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestServe(t *testing.T) {
+	s := httptest.NewServer(standIn(t).Handler())
+	defer s.Close()
+	ask := func(method, path, host, span string) *http.Response {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		if span != "" {
+			r.Header.Set("Range", span)
+		}
+		a, err := s.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { a.Body.Close() })
+		return a
+	}
+	for _, c := range []struct {
+		method, path, host string
+		status             int
+	}{
+		{"GET", "/", "localhost:1", 200}, {"GET", "/", "127.0.0.1", 200}, {"GET", "/", "[::1]:80", 200}, {"GET", "/", "LOCALHOST", 421},
+		{"GET", "/", "evil.com", 421}, {"GET", "/", "localhost.evil.com", 421}, {"GET", "/", "127.0.0.1.evil.com", 421}, {"GET", "/karat.wasm", "evil.com:80", 421},
+		{"GET", "/index.html", "localhost", 404}, {"GET", "/..%2fkarat.js", "localhost", 404}, {"GET", "/x", "localhost", 404},
+		{"POST", "/", "localhost", 405}, {"DELETE", "/demo.gguf", "localhost", 405}, {"HEAD", "/karat.js", "localhost", 200},
+	} {
+		if got := ask(c.method, c.path, c.host, "").StatusCode; got != c.status {
+			t.Errorf("%s %s from %s is %d, want %d", c.method, c.path, c.host, got, c.status)
+		}
+	}
+	a := ask("GET", "/karat.wasm", "localhost", "")
+	if got := a.Header.Get("Content-Type"); got != "application/wasm" {
+		t.Errorf("the module's type is %q", got)
+	}
+	a = ask("GET", "/demo.gguf", "localhost", "bytes=0-3")
+	if b, err := io.ReadAll(a.Body); err != nil || a.StatusCode != 206 || string(b) != "GGUF" {
+		t.Errorf("a range is %d, %q, %v", a.StatusCode, b, err)
+	}
+	for _, name := range []string{"Content-Security-Policy", "Cross-Origin-Opener-Policy", "X-Content-Type-Options", "ETag"} {
+		if a.Header.Get(name) == "" {
+			t.Errorf("no %s", name)
+		}
+	}
+}
+
+// TestPolicy: the page itself says the policy, for servers that do not, and it allows no
+// text to become code.
+func TestPolicy(t *testing.T) {
+	s := standIn(t)
+	html := string(s.Files()[0].Data)
+	if !strings.Contains(html, `content="`+s.policy+`"`) {
+		t.Error("the page does not say the policy")
+	}
+	for _, bad := range []string{"unsafe-inline", "'unsafe-eval'", "data: ", "blob:", " *"} {
+		if strings.Contains(s.policy, bad) {
+			t.Errorf("the policy allows %s: %s", bad, s.policy)
+		}
+	}
+	if regexp.MustCompile(`\son\w+=|style=|<script>|https?://`).MatchString(strings.ReplaceAll(html, s.policy, "")) {
+		t.Error("the page has code or styles that the policy forbids, or names other sites")
+	}
+	for _, f := range scripts {
+		text, err := page.ReadFile("page/" + f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function`).Find(text); m != nil {
+			t.Errorf("%s makes code or elements of text: %s", f, m)
+		}
+	}
+}
+
+// TestWords: each language has the words that the page asks for, and the same places for values.
+func TestWords(t *testing.T) {
+	text, err := page.ReadFile("page/words.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	english, arabic, ok := strings.Cut(string(text), "\n\tar: {")
+	if !ok {
+		t.Fatal("no Arabic")
+	}
+	keys := func(part string) map[string]string {
+		m := map[string]string{}
+		for _, x := range regexp.MustCompile(`(?:'([\w-]+)'|\b(\w+)): '((?:[^'\\]|\\.)*)'`).FindAllStringSubmatch(part, -1) {
+			m[x[1]+x[2]] = x[3]
+		}
+		return m
+	}
+	en, ar := keys(english), keys(arabic)
+	values := regexp.MustCompile(`\{\w+\}`)
+	for k, v := range en {
+		if ar[k] == "" {
+			t.Errorf("%q has no Arabic", k)
+		}
+		for _, x := range values.FindAllString(v, -1) {
+			if !strings.Contains(ar[k], x) {
+				t.Errorf("%q: the Arabic lacks %s", k, x)
+			}
+		}
+	}
+	for k := range ar {
+		if en[k] == "" {
+			t.Errorf("%q has no English", k)
+		}
+	}
+	asked := regexp.MustCompile(`data-t(?:-label)?="(\w+)"|\bt(?:Label)?: \[?'(\w+)'|field\('(\w+)'|\bt\('(\w+)'|table\('(\w+)'|\$\('[\w-]+'\), '(\w+)'|note\('\w+', '([\w-]+)'|fact\('(\w+)'|\['(\w+)', \(\) =>`)
+	seen := 0
+	for _, f := range append([]string{"index.html"}, scripts...) {
+		text, err := page.ReadFile("page/" + f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range asked.FindAllStringSubmatch(string(text), -1) {
+			k := strings.Join(x[1:], "")
+			if seen++; en[k] == "" && !strings.HasSuffix(k, "_") { // the kind of an error, or of an end, comes behind it
+				t.Errorf("%s asks for %q, which is no word", f, k)
+			}
+		}
+	}
+	if seen < 100 {
+		t.Errorf("only %d uses were found", seen)
+	}
+}
+
+func TestWrite(t *testing.T) {
+	s, dir := standIn(t), filepath.Join(t.TempDir(), "site")
+	if err := s.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range s.Files() {
+		b, err := os.ReadFile(filepath.Join(dir, f.Name))
+		if err != nil || !bytes.Equal(b, f.Data) {
+			t.Errorf("%s: %v", f.Name, err)
+		}
+	}
+	if err := s.Write(dir); err == nil {
+		t.Error("a folder that is not empty is replaced")
+	}
+}
