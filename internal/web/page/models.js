@@ -60,10 +60,9 @@ async function fetchKept(what) {
 	let key;
 	try {
 		const about = await call('download', what, e => {
-			const first = !key && e.key;
 			key ||= e.key;
 			Object.assign(active.get(what.url), e);
-			first ? showKept() : showProgress(key, active.get(what.url));
+			showProgress(key, active.get(what.url));
 		});
 		announce(t('downloaded', { name: about.name }));
 	} catch (e) {
@@ -75,7 +74,8 @@ async function fetchKept(what) {
 
 function showProgress(key, { have, checked, size }) {
 	const row = document.querySelector(`#kept [data-key="${key}"]`);
-	if (!row || !size) return;
+	if (!size) return;
+	if (!row?.querySelector('progress')) return void showKept(); // it is new
 	row.querySelector('progress').max = size;
 	row.querySelector('progress').value = checked ?? have ?? 0;
 	say(row.querySelector('.state'), checked !== undefined ? 'checking' : 'loaded', { have: () => bytes(checked ?? have), size: () => bytes(size) });
