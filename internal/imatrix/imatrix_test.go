@@ -102,7 +102,7 @@ const oldFile = "\x02\x00\x00\x00" +
 
 // TestOld reads the form without GGUF: means of squares, times the windows.
 func TestOld(t *testing.T) {
-	want := &Matrix{Entries: map[string]*Entry{"a": {[]float64{4, 6}, []float64{2}}, "b": {[]float64{3}, []float64{1}}}}
+	want := &Matrix{Datasets: []string{}, Entries: map[string]*Entry{"a": {[]float64{4, 6}, []float64{2}}, "b": {[]float64{3}, []float64{1}}}}
 	if m, err := parse([]byte(oldFile)); err != nil || !reflect.DeepEqual(m, want) {
 		t.Errorf("read %+v, %v", m, err)
 	}

@@ -49,7 +49,7 @@ func (o *old) text(what string) (string, error) {
 }
 
 func parseOld(data []byte) (*Matrix, error) {
-	o, m := &old{data}, &Matrix{Entries: map[string]*Entry{}}
+	o, m := &old{data}, &Matrix{Datasets: []string{}, Entries: map[string]*Entry{}}
 	n, err := o.count("number of weights")
 	for i := 0; i < n && err == nil; i++ {
 		if err = o.entry(m); err != nil {
