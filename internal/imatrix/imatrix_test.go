@@ -178,6 +178,7 @@ func spoiled(t testing.TB) map[string]struct {
 		"old-nan":   {numbers(1, 4, 0x61616161, 1, 1, 0x7fc00000), "value 0 is NaN"},
 		"old-twice": {numbers(2, 4, 0x61616161, 1, 1, 0, 4, 0x61616161, 1, 1, 0), `the name "aaaa"`},
 		"old-more":  {append(numbers(1, 4, 0x61616161, 1, 1, 0, 1, 0), 0), "1 bytes too many"},
+		"old-hides": {numbers(1, 4, 0x00616161, 1, 1, 0), "without control characters"},
 		"old-utf-8": {numbers(1, 4, -1, 1, 1, 0), "no UTF-8"},
 		"type":      {file(keys(), half, f32("x.counts", 1)), "element type F16"},
 	}

@@ -4,10 +4,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/karat-run/karat/internal/tensor"
 )
+
+// maxName is what leaves room for a suffix in the 63 bytes of a name in GGUF.
+const maxName = 63 - len(sumsSuffix)
 
 // old reads a file of the form that has no GGUF: little-endian int32 numbers, texts
 // and blocks of float32 with their length before them (common/imatrix-loader.cpp).
@@ -81,8 +86,9 @@ func (o *old) entry(m *Matrix) error {
 	if err != nil {
 		return err
 	}
-	if _, twice := m.Entries[name]; twice || name == "" {
-		return fmt.Errorf("the name %q, possible are others than those before", name)
+	hidden := func(r rune) bool { return !unicode.IsGraphic(r) }
+	if _, twice := m.Entries[name]; twice || name == "" || len(name) > maxName || strings.ContainsFunc(name, hidden) {
+		return fmt.Errorf("the name %q, possible are up to %d bytes without control characters, other than those before", name[:min(len(name), 80)], maxName)
 	}
 	windows, err := o.count("windows of " + name)
 	if err != nil {
@@ -100,7 +106,7 @@ func (o *old) entry(m *Matrix) error {
 		return err
 	}
 	sums, err := numbers(tensor.Tensor{DType: tensor.F32, Data: data})
-	m.Entries[name] = &Entry{sums, []float64{float64(max(windows, 1))}}
+	m.Entries[name] = &Entry{sums, []float64{float64(float32(max(windows, 1)))}} // as GGUF holds it
 	return err
 }
 
