@@ -18,16 +18,19 @@
 // before it, the store of the step before that, and the float sums of the first,
 // from the other buffer. The stream of steps goes through a block of rows with each
 // panel, so that its activations come from the first cache, and then to the next
-// block; that of the products begins again when it is at its end.
+// block; that of the products begins again when it is at its end. With each of
+// sixteen panels a row of the next block is fetched to the second cache, and codes,
+// which many panels take turns to read, are loaded with T1, to stay less in the first.
 //
 //	SI       activations of the step whose products are next
 //	DI       its codes, which end at R14
 //	R8       64
 //	R9       bytes in a row of activations
+//	BX       how far from SI what is fetched next lies
 //	R13      the buffers, and then what follows
 //	DX       dx of the step whose sums are next, AX bytes in a row of it, CX in three
 //	R11      Sums, or 0
-//	BX       scale
+//	BP       scale
 //	R12      rows in a block
 //	R15      groups left of the block
 //	R10      free
@@ -50,9 +53,11 @@
 
 // HIGH and LOW issue the products of a step.
 #define HIGH(c) \
-	TILELOADD(0, regDI, regR8, tmm6); \
-	TILELOADD(0, regSI, regR9, tmm4); \
-	TILEZERO(c);                      \
+	TILELOADDT1(0, regDI, regR8, tmm6); \
+	TILELOADD(0, regSI, regR9, tmm4);   \
+	PREFETCHT1 (SI)(BX*1);              \
+	PREFETCHT1 64(SI)(BX*1);            \
+	TILEZERO(c);                        \
 	TDPBF16PS(tmm6, tmm4, c)
 
 #define LOW(c) \
@@ -71,12 +76,14 @@ label:
 // nextPanel goes to the next panel's tiles. SI is a row behind the block's first.
 TEXT nextPanel<>(SB), NOSPLIT, $0-0
 	SUBQ R9, SI
+	ADDQ R9, BX
 	MOVQ TILEPANEL, DI
 	ADDQ $48, DI
 	CMPQ DI, PANELSEND
 	JNE  panel
 	MOVQ PANELS, DI
-	ADDQ BLOCKBYTES, SI
+	MOVQ BLOCKBYTES, BX
+	ADDQ BX, SI
 	CMPQ SI, ACTSEND
 	JNE  panel
 	MOVQ ACTS, SI
@@ -125,7 +132,7 @@ panel:
 // STEP issues products to the tile c, stores d at to, and sums what is at from.
 // The last arguments are labels.
 #define STEP(c, d, from, to, inc, codesinc, dxinc, MINS, tiles, rows4, rows8, rows12, sums) \
-	VMOVUPS (BX), Z24;              \
+	VMOVUPS (BP), Z24;              \
 	MOVQ    DX, R10;                \
 	HIGH(c);                        \
 	ROWS(from, Z0, Z1, Z2, Z3);     \
@@ -145,12 +152,12 @@ rows12:                             \
 	TESTQ   R11, R11;               \
 	JZ      sums;                   \
 	MOVQ    APART, R10;             \
-	VMOVUPS (BX)(R10*1), Z25;       \
+	VMOVUPS (BP)(R10*1), Z25;       \
 	MOVQ    R11, R10;               \
 	ADDQ    $4, R11;                \
 	FOURS(MINS, sums);              \
 sums:                               \
-	ADDQ    $64, BX;                \
+	ADDQ    $64, BP;                \
 	DECQ    R15
 
 // FOURS does OP for four rows and four.
@@ -199,6 +206,7 @@ sums:                               \
 	MOVQ R9, R10;                 \
 	SHLQ $4, R10;                 \
 	MOVQ R10, BLOCKBYTES;         \
+	MOVQ R10, BX;                 \
 	IMULQ blocks+16(FP), R10;     \
 	MOVQ acts+24(FP), SI;         \
 	MOVQ SI, ACTS;                \
@@ -278,20 +286,20 @@ stored:                                      \
 	MOVQ PANELS, R10;                        \
 panel:                                       \
 	MOVQ R10, PANEL;                         \
-	MOVQ 32(R10), BX;                        \
+	MOVQ 32(R10), BP;                        \
 	MOVQ 40(R10), R15;                       \
 	ADDQ $1, R15;                            \
 	JMP  more;                               \
 fetch:                                       \
-	PREFETCHT1 (BX);                         \
-	ADDQ $64, BX;                            \
+	PREFETCHT1 (BP);                         \
+	ADDQ $64, BP;                            \
 more:                                        \
 	DECQ R15;                                \
 	JNZ  fetch;                              \
-	MOVQ BX, 32(R10);                        \
-	MOVQ 8(R10), BX;                         \
+	MOVQ BP, 32(R10);                        \
+	MOVQ 8(R10), BP;                         \
 	MOVQ 16(R10), R15;                       \
-	SUBQ BX, R15;                            \
+	SUBQ BP, R15;                            \
 	MOVQ R15, APART;                         \
 	MOVQ groups+56(FP), R15;                 \
 	MOVQ 24(R10), R10;                       \

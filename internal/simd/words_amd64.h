@@ -35,5 +35,6 @@
 #define TILEZERO(tile) BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $(0xc0 | tile<<3)
 #define LDTILECFG(disp, base) BYTE $0xc4; BYTE $(0xe2 ^ (base&8)<<2); BYTE $0x78; BYTE $0x49; BYTE $(0x84); BYTE $(4<<3 | base&7); LONG $(disp)
 #define TILELOADD(disp, base, index, tile) BYTE $0xc4; BYTE $(0xe2 ^ (index&8)<<3 ^ (base&8)<<2); BYTE $0x7b; BYTE $0x4b; BYTE $(0x84 | tile<<3); BYTE $((index&7)<<3 | base&7); LONG $(disp)
+#define TILELOADDT1(disp, base, index, tile) BYTE $0xc4; BYTE $(0xe2 ^ (index&8)<<3 ^ (base&8)<<2); BYTE $0x79; BYTE $0x4b; BYTE $(0x84 | tile<<3); BYTE $((index&7)<<3 | base&7); LONG $(disp)
 #define TILESTORED(tile, disp, base, index) BYTE $0xc4; BYTE $(0xe2 ^ (index&8)<<3 ^ (base&8)<<2); BYTE $0x7a; BYTE $0x4b; BYTE $(0x84 | tile<<3); BYTE $((index&7)<<3 | base&7); LONG $(disp)
 #define TDPBF16PS(b, a, c) BYTE $0xc4; BYTE $0xe2; BYTE $(0x7a ^ b<<3); BYTE $0x5c; BYTE $(0xc0 | c<<3 | a)

@@ -67,6 +67,7 @@ func amd64() string {
 	for _, text := range []string{
 		tileMemory("LDTILECFG", pNP, 0x49, "disp, base", "", "", "4<<3"),
 		tileMove("TILELOADD", pF2, "disp, base, index, tile"),
+		tileMove("TILELOADDT1", p66, "disp, base, index, tile"),
 		tileMove("TILESTORED", pF3, "tile, disp, base, index"),
 		tileDot("TDPBF16PS", pF3, 0x5c),
 	} {

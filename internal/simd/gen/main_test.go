@@ -84,6 +84,7 @@ func TestGoldenAMD64(t *testing.T) {
 		{"TILELOADD(1024, regR13, regBX, tmm7)", "c4c27b4bbc1d" + "00040000"},
 		{"TILELOADD(-1024, regBP, regR15, tmm0)", "c4a27b4b843d" + "00fcffff"},
 		{"TILELOADD(3*64, regR9, regR10, tmm6)", "c4827b4bb411" + "c0000000"},
+		{"TILELOADDT1(0, regSI, regR8, tmm3)", "c4a2794b9c06" + "00000000"},
 		{"TILESTORED(tmm5, 16, regDI, regCX)", "c4e27a4bac0f" + "10000000"},
 		{"TDPBF16PS(tmm2, tmm1, tmm0)", "c4e26a5cc1"},
 		{"TDPBF16PS(tmm0, tmm3, tmm4)", "c4e27a5ce3"},
