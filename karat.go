@@ -17,7 +17,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime/debug"
+	"sync"
 
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend"
@@ -73,6 +75,10 @@ type Model struct {
 	template   *chat.Template // nil if the model has none
 	broken     error          // why the template cannot be used
 	notes      []string
+
+	tapping sync.Mutex     // guards what follows
+	tapped  *engine.Engine // of Taps; nil before the first
+	see     func(n *graph.Node, values []float32)
 }
 
 // Load opens a GGUF file (any part of a split one) or a Hugging Face folder.
@@ -89,6 +95,30 @@ func Load(path string, o Options) (*Model, error) {
 // data must not change while the model is in use. name is for messages.
 func LoadGGUF(name string, data []byte, o Options) (*Model, error) {
 	c, err := checkpoint.Parse(name, data)
+	if err != nil {
+		return nil, err
+	}
+	return load(c, o)
+}
+
+// LoadReader is Load for a GGUF file of size bytes that r reads. On a GPU what is large
+// of it is never in memory as a whole; the CPU has it in memory. r must stay
+// readable while the model is in use. name is for messages.
+func LoadReader(name string, r io.ReaderAt, size int64, o Options) (*Model, error) {
+	if o.Backend == "" || o.Backend == "cpu" {
+		if size < 0 || int64(int(size)) != size {
+			return nil, fmt.Errorf("karat: %s: %d bytes", name, size)
+		}
+		if err := machine.Fits(size, 0, 0); err != nil {
+			return nil, fmt.Errorf("karat: %s %w", name, err)
+		}
+		data := make([]byte, size)
+		if n, err := r.ReadAt(data, 0); n < len(data) {
+			return nil, fmt.Errorf("karat: %s: %w", name, err)
+		}
+		return LoadGGUF(name, data, o)
+	}
+	c, err := checkpoint.Read(name, r, size)
 	if err != nil {
 		return nil, err
 	}
@@ -161,8 +191,12 @@ func (m *Model) fits(repacked int64, context int, cache int64) error {
 // that runs. A second Close does nothing.
 func (m *Model) Close() error {
 	var errs []error
-	if m.engine != nil {
-		errs = append(errs, m.engine.Close())
+	m.tapping.Lock()
+	defer m.tapping.Unlock()
+	for _, e := range []*engine.Engine{m.engine, m.tapped} {
+		if e != nil {
+			errs = append(errs, e.Close())
+		}
 	}
 	if m.backend != nil {
 		errs = append(errs, m.backend.Close())
@@ -203,12 +237,17 @@ func (m *Model) Detokenize(ids []int) string { return m.tokenizer.Decode(ids, fa
 // Logits computes the logits after each of ids, as one sequence from position
 // 0: [len(ids)][VocabSize].
 func (m *Model) Logits(ctx context.Context, ids []int) ([][]float32, error) {
-	s := m.engine.NewSequence()
+	return feed(ctx, m.engine, ids)
+}
+
+// feed computes ids as one sequence of e.
+func feed(ctx context.Context, e *engine.Engine, ids []int) ([][]float32, error) {
+	s := e.NewSequence()
 	defer s.Close()
 	tokens := make([]int32, len(ids))
 	for i, id := range ids {
 		if tokens[i] = int32(id); int(tokens[i]) != id {
-			return nil, fmt.Errorf("karat: token id %d, the vocabulary has %d", id, m.engine.VocabSize())
+			return nil, fmt.Errorf("karat: token id %d, the vocabulary has %d", id, e.VocabSize())
 		}
 	}
 	return s.Feed(ctx, tokens, len(ids))

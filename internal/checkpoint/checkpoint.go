@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -75,6 +76,16 @@ func Open(path string) (*Checkpoint, error) {
 // Parse reads a GGUF file that is already in memory.
 func Parse(name string, data []byte) (*Checkpoint, error) {
 	f, err := gguf.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %s: %w", name, err)
+	}
+	return fromGGUF(name, f)
+}
+
+// Read reads a GGUF file of size bytes that cannot be mapped: what is large of it stays
+// in r, which must be readable until Close.
+func Read(name string, r io.ReaderAt, size int64) (*Checkpoint, error) {
+	f, err := gguf.Read(r, size)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %s: %w", name, err)
 	}
@@ -158,7 +169,7 @@ func (c *Checkpoint) Tensors() []tensor.Tensor {
 func (c *Checkpoint) Bytes() int64 {
 	var n int64
 	for t := range maps.Values(c.tensors) {
-		n += int64(len(t.Data))
+		n += int64(t.Size())
 	}
 	return n
 }
@@ -191,7 +202,7 @@ func (c *Checkpoint) add(name string, t tensor.Tensor) error {
 	if !weights(t.DType) {
 		return fmt.Errorf("checkpoint: %s: tensor %s: type %v is not supported for weights", c.Path, t.Name, t.DType)
 	}
-	if len(t.Data) == 0 {
+	if t.Size() == 0 {
 		return fmt.Errorf("checkpoint: %s: tensor %s: shape %v has no elements", c.Path, t.Name, []int(t.Shape))
 	}
 	c.names = append(c.names, name)
@@ -217,8 +228,26 @@ func (c *Checkpoint) drop(name string) {
 func (c *Checkpoint) dropTiedHead() {
 	head, embed := c.Name("output", "lm_head"), c.Name("token_embd", "model.embed_tokens")
 	t, ok := c.tensors[head]
-	if ok && c.settings["tie_word_embeddings"] == true && bytes.Equal(t.Data, c.tensors[embed].Data) {
+	if ok && c.settings["tie_word_embeddings"] == true && same(t, c.tensors[embed]) {
 		c.Notes = append(c.Notes, fmt.Sprintf("tensor %s repeats %s and is set aside", head, embed))
 		c.drop(head)
 	}
+}
+
+// same reports whether two tensors have the same bytes. Those that cannot be read are
+// found to be different.
+func same(t, u tensor.Tensor) bool {
+	if t.Size() != u.Size() || t.Rows() != u.Rows() {
+		return false
+	}
+	step := max(1, 16<<20/max(1, t.Size()/max(1, t.Rows())))
+	for from := 0; from < t.Rows(); from += step {
+		to := min(from+step, t.Rows())
+		a, errA := t.Part(from, to)
+		b, errB := u.Part(from, to)
+		if errA != nil || errB != nil || !bytes.Equal(a.Data, b.Data) {
+			return false
+		}
+	}
+	return true
 }

@@ -63,7 +63,7 @@ func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
 	switch h := c.Habit(name); {
 	case h.Plus != 0:
 		return minus(t, h.Plus)
-	case h.Heads > 0 && len(t.Shape) == 2 && t.DType.Quantized():
+	case h.Heads > 0 && len(t.Shape) == 2 && (t.DType.Quantized() || t.Source != nil):
 		t.Order = func(row int) int { return h.Restored(row, t.Shape[0]) }
 	case h.Heads > 0 && len(t.Shape) > 0:
 		return unpermute(t, h)

@@ -107,24 +107,43 @@ func withPath(err error, path string) error {
 
 // parse reads one file.
 func parse(data []byte) (*File, error) {
-	f, end, err := readHeader(data[:min(len(data), maxHeader)], len(data))
+	f, err := readFile(data[:min(len(data), maxHeader)], len(data))
 	if err != nil {
 		return nil, err
 	}
-	if padded := alignUp(end, f.Alignment); int64(len(data)) > padded {
-		return nil, &Error{Name: "end", Offset: padded, What: "bytes follow the last tensor and its padding",
-			Declared: fmt.Sprintf("a file of %d bytes", len(data)), Allowed: fmt.Sprint(padded)}
-	}
-	for i := range f.tensors {
-		t, at := &f.tensors[i], f.places[i].offset
-		size, err := tensor.Bytes(t.DType, t.Shape)
-		if err != nil {
-			return nil, fmt.Errorf("gguf: tensor %q: %w", t.Name, err)
-		}
+	return f, f.fill(func(t *tensor.Tensor, at int64, size int) error {
 		t.Data = data[at : at+int64(size) : at+int64(size)]
+		return nil
+	})
+}
+
+// readFile reads all but the tensors' data of a file of size bytes that begins with data.
+func readFile(data []byte, size int) (*File, error) {
+	f, end, err := readHeader(data, size)
+	if err != nil {
+		return nil, err
+	}
+	if padded := alignUp(end, f.Alignment); int64(size) > padded {
+		return nil, &Error{Name: "end", Offset: padded, What: "bytes follow the last tensor and its padding",
+			Declared: fmt.Sprintf("a file of %d bytes", size), Allowed: fmt.Sprint(padded)}
 	}
 	f.parts = make([]part, 1)
 	return f, nil
+}
+
+// fill gives each tensor its data, of size bytes at byte at.
+func (f *File) fill(give func(t *tensor.Tensor, at int64, size int) error) error {
+	for i := range f.tensors {
+		t := &f.tensors[i]
+		size, err := tensor.Bytes(t.DType, t.Shape)
+		if err == nil {
+			err = give(t, f.places[i].offset, size)
+		}
+		if err != nil {
+			return fmt.Errorf("gguf: tensor %q: %w", t.Name, err)
+		}
+	}
+	return nil
 }
 
 // Close unmaps the file: the tensors' data must not be used after it. Values that

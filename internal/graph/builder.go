@@ -95,9 +95,9 @@ func (b Builder) weighted(op Op, w *Weight, want, out tensor.Shape, attr any, in
 
 func (b Builder) check(n *Node, w *Weight, want tensor.Shape) {
 	switch {
-	case w.Data == nil && w.Name != "":
+	case !w.There() && w.Name != "":
 		b.errorf(n, "%w", NewTensorError(w.Name, Missing, "missing, the configuration says that it has shape %v", []int(want)))
-	case w.Data != nil && !slices.Equal(w.Shape, want):
+	case w.There() && !slices.Equal(w.Shape, want):
 		b.errorf(n, "%w", NewTensorError(w.Name, Misshapen, "shape %v, the configuration says %v", []int(w.Shape), []int(want)))
 	}
 }
@@ -105,7 +105,7 @@ func (b Builder) check(n *Node, w *Weight, want tensor.Shape) {
 // Refuse notes an error where the file holds a weight that the configuration
 // rules out.
 func (b Builder) Refuse(w *Weight, fact string) {
-	if w.Data != nil {
+	if w.There() {
 		b.r.errs = append(b.r.errs, NewTensorError(w.Name, Refused, "the file holds it, but the configuration says that %s", fact))
 	}
 }

@@ -30,6 +30,23 @@ func ReadRecord(path string) (*Record, error) {
 	return r, nil
 }
 
+// ParseRecord is ReadRecord for a record in memory: info is the JSON file, or nil. path is
+// for messages.
+func ParseRecord(path string, info, tensors []byte) (*Record, error) {
+	f, err := safetensors.Parse(tensors)
+	r := &Record{Path: path}
+	if err == nil && info != nil {
+		err = r.addInfo(info)
+	}
+	if err == nil {
+		err = r.fill(f.Tensors)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lab: record: %s: %w", path, err)
+	}
+	return r, nil
+}
+
 func (r *Record) read(f *safetensors.File) error {
 	if err := readJSON(infoPath(r.Path), r.addInfo); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -65,13 +65,17 @@ func Call(object js.Value, method string, args ...any) (v js.Value, err error) {
 }
 
 // New is a promise of f's value, which runs in a goroutine of its own. An error, and
-// a panic, is its reason, as an Error.
+// a panic, is its reason, as an Error, whose kind is the error's Kind() where it has one.
 func New(f func() (any, error)) js.Value {
 	executor := js.FuncOf(func(_ js.Value, settle []js.Value) any {
 		go func() {
 			v, err := protected(f)
 			if err != nil {
-				settle[1].Invoke(js.Global().Get("Error").New(err.Error()))
+				e := js.Global().Get("Error").New(err.Error())
+				if k, ok := err.(interface{ Kind() string }); ok {
+					e.Set("kind", k.Kind())
+				}
+				settle[1].Invoke(e)
 				return
 			}
 			settle[0].Invoke(v)

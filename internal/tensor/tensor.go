@@ -4,6 +4,7 @@ package tensor
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"math/bits"
 )
@@ -185,9 +186,47 @@ type Tensor struct {
 	Shape Shape
 	Data  []byte // little-endian; may be mapped memory, so read-only
 
+	// Source has the bytes, from At on, of a tensor without Data: one that is large and
+	// in a file that cannot be mapped. It is nil for all others.
+	Source io.ReaderAt
+	At     int64
+
 	// Order tells which row of Data a row of the last dimension is; nil where they
 	// are in order.
 	Order func(row int) int
+}
+
+// There reports whether t is a tensor, and not the lack of one.
+func (t *Tensor) There() bool { return t.Data != nil || t.Source != nil }
+
+// Size is the number of t's bytes, of a shape that Bytes accepts.
+func (t *Tensor) Size() int {
+	if t.Source != nil {
+		return t.Shape.Size() / t.DType.BlockSize() * t.DType.BlockBytes()
+	}
+	return len(t.Data)
+}
+
+// Part is t's rows of the last dimension, from one to before another, as a tensor
+// [rows, last] with Data: of t's, or read from Source.
+func (t *Tensor) Part(from, to int) (Tensor, error) {
+	n := t.DType.RowBytes(t.Shape.Last())
+	p := Tensor{Name: t.Name, DType: t.DType, Shape: Shape{to - from, t.Shape.Last()}, Data: t.Data}
+	first, size := int64(from), to-from // of what is read
+	if t.Order != nil {
+		p.Order = func(row int) int { return t.Order(from + row) }
+		first, size = 0, t.Rows()
+	}
+	switch {
+	case t.Source != nil:
+		p.Data = make([]byte, size*n)
+		if k, err := t.Source.ReadAt(p.Data, t.At+first*int64(n)); k < len(p.Data) {
+			return p, fmt.Errorf("tensor %s: %w", t.Name, err)
+		}
+	case t.Order == nil:
+		p.Data = t.Data[from*n : to*n : to*n]
+	}
+	return p, nil
 }
 
 // Row is the i-th row of the last dimension.

@@ -159,7 +159,11 @@ func (e *executable) held(d *dispatch, c *cache) (gpu.Group, error) {
 // checkEmbed wants the weight of an Embed node to be one that can be read.
 func (p *planner) checkEmbed(n *graph.Node) error {
 	w := n.W[0]
-	return quant.Dequantize(w.DType, make([]float32, w.Shape.Last()), w.Row(0))
+	row, err := w.Part(0, 1)
+	if err != nil {
+		return err
+	}
+	return quant.Dequantize(w.DType, make([]float32, w.Shape.Last()), row.Row(0))
 }
 
 // embeddings are the rows of an Embed node's weight.
@@ -169,7 +173,11 @@ func embeddings(n *graph.Node, tokens []int32) ([]float32, error) {
 	err := mmap.Guard(func() error {
 		for t, id := range tokens {
 			row := rows[t*d : (t+1)*d]
-			if err := quant.Dequantize(w.DType, row, w.Row(int(id))); err != nil {
+			part, err := w.Part(int(id), int(id)+1)
+			if err != nil {
+				return err
+			}
+			if err := quant.Dequantize(w.DType, row, part.Row(0)); err != nil {
 				return err
 			}
 			for i := range row {

@@ -25,7 +25,7 @@ func (w weights) list() []*graph.Weight {
 // bytes of them in the file.
 func (w weights) bytes() (n int64) {
 	for _, x := range w.list() {
-		n += int64(len(x.Data))
+		n += int64(x.Size())
 	}
 	return n
 }

@@ -224,11 +224,28 @@ func (f *filler) all(rows int) error {
 	var wg sync.WaitGroup
 	for c := range cuts {
 		wg.Go(func() {
-			errs[c] = mmap.Guard(func() error { return f.fill(rows*c/cuts, rows*(c+1)/cuts) })
+			errs[c] = mmap.Guard(func() error { return f.load(rows*c/cuts, rows*(c+1)/cuts) })
 		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// load lays rows from to to-1, piece by piece, for they may have to be read.
+func (f *filler) load(from, to int) error {
+	for step := max(1, piece/max(1, f.w.DType.RowBytes(f.k))); from < to; from += step {
+		end := min(from+step, to)
+		part, err := f.w.Part(f.from+from, f.from+end)
+		if err != nil {
+			return err
+		}
+		g := *f
+		g.w, g.from = &graph.Weight{Tensor: part}, -from
+		if err := g.fill(from, end); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // upload brings weights [n, k] of one type, as one whose rows follow each other, or a
@@ -243,8 +260,8 @@ func (b *Backend) upload(ws ...*graph.Weight) (*weight, error) {
 	for _, w := range ws {
 		if size, err := tensor.Bytes(w.DType, w.Shape); err != nil {
 			return nil, fmt.Errorf("weight %s: %w", w.Name, err)
-		} else if size != len(w.Data) {
-			return nil, fmt.Errorf("weight %s: %d bytes, %v of %v has %d", w.Name, len(w.Data), w.DType, w.Shape, size)
+		} else if size != w.Size() {
+			return nil, fmt.Errorf("weight %s: %d bytes, %v of %v has %d", w.Name, w.Size(), w.DType, w.Shape, size)
 		}
 		out.rows += w.Shape[len(w.Shape)-2]
 	}
@@ -350,7 +367,7 @@ func (b *Backend) vector(w *graph.Weight) (gpu.Buffer, error) {
 		return v, nil
 	}
 	f := make([]float32, w.Shape.Size())
-	if err := mmap.Guard(func() error { return quant.Dequantize(w.DType, f, w.Data) }); err != nil {
+	if err := mmap.Guard(func() error { return quant.Dequantize(w.DType, f, w.Data) }); err != nil { // nothing small is left in a Source
 		return nil, err
 	}
 	v, err := b.buffer(w.Name, bytesOf(f))

@@ -119,6 +119,7 @@ type pipeline struct {
 	*object
 	name   string
 	access []Access
+	ready  bool // to run
 }
 
 // Adapter implements Device.
@@ -159,12 +160,16 @@ func (d *device) NewBuffer(name string, size int) (Buffer, error) {
 	}
 	b := &buffer{d.add(), size}
 	if err := d.make("buffer", b.object, name, size); err != nil {
-		return nil, fmt.Errorf("gpu: buffer %s of %d bytes: %w", name, size, err)
+		if d.lost != nil {
+			return nil, d.lost
+		}
+		return nil, fmt.Errorf("gpu: buffer %s of %d bytes: %w: %w", name, size, ErrMemory, err)
 	}
 	return b, nil
 }
 
-// NewPipeline implements Device.
+// NewPipeline implements Device. The driver compiles the shader in the background: the
+// first run that wants it waits.
 func (d *device) NewPipeline(name, wgsl string, access []Access) (Pipeline, error) {
 	if err := d.check(nil); err != nil {
 		return nil, err
@@ -173,9 +178,9 @@ func (d *device) NewPipeline(name, wgsl string, access []Access) (Pipeline, erro
 	for i, a := range access {
 		list[i] = int(a)
 	}
-	p := &pipeline{d.add(), name, access}
+	p := &pipeline{object: d.add(), name: name, access: access}
 	if err := d.make("pipeline", p.object, name, wgsl, list); err != nil {
-		return nil, fmt.Errorf("gpu: shader %s: %w", name, err)
+		return nil, fmt.Errorf("gpu: %w %s: %w", ErrShader, name, err)
 	}
 	return p, nil
 }
@@ -228,6 +233,9 @@ func (d *device) Run(l *List) error {
 	if !d.adapter.Timestamps {
 		n.stamps = 0
 	}
+	if err := d.compiled(l); err != nil {
+		return err
+	}
 	if n.read += n.read & 4; n.write+n.read+n.stamps+len(l.commands) == 0 { // stamps lie at multiples of 8
 		return nil
 	}
@@ -260,6 +268,24 @@ func (d *device) Run(l *List) error {
 		return fmt.Errorf("gpu: %w", err)
 	}
 	d.fetch(l, all, n)
+	return nil
+}
+
+// compiled waits for the pipelines of a list.
+func (d *device) compiled(l *List) error {
+	for i := range l.commands {
+		p, ok := l.commands[i].pipeline.(*pipeline)
+		if !ok || p.ready {
+			continue
+		}
+		if err := d.make("ready", p.object); err != nil {
+			if d.lost != nil {
+				return d.lost
+			}
+			return fmt.Errorf("gpu: %w %s: %w", ErrShader, p.name, err)
+		}
+		p.ready = true
+	}
 	return nil
 }
 

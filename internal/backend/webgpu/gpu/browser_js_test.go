@@ -55,7 +55,7 @@ func TestScopes(t *testing.T) {
 	})
 	defer f.Release()
 	raw.Set("popErrorScope", f)
-	if _, err := d.NewBuffer("blk.0.ffn_up", 1024); err == nil || err.Error() != "gpu: buffer blk.0.ffn_up of 1024 bytes: Out of memory" {
+	if _, err := d.NewBuffer("blk.0.ffn_up", 1024); err == nil || err.Error() != "gpu: buffer blk.0.ffn_up of 1024 bytes: no memory: Out of memory" {
 		t.Error(err)
 	}
 	raw.Set("popErrorScope", pop)

@@ -18,6 +18,13 @@ var ErrNone = errors.New("no GPU is available")
 // ErrLost is wrapped by the errors of a device that is lost: it computes no more.
 var ErrLost = errors.New("the GPU is lost")
 
+// What the errors of shaders that do not compile, and of buffers that there is no room
+// for, wrap.
+var (
+	ErrShader = errors.New("shader")
+	ErrMemory = errors.New("no memory")
+)
+
 // Adapter describes a GPU, or a program that stands in for one.
 type Adapter struct {
 	Name   string `json:"name"`

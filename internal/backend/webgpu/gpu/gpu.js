@@ -59,23 +59,31 @@ globalThis.karatGPU = (() => {
 			return this.wait(wrong);
 		}
 
-		// pipeline compiles a shader; access has a number for each binding.
+		// pipeline makes a shader, and promises what is wrong with its text, or ''. The
+		// driver's compiler, which may be slow, is waited for by those who use it. access
+		// has a number for each binding.
 		async pipeline(id, label, code, access) {
 			const types = ['uniform', 'read-only-storage', 'storage'];
 			const [made, wrong] = this.scope(['validation', 'out-of-memory', 'internal'], () => {
 				const module = this.device.createShaderModule({label, code});
 				const layout = this.device.createBindGroupLayout({label, entries: [...access].map((a, binding) => (
 					{binding, visibility: GPUShaderStage.COMPUTE, buffer: {type: types[a]}}))});
-				const all = this.device.createPipelineLayout({label, bindGroupLayouts: [layout]});
-				return {module, layout, pipeline: this.device.createComputePipelineAsync({label, layout: all, compute: {module, entryPoint: 'main'}})};
+				return {module, layout, all: this.device.createPipelineLayout({label, bindGroupLayouts: [layout]})};
 			});
-			const refused = made ? made.pipeline.then((p) => { this.objects[id] = {pipeline: p, layout: made.layout}; return ''; }, (e) => e.message) : '';
-			const [a, b] = await this.wait(Promise.all([wrong, refused]));
-			if (!made || !(a || b)) return a;
-			const {messages} = await this.wait(made.module.getCompilationInfo());
-			const m = messages.find(({type}) => type === 'error');
-			return m ? `line ${m.lineNum}: ${m.message}` : a || b;
+			const problem = await this.wait(wrong);
+			if (problem) {
+				const {messages} = made ? await this.wait(made.module.getCompilationInfo()) : {messages: []};
+				const m = messages.find(({type}) => type === 'error');
+				return m ? `line ${m.lineNum}: ${m.message}` : problem;
+			}
+			const o = this.objects[id] = {layout: made.layout};
+			o.ready = this.device.createComputePipelineAsync({label, layout: made.all, compute: {module: made.module, entryPoint: 'main'}})
+				.then((p) => { o.pipeline = p; return ''; }, (e) => e.message);
+			return '';
 		}
+
+		// ready promises what is wrong with a pipeline, or '', when it can be used.
+		ready(id) { return this.wait(this.objects[id].ready); }
 
 		// group gives a pipeline's bindings their buffers: buffer, at and size of each.
 		group(id, label, pipeline, ranges) {

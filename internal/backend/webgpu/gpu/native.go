@@ -189,7 +189,7 @@ func (d *device) newBuffer(name string, size int, usage gputypes.BufferUsage) (*
 	}
 	h, err := d.hal.CreateBuffer(&hal.BufferDescriptor{Label: name, Size: uint64(size), Usage: usage})
 	if err != nil {
-		return nil, fmt.Errorf("gpu: buffer %s of %d bytes: %w", name, size, err)
+		return nil, fmt.Errorf("gpu: buffer %s of %d bytes: %w: %w", name, size, ErrMemory, err)
 	}
 	b := &buffer{d, h, name, size}
 	d.live[b] = true
@@ -236,7 +236,7 @@ func (d *device) NewPipeline(name, wgsl string, access []Access) (_ Pipeline, er
 		}
 		if err != nil {
 			p.free(d)
-			err = fmt.Errorf("gpu: shader %s: %w", name, err)
+			err = fmt.Errorf("gpu: %w %s: %w", ErrShader, name, err)
 		}
 	}()
 	var entries []gputypes.BindGroupLayoutEntry

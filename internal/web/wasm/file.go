@@ -1,0 +1,89 @@
+//go:build js
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"syscall/js"
+
+	"github.com/karat-run/karat/internal/promise"
+)
+
+// most is how much is asked of a file at once.
+const most = 16 << 20
+
+// file is a model's file as JavaScript gives it: an object with its name, and either
+// bytes or size and read(offset, length), which returns bytes or a promise of them.
+type file struct {
+	source js.Value
+	name   string
+	size   int64
+}
+
+func newFile(source js.Value) (*file, error) {
+	if source.Type() != js.TypeObject || source.Get("name").Type() != js.TypeString {
+		return nil, fmt.Errorf("karat: load: the source has no name")
+	}
+	f := &file{source: source, name: source.Get("name").String()}
+	switch bytes, size := source.Get("bytes"), source.Get("size"); {
+	case bytes.Type() == js.TypeObject:
+		f.size = int64(bytes.Get("byteLength").Float())
+	case size.Type() == js.TypeNumber && source.Get("read").Type() == js.TypeFunction:
+		f.size = int64(size.Float())
+	default:
+		return nil, fmt.Errorf("karat: load: %s has neither bytes nor size and read", f.name)
+	}
+	return f, nil
+}
+
+// ReadAt implements io.ReaderAt.
+func (f *file) ReadAt(b []byte, at int64) (n int, err error) {
+	if at < 0 || at > f.size {
+		return 0, fmt.Errorf("%s: byte %d of %d", f.name, at, f.size)
+	}
+	for n < len(b) && at+int64(n) < f.size {
+		want := int(min(int64(len(b)-n), most, f.size-at-int64(n)))
+		piece, err := f.piece(at+int64(n), want)
+		if err != nil {
+			return n, fmt.Errorf("%s: %d bytes at %d: %w", f.name, want, at+int64(n), err)
+		}
+		n += js.CopyBytesToGo(b[n:n+want], piece)
+	}
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// piece is a part of the file, as a Uint8Array of that length.
+func (f *file) piece(at int64, n int) (js.Value, error) {
+	if bytes := f.source.Get("bytes"); bytes.Type() == js.TypeObject {
+		return bytes.Call("subarray", at, at+int64(n)), nil
+	}
+	p, err := promise.Call(f.source, "read", at, n)
+	if err != nil {
+		return p, err
+	}
+	v, err := promise.Await(p)
+	if err != nil {
+		return v, err
+	}
+	if !v.InstanceOf(js.Global().Get("Uint8Array")) || v.Length() != n {
+		return v, fmt.Errorf("read gave no Uint8Array of that length")
+	}
+	return v, nil
+}
+
+// whole is the size of the largest file that is read into memory as a whole.
+const whole = 1 << 30
+
+// all is the whole file.
+func (f *file) all() ([]byte, error) {
+	if f.size > whole {
+		return nil, fmt.Errorf("karat: %s has %d bytes: without a GPU at most %d have room", f.name, f.size, whole)
+	}
+	b := make([]byte, f.size)
+	_, err := f.ReadAt(b, 0)
+	return b, err
+}

@@ -1,0 +1,176 @@
+//go:build js
+
+// Command wasm is Karat for a web page's worker, or for Node: it sets the global karat,
+// an object of functions that load models, run them and measure them. Before it runs,
+// gpu.Shim must have run.
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"syscall/js"
+	"time"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/promise"
+)
+
+func main() {
+	api := js.Global().Get("Object").New()
+	api.Set("version", karat.Version())
+	export(api, "adapters", func([]js.Value) (any, error) {
+		all, err := gpu.Adapters()
+		if err != nil {
+			return nil, err
+		}
+		return plain(all)
+	})
+	export(api, "load", load)
+	api.Set("sha256", js.FuncOf(func(js.Value, []js.Value) any { return newHash() }))
+	js.Global().Set("karat", api)
+	select {}
+}
+
+// export gives an object a function that returns a promise.
+func export(o js.Value, name string, f func(args []js.Value) (any, error)) {
+	o.Set(name, js.FuncOf(func(_ js.Value, args []js.Value) any {
+		return promise.New(func() (any, error) {
+			v, err := f(args)
+			if err != nil {
+				return nil, failure{err}
+			}
+			return v, nil
+		})
+	}))
+}
+
+// failure is an error with a word for programs.
+type failure struct{ error }
+
+// Kind is the error's word.
+func (f failure) Kind() string {
+	for _, k := range []struct {
+		is   error
+		kind string
+	}{{context.Canceled, "aborted"}, {gpu.ErrLost, "lost"}, {gpu.ErrNone, "no-gpu"}, {gpu.ErrShader, "shader"}, {gpu.ErrMemory, "memory"}, {karat.ErrFull, "full"}} {
+		if errors.Is(f.error, k.is) {
+			return k.kind
+		}
+	}
+	return "other"
+}
+
+// argument is args[i], or undefined.
+func argument(args []js.Value, i int) js.Value {
+	if i < len(args) {
+		return args[i]
+	}
+	return js.Undefined()
+}
+
+// plain is v as JavaScript's own objects, by its JSON form.
+func plain(v any) (js.Value, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return js.Undefined(), err
+	}
+	return js.Global().Get("JSON").Call("parse", string(data)), nil
+}
+
+// read reads v, an object, into the fields of to. Functions and what is absent are
+// left out.
+func read(v js.Value, what string, to any) error {
+	if v.IsUndefined() || v.IsNull() {
+		return nil
+	}
+	text := js.Global().Get("JSON").Call("stringify", v)
+	if text.Type() != js.TypeString {
+		return fmt.Errorf("karat: %s: no object", what)
+	}
+	if err := json.Unmarshal([]byte(text.String()), to); err != nil {
+		return fmt.Errorf("karat: %s: %w", what, err)
+	}
+	return nil
+}
+
+// function is o's member of that name as a function, or one that does nothing.
+func function(o js.Value, name string) func(args ...any) {
+	if o.Type() == js.TypeObject {
+		if f := o.Get(name); f.Type() == js.TypeFunction {
+			return func(args ...any) { f.Invoke(args...) }
+		}
+	}
+	return func(...any) {}
+}
+
+// patience is how long computing may keep JavaScript's event loop from its events.
+const patience = 40 * time.Millisecond
+
+// patient is a context whose Err, which what computes asks often, gives the event loop
+// its turn: there is but one thread.
+type patient struct {
+	context.Context
+	last time.Time
+}
+
+func (p *patient) Err() error {
+	if time.Since(p.last) > patience {
+		time.Sleep(time.Millisecond)
+		p.last = time.Now()
+	}
+	return p.Context.Err()
+}
+
+// until is a context that ends when the AbortSignal of options does.
+func until(options js.Value) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signal := js.Undefined()
+	if options.Type() == js.TypeObject {
+		signal = options.Get("signal")
+	}
+	if signal.Type() != js.TypeObject {
+		return &patient{ctx, time.Now()}, cancel
+	}
+	if signal.Get("aborted").Bool() {
+		cancel()
+	}
+	f := js.FuncOf(func(js.Value, []js.Value) any {
+		cancel()
+		return nil
+	})
+	signal.Call("addEventListener", "abort", f)
+	return &patient{ctx, time.Now()}, func() {
+		signal.Call("removeEventListener", "abort", f)
+		f.Release()
+		cancel()
+	}
+}
+
+// newHash is a SHA-256 of what is written: write(bytes), and sum(), in hexadecimal,
+// which ends it.
+func newHash() js.Value {
+	h, buf := sha256.New(), make([]byte, 64<<10)
+	o := js.Global().Get("Object").New()
+	write := js.FuncOf(func(_ js.Value, args []js.Value) any {
+		for b := args[0]; b.Length() > 0; {
+			n := js.CopyBytesToGo(buf, b)
+			h.Write(buf[:n])
+			b = b.Call("subarray", n)
+		}
+		return nil
+	})
+	var sum js.Func
+	sum = js.FuncOf(func(js.Value, []js.Value) any {
+		write.Release()
+		sum.Release()
+		return hex.EncodeToString(h.Sum(nil))
+	})
+	o.Set("write", write)
+	o.Set("sum", sum)
+	return o
+}

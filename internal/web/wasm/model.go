@@ -1,0 +1,366 @@
+//go:build js
+
+package main
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall/js"
+	"time"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+)
+
+// model is a loaded model as JavaScript has it: an object of functions, of which one
+// runs at a time.
+type model struct {
+	file    *file
+	o       karat.Options
+	adapter *gpu.Adapter // nil on the CPU
+	notes   []string
+
+	busy    sync.Mutex
+	m       *karat.Model
+	session *karat.Session
+}
+
+// loadOptions are those of load.
+type loadOptions struct {
+	Backend string `json:"backend"`
+	KV      string `json:"kv"`
+	Context int    `json:"context"`
+}
+
+func load(args []js.Value) (any, error) {
+	f, err := newFile(argument(args, 0))
+	if err != nil {
+		return nil, err
+	}
+	options := argument(args, 1)
+	var o loadOptions
+	if err := read(options, "load", &o); err != nil {
+		return nil, err
+	}
+	m := &model{file: f, o: karat.Options{Backend: o.Backend, KV: o.KV, Context: o.Context, Threads: 1}}
+	progress := function(options, "onProgress")
+	m.o.Progress = func(done, total int64) { progress(done, total) }
+	if err := m.choose(); err != nil {
+		return nil, err
+	}
+	if err := m.open(); err != nil {
+		return nil, err
+	}
+	return m.object()
+}
+
+// choose finds what computes: the GPU if nothing is said and there is one.
+func (m *model) choose() error {
+	if m.o.Backend == "cpu" {
+		return nil
+	}
+	all, err := gpu.Adapters()
+	switch {
+	case err == nil:
+		m.o.Backend, m.adapter = "webgpu", &all[0]
+	case m.o.Backend != "":
+		return err
+	default:
+		m.o.Backend = "cpu"
+		m.notes = []string{strings.TrimPrefix(err.Error(), "gpu: ") + ": the CPU computes"}
+	}
+	return nil
+}
+
+// open loads the model.
+func (m *model) open() (err error) {
+	if m.adapter != nil {
+		m.m, err = karat.LoadReader(m.file.name, m.file, m.file.size, m.o)
+	} else if data, e := m.file.all(); e != nil {
+		err = e
+	} else {
+		m.m, err = karat.LoadGGUF(m.file.name, data, m.o)
+	}
+	if err == nil {
+		m.session = m.m.NewSession()
+	}
+	return err
+}
+
+// close frees the model, until it is opened again.
+func (m *model) close() error {
+	if m.m == nil {
+		return nil
+	}
+	m.session.Close()
+	err := m.m.Close()
+	m.m = nil
+	return err
+}
+
+// object is m for JavaScript.
+func (m *model) object() (js.Value, error) {
+	o := js.Global().Get("Object").New()
+	info, err := plain(m.info())
+	if err != nil {
+		return o, err
+	}
+	o.Set("info", info)
+	for name, f := range map[string]func([]js.Value) (any, error){
+		"render": m.render, "tokenize": m.tokenize, "generate": m.generate, "reset": m.reset, "stats": m.stats,
+		"prove": m.prove, "bench": m.bench, "nodes": m.nodes, "probe": m.probe,
+	} {
+		export(o, name, func(args []js.Value) (any, error) {
+			if !m.busy.TryLock() {
+				return nil, errors.New("karat: the model is busy with another call")
+			}
+			defer m.busy.Unlock()
+			if m.m == nil {
+				return nil, karat.ErrClosed
+			}
+			return f(args)
+		})
+	}
+	export(o, "close", func([]js.Value) (any, error) {
+		m.busy.Lock()
+		defer m.busy.Unlock()
+		return nil, m.close()
+	})
+	return o, nil
+}
+
+// info describes a model.
+type info struct {
+	Name         string       `json:"name"`
+	Format       string       `json:"format"`
+	Architecture string       `json:"architecture"`
+	Bytes        int64        `json:"bytes"`
+	Vocab        int          `json:"vocab"`
+	Context      int          `json:"context"`
+	MaxContext   int          `json:"maxContext"`
+	Template     string       `json:"template"`
+	Notes        []string     `json:"notes"`
+	Backend      string       `json:"backend"`
+	Adapter      *gpu.Adapter `json:"adapter"`
+	Threads      int          `json:"threads"`
+	Sampling     sampling     `json:"sampling"`
+}
+
+// sampling is a karat.Sampling.
+type sampling struct {
+	Temperature   float64         `json:"temperature"`
+	TopK          int             `json:"topK"`
+	TopP          float64         `json:"topP"`
+	MinP          float64         `json:"minP"`
+	RepeatPenalty float64         `json:"repeatPenalty"`
+	RepeatLast    int             `json:"repeatLast"`
+	Seed          uint64          `json:"seed"`
+	LogitBias     map[int]float32 `json:"-"`
+}
+
+func (m *model) info() info {
+	i := m.m.Info()
+	return info{Name: i.Path, Format: i.Format, Architecture: i.Architecture, Bytes: i.Bytes, Vocab: i.VocabSize, Context: i.Context,
+		MaxContext: i.MaxContext, Template: i.Template, Notes: append(m.notes, i.Notes...), Backend: m.o.Backend, Adapter: m.adapter,
+		Threads: m.o.Threads, Sampling: sampling(m.m.Sampling())}
+}
+
+// token is a token and its text.
+type token struct {
+	ID   int    `json:"id"`
+	Text string `json:"text"`
+}
+
+func (m *model) tokens(ids []int) []token {
+	list := make([]token, len(ids))
+	for i, id := range ids {
+		list[i] = token{id, m.m.Detokenize([]int{id})}
+	}
+	return list
+}
+
+// message is a karat.Message.
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// prompt is a conversation or, where that is nil, a text.
+type prompt struct {
+	messages []karat.Message
+	text     string
+}
+
+func readPrompt(v js.Value) (p prompt, err error) {
+	if v.Type() == js.TypeString {
+		return prompt{text: v.String()}, nil
+	}
+	var list []message
+	if err := read(v, "messages", &list); err != nil {
+		return p, err
+	}
+	if len(list) == 0 {
+		return p, errors.New("karat: there are no messages")
+	}
+	for _, x := range list {
+		p.messages = append(p.messages, karat.Message(x))
+	}
+	return p, nil
+}
+
+// ids are the prompt's tokens.
+func (m *model) ids(ctx context.Context, p prompt, o karat.GenerateOptions) ([]int, error) {
+	if p.messages == nil {
+		return m.m.Tokenize(p.text, false), nil
+	}
+	return m.m.TokenizeChat(ctx, p.messages, o)
+}
+
+func (m *model) tokenize(args []js.Value) (any, error) {
+	return plain(m.tokens(m.m.Tokenize(argument(args, 0).String(), argument(args, 1).Truthy())))
+}
+
+func (m *model) render(args []js.Value) (any, error) {
+	p, err := readPrompt(argument(args, 0))
+	if err != nil {
+		return nil, err
+	}
+	var o generateOptions
+	if err := read(argument(args, 1), "render", &o); err != nil {
+		return nil, err
+	}
+	ctx, end := until(argument(args, 1))
+	defer end()
+	text := p.text
+	if p.messages != nil {
+		if text, err = m.m.Render(ctx, p.messages, o.options()); err != nil {
+			return nil, err
+		}
+	}
+	ids, err := m.ids(ctx, p, o.options())
+	if err != nil {
+		return nil, err
+	}
+	return plain(map[string]any{"text": text, "tokens": m.tokens(ids)})
+}
+
+func (m *model) reset([]js.Value) (any, error) {
+	m.session.Close()
+	m.session = m.m.NewSession()
+	return nil, nil
+}
+
+// stats is the memory that is in use, in bytes.
+func (m *model) stats([]js.Value) (any, error) {
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return plain(map[string]any{"wasmBytes": s.Sys, "heapBytes": s.HeapInuse})
+}
+
+// generateOptions are those of generate.
+type generateOptions struct {
+	MaxTokens int            `json:"maxTokens"`
+	Sampling  *sampling      `json:"sampling"`
+	Stop      []string       `json:"stop"`
+	Top       int            `json:"top"`
+	Args      map[string]any `json:"args"`
+}
+
+func (o *generateOptions) options() karat.GenerateOptions {
+	g := karat.GenerateOptions{MaxTokens: o.MaxTokens, Stop: o.Stop, Top: o.Top, TemplateArgs: o.Args}
+	if o.Sampling != nil {
+		g.Sampling = new(karat.Sampling(*o.Sampling))
+	}
+	return g
+}
+
+// generated is what generate did.
+type generated struct {
+	Text          string  `json:"text"`
+	Stop          string  `json:"stop"`
+	Prompt        int     `json:"prompt"`
+	Kept          int     `json:"kept"`
+	Tokens        int     `json:"tokens"`
+	PromptSeconds float64 `json:"promptSeconds"` // to the first token
+	Seconds       float64 `json:"seconds"`       // of the others
+}
+
+func (m *model) generate(args []js.Value) (any, error) {
+	p, err := readPrompt(argument(args, 0))
+	if err != nil {
+		return nil, err
+	}
+	options, onToken := argument(args, 1), argument(args, 2)
+	var o generateOptions
+	if err := read(options, "generate", &o); err != nil {
+		return nil, err
+	}
+	ctx, end := until(options)
+	defer end()
+	all := m.session.Generate(ctx, p.text, o.options())
+	if p.messages != nil {
+		all = m.session.Chat(ctx, p.messages, o.options())
+	}
+	var g generated
+	start := time.Now()
+	for t, err := range all {
+		if err != nil {
+			if !errors.Is(err, context.Canceled) {
+				return nil, err
+			}
+			g.Stop = "aborted"
+			break
+		}
+		if g.Tokens++; g.Tokens == 1 {
+			g.PromptSeconds = time.Since(start).Seconds()
+		}
+		g.Text, g.Stop = g.Text+t.Text, t.Stop
+		if onToken.Type() == js.TypeFunction {
+			v, err := m.token(t)
+			if err != nil {
+				return nil, err
+			}
+			onToken.Invoke(v)
+		}
+	}
+	g.Prompt, g.Kept = m.session.Prompt()
+	g.Seconds = time.Since(start).Seconds() - g.PromptSeconds
+	return plain(g)
+}
+
+// token is a generated token for JavaScript.
+func (m *model) token(t karat.Token) (js.Value, error) {
+	type likely struct {
+		token
+		Logprob float64 `json:"logprob"`
+	}
+	v := struct {
+		likely
+		Top  []likely `json:"top,omitempty"`
+		Stop string   `json:"stop,omitempty"`
+	}{likely: likely{token{t.ID, t.Text}, t.Logprob}, Stop: t.Stop}
+	for _, x := range t.Top {
+		v.Top = append(v.Top, likely{m.tokens([]int{x.ID})[0], x.Logprob})
+	}
+	return plain(v)
+}
+
+// aside runs f while the model is put aside, where it is too large to be there twice.
+func (m *model) aside(f func() error) error {
+	if m.m.Info().Bytes < large {
+		return f()
+	}
+	if err := m.close(); err != nil {
+		return err
+	}
+	if err := f(); err != nil {
+		return errors.Join(err, m.open())
+	}
+	return m.open()
+}
+
+// large is the size of weights that are not to be loaded twice.
+const large = 256 << 20
