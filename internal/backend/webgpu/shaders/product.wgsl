@@ -36,7 +36,7 @@ fn turn(row: u32) -> u32 {
 }
 
 // read is eight j of unit u of row n.
-fn read(n: u32, u: u32, j: u32) -> mat2x4<f32> {
+fn pair(n: u32, u: u32, j: u32) -> mat2x4<f32> {
 {{- if eq .Plain "f32"}}
 	let at = (u * 8u + 2u * j) * p.n + n;
 	return eight(w[at], w[at + p.n]);
@@ -90,7 +90,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- else}}
 			let n = min(column + r, p.n - 1u);
 {{- end}}
-			let v = read(n, k{{if eq .Q 4}} >> 1u, (k & 1u) * 2u + j{{else}}, j{{end}});
+			let v = pair(n, k{{if eq .Q 4}} >> 1u, (k & 1u) * 2u + j{{else}}, j{{end}});
 			right[r * {{.Q}}u + ((2u * j) ^ turn(r))] = v[0];
 			right[r * {{.Q}}u + ((2u * j + 1u) ^ turn(r))] = v[1];
 		}

@@ -103,10 +103,10 @@ fn eight(low: {{if eq .Bits 8}}vec2u{{else}}u32{{end}}, high: u32, s: vec2f) -> 
 	a |= ((vec4u(high) >> {{places .High "shifts"}}) & vec4u({{mask .High}}u)) << {{places .Bits "above"}};
 	b |= ((vec4u(high >> {{mul 4 .High}}u) >> {{places .High "shifts"}}) & vec4u({{mask .High}}u)) << {{places .Bits "above"}};
 {{- end}}
-	let from = vec4f(8388608.0) + {{.Offset}}.0 * {{places .Bits "worth"}};
+	let base = vec4f(8388608.0) + {{.Offset}}.0 * {{places .Bits "worth"}};
 	let by = s.x * {{places .Bits "inverse"}};
-	let c = bitcast<vec4<f32>>(a | vec4u(0x4b000000u)) - from;
-	let d = bitcast<vec4<f32>>(b | vec4u(0x4b000000u)) - from;
+	let c = bitcast<vec4<f32>>(a | vec4u(0x4b000000u)) - base;
+	let d = bitcast<vec4<f32>>(b | vec4u(0x4b000000u)) - base;
 {{- if .Min}}
 	return mat2x4<f32>(fma(c, by, vec4f(s.y)), fma(d, by, vec4f(s.y)));
 {{- else}}
