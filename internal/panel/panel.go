@@ -189,8 +189,14 @@ func stored(d tensor.DType) *simd.Stored {
 // Stored is how simd.AddRow reads Whole; nil if it does not know the type.
 func (w *Weight) Stored() *simd.Stored { return w.stored }
 
-// Whole is the chunks of panel p that have Chunk columns.
-func (w *Weight) Whole(p int) []byte { return w.data[p*w.panelBytes:][:w.K/Chunk*w.chunkBytes] }
+// Whole is the chunks of some panels that have Chunk columns, and what lies between
+// them: each panel begins Bytes behind the one before it.
+func (w *Weight) Whole(from, to int) []byte {
+	return w.data[from*w.panelBytes:][:(to-1-from)*w.panelBytes+w.K/Chunk*w.chunkBytes]
+}
+
+// Bytes is the size of a panel.
+func (w *Weight) Bytes() int { return w.panelBytes }
 
 // Panels is the number of panels.
 func (w *Weight) Panels() int { return (w.N + Rows - 1) / Rows }

@@ -72,7 +72,7 @@ func sameRow(t *testing.T, w *Weight, s *Scratch, p int) {
 	simd.GroupSums(x.Sums, x.Q, x.DX, w.Group())
 	simd.GroupInit(x.Init, x.Q, w.Group(), w.Offset())
 	var got, want [Rows]float32
-	simd.AddRow(got[:], w.Whole(p), w.Stored(), &x)
+	simd.AddRow(got[:], w.Whole(p, p+1), w.Stored(), &x)
 	for c := range columns / Chunk {
 		w.Unpack(s, p, c, false)
 		g := Chunk / w.Group()

@@ -30,8 +30,8 @@ func block(d int, k, v []float32, from, n int) (keys, vals []float32) {
 	return keys, vals
 }
 
-// addRows lets all queries attend to n rows.
-func addRows(a *Attention, d int, k, v []float32, n int, scale float32) {
+// seeRows lets all queries attend to n rows.
+func seeRows(a *Attention, d int, k, v []float32, n int, scale float32) {
 	keys, vals := block(d, k, v, 0, n)
 	a.Add(keys, vals, slices.Repeat([]Span{{0, n}}, a.queries), scale)
 }
@@ -42,7 +42,7 @@ func attend(q, k, v []float32, n, size int, scale float32) []float32 {
 	var a Attention
 	ask(&a, d, q)
 	for at := 0; at < n; at += size {
-		addRows(&a, d, k[at*d:], v[at*d:], min(size, n-at), scale)
+		seeRows(&a, d, k[at*d:], v[at*d:], min(size, n-at), scale)
 	}
 	dst := make([]float32, d)
 	a.Result(0, dst)
@@ -100,7 +100,7 @@ func testAttentionContract(t *testing.T) {
 	sum, top := float32(0), -inf
 	for _, block := range [][]int{{0, 1}, {2, 3}, {4}} {
 		first, n := block[0], len(block)
-		addRows(&a, d, k[first*d:], v[first*d:], n, 0.3)
+		seeRows(&a, d, k[first*d:], v[first*d:], n, 0.3)
 		s, m := make([]float32, n), top
 		for i, j := range block {
 			s[i] = float32(dotByHand(k[j*d:(j+1)*d], q) * 0.3)

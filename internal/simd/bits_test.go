@@ -142,10 +142,10 @@ func attentionBits(a, b, dst []float32) {
 	slots := min(len(a)/d, BlockSlots)
 	var att Attention
 	ask(&att, d, a[:d])
-	addRows(&att, d, a, b, slots, 3)
+	seeRows(&att, d, a, b, slots, 3)
 	k, v := make([]float32, len(a)), make([]float32, len(b))
 	LoadF16(k, bits16(a))
 	LoadF16(v, bits16(b))
-	addRows(&att, d, k, v, slots, -2)
+	seeRows(&att, d, k, v, slots, -2)
 	att.Result(0, dst[:d])
 }

@@ -5,7 +5,7 @@ import "golang.org/x/sys/cpu"
 const (
 	avx2   = generic + 1 + iota // AVX2, FMA, F16C, BMI2
 	avx512                      // those, and AVX-512 F, BW, DQ, VL and VNNI
-	amx                         // those, and AMX tiles of bfloat16 numbers
+	amx                         // those, and AMX tiles of bfloat16 numbers and bytes
 )
 
 var levels = []string{"generic", "avx2", "avx512", "amx"}
@@ -20,7 +20,7 @@ func has(l level) bool {
 	case avx512:
 		return has(avx2) && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasAVX512VNNI
 	case amx:
-		return has(avx512) && x.HasAMXTile && x.HasAMXBF16 && amxAllowed()
+		return has(avx512) && x.HasAMXTile && x.HasAMXBF16 && x.HasAMXInt8 && amxAllowed()
 	}
 	return true
 }

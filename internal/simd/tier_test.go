@@ -70,8 +70,8 @@ var twins = []sample{
 		n, d := shape(len(a))
 		var x Attention
 		ask(&x, d, a[:d], b[:d], a[len(a)-d:])
-		addRows(&x, d, a[len(a)-n*d:], b[len(a)-n*d:], n, 3)
-		addRows(&x, d, a[len(a)-n*d:], a[len(a)-n*d:], n, -0.3)
+		seeRows(&x, d, a[len(a)-n*d:], b[len(a)-n*d:], n, 3)
+		seeRows(&x, d, a[len(a)-n*d:], a[len(a)-n*d:], n, -0.3)
 		x.Result(len(a)%3, dst[:d])
 	}},
 	{"in place", "", func(a, b, dst []float32) {

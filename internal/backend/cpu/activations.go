@@ -25,7 +25,10 @@ type activations struct {
 	sum   int       // the group of sums; 0 for none
 	parts bool      // whether split was made
 
-	rounding, initializing, summing, splitting func(worker, from, to int) error
+	joined  []byte        // [whole chunk], see simd.Join
+	joinFor *panel.Weight // a weight that joined is for, nil for none
+
+	rounding, initializing, summing, splitting, joining func(worker, from, to int) error
 }
 
 // initKey is what groupInit depends on.
@@ -43,6 +46,14 @@ func (a *activations) start(p *pool) {
 				at, n := a.at(c, t)
 				simd.Quantize(a.q[at:at+n], a.dx[at/simd.ActGroup:(at+n)/simd.ActGroup], a.x[t*a.k+c:t*a.k+c+n])
 			}
+		}
+		return nil
+	}
+	a.joining = func(_, from, to int) error {
+		for ; from < to; from++ {
+			x, _ := a.acts(a.joinFor, from, false)
+			n := simd.Joined(a.rows, panel.Chunk)
+			simd.Join(a.joined[from*n:(from+1)*n], &x, a.rows)
 		}
 		return nil
 	}
@@ -81,7 +92,7 @@ func (a *activations) quantize(n *graph.Node, x []float32, rows int, w *panel.We
 	const grain = 4 // rows
 	if a.node != n || n == nil {
 		a.node, a.x, a.rows, a.k = n, x, rows, w.K
-		a.inits, a.sum, a.parts = initKey{}, 0, false
+		a.inits, a.sum, a.parts, a.joinFor = initKey{}, 0, false, nil
 		a.q, a.dx = grow(a.q, rows*w.K), grow(a.dx, rows*w.K/simd.ActGroup)
 		if err := a.pool.run(rows, grain, a.rounding); err != nil {
 			return err
@@ -105,6 +116,22 @@ func (a *activations) quantize(n *graph.Node, x []float32, rows int, w *panel.We
 		return a.pool.run(rows, grain, a.splitting)
 	}
 	return nil
+}
+
+// join makes what simd.AddRows reads for w, after quantize, unless that was made for
+// a weight like it.
+func (a *activations) join(w *panel.Weight) error {
+	if a.joinFor != nil && alike(a.joinFor, w) {
+		return nil
+	}
+	chunks := w.K / panel.Chunk
+	a.joinFor, a.joined = w, grow(a.joined, chunks*simd.Joined(a.rows, panel.Chunk))
+	return a.pool.run(chunks, 1, a.joining)
+}
+
+// alike reports whether two weights need the same of activations.
+func alike(v, w *panel.Weight) bool {
+	return v.Group() == w.Group() && v.Offset() == w.Offset() && v.HasMin() == w.HasMin()
 }
 
 // acts is chunk c of all rows as products with w need it, and its parts.

@@ -58,17 +58,10 @@ func (p *planner) fuseGLU(n *graph.Node) {
 }
 
 // alike reports whether products m and n can be in one loop: with weights in panels
-// that can use the same activations, which have sums, and beginnings for codes with an
-// offset, of one kind at a time.
+// that can use the same activations.
 func (p *planner) alike(m, n *graph.Node) bool {
 	v, w := p.e.b.packed[m.W[0]], p.e.b.packed[n.W[0]]
-	if v == nil || w == nil {
-		return false
-	}
-	a, b := v.matrices[0], w.matrices[0]
-	sums := !a.HasMin() || !b.HasMin() || a.Group() == b.Group()
-	inits := a.Offset() == 0 || b.Offset() == 0 || a.Offset() == b.Offset() && a.Group() == b.Group()
-	return sums && inits
+	return v != nil && w != nil && alike(v.matrices[0], w.matrices[0])
 }
 
 // linear lowers a product, or all of its fusion if it is the first one of it.

@@ -31,7 +31,7 @@ func (p *product) batch() int {
 }
 
 // fewRows are so few that their activations are in the nearest cache anyway.
-const fewRows = 8
+const fewRows = simd.FewRows
 
 // product multiplies rows by the transpose of a weight [n, k].
 type product struct {
@@ -45,6 +45,7 @@ type product struct {
 	rows   int
 	tiles  bool // by simd.AddTiles
 	row    bool // by simd.AddRow
+	few    bool // by simd.AddRows
 }
 
 // newProduct is for matrix i of w.
@@ -77,8 +78,11 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 	if p.panels == nil {
 		return nil
 	}
-	p.tiles, p.row = simd.HasTiles(rows), rows == 1 && p.panels.Stored().HasRow()
-	return p.e.x.quantize(in, x, rows, p.panels, p.tiles)
+	p.tiles, p.row, p.few = simd.HasTiles(rows), rows == 1 && p.panels.Stored().HasRow(), p.panels.K >= panel.Chunk && p.panels.Stored().HasRows(rows)
+	if err := p.e.x.quantize(in, x, rows, p.panels, p.tiles); err != nil || !p.few {
+		return err
+	}
+	return p.e.x.join(p.panels)
 }
 
 // pieces is what body's loop goes over.
@@ -104,7 +108,7 @@ func (p *product) panelsOfWeight(worker, from, to int) error {
 // more than batch if there are many rows.
 func (p *product) add(s *scratch, acc []float32, from, to int) {
 	n, size := 1, p.rows*panel.Rows
-	if p.rows > fewRows {
+	if p.rows > fewRows || p.few {
 		n = p.batch()
 	}
 	for i := from; i < to; i += n {
@@ -117,10 +121,14 @@ func (p *product) add(s *scratch, acc []float32, from, to int) {
 func (p *product) panelBatch(s *scratch, all []float32, from, to int) {
 	clear(all)
 	first := 0
-	if p.row {
+	switch {
+	case p.few:
+		simd.AddRows(all, p.panels.Whole(from, to), p.panels.Bytes(), p.panels.Stored(), p.e.x.joined, p.rows)
+		first = p.panels.K / panel.Chunk
+	case p.row:
 		x := p.e.x.row(p.panels)
 		for i := from; i < to; i++ {
-			simd.AddRow(all[(i-from)*panel.Rows:(i-from+1)*panel.Rows], p.panels.Whole(i), p.panels.Stored(), &x)
+			simd.AddRow(all[(i-from)*panel.Rows:(i-from+1)*panel.Rows], p.panels.Whole(i, i+1), p.panels.Stored(), &x)
 		}
 		first = p.panels.K / panel.Chunk
 	}

@@ -217,6 +217,8 @@ func needsAMX(code []byte) (features []string, data int, err string) {
 			return []string{"AMXTile"}, 6, "" // six bytes and four in one
 		case opcode == 0x5c && register:
 			return []string{"AMXTile", "AMXBF16"}, 4, ""
+		case opcode == 0x5e && register:
+			return []string{"AMXTile", "AMXInt8"}, 4, ""
 		}
 	}
 	return nil, 0, "unknown bytes"
@@ -272,6 +274,8 @@ func TestExcess(t *testing.T) {
 		{"fAVX512", "VAESENC X0, X1, X2", "unknown"},
 		{"fAVX512", "TDPBF16PS(tmm0, tmm1, tmm2)", "needs AMXTile"},
 		{"fAMX", "TDPBF16PS(tmm0, tmm1, tmm2); TILELOADD(64, regAX, regCX, tmm0); LDTILECFG(0, regR9); TILERELEASE; VPXORD Z0, Z0, Z0", ""},
+		{"fAVX512", "TDPBUUD(tmm0, tmm1, tmm2)", "needs AMXInt8"},
+		{"fAMX", "TDPBSUD(tmm0, tmm1, tmm2); TDPBUUD(tmm0, tmm1, tmm2)", ""},
 		{"fAMX", "BYTE $0x0f; BYTE $0x0b", "unknown bytes"},
 		{"f", "VADDPS Y0, Y0, Y0", "needs AVX2"},
 		{"fNEON", "VFADD_S4(v1, v2, v3); VSSHR_S4(1, v1, v2); VLD1.P 16(R0), [V0.B16]", ""},

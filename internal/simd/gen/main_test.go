@@ -88,6 +88,8 @@ func TestGoldenAMD64(t *testing.T) {
 		{"TILESTORED(tmm5, 16, regDI, regCX)", "c4e27a4bac0f" + "10000000"},
 		{"TDPBF16PS(tmm2, tmm1, tmm0)", "c4e26a5cc1"},
 		{"TDPBF16PS(tmm0, tmm3, tmm4)", "c4e27a5ce3"},
+		{"TDPBSUD(tmm2, tmm1, tmm0)", "c4e26a5ec1"},
+		{"TDPBUUD(tmm0, tmm3, tmm4)", "c4e2785ee3"},
 	} {
 		lines, want = append(lines, c.line), append(want, c.want)
 	}

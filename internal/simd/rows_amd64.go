@@ -1,0 +1,54 @@
+package simd
+
+//go:noescape
+func addRows4AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
+
+//go:noescape
+func addRowsTableAMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
+
+//go:noescape
+func addRows41AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
+
+//go:noescape
+func joinRowAVX512(dst *byte, q *int16, steps, step, tile int)
+
+func hasRows() bool { return tier >= amx }
+
+func joinRow(dst []byte, q []int16, rows int) {
+	steps, step, tile := len(q)/joinColumns, joinedStep(rows), 2*rows*joinColumns
+	if tier < amx || steps == 0 {
+		joinRowGeneric(dst, q, rows)
+		return
+	}
+	_ = dst[(steps-1)*step+tile+tile/2+joinColumns-1]
+	joinRowAVX512(&dst[0], &q[0], steps, step, tile)
+}
+
+func addRows(acc []float32, data []byte, panel int, s *Stored, joined []byte, rows int) {
+	panels, chunks := len(acc)/PanelRows/rows, len(joined)/joinedStep(rows)*joinColumns/StoredColumns
+	if tier < amx || s.Codes > Codes41 || rows < 2 || rows > FewRows || panels == 0 || chunks == 0 {
+		addRowsGeneric(acc, data, panel, s, joined, rows)
+		return
+	}
+	data = data[:(panels-1)*panel+chunks*s.Chunk]
+	h := uint8(2 * rows)
+	config := tileConfig{palette: 1, // products, activations, codes
+		bytes: [16]uint16{64, 64, 64, 64, 64, 64, 64},
+		rows:  [16]uint8{h, h, h, h, h, h, 16},
+	}
+	p, size, bytes, min := &acc[0], len(joined), 0, 0
+	if s.Bytes {
+		bytes = 1
+	}
+	if s.Min {
+		min = 1
+	}
+	switch s.Codes {
+	case Codes4:
+		addRows4AMX(p, &data[0], &joined[0], size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, nil, &config)
+	case CodesTable:
+		addRowsTableAMX(p, &data[0], &joined[0], size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, s.Table, &config)
+	case Codes41:
+		addRows41AMX(p, &data[0], &joined[0], size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, nil, &config)
+	}
+}
