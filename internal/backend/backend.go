@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/kv"
@@ -43,6 +44,20 @@ type Executable interface {
 	// wanted nodes as [rows, shape...], valid during the call. A tap does not
 	// change the logits by a bit.
 	Run(ctx context.Context, s *Step, tap Tap) (logits []float32, err error)
+}
+
+// Metered is a backend that computes elsewhere, and can tell what that takes.
+type Metered interface {
+	// Meter is what the steps since the last call took.
+	Meter() Meter
+	// Bandwidth is what is read at most.
+	Bandwidth() (bytesPerSecond float64, err error)
+}
+
+// Meter is what some steps took.
+type Meter struct {
+	Steps, Dispatches int
+	Device            time.Duration // that the device computed; 0 where it does not tell
 }
 
 // Tap receives the output of a wanted node.

@@ -50,6 +50,15 @@ type Result struct {
 	PeerRate  float64   `json:"peer_median_ts,omitempty"`
 	PeerShare float64   `json:"peer_limit_share,omitempty"`
 	Ratio     *Ratio    `json:"ratio,omitempty"` // to the peer
+	Step      *Step     `json:"step,omitempty"`  // where a GPU computes
+}
+
+// Step is what a step takes, on average: a token of decoding, or a chunk of a prompt.
+type Step struct {
+	Dispatches float64 `json:"dispatches"`
+	Device     float64 `json:"device_s"`
+	Host       float64 `json:"host_s"`     // the rest, while the device waits
+	Read       float64 `json:"read_share"` // of what the device reads at most, in decode; 0 for several sequences
 }
 
 // Load is what it takes until a model runs, with the page cache as it was found.
@@ -126,7 +135,8 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 	}
 	defer e.Close()
 	r.describe(c)
-	m := runner{engine: e, file: c.Path, tokens: tokens(longest, e.VocabSize()), cost: costOf(g, o.Numerics), threads: threads, o: o, limits: l, limit: Limit{Threads: threads}}
+	metered, _ := b.(backend.Metered)
+	m := runner{metered: metered, engine: e, file: c.Path, tokens: tokens(longest, e.VocabSize()), cost: costOf(g, o.Numerics), threads: threads, o: o, limits: l, limit: Limit{Threads: threads}}
 	loaded := time.Since(start).Seconds()
 	if err := m.first(ctx); err != nil {
 		return err

@@ -60,6 +60,15 @@ func (r *Report) WriteMarkdown(w io.Writer) (err error) {
 	if len(r.Results) > 0 {
 		print("%s\n", strings.Join(r.table(), "\n"))
 	}
+	for _, t := range r.Results {
+		if s := t.Step; s != nil {
+			print("%s: a step has %.0f dispatches and takes the GPU %.3f ms, and the host %.3f ms more (%.0f %%)", t.Test, s.Dispatches, 1e3*s.Device, 1e3*s.Host, 100*s.Host/(s.Host+s.Device))
+			if s.Read > 0 {
+				print("; it reads weights at %.0f %% of what this GPU reads at most", 100*s.Read)
+			}
+			print("\n")
+		}
+	}
 	for _, l := range r.Loads {
 		print("load, threads %d: %.3f s; first token after %.3f s\n", l.Threads, l.Seconds, l.First)
 		if l.Ratio != nil {

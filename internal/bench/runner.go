@@ -7,11 +7,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/engine"
 )
 
 // runner measures one engine.
 type runner struct {
+	metered backend.Metered // nil where the processor computes
+	read    float64         // what it reads, bytes a second
 	engine  *engine.Engine
 	file    string
 	tokens  []int32
@@ -72,6 +75,9 @@ func (m *runner) test(ctx context.Context, t *Result) error {
 	if m.o.Peer != nil {
 		m.o.Peer.expect(time.Since(start))
 	}
+	if err := m.begin(); err != nil {
+		return err
+	}
 	var shares []float64
 	ours := func() error {
 		seconds, share, err := m.run(ctx, all, t)
@@ -103,7 +109,41 @@ func (m *runner) test(ctx context.Context, t *Result) error {
 	if t.Tokens > 0 && t.Parallel == 1 {
 		t.GBs = float64(m.cost.weights) * t.Median / 1e9
 	}
+	t.Step = m.step(t)
 	return nil
+}
+
+// begin begins to count steps.
+func (m *runner) begin() (err error) {
+	if m.metered == nil {
+		return nil
+	}
+	if m.read == 0 {
+		m.read, err = m.metered.Bandwidth()
+	}
+	m.metered.Meter()
+	return err
+}
+
+// step is what a step of t took; nil where the processor computes.
+func (m *runner) step(t *Result) *Step {
+	if m.metered == nil {
+		return nil
+	}
+	var seconds float64
+	for _, rate := range t.Samples {
+		seconds += float64(t.Parallel*(t.Prompt+t.Tokens)) / rate
+	}
+	x := m.metered.Meter()
+	if x.Steps == 0 || x.Device == 0 {
+		return nil
+	}
+	n := float64(x.Steps)
+	s := &Step{Dispatches: float64(x.Dispatches) / n, Device: x.Device.Seconds() / n, Host: (seconds - x.Device.Seconds()) / n}
+	if t.GBs > 0 {
+		s.Read = t.GBs * 1e9 / m.read
+	}
+	return s
 }
 
 func (m *runner) say(what string) {

@@ -213,11 +213,12 @@ func minimumSign(t *testing.T, d *Device) {
 func swappedFields(t *testing.T, _ *Device) {
 	for shader, c := range map[string]struct{ variant, params any }{
 		"map":       {variant{"Is": "a * p.value"}, mapParams{1, 2, 3}},
-		"norm":      {variant{"Weight": true}, normParams{1, 2, 3, 4}},
+		"norm":      {variant{"Weight": true, "Of": "f32", "Threads": 64}, normParams{1, 2, 3, 4}},
 		"rope":      {nil, ropeParams{1, 2, 3}},
 		"pick":      {variant{"Gather": true}, pickParams{1, 2, 3}},
 		"store":     {variant{"F16": true, "What": ""}, storeParams{1}},
-		"attention": {variant{"F16": true, "Dim": 8}, attentionParams{1, 2, 3, 4}},
+		"attention": {variant{"F16": true, "Dim": 8, "Wide": true}, attentionParams{1, 2, 3, 4}},
+		"turn":      {variant{"F16": true}, turnParams{1, 2, 3, 4}},
 		"route":     {nil, routeParams{1, 2}},
 		"combine":   {nil, combineParams{1, 2}},
 	} {

@@ -36,6 +36,8 @@ var shaders = template.Must(template.New("").Funcs(template.FuncMap{
 		return list
 	},
 	"places": places,
+	"unit":   func(v linearVariant, e int) unit { return unit{v, e} },
+	"page":   func(v attendVariant, what, at string) page { return page{v, what, at} },
 	"ceil":   func(a, b int) int { return (a + b - 1) / b },
 	"mask":   func(bits int) int { return 1<<bits - 1 },
 }).ParseFS(sources, "shaders/*.wgsl"))

@@ -25,10 +25,24 @@ type ending struct {
 type linearVariant struct {
 	layout
 	ending
+	Lanes   int // invocations side by side
 	Per     int // rows of the weight, and
 	Rows    int // of activations, of an invocation
+	Unroll  int // units that are read before they are used
 	Experts bool
 }
+
+// unit is the parameters of a piece of it: which of the units read together.
+type unit struct {
+	linearVariant
+	E int
+}
+
+// lanes and unroll are the form of linear.wgsl.
+const (
+	lanes  = 8
+	unroll = 2
+)
 
 // tile is what a workgroup of product.wgsl computes, and an invocation of it.
 type tile struct {
@@ -68,7 +82,7 @@ const (
 )
 
 // tiles is the form of a product's tiles.
-var tiles = tile{BM: 64, BN: 64, TM: 4, TN: 4, Q: 8}
+var tiles = tile{BM: 64, BN: 64, TM: 8, TN: 4, Q: 8}
 
 // linear lowers the products of a stack, at its first node.
 func (p *planner) linear(l *lowered) error {
@@ -135,14 +149,14 @@ func (p *planner) products(l *lowered, w *weight, end ending, params any, column
 	}
 	most := p.e.most(l.node)
 	for _, rows := range []int{1, few} {
-		v := linearVariant{layout: w.layout, ending: end, Per: 1, Rows: rows}
+		v := linearVariant{layout: w.layout, ending: end, Lanes: lanes, Per: 1, Rows: rows, Unroll: unroll}
 		if end.GLU != "" {
 			v.Per = 2
 		}
 		if rows > 1 && most == 1 {
 			continue
 		}
-		groups := (columns + 7) / 8
+		groups := (columns + lanes - 1) / lanes
 		grid := func(step int) (x, y, z int) {
 			x, y, _ = flat(groups)
 			return x, y, (step + rows - 1) / rows
@@ -202,11 +216,11 @@ func (p *planner) experts(l *lowered) error {
 // matrices multiplies what each pair reads, share of them the same row of x, by its
 // expert's matrix.
 func (p *planner) matrices(l *lowered, w *weight, choices, share int, out, x, routes gpu.Buffer) error {
-	v := linearVariant{layout: w.layout, ending: ending{Outs: 1}, Per: 1, Rows: 1, Experts: true}
+	v := linearVariant{layout: w.layout, ending: ending{Outs: 1}, Lanes: lanes, Per: 1, Rows: 1, Unroll: unroll, Experts: true}
 	for _, s := range w.shards {
 		params := expertParams{w.rows, w.k, 0, w.rows, s.first, s.n, w.each, choices, share}
 		grid := func(rows int) (x, y, z int) {
-			x, y, _ = flat((w.rows + 7) / 8)
+			x, y, _ = flat((w.rows + lanes - 1) / lanes)
 			return x, y, rows * choices
 		}
 		if err := p.add(l, "linear", v, params, grid, out, gpu.Range{Buffer: x}, gpu.Range{Buffer: s.buffer}, gpu.Range{Buffer: routes}); err != nil {

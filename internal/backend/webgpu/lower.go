@@ -2,7 +2,6 @@ package webgpu
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/graph"
@@ -21,6 +20,7 @@ type (
 	ropeParams      struct{ size, heads, pairs int }
 	pickParams      struct{ size, width, offset int }
 	storeParams     struct{ width int }
+	turnParams      struct{ size, queries, width, pairs int }
 	attentionParams struct {
 		heads, kv_heads, window int
 		scale                   float32
@@ -55,6 +55,9 @@ func (p *planner) lower(l *lowered) error {
 	}
 	if n.Op == graph.StoreKV {
 		return p.storeKV(l)
+	}
+	if p.turned[n] != nil {
+		return nil // its StoreKV turns it
 	}
 	if s := p.stacks[n]; s != nil {
 		if s.nodes[0] != n {
@@ -134,16 +137,23 @@ func (p *planner) norm(l *lowered) error {
 	n := l.node
 	a := n.Attr.(graph.NormAttr)
 	params := normParams{n.Shape.Last(), n.Shape.Size() / n.Shape.Last(), a.Eps, a.Offset}
+	v := variant{"Weight": len(n.W) > 0, "Of": "f32", "Threads": 64}
+	if params.size%4 == 0 {
+		v["Of"] = "vec4f"
+	}
+	if params.size >= 1024 {
+		v["Threads"] = 256
+	}
 	in := []gpu.Range{{Buffer: p.values[n.In[0]]}}
 	if len(n.W) == 0 {
 		params.offset = 0
-		return p.add(l, "norm", variant{"Weight": false}, params, groups(params.vectors), p.values[n], in...)
+		return p.add(l, "norm", v, params, groups(params.vectors), p.values[n], in...)
 	}
 	w, err := p.e.b.vector(n.W[0])
 	if err != nil {
 		return err
 	}
-	return p.add(l, "norm", variant{"Weight": true}, params, groups(params.vectors), p.values[n], append(in, gpu.Range{Buffer: w})...)
+	return p.add(l, "norm", v, params, groups(params.vectors), p.values[n], append(in, gpu.Range{Buffer: w})...)
 }
 
 func (p *planner) rope(l *lowered) error {
@@ -179,46 +189,6 @@ func (p *planner) route(l *lowered) error {
 	}
 	params := routeParams{n.In[0].Shape.Size(), n.Shape[0]}
 	return p.add(l, "route", nil, params, elements(1), p.values[n], gpu.Range{Buffer: p.values[n.In[0]]}, gpu.Range{Buffer: scale})
-}
-
-func (p *planner) storeKV(l *lowered) error {
-	kv := l.node.Attr.(*graph.KV)
-	k, v := p.values[l.node.In[0]], p.values[l.node.In[1]]
-	d, err := p.dispatch(l.node, "store", variant{"F16": !p.e.b.o.F32KV, "What": p.what()}, storeParams{kv.Heads * kv.Dim}, elements(kv.Heads*kv.Dim))
-	if err != nil {
-		return err
-	}
-	l.dispatches = append(l.dispatches, d.dispatch)
-	d.kv, d.ranges = kv, func(c *cache) []gpu.Range {
-		s := c.stores[kv]
-		return append(d.head, gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, gpu.Range{Buffer: k}, gpu.Range{Buffer: v}, gpu.Range{Buffer: c.tables[s.class]})
-	}
-	return nil
-}
-
-// what an element of the cache is, for the shader's comment.
-func (p *planner) what() string {
-	if p.e.b.o.F32KV {
-		return "a float32"
-	}
-	return "a binary16"
-}
-
-func (p *planner) attention(l *lowered) error {
-	n := l.node
-	a := n.Attr.(graph.AttentionAttr)
-	heads, out, q := n.In[0].Shape[0], p.values[n], p.values[n.In[0]]
-	params := attentionParams{heads, a.KV.Heads, min(a.KV.Window, math.MaxInt32), float32(a.Scale)}
-	d, err := p.dispatch(n, "attention", variant{"F16": !p.e.b.o.F32KV, "Dim": a.KV.Dim}, params, groups(heads))
-	if err != nil {
-		return err
-	}
-	l.dispatches = append(l.dispatches, d.dispatch)
-	d.kv, d.ranges = a.KV, func(c *cache) []gpu.Range {
-		s := c.stores[a.KV]
-		return append(d.head, gpu.Range{Buffer: out}, gpu.Range{Buffer: q}, gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, gpu.Range{Buffer: c.tables[s.class]})
-	}
-	return nil
 }
 
 // begun is a dispatch with the ranges of its first two bindings.

@@ -29,7 +29,9 @@ type executable struct {
 	params  *arena
 
 	list  gpu.List
+	out   []float32  // what the list reads
 	nans  gpu.Buffer // where free buffers are poisoned
+	timed []string   // kernels of the list, where their times are taken
 	stale map[*dispatch]held
 }
 
@@ -87,6 +89,8 @@ type planner struct {
 	stacks map[*graph.Node]*stack
 	users  map[*graph.Node][]*graph.Node
 	want   func(*graph.Node) bool
+	turned map[*graph.Node]*graph.Node // RoPE nodes that a StoreKV does
+	kept   []gpu.Buffer                // that it reads
 }
 
 // Compile implements backend.Backend.
@@ -99,7 +103,8 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g),
 		stale: map[*dispatch]held{}}
 	p := &planner{e: e, values: map[*graph.Node]gpu.Buffer{}, live: g.Live(), tables: map[freqs]*turns{},
-		stacks: b.stacks(g), users: users(g), want: o.Want}
+		stacks: b.stacks(g), users: users(g), want: o.Want, turned: map[*graph.Node]*graph.Node{}}
+	p.pair(g)
 	e.after = p.live.After
 	if err := e.inputs(g); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
@@ -118,6 +123,11 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 			if b := p.values[f]; b != nil { // else what reads it has computed it, too
 				l.freed = append(l.freed, b)
 			}
+		}
+		if p.turned[n] != nil { // what it reads is needed until its StoreKV
+			p.kept, l.freed = append(p.kept, l.freed...), nil
+		} else if n.Op == graph.StoreKV {
+			l.freed, p.kept = append(l.freed, p.kept...), nil
 		}
 		p.free = append(p.free, l.freed...)
 		e.last = l

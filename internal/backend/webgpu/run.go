@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
@@ -33,6 +33,9 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 		return nil, err
 	}
 	e.list.Reset()
+	if e.b.meter != nil {
+		e.list.Stamp()
+	}
 	if err := c.prepare(&e.list, s); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
@@ -68,19 +71,24 @@ func (e *executable) count(n *graph.Node, s *backend.Step) int {
 
 // read runs what is recorded, from the node first on, and returns the value of l.
 func (e *executable) read(l *lowered, s *backend.Step, first *lowered) ([]float32, error) {
-	data := make([]byte, 4*e.count(l.node, s)*l.node.Shape.Size())
-	e.list.Read(data, l.out, 0)
-	n := e.list.Dispatches()
+	n := e.count(l.node, s) * l.node.Shape.Size()
+	e.out = slices.Grow(e.out[:0], n)[:n]
+	e.list.Read(bytesIn(e.out), l.out, 0)
+	dispatches := e.list.Dispatches()
+	if e.b.times != nil || e.b.meter != nil {
+		e.list.Stamp()
+	}
 	err := e.b.d.gpu.Run(&e.list)
+	for i, times := 0, e.list.Times(); i+1 < len(times) && i < len(e.timed); i++ {
+		e.b.times[e.timed[i]] += times[i+1] - times[i]
+	}
+	e.timed = e.timed[:0]
+	e.b.measured(&e.list, dispatches)
 	e.list.Reset()
 	if err != nil {
-		return nil, fmt.Errorf("webgpu: %d dispatches from %v to %v: %w", n, first.node, l.node, err)
+		return nil, fmt.Errorf("webgpu: %d dispatches from %v to %v: %w", dispatches, first.node, l.node, err)
 	}
-	out := make([]float32, len(data)/4)
-	for i := range out {
-		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
-	}
-	return out, nil
+	return e.out, nil
 }
 
 // write records the step's inputs but embeddings.
@@ -125,6 +133,10 @@ func (e *executable) record(l *lowered, s *backend.Step, c *cache) error {
 			}
 		}
 		x, y, z := d.grid(rows)
+		if e.b.times != nil {
+			e.list.Stamp()
+			e.timed = append(e.timed, l.node.Op.String()+" "+d.pipe.name)
+		}
 		e.list.Dispatch(d.pipe.Pipeline, g, x, y, z)
 	}
 	for _, b := range l.freed {

@@ -14,7 +14,9 @@ package webgpu
 import (
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/graph"
 )
@@ -38,7 +40,10 @@ type Backend struct {
 	waiting gpu.List // what is written before something runs
 	bytes   int      // of that
 
-	poison bool // fill what is free with NaNs: for tests
+	meter *backend.Meter // nil until it is asked for
+
+	poison bool                     // fill what is free with NaNs: for tests
+	times  map[string]time.Duration // of kernels, and of nodes, if they are to be taken: for tests
 }
 
 // New makes a backend of d.

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
+	"unsafe"
 
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/graph"
@@ -26,18 +28,18 @@ import (
 // rounded, and little is longer than in the file. Rows of floats are padded to
 // multiples of 32 with zeros.
 type layout struct {
-	Plain  string // f32, f16 or bf16; "" if quantized
-	Odd    bool   // rows of floats are no multiple of 4
-	Bits   int    // low bits of a code
-	High   int    // high bits
-	Quads  int    // four words of a unit of 32; 0 if there are fewer
-	Group  int    // weights that share a scale
-	Units  int    // units of 32 in a block
-	Head   int    // words of a block's head
-	Min    bool   // there are minima
-	Bfloat bool   // D is a bfloat16
-	Offset int    // of the codes
-	Table  []int8 // of the codes' values, or nil
+	Plain  string   // f32, f16 or bf16; "" if quantized
+	Odd    bool     // rows of floats are no multiple of 4
+	Bits   int      // low bits of a code
+	High   int      // high bits
+	Quads  int      // four words of a unit of 32; 0 if there are fewer
+	Group  int      // weights that share a scale
+	Units  int      // units of 32 in a block
+	Head   int      // words of a block's head
+	Min    bool     // there are minima
+	Bfloat bool     // D is a bfloat16
+	Offset int      // of the codes
+	Table  []uint32 // the codes' values, a byte each, or nil
 }
 
 // bits are the low and high bits of codes, by type.
@@ -66,7 +68,9 @@ func layoutOf(d tensor.DType, k int) (layout, error) {
 	l.Odd, l.Bits, l.High, l.Quads, l.Group, l.Units = false, b[0], b[1], b[0]/4, quant.GroupSize(d), d.BlockSize()/32
 	l.Head, l.Min, l.Bfloat, l.Offset = 1, quant.HasMin(d), d == tensor.MXFP4, int(quant.Offset(d))
 	if t := quant.Table(d); t != nil {
-		l.Table = t[:]
+		for i := 0; i < len(t); i += 4 {
+			l.Table = append(l.Table, uint32(uint8(t[i]))|uint32(uint8(t[i+1]))<<8|uint32(uint8(t[i+2]))<<16|uint32(uint8(t[i+3]))<<24)
+		}
 	}
 	if l.Units == 8 {
 		l.Head += 64 / l.Group
@@ -378,10 +382,10 @@ func (b *Backend) vector(w *graph.Weight) (gpu.Buffer, error) {
 }
 
 // bytesOf is f as a GPU reads it.
-func bytesOf(f []float32) []byte {
-	b := make([]byte, 4*len(f))
-	for i, v := range f {
-		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(v))
-	}
-	return b
+func bytesOf(f []float32) []byte { return slices.Clone(bytesIn(f)) }
+
+// bytesIn is the memory of f, which has the order of bytes that WebGPU wants on all
+// machines that Karat runs on.
+func bytesIn(f []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
 }

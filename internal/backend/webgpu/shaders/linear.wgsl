@@ -1,6 +1,6 @@
 // linear multiplies a few rows by the transpose of a weight: Linear, and the products
-// of Experts. A workgroup takes 8 rows of the weight, or {{.Per}} times as many, and one
-// of its columns of invocations a run (see weight).
+// of Experts. A workgroup takes {{.Lanes}} rows of the weight, or {{.Per}} times as many, and each
+// column of its invocations a run (see weight).
 struct Params {
 	n: u32, // rows of the weight that lie here
 	k: u32, // their length
@@ -32,11 +32,11 @@ struct Params {
 @group(0) @binding(6) var<storage, read_write> out3: array<f32>;{{end}}
 
 {{template "weight.wgsl" .}}
-var<workgroup> sums: array<f32, {{mul 256 .Per .Rows}}>;
+var<workgroup> sums: array<f32, {{mul .Lanes 32 .Per .Rows}}>;
 
 {{template "result.wgsl" .}}
 
-@compute @workgroup_size(8, 32)
+@compute @workgroup_size({{.Lanes}}, 32)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3u) {
 	let group = wg.y * GX + wg.x;
 	let first = wg.z * {{.Rows}}u;
@@ -57,70 +57,48 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 	let at{{$r}} = min(first + {{$r}}u, rows - 1u){{if $.Experts}} / p.share{{end}} * p.k;
 {{- end}}
 {{- range $i := seq .Per}}
-	let n{{$i}} = min({{if $.GLU}}group * 8u + id.x, (p.n >> 1u) - 1u) + {{$i}}u * (p.n >> 1u){{else}}group * {{mul 8 $.Per}}u + {{mul 8 $i}}u + id.x, p.n - 1u){{end}};
+	let n{{$i}} = min({{if $.GLU}}group * {{$.Lanes}}u + id.x, (p.n >> 1u) - 1u) + {{$i}}u * (p.n >> 1u){{else}}group * {{mul $.Lanes $.Per}}u + {{mul $.Lanes $i}}u + id.x, p.n - 1u){{end}};
 {{- range $r := seq $.Rows}}
 	var s{{$i}}_{{$r}} = 0.0;
 {{- end}}
 {{- end}}
 	let until = min((id.y + 1u) * run(), units());
-	for (var u = id.y * run(); u < until; u++) {
-{{- range $i := seq .Per}}
-{{- if $.Bits}}
-{{- range $g := seq (div 32 $.Group)}}
-		let scale{{$i}}_{{$g}} = scale(base, n{{$i}}, u, {{$g}}u);
+	var u = id.y * run();
+{{- if gt .Unroll 1}}
+	for (; u + {{.Unroll}}u <= until; u += {{.Unroll}}u) {
+{{- range $e := seq .Unroll}}
+{{- template "load" (unit $ $e)}}
 {{- end}}
-{{- range $h := seq $.High}}
-		let high{{$i}}_{{$h}} = word(base + (units() * {{$.Bits}}u + u * {{$.High}}u + {{$h}}u) * p.n + n{{$i}});
+{{- range $e := seq .Unroll}}
+{{- template "compute" (unit $ $e)}}
 {{- end}}
+	}
 {{- end}}
-{{- range $q := seq $.Quads}}
-		let c{{$i}}_{{$q}} = w[(base >> 2u) + (u * {{$.Quads}}u + {{$q}}u) * p.n + n{{$i}}];
-{{- end}}
-{{- if eq $.Bits 2}}
-		let c{{$i}} = vec2u(word(base + (u * p.n + n{{$i}}) * 2u), word(base + (u * p.n + n{{$i}}) * 2u + 1u));
-{{- end}}
-{{- end}}
-{{- range $j := seq 4}}
-		{
-{{- range $r := seq $.Rows}}
-			let a{{$r}} = quad(at{{$r}}, u * 8u + {{mul 2 $j}}u);
-			let b{{$r}} = quad(at{{$r}}, u * 8u + {{add (mul 2 $j) 1}}u);
-{{- end}}
-{{- range $i := seq $.Per}}
-			let v{{$i}} = eight(
-{{- if eq $.Bits 4}}c{{$i}}_0.{{slice "xyzw" $j (add $j 1)}}
-{{- else if eq $.Bits 8}}c{{$i}}_{{div $j 2}}.{{if eq (mod $j 2) 0}}xy{{else}}zw{{end}}
-{{- else if eq $.Bits 2}}c{{$i}}.{{slice "xxyy" $j (add $j 1)}}{{if eq (mod $j 2) 1}} >> 16u{{end}}
-{{- else if eq $.Plain "f32"}}c{{$i}}_{{mul 2 $j}}, c{{$i}}_{{add (mul 2 $j) 1}}
-{{- else}}c{{$i}}_{{$j}}
-{{- end}}
-{{- if $.Bits}}, {{if eq $.High 1}}high{{$i}}_0 >> {{mul 8 $j}}u{{else if eq $.High 2}}high{{$i}}_{{div $j 2}} >> {{mul 16 (mod $j 2)}}u{{else}}0u{{end}}, scale{{$i}}_{{if eq $.Group 16}}{{div $j 2}}{{else}}0{{end}}{{end}});
-{{- range $r := seq $.Rows}}
-			s{{$i}}_{{$r}} = chain(s{{$i}}_{{$r}}, v{{$i}}, a{{$r}}, b{{$r}});
-{{- end}}
-{{- end}}
-		}
-{{- end}}
+	for (; u < until; u++) {
+{{- template "load" (unit . 0)}}
+{{- template "compute" (unit . 0)}}
 	}
 {{- range $i := seq .Per}}
 {{- range $r := seq $.Rows}}
-	sums[{{mul 256 (add (mul $i $.Rows) $r)}}u + id.y * 8u + id.x] = s{{$i}}_{{$r}};
+	sums[{{mul $.Lanes 32 (add (mul $i $.Rows) $r)}}u + id.y * {{$.Lanes}}u + id.x] = s{{$i}}_{{$r}};
 {{- end}}
 {{- end}}
 	workgroupBarrier();
-	let t = id.y * 8u + id.x;
-	if (t >= {{if .GLU}}{{mul 8 .Rows}}u{{else}}{{mul 8 .Per .Rows}}u{{end}}) {
+	let t = id.y * {{.Lanes}}u + id.x;
+	let lane = t % {{.Lanes}}u;
+	let v = t / {{.Lanes}}u; // of the sums
+	if (t >= {{if .GLU}}{{mul .Lanes .Rows}}u{{else}}{{mul .Lanes .Per .Rows}}u{{end}}) {
 		return;
 	}
-	let row = first + (t >> 3u) % {{.Rows}}u;
-	let n = group * {{if .GLU}}8u{{else}}{{mul 8 .Per}}u + (t >> 3u) / {{.Rows}}u * 8u{{end}} + (t & 7u);
+	let row = first + v % {{.Rows}}u;
+	let n = group * {{if .GLU}}{{.Lanes}}u{{else}}{{mul .Lanes .Per}}u + v / {{.Rows}}u * {{.Lanes}}u{{end}} + lane;
 	if (row >= rows || n >= p.n{{if .GLU}} >> 1u{{end}}) {
 		return;
 	}
 {{- if .GLU}}
-	result(row, n, total((t >> 3u) * 256u + (t & 7u)), total(({{.Rows}}u + (t >> 3u)) * 256u + (t & 7u)));
+	result(row, n, total(v * {{mul .Lanes 32}}u + lane), total(({{.Rows}}u + v) * {{mul .Lanes 32}}u + lane));
 {{- else}}
-	result(row, n, total((t >> 3u) * 256u + (t & 7u)));
+	result(row, n, total(v * {{mul .Lanes 32}}u + lane));
 {{- end}}
 }
 
@@ -128,7 +106,50 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 fn total(at: u32) -> f32 {
 	var s = sums[at];
 {{- range $y := seq 31}}
-	s += sums[at + {{mul 8 (add $y 1)}}u];
+	s += sums[at + {{mul $.Lanes (add $y 1)}}u];
 {{- end}}
 	return s;
 }
+{{define "load"}}
+{{- $e := .E}}
+{{- range $i := seq .Per}}
+{{- if $.Bits}}
+{{- range $g := seq (div 32 $.Group)}}
+		let scale{{$e}}_{{$i}}_{{$g}} = scale(base, n{{$i}}, u + {{$e}}u, {{$g}}u);
+{{- end}}
+{{- range $h := seq $.High}}
+		let high{{$e}}_{{$i}}_{{$h}} = word(base + (units() * {{$.Bits}}u + (u + {{$e}}u) * {{$.High}}u + {{$h}}u) * p.n + n{{$i}});
+{{- end}}
+{{- end}}
+{{- range $q := seq $.Quads}}
+		let c{{$e}}_{{$i}}_{{$q}} = w[(base >> 2u) + ((u + {{$e}}u) * {{$.Quads}}u + {{$q}}u) * p.n + n{{$i}}];
+{{- end}}
+{{- if eq $.Bits 2}}
+		let c{{$e}}_{{$i}} = vec2u(word(base + ((u + {{$e}}u) * p.n + n{{$i}}) * 2u), word(base + ((u + {{$e}}u) * p.n + n{{$i}}) * 2u + 1u));
+{{- end}}
+{{- end}}
+{{- end}}
+{{define "compute"}}
+{{- $e := .E}}
+{{- range $j := seq 4}}
+		{
+{{- range $r := seq $.Rows}}
+			let a{{$r}} = quad(at{{$r}}, (u + {{$e}}u) * 8u + {{mul 2 $j}}u);
+			let b{{$r}} = quad(at{{$r}}, (u + {{$e}}u) * 8u + {{add (mul 2 $j) 1}}u);
+{{- end}}
+{{- range $i := seq $.Per}}
+			let v{{$i}} = eight(
+{{- if eq $.Bits 4}}c{{$e}}_{{$i}}_0.{{slice "xyzw" $j (add $j 1)}}
+{{- else if eq $.Bits 8}}c{{$e}}_{{$i}}_{{div $j 2}}.{{if eq (mod $j 2) 0}}xy{{else}}zw{{end}}
+{{- else if eq $.Bits 2}}c{{$e}}_{{$i}}.{{slice "xxyy" $j (add $j 1)}}{{if eq (mod $j 2) 1}} >> 16u{{end}}
+{{- else if eq $.Plain "f32"}}c{{$e}}_{{$i}}_{{mul 2 $j}}, c{{$e}}_{{$i}}_{{add (mul 2 $j) 1}}
+{{- else}}c{{$e}}_{{$i}}_{{$j}}
+{{- end}}
+{{- if $.Bits}}, {{if eq $.High 1}}high{{$e}}_{{$i}}_0 >> {{mul 8 $j}}u{{else if eq $.High 2}}high{{$e}}_{{$i}}_{{div $j 2}} >> {{mul 16 (mod $j 2)}}u{{else}}0u{{end}}, scale{{$e}}_{{$i}}_{{if eq $.Group 16}}{{div $j 2}}{{else}}0{{end}}{{end}});
+{{- range $r := seq $.Rows}}
+			s{{$i}}_{{$r}} = chain(s{{$i}}_{{$r}}, v{{$i}}, a{{$r}}, b{{$r}});
+{{- end}}
+{{- end}}
+		}
+{{- end}}
+{{- end}}

@@ -8,25 +8,31 @@ struct Params {
 
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<uniform> step: Step;
-@group(0) @binding(2) var<storage, read_write> out: array<f32>;
-@group(0) @binding(3) var<storage, read> x: array<f32>;
-{{if .Weight}}@group(0) @binding(4) var<storage, read> w: array<f32>;{{end}}
+@group(0) @binding(2) var<storage, read_write> out: array<{{.Of}}>;
+@group(0) @binding(3) var<storage, read> x: array<{{.Of}}>;
+{{if .Weight}}@group(0) @binding(4) var<storage, read> w: array<{{.Of}}>;{{end}}
 
-var<workgroup> sums: array<f32, 64>;
+var<workgroup> sums: array<f32, {{.Threads}}>;
 
-@compute @workgroup_size(64)
+@compute @workgroup_size({{.Threads}})
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane: u32) {
 	let v = wg.y * GX + wg.x;
 	if (v >= step.rows * p.vectors) {
 		return;
 	}
-	let at = v * p.size;
+	let size = p.size{{if eq .Of "vec4f"}} >> 2u{{end}};
+	let at = v * size;
 	var s = 0.0;
-	for (var i = lane; i < p.size; i += 64u) {
-		s += x[at + i] * x[at + i];
+	for (var i = lane; i < size; i += {{.Threads}}u) {
+		let e = x[at + i];
+{{- if eq .Of "vec4f"}}
+		s = fma(e.w, e.w, fma(e.z, e.z, fma(e.y, e.y, fma(e.x, e.x, s))));
+{{- else}}
+		s = fma(e, e, s);
+{{- end}}
 	}
 	sums[lane] = s;
-	for (var n = 32u; n > 0u; n /= 2u) {
+	for (var n = {{div .Threads 2}}u; n > 0u; n >>= 1u) {
 		workgroupBarrier();
 		if (lane < n) {
 			sums[lane] += sums[lane + n];
@@ -34,7 +40,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	}
 	workgroupBarrier();
 	let r = 1.0 / sqrt(sums[0] / f32(p.size) + p.eps);
-	for (var i = lane; i < p.size; i += 64u) {
-		out[at + i] = x[at + i] * r{{if .Weight}} * (p.offset + w[i]){{end}};
+	for (var i = lane; i < size; i += {{.Threads}}u) {
+		out[at + i] = x[at + i] * r{{if .Weight}} * ({{.Of}}(p.offset) + w[i]){{end}};
 	}
 }

@@ -26,14 +26,13 @@ fn exp_f(x: f32) -> f32 {
 		return 0.0;
 	}
 	let n = round(x * 1.44269504);
-	let r = (x - n * 0.693359375) - n * -2.12194440e-4;
-	var p = 1.9875691500e-4;
-	p = p * r + 1.3981999507e-3;
-	p = p * r + 8.3334519073e-3;
-	p = p * r + 4.1665795894e-2;
-	p = p * r + 1.6666665459e-1;
-	p = p * r + 5.0000001201e-1;
-	p = (p * r) * r + r + 1.0;
+	let r = fma(n, 2.12194440e-4, x - n * 0.693359375);
+	var p = fma(1.9875691500e-4, r, 1.3981999507e-3);
+	p = fma(p, r, 8.3334519073e-3);
+	p = fma(p, r, 4.1665795894e-2);
+	p = fma(p, r, 1.6666665459e-1);
+	p = fma(p, r, 5.0000001201e-1);
+	p = fma(p * r, r, r) + 1.0;
 	// 2^n in two factors, since n may be 128
 	let half_n = i32(n) / 2;
 	let rest = i32(n) - half_n;
@@ -44,12 +43,11 @@ fn tanh_f(x: f32) -> f32 {
 	let a = abs(x);
 	if (a < 0.625) {
 		let z = x * x;
-		var p = -5.70498872745e-3;
-		p = p * z + 2.06390887954e-2;
-		p = p * z - 5.37397155531e-2;
-		p = p * z + 1.33314422036e-1;
-		p = p * z - 3.33332819422e-1;
-		return x + x * z * p;
+		var p = fma(-5.70498872745e-3, z, 2.06390887954e-2);
+		p = fma(p, z, -5.37397155531e-2);
+		p = fma(p, z, 1.33314422036e-1);
+		p = fma(p, z, -3.33332819422e-1);
+		return fma(x * z, p, x);
 	}
 	let t = 1.0 - 2.0 / (exp_f(2.0 * a) + 1.0);
 	return select(t, -t, x < 0.0);
@@ -61,7 +59,7 @@ fn silu(x: f32) -> f32 {
 
 // gelu_tanh is x/2·(1 + tanh(u)), which is x·sigmoid(2u).
 fn gelu_tanh(x: f32) -> f32 {
-	let u = 0.7978845608 * (x + 0.044715 * x * x * x);
+	let u = 0.7978845608 * fma(0.044715 * x * x, x, x);
 	return x / (1.0 + exp_f(-2.0 * u));
 }
 
@@ -77,6 +75,15 @@ fn from_half(h: u32) -> f32 {
 		v = bitcast<f32>(0x7f800000u | (m << 13u));
 	}
 	return select(v, -v, (h & 0x8000u) != 0u);
+}
+
+// halves is from_half of both halves of a word.
+fn halves(word: u32) -> vec2f {
+	let a = vec2u(word << 13u, word >> 3u) & vec2u(0x0fffe000u);
+	var v = bitcast<vec2<f32>>(a + vec2u(0x38000000u));
+	v = select(v, bitcast<vec2<f32>>(a + vec2u(0x38800000u)) - vec2f(6.103515625e-5), a < vec2u(0x00800000u));
+	v = select(v, bitcast<vec2<f32>>(a | vec2u(0x7f800000u)), a >= vec2u(0x0f800000u));
+	return bitcast<vec2<f32>>(bitcast<vec2<u32>>(v) | (vec2u(word << 16u, word) & vec2u(0x80000000u)));
 }
 
 // to_half rounds to the nearest binary16, of two the even one.

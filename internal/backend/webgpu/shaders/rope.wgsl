@@ -24,9 +24,11 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	let apart = p.size / 2u;
 	var v = x[i];
 	if (e < p.pairs) {
-		v = v * turns[at + e] - x[i + apart] * turns[at + p.pairs + e];
+		let z = x[i + apart] * turns[at + p.pairs + e];
+		v = fma(v, turns[at + e], -z);
 	} else if (e >= apart && e < apart + p.pairs) {
-		v = v * turns[at + e - apart] + x[i - apart] * turns[at + p.pairs + e - apart];
+		let z = x[i - apart] * turns[at + p.pairs + e - apart];
+		v = fma(v, turns[at + e - apart], z);
 	}
 	out[i] = v;
 }

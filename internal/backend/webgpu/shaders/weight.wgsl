@@ -78,9 +78,11 @@ fn scale(base: u32, n: u32, u: u32, g: u32) -> vec2f {
 {{- end}}
 }
 {{if .Table}}
+// value is the one of a code, of 16 that lie in four words: an array would go to memory.
 fn value(code: u32) -> f32 {
-	var t = array<f32, 16>({{range .Table}}{{.}}.0, {{end}});
-	return t[code & 15u];
+	let odd = (code & 4u) != 0u;
+	let word = select(select({{index .Table 0}}u, {{index .Table 1}}u, odd), select({{index .Table 2}}u, {{index .Table 3}}u, odd), (code & 8u) != 0u);
+	return signed(word, code & 3u);
 }
 {{end}}
 // eight is weights of a group: low has the low bits of their codes, from bit 0 on, and

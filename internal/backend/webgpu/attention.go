@@ -1,0 +1,161 @@
+package webgpu
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+func (p *planner) storeKV(l *lowered) error {
+	kv := l.node.Attr.(*graph.KV)
+	if q := p.turning(l.node); q != nil {
+		return p.turn(l, kv, q, l.node.In[0])
+	}
+	k, v := p.values[l.node.In[0]], p.values[l.node.In[1]]
+	d, err := p.dispatch(l.node, "store", variant{"F16": !p.e.b.o.F32KV, "What": p.what()}, storeParams{kv.Heads * kv.Dim}, elements(kv.Heads*kv.Dim))
+	if err != nil {
+		return err
+	}
+	l.dispatches = append(l.dispatches, d.dispatch)
+	d.kv, d.ranges = kv, func(c *cache) []gpu.Range {
+		s := c.stores[kv]
+		return append(d.head, gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, gpu.Range{Buffer: k}, gpu.Range{Buffer: v}, gpu.Range{Buffer: c.tables[s.class]})
+	}
+	return nil
+}
+
+// what an element of the cache is, for the shader's comment.
+func (p *planner) what() string {
+	if p.e.b.o.F32KV {
+		return "a float32"
+	}
+	return "a binary16"
+}
+
+// turning is the RoPE of the queries that read what the StoreKV n stores, if it can be
+// done together with that of the keys; else nil.
+func (p *planner) turning(n *graph.Node) *graph.Node {
+	for q, s := range p.turned {
+		if s == n && q != n.In[0] {
+			return q
+		}
+	}
+	return nil
+}
+
+// pair finds the RoPE nodes of g that are done by the StoreKV behind them.
+func (p *planner) pair(g *graph.Graph) {
+	for _, s := range g.Nodes {
+		if s.Op != graph.StoreKV {
+			continue
+		}
+		k := s.In[0]
+		if k.Op != graph.RoPE || p.only(k) != s || len(k.Attr.(graph.RoPEAttr).Freqs) == 0 {
+			continue
+		}
+		for _, a := range g.Nodes[s.ID:] {
+			if a.Op != graph.Attention || a.Attr.(graph.AttentionAttr).KV != s.Attr.(*graph.KV) {
+				continue
+			}
+			if q := a.In[0]; q.Op == graph.RoPE && q.ID < s.ID && p.only(q) == a && sameTurns(q, k) && q.In[0] != k.In[0] {
+				p.turned[q], p.turned[k] = s, s
+			}
+			break
+		}
+	}
+}
+
+// sameTurns reports whether two RoPE nodes turn heads of one size alike.
+func sameTurns(a, b *graph.Node) bool {
+	f, g := a.Attr.(graph.RoPEAttr).Freqs, b.Attr.(graph.RoPEAttr).Freqs
+	return a.Shape.Last() == b.Shape.Last() && len(f) == len(g) && &f[0] == &g[0]
+}
+
+// turn lowers the RoPE nodes q and k and the StoreKV behind them.
+func (p *planner) turn(l *lowered, kv *graph.KV, q, k *graph.Node) error {
+	out, err := p.value(q)
+	if err != nil {
+		return err
+	}
+	t, err := p.turns(q.Attr.(graph.RoPEAttr).Freqs)
+	if err != nil {
+		return err
+	}
+	words := kv.Heads * kv.Dim
+	if !p.e.b.o.F32KV {
+		words = (words + 1) / 2
+	}
+	params := turnParams{kv.Dim, q.Shape.Size(), kv.Heads * kv.Dim, t.pairs}
+	d, err := p.dispatch(l.node, "turn", variant{"F16": !p.e.b.o.F32KV}, params, elements(q.Shape.Size()+words))
+	if err != nil {
+		return err
+	}
+	l.dispatches = append(l.dispatches, d.dispatch)
+	from := [3]gpu.Buffer{p.values[q.In[0]], p.values[k.In[0]], p.values[l.node.In[1]]}
+	d.kv, d.ranges = kv, func(c *cache) []gpu.Range {
+		s := c.stores[kv]
+		return append(d.head, gpu.Range{Buffer: out}, gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, gpu.Range{Buffer: from[0]}, gpu.Range{Buffer: from[1]},
+			gpu.Range{Buffer: from[2]}, gpu.Range{Buffer: t.buffer}, gpu.Range{Buffer: c.tables[s.class]})
+	}
+	return nil
+}
+
+// attendVariant is a form of attend.wgsl.
+type attendVariant struct {
+	F16   bool
+	Dim   int
+	Chunk int // elements of a head that are in a workgroup's memory
+}
+
+// page is the parameters of a piece of it: what it reads, and which chunk.
+type page struct {
+	attendVariant
+	What, At string
+}
+
+// Quads of a chunk.
+func (v attendVariant) Quads() int { return v.Chunk / 4 }
+
+// Rows whose values an invocation sums.
+func (v attendVariant) Rows() int { return v.Quads() / 4 }
+
+func (p *planner) attention(l *lowered) error {
+	n := l.node
+	a := n.Attr.(graph.AttentionAttr)
+	heads, dim := n.In[0].Shape[0], a.KV.Dim
+	params := attentionParams{heads, a.KV.Heads, min(a.KV.Window, math.MaxInt32), float32(a.Scale)}
+	below := 0
+	if dim%16 == 0 && p.e.most(n) >= many {
+		v := attendVariant{!p.e.b.o.F32KV, dim, 16}
+		if dim%32 == 0 {
+			v.Chunk = 32
+		}
+		d, err := p.attend(l, "attend", v, params, func(rows int) (x, y, z int) { return (rows + 15) / 16, heads, 1 })
+		if err != nil {
+			return err
+		}
+		d.from, below = many, many
+	}
+	d, err := p.attend(l, "attention", variant{"F16": !p.e.b.o.F32KV, "Dim": dim, "Wide": dim%8 == 0}, params, groups(heads))
+	if err != nil {
+		return err
+	}
+	d.below = below
+	return nil
+}
+
+// attend adds a dispatch that reads keys and values.
+func (p *planner) attend(l *lowered, shader string, v any, params attentionParams, grid func(rows int) (x, y, z int)) (*dispatch, error) {
+	kv, out, q := l.node.Attr.(graph.AttentionAttr).KV, p.values[l.node], p.values[l.node.In[0]]
+	d, err := p.dispatch(l.node, shader, v, params, grid)
+	if err != nil {
+		return nil, err
+	}
+	l.dispatches = append(l.dispatches, d.dispatch)
+	d.kv, d.ranges = kv, func(c *cache) []gpu.Range {
+		s := c.stores[kv]
+		return append(d.head, gpu.Range{Buffer: out}, gpu.Range{Buffer: q}, gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, gpu.Range{Buffer: c.tables[s.class]})
+	}
+	return d.dispatch, nil
+}

@@ -1,0 +1,97 @@
+package webgpu
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// scales are where the binary16 scales of a type's blocks lie.
+var scales = map[tensor.DType][]int{tensor.Q4_0: {0}, tensor.Q5_1: {0, 2}, tensor.Q8_0: {0}, tensor.Q2_K: {80, 82}, tensor.Q3_K: {108}, tensor.Q5_K: {0, 2}, tensor.Q6_K: {208}, tensor.IQ4_NL: {0}}
+
+// TestSteps: a step of many rows, which has kernels of its own, gives each row the bits
+// that it has in a step of a few, and in one of its own; and they are right. Stacked
+// products, gated ones, and sums are in it, heads that turn, and windows.
+func TestSteps(t *testing.T) {
+	d := device(t)
+	types := []tensor.DType{tensor.F32, tensor.F16}
+	for dt := range scales {
+		types = append(types, dt)
+	}
+	slices.Sort(types)
+	for _, dt := range types {
+		for _, dim := range []int{64, 80, 24} {
+			if few := map[tensor.DType]int{tensor.F16: 24, tensor.Q4_0: 64, tensor.Q6_K: 80}; few[dt] == dim || os.Getenv("KARAT_SLOW") != "" {
+				t.Run(fmt.Sprint(dt, "/", dim), func(t *testing.T) { sameSteps(t, d, dt, dim, 70) })
+			}
+		}
+	}
+	t.Run("513", func(t *testing.T) { sameSteps(t, d, tensor.Q4_0, 64, 513) })
+}
+
+// block is a layer of heads of so many elements, with weights of one type.
+func block(t *testing.T, dt tensor.DType, dim, window int) *graph.Graph {
+	t.Helper()
+	const hidden, heads, kvHeads, ff = 512, 3, 1, 256
+	return made(t, hidden, func(b graph.Builder, r *rand.Rand, x *graph.Node) *graph.Node {
+		weight := func(n, k int) *graph.Weight {
+			if halves := scales[dt]; halves != nil {
+				return weightOf(r, dt, 0x1400, halves, n, k) // scales of 2^-10
+			}
+			w := floats(r, n, k)
+			if dt == tensor.F16 {
+				w = weightOf(r, dt, 0, nil, n, k)
+				for i := range w.Data {
+					if i%2 == 1 {
+						w.Data[i] = w.Data[i]&0x83 | 0x20 // from 2^-7 to 2^-6
+					}
+				}
+			}
+			return w
+		}
+		freqs := make([]float64, dim/2-1)
+		for i := range freqs {
+			freqs[i] = 1 / float64(1+3*i)
+		}
+		kv := &graph.KV{Heads: kvHeads, Dim: dim, Window: window}
+		h := b.Normalize(x, 1e-6)
+		q, k, v := b.Linear(weight(heads*dim, hidden), h, heads*dim), b.Linear(weight(kvHeads*dim, hidden), h, kvHeads*dim), b.Linear(weight(kvHeads*dim, hidden), h, kvHeads*dim)
+		q = b.RoPE("q", b.Normalize(b.Heads(q, dim), 1e-6), freqs)
+		k = b.RoPE("k", b.Normalize(b.Heads(k, dim), 1e-6), freqs)
+		b.StoreKV(kv, k, b.Heads(b.Normalize(v, 1e-6), dim))
+		a := b.Attention(q, kv, 0.3)
+		y := b.Add(x, b.Linear(floats(r, hidden, heads*dim), a, hidden))
+		h = b.Normalize(y, 1e-6)
+		g := b.GLU(graph.SiLU, b.Linear(weight(ff, hidden), h, ff), b.Linear(weight(ff, hidden), h, ff))
+		return b.Add(b.Linear(weight(hidden, ff), g, hidden), y)
+	})
+}
+
+func sameSteps(t *testing.T, d *Device, dt tensor.DType, dim, rows int) {
+	for _, window := range []int{0, 41} {
+		g := block(t, dt, dim, window)
+		tokens := make([]int32, rows)
+		for i := range tokens {
+			tokens[i] = int32(i * 7 % 16)
+		}
+		b := New(d, Options{F32KV: window > 0})
+		once := start(t, b, g, rows, nil).run(tokens...)
+		near(t, once, start(t, ref.Backend{}, g, rows, nil).run(tokens...), map[bool]float64{true: 1e-5, false: 2e-3}[window > 0])
+		cut := start(t, New(d, Options{F32KV: window > 0}), g, rows, nil)
+		var pieces []float32
+		for i, at := 0, 0; at < rows; i++ {
+			n := min([]int{1, 2, 7, 1, 3, 33, 200}[i%7], rows-at)
+			pieces = append(pieces, cut.run(tokens[at:at+n]...)...)
+			at += n
+		}
+		if !same(once, pieces) {
+			t.Errorf("window %d: other bits in other steps", window)
+		}
+	}
+}
