@@ -123,7 +123,7 @@ Without one, a small demo model that lies in the program is used.`,
 		SilenceUsage:  true,
 	}
 	c.SetVersionTemplate("karat {{.Version}}\n")
-	c.AddCommand(newRunCommand(), newTokenizeCommand(), newInspectCommand(), newConvertCommand(), newCheckCommand(), newLabCommand(), newEvalCommand(), newImatrixCommand(), newBenchCommand(), newQuantizeCommand(), newSynthCommand(), newDevicesCommand(), newVersionCommand())
+	c.AddCommand(newRunCommand(), newTokenizeCommand(), newInspectCommand(), newConvertCommand(), newCheckCommand(), newLabCommand(), newEvalCommand(), newImatrixCommand(), newBenchCommand(), newQuantizeCommand(), newSynthCommand(), newDevicesCommand(), newWebCommand(), newVersionCommand())
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if e := (*strconv.NumError)(nil); errors.As(err, &e) { // whose text is for programmers
 			return usagef("%s%v", strings.TrimSuffix(err.Error(), e.Error()), e.Err)

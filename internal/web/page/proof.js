@@ -1,5 +1,5 @@
 // Proof: the prompts of the record that travels with the demo, computed here, against
-// the logits in it.
+// the logits in it, and what its nodes compute for one of them, against float64.
 
 function makeProof() {
 	$('proof').append(h('div', { class: 'card' }, h('h2', { t: 'proofTitle' }), h('p', { class: 'muted', t: 'proofHelp' }),
@@ -49,8 +49,8 @@ function showProof(r) {
 		number_(p.max_diff_limit === undefined ? '' : exponent(p.max_diff_limit)), number_(share(p.top1)), number_(share(p.top5)), number_(share(p.top10))]);
 	const parts = [verdict, h('div', { class: 'card' }, table('proofTable', [{ text: '#' }, { t: 'verdict' }, { t: 'promptColumn' }, { t: 'kl', n: true }, { t: 'maxDiff', n: true }, { t: 'limit', n: true }, { t: 'top1', n: true }, { t: 'top5', n: true }, { t: 'top10', n: true }], rows))];
 	const taps = r.taps || r.prompts.flatMap(p => p.taps || []);
-	if (taps.length) parts.push(h('div', { class: 'card' }, h('p', { class: 'muted', t: 'tapsHelp' }), table('tapsTable', [{ t: 'tap' }, { t: 'relative', n: true }, { t: 'maxDiff', n: true }, { t: 'cosine', n: true }],
-		taps.slice(0, 12).map(x => [{ text: x.name, class: 'mono', dir: 'ltr' }, number_(exponent(x.relative)), number_(exponent(x.max_abs_diff)), number_(x.cosine === undefined ? '' : 1 - x.cosine > 0 ? '1 − ' + exponent(1 - x.cosine) : '1')]))));
+	if (taps.length) parts.push(h('div', { class: 'card' }, h('p', { class: 'muted', t: 'tapsHelp' }), table('tapsTable', [{ t: 'tap' }, { t: 'rowsColumn', n: true }, { t: 'whole', n: true }, { t: 'worst', n: true }],
+		taps.slice(0, 12).map(x => [{ text: x.name + (x.problem ? ': ' + x.problem : ''), class: 'mono' + (x.problem ? ' badly' : ''), dir: 'ltr' }, number_(number(x.rows)), number_(exponent(x.whole)), number_(exponent(x.worst))]))));
 	$('proof-result').replaceChildren(...parts);
 	verdict.focus();
 	announce(t(ok ? 'proofGood' : 'proofBad'));

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/web"
+	"github.com/spf13/cobra"
+)
+
+// The record that the page proves itself by: the demo's logits in float64, by
+// "karat lab record --precision f64 --keep 1" of the prompts of testdata/records/demo. What
+// float32 costs (the limits) is PyTorch's there, of the same model before quantization.
+var (
+	//go:embed demo.golden.json
+	demoPrompts []byte
+	//go:embed demo.golden.safetensors
+	demoLogits []byte
+)
+
+type webFlags struct {
+	out  string
+	port uint16
+}
+
+func newWebCommand() *cobra.Command {
+	var f webFlags
+	c := &cobra.Command{
+		Use:   "web [-o DIR]",
+		Short: "Serve a page that runs models in the browser, or write it",
+		Long: `Web serves a page on this machine that runs models in the browser: through WebGPU
+where there is a GPU, else on the processor. It chats, proves that what this browser
+computes is right, measures, and shows what each node computes. What is written there
+stays in the browser; the demo model is there at once, others come from a file or an
+address, and are kept by the browser.
+
+With -o the site is written to a folder, complete, for any server of files that has
+https; docs/web.md tells which headers it should send.
+
+The page's WebAssembly is in released programs. Others build it, with Go.`,
+		Example: `  karat web
+  karat web --port 0
+  karat web -o site`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	c.Flags().SortFlags = false
+	c.Flags().VarP((*name)(&f.out), "out", "o", "`folder` to write the site to, instead of serving it")
+	c.Flags().Uint16Var(&f.port, "port", 2424, "`port` to serve on; 0 is any that is free")
+	return c
+}
+
+func (f *webFlags) run(c *cobra.Command) error {
+	ctx, stop := untilSignal()
+	defer stop()
+	err := f.serveOrWrite(ctx, c.OutOrStdout(), c.ErrOrStderr())
+	if err != nil && ctx.Err() != nil {
+		fmt.Fprintln(c.ErrOrStderr(), "karat: interrupted")
+		return failure{status: statusInterrupted}
+	}
+	return err
+}
+
+func (f *webFlags) serveOrWrite(ctx context.Context, out, log io.Writer) error {
+	if f.out != "" { // before the build, which takes a while
+		if err := atomicfile.CheckFolder(f.out); err != nil {
+			return err
+		}
+		site, err := newSite(ctx, log)
+		if err != nil {
+			return err
+		}
+		if err := site.Write(f.out); err != nil {
+			return err
+		}
+		total := 0
+		for _, x := range site.Files() {
+			total += len(x.Data)
+		}
+		_, err = fmt.Fprintf(out, "%s: %d files, %s\n", oneLine(f.out), len(site.Files()), bytesText(int64(total)))
+		return err
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(f.port))))
+	if err != nil {
+		return fmt.Errorf("%w (--port 0 takes one that is free)", err)
+	}
+	defer l.Close()
+	site, err := newSite(ctx, log)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(out, "http://%s/\n", l.Addr()); err != nil {
+		return err
+	}
+	return serve(ctx, l, site)
+}
+
+func newSite(ctx context.Context, log io.Writer) (*web.Site, error) {
+	p, err := web.Load(ctx, karat.Version(), func(s string) { fmt.Fprintln(log, "karat:", s) })
+	if err != nil {
+		return nil, err
+	}
+	return web.New(karat.Version(), p, web.File{Name: "demo.gguf", Data: demo},
+		web.File{Name: "demo.golden.json", Data: demoPrompts}, web.File{Name: "demo.golden.safetensors", Data: demoLogits})
+}
+
+// serve serves a site until the program is told to end, which is no failure then.
+func serve(ctx context.Context, l net.Listener, site *web.Site) error {
+	s := &http.Server{Handler: site.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
+	end := context.AfterFunc(ctx, func() { s.Close() })
+	defer end()
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+//go:build !js
+
+package web
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/karat-run/karat/internal/golden"
+)
+
+// sabotage runs in the worker before the site's script. On a channel it is told to have
+// shaders refused, or to lose the GPU.
+const sabotage = `
+if (typeof document === 'undefined' && globalThis.GPUAdapter) {
+	const request = GPUAdapter.prototype.requestDevice, make = GPUDevice.prototype.createShaderModule, devices = [];
+	let breaks = false;
+	GPUAdapter.prototype.requestDevice = async function (...a) { const d = await request.apply(this, a); devices.push(d); return d };
+	GPUDevice.prototype.createShaderModule = function (d) { return make.call(this, breaks ? { ...d, code: d.code + ' nonsense' } : d) };
+	new BroadcastChannel('sabotage').onmessage = ({ data }) => { if (data === 'lose') for (const d of devices) d.destroy(); else breaks = data === 'break' };
+}
+`
+
+// TestProgram runs Karat itself in the page, on WebGPU and without.
+func TestProgram(t *testing.T) {
+	if os.Getenv("KARAT_SLOW") == "" {
+		t.Skip("KARAT_SLOW is not set: the program is built first, and a GPU that is a program is slow")
+	}
+	program, err := Build(t.Context(), "", func(s string) { t.Log(s) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the module has %.1f MiB", float64(len(program.Wasm))/(1<<20))
+	var beside []File
+	for _, name := range []string{"demo.gguf", "demo.golden.json", "demo.golden.safetensors"} {
+		data, err := os.ReadFile(filepath.Join(golden.Root(t), "cmd/karat", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		beside = append(beside, File{name, data})
+	}
+	site, err := New("v0.0.0-test", program, beside...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// before is a handler of the site with a script before its own.
+	before := func(js string) http.Handler {
+		x := Site{files: slices.Clone(site.files), policy: site.policy}
+		x.files[1].Data = append([]byte(js), x.files[1].Data...)
+		return x.Handler()
+	}
+	var gone, without atomic.Bool // the demo, from the server; the GPU, from the browser
+	usual, noGPU := before(sabotage), before("Object.defineProperty(globalThis.WorkerNavigator?.prototype ?? {}, 'gpu', { value: undefined });\n")
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case gone.Load() && r.URL.Path == "/demo.gguf":
+			http.NotFound(w, r)
+		case without.Load():
+			noGPU.ServeHTTP(w, r)
+		default:
+			usual.ServeHTTP(w, r)
+		}
+	}))
+	defer s.Close()
+	p := open(t, chromedp.Flag("enable-unsafe-webgpu", true), chromedp.Flag("use-webgpu-adapter", "swiftshader"), chromedp.Flag("enable-features", "Vulkan"), chromedp.Flag("disable-gpu", false))
+	p.size("light", 1200)
+	useProgram(t, p, s.URL, &gone)
+	loseGPU(t, p)
+	without.Store(true)
+	withoutGPU(t, p, s.URL)
+	for _, e := range p.errors() {
+		t.Error("console:", e)
+	}
+}
+
+const continueText = `$('#mode').value = 'text'; $('#mode').dispatchEvent(new Event('change')); $('#max-tokens').value = 8; ask('The color of the sky is'); `
+
+func useProgram(t *testing.T, p *tab, url string, gone *atomic.Bool) {
+	start := time.Now()
+	p.visit(url)
+	if on := do[string](p, `await ready(60); return text('#model')`); !strings.Contains(on, "WebGPU") {
+		t.Skip("the browser has no WebGPU:", on)
+	}
+	ready := time.Since(start)
+	do[any](p, continueText+`await until('a token', () => answers()[0], 60)`)
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("the first token took %v, the model %v", took, ready)
+	} else {
+		t.Logf("ready after %v, the first token after %v", ready, took)
+	}
+	if got := do[string](p, `return answered(1)`); !strings.HasPrefix(got, " blue.") {
+		t.Errorf("the text goes on with %q", got)
+	}
+	t.Log(do[string](p, `return text('#model') + ' | ' + text('.turn.assistant .stats')`))
+	p.look("program-text")
+	if said := do[string](p, `$('#max-tokens').value = 4000; ask('func main() {'); await until('some', () => answers()[0]?.length > 20, 60); $('#stop').click(); await answered(1); return text('.turn.assistant .stats')`); !strings.HasSuffix(said, "stopped") {
+		t.Errorf("a stopped answer says %q", said)
+	}
+	do[any](p, `$('#mode').value = 'chat'; $('#mode').dispatchEvent(new Event('change')); $('#max-tokens').value = 40; ask('What is the color of the sky?'); await answered(1);
+		$('#show-prompt').click(); await until('the prompt', () => !$('#prompt').hidden)`)
+	if prompt := do[string](p, `return text('#prompt')`); !strings.Contains(prompt, "<start_of_turn>user") {
+		t.Errorf("the prompt is %q", prompt)
+	}
+	p.look("program-chat")
+
+	gone.Store(true)
+	p.visit(url + "?again#proof")
+	said := do[string](p, `await ready(60); $('#proof-run').click(); await until('the verdict', () => $('#verdict') || $('#notes [role=alert]'), 120); return text('#proof-result') + text('#notes')`)
+	if !strings.HasPrefix(said, "Right.") {
+		t.Errorf("the proof says %q", said)
+	}
+	t.Log(said[:min(len(said), 250)])
+	p.look("program-proof")
+	do[any](p, `$('#tab-probe').click(); $('#probe-run').click(); await until('the values', () => $('#probe-facts'), 60)`)
+	p.look("program-probe")
+	do[any](p, `$('#tab-bench').click(); $('#bench-tokens').value = 8; $('#bench-run').click(); await until('the times', () => $('#bench-json') || $('#notes [role=alert]'), 120)`)
+	t.Log(do[string](p, `return text('#bench-result .scroll')`))
+	p.look("program-bench")
+}
+
+func loseGPU(t *testing.T, p *tab) {
+	const tell = `const channel = new BroadcastChannel('sabotage'), press = word => [...document.querySelectorAll('#notes button')].find(b => b.textContent === word).click(); `
+	said := do[string](p, tell+`channel.postMessage('break'); $('#tab-chat').click(); $('#open-models').click(); $('#demo').click(); return failed('shader')`)
+	if !strings.Contains(said, "compiler refused") {
+		t.Errorf("a broken shader says %q", said)
+	}
+	p.look("program-shader")
+	said = do[string](p, tell+`press('Use the processor'); await ready(60); `+continueText+`return await answered(1) + '|' + text('#model')`)
+	if !strings.HasPrefix(said, " blue.") || !strings.Contains(said, "processor") {
+		t.Errorf("without shaders the processor says %q", said)
+	}
+	said = do[string](p, tell+`channel.postMessage('mend'); $('#open-models').click(); $('#demo').click(); await until('the GPU', () => text('#model').includes('WebGPU,'), 60); await ready();
+		$('#max-tokens').value = 4000; ask('func main() {'); await until('some', () => answers()[0]?.length > 20, 60); channel.postMessage('lose'); return failed('lost')`)
+	if !strings.Contains(said, "GPU was lost") {
+		t.Errorf("a lost GPU says %q", said)
+	}
+	p.look("program-lost")
+	said = do[string](p, tell+`press('Load it again'); await until('the model', () => !$('#model b'), 10); await ready(60); `+continueText+`return await answered(1) + '|' + text('#model')`)
+	if !strings.HasPrefix(said, " blue.") || !strings.Contains(said, "WebGPU,") {
+		t.Errorf("after the loss it says %q", said)
+	}
+}
+
+func withoutGPU(t *testing.T, p *tab, url string) {
+	p.visit(url + "?without")
+	said := do[string](p, `await ready(60); `+continueText+`return await answered(1) + '|' + text('#notes') + '|' + text('.turn.assistant .stats')`)
+	if !strings.HasPrefix(said, " blue.") || !strings.Contains(said, "offers no WebGPU") {
+		t.Errorf("without a GPU the page says %q", said)
+	}
+	t.Log(said)
+	said = do[string](p, `$('#max-tokens').value = 4000; ask('func main() {'); await until('some', () => answers()[0]?.length > 20, 60); $('#stop').click(); await answered(1); return text('.turn.assistant .stats')`)
+	if !strings.HasSuffix(said, "stopped") {
+		t.Errorf("a stopped answer says %q", said)
+	}
+	said = do[string](p, `$('#tab-proof').click(); $('#proof-run').click(); await until('the verdict', () => $('#verdict') || $('#notes [role=alert]'), 120); return text('#proof-result')`)
+	if !strings.HasPrefix(said, "Right.") {
+		t.Errorf("the proof says %q", said)
+	}
+}
