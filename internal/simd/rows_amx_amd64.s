@@ -53,8 +53,9 @@
 #define MINIMA     min+88(FP)
 #define SCALEBYTES 4160(R15)
 
-// AHEAD is how many bytes before its use memory is fetched.
-#define AHEAD 6144
+// AHEAD is how many bytes before its use memory is fetched: 3.5 KB do as well as 6, and
+// 12 are worse.
+#define AHEAD 3584
 
 #define FETCH(i) PREFETCHT0 (i*64)(R9)
 
