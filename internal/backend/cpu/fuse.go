@@ -136,5 +136,6 @@ func (g *gated) run(in *graph.Node, out, x []float32, rows int) error {
 			return err
 		}
 	}
-	return g.gate.e.b.pool.run((g.n+panel.Rows-1)/panel.Rows, 1, g.body)
+	panels := (g.n + panel.Rows - 1) / panel.Rows
+	return g.gate.e.b.pool.run(panels, g.gate.grain(panels), g.body)
 }

@@ -90,7 +90,16 @@ func (p *product) pieces() (n, grain int) {
 	if p.panels == nil {
 		return p.w.Rows(), 16
 	}
-	return p.panels.Panels(), 1
+	return p.panels.Panels(), p.grain(p.panels.Panels())
+}
+
+// grain is how many of a loop's panels stay together: a batch of many rows, where
+// each thread has two of them, since few panels share what it costs to read these.
+func (p *product) grain(panels int) int {
+	if p.rows <= fewRows {
+		return 1
+	}
+	return max(1, min(p.batch(), panels/(2*p.e.b.pool.threads)))
 }
 
 // panelsOfWeight multiplies all rows by some panels of the weight.
