@@ -57,15 +57,19 @@ func load(args []js.Value) (any, error) {
 	return m.object()
 }
 
-// choose finds what computes: the GPU if nothing is said and there is one.
+// choose finds what computes: the GPU if nothing is said and there is one. A program
+// that stands in for a GPU is slower than the CPU.
 func (m *model) choose() error {
 	if m.o.Backend == "cpu" {
 		return nil
 	}
 	all, err := gpu.Adapters()
 	switch {
-	case err == nil:
+	case err == nil && (m.o.Backend != "" || all[0].Kind != "cpu"):
 		m.o.Backend, m.adapter = "webgpu", &all[0]
+	case err == nil:
+		m.o.Backend = "cpu"
+		m.notes = []string{all[0].Name + " is a program that stands in for a GPU: the CPU computes"}
 	case m.o.Backend != "":
 		return err
 	default:

@@ -4,8 +4,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall/js"
 
@@ -15,25 +15,21 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
+// proveOptions are those of prove.
+type proveOptions struct {
+	KV      string    `json:"kv"`
+	MaxKL   float64   `json:"maxKL"`   // where the record has no floor of float32
+	Taps    bool      `json:"taps"`    // compare those of a prompt with float64's, too
+	Prompt  int       `json:"prompt"`  // which
+	Prompts [][]int32 `json:"prompts"` // token ids, where there is no record
+}
+
 // prove computes the prompts of a golden record anew, as "karat lab record" does, and
-// compares, as "karat lab compare" does. With taps it computes the taps of a prompt in
-// float64, too, and compares these.
+// compares, as "karat lab compare" does. Without a record float64 on the CPU is the
+// golden one.
 func (m *model) prove(args []js.Value) (any, error) {
 	record, options := argument(args, 0), argument(args, 1)
-	if record.Type() != js.TypeObject {
-		return nil, errors.New("karat: prove: no record")
-	}
-	info, tensors := bytesOf(record.Get("json")), bytesOf(record.Get("tensors"))
-	golden, err := lab.ParseRecord("golden.safetensors", info, tensors)
-	if err != nil {
-		return nil, err
-	}
-	var o struct {
-		KV     string `json:"kv"`
-		Taps   bool   `json:"taps"`
-		Tapped int    `json:"prompt"` // of Taps
-	}
-	o.KV, o.Tapped = "f32", 2
+	o := proveOptions{KV: "f32", MaxKL: 1e-5, Prompt: 2}
 	if err := read(options, "prove", &o); err != nil {
 		return nil, err
 	}
@@ -46,9 +42,21 @@ func (m *model) prove(args []js.Value) (any, error) {
 	}
 	ctx, end := until(options)
 	defer end()
-	var result any
+	golden := m.texts(o.Prompts)
+	if record.Type() == js.TypeObject {
+		if golden, err = lab.ParseRecord("golden.safetensors", bytesOf(record.Get("json")), bytesOf(record.Get("tensors"))); err != nil {
+			return nil, err
+		}
+	}
+	var result *proof
 	err = m.aside(func() error {
-		result, err = m.proof(ctx, golden, n, function(options, "onProgress"), o.Taps, o.Tapped)
+		if record.Type() != js.TypeObject {
+			if golden, err = m.record(ctx, golden, exact, none, func(int, *lab.Prompt) {}); err != nil {
+				return err
+			}
+			golden.Path = "float64"
+		}
+		result, err = m.proof(ctx, golden, n, &o, function(options, "onProgress"))
 		return err
 	})
 	if err != nil {
@@ -57,6 +65,29 @@ func (m *model) prove(args []js.Value) (any, error) {
 	return plain(result)
 }
 
+// texts are prompts without values; without ids, of texts of its own.
+func (m *model) texts(ids [][]int32) *lab.Record {
+	r := &lab.Record{Path: "float64"}
+	for _, text := range []string{"The color of the sky is", "func main() {", "2 + 2 =", "Er sagte: \u201eGuten Tag\u201c, und", "日本の首都は"} {
+		if ids == nil {
+			p := &lab.Prompt{Index: len(r.Prompts), Text: text}
+			for _, id := range m.m.Tokenize(text, false) {
+				p.IDs = append(p.IDs, int32(id))
+			}
+			r.Prompts = append(r.Prompts, p)
+		}
+	}
+	for i, list := range ids {
+		r.Prompts = append(r.Prompts, &lab.Prompt{Index: i, IDs: list})
+	}
+	return r
+}
+
+// exact is the arithmetic that all else is compared with.
+var exact = numerics.Numerics{Precision: "f64", KV: "f64"}
+
+func none(*lab.Prompt) bool { return false }
+
 // proof is a comparison with a golden record.
 type proof struct {
 	*lab.Comparison
@@ -64,31 +95,31 @@ type proof struct {
 	Taps   []lab.TapComparison `json:"taps,omitempty"` // of one prompt, with float64
 }
 
-func (m *model) proof(ctx context.Context, golden *lab.Record, n numerics.Numerics, progress func(...any), taps bool, tapped int) (*proof, error) {
+func (m *model) proof(ctx context.Context, golden *lab.Record, n numerics.Numerics, o *proveOptions, progress func(...any)) (*proof, error) {
 	total := len(golden.Prompts)
-	mine, err := m.record(ctx, golden, n, func(p *lab.Prompt) bool { return taps && p.Index == tapped }, func(done int, p *lab.Prompt) { progress(done, total, p.Text) })
+	tapped := func(p *lab.Prompt) bool { return o.Taps && p.Index == o.Prompt }
+	mine, err := m.record(ctx, golden, n, tapped, func(done int, p *lab.Prompt) { progress(done, total, p.Text) })
 	if err != nil {
 		return nil, err
 	}
-	c, err := lab.Compare(golden, mine, lab.Options{})
+	var judge lab.Options
+	if slices.ContainsFunc(golden.Prompts, func(p *lab.Prompt) bool { return p.Float32 == nil }) {
+		judge.MaxKL = &o.MaxKL
+	}
+	c, err := lab.Compare(golden, mine, judge)
 	if err != nil {
 		return nil, err
 	}
 	r := &proof{Comparison: c, Judged: c.Inside()}
-	if !taps {
+	p := golden.Prompt(o.Prompt)
+	if !o.Taps || p == nil {
 		return r, nil
 	}
-	only := *golden
-	only.Prompts = nil
-	if p := golden.Prompt(tapped); p != nil {
-		only.Prompts = []*lab.Prompt{p}
-	}
-	exact, err := m.record(ctx, &only, numerics.Numerics{Precision: "f64", KV: "f64"}, func(*lab.Prompt) bool { return true }, func(int, *lab.Prompt) {})
+	reference, err := m.record(ctx, &lab.Record{Prompts: []*lab.Prompt{p}}, exact, tapped, func(int, *lab.Prompt) {})
 	if err != nil {
 		return nil, err
 	}
-	limit := 1e30 // the taps alone are looked at
-	if c, err = lab.Compare(exact, mine, lab.Options{MaxDiff: &limit, Partial: true}); err != nil {
+	if c, err = lab.Compare(reference, mine, lab.Options{MaxKL: &o.MaxKL, Partial: true}); err != nil {
 		return nil, err
 	}
 	r.Taps = c.Prompts[0].Taps

@@ -119,7 +119,7 @@ type pipeline struct {
 	*object
 	name   string
 	access []Access
-	ready  bool // to run
+	ready  bool // the driver has compiled it
 }
 
 // Adapter implements Device.
@@ -168,8 +168,8 @@ func (d *device) NewBuffer(name string, size int) (Buffer, error) {
 	return b, nil
 }
 
-// NewPipeline implements Device. The driver compiles the shader in the background: the
-// first run that wants it waits.
+// NewPipeline implements Device. The browser looks for what is wrong with the shader; the
+// driver, which may be slow, compiles it for the first run that wants it.
 func (d *device) NewPipeline(name, wgsl string, access []Access) (Pipeline, error) {
 	if err := d.check(nil); err != nil {
 		return nil, err
@@ -271,20 +271,24 @@ func (d *device) Run(l *List) error {
 	return nil
 }
 
-// compiled waits for the pipelines of a list.
+// compiled has the pipelines of a list compiled, all at once, and waits.
 func (d *device) compiled(l *List) error {
+	started := map[*pipeline]js.Value{}
 	for i := range l.commands {
-		p, ok := l.commands[i].pipeline.(*pipeline)
-		if !ok || p.ready {
-			continue
+		if p, ok := l.commands[i].pipeline.(*pipeline); ok && !p.ready {
+			p.ready = true
+			started[p] = d.js.Call("ready", p.id)
 		}
-		if err := d.make("ready", p.object); err != nil {
-			if d.lost != nil {
-				return d.lost
-			}
-			return fmt.Errorf("gpu: %w %s: %w", ErrShader, p.name, err)
+	}
+	for p, v := range started {
+		wrong, err := promise.Await(v)
+		if err := d.check(err); err != nil {
+			return err
 		}
-		p.ready = true
+		if wrong.String() != "" {
+			p.ready = false
+			return fmt.Errorf("gpu: %w %s: %w", ErrShader, p.name, errors.New(wrong.String()))
+		}
 	}
 	return nil
 }

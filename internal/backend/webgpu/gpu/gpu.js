@@ -59,8 +59,7 @@ globalThis.karatGPU = (() => {
 			return this.wait(wrong);
 		}
 
-		// pipeline makes a shader, and promises what is wrong with its text, or ''. The
-		// driver's compiler, which may be slow, is waited for by those who use it. access
+		// pipeline makes a shader, and promises what is wrong with its text, or ''. access
 		// has a number for each binding.
 		async pipeline(id, label, code, access) {
 			const types = ['uniform', 'read-only-storage', 'storage'];
@@ -76,14 +75,19 @@ globalThis.karatGPU = (() => {
 				const m = messages.find(({type}) => type === 'error');
 				return m ? `line ${m.lineNum}: ${m.message}` : problem;
 			}
-			const o = this.objects[id] = {layout: made.layout};
-			o.ready = this.device.createComputePipelineAsync({label, layout: made.all, compute: {module: made.module, entryPoint: 'main'}})
-				.then((p) => { o.pipeline = p; return ''; }, (e) => e.message);
+			const descriptor = {label, layout: made.all, compute: {module: made.module, entryPoint: 'main'}};
+			const o = this.objects[id] = {
+				layout: made.layout,
+				compile: () => this.device.createComputePipelineAsync(descriptor).then((p) => { o.pipeline = p; return ''; }, (e) => e.message),
+			};
 			return '';
 		}
 
-		// ready promises what is wrong with a pipeline, or '', when it can be used.
-		ready(id) { return this.wait(this.objects[id].ready); }
+		// ready has the driver compile a pipeline, once, and promises what is wrong, or ''.
+		ready(id) {
+			const o = this.objects[id];
+			return this.wait(o.compiled ||= o.compile());
+		}
 
 		// group gives a pipeline's bindings their buffers: buffer, at and size of each.
 		group(id, label, pipeline, ranges) {
