@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -217,6 +218,15 @@ func TestPage(t *testing.T) {
 	do[any](p, `await ready(); ask('What is the color?'); await answered(1)`)
 	p.look("chat")
 	p.tour("")
+
+	dir := filepath.Join(t.TempDir(), "site") // on a server of files that knows no headers, in a folder
+	if err := standIn(t).Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	plain := httptest.NewServer(http.StripPrefix("/sub/", http.FileServer(http.Dir(dir))))
+	defer plain.Close()
+	p.visit(plain.URL + "/sub/")
+	do[any](p, `await ready(); ask('What is the color?'); await answered(1)`)
 	for _, e := range p.errors() {
 		t.Error("console:", e)
 	}

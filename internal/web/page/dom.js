@@ -157,6 +157,7 @@ function fail(e) {
 	const kind = WORDS.en['error_' + e.kind] ? e.kind : 'other';
 	const actions = {
 		lost: [['again', () => reload()], ['useCPU', () => reload('cpu')]],
+		'no-gpu': [['useCPU', () => reload('cpu')]],
 		shader: [['useCPU', () => reload('cpu')]],
 		memory: [['models', () => openModels()]],
 		crash: [['restart', () => restart()]],

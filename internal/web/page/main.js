@@ -73,6 +73,7 @@ function showInfo() {
 	$('model').replaceChildren(h('b', { dir: 'auto' }, info.name), h('span', { t: ['modelLine', {
 		arch: info.architecture, bytes: () => bytes(info.bytes), device: () => info.backend === 'webgpu' ? 'WebGPU, ' + device : t('processor'), memory: () => memory(info.stats) }] }));
 	if (info.backend === 'cpu' && adapters?.why) note('info', 'onCPU', undefined, adapters.why);
+	else if (info.backend === 'cpu' && adapters?.[0]?.kind === 'cpu') note('info', 'onCPUFallback');
 	else if (info.backend === 'webgpu' && info.adapter?.kind === 'cpu') note('info', 'fallback');
 	else clearNote('info');
 }
@@ -147,6 +148,7 @@ async function start() {
 	$('language').onchange = e => { remember('language', e.target.value); speak(e.target.value); if (info) showInfo(); };
 	$('theme').onchange = e => { remember('theme', e.target.value); light(e.target.value); };
 	for (const make of [makeModels, makeChat, makeProof, makeBench, makeProbe]) make();
+	$('backend').value = recall('backend') || '';
 	setTabs();
 	setBusy('');
 	if (!globalThis.isSecureContext || !globalThis.Worker || !globalThis.WebAssembly) return note('error', 'error_old');

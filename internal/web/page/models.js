@@ -16,7 +16,7 @@ function makeModels() {
 	const sum = h('input', { id: 'sum', dir: 'ltr', placeholder: '64 × 0–9 a–f', autocomplete: 'off', spellcheck: 'false' });
 	$('models').append(h('div', null,
 		h('div', { class: 'head' }, h('h2', { id: 'models-title', t: 'models' }), h('button', { t: 'close', onclick: () => $('models').close() })),
-		field('backend', h('select', { id: 'backend' }, h('option', { value: '', t: 'backendAuto' }), h('option', { value: 'webgpu', t: 'backendGPU' }), h('option', { value: 'cpu', t: 'backendCPU' }))),
+		field('backend', h('select', { id: 'backend', onchange: e => remember('backend', e.target.value) }, h('option', { value: '', t: 'backendAuto' }), h('option', { value: 'webgpu', t: 'backendGPU' }), h('option', { value: 'cpu', t: 'backendCPU' }))),
 		h('div', { class: 'part' }, h('div', { class: 'row' }, h('button', { class: 'main', id: 'demo', t: 'demo', onclick: () => take({ kind: 'demo', name: 'demo.gguf' }) }),
 			h('button', { t: 'localFile', 'aria-describedby': 'local-help', onclick: () => file.click() }), file), h('p', { class: 'muted', id: 'local-help', t: 'localHelp' })),
 		h('form', { onsubmit: e => { e.preventDefault(); fetchModel(url, sum); } }, h('h3', { t: 'network' }), h('p', { class: 'muted', t: 'addressHelp' }),

@@ -15,13 +15,12 @@ function runButtons(name, start) {
 }
 
 async function prove() {
-	if (choice.kind !== 'demo' && info?.sha256 !== SITE.files['demo.gguf'].sha256) return note('info', 'proofDemo', undefined, '', ['demo', () => loadModel({ kind: 'demo', name: 'demo.gguf' })]);
 	await during('proof', async () => {
 		const bar = $('proof-progress');
 		bar.hidden = false;
 		bar.removeAttribute('value');
 		try {
-			const r = await call('prove', {}, ({ done, total, text }) => {
+			const r = await call('prove', { recorded: recorded() }, ({ done, total, text }) => {
 				bar.max = total;
 				bar.value = done;
 				say($('proof-state'), 'proofAt', { done, total });
@@ -35,6 +34,9 @@ async function prove() {
 	});
 }
 
+// recorded reports whether the record that travels with the page is of this model.
+const recorded = () => info.sha256 === SITE.files['demo.gguf'].sha256;
+
 // verdictCell is a verdict in words and colour.
 const verdictCell = ok => ({ t: ok ? 'inside' : 'outside', class: ok ? 'good' : 'badly' });
 
@@ -46,8 +48,8 @@ function showProof(r) {
 		h('p', { t: [ok ? 'proofGoodWhy' : 'proofBadWhy', { n: r.prompts.length, bad: r.prompts.filter(p => !p.inside).length, worst: exponent(worst), kl: exponent(all.kl_mean ?? Math.max(...r.prompts.map(p => Number(p.kl_mean)))), device: () => deviceName() }] }));
 	const share = v => v === undefined ? '' : percent(Number(v));
 	const rows = r.prompts.map(p => [String(p.index), verdictCell(p.inside), { text: p.text || '', class: 'text', dir: 'auto', title: p.text }, number_(exponent(p.kl_mean)), number_(exponent(p.max_abs_diff)),
-		number_(p.max_diff_limit === undefined ? '' : exponent(p.max_diff_limit)), number_(share(p.top1)), number_(share(p.top5)), number_(share(p.top10))]);
-	const parts = [verdict, h('div', { class: 'card' }, table('proofTable', [{ text: '#' }, { t: 'verdict' }, { t: 'promptColumn' }, { t: 'kl', n: true }, { t: 'maxDiff', n: true }, { t: 'limit', n: true }, { t: 'top1', n: true }, { t: 'top5', n: true }, { t: 'top10', n: true }], rows))];
+		number_(p.max_diff_limit !== undefined ? exponent(p.max_diff_limit) : p.max_kl_limit !== undefined ? 'KL ' + exponent(p.max_kl_limit) : ''), number_(share(p.top1)), number_(share(p.top5)), number_(share(p.top10))]);
+	const parts = [verdict, h('div', { class: 'card' }, recorded() ? [] : h('p', { class: 'muted', t: 'proofOther' }), table('proofTable', [{ text: '#' }, { t: 'verdict' }, { t: 'promptColumn' }, { t: 'kl', n: true }, { t: 'maxDiff', n: true }, { t: 'limit', n: true }, { t: 'top1', n: true }, { t: 'top5', n: true }, { t: 'top10', n: true }], rows))];
 	const taps = r.taps || r.prompts.flatMap(p => p.taps || []);
 	if (taps.length) parts.push(h('div', { class: 'card' }, h('p', { class: 'muted', t: 'tapsHelp' }), table('tapsTable', [{ t: 'tap' }, { t: 'rowsColumn', n: true }, { t: 'whole', n: true }, { t: 'worst', n: true }],
 		taps.slice(0, 12).map(x => [{ text: x.name + (x.problem ? ': ' + x.problem : ''), class: 'mono' + (x.problem ? ' badly' : ''), dir: 'ltr' }, number_(number(x.rows)), number_(exponent(x.whole)), number_(exponent(x.worst))]))));

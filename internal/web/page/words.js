@@ -6,6 +6,7 @@ const WORDS = {
 
 		starting: 'Loading the program…', loadingModel: 'Loading {name}…', noModel: 'No model is loaded.', modelLine: ' · {arch}, {bytes} of weights · {device} · memory {memory}', processor: 'processor (WebAssembly)',
 		onCPU: 'This browser offers no WebGPU, so the model runs on the processor: slower, and right as well. A current Chrome, Edge, Firefox or Safari has it where the system has a GPU.',
+		onCPUFallback: 'The only GPU that this browser offers is a program that stands in for one, so the model runs on the processor, which is faster. “Runs on: the GPU” under Models tries it all the same.',
 		fallback: 'There is no real GPU here: a program stands in for one (a software adapter). The numbers are right, the speed is not a GPU’s.',
 		hangs: 'It has not stopped yet. Restarting loads the model again.', busyNow: 'Something runs on the model: stop it first.',
 
@@ -30,8 +31,8 @@ const WORDS = {
 		emptyChat: 'Write something. It stays in this browser.', emptyText: 'Write the beginning of a text, and the model goes on.', you: 'You', answer: 'Model',
 		speedNow: '{tokens} tokens, {rate} a second', speed: '{tokens} tokens, {rate} a second · first after {first} s · prompt of {prompt} tokens ({kept} kept) in {promptSeconds} s · {why}', stop_end: 'it was done', stop_stop: 'a stop string', stop_length: 'at its most tokens', stop_aborted: 'stopped', tokenCount: '{n} tokens',
 
-		proofTitle: 'Does this browser compute it right?', proofHelp: 'The demo travels with a record of its logits for eleven prompts, in 64-bit floats. Here they are computed on this device in 32-bit floats, and compared. A prompt is inside if no logit is further away than 4 times what 32-bit floats cost PyTorch.',
-		proofRun: 'Run the proof', proofAt: 'prompt {done} of {total}', proofDemo: 'The record that travels with this page is the demo’s. Load the demo to run the proof.', proofGood: 'Right.', proofBad: 'Wrong.',
+		proofTitle: 'Does this browser compute it right?', proofHelp: 'The demo travels with a record of its logits for eleven prompts, in 64-bit floats. Here they are computed on this device in 32-bit floats, and compared. A prompt is inside if no logit is further away than 4 times what 32-bit floats cost PyTorch. For other models five texts are computed in 64-bit floats on the processor first, which takes long with a large one; inside is a KL divergence of at most 1e-5.',
+		proofRun: 'Run the proof', proofAt: 'prompt {done} of {total}', proofOther: 'No record travels with this model, so five texts were computed in 64-bit floats on the processor here, from the same file, to compare with.', proofGood: 'Right.', proofBad: 'Wrong.',
 		proofGoodWhy: 'On {device}, all {n} prompts are as near to the 64-bit result as rounding allows: the largest difference of a logit is {worst}, and the mean KL divergence is {kl} nats.',
 		proofBadWhy: 'On {device}, {bad} of {n} prompts are further from the 64-bit result than rounding explains: the largest difference of a logit is {worst}, and the mean KL divergence is {kl} nats. The browser, the driver or Karat has a fault: please report this table.',
 		proofTable: 'Prompts against the record', promptColumn: 'Prompt', kl: 'KL, nats', maxDiff: 'Largest Δ', limit: 'Limit', top1: 'Top-1', top5: 'Top-5', top10: 'Top-10', verdict: 'Verdict', inside: 'inside', outside: 'outside',
@@ -51,6 +52,7 @@ const WORDS = {
 
 		starting: 'جارٍ تحميل البرنامج…', loadingModel: 'جارٍ تحميل {name}…', noModel: 'لا نموذج محمّل.', modelLine: ' · {arch}، أوزانه {bytes} · {device} · الذاكرة {memory}', processor: 'المعالج (WebAssembly)',
 		onCPU: 'لا يوفّر هذا المتصفح WebGPU، لذلك يعمل النموذج على المعالج: أبطأ، وبالصحة نفسها. توفّره الإصدارات الحديثة من Chrome وEdge وFirefox وSafari حيث توجد بطاقة رسوميات.',
+		onCPUFallback: 'بطاقة الرسوميات الوحيدة التي يوفّرها هذا المتصفح برنامج يحل محلها، لذلك يعمل النموذج على المعالج لأنه أسرع. ويمكن تجربتها باختيار «يعمل على: بطاقة الرسوميات» في «النماذج».',
 		fallback: 'لا توجد بطاقة رسوميات حقيقية هنا، بل برنامج يحل محلها. الأرقام صحيحة، أما السرعة فليست سرعة بطاقة رسوميات.',
 		hangs: 'لم يتوقف بعد. إعادة التشغيل تحمّل النموذج من جديد.', busyNow: 'النموذج مشغول: أوقفه أولًا.',
 
@@ -75,8 +77,8 @@ const WORDS = {
 		emptyChat: 'اكتب شيئًا. كل شيء يبقى في هذا المتصفح.', emptyText: 'اكتب بداية نص فيكمله النموذج.', you: 'أنت', answer: 'النموذج',
 		speedNow: '{tokens} رمزًا، {rate} في الثانية', speed: '{tokens} رمزًا، {rate} في الثانية · الأول بعد {first} ث · نص من {prompt} رمزًا (منها {kept} محفوظة) في {promptSeconds} ث · {why}', stop_end: 'انتهى', stop_stop: 'نص توقف', stop_length: 'بلغ أقصى عدد للرموز', stop_aborted: 'أُوقف', tokenCount: 'عدد الرموز: {n}',
 
-		proofTitle: 'هل يحسب هذا المتصفح حسابًا صحيحًا؟', proofHelp: 'يأتي مع النموذج التجريبي سجل لقيمه (logits) لأحد عشر نصًا بأعداد من 64 بتًا. تُحسب هنا على هذا الجهاز بأعداد من 32 بتًا وتُقارن. يكون النص ضمن الحد إذا لم تبعد أي قيمة أكثر من 4 أضعاف ما تكلّفه أعداد 32 بتًا في PyTorch.',
-		proofRun: 'شغّل البرهان', proofAt: 'النص {done} من {total}', proofDemo: 'السجل المرفق بهذه الصفحة للنموذج التجريبي. حمّله لتشغيل البرهان.', proofGood: 'صحيح.', proofBad: 'خطأ.',
+		proofTitle: 'هل يحسب هذا المتصفح حسابًا صحيحًا؟', proofHelp: 'يأتي مع النموذج التجريبي سجل لقيمه (logits) لأحد عشر نصًا بأعداد من 64 بتًا. تُحسب هنا على هذا الجهاز بأعداد من 32 بتًا وتُقارن. يكون النص ضمن الحد إذا لم تبعد أي قيمة أكثر من 4 أضعاف ما تكلّفه أعداد 32 بتًا في PyTorch. وللنماذج الأخرى تُحسب أولًا خمسة نصوص بأعداد من 64 بتًا على المعالج، وهذا يطول مع النموذج الكبير؛ والحد عندها تباعد KL لا يتجاوز 1e-5.',
+		proofRun: 'شغّل البرهان', proofAt: 'النص {done} من {total}', proofOther: 'لا سجل مرفقًا بهذا النموذج، لذلك حُسبت خمسة نصوص هنا على المعالج بأعداد من 64 بتًا من الملف نفسه للمقارنة بها.', proofGood: 'صحيح.', proofBad: 'خطأ.',
 		proofGoodWhy: 'على {device}: كل النصوص ({n}) قريبة من النتيجة ذات 64 بتًا بقدر ما يسمح التقريب: أكبر فرق {worst}، ومتوسط تباعد KL هو {kl} نات.',
 		proofBadWhy: 'على {device}: {bad} من {n} نصوص أبعد عن النتيجة ذات 64 بتًا مما يفسره التقريب: أكبر فرق {worst}، ومتوسط تباعد KL هو {kl} نات. في المتصفح أو برنامج التعريف أو Karat عطل: نرجو الإبلاغ عن هذا الجدول.',
 		proofTable: 'النصوص مقابل السجل', promptColumn: 'النص', kl: 'KL بالنات', maxDiff: 'أكبر فرق', limit: 'الحد', top1: 'الأول', top5: 'أول 5', top10: 'أول 10', verdict: 'الحكم', inside: 'ضمن الحد', outside: 'خارج الحد',

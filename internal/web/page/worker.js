@@ -38,9 +38,9 @@ const operations = {
 		return { ...r, stats: await model.stats() };
 	}),
 	reset: exclusive(() => loaded().reset()),
-	prove: exclusive(async (_, tell, signal) => {
-		const [json, tensors] = await Promise.all([load('demo.golden.json'), load('demo.golden.safetensors')]);
-		return loaded().prove({ json, tensors }, { kv: 'f32', taps: true, signal, onProgress: (done, total, text) => tell({ done, total, text }) });
+	prove: exclusive(async ({ recorded }, tell, signal) => {
+		const record = recorded ? { json: await load('demo.golden.json'), tensors: await load('demo.golden.safetensors') } : null;
+		return loaded().prove(record, { kv: 'f32', taps: true, prompt: recorded ? 2 : 0, signal, onProgress: (done, total, text) => tell({ done, total, text }) });
 	}),
 	bench: exclusive(({ options }, tell, signal) => loaded().bench({ ...options, signal, onProgress: text => tell({ text }) })),
 	nodes: exclusive(() => loaded().nodes()),
