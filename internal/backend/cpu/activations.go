@@ -25,10 +25,18 @@ type activations struct {
 	sum   int       // the group of sums; 0 for none
 	parts bool      // whether split was made
 
+	chunks  []acts        // as products with a weight need them
+	actsFor *panel.Weight // that weight, nil for none
 	joined  []byte        // [whole chunk], see simd.Join
 	joinFor *panel.Weight // a weight that joined is for, nil for none
 
 	rounding, initializing, summing, splitting, joining func(worker, from, to int) error
+}
+
+// acts are a chunk's rows, and their parts for simd.AddTiles.
+type acts struct {
+	simd.Acts
+	split []uint16
 }
 
 // initKey is what groupInit depends on.
@@ -51,9 +59,8 @@ func (a *activations) start(p *pool) {
 	}
 	a.joining = func(_, from, to int) error {
 		for ; from < to; from++ {
-			x, _ := a.acts(a.joinFor, from, false)
 			n := simd.Joined(a.rows, panel.Chunk)
-			simd.Join(a.joined[from*n:(from+1)*n], &x, a.rows)
+			simd.Join(a.joined[from*n:(from+1)*n], &a.chunks[from].Acts, a.rows)
 		}
 		return nil
 	}
@@ -92,7 +99,7 @@ func (a *activations) quantize(n *graph.Node, x []float32, rows int, w *panel.We
 	const grain = 4 // rows
 	if a.node != n || n == nil {
 		a.node, a.x, a.rows, a.k = n, x, rows, w.K
-		a.inits, a.sum, a.parts, a.joinFor = initKey{}, 0, false, nil
+		a.inits, a.sum, a.parts, a.actsFor, a.joinFor = initKey{}, 0, false, nil, nil
 		a.q, a.dx = grow(a.q, rows*w.K), grow(a.dx, rows*w.K/simd.ActGroup)
 		if err := a.pool.run(rows, grain, a.rounding); err != nil {
 			return err
@@ -118,7 +125,7 @@ func (a *activations) quantize(n *graph.Node, x []float32, rows int, w *panel.We
 	return nil
 }
 
-// join makes what simd.AddRows reads for w, after quantize, unless that was made for
+// join makes what simd.AddRows reads for w, after cut, unless that was made for
 // a weight like it.
 func (a *activations) join(w *panel.Weight) error {
 	if a.joinFor != nil && alike(a.joinFor, w) {
@@ -134,8 +141,19 @@ func alike(v, w *panel.Weight) bool {
 	return v.Group() == w.Group() && v.Offset() == w.Offset() && v.HasMin() == w.HasMin()
 }
 
-// acts is chunk c of all rows as products with w need it, and its parts.
-func (a *activations) acts(w *panel.Weight, c int, tiles bool) (x simd.Acts, split []uint16) {
+// cut makes chunks for w, after quantize, unless they are for a weight like it.
+func (a *activations) cut(w *panel.Weight, tiles bool) {
+	if a.actsFor != nil && alike(a.actsFor, w) {
+		return
+	}
+	a.actsFor, a.chunks = w, a.chunks[:0]
+	for c := range w.Chunks() {
+		a.chunks = append(a.chunks, a.chunk(w, c, tiles))
+	}
+}
+
+// chunk is chunk c of all rows as products with w need it.
+func (a *activations) chunk(w *panel.Weight, c int, tiles bool) (x acts) {
 	first, n := a.at(c*panel.Chunk, 0)
 	last := first + a.rows*n
 	x.Q, x.DX = a.q[first:last], a.dx[first/simd.ActGroup:last/simd.ActGroup]
@@ -143,15 +161,14 @@ func (a *activations) acts(w *panel.Weight, c int, tiles bool) (x simd.Acts, spl
 		x.Sums = a.sums[first/w.Group() : last/w.Group()]
 	}
 	if tiles {
-		return x, a.split[2*first : 2*last]
-	}
-	if w.Offset() != 0 {
+		x.split = a.split[2*first : 2*last]
+	} else if w.Offset() != 0 {
 		x.Init = a.init[first/w.Group() : last/w.Group()]
 	}
-	return x, nil
+	return x
 }
 
-// row is acts for all whole chunks of the only row, which follow each other.
+// row is a chunk of all whole chunks of the only row, which follow each other.
 func (a *activations) row(w *panel.Weight) (x simd.Acts) {
 	n := w.K / panel.Chunk * panel.Chunk
 	x.Q, x.DX = a.q[:n], a.dx[:n/simd.ActGroup]

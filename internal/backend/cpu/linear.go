@@ -79,8 +79,12 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 		return nil
 	}
 	p.tiles, p.row, p.few = simd.HasTiles(rows), rows == 1 && p.panels.Stored().HasRow(), p.panels.K >= panel.Chunk && p.panels.Stored().HasRows(rows)
-	if err := p.e.x.quantize(in, x, rows, p.panels, p.tiles); err != nil || !p.few {
+	if err := p.e.x.quantize(in, x, rows, p.panels, p.tiles); err != nil {
 		return err
+	}
+	p.e.x.cut(p.panels, p.tiles)
+	if !p.few {
+		return nil
 	}
 	return p.e.x.join(p.panels)
 }
@@ -145,17 +149,17 @@ func (p *product) panelBatch(s *scratch, all []float32, from, to int) {
 		for i := from; i < to; i++ {
 			p.panels.Unpack(&s.panels[i-from], i, c, p.tiles)
 		}
-		x, split := p.e.x.acts(p.panels, c, p.tiles)
+		x := &p.e.x.chunks[c]
 		if p.tiles {
 			var w [simd.TilePanels]*simd.Panel
 			for i := range to - from {
 				w[i] = &s.panels[i].Panel
 			}
-			simd.AddTiles(all, w[:to-from], &x, split)
+			simd.AddTiles(all, w[:to-from], &x.Acts, x.split)
 			continue
 		}
 		for i := range to - from {
-			simd.AddPanel(all[i*p.rows*panel.Rows:(i+1)*p.rows*panel.Rows], &s.panels[i].Panel, &x)
+			simd.AddPanel(all[i*p.rows*panel.Rows:(i+1)*p.rows*panel.Rows], &s.panels[i].Panel, &x.Acts)
 		}
 	}
 }
