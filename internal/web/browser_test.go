@@ -45,7 +45,7 @@ func open(t *testing.T, flags ...chromedp.ExecAllocatorOption) *tab {
 	if os.Geteuid() == 0 { // root has no sandbox there
 		o = append(o, chromedp.NoSandbox)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, o...)
 	t.Cleanup(cancel)

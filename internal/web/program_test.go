@@ -112,7 +112,7 @@ func useProgram(t *testing.T, p *tab, url string, gone *atomic.Bool) {
 
 	gone.Store(true)
 	p.visit(url + "?again#proof")
-	said := do[string](p, `await ready(60); $('#proof-run').click(); await until('the verdict', () => $('#verdict') || $('#notes [role=alert]'), 120); return text('#proof-result') + text('#notes')`)
+	said := do[string](p, `await ready(60); $('#proof-run').click(); await until('the verdict', () => $('#verdict') || $('#notes [role=alert]'), 300); return text('#proof-result') + text('#notes')`)
 	if !strings.HasPrefix(said, "Right.") {
 		t.Errorf("the proof says %q", said)
 	}
@@ -120,7 +120,7 @@ func useProgram(t *testing.T, p *tab, url string, gone *atomic.Bool) {
 	p.look("program-proof")
 	do[any](p, `$('#tab-probe').click(); $('#probe-run').click(); await until('the values', () => $('#probe-facts'), 60)`)
 	p.look("program-probe")
-	do[any](p, `$('#tab-bench').click(); $('#bench-tokens').value = 8; $('#bench-run').click(); await until('the times', () => $('#bench-json') || $('#notes [role=alert]'), 120)`)
+	do[any](p, `$('#tab-bench').click(); $('#bench-tokens').value = 8; $('#bench-run').click(); await until('the times', () => $('#bench-json') || $('#notes [role=alert]'), 300)`)
 	t.Log(do[string](p, `return text('#bench-result .scroll')`))
 	p.look("program-bench")
 }
@@ -165,7 +165,7 @@ func withoutGPU(t *testing.T, p *tab, url string) {
 	if !strings.HasSuffix(said, "stopped") {
 		t.Errorf("a stopped answer says %q", said)
 	}
-	said = do[string](p, `$('#tab-proof').click(); $('#proof-run').click(); await until('the verdict', () => $('#verdict') || $('#notes [role=alert]'), 120); return text('#proof-result')`)
+	said = do[string](p, `$('#tab-proof').click(); $('#proof-run').click(); await until('the verdict', () => $('#verdict') || $('#notes [role=alert]'), 300); return text('#proof-result')`)
 	if !strings.HasPrefix(said, "Right.") {
 		t.Errorf("the proof says %q", said)
 	}

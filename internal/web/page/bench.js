@@ -4,8 +4,7 @@ function makeBench() {
 	$('bench').append(h('div', { class: 'card' }, h('h2', { t: 'benchTitle' }), h('p', { class: 'muted', t: 'benchHelp' }),
 		field('benchPrompt', h('textarea', { id: 'bench-prompt', rows: 2, dir: 'auto', value: 'The color of the sky is' })),
 		h('div', { class: 'row' }, h('label', { class: 'check' }, h('input', { id: 'bench-template', type: 'checkbox' }), h('span', { t: 'withTemplate' })),
-			field('benchTokens', amount('bench-tokens', 32, 2, 4096)), field('warmUp', amount('bench-warm', 1, 0, 20)), field('repetitions', amount('bench-repeat', 3, 1, 50)),
-			h('label', { class: 'check' }, h('input', { id: 'bench-kernels', type: 'checkbox', checked: true }), h('span', { t: 'withKernels' }))),
+			field('benchTokens', amount('bench-tokens', 32, 2, 4096)), field('warmUp', amount('bench-warm', 1, 0, 20)), field('repetitions', amount('bench-repeat', 3, 1, 50))),
 		h('div', { class: 'row' }, ...runButtons('bench', bench), h('span', { id: 'bench-state', class: 'muted', role: 'status' }))),
 	h('div', { id: 'bench-result', class: 'result' }));
 	fresh.push(() => $('bench-result').replaceChildren());
@@ -28,21 +27,14 @@ async function bench() {
 			if (r.stop === 'aborted') return;
 			if (i >= warm) runs.push(r);
 		}
-		const kernels = $('bench-kernels').checked && info.backend === 'webgpu' ? await kernelTimes(rendered.tokens.length, count) : null;
-		showBench({ rendered, templated, text, count, warm, runs, kernels });
+		showBench({ rendered, templated, text, count, warm, runs });
 	});
 	$('bench-state').textContent = '';
 	said.delete($('bench-state'));
 }
 
-async function kernelTimes(prompt, tokens) {
-	say($('bench-state'), 'timing');
-	const r = await call('bench', { options: { prompts: [prompt], tokens: [tokens], repeat: 1, kernels: true } });
-	return r.kernels;
-}
-
 // report is what is to be copied: enough that another can do the same.
-function report({ rendered, templated, text, count, warm, runs, kernels }) {
+function report({ rendered, templated, text, count, warm, runs }) {
 	const prompts = runs.map(r => r.prompt / r.promptSeconds), tokens = runs.map(rate);
 	return {
 		program: 'karat web ' + (version || SITE.version), wasm_sha256: SITE.files['karat.wasm'].sha256, page: 'generate', time: new Date().toISOString(),
@@ -51,7 +43,7 @@ function report({ rendered, templated, text, count, warm, runs, kernels }) {
 		prompt: { text, template: templated, rendered: rendered.text, ids: rendered.tokens.map(x => x.id) }, max_tokens: count, warm_up: warm, repetitions: runs.length, sampling: 'greedy',
 		stopped: runs.map(r => r.stop), tokens: runs.map(r => r.tokens), prompt_seconds: runs.map(r => r.promptSeconds), decode_seconds: runs.map(r => r.seconds),
 		prompt_tokens_per_second: { median: median(prompts), stddev: deviation(prompts) }, decode_tokens_per_second: { median: median(tokens), stddev: deviation(tokens) },
-		kernels, memory: info.stats,
+		memory: info.stats,
 	};
 }
 
@@ -71,15 +63,6 @@ function showBench(b) {
 		[{ t: 'promptColumn' }, number_(String(b.rendered.tokens.length)), number_(line(r.prompt_tokens_per_second))],
 		[{ t: 'decode' }, number_(String(median(b.runs.map(x => x.tokens)))), number_(line(r.decode_tokens_per_second))]]),
 	h('p', { class: 'muted', t: ['benchSaid', { warm: b.warm, n: b.runs.length }] }), idList(b.rendered.tokens))];
-	if (b.kernels?.length) {
-		const all = b.kernels.reduce((s, k) => s + k.ms, 0) || 1;
-		parts.push(h('div', { class: 'card' }, table('kernels', [{ t: 'kernel' }, { t: 'dispatches', n: true }, { t: 'milliseconds', n: true }, { t: 'shareColumn' }],
-			[...b.kernels].sort((x, y) => y.ms - x.ms).map(k => {
-				const bar = h('span', { class: 'share' });
-				bar.style.width = 100 * k.ms / all + '%';
-				return [{ text: k.kernel, class: 'mono', dir: 'ltr' }, number_(number(k.dispatches)), number_(number(k.ms)), { text: bar, class: 'bars' }];
-			}))));
-	} else parts.push(h('p', { class: 'muted', t: info.backend === 'webgpu' ? 'noStamps' : 'noKernels' }));
 	parts.push(h('div', { class: 'card' }, h('div', { class: 'head row' }, h('h3', { t: 'benchJSON' }), copy), text));
 	$('bench-result').replaceChildren(...parts);
 	announce(t('benchDone', { rate: r.decode_tokens_per_second.median }));

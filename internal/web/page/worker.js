@@ -42,7 +42,6 @@ const operations = {
 		const record = recorded ? { json: await load('demo.golden.json'), tensors: await load('demo.golden.safetensors') } : null;
 		return loaded().prove(record, { kv: 'f32', taps: true, prompt: recorded ? 2 : 0, signal, onProgress: (done, total, text) => tell({ done, total, text }) });
 	}),
-	bench: exclusive(({ options }, tell, signal) => loaded().bench({ ...options, signal, onProgress: text => tell({ text }) })),
 	nodes: exclusive(() => loaded().nodes()),
 	probe: exclusive(({ name, prompt }, _, signal) => loaded().probe(name, prompt, { signal })),
 
@@ -152,7 +151,7 @@ function serve() {
 			const result = await operations[op](args || {}, event => postMessage({ id, event }));
 			postMessage({ id, result });
 		} catch (e) {
-			postMessage({ id, error: { kind: kindOf(e), message: String(e.message || e), node: e.node, kernel: e.kernel } });
+			postMessage({ id, error: { kind: kindOf(e), message: String(e.message || e) } });
 		}
 	};
 }

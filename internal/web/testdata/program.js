@@ -59,7 +59,6 @@ const model = {
 		onProgress(2, 4, 'Hello');
 		return { prompts, all: { kl_mean: 1.2e-13 }, inside: true, taps: [{ name: 'blk.0.attn_q', rows: 7, whole: 1e-7, worst: 3e-7, worst_row: 2 }] };
 	},
-	async bench() { return { results: [], kernels: null }; },
 	async nodes() { return [{ name: 'token_embd', hf: 'model.embed_tokens', op: 'rows', layer: -1, shape: [512] }, { name: 'blk.0.attn_norm', hf: 'input_layernorm', op: 'norm', layer: 0, shape: [512] }]; },
 	async probe(name) {
 		const counts = Array.from({ length: 64 }, (_, i) => Math.round(900 * Math.exp(-(((i - 14) / 7) ** 2))) + (i === 63 ? 1 : 0));
