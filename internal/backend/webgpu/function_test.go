@@ -151,6 +151,7 @@ func TestKernelErrors(t *testing.T) {
 		"binding 4 (rows) is declared and not used": {"rows[i / p.size]", "i / p.size"},
 		"binding 5 is number 4":                     {"@binding(4)", "@binding(5)"},
 		"variable v has no value":                   {"	out[i]", "	var v: f32;\n	out[i]"},
+		"from is a word that WGSL keeps":            {"	out[i]", "	let from = 1u;\n	out[i]"},
 	} {
 		bad := &kernel{name: "pick", wgsl: strings.Replace(good.wgsl, edit[0], edit[1], 1)}
 		if err := bad.declarations(); err == nil || !strings.Contains(err.Error(), "kernel pick: "+want) {

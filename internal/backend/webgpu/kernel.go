@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -88,9 +89,25 @@ type field struct {
 var (
 	bindingLine = regexp.MustCompile(`@group\(0\) @binding\((\d+)\) var<([a-z_, ]+)> (\w+):`)
 	unsetLine   = regexp.MustCompile(`(?m)^\s+var (\w+): [^=;]*;`)
+	nameLine    = regexp.MustCompile(`\b(?:let|var(?:<[^>]*>)?|const|fn|struct)\s+(\w+)`)
 	paramsBlock = regexp.MustCompile(`(?s)struct Params \{(.*?)\n\}`)
 	paramsLine  = regexp.MustCompile(`(?m)^\s*(\w+): (u32|f32),`)
 )
+
+// reserved are words that browsers, unlike the native compiler, take for no name: those
+// that the WGSL specification reserves, and access modes and address spaces, which a
+// function of the same name would hide.
+var reserved = strings.Fields(`NULL Self abstract active alignas alignof as asm asm_fragment async attribute auto await become
+	binding_array cast catch class co_await co_return co_yield coherent column_major common compile compile_fragment concept
+	const_cast consteval constexpr constinit crate debugger decltype delete demote demote_to_helper do dynamic_cast enum explicit
+	export extends extern external fallthrough filter final finally friend from fxgroup get goto groupshared highp impl implements
+	import inline instanceof interface layout lowp macro macro_rules match mediump meta mod module move mut mutable namespace new
+	nil noexcept noinline nointerpolation non_coherent noncoherent noperspective null nullptr of operator package packoffset
+	partial pass patch pixelfragment precise precision premerge priv protected pub public readonly ref regardless register
+	reinterpret_cast require resource restrict self set shared sizeof smooth snorm static static_assert static_cast std subroutine
+	super target template this thread_local throw trait try type typedef typeid typename typeof union unless unorm unsafe unsized
+	use using varying virtual volatile wgsl where with writeonly yield
+	read write read_write function private workgroup uniform storage`)
 
 // kernelName names a variant of a shader.
 func kernelName(shader string, variant any) string {
@@ -127,6 +144,11 @@ func (k *kernel) declarations() error {
 			return fmt.Errorf("kernel %s: binding %s (%s) is declared and not used", k.name, m[1], m[3])
 		}
 		k.access = append(k.access, a)
+	}
+	for _, m := range nameLine.FindAllStringSubmatch(k.wgsl, -1) {
+		if slices.Contains(reserved, m[1]) {
+			return fmt.Errorf("kernel %s: %s is a word that WGSL keeps for itself", k.name, m[1])
+		}
 	}
 	if m := unsetLine.FindStringSubmatch(k.wgsl); m != nil {
 		return fmt.Errorf("kernel %s: variable %s has no value", k.name, m[1])

@@ -40,15 +40,15 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	let head = wg.y;
 	let kv = head * p.kv_heads / p.heads * DIM;
 	let until = min(wg.x * 16u + 16u, step.rows);
-	var from = wg.x * 16u;
-	while (from < until) { // a sequence in each turn
-		let pages = table[4u * from + 1u];
-		var to = from + 1u;
+	var begin = wg.x * 16u;
+	while (begin < until) { // a sequence in each turn
+		let pages = table[4u * begin + 1u];
+		var to = begin + 1u;
 		while (to < until && table[4u * min(to, until - 1u) + 1u] == pages) {
 			to++;
 		}
-		let from_page = table[4u * from + 2u];
-		let low = table[4u * from + 3u];
+		let from_page = table[4u * begin + 2u];
+		let low = table[4u * begin + 3u];
 		let high = table[4u * (to - 1u) + 3u];
 		var first = 0u;
 		if (p.window > 0u && low + 1u > p.window) {
@@ -59,12 +59,12 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		let vq = t % {{.Quads}}u;
 {{- range $i := seq 4}}
 		let sr{{$i}} = t / 16u + {{mul 4 $i}}u;
-		let spos{{$i}} = table[4u * min(from + sr{{$i}}, to - 1u) + 3u];
+		let spos{{$i}} = table[4u * min(begin + sr{{$i}}, to - 1u) + 3u];
 		var top{{$i}} = -3.402823466e38;
 {{- end}}
 {{- range $i := seq .Rows}}
 		let vr{{$i}} = t / {{$.Quads}}u + {{mul $i (div 64 $.Quads)}}u;
-		let vpos{{$i}} = table[4u * min(from + vr{{$i}}, to - 1u) + 3u];
+		let vpos{{$i}} = table[4u * min(begin + vr{{$i}}, to - 1u) + 3u];
 		var sum{{$i}} = 0.0;
 {{- range $c := seq (div $.Dim $.Chunk)}}
 		var acc{{$i}}_{{$c}} = vec4f(0.0);
@@ -78,8 +78,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			for (var c = 0u; c < {{div .Dim .Chunk}}u; c++) {
 				workgroupBarrier();
 				for (var i = t; i < {{mul 16 .Quads}}u; i += 64u) {
-					let r = min(from + i / {{.Quads}}u, to - 1u);
-					query[place(i / {{.Quads}}u, i % {{.Quads}}u)] = q[((r * p.heads + head) * DIM >> 2u) + c * {{.Quads}}u + i % {{.Quads}}u] * p.scale;
+					let r = min(begin + i / {{.Quads}}u, to - 1u);
+					query[place(i / {{.Quads}}u, i % {{.Quads}}u)] = q[(((r * p.heads + head) * DIM) >> 2u) + c * {{.Quads}}u + i % {{.Quads}}u] * p.scale;
 				}
 {{template "page" (page . "keys" "c")}}
 				workgroupBarrier();
@@ -156,14 +156,14 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 		}
 {{- range $i := seq .Rows}}
-		if (from + vr{{$i}} < to) {
+		if (begin + vr{{$i}} < to) {
 			let by = 1.0 / sum{{$i}};
 {{- range $c := seq (div $.Dim $.Chunk)}}
-			out[(((from + vr{{$i}}) * p.heads + head) * DIM >> 2u) + {{mul $c $.Quads}}u + vq] = acc{{$i}}_{{$c}} * by;
+			out[((((begin + vr{{$i}}) * p.heads + head) * DIM) >> 2u) + {{mul $c $.Quads}}u + vq] = acc{{$i}}_{{$c}} * by;
 {{- end}}
 		}
 {{- end}}
-		from = to;
+		begin = to;
 	}
 }
 {{define "page"}}
