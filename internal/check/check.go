@@ -84,6 +84,8 @@ type checker struct {
 	source *checkpoint.Checkpoint // while it is compared
 	stats  []stats                // of files.tensors
 
+	spoiled map[string]bool // tensors whose values something was found in, by their names in the file
+
 	arch    string // that the tensors are of; differs from the report's where arch-key was found
 	unfit   bool   // the tensors or the settings do not fit the architecture
 	refused error  // why the model cannot be opened
@@ -163,6 +165,14 @@ func (c *checker) addAs(s Severity, id string, where []string, format string, ar
 	}
 	if where == nil {
 		where = []string{}
+	}
+	if k.area == "values" {
+		if c.spoiled == nil {
+			c.spoiled = map[string]bool{}
+		}
+		for _, name := range where {
+			c.spoiled[name] = true
+		}
 	}
 	c.report.Findings = append(c.report.Findings, Finding{ID: id, Severity: s, Area: k.area,
 		What: fmt.Sprintf(format, args...), Where: where, Means: k.means, Fix: k.fix})

@@ -179,7 +179,9 @@ func (c *checker) differ(p *pair) (difference, error) {
 			done = end
 		}
 	}
-	d.relative, d.factor, d.cosine = math.Sqrt(ee/bb), ab/bb, ab/math.Sqrt(aa*bb)
+	if d.factor, d.cosine = 1, 1; ee > 0 { // else they may be all zeros
+		d.relative, d.factor, d.cosine = math.Sqrt(ee/bb), ab/bb, ab/math.Sqrt(aa*bb)
+	}
 	return d, nil
 }
 

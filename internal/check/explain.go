@@ -34,7 +34,7 @@ func (c *checker) name(p *pair, d *difference, pairs []pair) {
 		return
 	}
 	off := math.Abs(d.factor-1) > 0.03+k.usual*k.usual
-	if d.relative <= k.limit && d.far.n == 0 && !(off && d.relative < 1) || c.touched(c.fileTensor(p.name())) {
+	if d.relative <= k.limit && d.far.n == 0 && !(off && d.relative < 1) || c.spoiled[p.name()] {
 		return
 	}
 	s, err := c.suspect(c.restored(p), d)
@@ -63,9 +63,6 @@ func (c *checker) name(p *pair, d *difference, pairs []pair) {
 		c.add("source-differs", where, "%s has nothing of its source: %s", p.name(), facts)
 	}
 }
-
-// fileTensor is the index of a tensor of the model's file by its own name.
-func (c *checker) fileTensor(name string) int { return max(c.tensor(name), 0) }
 
 func (c *checker) suspect(p *pair, d *difference) (*suspect, error) {
 	cols := p.source.Shape.Last()

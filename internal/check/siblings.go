@@ -53,16 +53,29 @@ func (c *checker) sizes(kind string, s []sibling) {
 		}
 		size[i] = math.Log2(c.stats[x.tensor].rms)
 	}
+	all := slices.Sorted(slices.Values(size))
 	for i, x := range s {
-		others := slices.Delete(slices.Clone(size), i, i+1)
-		slices.Sort(others)
-		middle := others[len(others)/2]
-		spread := max(others[len(others)-1]-middle, middle-others[0])
+		low, middle, high := others(all, size[i])
+		spread := max(high-middle, middle-low)
 		if d := size[i] - middle; math.Abs(d) > far+2*spread {
 			name := c.files.tensors[x.tensor].Name
 			c.add("layer-outlier", []string{name}, "%s: its size is %.3g, that of its siblings about %.3g", name, c.stats[x.tensor].rms, math.Exp2(middle))
 		}
 	}
+}
+
+// others are the least, the middle and the largest of sorted numbers, at least two, one of
+// them, x, left out.
+func others(sorted []float64, x float64) (low, middle, high float64) {
+	at, _ := slices.BinarySearch(sorted, x)
+	rest := func(i int) float64 {
+		if i >= at {
+			i++
+		}
+		return sorted[i]
+	}
+	n := len(sorted) - 1
+	return rest(0), rest(n / 2), rest(n - 1)
 }
 
 // turned finds a square matrix whose columns look like its siblings' rows. In
@@ -117,11 +130,8 @@ func correlation(x, y []float64) float64 {
 	return xy / math.Sqrt(xx*yy)
 }
 
-// touched reports whether something was found in a tensor.
-func (c *checker) touched(i int) bool {
-	name := c.files.tensors[i].Name
-	return slices.ContainsFunc(c.report.Findings, func(f Finding) bool { return f.Area == "values" && slices.Contains(f.Where, name) })
-}
+// touched reports whether something was found in a tensor's values.
+func (c *checker) touched(i int) bool { return c.spoiled[c.files.tensors[i].Name] }
 
 // duplicates finds tensors with the bytes of another, and matrices of a stack
 // with those of another.
@@ -210,11 +220,12 @@ func (c *checker) norms() {
 	for _, k := range normKinds {
 		var gains []float32
 		var where []string
+		var norms []int // of c.files.tensors
 		for i, t := range c.files.tensors {
 			if _, layer := kindOf(t.Name); layer < 0 || c.touched(i) || !slices.ContainsFunc(k.names, func(n string) bool { return strings.HasSuffix(t.Name, "."+n) }) {
 				continue
 			}
-			where = append(where, t.Name)
+			where, norms = append(where, t.Name), append(norms, i)
 			for _, v := range c.stats[i].values {
 				gains = append(gains, v+offset)
 			}
@@ -233,33 +244,31 @@ func (c *checker) norms() {
 		case float64(least) >= k.least && least < gains[len(gains)-1]: // all 1 is an untrained model
 			c.add("norm-offset", where, "%s: the 1 was added once too often", facts)
 		default:
-			c.shifted(where)
+			c.shifted(norms)
 		}
 	}
 }
 
 // shifted finds a single norm that lies 1 above or below its siblings.
-func (c *checker) shifted(names []string) {
+func (c *checker) shifted(norms []int) {
 	byKind := map[string][]int{}
-	for _, name := range names {
-		kind, _ := kindOf(name)
-		byKind[kind] = append(byKind[kind], c.tensor(name))
+	for _, i := range norms {
+		kind, _ := kindOf(c.files.tensors[i].Name)
+		byKind[kind] = append(byKind[kind], i)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
 		s := byKind[kind]
 		if len(s) < 3 {
 			continue
 		}
+		means := make([]float64, len(s))
 		for j, i := range s {
-			var means []float64
-			for k, other := range s {
-				if k != j {
-					means = append(means, c.stats[other].mean)
-				}
-			}
-			slices.Sort(means)
-			low, high := means[0], means[len(means)-1]
-			d := c.stats[i].mean - means[len(means)/2]
+			means[j] = c.stats[i].mean
+		}
+		slices.Sort(means)
+		for _, i := range s {
+			low, middle, high := others(means, c.stats[i].mean)
+			d := c.stats[i].mean - middle
 			back := c.stats[i].mean - math.Copysign(1, d)
 			margin := max(high-low, 0.1)
 			if math.Abs(d) > 0.7 && high-low < 0.6 && back > low-margin && back < high+margin {
