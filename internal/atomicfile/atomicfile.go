@@ -18,10 +18,14 @@ type File struct {
 	done bool
 }
 
+var errNoName = errors.New("write: the name of what is to be written is empty")
+
 // Create begins the file at path. Another one there may be replaced, but nothing
 // else: a device, a pipe, a folder or a link there is an error.
 func Create(path string) (*File, error) {
 	switch st, err := os.Lstat(path); {
+	case path == "":
+		return nil, errNoName
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, err
@@ -122,6 +126,8 @@ func CheckFolder(path string) error {
 // createFolder makes the folder that is to become the one at path.
 func createFolder(path string) (dir string, err error) {
 	switch entries, err := os.ReadDir(path); {
+	case path == "":
+		return "", errNoName
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return "", err

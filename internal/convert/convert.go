@@ -104,6 +104,8 @@ func Convert(ctx context.Context, src, dst string, o Options) (*Result, error) {
 		return nil, fmt.Errorf("convert: %w", err)
 	}
 	switch from, to := !st.IsDir(), toGGUF(dst); {
+	case from && to && len(o.Ignore) > 0:
+		return nil, fmt.Errorf("convert: %s: from GGUF to GGUF all settings are copied: there is no %s to ignore", src, o.Ignore[0])
 	case from && to:
 		err = c.ggufToGGUF(ctx)
 	case from:

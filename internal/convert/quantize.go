@@ -68,6 +68,7 @@ func Quantize(ctx context.Context, src, dst string, o QuantizeOptions) (*Result,
 	}
 	keys := quantizedKeys(f.Metadata, m)
 	if o.Imatrix != "" {
+		c.reads = append(c.reads, o.Imatrix)
 		weights, err := c.weigh(jobs, o.Imatrix)
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package convert
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"runtime"
 	"sync"
@@ -56,6 +57,9 @@ func (c *converter) stream(ctx context.Context, w io.Writer, jobs []job) error {
 					return
 				}
 				data, err := k.chunk(p.job, p.from, p.to)
+				if err != nil {
+					err = fmt.Errorf("%s: %w", c.src, err)
+				}
 				p.made <- made{data, k, err}
 			}
 		})

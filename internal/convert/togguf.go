@@ -188,7 +188,7 @@ func (c *converter) writeGGUF(ctx context.Context, metadata []gguf.KeyValue, job
 		}
 		files = append(files, f)
 		if err := c.writePart(ctx, f, keys, part); err != nil {
-			return fmt.Errorf("convert: %s: %w", path, err)
+			return fmt.Errorf("convert: %w", err)
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -207,7 +207,7 @@ func (c *converter) writePart(ctx context.Context, w io.Writer, metadata []gguf.
 	}
 	g, err := gguf.NewWriter(w, metadata, tensors)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", c.dst, err)
 	}
 	if err := c.stream(ctx, g, jobs); err != nil {
 		return err

@@ -60,7 +60,7 @@ func (c *converter) ggufToHF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		return ctx.Err()
 	})
 	if err != nil {
-		return fmt.Errorf("convert: %s: %w", c.dst, err)
+		return fmt.Errorf("convert: %w", err)
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (c *converter) writeShard(ctx context.Context, f *os.File, jobs []job) erro
 	}
 	w, err := safetensors.NewWriter(f, tensors, map[string]string{"format": "pt"})
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", c.dst, err)
 	}
 	sorted := make([]job, len(jobs))
 	for i, t := range w.Tensors {
