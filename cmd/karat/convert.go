@@ -81,7 +81,7 @@ func (f *convertFlags) run(c *cobra.Command, src string) error {
 		return writeConversion(c.OutOrStdout(), src, f.output, r, seconds)
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintln(c.ErrOrStderr(), "note:", oneLine(n))
+		fmt.Fprintln(c.ErrOrStderr(), "karat: note:", oneLine(n))
 	}
 	var types []string
 	for _, t := range slices.Sorted(maps.Keys(r.Types)) {

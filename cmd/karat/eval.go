@@ -124,8 +124,8 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 			return usagef("--%s and --base-logits: the file says what base, text and windows are", flag)
 		}
 	}
-	if sameFile(f.save, f.baseLogits) || sameFile(f.save, f.text) || sameFile(f.save, path) {
-		return usagef("--save-logits %s would replace what is read", f.save)
+	if err := spare("--save-logits "+f.save, f.save, path, f.base, f.baseLogits, f.text); err != nil {
+		return err
 	}
 	m, err := openModel(path, log)
 	if err != nil {
@@ -143,6 +143,9 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 		if w, err = file.Windows(f.windows); err != nil {
 			return err
 		}
+		if !m.Own(w) {
+			fmt.Fprintf(log, "karat: note: the tokens in %s are not those that this model makes of their text: they look like another model's\n", oneLine(f.baseLogits))
+		}
 		e.Base = file
 	} else if w, err = f.cut(c, m, eval.Text); err != nil {
 		return err
@@ -159,6 +162,9 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 			return err
 		}
 		defer b.Close()
+		if err := m.SameTokens(b, w); err != nil {
+			return err
+		}
 		base, err := b.Start(n, threads, engine.Options{Context: w.Context})
 		if err != nil {
 			return err

@@ -80,10 +80,8 @@ func (f *imatrixFlags) run(c *cobra.Command, path string) error {
 	case f.skip < 0:
 		return usagef("--skip %d: possible are 0 and above", f.skip)
 	}
-	for _, in := range append([]string{path, f.text}, f.in...) {
-		if sameFile(f.output, in) && !slices.Contains(f.in, in) {
-			return usagef("-o %s would replace what is read", f.output)
-		}
+	if err := spare("-o "+f.output, f.output, path, f.text); err != nil { // a file that is added to may be replaced
+		return err
 	}
 	if err := atomicfile.Check(f.output); err != nil {
 		return err
@@ -102,7 +100,7 @@ func (f *imatrixFlags) run(c *cobra.Command, path string) error {
 		return err
 	}
 	if f.skip >= w.Count() {
-		return usagef("--skip %d: the text has %s", f.skip, count(w.Count(), "window"))
+		return usagef("--skip %d: possible are 0 to %d, of %s", f.skip, w.Count()-1, count(w.Count(), "window"))
 	}
 	w.IDs = w.IDs[f.skip*w.Context:]
 	return f.collect(c, m, n, threads, w, all)

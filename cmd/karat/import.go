@@ -55,8 +55,9 @@ func (f *importFlags) run(src string, log io.Writer) error {
 		return usagef("-o OUT.safetensors is needed")
 	case filepath.Ext(f.out) != ".safetensors":
 		return usagef("-o %s: the name of a record ends in .safetensors", f.out)
-	case sameFile(f.out, src) || f.golden != "" && sameFile(f.out, f.golden):
-		return usagef("-o %s would replace what is read", f.out)
+	}
+	if err := spare("-o "+f.out, f.out, src, f.golden, f.model); err != nil {
+		return err
 	}
 	in, err := lab.OpenImport(src, f.from)
 	if err != nil {

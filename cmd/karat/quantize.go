@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -105,7 +107,10 @@ func (f *quantizeFlags) options() (o convert.QuantizeOptions, err error) {
 	if err := convert.CheckQuantize(f.to, o); err != nil {
 		return o, usageError{err}
 	}
-	return o, nil
+	if f.target.plan != "" && filepath.Clean(f.target.plan) == filepath.Clean(f.to) {
+		return o, usagef("--plan %s and OUT are one file", f.target.plan)
+	}
+	return o, spare("OUT "+f.to, f.to, f.from, f.imatrix, f.target.text.text)
 }
 
 // quantized is what --json prints.
@@ -162,11 +167,12 @@ func (f *quantizeFlags) run(c *cobra.Command) error {
 	for _, n := range q.Notes {
 		fmt.Fprintln(c.ErrOrStderr(), "karat: note:", oneLine(n))
 	}
-	fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s of weights instead of %s, %.2f bits each\n", oneLine(f.to), q.Type, bytesText(q.Bytes), bytesText(q.Source), q.Bits)
+	text := fmt.Sprintf("%s: %s, %s of weights instead of %s, %.2f bits each\n", oneLine(f.to), q.Type, bytesText(q.Bytes), bytesText(q.Source), q.Bits)
 	if plan != nil {
-		fmt.Fprintln(c.OutOrStdout(), f.target.summary(plan))
+		text += f.target.summary(plan) + "\n"
 	}
-	return nil
+	_, err = io.WriteString(c.OutOrStdout(), text)
+	return err
 }
 
 // measure counts the weights of the source.

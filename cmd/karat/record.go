@@ -142,34 +142,18 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 
 // spare refuses an output that would replace what is read, or become a part of it.
 func (f *recordFlags) spare(model string) error {
-	read := []string{f.prompts, model}
-	files, err := os.ReadDir(model)
-	for _, x := range files {
-		read = append(read, filepath.Join(model, x.Name()))
-	}
-	if err == nil && sameFile(filepath.Dir(f.out), model) {
+	if st, err := os.Stat(model); err == nil && st.IsDir() && sameFile(filepath.Dir(f.out), model) {
 		return usagef("-o %s: a record does not belong into the model's folder", f.out)
 	}
-	for _, in := range read {
-		if sameFile(f.injected.key, in) {
-			return usagef("--key %s would replace what is read", f.injected.key)
-		}
+	if err := spare("--key "+f.injected.key, f.injected.key, f.prompts, model); err != nil {
+		return err
 	}
 	for _, out := range []string{f.out, strings.TrimSuffix(f.out, ".safetensors") + ".json"} {
-		for _, in := range read {
-			if sameFile(out, in) {
-				return usagef("-o %s would replace %s, which is read", f.out, in)
-			}
+		if err := spare("-o "+f.out, out, f.prompts, model); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// sameFile reports whether there is a file that both paths lead to.
-func sameFile(a, b string) bool {
-	x, errA := os.Stat(a)
-	y, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(x, y)
 }
 
 // tokenizePrompts makes the ids that run would feed the model at path. It loads the

@@ -57,12 +57,12 @@ func (f *targetFlags) check(c *cobra.Command, types int) error {
 	switch {
 	case f.set() && types > 0:
 		return usagef("TYPE and a target: give one of them")
+	case c.Flags().Changed("target-kl") && !(f.kl > 0 && f.kl <= math.MaxFloat32):
+		return usagef("--target-kl %v: possible are numbers above 0, up to %.2g", f.kl, math.MaxFloat32)
 	case !f.set() && types == 0:
 		return usagef("TYPE, --target-size or --target-kl is needed")
 	case f.size != 0 && f.kl != 0:
 		return usagef("--target-size and --target-kl: give one of them")
-	case !(f.kl >= 0 && f.kl <= math.MaxFloat32):
-		return usagef("--target-kl %v: possible are numbers above 0", f.kl)
 	}
 	for _, flag := range []string{"calibration", "ctx", "chunks", "plan"} {
 		if !f.set() && c.Flags().Changed(flag) {
@@ -78,8 +78,8 @@ func (f *targetFlags) choose(ctx context.Context, c *cobra.Command, path string,
 		if err := atomicfile.Check(f.plan); err != nil {
 			return nil, err
 		}
-		if sameFile(f.plan, path) || sameFile(f.plan, f.text.text) || sameFile(f.plan, o.Imatrix) {
-			return nil, usagef("--plan %s would replace what is read", f.plan)
+		if err := spare("--plan "+f.plan, f.plan, path, f.text.text, o.Imatrix); err != nil {
+			return nil, err
 		}
 	}
 	file, err := gguf.Open(path)

@@ -48,6 +48,41 @@ func (m *Model) Windows(text string, context, most int) (*Windows, error) {
 	return Cut(ids, context, most)
 }
 
+// SameTokens is an error if a token of w is spelled otherwise in m than in o: predictions of
+// both are then not of the same text.
+func (m *Model) SameTokens(o *Model, w *Windows) error {
+	for _, id := range w.IDs {
+		x, _ := m.Tokenizer.Token(int(id))
+		if y, _ := o.Tokenizer.Token(int(id)); x != y {
+			return fmt.Errorf("eval: %s and %s cannot be compared: token %d is %q and %q", m.Checkpoint.Path, o.Checkpoint.Path, id, x, y)
+		}
+	}
+	return nil
+}
+
+// Own reports whether the tokens of w are what m's tokenizer makes of their text, but for a
+// few at the edges of windows. Of those that another tokenizer made one in ten is not, or so.
+func (m *Model) Own(w *Windows) bool {
+	own, all := 0, 0
+	for i := 0; i < w.Count() && all < 1<<13; i++ {
+		var ids []int
+		for _, id := range w.Window(i) {
+			ids = append(ids, int(id))
+		}
+		left := map[int]int{}
+		for _, id := range m.Tokenizer.Encode(m.Tokenizer.Decode(ids, false), tokenizer.Options{ParseSpecial: true}) {
+			left[id]++
+		}
+		for _, id := range ids {
+			if left[id]--; left[id] >= 0 {
+				own++
+			}
+		}
+		all += len(ids)
+	}
+	return 100*own >= 97*all
+}
+
 // Begin is the token that begins a text for the model, -1 if none does.
 func (m *Model) Begin() int32 {
 	if bos, ok := m.Tokenizer.BOS(); ok && m.Tokenizer.AddsBOS() {
