@@ -113,18 +113,23 @@ func openModel(path string, log io.Writer) (*eval.Model, error) {
 	return m, nil
 }
 
+// check checks the flags against each other, and the model at path.
+func (f *evalFlags) check(c *cobra.Command, path string) error {
+	for _, flag := range []string{"base", "text", "ctx"} {
+		if f.baseLogits != "" && c.Flags().Changed(flag) {
+			return usagef("--%s and --base-logits: the file says what base, text and windows are", flag)
+		}
+	}
+	return spare("--save-logits "+f.save, f.save, path, f.base, f.baseLogits, f.text)
+}
+
 func (f *evalFlags) run(c *cobra.Command, path string) error {
 	log := c.ErrOrStderr()
 	n, threads, err := f.arithmetic.numerics()
 	if err != nil {
 		return err
 	}
-	for _, flag := range []string{"base", "text", "ctx"} {
-		if f.baseLogits != "" && c.Flags().Changed(flag) {
-			return usagef("--%s and --base-logits: the file says what base, text and windows are", flag)
-		}
-	}
-	if err := spare("--save-logits "+f.save, f.save, path, f.base, f.baseLogits, f.text); err != nil {
+	if err := f.check(c, path); err != nil {
 		return err
 	}
 	m, err := openModel(path, log)
