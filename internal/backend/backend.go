@@ -46,6 +46,11 @@ type Executable interface {
 	Run(ctx context.Context, s *Step, tap Tap) (logits []float32, err error)
 }
 
+// Wide is a backend that computes many rows best.
+type Wide interface {
+	Rows() int // that a step has at most
+}
+
 // Metered is a backend that computes elsewhere, and can tell what that takes.
 type Metered interface {
 	// Meter is what the steps since the last call took.

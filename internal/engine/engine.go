@@ -24,7 +24,7 @@ var ErrFull = kv.ErrFull
 // ErrClosed is the error of a request to an engine, or a sequence, that is closed.
 var ErrClosed = errors.New("engine: closed")
 
-// DefaultChunk is the number of rows of a step if Options says nothing.
+// DefaultChunk is the number of rows of a step if Options and the backend say nothing.
 const DefaultChunk = 256
 
 // outputs is the most rows of a step whose logits are wanted: of a large
@@ -91,6 +91,9 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	}
 	if o.Chunk <= 0 {
 		o.Chunk = DefaultChunk
+		if w, ok := b.(backend.Wide); ok {
+			o.Chunk = w.Rows()
+		}
 	}
 	plan, err := b.Compile(g, backend.Options{Rows: o.Chunk, Outputs: min(o.Chunk, outputs), Want: o.Want, Expert: o.Expert, Progress: o.Progress})
 	if err != nil {

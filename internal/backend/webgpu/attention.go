@@ -137,12 +137,23 @@ func (p *planner) attention(l *lowered) error {
 		}
 		d.from, below = many, many
 	}
-	d, err := p.attend(l, "attention", variant{"F16": !p.e.b.o.F32KV, "Dim": dim, "Wide": dim%8 == 0}, params, groups(heads))
+	d, err := p.attend(l, "attention", variant{"F16": !p.e.b.o.F32KV, "Dim": dim, "Wide": wide(dim)}, params, groups(heads))
 	if err != nil {
 		return err
 	}
 	d.below = below
 	return nil
+}
+
+// wide is how many elements of a key attention.wgsl reads together: 0 one by one.
+func wide(dim int) int {
+	switch {
+	case dim%64 == 0:
+		return 64
+	case dim%8 == 0:
+		return 8
+	}
+	return 0
 }
 
 // attend adds a dispatch that reads keys and values.

@@ -217,7 +217,7 @@ func swappedFields(t *testing.T, _ *Device) {
 		"rope":      {nil, ropeParams{1, 2, 3}},
 		"pick":      {variant{"Gather": true}, pickParams{1, 2, 3}},
 		"store":     {variant{"F16": true, "What": ""}, storeParams{1}},
-		"attention": {variant{"F16": true, "Dim": 8, "Wide": true}, attentionParams{1, 2, 3, 4}},
+		"attention": {variant{"F16": true, "Dim": 8, "Wide": 8}, attentionParams{1, 2, 3, 4}},
 		"turn":      {variant{"F16": true}, turnParams{1, 2, 3, 4}},
 		"route":     {nil, routeParams{1, 2}},
 		"combine":   {nil, combineParams{1, 2}},

@@ -207,7 +207,7 @@ func variants(t *testing.T) (all []*kernel) {
 		add("store", variant{"F16": yes, "What": ""})
 		add("turn", variant{"F16": yes})
 		for _, dim := range []int{2, 30, 64, 128, 256, 512} {
-			add("attention", variant{"F16": yes, "Dim": dim, "Wide": dim%8 == 0})
+			add("attention", variant{"F16": yes, "Dim": dim, "Wide": wide(dim)})
 			if dim%32 == 0 {
 				add("attend", attendVariant{yes, dim, 32})
 			}

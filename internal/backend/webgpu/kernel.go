@@ -26,7 +26,12 @@ var shaders = template.Must(template.New("").Funcs(template.FuncMap{
 		}
 		return n
 	},
-	"add": func(a, b int) int { return a + b },
+	"add": func(a ...int) (n int) {
+		for _, x := range a {
+			n += x
+		}
+		return n
+	},
 	"div": func(a, b int) int { return a / b },
 	"mod": func(a, b int) int { return a % b },
 	"seq": func(n int) []int {

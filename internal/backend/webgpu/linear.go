@@ -150,13 +150,19 @@ func (p *planner) products(l *lowered, w *weight, end ending, params any, column
 	most := p.e.most(l.node)
 	for _, rows := range []int{1, few} {
 		v := linearVariant{layout: w.layout, ending: end, Lanes: lanes, Per: 1, Rows: rows, Unroll: unroll}
-		if end.GLU != "" {
+		if w.k >= 128*32 && rows == 1 {
+			v.Unroll = 2 * unroll // runs are as long
+		}
+		if end.GLU != "" || columns >= 4096 {
 			v.Per = 2
 		}
 		if rows > 1 && most == 1 {
 			continue
 		}
 		groups := (columns + lanes - 1) / lanes
+		if end.GLU == "" {
+			groups = (groups + v.Per - 1) / v.Per
+		}
 		grid := func(step int) (x, y, z int) {
 			x, y, _ = flat(groups)
 			return x, y, (step + rows - 1) / rows

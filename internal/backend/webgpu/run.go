@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
@@ -102,12 +104,12 @@ func (e *executable) write(s *backend.Step) {
 	}
 	e.list.Write(e.outputs, 0, rows)
 	for _, t := range e.turns {
-		var all []float32
+		all := make([]float32, 0, 2*t.pairs*len(s.Pos))
 		for _, pos := range s.Pos {
 			cos, sin := t.table.Row(int(pos))
 			all = append(append(all, cos[:t.pairs]...), sin[:t.pairs]...)
 		}
-		e.list.Write(t.buffer, 0, bytesOf(all))
+		e.list.Write(t.buffer, 0, bytesIn(all))
 	}
 }
 
@@ -118,7 +120,7 @@ func (e *executable) record(l *lowered, s *backend.Step, c *cache) error {
 		if err != nil {
 			return err
 		}
-		e.list.Write(l.out, 0, bytesOf(rows))
+		e.list.Write(l.out, 0, bytesIn(rows))
 	}
 	rows := e.count(l.node, s)
 	for _, d := range l.dispatches {
@@ -178,27 +180,31 @@ func (p *planner) checkEmbed(n *graph.Node) error {
 	return quant.Dequantize(w.DType, make([]float32, w.Shape.Last()), row.Row(0))
 }
 
-// embeddings are the rows of an Embed node's weight.
+// embeddings are the rows of an Embed node's weight. Many are cut among the processors.
 func embeddings(n *graph.Node, tokens []int32) ([]float32, error) {
 	d, scale, w := n.Shape.Size(), n.Attr.(graph.EmbedAttr).Scale, n.W[0]
 	rows := make([]float32, len(tokens)*d)
-	err := mmap.Guard(func() error {
-		for t, id := range tokens {
-			row := rows[t*d : (t+1)*d]
-			part, err := w.Part(int(id), int(id)+1)
-			if err != nil {
-				return err
-			}
-			if err := quant.Dequantize(w.DType, row, part.Row(0)); err != nil {
-				return err
-			}
-			for i := range row {
-				row[i] *= scale
-			}
-		}
-		return nil
-	})
-	return rows, err
+	cuts := min(runtime.GOMAXPROCS(0), (len(tokens)+15)/16)
+	errs := make([]error, cuts)
+	var wg sync.WaitGroup
+	for c := range cuts {
+		wg.Go(func() {
+			errs[c] = mmap.Guard(func() error {
+				for t := len(tokens) * c / cuts; t < len(tokens)*(c+1)/cuts; t++ {
+					row := rows[t*d : (t+1)*d]
+					if err := quant.Dequantize(w.DType, row, w.Row(int(tokens[t]))); err != nil {
+						return err
+					}
+					for i := range row {
+						row[i] *= scale
+					}
+				}
+				return nil
+			})
+		})
+	}
+	wg.Wait()
+	return rows, errors.Join(errs...)
 }
 
 // poison makes the plan fill what is free with NaNs, where a test wants that.

@@ -80,7 +80,7 @@ func speedOfProducts(t *testing.T, d *Device) {
 		t.Fatal(err)
 	}
 	a := &arena{b: b, align: limits.Alignment}
-	make := func(shader string, v any, params any, rows int, w gpu.Buffer, x3, y3, z3 int) launch {
+	prepare := func(shader string, v any, params any, rows int, w gpu.Buffer, x3, y3, z3 int) launch {
 		p, err := d.pipe(shader, v)
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ func speedOfProducts(t *testing.T, d *Device) {
 			for _, v := range speedLinears(ws[0].layout) {
 				var list []launch
 				for _, w := range ws {
-					list = append(list, make("linear", v, linearParams{n, k, 0, n}, 1, w.shards[0].buffer, (n+v.Lanes*v.Per-1)/(v.Lanes*v.Per), 1, 1))
+					list = append(list, prepare("linear", v, linearParams{n, k, 0, n}, 1, w.shards[0].buffer, (n+v.Lanes*v.Per-1)/(v.Lanes*v.Per), 1, 1))
 				}
 				s := timed(t, d, list, 4)
 				t.Logf("%v %d x %d, a row, %d %d %d: %v, %.0f GB/s", dt, n, k, v.Lanes, v.Per, v.Unroll, s, size/s.Seconds()/1e9)
@@ -148,7 +148,7 @@ func speedOfProducts(t *testing.T, d *Device) {
 			}
 			for _, tl := range speedTiles {
 				v := productVariant{ws[0].layout, ending{Outs: 1}, tl}
-				l := make("product", v, linearParams{n, k, 0, n}, 512, ws[0].shards[0].buffer, (n+tl.BN-1)/tl.BN, (512+tl.BM-1)/tl.BM, 1)
+				l := prepare("product", v, linearParams{n, k, 0, n}, 512, ws[0].shards[0].buffer, (n+tl.BN-1)/tl.BN, (512+tl.BM-1)/tl.BM, 1)
 				s := timed(t, d, []launch{l}, 8)
 				t.Logf("%v %d x %d, 512 rows, tiles %v: %v, %.1f TFLOP/s", dt, n, k, tl, s, 2*512*float64(n)*float64(k)/s.Seconds()/1e12)
 			}

@@ -52,6 +52,9 @@ func New(d *Device, o Options) *Backend {
 	return &Backend{o: o, d: d, limit: min(l.Binding, l.Buffer), weights: map[weights]*weight{}, vectors: map[*graph.Weight]gpu.Buffer{}}
 }
 
+// Rows implements backend.Wide: with fewer, a GPU has too little to do at once.
+func (b *Backend) Rows() int { return 512 }
+
 // Close frees what the backend has on the GPU. Nothing may run, then or later.
 func (b *Backend) Close() error {
 	b.busy.Lock()

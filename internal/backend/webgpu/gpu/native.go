@@ -91,21 +91,31 @@ func describe(e hal.ExposedAdapter) Adapter {
 
 // Adapters lists the GPUs of this machine, real ones before programs that stand in
 // for one. It wraps ErrNone where there is none.
-func Adapters() ([]Adapter, error) {
-	all, instances, err := enumerate()
-	if err != nil {
-		return nil, err
-	}
-	defer destroy(instances)
-	list := make([]Adapter, len(all))
-	for i, f := range all {
-		list[i] = f.Adapter
-	}
-	return list, nil
+func Adapters() (list []Adapter, err error) {
+	err = still(func() error {
+		all, instances, err := enumerate()
+		if err != nil {
+			return err
+		}
+		for _, f := range all {
+			list = append(list, f.Adapter)
+		}
+		destroy(instances)
+		return nil
+	})
+	return list, err
 }
 
 // Open opens the n-th of Adapters.
-func Open(n int) (Device, error) {
+func Open(n int) (d Device, err error) {
+	err = still(func() error {
+		d, err = openNth(n)
+		return err
+	})
+	return d, err
+}
+
+func openNth(n int) (Device, error) {
 	all, instances, err := enumerate()
 	if err != nil {
 		return nil, err
@@ -122,6 +132,37 @@ func Open(n int) (Device, error) {
 	}
 	return &device{adapter: f.Adapter, instances: instances, hal: open.Device, queue: open.Queue, live: map[releaser]bool{}}, nil
 }
+
+// still runs f, which calls the library, on a stack that neither grows nor shrinks
+// meanwhile. The library hands drivers the addresses of variables on the stack as
+// numbers, which the runtime does not know of when it moves the stack: then a result is
+// written to where the stack was.
+func still(f func() error) error {
+	large()
+	return keep(f)
+}
+
+//go:noinline
+func large() (n byte) {
+	var room [200 << 10]byte
+	for i := range room[:1] {
+		room[i] = n
+	}
+	return room[len(room)-1]
+}
+
+// keep has so much of the stack that a quarter of it is used, which is when it is not
+// made smaller.
+//
+//go:noinline
+func keep(f func() error) error {
+	var room [80 << 10]byte
+	err := f()
+	used = room[len(room)/2]
+	return err
+}
+
+var used byte // what keep and its like have read
 
 // device is a Device.
 type device struct {
@@ -187,8 +228,11 @@ func (d *device) newBuffer(name string, size int, usage gputypes.BufferUsage) (*
 	if err := d.adapter.Limits.checkSize(name, size); err != nil {
 		return nil, err
 	}
-	h, err := d.hal.CreateBuffer(&hal.BufferDescriptor{Label: name, Size: uint64(size), Usage: usage})
-	if err != nil {
+	var h hal.Buffer
+	if err := still(func() (err error) {
+		h, err = d.hal.CreateBuffer(&hal.BufferDescriptor{Label: name, Size: uint64(size), Usage: usage})
+		return err
+	}); err != nil {
 		return nil, fmt.Errorf("gpu: buffer %s of %d bytes: %w: %w", name, size, ErrMemory, err)
 	}
 	b := &buffer{d, h, name, size}
@@ -225,7 +269,15 @@ func (p *pipeline) free(d *device) {
 }
 
 // NewPipeline implements Device.
-func (d *device) NewPipeline(name, wgsl string, access []Access) (_ Pipeline, err error) {
+func (d *device) NewPipeline(name, wgsl string, access []Access) (p Pipeline, err error) {
+	err = still(func() error {
+		p, err = d.newPipeline(name, wgsl, access)
+		return err
+	})
+	return p, err
+}
+
+func (d *device) newPipeline(name, wgsl string, access []Access) (_ Pipeline, err error) {
 	if d.lost != nil {
 		return nil, d.lost
 	}
@@ -292,8 +344,11 @@ func (d *device) NewGroup(of Pipeline, ranges ...Range) (Group, error) {
 		entries = append(entries, gputypes.BindGroupEntry{Binding: uint32(i), Resource: gputypes.BufferBinding{
 			Buffer: r.Buffer.(*buffer).hal.NativeHandle(), Offset: uint64(r.At), Size: uint64(r.Size)}})
 	}
-	h, err := d.hal.CreateBindGroup(&hal.BindGroupDescriptor{Label: p.name, Layout: p.layout, Entries: entries})
-	if err != nil {
+	var h hal.BindGroup
+	if err := still(func() (err error) {
+		h, err = d.hal.CreateBindGroup(&hal.BindGroupDescriptor{Label: p.name, Layout: p.layout, Entries: entries})
+		return err
+	}); err != nil {
 		return nil, fmt.Errorf("gpu: shader %s: %w", p.name, err)
 	}
 	g := &group{d, h}

@@ -12,7 +12,9 @@ import (
 )
 
 // Run implements Device.
-func (d *device) Run(l *List) error {
+func (d *device) Run(l *List) error { return still(func() error { return d.run(l) }) }
+
+func (d *device) run(l *List) error {
 	if d.lost != nil {
 		return d.lost
 	}

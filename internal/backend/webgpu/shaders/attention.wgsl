@@ -29,16 +29,18 @@ fn score(at: u32) -> f32 {
 	var s = 0.0;
 {{- if .Wide}}
 {{- if .F16}}
-	for (var d = 0u; d < DIM; d += 8u) {
-		let k = keys[(at + d) >> 3u];
-		let a = halves(k.x);
-		let b = halves(k.y);
-		let c = halves(k.z);
-		let e = halves(k.w);
-		s = fma(query[d + 1u], a.y, fma(query[d], a.x, s));
-		s = fma(query[d + 3u], b.y, fma(query[d + 2u], b.x, s));
-		s = fma(query[d + 5u], c.y, fma(query[d + 4u], c.x, s));
-		s = fma(query[d + 7u], e.y, fma(query[d + 6u], e.x, s));
+	for (var d = 0u; d < DIM; d += {{.Wide}}u) {
+{{- range $i := seq (div .Wide 8)}}
+		let k{{$i}} = keys[((at + d) >> 3u) + {{$i}}u];
+{{- end}}
+{{- range $i := seq (div .Wide 8)}}
+{{- range $j := seq 4}}
+		{
+			let k = halves(k{{$i}}.{{slice "xyzw" $j (add $j 1)}});
+			s = fma(query[d + {{add (mul 8 $i) (mul 2 $j) 1}}u], k.y, fma(query[d + {{add (mul 8 $i) (mul 2 $j)}}u], k.x, s));
+		}
+{{- end}}
+{{- end}}
 	}
 {{- else}}
 	for (var d = 0u; d < DIM; d += 4u) {
@@ -57,7 +59,7 @@ fn score(at: u32) -> f32 {
 }
 
 fn val(i: u32) -> f32 {
-	return {{if .F16}}halves(values[i >> 1u])[i & 1u]{{else}}bitcast<f32>(values[i]){{end}};
+	return {{if .F16}}from_half((values[i >> 1u] >> ((i & 1u) * 16u)) & 0xffffu){{else}}bitcast<f32>(values[i]){{end}};
 }
 
 @compute @workgroup_size(64)
@@ -97,18 +99,18 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 		weights[lane] = s;
 		workgroupBarrier();
 		var highest = top;
-		for (var j = 0u; j < 64u; j++) {
-			highest = max(highest, weights[j]);
-		}
+{{- range $j := seq 64}}
+		highest = max(highest, weights[{{$j}}]);
+{{- end}}
 		workgroupBarrier();
 		weights[lane] = select(0.0, exp_f(s - highest), seen);
 		workgroupBarrier();
 		let shrink = exp_f(top - highest);
 		top = highest;
 		var more = 0.0;
-		for (var j = 0u; j < 64u; j++) {
-			more += weights[j];
-		}
+{{- range $j := seq 64}}
+		more += weights[{{$j}}];
+{{- end}}
 		sum = fma(sum, shrink, more);
 {{- range $c := seq (ceil .Dim 64)}}
 		acc{{$c}} *= shrink;
