@@ -139,7 +139,8 @@ func openNth(n int) (Device, error) {
 // written to where the stack was.
 func still(f func() error) error {
 	large()
-	return keep(f)
+	_, err := keep(f)
+	return err
 }
 
 //go:noinline
@@ -155,14 +156,11 @@ func large() (n byte) {
 // made smaller.
 //
 //go:noinline
-func keep(f func() error) error {
+func keep(f func() error) (n byte, err error) {
 	var room [80 << 10]byte
-	err := f()
-	used = room[len(room)/2]
-	return err
+	err = f()
+	return room[len(room)/2], err
 }
-
-var used byte // what keep and its like have read
 
 // device is a Device.
 type device struct {
