@@ -109,18 +109,12 @@ func (f *targetFlags) choose(ctx context.Context, c *cobra.Command, path string,
 	defer p.end()
 	a.Report = p.report
 	plan, err := f.search(ctx, a, file, o.Imatrix)
+	if plan != nil { // measured, for other targets too where this one is out of reach
+		plan.Imatrix = o.Imatrix
+		err = errors.Join(err, f.save(plan))
+	}
 	if err != nil {
 		return nil, err
-	}
-	plan.Imatrix = o.Imatrix
-	if f.plan != "" {
-		if err := atomicfile.Write(f.plan, func(w io.Writer) error {
-			e := newEncoder(w)
-			e.SetIndent("", " ")
-			return e.Encode(plan)
-		}); err != nil {
-			return nil, err
-		}
 	}
 	o.Rules = nil
 	for i, w := range plan.Weights {
@@ -130,6 +124,18 @@ func (f *targetFlags) choose(ctx context.Context, c *cobra.Command, path string,
 		o.Type = "MXFP4_MOE"
 	}
 	return plan, nil
+}
+
+// save writes the file of measurements, if one is wanted.
+func (f *targetFlags) save(plan *allot.Plan) error {
+	if f.plan == "" {
+		return nil
+	}
+	return atomicfile.Write(f.plan, func(w io.Writer) error {
+		e := newEncoder(w)
+		e.SetIndent("", " ")
+		return e.Encode(plan)
+	})
 }
 
 func (f *targetFlags) search(ctx context.Context, a allot.Options, file *gguf.File, imatrixPath string) (*allot.Plan, error) {

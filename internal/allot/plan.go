@@ -102,12 +102,13 @@ func (s *Search) Within(ctx context.Context, size int64) (*Plan, error) {
 }
 
 // Below is a plan of few bytes whose KL divergence on the text is at most kl. Where effects
-// do not add up it looks for one that is expected to have less, or may have more.
+// do not add up it looks for one that is expected to have less, or may have more. With the
+// error that there is none comes the last one that was tried, which has the measurements.
 func (s *Search) Below(ctx context.Context, kl float64) (best *Plan, err error) {
 	aim := kl
+	var p *Plan
 	for range 5 {
-		p, err := s.plan(ctx, s.below(aim))
-		if err != nil {
+		if p, err = s.plan(ctx, s.below(aim)); err != nil {
 			return nil, err
 		}
 		got, expected := float64(p.KL), float64(p.Expected)
@@ -120,7 +121,7 @@ func (s *Search) Below(ctx context.Context, kl float64) (best *Plan, err error) 
 		aim = kl * expected / got
 	}
 	if best == nil {
-		return nil, fmt.Errorf("allot: no choice of types has a KL divergence of %g or less on the text", kl)
+		return p, fmt.Errorf("allot: no choice of types has a KL divergence of %g or less on the text; the last one tried has %.3g", kl, float64(p.KL))
 	}
 	return best, nil
 }
