@@ -125,6 +125,9 @@ func CheckFolder(path string) error {
 
 // createFolder makes the folder that is to become the one at path.
 func createFolder(path string) (dir string, err error) {
+	if st, err := os.Lstat(filepath.Clean(path)); err == nil && !st.IsDir() {
+		return "", &fs.PathError{Op: "write", Path: path, Err: errors.New("not a folder, and so not replaced")}
+	}
 	switch entries, err := os.ReadDir(path); {
 	case path == "":
 		return "", errNoName

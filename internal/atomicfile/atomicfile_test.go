@@ -194,4 +194,17 @@ func TestWriteFolder(t *testing.T) {
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("the folder holds %v", entries)
 	}
+	if err := CheckFolder(""); err == nil {
+		t.Error("a folder without a name")
+	}
+	link, empty := filepath.Join(dir, "link"), t.TempDir()
+	if err := os.Symlink(empty, link); err != nil {
+		t.Skip("no symbolic links here:", err)
+	}
+	for _, path := range []string{link, link + "/"} {
+		if err := WriteFolder(path, file("three")); err == nil {
+			t.Errorf("%s, a link to an empty folder, is replaced", path)
+		}
+	}
+	holds(t, empty, nil)
 }
