@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -150,7 +153,7 @@ func (f *targetFlags) search(ctx context.Context, a allot.Options, file *gguf.Fi
 	if least := s.Least() + rest; f.size != 0 && least > int64(f.size) {
 		return nil, usagef("--target-size %d: the least that types can make of the file is %d bytes", f.size, least)
 	}
-	measured, err := f.measured(s)
+	measured, err := f.measured(s, a.Model.Checkpoint.Path, imatrixPath)
 	if err != nil {
 		return nil, err
 	}
@@ -168,8 +171,9 @@ func (f *targetFlags) search(ctx context.Context, a allot.Options, file *gguf.Fi
 	return s.Within(ctx, int64(f.size)-rest)
 }
 
-// measured takes the measurements of the plan, if there is one.
-func (f *targetFlags) measured(s *allot.Search) (bool, error) {
+// measured takes the measurements of the plan, if there is one, and says where they are not
+// of this model, importance matrix or text.
+func (f *targetFlags) measured(s *allot.Search, model, imatrixPath string) (bool, error) {
 	data, err := readPlan(f.plan)
 	if err != nil || data == nil {
 		return false, err
@@ -177,6 +181,15 @@ func (f *targetFlags) measured(s *allot.Search) (bool, error) {
 	other, err := s.Read(data)
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", f.plan, err)
+	}
+	var was allot.Plan
+	if err := json.Unmarshal(data, &was); err != nil { // Read has taken it
+		return false, err
+	}
+	for _, x := range []struct{ what, was, is string }{{"model", was.Model, model}, {"importance matrix", was.Imatrix, imatrixPath}} {
+		if filepath.Base(x.was) != filepath.Base(x.is) {
+			fmt.Fprintf(f.log, "karat: note: the effects in %s were measured with the %s %s, not %s\n", oneLine(f.plan), x.what, oneLine(cmp.Or(x.was, "none")), oneLine(cmp.Or(x.is, "none")))
+		}
 	}
 	if other != nil {
 		fmt.Fprintf(f.log, "karat: note: the effects in %s are of another text (%s of %d tokens); only the choice is measured on this one\n",

@@ -75,7 +75,10 @@ func (c *checker) layout(t tensor.Tensor, s *stats) bool {
 		return true
 	}
 	if odd := s.scales.negative.n + s.scales.minimum.n; odd > 0 {
-		first := max(s.scales.negative.first, s.scales.minimum.first)
+		first := s.scales.negative.first
+		if m := s.scales.minimum; s.scales.negative.n == 0 || m.n > 0 && m.first < first {
+			first = m.first
+		}
 		c.add("scale-sign", []string{t.Name}, "%s: %d of %d blocks of %v have a negative scale or minimum, the first is block %d", t.Name, odd, n, t.DType, first)
 		return true
 	}
