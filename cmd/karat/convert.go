@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/mix"
+	"github.com/karat-run/karat/internal/convert"
 	"github.com/spf13/cobra"
 )
 
@@ -62,8 +62,8 @@ func (f *convertFlags) run(c *cobra.Command, src string) error {
 	if f.output == "" {
 		return usagef("-o OUT is needed")
 	}
-	if _, ok := mix.Find(f.kind); f.kind != "" && !ok {
-		return usagef("--type %q: possible are %s", f.kind, strings.Join(mix.Names(), ", "))
+	if err := convert.Check(f.output, convert.Options{Type: f.kind, Split: int64(f.split)}); err != nil {
+		return usageError{err}
 	}
 	p := progress{w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), start: time.Now()}
 	ctx, stop := untilSignal()
