@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/karat-run/karat/internal/arch"
@@ -60,6 +62,9 @@ one, and 2 if there was nothing to judge.`,
 }
 
 func (f *diagnoseFlags) run(c *cobra.Command, model, dump string) error {
+	if err := f.spare(model, dump); err != nil {
+		return err
+	}
 	ctx, stop := untilSignal()
 	defer stop()
 	d, err := f.diagnose(ctx, model, dump, c.ErrOrStderr())
@@ -80,8 +85,32 @@ func (f *diagnoseFlags) run(c *cobra.Command, model, dump string) error {
 	return failure{status: statusOutside}
 }
 
-// write writes the diagnosis where the flags want it, and to the terminal.
+// spare refuses, before the work, outputs that would replace what is read (a dump's JSON file lies
+// beside it), or that cannot be written.
+func (f *diagnoseFlags) spare(model, dump string) error {
+	for _, in := range []string{model, dump, f.golden} {
+		for _, x := range []string{in, strings.TrimSuffix(in, filepath.Ext(in)) + ".json", filepath.Join(in, "manifest.json")} {
+			if in != "" && sameFile(f.json, x) {
+				return usagef("--json %s would replace what is read", f.json)
+			}
+		}
+	}
+	if st, err := os.Stat(f.report); err == nil && !st.IsDir() {
+		return usagef("--report %s: not a folder", f.report)
+	}
+	if f.json != "" {
+		if _, err := os.Stat(filepath.Dir(f.json)); err != nil {
+			return usagef("--json %s: there is no such folder", f.json)
+		}
+	}
+	return nil
+}
+
+// write writes the diagnosis to the terminal, where it is safe, and to where the flags want it.
 func (f *diagnoseFlags) write(w io.Writer, d *diagnose.Diagnosis) error {
+	if err := reports.Text(w, d, layout(isTerminal(w))); err != nil {
+		return err
+	}
 	if f.json != "" {
 		err := atomicfile.Write(f.json, func(w io.Writer) error {
 			e := newEncoder(w)
@@ -93,11 +122,9 @@ func (f *diagnoseFlags) write(w io.Writer, d *diagnose.Diagnosis) error {
 		}
 	}
 	if f.report != "" {
-		if err := reports.WriteDir(f.report, d); err != nil {
-			return err
-		}
+		return reports.WriteDir(f.report, d)
 	}
-	return reports.Text(w, d, layout(isTerminal(w)))
+	return nil
 }
 
 // layout is that of a terminal, or of what is no terminal. NO_COLOR is no-color.org's.

@@ -125,10 +125,10 @@ func (r *Record) addInfo(b []byte) error {
 	default:
 		return fmt.Errorf("names: %q; possible are %s, %s, %s and %s", r.Names, NamesAuto, NamesHF, NamesLlamaCpp, NamesKarat)
 	}
-	if info.Prompts == nil {
-		return errors.New("no prompts")
-	}
 	r.decode, r.rows = info.Decode, info.Rows
+	if info.Prompts == nil {
+		return nil // the tensors tell which there are
+	}
 	return r.addPrompts(info.Prompts)
 }
 

@@ -316,7 +316,7 @@ func TestReadHostile(t *testing.T) {
 		{"empty JSON", " ", f(logits), "record.json: unexpected end"},
 		{"a word", `"prompts"`, f(logits), "record.json: a JSON string, want an object"},
 		{"no list", `{"prompts": 5}`, f(logits), "prompts: not a list"},
-		{"no prompts", `{"names": "hf"}`, f(logits), "no prompts"},
+		{"null for a list", `{"prompts": null}`, f(logits), "prompts: not a list"},
 		{"another engine's names", `{"prompts": [], "names": "gguf"}`, f(logits), `names: "gguf"; possible are auto, hf`},
 		{"names of another type", `{"prompts": [], "names": 5}`, f(logits), "record.json: names: a JSON number, want a string"},
 		{"numerics of another type", `{"prompts": [], "numerics": [5]}`, f(logits), "numerics: not an object"},
