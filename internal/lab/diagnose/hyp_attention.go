@@ -88,6 +88,13 @@ func (r *run) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 	for w := 16; w < longest; w *= 2 {
 		guesses = append(guesses, float64(w))
 	}
+	// The first row that a window changes is that many positions from the beginning.
+	const most = 8
+	if last, first := r.firstWrong(n); first < longest {
+		for w := first; w > max(last, first-most); w-- {
+			guesses = append(guesses, float64(w))
+		}
+	}
 	return append(all, unlikely(0.4, fitting("window_size", n, fit{right: float64(kv.Window), least: 1, most: float64(longest), integer: true, guesses: guesses, make: func(v float64) *hypothesis {
 		if v < 1 || int(v) == kv.Window {
 			return nil
@@ -317,24 +324,31 @@ func (r *run) prefilledRows(n *graph.Node) []rowError {
 	})
 }
 
+// firstWrong is the first position of a prompt, computed with others, at which attention n is wrong,
+// wholePrompt if there is none, and the last one before it that was looked at.
+func (r *run) firstWrong(n *graph.Node) (before, first int) {
+	first = wholePrompt
+	rows := r.prefilledRows(n)
+	for _, x := range rows {
+		if x.ratio() > excess {
+			first = min(first, x.row)
+		}
+	}
+	for _, x := range rows {
+		if x.row < first {
+			before = max(before, x.row)
+		}
+	}
+	return before, first
+}
+
 // stepSize is after how many positions of a prompt attention begins to be wrong: the
 // tokens that the engine computes at once, if what is wrong has to do with that. Not all
 // rows are looked at: of what may be, it is the roundest.
 func (r *run) stepSize(n *graph.Node) int {
-	size, before := wholePrompt, 0
-	rows := r.prefilledRows(n)
-	for _, x := range rows {
-		if x.ratio() > excess {
-			size = min(size, x.row)
-		}
-	}
+	before, size := r.firstWrong(n)
 	if size == wholePrompt {
 		return wholePrompt
-	}
-	for _, x := range rows {
-		if x.row < size {
-			before = max(before, x.row)
-		}
 	}
 	for round := 1; ; round *= 2 {
 		if size/(2*round)*(2*round) <= before {
