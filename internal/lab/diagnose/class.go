@@ -30,10 +30,10 @@ func (c class) String() string {
 // name is the class's activations in a dump's words.
 func (c class) name() string { return strings.TrimRight(c.activations, everywhere+halves) }
 
-// words is the name, and what it is not for.
+// words is the name, or what the class does that has none.
 func (c class) words() string {
 	if strings.HasSuffix(c.activations, halves) {
-		return c.name() + ", for weights in 16 bits alone"
+		return "16 bits where weights have 16, else f32"
 	}
 	return c.name()
 }
@@ -252,7 +252,7 @@ func (r *run) nearest(names []string, make func(string) class, of func(*equation
 			}
 			var all []float64
 			for _, x := range errors {
-				if x.residual == x.residual {
+				if x.residual == x.residual && !x.empty {
 					all = append(all, max(x.residual, 1e-9))
 				}
 			}
@@ -311,9 +311,13 @@ func (r *run) exact(c class) (bool, error) {
 		}
 		var all []float64
 		for _, x := range errors {
-			all = append(all, x.ratio())
+			if !x.empty {
+				all = append(all, x.ratio())
+			}
 		}
-		ratios = append(ratios, median(all))
+		if len(all) > 0 {
+			ratios = append(ratios, median(all))
+		}
 	}
 	return len(ratios) == 0 || median(ratios) <= 1, nil
 }

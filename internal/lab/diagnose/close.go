@@ -58,8 +58,11 @@ func (r *run) close() error {
 	if n > 0 {
 		c.Before, c.After, c.Prompts = c.Before/lab.Number(n), c.After/lab.Number(n), int(n)
 	}
-	if c.Before > 0 {
-		c.Unexplained = lab.Number(min(1, max(0, float64((c.After-spread*c.Floor)/c.Before))))
+	switch {
+	case infinite(float64(c.Before + c.After)): // of logits that are no numbers nothing is explained
+		c.Unexplained = 1
+	case c.Before > 0:
+		c.Unexplained = min(1, max(0, (c.After-spread*c.Floor)/c.Before))
 	}
 	r.out.Closure = c
 	return nil
@@ -75,7 +78,7 @@ func (r *run) unexplained() bool {
 	for _, f := range r.frees {
 		floor = max(floor, f.floor)
 	}
-	return slices.ContainsFunc(r.frees, func(f *free) bool { return f.after > spread*floor })
+	return slices.ContainsFunc(r.frees, func(f *free) bool { return !(f.after <= spread*floor) })
 }
 
 // free runs the reference over a prompt.

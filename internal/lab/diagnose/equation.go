@@ -37,6 +37,7 @@ type rowError struct {
 	site
 	residual float64 // relative to the row's norm
 	floor    float64 // what rounding alone may make of it
+	empty    bool    // the equation gives what is no number: it tells nothing of how the engine rounds
 }
 
 func (r rowError) ratio() float64 {
@@ -187,7 +188,8 @@ func (r *run) measure(eq *equation, base *attempt, more sim.Edits, sites []site,
 		got := p.read(eq.target, rows)
 		w := eq.target.Shape.Size()
 		for k, row := range rows {
-			x := rowError{site: site{i, row}, residual: r.distance(eq.target, got[k*w:(k+1)*w], want[k*w:(k+1)*w])}
+			x := rowError{site: site{i, row}, residual: r.distance(eq.target, got[k*w:(k+1)*w], want[k*w:(k+1)*w]),
+				empty: slices.ContainsFunc(want[k*w:(k+1)*w], infinite)}
 			if floors == nil {
 				x.floor = noise[k]
 			} else {
@@ -231,7 +233,9 @@ func (r *run) floors(p *prompt, n *graph.Node, edits sim.Edits, rows []int, want
 			return nil, err
 		}
 		for k := range rows {
-			noise[k] = max(noise[k], r.distance(n, got[k*w:(k+1)*w], want[k*w:(k+1)*w]))
+			if d := r.distance(n, got[k*w:(k+1)*w], want[k*w:(k+1)*w]); !infinite(d) { // an arm that overflows tells nothing
+				noise[k] = max(noise[k], d)
+			}
 		}
 	}
 	least := max(most(noise), 0x1p-24)
@@ -242,13 +246,25 @@ func (r *run) floors(p *prompt, n *graph.Node, edits sim.Edits, rows []int, want
 }
 
 // distance is how far a row of n's values lies from another. Logits are the same if they
-// differ by a constant, unless a cap comes between.
+// differ by a constant, unless a cap comes between. Where neither row has a number nothing
+// is compared: what is no number makes more of them, which is no fault of what reads it.
 func (r *run) distance(n *graph.Node, got, want []float64) float64 {
+	if slices.ContainsFunc(want, infinite) {
+		got, want = slices.Clone(got), slices.Clone(want)
+		for i, v := range want {
+			if infinite(v) && infinite(got[i]) {
+				got[i], want[i] = 0, 0
+			}
+		}
+	}
 	if n == r.g.Result() && n.Op != graph.Softcap {
 		got, want = centered(got), centered(want)
 	}
 	return lab.RelativeL2(want, got)
 }
+
+// infinite reports whether x is an infinity, or no number at all.
+func infinite(x float64) bool { return math.IsNaN(x - x) }
 
 // centered is x less its mean.
 func centered(x []float64) []float64 {

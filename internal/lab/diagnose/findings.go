@@ -242,8 +242,7 @@ func (r *run) numericFindings() []Finding {
 		all = append(all, f)
 	}
 	c, said := r.class, r.declared
-	switch {
-	case c.coarse() && said.activations == "":
+	if c.coarse() && said.activations == "" {
 		add("numeric_activations", "Linear", "rounds what products read, or all it keeps, to "+c.words(), detail{"activations": c.words()})
 	}
 	if c.activations == "f32" && said.activations == "" {

@@ -95,7 +95,7 @@ func MeasureFloors(ctx context.Context, g *graph.Graph, prompts [][]int32, progr
 		m.sums[i].ops = map[string]lab.Number{}
 	}
 	for i, ids := range prompts {
-		if err := m.check(ids); err != nil {
+		if err := checkIDs(g, ids); err != nil {
 			return nil, fmt.Errorf("diagnose: floor: prompt %d: %w", i, err)
 		}
 	}
@@ -141,18 +141,18 @@ type rowsOf struct {
 func (v rowsOf) Rows() (first, n int)        { return v.first, len(v.data) / v.width }
 func (v rowsOf) Read(dst []float64, row int) { copy(dst, v.data[(row-v.first)*v.width:]) }
 
-// check refuses a prompt that the graph cannot compute.
-func (m *meter) check(ids []int32) error {
+// checkIDs refuses a prompt that the graph cannot compute.
+func checkIDs(g *graph.Graph, ids []int32) error {
 	if len(ids) == 0 {
 		return errors.New("no token")
 	}
-	for _, n := range m.g.Nodes {
+	for _, n := range g.Nodes {
 		if n.Op != graph.Embed {
 			continue
 		}
-		for _, id := range ids {
+		for i, id := range ids {
 			if rows := n.W[0].Rows(); id < 0 || int(id) >= rows {
-				return fmt.Errorf("token %d, possible are 0 to %d", id, rows-1)
+				return fmt.Errorf("position %d: token %d, possible are 0 to %d", i, id, rows-1)
 			}
 		}
 	}

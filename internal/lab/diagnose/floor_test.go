@@ -96,7 +96,7 @@ func TestFloorsCancelled(t *testing.T) {
 
 func TestFloorsRefuse(t *testing.T) {
 	g := floorGraph(t, "tiny-qwen3")
-	for want, ids := range map[string][]int32{"no token": {}, "token -1": {-1}, "token 1000000": {2, 1000000}} {
+	for want, ids := range map[string][]int32{"no token": {}, "position 0: token -1": {-1}, "position 1: token 1000000": {2, 1000000}} {
 		_, err := MeasureFloors(context.Background(), g, [][]int32{{2}, ids}, nil)
 		if err == nil || !strings.Contains(err.Error(), "prompt 1: "+want) {
 			t.Errorf("%v: %v", ids, err)

@@ -17,6 +17,9 @@ import (
 // another form; either way it says nothing of the engine, and is left out.
 func (r *run) judgeProbes() error {
 	r.misshapen()
+	if err := r.judgePrompts(); err != nil {
+		return err
+	}
 	for {
 		changed, err := r.judgeProbe()
 		if err != nil || !changed {
@@ -346,8 +349,9 @@ func otherRows(got, want []float64, w int, limit float64) *print {
 func (r *run) otherTap(i int, n *graph.Node, got []float64) *print {
 	w := n.Shape.Size()
 	for j, q := range r.prompts {
-		for x, k := range q.known {
-			if j == i && x == n || x.Shape.Size() != w {
+		for _, x := range r.g.Nodes {
+			k := q.known[x]
+			if k == nil || j == i && x == n || x.Shape.Size() != w {
 				continue
 			}
 			first, count := k.Rows()
@@ -462,6 +466,10 @@ func proportional(got, want []float64, w int, limit float64) bool {
 func (r *run) misshapen() {
 	for _, u := range r.misfit {
 		if u.Width > u.Node.Shape.Size() || r.reported(u.Node) {
+			continue
+		}
+		if u.Placed.Rows == u.Node.Shape.Size() {
+			r.infers("%s is left out: its rows are features and its columns positions; write it the other way", u.Name)
 			continue
 		}
 		r.findings = append(r.findings, Finding{Cause: "probe_prefix", Op: opName(u.Node), Layers: layersOf(u.Node), Tap: u.Name, From: []string{}, Nodes: []string{u.Node.Name},

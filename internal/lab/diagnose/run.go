@@ -77,6 +77,21 @@ type tap struct{ lab.Placed }
 func (t tap) Rows() (first, n int)        { return t.First, t.Placed.Rows }
 func (t tap) Read(dst []float64, row int) { t.Placed.Read(dst, row-t.First) }
 
+// written reports whether any value is not 0.
+func (p *prompt) written() bool {
+	for _, k := range p.known {
+		first, n := k.Rows()
+		x := make([]float64, k.(tap).Width)
+		for i := range n {
+			k.Read(x, first+i)
+			if slices.ContainsFunc(x, func(v float64) bool { return v != 0 }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // read is the engine's rows of n.
 func (p *prompt) read(n *graph.Node, rows []int) []float64 {
 	w := n.Shape.Size()
@@ -161,6 +176,9 @@ func (r *run) place() error {
 		if p = r.withIDs(p); p == nil {
 			continue
 		}
+		if err := checkIDs(r.g, p.IDs); err != nil {
+			return fmt.Errorf("%w: %s: prompt %d: ids that MODEL does not have: %v", ErrUnusable, r.Dump.Path, p.Index, err)
+		}
 		found, err := lab.Place(r.g, names, p, r.Dump.Prompts...)
 		if err != nil {
 			return err
@@ -195,6 +213,9 @@ func (r *run) place() error {
 	r.without()
 	if len(r.prompts) == 0 {
 		return fmt.Errorf("%w: %s: no prompt has ids and logits or taps", ErrUnusable, r.Dump.Path)
+	}
+	if !slices.ContainsFunc(r.prompts, (*prompt).written) {
+		return fmt.Errorf("%w: %s: all values are 0: the probe reads buffers that were never written, or copies none", ErrUnusable, r.Dump.Path)
 	}
 	for s := range unplaced {
 		r.out.Coverage.Unplaced = append(r.out.Coverage.Unplaced, s)

@@ -160,10 +160,10 @@ func curve(d *diagnose.Diagnosis, f *diagnose.Finding) *diagnose.Curve {
 }
 
 // positions says where in the longest tapped prompt a finding's equation is broken,
-// "" if that was not measured.
+// "" if it is not, or that was not measured.
 func positions(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 	c := curve(d, f)
-	if c == nil || len(c.Rows) == 0 {
+	if c == nil || len(c.Rows) == 0 || !c.Flagged {
 		return ""
 	}
 	var bad []int
@@ -177,15 +177,21 @@ func positions(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 		bad = append(bad, i)
 	}
 	n := len(c.Rows)
+	of := fmt.Sprint(n)
+	if n < d.Coverage.Positions {
+		of += " looked at"
+	}
 	switch {
 	case len(bad) == 0:
 		return "not in the longest tapped prompt"
+	case len(bad) == n && n < d.Coverage.Positions:
+		return fmt.Sprintf("all %s, of %d", of, d.Coverage.Positions)
 	case len(bad) == n:
 		return "all " + count(n, "position")
 	case len(bad) == n-bad[0] && len(c.Positions) == 0 || len(bad) < n && len(c.Positions) == n && len(bad) == n-slices.Index(c.Positions, bad[0]):
-		return fmt.Sprintf("from %d on, of %d", bad[0], n)
+		return fmt.Sprintf("from %d on, of %s", bad[0], of)
 	}
-	return fmt.Sprintf("%s of %d", ranges(bad), n)
+	return fmt.Sprintf("%s of %s", ranges(bad), of)
 }
 
 // detail lists a finding's details, sorted by name.

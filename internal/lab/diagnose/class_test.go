@@ -1,0 +1,42 @@
+package diagnose
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// TestCenter wants rows rounded for the types of weights that each class says.
+func TestCenter(t *testing.T) {
+	row := make([]float64, 256)
+	for i := range row {
+		row[i] = 1 / float64(3+i)
+	}
+	for _, c := range []struct {
+		class   string
+		rounded []tensor.DType
+	}{
+		{"q8", []tensor.DType{tensor.BF16, tensor.F16, tensor.Q8_0, tensor.Q4_K}},
+		{"q8~", []tensor.DType{tensor.BF16, tensor.F16}},
+		{"q8_32", []tensor.DType{tensor.BF16, tensor.F16, tensor.Q8_0, tensor.Q4_K, tensor.F32}},
+		{"i16_32", []tensor.DType{tensor.Q8_0, tensor.Q4_K}},
+		{"i16_32!", []tensor.DType{tensor.BF16, tensor.F16, tensor.Q8_0, tensor.Q4_K, tensor.F32}},
+	} {
+		for _, w := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.Q8_0, tensor.Q4_K} {
+			x := slices.Clone(row)
+			class{activations: c.class}.center().Input(x, w)
+			worst := 0.0
+			for i, v := range x {
+				worst = max(worst, (v-row[i])/row[0], (row[i]-v)/row[0])
+			}
+			if coarse := worst > 1e-6; coarse != slices.Contains(c.rounded, w) {
+				t.Errorf("%s with weights in %v: off by %.2g", c.class, w, worst)
+			}
+		}
+	}
+	if s := (class{"q8~", "f64", ""}).String(); strings.Contains(s, "q8") || !strings.Contains(s, "16 bits where weights have 16") {
+		t.Error(s)
+	}
+}
