@@ -89,10 +89,11 @@ func (f *diagnoseFlags) run(c *cobra.Command, model, dump string) error {
 // beside it), or that cannot be written.
 func (f *diagnoseFlags) spare(model, dump string) error {
 	for _, in := range []string{model, dump, f.golden} {
-		for _, x := range []string{in, strings.TrimSuffix(in, filepath.Ext(in)) + ".json", filepath.Join(in, "manifest.json")} {
-			if in != "" && sameFile(f.json, x) {
-				return usagef("--json %s would replace what is read", f.json)
-			}
+		if in == "" {
+			continue
+		}
+		if err := spare("--json "+f.json, f.json, in, strings.TrimSuffix(in, filepath.Ext(in))+".json", filepath.Join(in, "manifest.json")); err != nil {
+			return err
 		}
 	}
 	if st, err := os.Stat(f.report); err == nil && !st.IsDir() {
