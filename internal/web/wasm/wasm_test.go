@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -94,7 +93,11 @@ func build(t *testing.T) string {
 func run(t *testing.T, program, backend string) (o outcome) {
 	t.Helper()
 	root := golden.Root(t)
-	args := []string{"scenario.cjs", filepath.Join(runtime.GOROOT(), "lib", "wasm", "wasm_exec.js"), program,
+	goroot, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"scenario.cjs", filepath.Join(strings.TrimSpace(string(goroot)), "lib", "wasm", "wasm_exec.js"), program,
 		filepath.Join(root, "cmd", "karat", "demo.gguf"), filepath.Join(root, "testdata", "records", "demo"), backend}
 	if backend == "webgpu" {
 		dawn := filepath.Join(root, "internal", "backend", "webgpu", "gpu", "node.cjs")
