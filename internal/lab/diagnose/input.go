@@ -3,6 +3,7 @@ package diagnose
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/lab"
 )
@@ -10,16 +11,22 @@ import (
 // judgeInput compares the ids that the engine was given with those that the model's
 // tokenizer makes of what was asked for, and with the golden record's.
 func (r *run) judgeInput() error {
+	var untold []string
 	for _, p := range r.prompts {
 		want, how, err := r.expected(p.Prompt)
 		switch {
 		case err != nil:
 			r.infers("prompt %d: what was asked for could not be tokenized (%v): its ids are taken as they are", p.Index, err)
 		case want == nil:
-			r.infers("the dump does not say what the ids were made of (prompt %d is one): they are taken as they are", p.Index)
+			untold = append(untold, fmt.Sprint(p.Index))
 		case !slices.ContainsFunc(want, func(ids []int32) bool { return slices.Equal(ids, p.IDs) }):
 			r.wrongInput(p, want, how)
 		}
+	}
+	if len(untold) == len(r.prompts) {
+		r.infers("the dump does not say what the ids were made of: they are taken as they are")
+	} else if len(untold) > 0 {
+		r.infers("the dump does not say what the ids of these prompts were made of, which are taken as they are: %s", strings.Join(untold, ", "))
 	}
 	return nil
 }

@@ -72,15 +72,6 @@ func known(id string) bool {
 	return find(id) != nil || isInput(id) || isProbe(id)
 }
 
-// IDs lists all faults that Inject, Inputs and Probe know, in that order.
-func IDs() []string {
-	var ids []string
-	for _, s := range table {
-		ids = append(ids, s.id)
-	}
-	return append(append(ids, inputIDs...), probeIDs...)
-}
-
 // Split separates the faults of the engine from those of its input and its probe.
 func Split(faults []Fault) (engine, input, probe []Fault) {
 	for _, f := range faults {

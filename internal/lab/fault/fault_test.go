@@ -235,7 +235,11 @@ func TestKernels(t *testing.T) {
 // probe can have, and some that have none.
 func TestCatalogue(t *testing.T) {
 	strange := 0
-	for _, id := range IDs() {
+	ids := slices.Concat(inputIDs, probeIDs)
+	for _, s := range table {
+		ids = append(ids, s.id)
+	}
+	for _, id := range ids {
 		if strings.HasPrefix(id, "x_") {
 			strange++
 		}
