@@ -39,11 +39,15 @@ func seeds() map[string][]byte {
 // TestCorpus keeps the committed corpus the same as seeds; -update writes it.
 func TestCorpus(t *testing.T) { golden.Corpus(t, "FuzzParse", seeds(), *update) }
 
-// FuzzParse: no input makes Parse panic; what it accepts has its tensors inside
-// the input, decodes, and is the same after it was written and read again.
+// FuzzParse: no input makes Parse or Read panic, and they agree; what they accept has
+// its tensors inside the input, decodes, and is the same after it was written and read again.
 func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		g, err := Parse(data)
+		pieces, err2 := Read(bytes.NewReader(data), int64(len(data)))
+		if (err == nil) != (err2 == nil) {
+			t.Fatalf("Parse: %v, Read: %v", err, err2)
+		}
 		if err != nil {
 			if g != nil || !strings.HasPrefix(err.Error(), "gguf: ") {
 				t.Fatalf("file %v with error %v", g, err)
@@ -51,6 +55,11 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		checkTensors(t, g, data)
+		for i, x := range pieces.Tensors() {
+			if want := g.Tensors()[i]; x.Name != want.Name || x.Source == nil && !bytes.Equal(x.Data, want.Data) {
+				t.Fatalf("%s by pieces is not %s", x.Name, want.Name)
+			}
+		}
 		var metadata []KeyValue
 		for _, k := range g.Metadata.Keys() {
 			v, _ := g.Metadata.Lookup(k)
