@@ -192,7 +192,11 @@ func embeddings(n *graph.Node, tokens []int32) ([]float32, error) {
 			errs[c] = mmap.Guard(func() error {
 				for t := len(tokens) * c / cuts; t < len(tokens)*(c+1)/cuts; t++ {
 					row := rows[t*d : (t+1)*d]
-					if err := quant.Dequantize(w.DType, row, w.Row(int(tokens[t]))); err != nil {
+					part, err := w.Part(int(tokens[t]), int(tokens[t])+1)
+					if err != nil {
+						return err
+					}
+					if err := quant.Dequantize(w.DType, row, part.Row(0)); err != nil {
 						return err
 					}
 					for i := range row {

@@ -1,6 +1,7 @@
 package webgpu
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -93,5 +94,34 @@ func sameSteps(t *testing.T, d *Device, dt tensor.DType, dim, rows int) {
 		if !same(once, pieces) {
 			t.Errorf("window %d: other bits in other steps", window)
 		}
+	}
+}
+
+// TestPieces: weights that are read from their file piece by piece, as in a browser,
+// give the bits of those that lie in memory; a file that ends is an error.
+func TestPieces(t *testing.T) {
+	d := device(t)
+	g := block(t, tensor.Q4_0, 64, 0)
+	tokens := []int32{3, 1, 4, 1, 5}
+	whole := start(t, New(d, Options{}), g, len(tokens), nil).run(tokens...)
+	var embed *graph.Weight
+	for _, n := range g.Nodes {
+		for _, w := range n.W {
+			if n.Op == graph.Linear || n.Op == graph.Embed {
+				w.Source, w.Data = bytes.NewReader(append(make([]byte, 7), w.Data...)), nil
+				w.At = 7
+			}
+			if n.Op == graph.Embed {
+				embed = w
+			}
+		}
+	}
+	r := start(t, New(d, Options{}), g, len(tokens), nil)
+	if !same(whole, r.run(tokens...)) {
+		t.Error("other bits from pieces")
+	}
+	embed.Source = bytes.NewReader(nil)
+	if _, err := r.plan.Run(t.Context(), r.step(tokens), nil); err == nil {
+		t.Error("an embedding of a file that has ended passes")
 	}
 }
