@@ -201,10 +201,10 @@ func (w *Weight) packHeaders(chunk []byte, k, b int, rows []byte, rowBytes int) 
 	}
 	groups := w.DType.BlockSize() / w.Group()
 	if scales != nil {
-		spread(bytes(scales[b*groups*Rows:][:groups*Rows]), &s)
+		simd.WeaveBytes(bytes(scales[b*groups*Rows:][:groups*Rows]), &s)
 	}
 	if mins != nil {
-		spread(bytes(mins[b*groups*Rows:][:groups*Rows]), &m)
+		simd.WeaveBytes(bytes(mins[b*groups*Rows:][:groups*Rows]), &m)
 	}
 }
 
@@ -214,31 +214,4 @@ func scalesK(b []byte) (scales, mins uint64) {
 	scales = uint64(a&0x3f3f3f3f) | uint64(high&0x0f0f0f0f|a>>6&0x03030303<<4)<<32
 	mins = uint64(c&0x3f3f3f3f) | uint64(high>>4&0x0f0f0f0f|c>>6&0x03030303<<4)<<32
 	return scales, mins
-}
-
-// spread writes bytes of rows, of 8 groups in a word, as [groups][Rows].
-func spread(dst []byte, words *[2][Rows]uint64) {
-	for n := 0; n < len(dst); n += 8 * Rows {
-		for r := 0; r < Rows; r += 8 {
-			x := (*[8]uint64)(words[n/(8*Rows)][r:])
-			for s, mask := range [...]uint64{0x00ff00ff00ff00ff, 0x0000ffff0000ffff, 0x00000000ffffffff} {
-				for j := range x {
-					if j>>s&1 == 0 {
-						exchange(&x[j], &x[j+1<<s], 8<<s, mask)
-					}
-				}
-			}
-			for g, v := range x {
-				binary.LittleEndian.PutUint64(dst[n+g*Rows+r:], v)
-			}
-		}
-	}
-}
-
-// exchange lets the bits of a above those of a mask and the bits of b in it change
-// places, n bits apart.
-func exchange(a, b *uint64, n int, mask uint64) {
-	t := (*a>>n ^ *b) & mask
-	*b ^= t
-	*a ^= t << n
 }

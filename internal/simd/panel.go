@@ -62,9 +62,11 @@ const TilePanels = 16
 // AddTiles is AddPanel for several panels of one shape, which go through the
 // activations together: acc is [panel][rows][PanelRows]. Weights and activations
 // are as Widen and Split leave them; Codes, Q and Init are not read, and offsets
-// have been subtracted. It is there for matrix units; HasTiles tells whether it is
-// worth its price.
+// have been subtracted. It is there for matrix units.
 func AddTiles(acc []float32, w []*Panel, x *Acts, split []uint16) { addTiles(acc, w, x, split) }
+
+// HasTiles reports whether AddTiles is faster than AddPanel for that many rows.
+func HasTiles(rows int) bool { return hasTiles(rows) }
 
 // Split makes bfloat16 numbers of activations q, in the order of Acts.Q: for each
 // ActGroup of them first what is left when their low bytes are cleared, and then

@@ -48,8 +48,7 @@ func addTiles(acc []float32, w []*Panel, x *Acts, split []uint16) {
 	addTilesAMX(acc, rows, w, x, split)
 }
 
-// HasTiles reports whether AddTiles is faster than AddPanel for that many rows.
-func HasTiles(rows int) bool { return tier >= amx && rows >= 12 }
+func hasTiles(rows int) bool { return tier >= amx && rows >= 12 }
 
 func split(dst []uint16, q []int16) {
 	if tier < amx || len(q)%ActGroup != 0 {

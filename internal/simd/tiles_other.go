@@ -4,8 +4,7 @@ package simd
 
 func addTiles(acc []float32, w []*Panel, x *Acts, split []uint16) { addTilesGeneric(acc, w, x, split) }
 
-// HasTiles reports whether AddTiles is faster than AddPanel for that many rows.
-func HasTiles(rows int) bool { return false }
+func hasTiles(int) bool { return false }
 
 func split(dst []uint16, q []int16) { splitGeneric(dst, q) }
 

@@ -6,32 +6,51 @@ func weaveAVX512(dst, src *byte, stride, n, in, out int, flip byte)
 //go:noescape
 func weaveHalvesAVX512(dst, src *byte, stride, n, in, out, other int)
 
-func weave(dst, src []byte, stride, n, in, out int, flip byte) {
-	if tier < avx512 {
-		weaveGeneric(dst, src, stride, n, in, out, flip)
-		return
-	}
-	weaveAVX512(&dst[0], &src[0], stride, n, in, out, flip)
-}
-
-func weaveHalves(dst, src []byte, stride, n, in, out, other int) {
-	if tier < avx512 {
-		weaveHalvesGeneric(dst, src, stride, n, in, out, other)
-		return
-	}
-	weaveHalvesAVX512(&dst[0], &src[0], stride, n, in, out, other)
-}
-
 //go:noescape
 func weaveBitsAVX512(dst, src *byte, stride, out, two int)
 
-func weaveBits(dst, src []byte, stride, out int, two bool) {
+//go:noescape
+func weaveAVX2(dst, src *byte, stride, n, in, out int, flip byte)
+
+//go:noescape
+func weaveHalvesAVX2(dst, src *byte, stride, n, in, out, other int)
+
+//go:noescape
+func weaveBitsAVX2(dst, src *byte, stride, out, two int)
+
+func weave(dst, src []byte, stride, n, in, out int, flip byte) {
 	switch {
-	case tier < avx512:
-		weaveBitsGeneric(dst, src, stride, out, two)
-	case two:
-		weaveBitsAVX512(&dst[0], &src[0], stride, out, 1)
+	case tier >= avx512:
+		weaveAVX512(&dst[0], &src[0], stride, n, in, out, flip)
+	case tier >= avx2:
+		weaveAVX2(&dst[0], &src[0], stride, n, in, out, flip)
 	default:
-		weaveBitsAVX512(&dst[0], &src[0], stride, out, 0)
+		weaveGeneric(dst, src, stride, n, in, out, flip)
+	}
+}
+
+func weaveHalves(dst, src []byte, stride, n, in, out, other int) {
+	switch {
+	case tier >= avx512:
+		weaveHalvesAVX512(&dst[0], &src[0], stride, n, in, out, other)
+	case tier >= avx2:
+		weaveHalvesAVX2(&dst[0], &src[0], stride, n, in, out, other)
+	default:
+		weaveHalvesGeneric(dst, src, stride, n, in, out, other)
+	}
+}
+
+func weaveBits(dst, src []byte, stride, out int, two bool) {
+	n := 0
+	if two {
+		n = 1
+	}
+	switch {
+	case tier >= avx512:
+		weaveBitsAVX512(&dst[0], &src[0], stride, out, n)
+	case tier >= avx2:
+		weaveBitsAVX2(&dst[0], &src[0], stride, out, n)
+	default:
+		weaveBitsGeneric(dst, src, stride, out, two)
 	}
 }
