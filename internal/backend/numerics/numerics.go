@@ -123,5 +123,5 @@ func (n Numerics) webgpu(noFuse []string) (backend.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return webgpu.New(d, webgpu.Options{F32KV: n.KV == "f32", Own: true}), nil
+	return webgpu.New(d, webgpu.Options{F32KV: n.KV == "f32", Own: true, Software: d.Adapter().Kind == "cpu"}), nil
 }

@@ -126,7 +126,7 @@ func (p *planner) attention(l *lowered) error {
 	heads, dim := n.In[0].Shape[0], a.KV.Dim
 	params := attentionParams{heads, a.KV.Heads, min(a.KV.Window, math.MaxInt32), float32(a.Scale)}
 	below := 0
-	if dim%16 == 0 && p.e.most(n) >= many {
+	if dim%16 == 0 && p.e.most(n) >= many && !p.e.b.o.Software {
 		v := attendVariant{!p.e.b.o.F32KV, dim, 16}
 		if dim%32 == 0 {
 			v.Chunk = 32

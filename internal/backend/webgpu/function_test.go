@@ -233,6 +233,7 @@ func variants(t *testing.T) (all []*kernel) {
 				per = 2
 			}
 			add("linear", linearVariant{layout: l, ending: end, Lanes: lanes, Per: per, Rows: 1, Unroll: unroll})
+			add("alone", aloneVariant{l, end, 4})
 			if d == tensor.F32 || d == tensor.Q4_0 {
 				add("linear", linearVariant{layout: l, ending: end, Lanes: lanes, Per: per, Rows: few, Unroll: unroll})
 				add("product", productVariant{l, end, tiles})
@@ -244,6 +245,7 @@ func variants(t *testing.T) (all []*kernel) {
 			l.Odd = true
 			add("linear", linearVariant{layout: l, ending: ending{Outs: 1}, Lanes: lanes, Per: 1, Rows: few, Unroll: unroll})
 			add("product", productVariant{l, ending{Outs: 1}, tiles})
+			add("alone", aloneVariant{l, ending{Outs: 1}, 4})
 		}
 	}
 	return all

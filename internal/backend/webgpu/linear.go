@@ -66,6 +66,21 @@ type productVariant struct {
 	tile
 }
 
+// aloneVariant is a form of alone.wgsl.
+type aloneVariant struct {
+	layout
+	ending
+	Per int // rows of the weight of an invocation
+}
+
+// Columns is how many results an invocation has.
+func (v aloneVariant) Columns() int {
+	if v.GLU != "" {
+		return v.Per / 2
+	}
+	return v.Per
+}
+
 // Cols is how many results of a row an invocation has.
 func (v productVariant) Cols() int {
 	if v.GLU != "" {
@@ -146,6 +161,11 @@ func (p *planner) products(l *lowered, w *weight, end ending, params any, column
 	in := []gpu.Range{{Buffer: x}, {Buffer: s.buffer}}
 	for _, b := range more {
 		in = append(in, gpu.Range{Buffer: b})
+	}
+	if p.e.b.o.Software {
+		v := aloneVariant{w.layout, end, 4}
+		grid := func(rows int) (x, y, z int) { return (columns + 64*v.Columns() - 1) / (64 * v.Columns()), rows, 1 }
+		return p.add(l, "alone", v, params, grid, out, in...)
 	}
 	most := p.e.most(l.node)
 	for _, rows := range []int{1, few} {

@@ -17,7 +17,8 @@ import (
 var scales = map[tensor.DType][]int{tensor.Q4_0: {0}, tensor.Q5_1: {0, 2}, tensor.Q8_0: {0}, tensor.Q2_K: {80, 82}, tensor.Q3_K: {108}, tensor.Q5_K: {0, 2}, tensor.Q6_K: {208}, tensor.IQ4_NL: {0}}
 
 // TestSteps: a step of many rows, which has kernels of its own, gives each row the bits
-// that it has in a step of a few, and in one of its own; and they are right. Stacked
+// that it has in a step of a few, and in one of its own, and by the kernels for programs
+// that stand in for a GPU; and they are right. Stacked
 // products, gated ones, and sums are in it, heads that turn, and windows.
 func TestSteps(t *testing.T) {
 	d := device(t)
@@ -93,6 +94,9 @@ func sameSteps(t *testing.T, d *Device, dt tensor.DType, dim, rows int) {
 		}
 		if !same(once, pieces) {
 			t.Errorf("window %d: other bits in other steps", window)
+		}
+		if !same(once, start(t, New(d, Options{F32KV: window > 0, Software: true}), g, rows, nil).run(tokens...)) {
+			t.Errorf("window %d: other bits from the kernels for a program that stands in for a GPU", window)
 		}
 	}
 }

@@ -25,6 +25,11 @@ import (
 type Options struct {
 	F32KV bool // keep keys and values in float32, not in binary16
 	Own   bool // Close closes the device, too
+
+	// Software: the device is a program that stands in for a GPU. Kernels are then small,
+	// for it takes long to compile them, and their invocations do not wait for each other
+	// where that can be. The bits are the same.
+	Software bool
 }
 
 // Backend runs graphs on a GPU.

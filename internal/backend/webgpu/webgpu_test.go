@@ -48,6 +48,7 @@ func TestConformance(t *testing.T) {
 		tol  backendtest.Tolerances
 	}{
 		{"f32", Options{F32KV: true}, backendtest.Tolerances{Float: 6e-7, Quantized: 6e-7, Attention: 1.5e-6, Layer: 2e-6, SameBits: true}},
+		{"software", Options{F32KV: true, Software: true}, backendtest.Tolerances{Float: 6e-7, Quantized: 6e-7, Attention: 1.5e-6, Layer: 2e-6, SameBits: true}},
 		{"f16", Options{}, backendtest.Tolerances{Float: 6e-7, Quantized: 6e-7, Attention: 2e-3, Layer: 1.5e-3, SameBits: true}},
 	} {
 		if c.tol.Short = os.Getenv("KARAT_SLOW") == ""; c.tol.Short && c.o.F32KV {

@@ -35,33 +35,7 @@ fn turn(row: u32) -> u32 {
 	return {{if eq .Q 8}}row & 7u{{else}}(row >> 1u) & 3u{{end}};
 }
 
-// read is eight j of unit u of row n.
-fn pair(n: u32, u: u32, j: u32) -> mat2x4<f32> {
-{{- if eq .Plain "f32"}}
-	let at = (u * 8u + 2u * j) * p.n + n;
-	return eight(w[at], w[at + p.n]);
-{{- else if .Plain}}
-	return eight(w[(u * 4u + j) * p.n + n]);
-{{- else}}
-{{- if eq .Bits 4}}
-	let low = w[u * p.n + n][j];
-{{- else if eq .Bits 8}}
-	let at = ((u * 2u + (j >> 1u)) * p.n + n) * 4u + (j & 1u) * 2u;
-	let low = vec2u(word(at), word(at + 1u));
-{{- else}}
-	let low = word((u * p.n + n) * 2u + (j >> 1u)) >> ((j & 1u) * 16u);
-{{- end}}
-{{- if eq .High 1}}
-	let high = word((units() * {{.Bits}}u + u) * p.n + n) >> (8u * j);
-{{- else if eq .High 2}}
-	let high = word((units() * {{.Bits}}u + u * 2u + (j >> 1u)) * p.n + n) >> ((j & 1u) * 16u);
-{{- else}}
-	let high = 0u;
-{{- end}}
-	return eight(low, high, scale(0u, n, u, {{if eq .Group 16}}j >> 1u{{else}}0u{{end}}));
-{{- end}}
-}
-
+{{template "pair" .}}
 @compute @workgroup_size({{.Threads}})
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u32) {
 	let tx = t % {{.TX}}u;
@@ -90,7 +64,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- else}}
 			let n = min(column + r, p.n - 1u);
 {{- end}}
-			let v = pair(n, k{{if eq .Q 4}} >> 1u, (k & 1u) * 2u + j{{else}}, j{{end}});
+			let u = k{{if eq .Q 4}} >> 1u{{end}};
+			let e = {{if eq .Q 4}}(k & 1u) * 2u + {{end}}j;
+			let v = pair(n, u, e{{if .Bits}}, scale(0u, n, u, {{if eq .Group 16}}e >> 1u{{else}}0u{{end}}){{end}});
 			right[r * {{.Q}}u + ((2u * j) ^ turn(r))] = v[0];
 			right[r * {{.Q}}u + ((2u * j + 1u) ^ turn(r))] = v[1];
 		}

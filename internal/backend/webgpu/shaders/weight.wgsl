@@ -132,3 +132,31 @@ fn eight(a: vec4u) -> mat2x4<f32> {
 {{- end}}
 }
 {{end}}
+{{define "pair"}}
+// pair is eight j of unit u of row n{{if .Bits}}, whose scale is s{{end}}.
+fn pair(n: u32, u: u32, j: u32{{if .Bits}}, s: vec2f{{end}}) -> mat2x4<f32> {
+{{- if eq .Plain "f32"}}
+	let at = (u * 8u + 2u * j) * p.n + n;
+	return eight(w[at], w[at + p.n]);
+{{- else if .Plain}}
+	return eight(w[(u * 4u + j) * p.n + n]);
+{{- else}}
+{{- if eq .Bits 4}}
+	let low = w[u * p.n + n][j];
+{{- else if eq .Bits 8}}
+	let at = ((u * 2u + (j >> 1u)) * p.n + n) * 4u + (j & 1u) * 2u;
+	let low = vec2u(word(at), word(at + 1u));
+{{- else}}
+	let low = word((u * p.n + n) * 2u + (j >> 1u)) >> ((j & 1u) * 16u);
+{{- end}}
+{{- if eq .High 1}}
+	let high = word((units() * {{.Bits}}u + u) * p.n + n) >> (8u * j);
+{{- else if eq .High 2}}
+	let high = word((units() * {{.Bits}}u + u * 2u + (j >> 1u)) * p.n + n) >> ((j & 1u) * 16u);
+{{- else}}
+	let high = 0u;
+{{- end}}
+	return eight(low, high, s);
+{{- end}}
+}
+{{end}}
