@@ -33,7 +33,8 @@ func newDevicesCommand() *cobra.Command {
 		Short: "List what models can run on",
 		Long: `Devices lists the CPU, and the GPUs that WebGPU finds, with the names that --backend
 takes. Real GPUs come before programs that stand in for one, whose kind is cpu. On
-Linux and Windows a GPU needs its Vulkan driver, on macOS nothing.`,
+Linux and Windows a GPU needs its Vulkan driver, on macOS nothing. Where KARAT_WEBGPU_LIB
+names a shared library of webgpu.h, as Dawn builds it, the GPUs are those that it finds.`,
 		Example: `  karat devices
   karat run --backend webgpu:0 "The color of the sky is"`,
 		Args: cobra.NoArgs,
@@ -73,12 +74,24 @@ func (d *devices) write(out io.Writer) error {
 		if g.Timestamps {
 			stamps = "time stamps"
 		}
-		fmt.Fprintf(w, "webgpu:%d\t%s\t%s, %s, %s\n", i, oneLine(g.Name), g.Kind, oneLine(g.Driver), stamps)
+		fmt.Fprintf(w, "webgpu:%d\t%s\t%s, %s, %s%s\n", i, oneLine(g.Name), g.Kind, oneLine(g.Driver), stamps, reached(g))
 	}
 	if d.Why != "" {
 		fmt.Fprintf(w, "webgpu\tnone\t%s\n", oneLine(d.Why))
 	}
 	return w.Flush()
+}
+
+// reached tells of what a library of webgpu.h adds.
+func reached(g gpu.Adapter) string {
+	if g.Library == "" {
+		return ""
+	}
+	s := ", through " + oneLine(g.Library)
+	if m := g.Matrices; m != nil {
+		s += fmt.Sprintf(", matrix units of %v", m.Shapes)
+	}
+	return s
 }
 
 // deviceName is what computes with n, in a few words.

@@ -32,9 +32,26 @@ type Adapter struct {
 	Kind   string `json:"kind"` // discrete, integrated, virtual, cpu or other
 	Driver string `json:"driver"`
 
-	Limits     Limits `json:"limits"`
-	Timestamps bool   `json:"timestamps"`
+	Library string `json:"library,omitempty"` // of webgpu.h, that it is reached through
+
+	Limits     Limits    `json:"limits"`
+	Timestamps bool      `json:"timestamps"`
+	Matrices   *Matrices `json:"matrices,omitempty"` // nil where shaders have no matrix units, or no f16
 }
+
+// Matrices is what shaders have of matrix units, f16 times f16 to f32, and what they may
+// use beyond the Limits, with which no matrix unit is kept busy.
+type Matrices struct {
+	Shapes         []Shape `json:"shapes"`
+	Subgroup       [2]int  `json:"subgroup"` // the fewest and most invocations of a subgroup
+	Invocations    int     `json:"invocations"`
+	WorkgroupBytes int     `json:"workgroup_bytes"`
+}
+
+// Shape is that of a product of M x K by K x N elements.
+type Shape struct{ M, N, K int }
+
+func (s Shape) String() string { return fmt.Sprintf("%dx%dx%d", s.M, s.N, s.K) }
 
 // Limits of a device, and of WebGPU where the device allows more.
 type Limits struct {
@@ -50,6 +67,20 @@ type Limits struct {
 // standard are the limits that every WebGPU device has. Karat keeps to them, so
 // that what runs on one device runs on all.
 var standard = Limits{Buffer: 256 << 20, Binding: 128 << 20, Bindings: 8, Alignment: 256, Groups: 65535, Invocations: 256, WorkgroupBytes: 16 << 10}
+
+// lower makes l what a device has, where that is less; 0 is not known.
+func (l *Limits) lower(buffer, binding, bindings, groups, invocations, workgroupBytes uint64) {
+	for to, has := range map[*int]uint64{&l.Buffer: buffer, &l.Binding: binding, &l.Bindings: bindings, &l.Groups: groups,
+		&l.Invocations: invocations, &l.WorkgroupBytes: workgroupBytes} {
+		if has > 0 && has < uint64(*to) {
+			*to = int(has)
+		}
+	}
+}
+
+// stagingSize is how large a buffer is made that is to hold so many bytes, which are
+// seldom the same.
+func stagingSize(size int) int { return (max(size, 1<<16) + 4095) &^ 4095 }
 
 // Device is an opened adapter. It is not safe for concurrent use.
 type Device interface {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -76,22 +77,18 @@ func describe(e hal.ExposedAdapter) Adapter {
 	// The library's Vulkan has time stamps, but does not say so.
 	a.Timestamps = e.Info.Backend == gputypes.BackendVulkan || e.Features&gputypes.Features(gputypes.FeatureTimestampQuery) != 0
 	l := e.Capabilities.Limits
-	for _, x := range []struct {
-		to  *int
-		has uint64
-	}{{&a.Limits.Buffer, l.MaxBufferSize}, {&a.Limits.Binding, l.MaxStorageBufferBindingSize}, {&a.Limits.Bindings, uint64(l.MaxStorageBuffersPerShaderStage)},
-		{&a.Limits.Groups, uint64(l.MaxComputeWorkgroupsPerDimension)}, {&a.Limits.Invocations, uint64(l.MaxComputeInvocationsPerWorkgroup)},
-		{&a.Limits.WorkgroupBytes, uint64(l.MaxComputeWorkgroupStorageSize)}} {
-		if x.has > 0 && x.has < uint64(*x.to) {
-			*x.to = int(x.has)
-		}
-	}
+	a.Limits.lower(l.MaxBufferSize, l.MaxStorageBufferBindingSize, uint64(l.MaxStorageBuffersPerShaderStage),
+		uint64(l.MaxComputeWorkgroupsPerDimension), uint64(l.MaxComputeInvocationsPerWorkgroup), uint64(l.MaxComputeWorkgroupStorageSize))
 	return a
 }
 
 // Adapters lists the GPUs of this machine, real ones before programs that stand in
-// for one. It wraps ErrNone where there is none.
+// for one. It wraps ErrNone where there is none. Where KARAT_WEBGPU_LIB names a shared
+// library of webgpu.h, they are those that it lists.
 func Adapters() (list []Adapter, err error) {
+	if path := os.Getenv("KARAT_WEBGPU_LIB"); path != "" {
+		return cAdapters(path)
+	}
 	err = still(func() error {
 		all, instances, err := enumerate()
 		if err != nil {
@@ -108,6 +105,9 @@ func Adapters() (list []Adapter, err error) {
 
 // Open opens the n-th of Adapters.
 func Open(n int) (d Device, err error) {
+	if path := os.Getenv("KARAT_WEBGPU_LIB"); path != "" {
+		return cOpen(path, n)
+	}
 	err = still(func() error {
 		d, err = openNth(n)
 		return err
@@ -387,7 +387,7 @@ func (d *device) staging(b **buffer, name string, size int, usage gputypes.Buffe
 		(*b).Release()
 		*b = nil
 	}
-	made, err := d.newBuffer(name, (max(size, 1<<16)+4095)&^4095, usage)
+	made, err := d.newBuffer(name, stagingSize(size), usage)
 	if err == nil {
 		*b = made
 	}

@@ -1,0 +1,405 @@
+//go:build !nogpu && ((linux && !android) || darwin) && (amd64 || arm64)
+
+package gpu
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"unsafe"
+)
+
+// cFound is an adapter of a library's.
+type cFound struct {
+	Adapter
+	handle
+	limits   *limits // all that it has
+	features []uint32
+	wanted   []uint32 // of the features, for matrix units
+}
+
+// cInstance is an instance of a library's and its adapters, real ones first.
+type cInstance struct {
+	*library
+	instance handle
+	adapters []cFound
+}
+
+// toggles lets Dawn have what is not yet in the standard and, if matrices, what matrix units
+// need on Vulkan, and tell the time as it is. Other libraries have none.
+func (l *library) toggles(matrices bool) unsafe.Pointer {
+	if !l.dawn {
+		return nil
+	}
+	on, off := []unsafe.Pointer{cString("allow_unsafe_apis"), cString("disable_workgroup_init")}, []unsafe.Pointer{cString("timestamp_quantization")}
+	if matrices {
+		on = append(on, cString("use_vulkan_memory_model"))
+	}
+	return unsafe.Pointer(&togglesDescriptor{chain: chainedStruct{kind: kindDawnTogglesDescriptor},
+		enabledCount: uint64(len(on)), enabled: unsafe.Pointer(&on[0]), disabledCount: uint64(len(off)), disabled: unsafe.Pointer(&off[0])})
+}
+
+func cString(s string) unsafe.Pointer { return unsafe.Pointer(unsafe.StringData(s + "\x00")) }
+
+// newInstance makes an instance and finds its adapters. A library gives one for each
+// wish, often the same.
+func newInstance(path string) (*cInstance, error) {
+	l, err := openLibrary(path)
+	if err != nil {
+		return nil, err
+	}
+	i := &cInstance{library: l}
+	if i.instance = l.call("wgpuCreateInstance", unsafe.Pointer(&instanceDescriptor{next: l.toggles(false)})); i.instance == 0 {
+		return nil, fmt.Errorf("gpu: %w: %s makes no instance", ErrNone, path)
+	}
+	backend := uint32(backendVulkan)
+	if runtime.GOOS == "darwin" {
+		backend = backendMetal
+	}
+	var why []string
+	for _, o := range []requestAdapterOptions{{power: powerHigh}, {power: powerLow}, {forceFallback: 1}} {
+		o.level, o.backend = levelCore, backend
+		h, err := i.request(o, true)
+		if err != nil {
+			if m := err.Error(); !slices.Contains(why, m) {
+				why = append(why, m)
+			}
+			continue
+		}
+		f := i.describe(h, i.matrixFeature(h, o))
+		if slices.ContainsFunc(i.adapters, func(o cFound) bool { return o.Name == f.Name && o.Driver == f.Driver && o.Kind == f.Kind }) {
+			l.call("wgpuAdapterRelease", h)
+			continue
+		}
+		i.adapters = append(i.adapters, f)
+	}
+	if len(i.adapters) == 0 {
+		i.release()
+		return nil, fmt.Errorf("gpu: %w: %s lists none: %s", ErrNone, path, strings.Join(why, "; "))
+	}
+	slices.SortStableFunc(i.adapters, func(a, b cFound) int { return cmp.Compare(rank[a.Kind], rank[b.Kind]) })
+	return i, nil
+}
+
+// request asks for an adapter.
+func (i *cInstance) request(o requestAdapterOptions, matrices bool) (handle, error) {
+	o.next = i.toggles(matrices)
+	a := i.ask(i.instance, callbacks().object, "wgpuInstanceRequestAdapter", i.instance, unsafe.Pointer(&o))
+	if a.status != statusSuccess || a.made == 0 {
+		return 0, errors.New(oneLine(a.message))
+	}
+	return a.made, nil
+}
+
+// matrixFeature is the number of the feature of matrix units, or 0. Each version of Dawn
+// has another: it is the one that comes with what they need.
+func (i *cInstance) matrixFeature(with handle, o requestAdapterOptions) uint32 {
+	if !i.dawn || o.backend != backendVulkan {
+		return 0
+	}
+	without, err := i.request(o, false)
+	if err != nil {
+		return 0
+	}
+	defer i.call("wgpuAdapterRelease", without)
+	less, more := i.featuresOf(without), i.featuresOf(with)
+	more = slices.DeleteFunc(more, func(f uint32) bool { return slices.Contains(less, f) })
+	if len(more) != 1 {
+		return 0
+	}
+	return more[0]
+}
+
+// featuresOf are the numbers of an adapter's features.
+func (l *library) featuresOf(adapter handle) []uint32 {
+	list := &supportedFeatures{}
+	l.call("wgpuAdapterGetFeatures", adapter, unsafe.Pointer(list))
+	return slices.Clone(unsafe.Slice((*uint32)(list.features), list.count))
+}
+
+// oneLine is a library's message without what it says of where it is from.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// release frees the instance and its adapters.
+func (i *cInstance) release() {
+	for _, f := range i.adapters {
+		i.call("wgpuAdapterRelease", f.handle)
+	}
+	i.call("wgpuInstanceRelease", i.instance)
+}
+
+// describe asks an adapter what it is. What it says stays allocated: the function that
+// frees it takes more by value than can be passed here.
+func (l *library) describe(h handle, matrixFeature uint32) cFound {
+	f := cFound{handle: h, limits: &limits{}, features: l.featuresOf(h)}
+	info, configs := &adapterInfo{}, &subgroupMatrixConfigs{chain: chainedStruct{kind: kindSubgroupMatrixConfigs}}
+	if matrixFeature != 0 {
+		info.next = unsafe.Pointer(configs)
+	}
+	l.call("wgpuAdapterGetInfo", h, unsafe.Pointer(info))
+	l.call("wgpuAdapterGetLimits", h, unsafe.Pointer(f.limits))
+	a := &f.Adapter
+	*a = Adapter{Name: cmp.Or(info.device.text(), info.architecture.text(), "unnamed"), API: "Vulkan", Kind: "other",
+		Driver: info.description.text(), Library: l.name, Limits: standard, Timestamps: slices.Contains(f.features, l.features.timestamps)}
+	switch info.kind {
+	case adapterDiscrete:
+		a.Kind = "discrete"
+	case adapterIntegrated:
+		a.Kind = "integrated"
+	case adapterCPU:
+		a.Kind = "cpu"
+	}
+	if info.backend == backendMetal {
+		a.API = "Metal"
+	}
+	has := f.limits
+	a.Limits.lower(has.buffer, has.storageBinding, uint64(has.storageBuffers), uint64(has.groups), uint64(has.invocations), uint64(has.workgroupBytes))
+	if configs.count == 0 || !slices.Contains(f.features, l.features.f16) || !slices.Contains(f.features, l.features.subgroups) {
+		return f
+	}
+	m := &Matrices{Subgroup: [2]int{int(info.subgroupMin), int(info.subgroupMax)}, Invocations: int(min(has.invocations, has.sizeX)), WorkgroupBytes: int(has.workgroupBytes)}
+	for _, c := range unsafe.Slice((*subgroupMatrixConfig)(configs.configs), configs.count) {
+		if c.component == matrixF16 && c.result == matrixF32 {
+			m.Shapes = append(m.Shapes, Shape{int(c.m), int(c.n), int(c.k)})
+		}
+	}
+	if len(m.Shapes) > 0 {
+		a.Matrices, f.wanted = m, []uint32{matrixFeature, l.features.f16, l.features.subgroups}
+	}
+	return f
+}
+
+// cAdapters lists the adapters of a library.
+func cAdapters(path string) ([]Adapter, error) {
+	i, err := newInstance(path)
+	if err != nil {
+		return nil, err
+	}
+	defer i.release()
+	var list []Adapter
+	for _, f := range i.adapters {
+		list = append(list, f.Adapter)
+	}
+	return list, nil
+}
+
+// cDevice is a Device of a library's.
+type cDevice struct {
+	*cInstance
+	adapter       Adapter
+	device, queue handle
+	live          map[*cObject]bool // what Close frees
+	gone, wrong   uintptr           // numbers of expect: that the device is lost, an error that no scope has
+	lost          error             // why nothing runs any more
+
+	up, down, ticks *cBuffer // for what the host writes and reads, and for stamps
+	stamps          handle
+	stamped         int // stamps that it has room for
+}
+
+// cOpen opens the n-th of cAdapters.
+func cOpen(path string, n int) (Device, error) {
+	i, err := newInstance(path)
+	if err != nil {
+		return nil, err
+	}
+	if n < 0 || n >= len(i.adapters) {
+		i.release()
+		return nil, fmt.Errorf("gpu: GPU %d, this machine has 0 to %d", n, len(i.adapters)-1)
+	}
+	f := i.adapters[n]
+	d := &cDevice{cInstance: i, adapter: f.Adapter, live: map[*cObject]bool{}, gone: expect(), wrong: expect()}
+	want := f.wanted
+	if f.Timestamps {
+		want = append(want, i.features.timestamps)
+	}
+	c := callbacks()
+	a := i.ask(i.instance, c.object, "wgpuAdapterRequestDevice", f.handle, unsafe.Pointer(&deviceDescriptor{
+		next: i.toggles(f.Matrices != nil), label: view("karat"), featureCount: uint64(len(want)), features: unsafe.Pointer(unsafe.SliceData(want)), limits: unsafe.Pointer(f.limits),
+		lost:            callbackInfo{mode: callbackSpontaneous, callback: c.device, userdata: [2]uintptr{d.gone}},
+		uncapturedError: uncapturedErrorCallbackInfo{callback: c.device, userdata: [2]uintptr{d.wrong}},
+	}))
+	if a.status != statusSuccess || a.made == 0 {
+		i.release()
+		return nil, fmt.Errorf("gpu: %s: %s", f.Name, oneLine(a.message))
+	}
+	d.device = a.made
+	d.queue = d.call("wgpuDeviceGetQueue", d.device)
+	return d, nil
+}
+
+// Adapter implements Device.
+func (d *cDevice) Adapter() Adapter { return d.adapter }
+
+// check is err, or that the device is lost.
+func (d *cDevice) check(err error) error {
+	if a := told(d.gone); a.done && d.lost == nil {
+		d.lost = fmt.Errorf("gpu: %s: %w: %s", d.adapter.Name, ErrLost, oneLine(a.message))
+	}
+	if d.lost != nil {
+		return d.lost
+	}
+	return err
+}
+
+// scoped runs f, and returns what the library has against it. Dawn keeps the scopes of
+// each thread apart.
+func (d *cDevice) scoped(f func()) (err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for scope := scopeValidation; scope <= scopeLast; scope++ {
+		d.call("wgpuDevicePushErrorScope", d.device, scope)
+	}
+	f()
+	for range scopeLast {
+		a := d.ask(d.instance, callbacks().scope, "wgpuDevicePopErrorScope", d.device)
+		if a.message == "" || err != nil {
+			continue
+		}
+		if err = errors.New(strings.TrimSpace(a.message)); a.kind == errorOutOfMemory {
+			err = fmt.Errorf("%w: %w", ErrMemory, err)
+		}
+	}
+	return d.check(err)
+}
+
+// cObject is something of the library's.
+type cObject struct {
+	handle
+	d    *cDevice
+	kind string // what its functions begin with
+}
+
+// add keeps an object until it is released.
+func (d *cDevice) add(kind string, h handle) *cObject {
+	o := &cObject{h, d, kind}
+	d.live[o] = true
+	return o
+}
+
+// Release implements Buffer, Pipeline and Group.
+func (o *cObject) Release() {
+	if o.d.live[o] {
+		delete(o.d.live, o)
+		if o.kind == "wgpuBuffer" {
+			o.d.call("wgpuBufferDestroy", o.handle)
+		}
+		o.d.call(o.kind+"Release", o.handle)
+	}
+}
+
+type cBuffer struct {
+	*cObject
+	size int
+}
+
+func (b *cBuffer) Size() int { return b.size }
+
+type cPipeline struct {
+	*cObject
+	name   string
+	access []Access
+	layout *cObject
+}
+
+// Release implements Pipeline.
+func (p *cPipeline) Release() {
+	p.layout.Release()
+	p.cObject.Release()
+}
+
+// NewBuffer implements Device.
+func (d *cDevice) NewBuffer(name string, size int) (Buffer, error) {
+	b, err := d.newBuffer(name, size, usageStorage|usageUniform|usageCopySrc|usageCopyDst)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (d *cDevice) newBuffer(name string, size int, usage uint64) (*cBuffer, error) {
+	if err := d.check(d.adapter.Limits.checkSize(name, size)); err != nil {
+		return nil, err
+	}
+	var h handle
+	if err := d.scoped(func() {
+		h = d.call("wgpuDeviceCreateBuffer", d.device, unsafe.Pointer(&bufferDescriptor{label: view(name), usage: usage, size: uint64(size)}))
+	}); err != nil {
+		if d.lost != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("gpu: buffer %s of %d bytes: %w", name, size, err)
+	}
+	return &cBuffer{d.add("wgpuBuffer", h), size}, nil
+}
+
+// NewPipeline implements Device. The library reads the layout from the shader, where every
+// binding is used.
+func (d *cDevice) NewPipeline(name, wgsl string, access []Access) (Pipeline, error) {
+	if err := d.check(nil); err != nil {
+		return nil, err
+	}
+	var module, made, layout handle
+	err := d.scoped(func() {
+		module = d.call("wgpuDeviceCreateShaderModule", d.device, unsafe.Pointer(&labelDescriptor{label: view(name),
+			next: unsafe.Pointer(&shaderSourceWGSL{chain: chainedStruct{kind: kindShaderSourceWGSL}, code: view(wgsl)})}))
+	})
+	if err == nil {
+		err = d.scoped(func() {
+			made = d.call("wgpuDeviceCreateComputePipeline", d.device, unsafe.Pointer(&computePipelineDescriptor{label: view(name), module: module, entry: view("main")}))
+			layout = d.call("wgpuComputePipelineGetBindGroupLayout", made, 0)
+		})
+	}
+	d.call("wgpuShaderModuleRelease", module)
+	if d.lost != nil {
+		return nil, d.lost
+	}
+	if err != nil {
+		return nil, fmt.Errorf("gpu: %w %s: %w", ErrShader, name, err)
+	}
+	return &cPipeline{d.add("wgpuComputePipeline", made), name, access, d.add("wgpuBindGroupLayout", layout)}, nil
+}
+
+// NewGroup implements Device.
+func (d *cDevice) NewGroup(of Pipeline, ranges ...Range) (Group, error) {
+	if err := d.check(nil); err != nil {
+		return nil, err
+	}
+	p := of.(*cPipeline)
+	ranges = slices.Clone(ranges)
+	if err := d.adapter.Limits.checkRanges(p.name, p.access, ranges); err != nil {
+		return nil, err
+	}
+	var entries []bindGroupEntry
+	for i, r := range ranges {
+		entries = append(entries, bindGroupEntry{binding: uint64(i), buffer: r.Buffer.(*cBuffer).handle, offset: uint64(r.At), size: uint64(r.Size)})
+	}
+	var h handle
+	if err := d.scoped(func() {
+		h = d.call("wgpuDeviceCreateBindGroup", d.device, unsafe.Pointer(&bindGroupDescriptor{label: view(p.name), layout: p.layout.handle,
+			count: uint64(len(entries)), entries: unsafe.Pointer(unsafe.SliceData(entries))}))
+	}); err != nil {
+		return nil, fmt.Errorf("gpu: shader %s: %w", p.name, err)
+	}
+	return d.add("wgpuBindGroup", h), nil
+}
+
+// Close implements Device.
+func (d *cDevice) Close() error {
+	for o := range d.live {
+		o.Release()
+	}
+	if d.stamps != 0 {
+		d.call("wgpuQuerySetRelease", d.stamps)
+	}
+	d.call("wgpuQueueRelease", d.queue)
+	d.call("wgpuDeviceDestroy", d.device)
+	d.call("wgpuDeviceRelease", d.device)
+	d.release()
+	forget(d.gone)
+	forget(d.wrong)
+	return nil
+}

@@ -1,0 +1,241 @@
+//go:build !nogpu && ((linux && !android) || darwin) && (amd64 || arm64)
+
+package gpu
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/go-webgpu/goffi/ffi"
+	"github.com/go-webgpu/goffi/types"
+)
+
+// A shared library of webgpu.h, as Dawn and wgpu-native build it, is opened where
+// KARAT_WEBGPU_LIB names it, and called without cgo. The version of the header is that of
+// 2025: with WGPUStringView, callback infos and wgpuInstanceProcessEvents.
+
+// library is an opened one.
+type library struct {
+	name      string // of its file
+	functions map[string]function
+	features  cFeatures
+	dawn      bool // has Dawn's toggles
+}
+
+// function is one of the library's.
+type function struct {
+	at   unsafe.Pointer
+	call *types.CallInterface
+}
+
+// cFeatures are the numbers of features, which two versions of the header have otherwise.
+type cFeatures struct{ timestamps, f16, subgroups uint32 }
+
+// arity has the functions that are called: how many arguments of at most 8 bytes each has,
+// and, below 0, that a callback's info comes behind so many.
+var arity = map[string]int{
+	"wgpuCreateInstance": 1, "wgpuInstanceRelease": 1, "wgpuInstanceProcessEvents": 1, "wgpuInstanceRequestAdapter": -2,
+	"wgpuAdapterGetInfo": 2, "wgpuAdapterGetLimits": 2, "wgpuAdapterGetFeatures": 2, "wgpuAdapterRequestDevice": -2, "wgpuAdapterRelease": 1,
+	"wgpuDeviceGetQueue": 1, "wgpuDeviceCreateBuffer": 2, "wgpuDeviceCreateShaderModule": 2, "wgpuDeviceCreateComputePipeline": 2,
+	"wgpuDeviceCreateBindGroup": 2, "wgpuDeviceCreateCommandEncoder": 2, "wgpuDeviceCreateQuerySet": 2, "wgpuDevicePushErrorScope": 2,
+	"wgpuDevicePopErrorScope": -1, "wgpuDeviceDestroy": 1, "wgpuDeviceRelease": 1,
+	"wgpuComputePipelineGetBindGroupLayout": 2, "wgpuComputePipelineRelease": 1, "wgpuShaderModuleRelease": 1,
+	"wgpuBindGroupLayoutRelease": 1, "wgpuBindGroupRelease": 1, "wgpuQuerySetRelease": 1,
+	"wgpuBufferDestroy": 1, "wgpuBufferRelease": 1, "wgpuBufferMapAsync": -4, "wgpuBufferGetConstMappedRange": 3, "wgpuBufferUnmap": 1,
+	"wgpuCommandEncoderBeginComputePass": 2, "wgpuCommandEncoderCopyBufferToBuffer": 6, "wgpuCommandEncoderResolveQuerySet": 6,
+	"wgpuCommandEncoderFinish": 2, "wgpuCommandEncoderRelease": 1, "wgpuCommandBufferRelease": 1,
+	"wgpuComputePassEncoderSetPipeline": 2, "wgpuComputePassEncoderSetBindGroup": 5, "wgpuComputePassEncoderDispatchWorkgroups": 4,
+	"wgpuComputePassEncoderEnd": 1, "wgpuComputePassEncoderRelease": 1,
+	"wgpuQueueSubmit": 3, "wgpuQueueWriteBuffer": 5, "wgpuQueueRelease": 1,
+}
+
+// infoType is WGPUBufferMapCallbackInfo and its like, which are passed by value.
+var infoType = &types.TypeDescriptor{Kind: types.StructType, Size: unsafe.Sizeof(callbackInfo{}), Alignment: 8, Members: []*types.TypeDescriptor{
+	types.UInt64TypeDescriptor, types.UInt64TypeDescriptor, types.UInt64TypeDescriptor, types.UInt64TypeDescriptor, types.UInt64TypeDescriptor}}
+
+// opened are the libraries, which stay: a driver's threads may still be in them.
+var opened struct {
+	sync.Mutex
+	by map[string]*library
+}
+
+// openLibrary opens a shared library. Its errors wrap ErrNone.
+func openLibrary(path string) (*library, error) {
+	opened.Lock()
+	defer opened.Unlock()
+	if l := opened.by[path]; l != nil {
+		return l, nil
+	}
+	l, err := loadLibrary(path)
+	if err != nil {
+		return nil, fmt.Errorf("gpu: %w: KARAT_WEBGPU_LIB: %s: %w", ErrNone, path, err)
+	}
+	if opened.by == nil {
+		opened.by = map[string]*library{}
+	}
+	opened.by[path] = l
+	return l, nil
+}
+
+func loadLibrary(path string) (*library, error) {
+	if strings.ContainsRune(path, os.PathSeparator) { // else the system's loader looks for it
+		if s, err := os.Stat(path); err != nil {
+			return nil, errors.Unwrap(err)
+		} else if !s.Mode().IsRegular() {
+			return nil, errors.New("not a file")
+		}
+	}
+	h, err := ffi.LoadLibrary(path)
+	if err != nil {
+		return nil, cmp.Or(errors.Unwrap(err), err) // which names the path once more
+	}
+	has := func(name string) bool { _, err := ffi.GetSymbol(h, name); return err == nil }
+	l := &library{name: filepath.Base(path), functions: map[string]function{}, dawn: has("wgpuAdapterCreateDevice")}
+	switch {
+	case has("wgpuGetInstanceCapabilities"):
+		l.features = cFeatures{timestamps: 3, f16: 0xa, subgroups: 0x11}
+	case has("wgpuGetInstanceFeatures"):
+		l.features = cFeatures{timestamps: 9, f16: 0xb, subgroups: 0x12}
+	default:
+		return nil, errors.New("neither wgpuGetInstanceCapabilities nor wgpuGetInstanceFeatures is in it, of which a library of webgpu.h of 2025 or later has one")
+	}
+	for name, n := range arity {
+		f := function{call: &types.CallInterface{}}
+		if f.at, err = ffi.GetSymbol(h, name); err != nil {
+			return nil, fmt.Errorf("%s is not in it, which webgpu.h has", name)
+		}
+		list := make([]*types.TypeDescriptor, max(n, -n))
+		for i := range list {
+			list[i] = types.UInt64TypeDescriptor
+		}
+		if n < 0 {
+			list = append(list, infoType)
+		}
+		if err := ffi.PrepareCallInterface(f.call, types.DefaultCall, types.UInt64TypeDescriptor, list); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		l.functions[name] = f
+	}
+	return l, nil
+}
+
+// call calls a function with handles, numbers, pointers and, last, a callback's info.
+// What is pointed at lies on the heap, for it flows into memory that does: a callback may
+// move the stack.
+func (l *library) call(name string, args ...any) handle {
+	f := l.functions[name]
+	words := make([]uint64, len(args)+1)
+	pointers, at := make([]unsafe.Pointer, len(args)), make([]unsafe.Pointer, len(args))
+	for i, a := range args {
+		at[i] = unsafe.Pointer(&words[i])
+		switch a := a.(type) {
+		case handle:
+			words[i] = uint64(a)
+		case int:
+			words[i] = uint64(a)
+		case unsafe.Pointer:
+			pointers[i], at[i] = a, unsafe.Pointer(&pointers[i])
+		case *callbackInfo:
+			at[i] = unsafe.Pointer(a)
+		default:
+			panic(fmt.Sprintf("gpu: %s: argument %d is a %T", name, i, a))
+		}
+	}
+	if _, err := ffi.CallFunction(f.call, f.at, unsafe.Pointer(&words[len(args)]), at); err != nil {
+		panic(fmt.Sprintf("gpu: %s: %v", name, err)) // the numbers of arguments differ
+	}
+	return handle(words[len(args)])
+}
+
+// answer is what a callback told.
+type answer struct {
+	done         bool
+	status, kind uint32
+	made         handle
+	message      string
+}
+
+// answers are those that are waited for, by the number that the library hands back.
+var answers struct {
+	sync.Mutex
+	last uintptr
+	by   map[uintptr]*answer
+}
+
+// tell stores what a callback told; the first is what counts.
+func tell(id uintptr, a answer) {
+	answers.Lock()
+	defer answers.Unlock()
+	if to := answers.by[id]; to != nil && !to.done {
+		a.done = true
+		*to = a
+	}
+}
+
+// told is what has come for a number.
+func told(id uintptr) answer {
+	answers.Lock()
+	defer answers.Unlock()
+	return *answers.by[id]
+}
+
+// expect gives out a number for what will be told.
+func expect() uintptr {
+	answers.Lock()
+	defer answers.Unlock()
+	if answers.by == nil {
+		answers.by = map[uintptr]*answer{}
+	}
+	answers.last++
+	answers.by[answers.last] = &answer{}
+	return answers.last
+}
+
+// forget takes a number back.
+func forget(id uintptr) {
+	answers.Lock()
+	defer answers.Unlock()
+	delete(answers.by, id)
+}
+
+// callbacks are C's, made once, for the process never frees any. A string is two words of
+// registers, and what is behind it the numbers of expect.
+var callbacks = sync.OnceValue(func() (c struct{ object, mapped, scope, device uintptr }) {
+	text := func(data unsafe.Pointer, n uintptr) string { return stringView{data, uint64(n)}.text() }
+	c.object = ffi.NewCallback(func(status uint32, made uintptr, data unsafe.Pointer, n, id, _ uintptr) {
+		tell(id, answer{status: status, made: handle(made), message: text(data, n)})
+	})
+	c.mapped = ffi.NewCallback(func(status uint32, data unsafe.Pointer, n, id, _ uintptr) {
+		tell(id, answer{status: status, message: text(data, n)})
+	})
+	c.scope = ffi.NewCallback(func(status, kind uint32, data unsafe.Pointer, n, id, _ uintptr) {
+		tell(id, answer{status: status, kind: kind, message: text(data, n)})
+	})
+	c.device = ffi.NewCallback(func(_ uintptr, kind uint32, data unsafe.Pointer, n, id, _ uintptr) {
+		tell(id, answer{kind: kind, message: cmp.Or(text(data, n), "no reason is given")})
+	})
+	return c
+})
+
+// ask calls a function that answers by a callback, and waits until it has.
+func (l *library) ask(instance handle, callback uintptr, name string, args ...any) answer {
+	id := expect()
+	defer forget(id)
+	l.call(name, append(args, &callbackInfo{mode: callbackProcessEvents, callback: callback, userdata: [2]uintptr{id}})...)
+	for start := time.Now(); ; {
+		l.call("wgpuInstanceProcessEvents", instance)
+		if a := told(id); a.done {
+			return a
+		}
+		if waited := time.Since(start); waited > 20*time.Microsecond {
+			time.Sleep(min(max(waited/64, 10*time.Microsecond), time.Millisecond))
+		}
+	}
+}

@@ -1,0 +1,204 @@
+//go:build !nogpu && ((linux && !android) || darwin) && (amd64 || arm64)
+
+package gpu
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"unsafe"
+)
+
+// Run implements Device.
+func (d *cDevice) Run(l *List) error {
+	if err := d.check(nil); err != nil {
+		return err
+	}
+	n, err := l.count(d.adapter.Limits)
+	if err != nil {
+		return err
+	}
+	if !d.adapter.Timestamps {
+		n.stamps = 0
+	}
+	if err := d.room(l, n); err != nil {
+		return fmt.Errorf("gpu: %w", err)
+	}
+	if err := d.scoped(func() { d.submit(l, n) }); err != nil {
+		if d.lost != nil {
+			return err
+		}
+		return fmt.Errorf("gpu: %w", err)
+	}
+	return d.fetch(l, n)
+}
+
+// room makes room for what the host writes, reads and times.
+func (d *cDevice) room(l *List, n counts) error {
+	if err := d.staging(&d.up, "upload", later(l), usageCopySrc|usageCopyDst); err != nil {
+		return err
+	}
+	if n.stamps > d.stamped {
+		if d.stamps != 0 {
+			d.call("wgpuQuerySetRelease", d.stamps)
+		}
+		d.stamps, d.stamped = d.call("wgpuDeviceCreateQuerySet", d.device, unsafe.Pointer(&querySetDescriptor{kind: queryTimestamp, count: uint32(n.stamps)})), n.stamps
+	}
+	if err := d.staging(&d.ticks, "stamps", 8*n.stamps, usageQueryResolve|usageCopySrc); err != nil {
+		return err
+	}
+	return d.staging(&d.down, "readback", readback(n), usageMapRead|usageCopyDst)
+}
+
+// readback is how many bytes come back: what is read, the stamps, and a word that is
+// waited for where there is nothing else.
+func readback(n counts) int { return (n.read+7)&^7 + 8*n.stamps + 4 }
+
+// later is how many bytes are written after something else has been done. What comes
+// before goes to its buffer at once.
+func later(l *List) (n int) {
+	first := slices.IndexFunc(l.commands, func(c command) bool { return c.kind != write && c.kind != stamp })
+	for i := max(first, 0); i < len(l.commands) && first >= 0; i++ {
+		if l.commands[i].kind == write {
+			n += l.commands[i].size
+		}
+	}
+	return max(n, 4)
+}
+
+// staging is a buffer of at least size bytes.
+func (d *cDevice) staging(b **cBuffer, name string, size int, usage uint64) error {
+	if *b != nil && (*b).size >= size {
+		return nil
+	}
+	if *b != nil {
+		(*b).Release()
+		*b = nil
+	}
+	made, err := d.newBuffer(name, stagingSize(size), usage)
+	if err == nil {
+		*b = made
+	}
+	return err
+}
+
+// cRecorder encodes commands.
+type cRecorder struct {
+	*cDevice
+	encoder, pass    handle
+	staged           []byte // what is written later
+	begun            bool   // something was done
+	up, down, stamps int    // so far
+}
+
+// submit encodes l and has it run.
+func (d *cDevice) submit(l *List, n counts) {
+	r := cRecorder{cDevice: d, encoder: d.call("wgpuDeviceCreateCommandEncoder", d.device, unsafe.Pointer(&labelDescriptor{label: view("list")}))}
+	for i := range l.commands {
+		r.encode(&l.commands[i], n)
+	}
+	r.end()
+	if n.stamps > 0 {
+		d.call("wgpuCommandEncoderResolveQuerySet", r.encoder, d.stamps, 0, n.stamps, d.ticks.handle, 0)
+		r.copy(d.down, (n.read+7)&^7, d.ticks, 0, 8*n.stamps)
+	}
+	r.copy(d.down, readback(n)-4, d.up, 0, 4)
+	if len(r.staged) > 0 {
+		d.write(d.up, 0, r.staged)
+	}
+	commands := d.call("wgpuCommandEncoderFinish", r.encoder, unsafe.Pointer(&labelDescriptor{label: view("list")}))
+	d.call("wgpuQueueSubmit", d.queue, 1, unsafe.Pointer(&commands))
+	d.call("wgpuCommandBufferRelease", commands)
+	d.call("wgpuCommandEncoderRelease", r.encoder)
+}
+
+func (d *cDevice) write(b *cBuffer, to int, data []byte) {
+	d.call("wgpuQueueWriteBuffer", d.queue, b.handle, to, unsafe.Pointer(&data[0]), len(data))
+}
+
+func (r *cRecorder) copy(dst *cBuffer, to int, src *cBuffer, from, size int) {
+	r.end()
+	r.call("wgpuCommandEncoderCopyBufferToBuffer", r.encoder, src.handle, from, dst.handle, to, size)
+}
+
+// begin begins a pass, with its time if w is not nil.
+func (r *cRecorder) begin(w *timestampWrites) {
+	r.end()
+	r.pass = r.call("wgpuCommandEncoderBeginComputePass", r.encoder, unsafe.Pointer(&computePassDescriptor{label: view("pass"), writes: unsafe.Pointer(w)}))
+}
+
+// end ends the pass that is open.
+func (r *cRecorder) end() {
+	if r.pass != 0 {
+		r.call("wgpuComputePassEncoderEnd", r.pass)
+		r.call("wgpuComputePassEncoderRelease", r.pass)
+		r.pass = 0
+	}
+}
+
+func (r *cRecorder) encode(c *command, n counts) {
+	switch c.kind {
+	case dispatch:
+		if r.pass == 0 {
+			r.begin(nil)
+		}
+		r.call("wgpuComputePassEncoderSetPipeline", r.pass, c.pipeline.(*cPipeline).handle)
+		r.call("wgpuComputePassEncoderSetBindGroup", r.pass, 0, c.group.(*cObject).handle, 0, 0)
+		r.call("wgpuComputePassEncoderDispatchWorkgroups", r.pass, c.x, c.y, c.z)
+	case stamp:
+		if n.stamps > 0 {
+			r.begin(&timestampWrites{querySet: r.cDevice.stamps, begin: uint32(r.stamps), end: queryUndefined})
+			r.stamps++
+		}
+	case write:
+		dst := c.dst.(*cBuffer)
+		if !r.begun {
+			r.write(dst, c.to, c.data)
+			return
+		}
+		r.copy(dst, c.to, r.cDevice.up, r.up, c.size)
+		r.staged = append(r.staged, c.data...)
+		r.up += c.size
+	case read:
+		r.copy(r.cDevice.down, r.down, c.src.(*cBuffer), c.from, c.size)
+		r.down += c.size
+	case copyBuffer:
+		r.copy(c.dst.(*cBuffer), c.to, c.src.(*cBuffer), c.from, c.size)
+	}
+	r.begun = r.begun || c.kind != stamp
+}
+
+// fetch waits, and gives the list's reads what they wanted.
+func (d *cDevice) fetch(l *List, n counts) error {
+	l.times = nil
+	size := readback(n)
+	a := d.ask(d.instance, callbacks().mapped, "wgpuBufferMapAsync", d.down.handle, mapRead, 0, size)
+	if err := d.check(nil); err != nil {
+		return err
+	}
+	if a.status != statusSuccess {
+		return fmt.Errorf("gpu: what was computed cannot be read: %s", oneLine(a.message))
+	}
+	defer d.call("wgpuBufferUnmap", d.down.handle)
+	at := d.call("wgpuBufferGetConstMappedRange", d.down.handle, 0, size)
+	if at == 0 {
+		return errors.New("gpu: what was computed cannot be read")
+	}
+	all := unsafe.Slice(*(**byte)(unsafe.Pointer(&at)), size) // the library's memory
+	for i := range l.commands {
+		if c := &l.commands[i]; c.kind == read {
+			copy(c.data, all[:c.size])
+			all = all[c.size:]
+		}
+	}
+	if n.stamps > 0 {
+		list := make([]uint64, n.stamps)
+		all = all[len(all)-8*n.stamps-4:]
+		for i := range list {
+			list[i] = binary.LittleEndian.Uint64(all[8*i:])
+		}
+		l.times = durations(list, 1)
+	}
+	return nil
+}

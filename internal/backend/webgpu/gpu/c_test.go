@@ -1,0 +1,89 @@
+//go:build !nogpu && ((linux && !android) || darwin) && (amd64 || arm64)
+
+package gpu
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// TestLibraryErrors: what KARAT_WEBGPU_LIB names and is no library of webgpu.h is an error
+// that says so, not a crash.
+func TestLibraryErrors(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text.so")
+	if err := os.WriteFile(text, []byte("not a library\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	short := filepath.Join(dir, "short.so")
+	if err := os.WriteFile(short, []byte("\x7fELF\x02\x01\x01"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	c := "libm.so.6"
+	if runtime.GOOS == "darwin" {
+		c = "/usr/lib/libSystem.B.dylib"
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "none.so"): "no such file",
+		dir:                           "not a file",
+		text:                          "",
+		short:                         "",
+		"libnothing-of-this-name.so":  "libnothing-of-this-name.so",
+		c:                             "neither wgpuGetInstanceCapabilities nor wgpuGetInstanceFeatures is in it",
+	} {
+		t.Setenv("KARAT_WEBGPU_LIB", path)
+		_, err := Adapters()
+		if !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "KARAT_WEBGPU_LIB: "+path+": ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+		if _, err := Open(0); !errors.Is(err, ErrNone) {
+			t.Errorf("%s: Open: %v", path, err)
+		}
+	}
+}
+
+// TestLibrary: an adapter of KARAT_WEBGPU_LIB's says which library it is of.
+func TestLibrary(t *testing.T) {
+	path := os.Getenv("KARAT_WEBGPU_LIB")
+	if path == "" {
+		t.Skip("KARAT_WEBGPU_LIB names no shared library of webgpu.h")
+	}
+	all, err := Adapters()
+	if errors.Is(err, ErrNone) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		if a.Library != filepath.Base(path) || a.Name == "" || a.Limits.Groups != standard.Groups {
+			t.Errorf("%+v", a)
+		}
+	}
+}
+
+// TestAnswers: an answer counts once, and none is waited for after it was taken back.
+func TestAnswers(t *testing.T) {
+	id := expect()
+	tell(id, answer{status: 1})
+	tell(id, answer{status: 2})
+	if a := told(id); !a.done || a.status != 1 {
+		t.Errorf("%+v", a)
+	}
+	forget(id)
+	tell(id, answer{status: 3}) // is nobody's
+}
+
+// TestText reads strings with a length, and those that a zero ends.
+func TestText(t *testing.T) {
+	s := "abc\x00d"
+	for want, v := range map[string]stringView{"abc\x00d": view(s), "abc": {view(s).data, ^uint64(0)}, "": {}, "ab": {view(s).data, 2}} {
+		if got := v.text(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

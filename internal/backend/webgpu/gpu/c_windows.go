@@ -1,0 +1,16 @@
+//go:build !nogpu && windows && (amd64 || arm64)
+
+package gpu
+
+import "fmt"
+
+// cAdapters is an error: libraries of webgpu.h are not called on Windows yet.
+func cAdapters(path string) ([]Adapter, error) {
+	return nil, fmt.Errorf("gpu: %w: KARAT_WEBGPU_LIB: %s: not yet on Windows", ErrNone, path)
+}
+
+// cOpen is the same.
+func cOpen(path string, _ int) (Device, error) {
+	_, err := cAdapters(path)
+	return nil, err
+}
