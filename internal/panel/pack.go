@@ -51,8 +51,7 @@ func (w *Weight) packCodes(units []byte, k int, rows []byte, rowBytes int) error
 	case tensor.IQ4_XS:
 		simd.Weave(units, rows[size-128:], rowBytes, k/32, 16, w.unit, 0)
 	case tensor.Q8_0:
-		simd.Weave(units, rows[2:], rowBytes, k/32, size, w.unit, 128)
-		simd.Weave(units[w.unit/2:], rows[18:], rowBytes, k/32, size, w.unit, 128)
+		weave8(units, k, rows, rowBytes)
 	case tensor.Q4_K:
 		simd.WeaveHalves(units, rows[size-128:], rowBytes, 4, 32, 2*w.unit, w.unit)
 	case tensor.Q5_K:
@@ -67,6 +66,13 @@ func (w *Weight) packCodes(units []byte, k int, rows []byte, rowBytes int) error
 		return w.packLines(units, k, rows, rowBytes)
 	}
 	return nil
+}
+
+// weave8 is packCodes for Q8_0.
+func weave8(units []byte, k int, rows []byte, rowBytes int) {
+	const block, unit = simd.BlockWeights + 2, simd.UnitSize
+	simd.Weave(units, rows[2:], rowBytes, k/32, block, unit, 128)
+	simd.Weave(units[unit/2:], rows[18:], rowBytes, k/32, block, unit, 128)
 }
 
 // packLines is packCodes for types whose codes are put together differently.

@@ -36,7 +36,8 @@ const (
 type Weight struct {
 	DType tensor.DType
 	N, K  int
-	data  []byte
+	data  []byte // nil for a weight in place
+	rows  []byte // of such a weight, as the file has them
 
 	stored     *simd.Stored // nil if AddRow does not know the type
 	planes     planes
@@ -138,6 +139,20 @@ func New(d tensor.DType, n, k int, data []byte) (*Weight, error) {
 	return w, nil
 }
 
+// InPlace reports whether the kernels read a matrix [n, k] best as the file has it.
+func InPlace(d tensor.DType, n, k int) bool {
+	return d == tensor.Q8_0 && n%Rows == 0 && k%Chunk == 0 && simd.HasBlockRow()
+}
+
+// NewInPlace makes a weight [n, k] of a type that InPlace knows, whose panels are its
+// rows as the file has them: what needs others weaves a chunk when it unpacks it.
+func NewInPlace(d tensor.DType, n, k int, rows []byte) (*Weight, error) {
+	if d != tensor.Q8_0 || n%Rows != 0 || k%Chunk != 0 || len(rows) != n*d.RowBytes(k) {
+		return nil, fmt.Errorf("panel: %v [%d, %d] in place: %d bytes", d, n, k, len(rows))
+	}
+	return &Weight{DType: d, N: n, K: k, rows: rows, planes: planesOf(d), unit: planesOf(d).unitBytes()}, nil
+}
+
 // wideTable is nil for types whose planes simd.WidenPlanes does not read.
 func (w *Weight) wideTable() *[64]uint16 {
 	if !w.planes.four {
@@ -186,8 +201,23 @@ func stored(d tensor.DType) *simd.Stored {
 	return s
 }
 
-// Stored is how simd.AddRow reads Whole; nil if it does not know the type.
+// Stored is how simd.AddRows reads Whole; nil if it does not know the type, and for a
+// weight in place.
 func (w *Weight) Stored() *simd.Stored { return w.stored }
+
+// HasRow reports whether AddRow is faster than unpacking for simd.AddPanel.
+func (w *Weight) HasRow() bool { return w.rows != nil || w.stored.HasRow() }
+
+// AddRow adds to acc [Rows] the products of panel p's whole chunks with one row of
+// activations.
+func (w *Weight) AddRow(acc []float32, p int, x *simd.Acts) {
+	if w.rows == nil {
+		simd.AddRow(acc, w.Whole(p, p+1), w.stored, x)
+		return
+	}
+	stride := w.DType.RowBytes(w.K)
+	simd.AddBlockRow(acc, w.rows[p*Rows*stride:], stride, x)
+}
 
 // Whole is the chunks of some panels that have Chunk columns, and what lies between
 // them: each panel begins Bytes behind the one before it.

@@ -72,7 +72,7 @@ func sameRow(t *testing.T, w *Weight, s *Scratch, p int) {
 	simd.GroupSums(x.Sums, x.Q, x.DX, w.Group())
 	simd.GroupInit(x.Init, x.Q, w.Group(), w.Offset())
 	var got, want [Rows]float32
-	simd.AddRow(got[:], w.Whole(p, p+1), w.Stored(), &x)
+	w.AddRow(got[:], p, &x)
 	for c := range columns / Chunk {
 		w.Unpack(s, p, c, false)
 		g := Chunk / w.Group()
@@ -102,6 +102,48 @@ func compare(t *testing.T, w *Weight, s *Scratch, p, c int, tiles bool, want []f
 			if e := want[(p*Rows+r)*w.K+c*Chunk+i]; math.Float32bits(v) != math.Float32bits(e) && (v == v || e == e) {
 				t.Fatalf("row %d column %d tiles %v: %v, want %v", p*Rows+r, c*Chunk+i, tiles, v, e)
 			}
+		}
+	}
+}
+
+// TestInPlace: a weight in place unpacks to what one in panels does, and its rows'
+// products have the same bits.
+func TestInPlace(t *testing.T) {
+	const n, k = 3 * Rows, 2 * Chunk
+	r, stride := rand.New(rand.NewPCG(1, 3)), tensor.Q8_0.RowBytes(k)
+	rows := make([]byte, n*stride)
+	for i := range rows {
+		rows[i] = byte(r.Uint32())
+	}
+	want := make([]float32, n*k)
+	if err := quant.Dequantize(tensor.Q8_0, want, rows); err != nil {
+		t.Fatal(err)
+	}
+	w, err := NewInPlace(tensor.Q8_0, n, k, rows)
+	if err != nil || !w.HasRow() || w.Stored() != nil {
+		t.Fatal(err, w.HasRow(), w.Stored())
+	}
+	var s Scratch
+	for p := range w.Panels() {
+		for c := range w.Chunks() {
+			for _, tiles := range []bool{false, true} {
+				w.Unpack(&s, p, c, tiles)
+				compare(t, w, &s, p, c, tiles, want)
+			}
+		}
+		sameRow(t, w, &s, p)
+	}
+	for d, can := range map[tensor.DType]bool{tensor.Q8_0: simd.HasBlockRow(), tensor.Q4_0: false, tensor.F16: false} {
+		if got := InPlace(d, n, k); got != can {
+			t.Errorf("%v in place: %v", d, got)
+		}
+	}
+	if InPlace(tensor.Q8_0, n+1, k) || InPlace(tensor.Q8_0, n, k+32) {
+		t.Error("a part of a panel is in place")
+	}
+	for _, bad := range [][2]int{{n, k + Chunk}, {n + Rows, k}, {n - 1, k}, {n, 32}} {
+		if _, err := NewInPlace(tensor.Q8_0, bad[0], bad[1], rows); err == nil {
+			t.Errorf("%v: no error", bad)
 		}
 	}
 }

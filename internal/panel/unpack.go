@@ -10,7 +10,7 @@ import (
 // Scratch is an unpacked chunk, and the memory for it.
 type Scratch struct {
 	simd.Panel
-	codes, halves []byte // halves are of Q2_K's scales
+	codes, halves []byte // halves are of Q2_K's scales, or those of a weight in place
 	wide          []uint16
 	scale, min    []float32
 }
@@ -46,7 +46,7 @@ func (w *Weight) Unpack(s *Scratch, p, c int, tiles bool) {
 		return
 	}
 	s.Wide, s.After = s.wide[:n], nil
-	if c+1 < w.Chunks() {
+	if c+1 < w.Chunks() && w.rows == nil {
 		s.After, _ = w.chunk(p, c+1)
 	}
 	if w.wide != nil {
@@ -61,15 +61,29 @@ func (w *Weight) open(s *Scratch, p, c int) []byte {
 	if s.codes == nil {
 		s.allocate()
 	}
+	s.Group = w.Group()
+	if w.rows != nil {
+		return w.weaveChunk(s, p, c)
+	}
 	data, k := w.chunk(p, c)
 	size := w.scaleBytes
 	if k < Chunk {
 		size = scaleBytes(w.DType, k)
 	}
-	s.Group = w.Group()
 	s.Next = &w.data[min(p*w.panelBytes+c*w.chunkBytes+ahead, len(w.data)-1)]
 	w.unpackScales(s, data[:size], k)
 	return data[size:]
+}
+
+// weaveChunk is open for a weight in place.
+func (w *Weight) weaveChunk(s *Scratch, p, c int) []byte {
+	stride, bytes := w.DType.RowBytes(w.K), w.DType.RowBytes(Chunk)
+	rows := w.rows[p*Rows*stride+c*bytes:]
+	s.Next = &w.rows[min((p+1)*Rows*stride+c*Rows*bytes, len(w.rows)-1)] // panels lie behind each other, if not chunks
+	w.packScales(s.halves, Chunk, rows, stride)
+	w.unpackScales(s, s.halves, Chunk)
+	weave8(s.codes, Chunk, rows, stride)
+	return s.codes
 }
 
 func (w *Weight) unpackCodes(s *Scratch, src []byte) {

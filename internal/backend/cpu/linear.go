@@ -44,7 +44,7 @@ type product struct {
 	x, out []float32
 	rows   int
 	tiles  bool // by simd.AddTiles
-	row    bool // by simd.AddRow
+	row    bool // by panel.Weight.AddRow
 	few    bool // by simd.AddRows
 }
 
@@ -78,7 +78,7 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 	if p.panels == nil {
 		return nil
 	}
-	p.tiles, p.row, p.few = simd.HasTiles(rows), rows == 1 && p.panels.Stored().HasRow(), p.panels.K >= panel.Chunk && p.panels.Stored().HasRows(rows)
+	p.tiles, p.row, p.few = simd.HasTiles(rows), rows == 1 && p.panels.HasRow(), p.panels.K >= panel.Chunk && p.panels.Stored().HasRows(rows)
 	if err := p.e.x.quantize(in, x, rows, p.panels, p.tiles); err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (p *product) panelBatch(s *scratch, all []float32, from, to int) {
 	case p.row:
 		x := p.e.x.row(p.panels)
 		for i := from; i < to; i++ {
-			simd.AddRow(all[(i-from)*panel.Rows:(i-from+1)*panel.Rows], p.panels.Whole(i, i+1), p.panels.Stored(), &x)
+			p.panels.AddRow(all[(i-from)*panel.Rows:(i-from+1)*panel.Rows], i, &x)
 		}
 		first = p.panels.K / panel.Chunk
 	}

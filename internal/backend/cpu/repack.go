@@ -12,16 +12,18 @@ import (
 	"github.com/karat-run/karat/internal/panel"
 )
 
-// packed is a weight in panels, a panel.Weight for each of its matrices.
+// packed is a weight as kernels read it, a panel.Weight for each of its matrices:
+// in panels, or in place.
 type packed struct {
 	matrices []*panel.Weight
-	memory   []byte
+	memory   []byte // of the panels
 }
 
 // repack puts the quantized weights of g's products into panels, threads
 // sharing each, and lets go of the file's pages behind them: the model is in
 // memory once. Plans of one graph share the panels. These lie in one piece, so
 // that large pages hold all of it: a weight alone may be smaller than such a page.
+// What the kernels read best in place stays there.
 func (b *Backend) repack(g *graph.Graph, progress func(done, total int64)) error {
 	weights := slices.DeleteFunc(quantized(g), func(w *graph.Weight) bool { return b.packed[w] != nil })
 	var done, total int64
@@ -33,12 +35,12 @@ func (b *Backend) repack(g *graph.Graph, progress func(done, total int64)) error
 			return fmt.Errorf("%s: %w", w.Name, cmp.Or(err, errors.New("weights are more than this machine can address")))
 		}
 	}
-	if size == 0 {
-		return nil
-	}
-	memory, err := b.memory(size)
-	if err != nil {
-		return err
+	var memory []byte
+	if size > 0 {
+		var err error
+		if memory, err = b.memory(size); err != nil {
+			return err
+		}
 	}
 	for _, w := range weights {
 		if progress != nil {
@@ -49,8 +51,9 @@ func (b *Backend) repack(g *graph.Graph, progress func(done, total int64)) error
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}
-		b.packed[w], memory = m, memory[n:]
-		mmap.Drop(w.Data)
+		if b.packed[w], memory = m, memory[n:]; n > 0 {
+			mmap.Drop(w.Data)
+		}
 		done += int64(len(w.Data))
 	}
 	if progress != nil && total > 0 {
@@ -77,8 +80,9 @@ func quantized(g *graph.Graph) (weights []*graph.Weight) {
 // Repacked is how many bytes more g's weights take in panels than in the file.
 func Repacked(g *graph.Graph) (more int64) {
 	for _, w := range quantized(g) {
-		count, n, k := matrices(w)
-		more += int64(count*panel.Size(w.DType, n, k) - len(w.Data))
+		if count, n, k := matrices(w); !inPlace(w) {
+			more += int64(count*panel.Size(w.DType, n, k) - len(w.Data))
+		}
 	}
 	return more
 }
@@ -92,12 +96,21 @@ func matrices(w *graph.Weight) (count, n, k int) {
 	return count, w.Shape.Size() / k / count, k
 }
 
+// inPlace reports whether w is not repacked.
+func inPlace(w *graph.Weight) bool {
+	_, n, k := matrices(w)
+	return w.Order == nil && panel.InPlace(w.DType, n, k)
+}
+
 // dropAfter is how many bytes of a file are packed before their pages are let
 // go: the two copies of a large weight are never there at once.
 const dropAfter = 4 << 20
 
 // packedSize is how many bytes w takes in panels.
 func packedSize(w *graph.Weight) (int, error) {
+	if inPlace(w) {
+		return 0, nil
+	}
 	count, n, k := matrices(w)
 	size := panel.Size(w.DType, n, k)
 	if size > math.MaxInt/count {
@@ -108,6 +121,9 @@ func packedSize(w *graph.Weight) (int, error) {
 
 // newPacked repacks w into memory, packedSize bytes of zeros.
 func newPacked(w *graph.Weight, memory []byte, p *pool) (*packed, error) {
+	if inPlace(w) {
+		return newInPlace(w)
+	}
 	count, n, k := matrices(w)
 	m, size := &packed{memory: memory}, len(memory)/count
 	for i := range count {
@@ -135,4 +151,19 @@ func newPacked(w *graph.Weight, memory []byte, p *pool) (*packed, error) {
 		return nil
 	})
 	return m, err
+}
+
+// newInPlace leaves w where it is.
+func newInPlace(w *graph.Weight) (*packed, error) {
+	m := &packed{}
+	count, n, k := matrices(w)
+	size := len(w.Data) / count
+	for i := range count {
+		x, err := panel.NewInPlace(w.DType, n, k, w.Data[i*size:(i+1)*size])
+		if err != nil {
+			return nil, err
+		}
+		m.matrices = append(m.matrices, x)
+	}
+	return m, nil
 }

@@ -1,0 +1,15 @@
+package simd
+
+// HasBlockRow reports whether it is best to leave Q8_0 as a file has it: AddBlockRow
+// is as fast as AddPanel, and nothing else wants panels.
+func HasBlockRow() bool { return hasBlockRow() }
+
+// AddBlockRow is AddPanel for one row of activations and PanelRows rows of Q8_0 as a
+// file has them, stride bytes apart: blocks of a scale of binary16 and BlockWeights
+// signed codes. acc is [PanelRows]. Of x, Q and DX are read.
+func AddBlockRow(acc []float32, rows []byte, stride int, x *Acts) {
+	if blocks := len(x.DX); blocks > 0 {
+		rows = rows[:(PanelRows-1)*stride+blocks*bytesQ8_0]
+		addBlockRow(acc[:PanelRows], rows, stride, x.Q[:blocks*BlockWeights], x.DX)
+	}
+}
