@@ -203,6 +203,7 @@ func TestPage(t *testing.T) {
 	p.look("chat")
 	p.tour("")
 
+	do[any](p, `localStorage.setItem('backend', 'webgpu')`)
 	p.size("light", 390)
 	p.visit(s.URL + "?lang=ar")
 	do[any](p, `await ready(); ask('ما لون السماء؟'); await answered(1)`)

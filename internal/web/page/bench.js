@@ -27,14 +27,33 @@ async function bench() {
 			if (r.stop === 'aborted') return;
 			if (i >= warm) runs.push(r);
 		}
-		showBench({ rendered, templated, text, count, warm, runs });
+		keep(runs.at(-1).stats);
+		const kernels = info.adapter?.timestamps ? await timeKernels(prompt, count) : null;
+		showBench({ rendered, templated, text, count, warm, runs, kernels });
 	});
 	$('bench-state').textContent = '';
 	said.delete($('bench-state'));
 }
 
+// timeKernels is what each kernel took in a run of its own.
+async function timeKernels(prompt, count) {
+	say($('bench-state'), 'timing');
+	await call('reset');
+	await call('time', { on: true });
+	try {
+		await call('generate', { prompt, options: { maxTokens: count, sampling: { temperature: 0 } } });
+		return await call('time', { on: false });
+	} catch (e) {
+		await call('time', { on: false });
+		throw e;
+	}
+}
+
+// kernelName is a kernel's name without what is 0, false or empty.
+const kernelName = name => name.replace(/[{}\[\]]|layout:|ending:/g, ' ').replace(/\w+:(0|false)?(?= |$)/g, '').replace(/:true\b/g, '').replace(/ +/g, ' ').trim();
+
 // report is what is to be copied: enough that another can do the same.
-function report({ rendered, templated, text, count, warm, runs }) {
+function report({ rendered, templated, text, count, warm, runs, kernels }) {
 	const prompts = runs.map(r => r.prompt / r.promptSeconds), tokens = runs.map(rate);
 	return {
 		program: 'karat web ' + (version || SITE.version), wasm_sha256: SITE.files['karat.wasm'].sha256, page: 'generate', time: new Date().toISOString(),
@@ -43,8 +62,15 @@ function report({ rendered, templated, text, count, warm, runs }) {
 		prompt: { text, template: templated, rendered: rendered.text, ids: rendered.tokens.map(x => x.id) }, max_tokens: count, warm_up: warm, repetitions: runs.length, sampling: 'greedy',
 		stopped: runs.map(r => r.stop), tokens: runs.map(r => r.tokens), prompt_seconds: runs.map(r => r.promptSeconds), decode_seconds: runs.map(r => r.seconds),
 		prompt_tokens_per_second: { median: median(prompts), stddev: deviation(prompts) }, decode_tokens_per_second: { median: median(tokens), stddev: deviation(tokens) },
-		memory: info.stats,
+		memory: { wasm_bytes: info.stats.wasmBytes, gpu_bytes: info.stats.gpuBytes }, kernels,
 	};
+}
+
+function kernelTable(kernels) {
+	if (!kernels?.length) return h('div', { class: 'card' }, h('p', { class: 'muted', t: 'noKernels' }));
+	const all = kernels.reduce((sum, k) => sum + k.seconds, 0) || 1;
+	return h('div', { class: 'card' }, table('kernels', [{ t: 'kernel' }, { t: 'calls', n: true }, { t: 'milliseconds', n: true }, { t: 'share', n: true }],
+		kernels.map(k => [{ text: kernelName(k.name), class: 'mono', dir: 'ltr', title: k.name }, number_(number(k.dispatches)), number_(number(k.seconds * 1e3)), number_(percent(k.seconds / all))])), h('p', { class: 'muted', t: 'kernelsHelp' }));
 }
 
 function showBench(b) {
@@ -62,8 +88,9 @@ function showBench(b) {
 	const parts = [h('div', { class: 'card' }, table('benchTable', [{ t: 'test' }, { t: 'tokensColumn', n: true }, { t: 'rate', n: true }], [
 		[{ t: 'promptColumn' }, number_(String(b.rendered.tokens.length)), number_(line(r.prompt_tokens_per_second))],
 		[{ t: 'decode' }, number_(String(median(b.runs.map(x => x.tokens)))), number_(line(r.decode_tokens_per_second))]]),
-	h('p', { class: 'muted', t: ['benchSaid', { warm: b.warm, n: b.runs.length }] }), idList(b.rendered.tokens))];
-	parts.push(h('div', { class: 'card' }, h('div', { class: 'head row' }, h('h3', { t: 'benchJSON' }), copy), text));
+	h('p', { class: 'muted', t: ['benchSaid', { warm: b.warm, n: b.runs.length }] }), h('p', { class: 'muted', t: ['benchMemory', { memory: () => memory(info.stats) }] }), idList(b.rendered.tokens))];
+	if (info.backend === 'webgpu') parts.push(kernelTable(b.kernels));
+	parts.push(h('div', { class: 'card' }, h('div', { class: 'head' }, h('h3', { t: 'benchJSON' }), copy), text));
 	$('bench-result').replaceChildren(...parts);
 	announce(t('benchDone', { rate: r.decode_tokens_per_second.median }));
 }

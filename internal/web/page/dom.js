@@ -77,7 +77,7 @@ function bytes(n) {
 	const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
 	let i = 0;
 	for (; n >= 1024 && i < units.length - 1; i++) n /= 1024;
-	return '\u2066' + new Intl.NumberFormat(locale(), { maximumFractionDigits: n < 10 && i ? 1 : 0 }).format(n) + ' ' + units[i] + '\u2069';
+	return '\u2066' + new Intl.NumberFormat(locale(), { maximumFractionDigits: n < 10 && i ? 1 : 0 }).format(n) + '\u00a0' + units[i] + '\u2069';
 }
 
 const percent = v => new Intl.NumberFormat(locale(), { style: 'percent', maximumFractionDigits: 1 }).format(v);

@@ -78,7 +78,7 @@ function showInfo() {
 	else clearNote('info');
 }
 
-const memory = s => s ? bytes((s.wasmBytes || 0) + (s.gpuBytes || 0)) : '';
+const memory = s => !s ? '' : s.gpuBytes ? t('memoryBoth', { own: bytes(s.wasmBytes), gpu: bytes(s.gpuBytes) }) : bytes(s.wasmBytes || 0);
 
 // keep shows the memory after something ran.
 function keep(stats) { if (info && stats) { info.stats = stats; showInfo(); } }

@@ -4,7 +4,7 @@ const WORDS = {
 		skip: 'Skip to the content', tabs: 'Parts of the page', chat: 'Chat', proof: 'Proof', bench: 'Bench', probe: 'Probe', language: 'Language', theme: 'Light or dark', themeAuto: 'System', themeLight: 'Light', themeDark: 'Dark',
 		loading: 'Loading', models: 'Models', close: 'Close', dismiss: 'Dismiss', again: 'Load it again', useCPU: 'Use the processor', restart: 'Restart',
 
-		starting: 'Loading the program…', loadingModel: 'Loading {name}…', noModel: 'No model is loaded.', modelLine: ' · {arch}, {bytes} of weights · {device} · memory {memory}', processor: 'processor (WebAssembly)',
+		starting: 'Loading the program…', loadingModel: 'Loading {name}…', noModel: 'No model is loaded.', modelLine: ' · {arch}, {bytes} of weights · {device} · memory {memory}', memoryBoth: '{own}, and {gpu} on the GPU', processor: 'processor (WebAssembly)',
 		onCPU: 'This browser offers no WebGPU, so the model runs on the processor: slower, and right as well. A current Chrome, Edge, Firefox or Safari has it where the system has a GPU.',
 		onCPUFallback: 'The only GPU that this browser offers is a program that stands in for one, so the model runs on the processor, which is faster. “Runs on: the GPU” under Models tries it all the same.',
 		fallback: 'There is no real GPU here: a program stands in for one (a software adapter). The numbers are right, the speed is not a GPU’s.',
@@ -39,7 +39,8 @@ const WORDS = {
 		tapsTable: 'Worst taps', tapsHelp: 'What the nodes inside the model compute for prompt 2, against 64-bit floats computed on the processor: where a fault begins.', tap: 'Node', rowsColumn: 'Tokens', whole: 'Relative error', worst: 'Of the worst token',
 
 		benchTitle: 'How fast is it here?', benchHelp: 'One prompt, computed anew each time, then greedy tokens. The result has all that another needs to do the same.', benchRun: 'Run', benchPrompt: 'Prompt', withTemplate: 'apply the chat template', benchTokens: 'Tokens', warmUp: 'Warm-up', repetitions: 'Repetitions',
-		warming: 'warm-up {i} of {n}', repeating: 'run {i} of {n}', benchTable: 'Tokens a second', test: 'Part', tokensColumn: 'Tokens', rate: 'A second', decode: 'Decoding', benchSaid: 'Median ± standard deviation of {n} runs, after {warm} to warm up.',
+		warming: 'warm-up {i} of {n}', repeating: 'run {i} of {n}', timing: 'the times of kernels', benchTable: 'Tokens a second', test: 'Part', tokensColumn: 'Tokens', rate: 'A second', decode: 'Decoding', benchSaid: 'Median ± standard deviation of {n} runs, after {warm} to warm up.',
+		benchMemory: 'Memory: {memory}.', kernels: 'Where the GPU’s time goes', kernelsHelp: 'Of one more run, in which each kernel is timed by itself; so they take longer together than in the runs above. Browsers round these times.', noKernels: 'The times of kernels are not known: this browser gives pages no time stamps of the GPU.', kernel: 'Kernel', calls: 'Calls', milliseconds: 'ms', share: 'Share',
 		benchJSON: 'The result as JSON', copy: 'Copy', copied: 'Copied', copyByHand: 'Selected: copy it', benchDone: 'Done: {rate} tokens a second.',
 
 		probeTitle: 'What does a node compute?', probeHelp: 'Every value of one node, for all tokens of a text: nothing is sampled or padded, and the type is the node’s.', probeRun: 'Compute', probeText: 'Text', node: 'Node', before: 'Node before', next: 'Next node', noNode: 'There is no node of this name.',
@@ -50,7 +51,7 @@ const WORDS = {
 		skip: 'انتقل إلى المحتوى', tabs: 'أقسام الصفحة', chat: 'محادثة', proof: 'برهان', bench: 'قياس', probe: 'فحص', language: 'اللغة', theme: 'فاتح أو داكن', themeAuto: 'حسب النظام', themeLight: 'فاتح', themeDark: 'داكن',
 		loading: 'جارٍ التحميل', models: 'النماذج', close: 'إغلاق', dismiss: 'إخفاء', again: 'حمّله من جديد', useCPU: 'استخدم المعالج', restart: 'إعادة التشغيل',
 
-		starting: 'جارٍ تحميل البرنامج…', loadingModel: 'جارٍ تحميل {name}…', noModel: 'لا نموذج محمّل.', modelLine: ' · {arch}، أوزانه {bytes} · {device} · الذاكرة {memory}', processor: 'المعالج (WebAssembly)',
+		starting: 'جارٍ تحميل البرنامج…', loadingModel: 'جارٍ تحميل {name}…', noModel: 'لا نموذج محمّل.', modelLine: ' · {arch}، أوزانه {bytes} · {device} · الذاكرة {memory}', memoryBoth: '{own}، و{gpu} على بطاقة الرسوميات', processor: 'المعالج (WebAssembly)',
 		onCPU: 'لا يوفّر هذا المتصفح WebGPU، لذلك يعمل النموذج على المعالج: أبطأ، وبالصحة نفسها. توفّره الإصدارات الحديثة من Chrome وEdge وFirefox وSafari حيث توجد بطاقة رسوميات.',
 		onCPUFallback: 'بطاقة الرسوميات الوحيدة التي يوفّرها هذا المتصفح برنامج يحل محلها، لذلك يعمل النموذج على المعالج لأنه أسرع. ويمكن تجربتها باختيار «يعمل على: بطاقة الرسوميات» في «النماذج».',
 		fallback: 'لا توجد بطاقة رسوميات حقيقية هنا، بل برنامج يحل محلها. الأرقام صحيحة، أما السرعة فليست سرعة بطاقة رسوميات.',
@@ -85,7 +86,8 @@ const WORDS = {
 		tapsTable: 'أسوأ القيم الداخلية', tapsHelp: 'ما تحسبه العقد داخل النموذج للنص 2، مقابل أعداد من 64 بتًا محسوبة على المعالج: هنا يظهر أين يبدأ العطل.', tap: 'العقدة', rowsColumn: 'الرموز', whole: 'الخطأ النسبي', worst: 'في أسوأ رمز',
 
 		benchTitle: 'ما سرعته هنا؟', benchHelp: 'نص واحد يُحسب من جديد كل مرة، ثم رموز بالاختيار الأرجح. في النتيجة كل ما يحتاجه غيرك ليعيد القياس.', benchRun: 'تشغيل', benchPrompt: 'النص', withTemplate: 'تطبيق قالب المحادثة', benchTokens: 'الرموز', warmUp: 'إحماء', repetitions: 'مرات',
-		warming: 'إحماء {i} من {n}', repeating: 'مرة {i} من {n}', benchTable: 'رموز في الثانية', test: 'الجزء', tokensColumn: 'الرموز', rate: 'في الثانية', decode: 'التوليد', benchSaid: 'الوسيط ± الانحراف المعياري لعدد {n} من المرات بعد {warm} للإحماء.',
+		warming: 'إحماء {i} من {n}', repeating: 'مرة {i} من {n}', timing: 'أزمنة النوى', benchTable: 'رموز في الثانية', test: 'الجزء', tokensColumn: 'الرموز', rate: 'في الثانية', decode: 'التوليد', benchSaid: 'الوسيط ± الانحراف المعياري لعدد {n} من المرات بعد {warm} للإحماء.',
+		benchMemory: 'الذاكرة: {memory}.', kernels: 'أين يذهب وقت بطاقة الرسوميات', kernelsHelp: 'من تشغيل إضافي تُقاس فيه كل نواة وحدها، فمجموعها أطول مما في المرات أعلاه. والمتصفحات تقرّب هذه الأزمنة.', noKernels: 'أزمنة النوى غير معروفة: لا يعطي هذا المتصفح الصفحات طوابع زمنية من بطاقة الرسوميات.', kernel: 'النواة', calls: 'مرات النداء', milliseconds: 'م.ث', share: 'الحصة',
 		benchJSON: 'النتيجة بصيغة JSON', copy: 'نسخ', copied: 'نُسخ', copyByHand: 'حُدّد: انسخه', benchDone: 'انتهى: {rate} رمزًا في الثانية.',
 
 		probeTitle: 'ماذا تحسب عقدة؟', probeHelp: 'كل قيم عقدة واحدة لكل رموز نص: لا عيّنات ولا حشو، والنوع هو نوع العقدة.', probeRun: 'احسب', probeText: 'النص', node: 'العقدة', before: 'العقدة السابقة', next: 'العقدة التالية', noNode: 'لا عقدة بهذا الاسم.',

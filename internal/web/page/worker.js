@@ -38,6 +38,7 @@ const operations = {
 		return { ...r, stats: await model.stats() };
 	}),
 	reset: exclusive(() => loaded().reset()),
+	time: exclusive(({ on }) => karatGPU.time(on)), // of kernels; it gives what those so far took
 	prove: exclusive(async ({ recorded }, tell, signal) => {
 		const record = recorded ? { json: await load('demo.golden.json'), tensors: await load('demo.golden.safetensors') } : null;
 		return loaded().prove(record, { kv: 'f32', taps: true, prompt: recorded ? 2 : 0, signal, onProgress: (done, total, text) => tell({ done, total, text }) });

@@ -4,6 +4,7 @@ globalThis.Go = class {
 	importObject = {};
 	run() {
 		globalThis.karat = standIn;
+		globalThis.karatGPU = { time: on => on ? [] : kernels };
 		return new Promise(() => {});
 	}
 };
@@ -20,10 +21,12 @@ const standIn = {
 		const parts = [];
 		return { write: b => parts.push(b), sum: async () => [...new Uint8Array(await crypto.subtle.digest('SHA-256', await new Blob(parts).arrayBuffer()))].map(x => x.toString(16).padStart(2, '0')).join('') };
 	},
-	async load(source, { onProgress }) {
+	async load(source, { backend, onProgress }) {
 		const head = source.bytes ? source.bytes.slice(0, 4) : await source.read(0, 4);
 		if (String.fromCharCode(...head) !== 'GGUF') throw Object.assign(new Error(`gguf: ${source.name}: offset 0: magic is wrong`), { kind: 'file' });
 		onProgress(source.size / 2, source.size);
+		const gpu = backend === 'webgpu';
+		model.info = { ...model.info, backend: gpu ? backend : 'cpu', adapter: gpu ? { name: 'stand-in', kind: 'discrete', timestamps: true } : null };
 		return model;
 	},
 };
@@ -53,7 +56,7 @@ const model = {
 		return { text: words.slice(0, n).join(''), stop, prompt: 7, kept: 0, tokens: n, promptSeconds: 0.05, seconds: n * 0.02 };
 	},
 	async reset() {},
-	async stats() { return { gpuBytes: 0, kvBytes: 1 << 20, wasmBytes: 64 << 20, dispatches: 0, dispatchesPerToken: 0 }; },
+	async stats() { return { gpuBytes: this.info.adapter ? 90 << 20 : 0, kvBytes: 1 << 20, wasmBytes: 64 << 20, dispatches: 0, dispatchesPerToken: 0 }; },
 	async prove(_, { onProgress }) {
 		const prompts = ['Hello', 'Hello world', 'The color of the sky is', 'ما لون السماء؟'].map((text, index) => ({ index, text, ids: 'equal', positions: 1, kl_mean: 1.2e-13, max_abs_diff: 3.1e-6, max_diff_limit: 1.1e-5, top1: 1, top5: 1, top10: 1, inside: true }));
 		onProgress(2, 4, 'Hello');
@@ -66,3 +69,5 @@ const model = {
 	},
 	async close() {},
 };
+const kernels = [['linear{layout:{Plain: Bits:4 High:0 Min:true Table:[]} ending:{Outs:1 GLU:gelu_tanh(a) * b Add:false} Lanes:8}', 6, 0.0812], ['map[Binary:true Is:a + b]', 12, 0.0004]]
+	.map(([name, dispatches, seconds]) => ({ name, dispatches, seconds }));

@@ -261,7 +261,7 @@ func (m *model) reset([]js.Value) (any, error) {
 func (m *model) stats([]js.Value) (any, error) {
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
-	return plain(map[string]any{"wasmBytes": s.Sys, "heapBytes": s.HeapInuse})
+	return plain(map[string]any{"wasmBytes": s.Sys, "heapBytes": s.HeapInuse, "gpuBytes": gpu.Bytes()})
 }
 
 // generateOptions are those of generate.

@@ -29,6 +29,15 @@ func shim() (js.Value, error) {
 	return s, nil
 }
 
+// Bytes is what the buffers of all devices take.
+func Bytes() int64 {
+	s, err := shim()
+	if err != nil {
+		return 0
+	}
+	return int64(s.Call("bytes").Float())
+}
+
 // Adapters lists the GPUs that the browser gives: one, or an error that wraps ErrNone.
 func Adapters() ([]Adapter, error) {
 	s, err := shim()

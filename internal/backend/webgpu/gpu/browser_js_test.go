@@ -90,3 +90,55 @@ func TestScopes(t *testing.T) {
 		t.Error("after the errors:", err)
 	}
 }
+
+// TestTimes: gpu.js takes the times of kernels when it is told to, and knows what is in use.
+func TestTimes(t *testing.T) {
+	before := Bytes()
+	d := open(t)
+	p, err := d.NewPipeline("double", double, []Access{Uniform, Read, ReadWrite})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := buffers(t, d, 16, 4096, 4096)
+	if got := Bytes() - before; got != 16+2*4096 {
+		t.Errorf("%d bytes are in use", got)
+	}
+	g, err := d.NewGroup(p, Range{Buffer: b[0]}, Range{Buffer: b[1]}, Range{Buffer: b[2]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l List
+	l.Write(b[0], 0, words(4, func(int) uint32 { return 1000 }))
+	for range 3 {
+		l.Dispatch(p, g, 16, 1, 1)
+	}
+	back := make([]byte, 4096)
+	l.Read(back, b[2], 0)
+	s, err := shim()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Call("time", true)
+	for range 2 {
+		if err := d.Run(&l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := s.Call("time", false)
+	if !d.Adapter().Timestamps {
+		t.Skip("there are no time stamps")
+	}
+	if all.Length() != 1 || all.Index(0).Get("name").String() != "double" || all.Index(0).Get("dispatches").Int() != 6 || !(all.Index(0).Get("seconds").Float() > 0) {
+		t.Error("times:", js.Global().Get("JSON").Call("stringify", all).String())
+	}
+	if back[0] != 1 {
+		t.Error("a timed kernel did not run")
+	}
+	b[1].Release()
+	if got := Bytes() - before; got != 16+4096 {
+		t.Errorf("%d bytes are in use behind a release", got)
+	}
+	if err := d.Close(); err != nil || Bytes() != before {
+		t.Errorf("%d bytes are in use behind the end: %v", Bytes()-before, err)
+	}
+}

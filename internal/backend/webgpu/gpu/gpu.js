@@ -24,9 +24,14 @@ globalThis.karatGPU = (() => {
 		invocations: limits.maxComputeInvocationsPerWorkgroup, workgroupBytes: limits.maxComputeWorkgroupStorageSize,
 	});
 
+	let bytes = 0; // of the buffers of all devices
+	let times = null; // of kernels while they are taken: seconds and dispatches by label
+	const most = 2048; // dispatches of a run that are timed
+
 	class Device {
 		constructor(device) {
 			this.device = device;
+			this.bytes = 0;
 			this.objects = []; // buffers, pipelines and groups, by the program's numbers
 			this.lost = ''; // why nothing runs any more
 			this.gone = device.lost.then(({reason, message}) => {
@@ -36,6 +41,7 @@ globalThis.karatGPU = (() => {
 			this.gone.catch(() => {});
 			this.late = []; // checks that a run waits for
 			this.problem = '';
+			this.labels = []; // of the dispatches of a run that are timed
 			device.onuncapturederror = ({error}) => { this.problem ||= error.message; };
 		}
 
@@ -51,13 +57,24 @@ globalThis.karatGPU = (() => {
 		// wait is p's value, unless the device is lost before.
 		wait(p) { return Promise.race([p, this.gone]); }
 
+		// told is p's problem, or ''. That of a device which is being lost is told before the loss.
+		async told(p) {
+			const problem = await this.wait(p);
+			if (problem) await this.wait(new Promise((go) => { setTimeout(go, 50); }));
+			return problem;
+		}
+
 		// buffer makes a buffer, and promises what is wrong with it, or ''.
 		buffer(id, label, size) {
 			const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
 			const [made, wrong] = this.scope(['validation', 'out-of-memory'], () => this.device.createBuffer({label, size, usage}));
 			this.objects[id] = made;
-			return this.wait(wrong);
+			if (made) this.count(size);
+			return this.told(wrong);
 		}
+
+		// count adds to the bytes that are in use.
+		count(n) { this.bytes += n, bytes += n; }
 
 		// pipeline makes a shader, and promises what is wrong with its text, or ''. access
 		// has a number for each binding.
@@ -69,7 +86,7 @@ globalThis.karatGPU = (() => {
 					{binding, visibility: GPUShaderStage.COMPUTE, buffer: {type: types[a]}}))});
 				return {module, layout, all: this.device.createPipelineLayout({label, bindGroupLayouts: [layout]})};
 			});
-			const problem = await this.wait(wrong);
+			const problem = await this.told(wrong);
 			if (problem) {
 				const {messages} = made ? await this.wait(made.module.getCompilationInfo()) : {messages: []};
 				const m = messages.find(({type}) => type === 'error');
@@ -77,7 +94,7 @@ globalThis.karatGPU = (() => {
 			}
 			const descriptor = {label, layout: made.all, compute: {module: made.module, entryPoint: 'main'}};
 			const o = this.objects[id] = {
-				layout: made.layout,
+				layout: made.layout, label,
 				compile: () => this.device.createComputePipelineAsync(descriptor).then((p) => { o.pipeline = p; return ''; }, (e) => e.message),
 			};
 			return '';
@@ -86,7 +103,7 @@ globalThis.karatGPU = (() => {
 		// ready has the driver compile a pipeline, once, and promises what is wrong, or ''.
 		ready(id) {
 			const o = this.objects[id];
-			return this.wait(o.compiled ||= o.compile());
+			return this.told(o.compiled ||= o.compile());
 		}
 
 		// group gives a pipeline's bindings their buffers: buffer, at and size of each.
@@ -101,7 +118,8 @@ globalThis.karatGPU = (() => {
 		}
 
 		release(id) {
-			this.objects[id]?.destroy?.();
+			const o = this.objects[id];
+			if (o?.destroy) this.count(-o.size), o.destroy();
 			delete this.objects[id];
 		}
 
@@ -118,7 +136,7 @@ globalThis.karatGPU = (() => {
 		begin(read, stamps) {
 			const size = read + 8 * stamps;
 			for (const filter of ['validation', 'out-of-memory', 'internal']) this.device.pushErrorScope(filter);
-			this.read = read, this.stamps = stamps, this.stamped = 0;
+			this.read = read, this.stamps = stamps, this.stamped = 0, this.labels.length = 0;
 			if (size && !(this.back?.size >= size)) {
 				this.back?.destroy();
 				this.back = this.device.createBuffer({label: 'readback', size: Math.max(1 << 16, 2 ** Math.ceil(Math.log2(size))), usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST});
@@ -128,6 +146,31 @@ globalThis.karatGPU = (() => {
 				this.queries = this.device.createQuerySet({label: 'stamps', type: 'timestamp', count: stamps});
 				this.ticks = this.device.createBuffer({label: 'stamps', size: 8 * stamps, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC});
 			}
+		}
+
+		// timed begins a pass for a dispatch alone, whose time is taken, if there is room for that.
+		timed(label) {
+			if (!this.marks) {
+				this.marks = this.device.createQuerySet({label: 'marks', type: 'timestamp', count: 2 * most});
+				this.marked = [GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC, GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST].map((usage) => (
+					this.device.createBuffer({label: 'marks', size: 16 * most, usage})));
+			}
+			const i = 2 * this.labels.length, encoder = this.encode();
+			if (i === 2 * most) return;
+			this.labels.push(label);
+			this.pass = encoder.beginComputePass({timestampWrites: {querySet: this.marks, beginningOfPassWriteIndex: i, endOfPassWriteIndex: i + 1}});
+		}
+
+		// sum adds what a run's kernels took.
+		async sum() {
+			const labels = this.labels.splice(0), n = 16 * labels.length, at = this.marked[1];
+			await this.wait(at.mapAsync(GPUMapMode.READ, 0, n));
+			const ticks = new BigUint64Array(at.getMappedRange(0, n));
+			labels.forEach((label, i) => {
+				const o = times?.get(label) || {seconds: 0, dispatches: 0};
+				times?.set(label, {seconds: o.seconds + Number(ticks[2 * i + 1] - ticks[2 * i]) / 1e9, dispatches: o.dispatches + 1});
+			});
+			at.unmap();
 		}
 
 		// encode is the encoder that commands go to, outside of a pass.
@@ -162,6 +205,7 @@ globalThis.karatGPU = (() => {
 					i += 6;
 					break;
 				case DISPATCH:
+					if (times && this.device.features.has('timestamp-query')) this.timed(objects[w[i + 1]].label);
 					this.pass ||= this.encode().beginComputePass();
 					this.pass.setPipeline(objects[w[i + 1]].pipeline);
 					this.pass.setBindGroup(0, objects[w[i + 2]]);
@@ -185,29 +229,46 @@ globalThis.karatGPU = (() => {
 				this.encode().resolveQuerySet(this.queries, 0, this.stamps, this.ticks, 0);
 				this.encode().copyBufferToBuffer(this.ticks, 0, this.back, this.read, 8 * this.stamps);
 			}
+			if (this.labels.length) {
+				this.encode().resolveQuerySet(this.marks, 0, 2 * this.labels.length, this.marked[0], 0);
+				this.encode().copyBufferToBuffer(this.marked[0], 0, this.marked[1], 0, 16 * this.labels.length);
+			}
 			this.submit();
 			const size = this.read + 8 * this.stamps;
 			const errors = [0, 1, 2].map(() => this.device.popErrorScope().then((e) => e?.message, (e) => e.message));
 			const done = size ? this.back.mapAsync(GPUMapMode.READ, 0, size) : this.device.queue.onSubmittedWorkDone();
 			const failed = done.then(() => '', (e) => e.message);
 			const late = this.late.splice(0);
-			const wrong = await this.wait(Promise.all([...errors, failed, ...late]));
-			const problem = this.problem || wrong.find(Boolean);
+			const problem = await this.told(Promise.all([...errors, failed, ...late]).then((all) => this.problem || all.find(Boolean)));
 			this.problem = '';
 			if (problem) {
 				this.back?.unmap();
 				throw new Error(problem);
 			}
+			if (this.labels.length) await this.sum();
 			return size ? new Uint8Array(this.back.getMappedRange(0, size)) : null;
 		}
 
 		// taken gives back what end promised.
 		taken() { this.back.unmap(); }
 
-		destroy() { this.device.destroy(); }
+		destroy() {
+			this.count(-this.bytes);
+			this.device.destroy();
+		}
 	}
 
 	return {
+		// bytes is what the buffers of all devices take.
+		bytes: () => bytes,
+
+		// time has kernels timed from now on, or no more; it gives what those so far took, by label.
+		time: (on) => {
+			const so = times;
+			times = on ? new Map() : null;
+			return [...so || []].map(([name, o]) => ({name, ...o})).sort((a, b) => b.seconds - a.seconds);
+		},
+
 		describe: async () => describe(await find()),
 		open: async () => {
 			const adapter = await find();
