@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/backend/webgpu"
 	"github.com/karat-run/karat/internal/bench"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/machine"
@@ -90,7 +91,7 @@ func (f *benchFlags) addArithmetic(c *cobra.Command) {
 	addBackend(c, &f.backend)
 	f.precision.add(c, "precision", "arithmetic, as run has it")
 	f.kv.add(c, "kv", "how keys and values are kept, as run has it")
-	c.Flags().StringSliceVar(&f.noFuse, "no-fuse", nil, "`fusions` to do without: glu")
+	c.Flags().StringSliceVar(&f.noFuse, "no-fuse", nil, "`fusions` to do without: glu, or on a GPU "+strings.Join(webgpu.Fusions, ", "))
 }
 
 // options checks the flags.

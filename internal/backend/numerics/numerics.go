@@ -116,12 +116,9 @@ func (n Numerics) Backend(threads int, noFuse ...string) (backend.Backend, error
 
 // webgpu makes a GPU's backend.
 func (n Numerics) webgpu(noFuse []string) (backend.Backend, error) {
-	if len(noFuse) > 0 {
-		return nil, fmt.Errorf("fusions %q, a GPU has none", noFuse)
-	}
 	d, err := webgpu.Open(n.GPU - 1)
 	if err != nil {
 		return nil, err
 	}
-	return webgpu.New(d, webgpu.Options{F32KV: n.KV == "f32", Own: true, Software: d.Adapter().Kind == "cpu"}), nil
+	return webgpu.New(d, webgpu.Options{F32KV: n.KV == "f32", Own: true, Software: d.Adapter().Kind == "cpu", NoFuse: noFuse}), nil
 }

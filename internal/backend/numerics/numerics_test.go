@@ -63,9 +63,6 @@ func TestOn(t *testing.T) {
 	if n, err := exact.On("cpu"); err != nil || n != exact {
 		t.Errorf("%v, %v", n, err)
 	}
-	if _, err := (Numerics{Precision: "f32", KV: "f32", GPU: 1}).Backend(0, "glu"); err == nil {
-		t.Error("a GPU without a fusion that it has not")
-	}
 	if _, err := (Numerics{Precision: "f32", KV: "f32", GPU: 1 << 20}).Backend(0); err == nil {
 		t.Error("a GPU that is not there")
 	}

@@ -9,6 +9,9 @@ import (
 
 func (p *planner) storeKV(l *lowered) error {
 	kv := l.node.Attr.(*graph.KV)
+	if k := l.node.In[0]; p.turned[k] == l.node && p.turned[k.In[0]] == l.node {
+		return p.storeHeads(l, kv)
+	}
 	if q := p.turning(l.node); q != nil {
 		return p.turn(l, kv, q, l.node.In[0])
 	}
@@ -50,15 +53,18 @@ func (p *planner) pair(g *graph.Graph) {
 		if s.Op != graph.StoreKV {
 			continue
 		}
+		if p.headed(s) {
+			continue
+		}
 		k := s.In[0]
-		if k.Op != graph.RoPE || p.only(k) != s || len(k.Attr.(graph.RoPEAttr).Freqs) == 0 {
+		if !p.fuses("turn") || k.Op != graph.RoPE || p.only(k) != s || len(k.Attr.(graph.RoPEAttr).Freqs) == 0 || p.turnedHead(k.In[0]) == k {
 			continue
 		}
 		for _, a := range g.Nodes[s.ID:] {
 			if a.Op != graph.Attention || a.Attr.(graph.AttentionAttr).KV != s.Attr.(*graph.KV) {
 				continue
 			}
-			if q := a.In[0]; q.Op == graph.RoPE && q.ID < s.ID && p.only(q) == a && sameTurns(q, k) && q.In[0] != k.In[0] {
+			if q := a.In[0]; q.Op == graph.RoPE && q.ID < s.ID && p.only(q) == a && sameTurns(q, k) && q.In[0] != k.In[0] && p.turnedHead(q.In[0]) != q {
 				p.turned[q], p.turned[k] = s, s
 			}
 			break

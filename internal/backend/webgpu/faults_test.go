@@ -213,7 +213,8 @@ func minimumSign(t *testing.T, d *Device) {
 func swappedFields(t *testing.T, _ *Device) {
 	for shader, c := range map[string]struct{ variant, params any }{
 		"map":       {variant{"Is": "a * p.value"}, mapParams{1, 2, 3}},
-		"norm":      {variant{"Weight": true, "Of": "f32", "Threads": 64}, normParams{1, 2, 3, 4}},
+		"norm":      {normVariant{order: orderOf(2), Weight: true, Add: true, Next: true}, normParams{1, 2, 3, 4, 5, 6, 7}},
+		"head":      {headVariant{order: orderOf(8), Dim: 8, Store: true, Values: true}, headParams{1, 2, 3, 4, 5, 6}},
 		"rope":      {nil, ropeParams{1, 2, 3}},
 		"pick":      {variant{"Gather": true}, pickParams{1, 2, 3}},
 		"store":     {variant{"F16": true, "What": ""}, storeParams{1}},

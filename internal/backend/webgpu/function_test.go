@@ -158,26 +158,25 @@ func TestKernelErrors(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	k, err := newKernel("norm", variant{"Weight": true, "Of": "f32", "Threads": 64})
+	k, err := newKernel("norm", normVariant{order: orderOf(3), Weight: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for want, v := range map[string]any{
 		"has no vectors": struct{ size int }{1},
-		"eps is 1":       struct{ size, vectors, eps, offset int }{1, 1, 1, 1},
-		"has 5 fields": struct {
-			size, vectors int
-			eps, offset   float32
-			more          int
+		"eps is 1":       struct{ size, vectors, zero, eps int }{1, 1, 1, 1},
+		"has 8 fields": struct {
+			normParams
+			more int
 		}{},
 		"size is -1": normParams{size: -1},
 	} {
-		if _, err := k.pack(v); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "kernel norm[Of:f32 Threads:64 Weight:true]: ") {
+		if _, err := k.pack(v); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "kernel norm{order:{Of:f32 Threads:64} Weight:true Add:false Scale:false Next:false}: ") {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	data, err := k.pack(normParams{3, 5, 1, 2})
-	if err != nil || len(data) != 16 || binary.LittleEndian.Uint32(data[4:]) != 5 || math.Float32frombits(binary.LittleEndian.Uint32(data[12:])) != 2 {
+	data, err := k.pack(normParams{3, 5, 0, 1, 2, 0, 0})
+	if err != nil || len(data) != 32 || binary.LittleEndian.Uint32(data[4:]) != 5 || math.Float32frombits(binary.LittleEndian.Uint32(data[16:])) != 2 {
 		t.Errorf("%v, %v", data, err)
 	}
 }
@@ -201,8 +200,19 @@ func variants(t *testing.T) (all []*kernel) {
 		add("map", variant{"Is": is, "Split": true})
 	}
 	for _, yes := range []bool{false, true} {
-		add("norm", variant{"Weight": yes, "Of": "f32", "Threads": 64})
-		add("norm", variant{"Weight": yes, "Of": "vec4f", "Threads": 256})
+		for _, size := range []int{30, 1536} {
+			add("norm", normVariant{order: orderOf(size), Weight: yes})
+			add("norm", normVariant{order: orderOf(size), Weight: yes, Add: true})
+			add("norm", normVariant{order: orderOf(size), Weight: yes, Add: true, Scale: true})
+			add("norm", normVariant{order: orderOf(size), Weight: yes, Add: true, Scale: true, Next: true})
+		}
+		for _, dim := range []int{30, 256} {
+			add("head", headVariant{order: orderOf(dim), Dim: dim, Weight: yes})
+			for _, f16 := range []bool{false, true} {
+				add("head", headVariant{order: orderOf(dim), Dim: dim, Weight: yes, Store: true, F16: f16})
+				add("head", headVariant{order: orderOf(dim), Dim: dim, Weight: yes, Store: true, Values: true, F16: f16})
+			}
+		}
 		add("pick", variant{"Gather": yes})
 		add("store", variant{"F16": yes, "What": ""})
 		add("turn", variant{"F16": yes})
@@ -227,7 +237,7 @@ func variants(t *testing.T) (all []*kernel) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, end := range []ending{{Outs: 1}, {Outs: 1, Add: true}, {Outs: 2}, {Outs: 3}, {Outs: 1, GLU: "silu(a) * b"}} {
+		for _, end := range []ending{{Outs: 1}, {Outs: 1, Add: true}, {Outs: 1, Gate: "silu(a) * b"}, {Outs: 2}, {Outs: 3}, {Outs: 1, GLU: "silu(a) * b"}} {
 			per := 1
 			if end.GLU != "" {
 				per = 2
@@ -235,11 +245,15 @@ func variants(t *testing.T) (all []*kernel) {
 			add("linear", linearVariant{layout: l, ending: end, Lanes: lanes, Per: per, Rows: 1, Unroll: unroll})
 			add("alone", aloneVariant{l, end, 4})
 			if d == tensor.F32 || d == tensor.Q4_0 {
+				folded := end
+				if folded.Norm = 2048; end.Gate == "" {
+					add("linear", linearVariant{layout: l, ending: folded, Lanes: lanes, Per: per, Rows: 1, Unroll: unroll})
+				}
 				add("linear", linearVariant{layout: l, ending: end, Lanes: lanes, Per: per, Rows: few, Unroll: unroll})
 				add("product", productVariant{l, end, tiles})
 			}
 		}
-		add("linear", linearVariant{layout: l, ending: ending{Outs: 1}, Lanes: lanes, Per: 1, Rows: 1, Unroll: unroll, Experts: true})
+		add("linear", linearVariant{layout: l, ending: ending{Outs: 1, Experts: true}, Lanes: lanes, Per: 1, Rows: 1, Unroll: unroll})
 		add("product", productVariant{l, ending{Outs: 1}, tiles})
 		if l.Plain != "" {
 			l.Odd = true

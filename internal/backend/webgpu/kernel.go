@@ -185,8 +185,14 @@ func (k *kernel) pack(v any) ([]byte, error) {
 		}
 		used++
 	}
-	if used != s.NumField() {
-		return nil, fmt.Errorf("kernel %s: %T has %d fields, the shader %d", k.name, v, s.NumField(), used)
+	var has int
+	for _, f := range reflect.VisibleFields(s.Type()) {
+		if !f.Anonymous {
+			has++
+		}
+	}
+	if used != has {
+		return nil, fmt.Errorf("kernel %s: %T has %d fields, the shader %d", k.name, v, has, used)
 	}
 	return append(b, make([]byte, (16-len(b)%16)%16)...), nil
 }

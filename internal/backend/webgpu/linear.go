@@ -12,24 +12,49 @@ type (
 	linearParams struct{ n, k, column, stride int }
 	stackParams  struct{ n, k, second, third int }
 	expertParams struct{ n, k, column, stride, first, count, each, choices, share int }
+	gateParams   struct {
+		linearParams
+		pitch, begin int
+	}
+	foldedLinear struct {
+		linearParams
+		eps, offset float32
+	}
+	foldedStack struct {
+		stackParams
+		eps, offset float32
+	}
 )
 
-// ending is what a product does with its results.
+// ending is what a product reads besides a row and a weight, and does with its results.
 type ending struct {
-	Outs int    // results whose rows lie as one weight
-	GLU  string // of pairs of results, an expression of a and b
-	Add  bool   // something is added
+	Outs    int    // results whose rows lie as one weight
+	GLU     string // of pairs of results, an expression of a and b
+	Gate    string // of a result and something else
+	Add     bool   // something is added
+	Norm    int    // elements of a row whose norm is computed first; else 0
+	Experts bool
+}
+
+// Order is that of the norm's sum.
+func (e ending) Order() order { return orderOf(e.Norm) }
+
+// Last is the number of the norm's binding.
+func (e ending) Last() int {
+	if e.Add {
+		return 6
+	}
+	return 4 + e.Outs
 }
 
 // linearVariant is a form of linear.wgsl.
 type linearVariant struct {
 	layout
 	ending
-	Lanes   int // invocations side by side
-	Per     int // rows of the weight, and
-	Rows    int // of activations, of an invocation
-	Unroll  int // units that are read before they are used
-	Experts bool
+	Lanes  int // invocations side by side
+	Per    int // rows of the weight, and
+	Rows   int // of activations, of an invocation
+	Unroll int // units that are read before they are used
 }
 
 // unit is the parameters of a piece of it: which of the units read together.
@@ -140,7 +165,10 @@ func (p *planner) linear(l *lowered) error {
 func (p *planner) single(l *lowered, w *weight, x gpu.Buffer) error {
 	end, to := ending{Outs: 1}, l.node
 	var more []gpu.Buffer
-	if sum, other := p.added(l.node); sum != nil {
+	glu, shown, at := p.gating(l.node)
+	if glu != nil {
+		end.Gate, to, more = activation[glu.Attr.(graph.ActAttr).Act]+" * b", glu, []gpu.Buffer{p.values[shown]}
+	} else if sum, other := p.added(l.node); sum != nil && p.fuses("add") {
 		end.Add, to, more = true, sum, []gpu.Buffer{p.values[other]}
 	}
 	out, err := p.value(to)
@@ -148,7 +176,11 @@ func (p *planner) single(l *lowered, w *weight, x gpu.Buffer) error {
 		return err
 	}
 	for _, s := range w.shards {
-		if err := p.products(l, w, end, linearParams{s.n, w.k, s.first, w.rows}, s.n, s, out, x, more...); err != nil {
+		var params any = linearParams{s.n, w.k, s.first, w.rows}
+		if glu != nil {
+			params = gateParams{linearParams{s.n, w.k, s.first, w.rows}, shown.Shape.Size(), at + s.first}
+		}
+		if err := p.products(l, w, end, params, s.n, s, out, x, more...); err != nil {
 			return err
 		}
 	}
@@ -187,6 +219,14 @@ func (p *planner) products(l *lowered, w *weight, end ending, params any, column
 			x, y, _ = flat(groups)
 			return x, y, (step + rows - 1) / rows
 		}
+		params, in := params, in
+		if n := l.node.In[0]; rows == 1 && p.folded[n] {
+			var err error
+			if params, in, err = p.fold(n, params, in); err != nil {
+				return err
+			}
+			v.Norm = n.Shape.Size()
+		}
 		if err := p.add(l, "linear", v, params, grid, out, in...); err != nil {
 			return err
 		}
@@ -210,6 +250,17 @@ func (p *planner) products(l *lowered, w *weight, end ending, params any, column
 	}
 	l.dispatches[len(l.dispatches)-1].from = many
 	return nil
+}
+
+// fold makes a product of the row n, a norm's, one of what n reads.
+func (p *planner) fold(n *graph.Node, params any, in []gpu.Range) (any, []gpu.Range, error) {
+	in = append([]gpu.Range{{Buffer: p.values[n.In[0]]}}, in[1:]...)
+	in, offset, err := p.weighted(n, in)
+	eps := n.Attr.(graph.NormAttr).Eps
+	if q, ok := params.(stackParams); ok {
+		return foldedStack{q, eps, offset}, in, err
+	}
+	return foldedLinear{params.(linearParams), eps, offset}, in, err
 }
 
 // experts lowers the gated MLPs of each row's choices, and their sum.
@@ -242,7 +293,7 @@ func (p *planner) experts(l *lowered) error {
 // matrices multiplies what each pair reads, share of them the same row of x, by its
 // expert's matrix.
 func (p *planner) matrices(l *lowered, w *weight, choices, share int, out, x, routes gpu.Buffer) error {
-	v := linearVariant{layout: w.layout, ending: ending{Outs: 1}, Lanes: lanes, Per: 1, Rows: 1, Unroll: unroll, Experts: true}
+	v := linearVariant{layout: w.layout, ending: ending{Outs: 1, Experts: true}, Lanes: lanes, Per: 1, Rows: 1, Unroll: unroll}
 	for _, s := range w.shards {
 		params := expertParams{w.rows, w.k, 0, w.rows, s.first, s.n, w.each, choices, share}
 		grid := func(rows int) (x, y, z int) {

@@ -13,10 +13,6 @@ type (
 		size, period int
 		value        float32
 	}
-	normParams struct {
-		size, vectors int
-		eps, offset   float32
-	}
 	ropeParams      struct{ size, heads, pairs int }
 	pickParams      struct{ size, width, offset int }
 	storeParams     struct{ width int }
@@ -57,7 +53,7 @@ func (p *planner) lower(l *lowered) error {
 		return p.storeKV(l)
 	}
 	if p.turned[n] != nil {
-		return nil // its StoreKV turns it
+		return nil // its StoreKV computes it
 	}
 	if s := p.stacks[n]; s != nil {
 		if s.nodes[0] != n {
@@ -68,6 +64,12 @@ func (p *planner) lower(l *lowered) error {
 	if p.values[n] != nil {
 		return nil // what goes into it has computed it
 	}
+	if p.hidden[n] {
+		return nil // what reads it looks through it
+	}
+	if n.Op == graph.RMSNorm {
+		return p.norm(l)
+	}
 	if _, err := p.value(n); err != nil {
 		return err
 	}
@@ -75,8 +77,6 @@ func (p *planner) lower(l *lowered) error {
 	case graph.Embed:
 		l.embed = true
 		return p.checkEmbed(n)
-	case graph.RMSNorm:
-		return p.norm(l)
 	case graph.RoPE:
 		return p.rope(l)
 	case graph.Attention:
@@ -131,29 +131,6 @@ func (p *planner) elementwise(l *lowered) error {
 		v["Binary"], params.period, in = true, n.W[0].Shape.Size(), append(in, gpu.Range{Buffer: w})
 	}
 	return p.add(l, "map", v, params, elements(params.size), p.values[n], in...)
-}
-
-func (p *planner) norm(l *lowered) error {
-	n := l.node
-	a := n.Attr.(graph.NormAttr)
-	params := normParams{n.Shape.Last(), n.Shape.Size() / n.Shape.Last(), a.Eps, a.Offset}
-	v := variant{"Weight": len(n.W) > 0, "Of": "f32", "Threads": 64}
-	if params.size%4 == 0 {
-		v["Of"] = "vec4f"
-	}
-	if params.size >= 1024 {
-		v["Threads"] = 256
-	}
-	in := []gpu.Range{{Buffer: p.values[n.In[0]]}}
-	if len(n.W) == 0 {
-		params.offset = 0
-		return p.add(l, "norm", v, params, groups(params.vectors), p.values[n], in...)
-	}
-	w, err := p.e.b.vector(n.W[0])
-	if err != nil {
-		return err
-	}
-	return p.add(l, "norm", v, params, groups(params.vectors), p.values[n], append(in, gpu.Range{Buffer: w})...)
 }
 
 func (p *planner) rope(l *lowered) error {

@@ -89,22 +89,31 @@ type planner struct {
 	stacks map[*graph.Node]*stack
 	users  map[*graph.Node][]*graph.Node
 	want   func(*graph.Node) bool
-	turned map[*graph.Node]*graph.Node // RoPE nodes that a StoreKV does
+	turned map[*graph.Node]*graph.Node // RoPE nodes, and norms, that a StoreKV does
 	kept   []gpu.Buffer                // that it reads
+	folded map[*graph.Node]bool        // norms that products do
+	hidden map[*graph.Node]bool        // that what reads them looks through
 }
 
 // Compile implements backend.Backend.
 func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable, error) {
 	b.busy.Lock()
 	defer b.busy.Unlock()
+	for _, name := range b.o.NoFuse {
+		if !slices.Contains(Fusions, name) {
+			return nil, fmt.Errorf("webgpu: no fusion is called %q, possible are %q", name, Fusions)
+		}
+	}
 	if o.Expert != nil {
 		return nil, fmt.Errorf("webgpu: what experts multiply cannot be seen on the GPU")
 	}
 	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g),
 		stale: map[*dispatch]held{}}
 	p := &planner{e: e, values: map[*graph.Node]gpu.Buffer{}, live: g.Live(), tables: map[freqs]*turns{},
-		stacks: b.stacks(g), users: users(g), want: o.Want, turned: map[*graph.Node]*graph.Node{}}
+		stacks: b.stacks(g), users: users(g), want: o.Want, turned: map[*graph.Node]*graph.Node{},
+		folded: map[*graph.Node]bool{}, hidden: map[*graph.Node]bool{}}
 	p.pair(g)
+	p.foldNorms(g)
 	e.after = p.live.After
 	if err := e.inputs(g); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)

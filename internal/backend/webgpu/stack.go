@@ -53,6 +53,9 @@ func (b *Backend) stacks(g *graph.Graph) map[*graph.Node]*stack {
 
 // stackable reports whether w fits behind what s has.
 func (b *Backend) stackable(s *stack, w *graph.Weight) bool {
+	if !b.fuses("stack") {
+		return false
+	}
 	first := s.key[0]
 	l, err := layoutOf(w.DType, w.Shape.Last())
 	if err != nil || len(s.nodes) == len(s.key) || first.DType != w.DType || first.Shape.Last() != w.Shape.Last() {
@@ -86,7 +89,7 @@ func (p *planner) only(n *graph.Node) *graph.Node {
 
 // gated is the GLU that alone reads s's nodes, its gate and up; else nil.
 func (p *planner) gated(s *stack) *graph.Node {
-	if len(s.nodes) != 2 {
+	if len(s.nodes) != 2 || !p.fuses("glu") {
 		return nil
 	}
 	u := p.only(s.nodes[0])
@@ -94,6 +97,26 @@ func (p *planner) gated(s *stack) *graph.Node {
 		return nil
 	}
 	return u
+}
+
+// gating is the GLU that alone reads n, its gate, and of whose other input everything is
+// known: what shows it, from which element on; else nil.
+func (p *planner) gating(n *graph.Node) (glu, shown *graph.Node, at int) {
+	u := p.only(n)
+	if u == nil || u.Op != graph.GLU || u.In[0] != n || u.In[1] == n || !p.fuses("gate") {
+		return nil, nil, 0
+	}
+	shown = u.In[1]
+	if v := shown; v.Op == graph.View && p.values[v] == nil && p.only(v) == u {
+		shown, at = v.In[0], v.Attr.(graph.ViewAttr).Offset
+	}
+	if p.values[shown] == nil || p.live.After[shown] != p.live.After[n] {
+		return nil, nil, 0
+	}
+	if u.In[1] != shown {
+		p.hidden[u.In[1]] = true
+	}
+	return u, shown, at
 }
 
 // added is the sum that alone reads n, of it and of what is known before; else nil.

@@ -30,7 +30,26 @@ type Options struct {
 	// for it takes long to compile them, and their invocations do not wait for each other
 	// where that can be. The bits are the same.
 	Software bool
+
+	NoFuse []string // names of Fusions to do without; they change no bit
 }
+
+// Fusions are what a dispatch may compute besides one node, by name.
+var Fusions = []string{
+	"stack", // products of one input
+	"glu",   // gate, up and their GLU
+	"gate",  // a product and a GLU of it and of what is known
+	"add",   // a product and a sum
+	"norm",  // a norm, a sum, a scale and the next norm
+	"fold",  // a norm and, in steps of one row, the products that read it
+	"turn",  // RoPE of queries and of keys, and StoreKV
+	"head",  // norms of heads, RoPE and StoreKV
+}
+
+// fuses reports whether a fusion is to be used.
+func (b *Backend) fuses(name string) bool { return !slices.Contains(b.o.NoFuse, name) }
+
+func (p *planner) fuses(name string) bool { return p.e.b.fuses(name) }
 
 // Backend runs graphs on a GPU.
 type Backend struct {

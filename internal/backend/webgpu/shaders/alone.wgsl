@@ -2,28 +2,7 @@
 // for a GPU. An invocation takes {{.Per}} rows of the weight and a whole row of activations, for
 // there it is dear that invocations wait for each other, and so is a long text. The order
 // of a sum is weight's.
-struct Params {
-	n: u32, // rows of the weight that lie here
-	k: u32, // their length
-{{- if gt .Outs 1}}
-	second: u32, // row of the weight with which the second result begins
-	third: u32, // and the third
-{{- else}}
-	column: u32, // of the result, of the first of them
-	stride: u32, // of the result's rows
-{{- end}}
-}
-
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<uniform> step: Step;
-@group(0) @binding(2) var<storage, read_write> out: array<f32>;
-@group(0) @binding(3) var<storage, read> x: array<{{if .Odd}}f32{{else}}vec4f{{end}}>;
-@group(0) @binding(4) var<storage, read> w: array<vec4u>;
-{{if .Add}}@group(0) @binding(5) var<storage, read> more: array<f32>;{{end}}
-{{- if gt .Outs 1}}@group(0) @binding(5) var<storage, read_write> out2: array<f32>;{{end}}
-{{- if gt .Outs 2}}
-@group(0) @binding(6) var<storage, read_write> out3: array<f32>;{{end}}
-
+{{template "operands.wgsl" .}}
 {{template "weight.wgsl" .}}
 {{- template "pair" .}}
 {{template "result.wgsl" .}}

@@ -1,38 +1,14 @@
 // linear multiplies a few rows by the transpose of a weight: Linear, and the products
 // of Experts. A workgroup takes {{.Lanes}} rows of the weight, or {{.Per}} times as many, and each
 // column of its invocations a run (see weight).
-struct Params {
-	n: u32, // rows of the weight that lie here
-	k: u32, // their length
-{{- if gt .Outs 1}}
-	second: u32, // row of the weight with which the second result begins
-	third: u32, // and the third
-{{- else}}
-	column: u32, // of the result, of the first of them
-	stride: u32, // of the result's rows
-{{- end}}
-{{- if .Experts}}
-	first: u32, // expert whose matrix lies here
-	count: u32, // of experts whose matrices do
-	each: u32, // words of a matrix
-	choices: u32, // experts of a row
-	share: u32, // how many choices read one row of x
-{{- end}}
-}
-
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<uniform> step: Step;
-@group(0) @binding(2) var<storage, read_write> out: array<f32>;
-@group(0) @binding(3) var<storage, read> x: array<{{if .Odd}}f32{{else}}vec4f{{end}}>;
-@group(0) @binding(4) var<storage, read> w: array<vec4u>;
-{{if .Experts}}@group(0) @binding(5) var<storage, read> routes: array<f32>;{{end}}
-{{- if .Add}}@group(0) @binding(5) var<storage, read> more: array<f32>;{{end}}
-{{- if gt .Outs 1}}@group(0) @binding(5) var<storage, read_write> out2: array<f32>;{{end}}
-{{- if gt .Outs 2}}
-@group(0) @binding(6) var<storage, read_write> out3: array<f32>;{{end}}
-
+{{template "operands.wgsl" .}}
 {{template "weight.wgsl" .}}
-var<workgroup> sums: array<f32, {{mul .Lanes 32 .Per .Rows}}>;
+var<workgroup> runs: array<f32, {{mul .Lanes 32 .Per .Rows}}>;
+{{- if .Norm}}
+var<workgroup> normed: array<vec4f, {{div .Norm 4}}>; // the row, divided by its root mean square
+
+{{template "rms.wgsl" .Order}}
+{{- end}}
 
 {{template "result.wgsl" .}}
 
@@ -55,6 +31,18 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 	}
 {{- range $r := seq .Rows}}
 	let at{{$r}} = min(first + {{$r}}u, rows - 1u){{if $.Experts}} / p.share{{end}} * p.k;
+{{- end}}
+{{- if .Norm}}
+	let i = id.y * {{.Lanes}}u + id.x;
+	var square_sum = 0.0;
+	for (var q = i; q < {{div .Norm 4}}u; q += {{.Order.Threads}}u) {
+		square_sum = square(x[(at0 >> 2u) + q], square_sum);
+	}
+	let r = rms(i, square_sum, {{.Norm}}u, p.eps);
+	for (var q = i; q < {{div .Norm 4}}u; q += {{.Order.Threads}}u) {
+		normed[q] = x[(at0 >> 2u) + q] * r * (vec4f(p.offset) + norm[q]);
+	}
+	workgroupBarrier();
 {{- end}}
 {{- range $i := seq .Per}}
 	let n{{$i}} = min({{if $.GLU}}group * {{$.Lanes}}u + id.x, (p.n >> 1u) - 1u) + {{$i}}u * (p.n >> 1u){{else}}group * {{mul $.Lanes $.Per}}u + {{mul $.Lanes $i}}u + id.x, p.n - 1u){{end}};
@@ -80,7 +68,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 	}
 {{- range $i := seq .Per}}
 {{- range $r := seq $.Rows}}
-	sums[{{mul $.Lanes 32 (add (mul $i $.Rows) $r)}}u + id.y * {{$.Lanes}}u + id.x] = s{{$i}}_{{$r}};
+	runs[{{mul $.Lanes 32 (add (mul $i $.Rows) $r)}}u + id.y * {{$.Lanes}}u + id.x] = s{{$i}}_{{$r}};
 {{- end}}
 {{- end}}
 	workgroupBarrier();
@@ -104,9 +92,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 
 // total is the sum of the runs, those that are empty included.
 fn total(at: u32) -> f32 {
-	var s = sums[at];
+	var s = runs[at];
 {{- range $y := seq 31}}
-	s += sums[at + {{mul $.Lanes (add $y 1)}}u];
+	s += runs[at + {{mul $.Lanes (add $y 1)}}u];
 {{- end}}
 	return s;
 }

@@ -16,8 +16,13 @@ fn result(row: u32, n: u32, v: f32) {
 	}{{end}}
 }
 {{- else}}
-fn result(row: u32, n: u32, v: f32) {
+fn result(row: u32, n: u32, a: f32) {
 	let at = row * p.stride + p.column + n;
-	out[at] = v{{if .Add}} + more[at]{{end}};
+{{- if .Gate}}
+	let b = more[row * p.pitch + p.begin + n];
+	out[at] = {{.Gate}};
+{{- else}}
+	out[at] = a{{if .Add}} + more[at]{{end}};
+{{- end}}
 }
 {{- end}}

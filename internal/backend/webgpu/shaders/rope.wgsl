@@ -12,6 +12,7 @@ struct Params {
 @group(0) @binding(3) var<storage, read> x: array<f32>;
 @group(0) @binding(4) var<storage, read> turns: array<f32>; // [rows, 2, pairs]
 
+{{template "turn" .}}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane: u32) {
 	let i = (wg.y * GX + wg.x) * 64u + lane;
@@ -19,16 +20,5 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	if (i >= step.rows * width) {
 		return;
 	}
-	let at = i / width * 2u * p.pairs;
-	let e = i % p.size;
-	let apart = p.size / 2u;
-	var v = x[i];
-	if (e < p.pairs) {
-		let z = x[i + apart] * turns[at + p.pairs + e];
-		v = fma(v, turns[at + e], -z);
-	} else if (e >= apart && e < apart + p.pairs) {
-		let z = x[i - apart] * turns[at + p.pairs + e - apart];
-		v = fma(v, turns[at + e - apart], z);
-	}
-	out[i] = v;
+	out[i] = turn(i / width, i, x[i], x[other(i)]);
 }

@@ -18,32 +18,9 @@ struct Params {
 @group(0) @binding(8) var<storage, read> turns: array<f32>; // [rows, 2, pairs]
 @group(0) @binding(9) var<storage, read> table: array<u32>; // see cache.go
 
-// other is the number of the element that turns with number i of a row, or i if it stays.
-fn other(i: u32) -> u32 {
-	let e = i % p.size;
-	let apart = p.size / 2u;
-	if (e < p.pairs) {
-		return i + apart;
-	}
-	if (e >= apart && e < apart + p.pairs) {
-		return i - apart;
-	}
-	return i;
-}
-
-// turned is element i of a row, whose value is x, and y that of the other.
-fn turned(row: u32, i: u32, x: f32, y: f32) -> f32 {
-	let j = other(i);
-	if (j == i) {
-		return x;
-	}
-	let at = row * 2u * p.pairs + min(i, j) % p.size;
-	let z = y * turns[at + p.pairs];
-	return fma(x, turns[at], select(z, -z, j > i));
-}
-
+{{template "turn" .}}
 fn key(row: u32, i: u32) -> f32 {
-	return turned(row, i, k[row * p.width + i], k[row * p.width + other(i)]);
+	return turn(row, i, k[row * p.width + i], k[row * p.width + other(i)]);
 }
 
 @compute @workgroup_size(64)
@@ -60,7 +37,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 		return;
 	}
 	if (i < p.queries) {
-		out[row * p.queries + i] = turned(row, i, q[row * p.queries + i], q[row * p.queries + other(i)]);
+		out[row * p.queries + i] = turn(row, i, q[row * p.queries + i], q[row * p.queries + other(i)]);
 		return;
 	}
 	let at = i - p.queries;
@@ -79,3 +56,28 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	values[to] = bitcast<u32>(v[row * p.width + at]);
 {{- end}}
 }
+{{define "turn"}}
+// other is the number of the element that turns with number i of a row, or i if it stays.
+fn other(i: u32) -> u32 {
+	let e = i % p.size;
+	let apart = p.size / 2u;
+	if (e < p.pairs) {
+		return i + apart;
+	}
+	if (e >= apart && e < apart + p.pairs) {
+		return i - apart;
+	}
+	return i;
+}
+
+// turn is element i of a row, whose value is x, and y that of the other.
+fn turn(row: u32, i: u32, x: f32, y: f32) -> f32 {
+	let j = other(i);
+	if (j == i) {
+		return x;
+	}
+	let at = row * 2u * p.pairs + min(i, j) % p.size;
+	let z = y * turns[at + p.pairs];
+	return fma(x, turns[at], select(z, -z, j > i));
+}
+{{end}}

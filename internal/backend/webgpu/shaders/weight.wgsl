@@ -20,7 +20,9 @@ fn word(i: u32) -> u32 {
 
 // quad is 4 elements of a row of activations, which begins at element row.
 fn quad(row: u32, q: u32) -> vec4f {
-{{- if .Odd}}
+{{- if .Norm}}
+	return normed[q];
+{{- else if .Odd}}
 	let at = row + 4u * q;
 	var v = vec4f(0.0);
 	if (4u * q < p.k) { v.x = x[at]; }

@@ -1,0 +1,112 @@
+package webgpu
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// fusible is two layers in which every fusion has its place: one with norms in front of
+// products only, and one with norms behind them, of heads and of values, and a gate of what
+// is known before.
+func fusible(t *testing.T) *graph.Graph {
+	t.Helper()
+	const hidden, heads, dim, ff, known = 1024, 2, 64, 64, 32
+	return made(t, hidden, func(b graph.Builder, r *rand.Rand, x *graph.Node) *graph.Node {
+		linear := func(x *graph.Node, n int) *graph.Node {
+			return b.Linear(weightOf(r, tensor.Q4_0, 0x1c00, []int{0}, n, x.Shape.Size()), x, n)
+		}
+		norm := func(x *graph.Node) *graph.Node { return b.RMSNorm(floats(r, x.Shape.Last()), x, 1e-6, 0.5) }
+		freqs := []float64{1, 0.3, 0.1, 0.03}
+		side := norm(b.Heads(linear(x, 2*known), known))
+		for layer := range 2 {
+			kv := &graph.KV{Layer: layer, Heads: 1, Dim: dim}
+			h := norm(x)
+			q, k, v := b.Heads(linear(h, heads*dim), dim), b.Heads(linear(h, dim), dim), b.Heads(linear(h, dim), dim)
+			if layer == 1 {
+				q, v, k = norm(q), b.Normalize(v, 1e-6), norm(k)
+			}
+			q, k = b.RoPE("q", q, freqs), b.RoPE("k", k, freqs)
+			b.StoreKV(kv, k, v)
+			y := linear(b.Attention(q, kv, 0.3), hidden)
+			if layer == 1 {
+				y = norm(y)
+			}
+			x = b.Add(x, y)
+			h = norm(x)
+			y = linear(b.GLU(graph.SiLU, linear(h, ff), linear(h, ff)), hidden)
+			if layer == 1 {
+				y = norm(y)
+			}
+			if x = b.Add(y, x); layer == 1 {
+				y = linear(b.GLU(graph.GELUTanh, linear(x, known), b.Head(side, 1)), hidden)
+				x = b.MulWeight(floats(r, 1), b.Add(x, norm(y)), 1)
+			}
+		}
+		return linear(norm(x), 40)
+	})
+}
+
+// TestFusions: without each fusion, and without all, more is dispatched and no bit is
+// another; nor where all nodes are wanted, which then are seen as they are without.
+func TestFusions(t *testing.T) {
+	d := device(t)
+	g := fusible(t)
+	steps := [][]int32{{3, 1, 4}, {1}, {5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6}, {2}}
+	type result struct {
+		logits, taps [][]float32
+		dispatches   int
+	}
+	compute := func(want func(*graph.Node) bool, without ...string) (got result) {
+		r := start(t, New(d, Options{F32KV: true, NoFuse: without}), g, 17, want)
+		for _, tokens := range steps {
+			y, err := r.plan.Run(t.Context(), r.step(tokens), func(_ *graph.Node, out []float32) { got.taps = append(got.taps, slices.Clone(out)) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.logits = append(got.logits, slices.Clone(y))
+		}
+		for _, l := range r.plan.(*executable).nodes {
+			for _, x := range l.dispatches {
+				if x.from <= 1 {
+					got.dispatches++ // of a step of one row
+				}
+			}
+		}
+		return got
+	}
+	all, none := compute(nil), compute(nil, Fusions...)
+	t.Logf("%d dispatches a row, without fusions %d", all.dispatches, none.dispatches)
+	if all.dispatches != 22 || none.dispatches < 40 {
+		t.Errorf("%d dispatches, want 22; without fusions %d", all.dispatches, none.dispatches)
+	}
+	check := func(name string, got result) {
+		if got.dispatches <= all.dispatches || !slices.EqualFunc(got.logits, all.logits, same) {
+			t.Errorf("without %s: %d dispatches, of %d; same bits: %v", name, got.dispatches, all.dispatches, slices.EqualFunc(got.logits, all.logits, same))
+		}
+	}
+	check("all", none)
+	for _, name := range Fusions {
+		check(name, compute(nil, name))
+	}
+	every := func(*graph.Node) bool { return true }
+	tapped, plain := compute(every), compute(every, Fusions...)
+	check("what is hidden", tapped)
+	if len(tapped.taps) < 100 || !slices.EqualFunc(tapped.taps, plain.taps, same) {
+		t.Errorf("%d taps, and %d without fusions, which are not the same", len(tapped.taps), len(plain.taps))
+	}
+	r := start(t, ref.Backend{}, g, 17, nil)
+	for i, tokens := range steps {
+		near(t, all.logits[i], r.run(tokens...), 1e-5)
+	}
+	b := New(d, Options{NoFuse: []string{"glue"}})
+	defer b.Close()
+	if _, err := b.Compile(g, backend.Options{}); err == nil {
+		t.Error("a fusion that there is not passes")
+	}
+}

@@ -1,0 +1,49 @@
+// What the kernels of products read and write.
+struct Params {
+	n: u32, // rows of the weight that lie here
+	k: u32, // their length
+{{- if gt .Outs 1}}
+	second: u32, // row of the weight with which the second result begins
+	third: u32, // and the third
+{{- else}}
+	column: u32, // of the result, of the first of them
+	stride: u32, // of the result's rows
+{{- end}}
+{{- if .Gate}}
+	pitch: u32, // of the rows of more
+	begin: u32, // of what is read of them
+{{- end}}
+{{- if .Norm}}
+	eps: f32,
+	offset: f32, // is added to the norm's weight
+{{- end}}
+{{- if .Experts}}
+	first: u32, // expert whose matrix lies here
+	count: u32, // of experts whose matrices do
+	each: u32, // words of a matrix
+	choices: u32, // experts of a row
+	share: u32, // how many choices read one row of x
+{{- end}}
+}
+
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<uniform> step: Step;
+@group(0) @binding(2) var<storage, read_write> out: array<f32>;
+@group(0) @binding(3) var<storage, read> x: array<{{if .Odd}}f32{{else}}vec4f{{end}}>;
+@group(0) @binding(4) var<storage, read> w: array<vec4u>;
+{{- if .Experts}}
+@group(0) @binding(5) var<storage, read> routes: array<f32>;
+{{- end}}
+{{- if or .Add .Gate}}
+@group(0) @binding(5) var<storage, read> more: array<f32>;
+{{- end}}
+{{- if gt .Outs 1}}
+@group(0) @binding(5) var<storage, read_write> out2: array<f32>;
+{{- end}}
+{{- if gt .Outs 2}}
+@group(0) @binding(6) var<storage, read_write> out3: array<f32>;
+{{- end}}
+{{- if .Norm}}
+@group(0) @binding({{.Last}}) var<storage, read> norm: array<vec4f>;
+{{- end}}
+
