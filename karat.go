@@ -17,8 +17,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"github.com/karat-run/karat/internal/arch"
@@ -27,6 +28,7 @@ import (
 	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/machine"
 	"github.com/karat-run/karat/internal/tokenizer"
@@ -101,28 +103,50 @@ func LoadGGUF(name string, data []byte, o Options) (*Model, error) {
 	return load(c, o)
 }
 
-// LoadReader is Load for a GGUF file of size bytes that r reads. On a GPU what is large
-// of it is never in memory as a whole; the CPU has it in memory. r must stay
-// readable while the model is in use. name is for messages.
-func LoadReader(name string, r io.ReaderAt, size int64, o Options) (*Model, error) {
+// Source is a GGUF file that has no path, or a part of a split one: its bytes, or what reads them.
+type Source = gguf.Source
+
+// LoadSources is Load for a GGUF file that has no path, or for all parts of a split one.
+// On a GPU what is large of files without Data is never in memory as a whole; the CPU
+// reads them first. They must stay readable, and Data as it is, while the model is in use.
+func LoadSources(files []Source, o Options) (*Model, error) {
 	if o.Backend == "" || o.Backend == "cpu" {
-		if size < 0 || int64(int(size)) != size {
-			return nil, fmt.Errorf("karat: %s: %d bytes", name, size)
+		var err error
+		if files, err = inMemory(files); err != nil {
+			return nil, fmt.Errorf("karat: %w", err)
 		}
-		if err := machine.Fits(size, 0, 0); err != nil {
-			return nil, fmt.Errorf("karat: %s %w", name, err)
-		}
-		data := make([]byte, size)
-		if n, err := r.ReadAt(data, 0); n < len(data) {
-			return nil, fmt.Errorf("karat: %s: %w", name, err)
-		}
-		return LoadGGUF(name, data, o)
 	}
-	c, err := checkpoint.Read(name, r, size)
+	c, err := checkpoint.Read(files...)
 	if err != nil {
 		return nil, err
 	}
 	return load(c, o)
+}
+
+// inMemory is files with all their Data, if that has room.
+func inMemory(files []Source) ([]Source, error) {
+	files = slices.Clone(files)
+	var size int64
+	for _, s := range files {
+		if s.Data == nil && (s.Size < 0 || s.Size > math.MaxInt-size) {
+			return nil, fmt.Errorf("%s: %d bytes", s.Name, s.Size)
+		}
+		size += s.Size
+	}
+	if err := machine.Fits(size, 0, 0); err != nil {
+		return nil, fmt.Errorf("the files: %w", err)
+	}
+	for i := range files {
+		s := &files[i]
+		if s.Data != nil {
+			continue
+		}
+		s.Data = make([]byte, s.Size)
+		if n, err := s.At.ReadAt(s.Data, 0); n < len(s.Data) {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+	}
+	return files, nil
 }
 
 func load(c *checkpoint.Checkpoint, o Options) (_ *Model, err error) {

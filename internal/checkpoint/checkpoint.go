@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -82,14 +81,14 @@ func Parse(name string, data []byte) (*Checkpoint, error) {
 	return fromGGUF(name, f)
 }
 
-// Read reads a GGUF file of size bytes that cannot be mapped: what is large of it stays
-// in r, which must be readable until Close.
-func Read(name string, r io.ReaderAt, size int64) (*Checkpoint, error) {
-	f, err := gguf.Read(r, size)
+// Read reads a GGUF file that cannot be mapped, or all parts of a split one: what is large
+// of those without Data stays in them, which must be readable until Close.
+func Read(files ...gguf.Source) (*Checkpoint, error) {
+	f, err := gguf.Read(files...)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %s: %w", name, err)
+		return nil, fmt.Errorf("checkpoint: %w", err)
 	}
-	return fromGGUF(name, f)
+	return fromGGUF(files[0].Name, f)
 }
 
 // newCheckpoint is an empty view of path.

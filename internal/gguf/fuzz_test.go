@@ -44,7 +44,7 @@ func TestCorpus(t *testing.T) { golden.Corpus(t, "FuzzParse", seeds(), *update) 
 func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		g, err := Parse(data)
-		pieces, err2 := Read(bytes.NewReader(data), int64(len(data)))
+		pieces, err2 := Read(Source{At: bytes.NewReader(data), Size: int64(len(data))})
 		if (err == nil) != (err2 == nil) {
 			t.Fatalf("Parse: %v, Read: %v", err, err2)
 		}

@@ -34,7 +34,7 @@ type File struct {
 // part is one file: the only one, or one of a split model.
 type part struct {
 	path string
-	file *mmap.File // nil where Parse was given the bytes
+	file *mmap.File // nil where Parse or Read was given the bytes
 }
 
 // place is where a tensor's data lies: in which part, and at which byte of it.
@@ -53,7 +53,7 @@ func Open(path string) (*File, error) {
 		return nil, fmt.Errorf("gguf: %s: part %d of %d", path, no, count)
 	}
 	if split {
-		return openSplit(prefix, count)
+		return openSplit(prefix, count, openPart)
 	}
 	f, err := openPart(path, "")
 	if err != nil {
@@ -78,8 +78,7 @@ func Parse(data []byte) (*File, error) {
 	return f, nil
 }
 
-// openPart maps one file, whatever its place in a split model; what says which
-// part is meant where there is no file.
+// openPart is an opener that maps a file.
 func openPart(path, what string) (f *File, err error) {
 	m, err := mmap.Open(path)
 	if err != nil {

@@ -59,12 +59,16 @@ func partPath(prefix string, no, count int) string {
 	return fmt.Sprintf("%s-%05d-of-%05d.gguf", prefix, no, count)
 }
 
+// opener opens the file at path, whatever its place in a split model; what says which
+// part is meant where there is no file.
+type opener func(path, what string) (*File, error)
+
 // openSplit opens all parts. Their names come from the path that the caller
 // gave: what a file says never chooses another file.
-func openSplit(prefix string, count int) (*File, error) {
+func openSplit(prefix string, count int, open opener) (*File, error) {
 	f := &File{}
 	for no := 1; no <= count; no++ {
-		if err := f.openNext(partPath(prefix, no, count), no, count); err != nil {
+		if err := f.openNext(partPath(prefix, no, count), no, count, open); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
 	}
@@ -75,8 +79,8 @@ func openSplit(prefix string, count int) (*File, error) {
 }
 
 // openNext opens part no and adds it to f, which has the parts before it.
-func (f *File) openNext(path string, no, count int) error {
-	p, err := openPart(path, fmt.Sprintf("part %d of %d: ", no, count))
+func (f *File) openNext(path string, no, count int, open opener) error {
+	p, err := open(path, fmt.Sprintf("part %d of %d: ", no, count))
 	if err != nil {
 		return err
 	}

@@ -224,3 +224,46 @@ func TestPartPath(t *testing.T) {
 		}
 	}
 }
+
+// TestReadSplit: parts that are not opened by their paths are joined, in whatever order
+// they come, whether they lie in memory or are read; one too few or too many is told of.
+func TestReadSplit(t *testing.T) {
+	var all []Source
+	for i, p := range splitParts() {
+		data := p.bytes()
+		s := Source{Name: fmt.Sprintf("m-%05d-of-00003.gguf", i+1), Data: data}
+		if i == 1 {
+			s.Data, s.At, s.Size = nil, bytes.NewReader(data), int64(len(data))
+		}
+		all = append(all, s)
+	}
+	f, err := Read(all[2], all[0], all[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"b", "a", "c"} {
+		if x := f.Tensors()[i]; x.Name != want || !bytes.Equal(x.Data, bytes.Repeat([]byte(want), 32)) {
+			t.Errorf("tensor %d is %s, %q", i, x.Name, x.Data)
+		}
+	}
+	if path, _, ok := f.Place("c"); !ok || path != "m-00003-of-00003.gguf" {
+		t.Errorf("c is in %q", path)
+	}
+	renamed := all[1]
+	renamed.Name = "other.gguf"
+	swapped := []Source{all[0], all[1], all[2]}
+	swapped[1].Name, swapped[2].Name = swapped[2].Name, swapped[1].Name
+	for want, files := range map[string][]Source{
+		"no files": nil,
+		"part 2 of 3: m-00002-of-00003.gguf is not":  {all[0], all[2]},
+		"4 files, m-00001-of-00003.gguf is one of 3": {all[0], all[1], all[2], all[2]},
+		"other.gguf is no part of a split model":     {renamed, all[0], all[2]},
+		"one part of a split model":                  {renamed},
+		"not those of one model, in order":           swapped,
+		"m-00002-of-00003.gguf: header":              {all[0], {Name: all[1].Name, At: bytes.NewReader(nil), Size: 100}, all[2]},
+	} {
+		if f, err := Read(files...); f != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

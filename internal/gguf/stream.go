@@ -1,8 +1,10 @@
 package gguf
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -12,26 +14,78 @@ const (
 	small     = 1 << 20 // bytes of a tensor that is read at once
 )
 
-// Read reads a file of size bytes that cannot be mapped. Tensors that are large have
-// no Data, but r as their Source: r must stay readable while the File is used.
-func Read(r io.ReaderAt, size int64) (*File, error) {
-	if int64(int(size)) != size || size < 0 {
-		return nil, fmt.Errorf("gguf: a file of %d bytes", size)
+// Source is a file that cannot be mapped: its bytes, or what reads them.
+type Source struct {
+	Name string // NAME-00001-of-0000N.gguf tells a part's place in a split model
+	Data []byte // all of it; nil where At reads it
+
+	At   io.ReaderAt
+	Size int64 // of what At reads
+}
+
+// Read reads a file that cannot be mapped, or all parts of a split model, in any order.
+// Tensors that are large have no Data where the file has none, but a Source: all files
+// must stay readable, and their Data as it is, while the File is used.
+func Read(files ...Source) (*File, error) {
+	if len(files) == 0 {
+		return nil, errors.New("gguf: no files")
 	}
-	f, err := readStart(r, int(size))
+	prefix, _, count, split := splitName(files[0].Name)
+	if !split {
+		if len(files) > 1 {
+			return nil, fmt.Errorf("gguf: %s is no part of a split model, whose %d files would be named NAME-00001-of-%05[2]d.gguf", files[0].Name, len(files))
+		}
+		f, err := files[0].read()
+		if err == nil {
+			err = f.checkAlone()
+		}
+		if err != nil {
+			return nil, err
+		}
+		return f, nil
+	}
+	if len(files) > count {
+		return nil, fmt.Errorf("gguf: %d files, %s is one of %d", len(files), files[0].Name, count)
+	}
+	return openSplit(prefix, count, func(path, what string) (*File, error) {
+		i := slices.IndexFunc(files, func(s Source) bool { return s.Name == path })
+		if i < 0 {
+			return nil, fmt.Errorf("gguf: %s%s is not among the files", what, path)
+		}
+		return files[i].read()
+	})
+}
+
+// read reads one file, whatever its place in a split model.
+func (s *Source) read() (f *File, err error) {
+	if s.Data != nil {
+		f, err = parse(s.Data)
+	} else {
+		f, err = s.pieces()
+	}
 	if err != nil {
-		return nil, err
+		return nil, withPath(err, s.Name)
 	}
-	if err := f.checkAlone(); err != nil {
+	f.parts[0].path = s.Name
+	return f, nil
+}
+
+// pieces reads one file whose large tensors stay where they are.
+func (s *Source) pieces() (*File, error) {
+	if int64(int(s.Size)) != s.Size || s.Size < 0 {
+		return nil, fmt.Errorf("a file of %d bytes", s.Size)
+	}
+	f, err := readStart(s.At, int(s.Size))
+	if err != nil {
 		return nil, err
 	}
 	return f, f.fill(func(t *tensor.Tensor, at int64, size int) error {
 		if size > small {
-			t.Source, t.At = r, at
+			t.Source, t.At = s.At, at
 			return nil
 		}
 		t.Data = make([]byte, size)
-		return readFull(r, t.Data, at)
+		return readFull(s.At, t.Data, at)
 	})
 }
 
@@ -42,7 +96,7 @@ func readStart(r io.ReaderAt, size int) (*File, error) {
 		had := len(data)
 		data = append(data, make([]byte, min(n, size, maxHeader)-had)...)
 		if err := readFull(r, data[had:], int64(had)); err != nil {
-			return nil, fmt.Errorf("gguf: header: %w", err)
+			return nil, fmt.Errorf("header: %w", err)
 		}
 		f, err := readFile(data, size)
 		if err == nil || len(data) == min(size, maxHeader) { // else it may be for want of more

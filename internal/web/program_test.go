@@ -3,18 +3,22 @@
 package web
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/lab"
 )
 
 // sabotage runs in the worker before the site's script. On a channel it is told to have
@@ -29,28 +33,32 @@ if (typeof document === 'undefined' && globalThis.GPUAdapter) {
 }
 `
 
+// softwareGPU gives the page WebGPU by SwiftShader, which the browser brings.
+var softwareGPU = []chromedp.ExecAllocatorOption{chromedp.Flag("enable-unsafe-webgpu", true), chromedp.Flag("use-webgpu-adapter", "swiftshader"),
+	chromedp.Flag("enable-features", "Vulkan"), chromedp.Flag("disable-gpu", false)}
+
+var built = sync.OnceValues(func() (Program, error) { return Build(context.Background(), "", func(string) {}) })
+
+// karatSite is the site of Karat itself.
+func karatSite(t *testing.T) *Site {
+	t.Helper()
+	program, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	site, err := New("v0.0.0-test", program, demo(t)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return site
+}
+
 // TestProgram runs Karat itself in the page, on WebGPU and without.
 func TestProgram(t *testing.T) {
 	if os.Getenv("KARAT_SLOW") == "" {
 		t.Skip("KARAT_SLOW is not set: the program is built first, and a GPU that is a program is slow")
 	}
-	program, err := Build(t.Context(), "", func(s string) { t.Log(s) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("the module has %.1f MiB", float64(len(program.Wasm))/(1<<20))
-	var beside []File
-	for _, name := range []string{"demo.gguf", "demo.golden.json", "demo.golden.safetensors"} {
-		data, err := os.ReadFile(filepath.Join(golden.Root(t), "cmd/karat", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		beside = append(beside, File{name, data})
-	}
-	site, err := New("v0.0.0-test", program, beside...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	site := karatSite(t)
 	// before is a handler of the site with a script before its own.
 	before := func(js string) http.Handler {
 		x := Site{files: slices.Clone(site.files), policy: site.policy}
@@ -70,7 +78,7 @@ func TestProgram(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	p := open(t, chromedp.Flag("enable-unsafe-webgpu", true), chromedp.Flag("use-webgpu-adapter", "swiftshader"), chromedp.Flag("enable-features", "Vulkan"), chromedp.Flag("disable-gpu", false))
+	p := open(t, softwareGPU...)
 	p.size("light", 1200)
 	useProgram(t, p, s.URL, &gone)
 	loseGPU(t, p)
@@ -79,6 +87,45 @@ func TestProgram(t *testing.T) {
 	for _, e := range p.errors() {
 		t.Error("console:", e)
 	}
+}
+
+// demo is the demo model and its record; with -short without its three longest prompts,
+// which have most of the tokens.
+func demo(t *testing.T) (files []File) {
+	t.Helper()
+	dir := filepath.Join(golden.Root(t), "cmd/karat")
+	read := func(dir, name string) {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, File{name, data})
+	}
+	read(dir, "demo.gguf")
+	if testing.Short() {
+		r, err := lab.ReadRecord(filepath.Join(dir, "demo.golden.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		dir = t.TempDir()
+		w, err := lab.Create(filepath.Join(dir, "demo.golden.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		for _, p := range r.Prompts {
+			if len(p.IDs) < 30 && err == nil {
+				err = w.Add(p)
+			}
+		}
+		if err := errors.Join(err, w.Commit(nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read(dir, "demo.golden.json")
+	read(dir, "demo.golden.safetensors")
+	return files
 }
 
 const continueText = `$('#mode').value = 'text'; $('#mode').dispatchEvent(new Event('change')); $('#max-tokens').value = 8; ask('The color of the sky is'); `

@@ -55,15 +55,19 @@ func TestChat(t *testing.T) {
 // A shelf is another site, which gives files by ranges, breaks off and lies as it is told to.
 type shelf struct {
 	mu     sync.Mutex
-	data   []byte
-	breaks bool     // whether the next answer breaks off behind its first half
-	stalls bool     // whether answers stop there until the browser leaves
-	asked  []string // the ranges
+	data   []byte            // of all files but those
+	files  map[string][]byte // which have their own
+	breaks bool              // whether the next answer breaks off behind its first half
+	stalls bool              // whether answers stop there until the browser leaves
+	asked  []string          // the ranges
 }
 
 func (s *shelf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	data, breaks, stalls := s.data, s.breaks, s.stalls
+	if own := s.files[r.URL.Path]; own != nil {
+		data = own
+	}
 	s.breaks = false
 	s.asked = append(s.asked, r.Header.Get("Range"))
 	s.mu.Unlock()
@@ -124,7 +128,7 @@ func TestModels(t *testing.T) {
 	p.visit(s.URL)
 
 	said := do[string](p, fmt.Sprintf(fetching+`await ready(); add('%s/big.gguf', '%s'); await until('the file', () => row('big.gguf')?.innerText.includes('Check')); return row('big.gguf').innerText`, other.URL, sum))
-	if !strings.Contains(said, "1.9 MiB") || !strings.Contains(said, sum[:16]) {
+	if !strings.Contains(said, "1.9\u00a0MiB") || !strings.Contains(said, sum[:16]) {
 		t.Errorf("the kept file is shown as %q", said)
 	}
 	if len(books.asked) != 2 {
@@ -144,7 +148,7 @@ func TestModels(t *testing.T) {
 
 	books.tell(func() { books.stalls = true })
 	if said := do[string](p, fmt.Sprintf(fetching+`quiet(); add('%s/half.gguf', ''); await until('a part', () => row('half.gguf')?.innerText.match(/[KM]iB.* of/)); press('half.gguf', 'Pause');
-		return until('the rest', () => row('half.gguf')?.innerText.includes('Resume') && row('half.gguf').innerText)`, other.URL)); !strings.Contains(said, "1.9 MiB") {
+		return until('the rest', () => row('half.gguf')?.innerText.includes('Resume') && row('half.gguf').innerText)`, other.URL)); !strings.Contains(said, "1.9\u00a0MiB") {
 		t.Errorf("a paused download says %q", said)
 	}
 	books.tell(func() { books.stalls, books.asked = false, nil })

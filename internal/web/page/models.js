@@ -7,10 +7,10 @@ function openModels() {
 
 function makeModels() {
 	$('open-models').onclick = openModels;
-	const file = h('input', { id: 'file', type: 'file', accept: '.gguf', hidden: true, onchange: () => {
-		const f = file.files[0];
+	const file = h('input', { id: 'file', type: 'file', accept: '.gguf', multiple: true, hidden: true, onchange: () => {
+		const files = [...file.files];
 		file.value = '';
-		if (f) take({ kind: 'file', file: f, name: f.name });
+		if (files.length) take({ kind: 'file', files, name: files[0].name });
 	} });
 	const url = h('input', { id: 'url', type: 'url', dir: 'ltr', placeholder: 'https://…/model.gguf', autocomplete: 'off' });
 	const sum = h('input', { id: 'sum', dir: 'ltr', placeholder: '64 × 0–9 a–f', autocomplete: 'off', spellcheck: 'false' });
@@ -49,7 +49,17 @@ function fetchModel(url, sum) {
 	}
 	navigator.storage.persist?.(); // asks that it is not thrown out when room gets scarce
 	url.value = sum.value = '';
-	fetchKept({ url: address, sha256: want || undefined });
+	fetchParts(want ? [address] : partsOf(address), want || undefined);
+}
+
+// partsOf are the addresses of all parts of a split model, by that of one; of others the only one.
+function partsOf(address) {
+	const m = /^(.*-)\d{5}(-of-(\d{5})\.gguf(?:[?#].*)?)$/i.exec(address), n = Number(m?.[3]);
+	return n > 0 && n < 1000 ? Array.from({ length: n }, (_, i) => m[1] + String(i + 1).padStart(5, '0') + m[2]) : [address];
+}
+
+async function fetchParts(urls, sha256) {
+	for (const url of urls) if (!await fetchKept({ url, sha256 })) return; // what is lacking can be asked for again
 }
 
 const active = new Map(); // downloads that run, by address: {have, size, checked}
@@ -57,7 +67,7 @@ const active = new Map(); // downloads that run, by address: {have, size, checke
 async function fetchKept(what) {
 	active.set(what.url, {});
 	showKept();
-	let key;
+	let key, done = false;
 	try {
 		const about = await call('download', what, e => {
 			key ||= e.key;
@@ -65,11 +75,13 @@ async function fetchKept(what) {
 			showProgress(key, active.get(what.url));
 		});
 		announce(t('downloaded', { name: about.name }));
+		done = true;
 	} catch (e) {
 		fail(e);
 	}
 	active.delete(what.url);
 	showKept();
+	return done;
 }
 
 function showProgress(key, { have, checked, size }) {

@@ -18,15 +18,16 @@ const operations = {
 
 	load: exclusive(async ({ source, ...options }, tell, signal) => {
 		await closeModel();
-		const from = await sources[source.kind](source, tell, signal);
-		opened = from.close;
+		const files = [].concat(await sources[source.kind](source, tell, signal));
+		opened = { keys: files.map(f => f.key), close: () => { for (const f of files) f.close?.(); } };
 		try {
-			model = await karat.load(from, { ...options, signal, onProgress: (done, total) => tell({ read: done, size: total }) });
+			model = await karat.load(files, { ...options, signal, onProgress: (done, total) => tell({ read: done, size: total }) });
 		} catch (e) {
 			await closeModel();
 			throw e;
 		}
-		return { ...model.info, name: from.name, size: from.size, sha256: from.sha256, stats: await model.stats() };
+		const size = files.reduce((sum, f) => sum + f.size, 0);
+		return { ...model.info, name: files[0].name, size, sha256: files.length === 1 ? files[0].sha256 : undefined, stats: await model.stats() };
 	}),
 	close: exclusive(closeModel),
 	stop: () => running?.abort(),
@@ -48,7 +49,7 @@ const operations = {
 
 	kept: listKept,
 	async remove(args) {
-		if (opened?.key === args.key) await closeModel();
+		if (opened?.keys.includes(args.key)) await closeModel();
 		await removeKept(args);
 	},
 	check: checkKept,
@@ -88,7 +89,7 @@ async function closeModel() {
 	try {
 		await old?.close();
 	} finally {
-		file?.();
+		file?.close();
 	}
 }
 
@@ -127,17 +128,35 @@ const sources = {
 		}
 	},
 
+	// A part of a split model brings the others that are kept.
 	async kept({ key }) {
-		const dir = await kept(), about = await readAbout(dir, key), file = await lock(dir, key + '.gguf', 'read-only');
-		const close = Object.assign(() => file.close(), { key });
-		return { name: about.name, size: file.getSize(), sha256: about.sha256, read: reader(file), close };
+		const { models } = await listKept(), one = models.find(m => m.key === key);
+		if (!one) throw trouble('file', 'the model is not kept any more');
+		const parts = partOf(one.name) ? models.filter(m => m.done && m.key !== key && m.name !== one.name && partOf(m.name) === partOf(one.name)) : [];
+		const files = [];
+		try {
+			for (const m of [one, ...parts].sort((a, b) => a.name < b.name ? -1 : 1)) files.push(await openKept(m.key));
+		} catch (e) {
+			for (const f of files) f.close();
+			throw e;
+		}
+		return files;
 	},
 
-	file({ file }) {
-		const read = (at, length) => new Uint8Array(new FileReaderSync().readAsArrayBuffer(file.slice(at, at + length)));
-		return { name: file.name, size: file.size, read };
+	// Files are read slice by slice; those that a user chose may be the parts of a split model.
+	file({ files }) {
+		const read = file => (at, length) => new Uint8Array(new FileReaderSync().readAsArrayBuffer(file.slice(at, at + length)));
+		return files.map(f => ({ name: f.name, size: f.size, read: read(f) })).sort((a, b) => a.name < b.name ? -1 : 1);
 	},
 };
+
+// partOf names the model of which a file's name says that it is a part; undefined for others.
+const partOf = name => /^(.*)-\d{5}(-of-\d{5}\.gguf)$/.exec(name || '')?.slice(1).join('');
+
+async function openKept(key) {
+	const dir = await kept(), about = await readAbout(dir, key), file = await lock(dir, key + '.gguf', 'read-only');
+	return { key, name: about.name, size: file.getSize(), sha256: about.sha256, read: reader(file), close: () => file.close() };
+}
 
 // kindOf is the kind of trouble that an error tells of; the page has words for each.
 function kindOf(e) {

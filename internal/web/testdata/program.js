@@ -21,7 +21,7 @@ const standIn = {
 		const parts = [];
 		return { write: b => parts.push(b), sum: async () => [...new Uint8Array(await crypto.subtle.digest('SHA-256', await new Blob(parts).arrayBuffer()))].map(x => x.toString(16).padStart(2, '0')).join('') };
 	},
-	async load(source, { backend, onProgress }) {
+	async load([source], { backend, onProgress }) {
 		const head = source.bytes ? source.bytes.slice(0, 4) : await source.read(0, 4);
 		if (String.fromCharCode(...head) !== 'GGUF') throw Object.assign(new Error(`gguf: ${source.name}: offset 0: magic is wrong`), { kind: 'file' });
 		onProgress(source.size / 2, source.size);

@@ -3,10 +3,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"syscall/js"
 
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/promise"
 )
 
@@ -21,6 +24,25 @@ type file struct {
 	size   int64
 }
 
+// newFiles are the files of a model: one, or those of an array.
+func newFiles(source js.Value) (files []*file, err error) {
+	if source.Type() != js.TypeObject || !source.InstanceOf(js.Global().Get("Array")) {
+		f, err := newFile(source)
+		return []*file{f}, err
+	}
+	for i := range source.Length() {
+		f, err := newFile(source.Index(i))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	if len(files) == 0 {
+		return nil, errors.New("karat: load: no files")
+	}
+	return files, nil
+}
+
 func newFile(source js.Value) (*file, error) {
 	if source.Type() != js.TypeObject || source.Get("name").Type() != js.TypeString {
 		return nil, fmt.Errorf("karat: load: the source has no name")
@@ -33,6 +55,9 @@ func newFile(source js.Value) (*file, error) {
 		f.size = int64(size.Float())
 	default:
 		return nil, fmt.Errorf("karat: load: %s has neither bytes nor size and read", f.name)
+	}
+	if f.size < 0 || f.size > 1<<50 {
+		return nil, fmt.Errorf("karat: load: %s has %d bytes", f.name, f.size)
 	}
 	return f, nil
 }
@@ -75,15 +100,27 @@ func (f *file) piece(at int64, n int) (js.Value, error) {
 	return v, nil
 }
 
-// whole is the size of the largest file that is read into memory as a whole.
+// whole is the most of a model's files that is read into memory.
 const whole = 1 << 30
 
-// all is the whole file.
-func (f *file) all() ([]byte, error) {
-	if f.size > whole {
-		return nil, fmt.Errorf("karat: %s has %d bytes: without a GPU at most %d have room", f.name, f.size, whole)
+// sources are files as Karat reads them: whole, or by pieces.
+func sources(files []*file, inMemory bool) (list []karat.Source, err error) {
+	var size int64
+	for _, f := range files {
+		size += f.size
 	}
-	b := make([]byte, f.size)
-	_, err := f.ReadAt(b, 0)
-	return b, err
+	if inMemory && size > whole {
+		return nil, fmt.Errorf("karat: %s has %d bytes: %w: without a GPU at most %d have room", files[0].name, size, gpu.ErrMemory, whole)
+	}
+	for _, f := range files {
+		s := karat.Source{Name: f.name, At: f, Size: f.size}
+		if inMemory {
+			s.Data = make([]byte, f.size)
+			if _, err := f.ReadAt(s.Data, 0); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, s)
+	}
+	return list, nil
 }

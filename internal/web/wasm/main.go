@@ -62,8 +62,16 @@ func (f failure) Kind() string {
 			return k.kind
 		}
 	}
+	if errors.As(f.error, &unusable{}) {
+		return "file"
+	}
 	return "other"
 }
+
+// unusable is an error about a model's files.
+type unusable struct{ error }
+
+func (u unusable) Unwrap() error { return u.error }
 
 // argument is args[i], or undefined.
 func argument(args []js.Value, i int) js.Value {

@@ -18,7 +18,7 @@ import (
 // model is a loaded model as JavaScript has it: an object of functions, of which one
 // runs at a time.
 type model struct {
-	file    *file
+	files   []*file
 	o       karat.Options
 	adapter *gpu.Adapter // nil on the CPU
 	notes   []string
@@ -36,7 +36,7 @@ type loadOptions struct {
 }
 
 func load(args []js.Value) (any, error) {
-	f, err := newFile(argument(args, 0))
+	files, err := newFiles(argument(args, 0))
 	if err != nil {
 		return nil, err
 	}
@@ -45,14 +45,14 @@ func load(args []js.Value) (any, error) {
 	if err := read(options, "load", &o); err != nil {
 		return nil, err
 	}
-	m := &model{file: f, o: karat.Options{Backend: o.Backend, KV: o.KV, Context: o.Context, Threads: 1}}
+	m := &model{files: files, o: karat.Options{Backend: o.Backend, KV: o.KV, Context: o.Context, Threads: 1}}
 	progress := function(options, "onProgress")
 	m.o.Progress = func(done, total int64) { progress(done, total) }
 	if err := m.choose(); err != nil {
 		return nil, err
 	}
 	if err := m.open(); err != nil {
-		return nil, err
+		return nil, unusable{err}
 	}
 	return m.object()
 }
@@ -81,17 +81,16 @@ func (m *model) choose() error {
 
 // open loads the model.
 func (m *model) open() (err error) {
-	if m.adapter != nil {
-		m.m, err = karat.LoadReader(m.file.name, m.file, m.file.size, m.o)
-	} else if data, e := m.file.all(); e != nil {
-		err = e
-	} else {
-		m.m, err = karat.LoadGGUF(m.file.name, data, m.o)
+	list, err := sources(m.files, m.adapter == nil)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		m.session = m.m.NewSession()
+	loaded, err := karat.LoadSources(list, m.o)
+	if err != nil {
+		return err
 	}
-	return err
+	m.m, m.session = loaded, loaded.NewSession()
+	return nil
 }
 
 // close frees the model, until it is opened again.

@@ -166,16 +166,13 @@ func (m *model) record(ctx context.Context, of *lab.Record, n numerics.Numerics,
 	return mine, nil
 }
 
-// checkpoint opens the model's file for n: the CPU needs all of it in memory.
+// checkpoint opens the model's files for n: the CPU needs all of them in memory.
 func (m *model) checkpoint(n numerics.Numerics) (*checkpoint.Checkpoint, error) {
-	if n.GPU > 0 {
-		return checkpoint.Read(m.file.name, m.file, m.file.size)
-	}
-	data, err := m.file.all()
+	list, err := sources(m.files, n.GPU == 0)
 	if err != nil {
 		return nil, err
 	}
-	return checkpoint.Parse(m.file.name, data)
+	return checkpoint.Read(list...)
 }
 
 // bytesOf is a string, or a Uint8Array, as bytes; nil for all else.

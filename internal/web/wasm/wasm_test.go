@@ -228,8 +228,8 @@ func (o *outcome) errors(t *testing.T) {
 	o.Busy.want(t, "busy", "other", "the model is busy")
 	o.Unknown.want(t, "unknown node", "other", `no node "blk.99"`)
 	o.Closed.want(t, "closed", "other", "closed")
-	o.Garbage.want(t, "garbage", "other", "garbage.gguf: gguf: header")
-	o.Torn.want(t, "torn", "other", "the file is gone")
+	o.Garbage.want(t, "garbage", "file", "garbage.gguf: header")
+	o.Torn.want(t, "torn", "file", "the file is gone")
 }
 
 // faults are of shaders and devices.
