@@ -139,7 +139,8 @@ func New(d tensor.DType, n, k int, data []byte) (*Weight, error) {
 	return w, nil
 }
 
-// InPlace reports whether the kernels read a matrix [n, k] best as the file has it.
+// InPlace reports whether kernels can read a matrix [n, k] as the file has it, without
+// much loss.
 func InPlace(d tensor.DType, n, k int) bool {
 	return d == tensor.Q8_0 && n%Rows == 0 && k%Chunk == 0 && simd.HasBlockRow()
 }

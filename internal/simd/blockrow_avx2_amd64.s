@@ -6,7 +6,6 @@
 //	SI      blocks of the first row, AX those of the fifth, CX left to do
 //	R8      bytes from row to row, R9 in three
 //	R10     activations, DX their scales
-//	R11     what will be read next: eight rows like these, one by one
 //	Y0-Y7   products; Y12 float sums
 //	Y14     the block's activations, in the order of its codes; Y15 the second half
 //	Y13     swaps the middle two of four, which Acts.Q has the other way round
@@ -50,17 +49,19 @@ TEXT ·addBlockRowAVX2(SB), NOSPLIT, $0-48
 	MOVQ dx+40(FP), DX
 	LEAQ (R8)(R8*2), R9
 	LEAQ (SI)(R8*4), AX
-	LEAQ (SI)(R8*8), R11
 	VMOVUPS (DI), Y12
 	VBROADCASTI128 middle<>(SB), Y13
 	VBROADCASTI128 even<>(SB), Y10
 
-loop:
-	PREFETCHT1 (R11)
-	PREFETCHT1 64(R11)
-	PREFETCHT1 128(R11)
-	PREFETCHT1 192(R11)
-	PREFETCHT1 256(R11)
+loop: // fetches what comes in each row
+	PREFETCHT0 768(SI)
+	PREFETCHT0 768(SI)(R8*1)
+	PREFETCHT0 768(SI)(R8*2)
+	PREFETCHT0 768(SI)(R9*1)
+	PREFETCHT0 768(AX)
+	PREFETCHT0 768(AX)(R8*1)
+	PREFETCHT0 768(AX)(R8*2)
+	PREFETCHT0 768(AX)(R9*1)
 	VMOVDQU (R10), Y14
 	VMOVDQU 32(R10), Y15
 	VPSHUFB Y13, Y14, Y14
@@ -111,7 +112,6 @@ loop:
 	ADDQ $34, AX
 	ADDQ $64, R10
 	ADDQ $4, DX
-	ADDQ $272, R11
 	DECQ CX
 	JNZ  loop
 	VMOVUPS Y12, (DI)

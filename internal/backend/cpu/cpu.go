@@ -48,8 +48,10 @@ type Backend struct {
 	pool *pool
 	busy sync.Mutex // held by the plan that runs, or is made
 
-	packed map[*graph.Weight]*packed // products' quantized weights
-	large  []*mmap.Anon              // memory that is read again and again
+	packed  map[*graph.Weight]*packed // products' quantized weights
+	large   []*mmap.Anon              // memory that is read again and again
+	later   []*graph.Weight           // packed in place, to be repacked
+	portion int                       // how many of them in a step; 0 before the first one of few rows
 }
 
 // New starts the pool. Close ends it.
@@ -122,6 +124,11 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	e.b.busy.Lock()
 	defer e.b.busy.Unlock()
 	e.step, e.x.node = s, nil
+	if len(e.b.later) > 0 {
+		if err := guard(func() error { return e.b.settle(len(s.Tokens)) }); err != nil {
+			return nil, fmt.Errorf("cpu: %w", err)
+		}
+	}
 	for i := range e.kernels {
 		k := &e.kernels[i]
 		if err := ctx.Err(); err != nil {

@@ -45,7 +45,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	e.after = p.live.After
 	e.x.start(b.pool)
 	if b.o.Precision == Fast {
-		if err := guard(func() error { return b.repack(g, o.Progress) }); err != nil {
+		if err := guard(func() error { return b.ready(g, o.Progress) }); err != nil {
 			return nil, fmt.Errorf("cpu: %w", err)
 		}
 	}

@@ -19,13 +19,50 @@ type packed struct {
 	memory   []byte // of the panels
 }
 
-// repack puts the quantized weights of g's products into panels, threads
-// sharing each, and lets go of the file's pages behind them: the model is in
-// memory once. Plans of one graph share the panels. These lie in one piece, so
+// ready makes the quantized weights of g's products what kernels read. What these can
+// read in place stays there for now, so that the first token does not wait for it;
+// the others are repacked. Plans of one graph share them.
+func (b *Backend) ready(g *graph.Graph, progress func(done, total int64)) error {
+	var now []*graph.Weight
+	for _, w := range quantized(g) {
+		switch {
+		case b.packed[w] != nil:
+		case inPlace(w):
+			m, err := newInPlace(w)
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.Name, err)
+			}
+			b.packed[w], b.later = m, append(b.later, w)
+		default:
+			now = append(now, w)
+		}
+	}
+	return b.repack(now, progress)
+}
+
+// settleSteps is how many steps share the work of settle.
+const settleSteps = 8
+
+// settle repacks weights that are in place, some at each step of a few rows after the
+// first one: what decodes on reads large pages faster than a file's.
+func (b *Backend) settle(rows int) error {
+	if rows > fewRows {
+		return nil
+	}
+	if b.portion == 0 {
+		b.portion = (len(b.later) + settleSteps - 1) / settleSteps
+		return nil
+	}
+	n := min(b.portion, len(b.later))
+	err := b.repack(b.later[:n], nil)
+	b.later = b.later[n:]
+	return err
+}
+
+// repack puts weights into panels, threads sharing each, and lets go of the file's
+// pages behind them: the model is in memory once. The panels lie in one piece, so
 // that large pages hold all of it: a weight alone may be smaller than such a page.
-// What the kernels read best in place stays there.
-func (b *Backend) repack(g *graph.Graph, progress func(done, total int64)) error {
-	weights := slices.DeleteFunc(quantized(g), func(w *graph.Weight) bool { return b.packed[w] != nil })
+func (b *Backend) repack(weights []*graph.Weight, progress func(done, total int64)) error {
 	var done, total int64
 	size := 0
 	for _, w := range weights {
@@ -35,12 +72,12 @@ func (b *Backend) repack(g *graph.Graph, progress func(done, total int64)) error
 			return fmt.Errorf("%s: %w", w.Name, cmp.Or(err, errors.New("weights are more than this machine can address")))
 		}
 	}
-	var memory []byte
-	if size > 0 {
-		var err error
-		if memory, err = b.memory(size); err != nil {
-			return err
-		}
+	if size == 0 {
+		return nil
+	}
+	memory, err := b.memory(size)
+	if err != nil {
+		return err
 	}
 	for _, w := range weights {
 		if progress != nil {
@@ -51,15 +88,27 @@ func (b *Backend) repack(g *graph.Graph, progress func(done, total int64)) error
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}
-		if b.packed[w], memory = m, memory[n:]; n > 0 {
-			mmap.Drop(w.Data)
-		}
+		b.keep(w, m)
+		memory = memory[n:]
+		mmap.Drop(w.Data)
 		done += int64(len(w.Data))
 	}
 	if progress != nil && total > 0 {
 		progress(done, total)
 	}
 	return nil
+}
+
+// keep makes w what m is, for products, too, that have it in place.
+func (b *Backend) keep(w *graph.Weight, m *packed) {
+	if old := b.packed[w]; old != nil {
+		for i, x := range m.matrices {
+			*old.matrices[i] = *x
+		}
+		old.memory = m.memory
+		return
+	}
+	b.packed[w] = m
 }
 
 // quantized lists the quantized weights of g's products.
@@ -80,9 +129,8 @@ func quantized(g *graph.Graph) (weights []*graph.Weight) {
 // Repacked is how many bytes more g's weights take in panels than in the file.
 func Repacked(g *graph.Graph) (more int64) {
 	for _, w := range quantized(g) {
-		if count, n, k := matrices(w); !inPlace(w) {
-			more += int64(count*panel.Size(w.DType, n, k) - len(w.Data))
-		}
+		count, n, k := matrices(w)
+		more += int64(count*panel.Size(w.DType, n, k) - len(w.Data))
 	}
 	return more
 }
@@ -96,7 +144,7 @@ func matrices(w *graph.Weight) (count, n, k int) {
 	return count, w.Shape.Size() / k / count, k
 }
 
-// inPlace reports whether w is not repacked.
+// inPlace reports whether w need not be repacked at once.
 func inPlace(w *graph.Weight) bool {
 	_, n, k := matrices(w)
 	return w.Order == nil && panel.InPlace(w.DType, n, k)
@@ -108,9 +156,6 @@ const dropAfter = 4 << 20
 
 // packedSize is how many bytes w takes in panels.
 func packedSize(w *graph.Weight) (int, error) {
-	if inPlace(w) {
-		return 0, nil
-	}
 	count, n, k := matrices(w)
 	size := panel.Size(w.DType, n, k)
 	if size > math.MaxInt/count {
@@ -121,9 +166,6 @@ func packedSize(w *graph.Weight) (int, error) {
 
 // newPacked repacks w into memory, packedSize bytes of zeros.
 func newPacked(w *graph.Weight, memory []byte, p *pool) (*packed, error) {
-	if inPlace(w) {
-		return newInPlace(w)
-	}
 	count, n, k := matrices(w)
 	m, size := &packed{memory: memory}, len(memory)/count
 	for i := range count {

@@ -35,7 +35,7 @@ func TestRepack(t *testing.T) {
 		b := New(Options{Threads: threads})
 		defer b.Close()
 		var said []int64
-		if err := b.repack(g, func(done, total int64) { said = append(said, done, total) }); err != nil {
+		if err := b.ready(g, func(done, total int64) { said = append(said, done, total) }); err != nil {
 			t.Fatal(err)
 		}
 		if n := int64(len(data)); !slices.Equal(said, []int64{0, n, n, n}) {
@@ -50,6 +50,65 @@ func TestRepack(t *testing.T) {
 		}
 		if !bytes.Equal(got, want) {
 			t.Errorf("%d threads: other panels", threads)
+		}
+	}
+}
+
+// TestSettle: weights in place are repacked some at a time, after the first step of a
+// few rows, and products have the same bits all along.
+func TestSettle(t *testing.T) {
+	const n, k, many = 48, 512, 20
+	b := New(Options{Threads: 2})
+	defer b.Close()
+	e := &executable{b: b, scratch: make([]scratch, 2)}
+	e.x.start(b.pool)
+	random := rand.NewChaCha8([32]byte{})
+	var products []*product
+	for range settleSteps + 1 {
+		w := &graph.Weight{Tensor: tensor.Tensor{DType: tensor.Q8_0, Shape: tensor.Shape{n, k}, Data: make([]byte, tensor.Q8_0.RowBytes(n*k))}}
+		random.Read(w.Data)
+		for i := 1; i < len(w.Data); i += 34 {
+			w.Data[i] &= 0x3f // scales are finite
+		}
+		m, err := newInPlace(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.packed[w], b.later = m, append(b.later, w)
+		products = append(products, e.newProduct(w, 0))
+	}
+	x := make([]float32, many*k)
+	for i := range x {
+		x[i] = float32(i%11) - 5.3
+	}
+	values := func() (all []float32) {
+		for _, p := range products {
+			for _, rows := range []int{1, 3, many} {
+				out := make([]float32, rows*n)
+				if err := p.run(nil, out, x, rows); err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, out...)
+			}
+		}
+		return all
+	}
+	want := values()
+	for step, left := range []int{9, 9, 7, 5, 3, 1, 0, 0} { // two of nine at a time
+		rows := 1
+		if step == 1 {
+			rows = fewRows + 1
+		}
+		if err := b.settle(rows); err != nil || len(b.later) != left {
+			t.Fatalf("step %d: %d weights in place, want %d: %v", step, len(b.later), left, err)
+		}
+		if got := values(); !slices.Equal(got, want) {
+			t.Fatalf("step %d: other bits", step)
+		}
+	}
+	for _, p := range products {
+		if len(b.packed[p.w].memory) == 0 || p.panels.Stored() == nil {
+			t.Error("a weight is still in place")
 		}
 	}
 }
