@@ -9,6 +9,19 @@ func addPanelAVX512(acc []float32, codes *byte, scale, min *float32, q *int16, d
 //go:noescape
 func addPanelAVX2(acc []float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, stride, dxstride, end int, next *byte)
 
+// addWideAVX2 is addPanelAVX2 for a multiple of four rows, and codes as widenCodesAVX2
+// leaves them: 16 bits each, in the order of Panel.Wide.
+//
+//go:noescape
+func addWideAVX2(acc *float32, rows int, wide *uint16, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, stride, dxstride, end int)
+
+//go:noescape
+func widenCodesAVX2(dst *uint16, codes *byte, vectors int)
+
+// wideRows are so many rows that codes are widened for all of them, which takes about
+// as long as three rows do.
+const wideRows = 16
+
 func addPanel(acc []float32, w *Panel, x *Acts) {
 	rows, groups := len(acc)/PanelRows, len(w.Scale)/PanelRows
 	k := groups * w.Group
@@ -24,6 +37,24 @@ func addPanel(acc []float32, w *Panel, x *Acts) {
 	var init *int32
 	if x.Init != nil {
 		init = &x.Init[:rows*groups][0]
+	}
+	if tier < avx512 && rows >= wideRows && k <= StoredColumns {
+		var wide [StoredColumns * PanelRows]uint16
+		widenCodesAVX2(&wide[0], &w.Codes[0], k/4)
+		n := rows &^ 3
+		addWideAVX2(&acc[0], n, &wide[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups)
+		if n == rows {
+			return
+		}
+		acc, rest := acc[n*PanelRows:], Acts{Q: x.Q[n*k:], DX: x.DX[n*k/ActGroup:]}
+		if x.Init != nil {
+			rest.Init = x.Init[n*groups:]
+		}
+		if w.Min != nil {
+			rest.Sums = x.Sums[n*groups:]
+		}
+		addPanel(acc, w, &rest)
+		return
 	}
 	if tier < avx512 {
 		addPanelAVX2(acc[:rows*PanelRows], &w.Codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups, w.Next)

@@ -1,18 +1,18 @@
 #include "textflag.h"
 
 // Panels with AVX2: a lane of a Y register belongs to a row of the weight.
-// Blocks of eight or four rows of activations go over the panel's first eight
-// rows and then over the others; a row by itself takes all sixteen at once.
+// Blocks of four rows of activations go over the panel's first eight rows and then
+// over the others; a row by itself takes all sixteen at once.
 //
 //	DI      sums of the current rows of activations, R15 rows left
 //	SI      codes of the current columns
 //	CX      4 times the group's number
-//	R8      activations of the first row from the columns on, R9 those of the fifth;
-//	        for one row, R9 is what will be read next
+//	R8      activations of the first row from the columns on
+//	R9      for one row what will be read next, else free
 //	R10     bytes in a row of activations, R11 in three
 //	R12     scales of the first row's activations; R13, R14 its Init and Sums
 //	DX      the first eight rows of the panel, 0, or the others, 32
-//	Y0-Y7   integer sums, a row of activations each
+//	Y0-Y3   integer sums, a row of activations each
 //	Y8      columns 0 and 2 of four as 16-bit integers, Y9 columns 1 and 3
 //	Y12     scales of the weight rows, Y13 minima
 //	Y15     255 in each 16-bit integer
@@ -37,13 +37,6 @@
 	DOT(j, (R8)(R10*1), Y1); \
 	DOT(j, (R8)(R10*2), Y2); \
 	DOT(j, (R8)(R11*1), Y3)
-
-#define QUAD8(j) \
-	QUAD4(j);                \
-	DOT(j, (R9), Y4);        \
-	DOT(j, (R9)(R10*1), Y5); \
-	DOT(j, (R9)(R10*2), Y6); \
-	DOT(j, (R9)(R11*1), Y7)
 
 // QUAD1 has the sums of columns 0 and 2 in Y0 and Y2, and others in Y1 and Y3.
 // One row waits for memory: what is read next must be on its way meanwhile.
@@ -131,7 +124,7 @@ next:                                 \
 	CMPQ  CX, end+104(FP);        \
 	JLT   loop
 
-#define FIFTH LEAQ (R8)(R10*4), R9
+#define HERE
 
 #define AHEAD ADDQ $256, R9
 
@@ -143,16 +136,7 @@ next:                                 \
 	VPBROADCASTD (AX)(BX*2), Y2;    \
 	VPBROADCASTD (AX)(R9*1), Y3
 
-#define INITS8 INITS4; \
-	LEAQ         (AX)(BX*4), AX;    \
-	VPBROADCASTD (AX), Y4;          \
-	VPBROADCASTD (AX)(BX*1), Y5;    \
-	VPBROADCASTD (AX)(BX*2), Y6;    \
-	VPBROADCASTD (AX)(R9*1), Y7
-
 #define ZEROS4 ZERO(Y0); ZERO(Y1); ZERO(Y2); ZERO(Y3)
-
-#define ZEROS8 ZEROS4; ZERO(Y4); ZERO(Y5); ZERO(Y6); ZERO(Y7)
 
 #define SCALEDS4 \
 	VMOVUPS (BX), Y12;               \
@@ -163,13 +147,6 @@ next:                                 \
 	SCALED((AX)(BX*2), 128, Y2);     \
 	SCALED((AX)(R9*1), 192, Y3)
 
-#define SCALEDS8 SCALEDS4; \
-	LEAQ    (AX)(BX*4), AX;          \
-	SCALED((AX), 256, Y4);           \
-	SCALED((AX)(BX*1), 320, Y5);     \
-	SCALED((AX)(BX*2), 384, Y6);     \
-	SCALED((AX)(R9*1), 448, Y7)
-
 #define MINIMA4 \
 	VMOVUPS (BX), Y13;               \
 	MOVQ    stride+88(FP), BX;       \
@@ -179,24 +156,11 @@ next:                                 \
 	MINIMUM((AX)(BX*2), Y2);         \
 	MINIMUM((AX)(R9*1), Y3)
 
-#define MINIMA8 MINIMA4; \
-	LEAQ    (AX)(BX*4), AX;          \
-	MINIMUM((AX), Y4);               \
-	MINIMUM((AX)(BX*1), Y5);         \
-	MINIMUM((AX)(BX*2), Y6);         \
-	MINIMUM((AX)(R9*1), Y7)
-
 #define STORES4 \
 	VMOVUPS Y0, 0(DI);   \
 	VMOVUPS Y1, 64(DI);  \
 	VMOVUPS Y2, 128(DI); \
 	VMOVUPS Y3, 192(DI)
-
-#define STORES8 STORES4; \
-	VMOVUPS Y4, 256(DI); \
-	VMOVUPS Y5, 320(DI); \
-	VMOVUPS Y6, 384(DI); \
-	VMOVUPS Y7, 448(DI)
 
 // A row by itself has its float sums in Y12 and Y13.
 #define INITS1 \
@@ -260,19 +224,11 @@ TEXT ·addPanelAVX2(SB), NOSPLIT, $0-120
 	VPCMPEQW Y15, Y15, Y15
 	VPSRLW $8, Y15, Y15
 
-eight:
-	CMPQ R15, $8
-	JLT  four
-half8:
-	GROUPS(loop8, noinit8, dot8, more8, whole8, next8, FIFTH, INITS8, ZEROS8, QUAD8, SCALEDS8, MINIMA8, STORES8)
-	BACK(half8)
-	STEP(8, eight)
-
 four:
 	CMPQ R15, $4
 	JLT  one
 half4:
-	GROUPS(loop4, noinit4, dot4, more4, whole4, next4, FIFTH, INITS4, ZEROS4, QUAD4, SCALEDS4, MINIMA4, STORES4)
+	GROUPS(loop4, noinit4, dot4, more4, whole4, next4, HERE, INITS4, ZEROS4, QUAD4, SCALEDS4, MINIMA4, STORES4)
 	BACK(half4)
 	STEP(4, four)
 
