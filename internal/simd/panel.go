@@ -60,7 +60,7 @@ func AddPanel(acc []float32, w *Panel, x *Acts) { addPanel(acc, w, x) }
 const TilePanels = 16
 
 // AddTiles is AddPanel for several panels of one shape, which go through the
-// activations together: acc is [panel][rows][PanelRows]. Weights and activations
+// activations together: acc is [rows][panel][PanelRows]. Weights and activations
 // are as Widen and Split leave them; Codes, Q and Init are not read, and offsets
 // have been subtracted. It is there for matrix units.
 func AddTiles(acc []float32, w []*Panel, x *Acts, split []uint16) { addTiles(acc, w, x, split) }

@@ -72,11 +72,12 @@ func addTiles(acc []float32, w []*Panel, x *Acts, split []uint16) {
 		addTilesGeneric(acc, w, x, split)
 		return
 	}
+	stride := len(w) * PanelRows
 	for ; len(w) > TilePanels; w = w[TilePanels:] {
-		addTilesAMX(acc, rows, w[:TilePanels], x, split)
-		acc = acc[TilePanels*rows*PanelRows:]
+		addTilesAMX(acc, stride, rows, w[:TilePanels], x, split)
+		acc = acc[TilePanels*PanelRows:]
 	}
-	addTilesAMX(acc, rows, w, x, split)
+	addTilesAMX(acc, stride, rows, w, x, split)
 }
 
 func hasTiles(rows int) bool { return tier >= amx && rows >= 12 }

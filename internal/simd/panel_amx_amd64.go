@@ -10,23 +10,26 @@ type tileConfig struct {
 	rows    [16]uint8
 }
 
-// tilePanel is a panel, min being nil or not, and its sums from the first row of
-// the first block on.
+// tilePanel is a panel, min being nil or not.
 type tilePanel struct {
-	codes           *uint16
-	scale, min, acc *float32
-	after           uintptr // what is fetched next, so many lines in each block
-	lines           int
+	codes      *uint16
+	scale, min *float32
+	after      uintptr // what is fetched next, so many bytes in each step
+	bytes      int
 }
 
-// tiles16AMX and tiles32AMX are for groups of 16 and 32. They take blocks of 16
-// rows, or one of height 4, 8 or 12.
+// tiles16AMX and tiles32AMX take pairs of groups of 16 and 32, and tiles1AMX one group
+// of 32, of blocks of 16 rows, or of one of height 4, 8 or 12. The rows of acc lie stride
+// bytes apart; the other pointers are to the first group, of whole rows of k columns.
 //
 //go:noescape
-func tiles16AMX(panels *tilePanel, count, blocks int, acts *uint16, dx, sums *float32, k, groups int, config *tileConfig, height int)
+func tiles16AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, dx, sums *float32, k, groups, stride int, config *tileConfig, height int)
 
 //go:noescape
-func tiles32AMX(panels *tilePanel, count, blocks int, acts *uint16, dx, sums *float32, k, groups int, config *tileConfig, height int)
+func tiles32AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, dx, sums *float32, k, groups, stride int, config *tileConfig, height int)
+
+//go:noescape
+func tiles1AMX(panels *tilePanel, count, blocks, pairs int, acts *uint16, acc, dx, sums *float32, k, groups, stride int, config *tileConfig, height int)
 
 //go:noescape
 func splitAVX512(dst []uint16, q []int16)
@@ -56,54 +59,71 @@ func widenPlanes(dst []uint16, src []byte, c Codes, table *[64]uint16) {
 	}
 }
 
-// addTilesAMX takes four rows or more. The last ones are the end of a block whose
-// height is a multiple of four, and whose first rows, done before, it puts back.
-func addTilesAMX(acc []float32, rows int, w []*Panel, x *Acts, split []uint16) {
+// addTilesAMX takes four rows or more, and no more than TilePanels of the panels whose
+// sums are in a row of acc, stride elements long. The last rows are the end of a block
+// whose height is a multiple of four, and whose first rows, done before, it puts back.
+func addTilesAMX(acc []float32, stride, rows int, w []*Panel, x *Acts, split []uint16) {
 	blocks, height := rows/16, 16
 	if blocks == 0 {
 		blocks, height = 1, rows&^3
 	}
-	tilesFrom(0, blocks, height, acc, rows, w, x, split)
+	tilesFrom(0, blocks, height, acc, stride, w, x, split)
 	done := blocks * height
 	if rows == done {
 		return
 	}
 	height = (rows - done + 3) &^ 3
-	var sums [TilePanels][3 * PanelRows]float32
-	for i := range w {
-		copy(sums[i][:], acc[(i*rows+rows-height)*PanelRows:(i*rows+done)*PanelRows])
+	first, n := rows-height, len(w)*PanelRows
+	var sums [3][TilePanels * PanelRows]float32
+	for t := first; t < done; t++ {
+		copy(sums[t-first][:n], acc[t*stride:])
 	}
-	tilesFrom(rows-height, 1, height, acc, rows, w, x, split)
-	for i := range w {
-		copy(acc[(i*rows+rows-height)*PanelRows:(i*rows+done)*PanelRows], sums[i][:])
+	tilesFrom(first, 1, height, acc, stride, w, x, split)
+	for t := first; t < done; t++ {
+		copy(acc[t*stride:], sums[t-first][:n])
 	}
 }
 
 // tilesFrom takes the given blocks of rows of a height, from a row on.
-func tilesFrom(row, blocks, height int, acc []float32, rows int, w []*Panel, x *Acts, split []uint16) {
+func tilesFrom(row, blocks, height int, acc []float32, stride int, w []*Panel, x *Acts, split []uint16) {
 	group, groups, end := w[0].Group, len(w[0].Scale)/PanelRows, row+blocks*height
 	k := groups * group
 	split, dx := split[2*row*k:2*end*k], x.DX[row*k/ActGroup:end*k/ActGroup]
-	var sums *float32
+	acc = acc[row*stride : (end-1)*stride+len(w)*PanelRows]
+	var sums []float32
 	if w[0].Min != nil {
-		sums = &x.Sums[row*groups : end*groups][0]
-	}
-	var panels [TilePanels]tilePanel
-	for i, p := range w {
-		panels[i] = tilePanel{codes: &p.Wide[:k*PanelRows][0], scale: &p.Scale[:groups*PanelRows][0], acc: &acc[(i*rows+row)*PanelRows : (i*rows+end)*PanelRows][0]}
-		if sums != nil {
-			panels[i].min = &p.Min[:groups*PanelRows][0]
-		}
-		panels[i].after, panels[i].lines = uintptr(unsafe.Pointer(unsafe.SliceData(p.After))), (len(p.After)/64+blocks-1)/blocks
+		sums = x.Sums[row*groups : end*groups]
 	}
 	h, g := uint8(height), uint16(group)
-	config := tileConfig{palette: 1, // sums, activations, codes
-		bytes: [16]uint16{64, 64, 64, 64, 2 * g, 2 * g, 64},
-		rows:  [16]uint8{h, h, h, h, h, h, uint8(g / 2)},
+	config := tileConfig{palette: 1, // activations, codes, sums
+		bytes: [16]uint16{2 * g, 2 * g, 2 * g, 2 * g, 64, 64, 64, 64},
+		rows:  [16]uint8{h, h, h, h, uint8(g / 2), uint8(g / 2), h, h},
 	}
-	if group == 16 {
-		tiles16AMX(&panels[0], len(w), blocks, &split[0], &dx[0], sums, k, groups, &config, height)
+	pairs, last := groups/2, groups-1
+	panels := tilePanels(w, 0, blocks*max(pairs, 1))
+	switch {
+	case group == 16:
+		tiles16AMX(&panels[0], len(w), blocks, pairs, &split[0], &acc[0], &dx[0], unsafe.SliceData(sums), k, groups, 4*stride, &config, height)
+	case pairs > 0:
+		tiles32AMX(&panels[0], len(w), blocks, pairs, &split[0], &acc[0], &dx[0], unsafe.SliceData(sums), k, groups, 4*stride, &config, height)
+	}
+	if groups%2 == 0 {
 		return
 	}
-	tiles32AMX(&panels[0], len(w), blocks, &split[0], &dx[0], sums, k, groups, &config, height)
+	if panels = tilePanels(w, last, blocks); sums != nil {
+		sums = sums[last:]
+	}
+	tiles1AMX(&panels[0], len(w), blocks, 1, &split[last*2*ActGroup], &acc[0], &dx[last], unsafe.SliceData(sums), k, groups, 4*stride, &config, height)
+}
+
+// tilePanels are the panels from a group on, which go by in so many steps.
+func tilePanels(w []*Panel, g, steps int) (panels [TilePanels]tilePanel) {
+	for i, p := range w {
+		panels[i] = tilePanel{codes: &p.Wide[g*p.Group*PanelRows : len(p.Scale)*p.Group][0], scale: &p.Scale[g*PanelRows]}
+		if p.Min != nil {
+			panels[i].min = &p.Min[g*PanelRows : len(p.Scale)][0]
+		}
+		panels[i].after, panels[i].bytes = uintptr(unsafe.Pointer(unsafe.SliceData(p.After))), (len(p.After)/64+steps-1)/steps*64
+	}
+	return panels
 }

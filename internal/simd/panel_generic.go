@@ -44,29 +44,28 @@ func addGroup(acc []float32, dot *[PanelRows]int32, w *Panel, g int, dx float32,
 }
 
 func addTilesGeneric(acc []float32, w []*Panel, x *Acts, split []uint16) {
-	for i, p := range w {
-		n := len(acc) / len(w)
-		addTilesOf(acc[i*n:(i+1)*n], p, x, split)
+	for t := range len(acc) / PanelRows / max(len(w), 1) {
+		for i, p := range w {
+			addTilesOf(acc[(t*len(w)+i)*PanelRows:], p, t, x, split)
+		}
 	}
 }
 
-// addTilesOf is addTilesGeneric for one panel.
-func addTilesOf(acc []float32, w *Panel, x *Acts, split []uint16) {
+// addTilesOf is addTilesGeneric for row t and one panel.
+func addTilesOf(acc []float32, w *Panel, t int, x *Acts, split []uint16) {
 	groups := len(w.Scale) / PanelRows
 	k := groups * w.Group
-	for t := range len(acc) / PanelRows {
-		parts, dx := split[2*t*k:], x.DX[t*k/ActGroup:]
-		for g := range groups {
-			var dot [PanelRows]int32
-			for i := g * w.Group; i < (g+1)*w.Group; i++ { // in the order of Acts.Q
-				at := i/ActGroup*2*ActGroup + i%ActGroup
-				a, codes := integer(parts[at])+integer(parts[at+ActGroup]), w.Wide[i/2*2*PanelRows+i%2:]
-				for r := range dot {
-					dot[r] += integer(codes[2*r]) * a
-				}
+	parts, dx := split[2*t*k:], x.DX[t*k/ActGroup:]
+	for g := range groups {
+		var dot [PanelRows]int32
+		for i := g * w.Group; i < (g+1)*w.Group; i++ { // in the order of Acts.Q
+			at := i/ActGroup*2*ActGroup + i%ActGroup
+			a, codes := integer(parts[at])+integer(parts[at+ActGroup]), w.Wide[i/2*2*PanelRows+i%2:]
+			for r := range dot {
+				dot[r] += integer(codes[2*r]) * a
 			}
-			addGroup(acc[t*PanelRows:], &dot, w, g, dx[g*w.Group/ActGroup], x.Sums, t*groups)
 		}
+		addGroup(acc, &dot, w, g, dx[g*w.Group/ActGroup], x.Sums, t*groups)
 	}
 }
 

@@ -115,7 +115,7 @@ func (e *executable) newGated(gate, up *product, first int, n *graph.Node) *gate
 			gate.add(s, a, from, end)
 			up.add(s, b, first+from, first+end)
 			g.act(a, a, b)
-			keep(g.out, g.n, a, from, end)
+			gate.keep(g.out, g.n, a, from, end)
 		}
 		return nil
 	}

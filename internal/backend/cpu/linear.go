@@ -17,7 +17,7 @@ type scratch struct {
 	u16    []uint16
 	rows   []byte
 	panels [simd.TilePanels]panel.Scratch
-	acc    []float32 // [panel][rows][panel.Rows]
+	acc    []float32 // see product.add
 }
 
 // batch is the most panels that a worker takes through the activations together,
@@ -112,13 +112,13 @@ func (p *product) panelsOfWeight(worker, from, to int) error {
 		end := min(from+n, to)
 		s.acc = grow(s.acc, (end-from)*p.rows*panel.Rows)
 		p.add(s, s.acc, from, end)
-		keep(p.out, p.panels.N, s.acc, from, end)
+		p.keep(p.out, p.panels.N, s.acc, from, end)
 	}
 	return nil
 }
 
-// add sets acc [panel][rows][panel.Rows] to the products of some panels, of no
-// more than batch if there are many rows.
+// add sets acc to the products of some panels, of no more than batch if there are many
+// rows: [panel][rows][panel.Rows], or with tiles [rows][panel][panel.Rows].
 func (p *product) add(s *scratch, acc []float32, from, to int) {
 	n, size := 1, p.rows*panel.Rows
 	if p.rows > fewRows || p.few {
@@ -165,11 +165,15 @@ func (p *product) panelBatch(s *scratch, all []float32, from, to int) {
 }
 
 // keep puts the sums of panels into rows of n columns: those past them are left.
-func keep(out []float32, n int, acc []float32, from, to int) {
-	rows := len(acc) / panel.Rows / (to - from)
-	for t := range rows {
-		for i := from; i < to; i++ {
-			copy(out[t*n+i*panel.Rows:(t+1)*n], acc[((i-from)*rows+t)*panel.Rows:][:panel.Rows])
+func (p *product) keep(out []float32, n int, acc []float32, from, to int) {
+	all, size := to-from, panel.Rows
+	if p.tiles {
+		all, size = 1, (to-from)*panel.Rows
+	}
+	for t := range p.rows {
+		row := out[t*n+from*panel.Rows : (t+1)*n]
+		for i := range all {
+			copy(row[i*size:], acc[(i*p.rows+t)*size:][:size])
 		}
 	}
 }
