@@ -20,7 +20,8 @@ type GenerateOptions struct {
 	MaxTokens int       // 0 is 256; negative is no limit but the context, which is an error to fill
 	Sampling  *Sampling // nil is the publisher's recommendation, Model.Sampling
 	Stop      []string  // strings that end the text; they are no part of it
-	Top       int       // how many of the likeliest tokens to report with each
+	Logprob   bool      // report each token's log-probability
+	Top       int       // how many of the likeliest tokens to report with each, with their log-probabilities
 	Logits    bool      // hand over the logits with each token
 
 	Template     string         // chat template to use instead of the model's
@@ -45,7 +46,7 @@ type Sampling struct {
 type Token struct {
 	ID      int
 	Text    string    // what it adds; may be empty while a character or a stop string is undecided
-	Logprob float64   // natural logarithm of its probability before any sampling option
+	Logprob float64   // natural logarithm of its probability before any sampling option, if it or Top is asked for
 	Top     []Logprob // the likeliest tokens, likeliest first
 	Logits  []float32 // [VocabSize], that it was chosen by
 	Stop    string    // on the last token why it is: "end" of turn, "stop" string, or "length"
@@ -212,7 +213,7 @@ func (s *Session) run(ctx context.Context, prompt []int, o GenerateOptions, yiel
 		o.MaxTokens = 256
 	}
 	r := engine.Request{Prompt: make([]int32, len(prompt)), Max: o.MaxTokens, Sample: sample.Options(sampling), Stop: o.Stop,
-		End: s.m.checkpoint.EndOfTurn(s.m.tokenizer), Logits: o.Logits, Top: o.Top, Decoder: s.m.tokenizer.Decoder(true)}
+		End: s.m.checkpoint.EndOfTurn(s.m.tokenizer), Logits: o.Logits, Logprob: o.Logprob, Top: o.Top, Decoder: s.m.tokenizer.Decoder(true)}
 	for i, id := range prompt { // the tokenizer's ids are below 2³¹
 		r.Prompt[i] = int32(id)
 	}

@@ -92,7 +92,7 @@ func (f *runFlags) options(fs *pflag.FlagSet) (o karat.Options, g karat.Generate
 			return o, g, usagef("--stop: an empty text is everywhere")
 		}
 	}
-	g = karat.GenerateOptions{MaxTokens: f.max, Stop: f.stop}
+	g = karat.GenerateOptions{MaxTokens: f.max, Stop: f.stop, Logprob: f.json}
 	g.Template, g.TemplateArgs, err = f.chat.template()
 	return o, g, err
 }

@@ -46,6 +46,30 @@ type Executable interface {
 	Run(ctx context.Context, s *Step, tap Tap) (logits []float32, err error)
 }
 
+// Chooser is an Executable that finds the likeliest tokens where it computes, which may
+// be far from here.
+type Chooser interface {
+	// Most is how many of the likeliest tokens Choose finds, and how many steps it takes
+	// at once, at most; 0 where logits are better read.
+	Most() (k, steps int)
+
+	// Choose executes a step as Run does and returns the k likeliest tokens of each
+	// output, [steps, len(s.Outputs), k]: the higher logit first, of equal ones the lower
+	// id; a NaN and +Inf count as higher than all others and as equal. Where there are
+	// fewer, logits of -Inf follow.
+	//
+	// Of several steps, k being 1, s is the first: it has one row of each sequence, all
+	// of them outputs, and each further one the tokens that were found, at the next
+	// positions, for which the sequences have grown already. The bits are the same.
+	Choose(ctx context.Context, s *Step, k, steps int) ([]Likely, error)
+}
+
+// Likely is a token and its logit.
+type Likely struct {
+	ID    int32
+	Logit float32
+}
+
 // Wide is a backend that computes many rows best.
 type Wide interface {
 	Rows() int // that a step has at most

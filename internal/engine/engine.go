@@ -16,6 +16,7 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/kv"
+	"github.com/karat-run/karat/internal/sample"
 )
 
 // ErrFull is wrapped by the error of a sequence that has no room left.
@@ -53,6 +54,7 @@ type Engine struct {
 	ids   int // token ids that the graph can embed
 	vocab int // of the logits
 	tap   backend.Tap
+	ahead *ahead // nil where tokens are chosen here, by their logits
 
 	run  sync.Mutex    // held by the leader while it computes, and by Close
 	back chan struct{} // told when nobody is away any more
@@ -79,7 +81,10 @@ type work struct {
 	seq     *Sequence
 	tokens  []int32
 	outputs int // last rows whose logits are wanted
+	choice  choice
 	logits  [][]float32
+	found   [][]sample.Likely // instead of logits, where it wants them: of each step
+	ahead   []int32           // tokens that the steps after the first one had
 	err     error
 	done    bool
 }
@@ -104,7 +109,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{graph: g, plan: plan, cache: cache, pool: pool, chunk: o.Chunk, tap: o.Tap, back: make(chan struct{}, 1),
+	return &Engine{graph: g, plan: plan, ahead: newAhead(plan, o), cache: cache, pool: pool, chunk: o.Chunk, tap: o.Tap, back: make(chan struct{}, 1),
 		ids: backend.Vocab(g), vocab: g.Result().Shape.Size()}, nil
 }
 
@@ -176,29 +181,46 @@ func (s *Sequence) Rewind(tokens []int32) int {
 // of them, in order. Nothing is computed if one is no token or they do not all
 // fit the context. After another error the sequence holds what the steps
 // before it computed: Len tells, and Rewind goes on from there.
-func (s *Sequence) Feed(ctx context.Context, tokens []int32, wanted int) ([][]float32, error) {
-	if s.closed {
-		return nil, ErrClosed
+func (s *Sequence) Feed(ctx context.Context, tokens []int32, wanted int) (logits [][]float32, err error) {
+	err = s.feed(ctx, tokens, wanted, choice{}, func(w *work) { logits = append(logits, w.logits...) })
+	if err != nil {
+		return nil, err
+	}
+	return logits, nil
+}
+
+// feed is Feed, or chooses what follows; it hands over what is done.
+func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choice, done func(*work)) error {
+	if err := s.open(); err != nil {
+		return err
 	}
 	for _, id := range tokens {
 		if id < 0 || int(id) >= s.e.ids {
-			return nil, fmt.Errorf("engine: token id %d, the vocabulary has %d", id, s.e.ids)
+			return fmt.Errorf("engine: token id %d, the vocabulary has %d", id, s.e.ids)
 		}
 	}
 	if have, room := len(s.tokens), s.e.pool.Context(); have+len(tokens) > room {
-		return nil, fmt.Errorf("%w: %d tokens and %d more, the context holds %d", ErrFull, have, len(tokens), room)
+		return fmt.Errorf("%w: %d tokens and %d more, the context holds %d", ErrFull, have, len(tokens), room)
 	}
-	var logits [][]float32
+	c.steps = min(c.steps, s.e.pool.Context()-len(s.tokens)-len(tokens)+1)
 	for i := 0; i < len(tokens); {
 		w := s.chunk(tokens, i, wanted)
-		w.ctx = ctx
+		w.ctx, w.choice = ctx, c
 		if err := s.e.do(w); err != nil {
-			return nil, err
+			return err
 		}
-		logits = append(logits, w.logits...)
+		done(w)
 		i += len(w.tokens)
 	}
-	return logits, nil
+	return nil
+}
+
+// open is an error if s is closed.
+func (s *Sequence) open() error {
+	if s.closed {
+		return ErrClosed
+	}
+	return nil
 }
 
 // chunk is what of tokens goes into a step from i on.
@@ -342,30 +364,43 @@ func (e *Engine) step(batch []*work) {
 		ctx = batch[0].ctx
 	}
 	start := time.Now()
-	logits, err := e.plan.Run(ctx, s, e.tap)
+	var err error
+	if k, steps := e.choice(batch); k > 0 {
+		err = e.choose(ctx, batch, s, k, steps)
+	} else {
+		err = e.compute(ctx, batch, s)
+	}
 	now := time.Now()
 	e.mu.Lock()
 	e.until = now.Add(min(now.Sub(start)/waitShare, longestWait))
 	e.mu.Unlock()
 	for _, w := range batch {
-		w.finish(err, logits, e.vocab)
-		if err == nil {
-			logits = logits[w.outputs*e.vocab:]
-		}
+		w.finish(err)
 	}
 }
 
-// finish ends w with the step's error or the logits of its rows. A step that
+// compute runs s and hands each of the batch its logits.
+func (e *Engine) compute(ctx context.Context, batch []*work, s *backend.Step) error {
+	logits, err := e.plan.Run(ctx, s, e.tap)
+	if err != nil {
+		return err
+	}
+	for _, w := range batch {
+		for range w.outputs {
+			w.logits = append(w.logits, append([]float32(nil), logits[:e.vocab]...))
+			logits = logits[e.vocab:]
+		}
+	}
+	return nil
+}
+
+// finish ends w with the step's error, or its tokens are the sequence's. A step that
 // failed leaves the sequence as it was: it wrote at new positions only, and a
 // ring has room for them beside the window before them.
-func (w *work) finish(err error, logits []float32, vocab int) {
-	defer w.end(err)
-	if err != nil {
-		w.seq.pages.Truncate(len(w.seq.tokens))
-		return
+func (w *work) finish(err error) {
+	if err == nil {
+		w.seq.tokens = append(append(w.seq.tokens, w.tokens...), w.ahead...)
 	}
-	w.seq.tokens = append(w.seq.tokens, w.tokens...)
-	for i := range w.outputs {
-		w.logits = append(w.logits, append([]float32(nil), logits[i*vocab:(i+1)*vocab]...))
-	}
+	w.seq.pages.Truncate(len(w.seq.tokens))
+	w.end(err)
 }

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
+	"math"
 	"strings"
 
 	"github.com/karat-run/karat/internal/sample"
@@ -27,7 +29,8 @@ type Request struct {
 	Stop    []string       // strings that end the text
 	End     []int          // ids that end the turn
 	Logits  bool           // hand over each token's logits
-	Top     int            // how many of the likeliest tokens to report
+	Logprob bool           // report each token's log-probability, for which all logits are needed
+	Top     int            // how many of the likeliest tokens to report, with their log-probabilities
 	Decoder Decoder        // turns ids into text
 }
 
@@ -40,8 +43,8 @@ type Decoder interface {
 // Token is one generated token.
 type Token struct {
 	ID      int
-	Text    string // what it adds to the text; may be empty while a character or stop string is undecided
-	Logprob float64
+	Text    string           // what it adds to the text; may be empty while a character or stop string is undecided
+	Logprob float64          // if it or Top is asked for
 	Top     []sample.Logprob // the likeliest, likeliest first
 	Logits  []float32        // [vocab], that the token was chosen by
 	Stop    StopReason       // set on the last token
@@ -72,38 +75,56 @@ func (s *Sequence) generate(ctx context.Context, r Request, yield func(Token, er
 	}
 	next := r.Prompt[s.Rewind(r.Prompt):]
 	text := stopper{stop: r.Stop}
-	for i := 0; r.Max < 0 || i < r.Max; i++ {
-		logits, err := s.Feed(ctx, next, 1)
+	for i := 0; r.Max < 0 || i < r.Max; {
+		all, err := s.next(ctx, next, r.choice(sampler, i))
 		if err != nil {
 			return err
 		}
-		t, err := choose(sampler, logits[0], history, r)
-		if err != nil {
-			return err
+		for j := range all {
+			if err := cmp.Or(ctx.Err(), s.open()); j > 0 && err != nil {
+				s.cut(len(history) - 1)
+				return err
+			}
+			t, err := all[j].choose(sampler, history, &r)
+			if err == nil {
+				t.finish(&text, &r, i == r.Max-1)
+			}
+			if err != nil || !yield(t, nil) || t.Stop != "" {
+				s.cut(len(history))
+				return err
+			}
+			history, next = append(history, t.ID), []int32{int32(t.ID)}
+			i++
 		}
-		t.finish(&text, &r, i == r.Max-1)
-		if !yield(t, nil) || t.Stop != "" {
-			return nil
-		}
-		history = append(history, t.ID)
-		next = []int32{int32(t.ID)}
 	}
 	return nil
 }
 
-func choose(s *sample.Sampler, logits []float32, history []int, r Request) (Token, error) {
-	id, err := s.Sample(logits, history)
-	if err != nil {
+// choice is what the token after i others is to be chosen by.
+func (r *Request) choice(s *sample.Sampler, i int) choice {
+	switch {
+	case r.Logits || r.Logprob || r.Top > 0:
+		return choice{}
+	case r.Max < 0:
+		return choice{s.Likeliest(), math.MaxInt}
+	}
+	return choice{s.Likeliest(), r.Max - i}
+}
+
+// choose is the token that follows history, with what r wants to know of it.
+func (b *basis) choose(s *sample.Sampler, history []int, r *Request) (t Token, err error) {
+	if t.ID, err = b.sample(s, history); err != nil {
 		return Token{}, err
 	}
-	t := Token{ID: id}
-	of, top, err := sample.Logprobs(logits, []int{id}, r.Top)
-	if err != nil {
-		return Token{}, err
+	if r.Logprob || r.Top > 0 {
+		of, top, err := sample.Logprobs(b.logits, []int{t.ID}, r.Top)
+		if err != nil {
+			return Token{}, err
+		}
+		t.Logprob, t.Top = of[0].Logprob, top
 	}
-	t.Logprob, t.Top = of[0].Logprob, top
 	if r.Logits {
-		t.Logits = logits
+		t.Logits = b.logits
 	}
 	return t, nil
 }

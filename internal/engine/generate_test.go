@@ -183,7 +183,7 @@ func TestLogprobs(t *testing.T) {
 	ids := toyText(10)
 	for _, o := range []sample.Options{{}, {Temperature: 1.5, TopK: 40, Seed: 3}} {
 		s := e.NewSequence()
-		tokens, _ := generate(t, s, engine.Request{Prompt: ids, Max: 5, Top: 7, Logits: true, Sample: o, Decoder: numbers{}})
+		tokens, _ := generate(t, s, engine.Request{Prompt: ids, Max: 5, Top: 7, Logprob: true, Logits: true, Sample: o, Decoder: numbers{}})
 		s.Close()
 		at := ids
 		for _, x := range tokens {

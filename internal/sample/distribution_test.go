@@ -325,10 +325,12 @@ func TestTruncate(t *testing.T) {
 			stages = append(stages, wantTopK(k))
 		}
 		prob := want(logits, append(stages, wantTopP(p), wantMinP(m))...)
-		c, err := s.truncate(logits)
-		if err != nil {
-			t.Fatal(err)
+		for id, x := range logits {
+			if err := s.admit(id, x); err != nil {
+				t.Fatal(err)
+			}
 		}
+		c := s.truncate(s.candidates)
 		if err := sameSupport(c, prob); err != nil {
 			t.Fatalf("vocabulary %d, top-k %d, top-p %v, min-p %v: %v", len(logits), s.o.TopK, p, m, err)
 		}

@@ -87,10 +87,67 @@ func (s *Sampler) Sample(logits []float32, history []int) (id int, err error) {
 	if s.o.Temperature == 0 {
 		return argmax(logits)
 	}
-	c, err := s.truncate(logits)
-	if err != nil {
-		return 0, err
+	s.candidates = slices.Grow(s.candidates[:0], len(logits))
+	for id, x := range logits {
+		if err := s.admit(id, x); err != nil {
+			return 0, err
+		}
 	}
+	return s.pick()
+}
+
+// Likely is a token and its logit.
+type Likely struct {
+	ID    int
+	Logit float32
+}
+
+// Likeliest is how many of the likeliest tokens Choose needs to choose as Sample does;
+// 0 if Sample must see all logits.
+func (s *Sampler) Likeliest() int {
+	switch {
+	case len(s.bias) > 0 || s.penalizes():
+		return 0
+	case s.o.Temperature == 0:
+		return 1
+	}
+	return s.o.TopK
+}
+
+// Choose is Sample, given as many of the likeliest tokens as Likeliest says, or all that
+// there are: the higher logit first, of equal ones the lower id. NaN and +Inf, which are
+// errors, count as higher than all others and as equal.
+func (s *Sampler) Choose(likeliest []Likely) (id int, err error) {
+	s.candidates = s.candidates[:0]
+	for _, x := range likeliest {
+		if err := s.admit(x.ID, x.Logit); err != nil {
+			return 0, err
+		}
+	}
+	if s.o.Temperature == 0 && len(s.candidates) > 0 {
+		return likeliest[0].ID, nil
+	}
+	slices.SortFunc(s.candidates, byID)
+	return s.pick()
+}
+
+// admit takes a token among the candidates, unless it is banned.
+func (s *Sampler) admit(id int, logit float32) error {
+	if err := check(id, logit); err != nil {
+		return err
+	}
+	if !math.IsInf(float64(logit), -1) {
+		s.candidates = append(s.candidates, candidate{id: int32(id), logit: logit})
+	}
+	return nil
+}
+
+// pick is one of the candidates, which are in the order of their ids.
+func (s *Sampler) pick() (int, error) {
+	if len(s.candidates) == 0 {
+		return 0, errNoToken
+	}
+	c := s.truncate(s.candidates)
 	total := weigh(c, s.o.Temperature)
 	return draw(c, total*s.uniform()), nil
 }
@@ -100,7 +157,7 @@ func (s *Sampler) uniform() float64 { return float64(s.random.Uint64()>>11) * 0x
 
 // adjust applies LogitBias and RepeatPenalty to a copy of logits.
 func (s *Sampler) adjust(logits []float32, history []int) ([]float32, error) {
-	penalize := s.penalty != 0 && s.penalty != 1 && len(history) > 0
+	penalize := s.penalizes() && len(history) > 0
 	if len(s.bias) == 0 && !penalize {
 		return logits, nil
 	}
@@ -118,6 +175,9 @@ func (s *Sampler) adjust(logits []float32, history []int) ([]float32, error) {
 	}
 	return s.adjusted, nil
 }
+
+// penalizes reports whether RepeatPenalty is on.
+func (s *Sampler) penalizes() bool { return s.penalty != 0 && s.penalty != 1 }
 
 // penalizeRepeats applies RepeatPenalty to s.adjusted.
 func (s *Sampler) penalizeRepeats(history []int) error {
@@ -151,23 +211,12 @@ func (s *Sampler) penalizeRepeats(history []int) error {
 	return nil
 }
 
-// truncate is the tokens that TopK, TopP and MinP leave, in s.candidates.
-func (s *Sampler) truncate(logits []float32) ([]candidate, error) {
-	s.candidates = slices.Grow(s.candidates[:0], len(logits))
-	for id, x := range logits {
-		if err := check(id, x); err != nil {
-			return nil, err
-		}
-		if !math.IsInf(float64(x), -1) {
-			s.candidates = append(s.candidates, candidate{id: int32(id), logit: x})
-		}
-	}
-	c := s.candidates
-	if len(c) == 0 {
-		return nil, errNoToken
-	}
+// truncate is what TopK, TopP and MinP leave of c, which is in the order of the ids, and
+// so is what TopK leaves: a draw depends on nothing but the tokens that it is from.
+func (s *Sampler) truncate(c []candidate) []candidate {
 	if s.o.TopK > 0 && s.o.TopK < len(c) {
 		c = topK(c, s.o.TopK)
+		slices.SortFunc(c, byID)
 	}
 	if s.o.TopP > 0 && s.o.TopP < 1 {
 		c = topP(c, s.o.TopP)
@@ -175,7 +224,7 @@ func (s *Sampler) truncate(logits []float32) ([]candidate, error) {
 	if s.o.MinP > 0 {
 		c = minP(c, s.logMinP)
 	}
-	return c, nil
+	return c
 }
 
 var errNoToken = errors.New("sample: no logit is above -Inf")

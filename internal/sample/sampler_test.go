@@ -1,7 +1,9 @@
 package sample
 
 import (
+	"cmp"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -221,3 +223,68 @@ func TestSameTextEverywhere(t *testing.T) {
 }
 
 var pinned = []int{42, 44, 80, 66, 49, 93, 1, 19, 6, 76, 59, 71, 13, 6, 99, 80, 58, 89, 85, 56, 86, 13, 24, 8}
+
+// TestChoose: the likeliest tokens are enough to choose as from all logits, with the same
+// seeds, ties and banned tokens, and to find the same errors.
+func TestChoose(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	drawn := map[int]int{}
+	for i := range 400 {
+		o := Options{Temperature: []float64{0, 0.7, 1.5}[i%3], TopK: 1 + r.IntN(70), TopP: []float64{0, 0.9}[i%2], MinP: []float64{0, 0.02}[i/2%2], Seed: uint64(i)}
+		all, few := must(t, o), must(t, o)
+		k := few.Likeliest()
+		if want := map[bool]int{true: 1, false: o.TopK}[o.Temperature == 0]; k != want {
+			t.Fatalf("%+v: the %d likeliest, want %d", o, k, want)
+		}
+		for range 5 {
+			logits := make([]float32, 1+r.IntN(2000))
+			for id := range logits {
+				logits[id] = float32(math.Round(r.NormFloat64()*16) / 8) // with many ties
+				if r.IntN(50) == 0 {
+					logits[id] = -inf
+				}
+			}
+			if i%20 == 7 {
+				logits[r.IntN(len(logits))], logits[r.IntN(len(logits))] = nan, inf
+			}
+			want, wrong := all.Sample(logits, nil)
+			got, err := few.Choose(first(logits, k))
+			if got != want || (err == nil) != (wrong == nil) || err != nil && err.Error() != wrong.Error() {
+				t.Fatalf("%+v: token %d, %v; want %d, %v", o, got, err, want, wrong)
+			}
+			drawn[got]++
+		}
+	}
+	if len(drawn) < 500 {
+		t.Errorf("only %d tokens were drawn", len(drawn))
+	}
+	for _, o := range []Options{{Temperature: 1}, {RepeatPenalty: 1.1}, {LogitBias: map[int]float32{1: 1}}} {
+		if s := must(t, o); s.Likeliest() != 0 {
+			t.Errorf("%+v: the %d likeliest", o, s.Likeliest())
+		}
+	}
+}
+
+func must(t *testing.T, o Options) *Sampler {
+	t.Helper()
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// first is the k likeliest tokens in the order that Choose wants.
+func first(logits []float32, k int) (all []Likely) {
+	rank := func(x float32) float32 {
+		if x != x {
+			return inf
+		}
+		return x
+	}
+	for id, x := range logits {
+		all = append(all, Likely{id, x})
+	}
+	slices.SortStableFunc(all, func(a, b Likely) int { return cmp.Compare(rank(b.Logit), rank(a.Logit)) })
+	return all[:min(k, len(all))]
+}

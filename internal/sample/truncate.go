@@ -8,6 +8,9 @@ func before(a, b candidate) bool {
 // after is the reverse of before.
 func after(a, b candidate) bool { return before(b, a) }
 
+// byID is the order of ids.
+func byID(a, b candidate) int { return int(a.id) - int(b.id) }
+
 // heapify arranges c so that no candidate is over its parent's place: c[0] is
 // the first in the order.
 func heapify(c []candidate, over func(a, b candidate) bool) {

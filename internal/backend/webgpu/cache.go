@@ -1,7 +1,6 @@
 package webgpu
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -69,33 +68,48 @@ func (c *cache) Close() error {
 	return nil
 }
 
-// prepare makes room for what a step stores, and records that its rows are told
-// their slots.
-func (c *cache) prepare(l *gpu.List, s *backend.Step) error {
+// reserve makes room for what a step stores, and for what so many steps from it on do.
+func (c *cache) reserve(s *backend.Step, steps int) error {
 	if c.stores == nil {
 		return errors.New("the cache is closed")
 	}
-	pages := make([]int, len(c.tables))
 	for class := range c.tables {
+		pages := 0
 		for t, seq := range s.Seqs {
-			pages[class] = max(pages[class], int(seq.Page(class, int(s.Pos[t])))+1)
-		}
-		if err := c.table(l, s, class); err != nil {
-			return err
-		}
-	}
-	for _, store := range c.stores {
-		if n := pages[store.class]; n > store.pages {
-			if err := c.grow(l, store, n); err != nil {
-				return fmt.Errorf("keys and values of layer %d: %w", store.kv.Layer, err)
+			for at := int(s.Pos[t]); at < int(s.Pos[t])+steps; at++ {
+				pages = max(pages, int(seq.Page(class, at))+1)
 			}
+		}
+		for _, store := range c.stores {
+			if store.class == class && pages > store.pages {
+				if err := c.grow(store, pages); err != nil {
+					return fmt.Errorf("keys and values of layer %d: %w", store.kv.Layer, err)
+				}
+			}
+		}
+		size := len(c.table(further(s, steps-1), class))
+		if b := c.tables[class]; b == nil || b.Size() < size {
+			made, err := c.b.empty("page table", 2*size)
+			if err != nil {
+				return err
+			}
+			c.b.release(b)
+			c.tables[class] = made
+			c.grown++
 		}
 	}
 	return nil
 }
 
+// tell records that a step's rows are told their slots.
+func (c *cache) tell(l *gpu.List, s *backend.Step) {
+	for class := range c.tables {
+		l.Write(c.tables[class], 0, c.table(s, class))
+	}
+}
+
 // grow gives a store room for n pages, and for as many again as it has, if they fit.
-func (c *cache) grow(l *gpu.List, s *store, n int) error {
+func (c *cache) grow(s *store, n int) error {
 	n = max(n, min(2*s.pages, c.b.limit/s.bytes(1)))
 	for _, p := range []*gpu.Buffer{&s.keys, &s.values} {
 		made, err := c.b.empty("keys and values", s.bytes(n))
@@ -117,10 +131,10 @@ func (c *cache) grow(l *gpu.List, s *store, n int) error {
 	return nil
 }
 
-// table records the table of a class: four words for each row, its slot, where its
+// table is the table of a class: four words for each row, its slot, where its
 // pages are listed here, which page of its sequence is the first of these, and its
 // position; then the lists, one for each run of rows of a sequence.
-func (c *cache) table(l *gpu.List, s *backend.Step, class int) error {
+func (c *cache) table(s *backend.Step, class int) []byte {
 	var window int
 	for w, i := range c.class {
 		if i == class {
@@ -143,19 +157,5 @@ func (c *cache) table(l *gpu.List, s *backend.Step, class int) error {
 		slot := int(seq.Page(class, pos))*kv.PageSize + pos%kv.PageSize
 		copy(words[4*t:], []uint32{uint32(slot), uint32(listed), uint32(first), uint32(pos)})
 	}
-	data := make([]byte, 0, 4*len(words))
-	for _, w := range words {
-		data = binary.LittleEndian.AppendUint32(data, w)
-	}
-	if b := c.tables[class]; b == nil || b.Size() < len(data) {
-		made, err := c.b.empty("page table", 2*len(data))
-		if err != nil {
-			return err
-		}
-		c.b.release(b)
-		c.tables[class] = made
-		c.grown++
-	}
-	l.Write(c.tables[class], 0, data)
-	return nil
+	return bytesIn(words)
 }

@@ -222,6 +222,8 @@ func swappedFields(t *testing.T, _ *Device) {
 		"turn":      {variant{"F16": true}, turnParams{1, 2, 3, 4}},
 		"route":     {nil, routeParams{1, 2}},
 		"combine":   {nil, combineParams{1, 2}},
+		"top":       {topVariant{}, topParams{1, 2}},
+		"embed":     {layout{Plain: "f32"}, embedParams{1, 2, 3, 4, 5}},
 	} {
 		k, err := newKernel(shader, c.variant)
 		if err != nil {
@@ -376,7 +378,8 @@ func prefillInDecode(t *testing.T, d *Device) {
 	}
 }
 
-// wideLogits: of 70,001 logits the largest is the one that ref has, past 65,536.
+// wideLogits: of 70,001 logits the largest is the one that ref has, past 65,536, and the
+// GPU chooses it, too.
 func wideLogits(t *testing.T, d *Device) {
 	const vocab, top = 70001, 65900
 	g := made(t, 3, func(b graph.Builder, r *rand.Rand, x *graph.Node) *graph.Node {
@@ -388,10 +391,11 @@ func wideLogits(t *testing.T, d *Device) {
 	})
 	got, want := start(t, New(d, Options{}), g, 2, nil).run(3, 8), start(t, ref.Backend{}, g, 2, nil).run(3, 8)
 	near(t, got, want, 1e-6)
+	chosen := start(t, New(d, Options{}), g, 2, nil).choose(1, 1, 3, 8)
 	for row := range 2 {
 		a, b := got[row*vocab:(row+1)*vocab], want[row*vocab:(row+1)*vocab]
-		if i, j := slices.Index(a, slices.Max(a)), slices.Index(b, slices.Max(b)); i != j {
-			t.Errorf("row %d: the largest logit is %d's, want %d's", row, i, j)
+		if i, j := slices.Index(a, slices.Max(a)), slices.Index(b, slices.Max(b)); i != j || int(chosen[row].ID) != j {
+			t.Errorf("row %d: the largest logit is %d's, the GPU chooses %d, want %d", row, i, chosen[row].ID, j)
 		}
 	}
 }
@@ -430,10 +434,13 @@ func cacheReset(t *testing.T, d *Device) {
 	}
 }
 
-// batches: a sequence alone, and beside three others, has the same bits.
+// batches: a sequence alone, and beside three others, has the same bits, and so it has
+// the same tokens, one by one and several at once.
 func batches(t *testing.T, d *Device) {
 	g := backendtest.Decoder(t, 10, tensor.Q8_0, 0, 7)
-	alone, beside := start(t, New(d, Options{}), g, 16, nil), start(t, New(d, Options{}), g, 16, nil)
+	b := New(d, Options{})
+	b.all = true
+	alone, beside := start(t, New(d, Options{}), g, 16, nil), start(t, b, g, 16, nil)
 	tokens := []int32{5, 6, 7}
 	s := &backend.Step{Cache: beside.c}
 	for q := range 4 {
@@ -456,6 +463,23 @@ func batches(t *testing.T, d *Device) {
 	one := alone.run(tokens...)
 	if !same(all[2*len(one):3*len(one)], one) {
 		t.Error("the others show")
+	}
+	const steps = 6
+	s = &backend.Step{Tokens: []int32{1, 2, 3, 4}, Pos: []int32{3, 3, 3, 3}, Outputs: []int32{0, 1, 2, 3}, Seqs: []*kv.Sequence{s.Seqs[0], s.Seqs[3], s.Seqs[6], s.Seqs[9]}, Cache: beside.c}
+	for _, seq := range s.Seqs {
+		if err := seq.Grow(steps); err != nil {
+			t.Fatal(err)
+		}
+	}
+	together, err := beside.plan.(backend.Chooser).Choose(t.Context(), s, 1, steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := []int32{3}
+	for i := range steps {
+		if next[0] = ranks(alone.run(next...), 1)[0].ID; next[0] != together[4*i+2].ID {
+			t.Errorf("token %d is %d, and %d beside others, of several steps at once", i, next[0], together[4*i+2].ID)
+		}
 	}
 }
 
@@ -514,7 +538,7 @@ func shards(t *testing.T, d *Device) {
 	for _, w := range small.weights {
 		counts[len(w.shards)]++
 	}
-	if counts[2] != 1 || counts[5] != 2 || counts[1] != 1 { // matrix, gateUp and down, router
+	if counts[2] != 1 || counts[5] != 2 || counts[1] != 2 { // matrix, gateUp and down, router and embeddings
 		t.Errorf("weights by shards: %v", counts)
 	}
 	near(t, got, start(t, ref.Backend{}, g, 6, nil).run(tokens...), 2e-6)

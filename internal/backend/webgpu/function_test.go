@@ -214,6 +214,7 @@ func variants(t *testing.T) (all []*kernel) {
 			}
 		}
 		add("pick", variant{"Gather": yes})
+		add("top", topVariant{yes})
 		add("store", variant{"F16": yes, "What": ""})
 		add("turn", variant{"F16": yes})
 		for _, dim := range []int{2, 30, 64, 128, 256, 512} {
@@ -255,6 +256,7 @@ func variants(t *testing.T) (all []*kernel) {
 		}
 		add("linear", linearVariant{layout: l, ending: ending{Outs: 1, Experts: true}, Lanes: lanes, Per: 1, Rows: 1, Unroll: unroll})
 		add("product", productVariant{l, ending{Outs: 1}, tiles})
+		add("embed", l)
 		if l.Plain != "" {
 			l.Odd = true
 			add("linear", linearVariant{layout: l, ending: ending{Outs: 1}, Lanes: lanes, Per: 1, Rows: few, Unroll: unroll})

@@ -1,10 +1,10 @@
 package webgpu_test
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +18,7 @@ import (
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/sample"
 )
 
 // slow tells that all is to be computed, which takes minutes where a program stands
@@ -162,7 +163,7 @@ func TestQuantizedFiles(t *testing.T) {
 	}
 }
 
-// TestGreedy: the likeliest tokens are PyTorch's, one after another.
+// TestGreedy: the likeliest tokens, which the GPU chooses, are PyTorch's.
 func TestGreedy(t *testing.T) {
 	d := open(t)
 	for _, name := range models(t) {
@@ -208,13 +209,70 @@ func greedy(t *testing.T, e *engine.Engine, ids []int, n int) (out []int32) {
 	for i, id := range ids {
 		next[i] = int32(id)
 	}
-	for range n {
-		logits, err := s.Feed(context.Background(), next, 1)
+	for len(out) < n {
+		chosen, err := s.Follow(t.Context(), next, n-len(out))
 		if err != nil {
 			t.Fatal(err)
 		}
-		next = []int32{int32(lab.TopIDs(logits[0], 1)[0])}
-		out = append(out, next[0])
+		for _, id := range chosen {
+			out = append(out, int32(id))
+		}
+		next = out[len(out)-1:]
 	}
 	return out
+}
+
+// TestChosen: tokens that the GPU chooses, or finds likeliest, several in one list where
+// the model's embeddings allow it, are those that the host chooses by the logits of steps
+// one by one, greedily and with the same seed.
+func TestChosen(t *testing.T) {
+	d := open(t)
+	for _, name := range models(t) {
+		t.Run(name, func(t *testing.T) {
+			b := webgpu.New(d, webgpu.Options{})
+			defer b.Close()
+			e, err := engine.New(load(t, golden.Model(t, name)), b, engine.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			var prompt []int32
+			for _, id := range golden.Record(t, name).Prompts[0].IDs {
+				prompt = append(prompt, int32(id))
+			}
+			for _, o := range []sample.Options{{}, {Temperature: 1, TopK: 40, TopP: 0.9, Seed: 3}, {Temperature: 1.5, TopK: 7, MinP: 0.01, Seed: 4}} {
+				r := engine.Request{Prompt: prompt, Max: 24, Sample: o, Decoder: silent{}}
+				got, steps := generated(t, b, e, r)
+				r.Logits = true
+				want, each := generated(t, b, e, r)
+				if !slices.Equal(got, want) {
+					t.Errorf("%+v: the GPU chooses %v, the host %v", o, got, want)
+				}
+				if each != 0 && (each != 24 || steps != 24) { // else there are no time stamps
+					t.Errorf("%+v: %d steps, %d for logits", o, steps, each)
+				}
+			}
+		})
+	}
+}
+
+// silent is a decoder of no text.
+type silent struct{}
+
+func (silent) Write(int) string { return "" }
+func (silent) Flush() string    { return "" }
+
+// generated is the tokens of a request, and how many steps they took.
+func generated(t *testing.T, b *webgpu.Backend, e *engine.Engine, r engine.Request) (ids []int, steps int) {
+	t.Helper()
+	s := e.NewSequence()
+	defer s.Close()
+	b.Meter()
+	for x, err := range s.Generate(t.Context(), r) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, x.ID)
+	}
+	return ids, b.Meter().Steps
 }

@@ -75,8 +75,7 @@ func (p *planner) lower(l *lowered) error {
 	}
 	switch n.Op {
 	case graph.Embed:
-		l.embed = true
-		return p.checkEmbed(n)
+		return p.embed(l)
 	case graph.RoPE:
 		return p.rope(l)
 	case graph.Attention:

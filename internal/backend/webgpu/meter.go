@@ -21,15 +21,15 @@ func (b *Backend) Meter() backend.Meter {
 	return *m
 }
 
-// measured adds a step to what is measured.
-func (b *Backend) measured(l *gpu.List, dispatches int) {
+// measured adds a list of so many steps to what is measured.
+func (b *Backend) measured(l *gpu.List, dispatches, steps int) {
 	if b.meter == nil || b.times != nil {
 		return
 	}
 	if t := l.Times(); len(t) > 1 {
 		b.meter.Device += t[len(t)-1] - t[0]
 	}
-	b.meter.Steps, b.meter.Dispatches = b.meter.Steps+1, b.meter.Dispatches+dispatches
+	b.meter.Steps, b.meter.Dispatches = b.meter.Steps+steps, b.meter.Dispatches+dispatches
 }
 
 // Bandwidth implements backend.Metered: what a kernel reads that only reads.

@@ -21,6 +21,7 @@ type executable struct {
 	nodes   []*lowered
 	after   map[*graph.Node]bool // nodes behind Rows: they have a row for each output
 	last    *lowered
+	chooser *chooser // nil where tokens are chosen by their logits
 
 	// What the host writes before a step.
 	counts  gpu.Buffer // Step, of rows at 0 and of outputs at the alignment
@@ -40,7 +41,7 @@ type lowered struct {
 	node       *graph.Node
 	out        gpu.Buffer // its value, nil if it has none
 	want       bool
-	embed      bool // the host writes its rows
+	embed      bool // the host writes its rows, unless the GPU has chosen the tokens
 	dispatches []*dispatch
 	freed      []gpu.Buffer // after it, where they are poisoned
 }
@@ -85,10 +86,11 @@ type planner struct {
 	values map[*graph.Node]gpu.Buffer
 	live   *graph.Live
 	free   []gpu.Buffer
-	tables map[freqs]*turns
+	angles map[freqs]*turns
 	stacks map[*graph.Node]*stack
 	users  map[*graph.Node][]*graph.Node
 	want   func(*graph.Node) bool
+	tables bool                        // of embeddings are on the GPU
 	turned map[*graph.Node]*graph.Node // RoPE nodes, and norms, that a StoreKV does
 	kept   []gpu.Buffer                // that it reads
 	folded map[*graph.Node]bool        // norms that products do
@@ -109,16 +111,17 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	}
 	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g),
 		stale: map[*dispatch]held{}}
-	p := &planner{e: e, values: map[*graph.Node]gpu.Buffer{}, live: g.Live(), tables: map[freqs]*turns{},
+	p := &planner{e: e, values: map[*graph.Node]gpu.Buffer{}, live: g.Live(), angles: map[freqs]*turns{},
 		stacks: b.stacks(g), users: users(g), want: o.Want, turned: map[*graph.Node]*graph.Node{},
 		folded: map[*graph.Node]bool{}, hidden: map[*graph.Node]bool{}}
 	p.pair(g)
 	p.foldNorms(g)
 	e.after = p.live.After
-	if err := e.inputs(g); err != nil {
+	p.tables = !b.o.Software && b.tables(g, p.stacks)
+	if err := p.inputs(g); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
-	if err := b.uploads(g, p.stacks, o.Progress); err != nil {
+	if err := b.uploads(g, p.stacks, p.tables, o.Progress); err != nil {
 		return nil, err
 	}
 	for _, n := range g.Nodes {
@@ -141,6 +144,9 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		p.free = append(p.free, l.freed...)
 		e.last = l
 	}
+	if err := p.choose(); err != nil {
+		return nil, fmt.Errorf("webgpu: the choice of tokens: %w", err)
+	}
 	if err := p.poison(); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
@@ -150,8 +156,12 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	return e, nil
 }
 
-// inputs makes the buffers of what the host writes.
-func (e *executable) inputs(g *graph.Graph) (err error) {
+// inputs makes the buffers of what the host writes, or chosen tokens.
+func (p *planner) inputs(g *graph.Graph) (err error) {
+	e := p.e
+	if e.chooser, err = p.chooser(g.Result()); err != nil {
+		return err
+	}
 	align := e.b.d.Adapter().Limits.Alignment
 	if e.counts, err = e.b.empty("step", align+16); err != nil {
 		return err
@@ -163,8 +173,8 @@ func (e *executable) inputs(g *graph.Graph) (err error) {
 	return nil
 }
 
-// uploads brings the weights of products to the GPU.
-func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, progress func(done, total int64)) error {
+// uploads brings the weights of products to the GPU, and tables of embeddings.
+func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, tables bool, progress func(done, total int64)) error {
 	var todo []weights
 	of := map[weights]*graph.Node{}
 	var done, total int64
@@ -180,6 +190,11 @@ func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, progres
 		case n.Op == graph.Experts:
 			add(n, weights{n.W[0]})
 			add(n, weights{n.W[1]})
+		}
+	}
+	for _, n := range g.Nodes {
+		if n.Op == graph.Embed && tables {
+			add(n, weights{n.W[0]})
 		}
 	}
 	for _, w := range todo {
@@ -222,7 +237,7 @@ func (p *planner) buffer(name string, numbers int) (gpu.Buffer, error) {
 // turns is the table of f, shared by the nodes that have the same.
 func (p *planner) turns(f []float64) (*turns, error) {
 	key := freqs{&f[0], len(f)}
-	if t := p.tables[key]; t != nil {
+	if t := p.angles[key]; t != nil {
 		return t, nil
 	}
 	b, err := p.e.b.empty("turns", 8*len(f)*p.e.rows)
@@ -230,7 +245,7 @@ func (p *planner) turns(f []float64) (*turns, error) {
 		return nil, err
 	}
 	t := &turns{rope.NewTable(f), len(f), b}
-	p.tables[key], p.e.turns = t, append(p.e.turns, t)
+	p.angles[key], p.e.turns = t, append(p.e.turns, t)
 	return t, nil
 }
 

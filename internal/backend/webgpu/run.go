@@ -2,7 +2,6 @@ package webgpu
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -19,32 +18,22 @@ import (
 // Run implements backend.Executable. It is one list, and with taps one more for each
 // wanted node.
 func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) ([]float32, error) {
-	if err := s.Check(e.rows, e.vocab); err != nil {
-		return nil, err
-	}
 	if len(s.Outputs) > e.results {
 		return nil, fmt.Errorf("webgpu: logits of %d rows, the plan has room for %d", len(s.Outputs), e.results)
 	}
-	c, ok := s.Cache.(*cache)
-	if !ok || c.b != e.b {
-		return nil, errors.New("webgpu: the step's cache is not this backend's")
-	}
-	e.b.busy.Lock()
-	defer e.b.busy.Unlock()
-	if err := ctx.Err(); err != nil {
+	c, err := e.begin(ctx, s)
+	if err != nil {
 		return nil, err
 	}
-	e.list.Reset()
-	if e.b.meter != nil {
-		e.list.Stamp()
-	}
-	if err := c.prepare(&e.list, s); err != nil {
+	defer e.b.busy.Unlock()
+	if err := c.reserve(s, 1); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
-	e.write(s)
-	first := e.nodes[0]
+	c.tell(&e.list, s)
+	e.write(s, 0, false)
+	first := e.nodes[0].node
 	for _, l := range e.nodes {
-		if err := e.record(l, s, c); err != nil {
+		if err := e.record(l, s, c, false); err != nil {
 			return nil, fmt.Errorf("webgpu: %v: %w", l.node, err)
 		}
 		if !l.want || tap == nil {
@@ -58,9 +47,30 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		first = l
+		first = l.node
 	}
 	return e.read(e.last, s, first)
+}
+
+// begin begins the list of a step, with the backend's lock held if there is no error.
+func (e *executable) begin(ctx context.Context, s *backend.Step) (*cache, error) {
+	if err := s.Check(e.rows, e.vocab); err != nil {
+		return nil, err
+	}
+	c, ok := s.Cache.(*cache)
+	if !ok || c.b != e.b {
+		return nil, errors.New("webgpu: the step's cache is not this backend's")
+	}
+	e.b.busy.Lock()
+	if err := ctx.Err(); err != nil {
+		e.b.busy.Unlock()
+		return nil, err
+	}
+	e.list.Reset()
+	if e.b.meter != nil {
+		e.list.Stamp()
+	}
+	return c, nil
 }
 
 // count is the number of rows of n's value in a step.
@@ -72,10 +82,15 @@ func (e *executable) count(n *graph.Node, s *backend.Step) int {
 }
 
 // read runs what is recorded, from the node first on, and returns the value of l.
-func (e *executable) read(l *lowered, s *backend.Step, first *lowered) ([]float32, error) {
+func (e *executable) read(l *lowered, s *backend.Step, first *graph.Node) ([]float32, error) {
 	n := e.count(l.node, s) * l.node.Shape.Size()
 	e.out = slices.Grow(e.out[:0], n)[:n]
 	e.list.Read(bytesIn(e.out), l.out, 0)
+	return e.out, e.run(first, l.node, 1)
+}
+
+// run runs what is recorded, of the nodes from first to last, of so many steps.
+func (e *executable) run(first, last *graph.Node, steps int) error {
 	dispatches := e.list.Dispatches()
 	if e.b.times != nil || e.b.meter != nil {
 		e.list.Stamp()
@@ -85,24 +100,26 @@ func (e *executable) read(l *lowered, s *backend.Step, first *lowered) ([]float3
 		e.b.times[e.timed[i]] += times[i+1] - times[i]
 	}
 	e.timed = e.timed[:0]
-	e.b.measured(&e.list, dispatches)
+	e.b.measured(&e.list, dispatches, steps)
 	e.list.Reset()
 	if err != nil {
-		return nil, fmt.Errorf("webgpu: %d dispatches from %v to %v: %w", dispatches, first.node, l.node, err)
+		return fmt.Errorf("webgpu: %d dispatches from %v to %v: %w", dispatches, first, last, err)
 	}
-	return e.out, nil
+	return nil
 }
 
-// write records the step's inputs but embeddings.
-func (e *executable) write(s *backend.Step) {
-	word := func(n int) []byte { return binary.LittleEndian.AppendUint32(nil, uint32(n)) }
-	e.list.Write(e.counts, 0, word(len(s.Tokens)))
-	e.list.Write(e.counts, e.counts.Size()-16, word(len(s.Outputs)))
-	var rows []byte
-	for _, r := range s.Outputs {
-		rows = binary.LittleEndian.AppendUint32(rows, uint32(r))
+// write records the step's inputs but embeddings: k is how many of the likeliest tokens
+// are wanted. Of a step after another one only the positions are new.
+func (e *executable) write(s *backend.Step, k int, after bool) {
+	if !after {
+		e.list.Write(e.counts, 0, bytesIn([]uint32{uint32(len(s.Tokens)), uint32(k)}))
+		e.list.Write(e.counts, e.counts.Size()-16, bytesIn([]uint32{uint32(len(s.Outputs)), uint32(k)}))
+		var rows []uint32
+		for _, r := range s.Outputs {
+			rows = append(rows, uint32(r))
+		}
+		e.list.Write(e.outputs, 0, bytesIn(rows))
 	}
-	e.list.Write(e.outputs, 0, rows)
 	for _, t := range e.turns {
 		all := make([]float32, 0, 2*t.pairs*len(s.Pos))
 		for _, pos := range s.Pos {
@@ -113,17 +130,20 @@ func (e *executable) write(s *backend.Step) {
 	}
 }
 
-// record records the dispatches of a node.
-func (e *executable) record(l *lowered, s *backend.Step, c *cache) error {
-	if l.embed {
+// record records the dispatches of a node: of a step after another one the GPU has the
+// tokens.
+func (e *executable) record(l *lowered, s *backend.Step, c *cache, after bool) error {
+	dispatches := l.dispatches
+	if l.embed && !after {
 		rows, err := embeddings(l.node, s.Tokens)
 		if err != nil {
 			return err
 		}
 		e.list.Write(l.out, 0, bytesIn(rows))
+		dispatches = nil
 	}
 	rows := e.count(l.node, s)
-	for _, d := range l.dispatches {
+	for _, d := range dispatches {
 		if rows < d.from || d.below > 0 && rows >= d.below {
 			continue
 		}
@@ -135,11 +155,7 @@ func (e *executable) record(l *lowered, s *backend.Step, c *cache) error {
 			}
 		}
 		x, y, z := d.grid(rows)
-		if e.b.times != nil {
-			e.list.Stamp()
-			e.timed = append(e.timed, l.node.Op.String()+" "+d.pipe.name)
-		}
-		e.list.Dispatch(d.pipe.Pipeline, g, x, y, z)
+		e.dispatch(l.node, d, g, x, y, z)
 	}
 	for _, b := range l.freed {
 		if e.nans != nil {
@@ -147,6 +163,15 @@ func (e *executable) record(l *lowered, s *backend.Step, c *cache) error {
 		}
 	}
 	return nil
+}
+
+// dispatch records a dispatch of a node.
+func (e *executable) dispatch(n *graph.Node, d *dispatch, g gpu.Group, x, y, z int) {
+	if e.b.times != nil {
+		e.list.Stamp()
+		e.timed = append(e.timed, n.Op.String()+" "+d.pipe.name)
+	}
+	e.list.Dispatch(d.pipe.Pipeline, g, x, y, z)
 }
 
 // held is the group of a dispatch with c's buffers.

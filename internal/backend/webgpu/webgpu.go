@@ -67,6 +67,7 @@ type Backend struct {
 	meter *backend.Meter // nil until it is asked for
 
 	poison bool                     // fill what is free with NaNs: for tests
+	all    bool                     // tables of embeddings lie on the GPU, whatever their size: for tests
 	times  map[string]time.Duration // of kernels, and of nodes, if they are to be taken: for tests
 }
 

@@ -386,6 +386,6 @@ func bytesOf(f []float32) []byte { return slices.Clone(bytesIn(f)) }
 
 // bytesIn is the memory of f, which has the order of bytes that WebGPU wants on all
 // machines that Karat runs on.
-func bytesIn(f []float32) []byte {
+func bytesIn[T float32 | uint32](f []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
 }

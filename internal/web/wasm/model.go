@@ -338,15 +338,18 @@ func (m *model) generate(args []js.Value) (any, error) {
 func (m *model) token(t karat.Token) (js.Value, error) {
 	type likely struct {
 		token
-		Logprob float64 `json:"logprob"`
+		Logprob *float64 `json:"logprob,omitempty"` // if the likeliest are asked for
 	}
 	v := struct {
 		likely
 		Top  []likely `json:"top,omitempty"`
 		Stop string   `json:"stop,omitempty"`
-	}{likely: likely{token{t.ID, t.Text}, t.Logprob}, Stop: t.Stop}
+	}{likely: likely{token: token{t.ID, t.Text}}, Stop: t.Stop}
+	if t.Top != nil {
+		v.Logprob = &t.Logprob
+	}
 	for _, x := range t.Top {
-		v.Top = append(v.Top, likely{m.tokens([]int{x.ID})[0], x.Logprob})
+		v.Top = append(v.Top, likely{m.tokens([]int{x.ID})[0], &x.Logprob})
 	}
 	return plain(v)
 }

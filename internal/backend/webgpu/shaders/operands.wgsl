@@ -47,3 +47,24 @@ struct Params {
 @group(0) @binding({{.Last}}) var<storage, read> norm: array<vec4f>;
 {{- end}}
 
+// quad is 4 elements of a row of activations, which begins at element row.
+fn quad(row: u32, q: u32) -> vec4f {
+{{- if .Norm}}
+	return normed[q];
+{{- else if .Odd}}
+	let at = row + 4u * q;
+	var v = vec4f(0.0);
+	if (4u * q < p.k) { v.x = x[at]; }
+	if (4u * q + 1u < p.k) { v.y = x[at + 1u]; }
+	if (4u * q + 2u < p.k) { v.z = x[at + 2u]; }
+	if (4u * q + 3u < p.k) { v.w = x[at + 3u]; }
+	return v;
+{{- else if .Plain}}
+	if (4u * q >= p.k) {
+		return vec4f(0.0);
+	}
+	return x[(row >> 2u) + q];
+{{- else}}
+	return x[(row >> 2u) + q];
+{{- end}}
+}

@@ -11,6 +11,7 @@ const GX: u32 = 32768u;
 // Step is what a step has of rows, or of outputs for the nodes behind Rows.
 struct Step {
 	rows: u32,
+	top: u32, // how many of the likeliest tokens are wanted of each
 }
 
 fn is_nan(x: f32) -> bool {

@@ -18,28 +18,6 @@ fn word(i: u32) -> u32 {
 	return w[i >> 2u][i & 3u];
 }
 
-// quad is 4 elements of a row of activations, which begins at element row.
-fn quad(row: u32, q: u32) -> vec4f {
-{{- if .Norm}}
-	return normed[q];
-{{- else if .Odd}}
-	let at = row + 4u * q;
-	var v = vec4f(0.0);
-	if (4u * q < p.k) { v.x = x[at]; }
-	if (4u * q + 1u < p.k) { v.y = x[at + 1u]; }
-	if (4u * q + 2u < p.k) { v.z = x[at + 2u]; }
-	if (4u * q + 3u < p.k) { v.w = x[at + 3u]; }
-	return v;
-{{- else if .Plain}}
-	if (4u * q >= p.k) {
-		return vec4f(0.0);
-	}
-	return x[(row >> 2u) + q];
-{{- else}}
-	return x[(row >> 2u) + q];
-{{- end}}
-}
-
 // chain adds the products of eight weights.
 fn chain(sum: f32, v: mat2x4<f32>, a: vec4f, b: vec4f) -> f32 {
 	var s = fma(v[0].x, a.x, sum);

@@ -1,0 +1,227 @@
+package webgpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// The Params of the kernels that choose tokens and go on with them.
+type (
+	topParams   struct{ size, before int }
+	embedParams struct {
+		n, k, first, rows int
+		scale             float32
+	}
+)
+
+const (
+	likeliest = 256 // most tokens that are found of a row
+	choosing  = 64  // and most rows
+	ahead     = 16  // most steps of a list
+)
+
+// topVariant is a form of top.wgsl.
+type topVariant struct {
+	First bool // it reads logits
+}
+
+// slice is SLICE of top.wgsl.
+const slice = 2048
+
+// chooser finds the likeliest tokens in as many passes as there must be until one slice
+// is left: the first one reads logits, and each leaves candidates for the next.
+type chooser struct {
+	size   int           // logits of a row
+	rows   int           // at most
+	steps  int           // at most
+	leaves [2]gpu.Buffer // of the passes, in turns: [rows, slices, k, 2]
+	passes lowered
+}
+
+// slices are how many each pass has for k tokens.
+func (c *chooser) slices(k int) (all []int) {
+	for n := c.size; len(all) == 0 || all[len(all)-1] > 1; n = k * all[len(all)-1] {
+		all = append(all, (n+slice-1)/slice)
+	}
+	return all
+}
+
+// chosen is where the passes leave the likeliest k tokens: [rows, k, 2].
+func (c *chooser) chosen(k int) gpu.Buffer { return c.leaves[(len(c.slices(k))+1)%2] }
+
+// chooser makes the buffers of what finds the likeliest tokens by the logits. It is nil
+// where a program stands in for a GPU: there it is dear that invocations wait for each
+// other, and logits are near.
+func (p *planner) chooser(logits *graph.Node) (c *chooser, err error) {
+	if p.e.b.o.Software {
+		return nil, nil
+	}
+	c = &chooser{size: logits.Shape.Size(), rows: min(p.e.most(logits), choosing), steps: 1, passes: lowered{node: logits}}
+	if p.tables {
+		c.steps = ahead
+	}
+	for i, slices := range c.slices(likeliest) {
+		if i < len(c.leaves) {
+			if c.leaves[i], err = p.e.b.empty("likeliest", c.rows*slices*likeliest*8); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return c, nil
+}
+
+// choose lowers the passes of e's chooser.
+func (p *planner) choose() error {
+	c := p.e.chooser
+	if c == nil {
+		return nil
+	}
+	for i, slices := range c.slices(likeliest) {
+		from := p.e.last.out
+		if i > 0 {
+			from = c.leaves[(i+1)%2]
+		}
+		grid := func(int) (x, y, z int) { return slices, c.rows, 1 }
+		if err := p.add(&c.passes, "top", topVariant{First: i == 0}, topParams{c.size, i}, grid, c.leaves[i%2], gpu.Range{Buffer: from}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tables reports whether all of g's tables of embeddings lie on the GPU, too: those that
+// are products' weights do, and others may take an eighth of what these take.
+func (b *Backend) tables(g *graph.Graph, stacks map[*graph.Node]*stack) bool {
+	var products, more int64
+	there := map[weights]bool{}
+	for _, n := range g.Nodes {
+		if s := stacks[n]; s != nil {
+			there[s.key] = true
+		}
+		if n.Op == graph.Linear || n.Op == graph.Experts {
+			for _, w := range n.W {
+				products += int64(w.Size())
+			}
+		}
+	}
+	for _, n := range g.Nodes {
+		if n.Op != graph.Embed {
+			continue
+		}
+		if _, err := layoutOf(n.W[0].DType, n.W[0].Shape.Last()); err != nil {
+			return false
+		}
+		if key := (weights{n.W[0]}); !there[key] {
+			there[key], more = true, more+int64(n.W[0].Size())
+		}
+	}
+	return more <= products/8 || b.all
+}
+
+// embed lowers an Embed node for tokens that are chosen on the GPU.
+func (p *planner) embed(l *lowered) error {
+	l.embed = true
+	if err := p.checkEmbed(l.node); err != nil || !p.tables {
+		return err
+	}
+	w, scale := p.e.b.weights[weights{l.node.W[0]}], l.node.Attr.(graph.EmbedAttr).Scale
+	for _, s := range w.shards {
+		params := embedParams{s.n, w.k, s.first, w.rows, float32(scale)}
+		if err := p.add(l, "embed", w.layout, params, elements((w.k+31)/32*4), p.values[l.node], gpu.Range{Buffer: p.e.chooser.chosen(1)}, gpu.Range{Buffer: s.buffer}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Most implements backend.Chooser.
+func (e *executable) Most() (k, steps int) {
+	if e.chooser == nil {
+		return 0, 0
+	}
+	return likeliest, e.chooser.steps
+}
+
+// Choose implements backend.Chooser: it is one list, which reads a few bytes.
+func (e *executable) Choose(ctx context.Context, s *backend.Step, k, steps int) ([]backend.Likely, error) {
+	if err := e.mayChoose(s, k, steps); err != nil {
+		return nil, err
+	}
+	c, err := e.begin(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer e.b.busy.Unlock()
+	if err := c.reserve(s, steps); err != nil {
+		return nil, fmt.Errorf("webgpu: %w", err)
+	}
+	rows := e.count(e.last.node, s)
+	out := make([]uint32, 2*rows*k*steps)
+	for i := range steps {
+		at := further(s, i)
+		c.tell(&e.list, at)
+		e.write(at, k, i > 0)
+		for _, l := range e.nodes {
+			if err := e.record(l, at, c, i > 0); err != nil {
+				return nil, fmt.Errorf("webgpu: %v: %w", l.node, err)
+			}
+		}
+		for j, slices := range e.chooser.slices(k) {
+			d := e.chooser.passes.dispatches[j]
+			e.dispatch(e.last.node, d, d.group, slices, rows, 1)
+		}
+		e.list.Read(bytesIn(out[2*rows*k*i:][:2*rows*k]), e.chooser.chosen(k), 0)
+	}
+	if err := e.run(e.nodes[0].node, e.last.node, steps); err != nil {
+		return nil, err
+	}
+	found := make([]backend.Likely, rows*k*steps)
+	for i := range found {
+		found[i] = backend.Likely{ID: int32(out[2*i]), Logit: math.Float32frombits(out[2*i+1])}
+	}
+	return found, nil
+}
+
+// mayChoose tells whether s is what Choose can do.
+func (e *executable) mayChoose(s *backend.Step, k, steps int) error {
+	if most, far := e.Most(); k < 1 || k > most || steps < 1 || steps > far || steps > 1 && k > 1 {
+		return fmt.Errorf("webgpu: the %d likeliest tokens of %d steps; at most %d and %d are possible, one of them 1", k, steps, most, far)
+	}
+	if n := e.count(e.last.node, s); n > e.chooser.rows {
+		return fmt.Errorf("webgpu: the likeliest tokens of %d rows, at most %d are possible", n, e.chooser.rows)
+	}
+	if steps == 1 {
+		return nil
+	}
+	if e.after[e.last.node] && len(s.Outputs) != len(s.Tokens) {
+		return errors.New("webgpu: several steps need the logits of all rows")
+	}
+	for i, pos := range s.Pos {
+		if i > 0 && s.Seqs[i] == s.Seqs[i-1] {
+			return errors.New("webgpu: several steps are of one row of each sequence")
+		}
+		if room := s.Seqs[i].Len(); int(pos)+steps > room {
+			return fmt.Errorf("webgpu: %d steps from position %d on, the sequence has room for %d", steps, pos, room)
+		}
+	}
+	return nil
+}
+
+// further is s so many steps later, but for its tokens.
+func further(s *backend.Step, steps int) *backend.Step {
+	if steps == 0 {
+		return s
+	}
+	at := *s
+	at.Pos = make([]int32, len(s.Pos))
+	for i, pos := range s.Pos {
+		at.Pos[i] = pos + int32(steps)
+	}
+	return &at
+}

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/sample"
+)
+
+// burst is how long the steps may take that are computed at once: text comes in so many
+// pieces a second at least.
+const burst = 40 * time.Millisecond
+
+// ahead is a plan that chooses tokens itself, and so may go on with them.
+type ahead struct {
+	backend.Chooser
+	pace time.Duration // of a step of a row each; 0 is not known yet
+}
+
+// choice is what is wanted instead of logits.
+type choice struct {
+	top   int // how many of the likeliest tokens; 0 wants logits
+	steps int // how many tokens may be chosen at once, if each is the likeliest
+}
+
+// newAhead is nil if tokens must be chosen here: the plan cannot, or taps want to see
+// each step.
+func newAhead(plan backend.Executable, o Options) *ahead {
+	c, ok := plan.(backend.Chooser)
+	if !ok || o.Tap != nil || o.Want != nil {
+		return nil
+	}
+	if most, _ := c.Most(); most == 0 {
+		return nil
+	}
+	return &ahead{Chooser: c}
+}
+
+// choice is how many of the likeliest tokens satisfy a batch, and how many steps of it
+// may be computed at once; 0 if it needs logits.
+func (e *Engine) choice(batch []*work) (k, steps int) {
+	if e.ahead == nil {
+		return 0, 0
+	}
+	most, steps := e.ahead.Most()
+	steps = min(steps, int(burst/max(e.ahead.pace, 1)))
+	if e.ahead.pace == 0 {
+		steps = 1
+	}
+	for _, w := range batch {
+		if w.outputs > 0 && (w.choice.top == 0 || w.choice.top > most) {
+			return 0, 0
+		}
+		steps = min(steps, w.choice.steps)
+		if len(w.tokens) > 1 || w.outputs == 0 {
+			steps = 1
+		}
+		if w.outputs > 0 {
+			k = max(k, w.choice.top)
+		}
+	}
+	if k > 1 || steps < 1 || !grow(batch, steps-1) {
+		steps = 1
+	}
+	return k, steps
+}
+
+// grow makes room for so many more positions of each sequence, or of none.
+func grow(batch []*work, n int) bool {
+	for i, w := range batch {
+		if w.seq.pages.Grow(n) != nil {
+			for _, w := range batch[:i] {
+				w.seq.pages.Truncate(w.seq.pages.Len() - n)
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// choose computes steps of a batch and hands each of it the likeliest tokens.
+func (e *Engine) choose(ctx context.Context, batch []*work, s *backend.Step, k, steps int) error {
+	start := time.Now()
+	found, err := e.ahead.Choose(ctx, s, k, steps)
+	if err != nil {
+		return err
+	}
+	if len(s.Tokens) == len(s.Outputs) {
+		e.ahead.pace = time.Since(start) / time.Duration(steps)
+	}
+	row := 0
+	for _, w := range batch {
+		if w.outputs == 0 {
+			continue
+		}
+		for i := range steps {
+			of := found[(i*len(s.Outputs)+row)*k:][:w.choice.top]
+			w.found = append(w.found, likely(of))
+			if i == steps-1 || int(of[0].ID) >= e.ids { // which the next step cannot embed
+				break
+			}
+			w.ahead = append(w.ahead, of[0].ID)
+		}
+		row++
+	}
+	return nil
+}
+
+// likely is what a sampler wants.
+func likely(of []backend.Likely) []sample.Likely {
+	all := make([]sample.Likely, len(of))
+	for i, x := range of {
+		all[i] = sample.Likely{ID: int(x.ID), Logit: x.Logit}
+	}
+	return all
+}
+
+// Follow appends tokens and returns the likeliest one that follows, and if the backend
+// computes several at once up to most of them: all but the last are appended, too.
+func (s *Sequence) Follow(ctx context.Context, tokens []int32, most int) (ids []int, err error) {
+	greedy, err := sample.New(sample.Options{})
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := s.next(ctx, tokens, choice{1, most})
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range chosen {
+		id, err := x.sample(greedy, nil)
+		if err != nil {
+			s.cut(len(s.tokens) - len(chosen) + len(ids) + 1)
+			return ids, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// basis is what a token is chosen by: all logits, or the likeliest tokens.
+type basis struct {
+	logits []float32
+	likely []sample.Likely
+}
+
+// next appends tokens and returns what the one that follows is to be chosen by; and if
+// several are chosen at once, each the likeliest, of each of them.
+func (s *Sequence) next(ctx context.Context, tokens []int32, c choice) (all []basis, err error) {
+	err = s.feed(ctx, tokens, 1, c, func(w *work) {
+		for _, row := range w.logits {
+			all = append(all, basis{logits: row})
+		}
+		for _, found := range w.found {
+			all = append(all, basis{likely: found})
+		}
+	})
+	return all, err
+}
+
+// sample chooses the token that follows history.
+func (b *basis) sample(s *sample.Sampler, history []int) (id int, err error) {
+	if b.logits != nil {
+		return s.Sample(b.logits, history)
+	}
+	return s.Choose(b.likely)
+}
+
+// cut forgets all but the first n tokens, which are no further back than steps ahead are.
+func (s *Sequence) cut(n int) {
+	if n < len(s.tokens) {
+		s.tokens = s.tokens[:n]
+		s.pages.Truncate(n)
+	}
+}
