@@ -271,8 +271,13 @@ func (m *runner) time(ctx context.Context, all []*engine.Sequence, t *Result) (f
 	return time.Since(start).Seconds(), err
 }
 
+// feed computes t's prompt or tokens of a sequence. Where the backend chooses tokens, the
+// likeliest ones are generated as for text; else given ones are computed, none chosen.
 func (m *runner) feed(ctx context.Context, s *engine.Sequence, t *Result) error {
 	rest := m.tokens[t.Depth:]
+	if m.engine.Chooses() {
+		return follow(ctx, s, rest[:max(t.Prompt, 1)], max(t.Tokens, 1))
+	}
 	if t.Prompt > 0 {
 		_, err := s.Feed(ctx, rest[:t.Prompt], 1)
 		return err
@@ -281,6 +286,19 @@ func (m *runner) feed(ctx context.Context, s *engine.Sequence, t *Result) error 
 		if _, err := s.Feed(ctx, rest[i:i+1], 1); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// follow generates n tokens behind others.
+func follow(ctx context.Context, s *engine.Sequence, tokens []int32, n int) error {
+	for n > 0 {
+		ids, err := s.Follow(ctx, tokens, n)
+		if err != nil {
+			return err
+		}
+		n -= len(ids)
+		tokens = []int32{int32(ids[len(ids)-1])}
 	}
 	return nil
 }

@@ -37,6 +37,9 @@ func newAhead(plan backend.Executable, o Options) *ahead {
 	return &ahead{Chooser: c}
 }
 
+// Chooses reports whether the backend chooses tokens, or finds the likeliest, itself.
+func (e *Engine) Chooses() bool { return e.ahead != nil }
+
 // choice is how many of the likeliest tokens satisfy a batch, and how many steps of it
 // may be computed at once; 0 if it needs logits.
 func (e *Engine) choice(batch []*work) (k, steps int) {

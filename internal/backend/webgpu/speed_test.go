@@ -187,6 +187,7 @@ func speedOfModel(t *testing.T, d *Device, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	speedOfChoice(t, b, plan.(backend.Chooser), pool, cache)
 	for _, rows := range []int{1, 512} {
 		seq := pool.NewSequence()
 		run := func(rows int) time.Duration {
@@ -237,5 +238,43 @@ func speedOfModel(t *testing.T, d *Device, path string) {
 			t.Log(line)
 		}
 		seq.Free()
+	}
+}
+
+// speedOfChoice prints what a token takes that the GPU chooses, several in a list.
+func speedOfChoice(t *testing.T, b *Backend, plan backend.Chooser, pool *kv.Pool, cache backend.Cache) {
+	_, most := plan.Most()
+	for _, k := range []int{1, 40, likeliest} {
+		for steps := 1; steps <= most && (k == 1 || steps == 1); steps *= 2 {
+			seq := pool.NewSequence()
+			if err := seq.Grow(64); err != nil {
+				t.Fatal(err)
+			}
+			run := func() time.Duration {
+				at := int32(seq.Len())
+				if err := seq.Grow(steps); err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				s := &backend.Step{Cache: cache, Tokens: []int32{7}, Pos: []int32{at}, Seqs: []*kv.Sequence{seq}, Outputs: []int32{0}}
+				if _, err := plan.Choose(t.Context(), s, k, steps); err != nil {
+					t.Fatal(err)
+				}
+				return time.Since(start) / time.Duration(steps)
+			}
+			for range max(4, 32/steps) {
+				run()
+			}
+			b.Meter()
+			var walls []time.Duration
+			for range max(8, 64/steps) {
+				walls = append(walls, run())
+			}
+			m := b.Meter()
+			b.meter = nil
+			slices.Sort(walls)
+			t.Logf("the %d likeliest, %d steps a list: %v a step, the GPU %v", k, steps, walls[len(walls)/2], m.Device/time.Duration(max(m.Steps, 1)))
+			seq.Free()
+		}
 	}
 }
