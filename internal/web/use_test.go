@@ -13,6 +13,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/chromedp/cdproto/storage"
+	"github.com/chromedp/chromedp"
 )
 
 // TestChat: what is asked can be stopped and fail, and a reader who uses the keyboard or
@@ -80,13 +83,25 @@ func (s *shelf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.URL.Path == "/page.gguf":
 		data = []byte("<!doctype html><title>Log in</title>")
+	case r.URL.Path == "/endless.gguf": // of no length
+		w.Write(data[:4])
+		http.NewResponseController(w).Flush()
+		return
+	case r.URL.Path == "/shifted.gguf":
+		w.Header().Set("Access-Control-Expose-Headers", "Content-Range")
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes 7-%d/%d", len(data)-1, len(data)))
+		w.WriteHeader(http.StatusPartialContent)
+		w.Write(data[7:])
+		return
+	case r.URL.Path == "/plain.gguf": // by a server that knows no ranges
+		r.Header.Del("Range")
 	}
 	if !breaks && !stalls {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
 		return
 	}
 	w.Header().Set("Content-Length", fmt.Sprint(len(data)))
-	w.WriteHeader(http.StatusPartialContent)
+	w.WriteHeader(http.StatusOK)
 	w.Write(data[:len(data)/2])
 	http.NewResponseController(w).Flush()
 	if stalls {
@@ -170,5 +185,55 @@ func TestModels(t *testing.T) {
 		if !strings.Contains(e, "404") && !strings.Contains(e, "ERR_") && !strings.Contains(e, "CORS") {
 			t.Error("console:", e)
 		}
+	}
+}
+
+// TestNetwork: servers without ranges, whose file changes, and that lie are dealt with or
+// told of, and so are too little room and another tab that brings the same file.
+func TestNetwork(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	s := httptest.NewServer(standIn(t).Handler())
+	defer s.Close()
+	books := &shelf{data: append([]byte("GGUF"), bytes.Repeat([]byte("karat"), 400_000)...), breaks: true}
+	other := httptest.NewServer(books)
+	defer other.Close()
+	p.visit(s.URL)
+	if said := do[string](p, fmt.Sprintf(fetching+`await ready(); add('%s/plain.gguf', ''); await until('the file', () => row('plain.gguf')?.innerText.includes('Check')); return row('plain.gguf').innerText`, other.URL)); !strings.Contains(said, "1.9\u00a0MiB") || len(books.asked) != 2 {
+		t.Errorf("without ranges: %q, asked %q", said, books.asked)
+	}
+
+	books.tell(func() { books.stalls = true })
+	do[any](p, fmt.Sprintf(fetching+`add('%s/new.gguf', ''); await until('a part', () => row('new.gguf')?.innerText.match(/[KM]iB.* of/))`, other.URL))
+	q := p.beside()
+	q.visit(s.URL)
+	if said := do[string](q, fmt.Sprintf(fetching+`await ready(); add('%s/new.gguf', ''); return failed('taken')`, other.URL)); !strings.Contains(said, "Another tab") {
+		t.Errorf("a second tab says %q", said)
+	}
+	do[any](p, fetching+`press('new.gguf', 'Pause'); await until('the rest', () => row('new.gguf').innerText.includes('Resume'))`)
+	data := append([]byte("GGUF"), bytes.Repeat([]byte("other"), 300_000)...)
+	books.tell(func() { books.stalls, books.data, books.asked = false, data, nil })
+	said := do[string](p, fetching+`press('new.gguf', 'Resume'); await until('all', () => row('new.gguf').innerText.includes('Use')); return row('new.gguf').innerText`)
+	if sum := fmt.Sprintf("%x", sha256.Sum256(data)); !strings.Contains(said, sum[:16]) || books.asked[len(books.asked)-1] != "bytes=0-" {
+		t.Errorf("a file that changed: %q, asked %q", said, books.asked)
+	}
+
+	for _, c := range []struct{ url, want string }{
+		{other.URL + "/endless.gguf", "does not say how long"}, {other.URL + "/shifted.gguf", "byte 7 where 0 was asked for"},
+		{"http://karat.invalid/model.gguf", "The network did not give the file"}, {"ftp://127.0.0.1/model.gguf", "The network did not give the file"},
+	} {
+		if said := do[string](p, fmt.Sprintf(fetching+`quiet(); add('%s', ''); return failed('network')`, c.url)); !strings.Contains(said, c.want) {
+			t.Errorf("%s: the page says %q", c.url, said)
+		}
+	}
+	if said := do[string](p, fetching+`add('model.gguf', ''); return $('#url').validationMessage`); said != "This is no address." {
+		t.Errorf("what is no address: %q", said)
+	}
+	// The browser enforces this, whatever room it says there is.
+	if _, err := chromedp.Call(p.ctx, storage.OverrideQuotaForOrigin, storage.OverrideQuotaForOriginParams{Origin: s.URL, QuotaSize: new(4e6)}); err != nil {
+		t.Fatal(err)
+	}
+	if said := do[string](p, fmt.Sprintf(fetching+`quiet(); add('%s/room.gguf', ''); return failed('quota')`, other.URL)); !strings.Contains(said, "not enough room") {
+		t.Errorf("without room the page says %q", said)
 	}
 }

@@ -19,7 +19,7 @@ function makeModels() {
 		field('backend', h('select', { id: 'backend', onchange: e => remember('backend', e.target.value) }, h('option', { value: '', t: 'backendAuto' }), h('option', { value: 'webgpu', t: 'backendGPU' }), h('option', { value: 'cpu', t: 'backendCPU' }))),
 		h('div', { class: 'part' }, h('div', { class: 'row' }, h('button', { class: 'main', id: 'demo', t: 'demo', onclick: () => take({ kind: 'demo', name: 'demo.gguf' }) }),
 			h('button', { t: 'localFile', 'aria-describedby': 'local-help', onclick: () => file.click() }), file), h('p', { class: 'muted', id: 'local-help', t: 'localHelp' })),
-		h('form', { onsubmit: e => { e.preventDefault(); fetchModel(url, sum); } }, h('h3', { t: 'network' }), h('p', { class: 'muted', t: 'addressHelp' }),
+		h('form', { novalidate: true, onsubmit: e => { e.preventDefault(); fetchModel(url, sum); } }, h('h3', { t: 'network' }), h('p', { class: 'muted', t: 'addressHelp' }),
 			field('address', url), h('div', { class: 'row' }, field('sum', sum, { class: 'field grow' }), h('button', { id: 'fetch', t: 'download' }))),
 		h('div', { class: 'part' }, h('h3', { t: 'kept' }), h('p', { id: 'room', class: 'muted' }), h('meter', { id: 'quota', tLabel: 'room' }), h('ul', { id: 'kept', class: 'kept' }))));
 }
