@@ -188,7 +188,12 @@ func load(c *checkpoint.Checkpoint, o Options) (_ *Model, err error) {
 		return nil, err
 	}
 	m.template, m.broken = chat.Parse(c.Template(), chat.Limits{})
-	m.engine, err = engine.New(g, m.backend, engine.Options{Context: o.Context, Progress: o.Progress})
+	m.engine, err = engine.New(g, m.backend, engine.Options{Context: o.Context, Progress: func(done, total int64) error {
+		if o.Progress != nil {
+			o.Progress(done, total)
+		}
+		return nil
+	}})
 	return m, err
 }
 

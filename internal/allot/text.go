@@ -84,7 +84,7 @@ const step = 64
 
 // rows computes the text, and calls f for each row of logits; several at a time.
 func (t *text) rows(ctx context.Context, o engine.Options, f func(i int, logits []float32, norm float64)) error {
-	o.Context = t.Context
+	o.Context, o.Progress = t.Context, func(int64, int64) error { return ctx.Err() }
 	r, err := eval.NewRunner(t.graph, t.numerics, t.threads, t.begin, o)
 	if err != nil {
 		return err

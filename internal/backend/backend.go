@@ -28,8 +28,10 @@ type Options struct {
 	Outputs int                    // most rows of a step whose logits are wanted; 0 is Rows
 	Want    func(*graph.Node) bool // nodes whose outputs a Tap wants to see; a wanted node is not fused away
 
-	Progress func(done, total int64) // of preparing the weights, in bytes; may be nil
-	Expert   Expert                  // may be nil
+	// Progress is called while the weights are prepared, with bytes. Its error ends
+	// that, and is Compile's. It may be nil.
+	Progress func(done, total int64) error
+	Expert   Expert // may be nil
 }
 
 // Expert sees what an expert of an Experts node multiplies in a step: the rows that

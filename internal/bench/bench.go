@@ -129,7 +129,7 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 		return err
 	}
 	defer b.Close()
-	e, err := engine.New(g, b, engine.Options{Context: longest})
+	e, err := engine.New(g, b, engine.Options{Context: longest, Progress: func(int64, int64) error { return ctx.Err() }})
 	if err != nil {
 		return err
 	}

@@ -168,26 +168,35 @@ func (p *Peer) sampleBatched(ctx context.Context, file string, t *Result) (float
 	if err != nil {
 		return 0, err
 	}
-	for line := range bytes.Lines(out) { // among those of its log
-		var x struct {
-			Prompt   int     `json:"pp"`
-			Tokens   int     `json:"tg"`
-			Parallel int     `json:"pl"`
-			Prompts  float64 `json:"speed_pp"`
-			Decoded  float64 `json:"speed_tg"`
-		}
-		if json.Unmarshal(line, &x) != nil || x.Prompt != prompt || x.Tokens != tokens || x.Parallel != t.Parallel {
-			continue
-		}
-		rate := x.Prompts
-		if t.Tokens > 0 {
-			rate = x.Decoded
-		}
-		if plausible(rate) {
-			return rate, nil
+	x := parseBatched(out, prompt, tokens, t.Parallel)
+	rate := x.Prompts
+	if t.Tokens > 0 {
+		rate = x.Decoded
+	}
+	if !plausible(rate) {
+		return 0, fmt.Errorf("bench: %s: its output does not have the test -npp %d -ntg %d -npl %d", p.batched(), prompt, tokens, t.Parallel)
+	}
+	return rate, nil
+}
+
+// batch is one test of llama-batched-bench's JSON, with tokens a second.
+type batch struct {
+	Prompt   int     `json:"pp"`
+	Tokens   int     `json:"tg"`
+	Parallel int     `json:"pl"`
+	Prompts  float64 `json:"speed_pp"`
+	Decoded  float64 `json:"speed_tg"`
+}
+
+// parseBatched finds a test among the lines of a log. Without it all is 0.
+func parseBatched(out []byte, prompt, tokens, parallel int) batch {
+	for line := range bytes.Lines(out) {
+		var x batch
+		if json.Unmarshal(line, &x) == nil && x.Prompt == prompt && x.Tokens == tokens && x.Parallel == parallel {
+			return x
 		}
 	}
-	return 0, fmt.Errorf("bench: %s: its output does not have the test -npp %d -ntg %d -npl %d", p.batched(), prompt, tokens, t.Parallel)
+	return batch{}
 }
 
 // first is the seconds of a process that loads the model and computes a token,

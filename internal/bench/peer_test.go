@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -267,6 +268,24 @@ func FuzzPeer(f *testing.F) {
 		x, err := parseBench(out)
 		if (err == nil) != (x != nil && len(x.Samples) == 1 && x.Samples[0] > 0) || err == nil && !json.Valid(out) {
 			t.Errorf("%q: %+v, %v", out, x, err)
+		}
+	})
+}
+
+// FuzzBatched reads what a peer may print of sequences in parallel.
+func FuzzBatched(f *testing.F) {
+	f.Add([]byte("llama_log: n_ctx = 512\n{\"pp\": 8, \"tg\": 4, \"pl\": 2, \"speed_pp\": 1e3, \"speed_tg\": 12.5}\n"), 8, 4, 2)
+	f.Add([]byte(`{"pp": 8, "speed_tg": -1}`), 8, 0, 0)
+	f.Add([]byte("null\n[{}]\n{\"pl\": 1e99}"), 0, 0, 0)
+	f.Fuzz(func(t *testing.T, out []byte, prompt, tokens, parallel int) {
+		x := parseBatched(out, prompt, tokens, parallel)
+		if x != (batch{}) && (x.Prompt != prompt || x.Tokens != tokens || x.Parallel != parallel) {
+			t.Errorf("%q: %+v, not of %d, %d, %d", out, x, prompt, tokens, parallel)
+		}
+		for _, rate := range []float64{x.Prompts, x.Decoded} {
+			if math.IsNaN(rate) || math.IsInf(rate, 0) || rate != 0 && !bytes.Contains(out, []byte("{")) {
+				t.Errorf("%q: %v tokens a second", out, rate)
+			}
 		}
 	})
 }

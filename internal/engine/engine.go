@@ -41,7 +41,7 @@ type Options struct {
 	Tap       backend.Tap    // sees the wanted nodes of every step
 	Expert    backend.Expert // sees the experts of every step
 
-	Progress func(done, total int64) // as backend.Options has it
+	Progress func(done, total int64) error // as backend.Options has it
 }
 
 // Engine runs one graph on one backend. It is safe for concurrent use.

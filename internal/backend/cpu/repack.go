@@ -22,7 +22,7 @@ type packed struct {
 // ready makes the quantized weights of g's products what kernels read. What these can
 // read in place stays there for now, so that the first token does not wait for it;
 // the others are repacked. Plans of one graph share them.
-func (b *Backend) ready(g *graph.Graph, progress func(done, total int64)) error {
+func (b *Backend) ready(g *graph.Graph, progress func(done, total int64) error) error {
 	var now []*graph.Weight
 	for _, w := range quantized(g) {
 		switch {
@@ -62,7 +62,7 @@ func (b *Backend) settle(rows int) error {
 // repack puts weights into panels, threads sharing each, and lets go of the file's
 // pages behind them: the model is in memory once. The panels lie in one piece, so
 // that large pages hold all of it: a weight alone may be smaller than such a page.
-func (b *Backend) repack(weights []*graph.Weight, progress func(done, total int64)) error {
+func (b *Backend) repack(weights []*graph.Weight, progress func(done, total int64) error) error {
 	var done, total int64
 	size := 0
 	for _, w := range weights {
@@ -81,7 +81,9 @@ func (b *Backend) repack(weights []*graph.Weight, progress func(done, total int6
 	}
 	for _, w := range weights {
 		if progress != nil {
-			progress(done, total)
+			if err := progress(done, total); err != nil {
+				return err
+			}
 		}
 		n, _ := packedSize(w)
 		m, err := newPacked(w, memory[:n:n], b.pool)
@@ -93,8 +95,8 @@ func (b *Backend) repack(weights []*graph.Weight, progress func(done, total int6
 		mmap.Drop(w.Data)
 		done += int64(len(w.Data))
 	}
-	if progress != nil && total > 0 {
-		progress(done, total)
+	if progress != nil {
+		return progress(done, total)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -34,8 +35,12 @@ func TestRepack(t *testing.T) {
 		g := &graph.Graph{Nodes: []*graph.Node{{Op: graph.Experts, W: []*graph.Weight{w}}, {Op: graph.Linear, W: []*graph.Weight{w}}}}
 		b := New(Options{Threads: threads})
 		defer b.Close()
+		stopped := errors.New("stopped")
+		if err := b.ready(g, func(int64, int64) error { return stopped }); err != stopped || len(b.packed) > 0 {
+			t.Errorf("%d threads: error %v of progress, %d weights", threads, err, len(b.packed))
+		}
 		var said []int64
-		if err := b.ready(g, func(done, total int64) { said = append(said, done, total) }); err != nil {
+		if err := b.ready(g, func(done, total int64) error { said = append(said, done, total); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if n := int64(len(data)); !slices.Equal(said, []int64{0, n, n, n}) {

@@ -174,7 +174,7 @@ func (p *planner) inputs(g *graph.Graph) (err error) {
 }
 
 // uploads brings the weights of products to the GPU, and tables of embeddings.
-func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, tables bool, progress func(done, total int64)) error {
+func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, tables bool, progress func(done, total int64) error) error {
 	var todo []weights
 	of := map[weights]*graph.Node{}
 	var done, total int64
@@ -204,7 +204,9 @@ func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, tables 
 		}
 		b.weights[w] = made
 		if done += w.bytes(); progress != nil {
-			progress(done, total)
+			if err := progress(done, total); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
