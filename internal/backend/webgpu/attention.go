@@ -3,8 +3,10 @@ package webgpu
 import (
 	"math"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/kv"
 )
 
 func (p *planner) storeKV(l *lowered) error {
@@ -107,12 +109,55 @@ func (p *planner) turn(l *lowered, kv *graph.KV, q, k *graph.Node) error {
 	return nil
 }
 
-// attendVariant is a form of attend.wgsl.
-type attendVariant struct {
+// seenVariant is what the forms of attention have in common (seen.wgsl).
+type seenVariant struct {
 	F16   bool
 	Dim   int
-	Chunk int // elements of a head that are in a workgroup's memory
+	Chunk int // elements of a head that are summed together
 }
+
+func (p *planner) seen(dim int) seenVariant {
+	v := seenVariant{!p.e.b.o.F32KV, dim, dim}
+	switch {
+	case dim%32 == 0:
+		v.Chunk = 32
+	case dim%16 == 0:
+		v.Chunk = 16
+	}
+	return v
+}
+
+// attendVariant is a form of attend.wgsl, which has a chunk in a workgroup's memory.
+type attendVariant struct{ seenVariant }
+
+// Number is what queries and results are read and written as.
+func (attendVariant) Number() string { return "vec4f" }
+
+// Keys and Values are what these are read as.
+func (attendVariant) Keys() string   { return "vec4u" }
+func (attendVariant) Values() string { return "vec4u" }
+
+// attentionVariant is a form of attention.wgsl.
+type attentionVariant struct {
+	seenVariant
+	Groups int  // of 64 invocations
+	Part   bool // a page is all that a workgroup takes
+}
+
+// Wide reports whether keys are read 16 bytes at a time.
+func (v attentionVariant) Wide() bool { return v.Dim%8 == 0 }
+
+// Room is how much a workgroup keeps of what is summed.
+func (v attentionVariant) Room() int { return max(4*v.Dim, v.Dim/v.Chunk*64) }
+
+func (attentionVariant) Number() string { return "f32" }
+func (v attentionVariant) Keys() string {
+	if v.Wide() {
+		return "vec4u"
+	}
+	return "u32"
+}
+func (attentionVariant) Values() string { return "u32" }
 
 // page is the parameters of a piece of it: what it reads, and which chunk.
 type page struct {
@@ -129,37 +174,83 @@ func (v attendVariant) Rows() int { return v.Quads() / 4 }
 func (p *planner) attention(l *lowered) error {
 	n := l.node
 	a := n.Attr.(graph.AttentionAttr)
-	heads, dim := n.In[0].Shape[0], a.KV.Dim
+	heads, seen := n.In[0].Shape[0], p.seen(a.KV.Dim)
 	params := attentionParams{heads, a.KV.Heads, min(a.KV.Window, math.MaxInt32), float32(a.Scale)}
 	below := 0
-	if dim%16 == 0 && p.e.most(n) >= many && !p.e.b.o.Software {
-		v := attendVariant{!p.e.b.o.F32KV, dim, 16}
-		if dim%32 == 0 {
-			v.Chunk = 32
-		}
-		d, err := p.attend(l, "attend", v, params, func(rows int) (x, y, z int) { return (rows + 15) / 16, heads, 1 })
+	if seen.Dim%16 == 0 && p.e.most(n) >= many && !p.e.b.o.Software {
+		d, err := p.attend(l, "attend", attendVariant{seen}, params, func(rows int) (x, y, z int) { return (rows + 15) / 16, heads, 1 })
 		if err != nil {
 			return err
 		}
 		d.from, below = many, many
 	}
-	d, err := p.attend(l, "attention", variant{"F16": !p.e.b.o.F32KV, "Dim": dim, "Wide": wide(dim)}, params, groups(heads))
+	v := attentionVariant{seenVariant: seen, Groups: 4}
+	if p.e.b.o.Software {
+		v.Groups = 1
+	}
+	d, err := p.attend(l, "attention", v, params, groups(heads))
 	if err != nil {
 		return err
 	}
 	d.below = below
-	return nil
+	if p.e.b.o.Software {
+		return nil
+	}
+	d.split = &split{a.KV.Window, heads, seen.Dim, p.e.b.limit}
+	p.e.splits = append(p.e.splits, d.split)
+	return p.parts(l, d, v, params)
 }
 
-// wide is how many elements of a key attention.wgsl reads together: 0 one by one.
-func wide(dim int) int {
-	switch {
-	case dim%64 == 0:
-		return 64
-	case dim%8 == 0:
-		return 8
+// split is when attention is divided among workgroups by pages: where a row sees many.
+type split struct {
+	window, heads, dim int
+	limit              int // bytes of what they make
+}
+
+// apart is from how many pages on, and crowd how many workgroups fill a GPU anyway.
+const apart, crowd = 4, 1024
+
+// bytes of what a step's pages make, if they are divided, and how many these are.
+func (x *split) of(s *backend.Step) (bytes, pages int) {
+	for _, pos := range s.Pos {
+		first := 0
+		if x.window > 0 {
+			first = max(0, int(pos)+1-x.window)
+		}
+		pages = max(pages, int(pos)/kv.PageSize-first/kv.PageSize+1)
 	}
-	return 0
+	bytes = 4 * pages * len(s.Pos) * x.heads * (x.dim + 2)
+	if pages < apart || len(s.Pos) >= many || len(s.Pos)*x.heads >= crowd || bytes > x.limit {
+		return 0, 0
+	}
+	return bytes, pages
+}
+
+// parts adds the dispatches that take the place of whole, page by page.
+func (p *planner) parts(l *lowered, whole *dispatch, v attentionVariant, params attentionParams) error {
+	v.Part = true
+	part, err := p.attend(l, "attention", v, params, func(rows int) (x, y, z int) { x, y, _ = flat(rows * params.heads); return x, y, 0 })
+	if err != nil {
+		return err
+	}
+	part.split, part.long, part.below = whole.split, true, whole.below
+	ranges := part.ranges
+	part.ranges = func(c *cache) []gpu.Range {
+		all := ranges(c)
+		all[2] = gpu.Range{Buffer: c.parts}
+		return all
+	}
+	d, err := p.dispatch(l.node, "join", struct{ Dim int }{v.Dim}, joinParams{params.heads, params.window}, groups(params.heads))
+	if err != nil {
+		return err
+	}
+	l.dispatches = append(l.dispatches, d.dispatch)
+	store, out := l.node.Attr.(graph.AttentionAttr).KV, p.values[l.node]
+	d.split, d.long, d.below, d.kv = whole.split, true, whole.below, store
+	d.ranges = func(c *cache) []gpu.Range {
+		return append(d.head, gpu.Range{Buffer: out}, gpu.Range{Buffer: c.parts}, gpu.Range{Buffer: c.tables[c.stores[store].class]})
+	}
+	return nil
 }
 
 // attend adds a dispatch that reads keys and values.

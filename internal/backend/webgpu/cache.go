@@ -17,6 +17,7 @@ type cache struct {
 	class  map[int]int // window -> class of the pool
 	stores map[*graph.KV]*store
 	tables []gpu.Buffer // by class
+	parts  gpu.Buffer   // what attention makes of pages, nil until it is divided
 	grown  int          // counts the buffers that were replaced: groups of them are stale
 }
 
@@ -63,13 +64,13 @@ func (c *cache) Close() error {
 	for _, s := range c.stores {
 		c.b.release(s.keys, s.values)
 	}
-	c.b.release(c.tables...)
-	c.stores, c.tables = nil, nil
+	c.b.release(append(c.tables, c.parts)...)
+	c.stores, c.tables, c.parts = nil, nil, nil
 	return nil
 }
 
 // reserve makes room for what a step stores, and for what so many steps from it on do.
-func (c *cache) reserve(s *backend.Step, steps int) error {
+func (c *cache) reserve(s *backend.Step, steps int, splits []*split) error {
 	if c.stores == nil {
 		return errors.New("the cache is closed")
 	}
@@ -98,7 +99,7 @@ func (c *cache) reserve(s *backend.Step, steps int) error {
 			c.grown++
 		}
 	}
-	return nil
+	return c.divide(s, steps, splits)
 }
 
 // tell records that a step's rows are told their slots.
@@ -106,6 +107,29 @@ func (c *cache) tell(l *gpu.List, s *backend.Step) {
 	for class := range c.tables {
 		l.Write(c.tables[class], 0, c.table(s, class))
 	}
+}
+
+// divide makes room for what attention makes where it is divided, in so many steps from s on.
+func (c *cache) divide(s *backend.Step, steps int, splits []*split) error {
+	most := 0
+	for i := range steps {
+		at := further(s, i)
+		for _, x := range splits {
+			bytes, _ := x.of(at)
+			most = max(most, bytes)
+		}
+	}
+	if most == 0 || c.parts != nil && c.parts.Size() >= most {
+		return nil
+	}
+	made, err := c.b.empty("parts of attention", min(2*most, c.b.limit))
+	if err != nil {
+		return err
+	}
+	c.b.release(c.parts)
+	c.parts = made
+	c.grown++
+	return nil
 }
 
 // grow gives a store room for n pages, and for as many again as it has, if they fit.

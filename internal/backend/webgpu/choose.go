@@ -158,7 +158,7 @@ func (e *executable) Choose(ctx context.Context, s *backend.Step, k, steps int) 
 		return nil, err
 	}
 	defer e.b.busy.Unlock()
-	if err := c.reserve(s, steps); err != nil {
+	if err := c.reserve(s, steps, e.splits); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
 	rows := e.count(e.last.node, s)

@@ -171,7 +171,7 @@ func TestKernelErrors(t *testing.T) {
 		}{},
 		"size is -1": normParams{size: -1},
 	} {
-		if _, err := k.pack(v); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "kernel norm{order:{Of:f32 Threads:64} Weight:true Add:false Scale:false Next:false}: ") {
+		if _, err := k.pack(v); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "kernel norm{order:{Of:f32 Quads:3 Threads:64} Weight:true Add:false Scale:false Next:false}: ") {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
@@ -217,14 +217,19 @@ func variants(t *testing.T) (all []*kernel) {
 		add("top", topVariant{yes})
 		add("store", variant{"F16": yes, "What": ""})
 		add("turn", variant{"F16": yes})
-		for _, dim := range []int{2, 30, 64, 128, 256, 512} {
-			add("attention", variant{"F16": yes, "Dim": dim, "Wide": wide(dim)})
-			if dim%32 == 0 {
-				add("attend", attendVariant{yes, dim, 32})
+		for _, dim := range []int{2, 30, 64, 80, 128, 256, 512} {
+			p := planner{e: &executable{b: &Backend{o: Options{F32KV: !yes}}}}
+			v := attentionVariant{seenVariant: p.seen(dim), Groups: 4}
+			add("attention", v)
+			v.Part = true
+			add("attention", v)
+			add("attention", attentionVariant{seenVariant: p.seen(dim), Groups: 1})
+			if dim%16 == 0 {
+				add("attend", attendVariant{p.seen(dim)})
 			}
 		}
-		add("attend", attendVariant{yes, 80, 16})
 	}
+	add("join", struct{ Dim int }{80})
 	for _, shader := range []string{"rope", "route", "combine"} {
 		add(shader, nil)
 	}

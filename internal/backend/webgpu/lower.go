@@ -21,6 +21,7 @@ type (
 		heads, kv_heads, window int
 		scale                   float32
 	}
+	joinParams    struct{ heads, window int }
 	routeParams   struct{ experts, choices int }
 	combineParams struct{ size, choices int }
 )

@@ -22,19 +22,23 @@ type (
 // order is that of a norm's sum of squares (rms.wgsl).
 type order struct {
 	Of      string // what is read at once
+	Quads   int    // how many of these a vector has
 	Threads int    // that sum
 }
 
 func orderOf(size int) order {
-	o := order{"f32", 64}
+	o := order{"f32", size, 64}
 	if size%4 == 0 {
-		o.Of = "vec4f"
+		o.Of, o.Quads = "vec4f", size/4
 	}
 	if size >= 1024 {
 		o.Threads = 256
 	}
 	return o
 }
+
+// Per is how many of a vector's quads an invocation sums.
+func (o order) Per() int { return (o.Quads + o.Threads - 1) / o.Threads }
 
 // normVariant is a form of norm.wgsl.
 type normVariant struct {
@@ -58,6 +62,19 @@ func (v normVariant) Binding(name string) int {
 		}
 	}
 	return n
+}
+
+// Others are the bindings that are read as x is.
+func (v normVariant) Others() (names []string) {
+	for _, b := range []struct {
+		name string
+		has  bool
+	}{{"w", v.Weight}, {"more", v.Add}, {"w2", v.Next}} {
+		if b.has {
+			names = append(names, b.name)
+		}
+	}
+	return names
 }
 
 // headVariant is a form of head.wgsl.

@@ -34,6 +34,8 @@ type executable struct {
 	nans  gpu.Buffer // where free buffers are poisoned
 	timed []string   // kernels of the list, where their times are taken
 	stale map[*dispatch]held
+
+	splits []*split // of attention
 }
 
 // lowered is a node and what computes it.
@@ -53,6 +55,9 @@ type dispatch struct {
 	grid  func(rows int) (x, y, z int) // for so many rows, or outputs
 	from  int                          // rows, from which on it runs
 	below int                          // and below which, if that is not 0
+
+	split *split // of attention, and whether this is for where it is divided
+	long  bool
 
 	kv     *graph.KV // with the keys and values of a step's cache, which come with the step
 	ranges func(c *cache) []gpu.Range

@@ -26,7 +26,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 		return nil, err
 	}
 	defer e.b.busy.Unlock()
-	if err := c.reserve(s, 1); err != nil {
+	if err := c.reserve(s, 1, e.splits); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
 	c.tell(&e.list, s)
@@ -147,6 +147,12 @@ func (e *executable) record(l *lowered, s *backend.Step, c *cache, after bool) e
 		if rows < d.from || d.below > 0 && rows >= d.below {
 			continue
 		}
+		pages := 0
+		if d.split != nil {
+			if _, pages = d.split.of(s); pages > 0 != d.long {
+				continue
+			}
+		}
 		g := d.group
 		if d.kv != nil {
 			var err error
@@ -155,6 +161,9 @@ func (e *executable) record(l *lowered, s *backend.Step, c *cache, after bool) e
 			}
 		}
 		x, y, z := d.grid(rows)
+		if z == 0 {
+			z = pages
+		}
 		e.dispatch(l.node, d, g, x, y, z)
 	}
 	for _, b := range l.freed {

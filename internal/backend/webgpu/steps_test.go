@@ -76,7 +76,11 @@ func block(t *testing.T, dt tensor.DType, dim, window int) *graph.Graph {
 }
 
 func sameSteps(t *testing.T, d *Device, dt tensor.DType, dim, rows int) {
-	for _, window := range []int{0, 41} {
+	windows := []int{0, 41}
+	if rows > 300 {
+		windows = []int{0, 300} // of several pages
+	}
+	for _, window := range windows {
 		g := block(t, dt, dim, window)
 		tokens := make([]int32, rows)
 		for i := range tokens {
@@ -91,6 +95,9 @@ func sameSteps(t *testing.T, d *Device, dt tensor.DType, dim, rows int) {
 			n := min([]int{1, 2, 7, 1, 3, 33, 200}[i%7], rows-at)
 			pieces = append(pieces, cut.run(tokens[at:at+n]...)...)
 			at += n
+		}
+		if rows > 300 && cut.c.(*cache).parts == nil {
+			t.Error("attention was not divided by pages")
 		}
 		if !same(once, pieces) {
 			t.Errorf("window %d: other bits in other steps", window)

@@ -1,30 +1,13 @@
 // attend is attention for many rows: a workgroup takes a head of 16 of them, and brings
-// keys and values, {{.Chunk}} elements of a page at a time, into its memory. It computes
-// what attention does, in the same order.
-struct Params {
-	heads: u32,
-	kv_heads: u32,
-	window: u32, // positions that are seen, the row's included; 0 for all
-	scale: f32,
-}
-
-const DIM: u32 = {{.Dim}}u;
-const PAGE: u32 = 64u;
-
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<uniform> step: Step;
-@group(0) @binding(2) var<storage, read_write> out: array<vec4f>;
-@group(0) @binding(3) var<storage, read> q: array<vec4f>;
-@group(0) @binding(4) var<storage, read> keys: array<vec4u>;
-@group(0) @binding(5) var<storage, read> values: array<vec4u>;
-@group(0) @binding(6) var<storage, read> table: array<u32>; // see cache.go
-
+// keys and values, {{.Chunk}} elements of a page at a time, into its memory.
+{{template "seen.wgsl" .}}
 // Rows of {{.Quads}} quads, whose order is turned from row to row as in product.
 var<workgroup> query: array<vec4f, {{mul 16 .Quads}}>;
 var<workgroup> tile: array<vec4f, {{mul 64 .Quads}}>;
 var<workgroup> weights: array<f32, {{mul 16 65}}>;
 var<workgroup> most: array<f32, 256>;
 var<workgroup> shrinks: array<f32, 16>;
+var<workgroup> grows: array<f32, 16>;
 
 fn place(row: u32, quad: u32) -> u32 {
 	return row * {{.Quads}}u + (quad ^ {{if eq .Quads 8}}(row & 7u){{else}}((row >> 1u) & 3u){{end}});
@@ -32,7 +15,7 @@ fn place(row: u32, quad: u32) -> u32 {
 
 // visible reports whether a row at position pos sees position at.
 fn visible(pos: u32, at: u32) -> bool {
-	return at <= pos && (p.window == 0u || at + p.window > pos);
+	return at <= pos && at >= lowest(pos);
 }
 
 @compute @workgroup_size(64)
@@ -50,17 +33,13 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		let from_page = table[4u * begin + 2u];
 		let low = table[4u * begin + 3u];
 		let high = table[4u * (to - 1u) + 3u];
-		var first = 0u;
-		if (p.window > 0u && low + 1u > p.window) {
-			first = low + 1u - p.window;
-		}
 		// An invocation has rows sr and keys sk of the scores, and rows vr and a quad vq of the values.
 		let sk = t % 16u;
 		let vq = t % {{.Quads}}u;
 {{- range $i := seq 4}}
 		let sr{{$i}} = t / 16u + {{mul 4 $i}}u;
 		let spos{{$i}} = table[4u * min(begin + sr{{$i}}, to - 1u) + 3u];
-		var top{{$i}} = -3.402823466e38;
+		var top{{$i}} = NONE;
 {{- end}}
 {{- range $i := seq .Rows}}
 		let vr{{$i}} = t / {{$.Quads}}u + {{mul $i (div 64 $.Quads)}}u;
@@ -70,7 +49,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		var acc{{$i}}_{{$c}} = vec4f(0.0);
 {{- end}}
 {{- end}}
-		for (var b = first / PAGE; b <= high / PAGE; b++) {
+		for (var b = lowest(low) / PAGE; b <= high / PAGE; b++) {
 			let slot = table[pages + b - from_page] * PAGE;
 {{- range $i := seq 4}}{{range $j := seq 4}}
 			var s{{$i}}_{{$j}} = 0.0;
@@ -83,6 +62,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 				}
 {{template "page" (page . "keys" "c")}}
 				workgroupBarrier();
+{{- range $i := seq 4}}{{range $j := seq 4}}
+				var t{{$i}}_{{$j}} = 0.0;
+{{- end}}{{end}}
 				for (var d = 0u; d < {{.Quads}}u; d++) {
 {{- range $j := seq 4}}
 					let k{{$j}} = tile[place(sk + {{mul 16 $j}}u, d)];
@@ -90,32 +72,37 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- range $i := seq 4}}
 					let q{{$i}} = query[place(sr{{$i}}, d)];
 {{- range $j := seq 4}}
-					s{{$i}}_{{$j}} = fma(q{{$i}}.w, k{{$j}}.w, fma(q{{$i}}.z, k{{$j}}.z, fma(q{{$i}}.y, k{{$j}}.y, fma(q{{$i}}.x, k{{$j}}.x, s{{$i}}_{{$j}}))));
+					t{{$i}}_{{$j}} = fma(q{{$i}}.w, k{{$j}}.w, fma(q{{$i}}.z, k{{$j}}.z, fma(q{{$i}}.y, k{{$j}}.y, fma(q{{$i}}.x, k{{$j}}.x, t{{$i}}_{{$j}}))));
 {{- end}}
 {{- end}}
 				}
+{{- range $i := seq 4}}{{range $j := seq 4}}
+				s{{$i}}_{{$j}} += t{{$i}}_{{$j}};
+{{- end}}{{end}}
 			}
 {{- range $i := seq 4}}
 {{- range $j := seq 4}}
 			let seen{{$i}}_{{$j}} = visible(spos{{$i}}, b * PAGE + sk + {{mul 16 $j}}u);
-			s{{$i}}_{{$j}} = select(-3.402823466e38, s{{$i}}_{{$j}}, seen{{$i}}_{{$j}});
+			s{{$i}}_{{$j}} = select(NONE, s{{$i}}_{{$j}}, seen{{$i}}_{{$j}});
 {{- end}}
 			most[sr{{$i}} * 16u + sk] = max(max(s{{$i}}_0, s{{$i}}_1), max(s{{$i}}_2, s{{$i}}_3));
 {{- end}}
 			workgroupBarrier();
 {{- range $i := seq 4}}
 			{
-				var highest = top{{$i}};
-				for (var j = 0u; j < 16u; j++) {
+				var highest = most[sr{{$i}} * 16u];
+				for (var j = 1u; j < 16u; j++) {
 					highest = max(highest, most[sr{{$i}} * 16u + j]);
 				}
 {{- range $j := seq 4}}
 				weights[sr{{$i}} * 65u + sk + {{mul 16 $j}}u] = select(0.0, exp_f(s{{$i}}_{{$j}} - highest), seen{{$i}}_{{$j}});
 {{- end}}
+				let next = max(top{{$i}}, highest);
 				if (sk == 0u) {
-					shrinks[sr{{$i}}] = exp_f(top{{$i}} - highest);
+					shrinks[sr{{$i}}] = exp_f(top{{$i}} - next);
+					grows[sr{{$i}}] = exp_f(highest - next);
 				}
-				top{{$i}} = highest;
+				top{{$i}} = next;
 			}
 {{- end}}
 			workgroupBarrier();
@@ -125,7 +112,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 				for (var j = 0u; j < 64u; j++) {
 					more += weights[vr{{$i}} * 65u + j];
 				}
-				sum{{$i}} = fma(sum{{$i}}, shrinks[vr{{$i}}], more);
+				sum{{$i}} = fma(more, grows[vr{{$i}}], sum{{$i}} * shrinks[vr{{$i}}]);
 			}
 {{- end}}
 			let whole = b * PAGE + 63u <= low && visible(high, b * PAGE);
@@ -134,25 +121,36 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{template "page" (page $ "values" (print $c "u"))}}
 			workgroupBarrier();
 {{- range $i := seq $.Rows}}
-			acc{{$i}}_{{$c}} *= shrinks[vr{{$i}}];
+			var page{{$c}}_{{$i}} = vec4f(0.0);
 {{- end}}
-			if (whole) {
-				for (var j = 0u; j < 64u; j++) {
-					let v = tile[place(j, vq)];
+			for (var g = 0u; g < 64u; g += 16u) {
 {{- range $i := seq $.Rows}}
-					acc{{$i}}_{{$c}} = fma(vec4f(weights[vr{{$i}} * 65u + j]), v, acc{{$i}}_{{$c}});
+				var part{{$i}} = vec4f(0.0);
 {{- end}}
-				}
-			} else {
-				for (var j = 0u; j < 64u; j++) { // a value that is not seen may be a NaN
-					let v = tile[place(j, vq)];
+				if (whole) {
+					for (var j = g; j < g + 16u; j++) {
+						let v = tile[place(j, vq)];
 {{- range $i := seq $.Rows}}
-					if (visible(vpos{{$i}}, b * PAGE + j)) {
-						acc{{$i}}_{{$c}} = fma(vec4f(weights[vr{{$i}} * 65u + j]), v, acc{{$i}}_{{$c}});
+						part{{$i}} = fma(vec4f(weights[vr{{$i}} * 65u + j]), v, part{{$i}});
+{{- end}}
 					}
+				} else {
+					for (var j = g; j < g + 16u; j++) { // a value that is not seen may be a NaN
+						let v = tile[place(j, vq)];
+{{- range $i := seq $.Rows}}
+						if (visible(vpos{{$i}}, b * PAGE + j)) {
+							part{{$i}} = fma(vec4f(weights[vr{{$i}} * 65u + j]), v, part{{$i}});
+						}
 {{- end}}
+					}
 				}
+{{- range $i := seq $.Rows}}
+				page{{$c}}_{{$i}} += part{{$i}};
+{{- end}}
 			}
+{{- range $i := seq $.Rows}}
+			acc{{$i}}_{{$c}} = fma(page{{$c}}_{{$i}}, vec4f(grows[vr{{$i}}]), acc{{$i}}_{{$c}} * shrinks[vr{{$i}}]);
+{{- end}}
 {{- end}}
 		}
 {{- range $i := seq .Rows}}

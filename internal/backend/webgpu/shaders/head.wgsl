@@ -58,21 +58,48 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	if (row >= step.rows) {
 		return;
 	}
-	let size = p.size{{if eq .Of "vec4f"}} >> 2u{{end}};
+	let size = {{.Quads}}u;
 	let at = n * size;
 	var s = 0.0;
-	for (var i = lane; i < size; i += {{.Threads}}u) {
-		s = square(x[at + i], s);
+{{- if .Values}}
+	var z = 0.0;
+{{- end}}
+{{- range $k := seq .Per}}
+	let i{{$k}} = lane + {{mul $k $.Threads}}u;
+	var x{{$k}} = {{$.Of}}(0.0); // all is read before invocations wait for each other
+{{- if $.Weight}}
+	var w{{$k}} = {{$.Of}}(0.0);
+{{- end}}
+{{- if $.Store}}
+	var v{{$k}} = {{$.Of}}(0.0);
+{{- end}}
+	if (i{{$k}} < size) {
+		x{{$k}} = x[at + i{{$k}}];
+{{- if $.Weight}}
+		w{{$k}} = w[i{{$k}}];
+{{- end}}
+{{- if $.Store}}
+		v{{$k}} = v[at + i{{$k}}];
+{{- end}}
 	}
+	s = square(x{{$k}}, s);
+{{- if $.Values}}
+	z = square(v{{$k}}, z);
+{{- end}}
+{{- end}}
 	let r = rms(lane, s, p.size, p.eps);
-	for (var i = lane; i < size; i += {{.Threads}}u) {
-		keep(i, x[at + i] * r{{if .Weight}} * ({{.Of}}(p.offset) + w[i]){{end}});
+{{- range $k := seq .Per}}
+	if (i{{$k}} < size) {
+		keep(i{{$k}}, x{{$k}} * r{{if $.Weight}} * ({{$.Of}}(p.offset) + w{{$k}}){{end}});
 	}
+{{- end}}
 	workgroupBarrier();
 {{- if not .Store}}
-	for (var i = lane; i < p.size; i += {{.Threads}}u) {
-		out[n * p.size + i] = turned(row, i);
+{{- range $k := seq (ceil .Dim .Threads)}}
+	if (lane + {{mul $k $.Threads}}u < p.size) {
+		out[n * p.size + lane + {{mul $k $.Threads}}u] = turned(row, lane + {{mul $k $.Threads}}u);
 	}
+{{- end}}
 }
 {{- else}}
 	let words = p.size{{if .F16}} >> 1u{{end}};
@@ -82,15 +109,13 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	}
 	workgroupBarrier();
 {{- if .Values}}
-	var z = 0.0;
-	for (var i = lane; i < size; i += {{.Threads}}u) {
-		z = square(v[at + i], z);
-	}
 	let by = rms(lane, z, p.size, p.value_eps);
 {{- end}}
-	for (var i = lane; i < size; i += {{.Threads}}u) {
-		keep(i, v[at + i]{{if .Values}} * by{{end}});
+{{- range $k := seq .Per}}
+	if (i{{$k}} < size) {
+		keep(i{{$k}}, v{{$k}}{{if $.Values}} * by{{end}});
 	}
+{{- end}}
 	workgroupBarrier();
 	for (var i = lane; i < words; i += {{.Threads}}u) {
 		values[to + i] = {{if .F16}}to_half(head[2u * i]) | (to_half(head[2u * i + 1u]) << 16u){{else}}bitcast<u32>(head[i]){{end}};

@@ -34,14 +34,23 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 {{- end}}
 {{- if .Norm}}
 	let i = id.y * {{.Lanes}}u + id.x;
-	var square_sum = 0.0;
-	for (var q = i; q < {{div .Norm 4}}u; q += {{.Order.Threads}}u) {
-		square_sum = square(x[(at0 >> 2u) + q], square_sum);
+	var squares = 0.0;
+{{- range $k := seq .Order.Per}}
+	let q{{$k}} = i + {{mul $k $.Order.Threads}}u;
+	var x{{$k}} = vec4f(0.0);
+	var w{{$k}} = vec4f(0.0);
+	if (q{{$k}} < {{$.Order.Quads}}u) {
+		x{{$k}} = x[(at0 >> 2u) + q{{$k}}];
+		w{{$k}} = norm[q{{$k}}];
 	}
-	let r = rms(i, square_sum, {{.Norm}}u, p.eps);
-	for (var q = i; q < {{div .Norm 4}}u; q += {{.Order.Threads}}u) {
-		normed[q] = x[(at0 >> 2u) + q] * r * (vec4f(p.offset) + norm[q]);
+	squares = square(x{{$k}}, squares);
+{{- end}}
+	let r = rms(i, squares, {{.Norm}}u, p.eps);
+{{- range $k := seq .Order.Per}}
+	if (q{{$k}} < {{$.Order.Quads}}u) {
+		normed[q{{$k}}] = x{{$k}} * r * (vec4f(p.offset) + w{{$k}});
 	}
+{{- end}}
 	workgroupBarrier();
 {{- end}}
 {{- range $i := seq .Per}}

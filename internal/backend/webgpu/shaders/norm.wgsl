@@ -38,36 +38,45 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	if (v >= step.rows * p.vectors) {
 		return;
 	}
-	let size = p.size{{if eq .Of "vec4f"}} >> 2u{{end}};
+	let size = {{.Quads}}u;
 	let at = v * size;
 	var s = 0.0;
-	for (var i = lane; i < size; i += {{.Threads}}u) {
-		s = square(x[at + i], s);
+{{- range $k := seq .Per}}
+	let i{{$k}} = lane + {{mul $k $.Threads}}u;
+	var x{{$k}} = {{$.Of}}(0.0); // all is read before invocations wait for each other
+{{- range $b := $.Others}}
+	var {{$b}}_{{$k}} = {{$.Of}}(0.0);
+{{- end}}
+	if (i{{$k}} < size) {
+		x{{$k}} = x[at + i{{$k}}];
+{{- range $b := $.Others}}
+		{{$b}}_{{$k}} = {{$b}}[{{if eq $b "more"}}at + {{end}}i{{$k}}];
+{{- end}}
 	}
+	s = square(x{{$k}}, s);
+{{- end}}
 	let r = rms(lane, s, p.size, p.eps);
 {{- if .Next}}
 	var t = 0.0;
 {{- end}}
-	for (var i = lane; i < size; i += {{.Threads}}u) {
-		let e = x[at + i] * r{{if .Weight}} * ({{.Of}}(p.offset) + w[i]){{end}};
-{{- if .Add}}
-{{- if eq .Of "vec4f"}}
-		let h = (more[at + i] + bitcast<vec4<f32>>(bitcast<vec4<u32>>(e) + vec4u(p.zero))){{if .Scale}} * scale[0]{{end}};
-{{- else}}
-		let h = (more[at + i] + bitcast<f32>(bitcast<u32>(e) + p.zero)){{if .Scale}} * scale[0]{{end}};
+{{- range $k := seq .Per}}
+	let e{{$k}} = x{{$k}} * r{{if $.Weight}} * ({{$.Of}}(p.offset) + w_{{$k}}){{end}};
+{{- if $.Add}}
+	let h{{$k}} = (more_{{$k}} + {{if eq $.Of "vec4f"}}bitcast<vec4<f32>>(bitcast<vec4<u32>>(e{{$k}}) + vec4u(p.zero)){{else}}bitcast<f32>(bitcast<u32>(e{{$k}}) + p.zero){{end}}){{if $.Scale}} * scale[0]{{end}};
 {{- end}}
-		out[at + i] = h;
-{{- if .Next}}
-		t = square(h, t);
-{{- end}}
-{{- else}}
-		out[at + i] = e;
+	if (i{{$k}} < size) {
+		out[at + i{{$k}}] = {{if $.Add}}h{{else}}e{{end}}{{$k}};
+{{- if $.Next}}
+		t = square(h{{$k}}, t);
 {{- end}}
 	}
+{{- end}}
 {{- if .Next}}
 	let r2 = rms(lane, t, p.size, p.next_eps);
-	for (var i = lane; i < size; i += {{.Threads}}u) {
-		out2[at + i] = out[at + i] * r2 * ({{.Of}}(p.next_offset) + w2[i]);
+{{- range $k := seq .Per}}
+	if (i{{$k}} < size) {
+		out2[at + i{{$k}}] = h{{$k}} * r2 * ({{$.Of}}(p.next_offset) + w2_{{$k}});
 	}
+{{- end}}
 {{- end}}
 }

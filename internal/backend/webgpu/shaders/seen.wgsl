@@ -1,0 +1,32 @@
+// What the kernels of attention read and write, and what all of them compute alike. A
+// page of 64 positions is a whole: its scores are taken relative to their own maximum, and
+// what it gives is joined to what the pages before it gave, in order of position. A score
+// is the sum of chains of fma over {{.Chunk}} elements of a head; what a page's values give, that
+// of four chains over 16 positions each. So what a head computes follows from its position
+// alone, whatever the kernel.
+struct Params {
+	heads: u32,
+	kv_heads: u32,
+	window: u32, // positions that are seen, the row's included; 0 for all
+	scale: f32,
+}
+
+const DIM: u32 = {{.Dim}}u;
+const PAGE: u32 = 64u;
+const NONE: f32 = -3.402823466e38; // less than any score
+
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<uniform> step: Step;
+@group(0) @binding(2) var<storage, read_write> out: array<{{.Number}}>;
+@group(0) @binding(3) var<storage, read> q: array<{{.Number}}>;
+@group(0) @binding(4) var<storage, read> keys: array<{{.Keys}}>;
+@group(0) @binding(5) var<storage, read> values: array<{{.Values}}>;
+@group(0) @binding(6) var<storage, read> table: array<u32>; // see cache.go
+
+{{template "lowest"}}
+{{- define "lowest"}}
+// lowest is the first position that a row at position pos sees.
+fn lowest(pos: u32) -> u32 {
+	return select(0u, pos + 1u - p.window, p.window > 0u && pos + 1u > p.window);
+}
+{{end}}
