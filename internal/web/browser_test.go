@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	cdplog "github.com/chromedp/cdproto/log"
@@ -164,12 +165,41 @@ func (p *tab) size(scheme string, width int64) {
 	}
 }
 
+// unnamed are the roles of the things that a screen reader could not name, though they
+// are to be read or used.
+func (p *tab) unnamed() (roles []string) {
+	p.t.Helper()
+	tree, err := chromedp.Call(p.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	named := 0
+	for _, n := range tree.Nodes {
+		if n.Ignored || n.Role == nil {
+			continue
+		}
+		switch role := strings.Trim(string(n.Role.Value), `"`); role {
+		case "button", "checkbox", "combobox", "dialog", "image", "link", "log", "meter", "progressbar", "region", "spinbutton", "tab", "table", "tabpanel", "textbox":
+			if named++; n.Name == nil || strings.Trim(string(n.Name.Value), `" `) == "" {
+				roles = append(roles, role)
+			}
+		}
+	}
+	if named < 5 {
+		p.t.Errorf("a screen reader finds %d things", named)
+	}
+	return roles
+}
+
 // look inspects the page, and saves what it looks like.
 func (p *tab) look(name string) {
 	p.t.Helper()
 	name += "-" + p.shot
 	for _, x := range do[[]string](p, inspection) {
 		p.t.Errorf("%s: %s", name, x)
+	}
+	if roles := p.unnamed(); roles != nil {
+		p.t.Errorf("%s: to a screen reader these have no names: %q", name, roles)
 	}
 	if *shots == "" {
 		return

@@ -16,6 +16,7 @@ import (
 
 	"github.com/chromedp/cdproto/storage"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // TestChat: what is asked can be stopped and fail, and a reader who uses the keyboard or
@@ -55,6 +56,70 @@ func TestChat(t *testing.T) {
 	}
 }
 
+// keys presses keys.
+func (p *tab) keys(keys string) {
+	p.t.Helper()
+	if err := chromedp.Do(p.ctx, chromedp.KeyEvent(keys)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// TestKeyboard uses the page without a mouse.
+func TestKeyboard(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	s := httptest.NewServer(standIn(t).Handler())
+	defer s.Close()
+	p.visit(s.URL)
+	do[any](p, `localStorage.setItem('backend', 'webgpu')`) // there is nothing to be said of it then
+	p.visit(s.URL + "?again")
+	do[any](p, `await ready()`)
+	at := func() string {
+		return do[string](p, `const e = document.activeElement; return e.id || e.className || e.innerText || e.tagName`)
+	}
+	var order []string
+	for range 22 {
+		p.keys(kb.Tab)
+		order = append(order, at())
+	}
+	want := []string{"skip", "tab-chat", "language", "theme", "open-models", "log", "small", "small", "Settings", "mode", "max-tokens", "temperature", "top-k", "top-p", "min-p", "seed", "small wide",
+		"say", "send", "show-prompt", "forget"}
+	if !slices.Equal(order[:len(want)], want) {
+		t.Errorf("Tab goes to %q, want %q", order, want)
+	}
+	do[any](p, `$('#open-models').focus()`)
+	p.keys(kb.Enter)
+	do[any](p, `await until('the dialog', () => $('#models').open && $('#kept li'))`)
+	for range 20 {
+		p.keys(kb.Tab)
+		if !do[bool](p, `return $('#models').contains(document.activeElement) || document.activeElement === document.body`) {
+			t.Errorf("Tab leaves the open dialog for %s", at())
+		}
+	}
+	p.keys(kb.Escape)
+	if open := do[bool](p, `return $('#models').open`); open || at() != "open-models" {
+		t.Errorf("Escape: open %v, at %s", open, at())
+	}
+	do[any](p, `$('#max-tokens').value = 100000; $('#say').focus()`)
+	p.keys("count for me")
+	p.keys(kb.Enter)
+	do[any](p, `await until('some tokens', () => answers()[0]?.length > 10)`)
+	p.keys(kb.Escape)
+	if said := do[string](p, `await answered(1); return text('.turn.assistant .stats')`); !strings.HasSuffix(said, "stopped") || at() != "say" {
+		t.Errorf("an answer that Escape stopped says %q, and the reader is at %s", said, at())
+	}
+	do[any](p, `$('#tab-chat').focus()`)
+	p.keys(kb.ArrowRight)
+	p.keys(kb.Tab + kb.Tab + kb.Tab + kb.Tab)
+	if at() != "proof-run" {
+		t.Errorf("behind the tabs is %s", at())
+	}
+	p.keys(kb.Enter)
+	if said := do[string](p, `await until('the verdict', () => $('#verdict')); return document.activeElement.id`); said != "verdict" {
+		t.Errorf("behind a proof the reader is at %q", said)
+	}
+}
+
 // A shelf is another site, which gives files by ranges, breaks off and lies as it is told to.
 type shelf struct {
 	mu     sync.Mutex
@@ -78,7 +143,7 @@ func (s *shelf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 	}
 	switch {
-	case r.URL.Path == "/none.gguf":
+	case strings.HasPrefix(r.URL.Path, "/none"):
 		http.NotFound(w, r)
 		return
 	case r.URL.Path == "/page.gguf":
@@ -221,6 +286,7 @@ func TestNetwork(t *testing.T) {
 	for _, c := range []struct{ url, want string }{
 		{other.URL + "/endless.gguf", "does not say how long"}, {other.URL + "/shifted.gguf", "byte 7 where 0 was asked for"},
 		{"http://karat.invalid/model.gguf", "The network did not give the file"}, {"ftp://127.0.0.1/model.gguf", "The network did not give the file"},
+		{other.URL + "/none%E0%A4.gguf?x#y", "the server says 404"},
 	} {
 		if said := do[string](p, fmt.Sprintf(fetching+`quiet(); add('%s', ''); return failed('network')`, c.url)); !strings.Contains(said, c.want) {
 			t.Errorf("%s: the page says %q", c.url, said)

@@ -115,19 +115,25 @@ function select(tab, focus) {
 		$(e.getAttribute('aria-controls')).hidden = !on;
 	}
 	if (focus) tab.focus();
+}
+
+// go selects a tab that the reader asked for; the address keeps it. At the start the
+// address stays as it is, else the Tab key would begin behind the tabs.
+function go(tab, focus) {
+	select(tab, focus);
 	history.replaceState(null, '', '#' + tab.getAttribute('aria-controls'));
 }
 
 // tabs move by the arrow keys, as their role has it; right is forward where text runs so.
 function setTabs() {
 	const tabs = [...document.querySelectorAll('[role=tab]')];
-	for (const tab of tabs) tab.onclick = () => select(tab);
+	for (const tab of tabs) tab.onclick = () => go(tab);
 	$('tabs').onkeydown = e => {
 		const i = tabs.indexOf(document.activeElement), right = document.documentElement.dir === 'rtl' ? -1 : 1;
 		const to = { ArrowRight: i + right, ArrowLeft: i - right, Home: 0, End: tabs.length - 1 }[e.key];
 		if (to === undefined) return;
 		e.preventDefault();
-		select(tabs[(to + tabs.length) % tabs.length], true);
+		go(tabs[(to + tabs.length) % tabs.length], true);
 	};
 	select(tabs.find(x => '#' + x.getAttribute('aria-controls') === location.hash) || tabs[0]);
 }

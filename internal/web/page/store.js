@@ -111,7 +111,8 @@ async function download({ url, name, sha256 }, tell, signal) {
 }
 
 function nameOf(url) {
-	const last = decodeURIComponent(new URL(url).pathname.split('/').pop());
+	let last = new URL(url).pathname.split('/').pop();
+	try { last = decodeURIComponent(last); } catch { /* as it is: it was not encoded so */ }
 	return /\.gguf$/i.test(last) ? last : (last || 'model') + '.gguf';
 }
 
