@@ -13,7 +13,7 @@ func addPanelAVX2(acc []float32, codes *byte, scale, min *float32, q *int16, dx 
 // leaves them: 16 bits each, in the order of Panel.Wide.
 //
 //go:noescape
-func addWideAVX2(acc *float32, rows int, wide *uint16, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, stride, dxstride, end int)
+func addWideAVX2(acc []float32, codes *uint16, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, stride, dxstride, end int)
 
 //go:noescape
 func widenCodesAVX2(dst *uint16, codes *byte, vectors int)
@@ -38,29 +38,32 @@ func addPanel(acc []float32, w *Panel, x *Acts) {
 	if x.Init != nil {
 		init = &x.Init[:rows*groups][0]
 	}
-	if tier < avx512 && rows >= wideRows && k <= StoredColumns {
-		var wide [StoredColumns * PanelRows]uint16
-		widenCodesAVX2(&wide[0], &w.Codes[0], k/4)
-		n := rows &^ 3
-		addWideAVX2(&acc[0], n, &wide[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups)
-		if n == rows {
-			return
-		}
-		acc, rest := acc[n*PanelRows:], Acts{Q: x.Q[n*k:], DX: x.DX[n*k/ActGroup:]}
-		if x.Init != nil {
-			rest.Init = x.Init[n*groups:]
-		}
-		if w.Min != nil {
-			rest.Sums = x.Sums[n*groups:]
-		}
-		addPanel(acc, w, &rest)
-		return
+	acc = acc[:rows*PanelRows]
+	switch {
+	case tier < avx512 && rows >= wideRows && k <= StoredColumns:
+		addWide(acc, w, x, min, init, sums)
+	case tier < avx512:
+		addPanelAVX2(acc, &w.Codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups, w.Next)
+	default:
+		addPanelAVX512(acc, &w.Codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups, w.Next)
 	}
-	if tier < avx512 {
-		addPanelAVX2(acc[:rows*PanelRows], &w.Codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups, w.Next)
-		return
+}
+
+// addWide is addPanel with codes widened, but for the last rows.
+func addWide(acc []float32, w *Panel, x *Acts, min *float32, init *int32, sums *float32) {
+	var codes [StoredColumns * PanelRows]uint16
+	groups, n := len(w.Scale)/PanelRows, len(acc)/PanelRows&^3
+	k := groups * w.Group
+	widenCodesAVX2(&codes[0], &w.Codes[0], k/4)
+	addWideAVX2(acc[:n*PanelRows], &codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups)
+	rest := Acts{Q: x.Q[n*k:], DX: x.DX[n*k/ActGroup:]}
+	if init != nil {
+		rest.Init = x.Init[n*groups:]
 	}
-	addPanelAVX512(acc[:rows*PanelRows], &w.Codes[0], &w.Scale[0], min, &x.Q[0], &x.DX[0], init, sums, w.Group, 4*groups, k/ActGroup*4, 4*groups, w.Next)
+	if min != nil {
+		rest.Sums = x.Sums[n*groups:]
+	}
+	addPanel(acc[n*PanelRows:], w, &rest)
 }
 
 func addTiles(acc []float32, w []*Panel, x *Acts, split []uint16) {

@@ -83,24 +83,25 @@ loop:
 	VFMADD231PS  Y14, Y13, b;   \
 	ADDQ         R9, AX
 
-// func addWideAVX2(acc *float32, rows int, wide *uint16, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, stride, dxstride, end int)
-TEXT ·addWideAVX2(SB), NOSPLIT, $0-104
-	MOVQ acc+0(FP), DI
-	MOVQ rows+8(FP), R15
-	MOVQ q+40(FP), R8
-	MOVQ dx+48(FP), R12
-	MOVQ init+56(FP), R13
-	MOVQ sums+64(FP), R14
-	MOVQ stride+80(FP), R9
-	MOVQ dxstride+88(FP), BX
+// func addWideAVX2(acc []float32, codes *uint16, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, stride, dxstride, end int)
+TEXT ·addWideAVX2(SB), NOSPLIT, $0-112
+	MOVQ acc_base+0(FP), DI
+	MOVQ acc_len+8(FP), R15
+	SHRQ $4, R15
+	MOVQ q+48(FP), R8
+	MOVQ dx+56(FP), R12
+	MOVQ init+64(FP), R13
+	MOVQ sums+72(FP), R14
+	MOVQ stride+88(FP), R9
+	MOVQ dxstride+96(FP), BX
 	MOVQ BX, R10
 	SHLQ $4, R10 // 2 bytes for each of 32 columns, for 4 bytes
 	LEAQ (R10)(R10*2), R11
 
 four:
 	XORL CX, CX
-	MOVQ wide+16(FP), SI
-	MOVQ scale+24(FP), DX
+	MOVQ codes+24(FP), SI
+	MOVQ scale+32(FP), DX
 
 loop:
 	TESTQ R13, R13
@@ -124,7 +125,7 @@ dot:
 	QUAD(2)
 	QUAD(3)
 	MOVQ CX, AX
-	CMPQ group+72(FP), $16
+	CMPQ group+80(FP), $16
 	JEQ  half
 	QUAD(4)
 	QUAD(5)
@@ -146,11 +147,11 @@ scales:
 	SCALED(64, Y1, Y5)
 	SCALED(128, Y2, Y6)
 	SCALED(192, Y3, Y7)
-	MOVQ  min+32(FP), AX
+	MOVQ  min+40(FP), AX
 	TESTQ AX, AX
 	JZ    next
 	ADDQ  DX, AX
-	SUBQ  scale+24(FP), AX
+	SUBQ  scale+32(FP), AX
 	VMOVUPS (AX), Y12
 	VMOVUPS 32(AX), Y13
 	LEAQ  (R14)(CX*1), AX
@@ -169,7 +170,7 @@ next:
 	VMOVUPS Y7, 224(DI)
 	ADDQ $64, DX
 	ADDQ $4, CX
-	CMPQ CX, end+96(FP)
+	CMPQ CX, end+104(FP)
 	JLT  loop
 
 	ADDQ R11, R8 // the loop has moved it by one row already
