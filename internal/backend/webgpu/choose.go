@@ -164,6 +164,9 @@ func (e *executable) Choose(ctx context.Context, s *backend.Step, k, steps int) 
 	rows := e.count(e.last.node, s)
 	out := make([]uint32, 2*rows*k*steps)
 	for i := range steps {
+		if i > 0 {
+			e.list.Cut()
+		}
 		at := further(s, i)
 		c.tell(&e.list, at)
 		e.write(at, k, i > 0)

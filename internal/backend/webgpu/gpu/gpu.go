@@ -159,6 +159,7 @@ const (
 	dispatch
 	read
 	stamp
+	cut
 )
 
 // Reset empties the list.
@@ -205,6 +206,10 @@ func (l *List) Read(data []byte, b Buffer, from int) {
 
 // Stamp records that the time is to be taken, where the adapter has Timestamps.
 func (l *List) Stamp() { l.commands = append(l.commands, command{kind: stamp}) }
+
+// Cut records that a device may begin with what was recorded before while what follows
+// is being encoded for it.
+func (l *List) Cut() { l.commands = append(l.commands, command{kind: cut}) }
 
 // Times are those of the last run's stamps since the first of them; none where the
 // adapter has no Timestamps.

@@ -62,9 +62,14 @@ func words(n int, f func(int) uint32) []byte {
 
 // TestOrder runs writes, dispatches, copies and reads in one list, where each needs
 // what the one before it wrote, and a write in the middle must not pass the
-// dispatches before it.
+// dispatches before it; the same where the device may begin before the list ends.
 func TestOrder(t *testing.T) {
-	d := open(t)
+	order(t, open(t), func(*List) {})
+	order(t, open(t), (*List).Cut)
+}
+
+func order(t *testing.T, d Device, cut func(*List)) {
+	t.Helper()
 	const n = 1000
 	b := buffers(t, d, 16, 4*n, 4*n, 4*n)
 	p, err := d.NewPipeline("double", double, []Access{Uniform, Read, ReadWrite})
@@ -86,10 +91,13 @@ func TestOrder(t *testing.T) {
 	l.Write(b[1], 0, words(n, func(i int) uint32 { return uint32(i) }))
 	for range 5 {
 		l.Dispatch(p, there, 16, 1, 1)
+		cut(&l)
 		l.Dispatch(p, back, 16, 1, 1)
 	}
+	cut(&l)
 	l.Copy(b[3], 4, b[1], 0, 4*(n-1))
 	l.Write(b[1], 0, words(n, func(i int) uint32 { return uint32(3 * i) }))
+	cut(&l)
 	l.Read(got, b[3], 0)
 	l.Dispatch(p, there, 16, 1, 1)
 	l.Read(late, b[2], 0)

@@ -171,6 +171,7 @@ type device struct {
 	live      map[releaser]bool     // what Close frees
 	fresh     []*buffer             // to be cleared by the next run
 	encoder   [2]hal.CommandEncoder // that of what runs, and of what is encoded meanwhile
+	cuts      []hal.CommandEncoder  // those of a list's pieces
 	last      []command             // that were encoded, without what is written
 	next      hal.CommandBuffer     // the same again, or nil
 	before    [2]*buffer            // up and down, as next has them
@@ -365,7 +366,7 @@ func (d *device) Close() error {
 	if d.stamps != nil {
 		d.hal.DestroyQuerySet(d.stamps)
 	}
-	for _, e := range d.encoder {
+	for _, e := range append(d.cuts, d.encoder[:]...) {
 		if e != nil {
 			e.Destroy()
 		}

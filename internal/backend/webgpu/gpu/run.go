@@ -60,11 +60,55 @@ func (d *device) stage(l *List, up, down, stamps int) error {
 	return nil
 }
 
-// submit encodes l, runs it, and waits. An error is the device's.
+// pieces are l's commands between cuts.
+func (l *List) pieces() (all [][]command) {
+	rest := l.commands
+	for {
+		i := slices.IndexFunc(rest, func(c command) bool { return c.kind == cut })
+		if i < 0 {
+			return append(all, rest)
+		}
+		all, rest = append(all, rest[:i]), rest[i+1:]
+	}
+}
+
+// submit runs l, and waits. An error is the device's.
+func (d *device) submit(l *List, ticks, stamps int) (err error) {
+	pieces := l.pieces()
+	if len(pieces) == 1 {
+		return d.submitOne(l, ticks, stamps)
+	}
+	for len(d.cuts) < len(pieces) {
+		d.cuts = append(d.cuts, nil)
+	}
+	r := recorder{d: d}
+	var running []hal.CommandBuffer
+	for i, piece := range pieces {
+		last := i == len(pieces)-1
+		commands, err := d.encode(&d.cuts[i], &r, piece, last, ticks, stamps)
+		if err != nil {
+			return err
+		}
+		if _, err := d.queue.Submit([]hal.CommandBuffer{commands}); err != nil {
+			return err
+		}
+		running = append(running, commands)
+	}
+	if err := d.hal.WaitIdle(); err != nil {
+		return err
+	}
+	for i, commands := range running {
+		d.cuts[i].ResetAll([]hal.CommandBuffer{commands})
+		commands.Destroy()
+	}
+	return nil
+}
+
+// submitOne is submit for a list in one piece.
 //
 // Where a list has been run before, as those of decoding are, it is encoded for the next
 // time while the device computes.
-func (d *device) submit(l *List, ticks, stamps int) error {
+func (d *device) submitOne(l *List, ticks, stamps int) error {
 	again := slices.EqualFunc(d.last, l.commands, command.like)
 	if d.next != nil && (!again || len(d.fresh) > 0 || d.up != d.before[0] || d.down != d.before[1]) {
 		d.encoder[1].ResetAll([]hal.CommandBuffer{d.next})
@@ -75,7 +119,7 @@ func (d *device) submit(l *List, ticks, stamps int) error {
 		d.encoder[0], d.encoder[1] = d.encoder[1], d.encoder[0]
 	} else {
 		var err error
-		if commands, err = d.encode(&d.encoder[0], l, ticks, stamps); err != nil {
+		if commands, err = d.encode(&d.encoder[0], &recorder{d: d}, l.commands, true, ticks, stamps); err != nil {
 			return err
 		}
 		d.last = d.last[:0]
@@ -90,7 +134,7 @@ func (d *device) submit(l *List, ticks, stamps int) error {
 	}
 	if again {
 		var err error
-		if d.next, err = d.encode(&d.encoder[1], l, ticks, stamps); err != nil {
+		if d.next, err = d.encode(&d.encoder[1], &recorder{d: d}, l.commands, true, ticks, stamps); err != nil {
 			return err
 		}
 		d.before = [2]*buffer{d.up, d.down}
@@ -109,8 +153,8 @@ func (c command) like(o command) bool {
 		c.dst == o.dst && c.src == o.src && c.to == o.to && c.from == o.from && c.size == o.size
 }
 
-// encode makes l what the device runs.
-func (d *device) encode(to *hal.CommandEncoder, l *List, ticks, stamps int) (hal.CommandBuffer, error) {
+// encode makes commands what the device runs; the last ones of a list bring its stamps.
+func (d *device) encode(to *hal.CommandEncoder, r *recorder, commands []command, last bool, ticks, stamps int) (hal.CommandBuffer, error) {
 	e, err := d.begin(to)
 	if err != nil {
 		return nil, err
@@ -122,19 +166,19 @@ func (d *device) encode(to *hal.CommandEncoder, l *List, ticks, stamps int) (hal
 		}
 	}
 	d.fresh = d.fresh[:0]
-	r := recorder{d: d, e: e}
-	for i := range l.commands {
-		r.encode(&l.commands[i])
+	r.e = e
+	for i := range commands {
+		r.encode(&commands[i])
 	}
 	r.end()
 	r.copies()
-	if stamps > 0 && d.adapter.Timestamps {
+	if last && stamps > 0 && d.adapter.Timestamps {
 		e.ResolveQuerySet(d.stamps, 0, uint32(stamps), d.down.hal, uint64(ticks))
 	}
 	return e.EndEncoding()
 }
 
-// begin begins encoding. There are two encoders, for the library's Vulkan makes 16
+// begin begins encoding. There are two encoders, and one for each piece of a list, for the library's Vulkan makes 16
 // command buffers for each new one and does not free them.
 func (d *device) begin(to *hal.CommandEncoder) (hal.CommandEncoder, error) {
 	if *to == nil {
