@@ -148,7 +148,7 @@ func (f *benchFlags) peerOf(n numerics.Numerics) (*bench.Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &bench.Peer{Bench: path, KV: n.KV, Self: []string{program, "bench", "-m", f.model, "-p", "0", "-n", "0", "--backend", f.backend, "--precision", n.Precision, "--kv", n.KV}}
+	p := &bench.Peer{Bench: path, KV: n.KV, Self: []string{program, "bench", "-m", f.model, "-p", "0", "-n", "0", "--backend", f.backend, "--precision", n.Asked(), "--kv", n.KV}}
 	for _, name := range f.noFuse {
 		p.Self = append(p.Self, "--no-fuse", name)
 	}

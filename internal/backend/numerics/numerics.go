@@ -16,9 +16,9 @@ import (
 
 // Numerics is how numbers are computed and kept.
 type Numerics struct {
-	Precision string // fast, f32 or f64
+	Precision string // fast, f32 or f64; f16 for fast on a GPU's matrix units
 	KV        string // keys and values: f16, f32 or f64
-	GPU       int    // 1 for the first GPU, which computes in f32; 0 for the CPU
+	GPU       int    // 1 for the first GPU; 0 for the CPU
 }
 
 // Parse resolves what a user asked for; "" is the default: fast, and keys and
@@ -44,7 +44,7 @@ func Parse(precision, kv string) (Numerics, error) {
 }
 
 // On is n on a backend of that name: "cpu", which "" is, "webgpu" for the first GPU, or
-// "webgpu:N" for the N-th, from 0. A GPU has products in f32 alone.
+// "webgpu:N" for the N-th, from 0. A GPU has products in f32, and fast ones in f16 where it has matrix units.
 func (n Numerics) On(name string) (Numerics, error) {
 	if name == "" || name == "cpu" {
 		return n, nil
@@ -63,12 +63,25 @@ func (n Numerics) On(name string) (Numerics, error) {
 	if n.Precision == "f64" {
 		return n, fmt.Errorf("precision f64, backend %s has none but f32", name)
 	}
-	n.Precision, n.GPU = "f32", i+1
+	if n.Precision == "fast" && webgpu.HasMatrices(i) {
+		n.Precision = "f16"
+	} else {
+		n.Precision = "f32"
+	}
+	n.GPU = i + 1
 	return n, nil
 }
 
+// Asked is the precision with which n is asked for.
+func (n Numerics) Asked() string {
+	if n.Precision == "f16" {
+		return "fast"
+	}
+	return n.Precision
+}
+
 // Activations names the form in which products with quantized weights take
-// their activations: f64, f32, or 16-bit integers with a scale for every 32.
+// their activations: f64, f32, f16, or 16-bit integers with a scale for every 32.
 func (n Numerics) Activations() string {
 	if n.Precision == "fast" {
 		return "i16_32"
@@ -120,5 +133,5 @@ func (n Numerics) webgpu(noFuse []string) (backend.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return webgpu.New(d, webgpu.Options{F32KV: n.KV == "f32", Own: true, Software: d.Adapter().Kind == "cpu", NoFuse: noFuse}), nil
+	return webgpu.New(d, webgpu.Options{F32KV: n.KV == "f32", Own: true, Software: d.Adapter().Kind == "cpu", NoFuse: noFuse, Matrices: n.Precision == "f16"}), nil
 }

@@ -149,16 +149,21 @@ func TestQuantizedFiles(t *testing.T) {
 			gold, g := readGold(t, name), load(t, path)
 			short := func(p *lab.Prompt) bool { return slow() || p.Index == 0 }
 			want := recordOf(t, g, ref.Backend{}, gold, short)
-			got := recordOf(t, g, webgpu.New(d, webgpu.Options{}), gold, short)
-			bound := 1e-5
-			c, err := lab.Compare(want, got, lab.Options{MaxKL: &bound})
-			if err != nil {
-				t.Fatal(err)
+			for _, o := range []webgpu.Options{{}, {Matrices: true}} {
+				if o.Matrices && d.Adapter().Matrices == nil {
+					continue
+				}
+				got := recordOf(t, g, webgpu.New(d, o), gold, short)
+				bound := 1e-5
+				c, err := lab.Compare(want, got, lab.Options{MaxKL: &bound})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !c.Inside() || !(c.All.KLMean <= 1e-5) {
+					t.Errorf("matrix units %v: max |Δlogit| %.3g, KL %.3g", o.Matrices, float64(c.All.MaxAbsDiff), float64(c.All.KLMean))
+				}
+				t.Logf("matrix units %v: %d prompts: max |Δlogit| %.2g, KL %.2g", o.Matrices, len(c.Prompts), float64(c.All.MaxAbsDiff), float64(c.All.KLMean))
 			}
-			if !c.Inside() || !(c.All.KLMean <= 1e-5) {
-				t.Errorf("max |Δlogit| %.3g, KL %.3g", float64(c.All.MaxAbsDiff), float64(c.All.KLMean))
-			}
-			t.Logf("%d prompts: max |Δlogit| %.2g, KL %.2g", len(c.Prompts), float64(c.All.MaxAbsDiff), float64(c.All.KLMean))
 		})
 	}
 }

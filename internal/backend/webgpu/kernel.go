@@ -114,6 +114,13 @@ var reserved = strings.Fields(`NULL Self abstract active alignas alignof as asm 
 	use using varying virtual volatile wgsl where with writeonly yield
 	read write read_write function private workgroup uniform storage`)
 
+// extensions are what shaders need beyond the standard.
+var extensions = map[string]string{"matrix": `enable f16;
+enable subgroups;
+enable chromium_experimental_subgroup_matrix;
+diagnostic(off, chromium.subgroup_matrix_uniformity);
+`}
+
 // kernelName names a variant of a shader.
 func kernelName(shader string, variant any) string {
 	if variant == nil {
@@ -126,6 +133,7 @@ func kernelName(shader string, variant any) string {
 func newKernel(shader string, variant any) (*kernel, error) {
 	k := &kernel{name: kernelName(shader, variant)}
 	var b strings.Builder
+	b.WriteString(extensions[shader])
 	for _, file := range []string{"prelude", shader} {
 		if err := shaders.ExecuteTemplate(&b, file+".wgsl", variant); err != nil {
 			return nil, fmt.Errorf("kernel %s: %w", k.name, err)
@@ -216,6 +224,16 @@ func Open(n int) (*Device, error) {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
 	return newDevice(d), nil
+}
+
+// HasMatrices reports whether the n-th GPU of gpu.Adapters is one, and has matrix units
+// that Karat uses. Without a library that reaches them no GPU is asked.
+func HasMatrices(n int) bool {
+	if !gpu.Reaches() {
+		return false
+	}
+	all, err := gpu.Adapters()
+	return err == nil && n >= 0 && n < len(all) && all[n].Kind != "cpu" && unitOf(all[n].Matrices) != nil
 }
 
 func newDevice(d gpu.Device) *Device { return &Device{gpu: d, pipes: map[string]*pipe{}} }

@@ -239,6 +239,9 @@ func (p *planner) products(l *lowered, w *weight, end ending, params any, column
 	if most < many {
 		return nil
 	}
+	if done, err := p.matrix(l, w, end, params, columns, s, out, x, in[2:]...); done || err != nil {
+		return err
+	}
 	v := productVariant{layout: w.layout, ending: end, tile: tiles}
 	width := v.BN
 	if end.GLU != "" {

@@ -45,7 +45,7 @@ func timed(t *testing.T, d *Device, list []launch, repeat int) time.Duration {
 }
 
 // TestSpeed prints how fast kernels are, and with KARAT_SPEED=FILE which share of a
-// model's steps each has.
+// model's steps each has, on matrix units where there are any, unless KARAT_F32 is set.
 func TestSpeed(t *testing.T) {
 	path := os.Getenv("KARAT_SPEED")
 	if path == "" {
@@ -176,7 +176,7 @@ func speedOfModel(t *testing.T, d *Device, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := New(d, Options{})
+	b := New(d, Options{Matrices: os.Getenv("KARAT_F32") == ""})
 	defer b.Close()
 	plan, err := b.Compile(g, backend.Options{Rows: 512, Outputs: 1})
 	if err != nil {

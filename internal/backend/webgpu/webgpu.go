@@ -32,6 +32,11 @@ type Options struct {
 	Software bool
 
 	NoFuse []string // names of Fusions to do without; they change no bit
+
+	// Matrices: products of many rows with quantized weights are of binary16, on the
+	// GPU's matrix units, if it has any that can be reached. A row has then other bits
+	// in a step of many rows than in one of a few.
+	Matrices bool
 }
 
 // Fusions are what a dispatch may compute besides one node, by name.
@@ -55,8 +60,9 @@ func (p *planner) fuses(name string) bool { return p.e.b.fuses(name) }
 type Backend struct {
 	o     Options
 	d     *Device
-	limit int        // bytes of a buffer
-	busy  sync.Mutex // held while the GPU is used
+	limit int         // bytes of a buffer
+	unit  *matrixUnit // nil where none is used
+	busy  sync.Mutex  // held while the GPU is used
 
 	weights map[weights]*weight          // of products
 	vectors map[*graph.Weight]gpu.Buffer // small ones
@@ -74,7 +80,11 @@ type Backend struct {
 // New makes a backend of d.
 func New(d *Device, o Options) *Backend {
 	l := d.Adapter().Limits
-	return &Backend{o: o, d: d, limit: min(l.Binding, l.Buffer), weights: map[weights]*weight{}, vectors: map[*graph.Weight]gpu.Buffer{}}
+	b := &Backend{o: o, d: d, limit: min(l.Binding, l.Buffer), weights: map[weights]*weight{}, vectors: map[*graph.Weight]gpu.Buffer{}}
+	if o.Matrices {
+		b.unit = unitOf(d.Adapter().Matrices)
+	}
+	return b
 }
 
 // Rows implements backend.Wide: with fewer, a GPU has too little to do at once.

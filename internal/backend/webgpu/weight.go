@@ -42,6 +42,9 @@ type layout struct {
 	Table  []uint32 // the codes' values, a byte each, or nil
 }
 
+// Halves is that activations are binary16: matrix.wgsl's.
+func (l layout) Halves() bool { return false }
+
 // bits are the low and high bits of codes, by type.
 var bits = map[tensor.DType][2]int{tensor.Q4_0: {4, 0}, tensor.Q4_1: {4, 0}, tensor.Q5_0: {4, 1}, tensor.Q5_1: {4, 1}, tensor.Q8_0: {8, 0},
 	tensor.Q2_K: {2, 0}, tensor.Q3_K: {2, 1}, tensor.Q4_K: {4, 0}, tensor.Q5_K: {4, 1}, tensor.Q6_K: {4, 2},
@@ -110,6 +113,7 @@ type weight struct {
 	rows, k int // of a matrix
 	each    int // words of one of several
 	shards  []shard
+	peak    *peak
 }
 
 // filler lays rows of a weight into words, where n rows of k numbers lie.
@@ -120,6 +124,7 @@ type filler struct {
 	first int
 	n, k  int
 	words []byte
+	peak  *peak
 }
 
 // low sets word i of the first part of row n.
@@ -155,6 +160,7 @@ func (f *filler) fill(from, to int) error {
 					return err
 				}
 				h.Read(d, block)
+				f.peak.raise(f.bound(&h))
 				f.block(codes[:d.BlockSize()], &h, f.first+n, b, low, low+high)
 			}
 		}
@@ -260,7 +266,7 @@ func (b *Backend) upload(ws ...*graph.Weight) (*weight, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &weight{layout: l, k: w.Shape.Last()}
+	out := &weight{layout: l, k: w.Shape.Last(), peak: &peak{}}
 	for _, w := range ws {
 		if size, err := tensor.Bytes(w.DType, w.Shape); err != nil {
 			return nil, fmt.Errorf("weight %s: %w", w.Name, err)
@@ -286,10 +292,10 @@ func (b *Backend) upload(ws ...*graph.Weight) (*weight, error) {
 		n := min(most, count-first)
 		words := make([]byte, (n*unit+15)&^15)
 		if len(w.Shape) == 2 {
-			err = fillRows(ws, l, first, n, words)
+			err = fillRows(ws, l, first, n, words, out.peak)
 		}
 		for i := 0; len(w.Shape) == 3 && i < n && err == nil; i++ {
-			f := filler{layout: l, w: w, from: (first + i) * out.rows, n: out.rows, k: out.k, words: words[i*unit : (i+1)*unit]}
+			f := filler{layout: l, w: w, from: (first + i) * out.rows, n: out.rows, k: out.k, words: words[i*unit : (i+1)*unit], peak: out.peak}
 			err = f.all(out.rows)
 		}
 		if err != nil {
@@ -311,8 +317,8 @@ func (l *layout) bytes(k int) int {
 }
 
 // fillRows lays n rows of the matrices ws, from row first of all of them on, into words.
-func fillRows(ws []*graph.Weight, l layout, first, n int, words []byte) error {
-	f := filler{layout: l, n: n, k: ws[0].Shape.Last(), words: words}
+func fillRows(ws []*graph.Weight, l layout, first, n int, words []byte, top *peak) error {
+	f := filler{layout: l, n: n, k: ws[0].Shape.Last(), words: words, peak: top}
 	for _, w := range ws {
 		f.w, f.from = w, min(first, w.Shape[0])
 		rows := min(n-f.first, w.Shape[0]-f.from)

@@ -58,8 +58,9 @@ const (
 	powerHigh                  = 2
 	levelCore                  = 2
 	queryTimestamp             = 2
-	mapRead                    = 1
+	mapRead, mapWrite          = 1, 2
 	usageMapRead               = 0x001
+	usageMapWrite              = 0x002
 	usageCopySrc               = 0x004
 	usageCopyDst               = 0x008
 	usageUniform               = 0x040

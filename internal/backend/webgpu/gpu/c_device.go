@@ -28,21 +28,26 @@ type cInstance struct {
 	adapters []cFound
 }
 
-// toggles lets Dawn have what is not yet in the standard and, if matrices, what matrix units
-// need on Vulkan, and tell the time as it is. Other libraries have none.
-func (l *library) toggles(matrices bool) unsafe.Pointer {
+// toggles lets Dawn have what is not yet in the standard, f16 on all GPUs, and what matrix
+// units need on Vulkan; leave workgroups' memory as it is, which Karat's kernels write
+// before they read it, and tell the time exactly. Other libraries have none.
+func (l *library) toggles() unsafe.Pointer {
 	if !l.dawn {
 		return nil
 	}
-	on, off := []unsafe.Pointer{cString("allow_unsafe_apis"), cString("disable_workgroup_init")}, []unsafe.Pointer{cString("timestamp_quantization")}
-	if matrices {
-		on = append(on, cString("use_vulkan_memory_model"))
-	}
+	on := cStrings("allow_unsafe_apis", "use_vulkan_memory_model", "vulkan_enable_f16_on_nvidia", "disable_workgroup_init", "disable_robustness")
+	off := cStrings("timestamp_quantization")
 	return unsafe.Pointer(&togglesDescriptor{chain: chainedStruct{kind: kindDawnTogglesDescriptor},
 		enabledCount: uint64(len(on)), enabled: unsafe.Pointer(&on[0]), disabledCount: uint64(len(off)), disabled: unsafe.Pointer(&off[0])})
 }
 
-func cString(s string) unsafe.Pointer { return unsafe.Pointer(unsafe.StringData(s + "\x00")) }
+// cStrings are C's.
+func cStrings(all ...string) (list []unsafe.Pointer) {
+	for _, s := range all {
+		list = append(list, unsafe.Pointer(unsafe.StringData(s+"\x00")))
+	}
+	return list
+}
 
 // newInstance makes an instance and finds its adapters. A library gives one for each
 // wish, often the same.
@@ -52,7 +57,7 @@ func newInstance(path string) (*cInstance, error) {
 		return nil, err
 	}
 	i := &cInstance{library: l}
-	if i.instance = l.call("wgpuCreateInstance", unsafe.Pointer(&instanceDescriptor{next: l.toggles(false)})); i.instance == 0 {
+	if i.instance = l.call("wgpuCreateInstance", unsafe.Pointer(&instanceDescriptor{next: l.toggles()})); i.instance == 0 {
 		return nil, fmt.Errorf("gpu: %w: %s makes no instance", ErrNone, path)
 	}
 	backend := uint32(backendVulkan)
@@ -62,14 +67,14 @@ func newInstance(path string) (*cInstance, error) {
 	var why []string
 	for _, o := range []requestAdapterOptions{{power: powerHigh}, {power: powerLow}, {forceFallback: 1}} {
 		o.level, o.backend = levelCore, backend
-		h, err := i.request(o, true)
+		h, err := i.request(o)
 		if err != nil {
 			if m := err.Error(); !slices.Contains(why, m) {
 				why = append(why, m)
 			}
 			continue
 		}
-		f := i.describe(h, i.matrixFeature(h, o))
+		f := i.describe(h)
 		if slices.ContainsFunc(i.adapters, func(o cFound) bool { return o.Name == f.Name && o.Driver == f.Driver && o.Kind == f.Kind }) {
 			l.call("wgpuAdapterRelease", h)
 			continue
@@ -85,32 +90,13 @@ func newInstance(path string) (*cInstance, error) {
 }
 
 // request asks for an adapter.
-func (i *cInstance) request(o requestAdapterOptions, matrices bool) (handle, error) {
-	o.next = i.toggles(matrices)
+func (i *cInstance) request(o requestAdapterOptions) (handle, error) {
+	o.next = i.toggles()
 	a := i.ask(i.instance, callbacks().object, "wgpuInstanceRequestAdapter", i.instance, unsafe.Pointer(&o))
 	if a.status != statusSuccess || a.made == 0 {
 		return 0, errors.New(oneLine(a.message))
 	}
 	return a.made, nil
-}
-
-// matrixFeature is the number of the feature of matrix units, or 0. Each version of Dawn
-// has another: it is the one that comes with what they need.
-func (i *cInstance) matrixFeature(with handle, o requestAdapterOptions) uint32 {
-	if !i.dawn || o.backend != backendVulkan {
-		return 0
-	}
-	without, err := i.request(o, false)
-	if err != nil {
-		return 0
-	}
-	defer i.call("wgpuAdapterRelease", without)
-	less, more := i.featuresOf(without), i.featuresOf(with)
-	more = slices.DeleteFunc(more, func(f uint32) bool { return slices.Contains(less, f) })
-	if len(more) != 1 {
-		return 0
-	}
-	return more[0]
 }
 
 // featuresOf are the numbers of an adapter's features.
@@ -133,10 +119,10 @@ func (i *cInstance) release() {
 
 // describe asks an adapter what it is. What it says stays allocated: the function that
 // frees it takes more by value than can be passed here.
-func (l *library) describe(h handle, matrixFeature uint32) cFound {
+func (l *library) describe(h handle) cFound {
 	f := cFound{handle: h, limits: &limits{}, features: l.featuresOf(h)}
 	info, configs := &adapterInfo{}, &subgroupMatrixConfigs{chain: chainedStruct{kind: kindSubgroupMatrixConfigs}}
-	if matrixFeature != 0 {
+	if l.features.matrices != 0 && slices.Contains(f.features, l.features.matrices) {
 		info.next = unsafe.Pointer(configs)
 	}
 	l.call("wgpuAdapterGetInfo", h, unsafe.Pointer(info))
@@ -167,7 +153,7 @@ func (l *library) describe(h handle, matrixFeature uint32) cFound {
 		}
 	}
 	if len(m.Shapes) > 0 {
-		a.Matrices, f.wanted = m, []uint32{matrixFeature, l.features.f16, l.features.subgroups}
+		a.Matrices, f.wanted = m, []uint32{l.features.matrices, l.features.f16, l.features.subgroups}
 	}
 	return f
 }
@@ -218,7 +204,7 @@ func cOpen(path string, n int) (Device, error) {
 	}
 	c := callbacks()
 	a := i.ask(i.instance, c.object, "wgpuAdapterRequestDevice", f.handle, unsafe.Pointer(&deviceDescriptor{
-		next: i.toggles(f.Matrices != nil), label: view("karat"), featureCount: uint64(len(want)), features: unsafe.Pointer(unsafe.SliceData(want)), limits: unsafe.Pointer(f.limits),
+		next: i.toggles(), label: view("karat"), featureCount: uint64(len(want)), features: unsafe.Pointer(unsafe.SliceData(want)), limits: unsafe.Pointer(f.limits),
 		lost:            callbackInfo{mode: callbackSpontaneous, callback: c.device, userdata: [2]uintptr{d.gone}},
 		uncapturedError: uncapturedErrorCallbackInfo{callback: c.device, userdata: [2]uintptr{d.wrong}},
 	}))

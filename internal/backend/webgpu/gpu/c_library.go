@@ -36,7 +36,8 @@ type function struct {
 }
 
 // cFeatures are the numbers of features, which two versions of the header have otherwise.
-type cFeatures struct{ timestamps, f16, subgroups uint32 }
+// That of matrix units is Dawn's alone, and moves.
+type cFeatures struct{ timestamps, f16, subgroups, matrices uint32 }
 
 // arity has the functions that are called: how many arguments of at most 8 bytes each has,
 // and, below 0, that a callback's info comes behind so many.
@@ -48,12 +49,12 @@ var arity = map[string]int{
 	"wgpuDevicePopErrorScope": -1, "wgpuDeviceDestroy": 1, "wgpuDeviceRelease": 1,
 	"wgpuComputePipelineGetBindGroupLayout": 2, "wgpuComputePipelineRelease": 1, "wgpuShaderModuleRelease": 1,
 	"wgpuBindGroupLayoutRelease": 1, "wgpuBindGroupRelease": 1, "wgpuQuerySetRelease": 1,
-	"wgpuBufferDestroy": 1, "wgpuBufferRelease": 1, "wgpuBufferMapAsync": -4, "wgpuBufferGetConstMappedRange": 3, "wgpuBufferUnmap": 1,
+	"wgpuBufferDestroy": 1, "wgpuBufferRelease": 1, "wgpuBufferMapAsync": -4, "wgpuBufferGetConstMappedRange": 3, "wgpuBufferGetMappedRange": 3, "wgpuBufferUnmap": 1,
 	"wgpuCommandEncoderBeginComputePass": 2, "wgpuCommandEncoderCopyBufferToBuffer": 6, "wgpuCommandEncoderResolveQuerySet": 6,
 	"wgpuCommandEncoderFinish": 2, "wgpuCommandEncoderRelease": 1, "wgpuCommandBufferRelease": 1,
 	"wgpuComputePassEncoderSetPipeline": 2, "wgpuComputePassEncoderSetBindGroup": 5, "wgpuComputePassEncoderDispatchWorkgroups": 4,
 	"wgpuComputePassEncoderEnd": 1, "wgpuComputePassEncoderRelease": 1,
-	"wgpuQueueSubmit": 3, "wgpuQueueWriteBuffer": 5, "wgpuQueueRelease": 1,
+	"wgpuQueueSubmit": 3, "wgpuQueueRelease": 1,
 }
 
 // infoType is WGPUBufferMapCallbackInfo and its like, which are passed by value.
@@ -100,9 +101,9 @@ func loadLibrary(path string) (*library, error) {
 	l := &library{name: filepath.Base(path), functions: map[string]function{}, dawn: has("wgpuAdapterCreateDevice")}
 	switch {
 	case has("wgpuGetInstanceCapabilities"):
-		l.features = cFeatures{timestamps: 3, f16: 0xa, subgroups: 0x11}
+		l.features = cFeatures{3, 0xa, 0x11, 0} // whose WGSL has other functions for matrix units
 	case has("wgpuGetInstanceFeatures"):
-		l.features = cFeatures{timestamps: 9, f16: 0xb, subgroups: 0x12}
+		l.features = cFeatures{9, 0xb, 0x12, 0x50034}
 	default:
 		return nil, errors.New("neither wgpuGetInstanceCapabilities nor wgpuGetInstanceFeatures is in it, of which a library of webgpu.h of 2025 or later has one")
 	}

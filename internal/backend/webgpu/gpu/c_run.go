@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"unsafe"
 )
 
@@ -34,10 +33,23 @@ func (d *cDevice) Run(l *List) error {
 	return d.fetch(l, n)
 }
 
-// room makes room for what the host writes, reads and times.
+// room makes room for what the host writes, reads and times, and lays what it writes
+// there: the library's own way of writing makes buffers anew for what is large.
 func (d *cDevice) room(l *List, n counts) error {
-	if err := d.staging(&d.up, "upload", later(l), usageCopySrc|usageCopyDst); err != nil {
+	if err := d.staging(&d.up, "upload", max(n.write, 4), usageMapWrite|usageCopySrc); err != nil {
 		return err
+	}
+	if n.write > 0 {
+		all, err := d.mapped(d.up, mapWrite, n.write)
+		if err != nil {
+			return err
+		}
+		for i := range l.commands {
+			if c := &l.commands[i]; c.kind == write {
+				all = all[copy(all, c.data):]
+			}
+		}
+		d.call("wgpuBufferUnmap", d.up.handle)
 	}
 	if n.stamps > d.stamped {
 		if d.stamps != 0 {
@@ -51,21 +63,30 @@ func (d *cDevice) room(l *List, n counts) error {
 	return d.staging(&d.down, "readback", readback(n), usageMapRead|usageCopyDst)
 }
 
+// mapped is the memory of a buffer that the host may see, once the device has done with
+// it. It is to be unmapped.
+func (d *cDevice) mapped(b *cBuffer, mode, size int) ([]byte, error) {
+	a := d.ask(d.instance, callbacks().mapped, "wgpuBufferMapAsync", b.handle, mode, 0, size)
+	if err := d.check(nil); err != nil {
+		return nil, err
+	}
+	if a.status != statusSuccess {
+		return nil, errors.New(oneLine(a.message))
+	}
+	get := "wgpuBufferGetConstMappedRange"
+	if mode == mapWrite {
+		get = "wgpuBufferGetMappedRange"
+	}
+	at := d.call(get, b.handle, 0, size)
+	if at == 0 {
+		return nil, errors.New("the buffer's memory is not seen")
+	}
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&at)), size), nil // the library's memory
+}
+
 // readback is how many bytes come back: what is read, the stamps, and a word that is
 // waited for where there is nothing else.
 func readback(n counts) int { return (n.read+7)&^7 + 8*n.stamps + 4 }
-
-// later is how many bytes are written after something else has been done. What comes
-// before goes to its buffer at once.
-func later(l *List) (n int) {
-	first := slices.IndexFunc(l.commands, func(c command) bool { return c.kind != write && c.kind != stamp })
-	for i := max(first, 0); i < len(l.commands) && first >= 0; i++ {
-		if l.commands[i].kind == write {
-			n += l.commands[i].size
-		}
-	}
-	return max(n, 4)
-}
 
 // staging is a buffer of at least size bytes.
 func (d *cDevice) staging(b **cBuffer, name string, size int, usage uint64) error {
@@ -87,9 +108,7 @@ func (d *cDevice) staging(b **cBuffer, name string, size int, usage uint64) erro
 type cRecorder struct {
 	*cDevice
 	encoder, pass    handle
-	staged           []byte // what is written later
-	begun            bool   // something was done
-	up, down, stamps int    // so far
+	up, down, stamps int // so far
 }
 
 // submit encodes l and has it run.
@@ -104,17 +123,10 @@ func (d *cDevice) submit(l *List, n counts) {
 		r.copy(d.down, (n.read+7)&^7, d.ticks, 0, 8*n.stamps)
 	}
 	r.copy(d.down, readback(n)-4, d.up, 0, 4)
-	if len(r.staged) > 0 {
-		d.write(d.up, 0, r.staged)
-	}
 	commands := d.call("wgpuCommandEncoderFinish", r.encoder, unsafe.Pointer(&labelDescriptor{label: view("list")}))
 	d.call("wgpuQueueSubmit", d.queue, 1, unsafe.Pointer(&commands))
 	d.call("wgpuCommandBufferRelease", commands)
 	d.call("wgpuCommandEncoderRelease", r.encoder)
-}
-
-func (d *cDevice) write(b *cBuffer, to int, data []byte) {
-	d.call("wgpuQueueWriteBuffer", d.queue, b.handle, to, unsafe.Pointer(&data[0]), len(data))
 }
 
 func (r *cRecorder) copy(dst *cBuffer, to int, src *cBuffer, from, size int) {
@@ -152,13 +164,7 @@ func (r *cRecorder) encode(c *command, n counts) {
 			r.stamps++
 		}
 	case write:
-		dst := c.dst.(*cBuffer)
-		if !r.begun {
-			r.write(dst, c.to, c.data)
-			return
-		}
-		r.copy(dst, c.to, r.cDevice.up, r.up, c.size)
-		r.staged = append(r.staged, c.data...)
+		r.copy(c.dst.(*cBuffer), c.to, r.cDevice.up, r.up, c.size)
 		r.up += c.size
 	case read:
 		r.copy(r.cDevice.down, r.down, c.src.(*cBuffer), c.from, c.size)
@@ -166,26 +172,19 @@ func (r *cRecorder) encode(c *command, n counts) {
 	case copyBuffer:
 		r.copy(c.dst.(*cBuffer), c.to, c.src.(*cBuffer), c.from, c.size)
 	}
-	r.begun = r.begun || c.kind != stamp
 }
 
 // fetch waits, and gives the list's reads what they wanted.
 func (d *cDevice) fetch(l *List, n counts) error {
 	l.times = nil
-	size := readback(n)
-	a := d.ask(d.instance, callbacks().mapped, "wgpuBufferMapAsync", d.down.handle, mapRead, 0, size)
-	if err := d.check(nil); err != nil {
-		return err
-	}
-	if a.status != statusSuccess {
-		return fmt.Errorf("gpu: what was computed cannot be read: %s", oneLine(a.message))
+	all, err := d.mapped(d.down, mapRead, readback(n))
+	if err != nil {
+		if d.lost != nil {
+			return err
+		}
+		return fmt.Errorf("gpu: what was computed: %w", err)
 	}
 	defer d.call("wgpuBufferUnmap", d.down.handle)
-	at := d.call("wgpuBufferGetConstMappedRange", d.down.handle, 0, size)
-	if at == 0 {
-		return errors.New("gpu: what was computed cannot be read")
-	}
-	all := unsafe.Slice(*(**byte)(unsafe.Pointer(&at)), size) // the library's memory
 	for i := range l.commands {
 		if c := &l.commands[i]; c.kind == read {
 			copy(c.data, all[:c.size])

@@ -9,6 +9,7 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 )
 
@@ -81,6 +82,13 @@ func (l *Limits) lower(buffer, binding, bindings, groups, invocations, workgroup
 // stagingSize is how large a buffer is made that is to hold so many bytes, which are
 // seldom the same.
 func stagingSize(size int) int { return (max(size, 1<<16) + 4095) &^ 4095 }
+
+// libraryName is the environment's name for the path of a shared library of webgpu.h.
+const libraryName = "KARAT_WEBGPU_LIB"
+
+// Reaches reports whether GPUs are reached through such a library, as only then matrix
+// units are.
+func Reaches() bool { return os.Getenv(libraryName) != "" }
 
 // Device is an opened adapter. It is not safe for concurrent use.
 type Device interface {

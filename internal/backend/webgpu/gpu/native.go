@@ -86,7 +86,7 @@ func describe(e hal.ExposedAdapter) Adapter {
 // for one. It wraps ErrNone where there is none. Where KARAT_WEBGPU_LIB names a shared
 // library of webgpu.h, they are those that it lists.
 func Adapters() (list []Adapter, err error) {
-	if path := os.Getenv("KARAT_WEBGPU_LIB"); path != "" {
+	if path := os.Getenv(libraryName); path != "" {
 		return cAdapters(path)
 	}
 	err = still(func() error {
@@ -105,7 +105,7 @@ func Adapters() (list []Adapter, err error) {
 
 // Open opens the n-th of Adapters.
 func Open(n int) (d Device, err error) {
-	if path := os.Getenv("KARAT_WEBGPU_LIB"); path != "" {
+	if path := os.Getenv(libraryName); path != "" {
 		return cOpen(path, n)
 	}
 	err = still(func() error {

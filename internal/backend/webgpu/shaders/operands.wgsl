@@ -13,6 +13,10 @@ struct Params {
 	pitch: u32, // of the rows of more
 	begin: u32, // of what is read of them
 {{- end}}
+{{- if .Halves}}
+	up: f32, // what weights are multiplied by, a power of two
+	down: f32, // its inverse
+{{- end}}
 {{- if .Norm}}
 	eps: f32,
 	offset: f32, // is added to the norm's weight
@@ -29,7 +33,7 @@ struct Params {
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<uniform> step: Step;
 @group(0) @binding(2) var<storage, read_write> out: array<f32>;
-@group(0) @binding(3) var<storage, read> x: array<{{if .Odd}}f32{{else}}vec4f{{end}}>;
+@group(0) @binding(3) var<storage, read> x: array<{{if .Halves}}vec4u{{else if .Odd}}f32{{else}}vec4f{{end}}>;
 @group(0) @binding(4) var<storage, read> w: array<vec4u>;
 {{- if .Experts}}
 @group(0) @binding(5) var<storage, read> routes: array<f32>;
@@ -47,6 +51,7 @@ struct Params {
 @group(0) @binding({{.Last}}) var<storage, read> norm: array<vec4f>;
 {{- end}}
 
+{{if not .Halves}}
 // quad is 4 elements of a row of activations, which begins at element row.
 fn quad(row: u32, q: u32) -> vec4f {
 {{- if .Norm}}
@@ -68,3 +73,4 @@ fn quad(row: u32, q: u32) -> vec4f {
 	return x[(row >> 2u) + q];
 {{- end}}
 }
+{{end}}

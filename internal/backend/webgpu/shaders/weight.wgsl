@@ -35,27 +35,42 @@ fn signed(word: u32, i: u32) -> f32 {
 	return f32(i32(word << (24u - 8u * i)) >> 24u);
 }
 
-// scale is the scale of group g of unit u of row n, and what is added to its weights.
-// Both are exact.
-fn scale(base: u32, n: u32, u: u32, g: u32) -> vec2f {
-	let head = base + units() * {{add .Bits .High}}u * p.n + n;
+// head is the words that have the scales of unit u of row n.
+fn head(base: u32, n: u32, u: u32) -> vec3u {
+	let at = base + units() * {{add .Bits .High}}u * p.n + n;
 {{- if eq .Units 8}}
-	let block = head + (u >> 3u) * {{.Head}}u * p.n;
-	let d = word(block);
-	let i = (u & 7u) * {{div 32 .Group}}u + g;
-	let s = from_half(d & 0xffffu) * signed(word(block + (1u + (i >> 2u)) * p.n), i & 3u);
+	let block = at + (u >> 3u) * {{.Head}}u * p.n;
+	let i = ((u & 7u) * {{div 32 .Group}}u) >> 2u;
+	return vec3u(word(block), word(block + (1u + i) * p.n), {{if .Min}}word(block + ({{add 1 (div 64 .Group)}}u + i) * p.n){{else}}0u{{end}});
+{{- else if .Min}}
+	return vec3u(word(at + u * p.n), 0u, 0u);
+{{- else}}
+	return vec3u(word(at + (u >> 1u) * p.n), 0u, 0u);
+{{- end}}
+}
+
+// scales is the scale of group g of unit u, of its head, and what is added to its weights. Both are
+// exact.
+fn scales(h: vec3u, u: u32, g: u32) -> vec2f {
+{{- if eq .Units 8}}
+	let i = ((u & 7u) * {{div 32 .Group}}u + g) & 3u;
+	let s = from_half(h.x & 0xffffu) * signed(h.y, i);
 {{- if .Min}}
-	return vec2f(s, -(from_half(d >> 16u) * signed(word(block + ({{add 1 (div 64 .Group)}}u + (i >> 2u)) * p.n), i & 3u)));
+	return vec2f(s, -(from_half(h.x >> 16u) * signed(h.z, i)));
 {{- else}}
 	return vec2f(s, 0.0);
 {{- end}}
 {{- else if .Min}}
-	let d = word(head + u * p.n);
-	return vec2f(from_half(d & 0xffffu), from_half(d >> 16u));
+	return vec2f(from_half(h.x & 0xffffu), from_half(h.x >> 16u));
 {{- else}}
-	let d = word(head + (u >> 1u) * p.n) >> ((u & 1u) * 16u);
+	let d = h.x >> ((u & 1u) * 16u);
 	return vec2f({{if .Bfloat}}bitcast<f32>(d << 16u){{else}}from_half(d & 0xffffu){{end}}, 0.0);
 {{- end}}
+}
+
+// scale is scales of group g of unit u of row n.
+fn scale(base: u32, n: u32, u: u32, g: u32) -> vec2f {
+	return scales(head(base, n, u), u, g);
 }
 {{if .Table}}
 // value is the one of a code, of 16 that lie in four words: an array would go to memory.

@@ -1,0 +1,217 @@
+package webgpu
+
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/quant"
+)
+
+// What Options.Matrices adds: products of many rows with quantized weights on matrix units,
+// of both in binary16, with sums in float32. Activations are rounded before (narrow.wgsl).
+
+// matrixTile is what a workgroup of matrix.wgsl computes, and a subgroup of it.
+type matrixTile struct {
+	BM, BN, BK int
+	WM, WN     int
+	Stages     int // tiles of what is multiplied that are in the workgroup's memory
+}
+
+// matrixUnit is the GPU's: what it multiplies, and with how many invocations.
+type matrixUnit struct{ M, N, K, Lanes int }
+
+// matrixVariant is a form of matrix.wgsl.
+type matrixVariant struct {
+	layout
+	ending
+	matrixTile
+	matrixUnit
+}
+
+// pad is what rows of binary16 are padded to a multiple of.
+const pad = 64
+
+// Halves is that activations are narrow's.
+func (v matrixVariant) Halves() bool { return true }
+
+// Pad is pad, for the template.
+func (v matrixVariant) Pad() int { return pad }
+
+// Subgroups of a workgroup.
+func (t matrixTile) Subgroups() int { return t.BM / t.WM * t.BN / t.WN }
+
+// Threads are a workgroup's invocations.
+func (v matrixVariant) Threads() int { return v.Subgroups() * v.Lanes }
+
+// Down and Across count a subgroup's matrices.
+func (v matrixVariant) Down() int   { return v.WM / v.M }
+func (v matrixVariant) Across() int { return v.WN / v.N }
+
+// Lefts are the sixteen bytes of activations that an invocation brings for a tile, Rights
+// the units of weights.
+func (v matrixVariant) Lefts() int  { return v.BM * v.BK / 8 / v.Threads() }
+func (v matrixVariant) Rights() int { return v.BN * v.BK / 32 / v.Threads() }
+
+// memory is how many bytes of a workgroup's memory v has.
+func (v matrixVariant) memory() int {
+	return 2*v.Stages*(v.BM+v.BN)*(v.BK+8) + 4*v.Subgroups()*v.M*2*v.N
+}
+
+// The Params of the kernels: factor is of a weight.
+type (
+	narrowParams struct{ k int }
+	factor       struct{ up, down float32 }
+	matrixLinear struct {
+		linearParams
+		factor
+	}
+	matrixStack struct {
+		stackParams
+		factor
+	}
+	matrixGate struct {
+		gateParams
+		factor
+	}
+)
+
+// unitOf is the matrix unit that is used: nil where there is none, or where subgroups differ
+// in size, for then it is not known which invocations are one.
+func unitOf(m *gpu.Matrices) *matrixUnit {
+	if m == nil || m.Subgroup[0] != m.Subgroup[1] {
+		return nil
+	}
+	for _, s := range []gpu.Shape{{M: 16, N: 16, K: 16}, {M: 8, N: 8, K: 8}} {
+		for _, has := range m.Shapes {
+			if has == s {
+				return &matrixUnit{s.M, s.N, s.K, m.Subgroup[0]}
+			}
+		}
+	}
+	return nil
+}
+
+// matrixTile is the tile for so many columns: a small one where there would be too few
+// workgroups for a GPU.
+func (u *matrixUnit) tile(columns int) matrixTile {
+	switch {
+	case u.M == 8:
+		return matrixTile{32, 32, 64, 16, 16, 1}
+	case columns >= 8192:
+		return matrixTile{128, 256, 32, 64, 64, 1}
+	}
+	return matrixTile{128, 64, 64, 64, 32, 1}
+}
+
+// matrix adds the dispatches of a product of many rows on matrix units. It reports false
+// where they cannot be used.
+func (p *planner) matrix(l *lowered, w *weight, end ending, params any, columns int, s shard, out, x gpu.Buffer, more ...gpu.Range) (bool, error) {
+	b := p.e.b
+	if b.unit == nil || w.Plain != "" {
+		return false, nil
+	}
+	v := matrixVariant{w.layout, end, b.unit.tile(columns), *b.unit}
+	has := b.d.Adapter().Matrices
+	words := p.e.most(l.node) * (4 + (w.k+pad-1)/pad*pad/2)
+	if v.memory() > has.WorkgroupBytes || v.Threads() > has.Invocations || 4*words > b.limit {
+		return false, nil
+	}
+	y, err := p.buffer(l.node.Name, words)
+	if err != nil {
+		return false, err
+	}
+	defer func() { p.free = append(p.free, y) }()
+	if err := p.add(l, "narrow", variant{"Pad": pad}, narrowParams{w.k}, flat, y, gpu.Range{Buffer: x}); err != nil {
+		return false, err
+	}
+	switch q := params.(type) {
+	case linearParams:
+		params = matrixLinear{q, w.factor()}
+	case stackParams:
+		params = matrixStack{q, w.factor()}
+	case gateParams:
+		params = matrixGate{q, w.factor()}
+	}
+	width := v.BN
+	if end.GLU != "" {
+		width /= 2
+	}
+	grid := func(rows int) (x, y, z int) { return (columns + width - 1) / width, (rows + v.BM - 1) / v.BM, 1 }
+	if err := p.add(l, "matrix", v, params, grid, out, append([]gpu.Range{{Buffer: y}, {Buffer: s.buffer}}, more...)...); err != nil {
+		return false, err
+	}
+	for _, d := range l.dispatches[len(l.dispatches)-2:] {
+		d.from = many
+	}
+	return true, nil
+}
+
+// peak is at least what the largest of a weight's finite numbers is.
+type peak struct{ bits atomic.Uint32 }
+
+// raise lets p be at least x, which is not negative.
+func (p *peak) raise(x float32) {
+	for to := math.Float32bits(x); to < 0x7f800000; {
+		if has := p.bits.Load(); to <= has || p.bits.CompareAndSwap(has, to) {
+			return
+		}
+	}
+}
+
+// factor is the power of two that takes the largest number of w below 2^15, where
+// binary16 has room for it and the most for small ones, and its inverse.
+func (w *weight) factor() factor {
+	_, e := math.Frexp(float64(math.Float32frombits(w.peak.bits.Load())))
+	e = max(-115, e-15)
+	return factor{float32(math.Ldexp(1, -e)), float32(math.Ldexp(1, e))}
+}
+
+// reach is the largest number of a block but for its scales: of the codes, or of the
+// table.
+func (l *layout) reach() (most float32) {
+	if l.Table == nil {
+		return float32(max(l.Offset, 1<<(l.Bits+l.High)-1-l.Offset))
+	}
+	for _, word := range l.Table {
+		for i := range 4 {
+			v := float32(int8(word >> (8 * i)))
+			most = max(most, v, -v)
+		}
+	}
+	return most
+}
+
+// bound is at least what the numbers of a block with header h are.
+func (l *layout) bound(h *quant.Header) float32 {
+	scale, least := halfBound(h.D), float32(0)
+	if l.Bfloat {
+		scale = math.Float32frombits(uint32(h.D&0x7fff) << 16)
+	}
+	if l.Min {
+		least = halfBound(h.Min)
+	}
+	if l.Units == 8 {
+		var s, m float32
+		for i := range 256 / l.Group {
+			s = max(s, abs(float32(h.Scales[i])))
+			m = max(m, abs(float32(h.Mins[i])))
+		}
+		scale, least = scale*s, least*m
+	}
+	if math.IsInf(float64(scale), 0) || math.IsInf(float64(least), 0) {
+		return scale
+	}
+	return min(scale*l.reach()+least, math.MaxFloat32)
+}
+
+// halfBound is at least what the binary16 h is, without its sign.
+func halfBound(h uint16) float32 {
+	e, m := int(h>>10&31), 1024+int(h&1023)
+	if e == 31 {
+		return float32(math.Inf(1))
+	}
+	return float32(math.Ldexp(float64(m), e-25))
+}
+
+func abs(x float32) float32 { return float32(math.Abs(float64(x))) }
