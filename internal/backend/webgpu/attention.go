@@ -207,10 +207,19 @@ type split struct {
 	limit              int // bytes of what they make
 }
 
-// apart is from how many pages on, and crowd how many workgroups fill a GPU anyway.
-const apart, crowd = 4, 1024
+// crowd is how many workgroups fill a GPU anyway.
+const crowd = 1024
 
-// bytes of what a step's pages make, if they are divided, and how many these are.
+// apart is from how many pages on it is divided: a page of large heads takes longer than
+// another dispatch.
+func (x *split) apart() int {
+	if x.dim >= 256 {
+		return 2
+	}
+	return 4
+}
+
+// of is the bytes of what a step's pages make, if they are divided, and how many these are.
 func (x *split) of(s *backend.Step) (bytes, pages int) {
 	for _, pos := range s.Pos {
 		first := 0
@@ -220,7 +229,7 @@ func (x *split) of(s *backend.Step) (bytes, pages int) {
 		pages = max(pages, int(pos)/kv.PageSize-first/kv.PageSize+1)
 	}
 	bytes = 4 * pages * len(s.Pos) * x.heads * (x.dim + 2)
-	if pages < apart || len(s.Pos) >= many || len(s.Pos)*x.heads >= crowd || bytes > x.limit {
+	if pages < x.apart() || len(s.Pos) >= many || len(s.Pos)*x.heads >= crowd || bytes > x.limit {
 		return 0, 0
 	}
 	return bytes, pages

@@ -109,8 +109,12 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- range $i := seq .Rows}}
 			{
 				var more = 0.0;
-				for (var j = 0u; j < 64u; j++) {
-					more += weights[vr{{$i}} * 65u + j];
+				for (var g = 0u; g < 64u; g += 16u) {
+					var some = 0.0;
+					for (var j = g; j < g + 16u; j++) {
+						some += weights[vr{{$i}} * 65u + j];
+					}
+					more += some;
 				}
 				sum{{$i}} = fma(more, grows[vr{{$i}}], sum{{$i}} * shrinks[vr{{$i}}]);
 			}

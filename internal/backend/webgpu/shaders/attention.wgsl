@@ -5,6 +5,8 @@
 {{- $cs := ceil .Dim 64}}
 var<workgroup> query: array<f32, {{.Dim}}>;
 var<workgroup> weights: array<f32, 64>;
+var<workgroup> tops: array<f32, 4>; // of 16 positions each
+var<workgroup> sums: array<f32, 4>;
 var<workgroup> room: array<f32, {{.Room}}>; // parts of scores, then of what values give
 
 // score is what {{.Chunk}} elements from d on give to the product of the query and the key
@@ -94,20 +96,29 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			weights[lane] = s;
 		}
 		workgroupBarrier();
-		var highest = weights[0];
-{{- range $j := seq 63}}
-		highest = max(highest, weights[{{add $j 1}}]);
+		for (var g = t / 64u; g < 4u; g += {{.Groups}}u) {
+			var most = weights[g * 16u];
+{{- range $j := seq 15}}
+			most = max(most, weights[g * 16u + {{add $j 1}}u]);
 {{- end}}
+			if (lane == 0u) {
+				tops[g] = most;
+			}
+		}
 		workgroupBarrier();
+		let highest = max(max(tops[0], tops[1]), max(tops[2], tops[3]));
 		if (t < 64u) {
 			weights[lane] = select(0.0, exp_f(s - highest), seen);
 		}
 		workgroupBarrier();
-		var more = 0.0;
-{{- range $j := seq 64}}
-		more += weights[{{$j}}];
-{{- end}}
 		for (var g = t / 64u; g < 4u; g += {{.Groups}}u) {
+			var some = weights[g * 16u];
+{{- range $j := seq 15}}
+			some += weights[g * 16u + {{add $j 1}}u];
+{{- end}}
+			if (lane == 0u) {
+				sums[g] = some;
+			}
 {{- range $c := seq $cs}}
 			var part{{$c}} = 0.0;
 {{- end}}
@@ -147,6 +158,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 		}
 		workgroupBarrier();
+		let more = sums[0] + sums[1] + sums[2] + sums[3];
 {{- if .Part}}
 	let to = (wg.z * step.rows * p.heads + i) * (DIM + 2u);
 	for (var d = t; d < DIM; d += {{mul 64 .Groups}}u) {

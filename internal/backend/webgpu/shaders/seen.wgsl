@@ -1,9 +1,9 @@
 // What the kernels of attention read and write, and what all of them compute alike. A
 // page of 64 positions is a whole: its scores are taken relative to their own maximum, and
 // what it gives is joined to what the pages before it gave, in order of position. A score
-// is the sum of chains of fma over {{.Chunk}} elements of a head; what a page's values give, that
-// of four chains over 16 positions each. So what a head computes follows from its position
-// alone, whatever the kernel.
+// is the sum of chains of fma over {{.Chunk}} elements of a head; what a page's values and its
+// weights give, that of four chains over 16 positions each. So what a head computes follows
+// from its position alone, whatever the kernel.
 struct Params {
 	heads: u32,
 	kv_heads: u32,
