@@ -50,7 +50,7 @@ async function timeKernels(prompt, count) {
 }
 
 // kernelName is a kernel's name without what is 0, false or empty.
-const kernelName = name => name.replace(/[{}\[\]]|layout:|ending:/g, ' ').replace(/\w+:(0|false)?(?= |$)/g, '').replace(/:true\b/g, '').replace(/ +/g, ' ').trim();
+const kernelName = name => name.replace(/(\w+:)?[{[]|[}\]]/g, ' ').replace(/\w+:(0|false)?(?= |$)/g, '').replace(/:true\b/g, '').replace(/ +/g, ' ').trim();
 
 // report is what is to be copied: enough that another can do the same.
 function report({ rendered, templated, text, count, warm, runs, kernels }) {

@@ -6,7 +6,7 @@ const WORDS = {
 
 		starting: 'Loading the program…', loadingModel: 'Loading {name}…', noModel: 'No model is loaded.', modelLine: ' · {arch}, {bytes} of weights · {device} · memory {memory}', memoryBoth: '{own}, and {gpu} on the GPU', processor: 'processor (WebAssembly)',
 		onCPU: 'This browser offers no WebGPU, so the model runs on the processor: slower, and right as well. A current Chrome, Edge, Firefox or Safari has it where the system has a GPU.',
-		onCPUFallback: 'The only GPU that this browser offers is a program that stands in for one, so the model runs on the processor, which is faster. “Runs on: the GPU” under Models tries it all the same.',
+		onCPUFallback: 'The only GPU that this browser offers is a program that stands in for one, so the model runs on the processor, which begins sooner. “Runs on: the GPU” under Models tries it all the same.',
 		fallback: 'There is no real GPU here: a program stands in for one (a software adapter). The numbers are right, the speed is not a GPU’s.',
 		hangs: 'It has not stopped yet. Restarting loads the model again.', busyNow: 'Something runs on the model: stop it first.',
 
@@ -53,7 +53,7 @@ const WORDS = {
 
 		starting: 'جارٍ تحميل البرنامج…', loadingModel: 'جارٍ تحميل {name}…', noModel: 'لا نموذج محمّل.', modelLine: ' · {arch}، أوزانه {bytes} · {device} · الذاكرة {memory}', memoryBoth: '{own}، و{gpu} على بطاقة الرسوميات', processor: 'المعالج (WebAssembly)',
 		onCPU: 'لا يوفّر هذا المتصفح WebGPU، لذلك يعمل النموذج على المعالج: أبطأ، وبالصحة نفسها. توفّره الإصدارات الحديثة من Chrome وEdge وFirefox وSafari حيث توجد بطاقة رسوميات.',
-		onCPUFallback: 'بطاقة الرسوميات الوحيدة التي يوفّرها هذا المتصفح برنامج يحل محلها، لذلك يعمل النموذج على المعالج لأنه أسرع. ويمكن تجربتها باختيار «يعمل على: بطاقة الرسوميات» في «النماذج».',
+		onCPUFallback: 'بطاقة الرسوميات الوحيدة التي يوفّرها هذا المتصفح برنامج يحل محلها، لذلك يعمل النموذج على المعالج لأنه يبدأ أسرع. ويمكن تجربتها باختيار «يعمل على: بطاقة الرسوميات» في «النماذج».',
 		fallback: 'لا توجد بطاقة رسوميات حقيقية هنا، بل برنامج يحل محلها. الأرقام صحيحة، أما السرعة فليست سرعة بطاقة رسوميات.',
 		hangs: 'لم يتوقف بعد. إعادة التشغيل تحمّل النموذج من جديد.', busyNow: 'النموذج مشغول: أوقفه أولًا.',
 

@@ -58,7 +58,7 @@ func load(args []js.Value) (any, error) {
 }
 
 // choose finds what computes: the GPU if nothing is said and there is one. A program
-// that stands in for a GPU is slower than the CPU.
+// that stands in for a GPU begins later than the CPU, and is hardly faster.
 func (m *model) choose() error {
 	if m.o.Backend == "cpu" {
 		return nil
