@@ -201,39 +201,11 @@ func (p *planner) products(l *lowered, w *weight, end ending, params any, column
 	}
 	most := p.e.most(l.node)
 	for _, rows := range []int{1, few} {
-		v := linearVariant{layout: w.layout, ending: end, Lanes: lanes, Per: 1, Rows: rows, Unroll: unroll}
-		if w.k >= 128*32 && rows == 1 {
-			v.Unroll = 2 * unroll // runs are as long
-		}
-		if end.GLU != "" || columns >= 4096 {
-			v.Per = 2
-		}
 		if rows > 1 && most == 1 {
 			continue
 		}
-		groups := (columns + lanes - 1) / lanes
-		if end.GLU == "" {
-			groups = (groups + v.Per - 1) / v.Per
-		}
-		grid := func(step int) (x, y, z int) {
-			x, y, _ = flat(groups)
-			return x, y, (step + rows - 1) / rows
-		}
-		params, in := params, in
-		if n := l.node.In[0]; rows == 1 && p.folded[n] {
-			var err error
-			if params, in, err = p.fold(n, params, in); err != nil {
-				return err
-			}
-			v.Norm = n.Shape.Size()
-		}
-		if err := p.add(l, "linear", v, params, grid, out, in...); err != nil {
+		if err := p.rows(l, w, end, params, columns, rows, out, in); err != nil {
 			return err
-		}
-		d := l.dispatches[len(l.dispatches)-1]
-		d.from, d.below = 1, 2
-		if rows > 1 {
-			d.from, d.below = 2, many
 		}
 	}
 	if most < many {
@@ -252,6 +224,41 @@ func (p *planner) products(l *lowered, w *weight, end ending, params any, column
 		return err
 	}
 	l.dispatches[len(l.dispatches)-1].from = many
+	return nil
+}
+
+// rows adds the dispatch for steps of one row, or of a few, of which it takes so many at
+// once.
+func (p *planner) rows(l *lowered, w *weight, end ending, params any, columns, rows int, out gpu.Buffer, in []gpu.Range) (err error) {
+	v := linearVariant{layout: w.layout, ending: end, Lanes: lanes, Per: 1, Rows: rows, Unroll: unroll}
+	if w.k >= 128*32 && rows == 1 {
+		v.Unroll = 2 * unroll // runs are as long
+	}
+	if end.GLU != "" || columns >= 4096 {
+		v.Per = 2
+	}
+	groups := (columns + lanes - 1) / lanes
+	if end.GLU == "" {
+		groups = (groups + v.Per - 1) / v.Per
+	}
+	grid := func(step int) (x, y, z int) {
+		x, y, _ = flat(groups)
+		return x, y, (step + rows - 1) / rows
+	}
+	if n := l.node.In[0]; rows == 1 && p.folded[n] {
+		if params, in, err = p.fold(n, params, in); err != nil {
+			return err
+		}
+		v.Norm = n.Shape.Size()
+	}
+	if err := p.add(l, "linear", v, params, grid, out, in...); err != nil {
+		return err
+	}
+	d := l.dispatches[len(l.dispatches)-1]
+	d.from, d.below = 1, 2
+	if rows > 1 {
+		d.from, d.below = 2, many
+	}
 	return nil
 }
 
