@@ -110,3 +110,21 @@ func TestFusions(t *testing.T) {
 		t.Error("a fusion that there is not passes")
 	}
 }
+
+// TestFoldedGate: a gate behind its up, of another type, reads a norm that its product
+// computes for a row.
+func TestFoldedGate(t *testing.T) {
+	d := device(t)
+	const hidden, ff = 1024, 32
+	g := made(t, hidden, func(b graph.Builder, r *rand.Rand, x *graph.Node) *graph.Node {
+		linear := func(x *graph.Node, dt tensor.DType, n int) *graph.Node {
+			return b.Linear(weightOf(r, dt, 0x1c00, []int{0}, n, x.Shape.Size()), x, n)
+		}
+		h := b.RMSNorm(floats(r, hidden), x, 1e-6, 0)
+		up := linear(h, tensor.Q8_0, ff)
+		return b.Add(x, linear(b.GLU(graph.SiLU, linear(h, tensor.Q4_0, ff), up), tensor.Q4_0, hidden))
+	})
+	if !same(start(t, New(d, Options{}), g, 1, nil).run(3), start(t, New(d, Options{NoFuse: Fusions}), g, 1, nil).run(3)) {
+		t.Error("other bits than without fusions")
+	}
+}

@@ -58,6 +58,12 @@ func (v matrixVariant) memory() int {
 	return 2*v.Stages*(v.BM+v.BN)*(v.BK+8) + 4*v.Subgroups()*v.M*2*v.N
 }
 
+// fits reports whether a GPU has room for v, whose invocations must have as much to bring each.
+func (v matrixVariant) fits(has *gpu.Matrices) bool {
+	n := v.Threads()
+	return v.memory() <= has.WorkgroupBytes && n <= has.Invocations && v.BM*v.BK%(8*n) == 0 && v.BN*v.BK%(32*n) == 0
+}
+
 // The Params of the kernels: factor is of a weight.
 type (
 	narrowParams struct{ k int }
@@ -112,9 +118,8 @@ func (p *planner) matrix(l *lowered, w *weight, end ending, params any, columns 
 		return false, nil
 	}
 	v := matrixVariant{w.layout, end, b.unit.tile(columns), *b.unit}
-	has := b.d.Adapter().Matrices
 	words := p.e.most(l.node) * (4 + (w.k+pad-1)/pad*pad/2)
-	if v.memory() > has.WorkgroupBytes || v.Threads() > has.Invocations || 4*words > b.limit {
+	if !v.fits(b.d.Adapter().Matrices) || 4*words > b.limit {
 		return false, nil
 	}
 	y, err := p.buffer(l.node.Name, words)

@@ -86,6 +86,21 @@ func TestFactor(t *testing.T) {
 	}
 }
 
+// TestTiles: a tile is used if its invocations bring all of it, whatever the size of a
+// subgroup: not where there are more of them than units of weights.
+func TestTiles(t *testing.T) {
+	has := &gpu.Matrices{Invocations: 1024, WorkgroupBytes: 48 << 10}
+	for u, want := range map[matrixUnit]bool{
+		{8, 8, 8, 8}: true, {8, 8, 8, 16}: true, {8, 8, 8, 32}: false,
+		{16, 16, 16, 16}: true, {16, 16, 16, 32}: true, {16, 16, 16, 64}: false,
+	} {
+		v := matrixVariant{matrixTile: u.tile(64), matrixUnit: u}
+		if v.fits(has) != want || want && (v.Lefts()*8*v.Threads() != v.BM*v.BK || v.Rights()*32*v.Threads() != v.BN*v.BK) {
+			t.Errorf("%+v: %v, %d and %d each", v, v.fits(has), v.Lefts(), v.Rights())
+		}
+	}
+}
+
 // matrices is a GPU with matrix units. A test is skipped where it has none.
 func matrices(t *testing.T) *Device {
 	t.Helper()
@@ -181,7 +196,7 @@ func TestMatrixSpeed(t *testing.T) {
 			}
 			for _, tl := range matrixTiles(m) {
 				v := matrixVariant{w.layout, ending{Outs: 1}, tl.matrixTile, tl.matrixUnit}
-				if v.memory() > m.WorkgroupBytes || v.Threads() > m.Invocations {
+				if !v.fits(m) {
 					continue
 				}
 				x, err := prepare("matrix", v, matrixLinear{linearParams{n, k, 0, n}, w.factor()}, (n+v.BN-1)/v.BN, (rows+v.BM-1)/v.BM, out, y, w.shards[0].buffer)
