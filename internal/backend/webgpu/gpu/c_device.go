@@ -210,6 +210,8 @@ func cOpen(path string, n int) (Device, error) {
 	}))
 	if a.status != statusSuccess || a.made == 0 {
 		i.release()
+		forget(d.gone)
+		forget(d.wrong)
 		return nil, fmt.Errorf("gpu: %s: %s", f.Name, oneLine(a.message))
 	}
 	d.device = a.made
@@ -220,10 +222,13 @@ func cOpen(path string, n int) (Device, error) {
 // Adapter implements Device.
 func (d *cDevice) Adapter() Adapter { return d.adapter }
 
-// check is err, or that the device is lost.
+// check is err, or that the device is lost: or as good as lost, for what a call outside of
+// all scopes did wrong is no call's error, and what is computed then is not known.
 func (d *cDevice) check(err error) error {
-	if a := told(d.gone); a.done && d.lost == nil {
-		d.lost = fmt.Errorf("gpu: %s: %w: %s", d.adapter.Name, ErrLost, oneLine(a.message))
+	for _, id := range []uintptr{d.gone, d.wrong} {
+		if a := told(id); a.done && d.lost == nil {
+			d.lost = fmt.Errorf("gpu: %s: %w: %s", d.adapter.Name, ErrLost, oneLine(a.message))
+		}
 	}
 	if d.lost != nil {
 		return d.lost

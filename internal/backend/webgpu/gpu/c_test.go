@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"unsafe"
 )
 
 // TestLibraryErrors: what KARAT_WEBGPU_LIB names and is no library of webgpu.h is an error
@@ -63,6 +64,19 @@ func TestLibrary(t *testing.T) {
 		if a.Library != filepath.Base(path) || a.Name == "" || a.Limits.Groups != standard.Groups {
 			t.Errorf("%+v", a)
 		}
+	}
+}
+
+// TestUncaptured: what the library has against a call outside of all scopes ends what runs.
+func TestUncaptured(t *testing.T) {
+	if !Reaches() {
+		t.Skip("KARAT_WEBGPU_LIB names no shared library of webgpu.h")
+	}
+	d := open(t).(*cDevice)
+	d.call("wgpuBufferRelease", d.call("wgpuDeviceCreateBuffer", d.device, unsafe.Pointer(&bufferDescriptor{usage: usageMapRead | usageMapWrite, size: 4})))
+	d.call("wgpuInstanceProcessEvents", d.instance)
+	if _, err := d.NewBuffer("next", 4); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "MapWrite") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -178,8 +178,8 @@ func (d *device) encode(to *hal.CommandEncoder, r *recorder, commands []command,
 	return e.EndEncoding()
 }
 
-// begin begins encoding. There are two encoders, and one for each piece of a list, for the library's Vulkan makes 16
-// command buffers for each new one and does not free them.
+// begin begins encoding. There are two encoders, and one for each piece of a list, for the
+// library's Vulkan makes 16 command buffers for each new one and does not free them.
 func (d *device) begin(to *hal.CommandEncoder) (hal.CommandEncoder, error) {
 	if *to == nil {
 		e, err := d.hal.CreateCommandEncoder(&hal.CommandEncoderDescriptor{Label: "list"})
