@@ -128,7 +128,10 @@ func inMemory(files []Source) ([]Source, error) {
 	files = slices.Clone(files)
 	var size int64
 	for _, s := range files {
-		if s.Data == nil && (s.Size < 0 || s.Size > math.MaxInt-size) {
+		if s.Data != nil {
+			continue // is in memory already
+		}
+		if s.Size < 0 || s.Size > math.MaxInt-size {
 			return nil, fmt.Errorf("%s: %d bytes", s.Name, s.Size)
 		}
 		size += s.Size
