@@ -28,7 +28,8 @@ import (
 )
 
 // A Sampler chooses the tokens of one sequence. It is not safe for concurrent
-// use. It keeps about 16 bytes per token of the vocabulary if it draws.
+// use. It keeps about 16 bytes per token of the vocabulary if it draws, and as
+// many more for TopP.
 type Sampler struct {
 	o       Options
 	penalty float32
@@ -39,6 +40,7 @@ type Sampler struct {
 	adjusted   []float32 // logits after bias and penalty
 	seen       []bool    // by token id; all false between calls
 	candidates []candidate
+	scratch    []candidate
 }
 
 // bias is one entry of Options.LogitBias.
@@ -219,7 +221,7 @@ func (s *Sampler) truncate(c []candidate) []candidate {
 		slices.SortFunc(c, byID)
 	}
 	if s.o.TopP > 0 && s.o.TopP < 1 {
-		c = topP(c, s.o.TopP)
+		c, s.scratch = topP(c, s.o.TopP, s.scratch)
 	}
 	if s.o.MinP > 0 {
 		c = minP(c, s.logMinP)

@@ -1,5 +1,10 @@
 package sample
 
+import (
+	"math"
+	"slices"
+)
+
 // before is the order of likelihood: the higher logit, of equal ones the lower id.
 func before(a, b candidate) bool {
 	return a.logit > b.logit || a.logit == b.logit && a.id < b.id
@@ -52,8 +57,8 @@ func topK(c []candidate, k int) []candidate {
 }
 
 // topP is the fewest likeliest of c whose probabilities sum to at least p, 0 < p < 1, in
-// c's memory. It orders no more of c than it keeps.
-func topP(c []candidate, p float64) []candidate {
+// c's memory, the likeliest last. It uses scratch, which it returns, perhaps larger.
+func topP(c []candidate, p float64, scratch []candidate) (kept, used []candidate) {
 	total := weigh(c, 1)
 	// All tokens below this weight together are less than the part that may go,
 	// so the tokens kept are among the others. Half of it is room for rounding.
@@ -64,15 +69,55 @@ func topP(c []candidate, p float64) []candidate {
 			rest = append(rest, x)
 		}
 	}
-	heapify(rest, before)
+	used = order(rest, scratch)
 	end, sum := len(rest), 0.0
-	for end > 0 && sum < float64(p*total) { // rest[:end] is the heap; what left it follows
-		sum += rest[0].weight
+	for end > 0 && sum < float64(p*total) {
 		end--
-		rest[0], rest[end] = rest[end], rest[0]
-		sink(rest[:end], 0, before)
+		sum += rest[end].weight
 	}
-	return rest[end:]
+	return rest[end:], used
+}
+
+// order brings c, which is in the order of ids, into the order of likelihood, the likeliest
+// last. Many, perhaps a whole vocabulary, go by the bits of their logits, which are made
+// integers of the same order, eleven at a time. It uses scratch, which it returns, perhaps
+// larger.
+func order(c, scratch []candidate) []candidate {
+	const digit, digits = 11, 3
+	if len(c) < 1<<digit {
+		slices.SortFunc(c, func(a, b candidate) int {
+			if before(a, b) {
+				return 1
+			}
+			return -1
+		})
+		return scratch
+	}
+	scratch = slices.Grow(scratch[:0], len(c))[:len(c)]
+	slices.Reverse(c) // of equal logits the higher id is less likely
+	rank := func(x float32) uint32 {
+		b := math.Float32bits(x + 0) // -0 is 0
+		return b ^ (uint32(int32(b)>>31) | 1<<31)
+	}
+	from, to := c, scratch
+	for pass := range digits {
+		var starts [1<<digit + 1]int
+		of := func(x float32) uint32 { return rank(x) >> (pass * digit) & (1<<digit - 1) }
+		for i := range from {
+			starts[of(from[i].logit)+1]++
+		}
+		for i := range 1 << digit {
+			starts[i+1] += starts[i]
+		}
+		for i := range from {
+			d := of(from[i].logit)
+			to[starts[d]] = from[i]
+			starts[d]++
+		}
+		from, to = to, from
+	}
+	copy(c, from)
+	return scratch
 }
 
 // minP is those of c whose logit is at least the highest plus logP, the
