@@ -48,8 +48,9 @@ type Options struct {
 	KV        string    // keys and values as "f16" or "f32"; "" is f16 with Fast and f32 otherwise
 
 	// Backend is what computes: "cpu", which "" is, "webgpu" for the first GPU, or
-	// "webgpu:1" for the second. A GPU computes in float32, whatever Precision is, but
-	// for Float64, which it refuses.
+	// "webgpu:1" for the second. A GPU computes in float32, or with Fast in binary16 where
+	// it has matrix units and KARAT_WEBGPU_LIB names what reaches them; it refuses
+	// Float64.
 	Backend string
 
 	// Progress is called while Load prepares the weights, with the bytes of the

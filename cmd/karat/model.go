@@ -80,7 +80,7 @@ func (a *arithmetic) add(c *cobra.Command, precision karat.Precision) {
 	a.kv = choice{values: []string{"f16", "f32"}}
 	addBackend(c, &a.backend)
 	c.Flags().IntVar(&a.threads, "threads", 0, "`number` of threads (default: one a core that may be used)")
-	a.precision.add(c, "precision", "arithmetic: fast has 16-bit activations with quantized weights and is else f32; f64 is slow, for comparison")
+	a.precision.add(c, "precision", "arithmetic: fast has 16-bit activations with quantized weights and is else f32; a GPU has it on matrix units alone; f64 is slow, for comparison")
 	a.kv.add(c, "kv", "how keys and values are kept (default f16 with fast, else f32; f64 keeps them in float64)")
 }
 

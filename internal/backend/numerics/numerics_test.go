@@ -40,6 +40,18 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestAsked: what a GPU makes of a precision is asked for by the user's word.
+func TestAsked(t *testing.T) {
+	for precision, want := range map[string]string{"fast": "fast", "f16": "fast", "f32": "f32", "f64": "f64"} {
+		if got := (Numerics{Precision: precision}).Asked(); got != want {
+			t.Errorf("%s is asked for as %s, want %s", precision, got, want)
+		}
+	}
+	if got := (Numerics{Precision: "f16", GPU: 1}).Activations(); got != "f16" {
+		t.Errorf("activations %s", got)
+	}
+}
+
 func TestOn(t *testing.T) {
 	fast, exact := Numerics{Precision: "fast", KV: "f16"}, Numerics{Precision: "f64", KV: "f64"}
 	for name, want := range map[string]Numerics{

@@ -106,6 +106,8 @@ func (u *matrixUnit) tile(columns int) matrixTile {
 		return matrixTile{32, 32, 64, 16, 16, 1}
 	case columns >= 8192:
 		return matrixTile{128, 256, 32, 64, 64, 1}
+	case columns > 2048:
+		return matrixTile{64, 256, 32, 32, 64, 1}
 	}
 	return matrixTile{128, 64, 64, 64, 32, 1}
 }

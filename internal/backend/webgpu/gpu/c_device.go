@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 	"unsafe"
 )
 
@@ -201,6 +202,11 @@ func cOpen(path string, n int) (Device, error) {
 	want := f.wanted
 	if f.Timestamps {
 		want = append(want, i.features.timestamps)
+	}
+	if f.Kind != "cpu" { // else what is waited for wants the processors
+		own := *i.library
+		own.spin = 2 * time.Millisecond
+		i.library = &own
 	}
 	c := callbacks()
 	a := i.ask(i.instance, c.object, "wgpuAdapterRequestDevice", f.handle, unsafe.Pointer(&deviceDescriptor{

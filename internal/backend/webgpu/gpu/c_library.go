@@ -26,7 +26,8 @@ type library struct {
 	name      string // of its file
 	functions map[string]function
 	features  cFeatures
-	dawn      bool // has Dawn's toggles
+	dawn      bool          // has Dawn's toggles
+	spin      time.Duration // how long to ask at once again before sleeping, which takes long to end
 }
 
 // function is one of the library's.
@@ -98,7 +99,7 @@ func loadLibrary(path string) (*library, error) {
 		return nil, cmp.Or(errors.Unwrap(err), err) // which names the path once more
 	}
 	has := func(name string) bool { _, err := ffi.GetSymbol(h, name); return err == nil }
-	l := &library{name: filepath.Base(path), functions: map[string]function{}, dawn: has("wgpuAdapterCreateDevice")}
+	l := &library{name: filepath.Base(path), functions: map[string]function{}, dawn: has("wgpuAdapterCreateDevice"), spin: 20 * time.Microsecond}
 	switch {
 	case has("wgpuGetInstanceCapabilities"):
 		l.features = cFeatures{3, 0xa, 0x11, 0} // whose WGSL has other functions for matrix units
@@ -235,7 +236,7 @@ func (l *library) ask(instance handle, callback uintptr, name string, args ...an
 		if a := told(id); a.done {
 			return a
 		}
-		if waited := time.Since(start); waited > 20*time.Microsecond {
+		if waited := time.Since(start); waited > l.spin {
 			time.Sleep(min(max(waited/64, 10*time.Microsecond), time.Millisecond))
 		}
 	}

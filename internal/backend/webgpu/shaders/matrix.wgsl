@@ -55,13 +55,6 @@ fn of_weight(column: u32, r: u32) -> u32 {
 {{- end}}
 }
 
-// turned is v from element g on, round and round. Invocations whose rows begin in one bank
-// write their pairs in such orders that no two meet there.
-fn turned(v: vec4u, g: u32) -> vec4u {
-	let a = select(v, v.yzwx, (g & 1u) != 0u);
-	return select(a, a.zwxy, (g & 2u) != 0u);
-}
-
 @compute @workgroup_size({{.Threads}})
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u32) {
 	let rows = step.rows;
@@ -72,10 +65,6 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	let wm = subgroup / {{div .BN .WN}}u * {{.WM}}u;
 	let wn = subgroup % {{div .BN .WN}}u * {{.WN}}u;
 	let stride = 1u + (p.k + {{add .Pad -1}}u) / {{.Pad}}u * {{div .Pad 8}}u;
-	let ga = {{if eq .BK 32}}t & 3u{{else}}(t >> 3u) & 3u{{end}};
-	let gb = (t >> 3u) & 3u;
-	let a_at = 2u * ((vec4u(0u, 1u, 2u, 3u) + ga) & vec4u(3u));
-	let b_at = 2u * ((vec4u(0u, 1u, 2u, 3u) + gb) & vec4u(3u));
 {{- range $i := seq .Down}}
 {{- range $j := seq $.Across}}
 	var c{{$i}}_{{$j}} = subgroup_matrix_result<f32, {{$.N}}, {{$.M}}>();
@@ -101,11 +90,10 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- range $i := seq .Lefts}}
 		{
 			let at = left_at + (t + {{mul $i $.Threads}}u) / {{div $.BK 8}}u * LD + (t + {{mul $i $.Threads}}u) % {{div $.BK 8}}u * 8u;
-			let v = turned(a{{$i}}, ga);
 {{- range $q := seq 4}}
-			let p{{$q}} = bitcast<vec2<f16>>(v[{{$q}}]);
-			left[at + a_at[{{$q}}]] = p{{$q}}.x;
-			left[at + a_at[{{$q}}] + 1u] = p{{$q}}.y;
+			let p{{$q}} = bitcast<vec2<f16>>(a{{$i}}[{{$q}}]);
+			left[at + {{mul 2 $q}}u] = p{{$q}}.x;
+			left[at + {{add 1 (mul 2 $q)}}u] = p{{$q}}.y;
 {{- end}}
 		}
 {{- end}}
@@ -124,11 +112,11 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- else if eq $.Bits 4}}b{{$i}}.low[{{$j}}]
 {{- else}}b{{$i}}.low[{{div $j 2}}] >> {{mul 16 (mod $j 2)}}u{{end}},
 {{- if eq $.High 1}} b{{$i}}.high.x >> {{mul 8 $j}}u{{else if eq $.High 2}} b{{$i}}.high[{{div $j 2}}] >> {{mul 16 (mod $j 2)}}u{{else}} 0u{{end}}, scale{{if eq $.Group 16}}{{div $j 2}}{{else}}0{{end}});
-				let h = turned(vec4u(bitcast<vec2<u32>>(vec4<f16>(v[0])), bitcast<vec2<u32>>(vec4<f16>(v[1]))), gb);
+				let lo = vec4<f16>(v[0]);
+				let hi = vec4<f16>(v[1]);
 {{- range $q := seq 4}}
-				let p{{$q}} = bitcast<vec2<f16>>(h[{{$q}}]);
-				right[at + {{mul 8 $j}}u + b_at[{{$q}}]] = p{{$q}}.x;
-				right[at + {{mul 8 $j}}u + b_at[{{$q}}] + 1u] = p{{$q}}.y;
+				right[at + {{add $q (mul 8 $j)}}u] = lo[{{$q}}];
+				right[at + {{add 4 $q (mul 8 $j)}}u] = hi[{{$q}}];
 {{- end}}
 			}
 {{- end}}
