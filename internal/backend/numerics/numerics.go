@@ -61,7 +61,7 @@ func (n Numerics) On(name string) (Numerics, error) {
 		return n, fmt.Errorf("backend %q, possible are cpu, webgpu and webgpu:N", name)
 	}
 	if n.Precision == "f64" {
-		return n, fmt.Errorf("precision f64, backend %s has none but f32", name)
+		return n, fmt.Errorf("precision f64, which backend %s has not", name)
 	}
 	if n.Precision == "fast" && webgpu.HasMatrices(i) {
 		n.Precision = "f16"
