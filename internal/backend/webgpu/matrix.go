@@ -82,16 +82,17 @@ type (
 	}
 )
 
-// unitOf is the matrix unit that is used: nil where there is none, or where subgroups differ
-// in size, for then it is not known which invocations are one.
+// unitOf is the matrix unit that is used: nil where there is none, where its tiles do not
+// fit, or where subgroups differ in size, for then it is not known which invocations are one.
 func unitOf(m *gpu.Matrices) *matrixUnit {
 	if m == nil || m.Subgroup[0] != m.Subgroup[1] {
 		return nil
 	}
 	for _, s := range []gpu.Shape{{M: 16, N: 16, K: 16}, {M: 8, N: 8, K: 8}} {
 		for _, has := range m.Shapes {
-			if has == s {
-				return &matrixUnit{s.M, s.N, s.K, m.Subgroup[0]}
+			u := matrixUnit{s.M, s.N, s.K, m.Subgroup[0]}
+			if has == s && (matrixVariant{matrixTile: u.tile(0), matrixUnit: u}).fits(m) {
+				return &u
 			}
 		}
 	}

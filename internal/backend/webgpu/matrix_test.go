@@ -86,17 +86,26 @@ func TestFactor(t *testing.T) {
 	}
 }
 
-// TestTiles: a tile is used if its invocations bring all of it, whatever the size of a
-// subgroup: not where there are more of them than units of weights.
+// TestTiles: matrix units are used if a tile's invocations bring all of it, whatever the size
+// of a subgroup: not where there are more of them than units of weights.
 func TestTiles(t *testing.T) {
-	has := &gpu.Matrices{Invocations: 1024, WorkgroupBytes: 48 << 10}
 	for u, want := range map[matrixUnit]bool{
 		{8, 8, 8, 8}: true, {8, 8, 8, 16}: true, {8, 8, 8, 32}: false,
 		{16, 16, 16, 16}: true, {16, 16, 16, 32}: true, {16, 16, 16, 64}: false,
 	} {
-		v := matrixVariant{matrixTile: u.tile(64), matrixUnit: u}
-		if v.fits(has) != want || want && (v.Lefts()*8*v.Threads() != v.BM*v.BK || v.Rights()*32*v.Threads() != v.BN*v.BK) {
-			t.Errorf("%+v: %v, %d and %d each", v, v.fits(has), v.Lefts(), v.Rights())
+		has := &gpu.Matrices{Shapes: []gpu.Shape{{M: u.M, N: u.N, K: u.K}}, Subgroup: [2]int{u.Lanes, u.Lanes}, Invocations: 1024, WorkgroupBytes: 48 << 10}
+		if got := unitOf(has); (got != nil) != want {
+			t.Errorf("%+v: %v", u, got)
+		}
+		for _, columns := range []int{64, 4096, 8192} {
+			v := matrixVariant{matrixTile: u.tile(columns), matrixUnit: u}
+			if v.fits(has) != want || want && (v.Lefts()*8*v.Threads() != v.BM*v.BK || v.Rights()*32*v.Threads() != v.BN*v.BK) {
+				t.Errorf("%+v: %v, %d and %d each", v, v.fits(has), v.Lefts(), v.Rights())
+			}
+		}
+		has.WorkgroupBytes = 8 << 10
+		if unitOf(has) != nil {
+			t.Errorf("%+v: without room for a tile", u)
 		}
 	}
 }
