@@ -21,16 +21,16 @@ func (d *cDevice) Run(l *List) error {
 	if !d.adapter.Timestamps {
 		n.stamps = 0
 	}
-	if err := d.room(l, n); err != nil {
-		return fmt.Errorf("gpu: %w", err)
+	if err = d.room(l, n); err == nil {
+		err = d.scoped(func() { d.submit(l, n) })
 	}
-	if err := d.scoped(func() { d.submit(l, n) }); err != nil {
-		if d.lost != nil {
-			return err
-		}
-		return fmt.Errorf("gpu: %w", err)
+	if err == nil {
+		err = d.fetch(l, n)
 	}
-	return d.fetch(l, n)
+	if err == nil || d.lost != nil {
+		return d.lost
+	}
+	return fmt.Errorf("gpu: %w", err)
 }
 
 // room makes room for what the host writes, reads and times, and lays what it writes
@@ -179,10 +179,7 @@ func (d *cDevice) fetch(l *List, n counts) error {
 	l.times = nil
 	all, err := d.mapped(d.down, mapRead, readback(n))
 	if err != nil {
-		if d.lost != nil {
-			return err
-		}
-		return fmt.Errorf("gpu: what was computed: %w", err)
+		return fmt.Errorf("what was computed: %w", err)
 	}
 	defer d.call("wgpuBufferUnmap", d.down.handle)
 	for i := range l.commands {
