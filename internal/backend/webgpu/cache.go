@@ -88,7 +88,10 @@ func (c *cache) reserve(s *backend.Step, steps int, splits []*split) error {
 				}
 			}
 		}
-		size := len(c.table(further(s, steps-1), class))
+		size := 0
+		for i := range steps { // the last one's window may begin on a later page, and have fewer
+			size = max(size, len(c.table(further(s, i), class)))
+		}
 		if b := c.tables[class]; b == nil || b.Size() < size {
 			made, err := c.b.empty("page table", 2*size)
 			if err != nil {

@@ -215,3 +215,35 @@ func TestChoose(t *testing.T) {
 		}
 	}
 }
+
+// TestReserve: what is reserved for several steps has room for the tables of each, of which
+// the last one's need not be the largest: a window may end a page before.
+func TestReserve(t *testing.T) {
+	const steps, window = 16, 41
+	r := start(t, New(device(t), Options{}), block(t, tensor.Q4_0, 64, window), 128, nil)
+	c := r.c.(*cache)
+	s := &backend.Step{}
+	for range 2 {
+		seq := r.pool.NewSequence()
+		if err := seq.Grow(95 + steps); err != nil {
+			t.Fatal(err)
+		}
+		s.Tokens, s.Pos, s.Seqs = append(s.Tokens, 1), append(s.Pos, 95), append(s.Seqs, seq)
+	}
+	one := &backend.Step{Tokens: s.Tokens[:1], Pos: []int32{5}, Seqs: s.Seqs[:1]}
+	for _, x := range []struct {
+		s     *backend.Step
+		steps int
+	}{{one, 1}, {s, steps}} {
+		if err := c.reserve(x.s, x.steps, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for class, table := range c.tables {
+		for i := range steps {
+			if n := len(c.table(further(s, i), class)); n > table.Size() {
+				t.Errorf("step %d of class %d: a table of %d bytes, %d are reserved", i, class, n, table.Size())
+			}
+		}
+	}
+}
