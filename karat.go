@@ -10,7 +10,9 @@
 //	}
 //
 // A request's logits, and so its tokens, have the same bits whatever the
-// number of threads, the other requests that run, and the machine.
+// number of threads, the other requests that run, and the machine. GPUs may
+// differ from each other; and where one's matrix units are used (Options.Backend),
+// other requests make a difference, too, but not with Float32.
 package karat
 
 import (

@@ -56,6 +56,9 @@ names a shared library of webgpu.h, as Dawn builds it, the GPUs are those that i
 }
 
 func findDevices() (*devices, error) {
+	if err := simd.Err(); err != nil {
+		return nil, err
+	}
 	d := &devices{CPU: cpuDevice{simd.Tier(), machine.Threads()}, GPUs: []gpu.Adapter{}}
 	all, err := gpu.Adapters()
 	if errors.Is(err, gpu.ErrNone) {
@@ -100,8 +103,11 @@ func deviceName(n numerics.Numerics) (string, error) {
 		return "CPU " + simd.Tier() + " " + n.Precision, nil
 	}
 	all, err := gpu.Adapters()
-	if err != nil || n.GPU > len(all) {
-		return "", fmt.Errorf("backend webgpu:%d: %w", n.GPU-1, errors.Join(err, fmt.Errorf("there are %d GPUs", len(all))))
+	if err == nil && n.GPU > len(all) {
+		err = gpu.Missing(n.GPU-1, len(all))
+	}
+	if err != nil {
+		return "", err
 	}
 	return "WebGPU " + oneLine(all[n.GPU-1].Name) + " " + n.Precision, nil
 }

@@ -108,8 +108,8 @@ func newRootCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "karat",
 		Short: "Run language models, and prove that their logits are right",
-		Long: `Karat runs Llama 3, Qwen 2 and 3, Gemma 3 and Gemma 4 on the CPU, from GGUF
-files and from Hugging Face folders as they are downloaded.
+		Long: `Karat runs Llama 3, Qwen 2 and 3, Gemma 3 and Gemma 4 on the CPU or on a GPU,
+from GGUF files and from Hugging Face folders as they are downloaded.
 
 A MODEL is a GGUF file (of a split one, any part) or a Hugging Face folder.
 Without one, a small demo model that lies in the program is used.`,

@@ -86,7 +86,7 @@ func (a *arithmetic) add(c *cobra.Command, precision karat.Precision) {
 
 // addBackend registers --backend.
 func addBackend(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "backend", "cpu", "what computes: cpu, webgpu for the first GPU of \"karat devices\", or webgpu:`N`; a GPU computes in f32")
+	c.Flags().StringVar(to, "backend", "cpu", "`name` of what computes: cpu, webgpu for the first GPU of \"karat devices\", or webgpu:N for another; see --precision")
 }
 
 // options are the library's for the flags.

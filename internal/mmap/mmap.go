@@ -89,7 +89,7 @@ func Guard(read func() error) (err error) {
 		if !ok {
 			panic(p)
 		}
-		err = fmt.Errorf("mmap: read at %#x: the mapped file shrank or cannot be read: %w", fault.Addr(), fault)
+		err = fmt.Errorf("mmap: read at %#x: the mapped file shrank or cannot be read", fault.Addr())
 	}()
 	return read()
 }

@@ -67,7 +67,7 @@ func Open(n int) (Device, error) {
 		return nil, err
 	}
 	if n < 0 || n >= len(all) {
-		return nil, fmt.Errorf("gpu: GPU %d, this machine has 0 to %d", n, len(all)-1)
+		return nil, Missing(n, len(all))
 	}
 	s, err := shim()
 	if err != nil {

@@ -195,7 +195,7 @@ func cOpen(path string, n int) (Device, error) {
 	}
 	if n < 0 || n >= len(i.adapters) {
 		i.release()
-		return nil, fmt.Errorf("gpu: GPU %d, this machine has 0 to %d", n, len(i.adapters)-1)
+		return nil, Missing(n, len(i.adapters))
 	}
 	f := i.adapters[n]
 	d := &cDevice{cInstance: i, adapter: f.Adapter, live: map[*cObject]bool{}, gone: expect(), wrong: expect()}

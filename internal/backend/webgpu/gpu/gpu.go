@@ -16,6 +16,15 @@ import (
 // ErrNone is wrapped by the error where this machine has no adapter that can be used.
 var ErrNone = errors.New("no GPU is available")
 
+// Missing is the error where there is no n-th adapter of so many.
+func Missing(n, of int) error {
+	there := "webgpu:0"
+	if of > 1 {
+		there += fmt.Sprintf(" to webgpu:%d", of-1)
+	}
+	return fmt.Errorf("gpu: there is no webgpu:%d, only %s", n, there)
+}
+
 // ErrLost is wrapped by the errors of a device that is lost: it computes no more.
 var ErrLost = errors.New("the GPU is lost")
 
@@ -50,7 +59,11 @@ type Matrices struct {
 }
 
 // Shape is that of a product of M x K by K x N elements.
-type Shape struct{ M, N, K int }
+type Shape struct {
+	M int `json:"m"`
+	N int `json:"n"`
+	K int `json:"k"`
+}
 
 func (s Shape) String() string { return fmt.Sprintf("%dx%dx%d", s.M, s.N, s.K) }
 

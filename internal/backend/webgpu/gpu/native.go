@@ -122,7 +122,7 @@ func openNth(n int) (Device, error) {
 	}
 	if n < 0 || n >= len(all) {
 		destroy(instances)
-		return nil, fmt.Errorf("gpu: GPU %d, this machine has 0 to %d", n, len(all)-1)
+		return nil, Missing(n, len(all))
 	}
 	f := all[n]
 	open, err := f.exposed.Adapter.Open(f.exposed.Features, f.exposed.Capabilities.Limits)
