@@ -3,7 +3,6 @@
 package gpu
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"unsafe"
@@ -182,19 +181,6 @@ func (d *cDevice) fetch(l *List, n counts) error {
 		return fmt.Errorf("what was computed: %w", err)
 	}
 	defer d.call("wgpuBufferUnmap", d.down.handle)
-	for i := range l.commands {
-		if c := &l.commands[i]; c.kind == read {
-			copy(c.data, all[:c.size])
-			all = all[c.size:]
-		}
-	}
-	if n.stamps > 0 {
-		list := make([]uint64, n.stamps)
-		all = all[len(all)-8*n.stamps-4:]
-		for i := range list {
-			list[i] = binary.LittleEndian.Uint64(all[8*i:])
-		}
-		l.times = durations(list, 1)
-	}
+	l.take(all, (n.read+7)&^7, n.stamps, 1)
 	return nil
 }

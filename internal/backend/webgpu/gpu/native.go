@@ -4,6 +4,7 @@ package gpu
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -425,11 +426,19 @@ func (d *device) lose(err error) error {
 	return d.lost
 }
 
-// durations are stamps, in ticks of period nanoseconds, as times since the first.
-func durations(ticks []uint64, period float32) []time.Duration {
-	list := make([]time.Duration, len(ticks))
-	for i, t := range ticks {
-		list[i] = time.Duration(float64(t-ticks[0]) * float64(period))
+// take gives l's reads what they wanted of all that came back, and l its times: those of
+// stamps, in ticks of period nanoseconds from byte at on.
+func (l *List) take(all []byte, at, stamps int, period float32) {
+	ticks := all[at:]
+	for i := range l.commands {
+		if c := &l.commands[i]; c.kind == read {
+			copy(c.data, all[:c.size])
+			all = all[c.size:]
+		}
 	}
-	return list
+	l.times = nil
+	for i := range stamps {
+		t := binary.LittleEndian.Uint64(ticks[8*i:]) - binary.LittleEndian.Uint64(ticks)
+		l.times = append(l.times, time.Duration(float64(t)*float64(period)))
+	}
 }

@@ -3,7 +3,6 @@
 package gpu
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -303,19 +302,9 @@ func (d *device) fetch(l *List, ticks, stamps int) error {
 	if err != nil {
 		return d.lose(err)
 	}
-	for i := range l.commands {
-		if c := &l.commands[i]; c.kind == read {
-			copy(c.data, all[:c.size])
-			all = all[c.size:]
-		}
+	if !d.adapter.Timestamps {
+		stamps = 0
 	}
-	if stamps > 0 && d.adapter.Timestamps {
-		list := make([]uint64, stamps)
-		all = all[len(all)-8*stamps:]
-		for i := range list {
-			list[i] = binary.LittleEndian.Uint64(all[8*i:])
-		}
-		l.times = durations(list, d.queue.GetTimestampPeriod())
-	}
+	l.take(all, ticks, stamps, d.queue.GetTimestampPeriod())
 	return nil
 }
