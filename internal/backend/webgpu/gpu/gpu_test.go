@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // open opens the first GPU, and skips the test where there is none.
@@ -222,4 +224,47 @@ func TestOpenMissing(t *testing.T) {
 	if _, err := Open(1 << 20); err == nil || !errors.Is(err, ErrNone) && !strings.Contains(err.Error(), "there is no webgpu:1048576, only webgpu:0") {
 		t.Error(err)
 	}
+}
+
+// TestStamps: a list that is run again has its times, whatever ran between with more stamps
+// than had room.
+func TestStamps(t *testing.T) {
+	d := open(t)
+	if !d.Adapter().Timestamps {
+		t.Skip("the GPU has no time stamps")
+	}
+	b := buffers(t, d, 16, 256, 256)
+	p, err := d.NewPipeline("double", double, []Access{Uniform, Read, ReadWrite})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := d.NewGroup(p, Range{Buffer: b[0]}, Range{Buffer: b[1]}, Range{Buffer: b[2]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(pieces, stamps int) {
+		t.Helper()
+		var l List
+		for i := range pieces {
+			if i > 0 {
+				l.Cut()
+			}
+			for range stamps {
+				l.Stamp()
+				l.Dispatch(p, g, 1, 1, 1)
+			}
+		}
+		if err := d.Run(&l); err != nil {
+			t.Fatal(err)
+		}
+		times := l.Times()
+		if len(times) != pieces*stamps || !slices.IsSorted(times) || times[len(times)-1] > time.Minute {
+			t.Errorf("%d stamps in each of %d pieces: %v", stamps, pieces, times)
+		}
+	}
+	for range 3 { // so that it is encoded ahead
+		run(1, 2)
+	}
+	run(3, 50)
+	run(1, 2)
 }

@@ -412,7 +412,7 @@ func (d *device) stampRoom(n int) (err error) {
 	}
 	if d.stamps != nil {
 		d.hal.DestroyQuerySet(d.stamps)
-		d.stamps, d.stamped = nil, 0
+		d.stamps, d.stamped, d.last = nil, 0, nil // next would write into it
 	}
 	if d.stamps, err = d.hal.CreateQuerySet(&hal.QuerySetDescriptor{Label: "stamps", Type: hal.QueryTypeTimestamp, Count: uint32(n)}); err == nil {
 		d.stamped = n
