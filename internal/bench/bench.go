@@ -53,6 +53,11 @@ type Result struct {
 	Step      *Step     `json:"step,omitempty"`  // where a GPU computes
 }
 
+// name is that of what was tested.
+func (t *Result) name() string {
+	return fmt.Sprintf("%s, threads %d, parallel %d", t.Test, t.Threads, t.Parallel)
+}
+
 // Step is what a step takes, on average: a token of decoding, or a chunk of a prompt.
 type Step struct {
 	Dispatches float64 `json:"dispatches"`

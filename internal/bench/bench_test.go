@@ -59,7 +59,9 @@ func formats(t *testing.T, r *Report) {
 		t.Errorf("JSON %+v, %v", back, err)
 	}
 	b.Reset()
-	if err := r.WriteMarkdown(&b); err != nil || !strings.Contains(b.String(), "| tg4 @ d5 |") {
+	r.Results[3].Step = &Step{Dispatches: 7, Device: 0.003, Host: 0.001}
+	const step = "tg4, threads 1, parallel 2: a step has 7 dispatches and takes the GPU 3.000 ms, and the host 1.000 ms more (25 %)"
+	if err := r.WriteMarkdown(&b); err != nil || !strings.Contains(b.String(), "| tg4 @ d5 |") || !strings.Contains(b.String(), step) {
 		t.Errorf("Markdown %s, %v", &b, err)
 	}
 }

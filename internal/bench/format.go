@@ -62,7 +62,7 @@ func (r *Report) WriteMarkdown(w io.Writer) (err error) {
 	}
 	for _, t := range r.Results {
 		if s := t.Step; s != nil {
-			print("%s: a step has %.0f dispatches and takes the GPU %.3f ms, and the host %.3f ms more (%.0f %%)", t.Test, s.Dispatches, 1e3*s.Device, 1e3*s.Host, 100*s.Host/(s.Host+s.Device))
+			print("%s: a step has %.0f dispatches and takes the GPU %.3f ms, and the host %.3f ms more (%.0f %%)", t.name(), s.Dispatches, 1e3*s.Device, 1e3*s.Host, 100*s.Host/(s.Host+s.Device))
 			if s.Read > 0 {
 				print("; it reads weights at %.0f %% of what this GPU reads at most", 100*s.Read)
 			}

@@ -58,7 +58,7 @@ func (m *runner) tests(ctx context.Context, add func(Result)) error {
 // test runs t, once more than is counted, in turns with the peer: either goes
 // first in every second run.
 func (m *runner) test(ctx context.Context, t *Result) error {
-	m.say(fmt.Sprintf("%s, threads %d, parallel %d", t.Test, t.Threads, t.Parallel))
+	m.say(t.name())
 	start := time.Now()
 	all, err := m.sequences(ctx, t)
 	defer func() {
