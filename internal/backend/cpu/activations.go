@@ -168,9 +168,9 @@ func (a *activations) chunk(w *panel.Weight, c int, tiles bool) (x acts) {
 	return x
 }
 
-// row is a chunk of all whole chunks of the only row, which follow each other.
-func (a *activations) row(w *panel.Weight) (x simd.Acts) {
-	n := w.K / panel.Chunk * panel.Chunk
+// whole is the whole chunks of all rows, chunk after chunk.
+func (a *activations) whole(w *panel.Weight) (x simd.Acts) {
+	n := w.K / panel.Chunk * panel.Chunk * a.rows
 	x.Q, x.DX = a.q[:n], a.dx[:n/simd.ActGroup]
 	if w.HasMin() {
 		x.Sums = a.sums[:n/w.Group()]

@@ -46,6 +46,7 @@ type product struct {
 	tiles  bool // by simd.AddTiles
 	row    bool // by panel.Weight.AddRow
 	few    bool // by simd.AddRows
+	whole  bool // by simd.AddChunks
 }
 
 // newProduct is for matrix i of w.
@@ -78,7 +79,8 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 	if p.panels == nil {
 		return nil
 	}
-	p.tiles, p.row, p.few = simd.HasTiles(rows), rows == 1 && p.panels.HasRow(), p.panels.K >= panel.Chunk && p.panels.Stored().HasRows(rows)
+	p.tiles, p.row, p.whole = simd.HasTiles(rows), rows == 1 && p.panels.HasRow(), p.panels.Stored().HasChunks(rows)
+	p.few = p.panels.K >= panel.Chunk && p.panels.Stored().HasRows(rows)
 	if err := p.e.x.quantize(in, x, rows, p.panels, p.tiles); err != nil {
 		return err
 	}
@@ -121,7 +123,7 @@ func (p *product) panelsOfWeight(worker, from, to int) error {
 // rows: [panel][rows][panel.Rows], or with tiles [rows][panel][panel.Rows].
 func (p *product) add(s *scratch, acc []float32, from, to int) {
 	n, size := 1, p.rows*panel.Rows
-	if p.rows > fewRows || p.few {
+	if p.rows > fewRows || p.few || p.whole {
 		n = p.batch()
 	}
 	for i := from; i < to; i += n {
@@ -138,8 +140,12 @@ func (p *product) panelBatch(s *scratch, all []float32, from, to int) {
 	case p.few:
 		simd.AddRows(all, p.panels.Whole(from, to), p.panels.Bytes(), p.panels.Stored(), p.e.x.joined, p.rows)
 		first = p.panels.K / panel.Chunk
+	case p.whole:
+		x := p.e.x.whole(p.panels)
+		simd.AddChunks(all, p.panels.Whole(from, to), p.panels.Bytes(), p.panels.Stored(), &x, p.rows)
+		first = p.panels.K / panel.Chunk
 	case p.row:
-		x := p.e.x.row(p.panels)
+		x := p.e.x.whole(p.panels)
 		for i := from; i < to; i++ {
 			p.panels.AddRow(all[(i-from)*panel.Rows:(i-from+1)*panel.Rows], i, &x)
 		}
