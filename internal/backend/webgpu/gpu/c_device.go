@@ -339,15 +339,17 @@ func (d *cDevice) NewPipeline(name, wgsl string, access []Access) (Pipeline, err
 	if err := d.check(nil); err != nil {
 		return nil, err
 	}
-	var module, made, layout handle
+	var module handle
+	var p *cPipeline
 	err := d.scoped(func() {
 		module = d.call("wgpuDeviceCreateShaderModule", d.device, unsafe.Pointer(&labelDescriptor{label: view(name),
 			next: unsafe.Pointer(&shaderSourceWGSL{chain: chainedStruct{kind: kindShaderSourceWGSL}, code: view(wgsl)})}))
 	})
 	if err == nil {
 		err = d.scoped(func() {
-			made = d.call("wgpuDeviceCreateComputePipeline", d.device, unsafe.Pointer(&computePipelineDescriptor{label: view(name), module: module, entry: view("main")}))
-			layout = d.call("wgpuComputePipelineGetBindGroupLayout", made, 0)
+			made := d.call("wgpuDeviceCreateComputePipeline", d.device, unsafe.Pointer(&computePipelineDescriptor{label: view(name), module: module, entry: view("main")}))
+			layout := d.call("wgpuComputePipelineGetBindGroupLayout", made, 0)
+			p = &cPipeline{d.add("wgpuComputePipeline", made), name, access, d.add("wgpuBindGroupLayout", layout)}
 		})
 	}
 	d.call("wgpuShaderModuleRelease", module)
@@ -355,9 +357,12 @@ func (d *cDevice) NewPipeline(name, wgsl string, access []Access) (Pipeline, err
 		return nil, d.lost
 	}
 	if err != nil {
+		if p != nil { // an invalid pipeline is an object, too
+			p.Release()
+		}
 		return nil, fmt.Errorf("gpu: %w %s: %w", ErrShader, name, err)
 	}
-	return &cPipeline{d.add("wgpuComputePipeline", made), name, access, d.add("wgpuBindGroupLayout", layout)}, nil
+	return p, nil
 }
 
 // NewGroup implements Device.
