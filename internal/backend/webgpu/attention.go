@@ -178,7 +178,7 @@ func (p *planner) attention(l *lowered) error {
 	params := attentionParams{heads, a.KV.Heads, min(a.KV.Window, math.MaxInt32), float32(a.Scale)}
 	below := 0
 	if seen.Dim%16 == 0 && p.e.most(n) >= many && !p.e.b.o.Software {
-		d, err := p.attend(l, "attend", attendVariant{seen}, params, func(rows int) (x, y, z int) { return (rows + 15) / 16, heads, 1 })
+		d, err := p.attendMany(l, attendVariant{seen}, params)
 		if err != nil {
 			return err
 		}
@@ -199,6 +199,15 @@ func (p *planner) attention(l *lowered) error {
 	d.split = &split{a.KV.Window, heads, seen.Dim, p.e.b.limit}
 	p.e.splits = append(p.e.splits, d.split)
 	return p.parts(l, d, v, params)
+}
+
+// attendMany adds the dispatch for steps of many rows.
+func (p *planner) attendMany(l *lowered, v attendVariant, params attentionParams) (*dispatch, error) {
+	if f, ok := p.e.b.unit.flash(v.seenVariant, p.e.b.d.Adapter().Matrices); ok {
+		group := params.heads / params.kv_heads
+		return p.attend(l, "flash", f, params, func(rows int) (x, y, z int) { return (rows*group + f.BM - 1) / f.BM, params.kv_heads, 1 })
+	}
+	return p.attend(l, "attend", v, params, func(rows int) (x, y, z int) { return (rows + 15) / 16, params.heads, 1 })
 }
 
 // split is when attention is divided among workgroups by pages: where a row sees many.

@@ -115,11 +115,14 @@ var reserved = strings.Fields(`NULL Self abstract active alignas alignof as asm 
 	read write read_write function private workgroup uniform storage`)
 
 // extensions are what shaders need beyond the standard.
-var extensions = map[string]string{"matrix": `enable f16;
+var extensions = map[string]string{"matrix": units, "flash": units}
+
+// units lets a shader use matrix units.
+const units = `enable f16;
 enable subgroups;
 enable chromium_experimental_subgroup_matrix;
 diagnostic(off, chromium.subgroup_matrix_uniformity);
-`}
+`
 
 // kernelName names a variant of a shader.
 func kernelName(shader string, variant any) string {

@@ -33,9 +33,9 @@ type Options struct {
 
 	NoFuse []string // names of Fusions to do without; they change no bit
 
-	// Matrices: products of many rows with quantized weights are of binary16, on the
-	// GPU's matrix units, if it has any that can be reached. A row has then other bits
-	// in a step of many rows than in one of a few.
+	// Matrices: products of many rows with quantized weights, and attention over keys and
+	// values in binary16, are of binary16, on the GPU's matrix units, if it has any that
+	// can be reached. A row has then other bits in a step of many rows than in one of a few.
 	Matrices bool
 }
 

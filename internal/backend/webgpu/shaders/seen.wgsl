@@ -3,7 +3,7 @@
 // what it gives is joined to what the pages before it gave, in order of position. A score
 // is the sum of chains of fma over {{.Chunk}} elements of a head; what a page's values and its
 // weights give, that of four chains over 16 positions each. So what a head computes follows
-// from its position alone, whatever the kernel.
+// from its position alone, whatever the kernel but flash.
 struct Params {
 	heads: u32,
 	kv_heads: u32,
