@@ -90,30 +90,22 @@ type Report struct {
 	Loads    []Load   `json:"loads"`
 	Limits   []Limit  `json:"limits,omitempty"`
 	Results  []Result `json:"results"`
-	Resident int64    `json:"resident_bytes,omitempty"` // after the tests; 0 where the system does not tell
-	Peak     int64    `json:"resident_peak_bytes,omitempty"`
+	Memory
 }
 
 // Run loads the model with open, once for each number of threads, and measures
 // it. An error, such as ctx's, comes with what was measured before it.
 func Run(ctx context.Context, open func() (*checkpoint.Checkpoint, error), o Options) (r *Report, err error) {
 	r = &Report{Loads: []Load{}, Results: []Result{}}
-	var l *limits
-	if o.Limits {
-		if l, err = newLimits(ctx, o.Free); err != nil {
-			return r, err
-		}
-		defer l.memory.Close()
-	}
 	for _, threads := range o.Threads {
-		if err = r.measure(ctx, open, threads, o, l); err != nil {
+		if err = r.measure(ctx, open, threads, o); err != nil {
 			break
 		}
 	}
 	return r, err
 }
 
-func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoint, error), threads int, o Options, l *limits) error {
+func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoint, error), threads int, o Options) error {
 	start := time.Now()
 	c, err := open()
 	if err != nil {
@@ -129,6 +121,16 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 	if err := machine.Fits(c.Bytes()+o.Numerics.Repacked(g), backend.CacheBytes(g, all, engine.DefaultChunk, o.Numerics.KVBytes()), all); err != nil {
 		return fmt.Errorf("bench: %s %w", c.Path, err)
 	}
+	cost := costOf(g, o.Numerics)
+	var l *limits
+	if o.Limits {
+		before := time.Now()
+		if l, err = newLimits(ctx, cost.all, o.Free); err != nil {
+			return err
+		}
+		defer l.memory.Close()
+		start = start.Add(time.Since(before)) // that is no part of loading
+	}
 	b, err := o.Numerics.Backend(threads, o.NoFuse...)
 	if err != nil {
 		return err
@@ -141,7 +143,7 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 	defer e.Close()
 	r.describe(c)
 	metered, _ := b.(backend.Metered)
-	m := runner{metered: metered, engine: e, file: c.Path, tokens: tokens(longest, e.VocabSize()), cost: costOf(g, o.Numerics), threads: threads, o: o, limits: l, limit: Limit{Threads: threads}}
+	m := runner{metered: metered, engine: e, file: c.Path, tokens: tokens(longest, e.VocabSize()), cost: cost, threads: threads, o: o, limits: l, limit: Limit{Threads: threads}}
 	loaded := time.Since(start).Seconds()
 	if err := m.first(ctx); err != nil {
 		return err
@@ -157,7 +159,11 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 	if len(m.limit.Read) > 0 {
 		r.Limits = append(r.Limits, m.limit)
 	}
-	r.Resident, r.Peak = resident(l.bytes()) // before the model is unmapped
+	var weights, kv int64
+	if p, ok := b.(interface{ Packed() int64 }); ok { // else weights, keys and values are elsewhere
+		weights, kv = p.Packed(), e.CacheBytes()
+	}
+	r.Memory = memory(weights, kv, l.bytes()) // before the model is unmapped
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 // cost is what a model must read and compute at least.
 type cost struct {
 	weights     int64      // bytes that a row reads
+	all         int64      // bytes that some row may read
 	experts     bool       // some of which other rows need not
 	row, output operations // of each row, and of each row of logits besides
 	stores      []*graph.KV
@@ -37,6 +38,7 @@ func costOf(g *graph.Graph, n numerics.Numerics) (c cost) {
 		}
 		for _, w := range node.W {
 			c.weights += int64(share * float64(len(w.Data)))
+			c.all += int64(len(w.Data))
 			if len(w.Shape) > 1 {
 				into.add(&w.Tensor, share, n)
 			}

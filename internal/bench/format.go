@@ -81,7 +81,9 @@ func (r *Report) WriteMarkdown(w io.Writer) (err error) {
 		print("limits, threads %d: read %s GB/s; %s %s, float32 %s %s Gop/s\n", l.Threads, span(l.Read), l.Names[0], span(l.Ints), l.Names[1], span(l.Floats))
 	}
 	if r.Peak > 0 {
-		print("resident: %.1f MiB, at most %.1f MiB\n", float64(r.Resident)/(1<<20), float64(r.Peak)/(1<<20))
+		mib := func(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+		print("resident: %s, at most %s; without keys and values %.2f times the weights of the file\n", mib(r.Resident), mib(r.Peak), float64(r.Resident-r.KV)/float64(r.Size))
+		print("of that: repacked weights %s, mapped files %s, keys and values %s, the rest of the heap %s\n", mib(r.Weights), mib(r.Files), mib(r.KV), mib(r.Heap))
 	}
 	if r.PeerName != "" {
 		print("peer: %s; a ratio above 1 says that Karat is faster\n", r.PeerName)

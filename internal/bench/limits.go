@@ -3,10 +3,6 @@ package bench
 import (
 	"cmp"
 	"context"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +21,8 @@ type Limit struct {
 }
 
 // limits measures them. The memory that it reads is like that in which weights
-// lie: outside the heap, in large pages where the system has them.
+// lie: outside the heap, in large pages where the system has them, and as much, so
+// that a cache which holds a part of the weights holds as large a part of it.
 type limits struct {
 	memory *mmap.Anon
 	next   int // byte from which to read: what was read long ago is in no cache
@@ -33,19 +30,18 @@ type limits struct {
 
 const (
 	readPass    = 256 << 20 // bytes of a pass
-	readPasses  = 4
+	readPasses  = 2         // in each form
 	peakSeconds = 0.008
 	peakPasses  = 3
 )
 
-// newLimits takes memory of eight times the last cache, or 1 GiB if that is more,
-// but no more than a quarter of what is free (0 is not known).
-func newLimits(ctx context.Context, free int64) (*limits, error) {
-	n := max(8*lastCache(), 1<<30)
+// newLimits takes memory of the given size, but no more than a quarter of what is
+// free (0 is not known).
+func newLimits(ctx context.Context, size, free int64) (*limits, error) {
 	if free > 0 {
-		n = min(n, free/4)
+		size = min(size, free/4)
 	}
-	m, err := mmap.Anonymous(int(max(n, 1<<20)))
+	m, err := mmap.Anonymous(int(max(size, 1<<20)))
 	if err != nil {
 		return nil, err
 	}
@@ -66,30 +62,13 @@ func (l *limits) bytes() int64 {
 	return int64(len(l.memory.Data()))
 }
 
-// lastCache is the size in bytes of the largest cache, as Linux tells it.
-func lastCache() (most int64) {
-	paths, _ := filepath.Glob("/sys/devices/system/cpu/cpu0/cache/index*/size")
-	for _, path := range paths {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		text := strings.TrimSpace(string(b))
-		n, err := strconv.ParseInt(strings.TrimRight(text, "KM"), 10, 32)
-		if err != nil {
-			continue
-		}
-		n <<= map[byte]int{'K': 10, 'M': 20}[text[len(text)-1]]
-		most = max(most, n)
-	}
-	return most
-}
-
 // measure adds one measurement to m.
 func (l *limits) measure(m *Limit) {
 	best := 0.0
 	for range readPasses {
-		best = max(best, l.read(m.Threads))
+		for form := range simd.LimitForms {
+			best = max(best, l.read(m.Threads, form))
+		}
 	}
 	m.Read = append(m.Read, best/1e9)
 	m.Ints = append(m.Ints, peak(m.Threads, simd.LimitInts)/1e9)
@@ -98,17 +77,22 @@ func (l *limits) measure(m *Limit) {
 }
 
 // read is the bytes a second of one pass.
-func (l *limits) read(threads int) float64 {
+func (l *limits) read(threads, form int) float64 {
 	b := l.memory.Data()
 	n := min(readPass, len(b))
+	rounds := readPass / n
 	if l.next+n > len(b) {
 		l.next = 0
 	}
 	b = b[l.next : l.next+n]
 	l.next += n
 	start := time.Now()
-	each(threads, func(i int) { simd.LimitRead(b[n/threads*i : n/threads*(i+1)]) })
-	return float64(n) / time.Since(start).Seconds()
+	each(threads, func(i int) {
+		for range rounds {
+			simd.LimitRead(b[n/threads*i:n/threads*(i+1)], form)
+		}
+	})
+	return float64(rounds) * float64(n) / time.Since(start).Seconds()
 }
 
 // peak is the operations a second of all threads, the best of some passes.

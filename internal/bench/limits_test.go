@@ -30,11 +30,11 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%+v", x)
 		}
 	}
-	if r.Resident < 0 || r.Peak < r.Resident {
-		t.Errorf("resident %d, at most %d", r.Resident, r.Peak)
+	if m := r.Memory; m.Resident < 0 || m.Peak < m.Resident || m.Resident > 0 && (m.Heap <= 0 || m.KV <= 0 || m.Weights <= 0 || m.Files <= 0 || m.Files+m.Weights+m.KV+m.Heap != m.Resident) {
+		t.Errorf("%+v", m)
 	}
 	var b strings.Builder
-	if err := r.WriteMarkdown(&b); err != nil || len(r.Limits) != 2 || !strings.Contains(b.String(), "| of limit |") || !strings.Contains(b.String(), "\nlimits, threads 2: read ") {
+	if err := r.WriteMarkdown(&b); err != nil || len(r.Limits) != 2 || !strings.Contains(b.String(), "| of limit |") || !strings.Contains(b.String(), "\nlimits, threads 2: read ") || r.Resident > 0 && !strings.Contains(b.String(), "\nof that: repacked weights ") {
 		t.Errorf("%s, %v", b.String(), err)
 	}
 }
@@ -43,8 +43,23 @@ func TestLimits(t *testing.T) {
 func TestLimitsCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := newLimits(ctx, 64<<20); !errors.Is(err, context.Canceled) {
+	if _, err := newLimits(ctx, 64<<20, 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestLimitsMemory: what is read is as much as the weights are, and no more than a
+// quarter of what is free.
+func TestLimitsMemory(t *testing.T) {
+	for _, x := range []struct{ size, free, want int64 }{{5 << 20, 0, 5 << 20}, {5 << 20, 1 << 30, 5 << 20}, {5 << 20, 8 << 20, 2 << 20}, {5, 0, 1 << 20}} {
+		l, err := newLimits(t.Context(), x.size, x.free)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.memory.Close()
+		if l.bytes() != x.want {
+			t.Errorf("%d bytes, %d free: %d, want %d", x.size, x.free, l.bytes(), x.want)
+		}
 	}
 }
 
@@ -66,7 +81,7 @@ func TestCost(t *testing.T) {
 		{Op: graph.Linear, W: []*graph.Weight{weight(tensor.Q8_0, 3400, 100, 32)}},
 	}}
 	c := costOf(g, numerics.Numerics{Precision: "fast", KV: "f16"})
-	if c.weights != 128+340+8*64*4/4+3400 || c.row != (operations{640, 2 * 8 * 4 * 32 / 4}) || c.output != (operations{6400, 0}) {
+	if c.weights != 128+340+8*64*4/4+3400 || c.all != 128+340+8*64*4+3400 || c.row != (operations{640, 2 * 8 * 4 * 32 / 4}) || c.output != (operations{6400, 0}) {
 		t.Errorf("%+v", c)
 	}
 	for _, x := range []struct {

@@ -7,12 +7,23 @@ import (
 	"strings"
 )
 
-// resident is the process's memory, now and at most, as Linux tells it in
-// /proc/self/status, without what was there all the time for other ends; 0 elsewhere.
-func resident(without int64) (now, peak int64) {
+// Memory is what the process has of the machine's, as Linux tells it; all is 0 elsewhere.
+// What was there for other ends, as for Limits, is left out.
+type Memory struct {
+	Resident int64 `json:"resident_bytes,omitempty"` // after the tests: the sum of the parts below
+	Peak     int64 `json:"resident_peak_bytes,omitempty"`
+	Files    int64 `json:"resident_files_bytes,omitempty"`   // the program, and what is read of the mapped model
+	Weights  int64 `json:"resident_weights_bytes,omitempty"` // repacked
+	KV       int64 `json:"resident_kv_bytes,omitempty"`      // keys and values
+	Heap     int64 `json:"resident_heap_bytes,omitempty"`    // all else: activations, logits, Go's own
+}
+
+// memory reads /proc/self/status. Of it so many bytes are repacked weights, keys and
+// values, and for other ends.
+func memory(weights, kv, without int64) (m Memory) {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		return 0, 0
+		return m
 	}
 	for line := range strings.Lines(string(b)) {
 		f := strings.Fields(line)
@@ -22,12 +33,16 @@ func resident(without int64) (now, peak int64) {
 		n, _ := strconv.ParseInt(f[1], 10, 64) // 0 where it is no number
 		switch f[0] {
 		case "VmRSS:":
-			now = n<<10 - without
+			m.Resident = n<<10 - without
 		case "VmHWM:":
-			peak = n<<10 - without
+			m.Peak = n<<10 - without
+		case "RssFile:":
+			m.Files = n << 10
 		}
 	}
-	return now, peak
+	m.Weights, m.KV = weights, kv
+	m.Heap = m.Resident - m.Files - weights - kv
+	return m
 }
 
 // others is the processor time in seconds that programs have taken but this one

@@ -9,8 +9,39 @@ import (
 // of products that do not wait for each other, in the instructions of the tier's
 // kernels. They are loops of their own, so that a slow kernel is not its own limit.
 
-// LimitRead reads b[:len(b)&^511].
-func LimitRead(b []byte) { limitRead(b) }
+// LimitForms is how many ways LimitRead knows. Which is the fastest differs between machines.
+const LimitForms = len(limitForms)
+
+// LimitRead reads b[:len(b)&^511] in one of LimitForms ways.
+func LimitRead(b []byte, form int) {
+	b = b[:len(b)&^511]
+	if len(b) == 0 {
+		return
+	}
+	f := limitForms[form]
+	if f.gap, f.step = 128, 512; f.streams > 1 {
+		f.gap, f.step = len(b)/4, 128
+	}
+	limitRead(b, &f)
+}
+
+// limitForm is a way to read memory, 128 bytes each at four places at a time.
+type limitForm struct {
+	streams int
+	near    int // how many bytes before its use memory is fetched to the first cache
+	far     int // and to the second one
+	gap     int // bytes between the four places
+	step    int // to the next ones
+}
+
+// limitForms are those of the kernels, at their distances, and what a core does by itself.
+var limitForms = [...]limitForm{
+	{streams: 1},
+	{streams: 1, near: 6144, far: 6144},
+	{streams: 1, near: 2048, far: 12288},
+	{streams: 4},
+	{streams: 4, near: 1024, far: 4096},
+}
 
 // LimitInts computes the products of 16-bit activations with 8-bit weights, and
 // their sums, in the given number of rounds. It returns how many operations that

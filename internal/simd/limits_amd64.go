@@ -1,10 +1,10 @@
 package simd
 
 //go:noescape
-func limitReadAVX2(b []byte)
+func limitReadAVX2(b []byte, f *limitForm)
 
 //go:noescape
-func limitReadAVX512(b []byte)
+func limitReadAVX512(b []byte, f *limitForm)
 
 func limitIntsAVX2(rounds int)
 
@@ -26,12 +26,12 @@ var limitTiles = func() (c [64]byte) {
 	return c
 }()
 
-func limitRead(b []byte) {
+func limitRead(b []byte, f *limitForm) {
 	switch {
 	case tier >= avx512:
-		limitReadAVX512(b)
+		limitReadAVX512(b, f)
 	case tier >= avx2:
-		limitReadAVX2(b)
+		limitReadAVX2(b, f)
 	default:
 		limitReadGeneric(b)
 	}

@@ -1,7 +1,7 @@
 package simd
 
 //go:noescape
-func limitReadNEON(b []byte)
+func limitReadNEON(b []byte, f *limitForm)
 
 func limitIntsNEON(rounds int)
 
@@ -9,12 +9,12 @@ func limitIntsSDOT(rounds int)
 
 func limitFloatsNEON(rounds int)
 
-func limitRead(b []byte) {
+func limitRead(b []byte, f *limitForm) {
 	if tier == generic {
 		limitReadGeneric(b)
 		return
 	}
-	limitReadNEON(b)
+	limitReadNEON(b, f)
 }
 
 func limitInts(rounds int) (operations float64) {

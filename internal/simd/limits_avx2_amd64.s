@@ -1,33 +1,20 @@
 #include "textflag.h"
+#include "limits_amd64.h"
 
-// func limitReadAVX2(b []byte)
-TEXT ·limitReadAVX2(SB), NOSPLIT, $0-24
-	MOVQ b_base+0(FP), SI
-	MOVQ b_len+8(FP), CX
-	SHRQ $9, CX
-	JZ   done
+#define PLACE(place) \
+	FETCH(place); \
+	VMOVDQU (SI)(place*1), Y0; \
+	VMOVDQU 32(SI)(place*1), Y1; \
+	VMOVDQU 64(SI)(place*1), Y2; \
+	VMOVDQU 96(SI)(place*1), Y3
+
+// func limitReadAVX2(b []byte, f *limitForm)
+TEXT ·limitReadAVX2(SB), NOSPLIT, $0-32
+	READING(done)
 
 loop:
-	VMOVDQU 0(SI), Y0
-	VMOVDQU 32(SI), Y1
-	VMOVDQU 64(SI), Y2
-	VMOVDQU 96(SI), Y3
-	VMOVDQU 128(SI), Y4
-	VMOVDQU 160(SI), Y5
-	VMOVDQU 192(SI), Y6
-	VMOVDQU 224(SI), Y7
-	VMOVDQU 256(SI), Y0
-	VMOVDQU 288(SI), Y1
-	VMOVDQU 320(SI), Y2
-	VMOVDQU 352(SI), Y3
-	VMOVDQU 384(SI), Y4
-	VMOVDQU 416(SI), Y5
-	VMOVDQU 448(SI), Y6
-	VMOVDQU 480(SI), Y7
-	ADDQ    $512, SI
-	DECQ    CX
-	JNZ     loop
-	VZEROUPPER
+	READ(PLACE)
+	READ_ON(loop)
 
 done:
 	RET

@@ -1,25 +1,18 @@
 #include "textflag.h"
+#include "limits_amd64.h"
 
-// func limitReadAVX512(b []byte)
-TEXT ·limitReadAVX512(SB), NOSPLIT, $0-24
-	MOVQ b_base+0(FP), SI
-	MOVQ b_len+8(FP), CX
-	SHRQ $9, CX
-	JZ   done
+#define PLACE(place) \
+	FETCH(place); \
+	VMOVDQU64 (SI)(place*1), Z0; \
+	VMOVDQU64 64(SI)(place*1), Z1
+
+// func limitReadAVX512(b []byte, f *limitForm)
+TEXT ·limitReadAVX512(SB), NOSPLIT, $0-32
+	READING(done)
 
 loop:
-	VMOVDQU64 0(SI), Z0
-	VMOVDQU64 64(SI), Z1
-	VMOVDQU64 128(SI), Z2
-	VMOVDQU64 192(SI), Z3
-	VMOVDQU64 256(SI), Z4
-	VMOVDQU64 320(SI), Z5
-	VMOVDQU64 384(SI), Z6
-	VMOVDQU64 448(SI), Z7
-	ADDQ      $512, SI
-	DECQ      CX
-	JNZ       loop
-	VZEROUPPER
+	READ(PLACE)
+	READ_ON(loop)
 
 done:
 	RET

@@ -2,7 +2,7 @@
 
 package simd
 
-func limitRead(b []byte) { limitReadGeneric(b) }
+func limitRead(b []byte, _ *limitForm) { limitReadGeneric(b) }
 
 func limitInts(rounds int) (operations float64) { return limitIntsGeneric(rounds) }
 

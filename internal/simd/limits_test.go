@@ -11,7 +11,9 @@ func TestLimits(t *testing.T) {
 	eachTier(t, func(t *testing.T) {
 		for _, n := range []int{0, 1, 127, 128, 129, 1000} {
 			f := guard(n + 1)[1:]
-			LimitRead(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*n))
+			for form := range LimitForms {
+				LimitRead(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*n), form)
+			}
 		}
 		for _, f := range []func(int) float64{LimitInts, LimitFloats} {
 			if one, ten := f(1), f(10); one <= 0 || ten != 10*one {

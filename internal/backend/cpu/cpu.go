@@ -72,6 +72,14 @@ func (b *Backend) Close() (err error) {
 	return err
 }
 
+// Packed is the bytes that repacked weights take.
+func (b *Backend) Packed() (bytes int64) {
+	for _, m := range b.large {
+		bytes += int64(len(m.Data()))
+	}
+	return bytes
+}
+
 // memory is n > 0 bytes of zeros until Close, in large pages where the system has
 // them.
 func (b *Backend) memory(n int) ([]byte, error) {
@@ -124,11 +132,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	e.b.busy.Lock()
 	defer e.b.busy.Unlock()
 	e.step, e.x.node = s, nil
-	if len(e.b.later) > 0 {
-		if err := guard(func() error { return e.b.settle(len(s.Tokens)) }); err != nil {
-			return nil, fmt.Errorf("cpu: %w", err)
-		}
-	}
+	e.b.settle(len(s.Tokens))
 	for i := range e.kernels {
 		k := &e.kernels[i]
 		if err := ctx.Err(); err != nil {

@@ -16,6 +16,7 @@ import (
 // order, and taken back behind the last node that reads them.
 type planner struct {
 	e      *executable
+	g      *graph.Graph
 	values map[*graph.Node][]float32
 	live   *graph.Live
 	fused  map[*graph.Node]*graph.Node // by node that is not computed alone: the GLU node of its fusion
@@ -41,7 +42,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	defer b.busy.Unlock()
 	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g),
 		scratch: make([]scratch, b.pool.threads), expert: o.Expert}
-	p := &planner{e: e, values: map[*graph.Node][]float32{}, live: g.Live(), fused: map[*graph.Node]*graph.Node{}, tables: map[freqs]*rope.Table{}}
+	p := &planner{e: e, g: g, values: map[*graph.Node][]float32{}, live: g.Live(), fused: map[*graph.Node]*graph.Node{}, tables: map[freqs]*rope.Table{}}
 	e.after = p.live.After
 	e.x.start(b.pool)
 	if b.o.Precision == Fast {
@@ -68,6 +69,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		}
 	}
 	e.last, e.result = g.Result(), p.values[g.Result()]
+	b.release()
 	return e, nil
 }
 
@@ -130,7 +132,7 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 	p.values[n] = out
 	switch n.Op {
 	case graph.Embed:
-		return e.embed(n, out), nil
+		return p.embed(n, out), nil
 	case graph.RoPE:
 		return e.rope(n, out, in[0], p.turns(n.Attr.(graph.RoPEAttr).Freqs)), nil
 	case graph.Attention:

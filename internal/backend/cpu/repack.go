@@ -44,19 +44,21 @@ func (b *Backend) ready(g *graph.Graph, progress func(done, total int64) error) 
 const settleSteps = 8
 
 // settle repacks weights that are in place, some at each step of a few rows after the
-// first one: what decodes on reads large pages faster than a file's.
-func (b *Backend) settle(rows int) error {
-	if rows > fewRows {
-		return nil
+// first one: what decodes on reads large pages faster than a file's. Without memory for
+// that they stay in place.
+func (b *Backend) settle(rows int) {
+	if rows > fewRows || len(b.later) == 0 {
+		return
 	}
 	if b.portion == 0 {
 		b.portion = (len(b.later) + settleSteps - 1) / settleSteps
-		return nil
+		return
 	}
 	n := min(b.portion, len(b.later))
-	err := b.repack(b.later[:n], nil)
+	if err := guard(func() error { return b.repack(b.later[:n], nil) }); err != nil {
+		n = len(b.later)
+	}
 	b.later = b.later[n:]
-	return err
 }
 
 // repack puts weights into panels, threads sharing each, and lets go of the file's
@@ -111,6 +113,16 @@ func (b *Backend) keep(w *graph.Weight, m *packed) {
 		return
 	}
 	b.packed[w] = m
+}
+
+// release lets go of the pages of weights that are in panels once more: the system may
+// have mapped them again with what lies beside them.
+func (b *Backend) release() {
+	for w, m := range b.packed {
+		if m.memory != nil {
+			mmap.Drop(w.Data)
+		}
+	}
 }
 
 // quantized lists the quantized weights of g's products.

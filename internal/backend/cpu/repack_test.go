@@ -104,8 +104,8 @@ func TestSettle(t *testing.T) {
 		if step == 1 {
 			rows = fewRows + 1
 		}
-		if err := b.settle(rows); err != nil || len(b.later) != left {
-			t.Fatalf("step %d: %d weights in place, want %d: %v", step, len(b.later), left, err)
+		if b.settle(rows); len(b.later) != left {
+			t.Fatalf("step %d: %d weights in place, want %d", step, len(b.later), left)
 		}
 		if got := values(); !slices.Equal(got, want) {
 			t.Fatalf("step %d: other bits", step)
@@ -114,6 +114,35 @@ func TestSettle(t *testing.T) {
 	for _, p := range products {
 		if len(b.packed[p.w].memory) == 0 || p.panels.Stored() == nil {
 			t.Error("a weight is still in place")
+		}
+	}
+	if n := b.Packed(); n != Repacked(&graph.Graph{Nodes: nodesOf(products)})+int64(len(products)*len(products[0].w.Data)) {
+		t.Errorf("%d bytes are packed", n)
+	}
+}
+
+// nodesOf is a node for each product.
+func nodesOf(products []*product) (nodes []*graph.Node) {
+	for _, p := range products {
+		nodes = append(nodes, &graph.Node{Op: graph.Linear, W: []*graph.Weight{p.w}})
+	}
+	return nodes
+}
+
+// TestSettleWithoutMemory: weights for which there is no memory stay in place.
+func TestSettleWithoutMemory(t *testing.T) {
+	b := New(Options{Threads: 1})
+	defer b.Close()
+	w := &graph.Weight{Tensor: tensor.Tensor{DType: tensor.Q8_0, Shape: tensor.Shape{16, 256}, Data: make([]byte, tensor.Q8_0.RowBytes(16*256))}}
+	m, err := newInPlace(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.packed[w], b.later = m, []*graph.Weight{w}
+	w.Shape[0] = 1 << 50
+	for step, left := range []int{1, 0, 0} {
+		if b.settle(1); len(b.later) != left || b.packed[w].memory != nil || b.Packed() != 0 {
+			t.Errorf("step %d: %d weights are to be repacked, want %d; %d bytes", step, len(b.later), left, b.Packed())
 		}
 	}
 }

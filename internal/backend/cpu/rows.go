@@ -2,8 +2,11 @@ package cpu
 
 import (
 	"fmt"
+	"slices"
+	"sync/atomic"
 
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/simd"
 )
@@ -90,8 +93,15 @@ func (e *executable) eachRow(n *graph.Node, out []float32, in [][]float32, f row
 	return func() error { return e.b.pool.run(e.count(n), 8, body) }
 }
 
-func (e *executable) embed(n *graph.Node, out []float32) func() error {
-	d, scale, w := n.Shape.Size(), n.Attr.(graph.EmbedAttr).Scale, n.W[0]
+// dropRows is how many rows of a table are looked up before its pages are let go.
+const dropRows = 16
+
+// embed looks up rows of a table. A file's table is let go of now and then: the system
+// may map 2 MiB of it for each row.
+func (p *planner) embed(n *graph.Node, out []float32) func() error {
+	e, d, scale, w := p.e, n.Shape.Size(), n.Attr.(graph.EmbedAttr).Scale, n.W[0]
+	multiplied := slices.ContainsFunc(p.g.Nodes, func(n *graph.Node) bool { return n.Op == graph.Linear && slices.Contains(n.W, w) })
+	var rows atomic.Int32 // since the table was let go
 	body := func(_, from, to int) error {
 		for t := from; t < to; t++ {
 			row := out[t*d : (t+1)*d]
@@ -101,6 +111,10 @@ func (e *executable) embed(n *graph.Node, out []float32) func() error {
 			if scale != 1 {
 				simd.Scale(row, row, scale)
 			}
+		}
+		if m := e.b.packed[w]; (m != nil && m.memory != nil || !multiplied) && rows.Add(int32(to-from)) >= dropRows {
+			rows.Store(0)
+			mmap.Drop(w.Data)
 		}
 		return nil
 	}
