@@ -15,12 +15,12 @@ func codesQ4_0(q, b []byte) { halves(q, b[2:18]) }
 
 // halves reads two codes from each of 16 bytes.
 func halves(q, qs []byte) {
-	q = q[:32]
-	for j := 0; j < 16; j += 8 {
-		x := load8(qs[j:])
-		store8(q[j:], x&(15*each))
-		store8(q[j+16:], x>>4&(15*each))
-	}
+	q, qs = q[:32], qs[:16]
+	x, y := load8(qs), load8(qs[8:])
+	store8(q, x&(15*each))
+	store8(q[8:], y&(15*each))
+	store8(q[16:], x>>4&(15*each))
+	store8(q[24:], y>>4&(15*each))
 }
 
 // codesQ4_1 reads

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/quant"
 )
 
@@ -190,36 +191,32 @@ func (l *layout) reach() (most float32) {
 	return most
 }
 
-// bound is at least what the numbers of a block with header h are.
+// bound is at least what the finite numbers of a block with header h are: infinite or
+// NaN where there are none.
 func (l *layout) bound(h *quant.Header) float32 {
-	scale, least := halfBound(h.D), float32(0)
+	scale, least := float16.F16(h.D&0x7fff), float32(0)
 	if l.Bfloat {
-		scale = math.Float32frombits(uint32(h.D&0x7fff) << 16)
+		scale = float16.BF16(h.D & 0x7fff)
 	}
 	if l.Min {
-		least = halfBound(h.Min)
+		least = float16.F16(h.Min & 0x7fff)
 	}
 	if l.Units == 8 {
-		var s, m float32
-		for i := range 256 / l.Group {
-			s = max(s, abs(float32(h.Scales[i])))
-			m = max(m, abs(float32(h.Mins[i])))
-		}
-		scale, least = scale*s, least*m
+		groups := 256 / l.Group
+		scale, least = scale*largest(h.Scales[:groups]), least*largest(h.Mins[:groups])
 	}
-	if math.IsInf(float64(scale), 0) || math.IsInf(float64(least), 0) {
-		return scale
+	x := scale*l.reach() + least
+	if x > math.MaxFloat32 && scale <= math.MaxFloat32 && least <= math.MaxFloat32 {
+		return math.MaxFloat32
 	}
-	return min(scale*l.reach()+least, math.MaxFloat32)
+	return x
 }
 
-// halfBound is at least what the binary16 h is, without its sign.
-func halfBound(h uint16) float32 {
-	e, m := int(h>>10&31), 1024+int(h&1023)
-	if e == 31 {
-		return float32(math.Inf(1))
+// largest is the largest of s without their signs.
+func largest(s []int8) float32 {
+	most := 0
+	for _, x := range s {
+		most = max(most, int(x), -int(x))
 	}
-	return float32(math.Ldexp(float64(m), e-25))
+	return float32(most)
 }
-
-func abs(x float32) float32 { return float32(math.Abs(float64(x))) }

@@ -125,106 +125,146 @@ type filler struct {
 	n, k  int
 	words []byte
 	peak  *peak
+	codes [line]byte // of a row, for a moment
+	top   float32    // of what this filler has seen, which raises the peak
+	most  uint16     // the scale that has it, where heads are pairs
 }
 
-// low sets word i of the first part of row n.
-func (f *filler) low(i, n int, word uint32) {
-	together := 4
-	if f.Bits == 2 {
-		together = 2
+// line is how many columns of a row are laid at once.
+const line = 256
+
+// fill lays rows first+from to first+to-1.
+func (f *filler) fill(from, to int) error {
+	const together = 16 // rows, whose words share a line of the cache
+	var rows [together][]byte
+	lay := f.quantized
+	if f.Plain != "" {
+		lay = f.floats
 	}
-	binary.LittleEndian.PutUint32(f.words[4*((i/together*f.n+n)*together+i%together):], word)
+	for ; from < to; from += together {
+		some := rows[:min(together, to-from)]
+		for i := range some {
+			some[i] = f.w.Row(f.from + from + i)
+		}
+		for k := 0; k < f.k; k += line {
+			columns := min(line, f.k-k)
+			size := f.w.DType.RowBytes(columns)
+			for i, row := range some {
+				if err := lay(f.first+from+i, k, columns, row[:size]); err != nil {
+					return err
+				}
+				some[i] = row[size:]
+			}
+		}
+	}
+	f.peak.raise(f.top)
+	return nil
+}
+
+// floats lays so many columns of row n, from column k on.
+func (f *filler) floats(n, k, columns int, row []byte) error {
+	if f.Plain == "f32" {
+		var numbers [line]float32
+		if err := quant.Dequantize(f.w.DType, numbers[:columns], row); err != nil {
+			return err
+		}
+		row = bytesIn(numbers[:columns])
+	}
+	for at := 16 * (k/32*f.Quads*f.n + n); len(row) > 0; at += 16 * f.n {
+		row = row[copy(f.words[at:at+16], row):]
+	}
+	return nil
+}
+
+// quantized lays so many columns of row n, from column k on.
+func (f *filler) quantized(n, k, columns int, row []byte) error {
+	codes := f.codes[:columns]
+	if err := quant.Codes(f.w.DType, codes, row); err != nil {
+		return err
+	}
+	low, high, _ := f.layout.words(f.k)
+	f.heads(n, k/f.w.DType.BlockSize(), low+high, row)
+	for u := k / 32; len(codes) >= 32; u, codes = u+1, codes[32:] {
+		f.unit(n, u, low, (*[32]byte)(codes))
+	}
+	return nil
+}
+
+// unit lays unit u of row n; high is the word where that part begins.
+func (f *filler) unit(n, u, high int, codes *[32]byte) {
+	order := binary.LittleEndian
+	a, b, c, d := order.Uint64(codes[:]), order.Uint64(codes[8:]), order.Uint64(codes[16:]), order.Uint64(codes[24:])
+	switch f.Bits {
+	case 2:
+		order.PutUint64(f.words[8*(u*f.n+n):], join(a, 2)|join(b, 2)<<16|join(c, 2)<<32|join(d, 2)<<48)
+	case 4:
+		at := f.words[16*(u*f.n+n):][:16]
+		order.PutUint64(at, join(a, 4)|join(b, 4)<<32)
+		order.PutUint64(at[8:], join(c, 4)|join(d, 4)<<32)
+	case 8:
+		at := f.words[16*(2*u*f.n+n):]
+		order.PutUint64(at, a)
+		order.PutUint64(at[8:], b)
+		order.PutUint64(at[16*f.n:], c)
+		order.PutUint64(at[16*f.n+8:], d)
+	}
+	switch a, b, c, d = a>>f.Bits, b>>f.Bits, c>>f.Bits, d>>f.Bits; f.High {
+	case 1:
+		order.PutUint32(f.words[4*((high+u)*f.n+n):], uint32(join(a, 1)|join(b, 1)<<8|join(c, 1)<<16|join(d, 1)<<24))
+	case 2:
+		at := f.words[4*((high+2*u)*f.n+n):]
+		order.PutUint32(at, uint32(join(a, 2)|join(b, 2)<<16))
+		order.PutUint32(at[4*f.n:], uint32(join(c, 2)|join(d, 2)<<16))
+	}
+}
+
+// join is the lowest bits of eight bytes, so many of each, side by side.
+func join(x uint64, bits int) uint64 {
+	x &= 0x0101010101010101 * (1<<bits - 1)
+	x = (x | x>>(8-bits)) & (0x0001000100010001 * (1<<(2*bits) - 1))
+	x = (x | x>>(16-2*bits)) & (0x0000000100000001 * (1<<(4*bits) - 1))
+	return (x | x>>(32-4*bits)) & (1<<(8*bits) - 1)
+}
+
+// heads lays the heads of row n from block b on; at is the word where that part begins.
+func (f *filler) heads(n, b, at int, row []byte) {
+	var h quant.Header
+	for d, size := f.w.DType, f.w.DType.BlockBytes(); len(row) > 0; b, row = b+1, row[size:] {
+		h.Read(d, row)
+		if !f.pairs() {
+			f.head(n, at+b*f.Head, &h)
+		} else if binary.LittleEndian.PutUint16(f.words[4*((at+b>>1)*f.n+n)+b&1*2:], h.D); h.D&0x7fff <= f.most {
+			continue // its numbers are no larger than those before
+		}
+		if x := f.bound(&h); x > f.top && x <= math.MaxFloat32 {
+			f.top, f.most = x, h.D&0x7fff
+		}
+	}
+}
+
+// head lays a block's head of row n from word i on.
+func (f *filler) head(n, i int, h *quant.Header) {
+	f.put(i, n, uint32(h.D)|uint32(h.Min)<<16)
+	if f.Units == 1 {
+		return
+	}
+	groups := 256 / f.Group
+	f.scales(i+1, n, h.Scales[:groups])
+	if f.Min {
+		f.scales(i+1+groups/4, n, h.Mins[:groups])
+	}
+}
+
+// scales lays scales of row n from word i on.
+func (f *filler) scales(i, n int, s []int8) {
+	for ; len(s) >= 4; i, s = i+1, s[4:] {
+		f.put(i, n, uint32(uint8(s[0]))|uint32(uint8(s[1]))<<8|uint32(uint8(s[2]))<<16|uint32(uint8(s[3]))<<24)
+	}
 }
 
 // put sets word i of row n, the first part's words included in i.
 func (f *filler) put(i, n int, word uint32) {
 	binary.LittleEndian.PutUint32(f.words[4*(i*f.n+n):], word)
-}
-
-// fill lays rows first+from to first+to-1.
-func (f *filler) fill(from, to int) error {
-	low, high, _ := f.layout.words(f.k)
-	d := f.w.DType
-	size, count := d.BlockBytes(), f.k/d.BlockSize()
-	if f.Plain != "" {
-		return f.fillPlain(from, to)
-	}
-	var codes [256]byte
-	var h quant.Header
-	const together = 16 // rows, whose words share a line of the cache
-	for ; from < to; from += together {
-		for b := range count {
-			for n := from; n < min(from+together, to); n++ {
-				block := f.w.Row(f.from + n)[b*size:][:size]
-				if err := quant.Codes(d, codes[:d.BlockSize()], block); err != nil {
-					return err
-				}
-				h.Read(d, block)
-				f.peak.raise(f.bound(&h))
-				f.block(codes[:d.BlockSize()], &h, f.first+n, b, low, low+high)
-			}
-		}
-	}
-	return nil
-}
-
-// block lays block b of row n; high and head are the words where these parts begin.
-func (f *filler) block(codes []byte, h *quant.Header, n, b, high, head int) {
-	per, perHigh := f.Units*f.Bits, f.Units*f.High
-	for i := range per {
-		var word uint32
-		for t := range 32 / f.Bits {
-			word |= uint32(codes[i*32/f.Bits+t]) & (1<<f.Bits - 1) << (t * f.Bits)
-		}
-		f.low(b*per+i, n, word)
-	}
-	for i := range perHigh {
-		var word uint32
-		for t := range 32 / f.High {
-			word |= uint32(codes[i*32/f.High+t]) >> f.Bits << (t * f.High)
-		}
-		f.put(high+b*perHigh+i, n, word)
-	}
-	if f.pairs() {
-		binary.LittleEndian.PutUint16(f.words[4*((head+b/2)*f.n+n)+b%2*2:], h.D)
-		return
-	}
-	at := head + b*f.Head
-	f.put(at, n, uint32(h.D)|uint32(h.Min)<<16)
-	for i := range f.Head - 1 {
-		from := h.Scales[:]
-		if i >= 64/f.Group {
-			from, i = h.Mins[:], i-64/f.Group
-		}
-		word := uint32(uint8(from[4*i])) | uint32(uint8(from[4*i+1]))<<8 | uint32(uint8(from[4*i+2]))<<16 | uint32(uint8(from[4*i+3]))<<24
-		at++
-		f.put(at, n, word)
-	}
-}
-
-// fillPlain is fill for floats.
-func (f *filler) fillPlain(from, to int) error {
-	row := make([]float32, f.k)
-	for n := from; n < to; n++ {
-		b := f.w.Row(f.from + n)
-		if f.Plain == "f32" {
-			if err := quant.Dequantize(f.w.DType, row, b); err != nil {
-				return err
-			}
-			for i, v := range row {
-				f.low(i, f.first+n, math.Float32bits(v))
-			}
-			continue
-		}
-		for i := 0; i < f.k; i += 2 {
-			word := uint32(binary.LittleEndian.Uint16(b[2*i:]))
-			if i+1 < f.k {
-				word |= uint32(binary.LittleEndian.Uint16(b[2*i+2:])) << 16
-			}
-			f.low(i/2, f.first+n, word)
-		}
-	}
-	return nil
 }
 
 // all lays so many rows, cut among the processors.

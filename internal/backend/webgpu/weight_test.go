@@ -1,0 +1,142 @@
+package webgpu
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// TestFill wants of fill what layout says: every number of every row, and every scale,
+// where it lies for weight.wgsl.
+func TestFill(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for d := range bits {
+		for _, blocks := range []int{1, 3, 17} {
+			testFill(t, r, d, blocks*d.BlockSize())
+		}
+	}
+	for _, d := range []tensor.DType{tensor.F32, tensor.F64, tensor.F16, tensor.BF16} {
+		for _, k := range []int{1, 30, 64, 259} {
+			testFill(t, r, d, k)
+		}
+	}
+}
+
+func testFill(t *testing.T, r *rand.Rand, d tensor.DType, k int) {
+	t.Helper()
+	const rows, first, n = 37, 5, 45 // some before them in the same words, some behind
+	l, err := layoutOf(d, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := weightOf(r, d, 0, nil, rows+1, k)
+	f := filler{layout: l, w: w, from: 1, first: first, n: n, k: k, words: make([]byte, n*l.bytes(k)), peak: &peak{}}
+	if err := f.all(rows); err != nil {
+		t.Fatal(err)
+	}
+	want := laid{layout: l, n: n, k: k, words: make([]uint32, n*l.bytes(k)/4)}
+	for i := range rows {
+		want.row(t, first+i, d, w.Row(1+i))
+	}
+	if !bytes.Equal(f.words, bytesIn(want.words)) {
+		t.Errorf("%v of %d columns do not lie as they should", d, k)
+	}
+	if got := math.Float32frombits(f.peak.bits.Load()); !(got >= want.peak && got <= 4*want.peak) {
+		t.Errorf("%v of %d columns: the peak is %g, the largest number %g", d, k, got, want.peak)
+	}
+}
+
+// laid is a weight as layout has it, put there number by number.
+type laid struct {
+	layout
+	n, k  int
+	words []uint32
+	peak  float32
+}
+
+// put adds bits to word i of row n, of those that lie side by side in so many.
+func (l *laid) put(i, n, together int, word uint32) {
+	l.words[(i/together*l.n+n)*together+i%together] |= word
+}
+
+func (l *laid) row(t *testing.T, n int, d tensor.DType, row []byte) {
+	t.Helper()
+	if l.Plain != "" {
+		l.floats(n, d, row)
+		return
+	}
+	low, high, _ := l.layout.words(l.k)
+	side, codes := min(l.Bits, 4), make([]byte, l.k)
+	if err := quant.Codes(d, codes, row); err != nil {
+		t.Fatal(err)
+	}
+	numbers := make([]float32, l.k)
+	if err := quant.Dequantize(d, numbers, row); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range codes {
+		if x := math.Abs(float64(numbers[i])); x <= math.MaxFloat32 {
+			l.peak = max(l.peak, float32(x))
+		}
+		l.put(i*l.Bits/32, n, side, uint32(c)&(1<<l.Bits-1)<<(i*l.Bits%32))
+		if l.High > 0 {
+			l.put(low+i*l.High/32, n, 1, uint32(c)>>l.Bits<<(i*l.High%32))
+		}
+	}
+	for b := range l.k / d.BlockSize() {
+		var h quant.Header
+		h.Read(d, row[b*d.BlockBytes():])
+		if l.pairs() {
+			l.put(low+high+b/2, n, 1, uint32(h.D)<<(b%2*16))
+			continue
+		}
+		at := low + high + b*l.Head
+		l.put(at, n, 1, uint32(h.D)|uint32(h.Min)<<16)
+		for g := range (l.Head - 1) * 4 {
+			scale := uint8(h.Scales[g%(256/l.Group)])
+			if g >= 256/l.Group {
+				scale = uint8(h.Mins[g%(256/l.Group)])
+			}
+			l.put(at+1+g/4, n, 1, uint32(scale)<<(g%4*8))
+		}
+	}
+}
+
+func (l *laid) floats(n int, d tensor.DType, row []byte) {
+	for i := range l.k {
+		switch d {
+		case tensor.F32:
+			l.put(i, n, 4, binary.LittleEndian.Uint32(row[4*i:]))
+		case tensor.F64:
+			l.put(i, n, 4, math.Float32bits(float32(math.Float64frombits(binary.LittleEndian.Uint64(row[8*i:])))))
+		default:
+			l.put(i/2, n, 4, uint32(binary.LittleEndian.Uint16(row[2*i:]))<<(i%2*16))
+		}
+	}
+}
+
+// BenchmarkFill is how fast weights are laid out for the GPU.
+func BenchmarkFill(b *testing.B) {
+	const rows, k = 512, 2048
+	for _, d := range []tensor.DType{tensor.Q4_0, tensor.Q8_0, tensor.Q4_K, tensor.Q6_K, tensor.Q2_K, tensor.F16} {
+		b.Run(fmt.Sprint(d), func(b *testing.B) {
+			l, err := layoutOf(d, k)
+			if err != nil {
+				b.Fatal(err)
+			}
+			f := filler{layout: l, w: weightOf(rand.New(rand.NewPCG(1, 2)), d, 0, nil, rows, k), n: rows, k: k, words: make([]byte, rows*l.bytes(k)), peak: &peak{}}
+			b.SetBytes(int64(len(f.w.Data)))
+			for b.Loop() {
+				if err := f.fill(0, rows); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
