@@ -101,3 +101,12 @@ func TestText(t *testing.T) {
 		}
 	}
 }
+
+// TestAdvised: where Vulkan's loader finds no driver, what is to be done is told.
+func TestAdvised(t *testing.T) {
+	for text, more := range map[string]bool{"vulkan: vkCreateInstance failed: -9": true, "vulkan: vkCreateInstance failed: -1": false} {
+		if got := advised(text); !strings.HasPrefix(got, text) || strings.Contains(got, "install") != more {
+			t.Errorf("%q becomes %q", text, got)
+		}
+	}
+}

@@ -46,12 +46,21 @@ func enumerate() (all []found, instances []hal.Instance, err error) {
 	if len(all) == 0 {
 		destroy(instances)
 		if err := errors.Join(errs...); err != nil {
-			return nil, nil, fmt.Errorf("gpu: %w: %s", ErrNone, strings.ReplaceAll(err.Error(), "\n", "; "))
+			return nil, nil, fmt.Errorf("gpu: %w: %s", ErrNone, advised(strings.ReplaceAll(err.Error(), "\n", "; ")))
 		}
 		return nil, nil, fmt.Errorf("gpu: %w: the drivers of this machine list none", ErrNone)
 	}
 	slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(rank[a.Kind], rank[b.Kind]) })
 	return all, instances, nil
+}
+
+// advised is what the library says, and what there is to do where no driver is found: then
+// Vulkan's loader says VK_ERROR_INCOMPATIBLE_DRIVER.
+func advised(text string) string {
+	if strings.Contains(text, "vkCreateInstance failed: -9") {
+		return text + ", which is that no driver for Vulkan was found: install that of the GPU (vulkaninfo shows what there is)"
+	}
+	return text
 }
 
 // rank is the order of adapters by kind.
