@@ -36,8 +36,9 @@ func newBenchCommand() *cobra.Command {
 		Short: "Measure how fast a model runs",
 		Long: `Bench measures a model with the tests of llama-bench: pp512 is a prompt of 512
 tokens, tg64 is 64 tokens one by one, @ d4096 behind 4096 tokens. Each number of
--p and -n is tried with each of -d, --parallel and -t: once to warm up, then -r times;
-the rate is the median, ± the standard deviation, in tokens a second of all sequences.
+-p and -n is tried with each of -d, --parallel and -t, of which a GPU takes the first:
+once to warm up, then -r times; the rate is the median, ± the standard deviation, in
+tokens a second of all sequences.
 
 GB/s is the weights that decoding reads: not given for sequences in parallel.
 Resident memory counts weights once: those repacked, and what else is read of the
@@ -116,6 +117,9 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 	}
 	if err != nil {
 		return o, usageError{err}
+	}
+	if o.Numerics.GPU > 0 {
+		o.Threads = o.Threads[:1] // it is as fast with any number
 	}
 	if f.limits {
 		if o.Numerics.Precision == "f64" || o.Numerics.GPU > 0 {

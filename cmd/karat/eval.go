@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -132,6 +133,8 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 	if err := f.check(c, path); err != nil {
 		return err
 	}
+	ctx, stop := untilSignal()
+	defer stop()
 	m, err := openModel(path, log)
 	if err != nil {
 		return err
@@ -155,9 +158,9 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 	} else if w, err = f.cut(c, m, eval.Text); err != nil {
 		return err
 	}
-	runner, err := m.Start(n, threads, engine.Options{Context: w.Context})
+	runner, err := m.Start(n, threads, loading(ctx, w))
 	if err != nil {
-		return err
+		return early(ctx, err)
 	}
 	defer runner.Close()
 	e.Model = runner
@@ -170,19 +173,30 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 		if err := m.SameTokens(b, w); err != nil {
 			return err
 		}
-		base, err := b.Start(n, threads, engine.Options{Context: w.Context})
+		base, err := b.Start(n, threads, loading(ctx, w))
 		if err != nil {
-			return err
+			return early(ctx, err)
 		}
 		defer base.Close()
 		e.Base = base
 	}
-	return f.measure(c, w, e)
+	return f.measure(ctx, c, w, e)
 }
 
-func (f *evalFlags) measure(c *cobra.Command, w *eval.Windows, e eval.Options) error {
-	ctx, stop := untilSignal()
-	defer stop()
+// loading are the options for windows of a model that is loaded until ctx ends.
+func loading(ctx context.Context, w *eval.Windows) engine.Options {
+	return engine.Options{Context: w.Context, Progress: func(int64, int64) error { return ctx.Err() }}
+}
+
+// early is err, or what is told where ctx ended before a window was done.
+func early(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return failure{statusInterrupted, errors.New("interrupted before the first window was done")}
+	}
+	return err
+}
+
+func (f *evalFlags) measure(ctx context.Context, c *cobra.Command, w *eval.Windows, e eval.Options) error {
 	p := newEvalProgress(c.ErrOrStderr(), w.Count())
 	e.Report = p.report
 	var r *eval.Result
@@ -207,10 +221,7 @@ func (f *evalFlags) measure(c *cobra.Command, w *eval.Windows, e eval.Options) e
 	p.end()
 	interrupted := ctx.Err() != nil && errors.Is(err, ctx.Err())
 	if r == nil || err != nil && !interrupted {
-		if interrupted {
-			err = failure{statusInterrupted, errors.New("interrupted before the first window was done")}
-		}
-		return err
+		return early(ctx, err)
 	}
 	if err := f.write(c.OutOrStdout(), r); err != nil {
 		return err

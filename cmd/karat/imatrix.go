@@ -9,7 +9,6 @@ import (
 
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/backend/numerics"
-	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/eval"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
@@ -86,6 +85,8 @@ func (f *imatrixFlags) run(c *cobra.Command, path string) error {
 	if err := atomicfile.Check(f.output); err != nil {
 		return err
 	}
+	ctx, stop := untilSignal()
+	defer stop()
 	m, err := openModel(path, c.ErrOrStderr())
 	if err != nil {
 		return err
@@ -103,7 +104,7 @@ func (f *imatrixFlags) run(c *cobra.Command, path string) error {
 		return usagef("--skip %d: possible are 0 to %d, of %s", f.skip, w.Count()-1, count(w.Count(), "window"))
 	}
 	w.IDs = w.IDs[f.skip*w.Context:]
-	return f.collect(c, m, n, threads, w, all)
+	return f.collect(ctx, c, m, n, threads, w, all)
 }
 
 // before adds up what was collected before, for a model's graph.
@@ -128,15 +129,15 @@ func (f *imatrixFlags) before(g *graph.Graph) (*imatrix.Matrix, error) {
 }
 
 // collect computes the windows, and writes what they give and all.
-func (f *imatrixFlags) collect(c *cobra.Command, m *eval.Model, n numerics.Numerics, threads int, w *eval.Windows, all *imatrix.Matrix) error {
+func (f *imatrixFlags) collect(ctx context.Context, c *cobra.Command, m *eval.Model, n numerics.Numerics, threads int, w *eval.Windows, all *imatrix.Matrix) error {
 	collector := imatrix.NewCollector(m.Graph, f.head)
-	r, err := m.Start(n, threads, engine.Options{Context: w.Context, Want: collector.Want, Tap: collector.Tap, Expert: collector.Expert()})
+	o := loading(ctx, w)
+	o.Want, o.Tap, o.Expert = collector.Want, collector.Tap, collector.Expert()
+	r, err := m.Start(n, threads, o)
 	if err != nil {
-		return err
+		return early(ctx, err)
 	}
 	defer r.Close()
-	ctx, stop := untilSignal()
-	defer stop()
 	got := &imatrix.Matrix{Entries: map[string]*imatrix.Entry{}, Datasets: []string{f.text}, ChunkSize: w.Context}
 	if f.text == "" {
 		got.Datasets[0] = "karat " + c.Root().Version
@@ -156,7 +157,7 @@ func (f *imatrixFlags) collect(c *cobra.Command, m *eval.Model, n numerics.Numer
 	interrupted := err != nil && errors.Is(err, ctx.Err())
 	switch {
 	case interrupted && got.Chunks == 0:
-		return failure{statusInterrupted, fmt.Errorf("interrupted: %s was not written", f.output)}
+		return early(ctx, err)
 	case err != nil && !interrupted:
 		return err
 	}

@@ -34,7 +34,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("NL", "\n")
 			return writeHostile(e.WorkDir)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "forget": forget, "told": told, "e2b": e2b},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "forget": forget, "told": told, "stopped": stopped, "e2b": e2b},
 	})
 }
 
@@ -110,6 +110,35 @@ func told(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// stopped is a script's command: stopped TEXT ARGUMENTS... runs karat with the demo and
+// interrupts it before it has loaded that. It is to end as interrupted, and to say TEXT last.
+func stopped(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: stopped TEXT ARGUMENTS...")
+	}
+	if signal.Ignored(os.Interrupt) {
+		return
+	}
+	program, err := exec.LookPath("karat")
+	ts.Check(err)
+	c := exec.Command(program, args[1:]...)
+	c.Dir = ts.MkAbs(".")
+	log, err := c.StderrPipe()
+	ts.Check(err)
+	ts.Check(c.Start())
+	var text []string
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		text = append(text, lines.Text())
+		if strings.HasPrefix(lines.Text(), "karat: no MODEL was given") {
+			ts.Check(c.Process.Signal(os.Interrupt))
+		}
+	}
+	err = c.Wait()
+	if c.ProcessState.ExitCode() != statusInterrupted || text[len(text)-1] != "karat: "+args[0] {
+		ts.Fatalf("%v, and it says:\n%s", err, strings.Join(text, "\n"))
+	}
+}
+
 // TestInterruptedPrefill checks that Ctrl-C before the first token is told.
 func TestInterruptedPrefill(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -164,11 +193,18 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestBenchThreads: bench measures with as many threads as run has.
+// TestBenchThreads: bench measures with as many threads as run has, and a GPU once.
 func TestBenchThreads(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(500))
 	want := "[" + strconv.Itoa(machine.Threads()) + "]"
 	if got := newBenchCommand().Flags().Lookup("threads").DefValue; got != want {
 		t.Errorf("-t is %s, want %s", got, want)
+	}
+	for backend, want := range map[string][]int{"cpu": {1, 2}, "webgpu:0": {1}} {
+		f := benchFlags{prompts: []int{1}, tokens: []int{1}, depths: []int{0}, parallel: []int{1}, repeat: 1, threads: []int{1, 2},
+			backend: backend, precision: choice{value: "f32"}, kv: choice{value: "f32"}}
+		if o, err := f.options(); err != nil || !slices.Equal(o.Threads, want) {
+			t.Errorf("%s: threads %v, %v, want %v", backend, o.Threads, err, want)
+		}
 	}
 }
