@@ -3,9 +3,14 @@
 package gpu
 
 import (
+	"time"
+
 	"github.com/gogpu/wgpu/hal"
 	"github.com/gogpu/wgpu/hal/metal"
 )
 
 // apis are the ways to reach GPUs, the best first.
 var apis = []hal.Backend{metal.Backend{}}
+
+// nap sleeps.
+func nap(d time.Duration) { time.Sleep(d) }

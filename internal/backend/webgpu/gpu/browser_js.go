@@ -235,18 +235,18 @@ func (d *device) Run(l *List) error {
 	if err := d.check(nil); err != nil {
 		return err
 	}
-	n, err := l.count(d.adapter.Limits)
+	n, err := l.count(&d.adapter)
 	if err != nil {
 		return err
-	}
-	if !d.adapter.Timestamps {
-		n.stamps = 0
 	}
 	if err := d.compiled(l); err != nil {
 		return err
 	}
 	if n.read += n.read & 4; n.write+n.read+n.stamps+len(l.commands) == 0 { // stamps lie at multiples of 8
 		return nil
+	}
+	if err := l.fill(); err != nil {
+		return fmt.Errorf("gpu: %w", err)
 	}
 	d.js.Call("begin", n.read, n.stamps)
 	back := 0
@@ -297,6 +297,19 @@ func (d *device) compiled(l *List) error {
 		if wrong.String() != "" {
 			p.ready = false
 			return fmt.Errorf("gpu: %w %s: %w", ErrShader, p.name, errors.New(wrong.String()))
+		}
+	}
+	return nil
+}
+
+// fill has what is to be written made.
+func (l *List) fill() error {
+	for i := range l.commands {
+		if c := &l.commands[i]; c.fill != nil {
+			c.data = make([]byte, c.size)
+			if err := c.fill(c.data); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -159,18 +159,25 @@ func (l *library) describe(h handle) cFound {
 	return f
 }
 
-// cAdapters lists the adapters of a library.
+// cAdapters lists the adapters of a library. It takes long to find them, which is done once.
 func cAdapters(path string) ([]Adapter, error) {
-	i, err := newInstance(path)
+	l, err := openLibrary(path)
 	if err != nil {
 		return nil, err
 	}
-	defer i.release()
-	var list []Adapter
-	for _, f := range i.adapters {
-		list = append(list, f.Adapter)
+	l.listing.Lock()
+	defer l.listing.Unlock()
+	if l.listed == nil {
+		i, err := newInstance(path)
+		if err != nil {
+			return nil, err
+		}
+		defer i.release()
+		for _, f := range i.adapters {
+			l.listed = append(l.listed, f.Adapter)
+		}
 	}
-	return list, nil
+	return slices.Clone(l.listed), nil
 }
 
 // cDevice is a Device of a library's.
@@ -403,5 +410,6 @@ func (d *cDevice) Close() error {
 	d.release()
 	forget(d.gone)
 	forget(d.wrong)
+	d.lost = fmt.Errorf("gpu: %s: %w: it was closed", d.adapter.Name, ErrLost)
 	return nil
 }

@@ -26,7 +26,9 @@ type library struct {
 	name      string // of its file
 	functions map[string]function
 	features  cFeatures
-	dawn      bool          // has Dawn's toggles
+	dawn      bool // has Dawn's toggles
+	listing   *sync.Mutex
+	listed    []Adapter     // that it has, once they were listed
 	spin      time.Duration // how long to ask at once again before sleeping, which takes long to end
 }
 
@@ -99,7 +101,7 @@ func loadLibrary(path string) (*library, error) {
 		return nil, cmp.Or(errors.Unwrap(err), err) // which names the path once more
 	}
 	has := func(name string) bool { _, err := ffi.GetSymbol(h, name); return err == nil }
-	l := &library{name: filepath.Base(path), functions: map[string]function{}, dawn: has("wgpuAdapterCreateDevice"), spin: 20 * time.Microsecond}
+	l := &library{name: filepath.Base(path), functions: map[string]function{}, listing: &sync.Mutex{}, dawn: has("wgpuAdapterCreateDevice"), spin: 20 * time.Microsecond}
 	switch {
 	case has("wgpuGetInstanceCapabilities"):
 		l.features = cFeatures{3, 0xa, 0x11, 0} // whose WGSL has other functions for matrix units
@@ -156,6 +158,28 @@ func (l *library) call(name string, args ...any) handle {
 	return handle(words[len(args)])
 }
 
+// frame is memory for calls that are made often, of numbers and handles alone.
+type frame struct {
+	words [7]uint64 // arguments, and the result
+	at    [6]unsafe.Pointer
+}
+
+func newFrame() *frame {
+	f := &frame{}
+	for i := range f.at {
+		f.at[i] = unsafe.Pointer(&f.words[i])
+	}
+	return f
+}
+
+// call calls a function that has no result.
+func (f *frame) call(of function, args ...uint64) {
+	copy(f.words[:], args)
+	if _, err := ffi.CallFunction(of.call, of.at, unsafe.Pointer(&f.words[len(f.at)]), f.at[:len(args)]); err != nil {
+		panic(fmt.Sprintf("gpu: %v", err)) // the numbers of arguments differ
+	}
+}
+
 // answer is what a callback told.
 type answer struct {
 	done         bool
@@ -185,7 +209,10 @@ func tell(id uintptr, a answer) {
 func told(id uintptr) answer {
 	answers.Lock()
 	defer answers.Unlock()
-	return *answers.by[id]
+	if a := answers.by[id]; a != nil {
+		return *a
+	}
+	return answer{} // the number was taken back
 }
 
 // expect gives out a number for what will be told.
@@ -226,6 +253,9 @@ var callbacks = sync.OnceValue(func() (c struct{ object, mapped, scope, device u
 	return c
 })
 
+// patience is how long an answer is waited for: longer than any list runs.
+const patience = time.Hour
+
 // ask calls a function that answers by a callback, and waits until it has.
 func (l *library) ask(instance handle, callback uintptr, name string, args ...any) answer {
 	id := expect()
@@ -236,8 +266,12 @@ func (l *library) ask(instance handle, callback uintptr, name string, args ...an
 		if a := told(id); a.done {
 			return a
 		}
-		if waited := time.Since(start); waited > l.spin {
-			time.Sleep(min(max(waited/64, 10*time.Microsecond), time.Millisecond))
+		waited := time.Since(start)
+		if waited > patience {
+			return answer{message: fmt.Sprintf("%s has not been answered for %v", name, patience)}
+		}
+		if waited > l.spin {
+			nap(min(max(waited/256, 10*time.Microsecond), time.Millisecond))
 		}
 	}
 }

@@ -13,12 +13,9 @@ func (d *cDevice) Run(l *List) error {
 	if err := d.check(nil); err != nil {
 		return err
 	}
-	n, err := l.count(d.adapter.Limits)
+	n, err := l.count(&d.adapter)
 	if err != nil {
 		return err
-	}
-	if !d.adapter.Timestamps {
-		n.stamps = 0
 	}
 	if err = d.room(l, n); err == nil {
 		err = d.scoped(func() { d.submit(l, n) })
@@ -35,7 +32,7 @@ func (d *cDevice) Run(l *List) error {
 // room makes room for what the host writes, reads and times, and lays what it writes
 // there: the library's own way of writing makes buffers anew for what is large.
 func (d *cDevice) room(l *List, n counts) error {
-	if err := d.staging(&d.up, "upload", max(n.write, 4), usageMapWrite|usageCopySrc); err != nil {
+	if err := staging(&d.up, d.newBuffer, "upload", max(n.write, 4), usageMapWrite|usageCopySrc); err != nil {
 		return err
 	}
 	if n.write > 0 {
@@ -43,12 +40,11 @@ func (d *cDevice) room(l *List, n counts) error {
 		if err != nil {
 			return err
 		}
-		for i := range l.commands {
-			if c := &l.commands[i]; c.kind == write {
-				all = all[copy(all, c.data):]
-			}
-		}
+		err = l.stage(all)
 		d.call("wgpuBufferUnmap", d.up.handle)
+		if err != nil {
+			return err
+		}
 	}
 	if n.stamps > d.stamped {
 		if d.stamps != 0 {
@@ -56,10 +52,10 @@ func (d *cDevice) room(l *List, n counts) error {
 		}
 		d.stamps, d.stamped = d.call("wgpuDeviceCreateQuerySet", d.device, unsafe.Pointer(&querySetDescriptor{kind: queryTimestamp, count: uint32(n.stamps)})), n.stamps
 	}
-	if err := d.staging(&d.ticks, "stamps", 8*n.stamps, usageQueryResolve|usageCopySrc); err != nil {
+	if err := staging(&d.ticks, d.newBuffer, "stamps", 8*n.stamps, usageQueryResolve|usageCopySrc); err != nil {
 		return err
 	}
-	return d.staging(&d.down, "readback", readback(n), usageMapRead|usageCopyDst)
+	return staging(&d.down, d.newBuffer, "readback", readback(n), usageMapRead|usageCopyDst)
 }
 
 // mapped is the memory of a buffer that the host may see, once the device has done with
@@ -87,34 +83,36 @@ func (d *cDevice) mapped(b *cBuffer, mode, size int) ([]byte, error) {
 // waited for where there is nothing else.
 func readback(n counts) int { return (n.read+7)&^7 + 8*n.stamps + 4 }
 
-// staging is a buffer of at least size bytes.
-func (d *cDevice) staging(b **cBuffer, name string, size int, usage uint64) error {
-	if *b != nil && (*b).size >= size {
-		return nil
-	}
-	if *b != nil {
-		(*b).Release()
-		*b = nil
-	}
-	made, err := d.newBuffer(name, stagingSize(size), usage)
-	if err == nil {
-		*b = made
-	}
-	return err
-}
-
 // cRecorder encodes commands.
 type cRecorder struct {
 	*cDevice
 	encoder, pass    handle
 	up, down, stamps int // so far
+	dispatches       int // of the piece
+
+	frame                               *frame
+	setPipeline, setGroup, runWorkgroup function
 }
 
-// submit encodes l and has it run.
+// Dispatches of a list's first piece, and of the others: the device begins with one while
+// the next is being encoded.
+const (
+	firstPiece = 16
+	nextPiece  = 64
+)
+
+// submit encodes l piece by piece and has it run.
 func (d *cDevice) submit(l *List, n counts) {
-	r := cRecorder{cDevice: d, encoder: d.call("wgpuDeviceCreateCommandEncoder", d.device, unsafe.Pointer(&labelDescriptor{label: view("list")}))}
+	r := cRecorder{cDevice: d, frame: newFrame(), setPipeline: d.functions["wgpuComputePassEncoderSetPipeline"],
+		setGroup: d.functions["wgpuComputePassEncoderSetBindGroup"], runWorkgroup: d.functions["wgpuComputePassEncoderDispatchWorkgroups"]}
+	r.start()
+	room := firstPiece
 	for i := range l.commands {
-		r.encode(&l.commands[i], n)
+		if r.encode(&l.commands[i], n); r.dispatches == room {
+			r.finish()
+			r.start()
+			room = nextPiece
+		}
 	}
 	r.end()
 	if n.stamps > 0 {
@@ -122,10 +120,22 @@ func (d *cDevice) submit(l *List, n counts) {
 		r.copy(d.down, (n.read+7)&^7, d.ticks, 0, 8*n.stamps)
 	}
 	r.copy(d.down, readback(n)-4, d.up, 0, 4)
-	commands := d.call("wgpuCommandEncoderFinish", r.encoder, unsafe.Pointer(&labelDescriptor{label: view("list")}))
-	d.call("wgpuQueueSubmit", d.queue, 1, unsafe.Pointer(&commands))
-	d.call("wgpuCommandBufferRelease", commands)
-	d.call("wgpuCommandEncoderRelease", r.encoder)
+	r.finish()
+}
+
+// start starts a piece.
+func (r *cRecorder) start() {
+	r.encoder, r.dispatches = r.call("wgpuDeviceCreateCommandEncoder", r.device, unsafe.Pointer(&labelDescriptor{label: view("list")})), 0
+}
+
+// finish has the piece run.
+func (r *cRecorder) finish() {
+	r.end()
+	commands := new(handle)
+	*commands = r.call("wgpuCommandEncoderFinish", r.encoder, unsafe.Pointer(&labelDescriptor{label: view("list")}))
+	r.call("wgpuQueueSubmit", r.queue, 1, unsafe.Pointer(commands))
+	r.call("wgpuCommandBufferRelease", *commands)
+	r.call("wgpuCommandEncoderRelease", r.encoder)
 }
 
 func (r *cRecorder) copy(dst *cBuffer, to int, src *cBuffer, from, size int) {
@@ -154,9 +164,11 @@ func (r *cRecorder) encode(c *command, n counts) {
 		if r.pass == 0 {
 			r.begin(nil)
 		}
-		r.call("wgpuComputePassEncoderSetPipeline", r.pass, c.pipeline.(*cPipeline).handle)
-		r.call("wgpuComputePassEncoderSetBindGroup", r.pass, 0, c.group.(*cObject).handle, 0, 0)
-		r.call("wgpuComputePassEncoderDispatchWorkgroups", r.pass, c.x, c.y, c.z)
+		pass := uint64(r.pass)
+		r.frame.call(r.setPipeline, pass, uint64(c.pipeline.(*cPipeline).handle))
+		r.frame.call(r.setGroup, pass, 0, uint64(c.group.(*cObject).handle), 0, 0)
+		r.frame.call(r.runWorkgroup, pass, uint64(c.x), uint64(c.y), uint64(c.z))
+		r.dispatches++
 	case stamp:
 		if n.stamps > 0 {
 			r.begin(&timestampWrites{querySet: r.cDevice.stamps, begin: uint32(r.stamps), end: queryUndefined})

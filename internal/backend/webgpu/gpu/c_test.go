@@ -80,6 +80,27 @@ func TestUncaptured(t *testing.T) {
 	}
 }
 
+// TestClosed: a device that was closed says so.
+func TestClosed(t *testing.T) {
+	path := os.Getenv("KARAT_WEBGPU_LIB")
+	if path == "" {
+		t.Skip("KARAT_WEBGPU_LIB names no shared library of webgpu.h")
+	}
+	d, err := cOpen(path, 0)
+	if errors.Is(err, ErrNone) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Run(&List{}); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestAnswers: an answer counts once, and none is waited for after it was taken back.
 func TestAnswers(t *testing.T) {
 	id := expect()
@@ -90,6 +111,9 @@ func TestAnswers(t *testing.T) {
 	}
 	forget(id)
 	tell(id, answer{status: 3}) // is nobody's
+	if a := told(id); a.done {
+		t.Errorf("%+v after it was taken back", a)
+	}
 }
 
 // TestText reads strings with a length, and those that a zero ends.

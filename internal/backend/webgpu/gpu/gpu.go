@@ -92,10 +92,6 @@ func (l *Limits) lower(buffer, binding, bindings, groups, invocations, workgroup
 	}
 }
 
-// stagingSize is how large a buffer is made that is to hold so many bytes, which are
-// seldom the same.
-func stagingSize(size int) int { return (max(size, 1<<16) + 4095) &^ 4095 }
-
 // libraryName is the environment's name for the path of a shared library of webgpu.h.
 const libraryName = "KARAT_WEBGPU_LIB"
 
@@ -170,6 +166,7 @@ type command struct {
 	to, from int
 	size     int
 	data     []byte
+	fill     func(to []byte) error // makes what is written, if it is not nil
 }
 
 type kind uint8
@@ -202,6 +199,31 @@ func (l *List) Write(b Buffer, to int, data []byte) {
 	if len(data) > 0 {
 		l.commands = append(l.commands, command{kind: write, dst: b, to: to, data: data, size: len(data)})
 	}
+}
+
+// Fill records that what fill makes, size bytes, is to be written at byte to of b, when the
+// list runs: it is made where the device takes it from.
+func (l *List) Fill(b Buffer, to, size int, fill func(to []byte) error) {
+	if size > 0 {
+		l.commands = append(l.commands, command{kind: write, dst: b, to: to, fill: fill, size: size})
+	}
+}
+
+// stage lays what l writes into up, one after another.
+func (l *List) stage(up []byte) error {
+	for i := range l.commands {
+		c := &l.commands[i]
+		if c.kind != write {
+			continue
+		}
+		if c.fill == nil {
+			copy(up, c.data)
+		} else if err := c.fill(up[:c.size:c.size]); err != nil {
+			return err
+		}
+		up = up[c.size:]
+	}
+	return nil
 }
 
 // Copy records a copy between two buffers.
@@ -256,14 +278,14 @@ func (c *command) check(limits Limits) error {
 // counts are what a list wants of a device.
 type counts struct {
 	write, read int // bytes
-	stamps      int
+	stamps      int // that the adapter takes
 }
 
 // count checks l's commands and counts.
-func (l *List) count(limits Limits) (n counts, err error) {
+func (l *List) count(a *Adapter) (n counts, err error) {
 	for i := range l.commands {
 		c := &l.commands[i]
-		if err := c.check(limits); err != nil {
+		if err := c.check(a.Limits); err != nil {
 			return n, fmt.Errorf("gpu: command %d: %w", i, err)
 		}
 		switch c.kind {
@@ -272,7 +294,9 @@ func (l *List) count(limits Limits) (n counts, err error) {
 		case read:
 			n.read += c.size
 		case stamp:
-			n.stamps++
+			if a.Timestamps {
+				n.stamps++
+			}
 		}
 	}
 	return n, nil

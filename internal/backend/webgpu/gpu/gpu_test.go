@@ -64,7 +64,8 @@ func words(n int, f func(int) uint32) []byte {
 
 // TestOrder runs writes, dispatches, copies and reads in one list, where each needs
 // what the one before it wrote, and a write in the middle must not pass the
-// dispatches before it; the same where the device may begin before the list ends.
+// dispatches before it; the same where the device may begin before the list ends. There are
+// more dispatches than a piece has, with which a device begins anyway.
 func TestOrder(t *testing.T) {
 	order(t, open(t), func(*List) {})
 	order(t, open(t), (*List).Cut)
@@ -72,9 +73,9 @@ func TestOrder(t *testing.T) {
 
 func order(t *testing.T, d Device, cut func(*List)) {
 	t.Helper()
-	const n = 1000
+	const n, turns = 1000, 45
 	b := buffers(t, d, 16, 4*n, 4*n, 4*n)
-	p, err := d.NewPipeline("double", double, []Access{Uniform, Read, ReadWrite})
+	p, err := d.NewPipeline("triple", strings.Replace(double, "2u", "3u", 1), []Access{Uniform, Read, ReadWrite})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func order(t *testing.T, d Device, cut func(*List)) {
 	l.Stamp()
 	l.Write(b[0], 0, words(4, func(int) uint32 { return n }))
 	l.Write(b[1], 0, words(n, func(i int) uint32 { return uint32(i) }))
-	for range 5 {
+	for range turns {
 		l.Dispatch(p, there, 16, 1, 1)
 		cut(&l)
 		l.Dispatch(p, back, 16, 1, 1)
@@ -109,22 +110,22 @@ func order(t *testing.T, d Device, cut func(*List)) {
 			t.Fatal(err)
 		}
 		for i := range n {
-			want := uint32(0)
-			if i > 0 {
-				want = 1024*uint32(i-1) + 1023
+			want := uint32(max(i-1, 0))
+			for range 2 * turns * min(i, 1) {
+				want = 3*want + 1
 			}
 			if v := binary.LittleEndian.Uint32(got[4*i:]); v != want {
 				t.Fatalf("element %d is %d, want %d", i, v, want)
 			}
-			if v := binary.LittleEndian.Uint32(late[4*i:]); v != uint32(6*i+1) {
-				t.Fatalf("element %d is %d at last, want %d", i, v, 6*i+1)
+			if v := binary.LittleEndian.Uint32(late[4*i:]); v != uint32(9*i+1) {
+				t.Fatalf("element %d is %d at last, want %d", i, v, 9*i+1)
 			}
 		}
 		if times := l.Times(); d.Adapter().Timestamps && (len(times) != 2 || times[0] != 0 || times[1] <= 0) {
 			t.Errorf("times %v", times)
 		}
 	}
-	if l.Dispatches() != 11 {
+	if l.Dispatches() != 2*turns+1 {
 		t.Errorf("%d dispatches", l.Dispatches())
 	}
 }
@@ -168,6 +169,40 @@ func TestLargeWrite(t *testing.T) {
 	}
 	if !bytes.Equal(got[0], second) || !bytes.Equal(got[1], first) {
 		t.Error("what is read is not what was written")
+	}
+}
+
+// TestFill: what is made when the list runs is made each time, between what was there before;
+// an error of it is the run's, and the device goes on.
+func TestFill(t *testing.T) {
+	d := open(t)
+	b := buffers(t, d, 12)[0]
+	var l List
+	var n uint32
+	var fault error
+	got := make([]byte, 12)
+	l.Write(b, 0, words(1, func(int) uint32 { return 7 }))
+	l.Fill(b, 4, 4, func(to []byte) error {
+		n++
+		if len(to) != 4 || cap(to) != 4 {
+			t.Errorf("room for %d of %d bytes", len(to), cap(to))
+		}
+		binary.LittleEndian.PutUint32(to, n)
+		return fault
+	})
+	l.Write(b, 8, words(1, func(int) uint32 { return 8 }))
+	l.Read(got, b, 0)
+	for i := range uint32(4) {
+		fault = nil
+		if i == 2 {
+			fault = errors.New("no such row")
+		}
+		if err := d.Run(&l); !errors.Is(err, fault) {
+			t.Fatalf("run %d: %v", i, err)
+		}
+		if want := words(3, func(j int) uint32 { return []uint32{7, i + 1, 8}[j] }); fault == nil && !bytes.Equal(got, want) {
+			t.Fatalf("run %d: %v, want %v", i, got, want)
+		}
 	}
 }
 

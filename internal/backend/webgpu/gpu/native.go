@@ -389,16 +389,20 @@ func (d *device) Close() error {
 	return err
 }
 
-// staging is a buffer that the host sees, of at least size bytes.
-func (d *device) staging(b **buffer, name string, size int, usage gputypes.BufferUsage) error {
-	if *b != nil && (*b).size >= size {
-		return nil
-	}
-	if *b != nil {
+// staging makes *b a buffer of at least size bytes, which are seldom the same.
+func staging[B interface {
+	comparable
+	Buffer
+}, U any](b *B, newBuffer func(name string, size int, usage U) (B, error), name string, size int, usage U) error {
+	var none B
+	if *b != none {
+		if (*b).Size() >= size {
+			return nil
+		}
 		(*b).Release()
-		*b = nil
+		*b = none
 	}
-	made, err := d.newBuffer(name, stagingSize(size), usage)
+	made, err := newBuffer(name, (max(size, 1<<16)+4095)&^4095, usage)
 	if err == nil {
 		*b = made
 	}

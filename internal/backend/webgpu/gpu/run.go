@@ -17,7 +17,7 @@ func (d *device) run(l *List) error {
 	if d.lost != nil {
 		return d.lost
 	}
-	n, err := l.count(d.adapter.Limits)
+	n, err := l.count(&d.adapter)
 	if err != nil {
 		return err
 	}
@@ -35,26 +35,24 @@ func (d *device) run(l *List) error {
 // writes to where the device sees it.
 func (d *device) stage(l *List, up, down, stamps int) error {
 	if up > 0 {
-		if err := d.staging(&d.up, "upload", up, gputypes.BufferUsageMapWrite|gputypes.BufferUsageCopySrc); err != nil {
+		if err := staging(&d.up, d.newBuffer, "upload", up, gputypes.BufferUsageMapWrite|gputypes.BufferUsageCopySrc); err != nil {
 			return err
 		}
-		d.written = slices.Grow(d.written[:0], up)
-		for i := range l.commands {
-			if c := &l.commands[i]; c.kind == write {
-				d.written = append(d.written, c.data...)
-			}
+		d.written = slices.Grow(d.written[:0], up)[:up]
+		if err := l.stage(d.written); err != nil {
+			return err
 		}
 		if err := d.queue.WriteBuffer(d.up.hal, 0, d.written); err != nil {
 			return err
 		}
 	}
-	if stamps > 0 && d.adapter.Timestamps {
+	if stamps > 0 {
 		if err := d.stampRoom(stamps); err != nil {
 			return err
 		}
 	}
 	if down > 0 {
-		return d.staging(&d.down, "readback", down, gputypes.BufferUsageMapRead|gputypes.BufferUsageCopyDst)
+		return staging(&d.down, d.newBuffer, "readback", down, gputypes.BufferUsageMapRead|gputypes.BufferUsageCopyDst)
 	}
 	return nil
 }
@@ -124,7 +122,7 @@ func (d *device) submitOne(l *List, ticks, stamps int) error {
 		d.last = d.last[:0]
 		for i := range l.commands {
 			c := l.commands[i]
-			c.data = nil
+			c.data, c.fill = nil, nil
 			d.last = append(d.last, c)
 		}
 	}
@@ -171,7 +169,7 @@ func (d *device) encode(to *hal.CommandEncoder, r *recorder, commands []command,
 	}
 	r.end()
 	r.copies()
-	if last && stamps > 0 && d.adapter.Timestamps {
+	if last && stamps > 0 {
 		e.ResolveQuerySet(d.stamps, 0, uint32(stamps), d.down.hal, uint64(ticks))
 	}
 	return e.EndEncoding()
@@ -301,9 +299,6 @@ func (d *device) fetch(l *List, ticks, stamps int) error {
 	all, err := d.bytes(d.down, ticks+8*stamps)
 	if err != nil {
 		return d.lose(err)
-	}
-	if !d.adapter.Timestamps {
-		stamps = 0
 	}
 	l.take(all, ticks, stamps, d.queue.GetTimestampPeriod())
 	return nil
