@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -52,23 +53,27 @@ func (c *chooser) slices(k int) (all []int) {
 	return all
 }
 
-// chosen is where the passes leave the likeliest k tokens: [rows, k, 2].
+// chosen is where the passes leave the likeliest k tokens: [rows, k, 2]. That of one is
+// also where the host writes those of a step, and Embed reads them.
 func (c *chooser) chosen(k int) gpu.Buffer { return c.leaves[(len(c.slices(k))+1)%2] }
 
 // chooser makes the buffers of what finds the likeliest tokens by the logits. It is nil
 // where a program stands in for a GPU: there it is dear that invocations wait for each
 // other, and logits are near.
-func (p *planner) chooser(logits *graph.Node) (c *chooser, err error) {
+func (p *planner) chooser(g *graph.Graph) (c *chooser, err error) {
 	if p.e.b.o.Software {
 		return nil, nil
 	}
-	c = &chooser{size: logits.Shape.Size(), rows: min(p.e.most(logits), choosing), steps: 1, passes: lowered{node: logits}}
-	if p.tables {
-		c.steps = ahead
+	logits := g.Result()
+	c = &chooser{size: logits.Shape.Size(), rows: min(p.e.most(logits), choosing), steps: ahead, passes: lowered{node: logits}}
+	for _, n := range g.Nodes {
+		if n.Op == graph.Embed && !p.tables[weights{n.W[0]}] {
+			c.steps = 1
+		}
 	}
 	for i, slices := range c.slices(likeliest) {
 		if i < len(c.leaves) {
-			if c.leaves[i], err = p.e.b.empty("likeliest", c.rows*slices*likeliest*8); err != nil {
+			if c.leaves[i], err = p.e.b.empty("likeliest", max(c.rows*slices*likeliest, p.e.rows)*8); err != nil {
 				return nil, err
 			}
 		}
@@ -95,11 +100,11 @@ func (p *planner) choose() error {
 	return nil
 }
 
-// tables reports whether all of g's tables of embeddings lie on the GPU, too: those that
-// are products' weights do, and others may take an eighth of what these take.
-func (b *Backend) tables(g *graph.Graph, stacks map[*graph.Node]*stack) bool {
+// tables are those of g's tables of embeddings that lie on the GPU, too: those that are
+// products' weights do, and others if together they take an eighth of what these take.
+func (b *Backend) tables(g *graph.Graph, stacks map[*graph.Node]*stack) map[weights]bool {
 	var products, more int64
-	there := map[weights]bool{}
+	there, others := map[weights]bool{}, map[weights]bool{}
 	for _, n := range g.Nodes {
 		if s := stacks[n]; s != nil {
 			there[s.key] = true
@@ -115,20 +120,23 @@ func (b *Backend) tables(g *graph.Graph, stacks map[*graph.Node]*stack) bool {
 			continue
 		}
 		if _, err := layoutOf(n.W[0].DType, n.W[0].Shape.Last()); err != nil {
-			return false
+			continue
 		}
-		if key := (weights{n.W[0]}); !there[key] {
-			there[key], more = true, more+int64(n.W[0].Size())
+		if key := (weights{n.W[0]}); !there[key] && !others[key] {
+			others[key], more = true, more+int64(n.W[0].Size())
 		}
 	}
-	return more <= products/8 || b.all
+	if more <= products/8 || b.all {
+		maps.Copy(there, others)
+	}
+	return there
 }
 
-// embed lowers an Embed node for tokens that are chosen on the GPU.
+// embed lowers an Embed node.
 func (p *planner) embed(l *lowered) error {
-	l.embed = true
-	if err := p.checkEmbed(l.node); err != nil || !p.tables {
-		return err
+	if !p.tables[weights{l.node.W[0]}] {
+		l.embed = true
+		return p.checkEmbed(l.node)
 	}
 	w, scale := p.e.b.weights[weights{l.node.W[0]}], l.node.Attr.(graph.EmbedAttr).Scale
 	for _, s := range w.shards {
@@ -171,7 +179,7 @@ func (e *executable) Choose(ctx context.Context, s *backend.Step, k, steps int) 
 		c.tell(&e.list, at)
 		e.write(at, k, i > 0)
 		for _, l := range e.nodes {
-			if err := e.record(l, at, c, i > 0); err != nil {
+			if err := e.record(l, at, c); err != nil {
 				return nil, fmt.Errorf("webgpu: %v: %w", l.node, err)
 			}
 		}

@@ -73,7 +73,7 @@ func TestFusions(t *testing.T) {
 		}
 		for _, l := range r.plan.(*executable).nodes {
 			for _, x := range l.dispatches {
-				if x.from <= 1 && !x.long && !l.embed {
+				if x.from <= 1 && !x.long && l.node.Op != graph.Embed {
 					got.dispatches++ // of a step of one row
 				}
 			}

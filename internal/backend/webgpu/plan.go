@@ -43,7 +43,7 @@ type lowered struct {
 	node       *graph.Node
 	out        gpu.Buffer // its value, nil if it has none
 	want       bool
-	embed      bool // the host writes its rows, unless the GPU has chosen the tokens
+	embed      bool // the host writes its rows
 	dispatches []*dispatch
 	freed      []gpu.Buffer // after it, where they are poisoned
 }
@@ -95,7 +95,7 @@ type planner struct {
 	stacks map[*graph.Node]*stack
 	users  map[*graph.Node][]*graph.Node
 	want   func(*graph.Node) bool
-	tables bool                        // of embeddings are on the GPU
+	tables map[weights]bool            // of embeddings, that are on the GPU
 	turned map[*graph.Node]*graph.Node // RoPE nodes, and norms, that a StoreKV does
 	kept   []gpu.Buffer                // that it reads
 	folded map[*graph.Node]bool        // norms that products do
@@ -122,7 +122,9 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	p.pair(g)
 	p.foldNorms(g)
 	e.after = p.live.After
-	p.tables = !b.o.Software && b.tables(g, p.stacks)
+	if !b.o.Software {
+		p.tables = b.tables(g, p.stacks)
+	}
 	if err := p.inputs(g); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
@@ -164,7 +166,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 // inputs makes the buffers of what the host writes, or chosen tokens.
 func (p *planner) inputs(g *graph.Graph) (err error) {
 	e := p.e
-	if e.chooser, err = p.chooser(g.Result()); err != nil {
+	if e.chooser, err = p.chooser(g); err != nil {
 		return err
 	}
 	align := e.b.d.Adapter().Limits.Alignment
@@ -179,7 +181,7 @@ func (p *planner) inputs(g *graph.Graph) (err error) {
 }
 
 // uploads brings the weights of products to the GPU, and tables of embeddings.
-func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, tables bool, progress func(done, total int64) error) error {
+func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, tables map[weights]bool, progress func(done, total int64) error) error {
 	var todo []weights
 	of := map[weights]*graph.Node{}
 	var done, total int64
@@ -198,7 +200,7 @@ func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, tables 
 		}
 	}
 	for _, n := range g.Nodes {
-		if n.Op == graph.Embed && tables {
+		if n.Op == graph.Embed && tables[weights{n.W[0]}] {
 			add(n, weights{n.W[0]})
 		}
 	}

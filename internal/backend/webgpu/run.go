@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"unsafe"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
@@ -33,7 +34,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	e.write(s, 0, false)
 	first := e.nodes[0].node
 	for _, l := range e.nodes {
-		if err := e.record(l, s, c, false); err != nil {
+		if err := e.record(l, s, c); err != nil {
 			return nil, fmt.Errorf("webgpu: %v: %w", l.node, err)
 		}
 		if !l.want || tap == nil {
@@ -108,7 +109,7 @@ func (e *executable) run(first, last *graph.Node, steps int) error {
 	return nil
 }
 
-// write records the step's inputs but embeddings: k is how many of the likeliest tokens
+// write records the step's inputs but rows of embeddings: k is how many of the likeliest tokens
 // are wanted. Of a step after another one only the positions are new.
 func (e *executable) write(s *backend.Step, k int, after bool) {
 	if !after {
@@ -119,6 +120,13 @@ func (e *executable) write(s *backend.Step, k int, after bool) {
 			rows = append(rows, uint32(r))
 		}
 		e.list.Write(e.outputs, 0, bytesIn(rows))
+		if e.chooser != nil {
+			tokens := make([]uint32, 2*len(s.Tokens))
+			for i, id := range s.Tokens {
+				tokens[2*i] = uint32(id)
+			}
+			e.list.Write(e.chooser.chosen(1), 0, bytesIn(tokens))
+		}
 	}
 	for _, t := range e.turns {
 		all := make([]float32, 0, 2*t.pairs*len(s.Pos))
@@ -130,20 +138,18 @@ func (e *executable) write(s *backend.Step, k int, after bool) {
 	}
 }
 
-// record records the dispatches of a node: of a step after another one the GPU has the
-// tokens.
-func (e *executable) record(l *lowered, s *backend.Step, c *cache, after bool) error {
-	dispatches := l.dispatches
-	if l.embed && !after {
-		rows, err := embeddings(l.node, s.Tokens)
-		if err != nil {
-			return err
-		}
-		e.list.Write(l.out, 0, bytesIn(rows))
-		dispatches = nil
+// record records the dispatches of a node.
+func (e *executable) record(l *lowered, s *backend.Step, c *cache) error {
+	if l.embed {
+		e.list.Fill(l.out, 0, 4*len(s.Tokens)*l.node.Shape.Size(), func(to []byte) error {
+			if err := embeddings(to, l.node, s.Tokens); err != nil {
+				return fmt.Errorf("%v: %w", l.node, err)
+			}
+			return nil
+		})
 	}
 	rows := e.count(l.node, s)
-	for _, d := range dispatches {
+	for _, d := range l.dispatches {
 		if rows < d.from || d.below > 0 && rows >= d.below {
 			continue
 		}
@@ -214,10 +220,11 @@ func (p *planner) checkEmbed(n *graph.Node) error {
 	return quant.Dequantize(w.DType, make([]float32, w.Shape.Last()), row.Row(0))
 }
 
-// embeddings are the rows of an Embed node's weight. Many are cut among the processors.
-func embeddings(n *graph.Node, tokens []int32) ([]float32, error) {
+// embeddings fills to with rows of an Embed node's weight, as float32. Many are cut among
+// the processors.
+func embeddings(to []byte, n *graph.Node, tokens []int32) error {
 	d, scale, w := n.Shape.Size(), n.Attr.(graph.EmbedAttr).Scale, n.W[0]
-	rows := make([]float32, len(tokens)*d)
+	rows := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(to))), len(to)/4)
 	cuts := min(runtime.GOMAXPROCS(0), (len(tokens)+15)/16)
 	errs := make([]error, cuts)
 	var wg sync.WaitGroup
@@ -242,7 +249,7 @@ func embeddings(n *graph.Node, tokens []int32) ([]float32, error) {
 		})
 	}
 	wg.Wait()
-	return rows, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // poison makes the plan fill what is free with NaNs, where a test wants that.

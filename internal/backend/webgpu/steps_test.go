@@ -135,9 +135,12 @@ func TestPieces(t *testing.T) {
 			}
 		}
 	}
-	r := start(t, New(d, Options{}), g, len(tokens), nil)
-	if !same(whole, r.run(tokens...)) {
+	if !same(whole, start(t, New(d, Options{}), g, len(tokens), nil).run(tokens...)) {
 		t.Error("other bits from pieces")
+	}
+	r := start(t, New(d, Options{Software: true}), g, len(tokens), nil) // whose table stays in the file
+	if !same(whole, r.run(tokens...)) {
+		t.Error("other bits from a table in a file")
 	}
 	embed.Source = bytes.NewReader(nil)
 	if _, err := r.plan.Run(t.Context(), r.step(tokens), nil); err == nil {

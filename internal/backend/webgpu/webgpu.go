@@ -7,8 +7,8 @@
 //
 // Compile lowers each node to dispatches of kernels (lower.go), which are templates of
 // WGSL in shaders/ (kernel.go), and plans the buffers by live range (plan.go); Run
-// records them with the step's inputs in one list and runs it (run.go). Rows of
-// embeddings are read by the host, and so are the tables of rotary positions.
+// records them with the step's inputs in one list and runs it (run.go). The host reads
+// rows of tables of embeddings that are not on the GPU, and those of rotary positions.
 package webgpu
 
 import (
