@@ -220,8 +220,8 @@ func (p *planner) checkEmbed(n *graph.Node) error {
 	return quant.Dequantize(w.DType, make([]float32, w.Shape.Last()), row.Row(0))
 }
 
-// embeddings fills to with rows of an Embed node's weight, as float32. Many are cut among
-// the processors.
+// embeddings fills to, which may be memory that is slow to read, with rows of an Embed node's
+// weight, as float32. Many are cut among the processors.
 func embeddings(to []byte, n *graph.Node, tokens []int32) error {
 	d, scale, w := n.Shape.Size(), n.Attr.(graph.EmbedAttr).Scale, n.W[0]
 	rows := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(to))), len(to)/4)
@@ -230,9 +230,9 @@ func embeddings(to []byte, n *graph.Node, tokens []int32) error {
 	var wg sync.WaitGroup
 	for c := range cuts {
 		wg.Go(func() {
+			row := make([]float32, d)
 			errs[c] = mmap.Guard(func() error {
 				for t := len(tokens) * c / cuts; t < len(tokens)*(c+1)/cuts; t++ {
-					row := rows[t*d : (t+1)*d]
 					part, err := w.Part(int(tokens[t]), int(tokens[t])+1)
 					if err != nil {
 						return err
@@ -243,6 +243,7 @@ func embeddings(to []byte, n *graph.Node, tokens []int32) error {
 					for i := range row {
 						row[i] *= scale
 					}
+					copy(rows[t*d:], row)
 				}
 				return nil
 			})

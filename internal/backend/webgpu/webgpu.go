@@ -87,8 +87,15 @@ func New(d *Device, o Options) *Backend {
 	return b
 }
 
-// Rows implements backend.Wide: with fewer, a GPU has too little to do at once.
-func (b *Backend) Rows() int { return 512 }
+// Rows implements backend.Wide: with fewer, a GPU has too little to do at once. A program
+// that stands in for one gains nothing by many, and what it computes can be stopped between
+// steps only.
+func (b *Backend) Rows() int {
+	if b.o.Software {
+		return 64
+	}
+	return 512
+}
 
 // Close frees what the backend has on the GPU. Nothing may run, then or later.
 func (b *Backend) Close() error {

@@ -185,7 +185,6 @@ type device struct {
 	last      []command             // that were encoded, without what is written
 	next      hal.CommandBuffer     // the same again, or nil
 	before    [2]*buffer            // up and down, as next has them
-	written   []byte                // what the host writes
 	up, down  *buffer               // for what the host writes and reads
 	stamps    hal.QuerySet
 	stamped   int   // stamps that it has room for

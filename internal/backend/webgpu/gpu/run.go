@@ -3,6 +3,7 @@
 package gpu
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -38,11 +39,11 @@ func (d *device) stage(l *List, up, down, stamps int) error {
 		if err := staging(&d.up, d.newBuffer, "upload", up, gputypes.BufferUsageMapWrite|gputypes.BufferUsageCopySrc); err != nil {
 			return err
 		}
-		d.written = slices.Grow(d.written[:0], up)[:up]
-		if err := l.stage(d.written); err != nil {
+		all, err := d.bytes(d.up, up)
+		if err != nil {
 			return err
 		}
-		if err := d.queue.WriteBuffer(d.up.hal, 0, d.written); err != nil {
+		if err := errors.Join(l.stage(all), d.hal.UnmapBuffer(d.up.hal)); err != nil {
 			return err
 		}
 	}
