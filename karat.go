@@ -131,8 +131,8 @@ func inMemory(files []Source) ([]Source, error) {
 	files = slices.Clone(files)
 	var size int64
 	for _, s := range files {
-		if s.Data != nil {
-			continue // is in memory already
+		if s.Data != nil || s.At == nil {
+			continue // is in memory already, or nowhere
 		}
 		if s.Size < 0 || s.Size > math.MaxInt-size {
 			return nil, fmt.Errorf("%s: %d bytes", s.Name, s.Size)
@@ -144,7 +144,7 @@ func inMemory(files []Source) ([]Source, error) {
 	}
 	for i := range files {
 		s := &files[i]
-		if s.Data != nil {
+		if s.Data != nil || s.At == nil {
 			continue
 		}
 		s.Data = make([]byte, s.Size)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/karat-run/karat"
@@ -31,6 +32,13 @@ func TestLoadInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := load(ctx, "", karat.Options{Context: 64}, io.Discard); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestLoadNothing: a source with neither bytes nor what reads them is told.
+func TestLoadNothing(t *testing.T) {
+	if _, err := karat.LoadSources([]karat.Source{{Name: "m.gguf", Size: 5}}, karat.Options{}); err == nil || !strings.Contains(err.Error(), "m.gguf: neither its Data nor At is there") {
 		t.Errorf("error %v", err)
 	}
 }

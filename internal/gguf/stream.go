@@ -58,10 +58,13 @@ func Read(files ...Source) (*File, error) {
 
 // read reads one file, whatever its place in a split model.
 func (s *Source) read() (f *File, err error) {
-	if s.Data != nil {
+	switch {
+	case s.Data != nil:
 		f, err = parse(s.Data)
-	} else {
+	case s.At != nil:
 		f, err = s.pieces()
+	default:
+		err = errors.New("neither its Data nor At is there")
 	}
 	if err != nil {
 		return nil, withPath(err, s.Name)
