@@ -102,7 +102,10 @@ const helpers = `
 	const ask = s => { $('#say').value = s; $('#send').click() };
 	const answers = () => [...document.querySelectorAll('.turn.assistant')].map(e => e.querySelector('.text').textContent);
 	const answered = n => until('answer ' + n, () => answers().length === n && !document.querySelector('.typing') && !$('#send').hidden && answers().at(-1), 60);
-	const failed = kind => until('the error ' + kind, () => document.querySelector('#notes [role=alert]') && text('#notes [role=alert]'), 60);
+	const failed = kind => until('the error ' + kind + ' where it is seen', () => { // not behind an open dialog
+		const e = $('#notes [role=alert]');
+		return e && (!$('dialog[open]') || e.closest('dialog')) && text('#notes [role=alert]');
+	}, 60);
 `
 
 // do runs a script in the page and returns what it returns.

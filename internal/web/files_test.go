@@ -41,6 +41,10 @@ func tiny(t *testing.T) (whole string, parts []string) {
 	return filepath.Join(dir, "tiny.gguf"), parts
 }
 
+// continued has a model whose name begins so continue a text, and returns that and what is
+// said of the model.
+const continued = `await until('the model', () => text('#model').startsWith('%s')); await ready(60); $('#mode').value = 'text'; $('#mode').dispatchEvent(new Event('change')); $('#max-tokens').value = 8; ask('The color of the sky is'); return await answered(1) + '|' + text('#model')`
+
 // TestFiles: Karat in the page opens files of the device, whole and in parts, proves a
 // model without a record, keeps one from an address, also in parts, for another visit and
 // for two tabs at once; files that are none are told of, and the page goes on.
@@ -56,38 +60,59 @@ func TestFiles(t *testing.T) {
 	p.visit(s.URL)
 	do[any](p, `await ready(60)`)
 	p.hostile(whole)
-
-	const more = `await until('the model', () => text('#model').startsWith('%s')); await ready(60); $('#mode').value = 'text'; $('#mode').dispatchEvent(new Event('change')); $('#max-tokens').value = 8; ask('The color of the sky is'); return await answered(1) + '|' + text('#model')`
-	p.choose(whole)
-	want := do[string](p, fmt.Sprintf(more, "tiny.gguf"))
-	if !strings.Contains(want, "processor") {
-		t.Errorf("a local file: %q", want)
-	}
-	said := do[string](p, `$('#tab-proof').click(); $('#proof-run').click(); await until('the verdict', () => $('#verdict') || $('#notes [role=alert]'), 120); return text('#proof-result') + text('#notes [role=alert]')`)
-	if !strings.HasPrefix(said, "Right.") || !strings.Contains(said, "No record travels with this model") {
-		t.Errorf("the proof of a model without a record says %q", said)
-	}
-	p.look("files-proof")
+	text := p.localFile(whole)
 	do[any](p, `$('#tab-chat').click(); localStorage.setItem('backend', 'webgpu')`)
 	p.visit(s.URL + "?gpu")
 	do[any](p, `await ready(60)`)
-	slices.Reverse(parts)
-	p.choose(parts...)
-	text, _, _ := strings.Cut(want, "|")
-	if got := do[string](p, fmt.Sprintf(more, "split-00001")); !strings.HasPrefix(got, text+"|") || !strings.Contains(got, "WebGPU") {
-		t.Errorf("the parts of a split file on the GPU: %q, want %q", got, text)
+	p.localParts(parts, text)
+	p.keepParts(s.URL, parts, text)
+	for _, e := range p.errors() {
+		t.Error("console:", e)
 	}
-	p.choose(parts[0])
+}
+
+// localFile opens a model of the device, has it continue a text, which is returned, and
+// proves it.
+func (p *tab) localFile(path string) (text string) {
+	p.t.Helper()
+	p.choose(path)
+	text, model, _ := strings.Cut(do[string](p, fmt.Sprintf(continued, "tiny.gguf")), "|")
+	if !strings.Contains(model, "processor") {
+		p.t.Errorf("a local file: %q", model)
+	}
+	said := do[string](p, `$('#tab-proof').click(); $('#proof-run').click(); await until('the verdict', () => $('#verdict') || $('#notes [role=alert]'), 120); return text('#proof-result') + text('#notes [role=alert]')`)
+	if !strings.HasPrefix(said, "Right.") || !strings.Contains(said, "No record travels with this model") {
+		p.t.Errorf("the proof of a model without a record says %q", said)
+	}
+	p.look("files-proof")
+	return text
+}
+
+// localParts opens the parts of a split model in any order, and one alone.
+func (p *tab) localParts(parts []string, text string) {
+	p.t.Helper()
+	backwards := slices.Clone(parts)
+	slices.Reverse(backwards)
+	p.choose(backwards...)
+	if got := do[string](p, fmt.Sprintf(continued, "split-00001")); !strings.HasPrefix(got, text+"|") || !strings.Contains(got, "WebGPU") {
+		p.t.Errorf("the parts of a split file on the GPU: %q, want %q", got, text)
+	}
+	p.choose(parts[len(parts)-1])
 	if said := do[string](p, `return failed('file')`); !strings.Contains(said, "is not among the files") {
-		t.Errorf("a part alone: %q", said)
+		p.t.Errorf("a part alone: %q", said)
 	}
 	p.look("files-part")
+}
 
+// keepParts brings the parts of a split model from another site, and uses them when that
+// is gone: after a reload, and in a second tab.
+func (p *tab) keepParts(url string, parts []string, text string) {
+	p.t.Helper()
 	books := &shelf{files: map[string][]byte{}}
 	for _, path := range parts {
 		data, err := os.ReadFile(path)
 		if err != nil {
-			t.Fatal(err)
+			p.t.Fatal(err)
 		}
 		books.files["/"+filepath.Base(path)] = data
 	}
@@ -95,25 +120,25 @@ func TestFiles(t *testing.T) {
 	defer other.Close()
 	name := fmt.Sprintf("split-%05d-of-%05[1]d.gguf", len(parts))
 	if said := do[string](p, fmt.Sprintf(fetching+`quiet(); add('%s/%s', ''); await until('all parts', () => [...document.querySelectorAll('#kept li')].filter(e => e.innerText.includes('split-') && e.innerText.includes('Check')).length === %d); return text('#room')`, other.URL, name, len(parts))); !strings.Contains(said, "are used") {
-		t.Errorf("the room is %q", said)
+		p.t.Errorf("the room is %q", said)
 	}
 	p.look("files-kept")
 	other.Close()
-	p.visit(s.URL + "?again") // from what is kept
-	use := fmt.Sprintf(fetching+`await ready(60); await list(); press('%s', 'Use'); `, name)
-	if got := do[string](p, use+fmt.Sprintf(more, "split-00001")); !strings.HasPrefix(got, text+"|") {
-		t.Errorf("kept parts: %q, want %q", got, text)
+	p.visit(url + "?again") // from what is kept
+	use := fmt.Sprintf(fetching+`await ready(60); await list(); press('%s', 'Use'); `, name) + fmt.Sprintf(continued, "split-00001")
+	if got := do[string](p, use); !strings.HasPrefix(got, text+"|") {
+		p.t.Errorf("kept parts: %q, want %q", got, text)
 	}
 	q := p.beside()
-	q.visit(s.URL + "?beside")
-	if got := do[string](q, use+fmt.Sprintf(more, "split-00001")); !strings.HasPrefix(got, text+"|") {
-		t.Errorf("in a second tab: %q, want %q", got, text)
+	q.visit(url + "?beside")
+	if got := do[string](q, use); !strings.HasPrefix(got, text+"|") {
+		p.t.Errorf("in a second tab: %q, want %q", got, text)
 	}
 	if said := do[string](q, fmt.Sprintf(fetching+`await list(); press('%s', 'Delete'); return failed('taken')`, name)); !strings.Contains(said, "Another tab") {
-		t.Errorf("what another tab uses is deleted: %q", said)
+		p.t.Errorf("what another tab uses is deleted: %q", said)
 	}
-	for _, e := range append(p.errors(), q.errors()...) {
-		t.Error("console:", e)
+	for _, e := range q.errors() {
+		p.t.Error("console of the second tab:", e)
 	}
 }
 

@@ -56,6 +56,27 @@ func TestChat(t *testing.T) {
 	}
 }
 
+// TestShown: the reader sees the model's template beside the prompt that it makes, sets the
+// penalty of repetitions, and sees a node's values by tokens, whose text is there.
+func TestShown(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	s := httptest.NewServer(standIn(t).Handler())
+	defer s.Close()
+	p.size("light", 1200)
+	p.visit(s.URL)
+	if set := do[string](p, `await ready(); $('#repeat-penalty').value = 1.3; $('#repeat-last').value = -1; ask('settings'); return answered(1)`); !strings.Contains(set, `"repeatPenalty":1.3`) || !strings.Contains(set, `"repeatLast":-1`) {
+		t.Errorf("the penalty is %q", set)
+	}
+	if said := do[string](p, `ask('What is it?'); await answered(2); $('#show-prompt').click(); await until('the prompt', () => !$('#prompt').hidden);
+		const log = $('#log'); return text('#prompt summary') + ': ' + $('#prompt details pre').textContent + ', hidden below: ' + Math.round(log.scrollHeight - log.clientHeight - log.scrollTop)`); said != "The template itself: {{ messages }}, hidden below: 0" {
+		t.Errorf("beside the prompt stands %q", said)
+	}
+	if rows := do[string](p, `$('#tab-probe').click(); $('#probe-run').click(); await until('the values', () => $('#probe-facts')); return text('#probe-result tbody')`); strings.Count(rows, "␣sky") != 7 {
+		t.Errorf("values by token: %q", rows)
+	}
+}
+
 // keys presses keys.
 func (p *tab) keys(keys string) {
 	p.t.Helper()
@@ -78,11 +99,11 @@ func TestKeyboard(t *testing.T) {
 		return do[string](p, `const e = document.activeElement; return e.id || e.className || e.innerText || e.tagName`)
 	}
 	var order []string
-	for range 22 {
+	for range 24 {
 		p.keys(kb.Tab)
 		order = append(order, at())
 	}
-	want := []string{"skip", "tab-chat", "language", "theme", "open-models", "log", "small", "small", "Settings", "mode", "max-tokens", "temperature", "top-k", "top-p", "min-p", "seed", "small wide",
+	want := []string{"skip", "tab-chat", "language", "theme", "open-models", "log", "small", "small", "Settings", "mode", "max-tokens", "temperature", "top-k", "top-p", "min-p", "seed", "repeat-penalty", "repeat-last", "small wide",
 		"say", "send", "show-prompt", "forget"}
 	if !slices.Equal(order[:len(want)], want) {
 		t.Errorf("Tab goes to %q, want %q", order, want)
@@ -217,10 +238,13 @@ func TestModels(t *testing.T) {
 	for _, c := range []struct{ path, sum, want string }{
 		{"/wrong.gguf", strings.Repeat("0", 64), "SHA-256 is not the expected one"}, {"/page.gguf", "", "not a GGUF file"}, {"/none.gguf", "", "the server says 404"}, {"/closed.gguf", "", "CORS"},
 	} {
-		said := do[string](p, fmt.Sprintf(fetching+`quiet(); add('%s%s', '%s'); return failed('%[2]s')`, other.URL, c.path, c.sum))
-		if !strings.Contains(said, c.want) {
+		said := do[string](p, fmt.Sprintf(fetching+`quiet(); add('%s%s', '%s'); return await failed('%[2]s') + await until('the address', () => $('#url').value)`, other.URL, c.path, c.sum))
+		if !strings.Contains(said, c.want) || !strings.HasSuffix(said, other.URL+c.path) { // which is there to be mended
 			t.Errorf("%s: the page says %q", c.path, said)
 		}
+	}
+	if in := do[string](p, `$('#models').close(); return until('the note in the page', () => $('#notes').parentElement === document.body && text('#notes'))`); !strings.Contains(in, "CORS") {
+		t.Errorf("behind the closed dialog the page says %q", in)
 	}
 	if said := do[string](p, fetching+`quiet(); await list(); press('big.gguf', 'Check'); return until('the check', () => row('big.gguf').innerText.includes('is right') && row('big.gguf').innerText)`); said == "" {
 		t.Error("the check says nothing")

@@ -31,6 +31,7 @@ function sideOfChat() {
 		field('maxTokens', amount('max-tokens', 128, 1, 100000)), field('temperature', amount('temperature', 0, 0, 5, 0.05)),
 		field('topK', amount('top-k', 0, 0, 1000000)), field('topP', amount('top-p', 0, 0, 1, 0.01)),
 		field('minP', amount('min-p', 0, 0, 1, 0.01)), field('seed', amount('seed', 0, 0, 2 ** 53 - 1)),
+		field('repeatPenalty', amount('repeat-penalty', 0, 0, 10, 0.01)), field('repeatLast', amount('repeat-last', 64, -1, 1000000)),
 		h('p', { class: 'muted wide', t: 'samplingHelp' }), h('button', { type: 'button', class: 'small wide', t: 'recommended', onclick: recommend }));
 	return h('details', { class: 'side card', open: matchMedia('(min-width: 761px)').matches }, h('summary', { t: 'sampling' }), fields);
 }
@@ -38,11 +39,12 @@ function sideOfChat() {
 // recommend sets what the model's publisher recommends.
 function recommend() {
 	const s = info?.sampling || {};
-	for (const [id, v] of Object.entries({ temperature: s.temperature, 'top-k': s.topK, 'top-p': s.topP, 'min-p': s.minP })) $(id).value = v || 0;
+	for (const [id, v] of Object.entries({ temperature: s.temperature, 'top-k': s.topK, 'top-p': s.topP, 'min-p': s.minP, 'repeat-penalty': s.repeatPenalty })) $(id).value = v || 0;
+	$('repeat-last').value = s.repeatLast || 64;
 	if (info && !info.template) $('mode').value = 'text';
 }
 
-const samplingOf = () => ({ ...info.sampling, temperature: read($('temperature')), topK: read($('top-k')), topP: read($('top-p')), minP: read($('min-p')), seed: read($('seed')) });
+const samplingOf = () => ({ ...info.sampling, temperature: read($('temperature')), topK: read($('top-k')), topP: read($('top-p')), minP: read($('min-p')), seed: read($('seed')), repeatPenalty: read($('repeat-penalty')), repeatLast: read($('repeat-last')) });
 
 function forget() {
 	messages = [];
@@ -125,15 +127,20 @@ async function togglePrompt() {
 		const text = $('mode').value === 'text';
 		const r = text ? { text: $('say').value, tokens: await call('tokenize', { text: $('say').value }) }
 			: await call('render', { messages: draft() ? [...messages, { role: 'user', content: draft() }] : messages });
-		shown.replaceChildren(h('h3', { t: text ? 'promptText' : 'promptTitle' }), h('pre', { dir: 'auto' }, r.text), idList(r.tokens));
+		shown.replaceChildren(h('h3', { t: text ? 'promptText' : 'promptTitle' }), h('pre', { dir: 'auto' }, r.text), idList(r.tokens),
+			text ? '' : h('details', null, h('summary', { t: 'template' }), h('pre', { dir: 'ltr' }, info.template)));
 		shown.hidden = false;
+		$('log').scrollTop = $('log').scrollHeight; // which has less room now
 		$('show-prompt').setAttribute('aria-expanded', 'true');
 		shown.scrollIntoView({ block: 'nearest' });
 	});
 }
 
-// idList shows tokens with their ids; a space and a line's end are visible.
+// visible is a token's text whose spaces and lines' ends are seen.
+const visible = text => text.replace(/ /g, '␣').replace(/\n/g, '↵');
+
+// idList shows tokens with their ids.
 function idList(tokens) {
 	return h('div', null, h('p', { class: 'muted', t: ['tokenCount', { n: tokens.length }] }),
-		h('ol', { class: 'tokens', dir: 'ltr' }, tokens.map(x => h('li', null, h('small', null, String(x.id)), x.text.replace(/ /g, '␣').replace(/\n/g, '↵')))));
+		h('ol', { class: 'tokens', dir: 'ltr' }, tokens.map(x => h('li', null, h('small', null, String(x.id)), visible(x.text)))));
 }

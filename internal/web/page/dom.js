@@ -118,6 +118,7 @@ function note(kind, key, values, detail, ...actions) {
 		h('div', null, h('span', { t: [key, values] }), detail ? h('code', { dir: 'auto', lang: 'en' }, detail) : null),
 		actions.map(([key, act]) => h('button', { class: 'small', t: key, onclick: () => { clearNote(kind); act(); } })),
 		h('button', { class: 'small', t: 'dismiss', onclick: () => clearNote(kind) })));
+	if (kind !== 'info') $('notes').lastChild.scrollIntoView({ block: 'nearest' });
 }
 
 function clearNote(kind) { for (const e of document.querySelectorAll(`#notes [data-kind=${kind}]`)) e.remove(); }

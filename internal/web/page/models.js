@@ -1,12 +1,16 @@
 // The dialog of models: the demo, a file, an address, and what is kept.
 
 function openModels() {
-	if (!$('models').open) $('models').showModal();
+	if (!$('models').open) {
+		$('models').showModal();
+		$('models').querySelector('.head').after($('notes'), $('live')); // nothing is seen or heard of what lies behind
+	}
 	showKept();
 }
 
 function makeModels() {
 	$('open-models').onclick = openModels;
+	$('models').onclose = () => $('bar').after($('notes'), $('live'));
 	const file = h('input', { id: 'file', type: 'file', accept: '.gguf', multiple: true, hidden: true, onchange: () => {
 		const files = [...file.files];
 		file.value = '';
@@ -49,7 +53,9 @@ function fetchModel(url, sum) {
 	}
 	navigator.storage.persist?.(); // asks that it is not thrown out when room gets scarce
 	url.value = sum.value = '';
-	fetchParts(want ? [address] : partsOf(address), want || undefined);
+	fetchParts(want ? [address] : partsOf(address), want || undefined).then(done => {
+		if (!done && !url.value) [url.value, sum.value] = [address, want]; // to be mended, or tried again
+	});
 }
 
 // partsOf are the addresses of all parts of a split model, by that of one; of others the only one.
@@ -59,7 +65,8 @@ function partsOf(address) {
 }
 
 async function fetchParts(urls, sha256) {
-	for (const url of urls) if (!await fetchKept({ url, sha256 })) return; // what is lacking can be asked for again
+	for (const url of urls) if (!await fetchKept({ url, sha256 })) return false; // what is lacking can be asked for again
+	return true;
 }
 
 const active = new Map(); // downloads that run, by address: {have, size, checked}

@@ -51,8 +51,8 @@ function showProbe(p) {
 				fact('minimum', exponent(a.min)), fact('maximum', exponent(a.max)), fact('mean', exponent(a.mean)), fact('std', exponent(a.std)), fact('rms', exponent(a.rms)),
 				fact('zeros', number(a.zero)), fact('nans', number(a.nan)), fact('infs', number(a.inf)))),
 		h('div', { class: 'card' }, h('h3', { t: 'histogram' }), histogram(p.histogram)),
-		p.rows?.length ? h('div', { class: 'card' }, table('rows', [{ t: 'row', n: true }, { t: 'minimum', n: true }, { t: 'maximum', n: true }, { t: 'mean', n: true }, { t: 'rms', n: true }],
-			p.rows.slice(0, 64).map((r, i) => [String(i), exponent(r.min), exponent(r.max), exponent(r.mean), exponent(r.rms)].map(number_)))) : '');
+		p.rows?.length ? h('div', { class: 'card' }, table('rows', [{ t: 'row', n: true }, { t: 'tokenColumn' }, { t: 'minimum', n: true }, { t: 'maximum', n: true }, { t: 'mean', n: true }, { t: 'rms', n: true }],
+			p.rows.map((r, i) => [number_(String(i)), { text: visible(p.tokens[i].text), class: 'mono', dir: 'auto' }, ...[r.min, r.max, r.mean, r.rms].map(v => number_(exponent(v)))]))) : '');
 	announce(t('probeDone', { name: p.name, rms: exponent(a.rms) }));
 }
 

@@ -31,17 +31,17 @@ const standIn = {
 	},
 };
 const model = {
-	info: { name: 'stand-in', architecture: 'gemma3', bytes: 11853824, vocab: 6144, context: 4096, maxContext: 4096, template: 'x', notes: [], backend: 'cpu', adapter: null, threads: 1, sampling: { temperature: 0 } },
+	info: { name: 'stand-in', architecture: 'gemma3', bytes: 11853824, vocab: 6144, context: 4096, maxContext: 4096, template: '{{ messages }}', notes: [], backend: 'cpu', adapter: null, threads: 1, sampling: { temperature: 0 } },
 	async render(messages) {
 		const text = messages.map(m => `<start_of_turn>${m.role}\n${m.content}<end_of_turn>\n`).join('') + '<start_of_turn>model\n';
 		return { text, tokens: split(text) };
 	},
 	async tokenize(text) { return split(text); },
-	async generate(prompt, { maxTokens, signal }, onToken) {
+	async generate(prompt, { maxTokens, sampling, signal }, onToken) {
 		const asked = typeof prompt === 'string' ? prompt : prompt.at(-1).content;
 		const kind = /^fail (\S+)/.exec(asked)?.[1];
 		if (kind) throw Object.assign(new Error(`webgpu: blk.3.ffn_down: ${kind}`), { kind });
-		const words = /^count/.test(asked) ? Array.from({ length: maxTokens }, (_, i) => ' ' + i) : / /.test(asked) && /[؀-ۿ]/.test(asked) ? [' السماء', ' زرقاء.'] : [' The sky', ' is <b>blue</b>', ' & wide.'];
+		const words = asked === 'settings' ? [JSON.stringify(sampling)] : /^count/.test(asked) ? Array.from({ length: maxTokens }, (_, i) => ' ' + i) : / /.test(asked) && /[؀-ۿ]/.test(asked) ? [' السماء', ' زرقاء.'] : [' The sky', ' is <b>blue</b>', ' & wide.'];
 		let n = 0, stop = 'end';
 		for (const text of words) {
 			try {
@@ -65,7 +65,7 @@ const model = {
 	async nodes() { return [{ name: 'token_embd', hf: 'model.embed_tokens', op: 'rows', layer: -1, shape: [512] }, { name: 'blk.0.attn_norm', hf: 'input_layernorm', op: 'norm', layer: 0, shape: [512] }]; },
 	async probe(name) {
 		const counts = Array.from({ length: 64 }, (_, i) => Math.round(900 * Math.exp(-(((i - 14) / 7) ** 2))) + (i === 63 ? 1 : 0));
-		return { name, op: 'norm', layer: 0, dtype: 'f32', shape: [7, 512], all: numbers, rows: Array(7).fill(numbers), histogram: { from: -3.25, to: 11.5, counts } };
+		return { name, op: 'norm', layer: 0, dtype: 'f32', shape: [7, 512], tokens: Array(7).fill({ id: 500, text: ' sky' }), all: numbers, rows: Array(7).fill(numbers), histogram: { from: -3.25, to: 11.5, counts } };
 	},
 	async close() {},
 };

@@ -42,7 +42,7 @@ func (m *model) prove(args []js.Value) (any, error) {
 	}
 	ctx, end := until(options)
 	defer end()
-	golden := m.texts(o.Prompts)
+	golden, progress := m.texts(o.Prompts), function(options, "onProgress")
 	if record.Type() == js.TypeObject {
 		if golden, err = lab.ParseRecord("golden.safetensors", bytesOf(record.Get("json")), bytesOf(record.Get("tensors"))); err != nil {
 			return nil, err
@@ -50,13 +50,22 @@ func (m *model) prove(args []js.Value) (any, error) {
 	}
 	var result *proof
 	err = m.aside(func() error {
+		done, total := 0, len(golden.Prompts)
+		if o.Taps && golden.Prompt(o.Prompt) != nil {
+			total++ // that prompt in float64
+		}
+		step := func(p *lab.Prompt) {
+			done++
+			progress(done, total, p.Text)
+		}
 		if record.Type() != js.TypeObject {
-			if golden, err = m.record(ctx, golden, exact, none, func(int, *lab.Prompt) {}); err != nil {
+			total += len(golden.Prompts)
+			if golden, err = m.record(ctx, golden, exact, none, step); err != nil {
 				return err
 			}
 			golden.Path = "float64"
 		}
-		result, err = m.proof(ctx, golden, n, &o, function(options, "onProgress"))
+		result, err = m.proof(ctx, golden, n, &o, step)
 		return err
 	})
 	if err != nil {
@@ -95,10 +104,9 @@ type proof struct {
 	Taps   []lab.TapComparison `json:"taps,omitempty"` // of one prompt, with float64
 }
 
-func (m *model) proof(ctx context.Context, golden *lab.Record, n numerics.Numerics, o *proveOptions, progress func(...any)) (*proof, error) {
-	total := len(golden.Prompts)
+func (m *model) proof(ctx context.Context, golden *lab.Record, n numerics.Numerics, o *proveOptions, step func(*lab.Prompt)) (*proof, error) {
 	tapped := func(p *lab.Prompt) bool { return o.Taps && p.Index == o.Prompt }
-	mine, err := m.record(ctx, golden, n, tapped, func(done int, p *lab.Prompt) { progress(done, total, p.Text) })
+	mine, err := m.record(ctx, golden, n, tapped, step)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +123,7 @@ func (m *model) proof(ctx context.Context, golden *lab.Record, n numerics.Numeri
 	if !o.Taps || p == nil {
 		return r, nil
 	}
-	reference, err := m.record(ctx, &lab.Record{Prompts: []*lab.Prompt{p}}, exact, tapped, func(int, *lab.Prompt) {})
+	reference, err := m.record(ctx, &lab.Record{Prompts: []*lab.Prompt{p}}, exact, tapped, step)
 	if err != nil {
 		return nil, err
 	}
@@ -126,8 +134,8 @@ func (m *model) proof(ctx context.Context, golden *lab.Record, n numerics.Numeri
 	return r, nil
 }
 
-// record computes the prompts of a record as n says.
-func (m *model) record(ctx context.Context, of *lab.Record, n numerics.Numerics, tapped func(*lab.Prompt) bool, done func(int, *lab.Prompt)) (*lab.Record, error) {
+// record computes the prompts of a record as n says; step is called behind each.
+func (m *model) record(ctx context.Context, of *lab.Record, n numerics.Numerics, tapped func(*lab.Prompt) bool, step func(*lab.Prompt)) (*lab.Record, error) {
 	c, err := m.checkpoint(n)
 	if err != nil {
 		return nil, err
@@ -155,13 +163,13 @@ func (m *model) record(ctx context.Context, of *lab.Record, n numerics.Numerics,
 	}
 	defer r.Close()
 	mine := &lab.Record{Path: "this browser"}
-	for i, p := range of.Prompts {
+	for _, p := range of.Prompts {
 		x := &lab.Prompt{Index: p.Index, Input: p.Input, Text: p.Text, IDs: p.IDs, Decode: p.Decode}
 		if err := r.Record(ctx, x, tapped(p)); err != nil {
 			return nil, err
 		}
 		mine.Prompts = append(mine.Prompts, x)
-		done(i+1, p)
+		step(p)
 	}
 	return mine, nil
 }

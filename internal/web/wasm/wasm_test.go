@@ -196,7 +196,7 @@ func (o *outcome) text(t *testing.T, backend string) {
 // numbers checks what is measured. The bounds of the proof are those of native GPUs.
 func (o *outcome) numbers(t *testing.T) {
 	p := &o.Proof
-	if !p.Inside || len(p.Prompts) != 2 || !(p.All.MaxAbsDiff < 5e-5) || !(p.All.KLMean < 1e-10) || strings.Join(o.Seen, " ") != "1/2 2/2" {
+	if !p.Inside || len(p.Prompts) != 2 || !(p.All.MaxAbsDiff < 5e-5) || !(p.All.KLMean < 1e-10) || strings.Join(o.Seen, " ") != "1/5 2/5 3/5 4/5 5/5" {
 		t.Errorf("proof: inside %v, %d prompts, %+v, progress %v", p.Inside, len(p.Prompts), p.All, o.Seen)
 	}
 	if len(p.Taps) < 50 || !(p.Taps[0].Worst < 3e-6) {
