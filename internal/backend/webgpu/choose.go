@@ -171,6 +171,7 @@ func (e *executable) Choose(ctx context.Context, s *backend.Step, k, steps int) 
 	}
 	rows := e.count(e.last.node, s)
 	out := make([]uint32, 2*rows*k*steps)
+	first := e.nodes[0].node
 	for i := range steps {
 		if i > 0 {
 			e.list.Cut()
@@ -182,6 +183,9 @@ func (e *executable) Choose(ctx context.Context, s *backend.Step, k, steps int) 
 			if err := e.record(l, at, c); err != nil {
 				return nil, fmt.Errorf("webgpu: %v: %w", l.node, err)
 			}
+			if first, err = e.pause(ctx, first, l.node); err != nil {
+				return nil, err
+			}
 		}
 		for j, slices := range e.chooser.slices(k) {
 			d := e.chooser.passes.dispatches[j]
@@ -189,7 +193,7 @@ func (e *executable) Choose(ctx context.Context, s *backend.Step, k, steps int) 
 		}
 		e.list.Read(bytesIn(out[2*rows*k*i:][:2*rows*k]), e.chooser.chosen(k), 0)
 	}
-	if err := e.run(e.nodes[0].node, e.last.node, steps); err != nil {
+	if err := e.run(first, e.last.node, steps); err != nil {
 		return nil, err
 	}
 	found := make([]backend.Likely, rows*k*steps)

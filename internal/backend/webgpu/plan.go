@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
@@ -34,6 +35,8 @@ type executable struct {
 	nans  gpu.Buffer // where free buffers are poisoned
 	timed []string   // kernels of the list, where their times are taken
 	stale map[*dispatch]held
+	many  bool          // the step has so many rows that it may take long
+	pace  time.Duration // of a dispatch of such a step, as the last list had it
 
 	splits []*split // of attention
 }

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -16,8 +17,11 @@ import (
 	"github.com/karat-run/karat/internal/quant"
 )
 
+// longest is how long a list of many rows should take at most, for it cannot be stopped.
+const longest = 100 * time.Millisecond
+
 // Run implements backend.Executable. It is one list, and with taps one more for each
-// wanted node.
+// wanted node. Where that takes long there are several.
 func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) ([]float32, error) {
 	if len(s.Outputs) > e.results {
 		return nil, fmt.Errorf("webgpu: logits of %d rows, the plan has room for %d", len(s.Outputs), e.results)
@@ -38,6 +42,9 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 			return nil, fmt.Errorf("webgpu: %v: %w", l.node, err)
 		}
 		if !l.want || tap == nil {
+			if first, err = e.pause(ctx, first, l.node); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		out, err := e.read(l, s, first)
@@ -67,11 +74,30 @@ func (e *executable) begin(ctx context.Context, s *backend.Step) (*cache, error)
 		e.b.busy.Unlock()
 		return nil, err
 	}
+	e.many = len(s.Tokens) >= 64
+	e.reset()
+	return c, nil
+}
+
+// reset begins a list.
+func (e *executable) reset() {
 	e.list.Reset()
 	if e.b.meter != nil {
 		e.list.Stamp()
 	}
-	return c, nil
+}
+
+// pause runs what is recorded, of the nodes from first to last, if that takes so long that
+// who waits should be able to stop it. It returns the first node of what is recorded next.
+func (e *executable) pause(ctx context.Context, first, last *graph.Node) (*graph.Node, error) {
+	if !e.many || e.pace*time.Duration(e.list.Dispatches()) < longest {
+		return first, nil
+	}
+	if err := e.run(first, last, 0); err != nil {
+		return nil, err
+	}
+	e.reset()
+	return last, ctx.Err()
 }
 
 // count is the number of rows of n's value in a step.
@@ -96,7 +122,11 @@ func (e *executable) run(first, last *graph.Node, steps int) error {
 	if e.b.times != nil || e.b.meter != nil {
 		e.list.Stamp()
 	}
+	start := time.Now()
 	err := e.b.d.gpu.Run(&e.list)
+	if e.many {
+		e.pace = time.Since(start) / time.Duration(max(dispatches, 1))
+	}
 	for i, times := 0, e.list.Times(); i+1 < len(times) && i < len(e.timed); i++ {
 		e.b.times[e.timed[i]] += times[i+1] - times[i]
 	}

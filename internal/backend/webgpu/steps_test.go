@@ -2,11 +2,14 @@ package webgpu
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/graph"
@@ -113,6 +116,54 @@ func sameSteps(t *testing.T, d *Device, dt tensor.DType, dim, rows int) {
 		if !same(once, start(t, New(d, Options{F32KV: window > 0, Software: true}), g, rows, nil).run(tokens...)) {
 			t.Errorf("window %d: other bits from the kernels for a program that stands in for a GPU", window)
 		}
+	}
+}
+
+// second is a context that is cancelled when it is looked at for the second time.
+type second struct {
+	context.Context
+	looks int
+}
+
+func (c *second) Err() error {
+	if c.looks++; c.looks > 1 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestPause: a step of many rows that takes long is several lists, between which it can be
+// stopped, and has the bits of one. What comes after one that was stopped is right.
+func TestPause(t *testing.T) {
+	tokens := make([]int32, 70)
+	for i := range tokens {
+		tokens[i] = int32(i * 5 % 16)
+	}
+	r := start(t, New(device(t), Options{}), block(t, tensor.Q4_0, 64, 0), len(tokens), nil)
+	e := r.plan.(*executable)
+	whole := r.run(tokens...)
+	for _, choose := range []bool{false, true} {
+		r.seq = r.pool.NewSequence()
+		e.pace = time.Hour
+		var err error
+		if s := r.step(tokens); choose {
+			s.Outputs = s.Outputs[:1]
+			_, err = e.Choose(&second{Context: t.Context()}, s, 1, 1)
+		} else {
+			_, err = e.Run(&second{Context: t.Context()}, s, nil)
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("a step that is stopped: %v", err)
+		}
+	}
+	r.seq = r.pool.NewSequence()
+	e.pace = time.Hour
+	e.b.Meter()
+	if !same(whole, r.run(tokens...)) {
+		t.Error("other bits in several lists")
+	}
+	if m := e.b.Meter(); m.Steps != 1 {
+		t.Errorf("%d steps in several lists", m.Steps)
 	}
 }
 

@@ -152,8 +152,9 @@ type Range struct {
 
 // List is a recorded list of commands. The zero value is empty.
 type List struct {
-	commands []command
-	times    []time.Duration // of the stamps, since the first
+	commands   []command
+	dispatches int
+	times      []time.Duration // of the stamps, since the first
 }
 
 // command is one of a list's; kind says which of the fields count.
@@ -181,17 +182,10 @@ const (
 )
 
 // Reset empties the list.
-func (l *List) Reset() { l.commands = l.commands[:0] }
+func (l *List) Reset() { l.commands, l.dispatches = l.commands[:0], 0 }
 
 // Dispatches counts the recorded dispatches.
-func (l *List) Dispatches() (n int) {
-	for i := range l.commands {
-		if l.commands[i].kind == dispatch {
-			n++
-		}
-	}
-	return n
-}
+func (l *List) Dispatches() int { return l.dispatches }
 
 // Write records that data is to be written at byte to of b. Both to and the length
 // are multiples of 4. data must stay as it is until the list has run.
@@ -236,6 +230,7 @@ func (l *List) Copy(dst Buffer, to int, src Buffer, from, size int) {
 // Dispatch records a run of x·y·z workgroups. One of no workgroups does nothing.
 func (l *List) Dispatch(p Pipeline, g Group, x, y, z int) {
 	if x > 0 && y > 0 && z > 0 {
+		l.dispatches++
 		l.commands = append(l.commands, command{kind: dispatch, pipeline: p, group: g, x: x, y: y, z: z})
 	}
 }
