@@ -162,15 +162,20 @@ func (h *Header) Read(d tensor.DType, b []byte) {
 	}
 }
 
-// group is the scale and the minimum of group g.
-func (h *Header) group(d tensor.DType, g int) (scale, min float32) {
-	switch {
-	case d == tensor.MXFP4:
+// floats are D and Min.
+func (h *Header) floats(d tensor.DType) (scale, min float32) {
+	if d == tensor.MXFP4 {
 		return float16.BF16(h.D), 0
-	case d.BlockSize() == 32:
-		return float16.F16(h.D), float16.F16(h.Min)
 	}
-	return float16.F16(h.D) * float32(h.Scales[g]), -(float16.F16(h.Min) * float32(h.Mins[g]))
+	return float16.F16(h.D), float16.F16(h.Min)
+}
+
+// group is the scale and the minimum of group g, of a block whose floats are scale and min.
+func (h *Header) group(d tensor.DType, g int, scale, min float32) (float32, float32) {
+	if d.BlockSize() == 32 {
+		return scale, min
+	}
+	return scale * float32(h.Scales[g]), -(min * float32(h.Mins[g]))
 }
 
 // Dequantize reads len(dst) elements of type d, a quantized or a float type.
@@ -227,17 +232,22 @@ func dequantizeBlocks(d tensor.DType, dst []float32, src []byte) {
 	for len(dst) > 0 {
 		codes(d, q[:], src)
 		h.Read(d, src)
+		d0, min0 := h.floats(d)
 		for g := range d.BlockSize() / group {
 			out, in := dst[g*group:(g+1)*group], q[g*group:(g+1)*group]
-			scale, min := h.group(d, g)
-			for j, v := range in {
-				w := int32(v) - offset
-				if table != nil {
-					w = int32(table[v])
+			scale, min := h.group(d, g, d0, min0)
+			switch out = out[:len(in)]; {
+			case table != nil:
+				for j, v := range in {
+					out[j] = scale * float32(table[v])
 				}
-				out[j] = float32(scale * float32(w))
-				if hasMin { // without: -0 + 0 would lose the sign
-					out[j] += min
+			case hasMin:
+				for j, v := range in {
+					out[j] = float32(scale*float32(int32(v)-offset)) + min
+				}
+			default: // -0 + 0 would lose the sign
+				for j, v := range in {
+					out[j] = scale * float32(int32(v)-offset)
 				}
 			}
 		}

@@ -55,7 +55,8 @@ func unpacked(t testing.TB, d tensor.DType, src []byte) (q []int8, scale, min []
 		h := Header{D: 9, Min: 9}
 		h.Read(d, src[b*d.BlockBytes():])
 		for g := range d.BlockSize() / GroupSize(d) {
-			s, m := h.group(d, g)
+			d0, min0 := h.floats(d)
+			s, m := h.group(d, g, d0, min0)
 			if scale = append(scale, s); HasMin(d) {
 				min = append(min, m)
 			}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
@@ -159,12 +158,15 @@ func (e *executable) write(s *backend.Step, k int, after bool) {
 		}
 	}
 	for _, t := range e.turns {
-		all := make([]float32, 0, 2*t.pairs*len(s.Pos))
-		for _, pos := range s.Pos {
-			cos, sin := t.table.Row(int(pos))
-			all = append(append(all, cos[:t.pairs]...), sin[:t.pairs]...)
-		}
-		e.list.Write(t.buffer, 0, bytesIn(all))
+		e.list.Fill(t.buffer, 0, 8*t.pairs*len(s.Pos), func(to []byte) error {
+			all := floatsIn(to)
+			for _, pos := range s.Pos {
+				cos, sin := t.table.Row(int(pos))
+				all = all[copy(all, cos[:t.pairs]):]
+				all = all[copy(all, sin[:t.pairs]):]
+			}
+			return nil
+		})
 	}
 }
 
@@ -251,11 +253,11 @@ func (p *planner) checkEmbed(n *graph.Node) error {
 }
 
 // embeddings fills to, which may be memory that is slow to read, with rows of an Embed node's
-// weight, as float32. Many are cut among the processors.
+// weight, as float32. Many are cut among the processors, finely, for some may be late.
 func embeddings(to []byte, n *graph.Node, tokens []int32) error {
 	d, scale, w := n.Shape.Size(), n.Attr.(graph.EmbedAttr).Scale, n.W[0]
-	rows := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(to))), len(to)/4)
-	cuts := min(runtime.GOMAXPROCS(0), (len(tokens)+15)/16)
+	rows := floatsIn(to)
+	cuts := min(4*runtime.GOMAXPROCS(0), (len(tokens)+15)/16)
 	errs := make([]error, cuts)
 	var wg sync.WaitGroup
 	for c := range cuts {

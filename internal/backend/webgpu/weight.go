@@ -435,3 +435,8 @@ func bytesOf(f []float32) []byte { return slices.Clone(bytesIn(f)) }
 func bytesIn[T float32 | uint32](f []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
 }
+
+// floatsIn is b, whole words that lie as words do, as numbers.
+func floatsIn(b []byte) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+}
