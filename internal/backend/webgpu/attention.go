@@ -113,11 +113,12 @@ func (p *planner) turn(l *lowered, kv *graph.KV, q, k *graph.Node) error {
 type seenVariant struct {
 	F16   bool
 	Dim   int
-	Chunk int // elements of a head that are summed together
+	Chunk int   // elements of a head that are summed together
+	Head  order // of the norm of a head of queries, if that and RoPE come first
 }
 
 func (p *planner) seen(dim int) seenVariant {
-	v := seenVariant{!p.e.b.o.F32KV, dim, dim}
+	v := seenVariant{F16: !p.e.b.o.F32KV, Dim: dim, Chunk: dim}
 	switch {
 	case dim%32 == 0:
 		v.Chunk = 32
@@ -188,17 +189,40 @@ func (p *planner) attention(l *lowered) error {
 	if p.e.b.o.Software {
 		v.Groups = 1
 	}
+	var x *split
+	if !p.e.b.o.Software {
+		x = &split{a.KV.Window, heads, seen.Dim, p.e.b.limit}
+		p.e.splits = append(p.e.splits, x)
+	}
+	from := 0
+	if norm := p.queries[n]; norm != nil {
+		from = 2
+		if err := p.attendRow(l, norm, v, params, x); err != nil {
+			return err
+		}
+	}
 	d, err := p.attend(l, "attention", v, params, groups(heads))
 	if err != nil {
 		return err
 	}
-	d.below = below
-	if p.e.b.o.Software {
-		return nil
-	}
-	d.split = &split{a.KV.Window, heads, seen.Dim, p.e.b.limit}
-	p.e.splits = append(p.e.splits, d.split)
+	d.from, d.below, d.split = from, below, x
 	return p.parts(l, d, v, params)
+}
+
+// attendRow adds the dispatches for steps of one row that norm and turn its queries, too.
+func (p *planner) attendRow(l *lowered, norm *graph.Node, v attentionVariant, a attentionParams, x *split) error {
+	h, head, in, err := p.headOf(norm, l.node.In[0])
+	if err != nil {
+		return err
+	}
+	v.Head = h.order
+	params := headedParams{a, head.size, head.pairs, head.eps, head.offset}
+	d, err := p.attend(l, "attention", v, params, groups(a.heads), in...)
+	if err != nil {
+		return err
+	}
+	d.from, d.below, d.split = 1, 2, x
+	return p.parts(l, d, v, params, in...)
 }
 
 // attendMany adds the dispatch for steps of many rows.
@@ -244,36 +268,44 @@ func (x *split) of(s *backend.Step) (bytes, pages int) {
 	return bytes, pages
 }
 
-// parts adds the dispatches that take the place of whole, page by page.
-func (p *planner) parts(l *lowered, whole *dispatch, v attentionVariant, params attentionParams) error {
+// parts adds the dispatches that take the place of whole, page by page, if that may be divided.
+func (p *planner) parts(l *lowered, whole *dispatch, v attentionVariant, params any, in ...gpu.Range) error {
+	if whole.split == nil {
+		return nil
+	}
 	v.Part = true
-	part, err := p.attend(l, "attention", v, params, func(rows int) (x, y, z int) { x, y, _ = flat(rows * params.heads); return x, y, 0 })
+	heads := whole.split.heads
+	part, err := p.attend(l, "attention", v, params, func(rows int) (x, y, z int) { x, y, _ = flat(rows * heads); return x, y, 0 }, in...)
 	if err != nil {
 		return err
 	}
-	part.split, part.long, part.below = whole.split, true, whole.below
+	part.split, part.long, part.from, part.below = whole.split, true, whole.from, whole.below
 	ranges := part.ranges
 	part.ranges = func(c *cache) []gpu.Range {
 		all := ranges(c)
 		all[2] = gpu.Range{Buffer: c.parts}
 		return all
 	}
-	d, err := p.dispatch(l.node, "join", struct{ Dim int }{v.Dim}, joinParams{params.heads, params.window}, groups(params.heads))
+	d, err := p.dispatch(l.node, "join", struct{ Dim int }{v.Dim}, joinParams{heads, min(whole.split.window, math.MaxInt32)}, groups(heads))
 	if err != nil {
 		return err
 	}
 	l.dispatches = append(l.dispatches, d.dispatch)
 	store, out := l.node.Attr.(graph.AttentionAttr).KV, p.values[l.node]
-	d.split, d.long, d.below, d.kv = whole.split, true, whole.below, store
+	d.split, d.long, d.from, d.below, d.kv = whole.split, true, whole.from, whole.below, store
 	d.ranges = func(c *cache) []gpu.Range {
 		return append(d.head, gpu.Range{Buffer: out}, gpu.Range{Buffer: c.parts}, gpu.Range{Buffer: c.tables[c.stores[store].class]})
 	}
 	return nil
 }
 
-// attend adds a dispatch that reads keys and values.
-func (p *planner) attend(l *lowered, shader string, v any, params attentionParams, grid func(rows int) (x, y, z int)) (*dispatch, error) {
-	kv, out, q := l.node.Attr.(graph.AttentionAttr).KV, p.values[l.node], p.values[l.node.In[0]]
+// attend adds a dispatch that reads keys and values, and as queries those of its node, or
+// what in begins with.
+func (p *planner) attend(l *lowered, shader string, v, params any, grid func(rows int) (x, y, z int), in ...gpu.Range) (*dispatch, error) {
+	kv, out := l.node.Attr.(graph.AttentionAttr).KV, p.values[l.node]
+	if len(in) == 0 {
+		in = []gpu.Range{{Buffer: p.values[l.node.In[0]]}}
+	}
 	d, err := p.dispatch(l.node, shader, v, params, grid)
 	if err != nil {
 		return nil, err
@@ -281,7 +313,8 @@ func (p *planner) attend(l *lowered, shader string, v any, params attentionParam
 	l.dispatches = append(l.dispatches, d.dispatch)
 	d.kv, d.ranges = kv, func(c *cache) []gpu.Range {
 		s := c.stores[kv]
-		return append(d.head, gpu.Range{Buffer: out}, gpu.Range{Buffer: q}, gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, gpu.Range{Buffer: c.tables[s.class]})
+		all := append(d.head, gpu.Range{Buffer: out}, in[0], gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, gpu.Range{Buffer: c.tables[s.class]})
+		return append(all, in[1:]...)
 	}
 	return d.dispatch, nil
 }

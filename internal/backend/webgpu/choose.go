@@ -169,7 +169,7 @@ func (e *executable) Choose(ctx context.Context, s *backend.Step, k, steps int) 
 	if err := c.reserve(s, steps, e.splits); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
-	rows := e.count(e.last.node, s)
+	rows := e.last.count(s)
 	out := make([]uint32, 2*rows*k*steps)
 	first := e.nodes[0].node
 	for i := range steps {
@@ -208,13 +208,13 @@ func (e *executable) mayChoose(s *backend.Step, k, steps int) error {
 	if most, far := e.Most(); k < 1 || k > most || steps < 1 || steps > far || steps > 1 && k > 1 {
 		return fmt.Errorf("webgpu: the %d likeliest tokens of %d steps; at most %d and %d are possible, one of them 1", k, steps, most, far)
 	}
-	if n := e.count(e.last.node, s); n > e.chooser.rows {
+	if n := e.last.count(s); n > e.chooser.rows {
 		return fmt.Errorf("webgpu: the likeliest tokens of %d rows, at most %d are possible", n, e.chooser.rows)
 	}
 	if steps == 1 {
 		return nil
 	}
-	if e.after[e.last.node] && len(s.Outputs) != len(s.Tokens) {
+	if e.last.after && len(s.Outputs) != len(s.Tokens) {
 		return errors.New("webgpu: several steps need the logits of all rows")
 	}
 	for i, pos := range s.Pos {

@@ -213,12 +213,12 @@ func minimumSign(t *testing.T, d *Device) {
 func swappedFields(t *testing.T, _ *Device) {
 	for shader, c := range map[string]struct{ variant, params any }{
 		"map":       {variant{"Is": "a * p.value"}, mapParams{1, 2, 3}},
-		"norm":      {normVariant{order: orderOf(2), Weight: true, Add: true, Next: true}, normParams{1, 2, 3, 4, 5, 6, 7}},
+		"norm":      {chainVariant{order: orderOf(2), Weight: true, Add: true, Next: true}, normParams{1, chainParams{2, 3, 4, 5, 6}}},
 		"head":      {headVariant{order: orderOf(8), Dim: 8, Store: true, Values: true}, headParams{1, 2, 3, 4, 5, 6}},
 		"rope":      {nil, ropeParams{1, 2, 3}},
 		"pick":      {variant{"Gather": true}, pickParams{1, 2, 3}},
 		"store":     {variant{"F16": true, "What": ""}, storeParams{1}},
-		"attention": {attentionVariant{seenVariant: seenVariant{true, 8, 8}, Groups: 4}, attentionParams{1, 2, 3, 4}},
+		"attention": {attentionVariant{seenVariant: seenVariant{F16: true, Dim: 8, Chunk: 8}, Groups: 4}, attentionParams{1, 2, 3, 4}},
 		"join":      {struct{ Dim int }{8}, joinParams{1, 2}},
 		"turn":      {variant{"F16": true}, turnParams{1, 2, 3, 4}},
 		"route":     {nil, routeParams{1, 2}},

@@ -158,25 +158,25 @@ func TestKernelErrors(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	k, err := newKernel("norm", normVariant{order: orderOf(3), Weight: true})
+	k, err := newKernel("norm", chainVariant{order: orderOf(3), Weight: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for want, v := range map[string]any{
 		"has no vectors": struct{ size int }{1},
-		"eps is 1":       struct{ size, vectors, zero, eps int }{1, 1, 1, 1},
-		"has 8 fields": struct {
+		"eps is 1":       struct{ vectors, zero, eps int }{1, 1, 1},
+		"has 7 fields": struct {
 			normParams
 			more int
 		}{},
-		"size is -1": normParams{size: -1},
+		"vectors is -1": normParams{vectors: -1},
 	} {
 		if _, err := k.pack(v); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "kernel norm{order:{Of:f32 Quads:3 Threads:64} Weight:true Add:false Scale:false Next:false}: ") {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	data, err := k.pack(normParams{3, 5, 0, 1, 2, 0, 0})
-	if err != nil || len(data) != 32 || binary.LittleEndian.Uint32(data[4:]) != 5 || math.Float32frombits(binary.LittleEndian.Uint32(data[16:])) != 2 {
+	data, err := k.pack(normParams{5, chainParams{0, 1, 2, 0, 0}})
+	if err != nil || len(data) != 32 || binary.LittleEndian.Uint32(data) != 5 || math.Float32frombits(binary.LittleEndian.Uint32(data[12:])) != 2 {
 		t.Errorf("%v, %v", data, err)
 	}
 }
@@ -201,10 +201,10 @@ func variants(t *testing.T) (all []*kernel) {
 	}
 	for _, yes := range []bool{false, true} {
 		for _, size := range []int{30, 1536} {
-			add("norm", normVariant{order: orderOf(size), Weight: yes})
-			add("norm", normVariant{order: orderOf(size), Weight: yes, Add: true})
-			add("norm", normVariant{order: orderOf(size), Weight: yes, Add: true, Scale: true})
-			add("norm", normVariant{order: orderOf(size), Weight: yes, Add: true, Scale: true, Next: true})
+			add("norm", chainVariant{order: orderOf(size), Weight: yes})
+			add("norm", chainVariant{order: orderOf(size), Weight: yes, Add: true})
+			add("norm", chainVariant{order: orderOf(size), Weight: yes, Add: true, Scale: true})
+			add("norm", chainVariant{order: orderOf(size), Weight: yes, Add: true, Scale: true, Next: true})
 		}
 		for _, dim := range []int{30, 256} {
 			add("head", headVariant{order: orderOf(dim), Dim: dim, Weight: yes})
@@ -224,6 +224,9 @@ func variants(t *testing.T) (all []*kernel) {
 			v.Part = true
 			add("attention", v)
 			add("attention", attentionVariant{seenVariant: p.seen(dim), Groups: 1})
+			if v.Head = orderOf(dim); dim%4 == 0 {
+				add("attention", v)
+			}
 			if dim%16 == 0 {
 				add("attend", attendVariant{p.seen(dim)})
 			}
@@ -251,8 +254,10 @@ func variants(t *testing.T) (all []*kernel) {
 			add("linear", linearVariant{layout: l, ending: end, Lanes: lanes, Per: per, Rows: 1, Unroll: unroll})
 			add("alone", aloneVariant{l, end, 4})
 			if d == tensor.F32 || d == tensor.Q4_0 {
-				folded := end
-				if folded.Norm = 2048; end.Gate == "" {
+				for _, c := range []chainVariant{{Weight: true}, {Weight: true, Add: true}, {Weight: true, Add: true, Scale: true, Next: true}} {
+					folded := end
+					folded.Chain = c
+					folded.Chain.order = orderOf(2048)
 					add("linear", linearVariant{layout: l, ending: folded, Lanes: lanes, Per: per, Rows: 1, Unroll: unroll})
 				}
 				add("linear", linearVariant{layout: l, ending: end, Lanes: lanes, Per: per, Rows: few, Unroll: unroll})

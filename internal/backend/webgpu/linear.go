@@ -18,30 +18,31 @@ type (
 	}
 	foldedLinear struct {
 		linearParams
-		eps, offset float32
+		chainParams
+	}
+	foldedGate struct {
+		gateParams
+		chainParams
 	}
 	foldedStack struct {
 		stackParams
-		eps, offset float32
+		chainParams
 	}
 )
 
 // ending is what a product reads besides a row and a weight, and does with its results.
 type ending struct {
-	Outs    int    // results whose rows lie as one weight
-	GLU     string // of pairs of results, an expression of a and b
-	Gate    string // of a result and something else
-	Add     bool   // something is added
-	Norm    int    // elements of a row whose norm is computed first; else 0
+	Outs    int          // results whose rows lie as one weight
+	GLU     string       // of pairs of results, an expression of a and b
+	Gate    string       // of a result and something else
+	Add     bool         // something is added
+	Chain   chainVariant // what is computed of the row first, if it has elements
 	Experts bool
 }
 
-// Order is that of the norm's sum.
-func (e ending) Order() order { return orderOf(e.Norm) }
-
-// Last is the number of the norm's binding.
+// Last is the number of the binding of the chain's weights.
 func (e ending) Last() int {
-	if e.Add {
+	if e.Add || e.Gate != "" {
 		return 6
 	}
 	return 4 + e.Outs
@@ -245,11 +246,11 @@ func (p *planner) rows(l *lowered, w *weight, end ending, params any, columns, r
 		x, y, _ = flat(groups)
 		return x, y, (step + rows - 1) / rows
 	}
-	if n := l.node.In[0]; rows == 1 && p.folded[n] {
-		if params, in, err = p.fold(n, params, in); err != nil {
+	if c := p.folded[l.node.In[0]]; rows == 1 && c != nil && (c.by == nil || c.by == p.stacks[l.node]) {
+		if params, in, err = p.folding(c, params, in); err != nil {
 			return err
 		}
-		v.Norm = n.Shape.Size()
+		v.Chain = c.chainVariant
 	}
 	if err := p.add(l, "linear", v, params, grid, out, in...); err != nil {
 		return err
@@ -262,15 +263,19 @@ func (p *planner) rows(l *lowered, w *weight, end ending, params any, columns, r
 	return nil
 }
 
-// fold makes a product of the row n, a norm's, one of what n reads.
-func (p *planner) fold(n *graph.Node, params any, in []gpu.Range) (any, []gpu.Range, error) {
-	in = append([]gpu.Range{{Buffer: p.values[n.In[0]]}}, in[1:]...)
-	in, offset, err := p.weighted(n, in)
-	eps := n.Attr.(graph.NormAttr).Eps
-	if q, ok := params.(stackParams); ok {
-		return foldedStack{q, eps, offset}, in, err
+// folding makes a product of c's row one of what c reads.
+func (p *planner) folding(c *normChain, params any, in []gpu.Range) (any, []gpu.Range, error) {
+	in, err := p.chained(c, append([]gpu.Range{{Buffer: p.values[c.x]}}, in[1:]...))
+	if c.Add {
+		in = append(in, gpu.Range{Buffer: p.values[c.sum]})
 	}
-	return foldedLinear{params.(linearParams), eps, offset}, in, err
+	switch q := params.(type) {
+	case stackParams:
+		return foldedStack{q, c.params}, in, err
+	case gateParams:
+		return foldedGate{q, c.params}, in, err
+	}
+	return foldedLinear{params.(linearParams), c.params}, in, err
 }
 
 // experts lowers the gated MLPs of each row's choices, and their sum.

@@ -21,6 +21,11 @@ type (
 		heads, kv_heads, window int
 		scale                   float32
 	}
+	headedParams struct {
+		attentionParams
+		size, pairs int
+		eps, offset float32
+	}
 	joinParams    struct{ heads, window int }
 	routeParams   struct{ experts, choices int }
 	combineParams struct{ size, choices int }
@@ -124,7 +129,7 @@ func (p *planner) elementwise(l *lowered) error {
 	case len(n.In) > 1:
 		v["Binary"], in = true, append(in, gpu.Range{Buffer: p.values[n.In[1]]})
 	case len(n.W) > 0:
-		w, err := p.e.b.vector(n.W[0])
+		w, err := p.e.b.vector(weights{n.W[0]})
 		if err != nil {
 			return err
 		}
@@ -160,7 +165,7 @@ func (p *planner) pick(l *lowered, rows ...gpu.Range) error {
 
 func (p *planner) route(l *lowered) error {
 	n := l.node
-	scale, err := p.e.b.vector(n.W[0])
+	scale, err := p.e.b.vector(weights{n.W[0]})
 	if err != nil {
 		return err
 	}

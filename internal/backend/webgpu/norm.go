@@ -1,6 +1,7 @@
 package webgpu
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
@@ -9,9 +10,13 @@ import (
 
 // The Params of norms.
 type (
-	normParams struct {
-		size, vectors, zero                int
+	chainParams struct {
+		zero                               int
 		eps, offset, next_eps, next_offset float32
+	}
+	normParams struct {
+		vectors int
+		chainParams
 	}
 	headParams struct {
 		size, heads, pairs     int
@@ -40,42 +45,54 @@ func orderOf(size int) order {
 // Per is how many of a vector's quads an invocation sums.
 func (o order) Per() int { return (o.Quads + o.Threads - 1) / o.Threads }
 
-// normVariant is a form of norm.wgsl.
-type normVariant struct {
+// Size is the elements of a vector.
+func (o order) Size() int {
+	if o.Of == "f32" {
+		return o.Quads
+	}
+	return 4 * o.Quads
+}
+
+// chainVariant is a form of chain.wgsl: what is computed of a vector at once.
+type chainVariant struct {
 	order
 	Weight           bool
 	Add, Scale, Next bool // what follows
 }
 
-// Binding is the number of a binding that not all forms have.
-func (v normVariant) Binding(name string) int {
-	n := 4
-	for _, b := range []struct {
-		name string
-		has  bool
-	}{{"w", v.Weight}, {"more", v.Add}, {"scale", v.Scale}, {"out2", v.Next}, {"w2", v.Next}} {
-		if b.name == name {
-			break
-		}
-		if b.has {
-			n++
-		}
+// Weights reports whether there are any.
+func (v chainVariant) Weights() bool { return v.Weight || v.Scale || v.Next }
+
+// Second is where the next norm's weight begins behind the first one's, and Third where the
+// scale lies.
+func (v chainVariant) Second() int {
+	if v.Weight {
+		return v.Quads
 	}
-	return n
+	return 0
 }
 
-// Others are the bindings that are read as x is.
-func (v normVariant) Others() (names []string) {
-	for _, b := range []struct {
-		name string
-		has  bool
-	}{{"w", v.Weight}, {"more", v.Add}, {"w2", v.Next}} {
-		if b.has {
-			names = append(names, b.name)
-		}
+func (v chainVariant) Third() int {
+	if v.Next {
+		return v.Second() + v.Quads
 	}
-	return names
+	return v.Second()
 }
+
+// normChain is a norm and what follows it: a sum, a scale and the next norm, as far as there are
+// any of them. One dispatch computes it, or in steps of one row the product behind it.
+type normChain struct {
+	chainVariant
+	params    chainParams
+	nodes     []*graph.Node
+	x, other  *graph.Node // whose norm, and what is added to it
+	sum, next *graph.Node // the results: next is nil if there is none
+	weights   weights
+	by        *stack // whose product alone computes it in steps of one row; nil if all do
+}
+
+// row is what is read of it next.
+func (c *normChain) row() *graph.Node { return cmp.Or(c.next, c.sum) }
 
 // headVariant is a form of head.wgsl.
 type headVariant struct {
@@ -87,65 +104,80 @@ type headVariant struct {
 	F16    bool
 }
 
-// weighted appends the weight of the norm n to in, if it has one, and tells what is added to it.
-func (p *planner) weighted(n *graph.Node, in []gpu.Range) ([]gpu.Range, float32, error) {
-	if len(n.W) == 0 {
-		return in, 0, nil
-	}
-	w, err := p.e.b.vector(n.W[0])
-	return append(in, gpu.Range{Buffer: w}), n.Attr.(graph.NormAttr).Offset, err
-}
-
 // norm lowers n, and what else its dispatch computes.
-func (p *planner) norm(l *lowered) (err error) {
-	n := l.node
-	if turned := p.turnedHead(n); turned != nil {
+func (p *planner) norm(l *lowered) error {
+	if turned := p.turnedHead(l.node); turned != nil {
 		return p.head(l, turned)
 	}
-	v, size := normVariant{order: orderOf(n.Shape.Last()), Weight: len(n.W) > 0}, n.Shape.Last()
-	params := normParams{size: size, vectors: n.Shape.Size() / size, eps: n.Attr.(graph.NormAttr).Eps}
-	in := []gpu.Range{{Buffer: p.values[n.In[0]]}}
-	if in, params.offset, err = p.weighted(n, in); err != nil {
-		return err
-	}
-	to := n
-	if sum, other := p.added(n); sum != nil && p.fuses("norm") {
-		v.Add, to, in = true, sum, append(in, gpu.Range{Buffer: p.values[other]})
-		if m := p.only(sum); m != nil && m.Op == graph.Mul && len(m.W) == 1 && m.W[0].Shape.Size() == 1 {
-			scale, err := p.e.b.vector(m.W[0])
-			if err != nil {
-				return err
-			}
-			v.Scale, to, in = true, m, append(in, gpu.Range{Buffer: scale})
-			p.hidden[sum] = true
-		}
-	}
-	out, err := p.value(to)
+	c := p.chain(l.node)
+	out, err := p.value(c.sum)
 	if err != nil {
 		return err
 	}
-	if next := p.next(to, params); v.Add && next != nil {
-		second, err := p.value(next)
+	in, err := p.chained(c, []gpu.Range{{Buffer: p.values[c.x]}})
+	if err != nil {
+		return err
+	}
+	if c.Next {
+		second, err := p.value(c.next)
 		if err != nil {
 			return err
 		}
-		v.Next, in, params.next_eps = true, append(in, gpu.Range{Buffer: second}), next.Attr.(graph.NormAttr).Eps
-		if in, params.next_offset, err = p.weighted(next, in); err != nil {
-			return err
-		}
-		delete(p.folded, next)
+		in = append(in, gpu.Range{Buffer: second})
 	}
-	if err := p.add(l, "norm", v, params, groups(params.vectors), out, in...); err != nil || !p.folded[n] {
+	vectors := l.node.Shape.Size() / c.Size()
+	if err := p.add(l, "norm", c.chainVariant, normParams{vectors, c.params}, groups(vectors), out, in...); err != nil {
 		return err
 	}
-	l.dispatches[len(l.dispatches)-1].from = 2 // for one row the products that read it compute it
+	if p.fold(c) {
+		l.dispatches[len(l.dispatches)-1].from = 2 // for one row the products that read it compute it
+	}
 	return nil
 }
 
-// next is the norm of whole rows, with a weight, that reads n, if there is one.
-func (p *planner) next(n *graph.Node, params normParams) *graph.Node {
+// chain is the norm n and what follows it.
+func (p *planner) chain(n *graph.Node) *normChain {
+	c := &normChain{chainVariant: chainVariant{order: orderOf(n.Shape.Last()), Weight: len(n.W) > 0}, nodes: []*graph.Node{n}, x: n.In[0], sum: n}
+	c.params.eps, c.params.offset = n.Attr.(graph.NormAttr).Eps, n.Attr.(graph.NormAttr).Offset
+	list := slices.Clone(n.W)
+	var scale *graph.Weight
+	if sum, other := p.added(n); sum != nil && p.fuses("norm") {
+		c.Add, c.sum, c.other, c.nodes = true, sum, other, append(c.nodes, sum)
+		if m := p.only(sum); m != nil && m.Op == graph.Mul && len(m.W) == 1 && m.W[0].Shape.Size() == 1 {
+			p.hidden[sum] = true
+			c.Scale, c.sum, c.nodes, scale = true, m, append(c.nodes, m), m.W[0]
+		}
+		if next := p.next(c.sum, n); next != nil {
+			c.Next, c.next, c.nodes, list = true, next, append(c.nodes, next), append(list, next.W[0])
+			c.params.next_eps, c.params.next_offset = next.Attr.(graph.NormAttr).Eps, next.Attr.(graph.NormAttr).Offset
+		}
+	}
+	if scale != nil {
+		list = append(list, scale)
+	}
+	copy(c.weights[:], list)
+	return c
+}
+
+// chained appends what c reads besides x: its weights and what is added.
+func (p *planner) chained(c *normChain, in []gpu.Range) ([]gpu.Range, error) {
+	if c.Weights() {
+		w, err := p.e.b.vector(c.weights)
+		if err != nil {
+			return nil, err
+		}
+		in = append(in, gpu.Range{Buffer: w})
+	}
+	if c.Add {
+		in = append(in, gpu.Range{Buffer: p.values[c.other]})
+	}
+	return in, nil
+}
+
+// next is the norm with a weight that reads n, as norm has normed vectors, if there is one.
+func (p *planner) next(n, norm *graph.Node) *graph.Node {
 	i := slices.IndexFunc(p.users[n], func(u *graph.Node) bool {
-		return u.Op == graph.RMSNorm && len(u.W) > 0 && u.Shape.Last() == params.size && u.Shape.Size() == params.size*params.vectors
+		return u.Op == graph.RMSNorm && len(u.W) > 0 && u.Shape.Last() == norm.Shape.Last() && u.Shape.Size() == norm.Shape.Size()
 	})
 	if i < 0 {
 		return nil
@@ -172,7 +204,14 @@ func (p *planner) head(l *lowered, turned *graph.Node) error {
 	if err != nil {
 		return err
 	}
-	return p.add(l, "head", v, params, groups(params.heads), out, in...)
+	if err := p.add(l, "head", v, params, groups(params.heads), out, in...); err != nil {
+		return err
+	}
+	if a := p.only(turned); a != nil && a.Op == graph.Attention && v.Weight && v.Of == "vec4f" && v.Threads == 64 && !p.e.b.o.Software {
+		p.queries[a], p.until[n], p.until[turned] = n, a, a
+		l.dispatches[len(l.dispatches)-1].from = 2 // for one row attention computes it
+	}
+	return nil
 }
 
 // headOf is the form of head.wgsl for the norm n, and what it reads for that: heads, turns
@@ -183,10 +222,14 @@ func (p *planner) headOf(n, turned *graph.Node) (v headVariant, params headParam
 	if err != nil {
 		return v, params, nil, err
 	}
+	attr := n.Attr.(graph.NormAttr)
 	v = headVariant{order: orderOf(size), Dim: size, Weight: len(n.W) > 0}
-	params = headParams{size: size, heads: n.Shape.Size() / size, pairs: t.pairs, eps: n.Attr.(graph.NormAttr).Eps}
-	in, params.offset, err = p.weighted(n, []gpu.Range{{Buffer: p.values[n.In[0]]}, {Buffer: t.buffer}})
-	return v, params, in, err
+	params = headParams{size: size, heads: n.Shape.Size() / size, pairs: t.pairs, eps: attr.Eps, offset: attr.Offset}
+	if in = []gpu.Range{{Buffer: p.values[n.In[0]]}, {Buffer: t.buffer}}; v.Weight {
+		w, err := p.e.b.vector(weights{n.W[0]})
+		return v, params, append(in, gpu.Range{Buffer: w}), err
+	}
+	return v, params, in, nil
 }
 
 // headed notes the nodes that the StoreKV s computes by head.wgsl: the norm and the RoPE of
@@ -232,27 +275,46 @@ func (p *planner) storeHeads(l *lowered, kv *graph.KV) error {
 	return nil
 }
 
-// foldNorms finds the norms that the products behind them compute for steps of one row:
-// each workgroup that of the whole row, which takes less than a dispatch.
-func (p *planner) foldNorms(g *graph.Graph) {
-	for _, n := range g.Nodes {
-		size := n.Shape.Last()
-		if n.Op != graph.RMSNorm || len(n.W) == 0 || n.Shape.Size() != size || size%32 != 0 || size < 1024 || size > foldMost ||
-			!p.fuses("fold") || p.e.b.o.Software || p.want != nil && p.want(n) {
-			continue
-		}
-		last := n.ID
-		if slices.ContainsFunc(p.users[n], func(u *graph.Node) bool {
-			last = max(last, u.ID)
-			return u.Op != graph.Linear || p.columns(p.stacks[u]) > foldColumns
-		}) {
-			continue
-		}
-		later := func(u *graph.Node) bool { return u.ID > last } // so that what n reads is there until then
-		if slices.ContainsFunc(p.users[n.In[0]], later) {
-			p.folded[n] = true
-		}
+// fold reports whether for steps of one row the products behind c compute it: each workgroup
+// the whole row, which takes less than a dispatch. Where c has a sum, which something else
+// reads, too, one product does that, and writes it.
+func (p *planner) fold(c *normChain) bool {
+	row := c.row()
+	if !p.fuses("fold") || p.e.b.o.Software || !c.Weight || row.Shape.Size() != c.Size() || c.Size()%32 != 0 || c.Size() < 1024 || c.Size() > foldMost ||
+		p.want != nil && slices.ContainsFunc(c.nodes, p.want) {
+		return false
 	}
+	readers := p.users[row]
+	if c.Add && !c.Next && len(readers) > 0 && readers[0].Op == graph.Linear {
+		readers = p.stacks[readers[0]].nodes // the first; later ones find the sum
+	}
+	last := row
+	for _, u := range readers {
+		if u.Op != graph.Linear || p.columns(p.stacks[u]) > foldColumns {
+			return false
+		}
+		last = u
+	}
+	if last == row || c.Add && !p.alone(readers[0], c) {
+		return false
+	}
+	if p.folded[row] = c; c.Add {
+		c.by = p.stacks[readers[0]]
+	}
+	for _, n := range c.nodes {
+		p.until[n] = last // so that what c reads is there until then
+	}
+	return true
+}
+
+// alone reports whether the dispatch of n's product is the only one that reads the row of c,
+// or at least the first one of all that reads what it writes.
+func (p *planner) alone(n *graph.Node, c *normChain) bool {
+	s := p.stacks[n]
+	other := func(u *graph.Node) bool { return !slices.Contains(s.nodes, u) }
+	early := func(u *graph.Node) bool { return u != c.next && other(u) && u.ID < s.nodes[0].ID }
+	return s.nodes[0] == n && len(p.e.b.weights[s.key].shards) == 1 && !slices.ContainsFunc(p.users[c.sum], early) &&
+		(!c.Next || !slices.ContainsFunc(p.users[c.next], other))
 }
 
 // foldMost are the elements of a row that fit a workgroup's memory beside its sums, and

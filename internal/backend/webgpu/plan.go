@@ -45,6 +45,7 @@ type executable struct {
 type lowered struct {
 	node       *graph.Node
 	out        gpu.Buffer // its value, nil if it has none
+	after      bool       // it has a row for each output
 	want       bool
 	embed      bool // the host writes its rows
 	dispatches []*dispatch
@@ -90,19 +91,21 @@ type freqs struct {
 // behind the last node that reads them. Each is a buffer of its own: a shader must not
 // read and write parts of one.
 type planner struct {
-	e      *executable
-	values map[*graph.Node]gpu.Buffer
-	live   *graph.Live
-	free   []gpu.Buffer
-	angles map[freqs]*turns
-	stacks map[*graph.Node]*stack
-	users  map[*graph.Node][]*graph.Node
-	want   func(*graph.Node) bool
-	tables map[weights]bool            // of embeddings, that are on the GPU
-	turned map[*graph.Node]*graph.Node // RoPE nodes, and norms, that a StoreKV does
-	kept   []gpu.Buffer                // that it reads
-	folded map[*graph.Node]bool        // norms that products do
-	hidden map[*graph.Node]bool        // that what reads them looks through
+	e       *executable
+	values  map[*graph.Node]gpu.Buffer
+	live    *graph.Live
+	free    []gpu.Buffer
+	angles  map[freqs]*turns
+	stacks  map[*graph.Node]*stack
+	users   map[*graph.Node][]*graph.Node
+	want    func(*graph.Node) bool
+	tables  map[weights]bool             // of embeddings, that are on the GPU
+	turned  map[*graph.Node]*graph.Node  // RoPE nodes, and norms, that a StoreKV does
+	queries map[*graph.Node]*graph.Node  // norms of heads of queries that an Attention computes, in steps of one row
+	folded  map[*graph.Node]*normChain   // rows that products compute
+	until   map[*graph.Node]*graph.Node  // what a node reads is needed until a later one,
+	kept    map[*graph.Node][]gpu.Buffer // behind which it is free
+	hidden  map[*graph.Node]bool         // that what reads them looks through
 }
 
 // Compile implements backend.Backend.
@@ -121,9 +124,8 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		stale: map[*dispatch]held{}}
 	p := &planner{e: e, values: map[*graph.Node]gpu.Buffer{}, live: g.Live(), angles: map[freqs]*turns{},
 		stacks: b.stacks(g), users: users(g), want: o.Want, turned: map[*graph.Node]*graph.Node{},
-		folded: map[*graph.Node]bool{}, hidden: map[*graph.Node]bool{}}
+		queries: map[*graph.Node]*graph.Node{}, folded: map[*graph.Node]*normChain{}, until: map[*graph.Node]*graph.Node{}, kept: map[*graph.Node][]gpu.Buffer{}, hidden: map[*graph.Node]bool{}}
 	p.pair(g)
-	p.foldNorms(g)
 	e.after = p.live.After
 	if !b.o.Software {
 		p.tables = b.tables(g, p.stacks)
@@ -135,7 +137,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		return nil, err
 	}
 	for _, n := range g.Nodes {
-		l := &lowered{node: n, want: o.Want != nil && n.Op != graph.StoreKV && o.Want(n)}
+		l := &lowered{node: n, after: e.after[n], want: o.Want != nil && n.Op != graph.StoreKV && o.Want(n)}
 		if err := mmap.Guard(func() error { return p.lower(l) }); err != nil {
 			return nil, fmt.Errorf("webgpu: %v: %w", n, err)
 		}
@@ -146,11 +148,10 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 				l.freed = append(l.freed, b)
 			}
 		}
-		if p.turned[n] != nil { // what it reads is needed until its StoreKV
-			p.kept, l.freed = append(p.kept, l.freed...), nil
-		} else if n.Op == graph.StoreKV {
-			l.freed, p.kept = append(l.freed, p.kept...), nil
+		if last := cmp.Or(p.until[n], p.turned[n]); last != nil {
+			p.kept[last], l.freed = append(p.kept[last], l.freed...), nil
 		}
+		l.freed = append(l.freed, p.kept[n]...)
 		p.free = append(p.free, l.freed...)
 		e.last = l
 	}

@@ -99,9 +99,9 @@ func (e *executable) pause(ctx context.Context, first, last *graph.Node) (*graph
 	return last, ctx.Err()
 }
 
-// count is the number of rows of n's value in a step.
-func (e *executable) count(n *graph.Node, s *backend.Step) int {
-	if e.after[n] {
+// count is the number of rows of l's value in a step.
+func (l *lowered) count(s *backend.Step) int {
+	if l.after {
 		return len(s.Outputs)
 	}
 	return len(s.Tokens)
@@ -109,7 +109,7 @@ func (e *executable) count(n *graph.Node, s *backend.Step) int {
 
 // read runs what is recorded, from the node first on, and returns the value of l.
 func (e *executable) read(l *lowered, s *backend.Step, first *graph.Node) ([]float32, error) {
-	n := e.count(l.node, s) * l.node.Shape.Size()
+	n := l.count(s) * l.node.Shape.Size()
 	e.out = slices.Grow(e.out[:0], n)[:n]
 	e.list.Read(bytesIn(e.out), l.out, 0)
 	return e.out, e.run(first, l.node, 1)
@@ -180,7 +180,7 @@ func (e *executable) record(l *lowered, s *backend.Step, c *cache) error {
 			return nil
 		})
 	}
-	rows := e.count(l.node, s)
+	rows := l.count(s)
 	for _, d := range l.dispatches {
 		if rows < d.from || d.below > 0 && rows >= d.below {
 			continue

@@ -100,11 +100,10 @@ func (p *planner) gated(s *stack) *graph.Node {
 }
 
 // gating is the GLU that alone reads n, its gate, and of whose other input everything is
-// known: what shows it, from which element on; else nil. A product that computes a norm has
-// no room for that.
+// known: what shows it, from which element on; else nil.
 func (p *planner) gating(n *graph.Node) (glu, shown *graph.Node, at int) {
 	u := p.only(n)
-	if u == nil || u.Op != graph.GLU || u.In[0] != n || u.In[1] == n || !p.fuses("gate") || p.folded[n.In[0]] {
+	if u == nil || u.Op != graph.GLU || u.In[0] != n || u.In[1] == n || !p.fuses("gate") {
 		return nil, nil, 0
 	}
 	shown = u.In[1]

@@ -18,7 +18,6 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
-	"github.com/karat-run/karat/internal/graph"
 )
 
 // Options of a backend. The zero value is usable.
@@ -64,8 +63,8 @@ type Backend struct {
 	unit  *matrixUnit // nil where none is used
 	busy  sync.Mutex  // held while the GPU is used
 
-	weights map[weights]*weight          // of products
-	vectors map[*graph.Weight]gpu.Buffer // small ones
+	weights map[weights]*weight    // of products
+	vectors map[weights]gpu.Buffer // small ones, one after another
 	made    []interface{ Release() }
 	waiting gpu.List // what is written before something runs
 	bytes   int      // of that
@@ -80,7 +79,7 @@ type Backend struct {
 // New makes a backend of d.
 func New(d *Device, o Options) *Backend {
 	l := d.Adapter().Limits
-	b := &Backend{o: o, d: d, limit: min(l.Binding, l.Buffer), weights: map[weights]*weight{}, vectors: map[*graph.Weight]gpu.Buffer{}}
+	b := &Backend{o: o, d: d, limit: min(l.Binding, l.Buffer), weights: map[weights]*weight{}, vectors: map[weights]gpu.Buffer{}}
 	if o.Matrices {
 		b.unit = unitOf(d.Adapter().Matrices)
 	}

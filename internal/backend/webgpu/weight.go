@@ -411,18 +411,23 @@ func (b *Backend) empty(name string, size int) (gpu.Buffer, error) {
 	return buffer, nil
 }
 
-// vector is a small weight as float32.
-func (b *Backend) vector(w *graph.Weight) (gpu.Buffer, error) {
-	if v := b.vectors[w]; v != nil {
+// vector is small weights as float32, one after another.
+func (b *Backend) vector(key weights) (gpu.Buffer, error) {
+	if v := b.vectors[key]; v != nil {
 		return v, nil
 	}
-	f := make([]float32, w.Shape.Size())
-	if err := mmap.Guard(func() error { return quant.Dequantize(w.DType, f, w.Data) }); err != nil { // nothing small is left in a Source
-		return nil, err
+	var all []float32
+	for _, w := range key.list() {
+		f := make([]float32, w.Shape.Size())
+		if err := mmap.Guard(func() error { return quant.Dequantize(w.DType, f, w.Data) }); err != nil { // nothing small is left in a Source
+			return nil, err
+		}
+		all = append(all, f...)
 	}
-	v, err := b.buffer(w.Name, bytesOf(f))
+	all = append(all, make([]float32, -len(all)&3)...) // what is read by four
+	v, err := b.buffer(key[0].Name, bytesOf(all))
 	if err == nil {
-		b.vectors[w] = v
+		b.vectors[key] = v
 	}
 	return v, err
 }

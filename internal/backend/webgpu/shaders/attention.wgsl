@@ -6,8 +6,14 @@
 var<workgroup> query: array<f32, {{.Dim}}>;
 var<workgroup> weights: array<f32, 64>;
 var<workgroup> tops: array<f32, 4>; // of 16 positions each
-var<workgroup> sums: array<f32, 4>;
+var<workgroup> totals: array<f32, 4>;
 var<workgroup> room: array<f32, {{.Room}}>; // parts of scores, then of what values give
+
+{{- if .Head.Quads}}
+
+{{template "rms.wgsl" .Head}}
+{{template "turn" .}}
+{{- end}}
 
 // score is what {{.Chunk}} elements from d on give to the product of the query and the key
 // whose first element is number at.
@@ -63,9 +69,39 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		return;
 	}
 {{- end}}
+{{- if .Head.Quads}}
+	var squares = 0.0;
+{{- range $k := seq .Head.Per}}
+	let i{{$k}} = t + {{mul $k $.Head.Threads}}u;
+	let in{{$k}} = t < {{$.Head.Threads}}u && i{{$k}} < {{$.Head.Quads}}u;
+	let at{{$k}} = i * DIM + 4u * i{{$k}};
+	var x{{$k}} = vec4f(0.0);
+	var w{{$k}} = vec4f(0.0);
+	if (in{{$k}}) {
+		x{{$k}} = vec4f(q[at{{$k}}], q[at{{$k}} + 1u], q[at{{$k}} + 2u], q[at{{$k}} + 3u]);
+		w{{$k}} = w[i{{$k}}];
+	}
+	squares = square(x{{$k}}, squares);
+{{- end}}
+	let r = rms(t, squares, DIM, p.eps);
+{{- range $k := seq .Head.Per}}
+	if (in{{$k}}) {
+		let e = x{{$k}} * r * (vec4f(p.offset) + w{{$k}});
+		room[4u * i{{$k}}] = e.x;
+		room[4u * i{{$k}} + 1u] = e.y;
+		room[4u * i{{$k}} + 2u] = e.z;
+		room[4u * i{{$k}} + 3u] = e.w;
+	}
+{{- end}}
+	workgroupBarrier();
+	for (var d = t; d < DIM; d += {{mul 64 .Groups}}u) {
+		query[d] = turn(row, d, room[d], room[other(d)]) * p.scale;
+	}
+{{- else}}
 	for (var d = t; d < DIM; d += {{mul 64 .Groups}}u) {
 		query[d] = q[i * DIM + d] * p.scale;
 	}
+{{- end}}
 {{- if not .Part}}
 {{- range $c := seq (ceil .Dim (mul 64 .Groups))}}
 	var acc{{$c}} = 0.0;
@@ -117,7 +153,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			some += weights[g * 16u + {{add $j 1}}u];
 {{- end}}
 			if (lane == 0u) {
-				sums[g] = some;
+				totals[g] = some;
 			}
 {{- range $c := seq $cs}}
 			var part{{$c}} = 0.0;
@@ -158,7 +194,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 		}
 		workgroupBarrier();
-		let more = sums[0] + sums[1] + sums[2] + sums[3];
+		let more = totals[0] + totals[1] + totals[2] + totals[3];
 {{- if .Part}}
 	let to = (wg.z * step.rows * p.heads + i) * (DIM + 2u);
 	for (var d = t; d < DIM; d += {{mul 64 .Groups}}u) {

@@ -4,10 +4,10 @@
 {{template "operands.wgsl" .}}
 {{template "weight.wgsl" .}}
 var<workgroup> runs: array<f32, {{mul .Lanes 32 .Per .Rows}}>;
-{{- if .Norm}}
-var<workgroup> normed: array<vec4f, {{div .Norm 4}}>; // the row, divided by its root mean square
+{{- if .Chain.Quads}}
+var<workgroup> normed: array<vec4f, {{.Chain.Quads}}>; // the row that is multiplied
 
-{{template "rms.wgsl" .Order}}
+{{template "chain.wgsl" .Chain}}
 {{- end}}
 
 {{template "result.wgsl" .}}
@@ -32,23 +32,18 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 {{- range $r := seq .Rows}}
 	let at{{$r}} = min(first + {{$r}}u, rows - 1u){{if $.Experts}} / p.share{{end}} * p.k;
 {{- end}}
-{{- if .Norm}}
-	let i = id.y * {{.Lanes}}u + id.x;
-	var squares = 0.0;
-{{- range $k := seq .Order.Per}}
-	let q{{$k}} = i + {{mul $k $.Order.Threads}}u;
-	var x{{$k}} = vec4f(0.0);
-	var w{{$k}} = vec4f(0.0);
-	if (q{{$k}} < {{$.Order.Quads}}u) {
-		x{{$k}} = x[(at0 >> 2u) + q{{$k}}];
-		w{{$k}} = norm[q{{$k}}];
-	}
-	squares = square(x{{$k}}, squares);
+	let lane = id.y * {{.Lanes}}u + id.x;
+{{- if .Chain.Quads}}
+	let at = at0 >> 2u;
+{{- template "chain" .Chain}}
+{{- range $k := seq .Chain.Per}}
+	if (i{{$k}} < {{$.Chain.Quads}}u) {
+		normed[i{{$k}}] = {{if $.Chain.Next}}next{{else}}sum{{end}}{{$k}};
+{{- if $.Chain.Add}}
+		if (group == 0u) {
+			carried[at + i{{$k}}] = sum{{$k}};
+		}
 {{- end}}
-	let r = rms(i, squares, {{.Norm}}u, p.eps);
-{{- range $k := seq .Order.Per}}
-	if (q{{$k}} < {{$.Order.Quads}}u) {
-		normed[q{{$k}}] = x{{$k}} * r * (vec4f(p.offset) + w{{$k}});
 	}
 {{- end}}
 	workgroupBarrier();
@@ -81,21 +76,19 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 {{- end}}
 {{- end}}
 	workgroupBarrier();
-	let t = id.y * {{.Lanes}}u + id.x;
-	let lane = t % {{.Lanes}}u;
-	let v = t / {{.Lanes}}u; // of the sums
-	if (t >= {{if .GLU}}{{mul .Lanes .Rows}}u{{else}}{{mul .Lanes .Per .Rows}}u{{end}}) {
+	let v = id.y; // of the sums
+	if (lane >= {{if .GLU}}{{mul .Lanes .Rows}}u{{else}}{{mul .Lanes .Per .Rows}}u{{end}}) {
 		return;
 	}
 	let row = first + v % {{.Rows}}u;
-	let n = group * {{if .GLU}}{{.Lanes}}u{{else}}{{mul .Lanes .Per}}u + v / {{.Rows}}u * {{.Lanes}}u{{end}} + lane;
+	let n = group * {{if .GLU}}{{.Lanes}}u{{else}}{{mul .Lanes .Per}}u + v / {{.Rows}}u * {{.Lanes}}u{{end}} + id.x;
 	if (row >= rows || n >= p.n{{if .GLU}} >> 1u{{end}}) {
 		return;
 	}
 {{- if .GLU}}
-	result(row, n, total(v * {{mul .Lanes 32}}u + lane), total(({{.Rows}}u + v) * {{mul .Lanes 32}}u + lane));
+	result(row, n, total(v * {{mul .Lanes 32}}u + id.x), total(({{.Rows}}u + v) * {{mul .Lanes 32}}u + id.x));
 {{- else}}
-	result(row, n, total(v * {{mul .Lanes 32}}u + lane));
+	result(row, n, total(v * {{mul .Lanes 32}}u + id.x));
 {{- end}}
 }
 

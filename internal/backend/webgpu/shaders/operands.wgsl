@@ -17,9 +17,12 @@ struct Params {
 	up: f32, // what weights are multiplied by, a power of two
 	down: f32, // its inverse
 {{- end}}
-{{- if .Norm}}
+{{- if .Chain.Quads}}
+	zero: u32, // see norm.wgsl
 	eps: f32,
-	offset: f32, // is added to the norm's weight
+	offset: f32,
+	next_eps: f32,
+	next_offset: f32,
 {{- end}}
 {{- if .Experts}}
 	first: u32, // expert whose matrix lies here
@@ -47,14 +50,18 @@ struct Params {
 {{- if gt .Outs 2}}
 @group(0) @binding(6) var<storage, read_write> out3: array<f32>;
 {{- end}}
-{{- if .Norm}}
-@group(0) @binding({{.Last}}) var<storage, read> norm: array<vec4f>;
+{{- if .Chain.Quads}}
+@group(0) @binding({{.Last}}) var<storage, read> weights: array<vec4f>; // of the chain
+{{- if .Chain.Add}}
+@group(0) @binding({{add .Last 1}}) var<storage, read> other: array<vec4f>;
+@group(0) @binding({{add .Last 2}}) var<storage, read_write> carried: array<vec4f>; // its sum
+{{- end}}
 {{- end}}
 
 {{if not .Halves}}
 // quad is 4 elements of a row of activations, which begins at element row.
 fn quad(row: u32, q: u32) -> vec4f {
-{{- if .Norm}}
+{{- if .Chain.Quads}}
 	return normed[q];
 {{- else if .Odd}}
 	let at = row + 4u * q;

@@ -15,7 +15,9 @@ fn square(e: {{.Of}}, s: f32) -> f32 {
 // invocation has the sum s.
 fn rms(lane: u32, s: f32, size: u32, eps: f32) -> f32 {
 	workgroupBarrier();
-	sums[lane] = s;
+	if (lane < {{.Threads}}u) {
+		sums[lane] = s;
+	}
 	workgroupBarrier();
 	if (lane < 16u) {
 		var t = sums[lane];

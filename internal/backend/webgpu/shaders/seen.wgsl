@@ -9,6 +9,12 @@ struct Params {
 	kv_heads: u32,
 	window: u32, // positions that are seen, the row's included; 0 for all
 	scale: f32,
+{{- if .Head.Quads}}
+	size: u32, // these are as head.wgsl has them
+	pairs: u32,
+	eps: f32,
+	offset: f32,
+{{- end}}
 }
 
 const DIM: u32 = {{.Dim}}u;
@@ -22,6 +28,10 @@ const NONE: f32 = -3.402823466e38; // less than any score
 @group(0) @binding(4) var<storage, read> keys: array<{{.Keys}}>;
 @group(0) @binding(5) var<storage, read> values: array<{{.Values}}>;
 @group(0) @binding(6) var<storage, read> table: array<u32>; // see cache.go
+{{- if .Head.Quads}}
+@group(0) @binding(7) var<storage, read> turns: array<f32>; // [rows, 2, pairs]
+@group(0) @binding(8) var<storage, read> w: array<vec4f>;
+{{- end}}
 
 {{template "lowest"}}
 {{- define "lowest"}}
