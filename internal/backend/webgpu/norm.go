@@ -288,9 +288,12 @@ func (p *planner) fold(c *normChain) bool {
 	if c.Add && !c.Next && len(readers) > 0 && readers[0].Op == graph.Linear {
 		readers = p.stacks[readers[0]].nodes // the first; later ones find the sum
 	}
-	last := row
+	last, most := row, foldColumns
+	if c.Add {
+		most = foldAdded
+	}
 	for _, u := range readers {
-		if u.Op != graph.Linear || p.columns(p.stacks[u]) > foldColumns {
+		if u.Op != graph.Linear || p.columns(p.stacks[u]) > most {
 			return false
 		}
 		last = u
@@ -318,8 +321,8 @@ func (p *planner) alone(n *graph.Node, c *normChain) bool {
 }
 
 // foldMost are the elements of a row that fit a workgroup's memory beside its sums, and
-// foldColumns how many columns of a product at most are worth it.
-const foldMost, foldColumns = 3072, 1 << 15
+// foldColumns how many columns of a product at most are worth it; foldAdded with a sum.
+const foldMost, foldColumns, foldAdded = 3072, 1 << 15, 1 << 13
 
 // columns of a stack's results.
 func (p *planner) columns(s *stack) (n int) {

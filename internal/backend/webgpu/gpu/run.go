@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/gogpu/gputypes"
 	"github.com/gogpu/wgpu/hal"
@@ -81,18 +82,19 @@ func (d *device) submit(l *List, ticks, stamps int) (err error) {
 	}
 	r := recorder{d: d}
 	var running []hal.CommandBuffer
+	var at uint64
 	for i, piece := range pieces {
 		last := i == len(pieces)-1
 		commands, err := d.encode(&d.cuts[i], &r, piece, last, ticks, stamps)
 		if err != nil {
 			return err
 		}
-		if _, err := d.queue.Submit([]hal.CommandBuffer{commands}); err != nil {
+		if at, err = d.queue.Submit([]hal.CommandBuffer{commands}); err != nil {
 			return err
 		}
 		running = append(running, commands)
 	}
-	if err := d.hal.WaitIdle(); err != nil {
+	if err := d.wait(at); err != nil {
 		return err
 	}
 	for i, commands := range running {
@@ -107,7 +109,7 @@ func (d *device) submit(l *List, ticks, stamps int) (err error) {
 // Where a list has been run before, as those of decoding are, it is encoded for the next
 // time while the device computes.
 func (d *device) submitOne(l *List, ticks, stamps int) error {
-	again := slices.EqualFunc(d.last, l.commands, command.like)
+	again := d.encoded(l)
 	if d.next != nil && (!again || len(d.fresh) > 0 || d.up != d.before[0] || d.down != d.before[1]) {
 		d.encoder[1].ResetAll([]hal.CommandBuffer{d.next})
 		d.next = nil
@@ -127,17 +129,17 @@ func (d *device) submitOne(l *List, ticks, stamps int) error {
 			d.last = append(d.last, c)
 		}
 	}
-	if _, err := d.queue.Submit([]hal.CommandBuffer{commands}); err != nil {
+	at, err := d.queue.Submit([]hal.CommandBuffer{commands})
+	if err != nil {
 		return err
 	}
 	if again {
-		var err error
 		if d.next, err = d.encode(&d.encoder[1], &recorder{d: d}, l.commands, true, ticks, stamps); err != nil {
 			return err
 		}
 		d.before = [2]*buffer{d.up, d.down}
 	}
-	if err := d.hal.WaitIdle(); err != nil {
+	if err := d.wait(at); err != nil {
 		return err
 	}
 	d.encoder[0].ResetAll([]hal.CommandBuffer{commands})
@@ -145,8 +147,37 @@ func (d *device) submitOne(l *List, ticks, stamps int) error {
 	return nil
 }
 
+// awake is how long what runs is asked for before a thread sleeps: longer than a token takes,
+// or several.
+const awake = 20 * time.Millisecond
+
+// wait waits for a submission. A thread that sleeps is woken late, a tenth of a millisecond
+// or more, so at first it is asked for again and again; a program that stands in for a GPU
+// needs the processor itself.
+func (d *device) wait(at uint64) error {
+	for start := time.Now(); d.adapter.Kind != "cpu" && time.Since(start) < awake; {
+		if d.queue.PollCompleted() >= at {
+			return nil
+		}
+	}
+	return d.hal.WaitIdle()
+}
+
+// encoded reports whether l is, but for what is written, the list that was encoded last.
+func (d *device) encoded(l *List) bool {
+	if len(d.last) != len(l.commands) {
+		return false
+	}
+	for i := range l.commands {
+		if !d.last[i].like(&l.commands[i]) {
+			return false
+		}
+	}
+	return true
+}
+
 // like reports whether c and o are the same but for what is written.
-func (c command) like(o command) bool {
+func (c *command) like(o *command) bool {
 	return c.kind == o.kind && c.group == o.group && c.pipeline == o.pipeline && c.x == o.x && c.y == o.y && c.z == o.z &&
 		c.dst == o.dst && c.src == o.src && c.to == o.to && c.from == o.from && c.size == o.size
 }
