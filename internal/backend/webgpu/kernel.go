@@ -156,7 +156,7 @@ func (k *kernel) declarations() error {
 		if m[1] != fmt.Sprint(i) || !ok {
 			return fmt.Errorf("kernel %s: binding %s is number %d, or of an unknown kind: %s", k.name, m[1], i, m[2])
 		}
-		if n := len(regexp.MustCompile(`\b`+m[3]+`\b[\[.]`).FindAllString(k.wgsl, -1)); n == 0 {
+		if !regexp.MustCompile(`\b` + m[3] + `\b[\[.]`).MatchString(k.wgsl) {
 			return fmt.Errorf("kernel %s: binding %s (%s) is declared and not used", k.name, m[1], m[3])
 		}
 		k.access = append(k.access, a)
