@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -101,6 +102,7 @@ func Run(ctx context.Context, open func() (*checkpoint.Checkpoint, error), o Opt
 		if err = r.measure(ctx, open, threads, o); err != nil {
 			break
 		}
+		debug.FreeOSMemory() // what one engine leaves is no memory of the next one
 	}
 	return r, err
 }
