@@ -1,7 +1,7 @@
 package simd
 
 // HasBlockRow reports whether Q8_0 may well stay as a file has it at first: AddBlockRow
-// has vectors, and many rows cost much more than to weave it.
+// has vectors.
 func HasBlockRow() bool { return hasBlockRow() }
 
 // AddBlockRow is AddPanel for one row of activations and PanelRows rows of Q8_0 as a

@@ -5,7 +5,7 @@ package simd
 //go:noescape
 func addBlockRowAVX2(acc *float32, rows *byte, stride, blocks int, q *int16, dx *float32)
 
-func hasBlockRow() bool { return tier >= avx2 && tier < amx }
+func hasBlockRow() bool { return tier >= avx2 }
 
 func addBlockRow(acc []float32, rows []byte, stride int, q []int16, dx []float32) {
 	if tier == generic {

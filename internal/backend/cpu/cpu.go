@@ -132,7 +132,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	e.b.busy.Lock()
 	defer e.b.busy.Unlock()
 	e.step, e.x.node = s, nil
-	e.b.settle(len(s.Tokens))
+	e.b.settle(ctx, len(s.Tokens))
 	for i := range e.kernels {
 		k := &e.kernels[i]
 		if err := ctx.Err(); err != nil {

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/panel"
+	"github.com/karat-run/karat/internal/simd"
 )
 
 // packed is a weight as kernels read it, a panel.Weight for each of its matrices:
@@ -43,22 +45,27 @@ func (b *Backend) ready(g *graph.Graph, progress func(done, total int64) error) 
 // settleSteps is how many steps share the work of settle.
 const settleSteps = 8
 
-// settle repacks weights that are in place, some at each step of a few rows after the
-// first one: what decodes on reads large pages faster than a file's. Without memory for
-// that they stay in place.
-func (b *Backend) settle(rows int) {
-	if rows > fewRows || len(b.later) == 0 {
+// settle repacks weights that are in place: all before a step that has tiles, which want
+// panels, else some at each step of a few rows after the first one: what decodes on reads
+// large pages faster than a file's. Without memory for that they stay in place.
+func (b *Backend) settle(ctx context.Context, rows int) {
+	n := min(b.portion, len(b.later))
+	switch {
+	case len(b.later) == 0:
 		return
-	}
-	if b.portion == 0 {
+	case simd.HasTiles(rows):
+		n = len(b.later)
+	case rows > fewRows:
+		return
+	case b.portion == 0:
 		b.portion = (len(b.later) + settleSteps - 1) / settleSteps
 		return
 	}
-	n := min(b.portion, len(b.later))
-	if err := guard(func() error { return b.repack(b.later[:n], nil) }); err != nil {
-		n = len(b.later)
+	err := guard(func() error { return b.repack(b.later[:n], func(int64, int64) error { return ctx.Err() }) })
+	b.later = slices.DeleteFunc(b.later, func(w *graph.Weight) bool { return b.packed[w].memory != nil })
+	if err != nil && ctx.Err() == nil {
+		b.later = nil
 	}
-	b.later = b.later[n:]
 }
 
 // repack puts weights into panels, threads sharing each, and lets go of the file's

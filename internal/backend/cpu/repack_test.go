@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -104,7 +106,7 @@ func TestSettle(t *testing.T) {
 		if step == 1 {
 			rows = fewRows + 1
 		}
-		if b.settle(rows); len(b.later) != left {
+		if b.settle(t.Context(), rows); len(b.later) != left {
 			t.Fatalf("step %d: %d weights in place, want %d", step, len(b.later), left)
 		}
 		if got := values(); !slices.Equal(got, want) {
@@ -129,6 +131,33 @@ func nodesOf(products []*product) (nodes []*graph.Node) {
 	return nodes
 }
 
+// TestSettleAtOnce: a step that has tiles repacks all; Ctrl-C leaves for later what it ends.
+func TestSettleAtOnce(t *testing.T) {
+	b := New(Options{Threads: 1})
+	defer b.Close()
+	for range 3 {
+		w := &graph.Weight{Tensor: tensor.Tensor{DType: tensor.Q8_0, Shape: tensor.Shape{16, 256}, Data: make([]byte, tensor.Q8_0.RowBytes(16*256))}}
+		m, err := newInPlace(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.packed[w], b.later = m, append(b.later, w)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	const many = 64
+	if b.settle(canceled, many); len(b.later) != 3 {
+		t.Errorf("interrupted: %d weights in place, want 3", len(b.later))
+	}
+	want := 3
+	if simd.HasTiles(many) {
+		want = 0
+	}
+	if b.settle(t.Context(), many); len(b.later) != want {
+		t.Errorf("%d weights in place, want %d", len(b.later), want)
+	}
+}
+
 // TestSettleWithoutMemory: weights for which there is no memory stay in place.
 func TestSettleWithoutMemory(t *testing.T) {
 	b := New(Options{Threads: 1})
@@ -141,7 +170,7 @@ func TestSettleWithoutMemory(t *testing.T) {
 	b.packed[w], b.later = m, []*graph.Weight{w}
 	w.Shape[0] = 1 << 50
 	for step, left := range []int{1, 0, 0} {
-		if b.settle(1); len(b.later) != left || b.packed[w].memory != nil || b.Packed() != 0 {
+		if b.settle(t.Context(), 1); len(b.later) != left || b.packed[w].memory != nil || b.Packed() != 0 {
 			t.Errorf("step %d: %d weights are to be repacked, want %d; %d bytes", step, len(b.later), left, b.Packed())
 		}
 	}
