@@ -50,7 +50,7 @@ var flashTiles = func(m, dim int) []flashTile {
 	if dim%64 == 0 {
 		chunk = 64
 	}
-	return []flashTile{{4 * m, 4, 2, chunk}, {2 * m, 4, 2, chunk}, {m, 4, 4, chunk}}
+	return []flashTile{{4 * m, 8, 2, chunk}, {2 * m, 8, 4, chunk}, {2 * m, 4, 2, chunk}, {m, 4, 4, chunk}}
 }
 
 // flash is the form of flash.wgsl for heads as of v, on a unit of a GPU. It reports false
