@@ -121,6 +121,7 @@ var extensions = map[string]string{"matrix": units, "flash": units}
 const units = `enable f16;
 enable subgroups;
 enable chromium_experimental_subgroup_matrix;
+requires buffer_view;
 diagnostic(off, chromium.subgroup_matrix_uniformity);
 `
 

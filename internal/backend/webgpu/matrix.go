@@ -2,6 +2,7 @@ package webgpu
 
 import (
 	"math"
+	"slices"
 	"sync/atomic"
 
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
@@ -16,7 +17,7 @@ import (
 type matrixTile struct {
 	BM, BN, BK int
 	WM, WN     int
-	Stages     int // tiles of what is multiplied that are in the workgroup's memory
+	Parts      int // subgroups that share the elements of a tile's rows
 }
 
 // matrixUnit is the GPU's: what it multiplies, and with how many invocations.
@@ -30,8 +31,17 @@ type matrixVariant struct {
 	matrixUnit
 }
 
+// narrowVariant is a form of narrow.wgsl.
+type narrowVariant struct {
+	matrixUnit
+	Spots []string
+}
+
+// Pad is pad, for the template.
+func (v narrowVariant) Pad() int { return pad }
+
 // pad is what rows of binary16 are padded to a multiple of.
-const pad = 64
+const pad = 128
 
 // Halves is that activations are narrow's.
 func (v matrixVariant) Halves() bool { return true }
@@ -40,7 +50,7 @@ func (v matrixVariant) Halves() bool { return true }
 func (v matrixVariant) Pad() int { return pad }
 
 // Subgroups of a workgroup.
-func (t matrixTile) Subgroups() int { return t.BM / t.WM * t.BN / t.WN }
+func (t matrixTile) Subgroups() int { return t.BM / t.WM * t.BN / t.WN * t.Parts }
 
 // Threads are a workgroup's invocations.
 func (v matrixVariant) Threads() int { return v.Subgroups() * v.Lanes }
@@ -49,20 +59,46 @@ func (v matrixVariant) Threads() int { return v.Subgroups() * v.Lanes }
 func (v matrixVariant) Down() int   { return v.WM / v.M }
 func (v matrixVariant) Across() int { return v.WN / v.N }
 
-// Lefts are the sixteen bytes of activations that an invocation brings for a tile, Rights
-// the units of weights.
-func (v matrixVariant) Lefts() int  { return v.BM * v.BK / 8 / v.Threads() }
-func (v matrixVariant) Rights() int { return v.BN * v.BK / 32 / v.Threads() }
+// All counts the units of weights of a tile, of which an invocation brings Rights.
+func (v matrixVariant) All() int    { return v.BN * v.BK / 32 }
+func (v matrixVariant) Rights() int { return (v.All() + v.Threads() - 1) / v.Threads() }
 
-// memory is how many bytes of a workgroup's memory v has.
-func (v matrixVariant) memory() int {
-	return 2*v.Stages*(v.BM+v.BN)*(v.BK+8) + 4*v.Subgroups()*v.M*2*v.N
+// Wide is the pitch of a row of results in the workgroup's memory.
+func (v matrixVariant) Wide() int { return v.WN + 8 }
+
+// Columns are those of a subgroup's results.
+func (v matrixVariant) Columns() int {
+	if v.GLU != "" {
+		return v.WN / 2
+	}
+	return v.WN
 }
 
-// fits reports whether a GPU has room for v, whose invocations must have as much to bring each.
+// Results are as many as a row of a subgroup's matrices has, of which an invocation takes Batch at a time.
+func (v matrixVariant) Results() int { return v.M * v.Columns() }
+func (v matrixVariant) Batch() int   { return min(8, v.Results()/v.Lanes/v.Parts) }
+
+// Memory is how many bytes of a workgroup's memory tiles have, and results after them.
+func (v matrixVariant) Memory() int {
+	return max(2*v.BN*(v.BK+8), 4*v.Subgroups()*v.M*v.Wide())
+}
+
+// Short is that a weight is a code times a scale of binary16, which binary16 can multiply.
+func (l layout) Short() bool {
+	return (l.Bits == 4 || l.Bits == 8) && l.High == 0 && !l.Min && !l.Bfloat && l.Units == 1 && l.Table == nil
+}
+
+// Spots is where each of eight elements is in a mat2x4, in the order in which short leaves them.
+func (l layout) Spots() []string {
+	if l.Bits == 4 {
+		return []string{"[0].x", "[1].x", "[0].z", "[1].z", "[0].y", "[1].y", "[0].w", "[1].w"}
+	}
+	return []string{"[0].x", "[0].z", "[1].x", "[1].z", "[0].y", "[0].w", "[1].y", "[1].w"}
+}
+
+// fits reports whether a GPU has room for v, whose invocations must have as many results each.
 func (v matrixVariant) fits(has *gpu.Matrices) bool {
-	n := v.Threads()
-	return v.memory() <= has.WorkgroupBytes && n <= has.Invocations && v.BM*v.BK%(8*n) == 0 && v.BN*v.BK%(32*n) == 0
+	return v.Memory()+4*v.BM <= has.WorkgroupBytes && v.Threads() <= has.Invocations && v.Results()%(v.Lanes*v.Parts) == 0
 }
 
 // The Params of the kernels: factor is of a weight.
@@ -100,18 +136,28 @@ func unitOf(m *gpu.Matrices) *matrixUnit {
 	return nil
 }
 
-// matrixTile is the tile for so many columns: a small one where there would be too few
-// workgroups for a GPU.
-func (u *matrixUnit) tile(columns int) matrixTile {
-	switch {
-	case u.M == 8:
-		return matrixTile{32, 32, 64, 16, 16, 1}
-	case columns >= 8192:
-		return matrixTile{128, 256, 32, 64, 64, 1}
-	case columns > 2048:
-		return matrixTile{64, 256, 32, 32, 64, 1}
-	}
-	return matrixTile{128, 64, 64, 64, 32, 1}
+// sizedTile is the tile for weights of From rows and more.
+type sizedTile struct {
+	From int
+	matrixTile
+}
+
+// matrixTiles are those that are used, by the rows of a unit, the largest first: small ones where
+// there would be too few workgroups for a GPU.
+var matrixTiles = map[int][]sizedTile{
+	16: {
+		{8192, matrixTile{128, 128, 64, 64, 64, 1}},
+		{2049, matrixTile{64, 64, 64, 32, 32, 1}},
+		{513, matrixTile{64, 64, 128, 32, 32, 2}},
+		{0, matrixTile{32, 32, 128, 32, 32, 4}},
+	},
+	8: {{1024, matrixTile{32, 32, 64, 16, 16, 1}}, {0, matrixTile{32, 32, 64, 16, 16, 2}}},
+}
+
+// tile is the tile for a weight of n rows.
+func (u *matrixUnit) tile(n int) matrixTile {
+	list := matrixTiles[u.M]
+	return list[slices.IndexFunc(list, func(t sizedTile) bool { return n >= t.From })].matrixTile
 }
 
 // matrix adds the dispatches of a product of many rows on matrix units. It reports false
@@ -121,8 +167,8 @@ func (p *planner) matrix(l *lowered, w *weight, end ending, params any, columns 
 	if b.unit == nil || w.Plain != "" {
 		return false, nil
 	}
-	v := matrixVariant{w.layout, end, b.unit.tile(columns), *b.unit}
-	words := p.e.most(l.node) * (4 + (w.k+pad-1)/pad*pad/2)
+	v := matrixVariant{w.layout, end, b.unit.tile(w.rows), *b.unit}
+	words := (p.e.most(l.node) + v.M - 1) / v.M * v.M * (v.K + (w.k+pad-1)/pad*pad) / 2
 	if !v.fits(b.d.Adapter().Matrices) || 4*words > b.limit {
 		return false, nil
 	}
@@ -131,7 +177,7 @@ func (p *planner) matrix(l *lowered, w *weight, end ending, params any, columns 
 		return false, err
 	}
 	defer func() { p.free = append(p.free, y) }()
-	if err := p.add(l, "narrow", variant{"Pad": pad}, narrowParams{w.k}, flat, y, gpu.Range{Buffer: x}); err != nil {
+	if err := p.add(l, "narrow", narrowVariant{*b.unit, w.Spots()}, narrowParams{w.k}, flat, y, gpu.Range{Buffer: x}); err != nil {
 		return false, err
 	}
 	switch q := params.(type) {

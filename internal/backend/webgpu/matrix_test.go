@@ -2,6 +2,7 @@ package webgpu
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -42,7 +43,7 @@ func TestMatrices(t *testing.T) {
 				}
 				near(t, start(t, New(d, Options{Matrices: true}), g, 40, nil).run(tokens...), start(t, ref.Backend{}, g, 40, nil).run(tokens...), map[bool]float64{true: 1e-6, false: 5e-4}[whole])
 			}
-			if dt == tensor.Q4_0 || dt == tensor.Q6_K || os.Getenv("KARAT_SLOW") != "" {
+			if os.Getenv("KARAT_SLOW") != "" {
 				sameManySteps(t, d, dt)
 			}
 		})
@@ -74,6 +75,21 @@ func sameManySteps(t *testing.T, d *Device, dt tensor.DType) {
 	}
 }
 
+// TestMatrixTiles: all tiles that are used, with whatever is done with results.
+func TestMatrixTiles(t *testing.T) {
+	d := matrices(t)
+	m := unitOf(d.Adapter().Matrices).M
+	all := matrixTiles[m]
+	t.Cleanup(func() { matrixTiles[m] = all })
+	for _, tl := range all {
+		matrixTiles[m] = []sizedTile{{0, tl.matrixTile}}
+		t.Run(fmt.Sprint(tl.matrixTile), func(t *testing.T) {
+			sameManySteps(t, d, tensor.Q4_0)
+			sameManySteps(t, d, tensor.Q6_K)
+		})
+	}
+}
+
 // TestFactor: what weights are multiplied by takes their largest number below 2^15.
 func TestFactor(t *testing.T) {
 	for x, want := range map[float32]float32{0: 1 << 15, 1: 1 << 14, 0.75: 1 << 15, 40000: 0.5, 32768: 0.5, 32767: 1, 3e-38: 1 << 100, float32(math.Inf(1)): 1 << 15} {
@@ -86,24 +102,24 @@ func TestFactor(t *testing.T) {
 	}
 }
 
-// TestTiles: matrix units are used if a tile's invocations bring all of it, whatever the size
-// of a subgroup: not where there are more of them than units of weights.
+// TestTiles: matrix units are used if a tile fits, and its invocations have as many results
+// each, whatever the size of a subgroup.
 func TestTiles(t *testing.T) {
 	for u, want := range map[matrixUnit]bool{
-		{8, 8, 8, 8}: true, {8, 8, 8, 16}: true, {8, 8, 8, 32}: false,
-		{16, 16, 16, 16}: true, {16, 16, 16, 32}: true, {16, 16, 16, 64}: false,
+		{8, 8, 8, 8}: true, {8, 8, 8, 32}: true, {8, 8, 8, 256}: false,
+		{16, 16, 16, 16}: true, {16, 16, 16, 32}: true, {16, 16, 16, 64}: true,
 	} {
-		has := &gpu.Matrices{Shapes: []gpu.Shape{{M: u.M, N: u.N, K: u.K}}, Subgroup: [2]int{u.Lanes, u.Lanes}, Invocations: 1024, WorkgroupBytes: 48 << 10}
+		has := &gpu.Matrices{Shapes: []gpu.Shape{{M: u.M, N: u.N, K: u.K}}, Subgroup: [2]int{u.Lanes, u.Lanes}, Invocations: 1024, WorkgroupBytes: 32 << 10}
 		if got := unitOf(has); (got != nil) != want {
 			t.Errorf("%+v: %v", u, got)
 		}
-		for _, columns := range []int{64, 4096, 8192} {
-			v := matrixVariant{matrixTile: u.tile(columns), matrixUnit: u}
-			if v.fits(has) != want || want && (v.Lefts()*8*v.Threads() != v.BM*v.BK || v.Rights()*32*v.Threads() != v.BN*v.BK) {
-				t.Errorf("%+v: %v, %d and %d each", v, v.fits(has), v.Lefts(), v.Rights())
+		for _, n := range []int{64, 2048, 4096, 8192} {
+			v := matrixVariant{matrixTile: u.tile(n), matrixUnit: u}
+			if v.fits(has) != want || want && (v.Rights()*v.Threads() < v.All() || v.BK%(v.K*v.Parts) != 0 || pad%v.BK != 0) {
+				t.Errorf("%+v: %v, %d each", v, v.fits(has), v.Rights())
 			}
 		}
-		has.WorkgroupBytes = 8 << 10
+		has.WorkgroupBytes = 4 << 10
 		if unitOf(has) != nil {
 			t.Errorf("%+v: without room for a tile", u)
 		}
@@ -128,7 +144,8 @@ func TestMatrixSpeed(t *testing.T) {
 	}
 	d := device(t)
 	m := d.Adapter().Matrices
-	if m == nil {
+	unit := unitOf(m)
+	if unit == nil {
 		t.Skip("the GPU has no matrix units, or not through this library")
 	}
 	t.Logf("%+v %+v", m, d.Adapter().Limits)
@@ -139,7 +156,7 @@ func TestMatrixSpeed(t *testing.T) {
 	b := New(d, Options{})
 	defer b.Close()
 	r := rand.New(rand.NewPCG(1, 2))
-	sizes := [][2]int{{2048, 3072}, {2048, 2048}, {8192, 2048}, {2048, 16384}}
+	sizes := [][2]int{{2048, 16384}, {2048, 3072}, {2048, 2048}, {8192, 2048}, {1536, 12288}, {1536, 256}}
 	if s := os.Getenv("KARAT_SIZE"); s != "" {
 		k, _ := strconv.Atoi(s)
 		sizes = [][2]int{{k, k}}
@@ -152,7 +169,7 @@ func TestMatrixSpeed(t *testing.T) {
 		}
 		return x
 	}
-	x, y, out, want, counts := new("x", 4*rows*8192), new("y", 2*rows*(8192+64)+16*rows), new("out", 4*rows*16384), new("want", 4*rows*16384), new("step", limits.Alignment)
+	x, y, out, want, counts := new("x", 4*rows*8192), new("y", 2*rows*(8192+64)), new("out", 4*rows*16384), new("want", 4*rows*16384), new("step", limits.Alignment)
 	numbers := make([]float32, rows*8192)
 	for i := range numbers {
 		numbers[i] = float32(r.NormFloat64())
@@ -184,12 +201,12 @@ func TestMatrixSpeed(t *testing.T) {
 		check(b.flush())
 		return launch{p.Pipeline, g, x3, y3, 1}, nil
 	}
-	for _, dt := range []tensor.DType{tensor.Q4_0, tensor.Q6_K} {
+	for _, dt := range []tensor.DType{tensor.Q4_0, tensor.Q8_0, tensor.Q6_K} {
 		for _, size := range sizes {
 			k, n := size[0], size[1]
 			w, err := b.upload(weightOf(r, dt, half, scales[dt], n, k))
 			check(err)
-			first, err := prepare("narrow", variant{"Pad": pad}, narrowParams{k}, rows, 1, y, x)
+			first, err := prepare("narrow", narrowVariant{*unit, w.Spots()}, narrowParams{k}, rows, 1, y, x)
 			check(err)
 			ref, err := prepare("product", productVariant{w.layout, ending{Outs: 1}, tiles}, linearParams{n, k, 0, n}, (n+tiles.BN-1)/tiles.BN, (rows+tiles.BM-1)/tiles.BM, want, x, w.shards[0].buffer)
 			check(err)
@@ -203,8 +220,11 @@ func TestMatrixSpeed(t *testing.T) {
 				t.Logf("narrow %d x %d: %v", rows, k, timed(t, d, []launch{first}, 8))
 				t.Logf("product %d x %d: %v", n, k, timed(t, d, []launch{ref}, 8))
 			}
-			for _, tl := range matrixTiles(m) {
-				v := matrixVariant{w.layout, ending{Outs: 1}, tl.matrixTile, tl.matrixUnit}
+			for from := time.Now(); time.Since(from) < 150*time.Millisecond; { // the clock rises slowly
+				timed(t, d, []launch{ref}, 4)
+			}
+			for _, tl := range matrixTiles[unit.M] {
+				v := matrixVariant{w.layout, ending{Outs: 1}, tl.matrixTile, *unit}
 				if !v.fits(m) {
 					continue
 				}
@@ -222,31 +242,10 @@ func TestMatrixSpeed(t *testing.T) {
 					e := float64(got[i]) - float64(wants[i])
 					diff, norm = diff+e*e, norm+float64(wants[i])*float64(wants[i])
 				}
-				for from := time.Now(); time.Since(from) < 150*time.Millisecond; { // the clock rises slowly
-					timed(t, d, []launch{x}, 64)
-				}
 				s := timed(t, d, []launch{x}, 16)
-				t.Logf("%v %d x %d, %d rows, %v: %v, %.1f TFLOP/s, %.2g off", dt, n, k, rows, tl, s, 2*float64(rows)*float64(n)*float64(k)/s.Seconds()/1e12, math.Sqrt(diff/norm))
+				t.Logf("%v %d x %d, %d rows, %v: %v, %.1f TFLOP/s, %.2g off", dt, n, k, rows, tl.matrixTile, s, 2*float64(rows)*float64(n)*float64(k)/s.Seconds()/1e12, math.Sqrt(diff/norm))
 			}
 			b.release(w.shards[0].buffer)
 		}
 	}
-}
-
-type speedTile struct {
-	matrixTile
-	matrixUnit
-}
-
-func matrixTiles(m *gpu.Matrices) (list []speedTile) {
-	if m.Subgroup[0] == 8 { // a program that stands in for a GPU
-		return []speedTile{{matrixTile{32, 32, 64, 16, 16, 1}, matrixUnit{8, 8, 8, 8}}}
-	}
-	u := matrixUnit{16, 16, 16, m.Subgroup[1]}
-	for _, tl := range []matrixTile{
-		{128, 256, 32, 64, 64, 1}, {128, 128, 32, 64, 64, 1}, {64, 256, 32, 32, 64, 1}, {128, 64, 64, 64, 32, 1}, {64, 128, 32, 32, 64, 2}, {64, 64, 64, 32, 32, 1},
-	} {
-		list = append(list, speedTile{tl, u})
-	}
-	return list
 }

@@ -68,6 +68,7 @@ const (
 	usageQueryResolve          = 0x200
 	queryUndefined             = 0xffffffff
 	matrixF32, matrixF16       = 1, 2
+	languageBufferView         = 12   // one memory, seen as arrays of several types
 	scopeValidation, scopeLast = 1, 3 // of errors: wrong use, no memory, internal
 )
 

@@ -120,10 +120,11 @@ func (i *cInstance) release() {
 
 // describe asks an adapter what it is. What it says stays allocated: the function that
 // frees it takes more by value than can be passed here.
-func (l *library) describe(h handle) cFound {
+func (i *cInstance) describe(h handle) cFound {
+	l := i.library
 	f := cFound{handle: h, limits: &limits{}, features: l.featuresOf(h)}
 	info, configs := &adapterInfo{}, &subgroupMatrixConfigs{chain: chainedStruct{kind: kindSubgroupMatrixConfigs}}
-	if l.features.matrices != 0 && slices.Contains(f.features, l.features.matrices) {
+	if l.features.matrices != 0 && slices.Contains(f.features, l.features.matrices) && uint32(l.call("wgpuInstanceHasWGSLLanguageFeature", i.instance, languageBufferView)) != 0 {
 		info.next = unsafe.Pointer(configs)
 	}
 	l.call("wgpuAdapterGetInfo", h, unsafe.Pointer(info))

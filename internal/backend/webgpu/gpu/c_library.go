@@ -45,7 +45,7 @@ type cFeatures struct{ timestamps, f16, subgroups, matrices uint32 }
 // arity has the functions that are called: how many arguments of at most 8 bytes each has,
 // and, below 0, that a callback's info comes behind so many.
 var arity = map[string]int{
-	"wgpuCreateInstance": 1, "wgpuInstanceRelease": 1, "wgpuInstanceProcessEvents": 1, "wgpuInstanceRequestAdapter": -2,
+	"wgpuCreateInstance": 1, "wgpuInstanceRelease": 1, "wgpuInstanceProcessEvents": 1, "wgpuInstanceRequestAdapter": -2, "wgpuInstanceHasWGSLLanguageFeature": 2,
 	"wgpuAdapterGetInfo": 2, "wgpuAdapterGetLimits": 2, "wgpuAdapterGetFeatures": 2, "wgpuAdapterRequestDevice": -2, "wgpuAdapterRelease": 1,
 	"wgpuDeviceGetQueue": 1, "wgpuDeviceCreateBuffer": 2, "wgpuDeviceCreateShaderModule": 2, "wgpuDeviceCreateComputePipeline": 2,
 	"wgpuDeviceCreateBindGroup": 2, "wgpuDeviceCreateCommandEncoder": 2, "wgpuDeviceCreateQuerySet": 2, "wgpuDevicePushErrorScope": 2,

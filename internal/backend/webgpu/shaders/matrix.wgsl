@@ -1,17 +1,16 @@
 // matrix multiplies many rows by the transpose of a quantized weight: Linear, on matrix
 // units. A workgroup takes a tile of {{.BM}} rows by {{.BN}} of the weight's, of which a subgroup has
-// {{.WM}} by {{.WN}}, and brings both into its memory {{.BK}} elements at a time, as binary16; what comes next
-// is on its way from the GPU's memory meanwhile. An element's sum runs along the row in
-// float32, {{.K}} elements at a time, the same in every tile. x is narrow's.
+// {{.WM}} by {{.WN}}. It brings {{.BK}} elements of the weight's rows at a time into its memory, as binary16; what comes
+// next is on its way from the GPU's memory meanwhile. x is narrow's, and is read where it lies. {{if gt .Parts 1}}{{.Parts}} subgroups share
+// these elements, and their sums are added in order. {{end}}An element's sum runs along the row in float32, {{.K}} elements at a time.
 {{template "operands.wgsl" .}}
 {{template "weight.wgsl" .}}
 {{template "result.wgsl" .}}
 
 // Rows are 16 bytes longer than they need, so that neighbouring ones lie in different banks.
 const LD: u32 = {{add .BK 8}}u;
-var<workgroup> left: array<f16, {{mul .Stages .BM (add .BK 8)}}>;
-var<workgroup> right: array<f16, {{mul .Stages .BN (add .BK 8)}}>;
-var<workgroup> corner: array<f32, {{mul .Subgroups .M 2 .N}}>;
+var<workgroup> memory: buffer<{{.Memory}}>; // tiles of what is multiplied, and then results
+var<workgroup> factors: array<f32, {{.BM}}>; // of the tile's rows
 
 // Unit is one of a row of the weight, as it lies in memory.
 struct Unit {
@@ -55,122 +54,143 @@ fn of_weight(column: u32, r: u32) -> u32 {
 {{- end}}
 }
 
+{{if .Short}}
+// short is eight weights whose scale is d, as they lie in the workgroup's memory: codes become the last
+// bits of a binary16 that is 1024 and more.
+fn short(low: {{if eq .Bits 8}}vec2u{{else}}u32{{end}}, d: f16) -> vec4u {
+{{- if eq .Bits 8}}
+	let a = (bitcast<vec4<f16>>((low & vec2u(0x00ff00ffu)) | vec2u(0x64006400u)) - vec4<f16>({{add 1024 .Offset}}.0h)) * d;
+	let b = (bitcast<vec4<f16>>(((low >> vec2u(8u)) & vec2u(0x00ff00ffu)) | vec2u(0x64006400u)) - vec4<f16>({{add 1024 .Offset}}.0h)) * d;
+{{- else}}
+	let pairs = vec2u(low, low >> 8u);
+	let a = (bitcast<vec4<f16>>((pairs & vec2u(0x000f000fu)) | vec2u(0x64006400u)) - vec4<f16>({{add 1024 .Offset}}.0h)) * d;
+	let b = (bitcast<vec4<f16>>((pairs & vec2u(0x00f000f0u)) | vec2u(0x64006400u)) * 0.0625h - vec4<f16>({{add 64 .Offset}}.0h)) * d;
+{{- end}}
+	return vec4u(bitcast<vec2u>(a), bitcast<vec2u>(b));
+}
+{{end}}
+// block is where {{.M}} rows of x lie: their factors, and then {{.M}} by {{.K}} elements at a time; in such blocks.
+fn block(row: u32) -> u32 {
+	return min(row, step.rows - 1u) / {{.M}}u * (1u + (p.k + {{add .Pad -1}}u) / {{.Pad}}u * {{div .Pad .K}}u);
+}
+
+fn factor(row: u32) -> f32 {
+	let at = block(row) * {{mul .M .K}}u + row % {{.M}}u * 2u;
+	return bitcast<f32>(vec2<f16>(x[at], x[at + 1u]));
+}
+
 @compute @workgroup_size({{.Threads}})
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u32) {
+	// what a workgroup has of memory in all is little, so that tiles and results share it
+	let words = bufferView<array<vec4u, {{div .Memory 16}}>>(&memory, 0);
+	let halfs = bufferView<array<f16, {{div .Memory 2}}>>(&memory, 0);
+	let results = bufferView<array<f32, {{div .Memory 4}}>>(&memory, 0);
 	let rows = step.rows;
 	let first = wg.y * {{.BM}}u;
 	let column = wg.x * {{if .GLU}}{{div .BN 2}}{{else}}{{.BN}}{{end}}u;
 	let subgroup = t / {{.Lanes}}u;
 	let lane = t % {{.Lanes}}u;
-	let wm = subgroup / {{div .BN .WN}}u * {{.WM}}u;
+	let wm = subgroup / {{div .BN .WN}}u % {{div .BM .WM}}u * {{.WM}}u;
 	let wn = subgroup % {{div .BN .WN}}u * {{.WN}}u;
-	let stride = 1u + (p.k + {{add .Pad -1}}u) / {{.Pad}}u * {{div .Pad 8}}u;
+	let part = subgroup / {{div .Subgroups .Parts}}u; // of a tile's elements
+	for (var i = t; i < {{.BM}}u; i += {{.Threads}}u) {
+		factors[i] = factor(min(first + i, rows - 1u)) * p.down;
+	}
 {{- range $i := seq .Down}}
+	let m{{$i}} = (block(first + wm + {{mul $i $.M}}u) + 1u) * {{mul $.M $.K}}u + part * {{div (mul $.M $.BK) $.Parts}}u;
 {{- range $j := seq $.Across}}
 	var c{{$i}}_{{$j}} = subgroup_matrix_result<f32, {{$.N}}, {{$.M}}>();
 {{- end}}
 {{- end}}
 {{- range $i := seq .Rights}}
 	let n{{$i}} = of_weight(column, (t + {{mul $i $.Threads}}u) % {{$.BN}}u);
-	var b{{$i}} = fetch(n{{$i}}, min((t + {{mul $i $.Threads}}u) / {{$.BN}}u, units() - 1u));
-{{- end}}
-{{- range $i := seq .Lefts}}
-	let m{{$i}} = min(first + (t + {{mul $i $.Threads}}u) / {{div $.BK 8}}u, rows - 1u) * stride + 1u + (t + {{mul $i $.Threads}}u) % {{div $.BK 8}}u;
-	var a{{$i}} = x[m{{$i}}];
+	let u{{$i}} = (t + {{mul $i $.Threads}}u) / {{$.BN}}u;
+	let to_b{{$i}} = (t + {{mul $i $.Threads}}u) % {{$.BN}}u * LD + u{{$i}} * 32u;
+	var b{{$i}} = fetch(n{{$i}}, min(u{{$i}}, units() - 1u));
 {{- end}}
 	let steps = (units() + {{add (div .BK 32) -1}}u) / {{div .BK 32}}u;
 	for (var s = 0u; s < steps; s++) {
-{{- if eq .Stages 2}}
-		let left_at = (s & 1u) * {{mul .BM (add .BK 8)}}u;
-		let right_at = (s & 1u) * {{mul .BN (add .BK 8)}}u;
-{{- else}}
-		let left_at = 0u;
-		let right_at = 0u;
-{{- end}}
-{{- range $i := seq .Lefts}}
-		{
-			let at = left_at + (t + {{mul $i $.Threads}}u) / {{div $.BK 8}}u * LD + (t + {{mul $i $.Threads}}u) % {{div $.BK 8}}u * 8u;
-{{- range $q := seq 4}}
-			let p{{$q}} = bitcast<vec2<f16>>(a{{$i}}[{{$q}}]);
-			left[at + {{mul 2 $q}}u] = p{{$q}}.x;
-			left[at + {{add 1 (mul 2 $q)}}u] = p{{$q}}.y;
-{{- end}}
-		}
-{{- end}}
 {{- range $i := seq .Rights}}
-		{
-			let uu = (t + {{mul $i $.Threads}}u) / {{$.BN}}u;
-			let u = min(s * {{div $.BK 32}}u + uu, units() - 1u);
-			let at = right_at + (t + {{mul $i $.Threads}}u) % {{$.BN}}u * LD + uu * 32u;
+		{{if gt (mul $.Rights $.Threads) $.All}}if (t + {{mul $i $.Threads}}u < {{$.All}}u) {{end}}{
+			let u = min(s * {{div $.BK 32}}u + u{{$i}}, units() - 1u);
 			let scale0 = scales(b{{$i}}.head, u, 0u) * p.up;
 {{- if eq $.Group 16}}
 			let scale1 = scales(b{{$i}}.head, u, 1u) * p.up;
 {{- end}}
 {{- range $j := seq 4}}
 			{
-				let v = eight({{if eq $.Bits 8}}vec2u({{if lt $j 2}}b{{$i}}.low[{{mul 2 $j}}], b{{$i}}.low[{{add 1 (mul 2 $j)}}]{{else}}b{{$i}}.more[{{add -4 (mul 2 $j)}}], b{{$i}}.more[{{add -3 (mul 2 $j)}}]{{end}})
+				let {{if $.Short}}packed = short{{else}}v = eight{{end}}({{if eq $.Bits 8}}vec2u({{if lt $j 2}}b{{$i}}.low[{{mul 2 $j}}], b{{$i}}.low[{{add 1 (mul 2 $j)}}]{{else}}b{{$i}}.more[{{add -4 (mul 2 $j)}}], b{{$i}}.more[{{add -3 (mul 2 $j)}}]{{end}})
 {{- else if eq $.Bits 4}}b{{$i}}.low[{{$j}}]
 {{- else}}b{{$i}}.low[{{div $j 2}}] >> {{mul 16 (mod $j 2)}}u{{end}},
-{{- if eq $.High 1}} b{{$i}}.high.x >> {{mul 8 $j}}u{{else if eq $.High 2}} b{{$i}}.high[{{div $j 2}}] >> {{mul 16 (mod $j 2)}}u{{else}} 0u{{end}}, scale{{if eq $.Group 16}}{{div $j 2}}{{else}}0{{end}});
-				let lo = vec4<f16>(v[0]);
-				let hi = vec4<f16>(v[1]);
-{{- range $q := seq 4}}
-				right[at + {{add $q (mul 8 $j)}}u] = lo[{{$q}}];
-				right[at + {{add 4 $q (mul 8 $j)}}u] = hi[{{$q}}];
+{{- if $.Short}} f16(scale0.x));
+{{- else}}{{if eq $.High 1}} b{{$i}}.high.x >> {{mul 8 $j}}u{{else if eq $.High 2}} b{{$i}}.high[{{div $j 2}}] >> {{mul 16 (mod $j 2)}}u{{else}} 0u{{end}}, scale{{if eq $.Group 16}}{{div $j 2}}{{else}}0{{end}});
+				let packed = vec4u(
+{{- range $h := seq 4}}{{if $h}}, {{end}}bitcast<u32>(vec2<f16>(vec2f(v{{index $.Spots (mul 2 $h)}}, v{{index $.Spots (add 1 (mul 2 $h))}}))){{end}});
 {{- end}}
+				(*words)[(to_b{{$i}} >> 3u) + {{$j}}u] = packed;
 			}
 {{- end}}
 		}
 {{- end}}
+		let at = s * {{mul .M .BK}}u;
+{{- range $i := seq .Down}}
+		let l0_{{$i}} = subgroupMatrixLoad<subgroup_matrix_left<f16, {{$.K}}, {{$.M}}>, row_major>(&x, m{{$i}} + at, {{$.K}}u);
+{{- end}}
 		workgroupBarrier();
-		if (s + 1u < steps) {
+		let next = min(s + 1u, steps - 1u);
 {{- range $i := seq .Rights}}
-			b{{$i}} = fetch(n{{$i}}, min((s + 1u) * {{div $.BK 32}}u + (t + {{mul $i $.Threads}}u) / {{$.BN}}u, units() - 1u));
+		b{{$i}} = fetch(n{{$i}}, min(next * {{div $.BK 32}}u + u{{$i}}, units() - 1u));
 {{- end}}
-{{- range $i := seq .Lefts}}
-			a{{$i}} = x[m{{$i}} + (s + 1u) * {{div $.BK 8}}u];
-{{- end}}
-		}
-{{- range $k := seq (div .BK .K)}}
-		{
+{{- range $k := seq (div .BK (mul .K .Parts))}}
+{{- if gt $k 0}}
 {{- range $i := seq $.Down}}
-			let l{{$i}} = subgroupMatrixLoad<subgroup_matrix_left<f16, {{$.K}}, {{$.M}}>, row_major>(&left, left_at + (wm + {{mul $i $.M}}u) * LD + {{mul $k $.K}}u, LD);
+		let l{{$k}}_{{$i}} = subgroupMatrixLoad<subgroup_matrix_left<f16, {{$.K}}, {{$.M}}>, row_major>(&x, m{{$i}} + at + {{mul $k $.M $.K}}u, {{$.K}}u);
+{{- end}}
 {{- end}}
 {{- range $j := seq $.Across}}
-			let r{{$j}} = subgroupMatrixLoad<subgroup_matrix_right<f16, {{$.N}}, {{$.K}}>, col_major>(&right, right_at + (wn + {{mul $j $.N}}u) * LD + {{mul $k $.K}}u, LD);
+		let r{{$k}}_{{$j}} = subgroupMatrixLoad<subgroup_matrix_right<f16, {{$.N}}, {{$.K}}>, col_major>(halfs, (wn + {{mul $j $.N}}u) * LD + part * {{div $.BK $.Parts}}u + {{mul $k $.K}}u, LD);
 {{- range $i := seq $.Down}}
-			c{{$i}}_{{$j}} = subgroupMatrixMultiplyAccumulate(l{{$i}}, r{{$j}}, c{{$i}}_{{$j}});
+		c{{$i}}_{{$j}} = subgroupMatrixMultiplyAccumulate(l{{$k}}_{{$i}}, r{{$k}}_{{$j}}, c{{$i}}_{{$j}});
 {{- end}}
 {{- end}}
-		}
 {{- end}}
-{{- if eq .Stages 1}}
 		workgroupBarrier();
-{{- end}}
 	}
-	let mine = subgroup * {{mul .M 2 .N}}u;
+	// Results go through the workgroup's memory to where they belong, {{.M}} rows at a time. Several are read before
+	// they are written, for a compiler does not know that what is read is not what was written.
+	let mine = subgroup * {{mul .M .Wide}}u;
+	let from_part = subgroup % {{div .Subgroups .Parts}}u * {{mul .M .Wide}}u;
 {{- range $i := seq .Down}}
-{{- range $j := seq (div $.Across 2)}}
-	subgroupMatrixStore<row_major>(&corner, mine, c{{$i}}_{{mul 2 $j}}, {{mul 2 $.N}}u);
-	subgroupMatrixStore<row_major>(&corner, mine + {{$.N}}u, c{{$i}}_{{add 1 (mul 2 $j)}}, {{mul 2 $.N}}u);
-	workgroupBarrier();
-	for (var e = lane; e < {{if $.GLU}}{{mul $.M $.N}}{{else}}{{mul $.M 2 $.N}}{{end}}u; e += {{$.Lanes}}u) {
-{{- if $.GLU}}
-		let m = e / {{$.N}}u;
-		let n = e % {{$.N}}u;
-		let to = column + (wn >> 1u) + {{mul $j $.N}}u + n;
-{{- else}}
-		let m = e / {{mul 2 $.N}}u;
-		let n = e % {{mul 2 $.N}}u;
-		let to = column + wn + {{mul $j 2 $.N}}u + n;
+{{- range $j := seq $.Across}}
+	subgroupMatrixStore<row_major>(results, mine + {{mul $j $.N}}u, c{{$i}}_{{$j}}, {{$.Wide}}u);
 {{- end}}
-		let row = first + wm + {{mul $i $.M}}u + m;
-		if (row < rows && to < {{if $.GLU}}(p.n >> 1u){{else}}p.n{{end}}) {
-			let by = bitcast<f32>(x[row * stride].x) * p.down;
-			result(row, to, corner[mine + m * {{mul 2 $.N}}u + n] * by{{if $.GLU}}, corner[mine + m * {{mul 2 $.N}}u + {{$.N}}u + n] * by{{end}});
-		}
+	workgroupBarrier();
+	for (var e = lane + part * {{$.Lanes}}u; e < {{$.Results}}u; e += {{mul $.Batch $.Parts $.Lanes}}u) {
+{{- range $q := seq $.Batch}}
+		let row{{$q}} = wm + {{mul $i $.M}}u + (e + {{mul $q $.Parts $.Lanes}}u) / {{$.Columns}}u;
+		let n{{$q}} = (e + {{mul $q $.Parts $.Lanes}}u) % {{$.Columns}}u;
+		let at{{$q}} = from_part + (e + {{mul $q $.Parts $.Lanes}}u) / {{$.Columns}}u * {{$.Wide}}u + n{{$q}}{{if $.GLU}} + n{{$q}} / {{$.N}}u * {{$.N}}u{{end}};
+		let to{{$q}} = column + {{if $.GLU}}(wn >> 1u){{else}}wn{{end}} + n{{$q}};
+		let is{{$q}} = first + row{{$q}} < rows && to{{$q}} < {{if $.GLU}}(p.n >> 1u){{else}}p.n{{end}};
+		var v{{$q}} = (*results)[at{{$q}}];
+{{- if $.GLU}}
+		var w{{$q}} = (*results)[at{{$q}} + {{$.N}}u];
+{{- end}}
+{{- range $other := seq (add $.Parts -1)}}
+		v{{$q}} += (*results)[at{{$q}} + {{mul (add 1 $other) (div $.Subgroups $.Parts) $.M $.Wide}}u];
+{{- if $.GLU}}
+		w{{$q}} += (*results)[at{{$q}} + {{add $.N (mul (add 1 $other) (div $.Subgroups $.Parts) $.M $.Wide)}}u];
+{{- end}}
+{{- end}}
+{{- if or $.Add $.Gate}}
+		var known{{$q}} = 0.0;
+		if (is{{$q}}) { known{{$q}} = known(first + row{{$q}}, to{{$q}}); }
+{{- end}}
+{{- end}}
+{{- range $q := seq $.Batch}}
+		if (is{{$q}}) { {{if or $.Add $.Gate}}put(first + row{{$q}}, to{{$q}}, v{{$q}} * factors[row{{$q}}], known{{$q}});{{else}}result(first + row{{$q}}, to{{$q}}, v{{$q}} * factors[row{{$q}}]{{if $.GLU}}, w{{$q}} * factors[row{{$q}}]{{end}});{{end}} }
+{{- end}}
 	}
 	workgroupBarrier();
-{{- end}}
 {{- end}}
 }

@@ -1,7 +1,7 @@
 // narrow rounds rows to binary16, each times a power of two that takes its largest element
-// to 2^13 or above: nothing is then too large, and what is small keeps its bits. A row of y is
-// that factor's inverse, in a word of four, and the elements, with zeros up to a multiple of
-// {{.Pad}}. A workgroup takes a row.
+// to 2^13 or above: nothing is then too large, and what is small keeps its bits. {{.M}} rows of y lie in
+// blocks of {{.M}} by {{.K}} elements: the inverses of the rows' factors, a word each, and the elements, with zeros up to a multiple of
+// {{.Pad}}; of eight neighbours in the order of which matrix.wgsl has those of weights. A workgroup takes a row.
 struct Params {
 	k: u32, // length of a row
 }
@@ -12,10 +12,6 @@ struct Params {
 @group(0) @binding(3) var<storage, read> x: array<vec4f>;
 
 var<workgroup> largest: array<u32, 256>;
-
-fn halves_of(v: vec4f) -> vec2u {
-	return vec2u(to_half(v.x) | (to_half(v.y) << 16u), to_half(v.z) | (to_half(v.w) << 16u));
-}
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u32) {
@@ -46,17 +42,18 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		up = bitcast<f32>((267u - max(e, 14u)) << 23u);
 		down = bitcast<f32>((max(e, 14u) - 13u) << 23u);
 	}
-	let stride = 1u + (p.k + {{add .Pad -1}}u) / {{.Pad}}u * {{div .Pad 8}}u;
+	let eights = (p.k + {{add .Pad -1}}u) / {{.Pad}}u * {{div .Pad 8}}u;
+	let block = row / {{.M}}u * (1u + eights / {{div .K 8}}u) * {{div (mul .M .K) 8}}u;
 	if (t == 0u) {
-		y[row * stride] = vec4u(bitcast<u32>(down), 0u, 0u, 0u);
+		y[block + row % {{.M}}u / 4u][row & 3u] = bitcast<u32>(down);
 	}
-	for (var i = t; i < stride - 1u; i += 256u) {
+	for (var i = t; i < eights; i += 256u) {
 		var v = vec4u(0u);
 		if (2u * i < quads) {
-			let a = halves_of(x[row * quads + 2u * i] * up);
-			let b = halves_of(x[row * quads + 2u * i + 1u] * up);
-			v = vec4u(a.x, a.y, b.x, b.y);
+			let e = mat2x4<f32>(x[row * quads + 2u * i] * up, x[row * quads + 2u * i + 1u] * up);
+			v = vec4u(
+{{- range $i := seq 4}}{{if $i}}, {{end}}to_half(e{{index $.Spots (mul 2 $i)}}) | (to_half(e{{index $.Spots (add 1 (mul 2 $i))}}) << 16u){{end}});
 		}
-		y[row * stride + 1u + i] = v;
+		y[block + (1u + i / {{div .K 8}}u) * {{div (mul .M .K) 8}}u + row % {{.M}}u * {{div .K 8}}u + i % {{div .K 8}}u] = v;
 	}
 }

@@ -15,14 +15,21 @@ fn result(row: u32, n: u32, v: f32) {
 		out2[row * (p.third - p.second) + n - p.second] = v;
 	}{{end}}
 }
+{{- else if or .Add .Gate}}
+// known is what a result is added to, or gates.
+fn known(row: u32, n: u32) -> f32 {
+	return more[{{if .Gate}}row * p.pitch + p.begin + n{{else}}row * p.stride + p.column + n{{end}}];
+}
+
+fn put(row: u32, n: u32, a: f32, b: f32) {
+	out[row * p.stride + p.column + n] = {{if .Gate}}{{.Gate}}{{else}}a + b{{end}};
+}
+
+fn result(row: u32, n: u32, a: f32) {
+	put(row, n, a, known(row, n));
+}
 {{- else}}
 fn result(row: u32, n: u32, a: f32) {
-	let at = row * p.stride + p.column + n;
-{{- if .Gate}}
-	let b = more[row * p.pitch + p.begin + n];
-	out[at] = {{.Gate}};
-{{- else}}
-	out[at] = a{{if .Add}} + more[at]{{end}};
-{{- end}}
+	out[row * p.stride + p.column + n] = a;
 }
 {{- end}}
