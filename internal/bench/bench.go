@@ -161,11 +161,7 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 	if len(m.limit.Read) > 0 {
 		r.Limits = append(r.Limits, m.limit)
 	}
-	var weights, kv int64
-	if p, ok := b.(interface{ Packed() int64 }); ok { // else weights, keys and values are elsewhere
-		weights, kv = p.Packed(), e.CacheBytes()
-	}
-	r.Memory = memory(weights, kv, l.bytes()) // before the model is unmapped
+	r.Memory = memory(b, e.CacheBytes(), l.bytes()) // before the model is unmapped
 	return err
 }
 

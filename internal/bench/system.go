@@ -5,6 +5,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/karat-run/karat/internal/backend"
 )
 
 // Memory is what the process has of the machine's, as Linux tells it; all is 0 elsewhere.
@@ -18,14 +20,14 @@ type Memory struct {
 	Heap     int64 `json:"resident_heap_bytes,omitempty"`    // all else: activations, logits, Go's own
 }
 
-// memory reads /proc/self/status. Of it so many bytes are repacked weights, keys and
-// values, and for other ends.
-func memory(weights, kv, without int64) (m Memory) {
-	b, err := os.ReadFile("/proc/self/status")
+// memory reads /proc/self/status. Of it so many bytes are b's keys and values, and for
+// other ends.
+func memory(b backend.Backend, kv, without int64) (m Memory) {
+	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return m
 	}
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(string(status)) {
 		f := strings.Fields(line)
 		if len(f) != 3 || f[2] != "kB" {
 			continue
@@ -40,8 +42,10 @@ func memory(weights, kv, without int64) (m Memory) {
 			m.Files = n << 10
 		}
 	}
-	m.Weights, m.KV = weights, kv
-	m.Heap = m.Resident - m.Files - weights - kv
+	if p, ok := b.(interface{ Packed() int64 }); ok { // else weights, keys and values are elsewhere
+		m.Weights, m.KV = p.Packed(), kv
+	}
+	m.Heap = m.Resident - m.Files - m.Weights - m.KV
 	return m
 }
 
