@@ -5,14 +5,15 @@ import "slices"
 // Live tells when the values of a graph are needed, for backends that hand out
 // their buffers again.
 type Live struct {
-	After map[*Node]bool  // nodes behind Rows: they have a row for each output
-	root  map[*Node]*Node // of a view: the node whose buffer it shows
-	last  map[*Node]int   // by root: the ID of the last node that reads it
+	After map[*Node]bool    // nodes behind Rows: they have a row for each output
+	root  map[*Node]*Node   // of a view: the node whose buffer it shows
+	last  map[*Node]int     // by root: the ID of the last node that reads it
+	kept  map[*Node][]*Node // by node: what Keep leaves to it
 }
 
 // Live finds each value's last reader.
 func (g *Graph) Live() *Live {
-	l := &Live{After: map[*Node]bool{}, root: map[*Node]*Node{}, last: map[*Node]int{}}
+	l := &Live{After: map[*Node]bool{}, root: map[*Node]*Node{}, last: map[*Node]int{}, kept: map[*Node][]*Node{}}
 	for _, n := range g.Nodes {
 		l.root[n] = n
 		if n.Alias() {
@@ -36,9 +37,18 @@ func (n *Node) Alias() bool {
 // Skip says that n's value is never stored, so that nobody frees it.
 func (l *Live) Skip(n *Node) { delete(l.last, n) }
 
+// Keep says that what n reads is needed until a later node, which may read it in n's place.
+func (l *Live) Keep(n, later *Node) {
+	for _, in := range n.In {
+		if root := l.root[in]; l.last[root] < later.ID {
+			l.last[root], l.kept[later] = later.ID, append(l.kept[later], root)
+		}
+	}
+}
+
 // Freed lists the nodes whose values nobody needs behind n.
 func (l *Live) Freed(n *Node) (freed []*Node) {
-	for _, in := range n.In {
+	for _, in := range slices.Concat(l.kept[n], n.In) {
 		if root := l.root[in]; l.last[root] == n.ID && !slices.Contains(freed, root) {
 			freed = append(freed, root)
 		}

@@ -72,6 +72,11 @@ func (p *planner) pair(g *graph.Graph) {
 			break
 		}
 	}
+	for _, n := range g.Nodes {
+		if s := p.turned[n]; s != nil {
+			p.live.Keep(n, s)
+		}
+	}
 }
 
 // sameTurns reports whether two RoPE nodes turn heads of one size alike.

@@ -143,16 +143,41 @@ func TestFolded(t *testing.T) {
 			z := b.Scale(x, 0.5)
 			return b.Add(z, linear(h, tensor.Q8_0, hidden))
 		},
+		"a sum that is added to a product before a norm's product": func(b graph.Builder, linear build, norm func(x *graph.Node) *graph.Node, x, y *graph.Node) *graph.Node {
+			x = b.Add(x, norm(y))
+			h, z := norm(x), linear(y, tensor.Q8_0, hidden)
+			w := linear(h, tensor.Q8_0, hidden)
+			return b.Add(b.Add(x, z), w)
+		},
+		"a sum that a product gates before a norm's product": func(b graph.Builder, linear build, norm func(x *graph.Node) *graph.Node, x, y *graph.Node) *graph.Node {
+			x = b.Add(x, norm(y))
+			h, z := norm(x), linear(y, tensor.Q8_0, hidden)
+			w := linear(h, tensor.Q8_0, hidden)
+			return b.Add(b.GLU(graph.SiLU, z, x), w)
+		},
+		"a row that is needed no more before the last product of its norm": func(b graph.Builder, linear build, norm func(x *graph.Node) *graph.Node, x, y *graph.Node) *graph.Node {
+			h := norm(y)
+			z := b.Scale(b.Add(linear(h, tensor.Q8_0, hidden), b.Scale(y, 0.5)), 0.25)
+			return b.Add(b.Scale(z, 2), b.Add(x, b.Scale(linear(h, tensor.Q4_0, hidden), 0.5)))
+		},
+		"a sum that goes into another norm's before a product": func(b graph.Builder, linear build, norm func(x *graph.Node) *graph.Node, x, y *graph.Node) *graph.Node {
+			x = b.Add(x, norm(y))
+			h, z := norm(x), norm(b.Scale(y, 0.5))
+			w := linear(h, tensor.Q8_0, hidden)
+			return b.Add(b.Add(x, z), w)
+		},
 	} {
-		g := made(t, hidden, func(b graph.Builder, r *rand.Rand, x *graph.Node) *graph.Node {
-			linear := func(x *graph.Node, dt tensor.DType, n int) *graph.Node {
-				return b.Linear(weightOf(r, dt, 0x1c00, []int{0}, n, x.Shape.Size()), x, n)
+		t.Run(name, func(t *testing.T) {
+			g := made(t, hidden, func(b graph.Builder, r *rand.Rand, x *graph.Node) *graph.Node {
+				linear := func(x *graph.Node, dt tensor.DType, n int) *graph.Node {
+					return b.Linear(weightOf(r, dt, 0x1c00, []int{0}, n, x.Shape.Size()), x, n)
+				}
+				norm := func(x *graph.Node) *graph.Node { return b.RMSNorm(floats(r, hidden), x, 1e-6, 0) }
+				return tail(b, linear, norm, x, linear(x, tensor.Q4_0, hidden))
+			})
+			if !same(start(t, New(d, Options{}), g, 1, nil).run(3), start(t, New(d, Options{NoFuse: Fusions}), g, 1, nil).run(3)) {
+				t.Error("other bits than without fusions")
 			}
-			norm := func(x *graph.Node) *graph.Node { return b.RMSNorm(floats(r, hidden), x, 1e-6, 0) }
-			return tail(b, linear, norm, x, linear(x, tensor.Q4_0, hidden))
 		})
-		if !same(start(t, New(d, Options{}), g, 1, nil).run(3), start(t, New(d, Options{NoFuse: Fusions}), g, 1, nil).run(3)) {
-			t.Errorf("%s: other bits than without fusions", name)
-		}
 	}
 }

@@ -208,7 +208,8 @@ func (p *planner) head(l *lowered, turned *graph.Node) error {
 		return err
 	}
 	if a := p.only(turned); a != nil && a.Op == graph.Attention && v.Weight && v.Of == "vec4f" && v.Threads == 64 && !p.e.b.o.Software {
-		p.queries[a], p.until[n], p.until[turned] = n, a, a
+		p.queries[a] = n
+		p.live.Keep(n, a)
 		l.dispatches[len(l.dispatches)-1].from = 2 // for one row attention computes it
 	}
 	return nil
@@ -305,19 +306,21 @@ func (p *planner) fold(c *normChain) bool {
 		c.by = p.stacks[readers[0]]
 	}
 	for _, n := range c.nodes {
-		p.until[n] = last // so that what c reads is there until then
+		p.live.Keep(n, last)
 	}
 	return true
 }
 
 // alone reports whether the dispatch of n's product is the only one that reads the row of c,
-// or at least the first one of all that reads what it writes.
+// and follows at once: what reads the sum may be computed with an earlier node, but not before
+// the sum is there.
 func (p *planner) alone(n *graph.Node, c *normChain) bool {
 	s := p.stacks[n]
 	other := func(u *graph.Node) bool { return !slices.Contains(s.nodes, u) }
-	early := func(u *graph.Node) bool { return u != c.next && other(u) && u.ID < s.nodes[0].ID }
-	return s.nodes[0] == n && len(p.e.b.weights[s.key].shards) == 1 && !slices.ContainsFunc(p.users[c.sum], early) &&
-		(!c.Next || !slices.ContainsFunc(p.users[c.next], other))
+	if c.Next && (c.next.ID != c.sum.ID+1 || slices.ContainsFunc(p.users[c.next], other)) {
+		return false
+	}
+	return s.nodes[0] == n && n.ID == c.row().ID+1 && len(p.e.b.weights[s.key].shards) == 1
 }
 
 // foldMost are the elements of a row that fit a workgroup's memory beside its sums, and

@@ -99,13 +99,11 @@ type planner struct {
 	stacks  map[*graph.Node]*stack
 	users   map[*graph.Node][]*graph.Node
 	want    func(*graph.Node) bool
-	tables  map[weights]bool             // of embeddings, that are on the GPU
-	turned  map[*graph.Node]*graph.Node  // RoPE nodes, and norms, that a StoreKV does
-	queries map[*graph.Node]*graph.Node  // norms of heads of queries that an Attention computes, in steps of one row
-	folded  map[*graph.Node]*normChain   // rows that products compute
-	until   map[*graph.Node]*graph.Node  // what a node reads is needed until a later one,
-	kept    map[*graph.Node][]gpu.Buffer // behind which it is free
-	hidden  map[*graph.Node]bool         // that what reads them looks through
+	tables  map[weights]bool            // of embeddings, that are on the GPU
+	turned  map[*graph.Node]*graph.Node // RoPE nodes, and norms, that a StoreKV does
+	queries map[*graph.Node]*graph.Node // norms of heads of queries that an Attention computes, in steps of one row
+	folded  map[*graph.Node]*normChain  // rows that products compute
+	hidden  map[*graph.Node]bool        // that what reads them looks through
 }
 
 // Compile implements backend.Backend.
@@ -124,7 +122,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		stale: map[*dispatch]held{}}
 	p := &planner{e: e, values: map[*graph.Node]gpu.Buffer{}, live: g.Live(), angles: map[freqs]*turns{},
 		stacks: b.stacks(g), users: users(g), want: o.Want, turned: map[*graph.Node]*graph.Node{},
-		queries: map[*graph.Node]*graph.Node{}, folded: map[*graph.Node]*normChain{}, until: map[*graph.Node]*graph.Node{}, kept: map[*graph.Node][]gpu.Buffer{}, hidden: map[*graph.Node]bool{}}
+		queries: map[*graph.Node]*graph.Node{}, folded: map[*graph.Node]*normChain{}, hidden: map[*graph.Node]bool{}}
 	p.pair(g)
 	e.after = p.live.After
 	if !b.o.Software {
@@ -148,10 +146,6 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 				l.freed = append(l.freed, b)
 			}
 		}
-		if last := cmp.Or(p.until[n], p.turned[n]); last != nil {
-			p.kept[last], l.freed = append(p.kept[last], l.freed...), nil
-		}
-		l.freed = append(l.freed, p.kept[n]...)
 		p.free = append(p.free, l.freed...)
 		e.last = l
 	}
