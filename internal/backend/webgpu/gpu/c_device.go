@@ -27,6 +27,7 @@ type cInstance struct {
 	*library
 	instance handle
 	adapters []cFound
+	spin     time.Duration // how long to ask at once again before sleeping, which takes long to end
 }
 
 // toggles lets Dawn have what is not yet in the standard, f16 on all GPUs, and what matrix
@@ -57,7 +58,7 @@ func newInstance(path string) (*cInstance, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &cInstance{library: l}
+	i := &cInstance{library: l, spin: 20 * time.Microsecond}
 	if i.instance = l.call("wgpuCreateInstance", unsafe.Pointer(&instanceDescriptor{next: l.toggles()})); i.instance == 0 {
 		return nil, fmt.Errorf("gpu: %w: %s makes no instance", ErrNone, path)
 	}
@@ -93,7 +94,7 @@ func newInstance(path string) (*cInstance, error) {
 // request asks for an adapter.
 func (i *cInstance) request(o requestAdapterOptions) (handle, error) {
 	o.next = i.toggles()
-	a := i.ask(i.instance, callbacks().object, "wgpuInstanceRequestAdapter", i.instance, unsafe.Pointer(&o))
+	a := i.ask(callbacks().object, "wgpuInstanceRequestAdapter", i.instance, unsafe.Pointer(&o))
 	if a.status != statusSuccess || a.made == 0 {
 		return 0, errors.New(oneLine(a.message))
 	}
@@ -105,6 +106,29 @@ func (l *library) featuresOf(adapter handle) []uint32 {
 	list := &supportedFeatures{}
 	l.call("wgpuAdapterGetFeatures", adapter, unsafe.Pointer(list))
 	return slices.Clone(unsafe.Slice((*uint32)(list.features), list.count))
+}
+
+// patience is how long an answer is waited for: longer than any list runs.
+const patience = time.Hour
+
+// ask calls a function that answers by a callback, and waits until it has.
+func (i *cInstance) ask(callback uintptr, name string, args ...any) answer {
+	id := expect()
+	defer forget(id)
+	i.call(name, append(args, &callbackInfo{mode: callbackProcessEvents, callback: callback, userdata: [2]uintptr{id}})...)
+	for start := time.Now(); ; {
+		i.call("wgpuInstanceProcessEvents", i.instance)
+		if a := told(id); a.done {
+			return a
+		}
+		waited := time.Since(start)
+		if waited > patience {
+			return answer{message: fmt.Sprintf("%s has not been answered for %v", name, patience)}
+		}
+		if waited > i.spin {
+			nap(min(max(waited/256, 10*time.Microsecond), time.Millisecond))
+		}
+	}
 }
 
 // oneLine is a library's message without what it says of where it is from.
@@ -212,12 +236,10 @@ func cOpen(path string, n int) (Device, error) {
 		want = append(want, i.features.timestamps)
 	}
 	if f.Kind != "cpu" { // else what is waited for wants the processors
-		own := *i.library
-		own.spin = 2 * time.Millisecond
-		i.library = &own
+		i.spin = 2 * time.Millisecond
 	}
 	c := callbacks()
-	a := i.ask(i.instance, c.object, "wgpuAdapterRequestDevice", f.handle, unsafe.Pointer(&deviceDescriptor{
+	a := i.ask(c.object, "wgpuAdapterRequestDevice", f.handle, unsafe.Pointer(&deviceDescriptor{
 		next: i.toggles(), label: view("karat"), featureCount: uint64(len(want)), features: unsafe.Pointer(unsafe.SliceData(want)), limits: unsafe.Pointer(f.limits),
 		lost:            callbackInfo{mode: callbackSpontaneous, callback: c.device, userdata: [2]uintptr{d.gone}},
 		uncapturedError: uncapturedErrorCallbackInfo{callback: c.device, userdata: [2]uintptr{d.wrong}},
@@ -260,7 +282,7 @@ func (d *cDevice) scoped(f func()) (err error) {
 	}
 	f()
 	for range scopeLast {
-		a := d.ask(d.instance, callbacks().scope, "wgpuDevicePopErrorScope", d.device)
+		a := d.ask(callbacks().scope, "wgpuDevicePopErrorScope", d.device)
 		if a.message == "" || err != nil {
 			continue
 		}

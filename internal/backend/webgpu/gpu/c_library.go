@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 	"unsafe"
 
 	"github.com/go-webgpu/goffi/ffi"
@@ -27,9 +26,8 @@ type library struct {
 	functions map[string]function
 	features  cFeatures
 	dawn      bool // has Dawn's toggles
-	listing   *sync.Mutex
-	listed    []Adapter     // that it has, once they were listed
-	spin      time.Duration // how long to ask at once again before sleeping, which takes long to end
+	listing   sync.Mutex
+	listed    []Adapter // that it has, once they were listed
 }
 
 // function is one of the library's.
@@ -101,7 +99,7 @@ func loadLibrary(path string) (*library, error) {
 		return nil, cmp.Or(errors.Unwrap(err), err) // which names the path once more
 	}
 	has := func(name string) bool { _, err := ffi.GetSymbol(h, name); return err == nil }
-	l := &library{name: filepath.Base(path), functions: map[string]function{}, listing: &sync.Mutex{}, dawn: has("wgpuAdapterCreateDevice"), spin: 20 * time.Microsecond}
+	l := &library{name: filepath.Base(path), functions: map[string]function{}, dawn: has("wgpuAdapterCreateDevice")}
 	switch {
 	case has("wgpuGetInstanceCapabilities"):
 		l.features = cFeatures{3, 0xa, 0x11, 0} // whose WGSL has other functions for matrix units
@@ -252,26 +250,3 @@ var callbacks = sync.OnceValue(func() (c struct{ object, mapped, scope, device u
 	})
 	return c
 })
-
-// patience is how long an answer is waited for: longer than any list runs.
-const patience = time.Hour
-
-// ask calls a function that answers by a callback, and waits until it has.
-func (l *library) ask(instance handle, callback uintptr, name string, args ...any) answer {
-	id := expect()
-	defer forget(id)
-	l.call(name, append(args, &callbackInfo{mode: callbackProcessEvents, callback: callback, userdata: [2]uintptr{id}})...)
-	for start := time.Now(); ; {
-		l.call("wgpuInstanceProcessEvents", instance)
-		if a := told(id); a.done {
-			return a
-		}
-		waited := time.Since(start)
-		if waited > patience {
-			return answer{message: fmt.Sprintf("%s has not been answered for %v", name, patience)}
-		}
-		if waited > l.spin {
-			nap(min(max(waited/256, 10*time.Microsecond), time.Millisecond))
-		}
-	}
-}

@@ -61,7 +61,7 @@ func (d *cDevice) room(l *List, n counts) error {
 // mapped is the memory of a buffer that the host may see, once the device has done with
 // it. It is to be unmapped.
 func (d *cDevice) mapped(b *cBuffer, mode, size int) ([]byte, error) {
-	a := d.ask(d.instance, callbacks().mapped, "wgpuBufferMapAsync", b.handle, mode, 0, size)
+	a := d.ask(callbacks().mapped, "wgpuBufferMapAsync", b.handle, mode, 0, size)
 	if err := d.check(nil); err != nil {
 		return nil, err
 	}
