@@ -75,7 +75,7 @@ fn block(row: u32) -> u32 {
 }
 
 fn factor(row: u32) -> f32 {
-	let at = block(row) * {{mul .M .K}}u + row % {{.M}}u * 2u;
+	let at = block(row) * {{mul .M .K}}u + row % {{.M}}u * 8u;
 	return bitcast<f32>(vec2<f16>(x[at], x[at + 1u]));
 }
 
