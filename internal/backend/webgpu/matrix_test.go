@@ -90,6 +90,27 @@ func TestMatrixTiles(t *testing.T) {
 	}
 }
 
+// TestMatrixFusions: on matrix units, too, fusions and taps change no bit, but for products that
+// lie as one, whose rows together decide about the tile.
+func TestMatrixFusions(t *testing.T) {
+	d := matrices(t)
+	g := fusible(t)
+	tokens := make([]int32, 37)
+	for i := range tokens {
+		tokens[i] = int32(i * 7 % 16)
+	}
+	want := start(t, New(d, Options{Matrices: true}), g, 40, nil).run(tokens...)
+	near(t, want, start(t, ref.Backend{}, g, 40, nil).run(tokens...), 2e-3)
+	for _, name := range Fusions {
+		if name != "stack" && !same(want, start(t, New(d, Options{Matrices: true, NoFuse: []string{name}}), g, 40, nil).run(tokens...)) {
+			t.Errorf("without %s: other bits", name)
+		}
+	}
+	if !same(want, start(t, New(d, Options{Matrices: true}), g, 40, func(*graph.Node) bool { return true }).run(tokens...)) {
+		t.Error("other bits with taps")
+	}
+}
+
 // TestFactor: what weights are multiplied by takes their largest number below 2^15.
 func TestFactor(t *testing.T) {
 	for x, want := range map[float32]float32{0: 1 << 15, 1: 1 << 14, 0.75: 1 << 15, 40000: 0.5, 32768: 0.5, 32767: 1, 3e-38: 1 << 100, float32(math.Inf(1)): 1 << 15} {

@@ -30,7 +30,7 @@ type Options struct {
 	// where that can be. The bits are the same.
 	Software bool
 
-	NoFuse []string // names of Fusions to do without; they change no bit
+	NoFuse []string // names of Fusions to do without; they change no bit, but for "stack" with Matrices
 
 	// Matrices: products of many rows with quantized weights, and attention over keys and
 	// values in binary16, are of binary16, on the GPU's matrix units, if it has any that
