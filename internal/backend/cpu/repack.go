@@ -51,7 +51,7 @@ const settleSteps = 8
 func (b *Backend) settle(ctx context.Context, rows int) {
 	n := min(b.portion, len(b.later))
 	switch {
-	case len(b.later) == 0:
+	case len(b.later) == 0 || ctx.Err() != nil:
 		return
 	case simd.HasTiles(rows):
 		n = len(b.later)

@@ -146,8 +146,11 @@ func TestSettleAtOnce(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	const many = 64
-	if b.settle(canceled, many); len(b.later) != 3 {
-		t.Errorf("interrupted: %d weights in place, want 3", len(b.later))
+	b.portion = 3
+	for _, rows := range []int{1, many} {
+		if b.settle(canceled, rows); len(b.later) != 3 || b.Packed() != 0 {
+			t.Errorf("interrupted before %d rows: %d weights in place, want 3, and %d bytes for panels", rows, len(b.later), b.Packed())
+		}
 	}
 	want := 3
 	if simd.HasTiles(many) {
