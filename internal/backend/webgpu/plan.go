@@ -2,8 +2,10 @@ package webgpu
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -112,14 +114,17 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	defer b.busy.Unlock()
 	for _, name := range b.o.NoFuse {
 		if !slices.Contains(Fusions, name) {
-			return nil, fmt.Errorf("webgpu: no fusion is called %q, possible are %q", name, Fusions)
+			return nil, fmt.Errorf("webgpu: no fusion is called %q, possible are %s", name, strings.Join(Fusions, ", "))
 		}
 	}
 	if o.Expert != nil {
-		return nil, fmt.Errorf("webgpu: what experts multiply cannot be seen on the GPU")
+		return nil, errors.New("webgpu: what experts multiply can be seen on the CPU only")
 	}
 	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g),
 		stale: map[*dispatch]held{}}
+	if b.o.Software {
+		e.pace = unmeasured
+	}
 	p := &planner{e: e, values: map[*graph.Node]gpu.Buffer{}, live: g.Live(), angles: map[freqs]*turns{},
 		stacks: b.stacks(g), users: users(g), want: o.Want, turned: map[*graph.Node]*graph.Node{},
 		queries: map[*graph.Node]*graph.Node{}, folded: map[*graph.Node]*normChain{}, hidden: map[*graph.Node]bool{}}

@@ -19,6 +19,10 @@ import (
 // longest is how long a list of many rows should take at most, for it cannot be stopped.
 const longest = 100 * time.Millisecond
 
+// unmeasured is what a dispatch of many rows is taken to last on a program that stands in for a
+// GPU until one was measured: a first list of all of them would take half a minute or more.
+const unmeasured = longest / 8
+
 // Run implements backend.Executable. It is one list, and with taps one more for each
 // wanted node. Where that takes long there are several.
 func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) ([]float32, error) {

@@ -167,6 +167,14 @@ func TestPause(t *testing.T) {
 	}
 }
 
+// TestPauseFirst: where a program stands in for a GPU, the first step can be stopped, too.
+func TestPauseFirst(t *testing.T) {
+	r := start(t, New(device(t), Options{Software: true}), block(t, tensor.Q4_0, 64, 0), 64, nil)
+	if _, err := r.plan.Run(&second{Context: t.Context()}, r.step(make([]int32, 64)), nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("a first step that is stopped: %v", err)
+	}
+}
+
 // TestPieces: weights that are read from their file piece by piece, as in a browser,
 // give the bits of those that lie in memory; a file that ends is an error.
 func TestPieces(t *testing.T) {
