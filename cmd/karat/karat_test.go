@@ -82,24 +82,7 @@ func told(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	long := `[{"ids": [2]}, {"ids": [2` + strings.Repeat(", 5", 5000) + `]}]`
 	ts.Check(os.WriteFile(ts.MkAbs("long.json"), []byte(long), 0o666))
-	program, err := exec.LookPath("karat")
-	ts.Check(err)
-	c := exec.Command(program, args[2:]...)
-	c.Dir = ts.MkAbs(".")
-	log, err := c.StderrPipe()
-	ts.Check(err)
-	ts.Check(c.Start())
-	var text []string
-	for lines := bufio.NewScanner(log); lines.Scan(); {
-		text = append(text, lines.Text())
-		if strings.HasPrefix(lines.Text(), "karat: prompt 0:") {
-			ts.Check(c.Process.Signal(signals[args[0]]))
-		}
-	}
-	err = c.Wait()
-	if c.ProcessState.ExitCode() != statusInterrupted || text[len(text)-1] != "karat: interrupted" {
-		ts.Fatalf("%v, and it says:\n%s", err, strings.Join(text, "\n"))
-	}
+	text := interrupted(ts, signals[args[0]], "karat: prompt 0:", "karat: interrupted", args[2:])
 	if note := "karat: note: prompt 1 has 5001 tokens, but the model was made for 4096"; !slices.Contains(text, note) {
 		ts.Fatalf("no %q in:\n%s", note, strings.Join(text, "\n"))
 	}
@@ -119,24 +102,30 @@ func stopped(ts *testscript.TestScript, neg bool, args []string) {
 	if signal.Ignored(os.Interrupt) {
 		return
 	}
+	interrupted(ts, os.Interrupt, "karat: no MODEL was given", "karat: "+args[0], args[1:])
+}
+
+// interrupted runs karat and sends it a signal once a line begins with at. It is to end as
+// interrupted, with last as its last line. It returns all lines.
+func interrupted(ts *testscript.TestScript, s os.Signal, at, last string, args []string) (text []string) {
 	program, err := exec.LookPath("karat")
 	ts.Check(err)
-	c := exec.Command(program, args[1:]...)
+	c := exec.Command(program, args...)
 	c.Dir = ts.MkAbs(".")
 	log, err := c.StderrPipe()
 	ts.Check(err)
 	ts.Check(c.Start())
-	var text []string
 	for lines := bufio.NewScanner(log); lines.Scan(); {
 		text = append(text, lines.Text())
-		if strings.HasPrefix(lines.Text(), "karat: no MODEL was given") {
-			ts.Check(c.Process.Signal(os.Interrupt))
+		if strings.HasPrefix(lines.Text(), at) {
+			ts.Check(c.Process.Signal(s))
 		}
 	}
 	err = c.Wait()
-	if c.ProcessState.ExitCode() != statusInterrupted || text[len(text)-1] != "karat: "+args[0] {
+	if len(text) == 0 || c.ProcessState.ExitCode() != statusInterrupted || text[len(text)-1] != last {
 		ts.Fatalf("%v, and it says:\n%s", err, strings.Join(text, "\n"))
 	}
+	return text
 }
 
 // TestInterruptedPrefill checks that Ctrl-C before the first token is told.
