@@ -112,6 +112,9 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 		}
 	}
 	o = bench.Options{Prompts: positive(f.prompts), Tokens: positive(f.tokens), Depths: f.depths, Threads: f.threads, Parallel: f.parallel, Repeat: f.repeat, NoFuse: f.noFuse}
+	if f.csv && len(o.Prompts)+len(o.Tokens) == 0 {
+		return o, usagef("--csv: it has no lines for loading, and nothing else is measured; --json has it")
+	}
 	if o.Numerics, err = numerics.Parse(f.precision.value, f.kv.value); err == nil {
 		o.Numerics, err = o.Numerics.On(f.backend)
 	}

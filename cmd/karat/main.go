@@ -138,7 +138,7 @@ Without one, a small demo model that lies in the program is used.`,
 func atMost(n int, hint string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > n {
-			return usagef("%d arguments, at most %d: %s", len(args), n, hint)
+			return usagef("%s, at most %d: %s", count(len(args), "argument"), n, hint)
 		}
 		return nil
 	}
