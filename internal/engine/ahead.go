@@ -132,6 +132,7 @@ func (s *Sequence) Follow(ctx context.Context, tokens []int32, most int) (ids []
 	}
 	for _, x := range chosen {
 		id, err := x.sample(greedy, nil)
+		s.row = x.logits
 		if err != nil {
 			s.cut(len(s.tokens) - len(chosen) + len(ids) + 1)
 			return ids, err

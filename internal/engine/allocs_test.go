@@ -2,10 +2,13 @@ package engine_test
 
 import (
 	"context"
+	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/kv"
@@ -51,6 +54,31 @@ func TestDecodeAllocs(t *testing.T) {
 		})
 		if n != 0 {
 			t.Errorf("%s: %v allocations for a token", path, n)
+		}
+	}
+}
+
+// TestLogitsKept: a generation makes no logits anew, but for who gets them, whom they stay with.
+func TestLogitsKept(t *testing.T) {
+	_, g := openModel(t, demo(t))
+	e := newEngine(t, g, cpu.New(cpu.Options{Threads: 1}), engine.Options{Context: 128})
+	made := func(logits bool) (bytes uint64, tokens []engine.Token) {
+		s := e.NewSequence()
+		defer s.Close()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		tokens, _ = generate(t, s, engine.Request{Prompt: []int32{2, 5, 9}, Max: 64, Decoder: numbers{}, Logits: logits})
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc, tokens
+	}
+	row := uint64(4 * e.VocabSize())
+	if bytes, _ := made(false); bytes > 32*row { // keys, values and text take some, too
+		t.Errorf("%d bytes for 64 tokens, a row of logits is %d", bytes, row)
+	}
+	_, tokens := made(true)
+	for i, x := range tokens {
+		if best := slices.Index(x.Logits, slices.Max(x.Logits)); best != x.ID {
+			t.Fatalf("token %d is %d, the highest of its logits %d", i, x.ID, best)
 		}
 	}
 }

@@ -142,6 +142,7 @@ type Sequence struct {
 	closed bool
 	step   int           // the last one that it took part in, until it wants another
 	turn   chan struct{} // told when its work is done, or its caller is to lead
+	row    []float32     // logits that nobody looks at any more: of use for the next ones
 }
 
 // NewSequence is an empty sequence.
@@ -387,8 +388,8 @@ func (e *Engine) compute(ctx context.Context, batch []*work, s *backend.Step) er
 	}
 	for _, w := range batch {
 		for range w.outputs {
-			w.logits = append(w.logits, append([]float32(nil), logits[:e.vocab]...))
-			logits = logits[e.vocab:]
+			w.logits = append(w.logits, append(w.seq.row[:0], logits[:e.vocab]...))
+			w.seq.row, logits = nil, logits[e.vocab:]
 		}
 	}
 	return nil

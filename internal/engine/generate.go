@@ -86,6 +86,9 @@ func (s *Sequence) generate(ctx context.Context, r Request, yield func(Token, er
 				return err
 			}
 			t, err := all[j].choose(sampler, history, &r)
+			if !r.Logits {
+				s.row = all[j].logits
+			}
 			if err == nil {
 				t.finish(&text, &r, i == r.Max-1)
 			}
