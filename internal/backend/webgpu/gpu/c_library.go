@@ -4,10 +4,13 @@ package gpu
 
 import (
 	"cmp"
+	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"unsafe"
@@ -86,12 +89,27 @@ func openLibrary(path string) (*library, error) {
 	return l, nil
 }
 
+// cutOff reports whether an ELF file ends before what is to be loaded of it, at which the
+// system's loader would end the program.
+func cutOff(path string, size int64) bool {
+	f, err := elf.Open(path)
+	if err != nil {
+		return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) // else it is another format
+	}
+	defer f.Close()
+	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool {
+		return p.Type == elf.PT_LOAD && p.Off+p.Filesz > uint64(size)
+	})
+}
+
 func loadLibrary(path string) (*library, error) {
 	if strings.ContainsRune(path, os.PathSeparator) { // else the system's loader looks for it
 		if s, err := os.Stat(path); err != nil {
 			return nil, errors.Unwrap(err)
 		} else if !s.Mode().IsRegular() {
 			return nil, errors.New("not a file")
+		} else if cutOff(path, s.Size()) {
+			return nil, errors.New("the file is cut off")
 		}
 	}
 	h, err := ffi.LoadLibrary(path)

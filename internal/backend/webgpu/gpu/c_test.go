@@ -28,7 +28,15 @@ func TestLibraryErrors(t *testing.T) {
 	if runtime.GOOS == "darwin" {
 		c = "/usr/lib/libSystem.B.dylib"
 	}
+	half, cut := filepath.Join(dir, "half.so"), "no such file"
+	if b, err := os.ReadFile("/proc/self/exe"); err == nil {
+		cut = "the file is cut off"
+		if err := os.WriteFile(half, b[:len(b)/2], 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for path, want := range map[string]string{
+		half:                          cut,
 		filepath.Join(dir, "none.so"): "no such file",
 		dir:                           "not a file",
 		text:                          "",
