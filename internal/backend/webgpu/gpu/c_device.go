@@ -85,7 +85,7 @@ func newInstance(path string) (*cInstance, error) {
 	}
 	if len(i.adapters) == 0 {
 		i.release()
-		return nil, fmt.Errorf("gpu: %w: %s lists none: %s", ErrNone, path, strings.Join(why, "; "))
+		return nil, fmt.Errorf("gpu: %w: %s lists none: %s (that takes a driver of the GPU: for Vulkan, vulkaninfo shows what there is)", ErrNone, path, strings.Join(why, "; "))
 	}
 	slices.SortStableFunc(i.adapters, func(a, b cFound) int { return cmp.Compare(rank[a.Kind], rank[b.Kind]) })
 	return i, nil
