@@ -143,6 +143,7 @@ func TestTop(t *testing.T) {
 // on llvmpipe makes them so.
 func TestEmbed(t *testing.T) {
 	d := device(t)
+	flushes := os.Getenv("KARAT_WEBGPU_LIB") != ""
 	r := rand.New(rand.NewPCG(11, 12))
 	for dt := tensor.DType(0); dt < 64; dt++ {
 		l, err := layoutOf(dt, 512)
@@ -173,7 +174,7 @@ func TestEmbed(t *testing.T) {
 						t.Fatal(err)
 					}
 					for i, x := range want {
-						tiny := math.Abs(float64(x)) < 0x1p-122 && got[i] == 0
+						tiny := flushes && math.Abs(float64(x)) < 0x1p-122 && got[i] == 0
 						if math.Float32bits(got[i]) != math.Float32bits(x) && (x == x || got[i] == got[i]) && !tiny {
 							t.Fatalf("token %d: element %d is %v, want %v", tokens[i/k], i%k, got[i], x)
 						}
