@@ -37,14 +37,15 @@ func (e *executable) attention(n *graph.Node, out, q []float32) func() error {
 	heads, dim := n.In[0].Shape[0], a.KV.Dim
 	cut := cut{heads: heads, kvHeads: a.KV.Heads, starts: make([]int, 0, e.rows+1)}
 	body := func(worker, from, to int) error {
-		d := &e.step.Cache.(*cache).desks[worker]
+		s := e.rowsOf(n)
+		d := &s.Cache.(*cache).desks[worker]
 		for i := from; i < to; i++ {
 			p := cut.piece(i)
 			d.Reset(p.queries(), dim)
 			for i := range p.queries() {
 				copy(d.Query(i), q[p.row(i)*dim:])
 			}
-			d.attend(e.step, p, a.KV, float32(a.Scale))
+			d.attend(s, p, a.KV, float32(a.Scale))
 			for i := range p.queries() {
 				d.Result(i, out[p.row(i)*dim:][:dim])
 			}
@@ -52,8 +53,9 @@ func (e *executable) attention(n *graph.Node, out, q []float32) func() error {
 		return nil
 	}
 	return func() error {
-		cut.make(e.step, e.b.pool.threads)
-		desks := e.step.Cache.(*cache).desks
+		s := e.rowsOf(n)
+		cut.make(s, e.b.pool.threads)
+		desks := s.Cache.(*cache).desks
 		for i := range desks {
 			desks[i].grow(cut.largest(), dim)
 		}
@@ -177,12 +179,12 @@ func (e *executable) rope(n *graph.Node, out, x []float32, row func(pos int) (co
 	body := func(_, from, to int) error {
 		copy(out[from*size:to*size], x[from*size:])
 		for t := from; t < to; t++ {
-			cos, sin := row(int(e.step.Pos[t]))
+			cos, sin := row(int(e.rowsOf(n).Pos[t]))
 			for h := 0; h < size; h += dim {
 				simd.Rotate(out[t*size+h:t*size+h+dim], cos, sin)
 			}
 		}
 		return nil
 	}
-	return func() error { return e.b.pool.run(len(e.step.Tokens), 8, body) }
+	return func() error { return e.b.pool.run(e.count(n), 8, body) }
 }

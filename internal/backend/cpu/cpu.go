@@ -106,8 +106,9 @@ type executable struct {
 	last    *graph.Node
 	result  []float32 // its value
 
-	// The step that runs.
-	step *backend.Step
+	// The step that runs, and as much of it as wants logits.
+	step   *backend.Step
+	wanted backend.Step
 }
 
 // kernel computes one node.
@@ -132,6 +133,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	e.b.busy.Lock()
 	defer e.b.busy.Unlock()
 	e.step, e.x.node = s, nil
+	e.want(s)
 	e.b.settle(ctx, len(s.Tokens))
 	for i := range e.kernels {
 		k := &e.kernels[i]

@@ -40,6 +40,9 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	}
 	b.busy.Lock()
 	defer b.busy.Unlock()
+	if o.Want == nil && o.Expert == nil { // a tap sees all rows
+		g = g.Hoist()
+	}
 	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g),
 		scratch: make([]scratch, b.pool.threads), expert: o.Expert}
 	p := &planner{e: e, g: g, values: map[*graph.Node][]float32{}, live: g.Live(), fused: map[*graph.Node]*graph.Node{}, tables: map[freqs]*rope.Table{}}
@@ -93,13 +96,25 @@ func (p *planner) buffer(n *graph.Node) []float32 {
 	return b
 }
 
-// count is the number of rows of n's value in the running step.
-func (e *executable) count(n *graph.Node) int {
-	if e.after[n] {
-		return len(e.step.Outputs)
+// want sets the part of s that nodes behind Rows compute.
+func (e *executable) want(s *backend.Step) {
+	w := &e.wanted
+	w.Tokens, w.Pos, w.Seqs, w.Cache = w.Tokens[:0], w.Pos[:0], w.Seqs[:0], s.Cache
+	for _, r := range s.Outputs {
+		w.Tokens, w.Pos, w.Seqs = append(w.Tokens, s.Tokens[r]), append(w.Pos, s.Pos[r]), append(w.Seqs, s.Seqs[r])
 	}
-	return len(e.step.Tokens)
 }
+
+// rowsOf is the rows of the running step that n's value has.
+func (e *executable) rowsOf(n *graph.Node) *backend.Step {
+	if e.after[n] {
+		return &e.wanted
+	}
+	return e.step
+}
+
+// count is their number.
+func (e *executable) count(n *graph.Node) int { return len(e.rowsOf(n).Tokens) }
 
 // vector is a small weight as float32.
 func vector(w *graph.Weight) ([]float32, error) {

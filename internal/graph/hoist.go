@@ -1,0 +1,72 @@
+package graph
+
+// Hoist is g with its Rows node as early as can be: what no later row reads, through
+// keys and values, is computed for the rows alone whose logits are wanted. In a prompt
+// that leaves out most of the last layer, and all layers behind the last one that
+// stores keys and values (Gemma 4 E2B: 20 of 35). Nodes are copies, and those that
+// need only some rows follow Rows nodes of their inputs; values of rows do not change.
+//
+// (llama.cpp's inp_out_ids drops rows behind the last layer's attention.)
+func (g *Graph) Hoist() *Graph {
+	every, last := g.stored(), g.Result()
+	if every[last] || last.Op == Rows || !g.Live().After[last] {
+		return g
+	}
+	h := hoister{every: every, of: map[*Node]*Node{}, rows: map[*Node]*Node{}}
+	for _, n := range g.Nodes {
+		if n.Op == Rows {
+			h.of[n] = h.wanted(n.In[0])
+			continue
+		}
+		c := *n
+		c.In = make([]*Node, len(n.In))
+		for i, in := range n.In {
+			if c.In[i] = h.of[in]; !every[n] {
+				c.In[i] = h.wanted(in)
+			}
+		}
+		h.of[n] = h.add(&c)
+	}
+	return &Graph{h.nodes}
+}
+
+// stored is the embeddings, and the nodes that keys and values are computed from: those
+// of each row.
+func (g *Graph) stored() map[*Node]bool {
+	every := map[*Node]bool{}
+	for i := len(g.Nodes) - 1; i >= 0; i-- {
+		n := g.Nodes[i]
+		if every[n] = every[n] || n.Op == StoreKV || n.Op == Embed; every[n] {
+			for _, in := range n.In {
+				every[in] = true
+			}
+		}
+	}
+	return every
+}
+
+// hoister records a graph again.
+type hoister struct {
+	every map[*Node]bool  // of which all rows are needed
+	of    map[*Node]*Node // by old node, the new one
+	rows  map[*Node]*Node // by old node, Rows of the new one
+	nodes []*Node
+}
+
+func (h *hoister) add(n *Node) *Node {
+	n.ID = len(h.nodes)
+	h.nodes = append(h.nodes, n)
+	return n
+}
+
+// wanted is the rows of x whose logits are wanted.
+func (h *hoister) wanted(x *Node) *Node {
+	if !h.every[x] {
+		return h.of[x]
+	}
+	if h.rows[x] == nil {
+		in := h.of[x]
+		h.rows[x] = h.add(&Node{Op: Rows, Name: x.Name + ".rows", Layer: x.Layer, Shape: x.Shape, In: []*Node{in}, Pos: x.Pos})
+	}
+	return h.rows[x]
+}
