@@ -170,3 +170,22 @@ func TestNotes(t *testing.T) {
 		})
 	}
 }
+
+// TestHoist: behind the last layer that stores keys and values (of tiny-gemma4 eight layers, the
+// fourth), and in it from the queries on, a model is computed for the rows whose logits are wanted.
+func TestHoist(t *testing.T) {
+	for name, layer := range map[string]int{"tiny-llama": 3, "tiny-gemma3": 5, "tiny-gemma4": 3} {
+		_, g, _ := load(t, forms(t, name, nil)[0])
+		h := g.Hoist()
+		after := h.Live().After
+		first := slices.IndexFunc(h.Nodes, func(n *graph.Node) bool { return n.Op == graph.Linear && after[n] })
+		if first < 0 || h.Nodes[first].Layer != layer {
+			t.Errorf("%s: product %d is the first of some rows, want one of layer %d", name, first, layer)
+		}
+		for _, n := range h.Nodes[max(first, 0):] {
+			if !after[n] && n.Op == graph.Linear && !strings.HasSuffix(n.Name, "attn_k") && !strings.HasSuffix(n.Name, "attn_v") {
+				t.Errorf("%s: %v is computed for all rows", name, n)
+			}
+		}
+	}
+}
