@@ -182,3 +182,38 @@ func BenchmarkPack(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkRow multiplies one row of activations by panels in the cache and in memory, as
+// they are stored and unpacked first.
+func BenchmarkRow(b *testing.B) {
+	const k = 2048
+	for _, d := range []tensor.DType{tensor.Q8_0, tensor.Q4_0, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.IQ4_XS} {
+		for _, panels := range []int{1, 256 << 20 / Size(d, Rows, k)} {
+			w, err := New(d, panels*Rows, k, make([]byte, panels*Size(d, Rows, k)))
+			if err != nil {
+				b.Fatal(err)
+			}
+			groups, acc := k/w.Group(), make([]float32, Rows)
+			x := simd.Acts{Q: make([]int16, k), DX: make([]float32, k/simd.ActGroup), Init: make([]int32, groups), Sums: make([]float32, groups)}
+			var s Scratch
+			row := func(add func(p int)) func(b *testing.B) {
+				return func(b *testing.B) {
+					b.SetBytes(int64(len(w.data)))
+					for b.Loop() {
+						for p := range panels {
+							add(p)
+						}
+					}
+				}
+			}
+			b.Run(fmt.Sprintf("%v/%dKB/stored", d, len(w.data)>>10), row(func(p int) { w.AddRow(acc, p, &x) }))
+			b.Run(fmt.Sprintf("%v/%dKB/unpacked", d, len(w.data)>>10), row(func(p int) {
+				for c := range w.Chunks() {
+					w.Unpack(&s, p, c, false)
+					g := Chunk / w.Group()
+					simd.AddPanel(acc, &s.Panel, &simd.Acts{Q: x.Q[c*Chunk:][:Chunk], DX: x.DX[c*Chunk/simd.ActGroup:], Init: x.Init[c*g:], Sums: x.Sums[c*g:]})
+				}
+			}))
+		}
+	}
+}

@@ -99,6 +99,12 @@ func TestAddRow(t *testing.T) {
 			}
 			q := as[int16](guard, len(x.Q))
 			copy(q, x.Q)
+			if i%7 == 6 { // the largest sums
+				for j := range chunks {
+					copy(data[j*s.Chunk+s.Scales:(j+1)*s.Chunk], bytes.Repeat([]byte{255}, s.Chunk))
+				}
+				copy(q, slices.Repeat([]int16{-32768}, len(q)))
+			}
 			x.Q = q
 			acc := values(r, PanelRows)
 			want := slices.Clone(acc)

@@ -15,11 +15,26 @@ func addRow42AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32
 //go:noescape
 func addRow8AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
 
-func hasRow() bool { return tier >= avx512 }
+//go:noescape
+func addRow4AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+
+//go:noescape
+func addRowTableAVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+
+//go:noescape
+func addRow41AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+
+//go:noescape
+func addRow42AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+
+//go:noescape
+func addRow8AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+
+func hasRow() bool { return tier >= avx2 }
 
 func addRow(acc []float32, data []byte, s *Stored, x *Acts) {
 	chunks, groups := len(data)/s.Chunk, len(data)/s.Chunk*StoredColumns/s.Group
-	if tier < avx512 || chunks == 0 {
+	if tier == generic || chunks == 0 {
 		addRowGeneric(acc, data, s, x)
 		return
 	}
@@ -36,16 +51,27 @@ func addRow(acc []float32, data []byte, s *Stored, x *Acts) {
 	if s.Bytes {
 		bytes = 1
 	}
-	switch s.Codes {
-	case Codes4:
-		addRow4AVX512(p, &data[0], q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, nil)
-	case CodesTable:
-		addRowTableAVX512(p, &data[0], q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, s.Table)
-	case Codes41:
-		addRow41AVX512(p, &data[0], q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, nil)
-	case Codes42:
-		addRow42AVX512(p, &data[0], q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, nil)
-	case Codes8:
-		addRow8AVX512(p, &data[0], q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, nil)
+	at, table := &data[0], s.Table
+	switch {
+	case s.Codes == Codes4 && tier >= avx512:
+		addRow4AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+	case s.Codes == Codes4:
+		addRow4AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+	case s.Codes == CodesTable && tier >= avx512:
+		addRowTableAVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+	case s.Codes == CodesTable:
+		addRowTableAVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+	case s.Codes == Codes41 && tier >= avx512:
+		addRow41AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+	case s.Codes == Codes41:
+		addRow41AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+	case s.Codes == Codes42 && tier >= avx512:
+		addRow42AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+	case s.Codes == Codes42:
+		addRow42AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+	case s.Codes == Codes8 && tier >= avx512:
+		addRow8AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+	case s.Codes == Codes8:
+		addRow8AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
 	}
 }
