@@ -283,9 +283,11 @@ func (m *runner) feed(ctx context.Context, s *engine.Sequence, t *Result) error 
 		return err
 	}
 	for i := range t.Tokens {
-		if _, err := s.Feed(ctx, rest[i:i+1], 1); err != nil {
+		logits, err := s.Feed(ctx, rest[i:i+1], 1)
+		if err != nil {
 			return err
 		}
+		s.Reuse(logits[0])
 	}
 	return nil
 }

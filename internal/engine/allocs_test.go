@@ -83,6 +83,25 @@ func TestLogitsKept(t *testing.T) {
 	}
 }
 
+// TestReuse: logits that are given back are those of the next token.
+func TestReuse(t *testing.T) {
+	_, g := openModel(t, demo(t))
+	s := newEngine(t, g, cpu.New(cpu.Options{Threads: 1}), engine.Options{Context: 128}).NewSequence()
+	defer s.Close()
+	var last *float32
+	for id := range int32(8) {
+		logits, err := s.Feed(t.Context(), []int32{id}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last != nil && &logits[0][0] != last {
+			t.Fatalf("token %d: logits are made anew", id)
+		}
+		last = &logits[0][0]
+		s.Reuse(logits[0])
+	}
+}
+
 // BenchmarkDecode is a token of the demo: ns and allocations of its step.
 func BenchmarkDecode(b *testing.B) {
 	_, g := openModel(b, demo(b))

@@ -3,12 +3,16 @@ package mmap
 import "fmt"
 
 // Anon is memory outside Go's heap, for what is large and lives long: the
-// garbage collector neither scans nor counts it, and large pages hold it where
-// the system has them.
+// garbage collector neither scans nor counts it.
 type Anon struct{ mapping }
 
-// Anonymous returns n > 0 bytes of zeros.
-func Anonymous(n int) (*Anon, error) {
+// Anonymous returns n > 0 bytes of zeros, in large pages where the system has them.
+func Anonymous(n int) (*Anon, error) { return anonymous(n, hugePages) }
+
+// Sparse is Anonymous in small pages, none of which takes memory before it is touched.
+func Sparse(n int) (*Anon, error) { return anonymous(n, smallPages) }
+
+func anonymous(n int, advise func([]byte)) (*Anon, error) {
 	if n <= 0 {
 		return nil, fmt.Errorf("mmap: %d bytes of memory", n)
 	}
@@ -16,6 +20,7 @@ func Anonymous(n int) (*Anon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mmap: %d bytes of memory: %w", n, err)
 	}
+	advise(data)
 	return &Anon{mapping{data: data, unmap: unmap}}, nil
 }
 

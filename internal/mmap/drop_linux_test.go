@@ -29,6 +29,23 @@ func TestDropResident(t *testing.T) {
 	}
 }
 
+// TestSparseResident: no page is there before it is touched, nor another one with it.
+func TestSparseResident(t *testing.T) {
+	page := os.Getpagesize()
+	a, err := Sparse(8 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if n := present(t, a.Data(), page); n != 0 {
+		t.Errorf("%d pages are there before they are touched", n)
+	}
+	a.Data()[4<<20] = 1
+	if n := present(t, a.Data(), page); n > 1 {
+		t.Errorf("%d pages are there, one was touched", n)
+	}
+}
+
 // present counts the pages of data that the process holds.
 func present(t *testing.T, data []byte, page int) (n int) {
 	f, err := os.Open("/proc/self/pagemap")

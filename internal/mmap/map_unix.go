@@ -18,9 +18,5 @@ func mapFile(f *os.File, size int) (data []byte, unmap func([]byte) error, err e
 
 func mapMemory(n int) (data []byte, unmap func([]byte) error, err error) {
 	data, err = unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		return nil, nil, err
-	}
-	hugePages(data)
-	return data, unix.Munmap, nil
+	return data, unix.Munmap, err
 }

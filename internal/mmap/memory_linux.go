@@ -7,3 +7,5 @@ import "golang.org/x/sys/unix"
 func drop(b []byte) { unix.Madvise(b, unix.MADV_DONTNEED) }
 
 func hugePages(b []byte) { unix.Madvise(b, unix.MADV_HUGEPAGE) }
+
+func smallPages(b []byte) { unix.Madvise(b, unix.MADV_NOHUGEPAGE) }

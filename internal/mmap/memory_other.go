@@ -5,3 +5,5 @@ package mmap
 func drop([]byte) {}
 
 func hugePages([]byte) {}
+
+func smallPages([]byte) {}

@@ -1,14 +1,18 @@
 package cpu
 
 import (
+	"errors"
+
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/panel"
+	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/simd"
 )
 
 // activations are a value's rows rounded to 16-bit integers, kept while
 // products with several weights follow each other. They are cut into chunks of
-// panel.Chunk columns; a chunk holds its columns of all rows.
+// panel.Chunk columns; a chunk holds its columns of all rows. There is room for as many
+// rows and columns as the plan's products have.
 type activations struct {
 	pool    *pool
 	node    *graph.Node // whose value they are; nil for none
@@ -45,8 +49,24 @@ type initKey struct {
 	offset int32
 }
 
-// start makes the loops, once.
-func (a *activations) start(p *pool) {
+// start makes the loops, and room for products of rows with weights.
+func (a *activations) start(b *Backend, rows int, weights []*graph.Weight) error {
+	a.loops(b.pool)
+	columns, group := 0, simd.ActGroup
+	for _, w := range weights {
+		columns, group = max(columns, w.Shape.Last()), min(group, quant.GroupSize(w.DType))
+	}
+	size, parts := rows*columns, 0
+	if simd.HasTiles(rows) {
+		parts = 2 * size
+	}
+	m := &b.buffers
+	return errors.Join(reserve(m, &a.q, size), reserve(m, &a.dx, size/simd.ActGroup), reserve(m, &a.init, size/group), reserve(m, &a.sums, size/group),
+		reserve(m, &a.split, parts), reserve(m, &a.joined, columns/panel.Chunk*simd.Joined(min(rows, simd.FewRows), panel.Chunk)))
+}
+
+// loops makes the loops, once.
+func (a *activations) loops(p *pool) {
 	a.pool = p
 	a.rounding = func(_, from, to int) error {
 		for t := from; t < to; t++ {
@@ -100,26 +120,24 @@ func (a *activations) quantize(n *graph.Node, x []float32, rows int, w *panel.We
 	if a.node != n || n == nil {
 		a.node, a.x, a.rows, a.k = n, x, rows, w.K
 		a.inits, a.sum, a.parts, a.actsFor, a.joinFor = initKey{}, 0, false, nil, nil
-		a.q, a.dx = grow(a.q, rows*w.K), grow(a.dx, rows*w.K/simd.ActGroup)
 		if err := a.pool.run(rows, grain, a.rounding); err != nil {
 			return err
 		}
 	}
-	size := rows * w.K / w.Group()
 	if w.HasMin() && a.sum != w.Group() {
-		a.sum, a.sums = w.Group(), grow(a.sums, size)
+		a.sum = w.Group()
 		if err := a.pool.run(rows, grain, a.summing); err != nil {
 			return err
 		}
 	}
 	if key := (initKey{w.Group(), w.Offset()}); !tiles && key.offset != 0 && a.inits != key {
-		a.inits, a.init = key, grow(a.init, size)
+		a.inits = key
 		if err := a.pool.run(rows, grain, a.initializing); err != nil {
 			return err
 		}
 	}
 	if tiles && !a.parts {
-		a.parts, a.split = true, grow(a.split, 2*rows*w.K)
+		a.parts = true
 		return a.pool.run(rows, grain, a.splitting)
 	}
 	return nil
@@ -131,9 +149,8 @@ func (a *activations) join(w *panel.Weight) error {
 	if a.joinFor != nil && alike(a.joinFor, w) {
 		return nil
 	}
-	chunks := w.K / panel.Chunk
-	a.joinFor, a.joined = w, grow(a.joined, chunks*simd.Joined(a.rows, panel.Chunk))
-	return a.pool.run(chunks, 1, a.joining)
+	a.joinFor = w
+	return a.pool.run(w.K/panel.Chunk, 1, a.joining)
 }
 
 // alike reports whether two weights need the same of activations.

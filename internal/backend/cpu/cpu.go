@@ -20,7 +20,6 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/machine"
-	"github.com/karat-run/karat/internal/mmap"
 )
 
 // Precision is the arithmetic of products with quantized weights. All else is float32.
@@ -49,7 +48,8 @@ type Backend struct {
 	busy sync.Mutex // held by the plan that runs, or is made
 
 	packed  map[*graph.Weight]*packed // products' quantized weights
-	large   []*mmap.Anon              // memory that is read again and again
+	panels  arena                     // their memory
+	buffers arena                     // of plans
 	later   []*graph.Weight           // packed in place, to be repacked
 	portion int                       // how many of them in a step; 0 before the first one of few rows
 }
@@ -62,34 +62,15 @@ func New(o Options) *Backend {
 	return &Backend{o: o, pool: newPool(o.Threads), packed: map[*graph.Weight]*packed{}}
 }
 
-// Close ends the pool's threads and gives the repacked weights' memory back.
-// Nothing may run, then or later.
-func (b *Backend) Close() (err error) {
+// Close ends the pool's threads and gives the memory of repacked weights and of plans
+// back, logits included. Nothing may run, then or later.
+func (b *Backend) Close() error {
 	b.pool.close()
-	for _, m := range b.large {
-		err = cmp.Or(err, m.Close())
-	}
-	return err
+	return cmp.Or(b.panels.close(), b.buffers.close())
 }
 
 // Packed is the bytes that repacked weights take.
-func (b *Backend) Packed() (bytes int64) {
-	for _, m := range b.large {
-		bytes += int64(len(m.Data()))
-	}
-	return bytes
-}
-
-// memory is n > 0 bytes of zeros until Close, in large pages where the system has
-// them.
-func (b *Backend) memory(n int) ([]byte, error) {
-	m, err := mmap.Anonymous(n)
-	if err != nil {
-		return nil, err
-	}
-	b.large = append(b.large, m)
-	return m.Data(), nil
-}
+func (b *Backend) Packed() int64 { return b.panels.bytes() }
 
 // executable is a compiled plan and its buffers.
 type executable struct {

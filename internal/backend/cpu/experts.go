@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -46,17 +47,28 @@ type experts struct {
 	gateUp, down []*product
 	gated        []*gated // gateUp with the activation, or nil
 	rows         [][]int  // by expert: the (row, choice) pairs routed to it, row*k + choice
-	x, h, y      []float32
-	all          []float32 // [rows, k, d]
+	at           []int    // by pair: its row of y
+
+	// Buffers, which are others' when the node does not run.
+	x []float32 // [rows, d], an expert's
+	h []float32 // [rows, 2·ff], an expert's
+	y []float32 // [rows·k, d], expert after expert
 }
 
-func (e *executable) newExperts(n *graph.Node) *experts {
-	count, ff := n.W[0].Shape[0], n.W[1].Shape[2]
+// newExperts is for n, whose values have room.
+func (p *planner) newExperts(n *graph.Node) (*experts, error) {
+	e, count, ff := p.e, n.W[0].Shape[0], n.W[1].Shape[2]
 	fuse := e.b.fuses(fuseGLU) && e.b.packed[n.W[0]] != nil && ff%panel.Rows == 0
 	if fuse {
 		e.fused = append(e.fused, fuseGLU+" "+n.Name)
 	}
-	x := &experts{rows: make([][]int, count)}
+	rows, d, k := p.rows(n), n.Shape.Size(), n.In[1].Shape[0]
+	x := &experts{rows: make([][]int, count), at: make([]int, rows*k)}
+	var err [3]error
+	x.x, err[0] = p.take(rows * d)
+	x.h, err[1] = p.take(rows * 2 * ff)
+	x.y, err[2] = p.take(rows * k * d)
+	p.free = append(p.free, x.x, x.h, x.y)
 	for i := range count {
 		x.gateUp = append(x.gateUp, e.newProduct(n.W[0], i))
 		x.down = append(x.down, e.newProduct(n.W[1], i))
@@ -64,7 +76,7 @@ func (e *executable) newExperts(n *graph.Node) *experts {
 			x.gated = append(x.gated, e.newGated(x.gateUp[i], x.gateUp[i], ff/panel.Rows, n))
 		}
 	}
-	return x
+	return x, errors.Join(err[:]...)
 }
 
 // experts runs each expert over the rows that are routed to it, and then sums
@@ -81,26 +93,30 @@ func (e *executable) experts(n *graph.Node, x *experts, out, in, routes []float3
 		}
 		x.rows[id] = append(x.rows[id], i)
 	}
-	x.all = grow(x.all, rows*k*d)
-	for id := range x.rows {
-		if len(x.rows[id]) > 0 {
-			if err := x.expert(n, id, in, k, d, e.expert); err != nil {
-				return err
-			}
+	from := 0
+	for id, pairs := range x.rows {
+		if len(pairs) == 0 {
+			continue
 		}
+		for i, r := range pairs {
+			x.at[r] = from + i
+		}
+		if err := x.expert(n, id, x.y[from*d:], in, k, d, e.expert); err != nil {
+			return err
+		}
+		from += len(pairs)
 	}
 	clear(out[:rows*d])
 	for i := range rows * k {
-		simd.AddScaled(out[i/k*d:(i/k+1)*d], x.all[i*d:(i+1)*d], routes[2*i+1])
+		simd.AddScaled(out[i/k*d:(i/k+1)*d], x.y[x.at[i]*d:][:d], routes[2*i+1])
 	}
 	return nil
 }
 
 // expert runs one gated MLP: the rows are gathered, so that each weight row is
 // read once. see may be nil.
-func (x *experts) expert(n *graph.Node, id int, in []float32, k, d int, see backend.Expert) error {
+func (x *experts) expert(n *graph.Node, id int, out, in []float32, k, d int, see backend.Expert) error {
 	rows, ff := len(x.rows[id]), n.W[1].Shape[2]
-	x.x, x.h, x.y = grow(x.x, rows*d), grow(x.h, rows*2*ff), grow(x.y, rows*d)
 	for i, r := range x.rows[id] {
 		copy(x.x[i*d:(i+1)*d], in[r/k*d:])
 	}
@@ -110,13 +126,7 @@ func (x *experts) expert(n *graph.Node, id int, in []float32, k, d int, see back
 	if see != nil {
 		see(n, id, x.x[:rows*d], x.h[:rows*ff])
 	}
-	if err := x.down[id].run(nil, x.y, x.h, rows); err != nil {
-		return err
-	}
-	for i, r := range x.rows[id] {
-		copy(x.all[r*d:(r+1)*d], x.y[i*d:(i+1)*d])
-	}
-	return nil
+	return x.down[id].run(nil, out, x.h, rows)
 }
 
 // inner makes act(gate)·up, [rows, ff], of the gathered rows.

@@ -65,22 +65,24 @@ func (p *planner) alike(m, n *graph.Node) bool {
 }
 
 // linear lowers a product, or all of its fusion if it is the first one of it.
-func (p *planner) linear(n *graph.Node) func() error {
+func (p *planner) linear(n *graph.Node) (func() error, error) {
 	e, in, glu := p.e, n.In[0], p.fused[n]
 	x := p.values[in]
 	if glu == nil {
-		out, w := p.buffer(n), e.newProduct(n.W[0], 0)
+		out, err := p.buffer(n)
 		p.values[n] = out
-		return func() error { return w.run(in, out, x, e.count(n)) }
+		w := e.newProduct(n.W[0], 0)
+		return func() error { return w.run(in, out, x, e.count(n)) }, err
 	}
 	gate, up := glu.In[0], glu.In[1]
 	if n.ID > min(gate.ID, up.ID) {
-		return nil
+		return nil, nil
 	}
 	e.fused = append(e.fused, fuseGLU+" "+glu.Name)
-	out, both := p.buffer(glu), e.newGated(e.newProduct(gate.W[0], 0), e.newProduct(up.W[0], 0), 0, glu)
+	out, err := p.buffer(glu)
 	p.values[glu] = out
-	return func() error { return both.run(in, out, x, e.count(n)) }
+	both := e.newGated(e.newProduct(gate.W[0], 0), e.newProduct(up.W[0], 0), 0, glu)
+	return func() error { return both.run(in, out, x, e.count(n)) }, err
 }
 
 // gated multiplies rows by the panels of a gate and of as many columns that it

@@ -47,9 +47,12 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		scratch: make([]scratch, b.pool.threads), expert: o.Expert}
 	p := &planner{e: e, g: g, values: map[*graph.Node][]float32{}, live: g.Live(), fused: map[*graph.Node]*graph.Node{}, tables: map[freqs]*rope.Table{}}
 	e.after = p.live.After
-	e.x.start(b.pool)
 	if b.o.Precision == Fast {
-		if err := guard(func() error { return b.ready(g, o.Progress) }); err != nil {
+		weights := quantized(g)
+		if err := guard(func() error { return b.ready(weights, o.Progress) }); err != nil {
+			return nil, fmt.Errorf("cpu: %w", err)
+		}
+		if err := e.x.start(b, e.rows, weights); err != nil {
 			return nil, fmt.Errorf("cpu: %w", err)
 		}
 	}
@@ -77,11 +80,18 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 }
 
 // buffer is room for a value of n.
-func (p *planner) buffer(n *graph.Node) []float32 {
-	size := p.e.rows * n.Shape.Size()
+func (p *planner) buffer(n *graph.Node) ([]float32, error) { return p.take(p.rows(n) * n.Shape.Size()) }
+
+// rows is how many n's value has at most.
+func (p *planner) rows(n *graph.Node) int {
 	if p.e.after[n] {
-		size = p.e.results * n.Shape.Size()
+		return p.e.results
 	}
+	return p.e.rows
+}
+
+// take is a buffer of some size, which is free again when it is among those of free.
+func (p *planner) take(size int) (b []float32, err error) {
 	best := -1
 	for i, f := range p.free {
 		if len(f) >= size && (best < 0 || len(f) < len(p.free[best])) {
@@ -89,11 +99,12 @@ func (p *planner) buffer(n *graph.Node) []float32 {
 		}
 	}
 	if best < 0 {
-		return make([]float32, size)
+		err = reserve(&p.e.b.buffers, &b, size)
+		return b, err
 	}
-	b := p.free[best]
+	b = p.free[best]
 	p.free = slices.Delete(p.free, best, best+1)
-	return b
+	return b, nil
 }
 
 // want sets the part of s that nodes behind Rows compute.
@@ -135,7 +146,7 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 		return nil, nil
 	}
 	if n.Op == graph.Linear {
-		return p.linear(n), nil
+		return p.linear(n)
 	}
 	if p.fused[n] != nil {
 		return nil, nil
@@ -143,7 +154,10 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 	if n.Op == graph.StoreKV {
 		return e.storeKV(n, in[0], in[1]), nil
 	}
-	out := p.buffer(n)
+	out, err := p.buffer(n)
+	if err != nil {
+		return nil, err
+	}
 	p.values[n] = out
 	switch n.Op {
 	case graph.Embed:
@@ -160,8 +174,8 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 		scale, err := vector(n.W[0])
 		return func() error { e.route(n, out, in[0], scale); return nil }, err
 	case graph.Experts:
-		x := e.newExperts(n)
-		return func() error { return e.experts(n, x, out, in[0], in[1]) }, nil
+		x, err := p.newExperts(n)
+		return func() error { return e.experts(n, x, out, in[0], in[1]) }, err
 	}
 	row, err := rowKernel(n)
 	return e.eachRow(n, out, in, row), err

@@ -4,11 +4,13 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"unsafe"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/kv"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -47,6 +49,49 @@ func TestEmbedResident(t *testing.T) {
 		if n := present(t, f.Data()); multiplied && n != pages || !multiplied && n != 0 {
 			t.Errorf("multiplied %v: %d of %d pages are there", multiplied, n, pages)
 		}
+	}
+}
+
+// TestPlanResident: a plan for many rows takes the memory of those that steps have, outside Go's heap.
+func TestPlanResident(t *testing.T) {
+	const rows, d, wide = 256, 1024, 16 << 10
+	weight := func(d tensor.DType, n, k int) *graph.Weight {
+		return &graph.Weight{Tensor: tensor.Tensor{DType: d, Shape: tensor.Shape{n, k}, Data: make([]byte, d.RowBytes(n*k))}}
+	}
+	embed := &graph.Node{ID: 0, Op: graph.Embed, Shape: tensor.Shape{d}, Attr: graph.EmbedAttr{Scale: 1}, W: []*graph.Weight{weight(tensor.F32, 1, d)}}
+	up := &graph.Node{ID: 1, Op: graph.Linear, Shape: tensor.Shape{wide}, In: []*graph.Node{embed}, W: []*graph.Weight{weight(tensor.Q4_0, wide, d)}}
+	down := &graph.Node{ID: 2, Op: graph.Linear, Shape: tensor.Shape{d}, In: []*graph.Node{up}, W: []*graph.Weight{weight(tensor.Q4_0, d, wide)}}
+	g := &graph.Graph{Nodes: []*graph.Node{embed, up, down}}
+	b := New(Options{Threads: 1})
+	defer b.Close()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	plan, err := b.Compile(g, backend.Options{Rows: rows})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 1<<20 {
+		t.Errorf("a plan takes %d bytes of the heap", after.TotalAlloc-before.TotalAlloc)
+	}
+	pool := kv.NewPool(nil, rows, rows, 0)
+	cache, err := b.NewCache(g, pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seq := pool.NewSequence()
+	if err := seq.Grow(1); err != nil {
+		t.Fatal(err)
+	}
+	s := &backend.Step{Tokens: []int32{0}, Pos: []int32{0}, Seqs: []*kv.Sequence{seq}, Outputs: []int32{0}, Cache: cache}
+	if _, err := plan.Run(t.Context(), s, nil); err != nil {
+		t.Fatal(err)
+	}
+	pages := 0
+	for _, m := range b.buffers.parts {
+		pages += present(t, m.Data())
+	}
+	if most := len(b.buffers.parts) + 4*(2*d+2*wide)/os.Getpagesize(); pages == 0 || pages > most {
+		t.Errorf("%d pages for a row, want 1 to %d of %d", pages, most, b.buffers.bytes()/int64(os.Getpagesize()))
 	}
 }
 

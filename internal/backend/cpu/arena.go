@@ -1,0 +1,49 @@
+package cpu
+
+import (
+	"cmp"
+	"unsafe"
+
+	"github.com/karat-run/karat/internal/mmap"
+)
+
+// arena is memory outside Go's heap, whose collector would let garbage grow with it.
+type arena struct{ parts []*mmap.Anon }
+
+// add keeps what is made until close.
+func (a *arena) add(m *mmap.Anon, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	a.parts = append(a.parts, m)
+	return m.Data(), nil
+}
+
+// reserve makes s n zeros, which take no memory before they are touched: that a plan
+// has room for many rows costs a step of few nothing.
+func reserve[T float32 | int16 | uint16 | int32 | byte](a *arena, s *[]T, n int) error {
+	if n == 0 {
+		return nil
+	}
+	var zero T
+	b, err := a.add(mmap.Sparse(n * int(unsafe.Sizeof(zero))))
+	if err == nil {
+		*s = unsafe.Slice((*T)(unsafe.Pointer(&b[0])), n)
+	}
+	return err
+}
+
+func (a *arena) bytes() (n int64) {
+	for _, m := range a.parts {
+		n += int64(len(m.Data()))
+	}
+	return n
+}
+
+func (a *arena) close() (err error) {
+	for _, m := range a.parts {
+		err = cmp.Or(err, m.Close())
+	}
+	a.parts = nil
+	return err
+}
