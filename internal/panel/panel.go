@@ -209,15 +209,17 @@ func (w *Weight) Stored() *simd.Stored { return w.stored }
 // HasRow reports whether AddRow is faster than unpacking for simd.AddPanel.
 func (w *Weight) HasRow() bool { return w.rows != nil || w.stored.HasRow() }
 
-// AddRow adds to acc [Rows] the products of panel p's whole chunks with one row of
-// activations.
-func (w *Weight) AddRow(acc []float32, p int, x *simd.Acts) {
+// AddRow adds to acc [panel][Rows] the products of the whole chunks of some panels with
+// one row of activations.
+func (w *Weight) AddRow(acc []float32, from, to int, x *simd.Acts) {
 	if w.rows == nil {
-		simd.AddRow(acc, w.Whole(p, p+1), w.stored, x)
+		simd.AddRow(acc[:(to-from)*Rows], w.Whole(from, to), w.panelBytes, w.stored, x)
 		return
 	}
 	stride := w.DType.RowBytes(w.K)
-	simd.AddBlockRow(acc, w.rows[p*Rows*stride:], stride, x)
+	for p := range to - from {
+		simd.AddBlockRow(acc[p*Rows:(p+1)*Rows], w.rows[(from+p)*Rows*stride:], stride, x)
+	}
 }
 
 // Whole is the chunks of some panels that have Chunk columns, and what lies between

@@ -72,7 +72,7 @@ func sameRow(t *testing.T, w *Weight, s *Scratch, p int) {
 	simd.GroupSums(x.Sums, x.Q, x.DX, w.Group())
 	simd.GroupInit(x.Init, x.Q, w.Group(), w.Offset())
 	var got, want [Rows]float32
-	w.AddRow(got[:], p, &x)
+	w.AddRow(got[:], p, p+1, &x)
 	for c := range columns / Chunk {
 		w.Unpack(s, p, c, false)
 		g := Chunk / w.Group()
@@ -193,27 +193,25 @@ func BenchmarkRow(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			groups, acc := k/w.Group(), make([]float32, Rows)
+			groups, acc := k/w.Group(), make([]float32, panels*Rows)
 			x := simd.Acts{Q: make([]int16, k), DX: make([]float32, k/simd.ActGroup), Init: make([]int32, groups), Sums: make([]float32, groups)}
 			var s Scratch
-			row := func(add func(p int)) func(b *testing.B) {
-				return func(b *testing.B) {
-					b.SetBytes(int64(len(w.data)))
-					for b.Loop() {
-						for p := range panels {
-							add(p)
-						}
+			b.Run(fmt.Sprintf("%v/%dKB/stored", d, len(w.data)>>10), func(b *testing.B) {
+				b.SetBytes(int64(len(w.data)))
+				for b.Loop() {
+					w.AddRow(acc, 0, panels, &x)
+				}
+			})
+			b.Run(fmt.Sprintf("%v/%dKB/unpacked", d, len(w.data)>>10), func(b *testing.B) {
+				b.SetBytes(int64(len(w.data)))
+				for b.Loop() {
+					for p := range panels * w.Chunks() {
+						p, c, g := p/w.Chunks(), p%w.Chunks(), Chunk/w.Group()
+						w.Unpack(&s, p, c, false)
+						simd.AddPanel(acc[p*Rows:(p+1)*Rows], &s.Panel, &simd.Acts{Q: x.Q[c*Chunk:][:Chunk], DX: x.DX[c*Chunk/simd.ActGroup:], Init: x.Init[c*g:], Sums: x.Sums[c*g:]})
 					}
 				}
-			}
-			b.Run(fmt.Sprintf("%v/%dKB/stored", d, len(w.data)>>10), row(func(p int) { w.AddRow(acc, p, &x) }))
-			b.Run(fmt.Sprintf("%v/%dKB/unpacked", d, len(w.data)>>10), row(func(p int) {
-				for c := range w.Chunks() {
-					w.Unpack(&s, p, c, false)
-					g := Chunk / w.Group()
-					simd.AddPanel(acc, &s.Panel, &simd.Acts{Q: x.Q[c*Chunk:][:Chunk], DX: x.DX[c*Chunk/simd.ActGroup:], Init: x.Init[c*g:], Sums: x.Sums[c*g:]})
-				}
-			}))
+			})
 		}
 	}
 }

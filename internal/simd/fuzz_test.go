@@ -122,7 +122,7 @@ func fuzzed(data []byte, shape uint32) (out []float32) {
 // row is the sums of AddRow.
 func (p *tape) row(shape uint32) []float32 {
 	s := stored(int(shape >> 16 & 31))
-	data := make([]byte, s.Chunk)
+	data := make([]byte, (1+int(shape>>21&7))*s.Chunk) // of as many panels
 	for i := range data {
 		data[i] = p.byte()
 	}
@@ -130,8 +130,8 @@ func (p *tape) row(shape uint32) []float32 {
 	Quantize(x.Q, x.DX, p.floats(StoredColumns))
 	GroupSums(x.Sums, x.Q, x.DX, s.Group)
 	GroupInit(x.Init, x.Q, s.Group, int32(shape>>24%129))
-	acc := p.floats(PanelRows)
-	AddRow(acc, data, s, x)
+	acc := p.floats(len(data) / s.Chunk * PanelRows)
+	AddRow(acc, data, s.Chunk, s, x)
 	return acc
 }
 

@@ -81,7 +81,7 @@ func stored(i int) *Stored {
 	return s
 }
 
-// TestAddRow compares every tier with the generic twin, over chunks and activations
+// TestAddRow compares every tier with the generic twin, over panels and activations
 // that end where memory ends.
 func TestAddRow(t *testing.T) {
 	guard := guarded(t)
@@ -92,8 +92,10 @@ func TestAddRow(t *testing.T) {
 			for j := range s.Table {
 				s.Table[j] = byte(r.Uint32())
 			}
+			panels := 1 + i/3%9/chunks
 			_, x := panelCase(r, chunks*StoredColumns, s.Group, 1, s.Min, i/20&1 == 1)
-			data := as[byte](guard, chunks*s.Chunk)
+			panel := chunks*s.Chunk + i%2*s.Chunk/2
+			data := as[byte](guard, (panels-1)*panel+chunks*s.Chunk)
 			for j := range data {
 				data[j] = byte(r.Uint32()) // exponents of all kinds, NaN and infinity too
 			}
@@ -106,11 +108,11 @@ func TestAddRow(t *testing.T) {
 				copy(q, slices.Repeat([]int16{-32768}, len(q)))
 			}
 			x.Q = q
-			acc := values(r, PanelRows)
+			acc := values(r, panels*PanelRows)
 			want := slices.Clone(acc)
-			addRowGeneric(want, data, s, x)
-			AddRow(acc, data, s, x)
-			equal(t, fmt.Sprintf("case %d: %+v", i, *s), acc, want)
+			addPanelsGeneric(want, data, panel, s, x)
+			AddRow(acc, data, panel, s, x)
+			equal(t, fmt.Sprintf("case %d: panels %d chunks %d %+v", i, panels, chunks, *s), acc, want)
 		}
 	})
 }

@@ -32,6 +32,9 @@ type Stored struct {
 // HasRow reports whether AddRow is faster than unpacking for AddPanel.
 func (s *Stored) HasRow() bool { return s != nil && hasRow() }
 
-// AddRow is AddPanel for one row and the whole chunks of a panel, which are not
-// unpacked to memory. acc is [PanelRows], and x has as many columns as they have.
-func AddRow(acc []float32, data []byte, s *Stored, x *Acts) { addRow(acc, data, s, x) }
+// AddRow is AddPanel for one row and the whole chunks of panels that begin so many
+// bytes apart, which are not unpacked to memory. acc is [panel][PanelRows], and x has
+// as many columns as a panel.
+func AddRow(acc []float32, data []byte, panel int, s *Stored, x *Acts) {
+	addRow(acc, data, panel, s, x)
+}

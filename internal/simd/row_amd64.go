@@ -16,29 +16,49 @@ func addRow42AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32
 func addRow8AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
 
 //go:noescape
-func addRow4AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+func addRow4AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
 
 //go:noescape
-func addRowTableAVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+func addRowTableAVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
 
 //go:noescape
-func addRow41AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+func addRow41AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
 
 //go:noescape
-func addRow42AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+func addRow42AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
 
 //go:noescape
-func addRow8AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+func addRow8AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
 
 func hasRow() bool { return tier >= avx2 }
 
-func addRow(acc []float32, data []byte, s *Stored, x *Acts) {
-	chunks, groups := len(data)/s.Chunk, len(data)/s.Chunk*StoredColumns/s.Group
-	if tier == generic || chunks == 0 {
-		addRowGeneric(acc, data, s, x)
+func addRow(acc []float32, data []byte, panel int, s *Stored, x *Acts) {
+	panels, chunks := len(acc)/PanelRows, len(x.Q)/StoredColumns
+	if tier == generic || panels == 0 || chunks == 0 {
+		addPanelsGeneric(acc, data, panel, s, x)
 		return
 	}
-	p, q, dx := &acc[:PanelRows][0], &x.Q[:chunks*StoredColumns][0], &x.DX[:chunks*StoredColumns/ActGroup][0]
+	places := 4
+	if tier >= avx512 {
+		places = 1
+	}
+	// Each place goes on from one panel to the next: memory is read as so many pieces.
+	run := panels / places
+	for i := range run {
+		addRowPlaces(acc[i*PanelRows:], data[i*panel:], run, panel, places, chunks, s, x)
+	}
+	if i := run * places; i < panels {
+		addRowPlaces(acc[i*PanelRows:], data[i*panel:], 1, panel, panels-i, chunks, s, x)
+	}
+}
+
+// addRowPlaces is addRow for panels at so many places, each run panels behind the one
+// before; one place with AVX-512.
+func addRowPlaces(acc []float32, data []byte, run, panel, places, chunks int, s *Stored, x *Acts) {
+	groups, gap := chunks*StoredColumns/s.Group, run*panel
+	acc, data = acc[:((places-1)*run+1)*PanelRows], data[:(places-1)*gap+chunks*s.Chunk]
+	p, at, table := &acc[0], &data[0], s.Table
+	q, dx := &x.Q[:chunks*StoredColumns][0], &x.DX[:chunks*StoredColumns/ActGroup][0]
 	var init *int32
 	if x.Init != nil {
 		init = &x.Init[:groups][0]
@@ -47,31 +67,30 @@ func addRow(acc []float32, data []byte, s *Stored, x *Acts) {
 	if s.Min {
 		sums = &x.Sums[:groups][0]
 	}
-	bytes := 0
+	group, bytes := 2*PanelRows, 0
 	if s.Bytes {
-		bytes = 1
+		group, bytes = PanelRows, 1
 	}
-	at, table := &data[0], s.Table
 	switch {
 	case s.Codes == Codes4 && tier >= avx512:
 		addRow4AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
 	case s.Codes == Codes4:
-		addRow4AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+		addRow4AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
 	case s.Codes == CodesTable && tier >= avx512:
 		addRowTableAVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
 	case s.Codes == CodesTable:
-		addRowTableAVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+		addRowTableAVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
 	case s.Codes == Codes41 && tier >= avx512:
 		addRow41AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
 	case s.Codes == Codes41:
-		addRow41AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+		addRow41AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
 	case s.Codes == Codes42 && tier >= avx512:
 		addRow42AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
 	case s.Codes == Codes42:
-		addRow42AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+		addRow42AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
 	case s.Codes == Codes8 && tier >= avx512:
 		addRow8AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
 	case s.Codes == Codes8:
-		addRow8AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+		addRow8AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
 	}
 }

@@ -2,6 +2,13 @@ package simd
 
 import "encoding/binary"
 
+func addPanelsGeneric(acc []float32, data []byte, panel int, s *Stored, x *Acts) {
+	for i := range len(acc) / PanelRows {
+		addRowGeneric(acc[i*PanelRows:], data[i*panel:][:len(x.Q)/StoredColumns*s.Chunk], s, x)
+	}
+}
+
+// addRowGeneric is addPanelsGeneric for one panel.
 func addRowGeneric(acc []float32, data []byte, s *Stored, x *Acts) {
 	groups := StoredColumns / s.Group
 	w := Panel{Codes: make([]byte, StoredColumns*PanelRows), Scale: make([]float32, groups*PanelRows), Group: s.Group}

@@ -4,4 +4,6 @@ package simd
 
 func hasRow() bool { return false }
 
-func addRow(acc []float32, data []byte, s *Stored, x *Acts) { addRowGeneric(acc, data, s, x) }
+func addRow(acc []float32, data []byte, panel int, s *Stored, x *Acts) {
+	addPanelsGeneric(acc, data, panel, s, x)
+}

@@ -108,9 +108,16 @@ func (p *product) grain(panels int) int {
 	return max(1, min(p.batch(), panels/(2*p.e.b.pool.threads)))
 }
 
+// rowPanels are so many panels that simd.AddRow can read them at several places.
+const rowPanels = 64
+
 // panelsOfWeight multiplies all rows by some panels of the weight.
 func (p *product) panelsOfWeight(worker, from, to int) error {
-	for s, n := &p.e.scratch[worker], p.batch(); from < to; from += n {
+	s, n := &p.e.scratch[worker], p.batch()
+	if p.row {
+		n = rowPanels
+	}
+	for ; from < to; from += n {
 		end := min(from+n, to)
 		s.acc = grow(s.acc, (end-from)*p.rows*panel.Rows)
 		p.add(s, s.acc, from, end)
@@ -122,35 +129,42 @@ func (p *product) panelsOfWeight(worker, from, to int) error {
 // add sets acc to the products of some panels, of no more than batch if there are many
 // rows: [panel][rows][panel.Rows], or with tiles [rows][panel][panel.Rows].
 func (p *product) add(s *scratch, acc []float32, from, to int) {
+	clear(acc)
+	first := p.addStored(acc, from, to)
+	if first == p.panels.Chunks() {
+		return
+	}
 	n, size := 1, p.rows*panel.Rows
-	if p.rows > fewRows || p.few || p.whole {
+	if p.rows > fewRows {
 		n = p.batch()
 	}
 	for i := from; i < to; i += n {
 		end := min(i+n, to)
-		p.panelBatch(s, acc[(i-from)*size:(end-from)*size], i, end)
+		p.addUnpacked(s, acc[(i-from)*size:(end-from)*size], i, end, first)
 	}
 }
 
-// panelBatch is add for panels that go through the activations together.
-func (p *product) panelBatch(s *scratch, all []float32, from, to int) {
-	clear(all)
-	first := 0
+// addStored is add for the chunks that kernels multiply by as they are stored: it
+// returns how many those are.
+func (p *product) addStored(acc []float32, from, to int) int {
 	switch {
 	case p.few:
-		simd.AddRows(all, p.panels.Whole(from, to), p.panels.Bytes(), p.panels.Stored(), p.e.x.joined, p.rows)
-		first = p.panels.K / panel.Chunk
+		simd.AddRows(acc, p.panels.Whole(from, to), p.panels.Bytes(), p.panels.Stored(), p.e.x.joined, p.rows)
 	case p.whole:
 		x := p.e.x.whole(p.panels)
-		simd.AddChunks(all, p.panels.Whole(from, to), p.panels.Bytes(), p.panels.Stored(), &x, p.rows)
-		first = p.panels.K / panel.Chunk
+		simd.AddChunks(acc, p.panels.Whole(from, to), p.panels.Bytes(), p.panels.Stored(), &x, p.rows)
 	case p.row:
 		x := p.e.x.whole(p.panels)
-		for i := from; i < to; i++ {
-			p.panels.AddRow(all[(i-from)*panel.Rows:(i-from+1)*panel.Rows], i, &x)
-		}
-		first = p.panels.K / panel.Chunk
+		p.panels.AddRow(acc, from, to, &x)
+	default:
+		return 0
 	}
+	return p.panels.K / panel.Chunk
+}
+
+// addUnpacked is add for the chunks from the first one on of panels that go through
+// the activations together.
+func (p *product) addUnpacked(s *scratch, all []float32, from, to, first int) {
 	for c := first; c < p.panels.Chunks(); c++ {
 		for i := from; i < to; i++ {
 			p.panels.Unpack(&s.panels[i-from], i, c, p.tiles)
