@@ -13,9 +13,8 @@
 //	R8       activations, R12 their scales
 //	R13      Init, or 0
 //	R14      Sums, or 0
-//	Y0, Y1   the sums of the panel's first eight rows and of the others
-//	Y2-Y7    integer sums, likewise in pairs
-//	Y8-Y12   free
+//	Y2-Y7    integer sums of a panel's first eight rows and of the others, in pairs
+//	Y8-Y12   free, Y9 and Y10 codes
 //	Y13-Y15  masks, or a table
 
 // NEAR is how many bytes before its use memory is fetched.
@@ -50,20 +49,14 @@
 	JZ   unit;               \
 	ADDQ $32, R10
 
-// UNIT begins one, and PLACE one of its places.
+// UNIT begins one.
 #define UNIT \
 	MOVQ acc+0(FP), DI; \
 	XORL DX, DX
 
-#define PLACE \
-	VMOVUPS (DI), Y0; \
-	VMOVUPS 32(DI), Y1
-
 // NEXT goes to the next place, unit or chunk. A unit has so many bytes of codes, lines
 // of all, and groups.
 #define NEXT(codes, lines, groups) \
-	VMOVUPS Y0, (DI);       \
-	VMOVUPS Y1, 32(DI);     \
 	ADDQ sumgap+96(FP), DI; \
 	ADDQ gap+88(FP), DX;    \
 	CMPQ DX, end+104(FP);   \
@@ -115,34 +108,36 @@ dot:
 
 // FLOATS adds the sums of group g of a unit's groups.
 #define FLOATS(g, groups, a, b, byte, min, none) \
-	VCVTDQ2PS    a, a;         \
-	VCVTDQ2PS    b, b;         \
-	VBROADCASTSS (R12), Y8;    \
-	VMULPS       Y8, a, a;     \
-	VMULPS       Y8, b, b;     \
-	CMPQ  R15, $16;            \
-	JEQ   byte;                \
+	VCVTDQ2PS    a, a;             \
+	VCVTDQ2PS    b, b;             \
+	VBROADCASTSS (R12), Y8;        \
+	VMULPS       Y8, a, a;         \
+	VMULPS       Y8, b, b;         \
+	CMPQ  R15, $16;                \
+	JEQ   byte;                    \
 	VCVTPH2PS    (32*g)(R10)(DX*1), Y9;     \
 	VCVTPH2PS    (32*g+16)(R10)(DX*1), Y10; \
-	VFMADD231PS  Y9, a, Y0;    \
-	VFMADD231PS  Y10, b, Y1;   \
-	TESTQ R14, R14;            \
-	JZ    none;                \
+	VFMADD213PS  (DI), Y9, a;      \
+	VFMADD213PS  32(DI), Y10, b;   \
+	TESTQ R14, R14;                \
+	JZ    none;                    \
 	VCVTPH2PS    (256*groups+32*g)(R10)(DX*1), Y9;     \
 	VCVTPH2PS    (256*groups+32*g+16)(R10)(DX*1), Y10; \
-	JMP   min;                 \
-byte:                              \
-	SCALES(0, 16*g);           \
-	VFMADD231PS  Y9, a, Y0;    \
-	VFMADD231PS  Y10, b, Y1;   \
-	TESTQ R14, R14;            \
-	JZ    none;                \
-	SCALES(32, 128*groups+16*g); \
-min:                               \
-	VBROADCASTSS (4*g)(R14), Y8; \
-	VFMADD231PS  Y9, Y8, Y0;   \
-	VFMADD231PS  Y10, Y8, Y1;  \
-none:
+	JMP   min;                     \
+byte:                                  \
+	SCALES(0, 16*g);               \
+	VFMADD213PS  (DI), Y9, a;      \
+	VFMADD213PS  32(DI), Y10, b;   \
+	TESTQ R14, R14;                \
+	JZ    none;                    \
+	SCALES(32, 128*groups+16*g);   \
+min:                                   \
+	VBROADCASTSS (4*g)(R14), Y8;   \
+	VFMADD231PS  Y9, Y8, a;        \
+	VFMADD231PS  Y10, Y8, b;       \
+none:                                  \
+	VMOVUPS a, (DI);               \
+	VMOVUPS b, 32(DI)
 
 #define FETCH(i) PREFETCHT0 (i*64)(R9)(DX*1)
 
@@ -188,7 +183,6 @@ chunk:
 unit:
 	UNIT
 place:
-	PLACE
 	INIT(0, Y2, Y3, dot)
 	ZERO(Y4, Y5)
 	ZERO(Y6, Y7)
@@ -208,44 +202,37 @@ place:
 	FLOATS(0, 1, Y2, Y3, byte, min, none)
 	NEXT(256, 5, 1)
 
-// BYTES adds to a and to b the products of eight rows of vectors j and j+4 of a unit,
-// whose codes are Y9 and Y10.
+// BYTES adds the products of vector j of a unit, whose codes are the bytes of Y9 and Y10.
 #define BYTES(j, a, b) \
-	VPBROADCASTD (j*8)(R8), Y8;     \
-	VPAND        Y13, Y9, Y11;      \
-	VPMADDWD     Y8, Y11, Y11;      \
-	VPADDD       Y11, a, a;         \
-	VPBROADCASTD (j*8+4)(R8), Y8;   \
-	VPSRLW       $8, Y9, Y9;        \
-	VPMADDWD     Y8, Y9, Y9;        \
-	VPADDD       Y9, a, a;          \
-	VPBROADCASTD (j*8+32)(R8), Y8;  \
-	VPAND        Y13, Y10, Y11;     \
-	VPMADDWD     Y8, Y11, Y11;      \
-	VPADDD       Y11, b, b;         \
-	VPBROADCASTD (j*8+36)(R8), Y8;  \
-	VPSRLW       $8, Y10, Y10;      \
-	VPMADDWD     Y8, Y10, Y10;      \
-	VPADDD       Y10, b, b
+	MASKED(Y13, (j*8), a, b); \
+	SHIFTED(8, (j*8+4), a, b)
 
-// FOUR makes bytes of eight rows of vector i of the plane of four bits.
-#define FOUR(i, off) \
-	VMOVDQU (i*64+off)(SI)(DX*1), Y10; \
-	VPAND   Y14, Y10, Y9;        \
-	VPSRLW  $4, Y10, Y10;        \
+// LOW makes them of vector i of the plane of four bits, those of vector i of the unit,
+// and UPPER of vector i+4.
+#define LOW(i) \
+	VPAND (i*64)(SI)(DX*1), Y14, Y9; \
+	VPAND (i*64+32)(SI)(DX*1), Y14, Y10
+
+#define UPPER(i) \
+	VMOVDQU (i*64)(SI)(DX*1), Y9;     \
+	VMOVDQU (i*64+32)(SI)(DX*1), Y10; \
+	VPSRLW  $4, Y9, Y9;               \
+	VPSRLW  $4, Y10, Y10;             \
+	VPAND   Y14, Y9, Y9;              \
 	VPAND   Y14, Y10, Y10
 
-#define LOOKUP(i, off, a) \
-	FOUR(i, off);           \
-	VPSHUFB Y9, Y15, Y9;    \
-	VPSHUFB Y10, Y15, Y10;  \
-	BYTES(i, a, a)
+#define LOOKUP \
+	VPSHUFB Y9, Y15, Y9; \
+	VPSHUFB Y10, Y15, Y10
 
-#define LOOKUPS(off, a) \
-	LOOKUP(0, off, a); \
-	LOOKUP(1, off, a); \
-	LOOKUP(2, off, a); \
-	LOOKUP(3, off, a)
+#define LOOKUPS(i) \
+	FETCH(i);               \
+	LOW(i);                 \
+	LOOKUP;                 \
+	BYTES(i, Y2, Y3);       \
+	UPPER(i);               \
+	LOOKUP;                 \
+	BYTES((i+4), Y4, Y5)
 
 // func addRowTableAVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
 TEXT ·addRowTableAVX2(SB), NOSPLIT, $0-112
@@ -259,47 +246,34 @@ chunk:
 unit:
 	UNIT
 place:
-	PLACE
 	INIT(0, Y2, Y3, dot)
-	FETCH(0)
-	FETCH(1)
-	LOOKUPS(0, Y2)
-	FETCH(2)
-	FETCH(3)
+	ZERO(Y4, Y5)
+	LOOKUPS(0)
+	LOOKUPS(1)
+	LOOKUPS(2)
+	LOOKUPS(3)
 	FETCH(4)
-	LOOKUPS(32, Y3)
+	VPADDD Y4, Y2, Y2
+	VPADDD Y5, Y3, Y3
 	FLOATS(0, 1, Y2, Y3, byte, min, none)
 	NEXT(256, 5, 1)
 
-// HIGH adds bits of another plane to codes, shifted there by OP.
-#define HIGH(OP, n, bits, codes) \
-	OP    $n, bits, Y8;   \
-	VPAND Y15, Y8, Y8;    \
-	VPOR  Y8, codes, codes
+// PLANE loads vector i of a unit's planes.
+#define PLANE(i, u, v) \
+	VMOVDQU (i*64)(SI)(DX*1), u; \
+	VMOVDQU (i*64+32)(SI)(DX*1), v
 
-#define SAME(bits, codes) \
-	VPAND Y15, bits, Y8;  \
-	VPOR  Y8, codes, codes
+// HIGH adds bits of another plane to the codes, shifted there by OP, and SAME without.
+#define HIGH(OP, n, u, v) \
+	OP    $n, u, Y11; \
+	OP    $n, v, Y12; \
+	SAME(Y11, Y12)
 
-// FIVE adds the products of eight rows.
-#define FIVE(off, a) \
-	VMOVDQU (256+off)(SI)(DX*1), Y12; \
-	FOUR(0, off);               \
-	HIGH(VPSLLW, 4, Y12, Y9);   \
-	SAME(Y12, Y10);             \
-	BYTES(0, a, a);             \
-	FOUR(1, off);               \
-	HIGH(VPSLLW, 3, Y12, Y9);   \
-	HIGH(VPSRLW, 1, Y12, Y10);  \
-	BYTES(1, a, a);             \
-	FOUR(2, off);               \
-	HIGH(VPSLLW, 2, Y12, Y9);   \
-	HIGH(VPSRLW, 2, Y12, Y10);  \
-	BYTES(2, a, a);             \
-	FOUR(3, off);               \
-	HIGH(VPSLLW, 1, Y12, Y9);   \
-	HIGH(VPSRLW, 3, Y12, Y10);  \
-	BYTES(3, a, a)
+#define SAME(u, v) \
+	VPAND Y15, u, Y11; \
+	VPAND Y15, v, Y12; \
+	VPOR  Y11, Y9, Y9; \
+	VPOR  Y12, Y10, Y10
 
 // func addRow41AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
 TEXT ·addRow41AVX2(SB), NOSPLIT, $0-112
@@ -312,39 +286,43 @@ chunk:
 unit:
 	UNIT
 place:
-	PLACE
 	INIT(0, Y2, Y3, dot)
+	ZERO(Y4, Y5)
+	PLANE(4, Y0, Y1)
 	FETCH(0)
+	LOW(0)
+	HIGH(VPSLLW, 4, Y0, Y1)
+	BYTES(0, Y2, Y3)
+	UPPER(0)
+	SAME(Y0, Y1)
+	BYTES(4, Y4, Y5)
 	FETCH(1)
+	LOW(1)
+	HIGH(VPSLLW, 3, Y0, Y1)
+	BYTES(1, Y2, Y3)
+	UPPER(1)
+	HIGH(VPSRLW, 1, Y0, Y1)
+	BYTES(5, Y4, Y5)
 	FETCH(2)
-	FIVE(0, Y2)
+	LOW(2)
+	HIGH(VPSLLW, 2, Y0, Y1)
+	BYTES(2, Y2, Y3)
+	UPPER(2)
+	HIGH(VPSRLW, 2, Y0, Y1)
+	BYTES(6, Y4, Y5)
 	FETCH(3)
+	LOW(3)
+	HIGH(VPSLLW, 1, Y0, Y1)
+	BYTES(3, Y2, Y3)
+	UPPER(3)
+	HIGH(VPSRLW, 3, Y0, Y1)
+	BYTES(7, Y4, Y5)
 	FETCH(4)
 	FETCH(5)
-	FIVE(32, Y3)
+	VPADDD Y4, Y2, Y2
+	VPADDD Y5, Y3, Y3
 	FLOATS(0, 1, Y2, Y3, byte, min, none)
 	NEXT(320, 6, 1)
-
-// SIX adds the products of eight rows, whose groups have 16 columns.
-#define SIX(off, a, b) \
-	VMOVDQU (256+off)(SI)(DX*1), Y6;  \
-	VMOVDQU (320+off)(SI)(DX*1), Y7;  \
-	FOUR(0, off);               \
-	HIGH(VPSLLW, 4, Y6, Y9);    \
-	SAME(Y6, Y10);              \
-	BYTES(0, a, b);             \
-	FOUR(1, off);               \
-	HIGH(VPSLLW, 4, Y7, Y9);    \
-	SAME(Y7, Y10);              \
-	BYTES(1, a, b);             \
-	FOUR(2, off);               \
-	HIGH(VPSLLW, 2, Y6, Y9);    \
-	HIGH(VPSRLW, 2, Y6, Y10);   \
-	BYTES(2, a, b);             \
-	FOUR(3, off);               \
-	HIGH(VPSLLW, 2, Y7, Y9);    \
-	HIGH(VPSRLW, 2, Y7, Y10);   \
-	BYTES(3, a, b)
 
 // func addRow42AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
 TEXT ·addRow42AVX2(SB), NOSPLIT, $0-112
@@ -357,28 +335,51 @@ chunk:
 unit:
 	UNIT
 place:
-	PLACE
 	INIT(0, Y2, Y3, low)
 	INIT(1, Y4, Y5, high)
+	PLANE(4, Y0, Y1)
+	PLANE(5, Y6, Y7)
 	FETCH(0)
+	LOW(0)
+	HIGH(VPSLLW, 4, Y0, Y1)
+	BYTES(0, Y2, Y3)
+	UPPER(0)
+	SAME(Y0, Y1)
+	BYTES(4, Y4, Y5)
 	FETCH(1)
+	LOW(1)
+	HIGH(VPSLLW, 4, Y6, Y7)
+	BYTES(1, Y2, Y3)
+	UPPER(1)
+	SAME(Y6, Y7)
+	BYTES(5, Y4, Y5)
 	FETCH(2)
-	SIX(0, Y2, Y4)
+	LOW(2)
+	HIGH(VPSLLW, 2, Y0, Y1)
+	BYTES(2, Y2, Y3)
+	UPPER(2)
+	HIGH(VPSRLW, 2, Y0, Y1)
+	BYTES(6, Y4, Y5)
 	FETCH(3)
+	LOW(3)
+	HIGH(VPSLLW, 2, Y6, Y7)
+	BYTES(3, Y2, Y3)
+	UPPER(3)
+	HIGH(VPSRLW, 2, Y6, Y7)
+	BYTES(7, Y4, Y5)
 	FETCH(4)
 	FETCH(5)
 	FETCH(6)
-	SIX(32, Y3, Y5)
 	FLOATS(0, 2, Y2, Y3, byte0, min0, none0)
 	FLOATS(1, 2, Y4, Y5, byte1, min1, none1)
 	NEXT(384, 7, 2)
 
 // EIGHT adds the products of vector j of a unit.
 #define EIGHT(j) \
-	FETCH(j);                    \
-	VMOVDQU (j*64)(SI)(DX*1), Y9;      \
-	VMOVDQU (j*64+32)(SI)(DX*1), Y10;  \
-	MASKED(Y13, (j*8), Y2, Y3);  \
+	FETCH(j);                         \
+	VMOVDQU (j*64)(SI)(DX*1), Y9;     \
+	VMOVDQU (j*64+32)(SI)(DX*1), Y10; \
+	MASKED(Y13, (j*8), Y2, Y3);       \
 	SHIFTED(8, (j*8+4), Y4, Y5)
 
 // func addRow8AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
@@ -390,7 +391,6 @@ chunk:
 unit:
 	UNIT
 place:
-	PLACE
 	INIT(0, Y2, Y3, dot)
 	ZERO(Y4, Y5)
 	EIGHT(0)
