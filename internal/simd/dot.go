@@ -7,7 +7,7 @@ package simd
 // DotF32 returns the dot product of w and x[:len(w)].
 func DotF32(w, x []float32) float32 {
 	var dst [1]float32
-	dotLast(dst[:], weights{f32: w}, 0, 1, x[:len(w)])
+	dotQuad(dst[:], 0, weights{f32: w}, x[:len(w)])
 	return dst[0]
 }
 
@@ -71,28 +71,41 @@ func dots(dst []float32, stride int, w weights, n int, x []float32, k int) {
 			dst, x = dst[min(dotCols*stride, len(dst)):], x[dotCols*k:]
 		}
 	}
-	for i := 0; i < n; i += dotRows {
+	gap, step := 1, dotRows
+	if dotsApart() { // memory is read as so many pieces: of one alone a core reads less
+		gap, step = n/dotRows, 1
+	}
+	for i := range n / dotRows {
 		for r := range rows {
-			dotLast(dst[r*stride:], w, i, min(i+dotRows, n), x[r*k:(r+1)*k])
+			dotQuad(dst[r*stride+i*step:], gap, w.from(i*step*k), x[r*k:(r+1)*k])
 		}
+	}
+	for r := range rows {
+		dotLast(dst[r*stride:], w, n&^(dotRows-1), n, x[r*k:(r+1)*k])
 	}
 }
 
-// dotLast sets dst[i] to the products of one row x with some rows, from i to n,
-// fewer than dotRows or as many.
+// dotLast sets dst[i] to the product of x with row i of w, from i to n.
 func dotLast(dst []float32, w weights, i, n int, x []float32) {
-	step, k := dotRows, len(x)
-	stride := k
-	if n-i < dotRows {
-		step, stride = 1, 0 // the same row as often: no slower than it would be alone
+	for ; i < n; i++ {
+		dotQuad(dst[i:], 0, w.from(i*len(x)), x)
 	}
-	for whole := k &^ (lanes - 1); i < n; i += step {
-		var sums dotSums
-		addDots(&sums, w.from(i*k), stride, x[:whole])
-		var all [dotRows]float32
-		addTails(sums[:step], w.from(i*k+whole), k, x[whole:])
-		sumDots(&all, &sums)
-		copy(dst[i:i+step], all[:])
+}
+
+// dotQuad sets dst[i*gap] to the product of x with row i*gap of w, for dotRows of
+// them; for one, if gap is 0.
+func dotQuad(dst []float32, gap int, w weights, x []float32) {
+	n, k, whole := dotRows, len(x), len(x)&^(lanes-1)
+	if gap == 0 {
+		n = 1 // the same row as often: no slower than it would be alone
+	}
+	var sums dotSums
+	addDots(&sums, w, gap*k, x[:whole])
+	addTails(sums[:n], w.from(whole), gap*k, x[whole:])
+	var all [dotRows]float32
+	sumDots(&all, &sums)
+	for i, v := range all[:n] {
+		dst[i*gap] = v
 	}
 }
 

@@ -30,9 +30,9 @@
 	VFMADD231PS Y10, Y8, lo;      \
 	VFMADD231PS Y11, Y9, hi
 
-// ahead is how far before a step its rows are fetched: what follows their ends
-// begins the next four rows.
-#define ahead 1024
+// ahead is how many bytes before a step its rows are fetched: what follows the end of
+// one that lies apart is the next row there.
+#define ahead 512
 
 #define FETCH \
 	PREFETCHT0 (R10);       \
@@ -62,10 +62,6 @@
 	SHRQ    $4, CX;              \
 	JZ      done;                \
 loop:                                \
-	CMPQ    CX, $(ahead/16>>shift); \
-	JNE     fetch;               \
-	ADDQ    R9, R10;             \
-fetch:                               \
 	FETCH;                       \
 	VMOVUPS (DX), Y8;            \
 	VMOVUPS 32(DX), Y9;          \

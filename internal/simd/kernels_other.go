@@ -2,6 +2,8 @@
 
 package simd
 
+func dotsApart() bool { return false }
+
 func addDots(sums *dotSums, w weights, stride int, x []float32) { addDotsGeneric(sums, w, stride, x) }
 
 func addBlock(sums *[dotCols]dotSums, w, x []float32, stride, k int) {

@@ -209,9 +209,12 @@ const (
 // rowsOfWeight multiplies all rows by some of the weight's.
 func (p *product) rowsOfWeight(worker, from, to int) error {
 	k, n := p.w.Shape.Last(), p.w.Rows()
-	s, x := &p.e.scratch[worker], p.x[:p.rows*k]
-	for i := from; i < to; i += floatRows {
-		w := p.w.Span(i, min(i+floatRows, to), &s.rows)
+	s, x, step := &p.e.scratch[worker], p.x[:p.rows*k], floatRows
+	if d := p.w.DType; p.rows < manyRows && p.w.Order == nil && (d == tensor.F16 || d == tensor.BF16) {
+		step = 8 * floatRows // which kernels read at several places
+	}
+	for i := from; i < to; i += step {
+		w := p.w.Span(i, min(i+step, to), &s.rows)
 		if err := s.product(p.out[i:], n, p.w.DType, w, x, k); err != nil {
 			return err
 		}
