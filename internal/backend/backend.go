@@ -111,6 +111,18 @@ type Step struct {
 	Cache   Cache
 }
 
+// Wanted is the rows of s whose logits are wanted: what nodes behind Rows compute.
+func (s *Step) Wanted() *Step {
+	if len(s.Outputs) == len(s.Tokens) {
+		return s
+	}
+	w := &Step{Cache: s.Cache}
+	for _, r := range s.Outputs {
+		w.Tokens, w.Pos, w.Seqs = append(w.Tokens, s.Tokens[r]), append(w.Pos, s.Pos[r]), append(w.Seqs, s.Seqs[r])
+	}
+	return w
+}
+
 // Check tells whether s is well formed for a plan of at most rows rows over a
 // vocabulary of vocab.
 func (s *Step) Check(rows, vocab int) error {

@@ -5,10 +5,12 @@ package graph
 // that leaves out most of the last layer, and all layers behind the last one that
 // stores keys and values (Gemma 4 E2B: 20 of 35). Nodes are copies, and those that
 // need only some rows follow Rows nodes of their inputs; values of rows do not change.
+// Nodes that are computed together, with the same inputs, stay so: those of a node are
+// what together returns, which may be nil.
 //
 // (llama.cpp's inp_out_ids drops rows behind the last layer's attention.)
-func (g *Graph) Hoist() *Graph {
-	every, last := g.stored(), g.Result()
+func (g *Graph) Hoist(together func(*Node) []*Node) *Graph {
+	every, last := g.stored(together), g.Result()
 	if every[last] || last.Op == Rows || !g.Live().After[last] {
 		return g
 	}
@@ -30,15 +32,20 @@ func (g *Graph) Hoist() *Graph {
 	return &Graph{h.nodes}
 }
 
-// stored is the embeddings, and the nodes that keys and values are computed from: those
-// of each row.
-func (g *Graph) stored() map[*Node]bool {
+// stored is the embeddings, and the nodes that keys and values are computed from, or
+// together with: those of each row.
+func (g *Graph) stored(together func(*Node) []*Node) map[*Node]bool {
 	every := map[*Node]bool{}
 	for i := len(g.Nodes) - 1; i >= 0; i-- {
 		n := g.Nodes[i]
 		if every[n] = every[n] || n.Op == StoreKV || n.Op == Embed; every[n] {
 			for _, in := range n.In {
 				every[in] = true
+			}
+			if together != nil {
+				for _, m := range together(n) {
+					every[m] = true
+				}
 			}
 		}
 	}

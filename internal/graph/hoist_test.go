@@ -18,7 +18,7 @@ func TestHoist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := g.Hoist()
+	h := g.Hoist(nil)
 	var b strings.Builder
 	if err := Print(&b, h); err != nil || !strings.HasPrefix(b.String(), hoisted) {
 		t.Errorf("%v\n%s", err, b.String())
@@ -46,13 +46,31 @@ func TestHoist(t *testing.T) {
 	}
 }
 
+// TestHoistTogether: what is computed together with keys is computed of all rows.
+func TestHoistTogether(t *testing.T) {
+	g, err := record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := g.Node("blk.0.attn_q")
+	h := g.Hoist(func(n *Node) []*Node {
+		if n.Op == Linear && n.In[0] == q.In[0] {
+			return []*Node{q}
+		}
+		return nil
+	})
+	if n := h.Node("blk.0.attn_q"); n.In[0].Op == Rows || h.Node("blk.0.attn_q.rows") == nil {
+		t.Errorf("%s reads %v", n.Name, n.In[0])
+	}
+}
+
 // TestHoistNothing: a graph whose logits are all rows', or whose Rows node is its end, is left.
 func TestHoistNothing(t *testing.T) {
 	every, last := New(), New()
 	every.Linear(weight("output", 16, 8), every.Embed(weight("token_embd", 16, 8), 16, 8, 1), 16)
 	last.Outputs(last.Embed(weight("token_embd", 16, 8), 16, 8, 1))
 	for _, b := range []Builder{every, last} {
-		if g, err := b.Graph(); err != nil || g.Hoist() != g {
+		if g, err := b.Graph(); err != nil || g.Hoist(nil) != g {
 			t.Errorf("hoisted, or %v", err)
 		}
 	}

@@ -88,8 +88,7 @@ type executable struct {
 	result  []float32 // its value
 
 	// The step that runs, and as much of it as wants logits.
-	step   *backend.Step
-	wanted backend.Step
+	step, wanted *backend.Step
 }
 
 // kernel computes one node.
@@ -113,8 +112,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	}
 	e.b.busy.Lock()
 	defer e.b.busy.Unlock()
-	e.step, e.x.node = s, nil
-	e.want(s)
+	e.step, e.wanted, e.x.node = s, s.Wanted(), nil
 	e.b.settle(ctx, len(s.Tokens))
 	for i := range e.kernels {
 		k := &e.kernels[i]

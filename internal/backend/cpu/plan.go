@@ -41,7 +41,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	b.busy.Lock()
 	defer b.busy.Unlock()
 	if o.Want == nil && o.Expert == nil { // a tap sees all rows
-		g = g.Hoist()
+		g = g.Hoist(nil)
 	}
 	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g),
 		scratch: make([]scratch, b.pool.threads), expert: o.Expert}
@@ -107,19 +107,10 @@ func (p *planner) take(size int) (b []float32, err error) {
 	return b, nil
 }
 
-// want sets the part of s that nodes behind Rows compute.
-func (e *executable) want(s *backend.Step) {
-	w := &e.wanted
-	w.Tokens, w.Pos, w.Seqs, w.Cache = w.Tokens[:0], w.Pos[:0], w.Seqs[:0], s.Cache
-	for _, r := range s.Outputs {
-		w.Tokens, w.Pos, w.Seqs = append(w.Tokens, s.Tokens[r]), append(w.Pos, s.Pos[r]), append(w.Seqs, s.Seqs[r])
-	}
-}
-
 // rowsOf is the rows of the running step that n's value has.
 func (e *executable) rowsOf(n *graph.Node) *backend.Step {
 	if e.after[n] {
-		return &e.wanted
+		return e.wanted
 	}
 	return e.step
 }

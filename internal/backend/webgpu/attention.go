@@ -25,7 +25,7 @@ func (p *planner) storeKV(l *lowered) error {
 	l.dispatches = append(l.dispatches, d.dispatch)
 	d.kv, d.ranges = kv, func(c *cache) []gpu.Range {
 		s := c.stores[kv]
-		return append(d.head, gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, gpu.Range{Buffer: k}, gpu.Range{Buffer: v}, gpu.Range{Buffer: c.tables[s.class]})
+		return append(d.head, gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, gpu.Range{Buffer: k}, gpu.Range{Buffer: v}, gpu.Range{Buffer: c.tables[every][s.class]})
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (p *planner) pair(g *graph.Graph) {
 			if a.Op != graph.Attention || a.Attr.(graph.AttentionAttr).KV != s.Attr.(*graph.KV) {
 				continue
 			}
-			if q := a.In[0]; q.Op == graph.RoPE && q.ID < s.ID && p.only(q) == a && sameTurns(q, k) && q.In[0] != k.In[0] && p.turnedHead(q.In[0]) != q {
+			if q := a.In[0]; q.Op == graph.RoPE && q.ID < s.ID && p.extent(q) == p.extent(s) && p.only(q) == a && sameTurns(q, k) && q.In[0] != k.In[0] && p.turnedHead(q.In[0]) != q {
 				p.turned[q], p.turned[k] = s, s
 			}
 			break
@@ -91,7 +91,7 @@ func (p *planner) turn(l *lowered, kv *graph.KV, q, k *graph.Node) error {
 	if err != nil {
 		return err
 	}
-	t, err := p.turns(q.Attr.(graph.RoPEAttr).Freqs)
+	t, err := p.turns(q)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (p *planner) turn(l *lowered, kv *graph.KV, q, k *graph.Node) error {
 	d.kv, d.ranges = kv, func(c *cache) []gpu.Range {
 		s := c.stores[kv]
 		return append(d.head, gpu.Range{Buffer: out}, gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, gpu.Range{Buffer: from[0]}, gpu.Range{Buffer: from[1]},
-			gpu.Range{Buffer: from[2]}, gpu.Range{Buffer: t.buffer}, gpu.Range{Buffer: c.tables[s.class]})
+			gpu.Range{Buffer: from[2]}, gpu.Range{Buffer: t.buffer}, gpu.Range{Buffer: c.tables[every][s.class]})
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (p *planner) attention(l *lowered) error {
 	heads, seen := n.In[0].Shape[0], p.seen(a.KV.Dim)
 	params := attentionParams{heads, a.KV.Heads, min(a.KV.Window, math.MaxInt32), float32(a.Scale)}
 	below := 0
-	if seen.Dim%16 == 0 && p.e.most(n) >= many && !p.e.b.o.Software {
+	if seen.Dim%16 == 0 && p.most(n) >= many && !p.e.b.o.Software {
 		d, err := p.attendMany(l, attendVariant{seen}, params)
 		if err != nil {
 			return err
@@ -196,7 +196,7 @@ func (p *planner) attention(l *lowered) error {
 	}
 	var x *split
 	if !p.e.b.o.Software {
-		x = &split{a.KV.Window, heads, seen.Dim, p.e.b.limit}
+		x = &split{p.extent(n), a.KV.Window, heads, seen.Dim, p.e.b.limit}
 		p.e.splits = append(p.e.splits, x)
 	}
 	from := 0
@@ -241,6 +241,7 @@ func (p *planner) attendMany(l *lowered, v attendVariant, params attentionParams
 
 // split is when attention is divided among workgroups by pages: where a row sees many.
 type split struct {
+	extent             extent
 	window, heads, dim int
 	limit              int // bytes of what they make
 }
@@ -258,7 +259,8 @@ func (x *split) apart() int {
 }
 
 // of is the bytes of what a step's pages make, if they are divided, and how many these are.
-func (x *split) of(s *backend.Step) (bytes, pages int) {
+func (x *split) of(parts [extents]*backend.Step) (bytes, pages int) {
+	s := parts[x.extent]
 	for _, pos := range s.Pos {
 		first := 0
 		if x.window > 0 {
@@ -299,7 +301,7 @@ func (p *planner) parts(l *lowered, whole *dispatch, v attentionVariant, params 
 	store, out := l.node.Attr.(graph.AttentionAttr).KV, p.values[l.node]
 	d.split, d.long, d.from, d.below, d.kv = whole.split, true, whole.from, whole.below, store
 	d.ranges = func(c *cache) []gpu.Range {
-		return append(d.head, gpu.Range{Buffer: out}, gpu.Range{Buffer: c.parts}, gpu.Range{Buffer: c.tables[c.stores[store].class]})
+		return append(d.head, gpu.Range{Buffer: out}, gpu.Range{Buffer: c.parts}, gpu.Range{Buffer: c.tables[whole.split.extent][c.stores[store].class]})
 	}
 	return nil
 }
@@ -318,7 +320,7 @@ func (p *planner) attend(l *lowered, shader string, v, params any, grid func(row
 	l.dispatches = append(l.dispatches, d.dispatch)
 	d.kv, d.ranges = kv, func(c *cache) []gpu.Range {
 		s := c.stores[kv]
-		all := append(d.head, gpu.Range{Buffer: out}, in[0], gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, gpu.Range{Buffer: c.tables[s.class]})
+		all := append(d.head, gpu.Range{Buffer: out}, in[0], gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, gpu.Range{Buffer: c.tables[l.extent][s.class]})
 		return append(all, in[1:]...)
 	}
 	return d.dispatch, nil

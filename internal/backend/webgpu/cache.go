@@ -16,9 +16,9 @@ type cache struct {
 	b      *Backend
 	class  map[int]int // window -> class of the pool
 	stores map[*graph.KV]*store
-	tables []gpu.Buffer // by class
-	parts  gpu.Buffer   // what attention makes of pages, nil until it is divided
-	grown  int          // counts the buffers that were replaced: groups of them are stale
+	tables [extents][]gpu.Buffer // by class
+	parts  gpu.Buffer            // what attention makes of pages, nil until it is divided
+	grown  int                   // counts the buffers that were replaced: groups of them are stale
 }
 
 // store is one layer's keys and values, [slot, words] each.
@@ -32,7 +32,10 @@ type store struct {
 
 // NewCache implements backend.Backend. There is no room until something is stored.
 func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
-	c := &cache{b: b, class: map[int]int{}, stores: map[*graph.KV]*store{}, tables: make([]gpu.Buffer, pool.Classes())}
+	c := &cache{b: b, class: map[int]int{}, stores: map[*graph.KV]*store{}}
+	for x := range c.tables {
+		c.tables[x] = make([]gpu.Buffer, pool.Classes())
+	}
 	for i := range pool.Classes() {
 		c.class[pool.Window(i)] = i
 	}
@@ -64,17 +67,46 @@ func (c *cache) Close() error {
 	for _, s := range c.stores {
 		c.b.release(s.keys, s.values)
 	}
-	c.b.release(append(c.tables, c.parts)...)
-	c.stores, c.tables, c.parts = nil, nil, nil
+	for _, tables := range c.tables {
+		c.b.release(tables...)
+	}
+	c.b.release(c.parts)
+	c.stores, c.tables, c.parts = nil, [extents][]gpu.Buffer{}, nil
 	return nil
 }
 
 // reserve makes room for what a step stores, and for what so many steps from it on do.
-func (c *cache) reserve(s *backend.Step, steps int, splits []*split) error {
+func (c *cache) reserve(s [extents]*backend.Step, steps int, splits []*split) error {
 	if c.stores == nil {
 		return errors.New("the cache is closed")
 	}
-	for class := range c.tables {
+	if err := c.store(s[every], steps); err != nil {
+		return err
+	}
+	for x := range told(s) {
+		for class, b := range c.tables[x] {
+			size := 0
+			for i := range steps { // the last one's window may begin on a later page, and have fewer
+				size = max(size, len(c.table(further(s[x], i), class)))
+			}
+			if size == 0 || b != nil && b.Size() >= size {
+				continue
+			}
+			made, err := c.b.empty("page table", 2*size)
+			if err != nil {
+				return err
+			}
+			c.b.release(b)
+			c.tables[x][class] = made
+			c.grown++
+		}
+	}
+	return c.divide(s, steps, splits)
+}
+
+// store makes room for keys and values.
+func (c *cache) store(s *backend.Step, steps int) error {
+	for class := range c.tables[every] {
 		pages := 0
 		for t, seq := range s.Seqs {
 			for at := int(s.Pos[t]); at < int(s.Pos[t])+steps; at++ {
@@ -88,35 +120,32 @@ func (c *cache) reserve(s *backend.Step, steps int, splits []*split) error {
 				}
 			}
 		}
-		size := 0
-		for i := range steps { // the last one's window may begin on a later page, and have fewer
-			size = max(size, len(c.table(further(s, i), class)))
-		}
-		if b := c.tables[class]; b == nil || b.Size() < size {
-			made, err := c.b.empty("page table", 2*size)
-			if err != nil {
-				return err
-			}
-			c.b.release(b)
-			c.tables[class] = made
-			c.grown++
-		}
 	}
-	return c.divide(s, steps, splits)
+	return nil
+}
+
+// told is the extents of a step that have tables: where all rows are wanted, one.
+func told(s [extents]*backend.Step) int {
+	if s[every] == s[wanted] {
+		return int(wanted)
+	}
+	return int(extents)
 }
 
 // tell records that a step's rows are told their slots.
-func (c *cache) tell(l *gpu.List, s *backend.Step) {
-	for class := range c.tables {
-		l.Write(c.tables[class], 0, c.table(s, class))
+func (c *cache) tell(l *gpu.List, s [extents]*backend.Step) {
+	for x := range told(s) {
+		for class, b := range c.tables[x] {
+			l.Write(b, 0, c.table(s[x], class))
+		}
 	}
 }
 
 // divide makes room for what attention makes where it is divided, in so many steps from s on.
-func (c *cache) divide(s *backend.Step, steps int, splits []*split) error {
+func (c *cache) divide(s [extents]*backend.Step, steps int, splits []*split) error {
 	most := 0
 	for i := range steps {
-		at := further(s, i)
+		at := parts(further(s[every], i))
 		for _, x := range splits {
 			bytes, _ := x.of(at)
 			most = max(most, bytes)

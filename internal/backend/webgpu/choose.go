@@ -42,7 +42,6 @@ type chooser struct {
 	rows   int           // at most
 	steps  int           // at most
 	leaves [2]gpu.Buffer // of the passes, in turns: [rows, slices, k, 2]
-	passes lowered
 }
 
 // slices are how many each pass has for k tokens.
@@ -57,15 +56,15 @@ func (c *chooser) slices(k int) (all []int) {
 // also where the host writes those of a step, and Embed reads them.
 func (c *chooser) chosen(k int) gpu.Buffer { return c.leaves[(len(c.slices(k))+1)%2] }
 
-// chooser makes the buffers of what finds the likeliest tokens by the logits. It is nil
+// newChooser makes the buffers of what finds the likeliest tokens by the logits. It is nil
 // where a program stands in for a GPU: there it is dear that invocations wait for each
 // other, and logits are near.
-func (p *planner) chooser(g *graph.Graph) (c *chooser, err error) {
+func (p *planner) newChooser(g *graph.Graph) (c *chooser, err error) {
 	if p.e.b.o.Software {
 		return nil, nil
 	}
 	logits := g.Result()
-	c = &chooser{size: logits.Shape.Size(), rows: min(p.e.most(logits), choosing), steps: ahead, passes: lowered{node: logits}}
+	c = &chooser{size: logits.Shape.Size(), rows: min(p.most(logits), choosing), steps: ahead}
 	for _, n := range g.Nodes {
 		if n.Op == graph.Embed && !p.tables[weights{n.W[0]}] {
 			c.steps = 1
@@ -81,19 +80,20 @@ func (p *planner) chooser(g *graph.Graph) (c *chooser, err error) {
 	return c, nil
 }
 
-// choose lowers the passes of e's chooser.
+// choose lowers the passes of the chooser.
 func (p *planner) choose() error {
-	c := p.e.chooser
+	c := p.chooser
 	if c == nil {
 		return nil
 	}
+	p.e.passes.node = p.e.last.node
 	for i, slices := range c.slices(likeliest) {
 		from := p.e.last.out
 		if i > 0 {
 			from = c.leaves[(i+1)%2]
 		}
 		grid := func(int) (x, y, z int) { return slices, c.rows, 1 }
-		if err := p.add(&c.passes, "top", topVariant{First: i == 0}, topParams{c.size, i}, grid, c.leaves[i%2], gpu.Range{Buffer: from}); err != nil {
+		if err := p.add(&p.e.passes, "top", topVariant{First: i == 0}, topParams{c.size, i}, grid, c.leaves[i%2], gpu.Range{Buffer: from}); err != nil {
 			return err
 		}
 	}
@@ -141,7 +141,7 @@ func (p *planner) embed(l *lowered) error {
 	w, scale := p.e.b.weights[weights{l.node.W[0]}], l.node.Attr.(graph.EmbedAttr).Scale
 	for _, s := range w.shards {
 		params := embedParams{s.n, w.k, s.first, w.rows, float32(scale)}
-		if err := p.add(l, "embed", w.layout, params, elements((w.k+31)/32*4), p.values[l.node], gpu.Range{Buffer: p.e.chooser.chosen(1)}, gpu.Range{Buffer: s.buffer}); err != nil {
+		if err := p.add(l, "embed", w.layout, params, elements((w.k+31)/32*4), p.values[l.node], gpu.Range{Buffer: p.chooser.chosen(1)}, gpu.Range{Buffer: s.buffer}); err != nil {
 			return err
 		}
 	}
@@ -150,15 +150,23 @@ func (p *planner) embed(l *lowered) error {
 
 // Most implements backend.Chooser.
 func (e *executable) Most() (k, steps int) {
-	if e.chooser == nil {
-		return 0, 0
+	if c := e.whole.chooser; c != nil {
+		return likeliest, c.steps
 	}
-	return likeliest, e.chooser.steps
+	return 0, 0
 }
 
-// Choose implements backend.Chooser: it is one list, which reads a few bytes.
+// Choose implements backend.Chooser.
 func (e *executable) Choose(ctx context.Context, s *backend.Step, k, steps int) ([]backend.Likely, error) {
-	if err := e.mayChoose(s, k, steps); err != nil {
+	if most, far := e.Most(); k < 1 || k > most || steps < 1 || steps > far || steps > 1 && k > 1 {
+		return nil, fmt.Errorf("webgpu: the %d likeliest tokens of %d steps; at most %d and %d are possible, one of them 1", k, steps, most, far)
+	}
+	return e.of(s).choose(ctx, s, k, steps)
+}
+
+// choose is Choose: one list, which reads a few bytes.
+func (e *plan) choose(ctx context.Context, s *backend.Step, k, steps int) ([]backend.Likely, error) {
+	if err := e.mayChoose(s, steps); err != nil {
 		return nil, err
 	}
 	c, err := e.begin(ctx, s)
@@ -166,21 +174,21 @@ func (e *executable) Choose(ctx context.Context, s *backend.Step, k, steps int) 
 		return nil, err
 	}
 	defer e.b.busy.Unlock()
-	if err := c.reserve(s, steps, e.splits); err != nil {
+	if err := c.reserve(e.steps, steps, e.splits); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
-	rows := e.last.count(s)
+	rows := e.count(e.last)
 	out := make([]uint32, 2*rows*k*steps)
 	first := e.nodes[0].node
 	for i := range steps {
 		if i > 0 {
 			e.list.Cut()
 		}
-		at := further(s, i)
-		c.tell(&e.list, at)
-		e.write(at, k, i > 0)
+		e.steps = parts(further(s, i))
+		c.tell(&e.list, e.steps)
+		e.write(k, i > 0)
 		for _, l := range e.nodes {
-			if err := e.record(l, at, c); err != nil {
+			if err := e.record(l, c); err != nil {
 				return nil, fmt.Errorf("webgpu: %v: %w", l.node, err)
 			}
 			if first, err = e.pause(ctx, first, l.node); err != nil {
@@ -188,7 +196,7 @@ func (e *executable) Choose(ctx context.Context, s *backend.Step, k, steps int) 
 			}
 		}
 		for j, slices := range e.chooser.slices(k) {
-			d := e.chooser.passes.dispatches[j]
+			d := e.passes.dispatches[j]
 			e.dispatch(e.last.node, d, d.group, slices, rows, 1)
 		}
 		e.list.Read(bytesIn(out[2*rows*k*i:][:2*rows*k]), e.chooser.chosen(k), 0)
@@ -203,18 +211,19 @@ func (e *executable) Choose(ctx context.Context, s *backend.Step, k, steps int) 
 	return found, nil
 }
 
-// mayChoose tells whether s is what Choose can do.
-func (e *executable) mayChoose(s *backend.Step, k, steps int) error {
-	if most, far := e.Most(); k < 1 || k > most || steps < 1 || steps > far || steps > 1 && k > 1 {
-		return fmt.Errorf("webgpu: the %d likeliest tokens of %d steps; at most %d and %d are possible, one of them 1", k, steps, most, far)
+// mayChoose tells whether s is what choose can do in so many steps.
+func (e *plan) mayChoose(s *backend.Step, steps int) error {
+	n := len(s.Tokens)
+	if e.last.extent == wanted {
+		n = len(s.Outputs)
 	}
-	if n := e.last.count(s); n > e.chooser.rows {
+	if n > e.chooser.rows {
 		return fmt.Errorf("webgpu: the likeliest tokens of %d rows, at most %d are possible", n, e.chooser.rows)
 	}
 	if steps == 1 {
 		return nil
 	}
-	if e.last.after && len(s.Outputs) != len(s.Tokens) {
+	if n != len(s.Tokens) {
 		return errors.New("webgpu: several steps need the logits of all rows")
 	}
 	for i, pos := range s.Pos {

@@ -185,7 +185,7 @@ func TestEmbed(t *testing.T) {
 					found := run.choose(1, 2, id*13)
 					got := make([]float32, k)
 					var list gpu.List
-					e := run.plan.(*executable)
+					e := run.plan.(*executable).whole
 					list.Read(bytesIn(got), e.last.out, 0)
 					if err := d.gpu.Run(&list); err != nil {
 						t.Fatal(err)
@@ -231,7 +231,7 @@ func TestReserve(t *testing.T) {
 	const steps, window = 16, 41
 	r := start(t, New(device(t), Options{}), block(t, tensor.Q4_0, 64, window), 128, nil)
 	c := r.c.(*cache)
-	s := &backend.Step{}
+	s := &backend.Step{Outputs: []int32{0, 1}}
 	for range 2 {
 		seq := r.pool.NewSequence()
 		if err := seq.Grow(95 + steps); err != nil {
@@ -239,16 +239,16 @@ func TestReserve(t *testing.T) {
 		}
 		s.Tokens, s.Pos, s.Seqs = append(s.Tokens, 1), append(s.Pos, 95), append(s.Seqs, seq)
 	}
-	one := &backend.Step{Tokens: s.Tokens[:1], Pos: []int32{5}, Seqs: s.Seqs[:1]}
+	one := &backend.Step{Tokens: s.Tokens[:1], Pos: []int32{5}, Seqs: s.Seqs[:1], Outputs: s.Outputs[:1]}
 	for _, x := range []struct {
 		s     *backend.Step
 		steps int
 	}{{one, 1}, {s, steps}} {
-		if err := c.reserve(x.s, x.steps, nil); err != nil {
+		if err := c.reserve(parts(x.s), x.steps, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for class, table := range c.tables {
+	for class, table := range c.tables[every] {
 		for i := range steps {
 			if n := len(c.table(further(s, i), class)); n > table.Size() {
 				t.Errorf("step %d of class %d: a table of %d bytes, %d are reserved", i, class, n, table.Size())

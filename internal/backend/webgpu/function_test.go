@@ -218,7 +218,7 @@ func variants(t *testing.T) (all []*kernel) {
 		add("store", variant{"F16": yes, "What": ""})
 		add("turn", variant{"F16": yes})
 		for _, dim := range []int{2, 30, 64, 80, 128, 256, 512} {
-			p := planner{e: &executable{b: &Backend{o: Options{F32KV: !yes}}}}
+			p := planner{e: &plan{b: &Backend{o: Options{F32KV: !yes}}}}
 			v := attentionVariant{seenVariant: p.seen(dim), Groups: 4}
 			add("attention", v)
 			v.Part = true

@@ -71,7 +71,7 @@ func TestFusions(t *testing.T) {
 			}
 			got.logits = append(got.logits, slices.Clone(y))
 		}
-		for _, l := range r.plan.(*executable).nodes {
+		for _, l := range r.plan.(*executable).whole.nodes {
 			for _, x := range l.dispatches {
 				if x.from <= 1 && !x.long && l.node.Op != graph.Embed {
 					got.dispatches++ // of a step of one row

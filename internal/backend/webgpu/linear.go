@@ -200,7 +200,7 @@ func (p *planner) products(l *lowered, w *weight, end ending, params any, column
 		grid := func(rows int) (x, y, z int) { return (columns + 64*v.Columns() - 1) / (64 * v.Columns()), rows, 1 }
 		return p.add(l, "alone", v, params, grid, out, in...)
 	}
-	most := p.e.most(l.node)
+	most := p.most(l.node)
 	for _, rows := range []int{1, few} {
 		if rows > 1 && most == 1 {
 			continue
@@ -282,7 +282,7 @@ func (p *planner) folding(c *normChain, params any, in []gpu.Range) (any, []gpu.
 func (p *planner) experts(l *lowered) error {
 	n := l.node
 	gateUp, down, x, routes := p.e.b.weights[weights{n.W[0]}], p.e.b.weights[weights{n.W[1]}], p.values[n.In[0]], p.values[n.In[1]]
-	k, ff, pairs := n.In[1].Shape[0], down.k, p.e.most(n)*n.In[1].Shape[0]
+	k, ff, pairs := n.In[1].Shape[0], down.k, p.most(n)*n.In[1].Shape[0]
 	var made [3]gpu.Buffer // of the pairs of a row and a choice
 	for i, size := range []int{2 * ff, ff, gateUp.k} {
 		b, err := p.buffer(n.Name, pairs*size)
@@ -327,7 +327,7 @@ func (p *planner) value(n *graph.Node) (gpu.Buffer, error) {
 	if b := p.values[n]; b != nil {
 		return b, nil
 	}
-	b, err := p.buffer(n.Name, p.e.most(n)*n.Shape.Size())
+	b, err := p.buffer(n.Name, p.most(n)*n.Shape.Size())
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", n, err)
 	}

@@ -144,7 +144,7 @@ func (p *planner) rope(l *lowered) error {
 	if len(f) == 0 { // nothing turns
 		return p.add(l, "pick", variant{"Gather": false}, pickParams{n.Shape.Size(), n.Shape.Size(), 0}, elements(n.Shape.Size()), p.values[n], gpu.Range{Buffer: p.values[n.In[0]]})
 	}
-	t, err := p.turns(f)
+	t, err := p.turns(n)
 	if err != nil {
 		return err
 	}
@@ -186,8 +186,8 @@ func (p *planner) dispatch(n *graph.Node, shader string, v any, params any, grid
 		return nil, err
 	}
 	limit := p.e.b.d.Adapter().Limits.Groups
-	if x, y, z := grid(p.e.most(n)); max(x, y, z) > limit {
-		return nil, fmt.Errorf("kernel %s: %d x %d x %d workgroups for %d rows, this GPU has at most %d in each dimension", pipe.name, x, y, z, p.e.most(n), limit)
+	if x, y, z := grid(p.most(n)); max(x, y, z) > limit {
+		return nil, fmt.Errorf("kernel %s: %d x %d x %d workgroups for %d rows, this GPU has at most %d in each dimension", pipe.name, x, y, z, p.most(n), limit)
 	}
 	data, err := pipe.pack(params)
 	if err != nil {
@@ -197,10 +197,7 @@ func (p *planner) dispatch(n *graph.Node, shader string, v any, params any, grid
 	if err != nil {
 		return nil, err
 	}
-	step := gpu.Range{Buffer: p.e.counts, Size: 16}
-	if p.e.after[n] {
-		step.At = p.e.counts.Size() - 16
-	}
+	step := gpu.Range{Buffer: p.e.counts, At: int(p.extent(n)) * p.e.params.align, Size: 16}
 	return &begun{&dispatch{pipe: pipe, grid: grid}, []gpu.Range{at, step}[:2:2]}, nil
 }
 

@@ -168,7 +168,7 @@ func (p *planner) matrix(l *lowered, w *weight, end ending, params any, columns 
 		return false, nil
 	}
 	v := matrixVariant{w.layout, end, b.unit.tile(w.rows), *b.unit}
-	words := (p.e.most(l.node) + v.M - 1) / v.M * v.M * (v.K + (w.k+pad-1)/pad*pad) / 2
+	words := (p.most(l.node) + v.M - 1) / v.M * v.M * (v.K + (w.k+pad-1)/pad*pad) / 2
 	if !v.fits(b.d.Adapter().Matrices) || 4*words > b.limit {
 		return false, nil
 	}

@@ -219,7 +219,7 @@ func (p *planner) head(l *lowered, turned *graph.Node) error {
 // and the weight, if there is one.
 func (p *planner) headOf(n, turned *graph.Node) (v headVariant, params headParams, in []gpu.Range, err error) {
 	size := n.Shape.Last()
-	t, err := p.turns(turned.Attr.(graph.RoPEAttr).Freqs)
+	t, err := p.turns(turned)
 	if err != nil {
 		return v, params, nil, err
 	}
@@ -270,7 +270,7 @@ func (p *planner) storeHeads(l *lowered, kv *graph.KV) error {
 	value := p.values[x]
 	d.kv, d.ranges = kv, func(c *cache) []gpu.Range {
 		s := c.stores[kv]
-		all := append(d.head, gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, in[0], in[1], gpu.Range{Buffer: value}, gpu.Range{Buffer: c.tables[s.class]})
+		all := append(d.head, gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, in[0], in[1], gpu.Range{Buffer: value}, gpu.Range{Buffer: c.tables[every][s.class]})
 		return append(all, in[2:]...)
 	}
 	return nil

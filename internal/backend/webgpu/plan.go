@@ -15,19 +15,37 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// executable is a compiled plan and its buffers.
+// executable is the plans of a graph, which have its weights and buffers in common. They are
+// one if a tap wants to see all rows.
 type executable struct {
+	whole *plan // for steps all of whose rows' logits are wanted, as in decoding
+	part  *plan // for other steps: what keys and values do not need is computed of some rows
+}
+
+// extent is which rows of a step a node computes.
+type extent int
+
+const (
+	every  extent = iota
+	wanted        // those whose logits are wanted: of nodes behind Rows
+	extents
+)
+
+// plan is a compiled graph and its buffers.
+type plan struct {
 	b       *Backend
 	rows    int
 	results int // most of them whose logits are wanted
 	vocab   int
 	nodes   []*lowered
-	after   map[*graph.Node]bool // nodes behind Rows: they have a row for each output
 	last    *lowered
 	chooser *chooser // nil where tokens are chosen by their logits
+	passes  lowered  // of the chooser
+
+	steps [extents]*backend.Step // the one that runs, by what of it a node computes
 
 	// What the host writes before a step.
-	counts  gpu.Buffer // Step, of rows at 0 and of outputs at the alignment
+	counts  gpu.Buffer // Step by extent, at multiples of the alignment
 	outputs gpu.Buffer // the rows whose logits are wanted
 	turns   []*turns
 	params  *arena
@@ -47,7 +65,8 @@ type executable struct {
 type lowered struct {
 	node       *graph.Node
 	out        gpu.Buffer // its value, nil if it has none
-	after      bool       // it has a row for each output
+	extent     extent
+	late       bool // keys and values do not need it
 	want       bool
 	embed      bool // the host writes its rows
 	dispatches []*dispatch
@@ -78,22 +97,32 @@ type held struct {
 
 // turns is a table of rotary cosines and sines, of which a step's rows are written.
 type turns struct {
+	extent extent
 	table  *rope.Table
 	pairs  int
 	buffer gpu.Buffer // [rows, 2, pairs]
 }
 
-// freqs identifies a slice of frequencies.
+// freqs identifies a slice of frequencies, for rows of an extent.
 type freqs struct {
-	first *float64
-	n     int
+	first  *float64
+	n      int
+	extent extent
+}
+
+// common is what the plans of a graph have in common, of which one runs at a time.
+type common struct {
+	buffers []gpu.Buffer // of values
+	chooser *chooser
+	late    map[string]bool // by name: nodes that keys and values do not need
 }
 
 // planner lowers a graph. Buffers are handed out in execution order, and taken back
 // behind the last node that reads them. Each is a buffer of its own: a shader must not
 // read and write parts of one.
 type planner struct {
-	e       *executable
+	e *plan
+	*common
 	values  map[*graph.Node]gpu.Buffer
 	live    *graph.Live
 	free    []gpu.Buffer
@@ -120,16 +149,47 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	if o.Expert != nil {
 		return nil, errors.New("webgpu: what experts multiply can be seen on the CPU only")
 	}
-	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g),
-		stale: map[*dispatch]held{}}
+	stacks := b.stacks(g)
+	hoisted := g.Hoist(func(n *graph.Node) []*graph.Node {
+		if s := stacks[n]; s != nil {
+			return s.nodes
+		}
+		return nil
+	})
+	c := &common{late: map[string]bool{}}
+	for n, after := range hoisted.Live().After {
+		c.late[n.Name] = after
+	}
+	e, rows := &executable{}, max(o.Rows, 1)
+	results := cmp.Or(o.Outputs, rows)
+	if o.Want == nil && hoisted != g { // a tap sees all rows
+		part, err := b.compile(hoisted, rows, results, o, c)
+		if err != nil {
+			return nil, err
+		}
+		e.part, rows = part, results
+	}
+	whole, err := b.compile(g, rows, results, o, c)
+	if err != nil {
+		return nil, err
+	}
+	e.whole, e.part = whole, cmp.Or(e.part, whole)
+	if err := b.flush(); err != nil {
+		return nil, fmt.Errorf("webgpu: %w", err)
+	}
+	return e, nil
+}
+
+// compile makes a plan.
+func (b *Backend) compile(g *graph.Graph, rows, results int, o backend.Options, c *common) (*plan, error) {
+	e := &plan{b: b, rows: rows, results: results, vocab: backend.Vocab(g), stale: map[*dispatch]held{}}
 	if b.o.Software {
 		e.pace = unmeasured
 	}
-	p := &planner{e: e, values: map[*graph.Node]gpu.Buffer{}, live: g.Live(), angles: map[freqs]*turns{},
+	p := &planner{e: e, common: c, values: map[*graph.Node]gpu.Buffer{}, live: g.Live(), free: slices.Clone(c.buffers), angles: map[freqs]*turns{},
 		stacks: b.stacks(g), users: users(g), want: o.Want, turned: map[*graph.Node]*graph.Node{},
 		queries: map[*graph.Node]*graph.Node{}, folded: map[*graph.Node]*normChain{}, hidden: map[*graph.Node]bool{}}
 	p.pair(g)
-	e.after = p.live.After
 	if !b.o.Software {
 		p.tables = b.tables(g, p.stacks)
 	}
@@ -140,7 +200,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		return nil, err
 	}
 	for _, n := range g.Nodes {
-		l := &lowered{node: n, after: e.after[n], want: o.Want != nil && n.Op != graph.StoreKV && o.Want(n)}
+		l := &lowered{node: n, extent: p.extent(n), late: p.late[n.Name], want: o.Want != nil && n.Op != graph.StoreKV && o.Want(n)}
 		if err := mmap.Guard(func() error { return p.lower(l) }); err != nil {
 			return nil, fmt.Errorf("webgpu: %v: %w", n, err)
 		}
@@ -160,20 +220,20 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	if err := p.poison(); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
-	if err := b.flush(); err != nil {
-		return nil, fmt.Errorf("webgpu: %w", err)
-	}
 	return e, nil
 }
 
 // inputs makes the buffers of what the host writes, or chosen tokens.
 func (p *planner) inputs(g *graph.Graph) (err error) {
 	e := p.e
-	if e.chooser, err = p.chooser(g); err != nil {
-		return err
+	if p.chooser == nil {
+		if p.chooser, err = p.newChooser(g); err != nil {
+			return err
+		}
 	}
+	e.chooser = p.chooser
 	align := e.b.d.Adapter().Limits.Alignment
-	if e.counts, err = e.b.empty("step", align+16); err != nil {
+	if e.counts, err = e.b.empty("step", int(wanted)*align+16); err != nil {
 		return err
 	}
 	if e.outputs, err = e.b.empty("outputs", 4*e.results); err != nil {
@@ -222,12 +282,20 @@ func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, tables 
 	return nil
 }
 
-// most is how many rows n's value may have.
-func (e *executable) most(n *graph.Node) int {
-	if e.after[n] {
-		return e.results
+// extent is which rows n's value has.
+func (p *planner) extent(n *graph.Node) extent {
+	if p.live.After[n] {
+		return wanted
 	}
-	return e.rows
+	return every
+}
+
+// most is how many these may be.
+func (p *planner) most(n *graph.Node) int {
+	if p.extent(n) == wanted {
+		return p.e.results
+	}
+	return p.e.rows
 }
 
 // buffer is room for so many numbers.
@@ -239,24 +307,27 @@ func (p *planner) buffer(name string, numbers int) (gpu.Buffer, error) {
 		}
 	}
 	if best < 0 {
-		return p.e.b.empty(name, 4*numbers)
+		b, err := p.e.b.empty(name, 4*numbers)
+		p.buffers = append(p.buffers, b)
+		return b, err
 	}
 	b := p.free[best]
 	p.free = slices.Delete(p.free, best, best+1)
 	return b, nil
 }
 
-// turns is the table of f, shared by the nodes that have the same.
-func (p *planner) turns(f []float64) (*turns, error) {
-	key := freqs{&f[0], len(f)}
+// turns is the table of a RoPE node n, shared by the nodes that have the same.
+func (p *planner) turns(n *graph.Node) (*turns, error) {
+	f, x := n.Attr.(graph.RoPEAttr).Freqs, p.extent(n)
+	key := freqs{&f[0], len(f), x}
 	if t := p.angles[key]; t != nil {
 		return t, nil
 	}
-	b, err := p.e.b.empty("turns", 8*len(f)*p.e.rows)
+	b, err := p.e.b.empty("turns", 8*len(f)*p.most(n))
 	if err != nil {
 		return nil, err
 	}
-	t := &turns{rope.NewTable(f), len(f), b}
+	t := &turns{x, rope.NewTable(f), len(f), b}
 	p.angles[key], p.e.turns = t, append(p.e.turns, t)
 	return t, nil
 }

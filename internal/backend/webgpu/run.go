@@ -23,9 +23,22 @@ const longest = 100 * time.Millisecond
 // GPU until one was measured: a first list of all of them would take half a minute or more.
 const unmeasured = longest / 8
 
-// Run implements backend.Executable. It is one list, and with taps one more for each
-// wanted node. Where that takes long there are several.
+// of is the plan for s.
+func (e *executable) of(s *backend.Step) *plan {
+	if len(s.Outputs) == len(s.Tokens) && len(s.Tokens) <= e.whole.rows {
+		return e.whole
+	}
+	return e.part
+}
+
+// Run implements backend.Executable.
 func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) ([]float32, error) {
+	return e.of(s).compute(ctx, s, tap)
+}
+
+// compute is Run: one list, and with taps one more for each wanted node. Where that takes
+// long there are several.
+func (e *plan) compute(ctx context.Context, s *backend.Step, tap backend.Tap) ([]float32, error) {
 	if len(s.Outputs) > e.results {
 		return nil, fmt.Errorf("webgpu: logits of %d rows, the plan has room for %d", len(s.Outputs), e.results)
 	}
@@ -34,14 +47,14 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 		return nil, err
 	}
 	defer e.b.busy.Unlock()
-	if err := c.reserve(s, 1, e.splits); err != nil {
+	if err := c.reserve(e.steps, 1, e.splits); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
-	c.tell(&e.list, s)
-	e.write(s, 0, false)
+	c.tell(&e.list, e.steps)
+	e.write(0, false)
 	first := e.nodes[0].node
 	for _, l := range e.nodes {
-		if err := e.record(l, s, c); err != nil {
+		if err := e.record(l, c); err != nil {
 			return nil, fmt.Errorf("webgpu: %v: %w", l.node, err)
 		}
 		if !l.want || tap == nil {
@@ -50,7 +63,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 			}
 			continue
 		}
-		out, err := e.read(l, s, first)
+		out, err := e.read(l, first)
 		if err != nil {
 			return nil, err
 		}
@@ -60,11 +73,11 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 		}
 		first = l.node
 	}
-	return e.read(e.last, s, first)
+	return e.read(e.last, first)
 }
 
 // begin begins the list of a step, with the backend's lock held if there is no error.
-func (e *executable) begin(ctx context.Context, s *backend.Step) (*cache, error) {
+func (e *plan) begin(ctx context.Context, s *backend.Step) (*cache, error) {
 	if err := s.Check(e.rows, e.vocab); err != nil {
 		return nil, err
 	}
@@ -77,13 +90,14 @@ func (e *executable) begin(ctx context.Context, s *backend.Step) (*cache, error)
 		e.b.busy.Unlock()
 		return nil, err
 	}
+	e.steps = parts(s)
 	e.many = len(s.Tokens) >= 64
 	e.reset()
 	return c, nil
 }
 
 // reset begins a list.
-func (e *executable) reset() {
+func (e *plan) reset() {
 	e.list.Reset()
 	if e.b.meter != nil {
 		e.list.Stamp()
@@ -92,7 +106,7 @@ func (e *executable) reset() {
 
 // pause runs what is recorded, of the nodes from first to last, if that takes so long that
 // who waits should be able to stop it. It returns the first node of what is recorded next.
-func (e *executable) pause(ctx context.Context, first, last *graph.Node) (*graph.Node, error) {
+func (e *plan) pause(ctx context.Context, first, last *graph.Node) (*graph.Node, error) {
 	if !e.many || e.pace*time.Duration(e.list.Dispatches()) < longest {
 		return first, nil
 	}
@@ -103,24 +117,32 @@ func (e *executable) pause(ctx context.Context, first, last *graph.Node) (*graph
 	return last, ctx.Err()
 }
 
-// count is the number of rows of l's value in a step.
-func (l *lowered) count(s *backend.Step) int {
-	if l.after {
-		return len(s.Outputs)
+// parts is what of s nodes compute, by extent.
+func parts(s *backend.Step) [extents]*backend.Step { return [extents]*backend.Step{s, s.Wanted()} }
+
+// count is the number of rows of l's value in the step that runs.
+func (e *plan) count(l *lowered) int { return len(e.steps[l.extent].Tokens) }
+
+// kernels is the number of rows whose kernels compute l. On matrix units a row has other bits
+// where there are few: what a tap wants to see of all rows has those that the logits have that
+// are wanted.
+func (e *plan) kernels(l *lowered) int {
+	if l.late && e.b.unit != nil && len(e.steps[wanted].Tokens) < many {
+		return min(e.count(l), few)
 	}
-	return len(s.Tokens)
+	return e.count(l)
 }
 
 // read runs what is recorded, from the node first on, and returns the value of l.
-func (e *executable) read(l *lowered, s *backend.Step, first *graph.Node) ([]float32, error) {
-	n := l.count(s) * l.node.Shape.Size()
+func (e *plan) read(l *lowered, first *graph.Node) ([]float32, error) {
+	n := e.count(l) * l.node.Shape.Size()
 	e.out = slices.Grow(e.out[:0], n)[:n]
 	e.list.Read(bytesIn(e.out), l.out, 0)
 	return e.out, e.run(first, l.node, 1)
 }
 
 // run runs what is recorded, of the nodes from first to last, of so many steps.
-func (e *executable) run(first, last *graph.Node, steps int) error {
+func (e *plan) run(first, last *graph.Node, steps int) error {
 	dispatches := e.list.Dispatches()
 	if e.b.times != nil || e.b.meter != nil {
 		e.list.Stamp()
@@ -144,10 +166,12 @@ func (e *executable) run(first, last *graph.Node, steps int) error {
 
 // write records the step's inputs but rows of embeddings: k is how many of the likeliest tokens
 // are wanted. Of a step after another one only the positions are new.
-func (e *executable) write(s *backend.Step, k int, after bool) {
+func (e *plan) write(k int, after bool) {
 	if !after {
-		e.list.Write(e.counts, 0, bytesIn([]uint32{uint32(len(s.Tokens)), uint32(k)}))
-		e.list.Write(e.counts, e.counts.Size()-16, bytesIn([]uint32{uint32(len(s.Outputs)), uint32(k)}))
+		for x, s := range e.steps {
+			e.list.Write(e.counts, x*e.params.align, bytesIn([]uint32{uint32(len(s.Tokens)), uint32(k)}))
+		}
+		s := e.steps[every]
 		var rows []uint32
 		for _, r := range s.Outputs {
 			rows = append(rows, uint32(r))
@@ -162,9 +186,10 @@ func (e *executable) write(s *backend.Step, k int, after bool) {
 		}
 	}
 	for _, t := range e.turns {
-		e.list.Fill(t.buffer, 0, 8*t.pairs*len(s.Pos), func(to []byte) error {
+		positions := e.steps[t.extent].Pos
+		e.list.Fill(t.buffer, 0, 8*t.pairs*len(positions), func(to []byte) error {
 			all := floatsIn(to)
-			for _, pos := range s.Pos {
+			for _, pos := range positions {
 				cos, sin := t.table.Row(int(pos))
 				all = all[copy(all, cos[:t.pairs]):]
 				all = all[copy(all, sin[:t.pairs]):]
@@ -175,23 +200,24 @@ func (e *executable) write(s *backend.Step, k int, after bool) {
 }
 
 // record records the dispatches of a node.
-func (e *executable) record(l *lowered, s *backend.Step, c *cache) error {
+func (e *plan) record(l *lowered, c *cache) error {
 	if l.embed {
-		e.list.Fill(l.out, 0, 4*len(s.Tokens)*l.node.Shape.Size(), func(to []byte) error {
-			if err := embeddings(to, l.node, s.Tokens); err != nil {
+		tokens := e.steps[every].Tokens
+		e.list.Fill(l.out, 0, 4*len(tokens)*l.node.Shape.Size(), func(to []byte) error {
+			if err := embeddings(to, l.node, tokens); err != nil {
 				return fmt.Errorf("%v: %w", l.node, err)
 			}
 			return nil
 		})
 	}
-	rows := l.count(s)
+	rows, kernels := e.count(l), e.kernels(l)
 	for _, d := range l.dispatches {
-		if rows < d.from || d.below > 0 && rows >= d.below {
+		if rows == 0 || kernels < d.from || d.below > 0 && kernels >= d.below {
 			continue
 		}
 		pages := 0
 		if d.split != nil {
-			if _, pages = d.split.of(s); pages > 0 != d.long {
+			if _, pages = d.split.of(e.steps); pages > 0 != d.long {
 				continue
 			}
 		}
@@ -217,7 +243,7 @@ func (e *executable) record(l *lowered, s *backend.Step, c *cache) error {
 }
 
 // dispatch records a dispatch of a node.
-func (e *executable) dispatch(n *graph.Node, d *dispatch, g gpu.Group, x, y, z int) {
+func (e *plan) dispatch(n *graph.Node, d *dispatch, g gpu.Group, x, y, z int) {
 	if e.b.times != nil {
 		e.list.Stamp()
 		e.timed = append(e.timed, n.Op.String()+" "+d.pipe.name)
@@ -226,7 +252,7 @@ func (e *executable) dispatch(n *graph.Node, d *dispatch, g gpu.Group, x, y, z i
 }
 
 // held is the group of a dispatch with c's buffers.
-func (e *executable) held(d *dispatch, c *cache) (gpu.Group, error) {
+func (e *plan) held(d *dispatch, c *cache) (gpu.Group, error) {
 	h := e.stale[d]
 	if h.group != nil && h.c == c && h.grown == c.grown {
 		return h.group, nil

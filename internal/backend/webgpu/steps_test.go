@@ -144,7 +144,7 @@ func TestPause(t *testing.T) {
 	whole := r.run(tokens...)
 	for _, choose := range []bool{false, true} {
 		r.seq = r.pool.NewSequence()
-		e.pace = time.Hour
+		e.whole.pace, e.part.pace = time.Hour, time.Hour
 		var err error
 		if s := r.step(tokens); choose {
 			s.Outputs = s.Outputs[:1]
@@ -157,12 +157,12 @@ func TestPause(t *testing.T) {
 		}
 	}
 	r.seq = r.pool.NewSequence()
-	e.pace = time.Hour
-	e.b.Meter()
+	e.whole.pace = time.Hour
+	e.whole.b.Meter()
 	if !same(whole, r.run(tokens...)) {
 		t.Error("other bits in several lists")
 	}
-	if m := e.b.Meter(); m.Steps != 1 {
+	if m := e.whole.b.Meter(); m.Steps != 1 {
 		t.Errorf("%d steps in several lists", m.Steps)
 	}
 }
