@@ -149,7 +149,7 @@ func (a *activations) join(w *panel.Weight) error {
 	if a.joinFor != nil && alike(a.joinFor, w) {
 		return nil
 	}
-	a.joinFor = w
+	a.joinFor, a.joined = w, a.joined[:w.K/panel.Chunk*simd.Joined(a.rows, panel.Chunk)] // simd.AddRows goes by its length
 	return a.pool.run(w.K/panel.Chunk, 1, a.joining)
 }
 
