@@ -1,19 +1,19 @@
 package simd
 
 //go:noescape
-func addRow4AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+func addRow4AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
 
 //go:noescape
-func addRowTableAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+func addRowTableAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
 
 //go:noescape
-func addRow41AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+func addRow41AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
 
 //go:noescape
-func addRow42AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+func addRow42AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
 
 //go:noescape
-func addRow8AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
+func addRow8AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
 
 //go:noescape
 func addRow4AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
@@ -32,22 +32,21 @@ func addRow8AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, s
 
 func hasRow() bool { return tier >= avx2 }
 
+// rowPlaces is at how many places memory is read.
+const rowPlaces = 4
+
 func addRow(acc []float32, data []byte, panel int, s *Stored, x *Acts) {
 	panels, chunks := len(acc)/PanelRows, len(x.Q)/StoredColumns
 	if tier == generic || panels == 0 || chunks == 0 {
 		addPanelsGeneric(acc, data, panel, s, x)
 		return
 	}
-	places := 4
-	if tier >= avx512 {
-		places = 1
-	}
 	// Each place goes on from one panel to the next: memory is read as so many pieces.
-	run := panels / places
+	run := panels / rowPlaces
 	for i := range run {
-		addRowPlaces(acc[i*PanelRows:], data[i*panel:], run, panel, places, chunks, s, x)
+		addRowPlaces(acc[i*PanelRows:], data[i*panel:], run, panel, rowPlaces, chunks, s, x)
 	}
-	if i := run * places; i < panels {
+	if i := run * rowPlaces; i < panels {
 		addRowPlaces(acc[i*PanelRows:], data[i*panel:], 1, panel, panels-i, chunks, s, x)
 	}
 }
@@ -67,29 +66,29 @@ func addRowPlaces(acc []float32, data []byte, run, panel, places, chunks int, s 
 	if s.Min {
 		sums = &x.Sums[:groups][0]
 	}
-	group, bytes := 2*PanelRows, 0
+	group := 2 * PanelRows
 	if s.Bytes {
-		group, bytes = PanelRows, 1
+		group = PanelRows
 	}
 	switch {
 	case s.Codes == Codes4 && tier >= avx512:
-		addRow4AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+		addRow4AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
 	case s.Codes == Codes4:
 		addRow4AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
 	case s.Codes == CodesTable && tier >= avx512:
-		addRowTableAVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+		addRowTableAVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
 	case s.Codes == CodesTable:
 		addRowTableAVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
 	case s.Codes == Codes41 && tier >= avx512:
-		addRow41AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+		addRow41AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
 	case s.Codes == Codes41:
 		addRow41AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
 	case s.Codes == Codes42 && tier >= avx512:
-		addRow42AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+		addRow42AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
 	case s.Codes == Codes42:
 		addRow42AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
 	case s.Codes == Codes8 && tier >= avx512:
-		addRow8AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, bytes, table)
+		addRow8AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
 	case s.Codes == Codes8:
 		addRow8AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
 	}

@@ -1,17 +1,20 @@
 #include "textflag.h"
+#include "fetch_avx512_amd64.h"
 
-// One row with AVX-512: chunks of a panel as they are stored. Their planes become
+// One row with AVX-512: chunks of panels as they are stored. Their planes become
 // bytes and these 16-bit integers in registers; the scales are made where they are
 // used, and nothing is called between chunks: all of that is time in which memory waits.
+// Panels at several places go by together, a unit of each: of one alone a core reads less.
 //
-//	BX       the chunk, R11 left
-//	SI       codes of the unit, CX left of the chunk
-//	R10      its scales
+//	BX       the chunk at the first place, R11 left
+//	SI       codes of the unit there, CX left of the chunk
+//	R10      its scales, R15 bytes of a group's
 //	R9       what is fetched meanwhile: as many lines for each unit as hold all of a chunk
+//	DX       the place, in bytes from the first one
+//	DI       sums of its panel
 //	R8       activations, R12 their scales
 //	R13      Init, or 0
 //	R14      Sums, or 0
-//	R15      whether scales are bytes
 //	Z0       the sums
 //	Z8-Z11   integer sums
 //	Z16-Z20  free
@@ -20,20 +23,14 @@
 //	Z29      the table
 //	Z30, Z31 low halves of bytes, and low bytes of 16-bit integers or their low halves
 
-// AHEAD is how many bytes before its use memory is fetched: of the distances tried,
-// from 3 to 11 KB, the best for eight bits as for four.
-#define AHEAD 6144
-
 #define HEAD \
-	MOVQ acc+0(FP), DI;     \
 	MOVQ data+8(FP), BX;    \
 	MOVQ q+16(FP), R8;      \
 	MOVQ dx+24(FP), R12;    \
 	MOVQ init+32(FP), R13;  \
 	MOVQ sums+40(FP), R14;  \
 	MOVQ chunks+48(FP), R11; \
-	MOVQ bytes+72(FP), R15; \
-	VMOVUPS (DI), Z0
+	MOVQ group+72(FP), R15
 
 // BYTES sets every byte of z, and WORDS every 16-bit integer.
 #define BYTES(n, z) \
@@ -45,74 +42,89 @@
 	VPBROADCASTD AX, z
 
 // CHUNK begins one.
-#define CHUNK(unit) \
+#define CHUNK \
 	MOVQ BX, R10;            \
 	MOVQ BX, SI;             \
 	ADDQ scales+56(FP), SI;  \
-	LEAQ AHEAD(BX), R9;      \
+	LEAQ NEAR(BX), R9;       \
 	MOVQ $8, CX;             \
-	TESTQ R15, R15;          \
-	JZ   unit;               \
-	VCVTPH2PS (BX), Z21;     \
+	CMPQ R15, $16;           \
+	JNE  unit;               \
 	ADDQ $32, R10;           \
 	TESTQ R14, R14;          \
 	JZ   unit;               \
-	VCVTPH2PS 32(BX), Z22;   \
-	ADDQ $32, R10;           \
-unit:
+	ADDQ $32, R10
 
-#define NEXT(codes, lines, unit, chunk) \
+// UNIT begins one.
+#define UNIT \
+	MOVQ acc+0(FP), DI; \
+	XORL DX, DX
+
+// NEXT goes to the next place, unit or chunk. A unit has so many bytes of codes, lines
+// of all, and groups.
+#define NEXT(codes, lines, groups) \
+	VMOVUPS Z0, (DI);       \
+	ADDQ sumgap+96(FP), DI; \
+	ADDQ gap+88(FP), DX;    \
+	CMPQ DX, end+104(FP);   \
+	JNE  place;             \
 	ADDQ $codes, SI;        \
 	ADDQ $(64*lines), R9;   \
 	ADDQ $64, R8;           \
 	ADDQ $4, R12;           \
+	LEAQ (R10)(R15*groups), R10; \
+	TESTQ R13, R13;         \
+	JZ   sums;              \
+	ADDQ $(4*groups), R13;  \
+sums:                           \
+	TESTQ R14, R14;         \
+	JZ   next;              \
+	ADDQ $(4*groups), R14;  \
+next:                           \
 	DECQ CX;                \
 	JNZ  unit;              \
 	ADDQ stride+64(FP), BX; \
 	DECQ R11;               \
 	JNZ  chunk;             \
-	VMOVUPS Z0, (DI);       \
 	VZEROUPPER;             \
 	RET
 
 #define ZERO(sum) VPXORD sum, sum, sum
 
-// INIT begins the sum of a group.
-#define INIT(sum, dot) \
-	ZERO(sum);               \
-	TESTQ R13, R13;          \
-	JZ    dot;               \
-	VPBROADCASTD (R13), sum; \
-	ADDQ  $4, R13;           \
+// INIT begins the sum of group g of a unit.
+#define INIT(g, sum, dot) \
+	ZERO(sum);                    \
+	TESTQ R13, R13;               \
+	JZ    dot;                    \
+	VPBROADCASTD (4*g)(R13), sum; \
 dot:
 
-// FLOATS adds a group's sum.
-#define FLOATS(sum, byte, min, none) \
-	VCVTDQ2PS   sum, sum;          \
-	VMULPS.BCST (R12), sum, sum;   \
-	TESTQ R15, R15;                \
-	JNZ   byte;                    \
-	VCVTPH2PS   (R10), Z19;        \
-	VFMADD231PS Z19, sum, Z0;      \
-	ADDQ  $32, R10;                \
-	TESTQ R14, R14;                \
-	JZ    none;                    \
-	VCVTPH2PS   224(R10), Z20;     \
-	JMP   min;                     \
-byte:                              \
-	VPMOVSXBD   (R10), Z19;        \
-	VCVTDQ2PS   Z19, Z19;          \
-	VMULPS      Z21, Z19, Z19;     \
-	VFMADD231PS Z19, sum, Z0;      \
-	ADDQ  $16, R10;                \
-	TESTQ R14, R14;                \
-	JZ    none;                    \
-	VPMOVSXBD   112(R10), Z20;     \
-	VCVTDQ2PS   Z20, Z20;          \
-	VMULPS      Z22, Z20, Z20;     \
-min:                               \
-	VFMADD231PS.BCST (R14), Z20, Z0; \
-	ADDQ  $4, R14;                 \
+// FLOATS adds the sum of group g of a unit's groups.
+#define FLOATS(g, groups, sum, byte, min, none) \
+	VCVTDQ2PS   sum, sum;               \
+	VMULPS.BCST (R12), sum, sum;        \
+	CMPQ  R15, $16;                     \
+	JEQ   byte;                         \
+	VCVTPH2PS   (32*g)(R10)(DX*1), Z19; \
+	VFMADD231PS Z19, sum, Z0;           \
+	TESTQ R14, R14;                     \
+	JZ    none;                         \
+	VCVTPH2PS   (256*groups+32*g)(R10)(DX*1), Z20; \
+	JMP   min;                          \
+byte:                                       \
+	VCVTPH2PS   (BX)(DX*1), Z21;        \
+	VPMOVSXBD   (16*g)(R10)(DX*1), Z19; \
+	VCVTDQ2PS   Z19, Z19;               \
+	VMULPS      Z21, Z19, Z19;          \
+	VFMADD231PS Z19, sum, Z0;           \
+	TESTQ R14, R14;                     \
+	JZ    none;                         \
+	VCVTPH2PS   32(BX)(DX*1), Z22;      \
+	VPMOVSXBD   (128*groups+16*g)(R10)(DX*1), Z20; \
+	VCVTDQ2PS   Z20, Z20;               \
+	VMULPS      Z22, Z20, Z20;          \
+min:                                        \
+	VFMADD231PS.BCST (4*g)(R14), Z20, Z0; \
 none:
 
 // ALL is the four sums of a group of 32.
@@ -121,13 +133,18 @@ none:
 	VPADDD Z11, Z10, Z10; \
 	VPADDD Z10, Z8, Z8
 
-#define FETCH(i) PREFETCHT0 (i*64)(R9)
+#define FETCH(i) \
+	PREFETCHT0 (i*64)(R9)(DX*1); \
+	PREFETCHT1 (i*64+FAR-NEAR)(R9)(DX*1)
+
+// CODES loads vector i of a unit's planes.
+#define CODES(i, z) VMOVDQU32 (i*64)(SI)(DX*1), z
 
 // NIBBLES adds the products of vector i of a unit's plane of four bits, which hold
 // vectors i and i+4 of its codes.
 #define NIBBLES(i) \
 	FETCH(i);                             \
-	VMOVDQU32  (i*64)(SI), Z16;           \
+	CODES(i, Z16);                        \
 	VPANDD     Z31, Z16, Z17;             \
 	VPSRLW     $8, Z16, Z18;              \
 	VPSRLW     $4, Z16, Z19;              \
@@ -149,7 +166,7 @@ none:
 // FOUR makes bytes of vector i of the plane of four bits.
 #define FOUR(i) \
 	FETCH(i);                   \
-	VMOVDQU32 (i*64)(SI), Z16;  \
+	CODES(i, Z16);  \
 	VPANDD    Z30, Z16, Z4;     \
 	VPSRLW    $4, Z16, Z5;      \
 	VPANDD    Z30, Z5, Z5
@@ -163,13 +180,17 @@ none:
 	OP         $n, bits, Z17; \
 	VPTERNLOGD $0xf8, Z28, Z17, a
 
-// func addRow4AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
-TEXT ·addRow4AVX512(SB), NOSPLIT, $0-88
+// func addRow4AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
+TEXT ·addRow4AVX512(SB), NOSPLIT, $0-112
 	HEAD
 	WORDS(15, Z31)
 chunk:
-	CHUNK(unit)
-	INIT(Z8, dot)
+	CHUNK
+unit:
+	UNIT
+place:
+	VMOVUPS (DI), Z0
+	INIT(0, Z8, dot)
 	ZERO(Z9)
 	ZERO(Z10)
 	ZERO(Z11)
@@ -179,11 +200,11 @@ chunk:
 	NIBBLES(3)
 	FETCH(4)
 	ALL
-	FLOATS(Z8, byte, min, none)
-	NEXT(256, 5, unit, chunk)
+	FLOATS(0, 1, Z8, byte, min, none)
+	NEXT(256, 5, 1)
 
-// func addRowTableAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
-TEXT ·addRowTableAVX512(SB), NOSPLIT, $0-88
+// func addRowTableAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
+TEXT ·addRowTableAVX512(SB), NOSPLIT, $0-112
 	HEAD
 	MOVQ table+80(FP), AX
 	VBROADCASTI32X4 (AX), Z29
@@ -197,8 +218,12 @@ TEXT ·addRowTableAVX512(SB), NOSPLIT, $0-88
 	BOTH(i)
 
 chunk:
-	CHUNK(unit)
-	INIT(Z8, dot)
+	CHUNK
+unit:
+	UNIT
+place:
+	VMOVUPS (DI), Z0
+	INIT(0, Z8, dot)
 	ZERO(Z9)
 	ZERO(Z10)
 	ZERO(Z11)
@@ -208,22 +233,26 @@ chunk:
 	LOOKUP(3)
 	FETCH(4)
 	ALL
-	FLOATS(Z8, byte, min, none)
-	NEXT(256, 5, unit, chunk)
+	FLOATS(0, 1, Z8, byte, min, none)
+	NEXT(256, 5, 1)
 
-// func addRow41AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
-TEXT ·addRow41AVX512(SB), NOSPLIT, $0-88
+// func addRow41AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
+TEXT ·addRow41AVX512(SB), NOSPLIT, $0-112
 	HEAD
 	BYTES(16, Z28)
 	BYTES(15, Z30)
 	WORDS(255, Z31)
 chunk:
-	CHUNK(unit)
-	INIT(Z8, dot)
+	CHUNK
+unit:
+	UNIT
+place:
+	VMOVUPS (DI), Z0
+	INIT(0, Z8, dot)
 	ZERO(Z9)
 	ZERO(Z10)
 	ZERO(Z11)
-	VMOVDQU32 256(SI), Z1
+	CODES(4, Z1)
 	FOUR(0)
 	HIGH(VPSLLW, 4, Z1, Z4)
 	VPTERNLOGD $0xf8, Z28, Z1, Z5
@@ -243,23 +272,27 @@ chunk:
 	FETCH(4)
 	FETCH(5)
 	ALL
-	FLOATS(Z8, byte, min, none)
-	NEXT(320, 6, unit, chunk)
+	FLOATS(0, 1, Z8, byte, min, none)
+	NEXT(320, 6, 1)
 
-// func addRow42AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
-TEXT ·addRow42AVX512(SB), NOSPLIT, $0-88
+// func addRow42AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
+TEXT ·addRow42AVX512(SB), NOSPLIT, $0-112
 	HEAD
 	BYTES(48, Z28)
 	BYTES(15, Z30)
 	WORDS(255, Z31)
 chunk:
-	CHUNK(unit)
-	INIT(Z8, low)
-	INIT(Z10, high)
+	CHUNK
+unit:
+	UNIT
+place:
+	VMOVUPS (DI), Z0
+	INIT(0, Z8, low)
+	INIT(1, Z10, high)
 	ZERO(Z9)
 	ZERO(Z11)
-	VMOVDQU32 256(SI), Z1
-	VMOVDQU32 320(SI), Z2
+	CODES(4, Z1)
+	CODES(5, Z2)
 	FOUR(0)
 	HIGH(VPSLLW, 4, Z1, Z4)
 	VPTERNLOGD $0xf8, Z28, Z1, Z5
@@ -281,23 +314,27 @@ chunk:
 	FETCH(6)
 	VPADDD Z9, Z8, Z8
 	VPADDD Z11, Z10, Z10
-	FLOATS(Z8, byte0, min0, none0)
-	FLOATS(Z10, byte1, min1, none1)
-	NEXT(384, 7, unit, chunk)
+	FLOATS(0, 2, Z8, byte0, min0, none0)
+	FLOATS(1, 2, Z10, byte1, min1, none1)
+	NEXT(384, 7, 2)
 
 // EIGHT adds the products of vector j of a unit.
 #define EIGHT(j, a, b) \
 	FETCH(j);                  \
-	VMOVDQU32 (j*64)(SI), Z16; \
+	CODES(j, Z16); \
 	MULTIPLY(j, Z16, a, b)
 
-// func addRow8AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, bytes int, table *[16]byte)
-TEXT ·addRow8AVX512(SB), NOSPLIT, $0-88
+// func addRow8AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
+TEXT ·addRow8AVX512(SB), NOSPLIT, $0-112
 	HEAD
 	WORDS(255, Z31)
 chunk:
-	CHUNK(unit)
-	INIT(Z8, dot)
+	CHUNK
+unit:
+	UNIT
+place:
+	VMOVUPS (DI), Z0
+	INIT(0, Z8, dot)
 	ZERO(Z9)
 	ZERO(Z10)
 	ZERO(Z11)
@@ -311,5 +348,5 @@ chunk:
 	EIGHT(7, Z10, Z11)
 	FETCH(8)
 	ALL
-	FLOATS(Z8, byte, min, none)
-	NEXT(512, 9, unit, chunk)
+	FLOATS(0, 1, Z8, byte, min, none)
+	NEXT(512, 9, 1)

@@ -109,7 +109,7 @@ func (p *product) grain(panels int) int {
 }
 
 // rowPanels are so many panels that simd.AddRow can read them at several places.
-const rowPanels = 64
+const rowPanels = 256
 
 // panelsOfWeight multiplies all rows by some panels of the weight.
 func (p *product) panelsOfWeight(worker, from, to int) error {
