@@ -217,9 +217,7 @@ func (w *Weight) AddRow(acc []float32, from, to int, x *simd.Acts) {
 		return
 	}
 	stride := w.DType.RowBytes(w.K)
-	for p := range to - from {
-		simd.AddBlockRow(acc[p*Rows:(p+1)*Rows], w.rows[(from+p)*Rows*stride:], stride, x)
-	}
+	simd.AddBlockRow(acc[:(to-from)*Rows], w.rows[from*Rows*stride:], stride, x)
 }
 
 // Whole is the chunks of some panels that have Chunk columns, and what lies between

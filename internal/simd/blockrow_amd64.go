@@ -1,9 +1,12 @@
 package simd
 
-// addBlockRowAVX2 is for half of the rows.
+// addBlockRowAVX2 is for blockRows rows.
 //
 //go:noescape
-func addBlockRowAVX2(acc *float32, rows *byte, stride, blocks int, q *int16, dx *float32)
+func addBlockRowAVX2(acc *[blockRows]float32, rows *byte, stride, blocks int, q *int16, dx *float32)
+
+// blockRows are the rows that a kernel takes together.
+const blockRows = 8
 
 func hasBlockRow() bool { return tier >= avx2 }
 
@@ -12,7 +15,19 @@ func addBlockRow(acc []float32, rows []byte, stride int, q []int16, dx []float32
 		addBlockRowGeneric(acc, rows, stride, q, dx)
 		return
 	}
-	const half = PanelRows / 2
-	addBlockRowAVX2(&acc[0], &rows[0], stride, len(dx), &q[0], &dx[0])
-	addBlockRowAVX2(&acc[half], &rows[half*stride], stride, len(dx), &q[0], &dx[0])
+	gap, step := 1, blockRows
+	if rowsApart() {
+		gap, step = len(acc)/blockRows, 1
+	}
+	for i := range len(acc) / blockRows {
+		var part [blockRows]float32
+		at := acc[i*step:]
+		for j := range part {
+			part[j] = at[j*gap]
+		}
+		addBlockRowAVX2(&part, &rows[i*step*stride], gap*stride, len(dx), &q[0], &dx[0])
+		for j, v := range part {
+			at[j*gap] = v
+		}
+	}
 }

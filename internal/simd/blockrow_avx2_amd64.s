@@ -39,7 +39,7 @@ GLOBL even<>(SB), RODATA|NOPTR, $16
 	VPUNPCKHQDQ b, a, a;   \
 	VPADDD      Y11, a, a
 
-// func addBlockRowAVX2(acc *float32, rows *byte, stride, blocks int, q *int16, dx *float32)
+// func addBlockRowAVX2(acc *[blockRows]float32, rows *byte, stride, blocks int, q *int16, dx *float32)
 TEXT ·addBlockRowAVX2(SB), NOSPLIT, $0-48
 	MOVQ acc+0(FP), DI
 	MOVQ rows+8(FP), SI

@@ -15,7 +15,8 @@ func TestAddBlockRow(t *testing.T) {
 		for i := range 100 {
 			blocks := i % 11
 			stride := blocks*bytesQ8_0 + i/11%3
-			rows := as[byte](guard, max(0, (PanelRows-1)*stride+blocks*bytesQ8_0))
+			n := (1 + i%3) * PanelRows
+			rows := as[byte](guard, max(0, (n-1)*stride+blocks*bytesQ8_0))
 			for j := range rows {
 				rows[j] = byte(r.Uint32()) // scales of all kinds, NaN and infinity too
 			}
@@ -29,24 +30,23 @@ func TestAddBlockRow(t *testing.T) {
 			if i%4 == 3 {
 				x.DX = anything(r, blocks, i%8 == 7)
 			}
-			acc := anything(r, PanelRows, false)
+			acc := anything(r, n, false)
 			want, twin := slices.Clone(acc), slices.Clone(acc)
-			addWovenRow(want, rows, stride, x)
+			for at := 0; at < n && blocks > 0; at += PanelRows {
+				addWovenRow(want[at:at+PanelRows], rows[at*stride:], stride, x)
+			}
 			addBlockRowGeneric(twin, rows, stride, x.Q, x.DX)
 			AddBlockRow(acc, rows, stride, x)
-			what := fmt.Sprintf("case %d: %d blocks, %d bytes a row", i, blocks, stride)
+			what := fmt.Sprintf("case %d: %d rows, %d blocks, %d bytes a row", i, n, blocks, stride)
 			equal(t, "generic "+what, twin, want)
 			equal(t, what, acc, want)
 		}
 	})
 }
 
-// addWovenRow is AddBlockRow by way of a panel.
+// addWovenRow is AddBlockRow for a panel, by way of AddPanel.
 func addWovenRow(acc []float32, rows []byte, stride int, x *Acts) {
 	blocks := len(x.DX)
-	if blocks == 0 {
-		return
-	}
 	w := &Panel{Codes: make([]byte, blocks*UnitSize), Scale: make([]float32, blocks*PanelRows), Group: BlockWeights}
 	for half := range 2 {
 		weaveGeneric(w.Codes[half*UnitSize/2:], rows[2+16*half:], stride, blocks, bytesQ8_0, UnitSize, 128)

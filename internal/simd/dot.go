@@ -72,7 +72,7 @@ func dots(dst []float32, stride int, w weights, n int, x []float32, k int) {
 		}
 	}
 	gap, step := 1, dotRows
-	if dotsApart() { // memory is read as so many pieces: of one alone a core reads less
+	if rowsApart() { // memory is read as so many pieces: of one alone a core reads less
 		gap, step = n/dotRows, 1
 	}
 	for i := range n / dotRows {

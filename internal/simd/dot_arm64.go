@@ -12,7 +12,7 @@ func addDotsBF16NEON(sums *dotSums, w []uint16, stride int, x []float32)
 //go:noescape
 func sumDotsNEON(dst *[dotRows]float32, sums *dotSums)
 
-func dotsApart() bool { return false }
+func rowsApart() bool { return false }
 
 func addDots(sums *dotSums, w weights, stride int, x []float32) {
 	end := (dotRows-1)*stride + len(x)

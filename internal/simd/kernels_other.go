@@ -2,7 +2,7 @@
 
 package simd
 
-func dotsApart() bool { return false }
+func rowsApart() bool { return false }
 
 func addDots(sums *dotSums, w weights, stride int, x []float32) { addDotsGeneric(sums, w, stride, x) }
 
