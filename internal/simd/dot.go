@@ -71,17 +71,21 @@ func dots(dst []float32, stride int, w weights, n int, x []float32, k int) {
 			dst, x = dst[min(dotCols*stride, len(dst)):], x[dotCols*k:]
 		}
 	}
-	gap, step := 1, dotRows
-	if rowsApart() { // memory is read as so many pieces: of one alone a core reads less
-		gap, step = n/dotRows, 1
-	}
-	for i := range n / dotRows {
-		for r := range rows {
-			dotQuad(dst[r*stride+i*step:], gap, w.from(i*step*k), x[r*k:(r+1)*k])
+	last := 0
+	for n-last >= dotRows {
+		gap := 1
+		if rowsApart() { // memory is read as so many pieces: of one alone a core reads less
+			gap = ((n-last)/dotRows - 1) | 1 // no power of two: these share parts of caches
 		}
+		for i := last; i < last+gap; i++ {
+			for r := range rows {
+				dotQuad(dst[r*stride+i:], gap, w.from(i*k), x[r*k:(r+1)*k])
+			}
+		}
+		last += gap * dotRows
 	}
 	for r := range rows {
-		dotLast(dst[r*stride:], w, n&^(dotRows-1), n, x[r*k:(r+1)*k])
+		dotLast(dst[r*stride:], w, last, n, x[r*k:(r+1)*k])
 	}
 }
 

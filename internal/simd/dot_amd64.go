@@ -28,7 +28,7 @@ func addDotsBF16AVX512(sums *dotSums, w []uint16, stride int, x []float32)
 func addBlockAVX512(sums *[dotCols]dotSums, w, x []float32, stride, k int)
 
 // rowsApart is whether the rows that a kernel takes together had better lie far apart.
-func rowsApart() bool { return tier == avx2 }
+func rowsApart() bool { return tier >= avx2 }
 
 func addDots(sums *dotSums, w weights, stride int, x []float32) {
 	end := (dotRows-1)*stride + len(x)

@@ -1,41 +1,50 @@
 #include "textflag.h"
+#include "fetch_avx512_amd64.h"
 
 // Kernels that add the products of four rows of w and some of x to their 16
 // partial sums, a Z register for each pair.
 
-// FOUR does a step for each row of w.
-#define FOUR(STEP) \
-	STEP((SI), Z4, Z0);       \
-	STEP((SI)(R8*1), Z5, Z1); \
-	STEP((SI)(R8*2), Z6, Z2); \
-	STEP((SI)(R9*1), Z7, Z3)
+// FOUR does a step for each row of w, so many bytes behind SI.
+#define FOUR(at, STEP) \
+	STEP(at, (SI), Z4, Z0);       \
+	STEP(at, (SI)(R8*1), Z5, Z1); \
+	STEP(at, (SI)(R8*2), Z6, Z2); \
+	STEP(at, (SI)(R9*1), Z7, Z3)
 
 // A step adds 16 elements of a row of w times those of x in Z8, fused.
-#define STEPF32(mem, w, sums) \
-	VFMADD231PS mem, Z8, sums
+#define STEPF32(at, mem, w, sums) \
+	VFMADD231PS at mem, Z8, sums
 
-#define STEPF16(mem, w, sums) \
-	VCVTPH2PS   mem, w; \
+#define STEPF16(at, mem, w, sums) \
+	VCVTPH2PS   at mem, w; \
 	VFMADD231PS w, Z8, sums
 
-#define STEPBF16(mem, w, sums) \
-	VPMOVZXWD   mem, w;    \
+#define STEPBF16(at, mem, w, sums) \
+	VPMOVZXWD   at mem, w; \
 	VPSLLD      $16, w, w; \
 	VFMADD231PS w, Z8, sums
 
-// ahead is how far before a step its rows are fetched: what follows their ends
-// begins the next four rows.
-#define ahead 1024
+// FETCH fetches a line of each row. Behind their ends lies what the next call reads.
+#define FETCH(at) \
+	PREFETCHT0 (NEAR+at)(SI);       \
+	PREFETCHT0 (NEAR+at)(SI)(R8*1); \
+	PREFETCHT0 (NEAR+at)(SI)(R8*2); \
+	PREFETCHT0 (NEAR+at)(SI)(R9*1); \
+	PREFETCHT1 (FAR+at)(SI);        \
+	PREFETCHT1 (FAR+at)(SI)(R8*1);  \
+	PREFETCHT1 (FAR+at)(SI)(R8*2);  \
+	PREFETCHT1 (FAR+at)(SI)(R9*1)
 
-#define FETCH \
-	PREFETCHT0 (R10);       \
-	PREFETCHT0 (R10)(R8*1); \
-	PREFETCHT0 (R10)(R8*2); \
-	PREFETCHT0 (R10)(R9*1)
+// LINE and LINES fetch as much as two steps take of elements of 16 bits, and of 32.
+#define LINE FETCH(0)
+
+#define LINES \
+	FETCH(0); \
+	FETCH(64)
 
 // ADDDOTS is the body of the kernels for one row of x. An element of w has
 // 1<<shift bytes.
-#define ADDDOTS(STEP, shift) \
+#define ADDDOTS(STEP, FETCHES, shift) \
 	MOVQ    sums+0(FP), DI;      \
 	MOVQ    w_base+8(FP), SI;    \
 	MOVQ    stride+32(FP), R8;   \
@@ -43,26 +52,28 @@
 	MOVQ    x_len+48(FP), CX;    \
 	SHLQ    $shift, R8;          \
 	LEAQ    (R8)(R8*2), R9;      \
-	LEAQ    ahead(SI), R10;      \
 	VMOVUPS (DI), Z0;            \
 	VMOVUPS 64(DI), Z1;          \
 	VMOVUPS 128(DI), Z2;         \
 	VMOVUPS 192(DI), Z3;         \
 	SHRQ    $4, CX;              \
-	JZ      done;                \
+	SUBQ    $2, CX;              \
+	JLT     last;                \
 loop:                                \
-	CMPQ    CX, $(ahead/16>>shift); \
-	JNE     fetch;               \
-	ADDQ    R9, R10;             \
-fetch:                               \
-	FETCH;                       \
+	FETCHES;                     \
 	VMOVUPS (DX), Z8;            \
-	FOUR(STEP);                  \
-	ADDQ    $64, DX;             \
-	ADDQ    $(16<<shift), SI;    \
-	ADDQ    $(16<<shift), R10;   \
-	DECQ    CX;                  \
-	JNZ     loop;                \
+	FOUR(0, STEP);               \
+	VMOVUPS 64(DX), Z8;          \
+	FOUR((16<<shift), STEP);     \
+	ADDQ    $128, DX;            \
+	ADDQ    $(32<<shift), SI;    \
+	SUBQ    $2, CX;              \
+	JGE     loop;                \
+last:                                \
+	TESTQ   $1, CX;              \
+	JZ      done;                \
+	VMOVUPS (DX), Z8;            \
+	FOUR(0, STEP);               \
 done:                                \
 	VMOVUPS Z0, (DI);            \
 	VMOVUPS Z1, 64(DI);          \
@@ -73,15 +84,15 @@ done:                                \
 
 // func addDotsF32AVX512(sums *dotSums, w []float32, stride int, x []float32)
 TEXT ·addDotsF32AVX512(SB), NOSPLIT, $0-64
-	ADDDOTS(STEPF32, 2)
+	ADDDOTS(STEPF32, LINES, 2)
 
 // func addDotsF16AVX512(sums *dotSums, w []uint16, stride int, x []float32)
 TEXT ·addDotsF16AVX512(SB), NOSPLIT, $0-64
-	ADDDOTS(STEPF16, 1)
+	ADDDOTS(STEPF16, LINE, 1)
 
 // func addDotsBF16AVX512(sums *dotSums, w []uint16, stride int, x []float32)
 TEXT ·addDotsBF16AVX512(SB), NOSPLIT, $0-64
-	ADDDOTS(STEPBF16, 1)
+	ADDDOTS(STEPBF16, LINE, 1)
 
 // COL adds the products of a row of x.
 #define COL(mem, a, b, c, d) \

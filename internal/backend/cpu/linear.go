@@ -211,7 +211,7 @@ func (p *product) rowsOfWeight(worker, from, to int) error {
 	k, n := p.w.Shape.Last(), p.w.Rows()
 	s, x, step := &p.e.scratch[worker], p.x[:p.rows*k], floatRows
 	if d := p.w.DType; p.rows < manyRows && p.w.Order == nil && (d == tensor.F16 || d == tensor.BF16) {
-		step = 8 * floatRows // which kernels read at several places
+		step = to - from // which kernels read at several places
 	}
 	for i := from; i < to; i += step {
 		w := p.w.Span(i, min(i+step, to), &s.rows)
