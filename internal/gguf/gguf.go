@@ -92,6 +92,7 @@ func openPart(path, what string) (f *File, err error) {
 		return nil, errors.Join(withPath(err, path), m.Close())
 	}
 	f.parts[0] = part{path, m}
+	mmap.Drop(m.Data()) // arrays of strings were read to find their ends
 	return f, nil
 }
 

@@ -103,6 +103,7 @@ func (v Value) Any() (x any, err error) {
 		x = r.decode(v.typ)
 		return r.err
 	})
+	mmap.Drop(v.data) // x has it all
 	return x, err
 }
 

@@ -24,7 +24,9 @@ func (e *executable) storeKV(n *graph.Node, keys, values []float32) func() error
 	}
 	return func() error {
 		c := e.step.Cache.(*cache)
-		c.ensure(e.step, c.class[s.Window])
+		if err := c.ensure(e.step, c.class[s.Window]); err != nil {
+			return err
+		}
 		return e.b.pool.run(len(e.step.Tokens), 16, body)
 	}
 }

@@ -35,6 +35,7 @@ type cache struct {
 	offset map[*graph.KV]int // of a store in its pages, in elements
 	size   []int             // of a page of a class, in elements
 	pages  [][]page          // [class][page]
+	memory arena
 	bytes  atomic.Int64
 	desks  []desk // by worker
 }
@@ -67,11 +68,11 @@ func (c *cache) Bytes() int64 { return c.bytes.Load() }
 // Close implements backend.Cache.
 func (c *cache) Close() error {
 	c.pages = nil
-	return nil
+	return c.memory.close()
 }
 
 // ensure makes the pages that the step's rows are stored to.
-func (c *cache) ensure(s *backend.Step, class int) {
+func (c *cache) ensure(s *backend.Step, class int) error {
 	for t, seq := range s.Seqs {
 		id := int(seq.Page(class, int(s.Pos[t])))
 		for id >= len(c.pages[class]) {
@@ -81,13 +82,18 @@ func (c *cache) ensure(s *backend.Step, class int) {
 		if p.f16 != nil || p.f32 != nil {
 			continue
 		}
+		var err error
 		if c.kv == KVF32 {
-			p.f32 = make([]float32, c.size[class])
+			err = reserve(&c.memory, &p.f32, c.size[class])
 		} else {
-			p.f16 = make([]uint16, c.size[class])
+			err = reserve(&c.memory, &p.f16, c.size[class])
+		}
+		if err != nil {
+			return err
 		}
 		c.bytes.Add(int64(c.size[class] * c.kv.Bytes()))
 	}
+	return nil
 }
 
 // locate is the page of position pos, and where in it the keys of head h of

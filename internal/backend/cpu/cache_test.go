@@ -1,10 +1,36 @@
 package cpu
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/kv"
 )
+
+// TestPages: pages lie outside the heap, and are given back.
+func TestPages(t *testing.T) {
+	for _, kind := range []KVType{KVF16, KVF32} {
+		a := newAttending(t, Options{Threads: 1, KV: kind}, 8, &graph.KV{Heads: 8, Dim: 128}, kv.PageSize+1, 2*kv.PageSize)
+		a.step(0, kv.PageSize+1)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := a.store(); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		c := a.e.step.Cache.(*cache)
+		if want := int64(2 * kv.PageSize * 2 * 8 * 128 * kind.Bytes()); c.Bytes() != want || c.memory.bytes() != want {
+			t.Errorf("%d bytes, of memory %d, want %d", c.Bytes(), c.memory.bytes(), want)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 64<<10 {
+			t.Errorf("%d bytes of the heap", n)
+		}
+		if err := c.Close(); err != nil || c.memory.bytes() != 0 {
+			t.Errorf("after Close %d bytes, %v", c.memory.bytes(), err)
+		}
+	}
+}
 
 // TestForeignCache: a cache has room for its backend's threads only.
 func TestForeignCache(t *testing.T) {
