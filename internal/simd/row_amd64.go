@@ -52,7 +52,7 @@ func addRow(acc []float32, data []byte, panel int, s *Stored, x *Acts) {
 }
 
 // addRowPlaces is addRow for panels at so many places, each run panels behind the one
-// before; one place with AVX-512.
+// before.
 func addRowPlaces(acc []float32, data []byte, run, panel, places, chunks int, s *Stored, x *Acts) {
 	groups, gap := chunks*StoredColumns/s.Group, run*panel
 	acc, data = acc[:((places-1)*run+1)*PanelRows], data[:(places-1)*gap+chunks*s.Chunk]

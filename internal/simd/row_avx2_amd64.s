@@ -1,86 +1,21 @@
 #include "textflag.h"
+#include "row_amd64.h"
 
 // One row with AVX2: chunks of panels as they are stored. Their planes become 16-bit
-// integers in registers, and the scales are made where they are used. Panels at several
-// places go by together, a unit of each: of one place alone a core reads less.
+// integers in registers, and the scales are made where they are used.
 //
-//	BX       the chunk at the first place, R11 left
-//	SI       codes of the unit there, CX left of the chunk
-//	R10      its scales, R15 bytes of a group's
-//	R9       what is fetched meanwhile: as many lines for each unit as hold all of a chunk
-//	DX       the place, in bytes from the first one
-//	DI       sums of its panel
-//	R8       activations, R12 their scales
-//	R13      Init, or 0
-//	R14      Sums, or 0
 //	Y2-Y7    integer sums of a panel's first eight rows and of the others, in pairs
 //	Y8-Y12   free, Y9 and Y10 codes
 //	Y13-Y15  masks, or a table
 
-// NEAR is how many bytes before its use memory is fetched.
+// NEAR is how many bytes before its use memory at several places is fetched.
 #define NEAR 1024
-
-#define HEAD \
-	MOVQ data+8(FP), BX;     \
-	MOVQ q+16(FP), R8;       \
-	MOVQ dx+24(FP), R12;     \
-	MOVQ init+32(FP), R13;   \
-	MOVQ sums+40(FP), R14;   \
-	MOVQ chunks+48(FP), R11; \
-	MOVQ group+72(FP), R15
 
 // EACH sets every 32-bit integer of y.
 #define EACH(n, x, y) \
 	MOVL         $n, AX; \
 	VMOVD        AX, x;  \
 	VPBROADCASTD x, y
-
-// CHUNK begins one.
-#define CHUNK \
-	MOVQ BX, R10;            \
-	MOVQ BX, SI;             \
-	ADDQ scales+56(FP), SI;  \
-	LEAQ NEAR(BX), R9;       \
-	MOVQ $8, CX;             \
-	CMPQ R15, $16;           \
-	JNE  unit;               \
-	ADDQ $32, R10;           \
-	TESTQ R14, R14;          \
-	JZ   unit;               \
-	ADDQ $32, R10
-
-// UNIT begins one.
-#define UNIT \
-	MOVQ acc+0(FP), DI; \
-	XORL DX, DX
-
-// NEXT goes to the next place, unit or chunk. A unit has so many bytes of codes, lines
-// of all, and groups.
-#define NEXT(codes, lines, groups) \
-	ADDQ sumgap+96(FP), DI; \
-	ADDQ gap+88(FP), DX;    \
-	CMPQ DX, end+104(FP);   \
-	JNE  place;             \
-	ADDQ $codes, SI;        \
-	ADDQ $(64*lines), R9;   \
-	ADDQ $64, R8;           \
-	ADDQ $4, R12;           \
-	LEAQ (R10)(R15*groups), R10; \
-	TESTQ R13, R13;         \
-	JZ   sums;              \
-	ADDQ $(4*groups), R13;  \
-sums:                           \
-	TESTQ R14, R14;         \
-	JZ   next;              \
-	ADDQ $(4*groups), R14;  \
-next:                           \
-	DECQ CX;                \
-	JNZ  unit;              \
-	ADDQ stride+64(FP), BX; \
-	DECQ R11;               \
-	JNZ  chunk;             \
-	VZEROUPPER;             \
-	RET
 
 #define ZERO(a, b) \
 	VPXOR a, a, a; \

@@ -1,20 +1,11 @@
 #include "textflag.h"
 #include "fetch_avx512_amd64.h"
+#include "row_amd64.h"
 
 // One row with AVX-512: chunks of panels as they are stored. Their planes become
 // bytes and these 16-bit integers in registers; the scales are made where they are
 // used, and nothing is called between chunks: all of that is time in which memory waits.
-// Panels at several places go by together, a unit of each: of one alone a core reads less.
 //
-//	BX       the chunk at the first place, R11 left
-//	SI       codes of the unit there, CX left of the chunk
-//	R10      its scales, R15 bytes of a group's
-//	R9       what is fetched meanwhile: as many lines for each unit as hold all of a chunk
-//	DX       the place, in bytes from the first one
-//	DI       sums of its panel
-//	R8       activations, R12 their scales
-//	R13      Init, or 0
-//	R14      Sums, or 0
 //	Z0       the sums
 //	Z8-Z11   integer sums
 //	Z16-Z20  free
@@ -22,15 +13,6 @@
 //	Z28      bits of the other planes
 //	Z29      the table
 //	Z30, Z31 low halves of bytes, and low bytes of 16-bit integers or their low halves
-
-#define HEAD \
-	MOVQ data+8(FP), BX;    \
-	MOVQ q+16(FP), R8;      \
-	MOVQ dx+24(FP), R12;    \
-	MOVQ init+32(FP), R13;  \
-	MOVQ sums+40(FP), R14;  \
-	MOVQ chunks+48(FP), R11; \
-	MOVQ group+72(FP), R15
 
 // BYTES sets every byte of z, and WORDS every 16-bit integer.
 #define BYTES(n, z) \
@@ -40,54 +22,6 @@
 #define WORDS(n, z) \
 	MOVL         $(n*0x00010001), AX; \
 	VPBROADCASTD AX, z
-
-// CHUNK begins one.
-#define CHUNK \
-	MOVQ BX, R10;            \
-	MOVQ BX, SI;             \
-	ADDQ scales+56(FP), SI;  \
-	LEAQ NEAR(BX), R9;       \
-	MOVQ $8, CX;             \
-	CMPQ R15, $16;           \
-	JNE  unit;               \
-	ADDQ $32, R10;           \
-	TESTQ R14, R14;          \
-	JZ   unit;               \
-	ADDQ $32, R10
-
-// UNIT begins one.
-#define UNIT \
-	MOVQ acc+0(FP), DI; \
-	XORL DX, DX
-
-// NEXT goes to the next place, unit or chunk. A unit has so many bytes of codes, lines
-// of all, and groups.
-#define NEXT(codes, lines, groups) \
-	VMOVUPS Z0, (DI);       \
-	ADDQ sumgap+96(FP), DI; \
-	ADDQ gap+88(FP), DX;    \
-	CMPQ DX, end+104(FP);   \
-	JNE  place;             \
-	ADDQ $codes, SI;        \
-	ADDQ $(64*lines), R9;   \
-	ADDQ $64, R8;           \
-	ADDQ $4, R12;           \
-	LEAQ (R10)(R15*groups), R10; \
-	TESTQ R13, R13;         \
-	JZ   sums;              \
-	ADDQ $(4*groups), R13;  \
-sums:                           \
-	TESTQ R14, R14;         \
-	JZ   next;              \
-	ADDQ $(4*groups), R14;  \
-next:                           \
-	DECQ CX;                \
-	JNZ  unit;              \
-	ADDQ stride+64(FP), BX; \
-	DECQ R11;               \
-	JNZ  chunk;             \
-	VZEROUPPER;             \
-	RET
 
 #define ZERO(sum) VPXORD sum, sum, sum
 
@@ -201,6 +135,7 @@ place:
 	FETCH(4)
 	ALL
 	FLOATS(0, 1, Z8, byte, min, none)
+	VMOVUPS Z0, (DI)
 	NEXT(256, 5, 1)
 
 // func addRowTableAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
@@ -234,6 +169,7 @@ place:
 	FETCH(4)
 	ALL
 	FLOATS(0, 1, Z8, byte, min, none)
+	VMOVUPS Z0, (DI)
 	NEXT(256, 5, 1)
 
 // func addRow41AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
@@ -273,6 +209,7 @@ place:
 	FETCH(5)
 	ALL
 	FLOATS(0, 1, Z8, byte, min, none)
+	VMOVUPS Z0, (DI)
 	NEXT(320, 6, 1)
 
 // func addRow42AVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32, chunks, scales, stride, group int, table *[16]byte, gap, sumgap, end int)
@@ -316,6 +253,7 @@ place:
 	VPADDD Z11, Z10, Z10
 	FLOATS(0, 2, Z8, byte0, min0, none0)
 	FLOATS(1, 2, Z10, byte1, min1, none1)
+	VMOVUPS Z0, (DI)
 	NEXT(384, 7, 2)
 
 // EIGHT adds the products of vector j of a unit.
@@ -349,4 +287,5 @@ place:
 	FETCH(8)
 	ALL
 	FLOATS(0, 1, Z8, byte, min, none)
+	VMOVUPS Z0, (DI)
 	NEXT(512, 9, 1)
