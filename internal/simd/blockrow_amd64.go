@@ -16,7 +16,7 @@ func addBlockRow(acc []float32, rows []byte, stride int, q []int16, dx []float32
 		return
 	}
 	gap, step := 1, blockRows
-	if tier == avx2 { // apart, as for dots; not measured with AVX-512
+	if rowsApart() {
 		gap, step = len(acc)/blockRows, 1
 	}
 	for i := range len(acc) / blockRows {
