@@ -10,7 +10,7 @@ import (
 // page begins, or start where one ends: a kernel that reads or writes beyond
 // its slices faults. A slice is lent until eight others have been.
 func guarded(t *testing.T) func(n int) []float32 {
-	const size = 1 << 16
+	const size = 1 << 17
 	page := syscall.Getpagesize()
 	var lent [8][]float32
 	for i := range lent {

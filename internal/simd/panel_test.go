@@ -92,7 +92,7 @@ func TestAddRow(t *testing.T) {
 			for j := range s.Table {
 				s.Table[j] = byte(r.Uint32())
 			}
-			panels := 1 + i/3%9/chunks
+			panels := 1 + i/3%14/chunks
 			_, x := panelCase(r, chunks*StoredColumns, s.Group, 1, s.Min, i/20&1 == 1)
 			panel := chunks*s.Chunk + i%2*s.Chunk/2
 			data := as[byte](guard, (panels-1)*panel+chunks*s.Chunk)

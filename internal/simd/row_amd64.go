@@ -41,13 +41,15 @@ func addRow(acc []float32, data []byte, panel int, s *Stored, x *Acts) {
 		addPanelsGeneric(acc, data, panel, s, x)
 		return
 	}
-	// Each place goes on from one panel to the next: memory is read as so many pieces.
-	run := panels / rowPlaces
-	for i := range run {
-		addRowPlaces(acc[i*PanelRows:], data[i*panel:], run, panel, rowPlaces, chunks, s, x)
-	}
-	if i := run * rowPlaces; i < panels {
-		addRowPlaces(acc[i*PanelRows:], data[i*panel:], 1, panel, panels-i, chunks, s, x)
+	// Each place goes on from one panel to the next: memory is read as so many pieces,
+	// an odd number of panels apart, for powers of two share parts of caches.
+	for at := 0; at < panels; {
+		places := min(rowPlaces, panels-at)
+		run := ((panels-at)/places - 1) | 1
+		for i := at; i < at+run; i++ {
+			addRowPlaces(acc[i*PanelRows:], data[i*panel:], run, panel, places, chunks, s, x)
+		}
+		at += run * places
 	}
 }
 
