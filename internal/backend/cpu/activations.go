@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"errors"
+	"unsafe"
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/panel"
@@ -24,10 +25,11 @@ type activations struct {
 	// What some weights need besides, made when the first one asks.
 	init  []int32   // [chunk][rows][column/group], for codes with an offset
 	sums  []float32 // [chunk][rows][column/group], for weights with minima
-	split []uint16  // the parts of q, for simd.AddTiles
-	inits initKey   // what init was made for
-	sum   int       // the group of sums; 0 for none
-	parts bool      // whether split was made
+	split []uint16  // the parts of q, for simd.AddTiles: apart, or where x was
+	apart []uint16
+	inits initKey // what init was made for
+	sum   int     // the group of sums; 0 for none
+	parts bool    // whether split was made
 
 	chunks  []acts        // as products with a weight need them
 	actsFor *panel.Weight // that weight, nil for none
@@ -49,20 +51,28 @@ type initKey struct {
 	offset int32
 }
 
-// start makes the loops, and room for products of rows with weights.
-func (a *activations) start(b *Backend, rows int, weights []*graph.Weight) error {
+// start makes the loops, and room for the products of p's graph.
+func (a *activations) start(p *planner) error {
+	b, rows := p.e.b, p.e.rows
 	a.loops(b.pool)
-	columns, group := 0, simd.ActGroup
-	for _, w := range weights {
-		columns, group = max(columns, w.Shape.Last()), min(group, quant.GroupSize(w.DType))
+	columns, apart, group := 0, 0, simd.ActGroup
+	for _, n := range p.g.Nodes {
+		for _, w := range n.W {
+			if b.packed[w] == nil || n.Op == graph.Embed {
+				continue
+			}
+			columns, group = max(columns, w.Shape.Last()), min(group, quant.GroupSize(w.DType))
+			if n.Op == graph.Experts || !p.spent(n.In[0]) {
+				apart = max(apart, w.Shape.Last())
+			}
+		}
 	}
-	size, parts := rows*columns, 0
-	if simd.HasTiles(rows) {
-		parts = 2 * size
+	if !simd.HasTiles(rows) {
+		apart = 0
 	}
-	m := &b.buffers
+	m, size := &b.buffers, rows*columns
 	return errors.Join(reserve(m, &a.q, size), reserve(m, &a.dx, size/simd.ActGroup), reserve(m, &a.init, size/group), reserve(m, &a.sums, size/group),
-		reserve(m, &a.split, parts), reserve(m, &a.joined, columns/panel.Chunk*simd.Joined(min(rows, simd.FewRows), panel.Chunk)))
+		reserve(m, &a.apart, 2*rows*apart), reserve(m, &a.joined, columns/panel.Chunk*simd.Joined(min(rows, simd.FewRows), panel.Chunk)))
 }
 
 // loops makes the loops, once.
@@ -114,8 +124,8 @@ func (a *activations) at(c, t int) (at, n int) {
 func (a *activations) span(i int) int { return i * a.k }
 
 // quantize rounds the rows of x, the value of n, unless that was the last
-// thing it did, and makes what products with w need.
-func (a *activations) quantize(n *graph.Node, x []float32, rows int, w *panel.Weight, tiles bool) error {
+// thing it did, and makes what products with w need. If x is spent, that may lie there.
+func (a *activations) quantize(n *graph.Node, x []float32, rows int, w *panel.Weight, tiles, spent bool) error {
 	const grain = 4 // rows
 	if a.node != n || n == nil {
 		a.node, a.x, a.rows, a.k = n, x, rows, w.K
@@ -137,7 +147,10 @@ func (a *activations) quantize(n *graph.Node, x []float32, rows int, w *panel.We
 		}
 	}
 	if tiles && !a.parts {
-		a.parts = true
+		a.parts, a.split = true, a.apart
+		if spent {
+			a.split = unsafe.Slice((*uint16)(unsafe.Pointer(&x[0])), 2*rows*w.K) // of as many bytes
+		}
 		return a.pool.run(rows, grain, a.splitting)
 	}
 	return nil

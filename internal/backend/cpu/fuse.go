@@ -30,13 +30,13 @@ func (e *executable) Fused() []string { return e.fused }
 // fuse finds the nodes that are computed together: GLU nodes with the products that
 // they read, whose own values nobody else sees.
 func (p *planner) fuse(g *graph.Graph, o backend.Options) {
-	readers := map[*graph.Node]int{g.Result(): 1}
+	p.reads = map[*graph.Node]int{g.Result(): 1}
 	for _, n := range g.Nodes {
 		for _, in := range n.In {
-			readers[in]++
+			p.reads[in]++
 		}
 	}
-	hidden := func(n *graph.Node) bool { return readers[n] == 1 && (o.Want == nil || !o.Want(n)) }
+	hidden := func(n *graph.Node) bool { return p.reads[n] == 1 && (o.Want == nil || !o.Want(n)) }
 	for _, n := range g.Nodes {
 		if p.e.b.fuses(fuseGLU) && n.Op == graph.GLU && hidden(n.In[0]) && hidden(n.In[1]) {
 			p.fuseGLU(n)
@@ -45,6 +45,9 @@ func (p *planner) fuse(g *graph.Graph, o backend.Options) {
 }
 
 func (b *Backend) fuses(name string) bool { return !slices.Contains(b.o.NoFuse, name) }
+
+// spent reports whether the one product that reads n's value leaves it to nobody.
+func (p *planner) spent(n *graph.Node) bool { return p.reads[n] == 1 && !n.Alias() }
 
 // fuseGLU fuses n with the products that it reads, if it can.
 func (p *planner) fuseGLU(n *graph.Node) {
@@ -72,6 +75,7 @@ func (p *planner) linear(n *graph.Node) (func() error, error) {
 		out, err := p.buffer(n)
 		p.values[n] = out
 		w := e.newProduct(n.W[0], 0)
+		w.spent = p.spent(in)
 		return func() error { return w.run(in, out, x, e.count(n)) }, err
 	}
 	gate, up := glu.In[0], glu.In[1]

@@ -38,6 +38,7 @@ type product struct {
 	e      *executable
 	w      *graph.Weight
 	panels *panel.Weight // w repacked, or nil
+	spent  bool          // x may be written over
 	body   func(worker, from, to int) error
 
 	// What is being multiplied, [rows, k], and the result, [rows, n].
@@ -81,7 +82,7 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 	}
 	p.tiles, p.row, p.whole = simd.HasTiles(rows), rows == 1 && p.panels.HasRow(), p.panels.Stored().HasChunks(rows)
 	p.few = p.panels.K >= panel.Chunk && p.panels.Stored().HasRows(rows)
-	if err := p.e.x.quantize(in, x, rows, p.panels, p.tiles); err != nil {
+	if err := p.e.x.quantize(in, x, rows, p.panels, p.tiles, p.spent); err != nil {
 		return err
 	}
 	p.e.x.cut(p.panels, p.tiles)

@@ -19,6 +19,7 @@ type planner struct {
 	g      *graph.Graph
 	values map[*graph.Node][]float32
 	live   *graph.Live
+	reads  map[*graph.Node]int         // how many nodes read a value, and the result's caller
 	fused  map[*graph.Node]*graph.Node // by node that is not computed alone: the GLU node of its fusion
 	free   [][]float32
 	tables map[freqs]*rope.Table
@@ -48,15 +49,14 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	p := &planner{e: e, g: g, values: map[*graph.Node][]float32{}, live: g.Live(), fused: map[*graph.Node]*graph.Node{}, tables: map[freqs]*rope.Table{}}
 	e.after = p.live.After
 	if b.o.Precision == Fast {
-		weights := quantized(g)
-		if err := guard(func() error { return b.ready(weights, o.Progress) }); err != nil {
-			return nil, fmt.Errorf("cpu: %w", err)
-		}
-		if err := e.x.start(b, e.rows, weights); err != nil {
+		if err := guard(func() error { return b.ready(g, o.Progress) }); err != nil {
 			return nil, fmt.Errorf("cpu: %w", err)
 		}
 	}
 	p.fuse(g, o)
+	if err := e.x.start(p); err != nil {
+		return nil, fmt.Errorf("cpu: %w", err)
+	}
 	for _, n := range g.Nodes {
 		var run func() error
 		err := guard(func() (err error) {

@@ -21,12 +21,12 @@ type packed struct {
 	memory   []byte // of the panels
 }
 
-// ready makes quantized weights of products what kernels read. What these can
+// ready makes the quantized weights of g's products what kernels read. What these can
 // read in place stays there for now, so that the first token does not wait for it;
 // the others are repacked. Plans of one graph share them.
-func (b *Backend) ready(weights []*graph.Weight, progress func(done, total int64) error) error {
+func (b *Backend) ready(g *graph.Graph, progress func(done, total int64) error) error {
 	var now []*graph.Weight
-	for _, w := range weights {
+	for _, w := range quantized(g) {
 		switch {
 		case b.packed[w] != nil:
 		case inPlace(w):

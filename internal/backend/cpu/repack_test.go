@@ -38,11 +38,11 @@ func TestRepack(t *testing.T) {
 		b := New(Options{Threads: threads})
 		defer b.Close()
 		stopped := errors.New("stopped")
-		if err := b.ready(quantized(g), func(int64, int64) error { return stopped }); err != stopped || len(b.packed) > 0 {
+		if err := b.ready(g, func(int64, int64) error { return stopped }); err != stopped || len(b.packed) > 0 {
 			t.Errorf("%d threads: error %v of progress, %d weights", threads, err, len(b.packed))
 		}
 		var said []int64
-		if err := b.ready(quantized(g), func(done, total int64) error { said = append(said, done, total); return nil }); err != nil {
+		if err := b.ready(g, func(done, total int64) error { said = append(said, done, total); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if n := int64(len(data)); !slices.Equal(said, []int64{0, n, n, n}) {
@@ -67,7 +67,7 @@ func TestSettle(t *testing.T) {
 	const n, k, many = 48, 512, 20
 	b := New(Options{Threads: 2})
 	defer b.Close()
-	e := &executable{b: b, scratch: make([]scratch, 2)}
+	e := &executable{b: b, rows: many, scratch: make([]scratch, 2)}
 	random := rand.NewChaCha8([32]byte{})
 	var products []*product
 	for range settleSteps + 1 {
@@ -83,7 +83,7 @@ func TestSettle(t *testing.T) {
 		b.packed[w], b.later = m, append(b.later, w)
 		products = append(products, e.newProduct(w, 0))
 	}
-	if err := e.x.start(b, many, b.later); err != nil {
+	if err := e.x.start(&planner{e: e, g: &graph.Graph{Nodes: nodesOf(products)}}); err != nil {
 		t.Fatal(err)
 	}
 	x := make([]float32, many*k)
@@ -128,7 +128,7 @@ func TestSettle(t *testing.T) {
 // nodesOf is a node for each product.
 func nodesOf(products []*product) (nodes []*graph.Node) {
 	for _, p := range products {
-		nodes = append(nodes, &graph.Node{Op: graph.Linear, W: []*graph.Weight{p.w}})
+		nodes = append(nodes, &graph.Node{Op: graph.Linear, In: []*graph.Node{{}}, W: []*graph.Weight{p.w}})
 	}
 	return nodes
 }
