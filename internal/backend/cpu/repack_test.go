@@ -12,6 +12,7 @@ import (
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/panel"
 	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -122,6 +123,41 @@ func TestSettle(t *testing.T) {
 	}
 	if n := b.Packed(); n != Repacked(&graph.Graph{Nodes: nodesOf(products)})+int64(len(products)*len(products[0].w.Data)) {
 		t.Errorf("%d bytes are packed", n)
+	}
+}
+
+// TestJoin: what simd.AddRows gets has a weight's columns, not all for which there is room.
+func TestJoin(t *testing.T) {
+	b := New(Options{Threads: 1})
+	defer b.Close()
+	e := &executable{b: b, rows: 64}
+	var products []*product
+	for _, k := range []int{1024, 512, 1024} {
+		w := &graph.Weight{Tensor: tensor.Tensor{DType: tensor.Q8_0, Shape: tensor.Shape{16, k}, Data: make([]byte, tensor.Q8_0.RowBytes(16*k))}}
+		m, err := newInPlace(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.packed[w] = m
+		products = append(products, e.newProduct(w, 0))
+	}
+	if err := e.x.start(&planner{e: e, g: &graph.Graph{Nodes: nodesOf(products)}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range products {
+		for _, rows := range []int{2, 8, 5} {
+			k := p.panels.K
+			if err := e.x.quantize(nil, make([]float32, rows*k), rows, p.panels, false, false); err != nil {
+				t.Fatal(err)
+			}
+			e.x.cut(p.panels, false)
+			if err := e.x.join(p.panels); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := len(e.x.joined), k/panel.Chunk*simd.Joined(rows, panel.Chunk); got != want {
+				t.Errorf("%d rows of %d columns: %d bytes, want %d", rows, k, got, want)
+			}
+		}
 	}
 }
 
