@@ -186,10 +186,13 @@ func spansOf(r *rand.Rand, n int) []Span {
 // with each attending alone, to a row at a time: heads of many sizes, any number
 // of queries, blocks of which each sees a part of its own, numbers of all kinds.
 func TestAttentionTogether(t *testing.T) {
-	guard := guarded(t)
+	guard, cases := guarded(t), 24
+	if testing.Short() {
+		cases = 6
+	}
 	r := rng(77)
 	for _, d := range []int{1, 5, 16, 17, 31, 64, 80, 100, 128, 192, 250, 256, 512} {
-		for i := range 24 {
+		for i := range cases {
 			n := 1 + r.IntN(11)
 			number := func(n int) []float32 { return values(r, n) }
 			if i%3 == 1 {

@@ -28,6 +28,10 @@ type Tolerances struct {
 	// Short leaves out what -short leaves out.
 	Short bool
 
+	// Stores leaves out what does not depend on how keys and values are kept: for options
+	// that differ in that alone from others.
+	Stores bool
+
 	// SameBits tells that a row's bits do not depend on the step that computes it.
 	SameBits bool
 }
@@ -44,13 +48,16 @@ func Run(t *testing.T, open func() backend.Backend, tol Tolerances) {
 	tol.Short = tol.Short || testing.Short()
 	s := &suite{open, tol}
 	t.Run("operations", s.operations)
+	t.Run("sequences", s.sequences)
+	t.Run("plans", s.plans)
+	t.Run("pages", s.pages)
+	if tol.Stores {
+		return
+	}
 	t.Run("special", s.special)
 	t.Run("route", s.routes)
 	t.Run("wild", s.wild)
 	t.Run("rows", s.outputs)
-	t.Run("sequences", s.sequences)
-	t.Run("plans", s.plans)
-	t.Run("pages", s.pages)
 	t.Run("taps", s.taps)
 	t.Run("cancel", s.cancel)
 	t.Run("bad steps", s.badSteps)
