@@ -133,6 +133,21 @@ func linears() (list []operation) {
 		}
 		return sum
 	})
+	// Values of several widths, the widest first: what a backend has room for is not what a product reads.
+	add("widths", quantized, func(k *sketch) *graph.Node {
+		var sum *graph.Node
+		for _, in := range []int{1056, 512, 288} {
+			x := k.input(in)
+			for _, d := range []tensor.DType{tensor.Q4_0, tensor.Q5_1, tensor.Q8_0} {
+				y := k.linear(d, x, 33)
+				if sum != nil {
+					y = k.Add(sum, y)
+				}
+				sum = y
+			}
+		}
+		return sum
+	})
 	return list
 }
 
@@ -237,5 +252,10 @@ func mixtures() (list []operation) {
 			}})
 		}
 	}
+	list = append(list, operation{name: "experts/Q4_0/wide", bound: quantized, heavy: true, build: func(k *sketch) *graph.Node {
+		const in, ff = 544, 288
+		route := k.Route(k.input(3), k.weight(tensor.BF16, 3), 2)
+		return k.Experts(graph.SiLU, k.weight(tensor.Q4_0, 3, 2*ff, in), k.weight(tensor.Q4_0, 3, in, ff), k.input(in), route, 3, ff)
+	}})
 	return list
 }

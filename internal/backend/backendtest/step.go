@@ -17,23 +17,24 @@ import (
 func optionsOf(rows int) backend.Options { return backend.Options{Rows: rows} }
 
 // outputs: the logits of some rows are those of all rows, and a step that
-// wants none has none, with and without taps, which may make the plan compute all rows.
+// wants none has none, pages apart, too, and with and without taps, which may make the
+// plan compute all rows.
 func (s *suite) outputs(t *testing.T) {
 	g := Decoder(t, 14, tensor.Q8_0, 0, 7)
-	tokens := make([]int32, 64)
+	tokens := make([]int32, 160)
 	for i := range tokens {
 		tokens[i] = text(0, i)
 	}
 	first, parts := part{0, tokens[:32]}, []part{{0, tokens[32:]}, {1, tokens[:32]}}
-	m := start(t, s.open(), g, 64, nil)
+	m := start(t, s.open(), g, len(tokens), nil)
 	m.forward(first)
 	every := m.forward(parts...)
-	for _, rows := range [][]int32{{}, {0}, {63}, {3, 4, 30, 60}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 31, 32, 63}} {
+	for _, rows := range [][]int32{{}, {0}, {63}, {3, 4, 30, 120, 159}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 127, 128, 159}} {
 		var want []float32
 		for _, r := range rows {
 			want = append(want, every[r*Vocab:(r+1)*Vocab]...)
 		}
-		bare, full := start(t, s.open(), g, 64, nil), start(t, s.open(), g, 64, all)
+		bare, full := start(t, s.open(), g, len(tokens), nil), start(t, s.open(), g, len(tokens), all)
 		for _, m := range []*machine{bare, full} {
 			m.forward(first)
 			step := m.step(parts...)
