@@ -81,9 +81,12 @@ type Model struct {
 	broken     error          // why the template cannot be used
 	notes      []string
 
-	tapping sync.Mutex     // guards what follows
-	tapped  *engine.Engine // of Taps; nil before the first
+	tapping sync.Mutex // held by the Taps that runs
 	see     func(n *graph.Node, values []float32)
+
+	mu     sync.Mutex     // guards what follows
+	tapped *engine.Engine // of Taps; nil before the first
+	closed bool
 }
 
 // Load opens a GGUF file (any part of a split one) or a Hugging Face folder.
@@ -226,8 +229,9 @@ func (m *Model) fits(repacked int64, context int, cache int64) error {
 // that runs. A second Close does nothing.
 func (m *Model) Close() error {
 	var errs []error
-	m.tapping.Lock()
-	defer m.tapping.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
 	for _, e := range []*engine.Engine{m.engine, m.tapped} {
 		if e != nil {
 			errs = append(errs, e.Close())

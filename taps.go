@@ -36,19 +36,33 @@ func node(n *graph.Node) Node {
 // Taps computes ids, as one sequence from position 0, and calls see with the values of
 // all nodes, each node's as often as it takes until it had the values of all ids, in
 // order: values are [rows] and Node.Shape, row-major. The numbers are those of an
-// untapped run. see must not keep values.
+// untapped run. see must not keep values, nor close the model, which waits for it.
 func (m *Model) Taps(ctx context.Context, ids []int, see func(n Node, values []float32)) error {
 	m.tapping.Lock()
 	defer m.tapping.Unlock()
-	if m.tapped == nil {
-		e, err := engine.New(m.graph, m.backend, engine.Options{Context: m.engine.Context(), Want: func(*graph.Node) bool { return true },
-			Tap: func(n *graph.Node, values []float32) { m.see(n, values) }})
-		if err != nil {
-			return err
-		}
-		m.tapped = e
+	e, err := m.tappedEngine()
+	if err != nil {
+		return err
 	}
 	m.see = func(n *graph.Node, values []float32) { see(node(n), values) }
-	_, err := feed(ctx, m.tapped, ids)
+	_, err = feed(ctx, e, ids)
 	return err
+}
+
+// tappedEngine is the engine of Taps, made when it is asked for first.
+func (m *Model) tappedEngine() (*engine.Engine, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, ErrClosed
+	}
+	if m.tapped != nil {
+		return m.tapped, nil
+	}
+	e, err := engine.New(m.graph, m.backend, engine.Options{Context: m.engine.Context(), Want: func(*graph.Node) bool { return true },
+		Tap: func(n *graph.Node, values []float32) { m.see(n, values) }})
+	if err == nil {
+		m.tapped = e
+	}
+	return e, err
 }

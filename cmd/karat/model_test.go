@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/karat-run/karat"
@@ -40,5 +41,34 @@ func TestLoadInterrupted(t *testing.T) {
 func TestLoadNothing(t *testing.T) {
 	if _, err := karat.LoadSources([]karat.Source{{Name: "m.gguf", Size: 5}}, karat.Options{}); err == nil || !strings.Contains(err.Error(), "m.gguf: neither its Data nor At is there") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestTapsClosed: a model that is closed ends the taps that run, and begins no others.
+func TestTapsClosed(t *testing.T) {
+	load := func() *karat.Model {
+		m, err := karat.LoadGGUF(demoName, demo, karat.Options{Context: 2048})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	m := load()
+	closed := make(chan error, 1)
+	var once sync.Once
+	err := m.Taps(t.Context(), make([]int, 2048), func(karat.Node, []float32) {
+		once.Do(func() { go func() { closed <- m.Close() }() })
+	})
+	if !errors.Is(err, karat.ErrClosed) {
+		t.Errorf("closed in the midst: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	for _, m := range []*karat.Model{m, load()} {
+		m.Close()
+		if err := m.Taps(t.Context(), []int{1}, func(karat.Node, []float32) {}); !errors.Is(err, karat.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
 	}
 }

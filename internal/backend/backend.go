@@ -14,7 +14,8 @@ import (
 
 // Backend runs graphs on one kind of hardware.
 type Backend interface {
-	// Compile prepares a plan of g for steps of at most o.Rows rows.
+	// Compile prepares a plan of g for steps of at most o.Rows rows. What it takes is
+	// held until the backend is closed, whose plans are so meant to be few.
 	Compile(g *graph.Graph, o Options) (Executable, error)
 	// NewCache makes room for the keys and values of g's layers, in the pages
 	// that pool hands out. Plans of the same graph share it.

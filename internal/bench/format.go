@@ -83,7 +83,7 @@ func (r *Report) WriteMarkdown(w io.Writer) (err error) {
 	if r.Peak > 0 {
 		mib := func(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 		print("resident: %s, at most %s; without keys and values %.2f times the weights of the file\n", mib(r.Resident), mib(r.Peak), float64(r.Resident-r.KV)/float64(r.Size))
-		print("of that: repacked weights %s, mapped files %s, keys and values %s, the rest of the heap %s\n", mib(r.Weights), mib(r.Files), mib(r.KV), mib(r.Heap))
+		print("of that: repacked weights %s, mapped files %s, keys and values %s, all else %s\n", mib(r.Weights), mib(r.Files), mib(r.KV), mib(r.Heap))
 	}
 	if r.PeerName != "" {
 		print("peer: %s; a ratio above 1 says that Karat is faster\n", r.PeerName)

@@ -211,7 +211,7 @@ const (
 func (p *product) rowsOfWeight(worker, from, to int) error {
 	k, n := p.w.Shape.Last(), p.w.Rows()
 	s, x, step := &p.e.scratch[worker], p.x[:p.rows*k], floatRows
-	if d := p.w.DType; p.rows < manyRows && p.w.Order == nil && (d == tensor.F16 || d == tensor.BF16) {
+	if p.rows < manyRows && inWords(p.w) {
 		step = to - from // which kernels read at several places
 	}
 	for i := from; i < to; i += step {
@@ -221,6 +221,11 @@ func (p *product) rowsOfWeight(worker, from, to int) error {
 		}
 	}
 	return nil
+}
+
+// inWords reports whether w's rows lie in order as numbers of 16 bits that need no copy.
+func inWords(w *graph.Weight) bool {
+	return w.Order == nil && (w.DType == tensor.F16 || w.DType == tensor.BF16) && float16.Words(w.Data) != nil
 }
 
 // product sets dst[r*stride+i] to the product of weight row i of k elements with
