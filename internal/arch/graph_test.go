@@ -176,7 +176,7 @@ func TestNotes(t *testing.T) {
 func TestHoist(t *testing.T) {
 	for name, layer := range map[string]int{"tiny-llama": 3, "tiny-gemma3": 5, "tiny-gemma4": 3} {
 		_, g, _ := load(t, forms(t, name, nil)[0])
-		h := g.Hoist()
+		h := g.Hoist(nil)
 		after := h.Live().After
 		first := slices.IndexFunc(h.Nodes, func(n *graph.Node) bool { return n.Op == graph.Linear && after[n] })
 		if first < 0 || h.Nodes[first].Layer != layer {
