@@ -18,14 +18,15 @@ import (
 type pool struct {
 	threads int
 	waiters []waiter  // by worker; 0 is the caller of run
+	shares  []share   // likewise
 	once    sync.Once // of close
 
-	// The loop that runs: written by run before left, read by those who have
+	// The loop that runs: written by run before shares, read by those who have
 	// taken blocks.
 	n, grain, blocks int
 	f                func(worker, from, to int) error
 
-	left   atomic.Int64 // blocks that nobody has taken
+	left   atomic.Int64 // blocks that are in shares
 	undone atomic.Int64 // blocks that are not done
 
 	mu  sync.Mutex
@@ -34,7 +35,7 @@ type pool struct {
 
 // newPool starts threads-1 goroutines.
 func newPool(threads int) *pool {
-	p := &pool{threads: threads, waiters: make([]waiter, threads)}
+	p := &pool{threads: threads, waiters: make([]waiter, threads), shares: make([]share, threads)}
 	spin := threads <= min(runtime.GOMAXPROCS(0), runtime.NumCPU())
 	for i := range p.waiters {
 		w := &p.waiters[i]
@@ -68,7 +69,10 @@ func (p *pool) run(n, grain int, f func(worker, from, to int) error) error {
 	p.n, p.grain, p.f, p.err = n, grain, f, nil
 	p.blocks = (n + grain - 1) / grain
 	p.undone.Store(int64(p.blocks))
-	p.left.Store(int64(p.blocks))
+	p.left.Store(int64(p.blocks)) // before shares, from which they are taken at once
+	for i := range p.shares {
+		p.shares[i].set(i*p.blocks/p.threads, (i+1)*p.blocks/p.threads)
+	}
 	for i := 1; i < min(p.threads, p.blocks); i++ {
 		p.waiters[i].rouse()
 	}
@@ -86,7 +90,7 @@ func (p *pool) work(worker int) {
 	taken := 0
 	err := guard(func() error {
 		for {
-			from, n := p.take()
+			from, n := p.take(worker)
 			if n == 0 {
 				return nil
 			}
@@ -97,7 +101,11 @@ func (p *pool) work(worker int) {
 		}
 	})
 	if err != nil {
-		taken += int(p.left.Swap(0))
+		for i := range p.shares {
+			_, n := p.shares[i].take(false, false)
+			p.left.Add(-int64(n))
+			taken += n
+		}
 		p.mu.Lock()
 		if p.err == nil {
 			p.err = err
@@ -109,21 +117,45 @@ func (p *pool) work(worker int) {
 	}
 }
 
-// take takes n blocks that nobody has: an even share of half of them, so that
-// most of the loop goes by in few pieces, and threads end together although
-// something may hold one of them up.
-func (p *pool) take() (from, n int) {
+// take takes n blocks that nobody has: half of those left in the worker's share, or else
+// in another's, since something may hold that worker up.
+func (p *pool) take(worker int) (from, n int) {
+	for i := range p.threads {
+		if from, n = p.shares[(worker+i)%p.threads].take(i == 0, p.threads > 1); n > 0 {
+			p.left.Add(-int64(n))
+			return from, n
+		}
+	}
+	return 0, 0
+}
+
+// share is the blocks [from, to) of a loop that a worker begins with. It goes through
+// them in order, so that what a kernel fetches behind a piece belongs to the next one.
+type share struct {
+	blocks atomic.Uint64 // from, and to in the upper half
+	_      [56]byte      // so that no two are in a cache line
+}
+
+func (s *share) set(from, to int) { s.blocks.Store(uint64(to)<<32 | uint64(from)) }
+
+// take takes n blocks, all or the greater half: its worker the first ones, others the last.
+func (s *share) take(own, half bool) (from, n int) {
 	for {
-		left := p.left.Load()
-		if left == 0 {
+		old := s.blocks.Load()
+		from, to := int(uint32(old)), int(old>>32)
+		if n = to - from; n == 0 {
 			return 0, 0
 		}
-		share := left
-		if p.threads > 1 {
-			share = max(left/int64(2*p.threads), 1)
+		if half {
+			n = (n + 1) / 2
 		}
-		if p.left.CompareAndSwap(left, left-share) {
-			return p.blocks - int(left), int(share)
+		first, last := from+n, to
+		if !own {
+			first, last = from, to-n
+			from = last
+		}
+		if s.blocks.CompareAndSwap(old, uint64(last)<<32|uint64(first)) {
+			return from, n
 		}
 	}
 }
