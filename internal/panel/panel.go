@@ -209,15 +209,20 @@ func (w *Weight) Stored() *simd.Stored { return w.stored }
 // HasRow reports whether AddRow is faster than unpacking for simd.AddPanel.
 func (w *Weight) HasRow() bool { return w.rows != nil || w.stored.HasRow() }
 
-// AddRow adds to acc [panel][Rows] the products of the whole chunks of some panels with
-// one row of activations.
-func (w *Weight) AddRow(acc []float32, from, to int, x *simd.Acts) {
+// AddRow adds the products of the whole chunks of panels with one row of activations to
+// acc, [place][to-from][Rows]: of panels [from, to) at the first place, and of as many
+// at each of the others, gap panels apart.
+func (w *Weight) AddRow(acc []float32, from, to, gap int, x *simd.Acts) {
+	n := to - from
+	places := len(acc) / (n * Rows)
 	if w.rows == nil {
-		simd.AddRow(acc[:(to-from)*Rows], w.Whole(from, to), w.panelBytes, w.stored, x)
+		simd.AddRow(acc, w.Whole(from, to+(places-1)*gap), n, w.panelBytes, gap*w.panelBytes, w.stored, x)
 		return
 	}
 	stride := w.DType.RowBytes(w.K)
-	simd.AddBlockRow(acc[:(to-from)*Rows], w.rows[from*Rows*stride:], stride, x)
+	for i := range places {
+		simd.AddBlockRow(acc[i*n*Rows:(i+1)*n*Rows], w.rows[(from+i*gap)*Rows*stride:], stride, x)
+	}
 }
 
 // Whole is the chunks of some panels that have Chunk columns, and what lies between

@@ -72,7 +72,7 @@ func sameRow(t *testing.T, w *Weight, s *Scratch, p int) {
 	simd.GroupSums(x.Sums, x.Q, x.DX, w.Group())
 	simd.GroupInit(x.Init, x.Q, w.Group(), w.Offset())
 	var got, want [Rows]float32
-	w.AddRow(got[:], p, p+1, &x)
+	w.AddRow(got[:], p, p+1, 0, &x)
 	for c := range columns / Chunk {
 		w.Unpack(s, p, c, false)
 		g := Chunk / w.Group()
@@ -188,7 +188,8 @@ func BenchmarkPack(b *testing.B) {
 func BenchmarkRow(b *testing.B) {
 	const k = 2048
 	for _, d := range []tensor.DType{tensor.Q8_0, tensor.Q4_0, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.IQ4_XS} {
-		for _, panels := range []int{1, 256 << 20 / Size(d, Rows, k)} {
+		for _, panels := range []int{1, 256 << 20 / Size(d, Rows, k) &^ 3} {
+			places := min(panels, 4)
 			w, err := New(d, panels*Rows, k, make([]byte, panels*Size(d, Rows, k)))
 			if err != nil {
 				b.Fatal(err)
@@ -199,7 +200,7 @@ func BenchmarkRow(b *testing.B) {
 			b.Run(fmt.Sprintf("%v/%dKB/stored", d, len(w.data)>>10), func(b *testing.B) {
 				b.SetBytes(int64(len(w.data)))
 				for b.Loop() {
-					w.AddRow(acc, 0, panels, &x)
+					w.AddRow(acc, 0, panels/places, panels/places, &x)
 				}
 			})
 			b.Run(fmt.Sprintf("%v/%dKB/unpacked", d, len(w.data)>>10), func(b *testing.B) {

@@ -131,7 +131,7 @@ func (p *tape) row(shape uint32) []float32 {
 	GroupSums(x.Sums, x.Q, x.DX, s.Group)
 	GroupInit(x.Init, x.Q, s.Group, int32(shape>>24%129))
 	acc := p.floats(len(data) / s.Chunk * PanelRows)
-	AddRow(acc, data, s.Chunk, s, x)
+	AddRow(acc, data, 1, 0, s.Chunk, s, x)
 	return acc
 }
 

@@ -92,10 +92,11 @@ func TestAddRow(t *testing.T) {
 			for j := range s.Table {
 				s.Table[j] = byte(r.Uint32())
 			}
-			panels := 1 + i/3%14/chunks
+			n, places := 1+i/3%2, 1+i/6%5/chunks
 			_, x := panelCase(r, chunks*StoredColumns, s.Group, 1, s.Min, i/20&1 == 1)
 			panel := chunks*s.Chunk + i%2*s.Chunk/2
-			data := as[byte](guard, (panels-1)*panel+chunks*s.Chunk)
+			gap := n*panel + i%4*64
+			data := as[byte](guard, (places-1)*gap+(n-1)*panel+chunks*s.Chunk)
 			for j := range data {
 				data[j] = byte(r.Uint32()) // exponents of all kinds, NaN and infinity too
 			}
@@ -108,11 +109,11 @@ func TestAddRow(t *testing.T) {
 				copy(q, slices.Repeat([]int16{-32768}, len(q)))
 			}
 			x.Q = q
-			acc := values(r, panels*PanelRows)
+			acc := values(r, places*n*PanelRows)
 			want := slices.Clone(acc)
-			addPanelsGeneric(want, data, panel, s, x)
-			AddRow(acc, data, panel, s, x)
-			equal(t, fmt.Sprintf("case %d: panels %d chunks %d %+v", i, panels, chunks, *s), acc, want)
+			addPanelsGeneric(want, data, n, panel, gap, s, x)
+			AddRow(acc, data, n, panel, gap, s, x)
+			equal(t, fmt.Sprintf("case %d: places %d panels %d chunks %d %+v", i, places, n, chunks, *s), acc, want)
 		}
 	})
 }

@@ -32,9 +32,13 @@ type Stored struct {
 // HasRow reports whether AddRow is faster than unpacking for AddPanel.
 func (s *Stored) HasRow() bool { return s != nil && hasRow() }
 
-// AddRow is AddPanel for one row and the whole chunks of panels that begin so many
-// bytes apart, which are not unpacked to memory. acc is [panel][PanelRows], and x has
-// as many columns as a panel.
-func AddRow(acc []float32, data []byte, panel int, s *Stored, x *Acts) {
-	addRow(acc, data, panel, s, x)
+// RowPlaces is at how many places AddRow does best.
+const RowPlaces = 4
+
+// AddRow is AddPanel for one row and the whole chunks of panels, which are not unpacked
+// to memory. Of one place alone a core reads less than memory gives, so there are
+// several, gap bytes apart: at each n panels that begin so many bytes behind each
+// other. acc is [place][n][PanelRows], and x has as many columns as a panel.
+func AddRow(acc []float32, data []byte, n, panel, gap int, s *Stored, x *Acts) {
+	addRow(acc, data, n, panel, gap, s, x)
 }

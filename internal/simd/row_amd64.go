@@ -32,32 +32,22 @@ func addRow8AVX2(acc *float32, data *byte, q *int16, dx *float32, init *int32, s
 
 func hasRow() bool { return tier >= avx2 }
 
-// rowPlaces is at how many places memory is read.
-const rowPlaces = 4
-
-func addRow(acc []float32, data []byte, panel int, s *Stored, x *Acts) {
+func addRow(acc []float32, data []byte, n, panel, gap int, s *Stored, x *Acts) {
 	panels, chunks := len(acc)/PanelRows, len(x.Q)/StoredColumns
 	if tier == generic || panels == 0 || chunks == 0 {
-		addPanelsGeneric(acc, data, panel, s, x)
+		addPanelsGeneric(acc, data, n, panel, gap, s, x)
 		return
 	}
-	// Each place goes on from one panel to the next: memory is read as so many pieces,
-	// an odd number of panels apart, for powers of two share parts of caches.
-	for at := 0; at < panels; {
-		places := min(rowPlaces, panels-at)
-		run := ((panels-at)/places - 1) | 1
-		for i := at; i < at+run; i++ {
-			addRowPlaces(acc[i*PanelRows:], data[i*panel:], run, panel, places, chunks, s, x)
-		}
-		at += run * places
+	for i := range n {
+		addRowPlaces(acc[i*PanelRows:], data[i*panel:], 4*n*PanelRows, gap, panels/n, chunks, s, x)
 	}
 }
 
-// addRowPlaces is addRow for panels at so many places, each run panels behind the one
-// before.
-func addRowPlaces(acc []float32, data []byte, run, panel, places, chunks int, s *Stored, x *Acts) {
-	groups, gap := chunks*StoredColumns/s.Group, run*panel
-	acc, data = acc[:((places-1)*run+1)*PanelRows], data[:(places-1)*gap+chunks*s.Chunk]
+// addRowPlaces is addRow for a panel at each of so many places, and their sums, so many
+// bytes apart.
+func addRowPlaces(acc []float32, data []byte, sumgap, gap, places, chunks int, s *Stored, x *Acts) {
+	groups := chunks * StoredColumns / s.Group
+	acc, data = acc[:(places-1)*sumgap/4+PanelRows], data[:(places-1)*gap+chunks*s.Chunk]
 	p, at, table := &acc[0], &data[0], s.Table
 	q, dx := &x.Q[:chunks*StoredColumns][0], &x.DX[:chunks*StoredColumns/ActGroup][0]
 	var init *int32
@@ -74,24 +64,24 @@ func addRowPlaces(acc []float32, data []byte, run, panel, places, chunks int, s 
 	}
 	switch {
 	case s.Codes == Codes4 && tier >= avx512:
-		addRow4AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
+		addRow4AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, sumgap, places*gap)
 	case s.Codes == Codes4:
-		addRow4AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
+		addRow4AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, sumgap, places*gap)
 	case s.Codes == CodesTable && tier >= avx512:
-		addRowTableAVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
+		addRowTableAVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, sumgap, places*gap)
 	case s.Codes == CodesTable:
-		addRowTableAVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
+		addRowTableAVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, sumgap, places*gap)
 	case s.Codes == Codes41 && tier >= avx512:
-		addRow41AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
+		addRow41AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, sumgap, places*gap)
 	case s.Codes == Codes41:
-		addRow41AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
+		addRow41AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, sumgap, places*gap)
 	case s.Codes == Codes42 && tier >= avx512:
-		addRow42AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
+		addRow42AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, sumgap, places*gap)
 	case s.Codes == Codes42:
-		addRow42AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
+		addRow42AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, sumgap, places*gap)
 	case s.Codes == Codes8 && tier >= avx512:
-		addRow8AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
+		addRow8AVX512(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, sumgap, places*gap)
 	case s.Codes == Codes8:
-		addRow8AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, 4*run*PanelRows, places*gap)
+		addRow8AVX2(p, at, q, dx, init, sums, chunks, s.Scales, s.Chunk, group, table, gap, sumgap, places*gap)
 	}
 }

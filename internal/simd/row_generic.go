@@ -2,9 +2,9 @@ package simd
 
 import "encoding/binary"
 
-func addPanelsGeneric(acc []float32, data []byte, panel int, s *Stored, x *Acts) {
+func addPanelsGeneric(acc []float32, data []byte, n, panel, gap int, s *Stored, x *Acts) {
 	for i := range len(acc) / PanelRows {
-		addRowGeneric(acc[i*PanelRows:], data[i*panel:][:len(x.Q)/StoredColumns*s.Chunk], s, x)
+		addRowGeneric(acc[i*PanelRows:], data[i/n*gap+i%n*panel:][:len(x.Q)/StoredColumns*s.Chunk], s, x)
 	}
 }
 

@@ -4,6 +4,6 @@ package simd
 
 func hasRow() bool { return false }
 
-func addRow(acc []float32, data []byte, panel int, s *Stored, x *Acts) {
-	addPanelsGeneric(acc, data, panel, s, x)
+func addRow(acc []float32, data []byte, n, panel, gap int, s *Stored, x *Acts) {
+	addPanelsGeneric(acc, data, n, panel, gap, s, x)
 }

@@ -252,7 +252,7 @@ func usePanels() {
 	}
 	if s := (Stored{Group: 32, Scales: StoredColumns, Chunk: StoredColumns + 32*vector}); s.HasRow() {
 		var data [StoredColumns + 32*vector]byte
-		AddRow(acc[:PanelRows], data[:], len(data), &s, &Acts{Q: q[:StoredColumns], DX: dx[:]})
+		AddRow(acc[:PanelRows], data[:], 1, len(data), 0, &s, &Acts{Q: q[:StoredColumns], DX: dx[:]})
 	}
 	FitScale(&fit, x[:FitLanes*16], acc[:FitLanes*16], 16, dx[:], 8)
 	FitMin(&fit, x[:FitLanes*16], acc[:FitLanes*16], 16, dx[:], 15, true)

@@ -113,15 +113,16 @@ func (e *executable) newGated(gate, up *product, first int, n *graph.Node) *gate
 		if gate.rows <= fewRows { // memory is read fastest along one weight
 			n = to - from
 		}
-		for ; from < to; from += n {
-			end := min(from+n, to)
-			size := (end - from) * gate.rows * panel.Rows
+		for from < to {
+			part := gate.span(from, to, n)
+			size := part.panels() * gate.rows * panel.Rows
 			s.acc = grow(s.acc, 2*size)
 			a, b := s.acc[:size], s.acc[size:]
-			gate.add(s, a, from, end)
-			up.add(s, b, first+from, first+end)
+			gate.add(s, a, part)
+			up.add(s, b, span{first + part.from, first + part.to, part.places, part.gap})
 			g.act(a, a, b)
-			gate.keep(g.out, g.n, a, from, end)
+			gate.keep(g.out, g.n, a, part)
+			from = part.to
 		}
 		return nil
 	}
@@ -142,6 +143,5 @@ func (g *gated) run(in *graph.Node, out, x []float32, rows int) error {
 			return err
 		}
 	}
-	panels := (g.n + panel.Rows - 1) / panel.Rows
-	return g.gate.e.b.pool.run(panels, g.gate.grain(panels), g.body)
+	return g.gate.loop((g.n+panel.Rows-1)/panel.Rows, g.body)
 }

@@ -24,11 +24,17 @@ type scratch struct {
 // so that these come from the cache. A few rows are no burden, and memory is
 // read fastest along one panel.
 func (p *product) batch() int {
-	if p.tiles {
+	switch {
+	case p.tiles:
 		return simd.TilePanels
+	case p.row:
+		return rowPanels
 	}
 	return 8
 }
+
+// rowPanels are so many panels that simd.AddBlockRow can read them at several places.
+const rowPanels = 256
 
 // fewRows are so few that their activations are in the nearest cache anyway.
 const fewRows = simd.FewRows
@@ -44,6 +50,7 @@ type product struct {
 	// What is being multiplied, [rows, k], and the result, [rows, n].
 	x, out []float32
 	rows   int
+	n, gap int  // of the loop: its panels, and what lies between two places of a span
 	tiles  bool // by simd.AddTiles
 	row    bool // by panel.Weight.AddRow
 	few    bool // by simd.AddRows
@@ -70,8 +77,10 @@ func (p *product) run(in *graph.Node, out, x []float32, rows int) error {
 	if err := p.begin(in, out, x, rows); err != nil {
 		return err
 	}
-	n, grain := p.pieces()
-	return p.e.b.pool.run(n, grain, p.body)
+	if p.panels == nil {
+		return p.e.b.pool.run(p.w.Rows(), 16, p.body)
+	}
+	return p.loop(p.panels.Panels(), p.body)
 }
 
 // begin readies body for a run.
@@ -92,13 +101,29 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 	return p.e.x.join(p.panels)
 }
 
-// pieces is what body's loop goes over.
-func (p *product) pieces() (n, grain int) {
-	if p.panels == nil {
-		return p.w.Rows(), 16
+// loop runs body over panels: each of its numbers is that of one, or of several places.
+func (p *product) loop(panels int, body func(worker, from, to int) error) error {
+	p.n, p.gap = panels, panels
+	if p.row && p.panels.Stored() != nil {
+		p.gap = panels/simd.RowPlaces | 1 // odd, for powers of two share parts of caches
 	}
-	return p.panels.Panels(), p.grain(p.panels.Panels())
+	return p.e.b.pool.run(p.gap, p.grain(panels), body)
 }
+
+// span is panels [from, to) and as many at each of the other places, gap apart.
+type span struct{ from, to, places, gap int }
+
+// span is the first of those that a piece of the loop stands for, no longer than n.
+func (p *product) span(from, to, n int) span {
+	places := (p.n - from + p.gap - 1) / p.gap
+	return span{from, min(to, from+n, p.n-(places-1)*p.gap), places, p.gap} // the last place may end before the others
+}
+
+// panels is how many there are.
+func (s span) panels() int { return s.places * (s.to - s.from) }
+
+// panel is the number of one of them.
+func (s span) panel(i int) int { return s.from + i/(s.to-s.from)*s.gap + i%(s.to-s.from) }
 
 // grain is how many of a loop's panels stay together: a batch of many rows, where
 // each thread has two of them, since few panels share what it costs to read these.
@@ -109,29 +134,24 @@ func (p *product) grain(panels int) int {
 	return max(1, min(p.batch(), panels/(2*p.e.b.pool.threads)))
 }
 
-// rowPanels are so many panels that simd.AddRow can read them at several places.
-const rowPanels = 256
-
 // panelsOfWeight multiplies all rows by some panels of the weight.
 func (p *product) panelsOfWeight(worker, from, to int) error {
-	s, n := &p.e.scratch[worker], p.batch()
-	if p.row {
-		n = rowPanels
-	}
-	for ; from < to; from += n {
-		end := min(from+n, to)
-		s.acc = grow(s.acc, (end-from)*p.rows*panel.Rows)
-		p.add(s, s.acc, from, end)
-		p.keep(p.out, p.panels.N, s.acc, from, end)
+	s := &p.e.scratch[worker]
+	for from < to {
+		part := p.span(from, to, p.batch())
+		s.acc = grow(s.acc, part.panels()*p.rows*panel.Rows)
+		p.add(s, s.acc, part)
+		p.keep(p.out, p.panels.N, s.acc, part)
+		from = part.to
 	}
 	return nil
 }
 
-// add sets acc to the products of some panels, of no more than batch if there are many
+// add sets acc to the products of a span, of no more panels than batch if there are many
 // rows: [panel][rows][panel.Rows], or with tiles [rows][panel][panel.Rows].
-func (p *product) add(s *scratch, acc []float32, from, to int) {
+func (p *product) add(s *scratch, acc []float32, w span) {
 	clear(acc)
-	first := p.addStored(acc, from, to)
+	first := p.addStored(acc, w)
 	if first == p.panels.Chunks() {
 		return
 	}
@@ -139,63 +159,66 @@ func (p *product) add(s *scratch, acc []float32, from, to int) {
 	if p.rows > fewRows {
 		n = p.batch()
 	}
-	for i := from; i < to; i += n {
-		end := min(i+n, to)
-		p.addUnpacked(s, acc[(i-from)*size:(end-from)*size], i, end, first)
+	for i := 0; i < w.panels(); i += n {
+		n := min(n, w.panels()-i)
+		p.addUnpacked(s, acc[i*size:(i+n)*size], w.panel(i), n, first)
 	}
 }
 
 // addStored is add for the chunks that kernels multiply by as they are stored: it
 // returns how many those are.
-func (p *product) addStored(acc []float32, from, to int) int {
+func (p *product) addStored(acc []float32, w span) int {
 	switch {
 	case p.few:
-		simd.AddRows(acc, p.panels.Whole(from, to), p.panels.Bytes(), p.panels.Stored(), p.e.x.joined, p.rows)
+		simd.AddRows(acc, p.panels.Whole(w.from, w.to), p.panels.Bytes(), p.panels.Stored(), p.e.x.joined, p.rows)
 	case p.whole:
 		x := p.e.x.whole(p.panels)
-		simd.AddChunks(acc, p.panels.Whole(from, to), p.panels.Bytes(), p.panels.Stored(), &x, p.rows)
+		simd.AddChunks(acc, p.panels.Whole(w.from, w.to), p.panels.Bytes(), p.panels.Stored(), &x, p.rows)
 	case p.row:
 		x := p.e.x.whole(p.panels)
-		p.panels.AddRow(acc, from, to, &x)
+		p.panels.AddRow(acc, w.from, w.to, w.gap, &x)
 	default:
 		return 0
 	}
 	return p.panels.K / panel.Chunk
 }
 
-// addUnpacked is add for the chunks from the first one on of panels that go through
+// addUnpacked is add for the chunks from the first one on of n panels that go through
 // the activations together.
-func (p *product) addUnpacked(s *scratch, all []float32, from, to, first int) {
+func (p *product) addUnpacked(s *scratch, all []float32, from, n, first int) {
 	for c := first; c < p.panels.Chunks(); c++ {
-		for i := from; i < to; i++ {
-			p.panels.Unpack(&s.panels[i-from], i, c, p.tiles)
+		for i := range n {
+			p.panels.Unpack(&s.panels[i], from+i, c, p.tiles)
 		}
 		x := &p.e.x.chunks[c]
 		if p.tiles {
 			var w [simd.TilePanels]*simd.Panel
-			for i := range to - from {
+			for i := range n {
 				w[i] = &s.panels[i].Panel
 			}
-			simd.AddTiles(all, w[:to-from], &x.Acts, x.split)
+			simd.AddTiles(all, w[:n], &x.Acts, x.split)
 			continue
 		}
-		for i := range to - from {
+		for i := range n {
 			simd.AddPanel(all[i*p.rows*panel.Rows:(i+1)*p.rows*panel.Rows], &s.panels[i].Panel, &x.Acts)
 		}
 	}
 }
 
-// keep puts the sums of panels into rows of n columns: those past them are left.
-func (p *product) keep(out []float32, n int, acc []float32, from, to int) {
-	all, size := to-from, panel.Rows
+// keep puts the sums of a span into rows of n columns: those past them are left.
+func (p *product) keep(out []float32, n int, acc []float32, w span) {
+	all, size := w.to-w.from, panel.Rows
 	if p.tiles {
-		all, size = 1, (to-from)*panel.Rows
+		all, size = 1, (w.to-w.from)*panel.Rows
 	}
-	for t := range p.rows {
-		row := out[t*n+from*panel.Rows : (t+1)*n]
-		for i := range all {
-			copy(row[i*size:], acc[(i*p.rows+t)*size:][:size])
+	for i := range w.places {
+		for t := range p.rows {
+			row := out[t*n+(w.from+i*w.gap)*panel.Rows : (t+1)*n]
+			for i := range all {
+				copy(row[i*size:], acc[(i*p.rows+t)*size:][:size])
+			}
 		}
+		acc = acc[(w.to-w.from)*p.rows*panel.Rows:]
 	}
 }
 
