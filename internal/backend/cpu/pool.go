@@ -14,7 +14,7 @@ import (
 // pool is a fixed set of goroutines that share loops. One loop runs at a time.
 //
 // A token is some hundred short loops, so a loop begins and ends without a
-// lock: it is there when left is not 0, and over when undone is.
+// lock: it is there when loops has changed, and over when undone is 0.
 type pool struct {
 	threads int
 	waiters []waiter  // by worker; 0 is the caller of run
@@ -23,10 +23,10 @@ type pool struct {
 
 	// The loop that runs: written by run before shares, read by those who have
 	// taken blocks.
-	n, grain, blocks int
-	f                func(worker, from, to int) error
+	n, grain int
+	f        func(worker, from, to int) error
 
-	left   atomic.Int64 // blocks that are in shares
+	loops  atomic.Int64 // that have begun and have blocks for others
 	undone atomic.Int64 // blocks that are not done
 
 	mu  sync.Mutex
@@ -45,7 +45,9 @@ func newPool(threads int) *pool {
 		}
 		if i > 0 {
 			go func() {
-				for w.wait(p.begun) {
+				seen := int64(0)
+				for w.wait(func() bool { return p.loops.Load() != seen }) {
+					seen = p.loops.Load()
 					p.work(i)
 				}
 			}()
@@ -67,21 +69,22 @@ func (p *pool) close() {
 // what nobody has begun by then is left out.
 func (p *pool) run(n, grain int, f func(worker, from, to int) error) error {
 	p.n, p.grain, p.f, p.err = n, grain, f, nil
-	p.blocks = (n + grain - 1) / grain
-	p.undone.Store(int64(p.blocks))
-	p.left.Store(int64(p.blocks)) // before shares, from which they are taken at once
-	for i := range p.shares {
-		p.shares[i].set(i*p.blocks/p.threads, (i+1)*p.blocks/p.threads)
+	blocks := (n + grain - 1) / grain
+	workers := min(p.threads, blocks)
+	p.undone.Store(int64(blocks)) // before shares, from which they are taken at once
+	for i := range workers {      // the others' are empty since the loop before
+		p.shares[i].set(i*blocks/workers, (i+1)*blocks/workers)
 	}
-	for i := 1; i < min(p.threads, p.blocks); i++ {
+	if workers > 1 {
+		p.loops.Add(1)
+	}
+	for i := 1; i < workers; i++ {
 		p.waiters[i].rouse()
 	}
 	p.work(0)
 	p.waiters[0].wait(p.over)
 	return p.err
 }
-
-func (p *pool) begun() bool { return p.left.Load() > 0 }
 
 func (p *pool) over() bool { return p.undone.Load() == 0 }
 
@@ -103,7 +106,6 @@ func (p *pool) work(worker int) {
 	if err != nil {
 		for i := range p.shares {
 			_, n := p.shares[i].take(false, false)
-			p.left.Add(-int64(n))
 			taken += n
 		}
 		p.mu.Lock()
@@ -122,7 +124,6 @@ func (p *pool) work(worker int) {
 func (p *pool) take(worker int) (from, n int) {
 	for i := range p.threads {
 		if from, n = p.shares[(worker+i)%p.threads].take(i == 0, p.threads > 1); n > 0 {
-			p.left.Add(-int64(n))
 			return from, n
 		}
 	}

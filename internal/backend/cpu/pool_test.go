@@ -3,6 +3,7 @@ package cpu
 import (
 	"errors"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -90,6 +91,34 @@ func TestPoolSleepers(t *testing.T) {
 			}
 		}
 		p.close()
+	}
+}
+
+// TestPoolFewBlocks: a loop's blocks begin in the shares of as many workers, the caller
+// first, and one block is nobody else's affair.
+func TestPoolFewBlocks(t *testing.T) {
+	p := newPool(8)
+	defer p.close()
+	for range 100 {
+		p.run(3, 4, func(worker, from, to int) error {
+			if worker != 0 || from != 0 || to != 3 {
+				t.Errorf("[%d, %d) went to worker %d", from, to, worker)
+			}
+			return nil
+		})
+	}
+	if n := p.loops.Load(); n != 0 {
+		t.Errorf("others were told of %d loops", n)
+	}
+	var begun sync.WaitGroup
+	begun.Add(2)
+	p.run(2, 1, func(_, _, _ int) error { // both would wait for ever, were they one piece
+		begun.Done()
+		begun.Wait()
+		return nil
+	})
+	if n := p.loops.Load(); n != 1 {
+		t.Errorf("others were told of %d loops, want 1", n)
 	}
 }
 
