@@ -113,8 +113,8 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 // loop runs body over panels: each of its numbers is that of one, or of several places.
 func (p *product) loop(panels int, body func(worker, from, to int) error) error {
 	p.n, p.gap = panels, panels
-	if p.row && p.panels.Stored() != nil {
-		p.gap = apart(panels)
+	if gap := apart(panels); p.row && p.panels.Stored() != nil && gap >= 2*p.e.b.pool.threads { // else some had nothing
+		p.gap = gap
 	}
 	return p.e.b.pool.run(p.gap, p.grain(panels), body)
 }

@@ -4,7 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/karat-run/karat/internal/panel"
 	"github.com/karat-run/karat/internal/simd"
+	"github.com/karat-run/karat/internal/tensor"
 )
 
 // TestSpans: whatever pieces a loop over one row is cut into, their spans have each
@@ -31,5 +33,23 @@ func TestSpans(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestPlaces: few panels are read at one place each, rather than that several places
+// of a number leave nothing to some of the threads.
+func TestPlaces(t *testing.T) {
+	const k = 32
+	w, err := panel.New(tensor.Q4_0, panel.Rows, k, make([]byte, panel.Size(tensor.Q4_0, panel.Rows, k)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ threads, panels, gap int }{{1, 32, 9}, {2, 32, 9}, {4, 32, 9}, {8, 32, 32}, {16, 32, 32}, {16, 512, 129}, {16, 120, 120}} {
+		b := New(Options{Threads: c.threads})
+		p := product{e: &executable{b: b}, panels: w, row: true, rows: 1}
+		if err := p.loop(c.panels, func(_, _, _ int) error { return nil }); err != nil || p.gap != c.gap {
+			t.Errorf("%+v: gap %d, %v", c, p.gap, err)
+		}
+		b.Close()
 	}
 }
