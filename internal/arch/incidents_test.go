@@ -78,19 +78,26 @@ func fails(t *testing.T, path string, parts ...string) {
 	}
 }
 
-// cheaply calls f, which must need less than a second and 64 MiB.
+// cheaply calls f, which must need less than a second and 64 MiB. Where it took
+// longer it is called again, twice at most: other programs may have had the processor.
 func cheaply(t *testing.T, f func() error) error {
 	t.Helper()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	start := time.Now()
-	err := f()
-	elapsed := time.Since(start)
-	runtime.ReadMemStats(&after)
-	if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20 || elapsed > time.Second {
-		t.Errorf("took %v and %d bytes", elapsed, n)
+	for attempt := 1; ; attempt++ {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		start := time.Now()
+		err := f()
+		elapsed := time.Since(start)
+		runtime.ReadMemStats(&after)
+		n := after.TotalAlloc - before.TotalAlloc
+		if n <= 64<<20 && elapsed > time.Second && attempt < 3 {
+			continue
+		}
+		if n > 64<<20 || elapsed > time.Second {
+			t.Errorf("took %v and %d bytes", elapsed, n)
+		}
+		return err
 	}
-	return err
 }
 
 // sizes is row A6: what is divided by, and what divides.
