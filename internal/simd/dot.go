@@ -27,21 +27,6 @@ func DotsBF16(dst []float32, stride int, w []uint16, x []float32, k int) {
 	dots(dst, stride, weights{u16: w, bf16: true}, len(w)/k, x, k)
 }
 
-// RowsApart reports whether four rows had better lie far apart: memory is read as so
-// many pieces, and of one alone a core reads less.
-func RowsApart() bool { return rowsApart() }
-
-// QuadF16 sets dst[i*gap] to the dot product of x with row i*gap of w, for i below four.
-// gap is not 0.
-func QuadF16(dst []float32, gap int, w []uint16, x []float32) {
-	dotQuad(dst, gap, weights{u16: w}, x)
-}
-
-// QuadBF16 is QuadF16 over w's values as bfloat16.
-func QuadBF16(dst []float32, gap int, w []uint16, x []float32) {
-	dotQuad(dst, gap, weights{u16: w, bf16: true}, x)
-}
-
 const (
 	lanes    = 16  // partial sums of a dot product
 	dotRows  = 4   // rows of w that a kernel takes together
@@ -86,11 +71,18 @@ func dots(dst []float32, stride int, w weights, n int, x []float32, k int) {
 			dst, x = dst[min(dotCols*stride, len(dst)):], x[dotCols*k:]
 		}
 	}
-	last := n &^ (dotRows - 1)
-	for i := 0; i < last; i += dotRows {
-		for r := range rows {
-			dotQuad(dst[r*stride+i:], 1, w.from(i*k), x[r*k:(r+1)*k])
+	last := 0
+	for n-last >= dotRows {
+		gap := 1
+		if rowsApart() { // memory is read as so many pieces: of one alone a core reads less
+			gap = ((n-last)/dotRows - 1) | 1 // no power of two: these share parts of caches
 		}
+		for i := last; i < last+gap; i++ {
+			for r := range rows {
+				dotQuad(dst[r*stride+i:], gap, w.from(i*k), x[r*k:(r+1)*k])
+			}
+		}
+		last += gap * dotRows
 	}
 	for r := range rows {
 		dotLast(dst[r*stride:], w, last, n, x[r*k:(r+1)*k])

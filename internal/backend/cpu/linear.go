@@ -46,7 +46,6 @@ type product struct {
 	panels *panel.Weight // w repacked, or nil
 	spent  bool          // x may be written over
 	body   func(worker, from, to int) error
-	quads  func(worker, from, to int) error // for few rows of a weight in 16-bit words, or nil
 
 	// What is being multiplied, [rows, k], and the result, [rows, n].
 	x, out []float32
@@ -64,9 +63,6 @@ func (e *executable) newProduct(w *graph.Weight, i int) *product {
 	if p.body = p.rowsOfWeight; len(w.Shape) > 2 {
 		p.w = w.Matrix(i)
 	}
-	if inWords(p.w) && simd.RowsApart() {
-		p.quads = p.quadsOfWeight
-	}
 	if m := e.b.packed[w]; m != nil {
 		p.panels, p.body = m.matrices[i], p.panelsOfWeight
 	}
@@ -82,12 +78,7 @@ func (p *product) run(in *graph.Node, out, x []float32, rows int) error {
 		return err
 	}
 	if p.panels == nil {
-		n := p.w.Rows()
-		if p.quads == nil || rows >= manyRows {
-			return p.e.b.pool.run(n, 16, p.body)
-		}
-		p.n, p.gap = n, apart(n)
-		return p.e.b.pool.run(p.gap, 4, p.quads)
+		return p.e.b.pool.run(p.w.Rows(), 16, p.body)
 	}
 	return p.loop(p.panels.Panels(), p.body)
 }
@@ -119,8 +110,8 @@ func (p *product) loop(panels int, body func(worker, from, to int) error) error 
 	return p.e.b.pool.run(p.gap, p.grain(panels), body)
 }
 
-// apart is how far n panels or rows are, for the places that they are read at: an odd
-// number, since powers of two share parts of caches.
+// apart is how far n panels are at the places that they are read at: an odd number,
+// since powers of two share parts of caches.
 func apart(n int) int { return (n+simd.RowPlaces-1)/simd.RowPlaces | 1 }
 
 // span is panels [from, to) and as many at each of the other places, gap apart.
@@ -246,36 +237,15 @@ const (
 // rowsOfWeight multiplies all rows by some of the weight's.
 func (p *product) rowsOfWeight(worker, from, to int) error {
 	k, n := p.w.Shape.Last(), p.w.Rows()
-	s, x := &p.e.scratch[worker], p.x[:p.rows*k]
-	for i := from; i < to; i += floatRows {
-		w := p.w.Span(i, min(i+floatRows, to), &s.rows)
+	s, x, step := &p.e.scratch[worker], p.x[:p.rows*k], floatRows
+	if p.rows < manyRows && inWords(p.w) {
+		step = to - from // which kernels read at several places
+	}
+	for i := from; i < to; i += step {
+		w := p.w.Span(i, min(i+step, to), &s.rows)
 		if err := s.product(p.out[i:], n, p.w.DType, w, x, k); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// quadsOfWeight is rowsOfWeight for few rows and a weight inWords: panelsOfWeight with rows
-// of the weight for panels.
-func (p *product) quadsOfWeight(_, from, to int) error {
-	k, w, quad, dots := p.w.Shape.Last(), float16.Words(p.w.Data), simd.QuadF16, simd.DotsF16
-	if p.w.DType == tensor.BF16 {
-		quad, dots = simd.QuadBF16, simd.DotsBF16
-	}
-	for from < to {
-		part := p.span(from, to, to-from)
-		for i := range part.panels() {
-			for t := range p.rows {
-				out, row, x := p.out[t*p.n:(t+1)*p.n], part.panel(i), p.x[t*k:(t+1)*k]
-				if part.places < simd.RowPlaces {
-					dots(out[row:], 0, w[row*k:(row+1)*k], x, k)
-				} else if row < part.to {
-					quad(out[row:], p.gap, w[row*k:], x)
-				}
-			}
-		}
-		from = part.to
 	}
 	return nil
 }
