@@ -8,10 +8,10 @@ import (
 // FewRows is the most rows that AddRows takes.
 const FewRows = 8
 
-// HasRows reports whether AddRows is faster for so many rows than unpacking for
-// AddPanel. It is where codes must be unpacked and groups are of 32.
+// HasRows reports whether AddRows is faster for so many rows than AddPanel and AddChunks.
+// It is where groups are of 32.
 func (s *Stored) HasRows(rows int) bool {
-	return s != nil && s.Codes <= Codes41 && rows > 1 && rows <= FewRows && hasRows()
+	return s != nil && s.Group == ActGroup && rows > 1 && rows <= FewRows && hasRows()
 }
 
 const (

@@ -10,6 +10,9 @@ func addRowsTableAMX(acc *float32, data, acts *byte, size, rows, panels, chunks,
 func addRows41AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
 
 //go:noescape
+func addRows8AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
+
+//go:noescape
 func joinRowAVX512(dst *byte, q *int16, steps, step, tile int)
 
 func hasRows() bool { return tier >= amx }
@@ -26,7 +29,7 @@ func joinRow(dst []byte, q []int16, rows int) {
 
 func addRows(acc []float32, data []byte, panel int, s *Stored, joined []byte, rows int) {
 	panels, chunks := len(acc)/PanelRows/rows, len(joined)/joinedStep(rows)*joinColumns/StoredColumns
-	if tier < amx || s.Codes > Codes41 || rows < 2 || rows > FewRows || panels == 0 || chunks == 0 {
+	if tier < amx || s.Codes == Codes42 || rows < 2 || rows > FewRows || panels == 0 || chunks == 0 {
 		addRowsGeneric(acc, data, panel, s, joined, rows)
 		return
 	}
@@ -50,5 +53,7 @@ func addRows(acc []float32, data []byte, panel int, s *Stored, joined []byte, ro
 		addRowsTableAMX(p, &data[0], &joined[0], size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, s.Table, &config)
 	case Codes41:
 		addRows41AMX(p, &data[0], &joined[0], size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, nil, &config)
+	case Codes8:
+		addRows8AMX(p, &data[0], &joined[0], size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, nil, &config)
 	}
 }

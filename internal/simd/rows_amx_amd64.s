@@ -59,6 +59,14 @@
 
 #define FETCH(i) PREFETCHT0 (i*64)(R9)
 
+// NEAR and FAR are those of codes of eight bits, to the first cache and to the second.
+#define NEAR 2048
+#define FAR  12288
+
+#define BOTH(i) \
+	PREFETCHT0 (i*64+NEAR-AHEAD)(R9); \
+	PREFETCHT1 (i*64+FAR-AHEAD)(R9)
+
 #define BYTES(n, z) \
 	MOVL         $(n*0x01010101), AX; \
 	VPBROADCASTD AX, z
@@ -129,16 +137,32 @@
 	FETCH(5);                        \
 	NEXT(320, 6)
 
-// The UNITS macros unpack a step.
+// The UNITS macros unpack a step, and CODES loads it.
+#define CODES(at) TILELOADD(at, regR15, regR12, tmm6)
+
 #define UNITS4(to) UNIT4(to); UNIT4(to+512)
 
 #define UNITSTABLE(to) UNITTABLE(to); UNITTABLE(to+512)
 
 #define UNITS41(to) UNIT41(to); UNIT41(to+512)
 
+// Codes of eight bits lie in memory as in a tile: what is kept is where.
+#define WHERE(at) (4168+at/128)(R15)
+
+#define UNITS8(to) \
+	MOVQ SI, WHERE(to);                                      \
+	BOTH(0); BOTH(1); BOTH(2); BOTH(3); BOTH(4); BOTH(5);    \
+	BOTH(6); BOTH(7); BOTH(8); BOTH(9); BOTH(10); BOTH(11);  \
+	BOTH(12); BOTH(13); BOTH(14); BOTH(15); BOTH(16);        \
+	NEXT(1024, 17)
+
+#define CODES8(at) \
+	MOVQ WHERE(at), DX; \
+	TILELOADD(0, regDX, regR12, tmm6)
+
 // PRODUCTS issues a step's.
-#define PRODUCTS(at, high, low, label) \
-	TILELOADD(at, regR15, regR12, tmm6);    \
+#define PRODUCTS(LOADCODES, at, high, low, label) \
+	LOADCODES(at);                          \
 	TILELOADD(HEADER, regR8, regR12, tmm4); \
 	TILEZERO(high);                         \
 	TDPBSUD(tmm6, tmm4, high);              \
@@ -275,11 +299,11 @@ loaded:                             \
 	FACTORS(factors)
 
 // ROWS is the function.
-#define ROWS(UNPACK) \
+#define ROWS(UNPACK, LOADCODES) \
 	LEAQ (R13)(R13*1), R11;                                 \
 	UNPACK(0);                                              \
 	UNPACK(1024);                                           \
-	PRODUCTS(0, tmm0, tmm1, begun)                          \
+	PRODUCTS(LOADCODES, 0, tmm0, tmm1, begun)               \
 	UNPACK(0);                                              \
 	MOVQ $1, DX;                                            \
 	MOVQ DX, UNPACKS;                                       \
@@ -287,7 +311,7 @@ loaded:                             \
 more:                                                           \
 	DECQ CX;                                                \
 	KEEP(tmm0, tmm1);                                       \
-	PRODUCTS(1024, tmm2, tmm3, odd)                         \
+	PRODUCTS(LOADCODES, 1024, tmm2, tmm3, odd)              \
 	UNPACK(1024);                                           \
 	SUMS(a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11); \
 	DECQ UNPACKS;                                           \
@@ -309,7 +333,7 @@ panel:                                                          \
 	LEAQ AHEAD(BX), R9;                                     \
 inside:                                                         \
 	KEEP(tmm2, tmm3);                                       \
-	PRODUCTS(0, tmm0, tmm1, even)                           \
+	PRODUCTS(LOADCODES, 0, tmm0, tmm1, even)                \
 	UNPACK(0);                                              \
 	SUMS(b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11); \
 	TESTQ CX, CX;                                           \
@@ -343,7 +367,7 @@ done:                                                           \
 TEXT ·addRows4AMX(SB), 0, $4256-112
 	BYTES(15, Z30)
 	ARGUMENTS
-	ROWS(UNITS4)
+	ROWS(UNITS4, CODES)
 
 // func addRowsTableAMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
 TEXT ·addRowsTableAMX(SB), 0, $4256-112
@@ -351,14 +375,19 @@ TEXT ·addRowsTableAMX(SB), 0, $4256-112
 	VBROADCASTI32X4 (AX), Z29
 	BYTES(15, Z30)
 	ARGUMENTS
-	ROWS(UNITSTABLE)
+	ROWS(UNITSTABLE, CODES)
 
 // func addRows41AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
 TEXT ·addRows41AMX(SB), 0, $4256-112
 	BYTES(16, Z28)
 	BYTES(15, Z30)
 	ARGUMENTS
-	ROWS(UNITS41)
+	ROWS(UNITS41, CODES)
+
+// func addRows8AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
+TEXT ·addRows8AMX(SB), 0, $4256-112
+	ARGUMENTS
+	ROWS(UNITS8, CODES8)
 
 // HALVES makes bytes of 32 activations: low ones in a, high ones in b, the columns in
 // order.
