@@ -22,19 +22,17 @@ type scratch struct {
 
 // batch is the most panels that a worker takes through the activations together,
 // so that these come from the cache. A few rows are no burden, and memory is
-// read fastest along one panel.
+// read fastest along one panel. For one row it bounds the sums: there are as many
+// numbers in a span, each of which is up to RowPlaces panels.
 func (p *product) batch() int {
 	switch {
 	case p.tiles:
 		return simd.TilePanels
 	case p.row:
-		return rowPanels
+		return 256 // enough for AddBlockRow to read several places
 	}
 	return 8
 }
-
-// rowPanels are so many panels that simd.AddBlockRow can read them at several places.
-const rowPanels = 256
 
 // fewRows are so few that their activations are in the nearest cache anyway.
 const fewRows = simd.FewRows
@@ -104,8 +102,9 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 // loop runs body over panels: each of its numbers is that of one, or of several places.
 func (p *product) loop(panels int, body func(worker, from, to int) error) error {
 	p.n, p.gap = panels, panels
-	if gap := apart(panels); p.row && p.panels.Stored() != nil && gap >= 2*p.e.b.pool.threads { // else some had nothing
-		p.gap = gap
+	gap, threads := apart(panels), p.e.b.pool.threads
+	if p.row && p.panels.Stored() != nil && gap > 2*threads*threads {
+		p.gap = gap // numbers enough for even shares; many threads read at many places anyway
 	}
 	return p.e.b.pool.run(p.gap, p.grain(panels), body)
 }
@@ -215,9 +214,9 @@ func (p *product) keep(out []float32, n int, acc []float32, w span) {
 	if p.tiles {
 		all, size = 1, (w.to-w.from)*panel.Rows
 	}
-	for i := range w.places {
+	for at := range w.places {
 		for t := range p.rows {
-			row := out[t*n+(w.from+i*w.gap)*panel.Rows : (t+1)*n]
+			row := out[t*n+(w.from+at*w.gap)*panel.Rows : (t+1)*n]
 			for i := range all {
 				copy(row[i*size:], acc[(i*p.rows+t)*size:][:size])
 			}
