@@ -1,7 +1,8 @@
 package simd
 
 // HasChunks reports whether AddChunks is faster for so many rows than AddPanel, which
-// a caller calls for each chunk. It is for codes that need no unpacking.
+// a caller calls for each chunk. It is for codes that need no unpacking; where HasRows
+// holds, AddRows is faster.
 func (s *Stored) HasChunks(rows int) bool { return s.chunked() && hasChunks(rows) }
 
 // chunked reports whether kernels of AddChunks read what is stored so.
