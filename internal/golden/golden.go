@@ -184,3 +184,13 @@ func Record(t testing.TB, name string) *Recording {
 	}
 	return r
 }
+
+// Lacking skips a test that needs more than this machine has: a GPU, a browser. Where
+// KARAT_COMPLETE is set, as in CI, which installs them, it fails.
+func Lacking(t testing.TB, why any) {
+	t.Helper()
+	if os.Getenv("KARAT_COMPLETE") != "" {
+		t.Fatalf("KARAT_COMPLETE is set, and this machine lacks something: %v", why)
+	}
+	t.Skipf("%v", why)
+}

@@ -104,3 +104,15 @@ func TestSharedSkipsOnlyWithoutTheFolder(t *testing.T) {
 		t.Errorf("KARAT_SHARED leads nowhere: skipped %v, failed %v", skipped, failed)
 	}
 }
+
+func TestLackingFailsWhereNothingMayLack(t *testing.T) {
+	ask := func(tb testing.TB) { Lacking(tb, "no GPU") }
+	t.Setenv("KARAT_COMPLETE", "")
+	if skipped, failed := try(t, ask); !skipped || failed {
+		t.Errorf("anywhere: skipped %v, failed %v", skipped, failed)
+	}
+	t.Setenv("KARAT_COMPLETE", "1")
+	if skipped, failed := try(t, ask); skipped || !failed {
+		t.Errorf("in CI: skipped %v, failed %v", skipped, failed)
+	}
+}
