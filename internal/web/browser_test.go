@@ -24,6 +24,8 @@ import (
 	cdplog "github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/karat-run/karat/internal/golden"
 )
 
 var shots = flag.String("shots", "", "write screenshots of the page to this `folder`")
@@ -55,7 +57,7 @@ func open(t *testing.T, flags ...chromedp.ExecAllocatorOption) *tab {
 	p := &tab{t: t, ctx: ctx}
 	err := chromedp.Do(ctx)
 	if errors.Is(err, exec.ErrNotFound) {
-		t.Skip("there is no browser here:", err)
+		golden.Lacking(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)

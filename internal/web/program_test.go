@@ -133,7 +133,7 @@ const continueText = `$('#mode').value = 'text'; $('#mode').dispatchEvent(new Ev
 func useProgram(t *testing.T, p *tab, url string, gone *atomic.Bool) {
 	p.visit(url) // where the GPU is a program the processor is chosen
 	if said := do[string](p, `await ready(60); return text('#model') + '|' + text('#notes')`); strings.Contains(said, "offers no WebGPU") {
-		t.Skip("the browser has no WebGPU:", said)
+		golden.Lacking(t, said)
 	}
 	do[any](p, `localStorage.setItem('backend', 'webgpu')`)
 	start := time.Now()

@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/golden"
 )
 
 // compile compiles kernels in a page, pipelines with layouts that are said and not inferred, and
@@ -63,7 +64,7 @@ func TestBrowser(t *testing.T) {
 	}
 	switch err := chromedp.Do(ctx, chromedp.Navigate("file://"+page)); {
 	case errors.Is(err, exec.ErrNotFound):
-		t.Skip("there is no browser here:", err)
+		golden.Lacking(t, err)
 	case err != nil:
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func TestBrowser(t *testing.T) {
 	}
 	problems := check(list)
 	if problems[0] == "no adapter" {
-		t.Skip("the browser has no WebGPU")
+		golden.Lacking(t, "the browser has no WebGPU")
 	}
 	for _, p := range problems[1:] {
 		t.Error(p)

@@ -9,6 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/backendtest"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/golden"
 )
 
 // shared is the GPU of all tests: kernels are compiled once.
@@ -19,7 +20,7 @@ func device(t testing.TB) *Device {
 	t.Helper()
 	d, err := shared()
 	if errors.Is(err, gpu.ErrNone) {
-		t.Skip(err)
+		golden.Lacking(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)

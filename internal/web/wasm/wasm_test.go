@@ -102,7 +102,7 @@ func run(t *testing.T, program, backend string) (o outcome) {
 	if backend == "webgpu" {
 		dawn := filepath.Join(root, "internal", "backend", "webgpu", "gpu", "node.cjs")
 		if err := exec.CommandContext(t.Context(), "node", "--require", dawn, "--eval", "process.exit(0)").Run(); err != nil {
-			t.Skip("node has no package webgpu (NODE_PATH): ", err)
+			golden.Lacking(t, "node has no package webgpu (NODE_PATH): "+err.Error())
 		}
 		args = slices.Concat([]string{"--require", dawn}, args)
 	}
@@ -127,7 +127,7 @@ func TestNode(t *testing.T) {
 		t.Skip("KARAT_SLOW is not set: this builds the program for js and runs it")
 	}
 	if _, err := exec.LookPath("node"); err != nil {
-		t.Skip(err)
+		golden.Lacking(t, err)
 	}
 	program := build(t)
 	t.Run("size", func(t *testing.T) { size(t, program) })
