@@ -5,6 +5,7 @@
 package mmap
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -71,6 +72,8 @@ func (f *File) Data() []byte { return f.data }
 // after it. A second Close does nothing and returns what the first did.
 func (f *File) Close() error { return f.close() }
 
+var errGone = errors.New("mmap: the mapped file shrank or cannot be read")
+
 // Guard calls read and returns its error. Where read touches mapped memory that
 // is no longer there (the file shrank, or its disk failed), Guard returns an
 // error instead of ending the program. It sees only faults of the calling
@@ -82,14 +85,13 @@ func Guard(read func() error) (err error) {
 		if p == nil {
 			return
 		}
-		fault, ok := p.(interface {
+		if _, fault := p.(interface {
 			runtime.Error
 			Addr() uintptr
-		})
-		if !ok {
+		}); !fault {
 			panic(p)
 		}
-		err = fmt.Errorf("mmap: read at %#x: the mapped file shrank or cannot be read", fault.Addr())
+		err = errGone // where memory lies is nobody's business
 	}()
 	return read()
 }
