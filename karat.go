@@ -203,7 +203,10 @@ func load(c *checkpoint.Checkpoint, o Options) (_ *Model, err error) {
 		}
 		return nil
 	}})
-	return m, err
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // maxContext is the default where a model allows more: its cache stays small.

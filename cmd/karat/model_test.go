@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -70,5 +73,21 @@ func TestTapsClosed(t *testing.T) {
 		if err := m.Taps(t.Context(), []int{1}, func(karat.Node, []float32) {}); !errors.Is(err, karat.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
+	}
+}
+
+// TestLoadFails: what fails to load is no model, at any point. The file shrinks once the
+// weights are read.
+func TestLoadFails(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a mapped file cannot shrink there")
+	}
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if err := os.WriteFile(path, demo, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	m, err := karat.Load(path, karat.Options{Context: 64, Progress: func(int64, int64) { os.Truncate(path, 4096) }})
+	if m != nil || err == nil {
+		t.Errorf("a model %v and the error %v", m != nil, err)
 	}
 }
