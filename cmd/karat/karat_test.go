@@ -59,11 +59,15 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 
 // forget is a script's command: forget KEY FILE writes the demo without a key.
 func forget(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 || bytes.Count(demo, []byte(args[0])) != 1 {
+	if neg || len(args) != 2 {
 		ts.Fatalf("usage: forget KEY FILE")
 	}
-	other := bytes.Repeat([]byte("x"), len(args[0])) // of the same length: everything stays in its place
-	ts.Check(os.WriteFile(ts.MkAbs(args[1]), bytes.Replace(demo, []byte(args[0]), other, 1), 0o666))
+	size := binary.LittleEndian.AppendUint64(nil, uint64(len(args[0])))
+	key, other := append(slices.Clone(size), args[0]...), append(slices.Clone(size), strings.Repeat("x", len(args[0]))...) // of the same length: everything stays in its place
+	if bytes.Count(demo, key) != 1 {
+		ts.Fatalf("the demo has no key %s", args[0])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), bytes.Replace(demo, key, other, 1), 0o666))
 }
 
 // told is a script's command: told SIGNAL FILE ARGUMENTS... runs karat, which records

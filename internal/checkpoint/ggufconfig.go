@@ -293,6 +293,7 @@ func (r *ggufReader) rope() {
 		}
 	}
 	if f["rope_theta"] == nil {
+		r.Notes = append(r.Notes, "the file has no key "+r.Arch+".rope.freq_base: assuming 10000")
 		r.assumed = append(r.assumed, Entry{r.Arch + ".rope.freq_base", "10000"})
 	}
 	if s["rope_theta"] == nil && strings.HasPrefix(r.Arch, "gemma") {
