@@ -45,7 +45,7 @@ type Sampling struct {
 // Token is one generated token.
 type Token struct {
 	ID      int
-	Text    string    // what it adds; may be empty while a character or a stop string is undecided
+	Text    string    // what it adds; may be empty while a character or a stop string is undecided, and is the rest of these beside an error
 	Logprob float64   // natural logarithm of its probability before any sampling option, if it or Top is asked for
 	Top     []Logprob // the likeliest tokens, likeliest first
 	Logits  []float32 // [VocabSize], that it was chosen by

@@ -61,16 +61,14 @@ func (a *answer) write(ctx context.Context, tokens iter.Seq2[karat.Token, error]
 	a.start = time.Now()
 	var failed error
 	for t, err := range tokens {
-		if err != nil {
-			failed = err
-			break
-		}
-		if a.tokens++; a.tokens == 1 {
-			a.first = time.Now()
-		}
-		a.stop = t.Stop
 		a.text.WriteString(t.Text)
-		if err := a.writeToken(t); err != nil {
+		if failed = err; err == nil {
+			if a.tokens++; a.tokens == 1 {
+				a.first = time.Now()
+			}
+			a.stop = t.Stop
+		}
+		if err := a.writeToken(t, failed == nil); err != nil {
 			return err
 		}
 	}
@@ -114,8 +112,12 @@ func (a *answer) explain(err error) error {
 	return contextFull{fmt.Errorf("the prompt has %s, the context holds %d: shorten it, or raise --ctx", count(prompt, "token"), a.context)}
 }
 
-func (a *answer) writeToken(t karat.Token) error {
-	if a.json {
+// writeToken writes a token, or the text that came beside an error.
+func (a *answer) writeToken(t karat.Token, ok bool) error {
+	switch {
+	case a.json && !ok:
+		return nil // the summary has all the text
+	case a.json:
 		return newEncoder(a.out).Encode(jsonToken{t.ID, t.Text, t.Logprob})
 	}
 	text := t.Text

@@ -201,3 +201,27 @@ func TestBenchThreads(t *testing.T) {
 		}
 	}
 }
+
+// TestRestOfText: the text that comes beside an error is written, in JSON in the summary alone.
+func TestRestOfText(t *testing.T) {
+	tokens := func(yield func(karat.Token, error) bool) {
+		if yield(karat.Token{ID: 1, Text: "a"}, nil) {
+			yield(karat.Token{Text: "b"}, errors.New("it failed"))
+		}
+	}
+	for _, json := range []bool{false, true} {
+		m, err := karat.LoadGGUF(demoName, demo, karat.Options{Context: 16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		s := m.NewSession()
+		defer s.Close()
+		var out, log strings.Builder
+		a := answer{output: output{out: &out, log: &log, json: json, session: s}}
+		err = a.write(t.Context(), tokens)
+		if lines := strings.Split(out.String(), "\n"); err == nil || json != (len(lines) == 3) || !json && out.String() != "ab\n" || json && !strings.Contains(lines[1], `"text":"ab"`) {
+			t.Errorf("json %v: %v, %q", json, err, out.String())
+		}
+	}
+}

@@ -43,7 +43,7 @@ type Decoder interface {
 // Token is one generated token.
 type Token struct {
 	ID      int
-	Text    string           // what it adds to the text; may be empty while a character or stop string is undecided
+	Text    string           // what it adds to the text; may be empty while a character or stop string is undecided, and is the rest beside an error
 	Logprob float64          // if it or Top is asked for
 	Top     []sample.Logprob // the likeliest, likeliest first
 	Logits  []float32        // [vocab], that the token was chosen by
@@ -52,16 +52,19 @@ type Token struct {
 
 // Generate feeds r's prompt, as far as the sequence does not hold it already,
 // and yields tokens until one of r's conditions ends it. An error ends it, too:
-// among others, ErrFull before the context would overflow.
+// among others, ErrFull before the context would overflow. With it comes the
+// Text that was undecided.
 func (s *Sequence) Generate(ctx context.Context, r Request) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
-		if err := s.generate(ctx, r, yield); err != nil {
-			yield(Token{}, err)
+		text := stopper{stop: r.Stop}
+		if err := s.generate(ctx, r, &text, yield); err != nil {
+			rest, _ := text.end(r.Decoder.Flush())
+			yield(Token{Text: rest}, err)
 		}
 	}
 }
 
-func (s *Sequence) generate(ctx context.Context, r Request, yield func(Token, error) bool) error {
+func (s *Sequence) generate(ctx context.Context, r Request, text *stopper, yield func(Token, error) bool) error {
 	if len(r.Prompt) == 0 {
 		return errors.New("engine: the prompt has no tokens")
 	}
@@ -74,7 +77,6 @@ func (s *Sequence) generate(ctx context.Context, r Request, yield func(Token, er
 		history[i] = int(id)
 	}
 	next := r.Prompt[s.Rewind(r.Prompt):]
-	text := stopper{stop: r.Stop}
 	for i := 0; r.Max < 0 || i < r.Max; {
 		all, err := s.next(ctx, next, r.choice(sampler, i))
 		if err != nil {
@@ -90,7 +92,7 @@ func (s *Sequence) generate(ctx context.Context, r Request, yield func(Token, er
 				s.row = all[j].logits
 			}
 			if err == nil {
-				t.finish(&text, &r, i == r.Max-1)
+				t.finish(text, &r, i == r.Max-1)
 			}
 			if err != nil || !yield(t, nil) || t.Stop != "" {
 				s.cut(len(history))
@@ -136,18 +138,23 @@ func (b *basis) choose(s *sample.Sampler, history []int, r *Request) (t Token, e
 func (t *Token) finish(text *stopper, r *Request, last bool) {
 	for _, id := range r.End {
 		if t.ID == id {
-			t.Stop, t.Text = StopEnd, text.end(r.Decoder.Flush())
-			return
+			t.Stop = StopEnd
 		}
 	}
 	var stopped bool
-	t.Text, stopped = text.add(r.Decoder.Write(t.ID))
-	switch {
-	case stopped:
+	if t.Stop == "" {
+		t.Text, stopped = text.add(r.Decoder.Write(t.ID))
+		if last && !stopped {
+			t.Stop = StopLength
+		}
+	}
+	if t.Stop != "" { // the decoder's rest may complete a stop string
+		var rest string
+		rest, stopped = text.end(r.Decoder.Flush())
+		t.Text += rest
+	}
+	if stopped {
 		t.Stop = StopString
-	case last:
-		t.Stop = StopLength
-		t.Text += text.end(r.Decoder.Flush())
 	}
 }
 
@@ -188,8 +195,9 @@ func (s *stopper) add(text string) (string, bool) {
 	return text[:len(text)-n], false
 }
 
-// end returns what was held back, followed by the decoder's rest.
-func (s *stopper) end(rest string) string {
-	text, _ := s.add(rest)
-	return text + s.held
+// end returns what was held back, followed by the decoder's rest, up to a stop
+// string, and whether there was one.
+func (s *stopper) end(rest string) (string, bool) {
+	text, stopped := s.add(rest)
+	return text + s.held, stopped
 }

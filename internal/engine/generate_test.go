@@ -177,6 +177,40 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// TestHeldAtError: what could have become a stop string is not lost where the context is
+// full or the generation cancelled.
+func TestHeldAtError(t *testing.T) {
+	e := toy(t, engine.Options{Context: 24}, nil)
+	s := e.NewSequence()
+	defer s.Close()
+	r := engine.Request{Prompt: toyText(20), Max: 5, Decoder: numbers{}}
+	_, text := generate(t, s, r)
+	for name, end := range map[string]func(cancel func(), n int){
+		"full": func(func(), int) {},
+		"cancelled": func(cancel func(), n int) {
+			if n == 4 {
+				cancel()
+			}
+		},
+	} {
+		r.Max, r.Stop = -1, []string{text + "never"}
+		ctx, cancel := context.WithCancel(context.Background())
+		got, n := "", 0
+		var last error
+		for token, err := range s.Generate(ctx, r) {
+			if n++; err == nil && token.Text != "" {
+				t.Errorf("%s: %q is certain", name, token.Text)
+			}
+			got, last = got+token.Text, err
+			end(cancel, n)
+		}
+		cancel()
+		if last == nil || n < 5 || strings.Count(got, "<") != n-1 || !strings.HasPrefix(text, got) {
+			t.Errorf("%s: %q and %v, want the first %d of %q", name, got, last, n-1, text)
+		}
+	}
+}
+
 // TestLogprobs: probabilities are those of the logits, before any option.
 func TestLogprobs(t *testing.T) {
 	e := toy(t, engine.Options{Context: 64}, nil)

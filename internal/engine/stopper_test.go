@@ -82,7 +82,8 @@ func TestStopperCuts(t *testing.T) {
 			got, rest = got+piece, rest[n:]
 		}
 		if !stopped {
-			got += s.end("")
+			rest, _ := s.end("")
+			got += rest
 		}
 		if got != want || stopped != end {
 			t.Fatalf("%q in %q: %q, %v; want %q, %v", stop, text, got, stopped, want, end)
@@ -93,5 +94,28 @@ func TestStopperCuts(t *testing.T) {
 	}
 	if stops < 1000 {
 		t.Errorf("only %d stops", stops)
+	}
+}
+
+// half is a decoder whose last character is incomplete.
+type half struct{}
+
+func (half) Write(id int) string { return string(rune(id)) }
+func (half) Flush() string       { return "\ufffd" }
+
+// TestStopFlush: a stop string that the decoder's rest completes ends the text, as any other.
+func TestStopFlush(t *testing.T) {
+	r := Request{End: []int{0}, Stop: []string{"b\ufffd"}, Decoder: half{}}
+	for _, x := range []struct {
+		held string
+		id   int
+		text string
+		stop StopReason
+	}{{"", 'b', "", StopString}, {"b", 0, "", StopString}, {"", 'a', "a\ufffd", StopLength}, {"", 0, "\ufffd", StopEnd}} {
+		token := Token{ID: x.id}
+		token.finish(&stopper{stop: r.Stop, held: x.held}, &r, true)
+		if token.Text != x.text || token.Stop != x.stop {
+			t.Errorf("%q, %d: %q, %q; want %q, %q", x.held, x.id, token.Text, token.Stop, x.text, x.stop)
+		}
 	}
 }

@@ -314,7 +314,7 @@ func (m *model) generate(args []js.Value) (any, error) {
 			if !errors.Is(err, context.Canceled) {
 				return nil, err
 			}
-			g.Stop = "aborted"
+			g.Stop, g.Text = "aborted", g.Text+t.Text
 			break
 		}
 		if g.Tokens++; g.Tokens == 1 {
