@@ -35,7 +35,7 @@ A finding is an error (logits are wrong, or there are none), a warning (they lik
 are), or a note. docs/checking.md lists them all.
 
 Exit status: 0 for nothing but notes, 1 with errors or warnings, 2 for files that
-cannot be read as what they are.`,
+cannot be read as what they are, or a report that cannot be written.`,
 		Example: `  karat check model.gguf
   karat check ./Qwen3-0.6B
   karat check model.gguf --against ./Qwen3-0.6B
@@ -76,10 +76,13 @@ func (f *checkFlags) run(c *cobra.Command, path string) error {
 	} else {
 		err = writeCheck(w, r)
 	}
-	if err == nil && !r.Clean() {
-		err = failure{status: statusError}
+	switch {
+	case err != nil:
+		return failure{statusUsage, err} // no finding
+	case !r.Clean():
+		return failure{status: statusError}
 	}
-	return err
+	return nil
 }
 
 // writeCheck writes a report for people, an area after the other.
