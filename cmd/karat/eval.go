@@ -28,13 +28,13 @@ func (f *textFlags) add(c *cobra.Command) {
 }
 
 // cut makes windows of the text for m, or of text if none was given.
-func (f *textFlags) cut(c *cobra.Command, m *eval.Model, text string) (*eval.Windows, error) {
+func (f *textFlags) cut(ctx context.Context, c *cobra.Command, m *eval.Model, text string) (*eval.Windows, error) {
 	if f.context < 3 || f.context > 1<<24 || f.windows < 0 {
 		return nil, usagef("-c %d, --chunks %d: possible are 3 to %d tokens, and 0 windows or more", f.context, f.windows, 1<<24)
 	}
 	if f.text != "" {
 		var err error
-		if text, _, err = readInput(c, nil, f.text); err != nil {
+		if text, _, err = readInput(ctx, c, nil, f.text); err != nil {
 			return nil, err
 		}
 	}
@@ -155,8 +155,8 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 			fmt.Fprintf(log, "karat: note: the tokens in %s are not those that this model makes of their text: they look like another model's\n", oneLine(f.baseLogits))
 		}
 		e.Base = file
-	} else if w, err = f.cut(c, m, eval.Text); err != nil {
-		return err
+	} else if w, err = f.cut(ctx, c, m, eval.Text); err != nil {
+		return early(ctx, err)
 	}
 	runner, err := m.Start(n, threads, loading(ctx, w))
 	if err != nil {

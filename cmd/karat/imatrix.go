@@ -96,9 +96,9 @@ func (f *imatrixFlags) run(c *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	w, err := f.cut(c, m, eval.Calibration)
+	w, err := f.cut(ctx, c, m, eval.Calibration)
 	if err != nil {
-		return err
+		return early(ctx, err)
 	}
 	if f.skip >= w.Count() {
 		return usagef("--skip %d: possible are 0 to %d, of %s", f.skip, w.Count()-1, count(w.Count(), "window"))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,25 +25,47 @@ func isTerminal(stream any) bool {
 // readInput is the text of a command: its argument, else the file, else standard
 // input. There is none, and ok is false, where standard input is a terminal.
 // The line end that a file or standard input ends in is dropped.
-func readInput(c *cobra.Command, args []string, file string) (text string, ok bool, err error) {
+func readInput(ctx context.Context, c *cobra.Command, args []string, file string) (text string, ok bool, err error) {
+	read := func() (string, error) { return readText(c.InOrStdin(), "standard input") }
 	switch {
 	case len(args) > 0 && file != "":
 		return "", false, usagef("a text and -f %s: give one of them", file)
 	case len(args) > 0:
 		return args[0], true, nil
 	case file != "" && file != "-":
-		f, err := os.Open(file)
-		if err != nil {
-			return "", false, err
-		}
-		defer f.Close()
-		text, err = readText(f, file)
-		return text, true, err
+		read = func() (string, error) { return readFile(file) }
 	case file == "" && isTerminal(c.InOrStdin()):
 		return "", false, nil
 	}
-	text, err = readText(c.InOrStdin(), "standard input")
+	text, err = awaited(ctx, read)
 	return text, true, err
+}
+
+// awaited is what read returns, unless ctx ends first. A read from a terminal or a pipe cannot
+// be broken off, so its goroutine ends with the input or with the program.
+func awaited(ctx context.Context, read func() (string, error)) (text string, err error) {
+	done := make(chan struct{})
+	var got string
+	var failed error
+	go func() {
+		defer close(done)
+		got, failed = read()
+	}()
+	select {
+	case <-done:
+		return got, failed
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+func readFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return readText(f, path)
 }
 
 func readText(r io.Reader, name string) (string, error) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -21,6 +22,7 @@ import (
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/machine"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 )
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"karat": main}) }
@@ -97,8 +99,9 @@ func told(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// stopped is a script's command: stopped TEXT ARGUMENTS... runs karat with the demo and
-// interrupts it before it has loaded that. It is to end as interrupted, and to say TEXT last.
+// stopped is a script's command: stopped TEXT ARGUMENTS... runs karat with the demo, or a model
+// of which it has something to note, and interrupts it before it has loaded that. It is to end
+// as interrupted, and to say TEXT last.
 func stopped(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: stopped TEXT ARGUMENTS...")
@@ -106,7 +109,7 @@ func stopped(ts *testscript.TestScript, neg bool, args []string) {
 	if signal.Ignored(os.Interrupt) {
 		return
 	}
-	interrupted(ts, os.Interrupt, "karat: no MODEL was given", "karat: "+args[0], args[1:])
+	interrupted(ts, os.Interrupt, "karat: no", "karat: "+args[0], args[1:])
 }
 
 // interrupted runs karat and sends it a signal once a line begins with at. It is to end as
@@ -116,6 +119,8 @@ func interrupted(ts *testscript.TestScript, s os.Signal, at, last string, args [
 	ts.Check(err)
 	c := exec.Command(program, args...)
 	c.Dir = ts.MkAbs(".")
+	_, err = c.StdinPipe() // which stays open
+	ts.Check(err)
 	log, err := c.StderrPipe()
 	ts.Check(err)
 	ts.Check(c.Start())
@@ -223,5 +228,21 @@ func TestRestOfText(t *testing.T) {
 		if lines := strings.Split(out.String(), "\n"); err == nil || json != (len(lines) == 3) || !json && out.String() != "ab\n" || json && !strings.Contains(lines[1], `"text":"ab"`) {
 			t.Errorf("json %v: %v, %q", json, err, out.String())
 		}
+	}
+}
+
+// TestReadInterrupted: waiting for a text ends with the context.
+func TestReadInterrupted(t *testing.T) {
+	r, w := io.Pipe()
+	defer w.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		w.Write([]byte("half a text")) // returns when it is read
+		cancel()
+	}()
+	c := &cobra.Command{}
+	c.SetIn(r)
+	if text, _, err := readInput(ctx, c, nil, "-"); !errors.Is(err, context.Canceled) || text != "" {
+		t.Errorf("%q, %v", text, err)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 
@@ -102,7 +103,7 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	prompt, ok, err := readInput(c, args, f.file)
+	prompt, ok, err := readInput(context.Background(), c, args, f.file)
 	switch {
 	case err != nil:
 		return err

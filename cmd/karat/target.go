@@ -104,7 +104,7 @@ func (f *targetFlags) choose(ctx context.Context, c *cobra.Command, path string,
 			return nil, err
 		}
 	}
-	if a.Windows, err = f.text.cut(c, m, eval.Calibration); err != nil {
+	if a.Windows, err = f.text.cut(ctx, c, m, eval.Calibration); err != nil {
 		return nil, err
 	}
 	f.log = c.ErrOrStderr()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"strconv"
@@ -56,7 +57,7 @@ func (f *tokenizeFlags) run(c *cobra.Command, args []string) error {
 	case f.ids && f.json:
 		return usagef("--ids and --json: give one of them")
 	}
-	text, ok, err := readInput(c, args, f.file)
+	text, ok, err := readInput(context.Background(), c, args, f.file)
 	if err != nil {
 		return err
 	}
