@@ -64,10 +64,10 @@ func (m *matcher) longest(text string) (best *addedToken) {
 
 // split calls yield for each added token in text, with its id, and each piece of
 // text between them, with id -1; at is the offset of either. Special tokens
-// count where special says so of their place in text.
-func (m *matcher) split(text string, special func(from, to int) bool, yield func(s string, id int32, at int)) {
+// count where special says so of their place in text. It ends early where w does.
+func (m *matcher) split(text string, w *watch, special func(from, to int) bool, yield func(s string, id int32, at int)) {
 	done := 0
-	for i := 0; i < len(text) && len(m.tokens) > 0; {
+	for i := 0; i < len(text) && len(m.tokens) > 0 && w.did(1); {
 		if b := text[i]; m.first[b] == m.first[int(b)+1] {
 			i++
 			continue
@@ -95,7 +95,7 @@ func (m *matcher) split(text string, special func(from, to int) bool, yield func
 		yield("", a.id, from)
 		done = to
 	}
-	if done < len(text) {
+	if done < len(text) && w.err == nil {
 		yield(text[done:], -1, done)
 	}
 }

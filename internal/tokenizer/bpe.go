@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 )
 
 // noRank is the rank of a pair that does not merge, above all others.
@@ -55,10 +56,11 @@ func (p *pairTable) get(left, right int32) (rank uint32, into int32) {
 
 // A merger merges the symbols of one word after another.
 type merger struct {
+	watch *watch
 	ids   []int32
-	ranks []uint32 // of the pair that begins at each symbol
+	ranks []uint32 // of the pair that begins at each symbol, in short words
 	into  []int32
-	nodes []node
+	spans []uint16 // in long words
 	queue []uint64
 	steps int // queue operations, for the tests of linear time
 }
@@ -108,72 +110,85 @@ func (m *merger) mergeShort(p *pairTable) {
 	}
 }
 
-// A node is a symbol in a linked list. next is len(nodes) at the end; a node
-// that was merged into its left neighbour has rank noRank for good.
-type node struct {
-	id, prev, next int32
-	rank           uint32 // of the pair that begins here
-	into           int32
-}
-
-// mergeLong does what mergeShort does with a queue of pairs, ordered by rank
-// and position. Each merge adds at most two, so n symbols cost at most 3n entries.
+// mergeLong does what mergeShort does with a queue of pairs, ordered by rank and position.
+// Symbols stay at the place where they began: ids is gone at the others that a symbol covers,
+// and spans at its first and last place is how many they are, at most maxTokenBytes. With the
+// queue that is 15 bytes for each of the word's. Each merge adds at most two pairs, so n symbols
+// cost at most 3n entries. It ends early where the watch ends.
 func (m *merger) mergeLong(p *pairTable) {
-	n := int32(len(m.ids))
-	m.nodes, m.queue = m.nodes[:0], m.queue[:0]
-	for i, id := range m.ids {
-		m.nodes = append(m.nodes, node{id: id, prev: int32(i) - 1, next: int32(i) + 1, rank: noRank})
+	n := len(m.ids)
+	m.spans = slices.Grow(m.spans[:0], n)[:n]
+	m.queue = slices.Grow(m.queue[:0], n+n/16)
+	for i := range m.spans {
+		m.spans[i] = 1
 	}
-	for i := range n - 1 {
-		m.rank(p, i)
+	for i := 0; i < n-1 && m.watch.did(1); i++ {
+		if rank, _ := p.get(m.ids[i], m.ids[i+1]); rank != noRank {
+			m.queue = append(m.queue, uint64(rank)<<32|uint64(i))
+		}
 	}
-	for i := len(m.queue)/2 - 1; i >= 0; i-- {
-		m.down(i)
-	}
-	for len(m.queue) > 0 {
+	m.order()
+	for len(m.queue) > 0 && m.watch.did(1) {
 		top := m.pop()
-		i := int32(top & (1<<32 - 1))
-		a := &m.nodes[i]
-		if a.rank != uint32(top>>32) {
+		i := int(top & (1<<32 - 1))
+		rank, into := m.pair(p, i)
+		if rank == noRank || rank != uint32(top>>32) {
 			continue // the pair is no longer there
 		}
-		b := &m.nodes[a.next]
-		a.id, a.next, b.rank = a.into, b.next, noRank
-		if a.next < n {
-			m.nodes[a.next].prev = i
+		left := uint32(noRank) // of the pair before, as it was
+		if i > 0 {
+			left, _ = m.pair(p, m.before(i))
 		}
-		m.requeue(p, i)
-		if a.prev >= 0 {
-			m.requeue(p, a.prev)
+		m.join(i, into)
+		m.push(p, i, noRank)
+		if i > 0 {
+			m.push(p, m.before(i), left)
 		}
 	}
-	m.ids = m.ids[:0]
-	for i := int32(0); i < n; i = m.nodes[i].next {
-		m.ids = append(m.ids, m.nodes[i].id)
+	ids := m.ids[:0]
+	for i := 0; i < n; i += int(m.spans[i]) {
+		ids = append(ids, m.ids[i])
 	}
+	m.ids = ids
 }
 
-// rank looks up the pair that begins at node i and appends it to the queue.
-func (m *merger) rank(p *pairTable, i int32) bool {
-	a := &m.nodes[i]
-	a.rank = noRank
-	if int(a.next) < len(m.nodes) {
-		a.rank, a.into = p.get(a.id, m.nodes[a.next].id)
+// gone is the id at places inside a symbol.
+const gone = -1
+
+// pair looks up the pair whose first symbol begins at i, if one does.
+func (m *merger) pair(p *pairTable, i int) (rank uint32, into int32) {
+	next := i + int(m.spans[i])
+	if m.ids[i] == gone || next >= len(m.ids) {
+		return noRank, 0
 	}
-	if a.rank == noRank {
-		return false
-	}
-	m.queue = append(m.queue, uint64(a.rank)<<32|uint64(i))
-	return true
+	return p.get(m.ids[i], m.ids[next])
 }
 
-func (m *merger) requeue(p *pairTable, i int32) {
-	if !m.rank(p, i) {
+// before is where the symbol before that at i begins.
+func (m *merger) before(i int) int { return i - int(m.spans[i-1]) }
+
+// join makes one symbol of that at i and the next.
+func (m *merger) join(i int, into int32) {
+	next := i + int(m.spans[i])
+	end := next + int(m.spans[next])
+	m.ids[i], m.ids[next] = into, gone
+	m.spans[i], m.spans[end-1] = uint16(end-i), uint16(end-i)
+}
+
+// push queues the pair that begins at i, unless it has the rank of the pair that did so
+// before, which is queued still.
+func (m *merger) push(p *pairTable, i int, old uint32) {
+	rank, _ := m.pair(p, i)
+	if rank == noRank || rank == old {
 		return
 	}
+	if len(m.queue) == cap(m.queue) {
+		m.sweep(p)
+	}
+	m.queue = append(m.queue, uint64(rank)<<32|uint64(i))
 	q := m.queue
 	for c := len(q) - 1; c > 0; {
-		m.steps++
+		m.step()
 		parent := (c - 1) / 2
 		if q[parent] <= q[c] {
 			return
@@ -181,6 +196,34 @@ func (m *merger) requeue(p *pairTable, i int32) {
 		q[parent], q[c] = q[c], q[parent]
 		c = parent
 	}
+}
+
+// sweep takes the pairs that are no longer there out of the queue. Where few are it grows.
+func (m *merger) sweep(p *pairTable) {
+	left := m.queue[:0]
+	for _, entry := range m.queue {
+		m.watch.did(1)
+		if rank, _ := m.pair(p, int(entry&(1<<32-1))); rank == uint32(entry>>32) {
+			left = append(left, entry)
+		}
+	}
+	if m.queue = left; cap(left)-len(left) < cap(left)/32 {
+		m.queue = slices.Grow(left, len(left)/2)
+	}
+	m.order()
+}
+
+// order makes a queue of its entries.
+func (m *merger) order() {
+	for i := len(m.queue)/2 - 1; i >= 0 && m.watch.did(1); i-- {
+		m.down(i)
+	}
+}
+
+// step counts an operation on the queue.
+func (m *merger) step() {
+	m.steps++
+	m.watch.did(1)
 }
 
 func (m *merger) pop() uint64 {
@@ -196,7 +239,7 @@ func (m *merger) pop() uint64 {
 func (m *merger) down(i int) {
 	q := m.queue
 	for {
-		m.steps++
+		m.step()
 		c := 2*i + 1
 		if c >= len(q) {
 			return

@@ -1,32 +1,95 @@
 package tokenizer
 
 import (
+	"errors"
+	"slices"
 	"sort"
 	"unicode/utf8"
 )
 
-// An encoder encodes one text.
+// pieceIDs is about how many ids are handed over at once.
+const pieceIDs = 1 << 10
+
+// An encoder encodes one text, and hands its ids over in pieces.
 type encoder struct {
+	watch
 	t      *Tokenizer
 	o      Options
+	yield  func(ids []int) bool
 	out    []int
+	count  int // of the ids that were handed over
 	merger merger
+}
+
+// errLeft ends the work for a caller who wants no more.
+var errLeft = errors.New("tokenizer: left")
+
+// run encodes text. The error is errLeft, ErrMost or the context's.
+func (e *encoder) run(text string) error {
+	e.merger.watch = &e.watch
+	if e.look(); e.o.Most > 0 && e.t.exceeds(text, e.o.Most) {
+		e.err = ErrMost
+	}
+	if e.err == nil {
+		if e.o.AddSpecial {
+			e.out = append(e.out, e.t.prefix...)
+		}
+		e.encode(text)
+		if e.o.AddSpecial {
+			e.out = append(e.out, e.t.suffix...)
+		}
+		e.flush()
+	}
+	return e.err
+}
+
+// goes reports whether the work goes on: there are not too many ids.
+func (e *encoder) goes() bool {
+	if e.err == nil && e.o.Most > 0 && e.count+len(e.out) > e.o.Most {
+		e.err = ErrMost
+	}
+	return e.err == nil
+}
+
+// flush hands over the ids that there are.
+func (e *encoder) flush() {
+	if !e.goes() || len(e.out) == 0 {
+		return
+	}
+	e.count += len(e.out)
+	if !e.yield(e.out) && e.err == nil {
+		e.err = errLeft
+	}
+	e.out = e.out[:0]
+}
+
+// add appends an id.
+func (e *encoder) add(id int32) {
+	if len(e.out) >= pieceIDs {
+		e.flush()
+	}
+	e.out = append(e.out, int(id))
 }
 
 // encode appends the ids of text: added tokens are cut out first, then what is
 // between them is normalized, searched again, split and merged.
 func (e *encoder) encode(text string) {
 	t := e.t
-	t.raw.split(text, e.special, func(s string, id int32, at int) {
+	t.raw.split(text, &e.watch, e.special, func(s string, id int32, at int) {
 		if id >= 0 {
-			e.out = append(e.out, int(id))
+			e.add(id)
 			return
 		}
 		first := at == 0
 		whole := e.special(at, at+len(s)) // places in the normalized text are not those in text
-		t.cooked.split(t.norm.segment(s), func(int, int) bool { return whole }, func(s string, id int32, at int) {
+		s = t.norm.segment(s, &e.watch)
+		if room := e.o.Most - e.count - len(e.out); e.o.Most > 0 && t.exceedsNormal(s, room) {
+			e.err = ErrMost
+			return
+		}
+		t.cooked.split(s, &e.watch, func(int, int) bool { return whole }, func(s string, id int32, at int) {
 			if id >= 0 {
-				e.out = append(e.out, int(id))
+				e.add(id)
 				return
 			}
 			e.text(t.norm.piece(s, first && at == 0))
@@ -51,7 +114,7 @@ func (e *encoder) text(s string) {
 		e.split(s, e.t.stages)
 		return
 	}
-	for len(s) > 0 {
+	for len(s) > 0 && e.goes() {
 		n := e.t.joints.next(s)
 		e.word(s[:n])
 		s = s[n:]
@@ -64,8 +127,9 @@ func (e *encoder) split(s string, stages []splitter) {
 		e.word(s)
 		return
 	}
-	for len(s) > 0 {
+	for len(s) > 0 && e.goes() {
 		n := stages[0](s)
+		e.did(n)
 		e.split(s[:n], stages[1:])
 		s = s[n:]
 	}
@@ -80,7 +144,7 @@ const (
 
 // word appends the ids of a word: no merge crosses its borders.
 func (e *encoder) word(s string) {
-	if len(s) == 0 {
+	if len(s) == 0 || !e.did(len(s)) {
 		return
 	}
 	t := e.t
@@ -94,13 +158,13 @@ func (e *encoder) word(s string) {
 			state = t.whole[id].Load()
 		}
 		if state == isWhole {
-			e.out = append(e.out, int(id))
+			e.add(id)
 			return
 		}
 	}
 	e.symbols(s)
 	e.merger.merge(&t.pairs)
-	if known && state == untried {
+	if known && state == untried && e.err == nil {
 		state = isMerged
 		if len(e.merger.ids) == 1 && e.merger.ids[0] == id {
 			state = isWhole
@@ -116,13 +180,15 @@ func (e *encoder) symbols(s string) {
 	t := e.t
 	ids := e.merger.ids[:0]
 	if t.byteLevel {
-		for i := range len(s) {
+		ids = slices.Grow(ids, len(s))
+		for i := 0; i < len(s) && e.did(1); i++ {
 			ids = t.appendByte(ids, s[i])
 		}
 		e.merger.ids = ids
 		return
 	}
-	for i := 0; i < len(s); {
+	ids = slices.Grow(ids, utf8.RuneCountInString(s))
+	for i := 0; i < len(s) && e.did(1); {
 		r, n := utf8.DecodeRuneInString(s[i:])
 		if id, ok := t.runes[r]; ok && (r != utf8.RuneError || n > 1) {
 			ids = append(ids, id)
@@ -153,12 +219,15 @@ func (t *Tokenizer) appendByte(ids []int32, b byte) []int32 {
 func (e *encoder) emit() {
 	t := e.t
 	for _, id := range e.merger.ids {
+		if !e.did(1) {
+			return
+		}
 		if int(id) < len(t.tokens) {
-			e.out = append(e.out, int(id))
+			e.add(id)
 			continue
 		}
 		for _, b := range []byte(t.letters[int(id)-len(t.tokens)]) {
-			e.out = append(e.out, int(t.bytes[b]))
+			e.add(t.bytes[b])
 		}
 	}
 }

@@ -20,7 +20,7 @@ const (
 )
 
 // NFC is nfc, which TestNFC tests.
-func NFC(s string) string { return nfc(s) }
+func NFC(s string) string { return nfc(s, &watch{}) }
 
 // Pieces returns the words that a text is cut into.
 func Pieces(stages []splitter, text string) []string {
@@ -38,7 +38,7 @@ func Pieces(stages []splitter, text string) []string {
 
 // Steps encodes text and returns the number of the merge queue's operations.
 func (t *Tokenizer) Steps(text string) int {
-	e := encoder{t: t}
-	e.encode(text)
+	e := encoder{t: t, yield: func([]int) bool { return true }}
+	e.run(text)
 	return e.merger.steps
 }

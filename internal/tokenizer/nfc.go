@@ -49,11 +49,11 @@ func triples(s string, yield func(a, b, c rune)) {
 // nfc returns the text in Unicode's Normalization Form C (UAX 15), leaving bytes that are
 // no UTF-8 as they are. golang.org/x/text/unicode/norm is not used because it breaks
 // long runs of combining characters with U+034F (its stream-safe format), which the
-// reference does not.
-func nfc(s string) string {
+// reference does not. It ends early where w does.
+func nfc(s string, w *watch) string {
 	const firstLead = 0xCC // of U+0300; text without such a byte is in NFC
 	i := 0
-	for i < len(s) && s[i] < firstLead {
+	for i < len(s) && s[i] < firstLead && w.did(1) {
 		i++
 	}
 	if i == len(s) {
@@ -63,16 +63,16 @@ func nfc(s string) string {
 	var out strings.Builder
 	out.Grow(len(s))
 	begin, size := 0, 0 // the segment: characters that may act on each other
-	for i := 0; i < len(s); {
+	for i := 0; i < len(s) && w.did(1); {
 		r, n := utf8.DecodeRuneInString(s[i:])
 		if size > 0 && (r == utf8.RuneError || t.isBorder(r)) {
-			t.writeSegment(&out, s[begin:i], size)
+			t.writeSegment(&out, s[begin:i], size, w)
 			begin, size = i, 0
 		}
 		size++
 		i += n
 	}
-	t.writeSegment(&out, s[begin:], size)
+	t.writeSegment(&out, s[begin:], size, w)
 	return out.String()
 }
 
@@ -101,15 +101,15 @@ func (t *nfcTables) isBorder(r rune) bool {
 }
 
 // writeSegment writes the normal form of a segment of so many characters.
-func (t *nfcTables) writeSegment(out *strings.Builder, s string, size int) {
+func (t *nfcTables) writeSegment(out *strings.Builder, s string, size int, w *watch) {
 	if r, _ := utf8.DecodeRuneInString(s); size == 1 {
 		if _, ok := t.parts[r]; !ok {
 			out.WriteString(s)
 			return
 		}
 	}
-	var runes []rune
-	for i := 0; i < len(s); {
+	runes := make([]rune, 0, size)
+	for i := 0; i < len(s) && w.did(1); {
 		r, n := utf8.DecodeRuneInString(s[i:])
 		if r == utf8.RuneError { // a segment begins with it
 			out.WriteString(s[i : i+n])
@@ -118,32 +118,41 @@ func (t *nfcTables) writeSegment(out *strings.Builder, s string, size int) {
 		}
 		i += n
 	}
-	for i := 0; i < len(runes); i++ {
+	for i := 0; i < len(runes) && w.did(1); i++ {
 		if t.class[runes[i]] != 0 {
-			i += t.order(runes[i:])
+			i += t.order(runes[i:], w)
 		}
 	}
-	for _, r := range t.compose(runes) {
+	for _, r := range t.compose(runes, w) {
 		out.WriteRune(r)
 	}
 }
 
 // order sorts the combining characters that runes begins with by their class, stably,
 // and returns their number.
-func (t *nfcTables) order(runes []rune) int {
-	var keys []uint64
-	for i, r := range runes {
-		class := t.class[r]
+func (t *nfcTables) order(runes []rune, w *watch) int {
+	var ends [256]int // by class
+	n := 0
+	for ; n < len(runes) && w.did(1); n++ {
+		class := t.class[runes[n]]
 		if class == 0 {
 			break
 		}
-		keys = append(keys, uint64(class)<<56|uint64(i)<<24|uint64(r))
+		ends[class]++
 	}
-	slices.Sort(keys)
-	for i, k := range keys {
-		runes[i] = rune(k & (1<<24 - 1))
+	if n < 2 {
+		return n
 	}
-	return len(keys)
+	for c := 1; c < len(ends); c++ {
+		ends[c] += ends[c-1]
+	}
+	old := slices.Clone(runes[:n])
+	for i := n - 1; i >= 0 && w.did(1); i-- {
+		class := t.class[old[i]]
+		ends[class]--
+		runes[ends[class]] = old[i]
+	}
+	return n
 }
 
 // decompose appends the full canonical decomposition of r.
@@ -169,10 +178,13 @@ func (t *nfcTables) decompose(to []rune, r rune) []rune {
 
 // compose composes characters in canonical order, in place. A character composes with
 // the last starter unless one of its own class or higher stands between.
-func (t *nfcTables) compose(runes []rune) []rune {
+func (t *nfcTables) compose(runes []rune, w *watch) []rune {
 	out := runes[:0]
 	starter, last := -1, -1 // last is the class of what stands between, -1 for nothing
 	for _, r := range runes {
+		if !w.did(1) {
+			break
+		}
 		class := int(t.class[r])
 		if starter >= 0 && last < class {
 			if c, ok := t.pair(out[starter], r); ok {

@@ -46,7 +46,7 @@ func TestNFC(t *testing.T) {
 			}
 		}
 		for i, want := range []string{c[1], c[1], c[1], c[3], c[3]} {
-			if got := nfc(c[i]); got != want {
+			if got := nfc(c[i], &watch{}); got != want {
 				t.Errorf("nfc(%+q) = %+q, want %+q", c[i], got, want)
 			}
 		}
@@ -58,8 +58,8 @@ func TestNFC(t *testing.T) {
 		t.Fatalf("%d cases", cases)
 	}
 	for r := rune(0); r <= unicode.MaxRune; r++ { // what part 1 does not list is its own form
-		if s := string(r); !listed[r] && nfc("\x00"+s+"\x00") != "\x00"+s+"\x00" {
-			t.Errorf("nfc of %+q is %+q", s, nfc(s))
+		if s := string(r); !listed[r] && nfc("\x00"+s+"\x00", &watch{}) != "\x00"+s+"\x00" {
+			t.Errorf("nfc of %+q is %+q", s, nfc(s, &watch{}))
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestNFCInvalid(t *testing.T) {
 		"\ufffd\u0301 \u212b":           "\ufffd\u0301 Å",
 		strings.Repeat("a\u0301", 1000): strings.Repeat("á", 1000),
 	} {
-		if got := nfc(in); got != want {
+		if got := nfc(in, &watch{}); got != want {
 			t.Errorf("nfc(%+q) = %+q, want %+q", in, got, want)
 		}
 	}
@@ -84,12 +84,45 @@ func TestNFCLinear(t *testing.T) {
 	const marks = "\u0301\u0316" // classes 230 and 220
 	in := "e" + strings.Repeat(marks, 1<<18)
 	start := time.Now()
-	got := nfc(in)
+	got := nfc(in, &watch{})
 	if d := time.Since(start); d > 5*time.Second {
 		t.Errorf("%d bytes took %v", len(in), d)
 	}
 	want := "é" + strings.Repeat("\u0316", 1<<18) + strings.Repeat("\u0301", 1<<18-1)
 	if got != want {
 		t.Errorf("%d bytes, want %d", len(got), len(want))
+	}
+}
+
+// TestShrinks: no text is more than nfcShrinks times as long as its normal form. Each character
+// of a text gives its bytes in equal shares to the characters that it decomposes to, and
+// these make one of the normal form.
+func TestShrinks(t *testing.T) {
+	n := nfcData()
+	share := map[rune]float64{}
+	give := func(r rune) {
+		parts := n.decompose(nil, r)
+		for _, p := range parts {
+			share[p] = max(share[p], float64(utf8.RuneLen(r))/float64(len(parts)))
+		}
+	}
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		if utf8.ValidRune(r) {
+			give(r)
+		}
+	}
+	worst := 0.
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		if !utf8.ValidRune(r) {
+			continue
+		}
+		sum := 0.
+		for _, p := range n.decompose(nil, r) {
+			sum += share[p]
+		}
+		worst = max(worst, sum/float64(utf8.RuneLen(r)))
+	}
+	if worst > nfcShrinks || worst < 3.5 || nfc("\u1fbe\u0308\u0341", &watch{}) != "\u0390" {
+		t.Errorf("%v times", worst)
 	}
 }

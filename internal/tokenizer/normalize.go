@@ -27,21 +27,35 @@ type normalizer struct {
 	prepend prepend
 }
 
-// segment normalizes text before the search for normalized added tokens.
-func (n normalizer) segment(s string) string {
+// segment normalizes text before the search for normalized added tokens. It ends early
+// where w does.
+func (n normalizer) segment(s string, w *watch) string {
 	if s == "" {
 		return s
 	}
 	if n.nfc {
-		s = nfc(s)
+		s = nfc(s, w)
 	}
-	if n.prepend == prependSegment {
-		s = space + s
-	}
+	spaces := 0
 	if n.escape {
-		s = strings.ReplaceAll(s, " ", space)
+		spaces = strings.Count(s, " ")
 	}
-	return s
+	if spaces == 0 && n.prepend != prependSegment {
+		return s
+	}
+	var out strings.Builder
+	out.Grow(len(s) + (spaces+1)*len(space)) // at once: a text may be large
+	if n.prepend == prependSegment {
+		out.WriteString(space)
+	}
+	for len(s) > 0 && spaces > 0 && w.did(1) {
+		i := strings.IndexByte(s, ' ')
+		out.WriteString(s[:i])
+		out.WriteString(space)
+		s, spaces = s[i+1:], spaces-1
+	}
+	out.WriteString(s)
+	return out.String()
 }
 
 // piece puts Metaspace's prefix before a piece of normalized text; first says

@@ -18,7 +18,9 @@
 package tokenizer
 
 import (
+	"context"
 	"errors"
+	"iter"
 	"slices"
 	"sync/atomic"
 	"unicode/utf8"
@@ -62,6 +64,8 @@ type Tokenizer struct {
 
 	words     map[string]int32 // normal tokens by their text, as bytes
 	longest   int              // length in bytes of the longest of words
+	widest    int              // and of the most normalized text that is one token
+	strips    bool             // some added token takes the white space beside it
 	whole     []atomic.Uint32  // by id: whether merging a word's text gives it back
 	runes     map[rune]int32   // symbols of single characters, character-level only
 	letters   []string         // characters of the symbols after the last id
@@ -89,22 +93,37 @@ type Options struct {
 	// AddSpecial adds the tokens that the model wants around a text: BOS for
 	// most, EOS for a few. A rendered chat template holds them already.
 	AddSpecial bool
+	// Most is how many ids a text may have; 0 is any number. One that has more is found
+	// by its length where that tells, and else as soon as there are more.
+	Most int
 }
 
 // Span is text[From:To].
 type Span struct{ From, To int }
 
-// Encode returns the ids of text. Its time grows as n log n, whatever the text.
+// ErrMost is the error of a text that has more ids than Options.Most.
+var ErrMost = errors.New("tokenizer: the text has too many tokens")
+
+// Encode returns the ids of text, as far as they are Options.Most at most. Its time grows as
+// n log n, whatever the text.
 func (t *Tokenizer) Encode(text string, o Options) []int {
-	e := encoder{t: t, o: o, out: make([]int, 0, len(text)/4+8)}
-	if o.AddSpecial {
-		e.out = append(e.out, t.prefix...)
+	out := make([]int, 0, len(text)/4+8)
+	e := encoder{t: t, o: o, yield: func(ids []int) bool { out = append(out, ids...); return true }}
+	e.run(text) // its only error is ErrMost
+	return out
+}
+
+// IDs yields the ids of text in pieces, each of which is valid until the next one. An error
+// ends them: ErrMost, or that of ctx, which is looked at after a bounded amount of work. Beside
+// the text, and a copy of it where a normalizer changes it, at most 15 bytes of memory are
+// in use for a byte of the longest word.
+func (t *Tokenizer) IDs(ctx context.Context, text string, o Options) iter.Seq2[[]int, error] {
+	return func(yield func([]int, error) bool) {
+		e := encoder{watch: watch{ctx: ctx}, t: t, o: o, yield: func(ids []int) bool { return yield(ids, nil) }}
+		if err := e.run(text); err != nil && err != errLeft {
+			yield(nil, err)
+		}
 	}
-	e.encode(text)
-	if o.AddSpecial {
-		e.out = append(e.out, t.suffix...)
-	}
-	return e.out
 }
 
 // VocabSize returns the number of ids: every id is below it. A model's

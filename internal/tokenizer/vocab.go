@@ -122,13 +122,14 @@ func (t *Tokenizer) setAdded(added []addedToken) {
 	var raw, cooked []addedToken
 	for _, a := range added {
 		if a.normalized {
-			a.content = t.norm.segment(a.content)
+			a.content = t.norm.segment(a.content, &watch{})
 			cooked = append(cooked, a)
 		} else {
 			raw = append(raw, a)
 		}
 	}
 	t.raw, t.cooked = newMatcher(raw), newMatcher(cooked)
+	t.setWidest(append(raw, cooked...))
 }
 
 // addMerge adds a merge, in the vocabulary's spelling. A merge whose result is
