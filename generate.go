@@ -2,6 +2,7 @@ package karat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -121,25 +122,25 @@ func (m *Model) NewSession() *Session { return &Session{m: m, s: m.engine.NewSeq
 func (s *Session) Close() { s.s.Close() }
 
 // Prompt is how many tokens the prompt of the last request has, and how many of
-// them the session had kept from before.
+// them the session had kept from before. One that the context does not hold has none.
 func (s *Session) Prompt() (tokens, kept int) { return s.prompt, s.kept }
 
 // Generate is Model.Generate.
 func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
-		s.run(ctx, s.m.tokenizer.Encode(prompt, tokenizer.Options{AddSpecial: true}), o, yield)
+		s.run(ctx, prompt, tokenizer.Options{AddSpecial: true}, o, yield)
 	}
 }
 
 // Chat is Model.Chat.
 func (s *Session) Chat(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
-		ids, err := s.m.TokenizeChat(ctx, messages, o)
+		text, said, err := s.m.render(ctx, messages, o)
 		if err != nil {
 			yield(Token{}, err)
 			return
 		}
-		s.run(ctx, ids, o, yield)
+		s.run(ctx, text, tokenizer.Options{ParseSpecial: true, Literal: said}, o, yield)
 	}
 }
 
@@ -157,7 +158,14 @@ func (m *Model) TokenizeChat(ctx context.Context, messages []Message, o Generate
 	if err != nil {
 		return nil, err
 	}
-	return m.tokenizer.Encode(text, tokenizer.Options{ParseSpecial: true, Literal: said}), nil
+	var ids []int
+	for piece, err := range m.tokenizer.IDs(ctx, text, tokenizer.Options{ParseSpecial: true, Literal: said}) {
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, piece...)
+	}
+	return ids, nil
 }
 
 // render is the rendered conversation, and the parts of it that messages said.
@@ -203,8 +211,32 @@ func (m *Model) special(id int, ok bool) string {
 	return text
 }
 
+// prompt is the ids of a prompt that the context holds. What is longer is refused before, or
+// as soon as, it has too many.
+func (m *Model) prompt(ctx context.Context, text string, o tokenizer.Options) (ids []int32, err error) {
+	o.Most = m.engine.Context()
+	for piece, err := range m.tokenizer.IDs(ctx, text, o) {
+		if errors.Is(err, tokenizer.ErrMost) {
+			return nil, fmt.Errorf("karat: %w: the prompt has more than the %d tokens that the context holds", ErrFull, o.Most)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range piece { // which are below 2³¹
+			ids = append(ids, int32(id))
+		}
+	}
+	return ids, nil
+}
+
 // run yields the tokens after a prompt.
-func (s *Session) run(ctx context.Context, prompt []int, o GenerateOptions, yield func(Token, error) bool) {
+func (s *Session) run(ctx context.Context, text string, how tokenizer.Options, o GenerateOptions, yield func(Token, error) bool) {
+	s.prompt, s.kept = 0, 0
+	prompt, err := s.m.prompt(ctx, text, how)
+	if err != nil {
+		yield(Token{}, err)
+		return
+	}
 	sampling := s.m.Sampling()
 	if o.Sampling != nil {
 		sampling = *o.Sampling
@@ -212,11 +244,8 @@ func (s *Session) run(ctx context.Context, prompt []int, o GenerateOptions, yiel
 	if o.MaxTokens == 0 {
 		o.MaxTokens = 256
 	}
-	r := engine.Request{Prompt: make([]int32, len(prompt)), Max: o.MaxTokens, Sample: sample.Options(sampling), Stop: o.Stop,
+	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sample.Options(sampling), Stop: o.Stop,
 		End: s.m.checkpoint.EndOfTurn(s.m.tokenizer), Logits: o.Logits, Logprob: o.Logprob, Top: o.Top, Decoder: s.m.tokenizer.Decoder(true)}
-	for i, id := range prompt { // the tokenizer's ids are below 2³¹
-		r.Prompt[i] = int32(id)
-	}
 	s.prompt, s.kept = len(r.Prompt), s.s.Rewind(r.Prompt)
 	for t, err := range s.s.Generate(ctx, r) {
 		token := Token{ID: t.ID, Text: t.Text, Logprob: t.Logprob, Logits: t.Logits, Stop: string(t.Stop)}

@@ -102,14 +102,13 @@ type contextFull struct{ error }
 
 // explain tells of a full context what filled it.
 func (a *answer) explain(err error) error {
-	prompt, _ := a.session.Prompt()
 	switch {
 	case !errors.Is(err, karat.ErrFull):
 		return err
 	case a.tokens > 0:
 		return contextFull{fmt.Errorf("the context of %s is full", count(a.context, "token"))}
 	}
-	return contextFull{fmt.Errorf("the prompt has %s, the context holds %d: shorten it, or raise --ctx", count(prompt, "token"), a.context)}
+	return contextFull{fmt.Errorf("the prompt has more than the %s that the context holds: shorten it, or raise --ctx", count(a.context, "token"))}
 }
 
 // writeToken writes a token, or the text that came beside an error.

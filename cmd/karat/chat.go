@@ -111,12 +111,12 @@ func (f *chatFlags) source() string {
 }
 
 // describe says which template is applied, if it can be to what the user says first.
-func (f *chatFlags) describe(m *karat.Model, user string, g karat.GenerateOptions) (string, error) {
+func (f *chatFlags) describe(ctx context.Context, m *karat.Model, user string, g karat.GenerateOptions) (string, error) {
 	info := m.Info()
 	if f.file == "" && info.Template == "" {
 		return "", fmt.Errorf("%s has no chat template: --chat-template FILE gives one, and a PROMPT without --chat needs none", info.Path)
 	}
-	if _, err := m.Render(context.Background(), f.messages(user), g); err != nil {
+	if _, err := m.Render(ctx, f.messages(user), g); err != nil {
 		return "", f.named(err)
 	}
 	if f.file != "" {

@@ -41,7 +41,7 @@ func (f *textFlags) cut(ctx context.Context, c *cobra.Command, m *eval.Model, te
 	if most := m.Checkpoint.ContextLength(); most > 0 && f.context > most {
 		fmt.Fprintf(c.ErrOrStderr(), "karat: note: windows of %d tokens, but the model was made for %d\n", f.context, most)
 	}
-	return m.Windows(text, f.context, f.windows)
+	return m.Windows(ctx, text, f.context, f.windows)
 }
 
 type evalFlags struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -89,5 +90,47 @@ func TestLoadFails(t *testing.T) {
 	m, err := karat.Load(path, karat.Options{Context: 64, Progress: func(int64, int64) { os.Truncate(path, 4096) }})
 	if m != nil || err == nil {
 		t.Errorf("a model %v and the error %v", m != nil, err)
+	}
+}
+
+// TestLongPrompt: a prompt that the context cannot hold is refused by its length, and one
+// that is cancelled is not read.
+func TestLongPrompt(t *testing.T) {
+	m, err := karat.LoadGGUF(demoName, demo, karat.Options{Context: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	s := m.NewSession()
+	defer s.Close()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	text := strings.Repeat("a", 16<<20)
+	short := []karat.Message{{Role: "user", Content: text[:1<<16]}}
+	for _, x := range []struct {
+		name string
+		all  iter.Seq2[karat.Token, error]
+		want error
+		most uint64 // bytes that are allocated
+	}{
+		{"Generate", m.Generate(t.Context(), text, karat.GenerateOptions{}), karat.ErrFull, 1 << 20},
+		{"Session.Generate", s.Generate(t.Context(), text, karat.GenerateOptions{}), karat.ErrFull, 1 << 20},
+		{"Generate, cancelled", m.Generate(cancelled, "a", karat.GenerateOptions{}), context.Canceled, 1 << 20},
+		{"Chat", m.Chat(t.Context(), short, karat.GenerateOptions{}), karat.ErrFull, 2 << 20},
+		{"Session.Chat", s.Chat(t.Context(), short, karat.GenerateOptions{}), karat.ErrFull, 2 << 20},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		var last error
+		for _, err := range x.all {
+			last = err
+		}
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; !errors.Is(last, x.want) || n > x.most {
+			t.Errorf("%s: %v, %d bytes", x.name, last, n)
+		}
+	}
+	if n, _ := s.Prompt(); n != 0 {
+		t.Errorf("a prompt of %d tokens", n)
 	}
 }

@@ -133,7 +133,7 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 	switch {
 	case f.chat.chat || !ok:
 		to.template = f.chat.source()
-		if applied, err = f.chat.describe(m, cmp.Or(prompt, "Hello"), g); err != nil {
+		if applied, err = f.chat.describe(ctx, m, cmp.Or(prompt, "Hello"), g); err != nil {
 			return err // now, and not after the user has written something
 		}
 	case prompt == "" && len(m.Tokenize("", false)) == 0:

@@ -148,7 +148,7 @@ func open(t *testing.T, name string, change func(*Options)) *Search {
 		}
 	}
 	o.Tensors = append(o.Tensors, tensor.Tensor{Name: "unused.weight", DType: tensor.BF16, Shape: tensor.Shape{4, 256}})
-	if o.Windows, err = m.Windows(eval.Calibration, 96, 2); err != nil {
+	if o.Windows, err = m.Windows(t.Context(), eval.Calibration, 96, 2); err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {

@@ -39,13 +39,22 @@ func Open(c *checkpoint.Checkpoint) (m *Model, err error) {
 // Close closes the checkpoint.
 func (m *Model) Close() error { return m.Checkpoint.Close() }
 
-// Windows cuts a text for the model: see Cut.
-func (m *Model) Windows(text string, context, most int) (*Windows, error) {
+// Windows cuts a text for the model: see Cut. Of the text no more is read than the
+// windows need.
+func (m *Model) Windows(ctx context.Context, text string, size, most int) (*Windows, error) {
 	var ids []int32
-	for _, id := range m.Tokenizer.Encode(text, tokenizer.Options{AddSpecial: true}) {
-		ids = append(ids, int32(id))
+	for piece, err := range m.Tokenizer.IDs(ctx, text, tokenizer.Options{AddSpecial: true}) {
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range piece {
+			ids = append(ids, int32(id))
+		}
+		if most > 0 && len(ids)/most >= size {
+			break
+		}
 	}
-	return Cut(ids, context, most)
+	return Cut(ids, size, most)
 }
 
 // SameTokens is an error if a token of w is spelled otherwise in m than in o: predictions of

@@ -31,7 +31,7 @@ func TestPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	w, err := m.Windows(Text, 128, 6)
+	w, err := m.Windows(t.Context(), Text, 128, 6)
 	if err != nil {
 		t.Fatal(err)
 	}
