@@ -2,6 +2,7 @@ package karat
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/karat-run/karat/internal/check"
 )
@@ -35,5 +36,8 @@ type Finding = check.Finding
 // once, in pieces. Files that cannot be read as what they are give an error, and
 // so does a source that cannot; what is wrong with a model is in the report.
 func Check(ctx context.Context, path string, o CheckOptions) (*CheckReport, error) {
+	if ctx == nil {
+		return nil, fmt.Errorf("karat: %w", errNilContext)
+	}
 	return check.Run(ctx, path, check.Options{Against: o.Against, Progress: o.Progress})
 }

@@ -2,6 +2,7 @@ package karat
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/karat-run/karat/internal/convert"
 )
@@ -42,6 +43,9 @@ type Conversion struct {
 // A tensor or a setting that has no place in the other format is an error, as is
 // a weight that is not finite. After an error, or the end of ctx, all is as before.
 func Convert(ctx context.Context, src, dst string, o ConvertOptions) (*Conversion, error) {
+	if ctx == nil {
+		return nil, fmt.Errorf("karat: %w", errNilContext)
+	}
 	r, err := convert.Convert(ctx, src, dst, convert.Options(o))
 	if err != nil {
 		return nil, err

@@ -185,6 +185,9 @@ func (m *Model) render(ctx context.Context, messages []Message, o GenerateOption
 }
 
 func (m *Model) segments(ctx context.Context, messages []Message, o GenerateOptions) ([]chat.Segment, error) {
+	if ctx == nil {
+		return nil, errNilContext
+	}
 	t, err := m.template, m.broken
 	if o.Template != "" {
 		t, err = chat.Parse(o.Template, chat.Limits{})

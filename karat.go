@@ -40,7 +40,10 @@ import (
 var (
 	ErrFull   = engine.ErrFull   // the context has no room for the prompt, or for another token
 	ErrClosed = engine.ErrClosed // the model, or the session, was closed
+	ErrInTap  = engine.ErrInTap  // a request, or Close, inside Taps' see
 )
+
+var errNilContext = errors.New("nil context")
 
 // Options say how to run a model. The zero value is usable.
 type Options struct {
@@ -229,8 +232,11 @@ func (m *Model) fits(repacked int64, context int, cache int64) error {
 }
 
 // Close frees the model. Requests under way end with ErrClosed, after the step
-// that runs. A second Close does nothing.
+// that runs. A second Close does nothing; one inside Taps' see is refused with ErrInTap.
 func (m *Model) Close() error {
+	if m.engine != nil && m.engine.InTap() {
+		return ErrInTap
+	}
 	var errs []error
 	m.mu.Lock()
 	defer m.mu.Unlock()

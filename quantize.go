@@ -46,6 +46,9 @@ type TensorType struct {
 // A weight that is not finite, or that its type cannot hold, is an error that names
 // the tensor. After an error, or the end of ctx, all is as before.
 func Quantize(ctx context.Context, src, dst string, o QuantizeOptions) (*Conversion, error) {
+	if ctx == nil {
+		return nil, fmt.Errorf("karat: %w", errNilContext)
+	}
 	c := convert.QuantizeOptions{Type: o.Type, Imatrix: o.Imatrix, Requantize: o.Requantize, Threads: o.Threads, Progress: o.Progress}
 	for _, t := range o.TensorTypes {
 		d, ok := tensor.ParseDType(strings.ToUpper(t.Type))

@@ -36,8 +36,13 @@ func node(n *graph.Node) Node {
 // Taps computes ids, as one sequence from position 0, and calls see with the values of
 // all nodes, each node's as often as it takes until it had the values of all ids, in
 // order: values are [rows] and Node.Shape, row-major. The numbers are those of an
-// untapped run. see must not keep values, nor close the model, which waits for it.
+// untapped run. see must not keep values. What waits for the model waits for see: in it
+// requests to the model and Close fail with ErrInTap, and must not be left to other
+// goroutines that see waits for. If see panics, so does Taps; the model goes on.
 func (m *Model) Taps(ctx context.Context, ids []int, see func(n Node, values []float32)) error {
+	if m.engine.InTap() {
+		return ErrInTap
+	}
 	m.tapping.Lock()
 	defer m.tapping.Unlock()
 	e, err := m.tappedEngine()

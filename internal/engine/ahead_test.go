@@ -74,22 +74,29 @@ func both(t *testing.T, o engine.Options) (plain, far *engine.Engine, seen *[]in
 	return plain, newEngine(t, g, choosing{cpu.New(cpu.Options{Threads: 2}), seen}, o), seen
 }
 
-// result is all that a generation shows.
+// result is all that a generation shows, and how much of it the sequence keeps for what
+// goes on from there. One that is longer than any context of these
+// tests does not end, and is cut off.
 func result(s *engine.Sequence, r engine.Request, leave int) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var out string
-	n := 0
+	n, all := 0, slices.Clone(r.Prompt)
 	for x, err := range s.Generate(ctx, r) {
 		out += fmt.Sprintf("%d %q %q %v; ", x.ID, x.Text, x.Stop, err)
+		all = append(all, int32(x.ID))
 		if n++; n == leave {
+			break
+		}
+		if n > 150 {
+			out += "and so on; "
 			break
 		}
 		if n == -leave {
 			cancel()
 		}
 	}
-	return fmt.Sprint(out, s.Len())
+	return fmt.Sprintf("%s%d, %d kept", out, s.Len(), s.Rewind(append(all, 0)))
 }
 
 // TestAhead: with a backend that chooses tokens, and several at once, all is as without:
@@ -132,8 +139,15 @@ func TestAhead(t *testing.T) {
 		if len(*seen) > 0 {
 			most = max(most, slices.Max(*seen))
 		}
-		a.Close()
-		b.Close()
+		for i, s := range []*engine.Sequence{a, b} { // cut back, each has the room that it should have
+			for range s.Generate(t.Context(), c.r) {
+				break
+			}
+			if _, err := s.Feed(t.Context(), toyText(100-s.Len()), 0); err != nil || s.Len() != 100 {
+				t.Errorf("%s: sequence %d holds %d tokens, %v", name, i, s.Len(), err)
+			}
+			s.Close()
+		}
 	}
 	if most < 2 { // 16 at most; how many of them follows from how long one takes
 		t.Errorf("at most %d steps at once", most)

@@ -4,12 +4,17 @@
 //
 // It has no goroutine of its own. A caller that wants rows computed queues
 // them; one of the callers leads, and computes everything that is queued.
+//
+// A panic in a step, of the backend for one, is an error of that step's requests. A
+// tap that panics, or ends its goroutine, does so to the caller that leads; the
+// step's other requests have an error. Either way the engine goes on.
 package engine
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,12 +56,13 @@ type Engine struct {
 	cache backend.Cache
 	pool  *kv.Pool
 	chunk int
-	ids   int // token ids that the graph can embed
-	vocab int // of the logits
-	tap   backend.Tap
-	ahead *ahead // nil where tokens are chosen here, by their logits
+	ids   int         // token ids that the graph can embed
+	vocab int         // of the logits
+	tap   backend.Tap // nil, or watch
+	ahead *ahead      // nil where tokens are chosen here, by their logits
 
 	run  sync.Mutex    // held by the leader while it computes, and by Close
+	see  taps          // guarded by run
 	back chan struct{} // told when nobody is away any more
 
 	mu      sync.Mutex // guards what follows, and Sequence.step
@@ -100,22 +106,27 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 			o.Chunk = w.Rows()
 		}
 	}
-	plan, err := b.Compile(g, backend.Options{Rows: o.Chunk, Outputs: min(o.Chunk, outputs), Want: o.Want, Expert: o.Expert, Progress: o.Progress})
+	e := &Engine{graph: g, chunk: o.Chunk, back: make(chan struct{}, 1), ids: backend.Vocab(g), vocab: g.Result().Shape.Size()}
+	e.watch(&o)
+	var err error
+	e.plan, err = b.Compile(g, backend.Options{Rows: o.Chunk, Outputs: min(o.Chunk, outputs), Want: o.Want, Expert: o.Expert, Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}
-	pool := kv.NewPool(backend.Windows(g), o.Context, o.Chunk, o.Sequences)
-	cache, err := b.NewCache(g, pool)
-	if err != nil {
+	e.pool = kv.NewPool(backend.Windows(g), o.Context, o.Chunk, o.Sequences)
+	e.ahead = newAhead(e.plan, o)
+	if e.cache, err = b.NewCache(g, e.pool); err != nil {
 		return nil, err
 	}
-	return &Engine{graph: g, plan: plan, ahead: newAhead(plan, o), cache: cache, pool: pool, chunk: o.Chunk, tap: o.Tap, back: make(chan struct{}, 1),
-		ids: backend.Vocab(g), vocab: g.Result().Shape.Size()}, nil
+	return e, nil
 }
 
 // Close frees the cache. A step under way ends first; later ones, of requests
-// that have begun too, fail with ErrClosed.
+// that have begun too, fail with ErrClosed. Inside a tap Close does nothing but return ErrInTap.
 func (e *Engine) Close() error {
+	if e.InTap() {
+		return ErrInTap
+	}
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
@@ -196,8 +207,13 @@ func (s *Sequence) Reuse(row []float32) { s.row = row }
 
 // feed is Feed, or chooses what follows; it hands over what is done.
 func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choice, done func(*work)) error {
-	if err := s.open(); err != nil {
+	switch err := s.open(); {
+	case err != nil:
 		return err
+	case ctx == nil:
+		return errors.New("engine: nil context")
+	case s.e.InTap():
+		return ErrInTap
 	}
 	for _, id := range tokens {
 		if id < 0 || int(id) >= s.e.ids {
@@ -254,19 +270,30 @@ func (e *Engine) do(w *work) error {
 			return w.err
 		}
 	}
+	e.lead(w)
+	return w.err
+}
+
+// lead computes steps until w is done, and has another caller lead then; also where a
+// tap panics or ends this goroutine, which may be before w's turn.
+func (e *Engine) lead(w *work) {
 	e.run.Lock()
+	defer func() {
+		e.run.Unlock()
+		if w.done {
+			<-w.seq.turn
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.pending = slices.DeleteFunc(e.pending, func(x *work) bool { return x == w })
+		if e.led = len(e.pending) > 0; e.led {
+			e.pending[0].seq.turn <- struct{}{}
+		}
+	}()
 	for !w.done {
 		e.gather()
 		e.step(e.next())
 	}
-	e.run.Unlock()
-	<-w.seq.turn
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.led = len(e.pending) > 0; e.led {
-		e.pending[0].seq.turn <- struct{}{}
-	}
-	return w.err
 }
 
 // arrive notes that s is there for the next step, or never will be. The caller
@@ -320,8 +347,9 @@ func (e *Engine) next() []*work {
 		if rows+len(w.tokens) > e.chunk || logits+w.outputs > outputs {
 			break
 		}
+		err := e.admit(w)
 		e.pending = e.pending[1:]
-		if err := e.admit(w); err != nil {
+		if err != nil {
 			w.end(err)
 			continue
 		}
@@ -337,7 +365,8 @@ func (e *Engine) next() []*work {
 }
 
 // admit makes room for w, or tells why it cannot run. The caller holds mu.
-func (e *Engine) admit(w *work) error {
+func (e *Engine) admit(w *work) (err error) {
+	defer e.see.end(&err) // of a context that is a nil pointer, for one
 	if e.closed {
 		return ErrClosed
 	}
@@ -347,10 +376,30 @@ func (e *Engine) admit(w *work) error {
 	return w.seq.pages.Grow(len(w.tokens))
 }
 
-// step computes a batch and hands each its logits.
+// step computes a batch and hands each its logits, or an error.
 func (e *Engine) step(batch []*work) {
 	if len(batch) == 0 {
 		return
+	}
+	err := errTap
+	defer func() {
+		for _, w := range batch {
+			w.finish(err)
+		}
+	}()
+	start := time.Now()
+	err = e.attempt(batch)
+	now := time.Now()
+	e.mu.Lock()
+	e.until = now.Add(min(now.Sub(start)/waitShare, longestWait))
+	e.mu.Unlock()
+}
+
+// attempt is step but for its end.
+func (e *Engine) attempt(batch []*work) (err error) {
+	defer e.see.end(&err)
+	if e.see.any {
+		defer enter(e.graph)()
 	}
 	s := &backend.Step{Cache: e.cache}
 	for _, w := range batch {
@@ -368,20 +417,10 @@ func (e *Engine) step(batch []*work) {
 	if len(batch) == 1 {
 		ctx = batch[0].ctx
 	}
-	start := time.Now()
-	var err error
 	if k, steps := e.choice(batch); k > 0 {
-		err = e.choose(ctx, batch, s, k, steps)
-	} else {
-		err = e.compute(ctx, batch, s)
+		return e.choose(ctx, batch, s, k, steps)
 	}
-	now := time.Now()
-	e.mu.Lock()
-	e.until = now.Add(min(now.Sub(start)/waitShare, longestWait))
-	e.mu.Unlock()
-	for _, w := range batch {
-		w.finish(err)
-	}
+	return e.compute(ctx, batch, s)
 }
 
 // compute runs s and hands each of the batch its logits.
