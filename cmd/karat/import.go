@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -38,7 +39,16 @@ in the graph is left out. With --golden, prompts without ids take those of that 
   karat lab import ./debug_tree -o transformers.safetensors
   karat lab import base.kld -o theirs.safetensors --model model.gguf`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return f.run(args[0], c.ErrOrStderr()) },
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, stop := untilSignal()
+			defer stop()
+			err := f.run(ctx, args[0], c.ErrOrStderr())
+			if err != nil && ctx.Err() != nil {
+				fmt.Fprintln(c.ErrOrStderr(), "karat: interrupted")
+				return failure{status: statusInterrupted}
+			}
+			return err
+		},
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
@@ -49,7 +59,7 @@ in the graph is left out. With --golden, prompts without ids take those of that 
 	return c
 }
 
-func (f *importFlags) run(src string, log io.Writer) error {
+func (f *importFlags) run(ctx context.Context, src string, log io.Writer) error {
 	switch {
 	case f.out == "":
 		return usagef("-o OUT.safetensors is needed")
@@ -94,10 +104,10 @@ func (f *importFlags) run(src string, log io.Writer) error {
 			}
 		}
 	}
-	return f.write(in, g, gold, log)
+	return f.write(ctx, in, g, gold, log)
 }
 
-func (f *importFlags) write(in *lab.Import, g *graph.Graph, gold *lab.Record, log io.Writer) error {
+func (f *importFlags) write(ctx context.Context, in *lab.Import, g *graph.Graph, gold *lab.Record, log io.Writer) error {
 	w, err := lab.Create(f.out)
 	if err != nil {
 		return err
@@ -106,6 +116,9 @@ func (f *importFlags) write(in *lab.Import, g *graph.Graph, gold *lab.Record, lo
 	w.Names = cmp.Or(in.Names, lab.NamesAuto)
 	n, left := 0, leftOut{}
 	err = in.Each(func(p *lab.Prompt) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		n++
 		if gold != nil {
 			if err := p.Take(gold.Prompt(p.Index)); err != nil {
@@ -130,6 +143,9 @@ func (f *importFlags) write(in *lab.Import, g *graph.Graph, gold *lab.Record, lo
 	var numerics any
 	if in.Numerics != nil {
 		numerics = in.Numerics
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	if err := w.Commit(numerics); err != nil {
 		return err

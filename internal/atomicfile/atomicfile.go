@@ -1,4 +1,26 @@
 // Package atomicfile writes files, and folders of files, that appear whole or not at all.
+//
+// Files that belong together, such as a record and its JSON file, are committed by
+// CommitAll and read by Open: who opens them sees all of one commit, even if the program
+// that wrote was killed at any point of it. That is so because
+//
+//   - No call renames several files at once, so the commit is one rename of a folder:
+//     FIRST.commit, which holds the new files, appears whole or not at all. Before it
+//     nothing of the old files has changed. After it all that is left to do can be done by
+//     anybody, in any order and more than once: each new file is moved to its place, and a
+//     file that is no longer in the folder is where it belongs. Open does so first.
+//   - The folder's name is the commit's lock: a rename does not replace a folder that holds
+//     something. Who finds one ends it before putting another.
+//   - Should a file refuse its place (another user's, or on Windows one that is open), what
+//     was there is put back: the folder holds links to the old files from the beginning.
+//     From new to back is again one rename, after which no new file can be moved any more.
+//   - The folder has a folder of a random name, so that who comes late, to a commit that
+//     others have ended, finds nothing to move and nothing to remove.
+//   - Only the names that the caller gives are moved, and no link is followed: a folder of
+//     unknown origin can do no more than the files beside it.
+//
+// Other programs, which know nothing of the folder, can see new files beside old ones for
+// the time of a few renames; after a kill in that time, until something here opens them.
 package atomicfile
 
 import (
@@ -65,29 +87,34 @@ func Check(path string) error {
 // error leaves that place as it was, and nothing beside it.
 func (f *File) Commit() error { return CommitAll(f) }
 
-// CommitAll commits files that belong together: none is in its place before all
-// are on the disk. Where one cannot be put there, none is left.
+// CommitAll commits files that belong together, in one folder: who opens them by Open,
+// with their paths in this order, sees all of them or none. After an error all is as it
+// was. If that cannot be had either, the error says so, and Open puts them in place.
 func CommitAll(files ...*File) error {
 	var errs []error
+	var paths, from []string
 	for _, f := range files {
 		if f.done {
 			return fs.ErrClosed
 		}
 		f.done = true
 		errs = append(errs, f.Sync(), f.File.Close())
+		paths, from = append(paths, f.path), append(from, f.Name())
 	}
 	err := errors.Join(errs...)
-	for i, f := range files {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-			continue
+	if err == nil && len(files) == 1 {
+		err = rename(from[0], paths[0])
+	} else if err == nil {
+		var s *set
+		if s, err = newSet(paths); err == nil {
+			err = s.commit(from)
 		}
-		if err = os.Rename(f.Name(), f.path); err == nil {
-			continue
-		}
-		err = errors.Join(err, os.Remove(f.Name()))
-		for _, before := range files[:i] {
-			err = errors.Join(err, os.Remove(before.path))
+	}
+	if err != nil {
+		for _, name := range from {
+			if e := os.Remove(name); !errors.Is(e, fs.ErrNotExist) {
+				err = errors.Join(err, e)
+			}
 		}
 	}
 	return err

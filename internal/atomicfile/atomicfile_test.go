@@ -135,37 +135,6 @@ func TestTakenPlace(t *testing.T) {
 	}
 }
 
-func TestCommitAll(t *testing.T) {
-	dir := t.TempDir()
-	create := func(name, text string) *File {
-		t.Helper()
-		f, err := Create(filepath.Join(dir, name))
-		if err == nil {
-			err = say(text)(f)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f
-	}
-	if err := CommitAll(create("a", "1"), create("b", "2")); err != nil {
-		t.Fatal(err)
-	}
-	holds(t, dir, map[string]string{"a": "1", "b": "2"})
-	bad := create("d", "4")
-	bad.path = filepath.Join(dir, "none", "d")
-	if err := CommitAll(create("c", "3"), bad, create("e", "5")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file that cannot be put in its place: %v", err)
-	}
-	holds(t, dir, map[string]string{"a": "1", "b": "2"})
-	closed := create("f", "6")
-	closed.File.Close()
-	if err := CommitAll(create("c", "3"), closed); !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("a file that cannot be synced: %v", err)
-	}
-	holds(t, dir, map[string]string{"a": "1", "b": "2"})
-}
-
 func TestWriteFolder(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model")

@@ -354,6 +354,37 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// TestPartRefused: where the last part cannot be put in its place, the parts that were
+// there before are there still.
+func TestPartRefused(t *testing.T) {
+	src, dst := golden.Model(t, "tiny-llama"), filepath.Join(t.TempDir(), "part.gguf")
+	parts := run(t, src, dst, convert.Options{Split: 1 << 20}).Files
+	for _, path := range parts {
+		if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := parts[len(parts)-1]
+	_, err := convert.Convert(t.Context(), src, dst, convert.Options{Split: 1 << 20, Progress: func(done, total int64) {
+		if done == total {
+			if err := errors.Join(os.Remove(last), os.Mkdir(last, 0o700)); err != nil && !errors.Is(err, os.ErrExist) {
+				t.Error(err)
+			}
+		}
+	}})
+	if err == nil {
+		t.Error("a folder was replaced")
+	}
+	for _, path := range parts[:len(parts)-1] {
+		if b, err := os.ReadFile(path); err != nil || string(b) != "precious" {
+			t.Errorf("%s: %d bytes, %v", path, len(b), err)
+		}
+	}
+	if _, names := content(t, filepath.Dir(dst)); len(names) != 1+len(parts) { // the folder itself, too
+		t.Errorf("the folder holds %q", names)
+	}
+}
+
 // TestPartName refuses a part's name for what is not split: it could not be read.
 func TestPartName(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "w-00001-of-00003.gguf")

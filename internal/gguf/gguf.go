@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -44,7 +45,8 @@ type place struct {
 }
 
 // Open maps the file at path. If it is one part of a split model, named
-// NAME-00001-of-0000N.gguf, all N parts are opened, from the same folder.
+// NAME-00001-of-0000N.gguf, all N parts are opened, from the same folder, as one commit
+// left them (atomicfile.Open).
 // What is read from a File after its file shrank must be read under mmap.Guard;
 // Metadata does so itself.
 func Open(path string) (*File, error) {
@@ -53,7 +55,11 @@ func Open(path string) (*File, error) {
 		return nil, fmt.Errorf("gguf: %s: part %d of %d", path, no, count)
 	}
 	if split {
-		return openSplit(prefix, count, openPart)
+		paths := make([]string, count)
+		for i := range paths {
+			paths[i] = partPath(prefix, i+1, count)
+		}
+		return atomicfile.Open(paths, func() (*File, error) { return openSplit(prefix, count, openPart) })
 	}
 	f, err := openPart(path, "")
 	if err != nil {

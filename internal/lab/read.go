@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
@@ -17,8 +18,16 @@ import (
 func infoPath(path string) string { return strings.TrimSuffix(path, filepath.Ext(path)) + ".json" }
 
 // ReadRecord opens the record at path, a safetensors file, and reads the JSON
-// file beside it if there is one. The tensors stay in the file, so Close the record.
+// file beside it if there is one, both as one commit left them. The tensors stay in the
+// file, so Close the record.
 func ReadRecord(path string) (*Record, error) {
+	if infoPath(path) == path {
+		return readRecord(path)
+	}
+	return atomicfile.Open([]string{path, infoPath(path)}, func() (*Record, error) { return readRecord(path) })
+}
+
+func readRecord(path string) (*Record, error) {
 	f, err := safetensors.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("lab: record: %w", err)

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -104,6 +105,30 @@ func TestWriteAndRead(t *testing.T) {
 	}
 	if r.Prompt(4) != r.Prompts[1] || r.Prompt(0) != nil {
 		t.Error("Prompt")
+	}
+	onlyFiles(t, dir, "out.json", "out.safetensors")
+}
+
+// TestWriteTogether: where the JSON file cannot be put in its place, the tensors of the
+// record before are there still.
+func TestWriteTogether(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out.safetensors")
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Add(prompts()[0]), os.Mkdir(infoPath(path), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Commit(nil); err == nil {
+		t.Error("a folder was replaced")
+	}
+	if b, err := os.ReadFile(path); err != nil || string(b) != "precious" {
+		t.Errorf("%d bytes, %v", len(b), err)
 	}
 	onlyFiles(t, dir, "out.json", "out.safetensors")
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
@@ -113,8 +112,8 @@ func (p *Prompt) tensors() []tensor.Tensor {
 	return all
 }
 
-// Commit writes the record's two files, each at once and in place of another, and
-// closes the writer; numerics is marshaled to a JSON object, or nil.
+// Commit writes the record's two files, in place of others or not at all, and closes the
+// writer; numerics is marshaled to a JSON object, or nil.
 func (w *Writer) Commit(numerics any) error {
 	if w.failed != nil {
 		return errors.Join(w.failed, w.Close())
@@ -147,15 +146,30 @@ func (w *Writer) commit(numerics any) error {
 		n := t.DType.RowBytes(t.Shape.Size())
 		t.Data, data = data[:n], data[n:]
 	}
-	err = mmap.Guard(func() error { return safetensors.WriteFile(w.path, w.tensors, nil) })
+	err = w.files(info)
 	w.tensors = nil
-	if err = errors.Join(err, m.Close()); err != nil {
+	return errors.Join(err, m.Close())
+}
+
+// files writes and commits the two files.
+func (w *Writer) files(info []byte) error {
+	tensors, err := atomicfile.Create(w.path)
+	if err != nil {
 		return err
 	}
-	return atomicfile.Write(infoPath(w.path), func(f io.Writer) error {
-		_, err := f.Write(info)
+	defer tensors.Close()
+	if err := mmap.Guard(func() error { return safetensors.Write(tensors, w.tensors, nil) }); err != nil {
 		return err
-	})
+	}
+	beside, err := atomicfile.Create(infoPath(w.path))
+	if err != nil {
+		return err
+	}
+	defer beside.Close()
+	if _, err := beside.Write(info); err != nil {
+		return err
+	}
+	return atomicfile.CommitAll(tensors, beside)
 }
 
 // info is the text of the JSON file.
