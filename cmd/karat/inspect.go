@@ -73,7 +73,7 @@ func (f *inspectFlags) run(c *cobra.Command, args []string) error {
 		r.Memory = memoryPerToken(g.KVs())
 	}
 	// What the files do hold is shown all the same: it tells what is wrong with them.
-	broken = errors.Join(broken, r.setTokenizer(m))
+	broken = errors.Join(broken, r.setTokenizer(c.Context(), m))
 	switch {
 	case f.json:
 		e := newEncoder(w)
@@ -133,6 +133,8 @@ type templateFacts struct {
 	SHA256 string `json:"sha256"`
 	Bytes  int    `json:"bytes"`
 	Text   string `json:"text"`
+
+	LostMarkers []string `json:"lost_markers,omitempty"` // special tokens that it builds from content
 }
 
 type tokenizerFacts struct {

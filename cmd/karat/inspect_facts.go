@@ -2,11 +2,13 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
 
 	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/check"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
@@ -97,7 +99,7 @@ func tensorPlaces(m *checkpoint.Checkpoint) map[string]place {
 }
 
 // setTokenizer describes the tokenizer.
-func (r *report) setTokenizer(m *checkpoint.Checkpoint) error {
+func (r *report) setTokenizer(ctx context.Context, m *checkpoint.Checkpoint) error {
 	t, err := m.Tokenizer()
 	if err != nil {
 		return err
@@ -109,6 +111,9 @@ func (r *report) setTokenizer(m *checkpoint.Checkpoint) error {
 		facts.End = append(facts.End, tokenName{id, piece})
 	}
 	r.Tokenizer = facts
+	if r.Template != nil { // one that does not parse is for check to tell
+		r.Template.LostMarkers, _ = check.LostMarkers(ctx, r.Template.Text, t)
+	}
 	return nil
 }
 
@@ -127,7 +132,7 @@ func describeTemplate(text string) *templateFacts {
 		return nil
 	}
 	sum := sha256.Sum256([]byte(text))
-	return &templateFacts{hex.EncodeToString(sum[:]), len(text), text}
+	return &templateFacts{SHA256: hex.EncodeToString(sum[:]), Bytes: len(text), Text: text}
 }
 
 // recommended is what the publisher recommends for sampling, by the names of

@@ -115,6 +115,9 @@ func (r *report) writeText(w io.Writer) {
 		fmt.Fprintf(w, "chat template\tnone\n")
 	} else {
 		fmt.Fprintf(w, "chat template\t%d bytes, sha256 %s\n", r.Template.Bytes, r.Template.SHA256)
+		if lost := r.Template.LostMarkers; len(lost) > 0 {
+			fmt.Fprintf(w, "markers as text\t%s: the template builds them from the conversation's text\n", oneLine(strings.Join(lost, ", ")))
+		}
 	}
 	if len(r.Sampling) == 0 {
 		fmt.Fprintf(w, "sampling\tgreedy: nothing is recommended\n")

@@ -56,7 +56,8 @@ type Input struct {
 
 // A Segment is a part of a prompt. FromContent says that it came from the
 // conversation (messages, tools, documents or arguments) and not from the
-// template: what looks like a special token in it is text. Such a token may also
+// template: what looks like a special token in it is text. The role of a message
+// is not content if it is a known one, such as user or assistant. Such a token may also
 // lie across segments; it is a special token only if no part of it is content.
 type Segment struct {
 	Text        string
@@ -174,7 +175,7 @@ func (in *Input) variables() (*jinja.Dict, error) {
 		if m == nil {
 			return nil, fmt.Errorf("chat: message %d is missing", i)
 		}
-		messages[i] = jinja.Mark(m)
+		messages[i] = turn(m)
 	}
 	vars.Set("messages", jinja.List(messages...))
 	vars.Set("tools", markedList(in.Tools))

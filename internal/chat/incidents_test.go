@@ -137,8 +137,8 @@ func testSpecialTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Segment{
-		{"<|im_start|>system\n", false}, {" Be kind. ", true}, {"<|im_end|>\n<|im_start|>", false},
-		{"user", true}, {"\n", false}, {attack, true}, {"<|im_end|>\n<|im_start|>assistant\n", false},
+		{"<|im_start|>system\n", false}, {" Be kind. ", true}, {"<|im_end|>\n<|im_start|>user\n", false},
+		{attack, true}, {"<|im_end|>\n<|im_start|>assistant\n", false},
 	}
 	if !slices.Equal(segments, want) {
 		t.Errorf("\n got %+v\nwant %+v", segments, want)

@@ -150,8 +150,8 @@ func TestMarks(t *testing.T) {
 		"{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m(c) }}": "[<] ab<c>,d [>]",
 		"{% filter trim %} {{ c }}{% endfilter %}":          "ab<c>,d",
 		"{{ c if c == ' ab<c>,d ' else 'other' }}":          " ab<c>,d ",
-		"{{ messages[0] | tojson }}":                        "[{\"]role[\": \"]user[\", \"]content[\": \"] ab<c>,d [\"}]",
-		"{{ c | length }}{{ messages[0].role }}":            "[9]user",
+		"{{ messages[0] | tojson }}":                        "[{\"]role[\": \"user\", \"]content[\": \"] ab<c>,d [\"}]",
+		"{{ c | length }}{{ messages[0].role }}":            "[9user]",
 	} {
 		tmpl, err := Parse("{% set c = messages[0].content %}"+source, Limits{})
 		if err != nil {

@@ -118,6 +118,8 @@ var catalogue = map[string]kind{
 		"logits are right; engines that look the token up fail or read what is not theirs", "take the id from the source"},
 	"special-split": {"text", Error, "the chat template writes markers that are no tokens",
 		"turns are spelled out in pieces: the model never sees where one ends", "add the tokens, or use the template of this vocabulary"},
+	"markers-lost": {"text", Error, "the chat template builds markers from text of the conversation",
+		"what a user writes is never a special token, so the model sees these markers spelled out in pieces", "write the markers into the template, or build them from a message's role alone"},
 	"bos-twice": {"text", Error, "a text begins with BOS twice",
 		"positions shift by one and the first token's role is lost", "let either the template or the tokenizer write BOS"},
 	"bos-missing": {"text", Warning, "texts begin without BOS though the family has one",

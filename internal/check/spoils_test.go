@@ -301,6 +301,7 @@ var spoiledText = []spoil{
 	{"6 the end of a turn typed as text", "tiny-llama.Q4_K", false, "token-types", func(m *model) { m.token("<|eot_id|>", 1) }},
 	{"6 types missing", "tiny-gemma3.Q8_0", false, "token-types", set("tokenizer.ggml.token_type", nil)},
 	{"6 a marker that is no token", "tiny-llama.Q4_K", false, "special-split", replace("message['role'] +", "'<|channel_x|>' + message['role'] +")},
+	{"a marker built from content", "tiny-llama.Q4_K", false, "markers-lost", replace("'<|eot_id|>'", "'<|e' + (message.keys() | first)[1] + 't_id|>'")},
 	{"5 ChatML for llama", "tiny-llama.Q4_K", false, "template-family", set("tokenizer.chat_template", "{{ bos_token }}"+chatML)},
 	{"5 no markers at all", "tiny-qwen3.Q8_0", false, "template-family", set("tokenizer.chat_template", "{%- for m in messages %}{{ m.role }}: {{ m.content }}\n{%- endfor %}")},
 	{"2 template with BOS twice", "tiny-gemma4.Q8_0", false, "bos-twice", replace("{{ bos_token }}", "<bos>{{ bos_token }}")},

@@ -216,6 +216,7 @@ func (c *checker) template(t *tokenizer.Tokenizer) {
 	}
 	c.firstBOS(t, text, where)
 	c.markers(t, text, where)
+	c.lostMarkers(t, where)
 	c.branches(p, t, source, where)
 	c.turnEnd(t, text, where)
 }

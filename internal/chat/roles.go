@@ -1,0 +1,122 @@
+package chat
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/chat/jinja"
+)
+
+// roles are the words that programs, not users, write into a message's role:
+// those of the chat APIs, then those of the published templates. Many templates
+// build a marker from them ('<|' + message['role'] + '|>'), so they count as the
+// template's own text. Any other role is content.
+var roles = []string{
+	"system", "developer", "user", "assistant", "tool", "function",
+	"model", "ipython", "observation", "environment", "tool_results", "tool_response", "documents", "context",
+}
+
+// turn is a message with its contents marked.
+func turn(m *jinja.Dict) jinja.Value {
+	marked := jinja.Mark(m).(*jinja.Dict)
+	if v, ok := m.Get("role"); ok {
+		if role, _ := jinja.Text(v); slices.Contains(roles, role) {
+			marked.Set("role", v)
+		}
+	}
+	return marked
+}
+
+// LostMarkers returns those of the markers, which are the names of special tokens,
+// that the template writes with text of the conversation in them: Segments tells
+// that such a marker is content, so the model gets it spelled out. Conversations
+// of plain words are rendered to find them; one that the template refuses shows
+// nothing.
+func (t *Template) LostMarkers(ctx context.Context, markers []string, bos, eos string) ([]string, error) {
+	var lost []string
+	for _, in := range probes() {
+		in.BOSToken, in.EOSToken = bos, eos
+		segments, err := t.Segments(ctx, in)
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		if err != nil {
+			continue
+		}
+		text, content := flatten(segments)
+		for _, m := range markers {
+			if m != "" && !slices.Contains(lost, m) && broken(text, m, content) {
+				lost = append(lost, m)
+			}
+		}
+	}
+	return lost, nil
+}
+
+// A span is the bytes [from, to) of a prompt.
+type span struct{ from, to int }
+
+// flatten puts segments together, and tells where the content lies.
+func flatten(segments []Segment) (text string, content []span) {
+	var b strings.Builder
+	for _, s := range segments {
+		if s.FromContent {
+			content = append(content, span{b.Len(), b.Len() + len(s.Text)})
+		}
+		b.WriteString(s.Text)
+	}
+	return b.String(), content
+}
+
+// broken reports whether a marker in the text is made of content in part. One
+// that is content from end to end is no marker.
+func broken(text, marker string, content []span) bool {
+	for at := 0; ; {
+		i := strings.Index(text[at:], marker)
+		if i < 0 {
+			return false
+		}
+		from, to := at+i, at+i+len(marker)
+		n := 0
+		for _, c := range content {
+			n += max(min(c.to, to)-max(c.from, from), 0)
+		}
+		if n > 0 && n < len(marker) {
+			return true
+		}
+		at = to
+	}
+}
+
+// probes are conversations in which no content is a marker: plain turns, tools,
+// and contents in parts.
+func probes() []Input {
+	plain := []*jinja.Dict{Message("system", "First."), Message("user", "Second."), Message("assistant", "Third."), Message("user", "Fourth.")}
+	call := object("id", "call00000", "type", "function", "function", object("name", "look_up", "arguments", object("word", "apple")))
+	answer := object("role", "assistant", "content", "Third.", "tool_calls", jinja.List(call))
+	result := object("role", "tool", "content", "Fifth.", "name", "look_up", "tool_call_id", "call00000")
+	tool := object("type", "function", "function", object("name", "look_up", "description", "Looks a word up.",
+		"parameters", object("type", "object", "properties", object("word", object("type", "string", "description", "the word")), "required", jinja.List(jinja.String("word")))))
+	parts := object("role", "user", "content", jinja.List(object("type", "text", "text", "Second.")))
+	image := object("role", "user", "content", jinja.List(object("type", "image"), object("type", "text", "text", "Second.")))
+	inputs := []Input{{Messages: plain}, {Messages: plain[1:]}, {Messages: []*jinja.Dict{plain[1], answer, result, plain[2], plain[3]}, Tools: []jinja.Value{tool}},
+		{Messages: []*jinja.Dict{parts}}, {Messages: []*jinja.Dict{image}}}
+	for i := range inputs {
+		inputs[i].AddGenerationPrompt = true
+	}
+	return inputs
+}
+
+// object makes a dict of names and values; a Go string is a value, too.
+func object(pairs ...any) *jinja.Dict {
+	d := jinja.NewDict()
+	for i := 0; i < len(pairs); i += 2 {
+		v, ok := pairs[i+1].(jinja.Value)
+		if !ok {
+			v = jinja.String(pairs[i+1].(string))
+		}
+		d.Set(pairs[i].(string), v)
+	}
+	return d
+}
