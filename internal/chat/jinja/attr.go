@@ -160,7 +160,7 @@ func bound(self Value, name string, methods map[string]method, class string) Val
 	if !ok {
 		return nil
 	}
-	return &function{name: name, class: class, fn: func(m *machine, a *args) (Value, error) { return f(m, self, a) }}
+	return &function{name: name, class: class, self: self, fn: func(m *machine, a *args) (Value, error) { return f(m, self, a) }}
 }
 
 // index is Python's v[i].
@@ -219,7 +219,7 @@ func position(v Value, n int, i Value) (int, error) {
 }
 
 func (m *machine) charAt(s str, i Value) (Value, error) {
-	if err := m.step(len(s.s) / 16); err != nil {
+	if err := m.step(len(s.s) / 4); err != nil {
 		return nil, err
 	}
 	n, err := position(s, s.length(), i)
@@ -258,7 +258,7 @@ func (m *machine) slice(v, start, stop, step Value) (Value, error) {
 		return &tuple{items: items}, err
 	case *list:
 		items, err := m.picked(v.items, from, count, by)
-		return &list{items}, err
+		return &list{items: items}, err
 	}
 	return nil, nil
 }
@@ -325,7 +325,7 @@ func (m *machine) picked(items []Value, from, count, by int) ([]Value, error) {
 
 // substring is every by-th of the code points from from on.
 func (m *machine) substring(s str, from, count, by int) (Value, error) {
-	if err := m.step(len(s.s) / 16); err != nil {
+	if err := m.step(len(s.s) / 4); err != nil {
 		return nil, err
 	}
 	if count == 0 {

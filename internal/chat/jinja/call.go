@@ -54,7 +54,7 @@ func (m *machine) arguments(x *argExprs, e *env) (*args, error) {
 
 func (a *args) name(name string, v Value) {
 	if a.kw == nil {
-		a.kw = NewDict()
+		a.kw = newDict()
 	}
 	a.kw.Set(name, v)
 }
@@ -297,7 +297,7 @@ func (f *macro) bind(a *args, e *env) error {
 // others are the arguments by name that have no parameter.
 func (f *macro) others(a *args, caller bool) *Dict {
 	d := f.def
-	rest := NewDict()
+	rest := newDict()
 	for _, name := range a.kw.Keys() {
 		if name == "caller" && caller && d.caller != nil || slices.Index(d.args, name) >= min(len(a.pos), len(d.args)) && slices.Contains(d.args, name) {
 			continue

@@ -101,7 +101,7 @@ func (d *decoder) array(depth int) (Value, error) {
 		}
 		items = append(items, v)
 	}
-	return &list{items}, nil
+	return List(items...), nil
 }
 
 func (d *decoder) object(depth int) (Value, error) {

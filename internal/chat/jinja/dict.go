@@ -14,6 +14,7 @@ type Dict struct {
 	keys, values []Value
 	hashes       []key       // of keys
 	index        map[key]int // of hashes, once there are more than a few
+	seen         epoch       // given, or of the rendering that made it
 }
 
 // fewKeys is up to how many keys are found without an index.
@@ -21,6 +22,9 @@ const fewKeys = 8
 
 // NewDict returns an empty dict.
 func NewDict() *Dict { return &Dict{} }
+
+// newDict is one that a rendering makes.
+func newDict() *Dict { return &Dict{seen: made} }
 
 func (*Dict) kind() string { return "dict" }
 
@@ -100,7 +104,7 @@ func (m *machine) copyDict(d *Dict) (*Dict, error) {
 	if err := m.allocItems(dictItem * d.Len()); err != nil {
 		return nil, err
 	}
-	c := &Dict{}
+	c := newDict()
 	for i, k := range d.keys {
 		c.put(d.hashes[i], k, d.values[i])
 	}

@@ -48,11 +48,11 @@ func (x *listExpr) eval(m *machine, e *env) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &list{items}, nil
+	return &list{items: items}, nil
 }
 
 func (x *dictExpr) eval(m *machine, e *env) (Value, error) {
-	d := NewDict()
+	d := newDict()
 	for i := 0; i < len(x.items); i += 2 {
 		k, err := x.items[i].eval(m, e)
 		if err != nil {
@@ -206,7 +206,7 @@ func (m *machine) add(a, b Value) (Value, error) {
 			return nil, typeError(`can only concatenate list (not "%s") to list`, b.kind())
 		}
 		items, err := m.joined(x.items, y.items)
-		return &list{items}, err
+		return &list{items: items}, err
 	case *tuple:
 		y, ok := b.(*tuple)
 		if !ok {
@@ -240,7 +240,7 @@ func (m *machine) repeat(v Value, n integer) (Value, error) {
 		return s, err
 	case *list:
 		items, err := m.repeated(v.items, times)
-		return &list{items}, err
+		return &list{items: items}, err
 	case *tuple:
 		items, err := m.repeated(v.items, times)
 		return &tuple{items: items}, err
@@ -266,11 +266,21 @@ func (m *machine) repeated(items []Value, n int) ([]Value, error) {
 }
 
 func (x *concatExpr) eval(m *machine, e *env) (Value, error) {
-	t := m.text()
-	for _, item := range x.items {
-		if err := m.print(item, e, t); err != nil {
+	items, err := m.all(x.items, e)
+	if err != nil {
+		return nil, err
+	}
+	first, err := m.str(items[0])
+	if err != nil {
+		return nil, err
+	}
+	t := m.continued(first)
+	for _, v := range items[1:] {
+		s, err := m.str(v)
+		if err != nil {
 			return nil, err
 		}
+		t.add(s)
 	}
 	s, err := t.str()
 	return s, err

@@ -19,13 +19,16 @@ type env struct {
 	slots []Value
 	up    *env // of the function around
 	scope *scope
+	seen  epoch
 }
 
 func (m *machine) env(fn *codeFunc, up *env, s *scope) (*env, error) {
 	if err := m.allocItems(len(fn.slots)); err != nil {
 		return nil, err
 	}
-	return &env{make([]Value, len(fn.slots)), up, s}, nil
+	e := &env{slots: make([]Value, len(fn.slots)), up: up, scope: s}
+	m.live.envs = append(m.live.envs, e)
+	return e, nil
 }
 
 func (e *env) at(r ref) *Value {
@@ -41,6 +44,7 @@ type scope struct {
 	vars   map[string]Value
 	parent *scope
 	blocks map[string]*codeBlock
+	seen   epoch
 }
 
 func (s *scope) resolve(name string) Value {
@@ -97,7 +101,10 @@ func (m *machine) exec(body []stmt, e *env, out *text) (signal, error) {
 		if err := m.step(1); err != nil {
 			return signalNone, err
 		}
-		if sig, err := s.exec(m, e, out); sig != signalNone || err != nil {
+		before := m.live.begin()
+		sig, err := s.exec(m, e, out)
+		m.live.end(before, m.calls > 1)
+		if sig != signalNone || err != nil {
 			return sig, err
 		}
 	}
@@ -390,6 +397,7 @@ func (m *machine) assign(t *target, v Value, e *env) error {
 		if !ok {
 			return errorf(KindRuntime, "cannot assign attribute on non-namespace object")
 		}
+		m.live.store()
 		return m.put(ns.attrs, plain(t.attr), v)
 	default:
 		*e.at(t.ref) = v

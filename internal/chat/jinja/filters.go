@@ -212,7 +212,7 @@ func filterInt(m *machine, v Value, a *args) (Value, error) {
 	}
 	base, err := intArg(p[1], 10)
 	if err == nil {
-		if err := m.step(len(s.s) / 8); err != nil {
+		if err := m.step(len(s.s) / 4); err != nil {
 			return nil, err
 		}
 		if i, err := parseInt(s.s, base); err == nil {
@@ -242,7 +242,7 @@ func filterFloat(m *machine, v Value, a *args) (Value, error) {
 	}
 	if s, ok := v.(str); ok {
 		if f, ok := parseFloat(s.s); ok {
-			return float(f), m.step(len(s.s) / 8)
+			return float(f), m.step(len(s.s) / 4)
 		}
 	}
 	if p[0] == nil {

@@ -3,11 +3,15 @@ package jinja
 import "strings"
 
 // lazily is a generator whose iterator is made when the first item is wanted, as
-// by a Python function that yields.
-func (m *machine) lazily(start func() (iterator, error)) Value {
+// by a Python function that yields. It holds v and the arguments.
+func (m *machine) lazily(v Value, a *args, start func() (iterator, error)) Value {
 	var next iterator
 	ended := false
-	return newGenerator(func() (Value, bool, error) {
+	holds := append([]Value{v}, a.pos...)
+	if a.kw != nil {
+		holds = append(holds, a.kw)
+	}
+	return m.generator(func() (Value, bool, error) {
 		if ended {
 			return nil, false, nil
 		}
@@ -25,7 +29,7 @@ func (m *machine) lazily(start func() (iterator, error)) Value {
 		v, ok, err := next()
 		ended = !ok || err != nil
 		return v, ok, err
-	})
+	}, holds...)
 }
 
 // path is an attribute such as "a.b.0" of filters, taken apart.
@@ -178,14 +182,14 @@ func filterList(m *machine, v Value, a *args) (Value, error) {
 		return nil, err
 	}
 	items, err := m.collect(v)
-	return &list{items}, err
+	return &list{items: items}, err
 }
 
 func filterItems(m *machine, v Value, a *args) (Value, error) {
 	if _, err := a.bind("items", noParams); err != nil {
 		return nil, err
 	}
-	return m.lazily(func() (iterator, error) {
+	return m.lazily(v, a, func() (iterator, error) {
 		switch v := v.(type) {
 		case *undefined:
 			return overItems(nil), nil
@@ -204,7 +208,9 @@ func filterReverse(m *machine, v Value, a *args) (Value, error) {
 		return m.slice(s, None, None, Int(-1))
 	}
 	if next, err := m.reversed(v); err == nil {
-		return &generator{next, v.kind() + "_reverseiterator"}, nil
+		g := m.generator(next, v)
+		g.class = v.kind() + "_reverseiterator"
+		return g, m.alloc(64)
 	} else if !is(err, KindType) {
 		return nil, err
 	}
@@ -216,7 +222,7 @@ func filterReverse(m *machine, v Value, a *args) (Value, error) {
 		return nil, err
 	}
 	reverse(items)
-	return &list{items}, nil
+	return &list{items: items}, nil
 }
 
 var batchParams = params("linecount fill_with?")
@@ -226,7 +232,7 @@ func filterBatch(m *machine, v Value, a *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.lazily(func() (iterator, error) {
+	return m.lazily(v, a, func() (iterator, error) {
 		next, err := m.iterate(v)
 		if err != nil {
 			return nil, err
@@ -249,7 +255,7 @@ func filterBatch(m *machine, v Value, a *args) (Value, error) {
 				}
 				if len(row) == size {
 					carried = []Value{x}
-					return &list{row}, true, m.allocItems(len(row) + 4)
+					return &list{items: row}, true, m.allocItems(len(row) + 4)
 				}
 				row = append(row, x)
 			}
@@ -257,7 +263,7 @@ func filterBatch(m *machine, v Value, a *args) (Value, error) {
 				return nil, false, nil
 			}
 			row, err = m.filled(row, size, orNone(p[1]))
-			return &list{row}, true, err
+			return &list{items: row}, true, err
 		}, nil
 	}), nil
 }
@@ -283,7 +289,7 @@ func filterSlice(m *machine, v Value, a *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.lazily(func() (iterator, error) {
+	return m.lazily(v, a, func() (iterator, error) {
 		items, err := m.collect(v)
 		if err != nil {
 			return nil, err
@@ -310,13 +316,13 @@ func filterSlice(m *machine, v Value, a *args) (Value, error) {
 				row = append(row, p[1])
 			}
 			i, at = i+1, end
-			return &list{row}, true, m.allocItems(len(row) + 4)
+			return &list{items: row}, true, m.allocItems(len(row) + 4)
 		}, nil
 	}), nil
 }
 
 func filterMap(m *machine, v Value, a *args) (Value, error) {
-	return m.lazily(func() (iterator, error) {
+	return m.lazily(v, a, func() (iterator, error) {
 		if ok, err := m.truth(v); !ok || err != nil {
 			return overItems(nil), err
 		}
@@ -368,7 +374,7 @@ func (a *args) without(n int) *args {
 // selector is select, reject, selectattr or rejectattr.
 func selector(want, attribute bool) func(*machine, Value, *args) (Value, error) {
 	return func(m *machine, v Value, a *args) (Value, error) {
-		return m.lazily(func() (iterator, error) {
+		return m.lazily(v, a, func() (iterator, error) {
 			if ok, err := m.truth(v); !ok || err != nil {
 				return overItems(nil), err
 			}

@@ -111,7 +111,7 @@ func filterSort(m *machine, v Value, a *args) (Value, error) {
 		return nil, err
 	}
 	items, err = m.sorted(items, func(v Value) (Value, error) {
-		all := &list{make([]Value, len(keys))}
+		all := &list{items: make([]Value, len(keys))}
 		for i, k := range keys {
 			if all.items[i], err = k(v); err != nil {
 				return nil, err
@@ -119,7 +119,7 @@ func filterSort(m *machine, v Value, a *args) (Value, error) {
 		}
 		return all, m.allocItems(len(keys))
 	}, backwards)
-	return &list{items}, err
+	return &list{items: items}, err
 }
 
 var dictsortParams = params("case_sensitive? by? reverse?")
@@ -165,7 +165,7 @@ func filterDictsort(m *machine, v Value, a *args) (Value, error) {
 		}
 		return m.ignoreCase(x)
 	}, backwards)
-	return &list{items}, err
+	return &list{items: items}, err
 }
 
 var uniqueParams = params("case_sensitive? attribute?")
@@ -175,7 +175,7 @@ func filterUnique(m *machine, v Value, a *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.lazily(func() (iterator, error) {
+	return m.lazily(v, a, func() (iterator, error) {
 		get, err := m.keyOf(p[1], p[0], None)
 		if err != nil {
 			return nil, err
@@ -274,7 +274,7 @@ func filterGroupBy(m *machine, v Value, a *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	groups := &list{[]Value{}}
+	groups := &list{items: []Value{}}
 	for from := 0; from < len(items); {
 		to := from + 1
 		for ; to < len(items); to++ {
@@ -288,7 +288,7 @@ func filterGroupBy(m *machine, v Value, a *args) (Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		groups.items = append(groups.items, &tuple{items: []Value{name, &list{items[from:to:to]}}, names: groupNames})
+		groups.items = append(groups.items, &tuple{items: []Value{name, &list{items: items[from:to:to]}}, names: groupNames})
 		from = to
 	}
 	return groups, m.allocItems(8 * len(groups.items))

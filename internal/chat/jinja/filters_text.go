@@ -409,7 +409,7 @@ func (m *machine) urlQuote(v Value, query bool) (str, error) {
 				b.WriteString("%" + string(hex[c>>4]) + string(hex[c&15]))
 			}
 		}
-		t.from(b.String(), marked)
+		t.made(b.String(), marked)
 	})
 	return t.str()
 }
@@ -443,7 +443,7 @@ func filterXMLAttr(m *machine, v Value, a *args) (Value, error) {
 		if strings.ContainsAny(name.s, " \t\n\r\f\v/>=") {
 			return nil, valueError("Invalid character in attribute name: %s", brief(k))
 		}
-		if space || len(t.b) > 0 {
+		if space || t.size() > 0 {
 			t.raw(" ")
 		}
 		if err := m.attributeText(t, name, d.values[i]); err != nil {

@@ -22,12 +22,12 @@ func (*joiner) kind() string { return "Joiner" }
 
 // globals are the functions that every template finds.
 var globals = map[string]Value{
-	"range":     &function{"range", "type", makeRange},
-	"dict":      &function{"dict", "type", func(m *machine, a *args) (Value, error) { return m.makeDict("dict", a) }},
-	"namespace": &function{"namespace", "type", makeNamespace},
-	"cycler":    &function{"cycler", "type", makeCycler},
-	"joiner":    &function{"joiner", "type", makeJoiner},
-	"lipsum": &function{"lipsum", "function", func(*machine, *args) (Value, error) {
+	"range":     &function{name: "range", class: "type", fn: makeRange},
+	"dict":      &function{name: "dict", class: "type", fn: func(m *machine, a *args) (Value, error) { return m.makeDict("dict", a) }},
+	"namespace": &function{name: "namespace", class: "type", fn: makeNamespace},
+	"cycler":    &function{name: "cycler", class: "type", fn: makeCycler},
+	"joiner":    &function{name: "joiner", class: "type", fn: makeJoiner},
+	"lipsum": &function{name: "lipsum", class: "function", fn: func(*machine, *args) (Value, error) {
 		return nil, errorf(KindRuntime, "lipsum is not supported")
 	}},
 }
@@ -71,7 +71,7 @@ func (m *machine) makeDict(function string, a *args) (*Dict, error) {
 	if len(a.pos) > 1 {
 		return nil, typeError("%s expected at most 1 argument, got %d", function, len(a.pos))
 	}
-	d := NewDict()
+	d := newDict()
 	for _, v := range a.pos {
 		switch v := v.(type) {
 		case *Dict:
@@ -133,7 +133,7 @@ func makeCycler(m *machine, a *args) (Value, error) {
 
 func (c *cycler) attribute(name string) Value {
 	method := func(f func() Value) Value {
-		return &function{name, "method", func(_ *machine, a *args) (Value, error) {
+		return &function{name: name, class: "method", self: c, fn: func(_ *machine, a *args) (Value, error) {
 			_, err := a.bind(name, noParams)
 			return f(), err
 		}}

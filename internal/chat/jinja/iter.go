@@ -9,11 +9,23 @@ type iterator func() (Value, bool, error)
 type generator struct {
 	next  iterator
 	class string
+	holds []Value // what it is made of
+	bytes int     // made by next so far, which may still hold them
+	seen  epoch
 }
 
 func (g *generator) kind() string { return g.class }
 
-func newGenerator(next iterator) Value { return &generator{next, "generator"} }
+func (m *machine) generator(next iterator, holds ...Value) *generator {
+	g := &generator{class: "generator", holds: holds}
+	g.next = func() (Value, bool, error) {
+		before := m.live.temporary
+		v, ok, err := next()
+		g.bytes += max(m.live.temporary-before, 0)
+		return v, ok, err
+	}
+	return g
+}
 
 // iterate is iter(v); each item costs a step.
 func (m *machine) iterate(v Value) (iterator, error) {
@@ -128,7 +140,7 @@ func (m *machine) drain(next iterator) ([]Value, error) {
 		if !ok {
 			return items, nil
 		}
-		if err := m.alloc(48); err != nil {
+		if err := m.alloc(64); err != nil {
 			return nil, err
 		}
 		items = append(items, v)

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 )
 
 // run parses and renders a template.
@@ -105,14 +104,13 @@ var hostile = map[string]struct {
 	"many names":        {nest("{% for i in x %}", 100, lines(13000, "{{ v# }}{{ w }}"), "{% endfor %}"), 0},
 }
 
-// TestHostile bounds time and memory of what anyone may send.
+// TestHostile bounds what anyone may send by steps, and so time, and by memory: a
+// tenth of the default's steps is enough to see that all of them end.
 func TestHostile(t *testing.T) {
 	for name, c := range hostile {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		start := time.Now()
-		_, err := run(c.src, nil, Options{})
-		d := time.Since(start)
+		_, err := run(c.src, nil, Options{MaxSteps: defaultMaxSteps / 10})
 		runtime.ReadMemStats(&after)
 		var e *Error
 		if errors.As(err, &e); c.kind == 0 && err != nil || c.kind != 0 && (e == nil || e.Kind != c.kind) {
@@ -121,11 +119,8 @@ func TestHostile(t *testing.T) {
 		if e != nil && e.Kind != KindLimit && e.Line == 0 {
 			t.Errorf("%s: no line: %v", name, err)
 		}
-		if d > 5*time.Second {
-			t.Errorf("%s: %v", name, d)
-		}
 		// All that was ever made: what lives at a time is a fraction of it.
-		if made := after.TotalAlloc - before.TotalAlloc; made > 512<<20 {
+		if made := after.TotalAlloc - before.TotalAlloc; made > 256<<20 {
 			t.Errorf("%s: %d MiB", name, made>>20)
 		}
 	}
@@ -143,7 +138,6 @@ func TestOptions(t *testing.T) {
 		{long, Options{MaxMemory: 10000}, "more than 10000 bytes of values"},
 		{long, Options{MaxOutput: 1000}, "more than 1000 bytes of output"},
 		{"{% macro m(n) %}{{ m(n - 1) if n else 'end' }}{% endmacro %}{{ m(9) }}", Options{MaxDepth: 10}, "more than 10 calls"},
-		{long, Options{Timeout: time.Nanosecond}, "longer than 1ns"},
 	} {
 		_, err := run(c.src, nil, c.o)
 		var e *Error
@@ -159,26 +153,35 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// TestContext: a rendering ends soon after its context is done, whatever its
+// limits. The context is done once it was asked three times.
 func TestContext(t *testing.T) {
-	tmpl, err := Parse(nest("{% for i in range(100000) %}", 2, "", "{% endfor %}"), Options{MaxSteps: 1 << 40, Timeout: -1})
+	tmpl, err := Parse(nest("{% for i in range(100000) %}", 2, "", "{% endfor %}"), Options{MaxSteps: 1 << 40})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	start := time.Now()
+	ctx := &asked{Context: context.Background(), left: 3}
 	_, err = tmpl.Execute(ctx, nil)
 	var e *Error
-	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || e.Kind != KindCanceled {
+	if !errors.Is(err, context.Canceled) || !errors.As(err, &e) || e.Kind != KindCanceled {
 		t.Errorf("%v", err)
 	}
-	if d := time.Since(start); d > time.Second {
-		t.Errorf("ended after %v", d)
-	}
-	cancel()
-	if _, err := tmpl.Execute(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := tmpl.Execute(ctx, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("a context that is done: %v", err)
 	}
+}
+
+// asked is a context that is done after some looks at it.
+type asked struct {
+	context.Context
+	left int
+}
+
+func (a *asked) Err() error {
+	if a.left--; a.left < 0 {
+		return context.Canceled
+	}
+	return nil
 }
 
 // TestErrorLines: an error names the line it is on.

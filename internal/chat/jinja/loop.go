@@ -34,6 +34,9 @@ type (
 		before  Value
 		after   Value // looked at in advance, or nil
 		changed *tuple
+		rest    []Value // what length has run through
+		env     *env    // around the loop
+		seen    epoch
 		recurse func(over Value, depth int) (str, error) // or nil
 	}
 )
@@ -82,13 +85,14 @@ func (s *forStmt) run(m *machine, e, outer *env, over Value, recurse func(Value,
 		if err != nil {
 			return signalNone, err
 		}
-		over = newGenerator(next)
+		over = m.generator(next, over)
 	}
 	next, err := m.iterate(over)
 	if err != nil {
 		return signalNone, err
 	}
-	l := &loop{m: m, over: over, next: next, index: -1, total: -1, depth: depth, recurse: recurse}
+	l := &loop{m: m, over: over, next: next, index: -1, total: -1, depth: depth, recurse: recurse, env: outer}
+	m.live.loops = append(m.live.loops, l)
 	completed, err := s.iterations(m, e, l, out)
 	if err != nil {
 		return signalNone, err
@@ -208,6 +212,7 @@ func (l *loop) length() (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	l.rest = rest
 	l.next = overItems(rest)
 	l.total = len(rest) + l.index + 1
 	if l.after != nil {
@@ -261,7 +266,7 @@ func (l *loop) attribute(name string) (Value, error) {
 }
 
 func (l *loop) method(name string, fn func(a *args) (Value, error)) Value {
-	return &function{name: name, class: "method", fn: func(m *machine, a *args) (Value, error) {
+	return &function{name: name, class: "method", self: l, fn: func(m *machine, a *args) (Value, error) {
 		if a.kw.Len() > 0 {
 			return nil, typeError("LoopContext.%s() got an unexpected keyword argument", name)
 		}

@@ -1,9 +1,6 @@
 package jinja
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // Limits of what one rendering may use. A zero field means the default.
 const (
@@ -12,36 +9,44 @@ const (
 	defaultMaxMemory = 32 << 20
 	defaultMaxOutput = 16 << 20
 	defaultMaxDepth  = 200
-	defaultTimeout   = 900 * time.Millisecond
+)
+
+// What is allowed beside the defaults for each byte of the variables: a template
+// may look at each message of a long conversation for each other one.
+const (
+	stepsPerByte  = 64
+	memoryPerByte = 16
+	outputPerByte = 4
 )
 
 // Options are the limits of a template and what it finds beside its variables.
-// The zero value is safe for templates and variables from anyone.
+// The zero value is safe for templates and variables from anyone: how long a
+// rendering takes is bounded by the size of its variables. The defaults of steps,
+// memory and output grow with it, counting the bytes of all strings and 16 for
+// each value.
 type Options struct {
-	MaxSource int           // bytes of source; default 256 KiB, 15 times the longest template published
-	MaxSteps  int           // nodes evaluated, items visited, and each 64 bytes of text made; default 10 million
-	MaxMemory int           // bytes of values made in one rendering, garbage included; default 32 MiB and 32 for each byte of the variables' strings
-	MaxOutput int           // bytes of text rendered; default 16 MiB
-	MaxDepth  int           // calls of macros and loops inside each other; default 200
-	Timeout   time.Duration // wall time of one rendering; default 0.9 s, negative for none
+	MaxSource int // bytes of source; default 256 KiB, 15 times the longest template published
+	MaxSteps  int // nodes evaluated, items visited, and each 64 bytes of text made; default 10 million, and 64 for each byte of the variables
+	MaxMemory int // bytes of values that live at a time, those that came with the variables not counted; default 32 MiB, and 16 for each byte of the variables
+	MaxOutput int // bytes of text rendered; default 16 MiB, and 4 for each byte of the variables
+	MaxDepth  int // calls of macros and loops inside each other; default 200
 
 	// Globals are variables that Execute's own shadow: functions, mostly.
 	Globals map[string]Value
 }
 
-func (o Options) withDefaults() Options {
+// withDefaults fills in what is not set, for variables of a number of bytes.
+func (o Options) withDefaults(bytes int) Options {
 	set := func(p *int, d int) {
 		if *p <= 0 {
 			*p = d
 		}
 	}
 	set(&o.MaxSource, defaultMaxSource)
-	set(&o.MaxSteps, defaultMaxSteps)
-	set(&o.MaxOutput, defaultMaxOutput)
+	set(&o.MaxSteps, defaultMaxSteps+stepsPerByte*bytes)
+	set(&o.MaxMemory, defaultMaxMemory+memoryPerByte*bytes)
+	set(&o.MaxOutput, defaultMaxOutput+outputPerByte*bytes)
 	set(&o.MaxDepth, defaultMaxDepth)
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
-	}
 	return o
 }
 
@@ -49,43 +54,40 @@ func (o Options) withDefaults() Options {
 // or encoded; Python gives up at about the same depth.
 const maxNesting = 900
 
-// checkEvery is how many steps pass between two looks at the clock.
+// checkEvery is how many steps pass between two looks at the context.
 const checkEvery = 2048
+
+// itemSize is what a value takes in a list, in bytes.
+const itemSize = 16
 
 // A machine is one rendering: its budgets and what it has used of them.
 type machine struct {
 	ctx      context.Context
 	opt      Options
 	steps    int // left
-	memory   int // left
-	check    int // steps until the clock is read
+	check    int // steps until the context is asked
 	calls    int // macros and recursive loops entered
 	nesting  int // values entered by a walk
-	deadline time.Time
+	live     live
 	folding  bool // a constant expression is evaluated as at compile time
 	printing []Value
 }
 
 func newMachine(ctx context.Context, o Options, vars *Dict) *machine {
-	if o.MaxMemory <= 0 {
-		o.MaxMemory = defaultMaxMemory
-		if vars != nil {
-			o.MaxMemory += 32 * weight(vars)
-		}
+	bytes := 0
+	if vars != nil {
+		bytes = weight(vars)
 	}
-	m := &machine{ctx: ctx, opt: o, steps: o.MaxSteps, memory: o.MaxMemory, check: checkEvery}
-	if o.Timeout > 0 {
-		m.deadline = time.Now().Add(o.Timeout)
-	}
-	return m
+	o = o.withDefaults(bytes)
+	return &machine{ctx: ctx, opt: o, steps: o.MaxSteps, check: checkEvery}
 }
 
-// weight is the bytes of the strings in v.
+// weight is the bytes of the strings in v, and 16 for each value.
 func weight(v Value) int {
-	n := 0
+	n := itemSize
 	switch v := v.(type) {
 	case str:
-		n = len(v.s)
+		n += len(v.s)
 	case *list:
 		for _, x := range v.items {
 			n += weight(x)
@@ -112,31 +114,45 @@ func (m *machine) step(n int) error {
 	if err := m.ctx.Err(); err != nil {
 		return &Error{Kind: KindCanceled, Message: err.Error(), cause: err}
 	}
-	if !m.deadline.IsZero() && time.Now().After(m.deadline) {
-		return limitError("longer than %v", m.opt.Timeout)
+	return nil
+}
+
+// room wants n bytes to be made beside what is held.
+func (m *machine) room(n int) error {
+	most := m.opt.MaxMemory
+	if n >= 0 && n <= most-m.live.counted-m.live.fresh {
+		return nil
+	}
+	if n >= 0 && n <= most {
+		if err := m.count(); err != nil {
+			return err
+		}
+	}
+	if n < 0 || n > most-m.live.counted {
+		return limitError("more than %d bytes of values", most)
 	}
 	return nil
 }
 
 // alloc pays for n bytes that are about to be made.
 func (m *machine) alloc(n int) error {
-	if n < 0 || n > m.memory {
-		m.memory = 0
-		return limitError("more than %d bytes of values", m.opt.MaxMemory)
+	if err := m.room(n); err != nil {
+		return err
 	}
-	m.memory -= n
+	m.live.fresh += n
+	m.live.temporary += n
 	return m.step(n / 64)
 }
 
 // allocItems pays for n values of a list.
 func (m *machine) allocItems(n int) error {
-	if n > m.memory/16 {
-		return m.alloc(m.memory + 1)
+	if n > m.opt.MaxMemory/itemSize {
+		return m.room(-1)
 	}
 	if err := m.step(n); err != nil {
 		return err
 	}
-	return m.alloc(16 * n)
+	return m.alloc(itemSize * n)
 }
 
 // call enters a macro or a recursive loop; the caller must return with leave.

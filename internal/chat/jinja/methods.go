@@ -51,7 +51,7 @@ var dictMethods = map[string]method{
 		if p[1] == nil {
 			p[1] = None
 		}
-		d := NewDict()
+		d := newDict()
 		for _, k := range keys {
 			if err := m.put(d, k, p[1]); err != nil {
 				return nil, err
@@ -74,7 +74,7 @@ var listMethods = map[string]method{
 			return nil, err
 		}
 		items, err := m.joined(self.(*list).items, nil)
-		return &list{items}, err
+		return &list{items: items}, err
 	},
 	"count": countItems,
 	"index": indexItem,

@@ -35,7 +35,7 @@ func (m *machine) repr(v Value) (str, error) {
 
 // fail keeps the first error, if there is any.
 func (t *text) fail(err error) {
-	if t.err == nil {
+	if err != nil && t.err == nil {
 		t.err = err
 	}
 }
@@ -125,7 +125,7 @@ func (t *text) nested(v Value, open, end string, body func()) {
 
 func (t *text) items(items []Value) {
 	for i, x := range items {
-		if t.err != nil {
+		if t.fail(t.m.step(1)); t.err != nil {
 			return
 		}
 		if i > 0 {
@@ -137,7 +137,7 @@ func (t *text) items(items []Value) {
 
 func (t *text) pairs(d *Dict) {
 	for i, k := range d.keys {
-		if t.err != nil {
+		if t.fail(t.m.step(1)); t.err != nil {
 			return
 		}
 		if i > 0 {
@@ -156,7 +156,7 @@ func (t *text) view(v *view) {
 		return
 	}
 	t.raw("dict_" + v.what + "(")
-	t.repr(&list{items})
+	t.repr(&list{items: items})
 	t.raw(")")
 }
 
@@ -190,7 +190,7 @@ func (t *text) quoted(s str) {
 		t.raw("Markup(")
 	}
 	t.raw(string(q))
-	s.pieces(func(part string, marked bool) { t.from(escapeText(part, q, false), marked) })
+	s.pieces(func(part string, marked bool) { t.made(escapeText(part, q, false), marked) })
 	t.raw(string(q))
 	if s.safe {
 		t.raw(")")

@@ -136,7 +136,7 @@ func intArg(v Value, missing int) (int, error) {
 // mapped is s turned into text: what is ASCII keeps its place and its marks.
 func (s str) mapped(text string) str {
 	if len(text) == len(s.s) && isASCII(text) && isASCII(s.s) {
-		return str{s: text, marks: s.marks, base: s.base, safe: s.safe}
+		return str{s: text, marks: s.marks, base: s.base, own: &buffer{more: len(text)}, safe: s.safe}
 	}
 	return s.like(text)
 }
@@ -155,9 +155,9 @@ func (m *machine) mapText(s str, f func(string) string) (str, error) {
 	if err := m.alloc(2 * len(s.s)); err != nil {
 		return str{}, err
 	}
-	work := len(s.s) / 16
+	work := len(s.s) / 8
 	if !isASCII(s.s) {
-		work = len(s.s) / 2
+		work = len(s.s)
 	}
 	if strings.Contains(s.s, "Σ") { // whose lower case depends on its neighbours
 		work *= 8
@@ -191,7 +191,7 @@ func (m *machine) strip(s str, chars Value, left, right bool) (Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := m.alloc(16 * len(set.s)); err != nil {
+		if err := m.alloc(64 * len(set.s)); err != nil {
 			return nil, err
 		}
 		dropped := map[rune]bool{}

@@ -226,7 +226,7 @@ func (m *machine) split(s str, sep string, n int, last bool) (Value, error) {
 	if last {
 		reverse(parts)
 	}
-	return &list{parts}, nil
+	return &list{items: parts}, nil
 }
 
 func reverse(items []Value) {
@@ -262,7 +262,7 @@ func (m *machine) words(s str, n int, last bool) (Value, error) {
 	if last {
 		reverse(parts)
 	}
-	return &list{parts}, nil
+	return &list{items: parts}, nil
 }
 
 // firstWord cuts the first word off, or takes all from it on.
@@ -298,7 +298,7 @@ func strSplitLines(m *machine, s str, a *args) (Value, error) {
 		return nil, err
 	}
 	lines, err := m.splitLines(s, keep != 0)
-	return &list{lines}, err
+	return &list{items: lines}, err
 }
 
 // flag is bool(v), false without one.
@@ -347,7 +347,7 @@ func isMethod(name string, f func(string) bool) strMethod {
 		if _, err := a.bind("str."+name, noParams); err != nil {
 			return nil, err
 		}
-		return boolean(f(s.s)), m.step(len(s.s) / 8)
+		return boolean(f(s.s)), m.step(len(s.s) / 4)
 	}
 }
 

@@ -40,9 +40,8 @@ type Segment struct {
 // Parse makes a template of its source. The error is an *Error with KindSyntax,
 // which names the line, or KindLimit for a source that is too long.
 func Parse(src string, o Options) (*Template, error) {
-	o = o.withDefaults()
-	if len(src) > o.MaxSource {
-		return nil, &Error{Kind: KindLimit, Message: fmt.Sprintf("a source of %d bytes, more than %d", len(src), o.MaxSource)}
+	if most := o.withDefaults(0).MaxSource; len(src) > most {
+		return nil, &Error{Kind: KindLimit, Message: fmt.Sprintf("a source of %d bytes, more than %d", len(src), most)}
 	}
 	body, err := parse(valid(src))
 	if err != nil {
@@ -97,7 +96,7 @@ func (t *Template) render(ctx context.Context, vars *Dict) (str, error) {
 	}
 	s := &scope{vars: map[string]Value{}, parent: &scope{vars: given}, blocks: t.program.blocks}
 	out := m.text()
-	out.limit = t.opt.MaxOutput
+	out.limit = m.opt.MaxOutput
 	if err := m.block(t.program.main, s, out); err != nil {
 		return str{}, at(err, 0)
 	}

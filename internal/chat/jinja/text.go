@@ -9,9 +9,10 @@ import (
 // str is a string: valid UTF-8, indexed by code point in templates.
 type str struct {
 	s     string
-	marks []span // sorted, apart from each other, none outside s
-	base  int    // where s begins in the bytes that marks count, so that parts share them
-	safe  bool   // Markup: adding to it escapes the other side
+	marks []span  // sorted, apart from each other, none outside s
+	base  int     // where s begins in the bytes that marks count, so that parts share them
+	own   *buffer // that holds s from base on, or nil if no rendering made it
+	safe  bool    // Markup: adding to it escapes the other side
 }
 
 // A span is the bytes [from, to) of a text that are marked.
@@ -41,7 +42,7 @@ func (s str) mark() str {
 // like gives text made from s the marks of s: all of it if any of s has them.
 // It serves where the bytes of s cannot be told apart in the text.
 func (s str) like(text string) str {
-	t := str{s: text, safe: s.safe}
+	t := str{s: text, safe: s.safe, own: &buffer{more: len(text)}}
 	if len(s.marks) > 0 {
 		return t.mark()
 	}
@@ -51,10 +52,13 @@ func (s str) like(text string) str {
 // sub is the bytes [i, j) of s.
 func (s str) sub(i, j int) str {
 	t := str{s: s.s[i:j], safe: s.safe}
-	if len(s.marks) == 0 || i == j {
+	if i == j {
 		return t
 	}
-	t.base = s.base + i
+	t.own, t.base = s.own, s.base+i
+	if len(s.marks) == 0 {
+		return t
+	}
 	first := sort.Search(len(s.marks), func(k int) bool { return s.marks[k].to > t.base })
 	last := sort.Search(len(s.marks), func(k int) bool { return s.marks[k].from >= t.base+j-i })
 	t.marks = s.marks[first:max(first, last)]
@@ -88,47 +92,90 @@ func (s str) offset(i int) int {
 // stays as it is, and str returns that error.
 type text struct {
 	m     *machine
-	b     []byte
-	marks []span
+	own   *buffer
+	from  int // where it begins in own
+	marks int // of own, before its own
+	index int // in the list of texts under way
 	limit int // bytes, if > 0
+	goOn  bool
+	size0 int // bytes of own when it began
+	room0 int
 	err   error
 }
 
-func (m *machine) text() *text { return &text{m: m} }
+func (m *machine) text() *text { return m.textIn(&buffer{}) }
+
+func (m *machine) textIn(own *buffer) *text {
+	t := &text{m: m, own: own, index: len(m.live.texts), size0: own.b.Len(), room0: own.b.Cap()}
+	m.live.texts = append(m.live.texts, t)
+	return t
+}
+
+// continued is a text that begins with s. Where s is the end of what its buffer
+// holds, the text goes on there, so that a string that grows by parts takes time
+// for the parts alone.
+func (m *machine) continued(s str) *text {
+	if own := s.own; own != nil && !own.busy && s.s != "" && s.base+len(s.s) == own.b.Len() {
+		marks := len(own.marks) - len(s.marks)
+		if len(s.marks) == 0 || marks >= 0 && &own.marks[marks] == &s.marks[0] {
+			t := m.textIn(own)
+			t.from, t.marks, t.goOn, own.busy = s.base, marks, true, true
+			return t
+		}
+	}
+	t := m.text()
+	t.add(s)
+	return t
+}
+
+func (t *text) size() int { return t.own.b.Len() - t.from }
 
 // room pays for n more bytes, and reports whether there were any left.
 func (t *text) room(n int) bool {
-	if t.err == nil && t.limit > 0 && len(t.b)+n > t.limit {
+	if t.err != nil {
+		return false
+	}
+	if t.limit > 0 && t.size()+n > t.limit {
 		t.err = limitError("more than %d bytes of output", t.limit)
+		return false
 	}
-	if t.err == nil && n > cap(t.b)-len(t.b) {
-		size := max(len(t.b)+n, 2*cap(t.b), 32)
-		if t.err = t.m.alloc(size); t.err == nil {
-			t.b = append(make([]byte, 0, size), t.b...)
-		}
+	b := &t.own.b
+	old := b.Cap()
+	if n <= old-b.Len() {
+		return true
 	}
+	more := max(n, 32)
+	if t.err = t.m.room(2*old + more); t.err != nil {
+		return false
+	}
+	if t.goOn {
+		t.own.more += old // strings made of it may hold it
+	}
+	b.Grow(more)
+	t.m.live.fresh += b.Cap()
+	t.err = t.m.step(b.Cap() / 64)
 	return t.err == nil
 }
 
 // raw adds text of the template.
 func (t *text) raw(s string) {
 	if t.room(len(s)) {
-		t.b = append(t.b, s...)
+		t.own.b.WriteString(s)
 	}
 }
 
-// from adds text made of bytes that were marked, or were not.
-func (t *text) from(s string, marked bool) {
-	at := len(t.b)
+// made adds text made of bytes that were marked, or were not.
+func (t *text) made(s string, marked bool) {
+	at := t.own.b.Len()
 	t.raw(s)
 	if marked && t.err == nil {
-		t.span(at, len(t.b))
+		t.span(at, t.own.b.Len())
 	}
 }
 
 // add adds a string with its marks.
 func (t *text) add(s str) {
-	at := len(t.b)
+	at := t.own.b.Len()
 	t.raw(s.s)
 	if t.err != nil {
 		return
@@ -155,8 +202,8 @@ func (t *text) repeat(s str, n int) {
 	if n <= 0 || len(s.s) == 0 || t.err != nil {
 		return
 	}
-	if n > t.m.memory/len(s.s) {
-		t.err = t.m.alloc(t.m.memory + 1)
+	if n > t.m.opt.MaxMemory/len(s.s) {
+		t.err = t.m.room(-1)
 		return
 	}
 	for range n {
@@ -168,22 +215,25 @@ func (t *text) span(from, to int) {
 	if from == to {
 		return
 	}
-	if n := len(t.marks); n > 0 && t.marks[n-1].to == from {
-		t.marks[n-1].to = to
+	marks := t.own.marks
+	if n := len(marks); n > t.marks && marks[n-1].to == from {
+		marks[n-1].to = to // which a string that ends before does not see
 		return
 	}
 	t.fail(t.m.alloc(32))
-	t.marks = append(t.marks, span{from, to})
+	t.own.marks = append(marks, span{from, to})
 }
 
+// str ends the text.
 func (t *text) str() (str, error) {
+	own := t.own
+	t.m.live.texts = t.m.live.texts[:min(t.index, len(t.m.live.texts))]
+	own.busy = false
 	if t.err != nil {
 		return str{}, t.err
 	}
-	if err := t.m.alloc(len(t.b)); err != nil {
-		return str{}, err
-	}
-	return str{s: string(t.b), marks: t.marks}, nil
+	t.m.live.temporary += max(own.b.Cap()-t.room0, own.b.Len()-t.size0)
+	return str{s: own.b.String()[t.from:], marks: own.marks[t.marks:], base: t.from, own: own}, nil
 }
 
 // pieces calls yield for the longest runs of s that are marked or not.
@@ -216,8 +266,7 @@ func (m *machine) concat(a, b str) (Value, error) {
 			return nil, err
 		}
 	}
-	t := m.text()
-	t.add(a)
+	t := m.continued(a)
 	t.add(b)
 	s, err := t.str()
 	s.safe = safe
@@ -237,7 +286,7 @@ func (m *machine) escape(s str) (str, error) {
 			t.err = err
 			return
 		}
-		t.from(htmlEscapes.Replace(part), marked)
+		t.made(htmlEscapes.Replace(part), marked)
 	})
 	e, err := t.str()
 	e.safe = true

@@ -171,6 +171,7 @@ func (w *jsonWriter) container(open, end string, n int, item func(i int)) {
 	}
 	w.depth++
 	for i := 0; i < n && w.err == nil; i++ {
+		w.fail(w.m.step(1))
 		if i > 0 {
 			w.add(w.item)
 		}
@@ -196,7 +197,7 @@ func (w *jsonWriter) string(s str) {
 		return
 	}
 	w.raw(`"`)
-	s.pieces(func(part string, marked bool) { w.from(jsonEscape(part, w.ascii), marked) })
+	s.pieces(func(part string, marked bool) { w.made(jsonEscape(part, w.ascii), marked) })
 	w.raw(`"`)
 }
 

@@ -26,10 +26,14 @@ type (
 		big   *big.Int
 	}
 
-	list  struct{ items []Value }
+	list struct {
+		items []Value
+		seen  epoch
+	}
 	tuple struct {
 		items []Value
 		names []string // attributes of the items, or nil
+		seen  epoch
 	}
 
 	// undefined is what a missing name, key or branch gives. It prints as
@@ -45,6 +49,7 @@ type (
 	function struct {
 		name  string
 		class string
+		self  Value // of a bound method
 		fn    func(m *machine, a *args) (Value, error)
 	}
 
@@ -75,7 +80,7 @@ func Float(f float64) Value { return float(f) }
 func String(s string) Value { return plain(valid(s)) }
 
 // List makes a list of values, none of which may be nil.
-func List(items ...Value) Value { return &list{items} }
+func List(items ...Value) Value { return &list{items, given} }
 
 // Function makes a function that templates can call by position: fewer
 // arguments than least, more than most or any by name are an error. fn may
@@ -123,13 +128,13 @@ func Mark(v Value) Value {
 		for i, x := range v.items {
 			items[i] = Mark(x)
 		}
-		return &list{items}
+		return &list{items, given}
 	case *tuple:
 		items := make([]Value, len(v.items))
 		for i, x := range v.items {
 			items[i] = Mark(x)
 		}
-		return &tuple{items, v.names}
+		return &tuple{items, v.names, given}
 	case *Dict:
 		d := &Dict{hashes: slices.Clip(v.hashes), index: maps.Clone(v.index)}
 		d.keys, d.values = make([]Value, len(v.keys)), make([]Value, len(v.values))
@@ -213,7 +218,7 @@ func brief(v Value) string {
 
 // Format is str(v), or the name of its type if that is too long to be a message.
 func Format(v Value) string {
-	m := newMachine(context.Background(), Options{MaxMemory: 1 << 20}.withDefaults(), nil)
+	m := newMachine(context.Background(), Options{MaxMemory: 1 << 20}, nil)
 	s, err := m.str(v)
 	if err != nil {
 		return v.kind()
