@@ -164,6 +164,6 @@ var spoiledSource = []spoil{
 	{"1 a space before the text", "tiny-gemma3.Q8_0", true, "source-tokens", set("tokenizer.ggml.add_space_prefix", true)},
 	{"other pre-tokenizer", "tiny-qwen3.Q8_0", true, "source-tokens", set("tokenizer.ggml.pre", "gpt-2")},
 	{"another system prompt", "tiny-qwen3.Q8_0", true, "source-template", func(m *model) {
-		m.set("tokenizer.chat_template", "<|im_start|>system\nYou are a pirate.<|im_end|>\n"+chatML)
+		m.set("tokenizer.chat_template", "<|im_start|>system\nhm<|im_end|>\n"+chatML)
 	}},
 }

@@ -207,7 +207,12 @@ func (c *checker) template(t *tokenizer.Tokenizer) {
 	}
 	text, err := c.render(p, t, "First.", "Second.", "Third.")
 	if err != nil {
-		c.add("template-broken", where, "a conversation of three turns: %s", strings.TrimPrefix(err.Error(), "chat: "))
+		why := strings.TrimPrefix(err.Error(), "chat: ")
+		if needs := c.deeds(source, t, where); needs == "" {
+			c.add("template-broken", where, "a conversation of three turns: %s", why)
+		} else {
+			c.addAs(Note, "template-broken", where, "a conversation of three turns works with %s only: %s", needs, why)
+		}
 		return
 	}
 	if !strings.Contains(text, "First.") || !strings.Contains(text, "Third.") {
@@ -217,21 +222,41 @@ func (c *checker) template(t *tokenizer.Tokenizer) {
 	c.firstBOS(t, text, where)
 	c.markers(t, text, where)
 	c.lostMarkers(t, where)
-	c.branches(p, t, source, where)
+	c.deeds(source, t, where)
 	c.turnEnd(t, text, where)
 }
 
 // render writes a conversation and the beginning of the next answer.
 func (c *checker) render(p *chat.Template, t *tokenizer.Tokenizer, user, assistant, then string) (string, error) {
-	in := chat.Input{AddGenerationPrompt: true,
-		Messages: []*jinja.Dict{chat.Message("user", user), chat.Message("assistant", assistant), chat.Message("user", then)}}
+	in := c.input(t)
+	in.AddGenerationPrompt = true
+	in.Messages = []*jinja.Dict{chat.Message("user", user), chat.Message("assistant", assistant), chat.Message("user", then)}
+	return p.Render(c.ctx, in)
+}
+
+// input is what a template is given beside messages.
+func (c *checker) input(t *tokenizer.Tokenizer) (in chat.Input) {
 	if id, ok := t.BOS(); ok {
 		in.BOSToken, _ = t.Token(id)
 	}
 	if id, ok := t.EOS(); ok {
 		in.EOSToken, _ = t.Token(id)
 	}
-	return p.Render(c.ctx, in)
+	return in
+}
+
+// deeds tells what the template does that none should, and what it needs beside
+// messages: "" if no conversation works.
+func (c *checker) deeds(source string, t *tokenizer.Tokenizer, where []string) (needs string) {
+	in := c.input(t)
+	faults, needs, err := judgeTemplate(c.ctx, source, in.BOSToken, in.EOSToken, publishers())
+	if err != nil {
+		return ""
+	}
+	for _, f := range faults {
+		c.addAs(f.severity, f.id, where, "%s", f.what)
+	}
+	return needs
 }
 
 // noTemplate tells of a missing template where the model is one for chats.
@@ -301,35 +326,6 @@ func (c *checker) markers(t *tokenizer.Tokenizer, text string, where []string) {
 	}
 	if len(unknown) > 0 {
 		c.add("special-split", where, "the template writes %s, which the vocabulary does not have", list(unknown))
-	}
-}
-
-// literal matches the strings in a template's source.
-var literal = regexp.MustCompile(`'([^'\\]{2,200})'|"([^"\\]{2,200})"`)
-
-// branches says to the template each of its own words in turn: what it writes
-// around a user's text must not depend on it. Markers are left out, which
-// templates cut answers at.
-func (c *checker) branches(p *chat.Template, t *tokenizer.Tokenizer, source string, where []string) {
-	const probe = "First."
-	plain, err := c.render(p, t, probe, "Second.", "Third.")
-	if err != nil {
-		return
-	}
-	tried := map[string]bool{}
-	for _, m := range literal.FindAllStringSubmatch(source, 200) {
-		word := m[1] + m[2]
-		if tried[word] || strings.ContainsAny(word, "<>[]{}\n") || word[0] == '/' || // commands, as /think
-			strings.TrimSpace(word) != word {
-			continue
-		}
-		tried[word] = true
-		said := probe + " " + word + " " + probe
-		text, err := c.render(p, t, said, "Second.", "Third.")
-		if err == nil && strings.Replace(text, said, probe, 1) != plain {
-			c.add("template-branches", where, "the prompt is another one when a user says %q", word)
-			return
-		}
 	}
 }
 

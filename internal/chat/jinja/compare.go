@@ -23,6 +23,7 @@ func (m *machine) equal(a, b Value) (bool, error) {
 	switch a := a.(type) {
 	case str:
 		b, ok := b.(str)
+		m.watch(a, b)
 		return ok && a.s == b.s, m.step(len(a.s) / 64)
 	case none:
 		return b == None, nil
@@ -169,6 +170,7 @@ func (m *machine) compare(op string, a, b Value) (bool, error) {
 	switch a := a.(type) {
 	case str:
 		if b, ok := b.(str); ok {
+			m.watch(a, b)
 			return holds(op, strings.Compare(a.s, b.s)), m.step(len(a.s) / 64)
 		}
 	case *list:
@@ -229,6 +231,7 @@ func (m *machine) contains(c, x Value) (bool, error) {
 		if !ok {
 			return false, typeError("'in <string>' requires string as left operand, not %s", x.kind())
 		}
+		m.watch(c, s)
 		return strings.Contains(c.s, s.s), m.step(len(c.s) / 64)
 	case *Dict:
 		_, ok, err := m.find(c, x)

@@ -133,6 +133,7 @@ func (m *machine) find(d *Dict, k Value) (Value, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
+	m.watchAll(k, d.keys)
 	i := d.position(h)
 	if i < 0 {
 		return nil, false, nil

@@ -85,6 +85,7 @@ func (m *machine) filter(name string, v Value, a *args) (Value, error) {
 	if err := m.step(1); err != nil {
 		return nil, err
 	}
+	m.watchArgs(v, a)
 	return f.fn(m, v, a)
 }
 

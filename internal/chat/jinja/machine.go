@@ -31,6 +31,10 @@ type Options struct {
 	MaxOutput int // bytes of text rendered; default 16 MiB, and 4 for each byte of the variables
 	MaxDepth  int // calls of macros and loops inside each other; default 200
 
+	// Watch, if it is not nil, is called with each marked string that is looked into
+	// or compared, and the unmarked one that it is compared with.
+	Watch func(marked, with string)
+
 	// Globals are variables that Execute's own shadow: functions, mostly.
 	Globals map[string]Value
 }

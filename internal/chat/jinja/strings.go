@@ -15,11 +15,15 @@ var strMethods = map[string]method{}
 
 func init() {
 	for name, f := range plainMethods {
-		strMethods[name] = func(m *machine, self Value, a *args) (Value, error) { return f(m, self.(str), a) }
+		strMethods[name] = func(m *machine, self Value, a *args) (Value, error) {
+			m.watchArgs(self, a)
+			return f(m, self.(str), a)
+		}
 	}
 	for name, f := range escapingMethods {
 		strMethods[name] = func(m *machine, self Value, a *args) (Value, error) {
 			s := self.(str)
+			m.watchArgs(self, a)
 			if !s.safe {
 				return f(m, s, a)
 			}

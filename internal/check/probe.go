@@ -1,0 +1,300 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/karat-run/karat/internal/chat"
+	"github.com/karat-run/karat/internal/chat/jinja"
+)
+
+// say is a message of a probe.
+type say struct{ role, text string }
+
+// prober renders conversations with one template. What all renderings together
+// may use is bounded: a template is anybody's.
+type prober struct {
+	template *chat.Template
+	ctx      *meter
+	bos, eos string
+	tools    bool // are given where a conversation needs none, since the template wants them
+	args     bool // so are variables
+	now      time.Time
+	size     int // of what was written and not yet paid for
+	clock    int // how often a template asked for the time
+	watching bool
+	heard    []string // that messages were compared with, in order
+	known    map[string]bool
+}
+
+// meter is a context that ends after so many looks at it: a template is looked
+// after each 2048 steps.
+type meter struct {
+	context.Context
+	left int
+}
+
+// What one rendering may use, and all together: looks, of which a rendering takes
+// one, one for each 2048 steps, for each KiB that it writes and for 64 looks at the
+// clock. The template of a publisher that takes most takes a third.
+const (
+	probeSteps  = 2_000_000
+	probeOutput = 256 << 10
+	probeLooks  = 12_000
+)
+
+var errProbes = errors.New("check: the probes of the chat template take too much")
+
+func (m *meter) Err() error {
+	if m.left--; m.left < 0 {
+		return errProbes
+	}
+	return m.Context.Err()
+}
+
+// mostHeard bounds the words that are tried, and wordLength their length.
+const (
+	mostHeard  = 256
+	wordLength = 200
+)
+
+func newProber(ctx context.Context, source, bos, eos string) (*prober, error) {
+	p := &prober{ctx: &meter{ctx, probeLooks}, bos: bos, eos: eos, known: map[string]bool{},
+		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	var err error
+	p.template, err = chat.Parse(source, chat.Limits{MaxSteps: probeSteps, MaxOutput: probeOutput, Timeout: -1, Watch: p.hear})
+	return p, err
+}
+
+// hear notes what a probe was compared with.
+func (p *prober) hear(said, with string) {
+	said = strings.ToLower(said)
+	if p.watching && (strings.Contains(said, "omrix") || strings.Contains(said, "xirmo")) && len(p.heard) < mostHeard && len(with) <= wordLength && !p.known[with] {
+		p.known[with] = true
+		p.heard = append(p.heard, with)
+	}
+}
+
+// rendering is a prompt: the template's own texts, and between them those of the
+// conversation. literals has one more than said.
+type rendering struct {
+	literals []string
+	said     []string
+}
+
+// text is the prompt.
+func (r *rendering) text() string {
+	var b strings.Builder
+	for i, s := range r.literals {
+		b.WriteString(s)
+		if i < len(r.said) {
+			b.WriteString(r.said[i])
+		}
+	}
+	return b.String()
+}
+
+// own is the template's part of the prompt.
+func (r *rendering) own() string { return strings.Join(r.literals, "\x00") }
+
+// render writes a conversation; the beginning of an answer follows one that ends
+// with a user.
+func (p *prober) render(turns ...say) (*rendering, error) {
+	messages := make([]*jinja.Dict, len(turns))
+	for i, t := range turns {
+		messages[i] = chat.Message(t.role, t.text)
+	}
+	var tools []jinja.Value
+	if p.tools {
+		tools = []jinja.Value{probeTool}
+	}
+	return p.input(messages, tools)
+}
+
+func (p *prober) input(messages []*jinja.Dict, tools []jinja.Value) (*rendering, error) {
+	role, _ := messages[len(messages)-1].Get("role")
+	last, _ := jinja.Text(role)
+	in := chat.Input{Messages: messages, Tools: tools, BOSToken: p.bos, EOSToken: p.eos, AddGenerationPrompt: last != "assistant",
+		Now: func() time.Time { p.clock++; p.size += 16; return p.now }}
+	if p.args {
+		in.Args = jinja.NewDict()
+		in.Args.Set("functions", jinja.String("[]"))
+		in.Args.Set("datetime", jinja.String("2026-01-02"))
+	}
+	segments, err := p.template.Segments(p.ctx, in)
+	for _, s := range segments {
+		p.size += len(s.Text)
+	}
+	p.ctx.left, p.size = p.ctx.left-p.size>>10, p.size&1023
+	if err != nil {
+		return nil, err
+	}
+	r := &rendering{literals: []string{""}}
+	for _, s := range segments {
+		end := len(r.literals) - 1
+		switch {
+		case !s.FromContent || slices.Contains(roles, s.Text): // a role is the program's
+			r.literals[end] += s.Text
+		case len(r.said) > 0 && end == len(r.said) && r.literals[end] == "":
+			r.said[end-1] += s.Text
+		default:
+			r.said, r.literals = append(r.said, s.Text), append(r.literals, "")
+		}
+	}
+	return r, nil
+}
+
+var roles = []string{"system", "user", "assistant", "tool", "model", "developer", "ipython", "function"}
+
+// name is a word of five letters that no template has.
+func name(i int) string {
+	return string([]byte{'Q', 'z' - byte(i/26%26), 'v', 'a' + byte(i%26), 'x'})
+}
+
+// conversation is a number of users' turns with answers between, and a system
+// message before them if system is set.
+func conversation(users int, system bool) (turns []say) {
+	if system {
+		turns = append(turns, say{"system", "Qsystx."})
+	}
+	for i := range users {
+		if i > 0 {
+			turns = append(turns, say{"assistant", name(300+i) + "."})
+		}
+		turns = append(turns, say{"user", name(i) + "."})
+	}
+	return turns
+}
+
+// settle finds what the template wants beside messages. system tells whether it
+// takes a system message.
+func (p *prober) settle() (system bool, err error) {
+	var first error
+	for _, try := range []struct{ tools, args bool }{{}, {tools: true}, {args: true}} {
+		p.tools, p.args = try.tools, try.args
+		for _, system := range []bool{true, false} {
+			_, err := p.render(conversation(3, system)...)
+			if err == nil {
+				return system, nil
+			}
+			if p.ctx.left < 0 {
+				return false, errProbes
+			}
+			if first == nil {
+				first = err
+			}
+		}
+	}
+	return false, first
+}
+
+// needs is what the conversations that work have beside messages.
+func (p *prober) needs() string {
+	switch {
+	case p.tools:
+		return "tools"
+	case p.args:
+		return "arguments of the template's own"
+	}
+	return "other turns"
+}
+
+// probeTool is a tool in JSON's schema.
+var probeTool = decoded(`{"type": "function", "function": {"name": "qtool", "description": "Qdesc.", "parameters":
+	{"type": "object", "properties": {"qarg": {"type": "string", "description": "Qargd."}}, "required": ["qarg"]}}}`)
+
+func decoded(text string) jinja.Value {
+	v, err := jinja.DecodeJSON([]byte(text))
+	if err != nil {
+		panic(err) // a mistake in this package
+	}
+	return v
+}
+
+// toolTurns are turns of which one calls a tool, which answers with text; forms
+// of them differ in what templates want.
+func toolTurns(system bool, form int, text string) []*jinja.Dict {
+	call := `{"name": "qtool", "arguments": {"qarg": "Qgivn"}}`
+	if form > 0 {
+		call = `{"name": "qtool", "arguments": "{\"qarg\": \"Qgivn\"}"}`
+	}
+	m := chat.Message("assistant", "")
+	if form > 1 {
+		m.Set("content", jinja.None)
+	}
+	m.Set("tool_calls", decoded(`[{"id": "qcallqcal", "type": "function", "function": `+call+`}]`))
+	answer := chat.Message("tool", text)
+	answer.Set("tool_call_id", jinja.String("qcallqcal"))
+	answer.Set("name", jinja.String("qtool"))
+	turns := []*jinja.Dict{chat.Message("user", name(0)+"."), m, answer,
+		chat.Message("assistant", name(301)+"."), chat.Message("user", name(1)+".")}
+	if system {
+		turns = append([]*jinja.Dict{chat.Message("system", "Qsystx.")}, turns...)
+	}
+	return turns
+}
+
+// withTools renders turns with a tool's answer, in the first form that the
+// template takes.
+func (p *prober) withTools(system bool, text string) (r *rendering, err error) {
+	for form := range 3 {
+		if r, err = p.input(toolTurns(system, form, text), []jinja.Value{probeTool}); err == nil {
+			return r, nil
+		}
+	}
+	return nil, err
+}
+
+// plainWord matches what changes nothing around it: no marker, no command, and
+// nothing that is escaped.
+var plainWord = regexp.MustCompile(`^[\pL\pN .,:;?!@_-]*[\pL\pN][\pL\pN .,:;?!@_-]*$`)
+
+// dates are days on which a template may do otherwise: each of a year and a
+// half, each hour of one, and single ones until 2060.
+func dates() (list []time.Time) {
+	from := time.Date(2025, 12, 31, 12, 0, 0, 0, time.UTC)
+	for d := range 550 {
+		list = append(list, from.AddDate(0, 0, d))
+	}
+	for h := range 24 {
+		list = append(list, from.Add(time.Duration(h)*time.Hour))
+	}
+	for y := -3; y < 35; y++ {
+		list = append(list, from.AddDate(y, y%12, y*7%31))
+	}
+	return list
+}
+
+// dated replaces what a date is written with.
+func dated(text string) string { return inDates.ReplaceAllString(text, "#") }
+
+var inDates = regexp.MustCompile(`(?i)\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?|` +
+	`mon(?:day)?|tue(?:sday)?|wed(?:nesday)?|thu(?:rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?|[ap]m)\b|\d+(?:st|nd|rd|th)?`)
+
+// difference of two texts: what b has where a is otherwise, and a few characters
+// before it.
+func unlike(a, b string) string {
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	rest := 0
+	for rest < len(a)-i && rest < len(b)-i && a[len(a)-1-rest] == b[len(b)-1-rest] {
+		rest++
+	}
+	return shown(b[i : len(b)-rest])
+}
+
+// shown is a text for a report: quoted, on one line, of at most 120 characters.
+func shown(text string) string {
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", " … "), "")
+	if r := []rune(text); len(r) > 120 {
+		text = string(r[:120]) + "…"
+	}
+	return fmt.Sprintf("%q", text)
+}
