@@ -8,9 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
 	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
@@ -126,11 +128,36 @@ func TestSharedLayers(t *testing.T) {
 		}
 	}
 	before := logits(t, m.write(t), ref.Backend{})
-	m.matrix("model.layers.3.self_attn.k_proj", kvHeads*fullDim, hidden)
-	m.matrix("model.layers.3.self_attn.v_proj", kvHeads*fullDim, hidden)
-	m.vector("model.layers.3.self_attn.k_norm", fullDim)
+	m.unusedKeys()
 	if d, _ := farthest(before, logits(t, m.write(t), ref.Backend{})); d != 0 {
 		t.Errorf("keys and values that are not read make a difference of %g", d)
+	}
+}
+
+// unusedKeys gives the two layers of gemma4-e2b that share keys and values the
+// weights for these, which published files have and nothing reads.
+func (m *model) unusedKeys() {
+	for i, dim := range []int{dim, fullDim} {
+		layer := fmt.Sprintf("model.layers.%d.self_attn.", 2+i)
+		m.matrix(layer+"k_proj", kvHeads*dim, hidden)
+		m.matrix(layer+"v_proj", kvHeads*dim, hidden)
+		m.vector(layer+"k_norm", dim)
+	}
+}
+
+// TestHalfShared wants a number of shared layers refused where some of these hold
+// keys and others do not: of which model it is the tensors tell.
+func TestHalfShared(t *testing.T) {
+	m := synthetic("gemma4-e2b")
+	m.config["num_kv_shared_layers"] = 3
+	m.config["use_double_wide_mlp"] = false
+	c, err := checkpoint.Open(m.write(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, _, err := arch.Load(c); err == nil || !strings.Contains(err.Error(), "layers.1.self_attn.k_proj.weight: the file holds it, but the configuration says that the last 3 layers share keys") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -97,9 +97,7 @@ var spellings = map[string]map[string]func(*model){
 		},
 		"default rope": func(m *model) { delete(m.config, "rope_parameters") },
 		"K and V that are not read": func(m *model) {
-			m.matrix("model.layers.2.self_attn.k_proj", kvHeads*dim, hidden)
-			m.matrix("model.layers.2.self_attn.v_proj", kvHeads*dim, hidden)
-			m.vector("model.layers.2.self_attn.k_norm", dim)
+			m.unusedKeys()
 		},
 	},
 	"gemma4-31b": {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/chat/jinja"
@@ -250,9 +251,18 @@ func (p *prober) withTools(system bool, text string) (r *rendering, err error) {
 	return nil, err
 }
 
-// plainWord matches what changes nothing around it: no marker, no command, and
-// nothing that is escaped.
-var plainWord = regexp.MustCompile(`^[\pL\pN .,:;?!@_-]*[\pL\pN][\pL\pN .,:;?!@_-]*$`)
+// plainWords reports whether a text changes nothing around it: it holds no marker,
+// no command, and nothing that is escaped.
+func plainWords(text string) bool {
+	letters := false
+	for _, r := range text {
+		letter := unicode.IsLetter(r) || unicode.IsDigit(r)
+		if letters = letters || letter; !letter && !strings.ContainsRune(" .,:;?!@_-", r) {
+			return false
+		}
+	}
+	return letters
+}
 
 // dates are days on which a template may do otherwise: each of a year and a
 // half, each hour of one, and single ones until 2060.

@@ -133,25 +133,58 @@ func (c *checker) pattern() {
 	}
 }
 
-// sharing compares which layers hold keys and values with which are to share
-// another's. Files that hold them in all layers are as published.
+// sharers are the shapes (layers, hidden size) of Google's Gemma 4 models, and how
+// many of their layers share keys and values. Their files hold unused ones.
+var sharers = map[[2]float64]float64{{35, 1536}: 20, {42, 2560}: 18, {30, 2816}: 0, {60, 5376}: 0}
+
+// sharing judges files that hold keys and values in layers that are to share
+// another's: the loader takes them, since Google's have them, and they are as well
+// what a wrong number of layers looks like.
 func (c *checker) sharing() {
 	shared, _ := c.model.Setting("num_kv_shared_layers").(float64)
 	layers, _ := c.model.Setting("num_hidden_layers").(float64)
-	if c.arch != "gemma4" {
+	hidden, _ := c.model.Setting("hidden_size").(float64)
+	if c.arch != "gemma4" || shared == 0 {
 		return
 	}
-	var own []int
-	for i := range int(layers) {
-		if _, ok := c.model.Tensor(fmt.Sprintf("blk.%d.attn_k", i), fmt.Sprintf("model.layers.%d.self_attn.k_proj", i)); ok {
-			own = append(own, i)
+	first, wide := int(layers-shared), c.widens(int(layers))
+	key := []string{c.model.Key("num_kv_shared_layers")}
+	published, known := sharers[[2]float64{layers, hidden}]
+	ple, _ := c.model.Setting("hidden_size_per_layer_input").(float64)
+	_, holds := c.model.Tensor(fmt.Sprintf("blk.%d.attn_k", first), fmt.Sprintf("model.layers.%d.self_attn.k_proj", first))
+	switch ignored := fmt.Sprintf("layers from %d on hold keys and values, which are ignored since they share those of others", first); {
+	case known && published != shared:
+		c.add("kv-sharing", key, "the last %v layers share keys and values; in the published model of this shape %v do", shared, published)
+	case wide > 0 && wide != first:
+		c.add("kv-sharing", key, "layers from %d on share keys and values, but those from %d on have the wide feed-forward that goes with it", first, wide)
+	case !holds || known:
+	case ple == 0 || c.model.Setting("attention_k_eq_v") == true:
+		c.add("kv-sharing", key, "%s; no model without per-layer embeddings, or whose keys serve as values, shares any", ignored)
+	default:
+		c.addAs(Warning, "kv-sharing", key, "%s; no published model has this shape (%v layers of %v), so nothing tells whether that is right", ignored, layers, hidden)
+	}
+}
+
+// widens is the layer from which on all feed-forwards are twice as wide; 0 if there
+// is none.
+func (c *checker) widens(layers int) int {
+	rows := func(i int) int {
+		t, ok := c.model.Tensor(fmt.Sprintf("blk.%d.ffn_gate", i), fmt.Sprintf("model.layers.%d.mlp.gate_proj", i))
+		if !ok || len(t.Shape) != 2 {
+			return 0
+		}
+		return t.Shape[0]
+	}
+	at := 0
+	for i := 1; i < layers; i++ {
+		switch before, now := rows(i-1), rows(i); {
+		case before > 0 && now == 2*before && at == 0:
+			at = i
+		case now != before:
+			return 0
 		}
 	}
-	first := int(layers) - int(shared)
-	if n := len(own); n > first && n < int(layers) {
-		c.add("kv-sharing", []string{c.model.Key("num_kv_shared_layers")},
-			"%d layers hold keys and values, but the settings say that layers from %d on share those of others", n, first)
-	}
+	return at
 }
 
 // rotation judges the rotary settings.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -174,6 +175,21 @@ func (m *model) each(suffix string, edit func(x *tensor.Tensor)) {
 	}
 	if n == 0 {
 		m.t.Fatalf("no tensor *%s", suffix)
+	}
+}
+
+// keys gives a layer of tiny-gemma4 the keys and values of its own that published
+// files have.
+func (m *model) keys(layer int) {
+	for _, part := range []string{"attn_k", "attn_v", "attn_k_norm"} {
+		x := *m.tensor(fmt.Sprintf("blk.%d.%s", layer%4, part))
+		x.Name = fmt.Sprintf("blk.%d.%s.weight", layer, part)
+		n := x.DType.RowBytes(x.Shape.Last())
+		if len(x.Shape) == 1 {
+			n = 4
+		}
+		x.Data = slices.Concat(x.Data[(layer-3)*n:], x.Data[:(layer-3)*n]) // no other's bytes
+		m.tensors = append(m.tensors, x)
 	}
 }
 

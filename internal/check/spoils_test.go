@@ -55,6 +55,14 @@ var spoiledSettings = []spoil{
 	{"20 head size taken for hidden/heads in GGUF", "tiny-qwen3.Q8_0", false, "heads", set(".attention.key_length", nil)},
 	{"32 fewer shared layers than lack keys", "tiny-gemma4.Q8_0", false, "kv-sharing", set(".attention.shared_kv_layers", uint32(2))},
 	{"32 more shared layers than lack keys", "tiny-gemma4.Q8_0", false, "kv-sharing", set(".attention.shared_kv_layers", uint32(6))},
+	{"32 shared layers where all hold keys", "tiny-gemma4-moe.Q8_0", false, "kv-sharing", set(".attention.shared_kv_layers", uint32(2))},
+	{"32 shared layers where all hold keys, in a folder", "tiny-gemma4-moe", false, "kv-sharing", set("num_kv_shared_layers", 1.)},
+	{"32 more shared layers, all of which hold keys", "tiny-gemma4.Q8_0", false, "kv-sharing", func(m *model) {
+		m.set(".attention.shared_kv_layers", uint32(5))
+		for i := 4; i < 8; i++ {
+			m.keys(i)
+		}
+	}},
 	{"layer pattern out of phase", "tiny-gemma4.Q8_0", false, "layer-pattern", set(".attention.sliding_window_pattern", []bool{true, true, false, true, true, true, false, true})},
 	{"layer pattern too short", "tiny-gemma4.Q8_0", false, "layer-pattern", set(".attention.sliding_window_pattern", []bool{true, true, true, false, true, true, true})},
 	{"layer pattern of gemma3 out of phase", "tiny-gemma3", false, "layer-pattern", func(m *model) {

@@ -205,6 +205,9 @@ func (c *checker) judge(err error) {
 
 // faultID is the finding for a tensor that disagrees.
 func faultID(t *graph.TensorError) string {
+	if t.Fault == graph.Refused && strings.Contains(t.What, "num_kv_shared_layers") {
+		return "kv-sharing"
+	}
 	if t.Fault != graph.Misshapen && head(strings.TrimSuffix(t.Tensor, ".weight")+".weight") {
 		return "tied-head"
 	}

@@ -178,6 +178,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 	if m.PLESize > 0 {
 		ple = m.PerLayer.forward(g, h, m)
 	}
+	m.refuseKeys(g)
 	for i := range m.Layers {
 		h = m.Layers[i].forward(g.Layer(i), h, ple, m.layers[i], m, i)
 	}
@@ -191,6 +192,23 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		h = g.Softcap(h, m.Softcap)
 	}
 	return h
+}
+
+// refuseKeys notes an error where some of the layers that share keys and values hold
+// their own: files hold them for all of these layers, as published ones do, or for
+// none. Otherwise the number of layers is another model's.
+func (m *Model) refuseKeys(g graph.Builder) {
+	held := 0
+	for i := range m.Layers {
+		if m.layers[i].shared && m.Layers[i].Attn.K.There() {
+			held++
+		}
+	}
+	for i := range m.Layers {
+		if l := &m.Layers[i]; held < m.NumKVShared && m.layers[i].shared {
+			g.Refuse(l.Attn.K, fmt.Sprintf("the last %d layers share keys (num_kv_shared_layers), of which only %d hold any", m.NumKVShared, held))
+		}
+	}
 }
 
 func (p *PerLayer) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
