@@ -46,6 +46,41 @@ func TestSparseResident(t *testing.T) {
 	}
 }
 
+// TestFetchResident: all pages of what is fetched are there.
+func TestFetchResident(t *testing.T) {
+	page := os.Getpagesize()
+	f, err := Open(write(t, make([]byte, 256*page)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	data := f.Data()
+	if n := present(t, data, page); n != 0 {
+		t.Fatalf("%d pages are there before they are read", n)
+	}
+	Fetch(data[65*page+1 : 191*page-1])
+	if n := present(t, data[65*page:191*page], page); n != 126 {
+		t.Errorf("%d of 126 pages are there", n)
+	}
+	Fetch(data[:0])
+}
+
+// TestFetchShrink: a file that shrank is a fault, not a crash.
+func TestFetchShrink(t *testing.T) {
+	path := write(t, make([]byte, 1<<20))
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := os.Truncate(path, 10); err != nil {
+		t.Fatal(err)
+	}
+	if err := Guard(func() error { Fetch(f.Data()); return nil }); err == nil {
+		t.Error("no error for a file that shrank")
+	}
+}
+
 // present counts the pages of data that the process holds.
 func present(t *testing.T, data []byte, page int) (n int) {
 	f, err := os.Open("/proc/self/pagemap")

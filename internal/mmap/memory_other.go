@@ -7,3 +7,5 @@ func drop([]byte) {}
 func hugePages([]byte) {}
 
 func smallPages([]byte) {}
+
+func populate([]byte) bool { return false }

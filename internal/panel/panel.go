@@ -13,6 +13,9 @@
 //
 // as quant.Header has them, but Min of a block of 256 is negative, so that it
 // is added everywhere. In Q2_K Scales and Mins share a byte, as in the file.
+//
+// A weight need not be stored so: one in place has its rows as the file has them, and
+// packs a chunk each time that it is read.
 package panel
 
 import (
@@ -32,12 +35,12 @@ const (
 	Chunk = simd.StoredColumns
 )
 
-// Weight is a quantized matrix [n, k] in panels.
+// Weight is a quantized matrix [n, k] in panels, or in place.
 type Weight struct {
 	DType tensor.DType
 	N, K  int
-	data  []byte // nil for a weight in place
-	rows  []byte // of such a weight, as the file has them
+	file  tensor.Tensor // its rows
+	data  []byte        // nil for a weight in place
 
 	stored     *simd.Stored // nil if AddRow does not know the type
 	planes     planes
@@ -124,35 +127,32 @@ func panelBytes(d tensor.DType, k int) int {
 // panels. k is a multiple of d's block size.
 func Size(d tensor.DType, n, k int) int { return (n + Rows - 1) / Rows * panelBytes(d, k) }
 
-// New makes a weight [n, k] in data, Size bytes of zeros, whose panels are to be
-// packed.
-func New(d tensor.DType, n, k int, data []byte) (*Weight, error) {
-	if !d.Quantized() || n < 0 || k < 0 || k%d.BlockSize() != 0 {
-		return nil, fmt.Errorf("panel: %v [%d, %d]", d, n, k)
+// New makes a weight in place of t, [n, k] of a quantized type: t's Data stays as it is
+// for as long as the weight, or those that Move makes of it, are not packed.
+func New(t tensor.Tensor) (*Weight, error) {
+	d := t.DType
+	if size, err := tensor.Bytes(d, t.Shape); err != nil || !d.Quantized() || len(t.Shape) != 2 || t.Order == nil && len(t.Data) != size {
+		return nil, fmt.Errorf("panel: %v %v of %d bytes", d, []int(t.Shape), len(t.Data))
 	}
-	if len(data) != Size(d, n, k) {
-		return nil, fmt.Errorf("panel: %v [%d, %d]: %d bytes, need %d", d, n, k, len(data), Size(d, n, k))
-	}
-	w := &Weight{DType: d, N: n, K: k, data: data, stored: stored(d), planes: planesOf(d), table: tableOf(d), unit: planesOf(d).unitBytes(),
+	k := t.Shape[1]
+	w := &Weight{DType: d, N: t.Shape[0], K: k, file: t, stored: stored(d), planes: planesOf(d), table: tableOf(d), unit: planesOf(d).unitBytes(),
 		scaleBytes: scaleBytes(d, Chunk), chunkBytes: chunkBytes(d, Chunk), panelBytes: panelBytes(d, k)}
 	w.wide = w.wideTable()
 	return w, nil
 }
 
-// InPlace reports whether kernels can read a matrix [n, k] as the file has it, without
-// much loss.
-func InPlace(d tensor.DType, n, k int) bool {
-	return d == tensor.Q8_0 && n%Rows == 0 && k%Chunk == 0 && simd.HasBlockRow()
+// Move makes a weight in data, Size bytes of zeros, whose panels are to be packed.
+func (w *Weight) Move(data []byte) (*Weight, error) {
+	if size := Size(w.DType, w.N, w.K); len(data) != size {
+		return nil, fmt.Errorf("panel: %v [%d, %d]: %d bytes, need %d", w.DType, w.N, w.K, len(data), size)
+	}
+	m := *w
+	m.data = data
+	return &m, nil
 }
 
-// NewInPlace makes a weight [n, k] of a type that InPlace knows, whose panels are its
-// rows as the file has them: what needs others weaves a chunk when it unpacks it.
-func NewInPlace(d tensor.DType, n, k int, rows []byte) (*Weight, error) {
-	if d != tensor.Q8_0 || n%Rows != 0 || k%Chunk != 0 || len(rows) != n*d.RowBytes(k) {
-		return nil, fmt.Errorf("panel: %v [%d, %d] in place: %d bytes", d, n, k, len(rows))
-	}
-	return &Weight{DType: d, N: n, K: k, rows: rows, planes: planesOf(d), unit: planesOf(d).unitBytes()}, nil
-}
+// InPlace reports whether w's rows are as the file has them.
+func (w *Weight) InPlace() bool { return w.data == nil }
 
 // wideTable is nil for types whose planes simd.WidenPlanes does not read.
 func (w *Weight) wideTable() *[64]uint16 {
@@ -202,28 +202,8 @@ func stored(d tensor.DType) *simd.Stored {
 	return s
 }
 
-// Stored is how simd.AddRows reads Whole; nil if it does not know the type, and for a
-// weight in place.
+// Stored is how simd.AddRow reads Whole and Woven; nil if it does not know the type.
 func (w *Weight) Stored() *simd.Stored { return w.stored }
-
-// HasRow reports whether AddRow is faster than unpacking for simd.AddPanel.
-func (w *Weight) HasRow() bool { return w.rows != nil || w.stored.HasRow() }
-
-// AddRow adds the products of the whole chunks of panels with one row of activations to
-// acc, [place][to-from][Rows]: of panels [from, to) at the first place, and of as many
-// at each of the others, gap panels apart.
-func (w *Weight) AddRow(acc []float32, from, to, gap int, x *simd.Acts) {
-	n := to - from
-	places := len(acc) / (n * Rows)
-	if w.rows == nil {
-		simd.AddRow(acc, w.Whole(from, to+(places-1)*gap), n, w.panelBytes, gap*w.panelBytes, w.stored, x)
-		return
-	}
-	stride := w.DType.RowBytes(w.K)
-	for i := range places {
-		simd.AddBlockRow(acc[i*n*Rows:(i+1)*n*Rows], w.rows[(from+i*gap)*Rows*stride:], stride, x)
-	}
-}
 
 // Whole is the chunks of some panels that have Chunk columns, and what lies between
 // them: each panel begins Bytes behind the one before it.
@@ -254,9 +234,12 @@ func (w *Weight) Offset() int32 {
 	return int32(quant.Offset(w.DType))
 }
 
+// columns is how many a chunk has.
+func (w *Weight) columns(c int) int { return min(Chunk, w.K-c*Chunk) }
+
 // chunk is the stored chunk c of panel p, and its columns.
 func (w *Weight) chunk(p, c int) (data []byte, k int) {
-	k = min(Chunk, w.K-c*Chunk)
+	k = w.columns(c)
 	at := p*w.panelBytes + c*w.chunkBytes
 	return w.data[at:min(at+w.chunkBytes, (p+1)*w.panelBytes)], k
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/karat-run/karat/internal/quant"
@@ -25,6 +26,23 @@ func TestPack(t *testing.T) {
 	}
 }
 
+// newWeight is a weight in place, and in panels.
+func newWeight(t testing.TB, x tensor.Tensor) (place, panels *Weight) {
+	t.Helper()
+	place, err := New(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	panels, err = place.Move(make([]byte, Size(x.DType, place.N, place.K)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p := range panels.Panels() {
+		panels.Pack(new(Scratch), p)
+	}
+	return place, panels
+}
+
 func roundTrip(t *testing.T, d tensor.DType, n, k int) {
 	r := rand.New(rand.NewPCG(1, uint64(d)))
 	rows := make([]byte, n*d.RowBytes(k))
@@ -35,23 +53,19 @@ func roundTrip(t *testing.T, d tensor.DType, n, k int) {
 	if err := quant.Dequantize(d, want, rows); err != nil {
 		t.Fatal(err)
 	}
-	w, err := New(d, n, k, make([]byte, Size(d, n, k)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var s Scratch
-	for p := range w.Panels() {
-		if err := w.Pack(p, rows[p*Rows*d.RowBytes(k):min((p+1)*Rows, n)*d.RowBytes(k)]); err != nil {
-			t.Fatal(err)
-		}
-		for c := range w.Chunks() {
-			for _, tiles := range []bool{false, true} {
-				w.Unpack(&s, p, c, tiles)
-				compare(t, w, &s, p, c, tiles, want)
+	place, w := newWeight(t, tensor.Tensor{DType: d, Shape: tensor.Shape{n, k}, Data: rows})
+	for _, w := range []*Weight{w, place} {
+		var s Scratch
+		for p := range w.Panels() {
+			for c := range w.Chunks() {
+				for _, tiles := range []bool{false, true} {
+					w.Unpack(&s, p, c, tiles)
+					compare(t, w, &s, p, c, tiles, want)
+				}
 			}
-		}
-		if w.Stored() != nil {
-			sameRow(t, w, &s, p)
+			if w.Stored() != nil {
+				sameRow(t, w, &s, p)
+			}
 		}
 	}
 	if extra := float64(len(w.data)) / float64(len(rows)); n == 16 && extra > 1.06 {
@@ -72,11 +86,17 @@ func sameRow(t *testing.T, w *Weight, s *Scratch, p int) {
 	simd.GroupSums(x.Sums, x.Q, x.DX, w.Group())
 	simd.GroupInit(x.Init, x.Q, w.Group(), w.Offset())
 	var got, want [Rows]float32
-	w.AddRow(got[:], p, p+1, 0, &x)
+	if !w.InPlace() {
+		simd.AddRow(got[:], w.Whole(p, p+1), 1, w.Bytes(), 0, w.Stored(), &x)
+	}
 	for c := range columns / Chunk {
-		w.Unpack(s, p, c, false)
 		g := Chunk / w.Group()
-		simd.AddPanel(want[:], &s.Panel, &simd.Acts{Q: x.Q[c*Chunk:][:Chunk], DX: x.DX[c*Chunk/simd.ActGroup:], Init: x.Init[c*g:], Sums: x.Sums[c*g:]})
+		x := simd.Acts{Q: x.Q[c*Chunk:][:Chunk], DX: x.DX[c*Chunk/simd.ActGroup:], Init: x.Init[c*g:], Sums: x.Sums[c*g:]}
+		if w.InPlace() {
+			simd.AddRow(got[:], w.Woven(s, p, c), 1, w.Bytes(), 0, w.Stored(), &x)
+		}
+		w.Unpack(s, p, c, false)
+		simd.AddPanel(want[:], &s.Panel, &x)
 	}
 	for r, v := range got {
 		if e := want[r]; math.Float32bits(v) != math.Float32bits(e) && (v == v || e == e) {
@@ -106,101 +126,94 @@ func compare(t *testing.T, w *Weight, s *Scratch, p, c int, tiles bool, want []f
 	}
 }
 
-// TestInPlace: a weight in place unpacks to what one in panels does, and its rows'
-// products have the same bits.
+// TestInPlace: a chunk of a weight in place is, whatever its type and the order of its
+// rows, what one in panels stores.
 func TestInPlace(t *testing.T) {
-	const n, k = 3 * Rows, 2 * Chunk
-	r, stride := rand.New(rand.NewPCG(1, 3)), tensor.Q8_0.RowBytes(k)
-	rows := make([]byte, n*stride)
-	for i := range rows {
-		rows[i] = byte(r.Uint32())
-	}
-	want := make([]float32, n*k)
-	if err := quant.Dequantize(tensor.Q8_0, want, rows); err != nil {
-		t.Fatal(err)
-	}
-	w, err := NewInPlace(tensor.Q8_0, n, k, rows)
-	if err != nil || !w.HasRow() || w.Stored() != nil {
-		t.Fatal(err, w.HasRow(), w.Stored())
-	}
-	var s Scratch
-	for p := range w.Panels() {
-		for c := range w.Chunks() {
-			for _, tiles := range []bool{false, true} {
-				w.Unpack(&s, p, c, tiles)
-				compare(t, w, &s, p, c, tiles, want)
+	const n = 2*Rows + 3
+	for d := tensor.Q4_0; d <= tensor.MXFP4; d++ {
+		for _, k := range []int{2 * Chunk, Chunk + d.BlockSize()} {
+			rows := make([]byte, n*d.RowBytes(k))
+			rand.NewChaCha8([32]byte{byte(d)}).Read(rows)
+			for _, order := range []func(int) int{nil, func(row int) int { return n - 1 - row }} {
+				place, w := newWeight(t, tensor.Tensor{DType: d, Shape: tensor.Shape{n, k}, Data: rows, Order: order})
+				if !place.InPlace() || w.InPlace() {
+					t.Error("place and panels are exchanged")
+				}
+				var s Scratch
+				for i := range w.Panels() * k / Chunk {
+					p, c := i%w.Panels(), i/w.Panels()
+					if want, _ := w.chunk(p, c); !slices.Equal(place.Woven(&s, p, c), want) {
+						t.Errorf("%v, %d columns, in order %v: other bytes in chunk %d of panel %d", d, k, order == nil, c, p)
+					}
+				}
 			}
 		}
-		sameRow(t, w, &s, p)
 	}
-	for d, can := range map[tensor.DType]bool{tensor.Q8_0: simd.HasBlockRow(), tensor.Q4_0: false, tensor.F16: false} {
-		if got := InPlace(d, n, k); got != can {
-			t.Errorf("%v in place: %v", d, got)
+}
+
+// TestInPlaceAllocates: once there is a Scratch, reading a weight in place takes no memory.
+func TestInPlaceAllocates(t *testing.T) {
+	const n, k = Rows + 1, Chunk
+	w, err := New(tensor.Tensor{DType: tensor.Q4_K, Shape: tensor.Shape{n, k}, Data: make([]byte, tensor.Q4_K.RowBytes(n*k))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s Scratch
+	if n := testing.AllocsPerRun(10, func() {
+		for p := range w.Panels() {
+			w.Woven(&s, p, 0)
+			w.Unpack(&s, p, 0, false)
 		}
-	}
-	if InPlace(tensor.Q8_0, n+1, k) || InPlace(tensor.Q8_0, n, k+32) {
-		t.Error("a part of a panel is in place")
-	}
-	for _, bad := range [][2]int{{n, k + Chunk}, {n + Rows, k}, {n - 1, k}, {n, 32}} {
-		if _, err := NewInPlace(tensor.Q8_0, bad[0], bad[1], rows); err == nil {
-			t.Errorf("%v: no error", bad)
-		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
-		d    tensor.DType
-		n, k int
-		size int
-	}{{tensor.F16, 16, 32, 1024}, {tensor.Q4_K, 16, 128, 1 << 20}, {tensor.Q8_0, 16, 32, 10}, {tensor.Q8_0, -1, 32, 0}} {
-		if _, err := New(c.d, c.n, c.k, make([]byte, c.size)); err == nil {
+		d     tensor.DType
+		shape tensor.Shape
+		size  int
+	}{{tensor.F16, tensor.Shape{16, 32}, 1024}, {tensor.Q4_K, tensor.Shape{16, 128}, 16 * 72}, {tensor.Q8_0, tensor.Shape{16, 32}, 10}, {tensor.Q8_0, tensor.Shape{-1, 32}, 0},
+		{tensor.Q8_0, tensor.Shape{1, 16, 32}, 16 * 34}, {tensor.Q8_0, tensor.Shape{32}, 34}, {tensor.Q8_0, tensor.Shape{1 << 40, 1 << 40}, 0}} {
+		if _, err := New(tensor.Tensor{DType: c.d, Shape: c.shape, Data: make([]byte, c.size)}); err == nil {
 			t.Errorf("%v: no error", c)
 		}
 	}
-	w, err := New(tensor.Q8_0, 16, 32, make([]byte, Size(tensor.Q8_0, 16, 32)))
-	if err != nil || w.Pack(0, make([]byte, 33)) == nil || w.Pack(1, make([]byte, 16*34)) == nil {
-		t.Errorf("%v, or Pack takes what does not fit", err)
+	place, _ := newWeight(t, tensor.Tensor{DType: tensor.Q8_0, Shape: tensor.Shape{16, 32}, Data: make([]byte, 16*34)})
+	if _, err := place.Move(make([]byte, 16*34)); err == nil {
+		t.Error("Move takes memory of another size")
 	}
 }
 
 func BenchmarkPack(b *testing.B) {
-	for _, d := range []tensor.DType{tensor.Q8_0, tensor.Q4_0, tensor.Q5_0, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.IQ4_XS} {
+	for d := tensor.Q4_0; d <= tensor.MXFP4; d++ {
 		b.Run(d.String(), func(b *testing.B) {
 			const n, k = 16, 2048
-			rows := make([]byte, n*d.RowBytes(k))
-			w, err := New(d, n, k, make([]byte, Size(d, n, k)))
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.SetBytes(int64(len(rows)))
+			_, w := newWeight(b, tensor.Tensor{DType: d, Shape: tensor.Shape{n, k}, Data: make([]byte, n*d.RowBytes(k))})
+			b.SetBytes(int64(n * d.RowBytes(k)))
 			for b.Loop() {
-				if err := w.Pack(0, rows); err != nil {
-					b.Fatal(err)
-				}
+				w.Pack(nil, 0)
 			}
 		})
 	}
 }
 
 // BenchmarkRow multiplies one row of activations by panels in the cache and in memory, as
-// they are stored and unpacked first.
+// they are stored, unpacked first, and in place.
 func BenchmarkRow(b *testing.B) {
 	const k = 2048
 	for _, d := range []tensor.DType{tensor.Q8_0, tensor.Q4_0, tensor.Q4_K, tensor.Q5_K, tensor.Q6_K, tensor.IQ4_XS} {
 		for _, panels := range []int{1, 256 << 20 / Size(d, Rows, k) &^ 3} {
 			places := min(panels, 4)
-			w, err := New(d, panels*Rows, k, make([]byte, panels*Size(d, Rows, k)))
-			if err != nil {
-				b.Fatal(err)
-			}
+			place, w := newWeight(b, tensor.Tensor{DType: d, Shape: tensor.Shape{panels * Rows, k}, Data: make([]byte, d.RowBytes(panels*Rows*k))})
 			groups, acc := k/w.Group(), make([]float32, panels*Rows)
 			x := simd.Acts{Q: make([]int16, k), DX: make([]float32, k/simd.ActGroup), Init: make([]int32, groups), Sums: make([]float32, groups)}
 			var s Scratch
 			b.Run(fmt.Sprintf("%v/%dKB/stored", d, len(w.data)>>10), func(b *testing.B) {
 				b.SetBytes(int64(len(w.data)))
 				for b.Loop() {
-					w.AddRow(acc, 0, panels/places, panels/places, &x)
+					simd.AddRow(acc, w.Whole(0, panels), panels/places, w.Bytes(), panels/places*w.Bytes(), w.Stored(), &x)
 				}
 			})
 			b.Run(fmt.Sprintf("%v/%dKB/unpacked", d, len(w.data)>>10), func(b *testing.B) {
@@ -210,6 +223,16 @@ func BenchmarkRow(b *testing.B) {
 						p, c, g := p/w.Chunks(), p%w.Chunks(), Chunk/w.Group()
 						w.Unpack(&s, p, c, false)
 						simd.AddPanel(acc[p*Rows:(p+1)*Rows], &s.Panel, &simd.Acts{Q: x.Q[c*Chunk:][:Chunk], DX: x.DX[c*Chunk/simd.ActGroup:], Init: x.Init[c*g:], Sums: x.Sums[c*g:]})
+					}
+				}
+			})
+			b.Run(fmt.Sprintf("%v/%dKB/place", d, len(w.data)>>10), func(b *testing.B) {
+				b.SetBytes(int64(len(w.data)))
+				for b.Loop() {
+					for i := range panels * w.Chunks() {
+						p, c, g := i/w.Chunks(), i%w.Chunks(), Chunk/w.Group()
+						x := simd.Acts{Q: x.Q[c*Chunk:][:Chunk], DX: x.DX[c*Chunk/simd.ActGroup:], Init: x.Init[c*g:], Sums: x.Sums[c*g:]}
+						simd.AddRow(acc[p*Rows:(p+1)*Rows], place.Woven(&s, p, c), 1, w.Bytes(), 0, w.Stored(), &x)
 					}
 				}
 			})

@@ -10,22 +10,28 @@ import (
 // Scratch is an unpacked chunk, and the memory for it.
 type Scratch struct {
 	simd.Panel
-	codes, halves []byte // halves are of Q2_K's scales, or those of a weight in place
+	codes, halves []byte // halves are of Q2_K's scales
 	wide          []uint16
 	scale, min    []float32
+	woven, rows   []byte // of a weight in place: a chunk, and its rows where these are not in order
 }
 
 // allocate makes the memory, each part of which begins at a multiple of 64
 // bytes: a vector that lies across two lines of the cache takes two loads.
 func (s *Scratch) allocate() {
 	const codes, floats = Chunk * Rows, Chunk / 16 * Rows
-	b := make([]byte, 63+codes+2*codes+2*floats+2*4*floats)
-	b = b[-uintptr(unsafe.Pointer(&b[0]))%64:]
+	b := room(codes + 2*codes + 2*floats + 2*4*floats)
 	s.codes, b = b[:codes], b[codes:]
 	s.wide, b = words(b[:2*codes]), b[2*codes:]
 	s.halves, b = b[:2*floats], b[2*floats:]
 	s.scale = unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), floats)
 	s.min = unsafe.Slice((*float32)(unsafe.Pointer(&b[4*floats])), floats)
+}
+
+// room is n bytes at a multiple of 64.
+func room(n int) []byte {
+	b := make([]byte, 63+n)
+	return b[-uintptr(unsafe.Pointer(&b[0]))%64:][:n]
 }
 
 // ahead is how many bytes before its use memory is fetched: of the distances tried,
@@ -46,7 +52,7 @@ func (w *Weight) Unpack(s *Scratch, p, c int, tiles bool) {
 		return
 	}
 	s.Wide, s.After = s.wide[:n], nil
-	if c+1 < w.Chunks() && w.rows == nil {
+	if c+1 < w.Chunks() && !w.InPlace() {
 		s.After, _ = w.chunk(p, c+1)
 	}
 	if w.wide != nil {
@@ -62,28 +68,20 @@ func (w *Weight) open(s *Scratch, p, c int) []byte {
 		s.allocate()
 	}
 	s.Group = w.Group()
-	if w.rows != nil {
-		return w.weaveChunk(s, p, c)
+	var data []byte
+	k := w.columns(c)
+	if w.InPlace() {
+		data, s.Next = w.Woven(s, p, c), nil
+	} else {
+		data, _ = w.chunk(p, c)
+		s.Next = &w.data[min(p*w.panelBytes+c*w.chunkBytes+ahead, len(w.data)-1)]
 	}
-	data, k := w.chunk(p, c)
 	size := w.scaleBytes
 	if k < Chunk {
 		size = scaleBytes(w.DType, k)
 	}
-	s.Next = &w.data[min(p*w.panelBytes+c*w.chunkBytes+ahead, len(w.data)-1)]
 	w.unpackScales(s, data[:size], k)
 	return data[size:]
-}
-
-// weaveChunk is open for a weight in place.
-func (w *Weight) weaveChunk(s *Scratch, p, c int) []byte {
-	stride, bytes := w.DType.RowBytes(w.K), w.DType.RowBytes(Chunk)
-	rows := w.rows[p*Rows*stride+c*bytes:]
-	s.Next = &w.rows[min((p+1)*Rows*stride+c*Rows*bytes, len(w.rows)-1)] // panels lie behind each other, if not chunks
-	w.packScales(s.halves, Chunk, rows, stride)
-	w.unpackScales(s, s.halves, Chunk)
-	weave8(s.codes, Chunk, rows, stride)
-	return s.codes
 }
 
 func (w *Weight) unpackCodes(s *Scratch, src []byte) {

@@ -447,6 +447,41 @@ func TestWeave(t *testing.T) {
 	})
 }
 
+// TestWeaveScales is TestWeave for scales.
+func TestWeaveScales(t *testing.T) {
+	guard := guarded(t)
+	eachTier(t, func(t *testing.T) {
+		r := rng(11)
+		for i := range 100 {
+			n, in := 1+i%9, 2+r.IntN(40)
+			for _, size := range []int{(n-1)*in + 2, 16} { // of a row
+				stride := size + r.IntN(50)
+				src := as[byte](guard, (PanelRows-1)*stride+size)
+				for j := range src {
+					src[j] = byte(r.Uint32())
+				}
+				if size != 16 {
+					got, want := as[uint16](guard, n*PanelRows), make([]uint16, n*PanelRows)
+					weaveWordsGeneric(want, src, stride, n, in)
+					if WeaveWords(got, src, stride, n, in); !slices.Equal(got, want) {
+						t.Fatalf("case %d: other words", i)
+					}
+					continue
+				}
+				got, want := as[byte](guard, 320), make([]byte, 320)
+				weaveBytesGeneric(want[:256], src, stride)
+				if WeaveBytes(got[:256], src, stride); !bytes.Equal(got[:256], want[:256]) {
+					t.Fatalf("case %d: other bytes", i)
+				}
+				weaveScalesGeneric(want, src, stride)
+				if WeaveScales(got, src, stride); !bytes.Equal(got, want) {
+					t.Fatalf("case %d: other scales", i)
+				}
+			}
+		}
+	})
+}
+
 // TestWidenPlanes compares every tier with the generic twin, and that with Widen.
 func TestWidenPlanes(t *testing.T) {
 	guard := guarded(t)

@@ -1,7 +1,5 @@
 package simd
 
-import "encoding/binary"
-
 // Weave makes vectors of a panel. PanelRows rows begin stride bytes apart in src. For
 // each i below n, 4 vectors from dst[i*out] on hold the 16 bytes of each row from
 // src[i*in] on: vector v holds bytes 4v to 4v+3 of row 0, then of row 1, and so on,
@@ -32,22 +30,25 @@ func WeaveBits(dst, src []byte, stride, out int, two bool) {
 	weaveBits(dst[:last], src[:(PanelRows-1)*stride+32], stride, out, two)
 }
 
-// WeaveBytes writes bytes of rows, of which a word has 8, side by side: dst is
-// [8 or 16][PanelRows].
-func WeaveBytes(dst []byte, words *[2][PanelRows]uint64) {
-	for n := 0; n < len(dst); n += 8 * PanelRows {
-		for r := 0; r < PanelRows; r += 8 {
-			x := (*[8]uint64)(words[n/(8*PanelRows)][r:])
-			for s, mask := range [...]uint64{0x00ff00ff00ff00ff, 0x0000ffff0000ffff, 0x00000000ffffffff} {
-				for j := range x {
-					if j>>s&1 == 0 {
-						exchange(&x[j], &x[j+1<<s], 8<<s, mask)
-					}
-				}
-			}
-			for g, v := range x {
-				binary.LittleEndian.PutUint64(dst[n+g*PanelRows+r:], v)
-			}
-		}
+// WeaveWords writes the 16 bits of each row from src[i*in] on side by side, for each i
+// below n: dst is [n][PanelRows].
+func WeaveWords(dst []uint16, src []byte, stride, n, in int) {
+	if n > 0 {
+		weaveWords(dst[:n*PanelRows], src[:(PanelRows-1)*stride+(n-1)*in+2], stride, n, in)
 	}
+}
+
+// WeaveBytes writes the 16 bytes that each row begins with side by side: dst is
+// [16][PanelRows].
+func WeaveBytes(dst, src []byte, stride int) {
+	weaveBytes(dst[:16*PanelRows], src[:(PanelRows-1)*stride+16], stride)
+}
+
+// WeaveScales makes of the 16 bytes that blocks of Q4_K and Q5_K begin with, one in each
+// row, the scales of Stored: two words, the second with its sign changed, and 8 scales and
+// 8 minima of 6 bits. Of the first four of each these are the low bits of bytes 4 to 7,
+// and 8 to 11; of the others the low and high halves of bytes 12 to 15, with the high bits
+// of bytes 4 to 11 above them.
+func WeaveScales(dst, src []byte, stride int) {
+	weaveScales(dst[:2*2*PanelRows+2*8*PanelRows], src[:(PanelRows-1)*stride+16], stride)
 }

@@ -18,6 +18,15 @@ func weaveHalvesAVX2(dst, src *byte, stride, n, in, out, other int)
 //go:noescape
 func weaveBitsAVX2(dst, src *byte, stride, out, two int)
 
+//go:noescape
+func weaveWordsAVX2(dst *uint16, src *byte, stride, n, in int)
+
+//go:noescape
+func weaveBytesAVX2(dst, src *byte, stride int)
+
+//go:noescape
+func weaveScalesAVX2(dst, src *byte, stride int)
+
 func weave(dst, src []byte, stride, n, in, out int, flip byte) {
 	switch {
 	case tier >= avx512:
@@ -53,4 +62,28 @@ func weaveBits(dst, src []byte, stride, out int, two bool) {
 	default:
 		weaveBitsGeneric(dst, src, stride, out, two)
 	}
+}
+
+func weaveWords(dst []uint16, src []byte, stride, n, in int) {
+	if tier == generic {
+		weaveWordsGeneric(dst, src, stride, n, in)
+		return
+	}
+	weaveWordsAVX2(&dst[0], &src[0], stride, n, in)
+}
+
+func weaveBytes(dst, src []byte, stride int) {
+	if tier == generic {
+		weaveBytesGeneric(dst, src, stride)
+		return
+	}
+	weaveBytesAVX2(&dst[0], &src[0], stride)
+}
+
+func weaveScales(dst, src []byte, stride int) {
+	if tier == generic {
+		weaveScalesGeneric(dst, src, stride)
+		return
+	}
+	weaveScalesAVX2(&dst[0], &src[0], stride)
 }

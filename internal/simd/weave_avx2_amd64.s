@@ -180,3 +180,132 @@ two:
 	OTHERS(half)
 	VZEROUPPER
 	RET
+
+// func weaveWordsAVX2(dst *uint16, src *byte, stride, n, in int)
+TEXT ·weaveWordsAVX2(SB), NOSPLIT, $0-40
+	HEAD
+	MOVQ n+24(FP), CX
+	MOVQ in+32(FP), DX
+	LEAQ (SI)(R10*1), AX
+	LEAQ (SI)(R11*1), BX
+	LEAQ (BX)(R10*1), R12
+loop:
+	VPXOR   X0, X0, X0
+	VPXOR   X1, X1, X1
+	VPINSRW $0, (SI), X0, X0
+	VPINSRW $0, (BX), X1, X1
+	VPINSRW $1, (SI)(R8*1), X0, X0
+	VPINSRW $1, (BX)(R8*1), X1, X1
+	VPINSRW $2, (SI)(R8*2), X0, X0
+	VPINSRW $2, (BX)(R8*2), X1, X1
+	VPINSRW $3, (SI)(R9*1), X0, X0
+	VPINSRW $3, (BX)(R9*1), X1, X1
+	VPINSRW $4, (AX), X0, X0
+	VPINSRW $4, (R12), X1, X1
+	VPINSRW $5, (AX)(R8*1), X0, X0
+	VPINSRW $5, (R12)(R8*1), X1, X1
+	VPINSRW $6, (AX)(R8*2), X0, X0
+	VPINSRW $6, (R12)(R8*2), X1, X1
+	VPINSRW $7, (AX)(R9*1), X0, X0
+	VPINSRW $7, (R12)(R9*1), X1, X1
+	VMOVDQU X0, (DI)
+	VMOVDQU X1, 16(DI)
+	ADDQ DX, SI
+	ADDQ DX, AX
+	ADDQ DX, BX
+	ADDQ DX, R12
+	ADDQ $32, DI
+	DECQ CX
+	JNZ  loop
+	RET
+
+// each has a byte of four words, and then the next one of each, in either half; pairs
+// brings those of eight words together.
+DATA each<>+0(SB)/8, $0x0d0905010c080400
+DATA each<>+8(SB)/8, $0x0f0b07030e0a0602
+GLOBL each<>(SB), RODATA|NOPTR, $16
+
+DATA pairs<>+0(SB)/8, $0x0000000400000000
+DATA pairs<>+8(SB)/8, $0x0000000500000001
+DATA pairs<>+16(SB)/8, $0x0000000600000002
+DATA pairs<>+24(SB)/8, $0x0000000700000003
+GLOBL pairs<>(SB), RODATA|NOPTR, $32
+
+// TRANSPOSE stores the four bytes of eight words as four times eight bytes, 16 apart.
+#define TRANSPOSE(at, y, x) \
+	VPSHUFB      Y14, y, y;          \
+	VPERMD       y, Y13, y;          \
+	VEXTRACTI128 $1, y, X8;          \
+	VMOVQ        x, (at)(DI);        \
+	VPEXTRQ      $1, x, (at+16)(DI); \
+	VMOVQ        X8, (at+32)(DI);    \
+	VPEXTRQ      $1, X8, (at+48)(DI)
+
+#define ORDERS \
+	VMOVDQU        pairs<>(SB), Y13; \
+	VBROADCASTI128 each<>(SB), Y14
+
+// func weaveBytesAVX2(dst, src *byte, stride int)
+TEXT ·weaveBytesAVX2(SB), NOSPLIT, $0-24
+	HEAD
+	ORDERS
+half:
+	WEAVE(0, Y0, Y1, Y2, Y3, X0, X1, X2, X3)
+	TRANSPOSE(0, Y0, X0)
+	TRANSPOSE(64, Y1, X1)
+	TRANSPOSE(128, Y2, X2)
+	TRANSPOSE(192, Y3, X3)
+	ADDQ R11, SI
+	ADDQ $8, DI
+	DECQ R13
+	JZ   half
+	VZEROUPPER
+	RET
+
+// PACK stores eight words of 32 bits as words of 16, which they are.
+#define PACK(at, y, x) \
+	VPACKUSDW y, y, y;   \
+	VPERMQ    $8, y, y;  \
+	VMOVDQU   x, (at)(BX)
+
+// func weaveScalesAVX2(dst, src *byte, stride int)
+TEXT ·weaveScalesAVX2(SB), NOSPLIT, $0-24
+	HEAD
+	ORDERS
+	MASK(0x3f, X15, Y15)
+	MASK(0x30, X12, Y12)
+	MOVQ DI, BX
+	VPCMPEQD Y7, Y7, Y7
+	VPSRLD   $16, Y7, Y7 // the first word
+	VPSRLD   $15, Y7, Y6
+	VPSLLD   $15, Y6, Y6 // its sign
+half:
+	WEAVE(0, Y0, Y1, Y2, Y3, X0, X1, X2, X3)
+	VPSRLD $16, Y0, Y5
+	VPXOR  Y6, Y5, Y5
+	VPAND  Y7, Y0, Y0
+	PACK(0, Y0, X0)
+	PACK(32, Y5, X5)
+	VPANDN Y15, Y12, Y10 // low halves
+	VPSRLD $2, Y1, Y4
+	VPSRLD $2, Y2, Y5
+	VPAND  Y12, Y4, Y4
+	VPAND  Y12, Y5, Y5
+	VPAND  Y10, Y3, Y0
+	VPOR   Y0, Y4, Y4
+	VPSRLD $4, Y3, Y3
+	VPAND  Y10, Y3, Y3
+	VPOR   Y3, Y5, Y5
+	VPAND  Y15, Y1, Y1
+	VPAND  Y15, Y2, Y2
+	TRANSPOSE(64, Y1, X1)
+	TRANSPOSE(128, Y4, X4)
+	TRANSPOSE(192, Y2, X2)
+	TRANSPOSE(256, Y5, X5)
+	ADDQ R11, SI
+	ADDQ $8, DI
+	ADDQ $16, BX
+	DECQ R13
+	JZ   half
+	VZEROUPPER
+	RET

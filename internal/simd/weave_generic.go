@@ -63,3 +63,34 @@ func exchange(a, b *uint64, n int, mask uint64) {
 	*b ^= t
 	*a ^= t << n
 }
+
+func weaveWordsGeneric(dst []uint16, src []byte, stride, n, in int) {
+	for i := range n {
+		for r := range PanelRows {
+			dst[i*PanelRows+r] = binary.LittleEndian.Uint16(src[i*in+r*stride:])
+		}
+	}
+}
+
+func weaveBytesGeneric(dst, src []byte, stride int) {
+	for r := range PanelRows {
+		for g, v := range src[r*stride:][:16] {
+			dst[g*PanelRows+r] = v
+		}
+	}
+}
+
+func weaveScalesGeneric(dst, src []byte, stride int) {
+	const words, groups = 2 * PanelRows, 8 * PanelRows
+	scales, mins := dst[2*words:][:groups], dst[2*words+groups:][:groups]
+	for r := range PanelRows {
+		b := src[r*stride:][:16]
+		binary.NativeEndian.PutUint16(dst[2*r:], binary.LittleEndian.Uint16(b))
+		binary.NativeEndian.PutUint16(dst[words+2*r:], binary.LittleEndian.Uint16(b[2:])^1<<15)
+		for g := range 4 {
+			at := g*PanelRows + r
+			scales[at], mins[at] = b[4+g]&63, b[8+g]&63
+			scales[at+groups/2], mins[at+groups/2] = b[12+g]&15|b[4+g]>>6<<4, b[12+g]>>4|b[8+g]>>6<<4
+		}
+	}
+}

@@ -13,3 +13,11 @@ func weaveHalves(dst, src []byte, stride, n, in, out, other int) {
 func weaveBits(dst, src []byte, stride, out int, two bool) {
 	weaveBitsGeneric(dst, src, stride, out, two)
 }
+
+func weaveWords(dst []uint16, src []byte, stride, n, in int) {
+	weaveWordsGeneric(dst, src, stride, n, in)
+}
+
+func weaveBytes(dst, src []byte, stride int) { weaveBytesGeneric(dst, src, stride) }
+
+func weaveScales(dst, src []byte, stride int) { weaveScalesGeneric(dst, src, stride) }

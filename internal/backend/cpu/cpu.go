@@ -47,11 +47,14 @@ type Backend struct {
 	pool *pool
 	busy sync.Mutex // held by the plan that runs, or is made
 
-	packed  map[*graph.Weight]*packed // products' quantized weights
-	panels  arena                     // their memory
-	buffers arena                     // of plans
-	later   []*graph.Weight           // packed in place, to be repacked
-	portion int                       // how many of them in a step; 0 before the first one of few rows
+	packed   map[*graph.Weight]*packed // products' quantized weights
+	panels   arena                     // their memory
+	buffers  arena                     // of plans
+	inPlace  []*graph.Weight           // to be repacked
+	room     []byte                    // for their panels: untouched
+	repacked int64                     // bytes of panels
+	passes   int                       // steps with weights in place
+	answered bool                      // whether one of these gave logits
 }
 
 // New starts the pool. Close ends it.
@@ -70,7 +73,7 @@ func (b *Backend) Close() error {
 }
 
 // Packed is the bytes that repacked weights take.
-func (b *Backend) Packed() int64 { return b.panels.bytes() }
+func (b *Backend) Packed() int64 { return b.repacked }
 
 // executable is a compiled plan and its buffers.
 type executable struct {
@@ -113,7 +116,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	e.b.busy.Lock()
 	defer e.b.busy.Unlock()
 	e.step, e.wanted, e.x.node = s, s.Wanted(), nil
-	e.b.settle(ctx, len(s.Tokens))
+	e.b.settle(ctx, s)
 	for i := range e.kernels {
 		k := &e.kernels[i]
 		if err := ctx.Err(); err != nil {

@@ -29,7 +29,7 @@ func (p *product) batch() int {
 	case p.tiles:
 		return simd.TilePanels
 	case p.row:
-		return 256 // enough for AddBlockRow to read several places
+		return 256
 	}
 	return 8
 }
@@ -87,7 +87,7 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 	if p.panels == nil {
 		return nil
 	}
-	p.tiles, p.row, p.whole = simd.HasTiles(rows), rows == 1 && p.panels.HasRow(), p.panels.Stored().HasChunks(rows)
+	p.tiles, p.row, p.whole = simd.HasTiles(rows), rows == 1 && p.panels.Stored().HasRow(), p.panels.Stored().HasChunks(rows)
 	p.few = p.panels.K >= panel.Chunk && p.panels.Stored().HasRows(rows)
 	if err := p.e.x.quantize(in, x, rows, p.panels, p.tiles, p.spent); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 func (p *product) loop(panels int, body func(worker, from, to int) error) error {
 	p.n, p.gap = panels, panels
 	gap, threads := apart(panels), p.e.b.pool.threads
-	if p.row && p.panels.Stored() != nil && gap > 2*threads*threads {
+	if p.row && !p.panels.InPlace() && gap > 2*threads*threads {
 		p.gap = gap // numbers enough for even shares; many threads read at many places anyway
 	}
 	return p.e.b.pool.run(p.gap, p.grain(panels), body)
@@ -154,7 +154,7 @@ func (p *product) panelsOfWeight(worker, from, to int) error {
 // rows: [panel][rows][panel.Rows], or with tiles [rows][panel][panel.Rows].
 func (p *product) add(s *scratch, acc []float32, w span) {
 	clear(acc)
-	first := p.addStored(acc, w)
+	first := p.addStored(s, acc, w)
 	if first == p.panels.Chunks() {
 		return
 	}
@@ -170,20 +170,38 @@ func (p *product) add(s *scratch, acc []float32, w span) {
 
 // addStored is add for the chunks that kernels multiply by as they are stored: it
 // returns how many those are.
-func (p *product) addStored(acc []float32, w span) int {
+func (p *product) addStored(s *scratch, acc []float32, w span) int {
+	chunks := p.panels.K / panel.Chunk
+	switch {
+	case chunks == 0 || !p.few && !p.whole && !p.row:
+		return 0
+	case !p.panels.InPlace():
+		x := p.e.x.whole(p.panels)
+		p.addPanels(acc, p.panels.Whole(w.from, w.to+(w.places-1)*w.gap), w, &x, p.e.x.joined)
+	default:
+		size, joined := p.rows*panel.Rows, len(p.e.x.joined)/chunks
+		for i := range w.panels() {
+			for c := range chunks {
+				data := p.panels.Woven(&s.panels[0], w.panel(i), c)
+				p.addPanels(acc[i*size:(i+1)*size], data, span{0, 1, 1, 0}, &p.e.x.chunks[c].Acts, p.e.x.joined[c*joined:][:joined])
+			}
+		}
+	}
+	return chunks
+}
+
+// addPanels is addStored for data of a span, some of their chunks, and as much of the
+// activations.
+func (p *product) addPanels(acc []float32, data []byte, w span, x *simd.Acts, joined []byte) {
+	size, stored := p.panels.Bytes(), p.panels.Stored()
 	switch {
 	case p.few:
-		simd.AddRows(acc, p.panels.Whole(w.from, w.to), p.panels.Bytes(), p.panels.Stored(), p.e.x.joined, p.rows)
+		simd.AddRows(acc, data, size, stored, joined, p.rows)
 	case p.whole:
-		x := p.e.x.whole(p.panels)
-		simd.AddChunks(acc, p.panels.Whole(w.from, w.to), p.panels.Bytes(), p.panels.Stored(), &x, p.rows)
-	case p.row:
-		x := p.e.x.whole(p.panels)
-		p.panels.AddRow(acc, w.from, w.to, w.gap, &x)
+		simd.AddChunks(acc, data, size, stored, x, p.rows)
 	default:
-		return 0
+		simd.AddRow(acc, data, w.to-w.from, size, w.gap*size, stored, x)
 	}
-	return p.panels.K / panel.Chunk
 }
 
 // addUnpacked is add for the chunks from the first one on of n panels that go through

@@ -39,7 +39,11 @@ func TestSpans(t *testing.T) {
 // TestPlaces: a thread reads at one place where several would leave shares uneven.
 func TestPlaces(t *testing.T) {
 	const k = 32
-	w, err := panel.New(tensor.Q4_0, panel.Rows, k, make([]byte, panel.Size(tensor.Q4_0, panel.Rows, k)))
+	place, err := panel.New(tensor.Tensor{DType: tensor.Q4_0, Shape: tensor.Shape{panel.Rows, k}, Data: make([]byte, tensor.Q4_0.RowBytes(panel.Rows*k))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := place.Move(make([]byte, panel.Size(tensor.Q4_0, panel.Rows, k)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +52,10 @@ func TestPlaces(t *testing.T) {
 		p := product{e: &executable{b: b}, panels: w, row: true, rows: 1}
 		if err := p.loop(c.panels, func(_, _, _ int) error { return nil }); err != nil || p.gap != c.gap {
 			t.Errorf("%+v: gap %d, %v", c, p.gap, err)
+		}
+		p.panels = place
+		if err := p.loop(c.panels, func(_, _, _ int) error { return nil }); err != nil || p.gap != c.panels {
+			t.Errorf("%+v in place: gap %d, %v", c, p.gap, err)
 		}
 		b.Close()
 	}

@@ -8,118 +8,142 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/panel"
-	"github.com/karat-run/karat/internal/simd"
 )
 
 // packed is a weight as kernels read it, a panel.Weight for each of its matrices:
 // in panels, or in place.
 type packed struct {
 	matrices []*panel.Weight
-	memory   []byte // of the panels
+	memory   []byte // of the panels; nil in place
 }
 
-// ready makes the quantized weights of g's products what kernels read. What these can
-// read in place stays there for now, so that the first token does not wait for it;
-// the others are repacked. Plans of one graph share them.
+// ready makes the quantized weights of g's products what kernels read. They stay in
+// place for now, so that the first token waits for no copy of them. Plans of one graph
+// share them.
 func (b *Backend) ready(g *graph.Graph, progress func(done, total int64) error) error {
-	var now []*graph.Weight
-	for _, w := range quantized(g) {
-		switch {
-		case b.packed[w] != nil:
-		case inPlace(w):
-			m, err := newInPlace(w)
-			if err != nil {
-				return fmt.Errorf("%s: %w", w.Name, err)
-			}
-			b.packed[w], b.later = m, append(b.later, w)
-		default:
-			now = append(now, w)
-		}
-	}
-	return b.repack(now, progress)
-}
-
-// settleSteps is how many steps share the work of settle.
-const settleSteps = 8
-
-// settle repacks weights that are in place: all before a step that has tiles, which want
-// panels, else some at each step of a few rows after the first one: what decodes on reads
-// large pages faster than a file's. Without memory for that they stay in place.
-func (b *Backend) settle(ctx context.Context, rows int) {
-	n := min(b.portion, len(b.later))
-	switch {
-	case len(b.later) == 0 || ctx.Err() != nil:
-		return
-	case simd.HasTiles(rows):
-		n = len(b.later)
-	case rows > fewRows:
-		return
-	case b.portion == 0:
-		b.portion = (len(b.later) + settleSteps - 1) / settleSteps
-		return
-	}
-	err := guard(func() error { return b.repack(b.later[:n], func(int64, int64) error { return ctx.Err() }) })
-	b.later = slices.DeleteFunc(b.later, func(w *graph.Weight) bool { return b.packed[w].memory != nil })
-	if err != nil && ctx.Err() == nil {
-		b.later = nil
-	}
-}
-
-// repack puts weights into panels, threads sharing each, and lets go of the file's
-// pages behind them: the model is in memory once. The panels lie in one piece, so
-// that large pages hold all of it: a weight alone may be smaller than such a page.
-func (b *Backend) repack(weights []*graph.Weight, progress func(done, total int64) error) error {
+	var read []*graph.Weight
 	var done, total int64
-	size := 0
-	for _, w := range weights {
-		total += int64(len(w.Data))
-		n, err := packedSize(w)
-		if size += n; err != nil || size < n {
-			return fmt.Errorf("%s: %w", w.Name, cmp.Or(err, errors.New("weights are more than this machine can address")))
+	for _, w := range quantized(g) {
+		if b.packed[w] != nil {
+			continue
+		}
+		m, err := newPacked(w)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.Name, err)
+		}
+		b.packed[w], b.inPlace = m, append(b.inPlace, w)
+		if len(m.matrices) == 1 { // of many, a token may need few
+			read, total = append(read, w), total+int64(len(w.Data))
 		}
 	}
-	if size == 0 {
-		return nil
-	}
-	memory, err := b.panels.add(mmap.Anonymous(size))
-	if err != nil {
-		return err
-	}
-	for _, w := range weights {
+	for _, w := range read {
 		if progress != nil {
 			if err := progress(done, total); err != nil {
 				return err
 			}
 		}
-		n, _ := packedSize(w)
-		m, err := newPacked(w, memory[:n:n], b.pool)
-		if err != nil {
-			return fmt.Errorf("%s: %w", w.Name, err)
+		if err := b.fetch(w.Data); err != nil {
+			return err
 		}
-		b.keep(w, m)
-		memory = memory[n:]
-		mmap.Drop(w.Data)
 		done += int64(len(w.Data))
 	}
-	if progress != nil {
+	if progress != nil && total > 0 {
 		return progress(done, total)
 	}
 	return nil
 }
 
-// keep makes w what m is, for products, too, that have it in place.
-func (b *Backend) keep(w *graph.Weight, m *packed) {
-	if old := b.packed[w]; old != nil {
-		for i, x := range m.matrices {
-			*old.matrices[i] = *x
-		}
-		old.memory = m.memory
+// fetch has the threads read data, which may be on a disk yet.
+func (b *Backend) fetch(data []byte) error {
+	const piece = 1 << 20
+	return b.pool.run((len(data)+piece-1)/piece, 1, func(_, from, to int) error {
+		mmap.Fetch(data[from*piece : min(to*piece, len(data))])
+		return nil
+	})
+}
+
+const (
+	// settleSteps is how many steps of few rows share the work of settle.
+	settleSteps = 8
+	// patience is how often weights are read in place before the first token: then a
+	// long prompt has paid for the panels.
+	patience = 4
+)
+
+// settle repacks weights that are in place before a step, if it is time for that: there
+// was a first token, or many steps. A step of few rows has some repacked, one of many all.
+// Without memory for panels they stay in place.
+func (b *Backend) settle(ctx context.Context, s *backend.Step) {
+	if len(b.inPlace) == 0 || ctx.Err() != nil {
 		return
 	}
-	b.packed[w] = m
+	due := b.answered || b.passes >= patience
+	b.passes, b.answered = b.passes+1, b.answered || len(s.Outputs) > 0
+	if !due {
+		return
+	}
+	if err := guard(func() error { return b.repack(ctx, b.portion(len(s.Tokens))) }); err != nil && ctx.Err() == nil {
+		b.inPlace = nil
+	}
+}
+
+// portion is the weights that a step repacks: a share of all of the model's bytes, so that
+// no token waits long.
+func (b *Backend) portion(rows int) []*graph.Weight {
+	if rows > fewRows {
+		return b.inPlace
+	}
+	all := 0
+	for w := range b.packed {
+		all += len(w.Data)
+	}
+	for i, n := 0, 0; i < len(b.inPlace); i++ {
+		if n += len(b.inPlace[i].Data); n >= all/settleSteps {
+			return b.inPlace[:i+1]
+		}
+	}
+	return b.inPlace
+}
+
+// repack puts the first of the weights in place into panels, threads sharing each, and
+// lets go of the file's pages behind them: the model is in memory once. Those that are
+// not done when ctx ends stay in place, and their room is theirs.
+func (b *Backend) repack(ctx context.Context, weights []*graph.Weight) error {
+	if b.room == nil {
+		if err := b.reserve(); err != nil {
+			return err
+		}
+	}
+	for _, w := range weights {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := b.move(w, b.room)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.Name, err)
+		}
+		mmap.Drop(w.Data)
+		b.inPlace, b.room, b.repacked = b.inPlace[1:], b.room[n:], b.repacked+int64(n)
+	}
+	return nil
+}
+
+// reserve makes room for the panels of all weights in place. It is one piece, so that large
+// pages hold all of it: a weight alone may be smaller than such a page.
+func (b *Backend) reserve() (err error) {
+	size := 0
+	for _, w := range b.inPlace {
+		n, err := packedSize(w)
+		if size += n; err != nil || size < n {
+			return fmt.Errorf("%s: %w", w.Name, cmp.Or(err, errors.New("weights are more than this machine can address")))
+		}
+	}
+	b.room, err = b.panels.add(mmap.Anonymous(size))
+	return err
 }
 
 // release lets go of the pages of weights that are in panels once more: the system may
@@ -165,12 +189,6 @@ func matrices(w *graph.Weight) (count, n, k int) {
 	return count, w.Shape.Size() / k / count, k
 }
 
-// inPlace reports whether w need not be repacked at once.
-func inPlace(w *graph.Weight) bool {
-	_, n, k := matrices(w)
-	return w.Order == nil && panel.InPlace(w.DType, n, k)
-}
-
 // dropAfter is how many bytes of a file are packed before their pages are let
 // go: the two copies of a large weight are never there at once.
 const dropAfter = 4 << 20
@@ -185,48 +203,63 @@ func packedSize(w *graph.Weight) (int, error) {
 	return count * size, nil
 }
 
-// newPacked repacks w into memory, packedSize bytes of zeros.
-func newPacked(w *graph.Weight, memory []byte, p *pool) (*packed, error) {
-	count, n, k := matrices(w)
-	m, size := &packed{memory: memory}, len(memory)/count
+// newPacked leaves w in place.
+func newPacked(w *graph.Weight) (*packed, error) {
+	if _, err := packedSize(w); err != nil {
+		return nil, err
+	}
+	m := &packed{}
+	count, n, _ := matrices(w)
 	for i := range count {
-		x, err := panel.New(w.DType, n, k, memory[i*size:(i+1)*size])
+		t, err := w.Part(i*n, (i+1)*n)
 		if err != nil {
 			return nil, err
 		}
-		m.matrices = append(m.matrices, x)
-	}
-	panels, bytes := m.matrices[0].Panels(), w.DType.RowBytes(k)
-	err := p.run(count*panels, 4, func(_, from, to int) error {
-		var buf []byte
-		kept := 0
-		for ; from < to; from++ {
-			i, j := from/panels, from%panels
-			first, end := i*n+j*panel.Rows, i*n+min((j+1)*panel.Rows, n)
-			if err := m.matrices[i].Pack(j, w.Span(first, end, &buf)); err != nil {
-				return err
-			}
-			if kept += panel.Rows * bytes; kept >= dropAfter {
-				mmap.Drop(w.Data[max(end*bytes-kept, 0) : end*bytes])
-				kept = 0
-			}
-		}
-		return nil
-	})
-	return m, err
-}
-
-// newInPlace leaves w where it is.
-func newInPlace(w *graph.Weight) (*packed, error) {
-	m := &packed{}
-	count, n, k := matrices(w)
-	size := len(w.Data) / count
-	for i := range count {
-		x, err := panel.NewInPlace(w.DType, n, k, w.Data[i*size:(i+1)*size])
+		x, err := panel.New(t)
 		if err != nil {
 			return nil, err
 		}
 		m.matrices = append(m.matrices, x)
 	}
 	return m, nil
+}
+
+// move puts w, which is in place, into panels at the beginning of memory, zeros, and
+// returns their size. Products with w have them from then on.
+func (b *Backend) move(w *graph.Weight, memory []byte) (int, error) {
+	all, err := packedSize(w)
+	if err != nil {
+		return 0, err
+	}
+	m, moved := b.packed[w], []*panel.Weight(nil)
+	size := all / len(m.matrices)
+	for i, x := range m.matrices {
+		x, err := x.Move(memory[i*size : (i+1)*size : (i+1)*size])
+		if err != nil {
+			return 0, err
+		}
+		moved = append(moved, x)
+	}
+	n, panels, bytes := moved[0].N, moved[0].Panels(), w.DType.RowBytes(w.Shape.Last())
+	err = b.pool.run(len(moved)*panels, 4, func(_, from, to int) error {
+		var s panel.Scratch
+		kept := 0
+		for ; from < to; from++ {
+			moved[from/panels].Pack(&s, from%panels)
+			if kept += panel.Rows * bytes; kept >= dropAfter {
+				end := (from/panels*n + min((from%panels+1)*panel.Rows, n)) * bytes
+				mmap.Drop(w.Data[max(end-kept, 0):end])
+				kept = 0
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	for i, x := range moved {
+		*m.matrices[i] = *x
+	}
+	m.memory = memory[:all:all]
+	return all, nil
 }

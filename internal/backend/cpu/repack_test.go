@@ -10,9 +10,11 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/panel"
+	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -38,20 +40,15 @@ func TestRepack(t *testing.T) {
 		g := &graph.Graph{Nodes: []*graph.Node{{Op: graph.Experts, W: []*graph.Weight{w}}, {Op: graph.Linear, W: []*graph.Weight{w}}}}
 		b := New(Options{Threads: threads})
 		defer b.Close()
-		stopped := errors.New("stopped")
-		if err := b.ready(g, func(int64, int64) error { return stopped }); err != stopped || len(b.packed) > 0 {
-			t.Errorf("%d threads: error %v of progress, %d weights", threads, err, len(b.packed))
+		if err := b.ready(g, nil); err != nil || b.Packed() != 0 || len(b.panels.parts) > 0 {
+			t.Fatalf("%d threads: %v, %d bytes of panels before the first token", threads, err, b.Packed())
 		}
-		var said []int64
-		if err := b.ready(g, func(done, total int64) error { said = append(said, done, total); return nil }); err != nil {
+		if err := b.repack(t.Context(), b.inPlace); err != nil {
 			t.Fatal(err)
 		}
-		if n := int64(len(data)); !slices.Equal(said, []int64{0, n, n, n}) {
-			t.Errorf("%d threads: progress %d", threads, said)
-		}
 		got := b.packed[w].memory
-		if more := Repacked(g); more != int64(len(got)-len(data)) {
-			t.Errorf("Repacked is %d, panels take %d for %d", more, len(got), len(data))
+		if more := Repacked(g); more != int64(len(got)-len(data)) || more != b.Packed()-int64(len(data)) {
+			t.Errorf("Repacked is %d, panels take %d for %d, Packed is %d", more, len(got), len(data), b.Packed())
 		}
 		if want == nil {
 			want = bytes.Clone(got)
@@ -62,38 +59,87 @@ func TestRepack(t *testing.T) {
 	}
 }
 
-// TestSettle: weights in place are repacked some at a time, after the first step of a
-// few rows, and products have the same bits all along.
-func TestSettle(t *testing.T) {
-	const n, k, many = 48, 512, 20
+// TestReady: loading tells how much of the weights it has read, and stops when it is told so.
+func TestReady(t *testing.T) {
 	b := New(Options{Threads: 2})
 	defer b.Close()
-	e := &executable{b: b, rows: many, scratch: make([]scratch, 2)}
-	random := rand.NewChaCha8([32]byte{})
-	var products []*product
-	for range settleSteps + 1 {
-		w := &graph.Weight{Tensor: tensor.Tensor{DType: tensor.Q8_0, Shape: tensor.Shape{n, k}, Data: make([]byte, tensor.Q8_0.RowBytes(n*k))}}
-		random.Read(w.Data)
-		for i := 1; i < len(w.Data); i += 34 {
-			w.Data[i] &= 0x3f // scales are finite
+	e := &executable{b: b}
+	g := &graph.Graph{Nodes: nodesOf(newProducts(t, e, tensor.Q8_0, 16, 256, 3))}
+	clear(b.packed)
+	b.inPlace = nil
+	stopped := errors.New("stopped")
+	if err := b.ready(g, func(int64, int64) error { return stopped }); err != stopped {
+		t.Errorf("error %v of progress", err)
+	}
+	clear(b.packed)
+	b.inPlace = nil
+	var said []int64
+	if err := b.ready(g, func(done, total int64) error { said = append(said, done, total); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if n := int64(16 * 8 * 34); !slices.Equal(said, []int64{0, 3 * n, n, 3 * n, 2 * n, 3 * n, 3 * n, 3 * n}) {
+		t.Errorf("progress %d", said)
+	}
+}
+
+// newProducts makes products with weights [n, k] in place, whose scales are finite.
+func newProducts(t *testing.T, e *executable, d tensor.DType, n, k, count int) (products []*product) {
+	t.Helper()
+	random := rand.NewChaCha8([32]byte{byte(d)})
+	for range count {
+		w := &graph.Weight{Tensor: tensor.Tensor{Name: "weight", DType: d, Shape: tensor.Shape{n, k}}}
+		x := make([]float32, n*k)
+		for i := range x {
+			x[i] = float32(random.Uint64()%2001)/1000 - 1
 		}
-		m, err := newInPlace(w)
+		w.Data = make([]byte, d.RowBytes(n*k))
+		if err := quant.Quantize(d, w.Data, x, k, nil); err != nil {
+			t.Fatal(err)
+		}
+		m, err := newPacked(w)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.packed[w], b.later = m, append(b.later, w)
+		e.b.packed[w], e.b.inPlace = m, append(e.b.inPlace, w)
 		products = append(products, e.newProduct(w, 0))
 	}
 	if err := e.x.start(&planner{e: e, g: &graph.Graph{Nodes: nodesOf(products)}}); err != nil {
 		t.Fatal(err)
 	}
-	x := make([]float32, many*k)
-	for i := range x {
-		x[i] = float32(i%11) - 5.3
+	return products
+}
+
+// stepOf is a step of so many rows, some of whose logits are wanted.
+func stepOf(rows, outputs int) *backend.Step {
+	return &backend.Step{Tokens: make([]int32, rows), Outputs: make([]int32, outputs)}
+}
+
+// TestSettle: until the first token nothing is repacked, then some at each step of a few
+// rows, and products have the same bits all along: of every type, and of one row, few
+// and many.
+func TestSettle(t *testing.T) {
+	for d := tensor.Q4_0; d <= tensor.MXFP4; d++ {
+		t.Run(d.String(), func(t *testing.T) { settles(t, d) })
 	}
+}
+
+func settles(t *testing.T, d tensor.DType) {
+	const k, many = 512, 64
+	n := 16
+	if d == tensor.Q4_0 || d == tensor.Q6_K {
+		n = 21 // the last panel is not full
+	}
+	b := New(Options{Threads: 2})
+	defer b.Close()
+	e := &executable{b: b, rows: many, scratch: make([]scratch, 2)}
+	products := newProducts(t, e, d, n, k, settleSteps)
+	x := make([]float32, many*k)
 	values := func() (all []float32) {
 		for _, p := range products {
-			for _, rows := range []int{1, 3, many} {
+			for _, rows := range []int{1, 3, 8, 20, many} {
+				for i := range x {
+					x[i] = float32(i%11) - 5.3
+				}
 				out := make([]float32, rows*n)
 				if err := p.run(nil, out, x, rows); err != nil {
 					t.Fatal(err)
@@ -104,25 +150,24 @@ func TestSettle(t *testing.T) {
 		return all
 	}
 	want := values()
-	for step, left := range []int{9, 9, 7, 5, 3, 1, 0, 0} { // two of nine at a time
-		rows := 1
-		if step == 1 {
-			rows = fewRows + 1
+	for i, c := range []struct{ rows, outputs, left int }{{many, 0, 8}, {many, 0, 8}, {3, 1, 8}, {1, 1, 7}, {1, 0, 6}, {2, 2, 5}, {1, 1, 4}, {1, 1, 3}, {1, 1, 2}, {1, 1, 1}, {1, 1, 0}, {1, 1, 0}} {
+		if b.settle(t.Context(), stepOf(c.rows, c.outputs)); len(b.inPlace) != c.left {
+			t.Fatalf("step %d: %d weights in place, want %d", i, len(b.inPlace), c.left)
 		}
-		if b.settle(t.Context(), rows); len(b.later) != left {
-			t.Fatalf("step %d: %d weights in place, want %d", step, len(b.later), left)
+		if n := int64(len(products)-c.left) * int64(panel.Size(d, n, k)); b.Packed() != n {
+			t.Fatalf("step %d: %d bytes are packed, want %d", i, b.Packed(), n)
 		}
-		if got := values(); !slices.Equal(got, want) {
-			t.Fatalf("step %d: other bits", step)
+		if i%4 == 3 && !slices.Equal(values(), want) {
+			t.Fatalf("step %d: other bits", i)
 		}
 	}
 	for _, p := range products {
-		if len(b.packed[p.w].memory) == 0 || p.panels.Stored() == nil {
+		if p.panels.InPlace() || len(b.packed[p.w].memory) == 0 {
 			t.Error("a weight is still in place")
 		}
 	}
-	if n := b.Packed(); n != Repacked(&graph.Graph{Nodes: nodesOf(products)})+int64(len(products)*len(products[0].w.Data)) {
-		t.Errorf("%d bytes are packed", n)
+	if len(b.room) > 0 || b.panels.bytes() != b.Packed() {
+		t.Errorf("%d bytes are reserved, %d packed", b.panels.bytes(), b.Packed())
 	}
 }
 
@@ -134,7 +179,7 @@ func TestJoin(t *testing.T) {
 	var products []*product
 	for _, k := range []int{1024, 512, 1024} {
 		w := &graph.Weight{Tensor: tensor.Tensor{DType: tensor.Q8_0, Shape: tensor.Shape{16, k}, Data: make([]byte, tensor.Q8_0.RowBytes(16*k))}}
-		m, err := newInPlace(w)
+		m, err := newPacked(w)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,33 +214,61 @@ func nodesOf(products []*product) (nodes []*graph.Node) {
 	return nodes
 }
 
-// TestSettleAtOnce: a step that has tiles repacks all; Ctrl-C leaves for later what it ends.
+// TestSettleAtOnce: a step of many rows repacks all, behind the first token or where the
+// prompt is long.
 func TestSettleAtOnce(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		b := New(Options{Threads: 1})
+		defer b.Close()
+		newProducts(t, &executable{b: b}, tensor.Q4_K, 16, 256, 3)
+		steps := patience
+		if answered {
+			steps = 1
+		}
+		for i := range steps {
+			outputs := 0
+			if answered {
+				outputs = 1
+			}
+			if b.settle(t.Context(), stepOf(fewRows+1, outputs)); b.Packed() != 0 {
+				t.Fatalf("answered %v: %d bytes are packed before step %d", answered, b.Packed(), i)
+			}
+		}
+		if b.settle(t.Context(), stepOf(fewRows+1, 0)); len(b.inPlace) != 0 {
+			t.Errorf("answered %v: %d weights in place", answered, len(b.inPlace))
+		}
+	}
+}
+
+// canceled is a context that ends after so many looks at it.
+type canceled struct {
+	context.Context
+	looks int
+}
+
+func (c *canceled) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestSettleCanceled: what Ctrl-C leaves in place keeps its room, which nothing has twice.
+func TestSettleCanceled(t *testing.T) {
 	b := New(Options{Threads: 1})
 	defer b.Close()
-	for range 3 {
-		w := &graph.Weight{Tensor: tensor.Tensor{DType: tensor.Q8_0, Shape: tensor.Shape{16, 256}, Data: make([]byte, tensor.Q8_0.RowBytes(16*256))}}
-		m, err := newInPlace(w)
-		if err != nil {
-			t.Fatal(err)
+	newProducts(t, &executable{b: b}, tensor.Q4_0, 16, 256, 5)
+	b.answered = true
+	one := int64(panel.Size(tensor.Q4_0, 16, 256))
+	for _, c := range []struct {
+		looks  int // one is settle's
+		packed int64
+		room   int64
+	}{{0, 0, 0}, {1, 0, 5}, {3, 2, 5}, {2, 3, 5}, {10, 5, 5}} {
+		b.settle(&canceled{t.Context(), c.looks}, stepOf(fewRows+1, 1))
+		if b.Packed() != c.packed*one || int64(len(b.inPlace)) != 5-c.packed || b.panels.bytes() != c.room*one {
+			t.Errorf("%d looks: %d bytes are packed of %d reserved, %d weights in place, want %d of %d, and %d", c.looks, b.Packed(), b.panels.bytes(), len(b.inPlace), c.packed*one, c.room*one, 5-c.packed)
 		}
-		b.packed[w], b.later = m, append(b.later, w)
-	}
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	const many = 64
-	b.portion = 3
-	for _, rows := range []int{1, many} {
-		if b.settle(canceled, rows); len(b.later) != 3 || b.Packed() != 0 {
-			t.Errorf("interrupted before %d rows: %d weights in place, want 3, and %d bytes for panels", rows, len(b.later), b.Packed())
-		}
-	}
-	want := 3
-	if simd.HasTiles(many) {
-		want = 0
-	}
-	if b.settle(t.Context(), many); len(b.later) != want {
-		t.Errorf("%d weights in place, want %d", len(b.later), want)
 	}
 }
 
@@ -203,16 +276,12 @@ func TestSettleAtOnce(t *testing.T) {
 func TestSettleWithoutMemory(t *testing.T) {
 	b := New(Options{Threads: 1})
 	defer b.Close()
-	w := &graph.Weight{Tensor: tensor.Tensor{DType: tensor.Q8_0, Shape: tensor.Shape{16, 256}, Data: make([]byte, tensor.Q8_0.RowBytes(16*256))}}
-	m, err := newInPlace(w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.packed[w], b.later = m, []*graph.Weight{w}
+	w := newProducts(t, &executable{b: b}, tensor.Q8_0, 16, 256, 1)[0].w
+	b.answered = true
 	w.Shape[0] = 1 << 50
-	for step, left := range []int{1, 0, 0} {
-		if b.settle(t.Context(), 1); len(b.later) != left || b.packed[w].memory != nil || b.Packed() != 0 {
-			t.Errorf("step %d: %d weights are to be repacked, want %d; %d bytes", step, len(b.later), left, b.Packed())
+	for range 2 {
+		if b.settle(t.Context(), stepOf(1, 1)); len(b.inPlace) != 0 || b.packed[w].memory != nil || b.Packed() != 0 {
+			t.Errorf("%d weights are to be repacked; %d bytes", len(b.inPlace), b.Packed())
 		}
 	}
 }
