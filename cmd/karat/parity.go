@@ -45,10 +45,12 @@ hypothesis: these should be called unknown.
   probe   right engines, looked at through a broken probe
   coarse  single faults, where layers' outputs are the only taps
   logits  single faults, without taps
+  right   right engines: every class with every precision of keys and values, and Karat's
+          own, through all taps, PyTorch's modules, layers' outputs, hidden states or none
 
 Cases run in a random order that the seed decides, so that a slice (--every) and what
 is done at Ctrl-C are samples of all. Without --models the embedded demo is the model,
---every is 100, and coarse and logits, which take minutes a case, are left out.`,
+--every is 100, and coarse and logits, which take minutes a case, and right are left out.`,
 		Example: `  karat lab bench
   karat lab bench --models ./models --faults single,clean --every 10 --verbose
   karat lab bench --models ./models --only tiny-qwen3 --json scores.json --html scores.html`,
@@ -59,7 +61,7 @@ is done at Ctrl-C are samples of all. Without --models the embedded demo is the 
 	fs.SortFlags = false
 	fs.Var((*name)(&f.models), "models", "`folder` of Hugging Face folders and GGUF files (default: the embedded demo)")
 	fs.StringSliceVar(&f.only, "only", nil, "`names` of the models in it to take")
-	fs.StringSliceVar(&f.faults, "faults", []string{"all"}, "`conditions`: single, multi, clean, probe, coarse, logits, all")
+	fs.StringSliceVar(&f.faults, "faults", []string{"all"}, "`conditions`: single, multi, clean, probe, coarse, logits, right, all")
 	fs.Uint64Var(&f.seed, "seed", 1, "`number` that random prompts, sets and the order come from")
 	fs.IntVar(&f.sets, "sets", 24, "random `sets` of faults for each model")
 	fs.IntVar(&f.every, "every", 1, "run one case in `N`")
@@ -102,7 +104,7 @@ func (f *parityFlags) options(c *cobra.Command) (o parity.Options, err error) {
 		case slices.Contains(parity.Conditions, condition):
 			o.Conditions = append(o.Conditions, condition)
 		default:
-			return o, usagef("--faults %s: possible are single, multi, clean, probe, coarse, logits and all", name)
+			return o, usagef("--faults %s: possible are single, multi, clean, probe, coarse, logits, right and all", name)
 		}
 	}
 	return o, nil

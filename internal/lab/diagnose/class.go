@@ -1,9 +1,11 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
@@ -72,13 +74,15 @@ func (c class) center() *sim.Numerics {
 }
 
 // arms are rounding as it may fall otherwise in engines of that class.
-func (c class) arms() []*sim.Numerics {
+func (c class) arms() []*sim.Numerics { return append(c.own(), c.others()...) }
+
+// own are the arms that do round as the class says.
+func (c class) own() []*sim.Numerics {
 	var arms []*sim.Numerics
-	arm := func(order sim.Order, jitter float64) *sim.Numerics {
+	arm := func(order sim.Order, jitter float64) {
 		n := c.center()
 		n.Order, n.Jitter, n.Random = order, jitter, rand.New(rand.NewPCG(uint64(len(arms)), 7))
 		arms = append(arms, n)
-		return n
 	}
 	arm(sim.Exact, 0x1p-24)
 	if c.activations == "f64" {
@@ -88,6 +92,13 @@ func (c class) arms() []*sim.Numerics {
 		arm(sim.Backward, 0x1p-24)
 		arm(sim.Lanes, 0x1p-23)
 	}
+	return arms
+}
+
+// others are those that leave out one of its roundings: engines of a class differ in where
+// exactly they round.
+func (c class) others() []*sim.Numerics {
+	var arms []*sim.Numerics
 	if c.gelu != "" {
 		arms = append(arms, class{c.activations, c.kv, ""}.center())
 	}
@@ -95,12 +106,10 @@ func (c class) arms() []*sim.Numerics {
 		arms = append(arms, class{c.activations, "f64", c.gelu}.center())
 	}
 	if c.coarse() {
-		// Engines of such a class differ in where exactly they round.
-		exact := class{activations: "f64", kv: c.kv, gelu: c.gelu}.center()
-		arms = append(arms, exact)
-		if n := arm(sim.Exact, c.step()); n.Store != nil {
-			n.Store = nil
-		}
+		arms = append(arms, class{activations: "f64", kv: c.kv, gelu: c.gelu}.center())
+		n := c.center()
+		n.Jitter, n.Random, n.Store = c.step(), rand.New(rand.NewPCG(uint64(len(c.own())+len(arms)), 7)), nil
+		arms = append(arms, n)
 	}
 	return arms
 }
@@ -120,46 +129,34 @@ func (c class) step() float64 {
 }
 
 // classes are what an engine may be, from the finest on.
-var classes = []string{"f64", "i16_32", "i16_32!", "f16", "bf16", "q8~", "q8", "q8_32"}
+var classes = []string{"f64", "i16_32", "i16_32!", "f16", "bf16", "q8~", "q8", "q8_256", "q8_32"}
 
 // infer finds the class whose emulation lies nearest to the engine's numbers, from a
-// few rows of each equation, unless the dump says it.
+// few rows of each equation, unless the dump says it. Where an equation spans a whole layer
+// one rounding hides another, so that what each is has to be asked again, given the others.
 func (r *run) infer() error {
-	c := class{"f64", "f64", ""}
 	said := r.declared
-	switch said.activations {
-	case "f64", "f32", "f16", "bf16":
-		c.activations = said.activations
-	default:
-		classes := classes
-		if said.activations != "" {
-			classes = []string{said.activations, said.activations + everywhere}
-		}
-		best, err := r.nearest(classes, func(name string) class { return class{name, store(name), ""} }, nil)
-		if err != nil {
-			return err
-		}
-		c.activations = best
-	}
-	if c.kv = said.kv; c.kv == "f32" {
+	c := class{cmp.Or(said.activations, "f64"), cmp.Or(said.kv, store(said.activations)), said.gelu}
+	if c.kv == "f32" {
 		c.kv = "f64" // no coarser than what is read
-	} else if c.kv == "" {
-		best, err := r.nearest([]string{store(c.activations), "f16", "bf16"}, func(name string) class { return class{c.activations, name, ""} },
-			func(eq *equation) bool { return spans(eq, graph.Attention) })
-		if err != nil {
-			return err
-		}
-		c.kv = best
 	}
-	if c.gelu = said.gelu; c.gelu == string(round.Exact) {
+	if c.gelu == string(round.Exact) {
 		c.gelu = ""
-	} else if c.gelu == "" && r.hasGELU() {
-		best, err := r.nearest([]string{"", "f16-table"}, func(name string) class { return class{c.activations, c.kv, name} },
-			func(eq *equation) bool { return spans(eq, graph.GLU) || spans(eq, graph.Experts) })
-		if err != nil {
+	}
+	for range maxRounds {
+		was := c
+		if err := r.inferActivations(&c); err != nil {
 			return err
 		}
-		c.gelu = best
+		if err := r.inferKV(&c); err != nil {
+			return err
+		}
+		if err := r.inferGELU(&c); err != nil {
+			return err
+		}
+		if c == was || !r.mingled(graph.Linear) && !r.mingled(graph.Attention) {
+			break
+		}
 	}
 	if c.activations == "f64" {
 		fine, err := r.exact(c)
@@ -176,6 +173,46 @@ func (r *run) infer() error {
 	r.class = c
 	r.setClass(c)
 	return nil
+}
+
+// maxRounds is how often the parts of a class are asked for again.
+const maxRounds = 4
+
+func (r *run) inferActivations(c *class) (err error) {
+	said := r.declared.activations
+	list := classes
+	switch said {
+	case "":
+	case "f64", "f32", "f16", "bf16":
+		return nil
+	default:
+		list = []string{said, said + everywhere}
+	}
+	kept := func(name string) string {
+		if r.declared.kv == "" && (store(name) != "f64" || store(c.activations) != "f64") {
+			return store(name)
+		}
+		return c.kv
+	}
+	best, err := r.nearest(list, nil, r.mingled(graph.Linear), func(name string) class { return class{name, kept(name), c.gelu} })
+	c.activations, c.kv = best, kept(best)
+	return err
+}
+
+func (r *run) inferKV(c *class) (err error) {
+	if r.declared.kv == "" {
+		ops := []graph.Op{graph.Attention}
+		c.kv, err = r.nearest([]string{store(c.activations), "f16", "bf16"}, ops, r.mingled(ops...), func(name string) class { return class{c.activations, name, c.gelu} })
+	}
+	return err
+}
+
+func (r *run) inferGELU(c *class) (err error) {
+	if r.declared.gelu == "" && r.hasGELU() {
+		ops := []graph.Op{graph.GLU, graph.Experts}
+		c.gelu, err = r.nearest([]string{"", string(round.F16Table)}, ops, r.mingled(ops...), func(name string) class { return class{c.activations, c.kv, name} })
+	}
+	return err
 }
 
 // coarser takes logits by themselves for those of an engine that rounds more than the
@@ -214,13 +251,25 @@ func store(activations string) string {
 	return "f64"
 }
 
-func spans(eq *equation, op graph.Op) bool {
-	for _, n := range eq.span {
-		if n.Op == op {
-			return true
+// spans reports whether eq has one of some operations in it.
+func spans(eq *equation, ops ...graph.Op) bool {
+	return slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return slices.Contains(ops, n.Op) })
+}
+
+// mingled reports whether most equations that have one of some operations have many others,
+// too, so that their roundings cannot be told one by one.
+func (r *run) mingled(ops ...graph.Op) bool {
+	few, many := 0, 0
+	for _, eq := range r.eqs {
+		switch {
+		case !spans(eq, ops...):
+		case len(eq.span) <= small:
+			few++
+		default:
+			many++
 		}
 	}
-	return false
+	return many > few
 }
 
 func (r *run) hasGELU() bool {
@@ -233,15 +282,15 @@ func (r *run) hasGELU() bool {
 }
 
 // nearest is the first of the names whose class lies nearest: a later one has to be
-// nearer by half. Of each equation that of asks for, the median row counts, and of
-// those the geometric mean by operation, so that faults in some do not decide.
-func (r *run) nearest(names []string, make func(string) class, of func(*equation) bool) (string, error) {
+// nearer by a sixth. Of each equation that has one of the operations, all if there are none, the
+// median row counts, and of those the geometric mean by operation, so that faults in some do not decide.
+func (r *run) nearest(names []string, ops []graph.Op, long bool, make func(string) class) (string, error) {
 	best, least := names[0], math.Inf(1)
 	for _, name := range names {
 		r.setCenter(make(name))
 		byOp := map[graph.Op][]float64{}
 		for _, eq := range r.eqs {
-			if of != nil && !of(eq) || len(eq.span) > small && len(r.eqs) > 1 || !r.judges(eq) {
+			if !long && len(eq.span) > small || ops != nil && !spans(eq, ops...) || !r.judges(eq) {
 				continue
 			}
 			sites := r.sites(eq)
@@ -297,7 +346,14 @@ func noFloors(sites []site) map[site]float64 {
 // exact reports whether the engine is as near as float64 values that were rounded
 // once to float32 for the dump, c being what else it rounds: in the median of the equations.
 func (r *run) exact(c class) (bool, error) {
-	r.setClass(c)
+	arms := c.own()
+	if r.mingled(graph.Linear) { // where the roundings of a float32 engine's many operations are those of an arm
+		for _, n := range arms {
+			n.Jitter, n.Given = 0, n.Jitter
+		}
+	}
+	r.setCenter(c)
+	r.setArms(c, arms)
 	var ratios []float64
 	for _, eq := range r.eqs {
 		if !spans(eq, graph.Linear) || !r.judges(eq) {
@@ -325,9 +381,14 @@ func (r *run) exact(c class) (bool, error) {
 // setClass makes the evaluations of all prompts those of an engine of that class.
 func (r *run) setClass(c class) {
 	r.setCenter(c)
+	r.setArms(c, c.arms())
+}
+
+// setArms makes the arms of all prompts, and those that values stored in 16 bits ask for.
+func (r *run) setArms(c class, arms []*sim.Numerics) {
 	for _, p := range r.prompts {
 		p.arms = nil
-		for _, n := range c.arms() {
+		for _, n := range arms {
 			p.arms = append(p.arms, r.model.Eval(p.IDs, p.known, n).With(r.edits))
 		}
 		if p.step > 0x1p-24 && c.step() < p.step {

@@ -202,4 +202,4 @@ func (r *run) underClasses(eq *equation, all []*attempt) (*attempt, error) {
 // logitClasses are what is tried. Of the coarse ones q8 comes first: it is what engines of
 // quantized files have, and others only come as near by chance.
 var logitClasses = []class{{"f64", "f64", ""}, {"f32", "f64", ""}, {"f32", "f16", ""}, {"f32", "f64", string(round.F16Table)},
-	{"q8~", "f64", ""}, {"q8~", "f64", string(round.F16Table)}, {"q8", "f64", ""}, {"i16_32", "f64", ""}, {"f16", "f16", ""}, {"bf16", "bf16", ""}}
+	{"i16_32", "f16", ""}, {"q8~", "f64", ""}, {"q8~", "f64", string(round.F16Table)}, {"q8", "f64", ""}, {"i16_32", "f64", ""}, {"f16", "f16", ""}, {"bf16", "bf16", ""}}

@@ -1,10 +1,10 @@
 package parity
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
-	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/fault"
 	"github.com/karat-run/karat/internal/round"
 )
@@ -16,6 +16,8 @@ type example struct {
 	faults    []fault.Fault
 	class     round.Class
 	said      bool // the dump tells its class
+	taps      Taps
+	own       own
 	seed      uint64
 	longest   int // tokens of a prompt, 0 is no limit
 }
@@ -26,16 +28,20 @@ func (c *example) name() string {
 	for _, f := range c.faults {
 		names = append(names, f.String())
 	}
-	if c.condition == Clean && len(names) == 0 {
-		names = []string{"exact"}
-		if s := c.class.String(); s != "" {
-			names[0] = s
-		}
-		if c.said {
-			names[0] += " declared"
-		}
+	if len(names) > 0 {
+		return strings.Join(names, "; ")
 	}
-	return strings.Join(names, "; ")
+	name := cmp.Or(c.class.String(), "exact")
+	if c.own != (own{}) {
+		name = c.own.String()
+	}
+	if c.said {
+		name += " declared"
+	}
+	if c.condition == Right {
+		name += " through " + string(c.taps)
+	}
+	return name
 }
 
 // plan makes the cases of all models, in a random order, and takes one in o.Every.
@@ -61,8 +67,9 @@ func plan(o *Options) (cases []*example) {
 }
 
 func (m *Model) examples(condition Condition, o *Options) (list []*example) {
+	taps := map[Condition]Taps{Coarse: Outputs, Logits: NoTaps}[condition]
 	add := func(faults ...fault.Fault) {
-		list = append(list, &example{model: m, condition: condition, faults: faults, class: o.Class})
+		list = append(list, &example{model: m, condition: condition, faults: faults, class: o.Class, taps: cmp.Or(taps, AllTaps)})
 	}
 	wrong, same := m.applicable()
 	switch condition {
@@ -86,12 +93,14 @@ func (m *Model) examples(condition Condition, o *Options) (list []*example) {
 	case Clean:
 		for _, c := range m.classes() {
 			for _, said := range []bool{false, true} {
-				list = append(list, &example{model: m, condition: condition, class: c, said: said})
+				list = append(list, &example{model: m, condition: condition, class: c, said: said, taps: AllTaps})
 			}
 		}
 		for _, f := range same {
 			add(f)
 		}
+	case Right:
+		list = m.right()
 	}
 	return list
 }
@@ -129,14 +138,7 @@ func (m *Model) probes() (list []fault.Fault) {
 func (m *Model) classes() []round.Class {
 	list := []round.Class{{}, {Activations: round.F32}, {Activations: round.F32, Lanes: 16}, {Activations: round.F16}, {Activations: round.BF16},
 		{Activations: round.Q8_32}, {Activations: round.F32, KV: round.F16}, {Activations: round.F32, KV: round.BF16}}
-	quantized, gelu := false, false
-	for _, n := range m.Graph.Nodes {
-		a, ok := n.Attr.(graph.ActAttr)
-		gelu = gelu || ok && a.Act == graph.GELUTanh
-		for _, w := range n.W {
-			quantized = quantized || w.DType.Quantized()
-		}
-	}
+	quantized, gelu := m.has()
 	if quantized { // whose rows are all that these round
 		list = append(list, round.Class{Activations: round.I16_32}, round.Class{Activations: round.I16_32, KV: round.F16}, round.Class{Activations: round.Q8, KV: round.F16})
 	}

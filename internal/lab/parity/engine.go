@@ -1,23 +1,17 @@
 package parity
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
-	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/diagnose"
 	"github.com/karat-run/karat/internal/lab/fault"
-	"github.com/karat-run/karat/internal/round"
-	"github.com/karat-run/karat/internal/tensor"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
@@ -30,7 +24,7 @@ const keep = 8
 // run runs the engine, diagnoses what it dumps and scores that. The result is nil if
 // there can be no such engine.
 func (c *example) run(ctx context.Context) (*Result, error) {
-	x := &Result{Model: c.model.Name, Condition: c.condition, Case: c.name(), Numerics: c.class.String(), Want: []fault.Injected{}, Got: []Place{}}
+	x := &Result{Model: c.model.Name, Condition: c.condition, Case: c.name(), Numerics: c.class.String(), Taps: c.taps, Want: []fault.Injected{}, Got: []Place{}}
 	prompts := c.model.prompts(c.seed, c.longest)
 	engine, input, probe := fault.Split(c.faults)
 	injected, err := fault.Inputs(prompts, input, c.model.tokens(ctx))
@@ -48,9 +42,9 @@ func (c *example) run(ctx context.Context) (*Result, error) {
 		}
 	}
 	if len(engine) == 0 {
-		kernel = nil
+		g, kernel = c.model.Graph, nil // as it is: Karat's own engine knows a layer's keys and values by their place
 	}
-	if err := c.record(ctx, g, ref.Backend{Threads: 1, Class: c.class, Kernel: kernel}, prompts); err != nil {
+	if err := c.record(ctx, g, kernel, prompts); err != nil {
 		return nil, err
 	}
 	if len(probe) > 0 {
@@ -60,13 +54,12 @@ func (c *example) run(ctx context.Context) (*Result, error) {
 		}
 		injected = append(injected, more...)
 	}
-	if c.condition != Clean {
+	if c.condition != Clean && c.condition != Right {
 		x.Want = injected
 	}
 	dump := &lab.Record{Path: x.Case, Names: lab.NamesHF, Prompts: prompts}
 	if c.said {
-		stored := cmp.Or(c.class.Activations.Stored(), round.F64)
-		dump.Declared = round.Class{Activations: cmp.Or(c.class.Activations, round.F64), KV: cmp.Or(c.class.KV, stored), GELU: cmp.Or(c.class.GELU, round.Exact)}
+		dump.Declared = c.declared()
 	}
 	d, err := try(ctx, diagnose.Options{Model: c.model.Name, Graph: c.model.Graph, Dump: dump,
 		Asked: &diagnose.Asked{Tokenizer: c.model.Tokenizer, Template: c.model.Template}})
@@ -99,39 +92,32 @@ func try(ctx context.Context, o diagnose.Options) (d *diagnose.Diagnosis, err er
 }
 
 // record computes the prompts, and takes off the taps that the condition has not.
-func (c *example) record(ctx context.Context, g *graph.Graph, b ref.Backend, prompts []*lab.Prompt) error {
+func (c *example) record(ctx context.Context, g *graph.Graph, kernel kernels, prompts []*lab.Prompt) error {
 	longest := 0
 	for _, p := range prompts {
 		longest = max(longest, len(p.IDs))
 	}
 	rows := keep
-	if c.condition == Logits {
+	if c.taps == NoTaps {
 		rows = longest
 	}
+	b, err := c.backend(kernel)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
 	r, err := lab.NewRecorder(g, b, longest, rows)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	for _, p := range prompts {
-		if err := r.Record(ctx, p, c.condition != Logits); err != nil {
+		if err := r.Record(ctx, p, c.taps != NoTaps && c.taps != States); err != nil {
 			return err
 		}
-		switch c.condition {
-		case Logits:
-			p.Hidden = nil
-		case Coarse:
-			p.Hidden = nil
-			maps.DeleteFunc(p.Taps, func(name string, _ *tensor.Tensor) bool { return !layerOutput(name) })
-		}
+		c.taps.leave(p)
 	}
 	return nil
-}
-
-// layerOutput reports whether a tap is model.layers.N.out.
-func layerOutput(name string) bool {
-	middle, ok := strings.CutPrefix(name, "model.layers.")
-	return ok && strings.HasSuffix(middle, ".out") && strings.Count(middle, ".") == 1
 }
 
 // The prompts' texts. Every script and many kinds of token are in the second.

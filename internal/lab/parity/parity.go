@@ -30,10 +30,11 @@ const (
 	Probe  Condition = "probe"  // the engine is right, its probe is broken
 	Coarse Condition = "coarse" // one fault; the layers' outputs are the only taps
 	Logits Condition = "logits" // one fault, no taps
+	Right  Condition = "right"  // none: every class and precision of keys and values, through taps of every coarseness
 )
 
 // Conditions are all of them, in the order of tables.
-var Conditions = []Condition{Single, Multi, Clean, Probe, Coarse, Logits}
+var Conditions = []Condition{Single, Multi, Clean, Probe, Coarse, Logits, Right}
 
 // Model is one that engines run.
 type Model struct {
@@ -64,6 +65,7 @@ type Result struct {
 	Condition Condition        `json:"condition"`
 	Case      string           `json:"case"` // the faults as fault.Parse reads them, or the class
 	Numerics  string           `json:"numerics,omitempty"`
+	Taps      Taps             `json:"taps"`
 	Want      []fault.Injected `json:"want"` // but for what another fault hides
 	Verdict   diagnose.Verdict `json:"verdict"`
 	Got       []Place          `json:"got"` // findings but for rounding

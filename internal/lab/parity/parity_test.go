@@ -18,7 +18,12 @@ import (
 
 func load(t *testing.T, name string) *Model {
 	t.Helper()
-	file, err := checkpoint.Open(golden.Model(t, name))
+	return open(t, name, golden.Model(t, name))
+}
+
+func open(t *testing.T, name, path string) *Model {
+	t.Helper()
+	file, err := checkpoint.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -189,7 +189,7 @@ func (x *Result) score(c *example, d *diagnose.Diagnosis) {
 		s.faulty(x.Want, x.Got, d.Verdict)
 	} else {
 		s.False.count(len(x.Got) > 0 || !fine(d.Verdict))
-		if !c.said && len(c.faults) == 0 {
+		if !c.said && len(c.faults) == 0 && c.taps != NoTaps { // logits do not tell it
 			s.Class.count(sameClass(c, d.Floors))
 		}
 	}

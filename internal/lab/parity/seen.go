@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/fault"
 	"github.com/karat-run/karat/internal/tensor"
@@ -65,7 +64,7 @@ func (c *example) outputs(ctx context.Context, faults []fault.Fault) ([]*lab.Pro
 	if err != nil {
 		return nil, err
 	}
-	return prompts, c.record(ctx, g, ref.Backend{Threads: 1, Class: c.class, Kernel: kernel}, prompts)
+	return prompts, c.record(ctx, g, kernel, prompts)
 }
 
 // equal reports whether two dumps of a prompt have the same numbers.

@@ -92,6 +92,9 @@ func (r *Report) tables() []table {
 		}
 	}
 	tables := []table{newTable("all models", names, sums)}
+	if r.Total[Right] != nil {
+		tables = append(tables, r.accused())
+	}
 	if len(r.Models) < 2 {
 		tables[0].title = "conditions"
 		return tables

@@ -18,6 +18,7 @@ type Numerics struct {
 	// Jitter multiplies all that is stored or given by 1 + Jitter·(a number of -1..1):
 	// with 2^-24 that is what a float32 engine's rounding may be.
 	Jitter float64
+	Given  float64 // likewise of what is given alone
 	Random *rand.Rand
 }
 
@@ -33,8 +34,8 @@ const (
 )
 
 func (n *Numerics) input(x []float64) {
-	if n != nil && n.Jitter != 0 {
-		n.shake(x)
+	if n != nil && max(n.Jitter, n.Given) != 0 {
+		n.shake(x, max(n.Jitter, n.Given))
 	}
 }
 
@@ -43,7 +44,7 @@ func (n *Numerics) store(x []float64) {
 		return
 	}
 	if n.Jitter != 0 {
-		n.shake(x)
+		n.shake(x, n.Jitter)
 	}
 	if n.Store != nil {
 		n.Store(x)
@@ -57,9 +58,9 @@ func (n *Numerics) Stored(x []float64) []float64 {
 	return x
 }
 
-func (n *Numerics) shake(x []float64) {
+func (n *Numerics) shake(x []float64, by float64) {
 	for i, v := range x {
-		x[i] = v * (1 + n.Jitter*(2*n.Random.Float64()-1))
+		x[i] = v * (1 + by*(2*n.Random.Float64()-1))
 	}
 }
 
