@@ -158,6 +158,9 @@ func (r *run) infer() error {
 			break
 		}
 	}
+	if err := r.inferBoth(&c); err != nil {
+		return err
+	}
 	if c.activations == "f64" {
 		fine, err := r.exact(c)
 		if err != nil {
@@ -204,6 +207,34 @@ func (r *run) inferKV(c *class) (err error) {
 		ops := []graph.Op{graph.Attention}
 		c.kv, err = r.nearest([]string{store(c.activations), "f16", "bf16"}, ops, r.mingled(ops...), func(name string) class { return class{c.activations, name, c.gelu} })
 	}
+	return err
+}
+
+// inferBoth finds roundings of activations and of keys and values together, where neither
+// alone brings an engine nearer that is not as near as float32 is.
+func (r *run) inferBoth(c *class) error {
+	if !r.mingled(graph.Linear) || c.coarse() || c.kv != "f64" || r.declared.activations != "" || r.declared.kv != "" {
+		return nil
+	}
+	single := class{"f32", "f64", c.gelu}
+	r.setCenter(single)
+	r.setArms(single.arms()) // values in 16 bits may be so because the engine computes so
+	near, err := r.lieWithin(excess)
+	if near || err != nil {
+		return err
+	}
+	var pairs []string
+	for _, a := range classes {
+		for _, kv := range []string{"f64", "f16", "bf16"} {
+			pairs = append(pairs, a+" "+kv)
+		}
+	}
+	of := func(pair string) class {
+		a, kv, _ := strings.Cut(pair, " ")
+		return class{a, kv, c.gelu}
+	}
+	best, err := r.nearest(pairs, nil, true, of)
+	*c = of(best)
 	return err
 }
 
@@ -353,11 +384,18 @@ func (r *run) exact(c class) (bool, error) {
 		}
 	}
 	r.setCenter(c)
-	r.setArms(c, arms)
+	r.setArms(arms)
+	r.addStored(c)
+	return r.lieWithin(1)
+}
+
+// lieWithin reports whether the equations with sums of products, which show how sums round,
+// lie within so many times their floors, in the median of a few rows of each and of all.
+func (r *run) lieWithin(times float64) (bool, error) {
 	var ratios []float64
 	for _, eq := range r.eqs {
 		if !spans(eq, graph.Linear) || !r.judges(eq) {
-			continue // sums of products show the difference
+			continue
 		}
 		sites := r.sites(eq)
 		sites = sites[:min(len(sites), 12)]
@@ -375,34 +413,41 @@ func (r *run) exact(c class) (bool, error) {
 			ratios = append(ratios, median(all))
 		}
 	}
-	return len(ratios) == 0 || median(ratios) <= 1, nil
+	return len(ratios) == 0 || median(ratios) <= times, nil
 }
 
 // setClass makes the evaluations of all prompts those of an engine of that class.
 func (r *run) setClass(c class) {
 	r.setCenter(c)
-	r.setArms(c, c.arms())
-}
-
-// setArms makes the arms of all prompts, and those that values stored in 16 bits ask for.
-func (r *run) setArms(c class, arms []*sim.Numerics) {
-	for _, p := range r.prompts {
-		p.arms = nil
-		for _, n := range arms {
-			p.arms = append(p.arms, r.model.Eval(p.IDs, p.known, n).With(r.edits))
-		}
-		if p.step > 0x1p-24 && c.step() < p.step {
-			for seed := range uint64(2) {
-				n := c.center()
-				n.Jitter, n.Random = p.step, rand.New(rand.NewPCG(seed, 8))
-				p.arms = append(p.arms, r.model.Eval(p.IDs, p.known, n).With(r.edits))
-			}
-		}
-	}
+	r.setArms(c.arms())
+	r.addStored(c)
 }
 
 func (r *run) setCenter(c class) {
 	for _, p := range r.prompts {
 		p.center = r.model.Eval(p.IDs, p.known, c.center()).With(r.edits)
+	}
+}
+
+func (r *run) setArms(arms []*sim.Numerics) {
+	for _, p := range r.prompts {
+		p.arms = nil
+		for _, n := range arms {
+			p.arms = append(p.arms, r.model.Eval(p.IDs, p.known, n).With(r.edits))
+		}
+	}
+}
+
+// addStored adds the arms that values stored in 16 bits ask for, which a finer class may have.
+func (r *run) addStored(c class) {
+	for _, p := range r.prompts {
+		if p.step <= 0x1p-24 || c.step() >= p.step {
+			continue
+		}
+		for seed := range uint64(2) {
+			n := c.center()
+			n.Jitter, n.Random = p.step, rand.New(rand.NewPCG(seed, 8))
+			p.arms = append(p.arms, r.model.Eval(p.IDs, p.known, n).With(r.edits))
+		}
 	}
 }

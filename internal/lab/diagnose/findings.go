@@ -196,7 +196,7 @@ func (r *run) finding(h *hypothesis) Finding {
 	}
 	w := worst(before)
 	f := Finding{Cause: h.cause, Op: h.op(), Layers: r.hypothesisLayers(h), Tap: eq.tap, From: r.names(eq.sources), Detail: h.detail, Nodes: []string{h.node.Name},
-		Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: h.computed, Confidence: 0.97}
+		Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: h.computed}
 	if c, ok := cause.Find(h.cause); ok {
 		f.Fix = c.Fix
 	}
@@ -205,13 +205,8 @@ func (r *run) finding(h *hypothesis) Finding {
 			f.Also = append(f.Also, x.cause)
 		}
 	}
-	f.Confidence -= 0.2 * float64(min(len(f.Also), 3))
-	if h.combo {
-		f.Confidence -= 0.1
-	}
 	f.Evidence = fmt.Sprintf("%s lies %s from what the engine's own values before it give, %s times the floor; ", eq.tap, lab.Digits(w.residual), lab.Digits(w.ratio()))
 	if h.cause == "unknown" {
-		f.Confidence = 0.5
 		f.Evidence += "no cause of the catalogue explains it"
 		f.Fix = "Compare this operation alone, on the same inputs, with the model's definition."
 	} else {
@@ -224,7 +219,7 @@ func (r *run) finding(h *hypothesis) Finding {
 func (r *run) numericFindings() []Finding {
 	var all []Finding
 	add := func(id, op, what string, d detail) {
-		f := Finding{Cause: id, Op: op, Layers: []int{}, From: []string{}, Nodes: []string{}, Detail: d, Confidence: 0.95, Computed: what}
+		f := Finding{Cause: id, Op: op, Layers: []int{}, From: []string{}, Nodes: []string{}, Detail: d, Computed: what}
 		for i := range r.out.Layers {
 			f.Layers = append(f.Layers, i)
 		}

@@ -45,7 +45,7 @@ func (r *run) wrongInput(p *prompt, want [][]int32, how string) {
 		}
 	}
 	r.findings = append(r.findings, Finding{Cause: cause, Op: "Embed", Layers: []int{}, Tap: "ids", From: []string{}, Nodes: []string{},
-		Detail: detail{"prompt": float64(p.Index), "got": float64(len(p.IDs)), "want": float64(len(want[0]))}, Confidence: 0.99, Computed: what,
+		Detail: detail{"prompt": float64(p.Index), "got": float64(len(p.IDs)), "want": float64(len(want[0]))}, Computed: what,
 		Evidence: fmt.Sprintf("prompt %d: %d ids, but %d by %s; the first difference is at position %d", p.Index, len(p.IDs), len(want[0]), how, firstDifference(p.IDs, want[0]))})
 }
 

@@ -194,9 +194,9 @@ func (r *run) discard(taps, set []*equation, c *equation) error {
 func (r *run) brokenProbe(eq, c *equation) Finding {
 	w := worst(eq.errors)
 	f := Finding{Cause: "unknown", Op: opName(eq.target), Layers: layersOf(eq.target), Tap: eq.tap, From: r.names(eq.sources), Nodes: []string{eq.target.Name},
-		Detail: map[string]any{}, Confidence: 0.7, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: "does nothing wrong: the tap shows something else than what the engine goes on with"}
+		Detail: map[string]any{}, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: "does nothing wrong: the tap shows something else than what the engine goes on with"}
 	if p := r.fingerprint(eq); p != nil {
-		f.Cause, f.Detail, f.Computed, f.Confidence = p.cause, p.detail, p.computed, 0.98
+		f.Cause, f.Detail, f.Computed = p.cause, p.detail, p.computed
 	}
 	if f.Cause == "unknown" {
 		f.Fix = "Look at the probe: which buffer it copies, how many values of which type, and whether the engine has written them by then."
@@ -473,7 +473,7 @@ func (r *run) misshapen() {
 			continue
 		}
 		r.findings = append(r.findings, Finding{Cause: "probe_prefix", Op: opName(u.Node), Layers: layersOf(u.Node), Tap: u.Name, From: []string{}, Nodes: []string{u.Node.Name},
-			Detail: detail{"values": float64(u.Width), "of": "row"}, Confidence: 0.9,
+			Detail:   detail{"values": float64(u.Width), "of": "row"},
 			Computed: fmt.Sprintf("does nothing wrong: the probe reads %d of %d values", u.Width, u.Node.Shape.Size()), Evidence: u.Why})
 	}
 }

@@ -38,13 +38,12 @@ type Diagnosis struct {
 
 // Finding is one cause.
 type Finding struct {
-	Cause      string         `json:"cause"`  // an ID of package cause
-	Op         string         `json:"op"`     // the graph's operation: Linear, RMSNorm, RoPE ...
-	Layers     []int          `json:"layers"` // sorted; empty outside the layers
-	Tap        string         `json:"tap"`    // the first tap at or after the fault, by PyTorch's name
-	From       []string       `json:"from"`   // the taps that the equation starts at
-	Detail     map[string]any `json:"detail"`
-	Confidence float64        `json:"confidence"` // 0..1
+	Cause  string         `json:"cause"`  // an ID of package cause
+	Op     string         `json:"op"`     // the graph's operation: Linear, RMSNorm, RoPE ...
+	Layers []int          `json:"layers"` // sorted; empty outside the layers
+	Tap    string         `json:"tap"`    // the first tap at or after the fault, by PyTorch's name
+	From   []string       `json:"from"`   // the taps that the equation starts at
+	Detail map[string]any `json:"detail"`
 
 	Nodes    []string   `json:"nodes"`          // of the graph, by name
 	Residual lab.Number `json:"residual"`       // relative error of the worst row, without the cause

@@ -24,9 +24,8 @@ type hypothesis struct {
 	value  float64                     // that was found
 	remake func(v float64) *hypothesis // with another
 
-	eqs   []*equation // that it explains
-	also  []*hypothesis
-	combo bool // named together with others of its span
+	eqs  []*equation // that it explains
+	also []*hypothesis
 }
 
 // attempt is a set of hypotheses and how far the equations lie off under it.
@@ -143,7 +142,7 @@ func (r *run) accept(eq *equation, a *attempt) error {
 	r.build(a.edits)
 	touched := []*equation{eq}
 	for _, h := range a.hs {
-		h.eqs, h.combo = append(h.eqs, eq), len(a.hs) > 1
+		h.eqs = append(h.eqs, eq)
 		r.accepted = append(r.accepted, h)
 		touched = append(touched, r.touched(h.edits)...)
 		for _, eq := range r.eqs {

@@ -23,7 +23,7 @@ func (r *run) judgePrompts() error {
 			}
 			w := worst(first.errors)
 			r.findings = append(r.findings, Finding{Cause: "probe_stale", Op: opName(first.target), Layers: []int{}, Tap: first.tap, From: []string{}, Nodes: []string{},
-				Detail: detail{"of": float64(p.Index), "prompt": float64(q.Index)}, Confidence: 0.95, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor),
+				Detail: detail{"of": float64(p.Index), "prompt": float64(q.Index)}, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor),
 				Computed: fmt.Sprintf("does nothing wrong: all taps of prompt %d are those of prompt %d", p.Index, q.Index),
 				Evidence: "they are the same to the bit where the ids are others, and follow neither from the ids nor do the logits follow from them"})
 			p.tapped, found = false, true

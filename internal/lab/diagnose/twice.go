@@ -48,7 +48,7 @@ func common(a, b lab.Placed) (x, y []float64) {
 func (r *run) disagree(n *graph.Node, pair [2]lab.Placed, a, b []float64) {
 	if n != r.g.Result() {
 		r.findings = append(r.findings, Finding{Cause: "unknown", Op: opName(n), Layers: layersOf(n), Tap: pair[1].Name, From: []string{pair[0].Name}, Nodes: []string{n.Name},
-			Detail: detail{}, Confidence: 0.6, Residual: lab.Number(lab.RelativeL2(a, b)), Floor: sameTwice, Computed: "does nothing wrong: two taps of the same value hold other numbers",
+			Detail: detail{}, Residual: lab.Number(lab.RelativeL2(a, b)), Floor: sameTwice, Computed: "does nothing wrong: two taps of the same value hold other numbers",
 			Evidence: fmt.Sprintf("%s and %s should be the same numbers", pair[0].Name, pair[1].Name)})
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/lab/cause"
 	"github.com/karat-run/karat/internal/lab/diagnose"
 	"github.com/karat-run/karat/internal/lab/fault"
+	"github.com/karat-run/karat/internal/round"
 )
 
 // unknown is the name of what no cause of the catalogue explains.
@@ -245,7 +246,8 @@ func sameClass(c *example, f diagnose.Floors) bool {
 	if want.Activations == "" {
 		want.Activations = "f64"
 	}
-	kv := want.KV == "" || f.KV == string(want.KV)
+	kv := want.KV == "" || f.KV == string(want.KV) ||
+		want.Activations == round.BF16 && want.KV == round.F16 // which loses nothing of bfloat16
 	gelu := string(want.GELU) == f.GELU
 	return kv && gelu && f.Activations == string(want.Activations)
 }

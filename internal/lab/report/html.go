@@ -55,10 +55,10 @@ type page struct {
 }
 
 type findingView struct {
-	Number      int
-	Cause, Sure string
-	Story       string // where the cause was met before
-	Facts       []line
+	Number int
+	Cause  string
+	Story  string // where the cause was met before
+	Facts  []line
 }
 
 // Label and Text let the template read a line.
@@ -120,9 +120,6 @@ func newPage(d *diagnose.Diagnosis) (*page, error) {
 	for i := range d.Findings[:min(len(d.Findings), maxFindings)] {
 		f := &d.Findings[i]
 		v := findingView{Number: i + 1, Cause: name(f.Cause), Facts: facts(d, f)}
-		if f.Confidence > 0 {
-			v.Sure = percent(f.Confidence)
-		}
 		if known, ok := cause.Find(f.Cause); ok {
 			v.Story = known.Story
 		}

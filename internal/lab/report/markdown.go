@@ -23,9 +23,6 @@ func Markdown(w io.Writer, d *diagnose.Diagnosis) error {
 		for _, l := range facts(d, f) {
 			fmt.Fprintf(&b, "- **%s**: %s\n", l.label, mark(l.text))
 		}
-		if f.Confidence > 0 {
-			fmt.Fprintf(&b, "- **sure to**: %s\n", percent(f.Confidence))
-		}
 	}
 	if over := len(d.Findings) - maxList; over > 0 {
 		fmt.Fprintf(&b, "\nand %s.\n", count(over, "more finding"))

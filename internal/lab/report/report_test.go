@@ -217,7 +217,7 @@ func TestBounded(t *testing.T) {
 func TestNoNumber(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	d := samples(t)["structural"]
-	d.Findings[0].Residual, d.Findings[0].Floor, d.Findings[0].Confidence = lab.Number(nan), lab.Number(inf), nan
+	d.Findings[0].Residual, d.Findings[0].Floor = lab.Number(nan), lab.Number(inf)
 	d.Findings[0].Detail = map[string]any{"c": nan, "f": func() {}}
 	d.Curves[0].Residual, d.Curves[1].Floor, d.Curves[2].Free = lab.Number(nan), lab.Number(inf), lab.Number(-inf)
 	d.Logits[0].Scatter[0] = [2]lab.Number{lab.Number(nan), lab.Number(inf)}

@@ -67,11 +67,7 @@ func (p *printer) styled(style, s string) string {
 // finding writes the i-th one.
 func (p *printer) finding(d *diagnose.Diagnosis, i int) {
 	f := &d.Findings[i]
-	fmt.Fprintf(&p.b, "\n%2d  %s", i+1, p.styled(bold+red, name(f.Cause)))
-	if f.Confidence > 0 {
-		p.b.WriteString(p.styled(dim, "  sure to "+percent(f.Confidence)))
-	}
-	p.b.WriteByte('\n')
+	fmt.Fprintf(&p.b, "\n%2d  %s\n", i+1, p.styled(bold+red, name(f.Cause)))
 	for _, l := range facts(d, f) {
 		label := fmt.Sprintf("    %-11s", l.label)
 		p.para(p.styled(dim, label), strings.Repeat(" ", len(label)), l.text)
