@@ -282,6 +282,10 @@ func (m *Model) Tokenize(text string, special bool) []int {
 // Detokenize is the text of ids, special tokens included.
 func (m *Model) Detokenize(ids []int) string { return m.tokenizer.Decode(ids, false) }
 
+// TokenBytes is the bytes of one token. They need not be UTF-8: a token may be a part
+// of a character.
+func (m *Model) TokenBytes(id int) []byte { return m.tokenizer.Bytes(id) }
+
 // Logits computes the logits after each of ids, as one sequence from position
 // 0: [len(ids)][VocabSize].
 func (m *Model) Logits(ctx context.Context, ids []int) ([][]float32, error) {

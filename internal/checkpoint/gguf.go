@@ -1,12 +1,16 @@
 package checkpoint
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/tensor"
 )
+
+// ErrUnsupported says that a model's architecture is none that Karat knows.
+var ErrUnsupported = errors.New("is not supported")
 
 // fromGGUF views an open GGUF file, and closes it on failure.
 func fromGGUF(path string, f *gguf.File) (*Checkpoint, error) {
@@ -17,7 +21,7 @@ func fromGGUF(path string, f *gguf.File) (*Checkpoint, error) {
 			return fmt.Errorf("checkpoint: %s: %w", path, err)
 		}
 		if !supported(c.Arch) {
-			return fmt.Errorf("checkpoint: %s: architecture %q is not supported (llama, qwen2, qwen3, gemma3 and gemma4 are)", path, c.Arch)
+			return fmt.Errorf("checkpoint: %s: architecture %q %w (llama, qwen2, qwen3, gemma3 and gemma4 are)", path, c.Arch, ErrUnsupported)
 		}
 		for _, t := range f.Tensors() {
 			if err := c.addGGUF(t); err != nil {

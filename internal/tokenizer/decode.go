@@ -109,6 +109,9 @@ func (t *Tokenizer) appendText(b []byte, id int, skipSpecial bool) []byte {
 	return append(b, text...)
 }
 
+// Bytes is the bytes that a token stands for, nil for an id outside the vocabulary.
+func (t *Tokenizer) Bytes(id int) []byte { return t.appendText(nil, id, false) }
+
 // unhex returns the value of an upper-case hexadecimal digit.
 func unhex(c byte) byte {
 	if c <= '9' {

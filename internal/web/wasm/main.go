@@ -17,6 +17,9 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/chat"
+	"github.com/karat-run/karat/internal/chat/jinja"
+	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/promise"
 )
 
@@ -30,6 +33,7 @@ func main() {
 		}
 		return plain(all)
 	})
+	export(api, "check", check)
 	export(api, "load", load)
 	api.Set("sha256", js.FuncOf(func(js.Value, []js.Value) any { return newHash() }))
 	js.Global().Set("karat", api)
@@ -57,12 +61,16 @@ func (f failure) Kind() string {
 	for _, k := range []struct {
 		is   error
 		kind string
-	}{{context.Canceled, "aborted"}, {gpu.ErrLost, "lost"}, {gpu.ErrNone, "no-gpu"}, {gpu.ErrShader, "shader"}, {gpu.ErrMemory, "memory"}, {karat.ErrFull, "full"}} {
+	}{{context.Canceled, "aborted"}, {gpu.ErrLost, "lost"}, {gpu.ErrNone, "no-gpu"}, {gpu.ErrShader, "shader"}, {gpu.ErrMemory, "memory"}, {karat.ErrFull, "full"},
+		{chat.ErrNoTemplate, "template"}, {checkpoint.ErrUnsupported, "architecture"}} {
 		if errors.Is(f.error, k.is) {
 			return k.kind
 		}
 	}
-	if errors.As(f.error, &unusable{}) {
+	switch {
+	case errors.As(f.error, new(*jinja.Error)):
+		return "template"
+	case errors.As(f.error, new(unusable)):
 		return "file"
 	}
 	return "other"

@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/web/probe"
 )
 
 // model is a loaded model as JavaScript has it: an object of functions, of which one
@@ -55,6 +58,27 @@ func load(args []js.Value) (any, error) {
 		return nil, unusable{err}
 	}
 	return m.object()
+}
+
+// check finds out whether files are a model that Karat knows, without loading it.
+func check(args []js.Value) (any, error) {
+	files, err := newFiles(argument(args, 0))
+	if err != nil {
+		return nil, err
+	}
+	list, err := sources(files, false)
+	if err != nil {
+		return nil, err
+	}
+	c, err := checkpoint.Read(list...)
+	if err != nil {
+		return nil, unusable{err}
+	}
+	defer c.Close()
+	if _, _, err := arch.Load(c); err != nil {
+		return nil, unusable{err}
+	}
+	return nil, nil
 }
 
 // choose finds what computes: the GPU if nothing is said and there is one. A program
@@ -180,7 +204,7 @@ type token struct {
 func (m *model) tokens(ids []int) []token {
 	list := make([]token, len(ids))
 	for i, id := range ids {
-		list[i] = token{id, m.m.Detokenize([]int{id})}
+		list[i] = token{id, probe.Text(m.m.TokenBytes(id))}
 	}
 	return list
 }

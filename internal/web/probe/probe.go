@@ -1,0 +1,137 @@
+// Package probe describes what one node of a model's graph computes for a text: every
+// value of it. The page's program has it; it is apart so that it runs in tests anywhere.
+package probe
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/karat-run/karat"
+)
+
+// Result describes a node's values for some tokens.
+type Result struct {
+	Name      string       `json:"name"`
+	HF        string       `json:"hf"`
+	Op        string       `json:"op"`
+	Layer     int          `json:"layer"`
+	DType     string       `json:"dtype"`
+	Shape     []int        `json:"shape"` // tokens, then the node's
+	All       Statistics   `json:"all"`
+	Rows      []Statistics `json:"rows"` // by token
+	Histogram Histogram    `json:"histogram"`
+}
+
+// Of computes ids, as one sequence from position 0, and describes all that the node of
+// that name has for them.
+func Of(ctx context.Context, m *karat.Model, ids []int, name string) (*Result, error) {
+	nodes := m.Nodes()
+	i := slices.IndexFunc(nodes, func(n karat.Node) bool { return n.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("karat: probe: the model has no node %q", name)
+	}
+	node, width := nodes[i], 1
+	for _, d := range node.Shape {
+		width *= d
+	}
+	var values []float32
+	err := m.Taps(ctx, ids, func(n karat.Node, rows []float32) {
+		if n.Name == name {
+			values = append(values, rows...)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(values) != len(ids)*width {
+		return nil, fmt.Errorf("karat: probe: %s has %d values for %d tokens of %d", name, len(values), len(ids), width)
+	}
+	r := &Result{Name: name, HF: node.HF, Op: node.Op, Layer: node.Layer, DType: "f32", Shape: append([]int{len(ids)}, node.Shape...), All: statisticsOf(values)}
+	for row := range slices.Chunk(values, width) {
+		r.Rows = append(r.Rows, statisticsOf(row))
+	}
+	r.Histogram = histogramOf(values, r.All)
+	return r, nil
+}
+
+// Statistics are those of some values. Of NaNs and infinities there are only counts.
+type Statistics struct {
+	N    int     `json:"n"`
+	NaN  int     `json:"nan"`
+	Inf  int     `json:"inf"`
+	Zero int     `json:"zero"`
+	Min  float64 `json:"min"`
+	Max  float64 `json:"max"`
+	Mean float64 `json:"mean"`
+	Std  float64 `json:"std"`
+	RMS  float64 `json:"rms"`
+}
+
+func statisticsOf(x []float32) Statistics {
+	s := Statistics{N: len(x)}
+	var sum, squares, finite float64
+	for _, f := range x {
+		v := float64(f)
+		switch {
+		case math.IsNaN(v):
+			s.NaN++
+			continue
+		case math.IsInf(v, 0):
+			s.Inf++
+			continue
+		case v == 0:
+			s.Zero++
+		}
+		if finite == 0 {
+			s.Min, s.Max = v, v
+		}
+		s.Min, s.Max = min(s.Min, v), max(s.Max, v)
+		sum, squares, finite = sum+v, squares+v*v, finite+1
+	}
+	if finite > 0 {
+		s.Mean, s.RMS = sum/finite, math.Sqrt(squares/finite)
+		s.Std = math.Sqrt(max(0, squares/finite-s.Mean*s.Mean))
+	}
+	return s
+}
+
+// Histogram counts finite values between the least and the largest, in steps of the
+// same width.
+type Histogram struct {
+	From   float64 `json:"from"`
+	To     float64 `json:"to"`
+	Counts []int   `json:"counts"`
+}
+
+func histogramOf(x []float32, s Statistics) Histogram {
+	h := Histogram{s.Min, s.Max, make([]int, 64)}
+	for _, f := range x {
+		if v := float64(f); !math.IsNaN(v) && !math.IsInf(v, 0) {
+			i := 0
+			if s.Max > s.Min {
+				i = min(int((v-s.Min)/(s.Max-s.Min)*float64(len(h.Counts))), len(h.Counts)-1)
+			}
+			h.Counts[i]++
+		}
+	}
+	return h
+}
+
+// Text is a token's bytes as text; those that are no UTF-8 are shown as <0xE2>.
+func Text(b []byte) string {
+	var s strings.Builder
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 {
+			fmt.Fprintf(&s, "<0x%02X>", b[0])
+		} else {
+			s.Write(b[:n])
+		}
+		b = b[n:]
+	}
+	return s.String()
+}
