@@ -68,7 +68,7 @@ func newProber(ctx context.Context, source, bos, eos string) (*prober, error) {
 	p := &prober{ctx: &meter{ctx, probeLooks}, bos: bos, eos: eos, known: map[string]bool{},
 		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	var err error
-	p.template, err = chat.Parse(source, chat.Limits{MaxSteps: probeSteps, MaxOutput: probeOutput, Timeout: -1, Watch: p.hear})
+	p.template, err = chat.Parse(source, chat.Limits{MaxSteps: probeSteps, MaxOutput: probeOutput, Watch: p.hear})
 	return p, err
 }
 
