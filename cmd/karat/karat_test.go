@@ -246,3 +246,25 @@ func TestReadInterrupted(t *testing.T) {
 		t.Errorf("%q, %v", text, err)
 	}
 }
+
+// TestTokenizeMemory: a text of one letter takes 20 bytes of memory a byte, from standard
+// input to what is printed.
+func TestTokenizeMemory(t *testing.T) {
+	tokenize := func(text string) (allocated int) {
+		c := newRootCommand()
+		c.SetArgs([]string{"tokenize", "--ids", "-m", golden.Model(t, "tiny-llama")})
+		c.SetIn(strings.NewReader(text))
+		c.SetOut(io.Discard)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := c.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		return int(after.TotalAlloc - before.TotalAlloc)
+	}
+	none, n := tokenize("a"), 1<<20
+	if got := tokenize(strings.Repeat("a", n)) - none; got > 20*n {
+		t.Errorf("%d bytes for %d", got, n)
+	}
+}

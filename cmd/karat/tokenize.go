@@ -3,11 +3,13 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 
+	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/tokenizer"
 	"github.com/spf13/cobra"
 )
@@ -29,12 +31,16 @@ the same prompt, BOS included where the model wants it.
 The text is TEXT, the file after -f, or standard input; the line end that a file
 ends in is dropped. Names of special tokens, such as <eos>, are text
 unless --special is given. With --decode the text holds ids, separated by spaces,
-commas or line ends, and their text is printed.`,
+commas or line ends, and their text is printed.
+
+MODEL may also be what has a tokenizer and no more: a GGUF file without tensors, a
+tokenizer.json or a tokenizer.model, or the folder of one.`,
 		Example: `  karat tokenize "The color of the sky is"
   karat tokenize -m model.gguf --ids -f prompt.txt
   karat tokenize -m model.gguf --special "<|im_start|>user"
   karat tokenize --ids "Hello" | karat tokenize --decode
-  karat tokenize --json "Hello" | jq '.[].id'`,
+  karat tokenize --json "Hello" | jq '.[].id'
+  karat tokenize -m tokenizer.json "Hello"`,
 		Args: atMost(1, "quote the text"),
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
@@ -64,13 +70,7 @@ func (f *tokenizeFlags) run(c *cobra.Command, args []string) error {
 	if !ok {
 		return usagef("no TEXT, no -f FILE, and standard input is a terminal")
 	}
-	sayModel(f.model, c.ErrOrStderr())
-	m, err := openCheckpoint(f.model)
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	t, err := m.Tokenizer()
+	t, err := f.open(c)
 	if err != nil {
 		return err
 	}
@@ -78,12 +78,26 @@ func (f *tokenizeFlags) run(c *cobra.Command, args []string) error {
 	if f.decode {
 		err = f.writeText(w, t, text)
 	} else {
-		err = f.writeIDs(w, t, t.Encode(text, tokenizer.Options{ParseSpecial: f.special, AddSpecial: !f.noBOS}))
+		err = f.writeIDs(w, t, text)
 	}
 	if err != nil {
 		return err
 	}
 	return w.Flush()
+}
+
+// open is the tokenizer of the model, or of what has no more than a tokenizer.
+func (f *tokenizeFlags) open(c *cobra.Command) (*tokenizer.Tokenizer, error) {
+	if f.model != "" {
+		return checkpoint.OpenTokenizer(f.model)
+	}
+	sayModel(f.model, c.ErrOrStderr())
+	m, err := openCheckpoint(f.model)
+	if err != nil {
+		return nil, err
+	}
+	t, err := m.Tokenizer()
+	return t, errors.Join(err, m.Close())
 }
 
 // kindName names a kind of token.
@@ -103,35 +117,59 @@ func kindName(k tokenizer.Kind) string {
 	return "unused"
 }
 
-func (f *tokenizeFlags) writeIDs(w io.Writer, t *tokenizer.Tokenizer, ids []int) error {
-	type token struct {
-		ID    int    `json:"id"`
-		Piece string `json:"piece"`
-		Kind  string `json:"kind"`
-	}
-	list := make([]token, len(ids))
-	words := make([]string, len(ids))
-	for i, id := range ids {
-		piece, kind := t.Token(id)
-		list[i], words[i] = token{id, piece, kindName(kind)}, strconv.Itoa(id)
-	}
+// writeIDs writes the ids of a text as they come.
+func (f *tokenizeFlags) writeIDs(w io.Writer, t *tokenizer.Tokenizer, text string) error {
+	before, between, after := "", "\n", "\n"
 	switch {
 	case f.json:
-		return newEncoder(w).Encode(list)
+		before, between, after = "[", ",", "]\n"
 	case f.ids:
-		_, err := fmt.Fprintln(w, strings.Join(words, " "))
-		return err
+		between = " "
 	}
-	for _, x := range list {
-		kind := ""
-		if x.Kind != kindName(tokenizer.Normal) {
-			kind = "  (" + x.Kind + ")"
-		}
-		if _, err := fmt.Fprintf(w, "%8d  %s%s\n", x.ID, oneLine(x.Piece), kind); err != nil {
+	line := []byte(before)
+	first := true
+	for ids, err := range t.IDs(context.Background(), text, tokenizer.Options{ParseSpecial: f.special, AddSpecial: !f.noBOS}) {
+		if err != nil {
 			return err
 		}
+		for _, id := range ids {
+			if !first {
+				line = append(line, between...)
+			}
+			line, first = f.appendID(line, t, id), false
+			if _, err := w.Write(line); err != nil {
+				return err
+			}
+			line = line[:0]
+		}
 	}
-	return nil
+	if first && !f.json && !f.ids {
+		return nil
+	}
+	_, err := w.Write(append(line, after...))
+	return err
+}
+
+// appendID appends an id as it is printed.
+func (f *tokenizeFlags) appendID(b []byte, t *tokenizer.Tokenizer, id int) []byte {
+	if f.ids {
+		return strconv.AppendInt(b, int64(id), 10)
+	}
+	piece, k := t.Token(id)
+	if f.json {
+		var object strings.Builder
+		newEncoder(&object).Encode(struct { // of strings to memory: cannot fail
+			ID    int    `json:"id"`
+			Piece string `json:"piece"`
+			Kind  string `json:"kind"`
+		}{id, piece, kindName(k)})
+		return append(b, strings.TrimSuffix(object.String(), "\n")...)
+	}
+	b = fmt.Appendf(b, "%8d  %s", id, oneLine(piece))
+	if k != tokenizer.Normal {
+		b = fmt.Appendf(b, "  (%s)", kindName(k))
+	}
+	return b
 }
 
 func (f *tokenizeFlags) writeText(w io.Writer, t *tokenizer.Tokenizer, list string) error {

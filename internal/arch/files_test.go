@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -208,10 +209,22 @@ func TestIncidentTokenizer(t *testing.T) {
 	write(t, folder, "tokenizer.json", string(json))
 	huge := synthetic("llama").write(t)
 	sparse(t, huge, "tokenizer.json")
+	many := make([]string, 300_000)
+	var list strings.Builder
+	for i := range many {
+		many[i] = fmt.Sprintf("<%d>", i)
+		fmt.Fprintf(&list, `%q:%d,`, many[i], i)
+	}
+	long := synthetic("llama").write(t)
+	write(t, long, "tokenizer.json", `{"model":{"vocab":{`+strings.TrimSuffix(list.String(), ",")+`},"merges":[]}}`)
 	for _, c := range []struct {
 		row, path string
 		want      string
 	}{
+		{"far more tokens than rows", long, "tokenizer.json: 5177813 bytes, expected at most"},
+		{"far more tokens than rows in GGUF", inGGUF(func(kv map[string]any) {
+			kv["tokens"], kv["scores"], kv["token_type"] = many, make([]float32, len(many)), make([]int32, len(many))
+		}), "the tokenizer has 300000 tokens, but the model embeds 300"},
 		{"no tokenizer", synthetic("llama").write(t), "neither tokenizer.json nor tokenizer.model is there"},
 		{"tokenizer.json of 1 GiB", huge, "tokenizer.json: 1073741824 bytes"},
 		{"more tokens than rows", folder, "the tokenizer has 2048 tokens, but the model embeds 48"},
@@ -231,7 +244,12 @@ func TestIncidentTokenizer(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Close()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			_, err = m.Tokenizer()
+			if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 8<<20 {
+				t.Errorf("%d bytes of memory", after.TotalAlloc-before.TotalAlloc)
+			}
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.path) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}

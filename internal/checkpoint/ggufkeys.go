@@ -184,7 +184,7 @@ func (c *Checkpoint) TextGGUF() (keys []gguf.KeyValue, notes []string, err error
 // tokenizerToGGUF translates the tokenizer of a Hugging Face folder. The ids that
 // end a turn and are not known to by their names take the keys of eot and eom.
 func (c *Checkpoint) tokenizerToGGUF(config []byte) (g tokenizer.GGUF, notes []string, err error) {
-	f, err := tokenizerFiles(c.Path)
+	f, err := tokenizerFiles(c.Path, c.maxTokenizer())
 	if err != nil {
 		return g, nil, err
 	}

@@ -15,6 +15,7 @@ import (
 // tokenizer is made only when it is asked for.
 type textFiles struct {
 	template   string // chat template; "" for none
+	tokens     int    // that a GGUF file's tokenizer has
 	generation Generation
 	tokenizer  func() (*tokenizer.Tokenizer, error)
 	gguf       func() (tokenizer.GGUF, []string, error) // the same as GGUF has it, and what GGUF cannot say
@@ -77,8 +78,25 @@ func (c *Checkpoint) EndOfTurn(t *tokenizer.Tokenizer) []int {
 	return ids
 }
 
+// Bounds of a tokenizer by the number of tokens that the model embeds, before it is made:
+// tokens beyond these, and bytes of tokenizer.json, whose published ones have 130 a token.
+const (
+	maxBeyond     = 1 << 12
+	maxJSON       = 1 << 20
+	maxTokenBytes = 1 << 10
+)
+
+// maxTokenizer is how many bytes a file of the folder's tokenizer may have.
+func (c *Checkpoint) maxTokenizer() int {
+	return min(maxTokenizer, maxJSON+maxTokenBytes*c.settings.integer("vocab_size"))
+}
+
 // Tokenizer makes the model's tokenizer.
 func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
+	n := c.settings.integer("vocab_size")
+	if c.text.tokens > n+maxBeyond {
+		return nil, fmt.Errorf("checkpoint: %s: the tokenizer has %d tokens, but the model embeds %d", c.Path, c.text.tokens, n)
+	}
 	t, err := c.text.tokenizer()
 	if err != nil && c.Format == GGUF {
 		return nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
@@ -86,7 +104,6 @@ func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
 	if err != nil { // it names the file in the folder
 		return nil, err
 	}
-	n := c.settings.integer("vocab_size")
 	for id := n; id < t.VocabSize(); id++ { // special ones may lie there: Gemma 3's text models have one for images
 		if text, kind := t.Token(id); kind != tokenizer.Control && kind != tokenizer.Unused {
 			return nil, fmt.Errorf("checkpoint: %s: the tokenizer has %d tokens, but the model embeds %d: token %d is %q", c.Path, t.VocabSize(), n, id, text)
@@ -98,7 +115,9 @@ func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
 // textHF reads the text files of a Hugging Face folder; those of the tokenizer
 // when it is made.
 func (c *Checkpoint) textHF(dir string, config []byte) (textFiles, error) {
-	t := textFiles{tokenizer: func() (*tokenizer.Tokenizer, error) { return tokenizerHF(dir) }}
+	t := textFiles{tokenizer: func() (*tokenizer.Tokenizer, error) {
+		return tokenizerHF(dir, c.maxTokenizer())
+	}}
 	t.gguf = func() (tokenizer.GGUF, []string, error) { return c.tokenizerToGGUF(config) }
 	generation, err := readText(dir, "generation_config.json", maxConfig)
 	if err != nil {
@@ -133,13 +152,15 @@ func (c *Checkpoint) textHF(dir string, config []byte) (textFiles, error) {
 	return t, nil
 }
 
-// tokenizerFiles reads the files of a Hugging Face folder's tokenizer.
-func tokenizerFiles(dir string) (f tokenizer.Files, err error) {
+// tokenizerFiles reads the files of a Hugging Face folder's tokenizer, of which one may have
+// so many bytes.
+func tokenizerFiles(dir string, most int) (f tokenizer.Files, err error) {
+
 	for _, file := range []struct {
 		name  string
 		limit int
 		to    *[]byte
-	}{{"tokenizer_config.json", maxText, &f.Config}, {"tokenizer.json", maxTokenizer, &f.JSON}, {"tokenizer.model", maxTokenizer, &f.Model}} {
+	}{{"tokenizer_config.json", maxText, &f.Config}, {"tokenizer.json", most, &f.JSON}, {"tokenizer.model", most, &f.Model}} {
 		if *file.to, err = readText(dir, file.name, file.limit); err != nil {
 			return f, err
 		}
@@ -151,11 +172,16 @@ func tokenizerFiles(dir string) (f tokenizer.Files, err error) {
 }
 
 // tokenizerHF makes the tokenizer of a Hugging Face folder.
-func tokenizerHF(dir string) (*tokenizer.Tokenizer, error) {
-	f, err := tokenizerFiles(dir)
+func tokenizerHF(dir string, most int) (*tokenizer.Tokenizer, error) {
+	f, err := tokenizerFiles(dir, most)
 	if err != nil {
 		return nil, err
 	}
+	return parseTokenizer(dir, f)
+}
+
+// parseTokenizer makes the tokenizer of the files of a folder.
+func parseTokenizer(dir string, f tokenizer.Files) (*tokenizer.Tokenizer, error) {
 	name, from, file := "tokenizer.json", tokenizer.FromJSON, f.JSON
 	if file == nil {
 		name, from, file = "tokenizer.model", tokenizer.FromSentencePiece, f.Model
@@ -202,6 +228,9 @@ func configTemplate(config []byte) (template string, others []string, err error)
 func textGGUF(f *gguf.File) (textFiles, error) {
 	var t textFiles
 	var err error
+	if v, ok := f.Metadata.Lookup(tokenizerPrefix + "tokens"); ok {
+		t.tokens = v.Len()
+	}
 	if t.template, err = f.Metadata.String("tokenizer.chat_template"); err != nil && !errors.Is(err, gguf.ErrNoKey) {
 		return t, err
 	}

@@ -1,0 +1,79 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/tokenizer"
+)
+
+// OpenTokenizer makes the tokenizer of a model, or of what has a tokenizer and no more: a
+// GGUF file without tensors, of any architecture; a tokenizer.json or tokenizer.model, with the
+// tokenizer_config.json beside it; the folder of such a file.
+func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	switch ext := strings.ToLower(filepath.Ext(path)); {
+	case st.IsDir():
+		if _, err := os.Stat(filepath.Join(path, "config.json")); errors.Is(err, fs.ErrNotExist) {
+			return tokenizerHF(path, maxTokenizer)
+		}
+	case ext == ".json", ext == ".model":
+		return bareTokenizer(path, ext)
+	case ext == ".gguf":
+		if t, err := vocabularyGGUF(path); t != nil || err != nil {
+			return t, err
+		}
+	}
+	c, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	t, err := c.Tokenizer()
+	return t, errors.Join(err, c.Close())
+}
+
+// bareTokenizer is the tokenizer of a file that may have any name with its extension.
+func bareTokenizer(path, ext string) (*tokenizer.Tokenizer, error) {
+	dir := filepath.Dir(path)
+	b, err := readText(dir, filepath.Base(path), maxTokenizer)
+	if err != nil {
+		return nil, err
+	}
+	f := tokenizer.Files{JSON: b}
+	if ext == ".model" {
+		f = tokenizer.Files{Model: b}
+	}
+	if f.Config, err = readText(dir, "tokenizer_config.json", maxText); err != nil {
+		return nil, err
+	}
+	return parseTokenizer(dir, f)
+}
+
+// vocabularyGGUF is the tokenizer of a GGUF file without tensors, nil of one with them.
+func vocabularyGGUF(path string) (*tokenizer.Tokenizer, error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	defer f.Close()
+	if len(f.Tensors()) > 0 {
+		return nil, nil
+	}
+	g, err := metadataTokenizer(f.Metadata)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %s: %w", path, err)
+	}
+	t, err := tokenizer.FromGGUF(g)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %s: %w", path, err)
+	}
+	return t, nil
+}
