@@ -29,7 +29,7 @@ func TestIncidentPipes(t *testing.T) {
 			if err := os.Symlink("/dev/zero", path); err != nil {
 				t.Fatal(err)
 			}
-			fails(t, dir, name+": not a regular file")
+			fails(t, dir, name+": a link out of the folder, to /dev/zero")
 		})
 	}
 	pipe := filepath.Join(t.TempDir(), "model.gguf")
@@ -52,15 +52,28 @@ func TestIncidentPipes(t *testing.T) {
 	}
 }
 
-// TestLinks follows symbolic links to files, of which Hugging Face's cache is made.
+// TestLinks follows symbolic links as Hugging Face's cache is made of them, and no others.
 func TestLinks(t *testing.T) {
-	dir, links := synthetic("qwen3").write(t), t.TempDir()
+	dir := synthetic("qwen3").write(t)
+	want := printed(t, dir)
+	repo, links := filepath.Join(t.TempDir(), "models--karat--tiny"), t.TempDir()
+	snapshot := filepath.Join(repo, "snapshots", "main")
+	if err := os.MkdirAll(snapshot, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, filepath.Join(repo, "blobs")); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"config.json", "model.safetensors"} {
-		if err := os.Symlink(filepath.Join(dir, name), filepath.Join(links, name)); err != nil {
+		if err := os.Symlink("../../blobs/"+name, filepath.Join(snapshot, name)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Join(repo, "blobs", name), filepath.Join(links, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, want := printed(t, links), printed(t, dir); got != want {
+	if got := printed(t, snapshot); got != want {
 		t.Error(difference(got, want))
 	}
+	fails(t, links, "a link out of the folder")
 }

@@ -55,6 +55,9 @@ func open(path string) (*files, error) {
 const maxConfig = 1 << 20
 
 func openFolder(dir string) (*files, error) {
+	if err := checkpoint.CheckLinks(dir); err != nil {
+		return nil, fmt.Errorf("check: %w", err)
+	}
 	f := &files{format: checkpoint.HuggingFace, dir: dir}
 	config, err := readFile(filepath.Join(dir, "config.json"), maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {

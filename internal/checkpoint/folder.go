@@ -51,6 +51,9 @@ func readText(dir, name string, limit int) ([]byte, error) {
 
 // openFolder opens a Hugging Face folder as it is downloaded.
 func openFolder(dir string) (*Checkpoint, error) {
+	if err := CheckLinks(dir); err != nil {
+		return nil, err
+	}
 	config, err := readText(dir, "config.json", maxConfig)
 	if err != nil {
 		return nil, err

@@ -23,6 +23,9 @@ func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
 	switch ext := strings.ToLower(filepath.Ext(path)); {
 	case st.IsDir():
 		if _, err := os.Stat(filepath.Join(path, "config.json")); errors.Is(err, fs.ErrNotExist) {
+			if err := CheckLinks(path); err != nil {
+				return nil, err
+			}
 			return tokenizerHF(path, maxTokenizer)
 		}
 	case ext == ".json", ext == ".model":
