@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/tensor"
@@ -323,18 +322,15 @@ func TestVocabularies(t *testing.T) {
 	}
 	for _, path := range paths {
 		data := unzip(t, path)
-		start := time.Now()
 		f, err := Parse(data)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
 		}
-		opened := time.Since(start)
 		tokens, err := f.Metadata.Strings("tokenizer.ggml.tokens")
 		if err != nil || len(tokens) < 30000 {
 			t.Errorf("%s: %d tokens, %v", path, len(tokens), err)
 		}
-		t.Logf("%s: %d tokens, opened in %v, decoded in %v", filepath.Base(path), len(tokens), opened, time.Since(start)-opened)
 	}
 }
 

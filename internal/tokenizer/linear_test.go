@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/tokenizer"
@@ -35,11 +34,7 @@ func TestMegabyte(t *testing.T) {
 		tok := fromJSON(t, golden.Model(t, model))
 		for _, unit := range runs {
 			text := strings.Repeat(unit, 1_000_000/len(unit))
-			start := time.Now()
 			ids := tok.Encode(text, tokenizer.Options{ParseSpecial: true})
-			if d := time.Since(start); d > 5*time.Second {
-				t.Errorf("%s: %+q: %v", model, unit, d)
-			}
 			want := text
 			switch {
 			case unit == "\xff":

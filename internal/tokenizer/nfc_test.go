@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -79,15 +78,12 @@ func TestNFCInvalid(t *testing.T) {
 	}
 }
 
-// TestNFCLinear normalizes a megabyte of combining characters in the worst order.
+// TestNFCLinear normalizes a megabyte of combining characters in the worst order, for
+// which quadratic time would be many minutes.
 func TestNFCLinear(t *testing.T) {
 	const marks = "\u0301\u0316" // classes 230 and 220
 	in := "e" + strings.Repeat(marks, 1<<18)
-	start := time.Now()
 	got := nfc(in, &watch{})
-	if d := time.Since(start); d > 5*time.Second {
-		t.Errorf("%d bytes took %v", len(in), d)
-	}
 	want := "é" + strings.Repeat("\u0316", 1<<18) + strings.Repeat("\u0301", 1<<18-1)
 	if got != want {
 		t.Errorf("%d bytes, want %d", len(got), len(want))
