@@ -2,8 +2,11 @@ package gguf
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -97,6 +100,63 @@ func checkSame(t *testing.T, g *File, written []byte) {
 		w, _ := h.Metadata.Lookup(h.Metadata.Keys()[i])
 		if v.key != w.key || v.typ != w.typ || !bytes.Equal(v.data, w.data) {
 			t.Fatalf("read again: key %q differs", k)
+		}
+	}
+}
+
+// FuzzSplit: two parts of any bytes are joined, or refused, in the same way from memory,
+// piece by piece, and with either of them first; what is joined lies inside them.
+func FuzzSplit(f *testing.F) {
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		source := func(no int, data []byte) (memory, pieces Source) {
+			name := partPath("m", no, 2)
+			return Source{Name: name, Data: data}, Source{Name: name, At: bytes.NewReader(data), Size: int64(len(data))}
+		}
+		a1, a2 := source(1, a)
+		b1, b2 := source(2, b)
+		g, err := Read(a1, b1)
+		for i, files := range [][]Source{{a2, b2}, {b1, a2}, {b2, a1}} {
+			other, err2 := Read(files...)
+			if (err == nil) != (err2 == nil) {
+				t.Fatalf("in memory: %v; way %d: %v", err, i, err2)
+			}
+			if err == nil && len(other.Tensors()) != len(g.Tensors()) {
+				t.Fatalf("in memory: %d tensors; way %d: %d", len(g.Tensors()), i, len(other.Tensors()))
+			}
+		}
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "gguf: ") {
+				t.Fatal(err)
+			}
+			return
+		}
+		for _, x := range g.Tensors() {
+			if n, err := tensor.Bytes(x.DType, x.Shape); err != nil || n != len(x.Data) || n > len(a)+len(b) {
+				t.Fatalf("%s: %d bytes, want %d, %v", x.Name, len(x.Data), n, err)
+			}
+		}
+	})
+}
+
+// TestSplitCorpus writes what FuzzSplit begins with.
+func TestSplitCorpus(t *testing.T) {
+	parts := func(a, b spec) []byte {
+		return fmt.Appendf(nil, "go test fuzz v1\n[]byte(%q)\n[]byte(%q)\n", a.bytes(), b.bytes())
+	}
+	for name, want := range map[string][]byte{
+		"two":          parts(splitPart(0, 2, 3, "c"), splitPart(1, 2, 3, "b", "a")),
+		"none-in-one":  parts(splitPart(0, 2, 1), splitPart(1, 2, 1, "a")),
+		"twice":        parts(splitPart(0, 2, 2, "a"), splitPart(1, 2, 2, "a")),
+		"other-number": parts(splitPart(0, 2, 2, "a"), splitPart(0, 2, 2, "b")),
+	} {
+		path := filepath.Join("testdata", "fuzz", "FuzzSplit", name)
+		if *update {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, want, 0o666)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is stale (%v): run go test -run Corpus -update", path, err)
 		}
 	}
 }

@@ -2,7 +2,9 @@ package lab
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
+	"reflect"
 	"testing"
 
 	"github.com/karat-run/karat/internal/safetensors"
@@ -46,4 +48,80 @@ func FuzzRecord(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// FuzzInputs: what is taken for prompts has one form each, and is the same after it was
+// written and read again.
+func FuzzInputs(f *testing.F) {
+	f.Fuzz(func(t *testing.T, data []byte) {
+		inputs, err := parseInputs(data)
+		if err != nil {
+			return
+		}
+		for _, in := range inputs {
+			if err := in.check(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		written, err := json.Marshal(inputs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := parseInputs(written)
+		if err != nil || !reflect.DeepEqual(again, inputs) {
+			t.Fatalf("%s: %+v, was %+v, %v", written, again, inputs, err)
+		}
+	})
+}
+
+// FuzzDebug adds two files of any names and bytes to the tree of transformers' debugger:
+// what it takes is a prompt that can be written.
+func FuzzDebug(f *testing.F) {
+	f.Fuzz(func(t *testing.T, name, name2 string, data, data2 []byte) {
+		d := debugTree{prompt: &Prompt{}}
+		for file, data := range map[string][]byte{name: data, name2: data2} {
+			kind, tap := debugName(file, "A")
+			x, err := safetensors.Parse(data)
+			if kind == "" || err != nil || d.add(x, kind, tap) != nil {
+				return
+			}
+		}
+		if d.prompt.check() == nil {
+			rewritten(t, d.prompt)
+		}
+	})
+}
+
+// FuzzBin does so with llama-debug's two files.
+func FuzzBin(f *testing.F) {
+	f.Fuzz(func(t *testing.T, logits, ids []byte) {
+		if len(logits) == 0 || len(logits)%4 != 0 || len(ids) == 0 || len(ids)%4 != 0 {
+			return // is told before
+		}
+		p, err := binPrompt(logits, ids)
+		if err == nil && p.check() == nil {
+			rewritten(t, p)
+		}
+	})
+}
+
+// rewritten wants what is read of p's tensors, written, to be p.
+func rewritten(t *testing.T, p *Prompt) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := safetensors.Write(&b, p.tensors(), nil); err != nil {
+		t.Fatal(err)
+	}
+	file, err := safetensors.Parse(b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r Record
+	if err := r.fill(file.Tensors); err != nil {
+		t.Fatal(err)
+	}
+	again := r.Prompt(p.Index)
+	if again == nil || !reflect.DeepEqual(again.IDs, p.IDs) || len(again.Taps) != len(p.Taps) || (again.Logits == nil) != (p.Logits == nil) {
+		t.Fatalf("%+v, was %+v", again, p)
+	}
 }

@@ -147,38 +147,40 @@ func importDump(path, form string) (*Import, error) {
 
 // importBin reads the logits of a prompt's last position, and the ids beside them.
 func importBin(path string) (*Import, error) {
-	var p Prompt
-	read := func(path string, d tensor.DType) (*tensor.Tensor, error) {
+	read := func(path string) (data []byte, err error) {
 		f, err := mmap.Open(path)
 		if err != nil {
 			return nil, err
 		}
 		defer f.Close()
-		t := &tensor.Tensor{DType: d}
 		err = mmap.Guard(func() error {
 			if n := len(f.Data()); n == 0 || n%4 != 0 || n/4 > maxIDs {
 				return fmt.Errorf("%s: %d bytes, want 4 to %d for each of the elements", path, n, 4*maxIDs)
 			}
-			t.Data = append(t.Data, f.Data()...)
+			data = append(data, f.Data()...)
 			return nil
 		})
-		t.Shape = tensor.Shape{len(t.Data) / 4}
-		return t, err
+		return data, err
 	}
-	logits, err := read(path, tensor.F32)
+	logits, err := read(path)
 	if err != nil {
 		return nil, err
 	}
-	ids, err := read(strings.TrimSuffix(path, ".bin")+"-tokens.bin", tensor.I32)
+	ids, err := read(strings.TrimSuffix(path, ".bin") + "-tokens.bin")
 	if err != nil {
 		return nil, err
 	}
-	logits.Shape = append(tensor.Shape{1}, logits.Shape...)
-	p.Logits, p.PositionsKept = logits, 1
-	if err := p.addIDs(ids); err != nil {
+	p, err := binPrompt(logits, ids)
+	if err != nil {
 		return nil, err
 	}
-	return &Import{Form: FormBin, Numerics: json.RawMessage(`{"engine":"llama.cpp"}`), count: 1, prompt: func(int) (*Prompt, error) { return &p, nil }}, nil
+	return &Import{Form: FormBin, Numerics: json.RawMessage(`{"engine":"llama.cpp"}`), count: 1, prompt: func(int) (*Prompt, error) { return p, nil }}, nil
+}
+
+// binPrompt is the prompt of numbers of 4 bytes each.
+func binPrompt(logits, ids []byte) (*Prompt, error) {
+	p := &Prompt{PositionsKept: 1, Logits: &tensor.Tensor{DType: tensor.F32, Shape: tensor.Shape{1, len(logits) / 4}, Data: logits}}
+	return p, p.addIDs(&tensor.Tensor{DType: tensor.I32, Shape: tensor.Shape{len(ids) / 4}, Data: ids})
 }
 
 // Take fills in from a prompt of a golden record what p does not say of its input. Ids that

@@ -140,6 +140,11 @@ func (d *debugTree) open(root *os.Root, dir, name, kind, tap string) error {
 		return err
 	}
 	d.maps = append(d.maps, f)
+	return mmap.Guard(func() error { return d.add(f, kind, tap) })
+}
+
+// add adds what a file holds.
+func (d *debugTree) add(f *safetensors.File, kind, tap string) (err error) {
 	if len(f.Tensors) != 1 {
 		return fmt.Errorf("%d tensors, want 1", len(f.Tensors))
 	}
@@ -160,11 +165,10 @@ func (d *debugTree) open(root *os.Root, dir, name, kind, tap string) error {
 	case kind == "tap":
 		return d.prompt.add("tap."+tap, &t)
 	case kind == "ids" && t.DType == tensor.I64:
-		err = mmap.Guard(func() (err error) { t.Data, err = narrow(t.Data); return err })
+		if t.Data, err = narrow(t.Data); err != nil {
+			return err
+		}
 		t.DType = tensor.I32
 	}
-	if err != nil {
-		return err
-	}
-	return mmap.Guard(func() error { return d.prompt.add(kind, &t) })
+	return d.prompt.add(kind, &t)
 }

@@ -223,17 +223,10 @@ func (c *Chat) UnmarshalJSON(b []byte) error {
 
 // ReadInputs reads a list of prompts to record: a JSON list of objects, each
 // with one of text, chat and ids, or of texts and chats themselves.
-func ReadInputs(path string) ([]Input, error) {
-	var inputs []Input
-	err := readJSON(path, func(b []byte) error {
-		return eachOf(b, func(_ int, d *json.Decoder) error {
-			var in Input
-			if err := d.Decode(&in); err != nil {
-				return err
-			}
-			inputs = append(inputs, in)
-			return in.check()
-		})
+func ReadInputs(path string) (inputs []Input, err error) {
+	err = readJSON(path, func(b []byte) error {
+		inputs, err = parseInputs(b)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("lab: prompts: %w", err)
@@ -242,6 +235,18 @@ func ReadInputs(path string) ([]Input, error) {
 		return nil, fmt.Errorf("lab: prompts: %s: none", path)
 	}
 	return inputs, nil
+}
+
+func parseInputs(b []byte) (inputs []Input, err error) {
+	err = eachOf(b, func(_ int, d *json.Decoder) error {
+		var in Input
+		if err := d.Decode(&in); err != nil {
+			return err
+		}
+		inputs = append(inputs, in)
+		return in.check()
+	})
+	return inputs, err
 }
 
 // check reports an input that does not have exactly one form.

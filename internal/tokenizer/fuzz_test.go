@@ -1,6 +1,8 @@
 package tokenizer_test
 
 import (
+	"encoding/binary"
+	"math"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -102,6 +104,50 @@ func FuzzEncode(f *testing.F) {
 					t.Fatalf("%+q: decoded %+q, want %+q", text, got, want)
 				}
 			}
+		}
+	})
+}
+
+// FuzzGGUF makes a tokenizer of whatever a GGUF file's keys say. Tokens and merges are
+// lines; a type, and an id of ids, which are those of BOS, EOS, EOT, UNK, SEP and PAD, is a byte; a score four.
+func FuzzGGUF(f *testing.F) {
+	f.Fuzz(func(t *testing.T, model, pre, tokens, merges string, types, scores, ids []byte, flags byte, text string) {
+		g := tokenizer.GGUF{Model: model, Pre: pre, Tokens: strings.Split(tokens, "\n")}
+		if merges != "" {
+			g.Merges = strings.Split(merges, "\n")
+		}
+		for _, x := range types {
+			g.Types = append(g.Types, int32(int8(x)))
+		}
+		for ; len(scores) >= 4; scores = scores[4:] {
+			g.Scores = append(g.Scores, math.Float32frombits(binary.LittleEndian.Uint32(scores)))
+		}
+		for i, id := range []**int{&g.BOS, &g.EOS, &g.EOT, &g.UNK, &g.SEP, &g.PAD} {
+			if i < len(ids) {
+				*id = new(int(int8(ids[i])))
+			}
+		}
+		for i, flag := range []**bool{&g.AddBOS, &g.AddEOS, &g.AddSEP, &g.AddSpacePrefix} {
+			if flags>>(2*i)&1 != 0 {
+				*flag = new(flags>>(2*i+1)&1 != 0)
+			}
+		}
+		tok, err := tokenizer.FromGGUF(g)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "tokenizer: ") {
+				t.Fatal(err)
+			}
+			return
+		}
+		if len(text) < 1<<12 {
+			use(t, tok, text)
+		}
+		folder, err := tokenizer.ToJSON(g)
+		if err != nil {
+			return
+		}
+		if _, err := tokenizer.FromJSON(folder.JSON, folder.Config); err != nil {
+			t.Fatalf("the folder's form: %v", err)
 		}
 	})
 }
