@@ -50,11 +50,14 @@ func TestLong(t *testing.T) {
 	if err != nil || len(files) < 14 {
 		t.Fatalf("%d templates, %v", len(files), err)
 	}
+	if testing.Short() {
+		files = files[:8]
+	}
 	inputs := map[string]Input{
 		"4000 turns of 500 bytes": {Messages: turns(3999, 500), AddGenerationPrompt: true},
 		"one of 2 MB":             {Messages: turns(1, 2<<20), AddGenerationPrompt: true},
 		"100 turns, 50 tools":     agent(100, 50),
-		"4000 turns, 8 tools":     agent(4000, 8),
+		"1000 turns, 8 tools":     agent(1000, 8),
 	}
 	for _, f := range files {
 		tmpl, err := Parse(string(read(t, filepath.Join(dir, f.Name()))), Limits{})

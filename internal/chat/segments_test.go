@@ -151,6 +151,7 @@ func TestMarks(t *testing.T) {
 		"{% filter trim %} {{ c }}{% endfilter %}":          "ab<c>,d",
 		"{{ c if c == ' ab<c>,d ' else 'other' }}":          " ab<c>,d ",
 		"{{ messages[0] | tojson }}":                        "[{\"]role[\": \"user\", \"]content[\": \"] ab<c>,d [\"}]",
+		"{{ dict(**messages[0]) }}":                         "[{']role[': 'user', ']content[': '] ab<c>,d ['}]",
 		"{{ c | length }}{{ messages[0].role }}":            "[9user]",
 	} {
 		tmpl, err := Parse("{% set c = messages[0].content %}"+source, Limits{})

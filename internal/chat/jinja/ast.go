@@ -197,9 +197,10 @@ type (
 
 	// A loadNode is a tag that wants another template. There is none.
 	loadNode struct {
-		x     expr
-		names []string // that it would set
-		line  int
+		x       expr
+		names   []string // that it would set
+		extends bool
+		line    int
 	}
 
 	autoescapeNode struct {

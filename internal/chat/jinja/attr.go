@@ -110,7 +110,9 @@ func (m *machine) attribute(v Value, name string) (Value, lookup, error) {
 	case *macro:
 		x = v.attribute(name)
 	case *rangeValue:
-		x = v.attribute(name)
+		if x = v.attribute(name); x == nil {
+			x = bound(v, name, rangeMethods, "builtin_function_or_method")
+		}
 	case *cycler:
 		x = v.attribute(name)
 	case *joiner:

@@ -76,7 +76,10 @@ func (m *machine) addNamed(a *args, v Value) error {
 		if _, ok := a.kw.Get(s.s); ok {
 			return typeError("got multiple values for keyword argument '%s'", s.s)
 		}
-		a.name(s.s, d.values[i])
+		if a.kw == nil {
+			a.kw = newDict()
+		}
+		a.kw.put(key{class: 's', text: s.s}, s.unsafe(), d.values[i]) // with its marks
 	}
 	return nil
 }
@@ -194,8 +197,9 @@ type (
 		name                    string // "" of a call block
 		fn                      *codeFunc
 		args                    []string
-		params                  []int  // slots of args
-		defaults                []expr // of the last args
+		index                   map[string]int // of args
+		params                  []int          // slots of args
+		defaults                []expr         // of the last args
 		usesCaller              bool
 		caller, kwargs, varargs *ref // of the special variables, if they are used
 		enter                   []entry
@@ -299,7 +303,7 @@ func (f *macro) others(a *args, caller bool) *Dict {
 	d := f.def
 	rest := newDict()
 	for _, name := range a.kw.Keys() {
-		if name == "caller" && caller && d.caller != nil || slices.Index(d.args, name) >= min(len(a.pos), len(d.args)) && slices.Contains(d.args, name) {
+		if i, ok := d.index[name]; name == "caller" && caller && d.caller != nil || ok && i >= len(a.pos) {
 			continue
 		}
 		v, _ := a.kw.Get(name)

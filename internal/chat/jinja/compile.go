@@ -177,6 +177,9 @@ func (c *compiler) node(n node, f *frame) stmt {
 		}
 		return &jumpStmt{n.stop}
 	case *loadNode:
+		if n.extends && !f.toplevel {
+			c.fail(n.line, "cannot use extend from a non top-level scope")
+		}
 		return &failStmt{n.line, KindType, "no loader for this environment specified"}
 	case *autoescapeNode:
 		inner := f.inner(f.syms.fn)
@@ -357,8 +360,9 @@ func (c *compiler) macroStmt(n *macroNode, f *frame) stmt {
 func (c *compiler) macro(n *macroNode, f *frame) *macroDef {
 	inner := f.inner(newFunc(f.syms.fn))
 	syms := inner.syms
-	d := &macroDef{name: n.name, fn: syms.fn, args: n.args, line: n.line}
-	for _, a := range n.args {
+	d := &macroDef{name: n.name, fn: syms.fn, args: n.args, index: map[string]int{}, line: n.line}
+	for i, a := range n.args {
+		d.index[a] = i
 		syms.param(a)
 	}
 	for _, x := range n.defaults {

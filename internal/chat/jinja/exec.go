@@ -336,6 +336,9 @@ func (s *autoescapeStmt) exec(m *machine, e *env, out *text) (signal, error) {
 func (s *blockStmt) exec(m *machine, e *env, out *text) (signal, error) {
 	inner := e.scope
 	if s.scoped {
+		if err := m.allocItems(dictItem * len(s.locals)); err != nil {
+			return signalNone, at(err, s.line)
+		}
 		locals := &scope{vars: map[string]Value{}, parent: inner}
 		for _, x := range s.locals {
 			if v := *e.at(x.ref); v != nil {

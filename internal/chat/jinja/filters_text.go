@@ -252,11 +252,12 @@ func filterTruncate(m *machine, v Value, a *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	end := plain("...")
-	if p[2] != nil {
-		if end, err = stringArg("truncate", p[2]); err != nil {
-			return nil, err
-		}
+	if p[2] == nil {
+		p[2] = plain("...")
+	}
+	end, ok := m.size(p[2])
+	if !ok {
+		return nil, typeError("object of type '%s' has no len()", p[2].kind())
 	}
 	leeway := 5
 	if p[3] != nil && p[3] != None {
@@ -264,8 +265,8 @@ func filterTruncate(m *machine, v Value, a *args) (Value, error) {
 			return nil, err
 		}
 	}
-	if length < end.length() || leeway < 0 {
-		return nil, errorf(KindRuntime, "expected length >= %d, got %d", end.length(), length)
+	if length < end || leeway < 0 {
+		return nil, errorf(KindRuntime, "expected length >= %d, got %d", end, length)
 	}
 	n, ok := m.size(v)
 	if !ok {
@@ -274,15 +275,21 @@ func filterTruncate(m *machine, v Value, a *args) (Value, error) {
 	if n-leeway <= length {
 		return v, nil
 	}
-	s, ok := v.(str)
-	if !ok {
-		return nil, typeError("'%s' object cannot be truncated", v.kind())
+	cut, err := m.slice(v, None, Int(int64(length-end)), None)
+	if err != nil {
+		return nil, err
 	}
-	s = s.sub(0, s.offset(length-end.length()))
-	if i := strings.LastIndexByte(s.s, ' '); i >= 0 && !kill {
-		s = s.sub(0, i)
+	if !kill {
+		s, ok := cut.(str)
+		if !ok {
+			return nil, errorf(KindAttribute, "'%s' object has no attribute 'rsplit'", cut.kind())
+		}
+		if i := strings.LastIndexByte(s.s, ' '); i >= 0 {
+			s = s.sub(0, i)
+		}
+		cut = s
 	}
-	return m.concat(s, end)
+	return m.binary("+", cut, p[2])
 }
 
 func filterWordCount(m *machine, v Value, a *args) (Value, error) {

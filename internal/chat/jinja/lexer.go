@@ -212,6 +212,9 @@ func (l *lexer) raw() error {
 func (l *lexer) comment() error {
 	rest := l.rest()
 	i := strings.Index(rest, "#}")
+	if rest == "" { // Jinja2 does not miss the end where nothing follows the begin
+		return nil
+	}
 	if i < 0 {
 		return syntaxError(l.line, "Missing end of comment tag")
 	}

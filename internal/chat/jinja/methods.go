@@ -82,6 +82,29 @@ var listMethods = map[string]method{
 
 var tupleMethods = map[string]method{"count": countItems, "index": indexItem}
 
+// rangeMethods look through the numbers, of which there are few.
+var rangeMethods = map[string]method{
+	"count": overRange("count", countItems),
+	"index": overRange("index", indexItem),
+}
+
+func overRange(name string, f method) method {
+	return func(m *machine, self Value, a *args) (Value, error) {
+		if _, err := a.bind(name, oneParam); err != nil {
+			return nil, err
+		}
+		items, err := m.collect(self)
+		if err != nil {
+			return nil, err
+		}
+		v, err := f(m, &list{items: items}, a)
+		if is(err, KindValue) {
+			err = valueError("%s is not in range", brief(a.pos[0]))
+		}
+		return v, err
+	}
+}
+
 func itemsOf(v Value) []Value {
 	switch v := v.(type) {
 	case *list:

@@ -267,6 +267,9 @@ func divide(a, b number) (Value, error) {
 			return nil, valueError("division by zero")
 		}
 		f, _ := new(big.Rat).SetFrac(a.i.wide(), b.i.wide()).Float64()
+		if a.i.sign() == 0 && b.i.sign() < 0 {
+			f = math.Copysign(0, -1)
+		}
 		if math.IsInf(f, 0) {
 			return nil, valueError("integer division result too large for a float")
 		}
@@ -310,6 +313,9 @@ func (m *machine) power(a, b number) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := m.step(powerSteps); err != nil {
+		return nil, err
+	}
 	return floatPower(x, y)
 }
 
@@ -321,8 +327,8 @@ func floatPower(x, y float64) (Value, error) {
 		return nil, typeError("complex numbers are not supported")
 	}
 	z := math.Pow(x, y)
-	if y == math.Trunc(y) && math.Abs(y) <= 400 && z != 0 && !math.IsInf(z, 0) && !math.IsNaN(z) {
-		z = exactPower(x, int(y))
+	if a := math.Abs(y); a <= 400 && (a >= 0x1p-20 || a == 0) && z != 0 && !math.IsInf(z, 0) && !math.IsNaN(z) {
+		z = exactPower(x, y)
 	}
 	if math.IsInf(z, 0) && !math.IsInf(x, 0) && !math.IsInf(y, 0) {
 		return nil, valueError("(34, 'Numerical result out of range')")
@@ -330,19 +336,32 @@ func floatPower(x, y float64) (Value, error) {
 	return float(z), nil
 }
 
-// exactPower is x ** n as the nearest float, which math.Pow may miss by a bit.
-func exactPower(x float64, n int) float64 {
-	const precision = 400
-	z := new(big.Float).SetPrec(precision).SetInt64(1)
+// powerSteps is what a power of floats costs: up to 72 roots.
+const powerSteps = 2000
+
+// exactPower is x ** y as the nearest float, which math.Pow may miss by a bit. The
+// bits of y below one stand for roots of roots of x.
+func exactPower(x, y float64) float64 {
+	const precision = 200
+	one := new(big.Float).SetPrec(precision).SetInt64(1)
+	z := new(big.Float).Copy(one)
+	whole, part := math.Modf(math.Abs(y))
 	base := new(big.Float).SetPrec(precision).SetFloat64(x)
-	for k := max(n, -n); k > 0; k >>= 1 {
+	root := new(big.Float).Copy(base)
+	for k := int(whole); k > 0; k >>= 1 {
 		if k&1 == 1 {
 			z.Mul(z, base)
 		}
 		base.Mul(base, base)
 	}
-	if n < 0 {
-		z.Quo(new(big.Float).SetPrec(precision).SetInt64(1), z)
+	for ; part > 0; part -= math.Trunc(part) {
+		root.Sqrt(root)
+		if part *= 2; part >= 1 {
+			z.Mul(z, root)
+		}
+	}
+	if y < 0 {
+		z.Quo(one, z)
 	}
 	f, _ := z.Float64()
 	return f

@@ -377,6 +377,7 @@ func (p *parser) arguments() argExprs {
 func (p *parser) named(a *argExprs) {
 	t := p.next()
 	p.next()
+	p.counted(len(a.names))
 	for _, n := range a.names {
 		if n == t.text {
 			p.fail(t.line, "keyword argument repeated: %s", n)
@@ -399,11 +400,11 @@ func (p *parser) filters(x expr) expr {
 // dotted reads the name of a filter or test.
 func (p *parser) dotted() (string, int) {
 	t := p.expect(tokName)
-	name := t.text
+	parts := []string{t.text}
 	for p.skip(".") {
-		name += "." + p.expect(tokName).text
+		parts = append(parts, p.expect(tokName).text)
 	}
-	return name, t.line
+	return strings.Join(parts, "."), t.line
 }
 
 func (p *parser) filter(x expr) expr {

@@ -10,6 +10,10 @@ import (
 // how long a chain of operators is.
 const maxParseDepth = 250
 
+// maxNames bounds the parameters of a macro and the arguments by name of a call:
+// each is compared with those before it.
+const maxNames = 1000
+
 // A parser makes the tree of a template, by the grammar of jinja2/parser.py.
 // After the first error it sees nothing but the end of the template.
 type parser struct {
@@ -45,6 +49,13 @@ func (p *parser) stop(err error) {
 func (p *parser) deeper() {
 	if p.depth++; p.depth > maxParseDepth {
 		p.fail(p.cur().line, "nested deeper than %d", maxParseDepth)
+	}
+}
+
+// counted refuses one more name than a macro or call may have.
+func (p *parser) counted(n int) {
+	if n >= maxNames {
+		p.fail(p.cur().line, "more than %d names", maxNames)
 	}
 }
 
@@ -304,6 +315,7 @@ func (p *parser) signature(n *macroNode) {
 		}
 		line := p.cur().line
 		name := p.nameTarget()
+		p.counted(len(n.args))
 		if slices.Contains(n.args, name) {
 			p.fail(line, "duplicate argument '%s' in function definition", name)
 		}
@@ -373,6 +385,9 @@ func (p *parser) parseBlock(line int) node {
 	n.scoped = p.skipName("scoped")
 	n.required = p.skipName("required")
 	n.body, _ = p.statements("endblock")
+	if n.required && !blank(n.body) {
+		p.fail(line, "Required blocks can only contain comments or whitespace")
+	}
 	p.skipName(n.name)
 	return n
 }
@@ -388,9 +403,20 @@ func (p *parser) parsePrint(line int) node {
 	return n
 }
 
+// blank reports whether a body is nothing but white space.
+func blank(body []node) bool {
+	for _, n := range body {
+		out, ok := n.(*outputNode)
+		if !ok || slices.ContainsFunc(out.parts, func(p outputPart) bool { return p.x != nil || !everyRune(isSpace)(p.data) }) {
+			return false
+		}
+	}
+	return true
+}
+
 // parseLoad reads extends, include, import and from.
 func (p *parser) parseLoad(tag string, line int) node {
-	n := &loadNode{line: line, x: p.expression()}
+	n := &loadNode{line: line, x: p.expression(), extends: tag == "extends"}
 	switch tag {
 	case "include":
 		if p.atName("ignore") && p.look().text == "missing" {

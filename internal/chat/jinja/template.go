@@ -11,8 +11,14 @@
 // Characters are those of Unicode 15, as in Python 3.12. Not supported, and an
 // error when they are reached: autoescape, loading other templates, the filters
 // pprint, random, urlize and wordwrap, lipsum, str's encode, maketrans and
-// translate, complex numbers, arithmetic of dict views, integers of more than
-// 65536 bits, and all but the commoner names in \N{...} escapes.
+// translate, complex numbers, arithmetic of dict views, and all but the commoner
+// names in \N{...} escapes.
+//
+// Known differences: a surrogate in a literal ('\ud800') is U+FFFD, since text is
+// UTF-8 and Python could not print it either. A power of floats is the nearest
+// float, which C's pow misses now and then in the last bit. Integers have at most
+// 65536 bits, macros and calls at most 1000 names, tags and expressions at most 250
+// levels. What prints an address in Python prints without.
 //
 // Strings that are marked keep their marks through every operation, so that the
 // parts of the output that came from them can be told from the template's own.
