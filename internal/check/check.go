@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/tensor"
@@ -138,6 +139,7 @@ func (c *checker) run(path string) error {
 	if err := c.guard(c.text); err != nil {
 		return err
 	}
+	c.runs()
 	if err := c.scan(); err != nil {
 		return err
 	}
@@ -149,6 +151,18 @@ func (c *checker) run(path string) error {
 		return nil
 	}
 	return c.compare()
+}
+
+// runs makes sure that a model which cannot be loaded has an error, whatever was
+// found so far.
+func (c *checker) runs() {
+	err := c.refused
+	if c.model != nil {
+		_, _, err = arch.Stored(c.model)
+	}
+	if err != nil && !slices.ContainsFunc(c.report.Findings, func(f Finding) bool { return f.Severity == Error }) {
+		c.add("not-loaded", nil, "%s", plain(err))
+	}
 }
 
 // add takes a finding in. What is a sentence; Where may be long.

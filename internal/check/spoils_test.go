@@ -109,6 +109,22 @@ var spoiledTensors = []spoil{
 	{"36 biases dropped", "tiny-qwen2", false, "tensor-missing", func(m *model) {
 		m.tensors = slices.DeleteFunc(m.tensors, func(x tensor.Tensor) bool { return strings.HasSuffix(x.Name, ".bias") })
 	}},
+	{"36 a llama with biases that lacks the last ones", "tiny-llama", false, "tensor-missing", func(m *model) {
+		m.set("attention_bias", true)
+		for i := range slices.Clone(m.tensors) {
+			name, ok := strings.CutSuffix(m.tensors[i].Name, "_proj.weight")
+			if !ok || !strings.Contains(name, "self_attn") || strings.HasSuffix(name, ".o") {
+				continue
+			}
+			x := tensor.Tensor{Name: name + "_proj.bias", DType: tensor.BF16, Shape: m.tensors[i].Shape[:1]}
+			v := make([]float32, x.Shape[0])
+			for j := range v {
+				v[j] = float32(j*(2*i+7)%101-50) / 500
+			}
+			store(&x, v)
+			m.tensors = append(m.tensors, x)
+		}
+	}},
 	{"41 layer scalar dropped", "tiny-gemma4.Q8_0", false, "tensor-missing", func(m *model) { m.remove("blk.5.layer_output_scale") }},
 	{"a tensor that nothing uses", "tiny-llama.Q4_K", false, "tensor-unused", func(m *model) {
 		x := *m.tensor("blk.1.ffn_norm")

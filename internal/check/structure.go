@@ -52,10 +52,7 @@ func (c *checker) evidence() string {
 	}
 	has := map[string]bool{}
 	for _, t := range c.files.tensors {
-		name := strings.TrimSuffix(t.Name, ".weight")
-		for part, suffixes := range parts {
-			has[part] = has[part] || slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(name, "."+s) })
-		}
+		has[partOf(t.Name)] = true
 	}
 	own := ""
 	switch {
@@ -68,21 +65,46 @@ func (c *checker) evidence() string {
 	case has["qkvbias"] && !has["obias"]:
 		own = "qwen2"
 	}
-	uses := map[string][]string{"llama": {"obias"}, "qwen2": {"qkvbias"}, "qwen3": {"qknorm"},
-		"gemma3": {"qknorm", "postnorm"}, "gemma4": {"qknorm", "postnorm", "scalar"}}
-	known, ok := uses[c.arch]
 	if own == "" || own == c.arch {
 		return ""
 	}
-	for part := range has {
-		if has[part] && ok && !slices.Contains(known, part) {
+	if !slices.Contains(arch.Names(), c.arch) { // a key that nobody knows over tensors that somebody does
+		return own
+	}
+	for _, name := range c.unplaced() {
+		if part := partOf(name); part != "" {
 			return own
 		}
 	}
-	if !ok { // a key that nobody knows over tensors that somebody does
-		return own
+	return ""
+}
+
+// partOf is the one of parts that a tensor is; "" if it is none.
+func partOf(name string) string {
+	name = strings.TrimSuffix(name, ".weight")
+	for part, suffixes := range parts {
+		if slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(name, "."+s) }) {
+			return part
+		}
 	}
 	return ""
+}
+
+// unplaced are the tensors that the key's architecture, as the loader has it, has no
+// place for. It alone knows: a family may have norms of queries and keys, or biases,
+// whichever others have them too.
+func (c *checker) unplaced() (names []string) {
+	if c.model == nil {
+		return nil
+	}
+	_, _, err := arch.Stored(c.model)
+	for _, e := range problems(err) {
+		var t *graph.TensorError
+		if errors.As(e, &t) && (t.Fault == graph.Unclaimed || t.Fault == graph.Refused) {
+			names = append(names, t.Tensor)
+		}
+	}
+	return names
 }
 
 // foreignKeys is the architecture whose prefix the settings have, or config.json
@@ -155,7 +177,8 @@ type group struct {
 	tensors  []string
 }
 
-// judge turns what a loader refused into findings: one for each kind of tensor.
+// judge turns what a loader refused into findings: one for each kind of tensor. All
+// are errors, whatever is usual for their kind.
 func (c *checker) judge(err error) {
 	var order []*group
 	groups := map[string]*group{}
@@ -177,14 +200,14 @@ func (c *checker) judge(err error) {
 			}
 		case errors.As(e, &k):
 			if id := keyID(k.Key); id != "rope-freqs" || !c.found("heads") { // it has a value for each pair of a head
-				c.add(id, []string{k.Key}, "%s", plain(e))
+				c.addAs(Error, id, []string{k.Key}, "%s", plain(e))
 			}
 		case errors.Is(e, graph.ErrNoStore):
 			if !c.found("kv-sharing") {
-				c.add("kv-sharing", []string{c.model.Key("num_kv_shared_layers")}, "%s: with %v shared layers", plain(e), c.setting("num_kv_shared_layers"))
+				c.addAs(Error, "kv-sharing", []string{c.model.Key("num_kv_shared_layers")}, "%s: with %v shared layers", plain(e), c.setting("num_kv_shared_layers"))
 			}
 		case strings.Contains(plain(e), "rope: "): // which knows what its types need
-			c.add("rope-settings", []string{c.model.Key("rope_parameters.full_attention.rope_type")}, "%s", plain(e))
+			c.addAs(Error, "rope-settings", []string{c.model.Key("rope_parameters.full_attention.rope_type")}, "%s", plain(e))
 		default:
 			order = append(order, &group{id: "not-loaded", what: plain(e)})
 		}
