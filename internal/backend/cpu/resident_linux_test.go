@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -19,16 +20,8 @@ import (
 // were looked up, unless products read them there.
 func TestEmbedResident(t *testing.T) {
 	const rows, d = 256, 1024
-	path := filepath.Join(t.TempDir(), "table")
-	if err := os.WriteFile(path, make([]byte, rows*d*4), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := mmap.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	w := &graph.Weight{Tensor: tensor.Tensor{DType: tensor.F32, Shape: tensor.Shape{rows, d}, Data: f.Data()}}
+	data := mapped(t, rows*d*4)
+	w := &graph.Weight{Tensor: tensor.Tensor{DType: tensor.F32, Shape: tensor.Shape{rows, d}, Data: data}}
 	b := New(Options{Threads: 1})
 	defer b.Close()
 	step := &backend.Step{Tokens: make([]int32, rows)}
@@ -46,7 +39,7 @@ func TestEmbedResident(t *testing.T) {
 		if err := p.embed(n, make([]float32, rows*d))(); err != nil {
 			t.Fatal(err)
 		}
-		if n := present(t, f.Data()); multiplied && n != pages || !multiplied && n != 0 {
+		if n := present(t, data); multiplied && n != pages || !multiplied && n != 0 {
 			t.Errorf("multiplied %v: %d of %d pages are there", multiplied, n, pages)
 		}
 	}
@@ -93,6 +86,79 @@ func TestPlanResident(t *testing.T) {
 	if most := len(b.buffers.parts) + 4*(2*d+2*wide)/os.Getpagesize(); pages == 0 || pages > most {
 		t.Errorf("%d pages for a row, want 1 to %d of %d", pages, most, b.buffers.bytes()/int64(os.Getpagesize()))
 	}
+}
+
+// TestFirstToken: until the first token of a prompt, of two steps here, no page of panels
+// is found; a few tokens later all weights are in panels, and the file's pages are let go.
+func TestFirstToken(t *testing.T) {
+	const d, rows = 512, 64
+	for _, kind := range []tensor.DType{tensor.Q4_0, tensor.Q4_K, tensor.Q6_K, tensor.Q8_0} {
+		embed := &graph.Node{ID: 0, Op: graph.Embed, Shape: tensor.Shape{d}, Attr: graph.EmbedAttr{Scale: 1},
+			W: []*graph.Weight{{Tensor: tensor.Tensor{DType: tensor.F32, Shape: tensor.Shape{1, d}, Data: make([]byte, 4*d)}}}}
+		g := &graph.Graph{Nodes: []*graph.Node{embed}}
+		data := mapped(t, settleSteps*kind.RowBytes(d*d))
+		for i := range settleSteps {
+			n := kind.RowBytes(d * d)
+			w := &graph.Weight{Tensor: tensor.Tensor{DType: kind, Shape: tensor.Shape{d, d}, Data: data[i*n : (i+1)*n]}}
+			g.Nodes = append(g.Nodes, &graph.Node{ID: i + 1, Op: graph.Linear, Shape: tensor.Shape{d}, In: []*graph.Node{g.Nodes[i]}, W: []*graph.Weight{w}})
+		}
+		b := New(Options{Threads: 2})
+		defer b.Close()
+		plan, err := b.Compile(g, backend.Options{Rows: rows})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool := kv.NewPool(nil, 2*rows, rows, 0)
+		cache, err := b.NewCache(g, pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seq := pool.NewSequence()
+		pos := int32(0)
+		run := func(n int, outputs ...int32) {
+			t.Helper()
+			s := &backend.Step{Tokens: make([]int32, n), Pos: make([]int32, n), Seqs: slices.Repeat([]*kv.Sequence{seq}, n), Outputs: outputs, Cache: cache}
+			for i := range s.Pos {
+				s.Pos[i] = pos
+				pos++
+			}
+			if err := seq.Grow(n); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := plan.Run(t.Context(), s, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run(rows)
+		run(rows/2, rows/2-1)
+		if len(b.panels.parts) != 0 || b.Packed() != 0 {
+			t.Errorf("%v: %d bytes are packed with the first token, %d reserved", kind, b.Packed(), b.panels.bytes())
+		}
+		for range settleSteps {
+			run(1, 0)
+		}
+		if want := Repacked(g) + int64(len(data)); b.Packed() != want || b.panels.bytes() != want || len(b.inPlace) != 0 {
+			t.Errorf("%v: %d bytes are packed after %d tokens, %d reserved, want %d", kind, b.Packed(), settleSteps+1, b.panels.bytes(), want)
+		}
+		if n := present(t, data); n > settleSteps { // a page that two weights share
+			t.Errorf("%v: %d of the file's pages are there", kind, n)
+		}
+	}
+}
+
+// mapped is a file of zeros.
+func mapped(t *testing.T, n int) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, make([]byte, n), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := mmap.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f.Data()
 }
 
 // present counts the pages of data that the process holds.
