@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/karat-run/karat/internal/round"
 	"github.com/karat-run/karat/internal/safetensors"
@@ -376,14 +375,7 @@ func TestReadHostile(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			var r *Record
-			var err error
-			took := time.Hour
-			for attempt := 0; attempt < 3 && took > time.Second; attempt++ { // another program may have had the processor
-				start := time.Now()
-				r, err = ReadRecord(path)
-				took = time.Since(start)
-			}
+			r, err := ReadRecord(path)
 			runtime.ReadMemStats(&after)
 			if err == nil {
 				r.Close()
@@ -392,8 +384,9 @@ func TestReadHostile(t *testing.T) {
 			if !strings.Contains(err.Error(), c.err) || !strings.HasPrefix(err.Error(), "lab: record: ") || len(err.Error()) > 1000 {
 				t.Errorf("%v, want %q", err, c.err)
 			}
-			if grown := int64(after.HeapSys) - int64(before.HeapSys); took > time.Second || grown > 64<<20 {
-				t.Errorf("took %v and %d bytes", took, grown)
+			// What it does is counted, not timed: it allocates some times the file, in few pieces.
+			if bytes, pieces := after.TotalAlloc-before.TotalAlloc, after.Mallocs-before.Mallocs; bytes > 96<<20 || pieces > 30_000 {
+				t.Errorf("took %d bytes in %d pieces", bytes, pieces)
 			}
 		})
 	}

@@ -158,7 +158,7 @@ func (r *run) infer() error {
 			break
 		}
 	}
-	if err := r.inferBoth(&c); err != nil {
+	if err := r.inferTogether(&c); err != nil {
 		return err
 	}
 	if c.activations == "f64" {
@@ -210,32 +210,49 @@ func (r *run) inferKV(c *class) (err error) {
 	return err
 }
 
-// inferBoth finds roundings of activations and of keys and values together, where neither
-// alone brings an engine nearer that is not as near as float32 is.
-func (r *run) inferBoth(c *class) error {
-	if !r.mingled(graph.Linear) || c.coarse() || c.kv != "f64" || r.declared.activations != "" || r.declared.kv != "" {
+// inferTogether finds roundings of several kinds together, where none alone brings an engine
+// nearer that is not as near as float32 is. One that none brings nearer, and that keeps values
+// in 16 bits, computes in these: where exactly it rounds is its own.
+func (r *run) inferTogether(c *class) error {
+	if !r.mingled(graph.Linear) || c.coarse() || c.kv != "f64" || c.gelu != "" || r.declared != (class{}) {
 		return nil
 	}
-	single := class{"f32", "f64", c.gelu}
+	single := class{"f32", "f64", ""}
 	r.setCenter(single)
 	r.setArms(single.arms()) // values in 16 bits may be so because the engine computes so
 	near, err := r.lieWithin(excess)
 	if near || err != nil {
 		return err
 	}
-	var pairs []string
+	all := map[string]class{}
+	var names []string
 	for _, a := range classes {
 		for _, kv := range []string{"f64", "f16", "bf16"} {
-			pairs = append(pairs, a+" "+kv)
+			for _, gelu := range []string{"", string(round.F16Table)} {
+				if name := a + " " + kv + " " + gelu; gelu == "" || r.hasGELU() {
+					all[name] = class{a, kv, gelu}
+					names = append(names, name)
+				}
+			}
 		}
 	}
-	of := func(pair string) class {
-		a, kv, _ := strings.Cut(pair, " ")
-		return class{a, kv, c.gelu}
+	best, err := r.nearest(names, nil, true, func(name string) class { return all[name] })
+	*c = all[best]
+	if f := r.stored(); best == names[0] && f != "" {
+		*c = class{f, f, ""}
 	}
-	best, err := r.nearest(pairs, nil, true, of)
-	*c = of(best)
 	return err
+}
+
+// stored is the form in 16 bits that the values of all prompts have, "" if there is none.
+func (r *run) stored() string {
+	for _, f := range []string{"f16", "bf16"} {
+		step := class{activations: f}.step()
+		if !slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.tapped && p.step != step }) {
+			return f
+		}
+	}
+	return ""
 }
 
 func (r *run) inferGELU(c *class) (err error) {

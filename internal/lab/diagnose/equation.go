@@ -210,6 +210,9 @@ func (r *run) holds(eq *equation, base *attempt, more sim.Edits) (errors []rowEr
 		if len(some) == 0 {
 			continue
 		}
+		if err := r.ctx.Err(); err != nil {
+			return nil, false, err
+		}
 		x, err := r.measure(eq, base, more, some, nil)
 		if errors = append(errors, x...); err != nil || worst(errors).ratio() > excess {
 			return errors, false, err

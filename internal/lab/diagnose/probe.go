@@ -9,6 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // judgeProbes finds taps that do not show what the engine goes on with: what comes
@@ -136,8 +137,11 @@ func targets(set []*equation) []*graph.Node {
 func (r *run) holdsWithout(c *equation, set []*equation) (bool, error) {
 	undo := r.hide(targets(set))
 	defer undo()
-	_, ok, _ := r.holds(c, nil, nil) // an error: it cannot be computed without them
-	return ok, nil
+	_, ok, err := r.holds(c, nil, nil)
+	if sim.Uncomputable(err) { // without them
+		return false, nil
+	}
+	return ok, err
 }
 
 // hide makes values unknown, until undo.

@@ -108,16 +108,21 @@ var ErrUnusable = errors.New("unusable dump")
 // Run diagnoses a dump. An error that wraps ErrUnusable says what the dump lacks.
 func Run(ctx context.Context, o Options) (*Diagnosis, error) {
 	start := time.Now()
-	r := &run{Options: o, ctx: ctx, g: o.Graph, model: sim.Of(o.Graph), taps: map[*graph.Node]string{}}
-	r.out = Diagnosis{Model: o.Model, Dump: o.Dump.Path, Layers: layers(o.Graph), Findings: []Finding{}, Inferred: []string{}, Coverage: Coverage{Blind: []string{}}}
-	said := o.Dump.Declared
-	r.declared = class{string(said.Activations), string(said.KV), string(said.GELU)}
+	r := newRun(ctx, o)
 	err := mmap.Guard(r.stages)
 	if err != nil {
 		return nil, fmt.Errorf("diagnose: %w", err)
 	}
 	r.out.Seconds = time.Since(start).Seconds()
 	return &r.out, nil
+}
+
+func newRun(ctx context.Context, o Options) *run {
+	r := &run{Options: o, ctx: ctx, g: o.Graph, model: sim.Of(o.Graph), taps: map[*graph.Node]string{}}
+	r.out = Diagnosis{Model: o.Model, Dump: o.Dump.Path, Layers: layers(o.Graph), Findings: []Finding{}, Inferred: []string{}, Coverage: Coverage{Blind: []string{}}}
+	said := o.Dump.Declared
+	r.declared = class{string(said.Activations), string(said.KV), string(said.GELU)}
+	return r
 }
 
 func layers(g *graph.Graph) int {

@@ -102,6 +102,10 @@ var (
 	errCircle  = errors.New("it is computed from itself")
 )
 
+// Uncomputable reports whether err says that a value cannot be had from what is known, and
+// not that reading something failed.
+func Uncomputable(err error) bool { return errors.Is(err, errNoInput) || errors.Is(err, errCircle) }
+
 func (s *Spec) eval(e *Eval, rows []int) ([]float64, error) {
 	y, err := s.value(e, rows)
 	if err != nil {

@@ -1,0 +1,88 @@
+package diagnose
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// begun is a diagnosis of a right engine's dump, up to its equations.
+func begun(t *testing.T) *run {
+	t.Helper()
+	m, err := checkpoint.Open(golden.Model(t, "tiny-qwen3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	g, _, err := arch.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &lab.Prompt{IDs: []int32{1, 2, 3, 4}}
+	recorder, err := lab.NewRecorder(g, ref.Backend{}, len(p.IDs), len(p.IDs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer recorder.Close()
+	if err := recorder.Record(t.Context(), p, true); err != nil {
+		t.Fatal(err)
+	}
+	r := newRun(t.Context(), Options{Graph: g, Dump: &lab.Record{Names: lab.NamesHF, Prompts: []*lab.Prompt{p}}})
+	for _, stage := range []func() error{r.place, r.infer, func() error { return r.check(r.eqs) }} {
+		if err := stage(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// TestHoldsWithout: an equation that cannot be computed without some taps does not hold
+// without them; that a weight cannot be read, or the time is over, is an error.
+func TestHoldsWithout(t *testing.T) {
+	r := begun(t)
+	of := func(name string) *equation {
+		i := slices.IndexFunc(r.eqs, func(eq *equation) bool { return eq.target.Name == name })
+		if i < 0 {
+			t.Fatalf("no equation of %s", name)
+		}
+		return r.eqs[i]
+	}
+	q, norm := of("blk.1.attn_q"), of("blk.1.attn_norm")
+	set := []*equation{norm}
+	if ok, err := r.holdsWithout(q, set); !ok || err != nil {
+		t.Errorf("a right engine: %v, %v", ok, err)
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	r.ctx = ctx
+	if _, err := r.holdsWithout(q, set); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+	r.ctx = t.Context()
+
+	r.edits = sim.Edits{norm.target: {func(s *sim.Spec) { s.In = []*graph.Node{q.target} }}} // a circle
+	r.setClass(r.class)
+	if ok, err := r.holdsWithout(q, []*equation{norm, q}); ok || err != nil {
+		t.Errorf("what cannot be computed: %v, %v", ok, err)
+	}
+	r.edits = nil
+
+	broken := errors.New("the file ends")
+	r.edits = sim.Edits{norm.target: {func(s *sim.Spec) {
+		s.Func = func(*sim.Eval, *sim.Spec, []int) ([]float64, error) { return nil, broken }
+	}}}
+	r.setClass(r.class)
+	if _, err := r.holdsWithout(q, set); !errors.Is(err, broken) {
+		t.Errorf("a weight that cannot be read is taken for an equation that does not hold: %v", err)
+	}
+}
