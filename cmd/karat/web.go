@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/web"
 	"github.com/spf13/cobra"
 )
@@ -44,9 +43,7 @@ stays in the browser; the demo model is there at once, others come from a file o
 address, and are kept by the browser.
 
 With -o the site is written to a folder, complete, for any server of files that has
-https; docs/web.md tells which headers it should send.
-
-The page's WebAssembly is in released programs. Others build it, with Go.`,
+https; docs/web.md tells which headers it should send.`,
 		Example: `  karat web
   karat web --port 0
   karat web -o site`,
@@ -62,7 +59,7 @@ The page's WebAssembly is in released programs. Others build it, with Go.`,
 func (f *webFlags) run(c *cobra.Command) error {
 	ctx, stop := untilSignal()
 	defer stop()
-	err := f.serveOrWrite(ctx, c.OutOrStdout(), c.ErrOrStderr())
+	err := f.serveOrWrite(ctx, c.OutOrStdout())
 	if err != nil && ctx.Err() != nil {
 		fmt.Fprintln(c.ErrOrStderr(), "karat: interrupted")
 		return failure{status: statusInterrupted}
@@ -70,12 +67,9 @@ func (f *webFlags) run(c *cobra.Command) error {
 	return err
 }
 
-func (f *webFlags) serveOrWrite(ctx context.Context, out, log io.Writer) error {
-	if f.out != "" { // before the build, which takes a while
-		if err := atomicfile.CheckFolder(f.out); err != nil {
-			return err
-		}
-		site, err := newSite(ctx, log)
+func (f *webFlags) serveOrWrite(ctx context.Context, out io.Writer) error {
+	if f.out != "" {
+		site, err := newSite()
 		if err != nil {
 			return err
 		}
@@ -94,7 +88,7 @@ func (f *webFlags) serveOrWrite(ctx context.Context, out, log io.Writer) error {
 		return fmt.Errorf("%w (--port 0 takes one that is free)", err)
 	}
 	defer l.Close()
-	site, err := newSite(ctx, log)
+	site, err := newSite()
 	if err != nil {
 		return err
 	}
@@ -104,8 +98,8 @@ func (f *webFlags) serveOrWrite(ctx context.Context, out, log io.Writer) error {
 	return serve(ctx, l, site)
 }
 
-func newSite(ctx context.Context, log io.Writer) (*web.Site, error) {
-	p, err := web.Load(ctx, karat.Version(), func(s string) { fmt.Fprintln(log, "karat:", s) })
+func newSite() (*web.Site, error) {
+	p, err := web.Embedded()
 	if err != nil {
 		return nil, err
 	}

@@ -241,7 +241,7 @@ func TestPage(t *testing.T) {
 	do[any](p, `localStorage.setItem('backend', 'webgpu')`)
 	p.size("light", 390)
 	p.visit(s.URL + "?lang=ar")
-	do[any](p, `await ready(); ask('ما لون السماء؟'); await answered(1)`)
+	do[any](p, `await ready(); $('#forget').click(); ask('ما لون السماء؟'); await answered(1)`)
 	p.look("chat-arabic")
 	p.tour("-arabic")
 	p.size("light", 1200)
@@ -251,7 +251,7 @@ func TestPage(t *testing.T) {
 	p.look("proof-arabic")
 	p.size("dark", 390)
 	p.visit(s.URL + "?lang=en")
-	do[any](p, `await ready(); ask('What is the color?'); await answered(1)`)
+	do[any](p, `await ready(); $('#forget').click(); ask('What is the color?'); await answered(1)`)
 	p.look("chat")
 	p.tour("")
 

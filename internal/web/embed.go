@@ -1,38 +1,30 @@
-//go:build embedweb
-
 package web
 
 import (
 	"bytes"
-	"compress/gzip"
 	_ "embed"
 	"fmt"
 	"io"
+
+	"github.com/andybalholm/brotli"
 )
 
-// A release has the program inside: go generate ./internal/web, then
-// go build -tags embedweb ./cmd/karat.
+// The program is inside every karat; nothing is built where a user runs it. CI builds it
+// and compares (docs/web.md).
 //
 //go:generate go run ./gen
 
-//go:embed karat.wasm.gz
+//go:embed program/karat.wasm.br
 var wasm []byte
 
-//go:embed wasm_exec.js.gz
+//go:embed program/wasm_exec.js
 var wasmExec []byte
 
-// embedded is the program that is inside, or a zero one.
-func embedded() (p Program, err error) {
-	if p.Wasm, err = unpack(wasm); err == nil {
-		p.Exec, err = unpack(wasmExec)
-	}
-	return p, err
-}
-
-func unpack(b []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(b))
+// Embedded is the program that is inside.
+func Embedded() (Program, error) {
+	module, err := io.ReadAll(brotli.NewReader(bytes.NewReader(wasm)))
 	if err != nil {
-		return nil, fmt.Errorf("web: what is embedded: %w", err)
+		return Program{}, fmt.Errorf("web: the program inside: %w", err)
 	}
-	return io.ReadAll(r)
+	return Program{Wasm: module, Brotli: wasm, Exec: wasmExec}, nil
 }

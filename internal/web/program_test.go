@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/web/build"
 )
 
 // sabotage runs in the worker before the site's script. On a channel it is told to have
@@ -37,7 +38,10 @@ if (typeof document === 'undefined' && globalThis.GPUAdapter) {
 var softwareGPU = []chromedp.ExecAllocatorOption{chromedp.Flag("enable-unsafe-webgpu", true), chromedp.Flag("use-webgpu-adapter", "swiftshader"),
 	chromedp.Flag("enable-features", "Vulkan"), chromedp.Flag("disable-gpu", false)}
 
-var built = sync.OnceValues(func() (Program, error) { return Build(context.Background(), "", func(string) {}) })
+var built = sync.OnceValues(func() (p Program, err error) {
+	p.Wasm, p.Exec, err = build.Build(context.Background(), filepath.Join("..", ".."))
+	return p, err
+})
 
 // karatSite is the site of Karat itself.
 func karatSite(t *testing.T) *Site {
@@ -99,7 +103,7 @@ func demo(t *testing.T) (files []File) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files = append(files, File{name, data})
+		files = append(files, File{Name: name, Data: data})
 	}
 	read(dir, "demo.gguf")
 	if testing.Short() {

@@ -2,12 +2,14 @@ package web
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"fmt"
 	"net"
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -52,16 +54,55 @@ func (s *Site) serve(f File) http.Handler {
 	if typ == "" {
 		typ = "application/octet-stream"
 	}
-	tag := fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(f.Data)))
+	tag := fmt.Sprintf("%x", sha256.Sum256(f.Data))
+	packed := map[string]func() []byte{}
+	if types[path.Ext(f.Name)] != "" {
+		packed["gzip"] = sync.OnceValue(func() []byte { return pack(f.Data) })
+	}
+	if f.Brotli != nil {
+		packed["br"] = func() []byte { return f.Brotli }
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		for name, value := range s.headers() {
 			h.Set(name, value)
 		}
 		h.Set("Content-Type", typ)
-		h.Set("ETag", tag)
-		http.ServeContent(w, r, f.Name, time.Time{}, bytes.NewReader(f.Data))
+		data, tag := f.Data, tag
+		if len(packed) > 0 {
+			h.Set("Vary", "Accept-Encoding")
+		}
+		for _, coding := range []string{"br", "gzip"} {
+			if packed[coding] != nil && accepts(r.Header.Values("Accept-Encoding"), coding) {
+				h.Set("Content-Encoding", coding)
+				data, tag = packed[coding](), tag+"-"+coding
+				break
+			}
+		}
+		h.Set("ETag", `"`+tag+`"`)
+		http.ServeContent(w, r, f.Name, time.Time{}, bytes.NewReader(data))
 	})
+}
+
+// accepts reports whether a browser takes a content coding.
+func accepts(accept []string, coding string) bool {
+	for x := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		name, rest, _ := strings.Cut(strings.TrimSpace(x), ";")
+		q, given := strings.CutPrefix(strings.TrimSpace(rest), "q=")
+		if strings.EqualFold(strings.TrimSpace(name), coding) && (!given || strings.Trim(q, "0.") != "") {
+			return true
+		}
+	}
+	return false
+}
+
+// pack compresses with gzip.
+func pack(data []byte) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	z.Write(data) // a Buffer takes all
+	z.Close()
+	return b.Bytes()
 }
 
 // headers are those of every answer. The two about origins give the page finer

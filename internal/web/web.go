@@ -29,14 +29,16 @@ var scripts = []string{"words.js", "store.js", "worker.js", "dom.js", "models.js
 
 // Program is the compiled part of a site.
 type Program struct {
-	Wasm []byte // the module
-	Exec []byte // wasm_exec.js of the Go release that compiled it
+	Wasm   []byte // the module
+	Brotli []byte // the module compressed, if it is there so
+	Exec   []byte // wasm_exec.js of the Go release that compiled it
 }
 
 // File is a file of a site.
 type File struct {
-	Name string
-	Data []byte
+	Name   string
+	Data   []byte
+	Brotli []byte // the data compressed, if it is there so
 }
 
 // Site is a static site, complete.
@@ -56,7 +58,7 @@ func New(version string, p Program, beside ...File) (*Site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("web: page: %w", err)
 	}
-	s.files = append([]File{{"index.html", html}, {"karat.js", script}, {"karat.wasm", p.Wasm}}, beside...)
+	s.files = append([]File{{"index.html", html, nil}, {"karat.js", script, nil}, {"karat.wasm", p.Wasm, p.Brotli}}, beside...)
 	return s, nil
 }
 
@@ -67,7 +69,7 @@ func script(version string, p Program, beside []File) ([]byte, error) {
 		SHA256 string `json:"sha256"`
 	}
 	facts := map[string]fact{}
-	for _, f := range append([]File{{"karat.wasm", p.Wasm}}, beside...) {
+	for _, f := range append([]File{{"karat.wasm", p.Wasm, nil}}, beside...) {
 		sum := sha256.Sum256(f.Data)
 		facts[f.Name] = fact{len(f.Data), hex.EncodeToString(sum[:])}
 	}

@@ -2,6 +2,10 @@ package web
 
 import (
 	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +14,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/andybalholm/brotli"
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/web/build"
 )
 
 // standIn is a site whose program stands in for Karat's.
@@ -20,8 +28,16 @@ func standIn(t *testing.T) *Site {
 		t.Fatal(err)
 	}
 	demo := append([]byte("GGUF"), bytes.Repeat([]byte{7}, 300_000)...)
-	s, err := New("v0.0.0-test", Program{Wasm: []byte("\x00asm\x01\x00\x00\x00"), Exec: js},
-		File{"demo.gguf", demo}, File{"demo.golden.json", []byte("[]")}, File{"demo.golden.safetensors", nil})
+	var packed bytes.Buffer
+	module, w := []byte("\x00asm\x01\x00\x00\x00"), brotli.NewWriter(&packed)
+	if _, err := w.Write(module); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New("v0.0.0-test", Program{Wasm: module, Brotli: packed.Bytes(), Exec: js},
+		File{Name: "demo.gguf", Data: demo}, File{Name: "demo.golden.json", Data: []byte("[]")}, File{Name: "demo.golden.safetensors"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +89,104 @@ func TestServe(t *testing.T) {
 		if a.Header.Get(name) == "" {
 			t.Errorf("no %s", name)
 		}
+	}
+}
+
+// TestPacked: what the browser takes compressed comes so, once for all askers, and is the
+// same file; ranges are of the file as it is.
+func TestPacked(t *testing.T) {
+	site := standIn(t)
+	s := httptest.NewServer(site.Handler())
+	defer s.Close()
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	ask := func(path, accept, have string) (*http.Response, []byte) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept-Encoding", accept)
+		if have != "" {
+			r.Header.Set("If-None-Match", have)
+		}
+		a, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		b, err := io.ReadAll(a.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a, b
+	}
+	tags := map[string]bool{}
+	for _, c := range []struct{ path, accept, coding string }{
+		{"/karat.js", "gzip, deflate, br, zstd", "gzip"}, {"/karat.js", "", ""}, {"/karat.js", "br;q=1.0, gzip;q=0", ""}, {"/karat.js", "GZIP;q=0.5", "gzip"},
+		{"/", "gzip", "gzip"}, {"/karat.wasm", "gzip, br", "br"}, {"/karat.wasm", "gzip", "gzip"}, {"/karat.wasm", "identity", ""}, {"/demo.gguf", "gzip, br", ""},
+	} {
+		a, b := ask(c.path, c.accept, "")
+		var plain []byte
+		for _, f := range site.Files() {
+			if "/"+f.Name == c.path || c.path+"index.html" == "/"+f.Name {
+				plain = f.Data
+			}
+		}
+		got := io.Reader(bytes.NewReader(b))
+		switch a.Header.Get("Content-Encoding") {
+		case "br":
+			got = brotli.NewReader(got)
+		case "gzip":
+			z, err := gzip.NewReader(got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = z
+		}
+		text, err := io.ReadAll(got)
+		if coding := a.Header.Get("Content-Encoding"); coding != c.coding || err != nil || !bytes.Equal(text, plain) {
+			t.Errorf("%s for %q is coded by %q, want %q: %d bytes of %d, %v", c.path, c.accept, coding, c.coding, len(text), len(plain), err)
+		}
+		if c.path == "/karat.js" && c.coding != "" && len(b)*2 > len(plain) {
+			t.Errorf("%s: %d bytes, compressed %d", c.path, len(plain), len(b))
+		}
+		tag := a.Header.Get("ETag")
+		tags[tag] = true
+		if again, _ := ask(c.path, c.accept, tag); again.StatusCode != http.StatusNotModified {
+			t.Errorf("%s again: %s", c.path, again.Status)
+		}
+	}
+	if len(tags) != 7 {
+		t.Errorf("%d tags of 7 files and codings", len(tags))
+	}
+}
+
+// TestEmbedded: the program inside is whole, and fits the page.
+func TestEmbedded(t *testing.T) {
+	p, err := Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("program/about.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var about build.About
+	if err := json.Unmarshal(text, &about); err != nil {
+		t.Fatal(err)
+	}
+	if sum := fmt.Sprintf("%x", sha256.Sum256(p.Wasm)); sum != about.SHA256 || len(p.Wasm) != about.Bytes || !bytes.HasPrefix(p.Wasm, []byte("\x00asm")) || !bytes.Contains(p.Exec, []byte("globalThis.Go = class")) {
+		t.Errorf("the program has %d bytes, SHA-256 %s, and should be %+v", len(p.Wasm), sum, about)
+	}
+	if len(p.Brotli) > 5<<19 {
+		t.Errorf("%d bytes compressed: more than 2.5 MiB", len(p.Brotli))
+	}
+	calls, err := build.Calls(golden.Root(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if calls != about.Calls {
+		t.Errorf("what the page calls has changed, and the program inside knows nothing of it: run %s", build.Command)
 	}
 }
 

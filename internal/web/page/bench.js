@@ -25,6 +25,7 @@ async function bench() {
 			await call('reset'); // else the prompt would be there already
 			const r = await call('generate', { prompt, options: { maxTokens: count, sampling: { temperature: 0 } } });
 			if (r.stop === 'aborted') return;
+			guard(r, rendered, count);
 			if (i >= warm) runs.push(r);
 		}
 		keep(runs.at(-1).stats);
@@ -33,6 +34,13 @@ async function bench() {
 	});
 	$('bench-state').textContent = '';
 	said.delete($('bench-state'));
+}
+
+// guard refuses a run that is not the one that is told of: of other tokens, or with keys and
+// values that a run before had left.
+function guard(r, { tokens }, count) {
+	const what = r.prompt !== tokens.length ? `${r.prompt} tokens of prompt, and not ${tokens.length}` : r.kept !== 0 ? `${r.kept} tokens were there already` : r.tokens > count ? `${r.tokens} tokens, and not ${count}` : '';
+	if (what) throw Object.assign(new Error(t('benchOther', { what })), { kind: 'other' });
 }
 
 // timeKernels is what each kernel took in a run of its own.
@@ -60,7 +68,7 @@ function report({ rendered, templated, text, count, warm, runs, kernels }) {
 		model: { name: info.name, architecture: info.architecture, bytes: info.size, sha256: info.sha256 }, backend: info.backend, adapter: info.adapter || null,
 		user_agent: navigator.userAgent, hardware_concurrency: navigator.hardwareConcurrency,
 		prompt: { text, template: templated, rendered: rendered.text, ids: rendered.tokens.map(x => x.id) }, max_tokens: count, warm_up: warm, repetitions: runs.length, sampling: 'greedy',
-		stopped: runs.map(r => r.stop), tokens: runs.map(r => r.tokens), prompt_seconds: runs.map(r => r.promptSeconds), decode_seconds: runs.map(r => r.seconds),
+		prompt_tokens: runs.map(r => r.prompt), prompt_kept: runs.map(r => r.kept), stopped: runs.map(r => r.stop), tokens: runs.map(r => r.tokens), prompt_seconds: runs.map(r => r.promptSeconds), decode_seconds: runs.map(r => r.seconds),
 		prompt_tokens_per_second: { median: median(prompts), stddev: deviation(prompts) }, decode_tokens_per_second: { median: median(tokens), stddev: deviation(tokens) },
 		memory: { wasm_bytes: info.stats.wasmBytes, gpu_bytes: info.stats.gpuBytes }, kernels,
 	};
@@ -88,7 +96,7 @@ function showBench(b) {
 	const parts = [h('div', { class: 'card' }, table('benchTable', [{ t: 'test' }, { t: 'tokensColumn', n: true }, { t: 'rate', n: true }], [
 		[{ t: 'promptColumn' }, number_(String(b.rendered.tokens.length)), number_(line(r.prompt_tokens_per_second))],
 		[{ t: 'decode' }, number_(String(median(b.runs.map(x => x.tokens)))), number_(line(r.decode_tokens_per_second))]]),
-	h('p', { class: 'muted', t: ['benchSaid', { warm: b.warm, n: b.runs.length }] }), h('p', { class: 'muted', t: ['benchMemory', { memory: () => memory(info.stats) }] }), idList(b.rendered.tokens))];
+	h('p', { class: 'muted', t: ['benchSaid', { warm: b.warm, runs: counted('runs', b.runs.length) }] }), h('p', { class: 'muted', t: ['benchMemory', { memory: () => memory(info.stats) }] }), idList(b.rendered.tokens))];
 	if (info.backend === 'webgpu') parts.push(kernelTable(b.kernels));
 	parts.push(h('div', { class: 'card' }, h('div', { class: 'head' }, h('h3', { t: 'benchJSON' }), copy), text));
 	$('bench-result').replaceChildren(...parts);

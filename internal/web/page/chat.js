@@ -3,7 +3,23 @@
 // Examples are of what the demo knows, which is English.
 const examples = { chat: ['What is the color of the sky?', 'What is the opposite of wet?'], text: ['The color of the sky is', 'func main() {'] };
 
-let messages = []; // of the conversation, as the template gets them
+// talk is what was said in each mode: turns of {role, text}, and e, what shows one. It is
+// kept for this tab, so that a reload or a lost GPU loses nothing.
+const talk = { chat: [], text: [] };
+const messages = () => talk.chat.map(({ role, text }) => ({ role, content: text }));
+const mode = () => $('mode').value;
+
+function keepTalk() {
+	const plain = list => list.map(({ role, text }) => ({ role, text }));
+	remember('talk', JSON.stringify({ chat: plain(talk.chat), text: plain(talk.text), draft: $('say').value }), tabStore);
+}
+
+function recallTalk() {
+	const kept = recallJSON('talk', tabStore);
+	for (const name of ['chat', 'text']) talk[name] = Array.isArray(kept?.[name]) ? kept[name].filter(x => typeof x?.text === 'string' && /^(user|assistant)$/.test(x.role)) : [];
+	if (talk.chat.at(-1)?.role === 'user') talk.chat.pop(); // nothing had come of it
+	$('say').value = typeof kept?.draft === 'string' ? kept.draft : '';
+}
 
 function makeChat() {
 	const say_ = h('textarea', { id: 'say', rows: 2, dir: 'auto', onkeydown: e => {
@@ -21,19 +37,57 @@ function makeChat() {
 				h('button', { id: 'forget', type: 'button', t: 'forget', 'data-needs': '', onclick: forget })),
 			h('div', { id: 'prompt', class: 'card shown', hidden: true, tabindex: '0', role: 'region', tLabel: 'promptTitle' })));
 	addEventListener('keydown', e => { if (e.key === 'Escape' && busy && busy !== 'load' && !$('models').open) stop(); });
-	fresh.push(forget, recommend);
-	forget();
+	$('chat').querySelector('.side').addEventListener('change', keepSettings);
+	addEventListener('pagehide', keepTalk);
+	fresh.push(settle);
+	recallSettings();
+	recallTalk();
+	draw();
+}
+
+// The fields of settings, which are kept for this browser.
+const settings = ['mode', 'max-tokens', 'temperature', 'top-k', 'top-p', 'min-p', 'seed', 'repeat-penalty', 'repeat-last'];
+
+let wanted = 'chat', settled = ''; // the mode that the reader chose, and the model whose recommendations were taken
+
+function keepSettings(e) {
+	if (e?.target === $('mode')) wanted = mode();
+	remember('settings', JSON.stringify({ ...Object.fromEntries(settings.map(id => [id, $(id).value])), mode: wanted, settled }));
+}
+
+function recallSettings() {
+	const kept = recallJSON('settings') || {};
+	for (const id of settings) if (typeof kept[id] === 'string') $(id).value = kept[id];
+	if (!$('mode').value) $('mode').value = 'chat';
+	[wanted, settled] = [mode(), kept.settled];
+}
+
+// settle fits the settings to a model that was loaded: its publisher's recommendations if it
+// is another one, and what it can do.
+function settle() {
+	const name = info.sha256 || `${info.name} ${info.size}`;
+	if (settled !== name) {
+		settled = name;
+		recommend();
+	}
+	$('mode').querySelector('[value=chat]').disabled = !info.template;
+	if (!info.template) note('mode', 'noTemplate');
+	else clearNote('mode');
+	const able = info.template ? wanted : 'text';
+	if (mode() === able) return;
+	$('mode').value = able;
+	draw();
 }
 
 function sideOfChat() {
 	const fields = h('div', { class: 'fields' },
-		h('label', { class: 'field wide' }, h('span', { t: 'mode' }), h('select', { id: 'mode', onchange: forget }, h('option', { value: 'chat', t: 'modeChat' }), h('option', { value: 'text', t: 'modeText' }))),
+		h('label', { class: 'field wide' }, h('span', { t: 'mode' }), h('select', { id: 'mode', onchange: draw }, h('option', { value: 'chat', t: 'modeChat' }), h('option', { value: 'text', t: 'modeText' }))),
 		field('maxTokens', amount('max-tokens', 128, 1, 100000)), field('temperature', amount('temperature', 0, 0, 5, 0.05)),
 		field('topK', amount('top-k', 0, 0, 1000000)), field('topP', amount('top-p', 0, 0, 1, 0.01)),
-		field('minP', amount('min-p', 0, 0, 1, 0.01)), field('seed', amount('seed', 0, 0, 2 ** 53 - 1)),
+		field('minP', amount('min-p', 0, 0, 1, 0.01)), field('seed', amount('seed', '', 0, 2 ** 53 - 1)),
 		field('repeatPenalty', amount('repeat-penalty', 0, 0, 10, 0.01)), field('repeatLast', amount('repeat-last', 64, -1, 1000000)),
 		h('p', { class: 'muted wide', t: 'samplingHelp' }), h('button', { type: 'button', class: 'small wide', t: 'recommended', onclick: recommend }));
-	return h('details', { class: 'side card', open: matchMedia('(min-width: 761px)').matches }, h('summary', { t: 'sampling' }), fields);
+	return h('details', { class: 'side card', open: wide() }, h('summary', { t: 'sampling' }), fields);
 }
 
 // recommend sets what the model's publisher recommends.
@@ -41,55 +95,63 @@ function recommend() {
 	const s = info?.sampling || {};
 	for (const [id, v] of Object.entries({ temperature: s.temperature, 'top-k': s.topK, 'top-p': s.topP, 'min-p': s.minP, 'repeat-penalty': s.repeatPenalty })) $(id).value = v || 0;
 	$('repeat-last').value = s.repeatLast || 64;
-	if (info && !info.template) $('mode').value = 'text';
+	keepSettings();
 }
 
-const samplingOf = () => ({ ...info.sampling, temperature: read($('temperature')), topK: read($('top-k')), topP: read($('top-p')), minP: read($('min-p')), seed: read($('seed')), repeatPenalty: read($('repeat-penalty')), repeatLast: read($('repeat-last')) });
+// seed is the one that was set, or one that is drawn anew for each answer.
+const seed = () => $('seed').value.trim() === '' ? crypto.getRandomValues(new Uint32Array(1))[0] : read($('seed'));
+
+const samplingOf = () => ({ ...info.sampling, temperature: read($('temperature')), topK: read($('top-k')), topP: read($('top-p')), minP: read($('min-p')), seed: seed(), repeatPenalty: read($('repeat-penalty')), repeatLast: read($('repeat-last')) });
 
 function forget() {
-	messages = [];
-	const mode = $('mode').value;
-	$('log').replaceChildren(h('div', { class: 'empty' }, h('p', { t: mode === 'text' ? 'emptyText' : 'emptyChat' }),
-		h('div', { class: 'row' }, examples[mode].map(x => h('button', { type: 'button', class: 'small', dir: 'auto', lang: 'en', onclick: () => { $('say').value = x; $('say').focus(); } }, x)))));
+	talk[mode()] = [];
+	keepTalk();
+	draw();
+}
+
+// draw shows the conversation of the mode, or how to begin one.
+function draw() {
+	hidePrompt();
+	const turns = talk[mode()];
+	$('log').replaceChildren(...turns.map(x => (x.e ||= turn(x))));
+	if (!turns.length) $('log').append(h('div', { class: 'empty' }, h('p', { t: mode() === 'text' ? 'emptyText' : 'emptyChat' }),
+		h('div', { class: 'row' }, examples[mode()].map(x => h('button', { type: 'button', class: 'small', dir: 'auto', lang: 'en', onclick: () => { $('say').value = x; $('say').focus(); } }, x)))));
+	$('log').scrollTop = $('log').scrollHeight;
+}
+
+function hidePrompt() {
 	$('prompt').hidden = true;
 	$('show-prompt').setAttribute('aria-expanded', 'false');
 }
 
 const draft = () => $('say').value.trim();
 
-function turn(role, text) {
-	$('log').querySelector('.empty')?.remove();
-	const body = h('div', { class: 'text', dir: 'auto' }, text), line = h('div', { class: 'muted stats' });
-	const e = h('div', { class: 'turn ' + role }, h('span', { class: 'who', t: role === 'user' ? 'you' : 'answer' }), body, line);
-	$('log').append(e);
-	e.scrollIntoView({ block: 'end' });
-	return { e, body, line };
-}
+const turn = ({ role, text }) => h('div', { class: 'turn ' + role }, h('span', { class: 'who', t: role === 'user' ? 'you' : 'answer' }),
+	h('div', { class: 'text', dir: 'auto' }, role === 'user' || mode() === 'text' ? text : text.trimStart()), h('div', { class: 'muted stats' }));
 
 async function send() {
-	const text = $('mode').value === 'text' ? $('say').value : draft();
+	const text = mode() === 'text' ? $('say').value : draft();
 	if (!text.trim() || busy || !info) return;
+	const where = mode(), before = where === 'text' ? [] : talk.chat, old = talk[where];
+	const said = { role: 'assistant', text: '' };
+	const prompt = where === 'text' ? text : [...messages(), { role: 'user', content: text }];
 	$('say').value = '';
-	$('prompt').hidden = true;
-	$('show-prompt').setAttribute('aria-expanded', 'false');
-	if ($('mode').value === 'text') forget();
-	turn('user', text);
-	const prompt = $('mode').value === 'text' ? text : [...messages, { role: 'user', content: text }];
-	const { body, line } = turn('assistant', '');
-	const said = await during('chat', () => answer(prompt, body, line));
-	body.classList.remove('typing');
-	if (said === undefined && !body.textContent) { // nothing came of it: what was asked is there to be sent again
-		body.closest('.turn').remove();
-		$('log').lastChild?.remove();
-		if (!$('log').childElementCount) forget();
+	talk[where] = [...before, { role: 'user', text }, said];
+	draw();
+	const r = await during('chat', () => answer(prompt, said));
+	said.e.querySelector('.text').classList.remove('typing');
+	if (!said.text && r?.stop !== 'end') { // nothing came of it: what was asked is there to be sent again
+		talk[where] = old;
 		$('say').value = text;
-	} else if (Array.isArray(prompt)) messages = [...prompt, { role: 'assistant', content: said ? said.text : body.textContent }];
+		draw();
+	}
+	keepTalk();
 	$('say').focus();
 }
 
-// answer streams an answer into an element. A screen reader hears it sentence by sentence.
-async function answer(prompt, body, line) {
-	const began = performance.now();
+// answer streams an answer into a turn. A screen reader hears it sentence by sentence.
+async function answer(prompt, said) {
+	const began = performance.now(), log = $('log'), body = said.e.querySelector('.text'), line = said.e.querySelector('.stats'), sampling = samplingOf();
 	let first = 0, tokens = 0, unsaid = '';
 	body.classList.add('typing');
 	const hear = end => {
@@ -97,19 +159,21 @@ async function answer(prompt, body, line) {
 		if (cut > 0 && unsaid.slice(0, cut).trim()) announce(unsaid.slice(0, cut));
 		unsaid = unsaid.slice(cut);
 	};
-	const down = $('log');
-	const r = await call('generate', { prompt, options: { maxTokens: read($('max-tokens')), sampling: samplingOf() } }, token => {
+	const r = await call('generate', { prompt, options: { maxTokens: read($('max-tokens')), sampling } }, token => {
 		first ||= performance.now();
-		tokens++;
-		const stay = down.scrollHeight - down.scrollTop - down.clientHeight > 80;
-		body.append(tokens === 1 && $('mode').value === 'chat' ? token.text.trimStart() : token.text);
+		const follow = log.scrollHeight - log.scrollTop - log.clientHeight < 80, text = ++tokens === 1 && Array.isArray(prompt) ? token.text.trimStart() : token.text;
+		said.text += text;
+		body.append(text);
 		unsaid += token.text;
 		hear();
-		if (!stay) down.scrollTop = down.scrollHeight;
-		say(line, 'speedNow', { tokens, rate: () => number(tokens / ((performance.now() - first) / 1000 || 1), 3) });
+		say(line, 'speedNow', { tokens: counted('tokens', tokens), rate: () => number(tokens / ((performance.now() - first) / 1000 || 1), 3) });
+		if (follow) log.scrollTop = log.scrollHeight;
 	});
 	hear(true);
-	say(line, 'speed', { tokens: r.tokens, rate: rate(r), prompt: r.prompt, kept: r.kept, promptSeconds: () => number(r.promptSeconds, 2), first: () => number(((first || performance.now()) - began) / 1000, 2), why: () => t('stop_' + r.stop) });
+	if (Array.isArray(prompt) && r.text) said.text = r.text; // as the model said it, for the next prompt
+	say(line, sampling.temperature > 0 ? 'speedSeed' : 'speed', { tokens: counted('tokens', r.tokens), rate: rate(r), prompt: counted('tokens', r.prompt), kept: r.kept, promptSeconds: () => number(r.promptSeconds, 2),
+		first: () => number(((first || performance.now()) - began) / 1000, 2), why: () => t('stop_' + r.stop), seed: String(sampling.seed) });
+	if (log.scrollHeight - log.scrollTop - log.clientHeight < 120) log.scrollTop = log.scrollHeight;
 	keep(r.stats);
 	return r;
 }
@@ -119,14 +183,11 @@ const rate = r => r.tokens > 1 && r.seconds > 0 ? (r.tokens - 1) / r.seconds : 0
 
 async function togglePrompt() {
 	const shown = $('prompt');
-	if (!shown.hidden) {
-		shown.hidden = true;
-		return $('show-prompt').setAttribute('aria-expanded', 'false');
-	}
+	if (!shown.hidden) return hidePrompt();
 	await during('render', async () => {
-		const text = $('mode').value === 'text';
+		const text = mode() === 'text';
 		const r = text ? { text: $('say').value, tokens: await call('tokenize', { text: $('say').value }) }
-			: await call('render', { messages: draft() ? [...messages, { role: 'user', content: draft() }] : messages });
+			: await call('render', { messages: draft() ? [...messages(), { role: 'user', content: draft() }] : messages() });
 		shown.replaceChildren(h('h3', { t: text ? 'promptText' : 'promptTitle' }), h('pre', { dir: 'auto' }, r.text), idList(r.tokens),
 			text ? '' : h('details', null, h('summary', { t: 'template' }), h('pre', { dir: 'ltr' }, info.template)));
 		shown.hidden = false;
@@ -141,6 +202,6 @@ const visible = text => text.replace(/ /g, '␣').replace(/\n/g, '↵');
 
 // idList shows tokens with their ids.
 function idList(tokens) {
-	return h('div', null, h('p', { class: 'muted', t: ['tokenCount', { n: tokens.length }] }),
+	return h('div', null, h('p', { class: 'muted', t: ['tokenCount', { tokens: counted('tokens', tokens.length) }] }),
 		h('ol', { class: 'tokens', dir: 'ltr' }, tokens.map(x => h('li', null, h('small', null, String(x.id)), visible(x.text)))));
 }

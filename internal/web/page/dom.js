@@ -38,6 +38,13 @@ function spell(e) {
 	if (label) e.setAttribute('aria-label', t(...label));
 }
 
+// remember keeps a choice of the reader, where the browser lets pages keep something: for
+// this browser or, in tabStore, for this tab, whose reloads it survives.
+const tabStore = () => sessionStorage, siteStore = () => localStorage;
+const remember = (key, value, store = siteStore) => { try { store().setItem(key, value); } catch { /* it is forgotten */ } };
+const recall = (key, store = siteStore) => { try { return store().getItem(key); } catch { return null; } };
+const recallJSON = (key, store) => { try { return JSON.parse(recall(key, store)); } catch { return null; } };
+
 let language = 'en';
 
 // t is a text of the interface, with {names} replaced. Values that are functions are
@@ -59,6 +66,14 @@ function speak(lang) {
 	for (const e of document.querySelectorAll('[data-said]')) spell(e);
 	$('language').value = language;
 }
+
+// counted is a word for so many of something: the forms in WORDS, between bars, are those
+// of FORMS, in that order.
+const FORMS = { en: ['one', 'other'], ar: ['one', 'two', 'few', 'many', 'other'] };
+const counted = (key, n) => () => {
+	const forms = WORDS[language][key].split('|'), i = FORMS[language].indexOf(new Intl.PluralRules(language).select(n));
+	return (forms[i] ?? forms.at(-1)).replace('{n}', number(n));
+};
 
 // locale has European digits in Arabic, too: figures here are compared with others'.
 const locale = () => language === 'ar' ? 'ar-u-nu-latn' : 'en';
@@ -111,28 +126,36 @@ function table(caption, heads, rows) {
 // announce has a screen reader say a text when it is through with what it says.
 function announce(text) { $('live').append(h('p', { dir: 'auto' }, text)); while ($('live').childElementCount > 20) $('live').firstChild.remove(); }
 
-// note shows what happened, with what to do. One of each kind is shown.
+// note shows what happened, with what to do. One of each kind is shown; what a reader has
+// dismissed is not told again in this tab, but for errors.
 function note(kind, key, values, detail, ...actions) {
 	clearNote(kind);
-	$('notes').append(h('div', { class: 'note ' + (kind === 'info' ? '' : 'bad'), 'data-kind': kind, role: kind === 'info' ? 'status' : 'alert' },
-		h('div', null, h('span', { t: [key, values] }), detail ? h('code', { dir: 'auto', lang: 'en' }, detail) : null),
+	const error = kind === 'error';
+	if (!error && recall('dismissed ' + key, tabStore)) return;
+	$('notes').append(h('div', { class: 'note ' + (error ? 'bad' : ''), 'data-kind': kind, role: error ? 'alert' : 'status' },
+		fold(kind, h('div', null, h('span', { t: [key, values] }), detail ? h('code', { dir: 'auto', lang: 'en' }, detail) : null)),
 		actions.map(([key, act]) => h('button', { class: 'small', t: key, onclick: () => { clearNote(kind); act(); } })),
-		h('button', { class: 'small', t: 'dismiss', onclick: () => clearNote(kind) })));
-	if (kind !== 'info') $('notes').lastChild.scrollIntoView({ block: 'nearest' });
+		h('button', { class: 'small', t: 'dismiss', onclick: () => { clearNote(kind); if (!error) remember('dismissed ' + key, '1', tabStore); } })));
+	if (error) $('notes').lastChild.scrollIntoView({ block: 'nearest' });
 }
+
+const wide = () => matchMedia('(min-width: 761px)').matches;
+
+// fold keeps what is told of the device to a line where there is little room.
+const fold = (kind, text) => kind !== 'device' || wide() ? text : h('details', null, h('summary', { t: 'noGPU' }), text);
 
 function clearNote(kind) { for (const e of document.querySelectorAll(`#notes [data-kind=${kind}]`)) e.remove(); }
 
 // The worker, and the calls that it has not answered.
-let worker, last = 0;
+let worker, scripts, last = 0; // scripts makes the worker's address one that the page's policy trusts; it can be made but once
 const calls = new Map();
 
 function startWorker() {
 	worker?.terminate();
 	for (const c of calls.values()) c.reject(Object.assign(new Error('restarted'), { kind: 'aborted' }));
 	calls.clear();
-	const script = { createScriptURL: url => url };
-	worker = new Worker((globalThis.trustedTypes?.createPolicy('karat', script) || script).createScriptURL('karat.js'));
+	scripts ||= globalThis.trustedTypes?.createPolicy('karat', { createScriptURL: url => url }) || { createScriptURL: url => url };
+	worker = new Worker(scripts.createScriptURL('karat.js'));
 	worker.onmessage = ({ data: { id, result, error, event } }) => {
 		if (id === undefined) return fail(error);
 		const c = calls.get(id);
@@ -156,13 +179,15 @@ function call(op, args, event) {
 function fail(e) {
 	if (e.kind === 'aborted') return;
 	const kind = WORDS.en['error_' + e.kind] ? e.kind : 'other';
+	const again = with_ => loadModel(e.source || choice, with_); // what failed to load, or else what is there
 	const actions = {
-		lost: [['again', () => reload()], ['useCPU', () => reload('cpu')]],
-		'no-gpu': [['useCPU', () => reload('cpu')]],
-		shader: [['useCPU', () => reload('cpu')]],
+		lost: [['again', () => again()], ['useCPU', () => again('cpu')]],
+		'no-gpu': [['useCPU', () => again('cpu')]],
+		shader: [['useCPU', () => again('cpu')]],
 		memory: [['models', () => openModels()]],
 		crash: [['restart', () => restart()]],
 		file: [['models', () => openModels()]],
+		architecture: [['models', () => openModels()]],
 	}[kind] || [];
 	note('error', 'error_' + kind, undefined, e.message, ...actions);
 }

@@ -33,36 +33,57 @@ function stop() {
 	call('stop');
 	clearTimeout(patience);
 	const what = busy;
-	patience = setTimeout(() => { if (busy && busy === what) note('info', 'hangs', undefined, '', ['restart', restart]); }, 5000);
+	patience = setTimeout(() => { if (busy && busy === what) note('hangs', 'hangs', undefined, '', ['restart', restart]); }, 5000);
 }
 
 const backend = () => $('backend')?.value || undefined;
 
+// loadModel loads another model. Where that fails or is cancelled the page goes on with
+// the one that it had.
 async function loadModel(source, with_) {
-	choice = source;
+	const before = info;
 	await during('load', async () => {
-		info = null;
 		showModel('loadingModel', { name: source.name || 'demo.gguf' });
-		$('loading').hidden = false;
+		progress(true);
+		remember('model', ''); // should this end the page, the next one begins with the demo
 		try {
 			info = await call('load', { source, backend: with_ || backend() }, e => {
 				const done = e.have ?? e.checked ?? e.read;
-				if (done !== undefined && e.size) { $('loading').max = e.size; $('loading').value = done; }
+				if (done !== undefined && e.size) progress(true, done, e.size);
 			});
 			if (source.kind === 'file') source.name = info.name;
-			showInfo();
-			for (const f of fresh) f();
+			choice = source;
 		} catch (e) {
-			showModel('noModel');
-			throw e;
+			info = e.model || null;
+			throw Object.assign(e, { source });
 		} finally {
-			$('loading').hidden = true;
-			$('loading').removeAttribute('value');
+			progress(false);
+			info ? showInfo() : showModel('noModel');
+			remember('model', JSON.stringify({ kind: choice.kind, key: choice.key, name: choice.name }));
 		}
+		clearNote('again');
+		tellDevice();
+		for (const f of fresh) f(!before || before.sha256 !== info.sha256 || before.name !== info.name || before.size !== info.size);
 	});
 }
 
-const fresh = []; // what each tab does when a model was loaded
+// progress shows how far a load is. It keeps its room, so that nothing moves.
+function progress(on, value, max) {
+	const e = $('loading');
+	e.classList.toggle('idle', !on);
+	e.setAttribute('aria-hidden', !on);
+	if (max) [e.max, e.value] = [max, value];
+	else e.removeAttribute('value');
+}
+
+// noModel is for a model in use that was deleted.
+function noModel() {
+	info = null;
+	showModel('noModel');
+	setBusy(busy);
+}
+
+const fresh = []; // what each tab does when a model was loaded; it is told whether that is another one
 
 const reload = with_ => loadModel(choice, with_);
 
@@ -72,10 +93,14 @@ function showInfo() {
 	const device = info.backend === 'webgpu' ? info.adapter?.name || 'WebGPU' : t('processor');
 	$('model').replaceChildren(h('b', { dir: 'auto' }, info.name), h('span', { t: ['modelLine', {
 		arch: info.architecture, bytes: () => bytes(info.bytes), device: () => info.backend === 'webgpu' ? 'WebGPU, ' + device : t('processor'), memory: () => memory(info.stats) }] }));
-	if (info.backend === 'cpu' && adapters?.why) note('info', 'onCPU', undefined, adapters.why);
-	else if (info.backend === 'cpu' && adapters?.[0]?.kind === 'cpu') note('info', 'onCPUFallback');
-	else if (info.backend === 'webgpu' && info.adapter?.kind === 'cpu') note('info', 'fallback');
-	else clearNote('info');
+}
+
+// tellDevice tells why no real GPU computes, once for each model.
+function tellDevice() {
+	if (info.backend === 'cpu' && adapters?.why) note('device', 'onCPU', undefined, adapters.why);
+	else if (info.backend === 'cpu' && adapters?.[0]?.kind === 'cpu') note('device', 'onCPUFallback');
+	else if (info.backend === 'webgpu' && info.adapter?.kind === 'cpu') note('device', 'fallback');
+	else clearNote('device');
 }
 
 const memory = s => !s ? '' : s.gpuBytes ? t('memoryBoth', { own: bytes(s.wasmBytes), gpu: bytes(s.gpuBytes) }) : bytes(s.wasmBytes || 0);
@@ -85,14 +110,15 @@ function keep(stats) { if (info && stats) { info.stats = stats; showInfo(); } }
 
 async function boot() {
 	showModel('starting');
-	$('loading').hidden = false;
+	info = null;
+	progress(true);
 	startWorker();
 	try {
-		const r = await call('boot', {}, ({ have, size }) => { $('loading').max = size; $('loading').value = have; });
+		const r = await call('boot', {}, ({ have, size }) => progress(true, have, size));
 		adapters = r.adapters;
 		version = r.version;
 	} catch (e) {
-		$('loading').hidden = true;
+		progress(false);
 		showModel('noModel');
 		fail(e);
 		return false;
@@ -138,10 +164,6 @@ function setTabs() {
 	select(tabs.find(x => '#' + x.getAttribute('aria-controls') === location.hash) || tabs[0]);
 }
 
-// remember keeps a choice of the reader, where the browser lets pages keep something.
-const remember = (key, value) => { try { localStorage.setItem(key, value); } catch { /* it is forgotten */ } };
-const recall = key => { try { return localStorage.getItem(key); } catch { return null; } };
-
 function light(theme) {
 	if (theme) document.documentElement.dataset.theme = theme;
 	else delete document.documentElement.dataset.theme;
@@ -153,12 +175,24 @@ async function start() {
 	light(recall('theme') || '');
 	$('language').onchange = e => { remember('language', e.target.value); speak(e.target.value); if (info) showInfo(); };
 	$('theme').onchange = e => { remember('theme', e.target.value); light(e.target.value); };
+	$('cancel').onclick = stop;
 	for (const make of [makeModels, makeChat, makeProof, makeBench, makeProbe]) make();
 	$('backend').value = recall('backend') || '';
 	setTabs();
 	setBusy('');
 	if (!globalThis.isSecureContext || !globalThis.Worker || !globalThis.WebAssembly) return note('error', 'error_old');
-	if (await boot()) await loadModel({ kind: 'demo', name: 'demo.gguf' });
+	if (await boot()) await loadLast();
+}
+
+// loadLast loads the model that the page had when it was left, or the demo.
+async function loadLast() {
+	const last = recallJSON('model'), demo = { kind: 'demo', name: 'demo.gguf' };
+	if (last?.kind === 'kept') {
+		const { models } = await call('kept').catch(() => ({ models: [] }));
+		if (models.some(m => m.key === last.key && m.done)) await loadModel(last);
+	}
+	if (!info) await loadModel(demo);
+	if (last?.kind === 'file') note('again', 'openAgain', { name: last.name }, '', ['localFile', () => $('file').click()]);
 }
 
 if (typeof document === 'undefined') serve();

@@ -30,7 +30,7 @@ function makeModels() {
 
 function take(source) {
 	$('models').close();
-	if (busy) return note('info', 'busyNow');
+	if (busy) return note('busy', 'busyNow');
 	loadModel(source);
 }
 
@@ -124,7 +124,8 @@ function keptRow(m) {
 		: m.done ? [act('use', () => take({ kind: 'kept', key: m.key, name: m.name })), act('check', e => checkModel(m, e.target))]
 			: [act('resume', () => fetchKept({ url: m.url, name: m.name, sha256: m.want }))];
 	if (!going) buttons.push(act('remove', async () => {
-		await call('remove', { key: m.key }).catch(fail);
+		const done = await call('remove', { key: m.key }).catch(fail);
+		if (done?.closed) noModel();
 		$('open-models').focus();
 		showKept();
 	}));

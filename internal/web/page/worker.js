@@ -16,18 +16,26 @@ const operations = {
 		return { version: karat.version, adapters };
 	},
 
+	// A load that fails or is stopped leaves the model that was there: what cannot be a
+	// model is found out before that one is closed, and else it is opened again.
 	load: exclusive(async ({ source, ...options }, tell, signal) => {
-		await closeModel();
-		const files = [].concat(await sources[source.kind](source, tell, signal));
-		opened = { keys: files.map(f => f.key), close: () => { for (const f of files) f.close?.(); } };
+		const before = opened;
 		try {
-			model = await karat.load(files, { ...options, signal, onProgress: (done, total) => tell({ read: done, size: total }) });
-		} catch (e) {
+			const files = await openFiles(source, tell, signal);
+			try {
+				await karat.check(files);
+			} catch (e) {
+				for (const f of files) f.close?.();
+				throw e;
+			}
 			await closeModel();
-			throw e;
+			return await openModel(files, { source, options }, tell);
+		} catch (e) {
+			const why = signal.aborted ? signal.reason : e;
+			if (model || !before) throw told(why, model ? await described() : null);
+			const again = await openFiles(before.source, () => {}).then(files => openModel(files, before, () => {})).catch(() => null);
+			throw told(why, again);
 		}
-		const size = files.reduce((sum, f) => sum + f.size, 0);
-		return { ...model.info, name: files[0].name, size, sha256: files.length === 1 ? files[0].sha256 : undefined, stats: await model.stats() };
 	}),
 	close: exclusive(closeModel),
 	stop: () => running?.abort(),
@@ -49,8 +57,11 @@ const operations = {
 
 	kept: listKept,
 	async remove(args) {
-		if (opened?.keys.includes(args.key)) await closeModel();
+		const inUse = opened?.keys.includes(args.key);
+		if (inUse && running) throw trouble('busy', 'something runs on this model');
+		if (inUse) await closeModel();
 		await removeKept(args);
+		return { closed: inUse };
 	},
 	check: checkKept,
 	pause: ({ url }) => downloads.get(url)?.abort(),
@@ -81,6 +92,42 @@ function exclusive(operation) {
 function loaded() {
 	if (!model) throw trouble('empty', 'no model is loaded');
 	return model;
+}
+
+// told is an error of a load, with what is said of the model that is there now.
+const told = (e, model) => ({ kind: kindOf(e), message: String(e.message || e), model });
+
+// openFiles opens a model's files for reading, which ends when the signal says so.
+async function openFiles(source, tell, signal) {
+	const files = [].concat(await sources[source.kind](source, tell, signal || new AbortController().signal));
+	let rested = performance.now();
+	const ending = read => async (at, length) => {
+		if (performance.now() - rested > 50) {
+			await new Promise(go => setTimeout(go)); // the page's stop is heard
+			rested = performance.now();
+		}
+		signal.throwIfAborted();
+		return read(at, length);
+	};
+	return signal ? files.map(f => f.read ? { ...f, read: ending(f.read), usual: f.read } : f) : files;
+}
+
+async function openModel(files, { source, options }, tell) {
+	opened = { source, options, files, keys: files.map(f => f.key), close: () => { for (const f of files) f.close?.(); } };
+	try {
+		model = await karat.load(files, { ...options, onProgress: (done, total) => tell({ read: done, size: total }) });
+	} catch (e) {
+		await closeModel();
+		throw e;
+	}
+	for (const f of files) if (f.usual) f.read = f.usual;
+	return described();
+}
+
+async function described() {
+	const { files } = opened;
+	const size = files.reduce((sum, f) => sum + f.size, 0);
+	return { ...model.info, name: files[0].name, size, sha256: files.length === 1 ? files[0].sha256 : undefined, stats: await model.stats() };
 }
 
 async function closeModel() {
@@ -120,6 +167,8 @@ const sources = {
 	async demo(_, tell, signal) {
 		const { sha256 } = SITE.files['demo.gguf'];
 		try {
+			const { models } = await listKept(), here = models.find(m => m.done && m.sha256 === sha256 && m.have === m.size);
+			if (here) return await sources.kept(here); // it may be in use, and then cannot be opened to be written
 			const { key } = await download({ url: 'demo.gguf', name: 'demo.gguf', sha256 }, tell, signal);
 			return await sources.kept({ key });
 		} catch (e) {
@@ -171,7 +220,7 @@ function serve() {
 			const result = await operations[op](args || {}, event => postMessage({ id, event }));
 			postMessage({ id, result });
 		} catch (e) {
-			postMessage({ id, error: { kind: kindOf(e), message: String(e.message || e) } });
+			postMessage({ id, error: { kind: kindOf(e), message: String(e.message || e), model: e.model } });
 		}
 	};
 }

@@ -12,21 +12,31 @@ const rest = (ms, signal) => new Promise((done, gone) => {
 	setTimeout(done, ms);
 	signal?.addEventListener('abort', () => gone(new DOMException('stopped', 'AbortError')));
 });
-const split = text => text.match(/ ?[^ ]+/g)?.map((text, i) => ({ id: 500 + i, text })) || [];
+let seen = []; // the tokens whose keys and values the model has
+const split = text => text.match(/\s?\S+/g)?.map((text, i) => ({ id: 500 + i, text })) || [];
 const numbers = { n: 3584, nan: 0, inf: 0, zero: 12, min: -3.25, max: 11.5, mean: 0.02, std: 0.91, rms: 0.92 };
 const standIn = {
 	version: 'v0.0.0-test',
+	loads: 0,
 	adapters: async () => { throw new Error('gpu: the browser has no WebGPU'); },
 	sha256() {
 		const parts = [];
 		return { write: b => parts.push(b), sum: async () => [...new Uint8Array(await crypto.subtle.digest('SHA-256', await new Blob(parts).arrayBuffer()))].map(x => x.toString(16).padStart(2, '0')).join('') };
 	},
+	async check([source]) {
+		const head = source.bytes ? source.bytes.slice(0, 16) : await source.read(0, 16), text = String.fromCharCode(...head);
+		if (!text.startsWith('GGUF')) throw Object.assign(new Error(`gguf: ${source.name}: offset 0: magic is wrong`), { kind: 'file' });
+		if (text.startsWith('GGUFmamba')) throw Object.assign(new Error(`checkpoint: ${source.name}: architecture "mamba" is not supported (llama is)`), { kind: 'architecture' });
+	},
 	async load([source], { backend, onProgress }) {
-		const head = source.bytes ? source.bytes.slice(0, 4) : await source.read(0, 4);
-		if (String.fromCharCode(...head) !== 'GGUF') throw Object.assign(new Error(`gguf: ${source.name}: offset 0: magic is wrong`), { kind: 'file' });
+		const text = String.fromCharCode(...source.bytes ? source.bytes.slice(0, 16) : await source.read(0, 16));
 		onProgress(source.size / 2, source.size);
+		for (let i = 0; text.startsWith('GGUFslow') && i < 500; i++) await rest(20).then(() => source.read(i, 1)); // a load that takes long
+		if (text.startsWith('GGUFlarge')) throw Object.assign(new Error('gpu: out of memory'), { kind: 'memory' });
+		standIn.loads++;
+		seen = [];
 		const gpu = backend === 'webgpu';
-		model.info = { ...model.info, backend: gpu ? backend : 'cpu', adapter: gpu ? { name: 'stand-in', kind: 'discrete', timestamps: true } : null };
+		model.info = { ...model.info, template: text.startsWith('GGUFbare') ? '' : '{{ messages }}', sampling: { temperature: text.startsWith('GGUFwarm') ? 0.7 : 0 }, backend: gpu ? backend : 'cpu', adapter: gpu ? { name: 'stand-in', kind: 'discrete', timestamps: true } : null };
 		return model;
 	},
 };
@@ -39,13 +49,17 @@ const model = {
 	async tokenize(text) { return split(text); },
 	async generate(prompt, { maxTokens, sampling, signal }, onToken) {
 		const asked = typeof prompt === 'string' ? prompt : prompt.at(-1).content;
+		const ids = typeof prompt === 'string' ? split(prompt) : (await this.render(prompt)).tokens;
+		let kept = 0;
+		while (kept < ids.length - 1 && ids[kept].text === seen[kept]?.text) kept++;
+		seen = ids;
 		const kind = /^fail (\S+)/.exec(asked)?.[1];
 		if (kind) throw Object.assign(new Error(`webgpu: blk.3.ffn_down: ${kind}`), { kind });
-		const words = asked === 'settings' ? [JSON.stringify(sampling)] : /^count/.test(asked) ? Array.from({ length: maxTokens }, (_, i) => ' ' + i) : / /.test(asked) && /[؀-ۿ]/.test(asked) ? [' السماء', ' زرقاء.'] : [' The sky', ' is <b>blue</b>', ' & wide.'];
+		const words = asked === 'settings' ? [JSON.stringify(sampling)] : asked === 'prompt' ? [JSON.stringify(prompt)] : asked === 'one' ? ['One'] : asked === 'wait' ? ['never'] : /^lines/.test(asked) ? Array.from({ length: maxTokens }, (_, i) => `line ${i}\n`) : /^count/.test(asked) ? Array.from({ length: maxTokens }, (_, i) => ' ' + i) : / /.test(asked) && /[؀-ۿ]/.test(asked) ? [' السماء', ' زرقاء.'] : [' The sky', ' is <b>blue</b>', ' & wide.'];
 		let n = 0, stop = 'end';
 		for (const text of words) {
 			try {
-				await rest(20, signal);
+				await rest(asked === 'wait' ? 1e6 : 20, signal);
 			} catch {
 				stop = 'aborted';
 				break;
@@ -53,9 +67,9 @@ const model = {
 			n++;
 			onToken({ id: n, text, logprob: -0.1 });
 		}
-		return { text: words.slice(0, n).join(''), stop, prompt: 7, kept: 0, tokens: n, promptSeconds: 0.05, seconds: n * 0.02 };
+		return { text: words.slice(0, n).join(''), stop, prompt: ids.length, kept, tokens: n, promptSeconds: 0.05, seconds: n * 0.02 };
 	},
-	async reset() {},
+	async reset() { seen = []; },
 	async stats() { return { gpuBytes: this.info.adapter ? 90 << 20 : 0, kvBytes: 1 << 20, wasmBytes: 64 << 20, dispatches: 0, dispatchesPerToken: 0 }; },
 	async prove(_, { onProgress }) {
 		const prompts = ['Hello', 'Hello world', 'The color of the sky is', 'ما لون السماء؟'].map((text, index) => ({ index, text, ids: 'equal', positions: 1, kl_mean: 1.2e-13, max_abs_diff: 3.1e-6, max_diff_limit: 1.1e-5, top1: 1, top5: 1, top10: 1, inside: true }));

@@ -46,6 +46,9 @@ const said = async (promise) => {
 		const long = new AbortController();
 		setTimeout(() => long.abort(), 30);
 		out.abortedPrompt = await m.generate('word '.repeat(backend === 'cpu' ? 500 : 5), {signal: long.signal});
+		out.plain = (await m.tokenize('The color of the sky is')).length; // what first was given
+		out.template = await said(m.render([{role: 'user', content: 'a'}, {role: 'user', content: 'b'}]));
+		out.bytes = (await m.tokenize('\u2603\u{1f9ea}')).map(({text}) => text).join('');
 		out.unknown = await said(m.probe('blk.99', 'a'));
 		out.nodes = (await m.nodes()).length;
 		out.probe = await m.probe('blk.3.ffn_down', 'The color of the sky is');
@@ -57,12 +60,15 @@ const said = async (promise) => {
 		out.seen = seen;
 		const other = {json: fs.readFileSync(record + '/golden.json', 'utf8'), tensors: new Uint8Array(fs.readFileSync(record + '/golden.safetensors'))};
 		if (backend === 'cpu') out.other = (await m.prove(other)).inside;
-		out.bench = await m.bench({prompts: backend === 'cpu' ? [8] : [], tokens: [1], repeat: 1});
 		await m.close();
 		out.closed = await said(m.tokenize('a'));
 		const hash = karat.sha256();
 		hash.write(new TextEncoder().encode('ab')), hash.write(new TextEncoder().encode('c'));
 		out.sha256 = hash.sum();
+		const strange = new Uint8Array(fs.readFileSync(path));
+		strange.set(new TextEncoder().encode('mambas'), Buffer.from(strange.buffer).indexOf('gemma3'));
+		out.strange = await said(karat.load({name: 'strange.gguf', bytes: strange}, {backend}));
+		out.checked = [await said(karat.check({name: 'demo.gguf', size, read})), await said(karat.check({name: 'strange.gguf', bytes: strange})), await said(karat.check({name: 'garbage.gguf', bytes: new Uint8Array(100)}))].map((e) => e && e.kind);
 		out.garbage = await said(karat.load({name: 'garbage.gguf', bytes: new Uint8Array(100)}, {backend}));
 		out.torn = await said(karat.load({name: 'torn.gguf', size, read: (offset, length) => (offset + length > 6e6 ? Promise.reject(new Error('the file is gone')) : read(offset, length))}, {backend}));
 		if (backend === 'webgpu') await faults();
