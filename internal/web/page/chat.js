@@ -73,6 +73,7 @@ function settle() {
 	$('mode').querySelector('[value=chat]').disabled = !info.template;
 	if (!info.template) note('mode', 'noTemplate');
 	else clearNote('mode');
+	$('log').scrollTop = $('log').scrollHeight; // which has less room below a note
 	const able = info.template ? wanted : 'text';
 	if (mode() === able) return;
 	$('mode').value = able;
