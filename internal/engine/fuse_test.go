@@ -49,8 +49,10 @@ func TestFusionBits(t *testing.T) {
 				return append(scratch(t, e, s.ids, kept), decode(t, e, s.ids)...)
 			}
 			all := logits(nil)
-			if !same(logits(nil, "glu"), all) {
-				t.Error("without glu: other bits")
+			for _, name := range []string{"glu", "beside"} {
+				if !same(logits(nil, name), all) {
+					t.Errorf("without %s: other bits", name)
+				}
 			}
 			for _, part := range []string{"attn_k", "ffn_gate", "ffn_up", "glu"} {
 				if !same(logits(func(n *graph.Node) bool { return strings.HasSuffix(n.Name, part) }), all) {
@@ -96,11 +98,11 @@ func TestTapsOfFused(t *testing.T) {
 // fused is what the plans of the random models compute together in the second
 // layer: a fusion that finds nothing any more shows here.
 var fused = map[string]string{
-	"llama.tiny.Q4_K_M":    "glu glu",
-	"qwen3.tiny.Q8_0":      "glu glu",
-	"gemma3.tiny.IQ4_XS":   "glu glu",
-	"gemma4.tiny.Q6_K":     "glu glu",
-	"gemma4.tiny-moe.Q4_0": "glu glu, glu ffn_experts",
+	"llama.tiny.Q4_K_M":    "beside attn_q attn_k attn_v, glu glu",
+	"qwen3.tiny.Q8_0":      "beside attn_q attn_k attn_v, glu glu",
+	"gemma3.tiny.IQ4_XS":   "beside attn_q attn_k attn_v, glu glu",
+	"gemma4.tiny.Q6_K":     "beside attn_q attn_k attn_v, glu glu",
+	"gemma4.tiny-moe.Q4_0": "beside attn_q attn_k, glu glu, glu ffn_experts",
 }
 
 func TestFused(t *testing.T) {
@@ -128,7 +130,7 @@ func TestUnknownFusion(t *testing.T) {
 	_, g := openModel(t, demo(t))
 	b := cpu.New(cpu.Options{NoFuse: []string{"glue"}})
 	defer b.Close()
-	if _, err := b.Compile(g, backend.Options{}); err == nil || err.Error() != `cpu: no fusion is called "glue", there are glu` {
+	if _, err := b.Compile(g, backend.Options{}); err == nil || err.Error() != `cpu: no fusion is called "glue", there are glu, beside` {
 		t.Error(err)
 	}
 }

@@ -5,6 +5,8 @@ import "math"
 const (
 	// BlockSlots is how many positions a block of keys and values has.
 	BlockSlots = 64
+	// RangeSlots is how many positions a range has, see Attention.
+	RangeSlots = 4 * BlockSlots
 	// KeySlots is how many positions lie side by side in a block's keys.
 	KeySlots = 16
 	// Quad is how many queries take the time of one, at best.
@@ -18,7 +20,9 @@ type Span struct{ From, To int }
 // values, block by block of positions. Reset it first. (The online softmax of
 // Milakov and Gimelshein 2018, arXiv:1805.02867.) A query's bits do not depend
 // on the other queries, but on where blocks begin and what is seen of each, so
-// callers fix that by absolute position.
+// callers fix that by absolute position. Ranges of RangeSlots positions, the first from
+// 0 on, are accumulated apart from each other and merged in their order (Merge): so
+// several threads can attend to a range each.
 type Attention struct {
 	queries, dim int
 	q, acc       []float32 // [queries, dim], filled up to a multiple of Quad
@@ -45,11 +49,7 @@ func (a *Attention) Reset(queries, dim int) {
 	}
 	a.q, a.acc, a.top, a.sum = a.q[:n*dim], a.acc[:n*dim], a.top[:n], a.sum[:n]
 	clear(a.q[queries*dim:])
-	clear(a.acc)
-	clear(a.sum)
-	for i := range a.top {
-		a.top[i] = float32(math.Inf(-1))
-	}
+	a.Clear()
 }
 
 // Query is where query i is.
@@ -158,7 +158,59 @@ func (a *Attention) addValues(i int, v, p []float32, span Span) {
 	}
 }
 
-// Result sets dst[e] to Acc[e]/Sum of query i.
+// Result sets dst[e] to Acc[e]/Sum of query i, which has seen no more than one range.
 func (a *Attention) Result(i int, dst []float32) {
 	divide(dst, a.acc[i*a.dim:(i+1)*a.dim], a.sum[i])
+}
+
+// PartSize is how many numbers a part takes: Acc of dim elements, Top and Sum.
+func PartSize(dim int) int { return dim + 2 }
+
+// Part sets dst, PartSize numbers, to what query i has accumulated.
+func (a *Attention) Part(i int, dst []float32) {
+	d := a.dim
+	copy(dst[:d], a.acc[i*d:(i+1)*d])
+	dst[d], dst[d+1] = a.top[i], a.sum[i]
+}
+
+// Clear begins the next range: nothing is accumulated, queries stay.
+func (a *Attention) Clear() {
+	clear(a.acc)
+	clear(a.sum)
+	for i := range a.top {
+		a.top[i] = float32(math.Inf(-1))
+	}
+}
+
+// Merge adds a query's part of a range to that of the ranges before it, which may be
+// zeros where there are none; part is lost. Where both have seen anything (a Sum that is not 0;
+// of later ranges a Top above -Inf), a being the part of the larger Top, part where they
+// are equal or NaN among them, and b the other one:
+//
+//	c = weight(b.Top-a.Top); Sum = a.Sum + b.Sum*c; Acc[e] = fma(b.Acc[e], c, a.Acc[e]); Top = a.Top
+func Merge(total, part []float32) {
+	d := len(part) - 2
+	switch {
+	case part[d+1] == 0:
+		return
+	case total[d+1] == 0:
+		copy(total, part)
+		return
+	case math.IsInf(float64(part[d]), -1):
+		return
+	}
+	a, b := part, total[:d+2]
+	if part[d] < total[d] {
+		a, b = b, a
+	}
+	c := weight(b[d] - a[d])
+	a[d+1] += float32(b[d+1] * c)
+	addScaled(a[:d], b[:d], c)
+	copy(total, a)
+}
+
+// Quotient sets dst[e] to Acc[e]/Sum of a part.
+func Quotient(dst, part []float32) {
+	d := len(part) - 2
+	divide(dst, part[:d], part[d+1])
 }

@@ -45,6 +45,22 @@ type acts struct {
 	split []uint16
 }
 
+// rowsFrom is n of all rows, from row t on.
+func (x *acts) rowsFrom(t, n, rows int) acts {
+	if n == rows {
+		return *x
+	}
+	y := acts{split: part(x.split, t, n, rows)}
+	y.Q, y.DX, y.Sums, y.Init = part(x.Q, t, n, rows), part(x.DX, t, n, rows), part(x.Sums, t, n, rows), part(x.Init, t, n, rows)
+	return y
+}
+
+// part is what n of all rows have of s, from row t on.
+func part[T any](s []T, t, n, rows int) []T {
+	size := len(s) / rows
+	return s[t*size : (t+n)*size]
+}
+
 // initKey is what groupInit depends on.
 type initKey struct {
 	group  int

@@ -86,6 +86,7 @@ type executable struct {
 	scratch []scratch            // by worker
 	after   map[*graph.Node]bool // nodes behind Rows: they have a row for each output
 	fused   []string             // what runs together
+	parts   []float32            // of attention, see cut
 	expert  backend.Expert
 	last    *graph.Node
 	result  []float32 // its value
@@ -97,6 +98,7 @@ type executable struct {
 // kernel computes one node.
 type kernel struct {
 	node *graph.Node
+	name string       // of nodes like it, and how they are computed
 	run  func() error // nil if another node's has made the value
 	out  []float32    // the node's value, nil if it has none
 	want bool
@@ -117,10 +119,20 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	defer e.b.busy.Unlock()
 	e.step, e.wanted, e.x.node = s, s.Wanted(), nil
 	e.b.settle(ctx, s)
+	e.b.pool.stepping.Store(true)
+	defer e.b.pool.stepping.Store(false)
+	m := e.b.pool.meter
+	if m != nil {
+		m.step()
+		defer m.at("")
+	}
 	for i := range e.kernels {
 		k := &e.kernels[i]
 		if err := ctx.Err(); err != nil {
 			return nil, err
+		}
+		if m != nil {
+			m.at(k.name)
 		}
 		if k.run != nil {
 			if err := guard(k.run); err != nil {

@@ -11,11 +11,14 @@ import (
 )
 
 // The fusions, by their names in Options.NoFuse. None changes a bit.
-const fuseGLU = "glu" // gate, up and the activation in one loop, which keeps act(gate)·up alone
+const (
+	fuseGLU    = "glu"    // gate, up and the activation in one loop, which keeps act(gate)·up alone
+	fuseBeside = "beside" // products of the same rows in one loop
+)
 
 // checkFusions is an error for a name that no fusion has.
 func checkFusions(names []string) error {
-	known := []string{fuseGLU}
+	known := []string{fuseGLU, fuseBeside}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			return fmt.Errorf("no fusion is called %q, there are %s", name, strings.Join(known, ", "))
@@ -41,6 +44,9 @@ func (p *planner) fuse(g *graph.Graph, o backend.Options) {
 		if p.e.b.fuses(fuseGLU) && n.Op == graph.GLU && hidden(n.In[0]) && hidden(n.In[1]) {
 			p.fuseGLU(n)
 		}
+	}
+	if p.e.b.fuses(fuseBeside) {
+		p.fuseBeside(g)
 	}
 }
 
@@ -71,9 +77,16 @@ func (p *planner) alike(m, n *graph.Node) bool {
 func (p *planner) linear(n *graph.Node) (func() error, error) {
 	e, in, glu := p.e, n.In[0], p.fused[n]
 	x := p.values[in]
+	if p.made[n] {
+		return nil, nil
+	}
 	if glu == nil {
 		out, err := p.buffer(n)
 		p.values[n] = out
+		if err == nil && len(p.beside[n]) > 0 {
+			all, err := p.newBeside(n, out)
+			return func() error { return all.run(in, x, e.count(n)) }, err
+		}
 		w := e.newProduct(n.W[0], 0)
 		w.spent = p.spent(in)
 		return func() error { return w.run(in, out, x, e.count(n)) }, err
@@ -113,16 +126,20 @@ func (e *executable) newGated(gate, up *product, first int, n *graph.Node) *gate
 		if gate.rows <= fewRows { // memory is read fastest along one weight
 			n = to - from
 		}
+		var part span
 		for from < to {
-			part := gate.span(from, to, n)
-			size := part.panels() * gate.rows * panel.Rows
+			if part, from = gate.span(from, to, n); part.places == 0 {
+				continue
+			}
+			size := part.panels() * part.rows * panel.Rows
 			s.acc = grow(s.acc, 2*size)
 			a, b := s.acc[:size], s.acc[size:]
 			gate.add(s, a, part)
-			up.add(s, b, span{first + part.from, first + part.to, part.places, part.gap})
+			beside := part
+			beside.from, beside.to = first+part.from, first+part.to
+			up.add(s, b, beside)
 			g.act(a, a, b)
 			gate.keep(g.out, g.n, a, part)
-			from = part.to
 		}
 		return nil
 	}

@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"os"
+	"strconv"
 	"unsafe"
 
 	"github.com/karat-run/karat/internal/float16"
@@ -49,6 +51,8 @@ type product struct {
 	x, out []float32
 	rows   int
 	n, gap int  // of the loop: its panels, and what lies between two places of a span
+	block  int  // rows that a piece has
+	per    int  // numbers of the loop for a block of rows
 	tiles  bool // by simd.AddTiles
 	row    bool // by panel.Weight.AddRow
 	few    bool // by simd.AddRows
@@ -89,6 +93,8 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 	}
 	p.tiles, p.row, p.whole = simd.HasTiles(rows), rows == 1 && p.panels.Stored().HasRow(), p.panels.Stored().HasChunks(rows)
 	p.few = p.panels.K >= panel.Chunk && p.panels.Stored().HasRows(rows)
+	defer p.e.b.pool.part("")
+	p.e.b.pool.part("round")
 	if err := p.e.x.quantize(in, x, rows, p.panels, p.tiles, p.spent); err != nil {
 		return err
 	}
@@ -99,27 +105,91 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 	return p.e.x.join(p.panels)
 }
 
-// loop runs body over panels: each of its numbers is that of one, or of several places.
+// loop runs body over panels: each of its numbers is that of one, or of several places,
+// for a block of rows.
 func (p *product) loop(panels int, body func(worker, from, to int) error) error {
+	grain := p.divide(panels)
+	return p.e.b.pool.run(p.place(panels, grain), grain, body)
+}
+
+// divide cuts the rows into blocks for a loop over panels, and returns how many panels
+// stay together. A few rows stay together, too, and each panel is apart: then memory is
+// what counts. Of many rows, panels share what it costs to read these, and rows what it
+// costs to unpack panels, so panels go apart as long as a batch is left for two pieces of
+// each thread, and then rows.
+func (p *product) divide(panels int) (grain int) {
+	p.block = p.rows
+	if p.rows <= fewRows {
+		return 1
+	}
+	threads := p.e.b.pool.threads
+	want := knobPieces * threads
+	if threads == 1 {
+		want = 1
+	}
+	grain = p.batch()
+	blocks, batches := 1, (panels+grain-1)/grain
+	for blocks*batches < want && p.rows >= 2*blocks*knobRows {
+		blocks *= 2
+	}
+	p.block = rowsOfBlock(p.rows, blocks)
+	return max(1, min(grain, panels*blocks/want))
+}
+
+var knobRows, knobPieces = knob("KB_ROWS", 64), knob("KB_PIECES", 2)
+
+func knob(name string, n int) int {
+	if v, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return v
+	}
+	return n
+}
+
+// rowsOfBlock is how many of some rows a block has, if there are to be so many of them:
+// whole tiles, and the last block has one at least.
+func rowsOfBlock(rows, blocks int) int {
+	const tile = 16
+	n := (rows/blocks + tile - 1) / tile * tile
+	for n < rows && rows%n != 0 && rows%n < tile {
+		n += tile
+	}
+	return min(n, rows)
+}
+
+// place says how far panels lie apart that a number stands for, and returns how many
+// numbers there are, whole pieces of each block of rows.
+func (p *product) place(panels, grain int) int {
 	p.n, p.gap = panels, panels
 	gap, threads := apart(panels), p.e.b.pool.threads
 	if p.row && !p.panels.InPlace() && gap > 2*threads*threads {
 		p.gap = gap // numbers enough for even shares; many threads read at many places anyway
 	}
-	return p.e.b.pool.run(p.gap, p.grain(panels), body)
+	p.per = (p.gap + grain - 1) / grain * grain
+	return (p.rows + p.block - 1) / p.block * p.per
 }
 
 // apart is how far n panels are at the places that they are read at: an odd number,
 // since powers of two share parts of caches.
 func apart(n int) int { return (n+simd.RowPlaces-1)/simd.RowPlaces | 1 }
 
-// span is panels [from, to) and as many at each of the other places, gap apart.
-type span struct{ from, to, places, gap int }
+// span is panels [from, to) and as many at each of the other places, gap apart, for the
+// rows [row, row+rows).
+type span struct{ from, to, places, gap, row, rows int }
 
-// span is the first of those that a piece of the loop stands for, no longer than n.
-func (p *product) span(from, to, n int) span {
-	places := (p.n - from + p.gap - 1) / p.gap
-	return span{from, min(to, from+n, p.n-(places-1)*p.gap), places, p.gap} // the last place may end before the others
+// span is the first of those that a piece of the loop stands for, no longer than n, and
+// where the next one begins. It may be empty: at the end of a block of rows.
+func (p *product) span(from, to, n int) (s span, next int) {
+	block := from / p.per
+	first := block * p.per
+	next = min(to, from+n, first+p.per)
+	s.from, s.gap, s.row = from-first, p.gap, block*p.block
+	s.rows = min(p.block, p.rows-s.row)
+	if s.from >= p.gap {
+		return s, first + p.per
+	}
+	s.places = (p.n - s.from + p.gap - 1) / p.gap
+	s.to = min(next-first, p.gap, p.n-(s.places-1)*p.gap) // the last place may end before the others
+	return s, min(next, first+s.to)
 }
 
 // panels is how many there are.
@@ -128,43 +198,37 @@ func (s span) panels() int { return s.places * (s.to - s.from) }
 // panel is the number of one of them.
 func (s span) panel(i int) int { return s.from + i/(s.to-s.from)*s.gap + i%(s.to-s.from) }
 
-// grain is how many of a loop's panels stay together: a batch of many rows, where
-// each thread has two of them, since few panels share what it costs to read these.
-func (p *product) grain(panels int) int {
-	if p.rows <= fewRows {
-		return 1
-	}
-	return max(1, min(p.batch(), panels/(2*p.e.b.pool.threads)))
-}
-
 // panelsOfWeight multiplies all rows by some panels of the weight.
 func (p *product) panelsOfWeight(worker, from, to int) error {
 	s := &p.e.scratch[worker]
+	var part span
 	for from < to {
-		part := p.span(from, to, p.batch())
-		s.acc = grow(s.acc, part.panels()*p.rows*panel.Rows)
+		if part, from = p.span(from, to, p.batch()); part.places == 0 {
+			continue
+		}
+		s.acc = grow(s.acc, part.panels()*part.rows*panel.Rows)
 		p.add(s, s.acc, part)
 		p.keep(p.out, p.panels.N, s.acc, part)
-		from = part.to
 	}
 	return nil
 }
 
 // add sets acc to the products of a span, of no more panels than batch if there are many
-// rows: [panel][rows][panel.Rows], or with tiles [rows][panel][panel.Rows].
+// rows: [panel][rows][panel.Rows], or with tiles [rows][panel][panel.Rows], the rows being the
+// span's.
 func (p *product) add(s *scratch, acc []float32, w span) {
 	clear(acc)
 	first := p.addStored(s, acc, w)
 	if first == p.panels.Chunks() {
 		return
 	}
-	n, size := 1, p.rows*panel.Rows
+	n, size := 1, w.rows*panel.Rows
 	if p.rows > fewRows {
 		n = p.batch()
 	}
 	for i := 0; i < w.panels(); i += n {
 		n := min(n, w.panels()-i)
-		p.addUnpacked(s, acc[i*size:(i+n)*size], w.panel(i), n, first)
+		p.addUnpacked(s, acc[i*size:(i+n)*size], w, w.panel(i), n, first)
 	}
 }
 
@@ -204,24 +268,24 @@ func (p *product) addPanels(acc []float32, data []byte, w span, x *simd.Acts, jo
 	}
 }
 
-// addUnpacked is add for the chunks from the first one on of n panels that go through
-// the activations together.
-func (p *product) addUnpacked(s *scratch, all []float32, from, n, first int) {
+// addUnpacked is add for the chunks from the first one on of n panels, of those of w, that
+// go through the activations together.
+func (p *product) addUnpacked(s *scratch, all []float32, w span, from, n, first int) {
 	for c := first; c < p.panels.Chunks(); c++ {
 		for i := range n {
 			p.panels.Unpack(&s.panels[i], from+i, c, p.tiles)
 		}
-		x := &p.e.x.chunks[c]
+		x := p.e.x.chunks[c].rowsFrom(w.row, w.rows, p.rows)
 		if p.tiles {
-			var w [simd.TilePanels]*simd.Panel
+			var panels [simd.TilePanels]*simd.Panel
 			for i := range n {
-				w[i] = &s.panels[i].Panel
+				panels[i] = &s.panels[i].Panel
 			}
-			simd.AddTiles(all, w[:n], &x.Acts, x.split)
+			simd.AddTiles(all, panels[:n], &x.Acts, x.split)
 			continue
 		}
 		for i := range n {
-			simd.AddPanel(all[i*p.rows*panel.Rows:(i+1)*p.rows*panel.Rows], &s.panels[i].Panel, &x.Acts)
+			simd.AddPanel(all[i*w.rows*panel.Rows:(i+1)*w.rows*panel.Rows], &s.panels[i].Panel, &x.Acts)
 		}
 	}
 }
@@ -233,13 +297,13 @@ func (p *product) keep(out []float32, n int, acc []float32, w span) {
 		all, size = 1, (w.to-w.from)*panel.Rows
 	}
 	for at := range w.places {
-		for t := range p.rows {
-			row := out[t*n+(w.from+at*w.gap)*panel.Rows : (t+1)*n]
+		for t := range w.rows {
+			row := out[(w.row+t)*n+(w.from+at*w.gap)*panel.Rows : (w.row+t+1)*n]
 			for i := range all {
-				copy(row[i*size:], acc[(i*p.rows+t)*size:][:size])
+				copy(row[i*size:], acc[(i*w.rows+t)*size:][:size])
 			}
 		}
-		acc = acc[(w.to-w.from)*p.rows*panel.Rows:]
+		acc = acc[(w.to-w.from)*w.rows*panel.Rows:]
 	}
 }
 

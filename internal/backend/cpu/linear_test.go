@@ -9,27 +9,31 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// TestSpans: whatever pieces a loop over one row is cut into, their spans have each
-// panel once, at no more places than there are.
+// TestSpans: whatever pieces a loop is cut into, their spans have each panel once for each
+// row: of one row at no more places than there are, of many rows in whole tiles.
 func TestSpans(t *testing.T) {
 	for panels := 1; panels < 70; panels++ {
-		for _, gap := range []int{panels, apart(panels)} {
+		for _, c := range []product{{rows: 1, block: 1, gap: panels}, {rows: 1, block: 1, gap: apart(panels)}, {rows: 100, block: 48, gap: panels}, {rows: 64, block: 64, gap: panels}} {
 			for _, piece := range []int{1, 3, 100} {
-				p, visits := product{n: panels, gap: gap}, make([]int, panels)
-				for from := 0; from < gap; from += piece {
-					for at := from; at < min(from+piece, gap); {
-						s := p.span(at, min(from+piece, gap), 2)
-						if s.to <= at || s.to > at+2 || s.places > simd.RowPlaces {
-							t.Fatalf("%d panels, gap %d: a span %+v from %d", panels, gap, s, at)
+				p, visits := c, make([]int, panels*c.rows)
+				p.n, p.per = panels, (c.gap+piece-1)/piece*piece
+				end := (c.rows + c.block - 1) / c.block * p.per
+				for from := 0; from < end; from += piece {
+					for at := from; at < from+piece; {
+						s, next := p.span(at, from+piece, 2)
+						if next <= at || s.to > s.from+2 || s.places > simd.RowPlaces {
+							t.Fatalf("%d panels, %+v: a span %+v from %d, next %d", panels, p, s, at, next)
 						}
 						for i := range s.panels() {
-							visits[s.panel(i)]++
+							for row := range s.rows {
+								visits[s.panel(i)*c.rows+s.row+row]++
+							}
 						}
-						at = s.to
+						at = next
 					}
 				}
 				if slices.Max(visits) != 1 || slices.Min(visits) != 1 {
-					t.Fatalf("%d panels, gap %d, pieces of %d: %v visits", panels, gap, piece, visits)
+					t.Fatalf("%d panels, %+v, pieces of %d: %v visits", panels, p, piece, visits)
 				}
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
@@ -19,8 +21,10 @@ type planner struct {
 	g      *graph.Graph
 	values map[*graph.Node][]float32
 	live   *graph.Live
-	reads  map[*graph.Node]int         // how many nodes read a value, and the result's caller
-	fused  map[*graph.Node]*graph.Node // by node that is not computed alone: the GLU node of its fusion
+	reads  map[*graph.Node]int           // how many nodes read a value, and the result's caller
+	fused  map[*graph.Node]*graph.Node   // by node that is not computed alone: the GLU node of its fusion
+	beside map[*graph.Node][]*graph.Node // by product: those that are computed with it
+	made   map[*graph.Node]bool          // which these are
 	free   [][]float32
 	tables map[freqs]*rope.Table
 }
@@ -46,7 +50,8 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	}
 	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g),
 		scratch: make([]scratch, b.pool.threads), expert: o.Expert}
-	p := &planner{e: e, g: g, values: map[*graph.Node][]float32{}, live: g.Live(), fused: map[*graph.Node]*graph.Node{}, tables: map[freqs]*rope.Table{}}
+	p := &planner{e: e, g: g, values: map[*graph.Node][]float32{}, live: g.Live(), fused: map[*graph.Node]*graph.Node{},
+		beside: map[*graph.Node][]*graph.Node{}, made: map[*graph.Node]bool{}, tables: map[freqs]*rope.Table{}}
 	e.after = p.live.After
 	if b.o.Precision == Fast {
 		if err := guard(func() error { return b.ready(g, o.Progress) }); err != nil {
@@ -68,7 +73,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		}
 		want := o.Want != nil && n.Op != graph.StoreKV && o.Want(n)
 		if run != nil || want {
-			e.kernels = append(e.kernels, kernel{node: n, run: run, out: p.values[n], want: want})
+			e.kernels = append(e.kernels, kernel{node: n, name: p.kernelName(n), run: run, out: p.values[n], want: want})
 		}
 		for _, f := range p.live.Freed(n) {
 			p.free = append(p.free, p.values[f])
@@ -184,4 +189,26 @@ func (p *planner) turns(f []float64) func(pos int) (cos, sin []float32) {
 		p.tables[key] = t
 	}
 	return t.Row
+}
+
+// kernelName is n's name without its layer, and the type of what it multiplies by:
+// the same in all layers that are alike.
+func (p *planner) kernelName(n *graph.Node) string {
+	var parts []string
+	for _, part := range strings.Split(n.Name, ".") {
+		if _, err := strconv.Atoi(part); err != nil && part != "blk" {
+			parts = append(parts, part)
+		}
+	}
+	name := strings.Join(parts, ".")
+	if glu := p.fused[n]; glu != nil {
+		name = fuseGLU
+	}
+	for _, m := range p.beside[n] {
+		name += "+" + m.Name[strings.LastIndexByte(m.Name, '.')+1:]
+	}
+	if len(n.W) > 0 && (n.Op == graph.Linear || n.Op == graph.Experts) {
+		name += " " + n.W[0].DType.String()
+	}
+	return name
 }

@@ -13,21 +13,27 @@ import (
 
 // pool is a fixed set of goroutines that share loops. One loop runs at a time.
 //
-// A token is some hundred short loops, so a loop begins and ends without a
-// lock: it is there when loops has changed, and over when undone is 0.
+// A token is some hundred short loops, so a loop begins and ends without a lock, and
+// no thread writes what many others write: it begins when loop changes, each worker
+// finds its share by itself, and it is over when the workers' own counts say so.
 type pool struct {
 	threads int
-	waiters []waiter  // by worker; 0 is the caller of run
-	shares  []share   // likewise
-	once    sync.Once // of close
+	waiters []waiter // by worker; 0 is the caller of run
+	shares  []share  // likewise
+	done    []tally  // likewise
+	once    sync.Once
+	meter   *meter // nil: nothing is measured. Set between loops.
 
-	// The loop that runs: written by run before shares, read by those who have
+	// The loop that runs: written by run before loop, read by those who have
 	// taken blocks.
 	n, grain int
 	f        func(worker, from, to int) error
 
-	loops  atomic.Int64 // that have begun and have blocks for others
-	undone atomic.Int64 // blocks that are not done
+	_        [128]byte     // what spins reads nothing that is written for other reasons
+	loop     atomic.Uint64 // the last one for several workers
+	stepping atomic.Bool   // loops follow each other: waits are short
+	closed   atomic.Bool
+	_        [128]byte
 
 	mu  sync.Mutex
 	err error // the loop's first
@@ -35,20 +41,23 @@ type pool struct {
 
 // newPool starts threads-1 goroutines.
 func newPool(threads int) *pool {
-	p := &pool{threads: threads, waiters: make([]waiter, threads), shares: make([]share, threads)}
+	p := &pool{threads: threads, waiters: make([]waiter, threads), shares: make([]share, threads), done: make([]tally, threads)}
 	spin := threads <= min(runtime.GOMAXPROCS(0), runtime.NumCPU())
 	for i := range p.waiters {
 		w := &p.waiters[i]
-		w.wake = make(chan struct{}, 1)
+		w.wake, w.pool = make(chan struct{}, 1), p
 		if spin {
 			w.patience = maxPatience
 		}
 		if i > 0 {
 			go func() {
-				seen := int64(0)
-				for w.wait(func() bool { return p.loops.Load() != seen }) {
-					seen = p.loops.Load()
-					p.work(i)
+				seen := uint64(0)
+				for w.wait(func() bool { return p.loop.Load() != seen }) {
+					seen = p.loop.Load()
+					if l := loop(seen); i < l.workers(threads) {
+						p.rouse(l, i)
+						p.work(l, i)
+					}
 				}
 			}()
 		}
@@ -58,54 +67,92 @@ func newPool(threads int) *pool {
 
 func (p *pool) close() {
 	p.once.Do(func() {
+		p.closed.Store(true)
 		for i := range p.waiters {
-			close(p.waiters[i].wake)
+			select {
+			case p.waiters[i].wake <- struct{}{}:
+			default: // somebody wakes it
+			}
 		}
 	})
 }
 
 // run calls f over [0, n) in pieces that begin at multiples of grain, each call
 // on one of the pool's workers, numbered from 0. It returns the first error;
-// what nobody has begun by then is left out.
+// what nobody has begun by then is left out. One block is the caller's, and nobody
+// else hears of it.
 func (p *pool) run(n, grain int, f func(worker, from, to int) error) error {
-	p.n, p.grain, p.f, p.err = n, grain, f, nil
+	for n > grain*maxBlocks {
+		grain *= 2
+	}
 	blocks := (n + grain - 1) / grain
-	workers := min(p.threads, blocks)
-	p.undone.Store(int64(blocks)) // before shares, from which they are taken at once
-	for i := range workers {      // the others' are empty since the loop before
-		p.shares[i].set(i*blocks/workers, (i+1)*blocks/workers)
+	if m := p.meter; m != nil {
+		m.begin(min(p.threads, blocks))
+		defer m.end()
 	}
-	if workers > 1 {
-		p.loops.Add(1)
+	if blocks == 0 {
+		return nil
 	}
-	for i := 1; i < workers; i++ {
-		p.waiters[i].rouse()
+	if blocks == 1 || p.threads == 1 {
+		return guard(func() error { return f(0, 0, n) })
 	}
-	p.work(0)
-	p.waiters[0].wait(p.over)
+	p.n, p.grain, p.f, p.err = n, grain, f, nil
+	l := loop(p.loop.Load()).next(blocks)
+	if l.number()%renewal == 0 { // the loop before is over: who still looks at it finds nothing
+		for i := range p.shares {
+			p.shares[i].blocks.Store(uint64(l.before()))
+			p.done[i].loop.Store(uint64(l.before()))
+		}
+	}
+	p.loop.Store(uint64(l))
+	p.rouse(l, 0)
+	p.work(l, 0)
+	p.waiters[0].wait(func() bool { return p.over(l) })
 	return p.err
 }
 
-func (p *pool) over() bool { return p.undone.Load() == 0 }
+// part tells the meter which part of a kernel runs next; "" is the main one.
+func (p *pool) part(name string) {
+	if p.meter != nil {
+		p.meter.part(name)
+	}
+}
 
-// work does pieces of the loop until there are none left.
-func (p *pool) work(worker int) {
+// rouse wakes two workers of l, who wake two each: to wake a thread takes longer than to be
+// woken.
+func (p *pool) rouse(l loop, worker int) {
+	for i := 2*worker + 1; i <= 2*worker+2 && i < l.workers(p.threads); i++ {
+		p.waiters[i].rouse()
+	}
+}
+
+// over reports whether all blocks of l are done.
+func (p *pool) over(l loop) bool {
+	left := l.blocks()
+	for i := range p.done {
+		if d := loop(p.done[i].loop.Load()); d.number() == l.number() {
+			left -= d.blocks()
+		}
+	}
+	return left == 0
+}
+
+// work does pieces of l until there are none left: first the worker's share, and then
+// what is left of some others', since something may hold these workers up.
+func (p *pool) work(l loop, worker int) {
 	taken := 0
 	err := guard(func() error {
-		for {
-			from, n := p.take(worker)
-			if n == 0 {
-				return nil
-			}
-			taken += n
-			if err := p.f(worker, from*p.grain, min((from+n)*p.grain, p.n)); err != nil {
+		for apart := 0; apart < p.threads; apart = max(1, 2*apart) {
+			if err := p.share(l, worker, (worker+apart)%p.threads, &taken); err != nil {
 				return err
 			}
+			p.report(l, worker, taken) // before it looks further: others wait for it
 		}
+		return nil
 	})
 	if err != nil {
-		for i := range p.shares {
-			_, n := p.shares[i].take(false, false)
+		for i := range p.threads {
+			_, n := p.take(l, i, false, false)
 			taken += n
 		}
 		p.mu.Lock()
@@ -113,38 +160,54 @@ func (p *pool) work(worker int) {
 			p.err = err
 		}
 		p.mu.Unlock()
-	}
-	if taken > 0 && p.undone.Add(-int64(taken)) == 0 && p.waiters[0].rouse() {
-		runtime.Gosched() // here and now: else run waits for another thread to fetch it
+		p.report(l, worker, taken)
 	}
 }
 
-// take takes n blocks that nobody has: half of those left in the worker's share, or else
-// in another's, since something may hold that worker up.
-func (p *pool) take(worker int) (from, n int) {
-	for i := range p.threads {
-		if from, n = p.shares[(worker+i)%p.threads].take(i == 0, p.threads > 1); n > 0 {
-			return from, n
+// share does what is left of a worker's share, and counts the blocks in taken.
+func (p *pool) share(l loop, worker, whose int, taken *int) error {
+	for {
+		from, n := p.take(l, whose, worker == whose, true)
+		if n == 0 {
+			return nil
+		}
+		*taken += n
+		m := p.meter
+		if m != nil {
+			m.workers[worker].start()
+		}
+		err := p.f(worker, from*p.grain, min((from+n)*p.grain, p.n))
+		if m != nil {
+			m.workers[worker].stop(m.loop)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return 0, 0
 }
 
-// share is the blocks [from, to) of a loop that a worker begins with. It goes through
-// them in order, so that what a kernel fetches behind a piece belongs to the next one.
-type share struct {
-	blocks atomic.Uint64 // from, and to in the upper half
-	_      [56]byte      // so that no two are in a cache line
+// report says that a worker has done some blocks of l in all.
+func (p *pool) report(l loop, worker, blocks int) {
+	d := &p.done[worker].loop
+	if now := uint64(l.of(blocks)); blocks > 0 && d.Load() != now {
+		d.Store(now)
+		if p.waiters[0].asleep.Load() && p.over(l) && p.waiters[0].rouse() {
+			runtime.Gosched() // here and now: else run waits for another thread to fetch it
+		}
+	}
 }
 
-func (s *share) set(from, to int) { s.blocks.Store(uint64(to)<<32 | uint64(from)) }
-
-// take takes n blocks, all or the greater half: its worker the first ones, others the last.
-func (s *share) take(own, half bool) (from, n int) {
+// take takes n blocks that nobody has of a share of l: half of what is left, or all.
+// Its worker takes the first ones, others the last.
+func (p *pool) take(l loop, whose int, own, half bool) (from, n int) {
+	if whose >= l.workers(p.threads) {
+		return 0, 0
+	}
+	s := &p.shares[whose].blocks
 	for {
-		old := s.blocks.Load()
-		from, to := int(uint32(old)), int(old>>32)
-		if n = to - from; n == 0 {
+		old := s.Load()
+		from, to := l.left(old, whose, p.threads)
+		if n = to - from; n <= 0 {
 			return 0, 0
 		}
 		if half {
@@ -155,7 +218,7 @@ func (s *share) take(own, half bool) (from, n int) {
 			first, last = from, to-n
 			from = last
 		}
-		if s.blocks.CompareAndSwap(old, uint64(last)<<32|uint64(first)) {
+		if s.CompareAndSwap(old, l.share(first, last)) {
 			return from, n
 		}
 	}
@@ -166,13 +229,21 @@ func (s *share) take(own, half bool) (from, n int) {
 type waiter struct {
 	patience time.Duration // how long it stays awake; 0 if there are more threads than processors
 	asleep   atomic.Bool   // until somebody sets it to false, who must send to wake
-	wake     chan struct{} // closed when the pool is
+	pool     *pool
+	wake     chan struct{}
+	_        [96]byte // so that no two are in a cache line, or in the next, which is fetched with it
 }
 
-// maxPatience is more than what one thread does alone between two loops of a
-// token. Where waits are longer, because other programs want the processors, a
-// waiter would keep them from those it waits for: patience falls to an eighth.
-const maxPatience = 50 * time.Microsecond
+// maxPatience is more than what one thread does alone between two steps that follow each
+// other. Where waits are longer, because other programs want the processors, a waiter
+// would keep them from those it waits for: patience falls to an eighth.
+//
+// Within a step a thread stays awake for longer: to sleep and to be woken takes 5 to 60 µs, and
+// what ends a wait, mostly less.
+const (
+	maxPatience  = 50 * time.Microsecond
+	stepPatience = 20 // times as long
+)
 
 // wait returns when a condition holds; it returns false if the pool was closed
 // before. Who makes the condition true calls rouse after that.
@@ -181,7 +252,7 @@ func (w *waiter) wait(holds func() bool) bool {
 		w.asleep.Store(true)
 		if !holds() || !w.asleep.CompareAndSwap(true, false) {
 			// What comes may be late, from a loop that is over: look again.
-			if _, open := <-w.wake; !open {
+			if <-w.wake; w.pool.closed.Load() {
 				return false
 			}
 		}
@@ -194,17 +265,21 @@ func (w *waiter) look(holds func() bool) bool {
 	if holds() || w.patience == 0 {
 		return holds()
 	}
-	for start := time.Now(); time.Since(start) < w.patience; {
+	for start := time.Now(); ; {
 		for range 16 {
 			if holds() {
-				w.patience = min(2*w.patience, maxPatience)
+				if w.patience < maxPatience {
+					w.patience = min(2*w.patience, maxPatience)
+				}
 				return true
 			}
 			simd.Pause()
 		}
+		if d := time.Since(start); d > w.patience && (d > stepPatience*w.patience || !w.pool.stepping.Load()) {
+			w.patience = max(w.patience/2, maxPatience/8)
+			return false
+		}
 	}
-	w.patience = max(w.patience/2, maxPatience/8)
-	return false
 }
 
 // rouse wakes w if it sleeps, and reports whether it did.

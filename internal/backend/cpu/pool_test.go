@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -107,7 +108,7 @@ func TestPoolFewBlocks(t *testing.T) {
 			return nil
 		})
 	}
-	if n := p.loops.Load(); n != 0 {
+	if n := loop(p.loop.Load()).number(); n != 0 {
 		t.Errorf("others were told of %d loops", n)
 	}
 	var begun sync.WaitGroup
@@ -117,7 +118,7 @@ func TestPoolFewBlocks(t *testing.T) {
 		begun.Wait()
 		return nil
 	})
-	if n := p.loops.Load(); n != 1 {
+	if n := loop(p.loop.Load()).number(); n != 1 {
 		t.Errorf("others were told of %d loops, want 1", n)
 	}
 }
@@ -155,5 +156,21 @@ func BenchmarkPool(b *testing.B) {
 	f := func(_, _, _ int) error { return nil }
 	for b.Loop() {
 		p.run(128, 1, f)
+	}
+}
+
+// BenchmarkPoolWide is the same with as many threads as there are processors, and a
+// block or eight for each.
+func BenchmarkPoolWide(b *testing.B) {
+	threads := runtime.NumCPU()
+	p := newPool(threads)
+	defer p.close()
+	f := func(_, _, _ int) error { return nil }
+	for _, blocks := range []int{1, 8} {
+		b.Run(fmt.Sprint(blocks), func(b *testing.B) {
+			for b.Loop() {
+				p.run(threads*blocks, 1, f)
+			}
+		})
 	}
 }

@@ -1,0 +1,178 @@
+package cpu
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Profile is where the time of some steps went.
+type Profile struct {
+	Steps   int
+	Time    time.Duration   // of the steps
+	Kernels []KernelProfile // the longest first
+	Threads []ThreadProfile // by worker; 0 is the one that calls
+}
+
+// KernelProfile is the time of the nodes of one kind.
+type KernelProfile struct {
+	Name  string        // of the nodes without their layers, and of a part, as "attn_q/round"
+	Loops int           // that several threads shared: each ends in a wait for all of these
+	Time  time.Duration // from the first loop's beginning to the last one's end, and what lay between
+	Busy  time.Duration // of all threads in these loops
+	Alone time.Duration // of Time: outside of shared loops, where only one thread works
+}
+
+// ThreadProfile is what one worker did.
+type ThreadProfile struct {
+	Busy    time.Duration // in pieces of shared loops, and, for worker 0, outside
+	Waiting time.Duration // in shared loops, without a piece
+	Between time.Duration // outside of shared loops
+}
+
+// meter measures a pool's loops.
+type meter struct {
+	start   time.Time
+	last    time.Duration // up to which time has been given to a kernel
+	loop    *kernelMeter  // whose loop runs
+	shared  bool          // whether several workers do
+	begun   time.Duration
+	kernels map[string]*kernelMeter
+	kernel  string
+	workers []workerMeter
+	steps   int
+	inLoops time.Duration // shared ones
+	total   time.Duration
+}
+
+type kernelMeter struct {
+	loops int
+	time  time.Duration
+	alone time.Duration
+	busy  []time.Duration // by worker, each of which writes its own
+}
+
+// workerMeter is what a worker writes while it has a piece.
+type workerMeter struct {
+	m     *meter
+	index int
+	from  time.Duration
+	busy  time.Duration
+	_     [88]byte // so that no two are in a cache line
+}
+
+func newMeter(threads int) *meter {
+	m := &meter{start: time.Now(), kernels: map[string]*kernelMeter{}, workers: make([]workerMeter, threads)}
+	for i := range m.workers {
+		m.workers[i].m, m.workers[i].index = m, i
+	}
+	return m
+}
+
+func (m *meter) now() time.Duration { return time.Since(m.start) }
+
+// step begins a step.
+func (m *meter) step() { m.last, m.steps = m.now(), m.steps+1 }
+
+// at says whose loops come next; what went by since the last loop is the kernel's before.
+func (m *meter) at(kernel string) {
+	m.spend(m.now(), false)
+	m.kernel = kernel
+}
+
+// part says which part of the kernel's loops comes next; "" is the main one.
+func (m *meter) part(name string) {
+	m.spend(m.now(), false)
+	m.kernel, _, _ = cutPart(m.kernel)
+	if name != "" {
+		m.kernel += "/" + name
+	}
+}
+
+func cutPart(kernel string) (node, part string, ok bool) {
+	for i := range kernel {
+		if kernel[i] == '/' {
+			return kernel[:i], kernel[i+1:], true
+		}
+	}
+	return kernel, "", false
+}
+
+// spend gives the time since the last call to the kernel.
+func (m *meter) spend(now time.Duration, shared bool) *kernelMeter {
+	k := m.kernels[m.kernel]
+	if k == nil {
+		k = &kernelMeter{busy: make([]time.Duration, len(m.workers))}
+		m.kernels[m.kernel] = k
+	}
+	d := now - m.last
+	m.last = now
+	k.time, m.total = k.time+d, m.total+d
+	if shared {
+		m.inLoops += d
+	} else {
+		k.alone += d
+	}
+	return k
+}
+
+// begin begins a loop.
+func (m *meter) begin(workers int) {
+	m.loop, m.shared = m.spend(m.now(), false), workers > 1
+	if m.shared {
+		m.loop.loops++
+	}
+}
+
+// end ends it.
+func (m *meter) end() { m.spend(m.now(), m.shared) }
+
+// start begins a piece.
+func (w *workerMeter) start() { w.from = w.m.now() }
+
+// stop ends it.
+func (w *workerMeter) stop(k *kernelMeter) {
+	d := w.m.now() - w.from
+	w.busy += d
+	k.busy[w.index] += d
+}
+
+// profile is what was measured.
+func (m *meter) profile() *Profile {
+	p := &Profile{Steps: m.steps, Time: m.total}
+	for _, name := range slices.Sorted(maps.Keys(m.kernels)) {
+		k := m.kernels[name]
+		x := KernelProfile{Name: name, Loops: k.loops, Time: k.time, Alone: k.alone}
+		for _, d := range k.busy {
+			x.Busy += d
+		}
+		p.Kernels = append(p.Kernels, x)
+	}
+	slices.SortStableFunc(p.Kernels, func(a, b KernelProfile) int { return cmp.Compare(b.Time, a.Time) })
+	for i, w := range m.workers {
+		t := ThreadProfile{Busy: w.busy, Waiting: m.inLoops - w.busy, Between: m.total - m.inLoops}
+		if i == 0 {
+			t.Busy, t.Between = t.Busy+t.Between, 0
+		}
+		p.Threads = append(p.Threads, t)
+	}
+	return p
+}
+
+// Measure begins to measure where the time of steps goes, or ends it. It returns what
+// was measured since it began, nil if nothing was. It costs some reads of the clock for
+// each loop, and nothing when it is off.
+func (b *Backend) Measure(on bool) *Profile {
+	b.busy.Lock()
+	defer b.busy.Unlock()
+	var p *Profile
+	if m := b.pool.meter; m != nil {
+		p = m.profile()
+	}
+	b.pool.meter = nil
+	if on {
+		b.pool.meter = newMeter(b.pool.threads)
+	}
+	return p
+}
