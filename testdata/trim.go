@@ -28,7 +28,9 @@ func positions(name string) int {
 	return 2
 }
 
-var models = []string{"tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-gemma3", "tiny-gemma4", "tiny-gemma4-moe"}
+// models are the trained ones; tiny-qwen2's weights come from its seed.json, and its record
+// belongs to these.
+var models = []string{"tiny-llama", "tiny-qwen3", "tiny-gemma3", "tiny-gemma4", "tiny-gemma4-moe"}
 
 var (
 	isTap    = regexp.MustCompile(`^\d+\.tap\.`)

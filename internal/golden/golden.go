@@ -112,14 +112,24 @@ func Models(t testing.TB) []string {
 	return names
 }
 
-// Model returns the path of a Hugging Face folder in Dir, which must exist.
+// Model returns the path of a Hugging Face folder in Dir, which must exist. One whose
+// weights come from a seed is the repository's, whatever Dir is, with its weights.
 func Model(t testing.TB, name string) string {
 	t.Helper()
+	if dir := filepath.Join(Repo(t), "models", name); seeded(dir) {
+		return Seeded(t, dir)
+	}
 	path := filepath.Join(Dir(t), "models", name)
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("golden: model: %v", err)
 	}
 	return path
+}
+
+// seeded tells whether the weights of a model folder come from a seed.
+func seeded(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "seed.json"))
+	return err == nil
 }
 
 // A Recording is what PyTorch computed with one model in float64.
@@ -167,10 +177,13 @@ type Floor struct {
 	Top5       float64 `json:"top5"`         // mean overlap of the five best
 }
 
-// Record reads Dir's record of a model.
+// Record reads Dir's record of a model, or the repository's of one that comes from a seed.
 func Record(t testing.TB, name string) *Recording {
 	t.Helper()
 	dir := filepath.Join(Dir(t), "records", name)
+	if seeded(filepath.Join(Repo(t), "models", name)) {
+		dir = filepath.Join(Repo(t), "records", name)
+	}
 	b, err := os.ReadFile(filepath.Join(dir, "golden.json"))
 	if err != nil {
 		t.Fatalf("golden: record: %v", err)

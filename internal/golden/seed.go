@@ -1,0 +1,140 @@
+package golden
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A seed is a model folder's seed.json, from which its weights are computed, so that
+// they need not be stored: a value is mean + std·z, and z is a function of the tensor's
+// name and the element's index alone.
+type seed struct {
+	Rules   [][3]any         `json:"rules"`   // regular expression over the name, mean, std or "fan"; the first that matches counts
+	Tensors map[string][]int `json:"tensors"` // shapes
+	Dense   map[string][]int `json:"dense"`   // shapes of tensors in folders of their own: 2_Dense/linear.weight
+}
+
+// Seeded copies a model folder whose weights come from its seed.json, and writes them:
+// model.safetensors in bfloat16. It returns the copy.
+func Seeded(t testing.TB, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), filepath.Base(dir))
+	b, err := os.ReadFile(filepath.Join(dir, "seed.json"))
+	if err != nil {
+		t.Fatalf("golden: seed: %v", err)
+	}
+	var s seed
+	if err := json.Unmarshal(b, &s); err != nil {
+		t.Fatalf("golden: seed: %s: %v", dir, err)
+	}
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatalf("golden: seed: %v", err)
+	}
+	files := map[string]map[string][]int{"": s.Tensors} // by folder
+	for name, shape := range s.Dense {
+		folder, rest := path.Split(name)
+		files[folder] = map[string][]int{rest: shape}
+	}
+	for folder, tensors := range files {
+		data, err := s.safetensors(folder, tensors)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, filepath.FromSlash(folder), "model.safetensors"), data, 0o666)
+		}
+		if err != nil {
+			t.Fatalf("golden: seed: %s: %v", dir, err)
+		}
+	}
+	return to
+}
+
+// safetensors is a file of the tensors, sorted by name, whose values are those of
+// folder + name.
+func (s *seed) safetensors(folder string, tensors map[string][]int) ([]byte, error) {
+	type entry struct {
+		DType   string `json:"dtype"`
+		Shape   []int  `json:"shape"`
+		Offsets [2]int `json:"data_offsets"`
+	}
+	header := []byte(`{"__metadata__":{"format":"pt"}`)
+	var data []byte
+	for _, name := range slices.Sorted(maps.Keys(tensors)) {
+		at := len(data)
+		var err error
+		if data, err = s.values(data, folder+name, tensors[name]); err != nil {
+			return nil, err
+		}
+		e, err := json.Marshal(entry{"BF16", tensors[name], [2]int{at, len(data)}})
+		if err != nil {
+			return nil, err
+		}
+		header = fmt.Appendf(header, ",%q:%s", name, e)
+	}
+	header = append(header, '}')
+	header = append(header, strings.Repeat(" ", -len(header)&7)...)
+	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header, data), nil
+}
+
+// values appends a tensor's values in bfloat16.
+func (s *seed) values(data []byte, name string, shape []int) ([]byte, error) {
+	mean, std, err := s.rule(name, shape)
+	if err != nil {
+		return nil, err
+	}
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	start := h.Sum64()
+	scale := 65535 / math.Sqrt(3)
+	for i := range n {
+		x := splitmix(start + uint64(i+1)*0x9E3779B97F4A7C15)
+		sum := float64(x&0xFFFF) + float64(x>>16&0xFFFF) + float64(x>>32&0xFFFF) + float64(x>>48)
+		z := (sum - 131070) / scale
+		u := math.Float32bits(float32(mean + float64(std*z)))
+		data = binary.LittleEndian.AppendUint16(data, uint16((u+0x7FFF+u>>16&1)>>16)) // to the nearest, ties to even
+	}
+	return data, nil
+}
+
+// rule returns the mean and the standard deviation of a tensor.
+func (s *seed) rule(name string, shape []int) (mean, std float64, err error) {
+	for _, r := range s.Rules {
+		pattern, ok := r[0].(string)
+		if !ok {
+			return 0, 0, fmt.Errorf("a rule begins with %v", r[0])
+		}
+		re, err := regexp.Compile(pattern)
+		if err != nil {
+			return 0, 0, err
+		}
+		if !re.MatchString(name) {
+			continue
+		}
+		mean, _ = r[1].(float64)
+		if std, ok = r[2].(float64); !ok { // "fan"
+			std = 1.2 / math.Sqrt(float64(shape[len(shape)-1]))
+		}
+		return mean, std, nil
+	}
+	return 0, 0, fmt.Errorf("no rule for %s", name)
+}
+
+// splitmix is the generator of Steele, Lea and Flood (2014), one step.
+func splitmix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+	x = (x ^ x>>27) * 0x94D049BB133111EB
+	return x ^ x>>31
+}
