@@ -36,7 +36,8 @@ type activations struct {
 	joined  []byte        // [whole chunk], see simd.Join
 	joinFor *panel.Weight // a weight that joined is for, nil for none
 
-	rounding, initializing, summing, splitting, joining func(worker, from, to int) error
+	missing        missing // of what the running loop makes
+	byChunk, byRow func(worker, from, to int) error
 }
 
 // acts are a chunk's rows, and their parts for simd.AddTiles.
@@ -91,43 +92,51 @@ func (a *activations) start(p *planner) error {
 		reserve(m, &a.apart, 2*rows*apart), reserve(m, &a.joined, columns/panel.Chunk*simd.Joined(min(rows, simd.FewRows), panel.Chunk)))
 }
 
-// loops makes the loops, once.
+// loops makes the loops, once: over chunks of all rows, and over whole rows.
 func (a *activations) loops(p *pool) {
 	a.pool = p
-	a.rounding = func(_, from, to int) error {
-		for t := from; t < to; t++ {
-			for c := 0; c < a.k; c += panel.Chunk {
-				at, n := a.at(c, t)
-				simd.Quantize(a.q[at:at+n], a.dx[at/simd.ActGroup:(at+n)/simd.ActGroup], a.x[t*a.k+c:t*a.k+c+n])
-			}
-		}
-		return nil
-	}
-	a.joining = func(_, from, to int) error {
+	a.byChunk = func(_, from, to int) error {
 		for ; from < to; from++ {
-			n := simd.Joined(a.rows, panel.Chunk)
-			simd.Join(a.joined[from*n:(from+1)*n], &a.chunks[from].Acts, a.rows)
+			a.ready(from, 0, a.rows)
 		}
 		return nil
 	}
-	// The rest goes over q, wherever its chunks are.
-	a.initializing = func(_, from, to int) error {
-		g := a.inits.group
-		from, to = a.span(from), a.span(to)
-		simd.GroupInit(a.init[from/g:to/g], a.q[from:to], g, a.inits.offset)
-		return nil
-	}
-	a.summing = func(_, from, to int) error {
-		from, to = a.span(from), a.span(to)
-		simd.GroupSums(a.sums[from/a.sum:to/a.sum], a.q[from:to], a.dx[from/simd.ActGroup:to/simd.ActGroup], a.sum)
-		return nil
-	}
-	a.splitting = func(_, from, to int) error {
-		from, to = a.span(from), a.span(to)
-		simd.Split(a.split[2*from:2*to], a.q[from:to])
+	a.byRow = func(_, from, to int) error {
+		for c := range a.count() {
+			a.ready(c, from, to)
+		}
 		return nil
 	}
 }
+
+// ready makes what is missing of a chunk of rows [from, to).
+func (a *activations) ready(c, from, to int) {
+	first, n := a.at(c*panel.Chunk, from)
+	last := first + (to-from)*n
+	q, dx := a.q[first:last], a.dx[first/simd.ActGroup:last/simd.ActGroup]
+	if a.missing.rounded {
+		for t := range to - from {
+			at := (from+t)*a.k + c*panel.Chunk
+			simd.Quantize(q[t*n:(t+1)*n], dx[t*n/simd.ActGroup:(t+1)*n/simd.ActGroup], a.x[at:at+n])
+		}
+	}
+	if a.missing.sums {
+		simd.GroupSums(a.sums[first/a.sum:last/a.sum], q, dx, a.sum)
+	}
+	if a.missing.inits {
+		g := a.inits.group
+		simd.GroupInit(a.init[first/g:last/g], q, g, a.inits.offset)
+	}
+	if a.missing.parts {
+		simd.Split(a.split[2*first:2*last], q)
+	}
+	if size := simd.Joined(a.rows, panel.Chunk); a.missing.joined && n == panel.Chunk {
+		simd.Join(a.joined[c*size:(c+1)*size], &a.chunks[c].Acts, a.rows)
+	}
+}
+
+// count is how many chunks there are.
+func (a *activations) count() int { return (a.k + panel.Chunk - 1) / panel.Chunk }
 
 // at is where row t of the chunk that begins at column c is in q, and the
 // number of its columns.
@@ -136,50 +145,60 @@ func (a *activations) at(c, t int) (at, n int) {
 	return c*a.rows + t*n, n
 }
 
-// span is where piece i of q begins; there are as many as rows.
-func (a *activations) span(i int) int { return i * a.k }
-
 // quantize rounds the rows of x, the value of n, unless that was the last
-// thing it did, and makes what products with w need. If x is spent, that may lie there.
-func (a *activations) quantize(n *graph.Node, x []float32, rows int, w *panel.Weight, tiles, spent bool) error {
-	const grain = 4 // rows
+// thing it did, and makes what a product with panels needs. If x is spent, that may lie there.
+func (a *activations) quantize(n *graph.Node, p *product) error {
+	w := p.panels
+	a.missing = missing{}
 	if a.node != n || n == nil {
-		a.node, a.x, a.rows, a.k = n, x, rows, w.K
+		a.node, a.x, a.rows, a.k = n, p.x, p.rows, w.K
 		a.inits, a.sum, a.parts, a.actsFor, a.joinFor = initKey{}, 0, false, nil, nil
-		if err := a.pool.run(rows, grain, a.rounding); err != nil {
-			return err
-		}
+		a.missing.rounded = true
 	}
 	if w.HasMin() && a.sum != w.Group() {
-		a.sum = w.Group()
-		if err := a.pool.run(rows, grain, a.summing); err != nil {
-			return err
+		a.sum, a.missing.sums = w.Group(), true
+	}
+	if key := (initKey{w.Group(), w.Offset()}); !p.tiles && key.offset != 0 && a.inits != key {
+		a.inits, a.missing.inits = key, true
+	}
+	if p.tiles && !a.parts {
+		a.parts, a.missing.parts, a.split = true, true, a.apart
+		if p.spent {
+			// Where a row's chunk was read, others' parts are written: after all is rounded.
+			if err := a.run(); err != nil {
+				return err
+			}
+			a.missing = missing{parts: true}
+			a.split = unsafe.Slice((*uint16)(unsafe.Pointer(&p.x[0])), 2*p.rows*w.K) // of as many bytes
 		}
 	}
-	if key := (initKey{w.Group(), w.Offset()}); !tiles && key.offset != 0 && a.inits != key {
-		a.inits = key
-		if err := a.pool.run(rows, grain, a.initializing); err != nil {
-			return err
-		}
+	a.cut(w, p.tiles)
+	if p.few && (a.joinFor == nil || !alike(a.joinFor, w)) {
+		a.joinFor, a.joined = w, a.joined[:w.K/panel.Chunk*simd.Joined(a.rows, panel.Chunk)] // simd.AddRows goes by its length
+		a.missing.joined = true
 	}
-	if tiles && !a.parts {
-		a.parts, a.split = true, a.apart
-		if spent {
-			a.split = unsafe.Slice((*uint16)(unsafe.Pointer(&x[0])), 2*rows*w.K) // of as many bytes
-		}
-		return a.pool.run(rows, grain, a.splitting)
-	}
-	return nil
+	return a.run()
 }
 
-// join makes what simd.AddRows reads for w, after cut, unless that was made for
-// a weight like it.
-func (a *activations) join(w *panel.Weight) error {
-	if a.joinFor != nil && alike(a.joinFor, w) {
+// missing is what has to be made of some rows.
+type missing struct{ rounded, sums, inits, parts, joined bool }
+
+// alone is how many numbers are rounded by one thread sooner than threads begin.
+const alone = 4096
+
+// run makes what is missing, in one loop: of many rows each by itself, of a few chunk by
+// chunk.
+func (a *activations) run() error {
+	chunks := a.count()
+	switch {
+	case a.missing == missing{}:
 		return nil
+	case a.rows > fewRows:
+		return a.pool.run(a.rows, 4, a.byRow)
+	case a.rows*a.k <= alone:
+		return a.pool.run(chunks, chunks, a.byChunk)
 	}
-	a.joinFor, a.joined = w, a.joined[:w.K/panel.Chunk*simd.Joined(a.rows, panel.Chunk)] // simd.AddRows goes by its length
-	return a.pool.run(w.K/panel.Chunk, 1, a.joining)
+	return a.pool.run(chunks, max(1, alone/4/panel.Chunk/a.rows), a.byChunk)
 }
 
 // alike reports whether two weights need the same of activations.

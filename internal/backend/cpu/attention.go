@@ -7,10 +7,18 @@ import (
 	"github.com/karat-run/karat/internal/simd"
 )
 
+// room makes the pages that storeKV writes to.
+func (e *executable) room(n *graph.Node) func() error {
+	return func() error {
+		c := e.step.Cache.(*cache)
+		return c.ensure(e.step, c.class[n.Attr.(*graph.KV).Window])
+	}
+}
+
 // storeKV writes the step's keys and values to their pages.
-func (e *executable) storeKV(n *graph.Node, keys, values []float32) func() error {
+func (e *executable) storeKV(n *graph.Node, keys, values []float32) func(from, to int) error {
 	s := n.Attr.(*graph.KV)
-	body := func(_, from, to int) error {
+	return func(from, to int) error {
 		c := e.step.Cache.(*cache)
 		for t := from; t < to; t++ {
 			for h := range s.Heads {
@@ -19,13 +27,6 @@ func (e *executable) storeKV(n *graph.Node, keys, values []float32) func() error
 			}
 		}
 		return nil
-	}
-	return func() error {
-		c := e.step.Cache.(*cache)
-		if err := c.ensure(e.step, c.class[s.Window]); err != nil {
-			return err
-		}
-		return e.b.pool.run(len(e.step.Tokens), 16, body)
 	}
 }
 
@@ -159,9 +160,9 @@ func oldest(store *graph.KV, pos int32) int {
 }
 
 // rope turns the heads of each row of x by the table's angles at its position.
-func (e *executable) rope(n *graph.Node, out, x []float32, row func(pos int) (cos, sin []float32)) func() error {
+func (e *executable) rope(n *graph.Node, out, x []float32, row func(pos int) (cos, sin []float32)) func(from, to int) error {
 	size, dim := n.Shape.Size(), n.Shape.Last()
-	body := func(_, from, to int) error {
+	return func(from, to int) error {
 		copy(out[from*size:to*size], x[from*size:])
 		for t := from; t < to; t++ {
 			cos, sin := row(int(e.rowsOf(n).Pos[t]))
@@ -171,5 +172,4 @@ func (e *executable) rope(n *graph.Node, out, x []float32, row func(pos int) (co
 		}
 		return nil
 	}
-	return func() error { return e.b.pool.run(e.count(n), 8, body) }
 }

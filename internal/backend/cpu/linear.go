@@ -95,14 +95,7 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 	p.few = p.panels.K >= panel.Chunk && p.panels.Stored().HasRows(rows)
 	defer p.e.b.pool.part("")
 	p.e.b.pool.part("round")
-	if err := p.e.x.quantize(in, x, rows, p.panels, p.tiles, p.spent); err != nil {
-		return err
-	}
-	p.e.x.cut(p.panels, p.tiles)
-	if !p.few {
-		return nil
-	}
-	return p.e.x.join(p.panels)
+	return p.e.x.quantize(in, p)
 }
 
 // loop runs body over panels: each of its numbers is that of one, or of several places,

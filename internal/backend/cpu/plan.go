@@ -26,6 +26,8 @@ type planner struct {
 	beside map[*graph.Node][]*graph.Node // by product: those that are computed with it
 	made   map[*graph.Node]bool          // which these are
 	free   [][]float32
+	chain  *chain      // that the next node may join
+	held   [][]float32 // free when the chain ends
 	tables map[freqs]*rope.Table
 }
 
@@ -63,6 +65,9 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		return nil, fmt.Errorf("cpu: %w", err)
 	}
 	for _, n := range g.Nodes {
+		if !chains(n) && !n.Alias() && !p.made[n] {
+			p.unchain()
+		}
 		var run func() error
 		err := guard(func() (err error) {
 			run, err = p.lower(n)
@@ -71,12 +76,15 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		if err != nil {
 			return nil, fmt.Errorf("cpu: %v: %w", n, err)
 		}
-		want := o.Want != nil && n.Op != graph.StoreKV && o.Want(n)
+		want := wants(o, n)
 		if run != nil || want {
 			e.kernels = append(e.kernels, kernel{node: n, name: p.kernelName(n), run: run, out: p.values[n], want: want})
 		}
 		for _, f := range p.live.Freed(n) {
-			p.free = append(p.free, p.values[f])
+			p.held = append(p.held, p.values[f])
+		}
+		if p.chain == nil || want {
+			p.unchain()
 		}
 	}
 	e.last, e.result = g.Result(), p.values[g.Result()]
@@ -148,7 +156,7 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 		return nil, nil
 	}
 	if n.Op == graph.StoreKV {
-		return e.storeKV(n, in[0], in[1]), nil
+		return p.link(n, e.room(n), e.storeKV(n, in[0], in[1])), nil
 	}
 	out, err := p.buffer(n)
 	if err != nil {
@@ -157,9 +165,9 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 	p.values[n] = out
 	switch n.Op {
 	case graph.Embed:
-		return p.embed(n, out), nil
+		return p.link(n, nil, p.embed(n, out)), nil
 	case graph.RoPE:
-		return e.rope(n, out, in[0], p.turns(n.Attr.(graph.RoPEAttr).Freqs)), nil
+		return p.link(n, nil, e.rope(n, out, in[0], p.turns(n.Attr.(graph.RoPEAttr).Freqs))), nil
 	case graph.Attention:
 		return e.attention(n, out, in[0]), nil
 	case graph.Rows:
@@ -174,7 +182,7 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 		return func() error { return e.experts(n, x, out, in[0], in[1]) }, err
 	}
 	row, err := rowKernel(n)
-	return e.eachRow(n, out, in, row), err
+	return p.link(n, nil, e.eachRow(n, out, in, row)), err
 }
 
 // turns is the table of f, shared by the nodes that have the same.

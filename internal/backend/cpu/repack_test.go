@@ -192,11 +192,8 @@ func TestJoin(t *testing.T) {
 	for _, p := range products {
 		for _, rows := range []int{2, 8, 5} {
 			k := p.panels.K
-			if err := e.x.quantize(nil, make([]float32, rows*k), rows, p.panels, false, false); err != nil {
-				t.Fatal(err)
-			}
-			e.x.cut(p.panels, false)
-			if err := e.x.join(p.panels); err != nil {
+			p.x, p.rows, p.few = make([]float32, rows*k), rows, true
+			if err := e.x.quantize(nil, p); err != nil {
 				t.Fatal(err)
 			}
 			if got, want := len(e.x.joined), k/panel.Chunk*simd.Joined(rows, panel.Chunk); got != want {

@@ -36,7 +36,7 @@ func TestEmbedResident(t *testing.T) {
 			g.Nodes = append(g.Nodes, &graph.Node{Op: graph.Linear, W: []*graph.Weight{w}})
 		}
 		p := &planner{e: &executable{b: b, step: step}, g: g}
-		if err := p.embed(n, make([]float32, rows*d))(); err != nil {
+		if err := p.embed(n, make([]float32, rows*d))(0, rows); err != nil {
 			t.Fatal(err)
 		}
 		if n := present(t, data); multiplied && n != pages || !multiplied && n != 0 {

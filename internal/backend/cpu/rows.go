@@ -77,10 +77,10 @@ func combineKernel(n *graph.Node) (rowFunc, error) {
 	return func(dst, x, _ []float32) { op(dst, x, w) }, err
 }
 
-// eachRow runs f over the rows of a node, threads dividing the rows.
-func (e *executable) eachRow(n *graph.Node, out []float32, in [][]float32, f rowFunc) func() error {
+// eachRow runs f over rows of a node.
+func (e *executable) eachRow(n *graph.Node, out []float32, in [][]float32, f rowFunc) func(from, to int) error {
 	d := n.Shape.Size()
-	body := func(_, from, to int) error {
+	return func(from, to int) error {
 		for r := from; r < to; r++ {
 			var y []float32
 			if len(in) > 1 {
@@ -90,7 +90,6 @@ func (e *executable) eachRow(n *graph.Node, out []float32, in [][]float32, f row
 		}
 		return nil
 	}
-	return func() error { return e.b.pool.run(e.count(n), 8, body) }
 }
 
 // dropRows is how many rows of a table are looked up before its pages are let go.
@@ -98,11 +97,11 @@ const dropRows = 16
 
 // embed looks up rows of a table. A file's table is let go of now and then: the system
 // may map 2 MiB of it for each row.
-func (p *planner) embed(n *graph.Node, out []float32) func() error {
+func (p *planner) embed(n *graph.Node, out []float32) func(from, to int) error {
 	e, d, scale, w := p.e, n.Shape.Size(), n.Attr.(graph.EmbedAttr).Scale, n.W[0]
 	multiplied := slices.ContainsFunc(p.g.Nodes, func(n *graph.Node) bool { return n.Op == graph.Linear && slices.Contains(n.W, w) })
 	var rows atomic.Int32 // since the table was let go
-	body := func(_, from, to int) error {
+	return func(from, to int) error {
 		for t := from; t < to; t++ {
 			row := out[t*d : (t+1)*d]
 			if err := quant.Dequantize(w.DType, row, w.Row(int(e.step.Tokens[t]))); err != nil {
@@ -118,7 +117,6 @@ func (p *planner) embed(n *graph.Node, out []float32) func() error {
 		}
 		return nil
 	}
-	return func() error { return e.b.pool.run(len(e.step.Tokens), 8, body) }
 }
 
 // outputs keeps the rows whose logits are wanted.

@@ -1,0 +1,77 @@
+package cpu
+
+import (
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// chain is nodes that follow each other, each of whose rows depends on the same row of its
+// inputs alone: one loop computes all of them, rows by rows. So a token's chain is one
+// thread's, and threads do not meet between the nodes of a few rows.
+type chain struct {
+	e      *executable
+	node   *graph.Node                // the first
+	before []func() error             // what has to be done before the loop
+	bodies []func(from, to int) error // by node
+	size   int                        // numbers of a row
+	body   func(worker, from, to int) error
+}
+
+// chains reports whether n can be in a chain.
+func chains(n *graph.Node) bool {
+	switch n.Op {
+	case graph.Embed, graph.RMSNorm, graph.Add, graph.Mul, graph.Scale, graph.Softcap, graph.GLU, graph.Act, graph.RoPE, graph.StoreKV:
+		return true
+	}
+	return false
+}
+
+// link puts n at the end of the running chain, or else begins one, whose kernel it
+// returns. before may be nil.
+func (p *planner) link(n *graph.Node, before func() error, body func(from, to int) error) func() error {
+	first := p.chain == nil || p.e.after[p.chain.node] != p.e.after[n]
+	if first {
+		p.unchain()
+		p.chain = &chain{e: p.e, node: n}
+		c := p.chain
+		c.body = func(_, from, to int) error {
+			for _, body := range c.bodies {
+				if err := body(from, to); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	c := p.chain
+	if before != nil {
+		c.before = append(c.before, before)
+	}
+	c.bodies, c.size = append(c.bodies, body), c.size+n.Shape.Size()
+	if first {
+		return c.run
+	}
+	return nil
+}
+
+// unchain ends the chain: what comes next may have its nodes' buffers, which rows of
+// other nodes must not lie in while threads are at different rows.
+func (p *planner) unchain() {
+	p.chain = nil
+	p.free = append(p.free, p.held...)
+	p.held = p.held[:0]
+}
+
+func (c *chain) run() error {
+	for _, f := range c.before {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return c.e.b.pool.run(c.e.count(c.node), max(1, alone/c.size), c.body)
+}
+
+// wants reports whether somebody sees n's value.
+func wants(o backend.Options, n *graph.Node) bool {
+	return o.Want != nil && n.Op != graph.StoreKV && o.Want(n)
+}
