@@ -22,12 +22,13 @@ type conversation struct {
 	flags    *chatFlags
 	messages []karat.Message
 
-	lines      <-chan string
+	next       func(prompt string) (string, error) // asks for a line; errInterrupt is Ctrl-C
 	signals    <-chan os.Signal
 	interrupts int // since the last line
 }
 
-const chatHelp = `A line is what you say; one that ends in \ goes on in the next.
+const chatHelp = `A line is what you say; one that ends in \ goes on in the next. The arrows edit a line
+and bring back earlier ones. A pasted text is part of a line, with all its lines.
   /clear  forget the conversation
   /help   this text
   /bye    leave, as Ctrl-D does
@@ -40,7 +41,12 @@ func (f *chatFlags) converse(c *cobra.Command, m *karat.Model, g karat.GenerateO
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt)
 	defer signal.Stop(signals)
-	p := &conversation{output: o, g: g, flags: f, lines: readLines(c.InOrStdin()), signals: signals}
+	p := &conversation{output: o, g: g, flags: f, signals: signals}
+	if e := newEditor(c.InOrStdin(), o.log); e != nil {
+		p.next = e.line
+	} else {
+		p.next = p.plain(readLines(c.InOrStdin()))
+	}
 	p.messages = p.flags.opening()
 	for {
 		line, err := p.read()
@@ -87,27 +93,41 @@ func readLines(r io.Reader) <-chan string {
 func (p *conversation) read() (string, error) {
 	var text strings.Builder
 	for prompt := ">>> "; ; prompt = "... " {
-		fmt.Fprint(p.log, prompt)
-		select {
-		case line, ok := <-p.lines:
-			if !ok {
-				fmt.Fprintln(p.log)
-				return "", io.EOF
-			}
-			p.interrupts = 0
-			line, more := strings.CutSuffix(line, `\`)
-			text.WriteString(line)
-			if !more {
-				return text.String(), nil
-			}
-			text.WriteByte('\n')
-		case <-p.signals:
+		line, err := p.next(prompt)
+		switch {
+		case errors.Is(err, errInterrupt):
 			fmt.Fprintln(p.log)
 			if p.interrupts++; p.interrupts > 1 {
 				return "", failure{status: statusInterrupted}
 			}
 			fmt.Fprintln(p.log, "karat: Ctrl-C again, Ctrl-D or /bye leaves")
 			return "", nil
+		case err != nil:
+			fmt.Fprintln(p.log)
+			return "", err
+		}
+		p.interrupts = 0
+		line, more := strings.CutSuffix(line, `\`)
+		text.WriteString(line)
+		if !more {
+			return text.String(), nil
+		}
+		text.WriteByte('\n')
+	}
+}
+
+// plain asks for lines where nothing can be edited.
+func (p *conversation) plain(lines <-chan string) func(prompt string) (string, error) {
+	return func(prompt string) (string, error) {
+		fmt.Fprint(p.log, prompt)
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				return "", io.EOF
+			}
+			return line, nil
+		case <-p.signals:
+			return "", errInterrupt
 		}
 	}
 }

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// errInterrupt is Ctrl-C in the place of a line.
+var errInterrupt = errors.New("interrupted")
+
+// editor reads lines at a terminal, which can be edited and found again. A text that is pasted
+// is one part of a line, whatever lines it has.
+type editor struct {
+	in   *os.File
+	out  io.Writer
+	keys *keys
+	term *term.Terminal
+}
+
+// newEditor is nil unless both ends are terminals.
+func newEditor(in io.Reader, out io.Writer) *editor {
+	file, ok := in.(*os.File)
+	if !ok || !isTerminal(in) || !isTerminal(out) {
+		return nil
+	}
+	e := &editor{in: file, out: out, keys: &keys{in: file}}
+	e.reset()
+	return e
+}
+
+// reset forgets the line, but not those before it.
+func (e *editor) reset() {
+	t := term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{e.keys, e.out}, "")
+	if e.term != nil {
+		t.History = e.term.History
+	}
+	e.term = t
+}
+
+// line is what is typed up to Enter. The terminal is as it was when line returns, so that
+// Ctrl-C is a signal while a model answers.
+func (e *editor) line(prompt string) (string, error) {
+	state, err := term.MakeRaw(int(e.in.Fd()))
+	if err != nil {
+		return "", err
+	}
+	defer term.Restore(int(e.in.Fd()), state)
+	if f, ok := e.out.(*os.File); ok {
+		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+			e.term.SetSize(w, h)
+		}
+	}
+	e.term.SetPrompt(prompt)
+	e.term.SetBracketedPasteMode(true)
+	defer e.term.SetBracketedPasteMode(false)
+	e.keys.interrupted = false
+	line, err := e.term.ReadLine()
+	if err == io.EOF && e.keys.interrupted {
+		e.reset()
+		return "", errInterrupt
+	}
+	return e.keys.expand(line), err
+}
+
+// keys are what a terminal sends, with a short name in place of each text that was pasted:
+// a terminal's line has at most 4096 characters, and no line ends.
+type keys struct {
+	in          io.Reader
+	rest        []byte // read, and not yet looked at
+	ready       []byte // to be handed over
+	paste       []byte // as far as it is there; nil outside of one
+	pasted      []string
+	interrupted bool // Ctrl-C was handed over
+}
+
+// What a terminal sends around a text that is pasted.
+const (
+	pasteStart = "\x1b[200~"
+	pasteEnd   = "\x1b[201~"
+)
+
+func (k *keys) Read(p []byte) (int, error) {
+	for len(k.ready) == 0 {
+		var b [4096]byte
+		n, err := k.in.Read(b[:])
+		if n == 0 && err != nil {
+			return 0, err
+		}
+		k.take(b[:n])
+	}
+	n := copy(p, k.ready)
+	k.ready = k.ready[n:]
+	return n, nil
+}
+
+// take looks at more of what was sent.
+func (k *keys) take(b []byte) {
+	k.rest = append(k.rest, b...)
+	for len(k.rest) > 0 {
+		mark := pasteStart
+		if k.paste != nil {
+			mark = pasteEnd
+		}
+		before, after, found := bytes.Cut(k.rest, []byte(mark))
+		if !found { // what may be the mark's beginning waits
+			n := len(k.rest)
+			for i := max(0, n-len(mark)+1); i < len(k.rest) && n == len(k.rest); i++ {
+				if strings.HasPrefix(mark, string(k.rest[i:])) {
+					n = i
+				}
+			}
+			before, after = k.rest[:n], k.rest[n:]
+		}
+		if k.paste != nil {
+			k.paste = append(k.paste, before[:min(len(before), maxInput-len(k.paste))]...)
+		} else {
+			k.interrupted = k.interrupted || bytes.IndexByte(before, 3) >= 0
+			k.ready = append(k.ready, before...)
+		}
+		k.rest = append([]byte(nil), after...)
+		switch {
+		case !found:
+			return
+		case k.paste == nil:
+			k.paste = []byte{}
+		default:
+			k.insert(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(k.paste)))
+			k.paste = nil
+		}
+	}
+}
+
+// insert hands over what was pasted, or its name.
+func (k *keys) insert(text string) {
+	const short = 200
+	if lines := strings.Count(text, "\n"); lines > 0 || len(text) > short {
+		k.pasted = append(k.pasted, text)
+		text = k.name(len(k.pasted) - 1)
+	}
+	k.ready = append(k.ready, text...)
+}
+
+// name is what stands for a text that was pasted.
+func (k *keys) name(i int) string {
+	return fmt.Sprintf("[paste %d, %s]", i+1, count(1+strings.Count(strings.TrimSuffix(k.pasted[i], "\n"), "\n"), "line"))
+}
+
+// expand is a line with the texts in place of their names.
+func (k *keys) expand(line string) string {
+	var names []string
+	for i, text := range k.pasted {
+		names = append(names, k.name(i), strings.TrimSuffix(text, "\n"))
+	}
+	return strings.NewReplacer(names...).Replace(line)
+}
