@@ -52,12 +52,14 @@ var below = map[string]string{
 	"check":   "arch chat quant",
 	"bench":   "arch backend/* engine",
 
-	".":        "engine chat backend/* machine convert check",
-	"server":   ". hub ui",
-	"web":      "atomicfile backend/webgpu/gpu",
-	"web/gen":  "web",
-	"web/wasm": ". lab bench promise",
-	"cmd/*":    ". server web eval imatrix allot lab lab/* convert synth bench simd",
+	".":         "engine chat backend/* machine convert check",
+	"server":    ". hub ui",
+	"web":       "atomicfile backend/webgpu/gpu",
+	"web/build": "",
+	"web/gen":   "atomicfile web/build",
+	"web/probe": ".",
+	"web/wasm":  ". lab promise web/probe",
+	"cmd/*":     ". server web eval imatrix allot lab lab/* convert synth bench simd",
 }
 
 // never are the imports that must stay impossible however below grows.
