@@ -105,7 +105,7 @@ func (b *beside) loop(i, j int, in *graph.Node, x []float32, rows int) error {
 func together(others []*product, p *product, rows int) bool {
 	for _, o := range others {
 		v, w := o.panels, p.panels
-		whole := rows == 1 && v.K%panel.Chunk == 0 && v.HasRow() && w.HasRow() &&
+		whole := rows == 1 && v.K%panel.Chunk == 0 && v.Stored().HasRow() && w.Stored().HasRow() &&
 			(v.Offset() == 0 || w.Offset() == 0 || v.Offset() == w.Offset() && v.Group() == w.Group()) &&
 			(!v.HasMin() || !w.HasMin() || v.Group() == w.Group())
 		if !whole && !alike(v, w) {
