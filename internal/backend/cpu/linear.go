@@ -240,7 +240,8 @@ func (p *product) addStored(s *scratch, acc []float32, w span) int {
 		for i := range w.panels() {
 			for c := range chunks {
 				data := p.panels.Woven(&s.panels[0], w.panel(i), c)
-				p.addPanels(acc[i*size:(i+1)*size], data, span{0, 1, 1, 0, 0, p.rows}, &p.e.x.chunks[c].Acts, p.e.x.joined[c*joined:][:joined])
+				x := p.e.x.chunk(p.panels, c, false) // chunks are those of one of the products in this loop
+				p.addPanels(acc[i*size:(i+1)*size], data, span{0, 1, 1, 0, 0, p.rows}, &x.Acts, p.e.x.joined[c*joined:][:joined])
 			}
 		}
 	}
