@@ -23,7 +23,7 @@ type benchFlags struct {
 	repeat                                     int
 	csv, json, markdown                        bool
 	peer                                       string
-	limits                                     bool
+	limits, profile                            bool
 	backend                                    string
 	precision, kv                              choice
 	noFuse, quantize                           []string
@@ -50,6 +50,11 @@ multiplies, and gives results as shares of the limit that is nearest: memory, fo
 the weights, keys and values that decoding reads; or compute, two operations for
 each weight and token.
 
+With several numbers of threads the column "scaling" has the rate to that with the first
+one. --profile runs each test once more and tells where a step's time goes: by kernel, how
+many loops threads share, what one thread does alone, and how much of the rest they are
+busy; and by thread, how long it waits for others.
+
 --peer runs llama.cpp's llama-bench (and llama-batched-bench beside it, for
 sequences in parallel) on the same file, in turns with Karat, which stays loaded,
 and gives the ratio of each pair of runs: the median, and the extremes. Below 1 Karat
@@ -61,6 +66,7 @@ Processes that read the page cache and write temporary files are compared, and t
 		Example: `  karat bench -m model.gguf
   karat bench -m model.gguf -p 512 -n 64 -d 0,4096 -t 1,2 -r 5
   karat bench -m model.gguf -p 0 -n 64 --parallel 1,8 --csv
+  karat bench -m model.gguf -p 512 -n 64 -t 1,2,4,8,16 --profile
   karat bench -m model.gguf --limits --peer llama.cpp/build/bin/llama-bench
   karat bench -m model.gguf --quantize=Q8_0,Q4_K_M --peer llama.cpp/build/bin/llama-quantize`,
 		Args: atMost(0, "the model goes after -m, and types after --quantize="),
@@ -76,6 +82,7 @@ Processes that read the page cache and write temporary files are compared, and t
 	fs.IntSliceVar(&f.parallel, "parallel", []int{1}, "`numbers` of sequences computed together")
 	fs.IntVarP(&f.repeat, "repetitions", "r", 5, "`runs` of each test")
 	fs.BoolVar(&f.limits, "limits", false, "measure this machine, too")
+	fs.BoolVar(&f.profile, "profile", false, "tell where a step's time goes, by kernel and thread")
 	fs.Var((*name)(&f.peer), "peer", "`path` of the llama-bench to compare with")
 	fs.StringSliceVar(&f.quantize, "quantize", nil, "measure quantizing to `types` (alone: Q8_0, Q4_0, Q4_K_M)")
 	fs.Lookup("quantize").NoOptDefVal = "Q8_0,Q4_0,Q4_K_M"
@@ -130,6 +137,10 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 		}
 		o.Limits, o.Free = true, machine.Memory()
 	}
+	if f.profile && (o.Numerics.Precision == "f64" || o.Numerics.GPU > 0) {
+		return o, usagef("--profile: threads are not measured with precision f64, and on GPUs")
+	}
+	o.Profile = f.profile
 	o.Peer, err = f.peerOf(o.Numerics)
 	return o, err
 }
@@ -211,7 +222,7 @@ func (f *benchFlags) run(c *cobra.Command) error {
 
 // runQuantize measures quantizing.
 func (f *benchFlags) runQuantize(c *cobra.Command) error {
-	for _, flag := range []string{"prompt", "gen", "depth", "parallel", "limits", "csv", "backend", "precision", "kv", "no-fuse"} {
+	for _, flag := range []string{"prompt", "gen", "depth", "parallel", "limits", "profile", "csv", "backend", "precision", "kv", "no-fuse"} {
 		if c.Flags().Changed(flag) {
 			return usagef("--%s: it has nothing to do with --quantize", flag)
 		}

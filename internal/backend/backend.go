@@ -92,6 +92,37 @@ type Meter struct {
 	Device            time.Duration // that the device computed; 0 where it does not tell
 }
 
+// Profiled is a backend that can tell where its threads' time goes.
+type Profiled interface {
+	// Measure begins to measure, or ends it, between steps. It returns what was measured
+	// since it began, nil if nothing was.
+	Measure(on bool) *Profile
+}
+
+// Profile is where the time of some steps went.
+type Profile struct {
+	Steps   int             `json:"steps"`
+	Time    time.Duration   `json:"ns"`      // of all steps
+	Kernels []KernelProfile `json:"kernels"` // the longest first
+	Threads []ThreadProfile `json:"threads"` // 0 is the one that calls
+}
+
+// KernelProfile is the time of the nodes of one kind.
+type KernelProfile struct {
+	Name  string        `json:"name"`     // of the nodes without their layers, and of a part, as "attn_q/round"
+	Loops int           `json:"loops"`    // that several threads shared: each ends in a wait for all of these
+	Time  time.Duration `json:"ns"`       // until the next kernel
+	Busy  time.Duration `json:"busy_ns"`  // of all threads in shared loops
+	Alone time.Duration `json:"alone_ns"` // of Time: outside of shared loops, where only one thread works
+}
+
+// ThreadProfile is what one worker did.
+type ThreadProfile struct {
+	Busy    time.Duration `json:"busy_ns"`    // in pieces of shared loops, and, for thread 0, outside
+	Waiting time.Duration `json:"waiting_ns"` // in shared loops, without a piece
+	Between time.Duration `json:"between_ns"` // outside of shared loops
+}
+
 // Tap receives the output of a wanted node.
 type Tap func(n *graph.Node, out []float32)
 

@@ -28,30 +28,33 @@ type Options struct {
 	NoFuse                                     []string          // fusions to do without
 	Limits                                     bool              // measure the machine's, too
 	Free                                       int64             // memory that Limits may have a quarter of; 0 is not known
+	Profile                                    bool              // run each test once more, and tell where its time goes
 	Peer                                       *Peer             // measured in turns; may be nil
 	Progress                                   func(test string) // may be nil
 }
 
 // Result is one test.
 type Result struct {
-	Test      string    `json:"test"` // as pp512 or tg64 @ d4096
-	Threads   int       `json:"n_threads"`
-	Prompt    int       `json:"n_prompt"`
-	Tokens    int       `json:"n_gen"`
-	Depth     int       `json:"n_depth"`
-	Parallel  int       `json:"n_parallel"`
-	Samples   []float64 `json:"samples_ts"` // tokens of all sequences for each second, a run each
-	Median    float64   `json:"median_ts"`
-	Stddev    float64   `json:"stddev_ts"`
-	GBs       float64   `json:"weights_gb_s,omitempty"` // read in decode; 0 for several sequences
-	Bound     string    `json:"bound,omitempty"`        // the limit that is nearest: memory or compute
-	Share     float64   `json:"limit_share,omitempty"`  // the median of the runs' shares of it
-	Others    float64   `json:"others_processors"`      // that other programs took during a run, at most; 0 where the system does not tell
-	Peer      []float64 `json:"peer_samples_ts,omitempty"`
-	PeerRate  float64   `json:"peer_median_ts,omitempty"`
-	PeerShare float64   `json:"peer_limit_share,omitempty"`
-	Ratio     *Ratio    `json:"ratio,omitempty"` // to the peer
-	Step      *Step     `json:"step,omitempty"`  // where a GPU computes
+	Test      string           `json:"test"` // as pp512 or tg64 @ d4096
+	Threads   int              `json:"n_threads"`
+	Prompt    int              `json:"n_prompt"`
+	Tokens    int              `json:"n_gen"`
+	Depth     int              `json:"n_depth"`
+	Parallel  int              `json:"n_parallel"`
+	Samples   []float64        `json:"samples_ts"` // tokens of all sequences for each second, a run each
+	Median    float64          `json:"median_ts"`
+	Stddev    float64          `json:"stddev_ts"`
+	GBs       float64          `json:"weights_gb_s,omitempty"` // read in decode; 0 for several sequences
+	Bound     string           `json:"bound,omitempty"`        // the limit that is nearest: memory or compute
+	Share     float64          `json:"limit_share,omitempty"`  // the median of the runs' shares of it
+	Others    float64          `json:"others_processors"`      // that other programs took during a run, at most; 0 where the system does not tell
+	Peer      []float64        `json:"peer_samples_ts,omitempty"`
+	PeerRate  float64          `json:"peer_median_ts,omitempty"`
+	PeerShare float64          `json:"peer_limit_share,omitempty"`
+	Ratio     *Ratio           `json:"ratio,omitempty"`   // to the peer
+	Step      *Step            `json:"step,omitempty"`    // where a GPU computes
+	Scaling   float64          `json:"scaling,omitempty"` // the median, to that with the first number of threads, where there are several
+	Profile   *backend.Profile `json:"profile,omitempty"`
 }
 
 // name is that of what was tested.
@@ -145,7 +148,8 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 	defer e.Close()
 	r.describe(c)
 	metered, _ := b.(backend.Metered)
-	m := runner{metered: metered, engine: e, file: c.Path, tokens: tokens(longest, e.VocabSize()), cost: cost, threads: threads, o: o, limits: l, limit: Limit{Threads: threads}}
+	profiled, _ := b.(backend.Profiled)
+	m := runner{metered: metered, profiled: profiled, engine: e, file: c.Path, tokens: tokens(longest, e.VocabSize()), cost: cost, threads: threads, o: o, limits: l, limit: Limit{Threads: threads}}
 	loaded := time.Since(start).Seconds()
 	if err := m.first(ctx); err != nil {
 		return err
@@ -157,12 +161,26 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 		}
 	}
 	r.Loads = append(r.Loads, load)
-	err = m.tests(ctx, func(t Result) { r.Results = append(r.Results, t) })
+	err = m.tests(ctx, func(t Result) {
+		t.Scaling = r.scaling(&t)
+		r.Results = append(r.Results, t)
+	})
 	if len(m.limit.Read) > 0 {
 		r.Limits = append(r.Limits, m.limit)
 	}
 	r.Memory = memory(b, e.CacheBytes(), l.bytes()) // before the model is unmapped
 	return err
+}
+
+// scaling is how many times as fast t is as the same test with the first number of
+// threads; 0 if there is none before it.
+func (r *Report) scaling(t *Result) float64 {
+	for _, first := range r.Results {
+		if first.Test == t.Test && first.Parallel == t.Parallel && first.Threads != t.Threads {
+			return t.Median / first.Median
+		}
+	}
+	return 0
 }
 
 func (r *Report) describe(c *checkpoint.Checkpoint) {

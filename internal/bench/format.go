@@ -69,6 +69,11 @@ func (r *Report) WriteMarkdown(w io.Writer) (err error) {
 			print("\n")
 		}
 	}
+	for _, t := range r.Results {
+		if t.Profile != nil {
+			print("%s", profileText(&t))
+		}
+	}
 	for _, l := range r.Loads {
 		print("load, threads %d: %.3f s; first token after %.3f s\n", l.Threads, l.Seconds, l.First)
 		if l.Ratio != nil {
@@ -111,6 +116,10 @@ func (r *Report) table() []string {
 	if r.Limits != nil && r.PeerName != "" {
 		heads, rules = append(heads, "peer of limit"), append(rules, "---:")
 	}
+	scaling := slices.ContainsFunc(r.Results, func(t Result) bool { return t.Scaling > 0 })
+	if scaling {
+		heads, rules = append(heads, "scaling"), append(rules, "---:")
+	}
 	busy := slices.ContainsFunc(r.Results, func(t Result) bool { return t.Others >= 0.1 })
 	if busy {
 		heads, rules = append(heads, "others' processors"), append(rules, "---:")
@@ -127,6 +136,9 @@ func (r *Report) table() []string {
 		}
 		if r.Limits != nil && r.PeerName != "" {
 			cells = append(cells, some("%.0f %%", 100*t.PeerShare))
+		}
+		if scaling {
+			cells = append(cells, some("%.2f", t.Scaling))
 		}
 		if busy {
 			cells = append(cells, fmt.Sprintf("%.1f", t.Others))

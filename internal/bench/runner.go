@@ -13,16 +13,17 @@ import (
 
 // runner measures one engine.
 type runner struct {
-	metered backend.Metered // nil where the processor computes
-	read    float64         // what it reads, bytes a second
-	engine  *engine.Engine
-	file    string
-	tokens  []int32
-	cost    cost
-	threads int
-	o       Options
-	limits  *limits // nil without
-	limit   Limit
+	profiled backend.Profiled // nil where threads are not measured
+	metered  backend.Metered  // nil where the processor computes
+	read     float64          // what it reads, bytes a second
+	engine   *engine.Engine
+	file     string
+	tokens   []int32
+	cost     cost
+	threads  int
+	o        Options
+	limits   *limits // nil without
+	limit    Limit
 }
 
 func (m *runner) first(ctx context.Context) error {
@@ -110,7 +111,18 @@ func (m *runner) test(ctx context.Context, t *Result) error {
 		t.GBs = float64(m.cost.weights) * t.Median / 1e9
 	}
 	t.Step = m.step(t)
-	return nil
+	return m.profile(ctx, all, t)
+}
+
+// profile runs t once more, if it is asked where its time goes.
+func (m *runner) profile(ctx context.Context, all []*engine.Sequence, t *Result) error {
+	if !m.o.Profile || m.profiled == nil {
+		return nil
+	}
+	m.profiled.Measure(true)
+	_, err := m.time(ctx, all, t)
+	t.Profile = m.profiled.Measure(false)
+	return err
 }
 
 // begin begins to count steps.

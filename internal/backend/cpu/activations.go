@@ -162,15 +162,16 @@ func (a *activations) quantize(n *graph.Node, p *product) error {
 		a.inits, a.missing.inits = key, true
 	}
 	if p.tiles && !a.parts {
-		a.parts, a.missing.parts, a.split = true, true, a.apart
+		a.parts, a.split = true, a.apart
 		if p.spent {
-			// Where a row's chunk was read, others' parts are written: after all is rounded.
+			// Where some rows are read, the parts of others are written: after all is rounded.
 			if err := a.run(); err != nil {
 				return err
 			}
-			a.missing = missing{parts: true}
+			a.missing = missing{}
 			a.split = unsafe.Slice((*uint16)(unsafe.Pointer(&p.x[0])), 2*p.rows*w.K) // of as many bytes
 		}
+		a.missing.parts = true
 	}
 	a.cut(w, p.tiles)
 	if p.few && (a.joinFor == nil || !alike(a.joinFor, w)) {

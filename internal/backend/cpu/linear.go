@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"os"
-	"strconv"
 	"unsafe"
 
 	"github.com/karat-run/karat/internal/float16"
@@ -105,37 +103,31 @@ func (p *product) loop(panels int, body func(worker, from, to int) error) error 
 	return p.e.b.pool.run(p.place(panels, grain), grain, body)
 }
 
+// leastRows is how many rows of many a block has at least: to unpack a panel of Q4_0 takes a
+// tenth as long as to multiply it by so many.
+const leastRows = 64
+
 // divide cuts the rows into blocks for a loop over panels, and returns how many panels
 // stay together. A few rows stay together, too, and each panel is apart: then memory is
 // what counts. Of many rows, panels share what it costs to read these, and rows what it
-// costs to unpack panels, so panels go apart as long as a batch is left for two pieces of
-// each thread, and then rows.
+// costs to unpack panels, so panels go apart in batches, and rows into
+// blocks, and then batches, until there are four pieces for each thread.
 func (p *product) divide(panels int) (grain int) {
 	p.block = p.rows
 	if p.rows <= fewRows {
 		return 1
 	}
-	threads := p.e.b.pool.threads
-	want := knobPieces * threads
-	if threads == 1 {
-		want = 1
+	want := 1
+	if threads := p.e.b.pool.threads; threads > 1 {
+		want = 4 * threads
 	}
 	grain = p.batch()
 	blocks, batches := 1, (panels+grain-1)/grain
-	for blocks*batches < want && p.rows >= 2*blocks*knobRows {
+	for blocks*batches < want && p.rows >= 2*blocks*leastRows {
 		blocks *= 2
 	}
 	p.block = rowsOfBlock(p.rows, blocks)
 	return max(1, min(grain, panels*blocks/want))
-}
-
-var knobRows, knobPieces = knob("KB_ROWS", 64), knob("KB_PIECES", 2)
-
-func knob(name string, n int) int {
-	if v, err := strconv.Atoi(os.Getenv(name)); err == nil {
-		return v
-	}
-	return n
 }
 
 // rowsOfBlock is how many of some rows a block has, if there are to be so many of them:

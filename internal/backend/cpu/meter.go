@@ -5,31 +5,9 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/karat-run/karat/internal/backend"
 )
-
-// Profile is where the time of some steps went.
-type Profile struct {
-	Steps   int
-	Time    time.Duration   // of the steps
-	Kernels []KernelProfile // the longest first
-	Threads []ThreadProfile // by worker; 0 is the one that calls
-}
-
-// KernelProfile is the time of the nodes of one kind.
-type KernelProfile struct {
-	Name  string        // of the nodes without their layers, and of a part, as "attn_q/round"
-	Loops int           // that several threads shared: each ends in a wait for all of these
-	Time  time.Duration // from the first loop's beginning to the last one's end, and what lay between
-	Busy  time.Duration // of all threads in these loops
-	Alone time.Duration // of Time: outside of shared loops, where only one thread works
-}
-
-// ThreadProfile is what one worker did.
-type ThreadProfile struct {
-	Busy    time.Duration // in pieces of shared loops, and, for worker 0, outside
-	Waiting time.Duration // in shared loops, without a piece
-	Between time.Duration // outside of shared loops
-}
 
 // meter measures a pool's loops.
 type meter struct {
@@ -139,19 +117,19 @@ func (w *workerMeter) stop(k *kernelMeter) {
 }
 
 // profile is what was measured.
-func (m *meter) profile() *Profile {
-	p := &Profile{Steps: m.steps, Time: m.total}
+func (m *meter) profile() *backend.Profile {
+	p := &backend.Profile{Steps: m.steps, Time: m.total}
 	for _, name := range slices.Sorted(maps.Keys(m.kernels)) {
 		k := m.kernels[name]
-		x := KernelProfile{Name: name, Loops: k.loops, Time: k.time, Alone: k.alone}
+		x := backend.KernelProfile{Name: name, Loops: k.loops, Time: k.time, Alone: k.alone}
 		for _, d := range k.busy {
 			x.Busy += d
 		}
 		p.Kernels = append(p.Kernels, x)
 	}
-	slices.SortStableFunc(p.Kernels, func(a, b KernelProfile) int { return cmp.Compare(b.Time, a.Time) })
+	slices.SortStableFunc(p.Kernels, func(a, b backend.KernelProfile) int { return cmp.Compare(b.Time, a.Time) })
 	for i, w := range m.workers {
-		t := ThreadProfile{Busy: w.busy, Waiting: m.inLoops - w.busy, Between: m.total - m.inLoops}
+		t := backend.ThreadProfile{Busy: w.busy, Waiting: m.inLoops - w.busy, Between: m.total - m.inLoops}
 		if i == 0 {
 			t.Busy, t.Between = t.Busy+t.Between, 0
 		}
@@ -160,13 +138,12 @@ func (m *meter) profile() *Profile {
 	return p
 }
 
-// Measure begins to measure where the time of steps goes, or ends it. It returns what
-// was measured since it began, nil if nothing was. It costs some reads of the clock for
-// each loop, and nothing when it is off.
-func (b *Backend) Measure(on bool) *Profile {
+// Measure implements backend.Profiled. It costs some looks at the clock for each loop,
+// and nothing when it is off.
+func (b *Backend) Measure(on bool) *backend.Profile {
 	b.busy.Lock()
 	defer b.busy.Unlock()
-	var p *Profile
+	var p *backend.Profile
 	if m := b.pool.meter; m != nil {
 		p = m.profile()
 	}

@@ -203,6 +203,42 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// TestParts: the parts that tiles multiply are those of the rounded rows, wherever they lie.
+func TestParts(t *testing.T) {
+	const rows, k = 37, 3*panel.Chunk + 64
+	b := New(Options{Threads: 3})
+	defer b.Close()
+	e := &executable{b: b, rows: rows}
+	w := &graph.Weight{Tensor: tensor.Tensor{DType: tensor.Q4_1, Shape: tensor.Shape{16, k}, Data: make([]byte, tensor.Q4_1.RowBytes(16*k))}}
+	m, err := newPacked(w, make([]byte, panel.Size(tensor.Q4_1, 16, k)), b.pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.packed[w] = m
+	p := e.newProduct(w, 0)
+	for _, spent := range []bool{false, true} {
+		e.x = activations{}
+		if err := e.x.start(&planner{e: e, g: &graph.Graph{Nodes: nodesOf([]*product{p})}}); err != nil {
+			t.Fatal(err)
+		}
+		x := make([]float32, rows*k)
+		for i := range x {
+			x[i] = float32(i%977) - 488.25
+		}
+		if p.x, p.rows, p.tiles, p.spent = x, rows, true, spent; !spent {
+			e.x.apart = make([]uint16, 2*rows*k)
+		}
+		if err := e.x.quantize(nil, p); err != nil {
+			t.Fatal(err)
+		}
+		want := make([]uint16, 2*rows*k)
+		simd.Split(want, e.x.q[:rows*k])
+		if !slices.Equal(e.x.split, want) || slices.Max(want) == 0 {
+			t.Errorf("spent %v: other parts", spent)
+		}
+	}
+}
+
 // nodesOf is a node for each product.
 func nodesOf(products []*product) (nodes []*graph.Node) {
 	for _, p := range products {
