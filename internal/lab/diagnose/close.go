@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -248,9 +249,12 @@ func (r *run) logits(p *prompt, want, got []float64, f *free) Logits {
 	for i := range n {
 		a, b := want[i*w:(i+1)*w], got[i*w:(i+1)*w]
 		l.ByPosition = append(l.ByPosition, lab.Number(lab.KL(a, b)))
-		l.Cosine += lab.Number(lab.Cosine(a, b) / float64(n))
-		l.Top1 += lab.Number(lab.Overlap(a, b, 1) / float64(n))
-		l.Top10 += lab.Number(lab.Overlap(a, b, 10) / float64(n))
+		l.Cosine += lab.Number(lab.Cosine(a, b))
+		l.Top1 += lab.Number(lab.Overlap(a, b, 1))
+		l.Top10 += lab.Number(lab.Overlap(a, b, 10))
+	}
+	for _, mean := range []*lab.Number{&l.Cosine, &l.Top1, &l.Top10} {
+		*mean /= lab.Number(n) // at the end: six sixths are less than 1
 	}
 	a, b := want[(n-1)*w:], got[(n-1)*w:]
 	l.Reference, l.Engine = r.likeliest(a), r.likeliest(b)
@@ -278,7 +282,7 @@ func (r *run) likeliest(logits []float64) []Token {
 }
 
 func (r *run) floorTable() Floors {
-	f := Floors{Activations: r.class.name(), KV: r.class.kv, GELU: r.class.gelu, Declared: r.declared.activations != "", Ops: map[string]lab.Number{}}
+	f := Floors{Activations: r.class.name(), KV: cmp.Or(r.declared.kv, r.class.kv), GELU: r.class.gelu, Declared: r.declared.activations != "", Ops: map[string]lab.Number{}}
 	all := map[string][]float64{}
 	for _, eq := range r.eqs {
 		all[opName(eq.target)] = append(all[opName(eq.target)], worst(eq.errors).floor)

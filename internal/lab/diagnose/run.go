@@ -217,7 +217,7 @@ func (r *run) place() error {
 	}
 	r.without()
 	if len(r.prompts) == 0 {
-		return fmt.Errorf("%w: %s: no prompt has ids and logits or taps", ErrUnusable, r.Dump.Path)
+		return fmt.Errorf("%w: %s: no prompt has ids and logits or taps%s", ErrUnusable, r.Dump.Path, r.lackingIDs())
 	}
 	if !slices.ContainsFunc(r.prompts, (*prompt).written) {
 		return fmt.Errorf("%w: %s: all values are 0: the probe reads buffers that were never written, or copies none", ErrUnusable, r.Dump.Path)
@@ -274,6 +274,14 @@ func (r *run) withIDs(p *lab.Prompt) *lab.Prompt {
 	q := *p
 	q.IDs = ids[0]
 	return &q
+}
+
+// lackingIDs says how to give ids, if a prompt has values and none.
+func (r *run) lackingIDs() string {
+	if slices.ContainsFunc(r.Dump.Prompts, func(p *lab.Prompt) bool { return len(p.IDs) == 0 && (p.Logits != nil || len(p.Taps) > 0) }) {
+		return ": the ids are missing; --golden gives those of a record, or write the text into the dump's JSON file"
+	}
+	return ""
 }
 
 func (r *run) tapName(n *graph.Node) string {

@@ -246,6 +246,23 @@ func TestNoNumber(t *testing.T) {
 	}
 }
 
+// TestPositions tells positions from how many were looked at: a late one may be wrong of few.
+func TestPositions(t *testing.T) {
+	d := &diagnose.Diagnosis{Coverage: diagnose.Coverage{Positions: 126}}
+	c := diagnose.Curve{Tap: "a", Floor: 1, Flagged: true}
+	for i := range 48 {
+		c.Positions, c.Rows = append(c.Positions, 125-i), append(c.Rows, 1)
+	}
+	c.Rows[0] = 9
+	slices.Reverse(c.Positions)
+	slices.Reverse(c.Rows)
+	c.Positions, c.Rows = append(c.Positions, 126), append(c.Rows, 1)
+	d.Curves = []diagnose.Curve{c}
+	if got := positions(d, &diagnose.Finding{Tap: "a"}); got != "125: 1 of 49 looked at" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestWriteDir(t *testing.T) {
 	d := samples(t)["ember"]
 	dir := filepath.Join(t.TempDir(), "a", "b")

@@ -191,7 +191,7 @@ func positions(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 	case len(bad) == n-bad[0] && len(c.Positions) == 0 || len(bad) < n && len(c.Positions) == n && len(bad) == n-slices.Index(c.Positions, bad[0]):
 		return fmt.Sprintf("from %d on, of %s", bad[0], of)
 	}
-	return fmt.Sprintf("%s of %s", ranges(bad), of)
+	return fmt.Sprintf("%s: %d of %s", ranges(bad), len(bad), of)
 }
 
 // detail lists a finding's details, sorted by name.
