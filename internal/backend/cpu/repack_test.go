@@ -210,7 +210,7 @@ func TestParts(t *testing.T) {
 	defer b.Close()
 	e := &executable{b: b, rows: rows}
 	w := &graph.Weight{Tensor: tensor.Tensor{DType: tensor.Q4_1, Shape: tensor.Shape{16, k}, Data: make([]byte, tensor.Q4_1.RowBytes(16*k))}}
-	m, err := newPacked(w, make([]byte, panel.Size(tensor.Q4_1, 16, k)), b.pool)
+	m, err := newPacked(w)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,6 +56,9 @@ func generate(ctx context.Context, root string, check bool) error {
 		return compare(files, wasm)
 	}
 	files["karat.wasm.br"] = pack(wasm)
+	if err := os.MkdirAll("program", 0o777); err != nil {
+		return err
+	}
 	for name, data := range files {
 		err := atomicfile.Write(filepath.Join("program", name), func(w io.Writer) error {
 			_, err := w.Write(data)
