@@ -159,7 +159,7 @@ var hashes = map[string]string{
 	"tiny-gemma4":     "259b7c5cd3b034174dce3bc9aec6583e221cd62c80e16f7da6ca57727672a155",
 	"tiny-gemma4-moe": "996131bcb3ae11bf94d09e950a201eaaeebf1121ea22e8ee1e6a4ef0e59d8b78",
 	"tiny-llama":      "dff9f1483fc28f330ef62c4fe45e3f6923fe6bb740a55c3f7f39913881e65e8f",
-	"tiny-qwen2":      "?",
+	"tiny-qwen2":      "f22e8b85f028e4e3ddb9221ef7f969c90c249b4d76ae34dbad0b640fc041de11",
 	"tiny-qwen3":      "263664f13f5e0a0e4f1ef190c60e94723e947cd8ed31119ef41fa478121fbc98",
 }
 
