@@ -99,7 +99,7 @@ func (f *benchFlags) addArithmetic(c *cobra.Command) {
 	addBackend(c, &f.backend)
 	f.precision.add(c, "precision", "arithmetic, as run has it")
 	f.kv.add(c, "kv", "how keys and values are kept, as run has it")
-	c.Flags().StringSliceVar(&f.noFuse, "no-fuse", nil, "`fusions` to do without: glu, or on a GPU "+strings.Join(webgpu.Fusions, ", "))
+	c.Flags().StringSliceVar(&f.noFuse, "no-fuse", nil, "`fusions` to do without: glu and beside, or on a GPU "+strings.Join(webgpu.Fusions, ", "))
 }
 
 // options checks the flags.

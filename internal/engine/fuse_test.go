@@ -134,3 +134,27 @@ func TestUnknownFusion(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// loops is how many loops threads share for a token: each ends in a wait for all of them.
+var loops = map[string]int{"llama.tiny.Q4_K_M": 22, "qwen3.tiny.Q8_0": 26, "gemma3.tiny.IQ4_XS": 32, "gemma4.tiny.Q6_K": 51, "gemma4.tiny-moe.Q4_0": 36}
+
+func TestLoops(t *testing.T) {
+	for _, s := range random(t) {
+		_, g := openModel(t, s.path)
+		b := cpu.New(cpu.Options{Threads: 4})
+		defer b.Close()
+		e := newEngine(t, g, b, engine.Options{Context: 64})
+		q := e.NewSequence()
+		feed(t, q, s.ids[:2], 1)
+		b.Measure(true)
+		feed(t, q, s.ids[2:3], 1)
+		got := 0
+		for _, k := range b.Measure(false).Kernels {
+			got += k.Loops
+		}
+		if got != loops[s.name] {
+			t.Errorf("%s: %d loops for a token, want %d", s.name, got, loops[s.name])
+		}
+		q.Close()
+	}
+}

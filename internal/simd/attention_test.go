@@ -296,3 +296,29 @@ func TestAttentionReset(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// TestMerge: parts of ranges make what all positions make, and parts that saw nothing,
+// or nothing but -Inf behind others, leave the rest as it is.
+func TestMerge(t *testing.T) { eachTier(t, testMerge) }
+
+func testMerge(t *testing.T) {
+	const d, n = 80, 130
+	r := rng(16)
+	q, k, v := values(r, d), values(r, n*d), values(r, n*d)
+	total, part := make([]float32, PartSize(d)), make([]float32, PartSize(d))
+	var a Attention
+	for at := 0; at < n; at += BlockSlots {
+		ask(&a, d, q)
+		seeRows(&a, d, k[at*d:], v[at*d:], min(BlockSlots, n-at), 0.1)
+		a.Part(0, part)
+		Merge(total, part)
+	}
+	got, before := make([]float32, d), slices.Clone(total)
+	Quotient(got, total)
+	near(t, "merged", got, attendExact(q, k, v, n, 0.1), 0, 3e-6)
+	Merge(total, make([]float32, PartSize(d)))
+	clear(part)
+	part[d], part[d+1] = -inf, nan
+	Merge(total, part)
+	equal(t, "nothing more", total, before)
+}

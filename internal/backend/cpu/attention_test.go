@@ -138,7 +138,7 @@ func TestAttentionGroups(t *testing.T) {
 		{3, graph.KV{Heads: 3, Dim: 20}, KVF16},
 		{7, graph.KV{Heads: 1, Dim: 16, Window: 5}, KVF16},
 	} {
-		const context = 150
+		const context = 560 // three ranges
 		s := c.store
 		size, step := c.heads*s.Dim, s.Heads*s.Dim
 		r := rand.New(rand.NewPCG(5, 6))

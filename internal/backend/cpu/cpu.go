@@ -38,7 +38,7 @@ type Options struct {
 	Threads   int       // 0 is machine.Threads
 	Precision Precision //
 	KV        KVType    // how keys and values are kept
-	NoFuse    []string  // names of fusions to do without: glu
+	NoFuse    []string  // names of fusions to do without: glu, beside
 }
 
 // Backend runs graphs on a pool of threads.

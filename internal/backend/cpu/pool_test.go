@@ -174,3 +174,23 @@ func BenchmarkPoolWide(b *testing.B) {
 		})
 	}
 }
+
+// TestPoolNumbers: loops are told apart when their numbers begin again, and when shares are
+// renewed.
+func TestPoolNumbers(t *testing.T) {
+	for _, at := range []uint64{renewal - 3, numbers - 3} {
+		p := newPool(4)
+		p.loop.Store(at << (2 * blockBits))
+		for i := range p.shares {
+			p.shares[i].blocks.Store(at << (2 * blockBits))
+		}
+		for i := range 8 {
+			var sum atomic.Int64
+			p.run(100+i, 1, func(_, from, to int) error { sum.Add(int64(to - from)); return nil })
+			if sum.Load() != int64(100+i) {
+				t.Fatalf("loop %d behind %d: %d of %d", i, at, sum.Load(), 100+i)
+			}
+		}
+		p.close()
+	}
+}
