@@ -49,12 +49,8 @@ processors other programs took meanwhile.
 multiplies, and gives results as shares of the limit that is nearest: memory, for
 the weights, keys and values that decoding reads; or compute, two operations for
 each weight and token.
-
-With several numbers of threads the column "scaling" has the rate to that with the first
-one. --profile runs each test once more and tells where a step's time goes: by kernel, how
-many loops threads share, what one thread does alone, and how much of the rest they are
-busy; and by thread, how long it waits for others.
-
+"Scaling" is the rate to that with the first number of threads. --profile tells where a
+step's time goes, by kernel and thread, of one more run of each test.
 --peer runs llama.cpp's llama-bench (and llama-batched-bench beside it, for
 sequences in parallel) on the same file, in turns with Karat, which stays loaded,
 and gives the ratio of each pair of runs: the median, and the extremes. Below 1 Karat
@@ -66,7 +62,6 @@ Processes that read the page cache and write temporary files are compared, and t
 		Example: `  karat bench -m model.gguf
   karat bench -m model.gguf -p 512 -n 64 -d 0,4096 -t 1,2 -r 5
   karat bench -m model.gguf -p 0 -n 64 --parallel 1,8 --csv
-  karat bench -m model.gguf -p 512 -n 64 -t 1,2,4,8,16 --profile
   karat bench -m model.gguf --limits --peer llama.cpp/build/bin/llama-bench
   karat bench -m model.gguf --quantize=Q8_0,Q4_K_M --peer llama.cpp/build/bin/llama-quantize`,
 		Args: atMost(0, "the model goes after -m, and types after --quantize="),

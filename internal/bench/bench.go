@@ -161,15 +161,18 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 		}
 	}
 	r.Loads = append(r.Loads, load)
-	err = m.tests(ctx, func(t Result) {
-		t.Scaling = r.scaling(&t)
-		r.Results = append(r.Results, t)
-	})
+	err = m.tests(ctx, r.add)
 	if len(m.limit.Read) > 0 {
 		r.Limits = append(r.Limits, m.limit)
 	}
 	r.Memory = memory(b, e.CacheBytes(), l.bytes()) // before the model is unmapped
 	return err
+}
+
+// add adds a result.
+func (r *Report) add(t Result) {
+	t.Scaling = r.scaling(&t)
+	r.Results = append(r.Results, t)
 }
 
 // scaling is how many times as fast t is as the same test with the first number of
