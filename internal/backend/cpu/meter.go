@@ -15,7 +15,6 @@ type meter struct {
 	last    time.Duration // up to which time has been given to a kernel
 	loop    *kernelMeter  // whose loop runs
 	shared  bool          // whether several workers do
-	begun   time.Duration
 	kernels map[string]*kernelMeter
 	kernel  string
 	workers []workerMeter
