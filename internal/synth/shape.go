@@ -23,9 +23,11 @@ type shape struct {
 }
 
 // The published configurations, and small ones. Gemma 4's moe has the widths of
-// 26B-A4B with 6 of its 30 layers and 32 of its 128 experts.
+// 26B-A4B with 6 of its 30 layers and 32 of its 128 experts. Llama's 8b has one matrix for
+// embeddings and head, as its 1b has; the published one has two.
 var shapes = []shape{
 	{arch: "llama", name: "1b", hidden: 2048, layers: 16, heads: 32, kvHeads: 8, headDim: 64, ff: 8192, vocab: 128256, context: 131072, ropeBase: 500000, epsilon: 1e-5},
+	{arch: "llama", name: "8b", hidden: 4096, layers: 32, heads: 32, kvHeads: 8, headDim: 128, ff: 14336, vocab: 128256, context: 131072, ropeBase: 500000, epsilon: 1e-5},
 	{arch: "llama", name: "tiny", hidden: 256, layers: 4, heads: 8, kvHeads: 2, headDim: 32, ff: 512, vocab: 2048, context: 4096, ropeBase: 500000, epsilon: 1e-5},
 	{arch: "qwen3", name: "0.6b", hidden: 1024, layers: 28, heads: 16, kvHeads: 8, headDim: 128, ff: 3072, vocab: 151936, context: 40960, ropeBase: 1e6, epsilon: 1e-6},
 	{arch: "qwen3", name: "1.7b", hidden: 2048, layers: 28, heads: 16, kvHeads: 8, headDim: 128, ff: 6144, vocab: 151936, context: 40960, ropeBase: 1e6, epsilon: 1e-6},
