@@ -173,8 +173,8 @@ func (p *tab) hostile(model string) {
 		}
 	}
 	p.look("files-hostile")
-	if said := do[string](p, fetching+`quiet(); return text('#model') + $('#send').disabled`); said != "No model is loaded.true" {
-		p.t.Errorf("behind a file that is none the page says %q", said)
+	if said := do[string](p, fetching+`quiet(); return text('#model') + $('#send').disabled`); !strings.HasPrefix(said, "demo.gguf") || !strings.HasSuffix(said, "false") {
+		p.t.Errorf("behind a file that is none the model that worked is gone: %q", said)
 	}
 }
 

@@ -58,7 +58,14 @@ globalThis.karatGPU = (() => {
 		wait(p) { return Promise.race([p, this.gone]); }
 
 		// told is p's problem, or ''. That of a device which is being lost is told before the loss.
-		async told(p) {
+		// Where many are made at a time, who waits for the first hears of the loss by that one.
+		told(p) {
+			const problem = this.tell(p);
+			problem.catch(() => {});
+			return problem;
+		}
+
+		async tell(p) {
 			const problem = await this.wait(p);
 			if (problem) await this.wait(new Promise((go) => { setTimeout(go, 50); }));
 			return problem;
