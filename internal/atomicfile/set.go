@@ -199,6 +199,9 @@ func (s *set) forward(id string) error {
 	if err := remove(filepath.Join(id, "new")); err != nil {
 		return err
 	}
+	if isFolder(filepath.Join(id, "back")) { // new has become that meanwhile: back needs the old files
+		return s.back(id)
+	}
 	s.tidy(id)
 	return nil
 }

@@ -245,6 +245,40 @@ func TestReadersFail(t *testing.T) {
 	}
 }
 
+// TestReaderMeetsBack: a reader puts new files in place while the commit is taken back. It
+// leaves the old ones to that.
+func TestReaderMeetsBack(t *testing.T) {
+	full := errors.New("full")
+	for at := range 6 {
+		dir := folder(t)
+		var err error
+		operations(func() { err = replace(t, dir) }, func(int) error {
+			if exists(filepath.Join(dir, "b")) { // two of three are in place
+				return full
+			}
+			return nil
+		})
+		s, failed := newSet(in(dir))
+		if err == nil || failed != nil {
+			t.Fatal(err, failed)
+		}
+		id, err := s.underWay()
+		if err != nil {
+			t.Fatal(err)
+		}
+		operations(func() { err = s.settle() }, func(n int) error {
+			if n == at {
+				_ = os.Rename(filepath.Join(id, "new"), filepath.Join(id, "back"))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("back at operation %d: %v", at, err)
+		}
+		either(t, fmt.Sprintf("back at operation %d", at), dir, false)
+	}
+}
+
 // TestKill kills a program at each operation of a commit.
 func TestKill(t *testing.T) {
 	if dir := os.Getenv("ATOMICFILE_DIR"); dir != "" {
