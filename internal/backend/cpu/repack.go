@@ -113,12 +113,12 @@ func (b *Backend) portion(rows int) []*graph.Weight {
 // lets go of the file's pages behind them: the model is in memory once. Those that are
 // not done when ctx ends stay in place, and their room is theirs.
 func (b *Backend) repack(ctx context.Context, weights []*graph.Weight) error {
-	if b.room == nil {
-		if err := b.reserve(); err != nil {
-			return err
-		}
-	}
 	for _, w := range weights {
+		if len(b.room) == 0 { // the first ones, or another graph's
+			if err := b.reserve(); err != nil {
+				return err
+			}
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -59,6 +59,27 @@ func TestRepack(t *testing.T) {
 	}
 }
 
+// TestRepackAnother: the weights of a graph that comes later have room, too.
+func TestRepackAnother(t *testing.T) {
+	b := New(Options{Threads: 2})
+	defer b.Close()
+	e := &executable{b: b}
+	for range 2 {
+		newProducts(t, e, tensor.Q4_0, 16, 256, 2)
+		if err := b.repack(t.Context(), b.inPlace[:1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.repack(t.Context(), b.inPlace); err != nil {
+		t.Fatal(err)
+	}
+	for w, m := range b.packed {
+		if m.memory == nil || len(b.inPlace) > 0 {
+			t.Errorf("%s is in place", w.Name)
+		}
+	}
+}
+
 // TestReady: loading tells how much of the weights it has read, and stops when it is told so.
 func TestReady(t *testing.T) {
 	b := New(Options{Threads: 2})
