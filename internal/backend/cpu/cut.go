@@ -43,6 +43,10 @@ func (b *block) seen(r int) (from, to int) {
 	return max(b.oldest, r*simd.RangeSlots), min(b.end, (r+1)*simd.RangeSlots)
 }
 
+// mostKept is how many numbers the parts of ranges may take where there is a piece for each
+// thread already: of a long prompt's rows and context they would be hundreds of megabytes.
+const mostKept = 8 << 20
+
 // make cuts a step for a number of threads. A head's queries only go apart where there
 // would be less than a piece for each thread, and ranges where there would be less than
 // two.
@@ -57,14 +61,15 @@ func (c *cut) make(s *backend.Step, threads int) {
 		b := &c.blocks[len(c.blocks)-1]
 		b.to, b.end = t+1, int(s.Pos[t])+1
 	}
-	all := 0 // ranges of a head
+	all, kept := 0, 0 // ranges of a head, and numbers of all parts
 	for i := range c.blocks {
 		b := &c.blocks[i]
 		b.first, b.last = b.oldest/simd.RangeSlots, (b.end-1)/simd.RangeSlots+1
 		all += b.last - b.first
+		kept += (b.last - b.first) * (b.to - b.from) * c.heads * simd.PartSize(c.store.Dim)
 	}
 	c.ranges = all
-	if threads > 1 && c.store.Heads*len(c.blocks) < 2*threads {
+	if n := c.store.Heads * len(c.blocks); threads > 1 && (n < threads || n < 2*threads && kept <= mostKept) {
 		c.ranges = max(1, all*c.store.Heads/(4*threads))
 	}
 	c.each = 0
