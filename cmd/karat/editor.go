@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode"
 
 	"golang.org/x/term"
 )
@@ -142,7 +143,7 @@ func (k *keys) take(b []byte) {
 // insert hands over what was pasted, or its name.
 func (k *keys) insert(text string) {
 	const short = 200
-	if lines := strings.Count(text, "\n"); lines > 0 || len(text) > short {
+	if strings.ContainsFunc(text, unicode.IsControl) || len(text) > short { // characters that would be taken for keys
 		k.pasted = append(k.pasted, text)
 		text = k.name(len(k.pasted) - 1)
 	}

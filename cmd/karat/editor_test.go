@@ -16,7 +16,9 @@ func TestPaste(t *testing.T) {
 		{"a\x1b[Db", "a\x1b[Db", "a\x1b[Db"},
 		{"say \x1b[200~one\rtwo\r\nthree\x1b[201~ now", "say [paste 1, 3 lines] now", "say one\ntwo\nthree now"},
 		{"\x1b[200~a\n\x1b[201~\x1b[200~b\n\n\x1b[201~", "[paste 1, 1 line][paste 2, 2 lines]", "ab\n"},
-		{"\x1b[200~one \x1b[2\x1b[201~", "one \x1b[2", "one \x1b[2"},
+		{"\x1b[200~one [2\x1b[201~", "one [2", "one [2"},
+		{"\x1b[200~one \x1b[2\x1b[201~", "[paste 1, 1 line]", "one \x1b[2"},
+		{"\x1b[200~\x04\t\x03\x1b[201~", "[paste 1, 1 line]", "\x04\t\x03"}, // text, no keys
 		{"\x1b[200~" + long + "\x1b[201~", "[paste 1, 1 line]", long},
 		{"\x1b[200~\x1b[200~\x03\n\x1b[201~", "[paste 1, 1 line]", "\x1b[200~\x03"},
 	} {
