@@ -208,7 +208,7 @@ func (c *checker) template(t *tokenizer.Tokenizer) {
 	text, err := c.render(p, t, "First.", "Second.", "Third.")
 	if err != nil {
 		why := strings.TrimPrefix(err.Error(), "chat: ")
-		if needs := c.deeds(source, t, where); needs == "" {
+		if needs := c.judgeTemplate(source, t, where); needs == "" {
 			c.add("template-broken", where, "a conversation of three turns: %s", why)
 		} else {
 			c.addAs(Note, "template-broken", where, "a conversation of three turns works with %s only: %s", needs, why)
@@ -222,7 +222,7 @@ func (c *checker) template(t *tokenizer.Tokenizer) {
 	c.firstBOS(t, text, where)
 	c.markers(t, text, where)
 	c.lostMarkers(t, where)
-	c.deeds(source, t, where)
+	c.judgeTemplate(source, t, where)
 	c.turnEnd(t, text, where)
 }
 
@@ -245,9 +245,9 @@ func (c *checker) input(t *tokenizer.Tokenizer) (in chat.Input) {
 	return in
 }
 
-// deeds tells what the template does that none should, and what it needs beside
+// judgeTemplate tells what the template does that none should, and what it needs beside
 // messages: "" if no conversation works.
-func (c *checker) deeds(source string, t *tokenizer.Tokenizer, where []string) (needs string) {
+func (c *checker) judgeTemplate(source string, t *tokenizer.Tokenizer, where []string) (needs string) {
 	in := c.input(t)
 	faults, needs, err := judgeTemplate(c.ctx, source, in.BOSToken, in.EOSToken, publishers())
 	if err != nil {
