@@ -155,7 +155,6 @@ func (c *Checkpoint) textHF(dir string, config []byte) (textFiles, error) {
 // tokenizerFiles reads the files of a Hugging Face folder's tokenizer, of which one may have
 // so many bytes.
 func tokenizerFiles(dir string, most int) (f tokenizer.Files, err error) {
-
 	for _, file := range []struct {
 		name  string
 		limit int
