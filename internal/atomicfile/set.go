@@ -49,7 +49,7 @@ func newSet(paths []string) (*set, error) {
 
 func (s *set) path(name string) string { return filepath.Join(s.dir, name) }
 
-// place is the folder of what is under way.
+// place is the folder of the commit that is under way.
 func (s *set) place() string { return s.path(s.names[0] + ".commit") }
 
 // commit puts the files at from in the places of the set's, all or none.

@@ -220,7 +220,7 @@ func TestReadersFail(t *testing.T) {
 				t.Fatal(err)
 			}
 			operations(func() { err = replace(t, dir) }, func(int) error {
-				if exists(filepath.Join(dir, "b")) { // one of three is in place
+				if exists(filepath.Join(dir, "b")) { // two of three are in place
 					return full
 				}
 				return nil

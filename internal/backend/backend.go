@@ -110,7 +110,7 @@ type Profile struct {
 // KernelProfile is the time of the nodes of one kind.
 type KernelProfile struct {
 	Name  string        `json:"name"`     // of the nodes without their layers, and of a part, as "attn_q/round"
-	Loops int           `json:"loops"`    // that several threads shared: each ends in a wait for all of these
+	Loops int           `json:"loops"`    // that several threads shared, each with a wait for all of them at its end
 	Time  time.Duration `json:"ns"`       // until the next kernel
 	Busy  time.Duration `json:"busy_ns"`  // of all threads in shared loops
 	Alone time.Duration `json:"alone_ns"` // of Time: outside of shared loops, where only one thread works

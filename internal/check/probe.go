@@ -286,8 +286,7 @@ func dated(text string) string { return inDates.ReplaceAllString(text, "#") }
 var inDates = regexp.MustCompile(`(?i)\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?|` +
 	`mon(?:day)?|tue(?:sday)?|wed(?:nesday)?|thu(?:rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?|[ap]m)\b|\d+(?:st|nd|rd|th)?`)
 
-// difference of two texts: what b has where a is otherwise, and a few characters
-// before it.
+// unlike is what b has where a has something else, for a report.
 func unlike(a, b string) string {
 	i := 0
 	for i < len(a) && i < len(b) && a[i] == b[i] {

@@ -58,9 +58,9 @@ func (p *prosecutor) severity() Severity {
 	return Note
 }
 
-// tell tells of the sentences of a text that no publisher has written. Who a model
-// is says each fine-tune otherwise; a publisher's own sentence that goes on
-// otherwise is none of these.
+// tell tells of the sentences of a text that no publisher has written. Each fine-tune
+// says otherwise who the model is, and may; but a publisher's own sentence must not go on
+// otherwise.
 func (p *prosecutor) tell(text string, severity Severity, where string) {
 	var lines []string
 	worst := Note

@@ -195,7 +195,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 }
 
 // refuseKeys notes an error where some of the layers that share keys and values hold
-// their own: files hold them for all of these layers, as published ones do, or for
+// their own: a file holds them for all such layers, as published ones do, or for
 // none. Otherwise the number of layers is another model's.
 func (m *Model) refuseKeys(g graph.Builder) {
 	held := 0
