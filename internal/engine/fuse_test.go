@@ -136,7 +136,7 @@ func TestUnknownFusion(t *testing.T) {
 }
 
 // loops is how many loops threads share for a token: each ends in a wait for all of them.
-var loops = map[string]int{"llama.tiny.Q4_K_M": 22, "qwen3.tiny.Q8_0": 26, "gemma3.tiny.IQ4_XS": 32, "gemma4.tiny.Q6_K": 51, "gemma4.tiny-moe.Q4_0": 36}
+var loops = map[string]int{"llama.tiny.Q4_K_M": 22, "qwen3.tiny.Q8_0": 22, "gemma3.tiny.IQ4_XS": 32, "gemma4.tiny.Q6_K": 51, "gemma4.tiny-moe.Q4_0": 36}
 
 func TestLoops(t *testing.T) {
 	for _, s := range random(t) {
@@ -150,7 +150,9 @@ func TestLoops(t *testing.T) {
 		feed(t, q, s.ids[2:3], 1)
 		got := 0
 		for _, k := range b.Measure(false).Kernels {
-			got += k.Loops
+			if k.Name != "repack" { // of weights that are in place yet
+				got += k.Loops
+			}
 		}
 		if got != loops[s.name] {
 			t.Errorf("%s: %d loops for a token, want %d", s.name, got, loops[s.name])

@@ -118,14 +118,17 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	e.b.busy.Lock()
 	defer e.b.busy.Unlock()
 	e.step, e.wanted, e.x.node = s, s.Wanted(), nil
-	e.b.settle(ctx, s)
-	e.b.pool.stepping.Store(true)
-	defer e.b.pool.stepping.Store(false)
 	m := e.b.pool.meter
 	if m != nil {
 		m.step()
 		defer m.at("")
+		if len(e.b.inPlace) > 0 {
+			m.at(repacking)
+		}
 	}
+	e.b.settle(ctx, s)
+	e.b.pool.stepping.Store(true)
+	defer e.b.pool.stepping.Store(false)
 	for i := range e.kernels {
 		k := &e.kernels[i]
 		if err := ctx.Err(); err != nil {

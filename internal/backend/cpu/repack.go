@@ -74,6 +74,9 @@ const (
 	patience = 4
 )
 
+// repacking is what a profile calls settle.
+const repacking = "repack"
+
 // settle repacks weights that are in place before a step, if it is time for that: there
 // was a first token, or many steps. A step of few rows has some repacked, one of many all.
 // Without memory for panels they stay in place.
