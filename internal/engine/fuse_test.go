@@ -12,6 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/backend/cpu"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/synth"
 )
 
@@ -139,6 +140,9 @@ func TestUnknownFusion(t *testing.T) {
 var loops = map[string]int{"llama.tiny.Q4_K_M": 22, "qwen3.tiny.Q8_0": 22, "gemma3.tiny.IQ4_XS": 32, "gemma4.tiny.Q6_K": 51, "gemma4.tiny-moe.Q4_0": 36}
 
 func TestLoops(t *testing.T) {
+	if !(&simd.Stored{}).HasRow() {
+		t.Skip("without a kernel for one row fewer products share a loop")
+	}
 	for _, s := range random(t) {
 		_, g := openModel(t, s.path)
 		b := cpu.New(cpu.Options{Threads: 4})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -61,19 +62,10 @@ func (m *meter) at(kernel string) {
 // part says which part of the kernel's loops comes next; "" is the main one.
 func (m *meter) part(name string) {
 	m.spend(m.now(), false)
-	m.kernel, _, _ = cutPart(m.kernel)
+	m.kernel, _, _ = strings.Cut(m.kernel, "/")
 	if name != "" {
 		m.kernel += "/" + name
 	}
-}
-
-func cutPart(kernel string) (node, part string, ok bool) {
-	for i := range kernel {
-		if kernel[i] == '/' {
-			return kernel[:i], kernel[i+1:], true
-		}
-	}
-	return kernel, "", false
 }
 
 // spend gives the time since the last call to the kernel.
