@@ -29,10 +29,12 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"karat": main
 
 // TestScripts runs testdata/script: command lines and what they print.
 func TestScripts(t *testing.T) {
+	seeded := filepath.Dir(golden.Model(t, "tiny-qwen2"))
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TESTDATA", golden.Repo(t))
+			e.Setenv("SEEDED", seeded)
 			e.Setenv("NL", "\n")
 			return writeHostile(e.WorkDir)
 		},

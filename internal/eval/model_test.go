@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/golden"
 )
 
 // TestOwn: tokens of another tokenizer are told from a model's own, for every pair of the
@@ -15,7 +16,7 @@ import (
 func TestOwn(t *testing.T) {
 	var models []*Model
 	for _, name := range []string{"tiny-llama", "tiny-qwen2", "tiny-gemma3", "tiny-gemma4"} {
-		c, err := checkpoint.Open(filepath.Join("..", "..", "testdata", "models", name))
+		c, err := checkpoint.Open(golden.Model(t, name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,8 +11,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -92,31 +94,32 @@ func shared(t testing.TB) string {
 	}
 }
 
-// Models returns the names, sorted, of the Hugging Face folders in Dir's models.
-// Each has a record.
+// Models returns the names, sorted, of the Hugging Face folders in Dir's models, and of the
+// repository's that come from seeds. Each has a record.
 func Models(t testing.TB) []string {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(Dir(t), "models"))
-	if err != nil {
-		t.Fatalf("golden: models: %v", err)
-	}
-	var names []string
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, e.Name())
+	names := map[string]bool{}
+	for _, folder := range []string{filepath.Join(Dir(t), "models"), filepath.Join(Repo(t), "seeded")} {
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			t.Fatalf("golden: models: %v", err)
+		}
+		for _, e := range entries {
+			names[e.Name()] = names[e.Name()] || e.IsDir()
 		}
 	}
+	maps.DeleteFunc(names, func(_ string, dir bool) bool { return !dir })
 	if len(names) == 0 {
 		t.Fatalf("golden: models: none in %s", Dir(t))
 	}
-	return names
+	return slices.Sorted(maps.Keys(names))
 }
 
 // Model returns the path of a Hugging Face folder in Dir, which must exist. One whose
 // weights come from a seed is the repository's, whatever Dir is, with its weights.
 func Model(t testing.TB, name string) string {
 	t.Helper()
-	if dir := filepath.Join(Repo(t), "models", name); seeded(dir) {
+	if dir, ok := seeded(t, name); ok {
 		return Seeded(t, dir)
 	}
 	path := filepath.Join(Dir(t), "models", name)
@@ -126,10 +129,12 @@ func Model(t testing.TB, name string) string {
 	return path
 }
 
-// seeded tells whether the weights of a model folder come from a seed.
-func seeded(dir string) bool {
+// seeded is the folder of a model whose weights come from a seed, if it is one.
+func seeded(t testing.TB, name string) (dir string, ok bool) {
+	t.Helper()
+	dir = filepath.Join(Repo(t), "seeded", name)
 	_, err := os.Stat(filepath.Join(dir, "seed.json"))
-	return err == nil
+	return dir, err == nil
 }
 
 // A Recording is what PyTorch computed with one model in float64.
@@ -181,7 +186,7 @@ type Floor struct {
 func Record(t testing.TB, name string) *Recording {
 	t.Helper()
 	dir := filepath.Join(Dir(t), "records", name)
-	if seeded(filepath.Join(Repo(t), "models", name)) {
+	if _, ok := seeded(t, name); ok {
 		dir = filepath.Join(Repo(t), "records", name)
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "golden.json"))
