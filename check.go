@@ -14,7 +14,7 @@ type CheckOptions struct {
 	// with it.
 	Against string
 	// Progress is called with the bytes of tensors that are read, and all. It may be
-	// nil. Calls come one at a time, and Check waits for them.
+	// nil. Calls come one at a time, on Check's own goroutine.
 	Progress func(done, total int64)
 }
 

@@ -28,7 +28,7 @@ type Options struct {
 	// Against is the Hugging Face folder that the model was made from; "" for none.
 	Against string
 	// Progress is called with the bytes of tensors that are done, and all. It may
-	// be nil. Calls come one at a time.
+	// be nil. Calls come one at a time, on the goroutine of the caller.
 	Progress func(done, total int64)
 
 	cache *cache // of scans, in tests
@@ -91,8 +91,9 @@ type checker struct {
 	unfit   bool   // the tensors or the settings do not fit the architecture
 	refused error  // why the model cannot be opened
 
-	mu          sync.Mutex // of the rest
-	done, total int64      // bytes
+	told        chan struct{} // that done grew
+	mu          sync.Mutex    // of the rest
+	done, total int64         // bytes
 }
 
 // Run checks the model at path, a GGUF file (any part of a split one) or a

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -154,7 +155,7 @@ func TestEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
 	_, err := Run(ctx, path, Options{Progress: func(done, all int64) {
-		if calls++; calls == 3 {
+		if calls++; calls == 1 {
 			cancel()
 		}
 	}})
@@ -169,6 +170,26 @@ func TestEnd(t *testing.T) {
 		last, total = done, all
 	}}); err != nil || last != total || total == 0 {
 		t.Errorf("progress ended at %d of %d, error %v", last, total, err)
+	}
+}
+
+// TestProgressEnds: what Progress panics with is the caller's, and a Progress that ends its
+// goroutine ends the caller's, not the check's.
+func TestProgressEnds(t *testing.T) {
+	path := golden.Model(t, "tiny-llama")
+	run := func(progress func(done, total int64)) (said any) {
+		ended := make(chan any)
+		go func() {
+			defer func() { ended <- recover() }()
+			Run(t.Context(), path, Options{Progress: progress})
+		}()
+		return <-ended
+	}
+	if said := run(func(int64, int64) { panic("enough") }); said != "enough" {
+		t.Errorf("a panic comes as %v", said)
+	}
+	if said := run(func(int64, int64) { runtime.Goexit() }); said != nil {
+		t.Errorf("the end of a goroutine comes as %v", said)
 	}
 }
 

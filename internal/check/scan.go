@@ -135,12 +135,17 @@ func (c *checker) scan() error {
 	})
 }
 
-// each calls work for 0 to n-1 on all cores, until one fails.
+// each calls work for 0 to n-1 on all cores, until one fails. Progress is told by the
+// caller's goroutine: what it panics with is the caller's, once the workers have ended.
 func (c *checker) each(n int, work func(i int) error) error {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	var failed error
-	next := make(chan int)
+	next, ended := make(chan int), make(chan struct{})
+	stop := sync.OnceFunc(func() { close(next) })
+	defer wg.Wait()
+	defer stop()
+	c.told = make(chan struct{}, 1)
 	for range min(runtime.GOMAXPROCS(0), max(n, 1)) {
 		wg.Go(func() {
 			for i := range next {
@@ -152,18 +157,31 @@ func (c *checker) each(n int, work func(i int) error) error {
 			}
 		})
 	}
-	for i := range n {
+	for i := 0; i < n; {
 		mu.Lock()
-		stop := failed != nil || c.ctx.Err() != nil
+		over := failed != nil || c.ctx.Err() != nil
 		mu.Unlock()
-		if stop {
+		if over {
 			break
 		}
-		next <- i
+		select {
+		case next <- i:
+			i++
+		case <-c.told:
+			c.tell()
+		}
 	}
-	close(next)
-	wg.Wait()
-	return cmp.Or(failed, c.ctx.Err())
+	stop()
+	go func() { wg.Wait(); close(ended) }()
+	for {
+		select {
+		case <-c.told:
+			c.tell()
+		case <-ended:
+			c.tell()
+			return cmp.Or(failed, c.ctx.Err())
+		}
+	}
 }
 
 // advance says that so many more bytes are done, and lets go of data, which they
@@ -171,10 +189,21 @@ func (c *checker) each(n int, work func(i int) error) error {
 func (c *checker) advance(data []byte, n int) {
 	mmap.Drop(data)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.done += int64(n)
+	c.mu.Unlock()
+	select {
+	case c.told <- struct{}{}:
+	default: // it is going to be told
+	}
+}
+
+// tell calls Progress.
+func (c *checker) tell() {
+	c.mu.Lock()
+	done := c.done
+	c.mu.Unlock()
 	if c.Progress != nil && c.ctx.Err() == nil {
-		c.Progress(c.done, c.total)
+		c.Progress(done, c.total)
 	}
 }
 
