@@ -2,6 +2,7 @@ package karat
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/karat-run/karat/internal/engine"
@@ -42,6 +43,9 @@ func node(n *graph.Node) Node {
 func (m *Model) Taps(ctx context.Context, ids []int, see func(n Node, values []float32)) error {
 	if m.engine.InTap() {
 		return ErrInTap
+	}
+	if see == nil {
+		return errors.New("karat: taps: no function that sees the values")
 	}
 	m.tapping.Lock()
 	defer m.tapping.Unlock()

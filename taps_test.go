@@ -99,6 +99,7 @@ func TestNilContext(t *testing.T) {
 	}
 	//lint:file-ignore SA1012 nil contexts are the test
 	said := []karat.Message{{Role: "user", Content: "Hello"}}
+	wanted("Taps without a function", m.Taps(t.Context(), []int{1}, nil))
 	for _, err := range m.Generate(nil, "Hello", karat.GenerateOptions{}) {
 		wanted("Generate", err)
 	}
