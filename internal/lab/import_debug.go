@@ -162,6 +162,8 @@ func (d *debugTree) add(f *safetensors.File, kind, tap string) (err error) {
 	switch {
 	case kind == "tap" && !t.DType.Float(): // such as a mask, or ids
 		return nil
+	case kind == "tap" && strings.ContainsFunc(tap, unprintable):
+		return fmt.Errorf("tap %q: not a name of a record", tap)
 	case kind == "tap":
 		return d.prompt.add("tap."+tap, &t)
 	case kind == "ids" && t.DType == tensor.I64:
