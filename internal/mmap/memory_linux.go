@@ -2,7 +2,6 @@ package mmap
 
 import (
 	"os"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,10 +14,11 @@ func hugePages(b []byte) { unix.Madvise(b, unix.MADV_HUGEPAGE) }
 
 func smallPages(b []byte) { unix.Madvise(b, unix.MADV_NOHUGEPAGE) }
 
-// populate reports whether the system mapped b's pages; it cannot before Linux 5.14.
+// populate reports whether the system mapped b's pages; it cannot before Linux 5.14. The
+// address goes to it as a number, since the first page may begin before b.
 func populate(b []byte) bool {
 	from, to := span(b)
-	head := from & uintptr(os.Getpagesize()-1)
-	b = unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), -int(head))), to-from+head) // whole pages of the mapping
-	return unix.Madvise(b, unix.MADV_POPULATE_READ) == nil
+	from &^= uintptr(os.Getpagesize() - 1)
+	_, _, errno := unix.Syscall(unix.SYS_MADVISE, from, to-from, unix.MADV_POPULATE_READ)
+	return errno == 0
 }
