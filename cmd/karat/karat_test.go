@@ -249,8 +249,8 @@ func TestReadInterrupted(t *testing.T) {
 	}
 }
 
-// TestTokenizeMemory: a text of one letter takes 20 bytes of memory a byte, from standard
-// input to what is printed.
+// TestTokenizeMemory: the command, standard input and output included, takes at most 20
+// bytes of memory for each byte of a text of one letter.
 func TestTokenizeMemory(t *testing.T) {
 	tokenize := func(text string) (allocated int) {
 		c := newRootCommand()
