@@ -15,7 +15,7 @@ import (
 const demo = "cmd/karat/demo.gguf"
 
 func Example() {
-	m, err := karat.Load(demo, karat.Options{})
+	m, err := karat.Load(context.Background(), demo, karat.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -31,13 +31,13 @@ func Example() {
 }
 
 func ExampleModel_Chat() {
-	m, err := karat.Load(demo, karat.Options{})
+	m, err := karat.Load(context.Background(), demo, karat.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer m.Close()
 
-	question := []karat.Message{{Role: "user", Content: "What is the capital of Egypt?"}}
+	question := []karat.Message{karat.TextMessage(karat.RoleUser, "What is the capital of Egypt?")}
 	for token, err := range m.Chat(context.Background(), question, karat.GenerateOptions{}) {
 		if err != nil {
 			log.Fatal(err)
@@ -52,7 +52,7 @@ func ExampleModel_Chat() {
 
 // A session computes only what a conversation has gained since its last turn.
 func ExampleSession() {
-	m, err := karat.Load(demo, karat.Options{})
+	m, err := karat.Load(context.Background(), demo, karat.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func ExampleSession() {
 	defer s.Close()
 	var turns []karat.Message
 	for _, question := range []string{"What is the capital of Egypt?", "What is the opposite of hot?"} {
-		turns = append(turns, karat.Message{Role: "user", Content: question})
+		turns = append(turns, karat.TextMessage(karat.RoleUser, question))
 		answer := ""
 		for token, err := range s.Chat(context.Background(), turns, karat.GenerateOptions{}) {
 			if err != nil {
@@ -70,7 +70,7 @@ func ExampleSession() {
 			}
 			answer += token.Text
 		}
-		turns = append(turns, karat.Message{Role: "assistant", Content: answer})
+		turns = append(turns, karat.TextMessage(karat.RoleAssistant, answer))
 		tokens, kept := s.Prompt()
 		fmt.Println(answer, tokens > kept, kept > 0)
 	}
@@ -81,7 +81,7 @@ func ExampleSession() {
 
 // Sampled text is the same for the same seed, on every machine.
 func ExampleGenerateOptions() {
-	m, err := karat.Load(demo, karat.Options{})
+	m, err := karat.Load(context.Background(), demo, karat.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -108,13 +108,16 @@ func ExampleGenerateOptions() {
 
 // Logits of every position tell how likely a text is to a model.
 func ExampleModel_Logits() {
-	m, err := karat.Load(demo, karat.Options{Precision: karat.Float32})
+	m, err := karat.Load(context.Background(), demo, karat.Options{Precision: karat.Float32})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer m.Close()
 
-	ids := m.Tokenize("The color of the sky is", true)
+	ids, err := m.Tokenize(context.Background(), "The color of the sky is")
+	if err != nil {
+		log.Fatal(err)
+	}
 	logits, err := m.Logits(context.Background(), ids)
 	if err != nil {
 		log.Fatal(err)
@@ -127,6 +130,31 @@ func ExampleModel_Logits() {
 	}
 	fmt.Println(len(logits) == len(ids), m.Detokenize([]int{best}))
 	// Output: true  blue.
+}
+
+// A tool's call and its result are parts of messages, as templates that know tools want them.
+func ExampleMessage() {
+	m, err := karat.Load(context.Background(), demo, karat.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+
+	talk := []karat.Message{
+		karat.TextMessage(karat.RoleUser, "Is it raining in Oslo?"),
+		{Role: karat.RoleAssistant, Parts: []karat.Part{karat.ToolCall{Name: "weather", Arguments: []byte(`{"city": "Oslo"}`)}}},
+		{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{Name: "weather", Content: "rain, 4 degrees"}}},
+	}
+	template := `{% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls %}{{ c.function.name }}({{ c.function.arguments.city }}){% endfor %}{{ "\n" }}{% endfor %}`
+	text, err := m.Render(context.Background(), talk, karat.GenerateOptions{Template: template})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(text)
+	// Output:
+	// user: Is it raining in Oslo?
+	// assistant: weather(Oslo)
+	// tool: rain, 4 degrees
 }
 
 func ExampleConvert() {

@@ -15,8 +15,8 @@ import (
 )
 
 // GenerateOptions say how to continue a text. The zero value generates at most
-// 256 tokens as the model's publisher recommends, greedily if nothing is
-// recommended.
+// 256 tokens with the sampling that the model's publisher recommends, or greedily
+// without a recommendation.
 type GenerateOptions struct {
 	MaxTokens int       // 0 is 256; negative is no limit but the context, which is an error to fill
 	Sampling  *Sampling // nil is the publisher's recommendation, Model.Sampling
@@ -25,6 +25,11 @@ type GenerateOptions struct {
 	Top       int       // how many of the likeliest tokens to report with each, with their log-probabilities
 	Logits    bool      // hand over the logits with each token
 
+	// Adapters are factors by name, of those in Options.Adapters. Nil is these with their own
+	// factors; an empty map is none.
+	Adapters map[string]float64
+
+	Tools        []Tool         // that the model may call; a template that takes none is an error
 	Template     string         // chat template to use instead of the model's
 	TemplateArgs map[string]any // variables for the template, such as enable_thinking
 }
@@ -46,12 +51,22 @@ type Sampling struct {
 // Token is one generated token.
 type Token struct {
 	ID      int
-	Text    string    // what it adds; may be empty while a character or a stop string is undecided, and is the rest of these beside an error
+	Text    string    // the text that it adds; empty while a character or a stop string is incomplete; beside an error, the text held back so far
 	Logprob float64   // natural logarithm of its probability before any sampling option, if it or Top is asked for
 	Top     []Logprob // the likeliest tokens, likeliest first
 	Logits  []float32 // [VocabSize], that it was chosen by
-	Stop    string    // on the last token why it is: "end" of turn, "stop" string, or "length"
+	Stop    StopReason
 }
+
+// StopReason says why a generation ended. It is "" before the last token.
+type StopReason string
+
+// The reasons.
+const (
+	StopEnd    StopReason = "end"    // the model ended its turn
+	StopString StopReason = "stop"   // one of GenerateOptions.Stop came up
+	StopLength StopReason = "length" // GenerateOptions.MaxTokens are there
+)
 
 // Logprob is a token and the natural logarithm of its probability.
 type Logprob struct {
@@ -59,17 +74,11 @@ type Logprob struct {
 	Logprob float64
 }
 
-// Message is one turn of a conversation.
-type Message struct {
-	Role    string // system, user or assistant
-	Content string
-}
-
-// Sampling is what the model's publisher recommends. The options apply in
-// Karat's order: transformers divides by the temperature before top-k, top-p
+// Sampling returns the recommendation of the model's publisher. The options apply in
+// Karat's order; transformers divides by the temperature before top-k, top-p
 // and min-p.
 func (m *Model) Sampling() Sampling {
-	g := m.checkpoint.Generation()
+	g := m.opened.Checkpoint.Generation()
 	s := Sampling{RepeatPenalty: g.Repeat, RepeatLast: -1} // transformers looks back on the whole text
 	for _, id := range g.Suppress {
 		if s.LogitBias == nil {
@@ -87,7 +96,7 @@ func (m *Model) Sampling() Sampling {
 }
 
 // Generate continues a raw text: no chat template is applied, and special
-// tokens in it are text. Breaking off the loop, or cancelling ctx, ends it.
+// tokens in it are text. Leaving the loop, or cancelling ctx, ends it.
 func (m *Model) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		s := m.NewSession()
@@ -96,7 +105,17 @@ func (m *Model) Generate(ctx context.Context, prompt string, o GenerateOptions) 
 	}
 }
 
-// Chat continues a conversation, rendered by the model's chat template.
+// GenerateIDs is Generate for a prompt of token ids. Nothing is added to the prompt, not even BOS.
+func (m *Model) GenerateIDs(ctx context.Context, prompt []int, o GenerateOptions) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		s := m.NewSession()
+		defer s.Close()
+		s.GenerateIDs(ctx, prompt, o)(yield)
+	}
+}
+
+// Chat continues a conversation, rendered by the model's chat template. Tools, calls and results that
+// the template has no place for are an error.
 func (m *Model) Chat(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		s := m.NewSession()
@@ -105,74 +124,68 @@ func (m *Model) Chat(ctx context.Context, messages []Message, o GenerateOptions)
 	}
 }
 
-// Session keeps what was computed of a text, so that a longer text which
-// begins with it is computed from there. It is for one goroutine at a time. It
-// keeps memory for its keys and values until it is closed, for other sessions
-// to use then.
+// Session keeps the keys and values of a text, so that a longer text which
+// begins with it is computed from there. It is for one goroutine at a time. Its
+// memory is free for other sessions after Close.
 type Session struct {
 	m            *Model
 	s            *engine.Sequence
 	prompt, kept int
 }
 
-// NewSession is an empty session.
-func (m *Model) NewSession() *Session { return &Session{m: m, s: m.engine.NewSequence()} }
+// NewSession makes an empty session.
+func (m *Model) NewSession() *Session { return &Session{m: m, s: m.opened.Engine.NewSequence()} }
 
-// Close frees what the session keeps.
+// Close frees the session's keys and values.
 func (s *Session) Close() { s.s.Close() }
 
-// Prompt is how many tokens the prompt of the last request has, and how many of
-// them the session had kept from before. One that the context does not hold has none.
+// Prompt returns the number of tokens of the last request's prompt, and how many of
+// them the session had kept. Both are 0 if the prompt did not fit the context.
 func (s *Session) Prompt() (tokens, kept int) { return s.prompt, s.kept }
 
 // Generate is Model.Generate.
 func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Token, error] {
-	return func(yield func(Token, error) bool) {
-		s.run(ctx, prompt, tokenizer.Options{AddSpecial: true}, o, yield)
-	}
+	return s.run(ctx, o, func() ([]int32, error) { return s.m.prompt(ctx, prompt, tokenizer.Options{AddSpecial: true}) })
+}
+
+// GenerateIDs is Model.GenerateIDs.
+func (s *Session) GenerateIDs(ctx context.Context, prompt []int, o GenerateOptions) iter.Seq2[Token, error] {
+	return s.run(ctx, o, func() ([]int32, error) { return s.m.promptIDs(ctx, prompt) })
 }
 
 // Chat is Model.Chat.
 func (s *Session) Chat(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Token, error] {
-	return func(yield func(Token, error) bool) {
+	return s.run(ctx, o, func() ([]int32, error) {
 		text, said, err := s.m.render(ctx, messages, o)
 		if err != nil {
-			yield(Token{}, err)
-			return
+			return nil, err
 		}
-		s.run(ctx, text, tokenizer.Options{ParseSpecial: true, Literal: said}, o, yield)
-	}
+		return s.m.prompt(ctx, text, tokenizer.Options{ParseSpecial: true, Literal: said})
+	})
 }
 
-// Render is the text that the chat template makes of a conversation, with the
+// Render returns the text that the chat template makes of a conversation, with the
 // beginning of the answer.
 func (m *Model) Render(ctx context.Context, messages []Message, o GenerateOptions) (string, error) {
 	text, _, err := m.render(ctx, messages, o)
 	return text, err
 }
 
-// TokenizeChat is the ids of the rendered conversation. Names of special
-// tokens count where the template wrote them; in what messages say they are text.
+// TokenizeChat returns the ids of the rendered conversation. The name of a special
+// token counts where the template wrote it; in messages it is text.
 func (m *Model) TokenizeChat(ctx context.Context, messages []Message, o GenerateOptions) ([]int, error) {
 	text, said, err := m.render(ctx, messages, o)
 	if err != nil {
 		return nil, err
 	}
-	var ids []int
-	for piece, err := range m.tokenizer.IDs(ctx, text, tokenizer.Options{ParseSpecial: true, Literal: said}) {
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, piece...)
-	}
-	return ids, nil
+	return m.tokenize(ctx, text, tokenizer.Options{ParseSpecial: true, Literal: said})
 }
 
 // render is the rendered conversation, and the parts of it that messages said.
 func (m *Model) render(ctx context.Context, messages []Message, o GenerateOptions) (text string, said []tokenizer.Span, err error) {
 	segments, err := m.segments(ctx, messages, o)
 	if err != nil {
-		return "", nil, fmt.Errorf("karat: %s: %w", m.checkpoint.Path, err)
+		return "", nil, fmt.Errorf("karat: %s: %w", m.opened.Checkpoint.Path, err)
 	}
 	var b strings.Builder
 	for _, s := range segments {
@@ -188,37 +201,44 @@ func (m *Model) segments(ctx context.Context, messages []Message, o GenerateOpti
 	if ctx == nil {
 		return nil, errNilContext
 	}
-	t, err := m.template, m.broken
-	if o.Template != "" {
-		t, err = chat.Parse(o.Template, chat.Limits{})
-	}
+	t, err := m.template(o.Template)
 	if err != nil {
 		return nil, err
 	}
-	in := chat.Input{AddGenerationPrompt: true}
-	for _, x := range messages {
-		in.Messages = append(in.Messages, chat.Message(x.Role, x.Content))
-	}
-	if in.Args, err = chat.Args(o.TemplateArgs); err != nil {
+	in, err := input(messages, &o)
+	if err != nil {
 		return nil, err
 	}
-	in.BOSToken, in.EOSToken = m.special(m.tokenizer.BOS()), m.special(m.tokenizer.EOS())
-	return t.Segments(ctx, in)
+	in.BOSToken, in.EOSToken = m.special(m.opened.Tokenizer.BOS()), m.special(m.opened.Tokenizer.EOS())
+	segments, err := t.Segments(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return segments, dropped(t.Source(), segments, messages, o.Tools)
+}
+
+// template is that of a text, or the model's own. A program that does not chat links no templates.
+func (m *Model) template(text string) (*chat.Template, error) {
+	if text != "" {
+		return chat.Parse(text, chat.Limits{})
+	}
+	m.chat.once.Do(func() { m.chat.template, m.chat.broken = chat.Parse(m.opened.Checkpoint.Template(), chat.Limits{}) })
+	return m.chat.template, m.chat.broken
 }
 
 func (m *Model) special(id int, ok bool) string {
 	if !ok {
 		return ""
 	}
-	text, _ := m.tokenizer.Token(id)
+	text, _ := m.opened.Tokenizer.Token(id)
 	return text
 }
 
-// prompt is the ids of a prompt that the context holds. What is longer is refused before, or
-// as soon as, it has too many.
+// prompt returns the ids of a prompt that fits the context. A longer one is refused, at the
+// latest when its ids are too many.
 func (m *Model) prompt(ctx context.Context, text string, o tokenizer.Options) (ids []int32, err error) {
-	o.Most = m.engine.Context()
-	for piece, err := range m.tokenizer.IDs(ctx, text, o) {
+	o.Most = m.opened.Engine.Context()
+	for piece, err := range m.opened.Tokenizer.IDs(ctx, text, o) {
 		if errors.Is(err, tokenizer.ErrMost) {
 			return nil, fmt.Errorf("karat: %w: the prompt has more than the %d tokens that the context holds", ErrFull, o.Most)
 		}
@@ -232,14 +252,49 @@ func (m *Model) prompt(ctx context.Context, text string, o tokenizer.Options) (i
 	return ids, nil
 }
 
-// run yields the tokens after a prompt.
-func (s *Session) run(ctx context.Context, text string, how tokenizer.Options, o GenerateOptions, yield func(Token, error) bool) {
-	s.prompt, s.kept = 0, 0
-	prompt, err := s.m.prompt(ctx, text, how)
-	if err != nil {
-		yield(Token{}, err)
-		return
+// promptIDs are the ids of a prompt that the context holds.
+func (m *Model) promptIDs(ctx context.Context, ids []int) ([]int32, error) {
+	if ctx == nil {
+		return nil, fmt.Errorf("karat: %w", errNilContext)
 	}
+	if most := m.opened.Engine.Context(); len(ids) > most {
+		return nil, fmt.Errorf("karat: %w: the prompt has %d tokens, more than the %d that the context holds", ErrFull, len(ids), most)
+	}
+	return tokensOf(m.opened.Engine, ids)
+}
+
+// check finds what no request can have.
+func (o *GenerateOptions) check() error {
+	for i, s := range o.Stop {
+		if s == "" {
+			return fmt.Errorf("karat: GenerateOptions.Stop[%d] is empty, which is in every text", i)
+		}
+	}
+	if o.Top < 0 {
+		return fmt.Errorf("karat: GenerateOptions.Top is %d, want 0 or more", o.Top)
+	}
+	return nil
+}
+
+// run yields the tokens after a prompt.
+func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]int32, error)) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		s.prompt, s.kept = 0, 0
+		err := o.check()
+		var ids []int32
+		if err == nil {
+			ids, err = prompt()
+		}
+		if err != nil {
+			yield(Token{}, err)
+			return
+		}
+		s.follow(ctx, ids, o, yield)
+	}
+}
+
+// follow yields the tokens after those of a prompt.
+func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions, yield func(Token, error) bool) {
 	sampling := s.m.Sampling()
 	if o.Sampling != nil {
 		sampling = *o.Sampling
@@ -248,10 +303,16 @@ func (s *Session) run(ctx context.Context, text string, how tokenizer.Options, o
 		o.MaxTokens = 256
 	}
 	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sample.Options(sampling), Stop: o.Stop,
-		End: s.m.checkpoint.EndOfTurn(s.m.tokenizer), Logits: o.Logits, Logprob: o.Logprob, Top: o.Top, Decoder: s.m.tokenizer.Decoder(true)}
+		End: s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), Logits: o.Logits, Logprob: o.Logprob, Top: o.Top, Decoder: s.m.opened.Tokenizer.Decoder(true)}
+	blend, err := s.m.blend(o.Adapters)
+	if err != nil {
+		yield(Token{}, err)
+		return
+	}
+	s.s.Adapt(blend)
 	s.prompt, s.kept = len(r.Prompt), s.s.Rewind(r.Prompt)
 	for t, err := range s.s.Generate(ctx, r) {
-		token := Token{ID: t.ID, Text: t.Text, Logprob: t.Logprob, Logits: t.Logits, Stop: string(t.Stop)}
+		token := Token{ID: t.ID, Text: t.Text, Logprob: t.Logprob, Logits: t.Logits, Stop: StopReason(t.Stop)}
 		for _, x := range t.Top {
 			token.Top = append(token.Top, Logprob(x))
 		}

@@ -1,7 +1,7 @@
-// Package karat runs language models in pure Go: Llama 3, Qwen 2 and 3,
-// Gemma 3 and Gemma 4, from GGUF files and Hugging Face folders.
+// Package karat runs language models in pure Go: Llama 3, Mixtral, Qwen 2 and 3,
+// Gemma 2, 3 and 4, SmolLM3, Granite 3, Command R7B, GLM-4, OLMo 2 and 3, GPT-2 and Qwen 3 with experts, from GGUF files and Hugging Face folders.
 //
-//	m, err := karat.Load("model.gguf", karat.Options{})
+//	m, err := karat.Load(ctx, "model.gguf", karat.Options{})
 //	if err != nil { ... }
 //	defer m.Close()
 //	for token, err := range m.Generate(ctx, "The color of the sky is", karat.GenerateOptions{}) {
@@ -9,38 +9,42 @@
 //		fmt.Print(token.Text)
 //	}
 //
-// A request's logits, and so its tokens, have the same bits whatever the
-// number of threads, the other requests that run, and the machine. GPUs may
-// differ from each other; and where one's matrix units are used (Options.Backend),
-// other requests make a difference, too, but not with Float32.
+// Models run on the CPU. A program that wants GPUs imports karat/webgpu for its side effect. Without
+// the import no code for GPUs is linked.
+//
+// A request's logits, and so its tokens, have the same bits with any number
+// of threads, beside any other requests, and on any machine. GPUs may
+// differ from each other. On a GPU's matrix units (Options.Backend) other
+// requests also change the bits, except with Float32.
 package karat
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"runtime/debug"
 	"slices"
 	"sync"
 
-	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/chat"
-	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/machine"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
 // Errors that requests' errors wrap.
 var (
 	ErrFull   = engine.ErrFull   // the context has no room for the prompt, or for another token
+	ErrBudget = engine.ErrBudget // an ErrFull: the context has room, but Options.KVBudget has not
 	ErrClosed = engine.ErrClosed // the model, or the session, was closed
 	ErrInTap  = engine.ErrInTap  // a request, or Close, inside Taps' see
+	ErrMemory = model.ErrMemory  // Load: the model does not fit the free memory
 )
 
 var errNilContext = errors.New("nil context")
@@ -50,17 +54,29 @@ type Options struct {
 	Threads   int       // 0 is one for each physical core that the process may use
 	Context   int       // most tokens of a sequence; 0 is the model's own, at most 8192
 	Precision Precision // "" is Fast
-	KV        string    // keys and values as "f16" or "f32"; "" is f16 with Fast and f32 otherwise
+	KV        KVType    // of keys and values; "" is KVF16 with Fast, KVF32 with Float32, and float64 with Float64
+	KVBudget  int64     // most bytes of keys and values of all sequences; requests that find no room wait; 0 is half of the free memory, or one sequence if that is more, and on a GPU at most four sequences
+	Parallel  int       // most requests that run at a time, others wait; 0 is as many as KVBudget holds
+	Backend   Backend   // "" is CPU
 
-	// Backend is what computes: "cpu", which "" is, "webgpu" for the first GPU, or
-	// "webgpu:1" for the second. A GPU computes in float32, or with Fast in binary16 where
-	// it has matrix units and KARAT_WEBGPU_LIB names what reaches them; it refuses
-	// Float64.
-	Backend string
+	// Adapters are loaded with the model, for requests to choose from (GenerateOptions.Adapters).
+	Adapters []Adapter
 
-	// Progress is called while Load prepares the weights, with the bytes of the
-	// file that are done, and all. It may be nil. Load waits for it.
+	// NoFit loads a model that would not fit the memory that is free, too: it may be
+	// slow, or ended by the system.
+	NoFit bool
+
+	// Progress is called while Load prepares the weights, with the finished bytes
+	// of the file and their total. It may be nil. Load waits for it.
 	Progress func(done, total int64)
+}
+
+// Adapter is a low-rank adapter (LoRA): a GGUF file with pairs of matrices for some of the
+// model's linear layers, or a folder that PEFT has saved. WebGPU refuses them.
+type Adapter struct {
+	Name  string  // that requests choose it by; "" is Path
+	Path  string  //
+	Scale float64 // factor, in requests that choose none, of all that it adds; 0 leaves it out
 }
 
 // Precision is the arithmetic of a model's products.
@@ -73,16 +89,35 @@ const (
 	Float64 Precision = "f64"  // float64 throughout: slow, for comparison
 )
 
+// KVType is the number format of the keys and values of a context.
+type KVType string
+
+// The types of keys and values. Float64 takes neither: it keeps them in float64.
+const (
+	KVF16 KVType = "f16" // IEEE 754 binary16: two bytes an element
+	KVF32 KVType = "f32" // four bytes an element
+)
+
+// Backend names the device that computes: the CPU or a GPU.
+type Backend string
+
+// The backends. WebGPU is the machine's first GPU, WebGPU + ":1" the second. It needs
+// import _ "github.com/karat-run/karat/webgpu" in the program. A GPU computes in float32. With
+// Fast it computes in binary16 if it has matrix units and KARAT_WEBGPU_LIB names a library that
+// reaches them. It refuses Float64.
+const (
+	CPU    Backend = "cpu"
+	WebGPU Backend = "webgpu"
+)
+
 // Model is a loaded model. It is safe for concurrent use.
 type Model struct {
-	checkpoint *checkpoint.Checkpoint
-	graph      *graph.Graph
-	backend    backend.Backend
-	engine     *engine.Engine
-	tokenizer  *tokenizer.Tokenizer
-	template   *chat.Template // nil if the model has none
-	broken     error          // why the template cannot be used
-	notes      []string
+	opened *model.Model
+	chat   struct { // the model's template, parsed when it is asked for first
+		once     sync.Once
+		template *chat.Template
+		broken   error // why it cannot be used
+	}
 
 	tapping sync.Mutex // held by the Taps that runs
 	see     func(n *graph.Node, values []float32)
@@ -92,164 +127,118 @@ type Model struct {
 	closed bool
 }
 
-// Load opens a GGUF file (any part of a split one) or a Hugging Face folder.
-// A model that would not fit the machine's free memory is refused.
-func Load(path string, o Options) (*Model, error) {
-	c, err := checkpoint.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	return load(c, o)
+// Load opens the GGUF file (any part of a split one) or the Hugging Face folder at path. The end of
+// ctx stops it. A model that does not fit the free memory is an error that wraps ErrMemory, unless
+// Options.NoFit is set.
+func Load(ctx context.Context, path string, o Options) (*Model, error) {
+	return load(ctx, o, func(x model.Options) (*model.Model, error) { return model.Open(ctx, path, x) })
 }
 
-// LoadGGUF is Load for a GGUF file that is in memory, such as an embedded one.
-// data must not change while the model is in use. name is for messages.
-func LoadGGUF(name string, data []byte, o Options) (*Model, error) {
-	c, err := checkpoint.Parse(name, data)
-	if err != nil {
-		return nil, err
-	}
-	return load(c, o)
+// Source is a GGUF file without a path, or a part of a split one: its bytes, or a reader of them.
+type Source struct {
+	Name string // for messages; NAME-00001-of-0000N.gguf tells a part's place in a split model
+	Data []byte // all of it; nil where At reads it
+
+	At   io.ReaderAt
+	Size int64 // of what At reads, in bytes
 }
 
-// Source is a GGUF file that has no path, or a part of a split one: its bytes, or what reads them.
-type Source = gguf.Source
-
-// LoadSources is Load for a GGUF file that has no path, or for all parts of a split one.
-// On a GPU what is large of files without Data is never in memory as a whole; the CPU
-// reads them first. They must stay readable, and Data as it is, while the model is in use.
-func LoadSources(files []Source, o Options) (*Model, error) {
-	if o.Backend == "" || o.Backend == "cpu" {
-		var err error
-		if files, err = inMemory(files); err != nil {
-			return nil, fmt.Errorf("karat: %w", err)
-		}
+// LoadSources is Load for a GGUF file without a path, such as an embedded one, or for all parts
+// of a split one. For sources without Data, a GPU reads large tensors in pieces, never as a whole;
+// the CPU reads the whole file first. Sources must stay readable, and Data unchanged, while the model
+// is in use.
+func LoadSources(ctx context.Context, files []Source, o Options) (*Model, error) {
+	list := make([]gguf.Source, len(files))
+	for i, f := range files {
+		list[i] = gguf.Source(f)
 	}
-	c, err := checkpoint.Read(files...)
-	if err != nil {
-		return nil, err
-	}
-	return load(c, o)
+	return load(ctx, o, func(x model.Options) (*model.Model, error) { return model.Read(ctx, list, x) })
 }
 
-// inMemory is files with all their Data, if that has room.
-func inMemory(files []Source) ([]Source, error) {
-	files = slices.Clone(files)
-	var size int64
-	for _, s := range files {
-		if s.Data != nil || s.At == nil {
-			continue // is in memory already, or nowhere
-		}
-		if s.Size < 0 || s.Size > math.MaxInt-size {
-			return nil, fmt.Errorf("%s: %d bytes", s.Name, s.Size)
-		}
-		size += s.Size
+func load(ctx context.Context, o Options, open func(model.Options) (*model.Model, error)) (*Model, error) {
+	if ctx == nil {
+		return nil, fmt.Errorf("karat: %w", errNilContext)
 	}
-	if err := machine.Fits(size, 0, 0); err != nil {
-		return nil, fmt.Errorf("the files: %w", err)
-	}
-	for i := range files {
-		s := &files[i]
-		if s.Data != nil || s.At == nil {
-			continue
-		}
-		s.Data = make([]byte, s.Size)
-		if n, err := s.At.ReadAt(s.Data, 0); n < len(s.Data) {
-			return nil, fmt.Errorf("%s: %w", s.Name, err)
-		}
-	}
-	return files, nil
-}
-
-func load(c *checkpoint.Checkpoint, o Options) (_ *Model, err error) {
-	m := &Model{checkpoint: c}
-	defer func() {
-		if err != nil {
-			m.Close()
-		}
-	}()
-	n, err := numerics.Parse(string(o.Precision), o.KV)
-	if err == nil {
-		n, err = n.On(o.Backend)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("karat: %w", err)
-	}
-	if o.Context == 0 {
-		o.Context = defaultContext(c.ContextLength())
-	}
-	if o.Context < 1 || o.Context > 1<<24 {
-		return nil, fmt.Errorf("karat: a context of %d tokens, possible are 1 to %d", o.Context, 1<<24)
-	}
-	if err := m.fits(0, 0, 0); err != nil { // before anything of the file is copied
-		return nil, err
-	}
-	g, notes, err := arch.Load(c)
+	n, err := o.numerics()
 	if err != nil {
 		return nil, err
 	}
-	m.graph, m.notes = g, append(c.Notes, notes...)
-	cache := backend.CacheBytes(g, o.Context, engine.DefaultChunk, n.KVBytes())
-	if err := m.fits(n.Repacked(g), o.Context, cache); err != nil {
-		return nil, err
+	x := model.Options{Numerics: n, Threads: o.Threads, NoFit: o.NoFit}
+	x.Engine.Context, x.Engine.Budget, x.Engine.Parallel = o.Context, o.KVBudget, o.Parallel
+	for _, a := range o.Adapters {
+		x.Adapters = append(x.Adapters, model.Adapter{Name: a.Name, Path: a.Path, By: a.Scale})
 	}
-	if m.backend, err = n.Backend(o.Threads); err != nil {
-		return nil, fmt.Errorf("karat: %w", err)
-	}
-	if m.tokenizer, err = c.Tokenizer(); err != nil {
-		return nil, err
-	}
-	m.template, m.broken = chat.Parse(c.Template(), chat.Limits{})
-	m.engine, err = engine.New(g, m.backend, engine.Options{Context: o.Context, Progress: func(done, total int64) error {
-		if o.Progress != nil {
+	if o.Progress != nil {
+		x.Engine.Progress = func(done, total int64) error {
 			o.Progress(done, total)
+			return nil
 		}
-		return nil
-	}})
+	}
+	opened, err := open(x)
 	if err != nil {
 		return nil, err
 	}
-	return m, nil
+	return &Model{opened: opened}, nil
 }
 
-// maxContext is the default where a model allows more: its cache stays small.
-const maxContext = 8192
-
-func defaultContext(model int) int {
-	if model == 0 {
-		return maxContext
+// numerics are what o asks for; an error names the field that asks for what is not possible.
+func (o *Options) numerics() (n numerics.Numerics, err error) {
+	for _, x := range []struct {
+		field string
+		value int64
+		most  int64
+	}{{"Threads", int64(o.Threads), 1024}, {"Context", int64(o.Context), model.MaxContext}, {"KVBudget", o.KVBudget, math.MaxInt64}, {"Parallel", int64(o.Parallel), math.MaxInt}} {
+		if x.value < 0 || x.value > x.most {
+			return n, fmt.Errorf("karat: Options.%s is %d, want 0 to %d", x.field, x.value, x.most)
+		}
 	}
-	return min(model, maxContext)
+	if _, err = numerics.Parse(string(o.Precision), ""); err != nil {
+		return n, fmt.Errorf("karat: Options.Precision: %w", err)
+	}
+	if n, err = numerics.Parse(string(o.Precision), string(o.KV)); err != nil {
+		return n, fmt.Errorf("karat: Options.KV: %w", err)
+	}
+	if n, err = n.On(string(o.Backend)); err != nil {
+		return n, fmt.Errorf("karat: Options.Backend: %w", err)
+	}
+	return n, nil
 }
 
-// fits compares what the model needs with the memory that is free: weights that
-// take so many bytes more than in the file, and a cache of the given size.
-func (m *Model) fits(repacked int64, context int, cache int64) error {
-	if err := machine.Fits(m.checkpoint.Bytes()+repacked, cache, context); err != nil {
-		return fmt.Errorf("karat: %s %w", m.checkpoint.Path, err)
+// blend is the adapters of a request.
+func (m *Model) blend(chosen map[string]float64) (*backend.Blend, error) {
+	if chosen == nil {
+		return m.opened.Blend, nil
 	}
-	return nil
+	var parts []backend.Part // in the order of Options, so that the same choice has the same bits
+	for _, p := range m.opened.Adapters {
+		if by, ok := chosen[p.Name]; ok {
+			parts = append(parts, backend.Part{Adapter: p.Adapter, By: by})
+		}
+	}
+	if len(parts) < len(chosen) {
+		for name := range chosen {
+			if !slices.ContainsFunc(parts, func(p backend.Part) bool { return p.Name == name }) {
+				return nil, fmt.Errorf("karat: no adapter %q is loaded", name)
+			}
+		}
+	}
+	return backend.NewBlend(parts...)
 }
 
 // Close frees the model. Requests under way end with ErrClosed, after the step
 // that runs. A second Close does nothing; one inside Taps' see is refused with ErrInTap.
 func (m *Model) Close() error {
-	if m.engine != nil && m.engine.InTap() {
+	if m.opened.Engine.InTap() {
 		return ErrInTap
 	}
-	var errs []error
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
-	for _, e := range []*engine.Engine{m.engine, m.tapped} {
-		if e != nil {
-			errs = append(errs, e.Close())
-		}
+	var err error
+	if m.tapped != nil {
+		err = m.tapped.Close()
 	}
-	if m.backend != nil {
-		errs = append(errs, m.backend.Close())
-	}
-	return errors.Join(append(errs, m.checkpoint.Close())...)
+	return errors.Join(err, m.opened.Close())
 }
 
 // Info describes a loaded model.
@@ -267,45 +256,72 @@ type Info struct {
 
 // Info describes the model.
 func (m *Model) Info() Info {
-	c := m.checkpoint
-	return Info{Path: c.Path, Format: string(c.Format), Architecture: c.Arch, Bytes: c.Bytes(), VocabSize: m.engine.VocabSize(),
-		Context: m.engine.Context(), MaxContext: c.ContextLength(), Template: c.Template(), Notes: m.notes}
+	c := m.opened.Checkpoint
+	return Info{Path: c.Path, Format: string(c.Format), Architecture: c.Arch, Bytes: c.Bytes(), VocabSize: m.opened.Engine.VocabSize(),
+		Context: m.opened.Engine.Context(), MaxContext: c.ContextLength(), Template: c.Template(), Notes: m.opened.Notes}
 }
 
-// Tokenize is the ids of text as Generate has them, with the tokens that the model
-// wants around a text (BOS, for most). With special, the names of special tokens
-// in it stand for these tokens; Generate takes them for text.
-func (m *Model) Tokenize(text string, special bool) []int {
-	return m.tokenizer.Encode(text, tokenizer.Options{ParseSpecial: special, AddSpecial: true})
+// Tokenize returns the ids that Generate makes of text, with the tokens that the model
+// wants around a text (BOS, for most). Names of special tokens in it are text.
+func (m *Model) Tokenize(ctx context.Context, text string) ([]int, error) {
+	return m.tokenize(ctx, text, tokenizer.Options{AddSpecial: true})
 }
 
-// Detokenize is the text of ids, special tokens included.
-func (m *Model) Detokenize(ids []int) string { return m.tokenizer.Decode(ids, false) }
+// TokenizeSpecial is Tokenize for a text in which the name of a special token, such as
+// <|im_end|>, stands for the token. Never pass a user's text to it.
+func (m *Model) TokenizeSpecial(ctx context.Context, text string) ([]int, error) {
+	return m.tokenize(ctx, text, tokenizer.Options{ParseSpecial: true, AddSpecial: true})
+}
 
-// TokenBytes is the bytes of one token. They need not be UTF-8: a token may be a part
+func (m *Model) tokenize(ctx context.Context, text string, o tokenizer.Options) (ids []int, err error) {
+	if ctx == nil {
+		return nil, fmt.Errorf("karat: %w", errNilContext)
+	}
+	for piece, err := range m.opened.Tokenizer.IDs(ctx, text, o) {
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, piece...)
+	}
+	return ids, nil
+}
+
+// Detokenize returns the text of ids, special tokens included.
+func (m *Model) Detokenize(ids []int) string { return m.opened.Tokenizer.Decode(ids, false) }
+
+// TokenBytes returns the bytes of one token. They need not be UTF-8: a token may be a part
 // of a character.
-func (m *Model) TokenBytes(id int) []byte { return m.tokenizer.Bytes(id) }
+func (m *Model) TokenBytes(id int) []byte { return m.opened.Tokenizer.Bytes(id) }
 
-// Logits computes the logits after each of ids, as one sequence from position
+// Logits computes the logits after each id, as one sequence from position
 // 0: [len(ids)][VocabSize].
 func (m *Model) Logits(ctx context.Context, ids []int) ([][]float32, error) {
-	return feed(ctx, m.engine, ids)
+	return feed(ctx, m.opened.Engine, ids)
 }
 
 // feed computes ids as one sequence of e.
 func feed(ctx context.Context, e *engine.Engine, ids []int) ([][]float32, error) {
+	tokens, err := tokensOf(e, ids)
+	if err != nil {
+		return nil, err
+	}
 	s := e.NewSequence()
 	defer s.Close()
+	return s.Feed(ctx, tokens, len(ids))
+}
+
+// tokensOf are ids as e has them, which checks that they are of the vocabulary.
+func tokensOf(e *engine.Engine, ids []int) ([]int32, error) {
 	tokens := make([]int32, len(ids))
 	for i, id := range ids {
 		if tokens[i] = int32(id); int(tokens[i]) != id {
 			return nil, fmt.Errorf("karat: token id %d, the vocabulary has %d", id, e.VocabSize())
 		}
 	}
-	return s.Feed(ctx, tokens, len(ids))
+	return tokens, nil
 }
 
-// Version is the version that the module system knows, "(devel)" in a checkout.
+// Version is the module's version, or "(devel)" in a checkout.
 func Version() string {
 	if b, ok := debug.ReadBuildInfo(); ok {
 		if b.Main.Path == "github.com/karat-run/karat" {

@@ -7,44 +7,44 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/convert"
-	"github.com/karat-run/karat/internal/mix"
+	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// QuantizeOptions say what Quantize makes. Type is required.
+// QuantizeOptions are options of Quantize. Type is required.
 type QuantizeOptions struct {
-	// Type names what llama-quantize makes: Q8_0, Q4_K_M, IQ4_XS and so on, in any
-	// case. Most weights get the type of that name, those that matter more a better one.
+	// Type is a mix as llama-quantize names it: Q8_0, Q4_K_M, IQ4_XS and so on, in any
+	// case. Most weights get the type of that name; weights that matter more get a better one.
 	Type string
-	// TensorTypes come before that; the first whose pattern a weight's name has counts.
+	// TensorTypes override Type; the first whose pattern matches a weight's name counts.
 	TensorTypes []TensorType
 	// Imatrix is the path of an importance matrix, as "karat imatrix" and
 	// llama-imatrix write it. "" is none.
 	Imatrix string
-	// Requantize allows weights that are quantized already, which lose again.
+	// Requantize allows weights that are quantized already. They lose precision again.
 	Requantize bool
-	// Threads is how many work; 0 is one for each processor that the process may
-	// use. The bytes do not depend on it.
+	// Threads is the number of threads; 0 means one for each processor that the process
+	// may use. The bytes do not depend on it.
 	Threads int
-	// Progress is called with the bytes of tensors that are written, and all. It
+	// Progress is called with the bytes of tensors written so far and their total. It
 	// may be nil.
 	Progress func(done, total int64)
 }
 
-// TensorType gives the weights whose name Pattern finds a Type: that of a block,
-// such as Q4_K, or F16, BF16, F32.
+// TensorType sets the Type of the weights whose name matches Pattern: the type of a
+// block, such as Q4_K, or F16, BF16, F32.
 type TensorType struct {
 	Pattern *regexp.Regexp
 	Type    string
 }
 
-// Quantize makes the GGUF file dst of the one at src (any part of a split one), its
-// weights in blocks of small integers with scales: the types, the bytes and the
-// metadata that llama-quantize of llama.cpp gives it. A file at dst is replaced. The
-// memory that it takes does not grow with the model.
+// Quantize writes the GGUF file at src (any part of a split one) to dst with its
+// weights as blocks of small integers with scales. The types, the bytes and the
+// metadata are those of llama.cpp's llama-quantize. A file at dst is replaced. Its
+// memory does not grow with the model.
 //
 // A weight that is not finite, or that its type cannot hold, is an error that names
-// the tensor. After an error, or the end of ctx, all is as before.
+// the tensor. After an error, or the end of ctx, dst is unchanged.
 func Quantize(ctx context.Context, src, dst string, o QuantizeOptions) (*Conversion, error) {
 	if ctx == nil {
 		return nil, fmt.Errorf("karat: %w", errNilContext)
@@ -55,7 +55,7 @@ func Quantize(ctx context.Context, src, dst string, o QuantizeOptions) (*Convers
 		if !ok || t.Pattern == nil {
 			return nil, fmt.Errorf("karat: weights of %v: type %q is none of a block, such as Q4_K", t.Pattern, t.Type)
 		}
-		c.Rules = append(c.Rules, mix.Rule{Pattern: t.Pattern, Type: d})
+		c.Rules = append(c.Rules, quantmix.Rule{Pattern: t.Pattern, Type: d})
 	}
 	r, err := convert.Quantize(ctx, src, dst, c)
 	if err != nil {

@@ -3,10 +3,12 @@ package karat
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/model"
 )
 
 // Node is an operation of a model's graph.
@@ -18,11 +20,11 @@ type Node struct {
 	Shape []int // of a row's value
 }
 
-// Nodes lists the model's operations in the order in which they are computed. Those
-// that have no value, such as store_kv, are left out.
+// Nodes lists the model's operations in the order in which they are computed. Operations
+// without a value, such as store_kv, are left out.
 func (m *Model) Nodes() []Node {
 	var list []Node
-	for _, n := range m.graph.Nodes {
+	for _, n := range m.opened.Graph.Nodes {
 		if n.Op != graph.StoreKV {
 			list = append(list, node(n))
 		}
@@ -35,21 +37,29 @@ func node(n *graph.Node) Node {
 }
 
 // Taps computes ids, as one sequence from position 0, and calls see with the values of
-// all nodes, each node's as often as it takes until it had the values of all ids, in
-// order: values are [rows] and Node.Shape, row-major. The numbers are those of an
-// untapped run. see must not keep values. What waits for the model waits for see: in it
-// requests to the model and Close fail with ErrInTap, and must not be left to other
-// goroutines that see waits for. If see panics, so does Taps; the model goes on.
+// all nodes. For each node it calls see one or more times, in order, until see had the
+// rows of all ids; values are [rows] and Node.Shape, row-major. The numbers are those of
+// an untapped run. see must not keep values.
+//
+// The model waits for see. Inside see, requests to the model and Close fail with ErrInTap;
+// do not make another goroutine do them while see waits for it. If see panics, so does
+// Taps; the model goes on.
+//
+// A request returns once its tap has returned, even if ctx has ended before: see runs on the
+// goroutine that computes. A see that takes long looks at ctx itself, and returns early.
 func (m *Model) Taps(ctx context.Context, ids []int, see func(n Node, values []float32)) error {
-	if m.engine.InTap() {
+	if m.opened.Engine.InTap() {
 		return ErrInTap
+	}
+	if ctx == nil {
+		return fmt.Errorf("karat: %w", errNilContext)
 	}
 	if see == nil {
 		return errors.New("karat: taps: no function that sees the values")
 	}
 	m.tapping.Lock()
 	defer m.tapping.Unlock()
-	e, err := m.tappedEngine()
+	e, err := m.tappedEngine(ctx)
 	if err != nil {
 		return err
 	}
@@ -59,7 +69,7 @@ func (m *Model) Taps(ctx context.Context, ids []int, see func(n Node, values []f
 }
 
 // tappedEngine is the engine of Taps, made when it is asked for first.
-func (m *Model) tappedEngine() (*engine.Engine, error) {
+func (m *Model) tappedEngine(ctx context.Context) (*engine.Engine, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -68,7 +78,7 @@ func (m *Model) tappedEngine() (*engine.Engine, error) {
 	if m.tapped != nil {
 		return m.tapped, nil
 	}
-	e, err := engine.New(m.graph, m.backend, engine.Options{Context: m.engine.Context(), Want: func(*graph.Node) bool { return true },
+	e, err := model.Compile(ctx, m.opened.Graph, m.opened.Backend, engine.Options{Context: m.opened.Engine.Context(), Adapters: m.opened.Blend, Want: func(*graph.Node) bool { return true },
 		Tap: func(n *graph.Node, values []float32) { m.see(n, values) }})
 	if err == nil {
 		m.tapped = e

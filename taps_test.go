@@ -1,6 +1,7 @@
 package karat_test
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"slices"
@@ -12,7 +13,7 @@ import (
 // load is the demo model, closed when the test ends.
 func load(t *testing.T) *karat.Model {
 	t.Helper()
-	m, err := karat.Load(demo, karat.Options{Threads: 2})
+	m, err := karat.Load(t.Context(), demo, karat.Options{Threads: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +50,41 @@ func TestTapsEnd(t *testing.T) {
 	}
 }
 
+// TestTapsCancelled: a request whose context ends inside see returns after see, with the context's
+// error, and the model goes on.
+func TestTapsCancelled(t *testing.T) {
+	m := load(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	inside, leave := make(chan bool), make(chan bool)
+	done := make(chan error, 1)
+	calls := 0
+	go func() {
+		done <- m.Taps(ctx, []int{1, 2, 3}, func(karat.Node, []float32) {
+			if calls++; calls == 1 {
+				cancel()
+				close(inside)
+				<-leave
+			}
+		})
+	}()
+	<-inside
+	for range 1000 { // a feed that left the queue would be done
+		runtime.Gosched()
+	}
+	select {
+	case err := <-done:
+		t.Errorf("Taps returned inside see: %v", err)
+	default:
+	}
+	close(leave)
+	if err := <-done; !errors.Is(err, context.Canceled) || calls == len(m.Nodes()) {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+	if err := m.Taps(t.Context(), []int{1, 2, 3}, func(karat.Node, []float32) {}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestInTap: inside see all that would wait for its end is refused.
 func TestInTap(t *testing.T) {
 	m := load(t)
@@ -71,7 +107,7 @@ func TestInTap(t *testing.T) {
 		for _, err := range m.Generate(t.Context(), "Hello", karat.GenerateOptions{MaxTokens: 2}) {
 			refused("Generate", err)
 		}
-		for _, err := range m.Chat(t.Context(), []karat.Message{{Role: "user", Content: "Hello"}}, karat.GenerateOptions{MaxTokens: 2}) {
+		for _, err := range m.Chat(t.Context(), []karat.Message{karat.TextMessage(karat.RoleUser, "Hello")}, karat.GenerateOptions{MaxTokens: 2}) {
 			refused("Chat", err)
 		}
 		_, err := m.Logits(t.Context(), []int{1})
@@ -98,7 +134,7 @@ func TestNilContext(t *testing.T) {
 		}
 	}
 	//lint:file-ignore SA1012 nil contexts are the test
-	said := []karat.Message{{Role: "user", Content: "Hello"}}
+	said := []karat.Message{karat.TextMessage(karat.RoleUser, "Hello")}
 	wanted("Taps without a function", m.Taps(t.Context(), []int{1}, nil))
 	for _, err := range m.Generate(nil, "Hello", karat.GenerateOptions{}) {
 		wanted("Generate", err)
@@ -110,6 +146,13 @@ func TestNilContext(t *testing.T) {
 	wanted("Render", err)
 	_, err = m.Logits(nil, []int{1})
 	wanted("Logits", err)
+	_, err = m.Tokenize(nil, "Hello")
+	wanted("Tokenize", err)
+	for _, err := range m.GenerateIDs(nil, []int{1}, karat.GenerateOptions{}) {
+		wanted("GenerateIDs", err)
+	}
+	_, err = karat.Load(nil, demo, karat.Options{})
+	wanted("Load", err)
 	wanted("Taps", m.Taps(nil, []int{1}, func(karat.Node, []float32) {}))
 	_, err = karat.Check(nil, demo, karat.CheckOptions{})
 	wanted("Check", err)

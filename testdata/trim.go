@@ -7,6 +7,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/andybalholm/brotli"
 )
 
 // positions returns how many of the last positions' logits are kept of each
@@ -32,11 +35,17 @@ func positions(name string) int {
 // belongs to these.
 var models = []string{"tiny-llama", "tiny-qwen3", "tiny-gemma3", "tiny-gemma4", "tiny-gemma4-moe"}
 
+// families are those whose folders are trimmed here.
+var families = []string{"cohere2", "glm4", "gpt2", "granite", "mixtral", "olmo3", "qwen3moe", "smollm3"}
+
 var (
 	isTap    = regexp.MustCompile(`^\d+\.tap\.`)
 	isHidden = regexp.MustCompile(`^\d+\.hidden$`)
 	isLogits = regexp.MustCompile(`^\d+\.logits$`)
-	kept     = regexp.MustCompile(`"positions_kept": (\d+)`)
+	inLayer  = regexp.MustCompile(`\.(?:layers|h)\.(\d+)\.(.*)$`)
+	isSum    = regexp.MustCompile(`^((mlp|self_attn|attn)\.)?out$`) // what a layer adds, and what it hands on
+	isAside  = regexp.MustCompile(`\.in$|rotary_emb|dropout|act(ivation)?(_fn)?\.out$`)
+	kept     = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
 )
 
 func main() {
@@ -54,35 +63,97 @@ func trim(from, to string) error {
 		if err := os.CopyFS(filepath.Join(to, "models", name), os.DirFS(filepath.Join(from, "models", name))); err != nil {
 			return err
 		}
-		if err := record(from, to, name, true); err != nil {
+		if name == "tiny-gemma4-moe" {
+			if err := compress(filepath.Join(to, "models", name, "model.safetensors")); err != nil {
+				return err
+			}
+		}
+		if err := record(filepath.Join(from, "records", name), filepath.Join(to, "records", name), all); err != nil {
 			return err
 		}
 	}
-	if err := record(from, to, "demo", false); err != nil {
+	if err := record(filepath.Join(from, "records", "demo"), filepath.Join(to, "records", "demo"), none); err != nil {
 		return err
 	}
 	for _, name := range []string{"demo.Q4_K_M.dequantized", "tiny-gemma4.bf16", "tiny-gemma4-moe.bf16"} {
 		path := filepath.Join("llamacpp", name+".safetensors")
-		if err := tensors(filepath.Join(from, path), filepath.Join(to, path), positions(name), false); err != nil {
+		if err := tensors(filepath.Join(from, path), filepath.Join(to, path), positions(name), none); err != nil {
 			return err
 		}
 	}
 	if err := hashes(filepath.Join(from, "gguf"), filepath.Join(to, "gguf"), "demo.Q4_K_M.gguf"); err != nil {
 		return err
 	}
+	for _, name := range families {
+		if err := family(from, to, name); err != nil {
+			return err
+		}
+	}
 	return edit(filepath.Join(from, "make", "prompts.json"), filepath.Join(to, "prompts.json"), nil)
 }
 
-// record trims both files of one model's record.
-func record(from, to, name string, taps bool) error {
-	from, to = filepath.Join(from, "records", name), filepath.Join(to, "records", name)
+// compress replaces a file by a smaller one, which package golden decompresses.
+func compress(path string) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var packed bytes.Buffer
+	w := brotli.NewWriterOptions(&packed, brotli.WriterOptions{Quality: 11, LGWin: 24})
+	if _, err = w.Write(b); err == nil {
+		err = w.Close()
+	}
+	if err == nil {
+		err = os.WriteFile(path+".br", packed.Bytes(), 0o666)
+	}
+	if err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
+// family copies a family's folder, of whose record it keeps the taps of its last layer, and
+// of the others what each adds and hands on.
+func family(from, to, name string) error {
+	from, to = filepath.Join(from, "families", name), filepath.Join(to, "families", name)
+	for _, file := range []string{"chat_template.jinja", "config.json", "generation_config.json", "gguf.json", "seed.json", "tokenizer.json", "tokenizer_config.json", "tokens.json"} {
+		if err := edit(filepath.Join(from, file), filepath.Join(to, file), nil); err != nil {
+			return err
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(from, "config.json"))
+	if err != nil {
+		return err
+	}
+	var c struct {
+		Layers int `json:"num_hidden_layers"`
+		Own    int `json:"n_layer"`
+	}
+	if err := json.Unmarshal(b, &c); err != nil {
+		return err
+	}
+	last := strconv.Itoa(max(c.Layers, c.Own) - 1)
+	return record(from, to, func(tap string) bool {
+		m := inLayer.FindStringSubmatch(tap)
+		return !isAside.MatchString(tap) && (m == nil || m[1] == last || isSum.MatchString(m[2]))
+	})
+}
+
+// all and none choose taps.
+func all(string) bool  { return true }
+func none(string) bool { return false }
+
+// record trims both files of one model's record, of whose taps it keeps those of taps.
+func record(from, to string, taps func(name string) bool) error {
+	name := filepath.Base(from)
 	if err := tensors(filepath.Join(from, "golden.safetensors"), filepath.Join(to, "golden.safetensors"), positions(name), taps); err != nil {
 		return err
 	}
 	return edit(filepath.Join(from, "golden.json"), filepath.Join(to, "golden.json"), func(b []byte) ([]byte, error) {
 		return kept.ReplaceAllFunc(b, func(m []byte) []byte {
-			n, _ := strconv.Atoi(string(kept.FindSubmatch(m)[1]))
-			return fmt.Appendf(nil, `"positions_kept": %d`, min(n, positions(name)))
+			parts := kept.FindSubmatch(m)
+			n, _ := strconv.Atoi(string(parts[2]))
+			return fmt.Appendf(parts[1], "%d", min(n, positions(name)))
 		}), nil
 	})
 }
@@ -125,8 +196,8 @@ type tensor struct {
 }
 
 // tensors copies a safetensors file without hidden states, with the last
-// positions of the logits and with or without taps.
-func tensors(from, to string, positions int, taps bool) error {
+// positions of the logits and with the taps that taps keeps.
+func tensors(from, to string, positions int, taps func(name string) bool) error {
 	return edit(from, to, func(b []byte) ([]byte, error) {
 		size := 8 + int(binary.LittleEndian.Uint64(b))
 		var all map[string]tensor
@@ -135,7 +206,7 @@ func tensors(from, to string, positions int, taps bool) error {
 		}
 		var names []string
 		for name := range all {
-			if !isHidden.MatchString(name) && name != "__metadata__" && (taps || !isTap.MatchString(name)) {
+			if !isHidden.MatchString(name) && name != "__metadata__" && (!isTap.MatchString(name) || taps(name)) {
 				names = append(names, name)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// output is where answers go, and what is told beside them.
+// output is where answers and messages go.
 type output struct {
 	out, log io.Writer
 	json     bool
@@ -66,7 +66,7 @@ func (a *answer) write(ctx context.Context, tokens iter.Seq2[karat.Token, error]
 			if a.tokens++; a.tokens == 1 {
 				a.first = time.Now()
 			}
-			a.stop = t.Stop
+			a.stop = string(t.Stop)
 		}
 		if err := a.writeToken(t, failed == nil); err != nil {
 			return err
@@ -100,11 +100,15 @@ func (a *answer) write(ctx context.Context, tokens iter.Seq2[karat.Token, error]
 // contextFull is an error in words of the command line.
 type contextFull struct{ error }
 
+func (c contextFull) Unwrap() error { return c.error }
+
 // explain tells of a full context what filled it.
 func (a *answer) explain(err error) error {
 	switch {
 	case !errors.Is(err, karat.ErrFull):
 		return err
+	case errors.Is(err, karat.ErrBudget):
+		return contextFull{explainBudget(err)}
 	case a.tokens > 0:
 		return contextFull{fmt.Errorf("the context of %s is full", count(a.context, "token"))}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/karat-run/karat/internal/backend/webgpu"
 	"github.com/karat-run/karat/internal/bench"
 	"github.com/karat-run/karat/internal/checkpoint"
-	"github.com/karat-run/karat/internal/machine"
-	"github.com/karat-run/karat/internal/mix"
+	"github.com/karat-run/karat/internal/quantmix"
+	"github.com/karat-run/karat/internal/sysinfo"
 	"github.com/spf13/cobra"
 )
 
@@ -26,7 +26,10 @@ type benchFlags struct {
 	limits, profile                            bool
 	backend                                    string
 	precision, kv                              choice
+	budget                                     size
+	lora                                       adapters
 	noFuse, quantize                           []string
+	noFit                                      bool
 }
 
 func newBenchCommand() *cobra.Command {
@@ -35,30 +38,29 @@ func newBenchCommand() *cobra.Command {
 		Use:   "bench [-m MODEL]",
 		Short: "Measure how fast a model runs",
 		Long: `Bench measures a model with the tests of llama-bench: pp512 is a prompt of 512
-tokens, tg64 is 64 tokens one by one, @ d4096 behind 4096 tokens. Each number of
--p and -n is tried with each of -d, --parallel and -t, of which a GPU takes the first:
-once to warm up, then -r times; the rate is the median, ± the standard deviation, in
-tokens a second of all sequences.
+tokens, tg64 is 64 tokens one by one, and @ d4096 means after a context of 4096 tokens.
+Each number of -p and -n is combined with each of -d, --parallel and -t (a GPU takes the
+first of -t). A test runs once to warm up, then -r times. The rate is the median, ± the
+standard deviation, in tokens a second of all sequences.
 
-GB/s is the weights that decoding reads: not given for sequences in parallel.
-Resident memory counts weights once: those repacked, and what else is read of the
-mapped file. Without -p and -n only loading is measured. Linux tells how many
-processors other programs took meanwhile.
+GB/s is the rate at which decoding reads the weights; parallel sequences have none.
+Resident memory counts weights once: the repacked ones, and the part of the mapped
+file that is read. Without -p and -n only loading is measured. On Linux the processor
+time that other programs took is shown.
 
---limits measures before and after each run how fast this machine reads memory and
-multiplies, and gives results as shares of the limit that is nearest: memory, for
-the weights, keys and values that decoding reads; or compute, two operations for
-each weight and token.
-"Scaling" is the rate to that with the first number of threads. --profile tells where a
-step's time goes, by kernel and thread, of one more run of each test.
---peer runs llama.cpp's llama-bench (and llama-batched-bench beside it, for
-sequences in parallel) on the same file, in turns with Karat, which stays loaded,
-and gives the ratio of each pair of runs: the median, and the extremes. Below 1 Karat
-is slower. Behind a depth llama.cpp has flash attention on. Processes are compared,
-too: the time from their start to their end, for a token after a prompt of one.
+--limits measures how fast this machine reads memory and multiplies, before and after each
+run, and prints results as shares of the nearest limit: memory, for the weights, keys and
+values that decoding reads; or compute, two operations for each weight and token.
+"Scaling" is the rate relative to that with the first number of threads. --profile runs
+each test once more and prints the time of a step by kernel and thread.
+--peer runs llama.cpp's llama-bench (and llama-batched-bench for parallel sequences) on
+the same file, in turns with Karat, which stays loaded. It prints the ratio of each pair of
+runs: the median and the extremes. Below 1 Karat is slower. After a context llama.cpp
+has flash attention on. Whole processes are compared, too: the time from start to end, for
+one token after a prompt of one.
 
 --quantize measures "karat quantize" instead, to each type; its --peer is llama-quantize.
-Processes that read the page cache and write temporary files are compared, and these.`,
+Both are processes that read the page cache and write temporary files.`,
 		Example: `  karat bench -m model.gguf
   karat bench -m model.gguf -p 512 -n 64 -d 0,4096 -t 1,2 -r 5
   karat bench -m model.gguf -p 0 -n 64 --parallel 1,8 --csv
@@ -70,14 +72,14 @@ Processes that read the page cache and write temporary files are compared, and t
 	fs := c.Flags()
 	fs.SortFlags = false
 	fs.VarP((*name)(&f.model), "model", "m", "model `file or folder` (default: the embedded demo)")
-	fs.IntSliceVarP(&f.prompts, "prompt", "p", []int{512}, "`tokens` of a prompt; 0 is no such test")
-	fs.IntSliceVarP(&f.tokens, "gen", "n", []int{64}, "`tokens` to decode; 0 is no such test")
-	fs.IntSliceVarP(&f.depths, "depth", "d", []int{0}, "`tokens` that are there before")
-	fs.IntSliceVarP(&f.threads, "threads", "t", []int{machine.Threads()}, "`numbers` of threads")
+	fs.IntSliceVarP(&f.prompts, "prompt", "p", []int{512}, "`tokens` of a prompt; 0 skips this test")
+	fs.IntSliceVarP(&f.tokens, "gen", "n", []int{64}, "`tokens` to decode; 0 skips this test")
+	fs.IntSliceVarP(&f.depths, "depth", "d", []int{0}, "`tokens` of context before the test")
+	fs.IntSliceVarP(&f.threads, "threads", "t", []int{sysinfo.Threads()}, "`numbers` of threads")
 	fs.IntSliceVar(&f.parallel, "parallel", []int{1}, "`numbers` of sequences computed together")
 	fs.IntVarP(&f.repeat, "repetitions", "r", 5, "`runs` of each test")
-	fs.BoolVar(&f.limits, "limits", false, "measure this machine, too")
-	fs.BoolVar(&f.profile, "profile", false, "tell where a step's time goes, by kernel and thread")
+	fs.BoolVar(&f.limits, "limits", false, "measure the machine's limits, too")
+	fs.BoolVar(&f.profile, "profile", false, "print the time of a step by kernel and thread")
 	fs.Var((*name)(&f.peer), "peer", "`path` of the llama-bench to compare with")
 	fs.StringSliceVar(&f.quantize, "quantize", nil, "measure quantizing to `types` (alone: Q8_0, Q4_0, Q4_K_M)")
 	fs.Lookup("quantize").NoOptDefVal = "Q8_0,Q4_0,Q4_K_M"
@@ -85,6 +87,7 @@ Processes that read the page cache and write temporary files are compared, and t
 	fs.BoolVar(&f.json, "json", false, "print JSON, with every run")
 	fs.BoolVar(&f.markdown, "markdown", false, "print a Markdown table (the default)")
 	f.addArithmetic(c)
+	f.lora.add(c)
 	c.MarkFlagsMutuallyExclusive("csv", "json", "markdown")
 	return c
 }
@@ -92,9 +95,12 @@ Processes that read the page cache and write temporary files are compared, and t
 // addArithmetic registers the flags that say what computes, and how.
 func (f *benchFlags) addArithmetic(c *cobra.Command) {
 	addBackend(c, &f.backend)
-	f.precision.add(c, "precision", "arithmetic, as run has it")
-	f.kv.add(c, "kv", "how keys and values are kept, as run has it")
-	c.Flags().StringSliceVar(&f.noFuse, "no-fuse", nil, "`fusions` to do without: glu and beside, or on a GPU "+strings.Join(webgpu.Fusions, ", "))
+	addBudget(c, &f.budget)
+	c.Flags().Lookup("kv-budget").Usage = "most bytes of keys and values, as 500M or 4GiB: sequences beyond it wait (default: what all take)"
+	f.precision.add(c, "precision", "arithmetic, as in run")
+	f.kv.add(c, "kv", "type of keys and values, as in run")
+	addNoFit(c, &f.noFit)
+	c.Flags().StringSliceVar(&f.noFuse, "no-fuse", nil, "`fusions` to turn off: glu and beside, or on a GPU "+strings.Join(webgpu.Fusions, ", "))
 }
 
 // options checks the flags.
@@ -105,17 +111,17 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 		least, most int
 	}{{"-p", f.prompts, 0, 1 << 20}, {"-n", f.tokens, 0, 1 << 20}, {"-d", f.depths, 0, 1 << 20}, {"-t", f.threads, 1, 1024}, {"--parallel", f.parallel, 1, 256}, {"-r", []int{f.repeat}, 1, 10000}} {
 		if len(list.values) == 0 {
-			return o, usagef("%s: it is empty", list.flag)
+			return o, usagef("%s: the list is empty", list.flag)
 		}
 		for _, n := range list.values {
 			if n < list.least || n > list.most {
-				return o, usagef("%s %d: possible are %d to %d", list.flag, n, list.least, list.most)
+				return o, usagef("%s %d: want %d to %d", list.flag, n, list.least, list.most)
 			}
 		}
 	}
-	o = bench.Options{Prompts: positive(f.prompts), Tokens: positive(f.tokens), Depths: f.depths, Threads: f.threads, Parallel: f.parallel, Repeat: f.repeat, NoFuse: f.noFuse}
+	o = bench.Options{Prompts: positive(f.prompts), Tokens: positive(f.tokens), Depths: f.depths, Threads: f.threads, Parallel: f.parallel, Budget: int64(f.budget), Repeat: f.repeat, NoFuse: f.noFuse, NoFit: f.noFit, Adapters: f.lora.model()}
 	if f.csv && len(o.Prompts)+len(o.Tokens) == 0 {
-		return o, usagef("--csv: it has no lines for loading, and nothing else is measured; --json has it")
+		return o, usagef("--csv cannot show loading, the only test here: use --json")
 	}
 	if o.Numerics, err = numerics.Parse(f.precision.value, f.kv.value); err == nil {
 		o.Numerics, err = o.Numerics.On(f.backend)
@@ -128,12 +134,12 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 	}
 	if f.limits {
 		if o.Numerics.Precision == "f64" || o.Numerics.GPU > 0 {
-			return o, usagef("--limits: there are none for precision f64, and for GPUs")
+			return o, usagef("--limits works on the CPU only, and not with --precision f64")
 		}
-		o.Limits, o.Free = true, machine.Memory()
+		o.Limits, o.Free = true, sysinfo.Memory()
 	}
 	if f.profile && (o.Numerics.Precision == "f64" || o.Numerics.GPU > 0) {
-		return o, usagef("--profile: threads are not measured with precision f64, and on GPUs")
+		return o, usagef("--profile works on the CPU only, and not with --precision f64")
 	}
 	o.Profile = f.profile
 	o.Peer, err = f.peerOf(o.Numerics)
@@ -146,12 +152,12 @@ func (f *benchFlags) peerOf(n numerics.Numerics) (*bench.Peer, error) {
 	case f.peer == "":
 		return nil, nil
 	case f.model == "":
-		return nil, usagef("--peer: it needs a file after -m")
+		return nil, usagef("--peer needs a file after -m")
 	case n.KV == "f64":
-		return nil, usagef("--peer: it does not keep keys and values in float64")
+		return nil, usagef("--peer does not work with --precision f64")
 	}
 	if info, err := os.Stat(f.model); err == nil && info.IsDir() {
-		return nil, usagef("--peer: it reads GGUF files, and %s is a folder", f.model)
+		return nil, usagef("--peer reads GGUF files, but %s is a folder", f.model)
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -194,6 +200,7 @@ func (f *benchFlags) run(c *cobra.Command) error {
 	ctx, stop := untilSignal()
 	defer stop()
 	r, err := bench.Run(ctx, func() (*checkpoint.Checkpoint, error) { return openCheckpoint(f.model) }, o)
+	err = explainBudget(err)
 	interrupted := ctx.Err() != nil && errors.Is(err, ctx.Err())
 	if err != nil && !interrupted && len(r.Results) == 0 {
 		return err
@@ -210,30 +217,30 @@ func (f *benchFlags) run(c *cobra.Command) error {
 		return err
 	}
 	if interrupted {
-		return failure{statusInterrupted, errors.New("interrupted: tests are missing")}
+		return failure{statusInterrupted, errors.New("interrupted: some tests did not run")}
 	}
 	return err
 }
 
 // runQuantize measures quantizing.
 func (f *benchFlags) runQuantize(c *cobra.Command) error {
-	for _, flag := range []string{"prompt", "gen", "depth", "parallel", "limits", "profile", "csv", "backend", "precision", "kv", "no-fuse"} {
+	for _, flag := range []string{"prompt", "gen", "depth", "parallel", "kv-budget", "limits", "profile", "csv", "backend", "precision", "kv", "no-fuse", "no-fit"} {
 		if c.Flags().Changed(flag) {
-			return usagef("--%s: it has nothing to do with --quantize", flag)
+			return usagef("--%s does not work with --quantize", flag)
 		}
 	}
 	if f.model == "" {
-		return usagef("--quantize: it needs a file after -m")
+		return usagef("--quantize needs a file after -m")
 	}
 	if len(f.quantize) == 0 {
-		return usagef("--quantize: it is empty")
+		return usagef("--quantize: the list of types is empty")
 	}
 	if f.repeat < 1 || f.repeat > 10000 || slices.Min(append(f.threads, 1)) < 1 || slices.Max(append(f.threads, 1)) > 1024 {
-		return usagef("-r %d, -t %v: possible are 1 to 10000 runs and 1 to 1024 threads", f.repeat, f.threads)
+		return usagef("-r %d, -t %v: want 1 to 10000 runs and 1 to 1024 threads", f.repeat, f.threads)
 	}
 	for _, kind := range f.quantize {
-		if _, ok := mix.Find(kind); !ok {
-			return usagef("--quantize: type %q, possible are %s", kind, strings.Join(mix.Names(), ", "))
+		if _, ok := quantmix.Find(kind); !ok {
+			return usagef("--quantize: type %q, want %s", kind, strings.Join(quantmix.Names(), ", "))
 		}
 	}
 	program, err := os.Executable()
@@ -254,7 +261,7 @@ func (f *benchFlags) runQuantize(c *cobra.Command) error {
 		err = errors.Join(err, bench.WriteQuantizing(c.OutOrStdout(), all, f.json))
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return failure{statusInterrupted, errors.New("interrupted: tests are missing")}
+		return failure{statusInterrupted, errors.New("interrupted: some tests did not run")}
 	}
 	return err
 }

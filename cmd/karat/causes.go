@@ -13,10 +13,10 @@ func newCausesCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "causes",
-		Short: "List what can make an engine's logits wrong",
-		Long: `Causes prints the catalogue: for each cause its ID, which is stable, the operation
-that it sits in, what the engine does, the numbers that it has in the list of known
-faults that the catalogue was made from, where it was met, and what to change.`,
+		Short: "List the causes of wrong logits that the lab can name",
+		Long: `Causes prints the catalogue. Each cause has its ID, which is stable, the operation, the
+engine's mistake, the numbers of the known faults behind it (in the list that the
+catalogue was made from), where it was met, and how to fix it.`,
 		Example: `  karat lab causes
   karat lab causes --json | jq '.[] | select(.op == "RoPE") | .id'`,
 		Args: cobra.NoArgs,

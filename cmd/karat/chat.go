@@ -11,7 +11,7 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/chat"
-	"github.com/karat-run/karat/internal/chat/jinja"
+	"github.com/karat-run/karat/jinja"
 	"github.com/spf13/pflag"
 )
 
@@ -27,10 +27,10 @@ type chatFlags struct {
 }
 
 func (f *chatFlags) add(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.chat, "chat", false, "the prompt is what a user says: apply the chat template")
-	fs.StringVar(&f.system, "system", "", "`text` of the system message of a chat")
+	fs.BoolVar(&f.chat, "chat", false, "the prompt is a user's message: apply the chat template")
+	fs.StringVar(&f.system, "system", "", "`text` of the system message")
 	fs.Var((*name)(&f.file), "chat-template", "apply the chat template in this `file` instead of the model's")
-	fs.StringArrayVar(&f.args, "template-arg", nil, "`NAME=VALUE` for the template, VALUE as JSON or else as text; may be given again")
+	fs.StringArrayVar(&f.args, "template-arg", nil, "`NAME=VALUE` for the template; VALUE is JSON, or else text; may be given again")
 }
 
 // given reports whether a flag was given that has no sense without a chat.
@@ -91,7 +91,7 @@ func templateValue(s string) any {
 
 // messages is a conversation that begins with a user's text.
 func (f *chatFlags) messages(user string) []karat.Message {
-	return append(f.opening(), karat.Message{Role: "user", Content: user})
+	return append(f.opening(), karat.TextMessage(karat.RoleUser, user))
 }
 
 // opening is what comes before the user's first message.
@@ -99,7 +99,7 @@ func (f *chatFlags) opening() []karat.Message {
 	if f.system == "" {
 		return nil
 	}
-	return []karat.Message{{Role: "system", Content: f.system}}
+	return []karat.Message{karat.TextMessage(karat.RoleSystem, f.system)}
 }
 
 // source is where the template is from: the model or a file.

@@ -20,22 +20,22 @@ func newCheckCommand() *cobra.Command {
 	var f checkFlags
 	c := &cobra.Command{
 		Use:   "check MODEL",
-		Short: "Find what is wrong with a model's files before they run",
+		Short: "Find faults in a model's files before they run",
 		Long: `Check reads a model's settings, every value of its tensors, its tokenizer and its
-chat template, and tells what cannot be right: settings that nothing reads, tensors
-that are missing or hold another one's bytes, damaged blocks, norms with their 1
-added twice, merges that were lost, a template for another vocabulary.
+chat template, and reports faults: settings that nothing reads, tensors
+that are missing or hold another tensor's bytes, damaged blocks, norms with their 1
+added twice, lost merges, a template for another vocabulary.
 
-With --against it compares the model with the Hugging Face folder that it was made
-from: each tensor after dequantization, with the error that its type may cost, and
-says how one differs: transposed, permuted, exchanged, scaled, shifted, of an older
-checkpoint, damaged in part. Settings, token ids and template are compared, too.
+--against compares the model with the Hugging Face folder that it was made from: each
+tensor after dequantization, within the error of its type. For a tensor that differs, check
+says how: transposed, permuted, exchanged, scaled, shifted, from an older checkpoint,
+damaged in part. Settings, token ids and template are compared, too.
 
-A finding is an error (logits are wrong, or there are none), a warning (they likely
-are), or a note. docs/checking.md lists them all.
+A finding is an error (logits are wrong, or there are none), a warning (they are
+probably wrong), or a note. docs/checking.md lists all findings.
 
-Exit status: 0 for nothing but notes, 1 with errors or warnings, 2 for files that
-cannot be read as what they are, or a report that cannot be written.`,
+Exit status: 0 without errors and warnings, 1 with some, 2 if the files cannot be read
+or the report cannot be written.`,
 		Example: `  karat check model.gguf
   karat check ./Qwen3-0.6B
   karat check model.gguf --against ./Qwen3-0.6B

@@ -27,12 +27,12 @@ type conversation struct {
 	interrupts int // since the last line
 }
 
-const chatHelp = `A line is what you say; one that ends in \ goes on in the next. The arrows edit a line
-and bring back earlier ones. A pasted text is part of a line, with all its lines.
+const chatHelp = `Type a message and press Enter. A line that ends in \ continues on the next line. The arrow
+keys edit the line and bring back earlier ones. A pasted text may have several lines.
   /clear  forget the conversation
   /help   this text
-  /bye    leave, as Ctrl-D does
-Ctrl-C stops an answer, a second one leaves.
+  /bye    leave (or press Ctrl-D)
+Ctrl-C stops an answer, a second Ctrl-C leaves.
 `
 
 // converse chats until the user leaves.
@@ -88,7 +88,7 @@ func readLines(r io.Reader) <-chan string {
 	return lines
 }
 
-// read asks for a line, and for those that continue it. The error is io.EOF
+// read asks for a line, and for its continuation lines. The error is io.EOF
 // at the end, and a failure after the second Ctrl-C.
 func (p *conversation) read() (string, error) {
 	var text strings.Builder
@@ -151,7 +151,7 @@ func (p *conversation) command(line string) bool {
 // say has the model answer. What it could not answer does not stay in the
 // conversation; an answer that was broken off does. The error is of the output.
 func (p *conversation) say(text string) error {
-	messages := append(p.messages[:len(p.messages):len(p.messages)], karat.Message{Role: "user", Content: text})
+	messages := append(p.messages[:len(p.messages):len(p.messages)], karat.TextMessage(karat.RoleUser, text))
 	a := answer{output: p.output}
 	ctx, stop := p.interruptible()
 	defer stop()
@@ -164,10 +164,14 @@ func (p *conversation) say(text string) error {
 	case err != nil && !errors.As(err, &f):
 		fmt.Fprintln(a.log, "karat:", errorText(p.flags.named(err)))
 		if errors.As(err, &full) {
-			fmt.Fprintln(a.log, "karat: /clear makes room, and --ctx sets how much there is")
+			hint := "--ctx sets the length of the context"
+			if errors.Is(err, karat.ErrBudget) {
+				hint = "--kv-budget sets the memory of keys and values"
+			}
+			fmt.Fprintln(a.log, "karat: /clear makes room;", hint)
 		}
 	case a.tokens > 0:
-		p.messages = append(messages, karat.Message{Role: "assistant", Content: a.text.String()})
+		p.messages = append(messages, karat.TextMessage(karat.RoleAssistant, a.text.String()))
 	}
 	return nil
 }

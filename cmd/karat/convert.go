@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -29,18 +30,18 @@ func newConvertCommand() *cobra.Command {
 	var f convertFlags
 	c := &cobra.Command{
 		Use:   "convert SRC -o OUT",
-		Short: "Make GGUF of a Hugging Face folder, a folder of GGUF, or GGUF of another type",
+		Short: "Convert between Hugging Face folders and GGUF, and between GGUF types",
 		Long: `Convert writes a model in the other format, with its tokenizer and chat template: a
-Hugging Face folder as GGUF, GGUF as a folder of safetensors, or GGUF as GGUF of another
-type or in other parts. OUT is a GGUF file if its name ends in .gguf, else a folder, which
-must not be there yet or be empty.
+Hugging Face folder as GGUF, GGUF as a folder of safetensors, or GGUF as GGUF with another
+type or in other parts. OUT is a GGUF file if its name ends in .gguf. Else it is a folder,
+which must be empty or not exist.
 
-Without --type tensors keep their types; of a folder, most of the weights decide. Vectors
-and norms are F32 in GGUF. Quantized types are llama-quantize's mixes, as in "karat
+Without --type tensors keep their types; for a folder, the type of most weights is used.
+Vectors and norms are F32 in GGUF. Quantized types are llama-quantize's mixes, as in "karat
 quantize". A quantized file becomes a folder of F32, which holds its values exactly.
 
-A tensor or a setting that has no place in the other format is an error that names it,
-and so is a weight that is not finite. What is written appears when it is whole.`,
+A tensor or a setting that the other format cannot hold is an error that names it. So is
+a weight that is not finite. The output appears when it is complete.`,
 		Example: `  karat convert ./Qwen3-0.6B -o qwen3-0.6b.gguf
   karat convert ./Llama-3.2-1B -o llama.gguf --type f16 --split 4G
   karat convert llama-00001-of-00003.gguf -o llama.gguf
@@ -53,8 +54,8 @@ and so is a weight that is not finite. What is written appears when it is whole.
 	fs.VarP((*name)(&f.output), "output", "o", "`file or folder` to write")
 	fs.StringVar(&f.kind, "type", "", "`type` of the weights: bf16, f16, f32, or in GGUF Q8_0, Q4_K_M ...")
 	fs.Var(&f.split, "split", "most bytes of tensors in one file, as 4G or 500M")
-	fs.StringArrayVar(&f.ignore, "ignore", nil, "`setting` that may be lost though no rule takes it")
-	fs.BoolVar(&f.json, "json", false, "print what was made as one JSON object")
+	fs.StringArrayVar(&f.ignore, "ignore", nil, "`setting` that may be lost")
+	fs.BoolVar(&f.json, "json", false, "print the result as one JSON object")
 	return c
 }
 
@@ -122,18 +123,23 @@ func writeConversion(w io.Writer, src, out string, r *karat.Conversion, seconds 
 // 4GiB 2^32.
 type size int64
 
-var sizeUnits = map[string]int64{"": 1, "B": 1, "K": 1e3, "M": 1e6, "G": 1e9, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+var sizeUnits = map[string]int64{"": 1, "B": 1, "K": 1e3, "M": 1e6, "G": 1e9, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30,
+	"T": 1e12, "TB": 1e12, "TIB": 1 << 40}
 
 func (s *size) String() string { return strconv.FormatInt(int64(*s), 10) }
 func (s *size) Type() string   { return "size" }
 
 func (s *size) Set(text string) error {
-	digits := strings.TrimRight(text, "BKMGibkmgI")
+	digits := strings.TrimRight(text, "BKMGTIbkmgti")
 	unit, ok := sizeUnits[strings.ToUpper(text[len(digits):])]
 	n, err := strconv.ParseFloat(digits, 64)
-	if x := n * float64(unit); ok && err == nil && x >= 1 && x < 1<<62 {
+	switch x := n * float64(unit); {
+	case !ok || err != nil || math.IsNaN(x):
+	case x < 1 || x >= 1<<62:
+		return errors.New("want 1 byte to 4194304 TiB")
+	default:
 		*s = size(x)
 		return nil
 	}
-	return errors.New("expected a size such as 500M, 4G or 4GiB")
+	return errors.New("want a size such as 500M, 4G or 4GiB")
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
-	"github.com/karat-run/karat/internal/machine"
 	"github.com/karat-run/karat/internal/simd"
+	"github.com/karat-run/karat/internal/sysinfo"
 	"github.com/spf13/cobra"
 )
 
@@ -30,11 +30,11 @@ func newDevicesCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "devices",
-		Short: "List what models can run on",
-		Long: `Devices lists the CPU, and the GPUs that WebGPU finds, with the names that --backend
-takes. Real GPUs come before programs that stand in for one, whose kind is cpu. On
-Linux and Windows a GPU needs its Vulkan driver, on macOS nothing. Where KARAT_WEBGPU_LIB
-names a shared library of webgpu.h, as Dawn builds it, the GPUs are those that it finds.`,
+		Short: "List the devices that can run a model",
+		Long: `Devices lists the CPU, and the GPUs that WebGPU finds, with their names for --backend.
+Real GPUs come first. Programs that stand in for a GPU come last, and their kind is cpu.
+On Linux and Windows a GPU needs its Vulkan driver, on macOS nothing. KARAT_WEBGPU_LIB may
+name a shared library of webgpu.h, such as Dawn; the list then has the GPUs that it finds.`,
 		Example: `  karat devices
   karat run --backend webgpu:0 "The color of the sky is"`,
 		Args: cobra.NoArgs,
@@ -59,7 +59,7 @@ func findDevices() (*devices, error) {
 	if err := simd.Err(); err != nil {
 		return nil, err
 	}
-	d := &devices{CPU: cpuDevice{simd.Tier(), machine.Threads()}, GPUs: []gpu.Adapter{}}
+	d := &devices{CPU: cpuDevice{simd.Tier(), sysinfo.Threads()}, GPUs: []gpu.Adapter{}}
 	all, err := gpu.Adapters()
 	if errors.Is(err, gpu.ErrNone) {
 		d.Why = err.Error()

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/diagnose"
 	reports "github.com/karat-run/karat/internal/lab/report"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/spf13/cobra"
 )
 
@@ -27,25 +27,25 @@ func newDiagnoseCommand() *cobra.Command {
 	f := diagnoseFlags{names: choice{lab.NamesAuto, []string{lab.NamesAuto, lab.NamesHF, lab.NamesLlamaCpp, lab.NamesKarat}}}
 	c := &cobra.Command{
 		Use:   "diagnose MODEL DUMP",
-		Short: "Say which operation of an engine is wrong, in which layers, and why",
-		Long: `Diagnose says of an engine whose logits are wrong which operation computes something
-else than the model, in which layers, and what; of one whose logits merely differ,
-that rounding does it, and how that was measured.
+		Short: "Find the operation of an engine that is wrong, the layers, and the cause",
+		Long: `Diagnose looks for the reason why an engine's logits differ from the model's. It names
+the operation that is wrong, the layers, and the cause. Or it says that rounding explains
+the difference, and how this was measured.
 
-MODEL is what the engine ran: a GGUF file or a Hugging Face folder. DUMP is what it
-computed: a record as "karat lab record" writes it (OUT.safetensors, with OUT.json beside
-it), a folder of .npy files, or a record of llama.cpp; "karat lab hook" prints programs that
-make one, "karat lab import" converts others. Logits alone are judged, too, but where a
-fault lies only taps can tell: the more the better, for one short prompt, one of a few
-dozen tokens, and one longer than the model's sliding window.
+MODEL is the model that the engine ran: a GGUF file or a Hugging Face folder. DUMP holds the
+values that it computed: a record of "karat lab record" (OUT.safetensors, with OUT.json
+beside it), a folder of .npy files, or a record of llama.cpp. "karat lab hook" prints programs
+that make one, and "karat lab import" converts others. A dump of logits alone can be judged,
+but only taps show where a fault is. Dump as many as you can, for three prompts: a short one,
+one of a few dozen tokens, and one longer than the model's sliding window.
 
-Each tapped value is recomputed from the engine's own values at the taps before it.
-What rounding alone makes of that is measured by emulating the engine's arithmetic, and
-a cause is named only if the reference with that cause computes the engine's numbers.
-"karat lab causes" lists what can be named; all else is called unknown, with its place.
+Each tapped value is computed again from the engine's own values at the taps before it.
+The effect of rounding is measured by emulating the engine's arithmetic. A cause is named
+only if the reference with that cause computes the engine's numbers. "karat lab causes"
+lists the causes that can be named. Any other fault is called unknown, with its place.
 
-The exit status is 0 if the verdict is clean, numeric or sensitivity, 1 if it is another
-one, and 2 if there was nothing to judge.`,
+The exit status is 0 if the verdict is clean, numeric or sensitivity, 1 for the other
+verdicts, and 2 if there was nothing to judge.`,
 		Example: `  karat lab diagnose model.gguf dump.safetensors
   karat lab diagnose ./tiny-qwen3 dump.safetensors --report report --json diagnosis.json
   karat lab diagnose model.gguf dump.safetensors --golden golden.safetensors`,
@@ -55,7 +55,7 @@ one, and 2 if there was nothing to judge.`,
 	fs := c.Flags()
 	fs.SortFlags = false
 	f.names.add(c, "names", "whose names the taps have")
-	fs.Var((*name)(&f.golden), "golden", "golden record of the same prompts: gives ids that the dump lacks, and judges those that it has")
+	fs.Var((*name)(&f.golden), "golden", "golden record of the same prompts: supplies ids that the dump lacks, and checks the others")
 	fs.Var((*name)(&f.json), "json", "`file` to write the diagnosis to, as JSON")
 	fs.Var((*name)(&f.report), "report", "`folder` to write a report to: index.html, report.md, junit.xml, diagnosis.json")
 	return c
@@ -85,7 +85,7 @@ func (f *diagnoseFlags) run(c *cobra.Command, model, dump string) error {
 	return failure{status: statusOutside}
 }
 
-// spare refuses, before the work, outputs that would replace what is read (a dump's JSON file lies
+// spare refuses, before the work, outputs that would replace an input (a dump's JSON file lies
 // beside it), or that cannot be written.
 func (f *diagnoseFlags) spare(model, dump string) error {
 	for _, in := range []string{model, dump, f.golden} {
@@ -128,7 +128,7 @@ func (f *diagnoseFlags) write(w io.Writer, d *diagnose.Diagnosis) error {
 	return nil
 }
 
-// layout is that of a terminal, or of what is no terminal. NO_COLOR is no-color.org's.
+// layout is that of a terminal, or of another output. NO_COLOR is no-color.org's.
 func layout(terminal bool) reports.Terminal {
 	if !terminal {
 		return reports.Terminal{}
@@ -136,8 +136,8 @@ func layout(terminal bool) reports.Terminal {
 	return reports.Terminal{Width: 80, Color: os.Getenv("NO_COLOR") == ""}
 }
 
-func (f *diagnoseFlags) diagnose(ctx context.Context, model, dump string, stderr io.Writer) (*diagnose.Diagnosis, error) {
-	m, err := openCheckpoint(model)
+func (f *diagnoseFlags) diagnose(ctx context.Context, path, dump string, stderr io.Writer) (*diagnose.Diagnosis, error) {
+	m, err := openCheckpoint(path)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func (f *diagnoseFlags) diagnose(ctx context.Context, model, dump string, stderr
 	if err != nil {
 		return nil, err
 	}
-	g, _, err := arch.Load(m)
+	g, _, err := model.Graph(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (f *diagnoseFlags) diagnose(ctx context.Context, model, dump string, stderr
 	}
 	s := stages{w: stderr, terminal: isTerminal(stderr), last: time.Now()}
 	defer s.end()
-	return diagnose.Run(ctx, diagnose.Options{Model: model, Graph: g, Dump: record, Names: f.names.value, Golden: golden,
+	return diagnose.Run(ctx, diagnose.Options{Model: path, Graph: g, Dump: record, Names: f.names.value, Golden: golden,
 		Asked: &diagnose.Asked{Tokenizer: t, Template: m.Template()}, Progress: s.report})
 }
 

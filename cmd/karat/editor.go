@@ -47,22 +47,28 @@ func (e *editor) reset() {
 	e.term = t
 }
 
-// line is what is typed up to Enter. The terminal is as it was when line returns, so that
+// line returns the text typed up to Enter. The terminal is as it was when line returns, so that
 // Ctrl-C is a signal while a model answers.
 func (e *editor) line(prompt string) (string, error) {
-	state, err := term.MakeRaw(int(e.in.Fd()))
+	leave, err := e.raw()
 	if err != nil {
 		return "", err
 	}
-	defer term.Restore(int(e.in.Fd()), state)
-	if f, ok := e.out.(*os.File); ok {
-		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
-			e.term.SetSize(w, h)
+	defer func() { leave() }()
+	if suspend != nil {
+		e.keys.suspend = func() (err error) {
+			leave()
+			fmt.Fprintln(e.out) // the shell begins a line of its own
+			suspend()
+			if leave, err = e.raw(); err != nil {
+				leave = func() {}
+				return err
+			}
+			_, err = e.term.Write(nil) // draws the line again
+			return err
 		}
 	}
 	e.term.SetPrompt(prompt)
-	e.term.SetBracketedPasteMode(true)
-	defer e.term.SetBracketedPasteMode(false)
 	e.keys.interrupted = false
 	line, err := e.term.ReadLine()
 	if err == io.EOF && e.keys.interrupted {
@@ -72,16 +78,41 @@ func (e *editor) line(prompt string) (string, error) {
 	return e.keys.expand(line), err
 }
 
+// raw has the terminal send each key as it is pressed, until leave makes it what it was.
+func (e *editor) raw() (leave func(), err error) {
+	state, err := term.MakeRaw(int(e.in.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	if f, ok := e.out.(*os.File); ok {
+		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+			e.term.SetSize(w, h)
+		}
+	}
+	e.term.SetBracketedPasteMode(true)
+	return func() {
+		e.term.SetBracketedPasteMode(false)
+		term.Restore(int(e.in.Fd()), state)
+	}, nil
+}
+
 // keys are what a terminal sends, with a short name in place of each text that was pasted:
 // a terminal's line has at most 4096 characters, and no line ends.
 type keys struct {
 	in          io.Reader
 	rest        []byte // read, and not yet looked at
 	ready       []byte // to be handed over
-	paste       []byte // as far as it is there; nil outside of one
+	paste       []byte // the part that has arrived; nil outside of one
 	pasted      []string
-	interrupted bool // Ctrl-C was handed over
+	interrupted bool         // Ctrl-C was handed over
+	suspend     func() error // called for Ctrl-Z; nil where that is a key like others
 }
+
+// What a terminal that is read key by key sends for Ctrl-C and Ctrl-Z.
+const (
+	ctrlC = 3
+	ctrlZ = 26
+)
 
 // What a terminal sends around a text that is pasted.
 const (
@@ -90,7 +121,14 @@ const (
 )
 
 func (k *keys) Read(p []byte) (int, error) {
-	for len(k.ready) == 0 {
+	for len(k.ready) == 0 || k.ready[0] == ctrlZ && k.suspend != nil {
+		if len(k.ready) > 0 {
+			k.ready = k.ready[1:]
+			if err := k.suspend(); err != nil {
+				return 0, err
+			}
+			continue
+		}
 		var b [4096]byte
 		n, err := k.in.Read(b[:])
 		if n == 0 && err != nil {
@@ -99,6 +137,13 @@ func (k *keys) Read(p []byte) (int, error) {
 		k.take(b[:n])
 	}
 	n := copy(p, k.ready)
+	if i := bytes.IndexByte(p[:n], ctrlZ); i > 0 && k.suspend != nil { // the line has what comes before, when it stops
+		n = i
+	}
+	if i := bytes.IndexByte(p[:n], ctrlC); i >= 0 { // what follows is for the next line
+		k.interrupted = true
+		n = i + 1
+	}
 	k.ready = k.ready[n:]
 	return n, nil
 }
@@ -124,7 +169,6 @@ func (k *keys) take(b []byte) {
 		if k.paste != nil {
 			k.paste = append(k.paste, before[:min(len(before), maxInput-len(k.paste))]...)
 		} else {
-			k.interrupted = k.interrupted || bytes.IndexByte(before, 3) >= 0
 			k.ready = append(k.ready, before...)
 		}
 		k.rest = append([]byte(nil), after...)

@@ -34,4 +34,16 @@ func TestPaste(t *testing.T) {
 	if io.ReadAll(k); !k.interrupted {
 		t.Error("Ctrl-C is not seen")
 	}
+	k = &keys{in: strings.NewReader("a\x03\x03b")} // two at once are two
+	for _, want := range []string{"a\x03", "\x03", "b"} {
+		b := make([]byte, 10)
+		if n, err := k.Read(b); err != nil || string(b[:n]) != want {
+			t.Errorf("read %q, %v, want %q", b[:n], err, want)
+		}
+	}
+	suspended := 0
+	k = &keys{in: strings.NewReader("a\x1a\x1ab\x1b[200~\x1a\x1b[201~"), suspend: func() error { suspended++; return nil }}
+	if b, err := io.ReadAll(k); string(b) != "ab[paste 1, 1 line]" || err != nil || suspended != 2 {
+		t.Errorf("Ctrl-Z: read %q, %v, suspended %d times", b, err, suspended)
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/karat-run/karat/internal/atomicfile"
-	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/eval"
 	"github.com/karat-run/karat/internal/logprob"
 	"github.com/spf13/cobra"
@@ -30,7 +29,7 @@ func (f *textFlags) add(c *cobra.Command) {
 // cut makes windows of the text for m, or of text if none was given.
 func (f *textFlags) cut(ctx context.Context, c *cobra.Command, m *eval.Model, text string) (*eval.Windows, error) {
 	if f.context < 3 || f.context > 1<<24 || f.windows < 0 {
-		return nil, usagef("-c %d, --chunks %d: possible are 3 to %d tokens, and 0 windows or more", f.context, f.windows, 1<<24)
+		return nil, usagef("-c %d, --chunks %d: want 3 to %d tokens, and 0 windows or more", f.context, f.windows, 1<<24)
 	}
 	if f.text != "" {
 		var err error
@@ -47,30 +46,33 @@ func (f *textFlags) cut(ctx context.Context, c *cobra.Command, m *eval.Model, te
 type evalFlags struct {
 	textFlags
 	base, baseLogits, save string
+	budget                 size
 	json                   bool
 	arithmetic             arithmetic
+	lora                   adapters
 }
 
 func newEvalCommand() *cobra.Command {
 	var f evalFlags
 	c := &cobra.Command{
 		Use:   "eval [MODEL]",
-		Short: "Measure how well a model predicts a text, and what quantizing it cost",
-		Long: `Eval computes a model's perplexity over a text: e to the mean of -ln p of its tokens. The
-text is cut into windows of -c tokens, each of which begins with the token that begins a
-text for the model, and the tokens of each window's second half are scored. That is what
-llama-perplexity does: the figures can be compared.
+		Short: "Measure how well a model predicts a text, and the cost of quantizing it",
+		Long: `Eval computes a model's perplexity over a text: e to the mean of -ln p over its tokens.
+The text is cut into windows of -c tokens, each of which begins with the model's BOS
+token, if it has one. The tokens of each window's second half are scored. llama-perplexity
+does the same, so the figures can be compared.
 
---base measures how far the predictions lie from those of another model, such as the one
-that was quantized: the KL divergence from its distributions in nats, the change Δp of
-the probability of the text's tokens, and how often the likeliest token is the same.
---save-logits writes the predictions into a file, in 16 bits, which --base-logits takes
-in the base's place. These are llama-perplexity's files: it reads and writes them, too
-(--kl-divergence-base). Such a file holds its text.
+--base compares the predictions with those of another model, such as the model before
+quantizing. It prints the KL divergence in nats, the change Δp of the probability of the
+text's tokens, and how often the likeliest token is the same. Adapters (--lora) are the
+model's, not the base's: with the same model as --base, eval measures their effect.
+--save-logits writes the predictions to a file, in 16 bits. --base-logits reads such a
+file instead of the base model. llama-perplexity reads and writes the same files
+(--kl-divergence-base). They hold their text.
 
-The error of an estimate is that of independent predictions, as llama-perplexity has it.
-The text that comes with Karat is small (prose, code, and a few languages); its
-perplexity says little about others. Ctrl-C ends with what is known so far.`,
+Standard errors treat predictions as independent, as in llama-perplexity.
+The text that comes with Karat is small (prose, code, and a few languages); the perplexity
+on it says little about other texts. After Ctrl-C, eval prints the results so far.`,
 		Example: `  karat eval model.gguf --text wiki.test.raw
   karat eval model.Q4_K_M.gguf --base model.bf16.gguf --text wiki.test.raw --chunks 20
   karat eval model.bf16.gguf --text wiki.test.raw --save-logits base.kld
@@ -93,18 +95,20 @@ perplexity says little about others. Ctrl-C ends with what is known so far.`,
 	fs.Var((*name)(&f.save), "save-logits", "`file` to write the predictions to")
 	fs.BoolVar(&f.json, "json", false, "print JSON")
 	f.arithmetic.add(c, "fast")
+	addBudget(c, &f.budget)
+	f.lora.add(c)
 	return c
 }
 
 // openModel opens the model at path, or the demo, and says what there is to know
 // about it.
-func openModel(path string, log io.Writer) (*eval.Model, error) {
+func openModel(ctx context.Context, path string, log io.Writer) (*eval.Model, error) {
 	sayModel(path, log)
 	c, err := openCheckpoint(path)
 	if err != nil {
 		return nil, err
 	}
-	m, err := eval.Open(c)
+	m, err := eval.Open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +122,7 @@ func openModel(path string, log io.Writer) (*eval.Model, error) {
 func (f *evalFlags) check(c *cobra.Command, path string) error {
 	for _, flag := range []string{"base", "text", "ctx"} {
 		if f.baseLogits != "" && c.Flags().Changed(flag) {
-			return usagef("--%s and --base-logits: the file says what base, text and windows are", flag)
+			return usagef("--%s does not work with --base-logits: the file sets base, text and windows", flag)
 		}
 	}
 	return spare("--save-logits "+f.save, f.save, path, f.base, f.baseLogits, f.text)
@@ -126,7 +130,7 @@ func (f *evalFlags) check(c *cobra.Command, path string) error {
 
 func (f *evalFlags) run(c *cobra.Command, path string) error {
 	log := c.ErrOrStderr()
-	n, threads, err := f.arithmetic.numerics()
+	o, err := f.arithmetic.model()
 	if err != nil {
 		return err
 	}
@@ -135,9 +139,9 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	m, err := openModel(path, log)
+	m, err := openModel(ctx, path, log)
 	if err != nil {
-		return err
+		return early(ctx, err)
 	}
 	defer m.Close()
 	var e eval.Options
@@ -158,22 +162,24 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 	} else if w, err = f.cut(ctx, c, m, eval.Text); err != nil {
 		return early(ctx, err)
 	}
-	runner, err := m.Start(n, threads, loading(ctx, w))
+	o.Engine.Context, o.Engine.Budget, o.Adapters = w.Context, int64(f.budget), f.lora.model()
+	runner, err := m.Start(ctx, o)
 	if err != nil {
 		return early(ctx, err)
 	}
 	defer runner.Close()
 	e.Model = runner
 	if f.base != "" {
-		b, err := openModel(f.base, log)
+		b, err := openModel(ctx, f.base, log)
 		if err != nil {
-			return err
+			return early(ctx, err)
 		}
 		defer b.Close()
 		if err := m.SameTokens(b, w); err != nil {
 			return err
 		}
-		base, err := b.Start(n, threads, loading(ctx, w))
+		o.Adapters = nil
+		base, err := b.Start(ctx, o)
 		if err != nil {
 			return early(ctx, err)
 		}
@@ -183,15 +189,10 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 	return f.measure(ctx, c, w, e)
 }
 
-// loading are the options for windows of a model that is loaded until ctx ends.
-func loading(ctx context.Context, w *eval.Windows) engine.Options {
-	return engine.Options{Context: w.Context, Progress: func(int64, int64) error { return ctx.Err() }}
-}
-
-// early is err, or what is told where ctx ended before a window was done.
+// early is err, or the message for a ctx that ended before the first window was finished.
 func early(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return failure{statusInterrupted, errors.New("interrupted before the first window was done")}
+		return failure{statusInterrupted, errors.New("interrupted before the first window was finished")}
 	}
 	return err
 }

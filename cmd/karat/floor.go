@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/diagnose"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/spf13/cobra"
 )
 
@@ -26,19 +26,19 @@ func newFloorCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "floor [MODEL]",
-		Short: "Measure what rounding alone makes of a model's numbers",
-		Long: `Floor computes prompts in float64, and again as engines of different arithmetic round
-(float32 in three orders of summation, binary16, bfloat16, 8-bit activations as llama.cpp
-has them, keys and values in 16 bits ...), and prints how far they lie apart.
+		Short: "Measure the effect of rounding alone on a model",
+		Long: `Floor computes prompts in float64, and again with the rounding of other engines: float32
+in three orders of summation, binary16, bfloat16, llama.cpp's 8-bit activations, keys and
+values in 16 bits, and more. It prints how far the results are apart.
 
-The first table is about the logits, over the last 32 positions of each prompt: KL
+The first table is about the logits, over the last 32 positions of each prompt: the KL
 divergence from float64 in nats, the largest difference of a logit, and how often the
-likeliest token is the same. An engine of that class that lies much farther away is wrong,
-however plausible its text.
+likeliest token is the same. An engine of that class with a much larger difference is
+wrong, however plausible its text.
 
 The second table is about single operations, computed from float64's values: the relative
-error of the worst row. That is as small for a model that amplifies rounding as for any
-other, which is why a diagnosis looks at operations.`,
+error of the worst row. It is small even in a model that amplifies rounding. That is why
+a diagnosis looks at operations.`,
 		Example: `  karat lab floor
   karat lab floor ./tiny-gemma4
   karat lab floor model.gguf --prompts prompts.json --json | jq '.[] | {class, kl_mean}'`,
@@ -90,7 +90,7 @@ func measureFloors(ctx context.Context, path, promptsPath string, log io.Writer)
 		return nil, err
 	}
 	defer m.Close()
-	g, _, err := arch.Load(m)
+	g, _, err := model.Graph(ctx, m)
 	if err != nil {
 		return nil, err
 	}

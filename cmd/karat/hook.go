@@ -18,18 +18,18 @@ func newHookCommand() *cobra.Command {
 	var engine string
 	c := &cobra.Command{
 		Use:   "hook --print torch|llama.cpp",
-		Short: "Print a program that dumps what another engine computes",
-		Long: `Hook prints a program to be run where the other engine is: a Python script for PyTorch
-with transformers, or C++ to compile against llama.cpp. It computes prompts and writes
-a record with everything that passes the engine's modules or nodes, at all positions.
-How to run it stands at its top.`,
+		Short: "Print a program that dumps the values of another engine",
+		Long: `Hook prints a program to run beside the other engine: a Python script for PyTorch
+with transformers, or C++ to compile with llama.cpp. The program computes prompts and
+writes a record with the values of all modules or nodes, at all positions.
+The comment at its top says how to run it.`,
 		Example: `  karat lab hook --print torch > dump.py && python3 dump.py ./model prompts.json theirs.safetensors
   karat lab hook --print llama.cpp > dump.cpp`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			file, ok := hookFiles[engine]
 			if !ok {
-				return usagef("--print %q: possible are torch and llama.cpp", engine)
+				return usagef("--print %q: want torch or llama.cpp", engine)
 			}
 			text, err := hooks.ReadFile(file)
 			if err != nil {

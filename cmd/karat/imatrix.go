@@ -8,11 +8,12 @@ import (
 	"slices"
 
 	"github.com/karat-run/karat/internal/atomicfile"
-	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/eval"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/imatrix"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/spf13/cobra"
 )
 
@@ -30,16 +31,19 @@ func newImatrixCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "imatrix [MODEL [TEXT]] -o FILE.gguf",
 		Short: "Measure which columns of the weights matter, for quantizing",
-		Long: `Imatrix computes a text and sums, for each column of each weight, the squares of the
-activations that it multiplies: of a weight with experts, for each expert apart. Quantizers
-spend their precision on the columns where that is large (karat quantize --imatrix).
+		Long: `Imatrix computes a text. For each column of each weight it sums the squares of the
+activations that the column multiplies; for a weight with experts, separately for each
+expert. Quantizers spend their precision on columns with a large sum (karat quantize
+--imatrix).
 
-FILE is llama.cpp's, in GGUF: llama-quantize --imatrix reads it, and --in-file reads
-llama-imatrix's, the older .dat files too (as if their windows had -c tokens). The text is cut into windows of -c tokens as in karat eval; all of
-their tokens count. Without a TEXT it is a small one that comes with Karat, - is
+FILE has llama.cpp's GGUF form, which llama-quantize --imatrix reads. --in-file adds to a
+file of Karat or of llama-imatrix. It also reads the older .dat files; their windows are
+taken to have -c tokens. The text is cut into windows of -c tokens as in karat eval, and
+all of their tokens count. Without TEXT, a small text that comes with Karat is used; - is
 standard input.
 
-Ctrl-C writes what is there after the last whole window; --in-file with --skip goes on.`,
+After Ctrl-C, imatrix writes the sums up to the last whole window. --in-file with --skip
+continues from there.`,
 		Example: `  karat imatrix model.bf16.gguf calibration.txt -o imatrix.gguf
   karat imatrix model.bf16.gguf more.txt --in-file imatrix.gguf -o both.gguf
   karat imatrix model.bf16.gguf calibration.txt --chunks 50 --json -o imatrix.gguf | jq -r '.weights[].name'`,
@@ -51,7 +55,7 @@ Ctrl-C writes what is there after the last whole window; --in-file with --skip g
 			}
 			if len(args) > 1 {
 				if f.text = args[1]; f.text == "" {
-					return usagef("TEXT is empty; a text that comes with Karat is used if there is none")
+					return usagef("TEXT is empty; leave it out to use the text that comes with Karat")
 				}
 			}
 			return f.run(c, path)
@@ -63,21 +67,21 @@ Ctrl-C writes what is there after the last whole window; --in-file with --skip g
 	f.textFlags.add(c)
 	fs.IntVar(&f.skip, "skip", 0, "`windows` at the beginning of the text to leave out")
 	fs.StringArrayVar(&f.in, "in-file", nil, "importance matrix `file` to add to; may be given several times")
-	fs.BoolVar(&f.head, "process-output", false, "the head's weight, too")
+	fs.BoolVar(&f.head, "process-output", false, "include the head's weight")
 	fs.BoolVar(&f.json, "json", false, "print JSON")
 	f.arithmetic.add(c, "fast")
 	return c
 }
 
 func (f *imatrixFlags) run(c *cobra.Command, path string) error {
-	n, threads, err := f.arithmetic.numerics()
+	o, err := f.arithmetic.model()
 	switch {
 	case err != nil:
 		return err
 	case f.output == "":
 		return usagef("-o FILE.gguf is needed")
 	case f.skip < 0:
-		return usagef("--skip %d: possible are 0 and above", f.skip)
+		return usagef("--skip %d: want 0 or more", f.skip)
 	}
 	if err := spare("-o "+f.output, f.output, path, f.text); err != nil { // a file that is added to may be replaced
 		return err
@@ -87,9 +91,9 @@ func (f *imatrixFlags) run(c *cobra.Command, path string) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	m, err := openModel(path, c.ErrOrStderr())
+	m, err := openModel(ctx, path, c.ErrOrStderr())
 	if err != nil {
-		return err
+		return early(ctx, err)
 	}
 	defer m.Close()
 	all, err := f.before(m.Graph)
@@ -101,10 +105,10 @@ func (f *imatrixFlags) run(c *cobra.Command, path string) error {
 		return early(ctx, err)
 	}
 	if f.skip >= w.Count() {
-		return usagef("--skip %d: possible are 0 to %d, of %s", f.skip, w.Count()-1, count(w.Count(), "window"))
+		return usagef("--skip %d: want 0 to %d, of %s", f.skip, w.Count()-1, count(w.Count(), "window"))
 	}
 	w.IDs = w.IDs[f.skip*w.Context:]
-	return f.collect(ctx, c, m, n, threads, w, all)
+	return f.collect(ctx, c, m, o, w, all)
 }
 
 // before adds up what was collected before, for a model's graph.
@@ -129,11 +133,10 @@ func (f *imatrixFlags) before(g *graph.Graph) (*imatrix.Matrix, error) {
 }
 
 // collect computes the windows, and writes what they give and all.
-func (f *imatrixFlags) collect(ctx context.Context, c *cobra.Command, m *eval.Model, n numerics.Numerics, threads int, w *eval.Windows, all *imatrix.Matrix) error {
+func (f *imatrixFlags) collect(ctx context.Context, c *cobra.Command, m *eval.Model, o model.Options, w *eval.Windows, all *imatrix.Matrix) error {
 	collector := imatrix.NewCollector(m.Graph, f.head)
-	o := loading(ctx, w)
-	o.Want, o.Tap, o.Expert = collector.Want, collector.Tap, collector.Expert()
-	r, err := m.Start(n, threads, o)
+	o.Engine = engine.Options{Context: w.Context, Want: collector.Want, Tap: collector.Tap, Expert: collector.Expert()}
+	r, err := m.Start(ctx, o)
 	if err != nil {
 		return early(ctx, err)
 	}
@@ -189,7 +192,7 @@ func window(ctx context.Context, r *eval.Runner, ids []int32, head bool) error {
 	return err
 }
 
-// write says what is in the file.
+// write describes the file.
 func (f *imatrixFlags) write(c *cobra.Command, m *eval.Model, all *imatrix.Matrix) error {
 	type weight struct {
 		Name   string    `json:"name"`
@@ -220,7 +223,7 @@ func (f *imatrixFlags) write(c *cobra.Command, m *eval.Model, all *imatrix.Matri
 		s.Weights = append(s.Weights, x)
 	}
 	if idle > 0 {
-		fmt.Fprintf(c.ErrOrStderr(), "karat: note: no token of the text reached %d of the experts' matrices: their columns count alike\n", idle)
+		fmt.Fprintf(c.ErrOrStderr(), "karat: note: no token of the text reached %d of the experts' matrices: all of their columns get the same importance\n", idle)
 	}
 	if !f.json {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s of %d tokens\n", oneLine(f.output), count(len(s.Weights), "weight"), count(s.Windows, "window"), s.Context)

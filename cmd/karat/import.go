@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/spf13/cobra"
 )
 
@@ -22,8 +22,8 @@ func newImportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import SRC -o OUT.safetensors",
 		Short: "Turn another tool's dump into a record",
-		Long: `Import reads what another tool dumped and writes it as a record, OUT.safetensors and
-OUT.json. SRC is one of
+		Long: `Import converts the dump of another tool to a record, OUT.safetensors and OUT.json.
+SRC is one of
 
   dump       a record, or a folder of NumPy files with a manifest.json
   llama.cpp  a record of llama.cpp's graph callback ("karat lab hook --print llama.cpp")
@@ -32,9 +32,10 @@ OUT.json. SRC is one of
   logits     the file of llama-perplexity --kl-divergence-base
   bin        llama-debug --save-logits's NAME.bin, NAME-tokens.bin beside it
 
-With --model, which is what the tool ran, taps get PyTorch's names (those of Karat's graph
-where PyTorch has none) and the order of values that goes with them, and what has no place
-in the graph is left out. With --golden, prompts without ids take those of that record.`,
+--model is the model that the tool ran. With it, taps get PyTorch's names (or those of
+Karat's graph where PyTorch has none) and PyTorch's order of values, and values that the
+graph does not have are dropped. With --golden, prompts without ids take the ids of that
+record.`,
 		Example: `  karat lab import llamacpp.safetensors -o theirs.safetensors --model model.gguf --golden golden.safetensors
   karat lab import ./debug_tree -o transformers.safetensors
   karat lab import base.kld -o theirs.safetensors --model model.gguf`,
@@ -53,7 +54,7 @@ in the graph is left out. With --golden, prompts without ids take those of that 
 	fs := c.Flags()
 	fs.SortFlags = false
 	fs.VarP((*name)(&f.out), "output", "o", "`file` to write")
-	fs.StringVar(&f.from, "from", "", "`form` of SRC: "+strings.Join(lab.Forms, ", ")+" (default: what it looks like)")
+	fs.StringVar(&f.from, "from", "", "`form` of SRC: "+strings.Join(lab.Forms, ", ")+" (default: detected)")
 	fs.Var((*name)(&f.model), "model", "model `file or folder`, for the names of the taps")
 	fs.Var((*name)(&f.golden), "golden", "`record` that has the prompts' ids")
 	return c
@@ -64,7 +65,7 @@ func (f *importFlags) run(ctx context.Context, src string, log io.Writer) error 
 	case f.out == "":
 		return usagef("-o OUT.safetensors is needed")
 	case filepath.Ext(f.out) != ".safetensors":
-		return usagef("-o %s: the name of a record ends in .safetensors", f.out)
+		return usagef("-o %s: want a name that ends in .safetensors", f.out)
 	}
 	if err := spare("-o "+f.out, f.out, src, f.golden, f.model); err != nil {
 		return err
@@ -91,7 +92,7 @@ func (f *importFlags) run(ctx context.Context, src string, log io.Writer) error 
 			return err
 		}
 		defer m.Close()
-		if g, _, err = arch.Load(m); err != nil {
+		if g, _, err = model.Graph(ctx, m); err != nil {
 			return err
 		}
 		if in.Form == lab.FormLogits {

@@ -24,8 +24,8 @@ type injection struct {
 }
 
 func (j *injection) add(c *cobra.Command) {
-	c.Flags().Var(j, "inject", "build `FAULT@LAYERS` in, several with semicolons between; needs --precision f64")
-	c.Flags().Var((*name)(&j.key), "key", "`file` to write what was injected to, as JSON")
+	c.Flags().Var(j, "inject", "build `FAULT@LAYERS` in; separate several with semicolons; needs --precision f64")
+	c.Flags().Var((*name)(&j.key), "key", "`file` to write the injected faults to, as JSON")
 }
 
 // String, Set and Type make of it the flag --inject, which may be given again.
@@ -53,13 +53,13 @@ func (j *injection) Type() string { return "faults" }
 func (j *injection) check(inRef bool, out string, taps bool) error {
 	switch {
 	case j.String() == "" && j.key != "":
-		return usagef("--key %s: there is no --inject whose key it could be", j.key)
+		return usagef("--key %s needs --inject", j.key)
 	case len(j.engine) > 0 && !inRef:
-		return usagef("--inject runs in the float64 interpreter: give --precision f64, or --numerics if another arithmetic is to be imitated")
+		return usagef("--inject runs in the float64 interpreter: give --precision f64, or --numerics to imitate another arithmetic")
 	case len(j.probe) > 0 && !taps:
-		return usagef("--inject %v: it is a fault of the taps, and needs --taps", j.probe[0])
+		return usagef("--inject %v is a fault of the taps: it needs --taps", j.probe[0])
 	case j.key != "" && (filepath.Ext(j.key) != ".json" || filepath.Clean(j.key) == strings.TrimSuffix(filepath.Clean(out), ".safetensors")+".json"):
-		return usagef("--key %s: the name of a key ends in .json, and is not that of the record's own JSON file", j.key)
+		return usagef("--key %s: want a name that ends in .json and is not the record's own JSON file", j.key)
 	}
 	return nil
 }
@@ -75,14 +75,19 @@ func (j *injection) prompts(ctx context.Context, path string, o karat.Options, p
 	}
 	defer m.Close()
 	t := fault.Tokens{BOS: -1}
-	if ids := m.Tokenize("", false); len(ids) > 0 {
-		t.BOS = int32(ids[0])
+	t.Encode = func(text string) ([]int32, error) {
+		ids, err := m.Tokenize(ctx, text)
+		return ids32(ids), err
 	}
-	t.Encode = func(text string) ([]int32, error) { return ids32(m.Tokenize(text, false)), nil }
+	if ids, err := t.Encode(""); err != nil {
+		return err
+	} else if len(ids) > 0 {
+		t.BOS = ids[0]
+	}
 	t.Render = func(chat []lab.Message) ([]int32, error) {
 		var messages []karat.Message
 		for _, x := range chat {
-			messages = append(messages, karat.Message(x))
+			messages = append(messages, karat.TextMessage(karat.Role(x.Role), x.Content))
 		}
 		ids, err := m.TokenizeChat(ctx, messages, karat.GenerateOptions{})
 		return ids32(ids), err

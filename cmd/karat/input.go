@@ -29,7 +29,7 @@ func readInput(ctx context.Context, c *cobra.Command, args []string, file string
 	read := func() (string, error) { return readText(c.InOrStdin(), "standard input") }
 	switch {
 	case len(args) > 0 && file != "":
-		return "", false, usagef("a text and -f %s: give one of them", file)
+		return "", false, usagef("give a text or -f %s, not both", file)
 	case len(args) > 0:
 		return args[0], true, nil
 	case file != "" && file != "-":

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/spf13/cobra"
 )
 
@@ -18,16 +18,15 @@ func newInspectCommand() *cobra.Command {
 	var f inspectFlags
 	c := &cobra.Command{
 		Use:   "inspect [MODEL]",
-		Short: "Show what is in a model's files, and what it will need",
-		Long: `Inspect prints what the files of a model say: architecture, sizes, element types,
-metadata, tensors, tokenizer and chat template; what they do not say and Karat
-therefore assumes; and how much memory keys and values take for each token of
-context, which is less beyond the window of layers that see only one.
+		Short: "Show the contents of a model's files, and the memory it needs",
+		Long: `Inspect prints the contents of a model's files: architecture, sizes, element types,
+metadata, tensors, tokenizer and chat template. It also prints the settings that the files
+leave out and Karat assumes, and the memory that keys and values take for each token of
+context. Layers with a sliding window take less beyond the window.
 
-With --metadata, --tensors or --template it prints these sections alone, and in
-full. With --graph it prints the recorded forward pass, a node a line: name,
-operation, inputs, weights, shape for each token, attributes, and the name of the same
-value in PyTorch.`,
+With --metadata, --tensors or --template it prints only these sections, in full. With
+--graph it prints the recorded forward pass, one node on a line: name, operation, inputs,
+weights, shape for each token, attributes, and the name of the same value in PyTorch.`,
 		Example: `  karat inspect model.gguf
   karat inspect ./gemma-3-1b-it --tensors
   karat inspect model.gguf --template
@@ -40,8 +39,8 @@ value in PyTorch.`,
 	fs.SortFlags = false
 	fs.BoolVar(&f.graph, "graph", false, "print the recorded graph")
 	fs.BoolVar(&f.metadata, "metadata", false, "print the metadata, or config.json")
-	fs.BoolVar(&f.tensors, "tensors", false, "print every tensor with its type, shape, bytes and, of a GGUF file, offset")
-	fs.BoolVar(&f.template, "template", false, "print the chat template as it is")
+	fs.BoolVar(&f.tensors, "tensors", false, "print every tensor with its type, shape, bytes and, in a GGUF file, offset")
+	fs.BoolVar(&f.template, "template", false, "print the chat template unchanged")
 	fs.BoolVar(&f.json, "json", false, "print everything but the graph as one JSON object")
 	return c
 }
@@ -61,7 +60,7 @@ func (f *inspectFlags) run(c *cobra.Command, args []string) error {
 	}
 	defer m.Close()
 	w := c.OutOrStdout()
-	g, notes, broken := arch.Load(m)
+	g, notes, broken := model.Graph(c.Context(), m)
 	if f.graph {
 		if broken != nil {
 			return broken
@@ -72,7 +71,7 @@ func (f *inspectFlags) run(c *cobra.Command, args []string) error {
 	if broken == nil {
 		r.Memory = memoryPerToken(g.KVs())
 	}
-	// What the files do hold is shown all the same: it tells what is wrong with them.
+	// The contents of the files are shown all the same: they help to find the fault.
 	broken = errors.Join(broken, r.setTokenizer(c.Context(), m))
 	switch {
 	case f.json:
@@ -162,7 +161,7 @@ type tokenMemory struct {
 
 func newReport(m *checkpoint.Checkpoint, notes []string) *report {
 	r := &report{Path: m.Path, Format: string(m.Format), Architecture: m.Arch, Bytes: m.Bytes(), ContextLength: m.ContextLength(),
-		Template: describeTemplate(m.Template()), Sampling: recommended(m.Generation()), Notes: append(append([]string{}, m.Notes...), notes...)}
+		Template: describeTemplate(m.Template()), Sampling: recommended(m.Generation()), Notes: notes}
 	for _, e := range m.Metadata {
 		r.Metadata = append(r.Metadata, setting{e.Key, e.Value})
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // memoryPerToken lists what one more token takes in stores: up to the smallest
-// window all of them grow, beyond it those that see farther, and so on.
+// window all of them grow, beyond it the ones that see farther, and so on.
 func memoryPerToken(stores []*graph.KV) []tokenMemory {
 	var windows []int
 	for _, s := range stores {

@@ -161,7 +161,7 @@ func (r *report) writeMemory(w io.Writer) error {
 // layerNumber matches the number of a layer or an expert in a tensor's name.
 var layerNumber = regexp.MustCompile(`\.\d+\.`)
 
-// writeKinds summarizes the tensors: those that differ in their layer alone are one line.
+// writeKinds summarizes the tensors: one line for tensors that differ in their layer only.
 func (r *report) writeKinds(w io.Writer) error {
 	type kind struct{ name, typ, shape string }
 	count, size := map[kind]int{}, map[kind]int64{}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/golden"
-	"github.com/karat-run/karat/internal/machine"
+	"github.com/karat-run/karat/internal/sysinfo"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 )
@@ -29,12 +29,13 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"karat": main
 
 // TestScripts runs testdata/script: command lines and what they print.
 func TestScripts(t *testing.T) {
-	seeded := filepath.Dir(golden.Model(t, "tiny-qwen2"))
+	seeded, moe := filepath.Dir(golden.Model(t, "tiny-qwen2")), golden.Model(t, "tiny-gemma4-moe")
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TESTDATA", golden.Repo(t))
 			e.Setenv("SEEDED", seeded)
+			e.Setenv("MOE", moe)
 			e.Setenv("NL", "\n")
 			return writeHostile(e.WorkDir)
 		},
@@ -133,7 +134,7 @@ func interrupted(ts *testscript.TestScript, s os.Signal, at, last string, args [
 		}
 	}
 	err = c.Wait()
-	if len(text) == 0 || c.ProcessState.ExitCode() != statusInterrupted || text[len(text)-1] != last {
+	if len(text) == 0 || c.ProcessState.ExitCode() != 128+int(s.(syscall.Signal)) || text[len(text)-1] != last {
 		ts.Fatalf("%v, and it says:\n%s", err, strings.Join(text, "\n"))
 	}
 	return text
@@ -196,7 +197,7 @@ func TestLayout(t *testing.T) {
 // TestBenchThreads: bench measures with as many threads as run has, and a GPU once.
 func TestBenchThreads(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(500))
-	want := "[" + strconv.Itoa(machine.Threads()) + "]"
+	want := "[" + strconv.Itoa(sysinfo.Threads()) + "]"
 	if got := newBenchCommand().Flags().Lookup("threads").DefValue; got != want {
 		t.Errorf("-t is %s, want %s", got, want)
 	}
@@ -217,7 +218,7 @@ func TestRestOfText(t *testing.T) {
 		}
 	}
 	for _, json := range []bool{false, true} {
-		m, err := karat.LoadGGUF(demoName, demo, karat.Options{Context: 16})
+		m, err := karat.LoadSources(t.Context(), []karat.Source{{Name: demoName, Data: demo}}, karat.Options{Context: 16})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,13 +8,13 @@ import (
 func newLabCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "lab",
-		Short: "Find out whether an engine's logits are right, and what is wrong if they are not",
-		Long: `Lab is for engines whose logits should be a model's. "record" writes what Karat computes,
-"hook" prints programs that write what PyTorch or llama.cpp computes, and "import" converts
-other tools' dumps; "compare" says how far a record lies from a golden one, and "diagnose"
-which operation of the engine is wrong, in which layers, and why. "causes" lists what can
-be named, "floor" measures what rounding alone makes of a model's numbers, and "bench"
-scores the diagnosis on engines that are wrong on purpose.`,
+		Short: "Find out whether an engine's logits are right, and if not, where it is wrong",
+		Long: `Lab tests an engine whose logits should be those of a model. "record" writes the values that
+Karat computes, "hook" prints programs that dump those of PyTorch or llama.cpp, and "import"
+converts the dumps of other tools. "compare" measures how far a record is from a golden one.
+"diagnose" names the operation of the engine that is wrong, the layers, and the cause.
+"causes" lists the causes that it can name, "floor" measures the effect of rounding alone on a
+model, and "bench" scores the diagnosis on engines that are wrong on purpose.`,
 		Example: `  karat lab hook --print torch > dump.py
   karat lab diagnose model.gguf dump.safetensors --report report
   karat lab record model.gguf --prompts prompts.json -o mine.safetensors --precision f32
@@ -38,17 +38,17 @@ func newCompareCommand() *cobra.Command {
 	var maxDiff, maxKL float64
 	c := &cobra.Command{
 		Use:   "compare GOLDEN.safetensors RECORD.safetensors",
-		Short: "Say how far a record lies from a golden one",
+		Short: "Measure how far a record is from a golden one",
 		Long: `Compare prints for each prompt that both records have: whether the ids are equal, the
 largest and the mean difference of the logits, their cosine, the KL divergence,
-how many of the likeliest 1, 5 and 10 tokens are the same, and the entropy of both;
-beside it the golden record's noise floor. Of taps it prints the relative error,
+how many of the likeliest 1, 5 and 10 tokens are the same, and the entropy of both,
+with the golden record's noise floor beside them. For taps it prints the relative error,
 worst first.
 
-A prompt is inside if no logit lies farther away than 4 times the distance of the
-golden engine's own float32 pass (float32.max_abs_diff in the golden record's JSON
-file), or than --max-diff, and if its KL divergence is at most --max-kl. A NaN
-anywhere, or an infinity that only one side has, is outside.
+A prompt passes ("inside") if the largest difference of a logit is at most 4 times that of
+the golden engine's own float32 pass (float32.max_abs_diff in the golden record's JSON
+file), or at most --max-diff, and if its KL divergence is at most --max-kl. A NaN
+anywhere fails, and so does an infinity that only one side has.
 
 The exit status is 0 if all of the golden record's prompts are inside, 1 if one is not
 or is missing (which --partial allows), and 2 if the records could not be compared.`,
@@ -64,7 +64,7 @@ or is missing (which --partial allows), and 2 if the records could not be compar
 				to    **float64
 			}{{"max-diff", &maxDiff, &o.MaxDiff}, {"max-kl", &maxKL, &o.MaxKL}} {
 				if !(*f.value >= 0) {
-					return usagef("--%s %v: possible are 0 and more", f.name, *f.value)
+					return usagef("--%s %v: want 0 or more", f.name, *f.value)
 				}
 				if c.Flags().Changed(f.name) {
 					*f.to = f.value
@@ -76,7 +76,7 @@ or is missing (which --partial allows), and 2 if the records could not be compar
 	fs := c.Flags()
 	fs.SortFlags = false
 	fs.Float64Var(&maxDiff, "max-diff", 0, "largest `difference` of a logit (default: 4 times the golden record's float32 distance)")
-	fs.Float64Var(&maxKL, "max-kl", 0, "largest KL divergence of a prompt in `nats` (default: it is not judged)")
+	fs.Float64Var(&maxKL, "max-kl", 0, "largest KL divergence of a prompt in `nats` (default: no limit)")
 	fs.BoolVar(&partial, "partial", false, "the record may lack prompts of the golden one")
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c

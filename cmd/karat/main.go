@@ -1,4 +1,4 @@
-// Command karat runs language models and says what is in their files.
+// Command karat runs language models, and inspects, checks and converts their files.
 package main
 
 import (
@@ -10,19 +10,21 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/karat-run/karat"
+	_ "github.com/karat-run/karat/webgpu"
 	"github.com/spf13/cobra"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
 
-// Exit statuses. One that Ctrl-C ends has 128 and the number of SIGINT.
+// Exit statuses. What a signal ends has 128 and the signal's number (failure.exit).
 const (
 	statusError       = 1
 	statusUsage       = 2
-	statusInterrupted = 130
+	statusInterrupted = 130 // by Ctrl-C, or the signal that untilSignal saw
 )
 
 // failure is an error that sets the exit status, which is else statusError.
@@ -39,6 +41,17 @@ func (f failure) Error() string {
 }
 
 func (f failure) Unwrap() error { return f.err }
+
+// signalled is the number of the signal that untilSignal saw, 0 before one.
+var signalled atomic.Int32
+
+// exit is the status that the program ends with: as a shell has it where a signal ends it.
+func (f failure) exit() int {
+	if n := int(signalled.Load()); n > 0 && f.status == statusInterrupted {
+		return 128 + n
+	}
+	return f.status
+}
 
 // usageError is an error of the command line.
 type usageError struct{ error }
@@ -65,18 +78,18 @@ func run(args []string) int {
 	}
 	var f failure
 	if errors.As(err, &f) && f.err == nil {
-		return f.status
+		return f.exit()
 	}
 	fmt.Fprintln(os.Stderr, "karat:", errorText(err))
 	var usage usageError
 	var file *fs.PathError // such as standard output, of --version
 	switch {
 	case f.status != 0:
-		return f.status
+		return f.exit()
 	case errors.As(err, &file):
 		return statusError
 	case !started || errors.As(err, &usage): // before the start errors are cobra's, of the command line
-		fmt.Fprintf(os.Stderr, "%q tells how it is used.\n", command.CommandPath()+" --help")
+		fmt.Fprintf(os.Stderr, "Run %q for help.\n", command.CommandPath()+" --help")
 		return statusUsage
 	}
 	return statusError
@@ -99,20 +112,33 @@ func untilSignal() (ctx context.Context, stop func()) {
 			signals = append(signals, s)
 		}
 	}
-	ctx, stop = signal.NotifyContext(context.Background(), signals...)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
+	ctx, cancel := context.WithCancel(context.Background())
+	seen := make(chan os.Signal, 1)
+	signal.Notify(seen, signals...)
+	go func() {
+		select {
+		case s := <-seen:
+			if n, ok := s.(syscall.Signal); ok {
+				signalled.Store(int32(n))
+			}
+			cancel()
+		case <-ctx.Done():
+		}
+		signal.Stop(seen)
+	}()
+	return ctx, cancel
 }
 
 func newRootCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "karat",
 		Short: "Run language models, and prove that their logits are right",
-		Long: `Karat runs Llama 3, Qwen 2 and 3, Gemma 3 and Gemma 4 on the CPU or on a GPU,
+		Long: `Karat runs Llama 3, Mixtral, Qwen 2 and 3, Gemma 2, 3 and 4, SmolLM3, Granite 3,
+Command R7B, GLM-4, OLMo 2 and 3, GPT-2 and Qwen 3 with experts on the CPU or on a GPU,
 from GGUF files and from Hugging Face folders as they are downloaded.
 
-A MODEL is a GGUF file (of a split one, any part) or a Hugging Face folder.
-Without one, a small demo model that lies in the program is used.`,
+A MODEL is a GGUF file (any part of a split one) or a Hugging Face folder.
+Without one, the small demo model inside the program is used.`,
 		Example: `  karat run "The color of the sky is"
   karat run -m model.gguf --chat "Why is the sky blue?"
   karat run -m ./Qwen3-0.6B
@@ -122,7 +148,6 @@ Without one, a small demo model that lies in the program is used.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.SetVersionTemplate("karat {{.Version}}\n")
 	c.AddCommand(newRunCommand(), newTokenizeCommand(), newInspectCommand(), newConvertCommand(), newCheckCommand(), newLabCommand(), newEvalCommand(), newImatrixCommand(), newBenchCommand(), newQuantizeCommand(), newSynthCommand(), newDevicesCommand(), newWebCommand(), newVersionCommand())
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if e := (*strconv.NumError)(nil); errors.As(err, &e) { // whose text is for programmers

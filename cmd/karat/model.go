@@ -7,11 +7,11 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/spf13/cobra"
 )
 
@@ -26,7 +26,7 @@ func (c *choice) Type() string   { return strings.Join(c.values, "|") }
 
 func (c *choice) Set(s string) error {
 	if !slices.Contains(c.values, s) {
-		return fmt.Errorf("possible are %s", strings.Join(c.values, ", "))
+		return fmt.Errorf("want %s", strings.Join(c.values, ", "))
 	}
 	c.value = s
 	return nil
@@ -62,7 +62,7 @@ func modelArgument(args []string) (string, error) {
 	case len(args) == 0:
 		return "", nil
 	case args[0] == "":
-		return "", usagef("MODEL is empty; the embedded demo is used if there is none")
+		return "", usagef("MODEL is empty; leave it out to use the embedded demo")
 	}
 	return args[0], nil
 }
@@ -72,6 +72,7 @@ type arithmetic struct {
 	backend       string
 	threads       int
 	precision, kv choice
+	noFit         bool
 }
 
 // add registers the flags; precision is the default.
@@ -79,20 +80,39 @@ func (a *arithmetic) add(c *cobra.Command, precision karat.Precision) {
 	a.precision = choice{string(precision), []string{string(karat.Fast), string(karat.Float32), string(karat.Float64)}}
 	a.kv = choice{values: []string{"f16", "f32"}}
 	addBackend(c, &a.backend)
-	c.Flags().IntVar(&a.threads, "threads", 0, "`number` of threads (default: one a core that may be used)")
-	a.precision.add(c, "precision", "arithmetic: fast has 16-bit activations with quantized weights and is else f32; a GPU has it on matrix units alone; f64 is slow, for comparison")
-	a.kv.add(c, "kv", "how keys and values are kept (default f16 with fast, else f32; f64 keeps them in float64)")
+	c.Flags().IntVar(&a.threads, "threads", 0, "`number` of threads (default: one for each usable core)")
+	a.precision.add(c, "precision", "arithmetic: fast rounds activations to 16 bits where weights are quantized, else it is f32 (on a GPU fast differs from f32 on matrix units only); f64 is slow, for comparison")
+	a.kv.add(c, "kv", "type of keys and values (default f16 with fast, else f32; f64 keeps them in float64)")
+	addNoFit(c, &a.noFit)
+}
+
+// addNoFit registers --no-fit.
+func addNoFit(c *cobra.Command, to *bool) {
+	c.Flags().BoolVar(to, "no-fit", false, "run a model even if it does not fit the free memory")
+}
+
+// addBudget registers --kv-budget.
+func addBudget(c *cobra.Command, to *size) {
+	c.Flags().Var(to, "kv-budget", "most bytes of keys and values, as 500M or 4GiB (default: half of the free memory, or one sequence if that is more; on a GPU at most four sequences)")
+}
+
+// explainBudget names the flag of an error of the budget, which has the numbers.
+func explainBudget(err error) error {
+	if errors.Is(err, karat.ErrBudget) {
+		return fmt.Errorf("--kv-budget is too small: %w", err)
+	}
+	return err
 }
 
 // addBackend registers --backend.
 func addBackend(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "backend", "cpu", "`name` of what computes: cpu, webgpu for the first GPU of \"karat devices\", or webgpu:N for another; see --precision")
+	c.Flags().StringVar(to, "backend", "cpu", "`name` of the device: cpu, webgpu for the first GPU of \"karat devices\", or webgpu:N for another; see --precision")
 }
 
 // options are the library's for the flags.
 func (a *arithmetic) options() (karat.Options, error) {
 	if a.threads < 0 || a.threads > 1024 {
-		return karat.Options{}, usagef("--threads %d: possible are 1 to 1024, and 0 for one a core", a.threads)
+		return karat.Options{}, usagef("--threads %d: want 1 to 1024, or 0 for one for each core", a.threads)
 	}
 	if a.precision.value == string(karat.Float64) && a.kv.value == "f16" {
 		return karat.Options{}, usagef("--precision f64 keeps keys and values in float64: --kv f16 contradicts it")
@@ -104,58 +124,32 @@ func (a *arithmetic) options() (karat.Options, error) {
 	if err != nil {
 		return karat.Options{}, usageError{err}
 	}
-	return karat.Options{Backend: a.backend, Threads: a.threads, Precision: karat.Precision(a.precision.value), KV: a.kv.value}, nil
+	return karat.Options{Backend: karat.Backend(a.backend), Threads: a.threads, Precision: karat.Precision(a.precision.value), KV: karat.KVType(a.kv.value), NoFit: a.noFit}, nil
 }
 
-// numerics are the flags for commands that have an engine of their own.
-func (a *arithmetic) numerics() (n numerics.Numerics, threads int, err error) {
+// model are the flags for commands that have an engine of their own.
+func (a *arithmetic) model() (o model.Options, err error) {
 	if _, err := a.options(); err != nil {
-		return n, 0, err
+		return o, err
 	}
-	if n, err = numerics.Parse(a.precision.value, a.kv.value); err == nil {
-		n, err = n.On(a.backend)
+	o = model.Options{Threads: a.threads, NoFit: a.noFit}
+	if o.Numerics, err = numerics.Parse(a.precision.value, a.kv.value); err == nil {
+		o.Numerics, err = o.Numerics.On(a.backend)
 	}
-	return n, a.threads, err
+	return o, err
 }
 
 // load loads the model at path, or the demo, and tells how far it is if that takes
-// more than a second. Where ctx ends first so does load, and leaves what is under
-// way to the end of the program.
+// more than a second.
 func load(ctx context.Context, path string, o karat.Options, stderr io.Writer) (*karat.Model, error) {
 	start := time.Now()
 	p := progress{w: stderr, terminal: isTerminal(stderr), start: start, last: start.Add(time.Second)}
-	var mu sync.Mutex // of p
-	o.Progress = func(done, all int64) {
-		mu.Lock()
-		defer mu.Unlock()
-		if ctx.Err() == nil {
-			p.report(done, all)
-		}
+	defer p.end()
+	o.Progress = p.report
+	if path == "" {
+		return karat.LoadSources(ctx, []karat.Source{{Name: demoName, Data: demo}}, o)
 	}
-	type result struct {
-		m   *karat.Model
-		err error
-	}
-	loaded := make(chan result, 1)
-	go func() {
-		var r result
-		if path == "" {
-			r.m, r.err = karat.LoadGGUF(demoName, demo, o)
-		} else {
-			r.m, r.err = karat.Load(path, o)
-		}
-		loaded <- r
-	}()
-	var r result
-	select {
-	case r = <-loaded:
-	case <-ctx.Done():
-		r.err = ctx.Err()
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	p.end()
-	return r.m, r.err
+	return karat.Load(ctx, path, o)
 }
 
 // loadModel loads the model at path, or the demo if path is empty, and says what
@@ -164,7 +158,7 @@ func loadModel(ctx context.Context, path string, o karat.Options, stderr io.Writ
 	sayModel(path, stderr)
 	m, err := load(ctx, path, o, stderr)
 	if err != nil {
-		return nil, err
+		return nil, explainBudget(err)
 	}
 	info := m.Info()
 	for _, n := range info.Notes {

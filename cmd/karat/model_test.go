@@ -23,7 +23,7 @@ func TestLoadProgress(t *testing.T) {
 		}
 		last, all = done, total
 	}}
-	m, err := karat.LoadGGUF(demoName, demo, o)
+	m, err := karat.LoadSources(t.Context(), []karat.Source{{Name: demoName, Data: demo}}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestLoadInterrupted(t *testing.T) {
 
 // TestLoadNothing: a source with neither bytes nor what reads them is told.
 func TestLoadNothing(t *testing.T) {
-	if _, err := karat.LoadSources([]karat.Source{{Name: "m.gguf", Size: 5}}, karat.Options{}); err == nil || !strings.Contains(err.Error(), "m.gguf: neither its Data nor At is there") {
+	if _, err := karat.LoadSources(t.Context(), []karat.Source{{Name: "m.gguf", Size: 5}}, karat.Options{}); err == nil || !strings.Contains(err.Error(), "m.gguf: neither its Data nor At is there") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -51,7 +51,7 @@ func TestLoadNothing(t *testing.T) {
 // TestTapsClosed: a model that is closed ends the taps that run, and begins no others.
 func TestTapsClosed(t *testing.T) {
 	load := func() *karat.Model {
-		m, err := karat.LoadGGUF(demoName, demo, karat.Options{Context: 2048})
+		m, err := karat.LoadSources(t.Context(), []karat.Source{{Name: demoName, Data: demo}}, karat.Options{Context: 2048})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestLoadFails(t *testing.T) {
 	if err := os.WriteFile(path, demo, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	m, err := karat.Load(path, karat.Options{Context: 64, Progress: func(int64, int64) { os.Truncate(path, 4096) }})
+	m, err := karat.Load(t.Context(), path, karat.Options{Context: 64, Progress: func(int64, int64) { os.Truncate(path, 4096) }})
 	if m != nil || err == nil {
 		t.Errorf("a model %v and the error %v", m != nil, err)
 	}
@@ -96,7 +96,7 @@ func TestLoadFails(t *testing.T) {
 // TestLongPrompt: a prompt that the context cannot hold is refused by its length, and one
 // that is cancelled is not read.
 func TestLongPrompt(t *testing.T) {
-	m, err := karat.LoadGGUF(demoName, demo, karat.Options{Context: 64})
+	m, err := karat.LoadSources(t.Context(), []karat.Source{{Name: demoName, Data: demo}}, karat.Options{Context: 64})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestLongPrompt(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	text := strings.Repeat("a", 16<<20)
-	short := []karat.Message{{Role: "user", Content: text[:1<<16]}}
+	short := []karat.Message{karat.TextMessage(karat.RoleUser, text[:1<<16])}
 	for _, x := range []struct {
 		name string
 		all  iter.Seq2[karat.Token, error]

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/lab/parity"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/spf13/cobra"
 )
 
@@ -33,24 +33,25 @@ func newParityCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Score the diagnosis on engines that are wrong on purpose (ParityBench)",
-		Long: `Bench builds faults into the reference interpreter, diagnoses what each such engine
-dumps for three prompts, and scores the findings against what was built in. The faults
-come from a package that knows nothing of the diagnosis, and a third of them has no
-hypothesis: these should be called unknown.
+		Long: `Bench builds faults into the reference interpreter, diagnoses the dump of each such
+engine for three prompts, and scores the findings. The faults come from a package that
+knows nothing of the diagnosis. A third of them has no hypothesis, and should be called
+unknown.
 
   single  each fault that the model can have, at each place worth a test
   multi   random sets of 2 to 5 of them
-  clean   right engines: each class of rounding, told and not told, and the same function
-          written otherwise
-  probe   right engines, looked at through a broken probe
-  coarse  single faults, where layers' outputs are the only taps
+  clean   right engines: each class of rounding, stated or not, and the same function
+          in other forms
+  probe   right engines with a broken dump
+  coarse  single faults, with taps of layer outputs only
   logits  single faults, without taps
   right   right engines: every class with every precision of keys and values, and Karat's
-          own, through all taps, PyTorch's modules, layers' outputs, hidden states or none
+          own, with all taps, PyTorch's modules, layer outputs, hidden states or none
 
-Cases run in a random order that the seed decides, so that a slice (--every) and what
-is done at Ctrl-C are samples of all. Without --models the embedded demo is the model,
---every is 100, and coarse and logits, which take minutes a case, and right are left out.`,
+The seed decides the random order of the cases. So a slice (--every), or the part
+finished at Ctrl-C, is a sample of all. Without --models the embedded demo is the model,
+--every is 100, and three conditions are left out: right, and coarse and logits, which take
+minutes a case.`,
 		Example: `  karat lab bench
   karat lab bench --models ./models --faults single,clean --every 10 --verbose
   karat lab bench --models ./models --only tiny-qwen3 --json scores.json --html scores.html`,
@@ -62,14 +63,14 @@ is done at Ctrl-C are samples of all. Without --models the embedded demo is the 
 	fs.Var((*name)(&f.models), "models", "`folder` of Hugging Face folders and GGUF files (default: the embedded demo)")
 	fs.StringSliceVar(&f.only, "only", nil, "`names` of the models in it to take")
 	fs.StringSliceVar(&f.faults, "faults", []string{"all"}, "`conditions`: single, multi, clean, probe, coarse, logits, right, all")
-	fs.Uint64Var(&f.seed, "seed", 1, "`number` that random prompts, sets and the order come from")
+	fs.Uint64Var(&f.seed, "seed", 1, "`number` that seeds prompts, sets and the order")
 	fs.IntVar(&f.sets, "sets", 24, "random `sets` of faults for each model")
 	fs.IntVar(&f.every, "every", 1, "run one case in `N`")
-	fs.IntVar(&f.longest, "longest", 128, "most `tokens` of a prompt; of a model with a wider window the faults of the window are left out")
+	fs.IntVar(&f.longest, "longest", 128, "most `tokens` of a prompt; a model with a wider window gets no faults of the window")
 	fs.StringVar(&f.match, "match", "", "run the cases with this `text` in their name, such as rope_theta=5e5@full")
 	fs.IntVar(&f.jobs, "jobs", 1, "`cases` at a time")
-	fs.Var(&f.class, "numerics", "the faulty engines round as this `class`, as lab record has it")
-	fs.BoolVar(&f.verbose, "verbose", false, "print a line for each case that misses a score, when it does")
+	fs.Var(&f.class, "numerics", "`class` of rounding of the faulty engines, as in lab record")
+	fs.BoolVar(&f.verbose, "verbose", false, "print a line for each case that misses a score")
 	fs.Var((*name)(&f.json), "json", "`file` to write scores and all results to, as JSON; - is standard output")
 	fs.Var((*name)(&f.html), "html", "`file` to write a page to")
 	return c
@@ -90,7 +91,7 @@ func (f *parityFlags) options(c *cobra.Command) (o parity.Options, err error) {
 		most         int
 	}{{"sets", f.sets, 0, 1e6}, {"every", f.every, 1, 1e6}, {"longest", f.longest, 1, 1 << 20}, {"jobs", f.jobs, 1, 1024}} {
 		if n.value < n.least || n.value > n.most {
-			return o, usagef("--%s %d: possible are %d to %d", n.flag, n.value, n.least, n.most)
+			return o, usagef("--%s %d: want %d to %d", n.flag, n.value, n.least, n.most)
 		}
 	}
 	if f.models == "" && len(f.only) > 0 {
@@ -104,7 +105,7 @@ func (f *parityFlags) options(c *cobra.Command) (o parity.Options, err error) {
 		case slices.Contains(parity.Conditions, condition):
 			o.Conditions = append(o.Conditions, condition)
 		default:
-			return o, usagef("--faults %s: possible are single, multi, clean, probe, coarse, logits, right and all", name)
+			return o, usagef("--faults %s: want single, multi, clean, probe, coarse, logits, right or all", name)
 		}
 	}
 	return o, nil
@@ -121,7 +122,7 @@ func (f *parityFlags) run(c *cobra.Command) error {
 	}
 	sayModel(f.models, c.ErrOrStderr())
 	for _, path := range paths {
-		m, file, err := parityModel(path)
+		m, file, err := parityModel(c.Context(), path)
 		if err != nil {
 			return err
 		}
@@ -142,7 +143,7 @@ func (f *parityFlags) run(c *cobra.Command) error {
 		return err
 	}
 	if interrupted {
-		return failure{statusInterrupted, errors.New("interrupted: these are the scores of what was done")}
+		return failure{statusInterrupted, errors.New("interrupted: these are the scores of the finished cases")}
 	}
 	return nil
 }
@@ -197,7 +198,7 @@ func (f *parityFlags) paths() ([]string, error) {
 	return paths, nil
 }
 
-func parityModel(path string) (*parity.Model, *checkpoint.Checkpoint, error) {
+func parityModel(ctx context.Context, path string) (*parity.Model, *checkpoint.Checkpoint, error) {
 	file, err := openCheckpoint(path)
 	if err != nil {
 		return nil, nil, err
@@ -208,7 +209,7 @@ func parityModel(path string) (*parity.Model, *checkpoint.Checkpoint, error) {
 		if path != "" {
 			m.Name = strings.TrimSuffix(filepath.Base(path), ".gguf")
 		}
-		if m.Graph, _, err = arch.Load(file); err == nil {
+		if m.Graph, _, err = model.Graph(ctx, file); err == nil {
 			return m, file, nil
 		}
 	}

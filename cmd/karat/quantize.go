@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/karat-run/karat/internal/allot"
+	"github.com/karat-run/karat/internal/autoquant"
 	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/machine"
-	"github.com/karat-run/karat/internal/mix"
+	"github.com/karat-run/karat/internal/quantmix"
+	"github.com/karat-run/karat/internal/sysinfo"
 	"github.com/karat-run/karat/internal/tensor"
 	"github.com/spf13/cobra"
 )
@@ -34,20 +34,20 @@ func newQuantizeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "quantize IN.gguf OUT.gguf [TYPE]",
 		Short: "Store a model's weights in fewer bits",
-		Long: `Quantize writes the weights of a GGUF file (of a split one, any part) in blocks of small
-integers with scales. The result has the bytes of llama-quantize's: the same mix of
+		Long: `Quantize writes the weights of a GGUF file (any part of a split one) as blocks of small
+integers with scales. The result has the same bytes as llama-quantize's: the same mix of
 types, chosen tensor by tensor, the same search for scales, and the same metadata.
 
-TYPE is one of ` + strings.Join(mix.Names(), ", ") + `.
-Most weights get the type of that name, those that matter more a better one; rows
-that are no multiple of 256 a wider one. Norms, vectors and routers keep their types.
+TYPE is one of ` + strings.Join(quantmix.Names(), ", ") + `.
+Most weights get the type of that name. Weights that matter more get a better type, and
+rows that are no multiple of 256 a wider one. Norms, vectors and routers keep their types.
 
-An importance matrix says which columns of a weight matter, and the search for scales
-then spends its precision on them. --tensor-type gives the weights whose name a regular
-expression finds a type of their own (of a block, as Q4_K, not of a mix).
+An importance matrix says which columns of a weight matter; the search for scales
+then spends its precision on them. --tensor-type sets the type of the weights whose name
+matches a regular expression (a block's type such as Q4_K, not a mix).
 ` + targetHelp + `
 
-Weights that are quantized already are refused: what was lost once is lost again.
+Weights that are quantized already are an error, because each quantization loses more.
 Ctrl-C leaves nothing behind.`,
 		Example: `  karat quantize model.bf16.gguf model.Q4_K_M.gguf Q4_K_M
   karat quantize --imatrix imatrix.gguf model.bf16.gguf model.IQ4_XS.gguf IQ4_XS
@@ -69,9 +69,9 @@ Ctrl-C leaves nothing behind.`,
 	fs := c.Flags()
 	fs.SortFlags = false
 	fs.Var((*name)(&f.imatrix), "imatrix", "importance matrix, a `file` of karat imatrix or llama-imatrix")
-	fs.StringArrayVar(&f.rules, "tensor-type", nil, "`REGEX=TYPE` of the weights that it finds; the first of several counts")
-	fs.BoolVar(&f.again, "allow-requantize", false, "quantize what is quantized already")
-	fs.IntVarP(&f.threads, "threads", "t", machine.Threads(), "`number` of threads")
+	fs.StringArrayVar(&f.rules, "tensor-type", nil, "`REGEX=TYPE`: TYPE for the weights whose name matches REGEX; the first match counts")
+	fs.BoolVar(&f.again, "allow-requantize", false, "quantize weights that are quantized already")
+	fs.IntVarP(&f.threads, "threads", "t", sysinfo.Threads(), "`number` of threads")
 	fs.BoolVar(&f.json, "json", false, "print JSON")
 	f.target.add(c)
 	return c
@@ -80,7 +80,7 @@ Ctrl-C leaves nothing behind.`,
 // options checks the flags.
 func (f *quantizeFlags) options() (o convert.QuantizeOptions, err error) {
 	if f.threads < 1 || f.threads > 1024 {
-		return o, usagef("-t %d: possible are 1 to 1024", f.threads)
+		return o, usagef("-t %d: want 1 to 1024", f.threads)
 	}
 	o = convert.QuantizeOptions{Type: f.as, Imatrix: f.imatrix, Requantize: f.again, Threads: f.threads}
 	for _, text := range f.rules {
@@ -90,42 +90,42 @@ func (f *quantizeFlags) options() (o convert.QuantizeOptions, err error) {
 		}
 		d, ok := tensor.ParseDType(strings.ToUpper(text[i+1:]))
 		if !ok {
-			return o, usagef("--tensor-type %s: the type is none of a block, such as Q4_K", text)
+			return o, usagef("--tensor-type %s: want the type of a block, such as Q4_K", text)
 		}
 		pattern, err := regexp.Compile(text[:i])
 		if err != nil {
 			return o, usagef("--tensor-type %s: %w", text, err)
 		}
-		o.Rules = append(o.Rules, mix.Rule{Pattern: pattern, Type: d})
+		o.Rules = append(o.Rules, quantmix.Rule{Pattern: pattern, Type: d})
 	}
 	if f.target.set() {
 		o.Type = "Q8_0" // until another is chosen
 	}
 	if st, err := os.Stat(f.from); err == nil && st.IsDir() {
-		return o, usagef("%s is a folder: karat convert makes GGUF of it, with --type of any type at once", f.from)
+		return o, usagef("%s is a folder: karat convert makes GGUF of it, and quantizes with --type", f.from)
 	}
 	if err := convert.CheckQuantize(f.to, o); err != nil {
 		return o, usageError{err}
 	}
 	if f.target.plan != "" && filepath.Clean(f.target.plan) == filepath.Clean(f.to) {
-		return o, usagef("--plan %s and OUT are one file", f.target.plan)
+		return o, usagef("--plan %s and OUT are the same file", f.target.plan)
 	}
 	return o, spare("OUT "+f.to, f.to, f.from, f.imatrix, f.target.text.text)
 }
 
 // quantized is what --json prints.
 type quantized struct {
-	File    string         `json:"file"`
-	Type    string         `json:"type"`
-	Arch    string         `json:"architecture"`
-	Source  int64          `json:"source_bytes"` // of tensors, as is the next
-	Bytes   int64          `json:"bytes"`
-	Weights int64          `json:"weights"`
-	Bits    float64        `json:"bits_per_weight"`
-	Types   map[string]int `json:"types"` // how many tensors there are of each
-	Notes   []string       `json:"notes,omitempty"`
-	Seconds float64        `json:"seconds"`
-	Plan    *allot.Plan    `json:"plan,omitempty"`
+	File    string          `json:"file"`
+	Type    string          `json:"type"`
+	Arch    string          `json:"architecture"`
+	Source  int64           `json:"source_bytes"` // of tensors, as is the next
+	Bytes   int64           `json:"bytes"`
+	Weights int64           `json:"weights"`
+	Bits    float64         `json:"bits_per_weight"`
+	Types   map[string]int  `json:"types"` // how many tensors there are of each
+	Notes   []string        `json:"notes,omitempty"`
+	Seconds float64         `json:"seconds"`
+	Plan    *autoquant.Plan `json:"plan,omitempty"`
 }
 
 func (f *quantizeFlags) run(c *cobra.Command) error {
@@ -136,7 +136,7 @@ func (f *quantizeFlags) run(c *cobra.Command) error {
 	ctx, stop := untilSignal()
 	defer stop()
 	start := time.Now()
-	var plan *allot.Plan
+	var plan *autoquant.Plan
 	if f.target.set() {
 		plan, err = f.target.choose(ctx, c, f.from, &o)
 	}

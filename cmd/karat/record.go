@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/round"
 	"github.com/spf13/cobra"
 )
@@ -36,30 +36,30 @@ func newRecordCommand() *cobra.Command {
 	var f recordFlags
 	c := &cobra.Command{
 		Use:   "record [MODEL] --prompts FILE.json -o OUT.safetensors",
-		Short: "Record what a model computes",
+		Short: "Record the values that a model computes",
 		Long: `Record computes prompts and writes OUT.safetensors: for prompt i the token ids
 ({i}.ids), the logits and hidden states of the last positions ({i}.logits,
-{i}.hidden), and with --taps i what passed every module ({i}.tap.NAME, under
-PyTorch's names). OUT.json beside it says for which prompts, and how it was computed.
+{i}.hidden), and with --taps i the values of every module ({i}.tap.NAME, under
+PyTorch's names). OUT.json beside it holds the prompts and the settings.
 
 FILE.json is a list of objects, each with one of "text" (raw text), "chat" (a list of
 messages with "role" and "content", for the model's chat template) and "ids".
 
-With --numerics the float64 interpreter rounds as another engine would, to see what
-its rounding alone does to a model. It is slow. CLASS is one or more of
-  activations=f64|f32|f16|bf16       all values are kept so; sums are float32 but in f64
+With --numerics the float64 interpreter rounds like another engine, to show the effect
+of its rounding alone. It is slow. CLASS is one or more of
+  activations=f64|f32|f16|bf16       the type of all values; sums are float32, or float64 with f64
   activations=q8_32|q8_256|i16_32    products read rows as integers of 8 or 16 bits with a
                                      scale for every 32 or 256 (i16_32 with quantized
-                                     weights only); all else is float32
-  activations=q8                     as llama.cpp: by the weight's type
-  kv=f64|f32|f16|bf16                how keys and values are kept
+                                     weights only); everything else is float32
+  activations=q8                     as in llama.cpp: by the weight's type
+  kv=f64|f32|f16|bf16                the type of keys and values
   gelu=exact|f16-table               f16-table is llama.cpp's
   lanes=1|2|4|...|64                 partial sums of a float32 product
 
-With --inject it is an engine with faults, to try a diagnosis on: ID[:NODES][=VALUE][@LAYERS],
-several with semicolons between. ID is one of "karat lab causes"; NODES are names of
-nodes without their layer, joined by +; VALUE is what the fault puts in the right one's
-place; LAYERS is all, full, sliding, shared, moe, outside, or numbers as in 0,2-3.`,
+--inject builds faults into the engine, to try a diagnosis on. A fault is
+ID[:NODES][=VALUE][@LAYERS]; separate several with semicolons. ID is one of "karat lab
+causes". NODES are names of nodes without their layer, joined by +. VALUE is the wrong
+value. LAYERS is all, full, sliding, shared, moe, outside, or numbers such as 0,2-3.`,
 		Example: `  karat lab record model.gguf --prompts prompts.json -o mine.safetensors
   karat lab record ./tiny-qwen3 --prompts prompts.json -o f64.safetensors --precision f64 --taps 2
   karat lab record model.gguf --prompts prompts.json -o q8.safetensors --taps all --decode 4 --numerics activations=q8,gelu=f16-table
@@ -75,7 +75,7 @@ place; LAYERS is all, full, sliding, shared, moe, outside, or numbers as in 0,2-
 	fs.Var(&f.taps, "taps", "record the taps of these prompts: `all`, or indices from 0 as in 2,5; may be given again")
 	fs.IntVar(&f.keep, "keep", 8, "how many last `positions` to record logits and hidden states of")
 	fs.IntVar(&f.decode, "decode", 0, "how many last `tokens` of each prompt to decode one by one, after the others")
-	fs.Var(&f.class, "numerics", "round as an engine of this `class`, in place of --precision and --kv")
+	fs.Var(&f.class, "numerics", "round like an engine of this `class`, instead of --precision and --kv")
 	f.injected.add(c)
 	f.arithmetic.add(c, karat.Fast)
 	return c
@@ -89,13 +89,13 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 	case f.prompts == "" || f.out == "":
 		return usagef("--prompts FILE.json and -o OUT.safetensors are needed")
 	case filepath.Ext(f.out) != ".safetensors":
-		return usagef("-o %s: the name of a record ends in .safetensors", f.out)
+		return usagef("-o %s: want a name that ends in .safetensors", f.out)
 	case f.keep < 1:
-		return usagef("--keep %d: possible are 1 and more", f.keep)
+		return usagef("--keep %d: want 1 or more", f.keep)
 	case f.decode < 0:
-		return usagef("--decode %d: possible are 0 and more", f.decode)
+		return usagef("--decode %d: want 0 or more", f.decode)
 	case f.class.said && (c.Flags().Changed("precision") && o.Precision != karat.Float64 || c.Flags().Changed("kv")):
-		return usagef("--numerics says how numbers are kept, in the float64 interpreter: no other --precision and no --kv belong beside it")
+		return usagef("--numerics runs in the float64 interpreter: it does not work with --kv or another --precision")
 	}
 	if f.class.said {
 		o.Precision = karat.Float64 // which it runs on
@@ -140,10 +140,10 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 	return err
 }
 
-// spare refuses an output that would replace what is read, or become a part of it.
+// spare refuses an output that would replace an input, or become a part of one.
 func (f *recordFlags) spare(model string) error {
 	if st, err := os.Stat(model); err == nil && st.IsDir() && sameFile(filepath.Dir(f.out), model) {
-		return usagef("-o %s: a record does not belong into the model's folder", f.out)
+		return usagef("-o %s: a record cannot be written into the model's folder", f.out)
 	}
 	if err := spare("--key "+f.injected.key, f.injected.key, f.prompts, model); err != nil {
 		return err
@@ -171,11 +171,14 @@ func tokenizePrompts(ctx context.Context, path string, o karat.Options, inputs [
 		var ids []int
 		switch {
 		case in.Text != nil:
-			p.Text, ids = *in.Text, m.Tokenize(*in.Text, false)
+			p.Text = *in.Text
+			if ids, err = m.Tokenize(ctx, p.Text); err != nil {
+				return nil, fmt.Errorf("prompt %d: %w", i, err)
+			}
 		case in.Chat != nil:
 			var messages []karat.Message
 			for _, x := range in.Chat {
-				messages = append(messages, karat.Message(x))
+				messages = append(messages, karat.TextMessage(karat.Role(x.Role), x.Content))
 			}
 			p.Text, err = m.Render(ctx, messages, karat.GenerateOptions{})
 			if err == nil {
@@ -215,7 +218,7 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 	if err != nil {
 		return err
 	}
-	g, _, err := arch.Load(m)
+	g, _, err := model.Graph(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -231,7 +234,7 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 	if g, b, err = f.injected.plan(g, b); err != nil {
 		return err
 	}
-	r, err := lab.NewRecorder(g, b, longest, f.keep)
+	r, err := lab.NewRecorder(ctx, g, b, longest, f.keep)
 	if err != nil {
 		return err
 	}
@@ -266,9 +269,9 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 
 // backend makes what computes, and says how for the record.
 func (f *recordFlags) backend(o karat.Options) (backend.Backend, map[string]any, error) {
-	n, err := numerics.Parse(string(o.Precision), o.KV)
+	n, err := numerics.Parse(string(o.Precision), string(o.KV))
 	if err == nil {
-		n, err = n.On(o.Backend)
+		n, err = n.On(string(o.Backend))
 	}
 	if err != nil {
 		return nil, nil, err
@@ -333,7 +336,7 @@ func (x *indices) Set(s string) error {
 	for _, part := range strings.Split(s, ",") {
 		i, err := strconv.Atoi(part)
 		if err != nil || i < 0 {
-			return fmt.Errorf("%q, possible are all, and indices from 0 as in 2,5", part)
+			return fmt.Errorf("%q, want all, or indices from 0 as in 2,5", part)
 		}
 		x.list = append(x.list, i)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -21,9 +22,12 @@ type runFlags struct {
 	max         int
 	stop        []string
 	context     int
+	budget      size
+	parallel    int
 	json        bool
 	sampling    samplingFlags
 	arithmetic  arithmetic
+	lora        adapters
 }
 
 func newRunCommand() *cobra.Command {
@@ -31,27 +35,28 @@ func newRunCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [-m MODEL] [PROMPT]",
 		Short: "Continue a text, or chat",
-		Long: `Run continues a text and prints what follows as it is made. The prompt is PROMPT, the
-file after -f, or standard input; the line end that a file ends in is dropped.
-It is raw text: no chat template is applied, and names of special tokens are text.
+		Long: `Run continues a text and prints the new text as it is generated. The prompt is PROMPT,
+the file after -f, or standard input; the last line end of a file is dropped.
+The prompt is raw text: no chat template is applied, and names of special tokens are text.
 
-With --chat the prompt is what a user says, and the model's chat template turns it
-into what the model was trained on. With neither a prompt nor a file, at a terminal,
-run chats until /bye. What was done is told on standard error.
+With --chat the prompt is a message of the user, and the model's chat template is applied
+to it. Without a prompt and a file, at a terminal, run chats until /bye.
+A summary goes to standard error.
 
-Tokens are chosen as the model's publisher recommends, greedily if nothing is
-recommended; each sampling flag overrides its own part of that. The same seed
-gives the same text, on every machine and with any number of threads.
+Tokens are chosen as the model's publisher recommends, or greedily without a
+recommendation. Each sampling flag overrides one setting. The same seed gives the same
+text, on every machine and with any number of threads.
 
-With --json each token is an object in a line of its own, with id, text and
-logprob, the natural logarithm of the probability that the model gave it; the last
-line has "stop" (end, stop, length, interrupted or error), the whole text, the
-counts, the seconds, the seed, and whether a template was applied.
+With --json each token is an object on its own line: id, text and logprob, the natural
+logarithm of the model's probability of the token. The last line has "stop" (end, stop,
+length, interrupted or error), the whole text, the counts, the seconds, the seed, and
+whether a template was applied.
 
-Ctrl-C stops the answer, a second one the program. The exit status is then 130.`,
+Ctrl-C stops the answer, a second Ctrl-C the program. The exit status is then 130.`,
 		Example: `  karat run "The color of the sky is"
   karat run -m model.gguf -n 64 --temp 0.7 --seed 1 "Once upon a time"
   karat run -m model.gguf --chat --system "Be brief." "Why is the sky blue?"
+  karat run -m model.gguf --lora style.gguf --lora facts:0.5 "Once upon a time"
   karat run -m model.gguf
   git diff | karat run -m model.gguf --chat --system "Write a commit message for this diff."
   karat run -m model.gguf --chat --template-arg enable_thinking=false "2+2?"
@@ -62,12 +67,15 @@ Ctrl-C stops the answer, a second one the program. The exit status is then 130.`
 	fs := c.Flags()
 	fs.SortFlags = false
 	fs.VarP((*name)(&f.model), "model", "m", "model `file or folder` (default: the embedded demo)")
+	f.lora.add(c)
 	fs.VarP((*name)(&f.file), "file", "f", "read the prompt from this `file`; - is standard input")
 	f.chat.add(fs)
-	fs.IntVarP(&f.max, "tokens", "n", 256, "most `tokens` to generate; -1 is no limit but the context")
+	fs.IntVarP(&f.max, "tokens", "n", 256, "most `tokens` to generate; with -1 only the context limits them")
 	fs.StringArrayVar(&f.stop, "stop", nil, "end before this `text`; may be given again")
 	f.sampling.add(fs)
-	fs.IntVar(&f.context, "ctx", 0, "`tokens` that prompt and answer may have together (default: as many as the model was made for, at most 8192)")
+	fs.IntVar(&f.context, "ctx", 0, "most `tokens` of prompt and answer together (default: the model's context length, at most 8192)")
+	addBudget(c, &f.budget)
+	fs.IntVar(&f.parallel, "parallel", 0, "most `requests` computed at a time (default: as many as --kv-budget holds)")
 	fs.BoolVar(&f.json, "json", false, "print JSON: a line for each token, then a summary")
 	f.arithmetic.add(c, karat.Fast)
 	return c
@@ -78,19 +86,21 @@ func (f *runFlags) options(fs *pflag.FlagSet) (o karat.Options, g karat.Generate
 	if o, err = f.arithmetic.options(); err != nil {
 		return o, g, err
 	}
-	o.Context = f.context
+	o.Context, o.KVBudget, o.Parallel, o.Adapters = f.context, int64(f.budget), f.parallel, f.lora
 	if err = f.sampling.check(); err != nil {
 		return o, g, err
 	}
 	switch {
 	case f.max == 0 || f.max < -1:
-		return o, g, usagef("-n %d: possible are 1 and more, and -1 for no limit", f.max)
-	case f.context < 1 && fs.Changed("ctx"):
-		return o, g, usagef("--ctx %d: possible are 1 and more", f.context)
+		return o, g, usagef("-n %d: want 1 or more, or -1 for no limit", f.max)
+	case f.parallel < 1 && fs.Changed("parallel"):
+		return o, g, usagef("--parallel %d: want 1 or more", f.parallel)
+	case (f.context < 1 || f.context > model.MaxContext) && fs.Changed("ctx"):
+		return o, g, usagef("--ctx %d: want 1 to %d", f.context, model.MaxContext)
 	}
 	for _, s := range f.stop {
 		if s == "" {
-			return o, g, usagef("--stop: an empty text is everywhere")
+			return o, g, usagef("--stop: the text is empty")
 		}
 	}
 	g = karat.GenerateOptions{MaxTokens: f.max, Stop: f.stop, Logprob: f.json}
@@ -108,7 +118,7 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 	case err != nil:
 		return err
 	case ok && len(args) == 0 && prompt == "":
-		return usagef("the prompt is empty; an empty one that is meant is \"\"")
+		return usagef("the prompt is empty; give \"\" if that is meant")
 	case !ok && f.json:
 		return usagef("--json needs a prompt")
 	case ok && !f.chat.chat && f.chat.given():
@@ -136,8 +146,10 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 		if applied, err = f.chat.describe(ctx, m, cmp.Or(prompt, "Hello"), g); err != nil {
 			return err // now, and not after the user has written something
 		}
-	case prompt == "" && len(m.Tokenize("", false)) == 0:
-		return errEmpty
+	case prompt == "":
+		if ids, err := m.Tokenize(ctx, prompt); err != nil || len(ids) == 0 {
+			return cmp.Or(err, errEmpty)
+		}
 	}
 	fmt.Fprintln(to.log, "karat:", applied)
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/gguf"
 )
 
-// spare refuses the file out, which what asks for, where it would replace one of those that
+// spare refuses the file out, named by the flag what, if it would replace one of the files that
 // are read, or a file of a model's folder, or a part of a split model.
 func spare(what, out string, read ...string) error {
 	for _, in := range read {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/internal/synth"
 	"github.com/spf13/cobra"
 )
@@ -21,18 +22,18 @@ type synthFlags struct {
 }
 
 func newSynthCommand() *cobra.Command {
-	f := synthFlags{arch: choice{"llama", synth.Archs()}, kind: choice{"Q4_K_M", synth.Types()}}
+	f := synthFlags{arch: choice{registry.Families[0].Name, synth.Archs()}, kind: choice{"Q4_K_M", synth.Types()}}
 	c := &cobra.Command{
 		Use:   "synth -o FILE.gguf",
-		Short: "Write a model of a real shape and random weights, to measure with",
-		Long: `Synth writes a GGUF file whose shape is that of a published model, or a tiny one,
-and whose weights are random: it is as fast and as large as the trained model, and
-says nothing that makes sense. Equal seeds give equal files.
+		Short: "Write a model of a real shape with random weights, to measure speed",
+		Long: `Synth writes a GGUF file with the shape of a published model, or a tiny one, and random
+weights. It is as fast and as large as the trained model, and its text makes no sense.
+Equal seeds give equal files.
 
-Types are mixed as llama-quantize mixes them: Q4_K_M has Q6_K for the embedding and
+Types are mixed as in llama-quantize: Q4_K_M has Q6_K for the embedding and
 for half of attn_v and ffn_down. Blocks are random integers with
 fitting scales; nothing is quantized. The vocabulary is made up, or that of the
-GGUF file after --vocab, which also sets its size. No chat template is made.
+GGUF file after --vocab, which also sets its size. There is no chat template.
 
 ` + shapesText(),
 		Example: `  karat synth -o 1b.gguf
@@ -49,7 +50,7 @@ GGUF file after --vocab, which also sets its size. No chat template is made.
 	f.kind.add(c, "type", "types of the weights, in llama.cpp's words")
 	fs.VarP((*name)(&f.output), "output", "o", "`file` to write, or to replace")
 	fs.Var((*name)(&f.vocabulary), "vocab", "GGUF `file` whose tokenizer is taken")
-	fs.Uint64Var(&f.seed, "seed", 0, "`number` that the weights come from")
+	fs.Uint64Var(&f.seed, "seed", 0, "`number` that seeds the weights")
 	return c
 }
 

@@ -15,14 +15,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/karat-run/karat/internal/allot"
 	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/autoquant"
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/eval"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/imatrix"
-	"github.com/karat-run/karat/internal/mix"
+	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/spf13/cobra"
 )
 
@@ -36,21 +36,22 @@ type targetFlags struct {
 }
 
 const targetHelp = `
-With --target-size or --target-kl there is no TYPE: each weight's type is chosen by what it
-does to the model's predictions, for the least KL divergence from them that the size of the
-file allows, or the least size for a divergence (the mean over a text, in nats: 0.01 is hard
-to notice, 0.1 easy). Each weight is quantized alone, and the model's predictions with it are
-compared with its own: that takes as many passes over 4 windows of 256 tokens as there are
-weights. Ctrl-C ends it. --plan keeps the measurements, so that other targets take seconds.`
+--target-size and --target-kl take the place of TYPE. They choose each weight's type by its
+effect on the model's predictions: the least KL divergence within a size of the file, or
+the smallest file within a divergence (the mean over a text, in nats: 0.01 is hard to
+notice, 0.1 easy). Each weight is quantized alone, and the model's predictions with it are
+compared with its own. This takes one pass for each weight, by default over 4 windows of
+256 tokens. Ctrl-C ends it. --plan keeps the measurements; another target then takes
+seconds.`
 
 func (f *targetFlags) add(c *cobra.Command) {
 	fs := c.Flags()
 	fs.Var(&f.size, "target-size", "most bytes of the file, as 500M or 4GiB")
 	fs.Float64Var(&f.kl, "target-kl", 0, "most KL `divergence` from the model's predictions, in nats")
-	fs.Var((*name)(&f.text.text), "calibration", "`file` with the text to measure it on (default: one that comes with Karat)")
+	fs.Var((*name)(&f.text.text), "calibration", "`file` with the text to measure on (default: one that comes with Karat)")
 	fs.IntVarP(&f.text.context, "ctx", "c", 256, "`tokens` of a window of the text")
 	fs.IntVar(&f.text.windows, "chunks", 4, "`windows` of the text at most")
-	fs.Var((*name)(&f.plan), "plan", "`file` of measurements: read if it is there, and written")
+	fs.Var((*name)(&f.plan), "plan", "`file` of measurements: read if it exists, and written")
 }
 
 func (f *targetFlags) set() bool { return f.size != 0 || f.kl != 0 }
@@ -59,24 +60,24 @@ func (f *targetFlags) set() bool { return f.size != 0 || f.kl != 0 }
 func (f *targetFlags) check(c *cobra.Command, types int) error {
 	switch {
 	case f.set() && types > 0:
-		return usagef("TYPE and a target: give one of them")
+		return usagef("give TYPE or a target, not both")
 	case c.Flags().Changed("target-kl") && !(f.kl > 0 && f.kl <= math.MaxFloat32):
-		return usagef("--target-kl %v: possible are numbers above 0, up to %.2g", f.kl, math.MaxFloat32)
+		return usagef("--target-kl %v: want a number above 0, up to %.2g", f.kl, math.MaxFloat32)
 	case !f.set() && types == 0:
 		return usagef("TYPE, --target-size or --target-kl is needed")
 	case f.size != 0 && f.kl != 0:
-		return usagef("--target-size and --target-kl: give one of them")
+		return usagef("give --target-size or --target-kl, not both")
 	}
 	for _, flag := range []string{"calibration", "ctx", "chunks", "plan"} {
 		if !f.set() && c.Flags().Changed(flag) {
-			return usagef("--%s is for --target-size and --target-kl", flag)
+			return usagef("--%s needs --target-size or --target-kl", flag)
 		}
 	}
 	return nil
 }
 
 // choose sets o's type and rules.
-func (f *targetFlags) choose(ctx context.Context, c *cobra.Command, path string, o *convert.QuantizeOptions) (*allot.Plan, error) {
+func (f *targetFlags) choose(ctx context.Context, c *cobra.Command, path string, o *convert.QuantizeOptions) (*autoquant.Plan, error) {
 	if f.plan != "" {
 		if err := atomicfile.Check(f.plan); err != nil {
 			return nil, err
@@ -90,12 +91,12 @@ func (f *targetFlags) choose(ctx context.Context, c *cobra.Command, path string,
 		return nil, err
 	}
 	defer file.Close()
-	m, err := openModel(path, c.ErrOrStderr())
+	m, err := openModel(ctx, path, c.ErrOrStderr())
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
-	a := allot.Options{Model: m, Tensors: file.Tensors(), Alignment: file.Alignment, Threads: o.Threads, Rules: o.Rules}
+	a := autoquant.Options{Model: m, Tensors: file.Tensors(), Alignment: file.Alignment, Threads: o.Threads, Rules: o.Rules}
 	if a.Numerics, err = numerics.Parse("", ""); err != nil {
 		return nil, err
 	}
@@ -121,7 +122,7 @@ func (f *targetFlags) choose(ctx context.Context, c *cobra.Command, path string,
 	}
 	o.Rules = nil
 	for i, w := range plan.Weights {
-		o.Rules = append(o.Rules, mix.Rule{Pattern: regexp.MustCompile("^" + regexp.QuoteMeta(w.Name) + "$"), Type: plan.Type(i)})
+		o.Rules = append(o.Rules, quantmix.Rule{Pattern: regexp.MustCompile("^" + regexp.QuoteMeta(w.Name) + "$"), Type: plan.Type(i)})
 	}
 	if o.Type = plan.Most().String(); o.Type == "MXFP4" {
 		o.Type = "MXFP4_MOE"
@@ -130,7 +131,7 @@ func (f *targetFlags) choose(ctx context.Context, c *cobra.Command, path string,
 }
 
 // save writes the file of measurements, if one is wanted.
-func (f *targetFlags) save(plan *allot.Plan) error {
+func (f *targetFlags) save(plan *autoquant.Plan) error {
 	if f.plan == "" {
 		return nil
 	}
@@ -141,8 +142,8 @@ func (f *targetFlags) save(plan *allot.Plan) error {
 	})
 }
 
-func (f *targetFlags) search(ctx context.Context, a allot.Options, file *gguf.File, imatrixPath string) (*allot.Plan, error) {
-	s, err := allot.New(a)
+func (f *targetFlags) search(ctx context.Context, a autoquant.Options, file *gguf.File, imatrixPath string) (*autoquant.Plan, error) {
+	s, err := autoquant.New(a)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +152,7 @@ func (f *targetFlags) search(ctx context.Context, a allot.Options, file *gguf.Fi
 		return nil, err
 	}
 	if least := s.Least() + rest; f.size != 0 && least > int64(f.size) {
-		return nil, usagef("--target-size %d: the least that types can make of the file is %d bytes", f.size, least)
+		return nil, usagef("--target-size %d: the smallest possible file has %d bytes", f.size, least)
 	}
 	measured, err := f.measured(s, a.Model.Checkpoint.Path, imatrixPath)
 	if err != nil {
@@ -173,7 +174,7 @@ func (f *targetFlags) search(ctx context.Context, a allot.Options, file *gguf.Fi
 
 // measured takes the measurements of the plan, if there is one, and says where they are not
 // of this model, importance matrix or text.
-func (f *targetFlags) measured(s *allot.Search, model, imatrixPath string) (bool, error) {
+func (f *targetFlags) measured(s *autoquant.Search, model, imatrixPath string) (bool, error) {
 	data, err := readPlan(f.plan)
 	if err != nil || data == nil {
 		return false, err
@@ -182,7 +183,7 @@ func (f *targetFlags) measured(s *allot.Search, model, imatrixPath string) (bool
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", f.plan, err)
 	}
-	var was allot.Plan
+	var was autoquant.Plan
 	if err := json.Unmarshal(data, &was); err != nil { // Read has taken it
 		return false, err
 	}
@@ -201,7 +202,7 @@ func (f *targetFlags) measured(s *allot.Search, model, imatrixPath string) (bool
 // maxPlan is far above the plan of any model.
 const maxPlan = 64 << 20
 
-// readPlan is what is in the file at path, nil if there is none.
+// readPlan returns the contents of the file at path, nil if there is none.
 func readPlan(path string) ([]byte, error) {
 	if path == "" {
 		return nil, nil
@@ -233,7 +234,7 @@ func besides(f *gguf.File, m *imatrix.Matrix, path string) (n int64, err error) 
 		n += st.Size()
 	}
 	for _, t := range f.Tensors() {
-		if !mix.Keeps(t) {
+		if !quantmix.Keeps(t) {
 			n -= int64(len(t.Data))
 		}
 	}
@@ -241,7 +242,7 @@ func besides(f *gguf.File, m *imatrix.Matrix, path string) (n int64, err error) 
 }
 
 // summary says what was found.
-func (f *targetFlags) summary(p *allot.Plan) string {
+func (f *targetFlags) summary(p *autoquant.Plan) string {
 	var list []string
 	count := map[string]int{}
 	for _, w := range p.Weights {
@@ -255,7 +256,7 @@ func (f *targetFlags) summary(p *allot.Plan) string {
 	return fmt.Sprintf("KL divergence %.3g (%.3g expected) over %d predictions; %s", p.KL, p.Expected, p.Predictions, strings.Join(list, ", "))
 }
 
-// stageProgress tells how far stages of work are, and what is left of each.
+// stageProgress shows the progress of stages of work, and the time left for each.
 type stageProgress struct {
 	w     io.Writer
 	stage string

@@ -25,15 +25,15 @@ func newTokenizeCommand() *cobra.Command {
 		Use:   "tokenize [-m MODEL] [TEXT]",
 		Short: "Turn text into token ids, or ids into text",
 		Long: `Tokenize prints the token ids of a text, each with its piece in the
-vocabulary's own spelling. These are the ids that "karat run" feeds the model for
-the same prompt, BOS included where the model wants it.
+vocabulary's own spelling. "karat run" gives the model these ids for
+the same prompt, with BOS if the model uses it.
 
-The text is TEXT, the file after -f, or standard input; the line end that a file
-ends in is dropped. Names of special tokens, such as <eos>, are text
+The text is TEXT, the file after -f, or standard input; the last line end of a file
+is dropped. Names of special tokens, such as <eos>, are text
 unless --special is given. With --decode the text holds ids, separated by spaces,
 commas or line ends, and their text is printed.
 
-MODEL may also be what has a tokenizer and no more: a GGUF file without tensors, a
+A tokenizer is enough for MODEL: a GGUF file without tensors, a
 tokenizer.json or a tokenizer.model, or the folder of one.`,
 		Example: `  karat tokenize "The color of the sky is"
   karat tokenize -m model.gguf --ids -f prompt.txt
@@ -50,7 +50,7 @@ tokenizer.json or a tokenizer.model, or the folder of one.`,
 	fs.VarP((*name)(&f.file), "file", "f", "read the text from this `file`; - is standard input")
 	fs.BoolVar(&f.ids, "ids", false, "print the ids alone, in one line")
 	fs.BoolVar(&f.json, "json", false, "print a JSON list of objects with id, piece and kind; with --decode, a JSON string")
-	fs.BoolVar(&f.special, "special", false, "read names of special tokens as these tokens")
+	fs.BoolVar(&f.special, "special", false, "read names of special tokens as the tokens")
 	fs.BoolVar(&f.noBOS, "no-bos", false, "add no tokens around the text, such as BOS")
 	fs.BoolVar(&f.decode, "decode", false, "turn ids into text")
 	return c
@@ -59,16 +59,16 @@ tokenizer.json or a tokenizer.model, or the folder of one.`,
 func (f *tokenizeFlags) run(c *cobra.Command, args []string) error {
 	switch {
 	case f.decode && (f.ids || f.special || f.noBOS):
-		return usagef("--ids, --special and --no-bos are for encoding, --decode does not encode")
+		return usagef("--ids, --special and --no-bos do not work with --decode")
 	case f.ids && f.json:
-		return usagef("--ids and --json: give one of them")
+		return usagef("give --ids or --json, not both")
 	}
 	text, ok, err := readInput(context.Background(), c, args, f.file)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		return usagef("no TEXT, no -f FILE, and standard input is a terminal")
+		return usagef("give TEXT, -f FILE, or a text on standard input")
 	}
 	t, err := f.open(c)
 	if err != nil {
@@ -177,7 +177,7 @@ func (f *tokenizeFlags) writeText(w io.Writer, t *tokenizer.Tokenizer, list stri
 	for _, word := range strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(" \t\r\n,[]", r) }) {
 		id, err := strconv.Atoi(word)
 		if err != nil || id < 0 || id >= t.VocabSize() {
-			return usagef("--decode: %q is no token id; they are numbers from 0 to %d", word, t.VocabSize()-1)
+			return usagef("--decode: %q is not a token id, want a number from 0 to %d", word, t.VocabSize()-1)
 		}
 		ids = append(ids, id)
 	}

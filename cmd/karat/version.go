@@ -13,7 +13,7 @@ func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
-		Long:    "Version prints Karat's version, the commit that it was built from where that is known, and Go's version and platform.",
+		Long:    "Version prints Karat's version, its commit if that is known, and Go's version and platform.",
 		Example: "  karat version",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -35,15 +35,15 @@ func newWebCommand() *cobra.Command {
 	var f webFlags
 	c := &cobra.Command{
 		Use:   "web [-o DIR]",
-		Short: "Serve a page that runs models in the browser, or write it",
-		Long: `Web serves a page on this machine that runs models in the browser: through WebGPU
-where there is a GPU, else on the processor. It chats, proves that what this browser
-computes is right, measures, and shows what each node computes. What is written there
-stays in the browser; the demo model is there at once, others come from a file or an
-address, and are kept by the browser.
+		Short: "Serve a page that runs models in the browser, or write it to a folder",
+		Long: `Web serves a page on this machine that runs models in the browser: on the GPU through
+WebGPU, or else on the processor. The page chats, proves that this browser computes the
+right values, measures speed, and shows the values of each node. Everything that you write
+there stays in the browser. The demo model is there at once. Other models come from a file or
+an address, and the browser keeps them.
 
-With -o the site is written to a folder, complete, for any server of files that has
-https; docs/web.md tells which headers it should send.`,
+With -o the complete site is written to a folder, for any file server with https;
+docs/web.md lists the headers that it should send.`,
 		Example: `  karat web
   karat web --port 0
   karat web -o site`,
@@ -52,7 +52,7 @@ https; docs/web.md tells which headers it should send.`,
 	}
 	c.Flags().SortFlags = false
 	c.Flags().VarP((*name)(&f.out), "out", "o", "`folder` to write the site to, instead of serving it")
-	c.Flags().Uint16Var(&f.port, "port", 2424, "`port` to serve on; 0 is any that is free")
+	c.Flags().Uint16Var(&f.port, "port", 2424, "`port` to serve on; 0 is any free port")
 	return c
 }
 
@@ -85,7 +85,7 @@ func (f *webFlags) serveOrWrite(ctx context.Context, out io.Writer) error {
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(f.port))))
 	if err != nil {
-		return fmt.Errorf("%w (--port 0 takes one that is free)", err)
+		return fmt.Errorf("%w (--port 0 takes a free port)", err)
 	}
 	defer l.Close()
 	site, err := newSite()

@@ -103,6 +103,11 @@ func TestIncidentFiles(t *testing.T) {
 			return dir
 		}, []string{"generation_config.json: json:"}},
 		{"A11 no tensors", func(t *testing.T, dir string) string { os.Remove(dir + "/model.safetensors"); return dir }, []string{"neither model.safetensors nor model.safetensors.index.json is there"}},
+		{"A11 a seed for weights", func(t *testing.T, dir string) string {
+			os.Remove(dir + "/model.safetensors")
+			write(t, dir, "seed.json", "{}")
+			return dir
+		}, []string{"holds seed.json but no model.safetensors"}},
 		{"A11 a shard is missing", func(t *testing.T, _ string) string {
 			dir := synthetic("llama").writeShards(t)
 			os.Remove(dir + "/model-00002.safetensors")

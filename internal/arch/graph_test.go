@@ -11,6 +11,7 @@ import (
 
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/graph"
 )
@@ -39,6 +40,16 @@ func TestGraphs(t *testing.T) {
 			}
 		})
 	}
+	for _, name := range golden.Families(t) {
+		t.Run(name, func(t *testing.T) {
+			folder, file := golden.Model(t, name), filepath.Join(t.TempDir(), name+".gguf")
+			if _, err := convert.Convert(t.Context(), folder, file, convert.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			compare(t, name, folder, *update)
+			compare(t, name, file, false)
+		})
+	}
 }
 
 // forms lists where a model lies: its folder and its GGUF files in the goldens,
@@ -49,7 +60,7 @@ func forms(t *testing.T, name string, types []string) (paths []string) {
 		paths = append(paths, filepath.Join(golden.Root(t), "cmd", "karat", "demo.gguf"))
 	}
 	folder := filepath.Join(golden.Repo(t), "models", name)
-	if name == "tiny-qwen2" { // whose weights come from a seed
+	if name == "tiny-qwen2" || name == "tiny-gemma4-moe" { // whose weights come from a seed, or are packed
 		folder = golden.Model(t, name)
 	} else if _, err := os.Stat(folder); err != nil { // not in the repository
 		if name == "demo" && golden.Dir(t) == golden.Repo(t) {
@@ -178,7 +189,7 @@ func TestNotes(t *testing.T) {
 func TestHoist(t *testing.T) {
 	for name, layer := range map[string]int{"tiny-llama": 3, "tiny-gemma3": 5, "tiny-gemma4": 3} {
 		_, g, _ := load(t, forms(t, name, nil)[0])
-		h := g.Hoist(nil)
+		h := g.Hoist(nil, nil)
 		after := h.Live().After
 		first := slices.IndexFunc(h.Nodes, func(n *graph.Node) bool { return n.Op == graph.Linear && after[n] })
 		if first < 0 || h.Nodes[first].Layer != layer {

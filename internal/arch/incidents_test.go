@@ -151,14 +151,14 @@ var required = func() (list []incident) {
 	for k, v := range map[string]any{"use_sliding_window": "yes", "max_window_layers": "all"} {
 		list = append(list, incident{row: fmt.Sprintf("A7 %s %v", k, v), model: "qwen2", hf: set(k, v), want: []string{"key " + k + " is "}})
 	}
-	for _, v := range []any{nil, 7, "gpt2", []any{}} {
+	for _, v := range []any{nil, 7, "mpt", []any{}} {
 		list = append(list, incident{row: fmt.Sprintf("A7 model_type %v", v), model: "llama", hf: set("model_type", v), want: []string{"model_type is "}})
 	}
 	return append(list,
 		incident{row: "A7 no rms_norm_eps in GGUF", model: "llama", gguf: key("attention.layer_norm_rms_epsilon", nil), want: is("llama.attention.layer_norm_rms_epsilon", "missing")},
 		incident{row: "A7 no architecture", model: "llama", gguf: func(f *file) { f.metadata[0].Key = "general.name" }, want: []string{"general.architecture"}},
 		incident{row: "A7 architecture 7", model: "llama", gguf: func(f *file) { f.metadata[0].Value = uint32(7) }, want: []string{"general.architecture"}},
-		incident{row: "A7 architecture gpt2", model: "llama", gguf: func(f *file) { f.metadata[0].Value = "gpt2" }, want: []string{`architecture "gpt2" is not supported`}},
+		incident{row: "A7 architecture mpt", model: "llama", gguf: func(f *file) { f.metadata[0].Value = "mpt" }, want: []string{`architecture "mpt" is not supported`}},
 		incident{row: "A7 no pattern in Gemma 4", model: "gemma4-e2b", gguf: key("attention.sliding_window_pattern", nil), want: []string{"key gemma4.attention.sliding_window_pattern is missing"}})
 }()
 

@@ -21,6 +21,13 @@
 //
 // Other programs, which know nothing of the folder, can see new files beside old ones for
 // the time of a few renames; after a kill in that time, until something here opens them.
+//
+// A commit that is taken back puts there what it found when it was prepared. Should another commit have ended
+// between that and its own rename, that other one is taken back with it: the files are still of one commit.
+//
+// A program that is killed while it writes leaves its temporary file or folder, PATH.XXXXXXXX.tmp.
+// Nothing here removes it. Whether its writer is dead cannot be told: in a folder that machines or containers
+// share, a process's number means another process, or none, and to be wrong would destroy a file that is being written.
 package atomicfile
 
 import (
@@ -40,7 +47,7 @@ type File struct {
 	done bool
 }
 
-var errNoName = errors.New("write: the name of what is to be written is empty")
+var errNoName = errors.New("write: the name of the output is empty")
 
 // Create begins the file at path. Another one there may be replaced, but nothing
 // else: a device, a pipe, a folder or a link there is an error.
@@ -91,6 +98,9 @@ func (f *File) Commit() error { return CommitAll(f) }
 // with their paths in this order, sees all of them or none. After an error all is as it
 // was. If that cannot be had either, the error says so, and Open puts them in place.
 func CommitAll(files ...*File) error {
+	if len(files) == 0 {
+		return nil
+	}
 	var errs []error
 	var paths, from []string
 	for _, f := range files {

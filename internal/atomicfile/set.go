@@ -11,7 +11,7 @@ import (
 	"runtime"
 )
 
-// set is files of one folder that belong together. What is under way with them lies in the
+// set is files of one folder that belong together. An unfinished commit lies in the
 // folder FIRST.commit/ID beside them, FIRST being the first one's name and ID a random
 // name, so that who is late touches nothing of the next commit:
 //
@@ -188,7 +188,7 @@ func (s *set) underWay() (id string, err error) {
 	return id, nil
 }
 
-// forward puts what is left of the new files in place. Several may do so at the same time.
+// forward moves the remaining new files into place. Several may do so at the same time.
 func (s *set) forward(id string) error {
 	for _, name := range s.names {
 		if err := rename(filepath.Join(id, "new", name), s.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -230,7 +230,7 @@ func (s *set) back(id string) error {
 	return nil
 }
 
-// tidy removes what is left; who comes next does what fails here.
+// tidy removes the leftovers; if it fails, the next caller does it.
 func (s *set) tidy(id string) {
 	for _, dir := range []string{"old", "none"} {
 		for _, name := range s.names {
@@ -243,7 +243,7 @@ func (s *set) tidy(id string) {
 }
 
 // Open opens the files at paths, one folder's, as one commit left them: what was
-// interrupted is ended first, and what is committed while open runs makes it run again.
+// interrupted is finished first, and a commit while open runs makes it run again.
 // The order of paths is that of the files of CommitAll; some may be missing.
 func Open[T io.Closer](paths []string, open func() (T, error)) (none T, err error) {
 	s, err := newSet(paths)
@@ -298,7 +298,7 @@ func (s *set) are(files []fs.FileInfo) bool {
 	return true
 }
 
-// try does what is called operation.
+// try runs an operation, which errors name so.
 func try(operation string, do func() error) error {
 	if err := before(operation); err != nil {
 		return err

@@ -140,6 +140,9 @@ func TestCommitAll(t *testing.T) {
 	}
 	closed := begin(t, dir, func(string) string { return "other" })
 	closed[1].File.Close()
+	if err := CommitAll(); err != nil {
+		t.Error(err)
+	}
 	if err := CommitAll(closed...); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("a file that cannot be synced: %v", err)
 	}

@@ -1,7 +1,8 @@
-// Package backend is the border between recorded graphs and what runs them.
+// Package backend defines the interfaces between recorded graphs and the backends that run them.
 package backend
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/kv"
+	"github.com/karat-run/karat/internal/rope"
 )
 
 // Backend runs graphs on one kind of hardware.
@@ -18,7 +20,7 @@ type Backend interface {
 	// held until the backend is closed, whose plans are so meant to be few.
 	Compile(g *graph.Graph, o Options) (Executable, error)
 	// NewCache makes room for the keys and values of g's layers, in the pages
-	// that pool hands out. Plans of the same graph share it.
+	// that pool hands out, and tells pool (kv.Pool.Back). Plans of the same graph share it.
 	NewCache(g *graph.Graph, pool *kv.Pool) (Cache, error)
 	Close() error
 }
@@ -28,6 +30,7 @@ type Options struct {
 	Rows    int                    // most rows of a step; 0 is 1
 	Outputs int                    // most rows of a step whose logits are wanted; 0 is Rows
 	Want    func(*graph.Node) bool // nodes whose outputs a Tap wants to see; a wanted node is not fused away
+	Keep    func(*graph.Node) bool // nodes whose values steps may ask for (Step.Values): kept to the end of a step, of all its rows; may be nil
 
 	// Progress is called while the weights are prepared, with bytes. Its error ends
 	// that, and is Compile's. It may be nil.
@@ -73,9 +76,17 @@ type Likely struct {
 	Logit float32
 }
 
-// Wide is a backend that computes many rows best.
+// Wide is a backend that says how many rows it computes best at once.
 type Wide interface {
 	Rows() int // that a step has at most
+}
+
+// Remote is a backend whose memory is not the machine's.
+type Remote interface {
+	// Memory is whose memory it is, and its bytes; 0 where nobody tells.
+	Memory() (name string, bytes int64)
+	// Weights is the bytes that g's weights take of it.
+	Weights(g *graph.Graph) int64
 }
 
 // Metered is a backend that computes elsewhere, and can tell what that takes.
@@ -126,9 +137,11 @@ type ThreadProfile struct {
 // Tap receives the output of a wanted node.
 type Tap func(n *graph.Node, out []float32)
 
-// Cache holds keys and values.
+// Cache holds keys and values, and states: it is the memory of a kv.Pool.
 type Cache interface {
-	Bytes() int64 // memory in use
+	kv.Memory
+	PageBytes(class int) int64 // memory of a page, or slot, of a class of the pool
+	Bytes() int64              // memory in use
 	Close() error
 }
 
@@ -141,6 +154,57 @@ type Step struct {
 	Seqs    []*kv.Sequence // of each row
 	Outputs []int32        // rows whose logits are wanted, ascending
 	Cache   Cache
+
+	// Embeddings are rows that are no tokens, such as an image's: of each row nil, or [hidden], the
+	// value of Input's row, with its scale, in place of Tokens'. Other tables of embeddings, as Gemma 4's
+	// per layer, read Tokens. Nil is none.
+	Embeddings [][]float32
+
+	// Adapters are of each row, nil for one without. None are for none of the rows. A backend
+	// that takes none says ErrAdapters.
+	Adapters []*Blend
+
+	// Parts are positions of three parts, of each row, by which RoPE nodes with sections turn; Pos alone
+	// says where a row stands. Nil: all parts are Pos, as of text.
+	Parts [][3]int32
+
+	// Values are wanted of nodes that Options.Keep has. With NoLogits logits are not: what only they
+	// need is not computed, and Run returns none.
+	Values   []Value
+	NoLogits bool
+}
+
+// maxPart bounds parts of positions: angles are exact up to there.
+const maxPart = 1 << 24
+
+// Turn sets cos and sin to how a RoPE node with sections turns the pairs of a row, if s has Parts. It
+// reports false where the row turns by Pos.
+func (s *Step) Turn(a graph.RoPEAttr, row int, cos, sin []float32) bool {
+	if s.Parts == nil || a.Sections == [3]int{} {
+		return false
+	}
+	rope.Angles(a.Freqs, a.Magnitude, func(i int) int { return int(s.Parts[row][a.Part(i)]) }, cos, sin)
+	return true
+}
+
+// Input is the node that embeds the tokens of g: its first Embed. Nil is none.
+func Input(g *graph.Graph) *graph.Node {
+	for _, n := range g.Nodes {
+		if n.Op == graph.Embed {
+			return n
+		}
+	}
+	return nil
+}
+
+// CheckEmbeddings tells whether s has rows of embeddings for n, the Input of a graph. Check comes first.
+func (s *Step) CheckEmbeddings(n *graph.Node) error {
+	for i, x := range s.Embeddings {
+		if x != nil && (n == nil || len(x) != n.Shape.Size()) {
+			return fmt.Errorf("backend: an embedding of %d elements at row %d, %v has others", len(x), i, n)
+		}
+	}
+	return nil
 }
 
 // Wanted is the rows of s whose logits are wanted: what nodes behind Rows compute.
@@ -151,6 +215,15 @@ func (s *Step) Wanted() *Step {
 	w := &Step{Cache: s.Cache}
 	for _, r := range s.Outputs {
 		w.Tokens, w.Pos, w.Seqs = append(w.Tokens, s.Tokens[r]), append(w.Pos, s.Pos[r]), append(w.Seqs, s.Seqs[r])
+		if s.Embeddings != nil {
+			w.Embeddings = append(w.Embeddings, s.Embeddings[r])
+		}
+		if len(s.Adapters) > 0 {
+			w.Adapters = append(w.Adapters, s.Adapters[r])
+		}
+		if s.Parts != nil {
+			w.Parts = append(w.Parts, s.Parts[r])
+		}
 	}
 	return w
 }
@@ -164,6 +237,20 @@ func (s *Step) Check(rows, vocab int) error {
 	}
 	if len(s.Pos) != t || len(s.Seqs) != t {
 		return fmt.Errorf("backend: step of %d tokens has %d positions and %d sequences", t, len(s.Pos), len(s.Seqs))
+	}
+	if s.Embeddings != nil && len(s.Embeddings) != t {
+		return fmt.Errorf("backend: step of %d tokens has %d embeddings", t, len(s.Embeddings))
+	}
+	if n := len(s.Adapters); n > 0 && n != t {
+		return fmt.Errorf("backend: step of %d tokens has the adapters of %d rows", t, n)
+	}
+	if s.Parts != nil && len(s.Parts) != t {
+		return fmt.Errorf("backend: step of %d tokens has %d positions of three parts", t, len(s.Parts))
+	}
+	for i, p := range s.Parts {
+		if slices.Min(p[:]) < 0 || slices.Max(p[:]) > maxPart {
+			return fmt.Errorf("backend: position %v at row %d, parts are 0 to %d", p, i, maxPart)
+		}
 	}
 	for i, id := range s.Tokens {
 		if id < 0 || int(id) >= vocab {
@@ -184,17 +271,53 @@ func (s *Step) Check(rows, vocab int) error {
 	return nil
 }
 
-// Windows lists the windows of g's stores without duplicates, full layers (0)
-// first: the classes of its pool.
-func Windows(g *graph.Graph) []int {
-	var w []int
-	for _, kv := range g.KVs() {
-		if !slices.Contains(w, kv.Window) {
-			w = append(w, kv.Window)
+// Entire tells whether s has all rows of its sequences, which what looks ahead needs.
+func (s *Step) Entire() error {
+	for i, seq := range s.Seqs {
+		if i > 0 && s.Seqs[i-1] == seq {
+			continue
+		}
+		last := i
+		for last+1 < len(s.Seqs) && s.Seqs[last+1] == seq {
+			last++
+		}
+		if s.Pos[i] != 0 || int(s.Pos[last]) != seq.Len()-1 {
+			return fmt.Errorf("backend: positions %d to %d of a sequence of %d, attention to later positions takes all of them in one step", s.Pos[i], s.Pos[last], seq.Len())
 		}
 	}
-	slices.Sort(w)
-	return w
+	return nil
+}
+
+// LooksAhead reports whether rows of g see later ones, so that steps have to be Entire.
+func LooksAhead(g *graph.Graph) bool {
+	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
+		a, ok := n.Attr.(graph.AttentionAttr)
+		return ok && a.Bidirectional
+	})
+}
+
+// Classes lists the classes of the pool that g needs: pages for full layers, a ring
+// for each window, the smallest first, and a slot for all states.
+func Classes(g *graph.Graph) []kv.Class {
+	var classes []kv.Class
+	for _, s := range g.KVs() {
+		if c := ClassOf(s); !slices.Contains(classes, c) {
+			classes = append(classes, c)
+		}
+	}
+	slices.SortFunc(classes, func(a, b kv.Class) int { return cmp.Compare(a.Window, b.Window) })
+	if len(g.States()) > 0 {
+		classes = append(classes, kv.Class{Kind: kv.Slot})
+	}
+	return classes
+}
+
+// ClassOf is the class of a store.
+func ClassOf(s *graph.KV) kv.Class {
+	if s.Window > 0 {
+		return kv.Class{Kind: kv.Ring, Window: s.Window}
+	}
+	return kv.Class{}
 }
 
 // Vocab is the number of token ids that all of g's embeddings have.
@@ -209,16 +332,21 @@ func Vocab(g *graph.Graph) int {
 }
 
 // CacheBytes is the memory for the keys and values of one sequence of the full
-// context, elements having size bytes.
+// context, elements having size bytes, and for its states in float32.
 func CacheBytes(g *graph.Graph, context, chunk int, size int64) int64 {
-	windows := Windows(g)
-	pool := kv.NewPool(windows, context, chunk, 0)
+	classes := Classes(g)
+	pool := kv.NewPool(kv.Options{Classes: classes, Context: context, Chunk: chunk})
 	var n int64
 	for _, s := range g.KVs() {
-		n += int64(pool.Positions(slices.Index(windows, s.Window), context)) * PositionBytes(s, size)
+		n += int64(pool.Positions(slices.Index(classes, ClassOf(s)), context)) * PositionBytes(s, size)
+	}
+	for _, s := range g.States() {
+		n += 4 * int64(s.Size)
 	}
 	return n
 }
 
 // PositionBytes is the memory that one position takes in a store.
-func PositionBytes(s *graph.KV, size int64) int64 { return 2 * int64(s.Heads) * int64(s.Dim) * size }
+func PositionBytes(s *graph.KV, size int64) int64 {
+	return int64(s.Heads) * int64(s.Dim+s.Values()) * size
+}

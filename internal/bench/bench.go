@@ -1,9 +1,10 @@
 // Package bench measures how fast a model runs, with the tests of llama-bench:
-// pp is a prompt computed at once, tg tokens computed one by one, each behind a
-// depth of tokens that are there already.
+// pp is a prompt computed at once, tg is tokens computed one by one, each after a
+// context of some depth.
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -12,20 +13,23 @@ import (
 	"slices"
 	"time"
 
-	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/engine"
-	"github.com/karat-run/karat/internal/machine"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/model"
 )
 
 // Options say what to measure. Each combination of the lists is one test.
 type Options struct {
 	Prompts, Tokens, Depths, Threads, Parallel []int
-	Repeat                                     int // runs of a test, after one to warm up
+	Repeat                                     int   // runs of a test, after one to warm up
+	Budget                                     int64 // most bytes of keys and values; 0 is what all sequences take
 	Numerics                                   numerics.Numerics
 	NoFuse                                     []string          // fusions to do without
+	Adapters                                   []model.Adapter   // of all sequences
+	NoFit                                      bool              // measure what would not fit the memory, too
 	Limits                                     bool              // measure the machine's, too
 	Free                                       int64             // memory that Limits may have a quarter of; 0 is not known
 	Profile                                    bool              // run each test once more, and tell where its time goes
@@ -41,7 +45,8 @@ type Result struct {
 	Tokens    int              `json:"n_gen"`
 	Depth     int              `json:"n_depth"`
 	Parallel  int              `json:"n_parallel"`
-	Samples   []float64        `json:"samples_ts"` // tokens of all sequences for each second, a run each
+	Holds     int              `json:"n_held,omitempty"` // sequences that Options.Budget holds at a time, if these are fewer than Parallel
+	Samples   []float64        `json:"samples_ts"`       // tokens of all sequences for each second, a run each
 	Median    float64          `json:"median_ts"`
 	Stddev    float64          `json:"stddev_ts"`
 	GBs       float64          `json:"weights_gb_s,omitempty"` // read in decode; 0 for several sequences
@@ -110,6 +115,15 @@ func Run(ctx context.Context, open func() (*checkpoint.Checkpoint, error), o Opt
 	return r, err
 }
 
+// compile makes the engine of sequences of so many tokens.
+func (o *Options) compile(ctx context.Context, c *checkpoint.Checkpoint, g *graph.Graph, b backend.Backend, context int) (*engine.Engine, error) {
+	blend, err := model.Blend(ctx, c, g, model.Options{Numerics: o.Numerics, NoFit: o.NoFit, Adapters: o.Adapters})
+	if err != nil {
+		return nil, err
+	}
+	return model.Compile(ctx, g, b, engine.Options{Context: context, Budget: o.budget(), Adapters: blend})
+}
+
 func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoint, error), threads int, o Options) error {
 	start := time.Now()
 	c, err := open()
@@ -117,14 +131,16 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 		return err
 	}
 	defer c.Close()
-	g, _, err := arch.Load(c)
+	g, _, err := model.Graph(ctx, c)
 	if err != nil {
 		return err
 	}
 	longest := slices.Max(o.Depths) + max(maximum(o.Prompts), maximum(o.Tokens), 1)
 	all := longest * max(maximum(o.Parallel), 1)
-	if err := machine.Fits(c.Bytes()+o.Numerics.Repacked(g), backend.CacheBytes(g, all, engine.DefaultChunk, o.Numerics.KVBytes()), all); err != nil {
-		return fmt.Errorf("bench: %s %w", c.Path, err)
+	if !o.NoFit {
+		if err := model.Fits(c, g, o.Numerics, threads, all, o.Budget); err != nil {
+			return err
+		}
 	}
 	cost := costOf(g, o.Numerics)
 	var l *limits
@@ -141,7 +157,7 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 		return err
 	}
 	defer b.Close()
-	e, err := engine.New(g, b, engine.Options{Context: longest, Progress: func(int64, int64) error { return ctx.Err() }})
+	e, err := o.compile(ctx, c, g, b, longest)
 	if err != nil {
 		return err
 	}
@@ -168,6 +184,9 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 	r.Memory = memory(b, e.CacheBytes(), l.bytes()) // before the model is unmapped
 	return err
 }
+
+// budget is the bound on keys and values.
+func (o *Options) budget() int64 { return cmp.Or(o.Budget, math.MaxInt64) }
 
 // add adds a result.
 func (r *Report) add(t Result) {

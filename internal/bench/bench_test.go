@@ -66,6 +66,26 @@ func formats(t *testing.T, r *Report) {
 	}
 }
 
+// TestApart: sequences of the same tokens keep keys and values of their own (one leaves a page more
+// behind than it needs), which a budget bounds.
+func TestApart(t *testing.T) {
+	o := Options{Prompts: []int{100}, Depths: []int{200}, Threads: []int{1}, Parallel: []int{1}, Repeat: 1, Numerics: numerics.Numerics{Precision: "fast", KV: "f16"}}
+	one, err := Run(t.Context(), open(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Parallel = []int{3}
+	three, err := Run(t.Context(), open(), o)
+	if err != nil || 2*three.KV < 5*one.KV || three.Results[0].Holds != 0 {
+		t.Errorf("three sequences keep %d bytes, one %d; %v", three.KV, one.KV, err)
+	}
+	o.Budget = one.KV
+	tight, err := Run(t.Context(), open(), o)
+	if err != nil || tight.KV > one.KV || tight.Results[0].Holds != 1 {
+		t.Errorf("a budget of %d bytes: %d are kept, %v", o.Budget, tight.KV, err)
+	}
+}
+
 func TestSpread(t *testing.T) {
 	if m, d := spread([]float64{4, 1, 1}); m != 1 || d < 1.732 || d > 1.733 {
 		t.Errorf("median %g ± %g, want 1 ± 1.732", m, d)

@@ -26,9 +26,9 @@ func costOf(g *graph.Graph, n numerics.Numerics) (c cost) {
 	for _, node := range g.Nodes {
 		share := 1.0
 		switch node.Op {
-		case graph.Embed:
+		case graph.Embed, graph.EmbedPos:
 			continue // one row of a table
-		case graph.Rows:
+		case graph.Rows, graph.Pool:
 			into = &c.output
 		case graph.Attention:
 			c.stores = append(c.stores, node.Attr.(graph.AttentionAttr).KV)

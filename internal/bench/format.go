@@ -70,6 +70,11 @@ func (r *Report) WriteMarkdown(w io.Writer) (err error) {
 		}
 	}
 	for _, t := range r.Results {
+		if t.Holds > 0 {
+			print("%s: the budget of keys and values holds %d of the sequences at a time; the others wait, and what gives way is computed again\n", t.name(), t.Holds)
+		}
+	}
+	for _, t := range r.Results {
 		if t.Profile != nil {
 			print("%s", profileText(&t))
 		}

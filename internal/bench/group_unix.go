@@ -15,5 +15,5 @@ func group(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 // interrupt is Ctrl-C for p's group.
 func interrupt(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGINT) }
 
-// kill ends what is left of p's group, which may be nothing.
+// kill ends the remaining processes of p's group, which may be none.
 func kill(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }

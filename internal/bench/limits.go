@@ -35,7 +35,7 @@ const (
 	peakPasses  = 3
 )
 
-// newLimits takes memory of the given size, but no more than a quarter of what is
+// newLimits takes memory of the given size, but no more than a quarter of the memory that is
 // free (0 is not known).
 func newLimits(ctx context.Context, size, free int64) (*limits, error) {
 	if free > 0 {

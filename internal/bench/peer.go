@@ -219,7 +219,7 @@ func (p *Peer) self(ctx context.Context, threads int) (seconds float64, err erro
 }
 
 // output runs a program and returns what it prints. ctx, and p's limit, end it as
-// Ctrl-C does, and then kill it, with those that it has started.
+// Ctrl-C does, and then kill it, with the processes that it has started.
 func (p *Peer) output(ctx context.Context, program string, args ...string) ([]byte, error) {
 	if p.limit > 0 {
 		var stop context.CancelFunc
@@ -254,7 +254,7 @@ func (p *Peer) output(ctx context.Context, program string, args ...string) ([]by
 	return out.text, nil
 }
 
-// head keeps what is written, and refuses more than most bytes.
+// head keeps the written bytes, and refuses more than most.
 type head struct {
 	text []byte
 	most int

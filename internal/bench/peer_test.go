@@ -53,7 +53,7 @@ func fake(how string, args []string) (status int) {
 				return 4
 			}
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(time.Hour) // longer than a test may take
 	case "wraps", "leaves":
 		c := exec.Command(args[0])
 		c.Env, c.Stdout = append(os.Environ(), "FAKE=hangs"), os.Stdout
@@ -200,14 +200,13 @@ func TestPeerMissing(t *testing.T) {
 	}
 }
 
-// TestPeerCanceled ends a program that would take a minute.
+// TestPeerCanceled ends a program that would take an hour.
 func TestPeerCanceled(t *testing.T) {
 	p := peer(t, "hangs")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	start := time.Now()
-	if _, _, err := p.first(ctx, "model.gguf", 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 30*time.Second {
-		t.Errorf("error %v after %v", err, time.Since(start))
+	if _, _, err := p.first(ctx, "model.gguf", 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -215,9 +214,8 @@ func TestPeerCanceled(t *testing.T) {
 func TestPeerHangs(t *testing.T) {
 	p := peer(t, "hangs")
 	p.limit = 50 * time.Millisecond
-	start := time.Now()
-	if _, _, err := p.first(t.Context(), "model.gguf", 1); err == nil || !strings.Contains(err.Error(), "it has not ended after") || time.Since(start) > 30*time.Second {
-		t.Errorf("error %v after %v", err, time.Since(start))
+	if _, _, err := p.first(t.Context(), "model.gguf", 1); err == nil || !strings.Contains(err.Error(), "it has not ended after") {
+		t.Errorf("error %v", err)
 	}
 }
 

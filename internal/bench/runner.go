@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -45,6 +46,9 @@ func (m *runner) tests(ctx context.Context, add func(Result)) error {
 				}
 				if depth > 0 {
 					t.Test += fmt.Sprintf(" @ d%d", depth)
+				}
+				if held := m.engine.Holds(depth + n); held < parallel {
+					t.Holds = held
 				}
 				if err := m.test(ctx, &t); err != nil {
 					return err
@@ -181,19 +185,28 @@ func (m *runner) turns(ours, theirs func() error) error {
 	return nil
 }
 
-// sequences makes those of t, at its depth.
+// sequences makes those of t, at its depth. They have the same tokens, but share no keys and
+// values, which would be read once for all of them.
 func (m *runner) sequences(ctx context.Context, t *Result) (all []*engine.Sequence, err error) {
-	for range t.Parallel {
+	for i := range t.Parallel {
 		s := m.engine.NewSequence()
 		all = append(all, s)
-		if t.Depth == 0 {
-			continue
-		}
-		if _, err := s.Feed(ctx, m.tokens[:t.Depth], 1); err != nil {
+		s.Prefix(nil, strconv.Itoa(i))
+		if err := m.deepen(ctx, s, t.Depth); err != nil {
 			return all, err
 		}
 	}
 	return all, nil
+}
+
+// deepen makes s the first depth tokens, as far as it is not.
+func (m *runner) deepen(ctx context.Context, s *engine.Sequence, depth int) error {
+	n := s.Rewind(m.tokens[:depth+1])
+	if n == depth {
+		return nil
+	}
+	_, err := s.Feed(ctx, m.tokens[n:depth], 1)
+	return err
 }
 
 // run is one run of t, and its share of the machine's limits just before and
@@ -270,7 +283,9 @@ func (m *runner) processes(ctx context.Context, l *Load) (peer string, err error
 // time is the seconds of one run, of all sequences at once.
 func (m *runner) time(ctx context.Context, all []*engine.Sequence, t *Result) (float64, error) {
 	for _, s := range all {
-		s.Rewind(m.tokens[:t.Depth+1])
+		if err := m.deepen(ctx, s, t.Depth); err != nil {
+			return 0, err
+		}
 	}
 	start, errs := time.Now(), make(chan error, len(all))
 	for _, s := range all {

@@ -14,7 +14,7 @@ import (
 type Memory struct {
 	Resident int64 `json:"resident_bytes,omitempty"` // after the tests: the sum of the parts below
 	Peak     int64 `json:"resident_peak_bytes,omitempty"`
-	Files    int64 `json:"resident_files_bytes,omitempty"`   // the program, and what is read of the mapped model
+	Files    int64 `json:"resident_files_bytes,omitempty"`   // the program, and the pages read of the mapped model
 	Weights  int64 `json:"resident_weights_bytes,omitempty"` // repacked
 	KV       int64 `json:"resident_kv_bytes,omitempty"`      // keys and values
 	Heap     int64 `json:"resident_heap_bytes,omitempty"`    // all else: activations, logits, Go's own
@@ -50,7 +50,7 @@ func memory(b backend.Backend, kv, without int64) (m Memory) {
 }
 
 // others is the processor time in seconds that programs have taken but this one
-// and those that it ran, as Linux tells it; 0 elsewhere.
+// and its children, as Linux reports it; 0 elsewhere.
 func others() (seconds float64) {
 	const tick = 0.01 // of /proc, whatever the kernel's is
 	system, err := os.ReadFile("/proc/stat")

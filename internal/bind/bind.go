@@ -43,7 +43,7 @@ const maxErrors = 5000
 
 // Model sets the *graph.Weight fields of the struct that m points to, and lists
 // the weights that src has, in the order of the struct. The
-// error joins every problem; the model is then bound as far as possible, so
+// error joins every problem; the other weights are then bound, so
 // that recording its graph can add what it finds.
 func Model(m any, src Source) ([]*graph.Weight, error) {
 	root := reflect.ValueOf(m).Elem()

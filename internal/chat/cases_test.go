@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/karat-run/karat/internal/chat/jinja"
 	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/jinja"
 )
 
 // frozen is the clock of the recorded cases.

@@ -1,6 +1,6 @@
 // Package chat renders conversations with the chat templates that models come
 // with, as Hugging Face's transformers library does (apply_chat_template), and
-// tells what of the text came from the conversation.
+// reports which parts of the text came from the conversation.
 package chat
 
 import (
@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/karat-run/karat/internal/chat/jinja"
+	"github.com/karat-run/karat/jinja"
 )
 
 // ErrNoTemplate is the error of Parse for an empty source: the model brings no
@@ -187,7 +187,7 @@ func (in *Input) variables() (*jinja.Dict, error) {
 	if in.EOSToken != "" {
 		vars.Set("eos_token", jinja.String(in.EOSToken))
 	}
-	vars.Set("raise_exception", raiseException)
+	vars.Set("raise_exception", raiseException())
 	vars.Set("strftime_now", clock(in.Now))
 	return vars, nil
 }
@@ -199,9 +199,11 @@ func markedList(items []jinja.Value) jinja.Value {
 	return jinja.Mark(jinja.List(items...))
 }
 
-var raiseException = jinja.Function("raise_exception", 1, 1, func(args []jinja.Value) (jinja.Value, error) {
-	return nil, jinja.Raise(jinja.Format(args[0]))
-})
+func raiseException() jinja.Value {
+	return jinja.Function("raise_exception", 1, 1, func(args []jinja.Value) (jinja.Value, error) {
+		return nil, jinja.Raise(jinja.Format(args[0]))
+	})
+}
 
 // clock is the function strftime_now(format).
 func clock(now func() time.Time) jinja.Value {

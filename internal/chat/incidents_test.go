@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/chat/jinja"
+	"github.com/karat-run/karat/jinja"
 )
 
 // TestIncidents has what happened to others with chat templates, by the numbers

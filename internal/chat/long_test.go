@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/chat/jinja"
+	"github.com/karat-run/karat/jinja"
 )
 
 // turns are a long talk, which ends with a user's message.

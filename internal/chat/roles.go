@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/karat-run/karat/internal/chat/jinja"
+	"github.com/karat-run/karat/jinja"
 )
 
 // roles are the words that programs, not users, write into a message's role:

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/karat-run/karat/internal/chat/jinja"
+	"github.com/karat-run/karat/jinja"
 )
 
 // built is how Phi-3-small, Phi-3-vision and Phi-4-mini write turns.

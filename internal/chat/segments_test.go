@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/karat-run/karat/internal/chat/jinja"
 	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/jinja"
 )
 
 // foreign writes letters and signs in characters that no template has.

@@ -4,7 +4,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/karat-run/karat/jinja"
 )
+
+// TestClock has what transformers' strftime_now gives to templates.
+func TestClock(t *testing.T) {
+	for _, s := range readLines[struct{ Template, Render string }](t, "testdata/clock.jsonl") {
+		tmpl, err := jinja.Parse(s.Template, jinja.Options{Globals: map[string]jinja.Value{"strftime_now": clock(frozen)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := tmpl.Execute(t.Context(), nil); err != nil || got != s.Render {
+			t.Errorf("%s: %q, %v; want %q", s.Template, got, err, s.Render)
+		}
+	}
+}
 
 // TestStrftime has what Python 3.11's datetime.strftime gives on Debian.
 func TestStrftime(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/karat-run/karat/internal/chat/jinja"
+	"github.com/karat-run/karat/jinja"
 )
 
 // TestWatch wants each string told that a template compares a message with,

@@ -1,5 +1,7 @@
 package check
 
+import "github.com/karat-run/karat/internal/registry"
+
 // Area is the part of a model that a finding is about.
 type Area string
 
@@ -15,8 +17,9 @@ type kind struct {
 	fix      string
 }
 
-// catalogue holds all that can be found, by ID. IDs are stable: programs read them.
-var catalogue = map[string]kind{
+// catalogue holds all that can be found, by ID, with what each family's files leave to
+// guess. IDs are stable: programs read them.
+var catalogue = withFamilies(map[string]kind{
 	"not-loaded": {"configuration", Error, "Karat refuses to load the model",
 		"nothing can be said about logits: there are none", "mend what the message names, or convert the model again"},
 	"arch-key": {"configuration", Error, "the architecture's key is not that of the tensors",
@@ -47,10 +50,6 @@ var catalogue = map[string]kind{
 		"every feed-forward layer is off", "set hidden_act (hidden_activation) from the source"},
 	"context": {"configuration", Warning, "the context length is missing or implausible",
 		"logits are right up to there; engines cut prompts, or run beyond what the model knows", "set context_length from the source"},
-	"gemma3-pattern": {"configuration", Warning, "the file does not say which of Gemma 3's layers are full",
-		"llama.cpp's converter writes no such key: every reader assumes each sixth, which holds for the published models alone", "convert with karat convert, which writes the key, or add gemma3.attention.sliding_window_pattern"},
-	"gemma3-scale": {"configuration", Warning, "the file does not hold Gemma 3's attention scale",
-		"llama.cpp's converter writes no such key: readers assume 1/sqrt(head size), or 1/sqrt(hidden/heads) for 62 layers; logits are off where the model has another (by 4.0 in tiny-gemma3)", "convert with karat convert, which writes the key, or add gemma3.attention.scale"},
 
 	"tensor-missing": {"tensors", Error, "the model needs tensors that the file lacks",
 		"an engine that goes on without them (a norm that a flag switched off, biases that were not mapped) computes another model", "convert again; the converter's map of names has a hole"},
@@ -175,4 +174,14 @@ var catalogue = map[string]kind{
 		"the model reads another text than the one that was written", "copy the tokenizer's data whole: pre-tokenizer, merges, types of tokens, added space"},
 	"source-template": {"source", Warning, "the chat template differs from the source's",
 		"turns are written otherwise than the publisher wrote them", "copy the template, unless it was changed on purpose"},
+})
+
+// withFamilies adds the families' entries.
+func withFamilies(all map[string]kind) map[string]kind {
+	for _, f := range registry.Families {
+		for _, a := range f.Expect.Assumed {
+			all[a.ID] = kind{"configuration", Warning, a.What, a.Means, a.Fix}
+		}
+	}
+	return all
 }

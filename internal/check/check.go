@@ -1,9 +1,9 @@
 // Package check tells what is wrong with a model's files before any forward
-// pass: settings that nothing reads, tensors that are missing or not themselves,
-// damaged values, a tokenizer or a chat template that does not fit. With the
-// folder that a file was made from it compares both, tensor by tensor.
+// pass: settings that nothing reads, tensors that are missing or hold other data,
+// damaged values, a tokenizer or a chat template that does not fit. Given the
+// folder that a file was made from, it compares both, tensor by tensor.
 //
-// The catalogue of what it can find is in catalogue.go; docs/checking.md is its
+// catalogue.go lists all findings; docs/checking.md is its
 // table. A file is read once, a few rows of a tensor at a time.
 package check
 
@@ -12,14 +12,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"sync"
 
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -75,6 +76,14 @@ func (r *Report) Clean() bool {
 	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity != Note })
 }
 
+// family is the one that the tensors are of; an empty one where nobody knows it.
+func (c *checker) family() *family.Family {
+	if f := registry.Find(c.arch); f != nil {
+		return f
+	}
+	return &family.Family{}
+}
+
 // checker is a check under way.
 type checker struct {
 	Options
@@ -98,7 +107,7 @@ type checker struct {
 
 // Run checks the model at path, a GGUF file (any part of a split one) or a
 // Hugging Face folder. The error is of files that cannot be read as what they
-// are, or of a source that cannot: what is wrong with a model is in the report.
+// are, or of a source that cannot: faults of a model are in the report.
 func Run(ctx context.Context, path string, o Options) (*Report, error) {
 	f, err := open(path)
 	var row *tensor.RowError
@@ -210,11 +219,11 @@ func areaOrder(a Area) int { return slices.Index(areas, a) }
 func severityOrder(s Severity) int { return slices.Index([]Severity{Error, Warning, Note}, s) }
 
 // layerNumber matches the number of a layer in a tensor's name.
-var layerNumber = regexp.MustCompile(`(?:^|\.)(?:blk|layers)\.(\d+)\.`)
+const layerNumber = `(?:^|\.)(?:blk|layers)\.(\d+)\.`
 
 // kindOf is a tensor's name with * for its layer, and the layer; -1 for none.
 func kindOf(name string) (kind string, layer int) {
-	m := layerNumber.FindStringSubmatchIndex(name)
+	m := pattern(layerNumber).FindStringSubmatchIndex(name)
 	if m == nil {
 		return name, -1
 	}

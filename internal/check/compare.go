@@ -80,7 +80,7 @@ func (c *checker) pairs(g *graph.Graph) (pairs []pair) {
 	seen := map[string]bool{}
 	for _, n := range g.Nodes {
 		for _, w := range n.W {
-			if w.Data == nil || seen[w.GGUF] {
+			if !w.There() || seen[w.GGUF] {
 				continue
 			}
 			seen[w.GGUF] = true
@@ -103,7 +103,7 @@ func (c *checker) pairs(g *graph.Graph) (pairs []pair) {
 	return pairs
 }
 
-// weights compares all tensors, and then asks of those that differ how.
+// weights compares all tensors, and finds out how the different ones differ.
 func (c *checker) weights(g *graph.Graph) error {
 	pairs := c.pairs(g)
 	c.report.Compared = len(pairs)
@@ -174,8 +174,10 @@ func (c *checker) differ(p *pair) (difference, error) {
 		}
 		if end := (i + 1) * p.model.DType.RowBytes(cols); end-done > keep || i == p.source.Rows()-1 {
 			size := p.source.DType.RowBytes(cols)
-			mmap.Drop(p.source.Data[:(i+1)*size])
-			c.advance(p.model.Data[done:end], end-done)
+			if p.source.Data != nil {
+				mmap.Drop(p.source.Data[:(i+1)*size])
+			}
+			c.advance(p.model.Data[min(done, len(p.model.Data)):min(end, len(p.model.Data))], end-done)
 			done = end
 		}
 	}
@@ -219,7 +221,7 @@ func (d *difference) row(a, b []float32, rms, limit float64) {
 // cost is what the model's type may cost. A type of floats costs nothing where the
 // source has it, too.
 func (c *checker) cost(p *pair) cost {
-	switch restored := c.arch == "gemma3" && len(p.model.Shape) == 1; {
+	switch restored := c.plus() != 0 && len(p.model.Shape) == 1; {
 	case p.model.DType == tensor.F32 && restored, p.model.DType == p.source.DType && restored: // 1 was added and taken off
 		return costs[tensor.F32]
 	case p.model.DType == tensor.F32, p.model.DType == p.source.DType:

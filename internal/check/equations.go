@@ -8,6 +8,7 @@ import (
 
 	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
@@ -27,30 +28,44 @@ func facts(n *graph.Node) []fact {
 	case graph.NormAttr:
 		return []fact{{"the norms' epsilon", "rms_norm_eps", []float64{float64(a.Eps)}}}
 	case graph.RoPEAttr:
-		return []fact{{"the rotary frequencies", "rope_parameters.full_attention.rope_theta", a.Freqs}}
+		return []fact{{"the rotary frequencies", "rope_parameters.full_attention.rope_theta", a.Freqs},
+			{"the number of a head's features that turn", "partial_rotary_factor", []float64{float64(a.Dim)}},
+			{"the magnitude of rotary turns", "rope_parameters.attention_factor", []float64{a.Magnitude}}}
 	case graph.ScaleAttr:
 		if n.Op == graph.Softcap {
 			return []fact{{"the cap of the logits", "final_logit_softcapping", []float64{a.By}}}
 		}
 		return []fact{{"a factor", "hidden_size", []float64{a.By}}}
-	case graph.ActAttr:
-		return []fact{{"the activation", "hidden_activation", []float64{float64(a.Act)}}}
+	case graph.ActAttr, graph.ExpertsAttr:
+		act, _ := n.Activates()
+		return []fact{{"the activation", "hidden_activation", []float64{float64(act.Act)}},
+			{"the limits of gate and up", "swiglu_limit", []float64{act.Limit, act.Alpha, act.Plus}}}
+	case graph.RouteAttr:
+		normalize := 0.0
+		if a.Normalize || a.Weigh == graph.SoftmaxChosen {
+			normalize = 1
+		}
+		return []fact{
+			{"the number of experts that are used", "top_k_experts", []float64{float64(n.Shape[0])}},
+			{"the function of the router's scores", "scoring_func", []float64{float64(a.Weigh)}},
+			{"whether experts' weights are divided by their sum", "norm_topk_prob", []float64{normalize}},
+			{"the factor of experts' weights", "routed_scaling_factor", []float64{a.Factor}},
+			{"the groups of experts", "n_group", []float64{float64(a.Groups), float64(a.Kept)}},
+		}
 	case graph.AttentionAttr:
 		return []fact{
 			{"the attention scale", "query_pre_attn_scalar", []float64{a.Scale}},
+			{"the cap of attention's scores", "attn_logit_softcapping", []float64{a.Cap}},
 			{"the window", "sliding_window", []float64{float64(a.KV.Window)}},
 			{"the layer whose keys and values are read", "num_kv_shared_layers", []float64{float64(a.KV.Layer)}},
 			{"the number of key and value heads", "num_key_value_heads", []float64{float64(a.KV.Heads)}},
 			{"the size of a head", "head_dim", []float64{float64(a.KV.Dim)}},
 		}
 	}
-	if n.Op == graph.Route {
-		return []fact{{"the number of experts that are used", "top_k_experts", []float64{float64(n.Shape[0])}}}
-	}
 	return nil
 }
 
-// same compares numbers as far as GGUF's float32 keeps them.
+// same compares numbers to the precision of GGUF's float32.
 func same(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Abs(x-y) <= 2e-6*max(math.Abs(x), math.Abs(y)) })
 }
@@ -115,7 +130,7 @@ func (c *checker) equations(own, source *graph.Graph) {
 // confirm makes notes of what had to be assumed and is so in the source.
 func (c *checker) confirm() {
 	for i := range c.report.Findings {
-		if f := &c.report.Findings[i]; f.ID == "gemma3-pattern" || f.ID == "gemma3-scale" {
+		if f := &c.report.Findings[i]; slices.ContainsFunc(c.family().Expect.Assumed, func(a family.Assumed) bool { return a.ID == f.ID }) {
 			f.Severity = Note
 			f.What += "; the source has the same"
 		}

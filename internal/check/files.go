@@ -13,6 +13,7 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -117,11 +118,10 @@ func (f *files) modelType() string {
 	if !ok {
 		kind, _ = f.config["model_type"].(string)
 	}
-	kind = strings.TrimSuffix(kind, "_text")
-	if kind == "mistral" {
-		return "llama"
+	if f, _ := registry.OfType(kind); f != nil {
+		return f.Name
 	}
-	return kind
+	return strings.TrimSuffix(kind, "_text")
 }
 
 // guard runs read, which may touch mapped memory.

@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// known are the chat templates of publishers, by what is needed to tell that a
+// known are the chat templates of publishers, by the data needed to tell that a
 // template is one of them, or almost one, or says what one says.
 type known struct {
 	templates []knownTemplate
@@ -32,7 +32,28 @@ type knownTemplate struct {
 var knownText []byte
 
 // publishers are the templates in known.txt, which TestKnown writes.
-var publishers = sync.OnceValue(func() *known { return readKnown(knownText, "") })
+func publishers() *known {
+	knowing.Do(func() { theKnown = readKnown(knownText, "") })
+	return theKnown
+}
+
+var (
+	knowing  sync.Once
+	theKnown *known
+)
+
+// pattern compiles a regular expression, once. What a program compiles when it starts is
+// linked into every program that imports karat, and so are regexp and its tables.
+func pattern(text string) *regexp.Regexp {
+	if p, ok := patterns.Load(text); ok {
+		return p.(*regexp.Regexp)
+	}
+	p := regexp.MustCompile(text)
+	patterns.Store(text, p)
+	return p
+}
+
+var patterns sync.Map // of *regexp.Regexp, by their text
 
 // readKnown reads known.txt, all but the template of one name.
 func readKnown(text []byte, without string) *known {
@@ -108,15 +129,15 @@ const (
 	runLength  = 5 // signs
 	sampleSize = 24
 	// almost is the share of a template's sample that one which was made from it
-	// has still: published templates of one family share less.
+	// has still: theKnown templates of one family share less.
 	almost = 0.8
 )
 
-var sign = regexp.MustCompile(`[\pL\pN_]+|[^\pL\pN_\s]`)
+const sign = `[\pL\pN_]+|[^\pL\pN_\s]`
 
 // shingles are the hashes of each few signs of a source that follow each other.
 func shingles(source string) map[uint32]bool {
-	signs := sign.FindAllString(source, -1)
+	signs := pattern(sign).FindAllString(source, -1)
 	set := map[uint32]bool{}
 	for i := range len(signs) - runLength + 1 {
 		set[hash24(strings.Join(signs[i:i+runLength], " "))] = true

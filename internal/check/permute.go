@@ -95,7 +95,7 @@ func (s *suspect) match(rows bool) string {
 }
 
 // nearest finds for each of the tensor's n lines the source's most similar one,
-// by some of their values, and counts those that are elsewhere. No line has moved
+// by some of their values, and counts the moved ones. No line has moved
 // if two have the same source.
 func (s *suspect) nearest(n, size int, at func(line, k int) int) (from []int, moved int) {
 	m := min(size, 16)

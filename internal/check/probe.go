@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/karat-run/karat/internal/chat"
-	"github.com/karat-run/karat/internal/chat/jinja"
+	"github.com/karat-run/karat/jinja"
 )
 
 // say is a message of a probe.
@@ -112,7 +111,7 @@ func (p *prober) render(turns ...say) (*rendering, error) {
 	}
 	var tools []jinja.Value
 	if p.tools {
-		tools = []jinja.Value{probeTool}
+		tools = []jinja.Value{probeTool()}
 	}
 	return p.input(messages, tools)
 }
@@ -206,8 +205,10 @@ func (p *prober) needs() string {
 }
 
 // probeTool is a tool in JSON's schema.
-var probeTool = decoded(`{"type": "function", "function": {"name": "qtool", "description": "Qdesc.", "parameters":
+func probeTool() jinja.Value {
+	return decoded(`{"type": "function", "function": {"name": "qtool", "description": "Qdesc.", "parameters":
 	{"type": "object", "properties": {"qarg": {"type": "string", "description": "Qargd."}}, "required": ["qarg"]}}}`)
+}
 
 func decoded(text string) jinja.Value {
 	v, err := jinja.DecodeJSON([]byte(text))
@@ -244,7 +245,7 @@ func toolTurns(system bool, form int, text string) []*jinja.Dict {
 // template takes.
 func (p *prober) withTools(system bool, text string) (r *rendering, err error) {
 	for form := range 3 {
-		if r, err = p.input(toolTurns(system, form, text), []jinja.Value{probeTool}); err == nil {
+		if r, err = p.input(toolTurns(system, form, text), []jinja.Value{probeTool()}); err == nil {
 			return r, nil
 		}
 	}
@@ -281,10 +282,10 @@ func dates() (list []time.Time) {
 }
 
 // dated replaces what a date is written with.
-func dated(text string) string { return inDates.ReplaceAllString(text, "#") }
+func dated(text string) string { return pattern(inDates).ReplaceAllString(text, "#") }
 
-var inDates = regexp.MustCompile(`(?i)\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?|` +
-	`mon(?:day)?|tue(?:sday)?|wed(?:nesday)?|thu(?:rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?|[ap]m)\b|\d+(?:st|nd|rd|th)?`)
+const inDates = `(?i)\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?|` +
+	`mon(?:day)?|tue(?:sday)?|wed(?:nesday)?|thu(?:rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?|[ap]m)\b|\d+(?:st|nd|rd|th)?`
 
 // unlike is what b has where a has something else, for a report.
 func unlike(a, b string) string {

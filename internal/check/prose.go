@@ -1,7 +1,6 @@
 package check
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -71,7 +70,7 @@ func (p *prosecutor) tell(text string, severity Severity, where string) {
 			continue
 		}
 		p.seen[key] = true
-		lines = append(lines, shown(strings.TrimSpace(markers.ReplaceAllString(line, " "))))
+		lines = append(lines, shown(strings.TrimSpace(pattern(markers).ReplaceAllString(line, " "))))
 		identity := where == "where there is no system message" && len(words) > 2 && strings.HasPrefix(key, "you are ")
 		if p.near != "" && p.grown(words) || severity == Warning && !identity {
 			worst = Warning
@@ -98,16 +97,16 @@ func (p *prosecutor) grown(words []string) bool {
 }
 
 // notProse are markers, and names as programs have them.
-var notProse = regexp.MustCompile(`<[^<>\s]{1,60}>|\[/?[A-Z_]{2,30}\]|[\pL\pN]*_[\pL\pN_]*`)
+const notProse = `<[^<>\s]{1,60}>|\[/?[A-Z_]{2,30}\]|[\pL\pN]*_[\pL\pN_]*`
 
-var markers = regexp.MustCompile(`<[|｜][^<>\s]{1,60}>|<[^<>\s]{1,60}[|｜]>|</?s>`)
+const markers = `<[|｜][^<>\s]{1,60}>|<[^<>\s]{1,60}[|｜]>|</?s>`
 
 // oneWord is a word, or a sign of a script that puts no spaces between words.
-var oneWord = regexp.MustCompile(`[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}]|[\pL\pM]+`)
+const oneWord = `[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}]|[\pL\pM]+`
 
 // wordsOf are the words of a text in lower case; numbers and markers are none.
 func wordsOf(text string) []string {
-	return oneWord.FindAllString(strings.ToLower(notProse.ReplaceAllString(text, " ")), -1)
+	return pattern(oneWord).FindAllString(strings.ToLower(pattern(notProse).ReplaceAllString(text, " ")), -1)
 }
 
 // proseOf are the words of a line that name no role.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/family"
 )
 
 // settings judges a configuration that the loader takes.
@@ -17,13 +18,13 @@ func (c *checker) settings() {
 	c.pattern()
 	c.sharing()
 	c.rotation()
-	c.family()
+	c.usual()
 	if n := c.model.ContextLength(); n == 0 {
 		c.add("context", []string{c.model.Key("max_position_embeddings")}, "the context length is missing")
 	} else if n < 256 || n > 1<<24 {
 		c.add("context", []string{c.model.Key("max_position_embeddings")}, "the context length is %d", n)
 	}
-	if head, embed := c.tensor("output.weight"), c.tensor("token_embd.weight"); head >= 0 && embed >= 0 && strings.HasPrefix(c.arch, "gemma") {
+	if head, embed := c.tensor("output.weight"), c.tensor("token_embd.weight"); head >= 0 && embed >= 0 && c.family().Expect.Tied {
 		c.add("tied-head", []string{"output.weight"}, "the file has a head of its own, but every %s model is tied to its embedding", c.arch)
 	}
 }
@@ -35,7 +36,6 @@ func (c *checker) unread() {
 	var odd []checkpoint.Entry
 	for _, e := range arch.Unread(c.model) {
 		if c.model.Idle(e.Key) || strings.HasPrefix(e.Key, "_") ||
-			e.Key == "attention_bias" && c.arch == "qwen2" || // which has its biases always
 			strings.HasSuffix(e.Key, ".tensor_data_layout") || strings.HasSuffix(e.Key, ".vocab_size") {
 			continue
 		}
@@ -58,21 +58,29 @@ func (c *checker) unread() {
 	}
 }
 
-// published are the shapes (layers, hidden size) of Google's Gemma 3 models, for
-// which the assumptions of Gemma 3's loaders hold.
-var published = [][2]float64{{18, 640}, {26, 1152}, {34, 2560}, {48, 3840}, {62, 5376}}
+// published is the published model of the same shape, nil if none is known.
+func (c *checker) published() *family.Published {
+	layers, _ := c.model.Setting("num_hidden_layers").(float64)
+	hidden, _ := c.model.Setting("hidden_size").(float64)
+	for _, p := range c.family().Expect.Published {
+		if p.Layers == layers && p.Hidden == hidden {
+			return &p
+		}
+	}
+	return nil
+}
 
 // assumed tells of silent defaults.
 func (c *checker) assumed() {
 	var keys, what []string
 	for _, e := range c.model.Assumed() {
-		if e.Key == "global_head_dim" && c.files.text()["per_layer_config"] != nil {
+		if e.Key == c.family().Full["head_dim"] && c.files.text()["per_layer_config"] != nil {
 			continue // which says more
 		}
 		if (e.Key == "sliding_window" || e.Key == "max_window_layers") && c.model.Setting("sliding_window") == nil {
 			continue // no layer slides
 		}
-		if e.Key == "gemma3.rope.freq_base_swa" || e.Key == "gemma4.rope.freq_base_swa" || !strings.HasSuffix(e.Key, "rope.freq_base") || c.arch == "llama" {
+		if !strings.HasSuffix(e.Key, "rope.freq_base") || c.family().Expect.Theta {
 			keys, what = append(keys, e.Key), append(what, e.Key+" = "+e.Value)
 			continue
 		}
@@ -82,26 +90,21 @@ func (c *checker) assumed() {
 		c.add("config-default", keys, "not in the file, so that defaults hold: %s", list(what))
 	}
 	for _, n := range c.model.Notes {
-		id := ""
-		switch {
-		case strings.Contains(n, "gemma3.attention.sliding_window_pattern"):
-			id = "gemma3-pattern"
-		case strings.Contains(n, "gemma3.attention.scale"):
-			id = "gemma3-scale"
-		case strings.Contains(n, "lets the last layer slide"):
+		if strings.Contains(n, "lets the last layer slide") {
 			c.addAs(Warning, "layer-pattern", []string{"layer_types"}, "%s", n)
-			continue
-		default:
-			continue
 		}
-		layers, _ := c.model.Setting("num_hidden_layers").(float64)
-		hidden, _ := c.model.Setting("hidden_size").(float64)
-		severity := Warning
-		if slices.Contains(published, [2]float64{layers, hidden}) {
-			severity = Note
-			n += ", which is right for the published model of this shape"
+		for _, a := range c.family().Expect.Assumed {
+			key := c.arch + "." + a.Key
+			if !strings.Contains(n, key+":") {
+				continue
+			}
+			severity := Warning
+			if c.published() != nil {
+				severity = Note
+				n += ", which is right for the published model of this shape"
+			}
+			c.addAs(severity, a.ID, []string{key + ":"}, "%s", n)
 		}
-		c.addAs(severity, id, []string{strings.Fields(strings.TrimPrefix(n, "the file has no key "))[0]}, "%s", n)
 	}
 }
 
@@ -109,7 +112,7 @@ func (c *checker) assumed() {
 // families that have both kinds.
 func (c *checker) pattern() {
 	types, _ := c.model.Setting("layer_types").([]any)
-	if !strings.HasPrefix(c.arch, "gemma") || len(types) < 2 {
+	if c.family().Windows() != family.Periodic || len(types) < 2 {
 		return
 	}
 	var full []int
@@ -125,7 +128,7 @@ func (c *checker) pattern() {
 	}
 	period := full[0] + 1
 	for i, t := range types {
-		last := c.arch == "gemma4" && i == len(types)-1 // always full
+		last := c.family().Types[0].LastFull && i == len(types)-1
 		if want := (i+1)%period == 0; !last && want != (t == "full_attention") {
 			c.addAs(Warning, "layer-pattern", key, "layers %s of %d are full: not the last of each period of %d", numbers(full), len(types), period)
 			return
@@ -133,32 +136,28 @@ func (c *checker) pattern() {
 	}
 }
 
-// sharers are the shapes (layers, hidden size) of Google's Gemma 4 models, and how
-// many of their layers share keys and values. Their files hold unused ones.
-var sharers = map[[2]float64]float64{{35, 1536}: 20, {42, 2560}: 18, {30, 2816}: 0, {60, 5376}: 0}
-
 // sharing judges files that hold keys and values in layers that are to share
-// another's: the loader takes them, since Google's have them, and they are as well
-// what a wrong number of layers looks like.
+// another's: the loader takes them, since published ones have them, and they are as
+// well what a wrong number of layers looks like.
 func (c *checker) sharing() {
 	shared, _ := c.model.Setting("num_kv_shared_layers").(float64)
 	layers, _ := c.model.Setting("num_hidden_layers").(float64)
 	hidden, _ := c.model.Setting("hidden_size").(float64)
-	if c.arch != "gemma4" || shared == 0 {
+	if !c.family().Uses("num_kv_shared_layers") || shared == 0 {
 		return
 	}
 	first, wide := int(layers-shared), c.widens(int(layers))
 	key := []string{c.model.Key("num_kv_shared_layers")}
-	published, known := sharers[[2]float64{layers, hidden}]
+	published := c.published()
 	ple, _ := c.model.Setting("hidden_size_per_layer_input").(float64)
 	_, holds := c.model.Tensor(fmt.Sprintf("blk.%d.attn_k", first), fmt.Sprintf("model.layers.%d.self_attn.k_proj", first))
 	switch ignored := fmt.Sprintf("layers from %d on hold keys and values, which are ignored since they share those of others", first); {
-	case known && published != shared:
-		c.add("kv-sharing", key, "the last %v layers share keys and values; in the published model of this shape %v do", shared, published)
+	case published != nil && published.Shared != shared:
+		c.add("kv-sharing", key, "the last %v layers share keys and values; in the published model of this shape %v do", shared, published.Shared)
 	case wide > 0 && wide != first:
 		c.add("kv-sharing", key, "layers from %d on share keys and values, but those from %d on have the wide feed-forward that goes with it", first, wide)
-	case !holds || known:
-	case ple == 0 || c.model.Setting("attention_k_eq_v") == true:
+	case !holds || published != nil:
+	case ple == 0 || c.model.Setting(c.family().KIsV) == true:
 		c.add("kv-sharing", key, "%s; no model without per-layer embeddings, or whose keys serve as values, shares any", ignored)
 	default:
 		c.addAs(Warning, "kv-sharing", key, "%s; no published model has this shape (%v layers of %v), so nothing tells whether that is right", ignored, layers, hidden)
@@ -189,13 +188,16 @@ func (c *checker) widens(layers int) int {
 
 // rotation judges the rotary settings.
 func (c *checker) rotation() {
+	if c.family().Lacks("rope_parameters") {
+		return
+	}
 	key := func(name string) []string { return []string{c.model.Key("rope_parameters.full_attention." + name)} }
 	theta := c.model.Rope("full_attention", "rope_theta")
 	if theta < 1e3 || theta > 1e9 {
 		c.add("rope-settings", key("rope_theta"), "the rotary base is %v", theta)
 	}
 	local := c.model.Rope("sliding_attention", "rope_theta")
-	if strings.HasPrefix(c.arch, "gemma") && local > theta {
+	if c.family().Rope.Sliding != nil && local > theta {
 		c.add("rope-settings", []string{c.model.Key("rope_parameters.sliding_attention.rope_theta")},
 			"the rotary base of sliding layers, %v, is larger than that of full ones, %v: they look exchanged", local, theta)
 	}
@@ -206,8 +208,8 @@ func (c *checker) rotation() {
 	if context > 0 && old > float64(context) {
 		c.add("rope-settings", key("original_max_position_embeddings"), "the context before scaling, %v, is longer than the one after it, %d", old, context)
 	}
-	if c.arch == "llama" && theta == 5e5 && context > 8192 && !c.scaled() {
-		c.add("rope-freqs", []string{"rope_freqs.weight"}, "the base of 500000 and a context of %d are Llama 3.1's, but there is no scaling of the frequencies", context)
+	if s := c.family().Expect.Scaled; s != nil && theta == s.Theta && context > s.Context && !c.scaled() {
+		c.add("rope-freqs", []string{"rope_freqs.weight"}, "the base of %.0f and a context of %d are %s, but there is no scaling of the frequencies", s.Theta, context, s.Whose)
 	}
 	c.divisors()
 }
@@ -244,33 +246,33 @@ func (c *checker) divisors() {
 	}
 }
 
-// family compares settings with what all models of a family have.
-func (c *checker) family() {
-	eps, _ := c.model.Setting("rms_norm_eps").(float64)
+// usual compares settings with what all models of a family have.
+func (c *checker) usual() {
+	f := c.family()
+	setting := "rms_norm_eps"
+	if f.Lacks(setting) {
+		setting = "layer_norm_eps"
+	}
+	eps, _ := c.model.Setting(setting).(float64)
 	near := func(v float64) bool { return math.Abs(eps-v) < 1e-3*v }
-	switch {
-	case near(1e-6), near(1e-5) && (c.arch == "llama" || c.arch == "qwen2"):
-	default:
-		c.add("norm-eps", []string{c.model.Key("rms_norm_eps")}, "the norms' epsilon is %v; %s has 1e-06", eps, c.arch)
+	if !near(1e-6) && !slices.ContainsFunc(f.Expect.Eps, near) {
+		c.add("norm-eps", []string{c.model.Key(setting)}, "the norms' epsilon is %v; %s has 1e-06", eps, c.arch)
 	}
 	limit, _ := c.model.Setting("final_logit_softcapping").(float64)
-	switch {
-	case c.arch == "gemma4" && limit != 30:
-		c.add("softcap", []string{c.model.Key("final_logit_softcapping")}, "logits are capped at %v; Gemma 4's are at 30", limit)
-	case c.arch == "gemma3" && limit != 0:
-		c.add("softcap", []string{c.model.Key("final_logit_softcapping")}, "logits are capped at %v; Gemma 3's are not", limit)
+	if want := f.Expect.Softcap; f.Uses("final_logit_softcapping") && limit != want && !(f.Expect.CapsVary && c.published() == nil) {
+		theirs := "not"
+		if want != 0 {
+			theirs = fmt.Sprintf("at %v", want)
+		}
+		c.add("softcap", []string{c.model.Key("final_logit_softcapping")}, "logits are capped at %v; %s's are %s", limit, f.Title, theirs)
 	}
-	act, want := c.model.Setting("hidden_act"), "silu"
-	key := "hidden_act"
-	if strings.HasPrefix(c.arch, "gemma") {
-		key, want = "hidden_activation", "gelu_pytorch_tanh"
-		act = c.model.Setting(key)
-	}
-	if act != want && act != nil {
-		c.add("activation", []string{key}, "the activation is %v; %s has %s", act, c.arch, want)
+	for _, key := range []string{"hidden_act", "hidden_activation"} {
+		if act, want := c.model.Setting(key), f.Fixed[key]; want != nil && act != want && act != nil {
+			c.add("activation", []string{key}, "the activation is %v; %s has %s", act, c.arch, want)
+		}
 	}
 	dim, _ := c.model.Setting("head_dim").(float64)
-	if q, _ := c.model.Setting("query_pre_attn_scalar").(float64); c.arch == "gemma3" && (q < dim/4 || q > 4*dim) {
+	if q, _ := c.model.Setting("query_pre_attn_scalar").(float64); f.Uses("query_pre_attn_scalar") && (q < dim/4 || q > 4*dim) {
 		c.add("attention-scale", []string{c.model.Key("query_pre_attn_scalar")}, "attention is scaled by 1/sqrt(%v) with heads of %v", q, dim)
 	}
 }

@@ -80,7 +80,7 @@ func others(sorted []float64, x float64) (low, middle, high float64) {
 
 // turned finds a square matrix whose columns look like its siblings' rows. In
 // trained models the features of the residual stream differ in size, and all
-// layers' matrices that write it show it in the sizes of their rows, those that
+// layers' matrices that write it show it in the sizes of their rows, matrices that
 // read it in their columns.
 func (c *checker) turned(s []sibling) {
 	n := len(c.stats[s[0].tensor].outputs)
@@ -197,8 +197,8 @@ func (c *checker) experts(i int) {
 }
 
 // normKinds are the norms whose gains are known to lie around 1, by kind: those
-// before attention and MLP, and those of queries and keys. In Llama's and Qwen's
-// Hugging Face files post_attention_layernorm is the one before the MLP.
+// before attention and MLP, and those of queries and keys. (In some families'
+// Hugging Face files post_attention_layernorm is the one before the MLP.)
 var normKinds = []struct {
 	what  string
 	names []string
@@ -213,9 +213,9 @@ func (c *checker) norms() {
 	if c.found("arch-key") {
 		return
 	}
-	offset := float32(0)
-	if c.arch == "gemma3" && c.files.dir != "" {
-		offset = 1
+	plus, offset := c.plus(), float32(0)
+	if c.files.dir != "" {
+		offset = plus
 	}
 	for _, k := range normKinds {
 		var gains []float32
@@ -239,7 +239,7 @@ func (c *checker) norms() {
 		facts := fmt.Sprintf("the gains of the %d norms %s: half are above %.3g, the least is %.3g, %.1f %% are negative",
 			len(where), k.what, half, least, 100*float64(below)/float64(len(gains)))
 		switch {
-		case float64(below) > 0.03*float64(len(gains)), c.arch == "gemma3" && k.least > 1 && half < 0.6:
+		case float64(below) > 0.03*float64(len(gains)), plus != 0 && k.least > 1 && half < 0.6:
 			c.add("norm-offset", where, "%s: the 1 was not added, or taken off", facts)
 		case float64(least) >= k.least && least < gains[len(gains)-1]: // all 1 is an untrained model
 			c.add("norm-offset", where, "%s: the 1 was added once too often", facts)
@@ -247,6 +247,16 @@ func (c *checker) norms() {
 			c.shifted(norms)
 		}
 	}
+}
+
+// plus is what the family's converter adds to norms.
+func (c *checker) plus() float32 {
+	for _, h := range c.family().Habits {
+		if h.Plus != 0 {
+			return h.Plus
+		}
+	}
+	return 0
 }
 
 // shifted finds a single norm that lies 1 above or below its siblings.

@@ -9,7 +9,9 @@ import (
 
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/registry"
 )
 
 // structure judges which tensors and settings there are, as the loader does, and
@@ -34,15 +36,6 @@ func (c *checker) structure() {
 	c.judge(err)
 }
 
-// parts are the tensors that tell architectures apart, in either format's names.
-var parts = map[string][]string{
-	"scalar":   {"layer_output_scale", "layer_scalar"},
-	"postnorm": {"post_ffw_norm", "post_feedforward_layernorm"},
-	"qknorm":   {"attn_q_norm", "q_norm"},
-	"qkvbias":  {"attn_q.bias", "q_proj.bias"},
-	"obias":    {"attn_output.bias", "o_proj.bias"},
-}
-
 // evidence is the architecture that a file must be of, whatever its key says; ""
 // where nothing contradicts the key. Tensors that are missing are none: only
 // what the key's architecture has no use for is.
@@ -50,44 +43,44 @@ func (c *checker) evidence() string {
 	if own := c.foreignKeys(); own != "" {
 		return own
 	}
-	has := map[string]bool{}
+	has := map[family.Part]bool{}
 	for _, t := range c.files.tensors {
 		has[partOf(t.Name)] = true
 	}
+	holds := func(p family.Part) bool { return has[p] }
 	own := ""
-	switch {
-	case has["scalar"]:
-		own = "gemma4"
-	case has["postnorm"] && has["qknorm"]:
-		own = "gemma3"
-	case has["qknorm"]:
-		own = "qwen3"
-	case has["qkvbias"] && !has["obias"]:
-		own = "qwen2"
+	for _, f := range registry.Families {
+		if e := f.Expect; len(e.Parts) > 0 && !slices.ContainsFunc(e.Lacks, holds) &&
+			!slices.ContainsFunc(e.Parts, func(p family.Part) bool { return !has[p] }) {
+			own = f.Name
+		}
 	}
 	if own == "" || own == c.arch {
 		return ""
 	}
-	if !slices.Contains(arch.Names(), c.arch) { // a key that nobody knows over tensors that somebody does
+	if !slices.Contains(registry.Names(), c.arch) { // a key that nobody knows over tensors that somebody does
 		return own
 	}
 	for _, name := range c.unplaced() {
-		if part := partOf(name); part != "" {
+		if partOf(name) != (family.Part{}) {
 			return own
 		}
 	}
 	return ""
 }
 
-// partOf is the one of parts that a tensor is; "" if it is none.
-func partOf(name string) string {
+// partOf is the part that a tensor is, if it tells families apart; the zero
+// Part if it is none.
+func partOf(name string) family.Part {
 	name = strings.TrimSuffix(name, ".weight")
-	for part, suffixes := range parts {
-		if slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(name, "."+s) }) {
-			return part
+	for _, f := range registry.Families {
+		for _, p := range slices.Concat(f.Expect.Parts, f.Expect.Lacks) {
+			if strings.HasSuffix(name, "."+p.GGUF) || strings.HasSuffix(name, "."+p.HF) {
+				return p
+			}
 		}
 	}
-	return ""
+	return family.Part{}
 }
 
 // unplaced are the tensors that the key's architecture, as the loader has it, has no
@@ -116,7 +109,7 @@ func (c *checker) foreignKeys() string {
 			prefix, _, _ := strings.Cut(k, ".")
 			count[prefix]++
 		}
-		for _, name := range arch.Names() {
+		for _, name := range registry.Names() {
 			if count[c.arch] == 0 && count[name] > 0 {
 				return name
 			}
@@ -126,15 +119,9 @@ func (c *checker) foreignKeys() string {
 	classes, _ := c.files.config["architectures"].([]any)
 	for _, x := range classes {
 		class, _ := x.(string)
-		for _, name := range append(arch.Names(), "mistral") {
-			if rest, ok := strings.CutPrefix(strings.ToLower(class), name); ok && strings.HasPrefix(rest, "for") {
-				if name == "mistral" {
-					name = "llama"
-				}
-				if name != c.arch {
-					return name
-				}
-			}
+		stem, _, _ := strings.Cut(strings.ToLower(class), "for")
+		if f, _ := registry.OfType(stem); f != nil && f.Name != c.arch {
+			return f.Name
 		}
 	}
 	return ""
@@ -291,7 +278,7 @@ func (c *checker) explain(groups []*group) []*group {
 		}
 	}
 	stored := [][]string{{"attn_k", "attn_v", "attn_k_norm"}, {"self_attn.k_proj", "self_attn.v_proj", "self_attn.k_norm"}}
-	if len(missing) > 0 && len(shape) == 0 && c.arch == "gemma4" && allAre(missing, stored) {
+	if len(missing) > 0 && len(shape) == 0 && c.family().Uses("num_kv_shared_layers") && allAre(missing, stored) {
 		layers := slices.Sorted(maps.Keys(missing))
 		c.add("kv-sharing", tensorsOf(groups), "layers %s lack keys and values, but the settings say that only the last %v layers share those of others",
 			numbers(layers), c.setting("num_kv_shared_layers"))
@@ -310,7 +297,7 @@ func (c *checker) explain(groups []*group) []*group {
 			c.setting("num_attention_heads"), c.setting("head_dim"), groups[0].tensors[0], groups[0].what)
 		return nil
 	}
-	if c.arch != "gemma4" {
+	if len(c.family().Full) == 0 {
 		return groups
 	}
 	c.add("layer-pattern", tensorsOf(groups), "the attention of layers %s has the shapes of the other kind of layer", numbers(layers))

@@ -3,7 +3,6 @@ package check
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +26,7 @@ type inspection struct {
 }
 
 // judgeTemplate tells what a template does beside writing the conversation down:
-// characters that nobody sees, text that depends on what is said, on how long the
+// characters that nobody sees, text that depends on the messages, on how long the
 // talk is or on the day, messages that are changed, and text of its own. Templates
 // of publishers are known, and only run. needs is what it is given beside messages.
 // The error is of one that cannot be run.
@@ -74,11 +73,11 @@ func (j *inspection) fault(id string, s Severity, format string, args ...any) {
 }
 
 // escapes are characters by their numbers in a template's strings.
-var escapes = regexp.MustCompile(`\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[0-3]?[0-7]{1,2})`)
+const escapes = `\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[0-3]?[0-7]{1,2})`
 
 // hidden finds characters that cannot be seen, or that change how others are.
 func (j *inspection) hidden(text, verb string) {
-	for _, e := range escapes.FindAllString(text, -1) {
+	for _, e := range pattern(escapes).FindAllString(text, -1) {
 		base, digits := 16, e[2:]
 		if e[1] != 'x' && e[1] != 'u' && e[1] != 'U' {
 			base, digits = 8, e[1:]
@@ -150,13 +149,13 @@ func (j *inspection) contents() {
 	}
 }
 
-var roleWords = regexp.MustCompile(`(?i)/?[a-z]+`)
+const roleWords = `(?i)/?[a-z]+`
 
 // lastRole is whose turn a text begins by the last word in it that is a role;
 // "" if none is.
 func lastRole(text string) string {
 	role := ""
-	for _, w := range roleWords.FindAllString(text, -1) {
+	for _, w := range pattern(roleWords).FindAllString(text, -1) {
 		switch strings.ToLower(w) {
 		case "user", "human":
 			role = "user"

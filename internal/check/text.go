@@ -3,35 +3,25 @@ package check
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/chat"
-	"github.com/karat-run/karat/internal/chat/jinja"
+	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/internal/tokenizer"
+	"github.com/karat-run/karat/jinja"
 )
 
-// form is a way of marking turns.
-type form struct {
-	name  string
-	marks []string
-	archs []string // whose models have it; nil for any
-}
-
-// forms are those of the families, and of common fine-tunes.
-var forms = []form{
-	{"Llama 3's", []string{"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}, nil},
-	{"ChatML's", []string{"<|im_start|>", "<|im_end|>"}, nil},
-	{"Gemma's", []string{"<start_of_turn>", "<end_of_turn>"}, []string{"gemma3"}},
-	{"Gemma 4's", []string{"<|turn>", "<turn|>"}, []string{"gemma4"}},
-	{"DeepSeek's", []string{"<｜User｜>", "<｜Assistant｜>"}, nil},
-	{"Phi's", []string{"<|user|>", "<|assistant|>"}, nil},
-	{"Mistral's", []string{"[INST]", "[/INST]"}, nil},
+// forms are the template forms that fine-tunes of any family may have.
+var forms = []family.Turns{
+	{Name: "ChatML's", Marks: []string{"<|im_start|>", "<|im_end|>"}},
+	{Name: "DeepSeek's", Marks: []string{"<｜User｜>", "<｜Assistant｜>"}},
+	{Name: "Phi's", Marks: []string{"<|user|>", "<|assistant|>"}},
 }
 
 // marker matches what looks like a special token in a rendered conversation.
-var marker = regexp.MustCompile(`<[|｜][^<>\s]{1,40}>|<[^<>\s]{1,40}[|｜]>|<(?:start|end)_of_turn>`)
+const marker = `<[|｜][^<>\s]{1,40}>|<[^<>\s]{1,40}[|｜]>|<(?:start|end)_of_turn>`
 
 // text judges the tokenizer and the chat template.
 func (c *checker) text() {
@@ -64,7 +54,7 @@ func (c *checker) rawTokenizer() {
 		return
 	}
 	m := c.files.gguf.Metadata
-	if model, _ := m.String("tokenizer.ggml.model"); model != "gpt2" && model != "gemma4" {
+	if model, _ := m.String("tokenizer.ggml.model"); model != tokenizer.ByteLevel && model != tokenizer.Merged {
 		return
 	}
 	if v, ok := m.Lookup("tokenizer.ggml.merges"); !ok || v.Len() == 0 {
@@ -83,7 +73,7 @@ func (c *checker) textKey(key string) string {
 // vocabulary judges sizes, merges, scores and the types of tokens.
 func (c *checker) vocabulary(t *tokenizer.Tokenizer) {
 	n, of := t.Unreachable()
-	if n*10 > of { // Gemma 4's own has 2.6 % that no merge makes
+	if n*10 > of { // a published one has 2.6 % that no merge makes
 		c.add("merges-missing", []string{c.textKey("tokenizer.ggml.merges")}, "no merge makes %d of the %d tokens of more than one symbol", n, of)
 	}
 	rows, _ := c.model.Setting("vocab_size").(float64)
@@ -97,7 +87,7 @@ func (c *checker) vocabulary(t *tokenizer.Tokenizer) {
 	}
 	m := c.files.gguf.Metadata
 	if scores, err := m.Floats("tokenizer.ggml.scores"); err == nil {
-		if model, _ := m.String("tokenizer.ggml.model"); model == "llama" {
+		if model, _ := m.String("tokenizer.ggml.model"); model == tokenizer.SentencePiece {
 			slices.Sort(scores)
 			if distinct := len(slices.Compact(slices.Clone(scores))); distinct*4 < len(scores) {
 				c.add("scores-flat", []string{"tokenizer.ggml.scores"}, "the %d tokens have %d different scores", len(scores), distinct)
@@ -124,7 +114,7 @@ func (c *checker) vocabulary(t *tokenizer.Tokenizer) {
 func (c *checker) types(t *tokenizer.Tokenizer, types []int64) {
 	var wrong []string
 	var special []int
-	if c.arch != "gemma4" { // whose <turn|> llama.cpp's converter calls text, and its loader does not
+	if !c.family().Expect.TurnsAsText { // whose converter calls them text, and its loader does not
 		special = t.EndOfTurn()
 	}
 	for _, get := range []func() (int, bool){t.BOS, t.EOS} {
@@ -158,7 +148,7 @@ func (c *checker) types(t *tokenizer.Tokenizer, types []int64) {
 
 // ends reports whether a token may begin or end a text, by its name.
 func ends(piece string) bool {
-	return marker.MatchString(piece) || slices.Contains([]string{"<bos>", "<eos>", "<s>", "</s>"}, piece)
+	return pattern(marker).MatchString(piece) || slices.Contains([]string{"<bos>", "<eos>", "<s>", "</s>"}, piece)
 }
 
 // boundaries judges what begins and ends a text.
@@ -166,14 +156,14 @@ func (c *checker) boundaries(t *tokenizer.Tokenizer) {
 	bos, hasBOS := t.BOS()
 	key := []string{c.textKey("tokenizer.ggml.add_bos_token")}
 	ids := t.Encode("a", tokenizer.Options{AddSpecial: true})
-	switch qwen := strings.HasPrefix(c.arch, "qwen"); {
+	switch begins := c.family().Tokenizer.BOS; {
 	case hasBOS && len(ids) > 1 && ids[0] == bos && ids[1] == bos:
 		c.add("bos-twice", key, "the tokenizer itself writes BOS twice before a text")
-	case qwen && t.AddsBOS():
+	case !begins && t.AddsBOS():
 		if piece, _ := t.Token(bos); !strings.HasPrefix(piece, "<｜begin") { // DeepSeek's distillates
-			c.add("bos-extra", key, "the tokenizer adds %s before each text; Qwen has no BOS", piece)
+			c.add("bos-extra", key, "the tokenizer adds %s before each text; %s has no BOS", piece, c.family().Title)
 		}
-	case !qwen && !t.AddsBOS():
+	case begins && !t.AddsBOS():
 		c.add("bos-missing", key, "the tokenizer adds no BOS; the models of architecture %s begin with one", c.arch)
 	}
 	eos, ok := t.EOS()
@@ -265,7 +255,7 @@ func (c *checker) noTemplate(t *tokenizer.Tokenizer) {
 	if c.files.gguf != nil {
 		name, _ = c.files.gguf.Metadata.String("general.name")
 	}
-	base := regexp.MustCompile(`(?i)\b(base|pt|pretrained)\b`).MatchString(strings.ReplaceAll(name, "_", "-"))
+	base := pattern(`(?i)\b(base|pt|pretrained)\b`).MatchString(strings.ReplaceAll(name, "_", "-"))
 	if id, ok := t.EOS(); ok {
 		piece, _ := t.Token(id)
 		base = base || piece == "<|end_of_text|>" || piece == "<|endoftext|>"
@@ -300,16 +290,24 @@ func (c *checker) firstBOS(t *tokenizer.Tokenizer, text string, where []string) 
 func (c *checker) markers(t *tokenizer.Tokenizer, text string, where []string) {
 	var wrote, known, unknown []string
 	fits := false
-	for _, f := range forms {
-		has := strings.Contains(text, f.marks[0])
-		_, ok := t.ID(f.marks[0])
+	judge := func(f family.Turns, own bool) {
+		has := strings.Contains(text, f.Marks[0])
+		_, ok := t.ID(f.Marks[0])
 		if has {
-			wrote = append(wrote, f.name)
+			wrote = append(wrote, f.Name)
 		}
-		if ok && (f.archs == nil || slices.Contains(f.archs, c.arch)) {
-			known = append(known, f.name)
+		if ok && (own || !f.Only) {
+			known = append(known, f.Name)
 			fits = fits || has
 		}
+	}
+	for _, of := range registry.Families {
+		for _, f := range of.Expect.Turns {
+			judge(f, of.Name == c.arch)
+		}
+	}
+	for _, f := range forms {
+		judge(f, true)
 	}
 	if len(known) > 0 && !fits {
 		what := "none of the markers that are known"
@@ -319,7 +317,7 @@ func (c *checker) markers(t *tokenizer.Tokenizer, text string, where []string) {
 		c.add("template-family", where, "the template writes %s, but the vocabulary has %s", what, list(known))
 		return
 	}
-	for _, m := range marker.FindAllString(text, -1) {
+	for _, m := range pattern(marker).FindAllString(text, -1) {
 		if _, ok := t.ID(m); !ok && !slices.Contains(unknown, m) {
 			unknown = append(unknown, m)
 		}
@@ -329,13 +327,13 @@ func (c *checker) markers(t *tokenizer.Tokenizer, text string, where []string) {
 	}
 }
 
-// turnEnd compares the token after an answer with those that end one.
+// turnEnd compares the token after an answer with the tokens that end one.
 func (c *checker) turnEnd(t *tokenizer.Tokenizer, text string, where []string) {
 	_, after, ok := strings.Cut(text, "Second.")
 	if !ok || c.found("template-family", "special-split") {
 		return
 	}
-	m := marker.FindString(after)
+	m := pattern(marker).FindString(after)
 	id, ok := t.ID(m)
 	if ok && strings.HasPrefix(strings.TrimSpace(after), m) && !slices.Contains(c.model.EndOfTurn(t), id) {
 		c.add("eos-id", where, "the template ends an answer with %s (%d), but that ends none in the settings", m, id)

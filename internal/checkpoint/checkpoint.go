@@ -1,7 +1,7 @@
-// Package checkpoint gives one view of the files that a model comes in: a GGUF
-// file, a split one, or a Hugging Face folder. Formats' and converters' habits
-// have their home here, so that an architecture sees one spelling of its
-// configuration and its weights as the paper has them.
+// Package checkpoint gives one view of a model's files: a GGUF
+// file, a split one, or a Hugging Face folder. It undoes the habits of formats and
+// converters, so that an architecture sees one spelling of its
+// configuration, and its weights as in the paper.
 package checkpoint
 
 import (
@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/tensor"
@@ -32,19 +33,21 @@ const (
 type Checkpoint struct {
 	Path     string
 	Format   Format
-	Arch     string   // llama, qwen2, qwen3, gemma3 or gemma4
+	Arch     string   // its family: general.architecture
 	Notes    []string // what was assumed or set aside in reading the files
 	Metadata []Entry  // as the files have it, for people to read
 
-	settings settings
-	spelling map[string]string // the file's own names of canonical keys, where they differ
-	unread   []string          // notes on settings of the file that have no canonical key
-	left     []Entry           // those settings, whether they matter or not
-	assumed  []Entry           // settings that the file leaves out and that have a default
-	names    []string          // of tensors, without .weight, in file order
-	tensors  map[string]tensor.Tensor
-	text     textFiles
-	close    closers
+	family     *family.Family
+	settings   settings
+	derivedDim bool              // the file does not say the head size
+	spelling   map[string]string // the file's own names of canonical keys, where they differ
+	unread     []string          // notes on settings of the file that have no canonical key
+	left       []Entry           // those settings, whether they matter or not
+	assumed    []Entry           // settings that the file leaves out and that have a default
+	names      []string          // of tensors, without .weight, in file order
+	tensors    map[string]tensor.Tensor
+	text       textFiles
+	close      closers
 }
 
 // Entry is a setting as a file has it.
@@ -126,6 +129,9 @@ func (c *Checkpoint) fill(from func() error) (*Checkpoint, error) {
 	return c, nil
 }
 
+// Family is what files of this one's family are like.
+func (c *Checkpoint) Family() *family.Family { return c.family }
+
 // Names implements bind.Source: all tensors in file order.
 func (c *Checkpoint) Names() []string { return c.names }
 
@@ -150,18 +156,22 @@ func (c *Checkpoint) Tensor(gguf, hf string) (tensor.Tensor, bool) {
 	name := c.Name(gguf, hf)
 	t, ok := c.tensors[name]
 	if ok {
-		t = c.restore(name, t)
+		t = c.restore(gguf, t)
 	}
 	return t, ok
 }
 
-// Tensors lists the model's tensors in file order.
-func (c *Checkpoint) Tensors() []tensor.Tensor {
-	ts := make([]tensor.Tensor, len(c.names))
-	for i, n := range c.names {
-		ts[i] = c.tensors[n]
+// Tensors lists the model's tensors in file order, of joined ones the parts.
+func (c *Checkpoint) Tensors() (all []tensor.Tensor) {
+	for _, n := range c.names {
+		t := c.tensors[n]
+		if parts, ok := t.Source.(tensor.Joined); ok {
+			all = append(all, parts...)
+		} else {
+			all = append(all, t)
+		}
 	}
-	return ts
+	return all
 }
 
 // Bytes is the size of all tensors.
@@ -225,7 +235,7 @@ func (c *Checkpoint) drop(name string) {
 // some converters write tied models. One that differs stays, and contradicts
 // the configuration.
 func (c *Checkpoint) dropTiedHead() {
-	head, embed := c.Name("output", "lm_head"), c.Name("token_embd", "model.embed_tokens")
+	head, embed := c.Name("output", "lm_head"), c.Name("token_embd", c.family.Embedding())
 	t, ok := c.tensors[head]
 	if ok && c.settings["tie_word_embeddings"] == true && same(t, c.tensors[embed]) {
 		c.Notes = append(c.Notes, fmt.Sprintf("tensor %s repeats %s and is set aside", head, embed))

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -150,6 +151,13 @@ func TestParse(t *testing.T) {
 	if !slices.Contains(m.Metadata, Entry{"general.tags", "array of 2 string"}) || !slices.Contains(m.Metadata, Entry{"qwen3.block_count", "1"}) {
 		t.Errorf("metadata %v", m.Metadata)
 	}
+	var vocabulary bytes.Buffer
+	if err := gguf.Write(&vocabulary, metadata, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Parse("some.gguf", vocabulary.Bytes()); err == nil || !strings.Contains(err.Error(), "some.gguf: the file has a vocabulary at most, but no tensors") {
+		t.Errorf("without tensors: %v", err)
+	}
 	if _, err := Parse("some.gguf", b.Bytes()[:100]); err == nil || !strings.Contains(err.Error(), "some.gguf") {
 		t.Errorf("got %v", err)
 	}
@@ -180,7 +188,7 @@ func TestUnpermute(t *testing.T) {
 	for i := range 8 {
 		in.Data[i*34] = "aAbBcCdD"[i]
 	}
-	c := Checkpoint{Arch: "llama", Format: GGUF, settings: settings{"num_attention_heads": 2.}}
+	c := Checkpoint{family: registry.Find("llama"), Format: GGUF, settings: settings{"num_attention_heads": 2.}}
 	got, order := c.restore("blk.0.attn_q", in), ""
 	for i := range 8 {
 		order += string(got.Row(i)[:1])

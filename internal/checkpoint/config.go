@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -117,15 +118,16 @@ func (c *Checkpoint) unreadKeys(dst any) []string {
 	var notes []string
 	known := tags(reflect.TypeOf(dst).Elem())
 	for _, k := range slices.Sorted(maps.Keys(c.settings)) {
-		if v := c.settings[k]; !known[k] && k != "rope_parameters" && matters(k, v) {
+		if v := c.settings[k]; !known[k] && k != "rope_parameters" && matters(k, v) && v != c.family.Fixed[k] {
 			notes = append(notes, fmt.Sprintf("configuration key %s = %s is not read by architecture %s", c.Key(k), show(v), c.Arch))
 		}
 	}
 	known = tags(reflect.TypeFor[rope.Params]())
 	for _, kind := range kinds {
 		params, _ := object(c.ropeParameters()[kind])
+		scaling, _ := cmp.Or(params["rope_type"], params["type"]).(string)
 		for _, k := range slices.Sorted(maps.Keys(params)) {
-			if v := params[k]; !known[k] && !neutral(v) {
+			if v := params[k]; !(known[k] && rope.Reads(scaling, k)) && !neutral(v) {
 				notes = append(notes, fmt.Sprintf("rope setting %s = %s of %s is not read", k, show(v), kind))
 			}
 		}
@@ -210,7 +212,7 @@ func (c *Checkpoint) fillHeadDim(s settings) error {
 	if hidden%heads != 0 {
 		return c.bad("num_attention_heads", "is %d, no divisor of %s, %d, and %s is missing", heads, c.Key("hidden_size"), hidden, c.Key("head_dim"))
 	}
-	s["head_dim"] = float64(hidden / heads)
+	s["head_dim"], c.derivedDim = float64(hidden/heads), true
 	return nil
 }
 

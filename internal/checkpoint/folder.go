@@ -99,13 +99,18 @@ func (c *Checkpoint) openTensors() error {
 	}
 	c.close = append(c.close, f)
 	multimodal := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return strings.Contains(t.Name, "language_model.") })
+	root, _, _ := strings.Cut(c.family.Embedding(), ".")
+	based := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return strings.HasPrefix(TextName(t.Name), root+".") })
 	aside := 0
 	for _, t := range f.Tensors {
-		name := textName(t.Name)
+		name := TextName(t.Name)
+		if !based && !strings.HasPrefix(name, "lm_head.") { // a file of the module alone
+			name = root + "." + name
+		}
 		switch {
 		case multimodal && otherModality(t.Name):
 			aside++
-		case strings.HasSuffix(name, ".rotary_emb.inv_freq"): // old files hold what the configuration says
+		case strings.HasSuffix(name, ".rotary_emb.inv_freq"), ends(name, c.family.Buffers): // old files hold what the configuration says
 		default:
 			if err := c.add(name, t); err != nil {
 				return err
@@ -115,7 +120,7 @@ func (c *Checkpoint) openTensors() error {
 	if aside > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("%d tensors outside the language model (vision, audio) are set aside", aside))
 	}
-	return nil
+	return c.join()
 }
 
 func noTensors(dir string) error {
@@ -124,11 +129,14 @@ func noTensors(dir string) error {
 			return fmt.Errorf("checkpoint: %s: holds %s but no model.safetensors; a pickle runs code when it is read, so Karat never opens one", dir, old)
 		}
 	}
+	if _, err := os.Stat(filepath.Join(dir, "seed.json")); err == nil {
+		return fmt.Errorf("checkpoint: %s: holds seed.json but no model.safetensors; Karat's tests make the weights of such a folder (internal/golden.Seeded)", dir)
+	}
 	return fmt.Errorf("checkpoint: %s: neither model.safetensors nor model.safetensors.index.json is there", dir)
 }
 
-// textName is the name that a tensor has in a model of text alone.
-func textName(name string) string {
+// TextName is the name that a tensor has in a model of text alone.
+func TextName(name string) string {
 	for _, prefix := range []string{"model.language_model.", "language_model.model."} {
 		if rest, ok := strings.CutPrefix(name, prefix); ok {
 			return "model." + rest

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -20,8 +21,11 @@ func fromGGUF(path string, f *gguf.File) (*Checkpoint, error) {
 		if c.Arch, err = f.Metadata.String("general.architecture"); err != nil {
 			return fmt.Errorf("checkpoint: %s: %w", path, err)
 		}
-		if !supported(c.Arch) {
-			return fmt.Errorf("checkpoint: %s: architecture %q %w (llama, qwen2, qwen3, gemma3 and gemma4 are)", path, c.Arch, ErrUnsupported)
+		if len(f.Tensors()) == 0 {
+			return fmt.Errorf("checkpoint: %s: the file has a vocabulary at most, but no tensors: there is no model to run (karat tokenize works with it)", path)
+		}
+		if c.family = registry.Find(c.Arch); c.family == nil {
+			return fmt.Errorf("checkpoint: %s: architecture %q %w (%s are)", path, c.Arch, ErrUnsupported, registry.Supported())
 		}
 		for _, t := range f.Tensors() {
 			if err := c.addGGUF(t); err != nil {
@@ -40,21 +44,10 @@ func fromGGUF(path string, f *gguf.File) (*Checkpoint, error) {
 }
 
 func (c *Checkpoint) addGGUF(t tensor.Tensor) error {
-	if c.Arch == "gemma3" && isNorm(t.Name) && t.DType.Quantized() {
+	if c.Habit(strings.TrimSuffix(t.Name, ".weight")).Plus != 0 && t.DType.Quantized() {
 		return fmt.Errorf("checkpoint: %s: tensor %s: type %v is not supported for norms", c.Path, t.Name, t.DType)
 	}
 	return c.add(t.Name, t)
-}
-
-func isNorm(name string) bool { return strings.HasSuffix(strings.TrimSuffix(name, ".weight"), "norm") }
-
-func supported(arch string) bool {
-	for _, a := range modelTypes {
-		if a == arch {
-			return true
-		}
-	}
-	return false
 }
 
 // metadataGGUF lists the metadata for people: long arrays by their size.

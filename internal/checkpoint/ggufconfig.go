@@ -11,12 +11,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
 // ggufKeys are GGUF's spellings, behind the architecture's prefix, of canonical
-// settings. Those of the second list need more than copying.
+// settings that families share. Those of the second list need more than copying.
 var ggufKeys = map[string]string{
 	"vocab_size":                  "vocab_size",
 	"num_hidden_layers":           "block_count",
@@ -24,6 +25,7 @@ var ggufKeys = map[string]string{
 	"hidden_size":                 "embedding_length",
 	"num_attention_heads":         "attention.head_count",
 	"rms_norm_eps":                "attention.layer_norm_rms_epsilon",
+	"layer_norm_eps":              "attention.layer_norm_epsilon",
 	"sliding_window":              "attention.sliding_window",
 	"num_kv_shared_layers":        "attention.shared_kv_layers",
 	"hidden_size_per_layer_input": "embedding_length_per_layer_input",
@@ -34,11 +36,10 @@ var ggufKeys = map[string]string{
 }
 
 var moreGGUFKeys = map[string]string{
-	"intermediate_size":     "feed_forward_length",
-	"num_key_value_heads":   "attention.head_count_kv",
-	"head_dim":              "attention.key_length",
-	"query_pre_attn_scalar": "attention.scale",
-	"layer_types":           "attention.sliding_window_pattern",
+	"intermediate_size":   "feed_forward_length",
+	"num_key_value_heads": "attention.head_count_kv",
+	"head_dim":            "attention.key_length",
+	"layer_types":         "attention.sliding_window_pattern",
 
 	"rope_parameters.full_attention.rope_theta":                       "rope.freq_base",
 	"rope_parameters.full_attention.rope_type":                        "rope.scaling.type",
@@ -47,8 +48,33 @@ var moreGGUFKeys = map[string]string{
 	"rope_parameters.sliding_attention.rope_theta":                    "rope.freq_base_swa",
 }
 
+// yarnKeys are the numbers of a yarn.
+var yarnKeys = []struct {
+	setting, gguf string
+	whole         bool
+}{
+	{"factor", "rope.scaling.factor", false},
+	{"original_max_position_embeddings", "rope.scaling.original_context_length", true},
+	{"attention_factor", "rope.scaling.yarn_attn_factor", false},
+	{"beta_fast", "rope.scaling.yarn_beta_fast", false},
+	{"beta_slow", "rope.scaling.yarn_beta_slow", false},
+}
+
+// ownKey is the name in GGUF of a key of a family.
+func ownKey(k family.Key) string {
+	if k.GGUF == "" {
+		return ggufKeys[k.Setting]
+	}
+	return k.GGUF
+}
+
 // canonicalKey is the canonical name of GGUF's key, or the key.
-func canonicalKey(own string) string {
+func canonicalKey(f *family.Family, own string) string {
+	for _, k := range f.Keys {
+		if k.GGUF == own && k.Setting != "" {
+			return k.Setting
+		}
+	}
 	for _, list := range []map[string]string{ggufKeys, moreGGUFKeys} {
 		for key, name := range list {
 			if name == own {
@@ -69,14 +95,19 @@ type ggufReader struct {
 
 // parseGGUF translates f's metadata.
 func (c *Checkpoint) parseGGUF(f *gguf.File) error {
-	r := &ggufReader{Checkpoint: c, meta: meta{metadata: f.Metadata, arch: c.Arch, used: map[string]bool{}}}
+	r := &ggufReader{Checkpoint: c, meta: meta{metadata: f.Metadata, of: c.family, used: map[string]bool{}}}
 	for _, list := range []map[string]string{ggufKeys, moreGGUFKeys} {
 		for key, own := range list {
 			c.spelling[key] = c.Arch + "." + own
 		}
 	}
+	for _, k := range c.family.Keys {
+		if k.Setting != "" {
+			c.spelling[k.Setting] = c.Arch + "." + ownKey(k)
+		}
+	}
 	for _, key := range slices.Sorted(maps.Keys(ggufKeys)) {
-		if key == "sliding_window" && (c.Arch == "qwen2" || c.Arch == "qwen3") {
+		if key == "sliding_window" && c.family.Windows() == family.FromLayer {
 			continue // nothing says which layers would slide: noted as unread
 		}
 		if n, ok := r.number(ggufKeys[key]); ok {
@@ -86,10 +117,9 @@ func (c *Checkpoint) parseGGUF(f *gguf.File) error {
 	r.presence()
 	r.pattern()
 	r.heads()
+	r.own()
 	r.widths()
-	if c.Arch == "gemma4" {
-		r.perLayer()
-	}
+	r.perLayer()
 	r.rope()
 	if err := errors.Join(r.errs...); err != nil {
 		return fmt.Errorf("checkpoint: %s: %w", c.Path, err)
@@ -99,22 +129,25 @@ func (c *Checkpoint) parseGGUF(f *gguf.File) error {
 }
 
 // presence reads off the tensors what the format has no key for, and fills in
-// what the architecture's name says.
+// what all models of the family have.
 func (r *ggufReader) presence() {
 	s := r.settings
 	_, own := r.tensors["output"]
 	s["tie_word_embeddings"] = !own
 	s.fill("vocab_size", r.rows("token_embd"))
-	switch r.Arch {
-	case "llama":
-		_, s["attention_bias"] = r.tensors["blk.0.attn_q.bias"]
-		_, s["mlp_bias"] = r.tensors["blk.0.ffn_gate.bias"]
-	case "gemma4":
-		s["enable_moe_block"] = s.integer("num_experts") > 0
-		s.fill("vocab_size_per_layer_input", r.rows("per_layer_token_embd"))
+	for key, tensor := range r.family.Held {
+		_, s[key] = r.tensors[tensor]
 	}
-	for _, act := range []string{"hidden_act", "hidden_activation"} {
-		s.fill(act, defaults[r.Arch][act])
+	for key, tensor := range r.family.Rows {
+		s.fill(key, r.rows(tensor))
+	}
+	if flag := r.family.MoE; flag != "" && flag != "num_experts" {
+		s[flag] = s.integer("num_experts") > 0
+	}
+	for _, list := range []map[string]any{r.family.Fixed, r.family.Absent} {
+		for key, v := range list {
+			s.fill(key, v)
+		}
 	}
 }
 
@@ -131,8 +164,14 @@ func (r *ggufReader) pattern() {
 	const key = "attention.sliding_window_pattern"
 	s := r.settings
 	window := s.integer("sliding_window") > 0
-	if r.Arch != "gemma3" && r.Arch != "gemma4" {
+	if r.family.Windows() != family.Periodic {
 		s.fillLayers(func(int) bool { return window })
+		return
+	}
+	own, period := r.windowKey()
+	kind := own.Kind
+	if kind == family.Count { // no key: all models have one period
+		s.fillLayers(func(i int) bool { return window && (i+1)%period != 0 })
 		return
 	}
 	switch v := r.value(key).(type) {
@@ -143,7 +182,7 @@ func (r *ggufReader) pattern() {
 		}
 		s.fillLayers(func(i int) bool { return v[i] })
 	case nil:
-		if r.Arch == "gemma4" {
+		if kind == family.Flags && !own.Unusual {
 			r.errorf(key, "is missing")
 			return
 		}
@@ -151,8 +190,10 @@ func (r *ggufReader) pattern() {
 			s.fillLayers(func(int) bool { return false })
 			return
 		}
-		r.Notes = append(r.Notes, "the file has no key gemma3."+key+": assuming that every 6th layer is full")
-		s.fillLayers(func(i int) bool { return i%6 != 5 })
+		if !own.Unusual {
+			r.Notes = append(r.Notes, fmt.Sprintf("the file has no key %s.%s: assuming that every %dth layer is full", r.Arch, key, period))
+		}
+		s.fillLayers(func(i int) bool { return (i+1)%period != 0 })
 	default:
 		n, _ := numbers(v)
 		if len(n) != 1 || !(n[0] >= 1 && n[0] <= maxLayers) {
@@ -163,8 +204,19 @@ func (r *ggufReader) pattern() {
 	}
 }
 
-// heads reads the attention's sizes, which lie under their own keys for
-// sliding layers in Gemma 4, and Gemma 3's scale.
+// windowKey is the key for full layers, of kind Count where there is none, and the
+// family's usual period.
+func (r *ggufReader) windowKey() (own family.Key, period int) {
+	for _, k := range r.family.Keys {
+		if k.Kind == family.Period || k.Kind == family.Flags {
+			own = k
+		}
+	}
+	return own, r.family.Types[0].Period
+}
+
+// heads reads the attention's sizes. Where full layers have a size of their own,
+// sliding ones' lies under another key.
 func (r *ggufReader) heads() {
 	s := r.settings
 	if n, ok := r.number("attention.key_length"); ok {
@@ -175,14 +227,14 @@ func (r *ggufReader) heads() {
 		r.errs = append(r.errs, err)
 	}
 	r.fullDim, _ = s["head_dim"].(float64)
-	r.sameDim(r.fullDim, "attention.value_length", "rope.dimension_count")
-	switch r.Arch {
-	case "gemma3":
-		r.scale()
-	case "gemma4":
+	r.sameDim(r.fullDim, "attention.value_length")
+	if !r.family.Partial() {
+		r.sameDim(r.fullDim, "rope.dimension_count")
+	}
+	if len(r.family.Full) > 0 {
 		if n, ok := r.number("attention.key_length_swa"); ok {
 			s["head_dim"] = n
-			r.spelling["head_dim"] = "gemma4.attention.key_length_swa"
+			r.spelling["head_dim"] = r.Arch + ".attention.key_length_swa"
 		}
 		dim, _ := s["head_dim"].(float64)
 		r.sameDim(dim, "attention.value_length_swa", "rope.dimension_count_swa")
@@ -199,27 +251,38 @@ func (r *ggufReader) sameDim(dim float64, keys ...string) {
 	}
 }
 
-// scale reads Gemma 3's attention scale, for which the converter has no key.
-func (r *ggufReader) scale() {
-	s := r.settings
-	scale, ok := r.number("attention.scale")
-	if !ok {
-		s["query_pre_attn_scalar"] = s["head_dim"]
-		if heads := s.integer("num_attention_heads"); s.integer("num_hidden_layers") == 62 && heads > 0 { // 27B
-			s["query_pre_attn_scalar"] = float64(s.integer("hidden_size") / heads)
+// own reads the keys that only this family has.
+func (r *ggufReader) own() {
+	for _, k := range r.family.Keys {
+		if k.Setting == "" || ggufKeys[k.Setting] != "" {
+			continue
 		}
-		r.Notes = append(r.Notes, fmt.Sprintf("the file has no key gemma3.attention.scale: assuming 1/sqrt(%v)", s["query_pre_attn_scalar"]))
+		if n, ok := r.number(ownKey(k)); k.Scale != nil {
+			r.scale(k, n, ok)
+		} else if ok {
+			r.settings[k.Setting] = n
+		}
+	}
+}
+
+// scale turns the attention's scale into the setting that it is the root of.
+func (r *ggufReader) scale(k family.Key, scale float64, ok bool) {
+	own := ownKey(k)
+	if !ok {
+		x := k.Scale.Absent(r.settings)
+		r.settings[k.Setting] = x
+		r.Notes = append(r.Notes, fmt.Sprintf("the file has no key %s.%s: assuming 1/sqrt(%v)", r.Arch, own, x))
 		return
 	}
-	if !(scale >= 1e-4 && scale <= 10) {
-		r.errorf("attention.scale", "is %v, expected 0.0001 to 10", scale)
+	if !(scale >= k.Scale.Min && scale <= k.Scale.Max) {
+		r.errorf(own, "is %v, expected %v to %v", scale, k.Scale.Min, k.Scale.Max)
 		return
 	}
 	q := 1 / (scale * scale)
 	if n := math.Round(q); math.Abs(q-n) < 1e-5*n { // the key is a rounded root of a whole number
 		q = n
 	}
-	s["query_pre_attn_scalar"] = q
+	r.settings[k.Setting] = q
 }
 
 // widths reads the sizes that may differ between layers.
@@ -235,8 +298,12 @@ func (r *ggufReader) widths() {
 		if slices.Min(n) == slices.Max(n) {
 			continue
 		}
-		if r.Arch != "gemma4" || len(n) != s.integer("num_hidden_layers") {
-			r.errorf(own, "is %s, expected a number, or in gemma4 one for each of %s layers", show(n), show(s["num_hidden_layers"]))
+		if !r.family.PerLayer || len(n) != s.integer("num_hidden_layers") {
+			what := ""
+			if r.family.PerLayer {
+				what = fmt.Sprintf(", or one for each of %s layers", show(s["num_hidden_layers"]))
+			}
+			r.errorf(own, "is %s, expected a number%s", show(n), what)
 			continue
 		}
 		for i, v := range n {
@@ -247,20 +314,20 @@ func (r *ggufReader) widths() {
 	}
 }
 
-// perLayer reads what Gemma 4's full layers have of their own.
+// perLayer reads what full layers have of their own.
 func (r *ggufReader) perLayer() {
 	s := r.settings
 	types, _ := s["layer_types"].([]any)
 	for i, t := range types {
-		if t != full {
+		if t != full || len(r.family.Full) == 0 {
 			continue
 		}
 		if r.fullDim != s["head_dim"] {
 			r.override(i, "head_dim", r.fullDim, "attention.key_length")
 		}
 		_, k := r.tensors[fmt.Sprintf("blk.%d.attn_k", i)]
-		if _, v := r.tensors[fmt.Sprintf("blk.%d.attn_v", i)]; k && !v { // the format has no key for K=V
-			s["attention_k_eq_v"] = true
+		if _, v := r.tensors[fmt.Sprintf("blk.%d.attn_v", i)]; k && !v && r.family.KIsV != "" { // the format has no key for it
+			s[r.family.KIsV] = true
 		}
 	}
 }
@@ -275,9 +342,15 @@ func (r *ggufReader) override(i int, key string, v float64, own string) {
 	r.spelling["per_layer_config."+layer+"."+key] = r.Arch + "." + own
 }
 
-// rope reads the rotary keys, and the tensor that holds Llama 3's scaling or
+// rope reads the rotary keys, and the tensor that holds a scaling by frequency or
 // the part of the pairs that turn.
 func (r *ggufReader) rope() {
+	if r.family.Lacks("rope_parameters") {
+		return
+	}
+	if own := r.family.Rope.Switch; own != "" && r.value(own) == false {
+		r.errorf(own, "is false: a model of architecture %s without rotary positions is not supported", r.Arch)
+	}
 	f, s := settings{}, settings{}
 	for _, k := range []struct {
 		to       settings
@@ -292,30 +365,19 @@ func (r *ggufReader) rope() {
 			k.to[k.key] = n
 		}
 	}
-	if f["rope_theta"] == nil {
+	if f["rope_theta"] == nil && !r.family.Rope.Silent {
 		r.Notes = append(r.Notes, "the file has no key "+r.Arch+".rope.freq_base: assuming 10000")
 		r.assumed = append(r.assumed, Entry{r.Arch + ".rope.freq_base", "10000"})
 	}
-	if s["rope_theta"] == nil && strings.HasPrefix(r.Arch, "gemma") {
+	if s["rope_theta"] == nil && r.family.Rope.Sliding != nil {
 		r.assumed = append(r.assumed, Entry{r.Arch + ".rope.freq_base_swa", "10000"})
 	}
 	f.fill("rope_theta", 1e4)
-	s.fill("rope_theta", 1e4)
-	switch typ := r.str("rope.scaling.type"); typ {
-	case "none":
-		if n, ok := f["factor"].(float64); ok && n != 1 {
-			r.unread = append(r.unread, fmt.Sprintf("metadata key %s.rope.scaling.factor = %v is not read: the scaling's type is none", r.Arch, n))
-		}
-		delete(f, "factor")
-	case "", "linear": // a factor without a type is linear, as in llama.cpp
-		if n, ok := f["factor"].(float64); typ != "" || ok && n != 0 && n != 1 {
-			f["rope_type"] = "linear"
-		} else {
-			delete(f, "factor")
-		}
-	default:
-		r.errorf("rope.scaling.type", "is %s, supported are none and linear", show(typ))
+	if r.family.Rope.Yarn {
+		s.fill("rope_theta", f["rope_theta"])
 	}
+	s.fill("rope_theta", 1e4)
+	r.scaling(f)
 	if t, ok := r.tensors["rope_freqs"]; ok {
 		r.drop("rope_freqs")
 		if f["rope_type"] != nil {
@@ -324,10 +386,41 @@ func (r *ggufReader) rope() {
 			r.errs = append(r.errs, err)
 		}
 	}
-	if types, _ := r.settings["layer_types"].([]any); r.Arch == "gemma4" && f["rope_type"] == nil && slices.Contains(types, any(full)) {
+	if types, _ := r.settings["layer_types"].([]any); r.family.Rope.Full["rope_type"] != nil && f["rope_type"] == nil && slices.Contains(types, any(full)) {
 		r.errs = append(r.errs, badFactors("missing: it says which pairs of a head turn in full layers"))
 	}
 	r.settings["rope_parameters"] = settings{full: f, sliding: s}
+}
+
+// scaling reads which part of a head turns, and how full layers stretch the context.
+func (r *ggufReader) scaling(f settings) {
+	if r.family.Partial() {
+		if n, ok := r.number("rope.dimension_count"); ok && n != r.fullDim {
+			f["partial_rotary_factor"] = n / r.fullDim
+		}
+	}
+	switch typ := r.str("rope.scaling.type"); {
+	case typ == "yarn" && r.family.Rope.Yarn:
+		f["rope_type"] = typ
+		for _, k := range yarnKeys {
+			if n, ok := r.number(k.gguf); ok {
+				f[k.setting] = n
+			}
+		}
+	case typ == "none":
+		if n, ok := f["factor"].(float64); ok && n != 1 {
+			r.unread = append(r.unread, fmt.Sprintf("metadata key %s.rope.scaling.factor = %v is not read: the scaling's type is none", r.Arch, n))
+		}
+		delete(f, "factor")
+	case typ == "", typ == "linear": // a factor without a type is linear, as in llama.cpp
+		if n, ok := f["factor"].(float64); typ != "" || ok && n != 0 && n != 1 {
+			f["rope_type"] = "linear"
+		} else {
+			delete(f, "factor")
+		}
+	default:
+		r.errorf("rope.scaling.type", "is %s, supported are none and linear", show(typ))
+	}
 }
 
 // badFactors is an error about the tensor that stands for settings.

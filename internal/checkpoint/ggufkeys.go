@@ -19,7 +19,8 @@ const tokenizerPrefix = "tokenizer.ggml."
 func tokenKeys(g *tokenizer.GGUF) (ids []idKey, flags []flagKey) {
 	return []idKey{{"bos_token_id", &g.BOS}, {"eos_token_id", &g.EOS}, {"unknown_token_id", &g.UNK}, {"seperator_token_id", &g.SEP},
 			{"padding_token_id", &g.PAD}, {"cls_token_id", &g.CLS}, {"mask_token_id", &g.Mask}, {"eot_token_id", &g.EOT}, {"eom_token_id", &g.EOM}},
-		[]flagKey{{"add_bos_token", &g.AddBOS}, {"add_eos_token", &g.AddEOS}, {"add_sep_token", &g.AddSEP}, {"add_space_prefix", &g.AddSpacePrefix}}
+		[]flagKey{{"add_bos_token", &g.AddBOS}, {"add_eos_token", &g.AddEOS}, {"add_sep_token", &g.AddSEP}, {"add_space_prefix", &g.AddSpacePrefix},
+			{"normalizer.nfc", &g.NFC}}
 }
 
 type idKey struct {
@@ -188,7 +189,7 @@ func (c *Checkpoint) tokenizerToGGUF(config []byte) (g tokenizer.GGUF, notes []s
 	if err != nil {
 		return g, nil, err
 	}
-	if g, notes, err = tokenizer.ToGGUF(f, c.settings.integer("vocab_size"), c.Arch == "gemma4", specialIDs(config)); err != nil {
+	if g, notes, err = tokenizer.ToGGUF(f, c.settings.integer("vocab_size"), c.family.Tokenizer.Merged, c.family.Tokenizer.Pre, specialIDs(config)); err != nil {
 		return g, nil, err
 	}
 	t, err := tokenizer.FromGGUF(g)

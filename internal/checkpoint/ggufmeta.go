@@ -7,25 +7,27 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/gguf"
 )
 
-// meta reads one architecture's metadata and remembers what was asked for.
+// meta reads one family's metadata and remembers what was asked for.
 type meta struct {
 	metadata gguf.Metadata
-	arch     string
-	used     map[string]bool
-	errs     []error
+	of       *family.Family
+
+	used map[string]bool
+	errs []error
 }
 
 func (m *meta) errorf(key, format string, args ...any) {
-	m.errs = append(m.errs, &KeyError{canonicalKey(key), fmt.Sprintf("key %s.%s %s", m.arch, key, fmt.Sprintf(format, args...))})
+	m.errs = append(m.errs, &KeyError{canonicalKey(m.of, key), fmt.Sprintf("key %s.%s %s", m.of.Name, key, fmt.Sprintf(format, args...))})
 }
 
 // value is the value of key; nil where it is absent. An array has at most a
 // value for each layer.
 func (m *meta) value(key string) any {
-	own := m.arch + "." + key
+	own := m.of.Name + "." + key
 	m.used[own] = true
 	v, ok := m.metadata.Lookup(own)
 	if !ok {
@@ -63,7 +65,7 @@ func (m *meta) number(key string) (float64, bool) {
 		return 0, false
 	}
 	if slices.Min(n) != slices.Max(n) {
-		m.errorf(key, "is %s, but architecture %s has one number for all layers", show(n), m.arch)
+		m.errorf(key, "is %s, but architecture %s has one number for all layers", show(n), m.of.Name)
 	}
 	return n[0], true
 }
@@ -110,7 +112,7 @@ func number(v reflect.Value) (float64, bool) {
 	return 0, false
 }
 
-// shortest is the float64 with the shortest decimal form among those that
+// shortest is the float64 with the shortest decimal form among the numbers that
 // round to x: the number that a config.json said before GGUF narrowed it.
 func shortest(x float32) float64 {
 	v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(x), 'g', -1, 32), 64)

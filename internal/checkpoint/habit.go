@@ -2,8 +2,10 @@ package checkpoint
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/karat-run/karat/internal/float16"
@@ -11,24 +13,22 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Habit is what converters to GGUF do to a tensor: llama.cpp's permutes the rows
-// of Llama's query and key projections for interleaved rotation, and adds 1 to
-// Gemma 3's norms. The zero value is nothing.
+// Habit is what converters to GGUF do to a tensor: they permute the rows of some
+// families' query and key projections for interleaved rotation, add 1 to the
+// norms of others, transpose matrices, and make one tensor of many. The zero value is nothing.
 type Habit struct {
-	Heads int     // how many heads the permuted rows belong to; 0 where none are
-	Plus  float32 // what is added to every value
+	Heads  int     // how many heads the permuted rows belong to; 0 where none are
+	Plus   float32 // what is added to every value
+	Turned bool    // matrices are transposed
+	Joined string  // the module that lists the parts of a tensor
 }
 
 // Habit is what is done to the tensor that GGUF names so, without .weight.
 func (c *Checkpoint) Habit(gguf string) Habit {
-	switch {
-	case c.Arch == "gemma3" && isNorm(gguf):
-		return Habit{Plus: 1}
-	case c.Arch != "llama":
-	case strings.HasSuffix(gguf, ".attn_q") || strings.HasSuffix(gguf, ".attn_q.bias"):
-		return Habit{Heads: c.settings.integer("num_attention_heads")}
-	case strings.HasSuffix(gguf, ".attn_k") || strings.HasSuffix(gguf, ".attn_k.bias"):
-		return Habit{Heads: c.settings.integer("num_key_value_heads")}
+	for _, h := range c.family.Habits {
+		if ends(gguf, h.Ends) {
+			return Habit{Heads: c.settings.integer(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined}
+		}
 	}
 	return Habit{}
 }
@@ -55,10 +55,91 @@ func (h Habit) Restored(r, rows int) int {
 	return r - i + i%(dim/2)*2 + i/(dim/2)
 }
 
-// restore undoes the habit of GGUF files.
+// Turn is t transposed, where it is a matrix of plain elements. Another one is left as it
+// is; its shape is reported later.
+func (h Habit) Turn(t tensor.Tensor) tensor.Tensor {
+	if !h.Turned || len(t.Shape) != 2 || t.DType.Quantized() || t.Data == nil {
+		return t
+	}
+	return tensor.Turn(t)
+}
+
+// Part is the name, in config.json's format, of part i of the tensor that the model has
+// under the name hf.
+func (h Habit) Part(hf string, i int) string {
+	at := strings.LastIndex(hf, "."+h.Joined+".")
+	if at < 0 {
+		return hf
+	}
+	at += len(h.Joined) + 1
+	return fmt.Sprintf("%s.%d%s", hf[:at], i, hf[at:])
+}
+
+// part takes a name apart: the one that the model has for the joined tensor, and the number
+// of the part.
+func (c *Checkpoint) part(name string) (hf string, i int, ok bool) {
+	for _, h := range c.family.Habits {
+		before, after, found := strings.Cut(name, "."+h.Joined+".")
+		number, role, two := strings.Cut(after, ".")
+		if i, err := strconv.Atoi(number); h.Joined != "" && found && two && err == nil && strconv.Itoa(i) == number {
+			return before + "." + h.Joined + "." + role, i, true
+		}
+	}
+	return "", 0, false
+}
+
+// join makes one tensor of those that a Hugging Face folder has apart. Nothing is copied.
+func (c *Checkpoint) join() error {
+	parts := map[string]map[int]tensor.Tensor{}
+	var names []string
+	for _, name := range c.names {
+		hf, i, ok := c.part(name)
+		if !ok {
+			names = append(names, name)
+			continue
+		}
+		if parts[hf] == nil {
+			parts[hf] = map[int]tensor.Tensor{}
+			names = append(names, hf)
+		}
+		parts[hf][i] = c.tensors[name]
+		delete(c.tensors, name)
+	}
+	for _, hf := range names {
+		of := parts[hf]
+		if of == nil {
+			continue
+		}
+		list := make([]tensor.Tensor, len(of))
+		for i := range list {
+			var ok bool
+			if list[i], ok = of[i]; !ok {
+				return fmt.Errorf("checkpoint: %s: tensor %s: part %d is missing, of %d or more", c.Path, hf, i, len(of)+1)
+			}
+		}
+		t, err := tensor.Join(hf+".weight", list)
+		if err != nil {
+			return fmt.Errorf("checkpoint: %s: tensor %s: %w", c.Path, hf, err)
+		}
+		if _, ok := c.tensors[hf]; ok {
+			return fmt.Errorf("checkpoint: %s: tensor %s: it is there in parts, too", c.Path, hf)
+		}
+		c.tensors[hf] = t
+	}
+	c.names = names
+	return nil
+}
+
+// restore makes the model's tensor of a file's. GGUF's name tells the habit that is undone
+// there. A transposed one of a folder is copied, as it is multiplied from then on.
 func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
 	if c.Format != GGUF {
-		return t
+		turned := c.Habit(name).Turn(t)
+		if turned.There() && turned.Data == nil && t.Data != nil {
+			turned, _ = turned.Whole() // of a tensor in memory
+			mmap.Drop(t.Data)
+		}
+		return turned
 	}
 	switch h := c.Habit(name); {
 	case h.Plus != 0:
@@ -105,28 +186,29 @@ func unpermute(t tensor.Tensor, h Habit) tensor.Tensor {
 	return t
 }
 
-// Stored is a Checkpoint as a bind.Source whose tensors are as the files have
-// them: nothing of them is copied.
+// Stored is a Checkpoint as a bind.Source whose tensors have the values of the files:
+// nothing of them is copied.
 type Stored struct{ *Checkpoint }
 
 // Tensor implements bind.Source.
 func (s Stored) Tensor(gguf, hf string) (tensor.Tensor, bool) {
 	t, ok := s.tensors[s.Name(gguf, hf)]
+	if ok && s.Format == HuggingFace {
+		t = s.Habit(gguf).Turn(t)
+	}
 	return t, ok
 }
 
-// bare are the ends of tensors' names that have no .weight: of parameters that
-// are no module's weight.
-var bare = map[Format][]string{
-	GGUF:        {".bias", ".scale"},
-	HuggingFace: {".bias", ".scale", ".per_expert_scale", ".layer_scalar", ".experts.gate_up_proj", ".experts.down_proj"},
-}
-
 // TensorName is the name that a format has for a tensor, given the one without
-// .weight.
-func TensorName(f Format, name string) string {
-	if slices.ContainsFunc(bare[f], func(end string) bool { return strings.HasSuffix(name, end) }) {
+// .weight, which parameters that are no module's weight do not take.
+func (c *Checkpoint) TensorName(f Format, name string) string {
+	if ends(name, []string{".bias", ".scale"}) || f == HuggingFace && ends(name, c.family.Bare) {
 		return name
 	}
 	return name + ".weight"
+}
+
+// ends reports whether a name has one of the endings.
+func ends(name string, with []string) bool {
+	return slices.ContainsFunc(with, func(end string) bool { return strings.HasSuffix(name, end) })
 }

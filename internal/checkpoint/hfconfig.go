@@ -8,38 +8,15 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+
+	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/registry"
 )
-
-// modelTypes maps Hugging Face's model_type to the architecture.
-var modelTypes = map[string]string{
-	"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
-	"gemma3": "gemma3", "gemma3_text": "gemma3", "gemma4": "gemma4", "gemma4_text": "gemma4",
-}
-
-// defaults are what the library assumes of keys that a file leaves out, by
-// architecture: published files of Gemma 3 do not even give their heads.
-// Sizes that every published file gives are not among them.
-//
-// Source: transformers 5.17, models/*/configuration_*.py.
-var defaults = map[string]settings{
-	"llama": {"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 2048.},
-	"mistral": {"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 131072.,
-		"num_key_value_heads": 8., "sliding_window": 4096.},
-	"qwen2": {"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
-		"sliding_window": 4096., "max_window_layers": 28.},
-	"qwen3": {"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
-		"sliding_window": 4096., "max_window_layers": 28., "head_dim": 128.},
-	"gemma3": {"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true, "max_position_embeddings": 131072.,
-		"vocab_size": 262208., "num_attention_heads": 8., "num_key_value_heads": 4., "head_dim": 256., "query_pre_attn_scalar": 256.,
-		"sliding_window": 4096.},
-	"gemma4": {"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true, "max_position_embeddings": 131072.,
-		"vocab_size": 262144., "num_attention_heads": 8., "num_key_value_heads": 4., "head_dim": 256., "global_head_dim": 512.,
-		"hidden_size_per_layer_input": 256., "vocab_size_per_layer_input": 262144., "sliding_window": 512.},
-}
 
 // hfReader translates config.json.
 type hfReader struct {
 	*Checkpoint
+	kind *family.Type
 	errs []error
 }
 
@@ -54,14 +31,16 @@ func (c *Checkpoint) parseHF(config []byte) error {
 	}
 	r.textConfig()
 	kind, _ := r.settings["model_type"].(string)
-	var ok bool
-	if c.Arch, ok = modelTypes[kind]; !ok {
-		return errors.Join(append(r.errs, fmt.Errorf("config.json: model_type is %s, supported are llama, mistral, qwen2, qwen3, gemma3 and gemma4", show(r.settings["model_type"])))...)
+	if c.family, r.kind = registry.OfType(kind); c.family == nil {
+		return errors.Join(append(r.errs, fmt.Errorf("config.json: model_type is %s, supported are %s", show(r.settings["model_type"]), registry.SupportedTypes()))...)
 	}
-	r.heads(kind)
-	r.layers(kind)
-	if c.Arch == "gemma4" {
-		r.perLayer()
+	c.Arch = c.family.Name
+	r.names()
+	r.heads()
+	r.layers()
+	r.perLayer()
+	if r.family.Normal != nil {
+		r.family.Normal(r.settings)
 	}
 	r.rope()
 	if r.settings["use_bidirectional_attention"] == "vision" { // of the tokens of images
@@ -106,18 +85,30 @@ func (r *hfReader) textConfig() {
 	r.settings = text
 }
 
+// names turns the family's own names of settings into the canonical ones.
+func (r *hfReader) names() {
+	for _, key := range slices.Sorted(maps.Keys(r.family.Spelling)) {
+		for _, own := range r.family.Spelling[key] {
+			v := r.settings[own]
+			if v == nil || own == key {
+				continue
+			}
+			if w, ok := r.settings[key]; ok && !reflect.DeepEqual(v, w) {
+				r.errorf(own, "is %s, but %s is %s", show(v), r.Key(key), show(w))
+			}
+			r.settings.fill(key, r.settings.take(own))
+			r.spelling[key] = own
+		}
+	}
+}
+
 // heads fills in what the library assumes, drops what is null, and brings the
 // names of the activation into one.
-func (r *hfReader) heads(kind string) {
-	s := r.settings
-	act := "hidden_act"
-	if r.Arch == "gemma3" || r.Arch == "gemma4" {
+func (r *hfReader) heads() {
+	s, assumed, act := r.settings, r.kind.Defaults, "hidden_act"
+	if _, ok := r.family.Fixed["hidden_activation"]; ok {
 		act = "hidden_activation"
 		s.fill(act, s.take("hidden_act"))
-	}
-	assumed := defaults[r.Arch]
-	if kind == "mistral" {
-		assumed = defaults[kind]
 	}
 	for _, k := range slices.Sorted(maps.Keys(assumed)) {
 		if _, ok := s[k]; !ok {
@@ -133,22 +124,21 @@ func (r *hfReader) heads(kind string) {
 	}
 }
 
-// layers writes out which layers slide: Mistral's all do, Qwen's from one on,
-// and Gemma's but for every n-th.
-func (r *hfReader) layers(kind string) {
+// layers writes out which layers slide: all, from one on, or all but every n-th.
+func (r *hfReader) layers() {
 	s := r.settings
-	switch r.Arch {
-	case "llama":
-		if w := s["sliding_window"]; kind != "mistral" && w != nil {
-			r.unread = append(r.unread, fmt.Sprintf("configuration key sliding_window = %s is not read: a model of type llama has no window", show(w)))
+	switch r.kind.Window {
+	case family.NoWindow, family.Everywhere:
+		if w := s["sliding_window"]; r.kind.Window == family.NoWindow && w != nil {
+			r.unread = append(r.unread, fmt.Sprintf("configuration key sliding_window = %s is not read: a model of type %s has no window", show(w), r.kind.Name))
 			delete(s, "sliding_window")
 		}
 		given := s.take("layer_types")
 		s.fillLayers(func(int) bool { return s.integer("sliding_window") > 0 })
 		if given != nil && !reflect.DeepEqual(given, s["layer_types"]) {
-			r.errorf("layer_types", "is %s, but in a model of type %s all layers are alike", show(given), kind)
+			r.errorf("layer_types", "is %s, but in a model of type %s all layers are alike", show(given), r.kind.Name)
 		}
-	case "qwen2", "qwen3":
+	case family.FromLayer:
 		slides, from := r.flag("use_sliding_window"), s.take("max_window_layers")
 		if !slides {
 			delete(s, "sliding_window")
@@ -158,38 +148,40 @@ func (r *hfReader) layers(kind string) {
 			r.errorf("max_window_layers", "is %s, expected a number", show(from))
 		}
 		s.fillLayers(func(i int) bool { return s["sliding_window"] != nil && float64(i) >= first })
-	default:
+	case family.Periodic:
 		r.pattern()
 	}
 }
 
-// pattern reads Gemma's period of full layers.
+// pattern reads the period of full layers.
 func (r *hfReader) pattern() {
 	s := r.settings
 	s.fill("sliding_window_pattern", s["_sliding_window_pattern"])
-	s.fill("sliding_window_pattern", 6.)
-	l := limit{"sliding_window_pattern", 1, maxLayers, whole}
-	period := s.take(l.key)
-	if what := l.allows(period); what != "" {
-		r.errorf(l.key, "%s", what)
+	s.fill("sliding_window_pattern", float64(r.kind.Period))
+	l := family.Limit{Key: "sliding_window_pattern", Min: 1, Max: maxLayers, Rule: family.Whole}
+	period := s.take(l.Key)
+	if what := violates(l, period); what != "" {
+		r.errorf(l.Key, "%s", what)
 		return
 	}
 	s.fillLayers(func(i int) bool { return (i+1)%int(period.(float64)) != 0 })
 	types, _ := s["layer_types"].([]any)
-	if n := len(types); r.Arch == "gemma4" && n > 0 && types[n-1] == sliding { // the library does so, too
+	if n := len(types); r.kind.LastFull && n > 0 && types[n-1] == sliding { // the library does so, too
 		r.Notes = append(r.Notes, "layer_types lets the last layer slide: assuming a full one")
 		types[n-1] = full
 	}
 }
 
-// perLayer turns Gemma 4's older settings for full layers into per_layer_config.
+// perLayer turns settings for all full layers into per_layer_config.
 func (r *hfReader) perLayer() {
-	s := r.settings
-	own := map[string]any{"head_dim": s.take("global_head_dim"), "num_key_value_heads": s.take("num_global_key_value_heads")}
-	if s["attention_k_eq_v"] != true { // the library reads it only then
-		delete(own, "num_key_value_heads")
+	s, own := r.settings, map[string]any{}
+	for key, from := range r.family.Full {
+		v := s.take(from)
+		if cond := r.family.FullIf[key]; cond == "" || s[cond] == true { // the library reads it only then
+			own[key] = v
+		}
 	}
-	if s["per_layer_config"] != nil { // and either only without this
+	if len(r.family.Full) == 0 || s["per_layer_config"] != nil { // and either only without this
 		return
 	}
 	per := map[string]any{}
@@ -204,8 +196,9 @@ func (r *hfReader) perLayer() {
 			o.fill(k, v)
 		}
 		per[layer] = o
-		r.spelling["per_layer_config."+layer+".head_dim"] = "global_head_dim"
-		r.spelling["per_layer_config."+layer+".num_key_value_heads"] = "num_global_key_value_heads"
+		for key, from := range r.family.Full {
+			r.spelling["per_layer_config."+layer+"."+key] = from
+		}
 	}
 	s["per_layer_config"] = per
 }

@@ -8,11 +8,14 @@ import (
 )
 
 // rope brings the spellings of rotary settings into one: rope_theta with
-// rope_scaling (and Gemma 3's rope_local_base_freq), rope_parameters for all
+// rope_scaling (and an older key for sliding layers), rope_parameters for all
 // layers, and rope_parameters by kind of layer.
 func (r *hfReader) rope() {
 	s, out := r.settings, settings{}
-	base, local, part := s.take("rope_theta"), s.take("rope_local_base_freq"), s.take("partial_rotary_factor")
+	if r.family.Lacks("rope_parameters") {
+		return
+	}
+	base, part := s.take("rope_theta"), s.take("partial_rotary_factor")
 	if !r.ropeForm(out, base) {
 		return
 	}
@@ -22,20 +25,22 @@ func (r *hfReader) rope() {
 		if p == nil {
 			continue
 		}
-		if r.Arch == "gemma3" && kind == sliding {
-			r.ropeFill(p, kind, "rope_theta", "rope_local_base_freq", local)
+		if local := r.family.Rope.Local; local != "" && kind == sliding {
+			r.ropeFill(p, kind, "rope_theta", local, s.take(local))
 		} else {
+			if kind == sliding && r.family.Rope.Yarn && base == nil {
+				base = r.ropeOf(out, full)["rope_theta"]
+			}
 			r.ropeFill(p, kind, "rope_theta", "rope_theta", base)
 		}
 		r.ropeFill(p, kind, "partial_rotary_factor", "partial_rotary_factor", part)
-		switch { // the library's bases
-		case r.Arch == "gemma3" && kind == full:
-			p.fill("rope_theta", 1e6)
-		case r.Arch != "gemma4":
-			p.fill("rope_theta", 1e4)
+		if !r.family.Rope.ByKind { // else the library has no base
+			for key, v := range r.ropeDefault(kind) {
+				p.fill(key, v)
+			}
 		}
 	}
-	if v, ok := out[sliding]; ok && r.Arch != "gemma3" && r.Arch != "gemma4" && !reflect.DeepEqual(v, out[full]) {
+	if v, ok := out[sliding]; ok && r.family.Rope.Sliding == nil && !reflect.DeepEqual(v, out[full]) {
 		r.errorf("rope_parameters", "differs between kinds of layers, which architecture %s does not support", r.Arch)
 	}
 }
@@ -50,10 +55,9 @@ func (r *hfReader) ropeForm(out settings, base any) bool {
 		return false
 	case nested:
 		r.nestedRope(out, params)
-	case r.Arch == "gemma4" && base == nil && len(scaling)+len(params) == 0: // the library's default
-		out[full] = settings{"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25}
-		out[sliding] = settings{"rope_theta": 1e4}
-	case r.Arch == "gemma4":
+	case r.family.Rope.ByKind && base == nil && len(scaling)+len(params) == 0: // the library's default
+		out[full], out[sliding] = maps.Clone(r.ropeDefault(full)), maps.Clone(r.ropeDefault(sliding))
+	case r.family.Rope.ByKind:
 		r.errorf("rope_parameters", "is %s, expected an object with %s and %s", show(params), full, sliding)
 		return false
 	case len(params) > 0:
@@ -62,6 +66,14 @@ func (r *hfReader) ropeForm(out settings, base any) bool {
 		out[full] = r.ropeKind(full, "rope_scaling.", scaling)
 	}
 	return true
+}
+
+// ropeDefault is what the library assumes of a kind of layer.
+func (r *hfReader) ropeDefault(kind string) settings {
+	if kind == sliding && r.family.Rope.Sliding != nil {
+		return r.family.Rope.Sliding
+	}
+	return r.family.Rope.Full
 }
 
 // repeats reports whether params say all that scaling says.
@@ -116,9 +128,9 @@ func (r *hfReader) ropeOf(out settings, kind string) settings {
 	p, ok := out[kind].(settings)
 	switch {
 	case ok:
-	case r.Arch == "gemma4":
+	case r.family.Rope.ByKind:
 		r.errorf("rope_parameters."+kind, "is missing")
-	case r.Arch == "gemma3", kind == full:
+	case r.family.Rope.Sliding != nil, kind == full:
 		p = settings{}
 		out[kind] = p
 	}

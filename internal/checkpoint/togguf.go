@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -19,7 +21,7 @@ import (
 // 4 and 5), or repeat what other files say.
 var idle = words(`architectures model_type transformers_version torch_dtype dtype _name_or_path name_or_path auto_map
 	use_cache return_dict output_attentions output_hidden_states torchscript use_bfloat16 _attn_implementation attn_implementation
-	_attn_implementation_autoset cache_implementation _sliding_window_pattern vocab_size_per_layer_input
+	_attn_implementation_autoset cache_implementation _sliding_window_pattern
 	initializer_range attention_dropout attn_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop classifier_dropout pretraining_tp
 	is_decoder is_encoder_decoder add_cross_attention cross_attention_hidden_size tie_encoder_decoder chunk_size_feed_forward
 	finetuning_task problem_type id2label label2id task_specific_params pruned_heads prefix tokenizer_class
@@ -28,12 +30,11 @@ var idle = words(`architectures model_type transformers_version torch_dtype dtyp
 	do_sample temperature top_k top_p min_p typical_p repetition_penalty length_penalty diversity_penalty no_repeat_ngram_size
 	encoder_no_repeat_ngram_size num_beams num_beam_groups num_return_sequences early_stopping max_length min_length
 	output_scores return_dict_in_generate remove_invalid_values exponential_decay_length_penalty
-	unsloth_fixed unsloth_version transformers.js_config is_llama_config`)
+	unsloth_fixed unsloth_version transformers.js_config`)
 
 // read are the canonical settings that ggufWriter writes under no key of ggufKeys:
 // as tensors that are there or not, or as part of other keys.
-var read = words(`tie_word_embeddings attention_bias mlp_bias attention_k_eq_v enable_moe_block use_double_wide_mlp per_layer_config
-	rope_parameters hidden_act hidden_activation`)
+var read = words(`tie_word_embeddings attention_bias mlp_bias per_layer_config rope_parameters hidden_act hidden_activation`)
 
 func words(text string) map[string]bool {
 	set := map[string]bool{}
@@ -46,7 +47,15 @@ func words(text string) map[string]bool {
 // Idle reports whether a setting, in the file's spelling, is none that a forward
 // pass reads, or one that is converted all the same.
 func (c *Checkpoint) Idle(key string) bool {
-	return idle[key] || key == c.Key("max_position_embeddings") || key == c.Key("layer_types")
+	own := func(k string) bool { return k == key || c.Key(k) == key }
+	return idle[key] || slices.ContainsFunc(c.family.Idle, own) || c.family.Fixed[key] != nil || c.family.Rows[key] != "" || key == c.Key("max_position_embeddings") || key == c.Key("layer_types")
+}
+
+// written reports whether a setting is taken to GGUF.
+func (w *ggufWriter) written(key string) bool {
+	f := w.family
+	return ggufKeys[key] != "" || moreGGUFKeys[key] != "" || f.Uses(key) || read[key] || f.Fixed[key] != nil ||
+		f.Held[key] != "" || key == f.MoE || key == f.KIsV || key == f.Wide
 }
 
 // ggufWriter translates settings into metadata.
@@ -60,8 +69,7 @@ type ggufWriter struct {
 // that llama.cpp's converter writes for the architecture (set_gguf_parameters in
 // its conversion folder), and the divisors of the tensor rope_freqs, nil where the
 // model needs none. Besides, it writes keys that the converter lacks and that are
-// read here: gemma3.attention.sliding_window_pattern and attention.scale,
-// and llama.attention.sliding_window. A setting that has no key is an error, unless
+// read here: of windows, and those of which the family says so. A setting that has no key is an error, unless
 // it is among those that are set aside.
 func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, ropeFreqs []float32, err error) {
 	w := &ggufWriter{Checkpoint: c}
@@ -71,27 +79,28 @@ func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, ropeFr
 	}
 	w.perLayer("intermediate_size", "feed_forward_length")
 	w.count("num_attention_heads")
-	w.perLayer("num_key_value_heads", "attention.head_count_kv")
-	ropeFreqs = w.rope()
+	if !c.family.Lacks("num_key_value_heads") {
+		w.perLayer("num_key_value_heads", "attention.head_count_kv")
+	}
+	if !c.family.Lacks("rope_parameters") {
+		ropeFreqs = w.rope()
+	}
 	w.float("rms_norm_eps")
-	if c.settings["enable_moe_block"] == true {
+	w.float("layer_norm_eps")
+	if c.mixture() {
 		w.count("num_experts")
 		w.count("top_k_experts")
 	}
 	dim := uint32(w.fullDim())
-	w.put("attention.key_length", dim)
-	w.put("attention.value_length", dim)
-	if c.settings.integer("sliding_window") > 0 && slices.Contains(w.slides(), true) {
+	if !c.derivedDim {
+		w.put("attention.key_length", dim)
+		w.put("attention.value_length", dim)
+	}
+	if c.settings.integer("sliding_window") > 0 && slices.Contains(w.slides(), true) || c.family.Absent["sliding_window"] != nil {
 		w.count("sliding_window")
 	}
-	switch c.Arch {
-	case "llama":
-		w.count("vocab_size")
-		w.put("rope.dimension_count", dim)
-	case "gemma3":
-		w.gemma3()
-	case "gemma4":
-		w.gemma4(dim)
+	for _, k := range c.family.Keys {
+		w.own(k, dim)
 	}
 	if err = errors.Join(w.errs...); err != nil {
 		return nil, nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
@@ -119,22 +128,20 @@ func (w *ggufWriter) errorf(key, format string, args ...any) {
 func (w *ggufWriter) refuse(aside []string) {
 	s := w.settings
 	for _, key := range slices.Sorted(maps.Keys(s)) {
-		_, plain := ggufKeys[key]
-		_, more := moreGGUFKeys[key]
-		if !plain && !more && !read[key] && !idle[key] && !neutral(s[key]) && !slices.Contains(aside, w.Key(key)) {
+		if !w.written(key) && !w.Idle(key) && !neutral(s[key]) && !slices.Contains(aside, w.Key(key)) {
 			w.errorf(key, "is %s: no rule of architecture %s takes it to GGUF", show(s[key]), w.Arch)
 		}
 	}
-	for _, act := range []string{"hidden_act", "hidden_activation"} {
-		v, want := s[act], defaults[w.Arch][act]
+	for _, key := range slices.Sorted(maps.Keys(w.family.Fixed)) {
+		v, want := s[key], w.family.Fixed[key]
 		if alias := map[any]any{"swish": "silu", "gelu_tanh": "gelu_pytorch_tanh"}[v]; alias != nil {
 			v = alias
 		}
 		if v != nil && v != want {
-			w.errorf(act, "is %s: GGUF has no key for it, and %s models have %s", show(v), w.Arch, show(want))
+			w.errorf(key, "is %s: GGUF has no key for it, and %s models have %s", show(v), w.Arch, show(want))
 		}
 	}
-	if i := slices.Index(w.slides(), true); i >= 0 && (w.Arch == "qwen2" || w.Arch == "qwen3") {
+	if i := slices.Index(w.slides(), true); i >= 0 && w.family.Windows() == family.FromLayer {
 		w.errorf("layer_types", "lets layer %d slide: GGUF has no key that says which layers of %s slide", i, w.Arch)
 	}
 }
@@ -157,7 +164,7 @@ func (w *ggufWriter) layer(i int, key string) int {
 		return n
 	}
 	n := w.settings.integer(key)
-	if key == "intermediate_size" && w.settings["use_double_wide_mlp"] == true && i >= w.settings.integer("num_hidden_layers")-w.settings.integer("num_kv_shared_layers") {
+	if key == "intermediate_size" && w.settings[w.family.Wide] == true && i >= w.settings.integer("num_hidden_layers")-w.settings.integer("num_kv_shared_layers") {
 		n *= 2
 	}
 	return n
@@ -208,19 +215,28 @@ func (w *ggufWriter) rope() []float32 {
 	if p.Type == "" {
 		p.Type = p.OldType
 	}
-	if p.Type == "linear" {
+	switch {
+	case p.Type == "linear":
 		w.put("rope.scaling.type", "linear")
 		w.put("rope.scaling.factor", float32(p.Factor))
+	case p.Type == "yarn" && w.family.Rope.Yarn:
+		w.yarn(p)
+		p.Type = "default" // the divisors are those of no scaling
 	}
-	w.put("rope.freq_base", float32(p.Theta))
+	if !w.family.Rope.Silent || p.Theta != 1e4 {
+		w.put("rope.freq_base", float32(p.Theta))
+	}
 	if s.Type == "" {
 		s.Type = s.OldType
 	}
-	if w.Arch == "gemma3" || w.Arch == "gemma4" {
+	if w.family.Rope.Sliding != nil && (!w.family.Rope.Yarn || slices.Contains(w.slides(), true)) {
 		w.put("rope.freq_base_swa", float32(s.Theta))
 		if s.Type != "" && s.Type != "default" || s.Part != 0 && s.Part != 1 {
 			w.errorf("rope_parameters."+sliding, "scales the rotation: GGUF has keys for that of full layers only")
 		}
+	}
+	if w.family.Partial() {
+		p.Part = 0
 	}
 	factors, err := p.GGUF(w.fullDim())
 	if err != nil {
@@ -229,40 +245,81 @@ func (w *ggufWriter) rope() []float32 {
 	return factors
 }
 
-// gemma3 writes what only Gemma 3 has. A period of full layers is one number; where
-// no layer slides, the converter leaves the window out.
-func (w *ggufWriter) gemma3() {
-	w.float("final_logit_softcapping")
-	slides := w.slides()
-	if slices.Contains(slides, true) {
-		period := slices.Index(slides, false) + 1
-		if period == 0 {
-			period = len(slides) + 1
-		}
-		var v any = uint32(period)
-		for i, s := range slides {
-			if s != ((i+1)%period != 0) {
-				v = slides
-			}
-		}
-		w.put("attention.sliding_window_pattern", v)
+// yarn writes the numbers of a yarn. What GGUF has no key for must be as readers assume.
+func (w *ggufWriter) yarn(p rope.Params) {
+	if p.Truncate != nil && !*p.Truncate || p.Mscale != 0 || p.MscaleAllDim != 0 {
+		w.errorf("rope_parameters."+full, "has truncate or mscale: GGUF has no keys for them in architecture %s", w.Arch)
 	}
-	q, _ := w.settings["query_pre_attn_scalar"].(float64)
-	w.put("attention.scale", float32(1/math.Sqrt(q)))
+	w.put("rope.scaling.type", "yarn")
+	for _, k := range yarnKeys {
+		params, _ := object(w.ropeParameters()[full])
+		v, ok := params[k.setting].(float64)
+		switch {
+		case ok && k.whole:
+			w.put(k.gguf, uint32(v))
+		case ok:
+			w.put(k.gguf, float32(v))
+		}
+	}
 }
 
-// gemma4 writes what only Gemma 4 has; dim is the head size of full layers.
-func (w *ggufWriter) gemma4(dim uint32) {
-	swa := uint32(w.settings.integer("head_dim"))
-	w.float("final_logit_softcapping")
-	w.count("num_kv_shared_layers")
-	w.count("hidden_size_per_layer_input")
-	w.put("attention.sliding_window_pattern", w.slides())
-	w.put("attention.key_length_swa", swa)
-	w.put("attention.value_length_swa", swa)
-	if w.settings["enable_moe_block"] == true {
-		w.count("moe_intermediate_size")
+// own writes a key that not all families have; dim is the head size of full layers.
+func (w *ggufWriter) own(k family.Key, dim uint32) {
+	if k.If != "" && w.settings[k.If] != true {
+		return
 	}
-	w.put("rope.dimension_count", dim)
-	w.put("rope.dimension_count_swa", swa)
+	v, _ := w.settings[k.Setting].(float64)
+	switch k.Kind {
+	case family.Count:
+		w.put(ownKey(k), uint32(w.settings.integer(k.Setting)))
+	case family.Number:
+		if k.Scale != nil {
+			if k.Unusual && v == k.Scale.Absent(w.settings) {
+				return
+			}
+			v = 1 / math.Sqrt(v)
+		}
+		if v != 0 || w.family.Absent[k.Setting] != nil {
+			w.put(ownKey(k), float32(v))
+		}
+	case family.FullDim:
+		w.put(k.GGUF, dim)
+	case family.SlidingDim:
+		w.put(k.GGUF, uint32(w.settings.integer("head_dim")))
+	case family.Turning:
+		p, _ := object(w.ropeParameters()[full])
+		part, _ := p["partial_rotary_factor"].(float64)
+		w.put(k.GGUF, uint32(float64(dim)*cmp.Or(part, 1)))
+	case family.Word:
+		w.put(k.GGUF, k.Text)
+	case family.Flags:
+		if !k.Unusual || slices.Contains(w.slides(), true) {
+			w.put(k.GGUF, w.slides())
+		}
+	case family.Period:
+		w.period(k)
+	}
+}
+
+// period writes which layers are full: the period as one number where there is one. Where
+// no layer slides, the converter leaves the window out.
+func (w *ggufWriter) period(k family.Key) {
+	slides := w.slides()
+	if !slices.Contains(slides, true) {
+		return
+	}
+	period := slices.Index(slides, false) + 1
+	if period == 0 {
+		period = len(slides) + 1
+	}
+	var v any = uint32(period)
+	for i, s := range slides {
+		if s != ((i+1)%period != 0) {
+			v = slides
+		}
+	}
+	if n, one := v.(uint32); k.Unusual && one && int(n) == w.family.Types[0].Period {
+		return
+	}
+	w.put(k.GGUF, v)
 }

@@ -2,21 +2,18 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/rope"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
-
-// classes are the model classes of transformers by model_type.
-var classes = map[string]string{"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
-	"gemma3_text": "Gemma3ForCausalLM", "gemma4_text": "Gemma4ForCausalLM"}
 
 // FolderHF returns the files of a Hugging Face folder that say what a GGUF file
 // says of its model besides the tensors, by their names. dtype is transformers'
@@ -92,45 +89,55 @@ func (c *Checkpoint) tokenizerToHF(g tokenizer.GGUF, files map[string][]byte) er
 
 // configHF is config.json.
 func (c *Checkpoint) configHF(dtype string) (map[string]any, error) {
-	kind := c.Arch
-	switch {
-	case kind == "llama" && c.settings.integer("sliding_window") > 0:
-		kind = "mistral" // which has a window
-	case kind == "gemma3", kind == "gemma4":
-		kind += "_text"
-	}
-	config := map[string]any{"model_type": kind, "architectures": []string{classes[kind]}, "dtype": dtype, "torch_dtype": dtype}
+	kind := c.typeHF()
+	config := map[string]any{"model_type": kind.Name, "architectures": []string{kind.Class}, "dtype": dtype, "torch_dtype": dtype}
 	maps.Copy(config, map[string]any(c.settings))
 	delete(config, "rope_parameters")
-	if err := c.ropeHF(config); err != nil {
-		return nil, err
+	if !c.family.Lacks("rope_parameters") {
+		if err := c.ropeHF(config); err != nil {
+			return nil, err
+		}
 	}
-	switch c.Arch {
-	case "llama":
+	for _, key := range kind.Lacks {
+		if config[key] == true {
+			return nil, fmt.Errorf("a model of type %s has a window and biases, which no model class of transformers has", c.Arch)
+		}
+		delete(config, key)
+	}
+	switch kind.Window {
+	case family.NoWindow, family.Everywhere:
 		delete(config, "layer_types")
-		if kind == "mistral" {
-			delete(config, "mlp_bias")
-			if config["attention_bias"] == true || c.settings["mlp_bias"] == true {
-				return nil, errors.New("a model of type llama has a window and biases, which no model class of transformers has")
-			}
-			delete(config, "attention_bias")
-		}
-	case "qwen2", "qwen3":
+	case family.FromLayer:
 		config["use_sliding_window"] = false
-	case "gemma4":
-		c.doubleWide(config)
-		for _, key := range []string{"attention_k_eq_v", "enable_moe_block", "use_double_wide_mlp"} { // whose absence may mean true
-			if config[key] == nil {
-				config[key] = false
-			}
+	}
+	c.doubleWide(config)
+	for key, v := range c.family.Explicit {
+		if config[key] == nil {
+			config[key] = v
 		}
-		for _, key := range []string{"num_kv_shared_layers", "hidden_size_per_layer_input"} {
-			if config[key] == nil {
-				config[key] = 0
-			}
+	}
+	for _, key := range c.family.Without {
+		delete(config, key)
+	}
+	for key, own := range c.family.Spelling {
+		if v, ok := config[key]; ok {
+			delete(config, key)
+			config[own[0]] = v
 		}
 	}
 	return config, nil
+}
+
+// typeHF is the first type of the family that has a window if the model has one, and
+// experts if it has any.
+func (c *Checkpoint) typeHF() family.Type {
+	for _, t := range c.family.Types {
+		window := c.settings.integer("sliding_window") == 0 || t.Window != family.NoWindow
+		if experts := c.settings.integer("num_experts") == 0 || !slices.Contains(t.Lacks, "num_experts"); window && experts {
+			return t
+		}
+	}
+	return c.family.Types[0]
 }
 
 // doubleWide says in one setting what the widths of the layers say one by one: that
@@ -149,10 +156,10 @@ func (c *Checkpoint) doubleWide(config map[string]any) {
 			return
 		}
 	}
-	if wide == 0 {
+	if wide == 0 || c.family.Wide == "" {
 		return
 	}
-	config["use_double_wide_mlp"] = true
+	config[c.family.Wide] = true
 	others := map[string]any{}
 	for layer, v := range per {
 		own, _ := object(v)
@@ -166,7 +173,7 @@ func (c *Checkpoint) doubleWide(config map[string]any) {
 }
 
 // ropeHF spells the rotary settings as most versions of transformers read them:
-// rope_theta with rope_scaling, and for Gemma 4 rope_parameters.
+// rope_theta with rope_scaling, or rope_parameters by kind of layer.
 func (c *Checkpoint) ropeHF(config map[string]any) error {
 	params := c.ropeParameters()
 	f, _ := object(params[full])
@@ -180,7 +187,7 @@ func (c *Checkpoint) ropeHF(config map[string]any) error {
 		f = p
 	}
 	theta := f["rope_theta"]
-	if c.Arch == "gemma4" {
+	if c.family.Rope.ByKind {
 		for _, p := range []map[string]any{f, s} {
 			if p["rope_type"] == nil {
 				p["rope_type"] = "default"
@@ -190,10 +197,18 @@ func (c *Checkpoint) ropeHF(config map[string]any) error {
 		return nil
 	}
 	config["rope_theta"] = theta
-	if c.Arch == "gemma3" {
-		config["rope_local_base_freq"] = s["rope_theta"]
+	if local := c.family.Rope.Local; local != "" {
+		config[local] = s["rope_theta"]
+	}
+	if c.family.Rope.Yarn && s["rope_theta"] != theta {
+		return fmt.Errorf("rope.freq_base_swa is %v and rope.freq_base %v: config.json has one base", show(s["rope_theta"]), show(theta))
 	}
 	delete(f, "rope_theta")
+	if c.family.Partial() {
+		part, _ := f["partial_rotary_factor"].(float64)
+		config["partial_rotary_factor"] = cmp.Or(part, 1)
+		delete(f, "partial_rotary_factor")
+	}
 	if f["rope_type"] != nil {
 		config["rope_scaling"] = f
 	}

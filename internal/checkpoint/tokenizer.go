@@ -22,7 +22,7 @@ func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
 	}
 	switch ext := strings.ToLower(filepath.Ext(path)); {
 	case st.IsDir():
-		if _, err := os.Stat(filepath.Join(path, "config.json")); errors.Is(err, fs.ErrNotExist) {
+		if missing(path, "config.json") || missing(path, "model.safetensors") && missing(path, "model.safetensors.index.json") {
 			if err := CheckLinks(path); err != nil {
 				return nil, err
 			}
@@ -41,6 +41,11 @@ func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
 	}
 	t, err := c.Tokenizer()
 	return t, errors.Join(err, c.Close())
+}
+
+func missing(dir, file string) bool {
+	_, err := os.Stat(filepath.Join(dir, file))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // bareTokenizer is the tokenizer of a file that may have any name with its extension.

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/karat-run/karat/internal/family"
 )
 
 // What a configuration may say. The limits lie above every published model.
@@ -26,76 +28,61 @@ const (
 
 var kinds = []string{full, sliding}
 
-// limit says what the number under a key may be.
-type limit struct {
-	key      string
-	min, max float64
-	rule     rule
-}
-
-type rule uint8
-
-const (
-	required rule = 1 << iota
-	whole
-	orZero // allowed too, below min
-)
-
-var limits = []limit{
-	{"vocab_size", 1, maxDimension, required | whole},
-	{"hidden_size", 1, maxDimension, required | whole},
-	{"intermediate_size", 1, maxDimension, required | whole},
-	{"num_hidden_layers", 1, maxLayers, required | whole},
-	{"num_attention_heads", 1, maxDimension, required | whole},
-	{"num_key_value_heads", 1, maxDimension, required | whole},
-	{"head_dim", 2, maxHeadDim, required | whole},
-	{"rms_norm_eps", 1e-12, 1, required},
-	{"sliding_window", 0, maxDimension, whole},
-	{"max_position_embeddings", 0, math.MaxInt32, whole},
-	{"query_pre_attn_scalar", 1e-3, maxDimension, 0},
-	{"final_logit_softcapping", 1e-3, 1e6, orZero},
-	{"num_kv_shared_layers", 0, maxLayers, whole},
-	{"hidden_size_per_layer_input", 0, maxDimension, whole},
-	{"vocab_size_per_layer_input", 0, maxDimension, whole},
-	{"num_experts", 0, maxExperts, whole},
-	{"top_k_experts", 0, maxExperts, whole},
-	{"moe_intermediate_size", 0, maxDimension, whole},
+var limits = []family.Limit{
+	{Key: "vocab_size", Min: 1, Max: maxDimension, Rule: family.Required | family.Whole},
+	{Key: "hidden_size", Min: 1, Max: maxDimension, Rule: family.Required | family.Whole},
+	{Key: "intermediate_size", Min: 1, Max: maxDimension, Rule: family.Required | family.Whole},
+	{Key: "num_hidden_layers", Min: 1, Max: maxLayers, Rule: family.Required | family.Whole},
+	{Key: "num_attention_heads", Min: 1, Max: maxDimension, Rule: family.Required | family.Whole},
+	{Key: "num_key_value_heads", Min: 1, Max: maxDimension, Rule: family.Required | family.Whole},
+	{Key: "head_dim", Min: 2, Max: maxHeadDim, Rule: family.Required | family.Whole},
+	{Key: "rms_norm_eps", Min: 1e-12, Max: 1, Rule: family.Required},
+	{Key: "layer_norm_eps", Min: 1e-12, Max: 1},
+	{Key: "sliding_window", Min: 0, Max: maxDimension, Rule: family.Whole},
+	{Key: "max_position_embeddings", Min: 0, Max: math.MaxInt32, Rule: family.Whole},
+	{Key: "final_logit_softcapping", Min: 1e-3, Max: 1e6, Rule: family.OrZero},
+	{Key: "num_kv_shared_layers", Min: 0, Max: maxLayers, Rule: family.Whole},
+	{Key: "hidden_size_per_layer_input", Min: 0, Max: maxDimension, Rule: family.Whole},
+	{Key: "vocab_size_per_layer_input", Min: 0, Max: maxDimension, Rule: family.Whole},
+	{Key: "num_experts", Min: 0, Max: maxExperts, Rule: family.Whole},
+	{Key: "top_k_experts", Min: 0, Max: maxExperts, Rule: family.Whole},
+	{Key: "moe_intermediate_size", Min: 0, Max: maxDimension, Rule: family.Whole},
 }
 
 // ropeLimits hold in every kind of rope_parameters. Package rope knows what
 // its types need; a type that it does not know is its error.
-var ropeLimits = []limit{
-	{"rope_theta", 1, 1e30, required},
-	{"factor", 1. / 64, 1e9, orZero},
-	{"low_freq_factor", 0, 1e9, 0},
-	{"high_freq_factor", 0, 1e9, 0},
-	{"original_max_position_embeddings", 0, math.MaxInt32, 0},
-	{"partial_rotary_factor", 1e-6, 1, 0},
+var ropeLimits = []family.Limit{
+	{Key: "rope_theta", Min: 1, Max: 1e30, Rule: family.Required},
+	{Key: "factor", Min: 1. / 64, Max: 1e9, Rule: family.OrZero},
+	{Key: "low_freq_factor", Min: 0, Max: 1e9},
+	{Key: "high_freq_factor", Min: 0, Max: 1e9},
+	{Key: "original_max_position_embeddings", Min: 0, Max: math.MaxInt32},
+	{Key: "partial_rotary_factor", Min: 1e-6, Max: 1},
 }
 
 // layerLimits are the keys that per_layer_config may have.
-var layerLimits = []limit{
-	{"head_dim", 2, maxHeadDim, whole},
-	{"num_key_value_heads", 1, maxDimension, whole},
-	{"intermediate_size", 1, maxDimension, whole},
+var layerLimits = []family.Limit{
+	{Key: "head_dim", Min: 2, Max: maxHeadDim, Rule: family.Whole},
+	{Key: "num_key_value_heads", Min: 1, Max: maxDimension, Rule: family.Whole},
+	{Key: "intermediate_size", Min: 1, Max: maxDimension, Rule: family.Whole},
 }
 
-// allows returns what is wrong with v, or "".
-func (l limit) allows(v any) string {
+// violates returns what is wrong with v, or "".
+func violates(l family.Limit, v any) string {
 	n, ok := v.(float64)
 	switch {
-	case v == nil && l.rule&required == 0, ok && n == 0 && l.rule&orZero != 0:
+	case v == nil && l.Rule&family.Required == 0, ok && n == 0 && l.Rule&family.OrZero != 0:
 		return ""
 	case v == nil:
 		return "is missing"
-	case ok && n >= l.min && n <= l.max && (l.rule&whole == 0 || n == math.Trunc(n)):
+	case ok && n >= l.Min && n <= l.Max && (l.Rule&family.Whole == 0 || n == math.Trunc(n)):
 		return ""
 	}
 	what := "a number"
-	if l.rule&whole != 0 {
+	if l.Rule&family.Whole != 0 {
 		what = "a whole number"
 	}
-	return fmt.Sprintf("is %s, expected %s from %v to %v", show(v), what, l.min, int64Or(l.max))
+	return fmt.Sprintf("is %s, expected %s from %v to %v", show(v), what, l.Min, int64Or(l.Max))
 }
 
 // int64Or prints large whole limits without an exponent.
@@ -123,16 +110,19 @@ func (c *Checkpoint) bad(key, format string, args ...any) error {
 // each number, then how they fit together.
 func (c *Checkpoint) validate() error {
 	var errs []error
-	for _, l := range limits {
-		if what := l.allows(c.settings[l.key]); what != "" {
-			errs = append(errs, c.bad(l.key, "%s", what))
+	for _, l := range slices.Concat(limits, c.family.Limits) {
+		if c.family.Lacks(l.Key) && c.settings[l.Key] == nil {
+			continue
+		}
+		if what := violates(l, c.settings[l.Key]); what != "" {
+			errs = append(errs, c.bad(l.Key, "%s", what))
 		}
 	}
 	for _, kind := range kinds {
 		params, ok := object(c.ropeParameters()[kind])
 		for _, l := range ropeLimits {
-			if what := l.allows(params[l.key]); ok && what != "" {
-				errs = append(errs, c.bad("rope_parameters."+kind+"."+l.key, "%s", what))
+			if what := violates(l, params[l.Key]); ok && what != "" {
+				errs = append(errs, c.bad("rope_parameters."+kind+"."+l.Key, "%s", what))
 			}
 		}
 	}
@@ -205,11 +195,11 @@ func (c *Checkpoint) validateOverride(layer string, v any) error {
 	}
 	for _, k := range slices.Sorted(maps.Keys(o)) {
 		path := "per_layer_config." + layer + "." + k
-		i := slices.IndexFunc(layerLimits, func(l limit) bool { return l.key == k })
+		i := slices.IndexFunc(layerLimits, func(l family.Limit) bool { return l.Key == k })
 		if i < 0 {
 			return c.bad(path, "is %s, but layers differ here only in head_dim, num_key_value_heads and intermediate_size", show(o[k]))
 		}
-		if what := layerLimits[i].allows(o[k]); what != "" {
+		if what := violates(layerLimits[i], o[k]); what != "" {
 			return c.bad(path, "%s", what)
 		}
 	}
@@ -223,13 +213,20 @@ func (c *Checkpoint) validateOverride(layer string, v any) error {
 	return nil
 }
 
+// mixture reports whether the family has a setting for it, and the model experts.
+func (c *Checkpoint) mixture() bool {
+	v := c.settings[c.family.MoE]
+	n, _ := v.(float64)
+	return v == true || n > 0
+}
+
 func (c *Checkpoint) validateExperts() error {
 	s := c.settings
-	if s["enable_moe_block"] != true {
+	if !c.mixture() && (c.family.MoE != "" || !c.family.Uses("num_experts")) {
 		return nil
 	}
 	for _, k := range []string{"num_experts", "top_k_experts", "moe_intermediate_size"} {
-		if s.integer(k) < 1 {
+		if s.integer(k) < 1 && (k != "moe_intermediate_size" || c.family.MoE != "num_experts") {
 			return c.bad(k, "is %s in a model with experts, expected 1 or more", show(s[k]))
 		}
 	}
@@ -239,14 +236,13 @@ func (c *Checkpoint) validateExperts() error {
 	return nil
 }
 
-// validateFlags refuses what would change every logit. (Of Qwen 2 the library
-// does not read attention_bias: it has its biases always.)
+// validateFlags refuses what would change every logit.
 func (c *Checkpoint) validateFlags() error {
 	flags := []string{"use_bidirectional_attention"}
-	if c.Arch != "llama" && c.Arch != "qwen2" {
+	if _, may := c.family.Held["attention_bias"]; !may && !slices.Contains(c.family.Idle, "attention_bias") {
 		flags = append(flags, "attention_bias")
 	}
-	if v := c.settings["attn_logit_softcapping"]; v != nil && v != 0. {
+	if v := c.settings["attn_logit_softcapping"]; v != nil && v != 0. && !c.family.Uses("attn_logit_softcapping") {
 		return c.bad("attn_logit_softcapping", "is %s, which architecture %s does not support", show(v), c.Arch)
 	}
 	for _, k := range flags {

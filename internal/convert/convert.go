@@ -1,12 +1,12 @@
-// Package convert turns the files of a model into others: a Hugging Face folder
-// into GGUF, GGUF into a folder, and GGUF into GGUF of another type or in other
+// Package convert converts the files of a model: a Hugging Face folder
+// to GGUF, GGUF to a folder, and GGUF to GGUF of another type or in other
 // parts. Tensors are written one after another, each in pieces that all cores
-// make, so that memory does not grow with the model. What is written appears when
-// it is whole.
+// make, so that memory does not grow with the model. The output appears when
+// it is complete.
 //
-// What is done to tensors and settings on the way has its home in package
-// checkpoint, and the names of tensors are the tags of the architectures. A tensor
-// or a setting that has no place in the other format is an error.
+// Package checkpoint holds the changes to tensors and settings, and the tags of the
+// architectures hold the names of tensors. A tensor
+// or a setting that the other format cannot hold is an error.
 package convert
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/mix"
+	"github.com/karat-run/karat/internal/quantmix"
 )
 
 // Options say what to make. The zero value keeps the types of the tensors.
@@ -59,8 +59,8 @@ type Result struct {
 type converter struct {
 	Options
 	src, dst    string
-	reads       []string // GGUF files, which are not to be replaced
-	to          mix.Mix  // the Type
+	reads       []string     // GGUF files, which are not to be replaced
+	to          quantmix.Mix // the Type
 	result      Result
 	done, total int64
 	progress    func(done, total int64)
@@ -135,7 +135,7 @@ func (c *converter) open(ctx context.Context, convert func(context.Context, *che
 	return convert(ctx, m, weights)
 }
 
-// weights are the model's tensors. What is not read of its settings would be
+// weights are the model's tensors. A setting that is not read would be
 // lost, and is an error.
 func (c *converter) weights(m *checkpoint.Checkpoint) ([]*graph.Weight, error) {
 	weights, notes, err := arch.Weights(m)

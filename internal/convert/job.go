@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/mmap"
@@ -18,9 +19,10 @@ const chunkBytes = 512 << 10
 // A job is a tensor to write, and what it is made of.
 type job struct {
 	out  tensor.Tensor   // without Data
-	in   tensor.Tensor   // of the source; its shape is out's
+	in   tensor.Tensor   // of the source; its shape is out's, and it may have a Source
 	from func(r int) int // the row of in that is row r of out, along the first dimension; nil where it is r
 	plus float32         // added to every value
+	turn bool            // out is in transposed, whose blocks lie the other way: it is made in one piece
 
 	importance []float32 // [matrices, columns] for quantizers; may be nil
 }
@@ -36,7 +38,10 @@ func (j *job) matrixRows() int {
 // unit is the number of elements that stay together: a row of the first dimension
 // where these change places, else one of the last.
 func (j *job) unit() int {
-	if j.from != nil {
+	switch {
+	case j.turn:
+		return j.in.Shape.Size()
+	case j.from != nil:
 		return j.in.Shape.Size() / j.in.Shape[0]
 	}
 	return j.in.Shape.Last()
@@ -75,15 +80,9 @@ func (w *worker) chunk(j *job, from, to int) (out []byte, err error) {
 
 func (w *worker) make(j *job, from, to int) ([]byte, error) {
 	unit := j.unit()
-	size := j.in.DType.RowBytes(unit)
-	rows := j.in.Data[from*size : to*size]
-	if j.from != nil {
-		w.rows = w.rows[:0]
-		for r := from; r < to; r++ {
-			at := j.from(r) * size
-			w.rows = append(w.rows, j.in.Data[at:at+size]...)
-		}
-		rows = w.rows
+	rows, err := w.read(j, from, to)
+	if err != nil {
+		return nil, err
 	}
 	if j.out.DType == j.in.DType && j.plus == 0 {
 		return rows, j.checkFinite(rows, from)
@@ -96,6 +95,9 @@ func (w *worker) make(j *job, from, to int) ([]byte, error) {
 	if err := quant.Dequantize(j.in.DType, v, rows); err != nil {
 		return nil, err
 	}
+	if j.turn {
+		v = transposed(v, j.in.Shape[0])
+	}
 	if j.plus != 0 {
 		for i := range v {
 			v[i] += j.plus
@@ -106,6 +108,36 @@ func (w *worker) make(j *job, from, to int) ([]byte, error) {
 		err = cmp.Or(j.checkFinite(rows, from), err)
 	}
 	return out, err
+}
+
+// transposed is a matrix of so many rows by columns.
+func transposed(v []float32, rows int) []float32 {
+	columns, out := len(v)/rows, make([]float32, 0, len(v))
+	for c := range columns {
+		for r := range rows {
+			out = append(out, v[r*columns+c])
+		}
+	}
+	return out
+}
+
+// read is units from to to of what out is made of.
+func (w *worker) read(j *job, from, to int) ([]byte, error) {
+	size := j.in.DType.RowBytes(j.unit())
+	if j.from == nil && j.in.Source == nil {
+		return j.in.Data[from*size : to*size], nil
+	}
+	n := (to - from) * size
+	w.rows = slices.Grow(w.rows[:0], n)[:n]
+	if j.from == nil {
+		_, err := j.in.Source.ReadAt(w.rows, j.in.At+int64(from*size))
+		return w.rows, err
+	}
+	for r := from; r < to; r++ {
+		at := j.from(r) * size
+		copy(w.rows[(r-from)*size:], j.in.Data[at:at+size])
+	}
+	return w.rows, nil
 }
 
 // checkFinite looks for NaNs and infinities in the rows that are units from on of

@@ -11,14 +11,14 @@ import (
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/imatrix"
-	"github.com/karat-run/karat/internal/mix"
+	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
 // QuantizeOptions say what to make of a GGUF file. Type is required.
 type QuantizeOptions struct {
-	Type       string // of mix.Names, in any case
-	Rules      []mix.Rule
+	Type       string // of quantmix.Names, in any case
+	Rules      []quantmix.Rule
 	Imatrix    string // path of an importance matrix; "" is none
 	Requantize bool   // weights that are quantized already may be quantized again
 	Threads    int    // 0 is one for each processor that the process may use
@@ -32,8 +32,8 @@ var ErrRequantize = errors.New("quantizing again must be allowed")
 
 // CheckQuantize reports what is wrong with o and dst without opening the model.
 func CheckQuantize(dst string, o QuantizeOptions) error {
-	if _, ok := mix.Find(o.Type); !ok {
-		return fmt.Errorf("convert: type %q, possible are %s", o.Type, strings.Join(mix.Names(), ", "))
+	if _, ok := quantmix.Find(o.Type); !ok {
+		return fmt.Errorf("convert: type %q, want %s", o.Type, strings.Join(quantmix.Names(), ", "))
 	}
 	for _, r := range o.Rules {
 		if !r.Type.Quantized() && (!r.Type.Float() || r.Type == tensor.F64) {
@@ -59,8 +59,8 @@ func Quantize(ctx context.Context, src, dst string, o QuantizeOptions) (*Result,
 	}
 	defer f.Close()
 	c := &converter{src: src, dst: dst, reads: f.Paths(), progress: o.Progress, threads: o.Threads}
-	c.result.Architecture, _ = f.Metadata.String("general.architecture") // which mix.Of asks for
-	m, _ := mix.Find(o.Type)
+	c.result.Architecture, _ = f.Metadata.String("general.architecture") // which quantmix.Of asks for
+	m, _ := quantmix.Find(o.Type)
 	m.Rules, m.Weighed = o.Rules, o.Imatrix != ""
 	jobs, err := c.quantizeJobs(f, m, o.Requantize)
 	if err != nil {
@@ -81,7 +81,7 @@ func Quantize(ctx context.Context, src, dst string, o QuantizeOptions) (*Result,
 	return &c.result, nil
 }
 
-// checkOther refuses results that would take the place of what is read.
+// checkOther refuses results that would replace an input.
 func checkOther(src, dst []string) error {
 	for _, path := range dst {
 		to, err := os.Stat(path)
@@ -99,8 +99,8 @@ func checkOther(src, dst []string) error {
 
 // quantizeJobs are the tensors in the order of llama-quantize's files, each with
 // the type that it gets.
-func (c *converter) quantizeJobs(f *gguf.File, m mix.Mix, again bool) ([]job, error) {
-	model, err := mix.Of(f.Metadata)
+func (c *converter) quantizeJobs(f *gguf.File, m quantmix.Mix, again bool) ([]job, error) {
+	model, err := quantmix.Of(f.Metadata)
 	if err != nil {
 		return nil, fmt.Errorf("convert: %s: %w", c.src, err)
 	}
@@ -113,7 +113,7 @@ func (c *converter) quantizeJobs(f *gguf.File, m mix.Mix, again bool) ([]job, er
 }
 
 // mix gives the results of jobs the types of a mix, and puts them in its order.
-func (c *converter) mix(jobs []job, m mix.Mix, model mix.Model, again bool) error {
+func (c *converter) mix(jobs []job, m quantmix.Mix, model quantmix.Model, again bool) error {
 	tensors := make([]tensor.Tensor, len(jobs))
 	for i, j := range jobs {
 		tensors[i] = j.out
@@ -131,14 +131,14 @@ func (c *converter) mix(jobs []job, m mix.Mix, model mix.Model, again bool) erro
 		}
 		jobs[i].out.DType = types[i]
 	}
-	slices.SortStableFunc(jobs, func(a, b job) int { return mix.Compare(a.out.Name, b.out.Name) })
+	slices.SortStableFunc(jobs, func(a, b job) int { return quantmix.Compare(a.out.Name, b.out.Name) })
 	return nil
 }
 
 // matched finds rules that no tensor's name follows.
-func matched(rules []mix.Rule, tensors []tensor.Tensor) error {
+func matched(rules []quantmix.Rule, tensors []tensor.Tensor) error {
 	for _, r := range rules {
-		if !slices.ContainsFunc(tensors, func(t tensor.Tensor) bool { return !mix.Keeps(t) && r.Pattern.MatchString(t.Name) }) {
+		if !slices.ContainsFunc(tensors, func(t tensor.Tensor) bool { return !quantmix.Keeps(t) && r.Pattern.MatchString(t.Name) }) {
 			return fmt.Errorf("no weight has a name with %s, which is to be %v", r.Pattern, r.Type)
 		}
 	}
@@ -155,7 +155,7 @@ const (
 
 // quantizedKeys are a file's, and what it then is at their end, as llama-quantize
 // has it.
-func quantizedKeys(m gguf.Metadata, to mix.Mix) (keys []gguf.KeyValue) {
+func quantizedKeys(m gguf.Metadata, to quantmix.Mix) (keys []gguf.KeyValue) {
 	replaced := []string{"general.quantization_version", "general.file_type"}
 	if to.Weighed {
 		replaced = append(replaced, imatrixFile, imatrixDataset, imatrixEntries, imatrixChunks)

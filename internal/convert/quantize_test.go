@@ -22,7 +22,7 @@ import (
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/imatrix"
-	"github.com/karat-run/karat/internal/mix"
+	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/karat-run/karat/internal/synth"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -79,7 +79,7 @@ func random(t *testing.T) {
 	defer f.Close()
 	m := imatrix.Matrix{Datasets: []string{"text"}, Chunks: 3, ChunkSize: 512, Entries: map[string]*imatrix.Entry{}}
 	for i, x := range f.Tensors() {
-		if mix.Keeps(x) || x.Name == "token_embd.weight" || i%11 == 0 {
+		if quantmix.Keeps(x) || x.Name == "token_embd.weight" || i%11 == 0 {
 			continue
 		}
 		matrices := 1
@@ -115,7 +115,7 @@ func TestQuantizeMixes(t *testing.T) {
 	random(t)
 	var lines []string
 	quick := []string{"Q4_0", "Q5_1", "Q3_K_M", "Q4_K_M", "Q6_K"} // KARAT_SLOW=1 makes the others, too
-	for _, kind := range mix.Names() {
+	for _, kind := range quantmix.Names() {
 		for _, im := range []string{"", "imatrix.gguf"} {
 			if im != "" && !slices.Contains(quick, kind) && os.Getenv("KARAT_SLOW") == "" && *peer == "" {
 				lines = append(lines, "")
@@ -166,8 +166,8 @@ func llamaQuantize(out string, o convert.QuantizeOptions) error {
 // TestQuantizeRefusals: what cannot be is an error, and leaves nothing.
 func TestQuantizeRefusals(t *testing.T) {
 	random(t)
-	find := func(pattern string, d tensor.DType) []mix.Rule {
-		return []mix.Rule{{Pattern: regexp.MustCompile(pattern), Type: d}}
+	find := func(pattern string, d tensor.DType) []quantmix.Rule {
+		return []quantmix.Rule{{Pattern: regexp.MustCompile(pattern), Type: d}}
 	}
 	nan := reweigh(t, func(name string, i int, x float32) float32 {
 		if name == "blk.1.attn_q.weight" && i == 300 {
@@ -185,7 +185,7 @@ func TestQuantizeRefusals(t *testing.T) {
 		from, want string
 		o          convert.QuantizeOptions
 	}{
-		{"in.gguf", `convert: type "Q9", possible are F32, F16`, convert.QuantizeOptions{Type: "Q9"}},
+		{"in.gguf", `convert: type "Q9", want F32, F16`, convert.QuantizeOptions{Type: "Q9"}},
 		{"in.gguf", `-1 threads`, convert.QuantizeOptions{Type: "Q8_0", Threads: -1}},
 		{"in.gguf", `I32 cannot be written`, convert.QuantizeOptions{Type: "Q8_0", Rules: find("attn", tensor.I32)}},
 		{"in.gguf", `no weight has a name with attn_x, which is to be Q4_K`, convert.QuantizeOptions{Type: "Q8_0", Rules: find("attn_x", tensor.Q4_K)}},

@@ -103,10 +103,17 @@ func cut(ctx context.Context, jobs []job, todo, order chan<- *piece) {
 // report counts what was written, and lets go of the source's memory.
 func (c *converter) report(p *piece, n int) {
 	j := p.job
-	if j.from == nil {
-		size := j.in.DType.RowBytes(j.unit())
+	size := j.in.DType.RowBytes(j.unit())
+	switch parts, joined := j.in.Source.(tensor.Joined); {
+	case joined:
+		part := len(parts[0].Data)
+		for i := p.from * size / part; i < p.to*size/part; i++ {
+			mmap.Drop(parts[i].Data)
+		}
+	case j.in.Source != nil: // in memory until all of it is read
+	case j.from == nil:
 		mmap.Drop(j.in.Data[p.from*size : p.to*size])
-	} else if p.to == j.in.Shape[0] {
+	case p.to == j.in.Shape[0]:
 		mmap.Drop(j.in.Data)
 	}
 	if c.done += int64(n); c.progress != nil {

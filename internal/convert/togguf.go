@@ -15,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/mix"
+	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -32,7 +32,7 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 	c.result.Notes = append(c.result.Notes, notes...)
 	plain := mostly(m.Tensors())
 	if c.to.Name == "" {
-		c.to, _ = mix.Find(plain.String()) // there is one of each float type
+		c.to, _ = quantmix.Find(plain.String()) // there is one of each float type
 	} else if !c.to.Most.Quantized() {
 		plain = c.to.Most
 	}
@@ -65,8 +65,8 @@ func newJob(m *checkpoint.Checkpoint, t tensor.Tensor, name string, to tensor.DT
 		j.from = func(r int) int { return h.Stored(r, rows) }
 	}
 	j.plus = h.Plus
-	j.out.Data = nil
-	j.out.Name = checkpoint.TensorName(checkpoint.GGUF, name)
+	j.out.Data, j.out.Source = nil, nil
+	j.out.Name = m.TensorName(checkpoint.GGUF, name)
 	if j.out.DType = to; stays(j.out.Name, t.Shape) {
 		j.out.DType = tensor.F32
 	}
@@ -91,14 +91,13 @@ func general(arch, src string, jobs []job) []gguf.KeyValue {
 	return append(keys, gguf.KeyValue{Key: "general.size_label", Value: sizeLabel(jobs)})
 }
 
-var versionLike = regexp.MustCompile(`^(v\d+(?:\.\d+)*|\d.*)$`)
-
 // title writes a folder's name as a model's (Metadata.id_to_title in llama.cpp's
 // gguf-py).
 func title(folder string) string {
+	version := regexp.MustCompile(`^(v\d+(?:\.\d+)*|\d.*)$`)
 	words := strings.Fields(strings.ReplaceAll(folder, "-", " "))
 	for i, w := range words {
-		if w != strings.ToLower(w) || versionLike.MatchString(w) {
+		if w != strings.ToLower(w) || version.MatchString(w) {
 			continue
 		}
 		var b strings.Builder
@@ -115,7 +114,7 @@ func title(folder string) string {
 	return strings.Join(words, " ")
 }
 
-// sizeLabel is the number of weights, of a model with experts "4x2.2M": those that
+// sizeLabel is the number of weights, of a model with experts "4x2.2M": the weights that
 // all tokens use and one expert's (size_label in llama.cpp's gguf-py).
 func sizeLabel(jobs []job) string {
 	n, experts, sum, tensors := 0, 0, 0, 0
@@ -156,7 +155,7 @@ func (c *converter) writeGGUF(ctx context.Context, metadata []gguf.KeyValue, job
 	parts := c.parts(jobs)
 	c.count(checkpoint.GGUF, jobs)
 	if len(parts) > math.MaxUint16 { // as split.count can say
-		return fmt.Errorf("convert: %s: %d parts, possible are %d", c.dst, len(parts), math.MaxUint16)
+		return fmt.Errorf("convert: %s: %d parts, want at most %d", c.dst, len(parts), math.MaxUint16)
 	}
 	c.result.Files = []string{c.dst}
 	if c.Split > 0 {

@@ -68,16 +68,20 @@ func (c *converter) ggufToHF(ctx context.Context, m *checkpoint.Checkpoint, weig
 // folderJobs bring the tensors of a GGUF file into type to. One that GGUF has in
 // F32 by rule stays so where to does not hold its values.
 func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight, to tensor.DType) ([]job, error) {
-	jobs := make([]job, len(weights))
-	for i, w := range weights {
-		j := job{in: w.Tensor, out: w.Tensor}
+	var jobs []job
+	for _, w := range weights {
 		h := m.Habit(w.GGUF)
+		in := h.Turn(w.Tensor)
+		j := job{in: in, out: in}
+		if h.Turned && in.DType.Quantized() && len(in.Shape) == 2 {
+			j.turn, j.out.Shape = true, tensor.Shape{in.Shape[1], in.Shape[0]}
+		}
 		if h.Heads > 0 {
 			rows := w.Shape[0]
 			j.from = func(r int) int { return h.Restored(r, rows) }
 		}
 		j.plus = -h.Plus
-		j.out.Data, j.out.Name, j.out.DType = nil, checkpoint.TensorName(checkpoint.HuggingFace, w.HF), to
+		j.out.Data, j.out.Source, j.out.Name, j.out.DType = nil, nil, m.TensorName(checkpoint.HuggingFace, w.HF), to
 		if w.DType == tensor.F32 && to != tensor.F32 && c.Type == "" {
 			all, err := holds(to, w.Tensor, h.Plus)
 			if err != nil {
@@ -88,7 +92,16 @@ func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight
 				c.result.Notes = append(c.result.Notes, fmt.Sprintf("tensor %s stays F32: %v does not hold its values", j.out.Name, to))
 			}
 		}
-		jobs[i] = j
+		if h.Joined == "" || len(in.Shape) < 2 {
+			jobs = append(jobs, j)
+			continue
+		}
+		for i := range in.Shape[0] {
+			part := j
+			part.in = in.Matrix(i)
+			part.out.Shape, part.out.Name = part.in.Shape, m.TensorName(checkpoint.HuggingFace, h.Part(w.HF, i))
+			jobs = append(jobs, part)
+		}
 	}
 	return jobs, nil
 }

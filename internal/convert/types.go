@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/mix"
+	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -13,14 +13,14 @@ import (
 var dtypeNames = map[tensor.DType]string{tensor.F32: "float32", tensor.F16: "float16", tensor.BF16: "bfloat16"}
 
 // parseType is the mix named so; "" is one of no type.
-func parseType(name, dst string) (mix.Mix, error) {
+func parseType(name, dst string) (quantmix.Mix, error) {
 	if name == "" {
-		return mix.Mix{}, nil
+		return quantmix.Mix{}, nil
 	}
-	m, ok := mix.Find(name)
+	m, ok := quantmix.Find(name)
 	switch {
 	case !ok:
-		return m, fmt.Errorf("convert: type %q, possible are %s", name, strings.Join(mix.Names(), ", "))
+		return m, fmt.Errorf("convert: type %q, want %s", name, strings.Join(quantmix.Names(), ", "))
 	case m.Most.Quantized() && !toGGUF(dst):
 		return m, fmt.Errorf("convert: type %s is GGUF's; a folder has F32, F16 or BF16", m.Name)
 	}
@@ -32,7 +32,7 @@ func mostly(tensors []tensor.Tensor) tensor.DType {
 	size := map[tensor.DType]int{}
 	best := tensor.F32
 	for _, t := range tensors {
-		if size[t.DType] += len(t.Data); size[t.DType] > size[best] {
+		if size[t.DType] += t.Size(); size[t.DType] > size[best] {
 			best = t.DType
 		}
 	}
@@ -47,11 +47,11 @@ func mostly(tensors []tensor.Tensor) tensor.DType {
 // (prepare_tensors in llama.cpp's conversion/base.py).
 func stays(name string, shape tensor.Shape) bool {
 	name, weight := strings.CutSuffix(name, ".weight")
-	return !weight || len(shape) <= 1 || strings.HasSuffix(name, "_norm") || strings.HasSuffix(name, ".ffn_gate_inp")
+	return !weight || len(shape) <= 1 || strings.HasSuffix(name, "_norm") || strings.HasSuffix(name, ".ffn_gate_inp") || name == "position_embd"
 }
 
 // mixModel is what a mix depends on, from the metadata of a file to be.
-func mixModel(arch string, metadata []gguf.KeyValue) mix.Model {
+func mixModel(arch string, metadata []gguf.KeyValue) quantmix.Model {
 	at := func(key string) int {
 		for _, kv := range metadata {
 			switch v := kv.Value.(type) {
@@ -67,7 +67,7 @@ func mixModel(arch string, metadata []gguf.KeyValue) mix.Model {
 		}
 		return 0
 	}
-	m := mix.Model{Arch: arch, Layers: at("block_count"), Experts: at("expert_count")}
+	m := quantmix.Model{Arch: arch, Layers: at("block_count"), Experts: at("expert_count")}
 	if kv := at("attention.head_count_kv"); kv > 0 {
 		m.Group = at("attention.head_count") / kv
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/sample"
 )
 
@@ -20,8 +21,9 @@ type ahead struct {
 
 // choice is what is wanted instead of logits.
 type choice struct {
-	top   int // how many of the likeliest tokens; 0 wants logits
-	steps int // how many tokens may be chosen at once, if each is the likeliest
+	top   int         // how many of the likeliest tokens; 0 wants logits
+	steps int         // how many tokens may be chosen at once, if each is the likeliest
+	node  *graph.Node // whose values are wanted; nil for none
 }
 
 // newAhead is nil if tokens must be chosen here: the plan cannot, or taps want to see
@@ -56,14 +58,14 @@ func (e *Engine) choice(batch []*work) (k, steps int) {
 			return 0, 0
 		}
 		steps = min(steps, w.choice.steps)
-		if len(w.tokens) > 1 || w.outputs == 0 {
+		if w.rows > 1 || w.outputs == 0 || w.seq.embedding(w.at) != nil {
 			steps = 1
 		}
 		if w.outputs > 0 {
 			k = max(k, w.choice.top)
 		}
 	}
-	if k > 1 || steps < 1 || !grow(batch, steps-1) {
+	if k > 1 || steps < 1 || e.stateful || !grow(batch, steps-1) {
 		steps = 1
 	}
 	return k, steps
@@ -126,7 +128,7 @@ func (s *Sequence) Follow(ctx context.Context, tokens []int32, most int) (ids []
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := s.next(ctx, tokens, choice{1, most})
+	chosen, err := s.next(ctx, tokens, choice{top: 1, steps: most})
 	if err != nil {
 		return nil, err
 	}
@@ -151,15 +153,17 @@ type basis struct {
 // next appends tokens and returns what the one that follows is to be chosen by; and if
 // several are chosen at once, each the likeliest, of each of them.
 func (s *Sequence) next(ctx context.Context, tokens []int32, c choice) (all []basis, err error) {
-	err = s.feed(ctx, tokens, 1, c, func(w *work) {
-		for _, row := range w.logits {
-			all = append(all, basis{logits: row})
-		}
-		for _, found := range w.found {
-			all = append(all, basis{likely: found})
-		}
-	})
-	return all, err
+	w, err := s.feed(ctx, tokens, 1, c)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range w.logits {
+		all = append(all, basis{logits: row})
+	}
+	for _, found := range w.found {
+		all = append(all, basis{likely: found})
+	}
+	return all, nil
 }
 
 // sample chooses the token that follows history.
@@ -168,12 +172,4 @@ func (b *basis) sample(s *sample.Sampler, history []int) (id int, err error) {
 		return s.Sample(b.logits, history)
 	}
 	return s.Choose(b.likely)
-}
-
-// cut forgets all but the first n tokens, which are no further back than steps ahead are.
-func (s *Sequence) cut(n int) {
-	if n < len(s.tokens) {
-		s.tokens = s.tokens[:n]
-		s.pages.Truncate(n)
-	}
 }

@@ -155,9 +155,9 @@ func TestAhead(t *testing.T) {
 }
 
 // TestAheadTogether: sequences in common steps, greedy ones and others, have the tokens
-// that each has alone, and a pool with no page left gives one step at a time its pages.
+// that each has alone, and a budget with no page left gives one step at a time its pages.
 func TestAheadTogether(t *testing.T) {
-	plain, far, seen := both(t, engine.Options{Context: 64, Chunk: 16, Sequences: 6})
+	plain, far, seen := both(t, engine.Options{Context: 64, Chunk: 16, Budget: toyBytes(t, 64, 16) * 6})
 	ids := toyText(90)
 	var wg sync.WaitGroup
 	for i := range 6 {

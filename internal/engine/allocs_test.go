@@ -23,7 +23,7 @@ func decodeStep(t testing.TB, g *graph.Graph) (backend.Executable, *backend.Step
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := kv.NewPool(backend.Windows(g), 256, 128, 0)
+	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 256, Chunk: 128})
 	cache, err := b.NewCache(g, pool)
 	if err != nil {
 		t.Fatal(err)
@@ -42,18 +42,22 @@ func decodeStep(t testing.TB, g *graph.Graph) (backend.Executable, *backend.Step
 	return plan, s
 }
 
-// TestDecodeAllocs wants no allocation for a token, with experts or without.
+// TestDecodeAllocs wants no allocation for a token, with experts or without, with adapters or
+// without.
 func TestDecodeAllocs(t *testing.T) {
 	for _, path := range []string{demo(t), golden.Model(t, "tiny-gemma4-moe"), golden.Model(t, "tiny-qwen2")} {
 		_, g := openModel(t, path)
 		plan, s := decodeStep(t, g)
-		n := testing.AllocsPerRun(20, func() {
-			if _, err := plan.Run(context.Background(), s, nil); err != nil {
-				t.Error(err)
+		for _, blend := range []*backend.Blend{nil, blendOf(t, g, 1, -0.5)} {
+			s.Adapters = []*backend.Blend{blend}
+			n := testing.AllocsPerRun(20, func() {
+				if _, err := plan.Run(context.Background(), s, nil); err != nil {
+					t.Error(err)
+				}
+			})
+			if n != 0 {
+				t.Errorf("%s, adapters %v: %v allocations for a token", path, blend != nil, n)
 			}
-		})
-		if n != 0 {
-			t.Errorf("%s: %v allocations for a token", path, n)
 		}
 	}
 }
@@ -79,6 +83,33 @@ func TestLogitsKept(t *testing.T) {
 	for i, x := range tokens {
 		if best := slices.Index(x.Logits, slices.Max(x.Logits)); best != x.ID {
 			t.Fatalf("token %d is %d, the highest of its logits %d", i, x.ID, best)
+		}
+	}
+}
+
+// TestStepAllocs: queueing a token, choosing a step and ending it allocate nothing but the
+// list of rows that Feed returns, and pages' numbers.
+func TestStepAllocs(t *testing.T) {
+	_, g := openModel(t, demo(t))
+	s := newEngine(t, g, cpu.New(cpu.Options{Threads: 1}), engine.Options{Context: 512}).NewSequence()
+	defer s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	tokens := []int32{5}
+	token := func() {
+		logits, err := s.Feed(ctx, tokens, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Reuse(logits[0])
+	}
+	for _, blend := range []*backend.Blend{nil, blendOf(t, g, 1)} {
+		s.Adapt(blend)
+		for range 200 { // until all weights are repacked
+			token()
+		}
+		if n := testing.AllocsPerRun(50, token); n > 1 {
+			t.Errorf("adapters %v: %v allocations for a token", blend != nil, n)
 		}
 	}
 }

@@ -1,13 +1,22 @@
 // Package engine turns requests into steps of a compiled graph: it cuts
-// prompts into chunks, keeps the sequences' pages, and joins what several
-// requests want at the same time into one step.
+// prompts into pieces, keeps the sequences' pages, and joins the tokens of several
+// requests into one step.
 //
-// It has no goroutine of its own. A caller that wants rows computed queues
-// them; one of the callers leads, and computes everything that is queued.
+// An engine has one goroutine, which begins with the first request and ends with Close.
+// A request queues its tokens and sleeps until they are computed. Before each step the
+// goroutine chooses whose tokens are its rows (schedule.go), and computes it (step.go):
+//
+//   - A step has at most Options.Chunk rows. Sequences that decode have theirs first, a row
+//     each; prompts share the rest, cut anywhere: bits do not depend on it.
+//   - Keys and values take at most Options.Budget bytes. Who finds no room waits; what a
+//     sequence of a lower rank has is given back, and computed again when it is its turn.
+//   - Requests of a higher priority go first, of callers with different keys the one whose
+//     key has had the fewest tokens, of one key the first that came.
+//   - A request whose context ends leaves the queue at once, or after the step that it is in.
 //
 // A panic in a step, of the backend for one, is an error of that step's requests. A
-// tap that panics, or ends its goroutine, does so to the caller that leads; the
-// step's other requests have an error. Either way the engine goes on.
+// tap that panics, or ends its goroutine, does so to the caller of the step's first
+// request; the step's other requests have an error. Either way the engine goes on.
 package engine
 
 import (
@@ -16,83 +25,92 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/kv"
 	"github.com/karat-run/karat/internal/sample"
+	"github.com/karat-run/karat/internal/sysinfo"
 )
 
-// ErrFull is wrapped by the error of a sequence that has no room left.
-var ErrFull = kv.ErrFull
+// ErrFull is wrapped by the error of a sequence that has no room left; ErrBudget is one where
+// the context has room, but Options.Budget has not.
+var (
+	ErrFull   = kv.ErrFull
+	ErrBudget = kv.ErrBudget
+)
 
 // ErrClosed is the error of a request to an engine, or a sequence, that is closed.
 var ErrClosed = errors.New("engine: closed")
 
+// ErrBusy is the error of a request to a sequence that serves another one.
+var ErrBusy = errors.New("engine: the sequence is in use by another request")
+
 // DefaultChunk is the number of rows of a step if Options and the backend say nothing.
 const DefaultChunk = 256
 
-// outputs is the most rows of a step whose logits are wanted: of a large
-// vocabulary each takes a megabyte.
-const outputs = 64
+// outputBytes bounds the logits of a step. A row of a vocabulary of 262,144 is a megabyte.
+const outputBytes = 64 << 20
 
 // Options size an engine. The zero value is usable.
 type Options struct {
-	Context   int // positions of a sequence; 0 is 4096
-	Chunk     int // most rows of a step; 0 is DefaultChunk
-	Sequences int // bound on the memory for pages, in full sequences; 0 is none
-	Want      func(*graph.Node) bool
-	Tap       backend.Tap    // sees the wanted nodes of every step
-	Expert    backend.Expert // sees the experts of every step
+	Context  int   // positions of a sequence; 0 is 4096
+	Chunk    int   // most rows of a step; 0 is what the backend says, or DefaultChunk
+	Parallel int   // most sequences whose requests run at a time, others wait; 0 is as many as Budget holds
+	Budget   int64 // most bytes of keys and values; 0 is half of the free memory, or one sequence if that is more; on a GPU, whose memory nobody tells, at most four sequences
+	Private  bool  // sequences find nothing of each other, and leave nothing: nobody would ask for it
+	Want     func(*graph.Node) bool
+	Adapters *backend.Blend         // of sequences that have chosen none
+	Keep     func(*graph.Node) bool // nodes that Sequence.Values may ask for
+	Tap      backend.Tap            // sees the wanted nodes of every step
+	Expert   backend.Expert         // sees the experts of every step
 
 	Progress func(done, total int64) error // as backend.Options has it
 }
 
 // Engine runs one graph on one backend. It is safe for concurrent use.
 type Engine struct {
-	graph *graph.Graph
-	plan  backend.Executable
-	cache backend.Cache
-	pool  *kv.Pool
-	chunk int
-	ids   int         // token ids that the graph can embed
-	vocab int         // of the logits
-	tap   backend.Tap // nil, or watch
-	ahead *ahead      // nil where tokens are chosen here, by their logits
+	graph    *graph.Graph
+	plan     backend.Executable
+	cache    backend.Cache
+	pool     *kv.Pool
+	chunk    int // most rows of a step
+	outputs  int // most rows of a step whose logits are wanted
+	parallel int
+	budget   int64 // Options.Budget
+	ids      int   // token ids that the graph can embed
+	hidden   int   // elements of a row of embeddings; 0 where the graph has none
+	kept     backend.Kept
+	vocab    int         // of the logits
+	tap      backend.Tap // nil, or watch
+	ahead    *ahead      // nil where tokens are chosen here, by their logits
+	stateful bool        // sequences have states, which cannot be cut back
+	entire   bool        // a prompt is one step, never cut and never continued
+	blend    *backend.Blend
 
-	run  sync.Mutex    // held by the leader while it computes, and by Close
-	see  taps          // guarded by run
-	back chan struct{} // told when nobody is away any more
+	// Of the engine's goroutine.
+	see   taps
+	next  backend.Step
+	batch []*work
+	timer *time.Timer
+	wake  chan struct{} // told when there is something to do, or to wait for no longer
 
-	mu      sync.Mutex // guards what follows, and Sequence.step
-	pending []*work
-	led     bool
-	steps   int       // begun so far
-	away    int       // sequences of the last step that want no other yet
-	until   time.Time // when a leader ceases to wait for them
-	closed  bool
-}
+	closing sync.Mutex // held while Close frees the cache
 
-// A leader waits for the others of the last step at most a share of the time
-// that it took, and never longer than longestWait.
-const (
-	waitShare   = 8
-	longestWait = 10 * time.Millisecond
-)
-
-// work is one caller's share of a step.
-type work struct {
-	ctx     context.Context
-	seq     *Sequence
-	tokens  []int32
-	outputs int // last rows whose logits are wanted
-	choice  choice
-	logits  [][]float32
-	found   [][]sample.Likely // instead of logits, where it wants them: of each step
-	ahead   []int32           // tokens that the steps after the first one had
-	err     error
-	done    bool
+	mu       sync.Mutex  // guards what follows, and what Sequence says
+	queue    []*work     // in no order
+	live     []*Sequence // those that have pages, or run
+	accounts map[string]*account
+	arrivals int
+	steps    int           // begun so far
+	away     int           // sequences of the last step that want no other yet
+	until    time.Time     // when the next step ceases to wait for them
+	stuck    bool          // there is work, but none that may run yet
+	closed   bool          //
+	over     chan struct{} // closed when the goroutine ends; nil before it begins
+	hold     func(rows int) int
 }
 
 // New compiles g for b.
@@ -106,32 +124,105 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 			o.Chunk = w.Rows()
 		}
 	}
-	e := &Engine{graph: g, chunk: o.Chunk, back: make(chan struct{}, 1), ids: backend.Vocab(g), vocab: g.Result().Shape.Size()}
+	e := &Engine{graph: g, chunk: o.Chunk, parallel: o.Parallel, ids: backend.Vocab(g), vocab: g.Result().Shape.Size(),
+		blend: o.Adapters, wake: make(chan struct{}, 1), accounts: map[string]*account{}}
+	e.outputs = min(o.Chunk, max(1, outputBytes/(4*e.vocab)))
+	if n := backend.Input(g); n != nil {
+		e.hidden = n.Shape.Size()
+	}
+	e.kept = backend.NewKept(g, o.Keep)
 	e.watch(&o)
 	var err error
-	e.plan, err = b.Compile(g, backend.Options{Rows: o.Chunk, Outputs: min(o.Chunk, outputs), Want: o.Want, Expert: o.Expert, Progress: o.Progress})
+	e.plan, err = b.Compile(g, backend.Options{Rows: o.Chunk, Outputs: e.outputs, Want: o.Want, Keep: o.Keep, Expert: o.Expert, Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}
-	e.pool = kv.NewPool(backend.Windows(g), o.Context, o.Chunk, o.Sequences)
+	e.pool = kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: o.Context, Chunk: o.Chunk, Private: private(g, o)})
+	e.stateful, e.entire = len(g.States()) > 0, entire(g)
 	e.ahead = newAhead(e.plan, o)
 	if e.cache, err = b.NewCache(g, e.pool); err != nil {
 		return nil, err
 	}
+	if err := e.bound(o.Budget, b); err != nil {
+		return nil, errors.Join(err, e.cache.Close())
+	}
 	return e, nil
 }
 
-// Close frees the cache. A step under way ends first; later ones, of requests
-// that have begun too, fail with ErrClosed. Inside a tap Close does nothing but return ErrInTap.
+// few is how many sequences of the full context have room where keys and values lie in
+// memory that nobody tells the size of: a GPU's. What sequences leave would fill it.
+const few = 4
+
+// bound sets the bound on keys and values: budget, or the default, which is another where
+// they lie elsewhere than in the machine's memory.
+func (e *Engine) bound(budget int64, b backend.Backend) error {
+	bytes := make([]int64, len(e.pool.Classes()))
+	for c := range bytes {
+		bytes[c] = e.cache.PageBytes(c)
+	}
+	free := sysinfo.Memory()
+	if budget <= 0 && free == 0 {
+		return nil // nobody knows
+	}
+	if e.budget = budget; budget > 0 {
+		e.pool.Bound(budget, bytes)
+	} else {
+		e.pool.Bound(1<<62, bytes)
+		one := e.pool.BytesOf(e.pool.Context())
+		most := max((free-weightBytes(e.graph))/2, one)
+		if _, elsewhere := b.(backend.Metered); elsewhere {
+			most = min(most, few*one)
+		}
+		if r, ok := b.(backend.Remote); ok {
+			if _, all := r.Memory(); all > 0 {
+				most = min(most, max((all-r.Weights(e.graph))/2, one))
+			}
+		}
+		e.pool.Bound(most, bytes)
+	}
+	if e.pool.Longest() == 0 {
+		return fmt.Errorf("%w: it has %d bytes, and the first %d tokens of a sequence take %d", ErrBudget, budget, kv.PageSize, e.pool.BytesOf(1))
+	}
+	return nil
+}
+
+// weightBytes is what g's weights take: memory that counts as free while they are pages of
+// a file.
+func weightBytes(g *graph.Graph) (n int64) {
+	seen := map[*graph.Weight]bool{}
+	for _, node := range g.Nodes {
+		for _, w := range node.W {
+			if w != nil && !seen[w] {
+				seen[w] = true
+				n += int64(w.Size())
+			}
+		}
+	}
+	return n
+}
+
+// Close ends the engine's goroutine and frees the cache. A step under way ends first;
+// requests that it does not complete, and those that are queued, fail with ErrClosed.
+// Inside a tap Close does nothing but return ErrInTap.
 func (e *Engine) Close() error {
 	if e.InTap() {
 		return ErrInTap
 	}
 	e.mu.Lock()
 	e.closed = true
+	for _, w := range slices.Clone(e.queue) {
+		if w.rows == 0 {
+			e.end(w, ErrClosed)
+		}
+	}
+	over := e.over
 	e.mu.Unlock()
-	e.run.Lock()
-	defer e.run.Unlock()
+	e.signal()
+	if over != nil {
+		<-over
+	}
+	e.closing.Lock()
+	defer e.closing.Unlock()
 	return e.cache.Close()
 }
 
@@ -144,96 +235,155 @@ func (e *Engine) VocabSize() int { return e.vocab }
 // CacheBytes is the memory that keys and values take now.
 func (e *Engine) CacheBytes() int64 { return e.cache.Bytes() }
 
+// Holds is how many sequences of n tokens the budget of keys and values has room for.
+func (e *Engine) Holds(n int) int { return e.pool.Holds(n) }
+
+// Caller says who asks, and how urgently.
+type Caller struct {
+	Key      string // callers of different keys have equal shares
+	Priority int    // the higher goes first
+}
+
 // Sequence is one conversation's tokens and their keys and values. It is not
 // safe for concurrent use, and must be closed.
+//
+// Its keys and values may be given back while another sequence needs the room. Then they
+// are computed again with its next tokens: its caller notices nothing but the time.
 type Sequence struct {
 	e      *Engine
-	pages  *kv.Sequence
 	tokens []int32
+	salt   string // see Prefix
+	blend  *backend.Blend
+	mixed  [][]float32 // by position, rows of embeddings in place of tokens; nil for none (Mix)
+	rows   string      // what tells them from others, "" for none
 	closed bool
-	step   int           // the last one that it took part in, until it wants another
-	turn   chan struct{} // told when its work is done, or its caller is to lead
 	row    []float32     // logits that nobody looks at any more: of use for the next ones
+	busy   atomic.Bool   // a request uses it
+	turn   chan struct{} // told when its work is done
+	work   work          // its request
+
+	// Guarded by e.mu.
+	caller  Caller
+	pages   *kv.Sequence // of the first tokens, which are computed; of all of them unless it was preempted
+	arrival int          // when its run of requests began
+	step    int          // the last one that it took part in
+	away    bool         // it has not come back from that one
+	left    bool         // it will not soon
+	queued  *account     // of its key, while its work is queued
+	runs    bool         // it was admitted
+	live    bool         // it is in e.live
 }
 
 // NewSequence is an empty sequence.
 func (e *Engine) NewSequence() *Sequence {
-	return &Sequence{e: e, pages: e.pool.NewSequence(), turn: make(chan struct{}, 1)}
+	s := &Sequence{e: e, pages: e.pool.NewSequence(), turn: make(chan struct{}, 1)}
+	s.Adapt(e.blend)
+	return s
 }
 
 // Close returns the sequence's pages.
 func (s *Sequence) Close() {
-	s.pages.Free()
-	s.tokens, s.closed = nil, true
 	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	s.tokens, s.closed = nil, true
 	s.e.arrive(s)
-	s.e.mu.Unlock()
+	s.e.remove(s)
 }
 
 // Len is the number of tokens.
 func (s *Sequence) Len() int { return len(s.tokens) }
 
+// As sets who asks for what follows.
+func (s *Sequence) As(c Caller) {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	s.caller = c
+}
+
 // Rewind forgets as much of the sequence as it must to become a prefix of
 // tokens, and returns its length: a prompt that continues an earlier one is
-// computed from there. At least the last token is always left to compute.
+// computed from there. It may become longer by what other sequences have left (Prefix).
+// At least the last token is always left to compute.
 func (s *Sequence) Rewind(tokens []int32) int {
-	n := 0
-	for n < len(s.tokens) && n < len(tokens)-1 && s.tokens[n] == tokens[n] {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	return s.rewind(tokens, nil, "")
+}
+
+// rewind is Rewind for a prompt with rows of embeddings. The caller holds e.mu.
+func (s *Sequence) rewind(tokens []int32, mixed [][]float32, rows string) int {
+	n, same := 0, rows == s.rows
+	s.mixed, s.rows = mixed, rows
+	for same && !s.e.entire && n < min(len(s.tokens), s.pages.Len()) && n < len(tokens)-1 && s.tokens[n] == tokens[n] {
 		n++
 	}
-	if !s.pages.Truncate(n) {
-		s.pages.Free()
-		n = 0
+	s.tokens = s.tokens[:s.pages.Truncate(n)]
+	return s.adopt(tokens)
+}
+
+// cut forgets all but the first n tokens, which are no further back than steps ahead are.
+func (s *Sequence) cut(n int) {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	if n < len(s.tokens) {
+		s.tokens = s.tokens[:n]
+		s.pages.Truncate(min(n, s.pages.Len()))
 	}
-	s.tokens = s.tokens[:n]
-	return n
 }
 
 // Feed appends tokens and returns the logits after each of the last wanted ones
 // of them, in order. Nothing is computed if one is no token or they do not all
-// fit the context. After another error the sequence holds what the steps
+// fit the context, and the budget. After another error the sequence holds what the steps
 // before it computed: Len tells, and Rewind goes on from there.
 func (s *Sequence) Feed(ctx context.Context, tokens []int32, wanted int) (logits [][]float32, err error) {
-	err = s.feed(ctx, tokens, wanted, choice{}, func(w *work) { logits = append(logits, w.logits...) })
+	w, err := s.feed(ctx, tokens, wanted, choice{})
 	if err != nil {
 		return nil, err
 	}
-	return logits, nil
+	return w.logits, nil
 }
 
 // Reuse takes a row of logits that Feed returned, which nobody looks at any more, for
 // the next ones: else each token leaves half a megabyte to Go's collector.
 func (s *Sequence) Reuse(row []float32) { s.row = row }
 
-// feed is Feed, or chooses what follows; it hands over what is done.
-func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choice, done func(*work)) error {
+// feed is Feed, or chooses what follows. What it returns is valid until the next one.
+func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choice) (*work, error) {
+	if !s.busy.CompareAndSwap(false, true) {
+		return nil, ErrBusy
+	}
+	defer s.busy.Store(false)
+	w := &s.work
+	*w = work{seq: s, ctx: ctx, tokens: tokens, from: len(s.tokens), wanted: wanted, choice: c, found: w.found[:0], ahead: w.ahead[:0]}
 	switch err := s.open(); {
 	case err != nil:
-		return err
+		return nil, err
 	case ctx == nil:
-		return errors.New("engine: nil context")
+		return nil, errors.New("engine: nil context")
 	case s.e.InTap():
-		return ErrInTap
+		return nil, ErrInTap
 	}
 	for _, id := range tokens {
 		if id < 0 || int(id) >= s.e.ids {
-			return fmt.Errorf("engine: token id %d, the vocabulary has %d", id, s.e.ids)
+			return nil, fmt.Errorf("engine: token id %d, the vocabulary has %d", id, s.e.ids)
 		}
 	}
-	if have, room := len(s.tokens), s.e.pool.Context(); have+len(tokens) > room {
-		return fmt.Errorf("%w: %d tokens and %d more, the context holds %d", ErrFull, have, len(tokens), room)
+	have, all, p := len(s.tokens), len(s.tokens)+len(tokens), s.e.pool
+	if room := p.Context(); all > room {
+		return nil, fmt.Errorf("%w: %d tokens and %d more, the context holds %d", ErrFull, have, len(tokens), room)
 	}
-	c.steps = min(c.steps, s.e.pool.Context()-len(s.tokens)-len(tokens)+1)
-	for i := 0; i < len(tokens); {
-		w := s.chunk(tokens, i, wanted)
-		w.ctx, w.choice = ctx, c
-		if err := s.e.do(w); err != nil {
-			return err
-		}
-		done(w)
-		i += len(w.tokens)
+	if room := p.Longest(); all > room {
+		return nil, fmt.Errorf("%w: %d tokens and %d more, its %d bytes hold %d", ErrBudget, have, len(tokens), s.e.budget, room)
 	}
-	return nil
+	if len(tokens) == 0 {
+		return w, nil
+	}
+	if e := s.e; e.entire && (have > 0 || len(tokens) > e.chunk || wanted > e.outputs) {
+		return nil, fmt.Errorf("engine: %d tokens behind %d, and logits of %d: the model sees later tokens or pools rows, so a prompt is one step of at most %d tokens and %d logits",
+			len(tokens), have, wanted, e.chunk, e.outputs)
+	}
+	w.choice.steps = min(c.steps, p.Longest()-all+1)
+	return w, s.e.do(w)
 }
 
 // open is an error if s is closed.
@@ -244,207 +394,38 @@ func (s *Sequence) open() error {
 	return nil
 }
 
-// chunk is what of tokens goes into a step from i on.
-func (s *Sequence) chunk(tokens []int32, i, wanted int) *work {
-	n := min(s.e.chunk, len(tokens)-i)
-	first := max(i, len(tokens)-wanted) // whose logits are wanted
-	n = min(n, first+outputs-i)
-	return &work{seq: s, tokens: tokens[i : i+n], outputs: max(0, i+n-first)}
+// work is the tokens that a sequence is to be given, and what is to come of them.
+type work struct {
+	ctx    context.Context
+	ended  <-chan struct{} // told when ctx has
+	seq    *Sequence
+	tokens []int32
+	from   int // position of the first of them
+	wanted int // last ones whose logits are wanted
+	choice choice
+
+	logits [][]float32
+	found  [][]sample.Likely // instead of logits, where it wants them: of each step
+	ahead  []int32           // tokens that the steps after the first one had
+
+	// Guarded by e.mu.
+	charged bool // to its key's account
+	left    bool // its caller waits for the end of the step alone
+	rows    int  // of the step that runs; 0 if it takes no part
+	at      int  // position of the first of them
+	outputs int  // how many of them, the last ones, have logits
+	done    bool // it is not queued any more
+	err     error
+	thrown  *thrown // what its caller is to panic with
 }
 
-// do queues w and returns when it is computed, by this caller or by another: one
-// leads until its own work is done, and the others sleep.
-func (e *Engine) do(w *work) error {
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		return ErrClosed
-	}
-	e.pending = append(e.pending, w)
-	e.arrive(w.seq)
-	leads := !e.led
-	e.led = true
-	e.mu.Unlock()
-	if !leads {
-		if <-w.seq.turn; w.done {
-			return w.err
-		}
-	}
-	e.lead(w)
-	return w.err
-}
+// all is the sequence's length once w is done.
+func (w *work) all() int { return w.from + len(w.tokens) }
 
-// lead computes steps until w is done, and has another caller lead then; also where a
-// tap panics or ends this goroutine, which may be before w's turn.
-func (e *Engine) lead(w *work) {
-	e.run.Lock()
-	defer func() {
-		e.run.Unlock()
-		if w.done {
-			<-w.seq.turn
-		}
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.pending = slices.DeleteFunc(e.pending, func(x *work) bool { return x == w })
-		if e.led = len(e.pending) > 0; e.led {
-			e.pending[0].seq.turn <- struct{}{}
-		}
-	}()
-	for !w.done {
-		e.gather()
-		e.step(e.next())
+// token is the one at a position.
+func (w *work) token(at int) int32 {
+	if at < w.from {
+		return w.seq.tokens[at]
 	}
-}
-
-// arrive notes that s is there for the next step, or never will be. The caller
-// holds mu.
-func (e *Engine) arrive(s *Sequence) {
-	if s.step == 0 || s.step != e.steps {
-		return
-	}
-	s.step = 0
-	if e.away--; e.away == 0 {
-		select {
-		case e.back <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// gather waits for the other sequences of the last step, which have to choose
-// their next tokens: weights are read once for all that are there.
-func (e *Engine) gather() {
-	for {
-		e.mu.Lock()
-		away, left := e.away, time.Until(e.until)
-		e.mu.Unlock()
-		if away == 0 || left <= 0 {
-			return
-		}
-		select {
-		case <-e.back:
-		case <-time.After(left):
-		}
-	}
-}
-
-// end ends w, whose caller may go on.
-func (w *work) end(err error) {
-	w.done, w.err = true, err
-	w.seq.turn <- struct{}{}
-}
-
-// next takes what fits into one step off the queue, in order of arrival. Work
-// that cannot take part ends here: its caller has been cancelled, its sequence
-// finds no room, or the engine was closed since it was queued.
-func (e *Engine) next() []*work {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	rows, logits := 0, 0
-	var batch []*work
-	for len(e.pending) > 0 {
-		w := e.pending[0]
-		if rows+len(w.tokens) > e.chunk || logits+w.outputs > outputs {
-			break
-		}
-		err := e.admit(w)
-		e.pending = e.pending[1:]
-		if err != nil {
-			w.end(err)
-			continue
-		}
-		rows, logits = rows+len(w.tokens), logits+w.outputs
-		batch = append(batch, w)
-	}
-	e.steps++
-	e.away = len(batch)
-	for _, w := range batch {
-		w.seq.step = e.steps
-	}
-	return batch
-}
-
-// admit makes room for w, or tells why it cannot run. The caller holds mu.
-func (e *Engine) admit(w *work) (err error) {
-	defer e.see.end(&err) // of a context that is a nil pointer, for one
-	if e.closed {
-		return ErrClosed
-	}
-	if err := w.ctx.Err(); err != nil {
-		return err
-	}
-	return w.seq.pages.Grow(len(w.tokens))
-}
-
-// step computes a batch and hands each its logits, or an error.
-func (e *Engine) step(batch []*work) {
-	if len(batch) == 0 {
-		return
-	}
-	err := errTap
-	defer func() {
-		for _, w := range batch {
-			w.finish(err)
-		}
-	}()
-	start := time.Now()
-	err = e.attempt(batch)
-	now := time.Now()
-	e.mu.Lock()
-	e.until = now.Add(min(now.Sub(start)/waitShare, longestWait))
-	e.mu.Unlock()
-}
-
-// attempt is step but for its end.
-func (e *Engine) attempt(batch []*work) (err error) {
-	defer e.see.end(&err)
-	if e.see.any {
-		defer enter(e.graph)()
-	}
-	s := &backend.Step{Cache: e.cache}
-	for _, w := range batch {
-		at := len(w.seq.tokens)
-		for i, id := range w.tokens {
-			if i >= len(w.tokens)-w.outputs {
-				s.Outputs = append(s.Outputs, int32(len(s.Tokens)))
-			}
-			s.Tokens = append(s.Tokens, id)
-			s.Pos = append(s.Pos, int32(at+i))
-			s.Seqs = append(s.Seqs, w.seq.pages)
-		}
-	}
-	ctx := context.Background()
-	if len(batch) == 1 {
-		ctx = batch[0].ctx
-	}
-	if k, steps := e.choice(batch); k > 0 {
-		return e.choose(ctx, batch, s, k, steps)
-	}
-	return e.compute(ctx, batch, s)
-}
-
-// compute runs s and hands each of the batch its logits.
-func (e *Engine) compute(ctx context.Context, batch []*work, s *backend.Step) error {
-	logits, err := e.plan.Run(ctx, s, e.tap)
-	if err != nil {
-		return err
-	}
-	for _, w := range batch {
-		for range w.outputs {
-			w.logits = append(w.logits, append(w.seq.row[:0], logits[:e.vocab]...))
-			w.seq.row, logits = nil, logits[e.vocab:]
-		}
-	}
-	return nil
-}
-
-// finish ends w with the step's error, or its tokens are the sequence's. A step that
-// failed leaves the sequence as it was: it wrote at new positions only, and a
-// ring has room for them beside the window before them.
-func (w *work) finish(err error) {
-	if err == nil {
-		w.seq.tokens = append(append(w.seq.tokens, w.tokens...), w.ahead...)
-	}
-	w.seq.pages.Truncate(len(w.seq.tokens))
-	w.end(err)
+	return w.tokens[at-w.from]
 }

@@ -67,31 +67,10 @@ func TestFeedOutputs(t *testing.T) {
 	}
 }
 
-// TestSequences: the bound on pages is an error of the sequence that finds
-// none, and pages come back.
-func TestSequences(t *testing.T) {
-	e := toy(t, engine.Options{Context: 128, Chunk: 64, Sequences: 1}, nil)
-	ids := toyText(100)
-	a, b := e.NewSequence(), e.NewSequence()
-	defer b.Close()
-	want := feed(t, a, ids, 1)
-	if _, err := b.Feed(context.Background(), ids[:1], 1); !errors.Is(err, engine.ErrFull) || b.Len() != 0 {
-		t.Errorf("no page is left: %v, length %d", err, b.Len())
-	}
-	bytes := e.CacheBytes()
-	a.Close()
-	if !same(feed(t, b, ids, 1), want) {
-		t.Error("in another's pages: other bits")
-	}
-	if e.CacheBytes() != bytes {
-		t.Errorf("%d bytes became %d", bytes, e.CacheBytes())
-	}
-}
-
 // TestRewind: a sequence that is cut back and continued has the bits of one
 // that begins anew, however much its rings have forgotten.
 func TestRewind(t *testing.T) {
-	e := toy(t, engine.Options{Context: 256, Chunk: 32}, nil)
+	e := toy(t, engine.Options{Context: 256, Chunk: 32, Private: true}, nil)
 	long := toyText(230)
 	rounds := 120
 	if testing.Short() {
@@ -163,7 +142,7 @@ func TestRewindLength(t *testing.T) {
 func TestStepFails(t *testing.T) {
 	cause := errors.New("cause")
 	fail := -1 // steps until one fails
-	e := toy(t, engine.Options{Context: 220, Chunk: 32}, func(*backend.Step) error {
+	e := toy(t, engine.Options{Context: 220, Chunk: 32, Private: true}, func(*backend.Step) error {
 		fail--
 		if fail == 0 {
 			return cause

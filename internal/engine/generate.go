@@ -32,6 +32,9 @@ type Request struct {
 	Logprob bool           // report each token's log-probability, for which all logits are needed
 	Top     int            // how many of the likeliest tokens to report, with their log-probabilities
 	Decoder Decoder        // turns ids into text
+	Caller                 // who asks
+
+	Embeddings [][]float32 // rows in place of some of the prompt's tokens, as Sequence.Mix has them; nil for none
 }
 
 // Decoder turns a stream of ids into text, never half a character.
@@ -57,6 +60,8 @@ type Token struct {
 func (s *Sequence) Generate(ctx context.Context, r Request) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		text := stopper{stop: r.Stop}
+		s.As(r.Caller)
+		defer s.e.leave(s)
 		if err := s.generate(ctx, r, &text, yield); err != nil {
 			rest, _ := text.end(r.Decoder.Flush())
 			yield(Token{Text: rest}, err)
@@ -76,7 +81,11 @@ func (s *Sequence) generate(ctx context.Context, r Request, text *stopper, yield
 	for i, id := range r.Prompt {
 		history[i] = int(id)
 	}
-	next := r.Prompt[s.Rewind(r.Prompt):]
+	held, err := s.Mix(r.Prompt, r.Embeddings, s.salt)
+	if err != nil {
+		return err
+	}
+	next := r.Prompt[held:]
 	for i := 0; r.Max < 0 || i < r.Max; {
 		all, err := s.next(ctx, next, r.choice(sampler, i))
 		if err != nil {
@@ -111,9 +120,9 @@ func (r *Request) choice(s *sample.Sampler, i int) choice {
 	case r.Logits || r.Logprob || r.Top > 0:
 		return choice{}
 	case r.Max < 0:
-		return choice{s.Likeliest(), math.MaxInt}
+		return choice{top: s.Likeliest(), steps: math.MaxInt}
 	}
-	return choice{s.Likeliest(), r.Max - i}
+	return choice{top: s.Likeliest(), steps: r.Max - i}
 }
 
 // choose is the token that follows history, with what r wants to know of it.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 	"strconv"
 	"strings"
@@ -34,17 +33,6 @@ func (e *Engine) watch(o *Options) {
 			tap(n, out)
 			e.see.runs = false
 		}
-	}
-}
-
-// end is deferred: a panic becomes the step's error, but a tap's is its caller's.
-func (t *taps) end(err *error) {
-	if t.runs {
-		t.runs = false
-		return
-	}
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("engine: internal error: %v", p)
 	}
 }
 

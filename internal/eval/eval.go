@@ -1,7 +1,7 @@
 // Package eval measures how well a model predicts a text, and how far its
-// predictions lie from those of another model, or of the same one before it was
-// quantized: what llama-perplexity measures (llama.cpp, tools/perplexity), over the
-// same windows.
+// predictions are from those of another model, or of the same model before it was
+// quantized. It measures the same as llama-perplexity (llama.cpp, tools/perplexity),
+// over the same windows.
 package eval
 
 import (
@@ -27,10 +27,10 @@ type Windows struct {
 }
 
 // Cut makes windows of context tokens of a text, at most most of them if that is
-// not 0. What is left over at the end belongs to none.
+// not 0. The rest at the end belongs to none.
 func Cut(ids []int32, context, most int) (*Windows, error) {
 	if context < 3 {
-		return nil, fmt.Errorf("eval: windows of %d tokens, possible are 3 and more", context)
+		return nil, fmt.Errorf("eval: windows of %d tokens, want 3 or more", context)
 	}
 	n := len(ids) / context
 	if most > 0 {
@@ -62,7 +62,7 @@ type Row struct {
 // Source gives predictions, window by window: a Runner or a File.
 type Source interface {
 	Vocab() int
-	// Window begins window i, of these ids, and passes over its first rows.
+	// Window begins window i, with its ids, and passes over its first rows.
 	Window(ctx context.Context, i int, ids []int32, rows int) error
 	// Rows is the next n, valid until the next call.
 	Rows(ctx context.Context, n int) ([]Row, error)

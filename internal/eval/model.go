@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/machine"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
@@ -24,15 +23,14 @@ type Model struct {
 }
 
 // Open takes over c.
-func Open(c *checkpoint.Checkpoint) (m *Model, err error) {
+func Open(ctx context.Context, c *checkpoint.Checkpoint) (m *Model, err error) {
 	m = &Model{Checkpoint: c}
-	if m.Graph, m.Notes, err = arch.Load(c); err == nil {
+	if m.Graph, m.Notes, err = model.Graph(ctx, c); err == nil {
 		m.Tokenizer, err = c.Tokenizer()
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	m.Notes = append(c.Notes, m.Notes...)
 	return m, nil
 }
 
@@ -70,7 +68,7 @@ func (m *Model) SameTokens(o *Model, w *Windows) error {
 }
 
 // Own reports whether the tokens of w are what m's tokenizer makes of their text, but for a
-// few at the edges of windows. Of those that another tokenizer made one in ten is not, or so.
+// few at the edges of windows. Of another tokenizer's tokens about one in ten differs.
 func (m *Model) Own(w *Windows) bool {
 	own, all := 0, 0
 	for i := 0; i < w.Count() && all < 1<<13; i++ {
@@ -109,24 +107,30 @@ type Runner struct {
 	ids     []int32 // of the window that are not computed yet
 }
 
-// Start readies m for windows of o.Context tokens. It is an error if they would not fit
-// the memory.
-func (m *Model) Start(n numerics.Numerics, threads int, o engine.Options) (*Runner, error) {
-	cache := backend.CacheBytes(m.Graph, o.Context, engine.DefaultChunk, n.KVBytes())
-	if err := machine.Fits(m.Checkpoint.Bytes()+n.Repacked(m.Graph), cache, o.Context); err != nil {
-		return nil, fmt.Errorf("eval: %s %w", m.Checkpoint.Path, err)
+// Start readies m for windows of o.Engine.Context tokens. It is an error if they would not fit
+// the memory, but for o.NoFit.
+func (m *Model) Start(ctx context.Context, o model.Options) (*Runner, error) {
+	if !o.NoFit {
+		if err := model.Fits(m.Checkpoint, m.Graph, o.Numerics, o.Threads, o.Engine.Context, o.Engine.Budget); err != nil {
+			return nil, err
+		}
 	}
-	return NewRunner(m.Graph, n, threads, m.Begin(), o)
+	var err error
+	if o.Engine.Adapters, err = model.Blend(ctx, m.Checkpoint, m.Graph, o); err != nil {
+		return nil, err
+	}
+	return NewRunner(ctx, m.Graph, o.Numerics, o.Threads, m.Begin(), o.Engine)
 }
 
 // NewRunner is for a graph whose texts begin with the token begin, if that is not
-// negative.
-func NewRunner(g *graph.Graph, n numerics.Numerics, threads int, begin int32, o engine.Options) (*Runner, error) {
+// negative. It keeps the keys and values of one window: no other has the same beginning.
+func NewRunner(ctx context.Context, g *graph.Graph, n numerics.Numerics, threads int, begin int32, o engine.Options) (*Runner, error) {
 	b, err := n.Backend(threads)
 	if err != nil {
 		return nil, err
 	}
-	e, err := engine.New(g, b, o)
+	o.Private = true
+	e, err := model.Compile(ctx, g, b, o)
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

@@ -7,8 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/model"
 )
 
 // TestOwn: tokens of another tokenizer are told from a model's own, for every pair of the
@@ -20,7 +23,7 @@ func TestOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := Open(c)
+		m, err := Open(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,6 +51,70 @@ func TestOwn(t *testing.T) {
 	}
 }
 
+// TestPrivate: windows leave no keys and values behind, and have the bits that they have where
+// sequences share.
+func TestPrivate(t *testing.T) {
+	c, err := checkpoint.Open(golden.Model(t, "tiny-gemma3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	n, err := numerics.Parse("fast", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := m.Windows(t.Context(), Text, 200, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := model.Options{Numerics: n, Threads: 2, Engine: engine.Options{Context: 200}}
+	r, err := m.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	shared, err := engine.New(m.Graph, r.backend, o.Engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shared.Close()
+	var bytes int64
+	for i := range w.Count() {
+		if err := r.Window(t.Context(), i, w.Window(i), 150); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := r.Rows(t.Context(), 50)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := shared.NewSequence()
+		ids := append([]int32{m.Begin()}, w.Window(i)[1:]...)
+		want, err := s.Feed(t.Context(), ids[:150], 0)
+		if err == nil {
+			want, err = s.Feed(t.Context(), ids[150:], 50)
+		}
+		s.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j := range want {
+			if !slices.Equal(rows[j].Logits, want[j]) {
+				t.Fatalf("window %d, row %d: other bits", i, j)
+			}
+		}
+		if i == 0 {
+			bytes = r.engine.CacheBytes()
+		}
+	}
+	if got := r.engine.CacheBytes(); got != bytes || shared.CacheBytes() <= bytes {
+		t.Errorf("%d windows keep %d bytes, one %d; where sequences share, %d", w.Count(), got, bytes, shared.CacheBytes())
+	}
+}
+
 // looks counts looks at a context.
 type looks struct {
 	context.Context
@@ -63,7 +130,7 @@ func TestWindowsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := Open(c)
+	m, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/model"
 )
 
 // TestPeer has what llama-perplexity (b9749, -ctk f32 -ctv f32 -fa off) prints of tiny-llama in
@@ -17,7 +18,7 @@ func TestPeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := Open(c)
+	m, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,7 @@ func TestPeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := m.Start(n, 0, engine.Options{Context: 128})
+	r, err := m.Start(t.Context(), model.Options{Numerics: n, Engine: engine.Options{Context: 128}})
 	if err != nil {
 		t.Fatal(err)
 	}

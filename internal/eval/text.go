@@ -54,7 +54,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	return t.Flush()
 }
 
-// Text is what is evaluated where no text is given, and Calibration what effects are
+// Text is the default text of evaluations, and Calibration the default text that effects are
 // measured on: excerpts of Karat's own sources and documents, made-up sentences in the
 // manner of the demo's training, and pieces written for it in nine languages, in turns.
 // They share no piece, and none is from the text that the models in this repository

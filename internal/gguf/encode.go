@@ -10,7 +10,7 @@ import (
 )
 
 // KeyValue is a metadata key with its value: what Value.Any returns (uint8 to
-// float64, bool, string, slices of these, []any of slices), or a Value of another
+// float64, bool, string, slices of them, []any of slices), or a Value of another
 // file, whose bytes are copied.
 type KeyValue struct {
 	Key   string

@@ -100,7 +100,7 @@ func (r *reader) alignment(m Metadata) int {
 	return int(a)
 }
 
-// entry is what a tensor's header entry says, apart from what is in a tensor.Tensor.
+// entry is a tensor's header entry, without the fields of a tensor.Tensor.
 type entry struct {
 	bytes    int    // of the data
 	offset   uint64 // of the data, from the data section's beginning

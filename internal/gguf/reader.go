@@ -31,7 +31,7 @@ type reader struct {
 	size int    // of the file
 	base int64  // of data[0] in the file
 	off  int
-	of   subject // what is being read
+	of   subject // the part of the file being read
 	err  error
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// signatures are the beginnings of what is most often given in place of a GGUF file.
+// signatures are the first bytes of files that are most often mistaken for GGUF files.
 var signatures = []struct{ prefix, what string }{
 	{"PK\x03\x04", "a ZIP archive (a PyTorch .pt or .bin file is one, with pickled code in it, which is never run)"},
 	{"\x80\x02", pickle}, {"\x80\x03", pickle}, {"\x80\x04", pickle}, {"\x80\x05", pickle},

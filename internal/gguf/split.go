@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 )
 
@@ -16,18 +14,18 @@ const (
 	splitTensors = "split.tensors.count" // tensors in all parts together
 )
 
-var splitPattern = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
-
 // splitName takes apart the path of part no, from 1, of count:
 // PREFIX-00001-of-0000N.gguf.
 func splitName(path string) (prefix string, no, count int, ok bool) {
-	m := splitPattern.FindStringSubmatch(path)
-	if m == nil {
+	end := len(path) - len("-00001-of-00002.gguf")
+	if end < 0 {
 		return "", 0, 0, false
 	}
-	no, _ = strconv.Atoi(m[2]) // five digits, as the next
-	count, _ = strconv.Atoi(m[3])
-	return m[1], no, count, true
+	if _, err := fmt.Sscanf(path[end:], "-%5d-of-%5d.gguf", &no, &count); err != nil {
+		return "", 0, 0, false
+	}
+	prefix = path[:end]
+	return prefix, no, count, partPath(prefix, no, count) == path // five digits each, no signs
 }
 
 // PartPath is the path of part no, from 1, of count, of a split model, and

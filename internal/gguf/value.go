@@ -93,7 +93,7 @@ func (v Value) Len() int { return v.n }
 // Offset is where the value's bytes begin in the file, after its type.
 func (v Value) Offset() int64 { return v.off }
 
-// Any decodes the value: uint8 to float64, bool or string; a slice of these for
+// Any decodes the value: uint8 to float64, bool or string; a slice of them for
 // an array; []any, of slices, for an array of arrays. The result shares no memory
 // with the file.
 func (v Value) Any() (x any, err error) {
@@ -133,7 +133,7 @@ func (r *reader) value(key string, t Type) Value {
 	return v
 }
 
-// array reads over an array, nested in depth-1 others, and returns what is in it.
+// array reads over an array, nested in depth-1 others, and returns its elements.
 func (r *reader) array(depth int) (elem Type, n int) {
 	at := r.off
 	elem = Type(r.u32("the type of an array"))

@@ -3,13 +3,15 @@
 //
 // Two trees have the same layout (models/, records/, gguf/, llamacpp/): the
 // complete one in the goldens folder of a shared folder beside the repository,
-// and an excerpt of it in the repository's testdata. Dir gives the better one of
-// the two, so a test walks what it finds there and needs no second version.
+// and an excerpt of it in the repository's testdata. Dir returns the more complete
+// one, so a test walks the files there and needs no second version.
 package golden
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -17,6 +19,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/andybalholm/brotli"
 )
 
 // module is the first line of the go.mod that marks the repository's root.
@@ -116,7 +120,8 @@ func Models(t testing.TB) []string {
 }
 
 // Model returns the path of a Hugging Face folder in Dir, which must exist. One whose
-// weights come from a seed is the repository's, whatever Dir is, with its weights.
+// weights come from a seed is the repository's, whatever Dir is, with its weights. Packed
+// weights are unpacked.
 func Model(t testing.TB, name string) string {
 	t.Helper()
 	if dir, ok := seeded(t, name); ok {
@@ -126,15 +131,74 @@ func Model(t testing.TB, name string) string {
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("golden: model: %v", err)
 	}
+	if _, err := os.Stat(filepath.Join(path, packed)); err == nil {
+		return unpack(t, path)
+	}
 	return path
+}
+
+// packed are weights that take less of the repository as Brotli.
+const packed = "model.safetensors.br"
+
+// unpack copies a model folder with packed weights, and returns the copy.
+func unpack(t testing.TB, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), filepath.Base(dir))
+	err := os.CopyFS(to, os.DirFS(dir))
+	if err == nil {
+		var b []byte
+		if b, err = os.ReadFile(filepath.Join(to, packed)); err == nil {
+			b, err = io.ReadAll(brotli.NewReader(bytes.NewReader(b)))
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, "model.safetensors"), b, 0o666)
+		}
+	}
+	if err = errors.Join(err, os.Remove(filepath.Join(to, packed))); err != nil {
+		t.Fatalf("golden: model: %v", err)
+	}
+	return to
+}
+
+// Families returns the names, sorted, of the repository's models of one family each
+// that come from seeds and lie in one folder with their record and gguf.json.
+func Families(t testing.TB) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(Repo(t), "families"))
+	if err != nil || len(entries) == 0 {
+		t.Fatalf("golden: families: %d, %v", len(entries), err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// Architecture is what llama.cpp's converter calls a family's model.
+func Architecture(t testing.TB, name string) (arch string) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(Repo(t), "families", name, "gguf.json"))
+	var file struct{ Metadata map[string][2]any }
+	if err == nil {
+		err = json.Unmarshal(b, &file)
+	}
+	if arch, _ = file.Metadata["general.architecture"][1].(string); err != nil || arch == "" {
+		t.Fatalf("golden: %s: no architecture: %v", name, err)
+	}
+	return arch
 }
 
 // seeded is the folder of a model whose weights come from a seed, if it is one.
 func seeded(t testing.TB, name string) (dir string, ok bool) {
 	t.Helper()
-	dir = filepath.Join(Repo(t), "seeded", name)
-	_, err := os.Stat(filepath.Join(dir, "seed.json"))
-	return dir, err == nil
+	for _, folder := range []string{"seeded", "families"} {
+		dir = filepath.Join(Repo(t), folder, name)
+		if _, err := os.Stat(filepath.Join(dir, "seed.json")); err == nil {
+			return dir, true
+		}
+	}
+	return "", false
 }
 
 // A Recording is what PyTorch computed with one model in float64.
@@ -186,8 +250,11 @@ type Floor struct {
 func Record(t testing.TB, name string) *Recording {
 	t.Helper()
 	dir := filepath.Join(Dir(t), "records", name)
-	if _, ok := seeded(t, name); ok {
+	if own, ok := seeded(t, name); ok {
 		dir = filepath.Join(Repo(t), "records", name)
+		if _, err := os.Stat(filepath.Join(own, "golden.json")); err == nil { // a family's
+			dir = own
+		}
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "golden.json"))
 	if err != nil {

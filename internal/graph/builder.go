@@ -3,6 +3,7 @@ package graph
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -164,20 +165,40 @@ func (b Builder) Head(x *Node, i int) *Node {
 // row's position times freqs[i]. role is "q" or "k".
 // (Su et al. 2021, arXiv:2104.09864, in the half style of GPT-NeoX)
 func (b Builder) RoPE(role string, x *Node, freqs []float64) *Node {
+	return b.RoPEWith(role, x, RoPEAttr{Freqs: freqs})
+}
+
+// RoPEWith is RoPE of a part of each head, of neighbouring pairs, or with a magnitude.
+func (b Builder) RoPEWith(role string, x *Node, a RoPEAttr) *Node {
 	n := b.add(&Node{Op: RoPE, Name: join(b.gguf, "attn_"+role+"_rope"), HF: join(b.hf, "self_attn."+role+"_rope.out"),
-		Shape: x.Shape, In: []*Node{x}, Attr: RoPEAttr{freqs}})
-	if x.Shape.Last()%2 != 0 || len(freqs) > x.Shape.Last()/2 {
-		b.errorf(n, "%d frequencies for heads of %d", len(freqs), x.Shape.Last())
+		Shape: x.Shape, In: []*Node{x}, Attr: a})
+	turning := a.Turning(x.Shape.Last())
+	switch {
+	case a.Dim < 0 || turning > x.Shape.Last():
+		b.errorf(n, "%d of the %d features of a head turn", a.Dim, x.Shape.Last())
+	case turning%2 != 0 || len(a.Freqs) > turning/2:
+		b.errorf(n, "%d frequencies for heads of %d", len(a.Freqs), turning)
+	case !(a.Magnitude >= 0 && a.Magnitude <= 1e6):
+		b.errorf(n, "magnitude %v", a.Magnitude)
+	case slices.Min(a.Sections[:]) < 0 || a.Sections != [3]int{} && a.Sections[0]+a.Sections[1]+a.Sections[2] != turning/2:
+		b.errorf(n, "sections %v of %d pairs", a.Sections, turning/2)
 	}
 	return n
 }
 
 // StoreKV writes k and v {heads, dim} at the step's positions; an Attention
-// over kv reads after it.
+// over kv reads after it. Of a latent kv, v is nil.
 func (b Builder) StoreKV(kv *KV, k, v *Node) {
 	n := b.add(&Node{Op: StoreKV, Shape: tensor.Shape{kv.Heads, kv.Dim}, In: []*Node{k, v}, Attr: kv})
-	if !slices.Equal(k.Shape, n.Shape) || !slices.Equal(v.Shape, n.Shape) {
+	if kv.Latent {
+		n.In = n.In[:1]
+		v = &Node{Shape: tensor.Shape{kv.Heads, kv.Values()}}
+	}
+	if !slices.Equal(k.Shape, n.Shape) || !slices.Equal(v.Shape, tensor.Shape{kv.Heads, kv.Values()}) {
 		b.errorf(n, "keys %v and values %v, the configuration says %v", []int(k.Shape), []int(v.Shape), []int(n.Shape))
+	}
+	if kv.ValueDim < 0 || kv.Latent && kv.Values() > kv.Dim || kv.Chunked && kv.Window < 1 {
+		b.errorf(n, "values of %d for keys of %d, latent %v; chunked %v with a window of %d", kv.Values(), kv.Dim, kv.Latent, kv.Chunked, kv.Window)
 	}
 }
 
@@ -185,13 +206,26 @@ func (b Builder) StoreKV(kv *KV, k, v *Node) {
 // holds of its own sequence, up to its own and within the window; heads share
 // keys and values in equal runs (Ainslie et al. 2023, arXiv:2305.13245).
 func (b Builder) Attention(q *Node, kv *KV, scale float64) *Node {
-	if kv == nil {
-		kv = &KV{Heads: 1, Dim: q.Shape.Last()}
+	return b.AttentionWith(q, AttentionAttr{KV: kv, Scale: scale}, nil)
+}
+
+// AttentionWith is Attention in another way; sinks [heads] may be nil.
+func (b Builder) AttentionWith(q *Node, a AttentionAttr, sinks *Weight) *Node {
+	if a.KV == nil {
+		a.KV = &KV{Heads: 1, Dim: q.Shape.Last()}
 		b.r.errs = append(b.r.errs, fmt.Errorf("%s: %w", b.gguf, ErrNoStore))
 	}
-	n := b.add(&Node{Op: Attention, Shape: tensor.Shape{q.Shape.Size()}, In: []*Node{q}, Attr: AttentionAttr{kv, scale}})
-	if kv.Heads <= 0 || q.Shape[0]%kv.Heads != 0 || q.Shape.Last() != kv.Dim {
+	kv, heads := a.KV, q.Shape[0]
+	n := b.add(&Node{Op: Attention, Shape: tensor.Shape{heads * kv.Values()}, In: []*Node{q}, Attr: a})
+	if sinks != nil {
+		b.check(n, sinks, tensor.Shape{heads})
+		n.W = []*Weight{sinks}
+	}
+	if kv.Heads <= 0 || heads%kv.Heads != 0 || q.Shape.Last() != kv.Dim {
 		b.errorf(n, "query heads %v against %d key and value heads of %d", []int(q.Shape), kv.Heads, kv.Dim)
+	}
+	if !(a.Cap >= 0 && a.Cap <= 1e30) || a.Bidirectional && kv.Chunked {
+		b.errorf(n, "a cap of %v, bidirectional %v, chunked %v", a.Cap, a.Bidirectional, kv.Chunked)
 	}
 	return n
 }
@@ -226,7 +260,14 @@ func (b Builder) Softcap(x *Node, c float64) *Node {
 
 // GLU is act(gate)·up. (Shazeer 2020, arXiv:2002.05202)
 func (b Builder) GLU(act Activation, gate, up *Node) *Node {
-	return b.same(GLU, gate, up, ActAttr{act})
+	return b.GLUWith(ActAttr{Act: act}, gate, up)
+}
+
+// GLUWith is GLU with limits.
+func (b Builder) GLUWith(a ActAttr, gate, up *Node) *Node {
+	n := b.same(GLU, gate, up, a)
+	b.checkActivation(n, a)
+	return n
 }
 
 // Outputs keeps the rows whose logits the step wants.
@@ -237,10 +278,35 @@ func (b Builder) Outputs(x *Node) *Node {
 // Route picks the k largest of each row's scores {experts}; the result {k, 2}
 // holds their indices and softmax weights among each other, times perExpert's.
 func (b Builder) Route(scores *Node, perExpert *Weight, k int) *Node {
-	n := b.weighted(Route, perExpert, tensor.Shape{scores.Shape.Size()}, tensor.Shape{k, 2}, nil, scores)
-	n.Name, n.HF = b.unique(join(b.gguf, "ffn_route")), ""
-	if k < 1 || k > scores.Shape.Size() {
-		b.errorf(n, "%d of %d experts", k, scores.Shape.Size())
+	return b.RouteWith(scores, k, RouteAttr{}, perExpert, nil)
+}
+
+// RouteWith is Route by other rules. perExpert may be nil, and bias has to be where there is no bias.
+func (b Builder) RouteWith(scores *Node, k int, a RouteAttr, perExpert, bias *Weight) *Node {
+	count := scores.Shape.Size()
+	if a.Biased = bias != nil; a.Groups == 0 || a.Groups == 1 {
+		a.Groups, a.Kept, a.Best = 0, 0, 0 // one group is all experts
+	}
+	n := b.add(&Node{Op: Route, Name: join(b.gguf, "ffn_route"), Shape: tensor.Shape{k, 2}, In: []*Node{scores}, Attr: a})
+	for _, w := range []*Weight{perExpert, bias} {
+		if w != nil {
+			b.check(n, w, tensor.Shape{count})
+			n.W = append(n.W, w)
+		}
+	}
+	from := count // experts that are chosen from
+	if a.Groups != 0 {
+		if a.Groups < 0 || count%a.Groups != 0 || a.Kept < 1 || a.Kept > a.Groups || a.Best < 0 || a.Best > count/a.Groups {
+			b.errorf(n, "%d of %d groups of %d experts, by the best %d of each", a.Kept, a.Groups, count, a.Best)
+			return n
+		}
+		from = count / a.Groups * a.Kept
+	}
+	if k < 1 || k > from {
+		b.errorf(n, "%d of %d experts", k, from)
+	}
+	if !(math.Abs(a.Factor) <= 1e30) {
+		b.errorf(n, "weights of experts times %v", a.Factor)
 	}
 	return n
 }
@@ -248,9 +314,43 @@ func (b Builder) Route(scores *Node, perExpert *Weight, k int) *Node {
 // Experts runs the routed gated MLPs, of intermediate size ff, over x and sums
 // them by weight. gateUp is [experts, 2·ff, in], down [experts, in, ff].
 func (b Builder) Experts(act Activation, gateUp, down *Weight, x, route *Node, experts, ff int) *Node {
+	return b.ExpertsWith(ExpertsAttr{ActAttr: ActAttr{Act: act}}, []*Weight{gateUp, down}, nil, x, route, experts, ff)
+}
+
+// ExpertsWith is Experts of another form: matrices as a.Form lists them, and biases, if
+// there are any, of each of them.
+func (b Builder) ExpertsWith(a ExpertsAttr, matrices, biases []*Weight, x, route *Node, experts, ff int) *Node {
 	d := x.Shape.Size()
-	n := b.weighted(Experts, gateUp, tensor.Shape{experts, 2 * ff, d}, x.Shape, ActAttr{act}, x, route)
-	b.check(n, down, tensor.Shape{experts, d, ff})
-	n.W = append(n.W, down)
+	rows := ff
+	if a.Form == Fused || a.Form == Interleaved {
+		rows = 2 * ff
+	}
+	a.Biased = len(biases) > 0
+	n := b.weighted(Experts, matrices[0], tensor.Shape{experts, rows, d}, x.Shape, a, x, route)
+	n.W = append(append([]*Weight{}, matrices...), biases...)
+	if a.Form == Apart {
+		b.check(n, matrices[1], tensor.Shape{experts, ff, d})
+	}
+	b.check(n, matrices[len(matrices)-1], tensor.Shape{experts, d, ff})
+	for i, w := range biases {
+		width := rows
+		if i == len(biases)-1 {
+			width = d
+		}
+		b.check(n, w, tensor.Shape{experts, width})
+	}
+	b.checkActivation(n, a.ActAttr)
+	if want := a.Form.Firsts() + 1; len(matrices) != want || a.Biased && len(biases) != want {
+		b.errorf(n, "%d matrices and %d biases, experts that are %v have %d", len(matrices), len(biases), a.Form, want)
+	}
+	if a.Form == Ungated && (a.Limit != 0 || a.Plus != 0 || a.Alpha != 0) {
+		b.errorf(n, "limits of gate and up without a gate")
+	}
 	return n
+}
+
+func (b Builder) checkActivation(n *Node, a ActAttr) {
+	if !(a.Limit >= 0 && a.Alpha >= 0 && a.Limit <= 1e30 && a.Alpha <= 1e30 && a.Plus >= -1e30 && a.Plus <= 1e30) {
+		b.errorf(n, "activation with limit %v, alpha %v, plus %v", a.Limit, a.Alpha, a.Plus)
+	}
 }

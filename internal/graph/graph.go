@@ -9,37 +9,51 @@ package graph
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Op is an operation. The list is meant to be final: a new one needs its
-// meaning in backend/ref, a case in backend/backendtest and a kernel in every
-// backend.
+// Op is an operation. The list is open, at a price: a new operation needs its
+// meaning in backend/ref, a case in backend/backendtest, a kernel in every
+// backend, a place in lab/sim, and a fault and a cause in the lab. Where the
+// arithmetic is the same loop, an attribute of an operation that exists is better.
 type Op uint8
 
 const (
-	Embed     Op = iota // rows of a weight by token id, scaled; EmbedAttr
-	Linear              // x·Wᵀ
-	RMSNorm             // x / rms(x) along the last dimension, weighted or not; NormAttr
-	RoPE                // rotary position embedding, half style; RoPEAttr
-	StoreKV             // keys and values into the step's pages; *KV
-	Attention           // softmax(q·kᵀ·scale)·v over the stored pages; AttentionAttr
-	Add                 // of two nodes, or of a node and a weight
-	Mul                 // likewise
-	Scale               // by a constant; ScaleAttr
-	GLU                 // act(gate)·up; ActAttr
-	Act                 // activation alone; ActAttr
-	Softcap             // c·tanh(x/c); ScaleAttr
-	Rows                // the rows that the step wants logits of
-	View                // part of each row under another shape, no copy; ViewAttr
-	Route               // the k largest scores of each row and their softmax: pairs of index and weight
-	Experts             // the routed gated MLPs, summed by weight; ActAttr
+	Embed      Op = iota // rows of a weight by token id, scaled; EmbedAttr
+	Linear               // x·Wᵀ
+	RMSNorm              // x / rms(x) along the last dimension, weighted or not; NormAttr
+	RoPE                 // rotary position embedding; RoPEAttr
+	StoreKV              // keys and values into the step's pages; *KV
+	Attention            // softmax(q·kᵀ·scale)·v over the stored pages; AttentionAttr
+	Add                  // of two nodes, or of a node and a weight
+	Mul                  // likewise
+	Scale                // by a constant; ScaleAttr
+	GLU                  // act(gate)·up; ActAttr
+	Act                  // activation alone; ActAttr
+	Softcap              // c·tanh(x/c); ScaleAttr
+	Rows                 // the rows that the step wants logits of
+	View                 // part of each row under another shape, no copy; ViewAttr
+	Route                // the k best experts of each row by its scores: pairs of index and weight; RouteAttr
+	Experts              // the routed MLPs, summed by weight; ExpertsAttr
+	LayerNorm            // (x - mean) / deviation along the last dimension, weighted and biased or not; NormAttr
+	L2Norm               // x / |x| along the last dimension; NormAttr
+	Concat               // two nodes, side by side along the last dimension
+	Slice                // part of the last dimension; SliceAttr
+	EmbedPos             // rows of a weight by position
+	ScalePos             // by a factor of the position; ScalePosAttr
+	Pool                 // one row of all rows of a sequence, for each row that the step wants; PoolAttr
+	HeadLinear           // x·Wᵀ of each head, with a matrix of its own
+	Conv                 // causal convolution of each channel over its last inputs; has a State
+	SSMScan              // Mamba 2's selective scan; has a State
+	DeltaScan            // the gated delta rule's scan; has a State
 	numOps
 )
 
 var opNames = [numOps]string{"embed", "linear", "rms_norm", "rope", "store_kv", "attention", "add", "mul",
-	"scale", "glu", "act", "softcap", "rows", "view", "route", "experts"}
+	"scale", "glu", "act", "softcap", "rows", "view", "route", "experts", "layer_norm", "l2_norm", "concat", "slice",
+	"embed_pos", "scale_pos", "pool", "head_linear", "conv", "ssm_scan", "delta_scan"}
 
 func (o Op) String() string {
 	if o < numOps {
@@ -48,44 +62,6 @@ func (o Op) String() string {
 	return fmt.Sprintf("Op(%d)", uint8(o))
 }
 
-// Activation is the non-linearity of a GLU, Act or Experts node.
-type Activation uint8
-
-const (
-	SiLU     Activation = iota // x·sigmoid(x)
-	GELUTanh                   // GELU, tanh form
-)
-
-func (a Activation) String() string { return [...]string{"silu", "gelu_tanh"}[a] }
-
-// UnmarshalText knows Hugging Face's names of the activations.
-func (a *Activation) UnmarshalText(name []byte) error {
-	switch string(name) {
-	case "silu", "swish":
-		*a = SiLU
-	case "gelu_pytorch_tanh", "gelu_tanh":
-		*a = GELUTanh
-	default:
-		return fmt.Errorf("activation %q is not supported (silu and gelu_pytorch_tanh are)", name)
-	}
-	return nil
-}
-
-// Attributes of nodes, by operation.
-type (
-	EmbedAttr struct{ Scale float32 }
-	NormAttr  struct{ Eps, Offset float32 } // Offset is added to the weight
-	RoPEAttr  struct{ Freqs []float64 }     // a turning speed per pair; pairs past its end stay
-	ScaleAttr struct{ By float64 }
-	ActAttr   struct{ Act Activation }
-	ViewAttr  struct{ Offset int } // first element of the row
-
-	AttentionAttr struct {
-		KV    *KV
-		Scale float64
-	}
-)
-
 // KV names one layer's store of keys and values. Layers that share a store
 // share the pointer.
 type KV struct {
@@ -93,6 +69,37 @@ type KV struct {
 	Heads  int
 	Dim    int // of a head
 	Window int // positions that a query sees, itself included; 0 for all
+
+	Chunked  bool // a query sees those of its own run of Window positions, the first run from 0 on (Llama 4)
+	ValueDim int  // of a head's values; 0 for Dim
+	Latent   bool // values are the first ValueDim elements of keys, and not stored (DeepSeek-V2, absorbed)
+}
+
+// Values is the size of a head's values.
+func (kv *KV) Values() int {
+	if kv.ValueDim > 0 {
+		return kv.ValueDim
+	}
+	return kv.Dim
+}
+
+// Oldest is the first position that a query at pos sees.
+func (kv *KV) Oldest(pos int) int {
+	switch {
+	case kv.Window == 0:
+		return 0
+	case kv.Chunked:
+		return pos - pos%kv.Window
+	}
+	return max(0, pos-kv.Window+1)
+}
+
+// State names what a node keeps of each sequence from row to row: a convolution its
+// last inputs, a scan its sum. All of it is 0 before the sequence's first row.
+type State struct {
+	Layer int
+	Name  string // among the states of its layer: conv, scan
+	Size  int    // elements, float32 (float64 in backend/ref)
 }
 
 // Weight is a tensor of the checkpoint, bound to a model field by its tags. A
@@ -105,9 +112,7 @@ type Weight struct {
 
 // Matrix is the i-th matrix of a weight [count, rows, columns].
 func (w *Weight) Matrix(i int) *Weight {
-	size := len(w.Data) / w.Shape[0]
-	return &Weight{GGUF: w.GGUF, HF: w.HF, Tensor: tensor.Tensor{Name: w.Name, DType: w.DType,
-		Shape: w.Shape[1:], Data: w.Data[i*size : (i+1)*size]}}
+	return &Weight{GGUF: w.GGUF, HF: w.HF, Tensor: w.Tensor.Matrix(i)}
 }
 
 // Fault is how a tensor of a file disagrees with the model.
@@ -130,7 +135,7 @@ type TensorError struct {
 // ErrNoStore is the error for a layer that shares the keys and values of none.
 var ErrNoStore = errors.New("no earlier layer stores the keys and values that this one shares")
 
-// NewTensorError says what is wrong in words, too.
+// NewTensorError also describes the error in words.
 func NewTensorError(name string, f Fault, format string, args ...any) *TensorError {
 	return &TensorError{name, f, fmt.Sprintf(format, args...)}
 }
@@ -149,6 +154,7 @@ type Node struct {
 	In    []*Node
 	W     []*Weight
 	Attr  any
+	State *State // that it reads and writes, nil for most
 	Pos   string // file:line in the architecture that recorded it
 }
 
@@ -171,6 +177,17 @@ func (g *Graph) Node(name string) *Node {
 		}
 	}
 	return nil
+}
+
+// States lists the states of g's nodes, each once.
+func (g *Graph) States() []*State {
+	var states []*State
+	for _, n := range g.Nodes {
+		if n.State != nil && !slices.Contains(states, n.State) {
+			states = append(states, n.State)
+		}
+	}
+	return states
 }
 
 // KVs lists the stores in the order in which they are first written.

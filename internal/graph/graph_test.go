@@ -167,13 +167,14 @@ func TestErrors(t *testing.T) {
 }
 
 func TestActivation(t *testing.T) {
-	for name, want := range map[string]Activation{"silu": SiLU, "swish": SiLU, "gelu_pytorch_tanh": GELUTanh, "gelu_tanh": GELUTanh} {
+	for name, want := range map[string]Activation{"silu": SiLU, "swish": SiLU, "gelu_pytorch_tanh": GELUTanh, "gelu_tanh": GELUTanh, "gelu_new": GELUTanh,
+		"gelu": GELUErf, "relu2": ReLUSquared, "sigmoid": Sigmoid, "tanh": Tanh} {
 		var a Activation
 		if err := a.UnmarshalText([]byte(name)); err != nil || a != want {
 			t.Errorf("%s: %v, %v", name, a, err)
 		}
 	}
-	for _, name := range []string{"gelu", "relu", ""} { // gelu is the exact form
+	for _, name := range []string{"quick_gelu", "relu", ""} {
 		var a Activation
 		if err := a.UnmarshalText([]byte(name)); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%q: %v", name, err)

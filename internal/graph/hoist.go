@@ -1,29 +1,32 @@
 package graph
 
 // Hoist is g with its Rows node as early as can be: what no later row reads, through
-// keys and values, is computed for the rows alone whose logits are wanted. In a prompt
+// keys and values or a state, is computed for the rows alone whose logits are wanted. In a prompt
 // that leaves out most of the last layer, and all layers behind the last one that
-// stores keys and values (Gemma 4 E2B: 20 of 35). Nodes are copies, and those that
+// stores keys and values (Gemma 4 E2B: 20 of 35). A node with a state sees every row. Nodes are copies, and nodes that
 // need only some rows follow Rows nodes of their inputs; values of rows do not change.
 // Nodes that are computed together, with the same inputs, stay so: those of a node are
-// what together returns, which may be nil.
+// what together returns, which may be nil. Those that keep wants have every row, if they had; it
+// may be nil, too.
 //
 // (llama.cpp's inp_out_ids drops rows behind the last layer's attention.)
-func (g *Graph) Hoist(together func(*Node) []*Node) *Graph {
-	every, last := g.stored(together), g.Result()
+func (g *Graph) Hoist(together func(*Node) []*Node, keep func(*Node) bool) *Graph {
+	every, last := g.stored(together, keep), g.Result()
 	if every[last] || last.Op == Rows || !g.Live().After[last] {
 		return g
 	}
 	h := hoister{every: every, of: map[*Node]*Node{}, rows: map[*Node]*Node{}}
 	for _, n := range g.Nodes {
 		if n.Op == Rows {
-			h.of[n] = h.wanted(n.In[0])
+			if h.of[n] = h.wanted(n.In[0]); keep != nil && keep(n) { // under its own name, too
+				h.add(&Node{Op: View, Name: n.Name, Layer: n.Layer, Shape: n.Shape, In: []*Node{h.of[n]}, Attr: ViewAttr{}, Pos: n.Pos})
+			}
 			continue
 		}
 		c := *n
 		c.In = make([]*Node, len(n.In))
 		for i, in := range n.In {
-			if c.In[i] = h.of[in]; !every[n] {
+			if c.In[i] = h.of[in]; !every[n] && n.Op != Pool {
 				c.In[i] = h.wanted(in)
 			}
 		}
@@ -32,17 +35,17 @@ func (g *Graph) Hoist(together func(*Node) []*Node) *Graph {
 	return &Graph{h.nodes}
 }
 
-// stored is the embeddings, and the nodes that keys and values are computed from, or
-// together with: those of each row.
-func (g *Graph) stored(together func(*Node) []*Node) map[*Node]bool {
-	every := map[*Node]bool{}
+// stored is the embeddings, the nodes that write states, and those that keys, values
+// and states are computed from, or together with: those of each row; and so are those that keep wants.
+func (g *Graph) stored(together func(*Node) []*Node, keep func(*Node) bool) map[*Node]bool {
+	every, after := map[*Node]bool{}, g.Live().After
 	for i := len(g.Nodes) - 1; i >= 0; i-- {
 		n := g.Nodes[i]
-		if every[n] = every[n] || n.Op == StoreKV || n.Op == Embed; every[n] {
+		if every[n] = every[n] || keep != nil && !after[n] && keep(n) || n.Op == StoreKV || n.Op == Embed || n.Op == EmbedPos || n.State != nil; every[n] || n.Op == Pool {
 			for _, in := range n.In {
 				every[in] = true
 			}
-			if together != nil {
+			if together != nil && every[n] {
 				for _, m := range together(n) {
 					every[m] = true
 				}

@@ -18,7 +18,7 @@ func TestHoist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := g.Hoist(nil)
+	h := g.Hoist(nil, nil)
 	var b strings.Builder
 	if err := Print(&b, h); err != nil || !strings.HasPrefix(b.String(), hoisted) {
 		t.Errorf("%v\n%s", err, b.String())
@@ -58,7 +58,7 @@ func TestHoistTogether(t *testing.T) {
 			return []*Node{q}
 		}
 		return nil
-	})
+	}, nil)
 	if n := h.Node("blk.0.attn_q"); n.In[0].Op == Rows || h.Node("blk.0.attn_q.rows") == nil {
 		t.Errorf("%s reads %v", n.Name, n.In[0])
 	}
@@ -70,8 +70,33 @@ func TestHoistNothing(t *testing.T) {
 	every.Linear(weight("output", 16, 8), every.Embed(weight("token_embd", 16, 8), 16, 8, 1), 16)
 	last.Outputs(last.Embed(weight("token_embd", 16, 8), 16, 8, 1))
 	for _, b := range []Builder{every, last} {
-		if g, err := b.Graph(); err != nil || g.Hoist(nil) != g {
+		if g, err := b.Graph(); err != nil || g.Hoist(nil, nil) != g {
 			t.Errorf("hoisted, or %v", err)
 		}
+	}
+}
+
+// TestHoistState: a node with a state sees every row, and is what every row's inputs are for.
+func TestHoistState(t *testing.T) {
+	b := New()
+	x := b.Embed(weight("token_embd", 16, 8), 16, 8, 1)
+	scan := b.Scale(b.Linear(weight("in", 8, 8), x, 8), 2) // stands for a scan
+	scan.State = &State{Layer: 3, Name: "scan", Size: 8}
+	b.Linear(weight("output", 16, 8), b.Outputs(b.Linear(weight("out", 8, 8), scan, 8)), 16)
+	g, err := b.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := g.Hoist(nil, nil)
+	after := h.Live().After
+	if n := h.Node("scale"); after[n] || n.State != scan.State || !after[h.Node("model.out.out")] {
+		t.Errorf("%v", h.Nodes)
+	}
+	if s := h.States(); len(s) != 1 || s[0] != scan.State {
+		t.Errorf("states %v", s)
+	}
+	var out strings.Builder
+	if err := Print(&out, g); err != nil || !strings.Contains(out.String(), "scale(in) [8] by=2 state=3:scan:8\n") {
+		t.Errorf("%v\n%s", err, out.String())
 	}
 }

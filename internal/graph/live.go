@@ -1,11 +1,14 @@
 package graph
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Live tells when the values of a graph are needed, for backends that hand out
 // their buffers again.
 type Live struct {
-	After map[*Node]bool    // nodes behind Rows: they have a row for each output
+	After map[*Node]bool    // nodes behind Rows or Pool: they have a row for each output
 	root  map[*Node]*Node   // of a view: the node whose buffer it shows
 	last  map[*Node]int     // by root: the ID of the last node that reads it
 	kept  map[*Node][]*Node // by node: what Keep leaves to it
@@ -19,7 +22,7 @@ func (g *Graph) Live() *Live {
 		if n.Alias() {
 			l.root[n] = l.root[n.In[0]]
 		}
-		l.After[n] = n.Op == Rows
+		l.After[n] = n.Op == Rows || n.Op == Pool
 		for _, in := range n.In {
 			l.last[l.root[in]] = n.ID
 			l.After[n] = l.After[n] || l.After[in]
@@ -45,6 +48,9 @@ func (l *Live) Keep(n, later *Node) {
 		}
 	}
 }
+
+// Hold says that n's value is needed until the end.
+func (l *Live) Hold(n *Node) { l.last[l.root[n]] = math.MaxInt }
 
 // Freed lists the nodes whose values nobody needs behind n.
 func (l *Live) Freed(n *Node) (freed []*Node) {

@@ -22,6 +22,9 @@ func Print(w io.Writer, g *Graph) error {
 			args = append(args, fmt.Sprintf("%s%v", w.GGUF, []int(w.Shape)))
 		}
 		fmt.Fprintf(b, "(%s) %v%s", strings.Join(args, ", "), []int(n.Shape), attributes(n.Attr))
+		if n.State != nil {
+			fmt.Fprintf(b, " state=%d:%s:%d", n.State.Layer, n.State.Name, n.State.Size)
+		}
 		if n.HF != "" {
 			fmt.Fprintf(b, " ; %s", n.HF)
 		}
@@ -37,21 +40,32 @@ func attributes(attr any) string {
 	case NormAttr:
 		return fmt.Sprintf(" eps=%g offset=%g", a.Eps, a.Offset)
 	case RoPEAttr:
-		return fmt.Sprintf(" freqs=%d:%s", len(a.Freqs), ends(a.Freqs))
+		return fmt.Sprintf(" freqs=%d:%s", len(a.Freqs), ends(a.Freqs)) + set("dim", a.Dim) + flag("interleaved", a.Interleaved) + set("magnitude", a.Magnitude) + set("sections", a.Sections) + flag("woven", a.Woven)
 	case *KV:
 		return " " + a.String()
 	case AttentionAttr:
-		return fmt.Sprintf(" %v scale=%.7g", a.KV, a.Scale)
+		return fmt.Sprintf(" %v scale=%.7g", a.KV, a.Scale) + set("cap", a.Cap) + flag("bidirectional", a.Bidirectional)
 	case ScaleAttr:
 		return fmt.Sprintf(" by=%.7g", a.By)
 	case ActAttr:
-		return fmt.Sprintf(" act=%v", a.Act)
+		return a.text()
+	case ExpertsAttr:
+		return a.ActAttr.text() + set("form", a.Form) + flag("biased", a.Biased) + flag("on_input", a.OnInput)
+	case RouteAttr:
+		return set("weigh", a.Weigh) + flag("normalize", a.Normalize) + set("factor", a.Factor) + flag("biased", a.Biased) +
+			set("groups", a.Groups) + set("kept", a.Kept) + set("best", a.Best)
 	case ViewAttr:
 		if a.Offset != 0 {
 			return fmt.Sprintf(" offset=%d", a.Offset)
 		}
+	case fmt.Stringer:
+		return " " + a.String()
 	}
 	return ""
+}
+
+func (a ActAttr) text() string {
+	return fmt.Sprintf(" act=%v", a.Act) + set("limit", a.Limit) + set("alpha", a.Alpha) + set("plus", a.Plus)
 }
 
 // ends shows where frequencies start and end, which tells bases and scalings apart.
@@ -67,5 +81,22 @@ func (kv *KV) String() string {
 	if kv.Window > 0 {
 		s += fmt.Sprintf(" window=%d", kv.Window)
 	}
-	return s
+	return s + flag("chunked", kv.Chunked) + set("values", kv.ValueDim) + flag("latent", kv.Latent)
+}
+
+// set is an attribute that is not its zero value.
+func set[T comparable](name string, v T) string {
+	var zero T
+	if v == zero {
+		return ""
+	}
+	return fmt.Sprintf(" %s=%v", name, v)
+}
+
+// flag is an attribute that is said or not.
+func flag(name string, on bool) string {
+	if on {
+		return " " + name
+	}
+	return ""
 }

@@ -24,9 +24,9 @@ type Collector struct {
 // alike.
 func NewCollector(g *graph.Graph, head bool) *Collector {
 	c := &Collector{weights: map[*graph.Node][]string{}, sums: map[*graph.Node]*Entry{}, experts: map[*graph.Node][2]*Entry{}}
-	behind := map[*graph.Node]bool{} // behind Rows
+	behind := map[*graph.Node]bool{} // behind Rows or Pool
 	for _, n := range g.Nodes {
-		behind[n] = n.Op == graph.Rows
+		behind[n] = n.Op == graph.Rows || n.Op == graph.Pool
 		for _, in := range n.In {
 			behind[n] = behind[n] || behind[in]
 		}
@@ -37,7 +37,8 @@ func NewCollector(g *graph.Graph, head bool) *Collector {
 			c.sums[in] = &Entry{make([]float64, in.Shape.Size()), make([]float64, 1)}
 		case n.Op == graph.Experts:
 			var e [2]*Entry
-			for i, w := range n.W {
+			matrices, _ := n.ExpertWeights()
+			for i, w := range []*graph.Weight{matrices[0], matrices[len(matrices)-1]} {
 				count := w.Shape[0]
 				e[i] = &Entry{make([]float64, count*w.Shape.Last()), make([]float64, count)}
 			}
@@ -113,9 +114,11 @@ func (c *Collector) Drain(m *Matrix) error {
 		}
 	}
 	for n, e := range c.experts {
-		for i, w := range n.W {
-			got.Entries[w.GGUF+".weight"] = e[i]
+		matrices, _ := n.ExpertWeights()
+		for _, w := range matrices {
+			got.Entries[w.GGUF+".weight"] = e[0]
 		}
+		got.Entries[matrices[len(matrices)-1].GGUF+".weight"] = e[1]
 	}
 	if err := m.Add(got); err != nil {
 		return err

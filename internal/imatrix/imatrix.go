@@ -1,13 +1,13 @@
-// Package imatrix has importance matrices: how large the activations are that
-// each column of a weight multiplies, measured over a text. Quantizers spend
+// Package imatrix measures importance matrices: the size of the activations that
+// each column of a weight multiplies, over a text. Quantizers spend
 // their precision on the columns that matter.
 //
 // The file is llama.cpp's (tools/imatrix): a GGUF file whose general.type is
 // imatrix, with imatrix.datasets, imatrix.chunk_count and imatrix.chunk_size, and
 // for a weight NAME the float32 tensors NAME.in_sum2 [matrices, columns], sums of
 // squared activations, and NAME.counts [matrices, 1], how many rows they are of; of a
-// weight that is one matrix [columns] and [1]. What llama-imatrix wrote before mid 2025
-// is read, too (old.go).
+// weight that is one matrix [columns] and [1]. The files that llama-imatrix wrote before
+// mid 2025 are read, too (old.go).
 package imatrix
 
 import (
@@ -39,7 +39,7 @@ type Matrix struct {
 	Entries   map[string]*Entry
 }
 
-// Entry is what is known of one weight, by its name in GGUF with .weight.
+// Entry is the sums of one weight, by its name in GGUF with .weight.
 type Entry struct {
 	Sums   []float64 // [matrices, columns] of squared activations
 	Counts []float64 // [matrices], or [1] for all of them: rows that Sums are of
@@ -129,7 +129,7 @@ func parseGGUF(f *gguf.File) (*Matrix, error) {
 	for key, to := range map[string]*int{"imatrix.chunk_count": &m.Chunks, "imatrix.chunk_size": &m.ChunkSize} {
 		n, err := f.Metadata.Uint(key)
 		if err != nil || n > math.MaxInt32 {
-			return nil, errors.Join(fmt.Errorf("key %q: %d, possible are 0 to %d", key, n, math.MaxInt32), err)
+			return nil, errors.Join(fmt.Errorf("key %q: %d, want 0 to %d", key, n, math.MaxInt32), err)
 		}
 		*to = int(n)
 	}
@@ -183,7 +183,7 @@ func numbers(t tensor.Tensor) ([]float64, error) {
 	for i := range x {
 		x[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:])))
 		if !(x[i] >= 0 && x[i] <= math.MaxFloat32) {
-			return nil, fmt.Errorf("value %d is %v, possible are finite ones from 0", i, x[i])
+			return nil, fmt.Errorf("value %d is %v, want a finite number from 0", i, x[i])
 		}
 	}
 	return x, nil

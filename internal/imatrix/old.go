@@ -25,7 +25,7 @@ func (o *old) count(what string) (int, error) {
 	}
 	n := int32(binary.LittleEndian.Uint32(o.rest))
 	if n < 0 {
-		return 0, fmt.Errorf("%s: %d, possible are 0 and above", what, n)
+		return 0, fmt.Errorf("%s: %d, want 0 or more", what, n)
 	}
 	o.rest = o.rest[4:]
 	return int(n), nil
@@ -88,7 +88,7 @@ func (o *old) entry(m *Matrix) error {
 	}
 	hidden := func(r rune) bool { return !unicode.IsGraphic(r) }
 	if _, twice := m.Entries[name]; twice || name == "" || len(name) > maxName || strings.ContainsFunc(name, hidden) {
-		return fmt.Errorf("the name %q, possible are up to %d bytes without control characters, other than those before", name[:min(len(name), 80)], maxName)
+		return fmt.Errorf("the name %q, want a new name of at most %d bytes, without control characters", name[:min(len(name), 80)], maxName)
 	}
 	windows, err := o.count("windows of " + name)
 	if err != nil {

@@ -1,16 +1,29 @@
-// Package kv keeps the books of the key and value cache: which page holds
-// which positions of which sequence. It holds no keys and values; a backend
-// stores them by the page numbers given here.
+// Package kv keeps the page tables of sequences: which page holds which
+// positions of which sequence. It holds no keys and values; a backend stores them by
+// the page numbers given here.
 //
-// A page is a run of PageSize positions. Layers that see the same window form
-// a class and share page tables. In the class of full layers (window 0) a
-// sequence's table grows with it; in the others it is a ring just long enough
-// for the window and one step.
+// A page is a run of PageSize positions. Layers that keep the same positions form
+// a class and share page tables. In the class of full layers a sequence's table
+// grows with it (Pages); in those of windows it is a ring just long enough for the
+// window and one step (Ring). Convolutions and scans keep no positions but a state
+// of fixed size: a sequence has one slot for all of them (Slot).
+//
+// A pool with a bound on its memory also keeps what sequences leave behind, while there
+// is room: a tree of full pages, found by their tokens and all tokens before them. A
+// sequence starts from the longest prefix there (Adopt), and puts its own pages there
+// (Commit). Pages are counted by reference, and a page that somebody else holds is never
+// written: Grow replaces it, by a copy where it is to be continued.
+//
+// Sharing rests on two things: what is kept of position p follows from tokens 0 to p
+// alone, which holds where attention is causal (else see Options.Private), and the same
+// tokens give the same bits, however they were cut into steps.
 package kv
 
 import (
+	"container/list"
 	"errors"
-	"fmt"
+	"math"
+	"sort"
 	"sync"
 )
 
@@ -23,168 +36,205 @@ const PageSize = 64
 // no page is free.
 var ErrFull = errors.New("kv: the context is full")
 
-// Pool hands out pages to sequences. It is safe for concurrent use; a Sequence
-// is not.
-type Pool struct {
-	windows []int // of each class; 0 for full layers
-	context int   // positions a sequence may have
-	chunk   int   // positions a step may add to one sequence
+// ErrBudget is the ErrFull of a bound on bytes (Pool.Bound): the context has room.
+var ErrBudget error = overBudget{}
 
-	mu   sync.Mutex
-	free [][]int32 // per class, returned pages
-	made []int32   // per class, pages ever handed out
-	left []int     // per class, pages that may still be made; negative for no limit
+type overBudget struct{}
+
+func (overBudget) Error() string        { return "kv: the budget of keys and values is full" }
+func (overBudget) Is(target error) bool { return target == ErrFull }
+
+// Kind is what a class keeps of a sequence.
+type Kind uint8
+
+const (
+	Pages Kind = iota // all positions
+	Ring              // the last positions, at least a window of them
+	Slot              // a state of fixed size
+)
+
+// Class is what some layers have in common: what they keep of a sequence.
+type Class struct {
+	Kind   Kind
+	Window int // of a Ring: positions that a query sees, itself included (of chunked attention, a chunk)
 }
 
-// NewPool makes a pool for layers of the given windows (without duplicates)
-// and sequences of at most context positions, in steps of at most chunk.
-// sequences bounds the pages to what that many full sequences need; 0 is no bound.
-func NewPool(windows []int, context, chunk, sequences int) *Pool {
-	p := &Pool{windows: windows, context: context, chunk: chunk,
-		free: make([][]int32, len(windows)), made: make([]int32, len(windows)), left: make([]int, len(windows))}
-	for c := range windows {
-		p.left[c] = -1
-		if sequences > 0 {
-			p.left[c] = sequences * p.pages(c)
+// Options of a pool.
+type Options struct {
+	Classes []Class // without duplicates, one Slot at most
+	Context int     // positions that a sequence may have
+	Chunk   int     // positions that a step may add to one sequence
+	Private bool    // sequences share nothing: attention is not causal, or each row is to be computed
+}
+
+// Memory is what stands behind the pages: a backend's cache.
+type Memory interface {
+	// Copy makes page to of a class equal to page from; of a slot, its states.
+	Copy(class int, from, to int32) error
+}
+
+// Pool hands out pages to sequences. It is safe for concurrent use; a Sequence
+// is not. Memory is used in Grow and Commit alone, which belong between steps.
+type Pool struct {
+	o      Options
+	slot   int   // the class of slots, negative if there is none
+	most   []int // per class, pages of the longest table
+	window []int // per class, pages that a start at a page end takes, but for full layers
+	block  int   // the most of these, 1 at least
+	memory Memory
+
+	mu    sync.Mutex
+	free  [][]int32 // per class, pages that nobody holds
+	pages [][]page  // per class, all that were ever handed out
+	need  []int     // of Grow
+
+	bytes []int64 // per class, of a page; nil without a bound
+	bound int64   // on the bytes of all pages
+	solo  int     // the longest sequence that the bound holds, alone
+
+	nodes map[key]*node
+	used  list.List // of *node, the least recently used first
+}
+
+// page is who holds a page.
+type page struct {
+	refs int32 // sequences and nodes
+	node *node // that holds it, or nil
+}
+
+// NewPool makes a pool of no pages.
+func NewPool(o Options) *Pool {
+	n := len(o.Classes)
+	p := &Pool{o: o, slot: -1, block: 1, free: make([][]int32, n), pages: make([][]page, n), need: make([]int, n), nodes: map[key]*node{}}
+	for c, class := range o.Classes {
+		if class.Kind == Slot {
+			p.slot = c
 		}
+		p.most = append(p.most, longest(class, o))
+		window := 1
+		if class.Kind == Ring {
+			window = pagesOf(min(class.Window, o.Context) - 1)
+		}
+		p.window, p.block = append(p.window, window), max(p.block, window)
 	}
 	return p
 }
 
-// Classes is the number of classes.
-func (p *Pool) Classes() int { return len(p.windows) }
+// Back names the memory behind the pages. Without it nothing is shared.
+func (p *Pool) Back(m Memory) { p.memory = m }
 
-// Window of class c; 0 for full layers.
-func (p *Pool) Window(c int) int { return p.windows[c] }
+// Classes lists the classes. A class is known by its index.
+func (p *Pool) Classes() []Class { return p.o.Classes }
 
 // Context is the number of positions a sequence may have.
-func (p *Pool) Context() int { return p.context }
+func (p *Pool) Context() int { return p.o.Context }
 
-// pages is the longest table of a sequence in class c.
-func (p *Pool) pages(c int) int {
-	n := p.context
-	if w := p.windows[c]; w > 0 && w < n {
+// longest is the longest table of a sequence, in pages; a slot is a table of one.
+func longest(c Class, o Options) int {
+	n := o.Context
+	if c.Kind == Slot {
+		return 1
+	}
+	if c.Kind == Ring && c.Window < n {
 		// A step's rows are stored before the first of them attends, so the ring
 		// holds the window before the first row and the whole step; one page more
 		// because neither need start at a page.
-		n = min(n, w-1+p.chunk+PageSize)
+		n = min(n, c.Window-1+o.Chunk+PageSize)
 	}
-	return (n + PageSize - 1) / PageSize
+	return pagesOf(n)
 }
+
+// pagesOf is the number of pages that n positions take.
+func pagesOf(n int) int { return (n + PageSize - 1) / PageSize }
 
 // Positions is how many positions a sequence of n tokens keeps in class c,
 // in whole pages.
-func (p *Pool) Positions(c, n int) int {
-	return min((n+PageSize-1)/PageSize, p.pages(c)) * PageSize
+func (p *Pool) Positions(c, n int) int { return min(pagesOf(n), p.most[c]) * PageSize }
+
+// Bound limits the bytes of all pages that are ever made, a page of class c having
+// bytes[c]. It is called before the first page is handed out. Pages are not unmade, so the
+// bound keeps room in each class for the longest sequence that fits alone.
+func (p *Pool) Bound(bound int64, bytes []int64) {
+	p.bound, p.bytes = bound, bytes
+	p.solo = sort.Search(p.o.Context, func(n int) bool { return p.BytesOf(n+1) > bound })
 }
 
-// take hands out a page of class c. The caller holds mu.
-func (p *Pool) take(c int) (int32, bool) {
+// Longest is the number of positions that a sequence may have where it is alone.
+func (p *Pool) Longest() int {
+	if p.bytes == nil {
+		return p.o.Context
+	}
+	return p.solo
+}
+
+// BytesOf is the memory that a sequence of n positions takes, of a pool with a bound.
+func (p *Pool) BytesOf(n int) (bytes int64) {
+	for c, size := range p.bytes {
+		bytes += int64(p.Positions(c, n)/PageSize) * size
+	}
+	return bytes
+}
+
+// Most is the number of pages that class c may ever have, math.MaxInt without a bound.
+func (p *Pool) Most(c int) int {
+	if p.bytes == nil || p.bytes[c] == 0 {
+		return math.MaxInt
+	}
+	left := p.bound - p.BytesOf(p.solo)
+	return p.Positions(c, p.solo)/PageSize + int(left/p.bytes[c])
+}
+
+// Holds is how many sequences of n positions the bound has room for, math.MaxInt without one.
+func (p *Pool) Holds(n int) int {
+	one := p.BytesOf(n)
+	if one == 0 {
+		return math.MaxInt
+	}
+	return int(min(p.bound/one, math.MaxInt))
+}
+
+// Bytes is the memory of all pages that were ever handed out, of a pool with a bound.
+func (p *Pool) Bytes() (n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c, size := range p.bytes {
+		n += int64(len(p.pages[c])) * size
+	}
+	return n
+}
+
+// shares reports whether sequences find what others left.
+func (p *Pool) shares() bool { return p.bytes != nil && p.memory != nil && !p.o.Private }
+
+// fits reports whether so many pages of each class can be taken. The caller holds mu.
+func (p *Pool) fits(need []int) bool {
+	left := p.bound
+	for c, n := range need {
+		made := len(p.pages[c]) + max(0, n-len(p.free[c]))
+		if p.bytes != nil {
+			left -= int64(max(made, p.Positions(c, p.solo)/PageSize)) * p.bytes[c]
+		}
+	}
+	return left >= 0
+}
+
+// take hands out a page of class c, which fits. The caller holds mu.
+func (p *Pool) take(c int) int32 {
+	id := int32(len(p.pages[c]))
 	if n := len(p.free[c]); n > 0 {
-		page := p.free[c][n-1]
+		id = p.free[c][n-1]
 		p.free[c] = p.free[c][:n-1]
-		return page, true
+	} else {
+		p.pages[c] = append(p.pages[c], page{})
 	}
-	if p.left[c] == 0 {
-		return 0, false
-	}
-	p.left[c]--
-	p.made[c]++
-	return p.made[c] - 1, true
+	p.pages[c][id].refs = 1
+	return id
 }
 
-// Sequence is one sequence's page tables.
-type Sequence struct {
-	pool   *Pool
-	length int
-	most   int // the greatest length since it was empty: what the rings hold ends there
-	tables [][]int32
-}
-
-// NewSequence is an empty sequence. It must be freed.
-func (p *Pool) NewSequence() *Sequence {
-	return &Sequence{pool: p, tables: make([][]int32, len(p.windows))}
-}
-
-// Len is the number of positions stored.
-func (s *Sequence) Len() int { return s.length }
-
-// Grow makes room for n more positions, at most a chunk. On ErrFull nothing has changed.
-func (s *Sequence) Grow(n int) error {
-	p := s.pool
-	if n < 0 || n > p.chunk {
-		return fmt.Errorf("kv: a step of %d positions, at most %d are possible", n, p.chunk)
+// drop ends one hold of a page. The caller holds mu.
+func (p *Pool) drop(c int, id int32) {
+	x := &p.pages[c][id]
+	if x.refs--; x.refs == 0 {
+		p.free[c] = append(p.free[c], id)
 	}
-	if s.length+n > p.context {
-		return fmt.Errorf("%w: %d positions and %d more, of %d", ErrFull, s.length, n, p.context)
-	}
-	if !s.extend(s.length + n) {
-		return fmt.Errorf("%w: no page is free", ErrFull)
-	}
-	s.length += n
-	s.most = max(s.most, s.length)
-	return nil
-}
-
-// extend makes the tables long enough for n positions, or reports false and
-// leaves them as they were.
-func (s *Sequence) extend(n int) bool {
-	p := s.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	had := make([]int, len(s.tables))
-	for c, t := range s.tables {
-		had[c] = len(t)
-	}
-	for c := range s.tables {
-		for len(s.tables[c])*PageSize < p.Positions(c, n) {
-			page, ok := p.take(c)
-			if !ok {
-				s.shorten(had)
-				return false
-			}
-			s.tables[c] = append(s.tables[c], page)
-		}
-	}
-	return true
-}
-
-// shorten returns all but the first pages[c] pages of each class. The caller
-// holds the pool's mu.
-func (s *Sequence) shorten(pages []int) {
-	for c, n := range pages {
-		s.pool.free[c] = append(s.pool.free[c], s.tables[c][n:]...)
-		s.tables[c] = s.tables[c][:n]
-	}
-}
-
-// Truncate forgets all but the first n positions. It reports false, and does
-// nothing, where a ring no longer holds the window before position n.
-func (s *Sequence) Truncate(n int) bool {
-	if n < 0 || n > s.length {
-		return false
-	}
-	for c, w := range s.pool.windows {
-		ring := len(s.tables[c]) * PageSize
-		first := (s.most+PageSize-1)/PageSize*PageSize - ring // oldest position still held
-		if w > 0 && first > max(0, n-w+1) {
-			return false
-		}
-	}
-	s.length = n
-	return true
-}
-
-// Page is the page that holds position pos in class c.
-func (s *Sequence) Page(c, pos int) int32 {
-	return s.tables[c][pos/PageSize%len(s.tables[c])]
-}
-
-// Free returns all pages. The sequence is empty again.
-func (s *Sequence) Free() {
-	p := s.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.shorten(make([]int, len(s.tables)))
-	s.length, s.most = 0, 0
 }

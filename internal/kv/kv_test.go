@@ -4,9 +4,30 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 )
+
+// classes are those of some windows, 0 being full layers.
+func classes(windows ...int) (all []Class) {
+	for _, w := range windows {
+		if w == 0 {
+			all = append(all, Class{})
+			continue
+		}
+		all = append(all, Class{Ring, w})
+	}
+	return all
+}
+
+// bounded is a pool with room for so many full sequences, a page having a byte.
+func bounded(o Options, sequences int) *Pool {
+	p := NewPool(o)
+	p.Bound(0, slices.Repeat([]int64{1}, len(o.Classes)))
+	p.Bound(int64(sequences)*p.BytesOf(o.Context), p.bytes)
+	return p
+}
 
 // notebook remembers what was stored where, and checks what is to be read.
 type notebook struct {
@@ -50,7 +71,7 @@ func TestPages(t *testing.T) {
 	for range 200 {
 		windows := []int{0, 1 + r.IntN(300), 301 + r.IntN(1000)}[r.IntN(2):]
 		context, chunk := 1+r.IntN(1000), 1+r.IntN(200)
-		p := NewPool(windows, context, chunk, 3)
+		p := bounded(Options{Classes: classes(windows...), Context: context, Chunk: chunk}, 3)
 		b := &notebook{t, windows, map[[3]int]int{}}
 		seqs := []*Sequence{p.NewSequence(), p.NewSequence(), p.NewSequence()}
 		for range 100 {
@@ -59,7 +80,10 @@ func TestPages(t *testing.T) {
 			from := s.Len()
 			if r.IntN(3) == 0 {
 				n := max(0, from-r.IntN(1+[]int{chunk, 300}[r.IntN(2)]))
-				if !s.Truncate(n) {
+				if left := s.Truncate(n); left != n {
+					if left != 0 {
+						t.Fatalf("%d positions left of %d, and no snapshot", left, n)
+					}
 					refused++
 					continue
 				}
@@ -79,7 +103,7 @@ func TestPages(t *testing.T) {
 			b.store(s, i, from)
 			b.check(s, i, from)
 			if r.IntN(8) == 0 { // a step that fails leaves the sequence as it was
-				if !s.Truncate(from) {
+				if s.Truncate(from) != from {
 					t.Fatalf("windows %v, chunk %d: cannot take back %d of %d positions", windows, chunk, n, from+n)
 				}
 				b.check(s, i, from)
@@ -108,7 +132,7 @@ func TestRing(t *testing.T) {
 		{math.MaxInt, 100, 64, 2}, // no overflow
 		{0, 1000, 64, 16},
 	} {
-		p := NewPool([]int{x.window}, x.context, x.chunk, 1)
+		p := bounded(Options{Classes: classes(x.window), Context: x.context, Chunk: x.chunk}, 1)
 		if got := p.Positions(0, x.context); got != x.pages*PageSize {
 			t.Errorf("%+v: %d positions", x, got)
 		}
@@ -134,48 +158,51 @@ func TestRing(t *testing.T) {
 }
 
 func TestTruncate(t *testing.T) {
-	p := NewPool([]int{0, 64}, 4096, 32, 1)
+	p := bounded(Options{Classes: classes(0, 64), Context: 4096, Chunk: 32}, 1)
 	s := p.NewSequence()
 	for range 20 {
 		if err := s.Grow(32); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if s.Truncate(100) || s.Len() != 640 {
-		t.Error("a ring of 64 gave back position 36 of 640")
-	}
-	if !s.Truncate(630) || s.Len() != 630 {
+	if s.Truncate(630) != 630 || s.Len() != 630 {
 		t.Error("truncating by ten failed")
 	}
-	if s.Truncate(631) || s.Truncate(-1) {
-		t.Error("truncated to more than there was, or to less than nothing")
+	if s.Truncate(631) != 630 {
+		t.Error("truncated to more than there was")
+	}
+	if s.Truncate(100) != 0 || s.Len() != 0 {
+		t.Error("a ring of 64 gave back position 36 of 640")
+	}
+	if s.Truncate(-1) != 0 {
+		t.Error("truncated to less than nothing")
 	}
 }
 
 // TestTruncateTwice: a ring that has passed a position does not hold it again
 // because the sequence became shorter since.
 func TestTruncateTwice(t *testing.T) {
-	p := NewPool([]int{64}, 4096, 32, 1) // a ring of 192
+	p := bounded(Options{Classes: classes(64), Context: 4096, Chunk: 32}, 1) // a ring of 192
 	s := p.NewSequence()
 	for range 20 {
 		if err := s.Grow(32); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !s.Truncate(520) {
+	if s.Truncate(520) != 520 {
 		t.Fatal("the ring holds 448 to 639, enough for position 520")
 	}
-	if s.Truncate(500) {
+	if s.Truncate(500) != 0 {
 		t.Error("position 437, which 629 has overwritten, was given back")
 	}
 	s.Free()
-	if err := s.Grow(10); err != nil || !s.Truncate(0) {
+	if err := s.Grow(10); err != nil || s.Truncate(0) != 0 {
 		t.Errorf("after Free: %v", err)
 	}
 }
 
 func TestBounds(t *testing.T) {
-	p := NewPool([]int{0}, 128, 64, 1)
+	p := bounded(Options{Classes: classes(0), Context: 128, Chunk: 64}, 1)
 	a, b := p.NewSequence(), p.NewSequence()
 	if err := a.Grow(65); err == nil || errors.Is(err, ErrFull) {
 		t.Errorf("a step over the chunk: %v", err)
@@ -200,7 +227,7 @@ func TestBounds(t *testing.T) {
 // TestFullLeavesNothing: a sequence that finds no page in one class gives back
 // what it took in another.
 func TestFullLeavesNothing(t *testing.T) {
-	p := NewPool([]int{0, 64}, 256, 64, 1) // 4 pages and a ring of 3
+	p := bounded(Options{Classes: classes(0, 64), Context: 256, Chunk: 64}, 1) // 4 pages and a ring of 3
 	a, b, c := p.NewSequence(), p.NewSequence(), p.NewSequence()
 	for _, s := range []*Sequence{a, b, b} {
 		if err := s.Grow(64); err != nil {
@@ -228,7 +255,7 @@ func TestFullLeavesNothing(t *testing.T) {
 
 // TestConcurrent: sequences of one pool may grow at the same time.
 func TestConcurrent(t *testing.T) {
-	p := NewPool([]int{0, 64}, 1024, 16, 0)
+	p := NewPool(Options{Classes: classes(0, 64), Context: 1024, Chunk: 16})
 	owner := make([]map[[2]int32]bool, 8)
 	var wg sync.WaitGroup
 	for i := range owner {
@@ -241,8 +268,8 @@ func TestConcurrent(t *testing.T) {
 				}
 			}
 			for c, table := range s.tables {
-				for _, page := range table {
-					owner[i][[2]int32{int32(c), page}] = true
+				for _, e := range table {
+					owner[i][[2]int32{int32(c), e.page}] = true
 				}
 			}
 		})
@@ -261,5 +288,25 @@ func TestConcurrent(t *testing.T) {
 	}
 	if len(all) != 8*(16+3) {
 		t.Errorf("%d pages", len(all))
+	}
+}
+
+// TestSlot: a sequence has one slot whatever its length, and another has another.
+func TestSlot(t *testing.T) {
+	p := bounded(Options{Classes: []Class{{}, {Kind: Slot}}, Context: 1024, Chunk: 128}, 2)
+	a, b, c := p.NewSequence(), p.NewSequence(), p.NewSequence()
+	for _, s := range []*Sequence{a, b, a} {
+		if err := s.Grow(100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a.Slot(1) == b.Slot(1) || len(a.tables[1]) != 1 {
+		t.Errorf("slots %v and %v", a.tables[1], b.tables[1])
+	}
+	if err := c.Grow(1); err != nil || c.Slot(1) == a.Slot(1) || c.Slot(1) == b.Slot(1) {
+		t.Errorf("slot %d: %v", c.Slot(1), err)
+	}
+	if b.Truncate(100) != 100 || b.Truncate(99) != 0 {
+		t.Error("a state is that of the last position alone")
 	}
 }

@@ -72,7 +72,7 @@ type PromptComparison struct {
 	MaxKLLimit   *Number `json:"max_kl_limit,omitempty"`
 	Inside       bool    `json:"inside"`
 
-	Taps []TapComparison `json:"taps,omitempty"` // those that both have, worst first
+	Taps []TapComparison `json:"taps,omitempty"` // taps that both have, worst first
 	// How many taps only one of the records has.
 	TapsOnlyGolden int `json:"taps_only_golden,omitempty"`
 	TapsOnlyRecord int `json:"taps_only_record,omitempty"`
@@ -284,8 +284,8 @@ func compareErrors(a, b Number) int {
 	return cmp.Compare(a, b)
 }
 
-// worstFirst orders taps: those that are broken, then by the error of the worst
-// row, and those that need not match last.
+// worstFirst orders taps: broken ones, then by the error of the worst
+// row, and taps that need not match last.
 func worstFirst(a, b TapComparison) int {
 	rank := func(t TapComparison) int {
 		switch {
@@ -299,7 +299,7 @@ func worstFirst(a, b TapComparison) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), compareErrors(b.Worst, a.Worst), strings.Compare(a.Name, b.Name))
 }
 
-// needNotMatch reports whether a tap is one of those that hold what a module's
+// needNotMatch reports whether a tap holds what a module's
 // first call gave, or is in a form of PyTorch's own.
 func needNotMatch(name string) bool {
 	return strings.HasSuffix(name, "act_fn.out") || strings.HasSuffix(name, "rotary_emb.out") || strings.HasSuffix(name, "router.out")

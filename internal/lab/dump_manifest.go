@@ -74,7 +74,7 @@ func (m *manifest) parse(b []byte) error {
 	return err
 }
 
-// rename gives what is known under other names the record's, and forgets the arrays.
+// rename gives values under other names the record's names, and forgets the arrays.
 func (o jsonObject) rename() {
 	for other, name := range map[string]string{"token_ids": "ids", "input_ids": "ids", "rendered_prompt": "text"} {
 		if o[name] == nil && o[other] != nil {

@@ -66,7 +66,7 @@ func openImport(path, form string) (i *Import, err error) {
 	case FormBin:
 		return importBin(path)
 	}
-	return nil, fmt.Errorf("form %q: possible are %s", form, strings.Join(Forms, ", "))
+	return nil, fmt.Errorf("form %q: want %s", form, strings.Join(Forms, ", "))
 }
 
 // formOf looks at what lies there.
@@ -197,7 +197,7 @@ func (p *Prompt) Take(gold *Prompt) error {
 }
 
 // Translate gives p's taps the names and the order of values that g has, PyTorch's names where
-// there are some, and returns those that have no place in g, which p loses. Of several taps
+// there are some, and removes from p and returns the taps without a place in g. Of several taps
 // of one value it keeps the one with the most rows.
 func (p *Prompt) Translate(g *graph.Graph, names string) ([]Unplaced, error) {
 	l, err := Place(g, names, p)

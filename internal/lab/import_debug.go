@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/safetensors"
@@ -162,7 +163,7 @@ func (d *debugTree) add(f *safetensors.File, kind, tap string) (err error) {
 	switch {
 	case kind == "tap" && !t.DType.Float(): // such as a mask, or ids
 		return nil
-	case kind == "tap" && strings.ContainsFunc(tap, unprintable):
+	case kind == "tap" && (strings.ContainsFunc(tap, unprintable) || !utf8.ValidString(tap)):
 		return fmt.Errorf("tap %q: not a name of a record", tap)
 	case kind == "tap":
 		return d.prompt.add("tap."+tap, &t)

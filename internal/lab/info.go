@@ -51,7 +51,7 @@ func (r *Rows) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	if err := json.Unmarshal(b, &n); err != nil || n < 1 || n > maxIDs {
-		return fmt.Errorf(`rows: %.40s, possible are "all" and the number of last positions, from 1`, b)
+		return fmt.Errorf(`rows: %.40s, want "all" or the number of last positions, from 1`, b)
 	}
 	*r = Rows(n)
 	return nil
@@ -123,7 +123,7 @@ func (r *Record) addInfo(b []byte) error {
 	switch r.Names = info.Names; r.Names {
 	case "", NamesAuto, NamesHF, NamesLlamaCpp, NamesKarat:
 	default:
-		return fmt.Errorf("names: %q; possible are %s, %s, %s and %s", r.Names, NamesAuto, NamesHF, NamesLlamaCpp, NamesKarat)
+		return fmt.Errorf("names: %q; want %s, %s, %s or %s", r.Names, NamesAuto, NamesHF, NamesLlamaCpp, NamesKarat)
 	}
 	r.decode, r.rows = info.Decode, info.Rows
 	if info.Prompts == nil {

@@ -116,7 +116,7 @@ func Place(g *graph.Graph, names string, p *Prompt, others ...*Prompt) (*Placeme
 	case "", NamesAuto:
 		schemes = []string{NamesHF, NamesLlamaCpp, NamesKarat}
 	default:
-		return nil, fmt.Errorf("lab: names %q: possible are %s, %s, %s and %s", names, NamesAuto, NamesHF, NamesLlamaCpp, NamesKarat)
+		return nil, fmt.Errorf("lab: names %q: want %s, %s, %s or %s", names, NamesAuto, NamesHF, NamesLlamaCpp, NamesKarat)
 	}
 	prompts := append([]*Prompt{p}, slices.DeleteFunc(slices.Clone(others), func(o *Prompt) bool { return o == p || len(o.Taps) == 0 })...)
 	var best []*placer
@@ -289,7 +289,7 @@ func (p *Placed) fit(t *tensor.Tensor, s spot) string {
 // headSize is the size of the heads in n's output.
 func headSize(n *graph.Node) int {
 	if a, ok := n.Attr.(graph.AttentionAttr); ok {
-		return a.KV.Dim
+		return a.KV.Values()
 	}
 	return n.Shape.Last()
 }
@@ -297,7 +297,7 @@ func headSize(n *graph.Node) int {
 // addHidden makes taps of the hidden states that no tap has all positions of.
 func (l *placer) addHidden() {
 	t := l.p.Hidden
-	if t == nil {
+	if t == nil || t.Shape[0] == 0 {
 		return
 	}
 	places := map[int]*graph.Node{}

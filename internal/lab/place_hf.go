@@ -43,8 +43,10 @@ func (l *placer) hf(name string) spot {
 		return l.moduleInput(m)
 	}
 	n := l.byModule[m]
-	if n == nil {
-		n = l.byModule[standIn(m, sameOut)]
+	for _, table := range []map[string]string{sameOut, {"mlp": "mlp.experts"}} {
+		if n == nil {
+			n = l.byModule[standIn(m, table)]
+		}
 	}
 	if n == nil {
 		return spot{why: "the graph has no such module"}

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/internal/rope"
 )
 
@@ -20,8 +22,16 @@ type order int
 const (
 	unknown     order = iota
 	halves            // first the left sides of all pairs, then the right ones: the graph's
-	interleaved       // pair by pair: llama.cpp's for models of the llama architecture
+	interleaved       // pair by pair: llama.cpp's for families whose rows its converter permutes
 )
+
+// permuted reports whether converters to GGUF permute the rows of the family whose
+// file recorded n.
+func permuted(n *graph.Node) bool {
+	name, _, _ := strings.Cut(n.Pos, ".go:")
+	f := registry.Find(name)
+	return f != nil && slices.ContainsFunc(f.Habits, func(h family.Habit) bool { return h.Heads != "" })
+}
 
 // orderHeads finds the order that the engine has, and sets how l's taps of rotated heads, before and
 // after, are read. llama.cpp's is known; else it is halves. Either gives way to the other, among the layers
@@ -32,10 +42,10 @@ func (l *placer) orderHeads(all []*placer) {
 	usual := halves
 	var turns []turn
 	for _, n := range l.g.Nodes {
-		if n.Op != graph.RoPE || 2*len(n.Attr.(graph.RoPEAttr).Freqs) != n.Shape.Last() {
+		if a, ok := n.Attr.(graph.RoPEAttr); !ok || 2*len(a.Freqs) != n.Shape.Last() || a.Interleaved || a.Magnitude != 0 {
 			continue
 		}
-		if l.out.Names == NamesLlamaCpp && strings.HasPrefix(n.Pos, "llama.go:") {
+		if l.out.Names == NamesLlamaCpp && permuted(n) {
 			usual = interleaved
 		}
 		t := turn{rope: n, linear: n, kv: l.keysOf(n)}
@@ -254,7 +264,7 @@ func (l *placer) attendOrder(a *graph.Node) order {
 	var keys, values *graph.Node
 	for _, n := range l.g.Nodes {
 		if n.Op == graph.StoreKV && n.Attr == attr.KV {
-			keys, values = source(n.In[0]), source(n.In[1])
+			keys, values = source(n.In[0]), source(n.In[len(n.In)-1])
 		}
 	}
 	queries := source(a.In[0])

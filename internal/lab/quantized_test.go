@@ -182,7 +182,7 @@ func TestLlamaCppDequantized(t *testing.T) {
 func recordAs(t *testing.T, g *graph.Graph, b backend.Backend, gold *Record) *Record {
 	t.Helper()
 	defer b.Close()
-	r, err := NewRecorder(g, b, 4096, 8)
+	r, err := NewRecorder(t.Context(), g, b, 4096, 8)
 	if err != nil {
 		t.Fatal(err)
 	}

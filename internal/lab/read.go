@@ -63,7 +63,7 @@ func (r *Record) read(f *safetensors.File) error {
 	return mmap.Guard(func() error { return r.fill(f.Tensors) })
 }
 
-// fill gives all tensors their places, and checks that they fit what is known of the prompts.
+// fill gives all tensors their places, and checks that they fit the prompts.
 func (r *Record) fill(tensors []tensor.Tensor) error {
 	for i := range tensors {
 		if err := r.add(&tensors[i]); err != nil {

@@ -1,7 +1,7 @@
-// Package lab compares what engines compute. A record holds an engine's logits,
-// hidden states and taps for some prompts; comparing a record with a golden one,
-// made by an engine that is trusted, says how far its numbers lie from right,
-// beside how far rounding alone would put them.
+// Package lab compares the values that engines compute. A record holds an engine's
+// logits, hidden states and taps for some prompts. A golden record comes from a
+// trusted engine. The comparison with it shows the error of each value, beside the
+// error that rounding alone would make.
 package lab
 
 import (
@@ -223,7 +223,7 @@ func (p *Prompt) check() error {
 		}
 	}
 	if n := len(p.IDs); p.Decode < 0 || p.IDs != nil && p.Decode > n {
-		return fmt.Errorf("prompt %d: decode %d, possible are 0 to its %d tokens", p.Index, p.Decode, n)
+		return fmt.Errorf("prompt %d: decode %d, want 0 to its %d tokens", p.Index, p.Decode, n)
 	}
 	if p.Logits == nil {
 		return nil

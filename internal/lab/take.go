@@ -5,11 +5,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -27,8 +29,8 @@ type Recorder struct {
 }
 
 // NewRecorder compiles g on b for prompts of at most context tokens, of which
-// the last keep positions are recorded.
-func NewRecorder(g *graph.Graph, b backend.Backend, context, keep int) (*Recorder, error) {
+// the last keep positions are recorded. It ends with ctx while weights are prepared.
+func NewRecorder(ctx context.Context, g *graph.Graph, b backend.Backend, context, keep int) (*Recorder, error) {
 	r := &Recorder{g: g, keep: keep, hidden: hiddenStates(g), inputs: map[*graph.Node]bool{}}
 	for _, n := range g.Nodes {
 		if projection(n) != "" {
@@ -36,7 +38,7 @@ func NewRecorder(g *graph.Graph, b backend.Backend, context, keep int) (*Recorde
 		}
 	}
 	var err error
-	r.engine, err = engine.New(g, b, engine.Options{Context: context, Want: r.want, Tap: r.tap})
+	r.engine, err = model.Compile(ctx, g, b, engine.Options{Context: context, Want: r.want, Tap: r.tap})
 	return r, err
 }
 
@@ -54,31 +56,39 @@ func (r *Recorder) tap(n *graph.Node, out []float32) {
 }
 
 // hiddenStates numbers the embedding, the layers' outputs but the last, and the
-// final norm.
+// final norm; nil for a graph without one of them.
 func hiddenStates(g *graph.Graph) map[*graph.Node]int {
 	last := 0
 	for _, n := range g.Nodes {
 		last = max(last, n.Layer)
 	}
 	places := map[*graph.Node]int{}
+	var embedding *graph.Node
 	for _, n := range g.Nodes {
 		switch {
-		case n.HF == "model.embed_tokens.out":
-			places[n] = 0
-		case n.HF == "model.norm.out":
+		case n.Name == "token_embd" || n.Name == "inp_embd": // with positions
+			embedding = n
+		case n.Name == "output_norm":
 			places[n] = last + 1
-		case n.Layer >= 0 && n.Layer < last && n.HF == fmt.Sprintf("model.layers.%d.out", n.Layer):
+		case n.Layer >= 0 && n.Layer < last && n.Name == fmt.Sprintf("blk.%d.out", n.Layer):
 			places[n] = n.Layer + 1
 		}
+	}
+	if embedding != nil {
+		places[embedding] = 0
+	}
+	if len(places) != last+2 { // PyTorch has all of them, or none
+		return nil
 	}
 	return places
 }
 
 // projection is the PyTorch name, without .out, of a module whose input is
-// recorded too: attention's and the MLP's last projection.
+// recorded too: attention's and the MLP's last projection, or all of an MLP's experts.
 func projection(n *graph.Node) string {
 	name, ok := strings.CutSuffix(n.HF, ".out")
-	if ok && (strings.HasSuffix(name, ".o_proj") || strings.HasSuffix(name, ".down_proj")) {
+	last := func(end string) bool { return strings.HasSuffix(name, end) }
+	if ok && slices.ContainsFunc([]string{".o_proj", ".down_proj", ".c_proj", ".mlp.experts"}, last) {
 		return name
 	}
 	return ""

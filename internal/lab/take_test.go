@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/karat-run/karat/internal/arch"
@@ -11,6 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/backend/cpu"
 	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/golden"
 )
 
@@ -36,7 +38,7 @@ func take(t *testing.T, path string, b backend.Backend, gold *Record) *Record {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	r, err := NewRecorder(g, b, 4096, 8)
+	r, err := NewRecorder(t.Context(), g, b, 4096, 8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,16 +75,72 @@ func TestParity(t *testing.T) {
 		gold := open(t, golden.Record(t, name).Tensors)
 		for source, path := range sources(t, name) {
 			t.Run(name+"/"+source+"/f64", func(t *testing.T) {
-				parity(t, gold, take(t, path, ref.Backend{}, gold), "f64")
+				parity(t, gold, take(t, path, ref.Backend{}, gold), "f64", 50)
 			})
 			t.Run(name+"/"+source+"/f32", func(t *testing.T) {
-				parity(t, gold, take(t, path, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), gold), "f32")
+				parity(t, gold, take(t, path, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), gold), "f32", 50)
 			})
 		}
 	}
 }
 
-func parity(t *testing.T, gold, got *Record, precision string) {
+// TestFamilies is TestParity for the model of each family, from its folder and from the
+// GGUF file that convert makes of it.
+func TestFamilies(t *testing.T) {
+	for _, name := range golden.Families(t) {
+		gold, folder := open(t, golden.Record(t, name).Tensors), golden.Model(t, name)
+		file := filepath.Join(t.TempDir(), name+".gguf")
+		if _, err := convert.Convert(t.Context(), folder, file, convert.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{folder, file} {
+			t.Run(filepath.Base(path)+"/f64", func(t *testing.T) {
+				parity(t, gold, take(t, path, ref.Backend{}, gold), "f64", 20)
+			})
+			t.Run(filepath.Base(path)+"/f32", func(t *testing.T) {
+				parity(t, gold, take(t, path, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), gold), "f32", 20)
+			})
+		}
+	}
+}
+
+// TestGreedy wants the likeliest tokens behind each prompt of each family to be PyTorch's, but
+// where two logits lie within the record's own float32 distance.
+func TestGreedy(t *testing.T) {
+	for _, name := range golden.Families(t) {
+		r, err := NewRecorder(t.Context(), graphOf(t, golden.Model(t, name), false), ref.Backend{}, 1024, 16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		steps := 0
+		for _, gold := range golden.Record(t, name).Prompts {
+			p := &Prompt{}
+			for _, id := range append(gold.IDs, gold.GreedyIDs[:len(gold.GreedyIDs)-1]...) {
+				p.IDs = append(p.IDs, int32(id))
+			}
+			if err := r.Record(t.Context(), p, false); err != nil {
+				t.Fatal(err)
+			}
+			logits := rowsOf(p.Logits)
+			row := make([]float64, logits.width)
+			for i, want := range gold.GreedyIDs {
+				logits.read(row, logits.n-len(gold.GreedyIDs)+i)
+				best := slices.Index(row, slices.Max(row))
+				if best != want && row[best]-row[want] > gold.Float32.MaxAbsDiff {
+					t.Errorf("%s: prompt %d: token %d is %d, want %d", name, gold.Index, i, best, want)
+				}
+				steps++
+			}
+		}
+		if steps < 100 {
+			t.Errorf("%s: %d tokens", name, steps)
+		}
+	}
+}
+
+// parity wants got inside the floor, with at least so many taps to compare.
+func parity(t *testing.T, gold, got *Record, precision string, least int) {
 	o := Options{}
 	if precision == "f64" {
 		o.MaxDiff = new(1e-5)
@@ -117,7 +175,7 @@ func parity(t *testing.T, gold, got *Record, precision string) {
 	if precision == "f64" && !(last <= 5e-6) {
 		t.Errorf("|Δlogit| %.3g at a last position", last)
 	}
-	if taps != want || taps < 50 {
+	if taps != want || taps < least {
 		t.Errorf("%d taps compared of %d", taps, want)
 	}
 	t.Logf("max |Δlogit| %.3g (last positions %.3g), %d taps, worst %.3g", worst, last, taps, tap)
@@ -138,7 +196,7 @@ func lastDiff(gold, got *Prompt) float64 {
 func TestDecode(t *testing.T) {
 	g := graphOf(t, golden.Model(t, "tiny-gemma4"), false)
 	gold := open(t, golden.Record(t, "tiny-gemma4").Tensors)
-	r, err := NewRecorder(g, ref.Backend{}, 512, 5)
+	r, err := NewRecorder(t.Context(), g, ref.Backend{}, 512, 5)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ type Writer struct {
 }
 
 // Create begins a record at path, with its JSON file beside it. Nothing appears there
-// before Commit. What is there and no regular file is an error.
+// before Commit. An existing file that is not regular is an error.
 func Create(path string) (*Writer, error) {
 	if infoPath(path) == path {
 		return nil, fmt.Errorf("lab: write: %s is where the record's JSON file would lie", path)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write testdata/api.txt")
+var update = flag.Bool("update", false, "write testdata/*api.txt")
 
 // surface returns the exported declarations of a package without their
 // comments, in a fixed order.
@@ -77,11 +77,16 @@ func dropComments(n ast.Node) bool {
 	return true
 }
 
-// TestExportedSurface compares the library's exported names with testdata/api.txt,
-// so that a change of them is seen in review.
+// TestExportedSurface compares the exported names of the packages that others may
+// import with testdata/*api.txt, so that a change of them is seen in review.
 func TestExportedSurface(t *testing.T) {
-	got := surface(t, slices.DeleteFunc(sources(t), func(s *source) bool { return s.dir() != "." || s.test() }))
-	const name = "testdata/api.txt"
+	testSurface(t, ".", "testdata/api.txt")
+	testSurface(t, "jinja", "testdata/jinja_api.txt")
+}
+
+func testSurface(t *testing.T, dir, name string) {
+	t.Helper()
+	got := surface(t, slices.DeleteFunc(sources(t), func(s *source) bool { return s.dir() != dir || s.test() }))
 	if *update {
 		if err := os.WriteFile(name, []byte(got), 0o666); err != nil {
 			t.Fatal(err)

@@ -9,68 +9,78 @@ import (
 // below says what a package may import, and with it everything below that. An
 // entry ending in /* stands for every folder there that has no entry of its own.
 var below = map[string]string{
-	"atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "chat/jinja", "tokenizer": "", "npy": "", "kv": "", "machine": "", "chat/jinja": "", "hub": "", "ui": "", "promise": "",
+	"atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "", "npy": "", "kv": "", "sysinfo": "", "jinja": "", "hub": "", "ui": "", "jsasync": "",
 
 	"simd":        "float16",
 	"simd/gen":    "",
 	"quant":       "tensor float16 simd",
 	"gguf":        "atomicfile tensor mmap",
-	"mix":         "gguf",
+	"quantmix":    "gguf registry",
 	"safetensors": "atomicfile tensor mmap float16",
-	"checkpoint":  "gguf safetensors rope tokenizer",
+	"checkpoint":  "gguf safetensors rope tokenizer registry",
 	"panel":       "quant simd tensor",
 	"graph":       "tensor",
 	"bind":        "graph tensor",
 	"round":       "float16 tensor",
 	"logprob":     "mmap",
+	"template":    "",
 
-	"arch/*": "graph rope checkpoint",
-	"arch":   "bind arch/*",
+	"family":   "graph",
+	"arch/*":   "graph rope family",
+	"registry": "arch/*",
+	"arch":     "bind checkpoint",
 
-	"backend":             "graph kv",
-	"backend/ref":         "backend float16 machine mmap quant rope round",
-	"backend/cpu":         "backend float16 machine mmap quant rope simd panel",
-	"backend/numerics":    "backend/cpu backend/ref backend/webgpu",
-	"backend/webgpu":      "backend mmap quant rope backend/webgpu/gpu",
-	"backend/webgpu/gpu":  "promise",
+	"backend":             "graph kv rope",
+	"backend/ref":         "backend float16 sysinfo mmap quant rope round",
+	"backend/cpu":         "backend float16 sysinfo mmap quant rope simd panel",
+	"backend/numerics":    "backend/cpu backend/ref",
+	"backend/webgpu":      "backend mmap quant rope template backend/webgpu/gpu",
+	"backend/webgpu/gpu":  "jsasync",
 	"backend/backendtest": "backend/ref",
 
-	"engine":       "arch backend kv sample tokenizer",
+	"engine":       "arch backend kv sample sysinfo tokenizer",
 	"imatrix":      "graph gguf",
-	"lab":          "arch backend/* engine npy quant float16 atomicfile logprob",
-	"eval":         "lab machine",
-	"allot":        "eval imatrix mix quant",
+	"adapter":      "backend checkpoint quant",
+	"model":        "arch backend/numerics engine gguf sysinfo adapter",
+	"lab":          "model npy quant float16 atomicfile logprob",
+	"eval":         "lab",
+	"autoquant":    "eval imatrix quantmix quant",
 	"lab/cause":    "",
 	"lab/sim":      "lab backend/numerics",
 	"lab/diagnose": "lab lab/sim lab/cause chat tokenizer",
 	"lab/fault":    "lab lab/cause backend/ref graph",
-	"lab/parity":   "lab/diagnose lab/fault",
-	"lab/report":   "lab/diagnose lab/cause",
+	"lab/parity":   "lab/diagnose lab/fault template",
+	"lab/report":   "lab/diagnose lab/cause template",
 
-	"convert": "arch quant atomicfile mix imatrix",
-	"synth":   "gguf float16 mix",
+	"convert": "arch quant atomicfile quantmix imatrix",
+	"synth":   "gguf float16 quantmix registry tokenizer",
 	"check":   "arch chat quant",
-	"bench":   "arch backend/* engine",
+	"bench":   "model",
 
-	".":         "engine chat backend/* machine convert check",
+	".":         "model chat convert check",
+	"webgpu":    "backend/numerics backend/webgpu",
 	"server":    ". hub ui",
 	"web":       "atomicfile backend/webgpu/gpu",
 	"web/build": "",
 	"web/gen":   "atomicfile web/build",
 	"web/probe": ".",
-	"web/wasm":  ". lab promise web/probe",
-	"cmd/*":     ". server web eval imatrix allot lab lab/* convert synth bench simd",
+	"web/wasm":  ". webgpu lab jsasync web/probe",
+	"cmd/*":     ". webgpu server web eval imatrix autoquant lab lab/* convert synth bench simd",
 }
 
 // never are the imports that must stay impossible however below grows.
 var never = []struct{ from, to string }{
 	{"arch/*", "backend"}, {"arch/*", "backend/*"}, {"backend/*", "arch"}, {"backend/*", "arch/*"},
 	{"backend", "arch"}, {"simd", "graph"}, {"engine", "server"}, {"chat", "checkpoint"},
+	{".", "backend/webgpu"}, {".", "backend/webgpu/*"}, // a program that does not ask for GPUs links none
 	{"lab/fault", "lab/diagnose"}, {"lab/fault", "lab/sim"}, {"lab/diagnose", "lab/fault"}, {"lab/sim", "lab/fault"}, // naming is not circular
 }
 
-// gpuDir is the folder of the package that knows a WebGPU library.
-const gpuDir = "internal/backend/webgpu/gpu"
+// libraries are the modules that one package alone may import, by their prefix.
+var libraries = map[string]string{
+	"github.com/gogpu/":    "internal/backend/webgpu/gpu",
+	"github.com/go-webgpu": "internal/backend/webgpu/gpu",
+}
 
 // entry returns the name in below of a package, given its folder from the root.
 func entry(dir string) (name string, ok bool) {
@@ -121,8 +131,10 @@ func disorder(all []*source) (findings []string) {
 		}
 		allowed := reachable(from)
 		for _, p := range s.imports() {
-			if strings.HasPrefix(p, "github.com/gogpu/") && s.dir() != gpuDir {
-				findings = append(findings, s.name+": only "+gpuDir+" imports a WebGPU library")
+			for library, dir := range libraries {
+				if strings.HasPrefix(p, library) && s.dir() != dir {
+					findings = append(findings, s.name+": only "+dir+" imports "+library)
+				}
 			}
 			dir, ok := strings.CutPrefix(p, modulePath)
 			if !ok {

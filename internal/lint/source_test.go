@@ -1,9 +1,9 @@
 // Package lint holds the tests of the repository's own source: the order of its
-// packages, the size of its files, what the numeric code may call, and the
+// packages, the size of its files, the functions that numeric code may call, and the
 // exported surface of the library. It has no other code.
 //
 // Each check is a function from parsed files to a list of findings, so that a
-// test can also show it a file that it must reject.
+// test can also give it a file that it must reject.
 package lint
 
 import (

@@ -39,7 +39,7 @@ type File struct {
 	file      *mmap.File
 }
 
-// Open maps the file at path. What is read of it later must be read under
+// Open maps the file at path. Later reads must be under
 // mmap.Guard.
 func Open(path string) (*File, error) {
 	m, err := mmap.Open(path)
@@ -62,7 +62,7 @@ func Parse(b []byte) (*File, error) {
 	field := func(i int) int { return int(le.Uint32(b[len(Magic)+4*i:])) }
 	f := &File{Context: field(0), Vocab: field(1), Chunks: field(2)}
 	if f.Context < 3 || f.Vocab < 1 || f.Chunks < 1 || f.Vocab > math.MaxInt32 {
-		return nil, fmt.Errorf("context %d, vocabulary %d, %d chunks; possible are 3 and above, 1 to %d, 1 and above", f.Context, f.Vocab, f.Chunks, math.MaxInt32)
+		return nil, fmt.Errorf("context %d, vocabulary %d, %d chunks; want 3 or more, 1 to %d, 1 or more", f.Context, f.Vocab, f.Chunks, math.MaxInt32)
 	}
 	rest := b[header:]
 	if f.Chunks > len(rest)/4/f.Context {
@@ -102,7 +102,7 @@ func (f *File) IDs(chunk int) []int32 {
 }
 
 // Row is the logarithms of the probabilities after position Context/2 + i of a
-// chunk, into row [Vocab]. Those that are least are known to be at most that; least
+// chunk, into row [Vocab]. The least ones are known to be at most that; least
 // is NaN where all are equal.
 func (f *File) Row(row []float32, chunk, i int) (least float32) {
 	b := f.rows[(chunk*f.Rows()+i)*f.rowBytes():][:f.rowBytes()]

@@ -2,7 +2,7 @@ package mmap
 
 import "fmt"
 
-// Anon is memory outside Go's heap, for what is large and lives long: the
+// Anon is memory outside Go's heap, for large data that lives long: the
 // garbage collector neither scans nor counts it.
 type Anon struct{ mapping }
 

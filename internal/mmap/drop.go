@@ -31,7 +31,7 @@ func unregister(data []byte) {
 // memory, or the system has no such request, Drop does nothing.
 func Drop(b []byte) {
 	from, to := span(b)
-	files.Lock() // until the end: what is in use stays mapped
+	files.Lock() // until the end: files in use stay mapped
 	defer files.Unlock()
 	if !slices.ContainsFunc(files.live, func(d []byte) bool {
 		first, end := span(d)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,18 +43,8 @@ func TestOpenPipe(t *testing.T) {
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Skip("no named pipes here:", err)
 	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := Open(path)
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if err == nil || !strings.Contains(err.Error(), "not a regular file") {
-			t.Errorf("pipe: %v", err)
-		}
-	case <-time.After(5 * time.Second):
-		t.Fatal("Open waits for the pipe's writer")
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "not a regular file") { // and does not wait for a writer
+		t.Errorf("pipe: %v", err)
 	}
 }
 

@@ -2,8 +2,9 @@
 //
 // A file is \x93NUMPY, a version, the length of the header, the header, a Python
 // dictionary of descr, fortran_order and shape, and the elements
-// (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html). Read are arrays of
-// numbers in C order and little endian; an array of objects, which is a pickle, never is.
+// (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html). The reader
+// takes arrays of numbers in C order and little endian. It never reads an array of objects,
+// which is a pickle.
 package npy
 
 import (
@@ -81,7 +82,7 @@ func split(data []byte) (header string, rest []byte, err error) {
 		return "", nil, fmt.Errorf("version %d; supported are 1, 2 and 3", major)
 	}
 	if n > maxHeader || n > len(data)-at {
-		return "", nil, fmt.Errorf("header of %d bytes, possible are %d", n, min(maxHeader, len(data)-at))
+		return "", nil, fmt.Errorf("header of %d bytes, want at most %d", n, min(maxHeader, len(data)-at))
 	}
 	return string(data[at : at+n]), data[at+n:], nil
 }

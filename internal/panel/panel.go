@@ -45,7 +45,7 @@ type Weight struct {
 	stored     *simd.Stored // nil if AddRow does not know the type
 	planes     planes
 	wide       *[64]uint16 // codes as simd.WidenPlanes has them, or nil
-	table      *[16]byte   // codes by what is stored, or nil where these are the codes
+	table      *[16]byte   // codes by stored value, or nil if the stored values are the codes
 	unit       int         // bytes of a unit of codes
 	scaleBytes int         // of a whole chunk
 	chunkBytes int         // likewise, with its codes
@@ -128,7 +128,7 @@ func panelBytes(d tensor.DType, k int) int {
 func Size(d tensor.DType, n, k int) int { return (n + Rows - 1) / Rows * panelBytes(d, k) }
 
 // New makes a weight in place of t, [n, k] of a quantized type: t's Data stays as it is
-// for as long as the weight, or those that Move makes of it, are not packed.
+// until the weight, or all weights that Move makes of it, are packed.
 func New(t tensor.Tensor) (*Weight, error) {
 	d := t.DType
 	if size, err := tensor.Bytes(d, t.Shape); err != nil || !d.Quantized() || len(t.Shape) != 2 || t.Order == nil && len(t.Data) != size {

@@ -161,7 +161,7 @@ var encoders = map[tensor.DType]func(e *encoder, b []byte, x, w []float32){
 // group what was found for it.
 type encoder struct {
 	fit          simd.Fit
-	at           int     // of a block of 32 among those that are searched together
+	at           int     // of a block of 32 among the blocks that are searched together
 	square       float32 // mean of the weights' squares, or twice that
 	w            [maxBlock]float32
 	q            [maxBlock]byte

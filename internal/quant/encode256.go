@@ -15,7 +15,7 @@ func steps(from, step float32, n int, top float32) []float32 {
 	return all
 }
 
-// What is tried as the number of steps between a group's extremes: around the
+// The numbers of steps that are tried between a group's extremes: around the
 // highest code, a little below and above. With importance more is tried.
 var (
 	tries3  = steps(-0.5, 0.1, 16, 3)
@@ -99,7 +99,7 @@ func (e *encoder) sums(n int) {
 }
 
 // storeScales turns the scales of groups into integers up to top, and writes the
-// scale of these, which it returns as it is stored.
+// scale of the groups' scales, which it returns as it is stored.
 func storeScales(ls []byte, d []byte, scales []float32, top float32) float32 {
 	var most, inv float32
 	for _, s := range scales {
@@ -160,7 +160,7 @@ func (e *encoder) q2_K(b []byte, x, w []float32) {
 }
 
 // evenly sets the weights of errors without importance: a weight's magnitude,
-// and more by what is usual in its 32.
+// and more by the usual size in its 32.
 func (e *encoder) evenly(x []float32) {
 	for g := 0; g < maxBlock; g += 32 {
 		mean := root(squares(x[g:g+32]) / 32)

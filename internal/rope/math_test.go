@@ -147,6 +147,6 @@ func bigLog(x float64) *big.Float {
 func BenchmarkRow(b *testing.B) {
 	f := New(1e6, 128)
 	for b.Loop() {
-		NewTable(f).Row(1023)
+		NewTable(f, 0).Row(1023)
 	}
 }

@@ -10,13 +10,25 @@ import (
 // rope_parameters. The zero value says nothing.
 type Params struct {
 	Theta   float64 `json:"rope_theta"`
-	Type    string  `json:"rope_type"` // default, linear, llama3, proportional, or factors
+	Type    string  `json:"rope_type"` // default, linear, llama3, proportional, yarn, longrope, or factors
 	OldType string  `json:"type"`      // an older spelling of Type
 	Factor  float64 `json:"factor"`
 	Low     float64 `json:"low_freq_factor"`
 	High    float64 `json:"high_freq_factor"`
 	Context float64 `json:"original_max_position_embeddings"`
-	Part    float64 `json:"partial_rotary_factor"` // of the pairs that turn; 0 means all
+	Part    float64 `json:"partial_rotary_factor"` // of the features or pairs that turn; 0 means all
+
+	// Of yarn; Magnitude of longrope, too. 0 and nil mean the library's defaults.
+	Fast         float64 `json:"beta_fast"` // turns within Context from which on a pair keeps its frequency; 32
+	Slow         float64 `json:"beta_slow"` // turns up to which a pair's frequency is divided; 1
+	Truncate     *bool   `json:"truncate"`  // whether the bounds between are whole pairs; true
+	Magnitude    float64 `json:"attention_factor"`
+	Mscale       float64 `json:"mscale"`
+	MscaleAllDim float64 `json:"mscale_all_dim"`
+
+	// Of longrope: divisors of the frequencies up to Context, and beyond.
+	Short []float32 `json:"short_factor"`
+	Long  []float32 `json:"long_factor"`
 
 	// Factors is GGUF's rope_freqs tensor: the divisors of the frequencies,
 	// with Type "factors".
@@ -27,14 +39,63 @@ type Params struct {
 // position of a Table has an angle beyond what Turn computes exactly.
 const maxFreq = 64
 
+// Reads reports whether the type of scaling kind reads key, a key of config.json that Params has.
+func Reads(kind, key string) bool {
+	switch key {
+	case "beta_fast", "beta_slow", "truncate", "mscale", "mscale_all_dim":
+		return kind == "yarn"
+	case "attention_factor":
+		return kind == "yarn" || kind == "longrope"
+	case "short_factor", "long_factor":
+		return kind == "longrope"
+	}
+	return true
+}
+
+// A Rotation is how the features of a head turn.
+type Rotation struct {
+	Freqs     Freqs
+	Dim       int     // the leading features of a head that pairs are made of; 0 for all
+	Magnitude float64 // multiplies cosines and sines; 0 is 1
+}
+
+// Context is the positions that a model is for. Yarn and longrope ask for them.
+type Context struct {
+	Longest int // max_position_embeddings
+	Opened  int // the context that the model is opened for; 0 is Longest
+}
+
 // From returns the frequencies for heads of dim features that ps together
 // describe. The first to set a base, a type, or a part decides it, the type
 // along with its numbers; no type means no scaling.
 //
 // Types: "default"; "linear" (Factor); "llama3" (Factor, Low, High, Context);
 // "proportional" (the leading Part of the pairs, divided by Factor if set);
-// "factors" (Factors). Any other is an error that names it.
+// "factors" (Factors). Any other is an error that names it, and so is what only a
+// Rotation can say.
 func From(dim int, ps ...Params) (Freqs, error) {
+	p := first(ps)
+	if p.Type == "yarn" || p.Type == "longrope" {
+		return nil, fmt.Errorf("rope: rope_type %q is not supported", p.Type)
+	}
+	r, err := p.rotation(dim, Context{})
+	if err == nil && r.Dim != 0 {
+		err = fmt.Errorf("rope: partial_rotary_factor %v with rope_type %q is not supported", p.Part, p.Type)
+	}
+	return r.Freqs, err
+}
+
+// Resolve is From for families that also have the types "yarn" (Factor, Context, Fast, Slow,
+// Truncate, Magnitude, Mscale, MscaleAllDim) and "longrope" (Short, Long, Context, Factor,
+// Magnitude), and heads of which only the leading Part of the features turns. It expects a
+// head of dim features.
+func Resolve(dim int, c Context, ps ...Params) (Rotation, error) {
+	p := first(ps)
+	return p.rotation(dim, c)
+}
+
+// first is what ps together say.
+func first(ps []Params) Params {
 	var p Params
 	var theta, part float64
 	for _, q := range ps {
@@ -45,32 +106,47 @@ func From(dim int, ps ...Params) (Freqs, error) {
 		theta, part = cmp.Or(theta, q.Theta), cmp.Or(part, q.Part)
 	}
 	p.Theta, p.Part = theta, part
-	f, err := p.freqs(dim)
-	if err != nil {
-		return nil, fmt.Errorf("rope: %w", err)
-	}
-	for i, v := range f {
-		if !(v >= 0 && v <= maxFreq) {
-			return nil, fmt.Errorf("rope: frequency %d of %d is %v, expected 0 to %d", i, len(f), v, maxFreq)
-		}
-	}
-	return f, nil
+	return p
 }
 
-func (p *Params) freqs(dim int) (Freqs, error) {
+func (p *Params) rotation(dim int, c Context) (Rotation, error) {
+	r, err := p.turn(dim, c)
+	if err != nil {
+		return Rotation{}, fmt.Errorf("rope: %w", err)
+	}
+	for i, v := range r.Freqs {
+		if !(v >= 0 && v <= maxFreq) {
+			return Rotation{}, fmt.Errorf("rope: frequency %d of %d is %v, expected 0 to %d", i, len(r.Freqs), v, maxFreq)
+		}
+	}
+	return r, nil
+}
+
+func (p *Params) turn(dim int, c Context) (r Rotation, err error) {
 	if dim <= 0 || dim%2 != 0 || dim > 1<<16 {
-		return nil, fmt.Errorf("head size %d, expected an even number up to 65536", dim)
+		return r, fmt.Errorf("head size %d, expected an even number up to 65536", dim)
 	}
 	if !(p.Theta >= 1 && p.Theta <= 1e30) {
-		return nil, fmt.Errorf("rope_theta %v, expected 1 to 1e30", p.Theta)
+		return r, fmt.Errorf("rope_theta %v, expected 1 to 1e30", p.Theta)
 	}
 	if !(p.Part >= 0 && p.Part <= 1) {
-		return nil, fmt.Errorf("partial_rotary_factor %v, expected 0 to 1", p.Part)
+		return r, fmt.Errorf("partial_rotary_factor %v, expected 0 to 1", p.Part)
 	}
 	if p.Type != "proportional" && p.Part != 0 && p.Part != 1 {
-		return nil, fmt.Errorf("partial_rotary_factor %v with rope_type %q is not supported", p.Part, p.Type)
+		dim = int(float64(dim) * p.Part)
+		if r.Dim = dim; dim == 0 || dim%2 != 0 {
+			return r, fmt.Errorf("partial_rotary_factor %v makes pairs of %d features, expected an even number", p.Part, dim)
+		}
 	}
-	return p.scale(New(p.Theta, dim))
+	switch p.Type {
+	case "yarn":
+		r.Freqs, r.Magnitude, err = p.yarn(dim, c)
+	case "longrope":
+		r.Freqs, r.Magnitude, err = p.longrope(dim, c)
+	default:
+		r.Freqs, err = p.scale(New(p.Theta, dim))
+	}
+	return r, err
 }
 
 // scale applies the type to the plain frequencies.

@@ -85,4 +85,15 @@ func Turn(pos int, freq float64) (cos, sin float64) {
 	return round(cos), round(sin)
 }
 
+// TurnBy is Turn with cosine and sine multiplied by a magnitude, in float32; 0 is 1. (As
+// transformers multiplies by attention_scaling.)
+func TurnBy(pos int, freq, magnitude float64) (cos, sin float64) {
+	cos, sin = Turn(pos, freq)
+	if magnitude != 0 {
+		magnitude = round(magnitude)
+		cos, sin = round(cos*magnitude), round(sin*magnitude)
+	}
+	return cos, sin
+}
+
 func round(x float64) float64 { return float64(float32(x)) }

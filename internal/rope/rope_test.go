@@ -142,7 +142,7 @@ func TestFromErrors(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	f := New(1e4, 16).Linear(2)
-	table := NewTable(f)
+	table := NewTable(f, 0)
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {
@@ -167,7 +167,7 @@ func TestTable(t *testing.T) {
 	if len(cos) != 800 || !slices.Equal(cos[792:], c99) || !slices.Equal(sin[792:], s99) {
 		t.Error("Rows disagrees with Row")
 	}
-	if cos, sin := NewTable(nil).Row(7); len(cos)+len(sin) != 0 {
+	if cos, sin := NewTable(nil, 0).Row(7); len(cos)+len(sin) != 0 {
 		t.Error("a table of no pairs has values")
 	}
 }
@@ -180,7 +180,7 @@ func TestBits(t *testing.T) {
 		binary.Write(h, binary.LittleEndian, f)
 		f = f.Llama3(32, 1, 4, 8192)
 		binary.Write(h, binary.LittleEndian, f)
-		cos, sin := NewTable(f).Rows(2000)
+		cos, sin := NewTable(f, 0).Rows(2000)
 		binary.Write(h, binary.LittleEndian, cos)
 		binary.Write(h, binary.LittleEndian, sin)
 	}

@@ -9,17 +9,19 @@ import (
 // float32. It grows when a position is first asked for, and is safe for
 // concurrent use; one table serves all layers that share its frequencies.
 type Table struct {
-	freqs Freqs
-	grow  sync.Mutex
-	rows  atomic.Pointer[turns]
+	freqs     Freqs
+	magnitude float64
+	grow      sync.Mutex
+	rows      atomic.Pointer[turns]
 }
 
 // turns is row after row of len(freqs) values, one row a position.
 type turns struct{ cos, sin []float32 }
 
-// NewTable returns an empty table of the frequencies f. It keeps f.
-func NewTable(f Freqs) *Table {
-	t := &Table{freqs: f}
+// NewTable returns an empty table of the frequencies f, whose cosines and sines have a
+// magnitude; 0 is 1. It keeps f.
+func NewTable(f Freqs, magnitude float64) *Table {
+	t := &Table{freqs: f, magnitude: magnitude}
 	t.rows.Store(&turns{})
 	return t
 }
@@ -62,9 +64,18 @@ func (t *Table) extend(n int) *turns {
 	copy(r.cos, old.cos)
 	copy(r.sin, old.sin)
 	for i := have * pairs; i < len(r.cos); i++ {
-		cos, sin := Turn(i/pairs, t.freqs[i%pairs])
+		cos, sin := TurnBy(i/pairs, t.freqs[i%pairs], t.magnitude)
 		r.cos[i], r.sin[i] = float32(cos), float32(sin)
 	}
 	t.rows.Store(r)
 	return r
+}
+
+// Angles sets cos and sin, a number for each of f's pairs, to those of pairs at positions of
+// their own: the bits that a Table of the same magnitude has there.
+func Angles(f []float64, magnitude float64, pos func(pair int) int, cos, sin []float32) {
+	for i, v := range f {
+		c, s := TurnBy(pos(i), v, magnitude)
+		cos[i], sin[i] = float32(c), float32(s)
+	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Class is an engine's arithmetic, as a record's JSON file declares it. What is ""
+// Class is an engine's arithmetic, as a record's JSON file declares it. A field that is ""
 // is not said, and then float64, or for KV what Activations says.
 type Class struct {
 	Activations Format `json:"activations,omitempty"` // one of Activations
@@ -41,7 +41,7 @@ func (g GELU) At(x float64) float64 {
 // maxLanes bounds Class.Lanes.
 const maxLanes = 64
 
-// Check says what of c is not possible, and what is.
+// Check returns an error for a value of c that is not possible; it lists the possible ones.
 func (c Class) Check() error {
 	switch {
 	case c.Activations != "" && !slices.Contains(Activations, c.Activations):
@@ -51,7 +51,7 @@ func (c Class) Check() error {
 	case c.GELU != "" && c.GELU != Exact && c.GELU != F16Table:
 		return impossible("gelu", c.GELU, []GELU{Exact, F16Table})
 	case c.Lanes < 0 || c.Lanes > maxLanes || c.Lanes&(c.Lanes-1) != 0:
-		return fmt.Errorf("lanes %d, possible are powers of two up to %d", c.Lanes, maxLanes)
+		return fmt.Errorf("lanes %d, want a power of two up to %d", c.Lanes, maxLanes)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func impossible[T ~string](what string, value T, possible []T) error {
 	for _, p := range possible {
 		names = append(names, string(p))
 	}
-	return fmt.Errorf("%s %q, possible are %s", what, value, strings.Join(names, ", "))
+	return fmt.Errorf("%s %q, want %s", what, value, strings.Join(names, ", "))
 }
 
 // Parse reads a class as String writes it.
@@ -72,7 +72,7 @@ func Parse(s string) (Class, error) {
 		key, value, ok := strings.Cut(part, "=")
 		switch {
 		case !ok || value == "":
-			return c, fmt.Errorf("%q is not KEY=VALUE, possible are activations, kv, gelu and lanes", part)
+			return c, fmt.Errorf("%q is not KEY=VALUE, want activations, kv, gelu or lanes", part)
 		case seen[key]:
 			return c, fmt.Errorf("%s a second time", key)
 		}
@@ -87,10 +87,10 @@ func Parse(s string) (Class, error) {
 			c.GELU = GELU(value)
 		case "lanes":
 			if c.Lanes, err = strconv.Atoi(value); err != nil || c.Lanes == 0 {
-				err = fmt.Errorf("lanes %q, possible are powers of two up to %d", value, maxLanes)
+				err = fmt.Errorf("lanes %q, want a power of two up to %d", value, maxLanes)
 			}
 		default:
-			err = fmt.Errorf("%q, possible are activations, kv, gelu and lanes", key)
+			err = fmt.Errorf("%q, want activations, kv, gelu or lanes", key)
 		}
 		if err != nil {
 			return c, err

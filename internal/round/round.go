@@ -1,5 +1,5 @@
-// Package round rounds numbers as engines keep them, so that float64 arithmetic
-// can stand in for an engine's: what rounding alone does is then measured.
+// Package round rounds numbers as engines store them, so that float64 arithmetic
+// can imitate an engine's arithmetic, to measure the effect of its rounding alone.
 package round
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Format is a form that numbers are kept in. The zero value is float64.
+// Format is a format that numbers are stored in. The zero value is float64.
 type Format string
 
 // The formats. Those of whole numbers are what products read: one value of a row
@@ -26,7 +26,7 @@ const (
 	I16_32 Format = "i16_32" // 16 bits, a float32 scale for every 32: Karat's, for quantized weights
 )
 
-// Activations are the formats that products may read, KV those that keys and
+// Activations are the formats that products may read, KV the formats that keys and
 // values may be kept in.
 var (
 	Activations = []Format{F64, F32, F16, BF16, Q8_32, Q8_256, Q8, I16_32}

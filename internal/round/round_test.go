@@ -107,15 +107,15 @@ func TestClass(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                      "is not KEY=VALUE",
 		"activations=":          "is not KEY=VALUE",
-		"activations=int4":      `activations "int4", possible are f64, f32,`,
-		"kv=q8":                 `kv "q8", possible are f64, f32, f16, bf16`,
-		"gelu=fast":             `gelu "fast", possible are exact, f16-table`,
-		"lanes=3":               "lanes 3, possible are powers of two up to 64",
-		"lanes=x":               `lanes "x", possible`,
-		"lanes=0":               `lanes "0", possible`,
+		"activations=int4":      `activations "int4", want f64, f32,`,
+		"kv=q8":                 `kv "q8", want f64, f32, f16, bf16`,
+		"gelu=fast":             `gelu "fast", want exact, f16-table`,
+		"lanes=3":               "lanes 3, want a power of two up to 64",
+		"lanes=x":               `lanes "x", want`,
+		"lanes=0":               `lanes "0", want`,
 		"kv=f16,kv=f16":         "kv a second time",
-		"weights=f16":           `"weights", possible are activations`,
-		"activations=f32 kv=f8": "possible",
+		"weights=f16":           `"weights", want activations`,
+		"activations=f32 kv=f8": ", want f64",
 	} {
 		if c, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v; want an error with %q", text, c, err, want)

@@ -33,7 +33,7 @@ type Writer struct {
 // order of the tensors. The metadata is sorted by key and the header padded with
 // spaces to a multiple of 8 bytes.
 //
-// The tensors' types are those that Open reads, their names unique. The error of
+// The tensors' types must be types that Open reads, their names unique. The error of
 // a tensor that cannot be written comes before the first byte.
 func NewWriter(w io.Writer, tensors []tensor.Tensor, metadata map[string]string) (*Writer, error) {
 	g := &Writer{Tensors: slices.Clone(tensors), w: w}

@@ -19,13 +19,15 @@ type Span struct{ From, To int }
 // Attention accumulates the attention of some queries to the same keys and
 // values, block by block of positions. Reset it first. (The online softmax of
 // Milakov and Gimelshein 2018, arXiv:1805.02867.) A query's bits do not depend
-// on the other queries, but on where blocks begin and what is seen of each, so
+// on the other queries, but on where blocks begin and how much of each is seen, so
 // callers fix that by absolute position. Ranges of RangeSlots positions, the first from
 // 0 on, are accumulated apart from each other and merged in their order (Merge): so
 // several threads can attend to a range each.
 type Attention struct {
 	queries, dim int
-	q, acc       []float32 // [queries, dim], filled up to a multiple of Quad
+	values       int       // the size of a value
+	limit        float32   // of scores; 0 for none
+	q, acc       []float32 // [queries, dim] and [queries, values], filled up to a multiple of Quad
 	top, sum     []float32 // by query: the largest score so far, and the sum of weights relative to it
 	scores       *scores
 }
@@ -35,11 +37,18 @@ type scores [Quad][BlockSlots]float32
 
 // Reset starts an attention of queries of dim elements over no positions.
 // Fill in each Query then.
-func (a *Attention) Reset(queries, dim int) {
+func (a *Attention) Reset(queries, dim int) { a.ResetWith(queries, dim, dim, 0) }
+
+// ResetWith is Reset for values of another size, and scores that are capped as Softcap caps
+// them where limit is not 0.
+func (a *Attention) ResetWith(queries, dim, values int, limit float32) {
 	n := (queries + Quad - 1) / Quad * Quad
-	a.queries, a.dim = queries, dim
+	a.queries, a.dim, a.values, a.limit = queries, dim, values, limit
 	if n*dim > cap(a.q) {
-		a.q, a.acc = make([]float32, n*dim), make([]float32, n*dim)
+		a.q = make([]float32, n*dim)
+	}
+	if n*values > cap(a.acc) {
+		a.acc = make([]float32, n*values)
 	}
 	if n > cap(a.top) {
 		a.top, a.sum = make([]float32, n), make([]float32, n)
@@ -47,7 +56,7 @@ func (a *Attention) Reset(queries, dim int) {
 	if a.scores == nil {
 		a.scores = new(scores)
 	}
-	a.q, a.acc, a.top, a.sum = a.q[:n*dim], a.acc[:n*dim], a.top[:n], a.sum[:n]
+	a.q, a.acc, a.top, a.sum = a.q[:n*dim], a.acc[:n*values], a.top[:n], a.sum[:n]
 	clear(a.q[queries*dim:])
 	a.Clear()
 }
@@ -57,18 +66,18 @@ func (a *Attention) Query(i int) []float32 { return a.q[i*a.dim : (i+1)*a.dim] }
 
 // Add attends to a block of BlockSlots positions, each query i to spans[i] of
 // them and none to others, whose contents do not matter. Element e of key j is
-// k[(j/KeySlots*dim+e)*KeySlots+j%KeySlots], and that of value j is v[j*dim+e].
-// For each query q with a span that is not empty, with Top, Sum and Acc[dim]
+// k[(j/KeySlots*dim+e)*KeySlots+j%KeySlots], and that of value j is v[j*values+e].
+// For each query q with a span that is not empty, with Top, Sum and Acc[values]
 // from -Inf and zeros on:
 //
-//	s[j] = DotF32(key j, q)*scale
+//	s[j] = DotF32(key j, q)*scale; s[j] = limit*Tanh(s[j]/limit) // if there is a limit
 //	top = the larger of Top and Max(s)
 //	c = weight(Top-top); Sum = Sum*c; Acc[e] = Acc[e]*c // unless top is Top
 //	for j in order: p = weight(s[j]-top); Sum = Sum+p; Acc[e] = fma(v[j][e], p, Acc[e])
 //
 // where weight(x) is Exp(x), or 0 for x < -64.
 func (a *Attention) Add(k, v []float32, spans []Span, scale float32) {
-	k, v = k[:BlockSlots*a.dim], v[:BlockSlots*a.dim]
+	k, v = k[:BlockSlots*a.dim], v[:BlockSlots*a.values]
 	for i := 0; i < a.queries; i += Quad {
 		a.addQuad(i, k, v, spans[i:min(i+Quad, a.queries)], scale)
 	}
@@ -88,8 +97,14 @@ func (a *Attention) addQuad(i int, k, v []float32, spans []Span, scale float32) 
 		return
 	}
 	_ = a.scores[0][all.From:all.To]
-	d := a.dim
-	scoreKeys(a.scores, a.q[i*d:(i+Quad)*d], k, all, scale)
+	d := a.values
+	scoreKeys(a.scores, a.q[i*a.dim:(i+Quad)*a.dim], k, all, scale)
+	if a.limit != 0 {
+		for r := range spans {
+			whole := a.scores[r][all.From&^(lanes-1) : (all.To+lanes-1)&^(lanes-1)] // nobody reads those outside of spans
+			softcap(whole, whole, a.limit)
+		}
+	}
 	a.weigh(i, spans)
 	shared.To = max(shared.From, shared.To)
 	for r, s := range spans {
@@ -125,7 +140,7 @@ func (a *Attention) weigh(i int, spans []Span) {
 	for r := range spans {
 		if raised>>r&1 != 0 {
 			a.sum[i+r] = float32(a.sum[i+r] * c[r])
-			acc := a.acc[(i+r)*a.dim : (i+r+1)*a.dim]
+			acc := a.acc[(i+r)*a.values : (i+r+1)*a.values]
 			scale(acc, acc, c[r])
 		}
 	}
@@ -151,7 +166,7 @@ func (a *Attention) weighEach(i int, spans []Span, c *[Quad]float32) (raised int
 // addValues adds the values of the positions of span, p of each, to query i's
 // sums.
 func (a *Attention) addValues(i int, v, p []float32, span Span) {
-	d := a.dim
+	d := a.values
 	for j := span.From; j < span.To; j++ {
 		a.sum[i] += p[j]
 		addScaled(a.acc[i*d:(i+1)*d], v[j*d:(j+1)*d], p[j])
@@ -160,15 +175,15 @@ func (a *Attention) addValues(i int, v, p []float32, span Span) {
 
 // Result sets dst[e] to Acc[e]/Sum of query i, which has seen no more than one range.
 func (a *Attention) Result(i int, dst []float32) {
-	divide(dst, a.acc[i*a.dim:(i+1)*a.dim], a.sum[i])
+	divide(dst, a.acc[i*a.values:(i+1)*a.values], a.sum[i])
 }
 
-// PartSize is how many numbers a part takes: Acc of dim elements, Top and Sum.
-func PartSize(dim int) int { return dim + 2 }
+// PartSize is how many numbers a part takes: Acc of as many elements as a value, Top and Sum.
+func PartSize(values int) int { return values + 2 }
 
 // Part sets dst, PartSize numbers, to what query i has accumulated.
 func (a *Attention) Part(i int, dst []float32) {
-	d := a.dim
+	d := a.values
 	copy(dst[:d], a.acc[i*d:(i+1)*d])
 	dst[d], dst[d+1] = a.top[i], a.sum[i]
 }
@@ -207,6 +222,21 @@ func Merge(total, part []float32) {
 	a[d+1] += float32(b[d+1] * c)
 	addScaled(a[:d], b[:d], c)
 	copy(total, a)
+}
+
+// Sink adds a position whose score is s and whose value is zeros to a part that has seen all
+// others: with m the larger of Top and s,
+//
+//	c = weight(Top-m); Acc[e] = Acc[e]*c; Sum = Sum*c + weight(s-m) // unless m is Top
+func Sink(part []float32, s float32) {
+	d := len(part) - 2
+	if s <= part[d] {
+		part[d+1] += weight(s - part[d])
+		return
+	}
+	c := weight(part[d] - s)
+	scale(part[:d], part[:d], c)
+	part[d], part[d+1] = s, float32(part[d+1]*c)+1
 }
 
 // Quotient sets dst[e] to Acc[e]/Sum of a part.

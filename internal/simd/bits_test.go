@@ -65,6 +65,35 @@ var samples = []sample{
 	{"add scaled", "0ed111dd8f0df820", func(a, b, dst []float32) { Scale(dst, a, 1.1); AddScaled(dst, b, 1.3) }},
 	{"max", "3b4cdcdf534eafb4", func(a, b, dst []float32) { dst[0] = Max(a) }},
 	{"attention", "9e075c16c24f6a5a", attentionBits},
+	{"layer norm", "ac3582106188c01e", func(a, b, dst []float32) {
+		LayerNorm(dst, a, b, a, slices.Repeat([]float32{1}, len(a)), 1e-5)
+	}},
+	{"l2 norm", "7c05a68461dbcae3", func(a, b, dst []float32) { L2Norm(dst, a, 1e-6); Add(dst, dst, b) }},
+	{"softplus", "456b0b1b04bbd288", func(a, b, dst []float32) {
+		for i := range dst {
+			dst[i] = Softplus(a[i])
+		}
+		Sigmoid(dst, dst)
+		for i := range dst {
+			dst[i] *= Softplus(b[i])
+		}
+	}},
+	{"conv", "419a51f4157ccb21", func(a, b, dst []float32) {
+		s, n := slices.Concat(a, b), len(a)
+		Conv(dst, s, b, slices.Concat(a, a, b), b, make([]float32, n), n)
+		Add(dst, dst, s[n:])
+	}},
+	{"ssm", "49cfb160c2828f88", func(a, b, dst []float32) {
+		s, y := slices.Concat(a, a), make([]float32, 2)
+		t, decay := Decay(-0.7, a[0], 0.2)
+		SSM(y, s, a[:1:1], b, a, t, decay, 0.3)
+		SSM(y[1:], s[len(a):], b[:1:1], a, b, t, decay, 0.3)
+		Add(dst, s[:len(a)], s[len(a):])
+		dst[0] += y[0] + y[1]
+	}},
+	{"delta", "38e087b39417f33b", func(a, b, dst []float32) {
+		Delta(dst, slices.Concat(a, b), []float32{0.5, -0.3}, []float32{0.9, 0.2}, a, make([]float32, len(a)), 0.8, 0.6)
+	}},
 }
 
 // TestBits holds every kernel to one digest on all architectures and at every

@@ -5,7 +5,7 @@ package simd
 // holds, AddRows is faster.
 func (s *Stored) HasChunks(rows int) bool { return s.chunked() && hasChunks(rows) }
 
-// chunked reports whether kernels of AddChunks read what is stored so.
+// chunked reports whether kernels of AddChunks read this layout.
 func (s *Stored) chunked() bool {
 	return s != nil && s.Codes == Codes8 && s.Group == ActGroup && !s.Bytes && !s.Min
 }

@@ -135,7 +135,7 @@ func dotBlocks(dst []float32, stride int, w, x []float32, k int) {
 	}
 }
 
-// addTails adds what is left of x, fewer than 16 elements, times some rows.
+// addTails adds the tail of x, fewer than 16 elements, times some rows.
 func addTails(sums [][lanes]float32, w weights, stride int, x []float32) {
 	if len(x) == 0 {
 		return

@@ -69,7 +69,7 @@ func AddTiles(acc []float32, w []*Panel, x *Acts, split []uint16) { addTiles(acc
 func HasTiles(rows int) bool { return hasTiles(rows) }
 
 // Split makes bfloat16 numbers of activations q, in the order of Acts.Q: for each
-// ActGroup of them first what is left when their low bytes are cleared, and then
+// ActGroup of them first the values with their low bytes cleared, and then
 // the low bytes, unsigned. Their sums are q. len(dst) is 2*len(q).
 func Split(dst []uint16, q []int16) { split(dst, q) }
 

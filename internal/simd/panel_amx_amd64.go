@@ -5,7 +5,7 @@ import "unsafe"
 // tileConfig is what LDTILECFG reads: bytes in a row, and rows, of each tile.
 type tileConfig struct {
 	palette uint8
-	_       [15]uint8 // the row to start from, 0, and what is reserved
+	_       [15]uint8 // the row to start from, 0, and reserved bytes
 	bytes   [16]uint16
 	rows    [16]uint8
 }
@@ -14,7 +14,7 @@ type tileConfig struct {
 type tilePanel struct {
 	codes      *uint16
 	scale, min *float32
-	after      uintptr // what is fetched next, so many bytes in each step
+	after      uintptr // the next address to prefetch, so many bytes in each step
 	bytes      int
 }
 

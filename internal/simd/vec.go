@@ -31,6 +31,24 @@ func Rotate(x, cos, sin []float32) {
 	turn(x[:half:half], x[half:len(x):len(x)], cos, sin)
 }
 
+// RotatePairs is Rotate of the pairs (2i, 2i+1), with the same arithmetic. (The style of
+// GPT-J.)
+func RotatePairs(x, cos, sin []float32) {
+	const most = 64
+	var lo, hi [most]float32
+	for len(cos) > 0 {
+		n := min(most, len(cos))
+		for i := range n {
+			lo[i], hi[i] = x[2*i], x[2*i+1]
+		}
+		turn(lo[:n], hi[:n], cos[:n], sin[:n])
+		for i := range n {
+			x[2*i], x[2*i+1] = lo[i], hi[i]
+		}
+		x, cos, sin = x[2*n:], cos[n:], sin[n:]
+	}
+}
+
 // Add sets dst[i] to a[i]+b[i]. dst may be a or b.
 func Add(dst, a, b []float32) { add(dst, a, b) }
 

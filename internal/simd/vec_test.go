@@ -78,6 +78,26 @@ func testRotate(t *testing.T) {
 	}
 }
 
+func TestRotatePairs(t *testing.T) {
+	eachTier(t, func(t *testing.T) {
+		r := rng(11)
+		for _, pairs := range []int{0, 1, 16, 63, 64, 65, 200} {
+			x, cos, sin := values(r, 2*pairs+3), values(r, pairs), values(r, pairs)
+			halves := make([]float32, 2*pairs)
+			for i := range pairs {
+				halves[i], halves[pairs+i] = x[2*i], x[2*i+1]
+			}
+			Rotate(halves, cos, sin)
+			want := slices.Clone(x)
+			for i := range pairs {
+				want[2*i], want[2*i+1] = halves[i], halves[pairs+i]
+			}
+			RotatePairs(x, cos, sin)
+			equal(t, "neighbours", x, want)
+		}
+	})
+}
+
 // TestRotateMore: more angles than pairs do not turn what lies behind the head.
 func TestRotateMore(t *testing.T) {
 	eachTier(t, func(t *testing.T) {

@@ -1,74 +1,107 @@
 package synth
 
-import "github.com/karat-run/karat/internal/gguf"
+import (
+	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/gguf"
+)
 
 // metadata is all keys but the tokenizer's.
 func (s *shape) metadata(fileType uint32) []gguf.KeyValue {
 	all := []gguf.KeyValue{
-		{Key: "general.architecture", Value: s.arch},
+		{Key: "general.architecture", Value: s.Family.Name},
 		{Key: "general.type", Value: "model"},
-		{Key: "general.name", Value: "Random " + s.arch + " " + s.name},
+		{Key: "general.name", Value: "Random " + s.Family.Name + " " + s.Shape.Name},
 		{Key: "general.file_type", Value: fileType},
 		{Key: "general.quantization_version", Value: uint32(2)},
 	}
-	put := func(key string, value any) { all = append(all, gguf.KeyValue{Key: s.arch + "." + key, Value: value}) }
-	n := func(key string, value int) { put(key, uint32(value)) }
-	dim := s.headDim
-	if s.fullDim > 0 {
-		dim = s.fullDim
+	put := func(key string, value any) {
+		all = append(all, gguf.KeyValue{Key: s.Family.Name + "." + key, Value: value})
 	}
-	n("block_count", s.layers)
-	n("context_length", s.context)
-	n("embedding_length", s.hidden)
-	n("attention.head_count", s.heads)
+	n := func(key string, value int) { put(key, uint32(value)) }
+	dim := s.HeadDim
+	if s.FullDim > 0 {
+		dim = s.FullDim
+	}
+	n("block_count", s.Layers)
+	n("context_length", s.Context)
+	n("embedding_length", s.Hidden)
+	n("attention.head_count", s.Heads)
+	if s.Synth.Learned {
+		n("feed_forward_length", s.FF)
+		put("attention.layer_norm_epsilon", s.Epsilon)
+		return all
+	}
 	n("attention.key_length", dim)
 	n("attention.value_length", dim)
-	put("rope.freq_base", s.ropeBase)
-	put("attention.layer_norm_rms_epsilon", s.epsilon)
-	if s.arch == "llama" {
-		n("vocab_size", s.vocab)
+	put("rope.freq_base", s.RopeBase)
+	if s.Lacks("rms_norm_eps") {
+		put("attention.layer_norm_epsilon", s.Epsilon)
+	} else {
+		put("attention.layer_norm_rms_epsilon", s.Epsilon)
 	}
-	if s.arch == "llama" || s.arch == "gemma4" {
-		n("rope.dimension_count", dim)
+	s.own(put, dim)
+	if s.Window > 0 {
+		n("attention.sliding_window", s.Window)
 	}
-	if s.window > 0 {
-		n("attention.sliding_window", s.window)
+	if s.Window > 0 && s.Rope.Sliding != nil {
 		put("rope.freq_base_swa", float32(10000))
 	}
-	if s.arch == "gemma4" {
-		return append(all, s.gemma4()...)
+	if s.Family.PerLayer {
+		return append(all, s.byLayer()...)
 	}
-	n("feed_forward_length", s.ff)
-	n("attention.head_count_kv", s.kvHeads)
-	if s.window > 0 {
-		n("attention.sliding_window_pattern", s.every)
+	n("feed_forward_length", s.FF)
+	n("attention.head_count_kv", s.KVHeads)
+	if s.Experts > 0 {
+		n("expert_count", s.Experts)
+		n("expert_used_count", s.Used)
+		n("expert_feed_forward_length", s.ExpertFF)
+	}
+	if s.Window > 0 {
+		n("attention.sliding_window_pattern", s.Every)
 	}
 	return all
 }
 
-// gemma4 is the keys that differ between layers, and those that only Gemma 4 has.
-func (s *shape) gemma4() (all []gguf.KeyValue) {
-	put := func(key string, value any) { all = append(all, gguf.KeyValue{Key: "gemma4." + key, Value: value}) }
-	ff, kv, windowed := make([]int32, s.layers), make([]int32, s.layers), make([]bool, s.layers)
-	for i := range s.layers {
-		ff[i], kv[i], windowed[i] = int32(s.ffOf(i)), int32(s.kvHeads), !s.full(i)
+// own puts the keys that the family alone has; dim is the size of the heads of full layers.
+func (s *shape) own(put func(key string, value any), dim int) {
+	for _, k := range s.Keys {
+		switch {
+		case k.Setting == "vocab_size":
+			put("vocab_size", uint32(s.Vocab))
+		case k.Kind == family.FullDim:
+			put(k.GGUF, uint32(dim))
+		case s.Synth.Numbers[k.Setting] != 0:
+			put(k.GGUF, float32(s.Synth.Numbers[k.Setting]))
+		}
+	}
+}
+
+// byLayer is the keys that differ between layers, and those of shared keys, inputs for
+// each layer and experts.
+func (s *shape) byLayer() (all []gguf.KeyValue) {
+	put := func(key string, value any) {
+		all = append(all, gguf.KeyValue{Key: s.Family.Name + "." + key, Value: value})
+	}
+	ff, kv, windowed := make([]int32, s.Layers), make([]int32, s.Layers), make([]bool, s.Layers)
+	for i := range s.Layers {
+		ff[i], kv[i], windowed[i] = int32(s.ffOf(i)), int32(s.KVHeads), !s.full(i)
 		if s.full(i) {
-			kv[i] = int32(s.fullKV)
+			kv[i] = int32(s.FullKV)
 		}
 	}
 	put("feed_forward_length", ff)
 	put("attention.head_count_kv", kv)
 	put("attention.sliding_window_pattern", windowed)
-	put("final_logit_softcapping", float32(30))
-	put("attention.shared_kv_layers", uint32(s.shared))
-	put("embedding_length_per_layer_input", uint32(s.perLayer))
-	put("attention.key_length_swa", uint32(s.headDim))
-	put("attention.value_length_swa", uint32(s.headDim))
-	put("rope.dimension_count_swa", uint32(s.headDim))
-	if s.experts > 0 {
-		put("expert_count", uint32(s.experts))
-		put("expert_used_count", uint32(s.used))
-		put("expert_feed_forward_length", uint32(s.expertFF))
+	put("final_logit_softcapping", float32(s.Expect.Softcap))
+	put("attention.shared_kv_layers", uint32(s.Shared))
+	put("embedding_length_per_layer_input", uint32(s.Shape.PerLayer))
+	put("attention.key_length_swa", uint32(s.HeadDim))
+	put("attention.value_length_swa", uint32(s.HeadDim))
+	put("rope.dimension_count_swa", uint32(s.HeadDim))
+	if s.Experts > 0 {
+		put("expert_count", uint32(s.Experts))
+		put("expert_used_count", uint32(s.Used))
+		put("expert_feed_forward_length", uint32(s.ExpertFF))
 	}
 	return all
 }

@@ -3,7 +3,7 @@ package synth
 import (
 	"slices"
 
-	"github.com/karat-run/karat/internal/mix"
+	"github.com/karat-run/karat/internal/quantmix"
 )
 
 // types are the mixes that files are made of.
@@ -13,6 +13,6 @@ var types = []string{"BF16", "F16", "IQ4_XS", "MXFP4_MOE", "Q4_0", "Q4_K_M", "Q5
 func Types() []string { return slices.Clone(types) }
 
 // model is what a mix depends on.
-func (s *shape) model() mix.Model {
-	return mix.Model{Arch: s.arch, Layers: s.layers, Experts: s.experts, Group: s.heads / s.kvHeads}
+func (s *shape) model() quantmix.Model {
+	return quantmix.Model{Arch: s.Family.Name, Layers: s.Layers, Experts: s.Experts, Group: s.Heads / s.KVHeads}
 }

@@ -1,9 +1,9 @@
 // Package synth writes GGUF files of real shapes and random weights, which load
-// and run as trained ones do: speed needs no download.
+// and run like trained ones, so that speed can be measured without a download.
 //
 // Metadata and names are those of llama.cpp's converters, types those of a mix, and
-// blocks of random integers are made directly, with scales of weights near 0.02, so that logits stay finite. What
-// such a model says means nothing.
+// blocks of random integers are made directly, with scales of weights near 0.02, so that logits stay finite. The
+// text of such a model means nothing.
 package synth
 
 import (
@@ -14,9 +14,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/mix"
+	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -44,7 +45,7 @@ func Write(ctx context.Context, w io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	m, _ := mix.Find(o.Type)
+	m, _ := quantmix.Find(o.Type)
 	vocab, err := vocabulary(s, o.Vocab)
 	if err != nil {
 		return err
@@ -58,7 +59,7 @@ func Write(ctx context.Context, w io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	f := filler{ctx: ctx, w: g, progress: o.Progress, random: source(o.Seed), partial: s.fullDim > 0}
+	f := filler{ctx: ctx, w: g, progress: o.Progress, random: source(o.Seed), partial: s.FullDim > 0}
 	for _, t := range tensors {
 		f.all += size(t)
 	}
@@ -70,13 +71,13 @@ func Write(ctx context.Context, w io.Writer, o Options) error {
 	return g.Close()
 }
 
-// Check reports what is wrong with the names in o.
+// Check returns an error for an unknown name in o.
 func Check(o Options) error {
 	if _, err := find(o.Arch, o.Shape); err != nil {
 		return err
 	}
 	if !slices.Contains(types, o.Type) {
-		return fmt.Errorf("synth: type %q, possible are %v", o.Type, Types())
+		return fmt.Errorf("synth: type %q, want %v", o.Type, Types())
 	}
 	return nil
 }
@@ -128,8 +129,8 @@ func (f *filler) tensor(t tensor.Tensor) error {
 	return nil
 }
 
-// fill makes whole blocks. Tensors of F32 are norms and scales, and are ones; but
-// Gemma 4's rope_freqs, which is one piece, turns a quarter of the pairs, and
+// fill makes whole blocks. Tensors of F32 are norms and scales, and are ones, or biases, and are zeros; but
+// where full layers have a head size of their own, rope_freqs, which is one piece, turns a quarter of the pairs, and
 // divides the others' angles by 1e30, as the published files do.
 func (f *filler) fill(p []byte, t tensor.Tensor) {
 	d := t.DType
@@ -140,7 +141,9 @@ func (f *filler) fill(p []byte, t tensor.Tensor) {
 		}
 		for i := range len(p) / 4 {
 			x := float32(1)
-			if i >= turned {
+			if strings.HasSuffix(t.Name, ".bias") {
+				x = 0
+			} else if i >= turned {
 				x = 1e30
 			}
 			binary.LittleEndian.PutUint32(p[4*i:], math.Float32bits(x))

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/tokenizer"
 )
 
 // Types of tokens in tokenizer.ggml.token_type.
@@ -16,7 +18,7 @@ const (
 )
 
 // vocabulary is the tokenizer's keys, of another file or made. The former sets
-// s.vocab.
+// s.Vocab.
 func vocabulary(s *shape, from *gguf.File) ([]gguf.KeyValue, error) {
 	if from == nil {
 		return newWords(s).keys(), nil
@@ -31,13 +33,13 @@ func vocabulary(s *shape, from *gguf.File) ([]gguf.KeyValue, error) {
 	if !ok || tokens.Len() == 0 {
 		return nil, fmt.Errorf("synth: vocabulary: the file has no tokenizer.ggml.tokens")
 	}
-	s.vocab = tokens.Len()
+	s.Vocab = tokens.Len()
 	return all, nil
 }
 
 // words is a made vocabulary: bytes, and made-up merges of letters.
 type words struct {
-	arch   string
+	family.Tokenizer
 	tokens []string
 	types  []int32
 	merges []string
@@ -50,11 +52,11 @@ func (w *words) add(kind int32, tokens ...string) {
 }
 
 func newWords(s *shape) *words {
-	w := &words{arch: s.arch}
-	switch s.arch {
-	case "llama", "qwen3":
+	w := &words{Tokenizer: s.Tokenizer}
+	switch w.Model {
+	case tokenizer.ByteLevel:
 		w.add(normal, byteLetters()...)
-		w.merge(s.vocab - 2)
+		w.merge(s.Vocab - 2)
 		w.add(control, "<|begin_of_text|>", "<|end_of_text|>")
 	default:
 		w.add(control, "<pad>", "<eos>", "<bos>")
@@ -66,7 +68,7 @@ func newWords(s *shape) *words {
 		for b := rune('!'); b <= '~'; b++ {
 			w.add(normal, string(b))
 		}
-		w.merge(s.vocab)
+		w.merge(s.Vocab)
 	}
 	return w
 }
@@ -113,21 +115,18 @@ func (w *words) keys() (all []gguf.KeyValue) {
 	put("tokens", w.tokens)
 	put("token_type", w.types)
 	last := uint32(len(w.tokens) - 1)
-	switch w.arch {
-	case "llama", "qwen3":
-		put("model", "gpt2")
-		put("pre", map[string]string{"llama": "llama-bpe", "qwen3": "qwen2"}[w.arch])
+	put("model", w.Model)
+	if w.Pre != "" {
+		put("pre", w.Pre)
+	}
+	if w.Model == tokenizer.ByteLevel || w.Merged {
 		put("merges", w.merges)
+	}
+	if w.Model == tokenizer.ByteLevel {
 		put("bos_token_id", last-1)
 		put("eos_token_id", last)
-		put("add_bos_token", w.arch == "llama")
+		put("add_bos_token", w.BOS)
 		return all
-	case "gemma4":
-		put("model", "gemma4")
-		put("merges", w.merges)
-	default:
-		put("model", "llama")
-		put("pre", "default")
 	}
 	scores := make([]float32, len(w.tokens))
 	for i := range scores {

@@ -1,4 +1,4 @@
-// Package tensor says what a tensor is: an element type, a shape and bytes.
+// Package tensor defines tensors: an element type, a shape and bytes.
 // It does no arithmetic.
 package tensor
 
@@ -187,7 +187,8 @@ type Tensor struct {
 	Data  []byte // little-endian; may be mapped memory, so read-only
 
 	// Source has the bytes, from At on, of a tensor without Data: one that is large and
-	// in a file that cannot be mapped. It is nil for all others.
+	// in a file that cannot be mapped, or one that lies there in another form (Join, Turn).
+	// It is nil for all others.
 	Source io.ReaderAt
 	At     int64
 
@@ -212,7 +213,7 @@ func (t *Tensor) Size() int {
 func (t *Tensor) Part(from, to int) (Tensor, error) {
 	n := t.DType.RowBytes(t.Shape.Last())
 	p := Tensor{Name: t.Name, DType: t.DType, Shape: Shape{to - from, t.Shape.Last()}, Data: t.Data}
-	first, size := int64(from), to-from // of what is read
+	first, size := int64(from), to-from // of the bytes read
 	if t.Order != nil {
 		p.Order = func(row int) int { return t.Order(from + row) }
 		first, size = 0, t.Rows()
@@ -229,10 +230,17 @@ func (t *Tensor) Part(from, to int) (Tensor, error) {
 	return p, nil
 }
 
-// Row is the i-th row of the last dimension.
+// Row is the i-th row of the last dimension, of a tensor that is in memory.
 func (t *Tensor) Row(i int) []byte {
 	if t.Order != nil {
 		i = t.Order(i)
+	}
+	switch v := t.Source.(type) {
+	case Joined:
+		rows := v[0].Rows()
+		return v[i/rows].Row(i % rows)
+	case turned:
+		return v.row(i)
 	}
 	n := t.DType.RowBytes(t.Shape.Last())
 	return t.Data[i*n : (i+1)*n : (i+1)*n]
@@ -241,7 +249,7 @@ func (t *Tensor) Row(i int) []byte {
 // Span is the rows from one to before another, each behind the one before it:
 // of Data where they lie so, else copied to buf, which is made larger if need be.
 func (t *Tensor) Span(from, to int, buf *[]byte) []byte {
-	if n := t.DType.RowBytes(t.Shape.Last()); t.Order == nil {
+	if n := t.DType.RowBytes(t.Shape.Last()); t.Order == nil && t.Source == nil {
 		return t.Data[from*n : to*n : to*n]
 	}
 	*buf = (*buf)[:0]

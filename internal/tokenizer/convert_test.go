@@ -51,7 +51,7 @@ func TestConvertVocabularies(t *testing.T) {
 				t.Fatal(err)
 			}
 			agree(t, here, there)
-			again, _, err := tokenizer.ToGGUF(files, len(g.Tokens), g.Model == "gemma4", nil)
+			again, _, err := tokenizer.ToGGUF(files, len(g.Tokens), g.Model == "gemma4", "", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +92,7 @@ func TestConvertFolders(t *testing.T) {
 		for form, f := range forms {
 			t.Run(form, func(t *testing.T) {
 				here := fromJSON(t, golden.Model(t, name))
-				g, notes, err := tokenizer.ToGGUF(f, here.VocabSize()+3, strings.Contains(name, "gemma4"), nil)
+				g, notes, err := tokenizer.ToGGUF(f, here.VocabSize()+3, strings.Contains(name, "gemma4"), "", nil)
 				if err != nil || len(notes) > 0 {
 					t.Fatal(err, notes)
 				}
@@ -122,7 +122,6 @@ func TestConvertFolders(t *testing.T) {
 func TestConvertTokenizerErrors(t *testing.T) {
 	f := filesOf(t, golden.Model(t, "tiny-llama"))
 	for name, edit := range map[string]struct{ old, new, want string }{
-		"merges ignored":  {`"ignore_merges": true`, `"ignore_merges": false`, "no name for a pre-tokenizer"},
 		"another pattern": {`\\p{N}{1,3}`, `\\p{N}`, "no name for a pre-tokenizer"},
 		"normalizer":      {`"normalizer": null`, `"normalizer": {"type": "NFC"}`, "no name for a pre-tokenizer"},
 		"unknown pattern": {`\\p{N}{1,3}`, `\\p{N}{1,4}`, "unknown regular expression"},
@@ -132,12 +131,17 @@ func TestConvertTokenizerErrors(t *testing.T) {
 		if string(changed.JSON) == string(f.JSON) {
 			t.Fatalf("%s: %s is not in the file", name, edit.old)
 		}
-		if _, _, err := tokenizer.ToGGUF(changed, 2048, false, nil); err == nil || !strings.Contains(err.Error(), edit.want) {
+		if _, _, err := tokenizer.ToGGUF(changed, 2048, false, "", nil); err == nil || !strings.Contains(err.Error(), edit.want) {
 			t.Errorf("%s: %v, want %q", name, err, edit.want)
 		}
 	}
+	merging := f
+	merging.JSON = []byte(strings.Replace(string(f.JSON), `"ignore_merges": true`, `"ignore_merges": false`, 1))
+	if g, _, err := tokenizer.ToGGUF(merging, 2048, false, "", nil); err != nil || g.Pre != "smaug-bpe" {
+		t.Errorf("merges not ignored: pre-tokenizer %q, %v", g.Pre, err)
+	}
 	f.JSON = []byte(strings.Replace(string(f.JSON), `"lstrip": false`, `"lstrip": true`, 1))
-	if _, notes, err := tokenizer.ToGGUF(f, 2048, false, nil); err == nil && len(notes) == 0 {
+	if _, notes, err := tokenizer.ToGGUF(f, 2048, false, "", nil); err == nil && len(notes) == 0 {
 		t.Error("an added token that takes white space: neither a note nor an error")
 	}
 	if _, err := tokenizer.ToJSON(tokenizer.GGUF{Model: "bert"}); err == nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // A Decoder turns ids into text as they come. Each Write returns the characters
-// that are complete; what is no UTF-8 becomes U+FFFD. It continues a text: it does
+// that are complete; bytes that are not UTF-8 become U+FFFD. It continues a text: it does
 // not strip the space that some vocabularies put before one.
 type Decoder struct {
 	t           *Tokenizer
@@ -49,7 +49,7 @@ func (d *Decoder) Write(id int) string {
 	return d.take(n)
 }
 
-// Flush returns what is pending, an incomplete character, as U+FFFD.
+// Flush returns the pending bytes, an incomplete character, as U+FFFD.
 func (d *Decoder) Flush() string { return d.take(len(d.pending)) }
 
 // take removes the first n pending bytes and returns them as valid text.
@@ -65,7 +65,7 @@ func (d *Decoder) take(n int) string {
 	return s
 }
 
-// repair replaces what is no UTF-8. The references differ: each byte token becomes a
+// repair replaces bytes that are not UTF-8. The references differ: each byte token becomes a
 // U+FFFD of its own (ByteFallback, SentencePiece), in byte-level vocabularies the
 // longest beginning of a character becomes one (Rust's from_utf8_lossy).
 func (t *Tokenizer) repair(b []byte) string {

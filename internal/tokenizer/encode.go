@@ -71,7 +71,7 @@ func (e *encoder) add(id int32) {
 	e.out = append(e.out, int(id))
 }
 
-// encode appends the ids of text: added tokens are cut out first, then what is
+// encode appends the ids of text: added tokens are cut out first, then the text that is
 // between them is normalized, searched again, split and merged.
 func (e *encoder) encode(text string) {
 	t := e.t

@@ -14,8 +14,8 @@ func init() {
 }
 
 const (
-	Llama3Pattern = llama3Pattern
-	Qwen2Pattern  = qwen2Pattern
+	Llama3Pattern = digits3Pattern
+	Qwen2Pattern  = digit1Pattern
 	GPT2Pattern   = gpt2Pattern
 )
 

@@ -47,7 +47,7 @@ func checkStreamed(t *testing.T, tok *tokenizer.Tokenizer, ids []int) {
 // there converts a tokenizer of whatever file to GGUF and to a folder: what is no
 // error can be read.
 func there(t *testing.T, f tokenizer.Files, tok *tokenizer.Tokenizer) {
-	g, _, err := tokenizer.ToGGUF(f, tok.VocabSize(), tok.VocabSize()%2 == 0, nil)
+	g, _, err := tokenizer.ToGGUF(f, tok.VocabSize(), tok.VocabSize()%2 == 0, "", nil)
 	if err != nil {
 		return
 	}

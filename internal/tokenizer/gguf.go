@@ -8,12 +8,12 @@ import (
 // A GGUF is the tokenizer metadata of a GGUF file, each field under its key
 // tokenizer.ggml.*. A nil pointer is a key that is absent.
 type GGUF struct {
-	Model  string    // model: gpt2, llama or gemma4
+	Model  string    // model: ByteLevel, SentencePiece or Merged
 	Pre    string    // pre: the pre-tokenizer's name, gpt2 only
 	Tokens []string  // tokens
 	Types  []int32   // token_type, a Kind each; absent: all normal
-	Scores []float32 // scores, llama only
-	Merges []string  // merges, "left right" in order of rank; gpt2 and gemma4
+	Scores []float32 // scores, SentencePiece only
+	Merges []string  // merges, "left right" in order of rank; the others
 
 	BOS            *int  // bos_token_id
 	EOS            *int  // eos_token_id
@@ -28,7 +28,15 @@ type GGUF struct {
 	AddEOS         *bool // add_eos_token
 	AddSEP         *bool // add_sep_token
 	AddSpacePrefix *bool // add_space_prefix
+	NFC            *bool // normalizer.nfc, which no other program writes: false where Pre stands for NFC and the tokenizer does none
 }
+
+// The values of tokenizer.ggml.model, each named after its first user.
+const (
+	ByteLevel     = "gpt2"   // merges of bytes
+	SentencePiece = "llama"  // scores
+	Merged        = "gemma4" // merges of SentencePiece's symbols
+)
 
 // A preTokenizer is what the name tokenizer.ggml.pre stands for.
 type preTokenizer struct {
@@ -39,19 +47,29 @@ type preTokenizer struct {
 }
 
 var (
-	preLlama3 = preTokenizer{patterns: []string{llama3Pattern}, ignoreMerges: true, addBOS: true}
+	preDigits3 = preTokenizer{patterns: []string{digits3Pattern}, ignoreMerges: true, addBOS: true}
 	// Qwen's own tokenizer normalizes to NFC, which GGUF has no key for.
-	preQwen2 = preTokenizer{patterns: []string{qwen2Pattern}, nfc: true}
+	preDigit1 = preTokenizer{patterns: []string{digit1Pattern}, nfc: true}
+	// Each digit by itself, and GPT-2's pattern for the rest.
+	digitsGPT2 = []string{digitPattern, gpt2Pattern}
 )
 
 // preTokenizers are the known values of tokenizer.ggml.pre.
 var preTokenizers = map[string]preTokenizer{
-	"llama-bpe":        preLlama3,
-	"llama3":           preLlama3,
-	"llama-v3":         preLlama3,
+	"llama-bpe":        preDigits3,
+	"llama3":           preDigits3,
+	"llama-v3":         preDigits3,
+	"smaug-bpe":        {patterns: []string{digits3Pattern}},
+	"dbrx":             {patterns: []string{digits3Pattern}},
+	"glm4":             {patterns: []string{digits3Pattern}},
+	"chatglm-bpe":      {patterns: []string{digits3Pattern}},
 	"gpt-2":            {patterns: []string{gpt2Pattern}},
-	"qwen2":            preQwen2,
-	"deepseek-r1-qwen": preQwen2,
+	"starcoder":        {patterns: digitsGPT2},
+	"refact":           {patterns: digitsGPT2},
+	"command-r":        {patterns: digitsGPT2},
+	"smollm":           {patterns: digitsGPT2},
+	"qwen2":            preDigit1,
+	"deepseek-r1-qwen": preDigit1,
 	"deepseek-llm":     {patterns: deepseekLLM},
 	"deepseek-coder":   {patterns: deepseekCoder},
 	"deepseek-v3":      {patterns: deepseek3},
@@ -75,7 +93,7 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 		return nil, err
 	}
 	pre, known := preTokenizers[g.Pre]
-	if g.Model == "gpt2" && !known {
+	if g.Model == ByteLevel && !known {
 		return nil, fmt.Errorf("tokenizer: tokenizer.ggml.pre: unknown pre-tokenizer %q", g.Pre)
 	}
 	tokens := make([]token, len(g.Tokens))
@@ -88,16 +106,16 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 			tokens[i].kind = Control
 		}
 	}
-	t, err := newTokenizer(tokens, g.Model == "gpt2")
+	t, err := newTokenizer(tokens, g.Model == ByteLevel)
 	if err != nil {
 		return nil, err
 	}
-	if g.Model == "gpt2" {
-		t.stages, t.allWhole, t.norm.nfc = splitters(pre.patterns), pre.ignoreMerges, pre.nfc
+	if g.Model == ByteLevel {
+		t.stages, t.allWhole, t.norm.nfc = splitters(pre.patterns), pre.ignoreMerges, pre.nfc && is(g.NFC, true)
 	} else {
 		t.norm.escape = true
 	}
-	if g.Model == "llama" {
+	if g.Model == SentencePiece {
 		if is(g.AddSpacePrefix, true) {
 			t.norm.prepend = prependSegment
 		}
@@ -109,22 +127,22 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 		return nil, err
 	}
 	t.setAdded(g.added(tokens))
-	return t, t.setGGUFIDs(g, pre.addBOS || g.Model != "gpt2")
+	return t, t.setGGUFIDs(g, pre.addBOS || g.Model != ByteLevel)
 }
 
 // check checks the lengths of the lists and the types.
 func (g *GGUF) check() error {
 	switch g.Model {
-	case "gpt2", "gemma4":
+	case ByteLevel, Merged:
 		if len(g.Merges) == 0 {
 			return fmt.Errorf("tokenizer: tokenizer.ggml.merges: %w", ErrNoMerges)
 		}
-	case "llama":
+	case SentencePiece:
 		if len(g.Scores) != len(g.Tokens) {
 			return fmt.Errorf("tokenizer: tokenizer.ggml.scores: %d scores for %d tokens", len(g.Scores), len(g.Tokens))
 		}
 	default:
-		return fmt.Errorf("tokenizer: tokenizer.ggml.model: %q is not supported (gpt2, llama and gemma4 are)", g.Model)
+		return fmt.Errorf("tokenizer: tokenizer.ggml.model: %q is not supported (%s, %s and %s are)", g.Model, ByteLevel, SentencePiece, Merged)
 	}
 	if len(g.Tokens) == 0 {
 		return fmt.Errorf("tokenizer: tokenizer.ggml.tokens: no tokens")
@@ -148,7 +166,7 @@ func (g *GGUF) added(tokens []token) []addedToken {
 		special := k.kind == Control || k.kind == Unknown
 		if special || k.kind == UserDefined {
 			content := k.text
-			if g.Model != "gpt2" {
+			if g.Model != ByteLevel {
 				content = strings.ReplaceAll(content, space, " ")
 			}
 			added = append(added, addedToken{content: content, id: int32(i), special: special || isMarker(k.text)})

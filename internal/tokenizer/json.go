@@ -9,7 +9,7 @@ import (
 // library. config is the tokenizer_config.json beside it, or nil: it
 // names BOS and EOS, and its add_bos_token and add_eos_token overrule the
 // post-processor. A pre-tokenizer's regular expression is not run: it must be one
-// of those that are known here.
+// of the known ones.
 func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	var f jsonFile
 	if err := json.Unmarshal(tokenizerJSON, &f); err != nil {

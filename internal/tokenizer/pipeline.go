@@ -33,6 +33,7 @@ type jsonStep struct {
 	Stop             int    `json:"stop"`              // Strip
 
 	Single        []jsonTemplatePart `json:"single"` // TemplateProcessing
+	Pair          []jsonTemplatePart `json:"pair"`   // TemplateProcessing
 	SpecialTokens map[string]struct {
 		IDs []int `json:"ids"`
 	} `json:"special_tokens"` // TemplateProcessing
@@ -185,7 +186,7 @@ func (p *pipeline) split(s *jsonStep) error {
 }
 
 // matchesAll are the patterns one of whose branches matches, whatever the text.
-var matchesAll = map[string]bool{llama3Pattern: true, qwen2Pattern: true, gpt2Pattern: true, gpt2ShortPattern: true}
+var matchesAll = map[string]bool{digits3Pattern: true, digit1Pattern: true, gpt2Pattern: true, gpt2ShortPattern: true}
 
 func (p *pipeline) metaspace(s *jsonStep) error {
 	if s.Replacement != space || p.norm.prepend != prependNever {

@@ -1,6 +1,8 @@
 package tokenizer_test
 
 import (
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
@@ -46,7 +49,7 @@ func forms(t *testing.T, model string) map[string]*tokenizer.Tokenizer {
 // TestRecords compares with the ids of every prompt of every record, from each
 // form of the model's tokenizer.
 func TestRecords(t *testing.T) {
-	for _, model := range golden.Models(t) {
+	for _, model := range slices.Concat(golden.Models(t), golden.Families(t)) {
 		for form, tok := range forms(t, model) {
 			t.Run(model+"/"+form, func(t *testing.T) {
 				for _, p := range golden.Record(t, model).Prompts {
@@ -62,6 +65,38 @@ func TestRecords(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestTokens compares the ids of awkward strings with those of the tokenizers library, from
+// each form of a family's tokenizer, and from the metadata of its GGUF file.
+func TestTokens(t *testing.T) {
+	for _, name := range golden.Families(t) {
+		dir := golden.Model(t, name)
+		var cases [][2]json.RawMessage
+		if err := json.Unmarshal(read(t, dir, "tokens.json"), &cases); err != nil || len(cases) < 20 {
+			t.Fatal(len(cases), err)
+		}
+		all := forms(t, name)
+		g, _, err := tokenizer.ToGGUF(filesOf(t, dir), all["json"].VocabSize(), false, registry.Find(golden.Architecture(t, name)).Tokenizer.Pre, nil)
+		if err == nil {
+			all["metadata"], err = tokenizer.FromGGUF(g)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for form, tok := range all {
+			for _, c := range cases {
+				var text string
+				var want []int
+				if err := errors.Join(json.Unmarshal(c[0], &text), json.Unmarshal(c[1], &want)); err != nil {
+					t.Fatal(err)
+				}
+				if got := tok.Encode(text, tokenizer.Options{ParseSpecial: true}); !slices.Equal(got, want) {
+					t.Errorf("%s %s: %q:\n got %v\nwant %v", name, form, text, got, want)
+				}
+			}
 		}
 	}
 }

@@ -124,7 +124,7 @@ func (m *spModel) normalizer(f protoField) error {
 // spModelTypes are the values of TrainerSpec.ModelType.
 var spModelTypes = map[uint64]string{1: "UNIGRAM", 2: "BPE", 3: "WORD", 4: "CHAR"}
 
-// check refuses what is not supported.
+// check refuses unsupported models.
 func (m *spModel) check() error {
 	switch {
 	case len(m.tokens) == 0:

@@ -17,8 +17,8 @@ type splitter func(s string) int
 // patterns are the splitters by the text of the regular expression in
 // tokenizer.json.
 var patterns = map[string]splitter{
-	llama3Pattern:      splitLlama3,
-	qwen2Pattern:       splitQwen2,
+	digits3Pattern:     splitDigits3,
+	digit1Pattern:      splitDigit1,
 	gpt2Pattern:        splitGPT2,
 	gpt2ShortPattern:   splitGPT2,
 	newlinePattern:     splitNewlines,
@@ -35,8 +35,8 @@ var patterns = map[string]splitter{
 }
 
 const (
-	llama3Pattern    = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	qwen2Pattern     = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	digits3Pattern   = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	digit1Pattern    = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	gpt2Pattern      = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 	gpt2ShortPattern = `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 )
@@ -105,13 +105,13 @@ func newlines(s string, i int) int {
 	return i
 }
 
-// splitLlama3 is llama3Pattern.
-func splitLlama3(s string) int { return splitWords(s, 3) }
+// splitDigits3 is digits3Pattern.
+func splitDigits3(s string) int { return splitWords(s, 3) }
 
-// splitQwen2 is qwen2Pattern.
-func splitQwen2(s string) int { return splitWords(s, 1) }
+// splitDigit1 is digit1Pattern.
+func splitDigit1(s string) int { return splitWords(s, 1) }
 
-// splitWords is llama3Pattern with at most so many digits in a piece.
+// splitWords is digits3Pattern with at most so many digits in a piece.
 func splitWords(s string, digits int) int {
 	if s[0] == '\'' {
 		if n := contraction(s, true); n > 0 {

@@ -18,13 +18,14 @@ type Files struct {
 // ToGGUF translates a folder's tokenizer into GGUF's metadata for a model that
 // embeds size tokens, as llama.cpp's converter does (conversion/base.py, and
 // SpecialVocab in gguf-py/gguf/vocab.py). merges says that a character-level
-// vocabulary comes with its merges (gemma4), not with scores (llama). ids are
+// vocabulary comes with its merges (gemma4), not with scores (llama). pre is GGUF's name
+// of a byte-level tokenizer's steps, where it is one of several for these. ids are
 // config.json's ids of special tokens, "bos" to "mask", for those that
 // tokenizer_config.json does not name.
 //
 // The notes tell what GGUF has no key for. Metadata that would give other ids is
 // an error: it is read back and compared with the folder's tokenizer (Same).
-func ToGGUF(f Files, size int, merges bool, ids map[string]int) (g GGUF, notes []string, err error) {
+func ToGGUF(f Files, size int, merges bool, pre string, ids map[string]int) (g GGUF, notes []string, err error) {
 	c, err := parseConfig(f.Config)
 	if err != nil {
 		return g, nil, err
@@ -34,7 +35,7 @@ func ToGGUF(f Files, size int, merges bool, ids map[string]int) (g GGUF, notes [
 	if f.Model != nil && !merges {
 		t, err = g.fromModel(f, &c)
 	} else {
-		t, notes, err = g.fromJSON(f, &file, &c, merges)
+		t, notes, err = g.fromJSON(f, &file, &c, merges, pre)
 	}
 	if err != nil {
 		return g, nil, err
@@ -71,7 +72,7 @@ func (g *GGUF) fromModel(f Files, c *config) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.Model, g.Pre, g.Scores = "llama", "default", m.scores
+	g.Model, g.Pre, g.Scores = SentencePiece, "default", m.scores
 	for i, k := range m.tokens {
 		a, ok := added[i]
 		switch {
@@ -94,7 +95,7 @@ func (g *GGUF) fromModel(f Files, c *config) (*Tokenizer, error) {
 }
 
 // fromJSON takes vocabulary, added tokens and merges of a tokenizer.json.
-func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool) (t *Tokenizer, notes []string, err error) {
+func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre string) (t *Tokenizer, notes []string, err error) {
 	if t, err = FromJSON(f.JSON, f.Config); err != nil {
 		return nil, nil, err
 	}
@@ -116,13 +117,16 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool) (t *Tok
 	}
 	switch {
 	case !p.byteLevel && merges:
-		g.Model = "gemma4"
+		g.Model = Merged
 	case !p.byteLevel:
-		g.Model, g.Pre = "llama", "default"
+		g.Model, g.Pre = SentencePiece, "default"
 	default:
-		g.Model = "gpt2"
-		if g.Pre, err = preName(&p, file.Model.IgnoreMerges); err != nil {
+		g.Model = ByteLevel
+		if g.Pre, err = preName(&p, file.Model.IgnoreMerges, pre); err != nil {
 			return nil, nil, err
+		}
+		if preTokenizers[g.Pre].nfc != p.norm.nfc {
+			g.NFC = &p.norm.nfc
 		}
 	}
 	if !p.byteLevel {
@@ -133,11 +137,11 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool) (t *Tok
 	return t, notes, g.setMerges(&file.Model)
 }
 
-// preName finds GGUF's name of a byte-level tokenizer's steps.
-func preName(p *pipeline, ignoreMerges bool) (string, error) {
-	for _, name := range []string{"llama-bpe", "qwen2", "gpt-2", "deepseek-llm", "deepseek-coder", "deepseek-v3"} {
-		pre := preTokenizers[name]
-		if slices.Equal(pre.patterns, p.patterns) && pre.nfc == p.norm.nfc && pre.ignoreMerges == ignoreMerges {
+// preName finds GGUF's name of a byte-level tokenizer's steps: usual, where it is one.
+func preName(p *pipeline, ignoreMerges bool, usual string) (string, error) {
+	for _, name := range []string{usual, "llama-bpe", "smaug-bpe", "qwen2", "gpt-2", "deepseek-llm", "deepseek-coder", "deepseek-v3", "starcoder"} {
+		pre, known := preTokenizers[name]
+		if known && slices.Equal(pre.patterns, p.patterns) && (pre.nfc || !p.norm.nfc) && pre.ignoreMerges == ignoreMerges {
 			return name, nil
 		}
 	}
@@ -158,7 +162,7 @@ func (g *GGUF) setTokens(t *Tokenizer, tokens []token, added []addedToken) {
 		kind := t.tokens[i].kind // with the byte tokens
 		switch {
 		case !isAdded[int32(i)]:
-		case g.Model == "gemma4" && slices.Contains(visible, k.text):
+		case g.Model == Merged && slices.Contains(visible, k.text):
 			kind = UserDefined
 		case looksSpecial(k.text):
 			kind = Control
@@ -179,7 +183,7 @@ func looksSpecial(text string) bool {
 // a token is first merged, the higher its score.
 func (g *GGUF) setMerges(m *jsonModel) error {
 	ids := make(map[string]int, len(g.Tokens))
-	if g.Model != "gpt2" {
+	if g.Model != ByteLevel {
 		g.Scores = make([]float32, len(g.Tokens))
 		for i, text := range g.Tokens {
 			ids[text], g.Scores[i] = i, -1000
@@ -194,7 +198,7 @@ func (g *GGUF) setMerges(m *jsonModel) error {
 		if strings.Contains(left+right, " ") {
 			return fmt.Errorf("tokenizer: tokenizer.json: merge %d: %q + %q: GGUF has no merges of spaces", i, left, right)
 		}
-		if g.Model != "llama" {
+		if g.Model != SentencePiece {
 			g.Merges = append(g.Merges, left+" "+right)
 			continue
 		}
@@ -202,7 +206,7 @@ func (g *GGUF) setMerges(m *jsonModel) error {
 			g.Scores[id], scored[id] = float32(-i), true
 		}
 	}
-	if g.Model == "llama" {
+	if g.Model == SentencePiece {
 		for i := range g.Scores {
 			if !scored[i] && Kind(g.Types[i]) == Normal {
 				g.Scores[i] = float32(-len(m.Merges) - i)
@@ -233,6 +237,20 @@ func (g *GGUF) resize(size int) {
 	}
 }
 
+// between reports whether a special token comes between two texts.
+func (s *jsonStep) between() bool {
+	texts, between := 0, false
+	for _, p := range s.Pair {
+		switch {
+		case p.Sequence != nil:
+			texts++
+		case texts == 1:
+			between = true
+		}
+	}
+	return between && texts == 2
+}
+
 // setSpecial sets the ids of special tokens and what goes around a text.
 func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]int) {
 	for _, k := range []struct {
@@ -255,7 +273,7 @@ func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]i
 		g.EOS = &eos
 	}
 	adds := t.AddsBOS()
-	if adds || c.AddBOS != nil || g.BOS != nil && (g.Model != "gpt2" || preTokenizers[g.Pre].addBOS) {
+	if adds || c.AddBOS != nil || g.BOS != nil && (g.Model != ByteLevel || preTokenizers[g.Pre].addBOS) {
 		g.AddBOS = &adds
 	}
 	if ends := len(t.suffix) > 0; ends || c.AddEOS != nil {
@@ -263,7 +281,7 @@ func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]i
 	}
 	steps, _ := flatten(f.PostProcessor, func(s *jsonStep) []jsonStep { return s.Processors })
 	for _, s := range steps {
-		if s.Type == "TemplateProcessing" && len(s.Single) > 1 { // no separator between two texts
+		if s.Type == "TemplateProcessing" && len(s.Single) > 1 && s.between() { // it is no separator
 			g.AddSEP = new(bool)
 		}
 	}

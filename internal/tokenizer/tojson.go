@@ -130,7 +130,7 @@ func (g *GGUF) pairs(t *Tokenizer) ([][2]string, error) {
 		}
 		merges = append(merges, [2]string{left, right})
 	}
-	if g.Model != "llama" {
+	if g.Model != SentencePiece {
 		return merges, nil
 	}
 	order := make([]int32, len(t.tokens))

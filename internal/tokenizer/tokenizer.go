@@ -104,7 +104,7 @@ type Span struct{ From, To int }
 // ErrMost is the error of a text that has more ids than Options.Most.
 var ErrMost = errors.New("tokenizer: the text has too many tokens")
 
-// Encode returns the ids of text, as far as they are Options.Most at most. Its time grows as
+// Encode returns the ids of text, at most Options.Most of them. Its time grows as
 // n log n, whatever the text.
 func (t *Tokenizer) Encode(text string, o Options) []int {
 	out := make([]int, 0, len(text)/4+8)

@@ -178,7 +178,7 @@ int main(int argc, char ** argv) {
         } else if (flag == "--threads" && atoi(value.c_str()) > 0) {
             o.threads = atoi(value.c_str());
         } else if (flag != "--kv" || value != "f32") {
-            fail(flag + " " + value + ": possible are --kv f32, --kv f16 and --threads N");
+            fail(flag + " " + value + ": want --kv f32, --kv f16 and --threads N");
         }
     }
     const std::string path = argv[3], end = ".safetensors";

@@ -1,9 +1,10 @@
-// Package llama is the decoder of Llama 2 and 3, and of Mistral's dense models,
-// which use the same key. The other architectures are described by how they
-// differ from it.
+// Package llama is the decoder of Llama 2 and 3, and of Mistral's models, dense or
+// with experts, which use the same key. The other architectures are described by
+// their differences from it.
 //
-// Source: transformers, models/llama/modeling_llama.py; Touvron et al. 2023,
-// arXiv:2302.13971.
+// Source: transformers, models/llama/modeling_llama.py and
+// models/mixtral/modeling_mixtral.py; Touvron et al. 2023, arXiv:2302.13971; Jiang et
+// al. 2024, arXiv:2401.04088.
 package llama
 
 import (
@@ -28,6 +29,8 @@ type Config struct {
 	AttentionBias    bool             `json:"attention_bias"`
 	MLPBias          bool             `json:"mlp_bias"`
 	Tied             bool             `json:"tie_word_embeddings"`
+	NumExperts       int              `json:"num_experts"` // Mixtral; 0 in dense models
+	TopK             int              `json:"top_k_experts"`
 	Rope             struct {
 		Full rope.Params `json:"full_attention"`
 	} `json:"rope_parameters"`
@@ -48,7 +51,8 @@ type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
 	Attn     Attention     `gguf:"" hf:"self_attn"`
 	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      MLP           `gguf:"" hf:"mlp"`
+	MLP      MLP           `gguf:"" hf:"mlp"`              // of dense models
+	MoE      MoE           `gguf:"" hf:"block_sparse_moe"` // of the others
 }
 
 // Attention is grouped-query attention with rotary positions.
@@ -65,12 +69,20 @@ type Attention struct {
 
 // MLP is the gated feed-forward part.
 type MLP struct {
-	Gate     *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
+	Gate     *graph.Weight `gguf:"ffn_gate" hf:"gate_proj" if:"!num_experts"`
 	GateBias *graph.Weight `gguf:"ffn_gate.bias" hf:"gate_proj.bias" if:"mlp_bias"`
-	Up       *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
+	Up       *graph.Weight `gguf:"ffn_up" hf:"up_proj" if:"!num_experts"`
 	UpBias   *graph.Weight `gguf:"ffn_up.bias" hf:"up_proj.bias" if:"mlp_bias"`
-	Down     *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
+	Down     *graph.Weight `gguf:"ffn_down" hf:"down_proj" if:"!num_experts"`
 	DownBias *graph.Weight `gguf:"ffn_down.bias" hf:"down_proj.bias" if:"mlp_bias"`
+}
+
+// MoE is the mixture of experts. Each of its last three weights is that of all experts.
+type MoE struct {
+	Router *graph.Weight `gguf:"ffn_gate_inp" hf:"gate" if:"num_experts"`
+	Gate   *graph.Weight `gguf:"ffn_gate_exps" hf:"experts.w1" if:"num_experts"`
+	Up     *graph.Weight `gguf:"ffn_up_exps" hf:"experts.w3" if:"num_experts"`
+	Down   *graph.Weight `gguf:"ffn_down_exps" hf:"experts.w2" if:"num_experts"`
 }
 
 // New makes a model whose weights are yet to be bound.
@@ -95,8 +107,13 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
-	h = g.Add(h, l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m))
-	return g.Name(h, "out", "out")
+	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
+	if m.NumExperts > 0 {
+		x = l.MoE.forward(g, x, m)
+	} else {
+		x = l.MLP.forward(g, x, m)
+	}
+	return g.Name(g.Add(h, x), "out", "out")
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
@@ -114,6 +131,14 @@ func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	gate := linear(g, p.Gate, p.GateBias, x, m.IntermediateSize)
 	up := linear(g, p.Up, p.UpBias, x, m.IntermediateSize)
 	return linear(g, p.Down, p.DownBias, g.GLU(m.Act, gate, up), m.HiddenSize)
+}
+
+func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	scores := g.Name(g.Linear(e.Router, x, m.NumExperts), "ffn_gate_inp", "mlp.gate.out") // [T, experts]
+	route := g.RouteWith(scores, m.TopK, graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: true}, nil, nil)
+	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: m.Act}, Form: graph.Apart}
+	y := g.ExpertsWith(experts, []*graph.Weight{e.Gate, e.Up, e.Down}, nil, x, route, m.NumExperts, m.IntermediateSize)
+	return g.Name(y, "ffn_experts", "mlp.experts.out")
 }
 
 // linear is x·wᵀ, plus the bias where the configuration has one.

@@ -54,11 +54,20 @@ func Run(t *testing.T, open func() backend.Backend, tol Tolerances) {
 	if tol.Stores {
 		return
 	}
+	t.Run("attributes", s.decoder)
+	t.Run("ahead", s.ahead)
 	t.Run("special", s.special)
+	t.Run("positions", s.pastTable)
+	t.Run("states", s.states)
+	t.Run("pools", s.pools)
 	t.Run("route", s.routes)
 	t.Run("wild", s.wild)
 	t.Run("rows", s.outputs)
+	t.Run("embeddings", s.embeddings)
+	t.Run("adapters", s.adapters)
 	t.Run("taps", s.taps)
+	t.Run("values", s.values)
+	t.Run("sections", s.sections)
 	t.Run("cancel", s.cancel)
 	t.Run("bad steps", s.badSteps)
 	t.Run("bad graphs", s.badGraphs)
@@ -73,7 +82,10 @@ type machine struct {
 	pool  *kv.Pool
 	cache backend.Cache
 	seqs  []*kv.Sequence
-	taps  map[*graph.Node][]float32 // of the last step
+
+	blends []*backend.Blend // by sequence; nil for none
+
+	taps map[*graph.Node][]float32 // of the last step
 }
 
 // all wants every node.
@@ -82,12 +94,20 @@ func all(*graph.Node) bool { return true }
 // start compiles g for steps of at most rows rows.
 func start(t *testing.T, b backend.Backend, g *graph.Graph, rows int, want func(*graph.Node) bool) *machine {
 	t.Helper()
-	m := &machine{t: t, g: g, b: b, pool: kv.NewPool(backend.Windows(g), 16384, rows, 0)}
+	m := &machine{t: t, g: g, b: b, pool: kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 16384, Chunk: rows})}
+	m.compile(backend.Options{Rows: rows, Want: want})
+	return m
+}
+
+// compile makes m's plan, and its cache.
+func (m *machine) compile(o backend.Options) {
+	m.t.Helper()
+	t, b := m.t, m.b
 	var err error
-	if m.plan, err = b.Compile(g, backend.Options{Rows: rows, Want: want}); err != nil {
+	if m.plan, err = b.Compile(m.g, o); err != nil {
 		t.Fatal(err)
 	}
-	if m.cache, err = b.NewCache(g, m.pool); err != nil {
+	if m.cache, err = b.NewCache(m.g, m.pool); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -98,7 +118,20 @@ func start(t *testing.T, b backend.Backend, g *graph.Graph, rows int, want func(
 			t.Error(err)
 		}
 	})
-	return m
+}
+
+// again compiles m's graph once more, on the same backend, and begins with new sequences in the
+// same cache.
+func (m *machine) again(rows int, want func(*graph.Node) bool) {
+	m.t.Helper()
+	for _, seq := range m.seqs {
+		seq.Free()
+	}
+	m.seqs = nil
+	var err error
+	if m.plan, err = m.b.Compile(m.g, backend.Options{Rows: rows, Want: want}); err != nil {
+		m.t.Fatal(err)
+	}
 }
 
 // part is one sequence's share of a step: the next tokens of the seq-th.
@@ -125,6 +158,9 @@ func (m *machine) step(parts ...part) *backend.Step {
 			s.Tokens = append(s.Tokens, id)
 			s.Pos = append(s.Pos, int32(at+i))
 			s.Seqs = append(s.Seqs, seq)
+			if m.blends != nil {
+				s.Adapters = append(s.Adapters, m.blends[p.seq])
+			}
 		}
 	}
 	return s

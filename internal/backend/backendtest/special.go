@@ -32,11 +32,11 @@ func (s *suite) special(t *testing.T) {
 		"softcap": func(k *sketch, x *graph.Node) *graph.Node { return k.Softcap(x, 30) },
 		"square":  func(k *sketch, x *graph.Node) *graph.Node { return k.node(graph.Mul, x.Shape, nil, x, x) },
 		"double":  func(k *sketch, x *graph.Node) *graph.Node { return k.Add(x, x) },
-		"silu":    act(graph.SiLU),
-		"gelu":    act(graph.GELUTanh),
-		"swiglu":  func(k *sketch, x *graph.Node) *graph.Node { return k.GLU(graph.SiLU, x, k.Scale(x, 1e-3)) },
-		"geglu":   func(k *sketch, x *graph.Node) *graph.Node { return k.GLU(graph.GELUTanh, x, k.Scale(x, 1e-3)) },
 		"rope":    func(k *sketch, x *graph.Node) *graph.Node { return k.RoPE("q", k.Heads(pair(k, x), 2), []float64{1}) },
+	}
+	for _, a := range graph.Activations() {
+		unary[a.String()] = act(a)
+		unary["glu "+a.String()] = func(k *sketch, x *graph.Node) *graph.Node { return k.GLU(a, x, k.Scale(x, 1e-3)) }
 	}
 	for name, build := range unary {
 		t.Run(name, func(t *testing.T) {
@@ -48,6 +48,14 @@ func (s *suite) special(t *testing.T) {
 		s.specialRows(t, rows, float, func(k *sketch) *graph.Node {
 			return k.RMSNorm(k.weight(tensor.F32, 3), k.rows(rows), 1e-6, 1)
 		})
+	})
+	t.Run("layer norm", func(t *testing.T) {
+		s.specialRows(t, rows, float, func(k *sketch) *graph.Node {
+			return k.LayerNorm(k.weight(tensor.F32, 3), k.weight(tensor.F32, 3), k.rows(rows), 1e-6)
+		})
+	})
+	t.Run("l2 norm", func(t *testing.T) {
+		s.specialRows(t, rows, float, func(k *sketch) *graph.Node { return k.L2Norm(k.rows(rows), 1e-6) })
 	})
 	t.Run("linear", func(t *testing.T) {
 		s.specialRows(t, rows, float, func(k *sketch) *graph.Node { return k.linear(tensor.BF16, k.rows(rows), 5) })

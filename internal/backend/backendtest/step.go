@@ -69,8 +69,9 @@ func (s *suite) taps(t *testing.T) {
 		if !sameBits(full.taps[g.Result()], full.last(steps, logits)) {
 			t.Errorf("%v: the last node's tap is not the logits", d)
 		}
+		m := start(t, s.open(), g, 16, nil)
 		for _, n := range g.Nodes {
-			m := start(t, s.open(), g, 16, func(x *graph.Node) bool { return x == n })
+			m.again(16, func(x *graph.Node) bool { return x == n })
 			if !sameLists(m.collect(steps), logits) {
 				t.Errorf("%v: wanting %v changes the logits", d, n)
 			}
@@ -118,6 +119,34 @@ func (s *suite) cancel(t *testing.T) {
 	}
 }
 
+// embeddings: rows of embeddings, beside tokens or alone, give the bits of the tokens whose rows they are.
+func (s *suite) embeddings(t *testing.T) {
+	for _, d := range []tensor.DType{tensor.F32, tensor.Q8_0} {
+		g := Decoder(t, 19, d, 0, 7)
+		ids := []int32{3, 1, 4, 1, 5}
+		tokens := start(t, s.open(), g, len(ids), all)
+		want := tokens.forward(part{0, ids})
+		input := backend.Input(g)
+		table := tokens.taps[input] // [rows, hidden]
+		width := input.Shape.Size()
+		for name, as := range map[string]func(i int) bool{"all": func(int) bool { return true }, "some": func(i int) bool { return i == 1 || i == 2 }, "none": func(int) bool { return false }} {
+			for _, watch := range []func(*graph.Node) bool{nil, all} { // with and without taps
+				m := start(t, s.open(), g, len(ids), watch)
+				step := m.step(part{0, slices.Clone(ids)})
+				step.Embeddings = make([][]float32, len(ids))
+				for i := range ids {
+					if as(i) {
+						step.Tokens[i], step.Embeddings[i] = 0, table[i*width:][:width]
+					}
+				}
+				if got := m.run(step); !sameBits(got, want) {
+					t.Errorf("%v, %s: %.3g from the tokens' logits", d, name, distance(got, want))
+				}
+			}
+		}
+	}
+}
+
 // foreign is a cache of no backend.
 type foreign struct{ backend.Cache }
 
@@ -142,8 +171,15 @@ func (s *suite) badSteps(t *testing.T) {
 		"an output twice":       func(s *backend.Step) { s.Outputs = []int32{1, 1} },
 		"no cache":              func(s *backend.Step) { s.Cache = nil },
 		"another's cache":       func(s *backend.Step) { s.Cache = foreign{} },
+		"fewer embeddings":      func(s *backend.Step) { s.Embeddings = make([][]float32, 3) },
+		"fewer adapters":        func(s *backend.Step) { s.Adapters = make([]*backend.Blend, 3) },
+		"fewer parts":           func(s *backend.Step) { s.Parts = make([][3]int32, 3) },
+		"a part below zero":     func(s *backend.Step) { s.Parts = [][3]int32{{}, {0, -1, 0}, {}, {}} },
+		"a value not kept":      func(s *backend.Step) { s.Values = []backend.Value{{Node: g.Result(), Out: make([]float32, Vocab)}} },
+		"a value of no node":    func(s *backend.Step) { s.Values = []backend.Value{{}} },
+		"a short embedding":     func(s *backend.Step) { s.Embeddings = [][]float32{nil, nil, {1}, nil} },
 		"an empty sequence": func(s *backend.Step) {
-			s.Seqs[3] = kv.NewPool([]int{0, 7}, 64, 4, 0).NewSequence()
+			s.Seqs[3] = kv.NewPool(kv.Options{Classes: []kv.Class{{}, {Kind: kv.Ring, Window: 7}}, Context: 64, Chunk: 4}).NewSequence()
 		},
 		"too many rows": func(s *backend.Step) {
 			s.Tokens, s.Pos, s.Seqs = append(s.Tokens, 1), append(s.Pos, 4), append(s.Seqs, s.Seqs[0])
@@ -191,7 +227,7 @@ func runOnce(b backend.Backend, g *graph.Graph) error {
 	if err != nil {
 		return err
 	}
-	pool := kv.NewPool(backend.Windows(g), 64, 1, 0)
+	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 64, Chunk: 1})
 	cache, err := b.NewCache(g, pool)
 	if err != nil {
 		return fmt.Errorf("cache: %w", err)

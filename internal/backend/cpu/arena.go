@@ -10,7 +10,7 @@ import (
 // arena is memory outside Go's heap, whose collector would let garbage grow with it.
 type arena struct{ parts []*mmap.Anon }
 
-// add keeps what is made until close.
+// add keeps the new memory until close.
 func (a *arena) add(m *mmap.Anon, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err

@@ -15,15 +15,20 @@ func (e *executable) room(n *graph.Node) func() error {
 	}
 }
 
-// storeKV writes the step's keys and values to their pages.
+// storeKV writes the step's keys and values to their pages. Values that are a part of keys
+// lie there once more: they are read by rows, and keys by columns.
 func (e *executable) storeKV(n *graph.Node, keys, values []float32) func(from, to int) error {
 	s := n.Attr.(*graph.KV)
+	wide, stride := s.Values(), s.Values()
+	if s.Latent {
+		stride = s.Dim
+	}
 	return func(from, to int) error {
 		c := e.step.Cache.(*cache)
 		for t := from; t < to; t++ {
 			for h := range s.Heads {
-				row := (t*s.Heads + h) * s.Dim
-				c.store(s, e.step.Seqs[t], int(e.step.Pos[t]), h, keys[row:row+s.Dim], values[row:row+s.Dim])
+				row := t*s.Heads + h
+				c.store(s, e.step.Seqs[t], int(e.step.Pos[t]), h, keys[row*s.Dim:(row+1)*s.Dim], values[row*stride:row*stride+wide])
 			}
 		}
 		return nil
@@ -33,16 +38,16 @@ func (e *executable) storeKV(n *graph.Node, keys, values []float32) func(from, t
 // attention lets each head of each row attend to its sequence, page by page and range
 // by range. Heads and rows that see the same keys and values read them together. What a
 // head sees of a page follows from its row's position alone.
-func (e *executable) attention(n *graph.Node, out, q []float32) func() error {
+func (e *executable) attention(n *graph.Node, out, q, sinks []float32) func() error {
 	a := n.Attr.(graph.AttentionAttr)
 	heads, dim := n.In[0].Shape[0], a.KV.Dim
-	cut := cut{heads: heads, store: a.KV, scale: float32(a.Scale), x: q, out: out}
+	cut := cut{heads: heads, store: a.KV, scale: float32(a.Scale), x: q, out: out, attr: a, sinks: sinks}
 	body := func(worker, from, to int) error {
 		s := e.rowsOf(n)
 		d := &s.Cache.(*cache).desks[worker]
 		for i := from; i < to; i++ {
 			p := cut.piece(i)
-			d.Reset(p.queries(), dim)
+			d.ResetWith(p.queries(), dim, a.KV.Values(), float32(a.Cap))
 			for i := range p.queries() {
 				copy(d.Query(i), q[p.row(i)*dim:])
 			}
@@ -56,7 +61,7 @@ func (e *executable) attention(n *graph.Node, out, q []float32) func() error {
 		cut.room(&e.parts)
 		desks := s.Cache.(*cache).desks
 		for i := range desks {
-			desks[i].grow(cut.largest(), dim)
+			desks[i].grow(cut.largest(), a.KV)
 		}
 		return e.b.pool.run(cut.pieces(), 1, body)
 	}
@@ -71,23 +76,26 @@ type desk struct {
 	part  []float32   // of one query
 }
 
-// grow makes room for queries of dim elements.
-func (d *desk) grow(queries, dim int) {
-	d.Reset(queries, dim)
-	if n := kv.PageSize * dim; len(d.k) < n {
-		d.k, d.v = make([]float32, n), make([]float32, n)
+// grow makes room for queries of a store.
+func (d *desk) grow(queries int, s *graph.KV) {
+	d.ResetWith(queries, s.Dim, s.Values(), 0)
+	if n := kv.PageSize * s.Dim; len(d.k) < n {
+		d.k = make([]float32, n)
+	}
+	if n := kv.PageSize * s.Values(); len(d.v) < n {
+		d.v = make([]float32, n)
 	}
 	if cap(d.spans) < queries {
 		d.spans = make([]simd.Span, queries)
 	}
-	d.total, d.part = grow(d.total, queries*simd.PartSize(dim)), grow(d.part, simd.PartSize(dim))
+	d.total, d.part = grow(d.total, queries*simd.PartSize(s.Values())), grow(d.part, simd.PartSize(s.Values()))
 }
 
 // attend lets p's queries attend to the ranges from p.first on. If these are all that
 // they see, the result is what they give; else their parts are kept, and who has the
 // last ones of a job merges all of them.
 func (c *cut) attend(d *desk, s *backend.Step, p piece) {
-	dim, size := c.store.Dim, simd.PartSize(c.store.Dim)
+	dim, size := c.store.Values(), simd.PartSize(c.store.Values())
 	if b := &c.blocks[p.block]; p.last-p.first < b.last-b.first {
 		for r := p.first; r < p.last; r++ {
 			c.addRange(d, s, p, r)
@@ -101,7 +109,7 @@ func (c *cut) attend(d *desk, s *backend.Step, p piece) {
 		}
 		return
 	}
-	if p.last-p.first == 1 {
+	if p.last-p.first == 1 && c.sinks == nil {
 		c.addRange(d, s, p, p.first)
 		for i := range p.queries() {
 			d.Result(i, c.out[p.row(i)*dim:][:dim])
@@ -118,20 +126,29 @@ func (c *cut) attend(d *desk, s *backend.Step, p piece) {
 		d.Clear()
 	}
 	for i := range p.queries() {
-		simd.Quotient(c.out[p.row(i)*dim:][:dim], d.total[i*size:(i+1)*size])
+		c.result(p, i, d.total[i*size:(i+1)*size])
 	}
 }
 
 // merge makes the result of p's queries of the parts of all ranges, in order.
 func (c *cut) merge(p piece) {
-	b, dim := &c.blocks[p.block], c.store.Dim
+	b := &c.blocks[p.block]
 	for i := range p.queries() {
 		total := c.part(p, b.first, i)
 		for r := b.first + 1; r < b.last; r++ {
 			simd.Merge(total, c.part(p, r, i))
 		}
-		simd.Quotient(c.out[p.row(i)*dim:][:dim], total)
+		c.result(p, i, total)
 	}
+}
+
+// result is that of query i of p, of which total has seen all positions.
+func (c *cut) result(p piece, i int, total []float32) {
+	if c.sinks != nil {
+		simd.Sink(total, c.sinks[p.row(i)%c.heads])
+	}
+	dim := c.store.Values()
+	simd.Quotient(c.out[p.row(i)*dim:][:dim], total)
 }
 
 // addRange adds the pages of range r that p sees, in order.
@@ -140,8 +157,8 @@ func (c *cut) addRange(d *desk, s *backend.Step, p piece, r int) {
 	first, end := c.blocks[p.block].seen(r)
 	for page := first &^ (kv.PageSize - 1); page < end; page += kv.PageSize {
 		d.spans = d.spans[:0]
-		for _, pos := range s.Pos[p.from:p.to] {
-			span := simd.Span{From: max(0, oldest(store, pos)-page), To: min(kv.PageSize, int(pos)+1-page)}
+		for t := p.from; t < p.to; t++ {
+			span := simd.Span{From: max(0, store.Oldest(int(s.Pos[t]))-page), To: min(kv.PageSize, c.end(s, t)-page)}
 			for range p.heads {
 				d.spans = append(d.spans, span)
 			}
@@ -151,23 +168,32 @@ func (c *cut) addRange(d *desk, s *backend.Step, p piece, r int) {
 	}
 }
 
-// oldest is the first position that a query at pos sees.
-func oldest(store *graph.KV, pos int32) int {
-	if store.Window == 0 {
-		return 0
-	}
-	return max(0, int(pos)-store.Window+1)
+// end is the position behind the last that row t sees.
+func (c *cut) end(s *backend.Step, t int) int {
+	return c.attr.Newest(int(s.Pos[t]), s.Seqs[t].Len()) + 1
 }
 
 // rope turns the heads of each row of x by the table's angles at its position.
 func (e *executable) rope(n *graph.Node, out, x []float32, row func(pos int) (cos, sin []float32)) func(from, to int) error {
-	size, dim := n.Shape.Size(), n.Shape.Last()
+	size, dim, attr := n.Shape.Size(), n.Shape.Last(), n.Attr.(graph.RoPEAttr)
+	part, rotate := attr.Turning(dim), simd.Rotate
+	if attr.Interleaved {
+		rotate = simd.RotatePairs
+	}
 	return func(from, to int) error {
 		copy(out[from*size:to*size], x[from*size:])
+		s := e.rowsOf(n)
+		var angles []float32
+		if s.Parts != nil {
+			angles = make([]float32, 2*len(attr.Freqs))
+		}
 		for t := from; t < to; t++ {
-			cos, sin := row(int(e.rowsOf(n).Pos[t]))
+			cos, sin := angles[:len(angles)/2], angles[len(angles)/2:]
+			if !s.Turn(attr, t, cos, sin) {
+				cos, sin = row(int(s.Pos[t]))
+			}
 			for h := 0; h < size; h += dim {
-				simd.Rotate(out[t*size+h:t*size+h+dim], cos, sin)
+				rotate(out[t*size+h:t*size+h+part], cos, sin)
 			}
 		}
 		return nil

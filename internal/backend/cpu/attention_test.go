@@ -30,7 +30,7 @@ type attending struct {
 func newAttending(t testing.TB, o Options, heads int, s *graph.KV, rows, context int) *attending {
 	b := New(o)
 	t.Cleanup(func() { b.Close() })
-	pool := kv.NewPool([]int{s.Window}, context, context, 0)
+	pool := kv.NewPool(kv.Options{Classes: []kv.Class{backend.ClassOf(s)}, Context: context, Chunk: context})
 	q := &graph.Node{Shape: tensor.Shape{heads, s.Dim}}
 	write := &graph.Node{Op: graph.StoreKV, Attr: s}
 	g := &graph.Graph{Nodes: []*graph.Node{q, write}}
@@ -45,7 +45,7 @@ func newAttending(t testing.TB, o Options, heads int, s *graph.KV, rows, context
 	room, body := a.e.room(write), a.e.storeKV(write, a.k, a.v)
 	a.store = func() error { return errors.Join(room(), body(0, len(a.e.step.Tokens))) }
 	a.attend = a.e.attention(&graph.Node{Op: graph.Attention, In: []*graph.Node{q}, Shape: q.Shape,
-		Attr: graph.AttentionAttr{KV: s, Scale: 0.125}}, a.out, a.q)
+		Attr: graph.AttentionAttr{KV: s, Scale: 0.125}}, a.out, a.q, nil)
 	if err := a.seq.Grow(context); err != nil {
 		t.Fatal(err)
 	}

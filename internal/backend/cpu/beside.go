@@ -18,7 +18,7 @@ type beside struct {
 
 // fuseBeside finds the products that follow a product of the same rows.
 func (p *planner) fuseBeside(g *graph.Graph) {
-	first := map[*graph.Node]*graph.Node{} // by what is read
+	first := map[*graph.Node]*graph.Node{} // by input
 	for _, n := range g.Nodes {
 		if n.Op != graph.Linear || p.fused[n] != nil || p.e.b.packed[n.W[0]] == nil {
 			continue

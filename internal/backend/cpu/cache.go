@@ -27,14 +27,17 @@ func (t KVType) Bytes() int {
 
 // cache holds the pages of all classes. A page is one allocation with a part
 // for each store of its class: keys [heads, PageSize/KeySlots, dim, KeySlots],
-// as simd.Attention reads them, then values [heads, PageSize, dim].
+// as simd.Attention reads them, then values [heads, PageSize, dim]. A slot is one
+// allocation with a part for each state, in float32.
 type cache struct {
 	b      *Backend
 	kv     KVType
-	class  map[int]int       // window -> class
-	offset map[*graph.KV]int // of a store in its pages, in elements
-	size   []int             // of a page of a class, in elements
-	pages  [][]page          // [class][page]
+	class  map[int]int          // window -> class
+	slots  int                  // their class, negative without states
+	offset map[*graph.KV]int    // of a store in its pages, in elements
+	states map[*graph.State]int // of a state in its slots, in elements
+	size   []int                // of a page of a class, in elements
+	pages  [][]page             // [class][page]
 	memory arena
 	bytes  atomic.Int64
 	desks  []desk // by worker
@@ -49,17 +52,42 @@ type page struct {
 // NewCache implements backend.Backend. Pages are allocated when they are first
 // stored to.
 func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
-	c := &cache{b: b, kv: b.o.KV, class: map[int]int{}, offset: map[*graph.KV]int{},
-		size: make([]int, pool.Classes()), pages: make([][]page, pool.Classes()), desks: make([]desk, b.o.Threads)}
-	for i := range pool.Classes() {
-		c.class[pool.Window(i)] = i
+	n := len(pool.Classes())
+	c := &cache{b: b, kv: b.o.KV, class: map[int]int{}, slots: -1, offset: map[*graph.KV]int{}, states: map[*graph.State]int{},
+		size: make([]int, n), pages: make([][]page, n), desks: make([]desk, b.o.Threads)}
+	for i, class := range pool.Classes() {
+		if class.Kind == kv.Slot {
+			c.slots = i
+			continue
+		}
+		c.class[class.Window] = i
+	}
+	for _, s := range g.States() {
+		c.states[s] = c.size[c.slots]
+		c.size[c.slots] += s.Size
 	}
 	for _, s := range g.KVs() {
 		i := c.class[s.Window]
 		c.offset[s] = c.size[i]
-		c.size[i] += 2 * s.Heads * s.Dim * kv.PageSize
+		c.size[i] += s.Heads * (s.Dim + s.Values()) * kv.PageSize
 	}
+	pool.Back(c)
 	return c, nil
+}
+
+// PageBytes implements backend.Cache.
+func (c *cache) PageBytes(class int) int64 { return int64(c.size[class] * c.elements(class).Bytes()) }
+
+// Copy implements kv.Memory.
+func (c *cache) Copy(class int, from, to int32) error {
+	dst, err := c.page(class, to)
+	if err != nil {
+		return err
+	}
+	src := &c.pages[class][from]
+	copy(dst.f16, src.f16)
+	copy(dst.f32, src.f32)
+	return nil
 }
 
 // Bytes implements backend.Cache.
@@ -74,49 +102,92 @@ func (c *cache) Close() error {
 // ensure makes the pages that the step's rows are stored to.
 func (c *cache) ensure(s *backend.Step, class int) error {
 	for t, seq := range s.Seqs {
-		id := int(seq.Page(class, int(s.Pos[t])))
-		for id >= len(c.pages[class]) {
-			c.pages[class] = append(c.pages[class], page{})
-		}
-		p := &c.pages[class][id]
-		if p.f16 != nil || p.f32 != nil {
-			continue
-		}
-		var err error
-		if c.kv == KVF32 {
-			err = reserve(&c.memory, &p.f32, c.size[class])
-		} else {
-			err = reserve(&c.memory, &p.f16, c.size[class])
-		}
-		if err != nil {
+		if _, err := c.page(class, seq.Page(class, int(s.Pos[t]))); err != nil {
 			return err
 		}
-		c.bytes.Add(int64(c.size[class] * c.kv.Bytes()))
 	}
 	return nil
 }
 
-// locate is the page of position pos, and where in it the keys of head h of
-// store s start; the values start span further on.
-func (c *cache) locate(s *graph.KV, seq *kv.Sequence, pos, h int) (p *page, at, span int) {
+// page is a page of a class, which is made if it has never been stored to.
+func (c *cache) page(class int, id int32) (*page, error) {
+	for int(id) >= len(c.pages[class]) {
+		c.pages[class] = append(c.pages[class], page{})
+	}
+	p := &c.pages[class][id]
+	if p.f16 != nil || p.f32 != nil {
+		return p, nil
+	}
+	var err error
+	if c.elements(class) == KVF32 {
+		err = reserve(&c.memory, &p.f32, c.size[class])
+	} else {
+		err = reserve(&c.memory, &p.f16, c.size[class])
+	}
+	if err == nil {
+		c.bytes.Add(c.PageBytes(class))
+	}
+	return p, err
+}
+
+// elements is the type of a class's.
+func (c *cache) elements(class int) KVType {
+	if class == c.slots {
+		return KVF32
+	}
+	return c.kv
+}
+
+// begin makes the slots of the step's sequences, and zeroes those of the ones that
+// start with it.
+func (c *cache) begin(s *backend.Step) error {
+	if c.slots < 0 {
+		return nil
+	}
+	for t, seq := range s.Seqs {
+		p, err := c.page(c.slots, seq.Slot(c.slots))
+		if err != nil {
+			return err
+		}
+		if s.Pos[t] == 0 {
+			clear(p.f32)
+		}
+	}
+	return nil
+}
+
+// state is what seq has of s, [size]: a node with a state reads and writes it in place,
+// row after row. Threads may divide its elements.
+func (c *cache) state(s *graph.State, seq *kv.Sequence) []float32 {
+	return c.pages[c.slots][seq.Slot(c.slots)].f32[c.states[s]:][:s.Size]
+}
+
+// locate is the page of position pos, and where in it the keys and the values of head h of
+// store s start.
+func (c *cache) locate(s *graph.KV, seq *kv.Sequence, pos, h int) (p *page, keys, values int) {
 	class := c.class[s.Window]
 	p = &c.pages[class][seq.Page(class, pos)]
-	return p, c.offset[s] + h*kv.PageSize*s.Dim, s.Heads * kv.PageSize * s.Dim
+	at := c.offset[s]
+	return p, at + h*kv.PageSize*s.Dim, at + kv.PageSize*(s.Heads*s.Dim+h*s.Values())
 }
 
 // store writes a key and a value of head h.
 func (c *cache) store(s *graph.KV, seq *kv.Sequence, pos, h int, key, value []float32) {
-	p, at, span := c.locate(s, seq, pos, h)
+	p, k, v := c.locate(s, seq, pos, h)
 	slot := pos % kv.PageSize
-	k, v := at+slot/simd.KeySlots*simd.KeySlots*s.Dim+slot%simd.KeySlots, at+span+slot*s.Dim
+	k, v = k+slot/simd.KeySlots*simd.KeySlots*s.Dim+slot%simd.KeySlots, v+slot*s.Values()
 	if c.kv == KVF32 {
 		spread(p.f32[k:], key)
-		copy(p.f32[v:v+s.Dim], value)
+		copy(p.f32[v:v+s.Values()], value)
 		return
 	}
-	simd.StoreF16(p.f16[v:v+s.Dim], key) // on the way
-	spread(p.f16[k:], p.f16[v:v+s.Dim])
-	simd.StoreF16(p.f16[v:v+s.Dim], value)
+	var some [256]uint16
+	for i := 0; i < len(key); i += len(some) {
+		n := min(len(some), len(key)-i)
+		simd.StoreF16(some[:n], key[i:i+n])
+		spread(p.f16[k+i*simd.KeySlots:], some[:n])
+	}
+	simd.StoreF16(p.f16[v:v+s.Values()], value)
 }
 
 // spread writes a key between those of its neighbours.
@@ -129,13 +200,13 @@ func spread[T any](dst, key []T) {
 // load is the keys and values of head h from position pos on, the first of a
 // page, for n positions at least.
 func (c *cache) load(d *desk, s *graph.KV, seq *kv.Sequence, pos, n, h int) (k, v []float32) {
-	p, at, span := c.locate(s, seq, pos, h)
-	size := kv.PageSize * s.Dim
+	p, keys, values := c.locate(s, seq, pos, h)
+	size, wide := kv.PageSize*s.Dim, kv.PageSize*s.Values()
 	if c.kv == KVF32 {
-		return p.f32[at : at+size], p.f32[at+span : at+span+size]
+		return p.f32[keys : keys+size], p.f32[values : values+wide]
 	}
 	tiles := (n + simd.KeySlots - 1) &^ (simd.KeySlots - 1) * s.Dim
-	simd.LoadF16(d.k[:tiles], p.f16[at:at+tiles])
-	simd.LoadF16(d.v[:n*s.Dim], p.f16[at+span:at+span+n*s.Dim])
-	return d.k[:size], d.v[:size]
+	simd.LoadF16(d.k[:tiles], p.f16[keys:keys+tiles])
+	simd.LoadF16(d.v[:n*s.Values()], p.f16[values:values+n*s.Values()])
+	return d.k[:size], d.v[:wide]
 }

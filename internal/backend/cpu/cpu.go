@@ -1,10 +1,10 @@
 // Package cpu runs graphs on the processor, with the kernels of package simd.
 //
-// A step's logits have the same bits whatever the number of threads, the cut
-// of a prompt into steps, and the other sequences in a step: kernels take rows
-// together, but a row's order of summation is fixed, and blind to the rows beside
-// it. Threads divide a product's weight rows, attention's heads and rows, and the
-// rows of all else, never a sum.
+// A step's logits have the same bits with any number of threads, however a prompt
+// is cut into steps, and beside any other sequences. Kernels take rows
+// together, but a row's order of summation is fixed and does not depend on the rows
+// beside it. Threads divide a product's weight rows, attention's heads and rows, and
+// the rows of other nodes, never a sum.
 //
 // Compile lowers each node to a kernel with its buffers (plan.go); Run calls
 // them in order.
@@ -19,7 +19,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/machine"
+	"github.com/karat-run/karat/internal/sysinfo"
 )
 
 // Precision is the arithmetic of products with quantized weights. All else is float32.
@@ -35,7 +35,7 @@ const (
 
 // Options of a backend. The zero value is usable.
 type Options struct {
-	Threads   int       // 0 is machine.Threads
+	Threads   int       // 0 is sysinfo.Threads
 	Precision Precision //
 	KV        KVType    // how keys and values are kept
 	NoFuse    []string  // names of fusions to do without: glu, beside
@@ -60,7 +60,7 @@ type Backend struct {
 // New starts the pool. Close ends it.
 func New(o Options) *Backend {
 	if o.Threads <= 0 {
-		o.Threads = machine.Threads()
+		o.Threads = sysinfo.Threads()
 	}
 	return &Backend{o: o, pool: newPool(o.Threads), packed: map[*graph.Weight]*packed{}}
 }
@@ -70,6 +70,21 @@ func New(o Options) *Backend {
 func (b *Backend) Close() error {
 	b.pool.close()
 	return cmp.Or(b.panels.close(), b.buffers.close())
+}
+
+// Rows implements backend.Wide.
+func (b *Backend) Rows() int { return Rows(b.o.Threads) }
+
+// Rows is that of a backend of so many threads, 0 being sysinfo.Threads: of a few, 256 rows of
+// activations stay near. Many threads gain more by meeting half as often at the ends of loops.
+func Rows(threads int) int {
+	if threads <= 0 {
+		threads = sysinfo.Threads()
+	}
+	if threads >= 16 {
+		return 512
+	}
+	return 256
 }
 
 // Packed is the bytes that repacked weights take.
@@ -85,14 +100,21 @@ type executable struct {
 	x       activations
 	scratch []scratch            // by worker
 	after   map[*graph.Node]bool // nodes behind Rows: they have a row for each output
+	ahead   bool                 // rows see later ones
 	fused   []string             // what runs together
 	parts   []float32            // of attention, see cut
+	low     []float32            // of adapters: the first halves of their pairs
+	wide    [2][]float32         // of adapters: a gate and what it gates, for as many rows as a step has
 	expert  backend.Expert
 	last    *graph.Node
 	result  []float32 // its value
+	kept    backend.Kept
+	values  map[*graph.Node][]float32 // of the nodes of kept
+	enough  int                       // kernels that make them, and all keys, values and states
 
 	// The step that runs, and as much of it as wants logits.
 	step, wanted *backend.Step
+	input        *graph.Node // that rows of embeddings stand in for
 }
 
 // kernel computes one node.
@@ -104,19 +126,43 @@ type kernel struct {
 	want bool
 }
 
-// Run implements backend.Executable.
-func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) ([]float32, error) {
+// check tells whether e can run s, and returns its cache.
+func (e *executable) check(s *backend.Step) (*cache, error) {
 	if err := s.Check(e.rows, e.vocab); err != nil {
 		return nil, err
+	}
+	if err := s.CheckEmbeddings(e.input); err != nil {
+		return nil, err
+	}
+	if err := e.kept.Check(s); err != nil {
+		return nil, err
+	}
+	if e.ahead {
+		if err := s.Entire(); err != nil {
+			return nil, err
+		}
 	}
 	if len(s.Outputs) > e.results {
 		return nil, fmt.Errorf("cpu: logits of %d rows, the plan has room for %d", len(s.Outputs), e.results)
 	}
-	if c, ok := s.Cache.(*cache); !ok || c.b != e.b {
+	c, ok := s.Cache.(*cache)
+	if !ok || c.b != e.b {
 		return nil, errors.New("cpu: the step's cache is not this backend's")
+	}
+	return c, nil
+}
+
+// Run implements backend.Executable.
+func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) ([]float32, error) {
+	c, err := e.check(s)
+	if err != nil {
+		return nil, err
 	}
 	e.b.busy.Lock()
 	defer e.b.busy.Unlock()
+	if err := c.begin(s); err != nil {
+		return nil, err
+	}
 	e.step, e.wanted, e.x.node = s, s.Wanted(), nil
 	m := e.b.pool.meter
 	if m != nil {
@@ -129,8 +175,12 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	e.b.settle(ctx, s)
 	e.b.pool.stepping.Store(true)
 	defer e.b.pool.stepping.Store(false)
-	for i := range e.kernels {
-		k := &e.kernels[i]
+	kernels := e.kernels
+	if s.NoLogits {
+		kernels = kernels[:e.enough]
+	}
+	for i := range kernels {
+		k := &kernels[i]
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -145,6 +195,13 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 		if tap != nil && k.want {
 			tap(k.node, k.out[:e.count(k.node)*k.node.Shape.Size()])
 		}
+	}
+	for _, v := range s.Values {
+		from, to := e.kept.Range(s, v)
+		copy(v.Out, e.values[v.Node][from:to])
+	}
+	if s.NoLogits {
+		return nil, nil
 	}
 	return e.result[:e.count(e.last)*e.last.Shape.Size()], nil
 }

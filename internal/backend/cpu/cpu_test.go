@@ -33,3 +33,16 @@ func TestConformance(t *testing.T) {
 		})
 	}
 }
+
+// TestRows: where many threads meet at the ends of loops, a step has more rows.
+func TestRows(t *testing.T) {
+	for threads, want := range map[int]int{1: 256, 8: 256, 16: 512, 64: 512} {
+		b := cpu.New(cpu.Options{Threads: threads})
+		if got := b.Rows(); got != want {
+			t.Errorf("%d rows with %d threads, want %d", got, threads, want)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -21,6 +21,8 @@ type cut struct {
 	store  *graph.KV
 	scale  float32
 	x, out []float32
+	attr   graph.AttentionAttr
+	sinks  []float32 // by head; nil for none
 
 	blocks []block
 	parts  int            // of the heads that share keys and values
@@ -56,17 +58,17 @@ func (c *cut) make(s *backend.Step, threads int) {
 	c.blocks = c.blocks[:0]
 	for t, seq := range s.Seqs {
 		if n := len(c.blocks); n == 0 || seq != s.Seqs[c.blocks[n-1].from] || t-c.blocks[n-1].from == most {
-			c.blocks = append(c.blocks, block{from: t, oldest: oldest(c.store, s.Pos[t])})
+			c.blocks = append(c.blocks, block{from: t, oldest: c.store.Oldest(int(s.Pos[t]))})
 		}
 		b := &c.blocks[len(c.blocks)-1]
-		b.to, b.end = t+1, int(s.Pos[t])+1
+		b.to, b.end = t+1, c.end(s, t)
 	}
 	all, kept := 0, 0 // ranges of a head, and numbers of all parts
 	for i := range c.blocks {
 		b := &c.blocks[i]
 		b.first, b.last = b.oldest/simd.RangeSlots, (b.end-1)/simd.RangeSlots+1
 		all += b.last - b.first
-		kept += (b.last - b.first) * (b.to - b.from) * c.heads * simd.PartSize(c.store.Dim)
+		kept += (b.last - b.first) * (b.to - b.from) * c.heads * simd.PartSize(c.store.Values())
 	}
 	c.ranges = all
 	if n := c.store.Heads * len(c.blocks); threads > 1 && (n < threads || n < 2*threads && kept <= mostKept) {
@@ -100,7 +102,7 @@ func (c *cut) room(kept *[]float32) {
 			c.left[job].Store(int32(b.last - b.first))
 		}
 	}
-	if n := parts * simd.PartSize(c.store.Dim); n > len(*kept) {
+	if n := parts * simd.PartSize(c.store.Values()); n > len(*kept) {
 		*kept = make([]float32, n+n/2) // contexts grow
 	}
 	c.kept = *kept
@@ -108,7 +110,7 @@ func (c *cut) room(kept *[]float32) {
 
 // part is where query i of p keeps its part of range r.
 func (c *cut) part(p piece, r, i int) []float32 {
-	b, size := &c.blocks[p.block], simd.PartSize(c.store.Dim)
+	b, size := &c.blocks[p.block], simd.PartSize(c.store.Values())
 	at := b.part + (r-b.first)*(b.to-b.from)*c.heads + p.row(i) - b.from*c.heads
 	return c.kept[at*size : (at+1)*size]
 }

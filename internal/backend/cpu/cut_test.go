@@ -61,7 +61,7 @@ func TestCut(t *testing.T) {
 			t.Errorf("%+v: %d parts of %d", c, len(parts), len(seen))
 		}
 		for i := range c.rows * c.heads {
-			first, last := oldest(x.store, s.Pos[i/c.heads])/simd.RangeSlots, int(s.Pos[i/c.heads])/simd.RangeSlots
+			first, last := x.store.Oldest(int(s.Pos[i/c.heads]))/simd.RangeSlots, int(s.Pos[i/c.heads])/simd.RangeSlots
 			for r := first; r <= last; r++ {
 				if n := seen[place{i, r}]; n != 1 {
 					t.Fatalf("%+v: row and head %d have range %d %d times", c, i, r, n)

@@ -10,73 +10,76 @@ import (
 	"github.com/karat-run/karat/internal/simd"
 )
 
-// route gives each row's k best experts and their weights, as pairs. Equal
-// scores go to the lower index; a NaN counts as the lowest score.
-func (e *executable) route(n *graph.Node, out, scores, scale []float32) {
-	k, count := n.Shape[0], len(scale)
-	ids, best := make([]int, k), make([]float32, k)
-	for r := range e.count(n) {
-		s := scores[r*count : (r+1)*count]
-		for j := range k {
-			ids[j] = -1
-			for i, v := range s {
-				if !taken(ids[:j], i) && (ids[j] < 0 || v > s[ids[j]] || s[ids[j]] != s[ids[j]] && v == v) {
-					ids[j] = i
-				}
-			}
-			best[j] = s[ids[j]]
-		}
-		simd.Softmax(best, best)
-		for j, id := range ids {
-			out[(r*k+j)*2], out[(r*k+j)*2+1] = float32(id), best[j]*scale[id]
-		}
-	}
-}
-
-func taken(ids []int, i int) bool {
-	for _, id := range ids {
-		if id == i {
-			return true
-		}
-	}
-	return false
-}
-
 // experts are a node's weights by expert, and its buffers.
 type experts struct {
-	gateUp, down []*product
-	gated        []*gated // gateUp with the activation, or nil
-	rows         [][]int  // by expert: the (row, choice) pairs routed to it, row*k + choice
-	at           []int    // by pair: its row of y
+	graph.ExpertsAttr
+	first  [2][]*product // what is multiplied by an expert's rows: gate and up as one, each of them, or up alone
+	down   []*product
+	gated  []*gated    // first with the activation, or nil
+	biases [][]float32 // of first and down, by weight, [experts, its rows]; nil for none
+	ff     int
+	glu    rowFunc    // nil where there is no gate
+	act    simd.Curve // of up, then
+	rows   [][]int    // by expert: the (row, choice) pairs routed to it, row*k + choice
+	at     []int      // by pair: its row of y
 
 	// Buffers, which are others' when the node does not run.
-	x []float32 // [rows, d], an expert's
-	h []float32 // [rows, 2·ff], an expert's
-	y []float32 // [rows·k, d], expert after expert
+	x  []float32 // [rows, d], an expert's
+	h  []float32 // [rows, 2·ff], an expert's
+	up []float32 // [rows, ff], an expert's, where gate and up are apart; of one row gate and up, where they are interleaved
+	y  []float32 // [rows·k, d], expert after expert
 }
 
 // newExperts is for n, whose values have room.
 func (p *planner) newExperts(n *graph.Node) (*experts, error) {
-	e, count, ff := p.e, n.W[0].Shape[0], n.W[1].Shape[2]
-	fuse := e.b.fuses(fuseGLU) && e.b.packed[n.W[0]] != nil && ff%panel.Rows == 0
-	if fuse {
-		e.fused = append(e.fused, fuseGLU+" "+n.Name)
-	}
+	e := p.e
+	attr, _ := n.Attr.(graph.ExpertsAttr)
+	matrices, biases := n.ExpertWeights()
+	last := len(matrices) - 1
+	count, ff := matrices[0].Shape[0], matrices[last].Shape[2]
 	rows, d, k := p.rows(n), n.Shape.Size(), n.In[1].Shape[0]
-	x := &experts{rows: make([][]int, count), at: make([]int, rows*k)}
-	var err [3]error
+	x := &experts{ExpertsAttr: attr, ff: ff, rows: make([][]int, count), at: make([]int, rows*k), act: curves[attr.Act]}
+	if attr.Form != graph.Ungated {
+		x.glu = gluKernel(n)
+	}
+	var err [5]error
 	x.x, err[0] = p.take(rows * d)
 	x.h, err[1] = p.take(rows * 2 * ff)
 	x.y, err[2] = p.take(rows * k * d)
-	p.free = append(p.free, x.x, x.h, x.y)
-	for i := range count {
-		x.gateUp = append(x.gateUp, e.newProduct(n.W[0], i))
-		x.down = append(x.down, e.newProduct(n.W[1], i))
-		if fuse {
-			x.gated = append(x.gated, e.newGated(x.gateUp[i], x.gateUp[i], ff/panel.Rows, n))
-		}
+	if attr.Form == graph.Apart || attr.Form == graph.Interleaved {
+		x.up, err[3] = p.take(max(rows, 2) * ff)
+		p.free = append(p.free, x.up)
 	}
+	p.free = append(p.free, x.x, x.h, x.y)
+	for _, w := range biases {
+		b, e := vector(w)
+		x.biases, err[4] = append(x.biases, b), errors.Join(err[4], e)
+	}
+	for i := range count {
+		for j, w := range matrices[:last] {
+			x.first[j] = append(x.first[j], e.newProduct(w, i))
+		}
+		x.down = append(x.down, e.newProduct(matrices[last], i))
+	}
+	p.fuseExperts(n, x, matrices)
 	return x, errors.Join(err[:]...)
+}
+
+// fuseExperts makes gate, up and the activation one loop, where they can be.
+func (p *planner) fuseExperts(n *graph.Node, x *experts, matrices []*graph.Weight) {
+	e := p.e
+	if !e.b.fuses(fuseGLU) || e.b.packed[matrices[0]] == nil || x.Biased || x.Form != graph.Fused && x.Form != graph.Apart ||
+		x.Form == graph.Fused && x.ff%panel.Rows != 0 || x.Form == graph.Apart && matrices[0].DType != matrices[1].DType {
+		return
+	}
+	e.fused = append(e.fused, fuseGLU+" "+n.Name)
+	for i, gate := range x.first[0] {
+		up, first := gate, x.ff/panel.Rows
+		if x.Form == graph.Apart {
+			up, first = x.first[1][i], 0
+		}
+		x.gated = append(x.gated, e.newGated(gate, up, first, n))
+	}
 }
 
 // experts runs each expert over the rows that are routed to it, and then sums
@@ -101,47 +104,93 @@ func (e *executable) experts(n *graph.Node, x *experts, out, in, routes []float3
 		for i, r := range pairs {
 			x.at[r] = from + i
 		}
-		if err := x.expert(n, id, x.y[from*d:], in, k, d, e.expert); err != nil {
+		if err := x.expert(n, id, x.y[from*d:], in, routes, k, d, e.expert); err != nil {
 			return err
 		}
 		from += len(pairs)
 	}
 	clear(out[:rows*d])
 	for i := range rows * k {
-		simd.AddScaled(out[i/k*d:(i/k+1)*d], x.y[x.at[i]*d:][:d], routes[2*i+1])
+		weight := routes[2*i+1]
+		if x.OnInput {
+			weight = 1
+		}
+		simd.AddScaled(out[i/k*d:(i/k+1)*d], x.y[x.at[i]*d:][:d], weight)
 	}
 	return nil
 }
 
-// expert runs one gated MLP: the rows are gathered, so that each weight row is
+// expert runs one MLP: the rows are gathered, so that each weight row is
 // read once. see may be nil.
-func (x *experts) expert(n *graph.Node, id int, out, in []float32, k, d int, see backend.Expert) error {
-	rows, ff := len(x.rows[id]), n.W[1].Shape[2]
+func (x *experts) expert(n *graph.Node, id int, out, in, routes []float32, k, d int, see backend.Expert) error {
+	rows := len(x.rows[id])
 	for i, r := range x.rows[id] {
-		copy(x.x[i*d:(i+1)*d], in[r/k*d:])
+		row := x.x[i*d : (i+1)*d]
+		copy(row, in[r/k*d:])
+		if x.OnInput {
+			simd.Scale(row, row, routes[2*r+1])
+		}
 	}
-	if err := x.inner(n, id, rows, ff); err != nil {
+	if err := x.inner(id, rows); err != nil {
 		return err
 	}
 	if see != nil {
-		see(n, id, x.x[:rows*d], x.h[:rows*ff])
+		see(n, id, x.x[:rows*d], x.h[:rows*x.ff])
 	}
-	return x.down[id].run(nil, out, x.h, rows)
+	if err := x.down[id].run(nil, out, x.h, rows); err != nil {
+		return err
+	}
+	x.addBias(len(x.biases)-1, id, out[:rows*d], d)
+	return nil
 }
 
 // inner makes act(gate)·up, [rows, ff], of the gathered rows.
-func (x *experts) inner(n *graph.Node, id, rows, ff int) error {
+func (x *experts) inner(id, rows int) error {
 	if x.gated != nil {
 		return x.gated[id].run(nil, x.h, x.x, rows)
 	}
-	if err := x.gateUp[id].run(nil, x.h, x.x, rows); err != nil {
+	ff := x.ff
+	width := 2 * ff
+	if x.Form == graph.Apart || x.Form == graph.Ungated {
+		width = ff
+	}
+	if err := x.first[0][id].run(nil, x.h, x.x, rows); err != nil {
 		return err
 	}
-	glu := gluKernel(n)
+	x.addBias(0, id, x.h[:rows*width], width)
+	if x.Form == graph.Ungated {
+		x.act.Apply(x.h[:rows*ff], x.h[:rows*ff])
+		return nil
+	}
+	if x.Form == graph.Apart {
+		if err := x.first[1][id].run(nil, x.up, x.x, rows); err != nil {
+			return err
+		}
+		x.addBias(1, id, x.up[:rows*ff], ff)
+		x.glu(x.h[:rows*ff], x.h[:rows*ff], x.up[:rows*ff])
+		return nil
+	}
 	for i := range rows { // [rows, 2·ff] to [rows, ff], in place
-		h := x.h[i*2*ff:]
-		glu(h[:ff], h[:ff], h[ff:2*ff])
-		copy(x.h[i*ff:(i+1)*ff], h[:ff])
+		h := x.h[i*width : (i+1)*width]
+		gate, up := h[:ff], h[ff:]
+		if x.Form == graph.Interleaved {
+			gate, up = x.up[:ff], x.up[ff:2*ff]
+			for j := range ff {
+				gate[j], up[j] = h[2*j], h[2*j+1]
+			}
+		}
+		x.glu(x.h[i*ff:(i+1)*ff], gate, up)
 	}
 	return nil
+}
+
+// addBias adds the i-th bias of an expert to rows of width, if there are biases.
+func (x *experts) addBias(i, id int, y []float32, width int) {
+	if !x.Biased {
+		return
+	}
+	b := x.biases[i][id*width : (id+1)*width]
+	for ; len(y) > 0; y = y[width:] {
+		simd.Add(y[:width], y[:width], b)
+	}
 }

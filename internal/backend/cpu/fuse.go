@@ -38,6 +38,9 @@ func (p *planner) fuse(g *graph.Graph, o backend.Options) {
 		for _, in := range n.In {
 			p.reads[in]++
 		}
+		if p.e.kept.Named(n.Name) != nil {
+			p.reads[n]++ // by who asks for it
+		}
 	}
 	hidden := func(n *graph.Node) bool { return p.reads[n] == 1 && (o.Want == nil || !o.Want(n)) }
 	for _, n := range g.Nodes {
@@ -83,13 +86,16 @@ func (p *planner) linear(n *graph.Node) (func() error, error) {
 	if glu == nil {
 		out, err := p.buffer(n)
 		p.values[n] = out
-		if err == nil && len(p.beside[n]) > 0 {
+		if err != nil {
+			return nil, err
+		}
+		if len(p.beside[n]) > 0 {
 			all, err := p.newBeside(n, out)
-			return func() error { return all.run(in, x, e.count(n)) }, err
+			return e.adapt(x, append([]*graph.Node{n}, p.beside[n]...), all.outs, func() error { return all.run(in, x, e.count(n)) }), err
 		}
 		w := e.newProduct(n.W[0], 0)
 		w.spent = p.spent(in)
-		return func() error { return w.run(in, out, x, e.count(n)) }, err
+		return e.adapt(x, []*graph.Node{n}, [][]float32{out}, func() error { return w.run(in, out, x, e.count(n)) }), nil
 	}
 	gate, up := glu.In[0], glu.In[1]
 	if n.ID > min(gate.ID, up.ID) {
@@ -99,7 +105,7 @@ func (p *planner) linear(n *graph.Node) (func() error, error) {
 	out, err := p.buffer(glu)
 	p.values[glu] = out
 	both := e.newGated(e.newProduct(gate.W[0], 0), e.newProduct(up.W[0], 0), 0, glu)
-	return func() error { return both.run(in, out, x, e.count(n)) }, err
+	return e.newAdaptedGLU(glu, x, out, both).run, err
 }
 
 // gated multiplies rows by the panels of a gate and of as many columns that it

@@ -31,10 +31,11 @@ type planner struct {
 	tables map[freqs]*rope.Table
 }
 
-// freqs identifies a slice of frequencies.
+// freqs identifies a slice of frequencies, and their magnitude.
 type freqs struct {
-	first *float64
-	n     int
+	first     *float64
+	n         int
+	magnitude float64
 }
 
 // Compile implements backend.Backend.
@@ -47,14 +48,20 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	}
 	b.busy.Lock()
 	defer b.busy.Unlock()
+	kept := backend.NewKept(g, o.Keep)
 	if o.Want == nil && o.Expert == nil { // a tap sees all rows
-		g = g.Hoist(nil)
+		g = g.Hoist(nil, o.Keep)
 	}
 	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g),
-		scratch: make([]scratch, b.pool.threads), expert: o.Expert}
+		scratch: make([]scratch, b.pool.threads), expert: o.Expert, input: backend.Input(g), kept: kept, values: map[*graph.Node][]float32{}}
 	p := &planner{e: e, g: g, values: map[*graph.Node][]float32{}, live: g.Live(), fused: map[*graph.Node]*graph.Node{},
 		beside: map[*graph.Node][]*graph.Node{}, made: map[*graph.Node]bool{}, tables: map[freqs]*rope.Table{}}
-	e.after = p.live.After
+	e.after, e.ahead = p.live.After, backend.LooksAhead(g)
+	for _, n := range g.Nodes {
+		if kept.Named(n.Name) != nil {
+			p.live.Hold(n)
+		}
+	}
 	if b.o.Precision == Fast {
 		if err := guard(func() error { return b.ready(g, o.Progress) }); err != nil {
 			return nil, fmt.Errorf("cpu: %w", err)
@@ -65,31 +72,46 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		return nil, fmt.Errorf("cpu: %w", err)
 	}
 	for _, n := range g.Nodes {
-		if !chains(n) && !n.Alias() && !p.made[n] {
-			p.unchain()
-		}
-		var run func() error
-		err := guard(func() (err error) {
-			run, err = p.lower(n)
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("cpu: %v: %w", n, err)
-		}
-		want := wants(o, n)
-		if run != nil || want {
-			e.kernels = append(e.kernels, kernel{node: n, name: p.kernelName(n), run: run, out: p.values[n], want: want})
-		}
-		for _, f := range p.live.Freed(n) {
-			p.held = append(p.held, p.values[f])
-		}
-		if p.chain == nil || want {
-			p.unchain()
+		if err := p.add(n, o); err != nil {
+			return nil, err
 		}
 	}
 	e.last, e.result = g.Result(), p.values[g.Result()]
 	b.release()
 	return e, nil
+}
+
+// add appends the kernel of n.
+func (p *planner) add(n *graph.Node, o backend.Options) error {
+	e := p.e
+	if !chains(n) && !n.Alias() && !p.made[n] {
+		p.unchain()
+	}
+	var run func() error
+	err := guard(func() (err error) {
+		run, err = p.lower(n)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cpu: %v: %w", n, err)
+	}
+	want := wants(o, n)
+	if run != nil || want {
+		e.kernels = append(e.kernels, kernel{node: n, name: p.kernelName(n), run: run, out: p.values[n], want: want})
+	}
+	if k := e.kept.Named(n.Name); k != nil {
+		e.values[k], e.enough = p.values[n], len(e.kernels)
+	}
+	if n.Op == graph.StoreKV || n.State != nil {
+		e.enough = len(e.kernels)
+	}
+	for _, f := range p.live.Freed(n) {
+		p.held = append(p.held, p.values[f])
+	}
+	if p.chain == nil || want {
+		p.unchain()
+	}
+	return nil
 }
 
 // buffer is room for a value of n.
@@ -156,27 +178,52 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 		return nil, nil
 	}
 	if n.Op == graph.StoreKV {
-		return p.link(n, e.room(n), e.storeKV(n, in[0], in[1])), nil
+		return p.link(n, e.room(n), e.storeKV(n, in[0], in[len(in)-1])), nil
 	}
 	out, err := p.buffer(n)
 	if err != nil {
 		return nil, err
 	}
 	p.values[n] = out
+	return p.kernel(n, out, in)
+}
+
+// kernel is n's, of its inputs to out.
+func (p *planner) kernel(n *graph.Node, out []float32, in [][]float32) (func() error, error) {
+	e := p.e
 	switch n.Op {
 	case graph.Embed:
 		return p.link(n, nil, p.embed(n, out)), nil
 	case graph.RoPE:
-		return p.link(n, nil, e.rope(n, out, in[0], p.turns(n.Attr.(graph.RoPEAttr).Freqs))), nil
+		return p.link(n, nil, e.rope(n, out, in[0], p.turns(n.Attr.(graph.RoPEAttr)))), nil
+	case graph.Conv, graph.SSMScan, graph.DeltaScan:
+		return p.scan(n, out, in)
+	case graph.HeadLinear:
+		return e.headLinear(n, out, in[0])
+	case graph.Pool:
+		return func() error { return e.pooled(n, out, in[0]) }, nil
+	case graph.EmbedPos:
+		return p.link(n, nil, e.embedPos(n, out)), nil
+	case graph.ScalePos:
+		return p.link(n, nil, e.scalePos(n, out, in[0])), nil
+	case graph.Concat:
+		return p.link(n, nil, concat(n, out, in[0], in[1])), nil
+	case graph.Slice:
+		return p.link(n, nil, slice(n, out, in[0])), nil
 	case graph.Attention:
-		return e.attention(n, out, in[0]), nil
+		var sinks []float32
+		var err error
+		if len(n.W) > 0 {
+			sinks, err = vector(n.W[0])
+		}
+		return e.attention(n, out, in[0], sinks), err
 	case graph.Rows:
 		return func() error { e.outputs(n, out, in[0]); return nil }, nil
 	case graph.View:
 		return func() error { e.part(n, out, in[0]); return nil }, nil
 	case graph.Route:
-		scale, err := vector(n.W[0])
-		return func() error { e.route(n, out, in[0], scale); return nil }, err
+		r, err := newRouter(n)
+		return func() error { e.route(n, out, in[0], r); return nil }, err
 	case graph.Experts:
 		x, err := p.newExperts(n)
 		return func() error { return e.experts(n, x, out, in[0], in[1]) }, err
@@ -185,15 +232,16 @@ func (p *planner) lower(n *graph.Node) (func() error, error) {
 	return p.link(n, nil, e.eachRow(n, out, in, row)), err
 }
 
-// turns is the table of f, shared by the nodes that have the same.
-func (p *planner) turns(f []float64) func(pos int) (cos, sin []float32) {
+// turns is the table of a, shared by the nodes that have the same.
+func (p *planner) turns(a graph.RoPEAttr) func(pos int) (cos, sin []float32) {
+	f := a.Freqs
 	if len(f) == 0 {
 		return func(int) (cos, sin []float32) { return nil, nil }
 	}
-	key := freqs{&f[0], len(f)}
+	key := freqs{&f[0], len(f), a.Magnitude}
 	t, ok := p.tables[key]
 	if !ok {
-		t = rope.NewTable(f)
+		t = rope.NewTable(f, a.Magnitude)
 		p.tables[key] = t
 	}
 	return t.Row

@@ -138,7 +138,7 @@ func (p *pool) over(l loop) bool {
 }
 
 // work does pieces of l until there are none left: first the worker's share, and then
-// what is left of some others', since something may hold these workers up.
+// the rest of some others' shares, since something may hold these workers up.
 func (p *pool) work(l loop, worker int) {
 	taken := 0
 	err := guard(func() error {
@@ -164,7 +164,7 @@ func (p *pool) work(l loop, worker int) {
 	}
 }
 
-// share does what is left of a worker's share, and counts the blocks in taken.
+// share does the rest of a worker's share, and counts the blocks in taken.
 func (p *pool) share(l loop, worker, whose int, taken *int) error {
 	for {
 		from, n := p.take(l, whose, worker == whose, true)
@@ -197,7 +197,7 @@ func (p *pool) report(l loop, worker, blocks int) {
 	}
 }
 
-// take takes n blocks that nobody has of a share of l: half of what is left, or all.
+// take takes n blocks that nobody has of a share of l: half of the rest, or all.
 // Its worker takes the first ones, others the last.
 func (p *pool) take(l loop, whose int, own, half bool) (from, n int) {
 	if whose >= l.workers(p.threads) {

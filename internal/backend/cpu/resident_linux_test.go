@@ -66,7 +66,7 @@ func TestPlanResident(t *testing.T) {
 	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 1<<20 {
 		t.Errorf("a plan takes %d bytes of the heap", after.TotalAlloc-before.TotalAlloc)
 	}
-	pool := kv.NewPool(nil, rows, rows, 0)
+	pool := kv.NewPool(kv.Options{Context: rows, Chunk: rows})
 	cache, err := b.NewCache(g, pool)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestFirstToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pool := kv.NewPool(nil, 2*rows, rows, 0)
+		pool := kv.NewPool(kv.Options{Context: 2 * rows, Chunk: rows})
 		cache, err := b.NewCache(g, pool)
 		if err != nil {
 			t.Fatal(err)

@@ -20,6 +20,10 @@ func rowKernel(n *graph.Node) (rowFunc, error) {
 	switch n.Op {
 	case graph.RMSNorm:
 		return normKernel(n)
+	case graph.LayerNorm:
+		return layerNormKernel(n)
+	case graph.L2Norm:
+		return l2NormKernel(n), nil
 	case graph.Add, graph.Mul:
 		return combineKernel(n)
 	case graph.Scale:
@@ -31,20 +35,26 @@ func rowKernel(n *graph.Node) (rowFunc, error) {
 	case graph.GLU:
 		return gluKernel(n), nil
 	case graph.Act:
-		if n.Attr.(graph.ActAttr).Act == graph.SiLU {
-			return func(dst, x, _ []float32) { simd.Silu(dst, x) }, nil
-		}
-		return func(dst, x, _ []float32) { simd.Gelu(dst, x) }, nil
+		c := curves[n.Attr.(graph.ActAttr).Act]
+		return func(dst, x, _ []float32) { c.Apply(dst, x) }, nil
 	}
 	return nil, fmt.Errorf("operation %v has no kernel", n.Op)
 }
 
+// curves are the activations.
+var curves = map[graph.Activation]simd.Curve{graph.SiLU: simd.SiluCurve, graph.GELUTanh: simd.GeluCurve, graph.GELUErf: simd.GeluErfCurve,
+	graph.ReLUSquared: simd.SquareCurve, graph.Sigmoid: simd.SigmoidCurve, graph.Tanh: simd.TanhCurve}
+
 // gluKernel is act(x)·y, for a GLU or Experts node.
 func gluKernel(n *graph.Node) rowFunc {
-	if n.Attr.(graph.ActAttr).Act == graph.SiLU {
+	a, _ := n.Activates()
+	switch a {
+	case graph.ActAttr{Act: graph.SiLU}:
 		return simd.SwiGLU
+	case graph.ActAttr{Act: graph.GELUTanh}:
+		return simd.GeGLU
 	}
-	return simd.GeGLU
+	return simd.Gate{Curve: curves[a.Act], Limit: float32(a.Limit), Alpha: float32(a.Alpha), Plus: float32(a.Plus)}.Apply
 }
 
 func normKernel(n *graph.Node) (rowFunc, error) {
@@ -104,6 +114,10 @@ func (p *planner) embed(n *graph.Node, out []float32) func(from, to int) error {
 	return func(from, to int) error {
 		for t := from; t < to; t++ {
 			row := out[t*d : (t+1)*d]
+			if x := e.step.Embeddings; n == e.input && x != nil && x[t] != nil {
+				copy(row, x[t])
+				continue
+			}
 			if err := quant.Dequantize(w.DType, row, w.Row(int(e.step.Tokens[t]))); err != nil {
 				return err
 			}

@@ -10,7 +10,6 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
 	"github.com/karat-run/karat/internal/backend/ref"
-	"github.com/karat-run/karat/internal/backend/webgpu"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -29,14 +28,14 @@ func Parse(precision, kv string) (Numerics, error) {
 	}
 	byDefault, ok := map[string]string{"fast": "f16", "f32": "f32", "f64": "f64"}[precision]
 	if !ok {
-		return Numerics{}, fmt.Errorf("precision %q, possible are fast, f32 and f64", precision)
+		return Numerics{}, fmt.Errorf("precision %q, want fast, f32 or f64", precision)
 	}
 	n := Numerics{Precision: precision, KV: kv}
 	switch {
 	case kv == "":
 		n.KV = byDefault
 	case kv != "f16" && kv != "f32":
-		return n, fmt.Errorf("keys and values as %q, possible are f16 and f32", kv)
+		return n, fmt.Errorf("keys and values as %q, want f16 or f32", kv)
 	case precision == "f64":
 		return n, fmt.Errorf("keys and values as %s, with precision f64 they are kept in float64", kv)
 	}
@@ -58,12 +57,15 @@ func (n Numerics) On(name string) (Numerics, error) {
 		}
 	}
 	if kind != "webgpu" {
-		return n, fmt.Errorf("backend %q, possible are cpu, webgpu and webgpu:N", name)
+		return n, fmt.Errorf("backend %q, want cpu, webgpu or webgpu:N", name)
+	}
+	if gpus == nil {
+		return n, fmt.Errorf("backend %s: %w", name, ErrNotLinked)
 	}
 	if n.Precision == "f64" {
 		return n, fmt.Errorf("precision f64, which backend %s has not", name)
 	}
-	if n.Precision == "fast" && webgpu.HasMatrices(i) {
+	if n.Precision == "fast" && gpus.Matrices(i) {
 		n.Precision = "f16"
 	} else {
 		n.Precision = "f32"
@@ -94,6 +96,12 @@ func (n Numerics) KVBytes() int64 {
 	return map[string]int64{"f16": 2, "f32": 4, "f64": 8}[n.KV]
 }
 
+// CacheBytes is the memory for the keys, values and states of one sequence of context tokens of
+// g, on as many threads as Backend takes.
+func (n Numerics) CacheBytes(g *graph.Graph, threads, context int) int64 {
+	return backend.CacheBytes(g, context, cpu.Rows(threads), n.KVBytes())
+}
+
 // Repacked is how many bytes more g's weights take in memory than in their file.
 func (n Numerics) Repacked(g *graph.Graph) int64 {
 	if n.Precision != "fast" {
@@ -102,14 +110,17 @@ func (n Numerics) Repacked(g *graph.Graph) int64 {
 	return cpu.Repacked(g)
 }
 
-// Backend makes the backend. threads 0 is machine.Threads. noFuse are names of
+// Backend makes the backend. threads 0 is sysinfo.Threads. noFuse are names of
 // fusions to do without: they change no bit, and the plan refuses those it has not.
 func (n Numerics) Backend(threads int, noFuse ...string) (backend.Backend, error) {
 	if threads < 0 || threads > 1024 {
-		return nil, fmt.Errorf("%d threads, possible are 1 to 1024", threads)
+		return nil, fmt.Errorf("%d threads, want 1 to 1024", threads)
 	}
 	if n.GPU > 0 {
-		return n.webgpu(noFuse)
+		if gpus == nil {
+			return nil, ErrNotLinked
+		}
+		return gpus.Open(n.GPU-1, GPUOptions{KV: n.KV, Matrices: n.Precision == "f16", NoFuse: noFuse})
 	}
 	if n.Precision == "f64" {
 		if len(noFuse) > 0 {
@@ -125,13 +136,4 @@ func (n Numerics) Backend(threads int, noFuse ...string) (backend.Backend, error
 		o.KV = cpu.KVF32
 	}
 	return cpu.New(o), nil
-}
-
-// webgpu makes a GPU's backend.
-func (n Numerics) webgpu(noFuse []string) (backend.Backend, error) {
-	d, err := webgpu.Open(n.GPU - 1)
-	if err != nil {
-		return nil, err
-	}
-	return webgpu.New(d, webgpu.Options{F32KV: n.KV == "f32", Own: true, Software: d.Adapter().Kind == "cpu", NoFuse: noFuse, Matrices: n.Precision == "f16"}), nil
 }

@@ -1,6 +1,63 @@
 package numerics
 
-import "testing"
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/backendtest"
+	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// fake is GPUs that are not there. GPU 7 has matrix units.
+type fake struct{}
+
+var errFake = errors.New("no such GPU")
+
+func (fake) Matrices(n int) bool { return n == 7 }
+
+func (fake) Open(int, GPUOptions) (backend.Backend, error) { return nil, errFake }
+
+// link registers GPUs, or none, for a test.
+func link(t *testing.T, g GPUs) {
+	gpus = nil
+	t.Cleanup(func() { gpus = nil })
+	if g != nil {
+		Register(g)
+	}
+}
+
+// TestNotLinked: a program without GPUs says what it needs.
+func TestNotLinked(t *testing.T) {
+	link(t, nil)
+	n, err := Parse("fast", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.On("webgpu:1"); !errors.Is(err, ErrNotLinked) || !strings.Contains(err.Error(), `backend webgpu:1: `) || !strings.Contains(err.Error(), `_ "github.com/karat-run/karat/webgpu"`) {
+		t.Errorf("On: %v", err)
+	}
+	if _, err := n.On("gpu"); errors.Is(err, ErrNotLinked) {
+		t.Errorf("On with another name: %v", err)
+	}
+	n.GPU = 1
+	if _, err := n.Backend(0); !errors.Is(err, ErrNotLinked) {
+		t.Errorf("Backend: %v", err)
+	}
+}
+
+// TestRegister: GPUs are registered once.
+func TestRegister(t *testing.T) {
+	link(t, fake{})
+	defer func() {
+		if recover() == nil {
+			t.Error("registered twice")
+		}
+	}()
+	Register(fake{})
+}
 
 func TestParse(t *testing.T) {
 	for _, c := range []struct {
@@ -53,12 +110,14 @@ func TestAsked(t *testing.T) {
 }
 
 func TestOn(t *testing.T) {
+	link(t, fake{})
 	fast, exact := Numerics{Precision: "fast", KV: "f16"}, Numerics{Precision: "f64", KV: "f64"}
 	for name, want := range map[string]Numerics{
 		"": fast, "cpu": fast,
 		"webgpu":    {Precision: "f32", KV: "f16", GPU: 1},
 		"webgpu:0":  {Precision: "f32", KV: "f16", GPU: 1},
 		"webgpu:12": {Precision: "f32", KV: "f16", GPU: 13},
+		"webgpu:7":  {Precision: "f16", KV: "f16", GPU: 8},
 	} {
 		if n, err := fast.On(name); err != nil || n != want {
 			t.Errorf("On(%q) = %v, %v", name, n, err)
@@ -75,7 +134,24 @@ func TestOn(t *testing.T) {
 	if n, err := exact.On("cpu"); err != nil || n != exact {
 		t.Errorf("%v, %v", n, err)
 	}
-	if _, err := (Numerics{Precision: "f32", KV: "f32", GPU: 1 << 20}).Backend(0); err == nil {
-		t.Error("a GPU that is not there")
+	if _, err := (Numerics{Precision: "f32", KV: "f32", GPU: 1 << 20}).Backend(0); !errors.Is(err, errFake) {
+		t.Errorf("a GPU that is not there: %v", err)
+	}
+}
+
+// TestCacheBytes: rings are as long as the steps of the backend need.
+func TestCacheBytes(t *testing.T) {
+	g := backendtest.Decoder(t, 1, tensor.BF16, 0, 64)
+	n := Numerics{Precision: "fast", KV: "f16"}
+	for _, threads := range []int{1, 15, 16, 64} {
+		b := cpu.New(cpu.Options{Threads: threads})
+		want := backend.CacheBytes(g, 4096, b.Rows(), 2)
+		if got := n.CacheBytes(g, threads, 4096); got != want {
+			t.Errorf("%d threads: %d bytes, want %d", threads, got, want)
+		}
+		b.Close()
+	}
+	if n.CacheBytes(g, 16, 4096) <= n.CacheBytes(g, 1, 4096) {
+		t.Error("wide steps take no more")
 	}
 }

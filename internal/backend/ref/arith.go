@@ -11,7 +11,7 @@ import (
 // float64, and keeps every operation's result in its own format.
 type arith struct {
 	class  round.Class
-	stored round.Format // of what is kept
+	stored round.Format // of stored values
 	single bool         // computes in float32
 	lanes  int          // partial sums of a float32 product
 }
@@ -76,8 +76,12 @@ func (a *arith) dot(x, y []float64) float64 {
 		return float64(s)
 	}
 	lanes := make([]float32, a.lanes)
-	for j, v := range x {
-		lanes[j%a.lanes] += float32(float32(v) * float32(y[j]))
+	for len(x) > 0 {
+		n := min(len(x), len(lanes))
+		for j, v := range x[:n] {
+			lanes[j] += float32(float32(v) * float32(y[j]))
+		}
+		x, y = x[n:], y[n:]
 	}
 	for n := a.lanes / 2; n > 0; n /= 2 {
 		for i := range n {
@@ -87,14 +91,40 @@ func (a *arith) dot(x, y []float64) float64 {
 	return float64(lanes[0])
 }
 
-// multiplier is dot for a product with weights of type w. Of two rows of integers
-// the sum of a block's products is exact.
-func (a *arith) multiplier(w tensor.DType) func(x, y []float64) float64 {
+// dots stores the products of x with each row of rows, y[at+i*step] for row i. Of two rows
+// of integers, as weights of type w have them, the sum of a block's products is exact.
+func (a *arith) dots(y []float64, at, step int, x, rows []float64, w tensor.DType) {
+	k, dot := len(x), a.dot
 	switch a.class.Activations.Input(w) {
 	case round.Q8_32, round.Q8_256, round.I16_32:
-		return dotBlocks
+		dot = dotBlocks
+	default:
+		for ; len(rows) >= 4*k && (!a.single || a.lanes == 1); rows = rows[4*k:] {
+			s := dot4[float64]
+			if a.single {
+				s = dot4[float32]
+			}
+			y[at], y[at+step], y[at+2*step], y[at+3*step] = s(x, rows[:k], rows[k:2*k], rows[2*k:3*k], rows[3*k:4*k])
+			at += 4 * step
+		}
 	}
-	return a.dot
+	for i := range len(rows) / k {
+		y[at+i*step] = dot(x, rows[i*k:(i+1)*k])
+	}
+}
+
+// dot4 is four dots at a time, whose sums do not wait for each other.
+func dot4[T float32 | float64](x, a, b, c, d []float64) (float64, float64, float64, float64) {
+	var p, q, r, s T
+	a, b, c, d = a[:len(x)], b[:len(x)], c[:len(x)], d[:len(x)]
+	for j, v := range x {
+		v := T(v)
+		p += T(v * T(a[j]))
+		q += T(v * T(b[j]))
+		r += T(v * T(c[j]))
+		s += T(v * T(d[j]))
+	}
+	return float64(p), float64(q), float64(r), float64(s)
 }
 
 // dotBlocks sums the products of 32 at a time, and those sums in float32.

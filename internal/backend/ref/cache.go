@@ -9,31 +9,73 @@ import (
 	"github.com/karat-run/karat/internal/kv"
 )
 
-// cache holds float64 keys and values: a store for each layer that writes one.
+// cache holds float64 keys and values, a store for each layer that writes one, and
+// float64 states.
 type cache struct {
-	pool   *kv.Pool
-	stores map[int]*store // by graph.KV.Layer
+	stores map[int]*store             // by graph.KV.Layer
+	states map[*graph.State][]float64 // [slot, size]
+	class  int                        // of the slots
 }
 
 // store is one layer's keys and values, [slot, heads·dim], a slot being
 // page·PageSize + position in it.
 type store struct {
 	class int // of the pool
-	width int // heads·dim
+	width int // heads·dim of keys
+	wide  int // and of values
 	k, v  []float64
 }
 
 // NewCache implements backend.Backend.
 func (Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
-	c := &cache{pool, map[int]*store{}}
-	windows := backend.Windows(g)
+	c := &cache{map[int]*store{}, map[*graph.State][]float64{}, slices.Index(pool.Classes(), kv.Class{Kind: kv.Slot})}
+	for _, s := range g.States() {
+		c.states[s] = nil
+	}
 	for _, s := range g.KVs() {
 		if c.stores[s.Layer] != nil {
 			return nil, fmt.Errorf("ref: two stores of layer %d", s.Layer)
 		}
-		c.stores[s.Layer] = &store{class: slices.Index(windows, s.Window), width: s.Heads * s.Dim}
+		c.stores[s.Layer] = &store{class: slices.Index(pool.Classes(), backend.ClassOf(s)), width: s.Heads * s.Dim, wide: s.Heads * s.Values()}
 	}
+	pool.Back(c)
 	return c, nil
+}
+
+// PageBytes implements backend.Cache.
+func (c *cache) PageBytes(class int) (n int64) {
+	for _, s := range c.stores {
+		if s.class == class {
+			n += 8 * int64(s.width+s.wide) * kv.PageSize
+		}
+	}
+	for s := range c.states {
+		if c.class == class {
+			n += 8 * int64(s.Size)
+		}
+	}
+	return n
+}
+
+// Copy implements kv.Memory.
+func (c *cache) Copy(class int, from, to int32) error {
+	for _, s := range c.stores {
+		if s.class != class {
+			continue
+		}
+		for i := range kv.PageSize {
+			at := int(from)*kv.PageSize + i
+			s.reach(at)
+			s.put(int(to)*kv.PageSize+i, s.k[at*s.width:][:s.width], s.v[at*s.wide:][:s.wide])
+		}
+	}
+	for s := range c.states {
+		if c.class == class {
+			src := c.at(s, from)
+			copy(c.at(s, to), src)
+		}
+	}
+	return nil
 }
 
 func (c *cache) Close() error { return nil }
@@ -43,7 +85,38 @@ func (c *cache) Bytes() int64 {
 	for _, s := range c.stores {
 		n += 8 * (len(s.k) + len(s.v))
 	}
+	for _, s := range c.states {
+		n += 8 * len(s)
+	}
 	return int64(n)
+}
+
+// begin makes room for the states of the step's sequences, and zeroes those of the
+// ones that start with it.
+func (c *cache) begin(s *backend.Step) {
+	for state := range c.states {
+		for t, q := range s.Seqs {
+			if x := c.at(state, q.Slot(c.class)); s.Pos[t] == 0 {
+				clear(x)
+			}
+		}
+	}
+}
+
+// at is s in a slot, [size], for which room is made.
+func (c *cache) at(s *graph.State, slot int32) []float64 {
+	all := c.states[s]
+	if short := (int(slot)+1)*s.Size - len(all); short > 0 {
+		all = append(all, make([]float64, short)...)
+		c.states[s] = all
+	}
+	return all[int(slot)*s.Size:][:s.Size]
+}
+
+// state is what q has of s, [size]: a node with a state reads and writes it in place,
+// row after row.
+func (c *cache) state(s *graph.State, q *kv.Sequence) []float64 {
+	return c.at(s, q.Slot(c.class))
 }
 
 // find returns the store of k, which is that of k.Layer whatever window k says.
@@ -52,7 +125,7 @@ func (c *cache) find(k *graph.KV) (*store, error) {
 	switch {
 	case s == nil:
 		return nil, fmt.Errorf("layer %d stores no keys and values", k.Layer)
-	case s.width != k.Heads*k.Dim:
+	case s.width != k.Heads*k.Dim || s.wide != k.Heads*k.Values():
 		return nil, fmt.Errorf("%d heads of %d, layer %d stores %d keys", k.Heads, k.Dim, k.Layer, s.width)
 	}
 	return s, nil
@@ -63,24 +136,19 @@ func (s *store) slot(q *kv.Sequence, pos int) int {
 	return int(q.Page(s.class, pos))*kv.PageSize + pos%kv.PageSize
 }
 
-// held reports whether s still holds what was stored at pos of q: a ring keeps
-// as many positions as its window and one step need.
-func (c *cache) held(s *store, q *kv.Sequence, pos int) bool {
-	end := (q.Len() + kv.PageSize - 1) / kv.PageSize * kv.PageSize
-	return pos >= end-c.pool.Positions(s.class, q.Len()) && pos < q.Len()
-}
-
 // reach makes s long enough for a slot.
 func (s *store) reach(slot int) {
 	if short := (slot+1)*s.width - len(s.k); short > 0 {
 		s.k = append(s.k, make([]float64, short)...)
+	}
+	if short := (slot+1)*s.wide - len(s.v); short > 0 {
 		s.v = append(s.v, make([]float64, short)...)
 	}
 }
 
-// put stores a key and a value, both [heads·dim].
+// put stores keys and values, [heads·dim] each.
 func (s *store) put(slot int, key, val []float64) {
 	s.reach(slot)
 	copy(s.k[slot*s.width:], key)
-	copy(s.v[slot*s.width:], val)
+	copy(s.v[slot*s.wide:], val)
 }

@@ -79,7 +79,7 @@ func TestClass(t *testing.T) {
 
 func TestClassUnknown(t *testing.T) {
 	_, err := ref.Backend{Class: round.Class{KV: "q4"}}.Compile(layer(t), backend.Options{})
-	if err == nil || !strings.Contains(err.Error(), `ref: kv "q4", possible are`) {
+	if err == nil || !strings.Contains(err.Error(), `ref: kv "q4", want`) {
 		t.Error(err)
 	}
 }
@@ -100,7 +100,7 @@ func TestRingLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := kv.NewPool(backend.Windows(g), 300, 1, 0)
+	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 300, Chunk: 1})
 	cache, err := b.NewCache(g, pool)
 	if err != nil {
 		t.Fatal(err)

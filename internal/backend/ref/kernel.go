@@ -10,7 +10,7 @@ import (
 
 // Kernel computes a node in the interpreter's place. It returns the node's
 // output [rows, shape...], nothing for a StoreKV. The output is then rounded as the
-// backend's class rounds what is kept.
+// backend's class rounds the stored values.
 type Kernel func(c *Call) ([]float64, error)
 
 // Call is one node to compute in one step.
@@ -40,7 +40,7 @@ func (c *Call) Default(n *graph.Node, in ...[]float64) ([]float64, error) {
 // be changed; nil for another one.
 func (c *Call) Value(n *graph.Node) []float64 { return c.out[n.ID] }
 
-// Keys is what is stored as the keys of a position of row's sequence, [heads·dim],
+// Keys are the stored keys of a position of row's sequence, [heads·dim],
 // not to be changed; nil if the store does not hold the position. What was never
 // stored is 0, or what another sequence left there.
 func (c *Call) Keys(k *graph.KV, row, pos int) []float64 {
@@ -57,7 +57,7 @@ func (c *Call) Values(k *graph.KV, row, pos int) []float64 {
 	if err != nil {
 		return nil
 	}
-	return s.v[at*s.width:][:s.width]
+	return s.v[at*s.wide:][:s.wide]
 }
 
 // Store sets the keys and values, [heads·dim] each, of a position of row's
@@ -67,11 +67,20 @@ func (c *Call) Store(k *graph.KV, row, pos int, key, val []float64) error {
 	if err != nil {
 		return err
 	}
-	if len(key) != s.width || len(val) != s.width {
-		return fmt.Errorf("%d keys and %d values, the store has %d of each", len(key), len(val), s.width)
+	if len(key) != s.width || len(val) != s.wide {
+		return fmt.Errorf("%d keys and %d values, the store has %d and %d", len(key), len(val), s.width, s.wide)
 	}
 	s.put(at, key, val)
 	return nil
+}
+
+// State is what row's sequence keeps for the node, before the row and after the call:
+// a kernel may change it. It is nil for a node without one.
+func (c *Call) State(row int) []float64 {
+	if c.Node.State == nil {
+		return nil
+	}
+	return c.Step.Cache.(*cache).state(c.Node.State, c.Step.Seqs[row])
 }
 
 // place is the slot of a position of row's sequence.
@@ -82,7 +91,7 @@ func (c *Call) place(k *graph.KV, row, pos int) (*store, int, error) {
 		return nil, 0, err
 	}
 	q := c.Step.Seqs[row]
-	if pos < 0 || !cache.held(s, q, pos) {
+	if !q.Holds(s.class, pos) {
 		return nil, 0, fmt.Errorf("position %d of row %d's sequence is not held", pos, row)
 	}
 	at := s.slot(q, pos)
@@ -98,7 +107,7 @@ func (e *executable) call(k Kernel, n *graph.Node, in [][]float64, s *backend.St
 	}
 	rows := len(s.Tokens)
 	switch {
-	case n.Op == graph.Rows:
+	case n.Op == graph.Rows, n.Op == graph.Pool:
 		rows = len(s.Outputs)
 	case len(in) > 0:
 		rows = len(in[0]) / n.In[0].Shape.Size()

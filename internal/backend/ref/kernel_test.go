@@ -51,7 +51,7 @@ func logits(g *graph.Graph, b ref.Backend) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool := kv.NewPool(backend.Windows(g), 6, 4, 0)
+	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 6, Chunk: 4})
 	cache, err := b.NewCache(g, pool)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package ref
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -20,18 +19,40 @@ func (a *arith) apply(x []float64, f func(float64) float64) []float64 {
 }
 
 func (a *arith) activation(act graph.Activation) func(float64) float64 {
-	if act == graph.SiLU {
+	switch act {
+	case graph.SiLU:
 		return func(v float64) float64 { return v / (1 + math.Exp(-v)) }
+	case graph.GELUErf:
+		return func(v float64) float64 { return v / 2 * math.Erfc(-v/math.Sqrt2) }
+	case graph.ReLUSquared:
+		return func(v float64) float64 { return max(v, 0) * max(v, 0) }
+	case graph.Sigmoid:
+		return sigmoid
+	case graph.Tanh:
+		return math.Tanh
 	}
 	return a.class.GELU.At
 }
 
+func sigmoid(v float64) float64 { return 1 / (1 + math.Exp(-v)) }
+
 // gated is act(in[0]), times in[1] if there is one.
-func (a *arith) gated(in [][]float64, act func(float64) float64) []float64 {
-	y := a.apply(in[0], act)
+func (a *arith) gated(in [][]float64, attr graph.ActAttr) []float64 {
+	gate, act := in[0], a.activation(attr.Act)
+	if attr.Limit > 0 {
+		gate = a.apply(gate, func(v float64) float64 { return min(v, attr.Limit) })
+	}
+	if alpha := attr.Alpha; alpha != 0 {
+		of := act
+		act = func(v float64) float64 { return of(alpha*v) / alpha }
+	}
+	y := a.apply(gate, act)
 	if len(in) > 1 {
-		for i := range y {
-			y[i] *= in[1][i]
+		for i, up := range in[1] {
+			if attr.Limit > 0 {
+				up = max(-attr.Limit, min(up, attr.Limit))
+			}
+			y[i] *= a.store(up + attr.Plus)
 		}
 	}
 	return a.storeAll(y)
@@ -50,6 +71,15 @@ func (a *arith) embed(n *graph.Node, ids []int32) ([]float64, error) {
 		}
 	}
 	return a.storeAll(y), nil
+}
+
+// replace puts the rows that are not nil in place of y's.
+func (a *arith) replace(y []float64, rows [][]float32) {
+	for i, x := range rows {
+		for j, v := range x {
+			y[i*len(x)+j] = a.store(float64(v))
+		}
+	}
 }
 
 // rmsNorm has what transformers keeps of it: Gemma 3's, with an offset, is rounded
@@ -115,122 +145,24 @@ func view(n *graph.Node, x []float64) []float64 {
 	return y
 }
 
-func (a *arith) rotate(n *graph.Node, x []float64, pos []int32) []float64 {
+func (a *arith) rotate(n *graph.Node, x []float64, s *backend.Step) []float64 {
 	y, heads, d := slices.Clone(x), n.Shape[0], n.Shape[1]
-	for t, p := range pos {
-		for i, f := range n.Attr.(graph.RoPEAttr).Freqs {
-			cos, sin := rope.Turn(int(p), f)
+	attr := n.Attr.(graph.RoPEAttr)
+	for t, p := range s.Pos {
+		for i, f := range attr.Freqs {
+			if s.Parts != nil && attr.Sections != [3]int{} {
+				p = s.Parts[t][attr.Part(i)]
+			}
+			cos, sin := rope.TurnBy(int(p), f, attr.Magnitude)
 			cos, sin = a.store(cos), a.store(sin)
+			j, k := attr.Pair(i, d)
 			for h := range heads {
 				v := y[(t*heads+h)*d:][:d]
-				re, im := v[i], v[i+d/2]
-				v[i] = a.store(a.store(re*cos) - a.store(im*sin))
-				v[i+d/2] = a.store(a.store(im*cos) + a.store(re*sin))
+				re, im := v[j], v[k]
+				v[j] = a.store(a.store(re*cos) - a.store(im*sin))
+				v[k] = a.store(a.store(im*cos) + a.store(re*sin))
 			}
 		}
 	}
 	return y
-}
-
-// keep stores the keys and values of the step's rows.
-func (a *arith) keep(k *graph.KV, key, val []float64, s *backend.Step) error {
-	to, err := s.Cache.(*cache).find(k)
-	if err != nil {
-		return err
-	}
-	if f := a.class.KV; f != "" {
-		key, val = slices.Clone(key), slices.Clone(val)
-		f.Round(key)
-		f.Round(val)
-	}
-	d := k.Heads * k.Dim
-	for t, p := range s.Pos {
-		to.put(to.slot(s.Seqs[t], int(p)), key[t*d:(t+1)*d], val[t*d:(t+1)*d])
-	}
-	return nil
-}
-
-func (a *arith) attention(n *graph.Node, q []float64, s *backend.Step) ([]float64, error) {
-	attr := n.Attr.(graph.AttentionAttr)
-	c, heads, d := s.Cache.(*cache), n.In[0].Shape[0], attr.KV.Dim
-	from, err := c.find(attr.KV)
-	if err != nil {
-		return nil, err
-	}
-	y := make([]float64, len(q))
-	for t, p := range s.Pos {
-		first := 0
-		if attr.KV.Window > 0 {
-			first = max(0, int(p)-attr.KV.Window+1)
-		}
-		if !c.held(from, s.Seqs[t], first) {
-			return nil, fmt.Errorf("position %d, which row %d at position %d sees, is no longer held", first, t, p)
-		}
-		for i := first; i <= int(p); i++ {
-			from.reach(from.slot(s.Seqs[t], i)) // a kernel may have stored nothing
-		}
-		for h := range heads {
-			g := h * attr.KV.Heads / heads
-			at := func(i int) int { return (from.slot(s.Seqs[t], first+i)*attr.KV.Heads + g) * d }
-			row := (t*heads + h) * d
-			a.attend(y[row:row+d], q[row:row+d], from.k, from.v, at, int(p)-first+1, attr.Scale)
-		}
-	}
-	return a.storeAll(y), nil
-}
-
-// attend is y = softmax(q·kᵀ·scale)·v over n keys and values, of which the
-// i-th start at at(i).
-func (a *arith) attend(y, q, k, v []float64, at func(int) int, n int, scale float64) {
-	p, top, sum := make([]float64, n), math.Inf(-1), 0.0
-	for i := range p {
-		p[i] = a.store(a.store(a.dot(q, k[at(i):][:len(q)])) * scale)
-		top = max(top, p[i])
-	}
-	for i := range p {
-		p[i] = a.calc(math.Exp(a.calc(p[i] - top)))
-		sum = a.calc(sum + p[i])
-	}
-	for i := range p {
-		w := a.store(p[i] / sum)
-		for j, x := range v[at(i):][:len(q)] {
-			y[j] = a.calc(y[j] + a.calc(w*x))
-		}
-	}
-}
-
-// route gives, for each row, k pairs of an expert's index and its weight.
-// Equal scores go to the lower index; a NaN counts as the lowest score.
-func (a *arith) route(n *graph.Node, scores []float64) ([]float64, error) {
-	scale, err := a.weight(n.W[0])
-	if err != nil {
-		return nil, err
-	}
-	k, count := n.Shape[0], len(scale)
-	y := make([]float64, 0, len(scores)/count*k*2)
-	for r := 0; r < len(scores); r += count {
-		s := scores[r : r+count]
-		order := make([]int, count)
-		for i := range order {
-			order[i] = i
-		}
-		slices.SortStableFunc(order, func(i, j int) int {
-			switch {
-			case s[i] > s[j] || s[j] != s[j] && s[i] == s[i]:
-				return -1
-			case s[j] > s[i] || s[i] != s[i] && s[j] == s[j]:
-				return 1
-			}
-			return 0
-		})
-		var sum float64
-		for _, e := range order[:k] {
-			sum = a.calc(sum + a.calc(math.Exp(s[e]-s[order[0]])))
-		}
-		for _, e := range order[:k] {
-			p := a.calc(a.calc(math.Exp(s[e]-s[order[0]])) / sum)
-			y = append(y, float64(e), a.store(p*scale[e]))
-		}
-	}
-	return y, nil
 }

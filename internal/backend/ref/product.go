@@ -1,7 +1,6 @@
 package ref
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 
@@ -61,24 +60,22 @@ func (a *arith) linear(x []float64, w *graph.Weight, threads int) ([]float64, er
 
 func (a *arith) linearRows(y, x []float64, w *graph.Weight, from, to int) error {
 	k, n := w.Shape.Last(), w.Rows()
-	buf, row, dot := make([]float32, k), make([]float64, k), a.multiplier(w.DType)
+	buf, row := make([]float32, k), make([]float64, k)
 	for i := from; i < to; i++ {
 		if err := a.weightRow(row, buf, w, i); err != nil {
 			return err
 		}
-		for t := range len(x) / k {
-			y[t*n+i] = dot(x[t*k:(t+1)*k], row)
-		}
+		a.dots(y, i, n, row, x, w.DType)
 	}
 	return nil
 }
 
 // experts sums the routed MLPs of each row of x by weight. see may be nil.
 func (a *arith) experts(n *graph.Node, x, routes []float64, see backend.Expert) ([]float64, error) {
-	gateUp, down := map[int][]float64{}, map[int][]float64{} // of the experts that rows are routed to
-	d, ff, k := n.Shape.Size(), n.W[1].Shape[2], n.In[1].Shape[0]
-	x = a.input(x, d, n.W[0].DType)
-	act := a.activation(n.Attr.(graph.ActAttr).Act)
+	attr, _ := n.Attr.(graph.ExpertsAttr)
+	m := &mlps{a: a, n: n, attr: attr, weights: map[*graph.Weight]map[int][]float64{}, see: see}
+	m.matrices, m.biases = n.ExpertWeights()
+	d, k := n.Shape.Size(), n.In[1].Shape[0]
 	y := make([]float64, len(x))
 	for t := range len(x) / d {
 		for j := range k {
@@ -86,20 +83,14 @@ func (a *arith) experts(n *graph.Node, x, routes []float64, see backend.Expert) 
 			if e < 0 || e >= n.W[0].Shape[0] {
 				return nil, fmt.Errorf("row %d is routed to expert %d of %d", t, e, n.W[0].Shape[0])
 			}
-			if gateUp[e] == nil {
-				var errs [2]error
-				gateUp[e], errs[0] = a.weight(n.W[0].Matrix(e))
-				down[e], errs[1] = a.weight(n.W[1].Matrix(e))
-				if err := errors.Join(errs[:]...); err != nil {
-					return nil, err
-				}
+			row := x[t*d : (t+1)*d]
+			if attr.OnInput {
+				row, p = a.apply(row, func(v float64) float64 { return p * v }), 1
 			}
-			h := a.product(x[t*d:(t+1)*d], gateUp[e], n.W[0])
-			h = a.gated([][]float64{h[:ff], h[ff:]}, act)
-			if see != nil {
-				see(n, e, narrow(x[t*d:(t+1)*d]), narrow(h))
+			h, err := m.run(e, row)
+			if err != nil {
+				return nil, err
 			}
-			h = a.product(a.input(h, ff, n.W[1].DType), down[e], n.W[1])
 			for i, v := range h {
 				y[t*d+i] = a.store(y[t*d+i] + a.store(p*v))
 			}
@@ -108,11 +99,81 @@ func (a *arith) experts(n *graph.Node, x, routes []float64, see backend.Expert) 
 	return y, nil
 }
 
+// mlps are the experts of a node, and those of their weights that rows were routed to.
+type mlps struct {
+	a                *arith
+	n                *graph.Node
+	attr             graph.ExpertsAttr
+	matrices, biases []*graph.Weight
+	weights          map[*graph.Weight]map[int][]float64 // by expert
+	see              backend.Expert
+}
+
+// run is what expert e makes of a row.
+func (m *mlps) run(e int, x []float64) ([]float64, error) {
+	a, last := m.a, len(m.matrices)-1
+	x = a.input(x, len(x), m.matrices[0].DType)
+	var parts [][]float64
+	for i := range last {
+		h, err := m.product(i, e, x)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, h)
+	}
+	ff := m.matrices[last].Shape[2]
+	switch h := parts[0]; m.attr.Form {
+	case graph.Fused:
+		parts = [][]float64{h[:ff], h[ff:]}
+	case graph.Interleaved:
+		parts = [][]float64{make([]float64, ff), make([]float64, ff)}
+		for i, v := range h {
+			parts[i%2][i/2] = v
+		}
+	}
+	h := a.gated(parts, m.attr.ActAttr)
+	if m.see != nil {
+		m.see(m.n, e, narrow(x), narrow(h))
+	}
+	return m.product(last, e, a.input(h, ff, m.matrices[last].DType))
+}
+
+// product is the i-th matrix of expert e times x, and its bias.
+func (m *mlps) product(i, e int, x []float64) ([]float64, error) {
+	w, err := m.weight(m.matrices[i], e)
+	if err != nil {
+		return nil, err
+	}
+	y := m.a.product(x, w, m.matrices[i])
+	if !m.attr.Biased {
+		return y, nil
+	}
+	b, err := m.weight(m.biases[i], e)
+	if err != nil {
+		return nil, err
+	}
+	for j, v := range b {
+		y[j] = m.a.store(y[j] + v)
+	}
+	return y, nil
+}
+
+// weight is expert e's part of w.
+func (m *mlps) weight(w *graph.Weight, e int) ([]float64, error) {
+	if m.weights[w] == nil {
+		m.weights[w] = map[int][]float64{}
+	}
+	if v := m.weights[w][e]; v != nil {
+		return v, nil
+	}
+	v, err := m.a.weight(w.Matrix(e))
+	m.weights[w][e] = v
+	return v, err
+}
+
 // product is w·x, for w [n, len(x)] of the weight of.
 func (a *arith) product(x, w []float64, of *graph.Weight) []float64 {
-	y, dot := make([]float64, len(w)/len(x)), a.multiplier(of.DType)
-	for i := range y {
-		y[i] = dot(x, w[i*len(x):(i+1)*len(x)])
-	}
+	y := make([]float64, len(w)/len(x))
+	a.dots(y, 0, 1, x, w, of.DType)
 	return a.storeAll(y)
 }

@@ -15,14 +15,14 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/machine"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/round"
+	"github.com/karat-run/karat/internal/sysinfo"
 )
 
 // Backend is the float64 interpreter.
 type Backend struct {
-	Threads int // 0 is machine.Threads
+	Threads int // 0 is sysinfo.Threads
 
 	// Class is another engine's arithmetic, to be stood in for: values are rounded
 	// where it rounds them. The zero value is float64 throughout.
@@ -42,9 +42,9 @@ func (b Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable,
 	if err := b.Class.Check(); err != nil {
 		return nil, fmt.Errorf("ref: %w", err)
 	}
-	e := &executable{g: g, arith: newArith(b.Class), threads: b.Threads, rows: max(o.Rows, 1), want: o.Want, expert: o.Expert, last: make([]int, len(g.Nodes))}
+	e := &executable{g: g, arith: newArith(b.Class), threads: b.Threads, rows: max(o.Rows, 1), want: o.Want, kept: backend.NewKept(g, o.Keep), expert: o.Expert, last: make([]int, len(g.Nodes)), after: g.Live().After}
 	if e.threads == 0 {
-		e.threads = machine.Threads()
+		e.threads = sysinfo.Threads()
 	}
 	if b.Kernel != nil {
 		e.kernels = make([]Kernel, len(g.Nodes))
@@ -57,6 +57,9 @@ func (b Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable,
 			e.last[in.ID] = n.ID
 		}
 	}
+	for n := range e.kept {
+		e.last[n.ID] = len(g.Nodes)
+	}
 	return e, nil
 }
 
@@ -64,8 +67,10 @@ type executable struct {
 	g      *graph.Graph
 	rows   int
 	want   func(*graph.Node) bool
+	kept   backend.Kept
 	expert backend.Expert
-	last   []int // by node: the last node that reads it
+	last   []int                // by node: the last node that reads it
+	after  map[*graph.Node]bool // nodes behind Rows: they have a row for each output
 	arith  *arith
 
 	threads int
@@ -77,9 +82,22 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	if err := s.Check(e.rows, backend.Vocab(e.g)); err != nil {
 		return nil, err
 	}
-	if _, ok := s.Cache.(*cache); !ok {
+	if backend.LooksAhead(e.g) {
+		if err := s.Entire(); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.CheckEmbeddings(backend.Input(e.g)); err != nil {
+		return nil, err
+	}
+	if err := e.kept.Check(s); err != nil {
+		return nil, err
+	}
+	c, ok := s.Cache.(*cache)
+	if !ok {
 		return nil, errors.New("ref: the step's cache is not this backend's")
 	}
+	c.begin(s)
 	out := make([][]float64, len(e.g.Nodes))
 	for _, n := range e.g.Nodes {
 		if err := ctx.Err(); err != nil {
@@ -109,6 +127,13 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 			}
 		}
 	}
+	for _, v := range s.Values {
+		from, to := e.kept.Range(s, v)
+		copy(v.Out, narrow(out[v.Node.ID][from:to]))
+	}
+	if s.NoLogits {
+		return nil, nil
+	}
 	return narrow(out[len(out)-1]), nil
 }
 
@@ -123,12 +148,22 @@ func narrow(x []float64) []float32 {
 // node computes one node: the operations that need the step, then the others.
 func (e *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]float64, error) {
 	switch n.Op {
+	case graph.Linear:
+		y, err := e.arith.linear(in[0], n.W[0], e.threads)
+		if err == nil && len(s.Adapters) > 0 {
+			e.adapt(n, y, in[0], s)
+		}
+		return y, err
 	case graph.Embed:
-		return e.arith.embed(n, s.Tokens)
+		y, err := e.arith.embed(n, s.Tokens)
+		if err == nil && n == backend.Input(e.g) {
+			e.arith.replace(y, s.Embeddings)
+		}
+		return y, err
 	case graph.RoPE:
-		return e.arith.rotate(n, in[0], s.Pos), nil
+		return e.arith.rotate(n, in[0], s), nil
 	case graph.StoreKV:
-		return nil, e.arith.keep(n.Attr.(*graph.KV), in[0], in[1], s)
+		return nil, e.arith.keep(n.Attr.(*graph.KV), in, s)
 	case graph.Attention:
 		return e.arith.attention(n, in[0], s)
 	case graph.Rows:
@@ -140,12 +175,22 @@ func (e *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 		return y, nil
 	case graph.Experts:
 		return e.arith.experts(n, in[0], in[1], e.expert)
+	case graph.Pool:
+		return e.arith.pool(n, in[0], s)
+	case graph.Conv, graph.SSMScan, graph.DeltaScan:
+		c := s.Cache.(*cache)
+		return e.arith.stateful(n, in, func(row int) []float64 { return c.state(n.State, s.Seqs[row]) })
+	case graph.EmbedPos:
+		return e.arith.embedPos(n, s.Pos)
+	case graph.ScalePos:
+		return e.arith.scalePos(n, in[0], s.Pos), nil
 	}
 	return e.arith.eval(n, in, e.threads)
 }
 
 // Eval computes a node that depends on its inputs alone, each [rows, shape...], in
-// float64 and one thread: every operation but Embed, RoPE, StoreKV, Attention and Rows.
+// float64 and one thread: every operation but those that read tokens, positions or keys.
+// The rows of one with a state are a sequence's, from its first on.
 func Eval(n *graph.Node, in [][]float64) ([]float64, error) {
 	return newArith(round.Class{}).eval(n, in, 1)
 }
@@ -165,13 +210,26 @@ func (a *arith) eval(n *graph.Node, in [][]float64, threads int) ([]float64, err
 		c := n.Attr.(graph.ScaleAttr).By
 		return a.apply(in[0], func(v float64) float64 { return c * a.store(math.Tanh(a.store(v/c))) }), nil
 	case graph.GLU, graph.Act:
-		return a.gated(in, a.activation(n.Attr.(graph.ActAttr).Act)), nil
+		return a.gated(in, n.Attr.(graph.ActAttr)), nil
 	case graph.View:
 		return view(n, in[0]), nil
 	case graph.Route:
 		return a.route(n, in[0])
 	case graph.Experts:
 		return a.experts(n, in[0], in[1], nil)
+	case graph.LayerNorm:
+		return a.layerNorm(n, in[0])
+	case graph.L2Norm:
+		return a.l2Norm(n, in[0]), nil
+	case graph.Concat:
+		return concat(n, in[0], in[1]), nil
+	case graph.Slice:
+		return slice(n, in[0]), nil
+	case graph.HeadLinear:
+		return a.headLinear(n, in[0])
+	case graph.Conv, graph.SSMScan, graph.DeltaScan:
+		state := make([]float64, n.State.Size)
+		return a.stateful(n, in, func(int) []float64 { return state })
 	}
 	return nil, fmt.Errorf("operation %v has no meaning here", n.Op)
 }

@@ -17,15 +17,27 @@ func (p *planner) storeKV(l *lowered) error {
 	if q := p.turning(l.node); q != nil {
 		return p.turn(l, kv, q, l.node.In[0])
 	}
-	k, v := p.values[l.node.In[0]], p.values[l.node.In[1]]
-	d, err := p.dispatch(l.node, "store", variant{"F16": !p.e.b.o.F32KV, "What": p.what()}, storeParams{kv.Heads * kv.Dim}, elements(kv.Heads*kv.Dim))
+	width, wide := kv.Heads*kv.Dim, kv.Heads*kv.Values()
+	var params any = storeParams{width, wide}
+	if kv.Latent {
+		params = latentParams{width}
+	}
+	d, err := p.dispatch(l.node, "store", variant{"F16": !p.e.b.o.F32KV, "Latent": kv.Latent, "What": p.what()}, params, elements(max(width, wide)))
 	if err != nil {
 		return err
 	}
 	l.dispatches = append(l.dispatches, d.dispatch)
+	var in []gpu.Range
+	for _, n := range l.node.In {
+		in = append(in, gpu.Range{Buffer: p.values[n]})
+	}
 	d.kv, d.ranges = kv, func(c *cache) []gpu.Range {
 		s := c.stores[kv]
-		return append(d.head, gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: s.values}, gpu.Range{Buffer: k}, gpu.Range{Buffer: v}, gpu.Range{Buffer: c.tables[every][s.class]})
+		all := append(d.head, gpu.Range{Buffer: s.keys}, gpu.Range{Buffer: c.tables[every][s.class]}, in[0])
+		if kv.Latent {
+			return all
+		}
+		return append(all, gpu.Range{Buffer: s.values}, in[1])
 	}
 	return nil
 }
@@ -52,7 +64,7 @@ func (p *planner) turning(n *graph.Node) *graph.Node {
 // pair finds the RoPE nodes of g that are done by the StoreKV behind them.
 func (p *planner) pair(g *graph.Graph) {
 	for _, s := range g.Nodes {
-		if s.Op != graph.StoreKV {
+		if s.Op != graph.StoreKV || !even(s.Attr.(*graph.KV)) {
 			continue
 		}
 		if p.headed(s) {
@@ -68,6 +80,7 @@ func (p *planner) pair(g *graph.Graph) {
 			}
 			if q := a.In[0]; q.Op == graph.RoPE && q.ID < s.ID && p.extent(q) == p.extent(s) && p.only(q) == a && sameTurns(q, k) && q.In[0] != k.In[0] && p.turnedHead(q.In[0]) != q {
 				p.turned[q], p.turned[k] = s, s
+				p.own(a, s)
 			}
 			break
 		}
@@ -79,10 +92,26 @@ func (p *planner) pair(g *graph.Graph) {
 	}
 }
 
+// even reports whether values are as large as keys, and lie beside them.
+func even(kv *graph.KV) bool { return kv.Values() == kv.Dim && !kv.Latent }
+
+// own notes that in steps of one row the Attention a does what the StoreKV s does, RoPE
+// included, if it can: it reads the row's own key and value where they come from.
+func (p *planner) own(a, s *graph.Node) {
+	if !p.fuses("own") || !plain(a) || p.e.b.o.Software || s.Attr.(*graph.KV).Dim%8 != 0 || p.extent(a) != p.extent(s) {
+		return
+	}
+	p.stores[a], p.stores[s] = s, s
+	for _, n := range []*graph.Node{a.In[0], s.In[0], s} {
+		p.live.Keep(n, a)
+	}
+}
+
 // sameTurns reports whether two RoPE nodes turn heads of one size alike.
 func sameTurns(a, b *graph.Node) bool {
-	f, g := a.Attr.(graph.RoPEAttr).Freqs, b.Attr.(graph.RoPEAttr).Freqs
-	return a.Shape.Last() == b.Shape.Last() && len(f) == len(g) && &f[0] == &g[0]
+	f, g := a.Attr.(graph.RoPEAttr), b.Attr.(graph.RoPEAttr)
+	return a.Shape.Last() == b.Shape.Last() && len(f.Freqs) == len(g.Freqs) && &f.Freqs[0] == &g.Freqs[0] &&
+		f.Magnitude == g.Magnitude && halves(f) && halves(g)
 }
 
 // turn lowers the RoPE nodes q and k and the StoreKV behind them.
@@ -105,6 +134,9 @@ func (p *planner) turn(l *lowered, kv *graph.KV, q, k *graph.Node) error {
 		return err
 	}
 	l.dispatches = append(l.dispatches, d.dispatch)
+	if p.stores[l.node] != nil {
+		d.from = 2 // for one row attention does it
+	}
 	from := [3]gpu.Buffer{p.values[q.In[0]], p.values[k.In[0]], p.values[l.node.In[1]]}
 	d.kv, d.ranges = kv, func(c *cache) []gpu.Range {
 		s := c.stores[kv]
@@ -120,15 +152,57 @@ type seenVariant struct {
 	Dim   int
 	Chunk int   // elements of a head that are summed together
 	Head  order // of the norm of a head of queries, if that and RoPE come first
+	Turn  bool  // RoPE comes first, and the row's key and value are turned and stored
+
+	ValueDim int  // elements of a head's values
+	Latent   bool // keys begin with these
+
+	Capped, Sinks, Chunked, Ahead bool // attributes of the node
 }
 
-func (p *planner) seen(dim int) seenVariant {
-	v := seenVariant{F16: !p.e.b.o.F32KV, Dim: dim, Chunk: dim}
-	switch {
-	case dim%32 == 0:
-		v.Chunk = 32
-	case dim%16 == 0:
-		v.Chunk = 16
+// Step is from the values of a head to those of the next one.
+func (v seenVariant) Step() int {
+	if v.Latent {
+		return v.Dim
+	}
+	return v.ValueDim
+}
+
+// Access is what is done with the cache.
+func (v seenVariant) Access() string {
+	if v.Turn {
+		return "read_write"
+	}
+	return "read"
+}
+
+// Words are those of a head's key, or value.
+func (v seenVariant) Words() int {
+	if v.F16 {
+		return v.Dim / 2
+	}
+	return v.Dim
+}
+
+// joinVariant is a form of join.wgsl.
+type joinVariant struct {
+	ValueDim       int
+	Sinks, Chunked bool
+}
+
+// plain reports whether a has no attributes that its other kernels lack.
+func plain(a *graph.Node) bool {
+	attr := a.Attr.(graph.AttentionAttr)
+	return len(a.W) == 0 && attr.Cap == 0 && !attr.Bidirectional && even(attr.KV)
+}
+
+func (p *planner) seen(kv *graph.KV) seenVariant {
+	v := seenVariant{F16: !p.e.b.o.F32KV, Dim: kv.Dim, Chunk: kv.Dim, ValueDim: kv.Values(), Latent: kv.Latent, Chunked: kv.Chunked}
+	for _, n := range []int{32, 16} {
+		if v.Dim%n == 0 && (v.ValueDim%n == 0 || v.ValueDim%16 != 0) {
+			v.Chunk = n
+			break
+		}
 	}
 	return v
 }
@@ -154,7 +228,7 @@ type attentionVariant struct {
 func (v attentionVariant) Wide() bool { return v.Dim%8 == 0 }
 
 // Room is how much a workgroup keeps of what is summed.
-func (v attentionVariant) Room() int { return max(4*v.Dim, v.Dim/v.Chunk*64) }
+func (v attentionVariant) Room() int { return max(4*v.ValueDim, v.Dim/v.Chunk*64) }
 
 func (attentionVariant) Number() string { return "f32" }
 func (v attentionVariant) Keys() string {
@@ -171,6 +245,21 @@ type page struct {
 	What, At string
 }
 
+// Pitch is from a head to the next one, and First the first element of this one.
+func (v page) Pitch() string {
+	if v.What == "keys" {
+		return "DIM"
+	}
+	return "VALUE_STEP"
+}
+
+func (v page) First() string {
+	if v.What == "keys" {
+		return "kv"
+	}
+	return "part"
+}
+
 // Quads of a chunk.
 func (v attendVariant) Quads() int { return v.Chunk / 4 }
 
@@ -180,11 +269,24 @@ func (v attendVariant) Rows() int { return v.Quads() / 4 }
 func (p *planner) attention(l *lowered) error {
 	n := l.node
 	a := n.Attr.(graph.AttentionAttr)
-	heads, seen := n.In[0].Shape[0], p.seen(a.KV.Dim)
-	params := attentionParams{heads, a.KV.Heads, min(a.KV.Window, math.MaxInt32), float32(a.Scale)}
+	heads, seen := n.In[0].Shape[0], p.seen(a.KV)
+	seen.Capped, seen.Sinks, seen.Ahead = a.Cap != 0, len(n.W) > 0, a.Bidirectional
+	usual := attentionParams{heads, a.KV.Heads, min(a.KV.Window, math.MaxInt32), float32(a.Scale)}
+	var params any = usual
+	if seen.Capped {
+		params = cappedParams{usual, float32(a.Cap)}
+	}
+	in := []gpu.Range{{Buffer: p.values[n.In[0]]}}
+	if seen.Sinks {
+		b, err := p.e.b.vector(weights{n.W[0]})
+		if err != nil {
+			return err
+		}
+		in = append(in, gpu.Range{Buffer: b})
+	}
 	below := 0
-	if seen.Dim%16 == 0 && p.most(n) >= many && !p.e.b.o.Software {
-		d, err := p.attendMany(l, attendVariant{seen}, params)
+	if seen.Dim%16 == 0 && seen.ValueDim%16 == 0 && p.most(n) >= many && !p.e.b.o.Software {
+		d, err := p.attendMany(l, attendVariant{seen}, usual, params, in)
 		if err != nil {
 			return err
 		}
@@ -195,23 +297,28 @@ func (p *planner) attention(l *lowered) error {
 		v.Groups = 1
 	}
 	var x *split
-	if !p.e.b.o.Software {
-		x = &split{p.extent(n), a.KV.Window, heads, seen.Dim, p.e.b.limit}
+	if !p.e.b.o.Software && !seen.Ahead { // whose steps are of many rows
+		x = &split{p.extent(n), a.KV, heads, seen.ValueDim, p.e.b.limit}
 		p.e.splits = append(p.e.splits, x)
 	}
 	from := 0
-	if norm := p.queries[n]; norm != nil {
+	if norm, store := p.queries[n], p.stores[n]; norm != nil {
 		from = 2
-		if err := p.attendRow(l, norm, v, params, x); err != nil {
+		if err := p.attendRow(l, norm, v, usual, x); err != nil {
+			return err
+		}
+	} else if store != nil {
+		from = 2
+		if err := p.attendOwn(l, store, v, usual, x); err != nil {
 			return err
 		}
 	}
-	d, err := p.attend(l, "attention", v, params, groups(heads))
+	d, err := p.attend(l, "attention", v, params, groups(heads), in...)
 	if err != nil {
 		return err
 	}
 	d.from, d.below, d.split = from, below, x
-	return p.parts(l, d, v, params)
+	return p.parts(l, d, v, params, in...)
 }
 
 // attendRow adds the dispatches for steps of one row that norm and turn its queries, too.
@@ -221,8 +328,24 @@ func (p *planner) attendRow(l *lowered, norm *graph.Node, v attentionVariant, a 
 		return err
 	}
 	v.Head = h.order
-	params := headedParams{a, head.size, head.pairs, head.eps, head.offset}
-	d, err := p.attend(l, "attention", v, params, groups(a.heads), in...)
+	return p.attendAlone(l, v, headedParams{a, head.size, head.pairs, head.eps, head.offset}, x, in)
+}
+
+// attendOwn adds the dispatches for steps of one row that do the work of the StoreKV store.
+func (p *planner) attendOwn(l *lowered, store *graph.Node, v attentionVariant, a attentionParams, x *split) error {
+	q, k := l.node.In[0], store.In[0]
+	t, err := p.turns(q)
+	if err != nil {
+		return err
+	}
+	v.Turn = true
+	in := []gpu.Range{{Buffer: p.values[q.In[0]]}, {Buffer: t.buffer}, {Buffer: p.values[k.In[0]]}, {Buffer: p.values[store.In[1]]}}
+	return p.attendAlone(l, v, turnedParams{a, v.Dim, t.pairs}, x, in)
+}
+
+// attendAlone adds the dispatches for steps of one row, which read in.
+func (p *planner) attendAlone(l *lowered, v attentionVariant, params any, x *split, in []gpu.Range) error {
+	d, err := p.attend(l, "attention", v, params, groups(l.node.In[0].Shape[0]), in...)
 	if err != nil {
 		return err
 	}
@@ -231,19 +354,20 @@ func (p *planner) attendRow(l *lowered, norm *graph.Node, v attentionVariant, a 
 }
 
 // attendMany adds the dispatch for steps of many rows.
-func (p *planner) attendMany(l *lowered, v attendVariant, params attentionParams) (*dispatch, error) {
-	if f, ok := p.e.b.unit.flash(v.seenVariant, p.e.b.d.Adapter().Matrices); ok {
-		group := params.heads / params.kv_heads
-		return p.attend(l, "flash", f, params, func(rows int) (x, y, z int) { return (rows*group + f.BM - 1) / f.BM, params.kv_heads, 1 })
+func (p *planner) attendMany(l *lowered, v attendVariant, usual attentionParams, params any, in []gpu.Range) (*dispatch, error) {
+	if f, ok := p.e.b.unit.flash(v.seenVariant, p.e.b.d.Adapter().Matrices); ok && plain(l.node) && !v.Chunked {
+		group := usual.heads / usual.kv_heads
+		return p.attend(l, "flash", f, usual, func(rows int) (x, y, z int) { return (rows*group + f.BM - 1) / f.BM, usual.kv_heads, 1 })
 	}
-	return p.attend(l, "attend", v, params, func(rows int) (x, y, z int) { return (rows + 15) / 16, params.heads, 1 })
+	return p.attend(l, "attend", v, params, func(rows int) (x, y, z int) { return (rows + 15) / 16, usual.heads, 1 }, in...)
 }
 
 // split is when attention is divided among workgroups by pages: where a row sees many.
 type split struct {
-	extent             extent
-	window, heads, dim int
-	limit              int // bytes of what they make
+	extent     extent
+	store      *graph.KV
+	heads, dim int
+	limit      int // bytes of what they make
 }
 
 // crowd is how many workgroups fill a GPU anyway.
@@ -262,11 +386,7 @@ func (x *split) apart() int {
 func (x *split) of(parts [extents]*backend.Step) (bytes, pages int) {
 	s := parts[x.extent]
 	for _, pos := range s.Pos {
-		first := 0
-		if x.window > 0 {
-			first = max(0, int(pos)+1-x.window)
-		}
-		pages = max(pages, int(pos)/kv.PageSize-first/kv.PageSize+1)
+		pages = max(pages, int(pos)/kv.PageSize-x.store.Oldest(int(pos))/kv.PageSize+1)
 	}
 	bytes = 4 * pages * len(s.Pos) * x.heads * (x.dim + 2)
 	if pages < x.apart() || len(s.Pos) >= many || len(s.Pos)*x.heads >= crowd || bytes > x.limit {
@@ -280,7 +400,12 @@ func (p *planner) parts(l *lowered, whole *dispatch, v attentionVariant, params 
 	if whole.split == nil {
 		return nil
 	}
-	v.Part = true
+	join := joinVariant{v.ValueDim, v.Sinks, v.Chunked}
+	v.Part, v.Sinks = true, false
+	var sinks []gpu.Range
+	if join.Sinks {
+		in, sinks = in[:1], in[1:]
+	}
 	heads := whole.split.heads
 	part, err := p.attend(l, "attention", v, params, func(rows int) (x, y, z int) { x, y, _ = flat(rows * heads); return x, y, 0 }, in...)
 	if err != nil {
@@ -293,7 +418,7 @@ func (p *planner) parts(l *lowered, whole *dispatch, v attentionVariant, params 
 		all[2] = gpu.Range{Buffer: c.parts}
 		return all
 	}
-	d, err := p.dispatch(l.node, "join", struct{ Dim int }{v.Dim}, joinParams{heads, min(whole.split.window, math.MaxInt32)}, groups(heads))
+	d, err := p.dispatch(l.node, "join", join, joinParams{heads, min(whole.split.store.Window, math.MaxInt32)}, groups(heads))
 	if err != nil {
 		return err
 	}
@@ -301,7 +426,8 @@ func (p *planner) parts(l *lowered, whole *dispatch, v attentionVariant, params 
 	store, out := l.node.Attr.(graph.AttentionAttr).KV, p.values[l.node]
 	d.split, d.long, d.from, d.below, d.kv = whole.split, true, whole.from, whole.below, store
 	d.ranges = func(c *cache) []gpu.Range {
-		return append(d.head, gpu.Range{Buffer: out}, gpu.Range{Buffer: c.parts}, gpu.Range{Buffer: c.tables[whole.split.extent][c.stores[store].class]})
+		all := append(d.head, gpu.Range{Buffer: out}, gpu.Range{Buffer: c.parts}, gpu.Range{Buffer: c.tables[whole.split.extent][c.stores[store].class]})
+		return append(all, sinks...)
 	}
 	return nil
 }

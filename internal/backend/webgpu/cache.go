@@ -11,67 +11,206 @@ import (
 )
 
 // cache holds the keys and values of all stores, and the tables that tell a step's
-// rows their slots. A slot is page·PageSize + position in the page.
+// rows their slots. A slot is page·PageSize + position in the page. It holds states, too,
+// whose slots are the pool's.
 type cache struct {
 	b      *Backend
+	pool   *kv.Pool
 	class  map[int]int // window -> class of the pool
+	slots  int         // their class, negative without states
 	stores map[*graph.KV]*store
+	states map[*graph.State]*states
 	tables [extents][]gpu.Buffer // by class
 	parts  gpu.Buffer            // what attention makes of pages, nil until it is divided
+	ahead  bool                  // rows see later ones
 	grown  int                   // counts the buffers that were replaced: groups of them are stale
 }
 
-// store is one layer's keys and values, [slot, words] each.
+// store is one layer's keys and values. Latent values are a part of the keys.
 type store struct {
 	kv           *graph.KV
 	class        int
-	words        int // of a slot
-	pages        int // that there is room for
-	keys, values gpu.Buffer
+	words, wide  int        // of a slot's keys, and of its values
+	pages        int        // that there is room for
+	keys, values gpu.Buffer // [slot, words] and [slot, wide]
+}
+
+// slab is a buffer of a store, and how many bytes of it a page has.
+type slab struct {
+	buffer *gpu.Buffer
+	page   int
+}
+
+func (s *store) slabs() []slab {
+	all := []slab{{&s.keys, 4 * s.words * kv.PageSize}, {&s.values, 4 * s.wide * kv.PageSize}}
+	if s.kv.Latent {
+		return all[:1]
+	}
+	return all
+}
+
+// bytes of the keys and the values of some pages.
+func (s *store) bytes(pages int) (n int) {
+	for _, b := range s.slabs() {
+		n += b.page * pages
+	}
+	return n
+}
+
+// states is one state of all sequences, [slots, size]. The kernels take that of a
+// sequence's first row as zeros, whatever is there.
+type states struct {
+	size, slots int
+	values      gpu.Buffer
 }
 
 // NewCache implements backend.Backend. There is no room until something is stored.
 func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
-	c := &cache{b: b, class: map[int]int{}, stores: map[*graph.KV]*store{}}
+	c := &cache{b: b, pool: pool, class: map[int]int{}, slots: -1, stores: map[*graph.KV]*store{}, states: map[*graph.State]*states{}}
 	for x := range c.tables {
-		c.tables[x] = make([]gpu.Buffer, pool.Classes())
+		c.tables[x] = make([]gpu.Buffer, len(pool.Classes()))
 	}
-	for i := range pool.Classes() {
-		c.class[pool.Window(i)] = i
+	for i, class := range pool.Classes() {
+		if class.Kind == kv.Slot {
+			c.slots = i
+			continue
+		}
+		c.class[class.Window] = i
+	}
+	for _, s := range g.States() {
+		c.states[s] = &states{size: s.Size}
+	}
+	words := func(elements int) int {
+		if b.o.F32KV {
+			return elements
+		}
+		return (elements + 1) / 2
 	}
 	for _, s := range g.KVs() {
-		words := s.Heads * s.Dim
-		if !b.o.F32KV {
-			words = (words + 1) / 2
-		}
-		c.stores[s] = &store{kv: s, class: c.class[s.Window], words: words}
+		c.stores[s] = &store{kv: s, class: c.class[s.Window], words: words(s.Heads * s.Dim), wide: words(s.Heads * s.Values())}
 	}
+	c.ahead = backend.LooksAhead(g)
+	pool.Back(c)
 	return c, nil
+}
+
+// PageBytes implements backend.Cache.
+func (c *cache) PageBytes(class int) (n int64) {
+	for _, s := range c.stores {
+		if s.class == class {
+			n += int64(s.bytes(1))
+		}
+	}
+	for _, s := range c.states {
+		if class == c.slots {
+			n += 4 * int64(s.size)
+		}
+	}
+	return n
+}
+
+// Copy implements kv.Memory.
+func (c *cache) Copy(class int, from, to int32) error {
+	c.b.busy.Lock()
+	defer c.b.busy.Unlock()
+	if c.stores == nil {
+		return errors.New("webgpu: the cache is closed")
+	}
+	for _, s := range c.stores {
+		if s.class != class {
+			continue
+		}
+		if int(to) >= s.pages {
+			if err := c.grow(s, int(to)+1); err != nil {
+				return fmt.Errorf("webgpu: keys and values of layer %d: %w", s.kv.Layer, err)
+			}
+		}
+		for _, b := range s.slabs() {
+			if err := c.move(*b.buffer, from, to, b.page); err != nil {
+				return fmt.Errorf("webgpu: keys and values of layer %d: %w", s.kv.Layer, err)
+			}
+		}
+	}
+	for state, s := range c.states {
+		if class != c.slots {
+			continue
+		}
+		err := c.room(s, int(to)+1)
+		if err == nil {
+			err = c.move(s.values, from, to, 4*s.size)
+		}
+		if err != nil {
+			return fmt.Errorf("webgpu: state %s of layer %d: %w", state.Name, state.Layer, err)
+		}
+	}
+	return nil
+}
+
+// move copies a part of a buffer, of so many bytes, to another part: by way of a third
+// place, since WebGPU copies between buffers only.
+func (c *cache) move(b gpu.Buffer, from, to int32, size int) error {
+	on, err := c.b.empty("a copy", size)
+	if err != nil {
+		return err
+	}
+	defer c.b.release(on)
+	var l gpu.List
+	l.Copy(on, 0, b, int(from)*size, size)
+	l.Copy(b, int(to)*size, on, 0, size)
+	return c.b.d.gpu.Run(&l)
+}
+
+// room gives a state so many slots at least.
+func (c *cache) room(s *states, slots int) error {
+	if slots <= s.slots {
+		return nil
+	}
+	slots = max(slots, min(2*s.slots, c.b.limit/(4*max(s.size, 1)), c.pool.Most(c.slots)))
+	made, err := c.b.empty("states", 4*max(s.size, 1)*slots)
+	if err != nil {
+		return err
+	}
+	if s.values != nil {
+		var move gpu.List
+		move.Copy(made, 0, s.values, 0, 4*s.size*s.slots)
+		if err := c.b.d.gpu.Run(&move); err != nil {
+			return err
+		}
+		c.b.release(s.values)
+	}
+	s.slots, s.values = slots, made
+	c.grown++
+	return nil
 }
 
 // Bytes implements backend.Cache.
 func (c *cache) Bytes() (n int64) {
 	for _, s := range c.stores {
-		n += 2 * int64(s.bytes(s.pages))
+		n += int64(s.bytes(s.pages))
+	}
+	for _, s := range c.states {
+		n += 4 * int64(s.size*s.slots)
 	}
 	return n
 }
-
-// bytes of the keys, or the values, of some pages.
-func (s *store) bytes(pages int) int { return 4 * s.words * kv.PageSize * pages }
 
 // Close implements backend.Cache.
 func (c *cache) Close() error {
 	c.b.busy.Lock()
 	defer c.b.busy.Unlock()
 	for _, s := range c.stores {
-		c.b.release(s.keys, s.values)
+		for _, b := range s.slabs() {
+			c.b.release(*b.buffer)
+		}
+	}
+	for _, s := range c.states {
+		c.b.release(s.values)
 	}
 	for _, tables := range c.tables {
 		c.b.release(tables...)
 	}
 	c.b.release(c.parts)
-	c.stores, c.tables, c.parts = nil, [extents][]gpu.Buffer{}, nil
+	c.stores, c.states, c.tables, c.parts = nil, nil, [extents][]gpu.Buffer{}, nil
 	return nil
 }
 
@@ -106,7 +245,17 @@ func (c *cache) reserve(s [extents]*backend.Step, steps int, splits []*split) er
 
 // store makes room for keys and values.
 func (c *cache) store(s *backend.Step, steps int) error {
+	for state, room := range c.states {
+		for _, seq := range s.Seqs {
+			if err := c.room(room, int(seq.Slot(c.slots))+1); err != nil {
+				return fmt.Errorf("state %s of layer %d: %w", state.Name, state.Layer, err)
+			}
+		}
+	}
 	for class := range c.tables[every] {
+		if class == c.slots {
+			continue
+		}
 		pages := 0
 		for t, seq := range s.Seqs {
 			for at := int(s.Pos[t]); at < int(s.Pos[t])+steps; at++ {
@@ -166,30 +315,38 @@ func (c *cache) divide(s [extents]*backend.Step, steps int, splits []*split) err
 
 // grow gives a store room for n pages, and for as many again as it has, if they fit.
 func (c *cache) grow(s *store, n int) error {
-	n = max(n, min(2*s.pages, c.b.limit/s.bytes(1)))
-	for _, p := range []*gpu.Buffer{&s.keys, &s.values} {
-		made, err := c.b.empty("keys and values", s.bytes(n))
+	slabs, fit := s.slabs(), c.pool.Most(s.class)
+	for _, b := range slabs {
+		fit = min(fit, c.b.limit/b.page)
+	}
+	n = max(n, min(2*s.pages, fit))
+	for _, b := range slabs {
+		made, err := c.b.empty("keys and values", b.page*n)
 		if err != nil {
 			return err
 		}
-		if old := *p; old != nil {
+		if old := *b.buffer; old != nil {
 			var move gpu.List
-			move.Copy(made, 0, old, 0, s.bytes(s.pages))
+			move.Copy(made, 0, old, 0, b.page*s.pages)
 			if err := c.b.d.gpu.Run(&move); err != nil {
 				return err
 			}
 			c.b.release(old)
 		}
-		*p = made
+		*b.buffer = made
+		c.grown++ // even if there is no room for the other one: groups have what was released
 	}
-	s.pages = n
-	c.grown++
+	if s.pages = n; s.kv.Latent {
+		s.values = s.keys
+	}
 	return nil
 }
 
 // table is the table of a class: four words for each row, its slot, where its
 // pages are listed here, which page of its sequence is the first of these, and its
-// position; then the lists, one for each run of rows of a sequence.
+// position; then the lists, one for each run of rows of a sequence, behind the last
+// position of it. Of the class of
+// slots there are no lists, and the four words are the slot, 0, 0 and the position.
 func (c *cache) table(s *backend.Step, class int) []byte {
 	var window int
 	for w, i := range c.class {
@@ -201,13 +358,22 @@ func (c *cache) table(s *backend.Step, class int) []byte {
 	var listed, first int
 	for t, seq := range s.Seqs {
 		pos := int(s.Pos[t])
+		if class == c.slots {
+			copy(words[4*t:], []uint32{uint32(seq.Slot(class)), 0, 0, uint32(pos)})
+			continue
+		}
 		if t == 0 || seq != s.Seqs[t-1] {
+			words = append(words, uint32(seq.Len()-1))
 			listed, first = len(words), 0
 			if window > 0 {
 				first = max(0, pos-window+1) / kv.PageSize
 			}
 		}
-		for p := first + len(words) - listed; p <= pos/kv.PageSize; p++ {
+		last := pos
+		if c.ahead { // a step has all rows of its sequences
+			last = seq.Len() - 1
+		}
+		for p := first + len(words) - listed; p <= last/kv.PageSize; p++ {
 			words = append(words, uint32(seq.Page(class, p*kv.PageSize)))
 		}
 		slot := int(seq.Page(class, pos))*kv.PageSize + pos%kv.PageSize

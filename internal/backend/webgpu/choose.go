@@ -135,8 +135,11 @@ func (b *Backend) tables(g *graph.Graph, stacks map[*graph.Node]*stack) map[weig
 // embed lowers an Embed node.
 func (p *planner) embed(l *lowered) error {
 	if !p.tables[weights{l.node.W[0]}] {
-		l.embed = true
-		return p.checkEmbed(l.node)
+		n := l.node
+		l.given = &given{p.values[n], 0, n.Shape.Size(), l.extent, func(s *backend.Step, to []byte) error {
+			return embeddings(to, n, s.Tokens, n.Attr.(graph.EmbedAttr).Scale)
+		}}
+		return p.checkEmbed(n)
 	}
 	w, scale := p.e.b.weights[weights{l.node.W[0]}], l.node.Attr.(graph.EmbedAttr).Scale
 	for _, s := range w.shards {
@@ -213,6 +216,9 @@ func (e *plan) choose(ctx context.Context, s *backend.Step, k, steps int) ([]bac
 
 // mayChoose tells whether s is what choose can do in so many steps.
 func (e *plan) mayChoose(s *backend.Step, steps int) error {
+	if s.Values != nil || s.NoLogits {
+		return errors.New("webgpu: values of nodes come with logits, not with chosen tokens")
+	}
 	n := len(s.Tokens)
 	if e.last.extent == wanted {
 		n = len(s.Outputs)
@@ -222,6 +228,9 @@ func (e *plan) mayChoose(s *backend.Step, steps int) error {
 	}
 	if steps == 1 {
 		return nil
+	}
+	if s.Embeddings != nil || s.Parts != nil {
+		return errors.New("webgpu: several steps are of tokens of text, not of embeddings")
 	}
 	if n != len(s.Tokens) {
 		return errors.New("webgpu: several steps need the logits of all rows")

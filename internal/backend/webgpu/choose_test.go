@@ -170,7 +170,7 @@ func TestEmbed(t *testing.T) {
 				check := func(got []float32, tokens ...int32) {
 					t.Helper()
 					want := make([]float32, len(tokens)*k)
-					if err := embeddings(bytesIn(want), g.Nodes[0], tokens); err != nil {
+					if err := embeddings(bytesIn(want), g.Nodes[0], tokens, g.Nodes[0].Attr.(graph.EmbedAttr).Scale); err != nil {
 						t.Fatal(err)
 					}
 					for i, x := range want {

@@ -106,7 +106,7 @@ func start(t *testing.T, b backend.Backend, g *graph.Graph, rows int, want func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := kv.NewPool(backend.Windows(g), 1024, rows, 0)
+	pool := kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: 1024, Chunk: rows})
 	c, err := b.NewCache(g, pool)
 	if err != nil {
 		t.Fatal(err)
@@ -217,12 +217,12 @@ func swappedFields(t *testing.T, _ *Device) {
 		"head":      {headVariant{order: orderOf(8), Dim: 8, Store: true, Values: true}, headParams{1, 2, 3, 4, 5, 6}},
 		"rope":      {nil, ropeParams{1, 2, 3}},
 		"pick":      {variant{"Gather": true}, pickParams{1, 2, 3}},
-		"store":     {variant{"F16": true, "What": ""}, storeParams{1}},
-		"attention": {attentionVariant{seenVariant: seenVariant{F16: true, Dim: 8, Chunk: 8}, Groups: 4}, attentionParams{1, 2, 3, 4}},
-		"join":      {struct{ Dim int }{8}, joinParams{1, 2}},
+		"store":     {variant{"F16": true, "Latent": false, "What": ""}, storeParams{1, 2}},
+		"attention": {attentionVariant{seenVariant: seenVariant{F16: true, Dim: 8, Chunk: 8, ValueDim: 8}, Groups: 4}, attentionParams{1, 2, 3, 4}},
+		"join":      {joinVariant{ValueDim: 8}, joinParams{1, 2}},
 		"turn":      {variant{"F16": true}, turnParams{1, 2, 3, 4}},
 		"route":     {nil, routeParams{1, 2}},
-		"combine":   {nil, combineParams{1, 2}},
+		"combine":   {variant{"Weighed": true}, combineParams{1, 2}},
 		"top":       {topVariant{}, topParams{1, 2}},
 		"embed":     {layout{Plain: "f32"}, embedParams{1, 2, 3, 4, 5}},
 	} {

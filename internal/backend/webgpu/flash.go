@@ -44,7 +44,7 @@ func (v flashVariant) fits(has *gpu.Matrices) bool {
 		v.WM()%v.M == 0 && v.Chunk%(v.Across*v.N) == 0 && v.BM*32%n == 0 && v.Rows() <= 16 && 64*v.Chunk/8%n == 0
 }
 
-// flashTiles are those that are used, the first for which a GPU has room.
+// flashTiles are the tiles to use: the first for which a GPU has room.
 var flashTiles = func(m, dim int) []flashTile {
 	chunk := 32
 	if dim%64 == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/float16"
+	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -117,6 +118,9 @@ func TestFunctions(t *testing.T) {
 		{"exp_f", math.Exp, 3e-7},
 		{"tanh_f", math.Tanh, 3e-7},
 		{"silu", func(x float64) float64 { return x / (1 + math.Exp(-x)) }, 4e-7},
+		{"gelu_erf", func(x float64) float64 { return x / 2 * math.Erfc(-x/math.Sqrt2) }, 1e-5},
+		{"sigmoid", func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }, 4e-7},
+		{"relu_squared", func(x float64) float64 { return max(x, 0) * max(x, 0) }, 1e-7},
 		{"gelu_tanh", func(x float64) float64 {
 			return x / (1 + math.Exp(-2*math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
 		}, 2e-5}, // u is rounded before its exponential is taken
@@ -192,13 +196,16 @@ func variants(t *testing.T) (all []*kernel) {
 		}
 		all = append(all, k)
 	}
-	for _, is := range []string{"a * p.value", "p.value * tanh_f(a / p.value)", "silu(a)", "gelu_tanh(a)"} {
+	for _, is := range []string{"a * p.value", "p.value * tanh_f(a / p.value)", "silu(a)", "gelu_tanh(a)", "gelu_erf(a)", "relu_squared(a)", "sigmoid(a)", "tanh_f(a)"} {
 		add("map", variant{"Is": is})
 	}
+	add("map", variant{"Is": gated(graph.ActAttr{Limit: 7, Alpha: 1.702, Plus: 1}), "Interleaved": true})
 	for _, is := range []string{"a + b", "a * b", "silu(a) * b", "gelu_tanh(a) * b"} {
 		add("map", variant{"Is": is, "Binary": true})
 		add("map", variant{"Is": is, "Split": true})
 	}
+	add("rotate", variant{"Interleaved": false})
+	add("rotate", variant{"Interleaved": true})
 	for _, yes := range []bool{false, true} {
 		for _, size := range []int{30, 1536} {
 			add("norm", chainVariant{order: orderOf(size), Weight: yes})
@@ -215,26 +222,48 @@ func variants(t *testing.T) (all []*kernel) {
 		}
 		add("pick", variant{"Gather": yes})
 		add("top", topVariant{yes})
-		add("store", variant{"F16": yes, "What": ""})
+		for _, latent := range []bool{false, true} {
+			add("store", variant{"F16": yes, "Latent": latent, "What": ""})
+		}
 		add("turn", variant{"F16": yes})
 		for _, dim := range []int{2, 30, 64, 80, 128, 256, 512} {
 			p := planner{e: &plan{b: &Backend{o: Options{F32KV: !yes}}}}
-			v := attentionVariant{seenVariant: p.seen(dim), Groups: 4}
+			seen := p.seen(&graph.KV{Heads: 1, Dim: dim})
+			v := attentionVariant{seenVariant: seen, Groups: 4}
+			special := v
+			special.Capped, special.Sinks, special.Chunked = true, true, true
+			other := attentionVariant{seenVariant: p.seen(&graph.KV{Heads: 1, Dim: dim, ValueDim: dim / 2, Latent: yes}), Groups: 4}
+			other.Ahead = true
+			for _, v := range []attentionVariant{special, other} {
+				add("attention", v)
+				if v.Dim%16 == 0 && v.ValueDim%16 == 0 {
+					add("attend", attendVariant{v.seenVariant})
+				}
+			}
 			add("attention", v)
 			v.Part = true
 			add("attention", v)
-			add("attention", attentionVariant{seenVariant: p.seen(dim), Groups: 1})
+			add("attention", attentionVariant{seenVariant: seen, Groups: 1})
 			if v.Head = orderOf(dim); dim%4 == 0 {
 				add("attention", v)
 			}
 			if dim%16 == 0 {
-				add("attend", attendVariant{p.seen(dim)})
+				add("attend", attendVariant{seen})
 			}
 		}
 	}
-	add("join", struct{ Dim int }{80})
-	for _, shader := range []string{"rope", "route", "combine"} {
+	add("join", joinVariant{ValueDim: 80})
+	add("join", joinVariant{ValueDim: 80, Sinks: true, Chunked: true})
+	for _, shader := range []string{"rope", "route"} {
 		add(shader, nil)
+	}
+	for _, yes := range []bool{false, true} {
+		add("combine", variant{"Weighed": yes})
+		for w := graph.SoftmaxChosen; w <= graph.SigmoidEach; w++ {
+			for _, groups := range []int{0, 8} {
+				add("choose", variant{"Weigh": w.String(), "Normalize": yes, "Bias": yes, "Scale": !yes, "Groups": groups, "Weighed": yes})
+			}
+		}
 	}
 	types := []tensor.DType{tensor.F32, tensor.F16, tensor.BF16}
 	for d := range bits {
@@ -264,7 +293,9 @@ func variants(t *testing.T) (all []*kernel) {
 				add("product", productVariant{l, end, tiles})
 			}
 		}
-		add("linear", linearVariant{layout: l, ending: ending{Outs: 1, Experts: true}, Lanes: lanes, Per: 1, Rows: 1, Unroll: unroll})
+		for _, yes := range []bool{false, true} {
+			add("linear", linearVariant{layout: l, ending: ending{Outs: 1, Experts: true, Biased: yes, Scaled: yes}, Lanes: lanes, Per: 1, Rows: 1, Unroll: unroll})
+		}
 		add("product", productVariant{l, ending{Outs: 1}, tiles})
 		add("embed", l)
 		if l.Plain != "" {

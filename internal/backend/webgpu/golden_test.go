@@ -58,7 +58,7 @@ func load(t *testing.T, path string) *graph.Graph {
 func recordOf(t *testing.T, g *graph.Graph, b backend.Backend, gold *lab.Record, prompts func(*lab.Prompt) bool) *lab.Record {
 	t.Helper()
 	defer b.Close()
-	r, err := lab.NewRecorder(g, b, 4096, 8)
+	r, err := lab.NewRecorder(t.Context(), g, b, 4096, 8)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,16 +9,16 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/template"
 
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/template"
 )
 
 //go:embed shaders/*.wgsl
 var sources embed.FS
 
 // shaders are the templates, by file.
-var shaders = template.Must(template.New("").Funcs(template.FuncMap{
+var shaders = template.Must(shaderTexts(), template.Options{Methods: variantMethods, Funcs: map[string]any{
 	"mul": func(a ...int) int {
 		n := 1
 		for _, x := range a {
@@ -44,9 +44,69 @@ var shaders = template.Must(template.New("").Funcs(template.FuncMap{
 	"places": places,
 	"unit":   func(v linearVariant, e int) unit { return unit{v, e} },
 	"page":   func(v attendVariant, what, at string) page { return page{v, what, at} },
+	"word":   func(f16 bool, of, width string) map[string]any { return variant{"F16": f16, "Of": of, "Width": width} },
 	"ceil":   func(a, b int) int { return (a + b - 1) / b },
 	"mask":   func(bits int) int { return 1<<bits - 1 },
-}).ParseFS(sources, "shaders/*.wgsl"))
+}})
+
+func shaderTexts() map[string]string {
+	texts := map[string]string{}
+	files, err := sources.ReadDir("shaders")
+	for _, f := range files {
+		var b []byte
+		if b, err = sources.ReadFile("shaders/" + f.Name()); err != nil {
+			break
+		}
+		texts[f.Name()] = string(b)
+	}
+	if err != nil {
+		panic(err) // of a file that the program holds
+	}
+	return texts
+}
+
+// variantMethods are the variants' methods that templates call.
+var variantMethods = map[string]func(v reflect.Value) reflect.Value{
+	"Access":    func(v reflect.Value) reflect.Value { return v.MethodByName("Access") },
+	"Across":    func(v reflect.Value) reflect.Value { return v.MethodByName("Across") },
+	"All":       func(v reflect.Value) reflect.Value { return v.MethodByName("All") },
+	"Batch":     func(v reflect.Value) reflect.Value { return v.MethodByName("Batch") },
+	"Chunks":    func(v reflect.Value) reflect.Value { return v.MethodByName("Chunks") },
+	"Cols":      func(v reflect.Value) reflect.Value { return v.MethodByName("Cols") },
+	"Columns":   func(v reflect.Value) reflect.Value { return v.MethodByName("Columns") },
+	"Down":      func(v reflect.Value) reflect.Value { return v.MethodByName("Down") },
+	"First":     func(v reflect.Value) reflect.Value { return v.MethodByName("First") },
+	"Halves":    func(v reflect.Value) reflect.Value { return v.MethodByName("Halves") },
+	"Keys":      func(v reflect.Value) reflect.Value { return v.MethodByName("Keys") },
+	"Last":      func(v reflect.Value) reflect.Value { return v.MethodByName("Last") },
+	"Loads":     func(v reflect.Value) reflect.Value { return v.MethodByName("Loads") },
+	"Memory":    func(v reflect.Value) reflect.Value { return v.MethodByName("Memory") },
+	"Number":    func(v reflect.Value) reflect.Value { return v.MethodByName("Number") },
+	"Pad":       func(v reflect.Value) reflect.Value { return v.MethodByName("Pad") },
+	"Per":       func(v reflect.Value) reflect.Value { return v.MethodByName("Per") },
+	"Pitch":     func(v reflect.Value) reflect.Value { return v.MethodByName("Pitch") },
+	"Quads":     func(v reflect.Value) reflect.Value { return v.MethodByName("Quads") },
+	"Results":   func(v reflect.Value) reflect.Value { return v.MethodByName("Results") },
+	"Rights":    func(v reflect.Value) reflect.Value { return v.MethodByName("Rights") },
+	"Room":      func(v reflect.Value) reflect.Value { return v.MethodByName("Room") },
+	"Rows":      func(v reflect.Value) reflect.Value { return v.MethodByName("Rows") },
+	"Scores":    func(v reflect.Value) reflect.Value { return v.MethodByName("Scores") },
+	"Second":    func(v reflect.Value) reflect.Value { return v.MethodByName("Second") },
+	"Short":     func(v reflect.Value) reflect.Value { return v.MethodByName("Short") },
+	"Size":      func(v reflect.Value) reflect.Value { return v.MethodByName("Size") },
+	"Spots":     func(v reflect.Value) reflect.Value { return v.MethodByName("Spots") },
+	"Step":      func(v reflect.Value) reflect.Value { return v.MethodByName("Step") },
+	"Subgroups": func(v reflect.Value) reflect.Value { return v.MethodByName("Subgroups") },
+	"TX":        func(v reflect.Value) reflect.Value { return v.MethodByName("TX") },
+	"TY":        func(v reflect.Value) reflect.Value { return v.MethodByName("TY") },
+	"Third":     func(v reflect.Value) reflect.Value { return v.MethodByName("Third") },
+	"Threads":   func(v reflect.Value) reflect.Value { return v.MethodByName("Threads") },
+	"Values":    func(v reflect.Value) reflect.Value { return v.MethodByName("Values") },
+	"WM":        func(v reflect.Value) reflect.Value { return v.MethodByName("WM") },
+	"Weights":   func(v reflect.Value) reflect.Value { return v.MethodByName("Weights") },
+	"Wide":      func(v reflect.Value) reflect.Value { return v.MethodByName("Wide") },
+	"Words":     func(v reflect.Value) reflect.Value { return v.MethodByName("Words") },
+}
 
 // places tells of the places in a word that four codes of so many bits have: those of
 // bytes are in two words, for what is turned into a mantissa has 23 bits.
@@ -139,7 +199,7 @@ func newKernel(shader string, variant any) (*kernel, error) {
 	var b strings.Builder
 	b.WriteString(extensions[shader])
 	for _, file := range []string{"prelude", shader} {
-		if err := shaders.ExecuteTemplate(&b, file+".wgsl", variant); err != nil {
+		if err := shaders.Execute(&b, file+".wgsl", variant); err != nil {
 			return nil, fmt.Errorf("kernel %s: %w", k.name, err)
 		}
 	}

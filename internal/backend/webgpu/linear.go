@@ -11,7 +11,6 @@ import (
 type (
 	linearParams struct{ n, k, column, stride int }
 	stackParams  struct{ n, k, second, third int }
-	expertParams struct{ n, k, column, stride, first, count, each, choices, share int }
 	gateParams   struct {
 		linearParams
 		pitch, begin int
@@ -32,12 +31,15 @@ type (
 
 // ending is what a product reads besides a row and a weight, and does with its results.
 type ending struct {
-	Outs    int          // results whose rows lie as one weight
-	GLU     string       // of pairs of results, an expression of a and b
-	Gate    string       // of a result and something else
-	Add     bool         // something is added
-	Chain   chainVariant // what is computed of the row first, if it has elements
-	Experts bool
+	Outs  int          // results whose rows lie as one weight
+	GLU   string       // of pairs of results, an expression of a and b
+	Gate  string       // of a result and something else
+	Add   bool         // something is added
+	Chain chainVariant // what is computed of the row first, if it has elements
+
+	Experts bool // each row has a matrix of its own choice
+	Biased  bool // and a bias
+	Scaled  bool // and the choice's weight multiplies what it reads: the product, which is the same
 }
 
 // Last is the number of the binding of the chain's weights.
@@ -137,7 +139,7 @@ func (p *planner) linear(l *lowered) error {
 		if err != nil {
 			return err
 		}
-		end.Outs, end.GLU = 1, activation[glu.Attr.(graph.ActAttr).Act]+" * b"
+		end.Outs, end.GLU = 1, gated(glu.Attr.(graph.ActAttr))
 		return p.products(l, w, end, linearParams{w.rows, w.k, 0, w.rows / 2}, w.rows/2, w.shards[0], out, x)
 	}
 	if len(s.nodes) == 1 {
@@ -168,7 +170,7 @@ func (p *planner) single(l *lowered, w *weight, x gpu.Buffer) error {
 	var more []gpu.Buffer
 	glu, shown, at := p.gating(l.node)
 	if glu != nil {
-		end.Gate, to, more = activation[glu.Attr.(graph.ActAttr).Act]+" * b", glu, []gpu.Buffer{p.values[shown]}
+		end.Gate, to, more = gated(glu.Attr.(graph.ActAttr)), glu, []gpu.Buffer{p.values[shown]}
 	} else if sum, other := p.added(l.node); sum != nil && p.fuses("add") {
 		end.Add, to, more = true, sum, []gpu.Buffer{p.values[other]}
 	}
@@ -276,50 +278,6 @@ func (p *planner) folding(c *normChain, params any, in []gpu.Range) (any, []gpu.
 		return foldedGate{q, c.params}, in, err
 	}
 	return foldedLinear{params.(linearParams), c.params}, in, err
-}
-
-// experts lowers the gated MLPs of each row's choices, and their sum.
-func (p *planner) experts(l *lowered) error {
-	n := l.node
-	gateUp, down, x, routes := p.e.b.weights[weights{n.W[0]}], p.e.b.weights[weights{n.W[1]}], p.values[n.In[0]], p.values[n.In[1]]
-	k, ff, pairs := n.In[1].Shape[0], down.k, p.most(n)*n.In[1].Shape[0]
-	var made [3]gpu.Buffer // of the pairs of a row and a choice
-	for i, size := range []int{2 * ff, ff, gateUp.k} {
-		b, err := p.buffer(n.Name, pairs*size)
-		if err != nil {
-			return err
-		}
-		made[i] = b
-	}
-	defer func() { p.free = append(p.free, made[:]...) }()
-	if err := p.matrices(l, gateUp, k, k, made[0], x, routes); err != nil {
-		return err
-	}
-	act := variant{"Is": activation[n.Attr.(graph.ActAttr).Act] + " * b", "Split": true}
-	if err := p.add(l, "map", act, mapParams{size: k * ff, period: ff}, elements(k*ff), made[1], gpu.Range{Buffer: made[0]}); err != nil {
-		return err
-	}
-	if err := p.matrices(l, down, k, 1, made[2], made[1], routes); err != nil {
-		return err
-	}
-	return p.add(l, "combine", nil, combineParams{n.Shape.Size(), k}, elements(n.Shape.Size()), p.values[n], gpu.Range{Buffer: made[2]}, gpu.Range{Buffer: routes})
-}
-
-// matrices multiplies what each pair reads, share of them the same row of x, by its
-// expert's matrix.
-func (p *planner) matrices(l *lowered, w *weight, choices, share int, out, x, routes gpu.Buffer) error {
-	v := linearVariant{layout: w.layout, ending: ending{Outs: 1, Experts: true}, Lanes: lanes, Per: 1, Rows: 1, Unroll: unroll}
-	for _, s := range w.shards {
-		params := expertParams{w.rows, w.k, 0, w.rows, s.first, s.n, w.each, choices, share}
-		grid := func(rows int) (x, y, z int) {
-			x, y, _ = flat((w.rows + lanes - 1) / lanes)
-			return x, y, rows * choices
-		}
-		if err := p.add(l, "linear", v, params, grid, out, gpu.Range{Buffer: x}, gpu.Range{Buffer: s.buffer}, gpu.Range{Buffer: routes}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // value is the buffer of n's value, which is made where it has none.

@@ -14,21 +14,29 @@ type (
 		value        float32
 	}
 	ropeParams      struct{ size, heads, pairs int }
+	rotateParams    struct{ size, heads, pairs, apart int }
 	pickParams      struct{ size, width, offset int }
-	storeParams     struct{ width int }
+	storeParams     struct{ width, wide int }
+	latentParams    struct{ width int }
 	turnParams      struct{ size, queries, width, pairs int }
 	attentionParams struct {
 		heads, kv_heads, window int
 		scale                   float32
+	}
+	cappedParams struct {
+		attentionParams
+		cap float32
 	}
 	headedParams struct {
 		attentionParams
 		size, pairs int
 		eps, offset float32
 	}
-	joinParams    struct{ heads, window int }
-	routeParams   struct{ experts, choices int }
-	combineParams struct{ size, choices int }
+	turnedParams struct {
+		attentionParams
+		size, pairs int
+	}
+	joinParams struct{ heads, window int }
 )
 
 // gx is GX of prelude.wgsl.
@@ -97,14 +105,34 @@ func (p *planner) lower(l *lowered) error {
 	case graph.Experts:
 		return p.experts(l)
 	}
-	return fmt.Errorf("operation %v has no kernel", n.Op)
+	return p.rare(l)
 }
 
-// expression and activation are the expressions of map.wgsl, by operation and activation.
-var (
-	expression = map[graph.Op]string{graph.Add: "a + b", graph.Mul: "a * b"}
-	activation = map[graph.Activation]string{graph.SiLU: "silu(a)", graph.GELUTanh: "gelu_tanh(a)"}
-)
+// rare lowers the operations that few families have.
+func (p *planner) rare(l *lowered) error {
+	switch l.node.Op {
+	case graph.LayerNorm, graph.L2Norm:
+		return p.layerNorm(l)
+	case graph.Concat:
+		return p.concat(l)
+	case graph.Slice:
+		return p.slice(l)
+	case graph.Conv, graph.SSMScan, graph.DeltaScan:
+		return p.scan(l)
+	case graph.HeadLinear:
+		return p.headLinear(l)
+	case graph.Pool:
+		return p.pool(l)
+	case graph.EmbedPos:
+		return p.embedPos(l)
+	case graph.ScalePos:
+		return p.scalePos(l)
+	}
+	return fmt.Errorf("operation %v has no kernel", l.node.Op)
+}
+
+// expression is the expressions of map.wgsl, by operation.
+var expression = map[graph.Op]string{graph.Add: "a + b", graph.Mul: "a * b"}
 
 // variant is a template's parameters.
 type variant = map[string]any
@@ -119,9 +147,9 @@ func (p *planner) elementwise(l *lowered) error {
 	case graph.Softcap:
 		v["Is"], params.value = "p.value * tanh_f(a / p.value)", float32(n.Attr.(graph.ScaleAttr).By)
 	case graph.Act:
-		v["Is"] = activation[n.Attr.(graph.ActAttr).Act]
+		v["Is"] = activated(n.Attr.(graph.ActAttr))
 	case graph.GLU:
-		v["Is"] = activation[n.Attr.(graph.ActAttr).Act] + " * b"
+		v["Is"] = gated(n.Attr.(graph.ActAttr))
 	default:
 		v["Is"] = expression[n.Op]
 	}
@@ -149,8 +177,17 @@ func (p *planner) rope(l *lowered) error {
 		return err
 	}
 	d := n.Shape.Last()
+	if a := n.Attr.(graph.RoPEAttr); !halves(a) {
+		v := variant{"Interleaved": a.Interleaved}
+		params := rotateParams{d, n.Shape.Size() / d, len(f), a.Turning(d) / 2}
+		return p.add(l, "rotate", v, params, elements(n.Shape.Size()), p.values[n], gpu.Range{Buffer: p.values[n.In[0]]}, gpu.Range{Buffer: t.buffer})
+	}
 	return p.add(l, "rope", nil, ropeParams{d, n.Shape.Size() / d, len(f)}, elements(n.Shape.Size()), p.values[n], gpu.Range{Buffer: p.values[n.In[0]]}, gpu.Range{Buffer: t.buffer})
 }
+
+// halves reports whether a turns the halves of whole heads, as rope.wgsl and the fusions with
+// it do.
+func halves(a graph.RoPEAttr) bool { return a.Dim == 0 && !a.Interleaved }
 
 // pick lowers a View, or with the rows to take, Rows.
 func (p *planner) pick(l *lowered, rows ...gpu.Range) error {
@@ -161,16 +198,6 @@ func (p *planner) pick(l *lowered, rows ...gpu.Range) error {
 	}
 	in := append([]gpu.Range{{Buffer: p.values[n.In[0]]}}, rows...)
 	return p.add(l, "pick", variant{"Gather": len(rows) > 0}, params, elements(params.size), p.values[n], in...)
-}
-
-func (p *planner) route(l *lowered) error {
-	n := l.node
-	scale, err := p.e.b.vector(weights{n.W[0]})
-	if err != nil {
-		return err
-	}
-	params := routeParams{n.In[0].Shape.Size(), n.Shape[0]}
-	return p.add(l, "route", nil, params, elements(1), p.values[n], gpu.Range{Buffer: p.values[n.In[0]]}, gpu.Range{Buffer: scale})
 }
 
 // begun is a dispatch with the ranges of its first two bindings.

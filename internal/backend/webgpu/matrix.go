@@ -142,7 +142,7 @@ type sizedTile struct {
 	matrixTile
 }
 
-// matrixTiles are those that are used, by the rows of a unit, the largest first: small ones where
+// matrixTiles are the tiles in use, by the rows of a unit, the largest first: small ones where
 // there would be too few workgroups for a GPU.
 var matrixTiles = map[int][]sizedTile{
 	16: {

@@ -21,7 +21,7 @@ func (b *Backend) Meter() backend.Meter {
 	return *m
 }
 
-// measured adds a list of so many steps to what is measured.
+// measured adds a list of so many steps to the measurement.
 func (b *Backend) measured(l *gpu.List, dispatches, steps int) {
 	if b.meter == nil || b.times != nil {
 		return

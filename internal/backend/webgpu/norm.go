@@ -26,7 +26,7 @@ type (
 
 // order is that of a norm's sum of squares (rms.wgsl).
 type order struct {
-	Of      string // what is read at once
+	Of      string // the type of one read
 	Quads   int    // how many of these a vector has
 	Threads int    // that sum
 }
@@ -91,7 +91,7 @@ type normChain struct {
 	by        *stack // whose product alone computes it in steps of one row; nil if all do
 }
 
-// row is what is read of it next.
+// row is its output, which the next nodes read.
 func (c *normChain) row() *graph.Node { return cmp.Or(c.next, c.sum) }
 
 // headVariant is a form of head.wgsl.
@@ -187,7 +187,7 @@ func (p *planner) next(n, norm *graph.Node) *graph.Node {
 
 // turnedHead is the RoPE node that alone reads the norm n of heads; else nil.
 func (p *planner) turnedHead(n *graph.Node) *graph.Node {
-	if u := p.only(n); n.Op == graph.RMSNorm && p.fuses("head") && u != nil && u.Op == graph.RoPE && len(u.Attr.(graph.RoPEAttr).Freqs) > 0 && u.Shape.Last() == n.Shape.Last() {
+	if u := p.only(n); n.Op == graph.RMSNorm && p.fuses("head") && u != nil && u.Op == graph.RoPE && len(u.Attr.(graph.RoPEAttr).Freqs) > 0 && halves(u.Attr.(graph.RoPEAttr)) && u.Shape.Last() == n.Shape.Last() {
 		return u
 	}
 	return nil
@@ -207,7 +207,7 @@ func (p *planner) head(l *lowered, turned *graph.Node) error {
 	if err := p.add(l, "head", v, params, groups(params.heads), out, in...); err != nil {
 		return err
 	}
-	if a := p.only(turned); a != nil && a.Op == graph.Attention && v.Weight && v.Of == "vec4f" && v.Threads == 64 && !p.e.b.o.Software {
+	if a := p.only(turned); a != nil && a.Op == graph.Attention && plain(a) && v.Weight && v.Of == "vec4f" && v.Threads == 64 && !p.e.b.o.Software {
 		p.queries[a] = n
 		p.live.Keep(n, a)
 		l.dispatches[len(l.dispatches)-1].from = 2 // for one row attention computes it

@@ -35,12 +35,17 @@ const (
 type plan struct {
 	b       *Backend
 	rows    int
-	results int // most of them whose logits are wanted
+	ahead   bool // rows see later ones: steps are Entire
+	results int  // most of them whose logits are wanted
 	vocab   int
 	nodes   []*lowered
 	last    *lowered
-	chooser *chooser // nil where tokens are chosen by their logits
-	passes  lowered  // of the chooser
+	input   *lowered // that rows of embeddings stand in for; nil for none
+	kept    backend.Kept
+	values  map[*graph.Node]*lowered // of the nodes of kept
+	enough  int                      // nodes that make them, and all keys, values and states
+	chooser *chooser                 // nil where tokens are chosen by their logits
+	passes  lowered                  // of the chooser
 
 	steps [extents]*backend.Step // the one that runs, by what of it a node computes
 
@@ -68,7 +73,7 @@ type lowered struct {
 	extent     extent
 	late       bool // keys and values do not need it
 	want       bool
-	embed      bool // the host writes its rows
+	given      *given // what the host writes for it, nil for nothing
 	dispatches []*dispatch
 	freed      []gpu.Buffer // after it, where they are poisoned
 }
@@ -84,7 +89,8 @@ type dispatch struct {
 	split *split // of attention, and whether this is for where it is divided
 	long  bool
 
-	kv     *graph.KV // with the keys and values of a step's cache, which come with the step
+	kv     *graph.KV    // with the keys and values of a step's cache, which come with the step
+	state  *graph.State // or with a state of it
 	ranges func(c *cache) []gpu.Range
 }
 
@@ -98,16 +104,20 @@ type held struct {
 // turns is a table of rotary cosines and sines, of which a step's rows are written.
 type turns struct {
 	extent extent
+	attr   graph.RoPEAttr
 	table  *rope.Table
 	pairs  int
 	buffer gpu.Buffer // [rows, 2, pairs]
 }
 
-// freqs identifies a slice of frequencies, for rows of an extent.
+// freqs identifies a slice of frequencies, for rows of an extent, and their magnitude.
 type freqs struct {
-	first  *float64
-	n      int
-	extent extent
+	first     *float64
+	n         int
+	extent    extent
+	magnitude float64
+	sections  [3]int
+	woven     bool
 }
 
 // common is what the plans of a graph have in common, of which one runs at a time.
@@ -133,6 +143,7 @@ type planner struct {
 	tables  map[weights]bool            // of embeddings, that are on the GPU
 	turned  map[*graph.Node]*graph.Node // RoPE nodes, and norms, that a StoreKV does
 	queries map[*graph.Node]*graph.Node // norms of heads of queries that an Attention computes, in steps of one row
+	stores  map[*graph.Node]*graph.Node // by an Attention and by itself: a StoreKV that the Attention does, in steps of one row
 	folded  map[*graph.Node]*normChain  // rows that products compute
 	hidden  map[*graph.Node]bool        // that what reads them looks through
 }
@@ -143,7 +154,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	defer b.busy.Unlock()
 	for _, name := range b.o.NoFuse {
 		if !slices.Contains(Fusions, name) {
-			return nil, fmt.Errorf("webgpu: no fusion is called %q, possible are %s", name, strings.Join(Fusions, ", "))
+			return nil, fmt.Errorf("webgpu: no fusion is called %q, want %s", name, strings.Join(Fusions, ", "))
 		}
 	}
 	if o.Expert != nil {
@@ -155,21 +166,21 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 			return s.nodes
 		}
 		return nil
-	})
+	}, o.Keep)
 	c := &common{late: map[string]bool{}}
 	for n, after := range hoisted.Live().After {
 		c.late[n.Name] = after
 	}
-	e, rows := &executable{}, max(o.Rows, 1)
+	e, rows, kept := &executable{}, max(o.Rows, 1), backend.NewKept(g, o.Keep)
 	results := cmp.Or(o.Outputs, rows)
 	if o.Want == nil && hoisted != g { // a tap sees all rows
-		part, err := b.compile(hoisted, rows, results, o, c)
+		part, err := b.compile(hoisted, rows, results, o, kept, c)
 		if err != nil {
 			return nil, err
 		}
 		e.part, rows = part, results
 	}
-	whole, err := b.compile(g, rows, results, o, c)
+	whole, err := b.compile(g, rows, results, o, kept, c)
 	if err != nil {
 		return nil, err
 	}
@@ -181,18 +192,21 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 }
 
 // compile makes a plan.
-func (b *Backend) compile(g *graph.Graph, rows, results int, o backend.Options, c *common) (*plan, error) {
-	e := &plan{b: b, rows: rows, results: results, vocab: backend.Vocab(g), stale: map[*dispatch]held{}}
+func (b *Backend) compile(g *graph.Graph, rows, results int, o backend.Options, kept backend.Kept, c *common) (*plan, error) {
+	e := &plan{b: b, rows: rows, ahead: backend.LooksAhead(g), results: results, vocab: backend.Vocab(g), stale: map[*dispatch]held{}, kept: kept, values: map[*graph.Node]*lowered{}}
 	if b.o.Software {
 		e.pace = unmeasured
 	}
 	p := &planner{e: e, common: c, values: map[*graph.Node]gpu.Buffer{}, live: g.Live(), free: slices.Clone(c.buffers), angles: map[freqs]*turns{},
-		stacks: b.stacks(g), users: users(g), want: o.Want, turned: map[*graph.Node]*graph.Node{},
-		queries: map[*graph.Node]*graph.Node{}, folded: map[*graph.Node]*normChain{}, hidden: map[*graph.Node]bool{}}
-	p.pair(g)
-	if !b.o.Software {
-		p.tables = b.tables(g, p.stacks)
+		stacks: b.stacks(g), users: users(g), want: seen(g, o, kept), turned: map[*graph.Node]*graph.Node{},
+		queries: map[*graph.Node]*graph.Node{}, stores: map[*graph.Node]*graph.Node{}, folded: map[*graph.Node]*normChain{}, hidden: map[*graph.Node]bool{}}
+	for _, n := range g.Nodes {
+		if kept.Named(n.Name) != nil {
+			p.live.Hold(n)
+		}
 	}
+	p.pair(g)
+	p.tables = b.onGPU(g, p.stacks)
 	if err := p.inputs(g); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
@@ -206,6 +220,7 @@ func (b *Backend) compile(g *graph.Graph, rows, results int, o backend.Options, 
 		}
 		l.out = p.values[n]
 		e.nodes = append(e.nodes, l)
+		p.note(l, g)
 		for _, f := range p.live.Freed(n) {
 			if b := p.values[f]; b != nil { // else what reads it has computed it, too
 				l.freed = append(l.freed, b)
@@ -221,6 +236,38 @@ func (b *Backend) compile(g *graph.Graph, rows, results int, o backend.Options, 
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
 	return e, nil
+}
+
+// seen is the nodes whose values are seen: by taps, or by who asks for them.
+func seen(g *graph.Graph, o backend.Options, kept backend.Kept) func(*graph.Node) bool {
+	if len(kept) == 0 {
+		return o.Want
+	}
+	asked := map[*graph.Node]bool{}
+	for _, n := range g.Nodes {
+		if kept.Named(n.Name) == nil {
+			continue
+		}
+		for asked[n] = true; n.Alias(); asked[n] = true {
+			n = n.In[0]
+		}
+	}
+	return func(n *graph.Node) bool { return asked[n] || o.Want != nil && o.Want(n) }
+}
+
+// note remembers l where the input, or what a step asks for, is its value.
+func (p *planner) note(l *lowered, g *graph.Graph) {
+	e, n := p.e, l.node
+	if n == backend.Input(g) {
+		e.input = l
+	}
+	k := e.kept.Named(n.Name)
+	if k != nil {
+		e.values[k] = l
+	}
+	if k != nil || n.Op == graph.StoreKV || n.State != nil {
+		e.enough = len(e.nodes)
+	}
 }
 
 // inputs makes the buffers of what the host writes, or chosen tokens.
@@ -243,14 +290,13 @@ func (p *planner) inputs(g *graph.Graph) (err error) {
 	return nil
 }
 
-// uploads brings the weights of products to the GPU, and tables of embeddings.
-func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, tables map[weights]bool, progress func(done, total int64) error) error {
-	var todo []weights
-	of := map[weights]*graph.Node{}
-	var done, total int64
+// lying is what of g's weights lies on the GPU, each once, and which node reads it: the weights
+// of products, and tables of embeddings.
+func lying(g *graph.Graph, stacks map[*graph.Node]*stack, tables map[weights]bool) (all []weights, of map[weights]*graph.Node) {
+	of = map[weights]*graph.Node{}
 	add := func(n *graph.Node, w weights) {
-		if b.weights[w] == nil && of[w] == nil {
-			todo, of[w], total = append(todo, w), n, total+w.bytes()
+		if of[w] == nil {
+			all, of[w] = append(all, w), n
 		}
 	}
 	for _, n := range g.Nodes {
@@ -258,14 +304,51 @@ func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, tables 
 		case n.Op == graph.Linear:
 			add(n, stacks[n].key)
 		case n.Op == graph.Experts:
-			add(n, weights{n.W[0]})
-			add(n, weights{n.W[1]})
+			matrices, _ := n.ExpertWeights()
+			for _, w := range matrices {
+				add(n, weights{w})
+			}
 		}
 	}
 	for _, n := range g.Nodes {
 		if n.Op == graph.Embed && tables[weights{n.W[0]}] {
 			add(n, weights{n.W[0]})
 		}
+	}
+	return all, of
+}
+
+// Memory implements backend.Remote.
+func (b *Backend) Memory() (name string, bytes int64) {
+	a := b.d.Adapter()
+	return a.Name, a.Memory
+}
+
+// Weights implements backend.Remote.
+func (b *Backend) Weights(g *graph.Graph) (bytes int64) {
+	stacks := b.stacks(g)
+	all, _ := lying(g, stacks, b.onGPU(g, stacks))
+	for _, w := range all {
+		bytes += w.bytes()
+	}
+	return bytes
+}
+
+// onGPU is the tables of embeddings that lie on the GPU: none where that is a program.
+func (b *Backend) onGPU(g *graph.Graph, stacks map[*graph.Node]*stack) map[weights]bool {
+	if b.o.Software {
+		return nil
+	}
+	return b.tables(g, stacks)
+}
+
+// uploads brings to the GPU what lies there.
+func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, tables map[weights]bool, progress func(done, total int64) error) error {
+	todo, of := lying(g, stacks, tables)
+	todo = slices.DeleteFunc(todo, func(w weights) bool { return b.weights[w] != nil })
+	var done, total int64
+	for _, w := range todo {
+		total += w.bytes()
 	}
 	for _, w := range todo {
 		made, err := b.upload(w.list()...)
@@ -318,8 +401,9 @@ func (p *planner) buffer(name string, numbers int) (gpu.Buffer, error) {
 
 // turns is the table of a RoPE node n, shared by the nodes that have the same.
 func (p *planner) turns(n *graph.Node) (*turns, error) {
-	f, x := n.Attr.(graph.RoPEAttr).Freqs, p.extent(n)
-	key := freqs{&f[0], len(f), x}
+	a, x := n.Attr.(graph.RoPEAttr), p.extent(n)
+	f := a.Freqs
+	key := freqs{&f[0], len(f), x, a.Magnitude, a.Sections, a.Woven}
 	if t := p.angles[key]; t != nil {
 		return t, nil
 	}
@@ -327,7 +411,7 @@ func (p *planner) turns(n *graph.Node) (*turns, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &turns{x, rope.NewTable(f), len(f), b}
+	t := &turns{x, a, rope.NewTable(f, a.Magnitude), len(f), b}
 	p.angles[key], p.e.turns = t, append(p.e.turns, t)
 	return t, nil
 }

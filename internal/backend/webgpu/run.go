@@ -1,6 +1,7 @@
 package webgpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,8 +53,11 @@ func (e *plan) compute(ctx context.Context, s *backend.Step, tap backend.Tap) ([
 	}
 	c.tell(&e.list, e.steps)
 	e.write(0, false)
-	first := e.nodes[0].node
-	for _, l := range e.nodes {
+	first, nodes := e.nodes[0].node, e.nodes
+	if s.NoLogits {
+		nodes = nodes[:e.enough]
+	}
+	for _, l := range nodes {
 		if err := e.record(l, c); err != nil {
 			return nil, fmt.Errorf("webgpu: %v: %w", l.node, err)
 		}
@@ -73,6 +77,13 @@ func (e *plan) compute(ctx context.Context, s *backend.Step, tap backend.Tap) ([
 		}
 		first = l.node
 	}
+	for _, v := range s.Values {
+		from, _ := e.kept.Range(s, v)
+		e.list.Read(bytesIn(v.Out), e.values[v.Node].out, 4*from)
+	}
+	if s.NoLogits {
+		return nil, e.run(first, nodes[len(nodes)-1].node, 1)
+	}
 	return e.read(e.last, first)
 }
 
@@ -80,6 +91,21 @@ func (e *plan) compute(ctx context.Context, s *backend.Step, tap backend.Tap) ([
 func (e *plan) begin(ctx context.Context, s *backend.Step) (*cache, error) {
 	if err := s.Check(e.rows, e.vocab); err != nil {
 		return nil, err
+	}
+	if e.ahead {
+		if err := s.Entire(); err != nil {
+			return nil, err
+		}
+	}
+	var input *graph.Node
+	if e.input != nil {
+		input = e.input.node
+	}
+	if err := cmp.Or(s.CheckEmbeddings(input), e.kept.Check(s)); err != nil {
+		return nil, err
+	}
+	if len(s.Adapters) > 0 {
+		return nil, fmt.Errorf("webgpu: %w", backend.ErrAdapters)
 	}
 	c, ok := s.Cache.(*cache)
 	if !ok || c.b != e.b {
@@ -164,7 +190,7 @@ func (e *plan) run(first, last *graph.Node, steps int) error {
 	return nil
 }
 
-// write records the step's inputs but rows of embeddings: k is how many of the likeliest tokens
+// write records the step's inputs but those of single nodes: k is how many of the likeliest tokens
 // are wanted. Of a step after another one only the positions are new.
 func (e *plan) write(k int, after bool) {
 	if !after {
@@ -186,10 +212,15 @@ func (e *plan) write(k int, after bool) {
 		}
 	}
 	for _, t := range e.turns {
-		positions := e.steps[t.extent].Pos
+		s := e.steps[t.extent]
+		positions := s.Pos
 		e.list.Fill(t.buffer, 0, 8*t.pairs*len(positions), func(to []byte) error {
 			all := floatsIn(to)
-			for _, pos := range positions {
+			for row, pos := range positions {
+				if s.Turn(t.attr, row, all[:t.pairs], all[t.pairs:2*t.pairs]) {
+					all = all[2*t.pairs:]
+					continue
+				}
 				cos, sin := t.table.Row(int(pos))
 				all = all[copy(all, cos[:t.pairs]):]
 				all = all[copy(all, sin[:t.pairs]):]
@@ -201,10 +232,10 @@ func (e *plan) write(k int, after bool) {
 
 // record records the dispatches of a node.
 func (e *plan) record(l *lowered, c *cache) error {
-	if l.embed {
-		tokens := e.steps[every].Tokens
-		e.list.Fill(l.out, 0, 4*len(tokens)*l.node.Shape.Size(), func(to []byte) error {
-			if err := embeddings(to, l.node, tokens); err != nil {
+	if g := l.given; g != nil {
+		s := e.steps[g.of]
+		e.list.Fill(g.buffer, 0, 4*(g.head+e.count(l)*g.width), func(to []byte) error {
+			if err := g.fill(s, to); err != nil {
 				return fmt.Errorf("%v: %w", l.node, err)
 			}
 			return nil
@@ -222,7 +253,7 @@ func (e *plan) record(l *lowered, c *cache) error {
 			}
 		}
 		g := d.group
-		if d.kv != nil {
+		if d.ranges != nil {
 			var err error
 			if g, err = e.held(d, c); err != nil {
 				return err
@@ -233,6 +264,11 @@ func (e *plan) record(l *lowered, c *cache) error {
 			z = pages
 		}
 		e.dispatch(l.node, d, g, x, y, z)
+	}
+	if l == e.input {
+		for i, row := range e.steps[every].Embeddings {
+			e.list.Write(l.out, 4*i*l.node.Shape.Size(), bytesIn(row))
+		}
 	}
 	for _, b := range l.freed {
 		if e.nans != nil {
@@ -257,8 +293,11 @@ func (e *plan) held(d *dispatch, c *cache) (gpu.Group, error) {
 	if h.group != nil && h.c == c && h.grown == c.grown {
 		return h.group, nil
 	}
-	if c.stores[d.kv] == nil {
+	if d.kv != nil && c.stores[d.kv] == nil {
 		return nil, fmt.Errorf("the cache has no keys and values of layer %d", d.kv.Layer)
+	}
+	if d.state != nil && c.states[d.state] == nil {
+		return nil, fmt.Errorf("the cache has no state %s of layer %d", d.state.Name, d.state.Layer)
 	}
 	if h.group != nil {
 		e.b.free(h.group)
@@ -282,20 +321,20 @@ func (p *planner) checkEmbed(n *graph.Node) error {
 	return quant.Dequantize(w.DType, make([]float32, w.Shape.Last()), row.Row(0))
 }
 
-// embeddings fills to, which may be memory that is slow to read, with rows of an Embed node's
-// weight, as float32. Many are cut among the processors, finely, for some may be late.
-func embeddings(to []byte, n *graph.Node, tokens []int32) error {
-	d, scale, w := n.Shape.Size(), n.Attr.(graph.EmbedAttr).Scale, n.W[0]
+// embeddings fills to, which may be memory that is slow to read, with rows of the weight of n, an
+// Embed or EmbedPos node, as float32. Many are cut among the processors, finely, for some may be late.
+func embeddings(to []byte, n *graph.Node, ids []int32, scale float32) error {
+	d, w := n.Shape.Size(), n.W[0]
 	rows := floatsIn(to)
-	cuts := min(4*runtime.GOMAXPROCS(0), (len(tokens)+15)/16)
+	cuts := min(4*runtime.GOMAXPROCS(0), (len(ids)+15)/16)
 	errs := make([]error, cuts)
 	var wg sync.WaitGroup
 	for c := range cuts {
 		wg.Go(func() {
 			row := make([]float32, d)
 			errs[c] = mmap.Guard(func() error {
-				for t := len(tokens) * c / cuts; t < len(tokens)*(c+1)/cuts; t++ {
-					part, err := w.Part(int(tokens[t]), int(tokens[t])+1)
+				for t := len(ids) * c / cuts; t < len(ids)*(c+1)/cuts; t++ {
+					part, err := w.Part(int(ids[t]), int(ids[t])+1)
 					if err != nil {
 						return err
 					}

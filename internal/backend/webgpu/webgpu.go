@@ -1,14 +1,14 @@
 // Package webgpu runs graphs on a GPU, through WebGPU.
 //
-// Products, and all else, are computed in float32 from the weights as they are in the
-// file; keys and values are kept in binary16 or float32. A row's bits do not depend on
-// the step that computes it: each kernel's order of summation follows from the weight,
-// or from the row's position. They may differ between GPUs.
+// All arithmetic is float32, from the weights as the file has them, except with
+// Options.Matrices; keys and values are kept in binary16 or float32. A row's bits do not
+// depend on the step that computes it: each kernel's order of summation follows from the
+// weight, or from the row's position. Different GPUs may give different bits.
 //
 // Compile lowers each node to dispatches of kernels (lower.go), which are templates of
 // WGSL in shaders/ (kernel.go), and plans the buffers by live range (plan.go); Run
 // records them with the step's inputs in one list and runs it (run.go). The host reads
-// rows of tables of embeddings that are not on the GPU, and those of rotary positions.
+// rows of embedding tables that are not on the GPU, and of the rotary tables.
 package webgpu
 
 import (
@@ -25,16 +25,16 @@ type Options struct {
 	F32KV bool // keep keys and values in float32, not in binary16
 	Own   bool // Close closes the device, too
 
-	// Software: the device is a program that stands in for a GPU. Kernels are then small,
-	// for it takes long to compile them, and their invocations do not wait for each other
-	// where that can be. The bits are the same.
+	// Software: the device is a program that stands in for a GPU. It compiles kernels slowly,
+	// so they are small, and their invocations avoid waiting for each other. The bits are
+	// the same.
 	Software bool
 
 	NoFuse []string // names of Fusions to do without; they change no bit, but for "stack" with Matrices
 
-	// Matrices: products of many rows with quantized weights, and attention over keys and
-	// values in binary16, are of binary16, on the GPU's matrix units, if it has any that
-	// can be reached. A row has then other bits in a step of many rows than in one of a few.
+	// Matrices: if the GPU has matrix units that can be reached, they compute products of
+	// many rows with quantized weights, and attention over binary16 keys and values, in
+	// binary16. A row then has other bits in a step of many rows than in a step of few.
 	Matrices bool
 }
 
@@ -42,11 +42,12 @@ type Options struct {
 var Fusions = []string{
 	"stack", // products of one input
 	"glu",   // gate, up and their GLU
-	"gate",  // a product and a GLU of it and of what is known
+	"gate",  // a product, and a GLU of it and a known value
 	"add",   // a product and a sum
 	"norm",  // a norm, a sum, a scale and the next norm
 	"fold",  // a norm and, in steps of one row, the products that read it
 	"turn",  // RoPE of queries and of keys, and StoreKV
+	"own",   // that and, in steps of one row, attention
 	"head",  // norms of heads, RoPE and StoreKV
 }
 
@@ -66,12 +67,12 @@ type Backend struct {
 	weights map[weights]*weight    // of products
 	vectors map[weights]gpu.Buffer // small ones, one after another
 	made    []interface{ Release() }
-	waiting gpu.List // what is written before something runs
+	waiting gpu.List // writes before the next run
 	bytes   int      // of that
 
 	meter *backend.Meter // nil until it is asked for
 
-	poison bool                     // fill what is free with NaNs: for tests
+	poison bool                     // fill free memory with NaNs: for tests
 	all    bool                     // tables of embeddings lie on the GPU, whatever their size: for tests
 	times  map[string]time.Duration // of kernels, and of nodes, if they are to be taken: for tests
 }

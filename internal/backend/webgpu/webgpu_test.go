@@ -44,6 +44,7 @@ func TestMain(m *testing.M) {
 // is taken for one and as what it is; else one in short.
 func TestConformance(t *testing.T) {
 	d := device(t)
+	t.Parallel() // to what a browser computes
 	for _, c := range []struct {
 		name string
 		o    Options

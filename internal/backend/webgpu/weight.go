@@ -418,8 +418,8 @@ func (b *Backend) vector(key weights) (gpu.Buffer, error) {
 	}
 	var all []float32
 	for _, w := range key.list() {
-		f := make([]float32, w.Shape.Size())
-		if err := mmap.Guard(func() error { return quant.Dequantize(w.DType, f, w.Data) }); err != nil { // nothing small is left in a Source
+		f, err := widened(w)
+		if err != nil {
 			return nil, err
 		}
 		all = append(all, f...)
@@ -430,6 +430,15 @@ func (b *Backend) vector(key weights) (gpu.Buffer, error) {
 		b.vectors[key] = v
 	}
 	return v, err
+}
+
+// widened is all of a small weight, as float32.
+func widened(w *graph.Weight) ([]float32, error) {
+	if w.Order != nil {
+		return nil, fmt.Errorf("tensor %s: its rows are in another order", w.Name)
+	}
+	f := make([]float32, w.Shape.Size())
+	return f, mmap.Guard(func() error { return quant.Dequantize(w.DType, f, w.Data) }) // nothing small is left in a Source
 }
 
 // bytesOf is f as a GPU reads it.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/karat-run/karat/internal/backend/backendtest"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -138,5 +139,22 @@ func BenchmarkFill(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestRemote: a model takes as many bytes as Weights says before, and the GPU tells what it has.
+func TestRemote(t *testing.T) {
+	b, g := New(device(t), Options{}), backendtest.Decoder(t, 3, tensor.Q8_0, 0, 7)
+	want := b.Weights(g)
+	start(t, b, g, 4, nil)
+	var got int64
+	for w := range b.weights {
+		got += w.bytes()
+	}
+	if got != want || got == 0 {
+		t.Errorf("%d bytes were uploaded, Weights says %d", got, want)
+	}
+	if name, bytes := b.Memory(); name != b.d.Adapter().Name || bytes != b.d.Adapter().Memory {
+		t.Errorf("%s has %d bytes", name, bytes)
 	}
 }

@@ -1,5 +1,5 @@
-// Package cause is the catalogue of what makes an engine's logits wrong: a stable
-// ID for each cause, what it means, where it was met, and how it is mended.
+// Package cause is the catalogue of causes of wrong logits: for each cause a stable
+// ID, its meaning, where it was met, and how it is fixed.
 package cause
 
 // Kind is the class of a cause.
@@ -29,7 +29,7 @@ type Cause struct {
 func All() []Cause { return catalogue }
 
 // catalogue is all causes.
-var catalogue = concat(input, weights, operations, blocks, numeric, instrument)
+var catalogue = concat(input, weights, operations, blocks, vectors, numeric, instrument)
 
 func concat(lists ...[]Cause) (all []Cause) {
 	for _, l := range lists {

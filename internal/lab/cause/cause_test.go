@@ -10,11 +10,13 @@ import (
 const ids = `input_ids input_bos input_template
 weight_transposed weight_permuted weight_wrong_layer weight_layout weight_scale weight_missing
 embed_scale norm_offset norm_eps norm_missing norm_extra norm_wrong_weight norm_order bias_missing
-qk_norm_missing qk_norm_after_rope v_norm_missing rope_style rope_theta rope_scaling rope_factors rope_partial
-rope_position rope_missing attention_scale softcap_missing softcap_value window_size window_missing layer_pattern
-mask gqa_map k_as_v kv_share_source kv_cache_position softmax_axis
-residual_order residual_missing activation gate_up_swapped ple_missing ple_scale ple_position layer_scalar
-router_softmax router_norm router_topk expert_order final_norm_missing head_wrong logits_scale
+qk_norm_missing qk_norm_after_rope v_norm_missing rope_style rope_theta rope_scaling rope_factors rope_partial rope_magnitude
+rope_position rope_missing attention_scale attention_sink attention_cap softcap_missing softcap_value window_size window_missing layer_pattern
+mask chunk_missing gqa_map k_as_v kv_share_source kv_cache_position softmax_axis
+residual_order residual_missing activation gate_up_swapped activation_limit gate_up_layout ple_missing ple_scale ple_position layer_scalar
+router_softmax router_norm router_topk expert_order expert_input router_factor router_groups router_bias final_norm_missing head_wrong logits_scale
+norm_mean position_embedding position_scale parts_swapped slice_part norm_length
+heads_exchanged pooling conv_order scan_decay scan_skip state_lost
 numeric_activations numeric_kv numeric_gelu numeric_accumulation
 probe_dtype probe_prefix probe_stale probe_duplicate probe_rows unknown`
 
@@ -30,7 +32,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-var ops = regexp.MustCompile(`^(Embed|Linear|RMSNorm|RoPE|StoreKV|Attention|Add|Mul|Scale|GLU|Act|Softcap|Rows|Route|Experts|)$`)
+var ops = regexp.MustCompile(`^(Embed|Linear|RMSNorm|RoPE|StoreKV|Attention|Add|Mul|Scale|GLU|Act|Softcap|Rows|Route|Experts|LayerNorm|EmbedPos|ScalePos|Concat|Slice|L2Norm|HeadLinear|Pool|Conv|SSMScan|)$`)
 
 // TestEntries wants every entry whole, and every number of the list covered but
 // 56, which accuses the reference and is a verdict, not a cause.

@@ -1,8 +1,6 @@
 package diagnose
 
 import (
-	"cmp"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -24,9 +22,18 @@ type free struct {
 	err, noise    map[*graph.Node]float64
 }
 
+// closing is the last stage before the verdict: do the findings explain the logits?
+type closing struct {
+	*measurement
+	frees    []*free
+	shown    []Logits
+	closure  Closure
+	disputed bool // the golden record and the reference disagree
+}
+
 // close runs the reference without any of the engine's values: as it is, and with all
 // that was found built in. What is then left of the logits' distance is unexplained.
-func (r *run) close() error {
+func (r *closing) close() error {
 	order := slices.Clone(r.prompts)
 	sort.SliceStable(order, func(i, j int) bool { return order[i].tapped && !order[j].tapped })
 	tokens := 0
@@ -65,7 +72,7 @@ func (r *run) close() error {
 	case c.Before > 0:
 		c.Unexplained = min(1, max(0, (c.After-spread*c.Floor)/c.Before))
 	}
-	r.out.Closure = c
+	r.closure = c
 	return nil
 }
 
@@ -74,7 +81,7 @@ func (r *run) close() error {
 const spread = excess * excess
 
 // unexplained reports whether a prompt's logits are not what the findings give.
-func (r *run) unexplained() bool {
+func (r *closing) unexplained() bool {
 	floor := 1e-13 // of the rounding of the logits themselves
 	for _, f := range r.frees {
 		floor = max(floor, f.floor)
@@ -83,7 +90,7 @@ func (r *run) unexplained() bool {
 }
 
 // free runs the reference over a prompt.
-func (r *run) free(p *prompt) (*free, error) {
+func (r *closing) free(p *prompt) (*free, error) {
 	f := &free{p: p, err: map[*graph.Node]float64{}, noise: map[*graph.Node]float64{}}
 	plain := r.model.Eval(p.IDs, nil, nil)
 	result := r.g.Result()
@@ -129,14 +136,14 @@ func (r *run) free(p *prompt) (*free, error) {
 		logits := p.placed[result]
 		stored := &sim.Numerics{Jitter: logits.Step(), Random: rand.New(rand.NewPCG(0, 12))}
 		f.floor = max(f.floor, meanKL(closed, stored.Stored(closed), w))
-		r.out.Logits = append(r.out.Logits, r.logits(p, want, got, f))
+		r.shown = append(r.shown, r.logits(p, rows, want, got, f))
 	}
 	return f, nil
 }
 
 // compareGolden notes a golden record from which the reference's own logits lie farther
 // away than the float32 pass of the engine that made it: one of the two is wrong.
-func (r *run) compareGolden(p *prompt, want []float64, rows []int) {
+func (r *closing) compareGolden(p *prompt, want []float64, rows []int) {
 	if r.Golden == nil || slices.ContainsFunc(r.g.Nodes, func(n *graph.Node) bool { return len(n.W) > 0 && n.W[0].DType.Quantized() }) {
 		return // a golden record is of the weights before they were quantized
 	}
@@ -173,7 +180,7 @@ const goldenFloors = 4
 // sums and other roundings; where it rounds more than float32 does also without that,
 // since engines differ in where they round, and a float32 error may round a value to
 // its other neighbour.
-func (r *run) ensemble() []*sim.Numerics {
+func (r *closing) ensemble() []*sim.Numerics {
 	var all []*sim.Numerics
 	for i, order := range []sim.Order{sim.Lanes, sim.Exact, sim.Forward} {
 		n := r.class.center()
@@ -189,7 +196,7 @@ func (r *run) ensemble() []*sim.Numerics {
 // trajectory is how far all taps lie from the reference's own run, and how far
 // rounding alone takes them. All passes go layer by layer, so that they hold no more than
 // three.
-func (f *free) trajectory(r *run, plain, full *sim.Eval, arms []*sim.Eval) error {
+func (f *free) trajectory(r *closing, plain, full *sim.Eval, arms []*sim.Eval) error {
 	passes := append([]*sim.Eval{plain, full}, arms...)
 	for _, eq := range r.eqs {
 		if err := r.ctx.Err(); err != nil {
@@ -241,10 +248,10 @@ func meanKL(want, got []float64, w int) float64 {
 	return sum / float64(len(want)/w)
 }
 
-// logits compares the logits of one prompt for the report.
-func (r *run) logits(p *prompt, want, got []float64, f *free) Logits {
+// logits compares the logits of some rows of one prompt for the report.
+func (r *closing) logits(p *prompt, rows []int, want, got []float64, f *free) Logits {
 	w := r.g.Result().Shape.Size()
-	l := Logits{Prompt: p.Index, Text: p.Text, KLBefore: lab.Number(f.before), KLAfter: lab.Number(f.after)}
+	l := Logits{Prompt: p.Index, Text: p.Text, KLBefore: lab.Number(f.before), KLAfter: lab.Number(f.after), Positions: rows}
 	n := len(want) / w
 	for i := range n {
 		a, b := want[i*w:(i+1)*w], got[i*w:(i+1)*w]
@@ -265,7 +272,7 @@ func (r *run) logits(p *prompt, want, got []float64, f *free) Logits {
 	return l
 }
 
-func (r *run) likeliest(logits []float64) []Token {
+func (r *closing) likeliest(logits []float64) []Token {
 	tokens := []Token{}
 	if slices.ContainsFunc(logits, func(v float64) bool { return v != v }) {
 		return tokens
@@ -279,102 +286,4 @@ func (r *run) likeliest(logits []float64) []Token {
 		tokens = append(tokens, t)
 	}
 	return tokens
-}
-
-func (r *run) floorTable() Floors {
-	f := Floors{Activations: r.class.name(), KV: cmp.Or(r.declared.kv, r.class.kv), GELU: r.class.gelu, Declared: r.declared.activations != "", Ops: map[string]lab.Number{}}
-	all := map[string][]float64{}
-	for _, eq := range r.eqs {
-		all[opName(eq.target)] = append(all[opName(eq.target)], worst(eq.errors).floor)
-	}
-	for op, x := range all {
-		f.Ops[op] = lab.Number(median(x))
-	}
-	if !f.Declared {
-		r.infers("the engine's class of rounding, by which emulation lies nearest: %v", r.class)
-	}
-	return f
-}
-
-// coverage tells what was checked, and what these taps and prompts cannot show.
-func (r *run) coverage() {
-	c := &r.out.Coverage
-	blind := func(format string, args ...any) { c.Blind = append(c.Blind, fmt.Sprintf(format, args...)) }
-	decode := false
-	for _, p := range r.prompts {
-		if p.tapped {
-			c.Prompts++
-			c.Positions = max(c.Positions, len(p.IDs))
-			c.Taps += len(p.known)
-			decode = decode || p.decoded() > 0
-		}
-	}
-	c.Equations = len(r.eqs)
-	c.Nodes = float64(r.covered) / float64(len(r.g.Nodes)-len(r.g.KVs()))
-	if r.blackBox {
-		blind("no prompt has taps: only the logits were judged, and where a fault lies cannot be seen")
-	}
-	for _, n := range r.g.Nodes {
-		if a, ok := n.Attr.(graph.AttentionAttr); ok && a.KV.Window > 0 && c.Positions <= a.KV.Window {
-			blind("a prompt longer than the window of %d positions: the window was not tested", a.KV.Window)
-			break
-		}
-	}
-	if c.Positions < 3 {
-		blind("a prompt of three or more tokens: attention and rotary positions were hardly tested")
-	}
-	if n := len(c.Unplaced); n > len(r.taps) {
-		blind("most of the dump's taps: %d have no place in the model, such as %s", n, c.Unplaced[0])
-	}
-	if r.storedIn16() && !r.class.coarse() {
-		blind("values in 32 bits: a fault that is smaller than the rounding of the 16 bits that values are stored in does not show")
-	}
-	if r.perScan < c.Positions {
-		blind("all positions: of a model so large %d of the longest prompt's %d were computed again", r.perScan, c.Positions)
-	}
-	if !decode {
-		blind("tokens decoded one by one: the reuse of keys and values was not tested")
-	}
-	if r.g.Result().Op == graph.Softcap && !slices.ContainsFunc(r.eqs, func(eq *equation) bool { return eq.target == r.head() }) {
-		blind("the logits before the cap: a wrong head and a wrong cap are told apart by their effect alone")
-	}
-}
-
-// storedIn16 reports whether the dump has values in 16 bits.
-func (r *run) storedIn16() bool {
-	return slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.step > 0x1p-24 })
-}
-
-// curves are the equations as they were measured.
-func (r *run) curves() {
-	for _, eq := range r.eqs {
-		errors := eq.before
-		if errors == nil {
-			errors = eq.errors
-		}
-		w := worst(errors)
-		c := Curve{Tap: eq.tap, Node: eq.target.Name, Op: opName(eq.target), Layer: eq.target.Layer, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Flagged: w.ratio() > excess}
-		rows := map[int]int{}
-		longest := 0
-		for _, x := range errors {
-			if rows[x.prompt]++; rows[x.prompt] > rows[longest] {
-				longest = x.prompt
-			}
-		}
-		for _, x := range errors {
-			if x.prompt == longest {
-				c.Rows, c.Positions = append(c.Rows, lab.Number(x.residual)), append(c.Positions, x.row)
-			}
-		}
-		for _, f := range r.frees {
-			c.Free, c.FreeFloor = max(c.Free, lab.Number(f.err[eq.target])), max(c.FreeFloor, lab.Number(f.noise[eq.target]))
-		}
-		for _, h := range r.accepted {
-			concerns := slices.Contains(h.eqs, eq) || c.Flagged && slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return h.edits[n] != nil })
-			if concerns && !slices.Contains(c.Causes, h.cause) {
-				c.Causes = append(c.Causes, h.cause)
-			}
-		}
-		r.out.Curves = append(r.out.Curves, c)
-	}
 }

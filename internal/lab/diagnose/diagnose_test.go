@@ -99,7 +99,7 @@ func (m *model) take(class, faults string, prompts []*lab.Prompt) (*lab.Record, 
 	for _, p := range prompts {
 		longest = max(longest, len(p.IDs))
 	}
-	r, err := lab.NewRecorder(g, b, longest, 8)
+	r, err := lab.NewRecorder(context.Background(), g, b, longest, 8)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -294,6 +294,12 @@ func TestLastRows(t *testing.T) {
 		if len(suspicions(d)) != 3 || !slices.Equal(layers(d, "norm_missing"), []int{2}) || !slices.Equal(layers(d, "attention_scale"), []int{1}) || !slices.Equal(layers(d, "unknown"), []int{3}) {
 			t.Errorf("the last %d rows: %s", kept, say(d))
 		}
+		for i, l := range d.Logits { // the positions are the prompt's, not the dump's rows
+			n := len(full.Prompts[i].IDs)
+			if k := len(l.ByPosition); len(l.Positions) != k || l.Positions[0] != n-k || l.Positions[k-1] != n-1 || i == 0 && k == n {
+				t.Errorf("logits of the last %d of %d rows: at %v", k, n, l.Positions)
+			}
+		}
 	}
 }
 

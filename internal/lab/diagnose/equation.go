@@ -1,12 +1,11 @@
 package diagnose
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/lab"
-	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // excess is how many times the floor a residual must lie to be flagged. (The floor is
@@ -62,224 +61,62 @@ func worst(errors []rowError) rowError {
 
 func (e *equation) flagged() bool { return worst(e.errors).ratio() > excess }
 
-// equations lists what the taps allow to check, in the graph's order.
-func (r *run) equations() {
-	r.eqs = nil
-	for _, n := range r.g.Nodes {
-		if eq := r.equation(n); eq != nil {
-			r.eqs = append(r.eqs, eq)
-		}
-	}
-	r.findSpans()
-	r.covered = len(r.byNode)
-}
-
-// equation is the one of n's value, nil if no tapped prompt has it. Prompts may differ in
-// their taps: those count from which it follows by the fewest nodes.
-func (r *run) equation(n *graph.Node) *equation {
-	var eq *equation
-	for _, p := range r.prompts {
-		if _, ok := p.known[n]; !ok || !p.tapped {
-			continue
-		}
-		span, sources := p.center.Span(n)
-		switch {
-		case eq == nil || len(span) < len(eq.span):
-			eq = &equation{target: n, tap: r.tapName(n), span: span, sources: sources, prompts: []*prompt{p}}
-		case slices.Equal(sources, eq.sources):
-			eq.prompts = append(eq.prompts, p)
-		}
-	}
-	return eq
-}
-
 // checked are the rows of a prompt at which eq can be checked.
-func (eq *equation) checked(p *prompt) (first, n int) {
-	first, n = p.known[eq.target].Rows()
+func (e *equation) checked(p *prompt) (first, n int) {
+	first, n = p.known[e.target].Rows()
 	end := first + n
-	for _, x := range eq.sources {
+	for _, x := range e.sources {
 		from, _ := p.known[x].Rows()
 		first = max(first, from)
 	}
 	return first, end - first
 }
 
-// findSpans finds which nodes the equations are made of: hypotheses that are accepted
-// may read other nodes than the graph says.
-func (r *run) findSpans() {
-	r.byNode = map[*graph.Node][]*equation{}
-	for _, eq := range r.eqs {
-		eq.span, _ = eq.prompts[0].center.Span(eq.target)
-		eq.behind = eq.prompts[0].center.Behind(eq.span)
-		for _, x := range eq.span {
-			r.byNode[x] = append(r.byNode[x], eq)
-		}
+// layers is the number of layers in which eq's span lies.
+func (e *equation) layers() int {
+	var layers []int
+	for _, n := range e.span {
+		layers = union(layers, layersOf(n))
 	}
+	return len(layers)
 }
 
-// sites are the rows at which eq is checked.
-func (r *run) sites(eq *equation) []site {
-	var all []site
-	for i, p := range r.prompts {
-		if !slices.Contains(eq.prompts, p) {
-			continue
-		}
-		first, n := eq.checked(p)
-		rows := sample(first, n, maxRows)
-		for _, s := range eq.off {
-			if s.prompt == i {
-				rows = append(rows, s.row)
-			}
-		}
-		slices.Sort(rows)
-		for _, row := range rows {
-			all = append(all, site{i, row})
-		}
-	}
-	return all
+// fails reports whether eq does not hold in the prompt of that place.
+func (e *equation) fails(prompt int) bool {
+	return slices.ContainsFunc(e.errors, func(x rowError) bool { return x.prompt == prompt && x.ratio() > excess })
 }
 
-// maxRows is how many rows of a prompt have floors of their own, but for those that scan adds.
-const maxRows = 48
-
-// sample is at most limit of n rows from first on, limit being more than 5: the first
-// ones, the last ones and others between.
-func sample(first, n, limit int) []int {
+// rows are those of a prompt at which eq is measured.
+func (e *equation) rows(prompt int) []int {
 	var rows []int
-	for i := range min(n, limit) {
-		at := i
-		if n > limit && i >= 4 {
-			at = 4 + (i-4)*(n-5)/(limit-5)
+	for _, x := range e.errors {
+		if x.prompt == prompt {
+			rows = append(rows, x.row)
 		}
-		rows = append(rows, first+at)
 	}
-	return slices.Compact(rows)
+	return rows
 }
 
-// measure is how far the engine's values lie from eq at the sites, under the edits
-// accepted, those of base, which may be nil, and more. Floors are those given, by site,
-// or measured if there are none.
-func (r *run) measure(eq *equation, base *attempt, more sim.Edits, sites []site, floors map[site]float64) ([]rowError, error) {
-	var all []rowError
-	for i, p := range r.prompts {
-		var rows []int
-		for _, s := range sites {
-			if s.prompt == i {
-				rows = append(rows, s.row)
-			}
-		}
-		if len(rows) == 0 {
-			continue
-		}
-		e := base.on(p)
-		if len(more) > 0 {
-			e = e.With(more)
-		}
-		want, err := e.Compute(eq.target, rows)
-		if err != nil {
-			return nil, err
-		}
-		var noise []float64
-		if floors == nil {
-			if noise, err = r.floors(p, eq.target, base.with(more), rows, want); err != nil {
-				return nil, err
-			}
-		}
-		got := p.read(eq.target, rows)
-		w := eq.target.Shape.Size()
-		for k, row := range rows {
-			x := rowError{site: site{i, row}, residual: r.distance(eq.target, got[k*w:(k+1)*w], want[k*w:(k+1)*w]),
-				empty: slices.ContainsFunc(want[k*w:(k+1)*w], infinite)}
-			if floors == nil {
-				x.floor = noise[k]
-			} else {
-				x.floor = floors[x.site]
-			}
-			all = append(all, x)
-		}
+// tolerance is a relative error of single values that is no rounding.
+func (e *equation) tolerance() float64 { return max(1e-5, 20*worst(e.errors).floor) }
+
+// screen is some sites of eq: the worst ones and others.
+func screen(eq *equation) []rowError {
+	all := worstFirst(eq.errors)
+	const most = 14
+	if len(all) <= most {
+		return all
 	}
-	return all, nil
+	out := slices.Clone(all[:most/2])
+	for i := range most / 2 {
+		out = append(out, all[most/2+i*(len(all)-most/2)/(most/2)])
+	}
+	return out
 }
 
-// holds measures eq at all sites, and reports whether it holds. The errors are not of all
-// sites if it does not.
-func (r *run) holds(eq *equation, base *attempt, more sim.Edits) (errors []rowError, ok bool, err error) {
-	sites := r.sites(eq)
-	for i := range r.prompts { // prompt by prompt, since one may tell enough
-		some := slices.DeleteFunc(slices.Clone(sites), func(s site) bool { return s.prompt != i })
-		if len(some) == 0 {
-			continue
-		}
-		if err := r.ctx.Err(); err != nil {
-			return nil, false, err
-		}
-		x, err := r.measure(eq, base, more, some, nil)
-		if errors = append(errors, x...); err != nil || worst(errors).ratio() > excess {
-			return errors, false, err
-		}
-	}
-	return errors, true, nil
-}
-
-// floors is what rounding alone may put between rows of want, n's values by its
-// equation, and an engine's: the worst of the arms, and no less than what most rows
-// have: a row whose rounding happens to be small in all arms may have more.
-func (r *run) floors(p *prompt, n *graph.Node, edits sim.Edits, rows []int, want []float64) ([]float64, error) {
-	noise := make([]float64, len(rows))
-	w := n.Shape.Size()
-	for _, arm := range p.arms {
-		if len(edits) > 0 {
-			arm = arm.With(edits)
-		}
-		got, err := arm.Compute(n, rows)
-		if err != nil {
-			return nil, err
-		}
-		for k := range rows {
-			if d := r.distance(n, got[k*w:(k+1)*w], want[k*w:(k+1)*w]); !infinite(d) { // an arm that overflows tells nothing
-				noise[k] = max(noise[k], d)
-			}
-		}
-	}
-	least := max(most(noise), 0x1p-24)
-	for k := range noise {
-		noise[k] = max(noise[k], least)
-	}
-	return noise, nil
-}
-
-// distance is how far a row of n's values lies from another. Logits are the same if they
-// differ by a constant, unless a cap comes between. Where neither row has a number nothing
-// is compared: what is no number makes more of them, which is no fault of what reads it.
-func (r *run) distance(n *graph.Node, got, want []float64) float64 {
-	if slices.ContainsFunc(want, infinite) {
-		got, want = slices.Clone(got), slices.Clone(want)
-		for i, v := range want {
-			if infinite(v) && infinite(got[i]) {
-				got[i], want[i] = 0, 0
-			}
-		}
-	}
-	if n == r.g.Result() && n.Op != graph.Softcap {
-		got, want = centered(got), centered(want)
-	}
-	return lab.RelativeL2(want, got)
-}
-
-// infinite reports whether x is an infinity, or no number at all.
-func infinite(x float64) bool { return math.IsNaN(x - x) }
-
-// centered is x less its mean.
-func centered(x []float64) []float64 {
-	var mean float64
-	for _, v := range x {
-		mean += v / float64(len(x))
-	}
-	y := slices.Clone(x)
-	for i := range y {
-		y[i] -= mean
-	}
-	return y
+// worstFirst is rows in the order of their ratios.
+func worstFirst(errors []rowError) []rowError {
+	return slices.SortedStableFunc(slices.Values(errors), func(a, b rowError) int { return cmp.Compare(b.ratio(), a.ratio()) })
 }
 
 func median(x []float64) float64 {
@@ -294,36 +131,4 @@ func median(x []float64) float64 {
 func most(x []float64) float64 {
 	y := slices.Sorted(slices.Values(x))
 	return y[9*(len(y)-1)/10]
-}
-
-// forget drops what was computed for the layers before one, so that memory does not
-// grow with the model.
-func (r *run) forget(layer int) {
-	for _, p := range r.prompts {
-		p.center.Forget(layer)
-		for _, arm := range p.arms {
-			arm.Forget(layer)
-		}
-	}
-}
-
-// check measures all equations under the accepted edits.
-func (r *run) check(eqs []*equation) error {
-	for i, eq := range eqs {
-		if err := r.ctx.Err(); err != nil {
-			return err
-		}
-		r.progress("checking equations", i, len(eqs))
-		r.forget(eq.target.Layer - 1)
-		var err error
-		if eq.errors, err = r.measure(eq, nil, nil, r.sites(eq), nil); err != nil {
-			return err
-		}
-		if !eq.scanned {
-			if err := r.scan(eq); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

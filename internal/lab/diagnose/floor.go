@@ -29,7 +29,7 @@ type Floor struct {
 	Ops     map[string]lab.Number `json:"ops"`          // by operation: relative error of the worst row, its inputs being float64's
 }
 
-// What is compared of a prompt is at most so many positions, from its end.
+// At most so many positions of a prompt are compared, from its end.
 const (
 	logitRows = 32
 	opRows    = 8
@@ -43,7 +43,7 @@ type rounding struct {
 	jitter        float64
 }
 
-// roundings are those that a model can show.
+// roundings are the ones that a model can show.
 func roundings(g *graph.Graph) []rounding {
 	all := []rounding{
 		{"f64", "float64, dumped as float32", class{"f64", "f64", ""}, sim.Exact, 0},
@@ -58,7 +58,7 @@ func roundings(g *graph.Graph) []rounding {
 	quantized, gelu := false, false
 	for _, n := range g.Nodes {
 		quantized = quantized || slices.ContainsFunc(n.W, func(w *graph.Weight) bool { return n.Op != graph.Embed && w.DType.Quantized() })
-		a, ok := n.Attr.(graph.ActAttr)
+		a, ok := n.Activates()
 		gelu = gelu || ok && a.Act == graph.GELUTanh
 	}
 	if quantized {
@@ -152,7 +152,7 @@ func checkIDs(g *graph.Graph, ids []int32) error {
 		}
 		for i, id := range ids {
 			if rows := n.W[0].Rows(); id < 0 || int(id) >= rows {
-				return fmt.Errorf("position %d: token %d, possible are 0 to %d", i, id, rows-1)
+				return fmt.Errorf("position %d: token %d, want 0 to %d", i, id, rows-1)
 			}
 		}
 	}

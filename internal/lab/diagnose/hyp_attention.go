@@ -4,14 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/sim"
 )
 
-func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
+func (r *proposer) attentionHypotheses(n *graph.Node) []*hypothesis {
 	a := n.Attr.(graph.AttentionAttr)
 	dim, heads := float64(a.KV.Dim), n.In[0].Shape[0]
 	all := []*hypothesis{
@@ -22,13 +21,13 @@ func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
 					func(s *sim.Spec) { s.Scale = v })
 			}}),
 		edit("mask", n, "hides a query's own position from it", detail{"mask": "not its own"}, func(s *sim.Spec) { s.Ahead = -1 }),
-		edit("softmax_axis", n, "normalizes the scores over the heads", detail{"axis": "heads"}, softOver(true, false)),
-		edit("softmax_axis", n, "normalizes the scores over the queries", detail{"axis": "queries"}, softOver(false, false)),
-		unlikely(0.1, edit("softmax_axis", n, "takes the largest score of each query away, and divides by the sum over the heads", detail{"axis": "heads", "largest": "of keys"}, softOver(true, true))),
-		unlikely(0.1, edit("softmax_axis", n, "takes the largest score of each query away, and divides by the sum over the queries", detail{"axis": "queries", "largest": "of keys"}, softOver(false, true))),
-		unlikely(0.5, edit("softmax_axis", n, "does not normalize the scores", detail{"axis": "none"}, func(s *sim.Spec) { s.Soft = func([]float64) {} })),
-		edit("weight_missing", n, "gives zeros for attention", detail{"value": "zero"}, func(s *sim.Spec) { s.Times = 0 }),
 	}
+	alikeSizes := !a.KV.Latent && a.KV.Values() == a.KV.Dim // of keys and values, which some hypotheses take for each other
+	if alikeSizes {
+		all = append(all, softHypotheses(n)...)
+	}
+	all = append(all, unlikely(0.5, edit("softmax_axis", n, "does not normalize the scores", detail{"axis": "none"}, func(s *sim.Spec) { s.Soft = func([]float64) {} })),
+		edit("weight_missing", n, "gives zeros for attention", detail{"value": "zero"}, func(s *sim.Spec) { s.Times = 0 }))
 	if a.KV.Heads > 1 && a.KV.Heads < heads {
 		all = append(all, edit("gqa_map", n, "gives head h the keys and values of head h mod "+fmt.Sprint(a.KV.Heads), detail{"map": "modulo"},
 			func(s *sim.Spec) { s.Group = func(h int) int { return h % a.KV.Heads } }))
@@ -37,17 +36,31 @@ func (r *run) attentionHypotheses(n *graph.Node) []*hypothesis {
 		all = append(all, unlikely(0.3, edit("gqa_map", n, "gives all heads the keys and values of the first", detail{"map": "first"},
 			func(s *sim.Spec) { s.Group = func(int) int { return 0 } })))
 	}
-	for _, end := range r.stepEnds(n) {
+	for _, end := range r.steps.stepEnds(n) {
 		all = append(all, edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead, s.Window, s.Until = 1<<30, 0, end }),
 			edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *sim.Spec) { s.Ahead, s.Until = 1, end }))
 		if a.KV.Window > 0 {
 			all = append(all, edit("mask", n, "lets queries see all later positions", detail{"mask": "window alone"}, func(s *sim.Spec) { s.Ahead, s.Until = 1<<30, end }))
 		}
 	}
+	all = append(all, seenHypotheses(n, a)...)
+	if !alikeSizes {
+		return append(all, r.windows(n, a.KV)...)
+	}
 	all = append(all, r.normedValues(n)...)
 	all = append(all, r.windows(n, a.KV)...)
 	all = append(all, r.stores(n, a.KV)...)
 	return append(all, r.decoded(n)...)
+}
+
+// softHypotheses are softmaxes along other axes.
+func softHypotheses(n *graph.Node) []*hypothesis {
+	return []*hypothesis{
+		edit("softmax_axis", n, "normalizes the scores over the heads", detail{"axis": "heads"}, softOver(true, false)),
+		edit("softmax_axis", n, "normalizes the scores over the queries", detail{"axis": "queries"}, softOver(false, false)),
+		unlikely(0.1, edit("softmax_axis", n, "takes the largest score of each query away, and divides by the sum over the heads", detail{"axis": "heads", "largest": "of keys"}, softOver(true, true))),
+		unlikely(0.1, edit("softmax_axis", n, "takes the largest score of each query away, and divides by the sum over the queries", detail{"axis": "queries", "largest": "of keys"}, softOver(false, true))),
+	}
 }
 
 // formula is how a scale of scores comes of the head's size, or the number.
@@ -63,7 +76,7 @@ func formula(v, dim float64) any {
 	return v
 }
 
-func (r *run) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
+func (r *proposer) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 	longest := 0
 	for _, p := range r.prompts {
 		if p.tapped {
@@ -72,6 +85,9 @@ func (r *run) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 	}
 	window := func(w int) sim.Edit { return func(s *sim.Spec) { s.Window = w } }
 	var all []*hypothesis
+	if kv.Chunked {
+		return nil
+	}
 	if kv.Window > 0 {
 		all = append(all, edit("window_missing", n, "sees all earlier positions, without the window", detail{}, window(0)))
 	}
@@ -90,7 +106,7 @@ func (r *run) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 	}
 	// The first row that a window changes is that many positions from the beginning.
 	const most = 8
-	if last, first := r.firstWrong(n); first < longest {
+	if last, first := r.steps.firstWrong(n); first < longest {
 		for w := first; w > max(last, first-most); w-- {
 			guesses = append(guesses, float64(w))
 		}
@@ -109,9 +125,9 @@ func (r *run) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 
 // stores are other keys and values than the layer's: keys in the place of values, and
 // other layers'.
-func (r *run) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
+func (r *proposer) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
 	store := r.model.Store(n)
-	if store == nil {
+	if store == nil || len(store.In) < 2 {
 		return nil
 	}
 	var all []*hypothesis
@@ -144,17 +160,6 @@ func (r *run) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
 			h.cost += 1
 		}
 		all = append(all, h)
-	}
-	return all
-}
-
-// readingFrom are the attentions that read a store.
-func (r *run) readingFrom(store *graph.Node) []*graph.Node {
-	var all []*graph.Node
-	for _, x := range r.g.Nodes {
-		if x.Op == graph.Attention && r.model.Store(x) == store {
-			all = append(all, x)
-		}
 	}
 	return all
 }
@@ -212,7 +217,7 @@ func softOver(heads, fromTop bool) sim.Edit {
 			if _, err := plain.Attend(e, all); err != nil {
 				return nil, err
 			}
-			values, err := e.Value(e.Spec(s.Store).In[1], all)
+			values, err := e.Value(e.Spec(s.Store).In[len(s.Store.In)-1], all)
 			if err != nil {
 				return nil, err
 			}
@@ -268,166 +273,14 @@ func normalize(scores [][]float64, count, window int, heads bool) {
 	each(func(k [2]int, p *float64) { *p /= sums[k] })
 }
 
-// prefilled is how many of a prompt's first tokens were not decoded one by one.
-func (r *run) prefilled(e *sim.Eval) int {
-	for _, p := range r.prompts {
-		if slices.Equal(p.IDs, e.IDs()) {
-			return len(p.IDs) - p.decoded()
-		}
-	}
-	return e.Len()
-}
-
-// stepEnds are the last positions of the steps that computed rows, as they may be: a mask
-// that hides nothing does not show what is computed later.
-func (r *run) stepEnds(n *graph.Node) []func(e *sim.Eval, at int) int {
-	var all []func(e *sim.Eval, at int) int
-	for _, size := range r.stepSizes(n) {
-		all = append(all, func(e *sim.Eval, at int) int {
-			if end := r.prefilled(e); at < end {
-				return min(at/size*size+size, end) - 1
-			}
-			return at
-		})
-	}
-	return all
-}
-
-// wholePrompt is the size of a step that computes all of a prompt.
-const wholePrompt = 1 << 30
-
-// stepSizes are how many tokens the engine may compute at once, if its steps' last rows
-// hold and others do not: the roundest of those that all looked at rows allow.
-func (r *run) stepSizes(n *graph.Node) []int {
-	const most = 3
-	sizes := []int{}
-	rows := r.prefilledRows(n)
-	for _, x := range rows {
-		size := x.row + 1
-		ends := func(y rowError) bool { return (y.row+1)%size != 0 || y.ratio() <= excess }
-		if size > 1 && !slices.Contains(sizes, size) && !slices.ContainsFunc(rows, func(y rowError) bool { return !ends(y) }) {
-			sizes = append(sizes, size)
-		}
-	}
-	slices.SortStableFunc(sizes, func(a, b int) int { return bits.TrailingZeros(uint(b)) - bits.TrailingZeros(uint(a)) })
-	return append([]int{wholePrompt}, sizes[:min(len(sizes), most)]...)
-}
-
-// prefilledRows are the errors of the rows of attention n that were computed with others.
-func (r *run) prefilledRows(n *graph.Node) []rowError {
-	if len(r.byNode[n]) == 0 || !r.byNode[n][0].flagged() {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(r.byNode[n][0].errors), func(x rowError) bool {
-		p := r.prompts[x.prompt]
-		return x.row == 0 || x.row >= len(p.IDs)-p.decoded()
-	})
-}
-
-// firstWrong is the first position of a prompt, computed with others, at which attention n is wrong,
-// wholePrompt if there is none, and the last one before it that was looked at.
-func (r *run) firstWrong(n *graph.Node) (before, first int) {
-	first = wholePrompt
-	rows := r.prefilledRows(n)
-	for _, x := range rows {
-		if x.ratio() > excess {
-			first = min(first, x.row)
-		}
-	}
-	for _, x := range rows {
-		if x.row < first {
-			before = max(before, x.row)
-		}
-	}
-	return before, first
-}
-
-// stepSize is after how many positions of a prompt attention begins to be wrong: the
-// tokens that the engine computes at once, if what is wrong has to do with that. Not all
-// rows are looked at: of what may be, it is the roundest.
-func (r *run) stepSize(n *graph.Node) int {
-	before, size := r.firstWrong(n)
-	if size == wholePrompt {
-		return wholePrompt
-	}
-	for round := 1; ; round *= 2 {
-		if size/(2*round)*(2*round) <= before {
-			return size / round * round
-		}
-	}
-}
-
-// decoded are faults of where keys and values are kept: at other positions, or in
-// those that were decoded one by one.
-func (r *run) decoded(n *graph.Node) []*hypothesis {
+// normedValues is a norm of heads of values that the model does not have.
+func (r *proposer) normedValues(n *graph.Node) []*hypothesis {
 	var all []*hypothesis
-	for _, by := range []int{1, 2, -1} {
-		all = append(all, edit("kv_cache_position", n, fmt.Sprintf("reads the keys and values of position p%+d for p", -by), detail{"shift": float64(by)}, func(s *sim.Spec) {
-			s.Only = func(e *sim.Eval, k, v []float64, width, at int) ([]float64, []float64) {
-				return displaced(k, width, by), displaced(v, width, by)
-			}
+	if store := r.model.Store(n); store != nil && len(store.In) > 1 && behind(store.In[1]).Op != graph.RMSNorm && store.In[1].Op == graph.View {
+		all = append(all, r.extraNorm(store.In[1], "values", func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
+			y, err := e.Value(s.In[0], rows)
+			return norm(y), err
 		}))
-	}
-	size, decodes := r.stepSize(n), slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.decoded() > 0 })
-	if size < wholePrompt || decodes {
-		all = append(all, edit("kv_cache_position", n, "sees its own step's keys and values alone", detail{"decode": "new in each step"}, func(s *sim.Spec) {
-			s.First = func(e *sim.Eval, at int) int {
-				if at >= r.prefilled(e) {
-					return at
-				}
-				return at / size * size
-			}
-		}))
-	}
-	if decodes {
-		all = append(all, r.overwritten(n)...)
 	}
 	return all
-}
-
-// overwritten are faults of where decoded keys and values are stored.
-func (r *run) overwritten(n *graph.Node) []*hypothesis {
-	var all []*hypothesis
-	only := func(what, computed string, change func(k []float64, width, at, start int)) {
-		all = append(all, edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *sim.Spec) {
-			s.Only = func(e *sim.Eval, k, v []float64, width, at int) ([]float64, []float64) {
-				if at < r.prefilled(e) {
-					return k, v
-				}
-				k, v = slices.Clone(k), slices.Clone(v)
-				change(k, width, at, r.prefilled(e))
-				change(v, width, at, r.prefilled(e))
-				return k, v
-			}
-		}))
-	}
-	only("one early", "stores each decoded position over the one before it", func(k []float64, width, at, start int) {
-		copy(k[max(start-1, 0)*width:], k[start*width:(at+1)*width])
-		clear(k[at*width : (at+1)*width])
-	})
-	only("previous", "reads what the step before stored, not its own", func(k []float64, width, at, start int) {
-		if at > 0 {
-			copy(k[at*width:(at+1)*width], k[(at-1)*width:])
-		}
-	})
-	only("not stored", "finds zeros in its own position", func(k []float64, width, at, start int) { clear(k[at*width : (at+1)*width]) })
-	hides := func(what, computed string, hidden func(pos, at, start int) bool) {
-		all = append(all, edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *sim.Spec) {
-			s.Hides = func(e *sim.Eval, at, pos int) bool { return at >= r.prefilled(e) && hidden(pos, at, r.prefilled(e)) }
-		}))
-	}
-	hides("one place", "stores each decoded position over the one that was decoded before", func(pos, at, start int) bool { return pos >= start && pos < at })
-	hides("over the last", "stores the first decoded position over the last one of the prompt", func(pos, at, start int) bool { return pos == start-1 })
-	return all
-}
-
-// displaced is rows of which row i is the one by rows before it, within the ends.
-func displaced(x []float64, width, by int) []float64 {
-	n := len(x) / width
-	y := make([]float64, 0, len(x))
-	for i := range n {
-		from := min(max(i-by, 0), n-1)
-		y = append(y, x[from*width:(from+1)*width]...)
-	}
-	return y
 }

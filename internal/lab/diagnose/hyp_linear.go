@@ -9,7 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/lab/sim"
 )
 
-func (r *run) embedHypotheses(n *graph.Node) []*hypothesis {
+func (r *proposer) embedHypotheses(n *graph.Node) []*hypothesis {
 	cause := "embed_scale"
 	if n != r.g.Nodes[0] {
 		cause = "ple_scale"
@@ -25,7 +25,7 @@ func (r *run) embedHypotheses(n *graph.Node) []*hypothesis {
 	return append(all, r.normed(n), edit("weight_missing", n, "gives zeros for the embedding", detail{"weight": "zero"}, func(s *sim.Spec) { s.Times = 0 }))
 }
 
-func (r *run) linearHypotheses(n *graph.Node) []*hypothesis {
+func (r *proposer) linearHypotheses(n *graph.Node) []*hypothesis {
 	w := n.W[0]
 	rows, cols := w.Rows(), w.Shape.Last()
 	all := []*hypothesis{
@@ -57,7 +57,7 @@ func (r *run) linearHypotheses(n *graph.Node) []*hypothesis {
 
 // lostLogits are a head whose last rows are not there, if the engine's last logits are
 // always 0.
-func (r *run) lostLogits(n *graph.Node) []*hypothesis {
+func (r *proposer) lostLogits(n *graph.Node) []*hypothesis {
 	w, end := n.Shape.Size(), 0
 	for _, p := range r.prompts {
 		if p.known[r.g.Result()] == nil {
@@ -86,15 +86,6 @@ func (r *run) lostLogits(n *graph.Node) []*hypothesis {
 	})}
 }
 
-// head is the product that makes the logits.
-func (r *run) head() *graph.Node {
-	n := r.g.Result()
-	for n.Op != graph.Linear && len(n.In) > 0 {
-		n = n.In[0]
-	}
-	return n
-}
-
 // factors are constants that ports forget or repeat.
 func factors(n *graph.Node) []float64 {
 	d := float64(n.In[0].Shape.Size())
@@ -115,7 +106,7 @@ func transposed(w []float64, rows, cols int) []float64 {
 
 // otherWeights are weights of n's shape that may be in its place: of the same role in
 // other layers, and of other roles in this one.
-func (r *run) otherWeights(n *graph.Node) []*hypothesis {
+func (r *proposer) otherWeights(n *graph.Node) []*hypothesis {
 	var all []*hypothesis
 	for _, x := range r.g.Nodes {
 		if x == n || x.Op != graph.Linear || n.Layer < 0 || x.Layer < 0 || !slices.Equal(x.W[0].Shape, n.W[0].Shape) {
@@ -175,9 +166,6 @@ func strided(laid, read int) func(w []float64, rows, cols int) []float64 {
 	}
 }
 
-// tolerance is a relative error of single values that is no rounding.
-func (r *run) tolerance(eq *equation) float64 { return max(1e-5, 20*worst(eq.errors).floor) }
-
 // matching finds for each column of got [rows, w] the one of want that it is equal to,
 // nil unless that is a permutation other than the identity.
 func matching(got, want []float64, rows int, tolerance float64) []int {
@@ -217,16 +205,6 @@ func matching(got, want []float64, rows int, tolerance float64) []int {
 		return nil
 	}
 	return order
-}
-
-// headDim is the size of the heads that a product's features are cut into, 0 if they are not.
-func (r *run) headDim(n *graph.Node) int {
-	for _, x := range r.readers(n) {
-		if x.Op == graph.View && len(x.Shape) == 2 {
-			return x.Shape[1]
-		}
-	}
-	return 0
 }
 
 func describeOrder(order []int, dim int) string {

@@ -19,15 +19,16 @@ var activations = []struct {
 	{"gelu_erf", sim.GELUErf},
 	{"gelu_quick", func(x float64) float64 { return x / (1 + math.Exp(-1.702*x)) }},
 	{"relu", func(x float64) float64 { return max(x, 0) }},
-	{"relu_squared", func(x float64) float64 { return max(x, 0) * max(x, 0) }},
-	{"sigmoid", func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }},
+	{"relu_squared", sim.ReLUSquared},
+	{"sigmoid", sim.Sigmoid},
 	{"tanh", math.Tanh},
 	{"identity", func(x float64) float64 { return x }},
 }
 
-func (r *run) activationHypotheses(n *graph.Node) []*hypothesis {
-	right := n.Attr.(graph.ActAttr).Act.String()
-	var all []*hypothesis
+func activationHypotheses(n *graph.Node) []*hypothesis {
+	attr, _ := n.Activates()
+	right := attr.Act.String()
+	all := limitHypotheses(n, attr)
 	for _, a := range activations {
 		if a.name != right {
 			all = append(all, edit("activation", n, "activates by "+a.name+", not by "+right, detail{"activation": a.name, "right": right}, func(s *sim.Spec) { s.Act = a.f }))
@@ -36,8 +37,8 @@ func (r *run) activationHypotheses(n *graph.Node) []*hypothesis {
 	return all
 }
 
-func (r *run) gluHypotheses(n *graph.Node) []*hypothesis {
-	all := r.activationHypotheses(n)
+func gluHypotheses(n *graph.Node) []*hypothesis {
+	all := activationHypotheses(n)
 	if len(n.In) == 2 {
 		cause := "gate_up_swapped"
 		all = append(all, edit(cause, n, "activates the second factor, not the gate", detail{}, func(s *sim.Spec) { s.In = []*graph.Node{n.In[1], n.In[0]} }))
@@ -45,9 +46,12 @@ func (r *run) gluHypotheses(n *graph.Node) []*hypothesis {
 	return all
 }
 
-func (r *run) expertsHypotheses(n *graph.Node) []*hypothesis {
-	all := r.activationHypotheses(n)
-	all = append(all, edit("gate_up_swapped", n, "takes the halves of the experts' fused weight in the other order", detail{}, func(s *sim.Spec) { s.SwapHalves = true }))
+func (r *proposer) expertsHypotheses(n *graph.Node) []*hypothesis {
+	attr, _ := n.Attr.(graph.ExpertsAttr)
+	all := append(activationHypotheses(n), formHypotheses(n, attr)...)
+	if attr.Form != graph.Ungated {
+		all = append(all, edit("gate_up_swapped", n, "takes the halves of the experts' fused weight in the other order", detail{}, func(s *sim.Spec) { s.SwapHalves = true }))
+	}
 	count := n.W[0].Shape[0]
 	for _, shift := range []int{1, count - 1} {
 		all = append(all, edit("expert_order", n, fmt.Sprintf("runs expert (e + %d) mod %d for e", shift, count), detail{"order": fmt.Sprintf("+%d", shift)},
@@ -59,13 +63,24 @@ func (r *run) expertsHypotheses(n *graph.Node) []*hypothesis {
 
 // expertWeights are other weights than the experts' own: of other layers, zeros, and those
 // whose blocks have other scales.
-func (r *run) expertWeights(n *graph.Node) []*hypothesis {
+func (r *proposer) expertWeights(n *graph.Node) []*hypothesis {
 	all := []*hypothesis{unlikely(0.5, edit("weight_missing", n, "gives zeros for all experts", detail{"weight": "zero"}, func(s *sim.Spec) { s.Times = 0 }))}
+	last := len(n.W) - 1
+	if attr, _ := n.Attr.(graph.ExpertsAttr); attr.Biased {
+		last = len(n.W)/2 - 1
+	}
+	firsts := make([]int, last)
+	for i := range firsts {
+		firsts[i] = i
+	}
 	for _, x := range r.siblings(n) {
+		if !slices.EqualFunc(x.W, n.W, func(a, b *graph.Weight) bool { return slices.Equal(a.Shape, b.Shape) }) {
+			continue
+		}
 		for _, of := range []struct {
 			what  string
 			which []int
-		}{{"all of the experts' weights", []int{0, 1}}, {"the experts' first weight", []int{0}}, {"the experts' second weight", []int{1}}} {
+		}{{"all of the experts' weights", append(slices.Clone(firsts), last)}, {"the experts' first weight", firsts}, {"the experts' second weight", []int{last}}} {
 			all = append(all, unlikely(0.1*math.Abs(float64(x.Layer-n.Layer)), edit("weight_wrong_layer", n, fmt.Sprintf("takes %s from layer %d", of.what, x.Layer),
 				detail{"apart": float64(x.Layer - n.Layer), "of": of.what}, func(s *sim.Spec) {
 					s.W = slices.Clone(s.W)
@@ -123,7 +138,11 @@ func exchangedExperts(n *graph.Node, count int) []*hypothesis {
 	return all
 }
 
-func (r *run) routeHypotheses(n *graph.Node) []*hypothesis {
+func routeHypotheses(n *graph.Node) []*hypothesis {
+	attr, _ := n.Attr.(graph.RouteAttr)
+	if attr.Weigh != graph.SoftmaxChosen || attr.Biased || attr.Groups > 1 {
+		return ruleHypotheses(n, attr)
+	}
 	k, count := n.Shape[0], n.In[0].Shape.Size()
 	routed := func(cause, computed string, d detail, weigh func(scores []float64, order []int, scale []float64) []float64) *hypothesis {
 		return edit(cause, n, computed, d, func(s *sim.Spec) {
@@ -173,6 +192,7 @@ func (r *run) routeHypotheses(n *graph.Node) []*hypothesis {
 			return append(among(x, order, scale)[:fewer], make([]float64, k-fewer)...)
 		}))
 	}
+	all = append(all, ruleHypotheses(n, attr)...)
 	return append(all, edit("router_topk", n, "chooses the experts with the lowest scores", detail{"k": "lowest"}, func(s *sim.Spec) {
 		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) { return routes(e, s, rows, k, -1, among) }
 	}))
@@ -215,9 +235,11 @@ func routes(e *sim.Eval, s *sim.Spec, rows []int, k int, sign float64, weigh fun
 	if err != nil {
 		return nil, err
 	}
-	scale, err := sim.Vector(s.W[0])
-	if err != nil {
-		return nil, err
+	scale := slices.Repeat([]float64{1}, s.In[0].Shape.Size())
+	if len(s.W) > 0 {
+		if scale, err = sim.Vector(s.W[0]); err != nil {
+			return nil, err
+		}
 	}
 	var y []float64
 	for t := range rows {

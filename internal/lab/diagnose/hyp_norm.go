@@ -4,37 +4,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/sim"
 )
 
-// missingNorm is the cause of a norm that is left out.
-func (r *run) missingNorm(n *graph.Node) string {
-	switch name := role(n); {
-	case strings.HasPrefix(name, "attn_q_norm"), strings.HasPrefix(name, "attn_k_norm"):
-		return "qk_norm_missing"
-	case strings.HasPrefix(name, "attn_v_norm"):
-		return "v_norm_missing"
-	case n == r.finalNorm():
-		return "final_norm_missing"
-	case strings.HasPrefix(name, "ffn_gate_inp"):
-		return "router_norm"
-	}
-	return "norm_missing"
-}
-
-// finalNorm is the norm before the head.
-func (r *run) finalNorm() *graph.Node {
-	n := r.head()
-	for n != nil && n.Op != graph.RMSNorm {
-		n = n.In[0]
-	}
-	return n
-}
-
-func (r *run) normHypotheses(n *graph.Node) []*hypothesis {
+func (r *proposer) normHypotheses(n *graph.Node) []*hypothesis {
 	a := n.Attr.(graph.NormAttr)
 	missing := r.missingNorm(n)
 	all := []*hypothesis{
@@ -112,7 +87,7 @@ func weightOnly(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
 
 // orders are norms at another place: after the sum instead of before it, and after
 // the rotation instead of before it.
-func (r *run) orders(n *graph.Node) []*hypothesis {
+func (r *proposer) orders(n *graph.Node) []*hypothesis {
 	var all []*hypothesis
 	all = append(all, r.postNorms(n)...)
 	for _, x := range r.readers(n) {
@@ -148,7 +123,7 @@ func (r *run) orders(n *graph.Node) []*hypothesis {
 }
 
 // exchanged is norm n behind rope x, each with its own tap.
-func (r *run) exchanged(n, x *graph.Node) *hypothesis {
+func (r *proposer) exchanged(n, x *graph.Node) *hypothesis {
 	h := unlikely(0.1, edit("qk_norm_after_rope", n, "turns first and norms then", detail{}, reads(0, x)))
 	h.edits[x] = []sim.Edit{reads(0, n.In[0])}
 	for _, y := range r.readers(x) {
@@ -163,7 +138,7 @@ func (r *run) exchanged(n, x *graph.Node) *hypothesis {
 
 // postNorms are the norm before a half of the layer at work behind it: the half reads
 // the bare stream, and what it gives is normed, before or after a norm that it has there.
-func (r *run) postNorms(n *graph.Node) []*hypothesis {
+func (r *proposer) postNorms(n *graph.Node) []*hypothesis {
 	if len(n.In) != 1 || n.Layer < 0 {
 		return nil
 	}
@@ -196,21 +171,9 @@ func (r *run) postNorms(n *graph.Node) []*hypothesis {
 	return nil
 }
 
-// normedValues is a norm of heads of values that the model does not have.
-func (r *run) normedValues(n *graph.Node) []*hypothesis {
-	var all []*hypothesis
-	if store := r.model.Store(n); store != nil && behind(store.In[1]).Op != graph.RMSNorm && store.In[1].Op == graph.View {
-		all = append(all, r.extraNorm(store.In[1], "values", func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
-			y, err := e.Value(s.In[0], rows)
-			return norm(y), err
-		}))
-	}
-	return all
-}
-
 // extraNorm is a norm without a weight somewhere in what n computes. Its epsilon is
 // the model's, or a usual one.
-func (r *run) extraNorm(n *graph.Node, what string, compute func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error)) *hypothesis {
+func (r *proposer) extraNorm(n *graph.Node, what string, compute func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error)) *hypothesis {
 	return unlikely(0.3, fitting("norm_extra", n, fit{guesses: []float64{r.eps(), 1e-6, 1e-5, 1e-12}, make: func(eps float64) *hypothesis {
 		return edit("norm_extra", n, "norms "+what+", without a weight", detail{"of": what}, func(s *sim.Spec) {
 			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
@@ -224,16 +187,6 @@ func (r *run) extraNorm(n *graph.Node, what string, compute func(e *sim.Eval, s 
 			}
 		})
 	}}))
-}
-
-// eps is the epsilon of the model's norms.
-func (r *run) eps() float64 {
-	for _, n := range r.g.Nodes {
-		if a, ok := n.Attr.(graph.NormAttr); ok {
-			return float64(a.Eps)
-		}
-	}
-	return 1e-6
 }
 
 func added(e *sim.Eval, rows []int, a, b *graph.Node) ([]float64, error) {
@@ -257,7 +210,7 @@ func both(e *sim.Eval, rows []int, a, b *graph.Node) (x, y []float64, err error)
 
 // skippedNorms are norms that are computed, as their taps show, but whose readers go on
 // with what was before the norm.
-func (r *run) skippedNorms(n *graph.Node) []*hypothesis {
+func (r *proposer) skippedNorms(n *graph.Node) []*hypothesis {
 	var all []*hypothesis
 	for _, x := range n.In {
 		x = behind(x)
@@ -275,4 +228,12 @@ func (r *run) skippedNorms(n *graph.Node) []*hypothesis {
 		all = append(all, h)
 	}
 	return all
+}
+
+// normed is a node whose result is normed besides.
+func (r *proposer) normed(n *graph.Node) *hypothesis {
+	return r.extraNorm(n, "the result", func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
+		y, err := s.Plain(e, rows)
+		return norm(y), err
+	})
 }

@@ -3,14 +3,13 @@ package diagnose
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // addHypotheses are about a bias, or about a sum with the residual stream.
-func (r *run) addHypotheses(n *graph.Node) []*hypothesis {
+func (r *proposer) addHypotheses(n *graph.Node) []*hypothesis {
 	if len(n.W) > 0 {
 		all := []*hypothesis{edit("bias_missing", n, "leaves the bias out", detail{}, passes(0))}
 		for _, x := range r.siblings(n) {
@@ -20,11 +19,11 @@ func (r *run) addHypotheses(n *graph.Node) []*hypothesis {
 		return all
 	}
 	if n.Layer < 0 {
-		return r.perLayerSum(n)
+		return perLayerSum(n)
 	}
 	branch := n.In[1]
 	missing := "residual_missing"
-	if r.isPLE(branch) {
+	if isPLE(branch) {
 		missing = "ple_missing"
 	}
 	all := []*hypothesis{
@@ -52,126 +51,7 @@ func (r *run) addHypotheses(n *graph.Node) []*hypothesis {
 	return all
 }
 
-// isPLE reports whether a value is the end of a layer's per-layer embedding.
-func (r *run) isPLE(n *graph.Node) bool {
-	return strings.HasPrefix(role(n), "post_norm") && n.Layer >= 0
-}
-
-// placesOfPLE are other places of the per-layer embedding in n's layer.
-func (r *run) placesOfPLE(n *graph.Node) []*hypothesis {
-	if n = r.sumOfPLE(n); n == nil {
-		return nil
-	}
-	gate, end := r.inLayer(n, "inp_gate"), n.In[1]
-	after := n.In[0] // the stream behind the MLP
-	if gate == nil || after.Op != graph.Add {
-		return nil
-	}
-	middle := after.In[0] // before the MLP
-	if middle.Op != graph.Add {
-		return nil
-	}
-	first := middle.In[0] // before attention
-	var all []*hypothesis
-	for _, place := range []struct {
-		what   string
-		stream *graph.Node
-	}{{"before the MLP", middle}, {"before attention", first}} {
-		h := edit("ple_position", gate, "adds the per-layer embedding "+place.what, detail{"place": place.what}, reads(0, place.stream))
-		for _, x := range r.readers(place.stream) {
-			if x.Op == graph.RMSNorm && x.Layer == n.Layer {
-				h.edits[x] = []sim.Edit{normOfSum(x, place.stream, end)}
-			}
-		}
-		if place.stream == first {
-			for _, x := range r.readers(middle) {
-				if x.Op == graph.RMSNorm {
-					h.edits[x] = []sim.Edit{normOfSum(x, middle, end)}
-				}
-			}
-		}
-		all = append(all, h)
-		plain := edit("ple_position", gate, "makes the per-layer embedding's gate from the stream "+place.what, detail{"gate": place.what}, reads(0, place.stream))
-		all = append(all, unlikely(0.1, plain))
-	}
-	return append(all, r.behindScalar(n)...)
-}
-
-// sumOfPLE is where n's layer adds the per-layer embedding, nil if it has none.
-func (r *run) sumOfPLE(n *graph.Node) *graph.Node {
-	for _, x := range r.g.Nodes {
-		if x.Layer == n.Layer && x.Op == graph.Add && len(x.In) == 2 && r.isPLE(x.In[1]) {
-			return x
-		}
-	}
-	return nil
-}
-
-// normOfSum is norm x of the sum of two values.
-func normOfSum(x, a, b *graph.Node) sim.Edit {
-	return func(s *sim.Spec) {
-		s.In = []*graph.Node{a, b}
-		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
-			y, err := added(e, rows, a, b)
-			if err != nil {
-				return nil, err
-			}
-			return s.Norm(e, y)
-		}
-	}
-}
-
-// behindScalar is the per-layer embedding added after the layer's scalar.
-func (r *run) behindScalar(n *graph.Node) []*hypothesis {
-	for _, x := range r.readers(n) {
-		if x.Op != graph.Mul {
-			continue
-		}
-		h := edit("ple_position", x, "adds the per-layer embedding after the layer's scalar", detail{"place": "after the scalar"}, func(s *sim.Spec) {
-			s.In = []*graph.Node{n.In[0], n.In[1]}
-			s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
-				y, b, err := both(e, rows, n.In[0], n.In[1])
-				if err != nil {
-					return nil, err
-				}
-				w, err := sim.Vector(s.W[0])
-				if err != nil {
-					return nil, err
-				}
-				for i := range y {
-					y[i] = y[i]*w[i%len(w)] + b[i]
-				}
-				return y, nil
-			}
-		})
-		return []*hypothesis{h, r.gateBehind(h, x)}
-	}
-	return nil
-}
-
-// gateBehind is h with the embedding's gate reading what the layer's scalar x gives.
-func (r *run) gateBehind(h *hypothesis, x *graph.Node) *hypothesis {
-	both := *h
-	both.detail = detail{"place": "after the scalar", "gate": "after the scalar"}
-	gate := r.inLayer(x, "inp_gate")
-	both.edits = sim.Edits{}.And(h.edits)
-	both.edits[gate] = []sim.Edit{func(s *sim.Spec) {
-		if w, err := sim.Vector(x.W[0]); err == nil {
-			s.Times = w[0] // the product of the scaled stream
-		}
-	}}
-	return &both
-}
-
-// perLayerSum is the sum of the token's and the context's per-layer embeddings.
-func (r *run) perLayerSum(n *graph.Node) []*hypothesis {
-	return []*hypothesis{
-		edit("ple_missing", n, "leaves the token's per-layer embedding out", detail{"lost": "token"}, passes(0)),
-		edit("ple_missing", n, "leaves the projection out of the per-layer embedding", detail{"lost": "projection"}, passes(1)),
-	}
-}
-
-func (r *run) mulHypotheses(n *graph.Node) []*hypothesis {
+func (r *proposer) mulHypotheses(n *graph.Node) []*hypothesis {
 	if len(n.W) == 0 {
 		return nil
 	}
@@ -213,14 +93,6 @@ func (r *run) mulHypotheses(n *graph.Node) []*hypothesis {
 	return all
 }
 
-// normed is a node whose result is normed besides.
-func (r *run) normed(n *graph.Node) *hypothesis {
-	return r.extraNorm(n, "the result", func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
-		y, err := s.Plain(e, rows)
-		return norm(y), err
-	})
-}
-
 // scaledDelta is start + scalar·(stream - start), In being stream and start.
 func scaledDelta(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
 	y, start, err := both(e, rows, s.In[0], s.In[1])
@@ -237,7 +109,7 @@ func scaledDelta(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
 	return y, nil
 }
 
-func (r *run) scaleHypotheses(n *graph.Node) []*hypothesis {
+func scaleHypotheses(n *graph.Node) []*hypothesis {
 	if n.Layer >= 0 {
 		return nil // of the router
 	}

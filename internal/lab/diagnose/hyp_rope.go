@@ -11,17 +11,6 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// rotations are the rope nodes of n's layer.
-func (r *run) rotations(n *graph.Node) []*graph.Node {
-	var all []*graph.Node
-	for _, x := range r.g.Nodes {
-		if x.Op == graph.RoPE && x.Layer == n.Layer {
-			all = append(all, x)
-		}
-	}
-	return all
-}
-
 // turning are rope nodes that a hypothesis is about.
 type turning struct {
 	at    *graph.Node
@@ -45,7 +34,7 @@ func (t turning) wrong(cause, computed string, d detail, change sim.Edit) *hypot
 }
 
 // ropeHypotheses are about queries and keys alike, and about each of them.
-func (r *run) ropeHypotheses(eq *equation, n *graph.Node) []*hypothesis {
+func (r *proposer) ropeHypotheses(eq *equation, n *graph.Node) []*hypothesis {
 	ropes := r.rotations(n)
 	if n != ropes[len(ropes)-1] && n != ropes[0] {
 		return nil
@@ -70,18 +59,26 @@ func (r *run) ropeHypotheses(eq *equation, n *graph.Node) []*hypothesis {
 	return all
 }
 
-func (r *run) turns(t turning) []*hypothesis {
-	freqs, dim := t.at.Attr.(graph.RoPEAttr).Freqs, t.at.Shape.Last()
+func (r *proposer) turns(t turning) []*hypothesis {
+	attr, whole := t.at.Attr.(graph.RoPEAttr), t.at.Shape.Last()
+	freqs, dim := attr.Freqs, attr.Turning(whole)
 	speeds := func(f []float64) sim.Edit { return func(s *sim.Spec) { s.Freqs = f } }
 	all := []*hypothesis{
 		t.wrong("rope_missing", "does not turn queries and keys", detail{}, speeds(nil)),
-		t.wrong("rope_style", "turns pairs (2i, 2i+1), not (i, i+d/2)", detail{"style": "interleaved"}, func(s *sim.Spec) { s.Interleaved = true }),
+		t.style(attr),
+	}
+	if attr.Magnitude != 0 {
+		all = append(all, t.wrong("rope_magnitude", fmt.Sprintf("turns without the magnitude of %.6g", attr.Magnitude), detail{"magnitude": 1.0, "right": attr.Magnitude}, func(s *sim.Spec) { s.Magnitude = 0 }))
 	}
 	if len(freqs) == 0 {
 		return all
 	}
 	base := theta(freqs, dim)
 	plain := rope.New(base, dim)
+	if dim < whole {
+		all = append(all, t.wrong("rope_partial", fmt.Sprintf("turns all %d features of a head, not %d", whole, dim), detail{"part": 1.0}, func(s *sim.Spec) { s.Freqs, s.Part = rope.New(base, whole), 0 }),
+			t.wrong("rope_partial", fmt.Sprintf("turns %d features of a head at the speeds of all %d", dim, whole), detail{"speeds": "of the whole head"}, speeds(rope.New(base, whole)[:len(freqs)])))
+	}
 	if !alike(plain, freqs) && len(freqs) == dim/2 {
 		all = append(all, t.wrong("rope_scaling", "turns without the scaling of the frequencies", detail{"scaling": "none"}, speeds(plain)), t.otherFactor(plain, freqs))
 		inverse, cause := slices.Clone(freqs), "rope_scaling" // if one factor is for all
@@ -101,9 +98,10 @@ func (r *run) turns(t turning) []*hypothesis {
 			t.wrong("rope_scaling", fmt.Sprintf("turns at 1/%g of the speed", factor), detail{"speed": 1 / factor}, speeds(times(freqs, 1/factor))))
 	}
 	for _, part := range []float64{0.25, 0.5, 0.75} {
-		turning := int(part*float64(dim)) / 2 * 2
-		all = append(all, unlikely(0.3, t.wrong("rope_partial", fmt.Sprintf("turns the first %d of %d features", turning, dim), detail{"part": part},
-			func(s *sim.Spec) { s.Freqs, s.Part = rope.New(base, turning), turning })))
+		if turning := int(part*float64(whole)) / 2 * 2; turning != dim {
+			all = append(all, unlikely(0.3, t.wrong("rope_partial", fmt.Sprintf("turns the first %d of %d features", turning, whole), detail{"part": part},
+				func(s *sim.Spec) { s.Freqs, s.Part = rope.New(base, turning), turning })))
+		}
 		if count := int(part * float64(dim/2)); count != len(freqs) {
 			some := plain
 			if count < len(freqs) {
@@ -119,6 +117,15 @@ func (r *run) turns(t turning) []*hypothesis {
 			f := rescaled(freqs, base, v, dim)
 			return t.wrong("rope_theta", fmt.Sprintf("turns by powers of %.6g, not of %.6g", v, base), detail{"theta": v, "right": base}, speeds(f))
 		}}})
+}
+
+// style is the other way to make pairs.
+func (t turning) style(a graph.RoPEAttr) *hypothesis {
+	name, computed := "interleaved", "turns pairs (2i, 2i+1), not (i, i+d/2)"
+	if a.Interleaved {
+		name, computed = "half", "turns pairs (i, i+d/2), not (2i, 2i+1)"
+	}
+	return t.wrong("rope_style", computed, detail{"style": name}, func(s *sim.Spec) { s.Interleaved = !a.Interleaved })
 }
 
 // otherFactor is a scaling by another factor than the model's: the slowest pair has all of
@@ -139,7 +146,7 @@ func (t turning) otherFactor(plain, freqs []float64) *hypothesis {
 }
 
 // otherKinds are the frequencies of the model's other kinds of layers, or as many pairs as turn there.
-func (r *run) otherKinds(t turning, freqs []float64, dim int) []*hypothesis {
+func (r *proposer) otherKinds(t turning, freqs []float64, dim int) []*hypothesis {
 	var all []*hypothesis
 	var seen [][]float64
 	for _, x := range r.g.Nodes {

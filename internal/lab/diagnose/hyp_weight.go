@@ -4,8 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/mat"
-
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/sim"
 	"github.com/karat-run/karat/internal/tensor"
@@ -15,16 +13,16 @@ import (
 type observed struct {
 	n    *graph.Node // Linear
 	bias *graph.Node // that is added before the tap, nil if none is
-	x    *mat.Dense  // [rows, columns of the weight]
-	got  *mat.Dense  // [rows, rows of the weight], less the bias
-	want *mat.Dense
+	x    *matrix     // [rows, columns of the weight]
+	got  *matrix     // [rows, rows of the weight], less the bias
+	want *matrix
 }
 
 // maxObserved bounds the rows and the features of a product that is looked into.
 const maxObserved, maxFeatures = 128, 1 << 10
 
 // observe is eq as a product alone, nil if it is not one, or holds.
-func (r *run) observe(eq *equation) (*observed, error) {
+func (r *proposer) observe(eq *equation) (*observed, error) {
 	o := &observed{n: eq.target}
 	if len(eq.target.W) > 0 && eq.target.Op == graph.Add {
 		o.n, o.bias = eq.target.In[0], eq.target
@@ -68,13 +66,13 @@ func (r *run) observe(eq *equation) (*observed, error) {
 	if len(x) < 3*k || slices.ContainsFunc(got, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
 		return nil, nil
 	}
-	o.x, o.got, o.want = mat.NewDense(len(x)/k, k, x), mat.NewDense(len(x)/k, m, got), mat.NewDense(len(x)/k, m, want)
+	o.x, o.got, o.want = wide(k, x), wide(m, got), wide(m, want)
 	return o, nil
 }
 
 // measured are hypotheses about the weight of a product that its own inputs and outputs
 // suggest: its rows or columns in another order, or each block of it with another scale and minimum.
-func (r *run) measured(eq *equation) ([]*hypothesis, error) {
+func (r *proposer) measured(eq *equation) ([]*hypothesis, error) {
 	o, err := r.observe(eq)
 	if o == nil || err != nil {
 		return nil, err
@@ -90,7 +88,7 @@ func (r *run) measured(eq *equation) ([]*hypothesis, error) {
 	if err != nil {
 		return nil, err
 	}
-	weight := mat.NewDense(o.n.W[0].Rows(), o.n.W[0].Shape.Last(), w)
+	weight := wide(o.n.W[0].Shape.Last(), w)
 	if h := columnsPermuted(o, weight); h != nil {
 		all = append(all, h)
 	}
@@ -101,13 +99,12 @@ func (r *run) measured(eq *equation) ([]*hypothesis, error) {
 }
 
 // rowsPermuted is the hypothesis that a product gives its features in another order.
-func (r *run) rowsPermuted(eq *equation, o *observed) *hypothesis {
+func (r *proposer) rowsPermuted(eq *equation, o *observed) *hypothesis {
 	cause := "weight_permuted"
 	if o.n == r.head() {
 		cause = "head_wrong"
 	}
-	rows, _ := o.got.Dims()
-	order := matching(o.got.RawMatrix().Data, o.want.RawMatrix().Data, rows, r.tolerance(eq))
+	order := matching(o.got.data, o.want.data, o.got.rows, eq.tolerance())
 	withBias := order == nil && o.bias != nil
 	if withBias { // which is in that order, too
 		order = r.withBias(eq, o)
@@ -124,20 +121,19 @@ func (r *run) rowsPermuted(eq *equation, o *observed) *hypothesis {
 }
 
 // withBias is the order in which a product's features lie together with its bias.
-func (r *run) withBias(eq *equation, o *observed) []int {
+func (r *proposer) withBias(eq *equation, o *observed) []int {
 	b, err := sim.Vector(o.bias.W[0])
 	if err != nil {
 		return nil
 	}
-	plus := func(y *mat.Dense) []float64 {
-		z := slices.Clone(y.RawMatrix().Data)
+	plus := func(y *matrix) []float64 {
+		z := slices.Clone(y.data)
 		for i := range z {
 			z[i] += b[i%len(b)]
 		}
 		return z
 	}
-	rows, _ := o.got.Dims()
-	return matching(plus(o.got), plus(o.want), rows, r.tolerance(eq))
+	return matching(plus(o.got), plus(o.want), o.got.rows, eq.tolerance())
 }
 
 // reordered is a node's features in another order.
@@ -161,17 +157,13 @@ func reordered(order []int) sim.Edit {
 // columnsPermuted is the hypothesis that a product reads its input in another order. What it
 // must have read follows from what it gave, if it gives no fewer features than it reads; what
 // it multiplied by, if there are enough rows; and else some orders are tried.
-func columnsPermuted(o *observed, weight *mat.Dense) *hypothesis {
-	n, k := o.x.Dims()
-	m, _ := weight.Dims()
+func columnsPermuted(o *observed, weight *matrix) *hypothesis {
 	var order []int
-	var z mat.Dense
-	switch {
-	case m >= k && z.Solve(weight, o.got.T()) == nil: // [k, n]
-		order = nearestColumns(z.T(), o.x)
-	case n >= k+k/8 && z.Solve(o.x, o.got) == nil: // [k, m]
-		order = nearestColumns(z.T(), weight)
-	default:
+	if read := leastSquares(weight, o.got.transpose()); read != nil { // [k, n]
+		order = nearest(read, o.x.transpose())
+	} else if by := o.multiplier(); by != nil { // [k, m]
+		order = nearest(by, weight.transpose())
+	} else {
 		order = usualOrder(o, weight)
 	}
 	if order == nil {
@@ -188,15 +180,24 @@ func columnsPermuted(o *observed, weight *mat.Dense) *hypothesis {
 	})
 }
 
+// multiplier is what the product's input must have been multiplied by to give what it gave,
+// [columns, rows of the weight]; nil if there are too few rows to tell.
+func (o *observed) multiplier() *matrix {
+	if k := o.x.cols; o.x.rows < k+k/8 {
+		return nil
+	}
+	return leastSquares(o.x, o.got)
+}
+
 // usualOrder is the one of the orders that loaders and kernels have by mistake in which a
 // product seems to read its input, nil if it is none of them: in groups of a power of two, or
 // all together, backwards, halves exchanged, or woven.
-func usualOrder(o *observed, weight *mat.Dense) []int {
-	_, k := o.x.Dims()
+func usualOrder(o *observed, weight *matrix) []int {
+	k := o.x.cols
 	if k < 4 {
 		return nil
 	}
-	x, got := o.x.RawRowView(0), mat.NewVecDense(weight.RawMatrix().Rows, o.got.RawRowView(0))
+	x, got := o.x.row(0), o.got.row(0)
 	for group := 2; ; group *= 2 {
 		if group >= k || k%group != 0 {
 			group = k
@@ -207,13 +208,12 @@ func usualOrder(o *observed, weight *mat.Dense) []int {
 			func(i int) int { return i/2 + i%2*(group/2) },
 			func(i int) int { return i%(group/2)*2 + i/(group/2) },
 		} {
-			order, read, y := make([]int, k), mat.NewVecDense(k, nil), &mat.VecDense{}
+			order, read := make([]int, k), make([]float64, k)
 			for i := range order {
 				order[i] = i/group*group + within(i%group)
-				read.SetVec(i, x[order[i]])
+				read[i] = x[order[i]]
 			}
-			y.MulVec(weight, read)
-			if y.SubVec(y, got); mat.Norm(y, 2) <= 0.1*mat.Norm(got, 2) {
+			if norm(minus(weight.times(read), got)) <= 0.1*norm(got) {
 				return order
 			}
 		}
@@ -223,21 +223,18 @@ func usualOrder(o *observed, weight *mat.Dense) []int {
 	}
 }
 
-// nearestColumns finds for each column of a the column of b that points the same way, nil
-// unless that is a permutation other than the identity.
-func nearestColumns(a, b mat.Matrix) []int {
-	_, w := a.Dims()
-	order, used, moved := make([]int, w), make([]bool, w), false
-	var products mat.Dense
-	products.Mul(a.T(), b) // [w, w]
-	norms := make([]float64, w)
-	for j := range w {
-		norms[j] = mat.Norm(mat.DenseCopyOf(b).ColView(j), 2)
+// nearest finds for each row of a the row of b that points the same way, nil unless that is
+// a permutation other than the identity.
+func nearest(a, b *matrix) []int {
+	order, used, moved := make([]int, a.rows), make([]bool, a.rows), false
+	norms := make([]float64, b.rows)
+	for j := range norms {
+		norms[j] = norm(b.row(j))
 	}
-	for i := range w {
-		best := 0
-		for j := range w {
-			if products.At(i, j)*norms[best] > products.At(i, best)*norms[j] {
+	for i := range order {
+		best, products := 0, b.times(a.row(i))
+		for j, p := range products {
+			if p*norms[best] > products[best]*norms[j] {
 				best = j
 			}
 		}
@@ -257,9 +254,8 @@ func nearestColumns(a, b mat.Matrix) []int {
 // and another minimum: w is read as s·w + o, and every row of the product is the sum of
 // what its blocks give. Both are fitted, for each row by itself if there are many more
 // positions than it has blocks, else for all rows by a block's place in its superblock.
-func blocksScaled(o *observed, weight *mat.Dense) *hypothesis {
-	n, k := o.x.Dims()
-	m, _ := weight.Dims()
+func blocksScaled(o *observed, weight *matrix) *hypothesis {
+	n, k, m := o.x.rows, o.x.cols, weight.rows
 	size := gcd(k, 32)
 	if d := o.n.W[0].DType; d == tensor.Q2_K || d == tensor.Q3_K || d == tensor.Q6_K {
 		size = 16
@@ -280,7 +276,7 @@ func blocksScaled(o *observed, weight *mat.Dense) *hypothesis {
 		for i := first; i < first+together; i++ {
 			for c := range k {
 				at := place(i, c)
-				fitted = append(fitted, s[at]*weight.At(i, c)+s[places+at])
+				fitted = append(fitted, s[at]*weight.row(i)[c]+s[places+at])
 			}
 		}
 	}
@@ -294,33 +290,28 @@ const superblock = 256
 
 // fitBlocks are the scales of places, and then the offsets, under which some rows of a
 // weight give what was observed; nil if there are none, or one would not be read at all.
-func fitBlocks(o *observed, weight *mat.Dense, first, rows, places int, place func(i, c int) int) []float64 {
-	n, _ := o.x.Dims()
+func fitBlocks(o *observed, weight *matrix, first, rows, places int, place func(i, c int) int) []float64 {
+	n := o.x.rows
 	if n*rows < 4*places {
 		return nil
 	}
-	terms, got := mat.NewDense(n*rows, 2*places, nil), mat.NewVecDense(n*rows, nil)
+	terms, got := newMatrix(n*rows, 2*places), make([]float64, n*rows)
 	for r := range rows {
 		for t := range n {
-			row := terms.RawRowView(r*n + t)
-			for c, x := range o.x.RawRowView(t) {
+			row := terms.row(r*n + t)
+			for c, x := range o.x.row(t) {
 				at := place(first+r, c)
-				row[at] += x * weight.At(first+r, c)
+				row[at] += x * weight.row(first + r)[c]
 				row[places+at] += x
 			}
-			got.SetVec(r*n+t, o.got.At(t, first+r))
+			got[r*n+t] = o.got.row(t)[first+r]
 		}
 	}
-	var s mat.VecDense
-	if err := s.SolveVec(terms, got); err != nil {
+	s := solve(terms, got)
+	if s == nil || slices.ContainsFunc(s[:places], func(scale float64) bool { return math.Abs(scale) < 1e-2 }) {
 		return nil
 	}
-	for _, scale := range s.RawVector().Data[:places] {
-		if math.Abs(scale) < 1e-2 {
-			return nil
-		}
-	}
-	return s.RawVector().Data
+	return s
 }
 
 func gcd(a, b int) int {

@@ -16,7 +16,7 @@ import (
 )
 
 // begun is a diagnosis of a right engine's dump, up to its equations.
-func begun(t *testing.T) *run {
+func begun(t *testing.T) probing {
 	t.Helper()
 	m, err := checkpoint.Open(golden.Model(t, "tiny-qwen3"))
 	if err != nil {
@@ -28,7 +28,7 @@ func begun(t *testing.T) *run {
 		t.Fatal(err)
 	}
 	p := &lab.Prompt{IDs: []int32{1, 2, 3, 4}}
-	recorder, err := lab.NewRecorder(g, ref.Backend{}, len(p.IDs), len(p.IDs))
+	recorder, err := lab.NewRecorder(t.Context(), g, ref.Backend{}, len(p.IDs), len(p.IDs))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,8 +36,9 @@ func begun(t *testing.T) *run {
 	if err := recorder.Record(t.Context(), p, true); err != nil {
 		t.Fatal(err)
 	}
-	r := newRun(t.Context(), Options{Graph: g, Dump: &lab.Record{Names: lab.NamesHF, Prompts: []*lab.Prompt{p}}})
-	for _, stage := range []func() error{r.place, r.infer, func() error { return r.check(r.eqs) }} {
+	s := newSubject(t.Context(), Options{Graph: g, Dump: &lab.Record{Names: lab.NamesHF, Prompts: []*lab.Prompt{p}}})
+	r := probing{&measurement{subject: s}}
+	for _, stage := range []func() error{placement{s}.place, func() error { r.begin(); return nil }, classifier(r).infer, func() error { return r.check(r.eqs) }} {
 		if err := stage(); err != nil {
 			t.Fatal(err)
 		}

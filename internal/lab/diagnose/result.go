@@ -1,6 +1,8 @@
 package diagnose
 
-import "github.com/karat-run/karat/internal/lab"
+import (
+	"github.com/karat-run/karat/internal/lab"
+)
 
 // Verdict is what a dump comes down to.
 type Verdict string
@@ -113,6 +115,7 @@ type Logits struct {
 	Top1       lab.Number      `json:"top1"`
 	Top10      lab.Number      `json:"top10"`
 	ByPosition []lab.Number    `json:"by_position"` // KL before
+	Positions  []int           `json:"positions"`   // of ByPosition: those that the dump kept
 	Engine     []Token         `json:"engine"`      // the likeliest at the last position
 	Reference  []Token         `json:"reference"`
 	Scatter    [][2]lab.Number `json:"scatter"` // reference, engine; some of the last position's logits

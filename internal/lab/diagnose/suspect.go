@@ -1,19 +1,22 @@
 package diagnose
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
-
-	"gonum.org/v1/gonum/mat"
+	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/sim"
 )
 
+// locator says where a fault is that nothing explains.
+type locator struct{ *measurement }
+
 // suspect is the node of eq's span where a fault without a name most likely is: one that
 // open equations have in common, or the last one that is not also in an equation that holds.
-func (r *run) suspect(eq *equation) *graph.Node {
+func (r locator) suspect(eq *equation) *graph.Node {
 	holds := func(n *graph.Node) bool {
 		return slices.ContainsFunc(r.byNode[n], func(x *equation) bool { return !x.flagged() })
 	}
@@ -56,7 +59,7 @@ func (r *run) suspect(eq *equation) *graph.Node {
 
 // common reports whether n, a sum without a tap, explains by itself all open equations that
 // it is in: with the value that follows from the engine's next sum, the others hold, or nearly so.
-func (r *run) common(n *graph.Node) bool {
+func (r locator) common(n *graph.Node) bool {
 	if n.Op != graph.Add || len(r.byNode[n]) < 2 {
 		return false
 	}
@@ -83,7 +86,7 @@ func (r *run) common(n *graph.Node) bool {
 
 // summand is a row of n as it follows from eq's target, a sum of n and another value, which
 // may be scaled; nil if it is not that.
-func (r *run) summand(eq *equation, p *prompt, row int, n *graph.Node) []float64 {
+func (r locator) summand(eq *equation, p *prompt, row int, n *graph.Node) []float64 {
 	t, scale := eq.target, 1.0
 	if t.Op == graph.Mul && len(t.In) == 1 && len(t.W) == 1 && t.W[0].Shape.Size() == 1 {
 		if w, err := sim.Vector(t.W[0]); err == nil && w[0] != 0 {
@@ -121,7 +124,7 @@ func (o oneRow) Rows() (first, n int)      { return o.row, 1 }
 func (o oneRow) Read(dst []float64, _ int) { copy(dst, o.value) }
 
 // branchScaled reports whether eq's target is a sum of sum's two inputs, each by a factor of its own.
-func (r *run) branchScaled(eq *equation, sum *graph.Node) bool {
+func (r locator) branchScaled(eq *equation, sum *graph.Node) bool {
 	var terms, got []float64
 	for i, p := range r.prompts {
 		rows := eq.rows(i)
@@ -134,18 +137,14 @@ func (r *run) branchScaled(eq *equation, sum *graph.Node) bool {
 		}
 		got = append(got, p.read(eq.target, rows)...)
 	}
-	var s mat.VecDense
-	y := mat.NewVecDense(len(got), got)
-	x := mat.NewDense(len(got), 2, terms)
-	if s.SolveVec(x, y) != nil || math.Abs(s.AtVec(0)/s.AtVec(1)-1) < 1e-3 {
-		return false
-	}
-	return r.fits(eq, x, &s, y)
+	x := wide(2, terms)
+	s := solve(x, got)
+	return s != nil && !(math.Abs(s[0]/s[1]-1) < 1e-3) && fits(eq, x, s, got)
 }
 
 // givenBy reports whether eq's target, a product, is one of something: it has more features
 // than it reads, and the engine's have no part that no input could give.
-func (r *run) givenBy(eq *equation, n *graph.Node) bool {
+func (r locator) givenBy(eq *equation, n *graph.Node) bool {
 	m, k := n.W[0].Rows(), n.W[0].Shape.Last()
 	if m < k+k/4 || m > maxFeatures || eq.target != n {
 		return false
@@ -154,11 +153,10 @@ func (r *run) givenBy(eq *equation, n *graph.Node) bool {
 	if err != nil {
 		return false
 	}
-	weight := mat.NewDense(m, k, w)
+	weight := wide(k, w)
 	for _, x := range eq.errors {
-		y := mat.NewVecDense(m, r.prompts[x.prompt].read(n, []int{x.row}))
-		var s mat.VecDense
-		if s.SolveVec(weight, y) != nil || !r.fits(eq, weight, &s, y) {
+		y := r.prompts[x.prompt].read(n, []int{x.row})
+		if s := solve(weight, y); s == nil || !fits(eq, weight, s, y) {
 			return false
 		}
 	}
@@ -166,22 +164,8 @@ func (r *run) givenBy(eq *equation, n *graph.Node) bool {
 }
 
 // fits reports whether x·s is y, up to some times the floors.
-func (r *run) fits(eq *equation, x *mat.Dense, s, y *mat.VecDense) bool {
-	var rest mat.VecDense
-	rest.MulVec(x, s)
-	rest.SubVec(&rest, y)
-	return mat.Norm(&rest, 2) <= 4*excess*worst(eq.errors).floor*mat.Norm(y, 2)
-}
-
-// rows are those of a prompt at which eq is measured.
-func (eq *equation) rows(prompt int) []int {
-	var rows []int
-	for _, x := range eq.errors {
-		if x.prompt == prompt {
-			rows = append(rows, x.row)
-		}
-	}
-	return rows
+func fits(eq *equation, x *matrix, s, y []float64) bool {
+	return norm(minus(x.times(s), y)) <= 4*excess*worst(eq.errors).floor*norm(y)
 }
 
 // maxExperts bounds the experts that are all run to find who was asked.
@@ -189,7 +173,7 @@ const maxExperts = 64
 
 // routedOtherwise reports whether what the experts give is a sum of what each of them should
 // give by other weights than the router's, and not by a factor for each expert.
-func (r *run) routedOtherwise(eq *equation, n *graph.Node) bool {
+func (r locator) routedOtherwise(eq *equation, n *graph.Node) bool {
 	route, count, width := n.In[1], n.W[0].Shape[0], n.Shape.Size()
 	if count > maxExperts || eq.target != n {
 		return false
@@ -218,25 +202,107 @@ func (r *run) routedOtherwise(eq *equation, n *graph.Node) bool {
 		}
 		got := p.read(n, rows)
 		for t := range rows {
-			x, y := mat.NewDense(width, count, nil), mat.NewVecDense(width, got[t*width:(t+1)*width])
+			x, y := newMatrix(width, count), got[t*width:(t+1)*width]
 			for e := range each {
-				x.SetCol(e, each[e][t*width:(t+1)*width])
+				x.setColumn(e, each[e][t*width:(t+1)*width])
 			}
-			var s mat.VecDense
-			if s.SolveVec(x, y) != nil || !r.fits(eq, x, &s, y) {
+			s := solve(x, y)
+			if s == nil || !fits(eq, x, s, y) {
 				return false
 			}
 			w := weights[t*route.Shape.Size() : (t+1)*route.Shape.Size()]
 			for j := 0; j < len(w); j += 2 {
-				e, is := int(w[j]), s.AtVec(int(w[j]))/w[j+1]
+				e, is := int(w[j]), s[int(w[j])]/w[j+1]
 				if factors[e] == 0 {
 					factors[e] = is
 				}
 				sums = max(sums, math.Abs(is-factors[e]))
-				s.SetVec(e, 0)
+				s[e] = 0
 			}
-			sums = max(sums, mat.Norm(&s, 2)) // experts that were not chosen
+			sums = max(sums, norm(s)) // experts that were not chosen
 		}
 	}
 	return sums > 1e-2
+}
+
+// where is the rows and features at which an equation fails, if not at all.
+func (r locator) where(eq *equation) string {
+	var first, last, bad int
+	for i, x := range eq.errors {
+		if x.ratio() > excess {
+			if bad == 0 {
+				first = x.row
+			}
+			bad, last = bad+1, eq.errors[i].row
+		}
+	}
+	s := fmt.Sprintf(" at %d of %d positions", bad, len(eq.errors))
+	if bad < len(eq.errors) {
+		s += fmt.Sprintf(", from %d to %d", first, last)
+	}
+	if slices.ContainsFunc(eq.errors, func(x rowError) bool { return math.IsNaN(x.residual - x.residual) }) {
+		s += ", with NaN or infinities"
+	}
+	return s + r.features(eq)
+}
+
+// wrongHeads lists the heads of attention that are wrong at any row, "" if all are: what is wrong
+// in other heads is another fault.
+func (r locator) wrongHeads(eq *equation) string {
+	if eq.target.Op != graph.Attention {
+		return ""
+	}
+	count := eq.target.In[0].Shape[0]
+	dim := eq.target.Shape.Size() / count
+	wrong := make([]bool, count)
+	for _, x := range eq.errors {
+		p := r.prompts[x.prompt]
+		want, err := p.center.Compute(eq.target, []int{x.row})
+		if err != nil || x.ratio() <= excess {
+			continue
+		}
+		limit, got := excess*x.floor*norm(want), p.read(eq.target, []int{x.row})
+		for h := range wrong {
+			wrong[h] = wrong[h] || !(norm(minus(got[h*dim:(h+1)*dim], want[h*dim:(h+1)*dim])) <= limit)
+		}
+	}
+	var heads []string
+	for h, bad := range wrong {
+		if bad {
+			heads = append(heads, fmt.Sprint(h))
+		}
+	}
+	if len(heads) == count {
+		return ""
+	}
+	return strings.Join(heads, ", ")
+}
+
+// features is which features of an equation's target are wrong, if few are.
+func (r locator) features(eq *equation) string {
+	w := worst(eq.errors)
+	p, n := r.prompts[w.prompt], eq.target
+	want, err := p.center.Compute(n, []int{w.row})
+	if err != nil {
+		return ""
+	}
+	got := p.read(n, []int{w.row})
+	var norm float64
+	for _, v := range want {
+		norm += v * v
+	}
+	limit := excess * w.floor * math.Sqrt(norm)
+	var bad []int
+	for i := range got {
+		if math.Abs(got[i]-want[i]) > limit {
+			bad = append(bad, i)
+		}
+	}
+	if len(bad) == 0 || len(bad) > len(got)/2 {
+		return ""
+	}
+	if len(bad) == 1 {
+		return fmt.Sprintf(", in feature %d alone", bad[0])
+	}
+	return fmt.Sprintf(", in %d of %d features (%d to %d)", len(bad), len(got), bad[0], bad[len(bad)-1])
 }

@@ -41,10 +41,17 @@ func (p *plan) attend(n *graph.Node) *attend {
 
 func (a *attend) kernel(c *ref.Call) ([]float64, error) {
 	attr, heads := c.Node.Attr.(graph.AttentionAttr), c.Node.In[0].Shape[0]
-	d := attr.KV.Dim
-	y := make([]float64, len(c.In[0]))
+	d, wide := attr.KV.Dim, attr.KV.Values()
+	var sinks []float64
+	if len(c.Node.W) > 0 {
+		var err error
+		if sinks, err = widen(c.Node.W[0]); err != nil {
+			return nil, err
+		}
+	}
+	y := make([]float64, len(c.Step.Pos)*heads*wide)
 	for t := range c.Step.Pos {
-		positions := a.seen(c.Step, t, attr.KV.Window)
+		positions := a.seen(c.Step, t, attr)
 		scores := make([][]float64, heads)
 		for h := range heads {
 			q := c.In[0][(t*heads+h)*d:][:d]
@@ -54,23 +61,27 @@ func (a *attend) kernel(c *ref.Call) ([]float64, error) {
 				for j, x := range key {
 					s += q[j] * x
 				}
-				scores[h] = append(scores[h], s*attr.Scale)
+				s *= attr.Scale
+				if attr.Cap > 0 {
+					s = attr.Cap * math.Tanh(s/attr.Cap)
+				}
+				scores[h] = append(scores[h], s)
 			}
 		}
-		a.weigh(scores)
+		a.weigh(scores, sinks)
 		for h := range heads {
-			out := y[(t*heads+h)*d:][:d]
+			out := y[(t*heads+h)*wide:][:wide]
 			for i, pos := range positions {
 				if a.lost != nil && a.lost(pos) {
 					continue
 				}
-				for j, x := range a.fetch(c, attr.KV, t, pos, a.group(h, heads, attr.KV.Heads), !a.kAsV) {
+				for j, x := range a.fetch(c, attr.KV, t, pos, a.group(h, heads, attr.KV.Heads), !a.kAsV)[:wide] {
 					out[j] += scores[h][i] * x
 				}
 			}
 		}
 		if a.rows != nil {
-			a.rows(y[t*heads*d:][:heads*d], heads, d, c.Step.Pos[t])
+			a.rows(y[t*heads*wide:][:heads*wide], heads, wide, c.Step.Pos[t])
 		}
 	}
 	return y, nil
@@ -84,12 +95,9 @@ func (a *attend) group(h, heads, kvHeads int) int {
 }
 
 // seen are the positions that row t sees.
-func (a *attend) seen(s *backend.Step, t, window int) (list []int) {
+func (a *attend) seen(s *backend.Step, t int, attr graph.AttentionAttr) (list []int) {
 	pos := int(s.Pos[t])
-	first, last := 0, pos
-	if window > 0 {
-		first = max(0, pos-window+1)
-	}
+	first, last := attr.KV.Oldest(pos), attr.Newest(pos, s.Seqs[t].Len())
 	start, end := pos, pos // of the step's part of the sequence
 	for r, q := range s.Seqs {
 		if q == s.Seqs[t] {
@@ -123,19 +131,23 @@ func (a *attend) fetch(c *ref.Call, kv *graph.KV, row, pos, g int, value bool) [
 	if a.from != nil {
 		from = a.from
 	}
-	size, width := kv.Heads*kv.Dim, from.Heads*from.Dim
-	v := make([]float64, kv.Dim)
+	dim, theirs := kv.Dim, from.Dim
+	if value {
+		dim, theirs = kv.Values(), from.Values()
+	}
+	size, width := kv.Heads*dim, from.Heads*theirs
+	v := make([]float64, dim)
 	switch {
 	case a.flat:
 		for j := range v {
-			at := pos*size + g*kv.Dim + j
+			at := pos*size + g*dim + j
 			if all := read(from, row, at/width); all != nil {
 				v[j] = all[at%width]
 			}
 		}
 	default:
 		if all := read(from, row, pos); all != nil {
-			copy(v, all[g%from.Heads*from.Dim:][:from.Dim])
+			copy(v, all[g%from.Heads*theirs:][:theirs])
 		}
 	}
 	if a.rescale != nil && !value {
@@ -145,7 +157,7 @@ func (a *attend) fetch(c *ref.Call, kv *graph.KV, row, pos, g int, value bool) [
 }
 
 // weigh makes weights of one row's scores [heads][positions].
-func (a *attend) weigh(scores [][]float64) {
+func (a *attend) weigh(scores [][]float64, sinks []float64) {
 	if a.axis == "heads" {
 		for i := range scores[0] {
 			column := make([]float64, len(scores))
@@ -159,11 +171,14 @@ func (a *attend) weigh(scores [][]float64) {
 		}
 		return
 	}
-	sink := 0.0
-	if a.axis == "sink" {
-		sink = 1
-	}
-	for _, s := range scores {
+	for h, s := range scores {
+		sink := 0.0
+		if sinks != nil {
+			sink = math.Exp(sinks[h])
+		}
+		if a.axis == "sink" {
+			sink = 1
+		}
 		softmax(s, sink)
 	}
 }
@@ -201,6 +216,9 @@ var attentionSpecs = []*spec{
 		return fmt.Sprintf("head h reads h mod %d", kvHeads), nil
 	})},
 	{id: "k_as_v", pick: ops(graph.Attention), apply: plain(func(p *plan, n *graph.Node) (string, error) {
+		if kv := n.Attr.(graph.AttentionAttr).KV; kv.Latent || kv.Values() != kv.Dim {
+			return "", errors.New("keys and values differ in size")
+		}
 		p.attend(n).kAsV = true
 		return "keys are read as values", nil
 	})},
@@ -220,7 +238,9 @@ var attentionSpecs = []*spec{
 	})},
 }
 
-var sliding = having(graph.Attention, func(_ *plan, n *graph.Node) bool { return window(n) > 0 })
+var sliding = having(graph.Attention, func(_ *plan, n *graph.Node) bool {
+	return window(n) > 0 && !n.Attr.(graph.AttentionAttr).KV.Chunked
+})
 
 // see gives an Attention another window.
 func (p *plan) see(n *graph.Node, positions int) error {
@@ -293,9 +313,10 @@ func layerPattern(p *plan, n *graph.Node) (string, error) {
 	}
 	theirs := other.of(graph.RoPE)
 	for i, r := range p.layers[n.Layer+1].of(graph.RoPE) {
-		f := p.freqs[theirs[min(i, len(theirs)-1)]]
-		if !slices.Equal(f, r.Attr.(graph.RoPEAttr).Freqs) {
-			r.Attr = graph.RoPEAttr{Freqs: f}
+		f, a := p.freqs[theirs[min(i, len(theirs)-1)]], r.Attr.(graph.RoPEAttr)
+		if !slices.Equal(f, a.Freqs) {
+			a.Freqs = f
+			r.Attr = a
 			p.touch(r)
 		}
 	}
@@ -303,6 +324,11 @@ func layerPattern(p *plan, n *graph.Node) (string, error) {
 }
 
 func mask(p *plan, n *graph.Node, value string) (string, error) {
+	if a := n.Attr.(graph.AttentionAttr); a.Bidirectional && value == "" {
+		a.Bidirectional = false
+		n.Attr = a
+		return "later positions are hidden", nil
+	}
 	details := map[string]string{"future": "the next position is seen, too", "none": "all of the step's positions are seen",
 		"self": "a query does not see its own position"}
 	if value == "" {

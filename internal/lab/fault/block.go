@@ -2,6 +2,7 @@ package fault
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -18,6 +19,10 @@ var activations = map[string]func(float64) float64{
 	"gelu_erf":   func(v float64) float64 { return v / 2 * (1 + math.Erf(v/math.Sqrt2)) },
 	"gelu_quick": func(v float64) float64 { return v / (1 + math.Exp(-1.702*v)) },
 	"relu":       func(v float64) float64 { return max(v, 0) },
+
+	"relu_squared": func(v float64) float64 { return max(v, 0) * max(v, 0) },
+	"sigmoid":      func(v float64) float64 { return 1 / (1 + math.Exp(-v)) },
+	"tanh":         math.Tanh,
 }
 
 // mix is how a GLU, an Act or an Experts mixes gate and up otherwise than recorded.
@@ -25,13 +30,16 @@ type mix struct {
 	act     func(float64) float64
 	swapped bool
 	join    func(act, up float64) float64 // act·up if nil
+	limits  graph.ActAttr                 // but for its Act
+	weights map[*graph.Weight]map[int][]float64
 }
 
 // mix is n's, whose kernel reads it.
 func (p *plan) mix(n *graph.Node) *mix {
 	m := p.mixes[n]
 	if m == nil {
-		m = &mix{act: activations[n.Attr.(graph.ActAttr).Act.String()]}
+		a, _ := n.Activates()
+		m = &mix{act: activations[a.Act.String()], limits: a}
 		p.mixes[n] = m
 		p.kernels[n] = m.kernel
 	}
@@ -42,10 +50,16 @@ func (m *mix) one(gate, up float64) float64 {
 	if m.swapped {
 		gate, up = up, gate
 	}
-	if m.join != nil {
-		return m.join(m.act(gate), up)
+	l := m.limits
+	if l.Limit > 0 {
+		gate, up = min(gate, l.Limit), max(-l.Limit, min(up, l.Limit))
 	}
-	return m.act(gate) * up
+	alpha := cmp.Or(l.Alpha, 1)
+	gate, up = alpha*gate, up+l.Plus
+	if m.join != nil {
+		return m.join(m.act(gate)/alpha, up)
+	}
+	return m.act(gate) / alpha * up
 }
 
 func (m *mix) kernel(c *ref.Call) ([]float64, error) {
@@ -66,8 +80,8 @@ func (m *mix) kernel(c *ref.Call) ([]float64, error) {
 // experts sums the routed MLPs of each row by weight.
 func (m *mix) experts(c *ref.Call) ([]float64, error) {
 	n := c.Node
-	d, ff, k := n.Shape.Size(), n.W[1].Shape[2], n.In[1].Shape[0]
-	gateUp, down := map[int][]float64{}, map[int][]float64{}
+	attr, _ := n.Attr.(graph.ExpertsAttr)
+	d, k := n.Shape.Size(), n.In[1].Shape[0]
 	y := make([]float64, len(c.In[0]))
 	for t := range len(y) / d {
 		for j := range k {
@@ -75,24 +89,84 @@ func (m *mix) experts(c *ref.Call) ([]float64, error) {
 			if e < 0 || e >= n.W[0].Shape[0] {
 				return nil, fmt.Errorf("row %d is routed to expert %d of %d", t, e, n.W[0].Shape[0])
 			}
-			if gateUp[e] == nil {
-				var errs [2]error
-				gateUp[e], errs[0] = widen(n.W[0].Matrix(e))
-				down[e], errs[1] = widen(n.W[1].Matrix(e))
-				if err := errors.Join(errs[:]...); err != nil {
-					return nil, err
+			x := slices.Clone(c.In[0][t*d:][:d])
+			if attr.OnInput {
+				for i := range x {
+					x[i] *= weight
 				}
+				weight = 1
 			}
-			h := product(c.In[0][t*d:][:d], gateUp[e])
-			for i := range ff {
-				h[i] = m.one(h[i], h[ff+i])
+			out, err := m.expert(n, attr, e, x)
+			if err != nil {
+				return nil, err
 			}
-			for i, v := range product(h[:ff], down[e]) {
+			for i, v := range out {
 				y[t*d+i] += weight * v
 			}
 		}
 	}
 	return y, nil
+}
+
+// expert is what expert e makes of x.
+func (m *mix) expert(n *graph.Node, attr graph.ExpertsAttr, e int, x []float64) ([]float64, error) {
+	matrices, biases := n.ExpertWeights()
+	last := len(matrices) - 1
+	times := func(i int, x []float64) ([]float64, error) {
+		w, err := m.weight(matrices[i], e)
+		if err != nil {
+			return nil, err
+		}
+		y := product(x, w)
+		if attr.Biased {
+			b, err := m.weight(biases[i], e)
+			if err != nil {
+				return nil, err
+			}
+			for j, v := range b {
+				y[j] += v
+			}
+		}
+		return y, nil
+	}
+	h, err := times(0, x)
+	if err != nil {
+		return nil, err
+	}
+	inner := make([]float64, matrices[last].Shape[2])
+	up := h[len(h)-len(inner):]
+	if attr.Form == graph.Apart {
+		if up, err = times(1, x); err != nil {
+			return nil, err
+		}
+	}
+	for i := range inner {
+		switch attr.Form {
+		case graph.Ungated:
+			inner[i] = m.act(h[i])
+		case graph.Interleaved:
+			inner[i] = m.one(h[2*i], h[2*i+1])
+		default:
+			inner[i] = m.one(h[i], up[i])
+		}
+	}
+	return times(last, inner)
+}
+
+// weight is expert e's part of w.
+func (m *mix) weight(w *graph.Weight, e int) ([]float64, error) {
+	if m.weights == nil {
+		m.weights = map[*graph.Weight]map[int][]float64{}
+	}
+	if m.weights[w] == nil {
+		m.weights[w] = map[int][]float64{}
+	}
+	if v := m.weights[w][e]; v != nil {
+		return v, nil
+	}
+	v, err := widen(w.Matrix(e))
+	m.weights[w][e] = v
+	return v, err
 }
 
 // product is w·x for w [n, len(x)].
@@ -137,7 +211,7 @@ var blockSpecs = []*spec{
 	})},
 	{id: "activation", one: true, pick: gates, apply: otherActivation, values: []string{"gelu_erf", "relu"}},
 	{id: "gate_up_swapped", one: true, pick: gates, apply: plain(func(p *plan, n *graph.Node) (string, error) {
-		if n.Op == graph.Act {
+		if a, _ := n.Attr.(graph.ExpertsAttr); n.Op == graph.Act || a.Form == graph.Ungated {
 			return "", errors.New("it has no up")
 		}
 		p.mix(n).swapped = true
@@ -190,7 +264,8 @@ func residualOrder(p *plan, n *graph.Node) (string, error) {
 }
 
 func otherActivation(p *plan, n *graph.Node, value string) (string, error) {
-	right := n.Attr.(graph.ActAttr).Act
+	attr, _ := n.Activates()
+	right := attr.Act
 	if value == "" {
 		value = "silu"
 		if right == graph.SiLU {
@@ -199,7 +274,7 @@ func otherActivation(p *plan, n *graph.Node, value string) (string, error) {
 	}
 	switch {
 	case activations[value] == nil:
-		return "", odd(value, "silu", "gelu_tanh", "gelu_erf", "gelu_quick", "relu")
+		return "", odd(value, "silu", "gelu_tanh", "gelu_erf", "gelu_quick", "relu", "relu_squared", "sigmoid", "tanh")
 	case value == right.String():
 		return "", same("the activation is " + value)
 	}

@@ -1,7 +1,6 @@
-// Package fault builds mistakes into an engine: it rewrites a copy of a recorded
-// graph, and says by kernels of package ref what no attribute can say. What runs
-// it is an engine with a bug, whose record a diagnosis can be tried on. It shares
-// nothing with the code that names causes.
+// Package fault builds mistakes into an engine, to test the diagnosis on its record.
+// It rewrites a copy of a recorded graph; a mistake that no attribute can express is
+// a kernel of package ref. The package shares nothing with the code that names causes.
 package fault
 
 import (
@@ -17,7 +16,7 @@ import (
 
 // Fault is one mistake, written ID[:WHERE][=VALUE][@LAYERS].
 type Fault struct {
-	ID     string // a cause's ID; x_... for what is on no list, same_... for what is no mistake
+	ID     string // a cause's ID; x_... for a fault on no list, same_... for an equal function
 	Where  string // names of nodes without their layer, joined by +; "" for the usual ones
 	Value  string // a number or a word; "" for the usual one
 	Layers string // "" and all: all layers that can have it; full, sliding, shared, moe, outside; or 0,2-3

@@ -47,7 +47,7 @@ type same string
 
 func (s same) Error() string { return "would change nothing: " + string(s) }
 
-var table = slices.Concat(weightSpecs, normSpecs, ropeSpecs, attentionSpecs, blockSpecs, routeSpecs, strangeSpecs, sameSpecs)
+var table = slices.Concat(weightSpecs, normSpecs, ropeSpecs, attentionSpecs, blockSpecs, routeSpecs, vectorSpecs, attributeSpecs, strangeSpecs, sameSpecs)
 
 func find(id string) *spec {
 	for _, s := range table {
@@ -218,7 +218,8 @@ func (p *plan) narrowest() int {
 // opName is an operation as reports spell it: rms_norm is RMSNorm.
 func opName(o graph.Op) string {
 	return [...]string{"Embed", "Linear", "RMSNorm", "RoPE", "StoreKV", "Attention", "Add", "Mul",
-		"Scale", "GLU", "Act", "Softcap", "Rows", "View", "Route", "Experts"}[o]
+		"Scale", "GLU", "Act", "Softcap", "Rows", "View", "Route", "Experts", "LayerNorm", "L2Norm", "Concat", "Slice", "EmbedPos", "ScalePos", "Pool", "HeadLinear",
+		"Conv", "SSMScan", "DeltaScan"}[o]
 }
 
 // Applicable lists every fault that an engine of the model can have: with each

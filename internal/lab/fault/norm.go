@@ -26,7 +26,7 @@ func odd(value string, words ...string) error {
 	if len(words) == 0 {
 		return fmt.Errorf("value %q: it takes none", value)
 	}
-	return fmt.Errorf("value %q, possible are %q", value, words)
+	return fmt.Errorf("value %q, want %q", value, words)
 }
 
 // plain is for faults without a value.
@@ -146,7 +146,7 @@ func unnormed(l *layer) (list []*graph.Node) {
 		}
 	}
 	if s := l.first(graph.StoreKV); s != nil {
-		add(s.In[1])
+		add(s.In[len(s.In)-1])
 	}
 	for _, r := range l.of(graph.RoPE) {
 		add(r.In[0])
@@ -175,7 +175,7 @@ func normExtra(p *plan, n *graph.Node) (string, error) {
 		}
 	}
 	norm := p.insert(n, graph.RMSNorm, attr)
-	if local(n) == "out" { // what is seen of a layer is what the next one reads
+	if local(n) == "out" { // a layer's tapped output is the next layer's input
 		n.Name, norm.Name, n.HF, norm.HF = norm.Name, n.Name, "", n.HF
 	}
 	p.touch(norm)

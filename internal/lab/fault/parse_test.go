@@ -67,7 +67,7 @@ func TestRefused(t *testing.T) {
 		{g: llama, fault: "same_rope_offset@1", want: ""},
 		{g: llama, fault: "same_rope_offset:attn_q_rope@1", want: "rope_position"},
 		{g: llama, fault: "activation=silu", want: "the activation is silu", same: true},
-		{g: llama, fault: "activation=tanh", want: "possible are"},
+		{g: llama, fault: "activation=mish", want: `value "mish", want `},
 		{g: llama, fault: "weight_layout:attn_q@1", want: "no operation"},
 		{g: llama, fault: "weight_scale=min@1", want: "has no minimum", same: true},
 		{g: llama, fault: "probe_rows", want: "no fault of the engine"},

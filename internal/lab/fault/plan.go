@@ -62,7 +62,8 @@ func newPlan(g *graph.Graph) *plan {
 		case graph.AttentionAttr:
 			kv := *a.KV
 			p.windows[&c] = kv.Window
-			c.Attr = graph.AttentionAttr{KV: &kv, Scale: a.Scale}
+			a.KV = &kv
+			c.Attr = a
 		}
 		copies[n], p.weights[&c] = &c, n.W
 		p.nodes = append(p.nodes, &c)

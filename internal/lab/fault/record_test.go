@@ -15,7 +15,7 @@ import (
 // recorded is two prompts with taps, and one without.
 func recorded(t *testing.T, g *graph.Graph) []*lab.Prompt {
 	t.Helper()
-	r, err := lab.NewRecorder(g, ref.Backend{Threads: 1}, 16, 1)
+	r, err := lab.NewRecorder(t.Context(), g, ref.Backend{Threads: 1}, 16, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,10 +13,10 @@ import (
 
 // turn is how a RoPE turns otherwise than recorded.
 type turn struct {
-	interleaved bool // pairs (2i, 2i+1)
-	reversed    bool // frequencies in the reverse order
-	shift       int  // added to the position
-	wrap        int  // positions begin again after so many; 0 for never
+	otherPairs bool // (2i, 2i+1) for (i, i+half), or the reverse
+	reversed   bool // frequencies in the reverse order
+	shift      int  // added to the position
+	wrap       int  // positions begin again after so many; 0 for never
 }
 
 // turn is n's, whose kernel reads it.
@@ -32,7 +32,9 @@ func (p *plan) turn(n *graph.Node) *turn {
 
 func (t *turn) kernel(c *ref.Call) ([]float64, error) {
 	n := c.Node
-	y, heads, d, freqs := slices.Clone(c.In[0]), n.Shape[0], n.Shape[1], n.Attr.(graph.RoPEAttr).Freqs
+	y, heads, d, attr := slices.Clone(c.In[0]), n.Shape[0], n.Shape[1], n.Attr.(graph.RoPEAttr)
+	freqs := attr.Freqs
+	attr.Interleaved = attr.Interleaved != t.otherPairs
 	if t.reversed {
 		freqs = slices.Clone(freqs)
 		slices.Reverse(freqs)
@@ -43,11 +45,8 @@ func (t *turn) kernel(c *ref.Call) ([]float64, error) {
 			pos %= t.wrap
 		}
 		for i, f := range freqs {
-			cos, sin := rope.Turn(pos, f)
-			a, b := i, i+d/2
-			if t.interleaved {
-				a, b = 2*i, 2*i+1
-			}
+			cos, sin := rope.TurnBy(pos, f, attr.Magnitude)
+			a, b := attr.Pair(i, d)
 			for h := range heads {
 				v := y[(r*heads+h)*d:][:d]
 				v[a], v[b] = v[a]*cos-v[b]*sin, v[b]*cos+v[a]*sin
@@ -59,13 +58,25 @@ func (t *turn) kernel(c *ref.Call) ([]float64, error) {
 
 var ropeSpecs = []*spec{
 	{id: "rope_style", pick: turning, tokens: 2, apply: plain(func(p *plan, n *graph.Node) (string, error) {
-		p.turn(n).interleaved = true
+		p.turn(n).otherPairs = true
+		if n.Attr.(graph.RoPEAttr).Interleaved {
+			return "pairs (i, i+half)", nil
+		}
 		return "pairs (2i, 2i+1)", nil
 	})},
 	{id: "rope_theta", pick: turning, tokens: 2, apply: freqs(otherBase), values: []string{"5e5"}},
 	{id: "rope_scaling", pick: turning, tokens: 2, apply: freqs(unscaled), values: []string{"4"}},
 	{id: "rope_factors", pick: turning, tokens: 2, apply: ropeFactors},
-	{id: "rope_partial", pick: turning, tokens: 2, apply: freqs(otherPart)},
+	{id: "rope_partial", pick: turning, tokens: 2, apply: ropePartial},
+	{id: "rope_magnitude", pick: turning, tokens: 1, apply: plain(func(_ *plan, n *graph.Node) (string, error) {
+		a := n.Attr.(graph.RoPEAttr)
+		if a.Magnitude == 0 || a.Magnitude == 1 {
+			return "", same("there is no magnitude")
+		}
+		a.Magnitude = 0
+		n.Attr = a
+		return "cosines and sines without their magnitude", nil
+	})},
 	{id: "rope_position", pick: turning, one: true, tokens: 2, apply: ropePosition, values: []string{"-1"}},
 	{id: "rope_missing", pick: turning, tokens: 2, apply: skipped, values: untapped},
 }
@@ -77,15 +88,16 @@ var turning = having(graph.RoPE, func(_ *plan, n *graph.Node) bool {
 // freqs applies a fault of the frequencies alone.
 func freqs(change func(f []float64, dim int, value string) ([]float64, string, error)) func(*plan, *graph.Node, string) (string, error) {
 	return func(_ *plan, n *graph.Node, value string) (string, error) {
-		old := n.Attr.(graph.RoPEAttr).Freqs
-		f, detail, err := change(old, n.Shape.Last(), value)
-		if err == nil && slices.Equal(f, old) {
+		a := n.Attr.(graph.RoPEAttr)
+		f, detail, err := change(a.Freqs, a.Turning(n.Shape.Last()), value)
+		if err == nil && slices.Equal(f, a.Freqs) {
 			err = same("the frequencies are those")
 		}
 		if err != nil {
 			return "", err
 		}
-		n.Attr = graph.RoPEAttr{Freqs: f}
+		a.Freqs = f
+		n.Attr = a
 		return detail, nil
 	}
 }
@@ -157,7 +169,8 @@ func ropeFactors(p *plan, n *graph.Node, value string) (string, error) {
 	if value != "" {
 		return "", odd(value)
 	}
-	f, dim := n.Attr.(graph.RoPEAttr).Freqs, n.Shape.Last()
+	a := n.Attr.(graph.RoPEAttr)
+	f, dim := a.Freqs, a.Turning(n.Shape.Last())
 	b, err := base(f, dim)
 	if err != nil {
 		return "", err
@@ -170,16 +183,18 @@ func ropeFactors(p *plan, n *graph.Node, value string) (string, error) {
 		}
 	}
 	if varies {
-		n.Attr = graph.RoPEAttr{Freqs: g}
+		a.Freqs = g
+		n.Attr = a
 		return "multiplied by the factors", nil
 	}
 	for _, o := range p.nodes {
 		if o.Op != graph.RoPE || o == n {
 			continue
 		}
-		other := o.Attr.(graph.RoPEAttr).Freqs
-		if g, ok := borrowed(f, other, dim, o.Shape.Last()); ok {
-			n.Attr = graph.RoPEAttr{Freqs: g}
+		other := o.Attr.(graph.RoPEAttr)
+		if g, ok := borrowed(f, other.Freqs, dim, other.Turning(o.Shape.Last())); ok {
+			a.Freqs = g
+			n.Attr = a
 			return "with the factors of " + o.Name, nil
 		}
 	}
@@ -210,6 +225,22 @@ func borrowed(f, other []float64, dim, otherDim int) ([]float64, bool) {
 		}
 	}
 	return g, !slices.Equal(f, g)
+}
+
+// ropePartial turns whole heads where a part of their features turns, and else is otherPart.
+func ropePartial(p *plan, n *graph.Node, value string) (string, error) {
+	a, d := n.Attr.(graph.RoPEAttr), n.Shape.Last()
+	if a.Turning(d) == d || value != "" {
+		return freqs(otherPart)(p, n, value)
+	}
+	b, err := base(a.Freqs, a.Dim)
+	if err != nil {
+		return "", err
+	}
+	detail := fmt.Sprintf("%d features for %d", d, a.Dim)
+	a.Freqs, a.Dim = rope.New(b, d), 0
+	n.Attr = a
+	return detail, nil
 }
 
 // otherPart turns a quarter of the pairs where all turn, and all where a part does.

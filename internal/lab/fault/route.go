@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -24,6 +23,9 @@ var routeSpecs = []*spec{
 		return "", odd(value, "sigmoid")
 	}},
 	{id: "router_norm", pick: ops(graph.Route), apply: plain(func(p *plan, n *graph.Node) (string, error) {
+		if a, _ := n.Attr.(graph.RouteAttr); a.Weigh != graph.SoftmaxChosen {
+			return routerNorm(n, a)
+		}
 		if n.Shape[0] == n.In[0].Shape.Size() {
 			return "", same("all experts are chosen")
 		}
@@ -40,34 +42,47 @@ var routeSpecs = []*spec{
 	{id: "expert_order", pick: ops(graph.Experts), apply: expertOrder, values: []string{"reverse"}},
 }
 
+// routerNorm divides the chosen weights by their sum, or does not, where the model has it
+// the other way.
+func routerNorm(n *graph.Node, a graph.RouteAttr) (string, error) {
+	if n.Shape[0] == n.In[0].Shape.Size() && a.Weigh == graph.SoftmaxAll {
+		return "", same("all experts are chosen")
+	}
+	a.Normalize = !a.Normalize
+	n.Attr = a
+	if a.Normalize {
+		return "weights divided by their sum", nil
+	}
+	return "weights not divided by their sum", nil
+}
+
 // route makes the weights of the chosen experts by another function of all scores.
 func (p *plan) route(n *graph.Node, weigh func(scores []float64, chosen []int) []float64) {
 	p.kernels[n] = func(c *ref.Call) ([]float64, error) {
-		scale, err := widen(n.W[0])
+		k, count := n.Shape[0], n.In[0].Shape.Size()
+		scale := slices.Repeat([]float64{1}, count)
+		if of, _ := n.RouteWeights(); of != nil {
+			var err error
+			if scale, err = widen(of); err != nil {
+				return nil, err
+			}
+		}
+		y, err := c.Default(n)
 		if err != nil {
 			return nil, err
 		}
-		k, count := n.Shape[0], len(scale)
-		var y []float64
-		for r := 0; r < len(c.In[0]); r += count {
-			scores := c.In[0][r : r+count]
-			chosen := best(scores)[:k]
-			for i, w := range weigh(scores, chosen) {
-				y = append(y, float64(chosen[i]), w*scale[chosen[i]])
+		y = slices.Clone(y)
+		for r := range len(y) / (2 * k) {
+			pairs, chosen := y[r*2*k:(r+1)*2*k], make([]int, k)
+			for i := range chosen {
+				chosen[i] = int(pairs[2*i])
+			}
+			for i, w := range weigh(c.In[0][r*count:(r+1)*count], chosen) {
+				pairs[2*i+1] = w * scale[chosen[i]]
 			}
 		}
 		return y, nil
 	}
-}
-
-// best are the experts by falling score, of equals the lower number first.
-func best(scores []float64) []int {
-	order := make([]int, len(scores))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
-	return order
 }
 
 func probabilities(scores []float64) []float64 {
@@ -130,7 +145,7 @@ func expertOrder(p *plan, n *graph.Node, value string) (string, error) {
 			continue
 		}
 		v := *w
-		v.Data = make([]byte, 0, len(w.Data))
+		v.Data, v.Source = make([]byte, 0, w.Size()), nil
 		err := mmap.Guard(func() error {
 			for e := range count {
 				from := (e + 1) % count

@@ -86,7 +86,7 @@ func qkOrder(p *plan, store *graph.Node) (string, error) {
 		}
 	}
 	for _, r := range turns {
-		if r.Op != graph.RoPE || p.turns[r] != nil || len(r.Attr.(graph.RoPEAttr).Freqs) != r.Shape.Last()/2 {
+		if a, ok := r.Attr.(graph.RoPEAttr); !ok || p.turns[r] != nil || len(a.Freqs) != r.Shape.Last()/2 || a.Interleaved {
 			return "", errors.New("its rope does not turn all pairs of halves")
 		}
 		for x := r.In[0]; x.Op != graph.Linear; x = x.In[0] {
@@ -96,7 +96,7 @@ func qkOrder(p *plan, store *graph.Node) (string, error) {
 		}
 	}
 	for _, r := range turns {
-		p.turn(r).interleaved = true
+		p.turn(r).otherPairs = true
 		p.touch(r)
 		for x := r.In[0]; ; x = x.In[0] {
 			if len(x.W) > 0 {

@@ -117,7 +117,7 @@ var strangeValues = []*spec{
 	}))},
 }
 
-// norms picks those that have a weight, in layers.
+// norms picks the norms in layers that have a weight.
 var norms = having(graph.RMSNorm, func(p *plan, n *graph.Node) bool { return weighted(p, n) && n.Layer != outside })
 
 // renorm computes a norm by another statistic of each row, before the weight.

@@ -38,7 +38,7 @@ func dequantize(w *graph.Weight) ([]float32, error) {
 	return y, err
 }
 
-// rewrite gives n other values for its i-th weight, made of those that it has.
+// rewrite gives n's i-th weight other values, made from its own.
 func (p *plan) rewrite(n *graph.Node, i int, change func(w []float32) []float32) error {
 	if p.dry {
 		return nil
@@ -48,7 +48,7 @@ func (p *plan) rewrite(n *graph.Node, i int, change func(w []float32) []float32)
 		return err
 	}
 	v := *n.W[i]
-	v.DType, v.Data, v.Order = tensor.F32, make([]byte, 0, 4*len(w)), nil
+	v.DType, v.Data, v.Source, v.Order = tensor.F32, make([]byte, 0, 4*len(w)), nil, nil
 	for _, x := range change(w) {
 		v.Data = binary.LittleEndian.AppendUint32(v.Data, math.Float32bits(x))
 	}
@@ -160,12 +160,29 @@ func weightWrongLayer(p *plan, n *graph.Node) (string, error) {
 		if o == nil || len(o.W) != len(n.W) || !slices.Equal(shapeOf(o), shapeOf(n)) {
 			continue
 		}
-		if w := p.weights[o]; !bytes.Equal(w[0].Data, n.W[0].Data) {
+		w := p.weights[o]
+		alike, err := equal(w[0], n.W[0])
+		if err != nil {
+			return "", err
+		}
+		if !alike {
 			copy(n.W, w)
 			return fmt.Sprintf("%s of layer %d", local(n), o.Layer), nil
 		}
 	}
 	return "", same("no other layer has another one of its shape")
+}
+
+// equal reports whether two weights of one shape have the same rows.
+func equal(w, v *graph.Weight) (same bool, err error) {
+	same = w.DType == v.DType
+	err = mmap.Guard(func() error {
+		for r := 0; same && r < w.Rows(); r++ {
+			same = bytes.Equal(w.Row(r), v.Row(r))
+		}
+		return nil
+	})
+	return same, err
 }
 
 // superblock is how many values the largest blocks hold.

@@ -22,7 +22,7 @@ type example struct {
 	longest   int // tokens of a prompt, 0 is no limit
 }
 
-// name is the faults, or what is clean about it.
+// name is the faults, or the kind of right engine.
 func (c *example) name() string {
 	var names []string
 	for _, f := range c.faults {
@@ -105,7 +105,7 @@ func (m *Model) examples(condition Condition, o *Options) (list []*example) {
 	return list
 }
 
-// applicable are the faults that the model can have, and those that are none.
+// applicable are the faults that the model can have, and the equal functions.
 func (m *Model) applicable() (wrong, same []fault.Fault) {
 	for _, f := range fault.Applicable(m.Graph) {
 		if strings.HasPrefix(f.ID, "same_") {

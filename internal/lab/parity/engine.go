@@ -106,7 +106,7 @@ func (c *example) record(ctx context.Context, g *graph.Graph, kernel kernels, pr
 		return err
 	}
 	defer b.Close()
-	r, err := lab.NewRecorder(g, b, longest, rows)
+	r, err := lab.NewRecorder(ctx, g, b, longest, rows)
 	if err != nil {
 		return err
 	}

@@ -2,14 +2,15 @@ package parity
 
 import (
 	_ "embed"
-	"html/template"
 	"io"
+
+	"github.com/karat-run/karat/internal/template"
 )
 
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Parse(pageText))
+var page = template.Must(map[string]string{"page": pageText}, template.Options{HTML: true})
 
 // HTML writes the scores as a page that needs nothing else.
 func (r *Report) HTML(w io.Writer) error {
@@ -47,5 +48,5 @@ func (r *Report) HTML(w io.Writer) error {
 			failed = append(failed, x.Line())
 		}
 	}
-	return page.Execute(w, map[string]any{"Summary": r.summary(), "Tables": views, "Failed": failed})
+	return page.Execute(w, "page", map[string]any{"Summary": r.summary(), "Tables": views, "Failed": failed})
 }

@@ -1,7 +1,7 @@
-// Package parity is ParityBench: it scores the diagnosis on engines that are built
-// to be wrong. It runs the interpreter with faults of package fault, which shares
-// nothing with the code that names causes, diagnoses what that engine dumps, and
-// compares the findings with what was built in.
+// Package parity is ParityBench: it scores the diagnosis on engines that are wrong
+// on purpose. It runs the interpreter with faults of package fault, diagnoses the
+// dump, and compares the findings with the faults. Package fault shares nothing with
+// the code that names causes.
 package parity
 
 import (
@@ -80,7 +80,7 @@ type Report struct {
 	Seed     uint64             `json:"seed"`
 	Every    int                `json:"every"`
 	Numerics string             `json:"numerics,omitempty"`
-	Cases    int                `json:"cases"` // planned; as many results unless interrupted, but for those that cannot be made
+	Cases    int                `json:"cases"` // planned; as many results unless interrupted, but for cases that cannot be built
 	Unmade   int                `json:"unmade"`
 	Total    map[Condition]*Sum `json:"total"`
 	Models   []ModelSum         `json:"models"`
@@ -101,7 +101,7 @@ type ModelSum struct {
 	Total map[Condition]*Sum `json:"total"`
 }
 
-// Run runs the cases in a random order, so that what is done when ctx ends is a
+// Run runs the cases in a random order, so that the cases finished when ctx ends are a
 // sample of all: then the report is of that, and the error is ctx's.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	start := time.Now()

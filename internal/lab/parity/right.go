@@ -31,7 +31,7 @@ const (
 // Coarseness is all of them, in the order of tables.
 var Coarseness = []Taps{AllTaps, Modules, Outputs, States, NoTaps}
 
-// leave takes off a prompt what is not shown.
+// leave removes the parts of a prompt that are not shown.
 func (t Taps) leave(p *lab.Prompt) {
 	if t != States && t != AllTaps {
 		p.Hidden = nil
@@ -103,7 +103,7 @@ func (m *Model) right() (list []*example) {
 	return list
 }
 
-// every is all classes: those that would be another's twice are left out.
+// every is all classes, without duplicates.
 func (m *Model) every() (list []round.Class) {
 	quantized, gelu := m.has()
 	for _, a := range round.Activations {
@@ -126,7 +126,7 @@ func (m *Model) every() (list []round.Class) {
 // has reports whether a weight of the model is quantized, and whether it has GELU.
 func (m *Model) has() (quantized, gelu bool) {
 	for _, n := range m.Graph.Nodes {
-		a, ok := n.Attr.(graph.ActAttr)
+		a, ok := n.Activates()
 		gelu = gelu || ok && a.Act == graph.GELUTanh
 		for _, w := range n.W {
 			quantized = quantized || w.DType.Quantized()
@@ -135,7 +135,7 @@ func (m *Model) has() (quantized, gelu bool) {
 	return quantized, gelu
 }
 
-// accused is the table of right engines that are accused: how they round, by what is seen of them.
+// accused is the table of right engines that are accused: how they round, by the taps that they have.
 func (r *Report) accused() (t table) {
 	byClass := map[string][]Count{}
 	for _, x := range r.Results {

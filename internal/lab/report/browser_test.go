@@ -11,11 +11,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	cdp "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	"github.com/karat-run/karat/internal/lab/diagnose"
 )
 
 var shots = flag.String("shots", "", "write screenshots of the pages to this `folder`")
@@ -109,6 +112,151 @@ func TestBrowser(t *testing.T) {
 	if *shots != "" {
 		printed(t, ctx, filepath.Join(dir, "ember.html"))
 	}
+}
+
+// TestStill looks at a page in a browser that runs no scripts.
+func TestStill(t *testing.T) {
+	ctx := browser(t)
+	open(t, ctx, samples(t)["ember"])
+	if n := elements(t, ctx, `.live`); n < 5 {
+		t.Fatalf("%d charts are alive with scripts", n)
+	}
+	if _, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
+		t.Fatal(err)
+	}
+	open(t, ctx, samples(t)["ember"])
+	if n := elements(t, ctx, `.live`); n != 0 {
+		t.Fatalf("%d charts are alive without scripts", n)
+	}
+	look(t, ctx, "still", "light", 1200)
+	look(t, ctx, "still", "dark", 390)
+}
+
+// TestCharts points at charts, enlarges one, and wants it whole again: by the button that
+// shows only then, and by a double click.
+func TestCharts(t *testing.T) {
+	ctx := browser(t)
+	open(t, ctx, samples(t)["ember"])
+	const first = `.charts figure:first-child .u-over` // the equations
+	at := middle(t, ctx, first)
+	move := func(x, y float64, options ...chromedp.MouseOption) {
+		t.Helper()
+		if err := chromedp.Do(ctx, chromedp.MouseEvent(chromedp.MouseMoved, x, y, options...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tip := func() string {
+		t.Helper()
+		until(t, ctx, `!document.querySelector('.tip').hidden`)
+		return evaluate[string](t, ctx, `document.querySelector('.tip').innerText`)
+	}
+	move(at[0], at[1])
+	if s := tip(); !strings.Contains(s, " · ") || !strings.Contains(s, "what rounding makes ") || !strings.Contains(s, "hold") {
+		t.Errorf("the chart says %q", s)
+	}
+	if *shots != "" {
+		image, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+		if err != nil {
+			t.Fatal(err)
+		}
+		saveShot(t, "pointed.png", image)
+	}
+	const whole = `document.querySelector('.charts .live button').hidden`
+	until(t, ctx, whole)
+	drag := func() {
+		t.Helper()
+		err := chromedp.Do(ctx, chromedp.MouseEvent(chromedp.MousePressed, at[0], at[1], chromedp.ButtonLeft))
+		move(at[0]+40, at[1]+5, chromedp.ButtonLeft)
+		move(at[0]+80, at[1]+5, chromedp.ButtonLeft)
+		if err := errors.Join(err, chromedp.Do(ctx, chromedp.MouseEvent(chromedp.MouseReleased, at[0]+80, at[1]+5, chromedp.ButtonLeft))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drag()
+	until(t, ctx, `!`+whole)
+	if *shots != "" {
+		image, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+		if err != nil {
+			t.Fatal(err)
+		}
+		saveShot(t, "enlarged.png", image)
+	}
+	evaluate[bool](t, ctx, `(document.querySelector('.charts .live button').click(), true)`)
+	until(t, ctx, whole)
+	drag()
+	until(t, ctx, `!`+whole)
+	if err := chromedp.Do(ctx, chromedp.MouseClickXY(at[0], at[1], chromedp.ClickCount(2))); err != nil {
+		t.Fatal(err)
+	}
+	until(t, ctx, whole)
+	cell := middle(t, ctx, ".heat svg path")
+	move(cell[0], cell[1])
+	if s := tip(); !strings.Contains(s, "layer ") || !strings.HasSuffix(s, " floors") {
+		t.Errorf("a cell says %q", s)
+	}
+}
+
+// TestTouch points at a chart with a finger.
+func TestTouch(t *testing.T) {
+	ctx := browser(t)
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(390, 900, chromedp.EmulateMobile)); err != nil {
+		t.Fatal(err)
+	}
+	open(t, ctx, samples(t)["ember"])
+	at := middle(t, ctx, `.charts .u-over`)
+	_, err := chromedp.Call(ctx, input.DispatchTouchEvent, input.DispatchTouchEventParams{Type: input.DispatchTouchEventTypeTouchStart, TouchPoints: []*input.TouchPoint{{X: at[0], Y: at[1]}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, ctx, `!document.querySelector('.tip').hidden`)
+	if s := evaluate[string](t, ctx, `document.querySelector('.tip').innerText`); !strings.Contains(s, "what rounding makes ") {
+		t.Errorf("the chart says %q", s)
+	}
+}
+
+// open opens a diagnosis as a page, whose charts are drawn once it has been laid out.
+func open(t *testing.T, ctx context.Context, d *diagnose.Diagnosis) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(path, []byte(write(t, HTML, d)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := chromedp.Do(ctx, chromedp.Navigate("file://"+path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func evaluate[T any](t *testing.T, ctx context.Context, expression string) T {
+	t.Helper()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		t.Fatal(expression, err)
+	}
+	return v
+}
+
+// until asks a page again and again whether something holds: the browser draws when it likes.
+func until(t *testing.T, ctx context.Context, expression string) {
+	t.Helper()
+	for range 2000 {
+		if evaluate[bool](t, ctx, expression) {
+			return
+		}
+	}
+	t.Fatal("it never holds that ", expression)
+}
+
+func elements(t *testing.T, ctx context.Context, selector string) int {
+	t.Helper()
+	return evaluate[int](t, ctx, `document.querySelectorAll('`+selector+`').length`)
+}
+
+// middle scrolls to the first element of a selector, once there is one, and returns its
+// middle in the window.
+func middle(t *testing.T, ctx context.Context, selector string) []float64 {
+	t.Helper()
+	until(t, ctx, `document.querySelector('`+selector+`') !== null`)
+	return evaluate[[]float64](t, ctx, `(e => { e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect(); return [r.left + r.width / 2, r.top + r.height / 2] })(document.querySelector('`+selector+`'))`)
 }
 
 // look inspects the page that is open, with all of it unfolded.

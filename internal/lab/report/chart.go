@@ -2,24 +2,14 @@ package report
 
 import (
 	"fmt"
-	"html"
-	"html/template"
-	"image/color"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"github.com/karat-run/karat/internal/template"
 )
 
 // An ink is one of the page's colors, which its style sheet gives for light and dark.
-// It is drawn as a color that stands for it, and named in the SVG.
 type ink uint8
 
 const (
@@ -33,88 +23,201 @@ const (
 
 const (
 	numSeries = 5
-	numHeat   = 9 // eight steps, and what is no number
+	numHeat   = 9 // eight steps, and values that are not numbers
 )
 
 // Variable names an ink in the style sheet.
-func (k ink) Variable() template.CSS {
+func (k ink) Variable() string {
 	switch {
 	case k >= inkHeat:
-		return template.CSS("--heat" + strconv.Itoa(int(k-inkHeat)))
+		return "--heat" + strconv.Itoa(int(k-inkHeat))
 	case k >= inkSeries:
-		return template.CSS("--series" + strconv.Itoa(int(k-inkSeries)))
+		return "--series" + strconv.Itoa(int(k-inkSeries))
 	}
-	return [...]template.CSS{"--muted", "--grid", "--floor", "--bad"}[k]
+	return [...]string{"--muted", "--grid", "--floor", "--bad"}[k]
 }
 
-func (k ink) color() color.Color { return color.NRGBA{0x5A, 0x17, uint8(k), 0xFF} }
-
-var (
-	standIn  = regexp.MustCompile(`(fill|stroke):#5A17([0-9A-F]{2})`)
-	label    = regexp.MustCompile(`(<text [^>]*)>([^<]*)</text>`)
-	fontRule = regexp.MustCompile(`font-family:[^;"]*;font-variant:[^;"]*;font-weight:[^;"]*;font-style:[^;"]*;`)
-)
+// MarshalText gives an ink to the page's script.
+func (k ink) MarshalText() ([]byte, error) { return []byte(k.Variable()), nil }
 
 // A chart is drawn in units that are CSS pixels at its natural width.
 const (
 	chartWidth  = 400
 	chartHeight = 240
-	textSize    = 11
 )
 
-// newPlot returns a plot without marks, dressed as all charts are.
-func newPlot(x string, grid bool) *plot.Plot {
-	p := plot.New()
-	p.BackgroundColor = nil
-	sans := font.Font{Typeface: "Liberation", Variant: "Sans", Size: textSize}
-	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Label.TextStyle.Font, a.Label.TextStyle.Color = sans, inkText.color()
-		a.Tick.Label.Font, a.Tick.Label.Color = sans, inkText.color()
-		a.LineStyle.Color, a.LineStyle.Width = inkGrid.color(), 1
-		a.Tick.LineStyle.Width = 0
-		a.Padding = 3
-	}
-	p.Y.LineStyle.Width = 0
-	p.X.Label.Text, p.X.Label.Padding = x, 3
-	if grid {
-		g := plotter.NewGrid()
-		g.Vertical.Color = nil
-		g.Horizontal = draw.LineStyle{Color: inkGrid.color(), Width: 0.75}
-		p.Add(g)
-	}
-	return p
+// A chart is traces over two axes. svg draws it for readers without scripts; page.js
+// draws the same of its JSON, to be read point by point and enlarged.
+type chart struct {
+	Width  int               `json:"width"`
+	Height int               `json:"height"`
+	Label  string            `json:"label"` // what it shows
+	X      axis              `json:"x"`
+	Y      axis              `json:"y"`
+	Traces []trace           `json:"traces"`
+	Names  map[string]string `json:"names,omitempty"` // of places on X; the others are X.Label and the number
 }
 
-// svg draws a plot, for a page whose style sheet has the inks; title says what it shows.
-func svg(p *plot.Plot, width, height int, title string) (template.HTML, error) {
-	c := vgsvg.New(vg.Length(width), vg.Length(height))
-	p.Draw(draw.Crop(draw.New(c), 4, -8, 3, -8)) // room for the halves of labels at the ends of the axes
-	var b strings.Builder
-	if _, err := c.WriteTo(&b); err != nil {
-		return "", err
-	}
-	_, body, ok := strings.Cut(b.String(), "xlink\">")
-	if !ok {
-		return "", fmt.Errorf("report: the plotting library's SVG has another head than expected")
-	}
-	body = fontRule.ReplaceAllString(body, "")
-	body = standIn.ReplaceAllStringFunc(body, func(s string) string {
-		attribute, value, _ := strings.Cut(s, ":")
-		k, _ := strconv.ParseUint(value[len("#5A17"):], 16, 8) // the pattern has two hexadecimal digits there
-		return attribute + ":var(" + string(ink(k).Variable()) + ")"
-	})
-	// Labels are as wide as they were measured to be, whatever fonts the reader has.
-	body = label.ReplaceAllStringFunc(body, func(s string) string {
-		m := label.FindStringSubmatch(s)
-		width := p.X.Tick.Label.Width(html.UnescapeString(m[2])).Points()
-		return fmt.Sprintf(`%s textLength="%.1f" lengthAdjust="spacingAndGlyphs">%s</text>`, m[1], width, m[2])
-	})
-	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`,
-		width, height, width, height, template.HTMLEscapeString(title)) + body), nil
+type axis struct {
+	Label string  `json:"label,omitempty"`
+	Min   float64 `json:"min"`
+	Max   float64 `json:"max"`
+	Ticks []tick  `json:"ticks"`
+	Most  int     `json:"-"` // of the ticks, how many the SVG has room for; 0: all
+	Log   bool    `json:"log,omitempty"`
 }
 
-// decades is a logarithmic axis from 10^lo to 10^hi. What is 0 lies a step below, and
-// what is no finite number a step above.
+type tick struct {
+	At   float64 `json:"at"`
+	Text string  `json:"text"`
+}
+
+// A trace is points of one kind: a line through them, dots, or stems up or down to To.
+type trace struct {
+	Name   string    `json:"name"`
+	Shape  string    `json:"shape"` // line, dashed, dot or stem
+	Ink    ink       `json:"ink"`
+	Radius float64   `json:"radius,omitempty"` // of dots; a line's dots are drawn, too
+	X      []float64 `json:"x"`
+	Y      []float64 `json:"y"`
+	To     []float64 `json:"to,omitempty"`
+	Text   []string  `json:"text,omitempty"` // the values in words
+}
+
+// add adds a point of a value.
+func (m *trace) add(x, y float64, text string) {
+	m.X, m.Y, m.Text = append(m.X, x), append(m.Y, y), append(m.Text, text)
+}
+
+// name names a place on X.
+func (c *chart) name(x int, text string) {
+	if c.Names == nil {
+		c.Names = map[string]string{}
+	}
+	c.Names[strconv.Itoa(x)] = text
+}
+
+// svg draws the chart for a page whose style sheet has the inks.
+func (c *chart) svg() template.HTML {
+	left, bottom := 8.0, 20.0
+	for _, t := range c.Y.Ticks {
+		left = max(left, 10+textWidth(t.Text))
+	}
+	if c.Y.Label != "" {
+		left += 15
+	}
+	if c.X.Label != "" {
+		bottom += 15
+	}
+	d := &drawing{x: left, y: 8, w: float64(c.Width) - left - 10, h: float64(c.Height) - bottom - 8}
+	at := func(x, y float64) (float64, float64) {
+		return d.x + d.w*(x-c.X.Min)/(c.X.Max-c.X.Min), d.y + d.h*(c.Y.Max-y)/(c.Y.Max-c.Y.Min)
+	}
+	d.open(c.Width, c.Height, c.Label)
+	for _, t := range c.Y.Ticks {
+		_, y := at(0, t.At)
+		d.text(d.x-6, y+4, "end", t.Text)
+		d.path(inkGrid, "stroke-width=\".75\"", fmt.Sprintf("M%.1f %.1fh%.1f", d.x, y, d.w))
+	}
+	for _, t := range every(c.X.Ticks, c.X.Most) {
+		x, _ := at(t.At, 0)
+		d.text(x, d.y+d.h+15, "middle", t.Text)
+	}
+	if c.X.Label != "" {
+		d.text(d.x+d.w/2, float64(c.Height)-4, "middle", c.X.Label)
+	}
+	if c.Y.Label != "" {
+		d.turned(11, d.y+d.h/2, c.Y.Label)
+	}
+	for _, m := range c.Traces {
+		d.trace(&m, at)
+	}
+	return d.close()
+}
+
+// A drawing is an SVG that grows; x, y, w and h are where the traces are.
+type drawing struct {
+	b          strings.Builder
+	x, y, w, h float64
+}
+
+func (d *drawing) open(width, height int, label string) {
+	fmt.Fprintf(&d.b, `<svg viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`,
+		width, height, width, height, template.Escape(label))
+}
+
+func (d *drawing) close() template.HTML {
+	d.b.WriteString("</svg>")
+	return template.HTML(d.b.String())
+}
+
+// path strokes a path.
+func (d *drawing) path(k ink, attributes, path string) {
+	if path != "" {
+		fmt.Fprintf(&d.b, `<path fill="none" style="stroke:var(%s)" %s d="%s"/>`, k.Variable(), attributes, path)
+	}
+}
+
+// text writes a label, which is as wide as textWidth says whatever fonts the reader has.
+func (d *drawing) text(x, y float64, anchor, s string) {
+	d.label(fmt.Sprintf(`x="%.1f" y="%.1f" text-anchor="%s"`, x, y, anchor), s)
+}
+
+// turned writes a label that is read upwards.
+func (d *drawing) turned(x, y float64, s string) {
+	d.label(fmt.Sprintf(`transform="translate(%.1f %.1f) rotate(-90)" text-anchor="middle"`, x, y), s)
+}
+
+func (d *drawing) label(place, s string) {
+	fmt.Fprintf(&d.b, `<text %s textLength="%.1f" lengthAdjust="spacingAndGlyphs" style="fill:var(%s)">%s</text>`,
+		place, textWidth(s), inkText.Variable(), template.Escape(s))
+}
+
+func (d *drawing) trace(m *trace, at func(x, y float64) (float64, float64)) {
+	var line, dots, stems strings.Builder
+	for i := range m.X {
+		x, y := at(m.X[i], m.Y[i])
+		fmt.Fprintf(&line, "%c%.1f %.1f", "ML"[min(i, 1)], x, y)
+		fmt.Fprintf(&dots, "M%.1f %.1fh0", x, y)
+		if m.To != nil {
+			_, to := at(m.X[i], m.To[i])
+			fmt.Fprintf(&stems, "M%.1f %.1fV%.1f", x, y, to)
+		}
+	}
+	switch m.Shape {
+	case "stem":
+		d.path(m.Ink, `stroke-width="2"`, stems.String())
+	case "dashed":
+		d.path(m.Ink, `stroke-width="1.25" stroke-dasharray="4 3"`, line.String())
+	case "line":
+		d.path(m.Ink, `stroke-width="1.75"`, line.String())
+	}
+	if m.Radius > 0 {
+		d.path(m.Ink, fmt.Sprintf(`stroke-width="%.1f" stroke-linecap="round"`, 2*m.Radius), dots.String())
+	}
+}
+
+// textWidth is about how wide a text is in Arial at 11 pixels.
+func textWidth(s string) (w float64) {
+	for _, r := range s {
+		switch {
+		case strings.ContainsRune("ijl.,:;'|!", r):
+			w += 2.7
+		case strings.ContainsRune("ft ⁻⁰¹²³⁴⁵⁶⁷⁸⁹·-r", r):
+			w += 3.6
+		case strings.ContainsRune("mwMW", r):
+			w += 8.8
+		case r >= 'A' && r <= 'Z' || r > 0x2fff:
+			w += 7.6
+		default:
+			w += 6.1
+		}
+	}
+	return w
+}
+
+// decades is a logarithmic axis from 10^lo to 10^hi. A zero lies a step below, and
+// a value that is not finite a step above.
 type decades struct {
 	lo, hi          int
 	zero, nonFinite bool
@@ -167,22 +270,30 @@ func (s decades) at(v float64) float64 {
 	return clampDecade(math.Log10(v))
 }
 
-// apply makes this the vertical axis of a plot.
-func (s decades) apply(p *plot.Plot) {
-	p.Y.Min, p.Y.Max = float64(s.lo), float64(s.hi)
-	var ticks plot.ConstantTicks
+// axis is the vertical axis of a chart.
+func (s decades) axis() axis {
+	a := axis{Min: float64(s.lo), Max: float64(s.hi), Log: true}
 	if s.zero {
-		p.Y.Min = s.at(0)
-		ticks = append(ticks, plot.Tick{Value: p.Y.Min, Label: "0"})
+		a.Min = s.at(0)
+		a.Ticks = append(a.Ticks, tick{a.Min, "0"})
 	}
 	for e := s.lo; e <= s.hi; e += s.step() {
-		ticks = append(ticks, plot.Tick{Value: float64(e), Label: power(e)})
+		a.Ticks = append(a.Ticks, tick{float64(e), power(e)})
 	}
 	if s.nonFinite {
-		p.Y.Max = s.at(math.NaN())
-		ticks = append(ticks, plot.Tick{Value: p.Y.Max, Label: "NaN, ∞"})
+		a.Max = s.at(math.NaN())
+		a.Ticks = append(a.Ticks, tick{a.Max, "NaN, ∞"})
 	}
-	p.Y.Tick.Marker = ticks
+	return a
+}
+
+// trace is values at x in these decades.
+func (s decades) trace(name, shape string, k ink, x, values []float64) trace {
+	m := trace{Name: name, Shape: shape, Ink: k}
+	for i := range x {
+		m.add(x[i], s.at(values[i]), number(values[i]))
+	}
+	return m
 }
 
 // power writes a power of ten.
@@ -195,22 +306,4 @@ func power(e int) string {
 	}
 	return "10" + strings.NewReplacer("-", "⁻", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴",
 		"5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹").Replace(strconv.Itoa(e))
-}
-
-// curveLine draws a line through values at x; a dashed one is a floor.
-func curveLine(p *plot.Plot, s decades, x, values []float64, k ink, dashed bool) {
-	xy := make(plotter.XYs, len(x))
-	for i := range x {
-		xy[i].X, xy[i].Y = x[i], s.at(values[i])
-	}
-	style := draw.LineStyle{Color: k.color(), Width: 1.75}
-	if dashed {
-		style.Width, style.Dashes = 1.25, []vg.Length{4, 3}
-	}
-	p.Add(&plotter.Line{XYs: xy, LineStyle: style})
-}
-
-// dots draws points.
-func dots(p *plot.Plot, xy plotter.XYs, k ink, radius vg.Length) {
-	p.Add(&plotter.Scatter{XYs: xy, GlyphStyle: draw.GlyphStyle{Color: k.color(), Radius: radius, Shape: draw.CircleGlyph{}}})
 }

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"image/color"
 	"math"
 	"regexp"
 	"slices"
@@ -10,10 +9,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/lab/diagnose"
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/palette"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
+	"github.com/karat-run/karat/internal/template"
 )
 
 // The largest heat map.
@@ -26,7 +22,7 @@ const (
 // equation holds.
 var heatSteps = []float64{1, outside, 10, 1e2, 1e3, 1e4, 1e6}
 
-// heatStep returns the color of a ratio: its step, or the one past them for what is
+// heatStep returns the color of a ratio: its step, or the one past the last for a ratio that is
 // no number.
 func heatStep(r float64) int {
 	if math.IsInf(r, 0) || math.IsNaN(r) {
@@ -129,62 +125,84 @@ func (h *heatMap) keepWorst(worstOf []float64) {
 	h.rows, h.cells = rows, cells
 }
 
-// Dims, X, Y and Z are the plotting library's view of the grid: rows go upwards.
-func (h *heatMap) Dims() (c, r int) {
-	return (len(h.columns) + h.share - 1) / h.share, len(h.rows)
-}
-func (h *heatMap) X(c int) float64 { return float64(c) }
-func (h *heatMap) Y(r int) float64 { return float64(r) }
-func (h *heatMap) Z(c, r int) float64 {
-	if v, ok := h.cells[[2]int{c, len(h.rows) - 1 - r}]; ok {
-		return float64(heatStep(v))
-	}
-	return math.NaN()
-}
-
-// heatPalette is the colors of the steps.
-type heatPalette struct{}
-
-func (heatPalette) Colors() (list []color.Color) {
-	for i := range numHeat {
-		list = append(list, (inkHeat + ink(i)).color())
-	}
-	return list
+// cells is a heat map for the page's script: where its cells are in the SVG, in its
+// pixels, and what each says.
+type cells struct {
+	Left    float64    `json:"left"`
+	Top     float64    `json:"top"`
+	Width   int        `json:"cellWidth"`
+	Height  int        `json:"cellHeight"`
+	Columns []string   `json:"columns"`
+	Rows    []string   `json:"rows"`
+	Values  [][]string `json:"values"` // [rows, columns] in floors, empty where there is no operation
 }
 
-var _ palette.Palette = heatPalette{}
+const (
+	heatRow    = 16 // pixels
+	heatMargin = 8
+)
 
-// heatFigure draws the heat map, nil if there are no equations.
-func heatFigure(d *diagnose.Diagnosis) (*figure, error) {
-	if len(d.Curves) == 0 {
-		return nil, nil
-	}
-	h := newHeatMap(d.Curves)
-	columns, rows := h.Dims()
-	p := newPlot("layer", false)
-	p.X.Padding, p.Y.Padding = 0, 2
-	p.X.LineStyle.Width = 0
-	m := plotter.NewHeatMap(h, heatPalette{})
-	m.Min, m.Max = 0, numHeat-1
-	p.Add(m)
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -0.5, float64(columns)-0.5, -0.5, float64(rows)-0.5
-	var x, y []plot.Tick
-	var widest vg.Length
-	for c := range columns {
+// newCells is the map's geometry and its values in words.
+func (h *heatMap) newCells() *cells {
+	columns := (len(h.columns) + h.share - 1) / h.share
+	c := &cells{Top: heatMargin, Width: min(max(560/columns, 9), 24), Height: heatRow, Rows: h.rows}
+	for i := range columns {
 		label := "–"
-		if l := h.columns[c*h.share]; l >= 0 {
+		if l := h.columns[i*h.share]; l >= 0 {
 			label = strconv.Itoa(l)
 		}
-		x = append(x, plot.Tick{Value: float64(c), Label: label})
+		c.Columns = append(c.Columns, label)
 	}
-	for r := range rows {
-		label := h.rows[rows-1-r]
-		widest = max(widest, p.Y.Tick.Label.Width(label))
-		y = append(y, plot.Tick{Value: float64(r), Label: label})
+	for r, row := range h.rows {
+		c.Left = max(c.Left, textWidth(row)+14)
+		values := make([]string, columns)
+		for i := range values {
+			if v, ok := h.cells[[2]int{i, r}]; ok {
+				values[i] = number(v)
+			}
+		}
+		c.Values = append(c.Values, values)
 	}
-	cell := min(max(560/columns, 9), 24)
-	p.X.Tick.Marker, p.Y.Tick.Marker = every(x, columns*cell/22), plot.ConstantTicks(y)
-	f := &figure{Title: "Operations by layers", Heat: true, Width: int(widest) + 28 + columns*cell, Keys: heatKeys()}
+	return c
+}
+
+// svg draws the map: a path of all cells for each color.
+func (h *heatMap) svg(c *cells, label string) template.HTML {
+	d := &drawing{x: c.Left, y: c.Top, w: float64(len(c.Columns) * c.Width), h: float64(len(c.Rows) * c.Height)}
+	d.open(int(d.x+d.w)+14, int(d.y+d.h)+38, label)
+	var paths [numHeat]strings.Builder
+	for r := range c.Rows {
+		d.text(d.x-6, d.y+float64(r*c.Height)+12, "end", c.Rows[r])
+		for i := range c.Columns {
+			if v, ok := h.cells[[2]int{i, r}]; ok {
+				fmt.Fprintf(&paths[heatStep(v)], "M%.1f %.1fh%dv%dh-%dz", d.x+float64(i*c.Width), d.y+float64(r*c.Height), c.Width, c.Height, c.Width)
+			}
+		}
+	}
+	for i := range paths {
+		if paths[i].Len() > 0 {
+			fmt.Fprintf(&d.b, `<path style="fill:var(%s)" d="%s"/>`, (inkHeat + ink(i)).Variable(), paths[i].String())
+		}
+	}
+	var ticks []tick
+	for i, label := range c.Columns {
+		ticks = append(ticks, tick{d.x + (float64(i)+0.5)*float64(c.Width), label})
+	}
+	for _, t := range every(ticks, max(1, len(c.Columns)*c.Width/22)) {
+		d.text(t.At, d.y+d.h+15, "middle", t.Text)
+	}
+	d.text(d.x+d.w/2, d.y+d.h+31, "middle", "layer")
+	return d.close()
+}
+
+// heatFigure draws the heat map, nil if there are no equations.
+func heatFigure(d *diagnose.Diagnosis) *figure {
+	if len(d.Curves) == 0 {
+		return nil
+	}
+	h := newHeatMap(d.Curves)
+	c := h.newCells()
+	f := &figure{Title: "Operations by layers", Cells: c, SVG: h.svg(c, "Residual over floor, by operation and layer"), Keys: heatKeys()}
 	f.Note = "Residual of each operation in each layer, in floors: what rounding alone makes of it."
 	if h.columns[0] < 0 {
 		f.Note += " – is outside the layers."
@@ -195,9 +213,7 @@ func heatFigure(d *diagnose.Diagnosis) (*figure, error) {
 	if h.left > 0 {
 		f.Note += fmt.Sprintf(" %d rows with smaller errors are left out.", h.left)
 	}
-	var err error
-	f.SVG, err = svg(p, f.Width, rows*16+54, "Residual over floor, by operation and layer")
-	return f, err
+	return f
 }
 
 // heatKeys are the legend of the steps.

@@ -2,10 +2,11 @@ package report
 
 import (
 	"bytes"
-	"embed"
+	"crypto/sha256"
+	_ "embed" // page.html and its parts
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"html/template"
 	"io"
 	"maps"
 	"math"
@@ -15,12 +16,45 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/cause"
 	"github.com/karat-run/karat/internal/lab/diagnose"
+	"github.com/karat-run/karat/internal/template"
 )
 
-//go:embed page.html page.css
-var pageFiles embed.FS
+var (
+	//go:embed page.html
+	pageHTML string
+	//go:embed page.css
+	pageCSS string
+	//go:embed page.js
+	pageJS string
 
-var pageTemplate = template.Must(template.ParseFS(pageFiles, "page.html"))
+	// uPlot 1.6.32 by Leon Sorokin draws the charts that can be enlarged; see uplot.LICENSE.
+	// It is dist/uPlot.iife.min.js and dist/uPlot.min.css of the npm package, as they are.
+
+	//go:embed uplot.js
+	uplotJS string
+	//go:embed uplot.css
+	uplotCSS string
+)
+
+var pageTemplate = template.Must(map[string]string{"page": pageHTML}, template.Options{HTML: true, Funcs: map[string]any{
+	"label":    func(l line) string { return l.label },
+	"text":     func(l line) string { return unbroken(l.text) },
+	"variable": ink.Variable,
+	"json": func(v any) (template.HTML, error) {
+		b, err := json.Marshal(v) // < and > are escaped
+		return template.HTML(b), err
+	},
+}})
+
+// script is the one script that a page may run: its policy names the hash, so that
+// nothing in a dump can bring another.
+var (
+	script     = uplotJS + pageJS
+	scriptHash = func() string {
+		sum := sha256.Sum256([]byte(script))
+		return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+	}()
+)
 
 // What a page shows of long lists, and of the JSON in bytes.
 const (
@@ -33,7 +67,8 @@ const (
 
 // page is what the template is given.
 type page struct {
-	Style                 template.CSS
+	Style, Script         template.HTML
+	ScriptHash            string
 	Verdict, Headline     string
 	Passed                bool
 	Model, Dump           string
@@ -61,10 +96,6 @@ type findingView struct {
 	Facts  []line
 }
 
-// Label and Text let the template read a line.
-func (l line) Label() string { return l.label }
-func (l line) Text() string  { return unbroken(l.text) }
-
 type logitsRow struct {
 	Prompt                             int
 	Before, After, Top1, Top10, Cosine string
@@ -91,28 +122,22 @@ type tokenCell struct {
 	Any         bool
 }
 
-// HTML writes a diagnosis as one page that needs nothing else: no script, no font,
-// no network. It follows the reader's choice of light or dark.
+// HTML writes a diagnosis as one page that loads nothing: charts that can be read
+// point by point and enlarged, still ones where scripts do not run and in print. It
+// follows the reader's choice of light or dark.
 func HTML(w io.Writer, d *diagnose.Diagnosis) error {
-	p, err := newPage(d)
-	if err != nil {
-		return err
-	}
 	var b bytes.Buffer
-	if err := pageTemplate.Execute(&b, p); err != nil {
+	if err := pageTemplate.Execute(&b, "page", newPage(d)); err != nil {
 		return fmt.Errorf("report: page: %w", err)
 	}
-	_, err = w.Write(b.Bytes())
+	_, err := w.Write(b.Bytes())
 	return err
 }
 
-func newPage(d *diagnose.Diagnosis) (*page, error) {
-	style, err := pageFiles.ReadFile("page.css")
-	if err != nil {
-		return nil, err
-	}
+func newPage(d *diagnose.Diagnosis) *page {
 	p := &page{
-		Style: template.CSS(style), Verdict: name(string(d.Verdict)), Headline: unbroken(headline(d)), Passed: passed(d.Verdict),
+		Style: template.HTML(uplotCSS + pageCSS), Script: template.HTML(script), ScriptHash: scriptHash,
+		Verdict: name(string(d.Verdict)), Headline: unbroken(headline(d)), Passed: passed(d.Verdict),
 		Model: base(d.Model), Dump: base(d.Dump), Facts: summary(d), Story: prose(story(d)...), Closed: prose(closure(d)),
 		MoreFindings: max(0, len(d.Findings)-maxFindings), MoreLogits: max(0, len(d.Logits)-maxRows),
 		Inferred: sentences(d.Inferred), Seen: seen(d), Blind: sentences(d.Coverage.Blind), Floors: floorRows(d),
@@ -130,7 +155,8 @@ func newPage(d *diagnose.Diagnosis) (*page, error) {
 	}
 	p.Equations, p.MoreEquations = worstEquations(d)
 	p.JSON, p.JSONNote = rawJSON(d)
-	return p, p.draw(d)
+	p.draw(d)
+	return p
 }
 
 // unbroken keeps numbers and ranges whole where lines are broken: joiners stand at their hyphens.
@@ -146,29 +172,14 @@ func prose(list ...string) []string {
 }
 
 // draw makes the page's charts.
-func (p *page) draw(d *diagnose.Diagnosis) (err error) {
-	if p.Where, err = heatFigure(d); err != nil {
-		return err
-	}
-	if p.Curves, err = equationCurves(d); err != nil {
-		return err
-	}
-	if p.Positions, err = positionCurves(d); err != nil {
-		return err
-	}
-	if p.Closure, err = closureChart(d); err != nil {
-		return err
-	}
+func (p *page) draw(d *diagnose.Diagnosis) {
+	p.Where, p.Curves, p.Positions, p.Closure = heatFigure(d), equationCurves(d), positionCurves(d), closureChart(d)
 	for i, l := range prompts(d, maxPrompts) {
-		v := promptView{Prompt: l.Prompt, Text: clip(l.Text, 200), Tokens: tokenRows(l), Open: i == 0}
-		if v.Scatter, err = scatterChart(l); err != nil {
-			return err
-		}
+		v := promptView{Prompt: l.Prompt, Text: clip(l.Text, 200), Tokens: tokenRows(l), Open: i == 0, Scatter: scatterChart(l)}
 		if v.Scatter != nil || len(v.Tokens) > 0 {
 			p.Prompts = append(p.Prompts, v)
 		}
 	}
-	return nil
 }
 
 // summary is the figures at the top.
@@ -258,7 +269,7 @@ func rawJSON(d *diagnose.Diagnosis) (text, note string) {
 		less.Curves[i].Rows = nil
 	}
 	for i := range less.Logits {
-		less.Logits[i].ByPosition, less.Logits[i].Scatter = nil, nil
+		less.Logits[i].ByPosition, less.Logits[i].Positions, less.Logits[i].Scatter = nil, nil, nil
 	}
 	b, err = json.MarshalIndent(less, "", " ")
 	switch {

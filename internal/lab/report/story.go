@@ -64,7 +64,7 @@ func headline(d *diagnose.Diagnosis) string {
 	return strings.Join(parts[:last], ", ") + " and " + parts[last]
 }
 
-// what is a finding's cause; of one without a name it says the operation.
+// what names a finding's cause, or its operation if the cause is unknown.
 func what(f *diagnose.Finding) string {
 	if f.Cause == "unknown" && f.Op != "" {
 		return "unknown in " + name(f.Op)

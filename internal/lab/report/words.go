@@ -43,7 +43,7 @@ func base(path string) string {
 	return name(filepath.Base(path))
 }
 
-// sentences cleans a list of them; what is over is counted in the last.
+// sentences cleans a list of sentences; the last one counts the sentences that were cut off.
 func sentences(list []string) []string {
 	out := make([]string, 0, min(len(list), maxList)+1)
 	for _, s := range list[:min(len(list), maxList)] {

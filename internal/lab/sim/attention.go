@@ -1,6 +1,11 @@
 package sim
 
-import "math"
+import (
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+)
 
 // Attend is softmax(q·kᵀ·scale)·v for the queries of rows, over the keys and
 // values of all positions that each sees.
@@ -25,45 +30,79 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := e.Value(store.In[1], all)
-	if err != nil {
-		return nil, err
+	kv := s.Store.Attr.(*graph.KV)
+	v := latent(k, kv)
+	if !kv.Latent {
+		if v, err = e.Value(store.In[1], all); err != nil {
+			return nil, err
+		}
 	}
-	heads, dim := s.In[0].Shape[0], s.In[0].Shape[1]
+	heads, dim, wide := s.In[0].Shape[0], s.In[0].Shape[1], s.Node.Shape.Size()/s.In[0].Shape[0]
 	width := s.Store.Shape.Size() // of a position's keys
 	k, v = e.num.kv(k), e.num.kv(v)
 	if s.Again != nil {
 		k, v, width = s.Again(k), s.Again(v), s.Width
 	}
-	y := make([]float64, len(q))
+	sinks, err := s.sinks(heads)
+	if err != nil {
+		return nil, err
+	}
+	y := make([]float64, len(rows)*heads*wide)
 	for t, r := range rows {
-		from, to := 0, min(r+s.Ahead, last)
-		if s.Window > 0 {
-			from = max(0, r-s.Window+1)
-		}
-		if s.Until != nil {
-			to = min(to, s.Until(e, r))
-		}
-		if s.First != nil {
-			from = max(from, s.First(e, r))
-		}
-		to = max(to, from) // a query that would see nothing sees the first
+		from, to := s.seen(e, r, last)
 		k, v := k, v
 		if s.Only != nil {
 			k, v = s.Only(e, k, v, width, r)
 		}
 		for h := range heads {
-			at := (t*heads + h) * dim
-			g := s.Group(h) * dim
-			s.attend(e, y[at:at+dim], q[at:at+dim], k[from*width+g:], v[from*width+g:], width, to-from+1, func(i int) bool { return s.Hides != nil && s.Hides(e, r, from+i) })
+			at, g := t*heads+h, s.Group(h)
+			stride := width / dim * wide // of a position's values
+			s.attend(e, y[at*wide:(at+1)*wide], q[at*dim:(at+1)*dim], k[from*width+g*dim:], v[from*stride+g*wide:], width, stride, to-from+1, sinks[h],
+				func(i int) bool { return s.Hides != nil && s.Hides(e, r, from+i) })
 		}
 	}
 	e.num.store(y)
 	return y, nil
 }
 
-// attend is one head's result y over those of n keys and values, width apart, that are not hidden.
-func (s *Spec) attend(e *Eval, y, q, k, v []float64, width, n int, hidden func(i int) bool) {
+// seen is the positions from and to that the query at r sees, of those up to last.
+func (s *Spec) seen(e *Eval, r, last int) (from, to int) {
+	from, to = 0, min(r+s.Ahead, last)
+	if s.Window > 0 {
+		from = max(0, r-s.Window+1)
+	}
+	if s.Chunk > 0 {
+		from = r - r%s.Chunk
+	}
+	if s.Until != nil {
+		to = min(to, s.Until(e, r))
+	}
+	if s.First != nil {
+		from = max(from, s.First(e, r))
+	}
+	to = max(to, from) // a query that would see nothing sees the first
+	return from, to
+}
+
+// latent is the values that are the first elements of keys.
+func latent(k []float64, kv *graph.KV) []float64 {
+	var v []float64
+	for ; kv.Latent && len(k) > 0; k = k[kv.Dim:] {
+		v = append(v, k[:kv.Values()]...)
+	}
+	return v
+}
+
+// sinks is a score by head that is there besides, -Inf for none.
+func (s *Spec) sinks(heads int) ([]float64, error) {
+	if s.Sinks != nil {
+		return Vector(s.Sinks)
+	}
+	return slices.Repeat([]float64{math.Inf(-1)}, heads), nil
+}
+
+// attend is one head's result y over those of n keys and values, width and stride apart, that are not hidden.
+func (s *Spec) attend(e *Eval, y, q, k, v []float64, width, stride, n int, sink float64, hidden func(i int) bool) {
 	p := make([]float64, n)
 	for i := range p {
 		p[i] = e.num.dot(q, k[i*width:][:len(q)])
@@ -82,27 +121,31 @@ func (s *Spec) attend(e *Eval, y, q, k, v []float64, width, n int, hidden func(i
 	if s.Soft != nil {
 		s.Soft(p)
 	} else {
-		e.num.softmax(p)
+		e.num.softmax(p, sink)
 	}
 	e.num.store(p)
 	for i, w := range p {
-		for j, x := range v[i*width:][:len(q)] {
+		for j, x := range v[i*stride:][:len(y)] {
 			y[j] = e.num.sum(y[j] + w*x)
 		}
 	}
 }
 
 // Softmax turns scores to weights that sum to 1.
-func Softmax(p []float64) { (*Numerics)(nil).softmax(p) }
+func Softmax(p []float64) { (*Numerics)(nil).softmax(p, math.Inf(-1)) }
 
-func (n *Numerics) softmax(p []float64) {
-	top, sum := math.Inf(-1), 0.0
+// softmax is Softmax beside a score more, whose weight goes to nobody.
+func (n *Numerics) softmax(p []float64, sink float64) {
+	top, sum := sink, 0.0
 	for _, x := range p {
 		top = max(top, x)
 	}
 	for i, x := range p {
 		p[i] = math.Exp(x - top)
 		sum = n.sum(sum + p[i])
+	}
+	if !math.IsInf(sink, -1) {
+		sum = n.sum(sum + math.Exp(sink-top))
 	}
 	for i := range p {
 		p[i] /= sum

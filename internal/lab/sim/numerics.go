@@ -9,7 +9,7 @@ import (
 
 // Numerics is how an engine rounds. A nil one, and the zero value, is float64.
 type Numerics struct {
-	Store func(x []float64)                   // rounds what is kept of a computation; nil for nothing
+	Store func(x []float64)                   // rounds the kept result of a computation; nil for no rounding
 	Input func(row []float64, w tensor.DType) // rounds a row that a product with such weights reads
 	KV    func(x []float64)                   // rounds keys and values
 	GELU  func(float64) float64               // in place of the tanh form
@@ -18,7 +18,7 @@ type Numerics struct {
 	// Jitter multiplies all that is stored or given by 1 + Jitter·(a number of -1..1):
 	// with 2^-24 that is what a float32 engine's rounding may be.
 	Jitter float64
-	Given  float64 // likewise of what is given alone
+	Given  float64 // the same, of the given values alone
 	Random *rand.Rand
 }
 
@@ -103,7 +103,7 @@ func (n *Numerics) act(f func(float64) float64) func(float64) float64 {
 	return f
 }
 
-// sum is what is kept of a sum that grows term by term.
+// sum rounds a sum that grows term by term.
 func (n *Numerics) sum(s float64) float64 {
 	if n == nil || n.Order == Exact {
 		return s

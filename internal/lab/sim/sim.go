@@ -1,8 +1,7 @@
 // Package sim computes values of a graph for one whole prompt, in float64, from
-// whichever other values are known. With an engine's own values known, what it
-// computes for a node is the right side of an equation whose left side the engine
-// gave. How a node is computed can be edited: a hypothesis of what an engine does
-// instead.
+// the known values of other nodes. If these come from an engine, sim's value of a
+// node can be compared with the engine's: together they are an equation. An edit
+// changes how a node is computed: it is a hypothesis about the engine's mistake.
 package sim
 
 import (
@@ -84,7 +83,7 @@ type values struct {
 	data []float64 // [T, width]
 }
 
-// Eval is an evaluation for the token ids, with what is known of it.
+// Eval is an evaluation for the token ids, with its known values.
 func (m *Model) Eval(ids []int32, known map[*graph.Node]Known, num *Numerics) *Eval {
 	return &Eval{Model: m, ids: ids, known: known, num: num, memo: map[*graph.Node]*values{}, specs: map[*graph.Node]*Spec{}, busy: map[*graph.Node]bool{}}
 }
@@ -168,7 +167,7 @@ func (e *Eval) Known(n *graph.Node, row int) bool {
 	return row >= first && row < first+rows
 }
 
-// Value is rows of n, [len(rows), width]: what is known of them, and else computed.
+// Value is rows of n, [len(rows), width]: known ones, and else computed ones.
 func (e *Eval) Value(n *graph.Node, rows []int) ([]float64, error) {
 	return e.gather(n, rows, true)
 }
@@ -248,7 +247,7 @@ func (e *Eval) Forget(layer int) {
 }
 
 // Span is the nodes that Compute(n) computes at the last row, in the graph's order: n,
-// and what is not known there on the way to it. sources are the known nodes where it
+// and the unknown nodes on the way to it. sources are the known nodes where it
 // begins. (Keys and values of earlier rows may have to be computed, too: see Behind.)
 func (e *Eval) Span(n *graph.Node) (span, sources []*graph.Node) {
 	seen := map[*graph.Node]bool{}
@@ -277,7 +276,7 @@ func (e *Eval) Span(n *graph.Node) (span, sources []*graph.Node) {
 }
 
 // Behind is the nodes outside a span that have to be computed at rows where they are
-// not known, since attention in the span reads these rows' keys and values.
+// not known, since attention or a scan in the span reads these rows.
 func (e *Eval) Behind(span []*graph.Node) map[*graph.Node]bool {
 	seen := map[*graph.Node]bool{}
 	var visit func(n *graph.Node)
@@ -291,7 +290,7 @@ func (e *Eval) Behind(span []*graph.Node) map[*graph.Node]bool {
 		}
 	}
 	for _, n := range span {
-		if n.Op != graph.Attention {
+		if !across(n) {
 			continue
 		}
 		for _, x := range e.deps(n) {

@@ -21,9 +21,14 @@ type Spec struct {
 	Func func(e *Eval, s *Spec, rows []int) ([]float64, error)
 
 	By          float64                                     // of Embed and Scale: the factor; of Softcap: the cap, 0 for none
-	Eps, Offset float64                                     // of RMSNorm
+	Eps, Offset float64                                     // of norms
 	Whole       bool                                        // RMSNorm over all heads together
+	KeepMean    bool                                        // LayerNorm without the mean's subtraction
 	Act         func(float64) float64                       // of GLU, Act and Experts
+	Limits      graph.ActAttr                               // likewise, but for its Act
+	Experts     graph.ExpertsAttr                           // likewise
+	Route       graph.RouteAttr                             //
+	BiasWeighs  bool                                        // of Route: its bias is in the weights, too
 	SwapHalves  bool                                        // of Experts' fused weight
 	Expert      func(e int) int                             // which expert runs for e; nil for e
 	Alter       func(w []float64, rows, cols int) []float64 // of Linear's weight [rows, cols], or of Experts' first one; nil for none
@@ -32,7 +37,8 @@ type Spec struct {
 	Freqs       []float64 // of RoPE: a turning speed per pair
 	Interleaved bool      // pairs (2i, 2i+1), not (i, i+half)
 	Part        int       // the features that turn, in two halves; 0 for all
-	Shift       int       // added to positions
+	Magnitude   float64   // of cosines and sines; 0 for 1
+	Shift       int       // added to positions, also of EmbedPos and ScalePos
 	Turns       float64   // 1; -1 turns the other way
 
 	Store  *graph.Node // of Attention: what it reads
@@ -41,18 +47,23 @@ type Spec struct {
 	Ahead  int                    // positions after its own that a query sees
 	Group  func(h int) int        // the key and value head of a query's head
 	Cap    float64                // of scores, 0 for none
+	Chunk  int                    // positions of a run, of which a query sees its own; 0 for no runs
+	Sinks  *graph.Weight          // a score more by head; nil for none
 	Soft   func(scores []float64) // scores -> weights; nil is softmax
 	// Again, if set, makes rows of Width of all of the store's.
 	Again func(rows []float64) []float64
 	Width int
 	// Only changes what a query at a position finds stored: keys and values [T, width]; nil for nothing.
 	Only func(e *Eval, k, v []float64, width, at int) (keys, values []float64)
-	// First is the first position that a query sees; nil for what the window says.
+	// First is the first position that a query sees; nil for what the window says. Of a node
+	// with a state it is where that began, for the row at; nil for 0.
 	First func(e *Eval, at int) int
 	// Hides reports whether the query at a position does not see another; nil for none.
 	Hides func(e *Eval, at, pos int) bool
 	// Until is the last position that was there when the row at was computed; nil for all.
 	Until func(e *Eval, at int) int
+
+	Pooling graph.Pooling // of Pool
 
 	Times float64 // the result is multiplied by it
 }
@@ -65,14 +76,29 @@ func newSpec(n *graph.Node, stores map[*graph.KV]*graph.Node) *Spec {
 	case graph.NormAttr:
 		s.Eps, s.Offset = float64(a.Eps), float64(a.Offset)
 	case graph.RoPEAttr:
-		s.Freqs = a.Freqs
+		s.Freqs, s.Interleaved, s.Part, s.Magnitude = a.Freqs, a.Interleaved, a.Dim, a.Magnitude
 	case graph.ScaleAttr:
 		s.By = a.By
+	case graph.PoolAttr:
+		s.Pooling = a.Pooling
 	case graph.ActAttr:
-		s.Act = Activation(a.Act)
+		s.Act, s.Limits = Activation(a.Act), a
+	case graph.ExpertsAttr:
+		s.Act, s.Limits, s.Experts = Activation(a.Act), a.ActAttr, a
+	case graph.RouteAttr:
+		s.Route = a
 	case graph.AttentionAttr:
 		heads := n.In[0].Shape[0]
-		s.Store, s.Scale, s.Window = stores[a.KV], a.Scale, a.KV.Window
+		s.Store, s.Scale, s.Window, s.Cap = stores[a.KV], a.Scale, a.KV.Window, a.Cap
+		if a.KV.Chunked {
+			s.Chunk, s.Window = a.KV.Window, 0
+		}
+		if a.Bidirectional {
+			s.Ahead = a.Newest(0, 1<<30) // the window's length, or all
+		}
+		if len(n.W) > 0 {
+			s.Sinks = n.W[0]
+		}
 		s.Group = func(h int) int { return h * a.KV.Heads / heads }
 	}
 	return s
@@ -80,11 +106,26 @@ func newSpec(n *graph.Node, stores map[*graph.KV]*graph.Node) *Spec {
 
 // Activation is a in float64.
 func Activation(a graph.Activation) func(float64) float64 {
-	if a == graph.SiLU {
+	switch a {
+	case graph.SiLU:
 		return SiLU
+	case graph.GELUErf:
+		return GELUErf
+	case graph.ReLUSquared:
+		return ReLUSquared
+	case graph.Sigmoid:
+		return Sigmoid
+	case graph.Tanh:
+		return math.Tanh
 	}
 	return GELUTanh
 }
+
+// Sigmoid is 1/(1 + e^-x).
+func Sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+// ReLUSquared is the square of the positive part.
+func ReLUSquared(x float64) float64 { return max(x, 0) * max(x, 0) }
 
 // SiLU is x·sigmoid(x).
 func SiLU(x float64) float64 { return x / (1 + math.Exp(-x)) }
@@ -102,7 +143,7 @@ var (
 	errCircle  = errors.New("it is computed from itself")
 )
 
-// Uncomputable reports whether err says that a value cannot be had from what is known, and
+// Uncomputable reports whether err says that a value cannot be computed from the known ones, and
 // not that reading something failed.
 func Uncomputable(err error) bool { return errors.Is(err, errNoInput) || errors.Is(err, errCircle) }
 
@@ -132,10 +173,16 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 	switch s.Node.Op {
 	case graph.Embed:
 		return s.embed(e, rows)
+	case graph.EmbedPos:
+		return s.positions(e, rows)
 	case graph.StoreKV:
 		return nil, errNoInput
 	case graph.Attention:
 		return s.Attend(e, rows)
+	case graph.Pool:
+		return s.pool(e, rows)
+	case graph.Conv, graph.SSMScan, graph.DeltaScan:
+		return s.scan(e, rows)
 	}
 	in := make([][]float64, len(s.In))
 	for i, x := range s.In {
@@ -151,6 +198,10 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 		return s.linear(e, in[0])
 	case graph.RMSNorm:
 		return s.Norm(e, in[0])
+	case graph.LayerNorm:
+		return s.LayerNorm(e, in[0])
+	case graph.ScalePos:
+		return s.scalePos(e, in[0], rows), nil
 	case graph.RoPE:
 		return s.Rotate(e, in[0], rows), nil
 	case graph.GLU, graph.Act:
@@ -166,6 +217,9 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 	}
 	n := *s.Node
 	n.W = s.W
+	if n.Op == graph.Route {
+		return s.route(&n, in)
+	}
 	y, err := ref.Eval(&n, in)
 	if err == nil && (n.Op == graph.Add || n.Op == graph.Mul) {
 		e.num.store(y)
@@ -242,7 +296,7 @@ func (s *Spec) Rotate(e *Eval, x []float64, rows []int) []float64 {
 	for t, r := range rows {
 		for i, f := range s.Freqs {
 			f *= e.num.speed(i)
-			cos, sin := rope.Turn(max(r+s.Shift, 0), f)
+			cos, sin := rope.TurnBy(max(r+s.Shift, 0), f, s.Magnitude)
 			sin *= s.Turns
 			cs := []float64{cos, sin}
 			e.num.store(cs)
@@ -263,15 +317,43 @@ func (s *Spec) Rotate(e *Eval, x []float64, rows []int) []float64 {
 }
 
 func (s *Spec) gated(e *Eval, in [][]float64) []float64 {
-	y := apply(in[0], e.num.act(s.Act))
+	gate, act, l := in[0], s.Act, s.Limits
+	if l.Limit > 0 {
+		gate = apply(gate, func(v float64) float64 { return min(v, l.Limit) })
+	}
+	if l.Alpha != 0 {
+		act = func(v float64) float64 { return s.Act(l.Alpha*v) / l.Alpha }
+	}
+	y := apply(gate, e.num.act(act))
 	e.num.store(y)
 	if len(in) > 1 {
-		for i := range y {
-			y[i] *= in[1][i]
+		for i, up := range in[1] {
+			if l.Limit > 0 {
+				up = max(-l.Limit, min(up, l.Limit))
+			}
+			y[i] *= up + l.Plus
 		}
 		e.num.store(y)
 	}
 	return y
+}
+
+// route is pairs of index and weight, n being the node with the weights that s has.
+func (s *Spec) route(n *graph.Node, in [][]float64) ([]float64, error) {
+	n.Attr = s.Route
+	y, err := ref.Eval(n, in)
+	if err != nil || !s.BiasWeighs {
+		return y, err
+	}
+	_, w := n.RouteWeights()
+	bias, err := Vector(w)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; i < len(y); i += 2 {
+		y[i+1] += bias[int(y[i])]
+	}
+	return y, nil
 }
 
 func (s *Spec) softcap(e *Eval, x []float64) []float64 {

@@ -7,7 +7,7 @@ import (
 
 // The classes of Advanced SIMD instructions by their bit fields. (Arm
 // Architecture Reference Manual for A-profile, DDI 0487, C4.1.) q is 1 for 128
-// bits, or the upper halves of what is read or written; u and size tell
+// bits, or the upper halves of the registers; u and size tell
 // instructions of one opcode apart.
 
 // same3 has three registers of one arrangement.
@@ -53,7 +53,7 @@ const (
 )
 
 var words = []struct {
-	comment    string // above those that follow
+	comment    string // above the following ones
 	name, form string
 	base       uint32
 	feature    string // beyond Advanced SIMD

@@ -1,4 +1,4 @@
-// Package build makes the page's program (internal/web/program) of Karat's source: for
+// Package build compiles the page's program (internal/web/program) from Karat's source, for
 // go generate and tests, never for the command.
 package build
 
@@ -106,7 +106,7 @@ func Source(ctx context.Context, root string) (string, error) {
 // source of which an older program does not do.
 func Calls(root string) (string, error) {
 	h := sha256.New()
-	for _, pattern := range []string{"internal/web/wasm/*.go", "internal/web/probe/*.go", "internal/promise/*.go", "internal/backend/webgpu/gpu/*.js"} {
+	for _, pattern := range []string{"internal/web/wasm/*.go", "internal/web/probe/*.go", "internal/jsasync/*.go", "internal/backend/webgpu/gpu/*.js"} {
 		names, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
 		if err != nil || len(names) == 0 {
 			return "", fmt.Errorf("build: %s: %d files, %w", pattern, len(names), err)

@@ -1,5 +1,5 @@
-// Command gen makes internal/web/program, the program that the page has: go generate
-// ./internal/web. With -check it fails if what is there is not what the source makes.
+// Command gen makes internal/web/program, the page's program: go generate
+// ./internal/web. With -check it fails if the program differs from the one that the source makes.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 }
 
 // generate builds the program of the module in root, and writes it or compares it with
-// what is in the folder program.
+// the files in the folder program.
 func generate(ctx context.Context, root string, check bool) error {
 	wasm, exec, err := build.Build(ctx, root)
 	if err != nil {
@@ -81,7 +81,7 @@ func pack(data []byte) []byte {
 	return b.Bytes()
 }
 
-// compare compares with what is there: the module's bytes, not those of its compression.
+// compare compares with the committed module: its bytes, not its compressed form.
 func compare(files map[string][]byte, wasm []byte) error {
 	const stale = "internal/web/program is not what the source makes (%s): run " + build.Command
 	for name, want := range files {

@@ -143,7 +143,7 @@ async function send() {
 	said.e.querySelector('.text').classList.remove('typing');
 	if (!said.text && r?.stop !== 'end') { // nothing came of it: what was asked is there to be sent again
 		talk[where] = old;
-		$('say').value = text;
+		$('say').value = $('say').value ? text + '\n' + $('say').value : text; // with what was typed meanwhile
 		draw();
 	}
 	keepTalk();

@@ -1,5 +1,5 @@
-// Package probe describes what one node of a model's graph computes for a text: every
-// value of it. The page's program has it; it is apart so that it runs in tests anywhere.
+// Package probe describes all values that one node of a model's graph computes for a text.
+// It belongs to the page's program; it is a package of its own so that tests can run it anywhere.
 package probe
 
 import (
@@ -121,7 +121,7 @@ func histogramOf(x []float32, s Statistics) Histogram {
 	return h
 }
 
-// Text is a token's bytes as text; those that are no UTF-8 are shown as <0xE2>.
+// Text is a token's bytes as text; bytes that are not UTF-8 are shown as <0xE2>.
 func Text(b []byte) string {
 	var s strings.Builder
 	for len(b) > 0 {

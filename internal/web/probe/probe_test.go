@@ -11,12 +11,15 @@ import (
 
 // TestOf: a node is described by all of its values, each token's, and nothing else.
 func TestOf(t *testing.T) {
-	m, err := karat.Load(golden.Model(t, "tiny-gemma3"), karat.Options{Threads: 1})
+	m, err := karat.Load(t.Context(), golden.Model(t, "tiny-gemma3"), karat.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	ids := m.Tokenize("The color of the sky is blue, and so is the sea behind the hills.", false)
+	ids, err := m.Tokenize(t.Context(), "The color of the sky is blue, and so is the sea behind the hills.")
+	if err != nil {
+		t.Fatal(err)
+	}
 	const name = "blk.3.ffn_down"
 	var want []float32
 	width := 0

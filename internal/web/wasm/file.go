@@ -8,9 +8,9 @@ import (
 	"io"
 	"syscall/js"
 
-	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
-	"github.com/karat-run/karat/internal/promise"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/jsasync"
 )
 
 // most is how much is asked of a file at once.
@@ -86,11 +86,11 @@ func (f *file) piece(at int64, n int) (js.Value, error) {
 	if bytes := f.source.Get("bytes"); bytes.Type() == js.TypeObject {
 		return bytes.Call("subarray", at, at+int64(n)), nil
 	}
-	p, err := promise.Call(f.source, "read", at, n)
+	p, err := jsasync.Call(f.source, "read", at, n)
 	if err != nil {
 		return p, err
 	}
-	v, err := promise.Await(p)
+	v, err := jsasync.Await(p)
 	if err != nil {
 		return v, err
 	}
@@ -104,7 +104,7 @@ func (f *file) piece(at int64, n int) (js.Value, error) {
 const whole = 1 << 30
 
 // sources are files as Karat reads them: whole, or by pieces.
-func sources(files []*file, inMemory bool) (list []karat.Source, err error) {
+func sources(files []*file, inMemory bool) (list []gguf.Source, err error) {
 	var size int64
 	for _, f := range files {
 		size += f.size
@@ -113,7 +113,7 @@ func sources(files []*file, inMemory bool) (list []karat.Source, err error) {
 		return nil, fmt.Errorf("karat: %s has %d bytes: %w: without a GPU at most %d have room", files[0].name, size, gpu.ErrMemory, whole)
 	}
 	for _, f := range files {
-		s := karat.Source{Name: f.name, At: f, Size: f.size}
+		s := gguf.Source{Name: f.name, At: f, Size: f.size}
 		if inMemory {
 			s.Data = make([]byte, f.size)
 			if _, err := f.ReadAt(s.Data, 0); err != nil {

@@ -18,9 +18,10 @@ import (
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/chat"
-	"github.com/karat-run/karat/internal/chat/jinja"
 	"github.com/karat-run/karat/internal/checkpoint"
-	"github.com/karat-run/karat/internal/promise"
+	"github.com/karat-run/karat/internal/jsasync"
+	"github.com/karat-run/karat/jinja"
+	_ "github.com/karat-run/karat/webgpu"
 )
 
 func main() {
@@ -43,7 +44,7 @@ func main() {
 // export gives an object a function that returns a promise.
 func export(o js.Value, name string, f func(args []js.Value) (any, error)) {
 	o.Set(name, js.FuncOf(func(_ js.Value, args []js.Value) any {
-		return promise.New(func() (any, error) {
+		return jsasync.New(func() (any, error) {
 			v, err := f(args)
 			if err != nil {
 				return nil, failure{err}
@@ -98,7 +99,7 @@ func plain(v any) (js.Value, error) {
 	return js.Global().Get("JSON").Call("parse", string(data)), nil
 }
 
-// read reads v, an object, into the fields of to. Functions and what is absent are
+// read reads v, an object, into the fields of to. Functions and absent fields are
 // left out.
 func read(v js.Value, what string, to any) error {
 	if v.IsUndefined() || v.IsNull() {
@@ -167,7 +168,7 @@ func until(options js.Value) (context.Context, func()) {
 	}
 }
 
-// newHash is a SHA-256 of what is written: write(bytes), and sum(), in hexadecimal,
+// newHash is a SHA-256 of the written bytes: write(bytes), and sum(), in hexadecimal,
 // which ends it.
 func newHash() js.Value {
 	h, buf := sha256.New(), make([]byte, 64<<10)

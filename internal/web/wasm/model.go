@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/checkpoint"
+	opener "github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/web/probe"
 )
 
@@ -48,7 +48,7 @@ func load(args []js.Value) (any, error) {
 	if err := read(options, "load", &o); err != nil {
 		return nil, err
 	}
-	m := &model{files: files, o: karat.Options{Backend: o.Backend, KV: o.KV, Context: o.Context, Threads: 1}}
+	m := &model{files: files, o: karat.Options{Backend: karat.Backend(o.Backend), KV: karat.KVType(o.KV), Context: o.Context, Threads: 1}}
 	progress := function(options, "onProgress")
 	m.o.Progress = func(done, total int64) { progress(done, total) }
 	if err := m.choose(); err != nil {
@@ -75,7 +75,7 @@ func check(args []js.Value) (any, error) {
 		return nil, unusable{err}
 	}
 	defer c.Close()
-	if _, _, err := arch.Load(c); err != nil {
+	if _, _, err := opener.Graph(context.Background(), c); err != nil {
 		return nil, unusable{err}
 	}
 	return nil, nil
@@ -109,7 +109,11 @@ func (m *model) open() (err error) {
 	if err != nil {
 		return err
 	}
-	loaded, err := karat.LoadSources(list, m.o)
+	files := make([]karat.Source, len(list))
+	for i, f := range list {
+		files[i] = karat.Source(f)
+	}
+	loaded, err := karat.LoadSources(context.Background(), files, m.o)
 	if err != nil {
 		return err
 	}
@@ -191,7 +195,7 @@ type sampling struct {
 func (m *model) info() info {
 	i := m.m.Info()
 	return info{Name: i.Path, Format: i.Format, Architecture: i.Architecture, Bytes: i.Bytes, Vocab: i.VocabSize, Context: i.Context,
-		MaxContext: i.MaxContext, Template: i.Template, Notes: append(m.notes, i.Notes...), Backend: m.o.Backend, Adapter: m.adapter,
+		MaxContext: i.MaxContext, Template: i.Template, Notes: append(m.notes, i.Notes...), Backend: string(m.o.Backend), Adapter: m.adapter,
 		Threads: m.o.Threads, Sampling: sampling(m.m.Sampling())}
 }
 
@@ -209,7 +213,7 @@ func (m *model) tokens(ids []int) []token {
 	return list
 }
 
-// message is a karat.Message.
+// message is a karat.Message of one text.
 type message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
@@ -233,7 +237,7 @@ func readPrompt(v js.Value) (p prompt, err error) {
 		return p, errors.New("karat: there are no messages")
 	}
 	for _, x := range list {
-		p.messages = append(p.messages, karat.Message(x))
+		p.messages = append(p.messages, karat.TextMessage(karat.Role(x.Role), x.Content))
 	}
 	return p, nil
 }
@@ -241,13 +245,21 @@ func readPrompt(v js.Value) (p prompt, err error) {
 // ids are the prompt's tokens.
 func (m *model) ids(ctx context.Context, p prompt, o karat.GenerateOptions) ([]int, error) {
 	if p.messages == nil {
-		return m.m.Tokenize(p.text, false), nil
+		return m.m.Tokenize(ctx, p.text)
 	}
 	return m.m.TokenizeChat(ctx, p.messages, o)
 }
 
 func (m *model) tokenize(args []js.Value) (any, error) {
-	return plain(m.tokens(m.m.Tokenize(argument(args, 0).String(), argument(args, 1).Truthy())))
+	tokenize := m.m.Tokenize
+	if argument(args, 1).Truthy() {
+		tokenize = m.m.TokenizeSpecial
+	}
+	ids, err := tokenize(context.Background(), argument(args, 0).String())
+	if err != nil {
+		return nil, err
+	}
+	return plain(m.tokens(ids))
 }
 
 func (m *model) render(args []js.Value) (any, error) {
@@ -344,7 +356,7 @@ func (m *model) generate(args []js.Value) (any, error) {
 		if g.Tokens++; g.Tokens == 1 {
 			g.PromptSeconds = time.Since(start).Seconds()
 		}
-		g.Text, g.Stop = g.Text+t.Text, t.Stop
+		g.Text, g.Stop = g.Text+t.Text, string(t.Stop)
 		if onToken.Type() == js.TypeFunction {
 			v, err := m.token(t)
 			if err != nil {
@@ -368,7 +380,7 @@ func (m *model) token(t karat.Token) (js.Value, error) {
 		likely
 		Top  []likely `json:"top,omitempty"`
 		Stop string   `json:"stop,omitempty"`
-	}{likely: likely{token: token{t.ID, t.Text}}, Stop: t.Stop}
+	}{likely: likely{token: token{t.ID, t.Text}}, Stop: string(t.Stop)}
 	if t.Top != nil {
 		v.Logprob = &t.Logprob
 	}

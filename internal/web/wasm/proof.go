@@ -9,10 +9,10 @@ import (
 	"strings"
 	"syscall/js"
 
-	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/lab"
+	opener "github.com/karat-run/karat/internal/model"
 )
 
 // proveOptions are those of prove.
@@ -35,14 +35,18 @@ func (m *model) prove(args []js.Value) (any, error) {
 	}
 	n, err := numerics.Parse("f32", o.KV)
 	if err == nil {
-		n, err = n.On(m.o.Backend)
+		n, err = n.On(string(m.o.Backend))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("karat: prove: %w", err)
 	}
 	ctx, end := until(options)
 	defer end()
-	golden, progress := m.texts(o.Prompts), function(options, "onProgress")
+	progress := function(options, "onProgress")
+	golden, err := m.texts(ctx, o.Prompts)
+	if err != nil {
+		return nil, err
+	}
 	if record.Type() == js.TypeObject {
 		if golden, err = lab.ParseRecord("golden.safetensors", bytesOf(record.Get("json")), bytesOf(record.Get("tensors"))); err != nil {
 			return nil, err
@@ -75,12 +79,16 @@ func (m *model) prove(args []js.Value) (any, error) {
 }
 
 // texts are prompts without values; without ids, of texts of its own.
-func (m *model) texts(ids [][]int32) *lab.Record {
+func (m *model) texts(ctx context.Context, ids [][]int32) (*lab.Record, error) {
 	r := &lab.Record{Path: "float64"}
 	for _, text := range []string{"The color of the sky is", "func main() {", "2 + 2 =", "Er sagte: \u201eGuten Tag\u201c, und", "日本の首都は"} {
 		if ids == nil {
 			p := &lab.Prompt{Index: len(r.Prompts), Text: text}
-			for _, id := range m.m.Tokenize(text, false) {
+			all, err := m.m.Tokenize(ctx, text)
+			if err != nil {
+				return nil, err
+			}
+			for _, id := range all {
 				p.IDs = append(p.IDs, int32(id))
 			}
 			r.Prompts = append(r.Prompts, p)
@@ -89,7 +97,7 @@ func (m *model) texts(ids [][]int32) *lab.Record {
 	for i, list := range ids {
 		r.Prompts = append(r.Prompts, &lab.Prompt{Index: i, IDs: list})
 	}
-	return r
+	return r, nil
 }
 
 // exact is the arithmetic that all else is compared with.
@@ -141,7 +149,7 @@ func (m *model) record(ctx context.Context, of *lab.Record, n numerics.Numerics,
 		return nil, err
 	}
 	defer c.Close()
-	g, _, err := arch.Load(c)
+	g, _, err := opener.Graph(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +165,7 @@ func (m *model) record(ctx context.Context, of *lab.Record, n numerics.Numerics,
 			keep = max(keep, p.Logits.Shape[0])
 		}
 	}
-	r, err := lab.NewRecorder(g, b, longest, keep)
+	r, err := lab.NewRecorder(ctx, g, b, longest, keep)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/karat-run/karat/internal/promise"
+	"github.com/karat-run/karat/internal/jsasync"
 )
 
 // A call from Go to JavaScript costs microseconds, so a list is encoded as words, which
@@ -44,7 +44,7 @@ func Adapters() ([]Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := promise.Await(s.Call("describe"))
+	v, err := jsasync.Await(s.Call("describe"))
 	if err != nil {
 		return nil, fmt.Errorf("gpu: %w: %w", ErrNone, err)
 	}
@@ -73,7 +73,7 @@ func Open(n int) (Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := promise.Await(s.Call("open"))
+	v, err := jsasync.Await(s.Call("open"))
 	if err != nil {
 		return nil, fmt.Errorf("gpu: %s: %w", all[n].Name, err)
 	}
@@ -85,7 +85,7 @@ type device struct {
 	adapter Adapter
 	js      js.Value // a Device of gpu.js
 	ids     int      // of objects so far
-	unused  []int    // those that were released
+	unused  []int    // released ones
 	data    js.Value // where writes lie until they are replayed, of upload bytes
 	staged  int      // bytes of them
 	words   []uint32 // commands that are to be replayed
@@ -136,11 +136,11 @@ func (d *device) Adapter() Adapter { return d.adapter }
 
 // make has gpu.js make an object, and waits. An error of JavaScript's is the device's.
 func (d *device) make(method string, o *object, args ...any) error {
-	p, err := promise.Call(d.js, method, append([]any{o.id}, args...)...)
+	p, err := jsasync.Call(d.js, method, append([]any{o.id}, args...)...)
 	if err != nil {
 		return err
 	}
-	wrong, err := promise.Await(p)
+	wrong, err := jsasync.Await(p)
 	if err := d.check(err); err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (d *device) NewGroup(of Pipeline, ranges ...Range) (Group, error) {
 		list = append(list, r.Buffer.(*buffer).id, r.At, r.Size)
 	}
 	g := d.add()
-	if _, err := promise.Call(d.js, "group", g.id, p.name, p.id, list); err != nil {
+	if _, err := jsasync.Call(d.js, "group", g.id, p.name, p.id, list); err != nil {
 		return nil, fmt.Errorf("gpu: shader %s: %w", p.name, err)
 	}
 	return g, nil
@@ -269,7 +269,7 @@ func (d *device) Run(l *List) error {
 		}
 	}
 	d.replay()
-	all, err := promise.Await(d.js.Call("end"))
+	all, err := jsasync.Await(d.js.Call("end"))
 	if d.check(err); d.lost != nil {
 		return d.lost
 	}
@@ -290,7 +290,7 @@ func (d *device) compiled(l *List) error {
 		}
 	}
 	for p, v := range started {
-		wrong, err := promise.Await(v)
+		wrong, err := jsasync.Await(v)
 		if err := d.check(err); err != nil {
 			return err
 		}
@@ -331,7 +331,7 @@ func (d *device) write(c *command) {
 	}
 }
 
-// replay hands over what is encoded.
+// replay hands over the encoded list.
 func (d *device) replay() {
 	if n := len(d.words); n > 0 {
 		js.CopyBytesToJS(d.js.Call("script", cap(d.words)), unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(d.words))), 4*n))

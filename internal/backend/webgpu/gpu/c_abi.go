@@ -141,7 +141,7 @@ type supportedFeatures struct {
 	features unsafe.Pointer
 }
 
-// limits are those that every version has, and room for more.
+// limits are the ones that every version has, and room for more.
 type limits struct {
 	next                                                     unsafe.Pointer
 	_                                                        [11]uint32

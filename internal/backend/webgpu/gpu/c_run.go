@@ -30,7 +30,7 @@ func (d *cDevice) Run(l *List) error {
 }
 
 // room makes room for what the host writes, reads and times, and lays what it writes
-// there: the library's own way of writing makes buffers anew for what is large.
+// there: the library's own way of writing makes a new buffer for each large write.
 func (d *cDevice) room(l *List, n counts) error {
 	if err := staging(&d.up, d.newBuffer, "upload", max(n.write, 4), usageMapWrite|usageCopySrc); err != nil {
 		return err

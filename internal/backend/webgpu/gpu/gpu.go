@@ -44,6 +44,7 @@ type Adapter struct {
 
 	Library string `json:"library,omitempty"` // of webgpu.h, that it is reached through
 
+	Memory     int64     `json:"memory,omitempty"` // bytes of its own, or that it shares; 0 is not known
 	Limits     Limits    `json:"limits"`
 	Timestamps bool      `json:"timestamps"`
 	Matrices   *Matrices `json:"matrices,omitempty"` // nil where shaders have no matrix units, or no f16
@@ -311,7 +312,7 @@ func within(what string, b Buffer, at, size int) error {
 // checkSize wants size to be what a buffer may have.
 func (l *Limits) checkSize(name string, size int) error {
 	if size <= 0 || size%4 != 0 || size > l.Buffer {
-		return fmt.Errorf("gpu: buffer %s of %d bytes, possible are multiples of 4 to %d", name, size, l.Buffer)
+		return fmt.Errorf("gpu: buffer %s of %d bytes, want a multiple of 4 to %d", name, size, l.Buffer)
 	}
 	return nil
 }

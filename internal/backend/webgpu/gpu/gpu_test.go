@@ -220,7 +220,7 @@ func TestErrors(t *testing.T) {
 	for name, f := range map[string]func(l *List) error{
 		"buffer x of 6 bytes": func(*List) error { _, err := d.NewBuffer("x", 6); return err },
 		"buffer x of 0 bytes": func(*List) error { _, err := d.NewBuffer("x", 0); return err },
-		"buffer x of 1073741824 bytes, possible are multiples of 4 to 268435456": func(*List) error { _, err := d.NewBuffer("x", 1<<30); return err },
+		"buffer x of 1073741824 bytes, want a multiple of 4 to 268435456": func(*List) error { _, err := d.NewBuffer("x", 1<<30); return err },
 		"shader broken: ": func(*List) error { _, err := d.NewPipeline("broken", "fn main( {", nil); return err },
 		"shader typed: ": func(*List) error {
 			_, err := d.NewPipeline("typed", strings.Replace(double, "2u *", "missing *", 1), access)
@@ -304,4 +304,13 @@ func TestStamps(t *testing.T) {
 	}
 	run(3, 50)
 	run(1, 2)
+}
+
+// TestMemory: an adapter that is reached through Vulkan tells its memory.
+func TestMemory(t *testing.T) {
+	if a := open(t).Adapter(); a.API == "Vulkan" && a.Library == "" && (a.Memory < 64<<20 || a.Memory > 1<<50) {
+		t.Errorf("%+v has %d bytes", a.Name, a.Memory)
+	} else {
+		t.Logf("%s has %d bytes", a.Name, a.Memory)
+	}
 }

@@ -73,7 +73,7 @@ func destroy(instances []hal.Instance) {
 }
 
 func describe(e hal.ExposedAdapter) Adapter {
-	a := Adapter{Name: e.Info.Name, API: e.Info.Backend.String(), Kind: "other", Driver: e.Info.DriverInfo, Limits: standard}
+	a := Adapter{Name: e.Info.Name, API: e.Info.Backend.String(), Kind: "other", Driver: e.Info.DriverInfo, Memory: memoryOf(e.Adapter), Limits: standard}
 	switch e.Info.DeviceType {
 	case gputypes.DeviceTypeDiscreteGPU:
 		a.Kind = "discrete"
@@ -153,9 +153,21 @@ func still(f func() error) error {
 	return err
 }
 
+// large makes the stack so large, in two frames: the compiler takes an array of more than 128 KiB
+// from the heap.
+//
 //go:noinline
 func large() (n byte) {
-	var room [200 << 10]byte
+	var room [100 << 10]byte
+	for i := range room[:1] {
+		room[i] = n
+	}
+	return room[len(room)-1] + larger()
+}
+
+//go:noinline
+func larger() (n byte) {
+	var room [100 << 10]byte
 	for i := range room[:1] {
 		room[i] = n
 	}

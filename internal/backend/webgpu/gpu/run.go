@@ -163,7 +163,7 @@ func (d *device) wait(at uint64) error {
 	return d.hal.WaitIdle()
 }
 
-// encoded reports whether l is, but for what is written, the list that was encoded last.
+// encoded reports whether l is the list that was encoded last, apart from the written data.
 func (d *device) encoded(l *List) bool {
 	if len(d.last) != len(l.commands) {
 		return false
@@ -176,7 +176,7 @@ func (d *device) encoded(l *List) bool {
 	return true
 }
 
-// like reports whether c and o are the same but for what is written.
+// like reports whether c and o are the same, apart from the written data.
 func (c *command) like(o *command) bool {
 	return c.kind == o.kind && c.group == o.group && c.pipeline == o.pipeline && c.x == o.x && c.y == o.y && c.z == o.z &&
 		c.dst == o.dst && c.src == o.src && c.to == o.to && c.from == o.from && c.size == o.size

@@ -13,15 +13,16 @@ fn place(row: u32, quad: u32) -> u32 {
 	return row * {{.Quads}}u + (quad ^ {{if eq .Quads 8}}(row & 7u){{else}}((row >> 1u) & 3u){{end}});
 }
 
-// visible reports whether a row at position pos sees position at.
-fn visible(pos: u32, at: u32) -> bool {
-	return at <= pos && at >= lowest(pos);
+// visible reports whether a row at position pos sees position at{{if .Ahead}}, of a sequence whose last is end{{end}}.
+fn visible(pos: u32, at: u32{{if .Ahead}}, end: u32{{end}}) -> bool {
+	return at <= {{if .Ahead}}newest(pos, end){{else}}pos{{end}} && at >= lowest(pos);
 }
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u32) {
 	let head = wg.y;
 	let kv = head * p.kv_heads / p.heads * DIM;
+	let part = head * p.kv_heads / p.heads * VALUE_STEP;
 	let until = min(wg.x * 16u + 16u, step.rows);
 	var begin = wg.x * 16u;
 	while (begin < until) { // a sequence in each turn
@@ -33,6 +34,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		let from_page = table[4u * begin + 2u];
 		let low = table[4u * begin + 3u];
 		let high = table[4u * (to - 1u) + 3u];
+{{- if .Ahead}}
+		let end = table[pages - 1u];
+{{- end}}
 		// An invocation has rows sr and keys sk of the scores, and rows vr and a quad vq of the values.
 		let sk = t % 16u;
 		let vq = t % {{.Quads}}u;
@@ -45,11 +49,11 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		let vr{{$i}} = t / {{$.Quads}}u + {{mul $i (div 64 $.Quads)}}u;
 		let vpos{{$i}} = table[4u * min(begin + vr{{$i}}, to - 1u) + 3u];
 		var sum{{$i}} = 0.0;
-{{- range $c := seq (div $.Dim $.Chunk)}}
+{{- range $c := seq (div $.ValueDim $.Chunk)}}
 		var acc{{$i}}_{{$c}} = vec4f(0.0);
 {{- end}}
 {{- end}}
-		for (var b = lowest(low) / PAGE; b <= high / PAGE; b++) {
+		for (var b = lowest(low) / PAGE; b <= {{if .Ahead}}newest(high, end){{else}}high{{end}} / PAGE; b++) {
 			let slot = table[pages + b - from_page] * PAGE;
 {{- range $i := seq 4}}{{range $j := seq 4}}
 			var s{{$i}}_{{$j}} = 0.0;
@@ -82,7 +86,10 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			}
 {{- range $i := seq 4}}
 {{- range $j := seq 4}}
-			let seen{{$i}}_{{$j}} = visible(spos{{$i}}, b * PAGE + sk + {{mul 16 $j}}u);
+			let seen{{$i}}_{{$j}} = visible(spos{{$i}}, b * PAGE + sk + {{mul 16 $j}}u{{if $.Ahead}}, end{{end}});
+{{- if $.Capped}}
+			s{{$i}}_{{$j}} = p.cap * tanh_f(s{{$i}}_{{$j}} / p.cap);
+{{- end}}
 			s{{$i}}_{{$j}} = select(NONE, s{{$i}}_{{$j}}, seen{{$i}}_{{$j}});
 {{- end}}
 			most[sr{{$i}} * 16u + sk] = max(max(s{{$i}}_0, s{{$i}}_1), max(s{{$i}}_2, s{{$i}}_3));
@@ -119,8 +126,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 				sum{{$i}} = fma(more, grows[vr{{$i}}], sum{{$i}} * shrinks[vr{{$i}}]);
 			}
 {{- end}}
-			let whole = b * PAGE + 63u <= low && visible(high, b * PAGE);
-{{- range $c := seq (div .Dim .Chunk)}}
+			let whole = visible(low, b * PAGE + 63u{{if $.Ahead}}, end{{end}}) && visible(high, b * PAGE{{if $.Ahead}}, end{{end}});
+{{- range $c := seq (div .ValueDim .Chunk)}}
 			workgroupBarrier();
 {{template "page" (page $ "values" (print $c "u"))}}
 			workgroupBarrier();
@@ -142,7 +149,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 					for (var j = g; j < g + 16u; j++) { // a value that is not seen may be a NaN
 						let v = tile[place(j, vq)];
 {{- range $i := seq $.Rows}}
-						if (visible(vpos{{$i}}, b * PAGE + j)) {
+						if (visible(vpos{{$i}}, b * PAGE + j{{if $.Ahead}}, end{{end}})) {
 							part{{$i}} = fma(vec4f(weights[vr{{$i}} * 65u + j]), v, part{{$i}});
 						}
 {{- end}}
@@ -157,11 +164,27 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 {{- end}}
 		}
+{{- if .Sinks}}
+		let sink = sinks[head];
+		workgroupBarrier();
+		if (sk == 0u) {
+{{- range $i := seq 4}}
+			shrinks[sr{{$i}}] = top{{$i}};
+{{- end}}
+		}
+		workgroupBarrier();
+{{- end}}
 {{- range $i := seq .Rows}}
 		if (begin + vr{{$i}} < to) {
+{{- if $.Sinks}}
+			let last = max(shrinks[vr{{$i}}], sink);
+			let left = exp_f(shrinks[vr{{$i}}] - last);
+			let by = left / fma(sum{{$i}}, left, exp_f(sink - last));
+{{- else}}
 			let by = 1.0 / sum{{$i}};
-{{- range $c := seq (div $.Dim $.Chunk)}}
-			out[((((begin + vr{{$i}}) * p.heads + head) * DIM) >> 2u) + {{mul $c $.Quads}}u + vq] = acc{{$i}}_{{$c}} * by;
+{{- end}}
+{{- range $c := seq (div $.ValueDim $.Chunk)}}
+			out[((((begin + vr{{$i}}) * p.heads + head) * VALUE_DIM) >> 2u) + {{mul $c $.Quads}}u + vq] = acc{{$i}}_{{$c}} * by;
 {{- end}}
 		}
 {{- end}}
@@ -171,13 +194,13 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{define "page"}}
 {{- if .F16}}
 				for (var i = t; i < {{mul 32 .Quads}}u; i += 64u) {
-					let v = {{.What}}[((slot + i / {{div .Quads 2}}u) * p.kv_heads * DIM + kv + {{.At}} * {{.Chunk}}u + i % {{div .Quads 2}}u * 8u) >> 3u];
+					let v = {{.What}}[((slot + i / {{div .Quads 2}}u) * p.kv_heads * {{.Pitch}} + {{.First}} + {{.At}} * {{.Chunk}}u + i % {{div .Quads 2}}u * 8u) >> 3u];
 					tile[place(i / {{div .Quads 2}}u, i % {{div .Quads 2}}u * 2u)] = vec4f(halves(v.x), halves(v.y));
 					tile[place(i / {{div .Quads 2}}u, i % {{div .Quads 2}}u * 2u + 1u)] = vec4f(halves(v.z), halves(v.w));
 				}
 {{- else}}
 				for (var i = t; i < {{mul 64 .Quads}}u; i += 64u) {
-					tile[place(i / {{.Quads}}u, i % {{.Quads}}u)] = bitcast<vec4<f32>>({{.What}}[((slot + i / {{.Quads}}u) * p.kv_heads * DIM + kv + {{.At}} * {{.Chunk}}u + i % {{.Quads}}u * 4u) >> 2u]);
+					tile[place(i / {{.Quads}}u, i % {{.Quads}}u)] = bitcast<vec4<f32>>({{.What}}[((slot + i / {{.Quads}}u) * p.kv_heads * {{.Pitch}} + {{.First}} + {{.At}} * {{.Chunk}}u + i % {{.Quads}}u * 4u) >> 2u]);
 				}
 {{- end}}
 {{- end}}

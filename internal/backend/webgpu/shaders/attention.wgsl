@@ -1,8 +1,13 @@
 // attention lets a head of a row attend to its sequence: Attention. A workgroup takes one
 // head of one row{{if .Part}}, and of its pages one: what that gives is joined by join{{end}}.
+{{- if .Turn}}
+// The step's one row is turned as rope does, and its keys and values are stored as store
+// does: of the heads that share them the first one's workgroup writes them, and nobody reads
+// them there, since workgroups do not wait for each other.
+{{- end}}
 {{template "seen.wgsl" .}}
 {{- $chunks := div .Dim .Chunk}}
-{{- $cs := ceil .Dim 64}}
+{{- $cs := ceil .ValueDim 64}}
 var<workgroup> query: array<f32, {{.Dim}}>;
 var<workgroup> weights: array<f32, 64>;
 var<workgroup> tops: array<f32, 4>; // of 16 positions each
@@ -13,15 +18,27 @@ var<workgroup> room: array<f32, {{.Room}}>; // parts of scores, then of what val
 
 {{template "rms.wgsl" .Head}}
 {{template "turn" .}}
+{{- else if .Turn}}
+{{template "turn" .}}
+{{template "own" .}}
 {{- end}}
 
 // score is what {{.Chunk}} elements from d on give to the product of the query and the key
-// whose first element is number at.
-fn score(at: u32, d: u32) -> f32 {
+// whose first element is number at{{if .Turn}}, or which is the row's own{{end}}.
+fn score(at: u32, d: u32{{if .Turn}}, mine: bool{{end}}) -> f32 {
 	var s = 0.0;
 {{- if and .Wide .F16}}
 {{- range $i := seq (div .Chunk 8)}}
+{{- if $.Turn}}
+	var k{{$i}} = vec4u(0u);
+	if (mine) {
+		k{{$i}} = own_key((d >> 3u) + {{$i}}u);
+	} else {
+		k{{$i}} = keys[((at + d) >> 3u) + {{$i}}u];
+	}
+{{- else}}
 	let k{{$i}} = keys[((at + d) >> 3u) + {{$i}}u];
+{{- end}}
 {{- end}}
 {{- range $i := seq (div .Chunk 8)}}
 {{- range $j := seq 4}}
@@ -33,7 +50,17 @@ fn score(at: u32, d: u32) -> f32 {
 {{- end}}
 {{- else if .Wide}}
 	for (var i = 0u; i < {{.Chunk}}u; i += 4u) {
+{{- if .Turn}}
+		var word = vec4u(0u);
+		if (mine) {
+			word = own_key((d + i) >> 2u);
+		} else {
+			word = keys[(at + d + i) >> 2u];
+		}
+		let k = bitcast<vec4<f32>>(word);
+{{- else}}
 		let k = bitcast<vec4<f32>>(keys[(at + d + i) >> 2u]);
+{{- end}}
 		s = fma(query[d + i + 1u], k.y, fma(query[d + i], k.x, s));
 		s = fma(query[d + i + 3u], k.w, fma(query[d + i + 2u], k.z, s));
 	}
@@ -48,6 +75,13 @@ fn score(at: u32, d: u32) -> f32 {
 fn val(i: u32) -> f32 {
 	return {{if .F16}}from_half((values[i >> 1u] >> ((i & 1u) * 16u)) & 0xffffu){{else}}bitcast<f32>(values[i]){{end}};
 }
+{{- if .Turn}}
+
+// own_val is element d of the row's own value.
+fn own_val(d: u32) -> f32 {
+	return {{if .F16}}from_half((own_values[d >> 1u] >> ((d & 1u) * 16u)) & 0xffffu){{else}}bitcast<f32>(own_values[d]){{end}};
+}
+{{- end}}
 
 @compute @workgroup_size({{mul 64 .Groups}})
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u32) {
@@ -59,13 +93,20 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	let row = i / p.heads;
 	let head = i % p.heads * p.kv_heads / p.heads * DIM;
 	let width = {{if .F16}}(p.kv_heads * DIM + 1u) / 2u * 2u{{else}}p.kv_heads * DIM{{end}};
+	let part = i % p.heads * p.kv_heads / p.heads * VALUE_STEP;
+	let wide = {{if .F16}}(p.kv_heads * VALUE_STEP + 1u) / 2u * 2u{{else}}p.kv_heads * VALUE_STEP{{end}};
 	let pages = table[4u * row + 1u];
 	let from_page = table[4u * row + 2u];
 	let pos = table[4u * row + 3u];
 	let first = lowest(pos);
+{{- if .Ahead}}
+	let high = newest(pos, table[pages - 1u]);
+{{- else}}
+	let high = pos;
+{{- end}}
 {{- if .Part}}
 	let b = first / PAGE + wg.z;
-	if (b > pos / PAGE) {
+	if (b > high / PAGE) {
 		return;
 	}
 {{- end}}
@@ -97,27 +138,47 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	for (var d = t; d < DIM; d += {{mul 64 .Groups}}u) {
 		query[d] = turn(row, d, room[d], room[other(d)]) * p.scale;
 	}
+{{- else if .Turn}}
+	let stored = table[4u * row];
+	for (var e = t; e < DIM + {{mul 2 .Words}}u; e += {{mul 64 .Groups}}u) {
+		if (e < DIM) {
+			query[e] = turn(row, e, q[i * DIM + e], q[i * DIM + other(e)]) * p.scale;
+		} else if (e < DIM + {{.Words}}u) {
+			own_keys[e - DIM] = turned(row, head, e - DIM);
+		} else {
+			own_values[e - DIM - {{.Words}}u] = kept(head, e - DIM - {{.Words}}u);
+		}
+	}
+	workgroupBarrier();
+	if ({{if .Part}}b == pos / PAGE && {{end}}i % (p.heads / p.kv_heads) == 0u) {
+		for (var e = t; e < {{div .Words 4}}u; e += {{mul 64 .Groups}}u) {
+			keys[(stored * width + head) / {{div (mul 4 .Dim) .Words}}u + e] = own_key(e);
+		}
+		for (var e = t; e < {{.Words}}u; e += {{mul 64 .Groups}}u) {
+			values[(stored * width + head) / {{div .Dim .Words}}u + e] = own_values[e];
+		}
+	}
 {{- else}}
 	for (var d = t; d < DIM; d += {{mul 64 .Groups}}u) {
 		query[d] = q[i * DIM + d] * p.scale;
 	}
 {{- end}}
 {{- if not .Part}}
-{{- range $c := seq (ceil .Dim (mul 64 .Groups))}}
+{{- range $c := seq (ceil .ValueDim (mul 64 .Groups))}}
 	var acc{{$c}} = 0.0;
 {{- end}}
 	var top = NONE;
 	var sum = 0.0;
-	for (var b = first / PAGE; b <= pos / PAGE; b++) {
+	for (var b = first / PAGE; b <= high / PAGE; b++) {
 {{- end}}
 		workgroupBarrier();
 		let slot = table[pages + b - from_page] * PAGE;
 		let begin = max(first, b * PAGE) - b * PAGE;
-		let end = min(pos - b * PAGE + 1u, PAGE);
+		let end = min(high - b * PAGE + 1u, PAGE);
 		let seen = lane >= begin && lane < end;
 		if (seen) {
 			for (var c = t / 64u; c < {{$chunks}}u; c += {{.Groups}}u) {
-				room[c * 64u + lane] = score((slot + lane) * width + head, c * {{.Chunk}}u);
+				room[c * 64u + lane] = score((slot + lane) * width + head, c * {{.Chunk}}u{{if .Turn}}, b * PAGE + lane == pos{{end}});
 			}
 		}
 		workgroupBarrier();
@@ -127,6 +188,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			for (var c = 1u; c < {{$chunks}}u; c++) {
 				s += room[c * 64u + lane];
 			}
+{{- if .Capped}}
+			s = p.cap * tanh_f(s / p.cap);
+{{- end}}
 		}
 		if (t < 64u) {
 			weights[lane] = s;
@@ -159,17 +223,17 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			var part{{$c}} = 0.0;
 {{- end}}
 			var j = max(begin, g * 16u);
-			let until = min(end, g * 16u + 16u);
+			let until = min(end{{if .Turn}} - u32(b == pos / PAGE){{end}}, g * 16u + 16u);
 			for (; j + 8u <= until; j += 8u) {
-				let at = (slot + j) * width + head + lane;
+				let at = (slot + j) * wide + part + lane;
 {{- range $c := seq $cs}}
-				let in{{$c}} = {{if eq (mod $.Dim 64) 0}}true{{else}}{{mul 64 $c}}u + lane < DIM{{end}};
+				let in{{$c}} = {{if eq (mod $.ValueDim 64) 0}}true{{else}}{{mul 64 $c}}u + lane < VALUE_DIM{{end}};
 {{- range $e := seq 8}}
 				var v{{$c}}_{{$e}} = 0.0;
 {{- end}}
 				if (in{{$c}}) {
 {{- range $e := seq 8}}
-					v{{$c}}_{{$e}} = val(at + {{mul 64 $c}}u + {{$e}}u * width);
+					v{{$c}}_{{$e}} = val(at + {{mul 64 $c}}u + {{$e}}u * wide);
 {{- end}}
 				}
 {{- end}}
@@ -180,29 +244,38 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 			}
 			for (; j < until; j++) {
-				let at = (slot + j) * width + head + lane;
+				let at = (slot + j) * wide + part + lane;
 {{- range $c := seq $cs}}
-				if ({{mul 64 $c}}u + lane < DIM) {
+				if ({{mul 64 $c}}u + lane < VALUE_DIM) {
 					part{{$c}} = fma(weights[j], val(at + {{mul 64 $c}}u), part{{$c}});
 				}
 {{- end}}
 			}
+{{- if .Turn}}
+			if (b == pos / PAGE && g == pos % PAGE / 16u) {
 {{- range $c := seq $cs}}
-			if ({{mul 64 $c}}u + lane < DIM) {
-				room[g * DIM + {{mul 64 $c}}u + lane] = part{{$c}};
+				if ({{mul 64 $c}}u + lane < VALUE_DIM) {
+					part{{$c}} = fma(weights[pos % PAGE], own_val({{mul 64 $c}}u + lane), part{{$c}});
+				}
+{{- end}}
+			}
+{{- end}}
+{{- range $c := seq $cs}}
+			if ({{mul 64 $c}}u + lane < VALUE_DIM) {
+				room[g * VALUE_DIM + {{mul 64 $c}}u + lane] = part{{$c}};
 			}
 {{- end}}
 		}
 		workgroupBarrier();
 		let more = totals[0] + totals[1] + totals[2] + totals[3];
 {{- if .Part}}
-	let to = (wg.z * step.rows * p.heads + i) * (DIM + 2u);
-	for (var d = t; d < DIM; d += {{mul 64 .Groups}}u) {
-		out[to + d] = room[d] + room[DIM + d] + room[2u * DIM + d] + room[3u * DIM + d];
+	let to = (wg.z * step.rows * p.heads + i) * (VALUE_DIM + 2u);
+	for (var d = t; d < VALUE_DIM; d += {{mul 64 .Groups}}u) {
+		out[to + d] = room[d] + room[VALUE_DIM + d] + room[2u * VALUE_DIM + d] + room[3u * VALUE_DIM + d];
 	}
 	if (t == 0u) {
-		out[to + DIM] = highest;
-		out[to + DIM + 1u] = more;
+		out[to + VALUE_DIM] = highest;
+		out[to + VALUE_DIM + 1u] = more;
 	}
 }
 {{- else}}
@@ -211,20 +284,52 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		let grow = exp_f(highest - next);
 		top = next;
 		sum = fma(more, grow, sum * shrink);
-{{- range $c := seq (ceil .Dim (mul 64 .Groups))}}
+{{- range $c := seq (ceil .ValueDim (mul 64 .Groups))}}
 		{
 			let d = {{mul 64 $.Groups $c}}u + t;
-			if (d < DIM) {
-				acc{{$c}} = fma(room[d] + room[DIM + d] + room[2u * DIM + d] + room[3u * DIM + d], grow, acc{{$c}} * shrink);
+			if (d < VALUE_DIM) {
+				acc{{$c}} = fma(room[d] + room[VALUE_DIM + d] + room[2u * VALUE_DIM + d] + room[3u * VALUE_DIM + d], grow, acc{{$c}} * shrink);
 			}
 		}
 {{- end}}
 	}
+{{- if .Sinks}}
+	let sink = sinks[i % p.heads];
+	let last = max(top, sink);
+	let left = exp_f(top - last);
+	let by = left / fma(sum, left, exp_f(sink - last));
+{{- else}}
 	let by = 1.0 / sum;
-{{- range $c := seq (ceil .Dim (mul 64 .Groups))}}
-	if ({{mul 64 $.Groups $c}}u + t < DIM) {
-		out[i * DIM + {{mul 64 $.Groups $c}}u + t] = acc{{$c}} * by;
+{{- end}}
+{{- range $c := seq (ceil .ValueDim (mul 64 .Groups))}}
+	if ({{mul 64 $.Groups $c}}u + t < VALUE_DIM) {
+		out[i * VALUE_DIM + {{mul 64 $.Groups $c}}u + t] = acc{{$c}} * by;
 	}
 {{- end}}
 }
 {{- end}}
+
+{{- define "own"}}
+// What is stored of the row's key and value, word by word.
+var<workgroup> own_keys: array<u32, {{.Words}}>;
+var<workgroup> own_values: array<u32, {{.Words}}>;
+
+// own_key is 16 bytes of the key.
+fn own_key(i: u32) -> vec4u {
+	return vec4u(own_keys[4u * i], own_keys[4u * i + 1u], own_keys[4u * i + 2u], own_keys[4u * i + 3u]);
+}
+
+fn key(row: u32, head: u32, i: u32) -> f32 {
+	return turn(row, i, k[head + i], k[head + other(i)]);
+}
+
+// turned is word i of the key of the head whose first element is number head.
+fn turned(row: u32, head: u32, i: u32) -> u32 {
+	return {{if .F16}}to_half(key(row, head, 2u * i)) | (to_half(key(row, head, 2u * i + 1u)) << 16u){{else}}bitcast<u32>(key(row, head, i)){{end}};
+}
+
+// kept is word i of its value.
+fn kept(head: u32, i: u32) -> u32 {
+	return {{if .F16}}to_half(v[head + 2u * i]) | (to_half(v[head + 2u * i + 1u]) << 16u){{else}}bitcast<u32>(v[head + i]){{end}};
+}
+{{end}}

@@ -25,6 +25,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 		return;
 	}
 	base = (expert - p.first) * p.each;
+{{- if .Scaled}}
+	let by = routes[2u * min(first, rows - 1u) + 1u];
+{{- end}}
 {{- end}}
 	if (first >= rows) {
 		return;
@@ -88,7 +91,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 {{- if .GLU}}
 	result(row, n, total(v * {{mul .Lanes 32}}u + id.x), total(({{.Rows}}u + v) * {{mul .Lanes 32}}u + id.x));
 {{- else}}
-	result(row, n, total(v * {{mul .Lanes 32}}u + id.x));
+	result(row, n, total(v * {{mul .Lanes 32}}u + id.x){{if .Scaled}} * by{{end}}{{if .Biased}} + bias[expert * p.n + n]{{end}});
 {{- end}}
 }
 

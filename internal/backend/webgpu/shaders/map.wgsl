@@ -1,7 +1,7 @@
 // map computes each element from those at the same place of one or two inputs:
 // Add, Mul, Scale, GLU, Act and Softcap. The second one may be a weight of period
 // elements that is repeated over the rows. With Split the inputs are the halves of
-// rows of 2·period.
+// rows of 2·period; with Interleaved they are there by turns.
 struct Params {
 	size: u32, // elements of a row
 	period: u32, // 0: the second input is like the first
@@ -24,6 +24,9 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	let at = i / p.period * 2u * p.period + i % p.period;
 	let a = x[at];
 	let b = x[at + p.period];
+{{- else if .Interleaved}}
+	let a = x[2u * i];
+	let b = x[2u * i + 1u];
 {{- else}}
 	let a = x[i];
 {{- if .Binary}}

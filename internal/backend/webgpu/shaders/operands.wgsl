@@ -40,6 +40,9 @@ struct Params {
 @group(0) @binding(4) var<storage, read> w: array<vec4u>;
 {{- if .Experts}}
 @group(0) @binding(5) var<storage, read> routes: array<f32>;
+{{- if .Biased}}
+@group(0) @binding(6) var<storage, read> bias: array<f32>; // [experts, n]
+{{- end}}
 {{- end}}
 {{- if or .Add .Gate}}
 @group(0) @binding(5) var<storage, read> more: array<f32>;

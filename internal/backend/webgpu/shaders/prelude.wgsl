@@ -64,6 +64,32 @@ fn gelu_tanh(x: f32) -> f32 {
 	return x / (1.0 + exp_f(-2.0 * u));
 }
 
+// gelu_erf is max(x, 0) - |x|·(the normal distribution's tail behind |x|), the tail being
+// e^(-x²/2) times a polynomial, as in simd.GeluErf.
+fn gelu_erf(x: f32) -> f32 {
+	let a = min(abs(x), 20.0);
+	let t = 2.0 / fma(0.3, a, 1.0) - 1.0;
+	var p = fma(1.50281194e-4, t, -1.22230878e-4);
+	p = fma(p, t, -1.48187287e-3);
+	p = fma(p, t, -3.12124874e-4);
+	p = fma(p, t, 1.47846648e-2);
+	p = fma(p, t, 5.71560673e-2);
+	p = fma(p, t, 1.25564918e-1);
+	p = fma(p, t, 1.9327502e-1);
+	p = fma(p, t, 1.10985301e-1);
+	let y = max(x, 0.0) - a * (exp_f(-0.5 * a * a) * p);
+	return select(y, x * exp_f(-abs(x)), is_nan(x) || x == bitcast<f32>(0xff800000u | (bitcast<u32>(x) & 0u)));
+}
+
+fn relu_squared(x: f32) -> f32 {
+	let y = select(max(x, 0.0), x, is_nan(x));
+	return y * y;
+}
+
+fn sigmoid(x: f32) -> f32 {
+	return 1.0 / (1.0 + exp_f(-x));
+}
+
 // from_half is the value of the binary16 in the low bits of h.
 fn from_half(h: u32) -> f32 {
 	let e = (h >> 10u) & 31u;

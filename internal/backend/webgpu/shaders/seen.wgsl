@@ -9,15 +9,22 @@ struct Params {
 	kv_heads: u32,
 	window: u32, // positions that are seen, the row's included; 0 for all
 	scale: f32,
-{{- if .Head.Quads}}
+{{- if .Capped}}
+	cap: f32, // of scores
+{{- end}}
+{{- if or .Head.Quads .Turn}}
 	size: u32, // these are as head.wgsl has them
 	pairs: u32,
+{{- end}}
+{{- if .Head.Quads}}
 	eps: f32,
 	offset: f32,
 {{- end}}
 }
 
 const DIM: u32 = {{.Dim}}u;
+const VALUE_DIM: u32 = {{.ValueDim}}u; // elements of a head's values
+const VALUE_STEP: u32 = {{.Step}}u; // from those of one head to the next one's{{if .Latent}}: keys begin with them{{end}}
 const PAGE: u32 = 64u;
 const NONE: f32 = -3.402823466e38; // less than any score
 
@@ -25,18 +32,36 @@ const NONE: f32 = -3.402823466e38; // less than any score
 @group(0) @binding(1) var<uniform> step: Step;
 @group(0) @binding(2) var<storage, read_write> out: array<{{.Number}}>;
 @group(0) @binding(3) var<storage, read> q: array<{{.Number}}>;
-@group(0) @binding(4) var<storage, read> keys: array<{{.Keys}}>;
-@group(0) @binding(5) var<storage, read> values: array<{{.Values}}>;
+@group(0) @binding(4) var<storage, {{.Access}}> keys: array<{{.Keys}}>;
+@group(0) @binding(5) var<storage, {{.Access}}> values: array<{{.Values}}>;
 @group(0) @binding(6) var<storage, read> table: array<u32>; // see cache.go
-{{- if .Head.Quads}}
+{{- if or .Head.Quads .Turn}}
 @group(0) @binding(7) var<storage, read> turns: array<f32>; // [rows, 2, pairs]
+{{- end}}
+{{- if .Head.Quads}}
 @group(0) @binding(8) var<storage, read> w: array<vec4f>;
+{{- else if .Turn}}
+@group(0) @binding(8) var<storage, read> k: array<f32>; // the row's
+@group(0) @binding(9) var<storage, read> v: array<f32>;
+{{- end}}
+{{- if .Sinks}}
+@group(0) @binding(7) var<storage, read> sinks: array<f32>; // a score more by head, without a value
 {{- end}}
 
-{{template "lowest"}}
+{{template "lowest" .}}
+{{- if .Ahead}}
+// newest is the last position that a row at position pos sees, of a sequence whose last is end.
+fn newest(pos: u32, end: u32) -> u32 {
+	return min(end, select(end, pos + p.window - 1u, p.window > 0u));
+}
+{{- end}}
 {{- define "lowest"}}
 // lowest is the first position that a row at position pos sees.
 fn lowest(pos: u32) -> u32 {
+{{- if .Chunked}}
+	return pos - pos % p.window;
+{{- else}}
 	return select(0u, pos + 1u - p.window, p.window > 0u && pos + 1u > p.window);
+{{- end}}
 }
 {{end}}

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package main
+
+// suspend: programs cannot be stopped here.
+var suspend func()

@@ -1,0 +1,116 @@
+// Package cohere2 is the decoder of Command R7B and Command A.
+//
+// What differs from Llama: attention and MLP side by side, over one LayerNorm
+// without bias; sliding layers with a full one in between, of which only the sliding
+// ones turn queries and keys, in neighbouring pairs; a scale of the logits.
+//
+// Source: transformers, models/cohere2/modeling_cohere2.py; Cohere 2025,
+// arXiv:2504.00698.
+package cohere2
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	NumKVHeads       int              `json:"num_key_value_heads"`
+	HeadDim          int              `json:"head_dim"`
+	LayerTypes       []string         `json:"layer_types"`
+	SlidingWindow    int              `json:"sliding_window"`
+	NormEps          float32          `json:"layer_norm_eps"`
+	Act              graph.Activation `json:"hidden_act"`
+	Tied             bool             `json:"tie_word_embeddings"`
+	LogitScale       float64          `json:"logit_scale"`
+	Rope             struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	freqs  rope.Freqs
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is one decoder layer.
+type Layer struct {
+	Norm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn Attention     `gguf:"" hf:"self_attn"`
+	MLP  MLP           `gguf:"" hf:"mlp"`
+}
+
+// Attention is grouped-query attention with rotary positions.
+type Attention struct {
+	Q *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+}
+
+// MLP is the gated feed-forward part.
+type MLP struct {
+	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
+	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
+	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+		if m.LayerTypes[i] == "sliding_attention" {
+			kv.Window = m.SlidingWindow
+		}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.LayerNorm(m.Norm, nil, g.Outputs(h), m.NormEps)
+	if m.Tied {
+		h = g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	} else {
+		h = g.Linear(m.Output, h, m.VocabSize)
+	}
+	return g.Scale(h, m.LogitScale)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	x := g.LayerNorm(l.Norm, nil, h, m.NormEps)
+	h = g.Add(h, l.Attn.forward(g, x, kv, m))
+	return g.Name(g.Add(h, l.MLP.forward(g, x, m)), "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
+	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	if kv.Window > 0 {                                                // full layers see positions by their mask alone
+		turn := graph.RoPEAttr{Freqs: m.freqs, Interleaved: true}
+		q, k = g.RoPEWith("q", q, turn), g.RoPEWith("k", k, turn)
+	}
+	g.StoreKV(kv, k, v)
+	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+}
+
+func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
+	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
+}

@@ -1,0 +1,64 @@
+package gemma2
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of Gemma 2 are like. The keys of the pattern and the scale
+// are Karat's, for models that are not as readers assume.
+//
+// Source: transformers 5.17, models/gemma2/configuration_gemma2.py; llama.cpp,
+// conversion/gemma.py and src/models/gemma2.cpp.
+var Family = family.Family{
+	Name:  "gemma2",
+	Title: "Gemma 2",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "gemma2", Class: "Gemma2ForCausalLM", Window: family.Periodic, Period: 2, Defaults: map[string]any{
+		"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true, "max_position_embeddings": 8192.,
+		"vocab_size": 256000., "num_attention_heads": 8., "num_key_value_heads": 4., "head_dim": 256., "query_pre_attn_scalar": 256.,
+		"sliding_window": 4096., "attn_logit_softcapping": 50., "final_logit_softcapping": 30.}}},
+	Fixed:  map[string]any{"hidden_activation": "gelu_pytorch_tanh"},
+	Absent: map[string]any{"sliding_window": 4096., "attn_logit_softcapping": 50., "final_logit_softcapping": 30.},
+	Limits: []family.Limit{
+		{Key: "attn_logit_softcapping", Min: 1e-3, Max: 1e6, Rule: family.OrZero},
+		{Key: "query_pre_attn_scalar", Min: 1e-3, Max: 1 << 24, Rule: family.Required},
+	},
+	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}, Silent: true},
+
+	Keys: []family.Key{
+		{Setting: "attn_logit_softcapping", GGUF: "attn_logit_softcapping", Kind: family.Number},
+		{Setting: "final_logit_softcapping", Kind: family.Number},
+		{GGUF: "attention.sliding_window_pattern", Kind: family.Period, Unusual: true},
+		{Setting: "query_pre_attn_scalar", GGUF: "attention.scale", Kind: family.Number, Unusual: true,
+			Scale: &family.Scale{Min: 1e-4, Max: 10, Absent: scaled}},
+	},
+	Habits: []family.Habit{{Ends: []string{"norm"}, Plus: 1}},
+
+	Tokenizer: family.Tokenizer{Model: "llama", Pre: "default", BOS: true},
+	Expect: family.Expect{
+		Parts:     []family.Part{family.PostNorm},
+		Lacks:     []family.Part{family.QKNorm, family.Scalar, family.QKVBias},
+		Tied:      true,
+		Theta:     true,
+		Softcap:   30,
+		CapsVary:  true,
+		Published: []family.Published{{Layers: 26, Hidden: 2304}, {Layers: 42, Hidden: 3584}, {Layers: 46, Hidden: 4608}},
+		Turns:     []family.Turns{{Name: "Gemma's", Marks: []string{"<start_of_turn>", "<end_of_turn>"}, Only: true}},
+	},
+	Synth: family.Synth{Shapes: []family.Shape{
+		{Name: "2b", Hidden: 2304, Layers: 26, Heads: 8, KVHeads: 4, HeadDim: 256, FF: 9216, Vocab: 256000, Context: 8192, Window: 4096, Every: 2, RopeBase: 1e4, Epsilon: 1e-6},
+		{Name: "9b", Hidden: 3584, Layers: 42, Heads: 16, KVHeads: 8, HeadDim: 256, FF: 14336, Vocab: 256000, Context: 8192, Window: 4096, Every: 2, RopeBase: 1e4, Epsilon: 1e-6},
+		{Name: "tiny", Hidden: 160, Layers: 4, Heads: 4, KVHeads: 1, HeadDim: 64, FF: 416, Vocab: 2048, Context: 4096, Window: 64, Every: 2, RopeBase: 1e4, Epsilon: 1e-6},
+	}},
+}
+
+// scaled is query_pre_attn_scalar where GGUF does not say it: the head size, but in
+// the 27B, of 46 layers, the width of a head if all are as wide as the model.
+func scaled(s map[string]any) float64 {
+	layers, _ := s["num_hidden_layers"].(float64)
+	heads, _ := s["num_attention_heads"].(float64)
+	if hidden, _ := s["hidden_size"].(float64); layers == 46 && heads >= 1 {
+		return float64(int(hidden) / int(heads))
+	}
+	dim, _ := s["head_dim"].(float64)
+	return dim
+}

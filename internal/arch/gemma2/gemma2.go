@@ -1,0 +1,125 @@
+// Package gemma2 is the Gemma 2 decoder.
+//
+// What differs from Llama: norms before and after each half of a layer, all of
+// them scaled by 1+w; every other layer slides; a configured attention scale;
+// soft caps of the attention's scores and of the logits; scaled embeddings, tied
+// to the output; tanh GELU.
+//
+// Source: transformers, models/gemma2/modeling_gemma2.py; Gemma Team 2024,
+// arXiv:2408.00118.
+package gemma2
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	NumKVHeads       int              `json:"num_key_value_heads"`
+	HeadDim          int              `json:"head_dim"`
+	QueryPreAttn     float64          `json:"query_pre_attn_scalar"`
+	LayerTypes       []string         `json:"layer_types"`
+	SlidingWindow    int              `json:"sliding_window"`
+	RMSNormEps       float32          `json:"rms_norm_eps"`
+	Tied             bool             `json:"tie_word_embeddings"`
+	Act              graph.Activation `json:"hidden_activation"`
+	AttnSoftcap      float64          `json:"attn_logit_softcapping"`
+	Softcap          float64          `json:"final_logit_softcapping"`
+	Rope             struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	freqs  rope.Freqs
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is one decoder layer.
+type Layer struct {
+	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn         Attention     `gguf:"" hf:"self_attn"`
+	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
+	MLPNorm      *graph.Weight `gguf:"ffn_norm" hf:"pre_feedforward_layernorm"`
+	MLP          MLP           `gguf:"" hf:"mlp"`
+	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
+}
+
+// Attention is grouped-query attention with rotary positions.
+type Attention struct {
+	Q *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+}
+
+// MLP is the gated feed-forward part.
+type MLP struct {
+	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
+	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
+	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, float32(math.Sqrt(float64(m.HiddenSize))))
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+		if m.LayerTypes[i] == "sliding_attention" {
+			kv.Window = m.SlidingWindow
+		}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 1)
+	if m.Tied {
+		h = g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	} else {
+		h = g.Linear(m.Output, h, m.VocabSize)
+	}
+	if m.Softcap > 0 {
+		h = g.Softcap(h, m.Softcap)
+	}
+	return h
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	x := l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 1), kv, m)
+	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, x, m.RMSNormEps, 1))
+	x = l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 1), m)
+	h = g.Add(h, g.RMSNorm(l.PostMLPNorm, x, m.RMSNormEps, 1))
+	return g.Name(h, "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
+	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
+	g.StoreKV(kv, k, v)
+	x = g.AttentionWith(q, graph.AttentionAttr{KV: kv, Scale: 1 / math.Sqrt(m.QueryPreAttn), Cap: m.AttnSoftcap}, nil)
+	return g.Linear(a.O, x, m.HiddenSize)
+}
+
+func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
+	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
+}

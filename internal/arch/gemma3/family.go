@@ -1,0 +1,74 @@
+package gemma3
+
+import "github.com/karat-run/karat/internal/family"
+
+// defaults are config.json's, of which published files do not even give the heads.
+// Sizes that every published file gives are not among them.
+var defaults = map[string]any{
+	"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true, "max_position_embeddings": 131072.,
+	"vocab_size": 262208., "num_attention_heads": 8., "num_key_value_heads": 4., "head_dim": 256., "query_pre_attn_scalar": 256.,
+	"sliding_window": 4096.,
+}
+
+// Family is what files of Gemma 3 are like. The keys of the pattern and the scale
+// are Karat's: llama.cpp's converter writes neither.
+//
+// Source: transformers 5.17, models/gemma3/configuration_gemma3.py; llama.cpp,
+// conversion/gemma.py.
+var Family = family.Family{
+	Name:  "gemma3",
+	Title: "Gemma 3",
+	Model: family.Of(New),
+
+	Types: []family.Type{
+		{Name: "gemma3_text", Class: "Gemma3ForCausalLM", Window: family.Periodic, Period: 6, Defaults: defaults},
+		{Name: "gemma3", Window: family.Periodic, Period: 6, Defaults: defaults},
+	},
+	Fixed:  map[string]any{"hidden_activation": "gelu_pytorch_tanh"},
+	Limits: []family.Limit{{Key: "query_pre_attn_scalar", Min: 1e-3, Max: 1 << 24, Rule: family.Required}},
+	Rope: family.Rope{
+		Full:    map[string]any{"rope_theta": 1e6},
+		Sliding: map[string]any{"rope_theta": 1e4},
+		Local:   "rope_local_base_freq",
+	},
+
+	Keys: []family.Key{
+		{Setting: "final_logit_softcapping", Kind: family.Number},
+		{GGUF: "attention.sliding_window_pattern", Kind: family.Period},
+		{Setting: "query_pre_attn_scalar", GGUF: "attention.scale", Kind: family.Number, Scale: &family.Scale{Min: 1e-4, Max: 10, Absent: scaled}},
+	},
+	Habits: []family.Habit{{Ends: []string{"norm"}, Plus: 1}},
+
+	Tokenizer: family.Tokenizer{Model: "llama", Pre: "default", BOS: true},
+	Expect: family.Expect{
+		Parts:     []family.Part{family.PostNorm, family.QKNorm},
+		Lacks:     []family.Part{family.Scalar},
+		Tied:      true,
+		Published: []family.Published{{Layers: 18, Hidden: 640}, {Layers: 26, Hidden: 1152}, {Layers: 34, Hidden: 2560}, {Layers: 48, Hidden: 3840}, {Layers: 62, Hidden: 5376}},
+		Turns:     []family.Turns{{Name: "Gemma's", Marks: []string{"<start_of_turn>", "<end_of_turn>"}, Only: true}},
+		Assumed: []family.Assumed{
+			{Key: "attention.sliding_window_pattern", ID: "gemma3-pattern", What: "the file does not say which of Gemma 3's layers are full",
+				Means: "llama.cpp's converter writes no such key: every reader assumes each sixth, which holds for the published models alone",
+				Fix:   "convert with karat convert, which writes the key, or add gemma3.attention.sliding_window_pattern"},
+			{Key: "attention.scale", ID: "gemma3-scale", What: "the file does not hold Gemma 3's attention scale",
+				Means: "llama.cpp's converter writes no such key: readers assume 1/sqrt(head size), or 1/sqrt(hidden/heads) for 62 layers; logits are off where the model has another (by 4.0 in tiny-gemma3)",
+				Fix:   "convert with karat convert, which writes the key, or add gemma3.attention.scale"},
+		},
+	},
+	Synth: family.Synth{QKNorm: true, Shapes: []family.Shape{
+		{Name: "1b", Hidden: 1152, Layers: 26, Heads: 4, KVHeads: 1, HeadDim: 256, FF: 6912, Vocab: 262144, Context: 32768, Window: 512, Every: 6, RopeBase: 1e6, Epsilon: 1e-6},
+		{Name: "tiny", Hidden: 160, Layers: 6, Heads: 4, KVHeads: 1, HeadDim: 64, FF: 416, Vocab: 2048, Context: 4096, Window: 64, Every: 3, RopeBase: 1e6, Epsilon: 1e-6},
+	}},
+}
+
+// scaled is query_pre_attn_scalar where GGUF does not say it: the head size, but in
+// the 27B, of 62 layers, the width of a head if all are as wide as the model.
+func scaled(s map[string]any) float64 {
+	layers, _ := s["num_hidden_layers"].(float64)
+	heads, _ := s["num_attention_heads"].(float64)
+	if hidden, _ := s["hidden_size"].(float64); layers == 62 && heads >= 1 {
+		return float64(int(hidden) / int(heads))
+	}
+	dim, _ := s["head_dim"].(float64)
+	return dim
+}

@@ -1,0 +1,126 @@
+// Package glm4 is the GLM-4 decoder, as of 0414.
+//
+// What differs from Llama: norms before and after each half of a layer; half of a
+// head's features turn, in neighbouring pairs; queries, keys and values may have
+// biases, and the output has none; one projection makes the MLP's gate and up.
+//
+// Source: transformers, models/glm4/modeling_glm4.py; Team GLM 2024,
+// arXiv:2406.12793.
+package glm4
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	NumKVHeads       int              `json:"num_key_value_heads"`
+	HeadDim          int              `json:"head_dim"`
+	MaxPositions     int              `json:"max_position_embeddings"`
+	RMSNormEps       float32          `json:"rms_norm_eps"`
+	Act              graph.Activation `json:"hidden_act"`
+	AttentionBias    bool             `json:"attention_bias"`
+	Tied             bool             `json:"tie_word_embeddings"`
+	Rope             struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	turn   graph.RoPEAttr
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is one decoder layer.
+type Layer struct {
+	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn         Attention     `gguf:"" hf:"self_attn"`
+	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_self_attn_layernorm"`
+	MLPNorm      *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MLP          MLP           `gguf:"" hf:"mlp"`
+	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_mlp_layernorm"`
+}
+
+// Attention is grouped-query attention with rotary positions.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+}
+
+// MLP is the gated feed-forward part.
+type MLP struct {
+	GateUp *graph.Weight `gguf:"ffn_up" hf:"gate_up_proj"`
+	Down   *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
+	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude, Interleaved: true}
+	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	if m.Tied {
+		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	}
+	return g.Linear(m.Output, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	x := l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m)
+	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, x, m.RMSNormEps, 0))
+	x = l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m)
+	h = g.Add(h, g.RMSNorm(l.PostMLPNorm, x, m.RMSNormEps, 0))
+	return g.Name(h, "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
+	k := linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
+	v := linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
+	q = g.RoPEWith("q", g.Heads(q, m.HeadDim), m.turn)      // [T, heads, dim]
+	k = g.RoPEWith("k", g.Heads(k, m.HeadDim), m.turn)      // [T, kvHeads, dim]
+	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))
+	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+}
+
+func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	both := g.Linear(p.GateUp, x, 2*m.IntermediateSize) // [T, 2·ff], the gate first
+	gate, up := g.Slice(both, 0, m.IntermediateSize), g.Slice(both, m.IntermediateSize, m.IntermediateSize)
+	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
+}
+
+// linear is x·wᵀ, plus the bias where the configuration has one.
+func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
+	y := g.Linear(w, x, out)
+	if bias == nil {
+		return y
+	}
+	return g.Bias(bias, y)
+}

@@ -1,0 +1,54 @@
+package granite
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of Granite 3 are like.
+//
+// Source: transformers 5.17, models/granite/configuration_granite.py; llama.cpp,
+// conversion/granite.py and src/models/granite.cpp.
+var Family = family.Family{
+	Name:  "granite",
+	Title: "Granite",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "granite", Class: "GraniteForCausalLM", Defaults: map[string]any{
+		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 2048.,
+		"embedding_multiplier": 1., "attention_multiplier": 1., "residual_multiplier": 1., "logits_scaling": 1.}}},
+	Fixed: map[string]any{"hidden_act": "silu"},
+	Limits: []family.Limit{
+		{Key: "embedding_multiplier", Min: 1e-6, Max: 1e6},
+		{Key: "attention_multiplier", Min: 1e-6, Max: 1e3},
+		{Key: "residual_multiplier", Min: 1e-6, Max: 1e3},
+		{Key: "logits_scaling", Min: 1e-6, Max: 1e6},
+	},
+	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}, Switch: "rope.scaling.finetuned"},
+
+	Keys: []family.Key{
+		{Setting: "vocab_size"},
+		{GGUF: "rope.dimension_count", Kind: family.FullDim},
+		{Setting: "attention_multiplier", GGUF: "attention.scale", Kind: family.Number},
+		{Setting: "embedding_multiplier", GGUF: "embedding_scale", Kind: family.Number},
+		{Setting: "residual_multiplier", GGUF: "residual_scale", Kind: family.Number},
+		{Setting: "logits_scaling", GGUF: "logit_scale", Kind: family.Number},
+	},
+	Held: map[string]string{"attention_bias": "blk.0.attn_q.bias", "mlp_bias": "blk.0.ffn_gate.bias"},
+	Habits: []family.Habit{
+		{Ends: []string{".attn_q", ".attn_q.bias"}, Heads: "num_attention_heads"},
+		{Ends: []string{".attn_k", ".attn_k.bias"}, Heads: "num_key_value_heads"},
+	},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "refact"},
+	Expect: family.Expect{
+		Theta: true,
+		Eps:   []float64{1e-6, 1e-5},
+	},
+	// The numbers are the 2b's; its vocabulary is of 49,155 tokens.
+	Synth: family.Synth{
+		Numbers: map[string]float64{"attention_multiplier": 1. / 64, "embedding_multiplier": 12, "residual_multiplier": 0.22, "logits_scaling": 8},
+		Shapes: []family.Shape{
+			{Name: "2b", Hidden: 2048, Layers: 40, Heads: 32, KVHeads: 8, HeadDim: 64, FF: 8192, Vocab: 49155, Context: 131072, RopeBase: 5e6, Epsilon: 1e-5},
+			{Name: "8b", Hidden: 4096, Layers: 40, Heads: 32, KVHeads: 8, HeadDim: 128, FF: 12800, Vocab: 49155, Context: 131072, RopeBase: 1e7, Epsilon: 1e-5},
+			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096, RopeBase: 1e4, Epsilon: 1e-5},
+		},
+	},
+}

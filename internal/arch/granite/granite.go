@@ -1,0 +1,138 @@
+// Package granite is the Granite 3 decoder.
+//
+// What differs from Llama: four multipliers, of the embedding, of the attention's
+// scores in the place of 1/sqrt(head size), of what each half of a layer adds, and
+// of the logits, which are divided by theirs.
+//
+// Source: transformers, models/granite/modeling_granite.py; IBM 2024, Granite 3.0
+// Language Models.
+package granite
+
+import (
+	"cmp"
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	NumKVHeads       int              `json:"num_key_value_heads"`
+	HeadDim          int              `json:"head_dim"`
+	RMSNormEps       float32          `json:"rms_norm_eps"`
+	Act              graph.Activation `json:"hidden_act"`
+	AttentionBias    bool             `json:"attention_bias"`
+	MLPBias          bool             `json:"mlp_bias"`
+	Tied             bool             `json:"tie_word_embeddings"`
+	EmbedMultiplier  float64          `json:"embedding_multiplier"` // of these four 0 is for none
+	AttnMultiplier   float64          `json:"attention_multiplier"`
+	HalfMultiplier   float64          `json:"residual_multiplier"`
+	LogitsScaling    float64          `json:"logits_scaling"`
+	Rope             struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	freqs  rope.Freqs
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is one decoder layer.
+type Layer struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MLP      MLP           `gguf:"" hf:"mlp"`
+}
+
+// Attention is grouped-query attention with rotary positions.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	OBias *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"attention_bias"`
+}
+
+// MLP is the gated feed-forward part.
+type MLP struct {
+	Gate     *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
+	GateBias *graph.Weight `gguf:"ffn_gate.bias" hf:"gate_proj.bias" if:"mlp_bias"`
+	Up       *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
+	UpBias   *graph.Weight `gguf:"ffn_up.bias" hf:"up_proj.bias" if:"mlp_bias"`
+	Down     *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
+	DownBias *graph.Weight `gguf:"ffn_down.bias" hf:"down_proj.bias" if:"mlp_bias"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	c.EmbedMultiplier, c.HalfMultiplier, c.LogitsScaling = cmp.Or(c.EmbedMultiplier, 1), cmp.Or(c.HalfMultiplier, 1), cmp.Or(c.LogitsScaling, 1)
+	c.AttnMultiplier = cmp.Or(c.AttnMultiplier, 1/math.Sqrt(float64(c.HeadDim)))
+	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Scale(g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1), m.EmbedMultiplier)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	if m.Tied {
+		h = g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	} else {
+		h = g.Linear(m.Output, h, m.VocabSize)
+	}
+	return g.Scale(h, 1/m.LogitsScaling)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	x := l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m)
+	h = g.Add(h, g.Scale(x, m.HalfMultiplier))
+	x = l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m)
+	h = g.Add(h, g.Scale(x, m.HalfMultiplier))
+	return g.Name(h, "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
+	k := linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
+	v := linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
+	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.freqs)         // [T, heads, dim]
+	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.freqs)         // [T, kvHeads, dim]
+	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))                 //
+	x = g.Attention(q, kv, m.AttnMultiplier)                // [T, heads·dim]
+	return linear(g, a.O, a.OBias, x, m.HiddenSize)
+}
+
+func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	gate := linear(g, p.Gate, p.GateBias, x, m.IntermediateSize)
+	up := linear(g, p.Up, p.UpBias, x, m.IntermediateSize)
+	return linear(g, p.Down, p.DownBias, g.GLU(m.Act, gate, up), m.HiddenSize)
+}
+
+// linear is x·wᵀ, plus the bias where the configuration has one.
+func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
+	y := g.Linear(w, x, out)
+	if bias == nil {
+		return y
+	}
+	return g.Bias(bias, y)
+}

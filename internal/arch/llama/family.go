@@ -1,0 +1,58 @@
+package llama
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of Llama, and of Mistral's models, are like.
+//
+// Source: transformers 5.17, models/llama, models/mistral and models/mixtral,
+// configuration_*.py; llama.cpp, conversion/llama.py.
+var Family = family.Family{
+	Name:  "llama",
+	Title: "Llama",
+	Model: family.Of(New),
+
+	Types: []family.Type{
+		{Name: "llama", Class: "LlamaForCausalLM", Lacks: []string{"num_experts", "top_k_experts"}, Defaults: map[string]any{
+			"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 2048.}},
+		{Name: "mistral", Class: "MistralForCausalLM", Window: family.Everywhere, Lacks: []string{"attention_bias", "mlp_bias", "num_experts", "top_k_experts"}, Defaults: map[string]any{
+			"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 131072.,
+			"num_key_value_heads": 8., "sliding_window": 4096.}},
+		{Name: "mixtral", Class: "MixtralForCausalLM", Window: family.Everywhere, Lacks: []string{"attention_bias", "mlp_bias"}, Defaults: map[string]any{
+			"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 131072.,
+			"num_key_value_heads": 8., "num_experts": 8., "top_k_experts": 2.}},
+	},
+	Fixed:    map[string]any{"hidden_act": "silu"},
+	Idle:     []string{"is_llama_config", "output_router_logits", "router_aux_loss_coef", "router_jitter_noise"},
+	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}},
+	Spelling: map[string][]string{"num_experts": {"num_local_experts"}, "top_k_experts": {"num_experts_per_tok"}},
+	MoE:      "num_experts",
+
+	Keys: []family.Key{
+		{Setting: "vocab_size"},
+		{GGUF: "rope.dimension_count", Kind: family.FullDim},
+	},
+	Held: map[string]string{"attention_bias": "blk.0.attn_q.bias", "mlp_bias": "blk.0.ffn_gate.bias"},
+	Habits: []family.Habit{
+		{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"}, Joined: "block_sparse_moe.experts"},
+		{Ends: []string{".attn_q", ".attn_q.bias"}, Heads: "num_attention_heads"},
+		{Ends: []string{".attn_k", ".attn_k.bias"}, Heads: "num_key_value_heads"},
+	},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "llama-bpe", BOS: true},
+	Expect: family.Expect{
+		Theta:  true,
+		Eps:    []float64{1e-6, 1e-5},
+		Scaled: &family.Scaled{Theta: 5e5, Context: 8192, Whose: "Llama 3.1's"},
+		Turns: []family.Turns{
+			{Name: "Llama 3's", Marks: []string{"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}},
+			{Name: "Mistral's", Marks: []string{"[INST]", "[/INST]"}},
+		},
+	},
+	// The 8b has one matrix for embeddings and head, as the 1b has; the published one has two.
+	Synth: family.Synth{RopeFreqs: true, Shapes: []family.Shape{
+		{Name: "1b", Hidden: 2048, Layers: 16, Heads: 32, KVHeads: 8, HeadDim: 64, FF: 8192, Vocab: 128256, Context: 131072, RopeBase: 500000, Epsilon: 1e-5},
+		{Name: "8b", Hidden: 4096, Layers: 32, Heads: 32, KVHeads: 8, HeadDim: 128, FF: 14336, Vocab: 128256, Context: 131072, RopeBase: 500000, Epsilon: 1e-5},
+		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096, RopeBase: 500000, Epsilon: 1e-5},
+	}},
+	Seventy: func(layers, group int) bool { return layers == 80 && group != 1 }, // that of 65 B shares no keys
+}

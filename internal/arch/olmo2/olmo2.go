@@ -1,0 +1,135 @@
+// Package olmo2 is the decoder of OLMo 2 and 3.
+//
+// What differs from Llama: no norms before attention and MLP, but norms of what each
+// adds; norms of queries and keys over all heads together. In OLMo 3 three of four
+// layers slide, and full ones may turn by yarn.
+//
+// Source: transformers, models/olmo2/modeling_olmo2.py and
+// models/olmo3/modeling_olmo3.py; OLMo Team 2024, arXiv:2501.00656.
+package olmo2
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	NumKVHeads       int              `json:"num_key_value_heads"`
+	HeadDim          int              `json:"head_dim"`
+	MaxPositions     int              `json:"max_position_embeddings"`
+	LayerTypes       []string         `json:"layer_types"`
+	SlidingWindow    int              `json:"sliding_window"`
+	RMSNormEps       float32          `json:"rms_norm_eps"`
+	Act              graph.Activation `json:"hidden_act"`
+	Tied             bool             `json:"tie_word_embeddings"`
+	Rope             struct {
+		Full    rope.Params `json:"full_attention"`
+		Sliding rope.Params `json:"sliding_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	full, sliding graph.RoPEAttr
+	Embed         *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers        []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm          *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output        *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is one decoder layer.
+type Layer struct {
+	Attn         Attention     `gguf:"" hf:"self_attn"`
+	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
+	MLP          MLP           `gguf:"" hf:"mlp"`
+	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
+}
+
+// Attention is grouped-query attention over normed queries and keys.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
+	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+}
+
+// MLP is the gated feed-forward part.
+type MLP struct {
+	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
+	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
+	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
+}
+
+// layerConfig is what the configuration says of one layer.
+type layerConfig struct {
+	kv   *graph.KV
+	turn graph.RoPEAttr
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
+	for p, turn := range map[*rope.Params]*graph.RoPEAttr{&c.Rope.Full: &m.full, &c.Rope.Sliding: &m.sliding} {
+		r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, *p)
+		if err != nil {
+			return nil, err
+		}
+		magnitude := float64(float32(r.Magnitude)) // as it is used, and as GGUF has it
+		*turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: magnitude}
+	}
+	return m, nil
+}
+
+func (m *Model) layer(i int) layerConfig {
+	kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+	if m.LayerTypes[i] == "full_attention" {
+		return layerConfig{kv, m.full}
+	}
+	kv.Window = m.SlidingWindow
+	return layerConfig{kv, m.sliding}
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		h = m.Layers[i].forward(g.Layer(i), h, m.layer(i), m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	if m.Tied {
+		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	}
+	return g.Linear(m.Output, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, lc layerConfig, m *Model) *graph.Node {
+	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, l.Attn.forward(g, h, lc, m), m.RMSNormEps, 0))
+	h = g.Add(h, g.RMSNorm(l.PostMLPNorm, l.MLP.forward(g, h, m), m.RMSNormEps, 0))
+	return g.Name(h, "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *Model) *graph.Node {
+	q := g.RMSNorm(a.QNorm, g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.RMSNormEps, 0)   // [T, heads·dim]
+	k := g.RMSNorm(a.KNorm, g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.RMSNormEps, 0) // [T, kvHeads·dim]
+	v := g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)                                      //
+	q = g.RoPEWith("q", g.Heads(q, m.HeadDim), lc.turn)                                // [T, heads, dim]
+	k = g.RoPEWith("k", g.Heads(k, m.HeadDim), lc.turn)                                // [T, kvHeads, dim]
+	g.StoreKV(lc.kv, k, g.Heads(v, m.HeadDim))
+	return g.Linear(a.O, g.Attention(q, lc.kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+}
+
+func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
+	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
+}

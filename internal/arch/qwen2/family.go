@@ -1,0 +1,28 @@
+package qwen2
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of Qwen 2 and 2.5 are like.
+//
+// Source: transformers 5.17, models/qwen2/configuration_qwen2.py; llama.cpp,
+// conversion/qwen.py.
+var Family = family.Family{
+	Name:  "qwen2",
+	Title: "Qwen",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "qwen2", Class: "Qwen2ForCausalLM", Window: family.FromLayer, Defaults: map[string]any{
+		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
+		"sliding_window": 4096., "max_window_layers": 28.}}},
+	Fixed: map[string]any{"hidden_act": "silu"},
+	Idle:  []string{"attention_bias"}, // it has its biases always
+	Rope:  family.Rope{Full: map[string]any{"rope_theta": 1e4}},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "qwen2"},
+	Expect: family.Expect{
+		Parts: []family.Part{family.QKVBias},
+		Lacks: []family.Part{family.OBias, family.QKNorm, family.Scalar},
+		Eps:   []float64{1e-6, 1e-5},
+	},
+	Seventy: func(layers, _ int) bool { return layers == 80 },
+}

@@ -1,0 +1,30 @@
+package qwen3
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of Qwen 3's dense models are like.
+//
+// Source: transformers 5.17, models/qwen3/configuration_qwen3.py; llama.cpp,
+// conversion/qwen.py.
+var Family = family.Family{
+	Name:  "qwen3",
+	Title: "Qwen",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "qwen3", Class: "Qwen3ForCausalLM", Window: family.FromLayer, Defaults: map[string]any{
+		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
+		"sliding_window": 4096., "max_window_layers": 28., "head_dim": 128.}}},
+	Fixed: map[string]any{"hidden_act": "silu"},
+	Rope:  family.Rope{Full: map[string]any{"rope_theta": 1e4}},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "qwen2"},
+	Expect: family.Expect{
+		Parts: []family.Part{family.QKNorm},
+		Lacks: []family.Part{family.PostNorm, family.Scalar, family.Router},
+	},
+	Synth: family.Synth{QKNorm: true, Shapes: []family.Shape{
+		{Name: "0.6b", Hidden: 1024, Layers: 28, Heads: 16, KVHeads: 8, HeadDim: 128, FF: 3072, Vocab: 151936, Context: 40960, RopeBase: 1e6, Epsilon: 1e-6},
+		{Name: "1.7b", Hidden: 2048, Layers: 28, Heads: 16, KVHeads: 8, HeadDim: 128, FF: 6144, Vocab: 151936, Context: 40960, RopeBase: 1e6, Epsilon: 1e-6},
+		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 96, FF: 512, Vocab: 2048, Context: 4096, RopeBase: 1e6, Epsilon: 1e-6},
+	}},
+}

@@ -1,0 +1,41 @@
+package qwen3moe
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of Qwen 3's models with experts are like.
+//
+// Source: transformers 5.17, models/qwen3_moe/configuration_qwen3_moe.py; llama.cpp,
+// conversion/qwen.py and src/models/qwen3moe.cpp.
+var Family = family.Family{
+	Name:  "qwen3moe",
+	Title: "Qwen",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "qwen3_moe", Class: "Qwen3MoeForCausalLM", Window: family.FromLayer, Defaults: map[string]any{
+		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
+		"sliding_window": 4096., "max_window_layers": 28., "num_key_value_heads": 4., "decoder_sparse_step": 1.,
+		"moe_intermediate_size": 768., "num_experts": 128., "top_k_experts": 8., "norm_topk_prob": false}}},
+	Fixed:    map[string]any{"hidden_act": "silu", "decoder_sparse_step": 1., "norm_topk_prob": true},
+	Idle:     []string{"intermediate_size", "output_router_logits", "router_aux_loss_coef", "mlp_only_layers"},
+	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}},
+	Spelling: map[string][]string{"num_experts": {"num_experts", "num_local_experts"}, "top_k_experts": {"num_experts_per_tok"}},
+
+	Keys: []family.Key{
+		{Setting: "num_experts"},
+		{Setting: "top_k_experts"},
+		{Setting: "moe_intermediate_size"},
+	},
+	Habits: []family.Habit{{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"}, Joined: "mlp.experts"}},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "qwen2"},
+	Expect: family.Expect{
+		Parts: []family.Part{family.QKNorm, family.Router},
+		Lacks: []family.Part{family.PostNorm, family.Scalar},
+	},
+	Synth: family.Synth{QKNorm: true, Apart: true, Shapes: []family.Shape{
+		{Name: "30b-a3b", Hidden: 2048, Layers: 48, Heads: 32, KVHeads: 4, HeadDim: 128, FF: 6144, Vocab: 151936, Context: 40960,
+			Experts: 128, Used: 8, ExpertFF: 768, RopeBase: 1e6, Epsilon: 1e-6},
+		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 96, FF: 512, Vocab: 2048, Context: 4096,
+			Experts: 8, Used: 3, ExpertFF: 256, RopeBase: 1e6, Epsilon: 1e-6},
+	}},
+}

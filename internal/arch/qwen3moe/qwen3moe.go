@@ -1,0 +1,126 @@
+// Package qwen3moe is the Qwen 3 decoder with a mixture of experts.
+//
+// What differs from Qwen 3: the feed-forward part of each layer is a mixture, whose
+// router takes the softmax over all experts, keeps the best and, where norm_topk_prob
+// says so, divides their weights by their sum: which is the softmax of the kept scores.
+//
+// Source: transformers, models/qwen3_moe/modeling_qwen3_moe.py; Yang et al. 2025,
+// arXiv:2505.09388.
+package qwen3moe
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize  int              `json:"vocab_size"`
+	HiddenSize int              `json:"hidden_size"`
+	ExpertSize int              `json:"moe_intermediate_size"`
+	NumExperts int              `json:"num_experts"`
+	TopK       int              `json:"top_k_experts"`
+	Normalize  bool             `json:"norm_topk_prob"`
+	NumLayers  int              `json:"num_hidden_layers"`
+	NumHeads   int              `json:"num_attention_heads"`
+	NumKVHeads int              `json:"num_key_value_heads"`
+	HeadDim    int              `json:"head_dim"`
+	SparseStep int              `json:"decoder_sparse_step"`
+	DenseOnly  []int            `json:"mlp_only_layers"`
+	Window     int              `json:"sliding_window"`
+	RMSNormEps float32          `json:"rms_norm_eps"`
+	Act        graph.Activation `json:"hidden_act"`
+	Tied       bool             `json:"tie_word_embeddings"`
+	Rope       struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	freqs  rope.Freqs
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is one decoder layer.
+type Layer struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MoE      MoE           `gguf:"" hf:"mlp"`
+}
+
+// Attention is grouped-query attention over normed queries and keys.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
+	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+}
+
+// MoE is the mixture of experts. Each of its last three weights is that of all experts.
+type MoE struct {
+	Router *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
+	Gate   *graph.Weight `gguf:"ffn_gate_exps" hf:"experts.gate_proj"`
+	Up     *graph.Weight `gguf:"ffn_up_exps" hf:"experts.up_proj"`
+	Down   *graph.Weight `gguf:"ffn_down_exps" hf:"experts.down_proj"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	if c.SparseStep > 1 || len(c.DenseOnly) > 0 {
+		return nil, fmt.Errorf("decoder_sparse_step %d and mlp_only_layers %v, only models all of whose layers have experts are supported", c.SparseStep, c.DenseOnly)
+	}
+	if c.Window > 0 {
+		return nil, fmt.Errorf("sliding_window %d with use_sliding_window, only models without a window are supported", c.Window)
+	}
+	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	if m.Tied {
+		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	}
+	return g.Linear(m.Output, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	h = g.Add(h, l.MoE.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m))
+	return g.Name(h, "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
+	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.freqs)  //
+	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.freqs)  //
+	g.StoreKV(kv, k, v)
+	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+}
+
+func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	scores := g.Linear(e.Router, x, m.NumExperts) // [T, experts]
+	route := g.RouteWith(scores, m.TopK, graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: m.Normalize}, nil, nil)
+	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: m.Act}, Form: graph.Apart}
+	y := g.ExpertsWith(experts, []*graph.Weight{e.Gate, e.Up, e.Down}, nil, x, route, m.NumExperts, m.ExpertSize)
+	return g.Name(y, "ffn_experts", "mlp.experts.out")
+}

@@ -1,0 +1,175 @@
+package arch_test
+
+import (
+	"encoding/binary"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/float16"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// mamba2 is Mamba 2's decoder, as it takes to prove its operations. (transformers,
+// models/mamba2/modeling_mamba2.py)
+type mamba2 struct {
+	Vocab, Hidden, Heads, Dim, Groups, N, Kernel int
+	Eps                                          float32
+
+	Embed  *graph.Weight `gguf:"token_embd" hf:"backbone.embeddings"`
+	Layers []mamba2Layer `gguf:"blk" hf:"backbone.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"backbone.norm_f"`
+}
+
+type mamba2Layer struct {
+	Norm     *graph.Weight `gguf:"attn_norm" hf:"norm"`
+	In       *graph.Weight `gguf:"ssm_in" hf:"mixer.in_proj"`
+	Conv     *graph.Weight `gguf:"ssm_conv1d" hf:"mixer.conv1d"`
+	ConvBias *graph.Weight `gguf:"ssm_conv1d.bias" hf:"mixer.conv1d.bias"`
+	DTBias   *graph.Weight `gguf:"ssm_dt.bias" hf:"mixer.dt_bias"`
+	A        *graph.Weight `gguf:"ssm_a" hf:"mixer.A_log"` // -exp of Hugging Face's
+	D        *graph.Weight `gguf:"ssm_d" hf:"mixer.D"`
+	MixNorm  *graph.Weight `gguf:"ssm_norm" hf:"mixer.norm"`
+	Out      *graph.Weight `gguf:"ssm_out" hf:"mixer.out_proj"`
+}
+
+func (m *mamba2) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.Vocab, m.Hidden, 1)
+	inner, groups := m.Heads*m.Dim, m.Groups*m.N
+	for i := range m.Layers {
+		l, g := &m.Layers[i], g.LayerAs("backbone.layers", i)
+		all := g.Linear(l.In, g.RMSNorm(l.Norm, h, m.Eps, 0), 2*inner+2*groups+m.Heads) // gate, x, b, c, dt
+		xbc := g.Act(graph.SiLU, g.Conv(l.Conv, l.ConvBias, g.Slice(all, inner, inner+2*groups), m.Kernel))
+		y := g.SSMScan(l.A, l.DTBias, l.D, g.Heads(g.Slice(xbc, 0, inner), m.Dim), g.Slice(all, 2*inner+2*groups, m.Heads),
+			g.Heads(g.Slice(xbc, inner, groups), m.N), g.Heads(g.Slice(xbc, inner+groups, groups), m.N)) // [T, heads, dim]
+		y = g.GLU(graph.SiLU, g.Slice(all, 0, inner), y)
+		h = g.Name(g.Add(h, g.Linear(l.Out, g.RMSNorm(l.MixNorm, y, m.Eps, 0), m.Hidden)), "out", "out")
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.Eps, 0)
+	return g.Name(g.Linear(m.Embed, h, m.Vocab), "output", "lm_head.out")
+}
+
+// negativeExp makes -exp(x) of bfloat16 numbers, as GGUF has it.
+func negativeExp(x *tensor.Tensor) {
+	var data []byte
+	for i := range x.Shape.Size() {
+		v := float16.BF16(binary.LittleEndian.Uint16(x.Data[2*i:]))
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(-math.Exp(float64(v)))))
+	}
+	x.DType, x.Data = tensor.F32, data
+}
+
+// TestMamba2 proves the convolution and the scan.
+func TestMamba2(t *testing.T) {
+	m := openSeeded(t, "mamba2", func(x *tensor.Tensor) {
+		if len(x.Shape) == 3 {
+			x.Shape = tensor.Shape{x.Shape[0], x.Shape[2]}
+		}
+		if strings.HasSuffix(x.Name, ".A_log") {
+			negativeExp(x)
+		}
+	})
+	model := &mamba2{Vocab: 512, Hidden: 128, Heads: 8, Dim: 32, Groups: 2, N: 16, Kernel: 4, Eps: 1e-5, Layers: make([]mamba2Layer, 3)}
+	m.proves(t, m.graph(t, model))
+}
+
+// deltaNet is the first layers of Qwen 3.5, as it takes to prove the gated delta rule.
+// (transformers, models/qwen3_next/modeling_qwen3_next.py, Qwen3NextGatedDeltaNet)
+type deltaNet struct {
+	Embed  *graph.Weight   `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []deltaNetLayer `gguf:"blk" hf:"model.layers"`
+}
+
+type deltaNetLayer struct {
+	Norm    *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	QKV     *graph.Weight `gguf:"attn_qkv" hf:"linear_attn.in_proj_qkv"`
+	Z       *graph.Weight `gguf:"attn_gate" hf:"linear_attn.in_proj_z"`
+	Alpha   *graph.Weight `gguf:"ssm_alpha" hf:"linear_attn.in_proj_a"`
+	Beta    *graph.Weight `gguf:"ssm_beta" hf:"linear_attn.in_proj_b"`
+	Conv    *graph.Weight `gguf:"ssm_conv1d" hf:"linear_attn.conv1d"`
+	DTBias  *graph.Weight `gguf:"ssm_dt.bias" hf:"linear_attn.dt_bias"`
+	A       *graph.Weight `gguf:"ssm_a" hf:"linear_attn.A_log"` // -exp of Hugging Face's
+	MixNorm *graph.Weight `gguf:"ssm_norm" hf:"linear_attn.norm"`
+	Out     *graph.Weight `gguf:"ssm_out" hf:"linear_attn.out_proj"`
+	MLPNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
+	Gate    *graph.Weight `gguf:"ffn_gate" hf:"mlp.gate_proj"`
+	Up      *graph.Weight `gguf:"ffn_up" hf:"mlp.up_proj"`
+	Down    *graph.Weight `gguf:"ffn_down" hf:"mlp.down_proj"`
+}
+
+func (m *deltaNet) Forward(g graph.Builder) *graph.Node {
+	const hidden, groups, n, heads, dim, ff, eps = 128, 2, 16, 4, 24, 192, 1e-6
+	h := g.Embed(m.Embed, 512, hidden, 1)
+	for i := range m.Layers {
+		l, g := &m.Layers[i], g.Layer(i)
+		x := g.RMSNorm(l.Norm, h, eps, 1)
+		mixed := g.Act(graph.SiLU, g.Conv(l.Conv, nil, g.Linear(l.QKV, x, 2*groups*n+heads*dim), 4))
+		part := func(i int) *graph.Node {
+			return g.L2Norm(g.Heads(g.Slice(mixed, i*groups*n, groups*n), n), 1e-6)
+		}
+		y := g.DeltaScan(l.A, l.DTBias, g.Scale(part(0), 0.25), part(1), g.Heads(g.Slice(mixed, 2*groups*n, heads*dim), dim),
+			g.Linear(l.Alpha, x, heads), g.Linear(l.Beta, x, heads)) // [T, heads, dim]
+		y = g.Name(g.RMSNorm(l.MixNorm, y, eps, 0), "ssm_norm", "linear_attn.norm.ungated")
+		y = g.Name(g.GLU(graph.SiLU, g.Heads(g.Linear(l.Z, x, heads*dim), dim), y), "ssm_gated", "linear_attn.norm.out")
+		h = g.Add(h, g.Linear(l.Out, y, hidden))
+		x = g.RMSNorm(l.MLPNorm, h, eps, 1)
+		h = g.Add(h, g.Linear(l.Down, g.GLU(graph.SiLU, g.Linear(l.Gate, x, ff), g.Linear(l.Up, x, ff)), hidden))
+		h = g.Name(h, "out", "out")
+	}
+	return g.Name(g.Linear(m.Embed, g.Outputs(h), 512), "output", "no head of the model's")
+}
+
+// TestDeltaNet proves the gated delta rule by the taps of Qwen 3.5's first two layers: in
+// float64 to 1e-5, in float32 to 1e-4, and the same bits over threads and chunks.
+func TestDeltaNet(t *testing.T) {
+	m := openSeeded(t, "qwen35", func(x *tensor.Tensor) {
+		if len(x.Shape) == 3 {
+			x.Shape = tensor.Shape{x.Shape[0], x.Shape[2]}
+		}
+		if strings.HasSuffix(x.Name, ".A_log") {
+			negativeExp(x)
+		}
+	})
+	maps.DeleteFunc(m.tensors, func(name string, _ tensor.Tensor) bool {
+		return !strings.HasPrefix(name, "model.layers.0.") && !strings.HasPrefix(name, "model.layers.1.") && name != "model.embed_tokens"
+	})
+	g, r := m.graph(t, &deltaNet{Layers: make([]deltaNetLayer, 2)}), m.record(t)
+	float := func(threads int) backend.Backend {
+		return cpu.New(cpu.Options{Threads: threads, Precision: cpu.F32, KV: cpu.KVF32})
+	}
+	for _, c := range []struct {
+		b     backend.Backend
+		bound float64
+	}{{ref.Backend{}, 1e-5}, {float(1), 1e-4}} {
+		_, _, taps := pass(t, g, c.b, 1024, r.prompts[2].IDs, 0, true)
+		seen, worst := 0, 0.0
+		for name, out := range taps {
+			want, ok := r.tensors["2.tap."+name]
+			if !ok {
+				continue
+			}
+			seen++
+			d := farther(out, want)
+			if worst = max(worst, d); !(d <= c.bound) {
+				t.Errorf("%s differs by %g", name, d)
+			}
+		}
+		if seen < 20 {
+			t.Errorf("%d taps", seen)
+		}
+		t.Logf("%d taps within %.2g", seen, worst)
+	}
+	ids := r.prompts[7].IDs
+	first, _, _ := pass(t, g, float(1), 1024, ids, 0, false)
+	for i, chunk := range []int{1, 7, 64} {
+		if other, _, _ := pass(t, g, float(i+1), chunk, ids, 0, false); !slices.EqualFunc(first, other, slices.Equal[[]float32]) {
+			t.Errorf("other bits in chunks of %d", chunk)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package smollm3
+
+import (
+	"slices"
+
+	"github.com/karat-run/karat/internal/family"
+)
+
+// Family is what files of SmolLM3 are like.
+//
+// Source: transformers 5.17, models/smollm3/configuration_smollm3.py; llama.cpp,
+// conversion/llama.py and src/models/smollm3.cpp.
+var Family = family.Family{
+	Name:  "smollm3",
+	Title: "SmolLM3",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "smollm3", Class: "SmolLM3ForCausalLM", Defaults: map[string]any{
+		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": true, "max_position_embeddings": 32768.,
+		"num_key_value_heads": 4., "no_rope_layer_interval": 4.}}},
+	Fixed:  map[string]any{"hidden_act": "silu", "no_rope_layer_interval": 4.},
+	Normal: interval,
+	Limits: []family.Limit{{Key: "no_rope_layer_interval", Max: 1 << 10, Rule: family.Whole}},
+	Rope:   family.Rope{Full: map[string]any{"rope_theta": 2e6}},
+
+	Keys: []family.Key{
+		{Setting: "vocab_size"},
+		{GGUF: "rope.dimension_count", Kind: family.FullDim},
+	},
+	Habits: []family.Habit{
+		{Ends: []string{".attn_q"}, Heads: "num_attention_heads"},
+		{Ends: []string{".attn_k"}, Heads: "num_key_value_heads"},
+	},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "smaug-bpe"},
+	Synth: family.Synth{Shapes: []family.Shape{
+		{Name: "3b", Hidden: 2048, Layers: 36, Heads: 16, KVHeads: 4, HeadDim: 128, FF: 11008, Vocab: 128256, Context: 65536, RopeBase: 5e6, Epsilon: 1e-6},
+		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096, RopeBase: 5e6, Epsilon: 1e-6},
+	}},
+}
+
+// interval drops the list of layers where it says what the interval does, for which
+// alone GGUF has a meaning.
+func interval(s map[string]any) {
+	list, _ := s["no_rope_layers"].([]any)
+	every, _ := s["no_rope_layer_interval"].(float64)
+	var same []any
+	for i := range list {
+		turns := 1.
+		if every >= 1 && every <= 1<<10 && (i+1)%int(every) == 0 {
+			turns = 0
+		}
+		same = append(same, turns)
+	}
+	if layers, _ := s["num_hidden_layers"].(float64); len(list) == int(layers) && slices.Equal(list, same) {
+		delete(s, "no_rope_layers")
+	}
+}

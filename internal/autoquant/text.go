@@ -1,0 +1,144 @@
+package autoquant
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/eval"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/imatrix"
+	"github.com/karat-run/karat/internal/lab"
+)
+
+// text is what effects are measured on: windows, and the whole model's predictions.
+type text struct {
+	*eval.Windows
+	graph    *graph.Graph
+	numerics numerics.Numerics
+	threads  int
+	begin    int32
+	base     []prediction
+}
+
+// prediction is the whole model's after one position: the tokens that are not next to
+// impossible, and how likely the others are together.
+type prediction struct {
+	ids      []int32
+	p        []float32 // of each
+	sum      float64   // of p
+	negative float64   // Σ p ln p
+	rest     float64   // probability of the others
+}
+
+// unlikely is a probability below which tokens count together: a large vocabulary has
+// a few thousand above it.
+const unlikely = 1e-6
+
+func newPrediction(logits []float32, norm float64) (b prediction) {
+	n, least := 0, float32(norm+math.Log(unlikely))
+	for _, x := range logits {
+		if x >= least {
+			n++
+		}
+	}
+	b.ids, b.p = make([]int32, 0, n+1), make([]float32, 0, n+1) // as many as there are, or nearly
+	for j, x := range logits {
+		lp := float64(x) - norm
+		p := math.Exp(lp)
+		if p < unlikely {
+			b.rest += p
+			continue
+		}
+		b.ids, b.p = append(b.ids, int32(j)), append(b.p, float32(p))
+		b.sum += float64(float32(p))
+		b.negative += float64(float32(p)) * lp
+	}
+	return b
+}
+
+// kl is the KL divergence of another model's distribution. Counting tokens together can
+// but lessen it.
+func (b *prediction) kl(logits []float32, norm float64) float64 {
+	dot, rest := 0., 1.
+	for j, id := range b.ids {
+		x := float64(logits[id])
+		dot += float64(b.p[j]) * x
+		rest -= math.Exp(x - norm)
+	}
+	kl := b.negative - dot + norm*b.sum
+	if b.rest > 0 {
+		kl += b.rest * math.Log(b.rest/max(rest, unlikely*unlikely))
+	}
+	return kl
+}
+
+// first is the first position of a window that counts: those before lack context.
+func (t *text) first() int { return t.Context / 8 }
+
+// step is how many rows are computed, and kept, at a time.
+const step = 64
+
+// rows computes the text, and calls f for each row of logits; several at a time.
+func (t *text) rows(ctx context.Context, o engine.Options, f func(i int, logits []float32, norm float64)) error {
+	o.Context = t.Context
+	r, err := eval.NewRunner(ctx, t.graph, t.numerics, t.threads, t.begin, o)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	i := 0
+	for w := range t.Count() {
+		if err := r.Window(ctx, w, t.Window(w), t.first()); err != nil {
+			return err
+		}
+		for at := t.first(); at < t.Context; at += step {
+			rows, err := r.Rows(ctx, min(step, t.Context-at))
+			if err != nil {
+				return err
+			}
+			var wg sync.WaitGroup
+			for j, row := range rows {
+				wg.Go(func() { f(i+j, row.Logits, lab.LogSumExp(row.Logits)) })
+			}
+			wg.Wait()
+			i += len(rows)
+		}
+	}
+	return nil
+}
+
+// learn keeps the model's predictions, as it is, and returns how large the activations
+// are that its weights multiply.
+func (t *text) learn(ctx context.Context) (*imatrix.Matrix, error) {
+	c := imatrix.NewCollector(t.graph, true)
+	t.base = make([]prediction, t.Count()*(t.Context-t.first()))
+	err := t.rows(ctx, engine.Options{Want: c.Want, Tap: c.Tap, Expert: c.Expert()}, func(i int, logits []float32, norm float64) {
+		t.base[i] = newPrediction(logits, norm)
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := &imatrix.Matrix{Entries: map[string]*imatrix.Entry{}}
+	return m, c.Drain(m)
+}
+
+// kl is the mean KL divergence of the graph's predictions, with the weights that it has
+// now, from the learned ones.
+func (t *text) kl(ctx context.Context) (float64, error) {
+	all := make([]float64, len(t.base))
+	err := t.rows(ctx, engine.Options{}, func(i int, logits []float32, norm float64) {
+		all[i] = t.base[i].kl(logits, norm)
+	})
+	mean := 0.
+	for _, x := range all {
+		mean += x / float64(len(all))
+	}
+	if err == nil && (math.IsNaN(mean) || math.IsInf(mean, 0)) {
+		err = fmt.Errorf("autoquant: the KL divergence of a trial is %v", mean)
+	}
+	return max(mean, 0), err
+}

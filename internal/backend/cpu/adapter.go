@@ -1,0 +1,250 @@
+package cpu
+
+import (
+	"slices"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/simd"
+)
+
+// adapted adds to products of the same rows what rows' adapters do: of each pair
+//
+//	low = A x            simd.DotsF32
+//	y   = fma(B low, s, y)  simd.DotsF32, simd.AddScaled
+//
+// in float32, the pairs of a row in the order of its adapters. A row's bits depend on
+// nothing beside it. A step in which no row has a pair here costs a look at its length.
+type adapted struct {
+	e     *executable
+	x     []float32 // [rows, k], what the products read
+	nodes []*graph.Node
+	outs  [][]float32 // by node, [rows, n]
+
+	// Of the running step, whose rows with the same adapters are taken together.
+	lows      []low
+	sums      []sum
+	starts    []int // of the loop that runs: the first piece of each of lows, or of sums
+	down, add func(worker, from, to int) error
+}
+
+// low is the first half of a pair for some rows.
+type low struct {
+	pair  *backend.Pair
+	scale float32
+	y     []float32 // [rows, rank], in executable.low
+	row   int
+	rows  int
+}
+
+// sum is some rows of a product, and what is added to them.
+type sum struct {
+	node      int
+	row, rows int
+	from, to  int // of lows
+}
+
+// A piece of the loops has so many rows, and so many of a pair's.
+const (
+	adaptedRows = 32
+	lowRows     = 16
+	sumColumns  = 1024
+	littleWork  = 1 << 17 // products of two numbers that one thread does sooner than threads begin
+)
+
+// adapt is products, the kernel of nodes that read x, with what is added to their values.
+func (e *executable) adapt(x []float32, nodes []*graph.Node, outs [][]float32, products func() error) func() error {
+	a := e.newAdapted(x, nodes, outs)
+	return func() error { return a.run(products) }
+}
+
+func (e *executable) newAdapted(x []float32, nodes []*graph.Node, outs [][]float32) *adapted {
+	a := &adapted{e: e, x: x, nodes: nodes, outs: outs}
+	a.down = func(_, from, to int) error {
+		for ; from < to; from++ {
+			i := a.holder(from)
+			a.lowPiece(&a.lows[i], from-a.starts[i])
+		}
+		return nil
+	}
+	a.add = func(worker, from, to int) error {
+		for ; from < to; from++ {
+			i := a.holder(from)
+			a.sumPiece(&e.scratch[worker], &a.sums[i], from-a.starts[i])
+		}
+		return nil
+	}
+	return a
+}
+
+// holder is whose a piece is.
+func (a *adapted) holder(piece int) int {
+	i, found := slices.BinarySearch(a.starts, piece)
+	if !found {
+		i--
+	}
+	return i
+}
+
+// any finds what the step's rows are added, and reports whether there is something.
+func (a *adapted) any() bool {
+	a.lows, a.sums = a.lows[:0], a.sums[:0]
+	all := a.e.rowsOf(a.nodes[0]).Adapters
+	for i := 0; i < len(all); {
+		blend, first := all[i], i
+		for i < len(all) && all[i] == blend {
+			i++
+		}
+		if blend == nil {
+			continue
+		}
+		for node, n := range a.nodes {
+			from := len(a.lows)
+			for _, part := range blend.Parts {
+				if p := part.Pairs[n.W[0]]; p != nil {
+					a.lows = append(a.lows, low{pair: p, scale: float32(part.By * p.Scale), row: first, rows: i - first})
+				}
+			}
+			if to := len(a.lows); to > from {
+				a.sums = append(a.sums, sum{node, first, i - first, from, to})
+			}
+		}
+	}
+	return len(a.sums) > 0
+}
+
+// run computes the products, which may overwrite what they read, with what is added to them.
+func (a *adapted) run(products func() error) error {
+	if len(a.e.step.Adapters) == 0 || !a.any() {
+		return products()
+	}
+	if err := a.before(); err != nil {
+		return err
+	}
+	if err := products(); err != nil {
+		return err
+	}
+	return a.after()
+}
+
+// before computes the first halves.
+func (a *adapted) before() error {
+	pieces, size := 0, 0
+	a.starts = a.starts[:0]
+	for _, l := range a.lows {
+		a.starts = append(a.starts, pieces)
+		pieces += pieceCount(l.rows, adaptedRows) * pieceCount(l.pair.Rank, lowRows)
+		size += l.rows * l.pair.Rank
+	}
+	a.e.low = grow(a.e.low, size)
+	rest := a.e.low
+	for i := range a.lows {
+		l := &a.lows[i]
+		l.y, rest = rest[:l.rows*l.pair.Rank], rest[l.rows*l.pair.Rank:]
+	}
+	return a.loop(pieces, size*a.nodes[0].W[0].Shape.Last(), a.down)
+}
+
+// after computes the second halves, and adds them.
+func (a *adapted) after() error {
+	pieces, work := 0, 0
+	a.starts = a.starts[:0]
+	for _, s := range a.sums {
+		n := a.nodes[s.node].Shape.Size()
+		a.starts = append(a.starts, pieces)
+		pieces += pieceCount(s.rows, adaptedRows) * pieceCount(n, sumColumns)
+		for _, l := range a.lows[s.from:s.to] {
+			work += s.rows * n * l.pair.Rank
+		}
+	}
+	return a.loop(pieces, work, a.add)
+}
+
+func (a *adapted) loop(pieces, work int, f func(worker, from, to int) error) error {
+	grain := 1
+	if work <= littleWork {
+		grain = pieces
+	}
+	p := a.e.b.pool
+	defer p.part("")
+	p.part("adapters")
+	return p.run(pieces, grain, f)
+}
+
+// lowPiece is some rows of x times some of A.
+func (a *adapted) lowPiece(l *low, piece int) {
+	k, rank := a.nodes[0].W[0].Shape.Last(), l.pair.Rank
+	blocks := pieceCount(rank, lowRows)
+	i := piece % blocks * lowRows
+	t := piece / blocks * adaptedRows
+	n, rows := min(lowRows, rank-i), min(adaptedRows, l.rows-t)
+	simd.DotsF32(l.y[t*rank+i:], rank, l.pair.A[i*k:(i+n)*k], a.x[(l.row+t)*k:(l.row+t+rows)*k], k)
+}
+
+// sumPiece adds to some rows and columns of a product.
+func (a *adapted) sumPiece(s *scratch, r *sum, piece int) {
+	out, columns := a.outs[r.node], a.nodes[r.node].Shape.Size()
+	blocks := pieceCount(columns, sumColumns)
+	i := piece % blocks * sumColumns
+	t := piece / blocks * adaptedRows
+	n, rows := min(sumColumns, columns-i), min(adaptedRows, r.rows-t)
+	s.acc = grow(s.acc, rows*n)
+	for _, l := range a.lows[r.from:r.to] {
+		rank := l.pair.Rank
+		simd.DotsF32(s.acc, n, l.pair.B[i*rank:(i+n)*rank], l.y[t*rank:(t+rows)*rank], rank)
+		for j := range rows {
+			simd.AddScaled(out[(r.row+t+j)*columns+i:][:n], s.acc[j*n:(j+1)*n], l.scale)
+		}
+	}
+}
+
+// pieceCount is how many pieces of size n has.
+func pieceCount(n, size int) int { return (n + size - 1) / size }
+
+// adaptedGLU is the adapters of a gate and what it gates, whose products are never in
+// memory where they are fused. In a step with pairs for one of them they are.
+type adaptedGLU struct {
+	*adapted
+	fused, apart func() error
+	act          func(worker, from, to int) error
+}
+
+func (e *executable) newAdaptedGLU(glu *graph.Node, x, out []float32, both *gated) *adaptedGLU {
+	gate, up := glu.In[0], glu.In[1]
+	in, n := gate.In[0], glu.Shape.Size()
+	a := &adaptedGLU{adapted: e.newAdapted(x, []*graph.Node{gate, up}, make([][]float32, 2))}
+	a.fused = func() error { return both.run(in, out, x, e.count(glu)) }
+	a.apart = func() error {
+		if err := both.gate.run(in, a.outs[0], x, e.count(glu)); err != nil {
+			return err
+		}
+		return both.up.run(in, a.outs[1], x, e.count(glu))
+	}
+	a.act = func(_, from, to int) error {
+		for i := from * n; i < to*n; i += n {
+			both.act(out[i:i+n], a.outs[0][i:i+n], a.outs[1][i:i+n])
+		}
+		return nil
+	}
+	return a
+}
+
+// run computes the GLU node.
+func (a *adaptedGLU) run() error {
+	e, n := a.e, a.nodes[0].Shape.Size()
+	if len(e.step.Adapters) == 0 || !a.any() {
+		return a.fused()
+	}
+	for i := range a.outs {
+		if room := e.rows * n; len(e.wide[i]) < room {
+			if err := reserve(&e.b.buffers, &e.wide[i], room); err != nil {
+				return err
+			}
+		}
+		a.outs[i] = e.wide[i]
+	}
+	if err := a.adapted.run(a.apart); err != nil {
+		return err
+	}
+	return e.b.pool.run(e.count(a.nodes[0]), max(1, alone/n), a.act)
+}

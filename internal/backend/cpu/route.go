@@ -1,0 +1,133 @@
+package cpu
+
+import (
+	"errors"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/simd"
+)
+
+// router is a Route node, and its buffers of a row.
+type router struct {
+	graph.RouteAttr
+	scale, bias []float32 // by expert; nil for none
+
+	ids      []int     // chosen
+	best     []float32 // of these
+	p, by    []float32 // of each expert: what weights are made of, and what is chosen by
+	sums     []float32 // of each group
+	kept     []int     // groups
+	everyone []int     // room for the best of a group
+}
+
+// newRouter is for n.
+func newRouter(n *graph.Node) (*router, error) {
+	attr, _ := n.Attr.(graph.RouteAttr)
+	k, count := n.Shape[0], n.In[0].Shape.Size()
+	r := &router{RouteAttr: attr, ids: make([]int, k), best: make([]float32, k), p: make([]float32, count), by: make([]float32, count),
+		sums: make([]float32, attr.Groups), kept: make([]int, attr.Kept), everyone: make([]int, max(attr.Best, 1))}
+	scale, bias := n.RouteWeights()
+	var errs [2]error
+	if scale != nil {
+		r.scale, errs[0] = vector(scale)
+	}
+	if bias != nil {
+		r.bias, errs[1] = vector(bias)
+	}
+	return r, errors.Join(errs[:]...)
+}
+
+// route gives each row's k best experts and their weights, as pairs. Equal
+// scores go to the lower index; a NaN counts as the lowest score.
+func (e *executable) route(n *graph.Node, out, scores []float32, r *router) {
+	k, count := len(r.ids), len(r.p)
+	for t := range e.count(n) {
+		r.row(out[t*k*2:(t+1)*k*2], scores[t*count:(t+1)*count])
+	}
+}
+
+func (r *router) row(out, s []float32) {
+	p, by := s, s
+	switch r.Weigh {
+	case graph.SoftmaxAll:
+		p = r.p
+		simd.Softmax(p, s)
+	case graph.SigmoidEach:
+		p = r.p
+		simd.Sigmoid(p, s)
+	}
+	if r.bias != nil || r.Best > 1 { // else what is chosen by rises with s
+		by = r.by
+		copy(by, p)
+		if r.bias != nil {
+			simd.Add(by, by, r.bias)
+		}
+	}
+	r.choose(by)
+	for j, id := range r.ids {
+		r.best[j] = p[id]
+	}
+	switch {
+	case r.Weigh == graph.SoftmaxChosen:
+		simd.Softmax(r.best, r.best)
+	case r.Normalize:
+		var sum float32
+		for _, v := range r.best {
+			sum += v
+		}
+		for j, v := range r.best {
+			r.best[j] = v / sum
+		}
+	}
+	for j, id := range r.ids {
+		w := r.best[j]
+		if r.Factor != 0 {
+			w = float32(w * float32(r.Factor))
+		}
+		if r.scale != nil {
+			w *= r.scale[id]
+		}
+		out[2*j], out[2*j+1] = float32(id), w
+	}
+}
+
+// choose sets ids to the best experts, of the groups that are kept.
+func (r *router) choose(s []float32) {
+	if r.Groups <= 1 {
+		largest(r.ids, s, nil)
+		return
+	}
+	size := len(s) / r.Groups
+	for g := range r.sums {
+		group := s[g*size : (g+1)*size]
+		largest(r.everyone, group, nil)
+		r.sums[g] = 0
+		for _, id := range r.everyone {
+			r.sums[g] += group[id]
+		}
+	}
+	largest(r.kept, r.sums, nil)
+	largest(r.ids, s, func(id int) bool { return !taken(r.kept, id/size) })
+}
+
+// largest sets ids to the numbers of the largest of s, from the largest on, but for those
+// that are left out.
+func largest(ids []int, s []float32, out func(id int) bool) {
+	for j := range ids {
+		ids[j] = -1
+		for i, v := range s {
+			if !taken(ids[:j], i) && (out == nil || !out(i)) && (ids[j] < 0 || v > s[ids[j]] || s[ids[j]] != s[ids[j]] && v == v) {
+				ids[j] = i
+			}
+		}
+	}
+}
+
+func taken(ids []int, i int) bool {
+	for _, id := range ids {
+		if id == i {
+			return true
+		}
+	}
+	return false
+}

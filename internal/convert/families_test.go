@@ -1,0 +1,147 @@
+package convert_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/golden"
+)
+
+// listing is gguf.json: what llama.cpp's converter made of a folder. A key has its types
+// and its value, a tensor its type, its shape, fastest dimension first, and the SHA-256 of
+// its bytes.
+type listing struct {
+	Metadata map[string][2]any `json:"metadata"`
+	Tensors  map[string][3]any `json:"tensors"`
+}
+
+// ours are the keys that differ from llama.cpp's file, and why.
+var ours = map[string]map[string]string{
+	"gemma2":   {"gemma2.attention.scale": "readers without it assume 1/sqrt(48), the head size; the model has 1/sqrt(40)"},
+	"glm4":     {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
+	"mixtral":  {"tokenizer.ggml.pre": "llama-bpe ignores merges; this model's tokenizer does not"},
+	"olmo3":    {"tokenizer.ggml.pre": "llama-bpe ignores merges; this model's tokenizer does not"},
+	"qwen3moe": {"tokenizer.ggml.normalizer.nfc": "qwen2 stands for NFC, as published tokenizers do; this model's does not"},
+}
+
+// TestFamilies wants the GGUF file of each family's folder to have llama.cpp's keys, types and
+// values, but for ours, and its tensors.
+func TestFamilies(t *testing.T) {
+	for _, name := range golden.Families(t) {
+		t.Run(name, func(t *testing.T) {
+			folder := golden.Model(t, name)
+			b, err := os.ReadFile(filepath.Join(folder, "gguf.json"))
+			var want listing
+			if err == nil {
+				err = json.Unmarshal(b, &want)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(t.TempDir(), name+".gguf")
+			run(t, folder, path, convert.Options{})
+			got := list(t, path)
+			for key, why := range ours[name] {
+				if a, b := fmt.Sprint(got.Metadata[key]), fmt.Sprint(want.Metadata[key]); a == b {
+					t.Errorf("key %s is as in llama.cpp's file: %s", key, why)
+				}
+				delete(got.Metadata, key)
+				delete(want.Metadata, key)
+			}
+			for key, v := range want.Metadata {
+				if a, b := fmt.Sprint(got.Metadata[key]), fmt.Sprint(v); a != b {
+					t.Errorf("key %s: %s, want %s", key, a, b)
+				}
+			}
+			for key, v := range got.Metadata {
+				if _, ok := want.Metadata[key]; !ok {
+					t.Errorf("key %s = %v is not in llama.cpp's file", key, v)
+				}
+			}
+			for name, x := range want.Tensors {
+				if a, b := fmt.Sprint(got.Tensors[name]), fmt.Sprint(x); a != b {
+					t.Errorf("tensor %s: %s, want %s", name, a, b)
+				}
+			}
+			if len(got.Tensors) != len(want.Tensors) {
+				t.Errorf("%d tensors, want %d", len(got.Tensors), len(want.Tensors))
+			}
+		})
+	}
+}
+
+// list is the listing of a file, as JSON has it.
+func list(t *testing.T, path string) listing {
+	t.Helper()
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	metadata, tensors := map[string][2]any{}, map[string][3]any{}
+	for _, key := range f.Metadata.Keys() {
+		v, _ := f.Metadata.Lookup(key)
+		x, err := v.Any()
+		if err != nil {
+			t.Fatal(err)
+		}
+		types := []string{strings.ToUpper(v.Type().String())}
+		if v.Type() == gguf.Array {
+			types = append(types, strings.ToUpper(v.Elem().String()))
+		}
+		if y, ok := x.(float32); ok { // as Python has it
+			x = float64(y)
+		}
+		if y, ok := x.([]float32); ok {
+			x = pythons(y)
+		}
+		if v.Type() == gguf.Array && v.Len() > 64 {
+			x = map[string]any{"length": v.Len(), "sha256": fmt.Sprintf("%x", sha256.Sum256(encode(t, x)))}
+		}
+		metadata[key] = [2]any{types, x}
+	}
+	for _, x := range f.Tensors() {
+		dims := slices.Clone(x.Shape)
+		slices.Reverse(dims)
+		tensors[x.Name] = [3]any{x.DType.String(), dims, fmt.Sprintf("%x", sha256.Sum256(x.Data))}
+	}
+	var l listing
+	if err := json.Unmarshal(encode(t, map[string]any{"metadata": metadata, "tensors": tensors}), &l); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// pythons are numbers as Python's json writes them: 3.0.
+func pythons(x []float32) (all []json.Number) {
+	for _, v := range x {
+		text := strconv.FormatFloat(float64(v), 'f', -1, 64)
+		if !strings.Contains(text, ".") {
+			text += ".0"
+		}
+		all = append(all, json.Number(text))
+	}
+	return all
+}
+
+// encode is compact JSON without HTML's escapes.
+func encode(t *testing.T, x any) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(x); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.TrimSpace(b.Bytes())
+}

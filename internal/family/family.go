@@ -1,0 +1,183 @@
+// Package family describes a family of models to the rest of the program:
+// its keys in both file formats, the converters' changes to its tensors, a
+// checker's expectations. A Family is a value; internal/arch/NAME/family.go holds
+// one for each, and internal/registry lists them. The packages that read and
+// write files interpret such values and know no family by name.
+//
+// A setting is named by its canonical name, which is transformers' key of
+// config.json, and has the types of encoding/json: float64, string, bool, []any
+// and map[string]any.
+package family
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Family is one architecture and its habits. The zero value of a field is the
+// usual case.
+type Family struct {
+	Name  string // GGUF's general.architecture, and the folder's name
+	Title string // as messages write it
+	Model Model  // what runs: Of(New)
+
+	Types    []Type               // of config.json; the first that suits a model is written
+	Fixed    map[string]any       // settings that GGUF has no key for, as all models have them
+	Absent   map[string]any       // settings that readers of GGUF assume where the key is absent
+	Explicit map[string]any       // settings that config.json must say, since a reader's default differs
+	Idle     []string             // settings that config.json may have and that change nothing
+	Normal   func(map[string]any) // brings a config.json into the form that Config reads and GGUF can hold; nil for none
+	Limits   []Limit              // of settings that no other family has
+	Full     map[string]string    // settings of full layers, and config.json's keys for their own values
+	FullIf   map[string]string    // those of Full that count only where this setting is true
+	Rope     Rope
+	Spelling map[string][]string // config.json's own names of settings, where they are others; the first is written
+	Without  []string            // settings that other families must have and this one has not
+
+	Keys     []Key             // of GGUF besides those of every family, as converters order them
+	Held     map[string]string // settings that are true where the file holds the tensor
+	Rows     map[string]string // settings that are the number of rows of a tensor
+	MoE      string            // the setting that is true, or their number, where there are experts
+	KIsV     string            // the setting that is true where full layers have keys and no values
+	Wide     string            // the setting that doubles the MLP of layers that share keys and values
+	PerLayer bool              // layers may differ in width and in heads of keys
+	Habits   []Habit           // what converters to GGUF do to tensors
+	Bare     []string          // ends of tensors' names in config.json's format that take no .weight
+	Buffers  []string          // ends of names there that hold no weights
+	Embed    string            // the embedding's name there; "" for model.embed_tokens
+
+	Tokenizer Tokenizer
+	Expect    Expect
+	Synth     Synth
+	Seventy   func(layers, group int) bool // whether llama-quantize takes a model for one of 70 B
+}
+
+// Type is a model_type of config.json.
+type Type struct {
+	Name     string
+	Class    string         // transformers' class of the text model; "" for a type that is only read
+	Defaults map[string]any // what transformers assumes of keys that the file leaves out
+	Window   Window
+	Period   int      // of full layers, where the file does not say (Periodic)
+	LastFull bool     // the last layer is full whatever the file says (Periodic)
+	Lacks    []string // settings of the family that this type does not have
+}
+
+// Window says which layers see only a window.
+type Window uint8
+
+// The ways of windows.
+const (
+	NoWindow   Window = iota // no layer slides, and sliding_window is not read
+	Everywhere               // all layers slide
+	FromLayer                // where use_sliding_window is true: from layer max_window_layers on
+	Periodic                 // all but every n-th: layer_types, or sliding_window_pattern
+)
+
+// Rope is what a family assumes of rotation.
+type Rope struct {
+	Full    map[string]any // of full layers, where the file does not say
+	Sliding map[string]any // likewise of sliding ones; nil where all layers turn alike
+	Local   string         // config.json's older key of the sliding layers' base
+	ByKind  bool           // config.json has settings by kind of layer, or none
+	Yarn    bool           // full layers may be of type yarn, which GGUF then has keys for; sliding ones turn at the same base
+	Silent  bool           // GGUF says the base only where it is not 10000
+	Switch  string         // GGUF's key that is false in models whose queries and keys do not turn
+}
+
+// Kind is what GGUF's key holds.
+type Kind uint8
+
+// The kinds of keys.
+const (
+	Count      Kind = iota // a setting, as uint32
+	Number                 // a setting, as float32; left out where it is 0
+	FullDim                // the head size of full layers
+	SlidingDim             // that of sliding layers
+	Turning                // the leading features of a head that turn: partial_rotary_factor of its size
+	Period                 // the period of full layers, or a flag for each layer; assumed where it is absent
+	Flags                  // a flag for each layer: whether it slides
+	Word                   // Text
+)
+
+// Key is a key of GGUF metadata.
+type Key struct {
+	GGUF    string // behind the architecture's prefix; "" for a setting whose key all families share
+	Setting string // Count and Number
+	Kind    Kind
+	If      string // the setting without which the key is not written
+	Text    string // of a Word
+	Scale   *Scale // of attention: GGUF has 1/√x of the setting x
+	Unusual bool   // written only where readers would assume something else; of Period, Flags and of scales
+}
+
+// Scale tells how GGUF's attention.scale follows from the setting.
+type Scale struct {
+	Min, Max float64                            // of GGUF's value
+	Absent   func(s map[string]any) (x float64) // the setting where the key is absent
+}
+
+// Rule is how strict a Limit is.
+type Rule uint8
+
+// The rules.
+const (
+	Required Rule = 1 << iota
+	Whole
+	OrZero // allowed too, below Min
+)
+
+// Limit says what the number of a setting may be.
+type Limit struct {
+	Key      string
+	Min, Max float64
+	Rule     Rule
+}
+
+// Habit is what a converter does to tensors on the way from config.json's format to GGUF.
+// The same value undoes it on the way back. Tensors that both formats hold fused, as one
+// of queries, keys and values, need none: they are one weight of the model.
+type Habit struct {
+	Ends   []string // of GGUF's names, without .weight
+	Heads  string   // the setting that counts the heads whose rows are permuted for interleaved rotation
+	Plus   float32  // what is added to every value
+	Turned bool     // matrices are transposed: config.json's format has them as [in, out]
+	Joined string   // the module that lists the parts which GGUF holds as one: mlp.experts, of mlp.experts.3.up_proj
+}
+
+// Tokenizer is how a family writes its tokenizer in GGUF.
+type Tokenizer struct {
+	Model, Pre string
+	Merged     bool // a vocabulary with spaces as "▁" comes with merges, not with scores
+	BOS        bool // texts begin with one
+}
+
+// Lacks reports whether f's models do without a setting that others must have.
+func (f *Family) Lacks(setting string) bool { return slices.Contains(f.Without, setting) }
+
+// Embedding is the name of f's embedding in config.json's format. What lies before its
+// first dot is the module of all but the head.
+func (f *Family) Embedding() string { return cmp.Or(f.Embed, "model.embed_tokens") }
+
+// Uses reports whether one of f's keys holds the setting.
+func (f *Family) Uses(setting string) bool {
+	for _, k := range f.Keys {
+		if k.Setting == setting {
+			return true
+		}
+	}
+	return false
+}
+
+// Partial reports whether only a part of a head's features may turn.
+func (f *Family) Partial() bool {
+	return slices.ContainsFunc(f.Keys, func(k Key) bool { return k.Kind == Turning })
+}
+
+// Windows is the rule of f's layers: its last type's, which reads the most.
+func (f *Family) Windows() Window {
+	if len(f.Types) == 0 {
+		return NoWindow
+	}
+	return f.Types[len(f.Types)-1].Window
+}

@@ -1,0 +1,79 @@
+package graph
+
+import (
+	"slices"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// stateful records an operation with a state of its own, of size numbers a sequence.
+func (b Builder) stateful(op Op, state string, size int, shape tensor.Shape, w []*Weight, in ...*Node) *Node {
+	return b.add(&Node{Op: op, Shape: shape, In: in, W: w, State: &State{Layer: b.layer, Name: state, Size: size}})
+}
+
+// checkAll checks the shapes of a node's weights.
+func (b Builder) checkAll(n *Node, shapes ...tensor.Shape) {
+	for i, w := range n.W {
+		b.check(n, w, shapes[i])
+	}
+}
+
+// Conv is a causal convolution of each channel with its own row of w [channels,
+// kernel]: the sum of w[c][j]·x[c] at the position kernel-1-j before, plus bias, which
+// may be nil. Before a sequence's first position everything is 0. The state is the last
+// kernel-1 inputs. (Mamba's, LFM2's and Qwen 3.5's short convolutions)
+//
+// The order of the sum is fixed: from the oldest input on, the bias last.
+func (b Builder) Conv(w, bias *Weight, x *Node, kernel int) *Node {
+	d, list := x.Shape.Size(), []*Weight{w}
+	if bias != nil {
+		list = append(list, bias)
+	}
+	n := b.stateful(Conv, "conv", (max(kernel, 1)-1)*d, x.Shape, list, x)
+	if kernel < 2 {
+		b.errorf(n, "a convolution of %d inputs", kernel)
+	}
+	b.checkAll(n, tensor.Shape{d, kernel}, tensor.Shape{d})
+	return n
+}
+
+// SSMScan is Mamba 2's selective scan. For each head of x {heads, dim}, with dt
+// {heads}, the groups of b and c {groups, n}, which heads share in equal runs, and
+// weights a, dtBias and d [heads], the state s [dim, n] becomes, row by row,
+//
+//	t = softplus(dt + dtBias)
+//	s = exp(a·t)·s + (t·x)⊗b
+//	y = s·c + d·x
+//
+// a is negative: Hugging Face's -exp(A_log). Sums run over n; how a step is cut does not
+// show. (Dao and Gu 2024, arXiv:2405.21060)
+func (b Builder) SSMScan(a, dtBias, d *Weight, x, dt, bs, cs *Node) *Node {
+	heads := x.Shape[0]
+	n := b.stateful(SSMScan, "scan", x.Shape.Size()*bs.Shape.Last(), x.Shape, []*Weight{a, dtBias, d}, x, dt, bs, cs)
+	one := tensor.Shape{heads}
+	b.checkAll(n, one, one, one)
+	if len(x.Shape) != 2 || len(bs.Shape) != 2 || !slices.Equal(bs.Shape, cs.Shape) || dt.Shape.Size() != heads || heads%bs.Shape[0] != 0 {
+		b.errorf(n, "x %v, dt %v, b %v, c %v", []int(x.Shape), []int(dt.Shape), []int(bs.Shape), []int(cs.Shape))
+	}
+	return n
+}
+
+// DeltaScan is the scan of the gated delta rule. For each head of v {heads, dim}, with
+// a and beta {heads}, the heads of q and k {groups, n}, which heads of v share in equal
+// runs, and weights decay and bias [heads], the state s [n, dim] becomes, row by row,
+//
+//	s = exp(decay·softplus(a + bias))·s
+//	s = s + k⊗(sigmoid(beta)·(v - k·s))
+//	y = q·s
+//
+// decay is negative: Hugging Face's -exp(A_log). q and k are normed and scaled before.
+// (Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464)
+func (b Builder) DeltaScan(decay, bias *Weight, q, k, v, a, beta *Node) *Node {
+	heads := v.Shape[0]
+	n := b.stateful(DeltaScan, "scan", v.Shape.Size()*k.Shape.Last(), v.Shape, []*Weight{decay, bias}, q, k, v, a, beta)
+	b.checkAll(n, tensor.Shape{heads}, tensor.Shape{heads})
+	if len(v.Shape) != 2 || len(k.Shape) != 2 || !slices.Equal(q.Shape, k.Shape) || a.Shape.Size() != heads || beta.Shape.Size() != heads || heads%k.Shape[0] != 0 {
+		b.errorf(n, "q %v, k %v, v %v, a %v, beta %v", []int(q.Shape), []int(k.Shape), []int(v.Shape), []int(a.Shape), []int(beta.Shape))
+	}
+	return n
+}

@@ -1,0 +1,461 @@
+package kv
+
+import "fmt"
+
+// Sequence is one sequence's page tables.
+type Sequence struct {
+	pool   *Pool
+	root   key
+	length int
+	done   int             // positions that are computed, as far as Commit has said
+	tables [][]entry       // by class
+	path   []*node         // the full pages that are computed, if they are shared
+	tail   [PageSize]int32 // tokens behind them
+	from   int32           // the snapshot that its slot is to be a copy of, or negative
+}
+
+// entry is a place of a table.
+type entry struct {
+	page  int32 // negative for none
+	index int32 // of the page in the sequence: position/PageSize
+}
+
+// NewSequence is an empty sequence. It must be freed.
+func (p *Pool) NewSequence() *Sequence {
+	return &Sequence{pool: p, root: rootOf(""), tables: make([][]entry, len(p.o.Classes)), from: -1}
+}
+
+// Len is the number of positions stored.
+func (s *Sequence) Len() int { return s.length }
+
+// Pages is the number of pages that the sequence has.
+func (s *Sequence) Pages() (n int) {
+	for _, t := range s.tables {
+		for _, e := range t {
+			if e.page >= 0 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Page is the page that holds position pos in class c.
+func (s *Sequence) Page(c, pos int) int32 {
+	i := pos / PageSize
+	if s.pool.o.Classes[c].Kind == Ring {
+		i %= s.pool.most[c]
+	}
+	return s.tables[c][i].page
+}
+
+// Slot is the slot of class c that holds the sequence's state. It starts zeroed:
+// the backend zeroes it in the step that computes position 0, before its first node.
+func (s *Sequence) Slot(c int) int32 { return s.tables[c][0].page }
+
+// Holds reports whether class c still has position pos.
+func (s *Sequence) Holds(c, pos int) bool {
+	if pos < 0 || pos >= s.length {
+		return false
+	}
+	e := s.at(c, pos/PageSize)
+	return e != nil && e.page >= 0 && int(e.index) == pos/PageSize
+}
+
+// at is the place of the i-th page in class c, nil if the table is too short.
+func (s *Sequence) at(c, i int) *entry {
+	switch s.pool.o.Classes[c].Kind {
+	case Ring:
+		i %= s.pool.most[c]
+	case Slot:
+		i = 0
+	}
+	if i >= len(s.tables[c]) {
+		return nil
+	}
+	return &s.tables[c][i]
+}
+
+// Adopt makes the sequence the longest prefix of tokens that others have left, but for the
+// last token, and returns its length: as it is now if that is longer, which must be a
+// prefix of tokens, too. Only sequences of the same salt share.
+func (s *Sequence) Adopt(tokens []int32, salt string) int {
+	p, root := s.pool, rootOf(salt)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if root != s.root {
+		s.clear()
+		s.root = root
+	}
+	if !p.shares() || len(tokens) == 0 {
+		return s.length
+	}
+	path := p.find(nil, root, tokens[:min(len(tokens)-1, p.Longest())])
+	if n := p.ready(path); n*PageSize > s.length {
+		s.attach(path[:n])
+	}
+	return s.length
+}
+
+// attach makes the sequence that of some nodes, which serve it. The caller holds the
+// pool's mu.
+func (s *Sequence) attach(path []*node) {
+	p, n := s.pool, len(path)
+	if n > 0 {
+		path[n-1].users++ // so that it stays
+	}
+	had := s.tables
+	s.tables = make([][]entry, len(had))
+	for c, class := range p.o.Classes {
+		if class.Kind == Slot {
+			continue
+		}
+		s.tables[c] = make([]entry, min(n, p.most[c]))
+		for i := range s.tables[c] {
+			s.tables[c][i].page = -1
+		}
+		for i := p.first(c, n*PageSize); i < n; i++ {
+			*s.at(c, i) = entry{path[i].pages[c], int32(i)}
+			p.pages[c][path[i].pages[c]].refs++
+		}
+	}
+	from := int32(-1)
+	if p.slot >= 0 && n > 0 {
+		from = path[n-1].pages[p.slot]
+		p.pages[p.slot][from].refs++
+	}
+	s.leave(had)
+	s.path, s.from, s.length, s.done = path, from, n*PageSize, n*PageSize
+	for _, n := range path {
+		p.used.MoveToBack(n.place)
+	}
+}
+
+// leave ends all holds. The caller holds the pool's mu.
+func (s *Sequence) leave(tables [][]entry) {
+	for c, t := range tables {
+		for _, e := range t {
+			if e.page >= 0 {
+				s.pool.drop(c, e.page)
+			}
+		}
+	}
+	if s.from >= 0 {
+		s.pool.drop(s.pool.slot, s.from)
+	}
+	if n := len(s.path); n > 0 {
+		s.path[n-1].users--
+	}
+	s.from, s.path = -1, nil
+}
+
+// clear empties the sequence. The caller holds the pool's mu.
+func (s *Sequence) clear() {
+	s.leave(s.tables)
+	for c := range s.tables {
+		s.tables[c] = s.tables[c][:0]
+	}
+	s.length, s.done = 0, 0
+}
+
+// Free returns all pages. The sequence is empty again; what it has computed stays with
+// the pool while there is room.
+func (s *Sequence) Free() {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	s.clear()
+}
+
+// Grow makes room for n more positions, at most a chunk. On ErrFull, ErrBudget among them, nothing has changed.
+func (s *Sequence) Grow(n int) error {
+	o := &s.pool.o
+	if n < 0 || n > o.Chunk {
+		return fmt.Errorf("kv: a step of %d positions, at most %d are possible", n, o.Chunk)
+	}
+	if room := s.pool.Context(); s.length+n > room {
+		return fmt.Errorf("%w: %d positions and %d more, of %d", ErrFull, s.length, n, room)
+	}
+	if room := s.pool.Longest(); s.length+n > room { // even where parts of a prefix are not kept, and more would fit
+		return fmt.Errorf("%w: %d positions and %d more, of %d", ErrBudget, s.length, n, room)
+	}
+	if n == 0 {
+		return nil
+	}
+	if err := s.extend(s.length+n, true); err != nil {
+		return err
+	}
+	s.length += n
+	return nil
+}
+
+// Reserve takes the pages for n positions in all, and reports whether there are so many.
+// If not, nothing has changed.
+func (s *Sequence) Reserve(n int) bool { return n <= s.pool.Longest() && s.extend(n, false) == nil }
+
+// extend takes the pages that n positions need, and makes those that the ones behind
+// length are written to the sequence's own, if they are about to be.
+func (s *Sequence) extend(n int, write bool) error {
+	p := s.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		s.inherit()
+		clear(p.need)
+		for c := range p.need {
+			for i, end := s.span(c, n); i < end; i++ {
+				if s.wants(c, i, write) {
+					p.need[c]++
+				}
+			}
+		}
+		if p.fits(p.need) {
+			break
+		}
+		if !p.evict() && !(write && s.steal(n)) {
+			return fmt.Errorf("%w: no page is free", ErrBudget)
+		}
+	}
+	for c := range s.tables {
+		for i, end := s.span(c, n); i < end; i++ {
+			if err := s.place(c, i, write); err != nil {
+				return err
+			}
+		}
+	}
+	if s.from < 0 || !write {
+		return nil
+	}
+	if err := p.memory.Copy(p.slot, s.from, s.Slot(p.slot)); err != nil {
+		return err
+	}
+	p.drop(p.slot, s.from)
+	s.from = -1
+	return nil
+}
+
+// inherit makes the snapshot that the slot is to be a copy of the slot itself, if nobody else
+// holds it.
+func (s *Sequence) inherit() {
+	p := s.pool
+	if s.from < 0 || p.pages[p.slot][s.from].refs > 1 {
+		return
+	}
+	for _, e := range s.tables[p.slot] {
+		p.drop(p.slot, e.page)
+	}
+	s.tables[p.slot] = append(s.tables[p.slot][:0], entry{s.from, 0})
+	s.from = -1
+}
+
+// span is the pages of class c, from and to, that n positions need behind length.
+func (s *Sequence) span(c, n int) (int, int) {
+	from := s.length / PageSize
+	if s.pool.o.Classes[c].Kind == Slot {
+		return 0, min(n, 1)
+	}
+	return from, min(pagesOf(n), from+s.pool.most[c])
+}
+
+// wants reports whether the i-th page of class c must be taken: there is none, or it is
+// somebody else's, too, and about to be written.
+func (s *Sequence) wants(c, i int, write bool) bool {
+	e := s.at(c, i)
+	return e == nil || e.page < 0 || write && s.pool.pages[c][e.page].refs > 1
+}
+
+// place takes the i-th page of class c if it must.
+func (s *Sequence) place(c, i int, write bool) error {
+	p, e := s.pool, s.at(c, i)
+	if !s.wants(c, i, write) {
+		if write {
+			e.index = int32(i)
+		}
+		return nil
+	}
+	if e == nil {
+		s.tables[c] = append(s.tables[c], entry{-1, -1})
+		e = s.at(c, i)
+	}
+	id := p.take(c)
+	if e.page >= 0 {
+		if int(e.index) == i && i*PageSize < s.length {
+			if err := p.memory.Copy(c, e.page, id); err != nil {
+				p.drop(c, id)
+				return err
+			}
+		}
+		p.drop(c, e.page)
+	}
+	*e = entry{id, int32(i)}
+	return nil
+}
+
+// steal takes from the pool's nodes what only they and this sequence hold: pages of its rings
+// that it is about to write over, and the snapshot that its slot is to be a copy of. It
+// reports false if there is nothing.
+func (s *Sequence) steal(n int) (stole bool) {
+	p := s.pool
+	if s.from >= 0 && p.pages[p.slot][s.from].refs == 2 && p.pages[p.slot][s.from].node != nil {
+		p.lose(p.pages[p.slot][s.from].node, p.slot)
+		stole = true
+	}
+	for c, class := range p.o.Classes {
+		for i, end := s.span(c, n); i < end && class.Kind == Ring; i++ {
+			e := s.at(c, i)
+			if e == nil || e.page < 0 {
+				continue
+			}
+			if x := p.pages[c][e.page]; x.refs == 2 && x.node != nil {
+				p.lose(x.node, c)
+				stole = true
+			}
+		}
+	}
+	return stole
+}
+
+// Commit says that a step has computed further positions, and of which tokens. Full pages
+// are then found by other sequences.
+func (s *Sequence) Commit(tokens []int32) {
+	p := s.pool
+	tokens = tokens[:min(len(tokens), s.length-s.done)]
+	if !p.shares() {
+		s.done += len(tokens)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(tokens) > 0 {
+		n := copy(s.tail[s.done%PageSize:], tokens)
+		tokens = tokens[n:]
+		if s.done += n; s.done%PageSize == 0 {
+			s.publish()
+		}
+	}
+	if n := len(s.path); p.slot >= 0 && n > 0 && s.done%PageSize == 0 && s.done == s.length {
+		s.snapshot(s.path[n-1])
+	}
+}
+
+// publish puts the last full page into the tree. Where there is one of the same tokens, the
+// sequence takes that for its own: they have the same bits. The caller holds the pool's mu.
+func (s *Sequence) publish() {
+	p, i := s.pool, len(s.path)
+	parent, k := (*node)(nil), s.root
+	if i > 0 {
+		parent = s.path[i-1]
+		k = parent.key
+		parent.users--
+	}
+	n := p.grow(parent, k.next(s.tail[:]), s.tail[:])
+	n.users++
+	s.path = append(s.path, n)
+	for c, class := range p.o.Classes {
+		e := s.at(c, i)
+		switch {
+		case class.Kind == Slot || e.page < 0 || int(e.index) != i:
+		case n.pages[c] < 0:
+			p.keep(n, c, e.page)
+		case n.pages[c] != e.page:
+			p.pages[c][n.pages[c]].refs++
+			p.drop(c, e.page)
+			e.page = n.pages[c]
+		}
+	}
+	p.thin(s.path)
+}
+
+// snapshot keeps the state behind n, if there is room. The caller holds the pool's mu.
+func (s *Sequence) snapshot(n *node) {
+	p := s.pool
+	if n.pages[p.slot] >= 0 {
+		return
+	}
+	clear(p.need)
+	for p.need[p.slot] = 1; !p.fits(p.need); {
+		if !p.evict() {
+			return
+		}
+	}
+	id := p.take(p.slot)
+	if p.memory.Copy(p.slot, s.Slot(p.slot), id) == nil {
+		p.keep(n, p.slot, id)
+	}
+	p.drop(p.slot, id)
+}
+
+// Cut is how many of n more positions, and those left behind them, a step should compute
+// so that a snapshot can be taken where a later sequence may start: all where there are
+// no slots, else up to the last page end among them, but before the last position of all.
+func (s *Sequence) Cut(n, left int) int {
+	if s.pool.slot < 0 || !s.pool.shares() {
+		return n
+	}
+	end := min(s.length+n, s.length+n+left-1) / PageSize * PageSize
+	if end > s.length {
+		return end - s.length
+	}
+	return n
+}
+
+// Truncate forgets all but the first n positions, and returns how many are left: fewer
+// than n where a ring no longer holds the window before position n, or a slot's state is
+// of later positions. Then it goes back to the last page end that the pool has all of, or
+// to none. Behind a failed step, n being the length before it, this is the same.
+func (s *Sequence) Truncate(n int) int {
+	p := s.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n = max(0, n)
+	switch {
+	case n >= s.length:
+		return s.length
+	case n == 0 || s.intact(n):
+		s.shorten(n)
+	default:
+		m := p.ready(s.path[:min(len(s.path), n/PageSize)])
+		s.attach(s.path[:m:m])
+	}
+	return s.length
+}
+
+// intact reports whether each class has what position n needs.
+func (s *Sequence) intact(n int) bool {
+	for c, class := range s.pool.o.Classes {
+		if class.Kind == Slot {
+			return false
+		}
+		for i := s.pool.first(c, n); i < pagesOf(n) && class.Kind == Ring; i++ {
+			if e := s.at(c, i); e.page < 0 || int(e.index) != i {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// shorten is Truncate of what is intact. Pages that are the sequence's own stay its own.
+// The caller holds the pool's mu.
+func (s *Sequence) shorten(n int) {
+	p := s.pool
+	for c, class := range p.o.Classes {
+		for i := pagesOf(n); i < pagesOf(s.length) && class.Kind != Slot; i++ {
+			if e := s.at(c, i); int(e.index) == i && e.page >= 0 && p.pages[c][e.page].refs > 1 {
+				p.drop(c, e.page)
+				e.page = -1
+			}
+		}
+	}
+	if full := n / PageSize; full < len(s.path) {
+		s.path[len(s.path)-1].users--
+		copy(s.tail[:], s.path[full].tokens[:])
+		if s.path = s.path[:full]; full > 0 {
+			s.path[full-1].users++
+		}
+	}
+	s.length, s.done = n, min(s.done, n)
+	if s.from >= 0 && n == 0 {
+		p.drop(p.slot, s.from)
+		s.from = -1
+	}
+}

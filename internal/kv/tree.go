@@ -1,0 +1,190 @@
+package kv
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+)
+
+// key names a page's tokens, all tokens before them, and so its positions: the SHA-256
+// of the key before it and of 64 token ids of 4 bytes each.
+type key [sha256.Size]byte
+
+// rootOf is the key before the first page. Sequences of different salts share nothing.
+func rootOf(salt string) key { return sha256.Sum256([]byte("karat kv\x00" + salt)) }
+
+// next is the key of the page behind k's with these tokens.
+func (k key) next(tokens []int32) key {
+	var b [sha256.Size + 4*PageSize]byte
+	copy(b[:], k[:])
+	for i, id := range tokens[:PageSize] {
+		binary.LittleEndian.PutUint32(b[sha256.Size+4*i:], uint32(id))
+	}
+	return sha256.Sum256(b[:])
+}
+
+// node is a full page that is computed, in all classes: the page itself in those of full
+// layers, in a ring's the same or none, in the slots' a snapshot of the state behind it
+// or none. A node's parent is there as long as the node is.
+type node struct {
+	key      key
+	parent   *node // nil before the first page
+	children int
+	users    int             // sequences whose last full page it is
+	tokens   [PageSize]int32 //
+	pages    []int32         // by class, negative for none
+	place    *list.Element   // in Pool.used
+}
+
+// grow is the node behind parent with these tokens, which is made if there is none. The
+// caller holds mu.
+func (p *Pool) grow(parent *node, k key, tokens []int32) *node {
+	n := p.nodes[k]
+	if n != nil {
+		p.used.MoveToBack(n.place)
+		return n
+	}
+	n = &node{key: k, parent: parent, pages: make([]int32, len(p.o.Classes))}
+	copy(n.tokens[:], tokens)
+	for c := range n.pages {
+		n.pages[c] = -1
+	}
+	if parent != nil {
+		parent.children++
+	}
+	n.place = p.used.PushBack(n)
+	p.nodes[k] = n
+	return n
+}
+
+// keep gives n a page of class c, to which it adds a hold. The caller holds mu.
+func (p *Pool) keep(n *node, c int, id int32) {
+	n.pages[c] = id
+	p.pages[c][id].node = n
+	p.pages[c][id].refs++
+}
+
+// lose takes n's page of class c away, if it has one. The caller holds mu.
+func (p *Pool) lose(n *node, c int) {
+	if id := n.pages[c]; id >= 0 {
+		n.pages[c] = -1
+		p.pages[c][id].node = nil
+		p.drop(c, id)
+	}
+}
+
+// evict gives up what was used least recently, of what no sequence uses: a node that is a
+// leaf; of one that others stand on, only what serves who would go on from there. It
+// reports false if there is no such thing. The caller holds mu.
+func (p *Pool) evict() bool {
+	for e := p.used.Front(); e != nil; e = e.Next() {
+		n := e.Value.(*node)
+		leaf, lost := n.children == 0 && n.users == 0, false
+		for c, class := range p.o.Classes {
+			id := n.pages[c]
+			if leaf || id >= 0 && class.Kind != Pages && p.pages[c][id].refs == 1 {
+				p.lose(n, c)
+				lost = true
+			}
+		}
+		if leaf {
+			p.used.Remove(e)
+			delete(p.nodes, n.key)
+			if n.parent != nil {
+				n.parent.children--
+			}
+		}
+		if lost || leaf {
+			return true
+		}
+	}
+	return false
+}
+
+// find appends to path the nodes of tokens' full pages. The caller holds mu.
+func (p *Pool) find(path []*node, k key, tokens []int32) []*node {
+	for ; len(tokens) >= PageSize; tokens = tokens[PageSize:] {
+		k = k.next(tokens)
+		n := p.nodes[k]
+		if n == nil {
+			break
+		}
+		path = append(path, n)
+	}
+	return path
+}
+
+// ready is how many of path's nodes a sequence can start from: the most for which rings
+// have the window before that, and slots a snapshot. The caller holds mu.
+func (p *Pool) ready(path []*node) int {
+	for n := len(path); n > 0; n-- {
+		if p.serves(path[:n]) {
+			return n
+		}
+	}
+	return 0
+}
+
+func (p *Pool) serves(path []*node) bool {
+	for c, class := range p.o.Classes {
+		for j := p.first(c, len(path)*PageSize); j < len(path) && class.Kind != Pages; j++ {
+			if path[j].pages[c] < 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// first is the first page of class c that a position n needs; of slots, the last snapshot.
+func (p *Pool) first(c, n int) int {
+	switch class := p.o.Classes[c]; class.Kind {
+	case Ring:
+		if class.Window < n {
+			return (n - class.Window + 1) / PageSize
+		}
+	case Slot:
+		return max(0, pagesOf(n)-1)
+	}
+	return 0
+}
+
+// thin gives up rings' pages and snapshots of a path that has just become longer, so that
+// few are left: close to each other near its end, and ever further apart before that. Who
+// parts from it computes at most two thirds again of what is behind, and a block. Where
+// sequences have parted all stays. The caller holds mu.
+//
+// Pages go by blocks of as many as the largest window needs. At n blocks, the end of the
+// b-th is kept while n-b is at most four times the largest power of two that divides b.
+func (p *Pool) thin(path []*node) {
+	if len(path)%p.block != 0 {
+		return
+	}
+	last := len(path) / p.block
+	for step := 1; 4*step < last; step *= 2 {
+		if b := last - 4*step; b&-b == step {
+			p.forget(path, b, true)
+		}
+	}
+	if last > 2 {
+		p.forget(path, last-2, false)
+	}
+}
+
+// forget gives up what starting from within the b-th block of a path takes, and from its end
+// if that goes too.
+func (p *Pool) forget(path []*node, b int, end bool) {
+	for c, class := range p.o.Classes {
+		to := b * p.block
+		if !end {
+			to -= p.window[c]
+		}
+		for j := (b - 1) * p.block; j < to && class.Kind != Pages; j++ {
+			parted := func(n *node) bool { return n.children > 1 }
+			if !slices.ContainsFunc(path[j:min(j+p.window[c], len(path))], parted) {
+				p.lose(path[j], c)
+			}
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package diagnose_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/karat-run/karat/internal/backend/backendtest"
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/fault"
+)
+
+// TestAttributes wants what a porter gets wrong of rare attributes named, in its layers, and
+// no fault found in an engine that has them right.
+func TestAttributes(t *testing.T) {
+	m := &model{name: "attributes", graph: backendtest.Attributes(t, 2)}
+	prompt := func() []*lab.Prompt {
+		ids := make([]int32, 19)
+		for i := range ids {
+			ids[i] = int32((7*i + 3) % backendtest.Vocab)
+		}
+		return []*lab.Prompt{{Input: lab.Input{IDs: ids}, IDs: ids}}
+	}
+	dump, _ := m.record(t, "", "", prompt())
+	if d := m.diagnose(t, dump, nil); !good(d.Verdict) || len(suspicions(d)) > 0 {
+		t.Error(say(d))
+	}
+	for i, c := range []struct {
+		fault  string
+		layers []int
+	}{
+		{"attention_sink@0", []int{0}}, {"attention_cap@0", []int{0}}, {"chunk_missing@1", []int{1}}, {"chunk_missing=window@1", []int{1}},
+		{"rope_style@0", []int{0}}, {"rope_partial@0", []int{0}}, {"rope_magnitude@1", []int{1}},
+		{"activation_limit@0", []int{0}}, {"activation_limit=limit@1", []int{1}}, {"activation_limit=plus@1", []int{1}}, {"gate_up_layout@1", []int{1}},
+		{"expert_input@2", []int{2}}, {"router_factor@1", []int{1}}, {"router_groups@1", []int{1}}, {"router_bias@1", []int{1}}, {"router_bias=none@1", []int{1}},
+		{"router_norm@1", []int{1}}, {"router_norm@3", []int{3}}, {"attention_sink@2", []int{2}},
+	} {
+		if !slow() && i%3 != 0 {
+			continue
+		}
+		t.Run(c.fault, func(t *testing.T) {
+			dump, _ := m.record(t, "activations=f32", c.fault, prompt())
+			f, err := fault.Parse(c.fault)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := m.diagnose(t, dump, nil)
+			if !has(d, f[0].ID) || !slices.Equal(layers(d, f[0].ID), c.layers) || len(suspicions(d)) != 1 {
+				t.Errorf("want %s in %v, got %s", f[0].ID, c.layers, say(d))
+			}
+		})
+	}
+}

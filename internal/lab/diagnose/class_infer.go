@@ -1,0 +1,306 @@
+package diagnose
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/round"
+)
+
+// classifier finds how the engine rounds.
+type classifier struct{ *measurement }
+
+// infer finds the class whose emulation lies nearest to the engine's numbers, from a
+// few rows of each equation, unless the dump says it. Where an equation spans a whole layer
+// one rounding hides another, so that what each is has to be asked again, given the others.
+func (r classifier) infer() error {
+	said := r.declared
+	c := class{cmp.Or(said.activations, "f64"), cmp.Or(said.kv, store(said.activations)), said.gelu}
+	if c.kv == "f32" {
+		c.kv = "f64" // no coarser than what is read
+	}
+	if c.gelu == string(round.Exact) {
+		c.gelu = ""
+	}
+	for range maxRounds {
+		was := c
+		if err := r.inferActivations(&c); err != nil {
+			return err
+		}
+		if err := r.inferKV(&c); err != nil {
+			return err
+		}
+		if err := r.inferGELU(&c); err != nil {
+			return err
+		}
+		if c == was || !r.mingled(graph.Linear) && !r.mingled(graph.Attention) {
+			break
+		}
+	}
+	if err := r.inferTogether(&c); err != nil {
+		return err
+	}
+	if c.activations == "f64" {
+		fine, err := r.exact(c)
+		if err != nil {
+			return err
+		}
+		if !fine {
+			c.activations = "f32"
+			if c.kv == "f64" {
+				c.kv = "f32"
+			}
+		}
+	}
+	r.class = c
+	r.setClass(c)
+	return nil
+}
+
+// maxRounds is how often the parts of a class are asked for again.
+const maxRounds = 4
+
+// classes are what an engine may be, from the finest on.
+var classes = []string{"f64", "i16_32", "i16_32!", "f16", "bf16", "q8~", "q8", "q8_256", "q8_32"}
+
+// logitClasses are what is tried. Of the coarse ones q8 comes first: it is what engines of
+// quantized files have, and others only come as near by chance.
+var logitClasses = []class{{"f64", "f64", ""}, {"f32", "f64", ""}, {"f32", "f16", ""}, {"f32", "f64", string(round.F16Table)},
+	{"i16_32", "f16", ""}, {"q8~", "f64", ""}, {"q8~", "f64", string(round.F16Table)}, {"q8", "f64", ""}, {"i16_32", "f64", ""}, {"f16", "f16", ""}, {"bf16", "bf16", ""}}
+
+func (r classifier) inferActivations(c *class) (err error) {
+	said := r.declared.activations
+	list := classes
+	switch said {
+	case "":
+	case "f64", "f32", "f16", "bf16":
+		return nil
+	default:
+		list = []string{said, said + everywhere}
+	}
+	kept := func(name string) string {
+		if r.declared.kv == "" && (store(name) != "f64" || store(c.activations) != "f64") {
+			return store(name)
+		}
+		return c.kv
+	}
+	best, err := r.nearest(list, nil, r.mingled(graph.Linear), func(name string) class { return class{name, kept(name), c.gelu} })
+	c.activations, c.kv = best, kept(best)
+	return err
+}
+
+func (r classifier) inferKV(c *class) (err error) {
+	if r.declared.kv == "" {
+		ops := []graph.Op{graph.Attention}
+		c.kv, err = r.nearest([]string{store(c.activations), "f16", "bf16"}, ops, r.mingled(ops...), func(name string) class { return class{c.activations, name, c.gelu} })
+	}
+	return err
+}
+
+// inferTogether finds roundings of several kinds together, where none alone brings an engine
+// nearer that is not as near as float32 is. One that none brings nearer, and that keeps values
+// in 16 bits, computes in these: where exactly it rounds is its own.
+func (r classifier) inferTogether(c *class) error {
+	if !r.mingled(graph.Linear) || c.coarse() || c.kv != "f64" || c.gelu != "" || r.declared != (class{}) {
+		return nil
+	}
+	single := class{"f32", "f64", ""}
+	r.setCenter(single)
+	r.setArms(single.arms()) // values in 16 bits may be so because the engine computes so
+	near, err := r.lieWithin(excess)
+	if near || err != nil {
+		return err
+	}
+	all := map[string]class{}
+	var names []string
+	for _, a := range classes {
+		for _, kv := range []string{"f64", "f16", "bf16"} {
+			for _, gelu := range []string{"", string(round.F16Table)} {
+				if name := a + " " + kv + " " + gelu; gelu == "" || r.hasGELU() {
+					all[name] = class{a, kv, gelu}
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	best, err := r.nearest(names, nil, true, func(name string) class { return all[name] })
+	*c = all[best]
+	if f := r.stored(); best == names[0] && f != "" {
+		*c = class{f, f, ""}
+	}
+	return err
+}
+
+// stored is the form in 16 bits that the values of all prompts have, "" if there is none.
+func (r classifier) stored() string {
+	for _, f := range []string{"f16", "bf16"} {
+		step := class{activations: f}.step()
+		if !slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.tapped && p.step != step }) {
+			return f
+		}
+	}
+	return ""
+}
+
+func (r classifier) inferGELU(c *class) (err error) {
+	if r.declared.gelu == "" && r.hasGELU() {
+		ops := []graph.Op{graph.GLU, graph.Experts}
+		c.gelu, err = r.nearest([]string{"", string(round.F16Table)}, ops, r.mingled(ops...), func(name string) class { return class{c.activations, c.kv, name} })
+	}
+	return err
+}
+
+// coarser takes logits by themselves for those of an engine that rounds more than the
+// class that lies nearest, if that explains them and does not make them nearer than such an
+// engine would come: one of a class that is not emulated to the bit is no nearer to its
+// emulation than to float64.
+func (r classifier) coarser() error {
+	if !r.blackBox || r.declared.activations != "" || !r.eqs[0].flagged() {
+		return nil
+	}
+	was := r.class
+	for _, c := range logitClasses[3:] {
+		r.class = c
+		r.setClass(c)
+		if err := r.check(r.eqs); err != nil {
+			return err
+		}
+		var near []float64
+		for _, x := range r.eqs[0].errors {
+			near = append(near, x.ratio())
+		}
+		if !r.eqs[0].flagged() && median(near) > 0.1 {
+			return nil
+		}
+	}
+	r.class = was
+	r.setClass(was)
+	return r.check(r.eqs)
+}
+
+// store is how a class keeps keys and values, unless it is said.
+func store(activations string) string {
+	if activations == "f16" || activations == "bf16" {
+		return activations
+	}
+	return "f64"
+}
+
+// spans reports whether eq has one of some operations in it.
+func spans(eq *equation, ops ...graph.Op) bool {
+	return slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return slices.Contains(ops, n.Op) })
+}
+
+// mingled reports whether most equations that have one of some operations have many others,
+// too, so that their roundings cannot be told one by one.
+func (r classifier) mingled(ops ...graph.Op) bool {
+	few, many := 0, 0
+	for _, eq := range r.eqs {
+		switch {
+		case !spans(eq, ops...):
+		case len(eq.span) <= small:
+			few++
+		default:
+			many++
+		}
+	}
+	return many > few
+}
+
+// nearest is the first of the names whose class lies nearest: a later one has to be
+// nearer by a sixth. Of each equation that has one of the operations, all if there are none, the
+// median row counts, and of those the geometric mean by operation, so that faults in some do not decide.
+func (r classifier) nearest(names []string, ops []graph.Op, long bool, make func(string) class) (string, error) {
+	best, least := names[0], math.Inf(1)
+	for _, name := range names {
+		r.setCenter(make(name))
+		byOp := map[graph.Op][]float64{}
+		for _, eq := range r.eqs {
+			if !long && len(eq.span) > small || ops != nil && !spans(eq, ops...) || !r.judges(eq) {
+				continue
+			}
+			sites := r.sites(eq)
+			sites = sites[:min(len(sites), 12)]
+			errors, err := r.measure(eq, nil, nil, sites, noFloors(sites))
+			if err != nil {
+				return "", err
+			}
+			var all []float64
+			for _, x := range errors {
+				if x.residual == x.residual && !x.empty {
+					all = append(all, max(x.residual, 1e-9))
+				}
+			}
+			if len(all) > 0 {
+				byOp[eq.target.Op] = append(byOp[eq.target.Op], median(all))
+			}
+		}
+		var sum float64
+		for _, all := range byOp {
+			sum += math.Log2(median(all))
+		}
+		if score := sum / float64(max(len(byOp), 1)); len(byOp) > 0 && score < least-nearer {
+			best, least = name, score
+		}
+	}
+	return best, nil
+}
+
+// nearer is the base-2 logarithm of how much nearer a later class has to be, the mean over operations.
+const nearer = 0.25
+
+// small is the number of nodes of an equation that tells one class from another: the
+// errors of more run into each other.
+const small = 12
+
+// judges reports whether eq is one that the class is told from: of a deep model those of
+// six layers are, since all round alike.
+func (r classifier) judges(eq *equation) bool {
+	const most = 6
+	every := (layers(r.g) + most - 1) / most
+	return layers(r.g) <= 2*most || eq.target.Layer < 0 || eq.target.Layer%every == 0
+}
+
+// exact reports whether the engine is as near as float64 values that were rounded
+// once to float32 for the dump, c being what else it rounds: in the median of the equations.
+func (r classifier) exact(c class) (bool, error) {
+	arms := c.own()
+	if r.mingled(graph.Linear) { // where the roundings of a float32 engine's many operations are those of an arm
+		for _, n := range arms {
+			n.Jitter, n.Given = 0, n.Jitter
+		}
+	}
+	r.setCenter(c)
+	r.setArms(arms)
+	r.addStored(c)
+	return r.lieWithin(1)
+}
+
+// lieWithin reports whether the equations with sums of products, which show how sums round,
+// lie within so many times their floors, in the median of a few rows of each and of all.
+func (r classifier) lieWithin(times float64) (bool, error) {
+	var ratios []float64
+	for _, eq := range r.eqs {
+		if !spans(eq, graph.Linear) || !r.judges(eq) {
+			continue
+		}
+		sites := r.sites(eq)
+		sites = sites[:min(len(sites), 12)]
+		errors, err := r.measure(eq, nil, nil, sites, nil)
+		if err != nil {
+			return false, err
+		}
+		var all []float64
+		for _, x := range errors {
+			if !x.empty {
+				all = append(all, x.ratio())
+			}
+		}
+		if len(all) > 0 {
+			ratios = append(ratios, median(all))
+		}
+	}
+	return len(ratios) == 0 || median(ratios) <= times, nil
+}

@@ -1,0 +1,96 @@
+package diagnose
+
+import (
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// proposer lists what an engine may do instead of what the graph says.
+type proposer struct {
+	*measurement
+	steps *steps
+}
+
+// propose lists what the engine may do instead in the nodes of eq's span. A fault
+// that is on no list fits none of them, and stays unknown.
+func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
+	r, all := &proposer{m, &steps{m.prompts, m.byNode}}, []*hypothesis(nil)
+	for _, n := range eq.span {
+		switch n.Op {
+		case graph.Embed:
+			all = append(all, r.embedHypotheses(n)...)
+		case graph.Linear:
+			all = append(all, r.linearHypotheses(n)...)
+		case graph.RMSNorm:
+			all = append(all, r.normHypotheses(n)...)
+		case graph.RoPE:
+			all = append(all, r.ropeHypotheses(eq, n)...)
+		case graph.Attention:
+			all = append(all, r.attentionHypotheses(n)...)
+		case graph.Add:
+			all = append(all, r.addHypotheses(n)...)
+		case graph.Mul:
+			all = append(all, r.mulHypotheses(n)...)
+		case graph.Scale:
+			all = append(all, scaleHypotheses(n)...)
+		case graph.GLU, graph.Act:
+			all = append(all, gluHypotheses(n)...)
+		case graph.Route:
+			all = append(all, routeHypotheses(n)...)
+		case graph.Experts:
+			all = append(all, r.expertsHypotheses(n)...)
+		case graph.Softcap:
+			all = append(all, softcapHypotheses(n)...)
+		case graph.LayerNorm:
+			all = append(all, r.layerNormHypotheses(n)...)
+		case graph.EmbedPos:
+			all = append(all, positionHypotheses(n)...)
+		case graph.ScalePos:
+			all = append(all, temperatureHypotheses(n)...)
+		case graph.Concat:
+			all = append(all, concatHypotheses(n)...)
+		case graph.Slice:
+			all = append(all, sliceHypotheses(n)...)
+		case graph.L2Norm:
+			all = append(all, edit("norm_length", n, "divides by the root of the mean square", detail{}, func(s *sim.Spec) { s.Func = meanSquare }), edit("norm_missing", n, "leaves the norm out", detail{}, passes(0)))
+		case graph.HeadLinear, graph.Pool:
+			all = append(all, headHypotheses(n)...)
+		case graph.Conv, graph.SSMScan, graph.DeltaScan:
+			all = append(all, r.scanHypotheses(n)...)
+		}
+		all = append(all, r.skippedNorms(n)...)
+		if n.Op == graph.RMSNorm || n.Op == graph.Add || role(n) == "inp_gate" {
+			for _, h := range r.placesOfPLE(n) {
+				if !slices.ContainsFunc(all, func(x *hypothesis) bool { return x.node == h.node && same(x, h) }) {
+					all = append(all, h)
+				}
+			}
+		}
+	}
+	if eq.layers() > 1 {
+		return systemic(all), nil
+	}
+	measured, err := r.measured(eq)
+	return append(all, measured...), err
+}
+
+// systemic makes of the same hypotheses in several layers one: of an equation across
+// layers, and without taps between them, no more can be told.
+func systemic(all []*hypothesis) []*hypothesis {
+	var out []*hypothesis
+	for _, h := range all {
+		at := slices.IndexFunc(out, func(x *hypothesis) bool {
+			return x.node.Layer >= 0 && h.node.Layer >= 0 && x.cause == h.cause && role(x.node) == role(h.node) && (x.fit == nil) == (h.fit == nil) && (x.fit != nil || same(x, h))
+		})
+		if at < 0 {
+			x := *h
+			x.nodes = []*graph.Node{h.node}
+			out = append(out, &x)
+			continue
+		}
+		join(out[at], h)
+	}
+	return out
+}

@@ -1,0 +1,102 @@
+package diagnose
+
+import (
+	"fmt"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// seenHypotheses leave something out of attention's scores and masks.
+func seenHypotheses(n *graph.Node, a graph.AttentionAttr) []*hypothesis {
+	var all []*hypothesis
+	if len(n.W) > 0 {
+		all = append(all, edit("attention_sink", n, "leaves out the sinks", detail{"sinks": "none"}, func(s *sim.Spec) { s.Sinks = nil }))
+	}
+	if a.Cap != 0 {
+		all = append(all, edit("attention_cap", n, fmt.Sprintf("does not cap the scores at %.6g", a.Cap), detail{"cap": "none", "right": a.Cap}, func(s *sim.Spec) { s.Cap = 0 }))
+	}
+	if a.Bidirectional {
+		all = append(all, edit("mask", n, "hides later positions, which are to be seen", detail{"mask": "causal"}, func(s *sim.Spec) { s.Ahead = 0 }))
+	}
+	if a.KV.Chunked {
+		all = append(all, edit("chunk_missing", n, "sees all earlier positions, without chunks", detail{"chunk": "none", "right": float64(a.KV.Window)}, func(s *sim.Spec) { s.Chunk = 0 }),
+			edit("chunk_missing", n, fmt.Sprintf("sees the last %d positions, not its own run of so many", a.KV.Window), detail{"chunk": "window", "right": float64(a.KV.Window)},
+				func(s *sim.Spec) { s.Chunk, s.Window = 0, a.KV.Window }))
+	}
+	return all
+}
+
+// limitHypotheses leave out a limit, a factor or an offset of gate and up before they meet.
+func limitHypotheses(n *graph.Node, a graph.ActAttr) []*hypothesis {
+	var all []*hypothesis
+	without := func(what string, value float64, change sim.Edit) {
+		if value != 0 {
+			all = append(all, edit("activation_limit", n, fmt.Sprintf("leaves out the %s of %.6g", what, value), detail{"without": what, "right": value}, change))
+		}
+	}
+	without("limit", a.Limit, func(s *sim.Spec) { s.Limits.Limit = 0 })
+	without("alpha", a.Alpha, func(s *sim.Spec) { s.Limits.Alpha = 0 })
+	without("plus", a.Plus, func(s *sim.Spec) { s.Limits.Plus = 0 })
+	if a.Limit != 0 && a.Alpha != 0 && a.Plus != 0 {
+		all = append(all, edit("activation_limit", n, "multiplies act(gate) and up as they are", detail{"without": "all"}, func(s *sim.Spec) { s.Limits = graph.ActAttr{} }))
+	}
+	return all
+}
+
+// formHypotheses are about how experts are made.
+func formHypotheses(n *graph.Node, a graph.ExpertsAttr) []*hypothesis {
+	var all []*hypothesis
+	if a.Biased {
+		all = append(all, edit("bias_missing", n, "leaves out the experts' biases", detail{}, func(s *sim.Spec) { s.Experts.Biased = false }))
+	}
+	switch a.Form {
+	case graph.Interleaved:
+		all = append(all, edit("gate_up_layout", n, "takes gate and up from the halves of a weight whose rows they share by turns", detail{"layout": "halves"}, func(s *sim.Spec) { s.Experts.Form = graph.Fused }))
+	case graph.Fused:
+		all = append(all, edit("gate_up_layout", n, "takes gate and up from a weight's rows by turns, and not from its halves", detail{"layout": "interleaved"}, func(s *sim.Spec) { s.Experts.Form = graph.Interleaved }))
+	}
+	side := "what an expert gives"
+	if !a.OnInput {
+		side = "what an expert reads"
+	}
+	return append(all, edit("expert_input", n, "multiplies "+side+" by its weight", detail{"weight": side}, func(s *sim.Spec) { s.Experts.OnInput = !a.OnInput }))
+}
+
+// ruleHypotheses are other rules of a Route than a's.
+func ruleHypotheses(n *graph.Node, a graph.RouteAttr) []*hypothesis {
+	var all []*hypothesis
+	other := func(cause, computed string, d detail, change func(a *graph.RouteAttr)) {
+		b := a
+		change(&b)
+		all = append(all, edit(cause, n, computed, d, func(s *sim.Spec) { s.Route = b }))
+	}
+	if a.Factor != 0 && a.Factor != 1 {
+		other("router_factor", fmt.Sprintf("leaves out the factor of %.6g", a.Factor), detail{"factor": 1.0, "right": a.Factor}, func(b *graph.RouteAttr) { b.Factor = 0 })
+	}
+	if a.Groups > 1 {
+		other("router_groups", "chooses among all experts, without groups", detail{"groups": 1.0, "right": float64(a.Groups)}, func(b *graph.RouteAttr) { b.Groups, b.Kept, b.Best = 0, 0, 0 })
+		if a.Best > 1 {
+			other("router_groups", "takes a group for as good as its best expert", detail{"best": 1.0, "right": float64(a.Best)}, func(b *graph.RouteAttr) { b.Best = 0 })
+		}
+	}
+	if a.Biased {
+		all = append(all, edit("router_bias", n, "chooses without the bias", detail{"bias": "none"}, func(s *sim.Spec) { s.Route.Biased, s.W = false, s.W[:len(s.W)-1] }),
+			edit("router_bias", n, "adds the bias to the weights, too", detail{"bias": "in weights"}, func(s *sim.Spec) { s.BiasWeighs = true }))
+	}
+	switch {
+	case a.Weigh == graph.SoftmaxChosen:
+		return all // routeHypotheses has its others
+	case a.Normalize:
+		other("router_norm", "does not divide the chosen weights by their sum", detail{"normalize": false}, func(b *graph.RouteAttr) { b.Normalize = false })
+	default:
+		other("router_norm", "divides the chosen weights by their sum", detail{"normalize": true}, func(b *graph.RouteAttr) { b.Normalize = true })
+	}
+	for _, w := range []graph.Weigh{graph.SoftmaxAll, graph.SigmoidEach} {
+		if w != a.Weigh {
+			other("router_softmax", fmt.Sprintf("makes weights by %v, not by %v", w, a.Weigh), detail{"over": w.String()}, func(b *graph.RouteAttr) { b.Weigh = w })
+		}
+	}
+	other("router_softmax", "takes the softmax of the chosen scores", detail{"over": "chosen"}, func(b *graph.RouteAttr) { b.Weigh = graph.SoftmaxChosen })
+	return all
+}

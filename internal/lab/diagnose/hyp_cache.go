@@ -1,0 +1,79 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// decoded are faults of where keys and values are kept: at other positions, or in
+// those that were decoded one by one.
+func (r *proposer) decoded(n *graph.Node) []*hypothesis {
+	var all []*hypothesis
+	for _, by := range []int{1, 2, -1} {
+		all = append(all, edit("kv_cache_position", n, fmt.Sprintf("reads the keys and values of position p%+d for p", -by), detail{"shift": float64(by)}, func(s *sim.Spec) {
+			s.Only = func(e *sim.Eval, k, v []float64, width, at int) ([]float64, []float64) {
+				return displaced(k, width, by), displaced(v, width, by)
+			}
+		}))
+	}
+	size, decodes := r.steps.stepSize(n), slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.decoded() > 0 })
+	if size < wholePrompt || decodes {
+		all = append(all, edit("kv_cache_position", n, "sees its own step's keys and values alone", detail{"decode": "new in each step"}, func(s *sim.Spec) { s.First = r.steps.ownStep(size) }))
+	}
+	if decodes {
+		all = append(all, r.overwritten(n)...)
+	}
+	return all
+}
+
+// overwritten are faults of where decoded keys and values are stored.
+func (r *proposer) overwritten(n *graph.Node) []*hypothesis {
+	var all []*hypothesis
+	only := func(what, computed string, change func(k []float64, width, at, start int)) {
+		all = append(all, edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *sim.Spec) {
+			s.Only = func(e *sim.Eval, k, v []float64, width, at int) ([]float64, []float64) {
+				if at < r.steps.prefilled(e) {
+					return k, v
+				}
+				k, v = slices.Clone(k), slices.Clone(v)
+				change(k, width, at, r.steps.prefilled(e))
+				change(v, width, at, r.steps.prefilled(e))
+				return k, v
+			}
+		}))
+	}
+	only("one early", "stores each decoded position over the one before it", func(k []float64, width, at, start int) {
+		copy(k[max(start-1, 0)*width:], k[start*width:(at+1)*width])
+		clear(k[at*width : (at+1)*width])
+	})
+	only("previous", "reads what the step before stored, not its own", func(k []float64, width, at, start int) {
+		if at > 0 {
+			copy(k[at*width:(at+1)*width], k[(at-1)*width:])
+		}
+	})
+	only("not stored", "finds zeros in its own position", func(k []float64, width, at, start int) { clear(k[at*width : (at+1)*width]) })
+	hides := func(what, computed string, hidden func(pos, at, start int) bool) {
+		all = append(all, edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *sim.Spec) {
+			s.Hides = func(e *sim.Eval, at, pos int) bool {
+				return at >= r.steps.prefilled(e) && hidden(pos, at, r.steps.prefilled(e))
+			}
+		}))
+	}
+	hides("one place", "stores each decoded position over the one that was decoded before", func(pos, at, start int) bool { return pos >= start && pos < at })
+	hides("over the last", "stores the first decoded position over the last one of the prompt", func(pos, at, start int) bool { return pos == start-1 })
+	return all
+}
+
+// displaced is rows of which row i is the one by rows before it, within the ends.
+func displaced(x []float64, width, by int) []float64 {
+	n := len(x) / width
+	y := make([]float64, 0, len(x))
+	for i := range n {
+		from := min(max(i-by, 0), n-1)
+		y = append(y, x[from*width:(from+1)*width]...)
+	}
+	return y
+}

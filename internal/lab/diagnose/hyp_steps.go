@@ -1,0 +1,114 @@
+package diagnose
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// steps is what tells how many tokens the engine computed at once.
+type steps struct {
+	prompts []*prompt
+	byNode  map[*graph.Node][]*equation
+}
+
+// prefilled is how many of a prompt's first tokens were not decoded one by one.
+func (r *steps) prefilled(e *sim.Eval) int {
+	for _, p := range r.prompts {
+		if slices.Equal(p.IDs, e.IDs()) {
+			return len(p.IDs) - p.decoded()
+		}
+	}
+	return e.Len()
+}
+
+// stepEnds are the last positions of the steps that computed rows, as they may be: a mask
+// that hides nothing does not show what is computed later.
+func (r *steps) stepEnds(n *graph.Node) []func(e *sim.Eval, at int) int {
+	var all []func(e *sim.Eval, at int) int
+	for _, size := range r.stepSizes(n) {
+		all = append(all, func(e *sim.Eval, at int) int {
+			if end := r.prefilled(e); at < end {
+				return min(at/size*size+size, end) - 1
+			}
+			return at
+		})
+	}
+	return all
+}
+
+// wholePrompt is the size of a step that computes all of a prompt.
+const wholePrompt = 1 << 30
+
+// stepSizes are how many tokens the engine may compute at once, if its steps' last rows
+// hold and others do not: the roundest of those that all looked at rows allow.
+func (r *steps) stepSizes(n *graph.Node) []int {
+	const most = 3
+	sizes := []int{}
+	rows := r.prefilledRows(n)
+	for _, x := range rows {
+		size := x.row + 1
+		ends := func(y rowError) bool { return (y.row+1)%size != 0 || y.ratio() <= excess }
+		if size > 1 && !slices.Contains(sizes, size) && !slices.ContainsFunc(rows, func(y rowError) bool { return !ends(y) }) {
+			sizes = append(sizes, size)
+		}
+	}
+	slices.SortStableFunc(sizes, func(a, b int) int { return bits.TrailingZeros(uint(b)) - bits.TrailingZeros(uint(a)) })
+	return append([]int{wholePrompt}, sizes[:min(len(sizes), most)]...)
+}
+
+// prefilledRows are the errors of the rows of attention n that were computed with others.
+func (r *steps) prefilledRows(n *graph.Node) []rowError {
+	if len(r.byNode[n]) == 0 || !r.byNode[n][0].flagged() {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(r.byNode[n][0].errors), func(x rowError) bool {
+		p := r.prompts[x.prompt]
+		return x.row == 0 || x.row >= len(p.IDs)-p.decoded()
+	})
+}
+
+// firstWrong is the first position of a prompt, computed with others, at which attention n is wrong,
+// wholePrompt if there is none, and the last one before it that was looked at.
+func (r *steps) firstWrong(n *graph.Node) (before, first int) {
+	first = wholePrompt
+	rows := r.prefilledRows(n)
+	for _, x := range rows {
+		if x.ratio() > excess {
+			first = min(first, x.row)
+		}
+	}
+	for _, x := range rows {
+		if x.row < first {
+			before = max(before, x.row)
+		}
+	}
+	return before, first
+}
+
+// stepSize is after how many positions of a prompt attention begins to be wrong: the
+// tokens that the engine computes at once, if what is wrong has to do with that. Not all
+// rows are looked at: of what may be, it is the roundest.
+func (r *steps) stepSize(n *graph.Node) int {
+	before, size := r.firstWrong(n)
+	if size == wholePrompt {
+		return wholePrompt
+	}
+	for round := 1; ; round *= 2 {
+		if size/(2*round)*(2*round) <= before {
+			return size / round * round
+		}
+	}
+}
+
+// ownStep is the first position of a row's own step, for steps of size rows and decoded ones.
+func (r *steps) ownStep(size int) func(e *sim.Eval, at int) int {
+	return func(e *sim.Eval, at int) int {
+		if at >= r.prefilled(e) {
+			return at
+		}
+		return at / size * size
+	}
+}

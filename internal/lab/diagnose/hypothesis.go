@@ -1,0 +1,151 @@
+package diagnose
+
+import (
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/cause"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// hypothesis is something that an engine may do instead of what the graph says.
+type hypothesis struct {
+	cause    string         // an ID of package cause
+	node     *graph.Node    // where
+	nodes    []*graph.Node  // where, if in several layers at once
+	detail   map[string]any // what, the same in all layers
+	computed string         // a sentence without subject: "scales the scores by 0.125"
+	cost     float64        // how much less likely than others that explain as much; 0 to 3
+	edits    sim.Edits
+
+	// If fit is set, the hypothesis has a parameter: edits makes the one of a value.
+	fit    *fit
+	value  float64                     // that was found
+	remake func(v float64) *hypothesis // with another
+
+	eqs  []*equation // that it explains
+	also []*hypothesis
+}
+
+// op is the operation that a hypothesis is about.
+func (h *hypothesis) op() string {
+	switch c, _ := cause.Find(h.cause); {
+	case c.Op == "" || c.Kind == cause.Weights || slices.Contains([]string{"activation", "gate_up_swapped", "ple_scale", "scan_decay", "state_lost"}, h.cause):
+		return opName(h.node)
+	default:
+		return c.Op
+	}
+}
+
+// layers are those in which h is, sorted.
+func (h *hypothesis) layers() []int {
+	if h.nodes == nil {
+		return layersOf(h.node)
+	}
+	layers := []int{}
+	for _, n := range h.nodes {
+		layers = union(layers, layersOf(n))
+	}
+	return layers
+}
+
+// same reports whether two hypotheses are the same in two layers.
+func same(a, b *hypothesis) bool {
+	if a.cause != b.cause || len(a.detail) != len(b.detail) {
+		return false
+	}
+	for k, v := range a.detail {
+		x, ok := v.(float64)
+		y, isFloat := b.detail[k].(float64)
+		switch {
+		case ok && isFloat && math.Abs(x-y) <= 1e-3*max(math.Abs(x), math.Abs(y)):
+		case ok != isFloat || ok || b.detail[k] != v:
+			return false
+		}
+	}
+	return true
+}
+
+// extends reports whether h may join base: it is not another value for the same thing.
+func extends(base *attempt, h *hypothesis) bool {
+	return !slices.ContainsFunc(base.hs, func(b *hypothesis) bool { return b == h || b.cause == h.cause && b.node == h.node })
+}
+
+// fit is a parameter to be found, from least to most.
+type fit struct {
+	least, most float64
+	guesses     []float64 // tried first; 3 % within one of them it is that one
+	integer     bool
+	right       float64 // what it should be; 0 if nothing
+	make        func(v float64) *hypothesis
+}
+
+// detail is what a finding says of a cause; numbers are float64.
+type detail = map[string]any
+
+// edit is a hypothesis of one changed node.
+func edit(cause string, n *graph.Node, computed string, d detail, change sim.Edit) *hypothesis {
+	return &hypothesis{cause: cause, node: n, computed: computed, detail: d, edits: sim.Edits{n: {change}}}
+}
+
+// unlikely is h with a cost: what explains as much without it comes first.
+func unlikely(cost float64, h *hypothesis) *hypothesis {
+	h.cost += cost
+	return h
+}
+
+// fitting is a hypothesis with a number to be found.
+func fitting(cause string, n *graph.Node, f fit) *hypothesis {
+	return &hypothesis{cause: cause, node: n, fit: &f}
+}
+
+// passes makes a node give on its i-th input.
+func passes(i int) sim.Edit {
+	return func(s *sim.Spec) {
+		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) { return e.Value(s.In[i], rows) }
+	}
+}
+
+// reads makes a node read x as its i-th input.
+func reads(i int, x *graph.Node) sim.Edit {
+	return func(s *sim.Spec) {
+		s.In = slices.Clone(s.In)
+		s.In[i] = x
+	}
+}
+
+// join adds h's edits to x, which is the same elsewhere.
+func join(x, h *hypothesis) {
+	x.nodes = append(x.nodes, h.node)
+	if x.fit == nil {
+		edits := sim.Edits{}
+		for n, e := range x.edits {
+			edits[n] = e
+		}
+		for n, e := range h.edits {
+			if edits[n] == nil { // a rope node is named by queries and by keys
+				edits[n] = e
+			}
+		}
+		x.edits = edits
+		return
+	}
+	first, second, nodes := x.fit.make, h.fit.make, x.nodes
+	f := *x.fit
+	f.make = func(v float64) *hypothesis {
+		a, b := first(v), second(v)
+		if a == nil || b == nil {
+			return nil
+		}
+		both := *a
+		both.nodes, both.edits = nodes, sim.Edits{}.And(a.edits)
+		for n, e := range b.edits {
+			if both.edits[n] == nil {
+				both.edits[n] = e
+			}
+		}
+		return &both
+	}
+	x.fit = &f
+}

@@ -1,0 +1,183 @@
+package diagnose
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// attempt is a set of hypotheses and how far the equations lie off under it.
+type attempt struct {
+	hs     []*hypothesis
+	edits  sim.Edits
+	errors []rowError // of the equation at some sites
+	ratio  float64    // the worst of these
+	score  float64    // mean base-2 logarithm of their ratios: how near it comes
+	left   int        // flagged equations among those it touches, less those without it
+	cost   float64
+	evals  map[*sim.Eval]*sim.Eval // with its edits, by those without
+}
+
+// on is p's values under the attempt; a nil one changes nothing.
+func (a *attempt) on(p *prompt) *sim.Eval {
+	if a == nil || len(a.edits) == 0 {
+		return p.center
+	}
+	if a.evals == nil {
+		a.evals = map[*sim.Eval]*sim.Eval{}
+	}
+	if a.evals[p.center] == nil {
+		a.evals[p.center] = p.center.With(a.edits)
+	}
+	return a.evals[p.center]
+}
+
+// with is the attempt's edits and more.
+func (a *attempt) with(more sim.Edits) sim.Edits {
+	if a == nil {
+		return more
+	}
+	return a.edits.And(more)
+}
+
+func (a *attempt) take(errors []rowError) {
+	a.errors, a.ratio, a.score = errors, worst(errors).ratio(), mean(errors)
+}
+
+// mean is the mean base-2 logarithm of the rows' ratios to their floors.
+func mean(errors []rowError) float64 {
+	var sum float64
+	for _, x := range errors {
+		sum += math.Log2(min(max(x.ratio(), 0.1), 1e30))
+	}
+	return sum / float64(len(errors))
+}
+
+// includes reports whether a has all of b's hypotheses.
+func (a *attempt) includes(b *attempt) bool {
+	return !slices.ContainsFunc(b.hs, func(h *hypothesis) bool {
+		return !slices.ContainsFunc(a.hs, func(x *hypothesis) bool {
+			return x == h || h.value != 0 && x.node == h.node && x.cause == h.cause && x.value == h.value
+		})
+	})
+}
+
+// try measures eq at some sites with h on top of base; nil where h cannot be computed.
+func (r *search) try(eq *equation, base *attempt, h *hypothesis, sites []rowError) *attempt {
+	if f := h.fit; f != nil {
+		if h = r.fitted(eq, base, h, sites); h == nil {
+			return nil
+		}
+		if !slices.Contains(f.guesses, h.value) {
+			h.cost += crooked
+		}
+	}
+	a := &attempt{hs: append(slices.Clip(base.hs), h), edits: base.edits.And(h.edits), cost: base.cost + h.cost}
+	if r.known(a) {
+		a.cost -= 1
+	}
+	errors, err := r.at(eq, base, h.edits, sites)
+	if err != nil {
+		return nil // the hypothesis does not fit the shapes
+	}
+	a.take(errors)
+	return a
+}
+
+// rate measures an attempt at the sites; one that cannot be computed explains nothing.
+func (r *search) rate(eq *equation, a *attempt, sites []rowError) {
+	errors, err := r.at(eq, a, nil, sites)
+	if err != nil {
+		a.ratio, a.score = math.Inf(1), math.Inf(1)
+		return
+	}
+	a.take(errors)
+}
+
+// verify takes the attempts under which eq seems to hold, and of those under which it
+// does hold at all sites, by floors measured under them, the one that leaves the fewest
+// equations flagged; of equal ones the likeliest.
+func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
+	var fit []*attempt
+	for _, a := range all {
+		if a.ratio > 4*excess || len(fit) >= 24 || slices.ContainsFunc(fit, a.includes) {
+			continue
+		}
+		if _, ok, err := r.holds(eq, a, nil); err != nil {
+			return nil, err
+		} else if !ok {
+			continue
+		}
+		var err error
+		if a.left, err = r.left(eq, a); err != nil {
+			return nil, err
+		}
+		if a.left -= r.flaggedAround(eq, a); a.left <= 0 {
+			fit = append(fit, a)
+		}
+	}
+	slices.SortStableFunc(fit, func(a, b *attempt) int {
+		return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.cost, b.cost), cmp.Compare(a.score, b.score))
+	})
+	if len(fit) == 0 {
+		return nil, nil
+	}
+	best := fit[0]
+	for _, a := range fit[1:] {
+		if a.left == best.left && len(a.hs) == 1 && a.hs[0].cause != best.hs[0].cause {
+			best.hs[0].also = append(best.hs[0].also, a.hs[0])
+		}
+	}
+	return r.least(eq, best)
+}
+
+// least is an attempt without the hypotheses that eq holds without.
+func (r *search) least(eq *equation, a *attempt) (*attempt, error) {
+	for i := 0; i < len(a.hs) && len(a.hs) > 1; {
+		less := &attempt{hs: slices.Delete(slices.Clone(a.hs), i, i+1)}
+		for _, h := range less.hs {
+			less.edits = less.edits.And(h.edits)
+		}
+		_, ok, err := r.holds(eq, less, nil)
+		if r.ctx.Err() != nil {
+			return nil, r.ctx.Err()
+		}
+		if ok && err == nil {
+			a = less
+		} else {
+			i++
+		}
+	}
+	return a, nil
+}
+
+// left counts the equations that an attempt touches and that are flagged under it.
+func (r *search) left(eq *equation, a *attempt) (int, error) {
+	left := 0
+	for _, other := range r.touched(a.edits) {
+		if other == eq {
+			continue
+		}
+		errors, err := r.at(other, a, nil, screen(other))
+		if err != nil {
+			return 0, err
+		}
+		if worst(errors).ratio() > excess {
+			left++
+		}
+	}
+	return left, nil
+}
+
+// flaggedAround counts those that are flagged without it.
+func (r *search) flaggedAround(eq *equation, a *attempt) int {
+	n := 0
+	for _, other := range r.touched(a.edits) {
+		if other != eq && other.flagged() {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,172 @@
+package diagnose
+
+import (
+	"math"
+)
+
+// fitted is h with the parameter under which eq comes nearest at the first of the sites.
+func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowError) *hypothesis {
+	few := sites[:min(len(sites), 4)]
+	f := h.fit
+	at := func(v float64) float64 {
+		if f.right != 0 && math.Abs(v/f.right-1) < 1e-3 {
+			return math.Inf(1) // what it should be
+		}
+		x := f.make(v)
+		if x == nil {
+			return math.Inf(1)
+		}
+		errors, err := r.at(eq, base, x.edits, few)
+		if err != nil {
+			return math.Inf(1)
+		}
+		return mean(errors)
+	}
+	best, least := 0.0, math.Inf(1)
+	consider := func(v float64) {
+		if s := at(v); s < least {
+			best, least = v, s
+		}
+	}
+	for _, x := range r.accepted {
+		if x.cause == h.cause && x.value != 0 {
+			consider(x.value)
+		}
+	}
+	for _, v := range f.guesses {
+		consider(v)
+	}
+	if f.right != 0 && !f.integer {
+		for _, times := range []float64{0.1, 0.33, 0.8, 0.95, 1.05, 1.25, 3, 10} {
+			consider(times * f.right)
+		}
+	}
+	if without, err := r.at(eq, base, nil, few); err != nil || least > mean(without)-0.05 {
+		return nil // no value is better than none
+	}
+	if least > math.Log2(excess) && f.most > f.least {
+		refine(f, consider, at, &best, &least)
+	}
+	if math.IsInf(least, 1) {
+		return nil
+	}
+	for _, v := range f.guesses { // a round number, if it does as well
+		if math.Abs(v/best-1) < 0.03 && at(v) <= least+0.25 {
+			best = v
+		}
+	}
+	if h = f.make(best); h != nil {
+		h.value, h.remake = best, f.make
+	}
+	return h
+}
+
+// refine looks for a better value: on a grid, then between its neighbours.
+func refine(f *fit, consider func(float64), at func(float64) float64, best, least *float64) {
+	const steps = 16
+	if f.integer {
+		for v := f.least; v <= f.most; v += max(1, math.Floor((f.most-f.least)/128)) {
+			consider(v)
+		}
+		return
+	}
+	a, b := math.Log(f.least), math.Log(f.most)
+	for i := range steps + 1 {
+		consider(math.Exp(a + (b-a)*float64(i)/steps))
+	}
+	lo, hi := math.Log(*best)-(b-a)/steps, math.Log(*best)+(b-a)/steps
+	const golden = 0.6180339887498949
+	x, y := hi-golden*(hi-lo), lo+golden*(hi-lo)
+	fx, fy := at(math.Exp(x)), at(math.Exp(y))
+	for range 30 {
+		if fx < fy {
+			hi, y, fy = y, x, fx
+			x = hi - golden*(hi-lo)
+			fx = at(math.Exp(x))
+		} else {
+			lo, x, fx = x, y, fy
+			y = lo + golden*(hi-lo)
+			fy = at(math.Exp(y))
+		}
+	}
+	consider(math.Exp((lo + hi) / 2))
+}
+
+// unify gives hypotheses of the same cause, whose parameter was found in several
+// layers, one value for all, if the equations hold with it: the one that was found
+// where the cause shows most.
+func (r *search) unify() error {
+	done := map[string]bool{}
+	for _, h := range r.accepted {
+		if h.value == 0 || done[h.cause+h.op()] {
+			continue
+		}
+		done[h.cause+h.op()] = true
+		var all []*hypothesis
+		best := h
+		for _, x := range r.accepted {
+			if x.cause != h.cause || x.value == 0 || x.op() != h.op() || x.remake == nil {
+				continue
+			}
+			all = append(all, x)
+			if worst(x.eqs[0].before).ratio() > worst(best.eqs[0].before).ratio() {
+				best = x
+			}
+		}
+		for _, x := range all {
+			if x == best || same(x, best) {
+				continue
+			}
+			if err := r.adopt(x, best.value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// adopt gives x another value, if its equations hold with that.
+func (r *search) adopt(x *hypothesis, value float64) error {
+	y := x.remake(value)
+	if y == nil {
+		return nil
+	}
+	for _, eq := range x.eqs {
+		if _, ok, err := r.holds(eq, nil, y.edits); !ok {
+			return err
+		}
+	}
+	x.detail, x.computed, x.value = y.detail, y.computed, value
+	r.build(y.edits)
+	return nil
+}
+
+// underClasses takes the attempt that explains logits by themselves together with a
+// class of rounding: the class cannot be told from them as long as the cause is unknown.
+// Of several pairs it is the one that comes nearest.
+func (r *search) underClasses(eq *equation, all []*attempt) (*attempt, error) {
+	if r.declared.activations != "" {
+		return nil, nil
+	}
+	var best *attempt
+	nearest, class := math.Inf(1), r.class
+	for _, c := range logitClasses {
+		r.setClass(c)
+		for _, a := range all[:min(len(all), 3)] {
+			errors, ok, err := r.holds(eq, a, nil)
+			if err != nil {
+				return nil, err
+			}
+			var residuals []float64
+			for _, x := range errors {
+				residuals = append(residuals, x.residual)
+			}
+			if mid := median(residuals); ok && mid < 0.8*nearest {
+				best, nearest, class = a, mid, c
+			}
+		}
+	}
+	r.class = class
+	r.setClass(class)
+	return best, nil
+}

@@ -1,0 +1,31 @@
+package diagnose
+
+import (
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// kinds makes one cause of two: a layer that turns as those of another kind do, and whose
+// window is theirs, too, was taken for one of them. With taps behind rope these are two equations.
+func (r *search) kinds() error {
+	for _, h := range slices.Clone(r.accepted) {
+		if h.node.Op != graph.RoPE || h.detail["speeds"] != anotherKind || h.detail["side"] != nil {
+			continue
+		}
+		for i, x := range r.accepted {
+			if x.node.Op != graph.Attention || x.node.Layer != h.node.Layer {
+				continue
+			}
+			both := r.otherKind(x.node)
+			if both == nil || x.cause != "window_missing" && x.cause != "layer_pattern" {
+				continue
+			}
+			both.eqs = append(slices.Clone(h.eqs), x.eqs...)
+			r.accepted[i] = both
+			r.accepted = slices.DeleteFunc(r.accepted, func(a *hypothesis) bool { return a == h })
+			break
+		}
+	}
+	return nil
+}

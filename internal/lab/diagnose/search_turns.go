@@ -1,0 +1,178 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// maxVain is how many equations are searched for speeds in vain, maxPairs how many pairs a head may have.
+const maxVain, maxPairs = 3, 64
+
+// turner looks for the speeds at which queries and keys turn under which an equation holds.
+type turner struct {
+	m     *measurement
+	eq    *equation
+	ropes []*graph.Node
+	rows  [][]int // by prompt
+	got   []float64
+}
+
+// measuredTurns is the hypothesis that queries and keys turn by speeds that are found from
+// what attention gave, nil if there are none such. Early positions come first: there no pair
+// has gone around, so that the way to the right speeds leads downhill.
+func (r *search) measuredTurns(eq *equation) *hypothesis {
+	t := &turner{m: r.measurement, eq: eq}
+	attends := false
+	for _, n := range eq.span {
+		attends = attends || n.Op == graph.Attention
+		if n.Op == graph.RoPE {
+			t.ropes = append(t.ropes, n)
+		}
+	}
+	if !attends || len(t.ropes) == 0 || len(eq.span) > small || eq.layers() > 1 || r.vain >= maxVain || t.ropes[0].Shape.Last()/2 > maxPairs || t.ropes[0].Attr.(graph.RoPEAttr).Dim > 0 {
+		return nil
+	}
+	right := make([]float64, t.ropes[0].Shape.Last()/2)
+	copy(right, t.ropes[0].Attr.(graph.RoPEAttr).Freqs)
+	reversed, backwards := slices.Clone(right), times(right, -1)
+	slices.Reverse(reversed)
+	for _, start := range append(slices.Clone(r.speeds), right, backwards, reversed, make([]float64, len(right))) {
+		if len(start) != len(right) {
+			continue
+		}
+		if f := t.descend(start); f != nil {
+			r.speeds = append(r.speeds, f)
+			h := &hypothesis{cause: "unknown", node: t.ropes[0], detail: detail{"op": "RoPE", "role": role(t.ropes[0])}, edits: t.edits(f),
+				computed: fmt.Sprintf("turns the pairs of queries and keys by other angles a position: %s, not %s", list(f), list(right))}
+			return h
+		}
+	}
+	r.vain++
+	return nil
+}
+
+// list is the first of some numbers in words.
+func list(x []float64) string {
+	var words []string
+	for _, v := range x[:min(len(x), 4)] {
+		words = append(words, fmt.Sprintf("%.4g", v))
+	}
+	return strings.Join(words, ", ") + " ..."
+}
+
+func (t *turner) edits(f []float64) sim.Edits {
+	edits := sim.Edits{}
+	for _, n := range t.ropes {
+		edits[n] = []sim.Edit{func(s *sim.Spec) { s.Freqs = f }}
+	}
+	return edits
+}
+
+// descend goes downhill from speeds, and is nil if the equation does not hold where that ends.
+func (t *turner) descend(f []float64) []float64 {
+	for _, last := range []int{3, 6, 12, 24, 48, 1 << 30} {
+		t.until(last)
+		var ok bool
+		if f, ok = t.fit(f); !ok {
+			return nil
+		}
+	}
+	if _, ok, err := t.m.holds(t.eq, nil, t.edits(f)); err != nil || !ok {
+		return nil
+	}
+	return f
+}
+
+// until takes the rows up to a position.
+func (t *turner) until(last int) {
+	t.rows, t.got = nil, nil
+	for i, p := range t.m.prompts {
+		rows := slices.DeleteFunc(t.eq.rows(i), func(row int) bool { return row > last || row == 0 })
+		rows = rows[max(0, len(rows)-8):]
+		t.rows = append(t.rows, rows)
+		t.got = append(t.got, p.read(t.eq.target, rows)...)
+	}
+}
+
+// off is how far the rows lie from what the speeds give, nil if that cannot be computed.
+func (t *turner) off(f []float64) []float64 {
+	var y []float64
+	edits := t.edits(f)
+	for i, p := range t.m.prompts {
+		if len(t.rows[i]) == 0 {
+			continue
+		}
+		want, err := p.center.With(edits).Compute(t.eq.target, t.rows[i])
+		if err != nil {
+			return nil
+		}
+		y = append(y, want...)
+	}
+	if len(y) == 0 {
+		return nil
+	}
+	return minus(y, t.got)
+}
+
+// nearEnough is the distance relative to the values from which on speeds are not far off.
+const nearEnough = 1e-2
+
+// fit is Levenberg and Marquardt's method; it reports whether it came near.
+func (t *turner) fit(f []float64) ([]float64, bool) {
+	e := t.off(f)
+	if e == nil {
+		return f, len(t.got) == 0
+	}
+	size := norm(t.got)
+	k, damping := len(f), 1e-3
+	for range 25 {
+		least := norm(e)
+		if least <= 1e-9*size {
+			break
+		}
+		slope := newMatrix(len(e), k)
+		for i := range k {
+			const step = 1e-5
+			g := slices.Clone(f)
+			g[i] += step
+			slope.setColumn(i, times(minus(t.off(g), e), 1/step))
+		}
+		better := false
+		for damping < 1e6 && !better {
+			g := damped(slope, e, f, damping)
+			if next := t.off(g); g != nil && next != nil && norm(next) < least {
+				better, damping, f, e = true, damping/10, g, next
+			} else {
+				damping *= 10
+			}
+		}
+		if !better || norm(e) > 0.9999*least {
+			break
+		}
+	}
+	return f, norm(e) <= nearEnough*size
+}
+
+// damped is a step from f down the slope, each of its parts the shorter the larger the damping.
+func damped(slope *matrix, e, f []float64, damping float64) []float64 {
+	k, columns := len(f), slope.transpose()
+	squares, trace := make([]float64, k), 0.0
+	for i := range k {
+		squares[i] = dot(columns.row(i), columns.row(i))
+		trace += squares[i] / float64(k)
+	}
+	held := newMatrix(k, k) // rows below the slope's that hold the step back
+	for i, s := range squares {
+		held.row(i)[i] = math.Sqrt(s*damping + 1e-12*trace + math.SmallestNonzeroFloat32)
+	}
+	d := solve(wide(k, slices.Concat(slope.data, held.data)), slices.Concat(e, make([]float64, k)))
+	if d == nil {
+		return slices.Clone(f)
+	}
+	return minus(f, d)
+}

@@ -1,0 +1,89 @@
+package diagnose
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// subject is a dump and its model, as placement leaves them and as all that follows reads them.
+type subject struct {
+	Options
+	*wiring
+	ctx      context.Context
+	prompts  []*prompt
+	blackBox bool           // there are only logits
+	misfit   []lab.Unplaced // taps that have a place, but not its width
+	unplaced []string       // taps without a place, and why
+	findings []Finding      // of the dump itself, not of the engine
+	inferred []string       // what the dump does not say, a sentence each
+}
+
+func (r *subject) progress(stage string, done, total int) {
+	if r.Progress != nil {
+		r.Progress(stage, done, total)
+	}
+}
+
+func (r *subject) infers(format string, args ...any) {
+	if s := fmt.Sprintf(format, args...); !slices.Contains(r.inferred, s) {
+		r.inferred = append(r.inferred, s)
+	}
+}
+
+// prompt is one of the dump's, with what is known of it.
+type prompt struct {
+	*lab.Prompt
+	tapped  bool    // there are more values than logits, and these are used
+	outline bool    // there are the hidden states of the last positions
+	step    float64 // the largest relative error of the form that values are stored in
+	known   map[*graph.Node]sim.Known
+	placed  map[*graph.Node]lab.Placed
+	twice   [][2]lab.Placed // taps of the same value
+	center  *sim.Eval       // what an engine of the class computes, with the accepted edits
+	arms    []*sim.Eval     // and with its roundings falling otherwise
+}
+
+// hidden begins the names of hidden states.
+const hidden = "hidden."
+
+// logitsName is what the placement calls a prompt's logits.
+const logitsName = "logits"
+
+// read is the engine's rows of n.
+func (p *prompt) read(n *graph.Node, rows []int) []float64 {
+	w := n.Shape.Size()
+	x := make([]float64, len(rows)*w)
+	for i, row := range rows {
+		p.known[n].Read(x[i*w:(i+1)*w], row)
+	}
+	return x
+}
+
+// written reports whether any value is not 0.
+func (p *prompt) written() bool {
+	for _, k := range p.known {
+		first, n := k.Rows()
+		x := make([]float64, k.(tap).Width)
+		for i := range n {
+			k.Read(x, first+i)
+			if slices.ContainsFunc(x, func(v float64) bool { return v != 0 }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// decoded is how many of the prompt's last tokens were decoded one by one.
+func (p *prompt) decoded() int { return p.Decode }
+
+// tap makes a placed tap a known value.
+type tap struct{ lab.Placed }
+
+func (t tap) Rows() (first, n int)        { return t.First, t.Placed.Rows }
+func (t tap) Read(dst []float64, row int) { t.Placed.Read(dst, row-t.First) }

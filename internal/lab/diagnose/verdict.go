@@ -1,0 +1,154 @@
+package diagnose
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/cause"
+)
+
+// conclusion is the stage that makes a diagnosis of what the others found.
+type conclusion struct {
+	*measurement
+	closing  *closing
+	accepted []*hypothesis
+	out      Diagnosis
+}
+
+// conclude makes the verdict of all that was found.
+func (r *conclusion) conclude() *Diagnosis {
+	r.relativePositions()
+	r.out = Diagnosis{Model: r.Model, Dump: r.Dump.Path, Layers: layers(r.g), Findings: []Finding{}, Closure: r.closing.closure, Logits: r.closing.shown,
+		Coverage: Coverage{Unplaced: r.unplaced, Blind: []string{}}}
+	d := &r.out
+	d.Findings = append(append(append(d.Findings, r.findings...), r.group()...), r.numericFindings()...)
+	slices.SortStableFunc(d.Findings, func(a, b Finding) int {
+		return slices.Index(order, kindOf(a)) - slices.Index(order, kindOf(b))
+	})
+	verdict := Clean
+	consider := func(v Verdict) {
+		if slices.Index(order, v) < slices.Index(order, verdict) {
+			verdict = v
+		}
+	}
+	if r.class.coarse() || r.class.gelu != "" || r.class.kv == "f16" || r.class.kv == "bf16" {
+		consider(Numeric)
+	}
+	for _, f := range d.Findings {
+		consider(kindOf(f))
+	}
+	if r.closing.disputed {
+		consider(Reference)
+	}
+	if slices.Index(order, verdict) >= slices.Index(order, Numeric) {
+		switch {
+		case r.closing.unexplained():
+			consider(Unexplained)
+		case float64(d.Closure.Before) > sensitive:
+			consider(Sensitivity)
+		}
+	}
+	d.Verdict = verdict
+	d.Floors = r.floorTable()
+	r.coverage()
+	r.curves()
+	r.notTheFile()
+	d.Inferred = r.inferred
+	return d
+}
+
+// order is the order of accusation.
+var order = []Verdict{Instrument, Input, Weights, Structural, Reference, Unexplained, Sensitivity, Numeric, Clean}
+
+// kind is the verdict that a cause leads to.
+func kind(id string) Verdict {
+	c, ok := cause.Find(id)
+	if !ok {
+		return Structural
+	}
+	switch c.Kind {
+	case cause.Input:
+		return Input
+	case cause.Weights:
+		return Weights
+	case cause.Instrument:
+		return Instrument
+	case cause.Numeric:
+		return Numeric
+	}
+	return Structural
+}
+
+func kindOf(f Finding) Verdict {
+	if f.Cause == "unknown" && strings.HasPrefix(f.Computed, "does nothing wrong") {
+		return Instrument
+	}
+	return kind(f.Cause)
+}
+
+// sensitive is the KL divergence in nats from which on right but rounded logits are
+// called sensitive: one token in a hundred or so is another.
+const sensitive = 5e-3
+
+// relativePositions takes back positions that are off by the same number for queries and
+// for the keys that they meet: only differences of positions count.
+func (r *conclusion) relativePositions() {
+	shift := map[*graph.Node]float64{}
+	for _, h := range r.accepted {
+		if h.cause == "rope_position" {
+			shift[h.node], _ = h.detail["shift"].(float64)
+		}
+	}
+	for _, n := range r.g.Nodes {
+		if n.Op != graph.Attention || len(shift) == 0 {
+			continue
+		}
+		if store := r.model.Store(n); store == nil || shift[n.In[0]] != shift[store.In[0]] {
+			return
+		}
+	}
+	if len(shift) > 0 {
+		r.accepted = slices.DeleteFunc(r.accepted, func(h *hypothesis) bool { return h.cause == "rope_position" })
+		r.infers("queries and keys are turned by positions that are off by the same number, which changes nothing")
+	}
+}
+
+// products are the equations of a single product of a weight or an embedding.
+func (r *conclusion) products() []*equation {
+	var all []*equation
+	for _, eq := range r.eqs {
+		n := 0
+		for _, x := range eq.span {
+			switch x.Op {
+			case graph.Linear, graph.Embed:
+				n++
+			case graph.View, graph.Rows, graph.Scale, graph.Add:
+			default:
+				n += 2
+			}
+		}
+		if n == 1 {
+			all = append(all, eq)
+		}
+	}
+	return all
+}
+
+// manyProducts is how many products of weights tell that all weights are others.
+const manyProducts = 8
+
+// notTheFile says where no product of a weight holds, and nothing explains any, that
+// MODEL may be another quantization of what the engine ran, or another checkpoint.
+func (r *conclusion) notTheFile() {
+	products := r.products()
+	if len(products) < manyProducts || slices.ContainsFunc(products, func(eq *equation) bool { return !eq.given }) {
+		return
+	}
+	r.infers("none of the %d products of a weight holds and nothing explains them: either all weights are read wrongly, or MODEL is not the file that the engine ran, but another quantization of it or another checkpoint", len(products))
+	for i := range r.out.Findings {
+		if f := &r.out.Findings[i]; f.Cause == "unknown" && (f.Op == "Linear" || f.Op == "Embed") {
+			f.Fix = "Make sure that MODEL is the very file that the engine ran, not another quantization or checkpoint: no product of a weight holds."
+		}
+	}
+}

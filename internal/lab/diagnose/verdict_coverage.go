@@ -1,0 +1,108 @@
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
+)
+
+func (r *conclusion) floorTable() Floors {
+	f := Floors{Activations: r.class.name(), KV: cmp.Or(r.declared.kv, r.class.kv), GELU: r.class.gelu, Declared: r.declared.activations != "", Ops: map[string]lab.Number{}}
+	all := map[string][]float64{}
+	for _, eq := range r.eqs {
+		all[opName(eq.target)] = append(all[opName(eq.target)], worst(eq.errors).floor)
+	}
+	for op, x := range all {
+		f.Ops[op] = lab.Number(median(x))
+	}
+	if !f.Declared {
+		r.infers("the engine's class of rounding, by which emulation lies nearest: %v", r.class)
+	}
+	return f
+}
+
+// coverage tells what was checked, and what these taps and prompts cannot show.
+func (r *conclusion) coverage() {
+	c := &r.out.Coverage
+	blind := func(format string, args ...any) { c.Blind = append(c.Blind, fmt.Sprintf(format, args...)) }
+	decode := false
+	for _, p := range r.prompts {
+		if p.tapped {
+			c.Prompts++
+			c.Positions = max(c.Positions, len(p.IDs))
+			c.Taps += len(p.known)
+			decode = decode || p.decoded() > 0
+		}
+	}
+	c.Equations = len(r.eqs)
+	c.Nodes = float64(r.covered) / float64(len(r.g.Nodes)-len(r.g.KVs()))
+	if r.blackBox {
+		blind("no prompt has taps: only the logits were judged, and where a fault lies cannot be seen")
+	}
+	for _, n := range r.g.Nodes {
+		if a, ok := n.Attr.(graph.AttentionAttr); ok && a.KV.Window > 0 && c.Positions <= a.KV.Window {
+			blind("a prompt longer than the window of %d positions: the window was not tested", a.KV.Window)
+			break
+		}
+	}
+	if c.Positions < 3 {
+		blind("a prompt of three or more tokens: attention and rotary positions were hardly tested")
+	}
+	if n := len(c.Unplaced); n > len(r.taps) {
+		blind("most of the dump's taps: %d have no place in the model, such as %s", n, c.Unplaced[0])
+	}
+	if r.storedIn16() && !r.class.coarse() {
+		blind("values in 32 bits: a fault that is smaller than the rounding of the 16 bits that values are stored in does not show")
+	}
+	if r.perScan < c.Positions {
+		blind("all positions: of a model so large %d of the longest prompt's %d were computed again", r.perScan, c.Positions)
+	}
+	if !decode {
+		blind("tokens decoded one by one: the reuse of keys and values was not tested")
+	}
+	if r.g.Result().Op == graph.Softcap && !slices.ContainsFunc(r.eqs, func(eq *equation) bool { return eq.target == r.head() }) {
+		blind("the logits before the cap: a wrong head and a wrong cap are told apart by their effect alone")
+	}
+}
+
+// storedIn16 reports whether the dump has values in 16 bits.
+func (r *conclusion) storedIn16() bool {
+	return slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.step > 0x1p-24 })
+}
+
+// curves are the equations as they were measured.
+func (r *conclusion) curves() {
+	for _, eq := range r.eqs {
+		errors := eq.before
+		if errors == nil {
+			errors = eq.errors
+		}
+		w := worst(errors)
+		c := Curve{Tap: eq.tap, Node: eq.target.Name, Op: opName(eq.target), Layer: eq.target.Layer, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Flagged: w.ratio() > excess}
+		rows := map[int]int{}
+		longest := 0
+		for _, x := range errors {
+			if rows[x.prompt]++; rows[x.prompt] > rows[longest] {
+				longest = x.prompt
+			}
+		}
+		for _, x := range errors {
+			if x.prompt == longest {
+				c.Rows, c.Positions = append(c.Rows, lab.Number(x.residual)), append(c.Positions, x.row)
+			}
+		}
+		for _, f := range r.closing.frees {
+			c.Free, c.FreeFloor = max(c.Free, lab.Number(f.err[eq.target])), max(c.FreeFloor, lab.Number(f.noise[eq.target]))
+		}
+		for _, h := range r.accepted {
+			concerns := slices.Contains(h.eqs, eq) || c.Flagged && slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return h.edits[n] != nil })
+			if concerns && !slices.Contains(c.Causes, h.cause) {
+				c.Causes = append(c.Causes, h.cause)
+			}
+		}
+		r.out.Curves = append(r.out.Curves, c)
+	}
+}

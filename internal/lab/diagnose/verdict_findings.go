@@ -1,0 +1,99 @@
+package diagnose
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/cause"
+)
+
+// group makes findings of the accepted hypotheses: one for all layers that have it.
+func (r *conclusion) group() []Finding {
+	var findings []Finding
+	var firsts []*hypothesis
+	for _, h := range r.accepted {
+		at := slices.IndexFunc(firsts, func(x *hypothesis) bool {
+			return x.cause == h.cause && x.op() == h.op() && (h.cause != "unknown" || same(x, h))
+		})
+		if at < 0 {
+			firsts = append(firsts, h)
+			findings = append(findings, r.finding(h))
+			continue
+		}
+		f := &findings[at]
+		f.Layers = union(f.Layers, h.layers())
+		if !same(firsts[at], h) {
+			f.Detail = maps.Clone(f.Detail)
+			f.Detail[h.node.Name] = h.computed
+		}
+		f.Nodes = append(f.Nodes, h.node.Name)
+	}
+	return findings
+}
+
+func (r *conclusion) finding(h *hypothesis) Finding {
+	eq := h.eqs[0]
+	before := eq.before
+	if before == nil {
+		before = eq.errors
+	}
+	w := worst(before)
+	f := Finding{Cause: h.cause, Op: h.op(), Layers: h.layers(), Tap: eq.tap, From: r.names(eq.sources), Detail: h.detail, Nodes: []string{h.node.Name},
+		Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: h.computed}
+	if c, ok := cause.Find(h.cause); ok {
+		f.Fix = c.Fix
+	}
+	for _, x := range h.also {
+		if !slices.Contains(f.Also, x.cause) && x.cause != h.cause {
+			f.Also = append(f.Also, x.cause)
+		}
+	}
+	f.Evidence = fmt.Sprintf("%s lies %s from what the engine's own values before it give, %s times the floor; ", eq.tap, lab.Digits(w.residual), lab.Digits(w.ratio()))
+	if h.cause == "unknown" {
+		f.Evidence += "no cause of the catalogue explains it"
+		f.Fix = "Compare this operation alone, on the same inputs, with the model's definition."
+	} else {
+		f.Evidence += "with this cause it lies " + lab.Digits(worst(eq.errors).residual)
+	}
+	return f
+}
+
+// numericFindings are the classes of rounding that the dump did not declare.
+func (r *conclusion) numericFindings() []Finding {
+	var all []Finding
+	add := func(id, op, what string, d detail) {
+		f := Finding{Cause: id, Op: op, Layers: []int{}, From: []string{}, Nodes: []string{}, Detail: d, Computed: what}
+		for i := range layers(r.g) {
+			f.Layers = append(f.Layers, i)
+		}
+		for _, eq := range r.eqs {
+			if eq.target.Layer >= 0 && (opName(eq.target) == op || slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return opName(n) == op })) {
+				w := worst(eq.errors)
+				f.Tap, f.From, f.Residual, f.Floor = eq.tap, r.names(eq.sources), lab.Number(w.residual), lab.Number(w.floor)
+				break
+			}
+		}
+		f.Evidence = "all equations hold within the floors of this class, and not within those of a finer one"
+		if c, ok := cause.Find(id); ok {
+			f.Fix = c.Fix
+		}
+		all = append(all, f)
+	}
+	c, said := r.class, r.declared
+	if c.coarse() && said.activations == "" {
+		add("numeric_activations", "Linear", "rounds what products read, or all it keeps, to "+c.words(), detail{"activations": c.words()})
+	}
+	if c.activations == "f32" && said.activations == "" {
+		add("numeric_accumulation", "Linear", "computes in float32", detail{"activations": "f32"})
+	}
+	if said.kv == "" && (c.kv == "f16" || c.kv == "bf16") && c.kv != c.activations {
+		add("numeric_kv", "StoreKV", "keeps keys and values in "+c.kv, detail{"kv": c.kv})
+	}
+	if said.gelu == "" && c.gelu != "" {
+		add("numeric_gelu", "GLU", "looks GELU up in a table of half precision", detail{"gelu": c.gelu})
+	}
+	return all
+}

@@ -1,0 +1,30 @@
+package sim_test
+
+import (
+	"testing"
+
+	"github.com/karat-run/karat/internal/backend/backendtest"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+	"github.com/karat-run/karat/internal/round"
+)
+
+// TestAttributes wants every node of a model with all attributes as package ref computes it,
+// from the tokens alone.
+func TestAttributes(t *testing.T) {
+	g := backendtest.Attributes(t, 1)
+	ids := make([]int32, 23)
+	for i := range ids {
+		ids[i] = int32(i * 5 % backendtest.Vocab)
+	}
+	all := reference(t, g, ids, round.Class{})
+	e := sim.Of(g).Eval(ids, nil, nil)
+	for _, n := range g.Nodes {
+		if n.Op == graph.StoreKV {
+			continue
+		}
+		if d := distance(known(all, n), value(t, e, n)); !(d < 1e-12) {
+			t.Errorf("%v: relative error %.3g", n, d)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// mlps are the matrices of experts, and their biases.
+type mlps struct {
+	s        *Spec
+	e        *Eval
+	matrices []matrix
+	biases   [][]float64
+	d, ff    int
+}
+
+func (s *Spec) mlps(e *Eval) (*mlps, error) {
+	own, _ := s.Node.ExpertWeights()
+	last := len(own) - 1
+	m := &mlps{s: s, e: e, d: s.Node.Shape.Size(), ff: s.W[last].Shape[2]}
+	for i, w := range s.W[:last+1] {
+		alter := s.Alter
+		if i == last {
+			alter = s.AlterDown
+		}
+		x, err := e.altered(w, alter, w.Shape[1])
+		if err != nil {
+			return nil, err
+		}
+		m.matrices = append(m.matrices, x)
+	}
+	if s.Experts.Biased {
+		for _, w := range s.W[last+1:] {
+			b, err := Vector(w)
+			if err != nil {
+				return nil, err
+			}
+			m.biases = append(m.biases, b)
+		}
+	}
+	return m, nil
+}
+
+// product is the i-th matrix of expert id times x, and its bias.
+func (m *mlps) product(i, id int, x []float64) ([]float64, error) {
+	n := m.matrices[i].Shape[1]
+	y, err := m.e.product(x, m.matrices[i], id*n, n)
+	if err != nil {
+		return nil, err
+	}
+	m.e.num.store(y)
+	if m.biases != nil {
+		for j, v := range m.biases[i][id*n : (id+1)*n] {
+			y[j] += v
+		}
+		m.e.num.store(y)
+	}
+	return y, nil
+}
+
+// run is what expert id makes of a row.
+func (m *mlps) run(id int, x []float64) ([]float64, error) {
+	last := len(m.matrices) - 1
+	var parts [][]float64
+	for i := range last {
+		h, err := m.product(i, id, x)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, h)
+	}
+	switch h := parts[0]; m.s.Experts.Form {
+	case graph.Fused:
+		parts = [][]float64{h[:m.ff], h[m.ff:]}
+	case graph.Interleaved:
+		parts = [][]float64{make([]float64, m.ff), make([]float64, m.ff)}
+		for i, v := range h {
+			parts[i%2][i/2] = v
+		}
+	}
+	if m.s.SwapHalves {
+		parts[0], parts[1] = parts[1], parts[0]
+	}
+	return m.product(last, id, m.s.gated(m.e, parts))
+}
+
+// experts sums the routed MLPs of each row of x by weight; routes are pairs of an
+// expert's index and its weight.
+func (s *Spec) experts(e *Eval, x, routes []float64) ([]float64, error) {
+	m, err := s.mlps(e)
+	if err != nil {
+		return nil, err
+	}
+	d, k := m.d, s.Node.In[1].Shape[0]
+	y := make([]float64, len(x))
+	for t := range len(x) / d {
+		for j := range k {
+			id, p := int(routes[(t*k+j)*2]), routes[(t*k+j)*2+1]
+			if id < 0 || id >= s.W[0].Shape[0] {
+				return nil, fmt.Errorf("row %d is routed to expert %d of %d", t, id, s.W[0].Shape[0])
+			}
+			if s.Expert != nil {
+				id = s.Expert(id)
+			}
+			row := x[t*d : (t+1)*d]
+			if s.Experts.OnInput {
+				row, p = apply(row, func(v float64) float64 { return p * v }), 1
+				e.num.store(row)
+			}
+			o, err := m.run(id, row)
+			if err != nil {
+				return nil, err
+			}
+			for i, v := range o {
+				y[t*d+i] += p * v
+			}
+			e.num.store(y[t*d : (t+1)*d])
+		}
+	}
+	return y, nil
+}

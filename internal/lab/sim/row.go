@@ -1,0 +1,77 @@
+package sim
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// LayerNorm is x [rows, shape...] less its mean, by its deviation, weighted and biased
+// if the node has them.
+func (s *Spec) LayerNorm(e *Eval, x []float64) ([]float64, error) {
+	var w [2][]float64
+	for i := range s.W {
+		var err error
+		if w[i], err = Vector(s.W[i]); err != nil {
+			return nil, err
+		}
+	}
+	d := s.Node.Shape.Last()
+	y := make([]float64, len(x))
+	for r := 0; r < len(x); r += d {
+		y, mean := y[r:r+d], 0.0
+		for _, v := range x[r : r+d] {
+			mean = e.num.sum(mean + v)
+		}
+		if mean /= float64(d); s.KeepMean {
+			mean = 0
+		}
+		for j := range y {
+			y[j] = x[r+j] - mean
+		}
+		q := 1 / math.Sqrt(e.num.dot(y, y)/float64(d)+s.Eps)
+		for j := range y {
+			if y[j] *= q; w[0] != nil {
+				y[j] *= w[0][j]
+			}
+			if w[1] != nil {
+				y[j] += w[1][j]
+			}
+		}
+	}
+	e.num.store(y)
+	return y, nil
+}
+
+// positions is rows of an EmbedPos.
+func (s *Spec) positions(e *Eval, rows []int) ([]float64, error) {
+	y := make([]float64, 0, len(rows)*s.Node.Shape.Size())
+	for _, r := range rows {
+		at := r + s.Shift
+		if at < 0 || at >= s.W[0].Rows() {
+			return nil, errNoInput
+		}
+		row, err := Row(s.W[0], at)
+		if err != nil {
+			return nil, err
+		}
+		y = append(y, row...)
+	}
+	e.num.store(y)
+	return y, nil
+}
+
+// scalePos multiplies rows of x by the factors of their positions.
+func (s *Spec) scalePos(e *Eval, x []float64, rows []int) []float64 {
+	a, d := s.Node.Attr.(graph.ScalePosAttr), s.Node.Shape.Size()
+	y := make([]float64, len(x))
+	for t, r := range rows {
+		by := rope.Temperature(max(r+s.Shift, 0), a.Beta, a.Every, a.Shift)
+		for j := range d {
+			y[t*d+j] = x[t*d+j] * by
+		}
+	}
+	e.num.store(y)
+	return y
+}

@@ -1,0 +1,38 @@
+package sim_test
+
+import (
+	"testing"
+
+	"github.com/karat-run/karat/internal/backend/backendtest"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+	"github.com/karat-run/karat/internal/round"
+)
+
+// TestHybrid wants what package ref computes of the operations that few families have,
+// in any order of rows.
+func TestHybrid(t *testing.T) {
+	g := backendtest.Hybrid(t, 3)
+	ids := make([]int32, 23)
+	for i := range ids {
+		ids[i] = int32(i * 7 % backendtest.Vocab)
+	}
+	want := reference(t, g, ids, round.Class{})
+	free := sim.Of(g).Eval(ids, nil, nil)
+	for _, n := range g.Nodes {
+		if n.Op == graph.StoreKV {
+			continue
+		}
+		y, err := free.Compute(n, []int{22, 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, all := n.Shape.Size(), known(want, n)
+		if x := append(append([]float64{}, all[22*d:]...), all[3*d:4*d]...); !(distance(x, y) <= 1e-12) {
+			t.Errorf("%v: %g", n, distance(x, y))
+		}
+		if pull := compute(t, sim.Of(g).Eval(ids, want, nil), n); !(distance(all, pull) <= 1e-12) {
+			t.Errorf("%v from the values before it: %g", n, distance(all, pull))
+		}
+	}
+}

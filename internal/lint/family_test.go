@@ -1,0 +1,90 @@
+package lint
+
+import (
+	"go/ast"
+	"go/token"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/karat-run/karat/internal/registry"
+)
+
+// formatWords are family names that mean something else: in all packages, or in one.
+var formatWords = map[string]*regexp.Regexp{
+	"":                    regexp.MustCompile(`(?i)(ik_)?llama\.?cpp|llama-[a-z]+|coherent`),                                                     // another engine and its tools; a word of WGSL
+	"internal/rope":       regexp.MustCompile(`(?i)llama3`),                                                                                      // a rope_type of config.json
+	"internal/checkpoint": regexp.MustCompile(`(?i)llama3`),                                                                                      // likewise
+	"internal/tokenizer":  regexp.MustCompile(`"(llama|llama3|gemma4|qwen2|[a-z0-9-]+-qwen|gpt-?2|smollm|glm4)"|gpt2(Short)?Pattern|digitsGPT2`), // values of tokenizer.ggml.model and .pre, and the pattern of most
+}
+
+// tellsPeople reports whether a literal of the file is a text: help and its examples, and
+// the stories of the two catalogues.
+func tellsPeople(s *source, literal string) bool {
+	stories := s.dir() == "cmd/karat" || s.dir() == "internal/lab/cause" || s.name == "internal/check/catalogue.go"
+	return stories && strings.ContainsAny(literal, " \n")
+}
+
+// stems are the names of families and of their types without numbers: llama, qwen.
+func stems() (all []string) {
+	for _, f := range registry.Families {
+		all = append(all, f.Name)
+		for _, t := range f.Types {
+			all = append(all, strings.TrimSuffix(t.Name, "_text"))
+		}
+	}
+	for i, name := range all {
+		all[i] = strings.TrimRightFunc(name, unicode.IsDigit)
+	}
+	return all
+}
+
+// families finds names of families in identifiers, literals and names of files, where a
+// family's value should say what is meant. A name is found at the start of a word.
+func families(all []*source) (findings []string) {
+	var words []string
+	for _, stem := range stems() {
+		words = append(words, `(?:^|[^A-Za-z])(?i:`+stem+`)`, `[a-z0-9]`+strings.ToUpper(stem[:1])+stem[1:])
+	}
+	name := regexp.MustCompile(strings.Join(words, "|"))
+	for _, s := range all {
+		if d := s.dir(); s.test() || strings.HasPrefix(d, "internal/arch") || d == "internal/registry" || strings.HasPrefix(d, "testdata") {
+			continue
+		}
+		named := func(text string) bool {
+			text = formatWords[""].ReplaceAllString(text, "")
+			if own := formatWords[s.dir()]; own != nil {
+				text = own.ReplaceAllString(text, "")
+			}
+			return name.MatchString(text)
+		}
+		if base := path.Base(s.name); named(base) {
+			findings = append(findings, s.name+": a file of a family outside its folder")
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.Ident:
+				if named(n.Name) {
+					findings = append(findings, s.at(n)+": "+n.Name+" names a family")
+				}
+			case *ast.BasicLit:
+				if n.Kind == token.STRING && named(n.Value) && !tellsPeople(s, n.Value) {
+					findings = append(findings, s.at(n)+": "+n.Value+" names a family")
+				}
+			}
+			return true
+		})
+	}
+	return findings
+}
+
+// TestFamilies wants what is known of a family in its folder alone.
+func TestFamilies(t *testing.T) {
+	report(t, families(sources(t)))
+	reject(t, families, "internal/check/a.go", `package check; func f(arch string) bool { return arch == "gemma3" }`)
+	reject(t, families, "internal/checkpoint/a.go", `package checkpoint; func isQwen2() {}`)
+	reject(t, families, "internal/checkpoint/llama.go", `package checkpoint`)
+	reject(t, families, "cmd/karat/a.go", `package main; const arch = "llama"`)
+}

@@ -1,0 +1,237 @@
+// Package model opens models: files become a checkpoint, its tensors a graph, and the graph runs
+// on a backend in an engine. The library, the command, the lab, the web page and servers all
+// come through here.
+//
+// Open does all of it. Graph, Fits and Compile are its steps, for callers who only read a graph,
+// change it first, or bring a backend of their own.
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/numerics"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/sysinfo"
+	"github.com/karat-run/karat/internal/tokenizer"
+)
+
+// Options say how to run a model. Numerics must be set; all else may be zero.
+type Options struct {
+	Numerics numerics.Numerics
+	Threads  int      // 0 is sysinfo.Threads
+	NoFuse   []string // fusions to do without
+	NoFit    bool     // open what would not fit the memory, too
+
+	Adapters []Adapter // low-rank adapters
+
+	// Engine's Context is the tokens of a sequence, 1 to MaxContext; 0 is the model's own, at
+	// most DefaultContext. Its Progress may be nil.
+	Engine engine.Options
+}
+
+// DefaultContext bounds the context, in tokens, where nobody asks for one: its keys and values
+// stay small. MaxContext is the most that may be asked for.
+const (
+	DefaultContext = 8192
+	MaxContext     = 1 << 24
+)
+
+// Adapter is a low-rank adapter, a GGUF file or a PEFT folder.
+type Adapter struct {
+	Name string // "" is Path
+	Path string
+	By   float64 // the factor of sequences that choose none
+}
+
+// Model is an opened model.
+type Model struct {
+	Checkpoint *checkpoint.Checkpoint
+	Graph      *graph.Graph
+	Notes      []string // what was assumed, set aside or not read
+	Tokenizer  *tokenizer.Tokenizer
+	Adapters   []backend.Part // by the factors of Options
+	Blend      *backend.Blend // of them: that of sequences that choose none
+	Backend    backend.Backend
+	Engine     *engine.Engine
+}
+
+// Open opens the GGUF file (any part of a split one) or the Hugging Face folder at path. It ends
+// with ctx, between two pieces of work: a file, a tensor to repack or to upload. A model that
+// would not fit the memory is an error that wraps ErrMemory, but for Options.NoFit.
+func Open(ctx context.Context, path string, o Options) (*Model, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c, err := checkpoint.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return Start(ctx, c, o)
+}
+
+// Read is Open for a GGUF file without a path, or for all parts of a split one. The CPU needs all
+// of it in memory; from files without Data a GPU reads large tensors in pieces, while the model is open.
+func Read(ctx context.Context, files []gguf.Source, o Options) (*Model, error) {
+	if o.Numerics.GPU == 0 {
+		var err error
+		if files, err = inMemory(ctx, files, o.NoFit); err != nil {
+			return nil, err
+		}
+	}
+	c, err := checkpoint.Read(files...)
+	if err != nil {
+		return nil, err
+	}
+	return Start(ctx, c, o)
+}
+
+// Start is Open for a checkpoint, which it takes over: an error closes it.
+func Start(ctx context.Context, c *checkpoint.Checkpoint, o Options) (*Model, error) {
+	m := &Model{Checkpoint: c}
+	if err := m.start(ctx, o); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *Model) start(ctx context.Context, o Options) (err error) {
+	if o.Engine.Context == 0 {
+		o.Engine.Context = DefaultContext
+		if most := m.Checkpoint.ContextLength(); most > 0 {
+			o.Engine.Context = min(most, DefaultContext)
+		}
+	}
+	if o.Engine.Context < 1 || o.Engine.Context > MaxContext {
+		return fmt.Errorf("karat: a context of %d tokens, want 1 to %d", o.Engine.Context, MaxContext)
+	}
+	if !o.NoFit { // before anything of the file is copied
+		if err := fits(m.Checkpoint, 0, 0, 0); err != nil {
+			return err
+		}
+	}
+	if m.Graph, m.Notes, err = Graph(ctx, m.Checkpoint); err != nil {
+		return err
+	}
+	if !o.NoFit {
+		if err := Fits(m.Checkpoint, m.Graph, o.Numerics, o.Threads, o.Engine.Context, o.Engine.Budget); err != nil {
+			return err
+		}
+	}
+	if m.Tokenizer, err = m.Checkpoint.Tokenizer(); err != nil {
+		return err
+	}
+	var notes []string
+	if m.Adapters, notes, err = Adapters(ctx, m.Checkpoint, m.Graph, o); err != nil {
+		return err
+	}
+	m.Notes = append(m.Notes, notes...)
+	if m.Blend, err = backend.NewBlend(m.Adapters...); err != nil {
+		return err
+	}
+	o.Engine.Adapters = m.Blend
+	if m.Backend, err = o.Numerics.Backend(o.Threads, o.NoFuse...); err != nil {
+		return fmt.Errorf("karat: %w", err)
+	}
+	if !o.NoFit {
+		cache := o.Engine.Budget
+		if cache <= 0 {
+			cache = o.Numerics.CacheBytes(m.Graph, o.Threads, o.Engine.Context)
+		}
+		if err := fitsRemote(m.Checkpoint.Path, m.Backend, m.Graph, cache); err != nil {
+			return err
+		}
+	}
+	m.Engine, err = Compile(ctx, m.Graph, m.Backend, o.Engine)
+	return err
+}
+
+// fitsRemote is Fits for the memory of a GPU that tells it: of g's weights those that lie there, and
+// cache bytes of keys and values, which an explicit budget may grow to.
+func fitsRemote(path string, b backend.Backend, g *graph.Graph, cache int64) error {
+	r, ok := b.(backend.Remote)
+	if !ok {
+		return nil
+	}
+	name, all := r.Memory()
+	weights := r.Weights(g)
+	if all <= 0 || cache <= all-weights { // no sum that a huge budget would overflow
+		return nil
+	}
+	gib := func(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
+	return fmt.Errorf("karat: %s %w", path, tooLarge{fmt.Errorf("needs %s (weights %s, keys and values %s), but %s has only %s",
+		gib(weights+cache), gib(weights), gib(cache), name, gib(all))})
+}
+
+// Close ends the engine, and frees the backend and the files. Requests under way end first.
+func (m *Model) Close() error {
+	var errs []error
+	if m.Engine != nil {
+		errs = append(errs, m.Engine.Close())
+	}
+	if m.Backend != nil {
+		errs = append(errs, m.Backend.Close())
+	}
+	return errors.Join(append(errs, m.Checkpoint.Close())...)
+}
+
+// Graph makes c's graph. The notes are c's, and what else was assumed or not read; they come with
+// an error, too.
+func Graph(ctx context.Context, c *checkpoint.Checkpoint) (*graph.Graph, []string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, c.Notes, err
+	}
+	g, notes, err := arch.Load(c)
+	return g, append(c.Notes[:len(c.Notes):len(c.Notes)], notes...), err
+}
+
+// ErrMemory is wrapped by the errors of models that would not fit the memory.
+var ErrMemory = errors.New("not enough memory")
+
+// Fits is an error that wraps ErrMemory if c's weights, as n keeps them, and keys and values for
+// so many tokens, or budget bytes if that is less and not 0, are more than the memory that is
+// free. Threads 0 is sysinfo.Threads. That is the machine's memory. A GPU's is asked for when it is opened; one that does not
+// tell refuses a buffer when the weights are uploaded.
+func Fits(c *checkpoint.Checkpoint, g *graph.Graph, n numerics.Numerics, threads, context int, budget int64) error {
+	cache := n.CacheBytes(g, threads, context)
+	if budget > 0 {
+		cache = min(cache, budget)
+	}
+	return fits(c, n.Repacked(g), cache, context)
+}
+
+func fits(c *checkpoint.Checkpoint, repacked, cache int64, context int) error {
+	if err := sysinfo.Fits(c.Bytes()+repacked, cache, context); err != nil {
+		return fmt.Errorf("karat: %s %w", c.Path, tooLarge{err})
+	}
+	return nil
+}
+
+// tooLarge is an error that is ErrMemory, in words of its own.
+type tooLarge struct{ error }
+
+func (tooLarge) Is(target error) bool { return target == ErrMemory }
+
+// Compile makes the engine of g on b. It ends with ctx while the weights are prepared.
+func Compile(ctx context.Context, g *graph.Graph, b backend.Backend, o engine.Options) (*engine.Engine, error) {
+	progress := o.Progress
+	o.Progress = func(done, total int64) error {
+		if progress != nil {
+			if err := progress(done, total); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return engine.New(g, b, o)
+}

@@ -1,0 +1,50 @@
+package model
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/sysinfo"
+)
+
+// piece is how many bytes are read between two looks at a context.
+const piece = 16 << 20
+
+// inMemory is files with all their Data, if that has room.
+func inMemory(ctx context.Context, files []gguf.Source, noFit bool) ([]gguf.Source, error) {
+	files = slices.Clone(files)
+	var size int64
+	for _, s := range files {
+		if s.Data != nil || s.At == nil {
+			continue // is in memory already, or nowhere
+		}
+		if s.Size < 0 || s.Size > math.MaxInt-size {
+			return nil, fmt.Errorf("karat: %s: %d bytes", s.Name, s.Size)
+		}
+		size += s.Size
+	}
+	if err := sysinfo.Fits(size, 0, 0); err != nil && !noFit {
+		return nil, fmt.Errorf("karat: the files: %w", tooLarge{err})
+	}
+	for i := range files {
+		s := &files[i]
+		if s.Data != nil || s.At == nil {
+			continue
+		}
+		data := make([]byte, s.Size)
+		for at := 0; at < len(data); at += piece {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			part := data[at:min(at+piece, len(data))]
+			if n, err := s.At.ReadAt(part, int64(at)); n < len(part) {
+				return nil, fmt.Errorf("karat: %s: %w", s.Name, err)
+			}
+		}
+		s.Data = data
+	}
+	return files, nil
+}

@@ -1,0 +1,336 @@
+// Package quantmix chooses the type of each tensor of a quantized file, as
+// llama-quantize does. Q4_K_M, and even Q4_0, is a mix: most weights
+// have one type, and weights that matter more have a better one.
+//
+// The rules are those of llama_tensor_get_type in llama.cpp's src/llama-quant.cpp,
+// for the architectures that Karat runs.
+package quantmix
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/karat-run/karat/internal/registry"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// kinds are the mixes: the type that most weights have, and the number in
+// general.file_type (llama_ftype in llama.h).
+var kinds = []struct {
+	name     string
+	most     tensor.DType
+	fileType uint32
+}{
+	{"F32", tensor.F32, 0}, {"F16", tensor.F16, 1}, {"BF16", tensor.BF16, 32},
+	{"Q8_0", tensor.Q8_0, 7}, {"Q6_K", tensor.Q6_K, 18},
+	{"Q5_K_M", tensor.Q5_K, 17}, {"Q5_K_S", tensor.Q5_K, 16}, {"Q5_1", tensor.Q5_1, 9}, {"Q5_0", tensor.Q5_0, 8},
+	{"Q4_K_M", tensor.Q4_K, 15}, {"Q4_K_S", tensor.Q4_K, 14}, {"Q4_1", tensor.Q4_1, 3}, {"Q4_0", tensor.Q4_0, 2},
+	{"IQ4_NL", tensor.IQ4_NL, 25}, {"IQ4_XS", tensor.IQ4_XS, 30}, {"MXFP4_MOE", tensor.MXFP4, 38},
+	{"Q3_K_L", tensor.Q3_K, 13}, {"Q3_K_M", tensor.Q3_K, 12}, {"Q3_K_S", tensor.Q3_K, 11}, {"Q2_K", tensor.Q2_K, 10},
+}
+
+// Names lists the mixes, the most precise first.
+func Names() (names []string) {
+	for _, k := range kinds {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// Find returns the mix of a name in any case, and whether there is one. Q3_K, Q4_K
+// and Q5_K stand for their M.
+func Find(name string) (Mix, bool) {
+	name = strings.ToUpper(name)
+	for _, k := range kinds {
+		if k.name == name || k.name == name+"_M" {
+			return Mix{Name: k.name, Most: k.most, FileType: k.fileType}, true
+		}
+	}
+	return Mix{}, false
+}
+
+// Mix is the options of a file.
+type Mix struct {
+	Name     string
+	Most     tensor.DType // of most weights
+	FileType uint32       // general.file_type
+	Rules    []Rule       // which come first
+	Weighed  bool         // there is an importance matrix
+}
+
+// A Rule gives the weights whose name Pattern finds a type.
+type Rule struct {
+	Pattern *regexp.Regexp
+	Type    tensor.DType
+}
+
+// Model is what the choice depends on besides the tensors.
+type Model struct {
+	Arch    string
+	Layers  int
+	Experts int // 0 where there are none
+	Group   int // query heads of layer 0 for each head of keys; 0 if it has none
+}
+
+// Types returns a type for each tensor, of which names, shapes and present types
+// count. Rows that are no multiple of a type's block get another type. Weights
+// that it does not quantize, such as vectors, norms and routers, keep theirs.
+func (m Mix) Types(model Model, tensors []tensor.Tensor) ([]tensor.DType, error) {
+	c := chooser{Mix: m, Model: model, tied: true}
+	order := make([]int, len(tensors))
+	for i, t := range tensors {
+		order[i] = i
+		switch part(t.Name) {
+		case "attn_v":
+			c.values++
+		case "output":
+			c.tied = false
+		}
+	}
+	// llama-quantize counts in this order, which is also that of its files.
+	slices.SortStableFunc(order, func(a, b int) int { return Compare(tensors[a].Name, tensors[b].Name) })
+	types := make([]tensor.DType, len(tensors))
+	for _, i := range order {
+		d, err := c.choose(tensors[i])
+		if err != nil {
+			return nil, fmt.Errorf("quantmix: tensor %q: %w", tensors[i].Name, err)
+		}
+		types[i] = d
+	}
+	return types, nil
+}
+
+// Compare orders the names of tensors as llama-quantize's files have them: those of
+// no layer first, then by layer, and by name.
+func Compare(a, b string) int {
+	return cmp.Or(cmp.Compare(layerOf(a), layerOf(b)), strings.Compare(a, b))
+}
+
+// layerOf is the number in "blk.7.", -1 for other names.
+func layerOf(name string) int {
+	rest, ok := strings.CutPrefix(name, "blk.")
+	number, _, dot := strings.Cut(rest, ".")
+	if n, err := strconv.Atoi(number); ok && dot && err == nil && n >= 0 {
+		return n
+	}
+	return -1
+}
+
+// kept are parts of the names of weights that keep their type: small ones that
+// much depends on.
+var kept = []string{"_norm.weight", "ffn_gate_inp.weight", "position_embd.weight", "per_layer_model_proj", "altup", "laurel"}
+
+// Keeps reports whether a tensor keeps its type in any mix.
+func Keeps(t tensor.Tensor) bool {
+	matrix := false
+	for _, n := range t.Shape[:max(0, len(t.Shape)-1)] {
+		matrix = matrix || n > 1
+	}
+	return !matrix || !strings.HasSuffix(t.Name, "weight") ||
+		slices.ContainsFunc(kept, func(s string) bool { return strings.Contains(t.Name, s) })
+}
+
+// part is the role of a weight by its name, "" where all are alike.
+func part(name string) string {
+	switch name {
+	case "output.weight":
+		return "output"
+	case "token_embd.weight", "per_layer_token_embd.weight":
+		return "embedding"
+	}
+	for _, p := range []struct{ in, part string }{
+		{"attn_qkv.weight", "attn_v"}, {"attn_v.weight", "attn_v"}, {"attn_k.weight", "attn_k"}, {"attn_output.weight", "attn_output"}, {"ffn_down", "ffn_down"},
+	} {
+		if strings.Contains(name, p.in) {
+			return p.part
+		}
+	}
+	return ""
+}
+
+// chooser goes through the tensors in order.
+type chooser struct {
+	Mix
+	Model
+	tied          bool // the embedding is the head, too
+	values        int  // how many attn_v there are
+	value, downed int  // how many attn_v and ffn_down there were
+}
+
+func (c *chooser) choose(t tensor.Tensor) (tensor.DType, error) {
+	if Keeps(t) {
+		return t.DType, nil
+	}
+	for _, r := range c.Rules {
+		if r.Pattern.MatchString(t.Name) {
+			return fit(r.Type, t.Shape.Last())
+		}
+	}
+	if !c.Most.Quantized() {
+		return c.Most, nil
+	}
+	d, err := c.standard(t)
+	if err != nil {
+		return d, err
+	}
+	return fit(d, t.Shape.Last())
+}
+
+// standard is the mix's choice, whatever the length of rows.
+func (c *chooser) standard(t tensor.Tensor) (tensor.DType, error) {
+	switch p := part(t.Name); {
+	case p == "output" || p == "embedding" && c.tied:
+		if c.Name == "MXFP4_MOE" || c.Most == tensor.Q8_0 || t.Shape.Last()%c.Most.BlockSize() != 0 {
+			return tensor.Q8_0, nil
+		}
+		return tensor.Q6_K, nil
+	case c.Name == "MXFP4_MOE":
+		if len(t.Shape) > 2 && t.Shape[len(t.Shape)-3] > 1 {
+			return tensor.MXFP4, nil
+		}
+		return tensor.Q8_0, nil
+	case p == "attn_v":
+		c.value++
+		return c.attnV(c.value - 1), nil
+	case p == "attn_k" && c.Experts == 8:
+		return tensor.Q8_0, nil
+	case p == "ffn_down":
+		layer := c.downed
+		c.downed++
+		if c.Experts > 1 { // there are several in a layer
+			if layer = layerOf(t.Name); layer < 0 || layer >= c.Layers {
+				return 0, fmt.Errorf("its layer is none of the model's %d", c.Layers)
+			}
+		}
+		return c.ffnDown(layer), nil
+	case p == "attn_output":
+		return c.attnOutput(), nil
+	}
+	return c.Most, nil
+}
+
+// more chooses layers that get more bits: the first and last eighth, and every
+// third of the others.
+func more(layer, layers int) bool {
+	return layer < layers/8 || layer >= 7*layers/8 || (layer-layers/8)%3 == 2
+}
+
+// attnV is the type of a layer's weight of values: small, and worth more.
+func (c *chooser) attnV(layer int) tensor.DType {
+	d := c.Most
+	switch c.Name {
+	case "Q2_K":
+		d = tensor.Q3_K
+		if c.Group >= 4 {
+			d = tensor.Q4_K
+		}
+	case "Q3_K_M":
+		d = tensor.Q4_K
+		if layer < 2 {
+			d = tensor.Q5_K
+		}
+	case "Q3_K_L":
+		d = tensor.Q5_K
+	case "IQ4_NL", "IQ4_XS":
+		if c.Group >= 4 {
+			d = tensor.Q5_K
+		}
+	case "Q4_K_M", "Q5_K_M":
+		if more(layer, c.values) {
+			d = tensor.Q6_K
+		}
+	case "Q4_K_S":
+		if layer < 4 {
+			d = tensor.Q5_K
+		}
+	}
+	// Models of 70 B: eight heads of queries share a head of values.
+	if f := registry.Find(c.Arch); f != nil && f.Seventy != nil && f.Seventy(c.Layers, c.Group) && (d == tensor.Q3_K || d == tensor.Q4_K) {
+		d = tensor.Q5_K
+	}
+	if c.Experts == 8 {
+		d = tensor.Q8_0
+	}
+	return d
+}
+
+func (c *chooser) ffnDown(layer int) tensor.DType {
+	first := layer < c.Layers/8
+	switch c.Name {
+	case "Q2_K":
+		return tensor.Q3_K
+	case "Q3_K_M":
+		if layer < c.Layers/16 {
+			return tensor.Q5_K
+		}
+		return tensor.Q4_K
+	case "Q3_K_L":
+		return tensor.Q5_K
+	case "Q4_K_M", "Q5_K_M":
+		if more(layer, c.Layers) {
+			return tensor.Q6_K
+		}
+	case "Q4_K_S":
+		if first {
+			return tensor.Q5_K
+		}
+	case "IQ4_NL", "IQ4_XS":
+		if first && !c.Weighed {
+			return tensor.Q5_K
+		}
+	case "Q4_0":
+		if first && c.Weighed {
+			return tensor.Q4_1
+		}
+	case "Q5_0":
+		if first && c.Weighed {
+			return tensor.Q5_1
+		}
+	}
+	return c.Most
+}
+
+func (c *chooser) attnOutput() tensor.DType {
+	if c.Experts == 8 {
+		switch c.Name {
+		case "Q2_K", "Q3_K_S", "Q3_K_M", "Q4_K_S", "Q4_K_M", "IQ4_NL", "IQ4_XS":
+			return tensor.Q5_K
+		}
+		return c.Most
+	}
+	switch c.Name {
+	case "Q2_K":
+		return tensor.Q3_K
+	case "Q3_K_M":
+		return tensor.Q4_K
+	case "Q3_K_L":
+		return tensor.Q5_K
+	}
+	return c.Most
+}
+
+// narrow are the types instead of those in blocks of 256, for rows that are no
+// multiple.
+var narrow = map[tensor.DType]tensor.DType{
+	tensor.Q2_K: tensor.Q4_0, tensor.Q3_K: tensor.Q4_0, tensor.Q4_K: tensor.Q5_0, tensor.Q5_K: tensor.Q5_1,
+	tensor.Q6_K: tensor.Q8_0, tensor.IQ4_XS: tensor.IQ4_NL,
+}
+
+// fit is d, or the type that replaces it for rows of k.
+func fit(d tensor.DType, k int) (tensor.DType, error) {
+	if k%d.BlockSize() == 0 {
+		return d, nil
+	}
+	other, ok := narrow[d]
+	switch {
+	case !ok:
+		return d, fmt.Errorf("its rows of %d are no multiple of %v's block of %d", k, d, d.BlockSize())
+	case k%other.BlockSize() != 0:
+		return tensor.F16, nil
+	}
+	return other, nil
+}

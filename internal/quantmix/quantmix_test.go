@@ -1,0 +1,374 @@
+package quantmix
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/registry"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+var peer = flag.String("peer", "", "path of llama-quantize, which writes testdata/types.txt anew")
+
+// shape is a model whose types are chosen.
+type shape struct {
+	name, arch                                 string
+	layers, hidden, ff, heads, kv, dim, vocab  int
+	untied                                     bool
+	experts, sharedKV, keysAreValues, perLayer int
+}
+
+var shapes = []shape{
+	{name: "tied", arch: "llama", layers: 16, hidden: 2048, ff: 8192, heads: 32, kv: 8, dim: 64, vocab: 1024},
+	{name: "untied", arch: "llama", layers: 32, hidden: 512, ff: 1024, heads: 8, kv: 8, dim: 64, vocab: 1024, untied: true},
+	{name: "65b", arch: "llama", layers: 80, hidden: 512, ff: 1024, heads: 8, kv: 8, dim: 64, vocab: 1024, untied: true},
+	{name: "70b", arch: "llama", layers: 80, hidden: 512, ff: 1024, heads: 8, kv: 1, dim: 64, vocab: 1024, untied: true},
+	{name: "8x7b", arch: "llama", layers: 32, hidden: 512, ff: 1024, heads: 8, kv: 2, dim: 64, vocab: 1024, untied: true, experts: 8},
+	{name: "narrow", arch: "llama", layers: 4, hidden: 288, ff: 320, heads: 9, kv: 3, dim: 32, vocab: 1024, untied: true},
+	{name: "72b", arch: "qwen2", layers: 80, hidden: 512, ff: 1024, heads: 8, kv: 1, dim: 64, vocab: 1024, untied: true},
+	{name: "0.5b", arch: "qwen2", layers: 24, hidden: 896, ff: 4864, heads: 14, kv: 2, dim: 64, vocab: 1024},
+	{name: "0.6b", arch: "qwen3", layers: 28, hidden: 1024, ff: 3072, heads: 16, kv: 8, dim: 128, vocab: 1024},
+	{name: "1b", arch: "gemma3", layers: 26, hidden: 1152, ff: 6912, heads: 4, kv: 1, dim: 256, vocab: 1024},
+	{name: "tiny", arch: "gemma3", layers: 6, hidden: 160, ff: 416, heads: 4, kv: 1, dim: 64, vocab: 1024},
+	{name: "e2b", arch: "gemma4", layers: 35, hidden: 1536, ff: 6144, heads: 8, kv: 1, dim: 256, vocab: 1024, sharedKV: 20, perLayer: 256},
+	{name: "a4b", arch: "gemma4", layers: 30, hidden: 2816, ff: 2112, heads: 16, kv: 8, dim: 256, vocab: 1024, experts: 128, keysAreValues: 6},
+}
+
+func (s shape) metadata() []gguf.KeyValue {
+	all := []gguf.KeyValue{{Key: "general.architecture", Value: s.arch}}
+	n := func(key string, value int) {
+		all = append(all, gguf.KeyValue{Key: s.arch + "." + key, Value: uint32(value)})
+	}
+	n("block_count", s.layers)
+	n("context_length", 4096)
+	n("embedding_length", s.hidden)
+	n("feed_forward_length", s.ff)
+	n("attention.head_count", s.heads)
+	n("attention.key_length", s.dim)
+	n("attention.value_length", s.dim)
+	if s.arch == "gemma4" {
+		kv := make([]int32, s.layers)
+		for i := range kv {
+			kv[i] = int32(s.kv)
+		}
+		all = append(all, gguf.KeyValue{Key: "gemma4.attention.head_count_kv", Value: kv},
+			gguf.KeyValue{Key: "gemma4.attention.sliding_window_pattern", Value: make([]bool, s.layers)})
+		n("attention.shared_kv_layers", s.sharedKV)
+		n("embedding_length_per_layer_input", s.perLayer)
+		n("attention.key_length_swa", s.dim)
+		n("attention.value_length_swa", s.dim)
+		n("expert_feed_forward_length", 704)
+	} else {
+		n("attention.head_count_kv", s.kv)
+	}
+	if strings.HasPrefix(s.arch, "gemma") {
+		n("attention.sliding_window", 512)
+	}
+	if s.experts > 0 {
+		n("expert_count", s.experts)
+		n("expert_used_count", 2)
+	}
+	return append(all, gguf.KeyValue{Key: s.arch + ".attention.layer_norm_rms_epsilon", Value: float32(1e-6)})
+}
+
+// tensors are in another order than llama-quantize has them in.
+func (s shape) tensors() (all []tensor.Tensor) {
+	add := func(d tensor.DType, name string, shape ...int) {
+		all = append(all, tensor.Tensor{Name: name, DType: d, Shape: shape})
+	}
+	weight := func(name string, shape ...int) { add(tensor.BF16, name+".weight", shape...) }
+	for i := range s.layers {
+		p := fmt.Sprintf("blk.%d.", i)
+		weight(p+"ffn_up", s.ff, s.hidden)
+		weight(p+"ffn_gate", s.ff, s.hidden)
+		weight(p+"ffn_down", s.hidden, s.ff)
+		weight(p+"attn_q", s.heads*s.dim, s.hidden)
+		weight(p+"attn_output", s.hidden, s.heads*s.dim)
+		add(tensor.F32, p+"attn_norm.weight", s.hidden)
+		if i < s.layers-s.sharedKV {
+			weight(p+"attn_k", s.kv*s.dim, s.hidden)
+			if s.keysAreValues == 0 || i%s.keysAreValues != 5 {
+				weight(p+"attn_v", s.kv*s.dim, s.hidden)
+			}
+		}
+		if s.perLayer > 0 {
+			weight(p+"inp_gate", s.perLayer, s.hidden)
+			weight(p+"proj", s.hidden, s.perLayer)
+		}
+		if s.experts > 0 {
+			add(tensor.F32, p+"ffn_gate_inp.weight", s.experts, s.hidden)
+			weight(p+"ffn_gate_up_exps", s.experts, 1408, s.hidden)
+			weight(p+"ffn_down_exps", s.experts, s.hidden, 704)
+			add(tensor.F32, p+"ffn_down_exps.scale", s.experts)
+		}
+	}
+	if s.untied {
+		weight("output", s.vocab, s.hidden)
+	}
+	if s.perLayer > 0 {
+		weight("per_layer_token_embd", s.vocab, s.layers*s.perLayer)
+		weight("per_layer_model_proj", s.layers*s.perLayer, s.hidden)
+	}
+	weight("token_embd", s.vocab, s.hidden)
+	add(tensor.F32, "output_norm.weight", s.hidden)
+	return all
+}
+
+func (s shape) model() Model {
+	return Model{Arch: s.arch, Layers: s.layers, Experts: s.experts, Group: s.heads / s.kv}
+}
+
+// line tells which types tensors have: how many have each, and a hash of all.
+func line(s shape, mix string, weighed bool, types map[string]string) string {
+	counts, sum := map[string]int{}, sha256.New()
+	for _, name := range slices.SortedFunc(maps.Keys(types), Compare) {
+		counts[types[name]]++
+		fmt.Fprintln(sum, name, types[name])
+	}
+	text := fmt.Sprintf("%s/%s %s importance=%v", s.arch, s.name, mix, weighed)
+	for _, d := range slices.Sorted(maps.Keys(counts)) {
+		text += fmt.Sprintf(" %s:%d", d, counts[d])
+	}
+	return fmt.Sprintf("%s %x", text, sum.Sum(nil)[:8])
+}
+
+// TestTypes compares with the choices of llama-quantize.
+func TestTypes(t *testing.T) {
+	if *peer != "" {
+		writeTypes(t)
+	}
+	raw, err := os.ReadFile("testdata/types.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	n := 0
+	for _, s := range shapes {
+		for _, name := range Names() {
+			for _, weighed := range []bool{false, true} {
+				m, ok := Find(strings.ToLower(name))
+				if m.Weighed = weighed; !ok || n == len(want) {
+					t.Fatalf("%s of %d mixes", name, len(want))
+				}
+				all := s.tensors()
+				types, err := m.Types(s.model(), all)
+				if err != nil {
+					t.Fatal(err)
+				}
+				chosen := map[string]string{}
+				for i, d := range types {
+					chosen[all[i].Name] = d.String()
+				}
+				if got := line(s, name, weighed, chosen); got != want[n] {
+					t.Errorf("%s, llama-quantize's\n%s", got, want[n])
+				}
+				n++
+			}
+		}
+	}
+	if n != len(want) {
+		t.Errorf("%d mixes, want %d", n, len(want))
+	}
+}
+
+// writeTypes asks llama-quantize, of files whose tensors are holes.
+func writeTypes(t *testing.T) {
+	var out strings.Builder
+	says := regexp.MustCompile(`(?m)^\[ *\d+/ *\d+\] +(\S+) .* type = +(\w+), size = +[0-9.]+ MiB(?: -> +[0-9.]+ MiB \((\w+)\))?`)
+	dir := t.TempDir()
+	imatrix := filepath.Join(dir, "imatrix.gguf")
+	err := gguf.WriteFile(imatrix, func(w io.Writer) error {
+		return gguf.Write(w, []gguf.KeyValue{{Key: "general.type", Value: "imatrix"}, {Key: "imatrix.datasets", Value: []string{"x"}}, {Key: "imatrix.chunk_count", Value: uint32(1)}, {Key: "imatrix.chunk_size", Value: uint32(1)}},
+			[]tensor.Tensor{{Name: "x.in_sum2", DType: tensor.F32, Shape: tensor.Shape{1, 1}, Data: make([]byte, 4)}, {Name: "x.counts", DType: tensor.F32, Shape: tensor.Shape{1, 1}, Data: make([]byte, 4)}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range shapes {
+		path := filepath.Join(dir, "model.gguf")
+		var header bytes.Buffer
+		if _, err := gguf.NewWriter(&header, s.metadata(), s.tensors()); err != nil {
+			t.Fatal(err)
+		}
+		size := int64(header.Len())
+		for _, x := range s.tensors() {
+			n, _ := tensor.Bytes(x.DType, x.Shape)
+			size += int64(n+31) &^ 31
+		}
+		if err := os.WriteFile(path, header.Bytes(), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range Names() {
+			for _, args := range [][]string{nil, {"--imatrix", imatrix}} {
+				text, err := exec.Command(*peer, append(args, "--dry-run", path, name)...).CombinedOutput()
+				if err != nil {
+					t.Fatalf("%s/%s %s: %v\n%s", s.arch, s.name, name, err, text)
+				}
+				types := map[string]string{}
+				for _, m := range says.FindAllStringSubmatch(string(text), -1) {
+					types[m[1]] = strings.ToUpper(m[2])
+					if m[3] != "" {
+						types[m[1]] = strings.ToUpper(m[3])
+					}
+				}
+				if len(types) != len(s.tensors()) {
+					t.Fatalf("%s/%s %s: %d tensors\n%s", s.arch, s.name, name, len(types), text)
+				}
+				fmt.Fprintln(&out, line(s, name, args != nil, types))
+			}
+		}
+	}
+	if err := os.WriteFile("testdata/types.txt", []byte(out.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFiles compares with the types, and the order, in files of llama-quantize.
+func TestFiles(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(golden.Shared(t, "goldens/gguf"), "*.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for _, path := range files {
+		name, kind, _ := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".gguf"), ".")
+		m, ok := Find(kind)
+		from := filepath.Join(filepath.Dir(path), name+".bf16.gguf")
+		if _, err := os.Stat(from); err != nil || !ok || kind == "bf16" {
+			continue
+		}
+		compared++
+		t.Run(name+"."+kind, func(t *testing.T) {
+			f, err := gguf.Open(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			g, err := gguf.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Close()
+			model, err := Of(f.Metadata)
+			if err != nil {
+				t.Fatal(err)
+			}
+			types, err := m.Types(model, f.Tensors())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, from := range f.Tensors() {
+				if want, _ := g.Tensor(from.Name); types[i] != want.DType {
+					t.Errorf("%s: %v, llama-quantize's is %v", from.Name, types[i], want.DType)
+				}
+			}
+			if !slices.IsSortedFunc(g.Tensors(), func(a, b tensor.Tensor) int { return Compare(a.Name, b.Name) }) {
+				t.Error("its tensors are in another order")
+			}
+			if n, err := g.Metadata.Uint("general.file_type"); n != uint64(m.FileType) || err != nil {
+				t.Errorf("general.file_type %d, %v, ours %d", n, err, m.FileType)
+			}
+		})
+	}
+	if compared == 0 {
+		t.Error("no files")
+	}
+}
+
+func TestRules(t *testing.T) {
+	m, _ := Find("q4_k_m")
+	m.Rules = []Rule{{regexp.MustCompile(`ffn_(up|gate)`), tensor.Q3_K}, {regexp.MustCompile(`up|norm`), tensor.Q8_0}}
+	s := shapes[0]
+	all := s.tensors()
+	types, err := m.Types(s.model(), all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, x := range all {
+		up := strings.Contains(x.Name, "ffn_up") || strings.Contains(x.Name, "ffn_gate")
+		if up != (types[i] == tensor.Q3_K) || x.DType == tensor.F32 && types[i] != tensor.F32 || types[i] == tensor.Q8_0 {
+			t.Errorf("%s: %v", x.Name, types[i])
+		}
+	}
+	m.Rules = []Rule{{regexp.MustCompile(`attn_q`), tensor.Q4_0}}
+	_, err = m.Types(s.model(), []tensor.Tensor{{Name: "blk.0.attn_q.weight", DType: tensor.F16, Shape: tensor.Shape{4, 100}}})
+	if want := `quantmix: tensor "blk.0.attn_q.weight": its rows of 100 are no multiple of Q4_0's block of 32`; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	m, _ = Find("Q6_K")
+	types, err = m.Types(s.model(), []tensor.Tensor{{Name: "blk.0.attn_q.weight", DType: tensor.BF16, Shape: tensor.Shape{4, 100}}})
+	if err != nil || types[0] != tensor.F16 {
+		t.Errorf("rows of 100: %v, %v", types, err)
+	}
+	_, err = m.Types(Model{Layers: 2, Experts: 4}, []tensor.Tensor{{Name: "blk.2.ffn_down.weight", DType: tensor.BF16, Shape: tensor.Shape{4, 256}}})
+	if want := `quantmix: tensor "blk.2.ffn_down.weight": its layer is none of the model's 2`; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+func TestOf(t *testing.T) {
+	read := func(change func(all []gguf.KeyValue) []gguf.KeyValue) (Model, error) {
+		var b bytes.Buffer
+		if err := gguf.Write(&b, change(shapes[len(shapes)-1].metadata()), nil); err != nil {
+			t.Fatal(err)
+		}
+		f, err := gguf.Parse(b.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Of(f.Metadata)
+	}
+	set := func(key string, value any) func(all []gguf.KeyValue) []gguf.KeyValue {
+		return func(all []gguf.KeyValue) (kept []gguf.KeyValue) {
+			for _, kv := range all {
+				if kv.Key != key {
+					kept = append(kept, kv)
+				} else if value != nil {
+					kept = append(kept, gguf.KeyValue{Key: key, Value: value})
+				}
+			}
+			return kept
+		}
+	}
+	if m, err := read(set("", nil)); err != nil || m != shapes[len(shapes)-1].model() {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if m, err := read(set("gemma4.attention.head_count_kv", nil)); err != nil || m.Group != 1 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	for _, c := range []struct {
+		key   string
+		value any
+		want  string
+	}{
+		{"general.architecture", nil, `gguf: key "general.architecture"`},
+		{"general.architecture", "mamba", "only the mixes of " + strings.Join(registry.Names(), ", ") + " are known"},
+		{"gemma4.block_count", nil, `gemma4.block_count`},
+		{"gemma4.block_count", uint32(1 << 30), `want up to 1048576`},
+		{"gemma4.attention.head_count", "x", `gemma4.attention.head_count`},
+		{"gemma4.attention.head_count_kv", []int32{}, `no first number from 0`},
+		{"gemma4.attention.head_count_kv", []int32{-1}, `no first number from 0`},
+		{"gemma4.attention.head_count_kv", []string{"x"}, `gemma4.attention.head_count_kv`},
+		{"gemma4.expert_count", int32(-1), `gemma4.expert_count`},
+	} {
+		if _, err := read(set(c.key, c.value)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s = %v: error %v, want %s", c.key, c.value, err, c.want)
+		}
+	}
+}

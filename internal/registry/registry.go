@@ -1,0 +1,99 @@
+// Package registry lists the families of models that Karat runs.
+package registry
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/arch/cohere2"
+	"github.com/karat-run/karat/internal/arch/gemma2"
+	"github.com/karat-run/karat/internal/arch/gemma3"
+	"github.com/karat-run/karat/internal/arch/gemma4"
+	"github.com/karat-run/karat/internal/arch/glm4"
+	"github.com/karat-run/karat/internal/arch/gpt2"
+	"github.com/karat-run/karat/internal/arch/granite"
+	"github.com/karat-run/karat/internal/arch/llama"
+	"github.com/karat-run/karat/internal/arch/olmo2"
+	"github.com/karat-run/karat/internal/arch/qwen2"
+	"github.com/karat-run/karat/internal/arch/qwen3"
+	"github.com/karat-run/karat/internal/arch/qwen3moe"
+	"github.com/karat-run/karat/internal/arch/smollm3"
+	"github.com/karat-run/karat/internal/family"
+)
+
+// Families lists all, the one that others are compared with first.
+var Families = []*family.Family{
+	&llama.Family,
+	&qwen2.Family,
+	&qwen3.Family,
+	&gemma3.Family,
+	&gemma4.Family,
+	&smollm3.Family,
+	&gemma2.Family,
+	&granite.Family,
+	&gpt2.Family,
+	&qwen3moe.Family,
+	&cohere2.Family,
+	&glm4.Family,
+	&olmo2.Family,
+}
+
+// Find returns the family of GGUF's general.architecture, nil if there is none.
+func Find(arch string) *family.Family {
+	for _, f := range Families {
+		if f.Name == arch {
+			return f
+		}
+	}
+	return nil
+}
+
+// OfType returns the family of config.json's model_type, and the type.
+func OfType(name string) (*family.Family, *family.Type) {
+	for _, f := range Families {
+		for i := range f.Types {
+			if f.Types[i].Name == name {
+				return f, &f.Types[i]
+			}
+		}
+	}
+	return nil, nil
+}
+
+// Names lists the families in order of name.
+func Names() (names []string) {
+	for _, f := range Families {
+		names = append(names, f.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Supported lists the families for a message.
+func Supported() string {
+	var names []string
+	for _, f := range Families {
+		names = append(names, f.Name)
+	}
+	return list(names)
+}
+
+// SupportedTypes lists the types of config.json for a message, of which a text model's
+// is named once.
+func SupportedTypes() string {
+	var names []string
+	for _, f := range Families {
+		for _, t := range f.Types {
+			if name := strings.TrimSuffix(t.Name, "_text"); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return list(names)
+}
+
+// list is "a, b and c".
+func list(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}

@@ -1,0 +1,63 @@
+package rope
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+)
+
+// longFreqs are longrope's: the frequencies 1/(factor·base^(2i/dim)), whose factors come from one of
+// two lists. The list is chosen by the context that a model is opened for, once, when its
+// graph is recorded: the short one up to original positions, the long one beyond.
+//
+// So a row's bits depend on its position and on the model as it was opened, and neither on
+// how a prompt was cut nor on how long its sequence will be; keys that are stored stay right
+// when a sequence passes original. (As get_rope_factors in
+// llama.cpp/src/llama-model.cpp. Transformers chooses by the longest sequence of each call,
+// longrope_frequency_update in modeling_rope_utils.py, and its decoding computes a sequence
+// that passes original again from the beginning: the same where the context is what the
+// sequence comes to.)
+//
+// Each step is rounded as in _compute_longrope_parameters there.
+func longFreqs(base float64, dim int, short, long []float32, original, context int) (Freqs, error) {
+	if dim <= 0 || dim%2 != 0 || dim > 1<<16 || !(base >= 1 && base <= 1e30) || original < 1 {
+		return nil, fmt.Errorf("longrope: head size %d, rope_theta %v, original_max_position_embeddings %d", dim, base, original)
+	}
+	factors, name := short, "short_factor"
+	if context > original {
+		factors, name = long, "long_factor"
+	}
+	if len(factors) != dim/2 {
+		return nil, fmt.Errorf("longrope: %d numbers in %s for %d pairs", len(factors), name, dim/2)
+	}
+	f := make(Freqs, dim/2)
+	for i, v := range factors {
+		if !(v >= 1.0/maxFreq && v <= 1e30) {
+			return nil, fmt.Errorf("longrope: %s %d is %v", name, i, v)
+		}
+		f[i] = round(1 / round(float64(v)*round(pow(base, round(float64(2*i)/float64(dim))))))
+	}
+	return f, nil
+}
+
+// longrope is longFreqs of p's lists, and the magnitude sqrt(1 + ln(factor)/ln(original)) unless p
+// has one, the factor being by how much the model's longest context exceeds the original.
+func (p *Params) longrope(dim int, c Context) (Freqs, float64, error) {
+	original, err := p.original(c)
+	if err != nil {
+		return nil, 0, err
+	}
+	f, err := longFreqs(p.Theta, dim, p.Short, p.Long, int(original), cmp.Or(c.Opened, c.Longest))
+	if err != nil {
+		return nil, 0, err
+	}
+	factor := p.Factor
+	if factor == 0 {
+		factor = float64(c.Longest) / original
+	}
+	magnitude := p.Magnitude
+	if magnitude == 0 && factor > 1 && original > 1 {
+		magnitude = math.Sqrt(1 + ln(factor)/ln(original))
+	}
+	return f, magnitude, p.magnitude(magnitude, factor)
+}

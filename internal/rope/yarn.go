@@ -1,0 +1,92 @@
+package rope
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+)
+
+// Yarn keeps the frequencies of pairs that turn often within the original context, divides
+// those of pairs that turn seldom by factor, and blends between the pairs low and high.
+// (Peng et al. 2023, arXiv:2309.00071; _compute_yarn_parameters in
+// transformers/modeling_rope_utils.py, rounded as there.)
+func Yarn(base float64, dim int, factor, low, high float64) Freqs {
+	if low == high {
+		high += 0.001
+	}
+	f := make(Freqs, dim/2)
+	for i := range f {
+		power := round(pow(base, round(float64(2*i)/float64(dim))))
+		kept, divided := round(1/power), round(1/round(factor*power))
+		ramp := min(max(round(round(float64(i)-round(low))/round(high-low)), 0), 1)
+		keep := round(1 - ramp)
+		f[i] = round(round(divided*round(1-keep)) + round(kept*keep))
+	}
+	return f
+}
+
+// yarn is Yarn between the pairs that turn Fast and Slow times within the original context,
+// and its magnitude: that of p, else 0.1·ln(factor) + 1, else, where p has both multipliers,
+// the ratio of such sums.
+func (p *Params) yarn(dim int, c Context) (Freqs, float64, error) {
+	original, err := p.original(c)
+	if err != nil {
+		return nil, 0, err
+	}
+	factor := p.Factor
+	if factor == 0 {
+		factor = float64(c.Longest) / original
+	}
+	fast, slow := cmp.Or(p.Fast, 32), cmp.Or(p.Slow, 1)
+	if err := cmp.Or(p.positive("factor", factor), p.positive("beta_fast", fast), p.positive("beta_slow", slow)); err != nil {
+		return nil, 0, err
+	}
+	if fast < slow {
+		return nil, 0, fmt.Errorf("rope_type yarn: beta_fast %v is below beta_slow %v", fast, slow)
+	}
+	if p.Theta == 1 {
+		return nil, 0, fmt.Errorf("rope_type yarn: rope_theta is 1")
+	}
+	// pair is the one that turns n times; a number between pairs.
+	pair := func(n float64) float64 {
+		return float64(float64(dim)*ln(original/(n*2*math.Pi))) / float64(2*ln(p.Theta))
+	}
+	low, high := pair(fast), pair(slow)
+	if p.Truncate == nil || *p.Truncate {
+		low, high = math.Floor(low), math.Ceil(high)
+	}
+	low, high = max(low, 0), min(high, float64(dim-1))
+
+	magnitude := p.Magnitude
+	if magnitude == 0 && factor > 1 {
+		by := func(mscale float64) float64 { return float64(0.1*mscale*ln(factor)) + 1 }
+		magnitude = by(1)
+		if p.Mscale != 0 && p.MscaleAllDim != 0 {
+			magnitude = by(p.Mscale) / by(p.MscaleAllDim)
+		}
+	}
+	return Yarn(p.Theta, dim, factor, low, high), magnitude, p.magnitude(magnitude, factor)
+}
+
+// original is the context of the model's first training: that of p, else the longest.
+func (p *Params) original(c Context) (float64, error) {
+	n := cmp.Or(p.Context, float64(c.Longest))
+	if !(n >= 1 && n <= 1<<31-1) {
+		return 0, fmt.Errorf("rope_type %s: original_max_position_embeddings is %v, expected 1 to 2147483647", p.Type, n)
+	}
+	return n, nil
+}
+
+// magnitude checks v, which may be 0 for 1, and the factor that it is made of.
+func (p *Params) magnitude(v, factor float64) error {
+	if !(v >= 0 && v <= 1e6) {
+		return fmt.Errorf("rope_type %s: attention_factor is %v, expected a positive number", p.Type, v)
+	}
+	return p.positive("factor", factor)
+}
+
+// ln is the natural logarithm of x, for normal x > 0.
+func ln(x float64) float64 {
+	hi, lo := log2(x)
+	return float64(float64(hi+lo) * math.Ln2)
+}

@@ -1,0 +1,135 @@
+package simd
+
+// Curve is an activation.
+type Curve uint8
+
+const (
+	SiluCurve    Curve = iota // Silu
+	GeluCurve                 // Gelu
+	GeluErfCurve              // GeluErf
+	SquareCurve               // Square
+	SigmoidCurve              // Sigmoid
+	TanhCurve                 // Softcap with c = 1, which is Tanh
+)
+
+// Apply sets dst[i] to c of x[i]. dst may be x.
+func (c Curve) Apply(dst, x []float32) {
+	switch c {
+	case SiluCurve:
+		Silu(dst, x)
+	case GeluCurve:
+		Gelu(dst, x)
+	case GeluErfCurve:
+		GeluErf(dst, x)
+	case SquareCurve:
+		Square(dst, x)
+	case SigmoidCurve:
+		Sigmoid(dst, x)
+	case TanhCurve:
+		Softcap(dst, x, 1)
+	}
+}
+
+// gateChunk is how many elements a Gate has on its stack.
+const gateChunk = 64
+
+// Gate makes one value of a gate and what it gates. (Limit, Alpha and Plus as in gpt-oss:
+// GptOssExperts in transformers/models/gpt_oss/modeling_gpt_oss.py.)
+type Gate struct {
+	Curve
+	Limit float32 // the gate is Limit at most, up between -Limit and Limit; 0 for none
+	Alpha float32 // the gate is multiplied by it before the curve and divided by it behind it; 0 for 1
+	Plus  float32 // is added to up
+}
+
+// Apply sets dst[i] to Curve(gate[i])*up[i], with what limits them: min and max as Go has
+// them, a NaN staying one. dst may be gate or up.
+//
+//	a = min(gate[i], Limit)*Alpha; u = max(-Limit, min(up[i], Limit)) + Plus; dst[i] = (Curve(a)/Alpha)*u
+func (g Gate) Apply(dst, gate, up []float32) {
+	var a, u [gateChunk]float32
+	for i := 0; i < len(gate); i += gateChunk {
+		n := min(gateChunk, len(gate)-i)
+		copy(a[:n], gate[i:i+n])
+		copy(u[:n], up[i:i+n])
+		if g.Limit > 0 {
+			for j, v := range a[:n] {
+				a[j], u[j] = min(v, g.Limit), max(-g.Limit, min(u[j], g.Limit))
+			}
+		}
+		if g.Plus != 0 {
+			for j := range u[:n] {
+				u[j] += g.Plus
+			}
+		}
+		if g.Alpha != 0 {
+			scale(a[:n], a[:n], g.Alpha)
+		}
+		g.Curve.Apply(a[:n], a[:n])
+		if g.Alpha != 0 {
+			divide(a[:n], a[:n], g.Alpha)
+		}
+		mul(dst[i:i+n], a[:n], u[:n])
+	}
+}
+
+// Sigmoid sets dst[i] to 1/(1 + Exp(-x[i])). dst may be x.
+func Sigmoid(dst, x []float32) {
+	dst = dst[:len(x)]
+	scale(dst, x, -1)
+	expSum(dst, dst, 0) // 0 for Exp of less than -64: beside 1 it is nothing
+	for i, e := range dst {
+		dst[i] = 1 / (1 + e)
+	}
+}
+
+// Square sets dst[i] to max(x[i], 0)², NaN for NaN: the squared ReLU. (So et al. 2021,
+// arXiv:2109.08668.) dst may be x.
+func Square(dst, x []float32) {
+	dst = dst[:len(x)]
+	for i, v := range x {
+		v = max(v, 0)
+		dst[i] = float32(v * v)
+	}
+}
+
+// GeluErf sets dst[i] to the Gaussian error linear unit x/2*(1 + erf(x/√2)) (Hendrycks and
+// Gimpel 2016, arXiv:1606.08415). With a = |x|:
+//
+//	t = 2/(1 + g*a) - 1; p = q8, then p = p*t + q for q = q7 ... q0, each step rounded
+//	e = Exp(a*a*-0.5), or 0 for an exponent below -64
+//	max(x, 0) - a*(e*p)
+//
+// where e*p is the normal distribution's tail behind a, within 1e-6 of it; where e is 0, x > 0 is
+// its own result. NaN for -Inf. dst may be x.
+func GeluErf(dst, x []float32) {
+	dst = dst[:len(x)]
+	var e [gateChunk]float32
+	for i := 0; i < len(x); i += gateChunk {
+		part := x[i:min(i+gateChunk, len(x))]
+		for j, v := range part {
+			e[j] = float32(float32(v*v) * -0.5)
+		}
+		expSum(e[:len(part)], e[:len(part)], 0)
+		for j, v := range part {
+			if e[j] == 0 && v > 0 {
+				dst[i+j] = v
+				continue
+			}
+			a := abs(v)
+			t := 2/(1+float32(geluErfG*a)) - 1
+			p := geluErfQ[len(geluErfQ)-1]
+			for k := len(geluErfQ) - 2; k >= 0; k-- {
+				p = float32(p*t) + geluErfQ[k]
+			}
+			dst[i+j] = max(v, 0) - float32(a*float32(e[j]*p))
+		}
+	}
+}
+
+// The polynomial is e^(a²/2) times the tail of the normal distribution, for a up to 11.5
+// (least squares of the relative error at Chebyshev's points: 2^-23).
+const geluErfG = 0.3
+
+var geluErfQ = [...]float32{0x1.c69886p-04, 0x1.8bd3c6p-03, 0x1.01282ep-03, 0x1.d438f6p-05, 0x1.e476c2p-07,
+	-0x1.474962p-12, -0x1.8476cep-10, -0x1.005634p-13, 0x1.3b299ap-13}

@@ -1,0 +1,93 @@
+package tensor
+
+import (
+	"fmt"
+	"io"
+)
+
+// Joined is the Source of a tensor whose matrices are tensors of their own, in order.
+type Joined []Tensor
+
+// Join is parts of one type and shape as one tensor [parts, shape of a part], which copies
+// nothing of them.
+func Join(name string, parts []Tensor) (Tensor, error) {
+	t := Tensor{Name: name, DType: parts[0].DType, Shape: append(Shape{len(parts)}, parts[0].Shape...), Source: Joined(parts)}
+	for _, p := range parts[1:] {
+		if p.DType != t.DType || fmt.Sprint(p.Shape) != fmt.Sprint(parts[0].Shape) {
+			return t, fmt.Errorf("%v %v, expected %v %v as %s is", p.DType, []int(p.Shape), t.DType, []int(parts[0].Shape), parts[0].Name)
+		}
+	}
+	_, err := Bytes(t.DType, t.Shape)
+	return t, err
+}
+
+// ReadAt implements io.ReaderAt.
+func (j Joined) ReadAt(p []byte, off int64) (n int, err error) {
+	size := int64(len(j[0].Data))
+	for n < len(p) {
+		at := off + int64(n)
+		if size == 0 || at >= size*int64(len(j)) {
+			return n, io.EOF
+		}
+		n += copy(p[n:], j[at/size].Data[at%size:])
+	}
+	return n, nil
+}
+
+// turned is the Source of a matrix whose file has it transposed.
+type turned struct{ in Tensor }
+
+// Turn is the matrix t transposed, of which it copies nothing. t is of a type without blocks.
+func Turn(t Tensor) Tensor {
+	v := t
+	v.Shape, v.Data, v.Source = Shape{t.Shape[1], t.Shape[0]}, nil, turned{t}
+	return v
+}
+
+// ReadAt implements io.ReaderAt for whole elements. It goes along the rows that are stored.
+func (v turned) ReadAt(p []byte, off int64) (n int, err error) {
+	size, rows, columns := v.in.DType.BlockBytes(), v.in.Shape[0], v.in.Shape[1]
+	first, end := int(off)/size, min((int(off)+len(p))/size, rows*columns) // elements of the turned matrix
+	for r := range rows {
+		stored := v.in.Data[r*columns*size : (r+1)*columns*size]
+		for c := max(first/rows, 0); c*rows+r < end; c++ {
+			if at := c*rows + r; at >= first {
+				copy(p[(at-first)*size:(at-first+1)*size], stored[c*size:])
+			}
+		}
+	}
+	if n = (end - first) * size; n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// row is a row of the turned matrix.
+func (v turned) row(i int) []byte {
+	b := make([]byte, v.in.Shape[0]*v.in.DType.BlockBytes())
+	v.ReadAt(b, int64(i*len(b))) // all of it is there
+	return b
+}
+
+// Whole is t with Data: what lies in a Source is read.
+func (t *Tensor) Whole() (Tensor, error) {
+	if t.Source == nil {
+		return *t, nil
+	}
+	p, err := t.Part(0, t.Rows())
+	p.Shape = t.Shape
+	return p, err
+}
+
+// Matrix is the i-th part of t along its first dimension, of which it copies nothing.
+func (t *Tensor) Matrix(i int) Tensor {
+	if parts, ok := t.Source.(Joined); ok {
+		return parts[i]
+	}
+	size := t.Size() / t.Shape[0]
+	m := Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape[1:], Source: t.Source, At: t.At + int64(i*size)}
+	if t.Source == nil {
+		m.Data, m.At = t.Data[i*size:(i+1)*size], 0
+	}
+	return m
+}

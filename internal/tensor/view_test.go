@@ -1,0 +1,69 @@
+package tensor
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestJoin reads parts as one tensor: whole, by rows, and across their borders.
+func TestJoin(t *testing.T) {
+	part := func(name, data string) Tensor {
+		return Tensor{Name: name, DType: U8, Shape: Shape{2, 3}, Data: []byte(data)}
+	}
+	x, err := Join("all", []Tensor{part("a", "abcdef"), part("b", "ghijkl"), part("c", "mnopqr")})
+	if err != nil || x.Data != nil || x.Size() != 18 || x.Rows() != 6 || !x.There() {
+		t.Fatalf("%+v, %v", x, err)
+	}
+	if m := x.Matrix(1); string(m.Data) != "ghijkl" || len(m.Shape) != 2 {
+		t.Errorf("matrix %+v", m)
+	}
+	if p, err := x.Part(1, 4); err != nil || string(p.Data) != "defghijkl" {
+		t.Errorf("rows 1 to 4 are %q, %v", p.Data, err)
+	}
+	if p, err := x.Whole(); err != nil || string(p.Data) != "abcdefghijklmnopqr" || len(p.Shape) != 3 || p.Source != nil {
+		t.Errorf("whole: %+v, %v", p, err)
+	}
+	var buf []byte
+	if got := x.Span(1, 3, &buf); string(got) != "defghi" || string(x.Row(5)) != "pqr" {
+		t.Errorf("span %q, row %q", got, x.Row(5))
+	}
+	if n, err := x.Source.ReadAt(make([]byte, 4), 16); n != 2 || err == nil {
+		t.Errorf("beyond the end: %d bytes, %v", n, err)
+	}
+	other := part("b", "ghi")
+	other.Shape = Shape{1, 3}
+	if _, err := Join("all", []Tensor{part("a", "abcdef"), other}); err == nil || !strings.Contains(err.Error(), "[1 3]") {
+		t.Errorf("parts of two shapes: %v", err)
+	}
+}
+
+// TestTurn reads a matrix as its transpose, at any element.
+func TestTurn(t *testing.T) {
+	in := Tensor{Name: "w", DType: F16, Shape: Shape{2, 3}, Data: []byte("aAbBcCdDeEfF")}
+	const want = "aAdDbBeEcCfF"
+	x := Turn(in)
+	whole, err := x.Whole()
+	if err != nil || string(whole.Data) != want || whole.Shape[0] != 3 || whole.Shape[1] != 2 {
+		t.Fatalf("%+v, %v", whole, err)
+	}
+	for from := 0; from < len(want); from += 2 {
+		for to := from + 2; to <= len(want); to += 2 {
+			got := make([]byte, to-from)
+			if _, err := x.Source.ReadAt(got, int64(from)); err != nil || string(got) != want[from:to] {
+				t.Errorf("bytes %d to %d: %q, %v", from, to, got, err)
+			}
+		}
+	}
+	if !bytes.Equal(x.Row(1), []byte("bBeE")) {
+		t.Errorf("row 1 is %q", x.Row(1))
+	}
+	if n, err := x.Source.ReadAt(make([]byte, 4), 10); n != 2 || err == nil {
+		t.Errorf("beyond the end: %d bytes, %v", n, err)
+	}
+	back, _ := whole.Part(0, 3)
+	back = Turn(Tensor{DType: F16, Shape: Shape{3, 2}, Data: back.Data})
+	if again, _ := back.Whole(); !bytes.Equal(again.Data, in.Data) {
+		t.Errorf("turned twice: %q", again.Data)
+	}
+}

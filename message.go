@@ -1,0 +1,191 @@
+package karat
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/chat"
+)
+
+// Message is one turn of a conversation.
+type Message struct {
+	Role  Role
+	Parts []Part
+}
+
+// Role is the author of a Message.
+type Role string
+
+// The roles that chat templates know. Some have others, and not all have these.
+const (
+	RoleSystem    Role = "system"
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+	RoleTool      Role = "tool" // what tools returned
+)
+
+// Part is a part of a Message: Text, Reasoning, ToolCall or ToolResult.
+type Part interface{ part() }
+
+// Text is spoken text. The texts of a message are joined unchanged.
+type Text string
+
+// Reasoning is the assistant's thinking before an answer. Most templates leave out
+// the reasoning of earlier turns.
+type Reasoning string
+
+// ToolCall asks for a tool: a part of the assistant's message.
+type ToolCall struct {
+	ID        string          // by which the result tells what it answers; may be ""
+	Name      string          // of the tool
+	Arguments json.RawMessage // a JSON object; nil is {}
+}
+
+// ToolResult is the result of a tool: a part of a message of RoleTool, which has no parts of
+// other kinds.
+type ToolResult struct {
+	ID      string // of the call; may be ""
+	Name    string // of the tool; may be ""
+	Content string
+}
+
+func (Text) part()       {}
+func (Reasoning) part()  {}
+func (ToolCall) part()   {}
+func (ToolResult) part() {}
+
+// Tool describes a function that the model may call. The form of a call in generated text
+// depends on the model; Karat passes the text on unchanged.
+type Tool struct {
+	Name        string
+	Description string
+	Parameters  json.RawMessage // a JSON schema of the arguments, an object; nil is one without properties
+}
+
+// TextMessage is a message of one text.
+func TextMessage(role Role, text string) Message { return Message{role, []Part{Text(text)}} }
+
+// check finds parts that are not of the message's role, and calls of no tool.
+func (m *Message) check() error {
+	if m.Role == "" {
+		return errors.New("Role is empty")
+	}
+	for i, p := range m.Parts {
+		switch p := p.(type) {
+		case ToolCall:
+			if p.Name == "" {
+				return fmt.Errorf("part %d: ToolCall.Name is empty", i)
+			}
+			if m.Role == RoleUser || m.Role == RoleSystem || m.Role == RoleTool {
+				return fmt.Errorf("part %d: a ToolCall is of RoleAssistant, not of %q", i, m.Role)
+			}
+		case ToolResult:
+			if m.Role == RoleUser || m.Role == RoleSystem || m.Role == RoleAssistant {
+				return fmt.Errorf("part %d: a ToolResult is of RoleTool, not of %q", i, m.Role)
+			}
+		}
+	}
+	return nil
+}
+
+// turns are the message as templates have it: of a tool's results each is a message of its own.
+func (m *Message) turns() ([]chat.Turn, error) {
+	var results []chat.Turn
+	var text, reasoning strings.Builder
+	t := chat.Turn{Role: string(m.Role)}
+	for i, p := range m.Parts {
+		switch p := p.(type) {
+		case Text:
+			text.WriteString(string(p))
+		case Reasoning:
+			reasoning.WriteString(string(p))
+		case ToolCall:
+			t.Calls = append(t.Calls, chat.Call{ID: p.ID, Name: p.Name, Arguments: p.Arguments})
+		case ToolResult:
+			results = append(results, chat.Turn{Role: string(m.Role), Content: p.Content, Name: p.Name, CallID: p.ID})
+		default:
+			return nil, fmt.Errorf("part %d is a %T", i, p)
+		}
+	}
+	if results != nil {
+		if len(results) < len(m.Parts) {
+			return nil, fmt.Errorf("%d of its %d parts are results of tools: they need a message of their own", len(results), len(m.Parts))
+		}
+		return results, nil
+	}
+	t.Content, t.Reasoning = text.String(), reasoning.String()
+	return []chat.Turn{t}, nil
+}
+
+// input is what the template is rendered with.
+func input(messages []Message, o *GenerateOptions) (in chat.Input, err error) {
+	in.AddGenerationPrompt = true
+	for i := range messages {
+		err := messages[i].check()
+		var turns []chat.Turn
+		if err == nil {
+			turns, err = messages[i].turns()
+		}
+		if err != nil {
+			return in, fmt.Errorf("message %d: %w", i, err)
+		}
+		for _, t := range turns {
+			d, err := t.Message()
+			if err != nil {
+				return in, fmt.Errorf("message %d: %w", i, err)
+			}
+			in.Messages = append(in.Messages, d)
+		}
+	}
+	for i, t := range o.Tools {
+		same := func(u Tool) bool { return u.Name == t.Name }
+		if t.Name == "" {
+			return in, fmt.Errorf("GenerateOptions.Tools[%d]: Name is empty", i)
+		}
+		if first := slices.IndexFunc(o.Tools, same); first < i {
+			return in, fmt.Errorf("GenerateOptions.Tools[%d]: Name is %q, as that of Tools[%d]", i, t.Name, first)
+		}
+		d, err := chat.Tool(t.Name, t.Description, t.Parameters)
+		if err != nil {
+			return in, err
+		}
+		in.Tools = append(in.Tools, d)
+	}
+	in.Args, err = chat.Args(o.TemplateArgs)
+	return in, err
+}
+
+// dropped is an error if a template that does not know of tools left some out: it says neither
+// their key nor, by whatever way, their names.
+func dropped(source string, segments []chat.Segment, messages []Message, tools []Tool) error {
+	var b strings.Builder
+	for _, s := range segments {
+		b.WriteString(s.Text)
+	}
+	lost := func(key, text string) bool {
+		return !strings.Contains(source, key) && !strings.Contains(b.String(), text)
+	}
+	for i, t := range tools {
+		if lost("tools", t.Name) {
+			return fmt.Errorf("GenerateOptions.Tools[%d]: the chat template takes no tools, and would leave %q out", i, t.Name)
+		}
+	}
+	for i, m := range messages {
+		for j, p := range m.Parts {
+			switch p := p.(type) {
+			case ToolCall:
+				if lost("tool_calls", p.Name) {
+					return fmt.Errorf("message %d: part %d: the chat template takes no tool calls, and would leave that of %q out", i, j, p.Name)
+				}
+			case ToolResult:
+				if lost("tool", strings.TrimSpace(p.Content)) {
+					return fmt.Errorf("message %d: part %d: the chat template takes no results of tools, and would leave one out", i, j)
+				}
+			}
+		}
+	}
+	return nil
+}
