@@ -54,7 +54,7 @@ var input = []Cause{
 		"Compare the ids with the tokenizer's and mend merges, pre-tokenizer or special tokens before looking at any number."},
 	{"input_bos", Input, "Embed", "The beginning-of-sequence token is missing, or there twice.", []int{1, 2, 3},
 		"missing: TransformerLens #1418, unsloth PR #10312; twice: llama-cpp-python #1501, vLLM PR #16976, InfiniLM #388; the flag lost in conversion: llama.cpp #3966 #6947",
-		"Put exactly one BOS token in front: not where the template already writes it, and always where add_bos_token says so."},
+		"Write BOS once: leave it out if the template writes it, and add it wherever add_bos_token is set."},
 	{"input_template", Input, "Embed", "A chat template was applied to raw text, left out of a chat, or another one was used.", []int{5},
 		"one side of a comparison had the template applied to a raw prompt (DOPPLER 2025-12-18)",
 		"Render chats with the model's own template, and raw text with none."},
@@ -97,9 +97,9 @@ var numeric = []Cause{
 }
 
 var instrument = []Cause{
-	{"probe_dtype", Instrument, "", "The dump's bytes are of another element type than it says.", []int{53},
+	{"probe_dtype", Instrument, "", "The dump names another element type than its bytes have.", []int{53},
 		"a buffer of float16 was read as float32 (DOPPLER 2026-01-19)",
-		"Write the element type that the buffer has, and read the dump by it."},
+		"Write the buffer's own element type into the dump."},
 	{"probe_prefix", Instrument, "", "Only the first values of a vector were read; the rest is zero or padding.", []int{54},
 		"hidden states looked too small for days through a probe of 64 of 1152 values (DOPPLER 2025-12-18); pool padding (Doppler 2025-12-17, 2025-12-30)",
 		"Read as many values as the tensor's shape says."},
@@ -109,9 +109,9 @@ var instrument = []Cause{
 	{"probe_duplicate", Instrument, "", "Several taps show one tap's values.", []int{55},
 		"a captured graph dumped one buffer for all layers (imp PR #1275); a silent fall-back to the final state (Ember's CHANGELOG)",
 		"Take each layer's own buffer, and check that no two dumps are equal."},
-	{"probe_rows", Instrument, "", "The dump's rows are displaced, reversed or not those it says.", nil,
+	{"probe_rows", Instrument, "", "The dump's rows are shifted, reversed, or labelled with wrong positions.", nil,
 		"the last layer's rows are pruned to the outputs in llama.cpp, so that row 0 is not position 0",
-		"Write for each row the position that it belongs to, and record all positions."},
+		"Write each row's own position, and record all positions."},
 	{"unknown", Structural, "", "An operation computes something that no cause here explains.", nil, "",
-		"Look at this operation alone, on the inputs of the dump: its output there is not the model's."},
+		"Run this operation alone on the dump's inputs: its output differs from the model's."},
 }

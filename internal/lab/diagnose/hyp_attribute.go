@@ -17,11 +17,11 @@ func seenHypotheses(n *graph.Node, a graph.AttentionAttr) []*hypothesis {
 		all = append(all, edit("attention_cap", n, fmt.Sprintf("does not cap the scores at %.6g", a.Cap), detail{"cap": "none", "right": a.Cap}, func(s *sim.Spec) { s.Cap = 0 }))
 	}
 	if a.Bidirectional {
-		all = append(all, edit("mask", n, "hides later positions, which are to be seen", detail{"mask": "causal"}, func(s *sim.Spec) { s.Ahead = 0 }))
+		all = append(all, edit("mask", n, "hides later positions, which the model sees", detail{"mask": "causal"}, func(s *sim.Spec) { s.Ahead = 0 }))
 	}
 	if a.KV.Chunked {
 		all = append(all, edit("chunk_missing", n, "sees all earlier positions, without chunks", detail{"chunk": "none", "right": float64(a.KV.Window)}, func(s *sim.Spec) { s.Chunk = 0 }),
-			edit("chunk_missing", n, fmt.Sprintf("sees the last %d positions, not its own run of so many", a.KV.Window), detail{"chunk": "window", "right": float64(a.KV.Window)},
+			edit("chunk_missing", n, fmt.Sprintf("sees the last %d positions, not its own chunk of that length", a.KV.Window), detail{"chunk": "window", "right": float64(a.KV.Window)},
 				func(s *sim.Spec) { s.Chunk, s.Window = 0, a.KV.Window }))
 	}
 	return all
@@ -52,9 +52,9 @@ func formHypotheses(n *graph.Node, a graph.ExpertsAttr) []*hypothesis {
 	}
 	switch a.Form {
 	case graph.Interleaved:
-		all = append(all, edit("gate_up_layout", n, "takes gate and up from the halves of a weight whose rows they share by turns", detail{"layout": "halves"}, func(s *sim.Spec) { s.Experts.Form = graph.Fused }))
+		all = append(all, edit("gate_up_layout", n, "reads gate and up as halves of a weight that interleaves their rows", detail{"layout": "halves"}, func(s *sim.Spec) { s.Experts.Form = graph.Fused }))
 	case graph.Fused:
-		all = append(all, edit("gate_up_layout", n, "takes gate and up from a weight's rows by turns, and not from its halves", detail{"layout": "interleaved"}, func(s *sim.Spec) { s.Experts.Form = graph.Interleaved }))
+		all = append(all, edit("gate_up_layout", n, "reads gate and up from alternate rows instead of halves", detail{"layout": "interleaved"}, func(s *sim.Spec) { s.Experts.Form = graph.Interleaved }))
 	}
 	side := "what an expert gives"
 	if !a.OnInput {
@@ -77,7 +77,7 @@ func ruleHypotheses(n *graph.Node, a graph.RouteAttr) []*hypothesis {
 	if a.Groups > 1 {
 		other("router_groups", "chooses among all experts, without groups", detail{"groups": 1.0, "right": float64(a.Groups)}, func(b *graph.RouteAttr) { b.Groups, b.Kept, b.Best = 0, 0, 0 })
 		if a.Best > 1 {
-			other("router_groups", "takes a group for as good as its best expert", detail{"best": 1.0, "right": float64(a.Best)}, func(b *graph.RouteAttr) { b.Best = 0 })
+			other("router_groups", "ranks a group by its best expert alone", detail{"best": 1.0, "right": float64(a.Best)}, func(b *graph.RouteAttr) { b.Best = 0 })
 		}
 	}
 	if a.Biased {

@@ -27,8 +27,8 @@ func (r *proposer) addHypotheses(n *graph.Node) []*hypothesis {
 		missing = "ple_missing"
 	}
 	all := []*hypothesis{
-		edit("residual_missing", n, "gives on what is added, without the residual stream", detail{"lost": "stream"}, passes(1)),
-		edit(missing, n, "gives on the residual stream, without what is added", detail{"lost": "branch"}, passes(0)),
+		edit("residual_missing", n, "passes on the layer's output without the residual stream", detail{"lost": "stream"}, passes(1)),
+		edit(missing, n, "passes on the residual stream without the layer's output", detail{"lost": "branch"}, passes(0)),
 	}
 	if branch.Op == graph.RMSNorm {
 		all = append(all, edit(r.missingNorm(branch), branch, "adds what was not normed", detail{}, reads(0, branch)))

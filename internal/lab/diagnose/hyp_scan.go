@@ -71,7 +71,7 @@ func (r *proposer) scanHypotheses(n *graph.Node) []*hypothesis {
 			}
 		})))
 	if n.Op == graph.SSMScan {
-		all = append(all, edit("scan_skip", n, "adds nothing that goes past the scan", detail{}, alters(2, zeros)))
+		all = append(all, edit("scan_skip", n, "leaves out the skip connection (D·x)", detail{}, alters(2, zeros)))
 	}
 	return all
 }

@@ -199,7 +199,7 @@ func (r probing) discard(taps, set []*equation, c *equation) error {
 func (r probing) brokenProbe(eq, c *equation) Finding {
 	w := worst(eq.errors)
 	f := Finding{Cause: "unknown", Op: opName(eq.target), Layers: layersOf(eq.target), Tap: eq.tap, From: r.names(eq.sources), Nodes: []string{eq.target.Name},
-		Detail: map[string]any{}, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: "does nothing wrong: the tap shows something else than what the engine goes on with"}
+		Detail: map[string]any{}, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: "does nothing wrong: the tap shows another value than the one that the engine goes on with"}
 	if p := r.fingerprint(eq); p != nil {
 		f.Cause, f.Detail, f.Computed = p.cause, p.detail, p.computed
 	}

@@ -40,7 +40,7 @@ func (r *conclusion) coverage() {
 	c.Equations = len(r.eqs)
 	c.Nodes = float64(r.covered) / float64(len(r.g.Nodes)-len(r.g.KVs()))
 	if r.blackBox {
-		blind("no prompt has taps: only the logits were judged, and where a fault lies cannot be seen")
+		blind("no prompt has taps: only the logits were judged, so a fault cannot be placed")
 	}
 	for _, n := range r.g.Nodes {
 		if a, ok := n.Attr.(graph.AttentionAttr); ok && a.KV.Window > 0 && c.Positions <= a.KV.Window {
