@@ -35,7 +35,7 @@ type CheckReport struct {
 // Finding is one fault in a model's files, with all places where it occurs.
 // docs/checking.md lists all IDs.
 type Finding struct {
-	ID       string   `json:"id"` // stays what it is from version to version
+	ID       string   `json:"id"` // the same from version to version
 	Severity Severity `json:"severity"`
 	Area     string   `json:"area"`  // configuration, tensors, values, text or source
 	What     string   `json:"what"`  // a sentence with the numbers

@@ -181,7 +181,7 @@ func load(ctx context.Context, o Options, open func(model.Options) (*model.Model
 	return &Model{opened: opened}, nil
 }
 
-// numerics are what o asks for; an error names the field that asks for what is not possible.
+// numerics are what o asks for; an error names the field that asks for the impossible.
 func (o *Options) numerics() (n numerics.Numerics, err error) {
 	for _, x := range []struct {
 		field string
@@ -251,7 +251,7 @@ type Info struct {
 	Context      int // tokens that a sequence may have
 	MaxContext   int // tokens that the model was made for; 0 if unknown
 	Template     string
-	Notes        []string // what was assumed, set aside or not read in loading
+	Notes        []string // assumptions, tensors set aside, keys not read
 }
 
 // Info describes the model.

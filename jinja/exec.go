@@ -408,7 +408,7 @@ func (m *machine) assign(t *target, v Value, e *env) error {
 	return nil
 }
 
-// value reads back what was assigned.
+// value reads an assigned variable back.
 func (t *target) value(e *env) Value {
 	if t.items == nil {
 		return *e.at(t.ref)

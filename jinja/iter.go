@@ -9,7 +9,7 @@ type iterator func() (Value, bool, error)
 type generator struct {
 	next  iterator
 	class string
-	holds []Value // what it is made of
+	holds []Value // the values that it runs over
 	bytes int     // made by next so far, which may still hold them
 	seen  epoch
 }

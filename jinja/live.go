@@ -5,7 +5,7 @@ import "strings"
 // What a rendering holds is counted as a garbage collector would: the values that
 // variables, loops and texts under way lead to. To them comes all that statements
 // under way have made so far, since the interpreter may hold it. It is counted
-// anew whenever what was made since the last count could be too much.
+// anew whenever the values made since the last count could be too many.
 
 // An epoch is a count. Values know the last one that saw them, so that each is
 // counted once.
@@ -46,7 +46,7 @@ func (l *live) begin() statement {
 
 // end leaves a statement. What it made is held by variables now, or by nothing. In
 // a macro, what went into a namespace stays counted until the statement that
-// called it ends: that one may still hold what was there before.
+// called it ends: that one may still hold older values.
 func (l *live) end(s statement, inMacro bool) {
 	l.temporary = s.temporary
 	if inMacro {

@@ -18,7 +18,7 @@ func (m *machine) str(v Value) (str, error) {
 	return m.repr(v)
 }
 
-// softStr is str(v), but Markup stays what it is.
+// softStr is str(v), but Markup stays Markup.
 func (m *machine) softStr(v Value) (str, error) {
 	if s, ok := v.(str); ok {
 		return s, nil

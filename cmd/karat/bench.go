@@ -213,7 +213,7 @@ func (f *benchFlags) run(c *cobra.Command) error {
 	case f.json:
 		write = r.WriteJSON
 	}
-	if err := write(c.OutOrStdout()); err != nil { // what was measured before an error, too
+	if err := write(c.OutOrStdout()); err != nil { // results before an error, too
 		return err
 	}
 	if interrupted {

@@ -97,7 +97,7 @@ func (f *convertFlags) run(c *cobra.Command, src string) error {
 	return err
 }
 
-// writeConversion writes what was made as JSON.
+// writeConversion writes the result as JSON.
 func writeConversion(w io.Writer, src, out string, r *karat.Conversion, seconds float64) error {
 	files := make([]string, len(r.Files))
 	for i, path := range r.Files {

@@ -148,7 +148,7 @@ func (k *keys) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// take looks at more of what was sent.
+// take handles the next bytes of the terminal.
 func (k *keys) take(b []byte) {
 	k.rest = append(k.rest, b...)
 	for len(k.rest) > 0 {
@@ -184,7 +184,7 @@ func (k *keys) take(b []byte) {
 	}
 }
 
-// insert hands over what was pasted, or its name.
+// insert hands over a pasted text, or its name.
 func (k *keys) insert(text string) {
 	const short = 200
 	if strings.ContainsFunc(text, unicode.IsControl) || len(text) > short { // characters that would be taken for keys

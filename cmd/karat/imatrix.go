@@ -111,7 +111,7 @@ func (f *imatrixFlags) run(c *cobra.Command, path string) error {
 	return f.collect(ctx, c, m, o, w, all)
 }
 
-// before adds up what was collected before, for a model's graph.
+// before adds up the matrices of earlier runs, for a model's graph.
 func (f *imatrixFlags) before(g *graph.Graph) (*imatrix.Matrix, error) {
 	all := &imatrix.Matrix{Entries: map[string]*imatrix.Entry{}}
 	for _, in := range f.in {

@@ -135,7 +135,7 @@ func (j *injection) taps(g *graph.Graph, prompts []*lab.Prompt, add func(*lab.Pr
 	return nil
 }
 
-// writeKey writes what was injected, if that was asked for.
+// writeKey writes the answer key, if --key names a file.
 func (j *injection) writeKey() error {
 	if j.key == "" {
 		return nil

@@ -241,7 +241,7 @@ func besides(f *gguf.File, m *imatrix.Matrix, path string) (n int64, err error) 
 	return n, nil
 }
 
-// summary says what was found.
+// summary describes the result.
 func (f *targetFlags) summary(p *autoquant.Plan) string {
 	var list []string
 	count := map[string]int{}

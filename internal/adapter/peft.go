@@ -127,7 +127,7 @@ func (p *pattern) matches(module string) bool {
 	return module == p.name || !p.whole && strings.HasSuffix(module, "."+p.name)
 }
 
-// read are the keys that config has; idle those that no forward pass depends on:
+// read are the keys that config has; idle are keys that no forward pass depends on:
 // fan_in_fan_out tells how the base's weight lies, and A and B are the same either way.
 var (
 	read = keys("peft_type r lora_alpha use_rslora bias init_lora_weights target_modules rank_pattern alpha_pattern")
@@ -144,7 +144,7 @@ func keys(text string) map[string]bool {
 	return set
 }
 
-// parseConfig reads an adapter_config.json. What is switched on in it and is not known is an error.
+// parseConfig reads an adapter_config.json. An unknown setting that is switched on is an error.
 func parseConfig(text []byte) (*config, error) {
 	c := &config{Rank: 8, Alpha: 8, Bias: "none", Init: true} // PEFT's defaults
 	var all map[string]any

@@ -15,7 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Plan is what was measured, and what was chosen.
+// Plan holds the measurements and the choice.
 type Plan struct {
 	Model       string     `json:"model"`
 	Imatrix     string     `json:"imatrix,omitempty"`

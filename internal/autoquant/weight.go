@@ -71,7 +71,7 @@ func (x *weight) each(d tensor.DType, stride int, keep []byte) (sum float64, err
 	return sum * float64(stride), nil
 }
 
-// row is row i of all matrices, what is left of it in elements of d, and these.
+// row is row i of all matrices: its rest in elements of d, and these.
 func (x *weight) row(d tensor.DType, i int, row, back []float32, b []byte) error {
 	_, rows, k := x.matrices()
 	if err := quant.Dequantize(x.whole.DType, row, x.whole.Row(i)); err != nil {

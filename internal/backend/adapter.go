@@ -47,7 +47,7 @@ type Part struct {
 // share the pointer; nil is none. It is not to be changed.
 type Blend struct {
 	Parts []Part
-	ID    string // of what is computed: two of the same ID give the same bits
+	ID    string // of the computation: two of the same ID give the same bits
 }
 
 // NewBlend is the adapters that are added by a factor other than 0; nil if there are none.

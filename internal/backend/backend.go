@@ -93,7 +93,7 @@ type Remote interface {
 type Metered interface {
 	// Meter is what the steps since the last call took.
 	Meter() Meter
-	// Bandwidth is what is read at most.
+	// Bandwidth is the highest rate of reading.
 	Bandwidth() (bytesPerSecond float64, err error)
 }
 

@@ -62,7 +62,7 @@ type Result struct {
 	Profile   *backend.Profile `json:"profile,omitempty"`
 }
 
-// name is that of what was tested.
+// name is the test's name.
 func (t *Result) name() string {
 	return fmt.Sprintf("%s, threads %d, parallel %d", t.Test, t.Threads, t.Parallel)
 }
@@ -103,7 +103,7 @@ type Report struct {
 }
 
 // Run loads the model with open, once for each number of threads, and measures
-// it. An error, such as ctx's, comes with what was measured before it.
+// it. An error, such as ctx's, comes with the results before it.
 func Run(ctx context.Context, open func() (*checkpoint.Checkpoint, error), o Options) (r *Report, err error) {
 	r = &Report{Loads: []Load{}, Results: []Result{}}
 	for _, threads := range o.Threads {

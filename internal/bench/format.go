@@ -107,7 +107,7 @@ func span(x []float64) string {
 	return fmt.Sprintf("%.1f (%.1f..%.1f)", median, slices.Min(x), slices.Max(x))
 }
 
-// table is the lines of the results, with columns for what was measured.
+// table is the lines of the results, with columns for the measurements.
 func (r *Report) table() []string {
 	line := func(cells []string) string { return "| " + strings.Join(cells, " | ") + " |" }
 	heads := []string{"model", "size", "params", "backend", "threads", "parallel", "test", "t/s", "GB/s"}

@@ -25,7 +25,7 @@ type Limit struct {
 // that a cache which holds a part of the weights holds as large a part of it.
 type limits struct {
 	memory *mmap.Anon
-	next   int // byte from which to read: what was read long ago is in no cache
+	next   int // byte from which to read: bytes read long ago are in no cache
 }
 
 const (

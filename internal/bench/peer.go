@@ -24,7 +24,7 @@ type Peer struct {
 	limit time.Duration // of a process, which hangs if it takes longer; 0 is none
 }
 
-// expect tells p how long Karat took for what it is to do.
+// expect tells p how long Karat took for the same work.
 func (p *Peer) expect(took time.Duration) { p.limit = 2*time.Minute + 50*took }
 
 // Ratio says how much faster Karat is, run by run.

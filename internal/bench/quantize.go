@@ -41,7 +41,7 @@ type QuantizeOptions struct {
 }
 
 // Quantize measures each type with each number of threads, in turns with the peer. An
-// error, such as ctx's, comes with what was measured before it.
+// error, such as ctx's, comes with the results before it.
 func Quantize(ctx context.Context, o QuantizeOptions) (all []Quantizing, err error) {
 	info, err := os.Stat(o.File)
 	if err != nil {
@@ -176,7 +176,7 @@ func sameBytes(a, b string) (bool, error) {
 	}
 }
 
-// WriteQuantizing writes what was measured as a Markdown table, or as JSON.
+// WriteQuantizing writes the results as a Markdown table, or as JSON.
 func WriteQuantizing(w io.Writer, all []Quantizing, asJSON bool) error {
 	if asJSON {
 		e := json.NewEncoder(w)

@@ -10,7 +10,7 @@ import (
 )
 
 // Memory is what the process has of the machine's, as Linux tells it; all is 0 elsewhere.
-// What was there for other ends, as for Limits, is left out.
+// Memory allocated for other ends, as for Limits, is left out.
 type Memory struct {
 	Resident int64 `json:"resident_bytes,omitempty"` // after the tests: the sum of the parts below
 	Peak     int64 `json:"resident_peak_bytes,omitempty"`

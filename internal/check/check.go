@@ -1,4 +1,4 @@
-// Package check tells what is wrong with a model's files before any forward
+// Package check finds the faults of a model's files before any forward
 // pass: settings that nothing reads, tensors that are missing or hold other data,
 // damaged values, a tokenizer or a chat template that does not fit. Given the
 // folder that a file was made from, it compares both, tensor by tensor.

@@ -25,7 +25,7 @@ type prober struct {
 	tools    bool // are given where a conversation needs none, since the template wants them
 	args     bool // so are variables
 	now      time.Time
-	size     int // of what was written and not yet paid for
+	size     int // of the text written and not yet paid for
 	clock    int // how often a template asked for the time
 	watching bool
 	heard    []string // that messages were compared with, in order

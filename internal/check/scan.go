@@ -105,7 +105,7 @@ type scales struct {
 	largestAt int // block
 }
 
-// cache keeps scans by what was scanned: the tests' files share most tensors.
+// cache keeps scans by their bytes: the tests' files share most tensors.
 type cache struct {
 	mu    sync.Mutex
 	stats map[cacheKey]stats

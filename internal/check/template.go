@@ -28,7 +28,7 @@ type inspection struct {
 // judgeTemplate tells what a template does beside writing the conversation down:
 // characters that nobody sees, text that depends on the messages, on how long the
 // talk is or on the day, messages that are changed, and text of its own. Templates
-// of publishers are known, and only run. needs is what it is given beside messages.
+// of publishers are known, and only run. needs is its input beside messages.
 // The error is of one that cannot be run.
 func judgeTemplate(ctx context.Context, source, bos, eos string, k *known) (faults []templateFault, needs string, err error) {
 	p, err := newProber(ctx, source, bos, eos)

@@ -34,7 +34,7 @@ type Checkpoint struct {
 	Path     string
 	Format   Format
 	Arch     string   // its family: general.architecture
-	Notes    []string // what was assumed or set aside in reading the files
+	Notes    []string // assumptions, tensors set aside
 	Metadata []Entry  // as the files have it, for people to read
 
 	family     *family.Family

@@ -458,7 +458,7 @@ func factors(p settings, t tensor.Tensor, pairs int) error {
 }
 
 // noteUnread lists the keys of the architecture that nothing asked for, and
-// notes those that are likely to matter.
+// notes the ones that are likely to matter.
 func (r *ggufReader) noteUnread() {
 	for _, key := range r.metadata.Keys() {
 		if !strings.HasPrefix(key, r.Arch+".") || r.used[key] {

@@ -11,7 +11,7 @@ import (
 	"github.com/karat-run/karat/internal/gguf"
 )
 
-// meta reads one family's metadata and remembers what was asked for.
+// meta reads one family's metadata and remembers which keys were read.
 type meta struct {
 	metadata gguf.Metadata
 	of       *family.Family

@@ -18,12 +18,12 @@ import (
 // norms of others, transpose matrices, and make one tensor of many. The zero value is nothing.
 type Habit struct {
 	Heads  int     // how many heads the permuted rows belong to; 0 where none are
-	Plus   float32 // what is added to every value
+	Plus   float32 // added to every value
 	Turned bool    // matrices are transposed
 	Joined string  // the module that lists the parts of a tensor
 }
 
-// Habit is what is done to the tensor that GGUF names so, without .weight.
+// Habit is the converter's change to the tensor of this name in GGUF, without .weight.
 func (c *Checkpoint) Habit(gguf string) Habit {
 	for _, h := range c.family.Habits {
 		if ends(gguf, h.Ends) {
@@ -88,7 +88,7 @@ func (c *Checkpoint) part(name string) (hf string, i int, ok bool) {
 	return "", 0, false
 }
 
-// join makes one tensor of those that a Hugging Face folder has apart. Nothing is copied.
+// join makes one tensor of several of a Hugging Face folder. Nothing is copied.
 func (c *Checkpoint) join() error {
 	parts := map[string]map[int]tensor.Tensor{}
 	var names []string
@@ -173,7 +173,7 @@ func minus(t tensor.Tensor, plus float32) tensor.Tensor {
 	return t
 }
 
-// unpermute copies what is multiplied as it lies.
+// unpermute copies a matrix with its rows in the order of the graph.
 func unpermute(t tensor.Tensor, h Habit) tensor.Tensor {
 	rows := t.Shape[0]
 	size := len(t.Data) / rows

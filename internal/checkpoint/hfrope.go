@@ -106,7 +106,7 @@ func (r *hfReader) nestedRope(out settings, params map[string]any) {
 	}
 }
 
-// ropeKind copies what is not null, and remembers where it was.
+// ropeKind copies settings that are not null, and remembers their places.
 func (r *hfReader) ropeKind(kind, from string, params map[string]any) settings {
 	p := settings{}
 	for k, v := range params {
@@ -137,7 +137,7 @@ func (r *hfReader) ropeOf(out settings, kind string) settings {
 	return p
 }
 
-// ropeFill sets what is absent from the file's key own.
+// ropeFill sets absent settings from the file's key own.
 func (r *hfReader) ropeFill(p settings, kind, key, own string, v any) {
 	if p[key] == nil && v != nil {
 		p[key], r.spelling["rope_parameters."+kind+"."+key] = v, own

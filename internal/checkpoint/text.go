@@ -66,7 +66,7 @@ func (c *Checkpoint) validateEnd() error {
 }
 
 // EndOfTurn lists the ids that end a turn: the publisher's, or, for a GGUF file,
-// which holds few of them, those that the tokenizer knows by their names.
+// which holds few of them: the ones that the tokenizer knows by their names.
 func (c *Checkpoint) EndOfTurn(t *tokenizer.Tokenizer) []int {
 	ids := slices.Clone([]int(c.text.generation.End))
 	if len(ids) == 0 {

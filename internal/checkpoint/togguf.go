@@ -70,7 +70,7 @@ type ggufWriter struct {
 // its conversion folder), and the divisors of the tensor rope_freqs, nil where the
 // model needs none. Besides, it writes keys that the converter lacks and that are
 // read here: of windows, and those of which the family says so. A setting that has no key is an error, unless
-// it is among those that are set aside.
+// it is set aside.
 func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, ropeFreqs []float32, err error) {
 	w := &ggufWriter{Checkpoint: c}
 	w.refuse(aside)

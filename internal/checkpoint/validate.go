@@ -67,7 +67,7 @@ var layerLimits = []family.Limit{
 	{Key: "intermediate_size", Min: 1, Max: maxDimension, Rule: family.Whole},
 }
 
-// violates returns what is wrong with v, or "".
+// violates describes the fault of v, or returns "".
 func violates(l family.Limit, v any) string {
 	n, ok := v.(float64)
 	switch {
@@ -93,7 +93,7 @@ func int64Or(v float64) any {
 	return v
 }
 
-// KeyError is what is wrong with a setting.
+// KeyError is a fault of a setting.
 type KeyError struct {
 	Key  string // canonical where that is known, else as the file has it
 	what string

@@ -44,7 +44,7 @@ type Options struct {
 	Progress func(done, total int64)
 }
 
-// Result tells what was made.
+// Result describes the files that were made.
 type Result struct {
 	Format       string
 	Architecture string
@@ -67,7 +67,7 @@ type converter struct {
 	threads     int // 0 is one for each processor
 }
 
-// Check reports what is wrong with o and dst without opening the model.
+// Check reports faults of o and dst without opening the model.
 func Check(dst string, o Options) error {
 	if _, err := parseType(o.Type, dst); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 // chunkBytes is about what a worker makes at a time.
 const chunkBytes = 512 << 10
 
-// A job is a tensor to write, and what it is made of.
+// A job is a tensor to write, and its sources.
 type job struct {
 	out  tensor.Tensor   // without Data
 	in   tensor.Tensor   // of the source; its shape is out's, and it may have a Source

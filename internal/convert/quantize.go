@@ -30,7 +30,7 @@ type QuantizeOptions struct {
 // ErrRequantize is that of weights that are quantized already.
 var ErrRequantize = errors.New("quantizing again must be allowed")
 
-// CheckQuantize reports what is wrong with o and dst without opening the model.
+// CheckQuantize reports faults of o and dst without opening the model.
 func CheckQuantize(dst string, o QuantizeOptions) error {
 	if _, ok := quantmix.Find(o.Type); !ok {
 		return fmt.Errorf("convert: type %q, want %s", o.Type, strings.Join(quantmix.Names(), ", "))

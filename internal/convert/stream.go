@@ -100,7 +100,7 @@ func cut(ctx context.Context, jobs []job, todo, order chan<- *piece) {
 	}
 }
 
-// report counts what was written, and lets go of the source's memory.
+// report counts written bytes, and lets go of the source's memory.
 func (c *converter) report(p *piece, n int) {
 	j := p.job
 	size := j.in.DType.RowBytes(j.unit())

@@ -19,7 +19,7 @@ type ahead struct {
 	pace time.Duration // of a step of a row each; 0 is not known yet
 }
 
-// choice is what is wanted instead of logits.
+// choice is the output wanted instead of logits.
 type choice struct {
 	top   int         // how many of the likeliest tokens; 0 wants logits
 	steps int         // how many tokens may be chosen at once, if each is the likeliest

@@ -101,7 +101,7 @@ type Engine struct {
 
 	mu       sync.Mutex  // guards what follows, and what Sequence says
 	queue    []*work     // in no order
-	live     []*Sequence // those that have pages, or run
+	live     []*Sequence // with pages, or running
 	accounts map[string]*account
 	arrivals int
 	steps    int           // begun so far
@@ -202,7 +202,7 @@ func weightBytes(g *graph.Graph) (n int64) {
 }
 
 // Close ends the engine's goroutine and frees the cache. A step under way ends first;
-// requests that it does not complete, and those that are queued, fail with ErrClosed.
+// requests that it does not complete, and queued ones, fail with ErrClosed.
 // Inside a tap Close does nothing but return ErrInTap.
 func (e *Engine) Close() error {
 	if e.InTap() {
@@ -394,7 +394,7 @@ func (s *Sequence) open() error {
 	return nil
 }
 
-// work is the tokens that a sequence is to be given, and what is to come of them.
+// work is the tokens that a sequence is given next, and the outputs wanted of them.
 type work struct {
 	ctx    context.Context
 	ended  <-chan struct{} // told when ctx has

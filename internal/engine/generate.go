@@ -204,7 +204,7 @@ func (s *stopper) add(text string) (string, bool) {
 	return text[:len(text)-n], false
 }
 
-// end returns what was held back, followed by the decoder's rest, up to a stop
+// end returns the text held back, followed by the decoder's rest, up to a stop
 // string, and whether there was one.
 func (s *stopper) end(rest string) (string, bool) {
 	text, stopped := s.add(rest)

@@ -67,7 +67,7 @@ func (s *Sequence) adopt(tokens []int32) int {
 	return n
 }
 
-// resume takes what is still there of a sequence whose pages were given back.
+// resume takes the remaining pages of a sequence that was preempted.
 func (s *Sequence) resume() {
 	if s.pages.Len() < len(s.tokens) {
 		s.pages.Adopt(s.tokens, s.root())

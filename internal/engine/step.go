@@ -22,7 +22,7 @@ type outcome struct {
 	gone     bool // the goroutine was ended
 }
 
-// thrown is what a tap did to its goroutine, and what is done to its caller's.
+// thrown is a tap's panic or exit, which its caller's goroutine repeats.
 type thrown struct{ value any } // nil is runtime.Goexit
 
 // again panics, or ends the goroutine, unless t is nil.
@@ -126,7 +126,7 @@ func (e *Engine) compute(ctx context.Context, batch []*work, s *backend.Step) er
 	return nil
 }
 
-// finish ends what is complete, or failed. What a tap did falls on the caller of the first.
+// finish ends requests that are complete, or failed. A tap's panic falls on the caller of the first.
 func (e *Engine) finish(batch []*work, o outcome, took time.Duration) {
 	switch tap := e.see.runs; {
 	case o.gone || tap && o.panicked != nil:
@@ -146,7 +146,7 @@ func (e *Engine) finish(batch []*work, o outcome, took time.Duration) {
 // settle ends w's part in a step: with its error, or its tokens are the sequence's. A step
 // that failed leaves the sequence as it was: it wrote at new positions only, and a
 // ring has room for them beside the window before them. States go back to a page end
-// before it (kv.Sequence.Truncate), and what is behind that is computed again.
+// before it (kv.Sequence.Truncate), and later positions are computed again.
 func (e *Engine) settle(w *work, err error) {
 	s, end := w.seq, w.at
 	if err == nil {

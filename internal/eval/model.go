@@ -19,7 +19,7 @@ type Model struct {
 	Checkpoint *checkpoint.Checkpoint
 	Graph      *graph.Graph
 	Tokenizer  *tokenizer.Tokenizer
-	Notes      []string // what was assumed or not read in loading
+	Notes      []string // assumptions in loading, keys not read
 }
 
 // Open takes over c.

@@ -108,7 +108,7 @@ func (s *sums) rest() float64 {
 // swapped has y as x.
 func (s *sums) swapped() *sums { return &sums{s.n, s.y, s.x, s.yy, s.xx, s.xy} }
 
-// Update computes the estimates from what was scored so far.
+// Update computes the estimates from the positions scored so far.
 func (r *Result) Update() {
 	r.Tokens = len(r.scores)
 	var nll, squares, same sums

@@ -61,7 +61,7 @@ type Synth struct {
 }
 
 // Shape is the sizes of a model. Some differ between layers that see all and
-// those that see a window.
+// the layers with a window.
 type Shape struct {
 	Name                           string
 	Hidden, Layers, Heads, KVHeads int

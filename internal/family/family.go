@@ -140,7 +140,7 @@ type Limit struct {
 type Habit struct {
 	Ends   []string // of GGUF's names, without .weight
 	Heads  string   // the setting that counts the heads whose rows are permuted for interleaved rotation
-	Plus   float32  // what is added to every value
+	Plus   float32  // added to every value
 	Turned bool     // matrices are transposed: config.json's format has them as [in, out]
 	Joined string   // the module that lists the parts which GGUF holds as one: mlp.experts, of mlp.experts.3.up_proj
 }

@@ -10,15 +10,15 @@ import (
 // does not have.
 var ErrNoKey = errors.New("no such key")
 
-// Error says what is wrong with a file, and where.
+// Error describes a fault in a file, and its place.
 type Error struct {
 	Path     string // "" for a file that Parse was given
-	Name     string // what was read: header, key "K", tensor "T"
+	Name     string // the part that was read: header, key "K", tensor "T"
 	Offset   int64  // of the offending bytes in the file
 	What     string
 	Declared string // what the file says, "" where it says nothing
 	Allowed  string // what it may say, "" where What tells
-	Cause    error  // what What is from, nil for most
+	Cause    error  // the error behind What, nil for most
 }
 
 // Unwrap is the cause.

@@ -47,7 +47,7 @@ type place struct {
 // Open maps the file at path. If it is one part of a split model, named
 // NAME-00001-of-0000N.gguf, all N parts are opened, from the same folder, as one commit
 // left them (atomicfile.Open).
-// What is read from a File after its file shrank must be read under mmap.Guard;
+// Bytes of a File whose file shrank meanwhile must be read under mmap.Guard;
 // Metadata does so itself.
 func Open(path string) (*File, error) {
 	prefix, no, count, split := splitName(path)

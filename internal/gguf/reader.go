@@ -163,7 +163,7 @@ func (r *reader) label(what string, limit int) string {
 	return s
 }
 
-// badLabel says what is wrong with a key or a tensor's name; "" means nothing.
+// badLabel describes the fault of a key or a tensor's name; "" means none.
 // A control character (or a NUL, where ggml's name ends) would hide the truth.
 func badLabel(s string) string {
 	if s == "" {

@@ -217,7 +217,7 @@ type Prompt struct {
 		Text string    `json:"text"` // raw text, or
 		Chat []Message `json:"chat"` // messages for the model's template
 	} `json:"prompt"`
-	Text          string  `json:"text"` // what was tokenized: the raw text or the rendered template
+	Text          string  `json:"text"` // the tokenizer's input: the raw text or the rendered template
 	IDs           []int   `json:"ids"`
 	PositionsKept int     `json:"positions_kept"` // the last ones, whose logits are recorded
 	Next          string  `json:"next"`           // the most probable next token

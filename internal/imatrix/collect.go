@@ -104,7 +104,7 @@ func (m *Matrix) Fits(g *graph.Graph) error {
 	return nil
 }
 
-// Drain adds to m what was collected, and begins anew. A sum that is no finite number is an
+// Drain adds the collected sums to m, and begins anew. A sum that is no finite number is an
 // error.
 func (c *Collector) Drain(m *Matrix) error {
 	got := &Matrix{Entries: map[string]*Entry{}}

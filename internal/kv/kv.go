@@ -14,7 +14,7 @@
 // (Commit). Pages are counted by reference, and a page that somebody else holds is never
 // written: Grow replaces it, by a copy where it is to be continued.
 //
-// Sharing rests on two things: what is kept of position p follows from tokens 0 to p
+// Sharing rests on two things: the state of position p follows from tokens 0 to p
 // alone, which holds where attention is causal (else see Options.Private), and the same
 // tokens give the same bits, however they were cut into steps.
 package kv

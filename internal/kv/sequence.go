@@ -434,7 +434,7 @@ func (s *Sequence) intact(n int) bool {
 	return true
 }
 
-// shorten is Truncate of what is intact. Pages that are the sequence's own stay its own.
+// shorten is Truncate of an intact sequence. Pages that are the sequence's own stay its own.
 // The caller holds the pool's mu.
 func (s *Sequence) shorten(n int) {
 	p := s.pool

@@ -74,7 +74,7 @@ func (p *Pool) lose(n *node, c int) {
 	}
 }
 
-// evict gives up what was used least recently, of what no sequence uses: a node that is a
+// evict gives up the least recently used node that no sequence uses: one that is a
 // leaf; of one that others stand on, only what serves who would go on from there. It
 // reports false if there is no such thing. The caller holds mu.
 func (p *Pool) evict() bool {
@@ -152,7 +152,7 @@ func (p *Pool) first(c, n int) int {
 
 // thin gives up rings' pages and snapshots of a path that has just become longer, so that
 // few are left: close to each other near its end, and ever further apart before that. Who
-// parts from it computes at most two thirds again of what is behind, and a block. Where
+// parts from it computes at most two thirds of the positions behind it again, and a block. Where
 // sequences have parted all stays. The caller holds mu.
 //
 // Pages go by blocks of as many as the largest window needs. At n blocks, the end of the

@@ -173,7 +173,7 @@ func (r *Recorder) states(keep int) *tensor.Tensor {
 	return newF32(all, len(byPlace), keep, width)
 }
 
-// taps names what was seen as PyTorch does. A module that ends in a projection
+// taps names values as PyTorch does. A module that ends in a projection
 // has its output.
 func (r *Recorder) taps(rows int) map[string]*tensor.Tensor {
 	taps := map[string]*tensor.Tensor{}

@@ -22,7 +22,7 @@ type Writer struct {
 	Names string // whose names the taps have; "" is NamesHF
 
 	path    string
-	record  Record // what was added, without tensors
+	record  Record // the parts added so far, without tensors
 	waiting *atomicfile.File
 	size    int             // of waiting
 	tensors []tensor.Tensor // in the order of waiting, without data
@@ -70,7 +70,7 @@ func (w *Writer) add(p *Prompt) error {
 	case len(w.record.Prompts) == maxPrompts:
 		return fmt.Errorf("a record has at most %d prompts", maxPrompts)
 	}
-	// The check is the reader's, so that what was written can be read.
+	// The check is the reader's, so that every written file can be read.
 	var read Record
 	for _, t := range p.tensors() {
 		if err := read.add(&t); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/sysinfo"
 )
 
-// Adapters reads o's adapters for g, the graph of c, with notes on what is set aside. It ends with ctx, between two of them. One
+// Adapters reads o's adapters for g, the graph of c, with notes on tensors that are set aside. It ends with ctx, between two of them. One
 // that would not fit the memory is an error that wraps ErrMemory, but for o.NoFit.
 func Adapters(ctx context.Context, c *checkpoint.Checkpoint, g *graph.Graph, o Options) (parts []backend.Part, notes []string, err error) {
 	named := map[string]bool{}

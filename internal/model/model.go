@@ -54,7 +54,7 @@ type Adapter struct {
 type Model struct {
 	Checkpoint *checkpoint.Checkpoint
 	Graph      *graph.Graph
-	Notes      []string // what was assumed, set aside or not read
+	Notes      []string // assumptions, tensors set aside, keys not read
 	Tokenizer  *tokenizer.Tokenizer
 	Adapters   []backend.Part // by the factors of Options
 	Blend      *backend.Blend // of them: that of sequences that choose none

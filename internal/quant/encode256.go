@@ -54,7 +54,7 @@ func (e *encoder) fitScales(x []float32, n int, half float32) {
 	}
 }
 
-// keep takes over what was found for n groups from g on.
+// keep takes over the results for n groups from g on.
 func (e *encoder) keep(g, n int) {
 	copy(e.scale[g:g+n], e.fit.Scale[:])
 	copy(e.low[g:g+n], e.fit.Low[:])

@@ -99,7 +99,7 @@ func Parse(s string) (Class, error) {
 	return c, c.Check()
 }
 
-// String is what was said of c: activations=bf16,kv=f16.
+// String is c in words: activations=bf16,kv=f16.
 func (c Class) String() string {
 	var parts []string
 	for _, p := range []struct{ key, value string }{{"activations", string(c.Activations)}, {"kv", string(c.KV)}, {"gelu", string(c.GELU)}} {

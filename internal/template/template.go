@@ -23,7 +23,7 @@ type HTML string
 type Options struct {
 	Funcs map[string]any // by name; each gives a value, and may give an error
 
-	// Methods are those that templates call, by name. Each looks for a constant name:
+	// Methods are the methods that templates call, by name. Each looks for a constant name:
 	// v.MethodByName("Rows") keeps the methods of that name alone.
 	Methods map[string]func(v reflect.Value) reflect.Value
 
@@ -36,7 +36,7 @@ type Template struct {
 	trees map[string]*parse.Tree
 }
 
-// Parse reads templates, the text of each by its name, and those that they define.
+// Parse reads templates, the text of each by its name, and the templates that they define.
 func Parse(texts map[string]string, o Options) (*Template, error) {
 	t := &Template{o, map[string]*parse.Tree{}}
 	known := maps.Clone(o.Funcs)

@@ -109,7 +109,7 @@ func (a *activations) loops(p *pool) {
 	}
 }
 
-// ready makes what is missing of a chunk of rows [from, to).
+// ready computes the missing forms of a chunk of rows [from, to).
 func (a *activations) ready(c, from, to int) {
 	first, n := a.at(c*panel.Chunk, from)
 	last := first + (to-from)*n
@@ -187,7 +187,7 @@ type missing struct{ rounded, sums, inits, parts, joined bool }
 // alone is how many numbers are rounded by one thread sooner than threads begin.
 const alone = 4096
 
-// run makes what is missing, in one loop: of many rows each by itself, of a few chunk by
+// run computes the missing forms in one loop: of many rows each by itself, of a few chunk by
 // chunk.
 func (a *activations) run() error {
 	chunks := a.count()

@@ -37,7 +37,7 @@ type low struct {
 	rows  int
 }
 
-// sum is some rows of a product, and what is added to them.
+// sum is some rows of a product, and the adapter's addends.
 type sum struct {
 	node      int
 	row, rows int
@@ -52,7 +52,7 @@ const (
 	littleWork  = 1 << 17 // products of two numbers that one thread does sooner than threads begin
 )
 
-// adapt is products, the kernel of nodes that read x, with what is added to their values.
+// adapt is products, the kernel of nodes that read x, with the adapters' addends.
 func (e *executable) adapt(x []float32, nodes []*graph.Node, outs [][]float32, products func() error) func() error {
 	a := e.newAdapted(x, nodes, outs)
 	return func() error { return a.run(products) }
@@ -113,7 +113,7 @@ func (a *adapted) any() bool {
 	return len(a.sums) > 0
 }
 
-// run computes the products, which may overwrite what they read, with what is added to them.
+// run computes the products with their addends. A product may overwrite its input.
 func (a *adapted) run(products func() error) error {
 	if len(a.e.step.Adapters) == 0 || !a.any() {
 		return products()

@@ -13,7 +13,7 @@ import (
 // experts are a node's weights by expert, and its buffers.
 type experts struct {
 	graph.ExpertsAttr
-	first  [2][]*product // what is multiplied by an expert's rows: gate and up as one, each of them, or up alone
+	first  [2][]*product // products with an expert's rows: gate and up as one, each of them, or up alone
 	down   []*product
 	gated  []*gated    // first with the activation, or nil
 	biases [][]float32 // of first and down, by weight, [experts, its rows]; nil for none

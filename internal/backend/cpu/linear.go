@@ -45,7 +45,7 @@ type product struct {
 	spent  bool          // x may be written over
 	body   func(worker, from, to int) error
 
-	// What is being multiplied, [rows, k], and the result, [rows, n].
+	// The input, [rows, k], and the result, [rows, n].
 	x, out []float32
 	rows   int
 	n, gap int  // of the loop: its panels, and what lies between two places of a span
@@ -161,8 +161,8 @@ func apart(n int) int { return (n+simd.RowPlaces-1)/simd.RowPlaces | 1 }
 // rows [row, row+rows).
 type span struct{ from, to, places, gap, row, rows int }
 
-// span is the first of those that a piece of the loop stands for, no longer than n, and
-// where the next one begins. It may be empty: at the end of a block of rows.
+// span is the first span of a piece of the loop, no longer than n, and where the next
+// one begins. It may be empty: at the end of a block of rows.
 func (p *product) span(from, to, n int) (s span, next int) {
 	block := from / p.per
 	first := block * p.per

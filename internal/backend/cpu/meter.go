@@ -107,7 +107,7 @@ func (w *workerMeter) stop(k *kernelMeter) {
 	k.busy[w.index] += d
 }
 
-// profile is what was measured.
+// profile is the measurement.
 func (m *meter) profile() *backend.Profile {
 	p := &backend.Profile{Steps: m.steps, Time: m.total}
 	for _, name := range slices.Sorted(maps.Keys(m.kernels)) {

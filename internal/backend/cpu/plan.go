@@ -23,7 +23,7 @@ type planner struct {
 	live   *graph.Live
 	reads  map[*graph.Node]int           // how many nodes read a value, and the result's caller
 	fused  map[*graph.Node]*graph.Node   // by node that is not computed alone: the GLU node of its fusion
-	beside map[*graph.Node][]*graph.Node // by product: those that are computed with it
+	beside map[*graph.Node][]*graph.Node // by product: the others computed in its loop
 	made   map[*graph.Node]bool          // which these are
 	free   [][]float32
 	chain  *chain      // that the next node may join

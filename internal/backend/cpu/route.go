@@ -14,7 +14,7 @@ type router struct {
 
 	ids      []int     // chosen
 	best     []float32 // of these
-	p, by    []float32 // of each expert: what weights are made of, and what is chosen by
+	p, by    []float32 // of each expert: the basis of its weight, and its score in the choice
 	sums     []float32 // of each group
 	kept     []int     // groups
 	everyone []int     // room for the best of a group
@@ -56,7 +56,7 @@ func (r *router) row(out, s []float32) {
 		p = r.p
 		simd.Sigmoid(p, s)
 	}
-	if r.bias != nil || r.Best > 1 { // else what is chosen by rises with s
+	if r.bias != nil || r.Best > 1 { // else the choice's score rises with s
 		by = r.by
 		copy(by, p)
 		if r.bias != nil {

@@ -74,7 +74,7 @@ type executable struct {
 	arith  *arith
 
 	threads int
-	kernels []Kernel // by node, nil for those that are computed as they are; nil if all are
+	kernels []Kernel // by node, nil for an unchanged node; nil if all are unchanged
 }
 
 // Run implements backend.Executable.

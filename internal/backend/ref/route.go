@@ -20,7 +20,7 @@ func (a *arith) route(n *graph.Node, scores []float64) ([]float64, error) {
 	for r := 0; r < len(scores); r += count {
 		s := scores[r : r+count]
 		p := a.weigh(attr.Weigh, s)
-		by := s // what is chosen by: p rises with it
+		by := s // the choice's score: p rises with it
 		if bias != nil || attr.Best > 1 {
 			by = slices.Clone(p)
 			for i, b := range bias {

@@ -168,7 +168,7 @@ func (v seenVariant) Step() int {
 	return v.ValueDim
 }
 
-// Access is what is done with the cache.
+// Access is how the cache is read or written.
 func (v seenVariant) Access() string {
 	if v.Turn {
 		return "read_write"
@@ -227,7 +227,7 @@ type attentionVariant struct {
 // Wide reports whether keys are read 16 bytes at a time.
 func (v attentionVariant) Wide() bool { return v.Dim%8 == 0 }
 
-// Room is how much a workgroup keeps of what is summed.
+// Room is how many partial sums a workgroup keeps.
 func (v attentionVariant) Room() int { return max(4*v.ValueDim, v.Dim/v.Chunk*64) }
 
 func (attentionVariant) Number() string { return "f32" }

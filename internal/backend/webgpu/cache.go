@@ -334,7 +334,7 @@ func (c *cache) grow(s *store, n int) error {
 			c.b.release(old)
 		}
 		*b.buffer = made
-		c.grown++ // even if there is no room for the other one: groups have what was released
+		c.grown++ // even if there is no room for the other one: groups have the released buffer
 	}
 	if s.pages = n; s.kv.Latent {
 		s.values = s.keys

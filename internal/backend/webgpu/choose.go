@@ -100,7 +100,7 @@ func (p *planner) choose() error {
 	return nil
 }
 
-// tables are those of g's tables of embeddings that lie on the GPU, too: those that are
+// tables are g's tables of embeddings that also lie on the GPU: those that are
 // products' weights do, and others if together they take an eighth of what these take.
 func (b *Backend) tables(g *graph.Graph, stacks map[*graph.Node]*stack) map[weights]bool {
 	var products, more int64

@@ -109,7 +109,7 @@ var variantMethods = map[string]func(v reflect.Value) reflect.Value{
 }
 
 // places tells of the places in a word that four codes of so many bits have: those of
-// bytes are in two words, for what is turned into a mantissa has 23 bits.
+// bytes are in two words, for a mantissa has 23 bits.
 func places(bits int, what string) string {
 	var list [4]string
 	for i := range list {

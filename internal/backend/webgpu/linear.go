@@ -35,7 +35,7 @@ type ending struct {
 	GLU   string       // of pairs of results, an expression of a and b
 	Gate  string       // of a result and something else
 	Add   bool         // something is added
-	Chain chainVariant // what is computed of the row first, if it has elements
+	Chain chainVariant // steps computed of the row first, if there are any
 
 	Experts bool // each row has a matrix of its own choice
 	Biased  bool // and a bias

@@ -53,7 +53,7 @@ func (o order) Size() int {
 	return 4 * o.Quads
 }
 
-// chainVariant is a form of chain.wgsl: what is computed of a vector at once.
+// chainVariant is a form of chain.wgsl: the steps computed of a vector at once.
 type chainVariant struct {
 	order
 	Weight           bool
@@ -85,7 +85,7 @@ type normChain struct {
 	chainVariant
 	params    chainParams
 	nodes     []*graph.Node
-	x, other  *graph.Node // whose norm, and what is added to it
+	x, other  *graph.Node // the norm's input, and the addend
 	sum, next *graph.Node // the results: next is nil if there is none
 	weights   weights
 	by        *stack // whose product alone computes it in steps of one row; nil if all do
@@ -159,7 +159,7 @@ func (p *planner) chain(n *graph.Node) *normChain {
 	return c
 }
 
-// chained appends what c reads besides x: its weights and what is added.
+// chained appends the inputs of c besides x: its weights and the addend.
 func (p *planner) chained(c *normChain, in []gpu.Range) ([]gpu.Range, error) {
 	if c.Weights() {
 		w, err := p.e.b.vector(c.weights)

@@ -130,8 +130,8 @@ func (e *plan) reset() {
 	}
 }
 
-// pause runs what is recorded, of the nodes from first to last, if that takes so long that
-// who waits should be able to stop it. It returns the first node of what is recorded next.
+// pause runs the recorded commands, of the nodes from first to last, if that takes so long that
+// who waits should be able to stop it. It returns the first node of the next recording.
 func (e *plan) pause(ctx context.Context, first, last *graph.Node) (*graph.Node, error) {
 	if !e.many || e.pace*time.Duration(e.list.Dispatches()) < longest {
 		return first, nil
@@ -159,7 +159,7 @@ func (e *plan) kernels(l *lowered) int {
 	return e.count(l)
 }
 
-// read runs what is recorded, from the node first on, and returns the value of l.
+// read runs the recorded commands, from the node first on, and returns the value of l.
 func (e *plan) read(l *lowered, first *graph.Node) ([]float32, error) {
 	n := e.count(l) * l.node.Shape.Size()
 	e.out = slices.Grow(e.out[:0], n)[:n]
@@ -167,7 +167,7 @@ func (e *plan) read(l *lowered, first *graph.Node) ([]float32, error) {
 	return e.out, e.run(first, l.node, 1)
 }
 
-// run runs what is recorded, of the nodes from first to last, of so many steps.
+// run runs the recorded commands, of the nodes from first to last, of so many steps.
 func (e *plan) run(first, last *graph.Node, steps int) error {
 	dispatches := e.list.Dispatches()
 	if e.b.times != nil || e.b.meter != nil {
@@ -354,7 +354,7 @@ func embeddings(to []byte, n *graph.Node, ids []int32, scale float32) error {
 	return errors.Join(errs...)
 }
 
-// poison makes the plan fill what is free with NaNs, where a test wants that.
+// poison makes the plan fill free memory with NaNs, where a test wants that.
 func (p *planner) poison() error {
 	if !p.e.b.poison {
 		return nil

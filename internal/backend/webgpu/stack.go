@@ -13,10 +13,10 @@ type stack struct {
 	key   weights
 }
 
-// weights are those that lie as one; the last ones may be nil.
+// weights lie as one; the last ones may be nil.
 type weights [3]*graph.Weight
 
-// list are those that are there.
+// list returns the weights that are there.
 func (w weights) list() []*graph.Weight {
 	n := slices.Index(append(w[:], nil), nil)
 	return w[:n]
@@ -119,7 +119,7 @@ func (p *planner) gating(n *graph.Node) (glu, shown *graph.Node, at int) {
 	return u, shown, at
 }
 
-// added is the sum that alone reads n, of it and of what is known before; else nil.
+// added is the sum of n and an earlier value, if nothing else reads n; else nil.
 func (p *planner) added(n *graph.Node) (sum, other *graph.Node) {
 	u := p.only(n)
 	if u == nil || u.Op != graph.Add || len(u.In) != 2 {

@@ -120,7 +120,7 @@ func (b *Backend) release(buffers ...gpu.Buffer) {
 	}
 }
 
-// free frees what was made, before Close does.
+// free frees buffers and pipelines, before Close does.
 func (b *Backend) free(x interface{ Release() }) {
 	x.Release()
 	b.made = slices.DeleteFunc(b.made, func(m interface{ Release() }) bool { return m == x })

@@ -424,7 +424,7 @@ func (b *Backend) vector(key weights) (gpu.Buffer, error) {
 		}
 		all = append(all, f...)
 	}
-	all = append(all, make([]float32, -len(all)&3)...) // what is read by four
+	all = append(all, make([]float32, -len(all)&3)...) // read four at a time
 	v, err := b.buffer(key[0].Name, bytesOf(all))
 	if err == nil {
 		b.vectors[key] = v

@@ -19,7 +19,7 @@ func (r classifier) infer() error {
 	said := r.declared
 	c := class{cmp.Or(said.activations, "f64"), cmp.Or(said.kv, store(said.activations)), said.gelu}
 	if c.kv == "f32" {
-		c.kv = "f64" // no coarser than what is read
+		c.kv = "f64" // no coarser than the values read
 	}
 	if c.gelu == string(round.Exact) {
 		c.gelu = ""
@@ -65,7 +65,7 @@ const maxRounds = 4
 // classes are what an engine may be, from the finest on.
 var classes = []string{"f64", "i16_32", "i16_32!", "f16", "bf16", "q8~", "q8", "q8_256", "q8_32"}
 
-// logitClasses are what is tried. Of the coarse ones q8 comes first: it is what engines of
+// logitClasses are the classes tried. Of the coarse ones q8 comes first: it is what engines of
 // quantized files have, and others only come as near by chance.
 var logitClasses = []class{{"f64", "f64", ""}, {"f32", "f64", ""}, {"f32", "f16", ""}, {"f32", "f64", string(round.F16Table)},
 	{"i16_32", "f16", ""}, {"q8~", "f64", ""}, {"q8~", "f64", string(round.F16Table)}, {"q8", "f64", ""}, {"i16_32", "f64", ""}, {"f16", "f16", ""}, {"bf16", "bf16", ""}}

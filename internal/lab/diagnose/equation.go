@@ -36,7 +36,7 @@ type rowError struct {
 	site
 	residual float64 // relative to the row's norm
 	floor    float64 // what rounding alone may make of it
-	empty    bool    // the equation gives what is no number: it tells nothing of how the engine rounds
+	empty    bool    // the equation gives NaN or Inf: it tells nothing of how the engine rounds
 }
 
 func (r rowError) ratio() float64 {

@@ -136,7 +136,7 @@ func (r *proposer) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
 			h := edit("k_as_v", n, "takes "+role(key)+" for the values", detail{"values": role(key)}, func(*sim.Spec) {})
 			h.edits, h.nodes = sim.Edits{store: {reads(1, key)}}, r.readingFrom(store)
 			all = append(all, h)
-			if key == store.In[0] && len(h.nodes) > 1 { // one of those that read the store
+			if key == store.In[0] && len(h.nodes) > 1 { // one of the readers of the store
 				all = append(all, unlikely(0.1, edit("k_as_v", n, "takes the stored keys for the values", detail{"values": role(key), "of": "one layer"}, func(s *sim.Spec) {
 					s.Only = func(_ *sim.Eval, k, _ []float64, _, _ int) ([]float64, []float64) { return k, k }
 				})))

@@ -58,7 +58,7 @@ func (r *proposer) normHypotheses(n *graph.Node) []*hypothesis {
 	return all
 }
 
-// twice norms what is normed.
+// twice applies the norm again to its output.
 func twice(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
 	y, err := s.Plain(e, rows)
 	if err != nil {

@@ -25,7 +25,7 @@ func (r *steps) prefilled(e *sim.Eval) int {
 }
 
 // stepEnds are the last positions of the steps that computed rows, as they may be: a mask
-// that hides nothing does not show what is computed later.
+// that hides nothing shows nothing of later positions.
 func (r *steps) stepEnds(n *graph.Node) []func(e *sim.Eval, at int) int {
 	var all []func(e *sim.Eval, at int) int
 	for _, size := range r.stepSizes(n) {
@@ -43,7 +43,7 @@ func (r *steps) stepEnds(n *graph.Node) []func(e *sim.Eval, at int) int {
 const wholePrompt = 1 << 30
 
 // stepSizes are how many tokens the engine may compute at once, if its steps' last rows
-// hold and others do not: the roundest of those that all looked at rows allow.
+// hold and others do not: the roundest number that all rows looked at allow.
 func (r *steps) stepSizes(n *graph.Node) []int {
 	const most = 3
 	sizes := []int{}
@@ -89,7 +89,7 @@ func (r *steps) firstWrong(n *graph.Node) (before, first int) {
 }
 
 // stepSize is after how many positions of a prompt attention begins to be wrong: the
-// tokens that the engine computes at once, if what is wrong has to do with that. Not all
+// tokens that the engine computes at once, if the fault depends on that. Not all
 // rows are looked at: of what may be, it is the roundest.
 func (r *steps) stepSize(n *graph.Node) int {
 	before, size := r.firstWrong(n)

@@ -135,7 +135,7 @@ func (r *measurement) check(eqs []*equation) error {
 	return nil
 }
 
-// forget drops what was computed for the layers before one, so that memory does not
+// forget drops the values computed for the layers before one, so that memory does not
 // grow with the model.
 func (r *measurement) forget(layer int) {
 	for _, p := range r.prompts {

@@ -42,7 +42,7 @@ func (r *measurement) addStored(c class) {
 	}
 }
 
-// build makes edits part of what is taken for the engine.
+// build makes edits part of the simulated engine.
 func (r *measurement) build(edits sim.Edits) {
 	r.edits = r.edits.And(edits)
 	for _, p := range r.prompts {

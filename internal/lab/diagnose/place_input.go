@@ -8,8 +8,8 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// judgeInput compares the ids that the engine was given with those that the model's
-// tokenizer makes of what was asked for, and with the golden record's.
+// judgeInput compares the engine's ids with those that the model's
+// tokenizer makes of the prompt, and with the golden record's.
 func (r placement) judgeInput() error {
 	var untold []string
 	for _, p := range r.prompts {
@@ -31,7 +31,7 @@ func (r placement) judgeInput() error {
 	return nil
 }
 
-// wrongInput reports ids that are none of those that they may be.
+// wrongInput reports ids that no right tokenization has.
 func (r placement) wrongInput(p *prompt, want [][]int32, how string) {
 	cause, what := "", ""
 	for _, ids := range want {

@@ -33,7 +33,7 @@ type Diagnosis struct {
 	Model   string   `json:"model"`
 	Dump    string   `json:"dump"`
 	Layers  int      `json:"layers"`
-	Curves  []Curve  `json:"curves"` // what was measured, equation by equation
+	Curves  []Curve  `json:"curves"` // measurements, equation by equation
 	Logits  []Logits `json:"logits"` // of each prompt
 	Seconds float64  `json:"seconds"`
 }
@@ -115,7 +115,7 @@ type Logits struct {
 	Top1       lab.Number      `json:"top1"`
 	Top10      lab.Number      `json:"top10"`
 	ByPosition []lab.Number    `json:"by_position"` // KL before
-	Positions  []int           `json:"positions"`   // of ByPosition: those that the dump kept
+	Positions  []int           `json:"positions"`   // of ByPosition: the positions that the dump kept
 	Engine     []Token         `json:"engine"`      // the likeliest at the last position
 	Reference  []Token         `json:"reference"`
 	Scatter    [][2]lab.Number `json:"scatter"` // reference, engine; some of the last position's logits

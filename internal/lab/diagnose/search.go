@@ -92,7 +92,7 @@ func (r *search) accept(eq *equation, a *attempt) error {
 	return r.remeasure(slices.Compact(touched))
 }
 
-// leftOver is what is said of an equation that no hypothesis explains: that its queries and
+// leftOver describes an equation that no hypothesis explains: that its queries and
 // keys turn at speeds that are on no list, if there are such, or nothing but where it is.
 func (r *search) leftOver(eq *equation) error {
 	if h := r.measuredTurns(eq); h != nil {
@@ -154,7 +154,7 @@ func (r *search) pursue(eq *equation) (*pursuit, error) {
 // was tried in vain before has to come nearer with each step.
 func (r *search) explain(eq *equation, depth int, again bool) (*attempt, error) {
 	if math.IsNaN(worst(eq.errors).residual) {
-		return nil, nil // no cause makes what is not a number
+		return nil, nil // no cause makes NaNs
 	}
 	p, err := r.pursue(eq)
 	if err != nil {
@@ -166,7 +166,7 @@ func (r *search) explain(eq *equation, depth int, again bool) (*attempt, error) 
 		if err != nil {
 			return nil, err
 		}
-		if p.depth == 1 { // what is likely may explain it by itself
+		if p.depth == 1 { // a likely cause may explain it alone
 			next = append(slices.Clone(p.frontier[1:]), next...)
 		}
 		if best, err := r.verify(eq, next); best != nil || err != nil {
@@ -193,7 +193,7 @@ const maxDepth = 3
 // progress is how much nearer, as a base-2 logarithm, an attempt has to come to be built upon.
 const progress = 0.4
 
-// crooked is the cost of a number that is none of those that are usual.
+// crooked is the cost of an unusual number.
 const crooked = 0.3
 
 // beam is how many incomplete attempts are built upon.

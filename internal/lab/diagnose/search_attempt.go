@@ -171,7 +171,7 @@ func (r *search) left(eq *equation, a *attempt) (int, error) {
 	return left, nil
 }
 
-// flaggedAround counts those that are flagged without it.
+// flaggedAround counts the equations that are flagged without it.
 func (r *search) flaggedAround(eq *equation, a *attempt) int {
 	n := 0
 	for _, other := range r.touched(a.edits) {

@@ -35,7 +35,7 @@ func (r *subject) infers(format string, args ...any) {
 	}
 }
 
-// prompt is one of the dump's, with what is known of it.
+// prompt is one of the dump's, with its known values.
 type prompt struct {
 	*lab.Prompt
 	tapped  bool    // there are more values than logits, and these are used

@@ -24,7 +24,7 @@ func (r *conclusion) floorTable() Floors {
 	return f
 }
 
-// coverage tells what was checked, and what these taps and prompts cannot show.
+// coverage lists the checks made, and the faults that these taps and prompts cannot show.
 func (r *conclusion) coverage() {
 	c := &r.out.Coverage
 	blind := func(format string, args ...any) { c.Blind = append(c.Blind, fmt.Sprintf(format, args...)) }

@@ -12,7 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/lab/cause"
 )
 
-// Injected is what was built in: an entry of the answer key.
+// Injected is a fault that was built in: an entry of the answer key.
 type Injected struct {
 	Cause  string   `json:"cause"`
 	Fault  string   `json:"fault"`  // as Parse reads it
@@ -59,7 +59,7 @@ func find(id string) *spec {
 }
 
 // Inject builds faults into a copy of g, and returns it with the kernels of its
-// nodes, for ref.Backend, and what was built in. A fault that the model cannot
+// nodes, for ref.Backend, and the faults built in. A fault that the model cannot
 // have, or that would change nothing, is an error.
 func Inject(g *graph.Graph, faults []Fault) (*graph.Graph, func(*graph.Node) ref.Kernel, []Injected, error) {
 	p := newPlan(g)

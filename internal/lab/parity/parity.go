@@ -171,7 +171,7 @@ func (r *Report) add(x *Result) {
 	}
 }
 
-// Line is a result in one line: what was wanted, what was said, which scores it missed.
+// Line is a result in one line: the answer key, the diagnosis, the missed scores.
 func (x *Result) Line() string {
 	var want, got []string
 	for _, p := range wanted(x.Want) {

@@ -177,7 +177,7 @@ func (d *device) NewBuffer(name string, size int) (Buffer, error) {
 	return b, nil
 }
 
-// NewPipeline implements Device. The browser looks for what is wrong with the shader; the
+// NewPipeline implements Device. The browser looks for faults of the shader; the
 // driver, which may be slow, compiles it for the first run that wants it.
 func (d *device) NewPipeline(name, wgsl string, access []Access) (Pipeline, error) {
 	if err := d.check(nil); err != nil {
@@ -302,7 +302,7 @@ func (d *device) compiled(l *List) error {
 	return nil
 }
 
-// fill has what is to be written made.
+// fill makes the data to write.
 func (l *List) fill() error {
 	for i := range l.commands {
 		if c := &l.commands[i]; c.fill != nil {

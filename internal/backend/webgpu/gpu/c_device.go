@@ -30,7 +30,7 @@ type cInstance struct {
 	spin     time.Duration // how long to ask at once again before sleeping, which takes long to end
 }
 
-// toggles lets Dawn have what is not yet in the standard, f16 on all GPUs, and what matrix
+// toggles enables Dawn's features that are not yet in the standard, f16 on all GPUs, and what matrix
 // units need on Vulkan; leave workgroups' memory as it is, which Karat's kernels write
 // before they read it, and tell the time exactly. Other libraries have none.
 func (l *library) toggles() unsafe.Pointer {
@@ -142,7 +142,7 @@ func (i *cInstance) release() {
 	i.call("wgpuInstanceRelease", i.instance)
 }
 
-// describe asks an adapter what it is. What it says stays allocated: the function that
+// describe asks an adapter for its names. They stay allocated: the function that
 // frees it takes more by value than can be passed here.
 func (i *cInstance) describe(h handle) cFound {
 	l := i.library
@@ -235,7 +235,7 @@ func cOpen(path string, n int) (Device, error) {
 	if f.Timestamps {
 		want = append(want, i.features.timestamps)
 	}
-	if f.Kind != "cpu" { // else what is waited for wants the processors
+	if f.Kind != "cpu" { // else the awaited work needs the processors
 		i.spin = 2 * time.Millisecond
 	}
 	c := callbacks()

@@ -89,7 +89,7 @@ func openLibrary(path string) (*library, error) {
 	return l, nil
 }
 
-// cutOff reports whether an ELF file ends before what is to be loaded of it, at which the
+// cutOff reports whether an ELF file ends within a segment, at which the
 // system's loader would end the program.
 func cutOff(path string, size int64) bool {
 	f, err := elf.Open(path)
@@ -147,7 +147,7 @@ func loadLibrary(path string) (*library, error) {
 }
 
 // call calls a function with handles, numbers, pointers and, last, a callback's info.
-// What is pointed at lies on the heap, for it flows into memory that does: a callback may
+// A pointer's target lies on the heap, for it flows into memory that does: a callback may
 // move the stack.
 func (l *library) call(name string, args ...any) handle {
 	f := l.functions[name]
@@ -204,7 +204,7 @@ type answer struct {
 	message      string
 }
 
-// answers are those that are waited for, by the number that the library hands back.
+// answers are awaited ones, by the number that the library hands back.
 var answers struct {
 	sync.Mutex
 	last uintptr

@@ -79,7 +79,7 @@ func (d *cDevice) mapped(b *cBuffer, mode, size int) ([]byte, error) {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&at)), size), nil // the library's memory
 }
 
-// readback is how many bytes come back: what is read, the stamps, and a word that is
+// readback is how many bytes come back: the values read, the stamps, and a word that is
 // waited for where there is nothing else.
 func readback(n counts) int { return (n.read+7)&^7 + 8*n.stamps + 4 }
 

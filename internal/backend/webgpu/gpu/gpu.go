@@ -168,7 +168,7 @@ type command struct {
 	to, from int
 	size     int
 	data     []byte
-	fill     func(to []byte) error // makes what is written, if it is not nil
+	fill     func(to []byte) error // makes the data to write, if it is not nil
 }
 
 type kind uint8
@@ -246,7 +246,7 @@ func (l *List) Read(data []byte, b Buffer, from int) {
 // Stamp records that the time is to be taken, where the adapter has Timestamps.
 func (l *List) Stamp() { l.commands = append(l.commands, command{kind: stamp}) }
 
-// Cut records that a device may begin with what was recorded before while what follows
+// Cut records that a device may begin with the commands before it while what follows
 // is being encoded for it.
 func (l *List) Cut() { l.commands = append(l.commands, command{kind: cut}) }
 

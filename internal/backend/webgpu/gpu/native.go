@@ -192,9 +192,9 @@ type device struct {
 	queue     hal.Queue
 	live      map[releaser]bool     // what Close frees
 	fresh     []*buffer             // to be cleared by the next run
-	encoder   [2]hal.CommandEncoder // that of what runs, and of what is encoded meanwhile
+	encoder   [2]hal.CommandEncoder // the one that runs, and the one that is encoded meanwhile
 	cuts      []hal.CommandEncoder  // those of a list's pieces
-	last      []command             // that were encoded, without what is written
+	last      []command             // that were encoded, without written data
 	next      hal.CommandBuffer     // the same again, or nil
 	before    [2]*buffer            // up and down, as next has them
 	up, down  *buffer               // for what the host writes and reads
@@ -203,7 +203,7 @@ type device struct {
 	lost      error // why nothing runs any more
 }
 
-// releaser frees what was made of a device.
+// releaser frees a device's objects.
 type releaser interface{ free(d *device) }
 
 type buffer struct {
