@@ -174,8 +174,8 @@ type Step struct {
 	NoLogits bool
 }
 
-// maxPart bounds parts of positions: angles are exact up to there.
-const maxPart = 1 << 24
+// MaxPart bounds parts of positions: angles are exact up to there.
+const MaxPart = 1 << 24
 
 // Turn sets cos and sin to how a RoPE node with sections turns the pairs of a row, if s has Parts. It
 // reports false where the row turns by Pos.
@@ -248,8 +248,8 @@ func (s *Step) Check(rows, vocab int) error {
 		return fmt.Errorf("backend: step of %d tokens has %d positions of three parts", t, len(s.Parts))
 	}
 	for i, p := range s.Parts {
-		if slices.Min(p[:]) < 0 || slices.Max(p[:]) > maxPart {
-			return fmt.Errorf("backend: position %v at row %d, parts are 0 to %d", p, i, maxPart)
+		if slices.Min(p[:]) < 0 || slices.Max(p[:]) > MaxPart {
+			return fmt.Errorf("backend: position %v at row %d, parts are 0 to %d", p, i, MaxPart)
 		}
 	}
 	for i, id := range s.Tokens {

@@ -58,7 +58,7 @@ func (e *Engine) choice(batch []*work) (k, steps int) {
 			return 0, 0
 		}
 		steps = min(steps, w.choice.steps)
-		if w.rows > 1 || w.outputs == 0 || w.seq.embedding(w.at) != nil {
+		if w.rows > 1 || w.outputs == 0 || w.seq.embedding(w.at) != nil || w.seq.mixed.Parts != nil {
 			steps = 1
 		}
 		if w.outputs > 0 {

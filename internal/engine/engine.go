@@ -87,12 +87,14 @@ type Engine struct {
 	tap      backend.Tap // nil, or watch
 	ahead    *ahead      // nil where tokens are chosen here, by their logits
 	stateful bool        // sequences have states, which cannot be cut back
+	turning  bool        // positions have three parts (graph.RoPEAttr.Sections)
 	entire   bool        // a prompt is one step, never cut and never continued
 	blend    *backend.Blend
 
 	// Of the engine's goroutine.
 	see   taps
 	next  backend.Step
+	parts [][3]int32 // of next
 	batch []*work
 	timer *time.Timer
 	wake  chan struct{} // told when there is something to do, or to wait for no longer
@@ -138,7 +140,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.pool = kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: o.Context, Chunk: o.Chunk, Private: private(g, o)})
-	e.stateful, e.entire = len(g.States()) > 0, entire(g)
+	e.stateful, e.entire, e.turning = len(g.States()) > 0, entire(g), turning(g)
 	e.ahead = newAhead(e.plan, o)
 	if e.cache, err = b.NewCache(g, e.pool); err != nil {
 		return nil, err
@@ -254,8 +256,9 @@ type Sequence struct {
 	tokens []int32
 	salt   string // see Prefix
 	blend  *backend.Blend
-	mixed  [][]float32 // by position, rows of embeddings in place of tokens; nil for none (Mix)
-	rows   string      // what tells them from others, "" for none
+	mixed  Mixed  // beside the tokens (Mix)
+	rows   string // what tells mixed from others, "" for nothing
+	shift  int32  // by how much the positions behind mixed.Parts differ from where a row stands
 	closed bool
 	row    []float32     // logits that nobody looks at any more: of use for the next ones
 	busy   atomic.Bool   // a request uses it
@@ -307,13 +310,13 @@ func (s *Sequence) As(c Caller) {
 func (s *Sequence) Rewind(tokens []int32) int {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
-	return s.rewind(tokens, nil, "")
+	return s.rewind(tokens, Mixed{}, "")
 }
 
-// rewind is Rewind for a prompt with rows of embeddings. The caller holds e.mu.
-func (s *Sequence) rewind(tokens []int32, mixed [][]float32, rows string) int {
+// rewind is Rewind for a prompt with m, whose name is rows. The caller holds e.mu.
+func (s *Sequence) rewind(tokens []int32, m Mixed, rows string) int {
 	n, same := 0, rows == s.rows
-	s.mixed, s.rows = mixed, rows
+	s.mixed, s.rows, s.shift = m, rows, int32(m.behind()-len(m.Parts))
 	for same && !s.e.entire && n < min(len(s.tokens), s.pages.Len()) && n < len(tokens)-1 && s.tokens[n] == tokens[n] {
 		n++
 	}

@@ -34,7 +34,7 @@ type Request struct {
 	Decoder Decoder        // turns ids into text
 	Caller                 // who asks
 
-	Embeddings [][]float32 // rows in place of some of the prompt's tokens, as Sequence.Mix has them; nil for none
+	Mixed // what the prompt has besides tokens
 }
 
 // Decoder turns a stream of ids into text, never half a character.
@@ -81,7 +81,7 @@ func (s *Sequence) generate(ctx context.Context, r Request, text *stopper, yield
 	for i, id := range r.Prompt {
 		history[i] = int(id)
 	}
-	held, err := s.Mix(r.Prompt, r.Embeddings, s.salt)
+	held, err := s.Mix(r.Prompt, r.Mixed, s.salt)
 	if err != nil {
 		return err
 	}

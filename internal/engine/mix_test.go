@@ -94,7 +94,7 @@ func TestMix(t *testing.T) {
 		t.Helper()
 		s := e.NewSequence()
 		defer s.Close()
-		got, err := s.Mix(blank, rows, salt)
+		got, err := s.Mix(blank, engine.Mixed{Embeddings: rows}, salt)
 		if err != nil || got != there {
 			t.Errorf("%s: %d tokens are there, want %d; %v", way, got, there, err)
 		}
@@ -113,7 +113,7 @@ func TestMix(t *testing.T) {
 	s := e.NewSequence()
 	defer s.Close()
 	for _, rows := range [][][]float32{rows, other, nil, rows} { // of one sequence
-		if _, err := s.Mix(blank, rows, "y"); err != nil {
+		if _, err := s.Mix(blank, engine.Mixed{Embeddings: rows}, "y"); err != nil {
 			t.Fatal(err)
 		}
 		if right := len(rows) > 0 && &rows[40][0] == &table[40][0]; right != same(feed(t, s, blank[s.Len():], kept), want) {
@@ -121,7 +121,7 @@ func TestMix(t *testing.T) {
 		}
 	}
 	for cause, bad := range map[string][][]float32{"151 rows": make([][]float32, n+1), "has 1 elements": {nil, {1}}, "has 0 elements": {{}}} {
-		if _, err := s.Mix(blank, bad, ""); err == nil || !strings.Contains(err.Error(), cause) {
+		if _, err := s.Mix(blank, engine.Mixed{Embeddings: bad}, ""); err == nil || !strings.Contains(err.Error(), cause) {
 			t.Errorf("%s: %v", cause, err)
 		}
 	}
@@ -144,7 +144,7 @@ func TestMixPreempted(t *testing.T) {
 	for i := range 3 {
 		s := e.NewSequence()
 		defer s.Close()
-		if _, err := s.Mix(blank, rows, fmt.Sprint(i)); err != nil {
+		if _, err := s.Mix(blank, engine.Mixed{Embeddings: rows}, fmt.Sprint(i)); err != nil {
 			t.Fatal(err)
 		}
 		feed(t, s, blank[:s.Len()+70], 0)

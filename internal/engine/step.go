@@ -69,7 +69,7 @@ func (e *Engine) attempt(batch []*work) (o outcome) {
 			}
 		}
 	}
-	s.Embeddings, s.NoLogits = embeddings(batch, len(s.Tokens)), bare(batch)
+	s.Embeddings, s.Parts, s.NoLogits = embeddings(batch, len(s.Tokens)), e.partsOf(batch), bare(batch)
 	ctx := context.Background()
 	if len(batch) == 1 {
 		ctx = batch[0].ctx
