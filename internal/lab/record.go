@@ -45,21 +45,22 @@ type Record struct {
 // Prompt is what a record holds for one prompt. The JSON part is an entry of the
 // JSON file, and may be missing but for Index and IDs; any of the tensors may be missing.
 type Prompt struct {
-	Index           int     `json:"index"`
-	Input           Input   `json:"prompt"`
-	Text            string  `json:"text"` // as it was tokenized, rendered if Input is a chat
-	IDs             []int32 `json:"ids"`
-	PositionsKept   int     `json:"positions_kept"`
-	Next            string  `json:"next"` // the likeliest next token
-	NextID          int     `json:"next_id"`
-	NextProbability Number  `json:"next_probability"`
-	Entropy         Number  `json:"entropy"`          // at the last position, in nats
-	Decode          int     `json:"decode,omitempty"` // last tokens that were fed one by one, after the others
-	Rows            Rows    `json:"rows,omitempty"`   // positions that the taps have
-	GreedyIDs       []int32 `json:"greedy_ids,omitempty"`
-	GreedyText      string  `json:"greedy_text,omitempty"`
-	Float32         *Floor  `json:"float32,omitempty"`  // the noise floor: how far the engine's own
-	BFloat16        *Floor  `json:"bfloat16,omitempty"` // passes in less precision lie from this one
+	Index           int        `json:"index"`
+	Input           Input      `json:"prompt"`
+	Text            string     `json:"text"` // as it was tokenized, rendered if Input is a chat
+	IDs             []int32    `json:"ids"`
+	PositionsKept   int        `json:"positions_kept"`
+	Next            string     `json:"next"` // the likeliest next token
+	NextID          int        `json:"next_id"`
+	NextProbability Number     `json:"next_probability"`
+	Entropy         Number     `json:"entropy"`                  // at the last position, in nats
+	Decode          int        `json:"decode,omitempty"`         // last tokens that were fed one by one, after the others
+	Parts           [][3]int32 `json:"position_parts,omitempty"` // of each id: time, height and width, where it is not all text
+	Rows            Rows       `json:"rows,omitempty"`           // positions that the taps have
+	GreedyIDs       []int32    `json:"greedy_ids,omitempty"`
+	GreedyText      string     `json:"greedy_text,omitempty"`
+	Float32         *Floor     `json:"float32,omitempty"`  // the noise floor: how far the engine's own
+	BFloat16        *Floor     `json:"bfloat16,omitempty"` // passes in less precision lie from this one
 
 	Logits *tensor.Tensor            `json:"-"`
 	Hidden *tensor.Tensor            `json:"-"`
@@ -224,6 +225,14 @@ func (p *Prompt) check() error {
 	}
 	if n := len(p.IDs); p.Decode < 0 || p.IDs != nil && p.Decode > n {
 		return fmt.Errorf("prompt %d: decode %d, want 0 to its %d tokens", p.Index, p.Decode, n)
+	}
+	if n := len(p.Parts); n > 0 && p.IDs != nil && n != len(p.IDs) {
+		return fmt.Errorf("prompt %d: position_parts of %d tokens, want %d", p.Index, n, len(p.IDs))
+	}
+	for i, part := range p.Parts {
+		if slices.Min(part[:]) < 0 || slices.Max(part[:]) > maxIDs {
+			return fmt.Errorf("prompt %d: position_parts: token %d: %v, want 0 to %d", p.Index, i, part, maxIDs)
+		}
 	}
 	if p.Logits == nil {
 		return nil

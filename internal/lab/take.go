@@ -138,6 +138,9 @@ func (r *Recorder) Record(ctx context.Context, p *Prompt, taps bool) error {
 func (r *Recorder) feed(ctx context.Context, p *Prompt, outputs int) (rows [][]float32, err error) {
 	s := r.engine.NewSequence()
 	defer s.Close()
+	if _, err := s.Mix(p.IDs, engine.Mixed{Parts: p.Parts}, ""); err != nil {
+		return nil, err
+	}
 	for at, n := 0, len(p.IDs)-p.Decode; at < len(p.IDs); at, n = at+n, 1 {
 		wanted := at + n - max(at, len(p.IDs)-outputs)
 		more, err := s.Feed(ctx, p.IDs[at:at+n], max(0, wanted))

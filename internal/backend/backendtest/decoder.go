@@ -11,7 +11,7 @@ import (
 )
 
 // Attributes is a small model of random weights whose layers have the attributes that few
-// families have: sinks, caps, chunks, latent keys, rope of a part of the head, limits of gate
+// families have: sinks, caps, chunks, latent keys, rope of a part of the head and by sections, limits of gate
 // and up, and all rules of routing. Its tokens are 0 to Vocab-1.
 func Attributes(t testing.TB, seed uint64) *graph.Graph {
 	t.Helper()
@@ -132,7 +132,7 @@ func (l *modelLayer) sinks(x *graph.Node) (attention, mlp *graph.Node) {
 func (l *modelLayer) chunks(x *graph.Node) (attention, mlp *graph.Node) {
 	if x != nil {
 		a := graph.AttentionAttr{KV: &graph.KV{Heads: 2, Dim: 16, ValueDim: 24, Window: 6, Chunked: true}}
-		return l.attend(x, a, graph.RoPEAttr{Freqs: []float64{1, 0.3162, 0.1, 0.03162, 0.01, 0.003162, 0.001, 0.0003162}, Magnitude: 1.3}, nil), nil
+		return l.attend(x, a, graph.RoPEAttr{Freqs: []float64{1, 0.3162, 0.1, 0.03162, 0.01, 0.003162, 0.001, 0.0003162}, Magnitude: 1.3, Sections: [3]int{2, 3, 3}, Woven: true}, nil), nil
 	}
 	r := graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: true, Factor: 1.5, Groups: 4, Kept: 2, Best: 2}
 	return nil, l.experts(r, 3, graph.ExpertsAttr{Form: graph.Interleaved, Biased: true, ActAttr: graph.ActAttr{Limit: 1, Alpha: 1.702, Plus: 1}}, true)

@@ -18,7 +18,14 @@ func TestAttributes(t *testing.T) {
 		for i := range ids {
 			ids[i] = int32((7*i + 3) % backendtest.Vocab)
 		}
-		return []*lab.Prompt{{Input: lab.Input{IDs: ids}, IDs: ids}}
+		parts := make([][3]int32, len(ids)) // an image of 3 rows of 5 behind two tokens
+		for i := range parts {
+			at := int32(i)
+			if parts[i] = [3]int32{at, at, at}; i >= 2 && i < 17 {
+				parts[i] = [3]int32{2, 2 + (at-2)/5, 2 + (at-2)%5}
+			}
+		}
+		return []*lab.Prompt{{Input: lab.Input{IDs: ids}, IDs: ids, Parts: parts}}
 	}
 	dump, _ := m.record(t, "", "", prompt())
 	if d := m.diagnose(t, dump, nil); !good(d.Verdict) || len(suspicions(d)) > 0 {
@@ -30,6 +37,7 @@ func TestAttributes(t *testing.T) {
 	}{
 		{"attention_sink@0", []int{0}}, {"attention_cap@0", []int{0}}, {"chunk_missing@1", []int{1}}, {"chunk_missing=window@1", []int{1}},
 		{"rope_style@0", []int{0}}, {"rope_partial@0", []int{0}}, {"rope_magnitude@1", []int{1}},
+		{"rope_sections@1", []int{1}}, {"rope_sections=order@1", []int{1}}, {"rope_sections=swapped@1", []int{1}}, {"rope_sections=text@1", []int{1}},
 		{"activation_limit@0", []int{0}}, {"activation_limit=limit@1", []int{1}}, {"activation_limit=plus@1", []int{1}}, {"gate_up_layout@1", []int{1}},
 		{"expert_input@2", []int{2}}, {"router_factor@1", []int{1}}, {"router_groups@1", []int{1}}, {"router_bias@1", []int{1}}, {"router_bias=none@1", []int{1}},
 		{"router_norm@1", []int{1}}, {"router_norm@3", []int{3}}, {"attention_sink@2", []int{2}},

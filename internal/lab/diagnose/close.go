@@ -92,7 +92,7 @@ func (r *closing) unexplained() bool {
 // free runs the reference over a prompt.
 func (r *closing) free(p *prompt) (*free, error) {
 	f := &free{p: p, err: map[*graph.Node]float64{}, noise: map[*graph.Node]float64{}}
-	plain := r.model.Eval(p.IDs, nil, nil)
+	plain := p.eval(r.model, nil, nil)
 	result := r.g.Result()
 	var rows []int
 	if k := p.known[result]; k != nil {
@@ -103,10 +103,10 @@ func (r *closing) free(p *prompt) (*free, error) {
 	} else {
 		rows = []int{len(p.IDs) - 1}
 	}
-	full := r.model.Eval(p.IDs, nil, r.class.center()).With(r.edits)
+	full := p.eval(r.model, nil, r.class.center()).With(r.edits)
 	var arms []*sim.Eval
 	for _, n := range r.ensemble() {
-		arms = append(arms, r.model.Eval(p.IDs, nil, n).With(r.edits))
+		arms = append(arms, p.eval(r.model, nil, n).With(r.edits))
 	}
 	if p.tapped {
 		if err := f.trajectory(r, plain, full, arms); err != nil {

@@ -97,6 +97,8 @@ func ruleHypotheses(n *graph.Node, a graph.RouteAttr) []*hypothesis {
 			other("router_softmax", fmt.Sprintf("makes weights by %v, not by %v", w, a.Weigh), detail{"over": w.String()}, func(b *graph.RouteAttr) { b.Weigh = w })
 		}
 	}
-	other("router_softmax", "takes the softmax of the chosen scores", detail{"over": "chosen"}, func(b *graph.RouteAttr) { b.Weigh = graph.SoftmaxChosen })
+	if a.Weigh == graph.SigmoidEach { // of a softmax of all scores it is router_norm
+		other("router_softmax", "takes the softmax of the chosen scores", detail{"over": "chosen"}, func(b *graph.RouteAttr) { b.Weigh = graph.SoftmaxChosen })
+	}
 	return all
 }

@@ -70,6 +70,7 @@ func (r *proposer) turns(t turning) []*hypothesis {
 	if attr.Magnitude != 0 {
 		all = append(all, t.wrong("rope_magnitude", fmt.Sprintf("turns without the magnitude of %.6g", attr.Magnitude), detail{"magnitude": 1.0, "right": attr.Magnitude}, func(s *sim.Spec) { s.Magnitude = 0 }))
 	}
+	all = append(all, t.sections(attr)...)
 	if len(freqs) == 0 {
 		return all
 	}
@@ -126,6 +127,36 @@ func (t turning) style(a graph.RoPEAttr) *hypothesis {
 		name, computed = "half", "turns pairs (i, i+d/2), not (2i, 2i+1)"
 	}
 	return t.wrong("rope_style", computed, detail{"style": name}, func(s *sim.Spec) { s.Interleaved = !a.Interleaved })
+}
+
+// sectioned reports whether n turns by positions of three parts.
+func sectioned(n *graph.Node) bool {
+	a, ok := n.Attr.(graph.RoPEAttr)
+	return ok && a.Sections != [3]int{}
+}
+
+// sections are other parts of a position than each pair's own.
+func (t turning) sections(a graph.RoPEAttr) []*hypothesis {
+	if !sectioned(t.at) {
+		return nil
+	}
+	order := "by turns"
+	if a.Woven {
+		order = "one run after another"
+	}
+	return []*hypothesis{
+		t.wrong("rope_sections", "turns only the pairs of time: height and width stay 0", detail{"parts": "time alone"}, func(s *sim.Spec) {
+			s.Parts = func(p [3]int32) [3]int32 { return [3]int32{p[0], 0, 0} }
+		}),
+		t.wrong("rope_sections", "gives the sections their pairs "+order, detail{"order": order}, func(s *sim.Spec) { s.Woven = !a.Woven }),
+		t.wrong("rope_sections", "gives height the pairs of width, and width those of height", detail{"order": "width before height"}, func(s *sim.Spec) {
+			s.Parts = func(p [3]int32) [3]int32 { return [3]int32{p[0], p[2], p[1]} }
+		}),
+		t.wrong("rope_sections", "turns all pairs by where a row stands, as those of text", detail{"parts": "of text"}, func(s *sim.Spec) { s.Sections = [3]int{} }),
+		t.wrong("rope_sections", "turns all pairs by the time", detail{"parts": "time for all"}, func(s *sim.Spec) {
+			s.Parts = func(p [3]int32) [3]int32 { return [3]int32{p[0], p[0], p[0]} }
+		}),
+	}
 }
 
 // otherFactor is a scaling by another factor than the model's: the slowest pair has all of

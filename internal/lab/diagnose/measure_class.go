@@ -15,7 +15,7 @@ func (r *measurement) setClass(c class) {
 
 func (r *measurement) setCenter(c class) {
 	for _, p := range r.prompts {
-		p.center = r.model.Eval(p.IDs, p.known, c.center()).With(r.edits)
+		p.center = p.eval(r.model, p.known, c.center()).With(r.edits)
 	}
 }
 
@@ -23,7 +23,7 @@ func (r *measurement) setArms(arms []*sim.Numerics) {
 	for _, p := range r.prompts {
 		p.arms = nil
 		for _, n := range arms {
-			p.arms = append(p.arms, r.model.Eval(p.IDs, p.known, n).With(r.edits))
+			p.arms = append(p.arms, p.eval(r.model, p.known, n).With(r.edits))
 		}
 	}
 }
@@ -37,7 +37,7 @@ func (r *measurement) addStored(c class) {
 		for seed := range uint64(2) {
 			n := c.center()
 			n.Jitter, n.Random = p.step, rand.New(rand.NewPCG(seed, 8))
-			p.arms = append(p.arms, r.model.Eval(p.IDs, p.known, n).With(r.edits))
+			p.arms = append(p.arms, p.eval(r.model, p.known, n).With(r.edits))
 		}
 	}
 }

@@ -48,6 +48,11 @@ type prompt struct {
 	arms    []*sim.Eval     // and with its roundings falling otherwise
 }
 
+// eval is an evaluation of m for the prompt.
+func (p *prompt) eval(m *sim.Model, known map[*graph.Node]sim.Known, num *sim.Numerics) *sim.Eval {
+	return m.Eval(p.IDs, known, num).At(p.Parts)
+}
+
 // hidden begins the names of hidden states.
 const hidden = "hidden."
 

@@ -75,7 +75,7 @@ func (r locator) common(n *graph.Node) bool {
 		}
 		known := maps.Clone(p.known)
 		known[n] = oneRow{at.row, value}
-		with := r.model.Eval(p.IDs, known, r.class.center()).With(r.edits)
+		with := p.eval(r.model, known, r.class.center()).With(r.edits)
 		return !slices.ContainsFunc(r.byNode[n], func(x *equation) bool {
 			got, err := with.Compute(x.target, []int{at.row})
 			return err != nil || x != next && !(r.distance(x.target, p.read(x.target, []int{at.row}), got) < little*worst(x.errors).residual)

@@ -48,6 +48,9 @@ func (r *conclusion) coverage() {
 			break
 		}
 	}
+	if slices.ContainsFunc(r.g.Nodes, sectioned) && !slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.tapped && p.Parts != nil }) {
+		blind("a prompt with an image: the parts of a text's positions are equal, so the order of rope's sections was not tested")
+	}
 	if c.Positions < 3 {
 		blind("a prompt of three or more tokens: attention and rotary positions were hardly tested")
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
@@ -13,10 +14,12 @@ import (
 
 // turn is how a RoPE turns otherwise than recorded.
 type turn struct {
-	otherPairs bool // (2i, 2i+1) for (i, i+half), or the reverse
-	reversed   bool // frequencies in the reverse order
-	shift      int  // added to the position
-	wrap       int  // positions begin again after so many; 0 for never
+	otherPairs bool                      // (2i, 2i+1) for (i, i+half), or the reverse
+	reversed   bool                      // frequencies in the reverse order
+	shift      int                       // added to the position
+	wrap       int                       // positions begin again after so many; 0 for never
+	text       bool                      // turns by where a row stands, whatever its parts
+	parts      func(p [3]int32) [3]int32 // changes a position of three parts; nil for nothing
 }
 
 // turn is n's, whose kernel reads it.
@@ -40,11 +43,11 @@ func (t *turn) kernel(c *ref.Call) ([]float64, error) {
 		slices.Reverse(freqs)
 	}
 	for r, at := range c.Step.Pos {
-		pos := max(int(at)+t.shift, 0)
-		if t.wrap > 0 {
-			pos %= t.wrap
-		}
 		for i, f := range freqs {
+			pos := max(int(t.position(c.Step, r, attr, i, at))+t.shift, 0)
+			if t.wrap > 0 {
+				pos %= t.wrap
+			}
 			cos, sin := rope.TurnBy(pos, f, attr.Magnitude)
 			a, b := attr.Pair(i, d)
 			for h := range heads {
@@ -54,6 +57,18 @@ func (t *turn) kernel(c *ref.Call) ([]float64, error) {
 		}
 	}
 	return y, nil
+}
+
+// position is what the i-th pair of a row at a position turns by.
+func (t *turn) position(s *backend.Step, row int, a graph.RoPEAttr, i int, at int32) int32 {
+	p := [3]int32{at, at, at}
+	if s.Parts != nil && a.Sections != [3]int{} && !t.text {
+		p = s.Parts[row]
+	}
+	if t.parts != nil {
+		p = t.parts(p)
+	}
+	return p[a.Part(i)]
 }
 
 var ropeSpecs = []*spec{
@@ -77,6 +92,8 @@ var ropeSpecs = []*spec{
 		n.Attr = a
 		return "cosines and sines without their magnitude", nil
 	})},
+	{id: "rope_sections", pick: having(graph.RoPE, func(_ *plan, n *graph.Node) bool { return n.Attr.(graph.RoPEAttr).Sections != [3]int{} }),
+		tokens: 2, apply: ropeSections, values: []string{"order", "swapped", "text"}},
 	{id: "rope_position", pick: turning, one: true, tokens: 2, apply: ropePosition, values: []string{"-1"}},
 	{id: "rope_missing", pick: turning, tokens: 2, apply: skipped, values: untapped},
 }
@@ -262,6 +279,39 @@ func otherPart(f []float64, dim int, value string) ([]float64, string, error) {
 		return nil, "", err
 	}
 	return append(slices.Clone(f), rope.New(b, dim)[len(f):pairs]...), fmt.Sprintf("%d pairs for %d", pairs, len(f)), nil
+}
+
+// ropeSections leaves height and width at 0, or gives them pairs in another order, or does not know them. All but
+// the first show only where the parts of a position differ: in images.
+func ropeSections(p *plan, n *graph.Node, value string) (string, error) {
+	a := n.Attr.(graph.RoPEAttr)
+	other := func(part func(p [3]int32) [3]int32, detail string) (string, error) {
+		if a.Sections[1]+a.Sections[2] == 0 {
+			return "", same("all pairs turn by the time")
+		}
+		p.turn(n).parts = part
+		return detail, nil
+	}
+	switch value {
+	case "":
+		return other(func(p [3]int32) [3]int32 { return [3]int32{p[0], 0, 0} }, "height and width are 0")
+	case "swapped":
+		return other(func(p [3]int32) [3]int32 { return [3]int32{p[0], p[2], p[1]} }, "width for height")
+	case "text":
+		p.turn(n).text = true
+		return "positions of one part", nil
+	case "order":
+		b := a
+		b.Woven = !a.Woven
+		for i := range a.Freqs {
+			if a.Part(i) != b.Part(i) {
+				n.Attr = b
+				return map[bool]string{true: "sections by turns", false: "sections one after another"}[b.Woven], nil
+			}
+		}
+		return "", same("the sections have the same pairs")
+	}
+	return "", odd(value, "order", "swapped", "text")
 }
 
 func ropePosition(p *plan, n *graph.Node, value string) (string, error) {

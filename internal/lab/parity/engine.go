@@ -150,7 +150,29 @@ func (m *Model) prompts(seed uint64, longest int) []*lab.Prompt {
 		long.IDs = append(long.IDs, int32(r.IntN(m.Graph.Result().Shape.Size())))
 	}
 	long.Input.IDs = long.IDs
+	if slices.ContainsFunc(m.Graph.Nodes, sectioned) {
+		long.Parts = image(len(long.IDs))
+	}
 	return append(prompts, long)
+}
+
+// sectioned reports whether n turns by positions of three parts.
+func sectioned(n *graph.Node) bool {
+	a, ok := n.Attr.(graph.RoPEAttr)
+	return ok && a.Sections != [3]int{}
+}
+
+// image is the positions of so many tokens: an image of rows of four, behind two tokens of text and before four.
+func image(tokens int) (parts [][3]int32) {
+	next := int32(0)
+	for i := range int32(tokens) {
+		p := [3]int32{next, next, next}
+		if i >= 2 && i < int32(tokens)-4 {
+			p = [3]int32{2, 2 + (i-2)/4, 2 + (i-2)%4}
+		}
+		parts, next = append(parts, p), max(next, slices.Max(p[:])+1)
+	}
+	return parts
 }
 
 func (m *Model) encode(text string) []int32 {

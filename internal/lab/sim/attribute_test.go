@@ -10,21 +10,24 @@ import (
 )
 
 // TestAttributes wants every node of a model with all attributes as package ref computes it,
-// from the tokens alone.
+// from the tokens alone, and their positions where these have three parts.
 func TestAttributes(t *testing.T) {
 	g := backendtest.Attributes(t, 1)
-	ids := make([]int32, 23)
+	ids, image := make([]int32, 23), make([][3]int32, 23)
 	for i := range ids {
 		ids[i] = int32(i * 5 % backendtest.Vocab)
+		image[i] = [3]int32{2, int32(2 + i/5), int32(2 + i%5)}
 	}
-	all := reference(t, g, ids, round.Class{})
-	e := sim.Of(g).Eval(ids, nil, nil)
-	for _, n := range g.Nodes {
-		if n.Op == graph.StoreKV {
-			continue
-		}
-		if d := distance(known(all, n), value(t, e, n)); !(d < 1e-12) {
-			t.Errorf("%v: relative error %.3g", n, d)
+	for _, parts := range [][][3]int32{nil, image} {
+		all := referenceAt(t, g, ids, parts, round.Class{})
+		e := sim.Of(g).Eval(ids, nil, nil).At(parts)
+		for _, n := range g.Nodes {
+			if n.Op == graph.StoreKV {
+				continue
+			}
+			if d := distance(known(all, n), value(t, e, n)); !(d < 1e-12) {
+				t.Errorf("%v, image %v: relative error %.3g", n, parts != nil, d)
+			}
 		}
 	}
 }

@@ -67,6 +67,7 @@ func (m *Model) Store(n *graph.Node) *graph.Node {
 type Eval struct {
 	*Model
 	ids   []int32
+	parts [][3]int32 // of positions; nil for text, whose parts are equal
 	known map[*graph.Node]Known
 	edits Edits
 	num   *Numerics
@@ -86,6 +87,12 @@ type values struct {
 // Eval is an evaluation for the token ids, with its known values.
 func (m *Model) Eval(ids []int32, known map[*graph.Node]Known, num *Numerics) *Eval {
 	return &Eval{Model: m, ids: ids, known: known, num: num, memo: map[*graph.Node]*values{}, specs: map[*graph.Node]*Spec{}, busy: map[*graph.Node]bool{}}
+}
+
+// At gives e the positions of three parts of all its tokens, and returns it. None are of text.
+func (e *Eval) At(parts [][3]int32) *Eval {
+	e.parts = parts
+	return e
 }
 
 // Len is the number of the prompt's positions.

@@ -54,6 +54,12 @@ func (v values) Read(dst []float64, row int) { copy(dst, v.data[row*v.width:]) }
 // before a tap narrows them.
 func reference(t *testing.T, g *graph.Graph, ids []int32, c round.Class) map[*graph.Node]sim.Known {
 	t.Helper()
+	return referenceAt(t, g, ids, nil, c)
+}
+
+// referenceAt is reference at positions of three parts.
+func referenceAt(t *testing.T, g *graph.Graph, ids []int32, parts [][3]int32, c round.Class) map[*graph.Node]sim.Known {
+	t.Helper()
 	all := map[*graph.Node]sim.Known{}
 	keep := func(n *graph.Node) ref.Kernel {
 		return func(c *ref.Call) ([]float64, error) {
@@ -72,6 +78,9 @@ func reference(t *testing.T, g *graph.Graph, ids []int32, c round.Class) map[*gr
 	defer e.Close()
 	s := e.NewSequence()
 	defer s.Close()
+	if _, err := s.Mix(ids, engine.Mixed{Parts: parts}, ""); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := s.Feed(context.Background(), ids, len(ids)); err != nil {
 		t.Fatal(err)
 	}

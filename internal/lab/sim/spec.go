@@ -34,12 +34,15 @@ type Spec struct {
 	Alter       func(w []float64, rows, cols int) []float64 // of Linear's weight [rows, cols], or of Experts' first one; nil for none
 	AlterDown   func(w []float64, rows, cols int) []float64 // of each of Experts' second weight
 
-	Freqs       []float64 // of RoPE: a turning speed per pair
-	Interleaved bool      // pairs (2i, 2i+1), not (i, i+half)
-	Part        int       // the features that turn, in two halves; 0 for all
-	Magnitude   float64   // of cosines and sines; 0 for 1
-	Shift       int       // added to positions, also of EmbedPos and ScalePos
-	Turns       float64   // 1; -1 turns the other way
+	Freqs       []float64                 // of RoPE: a turning speed per pair
+	Interleaved bool                      // pairs (2i, 2i+1), not (i, i+half)
+	Part        int                       // the features that turn, in two halves; 0 for all
+	Magnitude   float64                   // of cosines and sines; 0 for 1
+	Sections    [3]int                    // pairs that turn by each part of a position; none for one position
+	Woven       bool                      // the sections' pairs by turns
+	Parts       func(p [3]int32) [3]int32 // changes a position of three parts; nil for nothing
+	Shift       int                       // added to positions, also of EmbedPos and ScalePos
+	Turns       float64                   // 1; -1 turns the other way
 
 	Store  *graph.Node // of Attention: what it reads
 	Scale  float64
@@ -77,6 +80,7 @@ func newSpec(n *graph.Node, stores map[*graph.KV]*graph.Node) *Spec {
 		s.Eps, s.Offset = float64(a.Eps), float64(a.Offset)
 	case graph.RoPEAttr:
 		s.Freqs, s.Interleaved, s.Part, s.Magnitude = a.Freqs, a.Interleaved, a.Dim, a.Magnitude
+		s.Sections, s.Woven = a.Sections, a.Woven
 	case graph.ScaleAttr:
 		s.By = a.By
 	case graph.PoolAttr:
@@ -296,7 +300,7 @@ func (s *Spec) Rotate(e *Eval, x []float64, rows []int) []float64 {
 	for t, r := range rows {
 		for i, f := range s.Freqs {
 			f *= e.num.speed(i)
-			cos, sin := rope.TurnBy(max(r+s.Shift, 0), f, s.Magnitude)
+			cos, sin := rope.TurnBy(max(s.position(e, r, i)+s.Shift, 0), f, s.Magnitude)
 			sin *= s.Turns
 			cs := []float64{cos, sin}
 			e.num.store(cs)
@@ -314,6 +318,21 @@ func (s *Spec) Rotate(e *Eval, x []float64, rows []int) []float64 {
 	}
 	e.num.store(x)
 	return x
+}
+
+// position is what the i-th pair of a row turns by.
+func (s *Spec) position(e *Eval, row, i int) int {
+	if s.Sections == [3]int{} {
+		return row
+	}
+	p := [3]int32{int32(row), int32(row), int32(row)}
+	if e.parts != nil {
+		p = e.parts[row]
+	}
+	if s.Parts != nil {
+		p = s.Parts(p)
+	}
+	return int(p[graph.RoPEAttr{Sections: s.Sections, Woven: s.Woven}.Part(i)])
 }
 
 func (s *Spec) gated(e *Eval, in [][]float64) []float64 {
