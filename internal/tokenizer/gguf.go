@@ -73,6 +73,7 @@ var preTokenizers = map[string]preTokenizer{
 	"deepseek-llm":     {patterns: deepseekLLM},
 	"deepseek-coder":   {patterns: deepseekCoder},
 	"deepseek-v3":      {patterns: deepseek3},
+	"gpt-4o":           {patterns: []string{o200kPattern}},
 }
 
 // splitters are the splitters of patterns, which are known.

@@ -32,6 +32,7 @@ var patterns = map[string]splitter{
 	threeDigitsPattern: splitThreeDigits,
 	kanaPattern:        splitKana,
 	deepseek3Pattern:   splitDeepSeek3,
+	o200kPattern:       splitO200k,
 }
 
 const (
