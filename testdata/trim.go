@@ -36,15 +36,16 @@ func positions(name string) int {
 var models = []string{"tiny-llama", "tiny-qwen3", "tiny-gemma3", "tiny-gemma4", "tiny-gemma4-moe"}
 
 // families are those whose folders are trimmed here.
-var families = []string{"cohere2", "glm4", "gpt2", "granite", "mixtral", "olmo3", "qwen3moe", "smollm3"}
+var families = []string{"cohere2", "deepseek2", "deepseek2-lite", "glm4", "gpt2", "granite", "mixtral", "olmo3", "qwen3moe", "smollm3"}
 
 var (
 	isTap    = regexp.MustCompile(`^\d+\.tap\.`)
 	isHidden = regexp.MustCompile(`^\d+\.hidden$`)
 	isLogits = regexp.MustCompile(`^\d+\.logits$`)
 	inLayer  = regexp.MustCompile(`\.(?:layers|h)\.(\d+)\.(.*)$`)
-	isSum    = regexp.MustCompile(`^((mlp|self_attn|attn)\.)?out$`) // what a layer adds, and what it hands on
-	isAside  = regexp.MustCompile(`\.in$|rotary_emb|dropout|act(ivation)?(_fn)?\.out$`)
+	isSum    = regexp.MustCompile(`^((mlp|self_attn|attn)\.)?out$`)                       // what a layer adds, and what it hands on
+	isSlim   = regexp.MustCompile(`^(deepseek2|deepseek2-lite|llama4|qwen35|qwen35moe)$`) // of whose taps it is fewer: no head, and of the other layers no attention
+	isAside  = regexp.MustCompile(`\.in$|kv_b_proj|rotary_emb|dropout|act(ivation)?(_fn)?\.out$`)
 	kept     = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
 )
 
@@ -135,7 +136,11 @@ func family(from, to, name string) error {
 	last := strconv.Itoa(max(c.Layers, c.Own) - 1)
 	return record(from, to, func(tap string) bool {
 		m := inLayer.FindStringSubmatch(tap)
-		return !isAside.MatchString(tap) && (m == nil || m[1] == last || isSum.MatchString(m[2]))
+		if tap[strings.Index(tap, ".tap.")+5:] == "lm_head.out" && isSlim.MatchString(name) {
+			return false
+		}
+		sum := m != nil && isSum.MatchString(m[2]) && (m[2] != "self_attn.out" || !isSlim.MatchString(name))
+		return !isAside.MatchString(tap) && (m == nil || m[1] == last || sum)
 	})
 }
 

@@ -4,7 +4,8 @@
 //	B *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
 //	V *graph.Weight `gguf:"attn_v" hf:"v_proj" optional:"absent where K serves as V"`
 //
-// Tags of nested structs and slices prefix those inside. A tensor's name has
+// Tags of nested structs and slices prefix those inside; a nil pointer to a struct is a
+// part that the layer lacks. A tensor's name has
 // no ".weight". Binding is strict: a tensor that is missing, one that no field
 // claims, and one whose presence contradicts the setting that "if" names are
 // all errors, reported together. "if" names a field of the model's Config by
@@ -99,6 +100,8 @@ func (b *binder) walk(v reflect.Value, gguf, hf string) {
 			b.weight(f, field.Tag, g, h)
 		case f.Kind() == reflect.Struct:
 			b.walk(f, g, h)
+		case f.Kind() == reflect.Pointer && !f.IsNil():
+			b.walk(f.Elem(), g, h)
 		case f.Kind() == reflect.Slice:
 			for j := range f.Len() {
 				n := strconv.Itoa(j)

@@ -120,7 +120,7 @@ func (c *Checkpoint) fill(from func() error) (*Checkpoint, error) {
 			return err
 		}
 		c.dropTiedHead()
-		return nil
+		return c.cutLatents()
 	})
 	if err != nil {
 		c.Close()
@@ -161,13 +161,19 @@ func (c *Checkpoint) Tensor(gguf, hf string) (tensor.Tensor, bool) {
 	return t, ok
 }
 
-// Tensors lists the model's tensors in file order, of joined ones the parts.
+// Tensors lists the model's tensors in file order, of joined ones the parts, and of
+// halves the whole.
 func (c *Checkpoint) Tensors() (all []tensor.Tensor) {
 	for _, n := range c.names {
 		t := c.tensors[n]
-		if parts, ok := t.Source.(tensor.Joined); ok {
-			all = append(all, parts...)
-		} else {
+		switch of := t.Source.(type) {
+		case tensor.Joined:
+			all = append(all, of...)
+		case halved:
+			if of.from == 0 {
+				all = append(all, of.in)
+			}
+		default:
 			all = append(all, t)
 		}
 	}

@@ -205,6 +205,10 @@ func (s settings) fill(key string, v any) {
 // fillHeadDim sets head_dim where it is absent to the width that each head has
 // if all together are as wide as the model.
 func (c *Checkpoint) fillHeadDim(s settings) error {
+	if c.family.Latent { // what turns is a head of its own there
+		s["head_dim"] = s["qk_rope_head_dim"]
+		return nil
+	}
 	heads, hidden := s.integer("num_attention_heads"), s.integer("hidden_size")
 	if s["head_dim"] != nil || heads < 1 || hidden < 1 {
 		return nil

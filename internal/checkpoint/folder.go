@@ -120,6 +120,9 @@ func (c *Checkpoint) openTensors() error {
 	if aside > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("%d tensors outside the language model (vision, audio) are set aside", aside))
 	}
+	if layers, _ := c.settings["num_hidden_layers"].(float64); c.family.Next != "" && c.settings.integer(c.family.Next) > 0 {
+		c.aside("model.layers.", layers)
+	}
 	return c.join()
 }
 

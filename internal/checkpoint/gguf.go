@@ -3,6 +3,8 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/karat-run/karat/internal/gguf"
@@ -48,6 +50,39 @@ func (c *Checkpoint) addGGUF(t tensor.Tensor) error {
 		return fmt.Errorf("checkpoint: %s: tensor %s: type %v is not supported for norms", c.Path, t.Name, t.DType)
 	}
 	return c.add(t.Name, t)
+}
+
+// next sets the layers aside that predict further tokens, which lie behind the last.
+func (r *ggufReader) next() {
+	n, ok := r.number("nextn_predict_layers")
+	if !ok || r.family.Next == "" {
+		return
+	}
+	layers, _ := r.settings["num_hidden_layers"].(float64)
+	if n < 0 || n >= layers {
+		r.errorf("nextn_predict_layers", "is %v, expected less than the %v layers", n, layers)
+		return
+	}
+	r.settings["num_hidden_layers"] = layers - n
+	r.aside("blk.", layers-n)
+}
+
+// aside drops the tensors of layers from one on, in the list that begins with prefix.
+func (c *Checkpoint) aside(prefix string, from float64) {
+	before := len(c.names)
+	c.names = slices.DeleteFunc(c.names, func(name string) bool {
+		rest, ok := strings.CutPrefix(name, prefix)
+		number, _, _ := strings.Cut(rest, ".")
+		i, err := strconv.Atoi(number)
+		if !ok || err != nil || float64(i) < from {
+			return false
+		}
+		delete(c.tensors, name)
+		return true
+	})
+	if n := before - len(c.names); n > 0 {
+		c.Notes = append(c.Notes, fmt.Sprintf("%d tensors of layers that predict further tokens are set aside", n))
+	}
 }
 
 // metadataGGUF lists the metadata for people: long arrays by their size.

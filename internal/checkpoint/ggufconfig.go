@@ -60,6 +60,9 @@ var yarnKeys = []struct {
 	{"beta_slow", "rope.scaling.yarn_beta_slow", false},
 }
 
+// yarnMultiplier is a tenth of both multipliers of a yarn, where latents are stored.
+const yarnMultiplier = "rope.scaling.yarn_log_multiplier"
+
 // ownKey is the name in GGUF of a key of a family.
 func ownKey(k family.Key) string {
 	if k.GGUF == "" {
@@ -114,6 +117,7 @@ func (c *Checkpoint) parseGGUF(f *gguf.File) error {
 			c.settings[key] = n
 		}
 	}
+	r.next()
 	r.presence()
 	r.pattern()
 	r.heads()
@@ -137,6 +141,9 @@ func (r *ggufReader) presence() {
 	s.fill("vocab_size", r.rows("token_embd"))
 	for key, tensor := range r.family.Held {
 		_, s[key] = r.tensors[tensor]
+		if strings.HasPrefix(tensor, ".") {
+			s[key] = slices.ContainsFunc(r.names, func(name string) bool { return strings.HasSuffix(name, tensor) })
+		}
 	}
 	for key, tensor := range r.family.Rows {
 		s.fill(key, r.rows(tensor))
@@ -218,6 +225,10 @@ func (r *ggufReader) windowKey() (own family.Key, period int) {
 // heads reads the attention's sizes. Where full layers have a size of their own,
 // sliding ones' lies under another key.
 func (r *ggufReader) heads() {
+	if r.family.Latent {
+		r.latentHeads()
+		return
+	}
 	s := r.settings
 	if n, ok := r.number("attention.key_length"); ok {
 		s["head_dim"] = n
@@ -257,12 +268,42 @@ func (r *ggufReader) own() {
 		if k.Setting == "" || ggufKeys[k.Setting] != "" {
 			continue
 		}
+		if k.Kind == family.Truth {
+			r.truth(k)
+			continue
+		}
 		if n, ok := r.number(ownKey(k)); k.Scale != nil {
 			r.scale(k, n, ok)
+		} else if ok && k.Kind == family.Choice {
+			r.choice(k, n)
 		} else if ok {
 			r.settings[k.Setting] = n
 		}
 	}
+	if r.family.Derived != nil {
+		r.family.Derived(r.settings)
+	}
+}
+
+// truth reads a setting that is true or false, and false where the key is absent.
+func (r *ggufReader) truth(k family.Key) {
+	v := r.value(ownKey(k))
+	b, ok := v.(bool)
+	if v != nil && !ok {
+		r.errorf(ownKey(k), "is %s, expected true or false", show(v))
+	}
+	r.settings[k.Setting] = b
+}
+
+// choice reads a setting that is one of several words.
+func (r *ggufReader) choice(k family.Key, n float64) {
+	for i, word := range k.Words {
+		if float64(i) == n && word != "" {
+			r.settings[k.Setting] = word
+			return
+		}
+	}
+	r.errorf(ownKey(k), "is %v, expected one of %q by its index", n, k.Words)
 }
 
 // scale turns the attention's scale into the setting that it is the root of.
@@ -291,7 +332,7 @@ func (r *ggufReader) widths() {
 	for _, key := range []string{"intermediate_size", "num_key_value_heads"} {
 		own := moreGGUFKeys[key]
 		n := r.numbers(own)
-		if len(n) == 0 {
+		if len(n) == 0 || r.family.Latent && key == "num_key_value_heads" {
 			continue
 		}
 		s[key] = n[0]
@@ -406,6 +447,10 @@ func (r *ggufReader) scaling(f settings) {
 			if n, ok := r.number(k.gguf); ok {
 				f[k.setting] = n
 			}
+		}
+		if n, ok := r.number(yarnMultiplier); ok && r.family.Latent {
+			f["mscale"] = shortest(float32(10 * n)) // GGUF has a tenth of it, and no key for a second one
+			f["mscale_all_dim"] = f["mscale"]
 		}
 	case typ == "none":
 		if n, ok := f["factor"].(float64); ok && n != 1 {

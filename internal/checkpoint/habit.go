@@ -133,6 +133,13 @@ func (c *Checkpoint) join() error {
 // restore makes the model's tensor of a file's. GGUF's name tells the habit that is undone
 // there. A transposed one of a folder is copied, as it is multiplied from then on.
 func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
+	if _, half := t.Source.(halved); half {
+		whole, err := t.Whole()
+		if err != nil {
+			return tensor.Tensor{Name: t.Name} // missing
+		}
+		return whole
+	}
 	if c.Format != GGUF {
 		turned := c.Habit(name).Turn(t)
 		if turned.There() && turned.Data == nil && t.Data != nil {

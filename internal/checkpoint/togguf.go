@@ -36,6 +36,9 @@ var idle = words(`architectures model_type transformers_version torch_dtype dtyp
 // as tensors that are there or not, or as part of other keys.
 var read = words(`tie_word_embeddings attention_bias mlp_bias per_layer_config rope_parameters hidden_act hidden_activation`)
 
+// latentSizes are those of models that store latents.
+var latentSizes = words(`qk_nope_head_dim qk_rope_head_dim v_head_dim`)
+
 func words(text string) map[string]bool {
 	set := map[string]bool{}
 	for _, w := range strings.Fields(text) {
@@ -55,7 +58,7 @@ func (c *Checkpoint) Idle(key string) bool {
 func (w *ggufWriter) written(key string) bool {
 	f := w.family
 	return ggufKeys[key] != "" || moreGGUFKeys[key] != "" || f.Uses(key) || read[key] || f.Fixed[key] != nil ||
-		f.Held[key] != "" || key == f.MoE || key == f.KIsV || key == f.Wide
+		f.Held[key] != "" || f.Latent && latentSizes[key] || key == f.MoE || key == f.KIsV || key == f.Wide
 }
 
 // ggufWriter translates settings into metadata.
@@ -79,7 +82,11 @@ func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, ropeFr
 	}
 	w.perLayer("intermediate_size", "feed_forward_length")
 	w.count("num_attention_heads")
-	if !c.family.Lacks("num_key_value_heads") {
+	switch {
+	case c.family.Latent:
+		w.put("attention.head_count_kv", uint32(1))
+		w.latentHeads()
+	case !c.family.Lacks("num_key_value_heads"):
 		w.perLayer("num_key_value_heads", "attention.head_count_kv")
 	}
 	if !c.family.Lacks("rope_parameters") {
@@ -92,7 +99,7 @@ func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, ropeFr
 		w.count("top_k_experts")
 	}
 	dim := uint32(w.fullDim())
-	if !c.derivedDim {
+	if !c.derivedDim && !c.family.Latent {
 		w.put("attention.key_length", dim)
 		w.put("attention.value_length", dim)
 	}
@@ -247,8 +254,11 @@ func (w *ggufWriter) rope() []float32 {
 
 // yarn writes the numbers of a yarn. What GGUF has no key for must be as readers assume.
 func (w *ggufWriter) yarn(p rope.Params) {
-	if p.Truncate != nil && !*p.Truncate || p.Mscale != 0 || p.MscaleAllDim != 0 {
+	if p.Truncate != nil && !*p.Truncate || p.Mscale != p.MscaleAllDim || p.Mscale != 0 && !w.family.Latent {
 		w.errorf("rope_parameters."+full, "has truncate or mscale: GGUF has no keys for them in architecture %s", w.Arch)
+	}
+	if p.MscaleAllDim != 0 {
+		w.put(yarnMultiplier, float32(0.1*p.MscaleAllDim))
 	}
 	w.put("rope.scaling.type", "yarn")
 	for _, k := range yarnKeys {
@@ -268,10 +278,18 @@ func (w *ggufWriter) own(k family.Key, dim uint32) {
 	if k.If != "" && w.settings[k.If] != true {
 		return
 	}
-	v, _ := w.settings[k.Setting].(float64)
+	v, there := w.settings[k.Setting].(float64)
 	switch k.Kind {
 	case family.Count:
-		w.put(ownKey(k), uint32(w.settings.integer(k.Setting)))
+		if there {
+			w.put(ownKey(k), uint32(w.settings.integer(k.Setting)))
+		}
+	case family.Truth:
+		if w.settings[k.Setting] == true {
+			w.put(ownKey(k), true)
+		}
+	case family.Choice:
+		w.choice(k)
 	case family.Number:
 		if k.Scale != nil {
 			if k.Unusual && v == k.Scale.Absent(w.settings) {
@@ -298,6 +316,17 @@ func (w *ggufWriter) own(k family.Key, dim uint32) {
 		}
 	case family.Period:
 		w.period(k)
+	}
+}
+
+// choice writes a setting that is one of several words. The first is what readers assume.
+func (w *ggufWriter) choice(k family.Key) {
+	word, _ := w.settings[k.Setting].(string)
+	switch i := slices.Index(k.Words, word); {
+	case i < 1:
+		w.errorf(k.Setting, "is %s: GGUF knows %q", show(w.settings[k.Setting]), k.Words)
+	case i > 1 || !k.Unusual:
+		w.put(ownKey(k), uint32(i))
 	}
 }
 

@@ -119,6 +119,7 @@ func (c *Checkpoint) configHF(dtype string) (map[string]any, error) {
 	for _, key := range c.family.Without {
 		delete(config, key)
 	}
+	delete(config, c.family.Next)
 	for key, own := range c.family.Spelling {
 		if v, ok := config[key]; ok {
 			delete(config, key)
@@ -133,6 +134,9 @@ func (c *Checkpoint) configHF(dtype string) (map[string]any, error) {
 func (c *Checkpoint) typeHF() family.Type {
 	for _, t := range c.family.Types {
 		window := c.settings.integer("sliding_window") == 0 || t.Window != family.NoWindow
+		if slices.ContainsFunc(slices.Collect(maps.Keys(t.Only)), func(key string) bool { return c.settings[key] != t.Only[key] }) {
+			continue
+		}
 		if experts := c.settings.integer("num_experts") == 0 || !slices.Contains(t.Lacks, "num_experts"); window && experts {
 			return t
 		}

@@ -110,7 +110,11 @@ func (c *Checkpoint) bad(key, format string, args ...any) error {
 // each number, then how they fit together.
 func (c *Checkpoint) validate() error {
 	var errs []error
-	for _, l := range slices.Concat(limits, c.family.Limits) {
+	list := slices.Concat(limits, c.family.Limits)
+	if c.family.Latent {
+		list = append(list, latentLimits...)
+	}
+	for _, l := range list {
 		if c.family.Lacks(l.Key) && c.settings[l.Key] == nil {
 			continue
 		}
@@ -138,6 +142,9 @@ func (c *Checkpoint) validateHeads() error {
 		return c.bad("head_dim", "is %d, expected an even number", dim)
 	}
 	heads, kv := s.integer("num_attention_heads"), s.integer("num_key_value_heads")
+	if c.family.Latent && kv != heads {
+		return c.bad("num_key_value_heads", "is %d, expected %s, %d: all heads read one latent", kv, c.Key("num_attention_heads"), heads)
+	}
 	if heads%kv != 0 {
 		return c.bad("num_key_value_heads", "is %d, no divisor of %s, %d", kv, c.Key("num_attention_heads"), heads)
 	}

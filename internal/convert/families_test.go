@@ -27,11 +27,13 @@ type listing struct {
 
 // ours are the keys that differ from llama.cpp's file, and why.
 var ours = map[string]map[string]string{
-	"gemma2":   {"gemma2.attention.scale": "readers without it assume 1/sqrt(48), the head size; the model has 1/sqrt(40)"},
-	"glm4":     {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
-	"mixtral":  {"tokenizer.ggml.pre": "llama-bpe ignores merges; this model's tokenizer does not"},
-	"olmo3":    {"tokenizer.ggml.pre": "llama-bpe ignores merges; this model's tokenizer does not"},
-	"qwen3moe": {"tokenizer.ggml.normalizer.nfc": "qwen2 stands for NFC, as published tokenizers do; this model's does not"},
+	"deepseek2":      {"deepseek2.expert_gating_func": "readers without it assume softmax; the model has sigmoids, which its config.json does not say"},
+	"deepseek2-lite": {"tokenizer.ggml.pre": "the folder's tokenizer splits as deepseek-v3"},
+	"gemma2":         {"gemma2.attention.scale": "readers without it assume 1/sqrt(48), the head size; the model has 1/sqrt(40)"},
+	"glm4":           {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
+	"mixtral":        {"tokenizer.ggml.pre": "llama-bpe ignores merges; this model's tokenizer does not"},
+	"olmo3":          {"tokenizer.ggml.pre": "llama-bpe ignores merges; this model's tokenizer does not"},
+	"qwen3moe":       {"tokenizer.ggml.normalizer.nfc": "qwen2 stands for NFC, as published tokenizers do; this model's does not"},
 }
 
 // TestFamilies wants the GGUF file of each family's folder to have llama.cpp's keys, types and

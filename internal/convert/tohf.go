@@ -69,7 +69,7 @@ func (c *converter) ggufToHF(ctx context.Context, m *checkpoint.Checkpoint, weig
 // F32 by rule stays so where to does not hold its values.
 func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight, to tensor.DType) ([]job, error) {
 	var jobs []job
-	for _, w := range weights {
+	for _, w := range m.Undivided(weights) {
 		h := m.Habit(w.GGUF)
 		in := h.Turn(w.Tensor)
 		j := job{in: in, out: in}

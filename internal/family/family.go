@@ -27,6 +27,7 @@ type Family struct {
 	Explicit map[string]any       // settings that config.json must say, since a reader's default differs
 	Idle     []string             // settings that config.json may have and that change nothing
 	Normal   func(map[string]any) // brings a config.json into the form that Config reads and GGUF can hold; nil for none
+	Derived  func(map[string]any) // adds to GGUF's settings those that follow from others; nil for none
 	Limits   []Limit              // of settings that no other family has
 	Full     map[string]string    // settings of full layers, and config.json's keys for their own values
 	FullIf   map[string]string    // those of Full that count only where this setting is true
@@ -35,12 +36,14 @@ type Family struct {
 	Without  []string            // settings that other families must have and this one has not
 
 	Keys     []Key             // of GGUF besides those of every family, as converters order them
-	Held     map[string]string // settings that are true where the file holds the tensor
+	Held     map[string]string // settings that are true where the file holds the tensor, or one in any layer whose name ends so
 	Rows     map[string]string // settings that are the number of rows of a tensor
 	MoE      string            // the setting that is true, or their number, where there are experts
 	KIsV     string            // the setting that is true where full layers have keys and no values
 	Wide     string            // the setting that doubles the MLP of layers that share keys and values
 	PerLayer bool              // layers may differ in width and in heads of keys
+	Latent   bool              // keys and values are products of one latent: settings kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim
+	Next     string            // the setting that counts layers behind the last, which predict further tokens and are set aside
 	Habits   []Habit           // what converters to GGUF do to tensors
 	Bare     []string          // ends of tensors' names in config.json's format that take no .weight
 	Buffers  []string          // ends of names there that hold no weights
@@ -57,6 +60,7 @@ type Type struct {
 	Name     string
 	Class    string         // transformers' class of the text model; "" for a type that is only read
 	Defaults map[string]any // what transformers assumes of keys that the file leaves out
+	Only     map[string]any // settings that a model of another type has otherwise
 	Window   Window
 	Period   int      // of full layers, where the file does not say (Periodic)
 	LastFull bool     // the last layer is full whatever the file says (Periodic)
@@ -98,6 +102,8 @@ const (
 	Period                 // the period of full layers, or a flag for each layer; assumed where it is absent
 	Flags                  // a flag for each layer: whether it slides
 	Word                   // Text
+	Truth                  // a setting that is true or false; left out where it is false
+	Choice                 // a setting that is one of Words, as its index
 )
 
 // Key is a key of GGUF metadata.
@@ -107,6 +113,7 @@ type Key struct {
 	Kind    Kind
 	If      string // the setting without which the key is not written
 	Text    string // of a Word
+	Words   []string
 	Scale   *Scale // of attention: GGUF has 1/√x of the setting x
 	Unusual bool   // written only where readers would assume something else; of Period, Flags and of scales
 }

@@ -17,7 +17,7 @@ var below = map[string]string{
 	"gguf":        "atomicfile tensor mmap",
 	"quantmix":    "gguf registry",
 	"safetensors": "atomicfile tensor mmap float16",
-	"checkpoint":  "gguf safetensors rope tokenizer registry",
+	"checkpoint":  "gguf safetensors rope tokenizer registry quant",
 	"panel":       "quant simd tensor",
 	"graph":       "tensor",
 	"bind":        "graph tensor",

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/arch/cohere2"
+	"github.com/karat-run/karat/internal/arch/deepseek2"
 	"github.com/karat-run/karat/internal/arch/gemma2"
 	"github.com/karat-run/karat/internal/arch/gemma3"
 	"github.com/karat-run/karat/internal/arch/gemma4"
@@ -36,6 +37,7 @@ var Families = []*family.Family{
 	&cohere2.Family,
 	&glm4.Family,
 	&olmo2.Family,
+	&deepseek2.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

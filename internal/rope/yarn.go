@@ -59,13 +59,26 @@ func (p *Params) yarn(dim int, c Context) (Freqs, float64, error) {
 
 	magnitude := p.Magnitude
 	if magnitude == 0 && factor > 1 {
-		by := func(mscale float64) float64 { return float64(0.1*mscale*ln(factor)) + 1 }
-		magnitude = by(1)
+		magnitude = mscale(factor, 1)
 		if p.Mscale != 0 && p.MscaleAllDim != 0 {
-			magnitude = by(p.Mscale) / by(p.MscaleAllDim)
+			magnitude = mscale(factor, p.Mscale) / mscale(factor, p.MscaleAllDim)
 		}
 	}
 	return Yarn(p.Theta, dim, factor, low, high), magnitude, p.magnitude(magnitude, factor)
+}
+
+// mscale is 0.1·m·ln(factor) + 1, for factors above 1.
+func mscale(factor, m float64) float64 { return float64(0.1*m*ln(factor)) + 1 }
+
+// ScoreScale is what attention's scores are multiplied by besides: where a yarn has
+// mscale_all_dim, the square of its multiplier. It is the part of the magnitude that the features
+// which do not turn lack. (transformers' modeling_deepseek_v3.py)
+func (p Params) ScoreScale() float64 {
+	if cmp.Or(p.Type, p.OldType) != "yarn" || p.MscaleAllDim == 0 || !(p.Factor > 1) {
+		return 1
+	}
+	by := mscale(p.Factor, p.MscaleAllDim)
+	return by * by
 }
 
 // original is the context of the model's first training: that of p, else the longest.

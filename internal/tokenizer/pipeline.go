@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // A jsonStep is any normalizer, pre-tokenizer, post-processor or decoder of
@@ -171,18 +172,30 @@ func (p *pipeline) split(s *jsonStep) error {
 	if s.Pattern.Regex == nil {
 		return fmt.Errorf("a Split at %s is not supported", s.pattern())
 	}
-	if _, ok := patterns[*s.Pattern.Regex]; !ok {
+	pattern, ok := spelled[unescaped.Replace(*s.Pattern.Regex)]
+	if !ok {
 		return fmt.Errorf("a Split by an unknown regular expression %q", *s.Pattern.Regex)
 	}
-	if s.Behavior != "Isolated" && !(s.Behavior == "Removed" && s.Invert && matchesAll[*s.Pattern.Regex]) {
+	if s.Behavior != "Isolated" && !(s.Behavior == "Removed" && s.Invert && matchesAll[pattern]) {
 		return fmt.Errorf("a Split with behavior %q, invert %v is not supported", s.Behavior, s.Invert)
 	}
-	if *s.Pattern.Regex == gpt2ShortPattern {
-		p.patterns = append(p.patterns, gpt2Pattern)
-		return nil
+	if pattern == gpt2ShortPattern {
+		pattern = gpt2Pattern
 	}
-	p.patterns = append(p.patterns, *s.Pattern.Regex)
+	p.patterns = append(p.patterns, pattern)
 	return nil
+}
+
+// unescaped writes the characters of a regular expression that may be escaped as they are.
+var unescaped = strings.NewReplacer(`\r`, "\r", `\n`, "\n", `\"`, `"`)
+
+// spelled are the patterns by their unescaped spelling.
+var spelled = map[string]string{}
+
+func init() {
+	for p := range patterns {
+		spelled[unescaped.Replace(p)] = p
+	}
 }
 
 // matchesAll are the patterns one of whose branches matches, whatever the text.

@@ -1,0 +1,200 @@
+// Package deepseek2 is the decoder of DeepSeek V2, V3 and R1.
+//
+// What differs from Llama: keys and values are products of one latent of each position,
+// and only the latent and one turned key for all heads are stored. A head's key matrix is
+// absorbed by its queries, its value matrix comes after attention. Queries may be made of a
+// latent of their own. Only a part of a head turns, in neighbouring pairs, by yarn, whose
+// multiplier also scales the scores. From some layer on the MLP is a mixture: experts chosen by
+// softmax or by biased sigmoids, within the best groups, beside shared ones.
+//
+// Source: transformers, models/deepseek_v2/modeling_deepseek_v2.py and
+// models/deepseek_v3/modeling_deepseek_v3.py; DeepSeek-AI 2024, arXiv:2405.04434 and
+// arXiv:2412.19437.
+package deepseek2
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	MaxPositions     int              `json:"max_position_embeddings"`
+	QueryRank        int              `json:"q_lora_rank"` // 0 for queries without a latent
+	Rank             int              `json:"kv_lora_rank"`
+	PlainDim         int              `json:"qk_nope_head_dim"` // of a head's queries and keys, what does not turn
+	TurningDim       int              `json:"qk_rope_head_dim"` // and what does
+	ValueDim         int              `json:"v_head_dim"`
+	Interleaved      bool             `json:"rope_interleave"`
+	RMSNormEps       float32          `json:"rms_norm_eps"`
+	Act              graph.Activation `json:"hidden_act"`
+	Tied             bool             `json:"tie_word_embeddings"`
+	FirstDense       int              `json:"first_k_dense_replace"`
+	ExpertSize       int              `json:"moe_intermediate_size"`
+	NumExperts       int              `json:"num_experts"`
+	TopK             int              `json:"top_k_experts"`
+	NumShared        int              `json:"n_shared_experts"`
+	Scoring          string           `json:"scoring_func"`
+	Method           string           `json:"topk_method"`
+	Biased           bool             `json:"e_score_correction_bias"` // as the method says
+	Groups           int              `json:"n_group"`
+	KeptGroups       int              `json:"topk_group"`
+	Normalize        bool             `json:"norm_topk_prob"`
+	Factor           float64          `json:"routed_scaling_factor"`
+	Rope             struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	turn   graph.RoPEAttr
+	scale  float64 // of attention's scores
+	route  graph.RouteAttr
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is one decoder layer, with either an MLP or a mixture.
+type Layer struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MLP      *MLP          `gguf:"" hf:"mlp"`
+	MoE      *MoE          `gguf:"" hf:"mlp"`
+}
+
+// Attention is latent attention. KeyB [heads, rank, plain] and ValueB [heads, value, rank]
+// are kv_b_proj of the paper, its keys' half transposed.
+type Attention struct {
+	Q      *graph.Weight `gguf:"attn_q" hf:"q_proj" if:"!q_lora_rank"`
+	QA     *graph.Weight `gguf:"attn_q_a" hf:"q_a_proj" if:"q_lora_rank"`
+	QANorm *graph.Weight `gguf:"attn_q_a_norm" hf:"q_a_layernorm" if:"q_lora_rank"`
+	QB     *graph.Weight `gguf:"attn_q_b" hf:"q_b_proj" if:"q_lora_rank"`
+	KVA    *graph.Weight `gguf:"attn_kv_a_mqa" hf:"kv_a_proj_with_mqa"`
+	KVNorm *graph.Weight `gguf:"attn_kv_a_norm" hf:"kv_a_layernorm"`
+	KeyB   *graph.Weight `gguf:"attn_k_b" hf:"k_b_proj"`
+	ValueB *graph.Weight `gguf:"attn_v_b" hf:"v_b_proj"`
+	O      *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+}
+
+// MLP is the gated feed-forward part of the first layers.
+type MLP struct {
+	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
+	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
+	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
+}
+
+// MoE is the mixture of experts, of which all tokens share some, as one MLP.
+type MoE struct {
+	Router     *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
+	Bias       *graph.Weight `gguf:"exp_probs_b.bias" hf:"gate.e_score_correction_bias" if:"e_score_correction_bias"`
+	Gate       *graph.Weight `gguf:"ffn_gate_exps" hf:"experts.gate_proj"`
+	Up         *graph.Weight `gguf:"ffn_up_exps" hf:"experts.up_proj"`
+	Down       *graph.Weight `gguf:"ffn_down_exps" hf:"experts.down_proj"`
+	SharedGate *graph.Weight `gguf:"ffn_gate_shexp" hf:"shared_experts.gate_proj" if:"n_shared_experts"`
+	SharedUp   *graph.Weight `gguf:"ffn_up_shexp" hf:"shared_experts.up_proj" if:"n_shared_experts"`
+	SharedDown *graph.Weight `gguf:"ffn_down_shexp" hf:"shared_experts.down_proj" if:"n_shared_experts"`
+}
+
+// latentEps is that of the norms of latents, whatever that of the others.
+const latentEps = 1e-6
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	m := &Model{scale: c.Rope.Full.ScoreScale() / math.Sqrt(float64(c.PlainDim+c.TurningDim)), Layers: make([]Layer, c.NumLayers)}
+	r, err := rope.Resolve(c.TurningDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
+	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude, Interleaved: c.Interleaved}
+	m.route = graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups, Kept: c.KeptGroups}
+	switch {
+	case c.Scoring == "sigmoid" && c.Method == "noaux_tc":
+		m.route.Weigh, m.route.Best, c.Biased = graph.SigmoidEach, 2, true
+	case c.Scoring == "softmax" && c.Method == "greedy":
+		m.route.Groups = 1
+	case c.Scoring != "softmax" || c.Method != "group_limited_greedy":
+		return nil, fmt.Errorf("scoring_func %q with topk_method %q, supported are sigmoid with noaux_tc and softmax with greedy or group_limited_greedy", c.Scoring, c.Method)
+	}
+	m.Config = c
+	for i := range m.Layers {
+		if i < c.FirstDense || c.NumExperts == 0 {
+			m.Layers[i].MLP = new(MLP)
+		} else {
+			m.Layers[i].MoE = new(MoE)
+		}
+	}
+	return m, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: 1, Dim: m.Rank + m.TurningDim, ValueDim: m.Rank, Latent: true}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	if m.Tied {
+		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	}
+	return g.Linear(m.Output, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
+	if l.MLP != nil {
+		x = l.MLP.forward(g, x, m)
+	} else {
+		x = l.MoE.forward(g, x, m)
+	}
+	return g.Name(g.Add(h, x), "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	qDim := m.PlainDim + m.TurningDim
+	q := x
+	if a.Q == nil {
+		q = g.RMSNorm(a.QANorm, g.Linear(a.QA, x, m.QueryRank), latentEps, 0) // [T, qRank]
+		q = g.Linear(a.QB, q, m.NumHeads*qDim)
+	} else {
+		q = g.Linear(a.Q, x, m.NumHeads*qDim)
+	}
+	q = g.Heads(q, qDim)                                                     // [T, heads, plain + turning]
+	plain := g.HeadLinear(a.KeyB, g.Slice(q, 0, m.PlainDim), m.Rank)         // [T, heads, rank]
+	turning := g.RoPEWith("q", g.Slice(q, m.PlainDim, m.TurningDim), m.turn) // [T, heads, turning]
+	both := g.Linear(a.KVA, x, kv.Dim)                                       // [T, rank + turning]
+	latent := g.RMSNorm(a.KVNorm, g.Slice(both, 0, m.Rank), latentEps, 0)    // [T, rank]
+	k := g.RoPEWith("k", g.Heads(g.Slice(both, m.Rank, m.TurningDim), m.TurningDim), m.turn)
+	g.StoreKV(kv, g.Concat(g.Heads(latent, m.Rank), k), nil)
+	y := g.Attention(g.Concat(plain, turning), kv, m.scale) // [T, heads·rank]
+	return g.Linear(a.O, g.HeadLinear(a.ValueB, g.Heads(y, m.Rank), m.ValueDim), m.HiddenSize)
+}
+
+func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
+	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
+}
+
+func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	route := g.RouteWith(g.Linear(e.Router, x, m.NumExperts), m.TopK, m.route, nil, e.Bias)
+	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: m.Act}, Form: graph.Apart}
+	y := g.ExpertsWith(experts, []*graph.Weight{e.Gate, e.Up, e.Down}, nil, x, route, m.NumExperts, m.ExpertSize)
+	y = g.Name(y, "ffn_experts", "mlp.experts.out")
+	if e.SharedUp == nil {
+		return y
+	}
+	gate, up := g.Linear(e.SharedGate, x, m.NumShared*m.ExpertSize), g.Linear(e.SharedUp, x, m.NumShared*m.ExpertSize)
+	y = g.Add(y, g.Linear(e.SharedDown, g.GLU(m.Act, gate, up), m.HiddenSize))
+	return g.Name(y, "ffn_out", "mlp.out")
+}

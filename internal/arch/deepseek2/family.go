@@ -1,0 +1,90 @@
+package deepseek2
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of DeepSeek V2, V3 and R1 are like.
+//
+// Source: transformers 5.17, models/deepseek_v2 and models/deepseek_v3,
+// configuration_*.py; llama.cpp, conversion/deepseek.py and src/models/deepseek2.cpp.
+var Family = family.Family{
+	Name:  "deepseek2",
+	Title: "DeepSeek",
+	Model: family.Of(New),
+
+	Types: []family.Type{
+		{Name: "deepseek_v2", Class: "DeepseekV2ForCausalLM", Only: map[string]any{"scoring_func": "softmax"}, Defaults: map[string]any{
+			"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 2048.,
+			"first_k_dense_replace": 0., "kv_lora_rank": 512., "q_lora_rank": 1536., "qk_nope_head_dim": 128., "qk_rope_head_dim": 64.,
+			"v_head_dim": 128., "n_group": 1., "topk_group": 1., "routed_scaling_factor": 1., "norm_topk_prob": false,
+			"scoring_func": "softmax", "topk_method": "greedy", "rope_interleave": true}},
+		{Name: "deepseek_v3", Class: "DeepseekV3ForCausalLM", Only: map[string]any{"scoring_func": "sigmoid"}, Defaults: map[string]any{
+			"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 4096.,
+			"first_k_dense_replace": 3., "kv_lora_rank": 512., "q_lora_rank": 1536., "qk_nope_head_dim": 128., "qk_rope_head_dim": 64.,
+			"v_head_dim": 128., "n_group": 8., "topk_group": 4., "routed_scaling_factor": 2.5, "norm_topk_prob": true,
+			"scoring_func": "sigmoid", "topk_method": "noaux_tc", "rope_interleave": true}},
+	},
+	Fixed:    map[string]any{"hidden_act": "silu", "rope_interleave": true, "moe_layer_freq": 1.},
+	Explicit: map[string]any{"q_lora_rank": nil},
+	Derived:  method,
+	Idle: []string{"qk_head_dim", "num_key_value_heads", "head_dim", "topk_method", "num_nextn_predict_layers", "ep_size", "aux_loss_alpha", "seq_aux",
+		"output_router_logits", "router_aux_loss_coef"},
+	Limits: []family.Limit{
+		{Key: "q_lora_rank", Min: 1, Max: 1 << 24, Rule: family.Whole | family.OrZero},
+		{Key: "first_k_dense_replace", Min: 0, Max: 1 << 10, Rule: family.Whole},
+		{Key: "n_shared_experts", Min: 0, Max: 1 << 10, Rule: family.Whole},
+		{Key: "n_group", Min: 0, Max: 1 << 10, Rule: family.Whole},
+		{Key: "topk_group", Min: 0, Max: 1 << 10, Rule: family.Whole},
+		{Key: "routed_scaling_factor", Min: 1e-6, Max: 1e6},
+	},
+	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}, Yarn: true},
+	Spelling: map[string][]string{"num_experts": {"n_routed_experts"}, "top_k_experts": {"num_experts_per_tok"}},
+
+	Latent: true,
+	Next:   "num_nextn_predict_layers",
+	MoE:    "num_experts",
+	Keys: []family.Key{
+		{Setting: "first_k_dense_replace", GGUF: "leading_dense_block_count"},
+		{Setting: "vocab_size"},
+		{Setting: "q_lora_rank", GGUF: "attention.q_lora_rank"},
+		{Setting: "kv_lora_rank", GGUF: "attention.kv_lora_rank"},
+		{Setting: "moe_intermediate_size"},
+		{Setting: "n_shared_experts", GGUF: "expert_shared_count"},
+		{Setting: "n_group", GGUF: "expert_group_count"},
+		{Setting: "topk_group", GGUF: "expert_group_used_count"},
+		{Setting: "scoring_func", GGUF: "expert_gating_func", Kind: family.Choice, Unusual: true, Words: []string{"", "softmax", "sigmoid"}},
+		{Setting: "routed_scaling_factor", GGUF: "expert_weights_scale", Kind: family.Number},
+		{Setting: "norm_topk_prob", GGUF: "expert_weights_norm", Kind: family.Truth},
+		{GGUF: "rope.dimension_count", Kind: family.FullDim},
+	},
+	Held:   map[string]string{"e_score_correction_bias": ".exp_probs_b.bias"},
+	Habits: []family.Habit{{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"}, Joined: "mlp.experts"}},
+	Bare:   []string{"e_score_correction_bias"},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "deepseek-v3", BOS: true},
+	Expect: family.Expect{
+		Parts: []family.Part{{GGUF: "attn_kv_a_mqa", HF: "kv_a_proj_with_mqa"}},
+		Theta: true,
+	},
+}
+
+// method is how experts are chosen, which follows from how they are scored. Where a file does
+// not say the latter, as those of V2 and V2.5, a bias tells of V3.
+func method(s map[string]any) {
+	switch {
+	case s["scoring_func"] != nil:
+	case s["e_score_correction_bias"] == true:
+		s["scoring_func"] = "sigmoid"
+	default:
+		s["scoring_func"] = "softmax"
+	}
+	delete(s, "e_score_correction_bias")
+	groups, _ := s["n_group"].(float64)
+	switch {
+	case s["scoring_func"] == "sigmoid":
+		s["topk_method"] = "noaux_tc"
+	case groups > 1:
+		s["topk_method"] = "group_limited_greedy"
+	default:
+		s["topk_method"] = "greedy"
+	}
+}

@@ -1,0 +1,266 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// latentLimits are the settings of models that store latents, besides those of all.
+var latentLimits = []family.Limit{
+	{Key: "kv_lora_rank", Min: 1, Max: maxHeadDim, Rule: family.Required | family.Whole},
+	{Key: "qk_nope_head_dim", Min: 1, Max: maxHeadDim, Rule: family.Required | family.Whole},
+	{Key: "qk_rope_head_dim", Min: 2, Max: maxHeadDim, Rule: family.Required | family.Whole},
+	{Key: "v_head_dim", Min: 1, Max: maxHeadDim, Rule: family.Required | family.Whole},
+}
+
+// latentHeads reads the sizes of heads. Files have those of the heads that attention sees, one of
+// latents for all, and under other keys (mla) those of the heads that these stand for. Old
+// files have only the latter, under the plain keys, and attn_kv_b in one.
+func (r *ggufReader) latentHeads() {
+	const keys, values = "attention.key_length", "attention.value_length"
+	s := r.settings
+	turning, _ := r.number("rope.dimension_count")
+	rank, _ := r.number("attention.kv_lora_rank")
+	k, _ := r.number(keys)
+	v, _ := r.number(values)
+	if mla, ok := r.number(keys + "_mla"); ok {
+		if k != rank+turning {
+			r.errorf(keys, "is %v, expected the %v of a latent and the %v that turn", k, rank, turning)
+		}
+		if v != rank {
+			r.errorf(values, "is %v, expected the %v of a latent", v, rank)
+		}
+		k = mla
+		v, _ = r.number(values + "_mla")
+		r.spelling["qk_nope_head_dim"], r.spelling["v_head_dim"] = r.Arch+"."+keys+"_mla", r.Arch+"."+values+"_mla"
+	}
+	s["head_dim"], s["qk_rope_head_dim"], s["qk_nope_head_dim"], s["v_head_dim"] = turning, turning, k-turning, v
+	s["num_key_value_heads"] = s["num_attention_heads"]
+	for _, key := range []string{"head_dim", "qk_rope_head_dim"} {
+		r.spelling[key] = r.Arch + ".rope.dimension_count"
+	}
+	r.fullDim = turning
+	if n, ok := r.number("attention.head_count_kv"); ok && n != 1 && n != s["num_attention_heads"] {
+		r.errorf("attention.head_count_kv", "is %v, expected 1 or the heads of queries, %s", n, show(s["num_attention_heads"]))
+	}
+}
+
+// latentHeads is the inverse of the reader's.
+func (w *ggufWriter) latentHeads() {
+	n := w.settings.integer
+	w.put("attention.key_length", uint32(n("kv_lora_rank")+n("qk_rope_head_dim")))
+	w.put("attention.value_length", uint32(n("kv_lora_rank")))
+	w.put("attention.key_length_mla", uint32(n("qk_nope_head_dim")+n("qk_rope_head_dim")))
+	w.put("attention.value_length_mla", uint32(n("v_head_dim")))
+}
+
+// kvB are the names of the products that make keys and values of latents: in one tensor, by
+// heads the rows of keys and those of values, and in two, the keys' matrices transposed.
+var kvB = struct{ both, keys, values family.Part }{
+	family.Part{GGUF: "attn_kv_b", HF: "kv_b_proj"}, family.Part{GGUF: "attn_k_b", HF: "k_b_proj"}, family.Part{GGUF: "attn_v_b", HF: "v_b_proj"},
+}
+
+// cutLatents puts two tensors in the place of each kv_b_proj, which folders and old files of
+// GGUF have. One of another shape is left as it is, and reported later.
+func (c *Checkpoint) cutLatents() error {
+	if !c.family.Latent {
+		return nil
+	}
+	var names []string
+	n := c.settings.integer
+	heads, plain, value, rank := n("num_attention_heads"), n("qk_nope_head_dim"), n("v_head_dim"), n("kv_lora_rank")
+	for _, name := range c.names {
+		layer, ok := strings.CutSuffix(name, "."+c.Name(kvB.both.GGUF, kvB.both.HF))
+		t := c.tensors[name]
+		if !ok || !slices.Equal(t.Shape, tensor.Shape{heads * (plain + value), rank}) {
+			names = append(names, name)
+			continue
+		}
+		keys := t
+		if t.DType.Quantized() { // blocks lie along rows, which become columns
+			var err error
+			if keys, err = plainOf(t); err != nil {
+				return fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+			}
+		}
+		delete(c.tensors, name)
+		for _, half := range []struct {
+			name family.Part
+			t    tensor.Tensor
+		}{
+			{kvB.keys, halfOf(keys, halved{in: keys, step: plain + value, rows: plain, turned: true}, heads)},
+			{kvB.values, halfOf(t, halved{in: t, step: plain + value, from: plain, rows: value}, heads)},
+		} {
+			own := layer + "." + c.Name(half.name.GGUF, half.name.HF)
+			if _, twice := c.tensors[own]; twice {
+				return fmt.Errorf("checkpoint: %s: tensor %s: it is there in halves, too", c.Path, name)
+			}
+			names = append(names, own)
+			c.tensors[own] = half.t
+		}
+	}
+	c.names = names
+	return nil
+}
+
+// plainOf is t in F32.
+func plainOf(t tensor.Tensor) (tensor.Tensor, error) {
+	whole, err := t.Whole()
+	if err != nil {
+		return t, err
+	}
+	v := make([]float32, t.Shape.Size())
+	if err := quant.Dequantize(t.DType, v, whole.Data); err != nil {
+		return t, fmt.Errorf("tensor %s: %w", t.Name, err)
+	}
+	return tensor.Tensor{Name: t.Name, DType: tensor.F32, Shape: t.Shape, Data: bytesOf(v)}, nil
+}
+
+// halved is the Source of some rows of each head of in: rows of step, from one on, or each
+// head's transposed.
+type halved struct {
+	in               tensor.Tensor
+	step, from, rows int
+	turned           bool
+}
+
+// halfOf is h as a tensor by heads.
+func halfOf(t tensor.Tensor, h halved, heads int) tensor.Tensor {
+	half := tensor.Tensor{Name: t.Name, DType: t.DType, Shape: tensor.Shape{heads, h.rows, t.Shape[1]}, Source: h}
+	if h.turned {
+		half.Shape = tensor.Shape{heads, t.Shape[1], h.rows}
+	}
+	return half
+}
+
+// ReadAt implements io.ReaderAt, of whole elements where heads are transposed, else of whole rows.
+func (h halved) ReadAt(p []byte, off int64) (n int, err error) {
+	columns := h.in.Shape[1]
+	unit, all := h.in.DType.RowBytes(columns), h.in.Shape[0]/h.step*h.rows
+	if h.turned {
+		unit, all = h.in.DType.BlockBytes(), all*columns
+	}
+	for k := int(off) / unit; n < len(p); k++ {
+		if k >= all {
+			return n, io.EOF
+		}
+		at := k/h.rows*h.step + h.from + k%h.rows // a row of in
+		if h.turned {
+			head, in := k/(h.rows*columns), k%(h.rows*columns)
+			at = (head*h.step+h.from+in%h.rows)*columns + in/h.rows // an element
+		}
+		if h.in.Source != nil {
+			if _, err := h.in.Source.ReadAt(p[n:n+unit], h.in.At+int64(at*unit)); err != nil {
+				return n, err
+			}
+		} else {
+			copy(p[n:n+unit], h.in.Data[at*unit:])
+		}
+		n += unit
+	}
+	return n, nil
+}
+
+// Undivided are the weights as a folder has them: in the place of two that are made of
+// latents, the one that they are halves of.
+func (c *Checkpoint) Undivided(weights []*graph.Weight) []*graph.Weight {
+	if !c.family.Latent {
+		return weights
+	}
+	var out []*graph.Weight
+	values := map[string]*graph.Weight{}
+	for _, w := range weights {
+		if layer, ok := strings.CutSuffix(w.GGUF, "."+kvB.values.GGUF); ok {
+			values[layer] = w
+		}
+	}
+	for _, w := range weights {
+		layer, keys := strings.CutSuffix(w.GGUF, "."+kvB.keys.GGUF)
+		v := values[layer]
+		switch {
+		case keys && v != nil:
+			out = append(out, whole(w, v))
+		case !strings.HasSuffix(w.GGUF, "."+kvB.values.GGUF):
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// whole is the tensor that k and v are halves of, of F32 where they are quantized.
+func whole(k, v *graph.Weight) *graph.Weight {
+	j := undivided{k.Tensor, v.Tensor, k.DType}
+	if k.DType.Quantized() || k.DType != v.DType {
+		j.to = tensor.F32
+	}
+	rename := func(name string) string { return strings.TrimSuffix(name, kvB.keys.HF) + kvB.both.HF }
+	return &graph.Weight{HF: rename(k.HF), GGUF: strings.TrimSuffix(k.GGUF, kvB.keys.GGUF) + kvB.both.GGUF, Tensor: tensor.Tensor{
+		Name: k.Name, DType: j.to, Shape: tensor.Shape{k.Shape[0] * (k.Shape[2] + v.Shape[1]), k.Shape[1]}, Source: j}}
+}
+
+// undivided is the Source of k [heads, rank, plain], transposed, and v [heads, value, rank]
+// by heads one after the other.
+type undivided struct {
+	k, v tensor.Tensor
+	to   tensor.DType
+}
+
+// ReadAt implements io.ReaderAt for whole rows.
+func (u undivided) ReadAt(p []byte, off int64) (n int, err error) {
+	rank, plain, value := u.k.Shape[1], u.k.Shape[2], u.v.Shape[1]
+	size := u.to.BlockBytes()
+	row := rank * size
+	var k, v []byte
+	for r, head := int(off)/row, -1; n < len(p); r++ {
+		h, i := r/(plain+value), r%(plain+value)
+		if h >= u.k.Shape[0] {
+			return n, io.EOF
+		}
+		if h != head {
+			head = h
+			if k, err = u.head(u.k, h); err == nil {
+				v, err = u.head(u.v, h)
+			}
+			if err != nil {
+				return n, err
+			}
+		}
+		if i >= plain {
+			n += copy(p[n:n+row], v[(i-plain)*row:])
+			continue
+		}
+		for c := range rank {
+			n += copy(p[n:n+size], k[(c*plain+i)*size:])
+		}
+	}
+	return n, nil
+}
+
+// head is a head's matrix of t, in the type of the whole.
+func (u undivided) head(t tensor.Tensor, h int) ([]byte, error) {
+	m := t.Matrix(h)
+	m, err := m.Whole()
+	if err != nil || m.DType == u.to {
+		return m.Data, err
+	}
+	m, err = plainOf(m)
+	return m.Data, err
+}
+
+// bytesOf are the bytes of v.
+func bytesOf(v []float32) []byte {
+	b := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+	}
+	return b
+}
