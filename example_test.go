@@ -163,7 +163,7 @@ func ExampleConvert() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	r, err := karat.Convert(context.Background(), "testdata/models/tiny-qwen3", filepath.Join(dir, "model.gguf"), karat.ConvertOptions{Split: 4e6})
+	r, err := karat.Convert(context.Background(), "testdata/models/tiny-gemma3", filepath.Join(dir, "model.gguf"), karat.ConvertOptions{Split: 4e6})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -172,13 +172,13 @@ func ExampleConvert() {
 		fmt.Println(filepath.Base(path))
 	}
 	// Output:
-	// GGUF qwen3 map[BF16:29 F32:17]
+	// GGUF gemma3 map[BF16:43 F32:37]
 	// model-00001-of-00002.gguf
 	// model-00002-of-00002.gguf
 }
 
 func ExampleCheck() {
-	r, err := karat.Check(context.Background(), "testdata/models/tiny-llama", karat.CheckOptions{})
+	r, err := karat.Check(context.Background(), "testdata/models/tiny-gemma3", karat.CheckOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func ExampleCheck() {
 		fmt.Println(f.Severity, f.ID, f.What)
 	}
 	fmt.Println(r.Tensors, "tensors, clean:", r.Clean())
-	// Output: 38 tensors, clean: true
+	// Output: 80 tensors, clean: true
 }
 
 func ExampleQuantize() {
@@ -197,7 +197,7 @@ func ExampleQuantize() {
 	defer os.RemoveAll(dir)
 	full, small := filepath.Join(dir, "model.gguf"), filepath.Join(dir, "model.Q4_K_M.gguf")
 	ctx := context.Background()
-	if _, err := karat.Convert(ctx, "testdata/models/tiny-llama", full, karat.ConvertOptions{}); err != nil {
+	if _, err := karat.Convert(ctx, "testdata/models/tiny-gemma3", full, karat.ConvertOptions{}); err != nil {
 		log.Fatal(err)
 	}
 	r, err := karat.Quantize(ctx, full, small, karat.QuantizeOptions{Type: "Q4_K_M"})
@@ -206,5 +206,5 @@ func ExampleQuantize() {
 	}
 	fmt.Println(r.Tensors, "tensors,", r.Types)
 	// Output:
-	// 39 tensors, map[F32:10 Q4_K:24 Q6_K:5]
+	// 80 tensors, map[F32:37 Q4_K:6 Q5_0:32 Q8_0:5]
 }

@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"log"
 	"os"
 	"path/filepath"
@@ -23,20 +24,23 @@ import (
 )
 
 // positions returns how many of the last positions' logits are kept of each
-// prompt. The demo's vocabulary is three times that of the tiny models.
+// prompt. The demo's vocabulary is three times that of the tiny models, gemma2's is four times
+// that of the other families.
 func positions(name string) int {
-	if strings.HasPrefix(name, "demo") {
+	if strings.HasPrefix(name, "demo") || name == "gemma2" {
 		return 1
 	}
 	return 2
 }
 
-// models are the trained ones; tiny-qwen2's weights come from its seed.json, and its record
-// belongs to these.
+// models are the trained ones. All but one are packed: examples open tiny-gemma3.
 var models = []string{"tiny-llama", "tiny-qwen3", "tiny-gemma3", "tiny-gemma4", "tiny-gemma4-moe"}
 
+// dense are the models whose records keep all taps: tests read modules of any layer in them.
+var dense = []string{"tiny-llama", "tiny-gemma4"}
+
 // families are those whose folders are trimmed here.
-var families = []string{"cohere2", "deepseek2", "deepseek2-lite", "glm4", "gpt2", "granite", "mixtral", "olmo3", "qwen3moe", "smollm3"}
+var families = []string{"cohere2", "deepseek2", "deepseek2-lite", "gemma2", "glm4", "gpt2", "granite", "mixtral", "olmo3", "qwen3moe", "smollm3"}
 
 var (
 	isTap    = regexp.MustCompile(`^\d+\.tap\.`)
@@ -44,8 +48,8 @@ var (
 	isLogits = regexp.MustCompile(`^\d+\.logits$`)
 	inLayer  = regexp.MustCompile(`\.(?:layers|h)\.(\d+)\.(.*)$`)
 	isSum    = regexp.MustCompile(`^((mlp|self_attn|attn)\.)?out$`)                       // what a layer adds, and what it hands on
-	isSlim   = regexp.MustCompile(`^(deepseek2|deepseek2-lite|llama4|qwen35|qwen35moe)$`) // of whose taps it is fewer: no head, and of the other layers no attention
-	isAside  = regexp.MustCompile(`\.in$|kv_b_proj|rotary_emb|dropout|act(ivation)?(_fn)?\.out$`)
+	isSlim   = regexp.MustCompile(`^(deepseek2|deepseek2-lite|llama4|qwen35|qwen35moe)$`) // of whose other layers no attention is kept
+	isAside  = regexp.MustCompile(`\.in$|kv_b_proj|rotary_emb|lm_head|dropout|act(ivation)?(_fn)?\.out$`)
 	kept     = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
 )
 
@@ -61,19 +65,19 @@ func main() {
 
 func trim(from, to string) error {
 	for _, name := range models {
-		if err := os.CopyFS(filepath.Join(to, "models", name), os.DirFS(filepath.Join(from, "models", name))); err != nil {
+		if err := os.RemoveAll(filepath.Join(to, "models", name)); err != nil {
 			return err
 		}
-		if name == "tiny-gemma4-moe" {
+		if err := folder(filepath.Join(from, "models", name), filepath.Join(to, "models", name)); err != nil {
+			return err
+		}
+		if name != "tiny-gemma3" {
 			if err := compress(filepath.Join(to, "models", name, "model.safetensors")); err != nil {
 				return err
 			}
 		}
-		if err := record(filepath.Join(from, "records", name), filepath.Join(to, "records", name), all); err != nil {
-			return err
-		}
 	}
-	if err := record(filepath.Join(from, "records", "demo"), filepath.Join(to, "records", "demo"), none); err != nil {
+	if err := records(from, to); err != nil {
 		return err
 	}
 	for _, name := range []string{"demo.Q4_K_M.dequantized", "tiny-gemma4.bf16", "tiny-gemma4-moe.bf16"} {
@@ -93,15 +97,47 @@ func trim(from, to string) error {
 	return edit(filepath.Join(from, "make", "prompts.json"), filepath.Join(to, "prompts.json"), nil)
 }
 
-// compress replaces a file by a smaller one, which package golden decompresses.
+// records trims those of the trained models and of the demo, and tiny-qwen2's in its place:
+// that of the goldens is of other weights.
+func records(from, to string) error {
+	if err := record(filepath.Join(from, "records", "demo"), filepath.Join(to, "records", "demo"), none); err != nil {
+		return err
+	}
+	for _, name := range models {
+		if err := shorten(filepath.Join(from, "models", name), filepath.Join(from, "records", name), filepath.Join(to, "records", name)); err != nil {
+			return err
+		}
+	}
+	own := filepath.Join(to, "records", "tiny-qwen2")
+	return shorten(filepath.Join(to, "seeded", "tiny-qwen2"), own, own)
+}
+
+// shorten trims a record to its model's ends, but of a dense one.
+func shorten(model, from, to string) error {
+	taps, err := ends(model)
+	if slices.Contains(dense, filepath.Base(model)) {
+		taps = all
+	}
+	if err != nil {
+		return err
+	}
+	return record(from, to, taps)
+}
+
+// compress replaces a file by a smaller one, which golden.Unpack reads: the even bytes and
+// then the odd ones, by Brotli.
 func compress(path string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
+	planes, half := make([]byte, len(b)), (len(b)+1)/2
+	for i, x := range b {
+		planes[i%2*half+i/2] = x
+	}
 	var packed bytes.Buffer
 	w := brotli.NewWriterOptions(&packed, brotli.WriterOptions{Quality: 11, LGWin: 24})
-	if _, err = w.Write(b); err == nil {
+	if _, err = w.Write(planes); err == nil {
 		err = w.Close()
 	}
 	if err == nil {
@@ -117,31 +153,54 @@ func compress(path string) error {
 // of the others what each adds and hands on.
 func family(from, to, name string) error {
 	from, to = filepath.Join(from, "families", name), filepath.Join(to, "families", name)
-	for _, file := range []string{"chat_template.jinja", "config.json", "generation_config.json", "gguf.json", "seed.json", "tokenizer.json", "tokenizer_config.json", "tokens.json"} {
-		if err := edit(filepath.Join(from, file), filepath.Join(to, file), nil); err != nil {
+	if err := folder(from, to); err != nil {
+		return err
+	}
+	return shorten(from, from, to)
+}
+
+// folder copies a model's folder without its record, and tokenizer.json without white space.
+func folder(from, to string) error {
+	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || strings.HasPrefix(e.Name(), "golden.") {
 			return err
 		}
-	}
-	b, err := os.ReadFile(filepath.Join(from, "config.json"))
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		var f func([]byte) ([]byte, error)
+		if e.Name() == "tokenizer.json" {
+			f = func(b []byte) ([]byte, error) {
+				var short bytes.Buffer
+				err := json.Compact(&short, b)
+				return short.Bytes(), err
+			}
+		}
+		return edit(path, filepath.Join(to, rel), f)
+	})
+}
+
+// ends chooses the taps of the last layer of the model in a folder, and of the others what
+// each adds and hands on.
+func ends(folder string) (func(tap string) bool, error) {
+	b, err := os.ReadFile(filepath.Join(folder, "config.json"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var c struct {
 		Layers int `json:"num_hidden_layers"`
 		Own    int `json:"n_layer"`
 	}
 	if err := json.Unmarshal(b, &c); err != nil {
-		return err
+		return nil, err
 	}
 	last := strconv.Itoa(max(c.Layers, c.Own) - 1)
-	return record(from, to, func(tap string) bool {
+	return func(tap string) bool {
 		m := inLayer.FindStringSubmatch(tap)
-		if tap[strings.Index(tap, ".tap.")+5:] == "lm_head.out" && isSlim.MatchString(name) {
-			return false
-		}
-		sum := m != nil && isSum.MatchString(m[2]) && (m[2] != "self_attn.out" || !isSlim.MatchString(name))
+		sum := m != nil && isSum.MatchString(m[2]) && (m[2] != "self_attn.out" || !isSlim.MatchString(filepath.Base(folder)))
 		return !isAside.MatchString(tap) && (m == nil || m[1] == last || sum)
-	})
+	}, nil
 }
 
 // all and none choose taps.

@@ -29,13 +29,12 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"karat": main
 
 // TestScripts runs testdata/script: command lines and what they print.
 func TestScripts(t *testing.T) {
-	seeded, moe := filepath.Dir(golden.Model(t, "tiny-qwen2")), golden.Model(t, "tiny-gemma4-moe")
+	seeded, testdata := filepath.Dir(golden.Model(t, "tiny-qwen2")), golden.Unpacked(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("TESTDATA", golden.Repo(t))
+			e.Setenv("TESTDATA", testdata)
 			e.Setenv("SEEDED", seeded)
-			e.Setenv("MOE", moe)
 			e.Setenv("NL", "\n")
 			return writeHostile(e.WorkDir)
 		},

@@ -53,9 +53,9 @@ func shownOutputs(lines []string) (list []shownOutput) {
 }
 
 // outputs runs the commands of all samples in one shell, and gives what each wrote.
-func outputs(t *testing.T, list []shownOutput) [][]string {
+func outputs(t *testing.T, testdata string, list []shownOutput) [][]string {
 	dir := t.TempDir()
-	if err := os.Symlink(filepath.Join(golden.Root(t), "testdata"), filepath.Join(dir, "testdata")); err != nil {
+	if err := os.Symlink(testdata, filepath.Join(dir, "testdata")); err != nil {
 		t.Fatal(err)
 	}
 	var script strings.Builder
@@ -140,7 +140,7 @@ func TestSamples(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil || runtime.GOOS == "windows" || runtime.GOARCH != "amd64" {
 		t.Skip("the samples are of a shell, and figures of rounding of amd64")
 	}
-	root, n := golden.Root(t), 0
+	root, testdata, n := golden.Root(t), golden.Unpacked(t), 0
 	pages, _ := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	for _, page := range append(pages, filepath.Join(root, "README.md")) {
 		b, err := os.ReadFile(page)
@@ -153,7 +153,7 @@ func TestSamples(t *testing.T) {
 			continue
 		}
 		n += len(list)
-		for i, output := range outputs(t, list) {
+		for i, output := range outputs(t, testdata, list) {
 			if wrong := disagree(lines[list[i].from:list[i].to], output); wrong != "" {
 				t.Errorf("%s:%d: the sample has %q, but the commands write\n%s", filepath.Base(page), list[i].from, wrong, strings.Join(output, "\n"))
 			}

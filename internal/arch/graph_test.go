@@ -59,15 +59,10 @@ func forms(t *testing.T, name string, types []string) (paths []string) {
 	if name == "demo" {
 		paths = append(paths, filepath.Join(golden.Root(t), "cmd", "karat", "demo.gguf"))
 	}
-	folder := filepath.Join(golden.Repo(t), "models", name)
-	if name == "tiny-qwen2" || name == "tiny-gemma4-moe" { // whose weights come from a seed, or are packed
-		folder = golden.Model(t, name)
-	} else if _, err := os.Stat(folder); err != nil { // not in the repository
-		if name == "demo" && golden.Dir(t) == golden.Repo(t) {
-			return paths
-		}
-		folder = golden.Shared(t, "goldens/models/"+name)
+	if name == "demo" && golden.Dir(t) == golden.Repo(t) {
+		return paths
 	}
+	folder := golden.Model(t, name)
 	paths = append(paths, folder, toGGUF(t, folder, nil))
 	if golden.Dir(t) != golden.Repo(t) {
 		for _, typ := range types {

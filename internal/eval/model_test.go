@@ -2,7 +2,6 @@ package eval
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -126,7 +125,7 @@ func (l *looks) Err() error { l.n++; return l.Context.Err() }
 // TestWindowsBounded: of a text no more is read than the windows need, and nothing where the
 // context ended.
 func TestWindowsBounded(t *testing.T) {
-	c, err := checkpoint.Open(filepath.Join("..", "..", "testdata", "models", "tiny-llama"))
+	c, err := checkpoint.Open(golden.Model(t, "tiny-llama"))
 	if err != nil {
 		t.Fatal(err)
 	}

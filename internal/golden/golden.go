@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/andybalholm/brotli"
@@ -137,27 +138,66 @@ func Model(t testing.TB, name string) string {
 	return path
 }
 
-// packed are weights that take less of the repository as Brotli.
+// packed are weights that take less of the repository, as Unpack reads them.
 const packed = "model.safetensors.br"
+
+// Unpack reads packed weights: Brotli of the even bytes and then of the odd ones, which are
+// the low and the high bytes of bfloat16.
+func Unpack(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if err == nil {
+		b, err = io.ReadAll(brotli.NewReader(bytes.NewReader(b)))
+	}
+	whole, half := make([]byte, len(b)), (len(b)+1)/2
+	for i := range whole {
+		whole[i] = b[i%2*half+i/2]
+	}
+	return whole, err
+}
+
+// unpacked holds weights by the path of their packed file, so that a process unpacks them once.
+var unpacked sync.Map
 
 // unpack copies a model folder with packed weights, and returns the copy.
 func unpack(t testing.TB, dir string) string {
 	t.Helper()
-	to := filepath.Join(t.TempDir(), filepath.Base(dir))
-	err := os.CopyFS(to, os.DirFS(dir))
+	from, to := filepath.Join(dir, packed), filepath.Join(t.TempDir(), filepath.Base(dir))
+	once, _ := unpacked.LoadOrStore(from, sync.OnceValues(func() ([]byte, error) { return Unpack(from) }))
+	b, err := once.(func() ([]byte, error))()
 	if err == nil {
-		var b []byte
-		if b, err = os.ReadFile(filepath.Join(to, packed)); err == nil {
-			b, err = io.ReadAll(brotli.NewReader(bytes.NewReader(b)))
-		}
-		if err == nil {
-			err = os.WriteFile(filepath.Join(to, "model.safetensors"), b, 0o666)
-		}
+		err = os.CopyFS(to, os.DirFS(dir))
 	}
-	if err = errors.Join(err, os.Remove(filepath.Join(to, packed))); err != nil {
+	if err == nil {
+		err = errors.Join(os.Remove(filepath.Join(to, packed)), os.WriteFile(filepath.Join(to, "model.safetensors"), b, 0o666))
+	}
+	if err != nil {
 		t.Fatalf("golden: model: %v", err)
 	}
 	return to
+}
+
+// Unpacked returns a copy of Repo in which all models are unpacked, as "go run
+// testdata/unpack.go" leaves it.
+func Unpacked(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "testdata")
+	if err := os.CopyFS(dir, os.DirFS(Repo(t))); err != nil {
+		t.Fatalf("golden: unpacked: %v", err)
+	}
+	paths, err := filepath.Glob(filepath.Join(dir, "models", "*", packed))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("golden: unpacked: %d packed models, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		b, err := Unpack(path)
+		if err == nil {
+			err = os.WriteFile(strings.TrimSuffix(path, ".br"), b, 0o666)
+		}
+		if err != nil {
+			t.Fatalf("golden: unpacked: %v", err)
+		}
+	}
+	return dir
 }
 
 // Families returns the names, sorted, of the repository's models of one family each

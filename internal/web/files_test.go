@@ -28,7 +28,7 @@ func (p *tab) choose(files ...string) {
 // tiny is a small model of the tests as a GGUF file, and as the parts of a split one.
 func tiny(t *testing.T) (whole string, parts []string) {
 	t.Helper()
-	dir, model := t.TempDir(), filepath.Join(golden.Root(t), "testdata/models/tiny-llama")
+	dir, model := t.TempDir(), golden.Model(t, "tiny-llama")
 	for name, split := range map[string]int64{"tiny.gguf": 0, "split.gguf": 2 << 20} {
 		if _, err := convert.Convert(t.Context(), model, filepath.Join(dir, name), convert.Options{Split: split}); err != nil {
 			t.Fatal(err)
