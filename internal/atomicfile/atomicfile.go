@@ -5,12 +5,14 @@
 // that wrote was killed at any point of it. That is so because
 //
 //   - No call renames several files at once, so the commit is one rename of a folder:
-//     FIRST.commit, which holds the new files, appears whole or not at all. Before it
+//     FIRST.commit/ID/new, which holds the new files, appears whole or not at all. Before it
 //     nothing of the old files has changed. After it all that is left to do can be done by
 //     anybody, in any order and more than once: each new file is moved to its place, and a
 //     file that is no longer in the folder is where it belongs. Open does so first.
 //   - The folder's name is the commit's lock: a rename does not replace a folder that holds
-//     something. Who finds one ends it before putting another.
+//     something. Who finds one ends it before putting another. The new files in it are
+//     ready at first, which changes nothing. If another commit has ended since the
+//     folder was prepared, it is taken out again and prepared anew.
 //   - Should a file refuse its place (another user's, or on Windows one that is open), what
 //     was there is put back: the folder holds links to the old files from the beginning.
 //     From new to back is again one rename, after which no new file can be moved any more.
@@ -21,9 +23,6 @@
 //
 // Other programs, which know nothing of the folder, can see new files beside old ones for
 // the time of a few renames; after a kill in that time, until something here opens them.
-//
-// A commit that is taken back puts there what it found when it was prepared. Should another commit have ended
-// between that and its own rename, that other one is taken back with it: the files are still of one commit.
 //
 // A program that is killed while it writes leaves its temporary file or folder, PATH.XXXXXXXX.tmp.
 // Nothing here removes it. Whether its writer is dead cannot be told: in a folder that machines or containers

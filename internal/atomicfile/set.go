@@ -1,6 +1,7 @@
 package atomicfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -15,12 +16,15 @@ import (
 // folder FIRST.commit/ID beside them, FIRST being the first one's name and ID a random
 // name, so that who is late touches nothing of the next commit:
 //
-//	new/NAME   is to become NAME. While there is new, all is to be put in place.
-//	back/NAME  instead of new, where that failed: all is to be as it was.
-//	old/NAME   is what NAME was
-//	none/NAME  stands for a NAME that was not there
+//	ready/NAME  may become NAME: nothing has changed. If old and none still say what NAME is,
+//	            ready becomes new, and else stale.
+//	stale/NAME  is to go back to its writer: the folder ID becomes FIRST.ID.tmp.
+//	new/NAME    is to become NAME. While there is new, all is to be put in place.
+//	back/NAME   instead of new, where that failed: all is to be as it was.
+//	old/NAME    is what NAME was
+//	none/NAME   stands for a NAME that was not there
 //
-// Without new and back nothing is to do but to tidy up.
+// Without the first four nothing is to do but to tidy up.
 type set struct {
 	dir   string
 	names []string
@@ -52,22 +56,31 @@ func (s *set) path(name string) string { return filepath.Join(s.dir, name) }
 // place is the folder of the commit that is under way.
 func (s *set) place() string { return s.path(s.names[0] + ".commit") }
 
+// away is where the folder of a commit lies that is not in its place.
+func (s *set) away(id string) string {
+	return fmt.Sprintf("%s.%s.tmp", s.path(s.names[0]), filepath.Base(id))
+}
+
 // commit puts the files at from in the places of the set's, all or none.
 func (s *set) commit(from []string) error {
 	for range maxTries {
 		if err := s.settle(); err != nil {
 			return err
 		}
-		stage := temporary(s.path(s.names[0]))
-		id := filepath.Join(stage, fmt.Sprintf("%08x", rand.Uint32()))
-		err := s.stage(id, from)
+		id := filepath.Join(s.place(), fmt.Sprintf("%08x", rand.Uint32()))
+		stage := filepath.Join(s.away(id), filepath.Base(id))
+		err := s.stage(stage, from)
 		if err != nil {
 			return errors.Join(err, s.unstage(id, from))
 		}
-		err = rename(stage, s.place()) // there is none, or an empty one
+		err = rename(s.away(id), s.place()) // there is none, or an empty one
 		if err == nil {
 			syncFolder(s.dir)
-			return s.finish(filepath.Join(s.place(), filepath.Base(id)))
+			again, err := s.placed(id, from)
+			if again {
+				continue
+			}
+			return err
 		}
 		err = errors.Join(err, s.unstage(id, from))
 		if !errors.Is(err, fs.ErrExist) && !isFolder(s.place()) { // as Windows calls it
@@ -77,9 +90,72 @@ func (s *set) commit(from []string) error {
 	return &fs.PathError{Op: "write", Path: s.place(), Err: errors.New("other programs write the same files")}
 }
 
+// placed goes on when the folder id is in its place. It asks for a new one if another
+// commit has ended between the look at the old files and that.
+func (s *set) placed(id string, from []string) (again bool, err error) {
+	err = s.decide(id)
+	if err != nil {
+		e := rename(filepath.Join(id, "ready"), filepath.Join(id, "stale"))
+		if errors.Is(e, fs.ErrNotExist) {
+			err = nil // another program has decided
+		} else if e != nil {
+			return false, s.waits(err, e)
+		}
+	}
+	if !isFolder(filepath.Join(id, "stale")) && !isFolder(s.away(id)) {
+		return false, s.finish(id)
+	}
+	e := s.unstage(id, from)
+	return err == nil && e == nil, errors.Join(err, e)
+}
+
+// decide makes of ready what it is to be. Several may do so at the same time: nothing
+// changes before all have found the same.
+func (s *set) decide(id string) error {
+	becomes := "stale"
+	if s.current(id) {
+		becomes = "new"
+	}
+	err := rename(filepath.Join(id, "ready"), filepath.Join(id, becomes))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // another program has done so
+	}
+	syncFolder(id)
+	return err
+}
+
+// current reports whether the files are what they were when id was staged.
+func (s *set) current(id string) bool {
+	for _, name := range s.names {
+		if exists(filepath.Join(id, "none", name)) {
+			if exists(s.path(name)) {
+				return false
+			}
+		} else if !same(filepath.Join(id, "old", name), s.path(name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// withdraw takes the folder id, which is stale, out of its place: its writer may want it.
+func (s *set) withdraw(id string) error {
+	err := rename(id, s.away(id))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	_ = remove(s.place()) // unless another has put its own there
+	return nil
+}
+
+// waits is the error of a commit that could be neither ended nor taken back.
+func (s *set) waits(err, back error) error {
+	return errors.Join(err, fmt.Errorf("what belongs there waits in %s: %w", s.place(), back))
+}
+
 // stage fills the folder id: nothing in its place changes.
 func (s *set) stage(id string, from []string) error {
-	for _, dir := range []string{filepath.Dir(id), id, filepath.Join(id, "new"), filepath.Join(id, "old"), filepath.Join(id, "none")} {
+	for _, dir := range []string{filepath.Dir(id), id, filepath.Join(id, "ready"), filepath.Join(id, "old"), filepath.Join(id, "none")} {
 		if err := try("mkdir", func() error { return os.Mkdir(dir, 0o777) }); err != nil {
 			return err
 		}
@@ -88,11 +164,11 @@ func (s *set) stage(id string, from []string) error {
 		if err := s.keep(id, name); err != nil {
 			return cannot(s.path(name), err)
 		}
-		if err := rename(from[i], filepath.Join(id, "new", name)); err != nil {
+		if err := rename(from[i], filepath.Join(id, "ready", name)); err != nil {
 			return err
 		}
 	}
-	for _, dir := range []string{"new", "old", "none", ".", ".."} {
+	for _, dir := range []string{"ready", "old", "none", ".", ".."} {
 		syncFolder(filepath.Join(id, dir))
 	}
 	return nil
@@ -115,14 +191,20 @@ func (s *set) keep(id, name string) error {
 	return try("copy", func() error { return copyFile(old, s.path(name)) }) // where there are no links
 }
 
-// unstage brings the files back to where stage took them from, and removes its folder.
+// unstage brings the files of a commit that changes nothing back to where stage took
+// them from, and removes its folder. Meanwhile others may withdraw it.
 func (s *set) unstage(id string, to []string) error {
+	held := []string{filepath.Join(s.away(id), filepath.Base(id), "ready"), filepath.Join(id, "stale"), filepath.Join(s.away(id), "stale")}
 	for i, name := range s.names {
-		if err := os.Rename(filepath.Join(id, "new", name), to[i]); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		for _, dir := range held {
+			if err := os.Rename(filepath.Join(dir, name), to[i]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 		}
 	}
-	return os.RemoveAll(filepath.Dir(id))
+	err := errors.Join(os.RemoveAll(id), os.RemoveAll(s.away(id)))
+	_ = os.Remove(s.place()) // unless another has put its own there
+	return err
 }
 
 // finish puts the new files in their places, or all back if one cannot be put there.
@@ -139,7 +221,7 @@ func (s *set) finish(id string) error {
 		back = s.back(id)
 	}
 	if back != nil {
-		return errors.Join(err, fmt.Errorf("what belongs there waits in %s: %w", s.place(), back))
+		return s.waits(err, back)
 	}
 	return err
 }
@@ -152,6 +234,10 @@ func (s *set) settle() error {
 			return err
 		}
 		switch { // in the order in which these come and go
+		case isFolder(filepath.Join(id, "ready")):
+			err = s.decide(id)
+		case isFolder(filepath.Join(id, "stale")):
+			err = s.withdraw(id)
 		case isFolder(filepath.Join(id, "new")):
 			err = s.forward(id)
 		case isFolder(filepath.Join(id, "back")):
@@ -251,7 +337,7 @@ func Open[T io.Closer](paths []string, open func() (T, error)) (none T, err erro
 		return none, err
 	}
 	for range maxTries {
-		if err := s.settle(); err != nil {
+		if err := s.settle(); err != nil && s.pending() { // while a commit is ready, all files are old
 			return none, err
 		}
 		files := s.files()
@@ -269,7 +355,7 @@ func Open[T io.Closer](paths []string, open func() (T, error)) (none T, err erro
 	return none, &fs.PathError{Op: "open", Path: paths[0], Err: errors.New("it is replaced again and again")}
 }
 
-// pending reports whether there is something to settle.
+// pending reports whether the files may be those of two commits.
 func (s *set) pending() bool {
 	id, err := s.underWay()
 	return err != nil || id != "" && (isFolder(filepath.Join(id, "new")) || isFolder(filepath.Join(id, "back")))
@@ -323,6 +409,43 @@ func isFolder(path string) bool {
 	return err == nil && st.IsDir()
 }
 
+// same reports whether two paths are one file, or files of the same bytes.
+func same(a, b string) bool {
+	x, err := os.Lstat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Lstat(b)
+	if err != nil || x.Size() != y.Size() || !y.Mode().IsRegular() {
+		return false
+	}
+	return os.SameFile(x, y) || sameBytes(a, b)
+}
+
+func sameBytes(a, b string) bool {
+	f, err := os.Open(a)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	g, err := os.Open(b)
+	if err != nil {
+		return false
+	}
+	defer g.Close()
+	p, q := make([]byte, 1<<16), make([]byte, 1<<16)
+	for {
+		n, err := io.ReadFull(f, p)
+		m, _ := io.ReadFull(g, q)
+		if !bytes.Equal(p[:n], q[:m]) {
+			return false
+		}
+		if err != nil {
+			return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		}
+	}
+}
+
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
@@ -343,8 +466,8 @@ func copyFile(to, from string) error {
 	return errors.Join(err, w.Sync(), w.Close())
 }
 
-// syncFolder brings a folder's names to the disk, where a system can.
-func syncFolder(dir string) {
+// syncFolder brings a folder's names to the disk, where a system can; a test of thousands of commits does without.
+var syncFolder = func(dir string) {
 	if runtime.GOOS == "windows" || runtime.GOOS == "js" {
 		return
 	}
