@@ -38,7 +38,7 @@ Ctrl-C stops an answer, a second Ctrl-C leaves.
 // converse chats until the user leaves.
 func (f *chatFlags) converse(c *cobra.Command, m *karat.Model, g karat.GenerateOptions, o output) error {
 	fmt.Fprintf(o.log, "karat: chat with %s; /help tells how\n", oneLine(m.Info().Path))
-	signals := make(chan os.Signal, 1)
+	signals := make(chan os.Signal, 2) // two at once are two
 	signal.Notify(signals, os.Interrupt)
 	defer signal.Stop(signals)
 	p := &conversation{output: o, g: g, flags: f, signals: signals}
