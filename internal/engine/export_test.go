@@ -17,6 +17,33 @@ func (e *Engine) Cut(f func(rows int) int) {
 	e.hold = f
 }
 
+// WaitStep waits until n callers' work is in a step.
+func (e *Engine) WaitStep(n int) {
+	for in := 0; in < n; time.Sleep(50 * time.Microsecond) {
+		e.mu.Lock()
+		in = 0
+		for _, w := range e.queue {
+			if w.rows > 0 {
+				in++
+			}
+		}
+		e.mu.Unlock()
+	}
+}
+
+// Keeps reports whether the engine keeps something of a step that is over.
+func (e *Engine) Keeps() bool {
+	s := &e.next
+	keeps := s.Embeddings != nil || s.Values != nil
+	for _, p := range s.Seqs {
+		keeps = keeps || p != nil
+	}
+	for _, b := range s.Adapters {
+		keeps = keeps || b != nil
+	}
+	return keeps
+}
+
 // WaitQueued waits until n callers have queued work.
 func (e *Engine) WaitQueued(n int) {
 	for e.Queued() < n {

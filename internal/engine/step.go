@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -39,8 +40,19 @@ func (t *thrown) again() {
 // step computes a batch and hands each its logits, or an error.
 func (e *Engine) step(batch []*work) {
 	start, o := time.Now(), outcome{gone: true}
-	defer func() { e.finish(batch, o, time.Since(start)) }()
+	defer func() {
+		e.forget()
+		e.finish(batch, o, time.Since(start))
+	}()
 	o = e.attempt(batch)
+}
+
+// forget lets go of what the step was given and has made, which may be large.
+func (e *Engine) forget() {
+	s := &e.next
+	s.Embeddings, s.Values = nil, nil
+	clear(s.Seqs)
+	clear(s.Adapters)
 }
 
 // attempt is step but for its end.
@@ -70,14 +82,47 @@ func (e *Engine) attempt(batch []*work) (o outcome) {
 		}
 	}
 	s.Embeddings, s.Parts, s.NoLogits = embeddings(batch, len(s.Tokens)), e.partsOf(batch), bare(batch)
-	ctx := context.Background()
-	if len(batch) == 1 {
-		ctx = batch[0].ctx
-	}
+	ctx, release := shared(batch)
+	defer release()
+	var err error
 	if k, steps := e.choice(batch); k > 0 {
-		return outcome{err: e.choose(ctx, batch, s, k, steps)}
+		err = e.choose(ctx, batch, s, k, steps)
+	} else {
+		err = e.compute(ctx, batch, s)
 	}
-	return outcome{err: e.compute(ctx, batch, s)}
+	if err != nil && len(batch) > 1 && ctx.Err() != nil {
+		err = errLeft // each has an end of its own
+	}
+	return outcome{err: err}
+}
+
+// shared is a context that ends when those of all the batch have.
+func shared(batch []*work) (ctx context.Context, release func()) {
+	if len(batch) == 1 {
+		return batch[0].ctx, func() {}
+	}
+	for _, w := range batch {
+		if w.ended == nil {
+			return context.Background(), func() {}
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	left := atomic.Int32{}
+	left.Store(int32(len(batch)))
+	var stops []func() bool
+	for _, w := range batch {
+		stops = append(stops, context.AfterFunc(w.ctx, func() {
+			if left.Add(-1) == 0 {
+				cancel()
+			}
+		}))
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel()
+	}
 }
 
 // want adds to what s is to tell of its next row: the value of n, or the logits if n is nil.

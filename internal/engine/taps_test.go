@@ -198,3 +198,57 @@ func TestInTap(t *testing.T) {
 	goesOn(t, tapped, want)
 	goesOn(t, beside, want)
 }
+
+// TestBehindTap: requests that wait for a tap of another engine of their backend, in the step
+// to come or on the queue, come back when their contexts end.
+func TestBehindTap(t *testing.T) {
+	b := cpu.New(cpu.Options{Threads: 2})
+	g := backendtest.Decoder(t, 1, tensor.BF16, 0, 64)
+	entered, leave := make(chan struct{}, 1000), make(chan struct{})
+	slow := newEngine(t, g, b, engine.Options{Want: func(n *graph.Node) bool { return n.Op == graph.Attention }, Tap: func(*graph.Node, []float32) {
+		entered <- struct{}{}
+		<-leave
+	}})
+	var wg sync.WaitGroup
+	for _, e := range []*engine.Engine{slow, newEngine(t, g, b, engine.Options{}), newEngine(t, g, b, engine.Options{})} {
+		if e == slow {
+			wg.Go(func() { scratch(t, slow, toyText(3), 1) })
+			<-entered
+		}
+		release := e.Hold()
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error)
+		const n = 3
+		for range n {
+			go func() {
+				s := e.NewSequence()
+				defer s.Close()
+				_, err := s.Feed(ctx, toyText(3), 1)
+				ended <- err
+			}()
+		}
+		e.WaitQueued(n)
+		release()
+		if e != slow {
+			e.WaitStep(n)
+		}
+		cancel()
+		for range n {
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("a request behind a tap: %v", err)
+			}
+		}
+	}
+	close(leave)
+	wg.Wait()
+}
+
+// TestForgets: an engine keeps nothing of a step that is over.
+func TestForgets(t *testing.T) {
+	_, g := openModel(t, demo(t))
+	e := newEngine(t, g, cpu.New(cpu.Options{Threads: 1}), engine.Options{Context: 64, Adapters: blendOf(t, g, 1)})
+	scratch(t, e, []int32{1, 2, 3}, 1)
+	if e.Keeps() {
+		t.Error("something of the last step is held")
+	}
+}

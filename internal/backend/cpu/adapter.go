@@ -212,6 +212,7 @@ type adaptedGLU struct {
 func (e *executable) newAdaptedGLU(glu *graph.Node, x, out []float32, both *gated) *adaptedGLU {
 	gate, up := glu.In[0], glu.In[1]
 	in, n := gate.In[0], glu.Shape.Size()
+	e.widest = max(e.widest, n)
 	a := &adaptedGLU{adapted: e.newAdapted(x, []*graph.Node{gate, up}, make([][]float32, 2))}
 	a.fused = func() error { return both.run(in, out, x, e.count(glu)) }
 	a.apart = func() error {
@@ -236,7 +237,7 @@ func (a *adaptedGLU) run() error {
 		return a.fused()
 	}
 	for i := range a.outs {
-		if room := e.rows * n; len(e.wide[i]) < room {
+		if room := e.rows * e.widest; len(e.wide[i]) < room {
 			if err := reserve(&e.b.buffers, &e.wide[i], room); err != nil {
 				return err
 			}

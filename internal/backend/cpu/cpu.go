@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
@@ -45,7 +44,7 @@ type Options struct {
 type Backend struct {
 	o    Options
 	pool *pool
-	busy sync.Mutex // held by the plan that runs, or is made
+	busy backend.Turn // held by the plan that runs, or is made
 
 	packed   map[*graph.Weight]*packed // products' quantized weights
 	panels   arena                     // their memory
@@ -62,7 +61,7 @@ func New(o Options) *Backend {
 	if o.Threads <= 0 {
 		o.Threads = sysinfo.Threads()
 	}
-	return &Backend{o: o, pool: newPool(o.Threads), packed: map[*graph.Weight]*packed{}}
+	return &Backend{o: o, busy: backend.NewTurn(), pool: newPool(o.Threads), packed: map[*graph.Weight]*packed{}}
 }
 
 // Close ends the pool's threads and gives the memory of repacked weights and of plans
@@ -105,6 +104,7 @@ type executable struct {
 	parts   []float32            // of attention, see cut
 	low     []float32            // of adapters: the first halves of their pairs
 	wide    [2][]float32         // of adapters: a gate and what it gates, for as many rows as a step has
+	widest  int                  // elements of a row of wide: those of the widest gate
 	expert  backend.Expert
 	last    *graph.Node
 	result  []float32 // its value
@@ -158,7 +158,9 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	if err != nil {
 		return nil, err
 	}
-	e.b.busy.Lock()
+	if err := e.b.busy.Take(ctx); err != nil {
+		return nil, err
+	}
 	defer e.b.busy.Unlock()
 	if err := c.begin(s); err != nil {
 		return nil, err

@@ -111,9 +111,7 @@ func (e *plan) begin(ctx context.Context, s *backend.Step) (*cache, error) {
 	if !ok || c.b != e.b {
 		return nil, errors.New("webgpu: the step's cache is not this backend's")
 	}
-	e.b.busy.Lock()
-	if err := ctx.Err(); err != nil {
-		e.b.busy.Unlock()
+	if err := e.b.busy.Take(ctx); err != nil {
 		return nil, err
 	}
 	e.steps = parts(s)

@@ -13,7 +13,6 @@ package webgpu
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -60,9 +59,9 @@ func (p *planner) fuses(name string) bool { return p.e.b.fuses(name) }
 type Backend struct {
 	o     Options
 	d     *Device
-	limit int         // bytes of a buffer
-	unit  *matrixUnit // nil where none is used
-	busy  sync.Mutex  // held while the GPU is used
+	limit int          // bytes of a buffer
+	unit  *matrixUnit  // nil where none is used
+	busy  backend.Turn // held while the GPU is used
 
 	weights map[weights]*weight    // of products
 	vectors map[weights]gpu.Buffer // small ones, one after another
@@ -80,7 +79,7 @@ type Backend struct {
 // New makes a backend of d.
 func New(d *Device, o Options) *Backend {
 	l := d.Adapter().Limits
-	b := &Backend{o: o, d: d, limit: min(l.Binding, l.Buffer), weights: map[weights]*weight{}, vectors: map[weights]gpu.Buffer{}}
+	b := &Backend{o: o, d: d, busy: backend.NewTurn(), limit: min(l.Binding, l.Buffer), weights: map[weights]*weight{}, vectors: map[weights]gpu.Buffer{}}
 	if o.Matrices {
 		b.unit = unitOf(d.Adapter().Matrices)
 	}
