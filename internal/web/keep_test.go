@@ -218,5 +218,15 @@ func TestPhone(t *testing.T) {
 		p.look("settings")
 		do[any](p, `$('details.side').open = innerWidth > 760; $('#show-prompt').click(); await until('the prompt', () => !$('#prompt').hidden)`)
 		p.look("prompt")
+		do[any](p, `$('#tab-probe').click(); $('#probe-run').click(); await until('the values', () => $('#probe-facts'))`)
+		p.look("probe")
+		if got := do[string](p, wide); got != "" {
+			t.Errorf("%s: of the probe these do not fit: %s", p.shot, got)
+		}
 	}
 }
+
+// wide lists what of the probe's result cannot be seen without moving it sideways.
+const wide = `const all = []; for (const e of document.querySelectorAll('#probe-result svg, #probe-result .card, #probe-result .scroll, #probe-result td'))
+	if (e.getBoundingClientRect().right > innerWidth || e.scrollWidth > e.clientWidth + 1 && !e.matches('svg, td.text')) all.push((e.getAttribute('class') || e.tagName) + ' ' + e.scrollWidth + '>' + e.clientWidth);
+	return all.join(', ')`
