@@ -252,7 +252,7 @@ func TestReadBareList(t *testing.T) {
 // TestReadDeclared reads what a record may say of how it was made.
 func TestReadDeclared(t *testing.T) {
 	const info = `{"names": "karat", "numerics": {"engine": "x", "activations": "bfloat16", "kv": "f16", "gelu": "f16-table"}, "decode": 2, "rows": "all",
-		"prompts": [{"text": "Hi", "ids": [1, 2, 3]}, {"ids": [1], "decode": 1, "rows": 5, "messages": [{"role": "user", "content": "a"}]}, {"ids": [1], "prompt": "b"}]}`
+		"prompts": [{"text": "Hi", "ids": [1, 2, 3], "position_parts": [[0, 0, 0], [1, 1, 1], [1, 1, 2]]}, {"ids": [1], "decode": 1, "rows": 5, "messages": [{"role": "user", "content": "a"}]}, {"ids": [1], "prompt": "b"}]}`
 	r, err := ReadRecord(write(t, info, named("0.logits", tensor.F32, 1, 5)))
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestReadDeclared(t *testing.T) {
 		t.Errorf("names %q, %v", r.Names, r.Declared)
 	}
 	a, b, c := r.Prompts[0], r.Prompts[1], r.Prompts[2]
-	if a.Text != "Hi" || a.Decode != 2 || a.Rows != AllRows || b.Decode != 1 || b.Rows != 5 || c.Decode != 1 || b.Input.Chat[0].Content != "a" || *c.Input.Text != "b" {
+	if a.Text != "Hi" || a.Decode != 2 || a.Rows != AllRows || len(a.Parts) != 3 || a.Parts[2] != [3]int32{1, 1, 2} || b.Decode != 1 || b.Rows != 5 || c.Decode != 1 || b.Input.Chat[0].Content != "a" || *c.Input.Text != "b" {
 		t.Errorf("%s", show(r.Prompts))
 	}
 }
@@ -351,6 +351,8 @@ func TestReadHostile(t *testing.T) {
 		{"rows of another kind", `[{"rows": "some"}]`, f(logits), `prompts: entry 0: rows: "some", want "all" or the number`},
 		{"no rows", `[{"rows": 0}]`, f(logits), `prompts: entry 0: rows: 0, want`},
 		{"more decoded than there is", `[{"decode": 3, "ids": [1, 2]}]`, f(logits), "prompt 0: decode 3, want 0 to its 2 tokens"},
+		{"fewer positions than ids", `[{"position_parts": [[0, 0, 0]], "ids": [1, 2]}]`, f(logits), "prompt 0: position_parts of 1 tokens, want 2"},
+		{"a negative part", `[{"position_parts": [[0, 0, 0], [1, -1, 1]], "ids": [1, 2]}]`, f(logits), "prompt 0: position_parts: token 1: [1 -1 1], want 0 to"},
 		{"fewer than none decoded", `[{"decode": -1}]`, f(logits), "prompt 0: decode -1, want"},
 		{"a list that does not end", `[{"index": 0}`, f(logits), "prompts:"},
 		{"text after the list", `[{"index": 0}] x`, f(logits), "prompts: text after the list"},

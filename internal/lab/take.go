@@ -20,6 +20,7 @@ type Recorder struct {
 	g      *graph.Graph
 	engine *engine.Engine
 	keep   int
+	pooled bool                 // rows are pooled: the last position alone has a result
 	hidden map[*graph.Node]int  // a node's place among the hidden states
 	inputs map[*graph.Node]bool // nodes that projections read
 	all    bool                 // take every tap of the prompt that runs
@@ -32,6 +33,9 @@ type Recorder struct {
 // the last keep positions are recorded. It ends with ctx while weights are prepared.
 func NewRecorder(ctx context.Context, g *graph.Graph, b backend.Backend, context, keep int) (*Recorder, error) {
 	r := &Recorder{g: g, keep: keep, hidden: hiddenStates(g), inputs: map[*graph.Node]bool{}}
+	if slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Op == graph.Pool }) {
+		r.keep, r.pooled = 1, true
+	}
 	for _, n := range g.Nodes {
 		if projection(n) != "" {
 			r.inputs[input(n)] = true
@@ -108,7 +112,7 @@ func (r *Recorder) Record(ctx context.Context, p *Prompt, taps bool) error {
 	r.all, r.seen = taps, map[*graph.Node][]float32{}
 	p.PositionsKept = min(r.keep, len(p.IDs))
 	outputs := p.PositionsKept
-	if taps {
+	if taps && !r.pooled {
 		outputs = len(p.IDs)
 	}
 	if err := p.check(); err != nil {
@@ -129,7 +133,7 @@ func (r *Recorder) Record(ctx context.Context, p *Prompt, taps bool) error {
 	p.next(rows[len(rows)-1])
 	p.Hidden = r.states(p.PositionsKept)
 	if taps {
-		p.Taps = r.taps(len(p.IDs))
+		p.Taps = r.taps()
 	}
 	return nil
 }
@@ -178,13 +182,14 @@ func (r *Recorder) states(keep int) *tensor.Tensor {
 
 // taps names values as PyTorch does. A module that ends in a projection
 // has its output.
-func (r *Recorder) taps(rows int) map[string]*tensor.Tensor {
+func (r *Recorder) taps() map[string]*tensor.Tensor {
 	taps := map[string]*tensor.Tensor{}
 	for _, n := range r.g.Nodes {
 		out := r.seen[n]
 		if n.HF == "" || out == nil {
 			continue
 		}
+		rows := len(out) / n.Shape.Size()
 		t := newF32(out, append([]int{rows}, n.Shape...)...)
 		taps[n.HF] = t
 		if name := projection(n); name != "" {

@@ -153,3 +153,26 @@ func (l *modelLayer) latent(x *graph.Node) (attention, mlp *graph.Node) {
 	}
 	return nil, l.experts(graph.RouteAttr{Weigh: graph.SoftmaxAll}, 2, graph.ExpertsAttr{Form: graph.Apart, ActAttr: graph.ActAttr{Act: graph.ReLUSquared}}, false)
 }
+
+// Encoder is a small model of random weights, whose tokens are 0 to Vocab-1: its one layer sees later rows,
+// too, and its result is a mean of all rows.
+func Encoder(t testing.TB, seed uint64) *graph.Graph {
+	t.Helper()
+	m := &model{newSketch(seed)}
+	h := m.Embed(m.named("token_embd", 1, Vocab, hidden), Vocab, hidden, 1)
+	l := &modelLayer{m, m.Layer(0), 0, h}
+	b := l.Builder
+	norm := func(name string, x *graph.Node) *graph.Node {
+		return b.LayerNorm(l.ones(name, hidden), l.weight(name+".bias", 1, hidden), x, 1e-6)
+	}
+	x := norm("attn_norm", h)
+	q := b.Concat(l.heads("attn_q_a", x, 4, 8), l.heads("attn_q_b", x, 4, 8))
+	kv := &graph.KV{Heads: 2, Dim: 16}
+	b.StoreKV(kv, l.heads("attn_k", x, 2, 16), l.heads("attn_v", x, 2, 16))
+	x = b.AttentionWith(q, graph.AttentionAttr{KV: kv, Scale: 0.25, Bidirectional: true}, nil)
+	h = b.Add(h, b.Linear(l.weight("attn_output", 1, hidden, hidden), x, hidden))
+	x = b.Act(graph.GELUErf, b.Linear(l.weight("ffn_up", 1.4, modelFF, hidden), norm("ffn_norm", h), modelFF))
+	h = b.Add(h, b.Linear(l.weight("ffn_down", 1, hidden, modelFF), x, hidden))
+	m.Linear(m.named("output", 1, Vocab, hidden), m.Pool(graph.Mean, h), Vocab)
+	return m.graph(t)
+}

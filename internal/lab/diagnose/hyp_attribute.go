@@ -19,6 +19,9 @@ func seenHypotheses(n *graph.Node, a graph.AttentionAttr) []*hypothesis {
 	if a.Bidirectional {
 		all = append(all, edit("mask", n, "hides later positions, which the model sees", detail{"mask": "causal"}, func(s *sim.Spec) { s.Ahead = 0 }))
 	}
+	if a.KV.Latent && a.KV.Values() < a.KV.Dim {
+		all = append(all, edit("latent_part", n, fmt.Sprintf("takes the last %d elements of keys for the values, not the first", a.KV.Values()), detail{"part": "last"}, func(s *sim.Spec) { s.Tail = true }))
+	}
 	if a.KV.Chunked {
 		all = append(all, edit("chunk_missing", n, "sees all earlier positions, without chunks", detail{"chunk": "none", "right": float64(a.KV.Window)}, func(s *sim.Spec) { s.Chunk = 0 }),
 			edit("chunk_missing", n, fmt.Sprintf("sees the last %d positions, not its own chunk of that length", a.KV.Window), detail{"chunk": "window", "right": float64(a.KV.Window)},

@@ -17,6 +17,7 @@ import (
 type attend struct {
 	tiled   bool // query head h reads key and value head h mod kv heads
 	kAsV    bool
+	tail    bool   // of a latent, values are the last elements of keys
 	mask    string // "", none, future or self
 	axis    string // of the softmax: "" for positions, else heads or sum
 	shift   int    // keys and values of position p are read from p-shift
@@ -138,6 +139,10 @@ func (a *attend) fetch(c *ref.Call, kv *graph.KV, row, pos, g int, value bool) [
 	size, width := kv.Heads*dim, from.Heads*theirs
 	v := make([]float64, dim)
 	switch {
+	case a.tail && value:
+		if all := c.Keys(from, row, pos); all != nil {
+			copy(v, all[(g+1)*from.Dim-dim:])
+		}
 	case a.flat:
 		for j := range v {
 			at := pos*size + g*dim + j

@@ -27,6 +27,14 @@ var attributeSpecs = []*spec{
 		return detail, nil
 	}), tokens: 2},
 	{id: "chunk_missing", pick: having(graph.Attention, func(_ *plan, n *graph.Node) bool { return n.Attr.(graph.AttentionAttr).KV.Chunked }), values: []string{"window"}, windows: true, apply: chunkMissing},
+	{id: "latent_part", pick: having(graph.Attention, func(_ *plan, n *graph.Node) bool { return n.Attr.(graph.AttentionAttr).KV.Latent }), apply: plain(func(p *plan, n *graph.Node) (string, error) {
+		kv := n.Attr.(graph.AttentionAttr).KV
+		if kv.Values() == kv.Dim {
+			return "", same("values are all of the keys")
+		}
+		p.attend(n).tail = true
+		return fmt.Sprintf("the last %d elements of keys for the first", kv.Values()), nil
+	})},
 	{id: "activation_limit", pick: ops(graph.GLU, graph.Experts), values: []string{"limit", "alpha", "plus"}, apply: activationLimit},
 	{id: "gate_up_layout", pick: ops(graph.Experts), apply: plain(func(_ *plan, n *graph.Node) (string, error) {
 		a, _ := n.Attr.(graph.ExpertsAttr)
@@ -61,16 +69,27 @@ var attributeSpecs = []*spec{
 		n.Attr = a
 		return fmt.Sprintf("1 for %g", was), nil
 	})},
-	{id: "router_groups", pick: ops(graph.Route), apply: plain(func(_ *plan, n *graph.Node) (string, error) {
-		a, _ := n.Attr.(graph.RouteAttr)
-		if a.Groups <= 1 {
-			return "", same("there are no groups")
-		}
-		a.Groups, a.Kept, a.Best = 0, 0, 0
-		n.Attr = a
-		return "chosen among all experts", nil
-	})},
+	{id: "router_groups", pick: ops(graph.Route), values: []string{"best"}, apply: routerGroups},
 	{id: "router_bias", pick: ops(graph.Route), apply: routerBias, values: []string{"none"}},
+}
+
+// routerGroups chooses without groups, or ranks a group by its best expert alone.
+func routerGroups(_ *plan, n *graph.Node, value string) (string, error) {
+	a, _ := n.Attr.(graph.RouteAttr)
+	was, detail := a, "chosen among all experts"
+	switch value {
+	case "":
+		a.Groups, a.Kept, a.Best = 0, 0, 0
+	case "best":
+		a.Best, detail = 0, "a group is as good as its best expert"
+	default:
+		return "", odd(value, "best")
+	}
+	if was.Groups <= 1 || value == "best" && was.Best <= 1 {
+		return "", same("groups are not ranked so")
+	}
+	n.Attr = a
+	return detail, nil
 }
 
 // chunkMissing sees all earlier positions, or the last ones of a window.

@@ -203,7 +203,7 @@ var blockSpecs = []*spec{
 		}
 		return l.of(graph.Embed)[:1]
 	}},
-	{id: "bias_missing", apply: skipped, pick: having(graph.Add, weighted)},
+	{id: "bias_missing", apply: biasMissing, pick: biased, values: untapped},
 	{id: "residual_order", one: true, apply: plain(residualOrder), pick: residual(func(n *graph.Node) bool { return n.In[1].Op == graph.RMSNorm })},
 	{id: "residual_missing", one: true, pick: residual(func(n *graph.Node) bool { return true }), apply: plain(func(p *plan, n *graph.Node) (string, error) {
 		p.pass(n, 1)
@@ -228,6 +228,40 @@ var blockSpecs = []*spec{
 	{id: "softcap_value", outer: true, pick: ops(graph.Softcap), apply: softcapValue},
 	{id: "head_wrong", outer: true, pick: named("output"), apply: headWrong, values: []string{"tail", "embed", "rows"}},
 	{id: "logits_scale", outer: true, pick: named("output"), apply: logitsScale},
+}
+
+// biased are the additions of a bias, and the operations that have one of their own.
+func biased(l *layer) (list []*graph.Node) {
+	for _, n := range l.of(graph.Add, graph.LayerNorm, graph.Conv, graph.Experts) {
+		own := len(n.W) > 1
+		switch e, _ := n.Attr.(graph.ExpertsAttr); n.Op {
+		case graph.Add:
+			own = weighted(l.p, n)
+		case graph.Experts:
+			own = e.Biased
+		}
+		if own {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+func biasMissing(p *plan, n *graph.Node, value string) (string, error) {
+	if n.Op == graph.Add {
+		return skipped(p, n, value)
+	}
+	if value != "" {
+		return "", same("it has no tap of its own")
+	}
+	if e, ok := n.Attr.(graph.ExpertsAttr); ok {
+		matrices, _ := n.ExpertWeights()
+		e.Biased = false
+		n.Attr, n.W = e, matrices
+	} else {
+		n.W = n.W[:1]
+	}
+	return "no bias", nil
 }
 
 func embedScale(_ *plan, n *graph.Node, value string) (string, error) {

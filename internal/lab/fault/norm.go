@@ -93,10 +93,10 @@ func ofHead(n *graph.Node) bool {
 
 var normSpecs = []*spec{
 	{id: "norm_offset", pick: having(graph.RMSNorm, weighted), apply: plain(normOffset)},
-	{id: "norm_eps", pick: ops(graph.RMSNorm), apply: normEps, values: []string{"1e-3"}, faint: "output_norm"},
-	{id: "norm_missing", one: true, apply: skipped, values: untapped, pick: having(graph.RMSNorm, func(p *plan, n *graph.Node) bool {
-		return weighted(p, n) && !ofHead(n) && local(n) != "output_norm"
-	})},
+	{id: "norm_eps", pick: ops(graph.RMSNorm, graph.LayerNorm), apply: normEps, values: []string{"1e-3"}, faint: "output_norm"},
+	{id: "norm_missing", one: true, apply: skipped, values: untapped, pick: func(l *layer) []*graph.Node {
+		return slices.DeleteFunc(l.of(graph.RMSNorm, graph.LayerNorm), func(n *graph.Node) bool { return len(n.W) == 0 || ofHead(n) || local(n) == "output_norm" })
+	}},
 	{id: "norm_extra", one: true, pick: unnormed, apply: plain(normExtra)},
 	{id: "norm_wrong_weight", one: true, apply: plain(normWrongWeight), pick: having(graph.RMSNorm, func(p *plan, n *graph.Node) bool {
 		return n.Layer != outside && otherNorm(p, n) != nil

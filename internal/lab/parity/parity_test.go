@@ -187,3 +187,30 @@ func TestPrompts(t *testing.T) {
 		}
 	}
 }
+
+// TestSections wants rope's sections placed and named, which a prompt with an image shows.
+func TestSections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some seconds")
+	}
+	m := load(t, "tiny-qwen3")
+	for _, n := range m.Graph.Nodes {
+		if a, ok := n.Attr.(graph.RoPEAttr); ok {
+			pairs := a.Turning(n.Shape.Last()) / 2
+			a.Sections = [3]int{pairs - 2*(pairs/4), pairs / 4, pairs / 4}
+			n.Attr = a
+		}
+	}
+	r, err := Run(t.Context(), Options{Models: []*Model{m}, Conditions: []Condition{Single}, Match: "rope_sections", Every: 3, Jobs: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range r.Results {
+		if len(x.Failed) > 0 {
+			t.Error(x.Line())
+		}
+	}
+	if len(r.Results) < 3 {
+		t.Errorf("%d engines", len(r.Results))
+	}
+}

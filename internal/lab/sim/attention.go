@@ -31,7 +31,7 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 		return nil, err
 	}
 	kv := s.Store.Attr.(*graph.KV)
-	v := latent(k, kv)
+	v := s.latent(k, kv)
 	if !kv.Latent {
 		if v, err = e.Value(store.In[1], all); err != nil {
 			return nil, err
@@ -84,11 +84,15 @@ func (s *Spec) seen(e *Eval, r, last int) (from, to int) {
 	return from, to
 }
 
-// latent is the values that are the first elements of keys.
-func latent(k []float64, kv *graph.KV) []float64 {
+// latent is the values that are the first elements of keys, or the last.
+func (s *Spec) latent(k []float64, kv *graph.KV) []float64 {
+	from := 0
+	if s.Tail {
+		from = kv.Dim - kv.Values()
+	}
 	var v []float64
 	for ; kv.Latent && len(k) > 0; k = k[kv.Dim:] {
-		v = append(v, k[:kv.Values()]...)
+		v = append(v, k[from:from+kv.Values()]...)
 	}
 	return v
 }

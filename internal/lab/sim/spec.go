@@ -48,6 +48,7 @@ type Spec struct {
 	Scale  float64
 	Window int                    // 0 for all
 	Ahead  int                    // positions after its own that a query sees
+	Tail   bool                   // values of a latent are the last elements of keys, not the first
 	Group  func(h int) int        // the key and value head of a query's head
 	Cap    float64                // of scores, 0 for none
 	Chunk  int                    // positions of a run, of which a query sees its own; 0 for no runs
