@@ -12,30 +12,62 @@ import (
 	"github.com/karat-run/karat/internal/sysinfo"
 )
 
-// Adapters reads o's adapters for g, the graph of c, with notes on tensors that are set aside. It ends with ctx, between two of them. One
-// that would not fit the memory is an error that wraps ErrMemory, but for o.NoFit.
+// Adapters reads o's adapters for g, the graph of c, with notes on tensors that are set aside. It ends with ctx, between two of them. Those
+// that would not fit the memory together, beside the model, are an error that wraps ErrMemory, but for o.NoFit.
 func Adapters(ctx context.Context, c *checkpoint.Checkpoint, g *graph.Graph, o Options) (parts []backend.Part, notes []string, err error) {
+	var files []*adapter.File
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
 	named := map[string]bool{}
+	var bytes int64
 	for _, a := range o.Adapters {
-		if err := ctx.Err(); err != nil {
-			return nil, nil, err
-		}
-		if o.Numerics.GPU != 0 {
-			return nil, nil, fmt.Errorf("karat: %s: webgpu: %w", a.Path, backend.ErrAdapters)
-		}
 		name := cmp.Or(a.Name, a.Path)
-		if named[name] {
+		switch {
+		case ctx.Err() != nil:
+			return nil, nil, ctx.Err()
+		case o.Numerics.GPU != 0:
+			return nil, nil, fmt.Errorf("karat: %s: webgpu: %w", a.Path, backend.ErrAdapters)
+		case named[name]:
 			return nil, nil, fmt.Errorf("karat: two adapters have the name %q", name)
 		}
 		named[name] = true
-		x, more, err := readAdapter(c, g, a.Path, o.NoFit)
+		f, err := adapter.Open(a.Path)
 		if err != nil {
 			return nil, nil, err
 		}
-		x.Name = name
+		files, bytes = append(files, f), bytes+f.Bytes()
+	}
+	if err := adaptersFit(c, g, o, bytes); err != nil {
+		return nil, nil, err
+	}
+	for i, a := range o.Adapters {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		x, more, err := files[i].Bind(c, g)
+		if err != nil {
+			return nil, nil, err
+		}
+		x.Name = cmp.Or(a.Name, a.Path)
 		parts, notes = append(parts, backend.Part{Adapter: x, By: a.By}), append(notes, more...)
 	}
 	return parts, notes, nil
+}
+
+// adaptersFit is Fits for a model, no part of which is in memory yet, and bytes of adapters.
+func adaptersFit(c *checkpoint.Checkpoint, g *graph.Graph, o Options, bytes int64) error {
+	if o.NoFit || bytes == 0 {
+		return nil
+	}
+	context := o.Engine.Context // 0 where the caller looks after keys and values
+	err := sysinfo.Fits(c.Bytes()+o.Numerics.Repacked(g)+bytes, cacheBytes(g, o.Numerics, o.Threads, context, o.Engine.Budget), context)
+	if err != nil {
+		return fmt.Errorf("karat: %s with its %d adapters %w", c.Path, len(o.Adapters), tooLarge{err})
+	}
+	return nil
 }
 
 // Blend is o's adapters, each by its factor; nil if there are none.
@@ -45,16 +77,4 @@ func Blend(ctx context.Context, c *checkpoint.Checkpoint, g *graph.Graph, o Opti
 		return nil, err
 	}
 	return backend.NewBlend(parts...)
-}
-
-func readAdapter(c *checkpoint.Checkpoint, g *graph.Graph, path string, noFit bool) (*backend.Adapter, []string, error) {
-	f, err := adapter.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	if err := sysinfo.Fits(f.Bytes(), 0, 0); err != nil && !noFit {
-		return nil, nil, fmt.Errorf("karat: adapter %s %w", path, tooLarge{err})
-	}
-	return f.Bind(c, g)
 }

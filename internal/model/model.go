@@ -200,11 +200,16 @@ var ErrMemory = errors.New("not enough memory")
 // free. Threads 0 is sysinfo.Threads. That is the machine's memory. A GPU's is asked for when it is opened; one that does not
 // tell refuses a buffer when the weights are uploaded.
 func Fits(c *checkpoint.Checkpoint, g *graph.Graph, n numerics.Numerics, threads, context int, budget int64) error {
+	return fits(c, n.Repacked(g), cacheBytes(g, n, threads, context, budget), context)
+}
+
+// cacheBytes is what keys and values of so many tokens take, or budget if that is less and not 0.
+func cacheBytes(g *graph.Graph, n numerics.Numerics, threads, context int, budget int64) int64 {
 	cache := n.CacheBytes(g, threads, context)
 	if budget > 0 {
 		cache = min(cache, budget)
 	}
-	return fits(c, n.Repacked(g), cache, context)
+	return cache
 }
 
 func fits(c *checkpoint.Checkpoint, repacked, cache int64, context int) error {

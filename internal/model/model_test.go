@@ -16,6 +16,7 @@ import (
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/sysinfo"
 )
 
 // demo is the command's, whose weights are quantized.
@@ -216,5 +217,34 @@ func TestOpenRemote(t *testing.T) {
 	}
 	if err := m.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAdaptersFit counts all adapters, beside the model.
+func TestAdaptersFit(t *testing.T) {
+	c, err := checkpoint.Open(demo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	g, _, err := Graph(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := sysinfo.Memory()
+	if free == 0 {
+		t.Skip("the system does not tell how much memory is free")
+	}
+	o := Options{Numerics: parse(t, ""), Adapters: make([]Adapter, 2)}
+	half := free/2 - c.Bytes()/2
+	if err := adaptersFit(c, g, o, half); err != nil {
+		t.Errorf("half of the free memory: %v", err)
+	}
+	if err := adaptersFit(c, g, o, 2*half+free/2); !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "with its 2 adapters needs ") {
+		t.Errorf("more than the free memory: %v", err)
+	}
+	o.NoFit = true
+	if err := adaptersFit(c, g, o, 4*free); err != nil {
+		t.Errorf("with NoFit: %v", err)
 	}
 }
