@@ -1,52 +1,19 @@
 package karat_test
 
 import (
-	"encoding/binary"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/arch"
-	"github.com/karat-run/karat/internal/checkpoint"
-	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/safetensors"
-	"github.com/karat-run/karat/internal/tensor"
+	"github.com/karat-run/karat/internal/adapter/adaptertest"
 )
 
-// peftFolder is an adapter of rank 1 for the demo's attention, whose numbers are all v.
+// peftFolder is an adapter for the demo's attention.
 func peftFolder(t *testing.T, v float32) string {
 	t.Helper()
-	c, err := checkpoint.Open(demo)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	g, _, err := arch.Load(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var tensors []tensor.Tensor
-	add := func(name string, shape ...int) {
-		x := tensor.Tensor{Name: "base_model.model." + name, DType: tensor.F32, Shape: shape}
-		for range x.Shape.Size() {
-			x.Data = binary.LittleEndian.AppendUint32(x.Data, math.Float32bits(v))
-		}
-		tensors = append(tensors, x)
-	}
-	for _, n := range g.Nodes {
-		if n.Op == graph.Linear && strings.Contains(n.W[0].HF, "self_attn") {
-			add(n.W[0].HF+".lora_A.weight", 1, n.W[0].Shape[1])
-			add(n.W[0].HF+".lora_B.weight", n.W[0].Shape[0], 1)
-		}
-	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "adapter_config.json"), []byte(`{"peft_type": "LORA", "r": 1, "lora_alpha": 1}`), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := safetensors.WriteFile(filepath.Join(dir, "adapter_model.safetensors"), tensors, nil); err != nil {
+	if err := adaptertest.Write(dir, demo, v); err != nil {
 		t.Fatal(err)
 	}
 	return dir

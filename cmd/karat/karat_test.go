@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/adapter/adaptertest"
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/sysinfo"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -38,7 +39,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("NL", "\n")
 			return writeHostile(e.WorkDir)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "forget": forget, "told": told, "stopped": stopped, "e2b": e2b},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "forget": forget, "told": told, "stopped": stopped, "e2b": e2b, "lora": lora},
 	})
 }
 
@@ -72,6 +73,17 @@ func forget(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("the demo has no key %s", args[0])
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), bytes.Replace(demo, key, other, 1), 0o666))
+}
+
+// lora is a script's command: lora FOLDER VALUE makes an adapter for the demo, of numbers of that size.
+func lora(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: lora FOLDER VALUE")
+	}
+	v, err := strconv.ParseFloat(args[1], 32)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs("demo.gguf"), demo, 0o666))
+	ts.Check(adaptertest.Write(ts.MkAbs(args[0]), ts.MkAbs("demo.gguf"), float32(v)))
 }
 
 // told is a script's command: told SIGNAL FILE ARGUMENTS... runs karat, which records
