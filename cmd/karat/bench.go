@@ -20,6 +20,7 @@ import (
 type benchFlags struct {
 	model                                      string
 	prompts, tokens, depths, threads, parallel []int
+	arrive                                     []int
 	repeat                                     int
 	csv, json, markdown                        bool
 	peer                                       string
@@ -48,6 +49,9 @@ Resident memory counts weights once: the repacked ones, and the part of the mapp
 file that is read. Without -p and -n only loading is measured. On Linux the processor
 time that other programs took is shown.
 
+--arrive 4096 measures a prompt of 4096 tokens that arrives while the parallel sequences
+decode: how long a sequence waits for its next token before, meanwhile, and at most.
+
 --limits measures how fast this machine reads memory and multiplies, before and after each
 run, and prints results as shares of the nearest limit: memory, for the weights, keys and
 values that decoding reads; or compute, two operations for each weight and token.
@@ -64,6 +68,7 @@ Both are processes that read the page cache and write temporary files.`,
 		Example: `  karat bench -m model.gguf
   karat bench -m model.gguf -p 512 -n 64 -d 0,4096 -t 1,2 -r 5
   karat bench -m model.gguf -p 0 -n 64 --parallel 1,8 --csv
+  karat bench -m model.gguf -p 0 -n 0 --parallel 12 --arrive 4096
   karat bench -m model.gguf --limits --peer llama.cpp/build/bin/llama-bench
   karat bench -m model.gguf --quantize=Q8_0,Q4_K_M --peer llama.cpp/build/bin/llama-quantize`,
 		Args: atMost(0, "the model goes after -m, and types after --quantize="),
@@ -77,6 +82,7 @@ Both are processes that read the page cache and write temporary files.`,
 	fs.IntSliceVarP(&f.depths, "depth", "d", []int{0}, "`tokens` of context before the test")
 	fs.IntSliceVarP(&f.threads, "threads", "t", []int{sysinfo.Threads()}, "`numbers` of threads")
 	fs.IntSliceVar(&f.parallel, "parallel", []int{1}, "`numbers` of sequences computed together")
+	fs.IntSliceVar(&f.arrive, "arrive", []int{0}, "`tokens` of a prompt that arrives while the parallel sequences decode")
 	fs.IntVarP(&f.repeat, "repetitions", "r", 5, "`runs` of each test")
 	fs.BoolVar(&f.limits, "limits", false, "measure the machine's limits, too")
 	fs.BoolVar(&f.profile, "profile", false, "print the time of a step by kernel and thread")
@@ -109,7 +115,7 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 		flag        string
 		values      []int
 		least, most int
-	}{{"-p", f.prompts, 0, 1 << 20}, {"-n", f.tokens, 0, 1 << 20}, {"-d", f.depths, 0, 1 << 20}, {"-t", f.threads, 1, 1024}, {"--parallel", f.parallel, 1, 256}, {"-r", []int{f.repeat}, 1, 10000}} {
+	}{{"-p", f.prompts, 0, 1 << 20}, {"-n", f.tokens, 0, 1 << 20}, {"-d", f.depths, 0, 1 << 20}, {"-t", f.threads, 1, 1024}, {"--parallel", f.parallel, 1, 256}, {"--arrive", f.arrive, 0, 1 << 20}, {"-r", []int{f.repeat}, 1, 10000}} {
 		if len(list.values) == 0 {
 			return o, usagef("%s: the list is empty", list.flag)
 		}
@@ -119,8 +125,8 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 			}
 		}
 	}
-	o = bench.Options{Prompts: positive(f.prompts), Tokens: positive(f.tokens), Depths: f.depths, Threads: f.threads, Parallel: f.parallel, Budget: int64(f.budget), Repeat: f.repeat, NoFuse: f.noFuse, NoFit: f.noFit, Adapters: f.lora.model()}
-	if f.csv && len(o.Prompts)+len(o.Tokens) == 0 {
+	o = bench.Options{Prompts: positive(f.prompts), Tokens: positive(f.tokens), Depths: f.depths, Threads: f.threads, Parallel: f.parallel, Arrive: positive(f.arrive), Budget: int64(f.budget), Repeat: f.repeat, NoFuse: f.noFuse, NoFit: f.noFit, Adapters: f.lora.model()}
+	if f.csv && len(o.Prompts)+len(o.Tokens)+len(o.Arrive) == 0 {
 		return o, usagef("--csv cannot show loading, the only test here: use --json")
 	}
 	if o.Numerics, err = numerics.Parse(f.precision.value, f.kv.value); err == nil {
@@ -224,7 +230,7 @@ func (f *benchFlags) run(c *cobra.Command) error {
 
 // runQuantize measures quantizing.
 func (f *benchFlags) runQuantize(c *cobra.Command) error {
-	for _, flag := range []string{"prompt", "gen", "depth", "parallel", "kv-budget", "limits", "profile", "csv", "backend", "precision", "kv", "no-fuse", "no-fit"} {
+	for _, flag := range []string{"prompt", "gen", "depth", "parallel", "arrive", "kv-budget", "limits", "profile", "csv", "backend", "precision", "kv", "no-fuse", "no-fit"} {
 		if c.Flags().Changed(flag) {
 			return usagef("--%s does not work with --quantize", flag)
 		}

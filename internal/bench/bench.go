@@ -24,6 +24,7 @@ import (
 // Options say what to measure. Each combination of the lists is one test.
 type Options struct {
 	Prompts, Tokens, Depths, Threads, Parallel []int
+	Arrive                                     []int // prompts that arrive while the parallel sequences decode
 	Repeat                                     int   // runs of a test, after one to warm up
 	Budget                                     int64 // most bytes of keys and values; 0 is what all sequences take
 	Numerics                                   numerics.Numerics
@@ -57,6 +58,7 @@ type Result struct {
 	PeerRate  float64          `json:"peer_median_ts,omitempty"`
 	PeerShare float64          `json:"peer_limit_share,omitempty"`
 	Ratio     *Ratio           `json:"ratio,omitempty"`   // to the peer
+	Arrival   *Arrival         `json:"arrival,omitempty"` // of a prompt beside sequences that decode
 	Step      *Step            `json:"step,omitempty"`    // where a GPU computes
 	Scaling   float64          `json:"scaling,omitempty"` // the median, to that with the first number of threads, where there are several
 	Profile   *backend.Profile `json:"profile,omitempty"`
@@ -135,8 +137,11 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 	if err != nil {
 		return err
 	}
-	longest := slices.Max(o.Depths) + max(maximum(o.Prompts), maximum(o.Tokens), 1)
-	all := longest * max(maximum(o.Parallel), 1)
+	longest, together := slices.Max(o.Depths)+max(maximum(o.Prompts), maximum(o.Tokens), 1), max(maximum(o.Parallel), 1)
+	if late := maximum(o.Arrive); late > 0 { // a step has one token of it at least, and one of each that decodes
+		longest, together = max(longest, slices.Max(o.Depths)+late+2*settled), together+1
+	}
+	all := longest * together
 	if !o.NoFit {
 		if err := model.Fits(c, g, o.Numerics, threads, all, o.Budget); err != nil {
 			return err

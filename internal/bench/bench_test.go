@@ -66,6 +66,20 @@ func formats(t *testing.T, r *Report) {
 	}
 }
 
+// TestArrive: each sequence that decodes has tokens while a prompt of several steps is computed.
+func TestArrive(t *testing.T) {
+	o := Options{Arrive: []int{600}, Depths: []int{0, 3}, Threads: []int{2}, Parallel: []int{3}, Repeat: 1, Numerics: numerics.Numerics{Precision: "fast", KV: "f16"}}
+	r, err := Run(t.Context(), open(), o)
+	if err != nil || len(r.Results) != 2 || r.Results[1].Test != "arrive600 @ d3" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for _, x := range r.Results {
+		if a := x.Arrival; a == nil || a.Tokens != 600 || a.Steps < 2 || !(a.Alone > 0 && a.Mixed > 0 && a.Longest >= a.Mixed) || len(x.Samples) != 1 {
+			t.Errorf("%+v", x)
+		}
+	}
+}
+
 // TestApart: sequences of the same tokens keep keys and values of their own (one leaves a page more
 // behind than it needs), which a budget bounds.
 func TestApart(t *testing.T) {

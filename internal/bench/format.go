@@ -21,7 +21,8 @@ func (r *Report) WriteJSON(w io.Writer) error {
 func (r *Report) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	rows := [][]string{{"model_filename", "model_type", "model_size", "model_n_params", "backends", "n_threads", "n_prompt", "n_gen", "n_depth", "n_parallel",
-		"median_ts", "stddev_ts", "weights_gb_s", "samples_ts", "bound", "limit_share", "others_processors", "peer", "peer_samples_ts", "peer_median_ts", "peer_limit_share", "ratio", "ratio_min", "ratio_max"}}
+		"median_ts", "stddev_ts", "weights_gb_s", "samples_ts", "bound", "limit_share", "others_processors", "peer", "peer_samples_ts", "peer_median_ts", "peer_limit_share", "ratio", "ratio_min", "ratio_max",
+		"n_arrive", "arrive_steps", "gap_alone_s", "gap_mixed_s", "gap_longest_s"}}
 	whole := func(x ...int) (cells []string) {
 		for _, n := range x {
 			cells = append(cells, strconv.Itoa(n))
@@ -45,7 +46,7 @@ func (r *Report) WriteCSV(w io.Writer) error {
 		} else {
 			row = append(row, real(t.Ratio.Median), real(t.Ratio.Min), real(t.Ratio.Max))
 		}
-		rows = append(rows, row)
+		rows = append(rows, append(row, t.Arrival.cells()...))
 	}
 	return c.WriteAll(rows)
 }
@@ -67,6 +68,11 @@ func (r *Report) WriteMarkdown(w io.Writer) (err error) {
 				print("; it reads weights at %.0f %% of what this GPU reads at most", 100*s.Read)
 			}
 			print("\n")
+		}
+	}
+	for _, t := range r.Results {
+		if t.Arrival != nil {
+			print("%s", t.Arrival.text(t.name()))
 		}
 	}
 	for _, t := range r.Results {

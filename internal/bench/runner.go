@@ -55,6 +55,16 @@ func (m *runner) tests(ctx context.Context, add func(Result)) error {
 				}
 				add(t)
 			}
+			for _, n := range m.o.Arrive {
+				t := Result{Threads: m.threads, Depth: depth, Parallel: parallel, Test: fmt.Sprintf("arrive%d", n)}
+				if depth > 0 {
+					t.Test += fmt.Sprintf(" @ d%d", depth)
+				}
+				if err := m.arrivals(ctx, &t, n); err != nil {
+					return err
+				}
+				add(t)
+			}
 		}
 	}
 	return nil

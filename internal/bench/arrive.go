@@ -1,0 +1,171 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/karat-run/karat/internal/engine"
+)
+
+// settled is how many tokens each sequence decodes before the prompt arrives.
+const settled = 8
+
+// Arrival is how long sequences that decode wait while a prompt is computed beside them. The gaps are the seconds
+// between two tokens of one sequence.
+type Arrival struct {
+	Tokens  int     `json:"n_prompt"`
+	Steps   int     `json:"steps"`         // that the prompt took, as a sequence that decodes counts them, in the last run
+	Alone   float64 `json:"gap_alone_s"`   // the median before the prompt arrives
+	Mixed   float64 `json:"gap_mixed_s"`   // the median of steps with parts of the prompt
+	Longest float64 `json:"gap_longest_s"` // of these, in all runs
+}
+
+// arrivals measures prompts of n tokens that arrive while t's sequences decode. Its samples count the prompt's tokens, and those
+// decoded meanwhile.
+func (m *runner) arrivals(ctx context.Context, t *Result, n int) error {
+	m.say(t.name())
+	all, err := m.sequences(ctx, t)
+	late := m.engine.NewSequence()
+	defer func() {
+		for _, s := range append(all, late) {
+			s.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	late.Prefix(nil, "late")
+	t.Arrival = &Arrival{Tokens: n}
+	var before, mixed []float64
+	for i := range m.o.Repeat + 1 { // the first one warms up
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var g gaps
+		busy, err := alone(func() (err error) {
+			g, err = m.arrive(ctx, all, late, t.Depth, n)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			continue
+		}
+		t.Others = max(t.Others, busy)
+		t.Samples = append(t.Samples, float64(n+len(g.mixed))/g.seconds)
+		before, mixed = append(before, g.alone...), append(mixed, g.mixed...)
+		t.Arrival.Steps = (len(g.mixed) + len(all) - 1) / len(all)
+	}
+	t.Median, t.Stddev = spread(t.Samples)
+	t.Arrival.Alone, _ = spread(before)
+	t.Arrival.Mixed, _ = spread(mixed)
+	if len(mixed) > 0 {
+		t.Arrival.Longest = slices.Max(mixed)
+	}
+	return nil
+}
+
+// gaps are the seconds between two tokens of one run, and of its prompt.
+type gaps struct {
+	alone, mixed []float64
+	seconds      float64
+}
+
+// arrive computes a prompt of n tokens while all of some sequences decode.
+func (m *runner) arrive(ctx context.Context, all []*engine.Sequence, late *engine.Sequence, depth, n int) (g gaps, err error) {
+	for _, s := range all {
+		if err := m.deepen(ctx, s, depth); err != nil {
+			return g, err
+		}
+	}
+	late.Rewind(m.tokens[:1]) // all is computed again
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	done, ready := make(chan struct{}), make(chan struct{}, len(all))
+	times, errs := make([][]time.Time, len(all)), make(chan error, len(all))
+	for i, s := range all {
+		go func() {
+			var err error
+			times[i], err = m.decode(ctx, s, m.tokens[depth:], ready, done)
+			if err != nil {
+				stop() // the others
+			}
+			errs <- err
+		}()
+	}
+	for range all {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+		}
+	}
+	start := time.Now()
+	_, err = late.Feed(ctx, m.tokens[:n], 1)
+	end := time.Now()
+	close(done)
+	for range all {
+		err = cmp.Or(<-errs, err) // what stopped the others first
+	}
+	g.seconds = end.Sub(start).Seconds()
+	for _, list := range times {
+		for i := 1; i < len(list); i++ {
+			gap := list[i].Sub(list[i-1]).Seconds()
+			switch {
+			case !list[i].After(start):
+				g.alone = append(g.alone, gap)
+			case list[i-1].Before(end):
+				g.mixed = append(g.mixed, gap)
+			}
+		}
+	}
+	return g, err
+}
+
+// decode computes tokens one by one until done is closed, and returns when each was there. It tells ready after some.
+func (m *runner) decode(ctx context.Context, s *engine.Sequence, tokens []int32, ready chan<- struct{}, done <-chan struct{}) (times []time.Time, err error) {
+	for i := range tokens {
+		select {
+		case <-done:
+			return times, nil
+		default:
+		}
+		if m.engine.Chooses() {
+			_, err = s.Follow(ctx, tokens[i:i+1], 1)
+		} else {
+			var logits [][]float32
+			if logits, err = s.Feed(ctx, tokens[i:i+1], 1); err == nil {
+				s.Reuse(logits[0])
+			}
+		}
+		if err != nil {
+			return times, err
+		}
+		if times = append(times, time.Now()); len(times) == settled {
+			ready <- struct{}{}
+		}
+	}
+	return times, nil
+}
+
+// text is what a says of a test.
+func (a *Arrival) text(name string) string {
+	return fmt.Sprintf("%s: a sequence waits %.1f ms for a token, and %.1f ms in the %d steps with the prompt, at most %.1f ms (%.2f times)\n",
+		name, 1e3*a.Alone, 1e3*a.Mixed, a.Steps, 1e3*a.Longest, a.Longest/a.Mixed)
+}
+
+// cells are the columns of CSV, empty without an arrival.
+func (a *Arrival) cells() []string {
+	if a == nil {
+		return []string{"", "", "", "", ""}
+	}
+	cells := []string{strconv.Itoa(a.Tokens), strconv.Itoa(a.Steps)}
+	for _, x := range []float64{a.Alone, a.Mixed, a.Longest} {
+		cells = append(cells, strconv.FormatFloat(x, 'f', 6, 64))
+	}
+	return cells
+}
