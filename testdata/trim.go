@@ -39,16 +39,12 @@ var models = []string{"tiny-llama", "tiny-qwen3", "tiny-gemma3", "tiny-gemma4", 
 // dense are the models whose records keep all taps: tests read modules of any layer in them.
 var dense = []string{"tiny-llama", "tiny-gemma4"}
 
-// families are those whose folders are trimmed here.
-var families = []string{"cohere2", "deepseek2", "deepseek2-lite", "gemma2", "glm4", "gpt2", "granite", "mixtral", "olmo3", "qwen3moe", "smollm3"}
-
 var (
 	isTap    = regexp.MustCompile(`^\d+\.tap\.`)
 	isHidden = regexp.MustCompile(`^\d+\.hidden$`)
 	isLogits = regexp.MustCompile(`^\d+\.logits$`)
 	inLayer  = regexp.MustCompile(`\.(?:layers|h)\.(\d+)\.(.*)$`)
-	isSum    = regexp.MustCompile(`^((mlp|self_attn|attn)\.)?out$`)                       // what a layer adds, and what it hands on
-	isSlim   = regexp.MustCompile(`^(deepseek2|deepseek2-lite|llama4|qwen35|qwen35moe)$`) // of whose other layers no attention is kept
+	isSum    = regexp.MustCompile(`^((mlp|self_attn|attn)\.)?out$`) // what a layer adds, and what it hands on
 	isAside  = regexp.MustCompile(`\.in$|kv_b_proj|rotary_emb|lm_head|dropout|act(ivation)?(_fn)?\.out$`)
 	kept     = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
 )
@@ -89,8 +85,12 @@ func trim(from, to string) error {
 	if err := hashes(filepath.Join(from, "gguf"), filepath.Join(to, "gguf"), "demo.Q4_K_M.gguf"); err != nil {
 		return err
 	}
-	for _, name := range families {
-		if err := family(from, to, name); err != nil {
+	families, err := os.ReadDir(filepath.Join(to, "families")) // a new one is an empty folder at first
+	if err != nil {
+		return err
+	}
+	for _, f := range families {
+		if err := family(from, to, f.Name()); err != nil {
 			return err
 		}
 	}
@@ -198,8 +198,7 @@ func ends(folder string) (func(tap string) bool, error) {
 	last := strconv.Itoa(max(c.Layers, c.Own) - 1)
 	return func(tap string) bool {
 		m := inLayer.FindStringSubmatch(tap)
-		sum := m != nil && isSum.MatchString(m[2]) && (m[2] != "self_attn.out" || !isSlim.MatchString(filepath.Base(folder)))
-		return !isAside.MatchString(tap) && (m == nil || m[1] == last || sum)
+		return !isAside.MatchString(tap) && (m == nil || m[1] == last || isSum.MatchString(m[2]))
 	}, nil
 }
 

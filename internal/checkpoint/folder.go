@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -101,8 +102,12 @@ func (c *Checkpoint) openTensors() error {
 	multimodal := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return strings.Contains(t.Name, "language_model.") })
 	root, _, _ := strings.Cut(c.family.Embedding(), ".")
 	based := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return strings.HasPrefix(TextName(t.Name), root+".") })
+	all, err := microscaled(f.Tensors)
+	if err != nil {
+		return fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+	}
 	aside := 0
-	for _, t := range f.Tensors {
+	for _, t := range all {
 		name := TextName(t.Name)
 		if !based && !strings.HasPrefix(name, "lm_head.") { // a file of the module alone
 			name = root + "." + name
@@ -123,7 +128,34 @@ func (c *Checkpoint) openTensors() error {
 	if layers, _ := c.settings["num_hidden_layers"].(float64); c.family.Next != "" && c.settings.integer(c.family.Next) > 0 {
 		c.aside("model.layers.", layers)
 	}
-	return c.join()
+	if err := c.join(); err != nil {
+		return err
+	}
+	return c.unweave()
+}
+
+// microscaled makes one tensor of NAME_blocks and NAME_scales, where both are bytes.
+func microscaled(all []tensor.Tensor) (list []tensor.Tensor, err error) {
+	bytes := map[string]tensor.Tensor{}
+	for _, t := range all {
+		if t.DType == tensor.U8 {
+			bytes[t.Name] = t
+		}
+	}
+	for _, t := range all {
+		name, blocks := strings.CutSuffix(t.Name, "_blocks")
+		scales, ok := bytes[name+"_scales"]
+		if ok && blocks {
+			if t, err = quant.Microscaled(name, t, scales); err != nil {
+				return nil, fmt.Errorf("tensor %s: %w", name, err)
+			}
+		}
+		if name, ok = strings.CutSuffix(t.Name, "_scales"); ok && bytes[name+"_blocks"].Shape != nil {
+			continue
+		}
+		list = append(list, t)
+	}
+	return list, nil
 }
 
 func noTensors(dir string) error {

@@ -448,6 +448,7 @@ func (r *ggufReader) scaling(f settings) {
 				f[k.setting] = n
 			}
 		}
+		maps.Copy(f, r.family.Rope.Fixed)
 		if n, ok := r.number(yarnMultiplier); ok && r.family.Latent {
 			f["mscale"] = shortest(float32(10 * n)) // GGUF has a tenth of it, and no key for a second one
 			f["mscale_all_dim"] = f["mscale"]

@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/float16"
+	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -21,13 +23,14 @@ type Habit struct {
 	Plus   float32 // added to every value
 	Turned bool    // matrices are transposed
 	Joined string  // the module that lists the parts of a tensor
+	Woven  []string
 }
 
 // Habit is the converter's change to the tensor of this name in GGUF, without .weight.
 func (c *Checkpoint) Habit(gguf string) Habit {
 	for _, h := range c.family.Habits {
 		if ends(gguf, h.Ends) {
-			return Habit{Heads: c.settings.integer(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined}
+			return Habit{Heads: c.settings.integer(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined, Woven: h.Woven}
 		}
 	}
 	return Habit{}
@@ -55,13 +58,18 @@ func (h Habit) Restored(r, rows int) int {
 	return r - i + i%(dim/2)*2 + i/(dim/2)
 }
 
-// Turn is t transposed, where it is a matrix of plain elements. Another one is left as it
-// is; its shape is reported later.
+// Turn is t transposed, where it is matrices of plain elements. Another one is left as it
+// is; its shape is reported later. What was woven has been turned.
 func (h Habit) Turn(t tensor.Tensor) tensor.Tensor {
-	if !h.Turned || len(t.Shape) != 2 || t.DType.Quantized() || t.Data == nil {
+	if !h.Turned || h.Woven != nil || !turns(t) {
 		return t
 	}
 	return tensor.Turn(t)
+}
+
+// turns reports whether t is one matrix or several, of plain elements in memory.
+func turns(t tensor.Tensor) bool {
+	return (len(t.Shape) == 2 || len(t.Shape) == 3) && !t.DType.Quantized() && t.Data != nil
 }
 
 // Part is the name, in config.json's format, of part i of the tensor that the model has
@@ -130,8 +138,70 @@ func (c *Checkpoint) join() error {
 	return nil
 }
 
+// unweave takes the tensors of a Hugging Face folder apart whose rows are by turns those of
+// several of the model's. Nothing is copied.
+func (c *Checkpoint) unweave() error {
+	var names []string
+	for _, name := range c.names {
+		h := c.woven(name)
+		if h == nil {
+			names = append(names, name)
+			continue
+		}
+		t, whole, parts := c.tensors[name], h.Woven[0], h.Woven[1:]
+		if h.Turned && turns(t) {
+			t = tensor.Turn(t)
+		}
+		if n := len(t.Shape); n != 3 && (n != 2 || t.DType.Quantized()) || t.Shape[1]%len(parts) != 0 {
+			return fmt.Errorf("checkpoint: %s: tensor %s: %v %v has no rows of %d tensors by turns", c.Path, t.Name, t.DType, []int(t.Shape), len(parts))
+		}
+		delete(c.tensors, name)
+		for i, part := range parts {
+			own := strings.TrimSuffix(name, whole) + part
+			if _, ok := c.tensors[own]; ok {
+				return fmt.Errorf("checkpoint: %s: tensor %s: it is there as part of %s, too", c.Path, own, name)
+			}
+			c.tensors[own] = tensor.Pick(t, i, len(parts))
+			names = append(names, own)
+		}
+	}
+	c.names = names
+	return nil
+}
+
+// Woven is, of a GGUF file's weight, the one that config.json's format has: w, or one woven of
+// w and others; nil of those others.
+func (c *Checkpoint) Woven(weights []*graph.Weight, w *graph.Weight) *graph.Weight {
+	h := c.Habit(w.GGUF)
+	if h.Woven == nil {
+		return w
+	}
+	whole, parts := h.Woven[0], h.Woven[1:]
+	stem, first := strings.CutSuffix(w.HF, parts[0])
+	if !first {
+		return nil
+	}
+	var all []tensor.Tensor
+	for _, part := range parts {
+		i := slices.IndexFunc(weights, func(o *graph.Weight) bool { return o.HF == stem+part })
+		all = append(all, weights[i].Tensor) // binding found them all
+	}
+	return &graph.Weight{Tensor: tensor.Weave(w.Name, all), GGUF: w.GGUF, HF: stem + whole}
+}
+
+// woven is the family's habit of a woven tensor, nil for others.
+func (c *Checkpoint) woven(name string) *family.Habit {
+	for i, h := range c.family.Habits {
+		if len(h.Woven) > 0 && strings.HasSuffix(name, "."+h.Woven[0]) {
+			return &c.family.Habits[i]
+		}
+	}
+	return nil
+}
+
 // restore makes the model's tensor of a file's. GGUF's name tells the habit that is undone
-// there. A transposed one of a folder is copied, as it is multiplied from then on.
+// there. One of a folder that lies there in another form is copied, as it is multiplied from
+// then on.
 func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
 	if _, half := t.Source.(halved); half {
 		whole, err := t.Whole()
@@ -141,12 +211,14 @@ func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
 		return whole
 	}
 	if c.Format != GGUF {
-		turned := c.Habit(name).Turn(t)
-		if turned.There() && turned.Data == nil && t.Data != nil {
-			turned, _ = turned.Whole() // of a tensor in memory
-			mmap.Drop(t.Data)
+		t = c.Habit(name).Turn(t)
+		if stored := t.Stored(); t.Data == nil && len(stored) > 0 {
+			t, _ = t.Whole() // of a tensor in memory
+			for _, b := range stored {
+				mmap.Drop(b)
+			}
 		}
-		return turned
+		return t
 	}
 	switch h := c.Habit(name); {
 	case h.Plus != 0:

@@ -254,15 +254,16 @@ func (w *ggufWriter) rope() []float32 {
 
 // yarn writes the numbers of a yarn. What GGUF has no key for must be as readers assume.
 func (w *ggufWriter) yarn(p rope.Params) {
-	if p.Truncate != nil && !*p.Truncate || p.Mscale != p.MscaleAllDim || p.Mscale != 0 && !w.family.Latent {
-		w.errorf("rope_parameters."+full, "has truncate or mscale: GGUF has no keys for them in architecture %s", w.Arch)
+	params, _ := object(w.ropeParameters()[full])
+	truncate := p.Truncate == nil || *p.Truncate
+	if truncate != (w.family.Rope.Fixed["truncate"] != false) || p.Mscale != p.MscaleAllDim || p.Mscale != 0 && !w.family.Latent {
+		w.errorf("rope_parameters."+full, "has truncate %v, mscale %v and mscale_all_dim %v: GGUF has no keys for them in architecture %s", truncate, p.Mscale, p.MscaleAllDim, w.Arch)
 	}
 	if p.MscaleAllDim != 0 {
 		w.put(yarnMultiplier, float32(0.1*p.MscaleAllDim))
 	}
 	w.put("rope.scaling.type", "yarn")
 	for _, k := range yarnKeys {
-		params, _ := object(w.ropeParameters()[full])
 		v, ok := params[k.setting].(float64)
 		switch {
 		case ok && k.whole:

@@ -22,7 +22,7 @@ type job struct {
 	in   tensor.Tensor   // of the source; its shape is out's, and it may have a Source
 	from func(r int) int // the row of in that is row r of out, along the first dimension; nil where it is r
 	plus float32         // added to every value
-	turn bool            // out is in transposed, whose blocks lie the other way: it is made in one piece
+	turn bool            // out's matrices are in's transposed, of which each is made in one piece
 
 	importance []float32 // [matrices, columns] for quantizers; may be nil
 }
@@ -40,7 +40,7 @@ func (j *job) matrixRows() int {
 func (j *job) unit() int {
 	switch {
 	case j.turn:
-		return j.in.Shape.Size()
+		return j.matrixRows() * j.in.Shape.Last()
 	case j.from != nil:
 		return j.in.Shape.Size() / j.in.Shape[0]
 	}
@@ -84,7 +84,7 @@ func (w *worker) make(j *job, from, to int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if j.out.DType == j.in.DType && j.plus == 0 {
+	if j.out.DType == j.in.DType && j.plus == 0 && !j.turn {
 		return rows, j.checkFinite(rows, from)
 	}
 	n := (to - from) * unit
@@ -96,7 +96,7 @@ func (w *worker) make(j *job, from, to int) ([]byte, error) {
 		return nil, err
 	}
 	if j.turn {
-		v = transposed(v, j.in.Shape[0])
+		v = transposed(v, j.matrixRows(), j.in.Shape.Last())
 	}
 	if j.plus != 0 {
 		for i := range v {
@@ -110,12 +110,14 @@ func (w *worker) make(j *job, from, to int) ([]byte, error) {
 	return out, err
 }
 
-// transposed is a matrix of so many rows by columns.
-func transposed(v []float32, rows int) []float32 {
-	columns, out := len(v)/rows, make([]float32, 0, len(v))
-	for c := range columns {
-		for r := range rows {
-			out = append(out, v[r*columns+c])
+// transposed is matrices of so many rows and columns, each by columns.
+func transposed(v []float32, rows, columns int) []float32 {
+	out := make([]float32, 0, len(v))
+	for ; len(v) > 0; v = v[rows*columns:] {
+		for c := range columns {
+			for r := range rows {
+				out = append(out, v[r*columns+c])
+			}
 		}
 	}
 	return out
@@ -225,6 +227,9 @@ func value(d tensor.DType, b []byte, i int) float32 {
 // gives t again.
 func holds(d tensor.DType, t tensor.Tensor, minus float32) (all bool, err error) {
 	err = mmap.Guard(func() error {
+		if t, err = t.Whole(); err != nil {
+			return err
+		}
 		for i := range len(t.Data) / t.DType.BlockBytes() {
 			x := value(t.DType, t.Data, i)
 			y := x - minus

@@ -8,6 +8,7 @@ import (
 	"math"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -30,8 +31,9 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		return err
 	}
 	c.result.Notes = append(c.result.Notes, notes...)
-	plain := mostly(m.Tensors())
-	if c.to.Name == "" {
+	floats := slices.DeleteFunc(m.Tensors(), func(t tensor.Tensor) bool { return t.DType.Quantized() })
+	plain, keep := mostly(floats), c.to.Name == ""
+	if keep {
 		c.to, _ = quantmix.Find(plain.String()) // there is one of each float type
 	} else if !c.to.Most.Quantized() {
 		plain = c.to.Most
@@ -42,7 +44,12 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		jobs[0].out = jobs[0].in
 	}
 	for _, w := range weights {
-		jobs = append(jobs, newJob(m, w.Tensor, w.GGUF, plain))
+		j := newJob(m, w.Tensor, w.GGUF, plain)
+		if keep && w.DType.Quantized() { // a folder's are MXFP4, and the converter calls such files so
+			mix, _ := quantmix.Find("MXFP4_MOE")
+			j.out.DType, c.to.FileType = w.DType, mix.FileType
+		}
+		jobs = append(jobs, j)
 	}
 	if c.to.Most.Quantized() {
 		if err := c.mix(jobs, c.to, mixModel(m.Arch, own), false); err != nil {

@@ -71,10 +71,17 @@ func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight
 	var jobs []job
 	for _, w := range m.Undivided(weights) {
 		h := m.Habit(w.GGUF)
-		in := h.Turn(w.Tensor)
+		if w = m.Woven(weights, w); w == nil {
+			continue
+		}
+		in := w.Tensor
+		if len(in.Shape) == 2 {
+			in = h.Turn(in)
+		}
 		j := job{in: in, out: in}
-		if h.Turned && in.DType.Quantized() && len(in.Shape) == 2 {
-			j.turn, j.out.Shape = true, tensor.Shape{in.Shape[1], in.Shape[0]}
+		if n := len(in.Shape); h.Turned && (n == 3 || n == 2 && in.DType.Quantized()) {
+			j.turn, j.out.Shape = true, slices.Clone(in.Shape)
+			j.out.Shape[n-1], j.out.Shape[n-2] = in.Shape[n-2], in.Shape[n-1]
 		}
 		if h.Heads > 0 {
 			rows := w.Shape[0]

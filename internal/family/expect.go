@@ -57,6 +57,9 @@ type Synth struct {
 	Numbers                       map[string]float64 // settings of keys that the shapes do not say
 	Learned                       bool               // learned positions, LayerNorms, biases, one tensor of queries, keys and values, no gate
 	Apart                         bool               // experts alone, whose gates and ups are two tensors
+	Biased                        []string           // weights of a layer that have biases
+	Sinks                         bool               // a score for each head that attention leaves room for
+	Keys                          map[string]any     // of GGUF that the shapes do not say, behind the prefix
 	Shapes                        []Shape
 }
 

@@ -85,6 +85,7 @@ type Rope struct {
 	Local   string         // config.json's older key of the sliding layers' base
 	ByKind  bool           // config.json has settings by kind of layer, or none
 	Yarn    bool           // full layers may be of type yarn, which GGUF then has keys for; sliding ones turn at the same base
+	Fixed   map[string]any // settings of a yarn that GGUF has no key for, as all models have them
 	Silent  bool           // GGUF says the base only where it is not 10000
 	Switch  string         // GGUF's key that is false in models whose queries and keys do not turn
 }
@@ -148,8 +149,12 @@ type Habit struct {
 	Ends   []string // of GGUF's names, without .weight
 	Heads  string   // the setting that counts the heads whose rows are permuted for interleaved rotation
 	Plus   float32  // added to every value
-	Turned bool     // matrices are transposed: config.json's format has them as [in, out]
+	Turned bool     // matrices are transposed: config.json's format has them as [in, out], but where they have blocks
 	Joined string   // the module that lists the parts which GGUF holds as one: mlp.experts, of mlp.experts.3.up_proj
+
+	// Woven names, in config.json's format, a tensor whose rows are by turns those of Ends' tensors,
+	// and these as the model has them: gate_up_proj, gate_proj, up_proj.
+	Woven []string
 }
 
 // Tokenizer is how a family writes its tokenizer in GGUF.

@@ -11,6 +11,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/gemma3"
 	"github.com/karat-run/karat/internal/arch/gemma4"
 	"github.com/karat-run/karat/internal/arch/glm4"
+	gptoss "github.com/karat-run/karat/internal/arch/gpt-oss"
 	"github.com/karat-run/karat/internal/arch/gpt2"
 	"github.com/karat-run/karat/internal/arch/granite"
 	"github.com/karat-run/karat/internal/arch/llama"
@@ -38,6 +39,7 @@ var Families = []*family.Family{
 	&glm4.Family,
 	&olmo2.Family,
 	&deepseek2.Family,
+	&gptoss.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

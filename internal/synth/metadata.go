@@ -1,6 +1,9 @@
 package synth
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/gguf"
 )
@@ -40,6 +43,9 @@ func (s *shape) metadata(fileType uint32) []gguf.KeyValue {
 		put("attention.layer_norm_rms_epsilon", s.Epsilon)
 	}
 	s.own(put, dim)
+	for _, key := range slices.Sorted(maps.Keys(s.Synth.Keys)) {
+		put(key, s.Synth.Keys[key])
+	}
 	if s.Window > 0 {
 		n("attention.sliding_window", s.Window)
 	}

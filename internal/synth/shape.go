@@ -72,6 +72,14 @@ func (l *list) add(name string, d tensor.DType, dims ...int) {
 // weight adds a matrix, or one for each expert, whose type the mix chooses.
 func (l *list) weight(prefix, name string, dims ...int) {
 	l.add(prefix+name+".weight", tensor.BF16, dims...)
+	l.bias(prefix, name, dims)
+}
+
+// bias adds that of a weight, where it has one.
+func (l *list) bias(prefix, name string, dims []int) {
+	if slices.Contains(l.s.Synth.Biased, name) {
+		l.add(prefix+name+".bias", tensor.F32, dims[:len(dims)-1]...)
+	}
 }
 
 func (l *list) ones(prefix string, n int, names ...string) {
@@ -146,6 +154,9 @@ func (l *list) attention(p string, i int) {
 		}
 	}
 	l.weight(p, "attn_output", s.Hidden, s.Heads*dim)
+	if s.Synth.Sinks {
+		l.ones(p, s.Heads, "attn_sinks")
+	}
 }
 
 func (l *list) feedForward(p string, i int) {
@@ -163,6 +174,7 @@ func (l *list) feedForward(p string, i int) {
 		return
 	case s.Synth.Apart:
 		l.add(p+"ffn_gate_inp.weight", unmixed, s.Experts, s.Hidden)
+		l.bias(p, "ffn_gate_inp", []int{s.Experts, s.Hidden})
 		l.weight(p, "ffn_gate_exps", s.Experts, s.ExpertFF, s.Hidden)
 		l.weight(p, "ffn_up_exps", s.Experts, s.ExpertFF, s.Hidden)
 		l.weight(p, "ffn_down_exps", s.Experts, s.Hidden, s.ExpertFF)

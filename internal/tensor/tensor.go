@@ -187,7 +187,7 @@ type Tensor struct {
 	Data  []byte // little-endian; may be mapped memory, so read-only
 
 	// Source has the bytes, from At on, of a tensor without Data: one that is large and
-	// in a file that cannot be mapped, or one that lies there in another form (Join, Turn).
+	// in a file that cannot be mapped, or one that lies there in another form (Join, Turn, Pick, Weave).
 	// It is nil for all others.
 	Source io.ReaderAt
 	At     int64
@@ -235,14 +235,17 @@ func (t *Tensor) Row(i int) []byte {
 	if t.Order != nil {
 		i = t.Order(i)
 	}
+	n := t.DType.RowBytes(t.Shape.Last())
 	switch v := t.Source.(type) {
+	case nil:
 	case Joined:
 		rows := v[0].Rows()
 		return v[i/rows].Row(i % rows)
-	case turned:
-		return v.row(i)
+	default:
+		row := make([]byte, n)
+		v.ReadAt(row, t.At+int64(i*n)) // all of it is there
+		return row
 	}
-	n := t.DType.RowBytes(t.Shape.Last())
 	return t.Data[i*n : (i+1)*n : (i+1)*n]
 }
 

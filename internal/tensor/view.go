@@ -34,41 +34,6 @@ func (j Joined) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// turned is the Source of a matrix whose file has it transposed.
-type turned struct{ in Tensor }
-
-// Turn is the matrix t transposed, of which it copies nothing. t is of a type without blocks.
-func Turn(t Tensor) Tensor {
-	v := t
-	v.Shape, v.Data, v.Source = Shape{t.Shape[1], t.Shape[0]}, nil, turned{t}
-	return v
-}
-
-// ReadAt implements io.ReaderAt for whole elements. It goes along the rows that are stored.
-func (v turned) ReadAt(p []byte, off int64) (n int, err error) {
-	size, rows, columns := v.in.DType.BlockBytes(), v.in.Shape[0], v.in.Shape[1]
-	first, end := int(off)/size, min((int(off)+len(p))/size, rows*columns) // elements of the turned matrix
-	for r := range rows {
-		stored := v.in.Data[r*columns*size : (r+1)*columns*size]
-		for c := max(first/rows, 0); c*rows+r < end; c++ {
-			if at := c*rows + r; at >= first {
-				copy(p[(at-first)*size:(at-first+1)*size], stored[c*size:])
-			}
-		}
-	}
-	if n = (end - first) * size; n < len(p) {
-		err = io.EOF
-	}
-	return n, err
-}
-
-// row is a row of the turned matrix.
-func (v turned) row(i int) []byte {
-	b := make([]byte, v.in.Shape[0]*v.in.DType.BlockBytes())
-	v.ReadAt(b, int64(i*len(b))) // all of it is there
-	return b
-}
-
 // Whole is t with Data: what lies in a Source is read.
 func (t *Tensor) Whole() (Tensor, error) {
 	if t.Source == nil {

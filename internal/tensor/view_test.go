@@ -67,3 +67,49 @@ func TestTurn(t *testing.T) {
 		t.Errorf("turned twice: %q", again.Data)
 	}
 }
+
+// TestStacks turns, picks from and weaves two matrices: whole, and at any unit.
+func TestStacks(t *testing.T) {
+	in := Tensor{Name: "w", DType: U8, Shape: Shape{2, 2, 4}, Data: []byte("abcdefghijklmnop")}
+	flat := Tensor{Name: "b", DType: U8, Shape: Shape{2, 4}, Data: []byte("abcdefgh")}
+	blocks := Tensor{Name: "q", DType: Q8_0, Shape: Shape{1, 2, 32}, Data: bytes.Repeat([]byte("xy"), 34)}
+	copy(blocks.Data[34:], bytes.Repeat([]byte("z"), 34))
+	turned, picked := Turn(in), Pick(Turn(in), 1, 2)
+	for _, c := range []struct {
+		x    Tensor
+		want string
+	}{
+		{turned, "aebfcgdhimjnkolp"},
+		{picked, "bfdhjnlp"},
+		{Turn(turned), "abcdefghijklmnop"},
+		{Pick(flat, 0, 2), "aceg"},
+		{Pick(in, 1, 2), "efghmnop"},
+		{Pick(blocks, 1, 2), strings.Repeat("z", 34)},
+		{Weave("w", []Tensor{Pick(in, 0, 2), Pick(in, 1, 2)}), "abcdefghijklmnop"},
+		{Weave("b", []Tensor{Pick(flat, 0, 2), Pick(flat, 1, 2)}), "abcdefgh"},
+		{Weave("q", []Tensor{Pick(blocks, 0, 2), Pick(blocks, 1, 2)}), string(blocks.Data)},
+	} {
+		whole, err := c.x.Whole()
+		if err != nil || string(whole.Data) != c.want || whole.Shape.Size()/c.x.DType.BlockSize()*c.x.DType.BlockBytes() != len(c.want) {
+			t.Errorf("%v: %q, %v, want %q", c.x.Shape, whole.Data, err, c.want)
+		}
+		if got := c.x.Row(c.x.Rows() - 1); !strings.HasSuffix(c.want, string(got)) {
+			t.Errorf("%v: the last row is %q", c.x.Shape, got)
+		}
+		if c.x.DType.Quantized() {
+			continue
+		}
+		for from := range c.want {
+			got := make([]byte, 1)
+			if _, err := c.x.Source.ReadAt(got, int64(from)); err != nil || got[0] != c.want[from] {
+				t.Errorf("%v: byte %d is %q, %v", c.x.Shape, from, got, err)
+			}
+		}
+		if n, err := c.x.Source.ReadAt(make([]byte, 3), int64(len(c.want)-1)); n != 1 || err == nil {
+			t.Errorf("%v: beyond the end: %d bytes, %v", c.x.Shape, n, err)
+		}
+	}
+	if got := picked.Stored(); len(got) != 1 || &got[0][0] != &in.Data[0] {
+		t.Error("a view is not stored where its tensor is")
+	}
+}

@@ -1,0 +1,67 @@
+package gptoss
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of gpt-oss are like.
+//
+// Source: transformers 5.17, models/gpt_oss/configuration_gpt_oss.py; llama.cpp,
+// conversion/gpt_oss.py and src/models/openai-moe.cpp.
+var Family = family.Family{
+	Name:  "gpt-oss",
+	Title: "gpt-oss",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "gpt_oss", Class: "GptOssForCausalLM", Window: family.Periodic, Period: 2,
+		Lacks: []string{"moe_intermediate_size"}, Defaults: map[string]any{
+			"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 131072.,
+			"sliding_window": 128., "num_experts": 128., "top_k_experts": 4., "attention_bias": true, "swiglu_limit": 7.,
+			"num_attention_heads": 64., "num_key_value_heads": 8., "head_dim": 64.}}},
+	Fixed: map[string]any{"hidden_act": "silu", "swiglu_limit": 7.},
+	Idle:  []string{"output_router_logits", "router_aux_loss_coef", "initial_context_length", "intermediate_size", "quantization_config"},
+	// The blocks of MXFP4 are read by their tensors; another quantization has others.
+	Normal:   width,
+	Limits:   []family.Limit{{Key: "swiglu_limit", Min: 1e-3, Max: 1e6, Rule: family.Required}},
+	Rope:     family.Rope{Yarn: true, Fixed: map[string]any{"truncate": false}, Full: map[string]any{"rope_theta": 1.5e5}},
+	Spelling: map[string][]string{"num_experts": {"num_local_experts", "num_experts"}, "top_k_experts": {"num_experts_per_tok", "experts_per_token"}},
+
+	Keys: []family.Key{
+		{Setting: "num_experts"},
+		{Setting: "top_k_experts"},
+		{GGUF: "attention.sliding_window_pattern", Kind: family.Period, Unusual: true},
+		{Setting: "moe_intermediate_size"},
+	},
+	Held: map[string]string{"attention_bias": "blk.0.attn_q.bias"},
+	Habits: []family.Habit{
+		{Ends: []string{".ffn_gate_exps", ".ffn_up_exps"}, Turned: true, Woven: []string{"gate_up_proj", "gate_proj", "up_proj"}},
+		{Ends: []string{".ffn_gate_exps.bias", ".ffn_up_exps.bias"}, Woven: []string{"gate_up_proj_bias", "gate_proj_bias", "up_proj_bias"}},
+		{Ends: []string{".ffn_down_exps"}, Turned: true},
+	},
+	Bare: []string{".sinks", "experts.gate_up_proj", "experts.down_proj", "_bias"},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "gpt-4o"},
+	Expect: family.Expect{
+		Theta: true,
+		Eps:   []float64{1e-5},
+		Parts: []family.Part{family.Router, family.QKVBias, family.OBias},
+		Lacks: []family.Part{family.QKNorm, family.PostNorm, family.Scalar},
+	},
+	Synth: family.Synth{Apart: true, Sinks: true, Norms: []string{"attn_norm", "post_attention_norm"},
+		Biased: []string{"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"},
+		Keys: map[string]any{"rope.scaling.type": "yarn", "rope.scaling.factor": float32(32), "rope.scaling.original_context_length": uint32(4096),
+			"rope.scaling.yarn_beta_fast": float32(32), "rope.scaling.yarn_beta_slow": float32(1)},
+		Shapes: []family.Shape{
+			{Name: "20b", Hidden: 2880, Layers: 24, Heads: 64, KVHeads: 8, HeadDim: 64, FF: 2880, Vocab: 201088, Context: 131072, Window: 128, Every: 2,
+				Experts: 32, Used: 4, ExpertFF: 2880, RopeBase: 1.5e5, Epsilon: 1e-5},
+			{Name: "120b", Hidden: 2880, Layers: 36, Heads: 64, KVHeads: 8, HeadDim: 64, FF: 2880, Vocab: 201088, Context: 131072, Window: 128, Every: 2,
+				Experts: 128, Used: 4, ExpertFF: 2880, RopeBase: 1.5e5, Epsilon: 1e-5},
+			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, FF: 512, Vocab: 2048, Context: 4096, Window: 64, Every: 2,
+				Experts: 8, Used: 2, ExpertFF: 512, RopeBase: 1.5e5, Epsilon: 1e-5},
+		}},
+}
+
+// width gives experts the size that config.json has but once.
+func width(s map[string]any) {
+	if v := s["intermediate_size"]; v != nil && s["moe_intermediate_size"] == nil {
+		s["moe_intermediate_size"] = v
+	}
+}

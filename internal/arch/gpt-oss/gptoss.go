@@ -1,0 +1,147 @@
+// Package gptoss is the decoder of gpt-oss.
+//
+// What differs from Llama: every layer has experts, of which the softmax over the chosen
+// scores weighs the best few; gate and up are clamped, the gate's SiLU is steeper, and
+// 1 is added to up; softmax of attention has a learned sink for each head; every other
+// layer slides; all projections have biases, the router included; rotation by yarn
+// between bounds that are no whole pairs.
+//
+// Source: transformers, models/gpt_oss/modeling_gpt_oss.py; OpenAI 2025,
+// arXiv:2508.10925.
+package gptoss
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize     int              `json:"vocab_size"`
+	HiddenSize    int              `json:"hidden_size"`
+	ExpertSize    int              `json:"moe_intermediate_size"`
+	NumExperts    int              `json:"num_experts"`
+	TopK          int              `json:"top_k_experts"`
+	NumLayers     int              `json:"num_hidden_layers"`
+	NumHeads      int              `json:"num_attention_heads"`
+	NumKVHeads    int              `json:"num_key_value_heads"`
+	HeadDim       int              `json:"head_dim"`
+	MaxPositions  int              `json:"max_position_embeddings"`
+	LayerTypes    []string         `json:"layer_types"`
+	SlidingWindow int              `json:"sliding_window"`
+	RMSNormEps    float32          `json:"rms_norm_eps"`
+	Act           graph.Activation `json:"hidden_act"`
+	Limit         float64          `json:"swiglu_limit"`
+	AttentionBias bool             `json:"attention_bias"`
+	Tied          bool             `json:"tie_word_embeddings"`
+	Rope          struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// steepness multiplies the gate in its sigmoid. No configuration has a key for it.
+const steepness = 1.702
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	turn   graph.RoPEAttr
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is one decoder layer.
+type Layer struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
+	MoE      MoE           `gguf:"" hf:"mlp"`
+}
+
+// Attention is grouped-query attention with a sink for each head of queries.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	OBias *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"attention_bias"`
+	Sinks *graph.Weight `gguf:"attn_sinks" hf:"sinks"`
+}
+
+// MoE is the mixture of experts. Each of its weights but the router's is that of all experts.
+type MoE struct {
+	Router     *graph.Weight `gguf:"ffn_gate_inp" hf:"router"`
+	RouterBias *graph.Weight `gguf:"ffn_gate_inp.bias" hf:"router.bias"`
+	Gate       *graph.Weight `gguf:"ffn_gate_exps" hf:"experts.gate_proj"`
+	GateBias   *graph.Weight `gguf:"ffn_gate_exps.bias" hf:"experts.gate_proj_bias"`
+	Up         *graph.Weight `gguf:"ffn_up_exps" hf:"experts.up_proj"`
+	UpBias     *graph.Weight `gguf:"ffn_up_exps.bias" hf:"experts.up_proj_bias"`
+	Down       *graph.Weight `gguf:"ffn_down_exps" hf:"experts.down_proj"`
+	DownBias   *graph.Weight `gguf:"ffn_down_exps.bias" hf:"experts.down_proj_bias"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
+	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude}
+	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+		if m.LayerTypes[i] == "sliding_attention" {
+			kv.Window = m.SlidingWindow
+		}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	if m.Tied {
+		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	}
+	return g.Linear(m.Output, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	h = g.Add(h, l.MoE.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m))
+	return g.Name(h, "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
+	k := linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
+	v := linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
+	q = g.RoPEWith("q", g.Heads(q, m.HeadDim), m.turn)      // [T, heads, dim]
+	k = g.RoPEWith("k", g.Heads(k, m.HeadDim), m.turn)      // [T, kvHeads, dim]
+	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))
+	y := g.AttentionWith(q, graph.AttentionAttr{KV: kv, Scale: 1 / math.Sqrt(float64(m.HeadDim))}, a.Sinks)
+	return linear(g, a.O, a.OBias, y, m.HiddenSize)
+}
+
+func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	scores := g.Bias(e.RouterBias, g.Linear(e.Router, x, m.NumExperts)) // [T, experts]
+	route := g.RouteWith(scores, m.TopK, graph.RouteAttr{Weigh: graph.SoftmaxChosen}, nil, nil)
+	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: m.Act, Limit: m.Limit, Alpha: steepness, Plus: 1}, Form: graph.Apart}
+	matrices, biases := []*graph.Weight{e.Gate, e.Up, e.Down}, []*graph.Weight{e.GateBias, e.UpBias, e.DownBias}
+	y := g.ExpertsWith(experts, matrices, biases, x, route, m.NumExperts, m.ExpertSize)
+	return g.Name(y, "ffn_experts", "mlp.experts.out")
+}
+
+// linear is x·wᵀ, plus the bias where the configuration has one.
+func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
+	y := g.Linear(w, x, out)
+	if bias == nil {
+		return y
+	}
+	return g.Bias(bias, y)
+}

@@ -1,0 +1,169 @@
+package tensor
+
+import "io"
+
+// strided is the Source of a tensor whose units lie in another order in a file. A unit is
+// an element, or of a type with blocks a row. The unit at index (i, j, k) is unit
+// first + i·step[0] + j·step[1] + k·step[2] of in.
+type strided struct {
+	in    Tensor
+	size  int // bytes of a unit
+	dims  [3]int
+	step  [3]int
+	first int
+}
+
+// view is t's units as they lie. t has two dimensions or three.
+func view(t Tensor) strided {
+	if v, ok := t.Source.(strided); ok {
+		return v
+	}
+	n := len(t.Shape)
+	v := strided{in: t, size: t.DType.BlockBytes(), dims: [3]int{1, t.Shape[n-2], t.Shape[n-1]}}
+	if n == 3 {
+		v.dims[0] = t.Shape[0]
+	}
+	if t.DType.Quantized() {
+		v.size, v.dims[2] = t.DType.RowBytes(t.Shape.Last()), 1
+	}
+	v.step = [3]int{v.dims[1] * v.dims[2], v.dims[2], 1}
+	return v
+}
+
+// as is t with another shape, whose bytes v has.
+func (v strided) as(t Tensor, shape Shape) Tensor {
+	t.Shape, t.Data, t.Source, t.At = shape, nil, v, 0
+	return t
+}
+
+// Turn is t with its last two dimensions exchanged, of which it copies nothing. t has two
+// or three dimensions, and a type without blocks.
+func Turn(t Tensor) Tensor {
+	v, n := view(t), len(t.Shape)
+	v.dims[1], v.dims[2] = v.dims[2], v.dims[1]
+	v.step[1], v.step[2] = v.step[2], v.step[1]
+	return v.as(t, append(append(Shape{}, t.Shape[:n-2]...), t.Shape[n-1], t.Shape[n-2]))
+}
+
+// Pick is every step-th from first on along t's second dimension: rows of each of several
+// matrices, or elements of each row of one that has no blocks. It copies nothing.
+func Pick(t Tensor, first, step int) Tensor {
+	v, d := view(t), 1
+	if len(t.Shape) == 2 {
+		d = 2
+	}
+	count := (v.dims[d] - first + step - 1) / step
+	v.first += first * v.step[d]
+	v.dims[d], v.step[d] = count, v.step[d]*step
+	shape := append(Shape{}, t.Shape...)
+	shape[1] = count
+	return v.as(t, shape)
+}
+
+// ReadAt implements io.ReaderAt for whole units.
+func (v strided) ReadAt(p []byte, off int64) (n int, err error) {
+	matrix := v.dims[1] * v.dims[2]
+	first := int(off) / v.size
+	end := max(first, min(first+len(p)/v.size, v.dims[0]*matrix))
+	for at := first; at < end; {
+		i := at / matrix
+		stop := min(end, (i+1)*matrix)
+		if err := v.read(p[(at-first)*v.size:(stop-first)*v.size], i, at-i*matrix); err != nil {
+			return 0, err
+		}
+		at = stop
+	}
+	if n = (end - first) * v.size; n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// read sets p to matrix i's units from one on. It goes along what lies close together.
+func (v strided) read(p []byte, i, from int) error {
+	rows, columns := v.dims[1], v.dims[2]
+	end, base := from+len(p)/v.size, v.first+i*v.step[0]
+	if v.step[2] <= v.step[1] {
+		for at := from; at < end; at++ {
+			if err := v.unit(p[(at-from)*v.size:], base+at/columns*v.step[1]+at%columns*v.step[2]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for k := range columns {
+		for j := max(0, (from-k+columns-1)/columns); j < rows && j*columns+k < end; j++ {
+			if err := v.unit(p[(j*columns+k-from)*v.size:], base+j*v.step[1]+k*v.step[2]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unit copies a unit of what is stored.
+func (v strided) unit(p []byte, at int) error { return v.in.bytes(p[:v.size], at*v.size) }
+
+// bytes copies t's bytes from an offset on.
+func (t *Tensor) bytes(p []byte, off int) error {
+	if t.Source == nil {
+		copy(p, t.Data[off:])
+		return nil
+	}
+	if n, err := t.Source.ReadAt(p, t.At+int64(off)); n < len(p) { // else io.EOF is no error
+		return err
+	}
+	return nil
+}
+
+// Stored is what of files t's bytes are taken from.
+func (t *Tensor) Stored() (parts [][]byte) {
+	switch v := t.Source.(type) {
+	case nil:
+		return [][]byte{t.Data}
+	case strided:
+		return v.in.Stored()
+	case interface{ Stored() [][]byte }:
+		return v.Stored()
+	}
+	return nil
+}
+
+// woven is the Source of a tensor whose units are, by turns, those of several.
+type woven struct {
+	parts []Tensor
+	size  int // bytes of a unit
+}
+
+// Weave is the tensor of which each of the parts is picked (Pick), of which it copies
+// nothing. All are of one type and shape.
+func Weave(name string, parts []Tensor) Tensor {
+	t := parts[0]
+	v := woven{parts, t.DType.BlockBytes()}
+	t.Name, t.Shape, t.Data, t.Source, t.At = name, append(Shape{}, t.Shape...), nil, v, 0
+	if len(t.Shape) > 2 {
+		v.size = t.DType.RowBytes(t.Shape.Last())
+		t.Source = v
+	}
+	t.Shape[min(1, len(t.Shape)-1)] *= len(parts)
+	return t
+}
+
+// ReadAt implements io.ReaderAt.
+func (v woven) ReadAt(p []byte, off int64) (n int, err error) {
+	for n < len(p) {
+		at := int(off) + n
+		unit, in := at/v.size, at%v.size
+		part := &v.parts[unit%len(v.parts)]
+		from := unit/len(v.parts)*v.size + in
+		if from >= part.Size() {
+			return n, io.EOF
+		}
+		size := min(v.size-in, len(p)-n)
+		if err := part.bytes(p[n:n+size], from); err != nil {
+			return n, err
+		}
+		n += size
+	}
+	return n, nil
+}
