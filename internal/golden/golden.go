@@ -155,12 +155,20 @@ func Unpack(path string) ([]byte, error) {
 	return whole, err
 }
 
-// unpacked holds weights by the path of their packed file, so that a process unpacks them once.
-var unpacked sync.Map
+// unpacked holds weights by the path of their packed file, so that a process unpacks them
+// once, and copies by the test that they are of and their model's folder.
+var unpacked, copies sync.Map
 
-// unpack copies a model folder with packed weights, and returns the copy.
+// unpack copies a model folder with packed weights, once a test, and returns the copy.
 func unpack(t testing.TB, dir string) string {
 	t.Helper()
+	type key struct {
+		t   testing.TB
+		dir string
+	}
+	if to, ok := copies.Load(key{t, dir}); ok {
+		return to.(string)
+	}
 	from, to := filepath.Join(dir, packed), filepath.Join(t.TempDir(), filepath.Base(dir))
 	once, _ := unpacked.LoadOrStore(from, sync.OnceValues(func() ([]byte, error) { return Unpack(from) }))
 	b, err := once.(func() ([]byte, error))()
@@ -173,6 +181,8 @@ func unpack(t testing.TB, dir string) string {
 	if err != nil {
 		t.Fatalf("golden: model: %v", err)
 	}
+	copies.Store(key{t, dir}, to)
+	t.Cleanup(func() { copies.Delete(key{t, dir}) })
 	return to
 }
 

@@ -75,10 +75,10 @@ func TestParity(t *testing.T) {
 		gold := open(t, golden.Record(t, name).Tensors)
 		for source, path := range sources(t, name) {
 			t.Run(name+"/"+source+"/f64", func(t *testing.T) {
-				parity(t, gold, take(t, path, ref.Backend{}, gold), "f64", 50)
+				parity(t, gold, take(t, path, ref.Backend{}, gold), "f64", 23)
 			})
 			t.Run(name+"/"+source+"/f32", func(t *testing.T) {
-				parity(t, gold, take(t, path, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), gold), "f32", 50)
+				parity(t, gold, take(t, path, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), gold), "f32", 23)
 			})
 		}
 	}
@@ -95,10 +95,10 @@ func TestFamilies(t *testing.T) {
 		}
 		for _, path := range []string{folder, file} {
 			t.Run(filepath.Base(path)+"/f64", func(t *testing.T) {
-				parity(t, gold, take(t, path, ref.Backend{}, gold), "f64", 20)
+				parity(t, gold, take(t, path, ref.Backend{}, gold), "f64", 19)
 			})
 			t.Run(filepath.Base(path)+"/f32", func(t *testing.T) {
-				parity(t, gold, take(t, path, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), gold), "f32", 20)
+				parity(t, gold, take(t, path, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), gold), "f32", 19)
 			})
 		}
 	}

@@ -1,6 +1,8 @@
 package tokenizer_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -121,9 +123,14 @@ func TestConvertFolders(t *testing.T) {
 // TestConvertTokenizerErrors names what GGUF cannot say.
 func TestConvertTokenizerErrors(t *testing.T) {
 	f := filesOf(t, golden.Model(t, "tiny-llama"))
+	var short bytes.Buffer
+	if err := json.Compact(&short, f.JSON); err != nil { // the repository's has no white space
+		t.Fatal(err)
+	}
+	f.JSON = short.Bytes()
 	for name, edit := range map[string]struct{ old, new, want string }{
 		"another pattern": {`\\p{N}{1,3}`, `\\p{N}`, "no name for a pre-tokenizer"},
-		"normalizer":      {`"normalizer": null`, `"normalizer": {"type": "NFC"}`, "no name for a pre-tokenizer"},
+		"normalizer":      {`"normalizer":null`, `"normalizer":{"type":"NFC"}`, "no name for a pre-tokenizer"},
 		"unknown pattern": {`\\p{N}{1,3}`, `\\p{N}{1,4}`, "unknown regular expression"},
 	} {
 		changed := f
@@ -136,11 +143,11 @@ func TestConvertTokenizerErrors(t *testing.T) {
 		}
 	}
 	merging := f
-	merging.JSON = []byte(strings.Replace(string(f.JSON), `"ignore_merges": true`, `"ignore_merges": false`, 1))
+	merging.JSON = []byte(strings.Replace(string(f.JSON), `"ignore_merges":true`, `"ignore_merges":false`, 1))
 	if g, _, err := tokenizer.ToGGUF(merging, 2048, false, "", nil); err != nil || g.Pre != "smaug-bpe" {
 		t.Errorf("merges not ignored: pre-tokenizer %q, %v", g.Pre, err)
 	}
-	f.JSON = []byte(strings.Replace(string(f.JSON), `"lstrip": false`, `"lstrip": true`, 1))
+	f.JSON = []byte(strings.Replace(string(f.JSON), `"lstrip":false`, `"lstrip":true`, 1))
 	if _, notes, err := tokenizer.ToGGUF(f, 2048, false, "", nil); err == nil && len(notes) == 0 {
 		t.Error("an added token that takes white space: neither a note nor an error")
 	}
