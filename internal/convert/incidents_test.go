@@ -217,7 +217,7 @@ func TestHostileConfig(t *testing.T) {
 		"no JSON":           {"tiny-llama", "config.json", `{`, `[`, "config.json"},
 		"an id too high":    {"tiny-llama", "generation_config.json", `2041`, `99999`, "eos_token_id"},
 		"a merge of none":   {"tiny-qwen3", "tokenizer.json", `"h e"`, `"h qqqq"`, "qqqq"},
-		"token id too high": {"tiny-qwen3", "tokenizer.json", `0,"\"":`, `99999999,"\"":`, "99999999"},
+		"token id too high": {"tiny-qwen3", "tokenizer.json", `{"!"`, `{"?!": 99999999, "!"`, "99999999"},
 		"a regexp bomb":     {"tiny-qwen3", "tokenizer.json", `\\p{N}|`, `(a+)+|`, "regular expression"},
 	} {
 		t.Run(name, func(t *testing.T) {
