@@ -249,8 +249,7 @@ func TestPeerScript(t *testing.T) {
 		if err := <-done; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", how, err, want)
 		}
-		_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
-		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := conn.Read(make([]byte, 1)); err == nil { // it ends when the program does
 			t.Errorf("%s: the program that it started goes on: %v", how, err)
 		}
 		stop(nil)

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/cdp"
@@ -48,9 +47,7 @@ func open(t *testing.T, flags ...chromedp.ExecAllocatorOption) *tab {
 	if os.Geteuid() == 0 { // root has no sandbox there
 		o = append(o, chromedp.NoSandbox)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, o...)
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), o...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)

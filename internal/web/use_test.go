@@ -147,7 +147,8 @@ type shelf struct {
 	data   []byte            // of all files but those
 	files  map[string][]byte // which have their own
 	breaks bool              // whether the next answer breaks off behind its first half
-	stalls bool              // whether answers stop there until the browser leaves
+	stalls bool              // whether answers stop there until the browser leaves,
+	over   chan struct{}     // or the test is over
 	asked  []string          // the ranges
 }
 
@@ -193,7 +194,7 @@ func (s *shelf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if stalls {
 		select {
 		case <-r.Context().Done():
-		case <-time.After(10 * time.Second):
+		case <-s.over:
 		}
 	}
 	panic(http.ErrAbortHandler)
@@ -222,9 +223,10 @@ func TestModels(t *testing.T) {
 	s := httptest.NewServer(standIn(t).Handler())
 	defer s.Close()
 	data := append([]byte("GGUF"), bytes.Repeat([]byte("karat"), 400_000)...)
-	books := &shelf{data: data, breaks: true}
+	books := &shelf{data: data, breaks: true, over: make(chan struct{})}
 	other := httptest.NewServer(books)
 	defer other.Close()
+	defer close(books.over)
 	sum := fmt.Sprintf("%x", sha256.Sum256(data))
 	p.visit(s.URL)
 
@@ -284,9 +286,10 @@ func TestNetwork(t *testing.T) {
 	p := open(t)
 	s := httptest.NewServer(standIn(t).Handler())
 	defer s.Close()
-	books := &shelf{data: append([]byte("GGUF"), bytes.Repeat([]byte("karat"), 400_000)...), breaks: true}
+	books := &shelf{data: append([]byte("GGUF"), bytes.Repeat([]byte("karat"), 400_000)...), breaks: true, over: make(chan struct{})}
 	other := httptest.NewServer(books)
 	defer other.Close()
+	defer close(books.over)
 	p.visit(s.URL)
 	if said := do[string](p, fmt.Sprintf(fetching+`await ready(); add('%s/plain.gguf', ''); await until('the file', () => row('plain.gguf')?.innerText.includes('Check')); return row('plain.gguf').innerText`, other.URL)); !strings.Contains(said, "1.9\u00a0MiB") || len(books.asked) != 2 {
 		t.Errorf("without ranges: %q, asked %q", said, books.asked)

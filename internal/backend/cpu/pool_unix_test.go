@@ -7,9 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/karat-run/karat/internal/mmap"
 )
@@ -45,26 +42,4 @@ func TestPoolFault(t *testing.T) {
 		}
 		p.close()
 	}
-}
-
-// TestPoolIdle: workers that have nothing to do take no time of the processor.
-func TestPoolIdle(t *testing.T) {
-	p := newPool(2)
-	defer p.close()
-	p.run(64, 1, func(_, _, _ int) error { return nil })
-	time.Sleep(10 * time.Millisecond) // they fall asleep
-	before := processorTime(t)
-	time.Sleep(200 * time.Millisecond)
-	if d := processorTime(t) - before; d > 40*time.Millisecond {
-		t.Errorf("%v of the processor's time in 200ms of nothing", d)
-	}
-}
-
-// processorTime is what the process has used.
-func processorTime(t *testing.T) time.Duration {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		t.Skip(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -58,7 +57,6 @@ func TestBrowser(t *testing.T) {
 	defer cancel()
 	ctx, cancel = chromedp.NewContext(ctx)
 	defer cancel()
-	time.AfterFunc(6*time.Minute, cancel)
 	page := filepath.Join(t.TempDir(), "page.html") // files are secure contexts, which WebGPU needs
 	if err := os.WriteFile(page, []byte("<!doctype html>"), 0o666); err != nil {
 		t.Fatal(err)
