@@ -69,7 +69,7 @@ func (f *inspectFlags) run(c *cobra.Command, args []string) error {
 	}
 	r := newReport(m, notes)
 	if broken == nil {
-		r.Memory = memoryPerToken(g.KVs())
+		r.Memory, r.Latents = memoryPerToken(g.KVs()), latents(g.KVs())
 	}
 	// The contents of the files are shown all the same: they help to find the fault.
 	broken = errors.Join(broken, r.setTokenizer(c.Context(), m))
@@ -97,6 +97,7 @@ type report struct {
 
 	Types     []typeUse          `json:"types"`
 	Memory    []tokenMemory      `json:"memory_per_token"`
+	Latents   *latentFacts       `json:"latents,omitempty"`
 	Tokenizer *tokenizerFacts    `json:"tokenizer,omitempty"`
 	Template  *templateFacts     `json:"chat_template,omitempty"`
 	Sampling  map[string]float64 `json:"recommended_sampling,omitempty"`

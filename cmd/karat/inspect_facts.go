@@ -40,6 +40,27 @@ func memoryPerToken(stores []*graph.KV) []tokenMemory {
 	return list
 }
 
+// latentFacts are the stores that hold a latent of each position, and no keys and values.
+type latentFacts struct {
+	Layers  int `json:"layers"`
+	Numbers int `json:"numbers"` // of a token in a layer
+	Twice   int `json:"twice"`   // those of them that the CPU keeps a second time
+}
+
+// latents is nil for a model without any. All of a model are alike.
+func latents(stores []*graph.KV) *latentFacts {
+	var l *latentFacts
+	for _, s := range stores {
+		if s.Latent {
+			if l == nil {
+				l = &latentFacts{Numbers: s.Heads * s.Dim, Twice: s.Heads * s.Values()}
+			}
+			l.Layers++
+		}
+	}
+	return l
+}
+
 // setTensors lists the tensors, and how much of the model has which type.
 func (r *report) setTensors(m *checkpoint.Checkpoint) {
 	places := tensorPlaces(m)

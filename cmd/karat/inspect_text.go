@@ -155,7 +155,11 @@ func (r *report) writeMemory(w io.Writer) error {
 		}
 		fmt.Fprintf(t, "%s\t%s B\t%s B\n", where, digits(m.F16), digits(m.F32))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil || r.Latents == nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "latents: %d numbers for each token in each of %d layers, %d of which the CPU keeps twice\n", r.Latents.Numbers, r.Latents.Layers, r.Latents.Twice)
+	return err
 }
 
 // layerNumber matches the number of a layer or an expert in a tensor's name.

@@ -169,7 +169,7 @@ func (c *Checkpoint) Tensors() (all []tensor.Tensor) {
 		switch of := t.Source.(type) {
 		case tensor.Joined:
 			all = append(all, of...)
-		case halved:
+		case *halved:
 			if of.from == 0 {
 				all = append(all, of.in)
 			}

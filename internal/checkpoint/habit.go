@@ -203,7 +203,7 @@ func (c *Checkpoint) woven(name string) *family.Habit {
 // there. One of a folder that lies there in another form is copied, as it is multiplied from
 // then on.
 func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
-	if _, half := t.Source.(halved); half {
+	if _, half := t.Source.(*halved); half {
 		whole, err := t.Whole()
 		if err != nil {
 			return tensor.Tensor{Name: t.Name} // missing

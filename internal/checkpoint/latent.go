@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -45,9 +46,8 @@ func (r *ggufReader) latentHeads() {
 	}
 	s["head_dim"], s["qk_rope_head_dim"], s["qk_nope_head_dim"], s["v_head_dim"] = turning, turning, k-turning, v
 	s["num_key_value_heads"] = s["num_attention_heads"]
-	for _, key := range []string{"head_dim", "qk_rope_head_dim"} {
-		r.spelling[key] = r.Arch + ".rope.dimension_count"
-	}
+	r.spelling["head_dim"] = r.Arch + ".rope.dimension_count"
+	r.spelling["qk_rope_head_dim"] = r.spelling["head_dim"]
 	r.fullDim = turning
 	if n, ok := r.number("attention.head_count_kv"); ok && n != 1 && n != s["num_attention_heads"] {
 		r.errorf("attention.head_count_kv", "is %v, expected 1 or the heads of queries, %s", n, show(s["num_attention_heads"]))
@@ -75,40 +75,45 @@ func (c *Checkpoint) cutLatents() error {
 	if !c.family.Latent {
 		return nil
 	}
-	var names []string
 	n := c.settings.integer
 	heads, plain, value, rank := n("num_attention_heads"), n("qk_nope_head_dim"), n("v_head_dim"), n("kv_lora_rank")
-	for _, name := range c.names {
+	names := c.names
+	c.names = nil
+	for _, name := range names {
 		layer, ok := strings.CutSuffix(name, "."+c.Name(kvB.both.GGUF, kvB.both.HF))
 		t := c.tensors[name]
 		if !ok || !slices.Equal(t.Shape, tensor.Shape{heads * (plain + value), rank}) {
-			names = append(names, name)
+			c.names = append(c.names, name)
 			continue
 		}
-		keys := t
+		delete(c.tensors, name)
+		v := halved{in: t, step: plain + value, from: plain, rows: value}
 		if t.DType.Quantized() { // blocks lie along rows, which become columns
 			var err error
-			if keys, err = plainOf(t); err != nil {
+			if t, err = plainOf(t); err != nil {
 				return fmt.Errorf("checkpoint: %s: %w", c.Path, err)
 			}
 		}
-		delete(c.tensors, name)
-		for _, half := range []struct {
-			name family.Part
-			t    tensor.Tensor
-		}{
-			{kvB.keys, halfOf(keys, halved{in: keys, step: plain + value, rows: plain, turned: true}, heads)},
-			{kvB.values, halfOf(t, halved{in: t, step: plain + value, from: plain, rows: value}, heads)},
-		} {
-			own := layer + "." + c.Name(half.name.GGUF, half.name.HF)
-			if _, twice := c.tensors[own]; twice {
-				return fmt.Errorf("checkpoint: %s: tensor %s: it is there in halves, too", c.Path, name)
-			}
-			names = append(names, own)
-			c.tensors[own] = half.t
+		k := halved{in: t, step: plain + value, rows: plain, turned: true}
+		if err := errors.Join(c.half(layer, kvB.keys, &k, heads), c.half(layer, kvB.values, &v, heads)); err != nil {
+			return err
 		}
 	}
-	c.names = names
+	return nil
+}
+
+// half adds a tensor by heads.
+func (c *Checkpoint) half(layer string, name family.Part, h *halved, heads int) error {
+	t := tensor.Tensor{Name: h.in.Name, DType: h.in.DType, Shape: tensor.Shape{heads, h.rows, h.in.Shape[1]}, Source: h}
+	if h.turned {
+		t.Shape[1], t.Shape[2] = t.Shape[2], t.Shape[1]
+	}
+	own := layer + "." + c.Name(name.GGUF, name.HF)
+	if _, twice := c.tensors[own]; twice {
+		return fmt.Errorf("checkpoint: %s: tensor %s: a part of it is there as %s, too", c.Path, t.Name, own)
+	}
+	c.names = append(c.names, own)
+	c.tensors[own] = t
 	return nil
 }
 
@@ -133,17 +138,8 @@ type halved struct {
 	turned           bool
 }
 
-// halfOf is h as a tensor by heads.
-func halfOf(t tensor.Tensor, h halved, heads int) tensor.Tensor {
-	half := tensor.Tensor{Name: t.Name, DType: t.DType, Shape: tensor.Shape{heads, h.rows, t.Shape[1]}, Source: h}
-	if h.turned {
-		half.Shape = tensor.Shape{heads, t.Shape[1], h.rows}
-	}
-	return half
-}
-
 // ReadAt implements io.ReaderAt, of whole elements where heads are transposed, else of whole rows.
-func (h halved) ReadAt(p []byte, off int64) (n int, err error) {
+func (h *halved) ReadAt(p []byte, off int64) (n int, err error) {
 	columns := h.in.Shape[1]
 	unit, all := h.in.DType.RowBytes(columns), h.in.Shape[0]/h.step*h.rows
 	if h.turned {

@@ -134,8 +134,8 @@ func (c *Checkpoint) configHF(dtype string) (map[string]any, error) {
 func (c *Checkpoint) typeHF() family.Type {
 	for _, t := range c.family.Types {
 		window := c.settings.integer("sliding_window") == 0 || t.Window != family.NoWindow
-		if slices.ContainsFunc(slices.Collect(maps.Keys(t.Only)), func(key string) bool { return c.settings[key] != t.Only[key] }) {
-			continue
+		for key, want := range t.Only {
+			window = window && c.settings[key] == want
 		}
 		if experts := c.settings.integer("num_experts") == 0 || !slices.Contains(t.Lacks, "num_experts"); window && experts {
 			return t

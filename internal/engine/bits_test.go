@@ -24,7 +24,7 @@ type subject struct {
 	ids        []int32
 }
 
-// subjects are all golden models, and quantized files of most formats. Gemma's
+// subjects are all golden models and families, and quantized files of most formats. Gemma's
 // prompts are three windows of 64 long, and go around every ring.
 func subjects(t *testing.T) (list []subject) {
 	add := func(name, path, model string, i, n int) {
@@ -39,6 +39,9 @@ func subjects(t *testing.T) (list []subject) {
 		case name != "demo": // it is ten times the size of the others
 			add(name, golden.Model(t, name), name, 7, 30)
 		}
+	}
+	for _, name := range golden.Families(t) {
+		add(name, golden.Model(t, name), name, 7, 30)
 	}
 	add("demo.Q4_K_M", demo(t), "demo", 7, 20)
 	for _, name := range []string{"tiny-llama.Q2_K", "tiny-llama.IQ4_XS", "tiny-gemma4-moe.MXFP4_MOE", "tiny-qwen3.Q8_0"} {

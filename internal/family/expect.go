@@ -55,6 +55,7 @@ type Synth struct {
 	RopeFreqs, QKNorm, LayerScale bool               // tensors that its files have
 	Norms                         []string           // of a layer, of the model's width; nil for the usual ones
 	Numbers                       map[string]float64 // settings of keys that the shapes do not say
+	Keys                          map[string]any     // other keys, behind the architecture's prefix, in the types of GGUF
 	Learned                       bool               // learned positions, LayerNorms, biases, one tensor of queries, keys and values, no gate
 	Apart                         bool               // experts alone, whose gates and ups are two tensors
 	Biased                        []string           // weights of a layer that have biases
@@ -73,5 +74,7 @@ type Shape struct {
 	FullDim, FullKV                int // of those layers
 	Shared, PerLayer               int // layers without keys of their own; inputs for each layer
 	Experts, Used, ExpertFF        int
+	Dense, CommonFF                int // layers before the first with experts; the width of the MLP beside experts
+	Rank, Plain, Turning, Value    int // of latents: their size, and those of a head's parts
 	RopeBase, Epsilon              float32
 }

@@ -143,7 +143,7 @@ func part(name string) string {
 		return "embedding"
 	}
 	for _, p := range []struct{ in, part string }{
-		{"attn_qkv.weight", "attn_v"}, {"attn_v.weight", "attn_v"}, {"attn_k.weight", "attn_k"}, {"attn_output.weight", "attn_output"}, {"ffn_down", "ffn_down"},
+		{"attn_qkv.weight", "attn_v"}, {"attn_kv_b.weight", "attn_v"}, {"attn_v.weight", "attn_v"}, {"attn_k.weight", "attn_k"}, {"attn_output.weight", "attn_output"}, {"ffn_down", "ffn_down"},
 	} {
 		if strings.Contains(name, p.in) {
 			return p.part

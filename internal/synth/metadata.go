@@ -34,8 +34,7 @@ func (s *shape) metadata(fileType uint32) []gguf.KeyValue {
 		put("attention.layer_norm_epsilon", s.Epsilon)
 		return all
 	}
-	n("attention.key_length", dim)
-	n("attention.value_length", dim)
+	s.heads(n, dim)
 	put("rope.freq_base", s.RopeBase)
 	if s.Lacks("rms_norm_eps") {
 		put("attention.layer_norm_epsilon", s.Epsilon)
@@ -56,7 +55,6 @@ func (s *shape) metadata(fileType uint32) []gguf.KeyValue {
 		return append(all, s.byLayer()...)
 	}
 	n("feed_forward_length", s.FF)
-	n("attention.head_count_kv", s.KVHeads)
 	if s.Experts > 0 {
 		n("expert_count", s.Experts)
 		n("expert_used_count", s.Used)
@@ -76,9 +74,14 @@ func (s *shape) own(put func(key string, value any), dim int) {
 			put("vocab_size", uint32(s.Vocab))
 		case k.Kind == family.FullDim:
 			put(k.GGUF, uint32(dim))
+		case s.Synth.Numbers[k.Setting] != 0 && k.Kind == family.Count:
+			put(k.GGUF, uint32(s.Synth.Numbers[k.Setting]))
 		case s.Synth.Numbers[k.Setting] != 0:
 			put(k.GGUF, float32(s.Synth.Numbers[k.Setting]))
 		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Synth.Keys)) {
+		put(key, s.Synth.Keys[key])
 	}
 }
 

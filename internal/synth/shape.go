@@ -140,6 +140,10 @@ func (l *list) attention(p string, i int) {
 		l.biases(p, s.Hidden, "attn_norm", "attn_output")
 		return
 	}
+	if s.Rank > 0 {
+		l.latent(p)
+		return
+	}
 	l.weight(p, "attn_q", s.Heads*dim, s.Hidden)
 	if s.Synth.QKNorm {
 		l.ones(p, dim, "attn_q_norm")
@@ -172,12 +176,17 @@ func (l *list) feedForward(p string, i int) {
 		l.biases(p, ff, "ffn_up")
 		l.biases(p, s.Hidden, "ffn_norm", "ffn_down")
 		return
-	case s.Synth.Apart:
+	case s.Synth.Apart && i >= s.Dense:
 		l.add(p+"ffn_gate_inp.weight", unmixed, s.Experts, s.Hidden)
 		l.bias(p, "ffn_gate_inp", []int{s.Experts, s.Hidden})
 		l.weight(p, "ffn_gate_exps", s.Experts, s.ExpertFF, s.Hidden)
 		l.weight(p, "ffn_up_exps", s.Experts, s.ExpertFF, s.Hidden)
 		l.weight(p, "ffn_down_exps", s.Experts, s.Hidden, s.ExpertFF)
+		if n := s.CommonFF; n > 0 {
+			l.weight(p, "ffn_gate_shexp", n, s.Hidden)
+			l.weight(p, "ffn_up_shexp", n, s.Hidden)
+			l.weight(p, "ffn_down_shexp", s.Hidden, n)
+		}
 		return
 	}
 	l.weight(p, "ffn_gate", ff, s.Hidden)
@@ -194,7 +203,7 @@ func (l *list) feedForward(p string, i int) {
 		l.weight(p, "proj", s.Hidden, n)
 		l.ones(p, s.Hidden, "post_norm")
 	}
-	if n := s.Experts; n > 0 {
+	if n := s.Experts; n > 0 && !s.Synth.Apart {
 		l.ones(p, s.Hidden, "post_ffw_norm_1", "post_ffw_norm_2", "pre_ffw_norm_2")
 		l.add(p+"ffn_gate_inp.scale", tensor.F32, s.Hidden)
 		l.add(p+"ffn_gate_inp.weight", unmixed, n, s.Hidden)

@@ -163,14 +163,11 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	qDim := m.PlainDim + m.TurningDim
-	q := x
-	if a.Q == nil {
-		q = g.RMSNorm(a.QANorm, g.Linear(a.QA, x, m.QueryRank), latentEps, 0) // [T, qRank]
-		q = g.Linear(a.QB, q, m.NumHeads*qDim)
-	} else {
-		q = g.Linear(a.Q, x, m.NumHeads*qDim)
+	from, w := x, a.Q
+	if w == nil {
+		from, w = g.RMSNorm(a.QANorm, g.Linear(a.QA, x, m.QueryRank), latentEps, 0), a.QB // [T, qRank]
 	}
-	q = g.Heads(q, qDim)                                                     // [T, heads, plain + turning]
+	q := g.Heads(g.Linear(w, from, m.NumHeads*qDim), qDim)                   // [T, heads, plain + turning]
 	plain := g.HeadLinear(a.KeyB, g.Slice(q, 0, m.PlainDim), m.Rank)         // [T, heads, rank]
 	turning := g.RoPEWith("q", g.Slice(q, m.PlainDim, m.TurningDim), m.turn) // [T, heads, turning]
 	both := g.Linear(a.KVA, x, kv.Dim)                                       // [T, rank + turning]

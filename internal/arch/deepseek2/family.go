@@ -1,6 +1,10 @@
 package deepseek2
 
-import "github.com/karat-run/karat/internal/family"
+import (
+	"maps"
+
+	"github.com/karat-run/karat/internal/family"
+)
 
 // Family is what files of DeepSeek V2, V3 and R1 are like.
 //
@@ -12,16 +16,12 @@ var Family = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{
-		{Name: "deepseek_v2", Class: "DeepseekV2ForCausalLM", Only: map[string]any{"scoring_func": "softmax"}, Defaults: map[string]any{
-			"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 2048.,
-			"first_k_dense_replace": 0., "kv_lora_rank": 512., "q_lora_rank": 1536., "qk_nope_head_dim": 128., "qk_rope_head_dim": 64.,
-			"v_head_dim": 128., "n_group": 1., "topk_group": 1., "routed_scaling_factor": 1., "norm_topk_prob": false,
-			"scoring_func": "softmax", "topk_method": "greedy", "rope_interleave": true}},
-		{Name: "deepseek_v3", Class: "DeepseekV3ForCausalLM", Only: map[string]any{"scoring_func": "sigmoid"}, Defaults: map[string]any{
-			"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 4096.,
-			"first_k_dense_replace": 3., "kv_lora_rank": 512., "q_lora_rank": 1536., "qk_nope_head_dim": 128., "qk_rope_head_dim": 64.,
-			"v_head_dim": 128., "n_group": 8., "topk_group": 4., "routed_scaling_factor": 2.5, "norm_topk_prob": true,
-			"scoring_func": "sigmoid", "topk_method": "noaux_tc", "rope_interleave": true}},
+		{Name: "deepseek_v2", Class: "DeepseekV2ForCausalLM", Only: map[string]any{"scoring_func": "softmax"}, Defaults: with(map[string]any{
+			"max_position_embeddings": 2048., "first_k_dense_replace": 0., "n_group": 1., "topk_group": 1., "routed_scaling_factor": 1.,
+			"norm_topk_prob": false, "scoring_func": "softmax", "topk_method": "greedy"})},
+		{Name: "deepseek_v3", Class: "DeepseekV3ForCausalLM", Only: map[string]any{"scoring_func": "sigmoid"}, Defaults: with(map[string]any{
+			"max_position_embeddings": 4096., "first_k_dense_replace": 3., "n_group": 8., "topk_group": 4., "routed_scaling_factor": 2.5,
+			"norm_topk_prob": true, "scoring_func": "sigmoid", "topk_method": "noaux_tc"})},
 	},
 	Fixed:    map[string]any{"hidden_act": "silu", "rope_interleave": true, "moe_layer_freq": 1.},
 	Explicit: map[string]any{"q_lora_rank": nil},
@@ -64,7 +64,28 @@ var Family = family.Family{
 	Expect: family.Expect{
 		Parts: []family.Part{{GGUF: "attn_kv_a_mqa", HF: "kv_a_proj_with_mqa"}},
 		Theta: true,
+		Turns: []family.Turns{{Name: "DeepSeek's", Marks: []string{"<｜User｜>", "<｜Assistant｜>"}}},
 	},
+	// The published lite has a head of its own, and this one that of its embeddings.
+	Synth: family.Synth{
+		Apart:   true,
+		Numbers: map[string]float64{"routed_scaling_factor": 1, "n_shared_experts": 2},
+		Keys: map[string]any{"rope.scaling.type": "yarn", "rope.scaling.factor": float32(40),
+			"rope.scaling.original_context_length": uint32(4096), "rope.scaling.yarn_log_multiplier": float32(0.0707)},
+		Shapes: []family.Shape{
+			{Name: "v2-lite", Hidden: 2048, Layers: 27, Heads: 16, KVHeads: 16, HeadDim: 64, FF: 10944, Vocab: 102400, Context: 163840,
+				Experts: 64, Used: 6, ExpertFF: 1408, Dense: 1, CommonFF: 2816, Rank: 512, Plain: 128, Turning: 64, Value: 128, RopeBase: 1e4, Epsilon: 1e-6},
+			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 4, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096,
+				Experts: 8, Used: 3, ExpertFF: 256, Dense: 1, CommonFF: 512, Rank: 256, Plain: 32, Turning: 32, Value: 64, RopeBase: 1e4, Epsilon: 1e-6},
+		},
+	},
+}
+
+// with adds to the defaults of a type those of both.
+func with(own map[string]any) map[string]any {
+	maps.Copy(own, map[string]any{"qk_nope_head_dim": 128., "qk_rope_head_dim": 64., "v_head_dim": 128., "kv_lora_rank": 512., "q_lora_rank": 1536.,
+		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "rope_interleave": true})
+	return own
 }
 
 // method is how experts are chosen, which follows from how they are scored. Where a file does

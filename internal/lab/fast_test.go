@@ -1,0 +1,53 @@
+package lab
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// TestFast quantizes the model of each family, and wants fast precision, with keys and values
+// in float32, within a KL of 1e-6 of float64 over the same file. Where experts are chosen, two that are
+// nearly equal may change places: one prompt in ten may lie farther off. Keys and values in binary16
+// add to it what the log says.
+func TestFast(t *testing.T) {
+	for _, name := range golden.Families(t) {
+		gold, folder := open(t, golden.Record(t, name).Tensors), golden.Model(t, name)
+		for _, kind := range []string{"Q8_0", "Q4_K_M"} {
+			if kind == "Q8_0" && golden.Architecture(t, name) == "deepseek2" {
+				continue // its attn_k_b has rows of 24, which llama-quantize refuses, too
+			}
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), name+".gguf")
+				if _, err := convert.Convert(t.Context(), folder, file, convert.Options{Type: kind}); err != nil {
+					t.Fatal(err)
+				}
+				g := graphOf(t, file, false)
+				f64 := recordAs(t, g, ref.Backend{}, gold)
+				fast := compareAs(t, f64, recordAs(t, g, cpu.New(cpu.Options{KV: cpu.KVF32}), gold), Options{MaxKL: new(1e-6)})
+				short := compareAs(t, f64, recordAs(t, g, cpu.New(cpu.Options{}), gold), Options{MaxKL: new(1e-6)})
+				far := 0
+				for _, p := range fast.Prompts {
+					if !(p.KLMean <= 1e-6) {
+						far++
+					}
+				}
+				if may := len(f64.Prompts) / 10; far > may || far > 0 && !chooses(g) {
+					t.Errorf("%d of %d prompts have a mean KL above 1e-6", far, len(f64.Prompts))
+				}
+				t.Logf("mean KL %.2g, with keys and values in binary16 %.2g", float64(fast.All.KLMean), float64(short.All.KLMean))
+			})
+		}
+	}
+}
+
+// chooses reports whether a model has experts.
+func chooses(g *graph.Graph) bool {
+	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Op == graph.Route })
+}
