@@ -44,7 +44,7 @@ var (
 	isHidden = regexp.MustCompile(`^\d+\.hidden$`)
 	isLogits = regexp.MustCompile(`^\d+\.logits$`)
 	inLayer  = regexp.MustCompile(`\.(?:layers|h)\.(\d+)\.(.*)$`)
-	isSum    = regexp.MustCompile(`^((mlp|self_attn|attn)\.)?out$`) // what a layer adds, and what it hands on
+	isSum    = regexp.MustCompile(`^((mlp|self_attn|attn|mamba|mixer)\.)?out$`) // what a layer adds, and what it hands on
 	isAside  = regexp.MustCompile(`\.in$|kv_b_proj|rotary_emb|lm_head|dropout|act(ivation)?(_fn)?\.out$`)
 	kept     = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
 )

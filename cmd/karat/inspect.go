@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/model"
@@ -69,7 +70,7 @@ func (f *inspectFlags) run(c *cobra.Command, args []string) error {
 	}
 	r := newReport(m, notes)
 	if broken == nil {
-		r.Memory, r.Latents = memoryPerToken(g.KVs()), latents(g.KVs())
+		r.Memory, r.Latents, r.States = memoryPerToken(g.KVs()), latents(g.KVs()), backend.StateBytes(g)
 	}
 	// The contents of the files are shown all the same: they help to find the fault.
 	broken = errors.Join(broken, r.setTokenizer(c.Context(), m))
@@ -98,6 +99,7 @@ type report struct {
 	Types     []typeUse          `json:"types"`
 	Memory    []tokenMemory      `json:"memory_per_token"`
 	Latents   *latentFacts       `json:"latents,omitempty"`
+	States    int64              `json:"state_bytes,omitempty"` // of a sequence, whatever its length
 	Tokenizer *tokenizerFacts    `json:"tokenizer,omitempty"`
 	Template  *templateFacts     `json:"chat_template,omitempty"`
 	Sampling  map[string]float64 `json:"recommended_sampling,omitempty"`

@@ -153,7 +153,13 @@ func (r *report) writeMemory(w io.Writer) error {
 		case i > 0:
 			where = "beyond it"
 		}
+		if m.F16 == 0 && r.States > 0 {
+			where = "no layer keeps keys and values"
+		}
 		fmt.Fprintf(t, "%s\t%s B\t%s B\n", where, digits(m.F16), digits(m.F32))
+	}
+	if r.States > 0 {
+		fmt.Fprintf(t, "states of convolutions and scans, once a sequence\t%s B\t%s B\n", digits(r.States), digits(r.States))
 	}
 	if err := t.Flush(); err != nil || r.Latents == nil {
 		return err

@@ -16,45 +16,6 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// mamba2 is Mamba 2's decoder, as it takes to prove its operations. (transformers,
-// models/mamba2/modeling_mamba2.py)
-type mamba2 struct {
-	Vocab, Hidden, Heads, Dim, Groups, N, Kernel int
-	Eps                                          float32
-
-	Embed  *graph.Weight `gguf:"token_embd" hf:"backbone.embeddings"`
-	Layers []mamba2Layer `gguf:"blk" hf:"backbone.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"backbone.norm_f"`
-}
-
-type mamba2Layer struct {
-	Norm     *graph.Weight `gguf:"attn_norm" hf:"norm"`
-	In       *graph.Weight `gguf:"ssm_in" hf:"mixer.in_proj"`
-	Conv     *graph.Weight `gguf:"ssm_conv1d" hf:"mixer.conv1d"`
-	ConvBias *graph.Weight `gguf:"ssm_conv1d.bias" hf:"mixer.conv1d.bias"`
-	DTBias   *graph.Weight `gguf:"ssm_dt.bias" hf:"mixer.dt_bias"`
-	A        *graph.Weight `gguf:"ssm_a" hf:"mixer.A_log"` // -exp of Hugging Face's
-	D        *graph.Weight `gguf:"ssm_d" hf:"mixer.D"`
-	MixNorm  *graph.Weight `gguf:"ssm_norm" hf:"mixer.norm"`
-	Out      *graph.Weight `gguf:"ssm_out" hf:"mixer.out_proj"`
-}
-
-func (m *mamba2) Forward(g graph.Builder) *graph.Node {
-	h := g.Embed(m.Embed, m.Vocab, m.Hidden, 1)
-	inner, groups := m.Heads*m.Dim, m.Groups*m.N
-	for i := range m.Layers {
-		l, g := &m.Layers[i], g.LayerAs("backbone.layers", i)
-		all := g.Linear(l.In, g.RMSNorm(l.Norm, h, m.Eps, 0), 2*inner+2*groups+m.Heads) // gate, x, b, c, dt
-		xbc := g.Act(graph.SiLU, g.Conv(l.Conv, l.ConvBias, g.Slice(all, inner, inner+2*groups), m.Kernel))
-		y := g.SSMScan(l.A, l.DTBias, l.D, g.Heads(g.Slice(xbc, 0, inner), m.Dim), g.Slice(all, 2*inner+2*groups, m.Heads),
-			g.Heads(g.Slice(xbc, inner, groups), m.N), g.Heads(g.Slice(xbc, inner+groups, groups), m.N)) // [T, heads, dim]
-		y = g.GLU(graph.SiLU, g.Slice(all, 0, inner), y)
-		h = g.Name(g.Add(h, g.Linear(l.Out, g.RMSNorm(l.MixNorm, y, m.Eps, 0), m.Hidden)), "out", "out")
-	}
-	h = g.RMSNorm(m.Norm, g.Outputs(h), m.Eps, 0)
-	return g.Name(g.Linear(m.Embed, h, m.Vocab), "output", "lm_head.out")
-}
-
 // negativeExp makes -exp(x) of bfloat16 numbers, as GGUF has it.
 func negativeExp(x *tensor.Tensor) {
 	var data []byte
@@ -63,20 +24,6 @@ func negativeExp(x *tensor.Tensor) {
 		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(-math.Exp(float64(v)))))
 	}
 	x.DType, x.Data = tensor.F32, data
-}
-
-// TestMamba2 proves the convolution and the scan.
-func TestMamba2(t *testing.T) {
-	m := openSeeded(t, "mamba2", func(x *tensor.Tensor) {
-		if len(x.Shape) == 3 {
-			x.Shape = tensor.Shape{x.Shape[0], x.Shape[2]}
-		}
-		if strings.HasSuffix(x.Name, ".A_log") {
-			negativeExp(x)
-		}
-	})
-	model := &mamba2{Vocab: 512, Hidden: 128, Heads: 8, Dim: 32, Groups: 2, N: 16, Kernel: 4, Eps: 1e-5, Layers: make([]mamba2Layer, 3)}
-	m.proves(t, m.graph(t, model))
 }
 
 // deltaNet is the first layers of Qwen 3.5, as it takes to prove the gated delta rule.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,8 +13,6 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
-	"github.com/karat-run/karat/internal/backend/cpu"
-	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/bind"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/golden"
@@ -173,57 +170,4 @@ func farther(a, b []float32) (d float64) {
 		}
 	}
 	return d
-}
-
-// proves wants a graph to compute what PyTorch recorded: in float64 logits, taps and
-// ids, in float32 within four times the distance of PyTorch's own float32, and the same
-// bits over threads and chunks.
-func (m *seededModel) proves(t *testing.T, g *graph.Graph) {
-	r := m.record(t)
-	var worst, tap, single float64
-	taps := 0
-	for i, p := range r.prompts {
-		if testing.Short() && len(p.IDs) > 100 {
-			continue
-		}
-		want := r.tensors[fmt.Sprintf("%d.logits", i)]
-		kept := func(logits [][]float32) []float32 { return slices.Concat(logits[len(p.IDs)-p.PositionsKept:]...) }
-		logits, ids, tapped := pass(t, g, ref.Backend{}, 1024, p.IDs, 8, i == 2)
-		d := farther(kept(logits), want)
-		if worst = max(worst, d); !(d <= 1e-5) {
-			t.Errorf("prompt %d: logits in float64 differ by %g", i, d)
-		}
-		if !slices.Equal(ids, p.GreedyIDs[:len(ids)]) {
-			t.Errorf("prompt %d: ids %v, want %v", i, ids, p.GreedyIDs[:len(ids)])
-		}
-		for name, out := range tapped {
-			if want, ok := r.tensors["2.tap."+name]; ok && len(want) <= len(out) {
-				taps++
-				d := farther(out[:len(want)], want)
-				if tap = max(tap, d); !(d <= 1e-5) {
-					t.Errorf("%s differs by %g", name, d)
-				}
-			}
-		}
-		float := func(threads, chunk int) [][]float32 {
-			logits, _, _ := pass(t, g, cpu.New(cpu.Options{Threads: threads, Precision: cpu.F32, KV: cpu.KVF32}), chunk, p.IDs, 0, false)
-			return logits
-		}
-		first := float(1, 1024)
-		d = farther(kept(first), want)
-		if single = max(single, d/p.Float32.MaxAbsDiff); !(d <= 4*p.Float32.MaxAbsDiff) {
-			t.Errorf("prompt %d: logits in float32 differ by %g, PyTorch's by %g", i, d, p.Float32.MaxAbsDiff)
-		}
-		if i%3 == 0 && len(p.IDs) < 100 {
-			for _, other := range [][][]float32{float(3, 7), float(2, 1)} {
-				if !slices.EqualFunc(first, other, slices.Equal[[]float32]) {
-					t.Errorf("prompt %d: other bits with other threads and chunks", i)
-				}
-			}
-		}
-	}
-	if taps < 5 {
-		t.Errorf("%d taps were compared", taps)
-	}
-	t.Logf("float64: logits within %.2g, %d taps within %.2g; float32 within %.2g times PyTorch's distance", worst, taps, tap, single)
 }

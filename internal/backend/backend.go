@@ -340,6 +340,11 @@ func CacheBytes(g *graph.Graph, context, chunk int, size int64) int64 {
 	for _, s := range g.KVs() {
 		n += int64(pool.Positions(slices.Index(classes, ClassOf(s)), context)) * PositionBytes(s, size)
 	}
+	return n + StateBytes(g)
+}
+
+// StateBytes is the memory that a sequence's states take.
+func StateBytes(g *graph.Graph) (n int64) {
 	for _, s := range g.States() {
 		n += 4 * int64(s.Size)
 	}

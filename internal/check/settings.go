@@ -19,9 +19,9 @@ func (c *checker) settings() {
 	c.sharing()
 	c.rotation()
 	c.usual()
-	if n := c.model.ContextLength(); n == 0 {
+	if n := c.model.ContextLength(); n == 0 && c.family().Endless == nil {
 		c.add("context", []string{c.model.Key("max_position_embeddings")}, "the context length is missing")
-	} else if n < 256 || n > 1<<24 {
+	} else if n > 0 && n < 256 || n > 1<<24 {
 		c.add("context", []string{c.model.Key("max_position_embeddings")}, "the context length is %d", n)
 	}
 	if head, embed := c.tensor("output.weight"), c.tensor("token_embd.weight"); head >= 0 && embed >= 0 && c.family().Expect.Tied {

@@ -223,16 +223,23 @@ func (c *Checkpoint) fillHeadDim(s settings) error {
 // fillLayers sets layer_types where it is absent. A number of layers that is
 // not allowed is left to validate.
 func (s settings) fillLayers(slides func(i int) bool) {
+	s.fillKinds(func(i int) string {
+		if slides(i) {
+			return sliding
+		}
+		return full
+	})
+}
+
+// fillKinds is fillLayers of any kinds.
+func (s settings) fillKinds(kind func(i int) string) {
 	n := s.integer("num_hidden_layers")
 	if s["layer_types"] != nil || n < 1 || n > maxLayers {
 		return
 	}
 	types := make([]any, n)
 	for i := range types {
-		types[i] = full
-		if slides(i) {
-			types[i] = sliding
-		}
+		types[i] = kind(i)
 	}
 	s["layer_types"] = types
 }

@@ -62,6 +62,7 @@ func openFolder(dir string) (*Checkpoint, error) {
 	if config == nil {
 		return nil, noConfig(dir)
 	}
+	config = finite(config)
 	c := newCheckpoint(dir, HuggingFace)
 	return c.fill(func() (err error) {
 		if err := c.parseHF(config); err != nil {

@@ -113,6 +113,10 @@ func (c *Checkpoint) parseGGUF(f *gguf.File) error {
 		if key == "sliding_window" && c.family.Windows() == family.FromLayer {
 			continue // nothing says which layers would slide: noted as unread
 		}
+		if c.family.Lacks(key) {
+			r.value(ggufKeys[key]) // 0, since readers want the key
+			continue
+		}
 		if n, ok := r.number(ggufKeys[key]); ok {
 			c.settings[key] = n
 		}
@@ -171,6 +175,10 @@ func (r *ggufReader) pattern() {
 	const key = "attention.sliding_window_pattern"
 	s := r.settings
 	window := s.integer("sliding_window") > 0
+	if r.family.Windows() == family.Listed {
+		r.listed()
+		return
+	}
 	if r.family.Windows() != family.Periodic {
 		s.fillLayers(func(int) bool { return window })
 		return
@@ -209,6 +217,37 @@ func (r *ggufReader) pattern() {
 		}
 		s.fillLayers(func(i int) bool { return (i+1)%int(n[0]) != 0 })
 	}
+}
+
+// listed reads what each layer does off the keys that are 0 for other layers.
+func (r *ggufReader) listed() {
+	kv, ff := r.numbers("attention.head_count_kv"), r.numbers("feed_forward_length")
+	other := "" // the kind that has a feed-forward part alone
+	for _, kind := range []string{family.MLPAlone, family.ExpertsAlone} {
+		if r.family.Kinds[kind] != "" {
+			other = kind
+		}
+	}
+	for own, n := range map[string][]float64{"attention.head_count_kv": kv, "feed_forward_length": ff} {
+		if layers := r.settings.integer("num_hidden_layers"); len(n) > 1 && len(n) != layers {
+			r.errorf(own, "has %d values for %d layers", len(n), layers)
+		}
+	}
+	at := func(n []float64, i int) float64 {
+		if len(n) == 0 {
+			return 0
+		}
+		return n[min(i, len(n)-1)]
+	}
+	r.settings.fillKinds(func(i int) string {
+		switch {
+		case at(kv, i) > 0:
+			return full
+		case other != "" && at(ff, i) > 0:
+			return other
+		}
+		return family.LinearAttention
+	})
 }
 
 // windowKey is the key for full layers, of kind Count where there is none, and the
@@ -272,11 +311,19 @@ func (r *ggufReader) own() {
 			r.truth(k)
 			continue
 		}
-		if n, ok := r.number(ownKey(k)); k.Scale != nil {
+		if k.Kind == family.Switch {
+			r.flip(k)
+			continue
+		}
+		n, ok := r.number(ownKey(k))
+		switch {
+		case k.Scale != nil:
 			r.scale(k, n, ok)
-		} else if ok && k.Kind == family.Choice {
+		case ok && k.Kind == family.Choice:
 			r.choice(k, n)
-		} else if ok {
+		case ok && k.Kind == family.Product:
+			defer r.divide(k, n) // by a setting whose key may come later
+		case ok:
 			r.settings[k.Setting] = n
 		}
 	}
@@ -306,6 +353,30 @@ func (r *ggufReader) choice(k family.Key, n float64) {
 	r.errorf(ownKey(k), "is %v, expected one of %q by its index", n, k.Words)
 }
 
+// flip reads a Switch.
+func (r *ggufReader) flip(k family.Key) {
+	switch v := r.value(k.GGUF).(type) {
+	case nil:
+		r.settings[k.Setting] = k.Text
+	case bool:
+		if v {
+			r.settings[k.Setting] = k.Text
+		}
+	default:
+		r.errorf(k.GGUF, "is %s, expected true or false", show(v))
+	}
+}
+
+// divide reads a Product.
+func (r *ggufReader) divide(k family.Key, n float64) {
+	of, _ := r.settings[k.Of].(float64)
+	if !(of >= 1) || n/of != math.Trunc(n/of) {
+		r.errorf(k.GGUF, "is %v, no multiple of %s, %s", n, r.Key(k.Of), show(r.settings[k.Of]))
+		return
+	}
+	r.settings[k.Setting] = n / of
+}
+
 // scale turns the attention's scale into the setting that it is the root of.
 func (r *ggufReader) scale(k family.Key, scale float64, ok bool) {
 	own := ownKey(k)
@@ -332,10 +403,17 @@ func (r *ggufReader) widths() {
 	for _, key := range []string{"intermediate_size", "num_key_value_heads"} {
 		own := moreGGUFKeys[key]
 		n := r.numbers(own)
-		if len(n) == 0 || r.family.Latent && key == "num_key_value_heads" {
+		if len(n) == 0 || r.family.Lacks(key) || r.family.Latent && key == "num_key_value_heads" {
 			continue
 		}
 		s[key] = n[0]
+		if r.family.Windows() == family.Listed {
+			s[key] = slices.Max(n)
+			n = slices.DeleteFunc(n, func(v float64) bool { return v == 0 })
+		}
+		if len(n) == 0 {
+			continue
+		}
 		if slices.Min(n) == slices.Max(n) {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/rope"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -24,13 +25,17 @@ type Habit struct {
 	Turned bool    // matrices are transposed
 	Joined string  // the module that lists the parts of a tensor
 	Woven  []string
+	NegExp bool // GGUF has -e^x of the logarithm x
+	Form   family.Form
+	Groups int // of a Grouped tensor
 }
 
 // Habit is the converter's change to the tensor of this name in GGUF, without .weight.
 func (c *Checkpoint) Habit(gguf string) Habit {
 	for _, h := range c.family.Habits {
 		if ends(gguf, h.Ends) {
-			return Habit{Heads: c.settings.integer(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined, Woven: h.Woven}
+			return Habit{Heads: c.settings.integer(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined, Woven: h.Woven,
+				NegExp: h.NegExp, Form: h.Form, Groups: c.settings.integer(h.Groups)}
 		}
 	}
 	return Habit{}
@@ -70,6 +75,50 @@ func (h Habit) Turn(t tensor.Tensor) tensor.Tensor {
 // turns reports whether t is one matrix or several, of plain elements in memory.
 func turns(t tensor.Tensor) bool {
 	return (len(t.Shape) == 2 || len(t.Shape) == 3) && !t.DType.Quantized() && t.Data != nil
+}
+
+// Values reports whether the formats have other values, beyond their order.
+func (h Habit) Values() bool { return h.Plus != 0 || h.NegExp }
+
+// ToGGUF is GGUF's value of x, which is the other format's.
+func (h Habit) ToGGUF(x float32) float32 {
+	if h.NegExp {
+		return float32(-rope.Exp(float64(x)))
+	}
+	return x + h.Plus
+}
+
+// FromGGUF is the inverse of ToGGUF; NaN where there is none.
+func (h Habit) FromGGUF(x float32) float32 {
+	if h.NegExp {
+		return float32(rope.Ln(-float64(x)))
+	}
+	return x - h.Plus
+}
+
+// Shaped is t in the model's shape. One of another shape than the format has is left as it is; its
+// shape is reported later.
+func (h Habit) Shaped(f Format, t tensor.Tensor) tensor.Tensor {
+	switch s := t.Shape; {
+	case f == GGUF && len(s) == 2 && (h.Form == family.Column && s[1] == 1 || h.Form == family.Grouped && s[0] == h.Groups):
+		t.Shape = tensor.Shape{s[0] * s[1]}
+	case f == HuggingFace && h.Form == family.Depthwise && len(s) == 3 && s[1] == 1:
+		t.Shape = tensor.Shape{s[0], s[2]}
+	}
+	return t
+}
+
+// Filed is the inverse of Shaped.
+func (h Habit) Filed(f Format, s tensor.Shape) tensor.Shape {
+	switch {
+	case f == GGUF && h.Form == family.Column && len(s) == 1:
+		return tensor.Shape{s[0], 1}
+	case f == GGUF && h.Form == family.Grouped && len(s) == 1 && h.Groups > 0 && s[0]%h.Groups == 0:
+		return tensor.Shape{h.Groups, s[0] / h.Groups}
+	case f == HuggingFace && h.Form == family.Depthwise && len(s) == 2:
+		return tensor.Shape{s[0], 1, s[1]}
+	}
+	return s
 }
 
 // Part is the name, in config.json's format, of part i of the tensor that the model has
@@ -210,8 +259,13 @@ func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
 		}
 		return whole
 	}
+	h := c.Habit(name)
+	t = h.Shaped(c.Format, t)
 	if c.Format != GGUF {
-		t = c.Habit(name).Turn(t)
+		if h.NegExp {
+			return changed(t, h.ToGGUF)
+		}
+		t = h.Turn(t)
 		if stored := t.Stored(); t.Data == nil && len(stored) > 0 {
 			t, _ = t.Whole() // of a tensor in memory
 			for _, b := range stored {
@@ -220,9 +274,9 @@ func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
 		}
 		return t
 	}
-	switch h := c.Habit(name); {
+	switch {
 	case h.Plus != 0:
-		return minus(t, h.Plus)
+		return changed(t, h.FromGGUF)
 	case h.Heads > 0 && len(t.Shape) == 2 && (t.DType.Quantized() || t.Source != nil):
 		t.Order = func(row int) int { return h.Restored(row, t.Shape[0]) }
 	case h.Heads > 0 && len(t.Shape) > 0:
@@ -231,9 +285,9 @@ func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
 	return t
 }
 
-// minus subtracts in float32, which is exact for weights from 0.5 to 2, and
-// elsewhere rounds as the addition did.
-func minus(t tensor.Tensor, plus float32) tensor.Tensor {
+// changed is t with other values, in float32. Subtraction is exact for weights from 0.5 to 2,
+// and elsewhere rounds as the addition did.
+func changed(t tensor.Tensor, value func(float32) float32) tensor.Tensor {
 	n := len(t.Data) / t.DType.BlockBytes()
 	data := make([]byte, 0, 4*n)
 	for i := range n {
@@ -246,7 +300,7 @@ func minus(t tensor.Tensor, plus float32) tensor.Tensor {
 		default:
 			v = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
 		}
-		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v-plus))
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(value(v)))
 	}
 	t.DType, t.Data = tensor.F32, data
 	return t
@@ -272,16 +326,24 @@ type Stored struct{ *Checkpoint }
 // Tensor implements bind.Source.
 func (s Stored) Tensor(gguf, hf string) (tensor.Tensor, bool) {
 	t, ok := s.tensors[s.Name(gguf, hf)]
-	if ok && s.Format == HuggingFace {
-		t = s.Habit(gguf).Turn(t)
+	if !ok {
+		return t, false
 	}
-	return t, ok
+	h := s.Habit(gguf)
+	if t = h.Shaped(s.Format, t); s.Format == HuggingFace {
+		t = h.Turn(t)
+	}
+	return t, true
 }
 
 // TensorName is the name that a format has for a tensor, given the one without
 // .weight, which parameters that are no module's weight do not take.
 func (c *Checkpoint) TensorName(f Format, name string) string {
-	if ends(name, []string{".bias", ".scale"}) || f == HuggingFace && ends(name, c.family.Bare) {
+	bare := c.family.BareGGUF
+	if f == HuggingFace {
+		bare = c.family.Bare
+	}
+	if ends(name, []string{".bias", ".scale"}) || ends(name, bare) {
 		return name
 	}
 	return name + ".weight"

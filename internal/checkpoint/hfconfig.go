@@ -150,7 +150,21 @@ func (r *hfReader) layers() {
 		s.fillLayers(func(i int) bool { return s["sliding_window"] != nil && float64(i) >= first })
 	case family.Periodic:
 		r.pattern()
+	case family.Listed:
+		r.listed()
 	}
+}
+
+// listed brings the names of kinds of layers into one. Those that are none stay, and are
+// refused later.
+func (r *hfReader) listed() {
+	types, _ := r.settings["layer_types"].([]any)
+	for i, t := range types {
+		if kind, ok := t.(string); ok && r.family.Kinds[kind] != "" {
+			types[i] = r.family.Kinds[kind]
+		}
+	}
+	r.settings.fillKinds(func(int) string { return family.LinearAttention })
 }
 
 // pattern reads the period of full layers.

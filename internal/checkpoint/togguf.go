@@ -77,9 +77,12 @@ type ggufWriter struct {
 func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, ropeFreqs []float32, err error) {
 	w := &ggufWriter{Checkpoint: c}
 	w.refuse(aside)
-	for _, key := range []string{"num_hidden_layers", "max_position_embeddings", "hidden_size"} {
-		w.count(key)
+	if w.count("num_hidden_layers"); c.family.Endless != nil && c.family.Endless(c.settings) {
+		w.put(ggufKeys["max_position_embeddings"], uint32(1<<20))
+	} else {
+		w.count("max_position_embeddings")
 	}
+	w.count("hidden_size")
 	w.perLayer("intermediate_size", "feed_forward_length")
 	w.count("num_attention_heads")
 	switch {
@@ -99,7 +102,7 @@ func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, ropeFr
 		w.count("top_k_experts")
 	}
 	dim := uint32(w.fullDim())
-	if !c.derivedDim && !c.family.Latent {
+	if !c.derivedDim && !c.family.Latent && dim > 0 {
 		w.put("attention.key_length", dim)
 		w.put("attention.value_length", dim)
 	}
@@ -181,14 +184,36 @@ func (w *ggufWriter) layer(i int, key string) int {
 // for each layer.
 func (w *ggufWriter) perLayer(key, own string) {
 	n := make([]int32, w.settings.integer("num_hidden_layers"))
+	listed := w.lists(key)
 	for i := range n {
-		n[i] = int32(w.layer(i, key))
+		if listed == nil || slices.Contains(listed, w.kind(i)) {
+			n[i] = int32(w.layer(i, key))
+		}
 	}
-	if slices.Min(n) == slices.Max(n) {
+	if listed == nil && slices.Min(n) == slices.Max(n) {
 		w.put(own, uint32(n[0]))
 		return
 	}
 	w.put(own, n)
+}
+
+// lists are the kinds of layers that have the setting where its key is 0 for others; nil where all do.
+func (w *ggufWriter) lists(key string) []string {
+	switch {
+	case w.family.Windows() != family.Listed:
+	case key == "num_key_value_heads":
+		return []string{full}
+	case w.family.Kinds[family.MLPAlone] != "" || w.family.Kinds[family.ExpertsAlone] != "":
+		return []string{family.MLPAlone, family.ExpertsAlone}
+	}
+	return nil
+}
+
+// kind is what layer i does.
+func (w *ggufWriter) kind(i int) string {
+	types, _ := w.settings["layer_types"].([]any)
+	kind, _ := types[i].(string)
+	return kind
 }
 
 // fullDim is the head size of full layers, which GGUF has under the plain keys.
@@ -311,6 +336,10 @@ func (w *ggufWriter) own(k family.Key, dim uint32) {
 		w.put(k.GGUF, uint32(float64(dim)*cmp.Or(part, 1)))
 	case family.Word:
 		w.put(k.GGUF, k.Text)
+	case family.Product:
+		w.put(k.GGUF, uint32(w.settings.integer(k.Setting)*w.settings.integer(k.Of)))
+	case family.Switch:
+		w.put(k.GGUF, w.settings[k.Setting] == k.Text)
 	case family.Flags:
 		if !k.Unusual || slices.Contains(w.slides(), true) {
 			w.put(k.GGUF, w.slides())

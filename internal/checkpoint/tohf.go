@@ -111,6 +111,9 @@ func (c *Checkpoint) configHF(dtype string) (map[string]any, error) {
 		config["use_sliding_window"] = false
 	}
 	c.doubleWide(config)
+	if c.family.Spell != nil {
+		c.family.Spell(config)
+	}
 	for key, v := range c.family.Explicit {
 		if config[key] == nil {
 			config[key] = v

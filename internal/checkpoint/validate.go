@@ -22,7 +22,7 @@ const (
 
 // The kinds of layers, as layer_types and rope_parameters name them.
 const (
-	full    = "full_attention"
+	full    = family.FullAttention
 	sliding = "sliding_attention"
 )
 
@@ -145,7 +145,7 @@ func (c *Checkpoint) validateHeads() error {
 	if c.family.Latent && kv != heads {
 		return c.bad("num_key_value_heads", "is %d, expected %s, %d: all heads read one latent", kv, c.Key("num_attention_heads"), heads)
 	}
-	if heads%kv != 0 {
+	if kv > 0 && heads%kv != 0 {
 		return c.bad("num_key_value_heads", "is %d, no divisor of %s, %d", kv, c.Key("num_attention_heads"), heads)
 	}
 	return nil
@@ -166,13 +166,19 @@ func (c *Checkpoint) validateLayers() error {
 	}
 	for i, t := range types {
 		switch {
-		case t != full && t != sliding:
+		case t != full && t != sliding && !c.listed(t):
 			return c.bad("layer_types", "is %s for layer %d, supported are %s and %s", show(t), i, full, sliding)
 		case t == sliding && s.integer("sliding_window") < 1:
 			return c.bad("sliding_window", "is %s, but layer %d slides", show(s["sliding_window"]), i)
 		}
 	}
 	return nil
+}
+
+// listed reports whether t is a kind of the family's own.
+func (c *Checkpoint) listed(t any) bool {
+	kind, _ := t.(string)
+	return c.family.Kinds[kind] == kind && kind != ""
 }
 
 // validateOverrides checks per_layer_config, {"3": {"head_dim": 64}}.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/quant"
@@ -19,12 +20,12 @@ const chunkBytes = 512 << 10
 // A job is a tensor to write, and its sources.
 type job struct {
 	out  tensor.Tensor   // without Data
-	in   tensor.Tensor   // of the source; its shape is out's, and it may have a Source
+	in   tensor.Tensor   // of the source; its elements lie as out's, and it may have a Source
 	from func(r int) int // the row of in that is row r of out, along the first dimension; nil where it is r
-	plus float32         // added to every value
 	turn bool            // out's matrices are in's transposed, of which each is made in one piece
 
-	importance []float32 // [matrices, columns] for quantizers; may be nil
+	value      func(float32) float32 // of each value; nil where they stay
+	importance []float32             // [matrices, columns] for quantizers; may be nil
 }
 
 // matrixRows is the number of rows of a matrix, of which in may hold several.
@@ -84,7 +85,7 @@ func (w *worker) make(j *job, from, to int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if j.out.DType == j.in.DType && j.plus == 0 && !j.turn {
+	if j.out.DType == j.in.DType && j.value == nil && !j.turn {
 		return rows, j.checkFinite(rows, from)
 	}
 	n := (to - from) * unit
@@ -98,9 +99,9 @@ func (w *worker) make(j *job, from, to int) ([]byte, error) {
 	if j.turn {
 		v = transposed(v, j.matrixRows(), j.in.Shape.Last())
 	}
-	if j.plus != 0 {
+	if j.value != nil {
 		for i := range v {
-			v[i] += j.plus
+			v[i] = j.value(v[i])
 		}
 	}
 	out, err := w.encode(j, v, from*unit)
@@ -223,22 +224,22 @@ func value(d tensor.DType, b []byte, i int) float32 {
 	return float16.BF16(binary.LittleEndian.Uint16(b[2*i:]))
 }
 
-// holds reports whether d holds every value of t less minus, so that adding it
-// gives t again.
-func holds(d tensor.DType, t tensor.Tensor, minus float32) (all bool, err error) {
+// holds reports whether d holds every value of t, which is GGUF's, as the other format has
+// it, so that the way back gives t again.
+func holds(d tensor.DType, t tensor.Tensor, h checkpoint.Habit) (all bool, err error) {
 	err = mmap.Guard(func() error {
 		if t, err = t.Whole(); err != nil {
 			return err
 		}
 		for i := range len(t.Data) / t.DType.BlockBytes() {
 			x := value(t.DType, t.Data, i)
-			y := x - minus
+			y := h.FromGGUF(x)
 			if d == tensor.BF16 {
 				y = float16.BF16(float16.ToBF16(y))
 			} else if d == tensor.F16 {
 				y = float16.F16(float16.ToF16(y))
 			}
-			if math.Float32bits(y+minus) != math.Float32bits(x) {
+			if math.Float32bits(h.ToGGUF(y)) != math.Float32bits(x) {
 				return nil
 			}
 		}

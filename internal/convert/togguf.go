@@ -71,10 +71,13 @@ func newJob(m *checkpoint.Checkpoint, t tensor.Tensor, name string, to tensor.DT
 		rows := t.Shape[0]
 		j.from = func(r int) int { return h.Stored(r, rows) }
 	}
-	j.plus = h.Plus
+	if h.Values() {
+		j.value = h.ToGGUF
+	}
 	j.out.Data, j.out.Source = nil, nil
+	j.out.Shape = h.Filed(checkpoint.GGUF, t.Shape)
 	j.out.Name = m.TensorName(checkpoint.GGUF, name)
-	if j.out.DType = to; stays(j.out.Name, t.Shape) {
+	if j.out.DType = to; stays(j.out.Name, j.out.Shape) {
 		j.out.DType = tensor.F32
 	}
 	return j

@@ -87,10 +87,13 @@ func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight
 			rows := w.Shape[0]
 			j.from = func(r int) int { return h.Restored(r, rows) }
 		}
-		j.plus = -h.Plus
+		if h.Values() {
+			j.value = h.FromGGUF
+		}
+		j.out.Shape = h.Filed(checkpoint.HuggingFace, j.out.Shape)
 		j.out.Data, j.out.Source, j.out.Name, j.out.DType = nil, nil, m.TensorName(checkpoint.HuggingFace, w.HF), to
 		if w.DType == tensor.F32 && to != tensor.F32 && c.Type == "" {
-			all, err := holds(to, w.Tensor, h.Plus)
+			all, err := holds(to, w.Tensor, h)
 			if err != nil {
 				return nil, err
 			}

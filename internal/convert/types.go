@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/gguf"
@@ -43,11 +44,12 @@ func mostly(tensors []tensor.Tensor) tensor.DType {
 }
 
 // stays reports whether a tensor of a GGUF file, named so, is kept in F32 whatever
-// the type of the others: vectors, norms, routers, scales and biases
+// the type of the others: vectors, norms, routers, short convolutions, scales and biases
 // (prepare_tensors in llama.cpp's conversion/base.py).
 func stays(name string, shape tensor.Shape) bool {
 	name, weight := strings.CutSuffix(name, ".weight")
-	return !weight || len(shape) <= 1 || strings.HasSuffix(name, "_norm") || strings.HasSuffix(name, ".ffn_gate_inp") || name == "position_embd"
+	return !weight || len(shape) <= 1 || name == "position_embd" ||
+		slices.ContainsFunc([]string{"_norm", ".ffn_gate_inp", ".ssm_conv1d", ".shortconv.conv"}, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
 // mixModel is what a mix depends on, from the metadata of a file to be.

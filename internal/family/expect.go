@@ -60,7 +60,8 @@ type Synth struct {
 	Apart                         bool               // experts alone, whose gates and ups are two tensors
 	Biased                        []string           // weights of a layer that have biases
 	Sinks                         bool               // a score for each head that attention leaves room for
-	Keys                          map[string]any     // of GGUF that the shapes do not say, behind the prefix
+	Alone                         bool               // each layer has one norm and one part
+	Unnormed                      bool               // scans have no norm
 	Shapes                        []Shape
 }
 
@@ -74,7 +75,10 @@ type Shape struct {
 	FullDim, FullKV                int // of those layers
 	Shared, PerLayer               int // layers without keys of their own; inputs for each layer
 	Experts, Used, ExpertFF        int
-	Dense, CommonFF                int // layers before the first with experts; the width of the MLP beside experts
-	Rank, Plain, Turning, Value    int // of latents: their size, and those of a head's parts
+	Dense, CommonFF                int    // layers before the first with experts; the width of the MLP beside experts
+	Rank, Plain, Turning, Value    int    // of latents: their size, and those of a head's parts
+	Pattern                        string // by layer, over and over: M is a scan, * attention, E experts alone; "" for attention everywhere
+	ScanHeads, ScanDim             int
+	Groups, State, Kernel          int // of scans
 	RopeBase, Epsilon              float32
 }

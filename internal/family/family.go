@@ -21,16 +21,19 @@ type Family struct {
 	Title string // as messages write it
 	Model Model  // what runs: Of(New)
 
-	Types    []Type               // of config.json; the first that suits a model is written
-	Fixed    map[string]any       // settings that GGUF has no key for, as all models have them
-	Absent   map[string]any       // settings that readers of GGUF assume where the key is absent
-	Explicit map[string]any       // settings that config.json must say, since a reader's default differs
-	Idle     []string             // settings that config.json may have and that change nothing
-	Normal   func(map[string]any) // brings a config.json into the form that Config reads and GGUF can hold; nil for none
-	Derived  func(map[string]any) // adds to GGUF's settings those that follow from others; nil for none
-	Limits   []Limit              // of settings that no other family has
-	Full     map[string]string    // settings of full layers, and config.json's keys for their own values
-	FullIf   map[string]string    // those of Full that count only where this setting is true
+	Types    []Type                      // of config.json; the first that suits a model is written
+	Fixed    map[string]any              // settings that GGUF has no key for, as all models have them
+	Absent   map[string]any              // settings that readers of GGUF assume where the key is absent
+	Explicit map[string]any              // settings that config.json must say, since a reader's default differs
+	Idle     []string                    // settings that config.json may have and that change nothing
+	Normal   func(map[string]any)        // brings a config.json into the form that Config reads and GGUF can hold; nil for none
+	Spell    func(map[string]any)        // Normal's inverse, for a config.json that is written; nil for none
+	Derived  func(map[string]any)        // adds to GGUF's settings those that follow from others; nil for none
+	Endless  func(s map[string]any) bool // whether a model sees no positions: GGUF's context_length is 2^20, whatever config.json says; nil for no
+	Kinds    map[string]string           // with Listed: config.json's names of kinds of layers, the canonical ones among them
+	Limits   []Limit                     // of settings that no other family has
+	Full     map[string]string           // settings of full layers, and config.json's keys for their own values
+	FullIf   map[string]string           // those of Full that count only where this setting is true
 	Rope     Rope
 	Spelling map[string][]string // config.json's own names of settings, where they are others; the first is written
 	Without  []string            // settings that other families must have and this one has not
@@ -46,6 +49,7 @@ type Family struct {
 	Next     string            // the setting that counts layers behind the last, which predict further tokens and are set aside
 	Habits   []Habit           // what converters to GGUF do to tensors
 	Bare     []string          // ends of tensors' names in config.json's format that take no .weight
+	BareGGUF []string          // ends of those in GGUF that take none
 	Buffers  []string          // ends of names there that hold no weights
 	Embed    string            // the embedding's name there; "" for model.embed_tokens
 
@@ -76,6 +80,17 @@ const (
 	Everywhere               // all layers slide
 	FromLayer                // where use_sliding_window is true: from layer max_window_layers on
 	Periodic                 // all but every n-th: layer_types, or sliding_window_pattern
+	Listed                   // no layer slides; layer_types says what each does (Kinds), all LinearAttention where it is absent
+)
+
+// The kinds of layers with Listed, as layer_types has them. In GGUF attention.head_count_kv is 0
+// for layers without attention, and feed_forward_length for those that are no MLP, where the
+// family has such kinds.
+const (
+	FullAttention   = "full_attention"
+	LinearAttention = "linear_attention" // a convolution and a scan
+	MLPAlone        = "mlp"
+	ExpertsAlone    = "moe"
 )
 
 // Rope is what a family assumes of rotation.
@@ -105,6 +120,8 @@ const (
 	Word                   // Text
 	Truth                  // a setting that is true or false; left out where it is false
 	Choice                 // a setting that is one of Words, as its index
+	Product                // a setting times the setting Of, as uint32
+	Switch                 // whether a setting is Text: true where the key is absent
 )
 
 // Key is a key of GGUF metadata.
@@ -113,7 +130,8 @@ type Key struct {
 	Setting string // Count and Number
 	Kind    Kind
 	If      string // the setting without which the key is not written
-	Text    string // of a Word
+	Text    string // of a Word or a Switch
+	Of      string // of a Product
 	Words   []string
 	Scale   *Scale // of attention: GGUF has 1/√x of the setting x
 	Unusual bool   // written only where readers would assume something else; of Period, Flags and of scales
@@ -151,11 +169,25 @@ type Habit struct {
 	Plus   float32  // added to every value
 	Turned bool     // matrices are transposed: config.json's format has them as [in, out], but where they have blocks
 	Joined string   // the module that lists the parts which GGUF holds as one: mlp.experts, of mlp.experts.3.up_proj
+	NegExp bool     // GGUF has -e^x of the logarithm x
+	Form   Form     // how the formats differ in the shape
+	Groups string   // the setting that counts the rows of a Grouped tensor
 
 	// Woven names, in config.json's format, a tensor whose rows are by turns those of Ends' tensors,
 	// and these as the model has them: gate_up_proj, gate_proj, up_proj.
 	Woven []string
 }
+
+// Form is how the two formats have the same values in another shape.
+type Form uint8
+
+// The forms.
+const (
+	Same      Form = iota
+	Column         // a vector is [n, 1] in GGUF
+	Grouped        // a vector is [groups, n/groups] in GGUF
+	Depthwise      // a convolution of each channel alone is [channels, 1, kernel] in config.json's format, [channels, kernel] in GGUF
+)
 
 // Tokenizer is how a family writes its tokenizer in GGUF.
 type Tokenizer struct {
@@ -192,4 +224,16 @@ func (f *Family) Windows() Window {
 		return NoWindow
 	}
 	return f.Types[len(f.Types)-1].Window
+}
+
+// Unlimited is a Normal of families whose steps of scans have a time_step_limit: it drops one that limits nothing,
+// steps being positive.
+func Unlimited(s map[string]any) {
+	limits, _ := s["time_step_limit"].([]any)
+	if len(limits) != 2 || limits[0] != 0. {
+		return
+	}
+	if most, ok := limits[1].(map[string]any); ok && most["__float__"] == "Infinity" {
+		delete(s, "time_step_limit")
+	}
 }

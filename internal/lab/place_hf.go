@@ -11,7 +11,7 @@ import (
 func module(name string) string {
 	for {
 		rest := name
-		for _, prefix := range []string{"model.", "language_model.", "text_model.", "module.", "_orig_mod."} {
+		for _, prefix := range []string{"model.", "language_model.", "text_model.", "module.", "_orig_mod.", "backbone."} {
 			rest = strings.TrimPrefix(rest, prefix)
 		}
 		if rest == name {
@@ -43,10 +43,13 @@ func (l *placer) hf(name string) spot {
 		return l.moduleInput(m)
 	}
 	n := l.byModule[m]
-	for _, table := range []map[string]string{sameOut, {"mlp": "mlp.experts"}} {
+	for _, table := range []map[string]string{sameOut, {"mlp": "mlp.experts", "mixer": "mixer.o_proj"}} {
 		if n == nil {
 			n = l.byModule[standIn(m, table)]
 		}
+	}
+	if n == nil { // a scan's mixer, whatever its name
+		n = l.byModule[m+".out_proj"]
 	}
 	if n == nil {
 		return spot{why: "the graph has no such module"}

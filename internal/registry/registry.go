@@ -15,6 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/gpt2"
 	"github.com/karat-run/karat/internal/arch/granite"
 	"github.com/karat-run/karat/internal/arch/llama"
+	"github.com/karat-run/karat/internal/arch/mamba2"
 	"github.com/karat-run/karat/internal/arch/olmo2"
 	"github.com/karat-run/karat/internal/arch/qwen2"
 	"github.com/karat-run/karat/internal/arch/qwen3"
@@ -40,6 +41,7 @@ var Families = []*family.Family{
 	&olmo2.Family,
 	&deepseek2.Family,
 	&gptoss.Family,
+	&mamba2.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

@@ -12,12 +12,13 @@ func (l *list) latent(p string) {
 }
 
 // heads is the keys of heads' sizes; dim is that of full layers, where there are no latents.
-func (s *shape) heads(n func(key string, value int), dim int) {
+func (s *shape) heads(put func(key string, value any), dim int) {
+	n := func(key string, value int) { put(key, uint32(value)) }
 	if s.Rank == 0 {
 		n("attention.key_length", dim)
 		n("attention.value_length", dim)
 		if !s.Family.PerLayer {
-			n("attention.head_count_kv", s.KVHeads)
+			put("attention.head_count_kv", s.keyHeads())
 		}
 		return
 	}

@@ -34,8 +34,10 @@ func (s *shape) metadata(fileType uint32) []gguf.KeyValue {
 		put("attention.layer_norm_epsilon", s.Epsilon)
 		return all
 	}
-	s.heads(n, dim)
-	put("rope.freq_base", s.RopeBase)
+	if s.Heads > 0 {
+		s.heads(put, dim)
+		put("rope.freq_base", s.RopeBase)
+	}
 	if s.Lacks("rms_norm_eps") {
 		put("attention.layer_norm_epsilon", s.Epsilon)
 	} else {
@@ -68,8 +70,11 @@ func (s *shape) metadata(fileType uint32) []gguf.KeyValue {
 
 // own puts the keys that the family alone has; dim is the size of the heads of full layers.
 func (s *shape) own(put func(key string, value any), dim int) {
+	scan := s.scanKeys()
 	for _, k := range s.Keys {
 		switch {
+		case scan[k.GGUF] != 0:
+			put(k.GGUF, uint32(scan[k.GGUF]))
 		case k.Setting == "vocab_size":
 			put("vocab_size", uint32(s.Vocab))
 		case k.Kind == family.FullDim:

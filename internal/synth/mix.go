@@ -14,5 +14,9 @@ func Types() []string { return slices.Clone(types) }
 
 // model is what a mix depends on.
 func (s *shape) model() quantmix.Model {
-	return quantmix.Model{Arch: s.Family.Name, Layers: s.Layers, Experts: s.Experts, Group: s.Heads / s.KVHeads}
+	m := quantmix.Model{Arch: s.Family.Name, Layers: s.Layers, Experts: s.Experts}
+	if s.is(0) == attends {
+		m.Group = s.Heads / s.KVHeads
+	}
+	return m
 }

@@ -114,8 +114,9 @@ func (s *shape) tensors(m quantmix.Mix) ([]tensor.Tensor, error) {
 	}
 	for i := range s.Layers {
 		p := fmt.Sprintf("blk.%d.", i)
-		l.attention(p, i)
-		l.feedForward(p, i)
+		if l.mixer(p, i); !s.Synth.Alone {
+			l.feedForward(p, i)
+		}
 	}
 	types, err := m.Types(s.model(), l.all)
 	for i := range types {
@@ -124,14 +125,24 @@ func (s *shape) tensors(m quantmix.Mix) ([]tensor.Tensor, error) {
 	return l.all, err
 }
 
+// mixer adds a layer's first part, or its only one.
+func (l *list) mixer(p string, i int) {
+	if l.s.Synth.Norms == nil {
+		l.ones(p, l.s.Hidden, "attn_norm")
+	}
+	switch l.s.is(i) {
+	case scans:
+		l.scan(p)
+	case attends:
+		l.attention(p, i)
+	}
+}
+
 func (l *list) attention(p string, i int) {
 	s := l.s
 	dim, kv := s.HeadDim, s.KVHeads
 	if s.FullDim > 0 && s.full(i) {
 		dim, kv = s.FullDim, s.FullKV
-	}
-	if s.Synth.Norms == nil {
-		l.ones(p, s.Hidden, "attn_norm")
 	}
 	if s.Synth.Learned {
 		l.weight(p, "attn_qkv", 3*s.Hidden, s.Hidden)

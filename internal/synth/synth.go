@@ -143,6 +143,8 @@ func (f *filler) fill(p []byte, t tensor.Tensor) {
 			x := float32(1)
 			if strings.HasSuffix(t.Name, ".bias") {
 				x = 0
+			} else if strings.HasSuffix(t.Name, ".ssm_a") {
+				x = -1 // a state that fades
 			} else if i >= turned {
 				x = 1e30
 			}

@@ -1,0 +1,72 @@
+package mamba2
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of Mamba 2 are like.
+//
+// Source: transformers 5.17, models/mamba2/configuration_mamba2.py; llama.cpp,
+// conversion/mamba.py and src/models/mamba2.cpp, which norms each group of heads apart.
+// transformers norms all together, and so does Karat: the same in models of one group.
+var Family = family.Family{
+	Name:  "mamba2",
+	Title: "Mamba 2",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "mamba2", Class: "Mamba2ForCausalLM", Window: family.Listed, Defaults: map[string]any{
+		"vocab_size": 32768., "hidden_size": 4096., "num_hidden_layers": 64., "num_heads": 128., "ssm_head_dim": 64., "state_size": 128., "n_groups": 8.,
+		"conv_kernel": 4., "expand": 2., "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "rms_norm": true, "use_conv_bias": true}}},
+	Fixed: map[string]any{"hidden_act": "silu", "rms_norm": true, "use_conv_bias": true, "use_bias": false},
+	Idle: []string{"expand", "chunk_size", "rescale_prenorm_residual", "residual_in_fp32", "time_step_floor", "time_step_max", "time_step_min", "time_step_rank",
+		"max_position_embeddings"},
+	Normal:  family.Unlimited,
+	Spell:   spell,
+	Endless: func(map[string]any) bool { return true },
+	Kinds:   map[string]string{"mamba": family.LinearAttention, family.LinearAttention: family.LinearAttention},
+	Limits: []family.Limit{
+		{Key: "num_heads", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
+		{Key: "ssm_head_dim", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
+		{Key: "n_groups", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
+		{Key: "state_size", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
+		{Key: "conv_kernel", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole},
+		{Key: "expand", Min: 1e-3, Max: 1 << 10},
+	},
+	Spelling: map[string][]string{"rms_norm_eps": {"layer_norm_epsilon"}, "ssm_head_dim": {"head_dim"}},
+	Without:  []string{"num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim", "rope_parameters", "layer_types"},
+
+	Keys: []family.Key{
+		{Setting: "conv_kernel", GGUF: "ssm.conv_kernel"},
+		{Setting: "ssm_head_dim", GGUF: "ssm.inner_size", Kind: family.Product, Of: "num_heads"},
+		{Setting: "state_size", GGUF: "ssm.state_size"},
+		{Setting: "num_heads", GGUF: "ssm.time_step_rank"},
+		{Setting: "n_groups", GGUF: "ssm.group_count"},
+	},
+	Habits: []family.Habit{
+		{Ends: []string{".ssm_a"}, NegExp: true, Form: family.Column},
+		{Ends: []string{".ssm_d"}, Form: family.Column},
+		{Ends: []string{".ssm_conv1d"}, Form: family.Depthwise},
+		{Ends: []string{".ssm_norm"}, Form: family.Grouped, Groups: "n_groups"},
+	},
+	Bare:     []string{".A_log", ".D", ".dt_bias"},
+	BareGGUF: []string{".ssm_a", ".ssm_d"},
+	Embed:    "backbone.embeddings",
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "gpt-2"},
+	Expect: family.Expect{
+		Parts: []family.Part{{GGUF: "ssm_in", HF: "mixer.in_proj"}},
+		Eps:   []float64{1e-5},
+	},
+	Synth: family.Synth{Alone: true, Shapes: []family.Shape{
+		{Name: "130m", Hidden: 768, Layers: 24, Vocab: 50288, Context: 1 << 20, Pattern: "M", ScanHeads: 24, ScanDim: 64, Groups: 1, State: 128, Kernel: 4, Epsilon: 1e-5},
+		{Name: "2.7b", Hidden: 2560, Layers: 64, Vocab: 50288, Context: 1 << 20, Pattern: "M", ScanHeads: 80, ScanDim: 64, Groups: 1, State: 128, Kernel: 4, Epsilon: 1e-5},
+		{Name: "tiny", Hidden: 256, Layers: 4, Vocab: 2048, Context: 1 << 20, Pattern: "M", ScanHeads: 8, ScanDim: 64, Groups: 1, State: 32, Kernel: 4, Epsilon: 1e-5},
+	}},
+}
+
+// spell completes a config.json.
+func spell(s map[string]any) {
+	heads, _ := s["num_heads"].(float64)
+	dim, _ := s["ssm_head_dim"].(float64)
+	if hidden, _ := s["hidden_size"].(float64); hidden > 0 {
+		s["expand"] = heads * dim / hidden
+	}
+}

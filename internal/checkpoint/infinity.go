@@ -1,0 +1,37 @@
+package checkpoint
+
+import "bytes"
+
+// finite makes strict JSON of Python's, which writes numbers that JSON has not: they become objects,
+// as transformers 5 writes them. (Published files have "time_step_limit": [0.0, Infinity].)
+func finite(config []byte) []byte {
+	var out []byte
+	quoted := false
+	for i := 0; i < len(config); i++ {
+		switch c := config[i]; {
+		case quoted && c == '\\' && i+1 < len(config):
+			out = append(out, c)
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted:
+			if word := notFinite(config[i:]); word != "" {
+				out = append(out, `{"__float__":"`+word+`"}`...)
+				i += len(word) - 1
+				continue
+			}
+		}
+		out = append(out, config[i])
+	}
+	return out
+}
+
+// notFinite is the number that b begins with, if JSON has it not.
+func notFinite(b []byte) string {
+	for _, word := range []string{"-Infinity", "Infinity", "NaN"} {
+		if bytes.HasPrefix(b, []byte(word)) {
+			return word
+		}
+	}
+	return ""
+}

@@ -1,0 +1,59 @@
+package synth
+
+import "github.com/karat-run/karat/internal/tensor"
+
+// What a layer is, as family.Shape.Pattern has it.
+const (
+	scans   = 'M'
+	attends = '*'
+	experts = 'E'
+)
+
+// is is what a layer is: one that attends where the shape has no pattern.
+func (s *shape) is(layer int) byte {
+	if s.Pattern == "" {
+		return attends
+	}
+	return s.Pattern[layer%len(s.Pattern)]
+}
+
+// scanKeys are the keys of scans.
+func (s *shape) scanKeys() map[string]int {
+	return map[string]int{"ssm.conv_kernel": s.Kernel, "ssm.inner_size": s.ScanHeads * s.ScanDim, "ssm.state_size": s.State,
+		"ssm.time_step_rank": s.ScanHeads, "ssm.group_count": s.Groups}
+}
+
+// scan adds a layer's convolution and scan.
+func (l *list) scan(p string) {
+	s, inner := l.s, l.s.ScanHeads*l.s.ScanDim
+	channels := inner + 2*s.Groups*s.State
+	l.weight(p, "ssm_in", inner+channels+s.ScanHeads, s.Hidden)
+	l.add(p+"ssm_conv1d.weight", tensor.F32, channels, s.Kernel)
+	l.biases(p, channels, "ssm_conv1d")
+	l.biases(p, s.ScanHeads, "ssm_dt")
+	l.add(p+"ssm_a", tensor.F32, s.ScanHeads, 1)
+	l.add(p+"ssm_d", tensor.F32, s.ScanHeads, 1)
+	if !s.Synth.Unnormed {
+		l.add(p+"ssm_norm.weight", tensor.F32, s.Groups, inner/s.Groups)
+	}
+	l.weight(p, "ssm_out", s.Hidden, inner)
+}
+
+// keyHeads is the number of heads of keys, of a shape with a pattern by layer.
+func (s *shape) keyHeads() any {
+	if s.Pattern == "" {
+		return uint32(s.KVHeads)
+	}
+	return s.patterned(attends, s.KVHeads)
+}
+
+// patterned is a number for each layer, that of other kinds being 0.
+func (s *shape) patterned(kind byte, n int) []int32 {
+	all := make([]int32, s.Layers)
+	for i := range all {
+		if s.is(i) == kind {
+			all[i] = int32(n)
+		}
+	}
+	return all
+}
