@@ -33,12 +33,7 @@ type benchFlags struct {
 	noFit                                      bool
 }
 
-func newBenchCommand() *cobra.Command {
-	f := benchFlags{precision: choice{"fast", []string{"fast", "f32", "f64"}}, kv: choice{values: []string{"f16", "f32"}}}
-	c := &cobra.Command{
-		Use:   "bench [-m MODEL]",
-		Short: "Measure how fast a model runs",
-		Long: `Bench measures a model with the tests of llama-bench: pp512 is a prompt of 512
+const benchHelp = `Bench measures a model with the tests of llama-bench: pp512 is a prompt of 512
 tokens, tg64 is 64 tokens one by one, and @ d4096 means after a context of 4096 tokens.
 Each number of -p and -n is combined with each of -d, --parallel and -t (a GPU takes the
 first of -t). A test runs once to warm up, then -r times. The rate is the median, ± the
@@ -64,7 +59,14 @@ has flash attention on. Whole processes are compared, too: the time from start t
 one token after a prompt of one.
 
 --quantize measures "karat quantize" instead, to each type; its --peer is llama-quantize.
-Both are processes that read the page cache and write temporary files.`,
+Both are processes that read the page cache and write temporary files.`
+
+func newBenchCommand() *cobra.Command {
+	f := benchFlags{precision: choice{"fast", []string{"fast", "f32", "f64"}}, kv: choice{values: []string{"f16", "f32"}}}
+	c := &cobra.Command{
+		Use:   "bench [-m MODEL]",
+		Short: "Measure how fast a model runs",
+		Long:  benchHelp,
 		Example: `  karat bench -m model.gguf
   karat bench -m model.gguf -p 512 -n 64 -d 0,4096 -t 1,2 -r 5
   karat bench -m model.gguf -p 0 -n 64 --parallel 1,8 --csv

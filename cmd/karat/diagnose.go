@@ -146,21 +146,23 @@ func (f *diagnoseFlags) diagnose(ctx context.Context, path, dump string, stderr 
 	if err != nil {
 		return nil, err
 	}
-	g, _, err := model.Graph(ctx, m)
-	if err != nil {
-		return nil, err
-	}
 	record, err := lab.ReadDump(dump)
 	if err != nil {
 		return nil, err
 	}
 	defer record.Close()
+	prompts := record.Prompts
 	var golden *lab.Record
 	if f.golden != "" {
 		if golden, err = lab.ReadRecord(f.golden); err != nil {
 			return nil, err
 		}
 		defer golden.Close()
+		prompts = append(prompts[:len(prompts):len(prompts)], golden.Prompts...)
+	}
+	g, _, err := model.Graph(ctx, m, lab.Longest(prompts))
+	if err != nil {
+		return nil, err
 	}
 	s := stages{w: stderr, terminal: isTerminal(stderr), last: time.Now()}
 	defer s.end()

@@ -100,15 +100,15 @@ on it says little about other texts. After Ctrl-C, eval prints the results so fa
 	return c
 }
 
-// openModel opens the model at path, or the demo, and says what there is to know
-// about it.
-func openModel(ctx context.Context, path string, log io.Writer) (*eval.Model, error) {
+// openModel opens the model at path, or the demo, for windows of so many tokens, and says
+// what there is to know about it.
+func openModel(ctx context.Context, path string, tokens int, log io.Writer) (*eval.Model, error) {
 	sayModel(path, log)
 	c, err := openCheckpoint(path)
 	if err != nil {
 		return nil, err
 	}
-	m, err := eval.Open(ctx, c)
+	m, err := eval.Open(ctx, c, tokens)
 	if err != nil {
 		return nil, err
 	}
@@ -116,6 +116,17 @@ func openModel(ctx context.Context, path string, log io.Writer) (*eval.Model, er
 		fmt.Fprintln(log, "karat: note:", oneLine(n))
 	}
 	return m, nil
+}
+
+// windowsOf cuts the text for m, where w is not a file's windows.
+func (f *evalFlags) windowsOf(ctx context.Context, c *cobra.Command, m *eval.Model, w *eval.Windows) (*eval.Windows, error) {
+	if w == nil {
+		return f.cut(ctx, c, m, eval.Text)
+	}
+	if !m.Own(w) {
+		fmt.Fprintf(c.ErrOrStderr(), "karat: note: the tokens in %s are not those that this model makes of their text: they look like another model's\n", oneLine(f.baseLogits))
+	}
+	return w, nil
 }
 
 // check checks the flags against each other, and the model at path.
@@ -139,11 +150,6 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	m, err := openModel(ctx, path, log)
-	if err != nil {
-		return early(ctx, err)
-	}
-	defer m.Close()
 	var e eval.Options
 	var w *eval.Windows
 	if f.baseLogits != "" {
@@ -155,11 +161,14 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 		if w, err = file.Windows(f.windows); err != nil {
 			return err
 		}
-		if !m.Own(w) {
-			fmt.Fprintf(log, "karat: note: the tokens in %s are not those that this model makes of their text: they look like another model's\n", oneLine(f.baseLogits))
-		}
-		e.Base = file
-	} else if w, err = f.cut(ctx, c, m, eval.Text); err != nil {
+		e.Base, f.context = file, w.Context
+	}
+	m, err := openModel(ctx, path, f.context, log)
+	if err != nil {
+		return early(ctx, err)
+	}
+	defer m.Close()
+	if w, err = f.windowsOf(ctx, c, m, w); err != nil {
 		return early(ctx, err)
 	}
 	o.Engine.Context, o.Engine.Budget, o.Adapters = w.Context, int64(f.budget), f.lora.model()
@@ -170,7 +179,7 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 	defer runner.Close()
 	e.Model = runner
 	if f.base != "" {
-		b, err := openModel(ctx, f.base, log)
+		b, err := openModel(ctx, f.base, f.context, log)
 		if err != nil {
 			return early(ctx, err)
 		}

@@ -90,7 +90,7 @@ func measureFloors(ctx context.Context, path, promptsPath string, log io.Writer)
 		return nil, err
 	}
 	defer m.Close()
-	g, _, err := model.Graph(ctx, m)
+	g, _, err := model.Graph(ctx, m, lab.Longest(prompts))
 	if err != nil {
 		return nil, err
 	}

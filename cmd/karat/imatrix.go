@@ -91,7 +91,7 @@ func (f *imatrixFlags) run(c *cobra.Command, path string) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	m, err := openModel(ctx, path, c.ErrOrStderr())
+	m, err := openModel(ctx, path, f.context, c.ErrOrStderr())
 	if err != nil {
 		return early(ctx, err)
 	}

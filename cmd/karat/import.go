@@ -92,7 +92,7 @@ func (f *importFlags) run(ctx context.Context, src string, log io.Writer) error 
 			return err
 		}
 		defer m.Close()
-		if g, _, err = model.Graph(ctx, m); err != nil {
+		if g, _, err = model.Graph(ctx, m, 0); err != nil {
 			return err
 		}
 		if in.Form == lab.FormLogits {

@@ -61,7 +61,7 @@ func (f *inspectFlags) run(c *cobra.Command, args []string) error {
 	}
 	defer m.Close()
 	w := c.OutOrStdout()
-	g, notes, broken := model.Graph(c.Context(), m)
+	g, notes, broken := model.Graph(c.Context(), m, 0)
 	if f.graph {
 		if broken != nil {
 			return broken

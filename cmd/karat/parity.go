@@ -122,7 +122,7 @@ func (f *parityFlags) run(c *cobra.Command) error {
 	}
 	sayModel(f.models, c.ErrOrStderr())
 	for _, path := range paths {
-		m, file, err := parityModel(c.Context(), path)
+		m, file, err := parityModel(c.Context(), path, f.longest)
 		if err != nil {
 			return err
 		}
@@ -198,7 +198,8 @@ func (f *parityFlags) paths() ([]string, error) {
 	return paths, nil
 }
 
-func parityModel(ctx context.Context, path string) (*parity.Model, *checkpoint.Checkpoint, error) {
+// parityModel opens a model for prompts of so many tokens.
+func parityModel(ctx context.Context, path string, tokens int) (*parity.Model, *checkpoint.Checkpoint, error) {
 	file, err := openCheckpoint(path)
 	if err != nil {
 		return nil, nil, err
@@ -209,7 +210,7 @@ func parityModel(ctx context.Context, path string) (*parity.Model, *checkpoint.C
 		if path != "" {
 			m.Name = strings.TrimSuffix(filepath.Base(path), ".gguf")
 		}
-		if m.Graph, _, err = model.Graph(ctx, file); err == nil {
+		if m.Graph, _, err = model.Graph(ctx, file, tokens); err == nil {
 			return m, file, nil
 		}
 	}

@@ -218,13 +218,10 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 	if err != nil {
 		return err
 	}
-	g, _, err := model.Graph(ctx, m)
+	longest := lab.Longest(prompts)
+	g, _, err := model.Graph(ctx, m, longest)
 	if err != nil {
 		return err
-	}
-	longest := 0
-	for _, p := range prompts {
-		longest = max(longest, len(p.IDs))
 	}
 	b, computed, err := f.backend(o)
 	if err != nil {

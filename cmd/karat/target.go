@@ -91,7 +91,7 @@ func (f *targetFlags) choose(ctx context.Context, c *cobra.Command, path string,
 		return nil, err
 	}
 	defer file.Close()
-	m, err := openModel(ctx, path, c.ErrOrStderr())
+	m, err := openModel(ctx, path, f.text.context, c.ErrOrStderr())
 	if err != nil {
 		return nil, err
 	}

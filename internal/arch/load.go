@@ -18,14 +18,20 @@ import (
 // of settings that were not read. The error joins everything in which the
 // file's tensors disagree with its configuration.
 func Load(c *checkpoint.Checkpoint) (g *graph.Graph, notes []string, err error) {
-	g, _, notes, err = from(c, c)
+	return LoadFor(c, 0)
+}
+
+// LoadFor is Load of a model that is opened for sequences of so many tokens, by which
+// some choose how they turn; 0 is the longest that it was made for.
+func LoadFor(c *checkpoint.Checkpoint, context int) (g *graph.Graph, notes []string, err error) {
+	g, _, notes, err = from(c, c, context)
 	return g, notes, err
 }
 
 // Stored is Load over the tensors as the files have them, of which it makes no
 // copies: a graph to be read, not to be run.
 func Stored(c *checkpoint.Checkpoint) (g *graph.Graph, notes []string, err error) {
-	g, _, notes, err = from(c, checkpoint.Stored{Checkpoint: c})
+	g, _, notes, err = from(c, checkpoint.Stored{Checkpoint: c}, 0)
 	return g, notes, err
 }
 
@@ -33,7 +39,7 @@ func Stored(c *checkpoint.Checkpoint) (g *graph.Graph, notes []string, err error
 // the files have them, in the order of the files. Notes and errors are Load's: a
 // file that Load takes has a name for each of its tensors.
 func Weights(c *checkpoint.Checkpoint) (weights []*graph.Weight, notes []string, err error) {
-	_, weights, notes, err = from(c, checkpoint.Stored{Checkpoint: c})
+	_, weights, notes, err = from(c, checkpoint.Stored{Checkpoint: c}, 0)
 	at := make(map[string]int, len(weights))
 	for i, name := range c.Names() {
 		at[name] = i
@@ -42,8 +48,8 @@ func Weights(c *checkpoint.Checkpoint) (weights []*graph.Weight, notes []string,
 	return weights, notes, err
 }
 
-func from(c *checkpoint.Checkpoint, src bind.Source) (*graph.Graph, []*graph.Weight, []string, error) {
-	g, weights, notes, err := load(c, src)
+func from(c *checkpoint.Checkpoint, src bind.Source, context int) (*graph.Graph, []*graph.Weight, []string, error) {
+	g, weights, notes, err := load(c, src, context)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("arch: %s: %w", c.Path, err)
 	}
@@ -57,13 +63,13 @@ func Unread(c *checkpoint.Checkpoint) []checkpoint.Entry {
 }
 
 // load is the path that all families share: configuration, weights, graph.
-func load(c *checkpoint.Checkpoint, src bind.Source) (*graph.Graph, []*graph.Weight, []string, error) {
+func load(c *checkpoint.Checkpoint, src bind.Source, context int) (*graph.Graph, []*graph.Weight, []string, error) {
 	config := c.Family().Model.Config()
 	notes, err := c.Config(config)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	m, err := c.Family().Model.New(config)
+	m, err := c.Family().Model.New(config, context)
 	if err != nil {
 		return nil, nil, nil, err
 	}

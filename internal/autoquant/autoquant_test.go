@@ -128,7 +128,7 @@ func open(t *testing.T, name string, change func(*Options)) *Search {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := eval.Open(t.Context(), c)
+	m, err := eval.Open(t.Context(), c, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,13 +133,10 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 		return err
 	}
 	defer c.Close()
-	g, _, err := model.Graph(ctx, c)
+	longest, together := o.room()
+	g, _, err := model.Graph(ctx, c, longest)
 	if err != nil {
 		return err
-	}
-	longest, together := slices.Max(o.Depths)+max(maximum(o.Prompts), maximum(o.Tokens), 1), max(maximum(o.Parallel), 1)
-	if late := maximum(o.Arrive); late > 0 { // a step has one token of it at least, and one of each that decodes
-		longest, together = max(longest, slices.Max(o.Depths)+late+2*settled), together+1
 	}
 	all := longest * together
 	if !o.NoFit {
@@ -188,6 +185,15 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 	}
 	r.Memory = memory(b, e.CacheBytes(), l.bytes()) // before the model is unmapped
 	return err
+}
+
+// room is how many tokens the longest sequence has, and how many sequences there are.
+func (o *Options) room() (longest, together int) {
+	longest, together = slices.Max(o.Depths)+max(maximum(o.Prompts), maximum(o.Tokens), 1), max(maximum(o.Parallel), 1)
+	if late := maximum(o.Arrive); late > 0 { // a step has one token of it at least, and one of each that decodes
+		longest, together = max(longest, slices.Max(o.Depths)+late+2*settled), together+1
+	}
+	return longest, together
 }
 
 // budget is the bound on keys and values.

@@ -16,7 +16,6 @@ import (
 // forms are the template forms that fine-tunes of any family may have.
 var forms = []family.Turns{
 	{Name: "ChatML's", Marks: []string{"<|im_start|>", "<|im_end|>"}},
-	{Name: "Phi's", Marks: []string{"<|user|>", "<|assistant|>"}},
 }
 
 // marker matches what looks like a special token in a rendered conversation.

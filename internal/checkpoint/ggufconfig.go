@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/gguf"
-	"github.com/karat-run/karat/internal/tensor"
 )
 
 // ggufKeys are GGUF's spellings, behind the architecture's prefix, of canonical
@@ -459,126 +457,6 @@ func (r *ggufReader) override(i int, key string, v float64, own string) {
 	per.fill(layer, settings{})
 	per[layer].(settings)[key] = v
 	r.spelling["per_layer_config."+layer+"."+key] = r.Arch + "." + own
-}
-
-// rope reads the rotary keys, and the tensor that holds a scaling by frequency or
-// the part of the pairs that turn.
-func (r *ggufReader) rope() {
-	if r.family.Lacks("rope_parameters") {
-		return
-	}
-	if own := r.family.Rope.Switch; own != "" && r.value(own) == false {
-		r.errorf(own, "is false: a model of architecture %s without rotary positions is not supported", r.Arch)
-	}
-	f, s := settings{}, settings{}
-	for _, k := range []struct {
-		to       settings
-		key, own string
-	}{
-		{f, "rope_theta", "rope.freq_base"},
-		{f, "factor", "rope.scaling.factor"},
-		{f, "original_max_position_embeddings", "rope.scaling.original_context_length"},
-		{s, "rope_theta", "rope.freq_base_swa"},
-	} {
-		if n, ok := r.number(k.own); ok {
-			k.to[k.key] = n
-		}
-	}
-	if f["rope_theta"] == nil && !r.family.Rope.Silent {
-		r.Notes = append(r.Notes, "the file has no key "+r.Arch+".rope.freq_base: assuming 10000")
-		r.assumed = append(r.assumed, Entry{r.Arch + ".rope.freq_base", "10000"})
-	}
-	if s["rope_theta"] == nil && r.family.Rope.Sliding != nil {
-		r.assumed = append(r.assumed, Entry{r.Arch + ".rope.freq_base_swa", "10000"})
-	}
-	f.fill("rope_theta", 1e4)
-	if r.family.Rope.Yarn {
-		s.fill("rope_theta", f["rope_theta"])
-	}
-	s.fill("rope_theta", 1e4)
-	r.scaling(f)
-	if t, ok := r.tensors["rope_freqs"]; ok {
-		r.drop("rope_freqs")
-		if f["rope_type"] != nil {
-			r.errorf("rope.scaling.type", "is linear, but the file also has a tensor rope_freqs")
-		} else if err := factors(f, t, int(r.fullDim)/2); err != nil {
-			r.errs = append(r.errs, err)
-		}
-	}
-	if types, _ := r.settings["layer_types"].([]any); r.family.Rope.Full["rope_type"] != nil && f["rope_type"] == nil && slices.Contains(types, any(full)) {
-		r.errs = append(r.errs, badFactors("missing: it says which pairs of a head turn in full layers"))
-	}
-	r.settings["rope_parameters"] = settings{full: f, sliding: s}
-}
-
-// scaling reads which part of a head turns, and how full layers stretch the context.
-func (r *ggufReader) scaling(f settings) {
-	if r.family.Partial() {
-		if n, ok := r.number("rope.dimension_count"); ok && n != r.fullDim {
-			f["partial_rotary_factor"] = n / r.fullDim
-		}
-	}
-	switch typ := r.str("rope.scaling.type"); {
-	case typ == "yarn" && r.family.Rope.Yarn:
-		f["rope_type"] = typ
-		for _, k := range yarnKeys {
-			if n, ok := r.number(k.gguf); ok {
-				f[k.setting] = n
-			}
-		}
-		maps.Copy(f, r.family.Rope.Fixed)
-		if n, ok := r.number(yarnMultiplier); ok && r.family.Latent {
-			f["mscale"] = shortest(float32(10 * n)) // GGUF has a tenth of it, and no key for a second one
-			f["mscale_all_dim"] = f["mscale"]
-		}
-	case typ == "none":
-		if n, ok := f["factor"].(float64); ok && n != 1 {
-			r.unread = append(r.unread, fmt.Sprintf("metadata key %s.rope.scaling.factor = %v is not read: the scaling's type is none", r.Arch, n))
-		}
-		delete(f, "factor")
-	case typ == "", typ == "linear": // a factor without a type is linear, as in llama.cpp
-		if n, ok := f["factor"].(float64); typ != "" || ok && n != 0 && n != 1 {
-			f["rope_type"] = "linear"
-		} else {
-			delete(f, "factor")
-		}
-	default:
-		r.errorf("rope.scaling.type", "is %s, supported are none and linear", show(typ))
-	}
-}
-
-// badFactors is an error about the tensor that stands for settings.
-func badFactors(format string, args ...any) error {
-	return &KeyError{"rope_freqs", "tensor rope_freqs: " + fmt.Sprintf(format, args...)}
-}
-
-// factors turns the rope_freqs tensor into settings: divisors of the
-// frequencies, or the share of leading pairs that turn (1, then 1e30).
-func factors(p settings, t tensor.Tensor, pairs int) error {
-	if t.DType != tensor.F32 || !slices.Equal(t.Shape, tensor.Shape{pairs}) {
-		return badFactors("%v %v, expected F32 [%d], a value for each pair of a head", t.DType, []int(t.Shape), pairs)
-	}
-	f := make([]any, pairs)
-	turning, still := 0, 0
-	for i := range f {
-		v := float64(math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:])))
-		if !(v >= 1./64 && v <= 2e30) {
-			return badFactors("element %d is %v, expected 1/64 to 1e30", i, v)
-		}
-		f[i] = v
-		switch {
-		case v == 1 && still == 0:
-			turning++
-		case v >= 1e29:
-			still++
-		}
-	}
-	if turning+still == len(f) && turning > 0 && still > 0 {
-		p["rope_type"], p["partial_rotary_factor"] = "proportional", float64(turning)/float64(len(f))
-		return nil
-	}
-	p["rope_type"], p["factors"] = "factors", f
-	return nil
 }
 
 // noteUnread lists the keys of the architecture that nothing asked for, and

@@ -70,11 +70,11 @@ type ggufWriter struct {
 
 // MetadataGGUF translates the configuration of a Hugging Face folder into the keys
 // that llama.cpp's converter writes for the architecture (set_gguf_parameters in
-// its conversion folder), and the divisors of the tensor rope_freqs, nil where the
-// model needs none. Besides, it writes keys that the converter lacks and that are
+// its conversion folder), and the tensors of divisors that it makes of the rotary
+// settings. Besides, it writes keys that the converter lacks and that are
 // read here: of windows, and those of which the family says so. A setting that has no key is an error, unless
 // it is set aside.
-func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, ropeFreqs []float32, err error) {
+func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, factors []Factors, err error) {
 	w := &ggufWriter{Checkpoint: c}
 	w.refuse(aside)
 	if w.count("num_hidden_layers"); c.family.Endless != nil && c.family.Endless(c.settings) {
@@ -93,7 +93,7 @@ func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, ropeFr
 		w.perLayer("num_key_value_heads", "attention.head_count_kv")
 	}
 	if !c.family.Lacks("rope_parameters") {
-		ropeFreqs = w.rope()
+		factors = w.rope()
 	}
 	w.float("rms_norm_eps")
 	w.float("layer_norm_eps")
@@ -115,7 +115,13 @@ func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, ropeFr
 	if err = errors.Join(w.errs...); err != nil {
 		return nil, nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
 	}
-	return w.out, ropeFreqs, nil
+	return w.out, factors, nil
+}
+
+// Factors is a tensor of divisors of rotary frequencies, which only GGUF has.
+type Factors struct {
+	Name   string
+	Values []float32
 }
 
 func (w *ggufWriter) put(key string, v any) {
@@ -234,7 +240,7 @@ func (w *ggufWriter) fullDim() int {
 }
 
 // rope writes the bases and a linear scaling, and returns the divisors of other ones.
-func (w *ggufWriter) rope() []float32 {
+func (w *ggufWriter) rope() (tensors []Factors) {
 	var p, s rope.Params
 	params := w.ropeParameters()
 	for kind, to := range map[string]*rope.Params{full: &p, sliding: &s} {
@@ -254,6 +260,9 @@ func (w *ggufWriter) rope() []float32 {
 	case p.Type == "yarn" && w.family.Rope.Yarn:
 		w.yarn(p)
 		p.Type = "default" // the divisors are those of no scaling
+	case p.Type == "longrope" && w.family.Rope.Long:
+		tensors = w.longrope(p)
+		p.Type = "default"
 	}
 	if !w.family.Rope.Silent || p.Theta != 1e4 {
 		w.put("rope.freq_base", float32(p.Theta))
@@ -274,7 +283,24 @@ func (w *ggufWriter) rope() []float32 {
 	if err != nil {
 		w.errs = append(w.errs, err)
 	}
-	return factors
+	if factors != nil {
+		tensors = append(tensors, Factors{"rope_freqs", factors})
+	}
+	return tensors
+}
+
+// longrope writes the magnitude, 1 included, and returns both lists of divisors.
+func (w *ggufWriter) longrope(p rope.Params) []Factors {
+	if n := w.settings.integer("original_max_position_embeddings"); n > 0 {
+		p.Context = float64(n)
+	}
+	r, err := rope.Resolve(w.fullDim(), rope.Context{Longest: w.settings.integer("max_position_embeddings")}, p)
+	if err != nil {
+		w.errs = append(w.errs, err)
+		return nil
+	}
+	w.put("rope.scaling.attn_factor", float32(cmp.Or(r.Magnitude, 1)))
+	return []Factors{{longFactors[0].tensor, p.Long}, {longFactors[1].tensor, p.Short}}
 }
 
 // yarn writes the numbers of a yarn. What GGUF has no key for must be as readers assume.

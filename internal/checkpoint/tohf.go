@@ -107,6 +107,9 @@ func (c *Checkpoint) configHF(dtype string) (map[string]any, error) {
 	switch kind.Window {
 	case family.NoWindow, family.Everywhere:
 		delete(config, "layer_types")
+		if config["sliding_window"] == 0. { // GGUF's spelling; the library's is null
+			config["sliding_window"] = nil
+		}
 	case family.FromLayer:
 		config["use_sliding_window"] = false
 	}

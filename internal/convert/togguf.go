@@ -22,7 +22,7 @@ import (
 
 // hfToGGUF converts a folder.
 func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weights []*graph.Weight) error {
-	own, ropeFreqs, err := m.MetadataGGUF(c.Ignore...)
+	own, factors, err := m.MetadataGGUF(c.Ignore...)
 	if err != nil {
 		return err
 	}
@@ -39,9 +39,9 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		plain = c.to.Most
 	}
 	var jobs []job
-	if ropeFreqs != nil {
-		jobs = append(jobs, job{in: vector("rope_freqs.weight", ropeFreqs)})
-		jobs[0].out = jobs[0].in
+	for _, f := range factors {
+		v := vector(f.Name+".weight", f.Values)
+		jobs = append(jobs, job{in: v, out: v})
 	}
 	for _, w := range weights {
 		j := newJob(m, w.Tensor, w.GGUF, plain)

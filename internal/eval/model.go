@@ -22,10 +22,10 @@ type Model struct {
 	Notes      []string // assumptions in loading, keys not read
 }
 
-// Open takes over c.
-func Open(ctx context.Context, c *checkpoint.Checkpoint) (m *Model, err error) {
+// Open takes over c, to run it over windows of so many tokens.
+func Open(ctx context.Context, c *checkpoint.Checkpoint, tokens int) (m *Model, err error) {
 	m = &Model{Checkpoint: c}
-	if m.Graph, m.Notes, err = model.Graph(ctx, c); err == nil {
+	if m.Graph, m.Notes, err = model.Graph(ctx, c, tokens); err == nil {
 		m.Tokenizer, err = c.Tokenizer()
 	}
 	if err != nil {

@@ -22,7 +22,7 @@ func TestOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := Open(t.Context(), c)
+		m, err := Open(t.Context(), c, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestPrivate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := Open(t.Context(), c)
+	m, err := Open(t.Context(), c, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestWindowsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := Open(t.Context(), c)
+	m, err := Open(t.Context(), c, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

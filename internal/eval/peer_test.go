@@ -18,7 +18,7 @@ func TestPeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := Open(t.Context(), c)
+	m, err := Open(t.Context(), c, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,6 +62,7 @@ type Synth struct {
 	Sinks                         bool               // a score for each head that attention leaves room for
 	Alone                         bool               // each layer has one norm and one part
 	Unnormed                      bool               // scans have no norm
+	Fused                         bool               // one tensor of queries, keys and values, and one of gate and up
 	Shapes                        []Shape
 }
 
@@ -76,7 +77,8 @@ type Shape struct {
 	Shared, PerLayer               int // layers without keys of their own; inputs for each layer
 	Experts, Used, ExpertFF        int
 	Dense, CommonFF                int    // layers before the first with experts; the width of the MLP beside experts
-	Rank, Plain, Turning, Value    int    // of latents: their size, and those of a head's parts
+	Turning                        int    // the features of a head that turn; 0 for all
+	Rank, Plain, Value             int    // of latents: their size, and the sizes of a head's other parts
 	Pattern                        string // by layer, over and over: M is a scan, * attention, E experts alone; "" for attention everywhere
 	ScanHeads, ScanDim             int
 	Groups, State, Kernel          int // of scans

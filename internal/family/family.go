@@ -101,6 +101,8 @@ type Rope struct {
 	ByKind  bool           // config.json has settings by kind of layer, or none
 	Yarn    bool           // full layers may be of type yarn, which GGUF then has keys for; sliding ones turn at the same base
 	Fixed   map[string]any // settings of a yarn that GGUF has no key for, as all models have them
+	Long    bool           // they may be of type longrope: two lists of divisors, which GGUF has as tensors
+	With    []string       // settings of the family that config.json has among the rotary ones
 	Silent  bool           // GGUF says the base only where it is not 10000
 	Switch  string         // GGUF's key that is false in models whose queries and keys do not turn
 }

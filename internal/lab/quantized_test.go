@@ -83,7 +83,7 @@ func quantizedFiles(t *testing.T) map[string]string {
 	return files
 }
 
-// graphOf loads a file's graph. With llamaCpp, tiny-gemma3 has the attention
+// graphOf loads a file's graph for prompts of up to 1024 tokens. With llamaCpp, tiny-gemma3 has the attention
 // scale that llama.cpp gives it, since that reads no key for it.
 func graphOf(t *testing.T, path string, llamaCpp bool) *graph.Graph {
 	c, err := checkpoint.Open(path)
@@ -91,7 +91,7 @@ func graphOf(t *testing.T, path string, llamaCpp bool) *graph.Graph {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	g, _, err := arch.Load(c)
+	g, _, err := arch.LoadFor(c, 1024)
 	if err != nil {
 		t.Fatal(err)
 	}

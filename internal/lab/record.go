@@ -42,6 +42,14 @@ type Record struct {
 	rows   Rows // likewise
 }
 
+// Longest is the most tokens of a prompt, for which a model is opened that computes them.
+func Longest(prompts []*Prompt) (tokens int) {
+	for _, p := range prompts {
+		tokens = max(tokens, len(p.IDs))
+	}
+	return tokens
+}
+
 // Prompt is what a record holds for one prompt. The JSON part is an entry of the
 // JSON file, and may be missing but for Index and IDs; any of the tensors may be missing.
 type Prompt struct {

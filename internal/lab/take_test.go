@@ -33,7 +33,7 @@ func take(t *testing.T, path string, b backend.Backend, gold *Record) *Record {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	g, _, err := arch.Load(c)
+	g, _, err := arch.LoadFor(c, Longest(gold.Prompts))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ var below = map[string]string{
 	"engine":              "arch backend kv sample sysinfo tokenizer",
 	"imatrix":             "graph gguf",
 	"adapter":             "backend checkpoint quant",
-	"adapter/adaptertest": "adapter arch safetensors",
+	"adapter/adaptertest": "model",
 	"model":               "arch backend/numerics engine gguf sysinfo adapter",
 	"lab":                 "model npy quant float16 atomicfile logprob",
 	"eval":                "lab",

@@ -117,7 +117,7 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 			return err
 		}
 	}
-	if m.Graph, m.Notes, err = Graph(ctx, m.Checkpoint); err != nil {
+	if m.Graph, m.Notes, err = Graph(ctx, m.Checkpoint, o.Engine.Context); err != nil {
 		return err
 	}
 	if !o.NoFit {
@@ -182,13 +182,13 @@ func (m *Model) Close() error {
 	return errors.Join(append(errs, m.Checkpoint.Close())...)
 }
 
-// Graph makes c's graph. The notes are c's, and what else was assumed or not read; they come with
-// an error, too.
-func Graph(ctx context.Context, c *checkpoint.Checkpoint) (*graph.Graph, []string, error) {
+// Graph makes c's graph for sequences of so many tokens; 0 is the longest that the model was made
+// for. The notes are c's, and what else was assumed or not read; they come with an error, too.
+func Graph(ctx context.Context, c *checkpoint.Checkpoint, tokens int) (*graph.Graph, []string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, c.Notes, err
 	}
-	g, notes, err := arch.Load(c)
+	g, notes, err := arch.LoadFor(c, tokens)
 	return g, append(c.Notes[:len(c.Notes):len(c.Notes)], notes...), err
 }
 

@@ -118,7 +118,7 @@ func TestFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	g, _, err := Graph(t.Context(), c)
+	g, _, err := Graph(t.Context(), c, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestAdaptersFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	g, _, err := Graph(t.Context(), c)
+	g, _, err := Graph(t.Context(), c, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ var peer = flag.String("peer", "", "path of llama-quantize, which writes testdat
 type shape struct {
 	name, arch                                 string
 	layers, hidden, ff, heads, kv, dim, vocab  int
-	untied                                     bool
+	untied, fused                              bool
 	experts, sharedKV, keysAreValues, perLayer int
 }
 
@@ -45,6 +45,11 @@ var shapes = []shape{
 	{name: "tiny", arch: "gemma3", layers: 6, hidden: 160, ff: 416, heads: 4, kv: 1, dim: 64, vocab: 1024},
 	{name: "e2b", arch: "gemma4", layers: 35, hidden: 1536, ff: 6144, heads: 8, kv: 1, dim: 256, vocab: 1024, sharedKV: 20, perLayer: 256},
 	{name: "a4b", arch: "gemma4", layers: 30, hidden: 2816, ff: 2112, heads: 16, kv: 8, dim: 256, vocab: 1024, experts: 128, keysAreValues: 6},
+	{name: "3-mini", arch: "phi3", layers: 32, hidden: 768, ff: 2048, heads: 8, kv: 8, dim: 96, vocab: 1024, untied: true, fused: true},
+	{name: "4-mini", arch: "phi3", layers: 32, hidden: 768, ff: 2048, heads: 6, kv: 2, dim: 128, vocab: 1024, fused: true},
+	{name: "4", arch: "phi3", layers: 40, hidden: 1280, ff: 4480, heads: 20, kv: 5, dim: 64, vocab: 1024, untied: true, fused: true},
+	{name: "3b", arch: "mistral3", layers: 26, hidden: 768, ff: 2304, heads: 8, kv: 2, dim: 128, vocab: 1024},
+	{name: "14b", arch: "mistral3", layers: 40, hidden: 1280, ff: 4096, heads: 8, kv: 2, dim: 128, vocab: 1024, untied: true},
 }
 
 func (s shape) metadata() []gguf.KeyValue {
@@ -92,12 +97,17 @@ func (s shape) tensors() (all []tensor.Tensor) {
 	weight := func(name string, shape ...int) { add(tensor.BF16, name+".weight", shape...) }
 	for i := range s.layers {
 		p := fmt.Sprintf("blk.%d.", i)
-		weight(p+"ffn_up", s.ff, s.hidden)
-		weight(p+"ffn_gate", s.ff, s.hidden)
 		weight(p+"ffn_down", s.hidden, s.ff)
-		weight(p+"attn_q", s.heads*s.dim, s.hidden)
 		weight(p+"attn_output", s.hidden, s.heads*s.dim)
 		add(tensor.F32, p+"attn_norm.weight", s.hidden)
+		if s.fused {
+			weight(p+"ffn_up", 2*s.ff, s.hidden)
+			weight(p+"attn_qkv", (s.heads+2*s.kv)*s.dim, s.hidden)
+			continue
+		}
+		weight(p+"ffn_up", s.ff, s.hidden)
+		weight(p+"ffn_gate", s.ff, s.hidden)
+		weight(p+"attn_q", s.heads*s.dim, s.hidden)
 		if i < s.layers-s.sharedKV {
 			weight(p+"attn_k", s.kv*s.dim, s.hidden)
 			if s.keysAreValues == 0 || i%s.keysAreValues != 5 {

@@ -17,6 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/llama"
 	"github.com/karat-run/karat/internal/arch/mamba2"
 	"github.com/karat-run/karat/internal/arch/olmo2"
+	"github.com/karat-run/karat/internal/arch/phi3"
 	"github.com/karat-run/karat/internal/arch/qwen2"
 	"github.com/karat-run/karat/internal/arch/qwen3"
 	"github.com/karat-run/karat/internal/arch/qwen3moe"
@@ -42,6 +43,7 @@ var Families = []*family.Family{
 	&deepseek2.Family,
 	&gptoss.Family,
 	&mamba2.Family,
+	&phi3.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

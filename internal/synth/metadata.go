@@ -1,6 +1,7 @@
 package synth
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -44,9 +45,6 @@ func (s *shape) metadata(fileType uint32) []gguf.KeyValue {
 		put("attention.layer_norm_rms_epsilon", s.Epsilon)
 	}
 	s.own(put, dim)
-	for _, key := range slices.Sorted(maps.Keys(s.Synth.Keys)) {
-		put(key, s.Synth.Keys[key])
-	}
 	if s.Window > 0 {
 		n("attention.sliding_window", s.Window)
 	}
@@ -81,6 +79,8 @@ func (s *shape) own(put func(key string, value any), dim int) {
 			put(k.GGUF, uint32(dim))
 		case s.Synth.Numbers[k.Setting] != 0 && k.Kind == family.Count:
 			put(k.GGUF, uint32(s.Synth.Numbers[k.Setting]))
+		case k.Kind == family.Turning:
+			put(k.GGUF, uint32(cmp.Or(s.Turning, dim)))
 		case s.Synth.Numbers[k.Setting] != 0:
 			put(k.GGUF, float32(s.Synth.Numbers[k.Setting]))
 		}

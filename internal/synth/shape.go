@@ -155,6 +155,11 @@ func (l *list) attention(p string, i int) {
 		l.latent(p)
 		return
 	}
+	if s.Synth.Fused {
+		l.weight(p, "attn_qkv", (s.Heads+2*kv)*dim, s.Hidden)
+		l.weight(p, "attn_output", s.Hidden, s.Heads*dim)
+		return
+	}
 	l.weight(p, "attn_q", s.Heads*dim, s.Hidden)
 	if s.Synth.QKNorm {
 		l.ones(p, dim, "attn_q_norm")
@@ -200,8 +205,12 @@ func (l *list) feedForward(p string, i int) {
 		}
 		return
 	}
-	l.weight(p, "ffn_gate", ff, s.Hidden)
-	l.weight(p, "ffn_up", ff, s.Hidden)
+	if s.Synth.Fused {
+		l.weight(p, "ffn_up", 2*ff, s.Hidden)
+	} else {
+		l.weight(p, "ffn_gate", ff, s.Hidden)
+		l.weight(p, "ffn_up", ff, s.Hidden)
+	}
 	l.weight(p, "ffn_down", s.Hidden, ff)
 	if s.Window > 0 && s.Synth.Norms == nil {
 		l.ones(p, s.Hidden, "post_attention_norm", "post_ffw_norm")

@@ -1,86 +1,150 @@
 package tokenizer
 
-import "unicode"
+import (
+	"unicode"
+	"unicode/utf8"
+)
 
-// The patterns of o200k, which keep upper and lower case apart.
-const o200kPattern = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
-	`|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
-	`|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+// The patterns of GPT-4o and its heirs cut words where lower case is followed by upper
+// case: "camelCase" is two pieces.
+const (
+	upperClass = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`
+	lowerClass = `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
+	casedWords = `[^\r\n\p{L}\p{N}]?` + upperClass + `*` + lowerClass + `+`
+	upperWords = `[^\r\n\p{L}\p{N}]?` + upperClass + `+` + lowerClass + `*`
+	shortForms = `(?i:'s|'t|'re|'ve|'m|'ll|'d)?`
+	casedRest  = ` ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 
-// splitO200k is o200kPattern.
-func splitO200k(s string) int {
-	n := word(s)
-	if n == 0 {
-		return splitNoWord(s, 3)
+	gpt4oPattern  = casedWords + shortForms + `|` + upperWords + shortForms + `|\p{N}{1,3}|` + casedRest
+	tekkenPattern = casedWords + `|` + upperWords + `|\p{N}|` + casedRest
+)
+
+// Characters by the two classes above; those of both have no case.
+const (
+	upperCase = 1 << iota
+	lowerCase
+	noCase = upperCase | lowerCase
+)
+
+var asciiCase = func() (cases [utf8.RuneSelf]uint8) {
+	for r := range cases {
+		cases[r] = unicodeCase(rune(r))
 	}
-	if n < len(s) && s[n] == '\'' {
-		n += contraction(s[n:], true)
-	}
-	return n
-}
+	return cases
+}()
 
-// isUpper and isLower are the two classes of letters; those without case, and marks, are in both.
-func isUpper(r rune) bool { return unicode.In(r, unicode.Lu, unicode.Lt) || isCaseless(r) }
-func isLower(r rune) bool { return unicode.Is(unicode.Ll, r) || isCaseless(r) }
-
-func isCaseless(r rune) bool { return unicode.In(r, unicode.Lm, unicode.Lo, unicode.M) }
-
-// word is the length of the first alternative that matches of an optional character and a
-// word: one that ends in lower case, or any. It is 0 where none does.
-func word(s string) int {
-	r, n := decode(s, 0)
-	starts := []int{0}
-	if r != '\r' && r != '\n' && !unicode.IsLetter(r) && !unicode.IsNumber(r) {
-		starts = []int{n, 0}
-	}
-	for _, from := range starts {
-		if n := endsLower(s, from); n > 0 {
-			return n
-		}
-	}
-	for _, from := range starts {
-		if upper := while(s, from, isUpper); upper > from {
-			return while(s, upper, isLower)
-		}
+func unicodeCase(r rune) uint8 {
+	switch {
+	case unicode.IsLower(r):
+		return lowerCase
+	case unicode.IsUpper(r), unicode.IsTitle(r):
+		return upperCase
+	case unicode.IsLetter(r), unicode.IsMark(r):
+		return noCase
 	}
 	return 0
 }
 
-// endsLower is the end of upper*lower+ at s[from:], 0 where it does not match. A run of the first
-// class that no lower case follows ends behind its last character that is in both.
-func endsLower(s string, from int) (end int) {
-	for i := from; i < len(s); {
-		r, n := decode(s, i)
-		if !isUpper(r) {
-			if isLower(r) {
-				return while(s, i, isLower)
-			}
-			break
+// caseAt returns the case and length of the character at s[i:], 0 and 0 at the end.
+func caseAt(s string, i int) (uint8, int) {
+	if i >= len(s) {
+		return 0, 0
+	}
+	if c := s[i]; c < utf8.RuneSelf {
+		return asciiCase[c], 1
+	}
+	r, n := utf8.DecodeRuneInString(s[i:])
+	return unicodeCase(r), n
+}
+
+// splitGPT4o is gpt4oPattern.
+func splitGPT4o(s string) int { return splitByCase(s, 3, true) }
+
+// splitTekken is tekkenPattern.
+func splitTekken(s string) int { return splitByCase(s, 1, false) }
+
+// splitByCase is gpt4oPattern with at most so many digits in a piece, with or without the
+// short forms behind a word.
+func splitByCase(s string, digits int, short bool) int {
+	if end := casedWord(s); end > 0 {
+		if short && end < len(s) && s[end] == '\'' {
+			end += contraction(s[end:], true)
 		}
-		if i += n; isCaseless(r) {
-			end = i
-		}
+		return end
+	}
+	c, n := classAt(s, 0)
+	switch next, k := classAt(s, n); {
+	case c == number:
+		return numbers(s, n, digits-1)
+	case c == other:
+		return slashes(s, run(s, n, other))
+	case s[0] == ' ' && next == other && k > 0:
+		return slashes(s, run(s, n+k, other))
+	}
+	return blanks(s, true)
+}
+
+// casedWord is casedWords|upperWords: the length of the match at s, or 0.
+func casedWord(s string) int {
+	first, n := caseAt(s, 0)
+	class, _ := classAt(s, 0)
+	if class == letter || class == number || isNewline(s[0]) { // it cannot come before a word
+		end, _ := caseRun(s, 0)
+		return end
+	}
+	end, lower := caseRun(s, n)
+	if first != 0 && !lower { // a mark, which the first pattern takes as a word
+		end, _ = caseRun(s, 0)
 	}
 	return end
 }
 
-// splitNoWord is what o200kPattern has behind words, with at most so many digits in a piece.
-func splitNoWord(s string, digits int) int {
-	c, n := classAt(s, 0)
-	if c == number {
-		for range digits - 1 {
-			if c, k := classAt(s, n); c == number {
-				n += k
+// caseRun matches upper and lower case at s[i:], and returns the end and whether it has some
+// that is lower. That fails with 0. What is upper is taken first, and given back as far as a
+// character that may be lower.
+func caseRun(s string, i int) (end int, lower bool) {
+	begin, may := i, 0
+	for {
+		c, n := caseAt(s, i)
+		if c&upperCase == 0 {
+			if c == 0 {
+				break
 			}
+			for c&lowerCase != 0 {
+				i += n
+				c, n = caseAt(s, i)
+			}
+			return i, true
 		}
-		return n
-	}
-	if next, k := classAt(s, n); c == other || s[0] == ' ' && next == other && k > 0 {
-		n = run(s, n, other)
-		for n < len(s) && (isNewline(s[n]) || s[n] == '/') {
-			n++
+		if i += n; c == noCase {
+			may = i
 		}
-		return n
 	}
-	return blanks(s, true)
+	switch {
+	case may > 0:
+		return may, true
+	case i > begin:
+		return i, false
+	}
+	return 0, false
+}
+
+// numbers returns the end of at most so many numbers at s[i:].
+func numbers(s string, i, most int) int {
+	for range most {
+		c, n := classAt(s, i)
+		if c != number {
+			break
+		}
+		i += n
+	}
+	return i
+}
+
+// slashes returns the end of the run of \r, \n and / at s[i:].
+func slashes(s string, i int) int {
+	for i < len(s) && (isNewline(s[i]) || s[i] == '/') {
+		i++
+	}
+	return i
 }

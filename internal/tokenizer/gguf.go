@@ -73,7 +73,8 @@ var preTokenizers = map[string]preTokenizer{
 	"deepseek-llm":     {patterns: deepseekLLM},
 	"deepseek-coder":   {patterns: deepseekCoder},
 	"deepseek-v3":      {patterns: deepseek3},
-	"gpt-4o":           {patterns: []string{o200kPattern}},
+	"gpt-4o":           {patterns: []string{gpt4oPattern}},
+	"tekken":           {patterns: []string{tekkenPattern}, ignoreMerges: true, addBOS: true},
 }
 
 // splitters are the splitters of patterns, which are known.

@@ -32,7 +32,8 @@ var patterns = map[string]splitter{
 	threeDigitsPattern: splitThreeDigits,
 	kanaPattern:        splitKana,
 	deepseek3Pattern:   splitDeepSeek3,
-	o200kPattern:       splitO200k,
+	gpt4oPattern:       splitGPT4o,
+	tekkenPattern:      splitTekken,
 }
 
 const (

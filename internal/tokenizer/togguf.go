@@ -139,7 +139,7 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 
 // preName finds GGUF's name of a byte-level tokenizer's steps: usual, where it is one.
 func preName(p *pipeline, ignoreMerges bool, usual string) (string, error) {
-	for _, name := range []string{usual, "llama-bpe", "smaug-bpe", "qwen2", "gpt-2", "deepseek-llm", "deepseek-coder", "deepseek-v3", "starcoder", "gpt-4o"} {
+	for _, name := range []string{usual, "llama-bpe", "smaug-bpe", "qwen2", "gpt-2", "deepseek-llm", "deepseek-coder", "deepseek-v3", "starcoder", "gpt-4o", "tekken"} {
 		pre, known := preTokenizers[name]
 		if known && slices.Equal(pre.patterns, p.patterns) && (pre.nfc || !p.norm.nfc) && pre.ignoreMerges == ignoreMerges {
 			return name, nil

@@ -2,15 +2,16 @@
 package adaptertest
 
 import (
+	"context"
 	"encoding/binary"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -23,7 +24,7 @@ func Write(dir, path string, v float32) error {
 		return err
 	}
 	defer c.Close()
-	g, _, err := arch.Load(c)
+	g, _, err := model.Graph(context.Background(), c, 0)
 	if err != nil {
 		return err
 	}

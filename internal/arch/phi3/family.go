@@ -1,0 +1,54 @@
+package phi3
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of Phi-3, Phi-3.5, Phi-4 and Phi-4-mini are like.
+//
+// Source: transformers 5.17, models/phi3/configuration_phi3.py; llama.cpp,
+// conversion/phi.py and src/models/phi3.cpp (which ignores the window).
+var Family = family.Family{
+	Name:  "phi3",
+	Title: "Phi-3",
+	Model: family.OfContext(New),
+
+	Types: []family.Type{{Name: "phi3", Class: "Phi3ForCausalLM", Window: family.Everywhere, Defaults: map[string]any{
+		"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 4096.,
+		"original_max_position_embeddings": 4096., "vocab_size": 32064.}}},
+	Fixed:  map[string]any{"hidden_act": "silu"},
+	Absent: map[string]any{"sliding_window": 0.},
+	Idle:   []string{"full_attn_mod", "interpolate_factor"},
+	Normal: longrope,
+	Limits: []family.Limit{{Key: "original_max_position_embeddings", Min: 0, Max: 1<<31 - 1, Rule: family.Whole}},
+	Rope:   family.Rope{Full: map[string]any{"rope_theta": 1e4}, Long: true},
+
+	Keys: []family.Key{
+		{Setting: "original_max_position_embeddings", GGUF: "rope.scaling.original_context_length"},
+		{GGUF: "rope.dimension_count", Kind: family.Turning},
+	},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "gpt-4o"},
+	Expect: family.Expect{
+		Parts: []family.Part{{GGUF: "attn_qkv", HF: "qkv_proj"}},
+		Theta: true,
+		Eps:   []float64{1e-5},
+		Turns: []family.Turns{{Name: "Phi's", Marks: []string{"<|user|>", "<|assistant|>"}}},
+	},
+	Synth: family.Synth{Fused: true, Shapes: []family.Shape{
+		{Name: "3-mini", Hidden: 3072, Layers: 32, Heads: 32, KVHeads: 32, HeadDim: 96, FF: 8192, Vocab: 32064, Context: 4096, RopeBase: 1e4, Epsilon: 1e-5},
+		{Name: "4-mini", Hidden: 3072, Layers: 32, Heads: 24, KVHeads: 8, HeadDim: 128, FF: 8192, Vocab: 200064, Context: 131072, Turning: 96, RopeBase: 1e4, Epsilon: 1e-5},
+		{Name: "4", Hidden: 5120, Layers: 40, Heads: 40, KVHeads: 10, HeadDim: 128, FF: 17920, Vocab: 100352, Context: 16384, RopeBase: 250000, Epsilon: 1e-5},
+		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096, Turning: 24, RopeBase: 1e4, Epsilon: 1e-5},
+	}},
+}
+
+// longrope is the only scaling, whatever older files call it.
+func longrope(s map[string]any) {
+	for _, key := range []string{"rope_scaling", "rope_parameters"} {
+		p, _ := s[key].(map[string]any)
+		for _, typ := range []string{"type", "rope_type"} {
+			if p[typ] == "su" || p[typ] == "yarn" {
+				p[typ] = "longrope"
+			}
+		}
+	}
+}

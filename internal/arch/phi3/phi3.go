@@ -1,0 +1,114 @@
+// Package phi3 is the decoder of Phi-3 and Phi-4.
+//
+// What differs from Llama: one projection makes queries, keys and values, and one the
+// MLP's gate and up; a part of a head's features may turn, by longrope, whose divisors
+// depend on the context that the model is opened for; all layers may slide.
+//
+// Source: transformers, models/phi3/modeling_phi3.py; Abdin et al. 2024,
+// arXiv:2404.14219; Ding et al. 2024, arXiv:2402.13753 (longrope).
+package phi3
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize         int              `json:"vocab_size"`
+	HiddenSize        int              `json:"hidden_size"`
+	IntermediateSize  int              `json:"intermediate_size"`
+	NumLayers         int              `json:"num_hidden_layers"`
+	NumHeads          int              `json:"num_attention_heads"`
+	NumKVHeads        int              `json:"num_key_value_heads"`
+	HeadDim           int              `json:"head_dim"`
+	MaxPositions      int              `json:"max_position_embeddings"`
+	OriginalPositions int              `json:"original_max_position_embeddings"` // up to which the short divisors hold
+	SlidingWindow     int              `json:"sliding_window"`
+	RMSNormEps        float32          `json:"rms_norm_eps"`
+	Act               graph.Activation `json:"hidden_act"`
+	Tied              bool             `json:"tie_word_embeddings"`
+	Rope              struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	turn   graph.RoPEAttr
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is one decoder layer.
+type Layer struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MLP      MLP           `gguf:"" hf:"mlp"`
+}
+
+// Attention is grouped-query attention with rotary positions.
+type Attention struct {
+	QKV *graph.Weight `gguf:"attn_qkv" hf:"qkv_proj"`
+	O   *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+}
+
+// MLP is the gated feed-forward part.
+type MLP struct {
+	GateUp *graph.Weight `gguf:"ffn_up" hf:"gate_up_proj"`
+	Down   *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
+}
+
+// New makes a model whose weights are yet to be bound, opened for so many tokens.
+func New(c Config, context int) (*Model, error) {
+	p := c.Rope.Full
+	if c.OriginalPositions > 0 {
+		p.Context = float64(c.OriginalPositions)
+	}
+	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions, Opened: context}, p)
+	magnitude := float64(float32(r.Magnitude)) // as it is used, and as GGUF has it
+	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: magnitude}
+	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim, Window: m.SlidingWindow}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	if m.Tied {
+		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	}
+	return g.Linear(m.Output, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	h = g.Add(h, l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m))
+	return g.Name(h, "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	queries, keys := m.NumHeads*m.HeadDim, m.NumKVHeads*m.HeadDim
+	all := g.Linear(a.QKV, x, queries+2*keys)                                  // [T, heads·dim + 2·kvHeads·dim]
+	q := g.RoPEWith("q", g.Heads(g.Slice(all, 0, queries), m.HeadDim), m.turn) // [T, heads, dim]
+	k := g.RoPEWith("k", g.Heads(g.Slice(all, queries, keys), m.HeadDim), m.turn)
+	v := g.Heads(g.Slice(all, queries+keys, keys), m.HeadDim) // [T, kvHeads, dim]
+	g.StoreKV(kv, k, v)
+	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+}
+
+func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	both := g.Linear(p.GateUp, x, 2*m.IntermediateSize) // [T, 2·ff], the gate first
+	gate, up := g.Slice(both, 0, m.IntermediateSize), g.Slice(both, m.IntermediateSize, m.IntermediateSize)
+	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
+}

@@ -1,0 +1,187 @@
+package checkpoint
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// rope reads the rotary keys, and the tensor that holds a scaling by frequency or
+// the part of the pairs that turn.
+func (r *ggufReader) rope() {
+	if r.family.Lacks("rope_parameters") {
+		return
+	}
+	if own := r.family.Rope.Switch; own != "" && r.value(own) == false {
+		r.errorf(own, "is false: a model of architecture %s without rotary positions is not supported", r.Arch)
+	}
+	f, s := settings{}, settings{}
+	for _, k := range []struct {
+		to       settings
+		key, own string
+	}{
+		{f, "rope_theta", "rope.freq_base"},
+		{f, "factor", "rope.scaling.factor"},
+		{f, "original_max_position_embeddings", "rope.scaling.original_context_length"},
+		{s, "rope_theta", "rope.freq_base_swa"},
+	} {
+		if n, ok := r.number(k.own); ok {
+			k.to[k.key] = n
+		}
+	}
+	if f["rope_theta"] == nil && !r.family.Rope.Silent {
+		r.Notes = append(r.Notes, "the file has no key "+r.Arch+".rope.freq_base: assuming 10000")
+		r.assumed = append(r.assumed, Entry{r.Arch + ".rope.freq_base", "10000"})
+	}
+	if s["rope_theta"] == nil && r.family.Rope.Sliding != nil {
+		r.assumed = append(r.assumed, Entry{r.Arch + ".rope.freq_base_swa", "10000"})
+	}
+	f.fill("rope_theta", 1e4)
+	if r.family.Rope.Yarn {
+		s.fill("rope_theta", f["rope_theta"])
+	}
+	s.fill("rope_theta", 1e4)
+	r.scaling(f)
+	if r.family.Rope.Long {
+		r.longrope(f)
+	}
+	if t, ok := r.tensors["rope_freqs"]; ok {
+		r.drop("rope_freqs")
+		if f["rope_type"] != nil {
+			r.errorf("rope.scaling.type", "is linear, but the file also has a tensor rope_freqs")
+		} else if err := factors(f, t, int(r.fullDim)/2); err != nil {
+			r.errs = append(r.errs, err)
+		}
+	}
+	if types, _ := r.settings["layer_types"].([]any); r.family.Rope.Full["rope_type"] != nil && f["rope_type"] == nil && slices.Contains(types, any(full)) {
+		r.errs = append(r.errs, badFactors("missing: it says which pairs of a head turn in full layers"))
+	}
+	r.settings["rope_parameters"] = settings{full: f, sliding: s}
+}
+
+// scaling reads which part of a head turns, and how full layers stretch the context.
+func (r *ggufReader) scaling(f settings) {
+	if r.family.Partial() {
+		if n, ok := r.number("rope.dimension_count"); ok && n != r.fullDim {
+			f["partial_rotary_factor"] = n / r.fullDim
+		}
+	}
+	switch typ := r.str("rope.scaling.type"); {
+	case typ == "yarn" && r.family.Rope.Yarn:
+		f["rope_type"] = typ
+		for _, k := range yarnKeys {
+			if n, ok := r.number(k.gguf); ok {
+				f[k.setting] = n
+			}
+		}
+		maps.Copy(f, r.family.Rope.Fixed)
+		if n, ok := r.number(yarnMultiplier); ok && r.family.Latent {
+			f["mscale"] = shortest(float32(10 * n)) // GGUF has a tenth of it, and no key for a second one
+			f["mscale_all_dim"] = f["mscale"]
+		}
+	case typ == "none":
+		if n, ok := f["factor"].(float64); ok && n != 1 {
+			r.unread = append(r.unread, fmt.Sprintf("metadata key %s.rope.scaling.factor = %v is not read: the scaling's type is none", r.Arch, n))
+		}
+		delete(f, "factor")
+	case typ == "", typ == "linear": // a factor without a type is linear, as in llama.cpp
+		if n, ok := f["factor"].(float64); typ != "" || ok && n != 0 && n != 1 {
+			f["rope_type"] = "linear"
+		} else {
+			delete(f, "factor")
+		}
+	case typ == "longrope" && r.family.Rope.Long: // its tensors say so
+	default:
+		r.errorf("rope.scaling.type", "is %s, supported are none and linear", show(typ))
+	}
+}
+
+// longFactors are the tensors of longrope's divisors, as the converter orders them, and
+// their settings.
+var longFactors = []struct{ tensor, setting string }{{"rope_factors_long", "long_factor"}, {"rope_factors_short", "short_factor"}}
+
+// longrope reads the divisors for contexts up to the original one and beyond, and the
+// magnitude.
+func (r *ggufReader) longrope(f settings) {
+	part, _ := f["partial_rotary_factor"].(float64)
+	pairs := int(r.fullDim*cmp.Or(part, 1)) / 2
+	found := 0
+	for _, k := range longFactors {
+		t, ok := r.tensors[k.tensor]
+		if !ok {
+			continue
+		}
+		found++
+		r.drop(k.tensor)
+		list, err := divisors(t, pairs)
+		if err != nil {
+			r.errs = append(r.errs, &KeyError{"rope_parameters." + full + "." + k.setting, fmt.Sprintf("tensor %s: %v", k.tensor, err)})
+			return
+		}
+		f[k.setting] = list
+	}
+	switch typ := r.str("rope.scaling.type"); {
+	case found == len(longFactors):
+		if f["rope_type"] != nil {
+			r.errorf("rope.scaling.type", "is linear, but the file also has tensors %s and %s", longFactors[0].tensor, longFactors[1].tensor)
+		}
+		f["rope_type"] = "longrope"
+		if n, ok := r.number("rope.scaling.attn_factor"); ok {
+			f["attention_factor"] = n
+		}
+	case found > 0:
+		r.errs = append(r.errs, fmt.Errorf("one of the tensors %s and %s is missing", longFactors[0].tensor, longFactors[1].tensor))
+	case typ == "longrope":
+		r.errorf("rope.scaling.type", "is %s, but the tensors %s and %s are missing", show(typ), longFactors[0].tensor, longFactors[1].tensor)
+	}
+}
+
+// badFactors is an error about the tensor that stands for settings.
+func badFactors(format string, args ...any) error {
+	return &KeyError{"rope_freqs", fmt.Errorf("tensor rope_freqs: "+format, args...).Error()}
+}
+
+// factors turns the rope_freqs tensor into settings: divisors of the
+// frequencies, or the share of leading pairs that turn (1, then 1e30).
+func factors(p settings, t tensor.Tensor, pairs int) error {
+	f, err := divisors(t, pairs)
+	if err != nil {
+		return badFactors("%w", err)
+	}
+	turning, still := 0, 0
+	for _, x := range f {
+		switch v := x.(float64); {
+		case v == 1 && still == 0:
+			turning++
+		case v >= 1e29:
+			still++
+		}
+	}
+	if turning+still == len(f) && turning > 0 && still > 0 {
+		p["rope_type"], p["partial_rotary_factor"] = "proportional", float64(turning)/float64(len(f))
+		return nil
+	}
+	p["rope_type"], p["factors"] = "factors", f
+	return nil
+}
+
+// divisors are the values of a tensor that divide the frequencies of so many pairs.
+func divisors(t tensor.Tensor, pairs int) ([]any, error) {
+	if t.DType != tensor.F32 || !slices.Equal(t.Shape, tensor.Shape{pairs}) {
+		return nil, fmt.Errorf("%v %v, expected F32 [%d], a value for each pair of a head", t.DType, []int(t.Shape), pairs)
+	}
+	f := make([]any, pairs)
+	for i := range f {
+		v := shortest(math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:])))
+		if !(v >= 1./64 && v <= 2e30) {
+			return nil, fmt.Errorf("element %d is %v, expected 1/64 to 1e30", i, v)
+		}
+		f[i] = v
+	}
+	return f, nil
+}
