@@ -134,8 +134,8 @@ func newRootCommand() *cobra.Command {
 		Use:   "karat",
 		Short: "Run language models, and prove that their logits are right",
 		Long: `Karat runs Llama 3, Mixtral, Qwen 2 and 3, Gemma 2, 3 and 4, SmolLM3, Granite 3,
-Command R7B, GLM-4, OLMo 2 and 3, Phi-3 and 4, GPT-2 and Qwen 3 with experts on the CPU
-or on a GPU, from GGUF files and from Hugging Face folders as they are downloaded.
+Command R7B, GLM-4, OLMo 2 and 3, Phi-3 and 4, Ministral 3, GPT-2 and Qwen 3 with experts
+on the CPU or on a GPU, from GGUF files and from Hugging Face folders as they are downloaded.
 
 A MODEL is a GGUF file (any part of a split one) or a Hugging Face folder.
 Without one, the small demo model inside the program is used.`,

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -83,6 +84,11 @@ func (r *ggufReader) scaling(f settings) {
 		if n, ok := r.number(yarnMultiplier); ok && r.family.Latent {
 			f["mscale"] = shortest(float32(10 * n)) // GGUF has a tenth of it, and no key for a second one
 			f["mscale_all_dim"] = f["mscale"]
+		}
+		if own := r.family.KeyOf(family.Multiplier); own != "" {
+			if n, ok := r.number(own); ok && n != 0 {
+				f["mscale"], f["mscale_all_dim"] = 1., n
+			}
 		}
 	case typ == "none":
 		if n, ok := f["factor"].(float64); ok && n != 1 {

@@ -20,6 +20,12 @@ func (r *hfReader) rope() {
 		return
 	}
 	s["rope_parameters"] = out
+	for _, key := range r.family.Rope.With {
+		if p := r.ropeOf(out, full); p[key] != nil {
+			s.fill(key, p.take(key))
+			r.spelling[key] = r.Key("rope_parameters." + full + "." + key)
+		}
+	}
 	for _, kind := range kinds {
 		p := r.ropeOf(out, kind)
 		if p == nil {

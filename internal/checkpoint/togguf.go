@@ -306,12 +306,19 @@ func (w *ggufWriter) longrope(p rope.Params) []Factors {
 // yarn writes the numbers of a yarn. What GGUF has no key for must be as readers assume.
 func (w *ggufWriter) yarn(p rope.Params) {
 	params, _ := object(w.ropeParameters()[full])
-	truncate := p.Truncate == nil || *p.Truncate
-	if truncate != (w.family.Rope.Fixed["truncate"] != false) || p.Mscale != p.MscaleAllDim || p.Mscale != 0 && !w.family.Latent {
-		w.errorf("rope_parameters."+full, "has truncate %v, mscale %v and mscale_all_dim %v: GGUF has no keys for them in architecture %s", truncate, p.Mscale, p.MscaleAllDim, w.Arch)
+	if truncate := p.Truncate == nil || *p.Truncate; truncate != (w.family.Rope.Fixed["truncate"] != false) {
+		w.errorf("rope_parameters."+full, "has truncate %v: GGUF has no key for it in architecture %s", truncate, w.Arch)
 	}
-	if p.MscaleAllDim != 0 {
-		w.put(yarnMultiplier, float32(0.1*p.MscaleAllDim))
+	switch own := w.family.KeyOf(family.Multiplier); {
+	case w.family.Latent && p.Mscale == p.MscaleAllDim:
+		if p.MscaleAllDim != 0 {
+			w.put(yarnMultiplier, float32(0.1*p.MscaleAllDim))
+		}
+	case !w.family.Latent && (p.Mscale == 0 || p.MscaleAllDim == 0): // the library reads neither
+	case own != "" && p.Mscale == 1:
+		w.put(own, float32(p.MscaleAllDim))
+	default:
+		w.errorf("rope_parameters."+full, "has mscale %v and mscale_all_dim %v: GGUF has no keys for them in architecture %s", p.Mscale, p.MscaleAllDim, w.Arch)
 	}
 	w.put("rope.scaling.type", "yarn")
 	for _, k := range yarnKeys {

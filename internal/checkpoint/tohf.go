@@ -107,7 +107,7 @@ func (c *Checkpoint) configHF(dtype string) (map[string]any, error) {
 	switch kind.Window {
 	case family.NoWindow, family.Everywhere:
 		delete(config, "layer_types")
-		if config["sliding_window"] == 0. { // GGUF's spelling; the library's is null
+		if kind.Window == family.Everywhere && c.settings.integer("sliding_window") == 0 { // the library may assume one
 			config["sliding_window"] = nil
 		}
 	case family.FromLayer:
@@ -135,15 +135,16 @@ func (c *Checkpoint) configHF(dtype string) (map[string]any, error) {
 	return config, nil
 }
 
-// typeHF is the first type of the family that has a window if the model has one, and
-// experts if it has any.
+// typeHF is the first type of the family that has a window if the model has one, experts
+// if it has any, and no needs that the model lacks.
 func (c *Checkpoint) typeHF() family.Type {
 	for _, t := range c.family.Types {
 		window := c.settings.integer("sliding_window") == 0 || t.Window != family.NoWindow
 		for key, want := range t.Only {
 			window = window && c.settings[key] == want
 		}
-		if experts := c.settings.integer("num_experts") == 0 || !slices.Contains(t.Lacks, "num_experts"); window && experts {
+		experts := c.settings.integer("num_experts") == 0 || !slices.Contains(t.Lacks, "num_experts")
+		if lacks := func(key string) bool { return neutral(c.settings[key]) }; window && experts && !slices.ContainsFunc(t.Needs, lacks) {
 			return t
 		}
 	}
@@ -218,6 +219,15 @@ func (c *Checkpoint) ropeHF(config map[string]any) error {
 		part, _ := f["partial_rotary_factor"].(float64)
 		config["partial_rotary_factor"] = cmp.Or(part, 1)
 		delete(f, "partial_rotary_factor")
+	}
+	for _, key := range c.family.Rope.With {
+		if v := config[key]; !neutral(v) {
+			f[key] = v
+			if f["rope_type"] == nil {
+				f["rope_type"] = "default"
+			}
+		}
+		delete(config, key)
 	}
 	if f["rope_type"] != nil {
 		config["rope_scaling"] = f

@@ -69,6 +69,7 @@ type Type struct {
 	Period   int      // of full layers, where the file does not say (Periodic)
 	LastFull bool     // the last layer is full whatever the file says (Periodic)
 	Lacks    []string // settings of the family that this type does not have
+	Needs    []string // those that all its models have: it is not written without
 }
 
 // Window says which layers see only a window.
@@ -124,6 +125,7 @@ const (
 	Choice                 // a setting that is one of Words, as its index
 	Product                // a setting times the setting Of, as uint32
 	Switch                 // whether a setting is Text: true where the key is absent
+	Multiplier             // mscale_all_dim of yarn, where mscale is 1
 )
 
 // Key is a key of GGUF metadata.
@@ -215,9 +217,19 @@ func (f *Family) Uses(setting string) bool {
 	return false
 }
 
+// KeyOf is f's key of a kind, "" where it has none.
+func (f *Family) KeyOf(kind Kind) string {
+	for _, k := range f.Keys {
+		if k.Kind == kind {
+			return k.GGUF
+		}
+	}
+	return ""
+}
+
 // Partial reports whether only a part of a head's features may turn.
 func (f *Family) Partial() bool {
-	return slices.ContainsFunc(f.Keys, func(k Key) bool { return k.Kind == Turning })
+	return f.KeyOf(Turning) != ""
 }
 
 // Windows is the rule of f's layers: its last type's, which reads the most.

@@ -16,6 +16,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/granite"
 	"github.com/karat-run/karat/internal/arch/llama"
 	"github.com/karat-run/karat/internal/arch/mamba2"
+	"github.com/karat-run/karat/internal/arch/mistral3"
 	"github.com/karat-run/karat/internal/arch/olmo2"
 	"github.com/karat-run/karat/internal/arch/phi3"
 	"github.com/karat-run/karat/internal/arch/qwen2"
@@ -44,6 +45,7 @@ var Families = []*family.Family{
 	&gptoss.Family,
 	&mamba2.Family,
 	&phi3.Family,
+	&mistral3.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

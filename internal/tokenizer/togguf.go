@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Files are the files of a Hugging Face folder that describe its tokenizer; nil
@@ -122,7 +123,7 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 		g.Model, g.Pre = SentencePiece, "default"
 	default:
 		g.Model = ByteLevel
-		if g.Pre, err = preName(&p, file.Model.IgnoreMerges, pre); err != nil {
+		if g.Pre, err = preName(&p, t, pre); err != nil {
 			return nil, nil, err
 		}
 		if preTokenizers[g.Pre].nfc != p.norm.nfc {
@@ -137,15 +138,45 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 	return t, notes, g.setMerges(&file.Model)
 }
 
-// preName finds GGUF's name of a byte-level tokenizer's steps: usual, where it is one.
-func preName(p *pipeline, ignoreMerges bool, usual string) (string, error) {
-	for _, name := range []string{usual, "llama-bpe", "smaug-bpe", "qwen2", "gpt-2", "deepseek-llm", "deepseek-coder", "deepseek-v3", "starcoder", "gpt-4o", "tekken"} {
+// preName finds GGUF's name of a byte-level tokenizer's steps: usual, where it is one. A name
+// that says otherwise of ignore_merges does where that changes nothing.
+func preName(p *pipeline, t *Tokenizer, usual string) (string, error) {
+	merged := sync.OnceValue(t.mergesAll)
+	suits := func(name string, strict bool) bool {
 		pre, known := preTokenizers[name]
-		if known && slices.Equal(pre.patterns, p.patterns) && (pre.nfc || !p.norm.nfc) && pre.ignoreMerges == ignoreMerges {
-			return name, nil
+		return known && slices.Equal(pre.patterns, p.patterns) && (pre.nfc || !p.norm.nfc) &&
+			(pre.ignoreMerges == t.allWhole || !strict && merged())
+	}
+	names := []string{"llama-bpe", "smaug-bpe", "qwen2", "gpt-2", "deepseek-llm", "deepseek-coder", "deepseek-v3", "starcoder", "gpt-4o", "tekken"}
+	if suits(usual, false) {
+		return usual, nil
+	}
+	for _, strict := range []bool{true, false} {
+		for _, name := range names {
+			if suits(name, strict) {
+				return name, nil
+			}
 		}
 	}
-	return "", fmt.Errorf("tokenizer: tokenizer.json: GGUF has no name for a pre-tokenizer of %q with NFC %v and ignore_merges %v", p.patterns, p.norm.nfc, ignoreMerges)
+	return "", fmt.Errorf("tokenizer: tokenizer.json: GGUF has no name for a pre-tokenizer of %q with NFC %v and ignore_merges %v", p.patterns, p.norm.nfc, t.allWhole)
+}
+
+// mergesAll reports whether merging makes each word that is a token that token, so that
+// ignore_merges changes nothing.
+func (t *Tokenizer) mergesAll() bool {
+	e := encoder{t: t}
+	e.merger.watch = &e.watch
+	for text, id := range t.words {
+		cut := slices.ContainsFunc(t.stages, func(s splitter) bool { return s(text) != len(text) })
+		if t.tokens[id].kind != Normal || cut { // it is no word
+			continue
+		}
+		e.symbols(text)
+		if e.merger.merge(&t.pairs); len(e.merger.ids) != 1 || e.merger.ids[0] != id {
+			return false
+		}
+	}
+	return true
 }
 
 // visible are the tokens of Gemma 4 that a reply shows, so that its reader can

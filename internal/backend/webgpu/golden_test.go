@@ -39,7 +39,7 @@ func open(t *testing.T) *webgpu.Device {
 	return d
 }
 
-// load is a model's graph.
+// load is a model's graph, for prompts of a record.
 func load(t *testing.T, path string) *graph.Graph {
 	t.Helper()
 	c, err := checkpoint.Open(path)
@@ -47,7 +47,7 @@ func load(t *testing.T, path string) *graph.Graph {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	g, _, err := arch.Load(c)
+	g, _, err := arch.LoadFor(c, 1024)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,11 +101,16 @@ func models(t *testing.T) (some []string) {
 	return some
 }
 
-// TestRecords compares the tiny models' logits with PyTorch's float64 ones: within 4
-// times what PyTorch's own float32 pass differs by, and every tap within 1e-5.
+// TestRecords compares the logits of the tiny models, and if there is time of one of each
+// family, with PyTorch's float64 ones: within 4 times what PyTorch's own float32 pass differs
+// by, and every tap within 1e-5.
 func TestRecords(t *testing.T) {
 	d := open(t)
-	for _, name := range models(t) {
+	names := models(t)
+	if slow() {
+		names = append(names, golden.Families(t)...)
+	}
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			gold := readGold(t, name)
 			got := recordOf(t, load(t, golden.Model(t, name)), webgpu.New(d, webgpu.Options{F32KV: true}), gold, few)
