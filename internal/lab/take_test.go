@@ -14,6 +14,7 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/tensor"
 )
 
 // sources are the unquantized forms in which a model lies in the goldens.
@@ -85,7 +86,7 @@ func TestParity(t *testing.T) {
 }
 
 // TestFamilies is TestParity for the model of each family, from its folder and from the
-// GGUF file that convert makes of it.
+// GGUF file that convert makes of it. The file's longest prompt is computed in float32 alone.
 func TestFamilies(t *testing.T) {
 	for _, name := range golden.Families(t) {
 		gold, folder := open(t, golden.Record(t, name).Tensors), golden.Model(t, name)
@@ -93,10 +94,14 @@ func TestFamilies(t *testing.T) {
 		if _, err := convert.Convert(t.Context(), folder, file, convert.Options{}); err != nil {
 			t.Fatal(err)
 		}
+		t.Run(name+"/f64", func(t *testing.T) {
+			parity(t, gold, greedy(t, folder, gold), "f64", 15)
+		})
+		short := shorter(gold, 100)
+		t.Run(name+".gguf/f64", func(t *testing.T) {
+			parity(t, short, take(t, file, ref.Backend{}, short), "f64", 15)
+		})
 		for _, path := range []string{folder, file} {
-			t.Run(filepath.Base(path)+"/f64", func(t *testing.T) {
-				parity(t, gold, take(t, path, ref.Backend{}, gold), "f64", 15)
-			})
 			t.Run(filepath.Base(path)+"/f32", func(t *testing.T) {
 				parity(t, gold, take(t, path, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), gold), "f32", 15)
 			})
@@ -104,39 +109,49 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestGreedy wants the likeliest tokens behind each prompt of each family to be PyTorch's, but
-// where two logits lie within the record's own float32 distance.
-func TestGreedy(t *testing.T) {
-	for _, name := range golden.Families(t) {
-		r, err := NewRecorder(t.Context(), graphOf(t, golden.Model(t, name), false), ref.Backend{}, 1024, 16)
-		if err != nil {
+// greedy records a model's golden prompts in float64, each in one pass with PyTorch's
+// continuation, whose tokens are to be the likeliest but where two logits lie within the
+// record's own float32 distance. It returns the record of the prompts alone.
+func greedy(t *testing.T, path string, gold *Record) *Record {
+	t.Helper()
+	r, err := NewRecorder(t.Context(), graphOf(t, path, false), ref.Backend{}, 4096, 24)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	got, steps := &Record{}, 0
+	for _, p := range gold.Prompts {
+		more := len(p.GreedyIDs) - 1
+		q := &Prompt{Index: p.Index, Input: p.Input, Text: p.Text, IDs: slices.Concat(p.IDs, p.GreedyIDs[:more])}
+		if err := r.Record(t.Context(), q, len(p.Taps) > 0); err != nil {
 			t.Fatal(err)
 		}
-		defer r.Close()
-		steps := 0
-		for _, gold := range golden.Record(t, name).Prompts {
-			p := &Prompt{}
-			for _, id := range append(gold.IDs, gold.GreedyIDs[:len(gold.GreedyIDs)-1]...) {
-				p.IDs = append(p.IDs, int32(id))
+		logits := rowsOf(q.Logits)
+		row := make([]float64, logits.width)
+		for i, want := range p.GreedyIDs {
+			logits.read(row, logits.n-len(p.GreedyIDs)+i)
+			best := slices.Index(row, slices.Max(row))
+			if best != int(want) && row[best]-row[want] > float64(p.Float32.MaxAbsDiff) {
+				t.Errorf("prompt %d: token %d is %d, want %d", p.Index, i, best, want)
 			}
-			if err := r.Record(t.Context(), p, false); err != nil {
-				t.Fatal(err)
-			}
-			logits := rowsOf(p.Logits)
-			row := make([]float64, logits.width)
-			for i, want := range gold.GreedyIDs {
-				logits.read(row, logits.n-len(gold.GreedyIDs)+i)
-				best := slices.Index(row, slices.Max(row))
-				if best != want && row[best]-row[want] > gold.Float32.MaxAbsDiff {
-					t.Errorf("%s: prompt %d: token %d is %d, want %d", name, gold.Index, i, best, want)
-				}
-				steps++
-			}
+			steps++
 		}
-		if steps < 100 {
-			t.Errorf("%s: %d tokens", name, steps)
+		q.IDs, q.Hidden, q.PositionsKept = p.IDs, nil, logits.n-more
+		q.Logits = head(q.Logits, q.PositionsKept)
+		for name, x := range q.Taps {
+			q.Taps[name] = head(x, len(p.IDs))
 		}
+		got.Prompts = append(got.Prompts, q)
 	}
+	if steps < 100 {
+		t.Errorf("%d tokens", steps)
+	}
+	return got
+}
+
+// head is the first n rows of x.
+func head(x *tensor.Tensor, n int) *tensor.Tensor {
+	return &tensor.Tensor{DType: x.DType, Shape: append(tensor.Shape{n}, x.Shape[1:]...), Data: x.Data[:len(x.Data)/x.Shape[0]*n]}
 }
 
 // parity wants got inside the floor, with at least so many taps to compare.
