@@ -160,7 +160,7 @@ func parseConfig(text []byte) (*config, error) {
 				return nil, fmt.Errorf("key %s is not spelled %s", key, own)
 			}
 		}
-		if !read[key] && !idle[key] && !neutral(all[key]) {
+		if !read[key] && !idle[key] && !checkpoint.Neutral(all[key]) {
 			return nil, fmt.Errorf("key %s is %.80s: not supported", key, fmt.Sprint(all[key]))
 		}
 	}
@@ -181,25 +181,6 @@ func parseConfig(text []byte) (*config, error) {
 		return nil, fmt.Errorf("key alpha_pattern: %w", err)
 	}
 	return c, nil
-}
-
-// neutral reports whether a value switches nothing on.
-func neutral(v any) bool {
-	switch v := v.(type) {
-	case nil:
-		return true
-	case bool:
-		return !v
-	case float64:
-		return v == 0
-	case string:
-		return v == ""
-	case []any:
-		return len(v) == 0
-	case map[string]any:
-		return len(v) == 0
-	}
-	return false
 }
 
 // patterns checks the names of values for some modules.

@@ -105,7 +105,7 @@ func (c *Checkpoint) Unread(dst any) []Entry {
 	list := slices.Clone(c.left)
 	known := tags(reflect.TypeOf(dst).Elem())
 	for _, k := range slices.Sorted(maps.Keys(c.settings)) {
-		if v := c.settings[k]; !known[k] && k != "rope_parameters" && !neutral(v) {
+		if v := c.settings[k]; !known[k] && k != "rope_parameters" && !Neutral(v) {
 			list = append(list, Entry{c.Key(k), show(v)})
 		}
 	}
@@ -127,7 +127,7 @@ func (c *Checkpoint) unreadKeys(dst any) []string {
 		params, _ := object(c.ropeParameters()[kind])
 		scaling, _ := cmp.Or(params["rope_type"], params["type"]).(string)
 		for _, k := range slices.Sorted(maps.Keys(params)) {
-			if v := params[k]; !(known[k] && rope.Reads(scaling, k)) && !neutral(v) {
+			if v := params[k]; !(known[k] && rope.Reads(scaling, k)) && !Neutral(v) {
 				notes = append(notes, fmt.Sprintf("rope setting %s = %s of %s is not read", k, show(v), kind))
 			}
 		}
@@ -154,14 +154,14 @@ func tags(t reflect.Type) map[string]bool {
 var telling = []string{"rope", "scal", "window", "softcap", "factor", "multiplier", "bias", "bidirectional", "norm", "clip", "temperature"}
 
 func matters(key string, v any) bool {
-	if strings.HasPrefix(key, "_") || neutral(v) {
+	if strings.HasPrefix(key, "_") || Neutral(v) {
 		return false
 	}
 	return slices.ContainsFunc(telling, func(s string) bool { return strings.Contains(key, s) })
 }
 
-// neutral values switch nothing on.
-func neutral(v any) bool {
+// Neutral reports whether a value of a configuration switches nothing on.
+func Neutral(v any) bool {
 	switch v := v.(type) {
 	case nil:
 		return true

@@ -144,7 +144,7 @@ func (w *ggufWriter) errorf(key, format string, args ...any) {
 func (w *ggufWriter) refuse(aside []string) {
 	s := w.settings
 	for _, key := range slices.Sorted(maps.Keys(s)) {
-		if !w.written(key) && !w.Idle(key) && !neutral(s[key]) && !slices.Contains(aside, w.Key(key)) {
+		if !w.written(key) && !w.Idle(key) && !Neutral(s[key]) && !slices.Contains(aside, w.Key(key)) {
 			w.errorf(key, "is %s: no rule of architecture %s takes it to GGUF", show(s[key]), w.Arch)
 		}
 	}

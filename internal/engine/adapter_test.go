@@ -1,10 +1,6 @@
 package engine_test
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"fmt"
-	"math"
 	"sync"
 	"testing"
 
@@ -47,30 +43,11 @@ var adapterHashes = map[string]string{
 }
 
 func TestAdapterHashes(t *testing.T) {
-	for name, want := range adapterHashes {
-		if testing.Short() && name != "tiny-llama" {
-			continue
+	hashed(t, adapterHashes, "tiny-llama", func(t *testing.T, e *engine.Engine, g *graph.Graph, ids []int32, want string) {
+		if got := digest(adapted(t, e, blendOf(t, g, 0.25, -0.125), ids, len(ids))); got != want {
+			t.Errorf("logits hash to %s, want %s", got, want)
 		}
-		t.Run(name, func(t *testing.T) {
-			model, path, n := name, "", 30
-			if name == "demo.Q4_K_M" {
-				model, path, n = "demo", demo(t), 12
-			} else {
-				path = golden.Model(t, name)
-			}
-			_, g := openModel(t, path)
-			e := newEngine(t, g, cpu.New(cpu.Options{}), engine.Options{Context: 64})
-			h := sha256.New()
-			for _, row := range adapted(t, e, blendOf(t, g, 0.25, -0.125), prompt(t, model, 7, n), n) {
-				for _, v := range row {
-					h.Write(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)))
-				}
-			}
-			if got := fmt.Sprintf("%x", h.Sum(nil)); got != want {
-				t.Errorf("logits of %s hash to %s, want %s", name, got, want)
-			}
-		})
-	}
+	})
 }
 
 // TestAdapterSteps: requests with different adapters, with two at once and with none, in one

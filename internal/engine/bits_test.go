@@ -167,9 +167,11 @@ var hashes = map[string]string{
 	"tiny-qwen3":      "263664f13f5e0a0e4f1ef190c60e94723e947cd8ed31119ef41fa478121fbc98",
 }
 
-func TestHashes(t *testing.T) {
-	for name, want := range hashes {
-		if testing.Short() && name != sliding {
+// hashed runs f for each model of a table of hashes, with an engine for it and a prompt. With -short only the model of
+// that name has its turn.
+func hashed(t *testing.T, table map[string]string, short string, f func(t *testing.T, e *engine.Engine, g *graph.Graph, ids []int32, want string)) {
+	for name, want := range table {
+		if testing.Short() && name != short {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -180,18 +182,28 @@ func TestHashes(t *testing.T) {
 				path = golden.Model(t, name)
 			}
 			_, g := openModel(t, path)
-			e := newEngine(t, g, cpu.New(cpu.Options{}), engine.Options{Context: 64})
-			h := sha256.New()
-			for _, row := range scratch(t, e, prompt(t, model, 7, n), n) {
-				for _, v := range row {
-					h.Write(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)))
-				}
-			}
-			if got := fmt.Sprintf("%x", h.Sum(nil)); got != want {
-				t.Errorf("logits of %s hash to %s, want %s", name, got, want)
-			}
+			f(t, newEngine(t, g, cpu.New(cpu.Options{}), engine.Options{Context: 64}), g, prompt(t, model, 7, n), want)
 		})
 	}
+}
+
+// digest is the SHA-256 of logits, float32, little-endian.
+func digest(rows [][]float32) string {
+	h := sha256.New()
+	for _, row := range rows {
+		for _, v := range row {
+			h.Write(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)))
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+func TestHashes(t *testing.T) {
+	hashed(t, hashes, sliding, func(t *testing.T, e *engine.Engine, _ *graph.Graph, ids []int32, want string) {
+		if got := digest(scratch(t, e, ids, len(ids))); got != want {
+			t.Errorf("logits hash to %s, want %s", got, want)
+		}
+	})
 }
 
 // TestTogether: what is queued at the same time is computed in one step.

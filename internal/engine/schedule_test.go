@@ -2,11 +2,8 @@ package engine_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -24,58 +21,33 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// digest is the SHA-256 of logits, float32, little-endian.
-func digest(rows [][]float32) string {
-	h := sha256.New()
-	for _, row := range rows {
-		for _, v := range row {
-			h.Write(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)))
-		}
-	}
-	return fmt.Sprintf("%x", h.Sum(nil))
-}
-
 // TestCuts: wherever steps cut the prompts of several sequences, the digests are those of
 // prompts that are computed at once.
 func TestCuts(t *testing.T) {
-	for name, want := range hashes {
-		if testing.Short() && name != sliding {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			model, path, n := name, "", 30
-			if name == "demo.Q4_K_M" {
-				model, path, n = "demo", demo(t), 12
-			} else {
-				path = golden.Model(t, name)
-			}
-			_, g := openModel(t, path)
-			e := newEngine(t, g, cpu.New(cpu.Options{}), engine.Options{Context: 64})
-			r := rand.New(rand.NewPCG(1, 2))
-			cuts := map[int]bool{}
-			e.Cut(func(int) int {
-				n := 1 + r.IntN(1+r.IntN(20))
-				cuts[n] = true
-				return n
-			})
-			ids := prompt(t, model, 7, n)
-			var wg sync.WaitGroup
-			for range 3 {
-				wg.Go(func() {
-					s := e.NewSequence()
-					defer s.Close()
-					rows, err := s.Feed(context.Background(), ids, n)
-					if got := digest(rows); err != nil || got != want {
-						t.Errorf("logits hash to %s, want %s; %v", got, want, err)
-					}
-				})
-			}
-			wg.Wait()
-			if len(cuts) < 3 {
-				t.Errorf("steps of %v rows alone", cuts)
-			}
+	hashed(t, hashes, sliding, func(t *testing.T, e *engine.Engine, _ *graph.Graph, ids []int32, want string) {
+		r := rand.New(rand.NewPCG(1, 2))
+		cuts := map[int]bool{}
+		e.Cut(func(int) int {
+			n := 1 + r.IntN(1+r.IntN(20))
+			cuts[n] = true
+			return n
 		})
-	}
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				s := e.NewSequence()
+				defer s.Close()
+				rows, err := s.Feed(context.Background(), ids, len(ids))
+				if got := digest(rows); err != nil || got != want {
+					t.Errorf("logits hash to %s, want %s; %v", got, want, err)
+				}
+			})
+		}
+		wg.Wait()
+		if len(cuts) < 3 {
+			t.Errorf("steps of %v rows alone", cuts)
+		}
+	})
 }
 
 // seen is a step: how many rows each sequence has in it.

@@ -127,21 +127,7 @@ func (s *suite) decoder(t *testing.T) {
 	if s.tol.Short {
 		lengths = []int{30, 12, 7}
 	}
-	want := reference(t, g, 64).collect(schedule(1, 64, lengths...))
-	got := start(t, s.open(), g, 64, nil).collect(schedule(1, 64, lengths...))
-	var w worst
-	for seq := range lengths {
-		w.compare(t, fmt.Sprintf("sequence %d", seq), got[seq], want[seq], s.tol.Layer)
-	}
-	t.Logf("relative error at most %.2g", w.d)
-	for _, rows := range []int{1, 7, 310} {
-		other := start(t, s.open(), g, rows, nil).collect(schedule(uint64(rows), rows, lengths...))
-		for seq := range lengths {
-			if s.tol.SameBits && !sameBits(other[seq], got[seq]) {
-				t.Errorf("in steps of at most %d rows, sequence %d has other bits", rows, seq)
-			}
-		}
-	}
+	s.together(t, g, lengths, 1, 7, 310)
 }
 
 // ahead: what sees later positions takes all rows of a sequence in one step, and gives an

@@ -107,24 +107,9 @@ func Hybrid(t testing.TB, seed uint64) *graph.Graph {
 func (s *suite) states(t *testing.T) {
 	g := Hybrid(t, 20)
 	lengths := []int{90, 40, 25}
-	want := reference(t, g, 64).collect(schedule(1, 64, lengths...))
-	m := start(t, s.open(), g, 64, nil)
-	got := m.collect(schedule(1, 64, lengths...))
-	var w worst
-	for seq := range lengths {
-		w.compare(t, fmt.Sprintf("sequence %d", seq), got[seq], want[seq], s.tol.Layer)
-	}
-	t.Logf("relative error at most %.2g", w.d)
+	m, got := s.together(t, g, lengths, 1, 7, 155)
 	if !s.tol.SameBits {
 		return
-	}
-	for _, rows := range []int{1, 7, 155} {
-		other := start(t, s.open(), g, rows, nil).collect(schedule(uint64(rows), rows, lengths...))
-		for seq := range lengths {
-			if !sameBits(other[seq], got[seq]) {
-				t.Errorf("in steps of at most %d rows, sequence %d has other bits", rows, seq)
-			}
-		}
 	}
 	for _, seq := range m.seqs {
 		seq.Free()

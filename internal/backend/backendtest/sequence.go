@@ -112,23 +112,9 @@ func (s *suite) sequences(t *testing.T) {
 		d := []tensor.DType{tensor.BF16, tensor.Q4_1}[i%2]
 		t.Run(fmt.Sprintf("%v/windows %v", d, windows), func(t *testing.T) {
 			g := Decoder(t, uint64(i), d, windows...)
-			want := reference(t, g, 64).collect(schedule(1, 64, lengths...))
-			got := start(t, s.open(), g, 64, nil).collect(schedule(1, 64, lengths...))
-			var w worst
-			for seq := range lengths {
-				w.compare(t, fmt.Sprintf("sequence %d", seq), got[seq], want[seq], s.tol.Layer)
-			}
-			t.Logf("relative error at most %.2g", w.d)
+			_, got := s.together(t, g, lengths, 1, 7, 32, 310)
 			if !s.tol.SameBits {
 				return
-			}
-			for _, rows := range []int{1, 7, 32, 310} {
-				other := start(t, s.open(), g, rows, nil).collect(schedule(uint64(rows), rows, lengths...))
-				for seq := range lengths {
-					if !sameBits(other[seq], got[seq]) {
-						t.Errorf("in steps of at most %d rows, sequence %d has other bits", rows, seq)
-					}
-				}
 			}
 			if alone := start(t, s.open(), g, 32, nil).collect(schedule(2, 32, lengths[0])); !sameBits(alone[0], got[0]) {
 				t.Error("alone, sequence 0 has other bits")
@@ -202,4 +188,30 @@ func (s *suite) pages(t *testing.T) {
 	if after := m.cache.Bytes(); after != before {
 		t.Errorf("%d bytes became %d, though pages were free", before, after)
 	}
+}
+
+// together runs sequences of g in common steps, and compares all logits with ref's, and bit for bit with those of steps of
+// other numbers of rows. It returns the machine, and its logits by sequence.
+func (s *suite) together(t *testing.T, g *graph.Graph, lengths []int, rows ...int) (m *machine, got [][]float32) {
+	t.Helper()
+	want := reference(t, g, 64).collect(schedule(1, 64, lengths...))
+	m = start(t, s.open(), g, 64, nil)
+	got = m.collect(schedule(1, 64, lengths...))
+	var w worst
+	for seq := range lengths {
+		w.compare(t, fmt.Sprintf("sequence %d", seq), got[seq], want[seq], s.tol.Layer)
+	}
+	t.Logf("relative error at most %.2g", w.d)
+	for _, n := range rows {
+		if !s.tol.SameBits {
+			break
+		}
+		other := start(t, s.open(), g, n, nil).collect(schedule(uint64(n), n, lengths...))
+		for seq := range lengths {
+			if !sameBits(other[seq], got[seq]) {
+				t.Errorf("in steps of at most %d rows, sequence %d has other bits", n, seq)
+			}
+		}
+	}
+	return m, got
 }

@@ -23,19 +23,25 @@ type (
 // layerVariant is a form of layernorm.wgsl.
 type layerVariant struct{ Mean, Weight, Bias bool }
 
+// vector is all of n's weights, one behind the other.
+func (p *planner) vector(n *graph.Node) (gpu.Range, error) {
+	var key weights
+	copy(key[:], n.W)
+	w, err := p.e.b.vector(key)
+	return gpu.Range{Buffer: w}, err
+}
+
 // layerNorm lowers a LayerNorm or an L2Norm.
 func (p *planner) layerNorm(l *lowered) error {
 	n := l.node
 	v := layerVariant{n.Op == graph.LayerNorm, len(n.W) > 0, len(n.W) > 1}
 	in := []gpu.Range{{Buffer: p.values[n.In[0]]}}
 	if v.Weight {
-		var key weights
-		copy(key[:], n.W)
-		w, err := p.e.b.vector(key)
+		w, err := p.vector(n)
 		if err != nil {
 			return err
 		}
-		in = append(in, gpu.Range{Buffer: w})
+		in = append(in, w)
 	}
 	size := n.Shape.Last()
 	vectors := n.Shape.Size() / size

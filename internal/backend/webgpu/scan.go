@@ -46,13 +46,11 @@ func (p *planner) scan(l *lowered) error {
 		}
 	}
 	if head == nil {
-		var key weights
-		copy(key[:], n.W)
-		w, err := p.e.b.vector(key)
+		w, err := p.vector(n)
 		if err != nil {
 			return err
 		}
-		in = append(in, gpu.Range{Buffer: w})
+		in = append(in, w)
 	}
 	rows, err := p.slots(l, head)
 	if err != nil {
