@@ -33,8 +33,8 @@ func (s *Sequence) Adapt(b *backend.Blend) {
 	}
 }
 
-// root is what sequences have in common that share pages: the salt, the adapters and the rows
-// of embeddings. No salt makes it that of others.
+// root is what sequences have in common that share pages: the salt, the adapters, and the rows
+// of embeddings and positions of three parts. No salt makes it that of others.
 func (s *Sequence) root() string {
 	if s.blend == nil && s.rows == "" && s.salt == "" {
 		return ""
