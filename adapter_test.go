@@ -13,7 +13,7 @@ import (
 func peftFolder(t *testing.T, v float32) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := adaptertest.Write(dir, demo, v); err != nil {
+	if err := adaptertest.Write(t.Context(), dir, demo, v); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -15,6 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/karat-run/karat/internal/sysinfo"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 type benchFlags struct {
@@ -79,13 +80,7 @@ func newBenchCommand() *cobra.Command {
 	fs := c.Flags()
 	fs.SortFlags = false
 	fs.VarP((*name)(&f.model), "model", "m", "model `file or folder` (default: the embedded demo)")
-	fs.IntSliceVarP(&f.prompts, "prompt", "p", []int{512}, "`tokens` of a prompt; 0 skips this test")
-	fs.IntSliceVarP(&f.tokens, "gen", "n", []int{64}, "`tokens` to decode; 0 skips this test")
-	fs.IntSliceVarP(&f.depths, "depth", "d", []int{0}, "`tokens` of context before the test")
-	fs.IntSliceVarP(&f.threads, "threads", "t", []int{sysinfo.Threads()}, "`numbers` of threads")
-	fs.IntSliceVar(&f.parallel, "parallel", []int{1}, "`numbers` of sequences computed together")
-	fs.IntSliceVar(&f.arrive, "arrive", []int{0}, "`tokens` of a prompt that arrives while the parallel sequences decode")
-	fs.IntVarP(&f.repeat, "repetitions", "r", 5, "`runs` of each test")
+	f.addTests(fs)
 	fs.BoolVar(&f.limits, "limits", false, "measure the machine's limits, too")
 	fs.BoolVar(&f.profile, "profile", false, "print the time of a step by kernel and thread")
 	fs.Var((*name)(&f.peer), "peer", "`path` of the llama-bench to compare with")
@@ -98,6 +93,17 @@ func newBenchCommand() *cobra.Command {
 	f.lora.add(c)
 	c.MarkFlagsMutuallyExclusive("csv", "json", "markdown")
 	return c
+}
+
+// addTests registers the flags that say what is run.
+func (f *benchFlags) addTests(fs *pflag.FlagSet) {
+	fs.IntSliceVarP(&f.prompts, "prompt", "p", []int{512}, "`tokens` of a prompt; 0 skips this test")
+	fs.IntSliceVarP(&f.tokens, "gen", "n", []int{64}, "`tokens` to decode; 0 skips this test")
+	fs.IntSliceVarP(&f.depths, "depth", "d", []int{0}, "`tokens` of context before the test")
+	fs.IntSliceVarP(&f.threads, "threads", "t", []int{sysinfo.Threads()}, "`numbers` of threads")
+	fs.IntSliceVar(&f.parallel, "parallel", []int{1}, "`numbers` of sequences computed together")
+	fs.IntSliceVar(&f.arrive, "arrive", []int{0}, "`tokens` of a prompt that arrives while the parallel sequences decode")
+	fs.IntVarP(&f.repeat, "repetitions", "r", 5, "`runs` of each test")
 }
 
 // addArithmetic registers the flags that say what computes, and how.

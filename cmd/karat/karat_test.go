@@ -83,7 +83,7 @@ func lora(ts *testscript.TestScript, neg bool, args []string) {
 	v, err := strconv.ParseFloat(args[1], 32)
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs("demo.gguf"), demo, 0o666))
-	ts.Check(adaptertest.Write(ts.MkAbs(args[0]), ts.MkAbs("demo.gguf"), float32(v)))
+	ts.Check(adaptertest.Write(context.Background(), ts.MkAbs(args[0]), ts.MkAbs("demo.gguf"), float32(v)))
 }
 
 // told is a script's command: told SIGNAL FILE ARGUMENTS... runs karat, which records

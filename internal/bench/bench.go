@@ -133,12 +133,11 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 		return err
 	}
 	defer c.Close()
-	longest, together := o.room()
+	longest, all := o.lengths()
 	g, _, err := model.Graph(ctx, c, longest)
 	if err != nil {
 		return err
 	}
-	all := longest * together
 	if !o.NoFit {
 		if err := model.Fits(c, g, o.Numerics, threads, all, o.Budget); err != nil {
 			return err
@@ -187,13 +186,14 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 	return err
 }
 
-// room is how many tokens the longest sequence has, and how many sequences there are.
-func (o *Options) room() (longest, together int) {
-	longest, together = slices.Max(o.Depths)+max(maximum(o.Prompts), maximum(o.Tokens), 1), max(maximum(o.Parallel), 1)
+// lengths are the tokens of the longest sequence, and of all that run at a time if they are as long.
+func (o *Options) lengths() (longest, all int) {
+	depth, together := slices.Max(o.Depths), max(maximum(o.Parallel), 1)
+	longest = depth + max(maximum(o.Prompts), maximum(o.Tokens), 1)
 	if late := maximum(o.Arrive); late > 0 { // a step has one token of it at least, and one of each that decodes
-		longest, together = max(longest, slices.Max(o.Depths)+late+2*settled), together+1
+		longest, together = max(longest, depth+late+2*settled), together+1
 	}
-	return longest, together
+	return longest, longest * together
 }
 
 // budget is the bound on keys and values.

@@ -144,7 +144,7 @@ func (c *Checkpoint) typeHF() family.Type {
 			window = window && c.settings[key] == want
 		}
 		experts := c.settings.integer("num_experts") == 0 || !slices.Contains(t.Lacks, "num_experts")
-		if lacks := func(key string) bool { return neutral(c.settings[key]) }; window && experts && !slices.ContainsFunc(t.Needs, lacks) {
+		if lacks := func(key string) bool { return Neutral(c.settings[key]) }; window && experts && !slices.ContainsFunc(t.Needs, lacks) {
 			return t
 		}
 	}
@@ -221,7 +221,7 @@ func (c *Checkpoint) ropeHF(config map[string]any) error {
 		delete(f, "partial_rotary_factor")
 	}
 	for _, key := range c.family.Rope.With {
-		if v := config[key]; !neutral(v) {
+		if v := config[key]; !Neutral(v) {
 			f[key] = v
 			if f["rope_type"] == nil {
 				f["rope_type"] = "default"

@@ -31,7 +31,6 @@ var ours = map[string]map[string]string{
 	"deepseek2-lite": {"tokenizer.ggml.pre": "the folder's tokenizer splits as deepseek-v3"},
 	"gemma2":         {"gemma2.attention.scale": "readers without it assume 1/sqrt(48), the head size; the model has 1/sqrt(40)"},
 	"glm4":           {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
-	"mixtral":        {"tokenizer.ggml.pre": "llama-bpe ignores merges; this model's tokenizer does not"},
 	"olmo3":          {"tokenizer.ggml.pre": "dbrx, which OLMo 2's files have, cuts as llama-bpe does, and says no more than the folder"},
 	"qwen3moe":       {"tokenizer.ggml.normalizer.nfc": "qwen2 stands for NFC, as published tokenizers do; this model's does not"},
 }

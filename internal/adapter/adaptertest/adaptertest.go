@@ -18,13 +18,13 @@ import (
 
 // Write makes the folder dir a PEFT adapter of rank 1 for the attention of the model at path. The numbers of its matrices are v and
 // -v by turns.
-func Write(dir, path string, v float32) error {
+func Write(ctx context.Context, dir, path string, v float32) error {
 	c, err := checkpoint.Open(path)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	g, _, err := model.Graph(context.Background(), c, 0)
+	g, _, err := model.Graph(ctx, c, 0)
 	if err != nil {
 		return err
 	}
