@@ -18,10 +18,12 @@ const settled = 8
 // between two tokens of one sequence.
 type Arrival struct {
 	Tokens  int     `json:"n_prompt"`
-	Steps   int     `json:"steps"`         // that the prompt took, as a sequence that decodes counts them, in the last run
+	Steps   int     `json:"steps"`         // that the prompt took, as the sequence counts them that decoded the most
+	Fewest  int     `json:"fewest_steps"`  // that a sequence was in: less where one missed some
 	Alone   float64 `json:"gap_alone_s"`   // the median before the prompt arrives
 	Mixed   float64 `json:"gap_mixed_s"`   // the median of steps with parts of the prompt
-	Longest float64 `json:"gap_longest_s"` // of these, in all runs
+	Slowest float64 `json:"gap_slowest_s"` // the median of all sequences in the slowest step: later parts of a prompt take longer
+	Longest float64 `json:"gap_longest_s"` // of all sequences, steps and runs
 }
 
 // arrivals measures prompts of n tokens that arrive while t's sequences decode. Its samples count the prompt's tokens, and those
@@ -57,9 +59,10 @@ func (m *runner) arrivals(ctx context.Context, t *Result, n int) error {
 			continue
 		}
 		t.Others = max(t.Others, busy)
-		t.Samples = append(t.Samples, float64(n+len(g.mixed))/g.seconds)
-		before, mixed = append(before, g.alone...), append(mixed, g.mixed...)
-		t.Arrival.Steps = (len(g.mixed) + len(all) - 1) / len(all)
+		meanwhile := slices.Concat(g.mixed...)
+		t.Samples = append(t.Samples, float64(n+len(meanwhile))/g.seconds)
+		before, mixed = append(before, g.alone...), append(mixed, meanwhile...)
+		t.Arrival.count(&g)
 	}
 	t.Median, t.Stddev = spread(t.Samples)
 	t.Arrival.Alone, _ = spread(before)
@@ -72,8 +75,29 @@ func (m *runner) arrivals(ctx context.Context, t *Result, n int) error {
 
 // gaps are the seconds between two tokens of one run, and of its prompt.
 type gaps struct {
-	alone, mixed []float64
-	seconds      float64
+	alone   []float64
+	mixed   [][]float64 // by sequence
+	seconds float64
+}
+
+// count adds the steps of a run, and the slowest of them.
+func (a *Arrival) count(g *gaps) {
+	for _, list := range g.mixed {
+		if a.Fewest == 0 || len(list) < a.Fewest {
+			a.Fewest = len(list)
+		}
+		a.Steps = max(a.Steps, len(list))
+	}
+	for i := range a.Steps {
+		var step []float64
+		for _, list := range g.mixed {
+			if i < len(list) {
+				step = append(step, list[i])
+			}
+		}
+		median, _ := spread(step)
+		a.Slowest = max(a.Slowest, median)
+	}
 }
 
 // arrive computes a prompt of n tokens while all of some sequences decode.
@@ -112,14 +136,15 @@ func (m *runner) arrive(ctx context.Context, all []*engine.Sequence, late *engin
 		err = cmp.Or(<-errs, err) // what stopped the others first
 	}
 	g.seconds = end.Sub(start).Seconds()
-	for _, list := range times {
+	g.mixed = make([][]float64, len(all))
+	for k, list := range times {
 		for i := 1; i < len(list); i++ {
 			gap := list[i].Sub(list[i-1]).Seconds()
 			switch {
 			case !list[i].After(start):
 				g.alone = append(g.alone, gap)
 			case list[i-1].Before(end):
-				g.mixed = append(g.mixed, gap)
+				g.mixed[k] = append(g.mixed[k], gap)
 			}
 		}
 	}
@@ -154,17 +179,21 @@ func (m *runner) decode(ctx context.Context, s *engine.Sequence, tokens []int32,
 
 // text is what a says of a test.
 func (a *Arrival) text(name string) string {
-	return fmt.Sprintf("%s: a sequence waits %.1f ms for a token, and %.1f ms in the %d steps with the prompt, at most %.1f ms (%.2f times)\n",
-		name, 1e3*a.Alone, 1e3*a.Mixed, a.Steps, 1e3*a.Longest, a.Longest/a.Mixed)
+	missed := "none of which a sequence missed"
+	if a.Fewest < a.Steps {
+		missed = fmt.Sprintf("at least %d of each sequence", a.Fewest)
+	}
+	return fmt.Sprintf("%s: a sequence waits %.1f ms for a token, and %.1f ms in the %d steps with the prompt, %s. The slowest step takes %.1f ms, the longest wait is %.1f ms (%.2f times)\n",
+		name, 1e3*a.Alone, 1e3*a.Mixed, a.Steps, missed, 1e3*a.Slowest, 1e3*a.Longest, a.Longest/a.Slowest)
 }
 
 // cells are the columns of CSV, empty without an arrival.
 func (a *Arrival) cells() []string {
 	if a == nil {
-		return []string{"", "", "", "", ""}
+		return make([]string, 7)
 	}
-	cells := []string{strconv.Itoa(a.Tokens), strconv.Itoa(a.Steps)}
-	for _, x := range []float64{a.Alone, a.Mixed, a.Longest} {
+	cells := []string{strconv.Itoa(a.Tokens), strconv.Itoa(a.Steps), strconv.Itoa(a.Fewest)}
+	for _, x := range []float64{a.Alone, a.Mixed, a.Slowest, a.Longest} {
 		cells = append(cells, strconv.FormatFloat(x, 'f', 6, 64))
 	}
 	return cells

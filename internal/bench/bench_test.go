@@ -74,7 +74,7 @@ func TestArrive(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	for _, x := range r.Results {
-		if a := x.Arrival; a == nil || a.Tokens != 600 || a.Steps < 2 || !(a.Alone > 0 && a.Mixed > 0 && a.Longest >= a.Mixed) || len(x.Samples) != 1 {
+		if a := x.Arrival; a == nil || a.Tokens != 600 || a.Steps < 2 || a.Fewest > a.Steps || a.Slowest > a.Longest || !(a.Alone > 0 && a.Mixed > 0 && a.Longest >= a.Mixed) || len(x.Samples) != 1 {
 			t.Errorf("%+v", x)
 		}
 	}

@@ -22,7 +22,7 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	rows := [][]string{{"model_filename", "model_type", "model_size", "model_n_params", "backends", "n_threads", "n_prompt", "n_gen", "n_depth", "n_parallel",
 		"median_ts", "stddev_ts", "weights_gb_s", "samples_ts", "bound", "limit_share", "others_processors", "peer", "peer_samples_ts", "peer_median_ts", "peer_limit_share", "ratio", "ratio_min", "ratio_max",
-		"n_arrive", "arrive_steps", "gap_alone_s", "gap_mixed_s", "gap_longest_s"}}
+		"n_arrive", "arrive_steps", "fewest_steps", "gap_alone_s", "gap_mixed_s", "gap_slowest_s", "gap_longest_s"}}
 	whole := func(x ...int) (cells []string) {
 		for _, n := range x {
 			cells = append(cells, strconv.Itoa(n))
