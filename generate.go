@@ -14,22 +14,22 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// GenerateOptions say how to continue a text. The zero value generates at most
-// 256 tokens with the sampling that the model's publisher recommends, or greedily
-// without a recommendation.
+// GenerateOptions say how to continue a text. The zero value generates at most 256 tokens. They
+// are sampled as the model's publisher recommends; without a recommendation the likeliest is taken.
 type GenerateOptions struct {
-	MaxTokens int       // 0 is 256; negative is no limit but the context, which is an error to fill
+	MaxTokens int       // 0 is 256; negative is as many as the context holds. A context that is full sooner is ErrFull
 	Sampling  *Sampling // nil is the publisher's recommendation, Model.Sampling
 	Stop      []string  // strings that end the text; they are no part of it
-	Logprob   bool      // report each token's log-probability
-	Top       int       // how many of the likeliest tokens to report with each, with their log-probabilities
-	Logits    bool      // hand over the logits with each token
+	Logprob   bool      // set Token.Logprob
+	Top       int       // length of Token.Top
+	Logits    bool      // set Token.Logits
 
-	// Adapters are factors by name, of those in Options.Adapters. Nil is these with their own
-	// factors; an empty map is none.
+	// Adapters are the factors of adapters, by their names in Options.Adapters. Adapters that are
+	// not named are not applied. If the map is nil, all are, with the factors in Options.
 	Adapters map[string]float64
 
-	Tools        []Tool         // that the model may call; a template that takes none is an error
+	// For Chat alone: Generate and GenerateIDs render no template, and refuse them.
+	Tools        []Tool         // that the model may call; an error if the template has no place for tools
 	Template     string         // chat template to use instead of the model's
 	TemplateArgs map[string]any // variables for the template, such as enable_thinking
 }
@@ -65,7 +65,7 @@ type StopReason string
 const (
 	StopEnd    StopReason = "end"    // the model ended its turn
 	StopString StopReason = "stop"   // one of GenerateOptions.Stop came up
-	StopLength StopReason = "length" // GenerateOptions.MaxTokens are there
+	StopLength StopReason = "length" // GenerateOptions.MaxTokens are there, or, if that is negative, the context is full
 )
 
 // Logprob is a token and the natural logarithm of its probability.
@@ -145,12 +145,22 @@ func (s *Session) Prompt() (tokens, kept int) { return s.prompt, s.kept }
 
 // Generate is Model.Generate.
 func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Token, error] {
-	return s.run(ctx, o, func() ([]int32, error) { return s.m.prompt(ctx, prompt, tokenizer.Options{AddSpecial: true}) })
+	return s.run(ctx, o, func() ([]int32, error) {
+		if err := o.raw(); err != nil {
+			return nil, err
+		}
+		return s.m.prompt(ctx, prompt, tokenizer.Options{AddSpecial: true})
+	})
 }
 
 // GenerateIDs is Model.GenerateIDs.
 func (s *Session) GenerateIDs(ctx context.Context, prompt []int, o GenerateOptions) iter.Seq2[Token, error] {
-	return s.run(ctx, o, func() ([]int32, error) { return s.m.promptIDs(ctx, prompt) })
+	return s.run(ctx, o, func() ([]int32, error) {
+		if err := o.raw(); err != nil {
+			return nil, err
+		}
+		return s.m.promptIDs(ctx, prompt)
+	})
 }
 
 // Chat is Model.Chat.
@@ -204,6 +214,9 @@ func (m *Model) segments(ctx context.Context, messages []Message, o GenerateOpti
 	t, err := m.template(o.Template)
 	if err != nil {
 		return nil, err
+	}
+	if len(messages) == 0 {
+		return nil, errors.New("a conversation needs a message")
 	}
 	in, err := input(messages, &o)
 	if err != nil {
@@ -276,6 +289,19 @@ func (o *GenerateOptions) check() error {
 	return nil
 }
 
+// raw finds what only a chat template can use.
+func (o *GenerateOptions) raw() error {
+	for _, x := range []struct {
+		name string
+		set  bool
+	}{{"Tools", len(o.Tools) > 0}, {"Template", o.Template != ""}, {"TemplateArgs", len(o.TemplateArgs) > 0}} {
+		if x.set {
+			return fmt.Errorf("karat: GenerateOptions.%s is for Chat: Generate renders no chat template", x.name)
+		}
+	}
+	return nil
+}
+
 // run yields the tokens after a prompt.
 func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]int32, error)) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
@@ -299,8 +325,11 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 	if o.Sampling != nil {
 		sampling = *o.Sampling
 	}
-	if o.MaxTokens == 0 {
+	switch {
+	case o.MaxTokens == 0:
 		o.MaxTokens = 256
+	case o.MaxTokens < 0: // the last token takes no place
+		o.MaxTokens = max(1, s.m.opened.Engine.Context()-len(prompt)+1)
 	}
 	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sample.Options(sampling), Stop: o.Stop,
 		End: s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), Logits: o.Logits, Logprob: o.Logprob, Top: o.Top, Decoder: s.m.opened.Tokenizer.Decoder(true)}

@@ -131,6 +131,9 @@ type Model struct {
 // ctx stops it. A model that does not fit the free memory is an error that wraps ErrMemory, unless
 // Options.NoFit is set.
 func Load(ctx context.Context, path string, o Options) (*Model, error) {
+	if path == "" {
+		return nil, errors.New("karat: the path of the model is empty")
+	}
 	return load(ctx, o, func(x model.Options) (*model.Model, error) { return model.Open(ctx, path, x) })
 }
 

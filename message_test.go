@@ -190,6 +190,42 @@ func TestGenerateIDs(t *testing.T) {
 	}
 }
 
+// TestNotForIt: what a request has no use for is an error, and a limit of none is the context's.
+func TestNotForIt(t *testing.T) {
+	m, err := karat.Load(t.Context(), demo, karat.Options{Context: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	user := []karat.Message{karat.TextMessage(karat.RoleUser, "Hi")}
+	for want, tokens := range map[string]iter.Seq2[karat.Token, error]{
+		"GenerateOptions.Tools is for Chat":        m.Generate(t.Context(), "a", karat.GenerateOptions{Tools: []karat.Tool{{Name: "f"}}}),
+		"GenerateOptions.Template is for Chat":     m.GenerateIDs(t.Context(), []int{2}, karat.GenerateOptions{Template: "x"}),
+		"GenerateOptions.TemplateArgs is for Chat": m.Generate(t.Context(), "a", karat.GenerateOptions{TemplateArgs: map[string]any{"a": 1}}),
+		"a conversation needs a message":           m.Chat(t.Context(), nil, karat.GenerateOptions{}),
+		"the context":                              m.Chat(t.Context(), user, karat.GenerateOptions{}),
+	} {
+		for _, err := range tokens {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+	}
+	n, last := 0, karat.Token{}
+	for token, err := range m.GenerateIDs(t.Context(), []int{2, 5, 6}, karat.GenerateOptions{MaxTokens: -1}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, last = n+1, token
+	}
+	if last.Stop == karat.StopLength && n != 8 || last.Stop == "" {
+		t.Errorf("%d tokens, the last one %+v", n, last)
+	}
+	if _, err := karat.Load(t.Context(), "", karat.Options{}); err == nil || !strings.Contains(err.Error(), "the path of the model is empty") {
+		t.Error(err)
+	}
+}
+
 // TestTokenize: names of special tokens are text, but in TokenizeSpecial; a context ends both.
 func TestTokenize(t *testing.T) {
 	m := load(t)

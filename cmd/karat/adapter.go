@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"os"
 	"strconv"
 	"strings"
 
@@ -29,12 +31,19 @@ func (a *adapters) String() string {
 
 func (a *adapters) Type() string { return "file" }
 
-// Set takes FILE or FILE:SCALE. What follows the last colon is a scale if it is a number.
+// Set takes FILE or FILE:SCALE. What follows the last colon is a scale if it is a number, and
+// if no file has all of it for its name.
 func (a *adapters) Set(s string) error {
 	x := karat.Adapter{Path: s, Scale: 1}
+	if _, err := os.Stat(s); err == nil {
+		*a = append(*a, x)
+		return nil
+	}
 	if i := strings.LastIndexByte(s, ':'); i >= 0 {
 		if by, err := strconv.ParseFloat(s[i+1:], 64); err == nil {
 			x.Path, x.Scale = s[:i], by
+		} else if _, e := os.Stat(s[:i]); e == nil {
+			return fmt.Errorf("%q after the last colon is no number", s[i+1:])
 		}
 	}
 	switch {
@@ -51,6 +60,14 @@ func (a *adapters) Set(s string) error {
 func (a adapters) model() (list []model.Adapter) {
 	for _, x := range a {
 		list = append(list, model.Adapter{Path: x.Path, By: x.Scale})
+	}
+	return list
+}
+
+// json are the adapters as a summary tells of them.
+func (a adapters) json() (list []jsonAdapter) {
+	for _, x := range a {
+		list = append(list, jsonAdapter{x.Path, x.Scale})
 	}
 	return list
 }

@@ -20,6 +20,7 @@ type output struct {
 	context  int // tokens that it holds
 	sampling karat.Sampling
 	template string // applied: "none", "model", or a file's name
+	adapters adapters
 }
 
 // drawn reports whether tokens are drawn, so that the seed matters.
@@ -42,17 +43,24 @@ type jsonToken struct {
 	Logprob float64 `json:"logprob"`
 }
 
+// jsonAdapter is an adapter that was applied.
+type jsonAdapter struct {
+	Path  string  `json:"path"`
+	Scale float64 `json:"scale"`
+}
+
 // jsonSummary is the last line of --json.
 type jsonSummary struct {
-	Stop            string  `json:"stop"`
-	Error           string  `json:"error,omitempty"`
-	Text            string  `json:"text"`
-	Template        string  `json:"template"`
-	PromptTokens    int     `json:"prompt_tokens"`
-	GeneratedTokens int     `json:"generated_tokens"`
-	PromptSeconds   float64 `json:"prompt_seconds"`
-	GenerateSeconds float64 `json:"generate_seconds"` // after the first token
-	Seed            *uint64 `json:"seed,omitempty"`   // where something was drawn
+	Stop            string        `json:"stop"`
+	Error           string        `json:"error,omitempty"`
+	Text            string        `json:"text"`
+	Template        string        `json:"template"`
+	Adapters        []jsonAdapter `json:"adapters,omitempty"`
+	PromptTokens    int           `json:"prompt_tokens"`
+	GeneratedTokens int           `json:"generated_tokens"`
+	PromptSeconds   float64       `json:"prompt_seconds"`
+	GenerateSeconds float64       `json:"generate_seconds"` // after the first token
+	Seed            *uint64       `json:"seed,omitempty"`   // where something was drawn
 }
 
 // write writes the tokens, and then the speeds. Cancelling ctx is not an error
@@ -141,7 +149,7 @@ func (a *answer) times() (prompt, rest time.Duration) {
 
 func (a *answer) writeSummary(failed error) error {
 	prefill, decode := a.times()
-	s := jsonSummary{Stop: a.stop, Text: a.text.String(), Template: a.template, GeneratedTokens: a.tokens,
+	s := jsonSummary{Stop: a.stop, Text: a.text.String(), Template: a.template, Adapters: a.adapters.json(), GeneratedTokens: a.tokens,
 		PromptSeconds: prefill.Seconds(), GenerateSeconds: decode.Seconds()}
 	s.PromptTokens, _ = a.session.Prompt()
 	if a.drawn() {
@@ -177,9 +185,18 @@ func (a *answer) why() string {
 	case "stop":
 		return "ended by a stop text"
 	case "length":
+		if a.full() {
+			return fmt.Sprintf("the context of %s is full", count(a.context, "token"))
+		}
 		return "ended by -n"
 	}
 	return a.stop
+}
+
+// full reports whether nothing more has room.
+func (a *answer) full() bool {
+	prompt, _ := a.session.Prompt()
+	return a.stop == string(karat.StopLength) && prompt+a.tokens > a.context
 }
 
 // speed is n tokens in a time.

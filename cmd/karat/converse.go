@@ -161,6 +161,8 @@ func (p *conversation) say(text string) error {
 	switch {
 	case a.stop == "":
 		return err
+	case a.full():
+		fmt.Fprintln(a.log, "karat: /clear makes room; --ctx sets the length of the context")
 	case err != nil && !errors.As(err, &f):
 		fmt.Fprintln(a.log, "karat:", errorText(p.flags.named(err)))
 		if errors.As(err, &full) {

@@ -29,7 +29,10 @@ func (f *textFlags) add(c *cobra.Command) {
 // cut makes windows of the text for m, or of text if none was given.
 func (f *textFlags) cut(ctx context.Context, c *cobra.Command, m *eval.Model, text string) (*eval.Windows, error) {
 	if f.context < 3 || f.context > 1<<24 || f.windows < 0 {
-		return nil, usagef("-c %d, --chunks %d: want 3 to %d tokens, and 0 windows or more", f.context, f.windows, 1<<24)
+		if f.windows < 0 {
+			return nil, usagef("--chunks %d: want 0 for all windows, or more", f.windows)
+		}
+		return nil, usagef("-c %d: a window has 3 to %d tokens", f.context, 1<<24)
 	}
 	if f.text != "" {
 		var err error
@@ -174,7 +177,7 @@ func (f *evalFlags) run(c *cobra.Command, path string) error {
 	o.Engine.Context, o.Engine.Budget, o.Adapters = w.Context, int64(f.budget), f.lora.model()
 	runner, err := m.Start(ctx, o)
 	if err != nil {
-		return early(ctx, err)
+		return early(ctx, explainBudget(err))
 	}
 	defer runner.Close()
 	e.Model = runner

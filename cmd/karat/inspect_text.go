@@ -114,7 +114,7 @@ func (r *report) writeText(w io.Writer) {
 	if r.Template == nil {
 		fmt.Fprintf(w, "chat template\tnone\n")
 	} else {
-		fmt.Fprintf(w, "chat template\t%d bytes, sha256 %s\n", r.Template.Bytes, r.Template.SHA256)
+		fmt.Fprintf(w, "chat template\t%s, sha256 %s\n", count(r.Template.Bytes, "byte"), r.Template.SHA256)
 		if lost := r.Template.LostMarkers; len(lost) > 0 {
 			fmt.Fprintf(w, "markers as text\t%s: the template builds them from the conversation's text\n", oneLine(strings.Join(lost, ", ")))
 		}

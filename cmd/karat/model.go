@@ -165,7 +165,7 @@ func loadModel(ctx context.Context, path string, o karat.Options, stderr io.Writ
 		fmt.Fprintln(stderr, "karat: note:", oneLine(n))
 	}
 	if info.MaxContext > 0 && info.Context > info.MaxContext {
-		fmt.Fprintf(stderr, "karat: note: a context of %d tokens, but the model was made for %d\n", info.Context, info.MaxContext)
+		fmt.Fprintf(stderr, "karat: note: a context of %s, but the model was made for %d\n", count(info.Context, "token"), info.MaxContext)
 	}
 	return m, nil
 }

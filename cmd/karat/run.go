@@ -138,7 +138,7 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 	g.Sampling = &sampling
 	s := m.NewSession()
 	defer s.Close()
-	to := output{out: c.OutOrStdout(), log: c.ErrOrStderr(), json: f.json, session: s, context: m.Info().Context, sampling: sampling, template: "none"}
+	to := output{out: c.OutOrStdout(), log: c.ErrOrStderr(), json: f.json, session: s, context: m.Info().Context, sampling: sampling, template: "none", adapters: f.lora}
 	applied := "raw text: no chat template is applied"
 	switch {
 	case f.chat.chat || !ok:

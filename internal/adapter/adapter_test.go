@@ -184,6 +184,8 @@ var spoiled = map[checkpoint.Format][]struct {
 		}},
 		{"a rank by expression", "an expression is not supported", func(f *files) { f.keys["rank_pattern"] = map[string]int{".*q_proj": 2} }},
 		{"two alphas", "have different values", func(f *files) { f.keys["alpha_pattern"] = map[string]int{"q_proj": 2, "self_attn.q_proj": 3} }},
+		{"another layer", "none of adapter_config.json's layers_to_transform", func(f *files) { f.keys["layers_to_transform"] = []int{7} }},
+		{"not layer 0", "none of adapter_config.json's layers_to_transform", func(f *files) { f.keys["layers_to_transform"] = 7 }},
 		{"no target", "none of adapter_config.json's target_modules", func(f *files) { f.keys["target_modules"] = []string{"v_proj"} }},
 		{"magnitudes", "DoRA is not supported", func(f *files) { f.tensors = append(f.tensors, zeros(prefix+"q_proj.lora_magnitude_vector", 6)) }},
 		{"embeddings", "a pair for embeddings is not supported", func(f *files) {

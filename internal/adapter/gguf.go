@@ -34,7 +34,7 @@ func fromGGUF(g *gguf.File) (*File, error) {
 		}
 	}
 	if _, ok := g.Metadata.Lookup("adapter.alora.invocation_tokens"); ok {
-		return nil, errors.New("key adapter.alora.invocation_tokens: an adapter that begins behind some tokens is not supported")
+		return nil, errors.New("key adapter.alora.invocation_tokens: an activated LoRA (aLoRA), which is off until these tokens occur, is not supported")
 	}
 	f := &File{format: checkpoint.GGUF}
 	var err error

@@ -11,9 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/safetensors"
 )
@@ -74,6 +76,8 @@ func fromPEFT(config []byte, tensors *safetensors.File) (*File, error) {
 		module, isA, err := halfPEFT(name)
 		if err == nil && !c.targets(module) {
 			err = errors.New("its module is none of adapter_config.json's target_modules")
+		} else if err == nil && !c.transforms(module) {
+			err = errors.New("its layer is none of adapter_config.json's layers_to_transform")
 		}
 		return module, isA, err
 	})
@@ -111,6 +115,7 @@ type config struct {
 	Modules      any                `json:"target_modules"`
 	RankPattern  map[string]float64 `json:"rank_pattern"`
 	AlphaPattern map[string]float64 `json:"alpha_pattern"`
+	Layers       any                `json:"layers_to_transform"` // a number or a list; nil is all
 
 	ranks, alphas []pattern
 }
@@ -130,9 +135,9 @@ func (p *pattern) matches(module string) bool {
 // read are the keys that config has; idle are keys that no forward pass depends on:
 // fan_in_fan_out tells how the base's weight lies, and A and B are the same either way.
 var (
-	read = keys("peft_type r lora_alpha use_rslora bias init_lora_weights target_modules rank_pattern alpha_pattern")
+	read = keys("peft_type r lora_alpha use_rslora bias init_lora_weights target_modules rank_pattern alpha_pattern layers_to_transform")
 	idle = keys(`task_type inference_mode auto_mapping base_model_name_or_path revision peft_version fan_in_fan_out lora_dropout
-		exclude_modules layers_to_transform layers_pattern megatron_core megatron_config runtime_config ensure_weight_tying
+		exclude_modules layers_pattern megatron_core megatron_config runtime_config ensure_weight_tying
 		loftq_config eva_config corda_config lora_ga_config qalora_group_size`)
 )
 
@@ -149,10 +154,10 @@ func parseConfig(text []byte) (*config, error) {
 	c := &config{Rank: 8, Alpha: 8, Bias: "none", Init: true} // PEFT's defaults
 	var all map[string]any
 	if err := json.Unmarshal(text, &all); err != nil {
-		return nil, err
+		return nil, jsonerr.Plain(err, "")
 	}
 	if err := json.Unmarshal(text, c); err != nil {
-		return nil, err
+		return nil, jsonerr.Plain(err, "")
 	}
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		for own := range read { // encoding/json would take the one for the other
@@ -242,4 +247,22 @@ func (c *config) targets(module string) bool {
 		name, ok := v.(string)
 		return ok && (module == name || strings.HasSuffix(module, "."+name))
 	})
+}
+
+// transforms reports whether module's layer is among the layers_to_transform. The layer of a
+// module is its first number, as model.layers.0.self_attn.q_proj has it.
+func (c *config) transforms(module string) bool {
+	list, ok := c.Layers.([]any)
+	if one, is := c.Layers.(float64); is {
+		list, ok = []any{one}, true
+	}
+	if !ok || len(list) == 0 {
+		return true
+	}
+	for part := range strings.SplitSeq(module, ".") {
+		if layer, err := strconv.Atoi(part); err == nil {
+			return slices.Contains(list, any(float64(layer)))
+		}
+	}
+	return false
 }

@@ -90,17 +90,24 @@ type Load struct {
 	Ratio   *Ratio    `json:"ratio,omitempty"`
 }
 
+// Adapter is one that was added to all sequences.
+type Adapter struct {
+	Path  string  `json:"path"`
+	Scale float64 `json:"scale"`
+}
+
 // Report is all that was measured.
 type Report struct {
-	Model    string   `json:"model_filename"`
-	Arch     string   `json:"model_type"`
-	Size     int64    `json:"model_size"`
-	Params   int64    `json:"model_n_params"`
-	Backend  string   `json:"backends"`
-	PeerName string   `json:"peer,omitempty"`
-	Loads    []Load   `json:"loads"`
-	Limits   []Limit  `json:"limits,omitempty"`
-	Results  []Result `json:"results"`
+	Model    string    `json:"model_filename"`
+	Arch     string    `json:"model_type"`
+	Size     int64     `json:"model_size"`
+	Params   int64     `json:"model_n_params"`
+	Backend  string    `json:"backends"`
+	PeerName string    `json:"peer,omitempty"`
+	Adapters []Adapter `json:"adapters,omitempty"`
+	Loads    []Load    `json:"loads"`
+	Limits   []Limit   `json:"limits,omitempty"`
+	Results  []Result  `json:"results"`
 	Memory
 }
 
@@ -108,6 +115,9 @@ type Report struct {
 // it. An error, such as ctx's, comes with the results before it.
 func Run(ctx context.Context, open func() (*checkpoint.Checkpoint, error), o Options) (r *Report, err error) {
 	r = &Report{Loads: []Load{}, Results: []Result{}}
+	for _, a := range o.Adapters {
+		r.Adapters = append(r.Adapters, Adapter{a.Path, a.By})
+	}
 	for _, threads := range o.Threads {
 		if err = r.measure(ctx, open, threads, o); err != nil {
 			break

@@ -281,8 +281,12 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line is the last line that is not empty.
+// line is the last line that is not empty, and tells more than where help is.
 func (t *tail) line() string {
-	text := strings.TrimSpace(string(t.text))
-	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
+	lines := strings.Split(strings.TrimSpace(string(t.text)), "\n")
+	last := len(lines) - 1
+	if last > 0 && strings.HasPrefix(lines[last], "Run \"") {
+		last--
+	}
+	return strings.TrimSpace(lines[last])
 }

@@ -47,6 +47,9 @@ func Quantize(ctx context.Context, o QuantizeOptions) (all []Quantizing, err err
 	if err != nil {
 		return nil, fmt.Errorf("bench: %w", err)
 	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("bench: %s is a folder, and quantizing starts from a GGUF file: karat convert makes one", o.File)
+	}
 	if o.Peer != "" {
 		if err := (&Peer{Bench: o.Peer}).Check(nil); err != nil {
 			return nil, err

@@ -61,6 +61,14 @@ func TestQuantizeErrors(t *testing.T) {
 	if _, err := Quantize(t.Context(), o); err == nil || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a program that writes nothing: %v", err)
 	}
+	folder := o
+	folder.File = t.TempDir()
+	if _, err := Quantize(t.Context(), folder); err == nil || !strings.Contains(err.Error(), "is a folder, and quantizing starts from a GGUF file") {
+		t.Errorf("a folder: %v", err)
+	}
+	if line := (&tail{text: []byte("karat: why\nRun \"karat quantize --help\" for help.\n")}).line(); line != "karat: why" {
+		t.Errorf("the line is %q", line)
+	}
 	o.Peer = "none/llama-quantize"
 	if _, err := Quantize(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "bench: peer: ") {
 		t.Errorf("no peer: %v", err)

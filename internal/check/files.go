@@ -12,6 +12,7 @@ import (
 
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/internal/safetensors"
@@ -68,7 +69,7 @@ func openFolder(dir string) (*files, error) {
 		return nil, fmt.Errorf("check: %w", err)
 	}
 	if err := json.Unmarshal(config, &f.config); err != nil {
-		return nil, fmt.Errorf("check: %s: %w", filepath.Join(dir, "config.json"), err)
+		return nil, fmt.Errorf("check: %s: %w", filepath.Join(dir, "config.json"), jsonerr.Plain(err, ""))
 	}
 	f.arch = f.modelType()
 	path := filepath.Join(dir, "model.safetensors")

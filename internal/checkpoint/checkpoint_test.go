@@ -129,6 +129,13 @@ func TestParse(t *testing.T) {
 	if err := gguf.Write(&b, metadata, []tensor.Tensor{embed}); err != nil {
 		t.Fatal(err)
 	}
+	var other bytes.Buffer
+	if err := gguf.Write(&other, []gguf.KeyValue{{Key: "general.architecture", Value: "qwen3"}, {Key: "general.type", Value: "adapter"}}, []tensor.Tensor{embed}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Parse("lora.gguf", other.Bytes()); err == nil || !strings.Contains(err.Error(), "lora.gguf: an adapter and no model: give it with --lora") {
+		t.Errorf("an adapter: %v", err)
+	}
 	m, err := Parse("some.gguf", b.Bytes())
 	if err != nil {
 		t.Fatal(err)

@@ -160,7 +160,7 @@ func matters(key string, v any) bool {
 	return slices.ContainsFunc(telling, func(s string) bool { return strings.Contains(key, s) })
 }
 
-// Neutral reports whether a value of a configuration switches nothing on.
+// Neutral reports whether a setting's value switches nothing on.
 func Neutral(v any) bool {
 	switch v := v.(type) {
 	case nil:

@@ -23,6 +23,9 @@ func fromGGUF(path string, f *gguf.File) (*Checkpoint, error) {
 		if c.Arch, err = f.Metadata.String("general.architecture"); err != nil {
 			return fmt.Errorf("checkpoint: %s: %w", path, err)
 		}
+		if kind, _ := f.Metadata.String("general.type"); kind == "adapter" {
+			return fmt.Errorf("checkpoint: %s: an adapter and no model: give it with --lora, beside the model that it was made for", path)
+		}
 		if len(f.Tensors()) == 0 {
 			return fmt.Errorf("checkpoint: %s: the file has a vocabulary at most, but no tensors: there is no model to run (karat tokenize works with it)", path)
 		}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/registry"
 )
 
@@ -24,7 +25,7 @@ type hfReader struct {
 func (c *Checkpoint) parseHF(config []byte) error {
 	r := &hfReader{Checkpoint: c}
 	if err := json.Unmarshal(config, &r.settings); err != nil {
-		return fmt.Errorf("config.json: %w", err)
+		return fmt.Errorf("config.json: %w", jsonerr.Plain(err, ""))
 	}
 	if r.settings == nil {
 		return errors.New("config.json: null, expected an object")

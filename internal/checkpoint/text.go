@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
@@ -129,7 +130,7 @@ func (c *Checkpoint) textHF(dir string, config []byte) (textFiles, error) {
 	}{{"config.json", config}, {"generation_config.json", generation}} { // the second has the last word
 		if f.data != nil {
 			if err := json.Unmarshal(f.data, &t.generation); err != nil {
-				return t, fmt.Errorf("checkpoint: %s: %s: %w", dir, f.name, err)
+				return t, fmt.Errorf("checkpoint: %s: %s: %w", dir, f.name, jsonerr.Plain(err, ""))
 			}
 		}
 	}

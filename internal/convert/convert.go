@@ -152,7 +152,7 @@ func (c *converter) weights(m *checkpoint.Checkpoint) ([]*graph.Weight, error) {
 			ignored[e.Key] = true
 			c.result.Notes = append(c.result.Notes, fmt.Sprintf("the setting %s = %s is ignored", e.Key, e.Value))
 		default:
-			errs = append(errs, fmt.Errorf("convert: %s: no rule takes the setting %s = %s; if nothing is lost with it, it can be ignored", c.src, e.Key, e.Value))
+			errs = append(errs, fmt.Errorf("convert: %s: the setting %s = %s would be lost: Karat does not convert it; if the model computes the same without it, --ignore %s leaves it out", c.src, e.Key, e.Value, e.Key))
 		}
 	}
 	for _, key := range c.Ignore {

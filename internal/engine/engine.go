@@ -183,7 +183,7 @@ func (e *Engine) bound(budget int64, b backend.Backend) error {
 		e.pool.Bound(most, bytes)
 	}
 	if e.pool.Longest() == 0 {
-		return fmt.Errorf("%w: it has %d bytes, and the first %d tokens of a sequence take %d", ErrBudget, budget, kv.PageSize, e.pool.BytesOf(1))
+		return fmt.Errorf("%w: the first %d tokens of a sequence take %d bytes, it has %d", ErrBudget, kv.PageSize, e.pool.BytesOf(1), budget)
 	}
 	return nil
 }

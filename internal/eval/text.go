@@ -12,7 +12,7 @@ import (
 // WriteText writes the result as tables.
 func (r *Result) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%d windows of %d tokens, %d predictions\n\n", r.Windows, r.Context, r.Tokens)
+	fmt.Fprintf(t, "%s of %d tokens, %s\n\n", count(r.Windows, "window"), r.Context, count(r.Tokens, "prediction"))
 	fmt.Fprintln(t, "\tvalue\t± standard error\t95 %")
 	line := func(name string, e Estimate, times float64, unit string) {
 		x := lab.Number(times)
@@ -67,3 +67,11 @@ var Text string
 //
 //go:embed calibration.txt
 var Calibration string
+
+// count is a number of things, of which one has no s.
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}

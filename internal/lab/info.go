@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"slices"
-	"strings"
 
+	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/mmap"
 )
 
@@ -74,27 +73,7 @@ func readJSON(path string, decode func([]byte) error) error {
 }
 
 // plain is err without the names of Go's types.
-func plain(err error) error {
-	e := (*json.UnmarshalTypeError)(nil)
-	if !errors.As(err, &e) {
-		return err
-	}
-	want := "an object"
-	switch e.Type.Kind() {
-	case reflect.String:
-		want = "a string"
-	case reflect.Slice:
-		want = "a list"
-	case reflect.Int, reflect.Int32:
-		want = "an integer"
-	case reflect.Float64:
-		want = "a number"
-	}
-	if field := strings.TrimPrefix(e.Field, "Prompt."); field != "" {
-		return fmt.Errorf("%s: a JSON %s, want %s", field, e.Value, want)
-	}
-	return fmt.Errorf("a JSON %s, want %s", e.Value, want)
-}
+func plain(err error) error { return jsonerr.Plain(err, "Prompt.") }
 
 // addInfo fills the record's prompts from its JSON file.
 func (r *Record) addInfo(b []byte) error {
@@ -257,8 +236,11 @@ func (in *Input) check() error {
 			forms++
 		}
 	}
-	if forms != 1 {
-		return fmt.Errorf("%d of text, chat and ids, want one", forms)
+	switch {
+	case forms == 0:
+		return errors.New("there is no text, no chat and no ids: want one of them, and not empty")
+	case forms > 1:
+		return errors.New("text, chat and ids: want one of them, not several")
 	}
 	for i, id := range in.IDs {
 		if id < 0 {

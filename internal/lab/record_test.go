@@ -336,8 +336,8 @@ func TestReadHostile(t *testing.T) {
 		{"many ids", "", f(named("0.ids", tensor.I32, 1<<19), named("1.ids", tensor.I32, 1<<19), named("2.ids", tensor.I32, 1)), "more than 1048576 ids"},
 		{"nothing", "", nil, "no prompts"},
 
-		{"no JSON", "hello", f(logits), "record.json: invalid character"},
-		{"empty JSON", " ", f(logits), "record.json: unexpected end"},
+		{"no JSON", "hello", f(logits), "record.json: no JSON at byte 1: invalid character"},
+		{"empty JSON", " ", f(logits), "record.json: no JSON at byte 0: it ends too early"},
 		{"a word", `"prompts"`, f(logits), "record.json: a JSON string, want an object"},
 		{"no list", `{"prompts": 5}`, f(logits), "prompts: not a list"},
 		{"null for a list", `{"prompts": null}`, f(logits), "prompts: not a list"},
@@ -425,11 +425,11 @@ func TestReadInputs(t *testing.T) {
 	}
 	for _, c := range []struct{ text, err string }{
 		{`[]`, "none"},
-		{`[{}]`, "entry 0: 0 of text, chat and ids"},
-		{`[null]`, "entry 0: 0 of text, chat and ids"},
-		{`[{"text": "a"}, {"text": "a", "ids": [1]}]`, "entry 1: 2 of text, chat and ids"},
-		{`[{"ids": []}]`, "entry 0: 0 of text, chat and ids"},
-		{`[{"chat": []}]`, "entry 0: 0 of text, chat and ids"},
+		{`[{}]`, "entry 0: there is no text, no chat and no ids"},
+		{`[null]`, "entry 0: there is no text, no chat and no ids"},
+		{`[{"text": "a"}, {"text": "a", "ids": [1]}]`, "entry 1: text, chat and ids: want one of them"},
+		{`[{"ids": []}]`, "entry 0: there is no text, no chat and no ids"},
+		{`[{"chat": []}]`, "entry 0: there is no text, no chat and no ids"},
 		{`[{"ids": [-1]}]`, "entry 0: ids: position 0: -1 is negative"},
 		{`{"text": "a"}`, "not a list"},
 		{`[5]`, "entry 0: a JSON number, want an object"},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/karat-run/karat/internal/jsonerr"
 )
 
 // A config is what tokenizer_config.json says about the tokenizer. Everything
@@ -40,7 +42,7 @@ func parseConfig(b []byte) (c config, err error) {
 		return c, nil
 	}
 	if err := json.Unmarshal(b, &c); err != nil {
-		return c, fmt.Errorf("tokenizer: tokenizer_config.json: %w", err)
+		return c, fmt.Errorf("tokenizer: tokenizer_config.json: %w", jsonerr.Plain(err, ""))
 	}
 	return c, nil
 }

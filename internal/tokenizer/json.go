@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/karat-run/karat/internal/jsonerr"
 )
 
 // FromJSON makes the tokenizer of a tokenizer.json file of Hugging Face's tokenizers
@@ -13,7 +15,7 @@ import (
 func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	var f jsonFile
 	if err := json.Unmarshal(tokenizerJSON, &f); err != nil {
-		return nil, fmt.Errorf("tokenizer: tokenizer.json: %w", err)
+		return nil, fmt.Errorf("tokenizer: tokenizer.json: %w", jsonerr.Plain(err, ""))
 	}
 	if err := f.Model.check(); err != nil {
 		return nil, fmt.Errorf("tokenizer: tokenizer.json: model: %w", err)

@@ -1,0 +1,36 @@
+package jsonerr
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+)
+
+func TestPlain(t *testing.T) {
+	type Inner struct {
+		N int `json:"n"`
+	}
+	var x struct {
+		Inner
+		S map[string]string `json:"s"`
+		B bool              `json:"b"`
+		L []float32         `json:"l"`
+	}
+	for text, want := range map[string]string{
+		`{"n": "x"}`:         "n: a JSON string, want an integer (at byte 9)",
+		`{"s": [1]}`:         "s: a JSON array, want an object (at byte 7)",
+		`{"b": 1}`:           "b: a JSON number, want true or false (at byte 7)",
+		`{"l": 1}`:           "l: a JSON number, want a list (at byte 7)",
+		`{"s": {"k": true}}`: "s: a JSON bool, want a string (at byte 16)",
+		`[1]`:                "a JSON array, want an object (at byte 1)",
+		`{"a":`:              "no JSON at byte 5: it ends too early",
+		`{a`:                 "no JSON at byte 2: invalid character 'a' looking for beginning of object key string",
+	} {
+		if err := Plain(json.Unmarshal([]byte(text), &x), "Inner."); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	if other := errors.New("other"); Plain(other, "") != other || Plain(nil, "") != nil {
+		t.Error("another error is changed")
+	}
+}
