@@ -86,7 +86,7 @@ func run(args []string) int {
 	switch {
 	case f.status != 0:
 		return f.exit()
-	case errors.As(err, &file):
+	case errors.As(err, &file), errors.As(err, &usage) && errors.As(usage.error, &file):
 		return statusError
 	case !started || errors.As(err, &usage): // before the start errors are cobra's, of the command line
 		fmt.Fprintf(os.Stderr, "Run %q for help.\n", command.CommandPath()+" --help")

@@ -69,13 +69,13 @@ func TestIncidentFiles(t *testing.T) {
 			return dir
 		}, []string{"config.json: not a regular file"}},
 		{"A7 config.json of 1 GiB", func(t *testing.T, dir string) string { sparse(t, dir, "config.json"); return dir }, []string{"config.json: 1073741824 bytes, expected at most 1048576"}},
-		{"A7 config.json of numbers", func(t *testing.T, dir string) string { write(t, dir, "config.json", "[1,2]"); return dir }, []string{"config.json: json: cannot unmarshal array"}},
+		{"A7 config.json of numbers", func(t *testing.T, dir string) string { write(t, dir, "config.json", "[1,2]"); return dir }, []string{"config.json: a JSON array, want an object"}},
 		{"A7 config.json null", func(t *testing.T, dir string) string { write(t, dir, "config.json", "null"); return dir }, []string{"config.json: null, expected an object"}},
-		{"A7 config.json empty", func(t *testing.T, dir string) string { write(t, dir, "config.json", ""); return dir }, []string{"config.json: unexpected end of JSON"}},
+		{"A7 config.json empty", func(t *testing.T, dir string) string { write(t, dir, "config.json", ""); return dir }, []string{"config.json: no JSON at byte 0: it ends too early"}},
 		{"A12 config.json deep", func(t *testing.T, dir string) string {
 			write(t, dir, "config.json", strings.Repeat(`{"a":`, 1<<17)+"1"+strings.Repeat("}", 1<<17))
 			return dir
-		}, []string{"config.json: invalid character", "max depth"}},
+		}, []string{"config.json: no JSON at byte 50001", "max depth"}},
 		{"A5 config.json full of objects", func(t *testing.T, dir string) string {
 			write(t, dir, "config.json", `{"model_type":"llama","x":[`+strings.Repeat("{},[],", 170000)+`0]}`)
 			return dir
@@ -84,7 +84,7 @@ func TestIncidentFiles(t *testing.T) {
 		{"A7 generation_config.json broken", func(t *testing.T, dir string) string {
 			write(t, dir, "generation_config.json", `{"top_k":"x"}`)
 			return dir
-		}, []string{"generation_config.json: json:", "top_k"}},
+		}, []string{"generation_config.json: ", "top_k"}},
 		{"A7 chat_template.jinja of 1 GiB", func(t *testing.T, dir string) string { sparse(t, dir, "chat_template.jinja"); return dir }, []string{"chat_template.jinja: 1073741824 bytes"}},
 		{"A7 tokenizer_config.json broken", func(t *testing.T, dir string) string {
 			write(t, dir, "tokenizer_config.json", `{"chat_template":{}}`)
@@ -101,7 +101,7 @@ func TestIncidentFiles(t *testing.T) {
 		{"A9 end of turn no number", func(t *testing.T, dir string) string {
 			write(t, dir, "generation_config.json", `{"eos_token_id":"</s>"}`)
 			return dir
-		}, []string{"generation_config.json: json:"}},
+		}, []string{"generation_config.json: "}},
 		{"A11 no tensors", func(t *testing.T, dir string) string { os.Remove(dir + "/model.safetensors"); return dir }, []string{"neither model.safetensors nor model.safetensors.index.json is there"}},
 		{"A11 a seed for weights", func(t *testing.T, dir string) string {
 			os.Remove(dir + "/model.safetensors")

@@ -19,7 +19,7 @@ func TestRefused(t *testing.T) {
 		gguf  func(*file)
 		want  string
 	}{
-		{model: "gpt2", hf: config{"scale_attn_weights": false}, want: "scale_attn_weights false"},
+		{model: "gpt2", hf: config{"scale_attn_weights": false}, want: "key scale_attn_weights is false"},
 		{model: "gpt2", hf: config{"scale_attn_by_inverse_layer_idx": true}, want: "scale_attn_by_inverse_layer_idx true"},
 		{model: "qwen3moe", hf: config{"use_sliding_window": true, "sliding_window": 4, "max_window_layers": 0}, want: "sliding_window 4"},
 		{model: "gemma2", hf: config{"query_pre_attn_scalar": nil}, want: "query_pre_attn_scalar is missing"},

@@ -118,6 +118,36 @@ func TestView(t *testing.T) {
 	}
 }
 
+// TestEvenHeads: a file of a family whose heads share the width evenly cannot say otherwise.
+func TestEvenHeads(t *testing.T) {
+	embed := tensor.Tensor{Name: "token_embd.weight", DType: tensor.F32, Shape: tensor.Shape{3, 8}, Data: make([]byte, 96)}
+	for _, x := range []struct {
+		key   string
+		value any
+		want  string
+	}{
+		{"attention.head_count_kv", uint32(2), ""},
+		{"attention.key_length", uint32(4), ""},
+		{"attention.head_count_kv", uint32(1), "attention.head_count_kv is 1, but there are 2 heads"},
+		{"attention.key_length", uint32(3), "attention.key_length is 3, but 2 heads share a width of 8 evenly"},
+	} {
+		metadata := []gguf.KeyValue{{Key: "general.architecture", Value: "gpt2"}, {Key: "gpt2.block_count", Value: uint32(1)}, {Key: "gpt2.context_length", Value: uint32(55)},
+			{Key: "gpt2.embedding_length", Value: uint32(8)}, {Key: "gpt2.feed_forward_length", Value: uint32(16)}, {Key: "gpt2.attention.head_count", Value: uint32(2)},
+			{Key: "gpt2.attention.layer_norm_epsilon", Value: float32(1e-5)}, {Key: "gpt2." + x.key, Value: x.value}}
+		var b bytes.Buffer
+		if err := gguf.Write(&b, metadata, []tensor.Tensor{embed}); err != nil {
+			t.Fatal(err)
+		}
+		m, err := Parse("some.gguf", b.Bytes())
+		if x.want == "" && err != nil || x.want != "" && (err == nil || !strings.Contains(err.Error(), x.want)) {
+			t.Errorf("%s %v: %v, want %q", x.key, x.value, err, x.want)
+		}
+		if err == nil {
+			m.Close()
+		}
+	}
+}
+
 // TestParse opens GGUF from memory; its errors have the name that is given.
 func TestParse(t *testing.T) {
 	var b bytes.Buffer

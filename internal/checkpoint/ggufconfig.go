@@ -275,6 +275,9 @@ func (r *ggufReader) heads() {
 		r.errs = append(r.errs, err)
 	}
 	r.fullDim, _ = s["head_dim"].(float64)
+	if r.family.Lacks("num_key_value_heads") {
+		r.evenHeads()
+	}
 	r.sameDim(r.fullDim, "attention.value_length")
 	if !r.family.Partial() {
 		r.sameDim(r.fullDim, "rope.dimension_count")
@@ -286,6 +289,21 @@ func (r *ggufReader) heads() {
 		}
 		dim, _ := s["head_dim"].(float64)
 		r.sameDim(dim, "attention.value_length_swa", "rope.dimension_count_swa")
+	}
+}
+
+// evenHeads refuses files of families without settings for it that have fewer heads of
+// keys, or heads of another size than an even share of the width.
+func (r *ggufReader) evenHeads() {
+	heads, hidden := r.settings["num_attention_heads"], r.settings.integer("hidden_size")
+	for _, n := range r.numbers("attention.head_count_kv") {
+		if n != heads {
+			r.errorf("attention.head_count_kv", "is %v, but there are %s heads, and in models of architecture %s each has keys of its own", n, show(heads), r.Arch)
+			return
+		}
+	}
+	if n := r.settings.integer("num_attention_heads"); n > 0 && r.fullDim*float64(n) != float64(hidden) {
+		r.errorf("attention.key_length", "is %v, but %d heads share a width of %d evenly in models of architecture %s", r.fullDim, n, hidden, r.Arch)
 	}
 }
 

@@ -47,7 +47,18 @@ func (c *Checkpoint) parseHF(config []byte) error {
 	if r.settings["use_bidirectional_attention"] == "vision" { // of the tokens of images
 		delete(r.settings, "use_bidirectional_attention")
 	}
+	r.fixed()
 	return errors.Join(r.errs...)
+}
+
+// fixed refuses other values of settings than all models of the family have, which nothing
+// computes. Activations are computed whatever they are; GGUF alone has no key for them.
+func (r *hfReader) fixed() {
+	for _, key := range slices.Sorted(maps.Keys(r.family.Fixed)) {
+		if v, want := r.settings[key], r.family.Fixed[key]; !r.asFixed(key) && key != "hidden_act" && key != "hidden_activation" {
+			r.errorf(r.Key(key), "is %s: models of architecture %s have %s, and no other is supported", show(v), r.Arch, show(want))
+		}
+	}
 }
 
 func (r *hfReader) errorf(key, format string, args ...any) {

@@ -47,7 +47,10 @@ func (d *IDs) UnmarshalJSON(b []byte) error {
 		}
 		return nil
 	}
-	return json.Unmarshal(b, (*[]int)(d))
+	if json.Unmarshal(b, (*[]int)(d)) != nil {
+		return errors.New("ids of tokens: want an integer, or a list of them")
+	}
+	return nil
 }
 
 // Template is the model's chat template; "" if it has none.

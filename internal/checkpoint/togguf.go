@@ -102,7 +102,7 @@ func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, factor
 		w.count("top_k_experts")
 	}
 	dim := uint32(w.fullDim())
-	if !c.derivedDim && !c.family.Latent && dim > 0 {
+	if !c.derivedDim && !c.family.Latent && !c.family.Lacks("num_key_value_heads") && dim > 0 { // else heads share the width evenly
 		w.put("attention.key_length", dim)
 		w.put("attention.value_length", dim)
 	}
@@ -149,17 +149,24 @@ func (w *ggufWriter) refuse(aside []string) {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.family.Fixed)) {
-		v, want := s[key], w.family.Fixed[key]
-		if alias := map[any]any{"swish": "silu", "gelu_tanh": "gelu_pytorch_tanh"}[v]; alias != nil {
-			v = alias
-		}
-		if v != nil && v != want {
-			w.errorf(key, "is %s: GGUF has no key for it, and %s models have %s", show(v), w.Arch, show(want))
+		if !w.asFixed(key) {
+			w.errorf(key, "is %s: GGUF has no key for it, and %s models have %s", show(s[key]), w.Arch, show(w.family.Fixed[key]))
 		}
 	}
 	if i := slices.Index(w.slides(), true); i >= 0 && w.family.Windows() == family.FromLayer {
 		w.errorf("layer_types", "lets layer %d slide: GGUF has no key that says which layers of %s slide", i, w.Arch)
 	}
+}
+
+// asFixed reports whether a setting is as all models of the family have it.
+func (c *Checkpoint) asFixed(key string) bool {
+	v, want := c.settings[key], c.family.Fixed[key]
+	if name, ok := v.(string); ok {
+		if alias, ok := map[string]string{"swish": "silu", "gelu_tanh": "gelu_pytorch_tanh"}[name]; ok {
+			v = alias
+		}
+	}
+	return v == nil || reflect.DeepEqual(v, want)
 }
 
 // slides tells which layers have a window.

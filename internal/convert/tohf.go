@@ -65,8 +65,8 @@ func (c *converter) ggufToHF(ctx context.Context, m *checkpoint.Checkpoint, weig
 	return nil
 }
 
-// folderJobs bring the tensors of a GGUF file into type to. One that GGUF has in
-// F32 by rule stays so where to does not hold its values.
+// folderJobs bring the tensors of a GGUF file into type to. One that is of another
+// float type stays so where to does not hold its values, as routers, which GGUF has in F32.
 func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight, to tensor.DType) ([]job, error) {
 	var jobs []job
 	for _, w := range m.Undivided(weights) {
@@ -92,14 +92,16 @@ func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight
 		}
 		j.out.Shape = h.Filed(checkpoint.HuggingFace, j.out.Shape)
 		j.out.Data, j.out.Source, j.out.Name, j.out.DType = nil, nil, m.TensorName(checkpoint.HuggingFace, w.HF), to
-		if w.DType == tensor.F32 && to != tensor.F32 && c.Type == "" {
+		if w.DType != to && !w.DType.Quantized() && to != tensor.F32 && c.Type == "" {
 			all, err := holds(to, w.Tensor, h)
 			if err != nil {
 				return nil, err
 			}
 			if !all {
-				j.out.DType = tensor.F32
-				c.result.Notes = append(c.result.Notes, fmt.Sprintf("tensor %s stays F32: %v does not hold its values", j.out.Name, to))
+				if j.out.DType = w.DType; h.Plus != 0 {
+					j.out.DType = tensor.F32
+				}
+				c.result.Notes = append(c.result.Notes, fmt.Sprintf("tensor %s stays %v: %v does not hold its values", j.out.Name, j.out.DType, to))
 			}
 		}
 		if h.Joined == "" || len(in.Shape) < 2 {

@@ -3,6 +3,7 @@ package synth
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/karat-run/karat/internal/family"
@@ -81,6 +82,9 @@ func (s *shape) own(put func(key string, value any), dim int) {
 			put(k.GGUF, uint32(s.Synth.Numbers[k.Setting]))
 		case k.Kind == family.Turning:
 			put(k.GGUF, uint32(cmp.Or(s.Turning, dim)))
+		case k.Scale != nil && s.Synth.Numbers[k.Setting] == 0:
+			x := k.Scale.Absent(map[string]any{"head_dim": float64(s.HeadDim), "hidden_size": float64(s.Hidden), "num_hidden_layers": float64(s.Layers), "num_attention_heads": float64(s.Heads)})
+			put(k.GGUF, float32(1/math.Sqrt(x)))
 		case s.Synth.Numbers[k.Setting] != 0:
 			put(k.GGUF, float32(s.Synth.Numbers[k.Setting]))
 		}

@@ -129,7 +129,7 @@ func (f *filler) tensor(t tensor.Tensor) error {
 	return nil
 }
 
-// fill makes whole blocks. Tensors of F32 are norms and scales, and are ones, or biases, and are zeros; but
+// fill makes whole blocks. Tensors of F32 are norms and scales, and are ones, or biases, and are small; but
 // where full layers have a head size of their own, rope_freqs, which is one piece, turns a quarter of the pairs, and
 // divides the others' angles by 1e30, as the published files do.
 func (f *filler) fill(p []byte, t tensor.Tensor) {
@@ -142,7 +142,7 @@ func (f *filler) fill(p []byte, t tensor.Tensor) {
 		for i := range len(p) / 4 {
 			x := float32(1)
 			if strings.HasSuffix(t.Name, ".bias") {
-				x = 0
+				x = 1. / 128
 			} else if strings.HasSuffix(t.Name, ".ssm_a") {
 				x = -1 // a state that fades
 			} else if i >= turned {

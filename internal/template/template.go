@@ -8,6 +8,7 @@
 package template
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -53,7 +54,47 @@ func Parse(texts map[string]string, o Options) (*Template, error) {
 		}
 		maps.Copy(t.trees, trees)
 	}
+	for _, tree := range t.trees {
+		if err := t.check(tree, tree.Root); err != nil {
+			return nil, err
+		}
+	}
 	return t, nil
+}
+
+// check finds what no data can mend: calls of templates that are not there, and nodes that
+// are not supported.
+func (t *Template) check(tree *parse.Tree, n parse.Node) error {
+	fails := func(format string, args ...any) error {
+		place, _ := tree.ErrorContext(n)
+		return fmt.Errorf("template: %s: %s", place, fmt.Sprintf(format, args...))
+	}
+	both := func(b *parse.BranchNode) error { return errors.Join(t.check(tree, b.List), t.check(tree, b.ElseList)) }
+	switch n := n.(type) {
+	case *parse.ListNode:
+		if n == nil {
+			return nil
+		}
+		for _, x := range n.Nodes {
+			if err := t.check(tree, x); err != nil {
+				return err
+			}
+		}
+	case *parse.IfNode:
+		return both(&n.BranchNode)
+	case *parse.WithNode:
+		return both(&n.BranchNode)
+	case *parse.RangeNode:
+		return both(&n.BranchNode)
+	case *parse.TemplateNode:
+		if t.trees[n.Name] == nil {
+			return fails("there is no template %q", n.Name)
+		}
+	case *parse.TextNode, *parse.ActionNode, *parse.CommentNode:
+	default:
+		return fails("%s is not supported", n)
+	}
+	return nil
 }
 
 // Must is Parse for texts that the program holds.

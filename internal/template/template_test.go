@@ -84,7 +84,7 @@ func TestEscape(t *testing.T) {
 // TestErrors wants the place and the cause of what cannot be filled in.
 func TestErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"{{.None}}": "t:1:2: template.outer has no None", "{{.Of.K}}": "K of nothing", "\n{{template \"x\" .}}": `there is no "x"`,
+		"{{.None}}": "t:1:2: template.outer has no None", "{{.Of.K}}": "K of nothing",
 		"{{index .List 5}}": "out of range", "{{range .Rows}}{{end}}": "no list", "{{.Next}}": "no value", "{{eq .Rows .Name}}": "not compared",
 		"{{add .Name}}": "add: reflect", `{{define "p"}}{{.X}}{{end}}{{template "p" .Rows}}`: "int has no X", "{{.Rows | print}}": "not supported",
 	} {
@@ -98,5 +98,21 @@ func TestErrors(t *testing.T) {
 	}
 	if _, err := Parse(map[string]string{"t": "{{if}}"}, Options{}); err == nil {
 		t.Error("no error of a text that is no template")
+	}
+}
+
+// TestParseErrors: what no data can mend is an error before anything is filled in.
+func TestParseErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		`a{{if .X}}{{template "none" .}}{{end}}`:                  `there is no template "none"`,
+		`{{range .X}}{{break}}{{end}}`:                            "{{break}} is not supported",
+		`{{define "b"}}{{with .X}}{{template "c"}}{{end}}{{end}}`: `there is no template "c"`,
+	} {
+		if _, err := Parse(map[string]string{"t": text}, Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	if _, err := Parse(map[string]string{"t": `{{template "u" .}}`, "u": "x"}, Options{}); err != nil {
+		t.Error(err)
 	}
 }
