@@ -25,9 +25,9 @@ import (
 
 // positions returns how many of the last positions' logits are kept of each
 // prompt. The demo's vocabulary is three times that of the tiny models, gemma2's is four times
-// that of the other families.
+// that of the other families, and glm4moe has many taps.
 func positions(name string) int {
-	if strings.HasPrefix(name, "demo") || name == "gemma2" {
+	if strings.HasPrefix(name, "demo") || name == "gemma2" || name == "glm4moe" {
 		return 1
 	}
 	return 2

@@ -31,8 +31,14 @@ var ours = map[string]map[string]string{
 	"deepseek2-lite": {"tokenizer.ggml.pre": "the folder's tokenizer splits as deepseek-v3"},
 	"gemma2":         {"gemma2.attention.scale": "readers without it assume 1/sqrt(48), the head size; the model has 1/sqrt(40)"},
 	"glm4":           {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
-	"olmo3":          {"tokenizer.ggml.pre": "dbrx, which OLMo 2's files have, cuts as llama-bpe does, and says no more than the folder"},
-	"qwen3moe":       {"tokenizer.ggml.normalizer.nfc": "qwen2 stands for NFC, as published tokenizers do; this model's does not"},
+	"glm4moe": {
+		"glm4moe.block_count":          "the layer behind the last is set aside; llama.cpp does not open a file that counts it and lacks its tensors",
+		"glm4moe.nextn_predict_layers": "see block_count",
+		"tokenizer.ggml.eot_token_id":  "the folder's texts end at 510; llama.cpp's converter always takes <|user|>",
+		"tokenizer.ggml.eom_token_id":  "see eot_token_id",
+	},
+	"olmo3":    {"tokenizer.ggml.pre": "dbrx, which OLMo 2's files have, cuts as llama-bpe does, and says no more than the folder"},
+	"qwen3moe": {"tokenizer.ggml.normalizer.nfc": "qwen2 stands for NFC, as published tokenizers do; this model's does not"},
 }
 
 // TestFamilies wants the GGUF file of each family's folder to have llama.cpp's keys, types and

@@ -134,7 +134,13 @@ func TestOldLatents(t *testing.T) {
 // TestNext sets the layers aside that predict further tokens: behind the last of a folder, and
 // counted among the layers of a GGUF file.
 func TestNext(t *testing.T) {
-	dir, src := t.TempDir(), golden.Model(t, "deepseek2")
+	for _, name := range []string{"deepseek2", "glm4moe"} {
+		t.Run(name, func(t *testing.T) { next(t, name) })
+	}
+}
+
+func next(t *testing.T, name string) {
+	dir, src := t.TempDir(), golden.Model(t, name)
 	file, longer := filepath.Join(dir, "plain.gguf"), filepath.Join(dir, "longer.gguf")
 	run(t, src, file, convert.Options{})
 	tensors := tensorsOf(t, file)
@@ -146,12 +152,12 @@ func TestNext(t *testing.T) {
 	}
 	tensors = append(tensors, tensor.Tensor{Name: "blk.4.nextn.enorm.weight", DType: tensor.F32, Shape: tensor.Shape{1}, Data: make([]byte, 4)})
 	rewritten(t, file, longer, func(k gguf.KeyValue) []gguf.KeyValue {
-		if k.Key == "deepseek2.block_count" {
-			return []gguf.KeyValue{{Key: k.Key, Value: uint32(5)}, {Key: "deepseek2.nextn_predict_layers", Value: uint32(1)}}
+		if k.Key == name+".block_count" {
+			return []gguf.KeyValue{{Key: k.Key, Value: uint32(5)}, {Key: name + ".nextn_predict_layers", Value: uint32(1)}}
 		}
 		return []gguf.KeyValue{k}
 	}, tensors)
-	r := golden.Record(t, "deepseek2")
+	r := golden.Record(t, name)
 	want, _ := logits(t, file, r)
 	got, _ := logits(t, longer, r)
 	for i := range want {

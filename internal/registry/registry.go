@@ -11,6 +11,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/gemma3"
 	"github.com/karat-run/karat/internal/arch/gemma4"
 	"github.com/karat-run/karat/internal/arch/glm4"
+	"github.com/karat-run/karat/internal/arch/glm4moe"
 	gptoss "github.com/karat-run/karat/internal/arch/gpt-oss"
 	"github.com/karat-run/karat/internal/arch/gpt2"
 	"github.com/karat-run/karat/internal/arch/granite"
@@ -46,6 +47,7 @@ var Families = []*family.Family{
 	&mamba2.Family,
 	&phi3.Family,
 	&mistral3.Family,
+	&glm4moe.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

@@ -198,6 +198,7 @@ func (l *list) feedForward(p string, i int) {
 		l.weight(p, "ffn_gate_exps", s.Experts, s.ExpertFF, s.Hidden)
 		l.weight(p, "ffn_up_exps", s.Experts, s.ExpertFF, s.Hidden)
 		l.weight(p, "ffn_down_exps", s.Experts, s.Hidden, s.ExpertFF)
+		l.bias(p, "exp_probs_b", []int{s.Experts, s.Hidden})
 		if n := s.CommonFF; n > 0 {
 			l.weight(p, "ffn_gate_shexp", n, s.Hidden)
 			l.weight(p, "ffn_up_shexp", n, s.Hidden)

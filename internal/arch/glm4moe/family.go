@@ -1,0 +1,72 @@
+package glm4moe
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of GLM-4.5 and GLM-4.5-Air are like.
+//
+// Source: transformers 5.17, models/glm4_moe/configuration_glm4_moe.py; llama.cpp,
+// conversion/glm.py and src/models/glm4-moe.cpp.
+var Family = family.Family{
+	Name:  "glm4moe",
+	Title: "GLM-4.5",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "glm4_moe", Class: "Glm4MoeForCausalLM", Lacks: []string{"scoring_func"}, Defaults: map[string]any{
+		"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 131072.,
+		"num_attention_heads": 96., "num_key_value_heads": 8., "first_k_dense_replace": 1., "moe_intermediate_size": 1408.,
+		"num_experts": 128., "top_k_experts": 8., "n_shared_experts": 1., "n_group": 1., "topk_group": 1., "routed_scaling_factor": 1.,
+		"norm_topk_prob": true, "scoring_func": "sigmoid"}}},
+	Fixed:   map[string]any{"hidden_act": "silu"},
+	Derived: scoring,
+	Idle:    []string{"num_nextn_predict_layers", "output_router_logits", "router_aux_loss_coef"},
+	Limits: []family.Limit{
+		{Key: "first_k_dense_replace", Min: 0, Max: 1 << 10, Rule: family.Whole},
+		{Key: "n_shared_experts", Min: 0, Max: 1 << 10, Rule: family.Whole},
+		{Key: "n_group", Min: 0, Max: 1 << 10, Rule: family.Whole},
+		{Key: "topk_group", Min: 0, Max: 1 << 10, Rule: family.Whole},
+		{Key: "routed_scaling_factor", Min: 1e-6, Max: 1e6, Rule: family.OrZero},
+	},
+	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4, "partial_rotary_factor": 0.5}},
+	Spelling: map[string][]string{"num_experts": {"n_routed_experts"}, "top_k_experts": {"num_experts_per_tok"}},
+
+	Next: "num_nextn_predict_layers",
+	Keys: []family.Key{
+		{Setting: "n_group", GGUF: "expert_group_count"},
+		{Setting: "topk_group", GGUF: "expert_group_used_count"},
+		{GGUF: "rope.dimension_count", Kind: family.Turning},
+		{Setting: "moe_intermediate_size"},
+		{Setting: "n_shared_experts", GGUF: "expert_shared_count"},
+		{Setting: "first_k_dense_replace", GGUF: "leading_dense_block_count"},
+		{Setting: "scoring_func", GGUF: "expert_gating_func", Kind: family.Choice, Words: []string{"", "softmax", "sigmoid"}},
+		{Setting: "routed_scaling_factor", GGUF: "expert_weights_scale", Kind: family.Number},
+		{Setting: "norm_topk_prob", GGUF: "expert_weights_norm", Kind: family.Truth},
+	},
+	MoE:    "num_experts",
+	Held:   map[string]string{"attention_bias": "blk.0.attn_q.bias", "use_qk_norm": "blk.0.attn_q_norm"},
+	Habits: []family.Habit{{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"}, Joined: "mlp.experts"}},
+	Bare:   []string{"e_score_correction_bias"},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "glm4"},
+	Expect: family.Expect{
+		Parts: []family.Part{{GGUF: "exp_probs_b.bias", HF: "e_score_correction_bias"}},
+		Lacks: []family.Part{family.PostNorm, family.Scalar, family.OBias},
+		Theta: true,
+		Eps:   []float64{1e-5},
+	},
+	// GLM-4.5-Air has no norms of queries and keys; this one has.
+	Synth: family.Synth{QKNorm: true, Apart: true, Norms: []string{"attn_norm", "post_attention_norm"}, Biased: []string{"attn_q", "attn_k", "attn_v", "exp_probs_b"},
+		Keys: map[string]any{"expert_weights_norm": true, "expert_gating_func": uint32(2), "expert_shared_count": uint32(1), "leading_dense_block_count": uint32(1)},
+		Shapes: []family.Shape{
+			{Name: "air", Hidden: 4096, Layers: 46, Heads: 96, KVHeads: 8, HeadDim: 128, Turning: 64, FF: 10944, Vocab: 151552, Context: 131072,
+				Experts: 128, Used: 8, ExpertFF: 1408, Dense: 1, CommonFF: 1408, RopeBase: 1e6, Epsilon: 1e-5},
+			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, Turning: 32, FF: 512, Vocab: 2048, Context: 4096,
+				Experts: 8, Used: 3, ExpertFF: 256, Dense: 1, CommonFF: 256, RopeBase: 1e6, Epsilon: 1e-5},
+		}},
+}
+
+// scoring is that of the files that do not say it.
+func scoring(s map[string]any) {
+	if s["scoring_func"] == nil {
+		s["scoring_func"] = "sigmoid"
+	}
+}
