@@ -37,6 +37,9 @@ func fromGGUF(path string, f *gguf.File) (*Checkpoint, error) {
 				return err
 			}
 		}
+		if err := c.join(); err != nil {
+			return err
+		}
 		if err := c.parseGGUF(f); err != nil {
 			return err
 		}

@@ -134,8 +134,14 @@ func (h Habit) Part(hf string, i int) string {
 
 // part takes a name apart: the one that the model has for the joined tensor, and the number
 // of the part.
-func (c *Checkpoint) part(name string) (hf string, i int, ok bool) {
+func (c *Checkpoint) part(name string) (joined string, i int, ok bool) {
 	for _, h := range c.family.Habits {
+		if c.Format == GGUF {
+			if joined, i, ok = oldPart(h, name); ok {
+				return joined, i, ok
+			}
+			continue
+		}
 		before, after, found := strings.Cut(name, "."+h.Joined+".")
 		number, role, two := strings.Cut(after, ".")
 		if i, err := strconv.Atoi(number); h.Joined != "" && found && two && err == nil && strconv.Itoa(i) == number {
@@ -145,25 +151,38 @@ func (c *Checkpoint) part(name string) (hf string, i int, ok bool) {
 	return "", 0, false
 }
 
-// join makes one tensor of several of a Hugging Face folder. Nothing is copied.
+// oldPart is part of a name in early files of GGUF: blk.0.ffn_gate.3 is matrix 3 of
+// blk.0.ffn_gate_exps.
+func oldPart(h family.Habit, name string) (joined string, i int, ok bool) {
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 0 || h.Joined == "" {
+		return "", 0, false
+	}
+	joined = name[:dot] + "_exps"
+	i, err := strconv.Atoi(name[dot+1:])
+	return joined, i, err == nil && strconv.Itoa(i) == name[dot+1:] && ends(joined, h.Ends)
+}
+
+// join makes one tensor of several of a Hugging Face folder, or of an early file of GGUF.
+// Nothing is copied.
 func (c *Checkpoint) join() error {
 	parts := map[string]map[int]tensor.Tensor{}
 	var names []string
 	for _, name := range c.names {
-		hf, i, ok := c.part(name)
+		joined, i, ok := c.part(name)
 		if !ok {
 			names = append(names, name)
 			continue
 		}
-		if parts[hf] == nil {
-			parts[hf] = map[int]tensor.Tensor{}
-			names = append(names, hf)
+		if parts[joined] == nil {
+			parts[joined] = map[int]tensor.Tensor{}
+			names = append(names, joined)
 		}
-		parts[hf][i] = c.tensors[name]
+		parts[joined][i] = c.tensors[name]
 		delete(c.tensors, name)
 	}
-	for _, hf := range names {
-		of := parts[hf]
+	for _, joined := range names {
+		of := parts[joined]
 		if of == nil {
 			continue
 		}
@@ -171,17 +190,17 @@ func (c *Checkpoint) join() error {
 		for i := range list {
 			var ok bool
 			if list[i], ok = of[i]; !ok {
-				return fmt.Errorf("checkpoint: %s: tensor %s: part %d is missing, of %d or more", c.Path, hf, i, len(of)+1)
+				return fmt.Errorf("checkpoint: %s: tensor %s: part %d is missing, of %d or more", c.Path, joined, i, len(of)+1)
 			}
 		}
-		t, err := tensor.Join(hf+".weight", list)
+		t, err := tensor.Join(joined+".weight", list)
 		if err != nil {
-			return fmt.Errorf("checkpoint: %s: tensor %s: %w", c.Path, hf, err)
+			return fmt.Errorf("checkpoint: %s: tensor %s: %w", c.Path, joined, err)
 		}
-		if _, ok := c.tensors[hf]; ok {
-			return fmt.Errorf("checkpoint: %s: tensor %s: it is there in parts, too", c.Path, hf)
+		if _, ok := c.tensors[joined]; ok {
+			return fmt.Errorf("checkpoint: %s: tensor %s: it is there in parts, too", c.Path, joined)
 		}
-		c.tensors[hf] = t
+		c.tensors[joined] = t
 	}
 	c.names = names
 	return nil

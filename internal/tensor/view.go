@@ -23,13 +23,17 @@ func Join(name string, parts []Tensor) (Tensor, error) {
 
 // ReadAt implements io.ReaderAt.
 func (j Joined) ReadAt(p []byte, off int64) (n int, err error) {
-	size := int64(len(j[0].Data))
+	size := int64(j[0].Size())
 	for n < len(p) {
 		at := off + int64(n)
 		if size == 0 || at >= size*int64(len(j)) {
 			return n, io.EOF
 		}
-		n += copy(p[n:], j[at/size].Data[at%size:])
+		part := p[n:min(len(p), n+int(size-at%size))]
+		if err := j[at/size].bytes(part, int(at%size)); err != nil {
+			return n, err
+		}
+		n += len(part)
 	}
 	return n, nil
 }
