@@ -285,9 +285,10 @@ func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
 			return changed(t, h.ToGGUF)
 		}
 		t = h.Turn(t)
-		if stored := t.Stored(); t.Data == nil && len(stored) > 0 {
+		if _, joined := t.Source.(tensor.Joined); t.Source != nil && !joined {
+			origin := t.Origin()
 			t, _ = t.Whole() // of a tensor in memory
-			for _, b := range stored {
+			for _, b := range origin {
 				mmap.Drop(b)
 			}
 		}

@@ -29,8 +29,8 @@ func Microscaled(name string, blocks, scales tensor.Tensor) (tensor.Tensor, erro
 	return t, err
 }
 
-// Stored implements what tensor.Tensor.Stored asks for.
-func (m microscaled) Stored() [][]byte { return [][]byte{m.blocks, m.scales} }
+// Origin implements what tensor.Tensor.Origin asks for.
+func (m microscaled) Origin() [][]byte { return [][]byte{m.blocks, m.scales} }
 
 // ReadAt implements io.ReaderAt.
 func (m microscaled) ReadAt(p []byte, off int64) (n int, err error) {

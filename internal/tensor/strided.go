@@ -116,15 +116,20 @@ func (t *Tensor) bytes(p []byte, off int) error {
 	return nil
 }
 
-// Stored is what of files t's bytes are taken from.
-func (t *Tensor) Stored() (parts [][]byte) {
+// Origin is what of files t's bytes are taken from.
+func (t *Tensor) Origin() (parts [][]byte) {
 	switch v := t.Source.(type) {
 	case nil:
 		return [][]byte{t.Data}
+	case Joined:
+		for i := range v {
+			parts = append(parts, v[i].Origin()...)
+		}
+		return parts
 	case strided:
-		return v.in.Stored()
-	case interface{ Stored() [][]byte }:
-		return v.Stored()
+		return v.in.Origin()
+	case interface{ Origin() [][]byte }:
+		return v.Origin()
 	}
 	return nil
 }

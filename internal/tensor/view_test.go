@@ -109,7 +109,7 @@ func TestStacks(t *testing.T) {
 			t.Errorf("%v: beyond the end: %d bytes, %v", c.x.Shape, n, err)
 		}
 	}
-	if got := picked.Stored(); len(got) != 1 || &got[0][0] != &in.Data[0] {
+	if got := picked.Origin(); len(got) != 1 || &got[0][0] != &in.Data[0] {
 		t.Error("a view is not stored where its tensor is")
 	}
 }

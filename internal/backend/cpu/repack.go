@@ -102,10 +102,10 @@ func (b *Backend) portion(rows int) []*graph.Weight {
 	}
 	all := 0
 	for w := range b.packed {
-		all += len(w.Data)
+		all += w.Size()
 	}
 	for i, n := 0, 0; i < len(b.inPlace); i++ {
-		if n += len(b.inPlace[i].Data); n >= all/settleSteps {
+		if n += b.inPlace[i].Size(); n >= all/settleSteps {
 			return b.inPlace[:i+1]
 		}
 	}
@@ -129,7 +129,7 @@ func (b *Backend) repack(ctx context.Context, weights []*graph.Weight) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}
-		mmap.Drop(w.Data)
+		drop(w)
 		b.inPlace, b.room, b.repacked = b.inPlace[1:], b.room[n:], b.repacked+int64(n)
 	}
 	return nil
@@ -154,8 +154,15 @@ func (b *Backend) reserve() (err error) {
 func (b *Backend) release() {
 	for w, m := range b.packed {
 		if m.memory != nil {
-			mmap.Drop(w.Data)
+			drop(w)
 		}
+	}
+}
+
+// drop lets go of the file's pages that w lies in.
+func drop(w *graph.Weight) {
+	for _, b := range w.Origin() {
+		mmap.Drop(b)
 	}
 }
 
@@ -166,7 +173,7 @@ func quantized(g *graph.Graph) (weights []*graph.Weight) {
 			continue
 		}
 		for _, w := range n.W {
-			if w.DType.Quantized() && len(w.Data) > 0 && !slices.Contains(weights, w) {
+			if w.DType.Quantized() && len(w.Origin()) > 0 && len(w.Origin()[0]) > 0 && !slices.Contains(weights, w) {
 				weights = append(weights, w)
 			}
 		}
@@ -178,7 +185,7 @@ func quantized(g *graph.Graph) (weights []*graph.Weight) {
 func Repacked(g *graph.Graph) (more int64) {
 	for _, w := range quantized(g) {
 		count, n, k := matrices(w)
-		more += int64(count*panel.Size(w.DType, n, k) - len(w.Data))
+		more += int64(count*panel.Size(w.DType, n, k) - w.Size())
 	}
 	return more
 }
@@ -215,6 +222,9 @@ func newPacked(w *graph.Weight) (*packed, error) {
 	count, n, _ := matrices(w)
 	for i := range count {
 		t, err := w.Part(i*n, (i+1)*n)
+		if count > 1 {
+			t, err = w.Tensor.Matrix(i), nil
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -249,7 +259,7 @@ func (b *Backend) move(w *graph.Weight, memory []byte) (int, error) {
 		kept := 0
 		for ; from < to; from++ {
 			moved[from/panels].Pack(&s, from%panels)
-			if kept += panel.Rows * bytes; kept >= dropAfter {
+			if kept += panel.Rows * bytes; kept >= dropAfter && w.Data != nil {
 				end := (from/panels*n + min((from%panels+1)*panel.Rows, n)) * bytes
 				mmap.Drop(w.Data[max(end-kept, 0):end])
 				kept = 0
