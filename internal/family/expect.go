@@ -59,10 +59,12 @@ type Synth struct {
 	Learned                       bool               // learned positions, LayerNorms, biases, one tensor of queries, keys and values, no gate
 	Apart                         bool               // experts alone, whose gates and ups are two tensors
 	Biased                        []string           // weights of a layer that have biases
+	Paired                        bool               // gate and up are one tensor, ffn_up
+	WideNorms                     bool               // norms of queries and keys are those of all heads together
 	Sinks                         bool               // a score for each head that attention leaves room for
 	Alone                         bool               // each layer has one norm and one part
 	Unnormed                      bool               // scans have no norm
-	Fused                         bool               // one tensor of queries, keys and values, and one of gate and up
+	Fused                         bool               // one tensor of queries, keys and values
 	Shapes                        []Shape
 }
 

@@ -59,6 +59,8 @@ func (s *shape) metadata(fileType uint32) []gguf.KeyValue {
 	if s.Experts > 0 {
 		n("expert_count", s.Experts)
 		n("expert_used_count", s.Used)
+	}
+	if s.Experts > 0 && s.Uses("moe_intermediate_size") {
 		n("expert_feed_forward_length", s.ExpertFF)
 	}
 	if s.Window > 0 {

@@ -109,7 +109,7 @@ func (s *shape) tensors(m quantmix.Mix) ([]tensor.Tensor, error) {
 		l.add("per_layer_model_proj.weight", tensor.BF16, s.Layers*n, s.Hidden)
 		l.ones("", n, "per_layer_proj_norm")
 	}
-	if s.Synth.RopeFreqs {
+	if s.Synth.RopeFreqs && !(s.Synth.Apart && s.Experts > 0) { // such models turn unscaled
 		l.add(frequencies, tensor.F32, max(s.HeadDim, s.FullDim)/2)
 	}
 	for i := range s.Layers {
@@ -164,6 +164,10 @@ func (l *list) attention(p string, i int) {
 	if s.Synth.QKNorm {
 		l.ones(p, dim, "attn_q_norm")
 	}
+	if s.Synth.WideNorms {
+		l.ones(p, s.Heads*dim, "attn_q_norm")
+		l.ones(p, kv*dim, "attn_k_norm")
+	}
 	if i < s.Layers-s.Shared {
 		l.weight(p, "attn_k", kv*dim, s.Hidden)
 		if s.Experts == 0 || s.Synth.Apart || !s.full(i) { // else the keys are the values, too
@@ -192,7 +196,7 @@ func (l *list) feedForward(p string, i int) {
 		l.biases(p, ff, "ffn_up")
 		l.biases(p, s.Hidden, "ffn_norm", "ffn_down")
 		return
-	case s.Synth.Apart && i >= s.Dense:
+	case s.Synth.Apart && s.Experts > 0 && i >= s.Dense:
 		l.add(p+"ffn_gate_inp.weight", unmixed, s.Experts, s.Hidden)
 		l.bias(p, "ffn_gate_inp", []int{s.Experts, s.Hidden})
 		l.weight(p, "ffn_gate_exps", s.Experts, s.ExpertFF, s.Hidden)
@@ -206,7 +210,7 @@ func (l *list) feedForward(p string, i int) {
 		}
 		return
 	}
-	if s.Synth.Fused {
+	if s.Synth.Paired {
 		l.weight(p, "ffn_up", 2*ff, s.Hidden)
 	} else {
 		l.weight(p, "ffn_gate", ff, s.Hidden)
