@@ -203,7 +203,7 @@ var blockSpecs = []*spec{
 		}
 		return l.of(graph.Embed)[:1]
 	}},
-	{id: "bias_missing", apply: biasMissing, pick: biased, values: untapped},
+	{id: "bias_missing", apart: true, apply: biasMissing, pick: biased, values: untapped},
 	{id: "residual_order", one: true, apply: plain(residualOrder), pick: residual(func(n *graph.Node) bool { return n.In[1].Op == graph.RMSNorm })},
 	{id: "residual_missing", one: true, pick: residual(func(n *graph.Node) bool { return true }), apply: plain(func(p *plan, n *graph.Node) (string, error) {
 		p.pass(n, 1)

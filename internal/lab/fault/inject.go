@@ -32,6 +32,7 @@ type spec struct {
 	id     string
 	outer  bool                                                                  // outside the layers only
 	pick   func(l *layer) []*graph.Node                                          // the nodes that may have it
+	apart  bool                                                                  // nodes of other operations are entries of their own in the answer key
 	one    bool                                                                  // the usual place is the first of them, not all
 	apply  func(p *plan, n *graph.Node, value string) (detail string, err error) // a same where nothing would change
 	values []string                                                              // besides ""
@@ -175,6 +176,21 @@ func (s *spec) among(layers []*layer, asked func(*layer) bool, where string, eac
 // describe is the answer key's entries.
 func (p *plan) describe(s *spec, f Fault, detail string) []Injected {
 	nodes := slices.DeleteFunc(slices.Clone(p.nodes), func(n *graph.Node) bool { return !slices.Contains(p.touched, n) })
+	if !s.apart {
+		return p.entries(s, f, detail, nodes)
+	}
+	var all []Injected
+	for len(nodes) > 0 {
+		op := nodes[0].Op
+		other := func(n *graph.Node) bool { return n.Op != op }
+		all = append(all, p.entries(s, f, detail, slices.DeleteFunc(slices.Clone(nodes), other))...)
+		nodes = slices.DeleteFunc(nodes, func(n *graph.Node) bool { return n.Op == op })
+	}
+	return all
+}
+
+// entries are those of nodes that have one fault together: in the layers, and outside.
+func (p *plan) entries(s *spec, f Fault, detail string, nodes []*graph.Node) []Injected {
 	var all []Injected
 	for _, inside := range []bool{true, false} {
 		in := Injected{Cause: f.ID, Fault: f.String(), Layers: []int{}, Detail: detail, Positions: max(s.tokens, 1), Decode: p.decode}

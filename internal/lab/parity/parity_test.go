@@ -201,7 +201,24 @@ func TestSections(t *testing.T) {
 			n.Attr = a
 		}
 	}
-	r, err := Run(t.Context(), Options{Models: []*Model{m}, Conditions: []Condition{Single}, Match: "rope_sections", Every: 3, Jobs: 2})
+	allNamed(t, m, "rope_sections", 3)
+}
+
+// TestLayerNorms wants what is left out of LayerNorms and of their biases placed and named.
+func TestLayerNorms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some seconds")
+	}
+	m := load(t, "gpt2")
+	for _, match := range []string{"norm_missing", "bias_missing"} {
+		allNamed(t, m, match, 3)
+	}
+}
+
+// allNamed wants one in so many of the faults of that name placed and named.
+func allNamed(t *testing.T, m *Model, match string, every int) {
+	t.Helper()
+	r, err := Run(t.Context(), Options{Models: []*Model{m}, Conditions: []Condition{Single}, Match: match, Every: every, Longest: 24, Jobs: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,6 +228,6 @@ func TestSections(t *testing.T) {
 		}
 	}
 	if len(r.Results) < 3 {
-		t.Errorf("%d engines", len(r.Results))
+		t.Errorf("%s: %d engines", match, len(r.Results))
 	}
 }
