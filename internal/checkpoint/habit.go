@@ -25,6 +25,7 @@ type Habit struct {
 	Turned bool    // matrices are transposed
 	Joined string  // the module that lists the parts of a tensor
 	Woven  []string
+	Runs   bool
 	NegExp bool // GGUF has -e^x of the logarithm x
 	Form   family.Form
 	Groups int // of a Grouped tensor
@@ -34,7 +35,7 @@ type Habit struct {
 func (c *Checkpoint) Habit(gguf string) Habit {
 	for _, h := range c.family.Habits {
 		if ends(gguf, h.Ends) {
-			return Habit{Heads: c.settings.integer(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined, Woven: h.Woven,
+			return Habit{Heads: c.settings.integer(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs,
 				NegExp: h.NegExp, Form: h.Form, Groups: c.settings.integer(h.Groups)}
 		}
 	}
@@ -206,8 +207,8 @@ func (c *Checkpoint) join() error {
 	return nil
 }
 
-// unweave takes the tensors of a Hugging Face folder apart whose rows are by turns those of
-// several of the model's. Nothing is copied.
+// unweave takes the tensors of a Hugging Face folder apart whose rows are those of several of the
+// model's, by turns or one after another. Nothing is copied.
 func (c *Checkpoint) unweave() error {
 	var names []string
 	for _, name := range c.names {
@@ -220,8 +221,12 @@ func (c *Checkpoint) unweave() error {
 		if h.Turned && turns(t) {
 			t = tensor.Turn(t)
 		}
-		if n := len(t.Shape); n != 3 && (n != 2 || t.DType.Quantized()) || t.Shape[1]%len(parts) != 0 {
-			return fmt.Errorf("checkpoint: %s: tensor %s: %v %v has no rows of %d tensors by turns", c.Path, t.Name, t.DType, []int(t.Shape), len(parts))
+		pick, rows := tensor.Pick, 1 // the dimension that is divided
+		if h.Runs {
+			pick, rows = tensor.Cut, len(t.Shape)-2
+		}
+		if n := len(t.Shape); n != 3 && (n != 2 || t.DType.Quantized() && !h.Runs) || t.Shape[rows]%len(parts) != 0 {
+			return fmt.Errorf("checkpoint: %s: tensor %s: %v %v has no rows of %d tensors", c.Path, t.Name, t.DType, []int(t.Shape), len(parts))
 		}
 		delete(c.tensors, name)
 		for i, part := range parts {
@@ -229,7 +234,7 @@ func (c *Checkpoint) unweave() error {
 			if _, ok := c.tensors[own]; ok {
 				return fmt.Errorf("checkpoint: %s: tensor %s: it is there as part of %s, too", c.Path, own, name)
 			}
-			c.tensors[own] = tensor.Pick(t, i, len(parts))
+			c.tensors[own] = pick(t, i, len(parts))
 			names = append(names, own)
 		}
 	}
@@ -254,7 +259,11 @@ func (c *Checkpoint) Woven(weights []*graph.Weight, w *graph.Weight) *graph.Weig
 		i := slices.IndexFunc(weights, func(o *graph.Weight) bool { return o.HF == stem+part })
 		all = append(all, weights[i].Tensor) // binding found them all
 	}
-	return &graph.Weight{Tensor: tensor.Weave(w.Name, all), GGUF: w.GGUF, HF: stem + whole}
+	weave := tensor.Weave
+	if h.Runs {
+		weave = tensor.Stack
+	}
+	return &graph.Weight{Tensor: weave(w.Name, all), GGUF: w.GGUF, HF: stem + whole}
 }
 
 // woven is the family's habit of a woven tensor, nil for others.
@@ -362,6 +371,13 @@ func (c *Checkpoint) TensorName(f Format, name string) string {
 	bare := c.family.BareGGUF
 	if f == HuggingFace {
 		bare = c.family.Bare
+	}
+	if f == GGUF && !c.mixture() {
+		for other, dense := range c.family.Unmixed {
+			if stem, ok := strings.CutSuffix(name, other); ok {
+				name = stem + dense
+			}
+		}
 	}
 	if ends(name, []string{".bias", ".scale"}) || ends(name, bare) {
 		return name

@@ -50,6 +50,7 @@ type Family struct {
 	Habits   []Habit           // what converters to GGUF do to tensors
 	Bare     []string          // ends of tensors' names in config.json's format that take no .weight
 	BareGGUF []string          // ends of those in GGUF that take none
+	Unmixed  map[string]string // ends of GGUF's names in models without experts, by those in the others
 	Buffers  []string          // ends of names there that hold no weights
 	Embed    string            // the embedding's name there; "" for model.embed_tokens
 
@@ -180,6 +181,7 @@ type Habit struct {
 	// Woven names, in config.json's format, a tensor whose rows are by turns those of Ends' tensors,
 	// and these as the model has them: gate_up_proj, gate_proj, up_proj.
 	Woven []string
+	Runs  bool // and not by turns, but one after another
 }
 
 // Form is how the two formats have the same values in another shape.

@@ -48,8 +48,10 @@ func (l *placer) hf(name string) spot {
 			n = l.byModule[standIn(m, table)]
 		}
 	}
-	if n == nil { // a scan's mixer, whatever its name
-		n = l.byModule[m+".out_proj"]
+	for _, last := range []string{".out_proj", ".output_linear", ".experts"} { // of modules of any name
+		if n == nil {
+			n = l.byModule[m+last]
+		}
 	}
 	if n == nil {
 		return spot{why: "the graph has no such module"}

@@ -15,6 +15,7 @@ import (
 	gptoss "github.com/karat-run/karat/internal/arch/gpt-oss"
 	"github.com/karat-run/karat/internal/arch/gpt2"
 	"github.com/karat-run/karat/internal/arch/granite"
+	"github.com/karat-run/karat/internal/arch/granitehybrid"
 	"github.com/karat-run/karat/internal/arch/llama"
 	"github.com/karat-run/karat/internal/arch/mamba2"
 	"github.com/karat-run/karat/internal/arch/mistral3"
@@ -48,6 +49,7 @@ var Families = []*family.Family{
 	&phi3.Family,
 	&mistral3.Family,
 	&glm4moe.Family,
+	&granitehybrid.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

@@ -60,7 +60,7 @@ func (s *shape) metadata(fileType uint32) []gguf.KeyValue {
 		n("expert_count", s.Experts)
 		n("expert_used_count", s.Used)
 	}
-	if s.Experts > 0 && s.Uses("moe_intermediate_size") {
+	if s.Experts > 0 && s.ExpertFF > 0 && s.Uses("moe_intermediate_size") {
 		n("expert_feed_forward_length", s.ExpertFF)
 	}
 	if s.Window > 0 {
@@ -71,11 +71,11 @@ func (s *shape) metadata(fileType uint32) []gguf.KeyValue {
 
 // own puts the keys that the family alone has; dim is the size of the heads of full layers.
 func (s *shape) own(put func(key string, value any), dim int) {
-	scan := s.scanKeys()
+	sizes := s.sizes()
 	for _, k := range s.Keys {
 		switch {
-		case scan[k.GGUF] != 0:
-			put(k.GGUF, uint32(scan[k.GGUF]))
+		case sizes[k.GGUF] != 0:
+			put(k.GGUF, uint32(sizes[k.GGUF]))
 		case k.Setting == "vocab_size":
 			put("vocab_size", uint32(s.Vocab))
 		case k.Kind == family.FullDim:

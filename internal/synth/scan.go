@@ -17,9 +17,9 @@ func (s *shape) is(layer int) byte {
 	return s.Pattern[layer%len(s.Pattern)]
 }
 
-// scanKeys are the keys of scans.
-func (s *shape) scanKeys() map[string]int {
-	return map[string]int{"ssm.conv_kernel": s.Kernel, "ssm.inner_size": s.ScanHeads * s.ScanDim, "ssm.state_size": s.State,
+// sizes are keys of scans, and of the MLP beside experts.
+func (s *shape) sizes() map[string]int {
+	return map[string]int{"expert_shared_feed_forward_length": s.CommonFF, "ssm.conv_kernel": s.Kernel, "ssm.inner_size": s.ScanHeads * s.ScanDim, "ssm.state_size": s.State,
 		"ssm.time_step_rank": s.ScanHeads, "ssm.group_count": s.Groups}
 }
 

@@ -1,6 +1,7 @@
 package synth
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -197,11 +198,12 @@ func (l *list) feedForward(p string, i int) {
 		l.biases(p, s.Hidden, "ffn_norm", "ffn_down")
 		return
 	case s.Synth.Apart && s.Experts > 0 && i >= s.Dense:
+		width := cmp.Or(s.ExpertFF, ff)
 		l.add(p+"ffn_gate_inp.weight", unmixed, s.Experts, s.Hidden)
 		l.bias(p, "ffn_gate_inp", []int{s.Experts, s.Hidden})
-		l.weight(p, "ffn_gate_exps", s.Experts, s.ExpertFF, s.Hidden)
-		l.weight(p, "ffn_up_exps", s.Experts, s.ExpertFF, s.Hidden)
-		l.weight(p, "ffn_down_exps", s.Experts, s.Hidden, s.ExpertFF)
+		l.weight(p, "ffn_gate_exps", s.Experts, width, s.Hidden)
+		l.weight(p, "ffn_up_exps", s.Experts, width, s.Hidden)
+		l.weight(p, "ffn_down_exps", s.Experts, s.Hidden, width)
 		l.bias(p, "exp_probs_b", []int{s.Experts, s.Hidden})
 		if n := s.CommonFF; n > 0 {
 			l.weight(p, "ffn_gate_shexp", n, s.Hidden)

@@ -60,6 +60,32 @@ func Pick(t Tensor, first, step int) Tensor {
 	return v.as(t, shape)
 }
 
+// Cut is the part-th of equal runs of rows of t, or of each of its matrices. It copies nothing.
+func Cut(t Tensor, part, of int) Tensor {
+	n := len(t.Shape)
+	rows := t.Shape[n-2] / of
+	shape := append(Shape{}, t.Shape...)
+	shape[n-2] = rows
+	if size := rows * t.DType.RowBytes(t.Shape.Last()); n == 2 && t.Source == nil && t.Data != nil {
+		t.Shape, t.Data = shape, t.Data[part*size:(part+1)*size]
+		return t
+	}
+	v := view(t)
+	v.first += part * rows * v.step[1]
+	v.dims[1] = rows
+	return v.as(t, shape)
+}
+
+// Stack is the tensor that parts are cut from (Cut), of which it copies nothing. All are of
+// one type and shape.
+func Stack(name string, parts []Tensor) Tensor {
+	t, n := parts[0], len(parts[0].Shape)
+	v := woven{parts, t.DType.RowBytes(t.Shape.Last()) * t.Shape[n-2]}
+	t.Name, t.Shape, t.Data, t.Source, t.At = name, append(Shape{}, t.Shape...), nil, v, 0
+	t.Shape[n-2] *= len(parts)
+	return t
+}
+
 // ReadAt implements io.ReaderAt for whole units.
 func (v strided) ReadAt(p []byte, off int64) (n int, err error) {
 	matrix := v.dims[1] * v.dims[2]

@@ -1,0 +1,129 @@
+package granitehybrid
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of Granite 4 are like.
+//
+// Source: transformers 5.17, models/granitemoehybrid/configuration_granitemoehybrid.py;
+// llama.cpp, conversion/granite.py and src/models/granite-hybrid.cpp.
+var Family = family.Family{
+	Name:  "granitehybrid",
+	Title: "Granite 4",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "granitemoehybrid", Class: "GraniteMoeHybridForCausalLM", Window: family.Listed, Defaults: map[string]any{
+		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 2048.,
+		"embedding_multiplier": 1., "attention_multiplier": 1., "residual_multiplier": 1., "logits_scaling": 1.,
+		"num_experts": 8., "top_k_experts": 2., "shared_intermediate_size": 1024.,
+		"mamba_n_heads": 128., "mamba_n_groups": 1., "mamba_d_state": 256., "mamba_d_conv": 4., "mamba_expand": 2., "mamba_conv_bias": true}}},
+	Fixed:   map[string]any{"hidden_act": "silu", "mamba_proj_bias": false},
+	Absent:  map[string]any{"embedding_multiplier": 1., "residual_multiplier": 1., "logits_scaling": 1.},
+	Idle:    []string{"mamba_expand", "mamba_chunk_size", "output_router_logits", "router_aux_loss_coef", "normalization_function", "init_method"},
+	Normal:  normal,
+	Spell:   spell,
+	Endless: func(s map[string]any) bool { return s["position_embedding_type"] != "rope" },
+	Kinds: map[string]string{"mamba": family.LinearAttention, family.LinearAttention: family.LinearAttention,
+		"attention": family.FullAttention, family.FullAttention: family.FullAttention},
+	Limits: []family.Limit{
+		{Key: "shared_intermediate_size", Min: 1, Max: 1 << 24, Rule: family.Required | family.Whole},
+		{Key: "mamba_n_heads", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
+		{Key: "mamba_d_head", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
+		{Key: "mamba_n_groups", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
+		{Key: "mamba_d_state", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
+		{Key: "mamba_d_conv", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole},
+		{Key: "mamba_expand", Min: 1e-3, Max: 1 << 10},
+		{Key: "embedding_multiplier", Min: 1e-6, Max: 1e6, Rule: family.Required},
+		{Key: "attention_multiplier", Min: 1e-6, Max: 1e3, Rule: family.Required},
+		{Key: "residual_multiplier", Min: 1e-6, Max: 1e3, Rule: family.Required},
+		{Key: "logits_scaling", Min: 1e-6, Max: 1e6, Rule: family.Required},
+	},
+	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}},
+	Spelling: map[string][]string{"num_experts": {"num_local_experts"}, "top_k_experts": {"num_experts_per_tok"}},
+	MoE:      "num_experts",
+
+	Keys: []family.Key{
+		{Setting: "vocab_size"},
+		{GGUF: "rope.dimension_count", Kind: family.FullDim},
+		{Setting: "attention_multiplier", GGUF: "attention.scale", Kind: family.Number},
+		{Setting: "embedding_multiplier", GGUF: "embedding_scale", Kind: family.Number},
+		{Setting: "residual_multiplier", GGUF: "residual_scale", Kind: family.Number},
+		{Setting: "logits_scaling", GGUF: "logit_scale", Kind: family.Number},
+		{Setting: "shared_intermediate_size", GGUF: "expert_shared_feed_forward_length"},
+		{Setting: "mamba_d_conv", GGUF: "ssm.conv_kernel"},
+		{Setting: "mamba_d_state", GGUF: "ssm.state_size"},
+		{Setting: "mamba_n_groups", GGUF: "ssm.group_count"},
+		{Setting: "mamba_d_head", GGUF: "ssm.inner_size", Kind: family.Product, Of: "mamba_n_heads"},
+		{Setting: "mamba_n_heads", GGUF: "ssm.time_step_rank"},
+		{Setting: "position_embedding_type", GGUF: "rope.scaling.finetuned", Kind: family.Switch, Text: "rope"},
+	},
+	Held: map[string]string{"attention_bias": ".attn_q.bias", "mamba_conv_bias": ".ssm_conv1d.bias"},
+	Habits: []family.Habit{
+		{Ends: []string{".attn_q", ".attn_q.bias"}, Heads: "num_attention_heads"},
+		{Ends: []string{".attn_k", ".attn_k.bias"}, Heads: "num_key_value_heads"},
+		{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_gate_shexp", ".ffn_up_shexp"}, Woven: []string{"input_linear", "gate_linear", "up_linear"}, Runs: true},
+		{Ends: []string{".ssm_a"}, NegExp: true, Form: family.Column},
+		{Ends: []string{".ssm_d"}, Form: family.Column},
+		{Ends: []string{".ssm_conv1d"}, Form: family.Depthwise},
+		{Ends: []string{".ssm_norm"}, Form: family.Grouped, Groups: "mamba_n_groups"},
+	},
+	Bare:     []string{".A_log", ".D", ".dt_bias"},
+	BareGGUF: []string{".ssm_a", ".ssm_d"},
+	Unmixed:  map[string]string{".ffn_gate_shexp": ".ffn_gate", ".ffn_up_shexp": ".ffn_up", ".ffn_down_shexp": ".ffn_down"},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "refact"},
+	Expect: family.Expect{
+		Parts: []family.Part{{GGUF: "ssm_in", HF: "mamba.in_proj"}},
+		Theta: true,
+		Eps:   []float64{1e-6, 1e-5},
+	},
+	// The numbers are those of h-tiny.
+	Synth: family.Synth{
+		Apart:   true,
+		Keys:    map[string]any{"rope.scaling.finetuned": false},
+		Numbers: map[string]float64{"attention_multiplier": 0.0078125, "embedding_multiplier": 12, "residual_multiplier": 0.22, "logits_scaling": 6},
+		Shapes: []family.Shape{
+			{Name: "h-tiny", Hidden: 1536, Layers: 40, Heads: 12, KVHeads: 4, HeadDim: 128, FF: 512, CommonFF: 1024, Vocab: 100352, Context: 1 << 20, Experts: 64, Used: 6,
+				Pattern: "MMMMM*MMMM", ScanHeads: 48, ScanDim: 64, Groups: 1, State: 128, Kernel: 4, RopeBase: 1e4, Epsilon: 1e-5},
+			{Name: "h-micro", Hidden: 2048, Layers: 40, Heads: 32, KVHeads: 8, HeadDim: 64, FF: 8192, CommonFF: 8192, Vocab: 100352, Context: 1 << 20,
+				Pattern: "MMMMM*MMMM", ScanHeads: 64, ScanDim: 64, Groups: 1, State: 128, Kernel: 4, RopeBase: 1e4, Epsilon: 1e-5},
+			{Name: "h-small", Hidden: 4096, Layers: 40, Heads: 32, KVHeads: 8, HeadDim: 128, FF: 768, CommonFF: 1536, Vocab: 100352, Context: 1 << 20, Experts: 72, Used: 10,
+				Pattern: "MMMMM*MMMM", ScanHeads: 128, ScanDim: 64, Groups: 1, State: 128, Kernel: 4, RopeBase: 1e4, Epsilon: 1e-5},
+			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, FF: 256, CommonFF: 256, Vocab: 2048, Context: 1 << 20, Experts: 4, Used: 2,
+				Pattern: "MM*M", ScanHeads: 8, ScanDim: 64, Groups: 1, State: 32, Kernel: 4, RopeBase: 1e4, Epsilon: 1e-5},
+			{Name: "tiny-dense", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, FF: 256, CommonFF: 256, Vocab: 2048, Context: 1 << 20,
+				Pattern: "MM*M", ScanHeads: 8, ScanDim: 64, Groups: 1, State: 32, Kernel: 4, RopeBase: 1e4, Epsilon: 1e-5},
+		},
+	},
+}
+
+// normal says the size of a scan's head, which may be "auto".
+func normal(s map[string]any) {
+	family.Unlimited(s)
+	heads, _ := s["mamba_n_heads"].(float64)
+	hidden, _ := s["hidden_size"].(float64)
+	expand, _ := s["mamba_expand"].(float64)
+	if auto := s["mamba_d_head"]; (auto == nil || auto == "auto") && heads > 0 {
+		s["mamba_d_head"] = expand * hidden / heads
+	}
+}
+
+// spell completes a config.json. Its kinds of layers have names that all versions read.
+func spell(s map[string]any) {
+	heads, _ := s["mamba_n_heads"].(float64)
+	dim, _ := s["mamba_d_head"].(float64)
+	if hidden, _ := s["hidden_size"].(float64); hidden > 0 {
+		s["mamba_expand"] = heads * dim / hidden
+	}
+	if s["num_experts"] == nil { // the library's default is 8
+		s["num_experts"], s["top_k_experts"] = 0., 0.
+	}
+	kinds, _ := s["layer_types"].([]any)
+	named := make([]any, len(kinds))
+	for i, kind := range kinds {
+		named[i] = "mamba"
+		if kind == family.FullAttention {
+			named[i] = "attention"
+		}
+	}
+	s["layer_types"] = named
+}

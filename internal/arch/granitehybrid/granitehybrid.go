@@ -1,0 +1,214 @@
+// Package granitehybrid is the Granite 4 decoder.
+//
+// What differs from Llama: most layers have Mamba 2's gated scan in the place of attention,
+// which sees no positions. Experts, where there are any, stand beside an MLP that all tokens
+// take. There are Granite's four multipliers, of the embedding, of the attention's scores in
+// the place of 1/sqrt(head size), of what each half of a layer adds, and of the logits, which
+// are divided by theirs.
+//
+// Source: transformers, models/granitemoehybrid/modeling_granitemoehybrid.py; Dao and Gu 2024,
+// arXiv:2405.21060.
+package granitehybrid
+
+import (
+	"fmt"
+
+	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize       int              `json:"vocab_size"`
+	HiddenSize      int              `json:"hidden_size"`
+	ExpertSize      int              `json:"intermediate_size"`
+	SharedSize      int              `json:"shared_intermediate_size"`
+	NumExperts      int              `json:"num_experts"`
+	TopK            int              `json:"top_k_experts"`
+	NumLayers       int              `json:"num_hidden_layers"`
+	LayerTypes      []string         `json:"layer_types"`
+	NumHeads        int              `json:"num_attention_heads"`
+	NumKVHeads      int              `json:"num_key_value_heads"`
+	HeadDim         int              `json:"head_dim"`
+	ScanHeads       int              `json:"mamba_n_heads"`
+	ScanDim         int              `json:"mamba_d_head"`
+	ScanGroups      int              `json:"mamba_n_groups"`
+	StateSize       int              `json:"mamba_d_state"`
+	Kernel          int              `json:"mamba_d_conv"`
+	Expand          float64          `json:"mamba_expand"`
+	RMSNormEps      float32          `json:"rms_norm_eps"`
+	Act             graph.Activation `json:"hidden_act"`
+	AttentionBias   bool             `json:"attention_bias"`
+	ConvBias        bool             `json:"mamba_conv_bias"`
+	ScanBias        bool             `json:"mamba_proj_bias"`
+	Tied            bool             `json:"tie_word_embeddings"`
+	Positions       string           `json:"position_embedding_type"` // rope, or none
+	StepLimit       any              `json:"time_step_limit"`         // nil for none
+	EmbedMultiplier float64          `json:"embedding_multiplier"`
+	AttnMultiplier  float64          `json:"attention_multiplier"`
+	HalfMultiplier  float64          `json:"residual_multiplier"`
+	LogitsScaling   float64          `json:"logits_scaling"`
+	Rope            struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	freqs  rope.Freqs    // nil where nothing turns
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is one decoder layer, of which one mixer is there.
+type Layer struct {
+	MixerNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Scan      Scan          `gguf:"" hf:"mamba"`
+	Attn      Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm   *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MoE       MoE           `gguf:"" hf:"block_sparse_moe"`
+	Shared    MLP           `gguf:"" hf:"shared_mlp"`
+}
+
+// Scan is a gated selective scan.
+type Scan struct {
+	In       *graph.Weight `gguf:"ssm_in" hf:"in_proj" optional:"a layer with attention"`
+	Conv     *graph.Weight `gguf:"ssm_conv1d" hf:"conv1d" optional:"a layer with attention"`
+	ConvBias *graph.Weight `gguf:"ssm_conv1d.bias" hf:"conv1d.bias" if:"mamba_conv_bias" optional:"a layer with attention"`
+	A        *graph.Weight `gguf:"ssm_a" hf:"A_log" optional:"a layer with attention"`
+	StepBias *graph.Weight `gguf:"ssm_dt.bias" hf:"dt_bias" optional:"a layer with attention"`
+	D        *graph.Weight `gguf:"ssm_d" hf:"D" optional:"a layer with attention"`
+	Norm     *graph.Weight `gguf:"ssm_norm" hf:"norm" optional:"a layer with attention"`
+	Out      *graph.Weight `gguf:"ssm_out" hf:"out_proj" optional:"a layer with attention"`
+}
+
+// Attention is grouped-query attention.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj" optional:"a layer with a scan"`
+	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias" optional:"a layer with a scan"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj" optional:"a layer with a scan"`
+	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias" optional:"a layer with a scan"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj" optional:"a layer with a scan"`
+	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias" optional:"a layer with a scan"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj" optional:"a layer with a scan"`
+	OBias *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"attention_bias" optional:"a layer with a scan"`
+}
+
+// MoE is the mixture of experts. Each of its last three weights is that of all experts.
+type MoE struct {
+	Router *graph.Weight `gguf:"ffn_gate_inp" hf:"router.layer" if:"num_experts"`
+	Gate   *graph.Weight `gguf:"ffn_gate_exps" hf:"gate_linear" if:"num_experts"`
+	Up     *graph.Weight `gguf:"ffn_up_exps" hf:"up_linear" if:"num_experts"`
+	Down   *graph.Weight `gguf:"ffn_down_exps" hf:"output_linear" if:"num_experts"`
+}
+
+// MLP is the gated feed-forward part that all tokens take.
+type MLP struct {
+	Gate *graph.Weight `gguf:"ffn_gate_shexp" hf:"gate_linear"`
+	Up   *graph.Weight `gguf:"ffn_up_shexp" hf:"up_linear"`
+	Down *graph.Weight `gguf:"ffn_down_shexp" hf:"output_linear"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	if c.ScanBias || c.StepLimit != nil {
+		return nil, fmt.Errorf("mamba_proj_bias %v and time_step_limit %v, only projections without bias and steps without a limit are supported", c.ScanBias, c.StepLimit)
+	}
+	if inner := c.ScanHeads * c.ScanDim; c.Expand != 0 && int(c.Expand*float64(c.HiddenSize)) != inner {
+		return nil, fmt.Errorf("%d heads of scans of %d, and mamba_expand is %v of a hidden size of %d", c.ScanHeads, c.ScanDim, c.Expand, c.HiddenSize)
+	}
+	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
+	if c.Positions != "rope" {
+		return m, nil
+	}
+	var err error
+	m.freqs, err = rope.From(c.HeadDim, c.Rope.Full)
+	return m, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Scale(g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1), m.EmbedMultiplier)
+	for i := range m.Layers {
+		var kv *graph.KV // nil where a scan is the mixer
+		if m.LayerTypes[i] == family.FullAttention {
+			kv = &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+		}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	if m.Tied {
+		h = g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	} else {
+		h = g.Linear(m.Output, h, m.VocabSize)
+	}
+	return g.Scale(h, 1/m.LogitsScaling)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	x := g.RMSNorm(l.MixerNorm, h, m.RMSNormEps, 0)
+	if kv != nil {
+		g.Refuse(l.Scan.In, "the layer has attention")
+		x = l.Attn.forward(g, x, kv, m)
+	} else {
+		g.Refuse(l.Attn.Q, "the layer has a scan")
+		x = l.Scan.forward(g, x, m)
+	}
+	h = g.Add(h, g.Scale(x, m.HalfMultiplier))
+	x = g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
+	y := l.Shared.forward(g, x, m)
+	if m.NumExperts > 0 {
+		y = g.Add(l.MoE.forward(g, x, m), y)
+	}
+	return g.Name(g.Add(h, g.Scale(y, m.HalfMultiplier)), "out", "out")
+}
+
+func (s *Scan) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
+	inner, groups := m.ScanHeads*m.ScanDim, m.ScanGroups*m.StateSize
+	all := g.Linear(s.In, h, 2*inner+2*groups+m.ScanHeads)                           // [T, gate, x, b, c, dt]
+	xbc := g.Conv(s.Conv, s.ConvBias, g.Slice(all, inner, inner+2*groups), m.Kernel) // [T, heads·dim + 2·groups·n]
+	xbc = g.Act(m.Act, xbc)
+	x := g.Heads(g.Slice(xbc, 0, inner), m.ScanDim)               // [T, heads, dim]
+	b := g.Heads(g.Slice(xbc, inner, groups), m.StateSize)        // [T, groups, n]
+	c := g.Heads(g.Slice(xbc, inner+groups, groups), m.StateSize) //
+	dt := g.Slice(all, 2*inner+2*groups, m.ScanHeads)             // [T, heads]
+	y := g.SSMScan(s.A, s.StepBias, s.D, x, dt, b, c)             // [T, heads, dim]
+	y = g.GLU(graph.SiLU, g.Slice(all, 0, inner), y)              // [T, heads·dim]
+	return g.Linear(s.Out, g.RMSNorm(s.Norm, y, m.RMSNormEps, 0), m.HiddenSize)
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := g.Heads(linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
+	k := g.Heads(linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	if m.freqs != nil {
+		q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
+	}
+	g.StoreKV(kv, k, v)
+	return linear(g, a.O, a.OBias, g.Attention(q, kv, m.AttnMultiplier), m.HiddenSize)
+}
+
+func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	route := g.Route(g.Linear(e.Router, x, m.NumExperts), nil, m.TopK)
+	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: m.Act}, Form: graph.Apart}
+	y := g.ExpertsWith(experts, []*graph.Weight{e.Gate, e.Up, e.Down}, nil, x, route, m.NumExperts, m.ExpertSize)
+	return g.Name(y, "ffn_experts", "block_sparse_moe.experts.out")
+}
+
+func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	gate, up := g.Linear(p.Gate, x, m.SharedSize), g.Linear(p.Up, x, m.SharedSize)
+	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
+}
+
+// linear is x·wᵀ, plus the bias where the configuration has one.
+func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
+	y := g.Linear(w, x, out)
+	if bias == nil {
+		return y
+	}
+	return g.Bias(bias, y)
+}
