@@ -217,37 +217,6 @@ func (r *ggufReader) pattern() {
 	}
 }
 
-// listed reads what each layer does off the keys that are 0 for other layers.
-func (r *ggufReader) listed() {
-	kv, ff := r.numbers("attention.head_count_kv"), r.numbers("feed_forward_length")
-	other := "" // the kind that has a feed-forward part alone
-	for _, kind := range []string{family.MLPAlone, family.ExpertsAlone} {
-		if r.family.Kinds[kind] != "" {
-			other = kind
-		}
-	}
-	for own, n := range map[string][]float64{"attention.head_count_kv": kv, "feed_forward_length": ff} {
-		if layers := r.settings.integer("num_hidden_layers"); len(n) > 1 && len(n) != layers {
-			r.errorf(own, "has %d values for %d layers", len(n), layers)
-		}
-	}
-	at := func(n []float64, i int) float64 {
-		if len(n) == 0 {
-			return 0
-		}
-		return n[min(i, len(n)-1)]
-	}
-	r.settings.fillKinds(func(i int) string {
-		switch {
-		case at(kv, i) > 0:
-			return full
-		case other != "" && at(ff, i) > 0:
-			return other
-		}
-		return family.LinearAttention
-	})
-}
-
 // windowKey is the key for full layers, of kind Count where there is none, and the
 // family's usual period.
 func (r *ggufReader) windowKey() (own family.Key, period int) {
@@ -367,30 +336,6 @@ func (r *ggufReader) choice(k family.Key, n float64) {
 		}
 	}
 	r.errorf(ownKey(k), "is %v, expected one of %q by its index", n, k.Words)
-}
-
-// flip reads a Switch.
-func (r *ggufReader) flip(k family.Key) {
-	switch v := r.value(k.GGUF).(type) {
-	case nil:
-		r.settings[k.Setting] = k.Text
-	case bool:
-		if v {
-			r.settings[k.Setting] = k.Text
-		}
-	default:
-		r.errorf(k.GGUF, "is %s, expected true or false", show(v))
-	}
-}
-
-// divide reads a Product.
-func (r *ggufReader) divide(k family.Key, n float64) {
-	of, _ := r.settings[k.Of].(float64)
-	if !(of >= 1) || n/of != math.Trunc(n/of) {
-		r.errorf(k.GGUF, "is %v, no multiple of %s, %s", n, r.Key(k.Of), show(r.settings[k.Of]))
-		return
-	}
-	r.settings[k.Setting] = n / of
 }
 
 // scale turns the attention's scale into the setting that it is the root of.

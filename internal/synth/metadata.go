@@ -56,17 +56,22 @@ func (s *shape) metadata(fileType uint32) []gguf.KeyValue {
 		return append(all, s.byLayer()...)
 	}
 	n("feed_forward_length", s.FF)
-	if s.Experts > 0 {
-		n("expert_count", s.Experts)
-		n("expert_used_count", s.Used)
-	}
-	if s.Experts > 0 && s.ExpertFF > 0 && s.Uses("moe_intermediate_size") {
-		n("expert_feed_forward_length", s.ExpertFF)
-	}
+	s.experts(n)
 	if s.Window > 0 {
 		n("attention.sliding_window_pattern", s.Every)
 	}
 	return all
+}
+
+// experts puts the keys of experts, whose width is another than the MLP's in some families.
+func (s *shape) experts(n func(key string, value int)) {
+	if s.Experts > 0 {
+		n("expert_count", s.Experts)
+		n("expert_used_count", s.Used)
+	}
+	if s.ExpertFF > 0 && s.Uses("moe_intermediate_size") {
+		n("expert_feed_forward_length", s.ExpertFF)
+	}
 }
 
 // own puts the keys that the family alone has; dim is the size of the heads of full layers.
