@@ -102,7 +102,7 @@ func (c *Checkpoint) openTensors() error {
 	c.close = append(c.close, f)
 	multimodal := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return strings.Contains(t.Name, "language_model.") })
 	root, _, _ := strings.Cut(c.family.Embedding(), ".")
-	based := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return strings.HasPrefix(TextName(t.Name), root+".") })
+	based := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return hasRoot(TextName(t.Name), root, c.family.Root) })
 	all, err := microscaled(f.Tensors)
 	if err != nil {
 		return fmt.Errorf("checkpoint: %s: %w", c.Path, err)
@@ -110,12 +110,16 @@ func (c *Checkpoint) openTensors() error {
 	aside := 0
 	for _, t := range all {
 		name := TextName(t.Name)
+		if rest, ok := strings.CutPrefix(name, c.family.Root+"."); ok && c.family.Root != "" {
+			name = root + "." + rest
+		}
 		if !based && !strings.HasPrefix(name, "lm_head.") { // a file of the module alone
 			name = root + "." + name
 		}
 		switch {
 		case multimodal && otherModality(t.Name):
 			aside++
+		case strings.HasPrefix(t.Name, "mtp."): // of layers that predict further tokens
 		case strings.HasSuffix(name, ".rotary_emb.inv_freq"), ends(name, c.family.Buffers): // old files hold what the configuration says
 		default:
 			if err := c.add(name, t); err != nil {
@@ -157,6 +161,12 @@ func microscaled(all []tensor.Tensor) (list []tensor.Tensor, err error) {
 		list = append(list, t)
 	}
 	return list, nil
+}
+
+// hasRoot reports whether a name is of a module of one of the names.
+func hasRoot(name string, roots ...string) bool {
+	module, _, _ := strings.Cut(name, ".")
+	return slices.Contains(roots, module)
 }
 
 func noTensors(dir string) error {

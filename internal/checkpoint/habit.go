@@ -371,6 +371,10 @@ func (c *Checkpoint) TensorName(f Format, name string) string {
 	bare := c.family.BareGGUF
 	if f == HuggingFace {
 		bare = c.family.Bare
+		root, _, _ := strings.Cut(c.family.Embedding(), ".")
+		if rest, ok := strings.CutPrefix(name, root+"."); ok && c.family.Root != "" {
+			name = c.family.Root + "." + rest
+		}
 	}
 	if f == GGUF && !c.mixture() {
 		for other, dense := range c.family.Unmixed {

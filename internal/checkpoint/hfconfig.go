@@ -171,6 +171,16 @@ func (r *hfReader) layers() {
 // refused later.
 func (r *hfReader) listed() {
 	types, _ := r.settings["layer_types"].([]any)
+	letters, _ := r.settings[r.family.Letters].(string)
+	if types == nil && letters != "" {
+		for _, letter := range letters {
+			types = append(types, string(letter))
+		}
+		r.settings["layer_types"] = types
+	}
+	if n := len(types); n > 0 {
+		r.settings.fill("num_hidden_layers", float64(n))
+	}
 	for i, t := range types {
 		if kind, ok := t.(string); ok && r.family.Kinds[kind] != "" {
 			types[i] = r.family.Kinds[kind]

@@ -30,6 +30,7 @@ type Family struct {
 	Spell    func(map[string]any)        // Normal's inverse, for a config.json that is written; nil for none
 	Derived  func(map[string]any)        // adds to GGUF's settings those that follow from others; nil for none
 	Endless  func(s map[string]any) bool // whether a model sees no positions: GGUF's context_length is 2^20, whatever config.json says; nil for no
+	Letters  string                      // with Listed: config.json's older setting of a letter for each layer, which Kinds has, too
 	Kinds    map[string]string           // with Listed: config.json's names of kinds of layers, the canonical ones among them
 	Limits   []Limit                     // of settings that no other family has
 	Full     map[string]string           // settings of full layers, and config.json's keys for their own values
@@ -53,6 +54,7 @@ type Family struct {
 	Unmixed  map[string]string // ends of GGUF's names in models without experts, by those in the others
 	Buffers  []string          // ends of names there that hold no weights
 	Embed    string            // the embedding's name there; "" for model.embed_tokens
+	Root     string            // how files there call the module that it is in, where that is another name
 
 	Tokenizer Tokenizer
 	Expect    Expect

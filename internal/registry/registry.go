@@ -19,6 +19,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/llama"
 	"github.com/karat-run/karat/internal/arch/mamba2"
 	"github.com/karat-run/karat/internal/arch/mistral3"
+	"github.com/karat-run/karat/internal/arch/nemotronh"
 	"github.com/karat-run/karat/internal/arch/olmo2"
 	"github.com/karat-run/karat/internal/arch/phi3"
 	"github.com/karat-run/karat/internal/arch/qwen2"
@@ -50,6 +51,7 @@ var Families = []*family.Family{
 	&mistral3.Family,
 	&glm4moe.Family,
 	&granitehybrid.Family,
+	&nemotronh.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

@@ -55,7 +55,7 @@ func (s *shape) metadata(fileType uint32) []gguf.KeyValue {
 	if s.Family.PerLayer {
 		return append(all, s.byLayer()...)
 	}
-	n("feed_forward_length", s.FF)
+	put("feed_forward_length", s.widths())
 	s.experts(n)
 	if s.Window > 0 {
 		n("attention.sliding_window_pattern", s.Every)

@@ -1,6 +1,10 @@
 package synth
 
-import "github.com/karat-run/karat/internal/tensor"
+import (
+	"strings"
+
+	"github.com/karat-run/karat/internal/tensor"
+)
 
 // What a layer is, as family.Shape.Pattern has it.
 const (
@@ -37,6 +41,25 @@ func (l *list) scan(p string) {
 		l.add(p+"ssm_norm.weight", tensor.F32, s.Groups, inner/s.Groups)
 	}
 	l.weight(p, "ssm_out", s.Hidden, inner)
+}
+
+// plainExperts adds a layer's experts without gates, and the MLP beside them.
+func (l *list) plainExperts(p string) {
+	s := l.s
+	l.add(p+"ffn_gate_inp.weight", unmixed, s.Experts, s.Hidden)
+	l.biases(p, s.Experts, "exp_probs_b")
+	l.weight(p, "ffn_up_exps", s.Experts, s.ExpertFF, s.Hidden)
+	l.weight(p, "ffn_down_exps", s.Experts, s.Hidden, s.ExpertFF)
+	l.weight(p, "ffn_up_shexp", s.CommonFF, s.Hidden)
+	l.weight(p, "ffn_down_shexp", s.Hidden, s.CommonFF)
+}
+
+// widths is the width of MLPs, of a shape with layers of experts alone by layer.
+func (s *shape) widths() any {
+	if strings.IndexByte(s.Pattern, experts) < 0 {
+		return uint32(s.FF)
+	}
+	return s.patterned(experts, s.FF)
 }
 
 // keyHeads is the number of heads of keys, of a shape with a pattern by layer.

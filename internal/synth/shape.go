@@ -136,6 +136,8 @@ func (l *list) mixer(p string, i int) {
 		l.scan(p)
 	case attends:
 		l.attention(p, i)
+	case experts:
+		l.plainExperts(p)
 	}
 }
 

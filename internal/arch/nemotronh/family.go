@@ -1,0 +1,124 @@
+package nemotronh
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of Nemotron-H with experts are like (Nemotron 3 Nano).
+//
+// Source: transformers 5.17, models/nemotron_h/configuration_nemotron_h.py; llama.cpp,
+// conversion/nemotron.py and src/models/nemotron-h.cpp.
+var Family = family.Family{
+	Name:  "nemotron_h_moe",
+	Title: "Nemotron-H",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "nemotron_h", Class: "NemotronHForCausalLM", Window: family.Listed, Defaults: map[string]any{
+		"rms_norm_eps": 1e-5, "mamba_hidden_act": "silu", "mlp_hidden_act": "relu2", "tie_word_embeddings": false, "max_position_embeddings": 4096.,
+		"num_attention_heads": 32., "num_key_value_heads": 8., "head_dim": 128., "ssm_state_size": 128., "mamba_num_heads": 128., "mamba_head_dim": 64.,
+		"n_groups": 8., "conv_kernel": 4., "use_conv_bias": true, "num_experts": 8., "n_shared_experts": 1., "top_k_experts": 2., "moe_intermediate_size": 7688.,
+		"moe_shared_expert_intermediate_size": 7688., "routed_scaling_factor": 1., "n_group": 1., "topk_group": 1., "norm_topk_prob": true}}},
+	Fixed: map[string]any{"mamba_hidden_act": "silu", "mlp_hidden_act": "relu2", "use_bias": false, "mamba_proj_bias": false, "mlp_bias": false},
+	Idle: []string{"expand", "chunk_size", "intermediate_size", "mamba_ssm_cache_dtype", "moe_shared_expert_overlap", "mtp_layers_block_type", "num_logits_to_keep",
+		"num_nextn_predict_layers", "residual_in_fp32", "time_step_floor", "time_step_max", "time_step_min", "use_mamba_kernels", "hybrid_override_pattern", "attention_bias"},
+	Normal:  normal,
+	Spell:   spell,
+	Derived: epsilon,
+	Endless: func(map[string]any) bool { return true },
+	Kinds: map[string]string{"mamba": family.LinearAttention, family.LinearAttention: family.LinearAttention, "M": family.LinearAttention,
+		"attention": family.FullAttention, family.FullAttention: family.FullAttention, "*": family.FullAttention,
+		family.ExpertsAlone: family.ExpertsAlone, "E": family.ExpertsAlone},
+	Letters: "hybrid_override_pattern",
+	Limits: []family.Limit{
+		{Key: "mamba_num_heads", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
+		{Key: "mamba_head_dim", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
+		{Key: "n_groups", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
+		{Key: "ssm_state_size", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
+		{Key: "conv_kernel", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole},
+		{Key: "moe_shared_expert_intermediate_size", Min: 1, Max: 1 << 24, Rule: family.Required | family.Whole},
+		{Key: "moe_latent_size", Min: 1, Max: 1 << 24, Rule: family.Whole | family.OrZero},
+		{Key: "n_group", Min: 1, Max: 1 << 16, Rule: family.Whole},
+		{Key: "topk_group", Min: 1, Max: 1 << 16, Rule: family.Whole},
+		{Key: "routed_scaling_factor", Min: 1e-6, Max: 1e6, Rule: family.Required},
+	},
+	Spelling: map[string][]string{"rms_norm_eps": {"layer_norm_epsilon"}, "num_experts": {"n_routed_experts"}, "top_k_experts": {"num_experts_per_tok"},
+		"layer_types": {"layers_block_type"}},
+	Without: []string{"rope_parameters"},
+	MoE:     "num_experts",
+
+	Keys: []family.Key{
+		{Setting: "rms_norm_eps", GGUF: "attention.layer_norm_epsilon", Kind: family.Number}, // readers want the other one, too
+		{Setting: "vocab_size"},
+		{GGUF: "rope.dimension_count", Kind: family.FullDim},
+		{Setting: "n_group", GGUF: "expert_group_count"},
+		{Setting: "topk_group", GGUF: "expert_group_used_count"},
+		{Setting: "conv_kernel", GGUF: "ssm.conv_kernel"},
+		{Setting: "ssm_state_size", GGUF: "ssm.state_size"},
+		{Setting: "n_groups", GGUF: "ssm.group_count"},
+		{Setting: "mamba_head_dim", GGUF: "ssm.inner_size", Kind: family.Product, Of: "mamba_num_heads"},
+		{Setting: "mamba_num_heads", GGUF: "ssm.time_step_rank"},
+		{Setting: "position_embedding_type", GGUF: "rope.scaling.finetuned", Kind: family.Switch, Text: "rope"}, // never read: nothing turns
+		{Setting: "moe_intermediate_size"},
+		{Setting: "moe_shared_expert_intermediate_size", GGUF: "expert_shared_feed_forward_length"},
+		{Setting: "n_shared_experts", GGUF: "expert_shared_count"},
+		{Setting: "norm_topk_prob", GGUF: "expert_weights_norm", Kind: family.Truth},
+		{Setting: "routed_scaling_factor", GGUF: "expert_weights_scale", Kind: family.Number},
+		{Setting: "moe_latent_size", GGUF: "moe_latent_size"},
+	},
+	Absent: map[string]any{"routed_scaling_factor": 1.},
+	Held:   map[string]string{"use_conv_bias": ".ssm_conv1d.bias"},
+	Habits: []family.Habit{
+		{Ends: []string{".attn_q"}, Heads: "num_attention_heads"}, // though nothing turns
+		{Ends: []string{".attn_k"}, Heads: "num_key_value_heads"},
+		{Ends: []string{".ffn_up_exps", ".ffn_down_exps"}, Joined: "mixer.experts"},
+		{Ends: []string{".ssm_a"}, NegExp: true, Form: family.Column},
+		{Ends: []string{".ssm_d"}, Form: family.Column},
+		{Ends: []string{".ssm_conv1d"}, Form: family.Depthwise},
+		{Ends: []string{".ssm_norm"}, Form: family.Grouped, Groups: "n_groups"},
+	},
+	Bare:     []string{".A_log", ".D", ".dt_bias", ".e_score_correction_bias"},
+	BareGGUF: []string{".ssm_a", ".ssm_d"},
+	Embed:    "model.embeddings",
+	Root:     "backbone",
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "tekken", BOS: true},
+	Expect: family.Expect{
+		Parts: []family.Part{{GGUF: "ssm_in", HF: "mixer.in_proj"}, {GGUF: "ffn_up_shexp", HF: "mixer.shared_experts.up_proj"}},
+		Eps:   []float64{1e-5},
+	},
+	Synth: family.Synth{
+		Alone: true, Apart: true,
+		Keys: map[string]any{"rope.scaling.finetuned": false, "expert_group_count": uint32(1), "expert_group_used_count": uint32(1), "expert_shared_count": uint32(1),
+			"expert_weights_norm": true, "expert_weights_scale": float32(2.5)},
+		Shapes: []family.Shape{
+			{Name: "30b-a3b", Hidden: 2688, Layers: 52, Heads: 32, KVHeads: 2, HeadDim: 128, FF: 1856, ExpertFF: 1856, CommonFF: 3712, Vocab: 131072, Context: 1 << 20, Experts: 128, Used: 6,
+				Pattern: "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", ScanHeads: 64, ScanDim: 64, Groups: 8, State: 128, Kernel: 4, Epsilon: 1e-5},
+			{Name: "tiny", Hidden: 256, Layers: 5, Heads: 4, KVHeads: 2, HeadDim: 64, FF: 256, ExpertFF: 256, CommonFF: 256, Vocab: 2048, Context: 1 << 20, Experts: 4, Used: 2,
+				Pattern: "ME*ME", ScanHeads: 8, ScanDim: 64, Groups: 2, State: 32, Kernel: 4, Epsilon: 1e-5},
+		},
+	},
+}
+
+// normal takes the width of experts for that of the model's MLPs, which are experts, as GGUF does.
+func normal(s map[string]any) {
+	family.Unlimited(s)
+	s["intermediate_size"] = s["moe_intermediate_size"]
+	delete(s, "rescale_prenorm_residual") // of training
+}
+
+// spell completes a config.json: older versions read letters.
+func spell(s map[string]any) {
+	kinds, _ := s["layer_types"].([]any)
+	letters := ""
+	for _, kind := range kinds {
+		letters += map[any]string{family.FullAttention: "*", family.ExpertsAlone: "E", family.LinearAttention: "M"}[kind]
+	}
+	s["hybrid_override_pattern"] = letters
+	delete(s, "position_embedding_type")
+}
+
+// epsilon is that of the norms under either of GGUF's keys.
+func epsilon(s map[string]any) {
+	if s["rms_norm_eps"] == nil {
+		s["rms_norm_eps"] = s["layer_norm_eps"]
+	}
+	delete(s, "layer_norm_eps")
+}
