@@ -67,8 +67,8 @@ type Model struct {
 // Layer is one decoder layer, of which one mixer is there.
 type Layer struct {
 	MixerNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Scan      Scan          `gguf:"" hf:"mamba"`
-	Attn      Attention     `gguf:"" hf:"self_attn"`
+	Scan      *Scan         `gguf:"" hf:"mamba"`
+	Attn      *Attention    `gguf:"" hf:"self_attn"`
 	MLPNorm   *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
 	MoE       MoE           `gguf:"" hf:"block_sparse_moe"`
 	Shared    MLP           `gguf:"" hf:"shared_mlp"`
@@ -76,26 +76,26 @@ type Layer struct {
 
 // Scan is a gated selective scan.
 type Scan struct {
-	In       *graph.Weight `gguf:"ssm_in" hf:"in_proj" optional:"a layer with attention"`
-	Conv     *graph.Weight `gguf:"ssm_conv1d" hf:"conv1d" optional:"a layer with attention"`
-	ConvBias *graph.Weight `gguf:"ssm_conv1d.bias" hf:"conv1d.bias" if:"mamba_conv_bias" optional:"a layer with attention"`
-	A        *graph.Weight `gguf:"ssm_a" hf:"A_log" optional:"a layer with attention"`
-	StepBias *graph.Weight `gguf:"ssm_dt.bias" hf:"dt_bias" optional:"a layer with attention"`
-	D        *graph.Weight `gguf:"ssm_d" hf:"D" optional:"a layer with attention"`
-	Norm     *graph.Weight `gguf:"ssm_norm" hf:"norm" optional:"a layer with attention"`
-	Out      *graph.Weight `gguf:"ssm_out" hf:"out_proj" optional:"a layer with attention"`
+	In       *graph.Weight `gguf:"ssm_in" hf:"in_proj"`
+	Conv     *graph.Weight `gguf:"ssm_conv1d" hf:"conv1d"`
+	ConvBias *graph.Weight `gguf:"ssm_conv1d.bias" hf:"conv1d.bias" if:"mamba_conv_bias"`
+	A        *graph.Weight `gguf:"ssm_a" hf:"A_log"`
+	StepBias *graph.Weight `gguf:"ssm_dt.bias" hf:"dt_bias"`
+	D        *graph.Weight `gguf:"ssm_d" hf:"D"`
+	Norm     *graph.Weight `gguf:"ssm_norm" hf:"norm"`
+	Out      *graph.Weight `gguf:"ssm_out" hf:"out_proj"`
 }
 
 // Attention is grouped-query attention.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj" optional:"a layer with a scan"`
-	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias" optional:"a layer with a scan"`
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj" optional:"a layer with a scan"`
-	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias" optional:"a layer with a scan"`
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj" optional:"a layer with a scan"`
-	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias" optional:"a layer with a scan"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj" optional:"a layer with a scan"`
-	OBias *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"attention_bias" optional:"a layer with a scan"`
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	OBias *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"attention_bias"`
 }
 
 // MoE is the mixture of experts. Each of its last three weights is that of all experts.
@@ -122,6 +122,13 @@ func New(c Config) (*Model, error) {
 		return nil, fmt.Errorf("%d heads of scans of %d, and mamba_expand is %v of a hidden size of %d", c.ScanHeads, c.ScanDim, c.Expand, c.HiddenSize)
 	}
 	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
+	for i := range m.Layers {
+		if c.LayerTypes[i] == family.FullAttention {
+			m.Layers[i].Attn = new(Attention)
+		} else {
+			m.Layers[i].Scan = new(Scan)
+		}
+	}
 	if c.Positions != "rope" {
 		return m, nil
 	}
@@ -134,10 +141,7 @@ func New(c Config) (*Model, error) {
 func (m *Model) Forward(g graph.Builder) *graph.Node {
 	h := g.Scale(g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1), m.EmbedMultiplier)
 	for i := range m.Layers {
-		var kv *graph.KV // nil where a scan is the mixer
-		if m.LayerTypes[i] == family.FullAttention {
-			kv = &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
-		}
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
 		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
@@ -151,11 +155,9 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	x := g.RMSNorm(l.MixerNorm, h, m.RMSNormEps, 0)
-	if kv != nil {
-		g.Refuse(l.Scan.In, "the layer has attention")
+	if l.Attn != nil {
 		x = l.Attn.forward(g, x, kv, m)
 	} else {
-		g.Refuse(l.Attn.Q, "the layer has a scan")
 		x = l.Scan.forward(g, x, m)
 	}
 	h = g.Add(h, g.Scale(x, m.HalfMultiplier))
