@@ -44,8 +44,8 @@ var (
 	isHidden = regexp.MustCompile(`^\d+\.hidden$`)
 	isLogits = regexp.MustCompile(`^\d+\.logits$`)
 	inLayer  = regexp.MustCompile(`\.(?:layers|h)\.(\d+)\.(.*)$`)
-	isSum    = regexp.MustCompile(`^((mlp|self_attn|attn|mamba|mixer|mixer\.norm|norm)\.)?out$`) // what a layer adds, and what it hands on
-	isAside  = regexp.MustCompile(`\.in$|kv_b_proj|input_linear|latent_proj|rotary_emb|lm_head|dropout|act(ivation)?(_fn)?\.out$`)
+	isSum    = regexp.MustCompile(`^((mlp|self_attn|attn|mamba|mixer|mixer\.norm|norm|feed_forward)\.)?out$`) // what a layer adds, and what it hands on
+	isAside  = regexp.MustCompile(`\.in$|kv_b_proj|input_linear|latent_proj|feed_forward\.(experts|shared_expert(\.down_proj)?)\.out|rotary_emb|lm_head|dropout|act(ivation)?(_fn)?\.out$`)
 	kept     = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
 )
 

@@ -106,7 +106,7 @@ func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, factor
 		w.put("attention.key_length", dim)
 		w.put("attention.value_length", dim)
 	}
-	if c.settings.integer("sliding_window") > 0 && slices.Contains(w.slides(), true) || c.family.Absent["sliding_window"] != nil {
+	if window := c.settings.integer("sliding_window") > 0 && slices.Contains(w.slides(), true); !c.family.Uses("sliding_window") && (window || c.family.Absent["sliding_window"] != nil) {
 		w.count("sliding_window")
 	}
 	for _, k := range c.family.Keys {
@@ -347,12 +347,12 @@ func (w *ggufWriter) own(k family.Key, dim uint32) {
 	v, there := w.settings[k.Setting].(float64)
 	switch k.Kind {
 	case family.Count:
-		if there {
+		if there && !w.assumed(k) {
 			w.put(ownKey(k), uint32(w.settings.integer(k.Setting)))
 		}
 	case family.Truth:
-		if w.settings[k.Setting] == true {
-			w.put(ownKey(k), true)
+		if b := w.settings[k.Setting] == true; k.Unusual && !w.assumed(k) || b && !k.Unusual {
+			w.put(ownKey(k), b)
 		}
 	case family.Choice:
 		w.choice(k)
@@ -363,7 +363,7 @@ func (w *ggufWriter) own(k family.Key, dim uint32) {
 			}
 			v = 1 / math.Sqrt(v)
 		}
-		if v != 0 || w.family.Absent[k.Setting] != nil {
+		if (v != 0 || w.family.Absent[k.Setting] != nil) && !w.assumed(k) {
 			w.put(ownKey(k), float32(v))
 		}
 	case family.FullDim:
@@ -387,6 +387,21 @@ func (w *ggufWriter) own(k family.Key, dim uint32) {
 	case family.Period:
 		w.period(k)
 	}
+}
+
+// assumed reports whether a key that is written where it is unusual can be left out: readers
+// find the same setting without it.
+func (w *ggufWriter) assumed(k family.Key) bool {
+	if !k.Unusual || k.Scale != nil {
+		return false
+	}
+	s := maps.Clone(w.settings)
+	delete(s, k.Setting)
+	s.fill(k.Setting, w.family.Absent[k.Setting])
+	if w.family.Derived != nil {
+		w.family.Derived(s)
+	}
+	return s[k.Setting] == w.settings[k.Setting]
 }
 
 // choice writes a setting that is one of several words. The first is what readers assume.

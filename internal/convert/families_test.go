@@ -45,6 +45,8 @@ var ours = map[string]map[string]string{
 	},
 	"qwen3moe":  {"tokenizer.ggml.normalizer.nfc": "qwen2 stands for NFC, as published tokenizers do; this model's does not"},
 	"nemotronh": {"nemotron_h_moe.attention.layer_norm_rms_epsilon": "llama.cpp's reader wants it; its converter writes the other key alone where config.json has transformers 5's"},
+	"llama4": {"llama4.attention.sliding_window": "readers without it assume chunks of 8192; the model has 32",
+		"llama4.attention.temperature_length": "readers without it assume 8192; the model has 64"},
 }
 
 // TestFamilies wants the GGUF file of each family's folder to have llama.cpp's keys, types and

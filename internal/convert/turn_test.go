@@ -15,7 +15,9 @@ import (
 // them transposed, and quantized experts to one that has them apart: values as in the file.
 func TestTurned(t *testing.T) {
 	for name, weights := range map[string][][2]string{
-		"gpt2":     {{"blk.0.attn_qkv", "transformer.h.0.attn.c_attn"}, {"blk.2.ffn_down", "transformer.h.2.mlp.c_proj"}},
+		"gpt2": {{"blk.0.attn_qkv", "transformer.h.0.attn.c_attn"}, {"blk.2.ffn_down", "transformer.h.2.mlp.c_proj"}},
+		"llama4": {{"blk.1.ffn_gate_exps", "model.layers.1.feed_forward.experts.gate_proj"}, {"blk.1.ffn_up_exps", "model.layers.1.feed_forward.experts.up_proj"},
+			{"blk.3.ffn_down_exps", "model.layers.3.feed_forward.experts.down_proj"}},
 		"qwen3moe": {{"blk.1.ffn_up_exps", "model.layers.1.mlp.experts.up_proj"}, {"blk.3.ffn_down_exps", "model.layers.3.mlp.experts.down_proj"}},
 	} {
 		dir := t.TempDir()

@@ -141,7 +141,7 @@ type Key struct {
 	Of      string // of a Product
 	Words   []string
 	Scale   *Scale // of attention: GGUF has 1/√x of the setting x
-	Unusual bool   // written only where readers would assume something else; of Period, Flags and of scales
+	Unusual bool   // written only where readers would assume something else: Absent or Derived says what
 }
 
 // Scale tells how GGUF's attention.scale follows from the setting.

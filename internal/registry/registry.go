@@ -17,6 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/granite"
 	"github.com/karat-run/karat/internal/arch/granitehybrid"
 	"github.com/karat-run/karat/internal/arch/llama"
+	"github.com/karat-run/karat/internal/arch/llama4"
 	"github.com/karat-run/karat/internal/arch/mamba2"
 	"github.com/karat-run/karat/internal/arch/mistral3"
 	"github.com/karat-run/karat/internal/arch/nemotronh"
@@ -52,6 +53,7 @@ var Families = []*family.Family{
 	&glm4moe.Family,
 	&granitehybrid.Family,
 	&nemotronh.Family,
+	&llama4.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

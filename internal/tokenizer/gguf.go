@@ -75,6 +75,7 @@ var preTokenizers = map[string]preTokenizer{
 	"deepseek-v3":      {patterns: deepseek3},
 	"gpt-4o":           {patterns: []string{gpt4oPattern}},
 	"tekken":           {patterns: []string{tekkenPattern}, ignoreMerges: true, addBOS: true},
+	"llama4":           {patterns: []string{gpt4oPattern}},
 }
 
 // splitters are the splitters of patterns, which are known.

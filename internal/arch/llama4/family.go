@@ -1,0 +1,118 @@
+package llama4
+
+import (
+	"reflect"
+
+	"github.com/karat-run/karat/internal/family"
+)
+
+// Family is what files of Llama 4's text models are like. The keys of the window, of the
+// temperature and of the norm are Karat's, for models that are not as readers assume.
+//
+// Source: transformers 5.17, models/llama4/configuration_llama4.py; llama.cpp,
+// conversion/llama.py and src/models/llama4.cpp.
+var Family = family.Family{
+	Name:  "llama4",
+	Title: "Llama 4",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "llama4_text", Class: "Llama4ForCausalLM", Window: family.Periodic, Period: 4, Defaults: map[string]any{
+		"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 131072.,
+		"head_dim": 128., "intermediate_size": 8192., "intermediate_size_mlp": 16384., "num_experts": 16., "top_k_experts": 1.,
+		"interleave_moe_layer_step": 1., "no_rope_layer_interval": 4., "sliding_window": 8192., "use_qk_norm": true,
+		"attn_temperature_tuning": true, "floor_scale": 8192., "attn_scale": 0.1}}},
+	Fixed:   map[string]any{"hidden_act": "silu", "attn_temperature_tuning": true, "no_rope_layer_interval": 4.},
+	Absent:  map[string]any{"sliding_window": 8192., "floor_scale": 8192., "attn_scale": 0.1},
+	Idle:    []string{"output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "for_llm_compressor"},
+	Normal:  normal,
+	Spell:   spell,
+	Derived: norm,
+	Limits: []family.Limit{
+		{Key: "interleave_moe_layer_step", Min: 1, Max: 1 << 10, Rule: family.Required | family.Whole},
+		{Key: "floor_scale", Min: 1, Max: 1 << 30, Rule: family.Required | family.Whole},
+		{Key: "attn_scale", Min: 0, Max: 1e3},
+	},
+	Rope:     family.Rope{Full: map[string]any{"rope_theta": 5e5}},
+	Spelling: map[string][]string{"num_experts": {"num_local_experts"}, "top_k_experts": {"num_experts_per_tok"}, "sliding_window": {"attention_chunk_size"}},
+
+	Keys: []family.Key{
+		{Setting: "num_experts"},
+		{Setting: "top_k_experts"},
+		{Setting: "vocab_size"},
+		{GGUF: "rope.dimension_count", Kind: family.FullDim},
+		{Setting: "interleave_moe_layer_step", GGUF: "interleave_moe_layer_step"},
+		{Setting: "moe_intermediate_size"},
+		{Setting: "sliding_window", Unusual: true},
+		{GGUF: "attention.sliding_window_pattern", Kind: family.Period, Unusual: true},
+		{Setting: "floor_scale", GGUF: "attention.temperature_length", Unusual: true},
+		{Setting: "attn_scale", GGUF: "attention.temperature_scale", Kind: family.Number, Unusual: true},
+		{Setting: "use_qk_norm", GGUF: "attention.qk_norm", Kind: family.Truth, Unusual: true},
+	},
+	Habits: []family.Habit{
+		{Ends: []string{".ffn_gate_exps", ".ffn_up_exps"}, Turned: true, Runs: true, Woven: []string{"experts.gate_up_proj", "experts.gate_proj", "experts.up_proj"}},
+		{Ends: []string{".ffn_down_exps"}, Turned: true},
+	},
+	Bare: []string{"experts.gate_up_proj", "experts.down_proj"},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "llama4", BOS: true},
+	Expect:    family.Expect{Theta: true, Eps: []float64{1e-5}},
+	// The published scout has a head of its own, and this one that of its embeddings.
+	Synth: family.Synth{Apart: true, Numbers: map[string]float64{"interleave_moe_layer_step": 1}, Shapes: []family.Shape{
+		{Name: "scout", Hidden: 5120, Layers: 48, Heads: 40, KVHeads: 8, HeadDim: 128, FF: 16384, Vocab: 202048, Context: 10485760, Window: 8192, Every: 4,
+			Experts: 16, Used: 1, ExpertFF: 8192, CommonFF: 8192, RopeBase: 5e5, Epsilon: 1e-5},
+		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096, Window: 64, Every: 4,
+			Experts: 4, Used: 1, ExpertFF: 256, CommonFF: 256, RopeBase: 5e5, Epsilon: 1e-5},
+	}},
+}
+
+// normal calls a chunk a window and the widths what other families call them, and drops the
+// lists of layers that say what the types and the step do, for which alone GGUF has a meaning.
+func normal(s map[string]any) {
+	s["moe_intermediate_size"], s["intermediate_size"] = s["intermediate_size"], s["intermediate_size_mlp"]
+	delete(s, "intermediate_size_mlp")
+	if n, ok := s["attn_temperature_tuning"].(float64); ok { // published files have a number
+		s["attn_temperature_tuning"] = n != 0
+	}
+	step, _ := s["interleave_moe_layer_step"].(float64)
+	types, _ := s["layer_types"].([]any)
+	var experts, turning []any
+	for i := range types {
+		turns := 0.
+		if types[i] == "chunked_attention" {
+			types[i] = "sliding_attention"
+		}
+		if types[i] == "sliding_attention" {
+			turns = 1
+		}
+		turning = append(turning, turns)
+		if step >= 1 && (i+1)%int(min(step, 1<<10)) == 0 {
+			experts = append(experts, float64(i))
+		}
+	}
+	for key, list := range map[string][]any{"no_rope_layers": turning, "moe_layers": experts} {
+		if own, _ := s[key].([]any); len(own) == 0 || reflect.DeepEqual(own, list) {
+			delete(s, key)
+		}
+	}
+}
+
+// spell is the inverse of normal.
+func spell(s map[string]any) {
+	s["intermediate_size_mlp"], s["intermediate_size"] = s["intermediate_size"], s["moe_intermediate_size"]
+	delete(s, "moe_intermediate_size")
+	types, _ := s["layer_types"].([]any)
+	spelled := append([]any{}, types...)
+	for i := range spelled {
+		if spelled[i] == "sliding_attention" {
+			spelled[i] = "chunked_attention"
+		}
+	}
+	s["layer_types"] = spelled
+}
+
+// norm is what readers of GGUF assume: the model with 128 experts has no norm of queries and keys.
+func norm(s map[string]any) {
+	if s["use_qk_norm"] == nil {
+		s["use_qk_norm"] = s["num_experts"] != 128.
+	}
+}

@@ -1,0 +1,169 @@
+// Package llama4 is the text decoder of Llama 4.
+//
+// What differs from Llama: three of four layers see a chunk of the context and turn, in
+// neighbouring pairs, and may norm what is turned; the fourth sees all, does not turn, and
+// its queries grow with their position. Every so many layers the MLP is a mixture beside a
+// shared expert: the sigmoid of the best score multiplies what its expert reads.
+//
+// Source: transformers, models/llama4/modeling_llama4.py; Meta 2025, The Llama 4 herd.
+package llama4
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	ExpertSize       int              `json:"moe_intermediate_size"`
+	NumExperts       int              `json:"num_experts"`
+	TopK             int              `json:"top_k_experts"`
+	ExpertStep       int              `json:"interleave_moe_layer_step"`
+	ExpertLayers     []int            `json:"moe_layers"` // where the step does not say it
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	NumKVHeads       int              `json:"num_key_value_heads"`
+	HeadDim          int              `json:"head_dim"`
+	LayerTypes       []string         `json:"layer_types"`
+	Turning          []int            `json:"no_rope_layers"` // where the types do not say it
+	ChunkSize        int              `json:"sliding_window"`
+	QKNorm           bool             `json:"use_qk_norm"`
+	Tuned            bool             `json:"attn_temperature_tuning"`
+	FloorScale       int              `json:"floor_scale"`
+	AttnScale        float64          `json:"attn_scale"`
+	RMSNormEps       float32          `json:"rms_norm_eps"`
+	Act              graph.Activation `json:"hidden_act"`
+	Tied             bool             `json:"tie_word_embeddings"`
+	Rope             struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	turn   graph.RoPEAttr
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is one decoder layer, with either an MLP or a mixture.
+type Layer struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MLP      *MLP          `gguf:"" hf:"feed_forward"`
+	MoE      *MoE          `gguf:"" hf:"feed_forward"`
+}
+
+// Attention is grouped-query attention.
+type Attention struct {
+	Q *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+}
+
+// MLP is the gated feed-forward part.
+type MLP struct {
+	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
+	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
+	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
+}
+
+// MoE is the mixture of experts and the one that all tokens share.
+type MoE struct {
+	Router     *graph.Weight `gguf:"ffn_gate_inp" hf:"router"`
+	Gate       *graph.Weight `gguf:"ffn_gate_exps" hf:"experts.gate_proj"`
+	Up         *graph.Weight `gguf:"ffn_up_exps" hf:"experts.up_proj"`
+	Down       *graph.Weight `gguf:"ffn_down_exps" hf:"experts.down_proj"`
+	SharedGate *graph.Weight `gguf:"ffn_gate_shexp" hf:"shared_expert.gate_proj"`
+	SharedUp   *graph.Weight `gguf:"ffn_up_shexp" hf:"shared_expert.up_proj"`
+	SharedDown *graph.Weight `gguf:"ffn_down_shexp" hf:"shared_expert.down_proj"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	if len(c.Turning) > 0 || len(c.ExpertLayers) > 0 || c.ExpertStep < 1 {
+		return nil, fmt.Errorf("no_rope_layers %v, moe_layers %v and interleave_moe_layer_step %d, supported are full layers alone without rope, and experts every so many layers",
+			c.Turning, c.ExpertLayers, c.ExpertStep)
+	}
+	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
+	m := &Model{Config: c, turn: graph.RoPEAttr{Freqs: freqs, Interleaved: true}, Layers: make([]Layer, c.NumLayers)}
+	for i := range m.Layers {
+		if (i+1)%c.ExpertStep == 0 {
+			m.Layers[i].MoE = new(MoE)
+		} else {
+			m.Layers[i].MLP = new(MLP)
+		}
+	}
+	return m, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+		if m.LayerTypes[i] != "full_attention" {
+			kv.Window, kv.Chunked = m.ChunkSize, true
+		}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	if m.Tied {
+		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	}
+	return g.Linear(m.Output, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
+	if l.MLP != nil {
+		x = l.MLP.forward(g, x, m)
+	} else {
+		x = l.MoE.forward(g, x, m)
+	}
+	return g.Name(g.Add(h, x), "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
+	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	if kv.Chunked {
+		q, k = g.RoPEWith("q", q, m.turn), g.RoPEWith("k", k, m.turn)
+		if m.QKNorm {
+			q = g.Name(g.Normalize(q, m.RMSNormEps), "attn_q_norm", "self_attn.qk_norm.out")
+			k = g.Name(g.Normalize(k, m.RMSNormEps), "attn_k_norm", "self_attn.k_norm.out")
+		}
+	} else if m.Tuned {
+		q = g.ScalePos(q, graph.ScalePosAttr{Beta: m.AttnScale, Every: m.FloorScale, Shift: 1})
+	}
+	g.StoreKV(kv, k, v)
+	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+}
+
+func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
+	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
+}
+
+func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	route := g.RouteWith(g.Linear(e.Router, x, m.NumExperts), m.TopK, graph.RouteAttr{Weigh: graph.SigmoidEach}, nil, nil)
+	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: m.Act}, Form: graph.Apart, OnInput: true}
+	y := g.ExpertsWith(experts, []*graph.Weight{e.Gate, e.Up, e.Down}, nil, x, route, m.NumExperts, m.ExpertSize)
+	y = g.Name(y, "ffn_experts", "feed_forward.experts.sum") // the module itself gives what each expert adds
+	gate, up := g.Linear(e.SharedGate, x, m.ExpertSize), g.Linear(e.SharedUp, x, m.ExpertSize)
+	y = g.Add(y, g.Linear(e.SharedDown, g.GLU(m.Act, gate, up), m.HiddenSize))
+	return g.Name(y, "ffn_out", "feed_forward.out")
+}

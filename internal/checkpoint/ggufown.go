@@ -1,0 +1,82 @@
+package checkpoint
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/karat-run/karat/internal/family"
+)
+
+// own reads the keys that only this family has.
+func (r *ggufReader) own() {
+	for _, k := range r.family.Keys {
+		if k.Setting == "" || ggufKeys[k.Setting] != "" {
+			continue
+		}
+		if k.Kind == family.Truth {
+			r.truth(k)
+			continue
+		}
+		if k.Kind == family.Switch {
+			r.flip(k)
+			continue
+		}
+		n, ok := r.number(ownKey(k))
+		switch {
+		case k.Scale != nil:
+			r.scale(k, n, ok)
+		case ok && k.Kind == family.Choice:
+			r.choice(k, n)
+		case ok && k.Kind == family.Product:
+			defer r.divide(k, n) // by a setting whose key may come later
+		case ok:
+			r.settings[k.Setting] = n
+		}
+	}
+	if r.family.Derived != nil {
+		r.family.Derived(r.settings)
+	}
+}
+
+// truth reads a setting that is true or false, and false where the key is absent.
+func (r *ggufReader) truth(k family.Key) {
+	v := r.value(ownKey(k))
+	b, ok := v.(bool)
+	if v != nil && !ok {
+		r.errorf(ownKey(k), "is %s, expected true or false", show(v))
+	}
+	if v != nil || !k.Unusual {
+		r.settings[k.Setting] = b
+	}
+}
+
+// choice reads a setting that is one of several words.
+func (r *ggufReader) choice(k family.Key, n float64) {
+	for i, word := range k.Words {
+		if float64(i) == n && word != "" {
+			r.settings[k.Setting] = word
+			return
+		}
+	}
+	r.errorf(ownKey(k), "is %v, expected one of %q by its index", n, k.Words)
+}
+
+// scale turns the attention's scale into the setting that it is the root of.
+func (r *ggufReader) scale(k family.Key, scale float64, ok bool) {
+	own := ownKey(k)
+	if !ok {
+		x := k.Scale.Absent(r.settings)
+		r.settings[k.Setting] = x
+		r.Notes = append(r.Notes, fmt.Sprintf("the file has no key %s.%s: assuming 1/sqrt(%v)", r.Arch, own, x))
+		return
+	}
+	if !(scale >= k.Scale.Min && scale <= k.Scale.Max) {
+		r.errorf(own, "is %v, expected %v to %v", scale, k.Scale.Min, k.Scale.Max)
+		return
+	}
+	q := 1 / (scale * scale)
+	if n := math.Round(q); math.Abs(q-n) < 1e-5*n { // the key is a rounded root of a whole number
+		q = n
+	}
+	r.settings[k.Setting] = q
+}
