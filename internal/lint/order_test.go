@@ -60,7 +60,8 @@ var below = map[string]string{
 
 	".":         "model chat convert check",
 	"webgpu":    "backend/numerics backend/webgpu",
-	"server":    ". hub ui",
+	"syntax":    "",
+	"server":    ". hub ui syntax",
 	"web":       "atomicfile backend/webgpu/gpu",
 	"web/build": "",
 	"web/gen":   "atomicfile web/build",
@@ -79,8 +80,9 @@ var never = []struct{ from, to string }{
 
 // libraries are the modules that one package alone may import, by their prefix.
 var libraries = map[string]string{
-	"github.com/gogpu/":    "internal/backend/webgpu/gpu",
-	"github.com/go-webgpu": "internal/backend/webgpu/gpu",
+	"github.com/gogpu/":      "internal/backend/webgpu/gpu",
+	"github.com/go-webgpu":   "internal/backend/webgpu/gpu",
+	"github.com/prometheus/": "server",
 }
 
 // entry returns the name in below of a package, given its folder from the root.
