@@ -28,14 +28,26 @@ type GenerateOptions struct {
 	// not named are not applied. If the map is nil, all are, with the factors in Options.
 	Adapters map[string]float64
 
+	// Special names special tokens, such as <|python_tag|>, whose names are a part of Text. Others are not.
+	Special []string
+
+	Caller Caller // who asks
+
 	// For Chat alone: Generate and GenerateIDs render no template, and refuse them.
 	Tools        []Tool         // that the model may call; an error if the template has no place for tools
 	Template     string         // chat template to use instead of the model's
 	TemplateArgs map[string]any // variables for the template, such as enable_thinking
 }
 
+// Caller says who asks, and how urgently.
+type Caller struct {
+	Key      string // callers of different keys have equal shares of the steps
+	Priority int    // the higher goes first
+	Apart    bool   // what callers of other keys have computed is of no use to this one, and the reverse: none learns by time what another asked
+}
+
 // Sampling says how a token is chosen from its logits. The zero value is
-// greedy: the likeliest. The options apply in the order repeat penalty, top-k,
+// greedy: the likeliest. The options apply in the order penalties, top-k,
 // top-p, min-p, temperature; a zero switches one off.
 type Sampling struct {
 	Temperature   float64
@@ -44,8 +56,13 @@ type Sampling struct {
 	MinP          float64
 	RepeatPenalty float64
 	RepeatLast    int // tokens that the penalty looks back on: 0 is 64, -1 all
-	Seed          uint64
-	LogitBias     map[int]float32
+
+	// PresencePenalty is subtracted from the logits of tokens that were generated,
+	// FrequencyPenalty as often as they were.
+	PresencePenalty, FrequencyPenalty float64
+
+	Seed      uint64
+	LogitBias map[int]float32
 }
 
 // Token is one generated token.
@@ -56,6 +73,7 @@ type Token struct {
 	Top     []Logprob // the likeliest tokens, likeliest first
 	Logits  []float32 // [VocabSize], that it was chosen by
 	Stop    StopReason
+	Stopped string // the string of GenerateOptions.Stop that came up
 }
 
 // StopReason says why a generation ended. It is "" before the last token.
@@ -319,6 +337,27 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]i
 	}
 }
 
+// begin makes the session a beginning of prompt, for what o asks, and returns its length.
+func (s *Session) begin(prompt []int32, o *GenerateOptions) (kept int, err error) {
+	blend, err := s.m.blend(o.Adapters)
+	if err != nil {
+		return 0, err
+	}
+	s.s.Adapt(blend)
+	s.s.As(o.Caller.engine())
+	return s.s.Prefix(prompt, o.Caller.salt()), nil
+}
+
+func (c Caller) engine() engine.Caller { return engine.Caller{Key: c.Key, Priority: c.Priority} }
+
+// salt is what callers have in common that may find each other's prefixes.
+func (c Caller) salt() string {
+	if !c.Apart {
+		return ""
+	}
+	return "key " + c.Key
+}
+
 // follow yields the tokens after those of a prompt.
 func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions, yield func(Token, error) bool) {
 	sampling := s.m.Sampling()
@@ -331,22 +370,29 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 	case o.MaxTokens < 0: // the last token takes no place
 		o.MaxTokens = max(1, s.m.opened.Engine.Context()-len(prompt)+1)
 	}
-	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sample.Options(sampling), Stop: o.Stop,
-		End: s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), Logits: o.Logits, Logprob: o.Logprob, Top: o.Top, Decoder: s.m.opened.Tokenizer.Decoder(true)}
-	blend, err := s.m.blend(o.Adapters)
+	decoder, err := s.m.decoder(o.Special)
+	var kept int
+	if err == nil {
+		kept, err = s.begin(prompt, &o)
+	}
 	if err != nil {
 		yield(Token{}, err)
 		return
 	}
-	s.s.Adapt(blend)
-	s.prompt, s.kept = len(r.Prompt), s.s.Rewind(r.Prompt)
+	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sample.Options(sampling), Stop: o.Stop, Caller: o.Caller.engine(),
+		End: s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), Logits: o.Logits, Logprob: o.Logprob, Top: o.Top, Decoder: decoder}
+	s.prompt, s.kept = len(prompt), kept
 	for t, err := range s.s.Generate(ctx, r) {
-		token := Token{ID: t.ID, Text: t.Text, Logprob: t.Logprob, Logits: t.Logits, Stop: StopReason(t.Stop)}
-		for _, x := range t.Top {
-			token.Top = append(token.Top, Logprob(x))
-		}
+		token := Token{ID: t.ID, Text: t.Text, Logprob: t.Logprob, Top: logprobs(t.Top), Logits: t.Logits, Stop: StopReason(t.Stop), Stopped: t.Stopped}
 		if !yield(token, err) {
 			return
 		}
 	}
+}
+
+func logprobs(of []sample.Logprob) (all []Logprob) {
+	for _, x := range of {
+		all = append(all, Logprob(x))
+	}
+	return all
 }

@@ -107,6 +107,7 @@ type Engine struct {
 	accounts map[string]*account
 	arrivals int
 	steps    int           // begun so far
+	ended    int           // works, so far
 	away     int           // sequences of the last step that want no other yet
 	until    time.Time     // when the next step ceases to wait for them
 	stuck    bool          // there is work, but none that may run yet
@@ -236,6 +237,42 @@ func (e *Engine) VocabSize() int { return e.vocab }
 
 // CacheBytes is the memory that keys and values take now.
 func (e *Engine) CacheBytes() int64 { return e.cache.Bytes() }
+
+// Stats are counts of an engine's work.
+type Stats struct {
+	Queued  int   // requests that have tokens to compute, and wait
+	Work    int   // requests that have tokens to compute, running or not
+	Running int   // requests whose tokens are being computed, or chosen
+	Steps   int   // begun so far
+	Ended   int   // runs of tokens that were computed, or given up, so far
+	Used    int64 // bytes of keys and values in use
+	Budget  int64 // most of them
+	Longest int   // tokens that a sequence may have
+
+	PageSize, Pages int // tokens of a page, and pages that Budget has room for, by the first one; 0 without a bound
+}
+
+// Stats says what the engine does.
+func (e *Engine) Stats() Stats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := Stats{Work: len(e.queue), Steps: e.steps, Ended: e.ended, Longest: e.pool.Longest()}
+	for _, x := range e.live {
+		if x.runs && !e.idle(x) {
+			s.Running++
+		}
+	}
+	for _, w := range e.queue {
+		if !w.seq.runs {
+			s.Queued++
+		}
+	}
+	s.Used, s.Budget = e.pool.Usage()
+	if one := e.pool.BytesOf(kv.PageSize); one > 0 {
+		s.PageSize, s.Pages = kv.PageSize, int(s.Budget/one)
+	}
+	return s
+}
 
 // Holds is how many sequences of n tokens the budget of keys and values has room for.
 func (e *Engine) Holds(n int) int { return e.pool.Holds(n) }

@@ -51,6 +51,7 @@ type Token struct {
 	Top     []sample.Logprob // the likeliest, likeliest first
 	Logits  []float32        // [vocab], that the token was chosen by
 	Stop    StopReason       // set on the last token
+	Stopped string           // the stop string of a StopString
 }
 
 // Generate feeds r's prompt, as far as the sequence does not hold it already,
@@ -163,7 +164,7 @@ func (t *Token) finish(text *stopper, r *Request, last bool) {
 		t.Text += rest
 	}
 	if stopped {
-		t.Stop = StopString
+		t.Stop, t.Stopped = StopString, text.found
 	}
 }
 
@@ -171,21 +172,23 @@ func (t *Token) finish(text *stopper, r *Request, last bool) {
 // The stop string that is complete first ends the text, of several the one
 // that begins first, so it does not matter how the text is cut into tokens.
 type stopper struct {
-	stop []string
-	held string
+	stop  []string
+	held  string
+	found string // the one that ended the text
 }
 
 // add returns the text that is now certain, and whether a stop string ended it.
 func (s *stopper) add(text string) (string, bool) {
 	text = s.held + text
 	first, end := -1, len(text)+1
+	s.found = ""
 	for _, stop := range s.stop {
 		i := strings.Index(text, stop)
 		if stop == "" || i < 0 {
 			continue
 		}
 		if e := i + len(stop); e < end || e == end && i < first {
-			first, end = i, e
+			first, end, s.found = i, e, stop
 		}
 	}
 	if first >= 0 {

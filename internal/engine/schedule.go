@@ -113,6 +113,7 @@ func (e *Engine) unqueue(w *work) {
 	i, last := slices.Index(e.queue, w), len(e.queue)-1
 	e.queue[i], e.queue[last] = e.queue[last], nil
 	e.queue = e.queue[:last]
+	e.ended++
 	w.seq.queued.queued--
 	w.seq.queued = nil
 }

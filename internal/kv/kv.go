@@ -203,6 +203,21 @@ func (p *Pool) Bytes() (n int64) {
 	return n
 }
 
+// Usage is the bytes of the pages that sequences hold, and the bound, of a pool with one. What
+// sequences have left for others to find is not in use: it goes where there is need of its room.
+func (p *Pool) Usage() (used, bound int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c, size := range p.bytes {
+		for _, x := range p.pages[c] {
+			if x.refs > 1 || x.refs == 1 && x.node == nil {
+				used += size
+			}
+		}
+	}
+	return used, p.bound
+}
+
 // shares reports whether sequences find what others left.
 func (p *Pool) shares() bool { return p.bytes != nil && p.memory != nil && !p.o.Private }
 

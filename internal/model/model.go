@@ -54,6 +54,7 @@ type Adapter struct {
 type Model struct {
 	Checkpoint *checkpoint.Checkpoint
 	Graph      *graph.Graph
+	Numerics   numerics.Numerics
 	Notes      []string // assumptions, tensors set aside, keys not read
 	Tokenizer  *tokenizer.Tokenizer
 	Adapters   []backend.Part // by the factors of Options
@@ -94,7 +95,7 @@ func Read(ctx context.Context, files []gguf.Source, o Options) (*Model, error) {
 
 // Start is Open for a checkpoint, which it takes over: an error closes it.
 func Start(ctx context.Context, c *checkpoint.Checkpoint, o Options) (*Model, error) {
-	m := &Model{Checkpoint: c}
+	m := &Model{Checkpoint: c, Numerics: o.Numerics}
 	if err := m.start(ctx, o); err != nil {
 		m.Close()
 		return nil, err

@@ -33,6 +33,10 @@ type Options struct {
 	// at: 64 if zero, all of them if -1.
 	RepeatLast int
 
+	// PresencePenalty is subtracted from the logits of tokens that the sampler has
+	// chosen, FrequencyPenalty as often as it has chosen them, from -100 to 100 (OpenAI's API).
+	PresencePenalty, FrequencyPenalty float64
+
 	// Seed chooses the draws. Equal seeds, options, logits and histories give
 	// equal tokens, on every architecture.
 	Seed uint64
@@ -47,6 +51,7 @@ const (
 	minRepeatPenalty  = 0.01
 	maxRepeatPenalty  = 100
 	defaultRepeatLast = 64
+	maxPenalty        = 100
 )
 
 // Validate reports the first field that is out of its range, by name.
@@ -65,6 +70,10 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("sample: RepeatPenalty: %v is neither 0 nor from %v to %v", o.RepeatPenalty, minRepeatPenalty, maxRepeatPenalty)
 	case o.RepeatLast < -1:
 		return fmt.Errorf("sample: RepeatLast: %d is below -1", o.RepeatLast)
+	case !(math.Abs(o.PresencePenalty) <= maxPenalty):
+		return fmt.Errorf("sample: PresencePenalty: %v is not from -%v to %v", o.PresencePenalty, maxPenalty, maxPenalty)
+	case !(math.Abs(o.FrequencyPenalty) <= maxPenalty):
+		return fmt.Errorf("sample: FrequencyPenalty: %v is not from -%v to %v", o.FrequencyPenalty, maxPenalty, maxPenalty)
 	}
 	for id, b := range o.LogitBias {
 		switch {

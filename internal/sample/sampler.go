@@ -2,7 +2,7 @@
 //
 // The order of application is llama.cpp's default (common/sampling.cpp):
 //
-//	LogitBias, RepeatPenalty, TopK, TopP, MinP, Temperature, draw
+//	LogitBias, RepeatPenalty, PresencePenalty and FrequencyPenalty, TopK, TopP, MinP, Temperature, draw
 //
 // Each step sees what the one before it left, and TopP sums probabilities that
 // were renormalized over the tokens that TopK kept. Temperature comes last, so
@@ -36,6 +36,7 @@ type Sampler struct {
 	bias    []bias // sorted by id
 	logMinP float64
 	random  *rand.PCG
+	chosen  map[int]int // how often each token was; nil where nobody asks
 
 	adjusted   []float32 // logits after bias and penalty
 	seen       []bool    // by token id; all false between calls
@@ -74,6 +75,9 @@ func New(o Options) (*Sampler, error) {
 	}
 	slices.SortFunc(s.bias, func(a, b bias) int { return a.id - b.id })
 	s.o.LogitBias = nil
+	if o.PresencePenalty != 0 || o.FrequencyPenalty != 0 {
+		s.chosen = map[int]int{}
+	}
 	return s, nil
 }
 
@@ -86,6 +90,14 @@ func (s *Sampler) Sample(logits []float32, history []int) (id int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if id, err = s.from(logits); err == nil && s.chosen != nil {
+		s.chosen[id]++
+	}
+	return id, err
+}
+
+// from is the token that the options choose from adjusted logits.
+func (s *Sampler) from(logits []float32) (id int, err error) {
 	if s.o.Temperature == 0 {
 		return argmax(logits)
 	}
@@ -108,7 +120,7 @@ type Likely struct {
 // 0 if Sample must see all logits.
 func (s *Sampler) Likeliest() int {
 	switch {
-	case len(s.bias) > 0 || s.penalizes():
+	case len(s.bias) > 0 || s.penalizes() || s.chosen != nil:
 		return 0
 	case s.o.Temperature == 0:
 		return 1
@@ -157,10 +169,10 @@ func (s *Sampler) pick() (int, error) {
 // uniform is the next number of [0, 1), in steps of 2^-53.
 func (s *Sampler) uniform() float64 { return float64(s.random.Uint64()>>11) * 0x1p-53 }
 
-// adjust applies LogitBias and RepeatPenalty to a copy of logits.
+// adjust applies LogitBias and the penalties to a copy of logits.
 func (s *Sampler) adjust(logits []float32, history []int) ([]float32, error) {
 	penalize := s.penalizes() && len(history) > 0
-	if len(s.bias) == 0 && !penalize {
+	if len(s.bias) == 0 && !penalize && len(s.chosen) == 0 {
 		return logits, nil
 	}
 	s.adjusted = append(s.adjusted[:0], logits...)
@@ -174,6 +186,9 @@ func (s *Sampler) adjust(logits []float32, history []int) ([]float32, error) {
 		if err := s.penalizeRepeats(history); err != nil {
 			return nil, err
 		}
+	}
+	for id, n := range s.chosen {
+		s.adjusted[id] -= float32(s.o.PresencePenalty + float64(s.o.FrequencyPenalty*float64(n)))
 	}
 	return s.adjusted, nil
 }

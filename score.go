@@ -1,0 +1,92 @@
+package karat
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/sample"
+	"github.com/karat-run/karat/internal/tokenizer"
+)
+
+// scoreBytes bounds the logits that Score has at a time: a row of a vocabulary of 262,144 is a megabyte.
+const scoreBytes = 16 << 20
+
+// Score yields the tokens of a prompt with the log-probability of each after those before it, and
+// the o.Top likeliest in its place. The first has nothing before it: its Logprob is NaN. Text is empty. The prompt
+// is computed anew, but GenerateIDs of it goes on from there.
+func (s *Session) Score(ctx context.Context, prompt []int, o GenerateOptions) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		s.prompt, s.kept = 0, 0
+		err := o.check()
+		var ids []int32
+		if err == nil {
+			ids, err = s.m.promptIDs(ctx, prompt)
+		}
+		if err == nil {
+			_, err = s.begin(nil, &o)
+		}
+		if err != nil {
+			yield(Token{}, err)
+			return
+		}
+		s.score(ctx, ids, o.Top, yield)
+	}
+}
+
+func (s *Session) score(ctx context.Context, ids []int32, top int, yield func(Token, error) bool) {
+	piece := max(1, scoreBytes/(4*s.m.opened.Engine.VocabSize()))
+	next := Token{Logprob: math.NaN()}
+	for at := 0; at < len(ids); at += piece {
+		fed := ids[at:min(at+piece, len(ids))]
+		rows, err := s.s.Feed(ctx, fed, len(fed))
+		if err != nil {
+			yield(Token{}, err)
+			return
+		}
+		for i, logits := range rows {
+			next.ID = int(fed[i])
+			if !yield(next, nil) || at+i+1 == len(ids) {
+				return
+			}
+			of, best, err := sample.Logprobs(logits, []int{int(ids[at+i+1])}, top)
+			if err != nil {
+				yield(Token{}, err)
+				return
+			}
+			next = Token{Logprob: of[0].Logprob, Top: logprobs(best)}
+		}
+	}
+}
+
+// decoder turns ids into text; the names of the given special tokens are a part of it.
+func (m *Model) decoder(special []string) (engine.Decoder, error) {
+	d := m.opened.Tokenizer.Decoder(true)
+	if len(special) == 0 {
+		return d, nil
+	}
+	names := map[int]string{}
+	for _, name := range special {
+		ids := m.opened.Tokenizer.Encode(name, tokenizer.Options{ParseSpecial: true})
+		if len(ids) != 1 || m.opened.Tokenizer.Decode(ids, true) != "" {
+			return nil, fmt.Errorf("karat: GenerateOptions.Special: %q is no special token", name)
+		}
+		names[ids[0]] = name
+	}
+	return &speller{d, names}, nil
+}
+
+// speller is a decoder that writes the names of some special tokens.
+type speller struct {
+	*tokenizer.Decoder
+	names map[int]string
+}
+
+func (d *speller) Write(id int) string {
+	if name, ok := d.names[id]; ok {
+		return d.Flush() + name
+	}
+	return d.Decoder.Write(id)
+}
