@@ -1,0 +1,305 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxDepth bounds the nesting of a request.
+const maxDepth = 64
+
+// fields reads a JSON object, one field after another. The first that is wrong is the error of
+// all: it has the field's path. A field that nobody read is unknown. null is a field that is not there.
+type fields struct {
+	path   string // "" for the body, else "messages[0]."
+	values map[string]json.RawMessage
+	order  []string
+	err    **problem
+}
+
+// parse reads the body of a request.
+func parse(body []byte) (*fields, *problem) {
+	var err *problem
+	f := &fields{err: &err}
+	switch depth, text := depthOf(body), bytes.TrimSpace(body); {
+	case len(text) == 0:
+		return nil, bad("", "The body is empty, want a JSON object")
+	case !utf8.Valid(body):
+		return nil, bad("", "The body is not UTF-8")
+	case depth > maxDepth:
+		return nil, bad("", "The body is nested more than %d levels deep", maxDepth)
+	case !json.Valid(body):
+		return nil, bad("", "The body is not JSON: %v", json.Unmarshal(body, new(any)))
+	}
+	f.open("", body)
+	return f, err
+}
+
+// depthOf is how deep brackets are nested outside of strings.
+func depthOf(body []byte) (most int) {
+	depth, quoted := 0, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+			most = max(most, depth)
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return most
+}
+
+// open fills f with an object, in which each name is once.
+func (f *fields) open(path string, raw json.RawMessage) {
+	f.path, f.values = path, map[string]json.RawMessage{}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		f.fail(strings.TrimSuffix(path, "."), "%s, want an object", kindOf(raw))
+		return
+	}
+	for d.More() {
+		t, err := d.Token()
+		name, _ := t.(string)
+		var value json.RawMessage
+		if err == nil {
+			err = d.Decode(&value)
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			f.fail(path+name, "not JSON: %v", err)
+			return
+		}
+		if _, twice := f.values[name]; twice {
+			f.fail(path+name, "the field is there twice")
+			return
+		}
+		f.values[name], f.order = value, append(f.order, name)
+	}
+}
+
+func (f *fields) fail(param, format string, args ...any) {
+	if *f.err == nil {
+		what := fmt.Sprintf(format, args...)
+		if param != "" {
+			what = "Invalid value for '" + param + "': " + what
+		}
+		*f.err = bad(param, "%s", what)
+	}
+}
+
+// reject fails for a field, if it is there, that this server cannot honour.
+func (f *fields) reject(p *problem) {
+	if *f.err == nil {
+		*f.err = p
+	}
+}
+
+// take is a field's value, nil if it is not there.
+func (f *fields) take(name string) json.RawMessage {
+	raw := f.values[name]
+	delete(f.values, name)
+	if *f.err != nil || string(raw) == "null" {
+		return nil
+	}
+	return raw
+}
+
+// has reports whether a field is there, and not null.
+func (f *fields) has(name string) bool {
+	raw, ok := f.values[name]
+	return ok && string(raw) != "null"
+}
+
+// ignore takes fields that are a part of the API and change nothing here.
+func (f *fields) ignore(names ...string) {
+	for _, name := range names {
+		delete(f.values, name)
+	}
+}
+
+// done fails if a field is left.
+func (f *fields) done() {
+	for _, name := range f.order {
+		if _, left := f.values[name]; left {
+			f.reject(unknownField(f.path + name))
+		}
+	}
+}
+
+// kindOf names a JSON value for a message.
+func kindOf(raw json.RawMessage) string {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return "it is missing"
+	}
+	switch raw[0] {
+	case '"':
+		return "it is a string"
+	case '{':
+		return "it is an object"
+	case '[':
+		return "it is an array"
+	case 't', 'f':
+		return "it is a boolean"
+	case 'n':
+		return "it is null"
+	}
+	return "it is a number"
+}
+
+func (f *fields) decode(name, want string, to any) bool {
+	raw := f.take(name)
+	if raw == nil {
+		return false
+	}
+	if json.Unmarshal(raw, to) != nil {
+		f.fail(f.path+name, "%s, want %s", kindOf(raw), want)
+		return false
+	}
+	return true
+}
+
+// text is a string; absent is "".
+func (f *fields) text(name string) (s string) {
+	f.decode(name, "a string", &s)
+	return s
+}
+
+// needText is a string that must be there.
+func (f *fields) needText(name string) string {
+	if !f.has(name) {
+		f.reject(bad(f.path+name, "Missing required parameter: '%s%s'", f.path, name))
+	}
+	return f.text(name)
+}
+
+func (f *fields) boolean(name string, absent bool) bool {
+	b := absent
+	f.decode(name, "a boolean", &b)
+	return b
+}
+
+// number is a number from least to most; nil is absent.
+func (f *fields) number(name string, least, most float64) *float64 {
+	var x float64
+	if !f.decode(name, "a number", &x) {
+		return nil
+	}
+	if x < least || x > most {
+		f.fail(f.path+name, "%v is not from %v to %v", x, least, most)
+	}
+	return &x
+}
+
+// integer is a whole number from least to most; nil is absent.
+func (f *fields) integer(name string, least, most int64) *int64 {
+	raw := f.take(name)
+	if raw == nil {
+		return nil
+	}
+	n, ok := whole(raw)
+	switch {
+	case !ok:
+		f.fail(f.path+name, "%s, want an integer", kindOf(raw))
+	case n < least || n > most:
+		f.fail(f.path+name, "%d is not from %d to %d", n, least, most)
+	}
+	return &n
+}
+
+// whole reads an integer, which may be written as 1.0 or 1e3.
+func whole(raw json.RawMessage) (int64, bool) {
+	text := string(bytes.TrimSpace(raw))
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n, true
+	}
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil || x != math.Trunc(x) || math.Abs(x) > 1<<53 {
+		return 0, false
+	}
+	return int64(x), true
+}
+
+// one is a string out of a few; absent is "".
+func (f *fields) one(name string, of ...string) string {
+	s := f.text(name)
+	if s != "" && !slices.Contains(of, s) {
+		f.fail(f.path+name, "%q, want %s", s, strings.Join(of, ", "))
+	}
+	return s
+}
+
+// list is an array of at most so many elements; nil is absent.
+func (f *fields) list(name string, most int) []json.RawMessage {
+	var all []json.RawMessage
+	if !f.decode(name, "an array", &all) {
+		return nil
+	}
+	if len(all) > most {
+		f.fail(f.path+name, "%d elements, at most %d", len(all), most)
+		return nil
+	}
+	if all == nil {
+		all = []json.RawMessage{}
+	}
+	return all
+}
+
+// texts is a string, or an array of at most so many.
+func (f *fields) texts(name string, most int) (all []string) {
+	raw := f.take(name)
+	if raw == nil {
+		return nil
+	}
+	var one string
+	if json.Unmarshal(raw, &one) == nil {
+		return []string{one}
+	}
+	if json.Unmarshal(raw, &all) != nil {
+		f.fail(f.path+name, "%s, want a string or an array of strings", kindOf(raw))
+	}
+	if len(all) > most {
+		f.fail(f.path+name, "%d strings, at most %d", len(all), most)
+	}
+	return all
+}
+
+// object is an object's fields; nil is absent.
+func (f *fields) object(name string) *fields {
+	raw := f.take(name)
+	if raw == nil {
+		return nil
+	}
+	return f.inner(f.path+name, raw)
+}
+
+// inner are the fields of an object at a path.
+func (f *fields) inner(path string, raw json.RawMessage) *fields {
+	in := &fields{err: f.err}
+	in.open(path+".", raw)
+	return in
+}
+
+// objects are an array's objects; nil is absent.
+func (f *fields) objects(name string, most int) (all []*fields) {
+	for i, raw := range f.list(name, most) {
+		if *f.err != nil {
+			return nil
+		}
+		all = append(all, f.inner(fmt.Sprintf("%s%s[%d]", f.path, name, i), raw))
+	}
+	return all
+}

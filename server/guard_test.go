@@ -1,0 +1,191 @@
+package server
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/karat-run/karat"
+)
+
+// TestHosts is incident D1: names that were made to point here, and pages of other sites, are refused.
+func TestHosts(t *testing.T) {
+	c := serve(t, demo(t), Options{})
+	port := c.url[strings.LastIndexByte(c.url, ':'):]
+	for host, ok := range map[string]bool{"localhost": true, "localhost" + port: true, "LOCALHOST": true, "127.0.0.1": true, "127.1.2.3:80": true, "[::1]": true, "[::1]" + port: true,
+		"evil.com": false, "localhost.evil.com": false, "127.0.0.1.nip.io": false, "0.0.0.0": false, "169.254.169.254": false, "[::1%25eth0]": false, "x localhost": false} {
+		status := 0
+		if r, err := raw(c.url, "GET /v1/models HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n"); err == nil {
+			status = r.StatusCode
+		}
+		if ok != (status == 200) {
+			t.Errorf("Host %s: %d", host, status)
+		}
+	}
+	for origin, ok := range map[string]bool{c.url: true, "null": false, "http://localhost.evil.com": false, "http://evil.com": false, "http://localhost:1": false, "file://": false, "": false} {
+		c.header = map[string]string{"Origin": origin}
+		if status, answer, h := c.do("GET", "/v1/models", ""); ok != (status == 200) || h.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("Origin %q: %d %s", origin, status, answer)
+		}
+	}
+	c.header = map[string]string{"Content-Type": "text/plain"}
+	c.refuses(415, "", "application/json", "POST", "/v1/chat/completions", `{`+hello+`}`)
+	c.header = map[string]string{"Content-Encoding": "gzip"}
+	c.refuses(415, "", "gzip", "POST", "/v1/chat/completions", `{`+hello+`}`)
+	c.header = map[string]string{"Origin": "http://evil.com", "Access-Control-Request-Method": "POST"}
+	c.refuses(403, "", "not allowed", "OPTIONS", "/v1/chat/completions", "")
+	any := serve(t, demo(t), Options{Hosts: []string{"models.example"}})
+	any.header = map[string]string{"Host": "models.example:443"}
+	if status, _, _ := any.do("GET", "/health", ""); status != 200 {
+		t.Error(status)
+	}
+	any.header = nil
+	any.refuses(403, "", "Host", "GET", "/health", "")
+}
+
+// raw sends the bytes of a request.
+func raw(url, text string) (*http.Response, error) {
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(conn, text); err != nil {
+		return nil, err
+	}
+	r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err == nil {
+		io.Copy(io.Discard, r.Body)
+		r.Body.Close()
+	}
+	return r, err
+}
+
+const secret = "sk-0123456789"
+
+// TestKeys is incident D2: without the right key nothing but /health is answered, however a path or a
+// method is spelled.
+func TestKeys(t *testing.T) {
+	c := serve(t, demo(t), Options{Keys: []Key{{"ann", secret}, {"bob", "another-secret"}}})
+	for _, header := range []map[string]string{nil, {"Authorization": "Bearer " + strings.ToUpper(secret)}, {"Authorization": "Bearer"}, {"Authorization": secret}, {"Authorization": "Basic " + secret},
+		{"X-Api-Key": secret + "x"}, {"Authorization": "Bearer " + secret + ", " + secret}} {
+		c.header = header
+		code := `"code":null`
+		if header["X-Api-Key"] != "" {
+			code = `"code":"invalid_api_key"`
+		}
+		for _, pattern := range c.s.patterns {
+			method, path, _ := strings.Cut(pattern, " ")
+			path = strings.ReplaceAll(path, "{id...}", "x")
+			for _, spelled := range []string{path, "/" + path, strings.ToUpper(path), path + "/", path + "/.", strings.Replace(path, "/", "/%2e/", 1), path + "?key=" + secret, "/nothing"} {
+				for _, m := range []string{method, "HEAD", "OPTIONS", "PUT", "get"} {
+					status, answer, _ := c.do(m, spelled, "")
+					open := (spelled == "/health" || strings.HasPrefix(spelled, "/health?")) && (m == "GET" || m == "HEAD")
+					if open != (status == 200) || !open && status != 401 {
+						t.Fatalf("%v: %s %s: %d %s", header, m, spelled, status, answer)
+					}
+					if !open && m == method && !strings.Contains(answer, code) && header != nil && header["X-Api-Key"] != "" {
+						t.Errorf("%s", answer)
+					}
+				}
+			}
+		}
+	}
+	for _, header := range []map[string]string{{"Authorization": "Bearer " + secret}, {"authorization": "bearer  " + secret}, {"x-api-key": "another-secret"}} {
+		c.header = header
+		c.post("/v1/chat/completions", `{`+hello+`,"max_tokens":1}`)
+		for _, path := range []string{"//v1/models", "/v1/../metrics", "/V1/models", "/v1/models/%2e%2e"} {
+			if status, answer, _ := c.do("GET", path, ""); status != 404 {
+				t.Errorf("%s: %d %s", path, status, answer)
+			}
+		}
+	}
+}
+
+// TestPrefixesApart is incident D10: callers of different keys share no prefixes, those of one do.
+func TestPrefixesApart(t *testing.T) {
+	c := serve(t, model(t, karat.Options{Context: 512}), Options{Keys: []Key{{"ann", secret}, {"bob", "another-secret"}}})
+	body := `{"model":"demo","max_tokens":1,"messages":[{"role":"user","content":"` + strings.Repeat("The sky is blue. ", 40) + `"}]}`
+	cached := func(key string) float64 {
+		c.header = map[string]string{"Authorization": "Bearer " + key}
+		return at(c.post("/v1/chat/completions", body), "usage", "prompt_tokens_details", "cached_tokens").(float64)
+	}
+	if a, b, again := cached(secret), cached("another-secret"), cached(secret); a != 0 || b != 0 || again < 64 {
+		t.Errorf("%v, %v and %v tokens were there", a, b, again)
+	}
+}
+
+func TestParseKeys(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(file, []byte("# ours\nann: "+secret+"\n\nanother-secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := ReadKeys(file)
+	if err != nil || len(keys) != 2 || keys[0] != (Key{"ann", secret}) || keys[1] != (Key{"key2", "another-secret"}) {
+		t.Errorf("%v %v", keys, err)
+	}
+	for _, text := range []string{"", "# none", "ann:short", "ann:" + secret + "\nann:another-secret", "a:" + secret + "\nb:" + secret, "a b:" + secret, "a:12345678 9", "a:12345678\u00e4"} {
+		if keys, err := ParseKeys(text, "keys"); err == nil {
+			t.Errorf("%q: %v", text, keys)
+		} else if strings.Contains(err.Error(), secret) {
+			t.Errorf("the error tells a secret: %v", err)
+		}
+	}
+}
+
+// TestLimits is incident D9, of what a handler sees: large bodies, and bodies that end early.
+func TestLimits(t *testing.T) {
+	c := serve(t, demo(t), Options{MaxBody: 1000})
+	c.refuses(413, "", "more than 1000 bytes", "POST", "/v1/completions", `{"prompt":"`+strings.Repeat("a", 2000)+`"}`)
+	r, err := raw(c.url, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: 1000000000\r\n\r\n"+strings.Repeat(" ", 2000))
+	if err != nil || r.StatusCode != 413 {
+		t.Errorf("%v %v", r, err)
+	}
+	for _, text := range []string{
+		"GET /health HTTP/1.1\r\n\r\n",                                                                               // no Host
+		"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",                                         // two
+		"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!\n", // two lengths
+		"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked, x\r\n\r\n0\r\n\r\n",
+	} {
+		if r, err := raw(c.url, text); err != nil || r.StatusCode < 400 || r.StatusCode >= 500 && r.StatusCode != 501 {
+			t.Errorf("%q: %v %v", text, r, err)
+		}
+	}
+}
+
+// TestKnobs is incident D6: what the engine is set by is not on the wire, and no value of any field is the server's own fault.
+func TestKnobs(t *testing.T) {
+	c := serve(t, demo(t), Options{})
+	for _, knob := range []string{"n_discard", "priority", "cache_salt", "threads", "kv", "lora", "grammar", "guided_json", "slot_id", "id_slot", "ignore_eos", "logits_processors"} {
+		c.refuses(400, knob, "Unrecognized", "POST", "/v1/chat/completions", `{`+hello+`,"`+knob+`":-1}`)
+	}
+	values := []string{`null`, `-1`, `0`, `1e400`, `1e308`, `1.5`, `9223372036854775808`, `"x"`, `""`, `[]`, `[null]`, `[[]]`, `{}`, `{"a":1}`, `true`, `"\u0000"`, `[1,"a"]`, `{"type":"x"}`}
+	for _, name := range []string{"temperature", "top_p", "top_k", "min_p", "n", "seed", "stop", "stream_options", "logprobs", "top_logprobs", "max_tokens", "logit_bias", "presence_penalty", "tools", "tool_choice",
+		"parallel_tool_calls", "response_format", "messages", "chat_template_kwargs", "reasoning_effort", "modalities", "user", "repetition_penalty", "stream"} {
+		for _, v := range values {
+			body := fmt.Sprintf(`{"model":"demo","max_completion_tokens":1,%q:%s,"messages":[{"role":"user","content":"a"}]}`, name, v)
+			if status, answer, _ := c.do("POST", "/v1/chat/completions", body); status != 200 && status != 400 {
+				t.Errorf("%s: %d %s", body, status, answer)
+			}
+		}
+	}
+	for _, name := range []string{"prompt", "echo", "logprobs", "best_of", "suffix", "n", "max_tokens"} {
+		for _, v := range values {
+			body := fmt.Sprintf(`{"model":"demo",%q:%s,"prompt":"a"}`, name, v)
+			if name != "max_tokens" {
+				body = strings.Replace(body, `{`, `{"max_tokens":1,`, 1)
+			}
+			if status, answer, _ := c.do("POST", "/v1/completions", body); status != 200 && status != 400 {
+				t.Errorf("%s: %d %s", body, status, answer)
+			}
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/karat-run/karat"
+)
+
+// An engine that has work, and has done none of it in so many looks, one each second, is stuck. A step
+// of a large model takes seconds; none takes a minute.
+const (
+	stuckAfter = 60
+	lookEvery  = time.Second
+)
+
+// watch tells whether an engine goes on, by counting.
+type watch struct {
+	last  karat.Stats
+	still int
+	stuck atomic.Bool
+}
+
+// look compares what the engine has done with what it had.
+func (w *watch) look(now karat.Stats) {
+	moved := now.Steps != w.last.Steps || now.Ended != w.last.Ended
+	if w.last = now; moved || now.Work == 0 {
+		w.still = 0
+	} else {
+		w.still++
+	}
+	w.stuck.Store(w.still >= stuckAfter)
+}
+
+func (s *Server) watchAll(ctx context.Context) {
+	t := time.NewTicker(lookEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			for _, m := range s.models {
+				m.watch.look(m.model.Stats())
+			}
+		}
+	}
+}
+
+// health is GET /health: whether the server can do its work.
+func (x *exchange) health() *problem {
+	for _, m := range x.s.models {
+		if m.watch.stuck.Load() {
+			return &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "stuck", message: "The engine has work, and does not go on"}
+		}
+	}
+	return x.reply(map[string]string{"status": "ok"})
+}
+
+// ready is GET /ready: whether the server takes requests.
+func (x *exchange) ready() *problem {
+	if x.s.draining.Load() {
+		return unavailable("The server is shutting down")
+	}
+	return x.health()
+}

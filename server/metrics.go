@@ -1,0 +1,100 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics are what /metrics tells. Beside the server's own names there are those of vLLM that Kubernetes' endpoint
+// picker reads by default.
+type metrics struct {
+	handler                          http.Handler
+	requests                         *prometheus.CounterVec
+	refused                          prometheus.Counter
+	firstToken, betweenTokens, whole prometheus.Histogram
+	prompt, cached, answer           prometheus.Counter
+}
+
+func newMetrics(s *Server) *metrics {
+	r := prometheus.NewRegistry()
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		r.MustRegister(c)
+		return c
+	}
+	seconds := func(name, help string, from float64) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(from, 2, 16)})
+		r.MustRegister(h)
+		return h
+	}
+	m := &metrics{
+		requests:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "karat_http_requests_total", Help: "Requests by route and status."}, []string{"route", "status"}),
+		refused:       counter("karat_requests_refused_total", "Requests that were refused because too many were there."),
+		firstToken:    seconds("karat_time_to_first_token_seconds", "From the beginning of a request to its first token.", 0.001),
+		betweenTokens: seconds("karat_inter_token_latency_seconds", "Between two tokens of an answer.", 0.0005),
+		whole:         seconds("karat_e2e_request_latency_seconds", "From the beginning of a request to its last token.", 0.005),
+		prompt:        counter("karat_prompt_tokens_total", "Tokens of prompts."),
+		cached:        counter("karat_prefix_cache_hit_tokens_total", "Tokens of prompts that earlier requests had computed."),
+		answer:        counter("karat_generation_tokens_total", "Tokens of answers."),
+	}
+	r.MustRegister(m.requests, engines{s})
+	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{DisableCompression: true})
+	return m
+}
+
+// request counts one; a path that is no route has none, so that strangers make no names.
+func (m *metrics) request(route string, status int) {
+	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+}
+
+func (m *metrics) count(u usage, p *problem) {
+	m.prompt.Add(float64(u.prompt))
+	m.cached.Add(float64(u.cached))
+	m.answer.Add(float64(u.completion))
+}
+
+func (x *exchange) metricsText() *problem {
+	x.s.metrics.handler.ServeHTTP(x.w, x.r)
+	return nil
+}
+
+// engines collects the counts of the models' engines when it is asked.
+type engines struct{ s *Server }
+
+var (
+	byModel   = []string{"model_name"}
+	waiting   = prometheus.NewDesc("vllm:num_requests_waiting", "Requests that wait to be computed.", byModel, nil)
+	running   = prometheus.NewDesc("vllm:num_requests_running", "Requests that are computed.", byModel, nil)
+	cacheUse  = prometheus.NewDesc("vllm:kv_cache_usage_perc", "The part of the room for keys and values that is in use, from 0 to 1.", byModel, nil)
+	cacheInfo = prometheus.NewDesc("vllm:cache_config_info", "The room for keys and values: tokens of a page, and pages.", []string{"model_name", "block_size", "num_gpu_blocks"}, nil)
+	loraInfo  = prometheus.NewDesc("vllm:lora_requests_info", "Adapters of requests; requests cannot name any.", []string{"max_lora", "running_lora_adapters", "waiting_lora_adapters"}, nil)
+	steps     = prometheus.NewDesc("karat_engine_steps_total", "Steps that the engine has begun.", byModel, nil)
+)
+
+func (e engines) Describe(c chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{waiting, running, cacheUse, cacheInfo, loraInfo, steps} {
+		c <- d
+	}
+}
+
+func (e engines) Collect(c chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, x float64, labels ...string) {
+		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x, labels...)
+	}
+	for _, m := range e.s.models {
+		now := m.model.Stats()
+		gauge(waiting, float64(now.Queued), m.name)
+		gauge(running, float64(now.Running), m.name)
+		use := 0.0
+		if now.Budget > 0 {
+			use = float64(now.Used) / float64(now.Budget)
+		}
+		gauge(cacheUse, use, m.name)
+		gauge(cacheInfo, 1, m.name, strconv.Itoa(now.PageSize), strconv.Itoa(now.Pages))
+		c <- prometheus.MustNewConstMetric(steps, prometheus.CounterValue, float64(now.Steps), m.name)
+	}
+	gauge(loraInfo, 0, "0", "", "")
+}

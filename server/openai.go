@@ -1,0 +1,283 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/karat-run/karat"
+)
+
+// Limits of OpenAI's API, and of this server's own fields.
+const (
+	maxChoices  = 128
+	maxTop      = 20
+	maxStops    = 16
+	maxStopSize = 1024
+	maxBiases   = 4096
+	maxTools    = 128
+	maxMessages = 4096
+	maxParts    = 1024
+	maxTokens   = math.MaxInt32
+)
+
+// choosing reads the fields that choose tokens, which chat and completions share.
+func (r *request) choosing(f *fields) {
+	s := &r.sampling
+	if x := f.number("temperature", 0, 2); x != nil {
+		s.Temperature = *x
+	}
+	if x := f.number("top_p", 0, 1); x != nil {
+		s.TopP = leastAbove(*x)
+	}
+	if x := f.integer("top_k", -1, 1<<20); x != nil { // -1 is off, as vLLM's
+		s.TopK = int(max(*x, 0))
+	}
+	if x := f.number("min_p", 0, 1); x != nil {
+		s.MinP = *x
+	}
+	if x := f.number("repetition_penalty", 0.01, 100); x != nil {
+		s.RepeatPenalty = *x
+	}
+	if x := f.number("presence_penalty", -2, 2); x != nil {
+		s.PresencePenalty = *x
+	}
+	if x := f.number("frequency_penalty", -2, 2); x != nil {
+		s.FrequencyPenalty = *x
+	}
+	if x := f.integer("seed", math.MinInt64, math.MaxInt64); x != nil {
+		s.Seed = uint64(*x)
+	}
+	if x := f.integer("n", 1, maxChoices); x != nil {
+		r.n = int(*x)
+	}
+	r.stop = f.texts("stop", maxStops)
+	for _, stop := range r.stop {
+		if len(stop) > maxStopSize {
+			f.fail("stop", "a stop string has %d bytes, at most %d", len(stop), maxStopSize)
+		}
+	}
+	r.bias(f)
+	if r.stream = f.boolean("stream", false); !r.stream && f.has("stream_options") {
+		f.fail("stream_options", "it is for streams alone: stream is not true")
+	}
+	if o := f.object("stream_options"); o != nil {
+		r.usage = o.boolean("include_usage", false)
+		o.ignore("include_obfuscation")
+		o.done()
+	}
+}
+
+// leastAbove makes a top_p of 0 what it means, the likeliest token alone: 0 is off inside.
+func leastAbove(p float64) float64 { return max(p, 1e-12) }
+
+// bias reads logit_bias, over what the model's publisher bans.
+func (r *request) bias(f *fields) {
+	o := f.object("logit_bias")
+	if o == nil {
+		return
+	}
+	if len(o.order) > maxBiases {
+		f.fail("logit_bias", "%d tokens, at most %d", len(o.order), maxBiases)
+		return
+	}
+	all := map[int]float32{}
+	for id, x := range r.sampling.LogitBias {
+		all[id] = x
+	}
+	for _, name := range o.order {
+		id, err := strconv.Atoi(name)
+		if err != nil || id < 0 {
+			f.fail(o.path+name, "the name is no token id")
+			return
+		}
+		if x := o.number(name, -100, 100); x != nil {
+			all[id] = float32(*x)
+			if *x <= -100 {
+				all[id] = float32(math.Inf(-1))
+			}
+		}
+	}
+	r.sampling.LogitBias = all
+}
+
+// idle are fields of OpenAI's API that change nothing where a model runs here.
+func idle(f *fields) {
+	f.ignore("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "verbosity", "prediction")
+}
+
+// format refuses answers that must have a form.
+func format(f *fields, name string) {
+	o := f.object(name)
+	if o == nil {
+		return
+	}
+	if kind := o.needText("type"); kind != "text" {
+		f.reject(refused(f.path+name, fmt.Sprintf("Structured output (%s %q)", name, kind)))
+	}
+	o.done()
+}
+
+// messages reads a conversation in OpenAI's words.
+func messages(f *fields) (all []karat.Message) {
+	list := f.objects("messages", maxMessages)
+	if len(list) == 0 {
+		f.fail("messages", "it is missing or empty, want an array of messages")
+	}
+	names := map[string]string{} // of tools, by the ids of calls
+	for _, m := range list {
+		if *f.err != nil {
+			return nil
+		}
+		all = append(all, message(m, names))
+		m.done()
+	}
+	return all
+}
+
+func message(m *fields, names map[string]string) karat.Message {
+	role := m.needText("role")
+	if m.has("name") && role != "tool" {
+		m.reject(refused(m.path+"name", "A name of who speaks"))
+	}
+	switch role {
+	case "developer", "system":
+		return karat.Message{Role: karat.RoleSystem, Parts: content(m, true)}
+	case "user":
+		return karat.Message{Role: karat.RoleUser, Parts: content(m, true)}
+	case "assistant":
+		return assistant(m, names)
+	case "tool":
+		id := m.needText("tool_call_id")
+		name, ok := names[id]
+		if !ok && *m.err == nil {
+			m.fail(m.path+"tool_call_id", "no message before has a call of id %q", id)
+		}
+		m.ignore("name")
+		var b strings.Builder
+		for _, p := range content(m, true) {
+			b.WriteString(string(p.(karat.Text)))
+		}
+		return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id, Name: name, Content: b.String()}}}
+	}
+	m.fail(m.path+"role", "%q, want developer, system, user, assistant or tool", role)
+	return karat.Message{}
+}
+
+// content reads a text, or its parts.
+func content(m *fields, needed bool) (parts []karat.Part) {
+	raw := m.values["content"]
+	if !m.has("content") {
+		if m.ignore("content"); needed {
+			m.fail(m.path+"content", "%s, want a string or an array of parts", kindOf(raw))
+		}
+		return nil
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		m.ignore("content")
+		return []karat.Part{karat.Text(text)}
+	}
+	for _, p := range m.objects("content", maxParts) {
+		switch kind := p.needText("type"); kind {
+		case "text", "input_text", "output_text":
+			parts = append(parts, karat.Text(p.text("text")))
+			p.ignore("annotations", "logprobs", "cache_control", "citations")
+		case "refusal":
+			parts = append(parts, karat.Text(p.text("refusal")))
+		default:
+			m.reject(refused(p.path+"type", fmt.Sprintf("Content of type %q", kind)))
+		}
+		p.done()
+	}
+	return parts
+}
+
+func assistant(m *fields, names map[string]string) karat.Message {
+	var parts []karat.Part
+	for _, name := range []string{"reasoning_content", "reasoning"} {
+		if text := m.text(name); text != "" {
+			parts = append(parts, karat.Reasoning(text))
+		}
+	}
+	calls := m.has("tool_calls")
+	said := content(m, !calls && !m.has("refusal"))
+	parts = append(parts, said...)
+	if text := m.text("refusal"); text != "" {
+		parts = append(parts, karat.Text(text))
+	}
+	for _, name := range []string{"audio", "function_call"} {
+		if m.has(name) {
+			m.reject(refused(m.path+name, name))
+		}
+		m.ignore(name)
+	}
+	m.ignore("annotations")
+	for _, c := range m.objects("tool_calls", maxTools) {
+		id := c.text("id")
+		if kind := c.text("type"); kind != "" && kind != "function" {
+			c.fail(c.path+"type", "%q, want function", kind)
+		}
+		c.ignore("index")
+		if o := c.object("function"); o != nil {
+			name, text := o.needText("name"), o.text("arguments")
+			o.done()
+			parts = append(parts, toolCall(c, id, name, text))
+			names[id] = name
+		} else {
+			c.fail(c.path+"function", "it is missing")
+		}
+		c.done()
+	}
+	return karat.Message{Role: karat.RoleAssistant, Parts: parts}
+}
+
+// toolCall is a call whose arguments are a text of JSON.
+func toolCall(f *fields, id, name, arguments string) karat.ToolCall {
+	c := karat.ToolCall{ID: id, Name: name}
+	if arguments != "" {
+		c.Arguments = json.RawMessage(arguments)
+		if !json.Valid(c.Arguments) || c.Arguments[0] != '{' && strings.TrimSpace(arguments)[0] != '{' {
+			f.fail(f.path+"function.arguments", "it is not the JSON of an object")
+		}
+	}
+	return c
+}
+
+// tokenText is a token as log-probabilities show it, and its bytes.
+func (m *served) tokenText(id int) (text string, bytes []int) {
+	b := m.model.TokenBytes(id)
+	bytes = make([]int, len(b))
+	for i, c := range b {
+		bytes[i] = int(c)
+	}
+	if utf8.Valid(b) {
+		return string(b), bytes
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD"), bytes
+}
+
+// finite is a log-probability in JSON, which has no infinity: OpenAI says -9999 there.
+func finite(x float64) float64 { return max(x, -9999) }
+
+// openAIUsage is how OpenAI's API counts tokens.
+type openAIUsage struct {
+	Prompt     int `json:"prompt_tokens"`
+	Completion int `json:"completion_tokens"`
+	Total      int `json:"total_tokens"`
+	Details    struct {
+		Cached int `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+	Answer struct {
+		Reasoning int `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+}
+
+func (u usage) openAI() *openAIUsage {
+	o := &openAIUsage{Prompt: u.prompt, Completion: u.completion, Total: u.prompt + u.completion}
+	o.Details.Cached, o.Answer.Reasoning = u.cached, u.reasoning
+	return o
+}

@@ -1,0 +1,364 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/chat"
+)
+
+// chat is POST /v1/chat/completions.
+func (x *exchange) chat() *problem {
+	r, p := x.chatRequest()
+	if p != nil {
+		return p
+	}
+	r.id = newID("chatcmpl-")
+	if r.stream {
+		return x.streamChat(r)
+	}
+	a := chatAnswer{r: r, choices: make([]chatChoice, r.n)}
+	u, p := x.s.answer(x.ctx, r, a.add)
+	if p != nil {
+		return p
+	}
+	return x.reply(a.body(u))
+}
+
+// chatTokens is POST /v1/chat/completions/input_tokens.
+func (x *exchange) chatTokens() *problem {
+	r, p := x.chatRequest()
+	if p != nil {
+		return p
+	}
+	return x.reply(map[string]any{"object": "response.input_tokens", "input_tokens": len(r.prompts[0])})
+}
+
+func (x *exchange) chatRequest() (*request, *problem) {
+	f, p := x.body()
+	if p != nil {
+		return nil, p
+	}
+	m, p := x.named(f)
+	if p != nil {
+		return nil, p
+	}
+	r := x.s.newRequest(m, x.who)
+	r.choosing(f)
+	r.limit(f, "max_tokens", 0)
+	r.limit(f, "max_completion_tokens", 0)
+	r.logprobs = f.boolean("logprobs", false)
+	if n := f.integer("top_logprobs", 0, maxTop); n != nil {
+		if r.top = int(*n); !r.logprobs && r.top > 0 {
+			f.fail("top_logprobs", "it needs logprobs: true")
+		}
+	}
+	format(f, "response_format")
+	for _, kind := range f.texts("modalities", 8) {
+		if kind != "text" {
+			f.reject(refused("modalities", fmt.Sprintf("The modality %q", kind)))
+		}
+	}
+	for _, old := range []string{"functions", "function_call", "audio", "web_search_options"} {
+		if f.has(old) {
+			f.reject(refused(old, old))
+		}
+		f.ignore(old)
+	}
+	c := conversation{messages: messages(f), args: m.templateArgs(f)}
+	chatTools(f, &c)
+	idle(f)
+	if f.done(); *f.err != nil {
+		return nil, *f.err
+	}
+	return r, r.converse(x.ctx, &c, "messages")
+}
+
+// limit reads a number of tokens.
+func (r *request) limit(f *fields, name string, least int64) {
+	if n := f.integer(name, least, maxTokens); n != nil {
+		r.max = int(*n)
+	}
+}
+
+// templateArgs are variables of the chat template: chat_template_kwargs, as vLLM and llama-server have it, and
+// reasoning_effort where the template reads it.
+func (m *served) templateArgs(f *fields) map[string]any {
+	args := map[string]any{}
+	if o := f.object("chat_template_kwargs"); o != nil {
+		for _, name := range o.order {
+			if chat.Reserved(name) {
+				o.fail(o.path+name, "the server sets this variable itself")
+			}
+			var v any
+			if raw := o.take(name); raw != nil && json.Unmarshal(raw, &v) == nil {
+				args[name] = v
+			}
+		}
+	}
+	if effort := f.one("reasoning_effort", "none", "minimal", "low", "medium", "high", "xhigh"); effort != "" && *f.err == nil {
+		if _, given := args["reasoning_effort"]; !given && strings.Contains(m.info.Template, "reasoning_effort") {
+			args["reasoning_effort"] = effort
+		}
+		if _, given := args["enable_thinking"]; !given && strings.Contains(m.info.Template, "enable_thinking") {
+			args["enable_thinking"] = effort != "none"
+		}
+	}
+	return args
+}
+
+var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// chatTools reads tools, and which may be called.
+func chatTools(f *fields, c *conversation) {
+	for _, t := range f.objects("tools", maxTools) {
+		if kind := t.needText("type"); kind != "function" {
+			t.reject(refused(t.path+"type", fmt.Sprintf("A tool of type %q", kind)))
+		}
+		if o := t.object("function"); o != nil {
+			c.tools = append(c.tools, tool(o, "parameters"))
+			o.done()
+		} else {
+			t.fail(t.path+"function", "it is missing")
+		}
+		t.done()
+	}
+	c.choose(f, f.take("tool_choice"))
+	if f.has("parallel_tool_calls") && len(c.tools) == 0 {
+		f.fail("parallel_tool_calls", "it is for requests with tools alone")
+	}
+	c.single = !f.boolean("parallel_tool_calls", true)
+}
+
+// tool reads a function; schema is the field of its parameters.
+func tool(o *fields, schema string) karat.Tool {
+	t := karat.Tool{Name: o.needText("name"), Description: o.text("description")}
+	if *o.err == nil && !toolName.MatchString(t.Name) {
+		o.fail(o.path+"name", "%q, want 1 to 64 letters, digits, _ and -", t.Name)
+	}
+	if raw := o.take(schema); raw != nil {
+		if t.Parameters = raw; raw[0] != '{' {
+			o.fail(o.path+schema, "%s, want a JSON schema, an object", kindOf(raw))
+		}
+	}
+	if o.boolean("strict", false) {
+		o.reject(refused(o.path+"strict", "strict: true (arguments that are forced to fit their schema)"))
+	}
+	return t
+}
+
+// choose reads tool_choice.
+func (c *conversation) choose(f *fields, raw json.RawMessage) {
+	if raw == nil {
+		return
+	}
+	if len(c.tools) == 0 {
+		f.fail("tool_choice", "it is for requests with tools alone")
+	}
+	var kind string
+	if json.Unmarshal(raw, &kind) != nil {
+		kind = "a named tool"
+	}
+	switch kind {
+	case "auto":
+	case "none":
+		c.tools, c.mute = nil, true
+	default:
+		f.reject(refused("tool_choice", fmt.Sprintf("tool_choice %s (a call that is forced)", kind)))
+	}
+}
+
+// chatChoice is an answer that is collected.
+type chatChoice struct {
+	text, reasoning strings.Builder
+	calls           []*call
+	tokens          []karat.Token
+	finish          string
+}
+
+type chatAnswer struct {
+	r       *request
+	choices []chatChoice
+}
+
+func (a *chatAnswer) add(e event) {
+	c := &a.choices[e.choice]
+	c.text.WriteString(e.text)
+	c.reasoning.WriteString(e.reasoning)
+	if e.call != nil {
+		c.calls = append(c.calls, e.call)
+	}
+	c.tokens = append(c.tokens, e.tokens...)
+	if e.finish != "" {
+		c.finish = e.finish
+	}
+}
+
+type chatMessage struct {
+	Role      string     `json:"role"`
+	Content   *string    `json:"content"`
+	Reasoning string     `json:"reasoning_content,omitempty"`
+	Refusal   *string    `json:"refusal"`
+	Calls     []chatCall `json:"tool_calls,omitempty"`
+}
+
+type chatCall struct {
+	Index    *int   `json:"index,omitempty"` // of a stream
+	ID       string `json:"id,omitempty"`
+	Type     string `json:"type,omitempty"`
+	Function struct {
+		Name      string `json:"name,omitempty"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+// likeliest is a token in the place of another.
+type likeliest struct {
+	Token   string  `json:"token"`
+	Logprob float64 `json:"logprob"`
+	Bytes   []int   `json:"bytes"`
+}
+
+type tokenLogprob struct {
+	likeliest
+	Top []likeliest `json:"top_logprobs"`
+}
+
+func (r *request) logprobsOf(tokens []karat.Token) any {
+	if !r.logprobs {
+		return nil
+	}
+	list := []tokenLogprob{}
+	for _, t := range tokens {
+		text, bytes := r.model.tokenText(t.ID)
+		o := tokenLogprob{likeliest{text, finite(t.Logprob), bytes}, []likeliest{}}
+		for _, x := range t.Top {
+			text, bytes := r.model.tokenText(x.ID)
+			o.Top = append(o.Top, likeliest{text, finite(x.Logprob), bytes})
+		}
+		list = append(list, o)
+	}
+	return map[string]any{"content": list, "refusal": nil}
+}
+
+// head are the fields that an answer and all chunks of a stream begin with.
+type head struct {
+	ID          string `json:"id"`
+	Object      string `json:"object"`
+	Created     int64  `json:"created"`
+	Model       string `json:"model"`
+	Fingerprint string `json:"system_fingerprint"`
+}
+
+func (r *request) head(object string) head {
+	return head{r.id, object, r.created, r.model.name, r.model.print}
+}
+
+func (a *chatAnswer) body(u usage) any {
+	type choice struct {
+		Index    int         `json:"index"`
+		Message  chatMessage `json:"message"`
+		Logprobs any         `json:"logprobs"`
+		Finish   string      `json:"finish_reason"`
+	}
+	all := []choice{}
+	for i := range a.choices {
+		c := &a.choices[i]
+		m := chatMessage{Role: "assistant", Reasoning: c.reasoning.String()}
+		if text := c.text.String(); text != "" || len(c.calls) == 0 {
+			m.Content = &text
+		}
+		for _, x := range c.calls {
+			one := chatCall{ID: x.id, Type: "function"}
+			one.Function.Name, one.Function.Arguments = x.name, x.arguments
+			m.Calls = append(m.Calls, one)
+		}
+		all = append(all, choice{i, m, a.r.logprobsOf(c.tokens), c.finish})
+	}
+	return struct {
+		head
+		Choices []choice     `json:"choices"`
+		Usage   *openAIUsage `json:"usage"`
+	}{a.r.head("chat.completion"), all, u.openAI()}
+}
+
+// chatDelta is what a chunk adds to a message.
+type chatDelta struct {
+	Role      string     `json:"role,omitempty"`
+	Content   *string    `json:"content,omitempty"`
+	Reasoning string     `json:"reasoning_content,omitempty"`
+	Calls     []chatCall `json:"tool_calls,omitempty"`
+}
+
+type chunkChoice struct {
+	Index    int       `json:"index"`
+	Delta    chatDelta `json:"delta"`
+	Logprobs any       `json:"logprobs"`
+	Finish   *string   `json:"finish_reason"`
+}
+
+// chunk is an event of a stream. usage is there where the client asked for it: null in all chunks but the last.
+func (r *request) chunk(choices any, u *openAIUsage) any {
+	h := r.head("chat.completion.chunk")
+	if r.turn == nil {
+		h.Object = "text_completion"
+	}
+	if r.usage {
+		return struct {
+			head
+			Choices any          `json:"choices"`
+			Usage   *openAIUsage `json:"usage"`
+		}{h, choices, u}
+	}
+	return struct {
+		head
+		Choices any `json:"choices"`
+	}{h, choices}
+}
+
+func (x *exchange) streamChat(r *request) *problem {
+	s := x.open(false)
+	begun := make([]bool, r.n)
+	u, p := x.s.answer(x.ctx, r, func(e event) {
+		if !begun[e.choice] {
+			begun[e.choice] = true
+			s.send("", r.chunk([]chunkChoice{{Index: e.choice, Delta: chatDelta{Role: "assistant", Content: new(string)}}}, nil))
+		}
+		for _, d := range deltas(e) {
+			c := chunkChoice{Index: e.choice, Delta: d}
+			if len(e.tokens) > 0 {
+				c.Logprobs, e.tokens = r.logprobsOf(e.tokens), nil
+			}
+			s.send("", r.chunk([]chunkChoice{c}, nil))
+		}
+		if e.finish != "" {
+			s.send("", r.chunk([]chunkChoice{{Index: e.choice, Finish: &e.finish}}, nil))
+		}
+	})
+	if p != nil {
+		return p
+	}
+	if r.usage {
+		s.send("", r.chunk([]chunkChoice{}, u.openAI()))
+	}
+	s.end("[DONE]")
+	return nil
+}
+
+// deltas are what an event adds to a message: of a call its name, then its arguments.
+func deltas(e event) (all []chatDelta) {
+	switch {
+	case e.call != nil:
+		first, rest := chatCall{Index: &e.call.index, ID: e.call.id, Type: "function"}, chatCall{Index: &e.call.index}
+		first.Function.Name, rest.Function.Arguments = e.call.name, e.call.arguments
+		all = append(all, chatDelta{Calls: []chatCall{first}}, chatDelta{Calls: []chatCall{rest}})
+	case e.reasoning != "":
+		all = append(all, chatDelta{Reasoning: e.reasoning})
+	case e.text != "" || len(e.tokens) > 0:
+		all = append(all, chatDelta{Content: &e.text})
+	}
+	return all
+}

@@ -1,0 +1,222 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxPrompts bounds the prompts of a request.
+const maxPrompts = 2048
+
+// completions is POST /v1/completions.
+func (x *exchange) completions() *problem {
+	r, p := x.completionRequest()
+	if p != nil {
+		return p
+	}
+	r.id = newID("cmpl-")
+	offsets := make([]int, len(r.prompts)*r.n)
+	if r.stream {
+		s := x.open(false)
+		u, p := x.s.answer(x.ctx, r, func(e event) {
+			if e.text == "" && len(e.tokens) == 0 && e.finish == "" {
+				return
+			}
+			c := completionChoice{Index: e.choice, Text: e.text}
+			if r.logprobs {
+				c.Logprobs = r.legacy(&e, &offsets[e.choice])
+			}
+			if e.finish != "" {
+				c.Finish = &e.finish
+			}
+			s.send("", r.chunk([]completionChoice{c}, nil))
+		})
+		if p != nil {
+			return p
+		}
+		if r.usage {
+			s.send("", r.chunk([]completionChoice{}, u.openAI()))
+		}
+		s.end("[DONE]")
+		return nil
+	}
+	all := make([]completionChoice, len(offsets))
+	u, p := x.s.answer(x.ctx, r, func(e event) {
+		c := &all[e.choice]
+		c.Index = e.choice
+		c.Text += e.text
+		if r.logprobs {
+			c.Logprobs = c.Logprobs.join(r.legacy(&e, &offsets[e.choice]))
+		}
+		if e.finish != "" {
+			c.Finish = &e.finish
+		}
+	})
+	if p != nil {
+		return p
+	}
+	return x.reply(struct {
+		head
+		Choices []completionChoice `json:"choices"`
+		Usage   *openAIUsage       `json:"usage"`
+	}{r.head("text_completion"), all, u.openAI()})
+}
+
+func (x *exchange) completionRequest() (*request, *problem) {
+	f, p := x.body()
+	if p != nil {
+		return nil, p
+	}
+	m, p := x.named(f)
+	if p != nil {
+		return nil, p
+	}
+	r := x.s.newRequest(m, x.who)
+	r.max = 16 // as OpenAI's API has it
+	r.choosing(f)
+	r.limit(f, "max_tokens", 0)
+	r.echo = f.boolean("echo", false)
+	if n := f.integer("logprobs", 0, maxTop); n != nil {
+		r.logprobs, r.top = true, int(*n)
+	}
+	if best := f.integer("best_of", 0, maxTop); best != nil && *best > int64(r.n) {
+		f.reject(refused("best_of", "best_of above n"))
+	}
+	if f.text("suffix") != "" {
+		f.reject(refused("suffix", "suffix"))
+	}
+	format(f, "response_format")
+	idle(f)
+	r.param = "prompt"
+	prompt := f.take("prompt")
+	if f.done(); *f.err != nil {
+		return nil, *f.err
+	}
+	return r, r.read(x, prompt)
+}
+
+// read takes the prompts: a text, token ids, or a list of either.
+func (r *request) read(x *exchange, raw json.RawMessage) *problem {
+	if raw == nil {
+		return bad("prompt", "Missing required parameter: 'prompt'")
+	}
+	many, isTexts := as[[]string](raw)
+	lists, isLists := as[[][]int](raw)
+	if one, ok := as[string](raw); ok {
+		many, isTexts = []string{one}, true
+	}
+	if ids, ok := as[[]int](raw); ok && len(ids) > 0 {
+		lists, isLists = [][]int{ids}, true
+	}
+	if !isTexts && !isLists {
+		return bad("prompt", "Invalid value for 'prompt': %s, want a string, token ids, or an array of either", kindOf(raw))
+	}
+	r.prompts, r.texts = lists, many
+	if n := len(many) + len(lists); n == 0 || n > maxPrompts {
+		return bad("prompt", "Invalid value for 'prompt': %d prompts, want 1 to %d", n, maxPrompts)
+	}
+	for _, text := range many {
+		ids, err := r.model.model.Tokenize(x.ctx, text)
+		if err != nil {
+			return x.s.explain(x.ctx, err)
+		}
+		r.prompts = append(r.prompts, ids)
+	}
+	return nil
+}
+
+// as is a JSON value of one type, and whether it is of that.
+func as[T any](raw json.RawMessage) (v T, ok bool) {
+	if json.Unmarshal(raw, &v) != nil {
+		return *new(T), false
+	}
+	return v, true
+}
+
+type completionChoice struct {
+	Index    int             `json:"index"`
+	Text     string          `json:"text"`
+	Logprobs *legacyLogprobs `json:"logprobs"`
+	Finish   *string         `json:"finish_reason"`
+}
+
+// legacyLogprobs are those of the older API: lists side by side.
+type legacyLogprobs struct {
+	Tokens  []string             `json:"tokens"`
+	Values  []*float64           `json:"token_logprobs"`
+	Top     []map[string]float64 `json:"top_logprobs"`
+	Offsets []int                `json:"text_offset"` // in characters
+}
+
+func (l *legacyLogprobs) join(m *legacyLogprobs) *legacyLogprobs {
+	if l == nil || m == nil {
+		if l == nil {
+			return m
+		}
+		return l
+	}
+	l.Tokens, l.Values, l.Top, l.Offsets = append(l.Tokens, m.Tokens...), append(l.Values, m.Values...), append(l.Top, m.Top...), append(l.Offsets, m.Offsets...)
+	return l
+}
+
+// legacy are the log-probabilities of an event. at is how many characters came before it; the prompt
+// counts where it is echoed. Special tokens around a prompt take no room in its text.
+func (r *request) legacy(e *event, at *int) *legacyLogprobs {
+	l := &legacyLogprobs{[]string{}, []*float64{}, []map[string]float64{}, []int{}}
+	rest := e.text
+	for i, t := range e.tokens {
+		text, bytes := r.model.tokenText(t.ID)
+		l.Tokens, l.Offsets = append(l.Tokens, legacyName(text, bytes)), append(l.Offsets, *at)
+		if e.prompt {
+			if i == 0 {
+				text = strings.TrimPrefix(text, missingSpace(text, rest))
+			}
+			if !strings.HasPrefix(rest, text) {
+				text = ""
+			}
+			rest = rest[len(text):]
+		}
+		*at += utf8.RuneCountInString(text)
+		if e.prompt && i == 0 {
+			l.Values, l.Top = append(l.Values, nil), append(l.Top, nil)
+			continue
+		}
+		value, top := finite(t.Logprob), map[string]float64{}
+		for _, x := range t.Top {
+			top[legacyName(r.model.tokenText(x.ID))] = finite(x.Logprob)
+		}
+		l.Values, l.Top = append(l.Values, &value), append(l.Top, top)
+	}
+	return l
+}
+
+// missingSpace is the space that some vocabularies put before a text, and decoding takes away.
+func missingSpace(token, text string) string {
+	if strings.HasPrefix(token, " ") && !strings.HasPrefix(text, " ") {
+		return " "
+	}
+	return ""
+}
+
+// legacyName is a token as the older API has it: one that is no text has its bytes.
+func legacyName(text string, bytes []int) string {
+	if !strings.ContainsRune(text, utf8.RuneError) {
+		return text
+	}
+	var b strings.Builder
+	b.WriteString("bytes:")
+	for _, c := range bytes {
+		fmt.Fprintf(&b, `\x%02x`, c)
+	}
+	return b.String()
+}
+
+// promptText is the text of the prompt of an answer: what the client sent, if that was a text.
+func (c *choice) promptText() string {
+	if c.r.texts != nil {
+		return c.r.texts[c.index/c.r.n]
+	}
+	return c.r.model.model.Detokenize(c.prompt)
+}

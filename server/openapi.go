@@ -1,0 +1,17 @@
+package server
+
+import (
+	_ "embed"
+	"net/http"
+)
+
+//go:embed openapi.json
+var openAPIDocument []byte
+
+// openAPI is GET /openapi.json.
+func (x *exchange) openAPI() *problem {
+	x.w.Header().Set("Content-Type", "application/json")
+	x.w.WriteHeader(http.StatusOK)
+	x.w.Write(openAPIDocument) // an error is the client's, who has gone
+	return nil
+}

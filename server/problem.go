@@ -1,0 +1,113 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+)
+
+// problem is why a request gets no answer: what each API says in a form of its own.
+type problem struct {
+	status  int
+	kind    string // as OpenAI's error.type
+	code    string // "" is null
+	param   string // the field that is wrong, "" is null
+	message string
+	after   int // seconds to wait before another try; 0 says nothing
+}
+
+func (p *problem) Error() string { return p.message }
+
+const invalid = "invalid_request_error"
+
+func bad(param, format string, args ...any) *problem {
+	return &problem{status: http.StatusBadRequest, kind: invalid, param: param, message: fmt.Sprintf(format, args...)}
+}
+
+// refused is what this server does not do.
+func refused(param, what string) *problem {
+	p := bad(param, "%s is not supported by this server", what)
+	p.code = "unsupported"
+	return p
+}
+
+func unknownField(name string) *problem {
+	return bad(name, "Unrecognized request argument supplied: %s", name)
+}
+
+func tooLong(param string, most, prompt, answer int) *problem {
+	p := bad(param, "This model's maximum context length is %d tokens. However, you requested %d tokens (%d in the prompt, %d for the answer). Please shorten one of them.",
+		most, prompt+answer, prompt, answer)
+	p.code = "context_length_exceeded"
+	return p
+}
+
+func noModel(name string) *problem {
+	return &problem{status: http.StatusNotFound, kind: invalid, code: "model_not_found", param: "model", message: fmt.Sprintf("The model %q does not exist. GET /v1/models lists those that do.", name)}
+}
+
+func internal(message string) *problem {
+	return &problem{status: http.StatusInternalServerError, kind: "server_error", message: message}
+}
+
+func unavailable(message string) *problem {
+	return &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "service_unavailable", message: message, after: 1}
+}
+
+func full(message string) *problem {
+	return &problem{status: http.StatusTooManyRequests, kind: "rate_limit_error", code: "rate_limit_exceeded", message: message, after: 1}
+}
+
+// voice is how an API says what is wrong.
+type voice interface {
+	problem(p *problem) any                  // the body of an answer
+	broken(p *problem) (event string, v any) // in a stream that has begun
+}
+
+// openAI is the voice of the routes under /v1, and of this server's own.
+type openAI struct{}
+
+type openAIError struct {
+	Error struct {
+		Message string  `json:"message"`
+		Type    string  `json:"type"`
+		Param   *string `json:"param"`
+		Code    *string `json:"code"`
+	} `json:"error"`
+}
+
+func (openAI) problem(p *problem) any {
+	var e openAIError
+	e.Error.Message, e.Error.Type, e.Error.Param, e.Error.Code = p.message, p.kind, orNull(p.param), orNull(p.code)
+	return e
+}
+
+func (o openAI) broken(p *problem) (string, any) { return "", o.problem(p) }
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// write answers with p.
+func (p *problem) write(w http.ResponseWriter, v voice) {
+	if p.after > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(p.after))
+	}
+	writeJSON(w, p.status, v.problem(p))
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	body, err := encode(v)
+	if err != nil {
+		status, body = http.StatusInternalServerError, []byte(`{"error":{"message":"the answer has no JSON","type":"server_error","param":null,"code":null}}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(append(body, '\n')) // an error is the client's, who has gone
+}
+
+func encode(v any) ([]byte, error) { return json.Marshal(v) }

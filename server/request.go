@@ -1,0 +1,324 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/karat-run/karat"
+)
+
+// request is what each API asks for, in its own words.
+type request struct {
+	id       string // of the answer
+	created  int64
+	model    *served
+	caller   karat.Caller
+	param    string   // the field that the prompts are from
+	prompts  [][]int  // token ids
+	texts    []string // of the prompts that are given as texts
+	n        int      // answers to each prompt
+	max      int      // tokens of an answer; -1 is as many as the context holds
+	sampling karat.Sampling
+	stop     []string
+	logprobs bool // of the answer's tokens
+	top      int  // likeliest tokens in the place of each
+	echo     bool // the prompt comes first, with its log-probabilities if they are asked for
+	turn     *turn
+	stream   bool
+	usage    bool // of a stream, too
+}
+
+// event is a piece of an answer.
+type event struct {
+	choice    int
+	text      string
+	reasoning string
+	call      *call
+	tokens    []karat.Token // that it was made of, if log-probabilities are asked for; some pieces have none
+	prompt    bool          // it is the prompt's
+	finish    string        // of the last piece: stop, length or tool_calls
+	stopped   string        // the stop string that ended it
+}
+
+// The ends of an answer, in OpenAI's words.
+const (
+	finishStop   = "stop"
+	finishLength = "length"
+	finishCalls  = "tool_calls"
+)
+
+// usage counts tokens. completion has the token that ends a turn, where the model chose it.
+type usage struct{ prompt, completion, cached, reasoning int }
+
+// newID is a name that no other answer has.
+func newID(prefix string) string {
+	var b [15]byte
+	rand.Read(b[:]) // never fails
+	return prefix + strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))
+}
+
+// newRequest is a request with the defaults of every API.
+func (s *Server) newRequest(m *served, who *caller) *request {
+	r := &request{model: m, created: time.Now().Unix(), n: 1, max: -1, sampling: m.model.Sampling()}
+	r.caller = karat.Caller{Key: who.name, Apart: who.name != ""}
+	if r.sampling.Temperature == 0 {
+		r.sampling.Temperature = 1 // as OpenAI's API has it
+	}
+	r.sampling.Seed = mathrand.Uint64()
+	return r
+}
+
+// check finds what does not fit the context, or this server.
+func (r *request) check(most int) *problem {
+	for i := range r.stop {
+		if r.stop[i] == "" {
+			return bad("stop", "Invalid value for 'stop': a stop string is empty, which is in every text")
+		}
+	}
+	for _, ids := range r.prompts {
+		room, least := r.model.room, 1
+		if r.max >= 0 {
+			least = r.max
+		}
+		switch {
+		case len(ids) == 0:
+			return bad(r.param, "The prompt is empty, and the model has no token that begins a text")
+		case len(ids) > room-least:
+			return tooLong(r.param, room, len(ids), least)
+		}
+		for _, id := range ids {
+			if id < 0 || id >= r.model.info.VocabSize {
+				return bad(r.param, "token id %d: the vocabulary has %d", id, r.model.info.VocabSize)
+			}
+		}
+	}
+	for id := range r.sampling.LogitBias {
+		if id < 0 || id >= r.model.info.VocabSize {
+			return bad("logit_bias", "token id %d: the vocabulary has %d", id, r.model.info.VocabSize)
+		}
+	}
+	if n := len(r.prompts) * r.n; n > most {
+		return bad("n", "%d answers are asked for, at most %d requests are taken at a time", n, most)
+	}
+	return nil
+}
+
+// answer computes all answers, and hands over their pieces in the order of each: one call at a time.
+func (s *Server) answer(ctx context.Context, r *request, emit func(event)) (u usage, p *problem) {
+	if p := r.check(s.o.Requests); p != nil {
+		return u, p
+	}
+	n := len(r.prompts) * r.n
+	if !s.slots.take(n) {
+		s.metrics.refused.Inc()
+		return u, full(fmt.Sprintf("%d requests are computed or wait, this server takes no more", s.o.Requests))
+	}
+	defer s.slots.give(n)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i := range n {
+		c := &choice{s: s, r: r, index: i, prompt: r.prompts[i/r.n], began: time.Now(), last: time.Now()}
+		first := make(chan struct{})
+		c.first = sync.OnceFunc(func() { close(first) })
+		c.emit = func(e event) {
+			mu.Lock()
+			defer mu.Unlock()
+			e.choice = c.index
+			emit(e)
+		}
+		wg.Go(func() {
+			defer c.first()
+			err := c.guarded(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			u.completion, u.reasoning = u.completion+c.tokens, u.reasoning+c.reasoning
+			if c.index%r.n == 0 {
+				u.prompt, u.cached = u.prompt+len(c.prompt), u.cached+c.kept
+			}
+			if err != nil && p == nil {
+				p = s.explain(ctx, err)
+				cancel(err)
+			}
+		})
+		if (i+1)%r.n != 0 && i%r.n == 0 {
+			<-first // the prompt is computed once, for all of its answers
+		}
+	}
+	wg.Wait()
+	s.metrics.count(u, p)
+	return u, p
+}
+
+// explain is what a client may know of an error; the log has it all.
+func (s *Server) explain(ctx context.Context, err error) *problem {
+	var p *problem
+	switch {
+	case errors.As(err, &p):
+		return p
+	case ctx.Err() != nil:
+		return &problem{status: 499, kind: invalid, code: "cancelled", message: "The client has gone"}
+	case errors.Is(err, karat.ErrClosed):
+		return unavailable("The model is being closed")
+	}
+	s.log.Error("request failed", "error", err.Error())
+	return internal("The model failed to compute an answer")
+}
+
+// choice is one answer that is being computed.
+type choice struct {
+	s      *Server
+	r      *request
+	index  int
+	prompt []int
+	emit   func(event)
+	first  func() // told when the prompt is computed
+
+	tokens, kept, reasoning int
+	began, last             time.Time
+}
+
+// guarded is run, whose panics are errors of this answer alone.
+func (c *choice) guarded(ctx context.Context) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("server: internal error: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return c.run(ctx)
+}
+
+func (c *choice) run(ctx context.Context) error {
+	session := c.r.model.model.NewSession()
+	defer session.Close()
+	o := karat.GenerateOptions{Sampling: &c.r.sampling, Stop: c.r.stop, Logprob: c.r.logprobs, Top: c.r.top, Caller: c.r.caller}
+	sampling := c.r.sampling
+	sampling.Seed += uint64(c.index % c.r.n)
+	o.Sampling = &sampling
+	if c.r.echo {
+		if err := c.say(ctx, session, o); err != nil {
+			return err
+		}
+	}
+	if o.MaxTokens = c.r.max; c.r.max < 0 {
+		o.MaxTokens = c.r.model.room - len(c.prompt)
+	}
+	if o.MaxTokens == 0 {
+		c.emit(event{finish: finishLength})
+		return nil
+	}
+	if c.r.turn != nil {
+		o.Special = c.r.turn.special
+	}
+	p := c.r.turn.parser()
+	for t, err := range session.GenerateIDs(ctx, c.prompt, o) {
+		if err != nil {
+			return err
+		}
+		if c.tokens == 0 {
+			_, c.kept = session.Prompt()
+		}
+		c.took()
+		if c.follow(p, t) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// took notes that there is a token.
+func (c *choice) took() {
+	now := time.Now()
+	if c.tokens == 0 {
+		c.s.metrics.firstToken.Observe(now.Sub(c.began).Seconds())
+		c.first()
+	} else {
+		c.s.metrics.betweenTokens.Observe(now.Sub(c.last).Seconds())
+	}
+	c.tokens, c.last = c.tokens+1, now
+}
+
+// follow hands over the pieces of a token, and reports whether the answer has ended.
+func (c *choice) follow(p *pieces, t karat.Token) bool {
+	var scored []karat.Token
+	if c.r.logprobs && t.Stop != karat.StopEnd {
+		scored = []karat.Token{t}
+	}
+	for _, e := range p.write(t.Text) {
+		e.tokens, scored = scored, nil
+		c.emit(e)
+	}
+	if p.thinks() {
+		c.reasoning++
+	}
+	if t.Stop == "" && !p.satisfied() {
+		if scored != nil {
+			c.emit(event{tokens: scored})
+		}
+		return false
+	}
+	for _, e := range p.end() {
+		e.tokens, scored = scored, nil
+		c.emit(e)
+	}
+	last := event{tokens: scored, finish: finishStop}
+	switch {
+	case p.called():
+		last.finish = finishCalls
+	case t.Stop == karat.StopLength:
+		last.finish = finishLength
+	case t.Stop == karat.StopString:
+		last.stopped = t.Stopped
+	}
+	c.emit(last)
+	c.s.metrics.whole.Observe(time.Since(c.began).Seconds())
+	return true
+}
+
+// say hands over the prompt, with its log-probabilities if they are asked for.
+func (c *choice) say(ctx context.Context, session *karat.Session, o karat.GenerateOptions) error {
+	if !c.r.logprobs {
+		c.emit(event{text: c.promptText(), prompt: true})
+		return nil
+	}
+	var all []karat.Token
+	for t, err := range session.Score(ctx, c.prompt, o) {
+		if err != nil {
+			return err
+		}
+		all = append(all, t)
+	}
+	c.emit(event{text: c.promptText(), tokens: all, prompt: true})
+	return nil
+}
+
+// slots bound the requests that are computed or wait.
+type slots struct {
+	mu   sync.Mutex
+	free int
+}
+
+func (s *slots) take(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n > s.free {
+		return false
+	}
+	s.free -= n
+	return true
+}
+
+func (s *slots) give(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free += n
+}

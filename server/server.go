@@ -1,0 +1,293 @@
+// Package server serves models over HTTP, to clients of OpenAI's API and of others. Each API is a
+// translation, in a file of its own, to one request inside.
+//
+//	s, err := server.New(ctx, server.Options{Models: []server.Model{{Name: "demo", Model: m}}})
+//	if err != nil { ... }
+//	http.ListenAndServe("127.0.0.1:8080", s)
+//
+// What a request asks for is done, or refused by an error that names the field. An answer has the
+// same bits alone and beside others, streamed or not. docs/serving.md lists the routes.
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/syntax"
+)
+
+// Options say what to serve, and to whom. The zero value of all but Models is usable.
+type Options struct {
+	Models   []Model
+	Keys     []Key        // nil needs none
+	Hosts    []string     // that the Host header may name, "*" for all; nil is this machine's loopback
+	MaxBody  int64        // most bytes of a request; 0 is 32 MiB
+	Requests int          // most answers that are computed or wait; 0 is 256. More are refused with 429
+	Log      *slog.Logger // of requests, without their texts; nil is none
+}
+
+// Model is a loaded model, and its names. The server does not close it.
+type Model struct {
+	Name    string
+	Aliases []string
+	Model   *karat.Model
+}
+
+// served is a model with what is asked of it often.
+type served struct {
+	name    string
+	aliases []string
+	model   *karat.Model
+	info    karat.Info
+	room    int // tokens of prompt and answer
+	print   string
+	since   int64
+	syntax  syntax.Syntax
+	special []string // marks of the syntax that are special tokens
+	watch   watch
+}
+
+// Server is an http.Handler.
+type Server struct {
+	o        Options
+	models   []*served
+	keys     keyring
+	log      *slog.Logger
+	mux      *http.ServeMux
+	patterns []string
+	slots    slots
+	metrics  *metrics
+	draining atomic.Bool
+	stop     context.CancelFunc
+}
+
+// New makes a server. It reads the models' files, for their fingerprints; the end of ctx stops that.
+func New(ctx context.Context, o Options) (*Server, error) {
+	o.MaxBody, o.Requests = cmp.Or(o.MaxBody, 32<<20), cmp.Or(o.Requests, 256)
+	s := &Server{o: o, log: o.Log, mux: http.NewServeMux()}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if len(o.Models) == 0 {
+		return nil, errors.New("server: Options.Models is empty")
+	}
+	if o.MaxBody < 0 || o.Requests < 0 {
+		return nil, errors.New("server: Options.MaxBody or Options.Requests is negative")
+	}
+	var err error
+	if s.keys, err = newKeyring(o.Keys); err != nil {
+		return nil, err
+	}
+	for _, m := range o.Models {
+		if err := s.add(ctx, m); err != nil {
+			return nil, err
+		}
+	}
+	s.slots.free = o.Requests
+	s.metrics = newMetrics(s)
+	s.routes()
+	ticking, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	go s.watchAll(ticking)
+	return s, nil
+}
+
+func (s *Server) add(ctx context.Context, m Model) (err error) {
+	if m.Model == nil {
+		return fmt.Errorf("server: model %q is nil", m.Name)
+	}
+	x := &served{name: m.Name, aliases: m.Aliases, model: m.Model, info: m.Model.Info(), since: time.Now().Unix()}
+	for _, name := range append([]string{m.Name}, m.Aliases...) {
+		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			return fmt.Errorf("server: the model's name %q is empty, or has control characters", name)
+		}
+		if s.find(name) != nil {
+			return fmt.Errorf("server: two models are named %q", name)
+		}
+	}
+	x.room = min(x.info.Context, m.Model.Stats().Longest)
+	x.syntax = syntax.Of(x.info.Template)
+	if x.special, err = markers(ctx, m.Model, x.syntax); err != nil {
+		return err
+	}
+	if x.print, err = m.Model.Fingerprint(ctx); err != nil {
+		return err
+	}
+	x.print = "karat_" + x.print
+	s.models = append(s.models, x)
+	return nil
+}
+
+// find is the model of a name, nil if there is none.
+func (s *Server) find(name string) *served {
+	for _, m := range s.models {
+		if m.name == name {
+			return m
+		}
+		for _, a := range m.aliases {
+			if a == name {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+// Drain refuses new requests, and lets those under way end.
+func (s *Server) Drain() { s.draining.Store(true) }
+
+// Close ends what the server does by itself. Its models stay open.
+func (s *Server) Close() error {
+	s.Drain()
+	s.stop()
+	return nil
+}
+
+// exchange is a request and what answers it.
+type exchange struct {
+	s      *Server
+	w      *writer
+	r      *http.Request
+	ctx    context.Context
+	who    *caller
+	stream *stream
+	model  string // that was asked for
+}
+
+// writer knows whether an answer has begun.
+type writer struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+func (w *writer) WriteHeader(status int) {
+	w.status = cmp.Or(w.status, status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *writer) Write(b []byte) (int, error) {
+	w.status = cmp.Or(w.status, http.StatusOK)
+	n, err := w.ResponseWriter.Write(b)
+	w.bytes += int64(n)
+	return n, err
+}
+
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// route is what a pattern of the mux stands for.
+type route struct {
+	voice  voice
+	handle func(x *exchange) *problem
+	while  bool // it is answered while the server drains, too
+}
+
+// handle registers a route; all go through the same door.
+func (s *Server) handle(pattern string, r route) {
+	s.patterns = append(s.patterns, pattern)
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, q *http.Request) {
+		x := q.Context().Value(exchangeKey{}).(*exchange)
+		x.r = q
+		if s.draining.Load() && !r.while {
+			q.Close = true
+			w.Header().Set("Connection", "close")
+			unavailable("The server is shutting down").write(w, r.voice)
+			return
+		}
+		x.answer(r)
+	})
+}
+
+type exchangeKey struct{}
+
+// answer has the route answer. A panic is an error of this request alone.
+func (x *exchange) answer(r route) {
+	defer func() {
+		if v := recover(); v != nil {
+			x.s.log.Error("panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
+			x.fail(internal("The server failed"), r.voice)
+		}
+	}()
+	if p := r.handle(x); p != nil {
+		x.fail(p, r.voice)
+	}
+}
+
+// fail says what is wrong: as an answer, or within a stream that has begun.
+func (x *exchange) fail(p *problem, v voice) {
+	if x.w.status == 0 {
+		p.write(x.w, v)
+		return
+	}
+	if x.stream != nil {
+		x.stream.send(v.broken(p))
+	}
+}
+
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	x := &exchange{s: s, w: &writer{ResponseWriter: w}, who: &caller{}}
+	id := newID("req_")
+	h := w.Header()
+	h.Set("X-Request-Id", id)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	pattern := ""
+	who, p := s.guard(r)
+	if p == nil {
+		x.who = who
+		_, pattern = s.mux.Handler(r)
+		if pattern == "" {
+			p = s.lost(w, r)
+		}
+	}
+	if p != nil {
+		p.write(x.w, s.voiceOf(r.URL.Path))
+	} else {
+		x.ctx = r.Context()
+		s.mux.ServeHTTP(x.w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+	}
+	s.metrics.request(pattern, x.w.status)
+	s.log.Info("request", "id", id, "method", r.Method, "route", pattern, "status", x.w.status, "key", x.who.name, "model", x.model, "bytes", x.w.bytes, "ms", time.Since(began).Milliseconds())
+}
+
+// lost is the problem of a request that no route takes; where only its method is wrong, the
+// header Allow has the right ones.
+func (s *Server) lost(w http.ResponseWriter, r *http.Request) *problem {
+	h, _ := s.mux.Handler(r)
+	probe := &recorder{header: http.Header{}}
+	h.ServeHTTP(probe, r)
+	p := noRoute(r)
+	if probe.status == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", probe.header.Get("Allow"))
+		p.status, p.message = probe.status, fmt.Sprintf("Not allowed to %s on %s", r.Method, r.URL.Path)
+	}
+	return p
+}
+
+func noRoute(r *http.Request) *problem {
+	return &problem{status: http.StatusNotFound, kind: invalid, message: fmt.Sprintf("Invalid URL (%s %s)", r.Method, r.URL.Path)}
+}
+
+// recorder notes how the mux would refuse a request.
+type recorder struct {
+	header http.Header
+	status int
+}
+
+func (p *recorder) Header() http.Header         { return p.header }
+func (p *recorder) WriteHeader(status int)      { p.status = status }
+func (p *recorder) Write(b []byte) (int, error) { return io.Discard.Write(b) }
+
+func asError[T error](err error, to *T) bool { return errors.As(err, to) }

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/syntax"
+)
+
+// conversation is what the chat APIs ask for.
+type conversation struct {
+	messages []karat.Message
+	tools    []karat.Tool
+	args     map[string]any // of the template
+	single   bool           // one call ends the answer
+	mute     bool           // the tools are known, and not to be called
+}
+
+// call is a call of a tool in an answer.
+type call struct {
+	index           int
+	id              string
+	name, arguments string
+}
+
+// turn is how the answer to a conversation is read.
+type turn struct {
+	syntax  syntax.Syntax
+	tools   syntax.Tools
+	opened  bool     // the prompt ends within reasoning
+	single  bool     // one call ends the answer
+	special []string // marks that are special tokens
+}
+
+// converse makes the prompt of a conversation, which is to be told by the words of param.
+func (r *request) converse(ctx context.Context, c *conversation, param string) *problem {
+	r.param = param
+	o := karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args}
+	ids, err := r.model.model.TokenizeChat(ctx, c.messages, o)
+	if err != nil {
+		return r.model.explain(ctx, err, param)
+	}
+	r.prompts = [][]int{ids}
+	r.turn = &turn{syntax: r.model.syntax, single: c.single, special: r.model.special}
+	if len(c.tools) > 0 && !c.mute {
+		if len(r.turn.syntax.Calls) == 0 && !r.turn.syntax.Bare {
+			return bad("tools", "Invalid value for 'tools': the syntax of calls that this model's chat template has is not known")
+		}
+		r.turn.tools = stringParameters(c.tools)
+	}
+	r.turn.opened = r.turn.syntax.Opens(r.model.model.Detokenize(ids[max(0, len(ids)-16):]))
+	return nil
+}
+
+// explain is what a client may know of an error of the template: not the path of the file.
+func (m *served) explain(ctx context.Context, err error, param string) *problem {
+	if ctx.Err() != nil {
+		return &problem{status: 499, kind: invalid, message: "The client has gone"}
+	}
+	if inner := errors.Unwrap(err); inner != nil {
+		err = inner
+	}
+	text := strings.NewReplacer("GenerateOptions.Tools", "tools", "GenerateOptions.", "", m.info.Path, m.name).Replace(err.Error())
+	return bad(param, "The chat template does not take this conversation: %s", text)
+}
+
+// stringParameters are the parameters of tools that are strings.
+func stringParameters(tools []karat.Tool) syntax.Tools {
+	all := syntax.Tools{}
+	for _, t := range tools {
+		var schema struct {
+			Properties map[string]struct {
+				Type any `json:"type"`
+			} `json:"properties"`
+		}
+		of := map[string]bool{}
+		if json.Unmarshal(t.Parameters, &schema) == nil {
+			for name, p := range schema.Properties {
+				of[name] = p.Type == "string"
+			}
+		}
+		all[t.Name] = of
+	}
+	return all
+}
+
+// pieces turns an answer's text into events. A nil one passes the text on.
+type pieces struct {
+	t      *turn
+	p      *syntax.Parser
+	calls  int
+	single bool
+}
+
+func (t *turn) parser() *pieces {
+	if t == nil {
+		return nil
+	}
+	return &pieces{t: t, p: t.syntax.NewParser(t.tools, t.opened), single: t.single}
+}
+
+func (p *pieces) write(text string) []event {
+	switch {
+	case text == "":
+		return nil
+	case p == nil:
+		return []event{{text: text}}
+	}
+	return p.events(p.p.Write(text))
+}
+
+func (p *pieces) end() []event {
+	if p == nil {
+		return nil
+	}
+	return p.events(p.p.End())
+}
+
+func (p *pieces) events(from []syntax.Event) (all []event) {
+	for _, e := range from {
+		if e.Calls == nil {
+			all = append(all, event{text: e.Text, reasoning: e.Reasoning})
+			continue
+		}
+		for _, c := range e.Calls {
+			if p.satisfied() {
+				break
+			}
+			all = append(all, event{call: &call{index: p.calls, id: newID("call_"), name: c.Name, arguments: c.Arguments}})
+			p.calls++
+		}
+	}
+	return all
+}
+
+// thinks reports whether the answer is within reasoning.
+func (p *pieces) thinks() bool { return p != nil && p.p.Thinks() }
+
+// called reports whether there was a call.
+func (p *pieces) called() bool { return p != nil && p.calls > 0 }
+
+// satisfied reports whether nothing more is wanted: one call was, and is there.
+func (p *pieces) satisfied() bool { return p != nil && p.single && p.calls > 0 }
+
+// markers are those of a syntax that are special tokens of a model, which its text leaves out.
+func markers(ctx context.Context, m *karat.Model, s syntax.Syntax) (all []string, err error) {
+	for _, mark := range s.Marks() {
+		ids, err := m.TokenizeBare(ctx, mark, true)
+		if err != nil {
+			return nil, fmt.Errorf("server: %w", err)
+		}
+		if plain, err := m.TokenizeBare(ctx, mark, false); err != nil || len(ids) != 1 || len(plain) == 1 {
+			continue
+		}
+		all = append(all, mark)
+	}
+	return all, nil
+}
