@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// served is a script's command: served 'METHOD PATH' BODY TEXT ARGUMENTS... runs karat serve and asks it something at the address
+// that it prints. The answer is to hold TEXT, and SIGTERM is to end the program with success.
+func served(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: served 'METHOD PATH' BODY TEXT ARGUMENTS...")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, "karat", append([]string{"serve"}, args[3:]...)...)
+	for _, dir := range strings.Split(ts.Getenv("PATH"), ":") {
+		if path, err := exec.LookPath(dir + "/karat"); err == nil {
+			c.Path, c.Err = path, nil
+			break
+		}
+	}
+	c.Dir = ts.Getenv("WORK")
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	out, err := c.StdoutPipe()
+	ts.Check(err)
+	ts.Check(c.Start())
+	defer c.Process.Kill()
+	lines := bufio.NewReader(out)
+	url, err := lines.ReadString('\n')
+	if err != nil {
+		ts.Fatalf("no address: %v\n%s", err, &stderr)
+	}
+	t := &http.Transport{}
+	for i, a := range args {
+		if a == "--unix" {
+			t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", args[i+1])
+			}
+		}
+	}
+	method, path, _ := strings.Cut(args[0], " ")
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(strings.TrimSpace(url), "/v1")+path, strings.NewReader(args[1]))
+	ts.Check(err)
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := (&http.Client{Transport: t}).Do(r)
+	ts.Check(err)
+	answer, err := io.ReadAll(resp.Body)
+	ts.Check(err)
+	resp.Body.Close()
+	t.CloseIdleConnections()
+	if !strings.Contains(string(answer), args[2]) {
+		ts.Fatalf("%s, want %s", answer, args[2])
+	}
+	rest, err := lines.ReadString('}')
+	if err != nil || !strings.Contains(rest, "curl ") {
+		ts.Fatalf("no command in %q: %v", rest, err)
+	}
+	ts.Check(c.Process.Signal(syscall.SIGTERM))
+	io.Copy(io.Discard, lines)
+	if err := c.Wait(); err != nil {
+		ts.Fatalf("%v\n%s", err, &stderr)
+	}
+}
