@@ -220,7 +220,7 @@ func (c *choice) run(ctx context.Context) error {
 		o.Special = c.r.turn.special
 	}
 	p := c.r.turn.parser()
-	for t, err := range session.GenerateIDs(ctx, c.prompt, o) {
+	for t, err := range c.s.generate(ctx, session, c.prompt, o) {
 		if err != nil {
 			return err
 		}

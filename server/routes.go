@@ -26,15 +26,32 @@ func (s *Server) routes() {
 	post("/tokenize", openAI{}, (*exchange).tokenize)
 	post("/detokenize", openAI{}, (*exchange).detokenize)
 	post("/apply-template", openAI{}, (*exchange).applyTemplate)
-	for _, later := range []string{"/v1/embeddings", "/v1/rerank"} {
-		post(later, openAI{}, func(*exchange) *problem {
-			return &problem{status: http.StatusNotImplemented, kind: invalid, code: "unsupported", message: later + " is not supported by this server"}
-		})
+	post("/v1/messages", anthropic{}, (*exchange).messages)
+	post("/v1/messages/count_tokens", anthropic{}, (*exchange).countTokens)
+	post("/v1/responses", openAI{}, (*exchange).responses)
+	post("/v1/responses/input_tokens", openAI{}, (*exchange).responseTokens)
+	get("/api/tags", ollama{}, (*exchange).ollamaTags)
+	get("/api/ps", ollama{}, (*exchange).ollamaRunning)
+	get("/api/version", ollama{}, (*exchange).ollamaVersion)
+	post("/api/show", ollama{}, (*exchange).ollamaShow)
+	post("/api/chat", ollama{}, (*exchange).ollamaChat)
+	post("/api/generate", ollama{}, (*exchange).ollamaGenerate)
+	for _, path := range unsupported {
+		post(path, s.voiceOf(path), later(path))
 	}
 }
 
+// unsupported are routes that clients know, and that are told to be missing.
+var unsupported = []string{"/v1/embeddings", "/v1/rerank", "/api/embed", "/api/embeddings"}
+
 // voiceOf is how the API of a path says what is wrong.
 func (s *Server) voiceOf(path string) voice {
+	switch {
+	case strings.HasPrefix(path, "/v1/messages"):
+		return anthropic{}
+	case strings.HasPrefix(path, "/api/"):
+		return ollama{}
+	}
 	return openAI{}
 }
 

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -69,12 +70,16 @@ type Server struct {
 	metrics  *metrics
 	draining atomic.Bool
 	stop     context.CancelFunc
+	generate func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error] // the model's, but for tests
 }
 
 // New makes a server. It reads the models' files, for their fingerprints; the end of ctx stops that.
 func New(ctx context.Context, o Options) (*Server, error) {
 	o.MaxBody, o.Requests = cmp.Or(o.MaxBody, 32<<20), cmp.Or(o.Requests, 256)
 	s := &Server{o: o, log: o.Log, mux: http.NewServeMux()}
+	s.generate = func(ctx context.Context, from *karat.Session, ids []int, o karat.GenerateOptions) iter.Seq2[karat.Token, error] {
+		return from.GenerateIDs(ctx, ids, o)
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -114,7 +114,7 @@ func (p *pieces) write(text string) []event {
 }
 
 func (p *pieces) end() []event {
-	if p == nil {
+	if p == nil || p.satisfied() {
 		return nil
 	}
 	return p.events(p.p.End())
@@ -122,6 +122,9 @@ func (p *pieces) end() []event {
 
 func (p *pieces) events(from []syntax.Event) (all []event) {
 	for _, e := range from {
+		if p.satisfied() {
+			break
+		}
 		if e.Calls == nil {
 			all = append(all, event{text: e.Text, reasoning: e.Reasoning})
 			continue

@@ -1,0 +1,277 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/karat-run/karat"
+)
+
+// anthropic is the voice of the Messages API.
+type anthropic struct{}
+
+func (anthropic) problem(p *problem) any {
+	kind := map[int]string{400: invalid, 401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large", 415: invalid, 429: "rate_limit_error", 503: "overloaded_error", 405: invalid}[p.status]
+	if kind == "" {
+		kind = "api_error"
+	}
+	return map[string]any{"type": "error", "error": map[string]any{"type": kind, "message": p.message}}
+}
+
+func (a anthropic) broken(p *problem) (string, any) { return "error", a.problem(p) }
+
+// messages is POST /v1/messages.
+func (x *exchange) messages() *problem {
+	r, p := x.messageRequest(true)
+	if p != nil {
+		return p
+	}
+	r.id = newID("msg_")
+	var l blocks
+	if r.stream {
+		return x.streamMessages(r, &l)
+	}
+	u, p := x.s.answer(x.ctx, r, l.add)
+	if p != nil {
+		return p
+	}
+	content := []any{}
+	for _, b := range l.all {
+		content = append(content, anthropicBlock(b, false))
+	}
+	m := r.anthropicMessage(len(r.prompts[0]))
+	m["content"], m["stop_reason"], m["stop_sequence"] = content, anthropicEnd(&l), orNull(l.stopped)
+	m["usage"] = map[string]int{"input_tokens": u.prompt, "output_tokens": u.completion}
+	return x.reply(m)
+}
+
+// countTokens is POST /v1/messages/count_tokens.
+func (x *exchange) countTokens() *problem {
+	r, p := x.messageRequest(false)
+	if p != nil {
+		return p
+	}
+	return x.reply(map[string]int{"input_tokens": len(r.prompts[0])})
+}
+
+func (r *request) anthropicMessage(prompt int) map[string]any {
+	return map[string]any{"id": r.id, "type": "message", "role": "assistant", "model": r.model.name, "content": []any{}, "stop_reason": nil, "stop_sequence": nil,
+		"usage": map[string]int{"input_tokens": prompt, "output_tokens": 0}}
+}
+
+// anthropicBlock is a block of an answer; an empty one begins a stream.
+func anthropicBlock(b *block, empty bool) any {
+	text := b.text.String()
+	switch b.kind {
+	case callBlock:
+		input := json.RawMessage("{}")
+		if !empty {
+			input = json.RawMessage(b.call.arguments)
+		}
+		return map[string]any{"type": "tool_use", "id": b.call.id, "name": b.call.name, "input": input}
+	case reasoningBlock:
+		if empty {
+			text = ""
+		}
+		return map[string]any{"type": "thinking", "thinking": text, "signature": ""}
+	}
+	if empty {
+		text = ""
+	}
+	return map[string]any{"type": "text", "text": text}
+}
+
+func anthropicEnd(l *blocks) string {
+	switch {
+	case l.finish == finishCalls:
+		return "tool_use"
+	case l.finish == finishLength:
+		return "max_tokens"
+	case l.stopped != "":
+		return "stop_sequence"
+	}
+	return "end_turn"
+}
+
+func (x *exchange) streamMessages(r *request, l *blocks) *problem {
+	s := x.open(false)
+	send := func(kind string, more map[string]any) {
+		more["type"] = kind
+		s.send(kind, more)
+	}
+	started := false
+	l.opened = func(i int, b *block) {
+		send("content_block_start", map[string]any{"index": i, "content_block": anthropicBlock(b, true)})
+	}
+	l.grew = func(i int, b *block, piece string) {
+		delta := map[string]any{"type": "text_delta", "text": piece}
+		switch b.kind {
+		case callBlock:
+			delta = map[string]any{"type": "input_json_delta", "partial_json": piece}
+		case reasoningBlock:
+			delta = map[string]any{"type": "thinking_delta", "thinking": piece}
+		}
+		send("content_block_delta", map[string]any{"index": i, "delta": delta})
+	}
+	l.closed = func(i int, _ *block) { send("content_block_stop", map[string]any{"index": i}) }
+	u, p := x.s.answer(x.ctx, r, func(e event) {
+		if !started {
+			started = true
+			send("message_start", map[string]any{"message": r.anthropicMessage(len(r.prompts[0]))})
+		}
+		l.add(e)
+	})
+	if p != nil {
+		return p
+	}
+	send("message_delta", map[string]any{"delta": map[string]any{"stop_reason": anthropicEnd(l), "stop_sequence": orNull(l.stopped)}, "usage": map[string]int{"output_tokens": u.completion}})
+	send("message_stop", map[string]any{})
+	return nil
+}
+
+// messageRequest reads a request; only one that is to be answered needs max_tokens.
+func (x *exchange) messageRequest(answer bool) (*request, *problem) {
+	f, p := x.body()
+	if p != nil {
+		return nil, p
+	}
+	m, p := x.named(f)
+	if p != nil {
+		return nil, p
+	}
+	r := x.s.newRequest(m, x.who)
+	if answer && !f.has("max_tokens") {
+		f.reject(bad("max_tokens", "max_tokens: Field required"))
+	}
+	r.limit(f, "max_tokens", 1)
+	if t := f.number("temperature", 0, 1); t != nil {
+		r.sampling.Temperature = *t
+	}
+	if t := f.number("top_p", 0, 1); t != nil {
+		r.sampling.TopP = leastAbove(*t)
+	}
+	if k := f.integer("top_k", 0, 1<<20); k != nil {
+		r.sampling.TopK = int(*k)
+	}
+	r.stop = f.texts("stop_sequences", maxStops)
+	r.stream = f.boolean("stream", false)
+	f.ignore("metadata", "service_tier")
+	c := conversation{args: map[string]any{}}
+	if parts := anthropicText(f, "system"); len(parts) > 0 {
+		c.messages = append(c.messages, karat.Message{Role: karat.RoleSystem, Parts: parts})
+	}
+	c.messages = append(c.messages, anthropicMessages(f)...)
+	anthropicTools(f, &c)
+	if t := f.object("thinking"); t != nil {
+		if t.needText("type") != "disabled" {
+			t.reject(refused("thinking", "A budget of thinking"))
+		}
+		if t.done(); strings.Contains(m.info.Template, "enable_thinking") {
+			c.args["enable_thinking"] = false
+		}
+	}
+	if f.done(); *f.err != nil {
+		return nil, *f.err
+	}
+	return r, r.converse(x.ctx, &c, "messages")
+}
+
+// anthropicText is a text, or a list of blocks of text.
+func anthropicText(f *fields, name string) (parts []karat.Part) {
+	if text, ok := as[string](f.values[name]); ok {
+		f.take(name)
+		return []karat.Part{karat.Text(text)}
+	}
+	for _, b := range f.objects(name, maxParts) {
+		if kind := b.needText("type"); kind != "text" {
+			b.reject(refused(b.path+"type", fmt.Sprintf("Content of type %q", kind)))
+		}
+		parts = append(parts, karat.Text(b.text("text")))
+		b.ignore("cache_control", "citations")
+		b.done()
+	}
+	return parts
+}
+
+func anthropicMessages(f *fields) (all []karat.Message) {
+	names := map[string]string{} // of tools, by the ids of calls
+	for _, m := range f.objects("messages", maxMessages) {
+		role := m.one("role", "user", "assistant")
+		if text, ok := as[string](m.values["content"]); ok {
+			m.take("content")
+			all = append(all, karat.TextMessage(karat.Role(role), text))
+		} else {
+			results, parts := anthropicBlocks(m, role, names)
+			if len(results) > 0 {
+				all = append(all, karat.Message{Role: karat.RoleTool, Parts: results})
+			}
+			if len(parts) > 0 {
+				all = append(all, karat.Message{Role: karat.Role(role), Parts: parts})
+			}
+		}
+		m.done()
+	}
+	if len(all) == 0 {
+		f.fail("messages", "it is missing or empty, want an array of messages")
+	}
+	return all
+}
+
+// anthropicBlocks are the blocks of a message: results of tools apart from the rest.
+func anthropicBlocks(m *fields, role string, names map[string]string) (results, parts []karat.Part) {
+	for _, b := range m.objects("content", maxParts) {
+		b.ignore("cache_control", "citations")
+		switch kind := b.needText("type"); {
+		case kind == "text":
+			parts = append(parts, karat.Text(b.text("text")))
+		case kind == "thinking" && role == "assistant":
+			parts = append(parts, karat.Reasoning(b.text("thinking")))
+			b.ignore("signature")
+		case kind == "tool_use" && role == "assistant":
+			id, name := b.needText("id"), b.needText("name")
+			parts, names[id] = append(parts, toolCall(b, id, name, string(b.take("input")))), name
+		case kind == "tool_result" && role == "user":
+			id := b.needText("tool_use_id")
+			if names[id] == "" && *b.err == nil {
+				b.fail(b.path+"tool_use_id", "no message before has a call of id %q", id)
+			}
+			var text strings.Builder
+			if b.boolean("is_error", false) {
+				text.WriteString("Error: ") // templates have no other place for it
+			}
+			for _, p := range anthropicText(b, "content") {
+				text.WriteString(string(p.(karat.Text)))
+			}
+			results = append(results, karat.ToolResult{ID: id, Name: names[id], Content: text.String()})
+		default:
+			b.reject(refused(b.path+"type", fmt.Sprintf("Content of type %q in a message of the %s", kind, role)))
+		}
+		b.done()
+	}
+	return results, parts
+}
+
+func anthropicTools(f *fields, c *conversation) {
+	for _, t := range f.objects("tools", maxTools) {
+		if kind := t.text("type"); kind != "" && kind != "custom" {
+			t.reject(refused(t.path+"type", fmt.Sprintf("A tool of type %q", kind)))
+		}
+		t.ignore("cache_control")
+		c.tools = append(c.tools, tool(t, "input_schema"))
+		t.done()
+	}
+	o := f.object("tool_choice")
+	if o == nil {
+		return
+	}
+	switch kind := o.needText("type"); kind {
+	case "auto":
+	case "none":
+		c.tools, c.mute = nil, true
+	default:
+		o.reject(refused("tool_choice", fmt.Sprintf("tool_choice %q (a call that is forced)", kind)))
+	}
+	c.single = o.boolean("disable_parallel_tool_use", false)
+	o.done()
+}

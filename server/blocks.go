@@ -1,0 +1,77 @@
+package server
+
+import "strings"
+
+// The kinds of an answer's blocks.
+type kind int
+
+const (
+	textBlock kind = iota
+	reasoningBlock
+	callBlock
+)
+
+// block is a part of an answer for the APIs that list parts: a text, reasoning, or a call.
+type block struct {
+	kind kind
+	text strings.Builder
+	call *call
+}
+
+// blocks collect an answer, which has one choice. What happens to them is told, for streams.
+type blocks struct {
+	all     []*block
+	open    bool // the last one may get more
+	opened  func(i int, b *block)
+	grew    func(i int, b *block, piece string)
+	closed  func(i int, b *block)
+	finish  string
+	stopped string
+}
+
+func (l *blocks) add(e event) {
+	switch {
+	case e.call != nil:
+		l.begin(callBlock, e.call)
+		l.grow(e.call.arguments)
+		l.close()
+	case e.reasoning != "":
+		l.begin(reasoningBlock, nil)
+		l.grow(e.reasoning)
+	case e.text != "":
+		l.begin(textBlock, nil)
+		l.grow(e.text)
+	}
+	if e.finish != "" {
+		l.finish, l.stopped = e.finish, e.stopped
+		l.close()
+	}
+}
+
+// begin makes sure that the last block is one of a kind; each call has its own.
+func (l *blocks) begin(k kind, c *call) {
+	if n := len(l.all); l.open && l.all[n-1].kind == k && k != callBlock {
+		return
+	}
+	l.close()
+	b := &block{kind: k, call: c}
+	l.all, l.open = append(l.all, b), true
+	if l.opened != nil {
+		l.opened(len(l.all)-1, b)
+	}
+}
+
+func (l *blocks) grow(piece string) {
+	b := l.all[len(l.all)-1]
+	b.text.WriteString(piece)
+	if l.grew != nil {
+		l.grew(len(l.all)-1, b, piece)
+	}
+}
+
+func (l *blocks) close() {
+	if l.open && l.closed != nil {
+		l.closed(len(l.all)-1, l.all[len(l.all)-1])
+	}
+	l.open = false
+}

@@ -1,0 +1,284 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/karat-run/karat"
+)
+
+// ollama is the voice of Ollama's API.
+type ollama struct{}
+
+func (ollama) problem(p *problem) any { return map[string]string{"error": p.message} }
+
+func (o ollama) broken(p *problem) (string, any) { return "", o.problem(p) }
+
+// ollamaTags is GET /api/tags.
+func (x *exchange) ollamaTags() *problem {
+	list := []any{}
+	for _, m := range x.s.models {
+		list = append(list, m.ollama())
+	}
+	return x.reply(map[string]any{"models": list})
+}
+
+func (m *served) ollama() map[string]any {
+	return map[string]any{"name": m.name, "model": m.name, "modified_at": time.Unix(m.since, 0).UTC().Format(time.RFC3339), "size": m.info.Bytes, "digest": m.print,
+		"details": map[string]any{"format": strings.ToLower(m.info.Format), "family": m.info.Architecture}}
+}
+
+// ollamaRunning is GET /api/ps: all models are loaded.
+func (x *exchange) ollamaRunning() *problem { return x.ollamaTags() }
+
+func (x *exchange) ollamaVersion() *problem {
+	return x.reply(map[string]string{"version": karat.Version()})
+}
+
+// ollamaShow is POST /api/show.
+func (x *exchange) ollamaShow() *problem {
+	f, p := x.body()
+	if p != nil {
+		return p
+	}
+	if f.has("name") && !f.has("model") {
+		f.values["model"] = f.take("name")
+	}
+	m, p := x.ollamaModel(f)
+	if p != nil {
+		return p
+	}
+	f.ignore("verbose", "name")
+	if f.done(); *f.err != nil {
+		return *f.err
+	}
+	able := []string{"completion"}
+	if len(m.syntax.Calls) > 0 || m.syntax.Bare {
+		able = append(able, "tools")
+	}
+	if m.syntax.Open != "" {
+		able = append(able, "thinking")
+	}
+	o := m.ollama()
+	return x.reply(map[string]any{"details": o["details"], "modified_at": o["modified_at"], "template": m.info.Template, "capabilities": able,
+		"model_info": map[string]any{"general.architecture": m.info.Architecture, m.info.Architecture + ".context_length": m.room}})
+}
+
+// ollamaModel is the model of a name, which may end in :latest.
+func (x *exchange) ollamaModel(f *fields) (*served, *problem) {
+	if name, ok := as[string](f.values["model"]); ok && x.s.find(name) == nil {
+		if short, ok := strings.CutSuffix(name, ":latest"); ok {
+			f.values["model"], _ = json.Marshal(short) // a string has JSON
+		}
+	}
+	return x.named(f)
+}
+
+// ollamaChat is POST /api/chat, ollamaGenerate POST /api/generate.
+func (x *exchange) ollamaChat() *problem     { return x.ollamaAnswer(true) }
+func (x *exchange) ollamaGenerate() *problem { return x.ollamaAnswer(false) }
+
+func (x *exchange) ollamaAnswer(chat bool) *problem {
+	began := time.Now()
+	r, p := x.ollamaRequest(chat)
+	if p != nil {
+		return p
+	}
+	var text, thinking strings.Builder
+	var calls []any
+	finish := ""
+	s := x.open(true)
+	u, p := x.s.answer(x.ctx, r, func(e event) {
+		var called []any
+		if e.call != nil {
+			called = []any{map[string]any{"function": map[string]any{"name": e.call.name, "arguments": json.RawMessage(e.call.arguments)}}}
+		}
+		if finish = e.finish; finish == finishCalls {
+			finish = finishStop
+		}
+		if r.stream && (e.text != "" || e.reasoning != "" || called != nil) {
+			s.send("", r.ollamaPiece(chat, e.text, e.reasoning, called))
+		}
+		text.WriteString(e.text)
+		thinking.WriteString(e.reasoning)
+		calls = append(calls, called...)
+	})
+	if p != nil {
+		return p
+	}
+	last := r.ollamaPiece(chat, "", "", nil)
+	if !r.stream {
+		last = r.ollamaPiece(chat, text.String(), thinking.String(), calls)
+	}
+	last["done"], last["done_reason"], last["total_duration"] = true, finish, time.Since(began).Nanoseconds()
+	last["prompt_eval_count"], last["eval_count"] = u.prompt, u.completion
+	if !r.stream {
+		return x.reply(last)
+	}
+	s.send("", last)
+	return nil
+}
+
+// ollamaPiece is a line of an answer.
+func (r *request) ollamaPiece(chat bool, text, thinking string, calls []any) map[string]any {
+	o := map[string]any{"model": r.model.name, "created_at": time.Now().UTC().Format(time.RFC3339Nano), "done": false}
+	to, name := o, "response"
+	if chat {
+		to, name = map[string]any{"role": "assistant"}, "content"
+		o["message"] = to
+	}
+	to[name] = text
+	if thinking != "" {
+		to["thinking"] = thinking
+	}
+	if calls != nil {
+		to["tool_calls"] = calls
+	}
+	return o
+}
+
+func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
+	f, p := x.body()
+	if p != nil {
+		return nil, p
+	}
+	m, p := x.ollamaModel(f)
+	if p != nil {
+		return nil, p
+	}
+	r := x.s.newRequest(m, x.who)
+	r.stream = f.boolean("stream", true)
+	f.ignore("keep_alive") // the model stays
+	if raw := f.take("format"); raw != nil && string(raw) != `""` {
+		f.reject(refused("format", "Structured output (format)"))
+	}
+	r.ollamaOptions(f)
+	c := conversation{args: map[string]any{}}
+	if f.has("think") {
+		if think := f.boolean("think", false); strings.Contains(m.info.Template, "enable_thinking") {
+			c.args["enable_thinking"] = think
+		} else if think && m.syntax.Open == "" {
+			f.reject(bad("think", "%q does not support thinking", m.name))
+		}
+	}
+	prompt, raw := "", false
+	if chat {
+		c.messages = ollamaMessages(f)
+		chatTools(f, &c)
+	} else {
+		prompt, raw = f.text("prompt"), f.boolean("raw", false)
+		for _, name := range []string{"suffix", "template", "context", "images"} {
+			if v := f.take(name); v != nil && string(v) != `""` && string(v) != "[]" {
+				f.reject(refused(name, name))
+			}
+		}
+		if system := f.text("system"); system != "" {
+			c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, system))
+		}
+		c.messages = append(c.messages, karat.TextMessage(karat.RoleUser, prompt))
+	}
+	if f.done(); *f.err != nil {
+		return nil, *f.err
+	}
+	if raw {
+		r.param = "prompt"
+		ids, err := m.model.Tokenize(x.ctx, prompt)
+		if err != nil {
+			return nil, x.s.explain(x.ctx, err)
+		}
+		r.prompts, r.texts = [][]int{ids}, []string{prompt}
+		return r, nil
+	}
+	param := "prompt"
+	if chat {
+		param = "messages"
+	}
+	return r, r.converse(x.ctx, &c, param)
+}
+
+// ollamaOptions reads the options of a request. Those that set up a model are refused, unless they ask for what there is.
+func (r *request) ollamaOptions(f *fields) {
+	o := f.object("options")
+	if o == nil {
+		return
+	}
+	s := &r.sampling
+	set := func(to *float64, name string, least, most float64) {
+		if v := o.number(name, least, most); v != nil {
+			*to = *v
+		}
+	}
+	set(&s.Temperature, "temperature", 0, 2)
+	set(&s.TopP, "top_p", 0, 1)
+	set(&s.MinP, "min_p", 0, 1)
+	set(&s.RepeatPenalty, "repeat_penalty", 0.01, 100)
+	set(&s.PresencePenalty, "presence_penalty", -2, 2)
+	set(&s.FrequencyPenalty, "frequency_penalty", -2, 2)
+	if v := o.integer("top_k", 0, 1<<20); v != nil {
+		s.TopK = int(*v)
+	}
+	if v := o.integer("repeat_last_n", -1, 1<<20); v != nil {
+		s.RepeatLast = int(*v)
+	}
+	if v := o.integer("seed", math.MinInt64, math.MaxInt64); v != nil {
+		s.Seed = uint64(*v)
+	}
+	if v := o.integer("num_predict", -2, maxTokens); v != nil && *v >= 0 {
+		r.max = int(*v)
+	}
+	if v := o.integer("num_ctx", 1, maxTokens); v != nil && int(*v) > r.model.room {
+		o.fail(o.path+"num_ctx", "%d: the model was loaded with a context of %d tokens", *v, r.model.room)
+	}
+	r.stop = o.texts("stop", maxStops)
+	o.done()
+}
+
+// ollamaMessages reads a conversation, whose calls have objects as arguments and no ids.
+func ollamaMessages(f *fields) (all []karat.Message) {
+	for _, m := range f.objects("messages", maxMessages) {
+		role := m.one("role", "system", "user", "assistant", "tool")
+		text := m.text("content")
+		if v := m.take("images"); v != nil && string(v) != "[]" {
+			m.reject(refused(m.path+"images", "images"))
+		}
+		if role == "tool" {
+			name := m.text("tool_name")
+			all = append(all, karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{Name: name, Content: text}}})
+			m.done()
+			continue
+		}
+		var parts []karat.Part
+		if thinking := m.text("thinking"); thinking != "" {
+			parts = append(parts, karat.Reasoning(thinking))
+		}
+		if text != "" || role != "assistant" {
+			parts = append(parts, karat.Text(text))
+		}
+		for _, c := range m.objects("tool_calls", maxTools) {
+			c.ignore("id", "type")
+			if o := c.object("function"); o != nil {
+				o.ignore("index")
+				parts = append(parts, toolCall(c, "", o.needText("name"), string(o.take("arguments"))))
+				o.done()
+			}
+			c.done()
+		}
+		all = append(all, karat.Message{Role: karat.Role(role), Parts: parts})
+		m.done()
+	}
+	if len(all) == 0 {
+		f.fail("messages", "it is missing or empty, want an array of messages")
+	}
+	return all
+}
+
+// later is what Ollama's API has, and this server not yet.
+func later(what string) func(*exchange) *problem {
+	return func(*exchange) *problem {
+		return &problem{status: http.StatusNotImplemented, kind: invalid, code: "unsupported", message: fmt.Sprintf("%s is not supported by this server", what)}
+	}
+}

@@ -1,0 +1,293 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/karat-run/karat"
+)
+
+// responses is POST /v1/responses: nothing is kept of it.
+func (x *exchange) responses() *problem {
+	q, p := x.responseRequest()
+	if p != nil {
+		return p
+	}
+	q.r.id = newID("resp_")
+	if q.r.stream {
+		return x.streamResponse(q)
+	}
+	u, p := x.s.answer(x.ctx, q.r, q.out.add)
+	if p != nil {
+		return p
+	}
+	return x.reply(q.object(&u))
+}
+
+// responseTokens is POST /v1/responses/input_tokens.
+func (x *exchange) responseTokens() *problem {
+	q, p := x.responseRequest()
+	if p != nil {
+		return p
+	}
+	return x.reply(map[string]any{"object": "response.input_tokens", "input_tokens": len(q.r.prompts[0])})
+}
+
+// response is a request of this API, what of it the answer repeats, and the answer.
+type response struct {
+	r    *request
+	echo map[string]any
+	out  blocks
+	ids  []string // of the items of the answer
+}
+
+func (x *exchange) responseRequest() (*response, *problem) {
+	f, p := x.body()
+	if p != nil {
+		return nil, p
+	}
+	m, p := x.named(f)
+	if p != nil {
+		return nil, p
+	}
+	q := &response{r: x.s.newRequest(m, x.who)}
+	r := q.r
+	q.echo = map[string]any{"error": nil, "incomplete_details": nil, "instructions": null(f, "instructions", "null"), "metadata": null(f, "metadata", "{}"), "tools": null(f, "tools", "[]"),
+		"tool_choice": null(f, "tool_choice", `"auto"`), "parallel_tool_calls": null(f, "parallel_tool_calls", "true"), "store": false, "previous_response_id": nil,
+		"text": map[string]any{"format": map[string]string{"type": "text"}}, "truncation": "disabled"}
+	r.limit(f, "max_output_tokens", 1)
+	if t := f.number("temperature", 0, 2); t != nil {
+		r.sampling.Temperature = *t
+	}
+	if t := f.number("top_p", 0, 1); t != nil {
+		r.sampling.TopP = leastAbove(*t)
+	}
+	q.echo["temperature"], q.echo["top_p"], q.echo["max_output_tokens"] = r.sampling.Temperature, orOne(r.sampling.TopP), nil
+	if r.max >= 0 {
+		q.echo["max_output_tokens"] = r.max
+	}
+	r.stream = f.boolean("stream", false)
+	responseRefused(f)
+	c := conversation{args: map[string]any{}}
+	if text := f.text("instructions"); text != "" {
+		c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, text))
+	}
+	c.messages = append(c.messages, responseInput(f)...)
+	for _, t := range f.objects("tools", maxTools) {
+		if kind := t.needText("type"); kind != "function" {
+			t.reject(refused(t.path+"type", fmt.Sprintf("A tool of type %q", kind)))
+		}
+		c.tools = append(c.tools, tool(t, "parameters"))
+		t.done()
+	}
+	c.choose(f, f.take("tool_choice"))
+	c.single = !f.boolean("parallel_tool_calls", true)
+	if f.done(); *f.err != nil {
+		return nil, *f.err
+	}
+	return q, r.converse(x.ctx, &c, "input")
+}
+
+// null is a field's JSON, or what stands for its absence; it is still to be read.
+func null(f *fields, name, absent string) json.RawMessage {
+	if f.has(name) {
+		return f.values[name]
+	}
+	return json.RawMessage(absent)
+}
+
+// orOne is a top_p as the API has it, where 1 is off.
+func orOne(p float64) float64 {
+	if p == 0 {
+		return 1
+	}
+	return p
+}
+
+// responseRefused reads the fields that ask for more than an answer.
+func responseRefused(f *fields) {
+	for _, name := range []string{"previous_response_id", "conversation", "prompt"} {
+		if f.take(name) != nil {
+			f.reject(refused(name, name+" (nothing is stored here)"))
+		}
+	}
+	if f.boolean("background", false) {
+		f.reject(refused("background", "background: true"))
+	}
+	if f.one("truncation", "auto", "disabled") == "auto" {
+		f.reject(refused("truncation", "truncation: auto"))
+	}
+	if list := f.list("include", 32); len(list) > 0 {
+		f.reject(refused("include", "include"))
+	}
+	if n := f.integer("top_logprobs", 0, maxTop); n != nil && *n > 0 {
+		f.reject(refused("top_logprobs", "top_logprobs in this API"))
+	}
+	if o := f.object("text"); o != nil {
+		format(o, "format")
+		o.ignore("verbosity")
+		o.done()
+	}
+	if o := f.object("stream_options"); o != nil {
+		o.ignore("include_obfuscation")
+		o.done()
+	}
+	f.ignore("reasoning") // effort and summary are hints
+	idle(f)
+}
+
+// responseInput reads a text, or items: messages, calls and their results.
+func responseInput(f *fields) (all []karat.Message) {
+	if text, ok := as[string](f.values["input"]); ok {
+		f.take("input")
+		return []karat.Message{karat.TextMessage(karat.RoleUser, text)}
+	}
+	names := map[string]string{} // of tools, by the ids of calls
+	for _, m := range f.objects("input", maxMessages) {
+		m.ignore("status")
+		switch kind := m.text("type"); kind {
+		case "", "message":
+			m.ignore("id")
+			all = append(all, message(m, names))
+		case "function_call":
+			m.ignore("id")
+			id, name := m.needText("call_id"), m.needText("name")
+			call := toolCall(m, id, name, m.text("arguments"))
+			names[id] = name
+			if n := len(all); n > 0 && all[n-1].Role == karat.RoleAssistant { // calls of one turn are one message
+				all[n-1].Parts = append(all[n-1].Parts, call)
+			} else {
+				all = append(all, karat.Message{Role: karat.RoleAssistant, Parts: []karat.Part{call}})
+			}
+		case "function_call_output":
+			m.ignore("id")
+			id := m.needText("call_id")
+			if names[id] == "" && *m.err == nil {
+				m.fail(m.path+"call_id", "no item before is a call of id %q", id)
+			}
+			all = append(all, karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id, Name: names[id], Content: m.text("output")}}})
+		default:
+			m.reject(refused(m.path+"type", fmt.Sprintf("An item of type %q", kind)))
+		}
+		m.done()
+	}
+	if len(all) == 0 {
+		f.fail("input", "it is missing or empty, want a string or an array of items")
+	}
+	return all
+}
+
+// object is the answer; without usage it is one that has not ended.
+func (q *response) object(u *usage) map[string]any {
+	o := map[string]any{"id": q.r.id, "object": "response", "created_at": q.r.created, "status": "in_progress", "model": q.r.model.name, "output": []any{}, "usage": nil}
+	for name, v := range q.echo {
+		o[name] = v
+	}
+	if u == nil {
+		return o
+	}
+	o["status"] = q.status()
+	if q.out.finish == finishLength {
+		o["incomplete_details"] = map[string]string{"reason": "max_output_tokens"}
+	}
+	items := []any{}
+	for i, b := range q.out.all {
+		items = append(items, q.item(i, b, q.status()))
+	}
+	o["output"] = items
+	o["usage"] = map[string]any{"input_tokens": u.prompt, "input_tokens_details": map[string]int{"cached_tokens": u.cached, "cache_write_tokens": 0},
+		"output_tokens": u.completion, "output_tokens_details": map[string]int{"reasoning_tokens": u.reasoning}, "total_tokens": u.prompt + u.completion}
+	return o
+}
+
+func (q *response) status() string {
+	if q.out.finish == finishLength {
+		return "incomplete"
+	}
+	return "completed"
+}
+
+// item is a part of the answer, with what is there of its text.
+func (q *response) item(i int, b *block, status string) map[string]any {
+	for len(q.ids) <= i {
+		q.ids = append(q.ids, newID([]string{textBlock: "msg_", reasoningBlock: "rs_", callBlock: "fc_"}[q.out.all[len(q.ids)].kind]))
+	}
+	switch text := b.text.String(); b.kind {
+	case callBlock:
+		return map[string]any{"type": "function_call", "id": q.ids[i], "call_id": b.call.id, "name": b.call.name, "arguments": text, "status": status}
+	case reasoningBlock:
+		parts := []any{}
+		if text != "" {
+			parts = append(parts, map[string]string{"type": "reasoning_text", "text": text})
+		}
+		return map[string]any{"type": "reasoning", "id": q.ids[i], "summary": []any{}, "content": parts, "status": status}
+	default:
+		parts := []any{}
+		if text != "" {
+			parts = append(parts, outputText(text))
+		}
+		return map[string]any{"type": "message", "id": q.ids[i], "role": "assistant", "status": status, "content": parts}
+	}
+}
+
+func outputText(text string) map[string]any {
+	return map[string]any{"type": "output_text", "text": text, "annotations": []any{}, "logprobs": []any{}}
+}
+
+// streamResponse sends the events of this API: each has a name and a number.
+func (x *exchange) streamResponse(q *response) *problem {
+	s, number := x.open(false), 0
+	send := func(kind string, more map[string]any) {
+		more["type"], more["sequence_number"] = kind, number
+		number++
+		s.send(kind, more)
+	}
+	at := func(i int, more map[string]any) map[string]any {
+		more["item_id"], more["output_index"] = q.ids[i], i
+		return more
+	}
+	names := map[kind]string{textBlock: "response.output_text", reasoningBlock: "response.reasoning_text", callBlock: "response.function_call_arguments"}
+	q.out.opened = func(i int, b *block) {
+		send("response.output_item.added", map[string]any{"output_index": i, "item": q.item(i, b, "in_progress")})
+		if b.kind == textBlock {
+			send("response.content_part.added", at(i, map[string]any{"content_index": 0, "part": outputText("")}))
+		}
+	}
+	q.out.grew = func(i int, b *block, piece string) {
+		more := map[string]any{"delta": piece}
+		if b.kind != callBlock {
+			more["content_index"] = 0
+		}
+		if b.kind == textBlock {
+			more["logprobs"] = []any{}
+		}
+		send(names[b.kind]+".delta", at(i, more))
+	}
+	q.out.closed = func(i int, b *block) {
+		text := b.text.String()
+		switch b.kind {
+		case callBlock:
+			send(names[b.kind]+".done", at(i, map[string]any{"arguments": text, "name": b.call.name}))
+		case reasoningBlock:
+			send(names[b.kind]+".done", at(i, map[string]any{"content_index": 0, "text": text}))
+		case textBlock:
+			send(names[b.kind]+".done", at(i, map[string]any{"content_index": 0, "text": text, "logprobs": []any{}}))
+			send("response.content_part.done", at(i, map[string]any{"content_index": 0, "part": outputText(text)}))
+		}
+		send("response.output_item.done", map[string]any{"output_index": i, "item": q.item(i, b, "completed")})
+	}
+	begun := false
+	u, p := x.s.answer(x.ctx, q.r, func(e event) {
+		if !begun {
+			begun = true
+			send("response.created", map[string]any{"response": q.object(nil)})
+			send("response.in_progress", map[string]any{"response": q.object(nil)})
+		}
+		q.out.add(e)
+	})
+	if p != nil {
+		return p
+	}
+	send("response."+q.status(), map[string]any{"response": q.object(&u)})
+	return nil
+}

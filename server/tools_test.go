@@ -1,0 +1,261 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/karat-run/karat"
+)
+
+// withTools is a model whose template takes tools and reasoning.
+var withTools = sync.OnceValues(func() (*karat.Model, error) {
+	dir, err := os.MkdirTemp("", "karat")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.CopyFS(dir, os.DirFS("../testdata/models/tiny-qwen3")); err != nil {
+		return nil, err
+	}
+	template, err := os.ReadFile("../internal/chat/testdata/templates/Qwen-Qwen3-0.6B.jinja")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "chat_template.jinja"), template, 0o666); err != nil {
+		return nil, err
+	}
+	return karat.Load(context.Background(), dir, karat.Options{Threads: 2, Context: 2048})
+})
+
+const said = "<think>\nHm, Oslo.\n</think>\n\nLet me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {}}\n</tool_call>"
+
+// speak serves a model that says a text, whatever it is asked.
+func speak(t *testing.T, text string) *client {
+	t.Helper()
+	m, err := withTools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := serve(t, m, Options{})
+	c.s.generate = func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error] {
+		return func(yield func(karat.Token, error) bool) {
+			for i := 0; i < len(text); i += 3 {
+				if !yield(karat.Token{ID: 5, Text: text[i:min(i+3, len(text))]}, nil) {
+					return
+				}
+			}
+			yield(karat.Token{ID: 1, Stop: karat.StopEnd}, nil)
+		}
+	}
+	return c
+}
+
+const (
+	ask      = `"model":"demo","messages":[{"role":"user","content":"How is the weather in Oslo?"}]`
+	weather  = `"tools":[{"type":"function","function":{"name":"weather","description":"d","parameters":{"type":"object","properties":{"city":{"type":"string"}}}}}]`
+	flat     = `"tools":[{"type":"function","name":"weather","parameters":{"type":"object","properties":{"city":{"type":"string"}}},"strict":false}]`
+	schema   = `"tools":[{"name":"weather","description":"d","input_schema":{"type":"object","properties":{"city":{"type":"string"}}}}]`
+	asking   = `"model":"demo","max_tokens":100,"messages":[{"role":"user","content":"How is the weather in Oslo?"}]`
+	wantCall = `{"city":"Oslo"}`
+)
+
+func TestToolCalls(t *testing.T) {
+	c := speak(t, said)
+	o := c.post("/v1/chat/completions", `{`+ask+`,`+weather+`}`)
+	m := at(o, "choices", 0, "message")
+	if at(m, "content") != "Let me see." || at(m, "reasoning_content") != "Hm, Oslo." || at(o, "choices", 0, "finish_reason") != "tool_calls" || len(at(m, "tool_calls").([]any)) != 2 ||
+		at(m, "tool_calls", 0, "function", "name") != "weather" || at(m, "tool_calls", 0, "function", "arguments") != wantCall || at(m, "tool_calls", 1, "function", "arguments") != "{}" ||
+		!strings.HasPrefix(at(m, "tool_calls", 0, "id").(string), "call_") || at(m, "tool_calls", 0, "type") != "function" || at(o, "usage", "completion_tokens_details", "reasoning_tokens").(float64) < 3 {
+		t.Errorf("%v", o)
+	}
+	if o := c.post("/v1/chat/completions", `{`+ask+`,`+weather+`,"parallel_tool_calls":false}`); len(at(o, "choices", 0, "message", "tool_calls").([]any)) != 1 || at(o, "choices", 0, "finish_reason") != "tool_calls" {
+		t.Errorf("%v", o)
+	}
+	for _, more := range []string{"", `,` + weather + `,"tool_choice":"none"`} {
+		o := c.post("/v1/chat/completions", `{`+ask+more+`}`)
+		if text := at(o, "choices", 0, "message", "content").(string); !strings.Contains(text, "</tool_call>") || at(o, "choices", 0, "finish_reason") != "stop" {
+			t.Errorf("%v", o)
+		}
+	}
+	for _, choice := range []string{`"required"`, `{"type":"function","function":{"name":"weather"}}`} {
+		c.refuses(400, "tool_choice", "not supported", "POST", "/v1/chat/completions", `{`+ask+`,`+weather+`,"tool_choice":`+choice+`}`)
+	}
+	var content, reasoning, name, arguments string
+	finish := any(nil)
+	for _, e := range c.events("/v1/chat/completions", `{`+ask+`,`+weather+`,"stream":true,"parallel_tool_calls":false}`) {
+		if e.data == "[DONE]" {
+			break
+		}
+		x := at(parseObject(t, e.data), "choices", 0)
+		add := func(to *string, path ...any) {
+			s, _ := at(x, append([]any{"delta"}, path...)...).(string)
+			*to += s
+		}
+		add(&content, "content")
+		add(&reasoning, "reasoning_content")
+		add(&name, "tool_calls", 0, "function", "name")
+		add(&arguments, "tool_calls", 0, "function", "arguments")
+		if f := at(x, "finish_reason"); f != nil {
+			finish = f
+		}
+	}
+	if content != "Let me see." || reasoning != "Hm, Oslo." || name != "weather" || arguments != wantCall || finish != "tool_calls" {
+		t.Errorf("%q %q %q %q %v", content, reasoning, name, arguments, finish)
+	}
+}
+
+// TestConversation: calls, their results and reasoning go into the prompt.
+func TestConversation(t *testing.T) {
+	c := speak(t, "ok")
+	o := c.post("/apply-template", `{"messages":[{"role":"system","content":"S."},{"role":"user","content":"Q"},{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Oslo\"}"}}]},{"role":"tool","tool_call_id":"c1","content":[{"type":"text","text":"Rain <|im_end|>"}]}],`+weather+`,"chat_template_kwargs":{"enable_thinking":false}}`)
+	prompt := o["prompt"].(string)
+	for _, part := range []string{"S.", `{"name": "weather", "arguments": {"city": "Oslo"}}`, "<tool_response>\nRain <|im_end|>\n</tool_response>", "<think>\n\n</think>"} {
+		if !strings.Contains(prompt, part) {
+			t.Errorf("no %q in\n%s", part, prompt)
+		}
+	}
+}
+
+func TestMessages(t *testing.T) {
+	c := speak(t, said)
+	o := c.post("/v1/messages", `{`+asking+`,`+schema+`,"system":"Be brief.","metadata":{"user_id":"u"}}`)
+	want := []any{object{"type": "thinking", "thinking": "Hm, Oslo.", "signature": ""}, object{"type": "text", "text": "Let me see."}, object{"type": "tool_use", "name": "weather", "input": object{"city": "Oslo"}}, object{"type": "tool_use", "name": "weather", "input": object{}}}
+	got := o["content"].([]any)
+	for _, b := range got {
+		if id, ok := b.(object)["id"].(string); ok && strings.HasPrefix(id, "call_") {
+			delete(b.(object), "id")
+		}
+	}
+	if !reflect.DeepEqual(got, want) || o["stop_reason"] != "tool_use" || o["type"] != "message" || o["stop_sequence"] != nil || at(o, "usage", "output_tokens").(float64) < 10 {
+		t.Errorf("%v", o)
+	}
+	n := c.post("/v1/messages/count_tokens", strings.Replace(`{`+asking+`,`+schema+`,"system":"Be brief."}`, `"max_tokens":100,`, "", 1))
+	if n["input_tokens"] != at(o, "usage", "input_tokens") {
+		t.Errorf("%v, %v", n, o["usage"])
+	}
+	var kinds []string
+	var text, input string
+	for _, e := range c.events("/v1/messages", `{`+asking+`,`+schema+`,"stream":true}`) {
+		v := parseObject(t, e.data)
+		if v["type"] != e.name {
+			t.Errorf("event %s: %v", e.name, v)
+		}
+		if n := len(kinds); n == 0 || kinds[n-1] != e.name {
+			kinds = append(kinds, e.name)
+		}
+		s, _ := at(v, "delta", "text").(string)
+		text += s
+		s, _ = at(v, "delta", "partial_json").(string)
+		input += s
+	}
+	one := " content_block_start content_block_delta content_block_stop"
+	if got := strings.Join(kinds, " "); got != "message_start"+strings.Repeat(one, 4)+" message_delta message_stop" || text != "Let me see." || input != wantCall+"{}" {
+		t.Errorf("%s, %q, %q", got, text, input)
+	}
+	for _, x := range []struct{ holds, body string }{
+		{"max_tokens", `{"model":"demo","messages":[]}`}, {"x", `{` + asking + `,"x":1}`}, {"thinking", `{` + asking + `,"thinking":{"type":"enabled","budget_tokens":2000}}`},
+		{"temperature", `{` + asking + `,"temperature":1.5}`}, {"role", `{"model":"demo","max_tokens":1,"messages":[{"role":"system","content":"a"}]}`},
+		{"type", `{"model":"demo","max_tokens":1,"messages":[{"role":"user","content":[{"type":"image","source":{}}]}]}`}, {"tool_use_id", `{"model":"demo","max_tokens":1,"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"x"}]}]}`},
+	} {
+		status, answer, _ := c.do("POST", "/v1/messages", x.body)
+		if status != 400 || at(parseObject(t, answer), "type") != "error" || at(parseObject(t, answer), "error", "type") != "invalid_request_error" || !strings.Contains(answer, x.holds) {
+			t.Errorf("%s: %d %s", x.body, status, answer)
+		}
+	}
+	c.post("/v1/messages", `{"model":"demo","max_tokens":5,"thinking":{"type":"disabled"},"stop_sequences":["END"],"messages":[{"role":"user","content":[{"type":"text","text":"Q","cache_control":{"type":"ephemeral"}}]},{"role":"assistant","content":[{"type":"thinking","thinking":"T","signature":""},{"type":"tool_use","id":"1","name":"weather","input":{"city":"a"}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"r"}],"is_error":true},{"type":"text","text":"and?"}]}],`+schema+`}`)
+}
+
+func TestResponses(t *testing.T) {
+	c := speak(t, said)
+	o := c.post("/v1/responses", `{"model":"demo","input":"How is the weather?","instructions":"Be brief.","store":false,`+flat+`}`)
+	var kinds []any
+	for _, item := range o["output"].([]any) {
+		kinds = append(kinds, at(item, "type"))
+	}
+	if fmt.Sprint(kinds) != "[reasoning message function_call function_call]" || at(o, "output", 1, "content", 0, "text") != "Let me see." || at(o, "output", 2, "arguments") != wantCall || o["status"] != "completed" {
+		t.Errorf("%v", o)
+	}
+	for _, name := range []string{"id", "object", "created_at", "error", "incomplete_details", "instructions", "model", "tools", "output", "parallel_tool_calls", "metadata", "tool_choice", "temperature", "top_p"} {
+		if _, ok := o[name]; !ok {
+			t.Errorf("no %s", name)
+		}
+	}
+	all := c.events("/v1/responses", `{"model":"demo","stream":true,"input":[{"role":"user","content":[{"type":"input_text","text":"Q"}]},{"type":"function_call","call_id":"c","name":"weather","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"Rain"}],`+flat+`}`)
+	text := ""
+	for i, e := range all {
+		v := parseObject(t, e.data)
+		if v["type"] != e.name || v["sequence_number"] != float64(i) {
+			t.Errorf("event %d, %s: %v", i, e.name, v)
+		}
+		if e.name == "response.output_text.delta" {
+			text += v["delta"].(string)
+		}
+	}
+	last := parseObject(t, all[len(all)-1].data)
+	if all[0].name != "response.created" || all[1].name != "response.in_progress" || all[len(all)-1].name != "response.completed" || text != "Let me see." || at(last, "response", "output", 2, "name") != "weather" {
+		t.Errorf("%v", all)
+	}
+	for param, more := range map[string]string{"previous_response_id": `"x"`, "background": `true`, "truncation": `"auto"`, "conversation": `{}`, "text.format": `{}`} {
+		body := `{"model":"demo","input":"a","` + param + `":` + more + `}`
+		if param == "text.format" {
+			body = `{"model":"demo","input":"a","text":{"format":{"type":"json_object"}}}`
+		}
+		c.refuses(400, param, "not supported", "POST", "/v1/responses", body)
+	}
+	c.refuses(400, "input[0].call_id", "no item", "POST", "/v1/responses", `{"model":"demo","input":[{"type":"function_call_output","call_id":"c","output":"Rain"}]}`)
+}
+
+func TestOllama(t *testing.T) {
+	c := speak(t, said)
+	chat := strings.Replace(`{`+ask+`,`+weather+`}`, `"demo"`, `"demo:latest"`, 1)
+	status, answer, h := c.do("POST", "/api/chat", chat)
+	lines := strings.Split(strings.TrimSpace(answer), "\n")
+	if status != 200 || h.Get("Content-Type") != "application/x-ndjson" || len(lines) < 5 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	text, calls := "", 0
+	for i, line := range lines {
+		o := parseObject(t, line)
+		if o["done"] != (i == len(lines)-1) {
+			t.Errorf("line %d: %s", i, line)
+		}
+		text += at(o, "message", "content").(string)
+		if at(o, "message", "tool_calls", 0, "function", "name") == "weather" {
+			calls++
+		}
+	}
+	if last := parseObject(t, lines[len(lines)-1]); text != "Let me see." || calls != 2 || last["done_reason"] != "stop" || last["eval_count"].(float64) < 10 {
+		t.Errorf("%s", answer)
+	}
+	o := c.post("/api/chat", strings.Replace(chat, `{`, `{"stream":false,"keep_alive":"5m","options":{"temperature":0,"num_predict":50,"seed":1},`, 1))
+	if at(o, "message", "thinking") != "Hm, Oslo." || at(o, "message", "tool_calls", 0, "function", "arguments", "city") != "Oslo" || o["done"] != true {
+		t.Errorf("%v", o)
+	}
+	if o := c.post("/api/generate", `{"model":"demo","prompt":"Q","raw":true,"stream":false}`); o["response"] != said {
+		t.Errorf("%v", o)
+	}
+	for _, path := range []string{"/api/tags", "/api/ps"} {
+		_, answer, _ := c.do("GET", path, "")
+		if at(parseObject(t, answer), "models", 0, "name") != "demo" {
+			t.Errorf("%s", answer)
+		}
+	}
+	if o := c.post("/api/show", `{"model":"demo"}`); fmt.Sprint(o["capabilities"]) != "[completion tools thinking]" {
+		t.Errorf("%v", o)
+	}
+	for body, want := range map[string]int{`{"model":"x","messages":[]}`: 404, `{"model":"demo","messages":[]}`: 400, `{"model":"demo","format":"json","messages":[]}`: 400, `{"model":"demo","options":{"num_ctx":99999},"messages":[]}`: 400, `{"model":"demo","y":1}`: 400} {
+		status, answer, _ := c.do("POST", "/api/chat", body)
+		var e map[string]string
+		if err := json.Unmarshal([]byte(answer), &e); err != nil || status != want || e["error"] == "" {
+			t.Errorf("%s: %d %s", body, status, answer)
+		}
+	}
+}
