@@ -15,8 +15,8 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// TestHosts is incident D1: names that were made to point here, and pages of other sites, are refused.
-func TestHosts(t *testing.T) {
+// TestD1Hosts is incident D1: names that were made to point here, and pages of other sites, are refused.
+func TestD1Hosts(t *testing.T) {
 	c := serve(t, demo(t), Options{})
 	port := c.url[strings.LastIndexByte(c.url, ':'):]
 	for host, ok := range map[string]bool{"localhost": true, "localhost" + port: true, "LOCALHOST": true, "127.0.0.1": true, "127.1.2.3:80": true, "[::1]": true, "[::1]" + port: true,
@@ -71,9 +71,9 @@ func raw(url, text string) (*http.Response, error) {
 
 const secret = "sk-0123456789"
 
-// TestKeys is incident D2: without the right key nothing but /health is answered, however a path or a
+// TestD2Keys is incident D2: without the right key nothing but /health is answered, however a path or a
 // method is spelled.
-func TestKeys(t *testing.T) {
+func TestD2Keys(t *testing.T) {
 	c := serve(t, demo(t), Options{Keys: []Key{{"ann", secret}, {"bob", "another-secret"}}})
 	for _, header := range []map[string]string{nil, {"Authorization": "Bearer " + strings.ToUpper(secret)}, {"Authorization": "Bearer"}, {"Authorization": secret}, {"Authorization": "Basic " + secret},
 		{"X-Api-Key": secret + "x"}, {"Authorization": "Bearer " + secret + ", " + secret}} {
@@ -110,8 +110,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestPrefixesApart is incident D10: callers of different keys share no prefixes, those of one do.
-func TestPrefixesApart(t *testing.T) {
+// TestD10PrefixesApart is incident D10: callers of different keys share no prefixes, those of one do.
+func TestD10PrefixesApart(t *testing.T) {
 	c := serve(t, model(t, karat.Options{Context: 512}), Options{Keys: []Key{{"ann", secret}, {"bob", "another-secret"}}})
 	body := `{"model":"demo","max_tokens":1,"messages":[{"role":"user","content":"` + strings.Repeat("The sky is blue. ", 40) + `"}]}`
 	cached := func(key string) float64 {
@@ -141,8 +141,8 @@ func TestParseKeys(t *testing.T) {
 	}
 }
 
-// TestLimits is incident D9, of what a handler sees: large bodies, and bodies that end early.
-func TestLimits(t *testing.T) {
+// TestD9Limits is incident D9, of what a handler sees: large bodies, and bodies that end early.
+func TestD9Limits(t *testing.T) {
 	c := serve(t, demo(t), Options{MaxBody: 1000})
 	c.refuses(413, "", "more than 1000 bytes", "POST", "/v1/completions", `{"prompt":"`+strings.Repeat("a", 2000)+`"}`)
 	r, err := raw(c.url, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: 1000000000\r\n\r\n"+strings.Repeat(" ", 2000))
@@ -161,8 +161,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestKnobs is incident D6: what the engine is set by is not on the wire, and no value of any field is the server's own fault.
-func TestKnobs(t *testing.T) {
+// TestD6Knobs is incident D6: what the engine is set by is not on the wire, and no value of any field is the server's own fault.
+func TestD6Knobs(t *testing.T) {
 	c := serve(t, demo(t), Options{})
 	for _, knob := range []string{"n_discard", "priority", "cache_salt", "threads", "kv", "lora", "grammar", "guided_json", "slot_id", "id_slot", "ignore_eos", "logits_processors"} {
 		c.refuses(400, knob, "Unrecognized", "POST", "/v1/chat/completions", `{`+hello+`,"`+knob+`":-1}`)

@@ -77,9 +77,9 @@ func TestSameAnswers(t *testing.T) {
 	wg.Wait()
 }
 
-// TestContextLength is incident D14: a prompt of one token less than the context is answered with one
+// TestD14ContextLength is incident D14: a prompt of one token less than the context is answered with one
 // token, and a longer one is refused, with both numbers.
-func TestContextLength(t *testing.T) {
+func TestD14ContextLength(t *testing.T) {
 	const room = 128
 	c := serve(t, model(t, karat.Options{Context: room}), Options{})
 	prompt := func(n int) string {

@@ -34,8 +34,8 @@ func (c *client) begin(ctx context.Context, path, body string) *http.Response {
 	return resp
 }
 
-// TestLeavers is incident D9: who goes away in the middle of an answer leaves a place to others, and nothing behind.
-func TestLeavers(t *testing.T) {
+// TestD9Leavers is incident D9: who goes away in the middle of an answer leaves a place to others, and nothing behind.
+func TestD9Leavers(t *testing.T) {
 	m := model(t, karat.Options{Context: 512, Parallel: 1})
 	c := serve(t, m, Options{})
 	c.post("/v1/completions", `{"model":"demo","prompt":"a","max_tokens":1}`)
@@ -94,9 +94,9 @@ func (w *stuckWriter) Write(b []byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-// TestSlowReader: one who does not read holds up nobody, not even where one request runs at a time; and a
+// TestD9SlowReader: one who does not read holds up nobody, not even where one request runs at a time; and a
 // write that fails ends the answer.
-func TestSlowReader(t *testing.T) {
+func TestD9SlowReader(t *testing.T) {
 	m := model(t, karat.Options{Context: 512, Parallel: 1})
 	c := serve(t, m, Options{})
 	w := &stuckWriter{header: http.Header{}, limit: make(chan time.Time), writing: make(chan struct{})}
@@ -121,9 +121,9 @@ func TestSlowReader(t *testing.T) {
 	eventually(t, func() bool { s := m.Stats(); return s.Running == 0 && s.Used == 0 })
 }
 
-// TestQueue is incident D15: of more requests than there may be those beyond are refused, to come again, and all others
+// TestD15Queue is incident D15: of more requests than there may be those beyond are refused, to come again, and all others
 // are answered once.
-func TestQueue(t *testing.T) {
+func TestD15Queue(t *testing.T) {
 	c := serve(t, model(t, karat.Options{Context: 512, Parallel: 1}), Options{Requests: 4})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -160,8 +160,8 @@ func TestQueue(t *testing.T) {
 	c.post("/v1/completions", `{"model":"demo","prompt":"a","n":4,"max_tokens":1}`)
 }
 
-// TestStuckEngine is incident D7: an engine that has work and does not go on is told by /health, and the end of that, too.
-func TestStuckEngine(t *testing.T) {
+// TestD7StuckEngine is incident D7: an engine that has work and does not go on is told by /health, and the end of that, too.
+func TestD7StuckEngine(t *testing.T) {
 	c := serve(t, demo(t), Options{})
 	health := func(want int) {
 		t.Helper()
@@ -218,8 +218,8 @@ func TestClosedModel(t *testing.T) {
 	c.refuses(503, "", "closed", "POST", "/v1/completions", `{"model":"demo","prompt":"a"}`)
 }
 
-// TestLog is incident D16: a line for each request, without its texts and secrets, whatever is in a name.
-func TestLog(t *testing.T) {
+// TestD16Log is incident D16: a line for each request, without its texts and secrets, whatever is in a name.
+func TestD16Log(t *testing.T) {
 	var text bytes.Buffer
 	c := serve(t, demo(t), Options{Log: slog.New(slog.NewTextHandler(&text, nil)), Keys: []Key{{"ann", secret}}})
 	c.header = map[string]string{"Authorization": "Bearer " + secret}

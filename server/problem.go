@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 )
 
 // problem is why a request gets no answer: what each API says in a form of its own.
@@ -106,6 +107,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 		status, body = http.StatusInternalServerError, []byte(`{"error":{"message":"the answer has no JSON","type":"server_error","param":null,"code":null}}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeLimit)) // a writer without deadlines writes without one
 	w.WriteHeader(status)
 	w.Write(append(body, '\n')) // an error is the client's, who has gone
 }

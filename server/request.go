@@ -224,7 +224,7 @@ func (c *choice) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if c.tokens == 0 {
+		if c.tokens == 0 && !(c.r.echo && c.r.logprobs) { // else it was computed just now
 			_, c.kept = session.Prompt()
 		}
 		c.took()
