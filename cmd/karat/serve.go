@@ -289,7 +289,7 @@ func (f *serveFlags) announce(out io.Writer, l net.Listener, name string, keyed 
 		}
 	}
 	if keyed {
-		more += ` -H "Authorization: Bearer $` + keyVariable + `"`
+		more += ` -H "Authorization: Bearer ` + f.shellKey() + `"`
 	}
 	quoted, err := json.Marshal(name)
 	if err != nil {
@@ -298,6 +298,14 @@ func (f *serveFlags) announce(out io.Writer, l net.Listener, name string, keyed 
 	body := fmt.Sprintf(`{"model": %s, "messages": [{"role": "user", "content": "What is the capital of Egypt?"}]}`, quoted)
 	_, err = fmt.Fprintf(out, "%s/v1\n\ncurl %s/v1/chat/completions%s -H 'Content-Type: application/json' -d %s\n", url, url, more, shellQuote(body))
 	return err
+}
+
+// shellKey has a shell find a key where this program found it: it is not to be seen.
+func (f *serveFlags) shellKey() string {
+	if f.keyFile == "" {
+		return "${" + keyVariable + "#*:}"
+	}
+	return `$(grep -v '^ *\(#\|$\)' ` + shellQuote(f.keyFile) + ` | head -n 1 | sed 's/^[^:]*: *//')`
 }
 
 // shellQuote is a word of a shell's command.
