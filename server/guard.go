@@ -182,14 +182,26 @@ func allowed(hosts []string, host string) bool {
 	return name == "localhost" || err == nil && addr.Zone() == "" && addr.IsLoopback()
 }
 
+// allBodies bounds the bytes of all requests at a time.
+const allBodies = 1 << 30
+
 // readBody is the JSON of a request.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *problem) {
+func (x *exchange) readBody() ([]byte, *problem) {
+	s, w, r := x.s, x.w, x.r
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
 		return nil, &problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: "Content-Type is not application/json"}
 	}
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return nil, &problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: fmt.Sprintf("Content-Encoding %q is not taken", e)}
 	}
+	size := r.ContentLength
+	if size < 0 || size > s.o.MaxBody {
+		size = s.o.MaxBody
+	}
+	if !s.bodies.take(int(size)) {
+		return nil, full("The requests that are being read are too large together")
+	}
+	x.held = int(size)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.MaxBody))
 	if err != nil {
 		if large := (*http.MaxBytesError)(nil); asError(err, &large) {

@@ -145,6 +145,13 @@ func TestParseKeys(t *testing.T) {
 func TestD9Limits(t *testing.T) {
 	c := serve(t, demo(t), Options{MaxBody: 1000})
 	c.refuses(413, "", "more than 1000 bytes", "POST", "/v1/completions", `{"prompt":"`+strings.Repeat("a", 2000)+`"}`)
+	c.s.bodies.take(c.s.bodies.left() - 10) // as if others were being read
+	c.refuses(429, "", "too large together", "POST", "/v1/completions", `{"model":"demo"}`)
+	c.s.bodies.give(allBodies - 10)
+	c.refuses(400, "prompt", "", "POST", "/v1/completions", `{"model":"demo"}`)
+	if c.s.bodies.left() != allBodies {
+		t.Errorf("%d bytes are left", c.s.bodies.left())
+	}
 	r, err := raw(c.url, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: 1000000000\r\n\r\n"+strings.Repeat(" ", 2000))
 	if err != nil || r.StatusCode != 413 {
 		t.Errorf("%v %v", r, err)

@@ -16,6 +16,9 @@ func (x *exchange) completions() *problem {
 	if p != nil {
 		return p
 	}
+	if p := r.check(x.s.o.Requests); p != nil {
+		return p
+	}
 	r.id = newID("cmpl-")
 	offsets := make([]int, len(r.prompts)*r.n)
 	if r.stream {

@@ -301,7 +301,7 @@ func (c *choice) say(ctx context.Context, session *karat.Session, o karat.Genera
 	return nil
 }
 
-// slots bound the requests that are computed or wait.
+// slots bound what there may be at a time.
 type slots struct {
 	mu   sync.Mutex
 	free int

@@ -57,7 +57,7 @@ func (s *Server) voiceOf(path string) voice {
 
 // body reads a request's JSON.
 func (x *exchange) body() (*fields, *problem) {
-	body, p := x.s.readBody(x.w, x.r)
+	body, p := x.readBody()
 	if p != nil {
 		return nil, p
 	}

@@ -66,7 +66,8 @@ type Server struct {
 	log      *slog.Logger
 	mux      *http.ServeMux
 	patterns []string
-	slots    slots
+	slots    slots // of answers
+	bodies   slots // of bytes of requests
 	metrics  *metrics
 	draining atomic.Bool
 	stop     context.CancelFunc
@@ -98,7 +99,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	s.slots.free = o.Requests
+	s.slots.free, s.bodies.free = o.Requests, max(allBodies, int(o.MaxBody))
 	s.metrics = newMetrics(s)
 	s.routes()
 	ticking, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -167,6 +168,7 @@ type exchange struct {
 	who    *caller
 	stream *stream
 	model  string // that was asked for
+	held   int    // bytes of bodies
 }
 
 // writer knows whether an answer has begun.
@@ -218,6 +220,7 @@ type exchangeKey struct{}
 // answer has the route answer. A panic is an error of this request alone.
 func (x *exchange) answer(r route) {
 	defer func() {
+		x.s.bodies.give(x.held)
 		if v := recover(); v != nil {
 			x.s.log.Error("panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
 			x.fail(internal("The server failed"), r.voice)
