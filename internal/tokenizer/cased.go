@@ -66,35 +66,40 @@ func splitTekken(s string) int { return splitByCase(s, 1, false) }
 // splitByCase is gpt4oPattern with at most so many digits in a piece, with or without the
 // short forms behind a word.
 func splitByCase(s string, digits int, short bool) int {
-	if end := casedWord(s); end > 0 {
-		if short && end < len(s) && s[end] == '\'' {
+	if end := casedWord(s, caseAt); end > 0 {
+		if short {
 			end += contraction(s[end:], true)
 		}
 		return end
 	}
+	return splitUncased(s, digits, slashes)
+}
+
+// splitUncased is what comes behind words: numbers, punctuation with a tail, white space.
+func splitUncased(s string, digits int, tail func(s string, i int) int) int {
 	c, n := classAt(s, 0)
 	switch next, k := classAt(s, n); {
 	case c == number:
 		return numbers(s, n, digits-1)
 	case c == other:
-		return slashes(s, run(s, n, other))
+		return tail(s, run(s, n, other))
 	case s[0] == ' ' && next == other && k > 0:
-		return slashes(s, run(s, n+k, other))
+		return tail(s, run(s, n+k, other))
 	}
 	return blanks(s, true)
 }
 
 // casedWord is casedWords|upperWords: the length of the match at s, or 0.
-func casedWord(s string) int {
-	first, n := caseAt(s, 0)
+func casedWord(s string, at func(s string, i int) (uint8, int)) int {
+	first, n := at(s, 0)
 	class, _ := classAt(s, 0)
 	if class == letter || class == number || isNewline(s[0]) { // it cannot come before a word
-		end, _ := caseRun(s, 0)
+		end, _ := caseRun(s, 0, at)
 		return end
 	}
-	end, lower := caseRun(s, n)
+	end, lower := caseRun(s, n, at)
 	if first != 0 && !lower { // a mark, which the first pattern takes as a word
-		end, _ = caseRun(s, 0)
+		end, _ = caseRun(s, 0, at)
 	}
 	return end
 }
@@ -102,17 +107,17 @@ func casedWord(s string) int {
 // caseRun matches upper and lower case at s[i:], and returns the end and whether it has some
 // that is lower. That fails with 0. What is upper is taken first, and given back as far as a
 // character that may be lower.
-func caseRun(s string, i int) (end int, lower bool) {
+func caseRun(s string, i int, at func(s string, i int) (uint8, int)) (end int, lower bool) {
 	begin, may := i, 0
 	for {
-		c, n := caseAt(s, i)
+		c, n := at(s, i)
 		if c&upperCase == 0 {
 			if c == 0 {
 				break
 			}
 			for c&lowerCase != 0 {
 				i += n
-				c, n = caseAt(s, i)
+				c, n = at(s, i)
 			}
 			return i, true
 		}

@@ -19,6 +19,15 @@ const (
 	GPT2Pattern   = gpt2Pattern
 )
 
+// Aliases are other spellings of patterns.
+var Aliases = aliases
+
+// StagesOf are the splitters of a name of GGUF.
+func StagesOf(name string) ([]splitter, error) {
+	pre, err := preTokenizerOf(name)
+	return splitters(pre.patterns), err
+}
+
 // NFC is nfc, which TestNFC tests.
 func NFC(s string) string { return nfc(s, &watch{}) }
 

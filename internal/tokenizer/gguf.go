@@ -38,55 +38,6 @@ const (
 	Merged        = "gemma4" // merges of SentencePiece's symbols
 )
 
-// A preTokenizer is what the name tokenizer.ggml.pre stands for.
-type preTokenizer struct {
-	patterns     []string // each applied to the pieces of the one before
-	nfc          bool
-	ignoreMerges bool
-	addBOS       bool // where add_bos_token is absent
-}
-
-var (
-	preDigits3 = preTokenizer{patterns: []string{digits3Pattern}, ignoreMerges: true, addBOS: true}
-	// Qwen's own tokenizer normalizes to NFC, which GGUF has no key for.
-	preDigit1 = preTokenizer{patterns: []string{digit1Pattern}, nfc: true}
-	// Each digit by itself, and GPT-2's pattern for the rest.
-	digitsGPT2 = []string{digitPattern, gpt2Pattern}
-)
-
-// preTokenizers are the known values of tokenizer.ggml.pre.
-var preTokenizers = map[string]preTokenizer{
-	"llama-bpe":        preDigits3,
-	"llama3":           preDigits3,
-	"llama-v3":         preDigits3,
-	"smaug-bpe":        {patterns: []string{digits3Pattern}},
-	"dbrx":             {patterns: []string{digits3Pattern}},
-	"glm4":             {patterns: []string{digits3Pattern}},
-	"chatglm-bpe":      {patterns: []string{digits3Pattern}},
-	"gpt-2":            {patterns: []string{gpt2Pattern}},
-	"starcoder":        {patterns: digitsGPT2},
-	"refact":           {patterns: digitsGPT2},
-	"command-r":        {patterns: digitsGPT2},
-	"smollm":           {patterns: digitsGPT2},
-	"qwen2":            preDigit1,
-	"deepseek-r1-qwen": preDigit1,
-	"deepseek-llm":     {patterns: deepseekLLM},
-	"deepseek-coder":   {patterns: deepseekCoder},
-	"deepseek-v3":      {patterns: deepseek3},
-	"gpt-4o":           {patterns: []string{gpt4oPattern}},
-	"tekken":           {patterns: []string{tekkenPattern}, ignoreMerges: true, addBOS: true},
-	"llama4":           {patterns: []string{gpt4oPattern}},
-}
-
-// splitters are the splitters of patterns, which are known.
-func splitters(regexps []string) []splitter {
-	stages := make([]splitter, len(regexps))
-	for i, p := range regexps {
-		stages[i] = patterns[p]
-	}
-	return stages
-}
-
 // FromGGUF makes the tokenizer of a GGUF file. Where the file's converter has
 // lost something it follows the model's own tokenizer: qwen2 normalizes to NFC, and
 // tokens that are markers by their names (<|turn>, <turn|>, <|im_end|>) are special
@@ -95,9 +46,15 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 	if err := g.check(); err != nil {
 		return nil, err
 	}
-	pre, known := preTokenizers[g.Pre]
-	if g.Model == ByteLevel && !known {
-		return nil, fmt.Errorf("tokenizer: tokenizer.ggml.pre: unknown pre-tokenizer %q", g.Pre)
+	var pre preTokenizer
+	if g.Model == ByteLevel {
+		var err error
+		if pre, err = preTokenizerOf(g.Pre); err != nil {
+			return nil, err
+		}
+		if pre.merged {
+			g.Model = Merged
+		}
 	}
 	tokens := make([]token, len(g.Tokens))
 	for i, text := range g.Tokens {
@@ -130,7 +87,7 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 		return nil, err
 	}
 	t.setAdded(g.added(tokens))
-	return t, t.setGGUFIDs(g, pre.addBOS || g.Model != ByteLevel)
+	return t, t.setGGUFIDs(g, pre.addBOS || g.Model != ByteLevel && !pre.merged)
 }
 
 // check checks the lengths of the lists and the types.

@@ -146,8 +146,11 @@ var badJSONs = map[string][]badJSON{
 			f["normalizer"] = file{"type": "Replace", "pattern": file{"String": "a"}, "content": strings.Repeat("a", 1000)}
 		}, ""},
 		{"decoder unknown", `"WordPiece" is not supported`, func(f file) { f["decoder"] = file{"type": "WordPiece"} }, ""},
-		{"sequence in a sequence", "within a Sequence", func(f file) {
-			f["normalizer"] = file{"type": "Sequence", "normalizers": []any{file{"type": "Sequence"}}}
+		{"sequence in a sequence", `"Lowercase" is not supported`, func(f file) {
+			f["normalizer"] = file{"type": "Sequence", "normalizers": []any{file{"type": "Sequence", "normalizers": []any{file{"type": "Lowercase"}}}}}
+		}, ""},
+		{"sequences in sequences", `"Lowercase" is not supported`, func(f file) {
+			f["normalizer"] = json.RawMessage(strings.Repeat(`{"type":"Sequence","normalizers":[`, 3000) + `{"type":"Lowercase"}` + strings.Repeat("]}", 3000))
 		}, ""},
 		{"steps in steps", "is not supported", func(f file) {
 			f["normalizer"] = json.RawMessage(strings.Repeat(`{"normalizers":[`, 4000) + strings.Repeat("]}", 4000))

@@ -18,6 +18,8 @@ const (
 	prependPiece
 	// prependFirst: the same at the beginning of the whole text only (Metaspace, first).
 	prependFirst
+	// prependSpace: as prependPiece, of a byte-level tokenizer (ByteLevel's add_prefix_space).
+	prependSpace
 )
 
 // A normalizer rewrites the text between added tokens.
@@ -58,9 +60,12 @@ func (n normalizer) segment(s string, w *watch) string {
 	return out.String()
 }
 
-// piece puts Metaspace's prefix before a piece of normalized text; first says
-// that the piece begins the text.
+// piece puts the prefix of Metaspace or ByteLevel before a piece of normalized text; first
+// says that the piece begins the text.
 func (n normalizer) piece(s string, first bool) string {
+	if s != "" && n.prepend == prependSpace && s[0] != ' ' {
+		return " " + s
+	}
 	if s != "" && (n.prepend == prependPiece || n.prepend == prependFirst && first) && !strings.HasPrefix(s, space) {
 		return space + s
 	}

@@ -53,20 +53,23 @@ type pipeline struct {
 	cut       bool
 }
 
-// flatten returns the steps of a step: of a Sequence those in it.
-func flatten(s *jsonStep, list func(*jsonStep) []jsonStep) ([]jsonStep, error) {
-	if s == nil {
-		return nil, nil
-	}
-	if s.Type != "Sequence" {
-		return []jsonStep{*s}, nil
-	}
-	for _, inner := range list(s) {
-		if inner.Type == "Sequence" {
-			return nil, errors.New("a Sequence within a Sequence is not supported")
+// flatten returns the steps of a step: of a Sequence those in it, and in the Sequences there.
+func flatten(s *jsonStep, list func(*jsonStep) []jsonStep) (steps []jsonStep) {
+	var walk func(s *jsonStep)
+	walk = func(s *jsonStep) {
+		if s.Type != "Sequence" {
+			steps = append(steps, *s)
+			return
+		}
+		inner := list(s)
+		for i := range inner {
+			walk(&inner[i])
 		}
 	}
-	return list(s), nil
+	if s != nil {
+		walk(s)
+	}
+	return steps
 }
 
 func (f *jsonFile) pipeline() (p pipeline, err error) {
@@ -80,18 +83,14 @@ func (f *jsonFile) pipeline() (p pipeline, err error) {
 		{"pre_tokenizer", f.PreTokenizer, func(s *jsonStep) []jsonStep { return s.PreTokenizers }, (*pipeline).preTokenizer},
 		{"decoder", f.Decoder, func(s *jsonStep) []jsonStep { return s.Decoders }, (*pipeline).decoder},
 	} {
-		steps, err := flatten(part.step, part.list)
-		for i := range steps {
-			if err == nil {
-				err = part.add(&p, &steps[i])
+		for _, s := range flatten(part.step, part.list) {
+			if err := part.add(&p, &s); err != nil {
+				return p, fmt.Errorf("%s: %w", part.name, err)
 			}
-		}
-		if err != nil {
-			return p, fmt.Errorf("%s: %w", part.name, err)
 		}
 	}
 	switch {
-	case p.byteLevel && (p.norm.escape || p.norm.prepend != prependNever):
+	case p.byteLevel && (p.norm.escape || p.norm.prepend != prependNever && p.norm.prepend != prependSpace):
 		return p, errors.New("pre_tokenizer: ByteLevel together with ▁ for spaces is not supported")
 	case !p.byteLevel && len(p.patterns) > 0:
 		return p, errors.New("pre_tokenizer: Split without ByteLevel is not supported")
@@ -143,13 +142,17 @@ func (p *pipeline) preTokenizer(s *jsonStep) error {
 	case "Split":
 		return p.split(s)
 	case "Digits":
-		if !s.IndividualDigits {
-			return errors.New("type Digits without individual_digits is not supported")
+		pattern := numbersPattern
+		if s.IndividualDigits {
+			pattern = digitPattern
 		}
-		p.patterns = append(p.patterns, digitPattern)
+		p.patterns = append(p.patterns, pattern)
 	case "ByteLevel":
 		if is(s.AddPrefixSpace, true) {
-			return errors.New("type ByteLevel with add_prefix_space is not supported")
+			if len(p.patterns) > 0 || p.norm.prepend != prependNever {
+				return errors.New("type ByteLevel with add_prefix_space after other steps is not supported")
+			}
+			p.norm.prepend = prependSpace
 		}
 		if is(s.UseRegex, true) {
 			p.patterns = append(p.patterns, gpt2Pattern)
@@ -179,9 +182,6 @@ func (p *pipeline) split(s *jsonStep) error {
 	if s.Behavior != "Isolated" && !(s.Behavior == "Removed" && s.Invert && matchesAll[pattern]) {
 		return fmt.Errorf("a Split with behavior %q, invert %v is not supported", s.Behavior, s.Invert)
 	}
-	if pattern == gpt2ShortPattern {
-		pattern = gpt2Pattern
-	}
 	p.patterns = append(p.patterns, pattern)
 	return nil
 }
@@ -196,10 +196,14 @@ func init() {
 	for p := range patterns {
 		spelled[unescaped.Replace(p)] = p
 	}
+	for other, p := range aliases {
+		spelled[unescaped.Replace(other)] = p
+	}
 }
 
 // matchesAll are the patterns one of whose branches matches, whatever the text.
-var matchesAll = map[string]bool{digits3Pattern: true, digit1Pattern: true, gpt2Pattern: true, gpt2ShortPattern: true}
+var matchesAll = map[string]bool{digits3Pattern: true, digit1Pattern: true, gpt2Pattern: true, gpt4oPattern: true, tekkenPattern: true,
+	marksPattern: true, seedPattern: true, phrasesPattern: true, youtuPattern: true, kimiPattern: true, allDigitsPattern: true}
 
 func (p *pipeline) metaspace(s *jsonStep) error {
 	if s.Replacement != space || p.norm.prepend != prependNever {
@@ -240,11 +244,7 @@ func (p *pipeline) decoder(s *jsonStep) error {
 
 // template sets what the post-processor puts around a text.
 func (f *jsonFile) template(t *Tokenizer) error {
-	steps, err := flatten(f.PostProcessor, func(s *jsonStep) []jsonStep { return s.Processors })
-	if err != nil {
-		return err
-	}
-	for _, s := range steps {
+	for _, s := range flatten(f.PostProcessor, func(s *jsonStep) []jsonStep { return s.Processors }) {
 		switch s.Type {
 		case "ByteLevel": // moves offsets only
 		case "TemplateProcessing":

@@ -20,7 +20,6 @@ var patterns = map[string]splitter{
 	digits3Pattern:     splitDigits3,
 	digit1Pattern:      splitDigit1,
 	gpt2Pattern:        splitGPT2,
-	gpt2ShortPattern:   splitGPT2,
 	newlinePattern:     splitNewlines,
 	casedPattern:       splitCased,
 	widePunctPattern:   splitWidePunct,
@@ -32,6 +31,19 @@ var patterns = map[string]splitter{
 	threeDigitsPattern: splitThreeDigits,
 	kanaPattern:        splitKana,
 	deepseek3Pattern:   splitDeepSeek3,
+	linesPattern:       splitLines,
+	numbersPattern:     splitNumbers,
+	threeASCIIPattern:  splitThreeASCII,
+	plainPunctPattern:  splitPlainPunct,
+	quotedPunctPattern: splitQuotedPunct,
+	bloomPattern:       splitBloom,
+	allDigitsPattern:   splitAllDigits,
+	marksPattern:       splitMarks,
+	seedPattern:        splitSeed,
+	phrasesPattern:     splitPhrases,
+	eastPattern:        splitEast,
+	youtuPattern:       splitYoutu,
+	kimiPattern:        splitKimi,
 	gpt4oPattern:       splitGPT4o,
 	tekkenPattern:      splitTekken,
 }
@@ -108,13 +120,14 @@ func newlines(s string, i int) int {
 }
 
 // splitDigits3 is digits3Pattern.
-func splitDigits3(s string) int { return splitWords(s, 3) }
+func splitDigits3(s string) int { return splitWords(s, 3, newlines) }
 
 // splitDigit1 is digit1Pattern.
-func splitDigit1(s string) int { return splitWords(s, 1) }
+func splitDigit1(s string) int { return splitWords(s, 1, newlines) }
 
-// splitWords is digits3Pattern with at most so many digits in a piece.
-func splitWords(s string, digits int) int {
+// splitWords is digits3Pattern with at most so many digits in a piece, and a tail behind
+// punctuation.
+func splitWords(s string, digits int, tail func(s string, i int) int) int {
 	if s[0] == '\'' {
 		if n := contraction(s, true); n > 0 {
 			return n
@@ -125,21 +138,16 @@ func splitWords(s string, digits int) int {
 	case letter:
 		return run(s, n, letter)
 	case number:
-		for range digits - 1 {
-			if c, k := classAt(s, n); c == number {
-				n += k
-			}
-		}
-		return n
+		return numbers(s, n, digits-1)
 	}
 	next, k := classAt(s, n)
 	switch {
 	case next == letter && !isNewline(s[0]):
 		return run(s, n+k, letter)
 	case c == other:
-		return newlines(s, run(s, n, other))
+		return tail(s, run(s, n, other))
 	case s[0] == ' ' && next == other && k > 0:
-		return newlines(s, run(s, n+k, other))
+		return tail(s, run(s, n+k, other))
 	}
 	return blanks(s, true)
 }
@@ -190,7 +198,7 @@ func blanks(s string, lines bool) int {
 // contraction returns the length of 's, 't, 're, 've, 'm, 'll or 'd at s, or 0.
 // Without regard to case, the long s (U+017F) is an s, too: Unicode folds it.
 func contraction(s string, fold bool) int {
-	if len(s) < 2 {
+	if len(s) < 2 || s[0] != '\'' {
 		return 0
 	}
 	lower := func(i int) byte {

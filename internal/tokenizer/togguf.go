@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -122,7 +123,9 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 	case !p.byteLevel:
 		g.Model, g.Pre = SentencePiece, "default"
 	default:
-		g.Model = ByteLevel
+		if g.Model = ByteLevel; p.norm.prepend == prependSpace {
+			return nil, nil, errors.New("tokenizer: tokenizer.json: ByteLevel with add_prefix_space: GGUF has no key for it")
+		}
 		if g.Pre, err = preName(&p, t, pre); err != nil {
 			return nil, nil, err
 		}
@@ -147,7 +150,6 @@ func preName(p *pipeline, t *Tokenizer, usual string) (string, error) {
 		return known && slices.Equal(pre.patterns, p.patterns) && (pre.nfc || !p.norm.nfc) &&
 			(pre.ignoreMerges == t.allWhole || !strict && merged())
 	}
-	names := []string{"llama-bpe", "smaug-bpe", "qwen2", "gpt-2", "deepseek-llm", "deepseek-coder", "deepseek-v3", "starcoder", "gpt-4o", "tekken"}
 	if suits(usual, false) {
 		return usual, nil
 	}
@@ -310,8 +312,7 @@ func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]i
 	if ends := len(t.suffix) > 0; ends || c.AddEOS != nil {
 		g.AddEOS = &ends
 	}
-	steps, _ := flatten(f.PostProcessor, func(s *jsonStep) []jsonStep { return s.Processors })
-	for _, s := range steps {
+	for _, s := range flatten(f.PostProcessor, func(s *jsonStep) []jsonStep { return s.Processors }) {
 		if s.Type == "TemplateProcessing" && len(s.Single) > 1 && s.between() { // it is no separator
 			g.AddSEP = new(bool)
 		}
