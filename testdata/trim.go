@@ -44,7 +44,7 @@ var (
 	isHidden = regexp.MustCompile(`^\d+\.hidden$`)
 	isLogits = regexp.MustCompile(`^\d+\.logits$`)
 	inLayer  = regexp.MustCompile(`\.(?:layers|h)\.(\d+)\.(.*)$`)
-	isSum    = regexp.MustCompile(`^((mlp|self_attn|attn|mamba|mixer|mixer\.norm|norm|feed_forward)\.)?out$`) // what a layer adds, and what it hands on
+	isSum    = regexp.MustCompile(`^((mlp|self_attn|attn|mamba|mixer|mixer\.norm|norm|feed_forward|linear_attn)\.)?out$`) // what a layer adds, and what it hands on
 	isAside  = regexp.MustCompile(`\.in$|kv_b_proj|input_linear|latent_proj|feed_forward\.(experts|shared_expert(\.down_proj)?)\.out|rotary_emb|lm_head|dropout|act(ivation)?(_fn)?\.out$`)
 	kept     = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
 )
@@ -191,6 +191,7 @@ func ends(folder string) (func(tap string) bool, error) {
 	var c struct {
 		Layers int `json:"num_hidden_layers"`
 		Own    int `json:"n_layer"`
+		Scans  int `json:"linear_num_value_heads"`
 	}
 	if err := json.Unmarshal(b, &c); err != nil {
 		return nil, err
@@ -198,6 +199,9 @@ func ends(folder string) (func(tap string) bool, error) {
 	last := strconv.Itoa(max(c.Layers, c.Own) - 1)
 	return func(tap string) bool {
 		m := inLayer.FindStringSubmatch(tap)
+		if m != nil && m[2] == "mlp.out" && c.Scans > 0 { // of mixers there is more to see
+			return false
+		}
 		return !isAside.MatchString(tap) && (m == nil || m[1] == last || isSum.MatchString(m[2]))
 	}, nil
 }

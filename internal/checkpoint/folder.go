@@ -117,6 +117,7 @@ func (c *Checkpoint) openTensors() error {
 			name = root + "." + name
 		}
 		switch {
+		case c.family.Next != "" && strings.HasPrefix(t.Name, "mtp."): // layers that predict further tokens
 		case multimodal && otherModality(t.Name):
 			aside++
 		case strings.HasPrefix(t.Name, "mtp."): // of layers that predict further tokens

@@ -8,6 +8,10 @@ import (
 
 // listed reads what each layer does off the keys that are 0 for other layers.
 func (r *ggufReader) listed() {
+	if r.family.KeyOf(family.Interval) != "" {
+		r.interval()
+		return
+	}
 	kv, ff := r.numbers("attention.head_count_kv"), r.numbers("feed_forward_length")
 	other := "" // the kind that has a feed-forward part alone
 	for _, kind := range []string{family.MLPAlone, family.ExpertsAlone} {

@@ -17,6 +17,10 @@ func (r *ggufReader) own() {
 			r.truth(k)
 			continue
 		}
+		if k.Kind == family.Sections {
+			r.sections(k)
+			continue
+		}
 		if k.Kind == family.Switch {
 			r.flip(k)
 			continue
@@ -36,6 +40,41 @@ func (r *ggufReader) own() {
 	if r.family.Derived != nil {
 		r.family.Derived(r.settings)
 	}
+}
+
+// recurrent is the key with a flag for each layer, where full ones are at no interval.
+const recurrent = "attention.recurrent_layers"
+
+// interval reads which layers are full.
+func (r *ggufReader) interval() {
+	flags, _ := r.value(recurrent).([]bool)
+	every := r.family.Types[0].Period
+	if n, ok := r.number(r.family.KeyOf(family.Interval)); ok {
+		every = int(n)
+	}
+	if n := r.settings.integer("num_hidden_layers"); every < 1 || flags != nil && len(flags) < n {
+		r.errorf(recurrent, "has %d values for %d layers, or an interval of %d", len(flags), n, every)
+		return
+	}
+	r.settings.fillKinds(func(i int) string {
+		if flags != nil && flags[i] || flags == nil && (i+1)%every != 0 {
+			return family.LinearAttention
+		}
+		return full
+	})
+}
+
+// sections reads three numbers, and a fourth that is 0.
+func (r *ggufReader) sections(k family.Key) {
+	n := r.numbers(k.GGUF)
+	if len(n) == 0 {
+		return
+	}
+	if len(n) != 4 || n[3] != 0 {
+		r.errorf(k.GGUF, "is %s, expected three numbers and a 0", show(n))
+		return
+	}
+	r.settings[k.Setting] = []any{n[0], n[1], n[2]}
 }
 
 // truth reads a setting that is true or false, and false where the key is absent.

@@ -29,22 +29,76 @@ type Habit struct {
 	NegExp bool // GGUF has -e^x of the logarithm x
 	Form   family.Form
 	Groups int // of a Grouped tensor
+	tiled  tiled
+}
+
+// tiled is heads that share groups, and lie by groups or by turns.
+type tiled struct {
+	groups, heads, size int
+	columns             bool
+}
+
+// at is the place of head h where heads are by turns, given its place by groups; back is the inverse.
+func (t tiled) at(h int) int   { per := t.heads / t.groups; return h%per*t.groups + h/per }
+func (t tiled) back(h int) int { return h%t.groups*(t.heads/t.groups) + h/t.groups }
+
+// row is r, of rows whose last ones are the heads', with its head in another place.
+func (t tiled) row(r, rows int, place func(int) int) int {
+	first := rows - t.heads*t.size
+	if first < 0 || r < first {
+		return r
+	}
+	i := r - first
+	return first + place(i/t.size)*t.size + i%t.size
+}
+
+// Permutes reports whether the formats have rows in another order.
+func (h Habit) Permutes() bool { return h.Heads > 0 || h.tiled.groups > 0 && !h.tiled.columns }
+
+// Regroup is a folder's t with the columns of heads in GGUF's order, or with back the inverse. It copies nothing.
+func (h Habit) Regroup(t tensor.Tensor, back bool) tensor.Tensor {
+	g := h.tiled
+	if !g.columns || g.groups == 0 || len(t.Shape) != 2 || t.Shape[1] != g.heads*g.size || t.DType.Quantized() && g.size%t.DType.BlockSize() != 0 {
+		return t
+	}
+	if back {
+		return tensor.Regroup(t, g.heads/g.groups, g.groups)
+	}
+	return tensor.Regroup(t, g.groups, g.heads/g.groups)
 }
 
 // Habit is the converter's change to the tensor of this name in GGUF, without .weight.
 func (c *Checkpoint) Habit(gguf string) Habit {
 	for _, h := range c.family.Habits {
 		if ends(gguf, h.Ends) {
-			return Habit{Heads: c.settings.integer(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs,
+			return Habit{tiled: c.tiled(h.Tiled), Heads: c.settings.integer(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs,
 				NegExp: h.NegExp, Form: h.Form, Groups: c.settings.integer(h.Groups)}
 		}
 	}
 	return Habit{}
 }
 
+// tiled is the heads that t says; none where the settings contradict each other.
+func (c *Checkpoint) tiled(t *family.Tiled) (g tiled) {
+	if t == nil {
+		return g
+	}
+	n := c.settings.integer
+	if g = (tiled{n(t.Groups), n(t.Heads), 1, t.Columns}); t.Size != "" {
+		g.size = n(t.Size)
+	}
+	if g.groups < 1 || g.heads <= g.groups || g.heads%g.groups != 0 || g.size < 1 {
+		return tiled{} // as many heads as groups are in one order
+	}
+	return g
+}
+
 // Stored tells which row of the other format's tensor GGUF's row r is, of rows:
 // rows (head, half, pair) lie as (head, pair, half).
 func (h Habit) Stored(r, rows int) int {
+	if h.tiled.groups > 0 {
+		return h.tiled.row(r, rows, h.tiled.back)
+	}
 	if h.Heads == 0 || rows%(2*h.Heads) != 0 {
 		return r
 	}
@@ -56,6 +110,9 @@ func (h Habit) Stored(r, rows int) int {
 // Restored is the inverse of Stored. A tensor whose rows are no whole heads is
 // left as it is; its shape is reported later.
 func (h Habit) Restored(r, rows int) int {
+	if h.tiled.groups > 0 {
+		return h.tiled.row(r, rows, h.tiled.at)
+	}
 	if h.Heads == 0 || rows%(2*h.Heads) != 0 {
 		return r
 	}
@@ -293,7 +350,7 @@ func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
 		if h.NegExp {
 			return changed(t, h.ToGGUF)
 		}
-		t = h.Turn(t)
+		t = h.Regroup(h.Turn(t), false)
 		if _, joined := t.Source.(tensor.Joined); t.Source != nil && !joined {
 			origin := t.Origin()
 			t, _ = t.Whole() // of a tensor in memory
@@ -306,9 +363,9 @@ func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
 	switch {
 	case h.Plus != 0:
 		return changed(t, h.FromGGUF)
-	case h.Heads > 0 && len(t.Shape) == 2 && (t.DType.Quantized() || t.Source != nil):
+	case h.Permutes() && len(t.Shape) == 2 && (t.DType.Quantized() || t.Source != nil):
 		t.Order = func(row int) int { return h.Restored(row, t.Shape[0]) }
-	case h.Heads > 0 && len(t.Shape) > 0:
+	case h.Permutes() && len(t.Shape) > 0:
 		return unpermute(t, h)
 	}
 	return t
@@ -360,7 +417,7 @@ func (s Stored) Tensor(gguf, hf string) (tensor.Tensor, bool) {
 	}
 	h := s.Habit(gguf)
 	if t = h.Shaped(s.Format, t); s.Format == HuggingFace {
-		t = h.Turn(t)
+		t = h.Regroup(h.Turn(t), false)
 	}
 	return t, true
 }

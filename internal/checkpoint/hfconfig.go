@@ -186,7 +186,16 @@ func (r *hfReader) listed() {
 			types[i] = r.family.Kinds[kind]
 		}
 	}
-	r.settings.fillKinds(func(int) string { return family.LinearAttention })
+	every := r.kind.Period
+	if n := r.settings.integer("full_attention_interval"); every > 0 && n > 0 {
+		every = n
+	}
+	r.settings.fillKinds(func(i int) string {
+		if every > 0 && (i+1)%every == 0 {
+			return full
+		}
+		return family.LinearAttention
+	})
 }
 
 // pattern reads the period of full layers.

@@ -213,7 +213,7 @@ func (w *ggufWriter) perLayer(key, own string) {
 // lists are the kinds of layers that have the setting where its key is 0 for others; nil where all do.
 func (w *ggufWriter) lists(key string) []string {
 	switch {
-	case w.family.Windows() != family.Listed:
+	case w.family.Windows() != family.Listed || w.family.KeyOf(family.Interval) != "":
 	case key == "num_key_value_heads":
 		return []string{full}
 	case w.family.Kinds[family.MLPAlone] != "" || w.family.Kinds[family.ExpertsAlone] != "":
@@ -386,6 +386,16 @@ func (w *ggufWriter) own(k family.Key, dim uint32) {
 		}
 	case family.Period:
 		w.period(k)
+	case family.Interval:
+		w.interval(k)
+	case family.Sections:
+		list, _ := w.settings[k.Setting].([]any)
+		n := make([]int32, 4)
+		for i := range min(3, len(list)) {
+			v, _ := list[i].(float64)
+			n[i] = int32(v)
+		}
+		w.put(k.GGUF, n)
 	}
 }
 
@@ -402,6 +412,20 @@ func (w *ggufWriter) assumed(k family.Key) bool {
 		w.family.Derived(s)
 	}
 	return s[k.Setting] == w.settings[k.Setting]
+}
+
+// interval writes which layers are full: the usual interval, and a flag for each layer where it is wrong.
+func (w *ggufWriter) interval(k family.Key) {
+	every := w.family.Types[0].Period
+	w.put(k.GGUF, uint32(every))
+	flags, usual := make([]bool, w.settings.integer("num_hidden_layers")), true
+	for i := range flags {
+		flags[i] = w.kind(i) != full
+		usual = usual && flags[i] == ((i+1)%every != 0)
+	}
+	if !usual {
+		w.put(recurrent, flags)
+	}
 }
 
 // choice writes a setting that is one of several words. The first is what readers assume.

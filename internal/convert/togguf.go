@@ -67,7 +67,7 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 func newJob(m *checkpoint.Checkpoint, t tensor.Tensor, name string, to tensor.DType) job {
 	j := job{in: t, out: t}
 	h := m.Habit(name)
-	if h.Heads > 0 {
+	if h.Permutes() {
 		rows := t.Shape[0]
 		j.from = func(r int) int { return h.Stored(r, rows) }
 	}

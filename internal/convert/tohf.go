@@ -76,14 +76,14 @@ func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight
 		}
 		in := w.Tensor
 		if len(in.Shape) == 2 {
-			in = h.Turn(in)
+			in = h.Regroup(h.Turn(in), true)
 		}
 		j := job{in: in, out: in}
 		if n := len(in.Shape); h.Turned && (n == 3 || n == 2 && in.DType.Quantized()) {
 			j.turn, j.out.Shape = true, slices.Clone(in.Shape)
 			j.out.Shape[n-1], j.out.Shape[n-2] = in.Shape[n-2], in.Shape[n-1]
 		}
-		if h.Heads > 0 {
+		if h.Permutes() {
 			rows := w.Shape[0]
 			j.from = func(r int) int { return h.Restored(r, rows) }
 		}

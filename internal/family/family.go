@@ -128,6 +128,8 @@ const (
 	Choice                 // a setting that is one of Words, as its index
 	Product                // a setting times the setting Of, as uint32
 	Switch                 // whether a setting is Text: true where the key is absent
+	Interval               // every so many layers of those Listed one is full; the first type's Period where the key is absent
+	Sections               // a list of three numbers, with a 0 behind it
 	Multiplier             // mscale_all_dim of yarn, where mscale is 1
 )
 
@@ -179,11 +181,20 @@ type Habit struct {
 	NegExp bool     // GGUF has -e^x of the logarithm x
 	Form   Form     // how the formats differ in the shape
 	Groups string   // the setting that counts the rows of a Grouped tensor
+	Tiled  *Tiled   // rows of heads, the last of a tensor, or its columns, are in another order
 
 	// Woven names, in config.json's format, a tensor whose rows are by turns those of Ends' tensors,
 	// and these as the model has them: gate_up_proj, gate_proj, up_proj.
 	Woven []string
 	Runs  bool // and not by turns, but one after another
+}
+
+// Tiled is heads that share groups: in config.json's format those of a group lie together, in
+// GGUF the first of each group, then the second ones. Its fields are settings.
+type Tiled struct {
+	Groups, Heads string
+	Size          string // rows or columns of a head; "" for one
+	Columns       bool   // the model has GGUF's order, since blocks of columns cannot be exchanged
 }
 
 // Form is how the two formats have the same values in another shape.

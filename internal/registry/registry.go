@@ -25,6 +25,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/phi3"
 	"github.com/karat-run/karat/internal/arch/qwen2"
 	"github.com/karat-run/karat/internal/arch/qwen3"
+	"github.com/karat-run/karat/internal/arch/qwen35"
 	"github.com/karat-run/karat/internal/arch/qwen3moe"
 	"github.com/karat-run/karat/internal/arch/smollm3"
 	"github.com/karat-run/karat/internal/family"
@@ -54,6 +55,7 @@ var Families = []*family.Family{
 	&granitehybrid.Family,
 	&nemotronh.Family,
 	&llama4.Family,
+	&qwen35.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

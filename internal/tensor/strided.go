@@ -60,6 +60,14 @@ func Pick(t Tensor, first, step int) Tensor {
 	return v.as(t, shape)
 }
 
+// Regroup is the matrix t with its columns, outer times inner runs, as inner times outer ones. It
+// copies nothing. A run is of whole blocks.
+func Regroup(t Tensor, outer, inner int) Tensor {
+	v := strided{in: t, size: t.DType.RowBytes(t.Shape[1] / (outer * inner)), dims: [3]int{t.Shape[0], inner, outer}}
+	v.step = [3]int{outer * inner, 1, inner}
+	return v.as(t, t.Shape)
+}
+
 // Cut is the part-th of equal runs of rows of t, or of each of its matrices. It copies nothing.
 func Cut(t Tensor, part, of int) Tensor {
 	n := len(t.Shape)
