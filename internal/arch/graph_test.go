@@ -47,7 +47,10 @@ func TestGraphs(t *testing.T) {
 				t.Fatal(err)
 			}
 			compare(t, name, folder, *update)
-			compare(t, name, file, false)
+			if name == "falconh1" { // whose file has the multipliers in its weights
+				name += ".folded"
+			}
+			compare(t, name, file, *update && strings.HasSuffix(name, ".folded"))
 		})
 	}
 }

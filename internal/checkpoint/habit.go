@@ -28,7 +28,8 @@ type Habit struct {
 	Runs   bool
 	NegExp bool // GGUF has -e^x of the logarithm x
 	Form   family.Form
-	Groups int // of a Grouped tensor
+	Groups int                     // of a Grouped tensor
+	Times  func(row int) []float64 // multipliers of a row, on the way to GGUF; nil for none
 	tiled  tiled
 }
 
@@ -71,7 +72,11 @@ func (h Habit) Regroup(t tensor.Tensor, back bool) tensor.Tensor {
 func (c *Checkpoint) Habit(gguf string) Habit {
 	for _, h := range c.family.Habits {
 		if ends(gguf, h.Ends) {
-			return Habit{tiled: c.tiled(h.Tiled), Heads: c.settings.integer(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs,
+			var times func(row int) []float64
+			if h.Times != nil {
+				times = func(row int) []float64 { return h.Times(c.settings, row) }
+			}
+			return Habit{Times: times, tiled: c.tiled(h.Tiled), Heads: c.settings.integer(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs,
 				NegExp: h.NegExp, Form: h.Form, Groups: c.settings.integer(h.Groups)}
 		}
 	}

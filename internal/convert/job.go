@@ -24,8 +24,9 @@ type job struct {
 	from func(r int) int // the row of in that is row r of out, along the first dimension; nil where it is r
 	turn bool            // out's matrices are in's transposed, of which each is made in one piece
 
-	value      func(float32) float32 // of each value; nil where they stay
-	importance []float32             // [matrices, columns] for quantizers; may be nil
+	value      func(float32) float32   // of each value; nil where they stay
+	times      func(row int) []float64 // multipliers of the values of a row of out; nil for none
+	importance []float32               // [matrices, columns] for quantizers; may be nil
 }
 
 // matrixRows is the number of rows of a matrix, of which in may hold several.
@@ -85,7 +86,7 @@ func (w *worker) make(j *job, from, to int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if j.out.DType == j.in.DType && j.value == nil && !j.turn {
+	if j.out.DType == j.in.DType && j.value == nil && j.times == nil && !j.turn {
 		return rows, j.checkFinite(rows, from)
 	}
 	n := (to - from) * unit
@@ -104,11 +105,26 @@ func (w *worker) make(j *job, from, to int) ([]byte, error) {
 			v[i] = j.value(v[i])
 		}
 	}
+	if j.times != nil {
+		j.multiply(v, from*unit/j.out.Shape.Last())
+	}
 	out, err := w.encode(j, v, from*unit)
 	if err != nil { // Quantize has looked at every element, but does not know its place
 		err = cmp.Or(j.checkFinite(rows, from), err)
 	}
 	return out, err
+}
+
+// multiply multiplies rows of out, from one on, in float32, as the converter does.
+func (j *job) multiply(v []float32, row int) {
+	width := j.out.Shape.Last()
+	for i := 0; i < len(v); i += width {
+		for _, by := range j.times(row + i/width) {
+			for k := i; k < i+width; k++ {
+				v[k] *= float32(by)
+			}
+		}
+	}
 }
 
 // transposed is matrices of so many rows and columns, each by columns.

@@ -78,14 +78,23 @@ func TestRoundTrip(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir, src := t.TempDir(), golden.Model(t, name)
 			file, back := filepath.Join(dir, "model.gguf"), filepath.Join(dir, "back")
-			run(t, src, file, convert.Options{})
+			o := convert.Options{}
+			folded := name == "falconh1" // the multipliers are in the weights, and stay there
+			if folded {
+				o.Type = "F32"
+			}
+			run(t, src, file, o)
 			run(t, file, back, convert.Options{Split: 1 << 20})
 			want, got := folder(t, src), folder(t, back)
 			if len(want) != len(got) {
 				t.Errorf("%d tensors became %d", len(want), len(got))
 			}
 			for name, x := range want {
-				if y := got[name]; x.DType != y.DType || !slices.Equal(x.Shape, y.Shape) || !bytes.Equal(x.Data, y.Data) {
+				if y := got[name]; folded {
+					if !slices.Equal(x.Shape, y.Shape) {
+						t.Errorf("tensor %s: %v became %v", name, x.Shape, y.Shape)
+					}
+				} else if x.DType != y.DType || !slices.Equal(x.Shape, y.Shape) || !bytes.Equal(x.Data, y.Data) {
 					t.Errorf("tensor %s: %v %v became %v %v", name, x.DType, x.Shape, y.DType, y.Shape)
 				}
 			}
@@ -97,8 +106,11 @@ func TestRoundTrip(t *testing.T) {
 				t.Errorf("ids %v became %v and %v", ids, ggufIDs, backIDs)
 			}
 			for i, p := range r.Prompts[:3] {
-				if d := distance(here[i], gguf[i]); d > 0 && (name != "tiny-llama" || d > 2*p.Float32.MaxAbsDiff) {
+				if d := distance(here[i], gguf[i]); d > 0 && (name != "tiny-llama" && !folded || d > 2*p.Float32.MaxAbsDiff) {
 					t.Errorf("prompt %d: logits of the GGUF file are %g off", i, d)
+				}
+				if folded {
+					here[i] = gguf[i]
 				}
 				if d := distance(here[i], there[i]); d > 0 {
 					t.Errorf("prompt %d: logits of the folder are %g off", i, d)

@@ -71,6 +71,7 @@ func newJob(m *checkpoint.Checkpoint, t tensor.Tensor, name string, to tensor.DT
 		rows := t.Shape[0]
 		j.from = func(r int) int { return h.Stored(r, rows) }
 	}
+	j.times = h.Times
 	if h.Values() {
 		j.value = h.ToGGUF
 	}

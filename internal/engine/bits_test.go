@@ -159,6 +159,7 @@ func together(t *testing.T, e *engine.Engine, ids []int32) [][]float32 {
 var hashes = map[string]string{
 	"granitehybrid":   "4d8f4f4f46b604e847ae0ee76634457190d87d82841c7b919408599164af99e6",
 	"nemotronh":       "2fe6be55277c941d800d50291bf8ad60b9933f5293f943a38a48d6b1d1772699",
+	"falconh1":        "6e8fb54c171cfca862d513720d433473f6b238f4500774b88fcc20e2207f456f",
 	"mamba2":          "79a2c9f261c8fdca2f628906e3b059ea07386e81f8109513acf811519dd303e7",
 	"demo.Q4_K_M":     "7b06a1692330ed5d828aac346a36c9ee75c859c1a9fc8212f612e4c9a198e325",
 	"tiny-gemma3":     "a98bf2e3b87e79471d630c0dbe0208ea0f65be96b9e0ff7ca9db7af701b21bd8",

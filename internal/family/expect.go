@@ -81,7 +81,7 @@ type Shape struct {
 	Dense, CommonFF                int    // layers before the first with experts; the width of the MLP beside experts
 	Turning                        int    // the features of a head that turn; 0 for all
 	Rank, Plain, Value             int    // of latents: their size, and the sizes of a head's other parts
-	Pattern                        string // by layer, over and over: M is a scan, * attention, E experts alone; "" for attention everywhere
+	Pattern                        string // by layer, over and over: M is a scan, * attention, B both, E experts alone; "" for attention everywhere
 	ScanHeads, ScanDim             int
 	Groups, State, Kernel          int // of scans
 	RopeBase, Epsilon              float32

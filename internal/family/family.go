@@ -48,6 +48,7 @@ type Family struct {
 	PerLayer bool              // layers may differ in width and in heads of keys
 	Latent   bool              // keys and values are products of one latent: settings kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim
 	Next     string            // the setting that counts layers behind the last, which predict further tokens and are set aside
+	Folded   []string          // settings that GGUF has in the values of tensors (Times), and cannot be told from there
 	Habits   []Habit           // what converters to GGUF do to tensors
 	Bare     []string          // ends of tensors' names in config.json's format that take no .weight
 	BareGGUF []string          // ends of those in GGUF that take none
@@ -173,15 +174,16 @@ type Limit struct {
 // The same value undoes it on the way back. Tensors that both formats hold fused, as one
 // of queries, keys and values, need none: they are one weight of the model.
 type Habit struct {
-	Ends   []string // of GGUF's names, without .weight
-	Heads  string   // the setting that counts the heads whose rows are permuted for interleaved rotation
-	Plus   float32  // added to every value
-	Turned bool     // matrices are transposed: config.json's format has them as [in, out], but where they have blocks
-	Joined string   // the module that lists the parts which GGUF holds as one: mlp.experts, of mlp.experts.3.up_proj
-	NegExp bool     // GGUF has -e^x of the logarithm x
-	Form   Form     // how the formats differ in the shape
-	Groups string   // the setting that counts the rows of a Grouped tensor
-	Tiled  *Tiled   // rows of heads, the last of a tensor, or its columns, are in another order
+	Ends   []string                                         // of GGUF's names, without .weight
+	Heads  string                                           // the setting that counts the heads whose rows are permuted for interleaved rotation
+	Plus   float32                                          // added to every value
+	Turned bool                                             // matrices are transposed: config.json's format has them as [in, out], but where they have blocks
+	Joined string                                           // the module that lists the parts which GGUF holds as one: mlp.experts, of mlp.experts.3.up_proj
+	Times  func(settings map[string]any, row int) []float64 // multipliers of a row, which GGUF has in its values, one after the other; nil for none
+	NegExp bool                                             // GGUF has -e^x of the logarithm x
+	Form   Form                                             // how the formats differ in the shape
+	Groups string                                           // the setting that counts the rows of a Grouped tensor
+	Tiled  *Tiled                                           // rows of heads, the last of a tensor, or its columns, are in another order
 
 	// Woven names, in config.json's format, a tensor whose rows are by turns those of Ends' tensors,
 	// and these as the model has them: gate_up_proj, gate_proj, up_proj.

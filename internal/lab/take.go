@@ -50,8 +50,11 @@ func NewRecorder(ctx context.Context, g *graph.Graph, b backend.Backend, context
 func (r *Recorder) Close() error { return r.engine.Close() }
 
 // want: all nodes that have a PyTorch name, and the inputs of the projections
-// that PyTorch's hooks see the input of.
-func (r *Recorder) want(n *graph.Node) bool { return n.HF != "" || r.inputs[n] }
+// that PyTorch's hooks see the input of, and hidden states.
+func (r *Recorder) want(n *graph.Node) bool {
+	_, state := r.hidden[n]
+	return n.HF != "" || r.inputs[n] || state
+}
 
 func (r *Recorder) tap(n *graph.Node, out []float32) {
 	if _, ok := r.hidden[n]; ok || r.all {

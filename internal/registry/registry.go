@@ -7,6 +7,7 @@ import (
 
 	"github.com/karat-run/karat/internal/arch/cohere2"
 	"github.com/karat-run/karat/internal/arch/deepseek2"
+	"github.com/karat-run/karat/internal/arch/falconh1"
 	"github.com/karat-run/karat/internal/arch/gemma2"
 	"github.com/karat-run/karat/internal/arch/gemma3"
 	"github.com/karat-run/karat/internal/arch/gemma4"
@@ -56,6 +57,7 @@ var Families = []*family.Family{
 	&nemotronh.Family,
 	&llama4.Family,
 	&qwen35.Family,
+	&falconh1.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

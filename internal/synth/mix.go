@@ -15,7 +15,7 @@ func Types() []string { return slices.Clone(types) }
 // model is what a mix depends on.
 func (s *shape) model() quantmix.Model {
 	m := quantmix.Model{Arch: s.Family.Name, Layers: s.Layers, Experts: s.Experts}
-	if s.is(0) == attends {
+	if is := s.is(0); is == attends || is == both {
 		m.Group = s.Heads / s.KVHeads
 	}
 	return m

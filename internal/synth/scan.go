@@ -11,6 +11,7 @@ const (
 	scans   = 'M'
 	attends = '*'
 	experts = 'E'
+	both    = 'B'
 )
 
 // is is what a layer is: one that attends where the shape has no pattern.
@@ -74,7 +75,7 @@ func (s *shape) keyHeads() any {
 func (s *shape) patterned(kind byte, n int) []int32 {
 	all := make([]int32, s.Layers)
 	for i := range all {
-		if s.is(i) == kind {
+		if is := s.is(i); is == kind || is == both && kind == attends {
 			all[i] = int32(n)
 		}
 	}

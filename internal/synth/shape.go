@@ -85,7 +85,11 @@ func (l *list) bias(prefix, name string, dims []int) {
 
 func (l *list) ones(prefix string, n int, names ...string) {
 	for _, name := range names {
-		l.add(prefix+name+".weight", tensor.F32, n)
+		end := ".weight"
+		if slices.Contains(l.s.BareGGUF, "."+name) {
+			end = ""
+		}
+		l.add(prefix+name+end, tensor.F32, n)
 	}
 }
 
@@ -136,6 +140,9 @@ func (l *list) mixer(p string, i int) {
 		l.scan(p)
 	case attends:
 		l.attention(p, i)
+	case both:
+		l.attention(p, i)
+		l.scan(p)
 	case experts:
 		l.plainExperts(p)
 	}

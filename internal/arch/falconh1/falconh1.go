@@ -1,0 +1,200 @@
+// Package falconh1 is the Falcon-H1 decoder.
+//
+// What differs from Llama: each layer has Mamba 2's gated scan beside attention, over the same
+// normed input, and adds both. A dozen multipliers scale the embedding, what attention and scan
+// read and give, keys, the parts of the scan's projection, the MLP's gate and output, and the
+// logits. GGUF's files have them multiplied into the weights.
+//
+// Source: transformers, models/falcon_h1/modeling_falcon_h1.py; TII 2025, arXiv:2507.22448.
+package falconh1
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on. Multipliers that are 0 are 1.
+type Config struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	NumKVHeads       int              `json:"num_key_value_heads"`
+	HeadDim          int              `json:"head_dim"`
+	ScanSize         int              `json:"mamba_d_ssm"`
+	ScanHeads        int              `json:"mamba_n_heads"`
+	ScanDim          int              `json:"mamba_d_head"`
+	ScanGroups       int              `json:"mamba_n_groups"`
+	StateSize        int              `json:"mamba_d_state"`
+	Kernel           int              `json:"mamba_d_conv"`
+	RMSNormEps       float32          `json:"rms_norm_eps"`
+	Act              graph.Activation `json:"hidden_act"`
+	ConvBias         bool             `json:"mamba_conv_bias"`
+	ScanBias         bool             `json:"mamba_proj_bias"`
+	OutBias          bool             `json:"projectors_bias"`
+	MLPBias          bool             `json:"mlp_bias"`
+	Normed           bool             `json:"mamba_rms_norm"`
+	NormFirst        bool             `json:"mamba_norm_before_gate"`
+	Tied             bool             `json:"tie_word_embeddings"`
+	StepLimit        any              `json:"time_step_limit"` // nil for none
+	Folded           bool             `json:"multipliers_folded"`
+	Embed            float64          `json:"embedding_multiplier"`
+	AttnIn           float64          `json:"attention_in_multiplier"`
+	AttnOut          float64          `json:"attention_out_multiplier"`
+	Key              float64          `json:"key_multiplier"`
+	ScanIn           float64          `json:"ssm_in_multiplier"`
+	ScanOut          float64          `json:"ssm_out_multiplier"`
+	ScanParts        []float64        `json:"ssm_multipliers"` // of gate, x, b, c and dt
+	MLPParts         []float64        `json:"mlp_multipliers"` // of gate and output
+	Logits           float64          `json:"lm_head_multiplier"`
+	Rope             struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	freqs     rope.Freqs
+	Embedding *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers    []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm      *graph.Weight `gguf:"output_norm" hf:"model.final_layernorm"`
+	Output    *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is one decoder layer.
+type Layer struct {
+	MixerNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Scan      Scan          `gguf:"" hf:"mamba"`
+	Attn      Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm   *graph.Weight `gguf:"ffn_norm" hf:"pre_ff_layernorm"`
+	MLP       MLP           `gguf:"" hf:"feed_forward"`
+}
+
+// Scan is a gated selective scan.
+type Scan struct {
+	In       *graph.Weight `gguf:"ssm_in" hf:"in_proj"`
+	Conv     *graph.Weight `gguf:"ssm_conv1d" hf:"conv1d"`
+	ConvBias *graph.Weight `gguf:"ssm_conv1d.bias" hf:"conv1d.bias" if:"mamba_conv_bias"`
+	A        *graph.Weight `gguf:"ssm_a" hf:"A_log"`
+	StepBias *graph.Weight `gguf:"ssm_dt.bias" hf:"dt_bias"`
+	D        *graph.Weight `gguf:"ssm_d" hf:"D"`
+	Norm     *graph.Weight `gguf:"ssm_norm" hf:"norm" if:"mamba_rms_norm"`
+	Out      *graph.Weight `gguf:"ssm_out" hf:"out_proj"`
+}
+
+// Attention is grouped-query attention with rotary positions.
+type Attention struct {
+	Q *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+}
+
+// MLP is the gated feed-forward part.
+type MLP struct {
+	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
+	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
+	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	if c.ScanBias || c.OutBias || c.MLPBias || c.StepLimit != nil {
+		return nil, fmt.Errorf("mamba_proj_bias %v, projectors_bias %v, mlp_bias %v and time_step_limit %v, only projections without bias and steps without a limit are supported", c.ScanBias, c.OutBias, c.MLPBias, c.StepLimit)
+	}
+	if inner := c.ScanHeads * c.ScanDim; c.Normed && c.NormFirst || c.ScanSize != 0 && c.ScanSize != inner {
+		return nil, fmt.Errorf("mamba_rms_norm %v with mamba_norm_before_gate %v, and %d heads of scans of %d with mamba_d_ssm %d: only norms behind the gate are supported, and sizes that agree", c.Normed, c.NormFirst, c.ScanHeads, c.ScanDim, c.ScanSize)
+	}
+	if c.ScanParts == nil {
+		c.ScanParts = []float64{1, 1, 1, 1, 1}
+	}
+	if c.MLPParts == nil {
+		c.MLPParts = []float64{1, 1}
+	}
+	if len(c.ScanParts) != 5 || len(c.MLPParts) != 2 {
+		return nil, fmt.Errorf("%d ssm_multipliers and %d mlp_multipliers, want 5 and 2", len(c.ScanParts), len(c.MLPParts))
+	}
+	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := times(g, m.own(g.Embed(m.Embedding, m.VocabSize, m.HiddenSize, 1)), m.Embed)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	if m.Tied {
+		h = g.Name(g.Linear(m.Embedding, h, m.VocabSize), "output", "lm_head.out")
+	} else {
+		h = g.Linear(m.Output, h, m.VocabSize)
+	}
+	return times(g, m.own(h), m.Logits)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	x := g.RMSNorm(l.MixerNorm, h, m.RMSNormEps, 0)
+	scan := times(g, l.Scan.forward(g, times(g, x, m.ScanIn), m), m.ScanOut)
+	attn := times(g, l.Attn.forward(g, times(g, x, m.AttnIn), kv, m), m.AttnOut)
+	h = g.Add(h, g.Add(scan, attn))
+	h = g.Add(h, l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m))
+	return g.Name(h, "out", "out")
+}
+
+func (s *Scan) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
+	inner, groups := m.ScanHeads*m.ScanDim, m.ScanGroups*m.StateSize
+	all := m.own(g.Linear(s.In, h, 2*inner+2*groups+m.ScanHeads)) // [T, gate, x, b, c, dt]
+	part := func(i, at, n int) *graph.Node { return times(g, g.Slice(all, at, n), m.ScanParts[i]) }
+	xbc := g.Concat(part(1, inner, inner), g.Concat(part(2, 2*inner, groups), part(3, 2*inner+groups, groups)))
+	xbc = g.Act(m.Act, g.Conv(s.Conv, s.ConvBias, xbc, m.Kernel)) // [T, heads·dim + 2·groups·n]
+	x := g.Heads(g.Slice(xbc, 0, inner), m.ScanDim)               // [T, heads, dim]
+	b := g.Heads(g.Slice(xbc, inner, groups), m.StateSize)        // [T, groups, n]
+	c := g.Heads(g.Slice(xbc, inner+groups, groups), m.StateSize) //
+	dt := part(4, 2*inner+2*groups, m.ScanHeads)                  // [T, heads]
+	y := g.SSMScan(s.A, s.StepBias, s.D, x, dt, b, c)             // [T, heads, dim]
+	y = g.GLU(graph.SiLU, part(0, 0, inner), y)                   // [T, heads·dim]
+	if m.Normed {
+		y = g.Normalize(g.Heads(y, inner/m.ScanGroups), m.RMSNormEps) // [T, groups, heads·dim/groups]
+		y = g.Name(g.MulWeight(s.Norm, y, inner), "ssm_norm", "mamba.norm.out")
+	}
+	return m.own(g.Linear(s.Out, y, m.HiddenSize))
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := g.Heads(m.own(g.Linear(a.Q, x, m.NumHeads*m.HeadDim)), m.HeadDim)                    // [T, heads, dim]
+	k := g.Heads(times(g, m.own(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim)), m.Key), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(m.own(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)), m.HeadDim)
+	g.StoreKV(kv, g.RoPE("k", k, m.freqs), v)
+	y := g.Attention(g.RoPE("q", q, m.freqs), kv, 1/math.Sqrt(float64(m.HeadDim)))
+	return m.own(g.Linear(a.O, y, m.HiddenSize))
+}
+
+func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	gate := times(g, m.own(g.Linear(p.Gate, x, m.IntermediateSize)), m.MLPParts[0])
+	y := g.GLU(m.Act, gate, g.Linear(p.Up, x, m.IntermediateSize))
+	return times(g, m.own(g.Linear(p.Down, y, m.HiddenSize)), m.MLPParts[1])
+}
+
+// times is x·by, by a multiplier.
+func times(g graph.Builder, x *graph.Node, by float64) *graph.Node {
+	if by = cmp.Or(by, 1); by == 1 {
+		return x
+	}
+	return g.Scale(x, by)
+}
+
+// own is a product whose weight may have a multiplier in it: no module of PyTorch's gives it then.
+func (m *Model) own(x *graph.Node) *graph.Node {
+	if m.Folded {
+		x.HF = ""
+	}
+	return x
+}

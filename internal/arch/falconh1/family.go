@@ -1,0 +1,127 @@
+package falconh1
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of Falcon-H1 are like.
+//
+// Source: transformers 5.17, models/falcon_h1/configuration_falcon_h1.py; llama.cpp,
+// conversion/falcon_h1.py and src/models/falcon-h1.cpp.
+var Family = family.Family{
+	Name:  "falcon-h1",
+	Title: "Falcon-H1",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "falcon_h1", Class: "FalconH1ForCausalLM", Defaults: map[string]any{
+		"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 8192., "num_key_value_heads": 8.,
+		"mamba_n_heads": 128., "mamba_n_groups": 1., "mamba_d_state": 256., "mamba_d_conv": 4., "mamba_conv_bias": true, "mamba_norm_before_gate": true}}},
+	Fixed:  map[string]any{"hidden_act": "silu", "mamba_proj_bias": false, "projectors_bias": false, "mlp_bias": false},
+	Absent: map[string]any{"multipliers_folded": true},
+	Idle:   []string{"mamba_expand", "mamba_chunk_size", "mamba_d_ssm", "mamba_norm_before_gate", "mamba_use_mlp", "num_logits_to_keep", "multipliers_folded"},
+	Normal: normal,
+	Spell:  func(s map[string]any) { delete(s, "multipliers_folded"); size(s) },
+	Limits: []family.Limit{
+		{Key: "mamba_n_heads", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
+		{Key: "mamba_d_head", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
+		{Key: "mamba_n_groups", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
+		{Key: "mamba_d_state", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
+		{Key: "mamba_d_conv", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole},
+	},
+	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}},
+
+	Keys: []family.Key{
+		{Setting: "vocab_size"},
+		{Setting: "mamba_d_conv", GGUF: "ssm.conv_kernel"},
+		{Setting: "mamba_d_head", GGUF: "ssm.inner_size", Kind: family.Product, Of: "mamba_n_heads"},
+		{Setting: "mamba_d_state", GGUF: "ssm.state_size"},
+		{Setting: "mamba_n_heads", GGUF: "ssm.time_step_rank"},
+		{Setting: "mamba_n_groups", GGUF: "ssm.group_count"},
+	},
+	Held: map[string]string{"mamba_conv_bias": ".ssm_conv1d.bias", "mamba_rms_norm": ".ssm_norm"},
+	Folded: []string{"embedding_multiplier", "attention_in_multiplier", "attention_out_multiplier", "key_multiplier", "ssm_in_multiplier", "ssm_out_multiplier",
+		"ssm_multipliers", "mlp_multipliers", "lm_head_multiplier"},
+	Habits: []family.Habit{
+		{Ends: []string{"token_embd"}, Times: by("embedding_multiplier")},
+		{Ends: []string{".attn_output"}, Times: by("attention_out_multiplier")},
+		{Ends: []string{"output"}, Times: by("lm_head_multiplier")},
+		{Ends: []string{".attn_q", ".attn_v"}, Times: by("attention_in_multiplier")},
+		{Ends: []string{".attn_k"}, Times: by("key_multiplier", "attention_in_multiplier")},
+		{Ends: []string{".ffn_gate"}, Times: of("mlp_multipliers", 0)},
+		{Ends: []string{".ffn_down"}, Times: of("mlp_multipliers", 1)},
+		{Ends: []string{".ssm_in"}, Times: parts},
+		{Ends: []string{".ssm_out"}, Times: by("ssm_out_multiplier")},
+		{Ends: []string{".ssm_a"}, NegExp: true, Form: family.Column},
+		{Ends: []string{".ssm_d"}, Form: family.Column},
+		{Ends: []string{".ssm_conv1d"}, Form: family.Depthwise},
+		{Ends: []string{".ssm_norm"}, Form: family.Grouped, Groups: "mamba_n_groups"},
+	},
+	Bare:     []string{".A_log", ".D", ".dt_bias"},
+	BareGGUF: []string{".ssm_a", ".ssm_d", ".ffn_norm"},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "falcon-h1"},
+	Expect: family.Expect{
+		Parts: []family.Part{{GGUF: "ssm_in", HF: "mamba.in_proj"}, {GGUF: "attn_q", HF: "self_attn.q_proj"}},
+		Theta: true,
+		Eps:   []float64{1e-5},
+	},
+	Synth: family.Synth{Unnormed: true, Shapes: []family.Shape{
+		{Name: "0.5b", Hidden: 1024, Layers: 36, Heads: 8, KVHeads: 2, HeadDim: 64, FF: 2048, Vocab: 32784, Context: 16384, Pattern: "B",
+			ScanHeads: 24, ScanDim: 64, Groups: 1, State: 128, Kernel: 4, RopeBase: 1e11, Epsilon: 1e-5},
+		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, FF: 512, Vocab: 2048, Context: 4096, Pattern: "B",
+			ScanHeads: 8, ScanDim: 32, Groups: 1, State: 32, Kernel: 4, RopeBase: 1e11, Epsilon: 1e-5},
+	}},
+}
+
+// by multiplies by settings, one after the other.
+func by(settings ...string) func(s map[string]any, row int) []float64 {
+	return func(s map[string]any, _ int) (all []float64) {
+		for _, key := range settings {
+			if v, ok := s[key].(float64); ok {
+				all = append(all, v)
+			}
+		}
+		return all
+	}
+}
+
+// of multiplies by an element of a setting.
+func of(setting string, i int) func(s map[string]any, row int) []float64 {
+	return func(s map[string]any, _ int) []float64 {
+		list, _ := s[setting].([]any)
+		if i >= len(list) {
+			return nil
+		}
+		v, _ := list[i].(float64)
+		return []float64{v}
+	}
+}
+
+// parts multiplies the rows of the scan's projection, which has a factor for all and one for each part.
+func parts(s map[string]any, row int) []float64 {
+	n := func(key string) int { v, _ := s[key].(float64); return int(v) }
+	inner, groups := n("mamba_n_heads")*n("mamba_d_head"), n("mamba_n_groups")*n("mamba_d_state")
+	i := 0
+	for _, end := range []int{inner, 2 * inner, 2*inner + groups, 2*inner + 2*groups} {
+		if row >= end {
+			i++
+		}
+	}
+	return append(by("ssm_in_multiplier")(s, row), of("ssm_multipliers", i)(s, row)...)
+}
+
+// normal says the size of a scan's head, which may be "auto".
+func normal(s map[string]any) {
+	family.Unlimited(s)
+	heads, _ := s["mamba_n_heads"].(float64)
+	inner, _ := s["mamba_d_ssm"].(float64)
+	if auto := s["mamba_d_head"]; (auto == nil || auto == "auto") && heads > 0 {
+		s["mamba_d_head"] = inner / heads
+	}
+}
+
+// size completes a config.json.
+func size(s map[string]any) {
+	heads, _ := s["mamba_n_heads"].(float64)
+	dim, _ := s["mamba_d_head"].(float64)
+	s["mamba_d_ssm"] = heads * dim
+	s["mamba_norm_before_gate"] = false
+}
