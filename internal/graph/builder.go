@@ -241,6 +241,9 @@ func (b Builder) same(op Op, x, y *Node, attr any) *Node {
 // Add is x+y.
 func (b Builder) Add(x, y *Node) *Node { return b.same(Add, x, y, nil) }
 
+// Mul is x·y, element by element.
+func (b Builder) Mul(x, y *Node) *Node { return b.same(Mul, x, y, nil) }
+
 // MulWeight multiplies by a weight of x's size, or of size 1.
 func (b Builder) MulWeight(w *Weight, x *Node, size int) *Node {
 	n := b.weighted(Mul, w, tensor.Shape{size}, x.Shape, nil, x)

@@ -22,10 +22,10 @@ func module(name string) string {
 }
 
 // sameOut are modules that give what one of theirs does.
-var sameOut = map[string]string{"self_attn": "self_attn.o_proj", "mlp": "mlp.down_proj"}
+var sameOut = map[string]string{"self_attn": "self_attn.o_proj", "mlp": "mlp.down_proj", "feed_forward": "feed_forward.w2"}
 
 // sameIn are modules that read what one of theirs does.
-var sameIn = map[string]string{"self_attn": "self_attn.q_proj", "mlp": "mlp.gate_proj", "": "input_layernorm"}
+var sameIn = map[string]string{"self_attn": "self_attn.q_proj", "mlp": "mlp.gate_proj", "feed_forward": "feed_forward.w1", "": "input_layernorm"}
 
 // unsettled are modules whose output depends on how they are called.
 var unsettled = []string{"act_fn", "rotary_emb", "router"}
@@ -43,7 +43,7 @@ func (l *placer) hf(name string) spot {
 		return l.moduleInput(m)
 	}
 	n := l.byModule[m]
-	for _, table := range []map[string]string{sameOut, {"mlp": "mlp.experts", "mixer": "mixer.o_proj"}} {
+	for _, table := range []map[string]string{sameOut, {"mlp": "mlp.experts", "feed_forward": "feed_forward.experts", "mixer": "mixer.o_proj"}} {
 		if n == nil {
 			n = l.byModule[standIn(m, table)]
 		}

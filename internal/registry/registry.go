@@ -17,6 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/gpt2"
 	"github.com/karat-run/karat/internal/arch/granite"
 	"github.com/karat-run/karat/internal/arch/granitehybrid"
+	"github.com/karat-run/karat/internal/arch/lfm2"
 	"github.com/karat-run/karat/internal/arch/llama"
 	"github.com/karat-run/karat/internal/arch/llama4"
 	"github.com/karat-run/karat/internal/arch/mamba2"
@@ -58,6 +59,7 @@ var Families = []*family.Family{
 	&llama4.Family,
 	&qwen35.Family,
 	&falconh1.Family,
+	&lfm2.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.
