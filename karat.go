@@ -124,6 +124,7 @@ type Model struct {
 
 	mu     sync.Mutex     // guards what follows
 	tapped *engine.Engine // of Taps; nil before the first
+	embed  embedding
 	closed bool
 }
 
@@ -240,6 +241,9 @@ func (m *Model) Close() error {
 	var err error
 	if m.tapped != nil {
 		err = m.tapped.Close()
+	}
+	if m.embed.node != nil {
+		err = errors.Join(err, m.embed.engine.Close())
 	}
 	return errors.Join(err, m.opened.Close())
 }

@@ -47,6 +47,7 @@ type Checkpoint struct {
 	names      []string          // of tensors, without .weight, in file order
 	tensors    map[string]tensor.Tensor
 	text       textFiles
+	pooling    *float64 // pooling_type of a GGUF file; nil where there is none
 	close      closers
 }
 

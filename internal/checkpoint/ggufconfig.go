@@ -119,6 +119,7 @@ func (c *Checkpoint) parseGGUF(f *gguf.File) error {
 		}
 	}
 	r.next()
+	r.embedding()
 	r.presence()
 	r.pattern()
 	r.heads()

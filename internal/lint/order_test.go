@@ -9,7 +9,7 @@ import (
 // below says what a package may import, and with it everything below that. An
 // entry ending in /* stands for every folder there that has no entry of its own.
 var below = map[string]string{
-	"jsonerr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "sysinfo": "", "jinja": "", "hub": "", "ui": "", "jsasync": "",
+	"jsonerr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "sysinfo": "", "jinja": "", "hub": "", "ui": "", "jsasync": "", "embed": "",
 
 	"simd":        "float16",
 	"simd/gen":    "",
@@ -17,7 +17,7 @@ var below = map[string]string{
 	"gguf":        "atomicfile tensor mmap",
 	"quantmix":    "gguf registry",
 	"safetensors": "atomicfile tensor mmap float16",
-	"checkpoint":  "gguf safetensors rope tokenizer registry quant",
+	"checkpoint":  "gguf safetensors rope tokenizer registry quant embed",
 	"panel":       "quant simd tensor",
 	"graph":       "tensor",
 	"bind":        "graph tensor",

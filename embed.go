@@ -1,0 +1,231 @@
+package karat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/embed"
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/model"
+	"github.com/karat-run/karat/internal/tokenizer"
+)
+
+// Pooling is which rows of a text make its vector.
+type Pooling string
+
+// The poolings.
+const (
+	PoolMean Pooling = "mean" // the mean of all rows
+	PoolCLS  Pooling = "cls"  // the first row
+	PoolLast Pooling = "last" // the last row
+	PoolNone Pooling = "none" // no pooling: the vectors of all rows, one after the other
+)
+
+// EmbedOptions say how texts become vectors. The zero value is what the model's files say.
+type EmbedOptions struct {
+	Pooling    Pooling // "" is the model's
+	Normalize  *bool   // whether vectors have the length 1; nil is what the folder says, and of a GGUF file, which does not say, true
+	Dimensions int     // first features that are kept, before vectors are normalized; 0 is all
+	Prompt     string  // name of the prompt that comes before each text; "" is the model's default, if it has one
+
+	// Progress is called, on any goroutine, with the texts that are done and their number. It may be nil.
+	Progress func(done, total int)
+}
+
+// embedding is how the model makes vectors, of which engine and which of its nodes.
+type embedding struct {
+	head   *embed.Head
+	engine *engine.Engine // nil before the first request
+	node   *graph.Node    // nil where the result is what is pooled
+}
+
+// atOnce is how many texts are in the engine at a time: enough to fill a step.
+const atOnce = 32
+
+// Embed makes a vector of each text. A text's vector has the same bits beside any others. A text that the context does not
+// hold is an error, and so is one without tokens. The error of a model that is not made for it says what its files lack;
+// with EmbedOptions.Pooling any model that generates makes vectors, too.
+func (m *Model) Embed(ctx context.Context, texts []string, o EmbedOptions) ([][]float32, error) {
+	if ctx == nil {
+		return nil, fmt.Errorf("karat: %w", errNilContext)
+	}
+	if m.opened.Engine.InTap() {
+		return nil, ErrInTap
+	}
+	e, err := m.embedder(ctx)
+	if err != nil {
+		return nil, err
+	}
+	head, prompt, err := m.embedHead(e, o)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]float32, len(texts))
+	err = each(ctx, len(texts), o.Progress, func(ctx context.Context, i int) error {
+		ids, err := m.prompt(ctx, prompt+texts[i], tokenizer.Options{AddSpecial: true})
+		if err == nil && len(ids) == 0 {
+			err = errors.New("karat: it has no tokens")
+		}
+		if err != nil {
+			return fmt.Errorf("text %d: %w", i, err)
+		}
+		rows, err := e.rows(ctx, ids, head.Pooling)
+		if err != nil {
+			return fmt.Errorf("text %d: %w", i, err)
+		}
+		out[i] = head.Vector(rows, o.Dimensions)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// EmbedSize is how many features a vector of Embed has; with PoolNone one of each row.
+func (m *Model) EmbedSize(ctx context.Context, o EmbedOptions) (int, error) {
+	if ctx == nil {
+		return 0, fmt.Errorf("karat: %w", errNilContext)
+	}
+	e, err := m.embedder(ctx)
+	if err != nil {
+		return 0, err
+	}
+	head, _, err := m.embedHead(e, o)
+	if err != nil || o.Dimensions > 0 {
+		return o.Dimensions, err
+	}
+	return head.Features(model.Hidden(m.opened.Graph).Shape.Size()), nil
+}
+
+// each calls do for 0 to n-1, some at a time, until one fails.
+func each(ctx context.Context, n int, progress func(done, total int), do func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next, done atomic.Int64
+	var all sync.WaitGroup
+	for range min(atOnce, n) {
+		all.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n || ctx.Err() != nil {
+					return
+				}
+				if err := do(ctx, i); err != nil {
+					cancel(err)
+					return
+				}
+				if k := done.Add(1); progress != nil {
+					progress(int(k), n)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// embedHead is the head for o, and the prompt before each text.
+func (m *Model) embedHead(e *embedding, o EmbedOptions) (*embed.Head, string, error) {
+	h, path := *e.head, m.opened.Checkpoint.Path
+	if o.Pooling != "" {
+		p, err := embed.Parse(string(o.Pooling))
+		if err != nil {
+			return nil, "", fmt.Errorf("karat: EmbedOptions.Pooling: %w", err)
+		}
+		h.Pooling = p
+	}
+	if h.Pooling == "" {
+		return nil, "", fmt.Errorf("karat: %s: its files do not say how rows become a vector (modules.json of sentence-transformers, or %s.pooling_type in GGUF): "+
+			"it is no embedding model, or choose a pooling", path, m.opened.Checkpoint.Arch)
+	}
+	if o.Normalize != nil {
+		h.Normalize = *o.Normalize
+	}
+	features := h.Features(model.Hidden(m.opened.Graph).Shape.Size())
+	if o.Dimensions < 0 || o.Dimensions > features {
+		return nil, "", fmt.Errorf("karat: EmbedOptions.Dimensions is %d, want 1 to %d, or 0 for all", o.Dimensions, features)
+	}
+	name := o.Prompt
+	if name == "" {
+		name = h.Default
+	}
+	prompt, ok := h.Prompts[name]
+	if name != "" && !ok {
+		return nil, "", fmt.Errorf("karat: %s: no prompt %q, it has %s", path, name, list(slices.Sorted(maps.Keys(h.Prompts))))
+	}
+	if prompt != "" && h.Apart {
+		return nil, "", fmt.Errorf("karat: %s: include_prompt is false: leaving a prompt's rows out of the pooling is not supported", path)
+	}
+	return &h, prompt, nil
+}
+
+// list is names for an error.
+func list(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%q", strings.Join(names, ", "))
+}
+
+// embedder is the embedding of m, made when it is asked for first.
+func (m *Model) embedder(ctx context.Context) (*embedding, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, ErrClosed
+	}
+	e := &m.embed
+	if e.engine != nil {
+		return e, nil
+	}
+	head, err := m.opened.Checkpoint.Embedding()
+	if err != nil {
+		return nil, fmt.Errorf("karat: %w", err)
+	}
+	g := m.opened.Graph
+	n := model.Hidden(g)
+	if err := head.Check(n.Shape.Size()); err != nil {
+		return nil, fmt.Errorf("karat: %s: %w", m.opened.Checkpoint.Path, err)
+	}
+	e.head = head
+	if n == g.Result() {
+		e.engine = m.opened.Engine
+		return e, nil
+	}
+	o := engine.Options{Context: m.opened.Engine.Context(), Adapters: m.opened.Blend, Keep: func(k *graph.Node) bool { return k == n }}
+	if backend.LooksAhead(g) {
+		o.Chunk = o.Context
+	}
+	made, err := model.Compile(ctx, g, m.opened.Backend, o)
+	if err != nil {
+		return nil, err
+	}
+	e.engine, e.node = made, n
+	return e, nil
+}
+
+// rows are those of ids that p pools: all, or the last one.
+func (e *embedding) rows(ctx context.Context, ids []int32, p embed.Pooling) ([][]float32, error) {
+	s := e.engine.NewSequence()
+	defer s.Close()
+	wanted := len(ids)
+	if p == embed.Last {
+		wanted = 1
+	}
+	if e.node == nil {
+		return s.Feed(ctx, ids, wanted)
+	}
+	return s.Values(ctx, ids, e.node, wanted)
+}

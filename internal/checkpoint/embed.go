@@ -1,0 +1,266 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/karat-run/karat/internal/embed"
+	"github.com/karat-run/karat/internal/jsonerr"
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/safetensors"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// ggufPooling are the values of KEY.pooling_type (LLAMA_POOLING_TYPE in llama.h).
+var ggufPooling = []embed.Pooling{embed.None, embed.Mean, embed.CLS, embed.Last}
+
+// ggufDense are the tensors of dense layers behind the pooling.
+var ggufDense = []string{"dense_2", "dense_3"}
+
+// embedding reads which rows are pooled. What it is judged by comes when somebody asks (Embedding).
+func (r *ggufReader) embedding() {
+	if n, ok := r.number("pooling_type"); ok {
+		r.pooling = &n
+	}
+	for _, key := range []string{"dense_2_feat_in", "dense_2_feat_out", "dense_3_feat_in", "dense_3_feat_out"} {
+		r.value(key) // the tensors say so, too
+	}
+}
+
+// maxDense bounds a dense layer, in values.
+const maxDense = 1 << 28
+
+// Embedding is what the files say of the way from the model's rows to a vector: sentence-transformers' modules.json and
+// what it names, or GGUF's pooling_type and dense layers. Of files that say nothing the pooling is "", and vectors are normalized.
+func (c *Checkpoint) Embedding() (*embed.Head, error) {
+	read := c.embeddingGGUF
+	if c.Format == HuggingFace {
+		read = c.embeddingHF
+	}
+	h, err := read()
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+	}
+	return h, nil
+}
+
+// embeddingGGUF is Embedding of a GGUF file, which has no prompts, and whose readers normalize.
+func (c *Checkpoint) embeddingGGUF() (*embed.Head, error) {
+	h := &embed.Head{Normalize: true}
+	if n := c.pooling; n != nil {
+		if *n < 0 || *n >= float64(len(ggufPooling)) || *n != float64(int(*n)) {
+			return nil, fmt.Errorf("metadata key %s.pooling_type is %v: none of the poolings that make a vector, 0 to %d", c.Arch, *n, len(ggufPooling)-1)
+		}
+		h.Pooling = ggufPooling[int(*n)]
+	}
+	for _, name := range ggufDense {
+		t, ok := c.tensors[name]
+		if !ok {
+			continue
+		}
+		d, err := denseOf(t, nil)
+		if err != nil {
+			return nil, err
+		}
+		h.Dense = append(h.Dense, d)
+	}
+	return h, nil
+}
+
+// denseOf is a dense layer of its tensors.
+func denseOf(t tensor.Tensor, bias *tensor.Tensor) (d embed.Dense, err error) {
+	if len(t.Shape) != 2 || t.Shape.Size() > maxDense {
+		return d, fmt.Errorf("tensor %s: shape %v, want a matrix of at most %d values", t.Name, []int(t.Shape), maxDense)
+	}
+	d.Out, d.In = t.Shape[0], t.Shape[1]
+	if d.W, err = floats(t); err != nil || bias == nil {
+		return d, err
+	}
+	if bias.Shape.Size() != d.Out {
+		return d, fmt.Errorf("tensor %s: shape %v, want [%d]", bias.Name, []int(bias.Shape), d.Out)
+	}
+	d.Bias, err = floats(*bias)
+	return d, err
+}
+
+// floats are a tensor's values.
+func floats(t tensor.Tensor) ([]float32, error) {
+	if !weights(t.DType) {
+		return nil, fmt.Errorf("tensor %s: type %v is not supported for weights", t.Name, t.DType)
+	}
+	part, err := t.Part(0, t.Rows())
+	if err != nil {
+		return nil, err
+	}
+	out := make([]float32, t.Shape.Size())
+	if err := quant.Dequantize(t.DType, out, part.Data); err != nil {
+		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+	}
+	return out, nil
+}
+
+// poolingConfig is 1_Pooling/config.json.
+type poolingConfig struct {
+	CLS     bool   `json:"pooling_mode_cls_token"`
+	Mean    bool   `json:"pooling_mode_mean_tokens"`
+	Last    bool   `json:"pooling_mode_lasttoken"`
+	Max     bool   `json:"pooling_mode_max_tokens"`
+	Root    bool   `json:"pooling_mode_mean_sqrt_len_tokens"`
+	Weighed bool   `json:"pooling_mode_weightedmean_tokens"`
+	Mode    string `json:"pooling_mode"`
+	Include *bool  `json:"include_prompt"`
+}
+
+// embeddingHF is Embedding of a folder.
+func (c *Checkpoint) embeddingHF() (*embed.Head, error) {
+	h := &embed.Head{}
+	var modules []struct{ Path, Type string }
+	if found, err := c.readJSON(".", "modules.json", &modules); err != nil || !found {
+		return &embed.Head{Normalize: true}, err
+	}
+	var own struct {
+		Prompts map[string]string `json:"prompts"`
+		Default *string           `json:"default_prompt_name"`
+	}
+	if _, err := c.readJSON(".", "config_sentence_transformers.json", &own); err != nil {
+		return nil, err
+	}
+	if h.Prompts = own.Prompts; own.Default != nil {
+		h.Default = *own.Default
+	}
+	for i, m := range modules {
+		kind := m.Type[strings.LastIndex(m.Type, ".")+1:]
+		var err error
+		switch {
+		case kind == "Transformer" && i == 0:
+		case kind == "Pooling" && i == 1:
+			err = c.poolingModule(h, m.Path)
+		case kind == "Dense" && h.Pooling != "" && !h.Normalize:
+			err = c.denseModule(h, m.Path)
+		case kind == "Normalize" && i == len(modules)-1:
+			h.Normalize = true
+		default:
+			err = fmt.Errorf("modules.json: module %d is a %s: supported are a Transformer, a Pooling, Dense layers and Normalize, in this order", i, show(m.Type))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+// poolingModule reads which rows are pooled.
+func (c *Checkpoint) poolingModule(h *embed.Head, folder string) error {
+	var p poolingConfig
+	found, err := c.readJSON(folder, "config.json", &p)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("%s/config.json: missing, modules.json names it", folder)
+	}
+	var modes []embed.Pooling
+	for _, m := range []struct {
+		on   bool
+		mode embed.Pooling
+	}{{p.CLS, embed.CLS}, {p.Mean, embed.Mean}, {p.Last, embed.Last}, {p.Max, "max"}, {p.Root, "mean_sqrt_len"}, {p.Weighed, "weightedmean"}} {
+		if m.on {
+			modes = append(modes, m.mode)
+		}
+	}
+	if p.Mode != "" {
+		modes = []embed.Pooling{embed.Pooling(strings.Replace(p.Mode, "lasttoken", "last", 1))}
+	}
+	if len(modes) != 1 {
+		return fmt.Errorf("%s/config.json: poolings %q, supported is one of mean, cls and last", folder, modes)
+	}
+	if h.Pooling, err = embed.Parse(string(modes[0])); err != nil || h.Pooling == embed.None {
+		return fmt.Errorf("%s/config.json: pooling %q, supported are mean, cls and last", folder, modes[0])
+	}
+	h.Apart = p.Include != nil && !*p.Include
+	return nil
+}
+
+// denseModule reads a dense layer.
+func (c *Checkpoint) denseModule(h *embed.Head, folder string) error {
+	var k struct {
+		In   int    `json:"in_features"`
+		Out  int    `json:"out_features"`
+		Bias *bool  `json:"bias"`
+		Act  string `json:"activation_function"`
+	}
+	found, err := c.readJSON(folder, "config.json", &k)
+	if err != nil {
+		return err
+	}
+	if act := k.Act[strings.LastIndex(k.Act, ".")+1:]; !found || act != "Identity" {
+		return fmt.Errorf("%s/config.json: activation_function is %s, supported is Identity", folder, show(k.Act))
+	}
+	path := filepath.Join(c.Path, folder, "model.safetensors")
+	f, err := safetensors.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var w, bias *tensor.Tensor
+	for i := range f.Tensors {
+		switch t := &f.Tensors[i]; t.Name {
+		case "linear.weight":
+			w = t
+		case "linear.bias":
+			bias = t
+		}
+	}
+	if w == nil || (bias == nil) != (k.Bias != nil && !*k.Bias) {
+		return fmt.Errorf("%s: want tensors linear.weight and, but where bias is false in config.json, linear.bias", path)
+	}
+	d, err := denseOf(*w, bias)
+	if err == nil && (d.In != k.In || d.Out != k.Out) {
+		err = fmt.Errorf("tensor %s: shape %v, config.json says [%d %d]", w.Name, []int(w.Shape), k.Out, k.In)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	h.Dense = append(h.Dense, d)
+	return nil
+}
+
+// readJSON reads a file of the folder, or of one inside it, into dst. It reports false where there is none.
+func (c *Checkpoint) readJSON(folder, name string, dst any) (bool, error) {
+	if folder == "" || !filepath.IsLocal(folder) {
+		return false, fmt.Errorf("modules.json: path %s, want a folder inside the model's", show(folder))
+	}
+	dir := filepath.Join(c.Path, folder)
+	if folder != "." {
+		if err := c.checkInside(dir); err != nil {
+			return false, err
+		}
+	}
+	b, err := readText(dir, name, maxConfig)
+	if err != nil || b == nil {
+		return false, err
+	}
+	if err := json.Unmarshal(b, dst); err != nil {
+		return false, fmt.Errorf("%s: %w", filepath.Join(folder, name), jsonerr.Plain(err, ""))
+	}
+	return true, nil
+}
+
+// checkInside refuses a folder that is a link, or whose files are links out of it.
+func (c *Checkpoint) checkInside(dir string) error {
+	root, err := filepath.EvalSymlinks(c.Path)
+	if err != nil {
+		return err
+	}
+	to, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return errors.Join(fmt.Errorf("modules.json names a folder that is not there"), err)
+	}
+	if in, err := filepath.Rel(root, to); err != nil || !filepath.IsLocal(in) {
+		return fmt.Errorf("%s: a link out of the model's folder, to %s", dir, to)
+	}
+	return CheckLinks(dir)
+}
