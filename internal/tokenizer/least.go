@@ -7,13 +7,18 @@ import (
 )
 
 // nfcShrinks is how many times as long as its normal form C a text may be: iota with three
-// marks, which can have 7 bytes, is one character of 2.
-const nfcShrinks = 4
+// marks, which can have 7 bytes, is one character of 2. Of form KC a mathematical iota has 2 bytes
+// more.
+const nfcShrinks, nfkcShrinks = 4, 8
 
 // exceeds reports whether text has more than so many ids for sure, by its length: a token is
 // only so much text. What it looks at grows with ids, not with the text.
 func (t *Tokenizer) exceeds(text string, ids int) bool {
-	if t.norm.nfc && !t.exceedsNormal(text, nfcShrinks*ids) && strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
+	shrinks := nfcShrinks
+	if t.norm.nfkc {
+		shrinks = nfkcShrinks
+	}
+	if (t.norm.nfc || t.norm.nfkc) && !t.exceedsNormal(text, shrinks*ids) && strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return false
 	}
 	return t.exceedsNormal(text, ids)

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestNFC runs Unicode's own test suite for Normalization Form C.
+// TestNFC runs Unicode's own test suite for the Normalization Forms C and KC.
 func TestNFC(t *testing.T) {
 	f, err := os.Open("testdata/NormalizationTest.txt.bz2")
 	if err != nil {
@@ -48,6 +48,9 @@ func TestNFC(t *testing.T) {
 			if got := nfc(c[i], &watch{}); got != want {
 				t.Errorf("nfc(%+q) = %+q, want %+q", c[i], got, want)
 			}
+			if got := nfkc(c[i], &watch{}); got != c[3] {
+				t.Errorf("nfkc(%+q) = %+q, want %+q", c[i], got, c[3])
+			}
 		}
 		if r, n := utf8.DecodeRuneInString(c[0]); part1 && n == len(c[0]) {
 			listed[r] = true
@@ -59,6 +62,9 @@ func TestNFC(t *testing.T) {
 	for r := rune(0); r <= unicode.MaxRune; r++ { // what part 1 does not list is its own form
 		if s := string(r); !listed[r] && nfc("\x00"+s+"\x00", &watch{}) != "\x00"+s+"\x00" {
 			t.Errorf("nfc of %+q is %+q", s, nfc(s, &watch{}))
+		}
+		if s := string(r); !listed[r] && nfkc("\x00"+s+"\x00", &watch{}) != "\x00"+s+"\x00" {
+			t.Errorf("nfkc of %+q is %+q", s, nfkc(s, &watch{}))
 		}
 	}
 }

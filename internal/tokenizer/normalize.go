@@ -25,6 +25,7 @@ const (
 // A normalizer rewrites the text between added tokens.
 type normalizer struct {
 	nfc     bool
+	nfkc    bool // in place of nfc
 	escape  bool // spaces become ▁
 	prepend prepend
 }
@@ -35,8 +36,11 @@ func (n normalizer) segment(s string, w *watch) string {
 	if s == "" {
 		return s
 	}
-	if n.nfc {
+	switch {
+	case n.nfc:
 		s = nfc(s, w)
+	case n.nfkc:
+		s = nfkc(s, w)
 	}
 	spaces := 0
 	if n.escape {

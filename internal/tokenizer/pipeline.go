@@ -102,11 +102,11 @@ func (f *jsonFile) pipeline() (p pipeline, err error) {
 
 func (p *pipeline) normalizer(s *jsonStep) error {
 	switch s.Type {
-	case "NFC":
-		if p.norm.escape || p.norm.prepend != prependNever {
-			return errors.New("type NFC after other steps is not supported")
+	case "NFC", "NFKC":
+		if p.norm.escape || p.norm.prepend != prependNever || p.norm.nfc || p.norm.nfkc {
+			return fmt.Errorf("type %s after other steps is not supported", s.Type)
 		}
-		p.norm.nfc = true
+		p.norm.nfc, p.norm.nfkc = s.Type == "NFC", s.Type == "NFKC"
 	case "Prepend":
 		if s.Prepend != space && !(s.Prepend == " " && !p.norm.escape) {
 			return fmt.Errorf("a Prepend of %q is not supported", s.Prepend)

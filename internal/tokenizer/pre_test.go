@@ -239,3 +239,30 @@ func TestMergedNames(t *testing.T) {
 		}
 	}
 }
+
+// TestNFKC reads the normalizer, and counts ids by the text that it leaves.
+func TestNFKC(t *testing.T) {
+	f := smallJSON()
+	f["normalizer"] = file{"type": "NFKC"}
+	delete(f, "post_processor")
+	b, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.FromJSON(b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{"\uff41\uff41\u2460": "aa1", "\ufb01\u00bd": "fi1\u20442", "\U0001d400\u0300": "\u00c0", "\u3000aa": " aa"} {
+		got := tok.Encode(text, tokenizer.Options{})
+		if wanted := tok.Encode(want, tokenizer.Options{}); !slices.Equal(got, wanted) {
+			t.Errorf("%q has the ids %v, want %v", text, got, wanted)
+		}
+		if most := tok.Encode(text, tokenizer.Options{Most: len(got)}); !slices.Equal(most, got) {
+			t.Errorf("%q: %v of at most %d ids", text, most, len(got))
+		}
+	}
+	if _, _, err := tokenizer.ToGGUF(tokenizer.Files{JSON: b}, 258, false, "", nil); err == nil || !strings.Contains(err.Error(), "GGUF has no key") {
+		t.Errorf("NFKC in GGUF: %v", err)
+	}
+}

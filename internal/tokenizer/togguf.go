@@ -108,6 +108,9 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 	if err != nil {
 		return nil, nil, fmt.Errorf("tokenizer: tokenizer.json: %w", err)
 	}
+	if p.norm.nfkc {
+		return nil, nil, errors.New("tokenizer: tokenizer.json: normalizer NFKC: GGUF has no key for it")
+	}
 	tokens, added, err := file.tokens(c)
 	if err != nil {
 		return nil, nil, err
