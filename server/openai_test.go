@@ -181,6 +181,12 @@ func TestStop(t *testing.T) {
 	if top := at(o, "choices", 0, "logprobs", "top_logprobs", 0).(object); len(top) != 3 || math.Abs(top[blue].(float64)-at(o, "choices", 0, "logprobs", "token_logprobs", 0).(float64)) > 0 {
 		t.Errorf("%v", o)
 	}
+	for _, stop := range []string{`["zzz","Cairo","Cair"]`, `["Cairo"]`} {
+		o := c.post("/v1/messages", `{`+hello+`,"max_tokens":30,"top_k":1,"stop_sequences":`+stop+`}`)
+		if want := map[bool]string{true: "Cair", false: "Cairo"}[len(stop) > 12]; at(o, "content", 0, "text") != "The capital of Egypt is " || o["stop_reason"] != "stop_sequence" || o["stop_sequence"] != want {
+			t.Errorf("%v", o)
+		}
+	}
 	ids := c.post("/tokenize", `{"content":" red"}`)
 	id, first := at(ids, "tokens", 0), at(c.post("/tokenize", `{"content":"`+blue+`"}`), "tokens", 0)
 	biased := c.post("/v1/completions", fmt.Sprintf(`{"model":"demo","prompt":"The color of the sky is","temperature":0,"max_tokens":3,"logit_bias":{"%v":-100}}`, first))

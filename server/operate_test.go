@@ -253,3 +253,27 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 }
+
+// TestNew: options that contradict themselves are errors.
+func TestNew(t *testing.T) {
+	m := demo(t)
+	for name, o := range map[string]Options{
+		"no models":       {},
+		"no model":        {Models: []Model{{Name: "a"}}},
+		"no name":         {Models: []Model{{Model: m}}},
+		"a name of lines": {Models: []Model{{Name: "a\nb", Model: m}}},
+		"a name twice":    {Models: []Model{{Name: "a", Model: m}, {Name: "b", Aliases: []string{"a"}, Model: m}}},
+		"a short key":     {Models: []Model{{Name: "a", Model: m}}, Keys: []Key{{"x", "1234567"}}},
+		"negative":        {Models: []Model{{Name: "a", Model: m}}, Requests: -1},
+	} {
+		if s, err := New(context.Background(), o); err == nil {
+			t.Errorf("%s: accepted", name)
+			s.Close()
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := New(ctx, Options{Models: []Model{{Name: "a", Model: m}}}); err == nil {
+		t.Error("a context that has ended does not end New")
+	}
+}

@@ -272,10 +272,10 @@ func (c *choice) follow(p *pieces, t karat.Token) bool {
 	}
 	last := event{tokens: scored, finish: finishStop}
 	switch {
+	case t.Stop == karat.StopLength: // whatever came before: something may be missing
+		last.finish = finishLength
 	case p.called():
 		last.finish = finishCalls
-	case t.Stop == karat.StopLength:
-		last.finish = finishLength
 	case t.Stop == karat.StopString:
 		last.stopped = t.Stopped
 	}

@@ -38,7 +38,9 @@ var withTools = sync.OnceValues(func() (*karat.Model, error) {
 const said = "<think>\nHm, Oslo.\n</think>\n\nLet me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {}}\n</tool_call>"
 
 // speak serves a model that says a text, whatever it is asked.
-func speak(t *testing.T, text string) *client {
+func speak(t *testing.T, text string) *client { return speakUntil(t, text, karat.StopEnd) }
+
+func speakUntil(t *testing.T, text string, end karat.StopReason) *client {
 	t.Helper()
 	m, err := withTools()
 	if err != nil {
@@ -52,7 +54,7 @@ func speak(t *testing.T, text string) *client {
 					return
 				}
 			}
-			yield(karat.Token{ID: 1, Stop: karat.StopEnd}, nil)
+			yield(karat.Token{ID: 1, Stop: end}, nil)
 		}
 	}
 	return c
@@ -109,6 +111,21 @@ func TestToolCalls(t *testing.T) {
 	}
 	if content != "Let me see." || reasoning != "Hm, Oslo." || name != "weather" || arguments != wantCall || finish != "tool_calls" {
 		t.Errorf("%q %q %q %q %v", content, reasoning, name, arguments, finish)
+	}
+}
+
+// TestCutCalls: an answer that is cut says so, whatever calls it has.
+func TestCutCalls(t *testing.T) {
+	c := speakUntil(t, said+"\n<tool_call>{", karat.StopLength)
+	o := c.post("/v1/chat/completions", `{`+ask+`,`+weather+`}`)
+	if at(o, "choices", 0, "finish_reason") != "length" || len(at(o, "choices", 0, "message", "tool_calls").([]any)) != 2 || !strings.HasSuffix(at(o, "choices", 0, "message", "content").(string), "<tool_call>{") {
+		t.Errorf("%v", o)
+	}
+	if o := c.post("/v1/messages", `{`+asking+`,`+schema+`}`); o["stop_reason"] != "max_tokens" {
+		t.Errorf("%v", o)
+	}
+	if o := c.post("/v1/responses", `{"model":"demo","input":"Q",`+flat+`}`); o["status"] != "incomplete" || at(o, "incomplete_details", "reason") != "max_output_tokens" {
+		t.Errorf("%v", o)
 	}
 }
 
