@@ -160,6 +160,8 @@ func TestD9Limits(t *testing.T) {
 		"GET /health HTTP/1.1\r\n\r\n",                                                                               // no Host
 		"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",                                         // two
 		"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!\n", // two lengths
+		"GET http://evil.com/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 		"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked, x\r\n\r\n0\r\n\r\n",
 	} {
 		if r, err := raw(c.url, text); err != nil || r.StatusCode < 400 || r.StatusCode >= 500 && r.StatusCode != 501 {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -128,6 +130,28 @@ func TestB3Variables(t *testing.T) {
 	for _, name := range []string{"messages", "tools", "add_generation_prompt", "bos_token", "raise_exception"} {
 		c.refuses(400, "chat_template_kwargs."+name, "itself", "POST", "/v1/chat/completions", `{`+ask+`,"chat_template_kwargs":{"`+name+`":false}}`)
 	}
+}
+
+// TestB6NoTemplate: without a chat template there is no chat, and no other template in its place.
+func TestB6NoTemplate(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../testdata/models/tiny-llama")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "chat_template.jinja")); err != nil {
+		t.Fatal(err)
+	}
+	m, err := karat.Load(context.Background(), dir, karat.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	c := serve(t, m, Options{})
+	c.refuses(400, "messages", "template", "POST", "/v1/chat/completions", `{`+hello+`}`)
+	if _, answer, _ := c.do("POST", "/v1/chat/completions", `{`+hello+`}`); strings.Contains(answer, dir) {
+		t.Errorf("the answer tells a path: %s", answer)
+	}
+	c.post("/v1/completions", `{"model":"demo","prompt":"a","max_tokens":1}`)
 }
 
 // TestB4Marks: names of special tokens in a message are text.

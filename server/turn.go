@@ -64,7 +64,10 @@ func (m *served) explain(ctx context.Context, err error, param string) *problem 
 	if inner := errors.Unwrap(err); inner != nil {
 		err = inner
 	}
-	text := strings.NewReplacer("GenerateOptions.Tools", "tools", "GenerateOptions.", "", m.info.Path, m.name).Replace(err.Error())
+	text := strings.NewReplacer("GenerateOptions.Tools", "tools", "GenerateOptions.", "").Replace(err.Error())
+	if m.info.Path != "" {
+		text = strings.ReplaceAll(text, m.info.Path, m.name)
+	}
 	return bad(param, "The chat template does not take this conversation: %s", text)
 }
 
