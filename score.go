@@ -69,9 +69,14 @@ func (m *Model) decoder(special []string) (engine.Decoder, error) {
 	}
 	names := map[int]string{}
 	for _, name := range special {
-		ids := m.opened.Tokenizer.Encode(name, tokenizer.Options{ParseSpecial: true})
-		if len(ids) != 1 || m.opened.Tokenizer.Decode(ids, true) != "" {
+		t := m.opened.Tokenizer
+		ids := t.Encode(name, tokenizer.Options{ParseSpecial: true})
+		text := t.Decode(ids, true) != ""
+		if len(ids) != 1 || text && len(t.Encode(name, tokenizer.Options{})) == 1 {
 			return nil, fmt.Errorf("karat: GenerateOptions.Special: %q is no special token", name)
+		}
+		if text { // some files call a special token text: it is written anyway
+			continue
 		}
 		names[ids[0]] = name
 	}

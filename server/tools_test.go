@@ -276,3 +276,43 @@ func TestOllama(t *testing.T) {
 		}
 	}
 }
+
+// TestSpecialMarks: marks that are special tokens are seen, in a folder and in a GGUF file, which calls some of them text.
+func TestSpecialMarks(t *testing.T) {
+	ctx, dir := context.Background(), filepath.Join(t.TempDir(), "model")
+	if err := os.CopyFS(dir, os.DirFS("../testdata/models/tiny-gemma4")); err != nil {
+		t.Fatal(err)
+	}
+	template, err := os.ReadFile("../internal/chat/testdata/templates/google-gemma-4-31B-it.jinja")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "chat_template.jinja"), template, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	file := dir + ".gguf"
+	if _, err := karat.Convert(ctx, dir, file, karat.ConvertOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, file} {
+		m, err := karat.Load(ctx, path, karat.Options{Threads: 2, Context: 512})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		c := serve(t, m, Options{})
+		if got := c.s.models[0].special; len(got) != 5 {
+			t.Errorf("%s: special marks %q", path, got)
+		}
+		for id, want := range map[int]string{12: "<|tool_call><|tool_call>", 7: "", 5: ""} { // a call that never ends, the beginning of reasoning, and no mark of an answer
+			o := c.post("/v1/chat/completions", fmt.Sprintf(`{%s,%s,"max_tokens":2,"logit_bias":{"%d":100}}`, ask, weather, id))
+			text, _ := at(o, "choices", 0, "message", "content").(string)
+			if id == 7 && strings.HasPrefix(text, "<|channel>") {
+				text = ""
+			}
+			if text != want {
+				t.Errorf("%s: token %d: %v", path, id, o)
+			}
+		}
+	}
+}

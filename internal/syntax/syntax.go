@@ -68,7 +68,7 @@ func (s *Syntax) Marks() (all []string) {
 			}
 		}
 	}
-	add(strings.TrimSuffix(s.Open, "thought"), s.Close)
+	add(strings.TrimSuffix(s.Open, "thought"), s.Close) // the token alone, without the name of the channel
 	for _, c := range s.Calls {
 		add(c.Begin, c.End)
 	}
