@@ -60,7 +60,16 @@ func TestSameAnswers(t *testing.T) {
 			want[i] = serve(t, demo(t), Options{}).said("/v1/chat/completions", body)
 		}
 	}
-	c := serve(t, model(t, karat.Options{Context: 512, Parallel: 5}), Options{Requests: 1000})
+	now := demo(t).Stats()
+	page := now.Budget / int64(now.Pages)
+	for _, o := range []karat.Options{{Context: 512, Parallel: 5}, {Context: 512, KVBudget: 17 * page}} { // the second one's sequences give way to each other
+		c := serve(t, model(t, o), Options{Requests: 1000})
+		sameUnderLoad(t, c, bodies, want)
+	}
+}
+
+// sameUnderLoad asks all at once, three times, and wants the same of each.
+func sameUnderLoad(t *testing.T, c *client, bodies, want []string) {
 	var wg sync.WaitGroup
 	for round := range 3 {
 		for i, body := range bodies {
