@@ -55,6 +55,7 @@ type (
 	RouteAttr struct {
 		Weigh     Weigh
 		Normalize bool    // weights are divided by their sum
+		Eps       float64 // added to that sum (LFM2: 1e-6)
 		Factor    float64 // weights are multiplied by it, last; 0 for 1
 		Biased    bool
 

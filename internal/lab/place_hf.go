@@ -28,7 +28,7 @@ var sameOut = map[string]string{"self_attn": "self_attn.o_proj", "mlp": "mlp.dow
 var sameIn = map[string]string{"self_attn": "self_attn.q_proj", "mlp": "mlp.gate_proj", "feed_forward": "feed_forward.w1", "": "input_layernorm"}
 
 // unsettled are modules whose output depends on how they are called.
-var unsettled = []string{"act_fn", "rotary_emb", "router"}
+var unsettled = []string{"act_fn", "rotary_emb", "pos_emb", "router"}
 
 // hf finds PyTorch's MODULE.out and MODULE.in. A module alone is its output.
 func (l *placer) hf(name string) spot {

@@ -18,6 +18,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/granite"
 	"github.com/karat-run/karat/internal/arch/granitehybrid"
 	"github.com/karat-run/karat/internal/arch/lfm2"
+	"github.com/karat-run/karat/internal/arch/lfm2moe"
 	"github.com/karat-run/karat/internal/arch/llama"
 	"github.com/karat-run/karat/internal/arch/llama4"
 	"github.com/karat-run/karat/internal/arch/mamba2"
@@ -60,6 +61,7 @@ var Families = []*family.Family{
 	&qwen35.Family,
 	&falconh1.Family,
 	&lfm2.Family,
+	&lfm2moe.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

@@ -25,6 +25,7 @@ func routings() (list []operation) {
 	for i, a := range []graph.RouteAttr{
 		{}, {Factor: 2.5}, {Weigh: graph.SoftmaxAll}, {Weigh: graph.SoftmaxAll, Normalize: true}, {Weigh: graph.SigmoidEach},
 		{Weigh: graph.SigmoidEach, Normalize: true, Factor: 1.5}, {Groups: 4, Kept: 2}, {Weigh: graph.SigmoidEach, Normalize: true, Groups: 4, Kept: 2, Best: 2},
+		{Weigh: graph.SigmoidEach, Normalize: true, Eps: 0.25},
 		{Weigh: graph.SoftmaxAll, Groups: 2, Kept: 1, Best: 1, Factor: 16},
 	} {
 		for _, with := range []string{"", "scale", "bias", "scale and bias"} {

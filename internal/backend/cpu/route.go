@@ -75,6 +75,7 @@ func (r *router) row(out, s []float32) {
 		for _, v := range r.best {
 			sum += v
 		}
+		sum += float32(r.Eps)
 		for j, v := range r.best {
 			r.best[j] = v / sum
 		}

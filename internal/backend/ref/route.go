@@ -92,6 +92,7 @@ func (a *arith) weights(s, p []float64, chosen []int, attr graph.RouteAttr) []fl
 	case attr.Weigh == graph.SoftmaxChosen:
 		w = a.softmax(w)
 	case attr.Normalize:
+		sum = a.calc(sum + attr.Eps)
 		for i := range w {
 			w[i] = a.calc(w[i] / sum)
 		}

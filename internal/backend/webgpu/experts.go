@@ -2,6 +2,7 @@ package webgpu
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/graph"
@@ -42,7 +43,10 @@ func (p *planner) route(l *lowered) error {
 	if scale != nil && a == (graph.RouteAttr{}) {
 		return p.add(l, "route", nil, usual, elements(1), p.values[n], in...)
 	}
-	v := variant{"Weigh": a.Weigh.String(), "Normalize": a.Normalize, "Bias": bias != nil, "Scale": scale != nil, "Groups": 0, "Weighed": bias != nil || a.Best > 1}
+	v := variant{"Weigh": a.Weigh.String(), "Normalize": a.Normalize, "Eps": "", "Bias": bias != nil, "Scale": scale != nil, "Groups": 0, "Weighed": bias != nil || a.Best > 1}
+	if a.Eps != 0 {
+		v["Eps"] = fmt.Sprintf(" + %e", float32(a.Eps))
+	}
 	rules := chooseParams{usual, float32(cmp.Or(a.Factor, 1))}
 	var params any = rules
 	if a.Groups > 1 {

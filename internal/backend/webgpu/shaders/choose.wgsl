@@ -142,7 +142,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	}
 {{- end}}
 	for (var j = 0u; j < p.choices; j++) {
-		let w = out[to + 2u * j + 1u]{{if or .Normalize (eq .Weigh "softmax_chosen")}} / sum{{end}};
+		let w = out[to + 2u * j + 1u]{{if eq .Weigh "softmax_chosen"}} / sum{{else if .Normalize}} / (sum{{.Eps}}){{end}};
 		out[to + 2u * j + 1u] = w * p.factor{{if .Scale}} * scale[u32(out[to + 2u * j])]{{end}};
 	}
 }

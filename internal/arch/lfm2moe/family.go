@@ -1,0 +1,75 @@
+package lfm2moe
+
+import (
+	"slices"
+
+	"github.com/karat-run/karat/internal/family"
+)
+
+// Family is what files of LFM2's models with experts are like.
+//
+// Source: transformers 5.17, models/lfm2_moe/configuration_lfm2_moe.py; llama.cpp,
+// conversion/lfm2.py and src/models/lfm2moe.cpp.
+var Family = family.Family{
+	Name:  "lfm2moe",
+	Title: "LFM2",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "lfm2_moe", Class: "Lfm2MoeForCausalLM", Window: family.Listed, Lacks: []string{"scoring_func"}, Defaults: map[string]any{
+		"rms_norm_eps": 1e-5, "tie_word_embeddings": true, "max_position_embeddings": 128000., "num_attention_heads": 32., "num_key_value_heads": 8.,
+		"conv_L_cache": 3., "conv_bias": false, "num_dense_layers": 2., "moe_intermediate_size": 1792., "num_experts": 32., "top_k_experts": 4.,
+		"use_expert_bias": true, "norm_topk_prob": true, "routed_scaling_factor": 1., "scoring_func": "sigmoid"}}},
+	Fixed: map[string]any{"conv_bias": false, "norm_topk_prob": true, "routed_scaling_factor": 1.},
+	Spell: spell,
+	Kinds: map[string]string{"conv": family.LinearAttention, family.LinearAttention: family.LinearAttention, family.FullAttention: family.FullAttention},
+	Limits: []family.Limit{
+		{Key: "conv_L_cache", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole},
+		{Key: "num_dense_layers", Min: 0, Max: 1 << 10, Rule: family.Whole},
+		{Key: "routed_scaling_factor", Min: 1e-6, Max: 1e6},
+	},
+	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e6}},
+	Spelling: map[string][]string{"rms_norm_eps": {"norm_eps"}, "top_k_experts": {"num_experts_per_tok"}},
+	Derived:  scoring,
+
+	Keys: []family.Key{
+		{Setting: "moe_intermediate_size"},
+		{Setting: "num_dense_layers", GGUF: "leading_dense_block_count"},
+		{Setting: "scoring_func", GGUF: "expert_gating_func", Kind: family.Choice, Words: []string{"", "softmax", "sigmoid"}},
+		{Setting: "vocab_size"},
+		{Setting: "conv_L_cache", GGUF: "shortconv.l_cache"},
+	},
+	MoE:  "num_experts",
+	Held: map[string]string{"use_expert_bias": ".exp_probs_b.bias"},
+	Habits: []family.Habit{
+		{Ends: []string{".shortconv.conv"}, Form: family.Depthwise},
+		{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"}, Joined: "feed_forward.experts"},
+	},
+	Bare: []string{"expert_bias"},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "lfm2", BOS: true},
+	Expect: family.Expect{
+		Parts: []family.Part{{GGUF: "shortconv.in_proj", HF: "conv.in_proj"}, {GGUF: "ffn_gate_inp", HF: "feed_forward.gate"}},
+		Tied:  true,
+		Theta: true,
+		Eps:   []float64{1e-5},
+	},
+}
+
+// scoring is that of the files that do not say it.
+func scoring(s map[string]any) {
+	if s["scoring_func"] == nil {
+		s["scoring_func"] = "sigmoid"
+	}
+}
+
+// spell writes the kinds of layers as config.json has them.
+func spell(s map[string]any) {
+	types, _ := s["layer_types"].([]any)
+	types = slices.Clone(types)
+	for i, t := range types {
+		if t == family.LinearAttention {
+			types[i] = "conv"
+		}
+	}
+	s["layer_types"] = types
+}
