@@ -29,7 +29,7 @@ type listing struct {
 var ours = map[string]map[string]string{
 	"deepseek2":      {"deepseek2.expert_gating_func": "readers without it assume softmax; the model has sigmoids, which its config.json does not say"},
 	"deepseek2-lite": {"tokenizer.ggml.pre": "the folder's tokenizer splits as deepseek-v3"},
-	"falconh1":       {"tokenizer.ggml.pre": "falcon-h1 ignores merges; this model's tokenizer does not"},
+	"falconh1":       {"tokenizer.ggml.add_bos_token": "readers of falcon-h1 begin a text with a BOS; this model's tokenizer does not"},
 	"gemma2":         {"gemma2.attention.scale": "readers without it assume 1/sqrt(48), the head size; the model has 1/sqrt(40)"},
 	"glm4":           {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
 	"glm4moe": {

@@ -180,7 +180,11 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	gate := times(g, m.own(g.Linear(p.Gate, x, m.IntermediateSize)), m.MLPParts[0])
 	y := g.GLU(m.Act, gate, g.Linear(p.Up, x, m.IntermediateSize))
-	return times(g, m.own(g.Linear(p.Down, y, m.HiddenSize)), m.MLPParts[1])
+	y = times(g, m.own(g.Linear(p.Down, y, m.HiddenSize)), m.MLPParts[1])
+	if y.Op == graph.Scale {
+		y = g.Name(y, "ffn_out", "feed_forward.out")
+	}
+	return y
 }
 
 // times is x·by, by a multiplier.
