@@ -256,15 +256,3 @@ func (f *Family) Windows() Window {
 	}
 	return f.Types[len(f.Types)-1].Window
 }
-
-// Unlimited is a Normal of families whose steps of scans have a time_step_limit: it drops one that limits nothing,
-// steps being positive.
-func Unlimited(s map[string]any) {
-	limits, _ := s["time_step_limit"].([]any)
-	if len(limits) != 2 || limits[0] != 0. {
-		return
-	}
-	if most, ok := limits[1].(map[string]any); ok && most["__float__"] == "Infinity" {
-		delete(s, "time_step_limit")
-	}
-}

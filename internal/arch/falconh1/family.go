@@ -19,14 +19,8 @@ var Family = family.Family{
 	Idle:   []string{"mamba_expand", "mamba_chunk_size", "mamba_d_ssm", "mamba_norm_before_gate", "mamba_use_mlp", "num_logits_to_keep", "multipliers_folded"},
 	Normal: normal,
 	Spell:  func(s map[string]any) { delete(s, "multipliers_folded"); size(s) },
-	Limits: []family.Limit{
-		{Key: "mamba_n_heads", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
-		{Key: "mamba_d_head", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
-		{Key: "mamba_n_groups", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
-		{Key: "mamba_d_state", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
-		{Key: "mamba_d_conv", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole},
-	},
-	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}},
+	Limits: family.ScanLimits("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv"),
+	Rope:   family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 
 	Keys: []family.Key{
 		{Setting: "vocab_size"},
@@ -39,7 +33,7 @@ var Family = family.Family{
 	Held: map[string]string{"mamba_conv_bias": ".ssm_conv1d.bias", "mamba_rms_norm": ".ssm_norm"},
 	Folded: []string{"embedding_multiplier", "attention_in_multiplier", "attention_out_multiplier", "key_multiplier", "ssm_in_multiplier", "ssm_out_multiplier",
 		"ssm_multipliers", "mlp_multipliers", "lm_head_multiplier"},
-	Habits: []family.Habit{
+	Habits: append([]family.Habit{
 		{Ends: []string{"token_embd"}, Times: by("embedding_multiplier")},
 		{Ends: []string{".attn_output"}, Times: by("attention_out_multiplier")},
 		{Ends: []string{"output"}, Times: by("lm_head_multiplier")},
@@ -49,11 +43,7 @@ var Family = family.Family{
 		{Ends: []string{".ffn_down"}, Times: of("mlp_multipliers", 1)},
 		{Ends: []string{".ssm_in"}, Times: parts},
 		{Ends: []string{".ssm_out"}, Times: by("ssm_out_multiplier")},
-		{Ends: []string{".ssm_a"}, NegExp: true, Form: family.Column},
-		{Ends: []string{".ssm_d"}, Form: family.Column},
-		{Ends: []string{".ssm_conv1d"}, Form: family.Depthwise},
-		{Ends: []string{".ssm_norm"}, Form: family.Grouped, Groups: "mamba_n_groups"},
-	},
+	}, family.ScanHabits("mamba_n_groups")...),
 	Bare:     []string{".A_log", ".D", ".dt_bias"},
 	BareGGUF: []string{".ssm_a", ".ssm_d", ".ffn_norm"},
 

@@ -22,14 +22,9 @@ var Family = family.Family{
 	Spell:   spell,
 	Endless: func(map[string]any) bool { return true },
 	Kinds:   map[string]string{"mamba": family.LinearAttention, family.LinearAttention: family.LinearAttention},
-	Limits: []family.Limit{
-		{Key: "num_heads", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
-		{Key: "ssm_head_dim", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
-		{Key: "n_groups", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
-		{Key: "state_size", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
-		{Key: "conv_kernel", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole},
+	Limits: append(family.ScanLimits("num_heads", "ssm_head_dim", "n_groups", "state_size", "conv_kernel"), []family.Limit{
 		{Key: "expand", Min: 1e-3, Max: 1 << 10},
-	},
+	}...),
 	Spelling: map[string][]string{"rms_norm_eps": {"layer_norm_epsilon"}, "ssm_head_dim": {"head_dim"}},
 	Without:  []string{"num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim", "rope_parameters", "layer_types"},
 
@@ -40,12 +35,7 @@ var Family = family.Family{
 		{Setting: "num_heads", GGUF: "ssm.time_step_rank"},
 		{Setting: "n_groups", GGUF: "ssm.group_count"},
 	},
-	Habits: []family.Habit{
-		{Ends: []string{".ssm_a"}, NegExp: true, Form: family.Column},
-		{Ends: []string{".ssm_d"}, Form: family.Column},
-		{Ends: []string{".ssm_conv1d"}, Form: family.Depthwise},
-		{Ends: []string{".ssm_norm"}, Form: family.Grouped, Groups: "n_groups"},
-	},
+	Habits:   family.ScanHabits("n_groups"),
 	Bare:     []string{".A_log", ".D", ".dt_bias"},
 	BareGGUF: []string{".ssm_a", ".ssm_d"},
 	Embed:    "backbone.embeddings",

@@ -27,18 +27,13 @@ var Family = family.Family{
 		"attention": family.FullAttention, family.FullAttention: family.FullAttention, "*": family.FullAttention,
 		family.ExpertsAlone: family.ExpertsAlone, "E": family.ExpertsAlone},
 	Letters: "hybrid_override_pattern",
-	Limits: []family.Limit{
-		{Key: "mamba_num_heads", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
-		{Key: "mamba_head_dim", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
-		{Key: "n_groups", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
-		{Key: "ssm_state_size", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
-		{Key: "conv_kernel", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole},
+	Limits: append(family.ScanLimits("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel"), []family.Limit{
 		{Key: "moe_shared_expert_intermediate_size", Min: 1, Max: 1 << 24, Rule: family.Required | family.Whole},
 		{Key: "moe_latent_size", Min: 1, Max: 1 << 24, Rule: family.Whole | family.OrZero},
 		{Key: "n_group", Min: 1, Max: 1 << 16, Rule: family.Whole},
 		{Key: "topk_group", Min: 1, Max: 1 << 16, Rule: family.Whole},
 		{Key: "routed_scaling_factor", Min: 1e-6, Max: 1e6, Rule: family.Required},
-	},
+	}...),
 	Spelling: map[string][]string{"rms_norm_eps": {"layer_norm_epsilon"}, "num_experts": {"n_routed_experts"}, "top_k_experts": {"num_experts_per_tok"},
 		"layer_types": {"layers_block_type"}},
 	Without: []string{"rope_parameters"},
@@ -65,15 +60,11 @@ var Family = family.Family{
 	},
 	Absent: map[string]any{"routed_scaling_factor": 1.},
 	Held:   map[string]string{"use_conv_bias": ".ssm_conv1d.bias"},
-	Habits: []family.Habit{
+	Habits: append([]family.Habit{
 		{Ends: []string{".attn_q"}, Heads: "num_attention_heads"}, // though nothing turns
 		{Ends: []string{".attn_k"}, Heads: "num_key_value_heads"},
 		{Ends: []string{".ffn_up_exps", ".ffn_down_exps"}, Joined: "mixer.experts"},
-		{Ends: []string{".ssm_a"}, NegExp: true, Form: family.Column},
-		{Ends: []string{".ssm_d"}, Form: family.Column},
-		{Ends: []string{".ssm_conv1d"}, Form: family.Depthwise},
-		{Ends: []string{".ssm_norm"}, Form: family.Grouped, Groups: "n_groups"},
-	},
+	}, family.ScanHabits("n_groups")...),
 	Bare:     []string{".A_log", ".D", ".dt_bias", ".e_score_correction_bias"},
 	BareGGUF: []string{".ssm_a", ".ssm_d"},
 	Embed:    "model.embeddings",

@@ -1,0 +1,29 @@
+package family
+
+// ScanLimits are the limits of the sizes of scans, under a family's names.
+func ScanLimits(heads, dim, groups, state, kernel string) []Limit {
+	whole := Required | Whole
+	return []Limit{{heads, 1, 1 << 16, whole}, {dim, 1, 1 << 14, whole}, {groups, 1, 1 << 16, whole}, {state, 1, 1 << 14, whole}, {kernel, 2, 1 << 10, whole}}
+}
+
+// ScanHabits are what converters do to the weights of Mamba 2's scans.
+func ScanHabits(groups string) []Habit {
+	return []Habit{
+		{Ends: []string{".ssm_a"}, NegExp: true, Form: Column},
+		{Ends: []string{".ssm_d"}, Form: Column},
+		{Ends: []string{".ssm_conv1d"}, Form: Depthwise},
+		{Ends: []string{".ssm_norm"}, Form: Grouped, Groups: groups},
+	}
+}
+
+// Unlimited is a Normal of families whose steps of scans have a time_step_limit: it drops one that limits nothing,
+// steps being positive.
+func Unlimited(s map[string]any) {
+	limits, _ := s["time_step_limit"].([]any)
+	if len(limits) != 2 || limits[0] != 0. {
+		return
+	}
+	if most, ok := limits[1].(map[string]any); ok && most["__float__"] == "Infinity" {
+		delete(s, "time_step_limit")
+	}
+}
