@@ -83,7 +83,9 @@ func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, factor
 		w.count("max_position_embeddings")
 	}
 	w.count("hidden_size")
-	w.perLayer("intermediate_size", "feed_forward_length")
+	if !c.family.Lacks("intermediate_size") || !c.family.Uses("num_experts") { // else all layers have experts
+		w.perLayer("intermediate_size", "feed_forward_length")
+	}
 	w.count("num_attention_heads")
 	switch {
 	case c.family.Latent:

@@ -48,6 +48,7 @@ var ours = map[string]map[string]string{
 	"nemotronh": {"nemotron_h_moe.attention.layer_norm_rms_epsilon": "llama.cpp's reader wants it; its converter writes the other key alone where config.json has transformers 5's"},
 	"llama4": {"llama4.attention.sliding_window": "readers without it assume chunks of 8192; the model has 32",
 		"llama4.attention.temperature_length": "readers without it assume 8192; the model has 64"},
+	"qwen35moe": {"tokenizer.ggml.normalizer.nfc": "as qwen35"},
 	"qwen35": {"tokenizer.ggml.normalizer.nfc": "qwen35 stands for NFC, as published tokenizers do; this model's does not",
 		"qwen35.attention.recurrent_layers": "llama.cpp's converter says that every fourth layer is full, and the model has others"},
 }

@@ -49,7 +49,7 @@ func mostly(tensors []tensor.Tensor) tensor.DType {
 func stays(name string, shape tensor.Shape) bool {
 	name, weight := strings.CutSuffix(name, ".weight")
 	return !weight || len(shape) <= 1 || name == "position_embd" ||
-		slices.ContainsFunc([]string{"_norm", ".ffn_gate_inp", ".ssm_conv1d", ".shortconv.conv"}, func(end string) bool { return strings.HasSuffix(name, end) })
+		slices.ContainsFunc([]string{"_norm", ".ffn_gate_inp", ".ffn_gate_inp_shexp", ".ssm_conv1d", ".shortconv.conv"}, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
 // mixModel is what a mix depends on, from the metadata of a file to be.

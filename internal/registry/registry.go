@@ -29,6 +29,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/qwen2"
 	"github.com/karat-run/karat/internal/arch/qwen3"
 	"github.com/karat-run/karat/internal/arch/qwen35"
+	"github.com/karat-run/karat/internal/arch/qwen35moe"
 	"github.com/karat-run/karat/internal/arch/qwen3moe"
 	"github.com/karat-run/karat/internal/arch/smollm3"
 	"github.com/karat-run/karat/internal/family"
@@ -62,6 +63,7 @@ var Families = []*family.Family{
 	&falconh1.Family,
 	&lfm2.Family,
 	&lfm2moe.Family,
+	&qwen35moe.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

@@ -1,0 +1,91 @@
+package qwen35moe
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of Qwen 3.5's models with experts are like.
+//
+// Source: transformers 5.17, models/qwen3_5_moe/configuration_qwen3_5_moe.py; llama.cpp,
+// conversion/qwen.py and src/models/qwen35moe.cpp.
+var Family = family.Family{
+	Name:  "qwen35moe",
+	Title: "Qwen",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "qwen3_5_moe_text", Class: "Qwen3_5MoeForCausalLM", Window: family.Listed, Period: 4, Defaults: map[string]any{
+		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
+		"moe_intermediate_size": 512., "shared_expert_intermediate_size": 512., "num_experts": 256., "top_k_experts": 8.,
+		"num_key_value_heads": 2., "head_dim": 256., "linear_conv_kernel_dim": 4., "linear_key_head_dim": 128., "linear_value_head_dim": 128.,
+		"linear_num_key_heads": 16., "linear_num_value_heads": 32., "mrope_interleaved": true}}},
+	Fixed:  map[string]any{"hidden_act": "silu", "mrope_interleaved": true, "attn_output_gate": true},
+	Idle:   []string{"intermediate_size", "output_router_logits", "router_aux_loss_coef", "full_attention_interval", "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype", "partial_rotary_factor"},
+	Normal: sections,
+	Spell:  spell,
+	Kinds:  map[string]string{family.LinearAttention: family.LinearAttention, family.FullAttention: family.FullAttention},
+	Limits: []family.Limit{
+		{Key: "shared_expert_intermediate_size", Min: 1, Max: 1 << 24, Rule: family.Required | family.Whole},
+		{Key: "linear_conv_kernel_dim", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole},
+		{Key: "linear_key_head_dim", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
+		{Key: "linear_value_head_dim", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
+		{Key: "linear_num_key_heads", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
+		{Key: "linear_num_value_heads", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
+	},
+	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
+	Next: "mtp_num_hidden_layers",
+
+	Spelling: map[string][]string{"top_k_experts": {"num_experts_per_tok"}},
+	Without:  []string{"intermediate_size"},
+
+	Keys: []family.Key{
+		{Setting: "num_experts"},
+		{Setting: "top_k_experts"},
+		{Setting: "moe_intermediate_size"},
+		{GGUF: "expert_shared_feed_forward_length", Setting: "shared_expert_intermediate_size"},
+		{GGUF: "rope.dimension_sections", Setting: "mrope_section", Kind: family.Sections},
+		{GGUF: "ssm.conv_kernel", Setting: "linear_conv_kernel_dim"},
+		{GGUF: "ssm.state_size", Setting: "linear_key_head_dim"},
+		{GGUF: "ssm.group_count", Setting: "linear_num_key_heads"},
+		{GGUF: "ssm.time_step_rank", Setting: "linear_num_value_heads"},
+		{GGUF: "ssm.inner_size", Setting: "linear_value_head_dim", Kind: family.Product, Of: "linear_num_value_heads"},
+		{GGUF: "full_attention_interval", Kind: family.Interval},
+		{GGUF: "rope.dimension_count", Kind: family.Turning},
+	},
+	Habits: []family.Habit{
+		{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"}, Joined: "mlp.experts"},
+		{Ends: []string{".attn_norm", ".post_attention_norm", ".attn_q_norm", ".attn_k_norm", "output_norm"}, Plus: 1},
+		{Ends: []string{".attn_qkv", ".attn_gate"}, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads", Size: "linear_value_head_dim"}},
+		{Ends: []string{".ssm_conv1d"}, Form: family.Depthwise, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads", Size: "linear_value_head_dim"}},
+		{Ends: []string{".ssm_alpha", ".ssm_beta", ".ssm_dt.bias"}, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads"}},
+		{Ends: []string{".ssm_a"}, NegExp: true, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads"}},
+		{Ends: []string{".ssm_out"}, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads", Size: "linear_value_head_dim", Columns: true}},
+	},
+	Bare:     []string{".A_log", ".dt_bias"},
+	BareGGUF: []string{".ssm_a"},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "qwen35"},
+	Expect: family.Expect{
+		Parts: []family.Part{{GGUF: "attn_gate", HF: "in_proj_z"}, family.QKNorm},
+	},
+}
+
+// sections takes the sections of rotation out of the rotary settings.
+func sections(s map[string]any) {
+	for _, key := range []string{"rope_parameters", "rope_scaling"} {
+		p, _ := s[key].(map[string]any)
+		for _, own := range []string{"mrope_section", "mrope_interleaved"} {
+			if v := p[own]; v != nil {
+				s[own] = v
+				delete(p, own)
+			}
+		}
+	}
+	if s["mrope_section"] == nil {
+		s["mrope_section"] = []any{11., 11., 10.}
+	}
+}
+
+// spell puts them back.
+func spell(s map[string]any) {
+	s["rope_scaling"] = map[string]any{"rope_type": "default", "mrope_section": s["mrope_section"], "mrope_interleaved": true}
+	delete(s, "mrope_section")
+	delete(s, "mrope_interleaved")
+}

@@ -1,0 +1,217 @@
+// Package qwen35moe is the Qwen 3.5 decoder with a mixture of experts.
+//
+// What differs from Qwen 3.5: the feed-forward part of each layer is a mixture, whose router
+// takes the softmax over all experts and divides the weights of the best by their sum, beside a shared
+// expert that the sigmoid of its own score weighs.
+//
+// Source: transformers, models/qwen3_5_moe/modeling_qwen3_5_moe.py; Yang, Kautz and
+// Hatamizadeh 2024, arXiv:2412.06464.
+package qwen35moe
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize    int              `json:"vocab_size"`
+	HiddenSize   int              `json:"hidden_size"`
+	ExpertSize   int              `json:"moe_intermediate_size"`
+	SharedSize   int              `json:"shared_expert_intermediate_size"`
+	NumExperts   int              `json:"num_experts"`
+	TopK         int              `json:"top_k_experts"`
+	NumLayers    int              `json:"num_hidden_layers"`
+	LayerTypes   []string         `json:"layer_types"`
+	NumHeads     int              `json:"num_attention_heads"`
+	NumKVHeads   int              `json:"num_key_value_heads"`
+	HeadDim      int              `json:"head_dim"`
+	KeyHeads     int              `json:"linear_num_key_heads"`
+	ValueHeads   int              `json:"linear_num_value_heads"`
+	KeyDim       int              `json:"linear_key_head_dim"`
+	ValueDim     int              `json:"linear_value_head_dim"`
+	Kernel       int              `json:"linear_conv_kernel_dim"`
+	Sections     []int            `json:"mrope_section"`
+	MaxPositions int              `json:"max_position_embeddings"`
+	RMSNormEps   float32          `json:"rms_norm_eps"`
+	Act          graph.Activation `json:"hidden_act"`
+	Tied         bool             `json:"tie_word_embeddings"`
+	Rope         struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	turn   graph.RoPEAttr
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is one decoder layer, with attention or a DeltaNet.
+type Layer struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     *Attention    `gguf:"" hf:"self_attn"`
+	Delta    *DeltaNet     `gguf:"" hf:"linear_attn"`
+	MLPNorm  *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
+	MoE      MoE           `gguf:"" hf:"mlp"`
+}
+
+// Attention is gated grouped-query attention. Q makes, for each head, queries and gates.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
+	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+}
+
+// DeltaNet is a gated DeltaNet. The columns of Out are of heads by turns of the groups that
+// share a key, the rows of the others by groups.
+type DeltaNet struct {
+	QKV   *graph.Weight `gguf:"attn_qkv" hf:"in_proj_qkv"`
+	Gate  *graph.Weight `gguf:"attn_gate" hf:"in_proj_z"`
+	Beta  *graph.Weight `gguf:"ssm_beta" hf:"in_proj_b"`
+	Alpha *graph.Weight `gguf:"ssm_alpha" hf:"in_proj_a"`
+	Conv  *graph.Weight `gguf:"ssm_conv1d" hf:"conv1d"`
+	Decay *graph.Weight `gguf:"ssm_a" hf:"A_log"`
+	Bias  *graph.Weight `gguf:"ssm_dt.bias" hf:"dt_bias"`
+	Norm  *graph.Weight `gguf:"ssm_norm" hf:"norm"`
+	Out   *graph.Weight `gguf:"ssm_out" hf:"out_proj"`
+}
+
+// MoE is the mixture of experts and the one that all tokens share, of which SharedScore [1, in]
+// makes the score.
+type MoE struct {
+	Router      *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
+	Gate        *graph.Weight `gguf:"ffn_gate_exps" hf:"experts.gate_proj"`
+	Up          *graph.Weight `gguf:"ffn_up_exps" hf:"experts.up_proj"`
+	Down        *graph.Weight `gguf:"ffn_down_exps" hf:"experts.down_proj"`
+	SharedScore *graph.Weight `gguf:"ffn_gate_inp_shexp" hf:"shared_expert_gate"`
+	SharedGate  *graph.Weight `gguf:"ffn_gate_shexp" hf:"shared_expert.gate_proj"`
+	SharedUp    *graph.Weight `gguf:"ffn_up_shexp" hf:"shared_expert.up_proj"`
+	SharedDown  *graph.Weight `gguf:"ffn_down_shexp" hf:"shared_expert.down_proj"`
+}
+
+// normEps is that of the length of a DeltaNet's queries and keys.
+const normEps = 1e-6
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	if len(c.Sections) != 3 || c.KeyHeads < 1 || c.ValueHeads%c.KeyHeads != 0 {
+		return nil, fmt.Errorf("mrope_section %v, linear_num_key_heads %d and linear_num_value_heads %d, want three sections, and heads of values that are a multiple of those of keys",
+			c.Sections, c.KeyHeads, c.ValueHeads)
+	}
+	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
+	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
+	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude, Sections: [3]int(c.Sections), Woven: true}
+	for i := range m.Layers {
+		if c.LayerTypes[i] == "full_attention" {
+			m.Layers[i].Attn = new(Attention)
+		} else {
+			m.Layers[i].Delta = new(DeltaNet)
+		}
+	}
+	return m, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 1)
+	if m.Tied {
+		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	}
+	return g.Linear(m.Output, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	x := g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 1)
+	if l.Attn != nil {
+		x = l.Attn.forward(g, x, kv, m)
+	} else {
+		x = l.Delta.forward(g, x, m)
+	}
+	h = g.Add(h, x)
+	h = g.Add(h, l.MoE.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 1), m))
+	return g.Name(h, "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	both := g.Heads(g.Linear(a.Q, x, 2*m.NumHeads*m.HeadDim), 2*m.HeadDim) // [T, heads, 2·dim]
+	q, gate := g.Slice(both, 0, m.HeadDim), g.Slice(both, m.HeadDim, m.HeadDim)
+	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim)   // [T, kvHeads, dim]
+	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim)   //
+	q = g.RoPEWith("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 1), m.turn) //
+	k = g.RoPEWith("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 1), m.turn) //
+	g.StoreKV(kv, k, v)
+	y := g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))) // [T, heads·dim]
+	return g.Linear(a.O, g.GLU(graph.Sigmoid, g.Heads(gate, m.NumHeads*m.HeadDim), y), m.HiddenSize)
+}
+
+func (d *DeltaNet) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	keys, values := m.KeyHeads*m.KeyDim, m.ValueHeads*m.ValueDim
+	z := g.Linear(d.Gate, x, values)
+	alpha, beta := g.Linear(d.Alpha, x, m.ValueHeads), g.Linear(d.Beta, x, m.ValueHeads)
+	qkv := g.Act(m.Act, g.Conv(d.Conv, nil, g.Linear(d.QKV, x, 2*keys+values), m.Kernel)) // [T, 2·keys + values]
+	q, k := g.Heads(g.Slice(qkv, 0, keys), m.KeyDim), g.Heads(g.Slice(qkv, keys, keys), m.KeyDim)
+	q = g.Scale(g.L2Norm(q, normEps), 1/math.Sqrt(float64(m.KeyDim)))          // [T, keyHeads, keyDim]
+	v := g.Heads(g.Slice(qkv, 2*keys, values), m.ValueDim)                     // [T, valueHeads, valueDim]
+	y := g.DeltaScan(d.Decay, d.Bias, q, g.L2Norm(k, normEps), v, alpha, beta) //
+	y = g.RMSNorm(d.Norm, y, m.RMSNormEps, 0)                                  //
+	y = g.GLU(graph.SiLU, g.Heads(z, m.ValueDim), y)                           // [T, valueHeads, valueDim]
+	return g.Linear(d.Out, m.byTurns(g, y), m.HiddenSize)
+}
+
+// byTurns is y's heads, of which those of a group lie together, the first of each group, then the
+// second ones.
+func (m *Model) byTurns(g graph.Builder, y *graph.Node) *graph.Node {
+	per := m.ValueHeads / m.KeyHeads
+	if per == 1 {
+		return y
+	}
+	groups := g.Heads(y, per*m.ValueDim) // [T, keyHeads, per·valueDim]
+	var out *graph.Node
+	for i := range per {
+		part := g.Heads(g.Slice(groups, i*m.ValueDim, m.ValueDim), m.KeyHeads*m.ValueDim)
+		if out == nil {
+			out = part
+		} else {
+			out = g.Concat(out, part)
+		}
+	}
+	return out
+}
+
+func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	scores := g.Linear(e.Router, x, m.NumExperts) // [T, experts]
+	route := g.RouteWith(scores, m.TopK, graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: true}, nil, nil)
+	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: m.Act}, Form: graph.Apart}
+	y := g.ExpertsWith(experts, []*graph.Weight{e.Gate, e.Up, e.Down}, nil, x, route, m.NumExperts, m.ExpertSize)
+	y = g.Name(y, "ffn_experts", "mlp.experts.out")
+	own := g.RouteWith(g.Linear(e.SharedScore, x, 1), 1, graph.RouteAttr{Weigh: graph.SigmoidEach}, nil, nil)
+	shared := []*graph.Weight{alone(e.SharedGate), alone(e.SharedUp), alone(e.SharedDown)}
+	weighed := g.Name(g.ExpertsWith(experts, shared, nil, x, own, 1, m.SharedSize), "ffn_shexp", "mlp.shared_expert.weighed")
+	y = g.Add(y, weighed)
+	return g.Name(y, "ffn_out", "mlp.out")
+}
+
+// alone is w as the weight of one expert, so that a route weighs what it gives.
+func alone(w *graph.Weight) *graph.Weight {
+	one := *w
+	if len(w.Shape) == 2 {
+		one.Shape = append([]int{1}, w.Shape...)
+	}
+	return &one
+}
