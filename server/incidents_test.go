@@ -135,7 +135,7 @@ func TestB3Variables(t *testing.T) {
 // TestB6NoTemplate: without a chat template there is no chat, and no other template in its place.
 func TestB6NoTemplate(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("../testdata/models/tiny-llama")); err != nil {
+	if err := copyModel(dir, "tiny-llama"); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(dir, "chat_template.jinja")); err != nil {

@@ -13,7 +13,21 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/golden"
 )
+
+// copyModel copies a model of the repository, whose weights are packed.
+func copyModel(dir, name string) error {
+	from := filepath.Join("../testdata/models", name)
+	b, err := golden.Unpack(filepath.Join(from, "model.safetensors.br"))
+	if err == nil {
+		err = os.CopyFS(dir, os.DirFS(from))
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "model.safetensors"), b, 0o666)
+	}
+	return err
+}
 
 // withTools is a model whose template takes tools and reasoning.
 var withTools = sync.OnceValues(func() (*karat.Model, error) {
@@ -22,7 +36,7 @@ var withTools = sync.OnceValues(func() (*karat.Model, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.CopyFS(dir, os.DirFS("../testdata/models/tiny-qwen3")); err != nil {
+	if err := copyModel(dir, "tiny-qwen3"); err != nil {
 		return nil, err
 	}
 	template, err := os.ReadFile("../internal/chat/testdata/templates/Qwen-Qwen3-0.6B.jinja")
@@ -280,7 +294,7 @@ func TestOllama(t *testing.T) {
 // TestSpecialMarks: marks that are special tokens are seen, in a folder and in a GGUF file, which calls some of them text.
 func TestSpecialMarks(t *testing.T) {
 	ctx, dir := context.Background(), filepath.Join(t.TempDir(), "model")
-	if err := os.CopyFS(dir, os.DirFS("../testdata/models/tiny-gemma4")); err != nil {
+	if err := copyModel(dir, "tiny-gemma4"); err != nil {
 		t.Fatal(err)
 	}
 	template, err := os.ReadFile("../internal/chat/testdata/templates/google-gemma-4-31B-it.jinja")

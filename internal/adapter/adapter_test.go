@@ -177,7 +177,7 @@ var spoiled = map[checkpoint.Format][]struct {
 		{"a key of tomorrow", "key use_magic is true", func(f *files) { f.keys["use_magic"] = true }},
 		{"a key of tomorrow, off", "", func(f *files) { f.keys["use_magic"] = false }},
 		{"fan in fan out", "", func(f *files) { f.keys["fan_in_fan_out"] = true }},
-		{"a rank that is text", "adapter_config.json: json", func(f *files) { f.keys["r"] = "2" }},
+		{"a rank that is text", "adapter_config.json: r: a JSON string, want an integer", func(f *files) { f.keys["r"] = "2" }},
 		{"another rank", "rank 2, adapter_config.json says 8", func(f *files) { f.keys["r"] = 8 }},
 		{"a rank by name", "", func(f *files) {
 			f.keys["r"], f.keys["rank_pattern"] = 8, map[string]int{`^model\.layers\.0\.self_attn\.q_proj`: 2}

@@ -279,7 +279,7 @@ func TestNeverFits(t *testing.T) {
 	_, g := openModel(t, golden.Model(t, sliding))
 	b := cpu.New(cpu.Options{})
 	defer b.Close()
-	if _, err := engine.New(g, b, engine.Options{Budget: 100}); !errors.Is(err, engine.ErrBudget) || !strings.Contains(err.Error(), "100 bytes") {
+	if _, err := engine.New(g, b, engine.Options{Budget: 100}); !errors.Is(err, engine.ErrBudget) || !strings.Contains(err.Error(), "it has 100") {
 		t.Error(err)
 	}
 }
