@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/embed"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
@@ -205,9 +204,6 @@ func (m *Model) embedder(ctx context.Context) (*embedding, error) {
 		return e, nil
 	}
 	o := engine.Options{Context: m.opened.Engine.Context(), Adapters: m.opened.Blend, Keep: func(k *graph.Node) bool { return k == n }}
-	if backend.LooksAhead(g) {
-		o.Chunk = o.Context
-	}
 	made, err := model.Compile(ctx, g, m.opened.Backend, o)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/sample"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
@@ -325,6 +326,9 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]i
 	return func(yield func(Token, error) bool) {
 		s.prompt, s.kept = 0, 0
 		err := o.check()
+		if g := s.m.opened.Graph; err == nil && model.Hidden(g) == g.Result() {
+			err = fmt.Errorf("karat: %s: an encoder has no head that makes tokens: use Embed", s.m.opened.Checkpoint.Path)
+		}
 		var ids []int32
 		if err == nil {
 			ids, err = prompt()

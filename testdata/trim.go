@@ -51,10 +51,16 @@ var (
 
 func main() {
 	log.SetFlags(0)
-	if len(os.Args) != 3 {
-		log.Fatal("usage: trim GOLDENS TESTDATA")
+	var err error
+	switch len(os.Args) {
+	case 3:
+		err = trim(os.Args[1], os.Args[2])
+	case 4: // one encoder
+		err = encoder(os.Args[1], os.Args[2], os.Args[3])
+	default:
+		log.Fatal("usage: trim GOLDENS TESTDATA [ENCODER]")
 	}
-	if err := trim(os.Args[1], os.Args[2]); err != nil {
+	if err != nil {
 		log.Fatal(err)
 	}
 }
@@ -91,6 +97,15 @@ func trim(from, to string) error {
 	}
 	for _, f := range families {
 		if err := family(from, to, f.Name()); err != nil {
+			return err
+		}
+	}
+	encoders, err := os.ReadDir(filepath.Join(to, "encoders"))
+	if err != nil {
+		return err
+	}
+	for _, e := range encoders {
+		if err := encoder(from, to, e.Name()); err != nil {
 			return err
 		}
 	}
@@ -157,6 +172,15 @@ func family(from, to, name string) error {
 		return err
 	}
 	return shorten(from, from, to)
+}
+
+// encoder copies an encoder's folder, of whose record it keeps what the texts became.
+func encoder(from, to, name string) error {
+	from, to = filepath.Join(from, "families", name), filepath.Join(to, "encoders", name)
+	if err := folder(from, to); err != nil {
+		return err
+	}
+	return record(from, to, none)
 }
 
 // folder copies a model's folder without its record, and tokenizer.json without white space.

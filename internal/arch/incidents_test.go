@@ -209,7 +209,7 @@ var hostile = []incident{
 	{row: "eps 2", model: "qwen3", hf: set("rms_norm_eps", 2), want: is("rms_norm_eps", "2, expected")},
 	{row: "context negative", model: "llama", hf: set("max_position_embeddings", -1), want: is("max_position_embeddings", "-1, expected")},
 	{row: "activation unknown", model: "llama", hf: set("hidden_act", "relu"), want: []string{"configuration key hidden_act: ", `"relu" is not supported`}},
-	{row: "bidirectional", model: "gemma3", hf: set("use_bidirectional_attention", true), want: is("use_bidirectional_attention", "true, which architecture gemma3 does not support")},
+	{row: "bidirectional", model: "qwen3", hf: set("use_bidirectional_attention", true), want: is("use_bidirectional_attention", "true, which architecture qwen3 does not support")},
 	{row: "bidirectional Gemma 4", model: "gemma4-31b", hf: set("use_bidirectional_attention", "all"), want: is("use_bidirectional_attention", `"all", which`)},
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/embed"
@@ -225,6 +226,51 @@ func (c *Checkpoint) denseModule(h *embed.Head, folder string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	h.Dense = append(h.Dense, d)
+	return nil
+}
+
+// embedding writes what GGUF can say of the way to a vector. Its readers normalize.
+func (w *ggufWriter) embedding() {
+	h, err := w.Embedding()
+	if err != nil {
+		w.errs = append(w.errs, err)
+		return
+	}
+	if h.Pooling == "" {
+		return
+	}
+	if len(h.Dense) > len(w.family.Beside) {
+		w.errs = append(w.errs, fmt.Errorf("modules.json: %d dense layers, GGUF has tensors for %d in architecture %s", len(h.Dense), len(w.family.Beside), w.Arch))
+		return
+	}
+	for i, d := range h.Dense {
+		w.put(fmt.Sprintf("dense_%d_feat_in", i+2), uint32(d.In))
+		w.put(fmt.Sprintf("dense_%d_feat_out", i+2), uint32(d.Out))
+	}
+	w.put("pooling_type", uint32(slices.Index(ggufPooling, h.Pooling)))
+}
+
+// openBeside adds the tensors of the family's dense layers, those that are there.
+func (c *Checkpoint) openBeside() error {
+	for _, folder := range c.family.Beside {
+		dir := filepath.Join(c.Path, folder)
+		if missing(dir, "model.safetensors") {
+			continue
+		}
+		if err := c.checkInside(dir); err != nil {
+			return fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+		}
+		f, err := safetensors.Open(filepath.Join(dir, "model.safetensors"))
+		if err != nil {
+			return fmt.Errorf("checkpoint: %w", err)
+		}
+		c.close = append(c.close, f)
+		for _, t := range f.Tensors {
+			if err := c.add(folder+"."+t.Name, t); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 

@@ -134,6 +134,9 @@ func (c *Checkpoint) openTensors() error {
 	if layers, _ := c.settings["num_hidden_layers"].(float64); c.family.Next != "" && c.settings.integer(c.family.Next) > 0 {
 		c.aside("model.layers.", layers)
 	}
+	if err := c.openBeside(); err != nil {
+		return err
+	}
 	if err := c.join(); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (c *Checkpoint) parseHF(config []byte) error {
 	}
 	r.textConfig()
 	kind, _ := r.settings["model_type"].(string)
-	if c.family, r.kind = registry.OfType(kind); c.family == nil {
+	if c.family, r.kind = registry.OfConfig(kind, r.settings); c.family == nil {
 		return errors.Join(append(r.errs, fmt.Errorf("config.json: model_type is %s, supported are %s", show(r.settings["model_type"]), registry.SupportedTypes()))...)
 	}
 	c.Arch = c.family.Name

@@ -114,6 +114,7 @@ func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, factor
 	for _, k := range c.family.Keys {
 		w.own(k, dim)
 	}
+	w.embedding()
 	if err = errors.Join(w.errs...); err != nil {
 		return nil, nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
 	}

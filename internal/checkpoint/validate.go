@@ -251,7 +251,10 @@ func (c *Checkpoint) validateExperts() error {
 
 // validateFlags refuses what would change every logit.
 func (c *Checkpoint) validateFlags() error {
-	flags := []string{"use_bidirectional_attention"}
+	var flags []string
+	if c.family.Fixed["use_bidirectional_attention"] != true {
+		flags = append(flags, "use_bidirectional_attention")
+	}
 	if _, may := c.family.Held["attention_bias"]; !may && !slices.Contains(c.family.Idle, "attention_bias") {
 		flags = append(flags, "attention_bias")
 	}

@@ -30,6 +30,7 @@ var ours = map[string]map[string]string{
 	"deepseek2":      {"deepseek2.expert_gating_func": "readers without it assume softmax; the model has sigmoids, which its config.json does not say"},
 	"deepseek2-lite": {"tokenizer.ggml.pre": "the folder's tokenizer splits as deepseek-v3"},
 	"falconh1":       {"tokenizer.ggml.add_bos_token": "readers of falcon-h1 begin a text with a BOS; this model's tokenizer does not"},
+	"embeddinggemma": {"gemma-embedding.attention.sliding_window_pattern": "readers without it assume every sixth layer; the model has every fourth"},
 	"gemma2":         {"gemma2.attention.scale": "readers without it assume 1/sqrt(48), the head size; the model has 1/sqrt(40)"},
 	"glm4":           {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
 	"glm4moe": {
@@ -56,7 +57,7 @@ var ours = map[string]map[string]string{
 // TestFamilies wants the GGUF file of each family's folder to have llama.cpp's keys, types and
 // values, but for ours, and its tensors.
 func TestFamilies(t *testing.T) {
-	for _, name := range golden.Families(t) {
+	for _, name := range append(golden.Families(t), golden.Encoders(t)...) {
 		t.Run(name, func(t *testing.T) {
 			folder := golden.Model(t, name)
 			b, err := os.ReadFile(filepath.Join(folder, "gguf.json"))

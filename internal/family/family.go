@@ -54,6 +54,7 @@ type Family struct {
 	BareGGUF []string          // ends of those in GGUF that take none
 	Unmixed  map[string]string // ends of GGUF's names in models without experts, by those in the others
 	Buffers  []string          // ends of names there that hold no weights
+	Beside   []string          // folders inside the model's with dense layers (sentence-transformers), each a linear of that name
 	Embed    string            // the embedding's name there; "" for model.embed_tokens
 	Root     string            // how files there call the module that it is in, where that is another name
 
@@ -72,6 +73,7 @@ type Type struct {
 	Window   Window
 	Period   int      // of full layers, where the file does not say (Periodic)
 	LastFull bool     // the last layer is full whatever the file says (Periodic)
+	If       string   // the setting that is true in models of this family alone, where others have the type, too
 	Lacks    []string // settings of the family that this type does not have
 	Needs    []string // those that all its models have: it is not written without
 }

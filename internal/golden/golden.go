@@ -225,6 +225,20 @@ func Families(t testing.TB) []string {
 	return names
 }
 
+// Encoders is Families of the models that make vectors and scores. Their records have {i}.embedding
+// [features] or {i}.score [1] of each text, as F32.
+func Encoders(t testing.TB) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(Repo(t), "encoders"))
+	if err != nil || len(entries) == 0 {
+		t.Fatalf("golden: encoders: %d, %v", len(entries), err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
 // Architecture is what llama.cpp's converter calls a family's model.
 func Architecture(t testing.TB, name string) (arch string) {
 	t.Helper()
@@ -242,7 +256,7 @@ func Architecture(t testing.TB, name string) (arch string) {
 // seeded is the folder of a model whose weights come from a seed, if it is one.
 func seeded(t testing.TB, name string) (dir string, ok bool) {
 	t.Helper()
-	for _, folder := range []string{"seeded", "families"} {
+	for _, folder := range []string{"seeded", "families", "encoders"} {
 		dir = filepath.Join(Repo(t), folder, name)
 		if _, err := os.Stat(filepath.Join(dir, "seed.json")); err == nil {
 			return dir, true

@@ -239,5 +239,8 @@ func Compile(ctx context.Context, g *graph.Graph, b backend.Backend, o engine.Op
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if o.Chunk == 0 && backend.LooksAhead(g) { // a text is one step
+		o.Chunk = o.Context
+	}
 	return engine.New(g, b, o)
 }

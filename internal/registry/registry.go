@@ -8,6 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/cohere2"
 	"github.com/karat-run/karat/internal/arch/deepseek2"
 	"github.com/karat-run/karat/internal/arch/falconh1"
+	gemmaembedding "github.com/karat-run/karat/internal/arch/gemma-embedding"
 	"github.com/karat-run/karat/internal/arch/gemma2"
 	"github.com/karat-run/karat/internal/arch/gemma3"
 	"github.com/karat-run/karat/internal/arch/gemma4"
@@ -64,6 +65,7 @@ var Families = []*family.Family{
 	&lfm2.Family,
 	&lfm2moe.Family,
 	&qwen35moe.Family,
+	&gemmaembedding.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.
@@ -86,6 +88,18 @@ func OfType(name string) (*family.Family, *family.Type) {
 		}
 	}
 	return nil, nil
+}
+
+// OfConfig is OfType of a configuration, which tells families that share a type.
+func OfConfig(name string, settings map[string]any) (*family.Family, *family.Type) {
+	for _, f := range Families {
+		for i := range f.Types {
+			if t := &f.Types[i]; t.Name == name && t.If != "" && settings[t.If] == true {
+				return f, t
+			}
+		}
+	}
+	return OfType(name)
 }
 
 // Names lists the families in order of name.

@@ -1,0 +1,133 @@
+// Package gemmaembedding is EmbeddingGemma: Gemma 3 without a head, whose tokens see later ones, too.
+//
+// What differs from Llama: all of a text is seen from everywhere, and from sliding layers half a window on each side;
+// norms before and after each half of a layer, all of them scaled by 1+w; normed queries and keys; each kind of layer
+// with its own rotary base; a configured attention scale; scaled embeddings; tanh GELU; no head. What makes one vector
+// of the rows, two dense layers among it, is no part of the graph (package embed).
+//
+// Source: transformers, models/gemma3/modeling_gemma3.py; Gemma Team 2025,
+// arXiv:2503.19786.
+package gemmaembedding
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	NumKVHeads       int              `json:"num_key_value_heads"`
+	HeadDim          int              `json:"head_dim"`
+	QueryPreAttn     float64          `json:"query_pre_attn_scalar"`
+	LayerTypes       []string         `json:"layer_types"`
+	SlidingWindow    int              `json:"sliding_window"`
+	RMSNormEps       float32          `json:"rms_norm_eps"`
+	Act              graph.Activation `json:"hidden_activation"`
+	Rope             struct {
+		Full    rope.Params `json:"full_attention"`
+		Sliding rope.Params `json:"sliding_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole encoder.
+type Model struct {
+	Config
+	full, sliding rope.Freqs
+	Embed         *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers        []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm          *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Dense2        *graph.Weight `gguf:"dense_2" hf:"2_Dense.linear" optional:"behind the pooling"`
+	Dense3        *graph.Weight `gguf:"dense_3" hf:"3_Dense.linear" optional:"behind the pooling"`
+}
+
+// Layer is one layer.
+type Layer struct {
+	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn         Attention     `gguf:"" hf:"self_attn"`
+	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
+	MLPNorm      *graph.Weight `gguf:"ffn_norm" hf:"pre_feedforward_layernorm"`
+	MLP          MLP           `gguf:"" hf:"mlp"`
+	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
+}
+
+// Attention is grouped-query attention over normed queries and keys.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
+	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+}
+
+// MLP is the gated feed-forward part.
+type MLP struct {
+	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
+	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
+	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
+}
+
+// layerConfig is what the configuration says of one layer.
+type layerConfig struct {
+	kv    *graph.KV
+	freqs rope.Freqs
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	full, err := rope.From(c.HeadDim, c.Rope.Full)
+	if err != nil {
+		return nil, err
+	}
+	sliding, err := rope.From(c.HeadDim, c.Rope.Sliding)
+	return &Model{Config: c, full: full, sliding: sliding, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+func (m *Model) layer(i int) layerConfig {
+	kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+	if m.LayerTypes[i] == "full_attention" {
+		return layerConfig{kv, m.full}
+	}
+	kv.Window = m.SlidingWindow/2 + 1 // on either side, itself included
+	return layerConfig{kv, m.sliding}
+}
+
+// Forward records the pass from the step's tokens to rows [outputs, hidden].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, float32(math.Sqrt(float64(m.HiddenSize))))
+	for i := range m.Layers {
+		h = m.Layers[i].forward(g.Layer(i), h, m.layer(i), m)
+	}
+	return g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 1)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, lc layerConfig, m *Model) *graph.Node {
+	x := l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 1), lc, m)
+	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, x, m.RMSNormEps, 1))
+	x = l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 1), m)
+	h = g.Add(h, g.RMSNorm(l.PostMLPNorm, x, m.RMSNormEps, 1))
+	return g.Name(h, "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *Model) *graph.Node {
+	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
+	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 1), lc.freqs) //
+	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 1), lc.freqs) //
+	g.StoreKV(lc.kv, k, v)
+	x = g.AttentionWith(q, graph.AttentionAttr{KV: lc.kv, Scale: 1 / math.Sqrt(m.QueryPreAttn), Bidirectional: true}, nil)
+	return g.Linear(a.O, x, m.HiddenSize)
+}
+
+func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
+	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
+}
