@@ -184,7 +184,7 @@ func (r *ggufReader) pattern() {
 	own, period := r.windowKey()
 	kind := own.Kind
 	if kind == family.Count { // no key: all models have one period
-		s.fillLayers(func(i int) bool { return window && (i+1)%period != 0 })
+		s.fillLayers(func(i int) bool { return window && r.family.Slides(i, period) })
 		return
 	}
 	switch v := r.value(key).(type) {
@@ -206,14 +206,14 @@ func (r *ggufReader) pattern() {
 		if !own.Unusual {
 			r.Notes = append(r.Notes, fmt.Sprintf("the file has no key %s.%s: assuming that every %dth layer is full", r.Arch, key, period))
 		}
-		s.fillLayers(func(i int) bool { return (i+1)%period != 0 })
+		s.fillLayers(func(i int) bool { return r.family.Slides(i, period) })
 	default:
 		n, _ := numbers(v)
 		if len(n) != 1 || !(n[0] >= 1 && n[0] <= maxLayers) {
 			r.errorf(key, "is %s, expected a number from 1 to %d", show(v), maxLayers)
 			return
 		}
-		s.fillLayers(func(i int) bool { return (i+1)%int(n[0]) != 0 })
+		s.fillLayers(func(i int) bool { return r.family.Slides(i, int(n[0])) })
 	}
 }
 

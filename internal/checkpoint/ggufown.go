@@ -10,6 +10,11 @@ import (
 // own reads the keys that only this family has.
 func (r *ggufReader) own() {
 	for _, k := range r.family.Keys {
+		if k.Kind == family.Never {
+			if v := r.value(k.GGUF); v != nil && v != false {
+				r.errorf(k.GGUF, "is %s, and false in models of architecture %s", show(v), r.Arch)
+			}
+		}
 		if k.Setting == "" || ggufKeys[k.Setting] != "" {
 			continue
 		}

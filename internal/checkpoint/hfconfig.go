@@ -209,7 +209,7 @@ func (r *hfReader) pattern() {
 		r.errorf(l.Key, "%s", what)
 		return
 	}
-	s.fillLayers(func(i int) bool { return (i+1)%int(period.(float64)) != 0 })
+	s.fillLayers(func(i int) bool { return r.family.Slides(i, int(period.(float64))) })
 	types, _ := s["layer_types"].([]any)
 	if n := len(types); r.kind.LastFull && n > 0 && types[n-1] == sliding { // the library does so, too
 		r.Notes = append(r.Notes, "layer_types lets the last layer slide: assuming a full one")

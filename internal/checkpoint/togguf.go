@@ -377,6 +377,8 @@ func (w *ggufWriter) own(k family.Key, dim uint32) {
 		p, _ := object(w.ropeParameters()[full])
 		part, _ := p["partial_rotary_factor"].(float64)
 		w.put(k.GGUF, uint32(float64(dim)*cmp.Or(part, 1)))
+	case family.Never:
+		w.put(k.GGUF, false)
 	case family.Word:
 		w.put(k.GGUF, k.Text)
 	case family.Product:
@@ -450,12 +452,15 @@ func (w *ggufWriter) period(k family.Key) {
 		return
 	}
 	period := slices.Index(slides, false) + 1
+	if w.family.FullFirst {
+		period = slices.Index(slides[1:], false) + 1
+	}
 	if period == 0 {
 		period = len(slides) + 1
 	}
 	var v any = uint32(period)
 	for i, s := range slides {
-		if s != ((i+1)%period != 0) {
+		if s != w.family.Slides(i, period) {
 			v = slides
 		}
 	}

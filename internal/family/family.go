@@ -21,23 +21,24 @@ type Family struct {
 	Title string // as messages write it
 	Model Model  // what runs: Of(New)
 
-	Types    []Type                      // of config.json; the first that suits a model is written
-	Fixed    map[string]any              // settings that GGUF has no key for, as all models have them
-	Absent   map[string]any              // settings that readers of GGUF assume where the key is absent
-	Explicit map[string]any              // settings that config.json must say, since a reader's default differs
-	Idle     []string                    // settings that config.json may have and that change nothing
-	Normal   func(map[string]any)        // brings a config.json into the form that Config reads and GGUF can hold; nil for none
-	Spell    func(map[string]any)        // Normal's inverse, for a config.json that is written; nil for none
-	Derived  func(map[string]any)        // adds to GGUF's settings those that follow from others; nil for none
-	Endless  func(s map[string]any) bool // whether a model sees no positions: GGUF's context_length is 2^20, whatever config.json says; nil for no
-	Letters  string                      // with Listed: config.json's older setting of a letter for each layer, which Kinds has, too
-	Kinds    map[string]string           // with Listed: config.json's names of kinds of layers, the canonical ones among them
-	Limits   []Limit                     // of settings that no other family has
-	Full     map[string]string           // settings of full layers, and config.json's keys for their own values
-	FullIf   map[string]string           // those of Full that count only where this setting is true
-	Rope     Rope
-	Spelling map[string][]string // config.json's own names of settings, where they are others; the first is written
-	Without  []string            // settings that other families must have and this one has not
+	Types     []Type                      // of config.json; the first that suits a model is written
+	Fixed     map[string]any              // settings that GGUF has no key for, as all models have them
+	Absent    map[string]any              // settings that readers of GGUF assume where the key is absent
+	Explicit  map[string]any              // settings that config.json must say, since a reader's default differs
+	Idle      []string                    // settings that config.json may have and that change nothing
+	Normal    func(map[string]any)        // brings a config.json into the form that Config reads and GGUF can hold; nil for none
+	Spell     func(map[string]any)        // Normal's inverse, for a config.json that is written; nil for none
+	Derived   func(map[string]any)        // adds to GGUF's settings those that follow from others; nil for none
+	Endless   func(s map[string]any) bool // whether a model sees no positions: GGUF's context_length is 2^20, whatever config.json says; nil for no
+	Letters   string                      // with Listed: config.json's older setting of a letter for each layer, which Kinds has, too
+	Kinds     map[string]string           // with Listed: config.json's names of kinds of layers, the canonical ones among them
+	Limits    []Limit                     // of settings that no other family has
+	FullFirst bool                        // with Periodic: full layers begin the periods, and do not end them
+	Full      map[string]string           // settings of full layers, and config.json's keys for their own values
+	FullIf    map[string]string           // those of Full that count only where this setting is true
+	Rope      Rope
+	Spelling  map[string][]string // config.json's own names of settings, where they are others; the first is written
+	Without   []string            // settings that other families must have and this one has not
 
 	Keys     []Key             // of GGUF besides those of every family, as converters order them
 	Held     map[string]string // settings that are true where the file holds the tensor, or one in any layer whose name ends so
@@ -132,6 +133,7 @@ const (
 	Product                // a setting times the setting Of, as uint32
 	Switch                 // whether a setting is Text: true where the key is absent
 	Interval               // every so many layers of those Listed one is full; the first type's Period where the key is absent
+	Never                  // false, whatever the model
 	Sections               // a list of three numbers, with a 0 behind it
 	Multiplier             // mscale_all_dim of yarn, where mscale is 1
 )
@@ -234,6 +236,14 @@ func (f *Family) Uses(setting string) bool {
 		}
 	}
 	return false
+}
+
+// Slides reports whether layer i slides where every period-th is full.
+func (f *Family) Slides(i, period int) bool {
+	if f.FullFirst {
+		return i%period != 0
+	}
+	return (i+1)%period != 0
 }
 
 // KeyOf is f's key of a kind, "" where it has none.

@@ -24,6 +24,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/llama4"
 	"github.com/karat-run/karat/internal/arch/mamba2"
 	"github.com/karat-run/karat/internal/arch/mistral3"
+	modernbert "github.com/karat-run/karat/internal/arch/modern-bert"
 	"github.com/karat-run/karat/internal/arch/nemotronh"
 	"github.com/karat-run/karat/internal/arch/olmo2"
 	"github.com/karat-run/karat/internal/arch/phi3"
@@ -66,6 +67,7 @@ var Families = []*family.Family{
 	&lfm2moe.Family,
 	&qwen35moe.Family,
 	&gemmaembedding.Family,
+	&modernbert.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

@@ -36,7 +36,7 @@ var preTokenizers = map[string]preTokenizer{
 	"trillion": {patterns: plainWords}, "granite-docling": {patterns: plainWords}, "exaone4": {patterns: plainWords}, "gigachat": {patterns: plainWords},
 	"a.x-4.0": {patterns: plainWords}, "mellum": {patterns: plainWords}, "jina-es": {patterns: plainWords}, "jina-de": {patterns: plainWords},
 	"jina-v1-en": {patterns: plainWords}, "jina-v2-es": {patterns: plainWords}, "jina-v2-de": {patterns: plainWords}, "jina-v2-code": {patterns: plainWords},
-	"roberta-bpe": {patterns: plainWords}, "modern-bert": {patterns: plainWords, nfc: true},
+	"roberta-bpe": {patterns: plainWords}, "modern-bert": {patterns: plainWords, nfc: true, addBOS: true},
 
 	"starcoder": {patterns: digitsGPT2}, "refact": {patterns: digitsGPT2}, "command-r": {patterns: digitsGPT2}, "smollm": {patterns: digitsGPT2},
 	"codeshell": {patterns: digitsGPT2}, "exaone": {patterns: digitsGPT2}, "minerva-7b": {patterns: digitsGPT2}, "mellum2": {patterns: digitsGPT2},

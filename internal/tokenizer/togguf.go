@@ -293,7 +293,7 @@ func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]i
 		key  string
 		name nameOf
 		to   **int
-	}{{"bos", c.BOS, &g.BOS}, {"eos", c.EOS, &g.EOS}, {"unk", c.UNK, &g.UNK}, {"sep", c.SEP, &g.SEP}, {"pad", c.PAD, &g.PAD}, {"cls", c.CLS, &g.CLS}, {"mask", c.Mask, &g.Mask}} {
+	}{{"bos", c.BOS, &g.BOS}, {"eos", c.EOS, &g.EOS}, {"unk", c.UNK, &g.UNK}, {"sep", c.SEP, &g.SEP}, {"pad", c.PAD, &g.PAD}, {"mask", c.Mask, &g.Mask}} {
 		id, ok := t.ID(string(k.name))
 		if !ok || k.name == "" {
 			id, ok = ids[k.key]
@@ -307,6 +307,9 @@ func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]i
 	}
 	if eos, ok := t.EOS(); ok && g.EOS == nil {
 		g.EOS = &eos
+	}
+	if g.EOS == nil && len(t.suffix) == 1 {
+		g.EOS = &t.suffix[0]
 	}
 	adds := t.AddsBOS()
 	if adds || c.AddBOS != nil || g.BOS != nil && (g.Model != ByteLevel || preTokenizers[g.Pre].addBOS) {

@@ -1,0 +1,114 @@
+// Package modernbert is the ModernBERT encoder.
+//
+// What differs from Llama: all of a text is seen from everywhere, and from sliding layers half a window on each side; the
+// first layer is full and every n-th after it; norms are LayerNorms without bias, one of them right behind the
+// embeddings, which the first layer reads; one projection makes queries, keys and values, and one gate and up, the
+// activated half first; each kind of layer has its own rotary base; no head.
+//
+// Source: transformers, models/modernbert/modeling_modernbert.py; Warner et al. 2024, arXiv:2412.13663.
+package modernbert
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	HeadDim          int              `json:"head_dim"`
+	LayerTypes       []string         `json:"layer_types"`
+	SlidingWindow    int              `json:"sliding_window"`
+	NormEps          float32          `json:"rms_norm_eps"`
+	Act              graph.Activation `json:"hidden_activation"`
+	Rope             struct {
+		Full    rope.Params `json:"full_attention"`
+		Sliding rope.Params `json:"sliding_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole encoder.
+type Model struct {
+	Config
+	full, sliding rope.Freqs
+	Embed         *graph.Weight `gguf:"token_embd" hf:"model.embeddings.tok_embeddings"`
+	EmbedNorm     *graph.Weight `gguf:"token_embd_norm" hf:"model.embeddings.norm"`
+	Layers        []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm          *graph.Weight `gguf:"output_norm" hf:"model.final_norm"`
+}
+
+// Layer is one layer.
+type Layer struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"attn_norm" optional:"the first layer reads the embeddings' norm"`
+	QKV      *graph.Weight `gguf:"attn_qkv" hf:"attn.Wqkv"`
+	O        *graph.Weight `gguf:"attn_output" hf:"attn.Wo"`
+	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"mlp_norm"`
+	Up       *graph.Weight `gguf:"ffn_up" hf:"mlp.Wi"`
+	Down     *graph.Weight `gguf:"ffn_down" hf:"mlp.Wo"`
+}
+
+// layerConfig is what the configuration says of one layer.
+type layerConfig struct {
+	kv    *graph.KV
+	freqs rope.Freqs
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	full, err := rope.From(c.HeadDim, c.Rope.Full)
+	if err != nil {
+		return nil, err
+	}
+	sliding, err := rope.From(c.HeadDim, c.Rope.Sliding)
+	return &Model{Config: c, full: full, sliding: sliding, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+func (m *Model) layer(i int) layerConfig {
+	kv := &graph.KV{Layer: i, Heads: m.NumHeads, Dim: m.HeadDim}
+	if m.LayerTypes[i] == "full_attention" {
+		return layerConfig{kv, m.full}
+	}
+	kv.Window = m.SlidingWindow/2 + 1 // on either side, itself included
+	return layerConfig{kv, m.sliding}
+}
+
+// Forward records the pass from the step's tokens to rows [outputs, hidden].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.LayerNorm(m.EmbedNorm, nil, g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1), m.NormEps)
+	for i := range m.Layers {
+		h = m.Layers[i].forward(g.Layer(i), h, m.layer(i), m)
+	}
+	return g.LayerNorm(m.Norm, nil, g.Outputs(h), m.NormEps)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, lc layerConfig, m *Model) *graph.Node {
+	x := h
+	if l.AttnNorm.There() {
+		x = g.LayerNorm(l.AttnNorm, nil, h, m.NormEps)
+	}
+	h = g.Add(h, l.attention(g, x, lc, m))
+	h = g.Add(h, l.mlp(g, g.LayerNorm(l.MLPNorm, nil, h, m.NormEps), m))
+	return g.Name(h, "out", "out")
+}
+
+func (l *Layer) attention(g graph.Builder, x *graph.Node, lc layerConfig, m *Model) *graph.Node {
+	d := m.HiddenSize
+	qkv := g.Linear(l.QKV, x, 3*d) // [T, 3·heads·dim]
+	part := func(i int) *graph.Node { return g.Heads(g.Slice(qkv, i*d, d), m.HeadDim) }
+	q := g.RoPE("q", part(0), lc.freqs) // [T, heads, dim]
+	g.StoreKV(lc.kv, g.RoPE("k", part(1), lc.freqs), part(2))
+	x = g.AttentionWith(q, graph.AttentionAttr{KV: lc.kv, Scale: 1 / math.Sqrt(float64(m.HeadDim)), Bidirectional: true}, nil)
+	return g.Linear(l.O, x, d)
+}
+
+func (l *Layer) mlp(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	up := g.Linear(l.Up, x, 2*m.IntermediateSize)
+	gate := g.Slice(up, 0, m.IntermediateSize)
+	return g.Linear(l.Down, g.GLU(m.Act, gate, g.Slice(up, m.IntermediateSize, m.IntermediateSize)), m.HiddenSize)
+}
