@@ -20,7 +20,7 @@ func tokenKeys(g *tokenizer.GGUF) (ids []idKey, flags []flagKey) {
 	return []idKey{{"bos_token_id", &g.BOS}, {"eos_token_id", &g.EOS}, {"unknown_token_id", &g.UNK}, {"seperator_token_id", &g.SEP},
 			{"padding_token_id", &g.PAD}, {"cls_token_id", &g.CLS}, {"mask_token_id", &g.Mask}, {"eot_token_id", &g.EOT}, {"eom_token_id", &g.EOM}},
 		[]flagKey{{"add_bos_token", &g.AddBOS}, {"add_eos_token", &g.AddEOS}, {"add_sep_token", &g.AddSEP}, {"add_space_prefix", &g.AddSpacePrefix},
-			{"normalizer.nfc", &g.NFC}}
+			{"normalizer.lowercase", &g.Lowercase}, {"normalizer.nfc", &g.NFC}}
 }
 
 type idKey struct {
@@ -176,6 +176,9 @@ func (c *Checkpoint) TextGGUF() (keys []gguf.KeyValue, notes []string, err error
 		return nil, nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
 	}
 	keys = append(c.text.generation.metadata(), tokenizerMetadata(g)...)
+	if n := c.settings.integer("type_vocab_size"); n > 0 {
+		keys = append(keys, gguf.KeyValue{Key: tokenizerPrefix + "token_type_count", Value: uint32(n)})
+	}
 	if c.text.template != "" {
 		keys = append(keys, gguf.KeyValue{Key: "tokenizer.chat_template", Value: c.text.template})
 	}

@@ -48,7 +48,7 @@ func mostly(tensors []tensor.Tensor) tensor.DType {
 // (prepare_tensors in llama.cpp's conversion/base.py).
 func stays(name string, shape tensor.Shape) bool {
 	name, weight := strings.CutSuffix(name, ".weight")
-	return !weight || len(shape) <= 1 || name == "position_embd" ||
+	return !weight || len(shape) <= 1 || name == "position_embd" || name == "token_types" ||
 		slices.ContainsFunc([]string{"_norm", ".ffn_gate_inp", ".ffn_gate_inp_shexp", ".ssm_conv1d", ".shortconv.conv"}, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 

@@ -134,6 +134,17 @@ func (b Builder) Bias(w *Weight, x *Node) *Node {
 	return n
 }
 
+// BiasRow adds row i of w [rows, x's size].
+func (b Builder) BiasRow(w *Weight, rows, i int, x *Node) *Node {
+	want := tensor.Shape{rows, x.Shape.Size()}
+	if w.There() && slices.Equal(w.Shape, want) {
+		return b.Bias(w.Matrix(i), x)
+	}
+	n := b.add(&Node{Op: Add, Name: w.GGUF, Shape: x.Shape, In: []*Node{x}, W: []*Weight{w}})
+	b.check(n, w, want)
+	return n
+}
+
 // RMSNorm normalizes the last dimension and multiplies by w plus offset (1 in
 // Gemma 3). (Zhang and Sennrich 2019, arXiv:1910.07467)
 func (b Builder) RMSNorm(w *Weight, x *Node, eps, offset float32) *Node {

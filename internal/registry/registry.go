@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/arch/bert"
 	"github.com/karat-run/karat/internal/arch/cohere2"
 	"github.com/karat-run/karat/internal/arch/deepseek2"
 	"github.com/karat-run/karat/internal/arch/falconh1"
@@ -68,6 +69,7 @@ var Families = []*family.Family{
 	&qwen35moe.Family,
 	&gemmaembedding.Family,
 	&modernbert.Family,
+	&bert.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

@@ -28,7 +28,7 @@ func (t *Tokenizer) Decode(ids []int, skipSpecial bool) string {
 		b.WriteString(d.Write(id))
 	}
 	b.WriteString(d.Flush())
-	if t.norm.prepend != prependNever {
+	if t.norm.prepend != prependNever || t.pieces != nil {
 		return strings.TrimPrefix(b.String(), " ")
 	}
 	return b.String()
@@ -99,6 +99,11 @@ func (t *Tokenizer) appendText(b []byte, id int, skipSpecial bool) []byte {
 		return append(b, text...)
 	case kind == Byte:
 		return append(b, unhex(text[3])<<4|unhex(text[4]))
+	case t.pieces != nil:
+		if rest, ok := strings.CutPrefix(text, inner); ok {
+			return append(b, rest...)
+		}
+		return append(append(b, ' '), text...)
 	case !t.byteLevel:
 		return append(b, strings.ReplaceAll(text, space, " ")...)
 	case kind == Normal:

@@ -110,6 +110,10 @@ func (e *encoder) special(from, to int) bool {
 
 // text appends the ids of normalized text.
 func (e *encoder) text(s string) {
+	if e.t.pieces != nil {
+		e.wordPieces(s)
+		return
+	}
 	if e.t.byteLevel {
 		e.split(s, e.t.stages)
 		return

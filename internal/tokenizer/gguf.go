@@ -28,6 +28,7 @@ type GGUF struct {
 	AddEOS         *bool // add_eos_token
 	AddSEP         *bool // add_sep_token
 	AddSpacePrefix *bool // add_space_prefix
+	Lowercase      *bool // normalizer.lowercase, WordPiece only
 	NFC            *bool // normalizer.nfc, which no other program writes: false where Pre stands for NFC and the tokenizer does none
 }
 
@@ -66,6 +67,9 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 			tokens[i].kind = Control
 		}
 	}
+	if g.Model == WordPiece {
+		return g.wordPiece(tokens)
+	}
 	t, err := newTokenizer(tokens, g.Model == ByteLevel)
 	if err != nil {
 		return nil, err
@@ -101,8 +105,9 @@ func (g *GGUF) check() error {
 		if len(g.Scores) != len(g.Tokens) {
 			return fmt.Errorf("tokenizer: tokenizer.ggml.scores: %d scores for %d tokens", len(g.Scores), len(g.Tokens))
 		}
+	case WordPiece:
 	default:
-		return fmt.Errorf("tokenizer: tokenizer.ggml.model: %q is not supported (%s, %s and %s are)", g.Model, ByteLevel, SentencePiece, Merged)
+		return fmt.Errorf("tokenizer: tokenizer.ggml.model: %q is not supported (%s, %s, %s and %s are)", g.Model, ByteLevel, SentencePiece, Merged, WordPiece)
 	}
 	if len(g.Tokens) == 0 {
 		return fmt.Errorf("tokenizer: tokenizer.ggml.tokens: no tokens")

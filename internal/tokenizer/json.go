@@ -24,11 +24,31 @@ func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
+	made := f.bytePairs
+	if f.Model.Type == "WordPiece" {
+		made = f.wordPiece
+	}
+	t, err := made(&c)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.setNames(t); err != nil {
+		return nil, err
+	}
+	if err := f.template(t); err != nil {
+		return nil, fmt.Errorf("tokenizer: tokenizer.json: post_processor: %w", err)
+	}
+	t.findEndOfTurn()
+	return t, c.surround(t)
+}
+
+// bytePairs makes the tokenizer of a file whose model is BPE.
+func (f *jsonFile) bytePairs(c *config) (*Tokenizer, error) {
 	p, err := f.pipeline()
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: tokenizer.json: %w", err)
 	}
-	tokens, added, err := f.tokens(&c)
+	tokens, added, err := f.tokens(c)
 	if err != nil {
 		return nil, err
 	}
@@ -41,14 +61,7 @@ func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 		return nil, err
 	}
 	t.setAdded(added)
-	if err := c.setNames(t); err != nil {
-		return nil, err
-	}
-	if err := f.template(t); err != nil {
-		return nil, fmt.Errorf("tokenizer: tokenizer.json: post_processor: %w", err)
-	}
-	t.findEndOfTurn()
-	return t, c.surround(t)
+	return t, nil
 }
 
 // A jsonFile is tokenizer.json.
@@ -85,14 +98,18 @@ type jsonModel struct {
 	Suffix       string     `json:"end_of_word_suffix"`
 	ByteFallback bool       `json:"byte_fallback"`
 	IgnoreMerges bool       `json:"ignore_merges"`
+	Unknown      string     `json:"unk_token"`                // WordPiece
+	MaxChars     int        `json:"max_input_chars_per_word"` // WordPiece
 	Vocab        jsonVocab  `json:"vocab"`
 	Merges       jsonMerges `json:"merges"`
 }
 
 func (m *jsonModel) check() error {
 	switch {
-	case m.Type != "BPE" && m.Type != "": // files of before 2022 have no type
-		return fmt.Errorf("type %q is not supported, only BPE is", m.Type)
+	case m.Type == "WordPiece" && m.Vocab != nil && m.Prefix == inner:
+		return nil
+	case m.Type != "BPE" && m.Type != "" && m.Type != "WordPiece": // files of before 2022 have no type
+		return fmt.Errorf("type %q is not supported, BPE and WordPiece are", m.Type)
 	case m.Vocab == nil:
 		return fmt.Errorf("there is no vocab of a BPE model")
 	case m.Dropout != 0:

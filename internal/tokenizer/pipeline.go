@@ -33,6 +33,11 @@ type jsonStep struct {
 	Start            int    `json:"start"`             // Strip
 	Stop             int    `json:"stop"`              // Strip
 
+	CleanText    *bool `json:"clean_text"`           // BertNormalizer
+	Chinese      *bool `json:"handle_chinese_chars"` // BertNormalizer
+	StripAccents *bool `json:"strip_accents"`        // BertNormalizer; null is Lowercase
+	Lowercase    *bool `json:"lowercase"`            // BertNormalizer
+
 	Single        []jsonTemplatePart `json:"single"` // TemplateProcessing
 	Pair          []jsonTemplatePart `json:"pair"`   // TemplateProcessing
 	SpecialTokens map[string]struct {

@@ -104,6 +104,13 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 	if err := json.Unmarshal(f.JSON, file); err != nil {
 		return nil, nil, fmt.Errorf("tokenizer: tokenizer.json: %w", err)
 	}
+	if t.pieces != nil {
+		if w := t.pieces; !w.clean || !w.chinese || w.strip != w.lower || w.most != maxWord {
+			return nil, nil, fmt.Errorf("tokenizer: tokenizer.json: GGUF has no keys for a BertNormalizer other than the usual ones")
+		}
+		g.setPieces(t, pre)
+		return t, nil, nil
+	}
 	p, err := file.pipeline()
 	if err != nil {
 		return nil, nil, fmt.Errorf("tokenizer: tokenizer.json: %w", err)

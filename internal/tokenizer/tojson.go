@@ -20,6 +20,9 @@ func ToJSON(g GGUF) (f Files, err error) {
 	if err != nil {
 		return f, err
 	}
+	if t.pieces != nil {
+		return f, fmt.Errorf("tokenizer: tokenizer.ggml.model %q: no tokenizer.json is written of it", g.Model)
+	}
 	merges, err := g.pairs(t)
 	if err != nil {
 		return f, err

@@ -1,7 +1,7 @@
 // Package tokenizer turns text into token ids and back, exactly as the model's
 // own tokenizer does.
 //
-// Two families are implemented, both byte-pair encoders: byte-level ones
+// WordPiece (BERT) is implemented, and two families of byte-pair encoders: byte-level ones
 // (GPT-2, Llama 3, Qwen, DeepSeek), whose text is first cut into words by a
 // pre-tokenizer, and character-level ones with byte fallback (SentencePiece's
 // BPE models, Gemma). They are read from a Hugging Face tokenizer.json
@@ -61,6 +61,8 @@ type Tokenizer struct {
 	cooked    matcher    // added tokens found in the normalized text
 	stages    []splitter // pre-tokenizer, byte-level only
 	joints    joints     // where a merge may happen, character-level only
+
+	pieces *wordPiece // nil of byte-pair encoding
 
 	words     map[string]int32 // normal tokens by their text, as bytes
 	longest   int              // length in bytes of the longest of words

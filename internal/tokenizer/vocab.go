@@ -20,12 +20,22 @@ const (
 	maxSplitWork = 1 << 29
 )
 
-// newTokenizer indexes a vocabulary and checks it.
+// newTokenizer indexes a vocabulary of byte-pair encoding and checks it.
 func newTokenizer(tokens []token, byteLevel bool) (*Tokenizer, error) {
-	t := &Tokenizer{
-		tokens: tokens, ids: make(map[string]int32, len(tokens)),
-		byteLevel: byteLevel, bos: -1, eos: -1,
+	t, err := indexed(tokens)
+	if err != nil {
+		return nil, err
 	}
+	t.whole = make([]atomic.Uint32, len(tokens))
+	if t.byteLevel = byteLevel; byteLevel {
+		return t, t.indexBytes()
+	}
+	return t, t.indexCharacters()
+}
+
+// indexed is any vocabulary.
+func indexed(tokens []token) (*Tokenizer, error) {
+	t := &Tokenizer{tokens: tokens, ids: make(map[string]int32, len(tokens)), bos: -1, eos: -1}
 	if len(tokens) > math.MaxInt32/2 {
 		return nil, fmt.Errorf("tokenizer: vocabulary: %d tokens", len(tokens))
 	}
@@ -46,11 +56,7 @@ func newTokenizer(tokens []token, byteLevel bool) (*Tokenizer, error) {
 		}
 		t.ids[text] = int32(i)
 	}
-	t.whole = make([]atomic.Uint32, len(tokens))
-	if byteLevel {
-		return t, t.indexBytes()
-	}
-	return t, t.indexCharacters()
+	return t, nil
 }
 
 // indexBytes fills words and bytes of a byte-level vocabulary.

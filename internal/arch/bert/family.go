@@ -1,0 +1,28 @@
+package bert
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of BERT are like. Tensors of heads that training had are set aside.
+//
+// Source: transformers 5.17, models/bert/configuration_bert.py; llama.cpp, conversion/bert.py and src/models/bert.cpp.
+var Family = family.Family{
+	Name:  "bert",
+	Title: "BERT",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "bert", Class: "BertModel", Defaults: map[string]any{
+		"layer_norm_eps": 1e-12, "hidden_act": "gelu", "max_position_embeddings": 512., "type_vocab_size": 2., "vocab_size": 30522., "hidden_size": 768.,
+		"num_hidden_layers": 12., "num_attention_heads": 12., "intermediate_size": 3072.}}},
+	Fixed:   map[string]any{"hidden_act": "gelu", "position_embedding_type": "absolute"},
+	Idle:    []string{"tie_word_embeddings", "head_dim", "num_key_value_heads", "attention_probs_dropout_prob", "hidden_dropout_prob", "gradient_checkpointing", "directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"},
+	Limits:  []family.Limit{{Key: "type_vocab_size", Min: 0, Max: 1 << 16, Rule: family.Whole}},
+	Without: []string{"num_key_value_heads", "rms_norm_eps", "rope_parameters"},
+
+	Keys:    []family.Key{{GGUF: "attention.causal", Kind: family.Never}},
+	Rows:    map[string]string{"type_vocab_size": "token_types"},
+	Buffers: []string{"pooler.dense.weight", "pooler.dense.bias", ".position_ids", "cls.predictions.bias", "cls.predictions.decoder.bias", "cls.predictions.decoder.weight", "cls.predictions.transform.dense.weight", "cls.predictions.transform.dense.bias", "cls.predictions.transform.LayerNorm.weight", "cls.predictions.transform.LayerNorm.bias", "cls.seq_relationship.weight", "cls.seq_relationship.bias"},
+	Embed:   "bert.embeddings.word_embeddings",
+
+	Tokenizer: family.Tokenizer{Model: "bert", Pre: "jina-v2-en", BOS: true},
+	Expect:    family.Expect{Eps: []float64{1e-12}},
+}

@@ -1,0 +1,260 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// WordPiece is the value of tokenizer.ggml.model for WordPiece.
+const WordPiece = "bert"
+
+// inner is what a vocabulary file puts before a piece that continues a word.
+const inner = "##"
+
+// maxWord is how many characters a word has that is cut into pieces; a longer one is unknown.
+const maxWord = 100
+
+// anyWidth is Tokenizer.widest where one token may be any text: an unknown word.
+const anyWidth = 1 << 30
+
+// A wordPiece cuts text as BERT does: it cleans it, sets each Chinese character apart, splits it at white space and
+// punctuation, and takes the longest piece again and again. A word that is not all pieces is unknown.
+// (BertNormalizer, BertPreTokenizer and WordPiece of the tokenizers library.)
+type wordPiece struct {
+	clean, chinese, strip, lower bool
+	begins, continues            map[string]int32
+	longest                      int // bytes of a piece
+	unknown                      int32
+	most                         int // characters of a word
+}
+
+// newWordPiece indexes a vocabulary, whose unknown token has a name.
+func newWordPiece(tokens []token, w *wordPiece, unknown string) (*Tokenizer, error) {
+	t, err := indexed(tokens)
+	if err != nil {
+		return nil, err
+	}
+	id, ok := t.ids[unknown]
+	if !ok {
+		return nil, fmt.Errorf("tokenizer: the unknown token %q is not in the vocabulary", unknown)
+	}
+	tokens[id].kind, w.unknown = Unknown, id
+	w.begins, w.continues = map[string]int32{}, map[string]int32{}
+	for i, k := range tokens {
+		if !k.kind.isText() {
+			continue
+		}
+		text, ok := strings.CutPrefix(k.text, inner)
+		to := w.begins
+		if ok && text != "" {
+			to = w.continues
+		} else {
+			text = k.text
+		}
+		to[text], w.longest = int32(i), max(w.longest, len(text))
+	}
+	t.pieces = w
+	return t, nil
+}
+
+// normalize is BertNormalizer.
+func (w *wordPiece) normalize(s string, work *watch) string {
+	var out strings.Builder
+	out.Grow(len(s))
+	var parts []rune
+	for _, r := range s {
+		if !work.did(1) {
+			break
+		}
+		if w.clean {
+			if r == 0 || r == utf8.RuneError || isOther(r) {
+				continue
+			}
+			if unicode.IsSpace(r) {
+				r = ' '
+			}
+		}
+		apart := w.chinese && isChinese(r)
+		if apart {
+			out.WriteByte(' ')
+		}
+		parts = append(parts[:0], r)
+		if w.strip {
+			parts = nfcData().decompose(parts[:0], r)
+		}
+		for _, p := range parts {
+			if w.strip && unicode.Is(unicode.Mn, p) {
+				continue
+			}
+			if w.lower && p == 'İ' { // whose small form is two characters
+				out.WriteString("i̇")
+				continue
+			}
+			if w.lower {
+				p = unicode.ToLower(p)
+			}
+			out.WriteRune(p)
+		}
+		if apart {
+			out.WriteByte(' ')
+		}
+	}
+	return out.String()
+}
+
+// isOther reports whether r is in one of Unicode's categories C, those without an assignment included, and no white space.
+func isOther(r rune) bool {
+	if r == '\t' || r == '\n' || r == '\r' {
+		return false
+	}
+	return !unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S, unicode.Z)
+}
+
+// isChinese reports whether r is an ideograph by the ranges of BERT.
+func isChinese(r rune) bool {
+	return r >= 0x4E00 && r <= 0x9FFF || r >= 0x3400 && r <= 0x4DBF || r >= 0x20000 && r <= 0x2A6DF || r >= 0x2A700 && r <= 0x2B73F ||
+		r >= 0x2B740 && r <= 0x2B81F || r >= 0x2B920 && r <= 0x2CEAF || r >= 0xF900 && r <= 0xFAFF || r >= 0x2F800 && r <= 0x2FA1F
+}
+
+// isPunctuation reports whether r is a word of its own.
+func isPunctuation(r rune) bool {
+	return r >= '!' && r <= '/' || r >= ':' && r <= '@' || r >= '[' && r <= '`' || r >= '{' && r <= '~' || unicode.Is(unicode.P, r)
+}
+
+// wordPieces appends the ids of text.
+func (e *encoder) wordPieces(s string) {
+	w := e.t.pieces
+	s = w.normalize(s, &e.watch)
+	begin := 0 // of the word
+	for i := 0; i < len(s) && e.goes(); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		space, mark := unicode.IsSpace(r), isPunctuation(r)
+		if space || mark {
+			e.pieces(s[begin:i])
+			begin = i + n
+		}
+		if mark {
+			e.pieces(s[i : i+n])
+		}
+		i += n
+	}
+	e.pieces(s[begin:])
+}
+
+// pieces appends the ids of a word.
+func (e *encoder) pieces(word string) {
+	w := e.t.pieces
+	if word == "" || !e.did(len(word)) {
+		return
+	}
+	if len(word) > w.most && utf8.RuneCountInString(word) > w.most {
+		e.add(w.unknown)
+		return
+	}
+	var ids []int32
+	for at, from := 0, w.begins; at < len(word); from = w.continues {
+		id, n := longest(from, word[at:], w.longest)
+		if n == 0 {
+			e.add(w.unknown)
+			return
+		}
+		ids = append(ids, id)
+		at += n
+	}
+	for _, id := range ids {
+		e.add(id)
+	}
+}
+
+// longest is the longest piece that s begins with, and its length; 0 for none.
+func longest(pieces map[string]int32, s string, most int) (id int32, n int) {
+	for n = min(len(s), most); n > 0; n-- {
+		if n < len(s) && !utf8.RuneStart(s[n]) {
+			continue
+		}
+		if id, ok := pieces[s[:n]]; ok {
+			return id, n
+		}
+	}
+	return 0, 0
+}
+
+// wordPiece makes the tokenizer of a tokenizer.json whose model is WordPiece.
+func (f *jsonFile) wordPiece(c *config) (*Tokenizer, error) {
+	n, p := f.Normalizer, f.PreTokenizer
+	if n == nil || n.Type != "BertNormalizer" || p == nil || p.Type != "BertPreTokenizer" {
+		return nil, errors.New("tokenizer: tokenizer.json: WordPiece without BertNormalizer and BertPreTokenizer is not supported")
+	}
+	tokens, added, err := f.tokens(c)
+	if err != nil {
+		return nil, err
+	}
+	w := &wordPiece{clean: is(n.CleanText, true), chinese: is(n.Chinese, true), lower: is(n.Lowercase, true), most: maxWord}
+	if w.strip = is(n.StripAccents, w.lower); f.Model.MaxChars > 0 {
+		w.most = f.Model.MaxChars
+	}
+	t, err := newWordPiece(tokens, w, f.Model.Unknown)
+	if err != nil {
+		return nil, err
+	}
+	t.setAdded(added)
+	t.widest = anyWidth
+	return t, nil
+}
+
+// wordPieceGGUF makes the tokenizer of GGUF's metadata. There a piece that begins a word has ▁ before it, and others have
+// nothing.
+func (g GGUF) wordPiece(tokens []token) (*Tokenizer, error) {
+	for i, k := range tokens {
+		if k.kind != Normal {
+			continue
+		}
+		if text, ok := strings.CutPrefix(k.text, space); ok && text != "" {
+			tokens[i].text = text
+		} else if k.text != "" {
+			tokens[i].text = inner + k.text
+		}
+	}
+	if g.UNK == nil || *g.UNK < 0 || *g.UNK >= len(tokens) {
+		return nil, errors.New("tokenizer: tokenizer.ggml.unknown_token_id: missing, or no token")
+	}
+	yes := true
+	if g.BOS == nil {
+		g.BOS = g.CLS
+	}
+	if g.EOS == nil {
+		g.EOS = g.SEP
+	}
+	if g.AddEOS == nil && g.EOS != nil {
+		g.AddEOS = &yes
+	}
+	w := &wordPiece{clean: true, chinese: true, lower: is(g.Lowercase, true), most: maxWord}
+	w.strip = w.lower
+	t, err := newWordPiece(tokens, w, tokens[*g.UNK].text)
+	if err != nil {
+		return nil, err
+	}
+	t.setAdded(g.added(tokens))
+	t.widest = anyWidth
+	return t, t.setGGUFIDs(g, true)
+}
+
+// setPieces is the inverse of wordPiece.
+func (g *GGUF) setPieces(t *Tokenizer, pre string) {
+	g.Model, g.Pre, g.Lowercase = WordPiece, pre, &t.pieces.lower
+	for _, k := range t.tokens {
+		switch text, ok := strings.CutPrefix(k.text, inner); {
+		case k.kind == Unknown:
+			k.kind = Control
+		case k.kind != Normal:
+		case ok && text != "":
+			k.text = text
+		default:
+			k.text = space + k.text
+		}
+		g.Tokens, g.Types = append(g.Tokens, k.text), append(g.Types, int32(k.kind))
+	}
+}
