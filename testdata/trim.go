@@ -45,7 +45,7 @@ var (
 	isLogits = regexp.MustCompile(`^\d+\.logits$`)
 	inLayer  = regexp.MustCompile(`\.(?:layers|h)\.(\d+)\.(.*)$`)
 	isSum    = regexp.MustCompile(`^((mlp|self_attn|attn|mamba|mixer|mixer\.norm|norm|feed_forward|linear_attn)\.)?out$`) // what a layer adds, and what it hands on
-	isAside  = regexp.MustCompile(`\.in$|kv_b_proj|input_linear|latent_proj|feed_forward\.(experts|(gate|up)_proj|shared_expert(\.down_proj)?)\.out|rotary_emb|lm_head|dropout|act(ivation)?(_fn)?\.out$`)
+	isAside  = regexp.MustCompile(`\.in$|mlp\.shared_expert\.|kv_b_proj|input_linear|latent_proj|feed_forward\.(experts|(gate|up)_proj|shared_expert(\.down_proj)?)\.out|rotary_emb|lm_head|dropout|act(ivation)?(_fn)?\.out$`)
 	kept     = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
 )
 
