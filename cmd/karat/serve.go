@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/karat-run/karat"
@@ -172,6 +173,9 @@ func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, args []string,
 		return err
 	}
 	defer l.Close()
+	if l, err = f.encrypted(l); err != nil {
+		return err
+	}
 	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts}
 	if len(so.Hosts) == 0 && (f.socket != "" || !loopback(f.host)) {
 		so.Hosts = []string{"*"}
@@ -248,11 +252,29 @@ func (f *serveFlags) listen(ctx context.Context) (net.Listener, error) {
 		}
 		return l, nil
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(f.host, strconv.Itoa(int(f.port))))
+	return listenTCP(ctx, f.host, f.port)
+}
+
+// encrypted is a listener of https where a certificate was given. It reads the files before an address is
+// printed, which may not be that of a server that fails.
+func (f *serveFlags) encrypted(l net.Listener) (net.Listener, error) {
+	if f.cert == "" {
+		return l, nil
+	}
+	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 	if err != nil {
+		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", f.cert, f.key, err)
+	}
+	return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}), nil
+}
+
+// listenTCP listens at a port, and says what to do where another program has it.
+func listenTCP(ctx context.Context, host string, port uint16) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
+	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("%w (--port 0 takes a free port)", err)
 	}
-	return l, nil
+	return l, err
 }
 
 // removeStale removes a socket that nobody listens on any more.
@@ -313,16 +335,9 @@ func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''
 
 // until serves until ctx ends, and then lets the requests under way end.
 func (f *serveFlags) until(ctx context.Context, l net.Listener, s *server.Server) error {
-	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
+	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	served := make(chan error, 1)
-	go func() {
-		if f.cert != "" {
-			served <- h.ServeTLS(l, f.cert, f.key)
-		} else {
-			served <- h.Serve(l)
-		}
-	}()
+	go func() { served <- h.Serve(l) }()
 	select {
 	case err := <-served:
 		return err

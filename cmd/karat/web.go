@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/karat-run/karat"
@@ -83,9 +82,9 @@ func (f *webFlags) serveOrWrite(ctx context.Context, out io.Writer) error {
 		_, err = fmt.Fprintf(out, "%s: %d files, %s\n", oneLine(f.out), len(site.Files()), bytesText(int64(total)))
 		return err
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(f.port))))
+	l, err := listenTCP(ctx, "127.0.0.1", f.port)
 	if err != nil {
-		return fmt.Errorf("%w (--port 0 takes a free port)", err)
+		return err
 	}
 	defer l.Close()
 	site, err := newSite()
