@@ -55,7 +55,9 @@ func (s *stream) write(piece []byte) {
 	}
 	if err != nil {
 		s.fail(err)
+		return
 	}
+	c.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream whose deadline passes between two pieces, too
 }
 
 func (s *stream) begin() {

@@ -75,7 +75,7 @@ func check(args []js.Value) (any, error) {
 		return nil, unusable{err}
 	}
 	defer c.Close()
-	if _, _, err := opener.Graph(context.Background(), c); err != nil {
+	if _, _, err := opener.Graph(context.Background(), c, 0); err != nil {
 		return nil, unusable{err}
 	}
 	return nil, nil
@@ -182,14 +182,16 @@ type info struct {
 
 // sampling is a karat.Sampling.
 type sampling struct {
-	Temperature   float64         `json:"temperature"`
-	TopK          int             `json:"topK"`
-	TopP          float64         `json:"topP"`
-	MinP          float64         `json:"minP"`
-	RepeatPenalty float64         `json:"repeatPenalty"`
-	RepeatLast    int             `json:"repeatLast"`
-	Seed          uint64          `json:"seed"`
-	LogitBias     map[int]float32 `json:"-"`
+	Temperature      float64         `json:"temperature"`
+	TopK             int             `json:"topK"`
+	TopP             float64         `json:"topP"`
+	MinP             float64         `json:"minP"`
+	RepeatPenalty    float64         `json:"repeatPenalty"`
+	RepeatLast       int             `json:"repeatLast"`
+	PresencePenalty  float64         `json:"presencePenalty"`
+	FrequencyPenalty float64         `json:"frequencyPenalty"`
+	Seed             uint64          `json:"seed"`
+	LogitBias        map[int]float32 `json:"-"`
 }
 
 func (m *model) info() info {

@@ -149,7 +149,7 @@ func (m *model) record(ctx context.Context, of *lab.Record, n numerics.Numerics,
 		return nil, err
 	}
 	defer c.Close()
-	g, _, err := opener.Graph(ctx, c)
+	g, _, err := opener.Graph(ctx, c, 0)
 	if err != nil {
 		return nil, err
 	}
