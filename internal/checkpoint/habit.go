@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/family"
-	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/rope"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -379,18 +379,15 @@ func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
 // changed is t with other values, in float32. Subtraction is exact for weights from 0.5 to 2,
 // and elsewhere rounds as the addition did.
 func changed(t tensor.Tensor, value func(float32) float32) tensor.Tensor {
-	n := len(t.Data) / t.DType.BlockBytes()
-	data := make([]byte, 0, 4*n)
-	for i := range n {
-		var v float32
-		switch t.DType {
-		case tensor.F16:
-			v = float16.F16(binary.LittleEndian.Uint16(t.Data[2*i:]))
-		case tensor.BF16:
-			v = float16.BF16(binary.LittleEndian.Uint16(t.Data[2*i:]))
-		default:
-			v = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
-		}
+	if t.Source != nil {
+		t, _ = t.Whole() // of a tensor in memory
+	}
+	values := make([]float32, t.Shape.Size())
+	if quant.Dequantize(t.DType, values, t.Data) != nil {
+		return t // of another size than its shape's, which binding refuses
+	}
+	data := make([]byte, 0, 4*len(values))
+	for _, v := range values {
 		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(value(v)))
 	}
 	t.DType, t.Data = tensor.F32, data

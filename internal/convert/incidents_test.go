@@ -315,7 +315,7 @@ func TestHostileGGUF(t *testing.T) {
 		"a tensor too many":        {data("blk.0.attn_sinks.weight", tensor.F32, tensor.Shape{1}, floats(1)), []string{"blk.0.attn_sinks"}},
 		"infinity":                 {data("output_norm.weight", tensor.F32, tensor.Shape{256}, floats(norm...)), []string{"output_norm.weight", "element 9"}},
 		"another size":             {key("llama.embedding_length", uint32(128)), []string{"token_embd", "the configuration says [2048 128]"}},
-		"a tokenizer of no kind":   {key("tokenizer.ggml.model", "bert"), []string{"bert"}},
+		"a tokenizer of no kind":   {key("tokenizer.ggml.model", "rwkv"), []string{"rwkv"}},
 		"an unknown pre-tokenizer": {key("tokenizer.ggml.pre", "??"), []string{"pre-tokenizer"}},
 		"an id too high":           {key("tokenizer.ggml.bos_token_id", uint32(1<<31)), []string{"bos_token_id"}},
 	} {
