@@ -238,9 +238,9 @@ func TestUnpermute(t *testing.T) {
 // TestMinusOne restores norms from every plain type.
 func TestMinusOne(t *testing.T) {
 	for _, in := range []tensor.Tensor{
-		{DType: tensor.F32, Data: []byte{0, 0, 0xc0, 0x3f, 0, 0, 0x80, 0x3f}}, // 1.5, 1
-		{DType: tensor.F16, Data: []byte{0, 0x3e, 0, 0x3c}},
-		{DType: tensor.BF16, Data: []byte{0xc0, 0x3f, 0x80, 0x3f}},
+		{DType: tensor.F32, Shape: tensor.Shape{2}, Data: []byte{0, 0, 0xc0, 0x3f, 0, 0, 0x80, 0x3f}}, // 1.5, 1
+		{DType: tensor.F16, Shape: tensor.Shape{2}, Data: []byte{0, 0x3e, 0, 0x3c}},
+		{DType: tensor.BF16, Shape: tensor.Shape{2}, Data: []byte{0xc0, 0x3f, 0x80, 0x3f}},
 	} {
 		got := changed(in, Habit{Plus: 1}.FromGGUF)
 		if want := []byte{0, 0, 0, 0x3f, 0, 0, 0, 0}; got.DType != tensor.F32 || !bytes.Equal(got.Data, want) { // 0.5, 0

@@ -211,7 +211,7 @@ func TestHostileConfig(t *testing.T) {
 		"rope":              {"tiny-llama", "config.json", `"rope_type": "llama3"`, `"rope_type": "yarn"`, "yarn"},
 		"biases":            {"tiny-llama", "config.json", `"attention_bias": false`, `"attention_bias": true`, "attention_bias"},
 		"a tied head":       {"tiny-qwen2", "config.json", `"tie_word_embeddings": false`, `"tie_word_embeddings": true`, "tie_word_embeddings"},
-		"another model":     {"tiny-llama", "config.json", `"model_type": "llama"`, `"model_type": "bert"`, "model_type"},
+		"another model":     {"tiny-llama", "config.json", `"model_type": "llama"`, `"model_type": "rwkv"`, "model_type"},
 		"Gemma's scale":     {"tiny-gemma3", "config.json", `"query_pre_attn_scalar": 40`, `"query_pre_attn_scalar": 0`, "query_pre_attn_scalar"},
 		"experts":           {"tiny-gemma4-moe", "config.json", `"top_k_experts": 2`, `"top_k_experts": 9`, "top_k_experts"},
 		"no JSON":           {"tiny-llama", "config.json", `{`, `[`, "config.json"},
