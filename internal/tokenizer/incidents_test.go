@@ -181,7 +181,7 @@ var badGGUFs = map[string][]struct {
 		{"type unknown", "token 9: unknown type 7", func(g *tokenizer.GGUF) { g.Types[9] = 7 }},
 		{"byte that is none", `a byte, spelled "aa"`, func(g *tokenizer.GGUF) { g.Tokens[9], g.Types[9] = "aa", 6 }},
 		{"type negative", "unknown type -1", func(g *tokenizer.GGUF) { g.Types[9] = -1 }},
-		{"model unknown", `"bert" is not supported`, func(g *tokenizer.GGUF) { g.Model = "bert" }},
+		{"model unknown", `"rwkv" is not supported`, func(g *tokenizer.GGUF) { g.Model = "rwkv" }},
 	},
 	"A13": {
 		{"byte missing", "no token for byte 0x21", func(g *tokenizer.GGUF) { g.Tokens[0] = "🙂" }},
