@@ -95,7 +95,7 @@ func newBenchCommand() *cobra.Command {
 	return c
 }
 
-// addTests registers the flags that say what is run.
+// addTests registers the flags of the tests to run.
 func (f *benchFlags) addTests(fs *pflag.FlagSet) {
 	fs.IntSliceVarP(&f.prompts, "prompt", "p", []int{512}, "`tokens` of a prompt; 0 skips this test")
 	fs.IntSliceVarP(&f.tokens, "gen", "n", []int{64}, "`tokens` to decode; 0 skips this test")

@@ -127,7 +127,7 @@ func (f *evalFlags) windowsOf(ctx context.Context, c *cobra.Command, m *eval.Mod
 		return f.cut(ctx, c, m, eval.Text)
 	}
 	if !m.Own(w) {
-		fmt.Fprintf(c.ErrOrStderr(), "karat: note: the tokens in %s are not those that this model makes of their text: they look like another model's\n", oneLine(f.baseLogits))
+		fmt.Fprintf(c.ErrOrStderr(), "karat: note: this model splits the text of %s into other tokens: the file looks like another model's\n", oneLine(f.baseLogits))
 	}
 	return w, nil
 }
