@@ -65,6 +65,9 @@ func forms(t *testing.T, name string, types []string) (paths []string) {
 	if name == "demo" && golden.Dir(t) == golden.Repo(t) {
 		return paths
 	}
+	if !slices.Contains(golden.Models(t), name) {
+		golden.Shared(t, "goldens/models/"+name) // skips: the repository has no copy of it
+	}
 	folder := golden.Model(t, name)
 	paths = append(paths, folder, toGGUF(t, folder, nil))
 	if golden.Dir(t) != golden.Repo(t) {
