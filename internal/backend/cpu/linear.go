@@ -111,14 +111,18 @@ const leastRows = 64
 // stay together. A few rows stay together, too, and each panel is apart: then memory is
 // what counts. Of many rows, panels share what it costs to read these, and rows what it
 // costs to unpack panels, so panels go apart in batches, and rows into
-// blocks, and then batches, until there are four pieces for each thread.
+// blocks, and then batches, until there are four pieces for each thread, or eight for each
+// of many, whose speeds differ more.
 func (p *product) divide(panels int) (grain int) {
 	p.block = p.rows
 	if p.rows <= fewRows {
 		return 1
 	}
 	want := 1
-	if threads := p.e.b.pool.threads; threads > 1 {
+	switch threads := p.e.b.pool.threads; {
+	case threads >= 8:
+		want = 8 * threads
+	case threads > 1:
 		want = 4 * threads
 	}
 	grain = p.batch()

@@ -138,11 +138,11 @@ func (p *pool) over(l loop) bool {
 }
 
 // work does pieces of l until there are none left: first the worker's share, and then
-// the rest of some others' shares, since something may hold these workers up.
+// the rest of the others' shares, since something may hold these workers up.
 func (p *pool) work(l loop, worker int) {
 	taken := 0
 	err := guard(func() error {
-		for apart := 0; apart < p.threads; apart = max(1, 2*apart) {
+		for apart := range p.threads {
 			if err := p.share(l, worker, (worker+apart)%p.threads, &taken); err != nil {
 				return err
 			}
@@ -152,7 +152,7 @@ func (p *pool) work(l loop, worker int) {
 	})
 	if err != nil {
 		for i := range p.threads {
-			_, n := p.take(l, i, false, false)
+			_, n := p.take(l, i, false, true)
 			taken += n
 		}
 		p.mu.Lock()
@@ -167,7 +167,7 @@ func (p *pool) work(l loop, worker int) {
 // share does the rest of a worker's share, and counts the blocks in taken.
 func (p *pool) share(l loop, worker, whose int, taken *int) error {
 	for {
-		from, n := p.take(l, whose, worker == whose, true)
+		from, n := p.take(l, whose, worker == whose, false)
 		if n == 0 {
 			return nil
 		}
@@ -197,9 +197,17 @@ func (p *pool) report(l loop, worker, blocks int) {
 	}
 }
 
-// take takes n blocks that nobody has of a share of l: half of the rest, or all.
+// A worker takes an eighth of what is left of its share at a time, and a quarter of another's.
+// Nobody can take over a piece that has begun, so a slow thread's piece is what the others wait
+// for: with halves sixteen threads waited for a quarter of a loop.
+const (
+	ownPart   = 8
+	otherPart = 4
+)
+
+// take takes n blocks that nobody has of a share of l: a part of the rest, or all.
 // Its worker takes the first ones, others the last.
-func (p *pool) take(l loop, whose int, own, half bool) (from, n int) {
+func (p *pool) take(l loop, whose int, own, all bool) (from, n int) {
 	if whose >= l.workers(p.threads) {
 		return 0, 0
 	}
@@ -210,8 +218,12 @@ func (p *pool) take(l loop, whose int, own, half bool) (from, n int) {
 		if n = to - from; n <= 0 {
 			return 0, 0
 		}
-		if half {
-			n = (n + 1) / 2
+		switch {
+		case all:
+		case own:
+			n = (n + ownPart - 1) / ownPart
+		default:
+			n = (n + otherPart - 1) / otherPart
 		}
 		first, last := from+n, to
 		if !own {
