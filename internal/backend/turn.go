@@ -21,6 +21,11 @@ func (t Turn) Take(ctx context.Context) error {
 		return err
 	}
 	select {
+	case t <- struct{}{}: // most often; Done makes a context allocate
+		return nil
+	default:
+	}
+	select {
 	case t <- struct{}{}:
 		return nil
 	case <-ctx.Done():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -111,6 +112,58 @@ func TestStepAllocs(t *testing.T) {
 		if n := testing.AllocsPerRun(50, token); n > 1 {
 			t.Errorf("adapters %v: %v allocations for a token", blend != nil, n)
 		}
+	}
+}
+
+// TestStepAllocsTogether: the same for sequences that share a step, each of which can be cancelled.
+func TestStepAllocsTogether(t *testing.T) {
+	const sequences = 8
+	_, g := openModel(t, demo(t))
+	e := newEngine(t, g, cpu.New(cpu.Options{Threads: 1}), engine.Options{Context: 512})
+	ctx, cancel := context.WithCancel(t.Context())
+	begin, done := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for range sequences {
+		s, tokens := e.NewSequence(), []int32{5}
+		wg.Go(func() {
+			defer s.Close()
+			for {
+				select {
+				case <-begin:
+				case <-ctx.Done():
+					return
+				}
+				logits, err := s.Feed(ctx, tokens, 1)
+				if err != nil {
+					t.Error(err)
+				} else {
+					s.Reuse(logits[0])
+				}
+				done <- struct{}{}
+			}
+		})
+	}
+	e.Cut(func(rows int) int { e.WaitQueued(sequences); return rows })
+	rounds := 0
+	token := func() {
+		rounds++
+		for range sequences {
+			begin <- struct{}{}
+		}
+		for range sequences {
+			<-done
+		}
+	}
+	for range 200 { // until all weights are repacked
+		token()
+	}
+	if n := testing.AllocsPerRun(50, token); n > sequences {
+		t.Errorf("%v allocations for a token of each of %d sequences", n, sequences)
+	}
+	if n := e.Stats().Steps; n != rounds {
+		t.Errorf("%d steps for %d tokens", n, rounds)
 	}
 }
 

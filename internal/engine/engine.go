@@ -99,6 +99,8 @@ type Engine struct {
 	timer *time.Timer
 	wake  chan struct{} // told when there is something to do, or to wait for no longer
 
+	together *together // the context of a step of several requests, kept for the next one
+
 	closing sync.Mutex // held while Close frees the cache
 
 	mu       sync.Mutex  // guards what follows, and what Sequence says

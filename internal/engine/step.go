@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -82,7 +81,7 @@ func (e *Engine) attempt(batch []*work) (o outcome) {
 		}
 	}
 	s.Embeddings, s.Parts, s.NoLogits = embeddings(batch, len(s.Tokens)), e.partsOf(batch), bare(batch)
-	ctx, release := shared(batch)
+	ctx, release := e.shared(batch)
 	defer release()
 	var err error
 	if k, steps := e.choice(batch); k > 0 {
@@ -97,7 +96,7 @@ func (e *Engine) attempt(batch []*work) (o outcome) {
 }
 
 // shared is a context that ends when those of all the batch have.
-func shared(batch []*work) (ctx context.Context, release func()) {
+func (e *Engine) shared(batch []*work) (ctx context.Context, release func()) {
 	if len(batch) == 1 {
 		return batch[0].ctx, func() {}
 	}
@@ -106,23 +105,12 @@ func shared(batch []*work) (ctx context.Context, release func()) {
 			return context.Background(), func() {}
 		}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	left := atomic.Int32{}
-	left.Store(int32(len(batch)))
-	var stops []func() bool
-	for _, w := range batch {
-		stops = append(stops, context.AfterFunc(w.ctx, func() {
-			if left.Add(-1) == 0 {
-				cancel()
-			}
-		}))
+	if e.together == nil {
+		e.together = &together{}
+		e.together.free = e.together.release
 	}
-	return ctx, func() {
-		for _, stop := range stops {
-			stop()
-		}
-		cancel()
-	}
+	e.together.batch = batch
+	return e.together, e.together.free
 }
 
 // want adds to what s is to tell of its next row: the value of n, or the logits if n is nil.

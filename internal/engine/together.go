@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// together is the context of a step of several requests. It ends when those of all of them
+// have. Backends look at Err between two nodes, so that it asks the requests' own contexts and
+// keeps nothing: a step allocates nothing for it. Who calls Done gets a context made for it.
+type together struct {
+	batch []*work
+	free  func() // release, bound once
+
+	mu    sync.Mutex
+	made  context.Context // nil before Done is called
+	close context.CancelFunc
+	stops []func() bool
+}
+
+func (*together) Deadline() (end time.Time, ok bool) { return }
+func (*together) Value(any) any                      { return nil }
+
+// Err is context.Canceled once all have ended.
+func (c *together) Err() error {
+	for _, w := range c.batch {
+		if w.ctx.Err() == nil {
+			return nil
+		}
+	}
+	return context.Canceled
+}
+
+// Done is closed when all have ended, or the step has.
+func (c *together) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.made == nil {
+		c.made, c.close = context.WithCancel(context.Background())
+		left, end := atomic.Int32{}, c.close
+		left.Store(int32(len(c.batch)))
+		for _, w := range c.batch {
+			c.stops = append(c.stops, context.AfterFunc(w.ctx, func() {
+				if left.Add(-1) == 0 {
+					end()
+				}
+			}))
+		}
+	}
+	return c.made.Done()
+}
+
+// release ends what Done has made, and makes c that of the next step.
+func (c *together) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, stop := range c.stops {
+		stop()
+	}
+	if c.made != nil {
+		c.close()
+	}
+	c.batch, c.made, c.close, c.stops = nil, nil, nil, nil
+}
