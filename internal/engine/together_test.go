@@ -39,9 +39,9 @@ func (x waits) Run(ctx context.Context, s *backend.Step, tap backend.Tap) ([]flo
 	return nil, ctx.Err()
 }
 
-// TestTogether: the context of a step of two requests ends when both of theirs have, and not
+// TestEndTogether: the context of a step of two requests ends when both of theirs have, and not
 // with the first.
-func TestTogether(t *testing.T) {
+func TestEndTogether(t *testing.T) {
 	b := waiting{cpu.New(cpu.Options{Threads: 1}), make(chan context.Context)}
 	e := newEngine(t, backendtest.Decoder(t, 1, tensor.BF16, 0, 64), b, engine.Options{Context: 64})
 	release := e.Hold()
