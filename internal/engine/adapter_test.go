@@ -100,7 +100,7 @@ func TestAdapterPrefix(t *testing.T) {
 		held  int
 	}{
 		{blendOf(t, g, 1), 0}, {nil, 0}, {blendOf(t, g, 0.5), 0}, {blendOf(t, g, 1, 1), 0},
-		{blendOf(t, g, 1), 192}, {nil, 192}, {blendOf(t, g, 1, 1), 192}, {blendOf(t, g, 1, 0), 192}, // the same as others above
+		{blendOf(t, g, 1), 199}, {nil, 199}, {blendOf(t, g, 1, 1), 199}, {blendOf(t, g, 1, 0), 199}, // the same as others above
 	} {
 		s := e.NewSequence()
 		s.Adapt(c.blend)

@@ -99,7 +99,7 @@ func TestState(t *testing.T) {
 		failed, rewound, grown, cold int // tokens that are left
 	}{
 		{"without snapshots", 1, 0, 0, 0, 0},
-		{"with snapshots", 30, 128, 128, 256, 256},
+		{"with snapshots", 30, 150, 150, 256, 256},
 	} {
 		e := summed(t, x.slots, summing{see: see})
 		want := scratch(t, summed(t, 1, summing{see: see}), text, 1)

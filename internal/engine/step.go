@@ -189,6 +189,9 @@ func (e *Engine) settle(w *work, err error) {
 		s.tokens = append(s.tokens, w.ahead...)
 		end += len(w.ahead)
 		s.pages.Commit(s.tokens[w.at:end])
+		if end >= w.all() && (len(w.tokens) > 1 || w.from == 0) { // a prompt's end, from where the next turn goes on
+			s.pages.Mark()
+		}
 	}
 	s.pages.Truncate(end)
 	w.rows, s.step, s.queued.step = 0, e.steps, e.steps

@@ -9,9 +9,9 @@
 // of fixed size: a sequence has one slot for all of them (Slot).
 //
 // A pool with a bound on its memory also keeps what sequences leave behind, while there
-// is room: a tree of full pages, found by their tokens and all tokens before them. A
-// sequence starts from the longest prefix there (Adopt), and puts its own pages there
-// (Commit). Pages are counted by reference, and a page that somebody else holds is never
+// is room: a tree of pages, found by their tokens and all tokens before them. A
+// sequence starts from the longest prefix there (Adopt), and puts its own pages there: full
+// ones (Commit), and the last one where its prompt ends, or itself (Mark, Free). Pages are counted by reference, and a page that somebody else holds is never
 // written: Grow replaces it, by a copy where it is to be continued.
 //
 // Sharing rests on two things: the state of position p follows from tokens 0 to p
@@ -92,8 +92,9 @@ type Pool struct {
 	bound int64   // on the bytes of all pages
 	solo  int     // the longest sequence that the bound holds, alone
 
-	nodes map[key]*node
-	used  list.List // of *node, the least recently used first
+	nodes  map[key]*node   // of full pages
+	behind map[key][]*node // by the key before them, tails among them
+	used   list.List       // of *node, the least recently used first
 }
 
 // page is who holds a page.
@@ -105,7 +106,7 @@ type page struct {
 // NewPool makes a pool of no pages.
 func NewPool(o Options) *Pool {
 	n := len(o.Classes)
-	p := &Pool{o: o, slot: -1, block: 1, free: make([][]int32, n), pages: make([][]page, n), need: make([]int, n), nodes: map[key]*node{}}
+	p := &Pool{o: o, slot: -1, block: 1, free: make([][]int32, n), pages: make([][]page, n), need: make([]int, n), nodes: map[key]*node{}, behind: map[key][]*node{}}
 	for c, class := range o.Classes {
 		if class.Kind == Slot {
 			p.slot = c

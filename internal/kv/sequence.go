@@ -10,7 +10,7 @@ type Sequence struct {
 	done   int             // positions that are computed, as far as Commit has said
 	tables [][]entry       // by class
 	path   []*node         // the full pages that are computed, if they are shared
-	tail   [PageSize]int32 // tokens behind them
+	tail   [PageSize]int32 // tokens behind them, as far as they are computed
 	from   int32           // the snapshot that its slot is to be a copy of, or negative
 }
 
@@ -36,6 +36,9 @@ func (s *Sequence) Pages() (n int) {
 				n++
 			}
 		}
+	}
+	if s.from >= 0 {
+		n++
 	}
 	return n
 }
@@ -90,20 +93,26 @@ func (s *Sequence) Adopt(tokens []int32, salt string) int {
 	if !p.shares() || len(tokens) == 0 {
 		return s.length
 	}
-	path := p.find(nil, root, tokens[:min(len(tokens)-1, p.Longest())])
-	if n := p.ready(path); n*PageSize > s.length {
-		s.attach(path[:n])
+	tokens = tokens[:min(len(tokens)-1, p.Longest())]
+	path := p.find(nil, root, tokens)
+	if n, tail, m := p.start(path, root, tokens); n*PageSize+m > s.length {
+		s.attach(path[:n:n], tail, m)
 	}
 	return s.length
 }
 
-// attach makes the sequence that of some nodes, which serve it. The caller holds the
-// pool's mu.
-func (s *Sequence) attach(path []*node) {
-	p, n := s.pool, len(path)
-	if n > 0 {
+// attach makes the sequence that of some nodes, and the first m positions of tail, which serve
+// it. The caller holds the pool's mu.
+func (s *Sequence) attach(path []*node, tail *node, m int) {
+	if n := len(path); n > 0 {
 		path[n-1].users++ // so that it stays
 	}
+	p, full, length := s.pool, path, len(path)*PageSize+m
+	if tail != nil {
+		path = append(path, tail)
+		copy(s.tail[:], tail.tokens[:m])
+	}
+	n := len(path)
 	had := s.tables
 	s.tables = make([][]entry, len(had))
 	for c, class := range p.o.Classes {
@@ -114,7 +123,7 @@ func (s *Sequence) attach(path []*node) {
 		for i := range s.tables[c] {
 			s.tables[c][i].page = -1
 		}
-		for i := p.first(c, n*PageSize); i < n; i++ {
+		for i := p.first(c, length); i < n; i++ {
 			*s.at(c, i) = entry{path[i].pages[c], int32(i)}
 			p.pages[c][path[i].pages[c]].refs++
 		}
@@ -125,7 +134,7 @@ func (s *Sequence) attach(path []*node) {
 		p.pages[p.slot][from].refs++
 	}
 	s.leave(had)
-	s.path, s.from, s.length, s.done = path, from, n*PageSize, n*PageSize
+	s.path, s.from, s.length, s.done = full, from, length, length
 	for _, n := range path {
 		p.used.MoveToBack(n.place)
 	}
@@ -163,6 +172,7 @@ func (s *Sequence) clear() {
 func (s *Sequence) Free() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
+	s.mark()
 	s.clear()
 }
 
@@ -341,13 +351,11 @@ func (s *Sequence) Commit(tokens []int32) {
 // sequence takes that for its own: they have the same bits. The caller holds the pool's mu.
 func (s *Sequence) publish() {
 	p, i := s.pool, len(s.path)
-	parent, k := (*node)(nil), s.root
-	if i > 0 {
-		parent = s.path[i-1]
-		k = parent.key
+	parent, k := under(s.path, s.root)
+	if parent != nil {
 		parent.users--
 	}
-	n := p.grow(parent, k.next(s.tail[:]), s.tail[:])
+	n := p.grow(parent, k, s.tail[:])
 	n.users++
 	s.path = append(s.path, n)
 	for c, class := range p.o.Classes {
@@ -362,6 +370,7 @@ func (s *Sequence) publish() {
 			e.page = n.pages[c]
 		}
 	}
+	p.outgrown(n)
 	p.thin(s.path)
 }
 
@@ -414,7 +423,7 @@ func (s *Sequence) Truncate(n int) int {
 		s.shorten(n)
 	default:
 		m := p.ready(s.path[:min(len(s.path), n/PageSize)])
-		s.attach(s.path[:m:m])
+		s.attach(s.path[:m:m], nil, 0)
 	}
 	return s.length
 }

@@ -24,28 +24,40 @@ func (k key) next(tokens []int32) key {
 	return sha256.Sum256(b[:])
 }
 
-// node is a full page that is computed, in all classes: the page itself in those of full
+// node is a page that is computed, in all classes: the page itself in those of full
 // layers, in a ring's the same or none, in the slots' a snapshot of the state behind it
-// or none. A node's parent is there as long as the node is.
+// or none. A page that is not full is a tail, on which nothing stands (tail.go). A node's
+// parent is there as long as the node is.
 type node struct {
-	key      key
+	key      key   // of a full page
+	under    key   // its parent's, or the root
 	parent   *node // nil before the first page
 	children int
 	users    int             // sequences whose last full page it is
+	size     int             // of tokens
 	tokens   [PageSize]int32 //
 	pages    []int32         // by class, negative for none
 	place    *list.Element   // in Pool.used
 }
 
-// grow is the node behind parent with these tokens, which is made if there is none. The
-// caller holds mu.
-func (p *Pool) grow(parent *node, k key, tokens []int32) *node {
+// grow is the node of a full page behind parent with these tokens, which is made if there is
+// none. The caller holds mu.
+func (p *Pool) grow(parent *node, under key, tokens []int32) *node {
+	k := under.next(tokens)
 	n := p.nodes[k]
 	if n != nil {
 		p.used.MoveToBack(n.place)
 		return n
 	}
-	n = &node{key: k, parent: parent, pages: make([]int32, len(p.o.Classes))}
+	n = p.add(parent, under, tokens)
+	n.key = k
+	p.nodes[k] = n
+	return n
+}
+
+// add makes a node behind parent, without pages. The caller holds mu.
+func (p *Pool) add(parent *node, under key, tokens []int32) *node {
+	n := &node{under: under, parent: parent, size: len(tokens), pages: make([]int32, len(p.o.Classes))}
 	copy(n.tokens[:], tokens)
 	for c := range n.pages {
 		n.pages[c] = -1
@@ -54,8 +66,28 @@ func (p *Pool) grow(parent *node, k key, tokens []int32) *node {
 		parent.children++
 	}
 	n.place = p.used.PushBack(n)
-	p.nodes[k] = n
+	p.behind[under] = append(p.behind[under], n)
 	return n
+}
+
+// remove gives up n, on which nothing stands and which no sequence uses. The caller holds mu.
+func (p *Pool) remove(n *node) {
+	for c := range n.pages {
+		p.lose(n, c)
+	}
+	p.used.Remove(n.place)
+	if n.size == PageSize {
+		delete(p.nodes, n.key)
+	}
+	all := p.behind[n.under]
+	i, last := slices.Index(all, n), len(all)-1
+	all[i], all[last] = all[last], nil
+	if p.behind[n.under] = all[:last]; last == 0 {
+		delete(p.behind, n.under)
+	}
+	if n.parent != nil {
+		n.parent.children--
+	}
 }
 
 // keep gives n a page of class c, to which it adds a hold. The caller holds mu.
@@ -80,22 +112,18 @@ func (p *Pool) lose(n *node, c int) {
 func (p *Pool) evict() bool {
 	for e := p.used.Front(); e != nil; e = e.Next() {
 		n := e.Value.(*node)
-		leaf, lost := n.children == 0 && n.users == 0, false
+		if n.children == 0 && n.users == 0 {
+			p.remove(n)
+			return true
+		}
+		lost := false
 		for c, class := range p.o.Classes {
-			id := n.pages[c]
-			if leaf || id >= 0 && class.Kind != Pages && p.pages[c][id].refs == 1 {
+			if id := n.pages[c]; id >= 0 && class.Kind != Pages && p.pages[c][id].refs == 1 {
 				p.lose(n, c)
 				lost = true
 			}
 		}
-		if leaf {
-			p.used.Remove(e)
-			delete(p.nodes, n.key)
-			if n.parent != nil {
-				n.parent.children--
-			}
-		}
-		if lost || leaf {
+		if lost {
 			return true
 		}
 	}
@@ -119,16 +147,18 @@ func (p *Pool) find(path []*node, k key, tokens []int32) []*node {
 // have the window before that, and slots a snapshot. The caller holds mu.
 func (p *Pool) ready(path []*node) int {
 	for n := len(path); n > 0; n-- {
-		if p.serves(path[:n]) {
+		if p.serves(path[:n], n*PageSize) {
 			return n
 		}
 	}
 	return 0
 }
 
-func (p *Pool) serves(path []*node) bool {
+// serves reports whether path has what a sequence needs that starts at a position of its last
+// page, or its end.
+func (p *Pool) serves(path []*node, at int) bool {
 	for c, class := range p.o.Classes {
-		for j := p.first(c, len(path)*PageSize); j < len(path) && class.Kind != Pages; j++ {
+		for j := p.first(c, at); j < len(path) && class.Kind != Pages; j++ {
 			if path[j].pages[c] < 0 {
 				return false
 			}

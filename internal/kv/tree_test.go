@@ -52,7 +52,7 @@ type world struct {
 	m     *memory
 	users []*user
 
-	adopted, reused, back, full int // what has happened
+	adopted, reused, inside, back, full int // what has happened
 }
 
 func newWorld(t testing.TB, o Options, bytes []int64, bound int64) *world {
@@ -156,7 +156,7 @@ func (w *world) audit() {
 			}
 		}
 		free := 0
-		for _, n := range p.nodes {
+		for _, n := range w.nodes() {
 			if id := n.pages[c]; id >= 0 {
 				refs[id]++
 				if p.pages[c][id].node != n {
@@ -182,9 +182,13 @@ func (w *world) audit() {
 		w.t.Fatalf("%d bytes, the bound is %d", n, p.bound)
 	}
 	children, users := map[*node]int{}, map[*node]int{}
-	for _, n := range p.nodes {
+	full := 0
+	for _, n := range w.nodes() {
 		if children[n.parent]++; n.parent != nil && p.nodes[n.parent.key] != n.parent {
 			w.t.Fatal("a node without its parent")
+		}
+		if n.size == PageSize {
+			full++
 		}
 	}
 	for _, u := range w.users {
@@ -192,15 +196,27 @@ func (w *world) audit() {
 			users[u.s.path[n-1]]++
 		}
 	}
-	for _, n := range p.nodes {
+	for _, n := range w.nodes() {
 		w.content(n)
 		if n.children != children[n] || n.users != users[n] {
 			w.t.Fatalf("a node of %d children and %d users says %d and %d", children[n], users[n], n.children, n.users)
 		}
 	}
-	if p.used.Len() != len(p.nodes) {
-		w.t.Fatalf("%d nodes in use order, %d in the tree", p.used.Len(), len(p.nodes))
+	behind := 0
+	for _, all := range p.behind {
+		behind += len(all)
 	}
+	if p.used.Len() != behind || full != len(p.nodes) {
+		w.t.Fatalf("%d nodes in use order, %d behind others; %d full pages, %d by their keys", p.used.Len(), behind, full, len(p.nodes))
+	}
+}
+
+// nodes are full pages and tails.
+func (w *world) nodes() (all []*node) {
+	for e := w.p.used.Front(); e != nil; e = e.Next() {
+		all = append(all, e.Value.(*node))
+	}
+	return all
 }
 
 // content wants a node's pages to hold what its tokens, and those before them, say.
@@ -211,26 +227,28 @@ func (w *world) content(n *node) {
 		path = append(path, x)
 	}
 	k, salt := rootOf(""), ""
-	if last := path[len(path)-1]; last.key != k.next(last.tokens[:]) {
+	if path[len(path)-1].under != k {
 		salt = "other"
 		k = rootOf(salt)
 	}
 	h := uint64(len(salt))
 	var want [PageSize]uint64
 	for _, x := range slices.Backward(path) {
-		k = k.next(x.tokens[:])
-		for i, id := range x.tokens {
+		if x.under != k || !slices.Contains(w.p.behind[k], x) {
+			w.t.Fatal("a node is not found behind its parent")
+		}
+		for i, id := range x.tokens[:x.size] {
 			h = hash(h, id)
 			want[i] = h
 		}
-	}
-	if k != n.key {
-		w.t.Fatal("a node's key is not that of its tokens")
+		if k = k.next(x.tokens[:]); x.size == PageSize && k != x.key {
+			w.t.Fatal("a node's key is not that of its tokens")
+		}
 	}
 	for c, class := range w.p.o.Classes {
 		switch got := n.pages[c]; {
 		case got < 0:
-		case class.Kind == Slot && w.m.page(c, got)[0] != h, class.Kind != Slot && *w.m.page(c, got) != want:
+		case class.Kind == Slot && w.m.page(c, got)[0] != h, class.Kind != Slot && !slices.Equal(w.m.page(c, got)[:n.size], want[:n.size]):
 			w.t.Fatalf("%+v: a node's page is of other tokens", class)
 		}
 	}
@@ -273,7 +291,9 @@ func (w *world) act(op, arg byte) {
 		had := len(u.tokens)
 		if got := u.s.Adopt(tokens, u.salt); got > had {
 			w.reused++
-			u.tokens = slices.Clone(tokens[:got])
+			if u.tokens = slices.Clone(tokens[:got]); got%PageSize > 0 {
+				w.inside++
+			}
 		} else if u.tokens = u.tokens[:got]; got > len(tokens) {
 			w.t.Fatalf("%d of %d tokens", got, len(tokens))
 		}
@@ -294,7 +314,9 @@ func (w *world) act(op, arg byte) {
 		w.p.evict()
 		w.p.mu.Unlock()
 	case 5:
-		u.s.Reserve(u.s.Len() + n)
+		if u.s.Reserve(u.s.Len() + n); n%2 == 0 {
+			u.s.Mark()
+		}
 	default:
 		var tokens []int32
 		for len(tokens) < u.s.Cut(1+n%w.p.o.Chunk, n/4) {
@@ -337,8 +359,8 @@ func (w *world) end() {
 			w.t.Errorf("class %d: %d pages, %d are free", c, made, len(w.p.free[c]))
 		}
 	}
-	if len(w.p.nodes) != 0 {
-		w.t.Errorf("%d nodes", len(w.p.nodes))
+	if len(w.p.nodes)+len(w.p.behind) != 0 {
+		w.t.Errorf("%d nodes, behind %d", len(w.p.nodes), len(w.p.behind))
 	}
 }
 
@@ -369,7 +391,7 @@ func worldOf(t testing.TB, kind, bound byte) *world {
 // TestSharing does everything at random, and looks at everything after each operation.
 func TestSharing(t *testing.T) {
 	r := rand.New(rand.NewPCG(18, 3))
-	var reused, back, full, copies [6]int
+	var reused, inside, back, full, copies [6]int
 	for i := range 180 {
 		w := worldOf(t, byte(i%6), byte(r.IntN(256)))
 		data := make([]byte, 600)
@@ -378,13 +400,14 @@ func TestSharing(t *testing.T) {
 		}
 		w.run(data)
 		reused[i%6] += w.reused
+		inside[i%6] += w.inside
 		back[i%6] += w.back
 		full[i%6] += w.full
 		copies[i%6] += w.m.copies
 	}
 	for i, kind := range kinds {
-		t.Logf("%v: %d prefixes reused, %d times back, %d times full, %d copies", kind, reused[i], back[i], full[i], copies[i])
-		if reused[i] < 20 || full[i] < 5 && kind[0].Kind != Slot || copies[i] < 20 || back[i] == 0 && kind[len(kind)-1].Kind == Slot {
+		t.Logf("%v: %d prefixes reused, %d of them from within a page, %d times back, %d times full, %d copies", kind, reused[i], inside[i], back[i], full[i], copies[i])
+		if reused[i] < 20 || inside[i] < 20 || full[i] < 5 && kind[0].Kind != Slot || copies[i] < 20 || back[i] == 0 && kind[len(kind)-1].Kind == Slot {
 			t.Error("too few to be a test")
 		}
 	}

@@ -1,0 +1,99 @@
+package kv
+
+import "slices"
+
+// Prompts seldom end where a page does. Others can start inside a page, too: from the first
+// positions of a full one whose tokens begin as theirs do, or from what a sequence has left of
+// a page that it had begun (Mark), which is a node of fewer tokens: a tail. A state is that of one
+// position, so of states there are tails alone. Who goes on from there writes into a copy.
+
+// common is how many of n's first tokens are those given.
+func (n *node) common(tokens []int32) int {
+	m := min(n.size, len(tokens))
+	for i, id := range tokens[:m] {
+		if n.tokens[i] != id {
+			return i
+		}
+	}
+	return m
+}
+
+// under is the last of path, and the key of what stands on it.
+func under(path []*node, root key) (*node, key) {
+	if n := len(path); n > 0 {
+		return path[n-1], path[n-1].key
+	}
+	return nil, root
+}
+
+// start is how many of path's nodes a sequence of these tokens can start from, and how many
+// positions of the page behind them, which tail has; nil for none. The caller holds mu.
+func (p *Pool) start(path []*node, root key, tokens []int32) (n int, tail *node, m int) {
+	for n := len(path); ; n-- {
+		if tail, m := p.inside(path[:n:n], root, tokens[n*PageSize:]); m > 0 {
+			return n, tail, m
+		}
+		if n == 0 || p.serves(path[:n], n*PageSize) {
+			return n, nil, 0
+		}
+	}
+}
+
+// inside is the node behind path with the most positions of these tokens, but for a whole page.
+func (p *Pool) inside(path []*node, root key, tokens []int32) (best *node, m int) {
+	_, k := under(path, root)
+	for _, n := range p.behind[k] {
+		same := n.common(tokens)
+		if same > m && same < PageSize && (p.slot < 0 || same == n.size) && p.serves(append(path, n), len(path)*PageSize+same) {
+			best, m = n, same
+		}
+	}
+	return best, m
+}
+
+// Mark has others find what the sequence has computed of its last page, which need not be
+// full, and its state. It belongs to the end of a prompt: prompts that continue it start there.
+func (s *Sequence) Mark() {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	s.mark()
+}
+
+// mark is Mark. The caller holds the pool's mu.
+func (s *Sequence) mark() {
+	p, i, tokens := s.pool, s.done/PageSize, s.tail[:s.done%PageSize]
+	if !p.shares() || len(tokens) == 0 || s.done < s.length || s.from >= 0 {
+		return
+	}
+	for c, class := range p.o.Classes {
+		if e := s.at(c, i); class.Kind != Slot && (e.page < 0 || int(e.index) != i || p.pages[c][e.page].node != nil) {
+			return // it is another's, and found by that one's tokens
+		}
+	}
+	parent, k := under(s.path, s.root)
+	if n, m := p.inside(s.path[:i:i], s.root, tokens); m == len(tokens) {
+		p.used.MoveToBack(n.place)
+		return
+	}
+	n := p.add(parent, k, tokens)
+	for c, class := range p.o.Classes {
+		e := s.at(c, i)
+		p.keep(n, c, e.page)
+		if class.Kind == Slot { // the sequence goes on with a copy
+			s.from, s.tables[c] = e.page, s.tables[c][:0]
+		}
+	}
+	p.outgrown(n)
+}
+
+// outgrown removes tails that n serves for as well. The caller holds mu.
+func (p *Pool) outgrown(n *node) {
+	if slices.ContainsFunc(p.o.Classes, func(c Class) bool { return c.Kind != Pages }) {
+		return // n may lose what they have
+	}
+	for _, x := range slices.Clone(p.behind[n.under]) {
+		if x.size < n.size && x.common(n.tokens[:n.size]) == x.size {
+			p.remove(x)
+		}
+	}
+}
