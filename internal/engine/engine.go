@@ -7,7 +7,8 @@
 // goroutine chooses whose tokens are its rows (schedule.go), and computes it (step.go):
 //
 //   - A step has at most Options.Chunk rows. Sequences that decode have theirs first, a row
-//     each; prompts share the rest, cut anywhere: bits do not depend on it.
+//     each; prompts share the rest, cut anywhere: bits do not depend on it. Where sequences
+//     decode a step is bounded in work, too (load.go): it is the gap between two of their tokens.
 //   - Keys and values take at most Options.Budget bytes. Who finds no room waits; what a
 //     sequence of a lower rank has is given back, and computed again when it is its turn.
 //   - Requests of a higher priority go first, of callers with different keys the one whose
@@ -83,6 +84,7 @@ type Engine struct {
 	ids      int   // token ids that the graph can embed
 	hidden   int   // elements of a row of embeddings; 0 where the graph has none
 	kept     backend.Kept
+	load     load
 	vocab    int         // of the logits
 	tap      backend.Tap // nil, or watch
 	ahead    *ahead      // nil where tokens are chosen here, by their logits
@@ -135,7 +137,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	if n := backend.Input(g); n != nil {
 		e.hidden = n.Shape.Size()
 	}
-	e.kept = backend.NewKept(g, o.Keep)
+	e.kept, e.load = backend.NewKept(g, o.Keep), loadOf(g)
 	e.watch(&o)
 	var err error
 	e.plan, err = b.Compile(g, backend.Options{Rows: o.Chunk, Outputs: e.outputs, Want: o.Want, Keep: o.Keep, Expert: o.Expert, Progress: o.Progress})

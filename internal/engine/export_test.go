@@ -69,3 +69,6 @@ func (e *Engine) WaitClosed() {
 
 // BoundOutputs sets how many rows of a step may have logits.
 func (e *Engine) BoundOutputs(n int) { e.outputs = n }
+
+// Level has all rows cost the same.
+func (e *Engine) Level() { e.load = nil }

@@ -274,7 +274,7 @@ func (e *Engine) pick(rows int) []*work {
 	}
 	e.admit()
 	slices.SortFunc(e.queue, before)
-	r := room{rows, e.outputs}
+	r := room{rows: rows, outputs: e.outputs}
 	for _, w := range e.queue {
 		if w.seq.runs && r.rows > 0 {
 			e.take(w, &r)
@@ -293,7 +293,11 @@ func (e *Engine) pick(rows int) []*work {
 }
 
 // room is the rest of a step.
-type room struct{ rows, outputs int }
+type room struct {
+	rows, outputs int
+	decoding      bool    // sequences that do are in the step
+	load          float64 // of the rows that are chosen
+}
 
 // before orders the queue. Sequences that decode go first, and so that each has its turn
 // if they are more than a step has rows.
@@ -408,9 +412,9 @@ func (s *Sequence) below(t *Sequence) bool {
 
 // take puts as many of w's rows into the step as it has room for, and pages.
 func (e *Engine) take(w *work, r *room) {
-	s := w.seq
+	s, decodes := w.seq, w.decodes()
 	at := s.pages.Len()
-	n := min(w.all()-at, r.rows)
+	n := e.share(w, min(w.all()-at, r.rows), r)
 	n = s.pages.Cut(n, w.all()-at-n)
 	first := max(w.all()-w.wanted, len(s.tokens)) // whose logits are wanted
 	if n = min(n, max(first-at, 0)+r.outputs); n == 0 || e.entire && n < w.all()-at {
@@ -429,6 +433,7 @@ func (e *Engine) take(w *work, r *room) {
 	}
 	w.rows, w.at, w.outputs = n, at, max(0, at+n-max(first, at))
 	r.rows, r.outputs = r.rows-n, r.outputs-w.outputs
+	r.load, r.decoding = r.load+e.load.rows(at, n), r.decoding || decodes
 	e.batch = append(e.batch, w)
 	w.charge()
 }
@@ -453,6 +458,7 @@ func (e *Engine) victim(s *Sequence, runs bool) (v *Sequence) {
 func (e *Engine) preempt(v *Sequence, r *room) {
 	if v.queued != nil && v.work.rows > 0 { // the step has chosen it
 		r.rows, r.outputs = r.rows+v.work.rows, r.outputs+v.work.outputs
+		r.load -= e.load.rows(v.work.at, v.work.rows)
 		v.work.rows = 0
 		e.batch = slices.DeleteFunc(e.batch, func(w *work) bool { return w.seq == v })
 	}
