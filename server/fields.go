@@ -67,7 +67,11 @@ func depthOf(body []byte) (most int) {
 func (f *fields) open(path string, raw json.RawMessage) {
 	f.path, f.values = path, map[string]json.RawMessage{}
 	d := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+	switch t, err := d.Token(); {
+	case (err != nil || t != json.Delim('{')) && path == "":
+		f.reject(bad("", "The body: %s, want a JSON object", kindOf(raw)))
+		return
+	case err != nil || t != json.Delim('{'):
 		f.fail(strings.TrimSuffix(path, "."), "%s, want an object", kindOf(raw))
 		return
 	}

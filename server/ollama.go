@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -234,7 +235,29 @@ func (r *request) ollamaOptions(f *fields) {
 		o.fail(o.path+"num_ctx", "%d: the model was loaded with a context of %d tokens", *v, r.model.room)
 	}
 	r.stop = o.texts("stop", maxStops)
+	o.ignore("num_keep", "num_batch", "num_thread", "num_gpu", "main_gpu", "low_vram", "numa", "use_mmap", "use_mlock", "f16_kv", "logits_all", "mirostat_tau", "mirostat_eta")
+	for _, x := range ollamaOff {
+		if v := o.take(x.name); v != nil && !x.off(v) {
+			o.reject(refused(o.path+x.name, x.name))
+		}
+	}
 	o.done()
+}
+
+// ollamaOff are options of Ollama that this server has only switched off. Clients send them so.
+var ollamaOff = []struct {
+	name string
+	off  func(json.RawMessage) bool
+}{
+	{"mirostat", is("0")}, {"typical_p", is("1")}, {"tfs_z", is("1")}, {"penalize_newline", is("true")}, {"vocab_only", is("false")}, {"embedding_only", is("false")},
+}
+
+// is finds a value, however its number is written.
+func is(want string) func(json.RawMessage) bool {
+	return func(raw json.RawMessage) bool {
+		n, ok := whole(raw)
+		return ok && strconv.FormatInt(n, 10) == want || string(raw) == want
+	}
 }
 
 // ollamaMessages reads a conversation, whose calls have objects as arguments and no ids.
