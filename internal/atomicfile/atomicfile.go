@@ -25,16 +25,16 @@
 // the time of a few renames; after a kill in that time, until something here opens them.
 //
 // A program that is killed while it writes leaves its temporary file or folder, PATH.XXXXXXXX.tmp.
-// Nothing here removes it. Whether its writer is dead cannot be told: in a folder that machines or containers
-// share, a process's number means another process, or none, and to be wrong would destroy a file that is being written.
+// The next write of PATH removes it. A writer locks its temporary file, and the system unlocks it when the
+// writer ends in any way, so a file that can be locked has no writer. Where a network's file system keeps
+// locks from other machines, two of them that write PATH at the same time disturb each other: one of the
+// writes ends with an error. Without locks (Windows) nothing is removed.
 package atomicfile
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 )
@@ -43,6 +43,7 @@ import (
 type File struct {
 	*os.File
 	path string
+	lock io.Closer // nil where there are none
 	done bool
 }
 
@@ -60,16 +61,24 @@ func Create(path string) (*File, error) {
 	case !st.Mode().IsRegular():
 		return nil, &fs.PathError{Op: "write", Path: path, Err: errors.New("not a regular file, and so not replaced")}
 	}
-	// Not os.CreateTemp, whose files are the owner's alone.
-	f, err := os.OpenFile(temporary(path), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	f := &File{path: path}
+	_, lock, err := held(path, false, func(name string) (err error) {
+		f.File, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666) // not os.CreateTemp, whose files are the owner's alone
+		return err
+	})
 	if err != nil {
-		return nil, cannot(path, err)
+		return nil, err
 	}
-	return &File{File: f, path: path}, nil
+	f.lock = lock
+	return f, nil
 }
 
-// temporary is a new name beside path.
-func temporary(path string) string { return fmt.Sprintf("%s.%08x.tmp", path, rand.Uint32()) }
+// unlock lets others remove the file, if it is still temporary.
+func (f *File) unlock() {
+	if f.lock != nil {
+		f.lock.Close()
+	}
+}
 
 // cannot is why nothing can be written beside path, and so not there.
 func cannot(path string, err error) error {
@@ -107,6 +116,7 @@ func CommitAll(files ...*File) error {
 			return fs.ErrClosed
 		}
 		f.done = true
+		defer f.unlock()
 		errs = append(errs, f.Sync(), f.File.Close())
 		paths, from = append(paths, f.path), append(from, f.Name())
 	}
@@ -135,6 +145,7 @@ func (f *File) Close() error {
 		return nil
 	}
 	f.done = true
+	defer f.unlock()
 	return errors.Join(f.File.Close(), os.Remove(f.Name()))
 }
 
@@ -152,42 +163,44 @@ func Write(path string, write func(io.Writer) error) error {
 
 // CheckFolder reports why WriteFolder would not make the folder at path.
 func CheckFolder(path string) error {
-	dir, err := createFolder(path)
+	dir, unlock, err := createFolder(path)
 	if err != nil {
 		return err
 	}
+	defer unlock()
 	return os.Remove(dir)
 }
 
-// createFolder makes the folder that is to become the one at path.
-func createFolder(path string) (dir string, err error) {
+// createFolder makes the folder that is to become the one at path, and locks it.
+func createFolder(path string) (dir string, unlock func(), err error) {
 	if st, err := os.Lstat(filepath.Clean(path)); err == nil && !st.IsDir() {
-		return "", &fs.PathError{Op: "write", Path: path, Err: errors.New("not a folder, and so not replaced")}
+		return "", nil, &fs.PathError{Op: "write", Path: path, Err: errors.New("not a folder, and so not replaced")}
 	}
 	switch entries, err := os.ReadDir(path); {
 	case path == "":
-		return "", errNoName
+		return "", nil, errNoName
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return "", err
+		return "", nil, err
 	case len(entries) > 0:
-		return "", &fs.PathError{Op: "write", Path: path, Err: errors.New("a folder that is not empty, and so not replaced")}
+		return "", nil, &fs.PathError{Op: "write", Path: path, Err: errors.New("a folder that is not empty, and so not replaced")}
 	}
-	dir = temporary(filepath.Clean(path))
-	if err := os.Mkdir(dir, 0o777); err != nil {
-		return "", cannot(path, err)
+	dir, lock, err := held(filepath.Clean(path), true, func(name string) error { return os.Mkdir(name, 0o777) })
+	if err != nil {
+		return "", nil, err
 	}
-	return dir, nil
+	return dir, (&File{lock: lock}).unlock, nil
 }
 
 // WriteFolder makes the folder at path, where there is none or an empty one, of the
 // files that write makes in the folder that it is given. It appears when all of
 // them are on the disk.
 func WriteFolder(path string, write func(dir string) error) (err error) {
-	dir, err := createFolder(path)
+	dir, unlock, err := createFolder(path)
 	if err != nil {
 		return err
 	}
+	defer unlock()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, os.RemoveAll(dir))

@@ -96,6 +96,44 @@ func TestClose(t *testing.T) {
 	holds(t, dir, nil)
 }
 
+// TestSweep: what a killed writer has left goes with the next write of the same path; what is being written stays.
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	f, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f.lock == nil {
+		t.Skip("no locks here")
+	}
+	for _, name := range []string{"a.0123abcd.tmp", "a.tmp", "a.0123abcd.tmp.gguf", "b.0123abcd.tmp"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "model.0123abcd.tmp"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFolder(filepath.Join(dir, "model"), func(dir string) error { return CheckFolder(strings.TrimSuffix(dir, filepath.Ext(dir))) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "model")); err != nil {
+		t.Error(err)
+	}
+	if err := Write(path, say("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte("mine")); err != nil {
+		t.Error(err)
+	}
+	holds(t, dir, map[string]string{"a": "x", filepath.Base(f.Name()): "mine", "a.tmp": "a.tmp", "a.0123abcd.tmp.gguf": "a.0123abcd.tmp.gguf", "b.0123abcd.tmp": "b.0123abcd.tmp"})
+	if err := f.Commit(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTakenPlace checks that only a regular file is replaced, also one that is
 // no longer one at the end.
 func TestTakenPlace(t *testing.T) {
