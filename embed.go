@@ -71,14 +71,14 @@ func (m *Model) Embed(ctx context.Context, texts []string, o EmbedOptions) ([][]
 	err = each(ctx, len(texts), o.Progress, func(ctx context.Context, i int) error {
 		ids, err := m.prompt(ctx, prompt+texts[i], tokenizer.Options{AddSpecial: true})
 		if err == nil && len(ids) == 0 {
-			err = errors.New("karat: it has no tokens")
+			err = errors.New("it has no tokens")
 		}
 		if err != nil {
-			return fmt.Errorf("text %d: %w", i, err)
+			return fmt.Errorf("karat: text %d: %w", i, err)
 		}
 		rows, err := e.rows(ctx, ids, head.Pooling)
 		if err != nil {
-			return fmt.Errorf("text %d: %w", i, err)
+			return fmt.Errorf("karat: text %d: %w", i, err)
 		}
 		out[i] = head.Vector(rows, o.Dimensions)
 		return nil

@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -69,8 +71,13 @@ func (f *embedFlags) run(c *cobra.Command, args []string) error {
 	if f.model == "" {
 		return usagef("give a model: -m MODEL")
 	}
-	if f.dimensions < 0 || f.context < 0 {
-		return usagef("--dimensions and --context want 1 or more")
+	for _, x := range []struct {
+		flag string
+		n    int
+	}{{"dimensions", f.dimensions}, {"context", f.context}} {
+		if x.n < 1 && c.Flags().Changed(x.flag) {
+			return usagef("--%s %d: want 1 or more", x.flag, x.n)
+		}
 	}
 	if (f.npy || f.safetensors) && isTerminal(c.OutOrStdout()) {
 		return usagef("--npy and --safetensors write bytes: send them to a file")
@@ -85,6 +92,14 @@ func (f *embedFlags) run(c *cobra.Command, args []string) error {
 	o.Context = f.context
 	ctx, stop := untilSignal()
 	defer stop()
+	err = f.embed(ctx, c, args, o)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return failure{statusInterrupted, errors.New("interrupted")}
+	}
+	return err
+}
+
+func (f *embedFlags) embed(ctx context.Context, c *cobra.Command, args []string, o karat.Options) error {
 	texts := args
 	if len(args) == 0 || f.file != "" {
 		text, ok, err := readInput(ctx, c, args, f.file)
@@ -103,15 +118,21 @@ func (f *embedFlags) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	defer m.Close()
-	e := karat.EmbedOptions{Pooling: karat.Pooling(f.pooling.value), Dimensions: f.dimensions, Prompt: f.prompt, Progress: counted(c.ErrOrStderr())}
+	e := karat.EmbedOptions{Pooling: karat.Pooling(f.pooling.value), Prompt: f.prompt, Progress: counted(c.ErrOrStderr())}
 	if c.Flags().Changed("normalize") {
 		e.Normalize = &f.normalize
 	}
-	vectors, err := m.Embed(ctx, texts, e)
+	features, err := m.EmbedSize(ctx, e)
 	if err != nil {
 		return err
 	}
-	features, err := m.EmbedSize(ctx, e)
+	if f.dimensions > features {
+		return usagef("--dimensions %d: want 1 to %d, the features that the model has", f.dimensions, features)
+	}
+	if f.dimensions > 0 {
+		e.Dimensions, features = f.dimensions, f.dimensions
+	}
+	vectors, err := m.Embed(ctx, texts, e)
 	if err != nil {
 		return err
 	}

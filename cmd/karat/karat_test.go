@@ -174,12 +174,21 @@ func writeHostile(dir string) error {
 		return b
 	}
 	key := append(binary.LittleEndian.AppendUint64(header(0, 1), 1<<62), make([]byte, 64)...) // a name of 2^62 bytes
+	vocabulary := header(0, 1)                                                                // with the architecture alone
+	for _, s := range []string{"general.architecture", "llama"} {
+		vocabulary = append(binary.LittleEndian.AppendUint64(vocabulary, uint64(len(s))), s...)
+		if s != "llama" {
+			vocabulary = binary.LittleEndian.AppendUint32(vocabulary, 8) // a string
+		}
+	}
 	for name, data := range map[string][]byte{
-		"short.gguf":  header(0)[:10],
-		"counts.gguf": header(1<<60, 1<<60),
-		"key.gguf":    key,
-		"empty.gguf":  header(0, 0),
-		"text.gguf":   []byte("once upon a time there was no model"),
+		"vocabulary.gguf": vocabulary,
+		"short.gguf":      header(0)[:10],
+		"counts.gguf":     header(1<<60, 1<<60),
+		"key.gguf":        key,
+		"empty.gguf":      header(0, 0),
+		"nothing.gguf":    {},
+		"text.gguf":       []byte("once upon a time there was no model"),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o666); err != nil {
 			return err

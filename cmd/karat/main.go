@@ -98,7 +98,7 @@ func run(args []string) int {
 // errorText is an error for a terminal, whatever a file has put into it. The name of
 // the package that it is from is said once.
 func errorText(err error) string {
-	text := oneLine(strings.TrimPrefix(err.Error(), "karat: "))
+	text := oneLine(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "karat: "), ": karat: ", ": "))
 	from, what, _ := strings.Cut(text, ": ")
 	return strings.TrimSuffix(from+": "+strings.ReplaceAll(what, ": "+from+": ", ": "), ": ")
 }
@@ -153,12 +153,27 @@ Without one, the small demo model inside the program is used.`,
 	c.AddCommand(newRunCommand(), newServeCommand(), newEmbedCommand(), newTokenizeCommand(), newInspectCommand(), newConvertCommand(), newCheckCommand(), newLabCommand(), newEvalCommand(), newImatrixCommand(), newBenchCommand(), newQuantizeCommand(), newSynthCommand(), newDevicesCommand(), newWebCommand(), newVersionCommand())
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if e := (*strconv.NumError)(nil); errors.As(err, &e) { // whose text is for programmers
-			return usagef("%s%v", strings.TrimSuffix(err.Error(), e.Error()), e.Err)
+			return usagef("%s%s", strings.TrimSuffix(err.Error(), e.Error()), numberText(e))
 		}
 		return err
 	})
 	strictHelp(c)
 	return c
+}
+
+// numberText says what number a flag wants.
+func numberText(e *strconv.NumError) string {
+	switch {
+	case errors.Is(e.Err, strconv.ErrRange):
+		return "the number is too large or too small"
+	case e.Func == "ParseUint":
+		return "want a whole number, 0 or more"
+	case e.Func == "ParseInt" || e.Func == "Atoi":
+		return "want a whole number"
+	case e.Func == "ParseFloat":
+		return "want a number"
+	}
+	return e.Err.Error()
 }
 
 // atMost allows n arguments, of which hint tells the use.

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -110,10 +111,15 @@ func (f *serveFlags) options(c *cobra.Command, args []string) (o karat.Options, 
 	case f.socket != "" && (changed("host") || changed("port")):
 		return o, usagef("--unix and --host or --port are of different kinds")
 	}
+	names := map[string]string{}
 	for _, a := range args {
 		if a == "" {
 			return o, usagef("MODEL is empty; leave it out to use the embedded demo")
 		}
+		if other, twice := names[modelName(a)]; twice {
+			return o, usagef("%s and %s would both be named %q: give a model once, or rename one of the files", other, a, modelName(a))
+		}
+		names[modelName(a)] = a
 	}
 	return o, nil
 }
@@ -335,7 +341,8 @@ func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''
 
 // until serves until ctx ends, and then lets the requests under way end.
 func (f *serveFlags) until(ctx context.Context, l net.Listener, s *server.Server) error {
-	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	var fresh fresh
+	h := &http.Server{Handler: s, ConnState: fresh.note, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(l) }()
 	select {
@@ -344,6 +351,7 @@ func (f *serveFlags) until(ctx context.Context, l net.Listener, s *server.Server
 	case <-ctx.Done():
 	}
 	s.Drain()
+	fresh.close()
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainLimit)
 	defer cancel()
 	err := h.Shutdown(limit)
@@ -351,4 +359,37 @@ func (f *serveFlags) until(ctx context.Context, l net.Listener, s *server.Server
 		h.Close()
 	}
 	return err
+}
+
+// fresh are the connections that have asked nothing yet. http.Server.Shutdown would wait five seconds for them.
+type fresh struct {
+	mu     sync.Mutex
+	conns  map[net.Conn]bool
+	closed bool
+}
+
+// note is a http.Server's ConnState.
+func (f *fresh) note(c net.Conn, state http.ConnState) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case state != http.StateNew:
+		delete(f.conns, c)
+	case f.closed:
+		c.Close()
+	default:
+		if f.conns == nil {
+			f.conns = map[net.Conn]bool{}
+		}
+		f.conns[c] = true
+	}
+}
+
+func (f *fresh) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	for c := range f.conns {
+		c.Close()
+	}
 }

@@ -4,12 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -71,5 +74,32 @@ func served(ts *testscript.TestScript, neg bool, args []string) {
 	io.Copy(io.Discard, lines)
 	if err := c.Wait(); err != nil {
 		ts.Fatalf("%v\n%s", err, &stderr)
+	}
+}
+
+// TestFresh: connections that have asked nothing are closed when the server ends, others are not.
+func TestFresh(t *testing.T) {
+	var f fresh
+	open := func(states ...http.ConnState) (client net.Conn) {
+		server, client := net.Pipe()
+		t.Cleanup(func() { server.Close() })
+		for _, s := range states {
+			f.note(server, s)
+		}
+		return client
+	}
+	silent, asked := open(http.StateNew), open(http.StateNew, http.StateActive)
+	f.close()
+	late := open(http.StateNew)
+	for _, c := range []net.Conn{silent, late} {
+		if _, err := c.Write([]byte("x")); err == nil {
+			t.Error("a connection that has asked nothing is open")
+		}
+	}
+	if err := asked.SetDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := asked.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a connection with a request: %v", err)
 	}
 }

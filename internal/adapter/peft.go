@@ -56,8 +56,11 @@ func openPEFT(dir string) (*File, error) {
 
 func readConfig(path string) ([]byte, error) {
 	f, err := mmap.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("no adapter: adapter_config.json is missing (PEFT writes it beside adapter_model.safetensors)")
+	}
 	if err != nil {
-		return nil, fmt.Errorf("no adapter: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	if n := len(f.Data()); n > maxConfig {

@@ -13,6 +13,13 @@ func profileText(t *Result) string {
 	p := t.Profile
 	us := func(d time.Duration) float64 { return float64(d) / 1e3 / float64(max(p.Steps, 1)) }
 	fmt.Fprintf(&b, "%s: %d steps of %.1f µs\n\n", t.name(), p.Steps, us(p.Time))
+	if len(p.Threads) == 1 { // which shares no loops, and waits for nobody
+		fmt.Fprintf(&b, "| kernel | µs | share |\n| --- | ---: | ---: |\n")
+		for _, k := range p.Kernels {
+			fmt.Fprintf(&b, "| %s | %.1f | %.1f %% |\n", k.Name, us(k.Time), 100*float64(k.Time)/float64(max(p.Time, 1)))
+		}
+		return b.String() + "\n"
+	}
 	fmt.Fprintf(&b, "| kernel | loops | µs | one thread alone | threads busy |\n| --- | ---: | ---: | ---: | ---: |\n")
 	for _, k := range p.Kernels {
 		busy := ""

@@ -39,6 +39,10 @@ func readHeader(data []byte, size int) (f *File, end int64, err error) {
 
 // version reads the magic and the version.
 func (r *reader) version() uint32 {
+	if r.size == 0 {
+		r.fail(0, "the file is empty", "0 bytes", "24 or more")
+		return 0
+	}
 	if len(r.data) >= len(magic) && string(r.data[:len(magic)]) != magic {
 		r.fail(0, "this is "+identify(r.data), nil, magic)
 		return 0

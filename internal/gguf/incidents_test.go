@@ -328,7 +328,7 @@ func testShort(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path+": header: byte 0: the magic runs past the end") {
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path+": header: byte 0: the file is empty") {
 		t.Errorf("empty file: %v", err)
 	}
 }
