@@ -114,7 +114,7 @@ func TestEmbedErrors(t *testing.T) {
 		`no prompt "x", it has "document, query"`:             {Prompt: "x"},
 		`pooling "max", want mean, cls, last or none`:         {Pooling: "max"},
 		`EmbedOptions.Dimensions is 4096, want 1 to `:         {Dimensions: 4096},
-		`text 1: it has no tokens`:                     {},
+		`text 1: it has no tokens`:                            {},
 		"text 0: karat: " + karat.ErrFull.Error() + ": the p": {Pooling: karat.PoolMean},
 	} {
 		texts := []string{"Hello", ""}
