@@ -34,6 +34,7 @@ type EmbedOptions struct {
 	Normalize  *bool   // whether vectors have the length 1; nil is what the folder says, and of a GGUF file, which does not say, true
 	Dimensions int     // first features that are kept, before vectors are normalized; 0 is all
 	Prompt     string  // name of the prompt that comes before each text; "" is the model's default, if it has one
+	Caller     Caller  // who asks
 
 	// Progress is called, on any goroutine, with the texts that are done and their number. It may be nil.
 	Progress func(done, total int)
@@ -53,30 +54,54 @@ const atOnce = 32
 // hold is an error, and so is one without tokens. The error of a model that is not made for it says what its files lack;
 // with EmbedOptions.Pooling any model that generates makes vectors, too.
 func (m *Model) Embed(ctx context.Context, texts []string, o EmbedOptions) ([][]float32, error) {
+	return m.embedAll(ctx, len(texts), o, func(ctx context.Context, i int, prompt string) ([]int32, error) {
+		return m.prompt(ctx, prompt+texts[i], tokenizer.Options{AddSpecial: true})
+	})
+}
+
+// EmbedIDs is Embed of texts that are token ids, all that the model wants around a text among them. No prompt
+// comes before them.
+func (m *Model) EmbedIDs(ctx context.Context, texts [][]int, o EmbedOptions) ([][]float32, error) {
+	return m.embedAll(ctx, len(texts), o, func(ctx context.Context, i int, _ string) ([]int32, error) {
+		return m.promptIDs(ctx, texts[i])
+	})
+}
+
+// TokenizeEmbed returns the ids that Embed makes of a text, prompt included.
+func (m *Model) TokenizeEmbed(ctx context.Context, text string, o EmbedOptions) ([]int, error) {
+	_, prompt, err := m.embedHead(o)
+	if err != nil {
+		return nil, err
+	}
+	return m.Tokenize(ctx, prompt+text)
+}
+
+// embedAll makes the vectors of n texts, whose ids are tokenize's.
+func (m *Model) embedAll(ctx context.Context, n int, o EmbedOptions, tokenize func(ctx context.Context, i int, prompt string) ([]int32, error)) ([][]float32, error) {
 	if ctx == nil {
 		return nil, fmt.Errorf("karat: %w", errNilContext)
 	}
 	if m.opened.Engine.InTap() {
 		return nil, ErrInTap
 	}
+	head, prompt, err := m.embedHead(o)
+	if err != nil {
+		return nil, err
+	}
 	e, err := m.embedder(ctx)
 	if err != nil {
 		return nil, err
 	}
-	head, prompt, err := m.embedHead(e, o)
-	if err != nil {
-		return nil, err
-	}
-	out := make([][]float32, len(texts))
-	err = each(ctx, len(texts), o.Progress, func(ctx context.Context, i int) error {
-		ids, err := m.prompt(ctx, prompt+texts[i], tokenizer.Options{AddSpecial: true})
+	out := make([][]float32, n)
+	err = each(ctx, n, o.Progress, func(ctx context.Context, i int) error {
+		ids, err := tokenize(ctx, i, prompt)
 		if err == nil && len(ids) == 0 {
 			err = errors.New("it has no tokens")
 		}
 		if err != nil {
 			return fmt.Errorf("karat: text %d: %w", i, err)
 		}
-		rows, err := e.rows(ctx, ids, head.Pooling)
+		rows, err := e.rows(ctx, ids, head.Pooling, o.Caller)
 		if err != nil {
 			return fmt.Errorf("karat: text %d: %w", i, err)
 		}
@@ -94,11 +119,7 @@ func (m *Model) EmbedSize(ctx context.Context, o EmbedOptions) (int, error) {
 	if ctx == nil {
 		return 0, fmt.Errorf("karat: %w", errNilContext)
 	}
-	e, err := m.embedder(ctx)
-	if err != nil {
-		return 0, err
-	}
-	head, _, err := m.embedHead(e, o)
+	head, _, err := m.embedHead(o)
 	if err != nil || o.Dimensions > 0 {
 		return o.Dimensions, err
 	}
@@ -135,9 +156,33 @@ func each(ctx context.Context, n int, progress func(done, total int), do func(ct
 	return nil
 }
 
+// filesHead is the head that the model's files say.
+func (m *Model) filesHead() (*embed.Head, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, ErrClosed
+	}
+	if m.embed.head == nil {
+		head, err := m.opened.Checkpoint.Embedding()
+		if err != nil {
+			return nil, fmt.Errorf("karat: %w", err)
+		}
+		if err := head.Check(model.Hidden(m.opened.Graph).Shape.Size()); err != nil {
+			return nil, fmt.Errorf("karat: %s: %w", m.opened.Checkpoint.Path, err)
+		}
+		m.embed.head = head
+	}
+	return m.embed.head, nil
+}
+
 // embedHead is the head for o, and the prompt before each text.
-func (m *Model) embedHead(e *embedding, o EmbedOptions) (*embed.Head, string, error) {
-	h, path := *e.head, m.opened.Checkpoint.Path
+func (m *Model) embedHead(o EmbedOptions) (*embed.Head, string, error) {
+	files, err := m.filesHead()
+	if err != nil {
+		return nil, "", err
+	}
+	h, path := *files, m.opened.Checkpoint.Path
 	if o.Pooling != "" {
 		p, err := embed.Parse(string(o.Pooling))
 		if err != nil {
@@ -178,7 +223,7 @@ func list(names []string) string {
 	return fmt.Sprintf("%q", strings.Join(names, ", "))
 }
 
-// embedder is the embedding of m, made when it is asked for first.
+// embedder is the embedding of m, whose engine is made when it is asked for first.
 func (m *Model) embedder(ctx context.Context) (*embedding, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -189,16 +234,8 @@ func (m *Model) embedder(ctx context.Context) (*embedding, error) {
 	if e.engine != nil {
 		return e, nil
 	}
-	head, err := m.opened.Checkpoint.Embedding()
-	if err != nil {
-		return nil, fmt.Errorf("karat: %w", err)
-	}
 	g := m.opened.Graph
 	n := model.Hidden(g)
-	if err := head.Check(n.Shape.Size()); err != nil {
-		return nil, fmt.Errorf("karat: %s: %w", m.opened.Checkpoint.Path, err)
-	}
-	e.head = head
 	if n == g.Result() {
 		e.engine = m.opened.Engine
 		return e, nil
@@ -213,9 +250,10 @@ func (m *Model) embedder(ctx context.Context) (*embedding, error) {
 }
 
 // rows are those of ids that p pools: all, or the last one.
-func (e *embedding) rows(ctx context.Context, ids []int32, p embed.Pooling) ([][]float32, error) {
+func (e *embedding) rows(ctx context.Context, ids []int32, p embed.Pooling, who Caller) ([][]float32, error) {
 	s := e.engine.NewSequence()
 	defer s.Close()
+	s.As(who.engine())
 	wanted := len(ids)
 	if p == embed.Last {
 		wanted = 1

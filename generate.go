@@ -10,7 +10,6 @@ import (
 
 	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/engine"
-	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/sample"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
@@ -326,7 +325,7 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]i
 	return func(yield func(Token, error) bool) {
 		s.prompt, s.kept = 0, 0
 		err := o.check()
-		if g := s.m.opened.Graph; err == nil && model.Hidden(g) == g.Result() {
+		if err == nil && s.m.Info().Encoder {
 			err = fmt.Errorf("karat: %s: an encoder has no head that makes tokens: use Embed", s.m.opened.Checkpoint.Path)
 		}
 		var ids []int32

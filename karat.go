@@ -256,16 +256,21 @@ type Info struct {
 	Bytes        int64 // of the weights
 	VocabSize    int
 	Context      int // tokens that a sequence may have
-	MaxContext   int // tokens that the model was made for; 0 if unknown
+	MaxContext   int  // tokens that the model was made for; 0 if unknown
+	Encoder      bool // it makes vectors (Embed), and no tokens
 	Template     string
 	Notes        []string // assumptions, tensors set aside, keys not read
 }
 
 // Info describes the model.
 func (m *Model) Info() Info {
-	c := m.opened.Checkpoint
-	return Info{Path: c.Path, Format: string(c.Format), Architecture: c.Arch, Bytes: c.Bytes(), VocabSize: m.opened.Engine.VocabSize(),
-		Context: m.opened.Engine.Context(), MaxContext: c.ContextLength(), Template: c.Template(), Notes: m.opened.Notes}
+	c, g := m.opened.Checkpoint, m.opened.Graph
+	i := Info{Path: c.Path, Format: string(c.Format), Architecture: c.Arch, Bytes: c.Bytes(), VocabSize: m.opened.Engine.VocabSize(),
+		Context: m.opened.Engine.Context(), MaxContext: c.ContextLength(), Encoder: model.Hidden(g) == g.Result(), Template: c.Template(), Notes: m.opened.Notes}
+	if i.Encoder {
+		i.VocabSize = int(backend.Vocab(g)) // its result is no logits
+	}
+	return i
 }
 
 // Tokenize returns the ids that Generate makes of text, with the tokens that the model

@@ -23,6 +23,7 @@ func quick(f *testing.F) *Server {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { s.Close() })
+	s.ranker = ranks{}
 	s.generate = func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error] {
 		return func(yield func(karat.Token, error) bool) {
 			yield(karat.Token{ID: 5, Text: "a", Stop: karat.StopEnd}, nil)
@@ -91,6 +92,13 @@ func FuzzOllama(f *testing.F) {
 
 func FuzzTokens(f *testing.F) {
 	fuzzRoutes(f, []string{`{"content":"a","add_special":true,"with_pieces":true}`, `{"tokens":[1,2,3]}`, `{"messages":[{"role":"user","content":"a"}]}`}, "/tokenize", "/detokenize", "/apply-template")
+}
+
+func FuzzTexts(f *testing.F) {
+	fuzzRoutes(f, []string{
+		`{"model":"demo","input":["a",""],"dimensions":3,"encoding_format":"base64","prompt_name":"query"}`, `{"model":"demo","input":[[1],[2,3]],"truncate":true}`,
+		`{"query":"q","documents":["a",{"text":"b"}],"top_n":1,"return_documents":true}`, `{"query":"q","texts":["a"],"raw_scores":true,"return_text":true}`,
+	}, "/v1/embeddings", "/api/embed", "/v1/rerank", "/v2/rerank")
 }
 
 // FuzzKeys: a file of keys is read, or refused, and no error tells a secret.

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path"
 	"strings"
+
+	"github.com/karat-run/karat"
 )
 
 // Key is a secret that requests show, and whose it is.
@@ -79,6 +81,8 @@ func (k Key) check(others []Key) error {
 
 // caller is who makes a request.
 type caller struct{ name string } // "" where nobody needs a key
+
+func (c *caller) caller() karat.Caller { return karat.Caller{Key: c.name, Apart: c.name != ""} }
 
 // keyring compares secrets by their hashes, in a time that does not depend on them.
 type keyring []ringKey

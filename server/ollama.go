@@ -2,9 +2,7 @@ package server
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -153,7 +151,7 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 	}
 	r := x.s.newRequest(m, x.who)
 	r.stream = f.boolean("stream", true)
-	f.ignore("keep_alive") // the model stays
+	x.ollamaCommon(f, m)
 	if raw := f.take("format"); raw != nil && string(raw) != `""` {
 		f.reject(refused("format", "Structured output (format)"))
 	}
@@ -199,6 +197,11 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 		param = "messages"
 	}
 	return r, r.converse(x.ctx, &c, param)
+}
+
+// ollamaCommon reads what all requests may have that load a model.
+func (x *exchange) ollamaCommon(f *fields, m *served) {
+	f.ignore("keep_alive") // the model stays
 }
 
 // ollamaOptions reads the options of a request. Those that set up a model are refused, unless they ask for what there is.
@@ -297,11 +300,4 @@ func ollamaMessages(f *fields) (all []karat.Message) {
 		f.fail("messages", "it is missing or empty, want an array of messages")
 	}
 	return all
-}
-
-// later is what Ollama's API has, and this server not yet.
-func later(what string) func(*exchange) *problem {
-	return func(*exchange) *problem {
-		return &problem{status: http.StatusNotImplemented, kind: invalid, code: "unsupported", message: fmt.Sprintf("%s is not supported by this server", what)}
-	}
 }

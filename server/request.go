@@ -68,7 +68,7 @@ func newID(prefix string) string {
 // newRequest is a request with the defaults of every API.
 func (s *Server) newRequest(m *served, who *caller) *request {
 	r := &request{model: m, created: time.Now().Unix(), n: 1, max: -1, sampling: m.model.Sampling()}
-	r.caller = karat.Caller{Key: who.name, Apart: who.name != ""}
+	r.caller = who.caller()
 	if r.sampling.Temperature == 0 {
 		r.sampling.Temperature = 1 // as OpenAI's API has it
 	}
@@ -78,6 +78,9 @@ func (s *Server) newRequest(m *served, who *caller) *request {
 
 // check finds what does not fit the context, or this server.
 func (r *request) check(most int) *problem {
+	if r.model.info.Encoder {
+		return refused("model", fmt.Sprintf("%q makes vectors and no tokens (POST /v1/embeddings): an answer of it", r.model.name))
+	}
 	for i := range r.stop {
 		if r.stop[i] == "" {
 			return bad("stop", "Invalid value for 'stop': a stop string is empty, which is in every text")
@@ -111,17 +114,26 @@ func (r *request) check(most int) *problem {
 	return nil
 }
 
+// enter takes n of the places of requests that are computed or wait; done gives them back.
+func (s *Server) enter(n int) (done func(), p *problem) {
+	if !s.slots.take(n) {
+		s.metrics.refused.Inc()
+		return nil, full(fmt.Sprintf("%d requests are computed or wait, this server takes no more", s.o.Requests))
+	}
+	return func() { s.slots.give(n) }, nil
+}
+
 // answer computes all answers, and hands over their pieces in the order of each: one call at a time.
 func (s *Server) answer(ctx context.Context, r *request, emit func(event)) (u usage, p *problem) {
 	if p := r.check(s.o.Requests); p != nil {
 		return u, p
 	}
 	n := len(r.prompts) * r.n
-	if !s.slots.take(n) {
-		s.metrics.refused.Inc()
-		return u, full(fmt.Sprintf("%d requests are computed or wait, this server takes no more", s.o.Requests))
+	done, p := s.enter(n)
+	if p != nil {
+		return u, p
 	}
-	defer s.slots.give(n)
+	defer done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var mu sync.Mutex

@@ -36,13 +36,13 @@ func (s *Server) routes() {
 	post("/api/show", ollama{}, (*exchange).ollamaShow)
 	post("/api/chat", ollama{}, (*exchange).ollamaChat)
 	post("/api/generate", ollama{}, (*exchange).ollamaGenerate)
-	for _, path := range unsupported {
-		post(path, s.voiceOf(path), later(path))
+	post("/api/embed", ollama{}, (*exchange).ollamaEmbed)
+	post("/api/embeddings", ollama{}, (*exchange).ollamaEmbedding)
+	post("/v1/embeddings", openAI{}, (*exchange).embeddings)
+	for _, path := range []string{"/v1/rerank", "/v2/rerank", "/rerank", "/v1/reranking", "/reranking"} {
+		post(path, openAI{}, (*exchange).rerank)
 	}
 }
-
-// unsupported are routes that clients know, and that are told to be missing.
-var unsupported = []string{"/v1/embeddings", "/v1/rerank", "/api/embed", "/api/embeddings"}
 
 // voiceOf is how the API of a path says what is wrong.
 func (s *Server) voiceOf(path string) voice {

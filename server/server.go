@@ -71,6 +71,7 @@ type Server struct {
 	metrics  *metrics
 	draining atomic.Bool
 	stop     context.CancelFunc
+	ranker   ranker
 	generate func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error] // the model's, but for tests
 }
 

@@ -1,0 +1,233 @@
+package server
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/karat-run/karat"
+)
+
+// embedding is what each API asks for that makes vectors of texts.
+type embedding struct {
+	model   *served
+	param   string // the field that the texts are from
+	texts   [][]int
+	options karat.EmbedOptions
+}
+
+// embeddings is POST /v1/embeddings.
+func (x *exchange) embeddings() *problem {
+	f, p := x.body()
+	if p != nil {
+		return p
+	}
+	m, p := x.named(f)
+	if p != nil {
+		return p
+	}
+	unit := true
+	e := &embedding{model: m, options: karat.EmbedOptions{Prompt: f.text("prompt_name"), Normalize: &unit}}
+	form := f.one("encoding_format", "float", "base64")
+	e.size(f)
+	f.ignore("user")
+	input := f.take("input")
+	if f.done(); *f.err != nil {
+		return *f.err
+	}
+	if p := e.read(x, "input", input, true); p != nil {
+		return p
+	}
+	vectors, p := x.s.embed(x, e)
+	if p != nil {
+		return p
+	}
+	type item struct {
+		Object    string `json:"object"`
+		Index     int    `json:"index"`
+		Embedding any    `json:"embedding"`
+	}
+	list := make([]item, len(vectors))
+	for i, v := range vectors {
+		list[i] = item{"embedding", i, v}
+		if form == "base64" {
+			list[i].Embedding = littleEndian(v)
+		}
+	}
+	n := e.tokens()
+	return x.reply(map[string]any{"object": "list", "data": list, "model": m.name, "usage": map[string]int{"prompt_tokens": n, "total_tokens": n}})
+}
+
+// littleEndian are a vector's bytes in base64: float32 numbers, the lowest byte first.
+func littleEndian(v []float32) string {
+	b := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+	}
+	return base64.StdEncoding.EncodeToString(b)
+}
+
+// ollamaEmbed is POST /api/embed.
+func (x *exchange) ollamaEmbed() *problem {
+	began := time.Now()
+	e, p := x.ollamaEmbedRequest("input")
+	if p != nil {
+		return p
+	}
+	vectors, p := x.s.embed(x, e)
+	if p != nil {
+		return p
+	}
+	return x.reply(map[string]any{"model": e.model.name, "embeddings": vectors, "total_duration": time.Since(began).Nanoseconds(), "load_duration": 0, "prompt_eval_count": e.tokens()})
+}
+
+// ollamaEmbedding is POST /api/embeddings, which takes one text.
+func (x *exchange) ollamaEmbedding() *problem {
+	e, p := x.ollamaEmbedRequest("prompt")
+	if p != nil {
+		return p
+	}
+	vectors, p := x.s.embed(x, e)
+	if p != nil {
+		return p
+	}
+	return x.reply(map[string]any{"embedding": vectors[0]})
+}
+
+func (x *exchange) ollamaEmbedRequest(param string) (*embedding, *problem) {
+	f, p := x.body()
+	if p != nil {
+		return nil, p
+	}
+	m, p := x.ollamaModel(f)
+	if p != nil {
+		return nil, p
+	}
+	e := &embedding{model: m}
+	x.ollamaCommon(f, m)
+	f.object("options") // which choose tokens, or set up a model
+	many := param == "input"
+	if many {
+		unit := true
+		e.options.Normalize = &unit
+		e.size(f)
+	}
+	f.boolean("truncate", false) // a text that does not fit is refused, whatever it says
+	input := f.take(param)
+	if f.done(); *f.err != nil {
+		return nil, *f.err
+	}
+	return e, e.read(x, param, input, many)
+}
+
+// size reads how many features are asked for.
+func (e *embedding) size(f *fields) {
+	if n := f.integer("dimensions", 1, 1<<20); n != nil {
+		e.options.Dimensions = int(*n)
+	}
+}
+
+// able refuses a model that makes no vectors, and what its vectors cannot be.
+func (e *embedding) able(x *exchange) *problem {
+	whole := e.options
+	whole.Dimensions, whole.Prompt = 0, ""
+	features, err := e.model.model.EmbedSize(x.ctx, whole)
+	if err != nil {
+		x.s.log.Info("no vectors", "model", e.model.name, "why", err.Error())
+		return refused("model", fmt.Sprintf("The files of %q do not say how to make vectors of texts: that", e.model.name))
+	}
+	if e.options.Dimensions > features {
+		return bad("dimensions", "Invalid value for 'dimensions': %d, the vectors of %q have %d features", e.options.Dimensions, e.model.name, features)
+	}
+	if _, err := e.model.model.EmbedSize(x.ctx, e.options); err != nil {
+		return bad("prompt_name", "Invalid value for 'prompt_name': %q has no prompt %q", e.model.name, e.options.Prompt)
+	}
+	return nil
+}
+
+// read takes the texts: one, or a list of them; and where ids are taken, too, token ids.
+func (e *embedding) read(x *exchange, param string, raw json.RawMessage, many bool) *problem {
+	e.param, e.options.Caller = param, x.who.caller()
+	if raw == nil {
+		return bad(param, "Missing required parameter: '%s'", param)
+	}
+	if p := e.able(x); p != nil {
+		return p
+	}
+	var texts []string
+	var ok bool
+	if bytes.Contains(raw, []byte("null")) && hasNull(raw) {
+		return bad(param, "Invalid value for '%s': an element is null", param)
+	}
+	if one, isText := as[string](raw); isText {
+		texts, ok = []string{one}, true
+	} else if ids, isIDs := as[[]int](raw); isIDs && len(ids) > 0 && many {
+		e.texts, ok = [][]int{ids}, true
+	} else if texts, ok = as[[]string](raw); !ok {
+		e.texts, ok = as[[][]int](raw)
+	}
+	if n := len(texts) + len(e.texts); !ok || !many && len(texts) != 1 {
+		return bad(param, "Invalid value for '%s': %s, want a string, token ids, or an array of either", param, kindOf(raw))
+	} else if n == 0 || n > maxPrompts {
+		return bad(param, "Invalid value for '%s': %d texts, want 1 to %d", param, n, maxPrompts)
+	}
+	return e.tokenize(x, texts)
+}
+
+// hasNull reports whether an element of a list is null, which Go reads as an empty text.
+func hasNull(raw json.RawMessage) bool {
+	list, _ := as[[]json.RawMessage](raw)
+	return slices.ContainsFunc(list, func(x json.RawMessage) bool { return string(x) == "null" })
+}
+
+// tokenize makes token ids of texts, and finds what does not fit the context.
+func (e *embedding) tokenize(x *exchange, texts []string) *problem {
+	for _, text := range texts {
+		ids, err := e.model.model.TokenizeEmbed(x.ctx, text, e.options)
+		if err != nil {
+			return x.s.explain(x.ctx, err)
+		}
+		e.texts = append(e.texts, ids)
+	}
+	for i, ids := range e.texts {
+		switch {
+		case len(ids) == 0:
+			return bad(e.param, "Invalid value for '%s': text %d is empty", e.param, i)
+		case len(ids) > e.model.room:
+			return tooLong(e.param, e.model.room, len(ids), 0)
+		}
+		for _, id := range ids {
+			if id < 0 || id >= e.model.info.VocabSize {
+				return bad(e.param, "token id %d: the vocabulary has %d", id, e.model.info.VocabSize)
+			}
+		}
+	}
+	return nil
+}
+
+func (e *embedding) tokens() (n int) {
+	for _, ids := range e.texts {
+		n += len(ids)
+	}
+	return n
+}
+
+// embed makes the vectors: one request of those that there may be at a time.
+func (s *Server) embed(x *exchange, e *embedding) ([][]float32, *problem) {
+	done, p := s.enter(1)
+	if p != nil {
+		return nil, p
+	}
+	defer done()
+	vectors, err := e.model.model.EmbedIDs(x.ctx, e.texts, e.options)
+	if err != nil {
+		return nil, s.explain(x.ctx, err)
+	}
+	s.metrics.count(usage{prompt: e.tokens()}, nil)
+	return vectors, nil
+}

@@ -1,0 +1,156 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/karat-run/karat"
+)
+
+// maxDocuments bounds the documents of a request.
+const maxDocuments = 2048
+
+// ranker has models tell how well documents answer a query: scores from 0 to 1, or before the function that makes them
+// so; and the tokens that were read.
+type ranker interface {
+	rank(ctx context.Context, r *ranking) (scores []float64, tokens int, p *problem)
+}
+
+// ranking is what each form of the API asks for.
+type ranking struct {
+	model     *served
+	query     string
+	documents []string
+	top       int  // documents that are asked for; -1 is all
+	say       bool // with their texts
+	raw       bool
+	caller    karat.Caller
+}
+
+// scored is a document's place, and how well it answers.
+type scored struct {
+	index int
+	score float64
+}
+
+// rerank is POST /v1/rerank in the forms of Jina, of Cohere (/v2/rerank) and, where the documents are called texts,
+// of TEI.
+func (x *exchange) rerank() *problem {
+	f, p := x.body()
+	if p != nil {
+		return p
+	}
+	m, p := x.only(f)
+	if p != nil {
+		return p
+	}
+	r := &ranking{model: m, query: f.needText("query"), top: -1, caller: x.who.caller()}
+	name, tei, cohere := "documents", f.has("texts"), x.r.URL.Path == "/v2/rerank"
+	switch {
+	case tei:
+		name = "texts"
+		r.say, r.raw = f.boolean("return_text", false), f.boolean("raw_scores", false)
+		f.boolean("truncate", false) // what does not fit is refused, whatever it says
+		f.one("truncation_direction", "left", "right", "Left", "Right")
+	case cohere:
+		f.integer("max_tokens_per_doc", 1, maxTokens) // as truncate
+		f.ignore("priority")
+	default:
+		r.say = f.boolean("return_documents", false)
+		f.boolean("truncation", false) // as truncate
+	}
+	if n := f.integer("top_n", 0, maxTokens); n != nil && !tei {
+		r.top = int(*n)
+	}
+	r.read(f, name)
+	if f.done(); *f.err != nil {
+		return *f.err
+	}
+	best, tokens, p := x.ranked(r)
+	if p != nil {
+		return p
+	}
+	if tei {
+		return x.reply(r.tei(best))
+	}
+	list := make([]any, len(best))
+	for i, b := range best {
+		o := map[string]any{"index": b.index, "relevance_score": b.score}
+		if r.say {
+			o["document"] = map[string]string{"text": r.documents[b.index]}
+		}
+		list[i] = o
+	}
+	if cohere {
+		return x.reply(map[string]any{"id": newID("rank_"), "results": list, "meta": map[string]any{"api_version": map[string]string{"version": "2"}, "tokens": map[string]int{"input_tokens": tokens}}})
+	}
+	return x.reply(map[string]any{"model": m.name, "object": "list", "results": list, "usage": map[string]int{"prompt_tokens": tokens, "total_tokens": tokens}})
+}
+
+// read takes the documents: texts, or objects that have one.
+func (r *ranking) read(f *fields, name string) {
+	for i, raw := range f.list(name, maxDocuments) {
+		if text, ok := as[string](raw); ok {
+			r.documents = append(r.documents, text)
+			continue
+		}
+		at := fmt.Sprintf("%s%s[%d]", f.path, name, i)
+		if len(raw) == 0 || raw[0] != '{' {
+			f.fail(at, "%s, want a string", kindOf(json.RawMessage(raw)))
+			return
+		}
+		o := f.inner(at, raw)
+		r.documents = append(r.documents, o.needText("text"))
+		if o.done(); *f.err != nil {
+			return
+		}
+	}
+	if len(r.documents) == 0 {
+		f.fail(name, "it is missing or empty, want an array of strings")
+	}
+	if r.query == "" {
+		f.fail("query", "it is empty")
+	}
+}
+
+// ranked are the best documents, the best one first; of equal ones the first.
+func (x *exchange) ranked(r *ranking) ([]scored, int, *problem) {
+	if x.s.ranker == nil {
+		return nil, 0, &problem{status: http.StatusNotImplemented, kind: invalid, code: "unsupported", message: "Reranking is not supported by this server"}
+	}
+	done, p := x.s.enter(1)
+	if p != nil {
+		return nil, 0, p
+	}
+	defer done()
+	scores, tokens, p := x.s.ranker.rank(x.ctx, r)
+	if p != nil {
+		return nil, 0, p
+	}
+	x.s.metrics.count(usage{prompt: tokens}, nil)
+	best := make([]scored, len(scores))
+	for i, s := range scores {
+		best[i] = scored{i, s}
+	}
+	slices.SortStableFunc(best, func(a, b scored) int { return cmp.Compare(b.score, a.score) })
+	if r.top >= 0 {
+		best = best[:min(r.top, len(best))]
+	}
+	return best, tokens, nil
+}
+
+func (r *ranking) tei(best []scored) []any {
+	list := make([]any, len(best))
+	for i, b := range best {
+		o := map[string]any{"index": b.index, "score": b.score}
+		if r.say {
+			o["text"] = r.documents[b.index]
+		}
+		list[i] = o
+	}
+	return list
+}
