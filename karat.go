@@ -56,6 +56,7 @@ type Options struct {
 	Precision Precision // "" is Fast
 	KV        KVType    // of keys and values; "" is KVF16 with Fast, KVF32 with Float32, and float64 with Float64
 	KVBudget  int64     // most bytes of keys and values of all sequences; requests that find no room wait; 0 is half of the free memory, or one sequence if that is more, and on a GPU at most four sequences
+	Memory    int64     // most bytes of the machine's memory that the model may take; 0 is what is free
 	Parallel  int       // most requests that run at a time, others wait; 0 is as many as KVBudget holds
 	Backend   Backend   // "" is CPU
 
@@ -167,7 +168,7 @@ func load(ctx context.Context, o Options, open func(model.Options) (*model.Model
 	if err != nil {
 		return nil, err
 	}
-	x := model.Options{Numerics: n, Threads: o.Threads, NoFit: o.NoFit}
+	x := model.Options{Numerics: n, Threads: o.Threads, NoFit: o.NoFit, Memory: o.Memory}
 	x.Engine.Context, x.Engine.Budget, x.Engine.Parallel = o.Context, o.KVBudget, o.Parallel
 	for _, a := range o.Adapters {
 		x.Adapters = append(x.Adapters, model.Adapter{Name: a.Name, Path: a.Path, By: a.Scale})
@@ -191,7 +192,7 @@ func (o *Options) numerics() (n numerics.Numerics, err error) {
 		field string
 		value int64
 		most  int64
-	}{{"Threads", int64(o.Threads), 1024}, {"Context", int64(o.Context), model.MaxContext}, {"KVBudget", o.KVBudget, math.MaxInt64}, {"Parallel", int64(o.Parallel), math.MaxInt}} {
+	}{{"Threads", int64(o.Threads), 1024}, {"Context", int64(o.Context), model.MaxContext}, {"KVBudget", o.KVBudget, math.MaxInt64}, {"Parallel", int64(o.Parallel), math.MaxInt}, {"Memory", o.Memory, math.MaxInt64}} {
 		if x.value < 0 || x.value > x.most {
 			return n, fmt.Errorf("karat: Options.%s is %d, want 0 to %d", x.field, x.value, x.most)
 		}
@@ -254,8 +255,9 @@ type Info struct {
 	Format       string // GGUF or Hugging Face
 	Architecture string
 	Bytes        int64 // of the weights
+	Memory       int64 // bytes of the machine's memory that the weights, and all keys and values, take at most; a GPU's is not counted
 	VocabSize    int
-	Context      int // tokens that a sequence may have
+	Context      int  // tokens that a sequence may have
 	MaxContext   int  // tokens that the model was made for; 0 if unknown
 	Encoder      bool // it makes vectors (Embed), and no tokens
 	Template     string
@@ -267,6 +269,7 @@ func (m *Model) Info() Info {
 	c, g := m.opened.Checkpoint, m.opened.Graph
 	i := Info{Path: c.Path, Format: string(c.Format), Architecture: c.Arch, Bytes: c.Bytes(), VocabSize: m.opened.Engine.VocabSize(),
 		Context: m.opened.Engine.Context(), MaxContext: c.ContextLength(), Encoder: model.Hidden(g) == g.Result(), Template: c.Template(), Notes: m.opened.Notes}
+	i.Memory = m.opened.Memory()
 	if i.Encoder {
 		i.VocabSize = int(backend.Vocab(g)) // its result is no logits
 	}

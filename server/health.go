@@ -42,17 +42,16 @@ func (s *Server) watchAll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			for _, m := range s.models {
-				m.watch.look(m.model.Stats())
-			}
+			s.pool.loaded(func(_ *entry, m *served) { m.watch.look(m.model.Stats()) })
+			s.pool.sweep()
 		}
 	}
 }
 
 // health is GET /health: whether the server can do its work.
 func (x *exchange) health() *problem {
-	for _, m := range x.s.models {
-		if m.watch.stuck.Load() {
+	for _, m := range x.s.pool.states() {
+		if m.now != nil && m.now.watch.stuck.Load() {
 			return &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "stuck", message: "The engine has work, and does not go on"}
 		}
 	}

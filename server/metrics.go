@@ -84,7 +84,7 @@ func (e engines) Collect(c chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, x float64, labels ...string) {
 		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x, labels...)
 	}
-	for _, m := range e.s.models {
+	e.s.pool.loaded(func(_ *entry, m *served) {
 		now := m.model.Stats()
 		gauge(waiting, float64(now.Queued), m.name)
 		gauge(running, float64(now.Running), m.name)
@@ -95,6 +95,6 @@ func (e engines) Collect(c chan<- prometheus.Metric) {
 		gauge(cacheUse, use, m.name)
 		gauge(cacheInfo, 1, m.name, strconv.Itoa(now.PageSize), strconv.Itoa(now.Pages))
 		c <- prometheus.MustNewConstMetric(steps, prometheus.CounterValue, float64(now.Steps), m.name)
-	}
+	})
 	gauge(loraInfo, 0, "0", "", "")
 }

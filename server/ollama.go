@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,22 +18,52 @@ func (ollama) problem(p *problem) any { return map[string]string{"error": p.mess
 
 func (o ollama) broken(p *problem) (string, any) { return "", o.problem(p) }
 
-// ollamaTags is GET /api/tags.
+// ollamaTags is GET /api/tags: all models, loaded or not.
 func (x *exchange) ollamaTags() *problem {
 	list := []any{}
-	for _, m := range x.s.models {
-		list = append(list, m.ollama())
+	for _, m := range x.s.pool.states() {
+		list = append(list, x.ollamaObject(m))
 	}
 	return x.reply(map[string]any{"models": list})
 }
 
-func (m *served) ollama() map[string]any {
-	return map[string]any{"name": m.name, "model": m.name, "modified_at": time.Unix(m.since, 0).UTC().Format(time.RFC3339), "size": m.info.Bytes, "digest": m.print,
-		"details": map[string]any{"format": strings.ToLower(m.info.Format), "family": m.info.Architecture}}
+func (x *exchange) ollamaObject(m state) map[string]any {
+	o := map[string]any{"name": m.Name, "model": m.Name, "size": m.Bytes, "digest": "", "details": map[string]any{}}
+	changed := m.Changed
+	if changed.IsZero() {
+		changed = time.Unix(x.s.since, 0)
+	}
+	o["modified_at"] = changed.UTC().Format(time.RFC3339)
+	if m.now != nil {
+		i := m.now.info
+		o["size"], o["digest"], o["details"] = i.Bytes, m.now.print, map[string]any{"format": strings.ToLower(i.Format), "family": i.Architecture}
+	}
+	return o
 }
 
-// ollamaRunning is GET /api/ps: all models are loaded.
-func (x *exchange) ollamaRunning() *problem { return x.ollamaTags() }
+// never is when a model goes that stays.
+const never = "9999-12-31T23:59:59Z"
+
+// ollamaRunning is GET /api/ps: the models that are loaded, and until when they stay if nobody asks for them.
+func (x *exchange) ollamaRunning() *problem {
+	list := []any{}
+	for _, m := range x.s.pool.states() {
+		if m.now == nil {
+			continue
+		}
+		o := x.ollamaObject(m)
+		delete(o, "modified_at")
+		o["size"], o["size_vram"], o["context_length"], o["expires_at"] = m.now.info.Memory, 0, m.now.room, never
+		if m.Device != "" {
+			o["size"], o["size_vram"] = m.now.info.Bytes, m.now.info.Bytes
+		}
+		if !m.expires.IsZero() {
+			o["expires_at"] = m.expires.UTC().Format(time.RFC3339)
+		}
+		list = append(list, o)
+	}
+	return x.reply(map[string]any{"models": list})
+}
 
 func (x *exchange) ollamaVersion() *problem {
 	return x.reply(map[string]string{"version": karat.Version()})
@@ -62,14 +93,14 @@ func (x *exchange) ollamaShow() *problem {
 	if m.syntax.Open != "" {
 		able = append(able, "thinking")
 	}
-	o := m.ollama()
+	o := x.ollamaObject(state{entry: x.s.pool.find(m.name), now: m})
 	return x.reply(map[string]any{"details": o["details"], "modified_at": o["modified_at"], "template": m.info.Template, "capabilities": able,
 		"model_info": map[string]any{"general.architecture": m.info.Architecture, m.info.Architecture + ".context_length": m.room}})
 }
 
 // ollamaModel is the model of a name, which may end in :latest.
 func (x *exchange) ollamaModel(f *fields) (*served, *problem) {
-	if name, ok := as[string](f.values["model"]); ok && x.s.find(name) == nil {
+	if name, ok := as[string](f.values["model"]); ok && x.s.pool.find(name) == nil {
 		if short, ok := strings.CutSuffix(name, ":latest"); ok {
 			f.values["model"], _ = json.Marshal(short) // a string has JSON
 		}
@@ -86,6 +117,9 @@ func (x *exchange) ollamaAnswer(chat bool) *problem {
 	r, p := x.ollamaRequest(chat)
 	if p != nil {
 		return p
+	}
+	if r.prompts == nil {
+		return x.reply(r.ollamaLoaded(x, chat))
 	}
 	var text, thinking strings.Builder
 	var calls []any
@@ -120,6 +154,18 @@ func (x *exchange) ollamaAnswer(chat bool) *problem {
 	}
 	s.send("", last)
 	return nil
+}
+
+// ollamaLoaded answers a request without a prompt, which loads the model, or with keep_alive 0 has it closed.
+func (r *request) ollamaLoaded(x *exchange, chat bool) map[string]any {
+	o := r.ollamaPiece(chat, "", "", nil)
+	o["done"], o["done_reason"] = true, "load"
+	for _, m := range x.s.pool.states() {
+		if m.now == r.model && m.keep == 0 && m.Load != nil {
+			o["done_reason"] = "unload"
+		}
+	}
+	return o
 }
 
 // ollamaPiece is a line of an answer.
@@ -165,6 +211,11 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 		}
 	}
 	prompt, raw := "", false
+	if name := map[bool]string{true: "messages", false: "prompt"}[chat]; !f.has(name) || slices.Contains([]string{`""`, "[]"}, string(f.values[name])) {
+		f.ignore(name)
+		f.done()
+		return r, *f.err
+	}
 	if chat {
 		c.messages = ollamaMessages(f)
 		chatTools(f, &c)
@@ -201,7 +252,31 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 
 // ollamaCommon reads what all requests may have that load a model.
 func (x *exchange) ollamaCommon(f *fields, m *served) {
-	f.ignore("keep_alive") // the model stays
+	raw := f.take("keep_alive")
+	if raw == nil {
+		return
+	}
+	keep, ok := keepAlive(raw)
+	if !ok {
+		f.fail("keep_alive", "%s, want seconds, or a time as \"5m\"; below 0 is for ever", kindOf(raw))
+		return
+	}
+	x.s.pool.stay(x.s.pool.find(m.name), keep)
+}
+
+// keepAlive reads seconds, or a time as "5m".
+func keepAlive(raw json.RawMessage) (time.Duration, bool) {
+	if text, ok := as[string](raw); ok {
+		if d, err := time.ParseDuration(text); err == nil {
+			return d, true
+		}
+		raw = json.RawMessage(text)
+	}
+	n, ok := as[float64](raw)
+	if !ok || math.Abs(n) > 1e9 { // some thirty years
+		return -1, ok && n < 0
+	}
+	return time.Duration(n * float64(time.Second)), true
 }
 
 // ollamaOptions reads the options of a request. Those that set up a model are refused, unless they ask for what there is.

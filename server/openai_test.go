@@ -275,7 +275,6 @@ func TestRefused(t *testing.T) {
 		c.refuses(400, "prompt", "", "POST", "/v1/completions", `{"model":"demo","prompt":`+prompt+`}`)
 	}
 	c.refuses(400, "suffix", "not supported", "POST", "/v1/completions", `{"model":"demo","prompt":"a","suffix":"b"}`)
-	c.refuses(501, "", "not supported", "POST", "/v1/embeddings", `{"model":"demo","input":"a"}`)
 }
 
 // TestNulls: clients send null for what they do not set.

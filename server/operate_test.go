@@ -171,7 +171,7 @@ func TestD7StuckEngine(t *testing.T) {
 			}
 		}
 	}
-	w := &c.s.models[0].watch
+	w := &c.s.pool.list[0].now.watch
 	health(200)
 	var x watch
 	for i := range 2*stuckAfter + 1 {

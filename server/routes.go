@@ -2,8 +2,12 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/karat-run/karat"
 )
 
 // routes registers all that the server answers.
@@ -71,18 +75,35 @@ func (x *exchange) named(f *fields) (*served, *problem) {
 		return nil, *f.err
 	}
 	x.model = name[:min(len(name), 128)]
-	m := x.s.find(name)
-	if m == nil {
+	e := x.s.pool.find(name)
+	if e == nil {
 		return nil, noModel(name)
 	}
-	return m, nil
+	return x.use(e)
+}
+
+// use is a model that stays loaded until the request ends.
+func (x *exchange) use(e *entry) (*served, *problem) {
+	m, err := x.s.pool.take(x.ctx, e)
+	switch {
+	case err == nil:
+		x.uses = append(x.uses, e)
+		return m, nil
+	case errors.Is(err, errBusy):
+		return nil, unavailable(fmt.Sprintf("The model %q is not loaded: %v", e.Name, err))
+	case errors.Is(err, karat.ErrMemory):
+		return nil, internal(fmt.Sprintf("The model %q does not fit the memory of this server", e.Name))
+	case x.ctx.Err() != nil || errors.Is(err, karat.ErrClosed) || errors.Is(err, context.Canceled):
+		return nil, x.s.explain(x.ctx, karat.ErrClosed)
+	}
+	return nil, internal(fmt.Sprintf("The model %q could not be loaded; the server's log says why", e.Name))
 }
 
 // only is the model that a request names, or the first where it names none: for routes whose API has no such field.
 func (x *exchange) only(f *fields) (*served, *problem) {
 	if !f.has("model") {
 		f.ignore("model")
-		return x.s.models[0], nil
+		return x.use(x.s.pool.list[0])
 	}
 	return x.named(f)
 }
@@ -100,34 +121,44 @@ func (x *exchange) reply(v any) *problem {
 	return nil
 }
 
-// modelObject is a model as OpenAI's API lists it.
+// modelObject is a model as OpenAI's API lists it. What only a loaded model tells is left out of the others.
 type modelObject struct {
 	ID          string   `json:"id"`
 	Object      string   `json:"object"`
 	Created     int64    `json:"created"`
 	OwnedBy     string   `json:"owned_by"`
 	Aliases     []string `json:"aliases,omitempty"`
-	MaxModelLen int      `json:"max_model_len"`
-	Fingerprint string   `json:"system_fingerprint"`
+	Loaded      bool     `json:"loaded"`
+	MaxModelLen int      `json:"max_model_len,omitempty"`
+	Fingerprint string   `json:"system_fingerprint,omitempty"`
 }
 
-func (m *served) object() modelObject {
-	return modelObject{m.name, "model", m.since, "karat", m.aliases, m.room, m.print}
+func (x *exchange) modelObject(m state) modelObject {
+	o := modelObject{ID: m.Name, Object: "model", Created: x.s.since, OwnedBy: "karat", Aliases: m.Aliases}
+	if !m.Changed.IsZero() {
+		o.Created = m.Changed.Unix()
+	}
+	if m.now != nil {
+		o.Loaded, o.MaxModelLen, o.Fingerprint = true, m.now.room, m.now.print
+	}
+	return o
 }
 
 func (x *exchange) listModels() *problem {
 	list := []modelObject{}
-	for _, m := range x.s.models {
-		list = append(list, m.object())
+	for _, m := range x.s.pool.states() {
+		list = append(list, x.modelObject(m))
 	}
 	return x.reply(map[string]any{"object": "list", "data": list})
 }
 
 func (x *exchange) showModel() *problem {
 	id := strings.TrimSuffix(x.r.PathValue("id"), "/")
-	m := x.s.find(id)
-	if m == nil {
-		return noModel(id)
+	e := x.s.pool.find(id)
+	for _, m := range x.s.pool.states() {
+		if m.entry == e {
+			return x.reply(x.modelObject(m))
+		}
 	}
-	return x.reply(m.object())
+	return noModel(id)
 }

@@ -19,17 +19,19 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/syntax"
+	"github.com/karat-run/karat/internal/sysinfo"
 )
 
 // Options say what to serve, and to whom. The zero value of all but Models is usable.
 type Options struct {
-	Models   []Model
+	Models   []Model      // the first one is the default of routes that name none
+	Memory   int64        // most bytes that loaded models take together of this machine's memory; 0 is what is free at first
+	Loaded   int          // most models that are loaded at a time on a device; 0 is any number
 	Keys     []Key        // nil needs none
 	Hosts    []string     // that the Host header may name, "*" for all; nil is this machine's loopback
 	MaxBody  int64        // most bytes of a request; 0 is 32 MiB
@@ -37,22 +39,13 @@ type Options struct {
 	Log      *slog.Logger // of requests, without their texts; nil is none
 }
 
-// Model is a loaded model, and its names. The server does not close it.
-type Model struct {
-	Name    string
-	Aliases []string
-	Model   *karat.Model
-}
-
-// served is a model with what is asked of it often.
+// served is a loaded model with what is asked of it often.
 type served struct {
 	name    string
-	aliases []string
 	model   *karat.Model
 	info    karat.Info
 	room    int // tokens of prompt and answer
 	print   string
-	since   int64
 	syntax  syntax.Syntax
 	special []string // marks of the syntax that are special tokens
 	watch   watch
@@ -61,7 +54,8 @@ type served struct {
 // Server is an http.Handler.
 type Server struct {
 	o        Options
-	models   []*served
+	pool     *pool
+	since    int64
 	keys     keyring
 	log      *slog.Logger
 	mux      *http.ServeMux
@@ -78,7 +72,7 @@ type Server struct {
 // New makes a server. It reads the models' files, for their fingerprints; the end of ctx stops that.
 func New(ctx context.Context, o Options) (*Server, error) {
 	o.MaxBody, o.Requests = cmp.Or(o.MaxBody, 32<<20), cmp.Or(o.Requests, 256)
-	s := &Server{o: o, log: o.Log, mux: http.NewServeMux()}
+	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), since: time.Now().Unix()}
 	s.generate = func(ctx context.Context, from *karat.Session, ids []int, o karat.GenerateOptions) iter.Seq2[karat.Token, error] {
 		return from.GenerateIDs(ctx, ids, o)
 	}
@@ -88,15 +82,16 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if len(o.Models) == 0 {
 		return nil, errors.New("server: Options.Models is empty")
 	}
-	if o.MaxBody < 0 || o.Requests < 0 {
-		return nil, errors.New("server: Options.MaxBody or Options.Requests is negative")
+	if o.MaxBody < 0 || o.Requests < 0 || o.Memory < 0 || o.Loaded < 0 {
+		return nil, errors.New("server: MaxBody, Requests, Memory or Loaded of Options is negative")
 	}
 	var err error
 	if s.keys, err = newKeyring(o.Keys); err != nil {
 		return nil, err
 	}
+	s.pool = newPool(s, o)
 	for _, m := range o.Models {
-		if err := s.add(ctx, m); err != nil {
+		if err := s.pool.add(ctx, m); err != nil {
 			return nil, err
 		}
 	}
@@ -109,54 +104,39 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) add(ctx context.Context, m Model) (err error) {
-	if m.Model == nil {
-		return fmt.Errorf("server: model %q is nil", m.Name)
+func newPool(s *Server, o Options) *pool {
+	p := &pool{open: s.open, log: s.log, now: time.Now, memory: o.Memory, most: o.Loaded, turn: make(chan struct{}, 1)}
+	if p.memory == 0 {
+		p.memory = sysinfo.Memory()
 	}
-	x := &served{name: m.Name, aliases: m.Aliases, model: m.Model, info: m.Model.Info(), since: time.Now().Unix()}
-	for _, name := range append([]string{m.Name}, m.Aliases...) {
-		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return fmt.Errorf("server: the model's name %q is empty, or has control characters", name)
-		}
-		if s.find(name) != nil {
-			return fmt.Errorf("server: two models are named %q", name)
-		}
-	}
-	x.room = min(x.info.Context, m.Model.Stats().Longest)
-	x.syntax = syntax.Of(x.info.Template)
-	if x.special, err = markers(ctx, m.Model, x.syntax); err != nil {
-		return err
-	}
-	if x.print, err = m.Model.Fingerprint(ctx); err != nil {
-		return err
-	}
-	x.print = "karat_" + x.print
-	s.models = append(s.models, x)
-	return nil
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	return p
 }
 
-// find is the model of a name, nil if there is none.
-func (s *Server) find(name string) *served {
-	for _, m := range s.models {
-		if m.name == name {
-			return m
-		}
-		for _, a := range m.aliases {
-			if a == name {
-				return m
-			}
-		}
+// open is a loaded model with what is asked of it often. It reads the model's files, for the fingerprint.
+func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, error) {
+	x := &served{name: e.Name, model: m, info: m.Info()}
+	x.room = min(x.info.Context, m.Stats().Longest)
+	x.syntax = syntax.Of(x.info.Template)
+	var err error
+	if x.special, err = markers(ctx, m, x.syntax); err != nil {
+		return nil, err
 	}
-	return nil
+	if x.print, err = m.Fingerprint(ctx); err != nil {
+		return nil, err
+	}
+	x.print = "karat_" + x.print
+	return x, nil
 }
 
 // Drain refuses new requests, and lets those under way end.
 func (s *Server) Drain() { s.draining.Store(true) }
 
-// Close ends what the server does by itself. Its models stay open.
+// Close ends what the server does by itself, and closes the models that it has loaded.
 func (s *Server) Close() error {
 	s.Drain()
 	s.stop()
+	s.pool.end()
 	return nil
 }
 
@@ -170,6 +150,7 @@ type exchange struct {
 	stream *stream
 	model  string // that was asked for
 	held   int    // bytes of bodies
+	uses   []*entry
 }
 
 // writer knows whether an answer has begun.
@@ -221,6 +202,9 @@ type exchangeKey struct{}
 // answer has the route answer. A panic is an error of this request alone.
 func (x *exchange) answer(r route) {
 	defer func() {
+		for _, e := range x.uses {
+			x.s.pool.give(e)
+		}
 		x.s.bodies.give(x.held)
 		if v := recover(); v != nil {
 			x.s.log.Error("panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))

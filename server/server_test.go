@@ -58,13 +58,18 @@ func serve(t testing.TB, m *karat.Model, o Options) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return &client{t: t, url: serverOf(t, s), s: s}
+}
+
+// serverOf is the address of s.
+func serverOf(t testing.TB, s *Server) string {
 	h := httptest.NewServer(s)
 	t.Cleanup(func() {
 		h.CloseClientConnections()
 		h.Close()
 		s.Close()
 	})
-	return &client{t: t, url: h.URL, s: s}
+	return h.URL
 }
 
 func (c *client) do(method, path, body string) (status int, answer string, header http.Header) {

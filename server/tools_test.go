@@ -292,7 +292,7 @@ func TestOllama(t *testing.T) {
 	if _, answer, _ := c.do("POST", "/api/chat", "[]"); !strings.Contains(answer, "The body: it is an array, want a JSON object") {
 		t.Errorf("[]: %s", answer)
 	}
-	for body, want := range map[string]int{`{"model":"x","messages":[]}`: 404, `{"model":"demo","messages":[]}`: 400, `{"model":"demo","format":"json","messages":[]}`: 400, `{"model":"demo","options":{"num_ctx":99999},"messages":[]}`: 400, `{"model":"demo","y":1}`: 400} {
+	for body, want := range map[string]int{`{"model":"x","messages":[]}`: 404, `{"model":"demo","messages":[{}]}`: 400, `{"model":"demo","format":"json","messages":[]}`: 400, `{"model":"demo","options":{"num_ctx":99999},"messages":[]}`: 400, `{"model":"demo","y":1}`: 400} {
 		status, answer, _ := c.do("POST", "/api/chat", body)
 		var e map[string]string
 		if err := json.Unmarshal([]byte(answer), &e); err != nil || status != want || e["error"] == "" {
@@ -325,7 +325,7 @@ func TestSpecialMarks(t *testing.T) {
 		}
 		defer m.Close()
 		c := serve(t, m, Options{})
-		if got := c.s.models[0].special; len(got) != 5 {
+		if got := c.s.pool.list[0].now.special; len(got) != 5 {
 			t.Errorf("%s: special marks %q", path, got)
 		}
 		for id, want := range map[int]string{12: "<|tool_call><|tool_call>", 7: "", 5: ""} { // a call that never ends, the beginning of reasoning, and no mark of an answer

@@ -60,6 +60,7 @@ type Options struct {
 	Context  int   // positions of a sequence; 0 is 4096
 	Chunk    int   // most rows of a step; 0 is what the backend says, or DefaultChunk
 	Parallel int   // most sequences whose requests run at a time, others wait; 0 is as many as Budget holds
+	Memory   int64 // most bytes of the machine's memory to take, weights included; 0 is what is free
 	Budget   int64 // most bytes of keys and values; 0 is half of the free memory, or one sequence if that is more; on a GPU, whose memory nobody tells, at most four sequences
 	Private  bool  // sequences find nothing of each other, and leave nothing: nobody would ask for it
 	Want     func(*graph.Node) bool
@@ -150,7 +151,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	if e.cache, err = b.NewCache(g, e.pool); err != nil {
 		return nil, err
 	}
-	if err := e.bound(o.Budget, b); err != nil {
+	if err := e.bound(o.Budget, o.Memory, b); err != nil {
 		return nil, errors.Join(err, e.cache.Close())
 	}
 	return e, nil
@@ -161,13 +162,16 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 const few = 4
 
 // bound sets the bound on keys and values: budget, or the default, which is another where
-// they lie elsewhere than in the machine's memory.
-func (e *Engine) bound(budget int64, b backend.Backend) error {
+// they lie elsewhere than in the machine's memory, of which there are memory bytes if that is not 0.
+func (e *Engine) bound(budget, memory int64, b backend.Backend) error {
 	bytes := make([]int64, len(e.pool.Classes()))
 	for c := range bytes {
 		bytes[c] = e.cache.PageBytes(c)
 	}
 	free := sysinfo.Memory()
+	if memory > 0 && (free == 0 || memory < free) {
+		free = memory
+	}
 	if budget <= 0 && free == 0 {
 		return nil // nobody knows
 	}

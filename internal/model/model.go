@@ -28,6 +28,7 @@ type Options struct {
 	Threads  int      // 0 is sysinfo.Threads
 	NoFuse   []string // fusions to do without
 	NoFit    bool     // open what would not fit the memory, too
+	Memory   int64    // most bytes of the machine's memory to take; 0 is what is free
 
 	Adapters []Adapter // low-rank adapters
 
@@ -114,15 +115,17 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 		return fmt.Errorf("karat: a context of %d tokens, want 1 to %d", o.Engine.Context, MaxContext)
 	}
 	if !o.NoFit { // before anything of the file is copied
-		if err := fits(m.Checkpoint, 0, 0, 0); err != nil {
+		if err := fits(m.Checkpoint, 0, 0, 0, o.Memory); err != nil {
 			return err
 		}
 	}
+	o.Engine.Memory = o.Memory
 	if m.Graph, m.Notes, err = Graph(ctx, m.Checkpoint, o.Engine.Context); err != nil {
 		return err
 	}
 	if !o.NoFit {
-		if err := Fits(m.Checkpoint, m.Graph, o.Numerics, o.Threads, o.Engine.Context, o.Engine.Budget); err != nil {
+		cache := cacheBytes(m.Graph, o.Numerics, o.Threads, o.Engine.Context, o.Engine.Budget)
+		if err := fits(m.Checkpoint, o.Numerics.Repacked(m.Graph), cache, o.Engine.Context, o.Memory); err != nil {
 			return err
 		}
 	}
@@ -171,6 +174,15 @@ func fitsRemote(path string, b backend.Backend, g *graph.Graph, cache int64) err
 		gib(weights+cache), gib(weights), gib(cache), name, gib(all))})
 }
 
+// Memory is the bytes of the machine's memory that the weights, as they are kept, and all keys and values take at
+// most: 0 on a GPU, which has its own.
+func (m *Model) Memory() int64 {
+	if _, elsewhere := m.Backend.(backend.Metered); elsewhere {
+		return 0
+	}
+	return m.Checkpoint.Bytes() + m.Numerics.Repacked(m.Graph) + m.Engine.Stats().Budget
+}
+
 // Close ends the engine, and frees the backend and the files. Requests under way end first.
 func (m *Model) Close() error {
 	var errs []error
@@ -201,7 +213,7 @@ var ErrMemory = errors.New("not enough memory")
 // free. Threads 0 is sysinfo.Threads. That is the machine's memory. A GPU's is asked for when it is opened; one that does not
 // tell refuses a buffer when the weights are uploaded.
 func Fits(c *checkpoint.Checkpoint, g *graph.Graph, n numerics.Numerics, threads, context int, budget int64) error {
-	return fits(c, n.Repacked(g), cacheBytes(g, n, threads, context, budget), context)
+	return fits(c, n.Repacked(g), cacheBytes(g, n, threads, context, budget), context, 0)
 }
 
 // cacheBytes is what keys and values of so many tokens take, or budget if that is less and not 0.
@@ -213,8 +225,8 @@ func cacheBytes(g *graph.Graph, n numerics.Numerics, threads, context int, budge
 	return cache
 }
 
-func fits(c *checkpoint.Checkpoint, repacked, cache int64, context int) error {
-	if err := sysinfo.Fits(c.Bytes()+repacked, cache, context); err != nil {
+func fits(c *checkpoint.Checkpoint, repacked, cache int64, context int, most int64) error {
+	if err := sysinfo.FitsIn(c.Bytes()+repacked, cache, context, most); err != nil {
 		return fmt.Errorf("karat: %s %w", c.Path, tooLarge{err})
 	}
 	return nil

@@ -98,9 +98,16 @@ func readNumber(path string) (int64, bool) {
 
 // Fits is an error if a model's weights, and keys and values for context tokens, in
 // bytes, are more than the memory that is free. It goes behind the model's name.
-func Fits(weights, cache int64, context int) error {
+func Fits(weights, cache int64, context int) error { return FitsIn(weights, cache, context, 0) }
+
+// FitsIn is Fits where the model may take at most so many bytes; 0 is what is free.
+func FitsIn(weights, cache int64, context int, most int64) error {
 	text := func(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
-	if need, free := weights+cache, Memory(); free > 0 && need > free {
+	free := Memory()
+	if most > 0 && (free == 0 || most < free) {
+		free = most
+	}
+	if need := weights + cache; free > 0 && need > free {
 		return fmt.Errorf("needs %s (weights %s, keys and values of %d tokens %s), but only %s of memory is free",
 			text(need), text(weights), context, text(cache), text(free))
 	}

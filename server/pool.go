@@ -1,0 +1,345 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/karat-run/karat"
+)
+
+// Model is a model, its names, and how it is loaded.
+type Model struct {
+	Name    string
+	Aliases []string
+
+	// Model is loaded. Without Load it is there while the server is, which does not close it.
+	Model *karat.Model
+
+	// Load loads the model when it is asked for, if Model is nil or was closed. It may take at most so many bytes of
+	// memory; 0 says nothing. The server closes what it loads, and Model too, when it has not been asked for as long as Keep
+	// says, when other models of its Device need the memory, and at its end; never while a request uses it.
+	Load   func(ctx context.Context, memory int64) (*karat.Model, error)
+	Keep   time.Duration // below 0 is for ever
+	Device string        // whose memory it takes; "" is this machine's
+
+	Bytes   int64     // of its files, for lists of models
+	Changed time.Time // its files, for lists of models
+}
+
+// entry is a model of the pool, loaded or not.
+type entry struct {
+	Model
+	now     *served // nil where it is not loaded
+	loading *load   // under way, or nil
+	keep    time.Duration
+	uses    int    // requests that use it, or wait for it
+	last    uint64 // the pool's clock at its last use
+	idle    time.Time
+}
+
+// load is one that is under way.
+type load struct {
+	done chan struct{} // closed at its end
+	err  error
+}
+
+// pool has the models by their names. It loads those that are asked for, one at a time, and closes those that
+// are needed least: never one in use.
+type pool struct {
+	open   func(ctx context.Context, e *entry, m *karat.Model) (*served, error) // what a loaded model is served with
+	log    *slog.Logger
+	now    func() time.Time
+	memory int64 // that the models of this machine's memory may take together; 0 is not known
+	most   int   // models that are loaded at a time; 0 is any number
+	list   []*entry
+	turn   chan struct{}   // held by who loads or closes
+	ctx    context.Context // of loads
+	stop   context.CancelFunc
+	work   sync.WaitGroup // loads and sweeps
+
+	mu     sync.Mutex // guards what follows, and entries
+	clock  uint64
+	closed bool
+}
+
+// errBusy is why a model is not loaded while others are in use.
+var errBusy = errors.New("other models are in use, and take the memory that it needs")
+
+// add takes a model in, and serves it if it is loaded.
+func (p *pool) add(ctx context.Context, m Model) (err error) {
+	if m.Model == nil && m.Load == nil {
+		return fmt.Errorf("server: model %q is nil", m.Name)
+	}
+	for _, name := range append([]string{m.Name}, m.Aliases...) {
+		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			return fmt.Errorf("server: the model's name %q is empty, or has control characters", name)
+		}
+		if p.find(name) != nil {
+			return fmt.Errorf("server: two models are named %q", name)
+		}
+	}
+	e := &entry{Model: m, keep: m.Keep, idle: p.now()}
+	if m.Model != nil {
+		if e.now, err = p.open(ctx, e, m.Model); err != nil {
+			return err
+		}
+	}
+	p.list = append(p.list, e)
+	return nil
+}
+
+// find is the model of a name, nil if there is none.
+func (p *pool) find(name string) *entry {
+	for _, e := range p.list {
+		if e.Name == name || slices.Contains(e.Aliases, name) {
+			return e
+		}
+	}
+	return nil
+}
+
+// take is a model to use until give, loaded if it must be. The end of ctx ends the waiting, and not the load, which
+// others may wait for.
+func (p *pool) take(ctx context.Context, e *entry) (*served, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.uses++
+	for e.now == nil {
+		if p.closed || e.Load == nil {
+			e.uses--
+			return nil, karat.ErrClosed
+		}
+		if e.loading == nil {
+			e.loading = &load{done: make(chan struct{})}
+			l := e.loading
+			p.work.Go(func() { p.load(e, l) })
+		}
+		l := e.loading
+		p.mu.Unlock()
+		err := ctx.Err()
+		select {
+		case <-l.done:
+			err = l.err
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		p.mu.Lock()
+		if err != nil {
+			e.uses--
+			return nil, err
+		}
+	}
+	p.clock++
+	e.last = p.clock
+	return e.now, nil
+}
+
+// give ends a use.
+func (p *pool) give(e *entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.uses--; e.uses > 0 {
+		return
+	}
+	if e.idle = p.now(); e.keep == 0 && e.Load != nil && !p.closed {
+		p.work.Go(p.sweep)
+	}
+}
+
+// load loads a model, in whose place others may have to go.
+func (p *pool) load(e *entry, l *load) {
+	p.turn <- struct{}{}
+	defer func() { <-p.turn }()
+	now, err := p.loadOne(e)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.now, e.loading, l.err = now, nil, err
+	close(l.done)
+}
+
+func (p *pool) loadOne(e *entry) (*served, error) {
+	began := p.now()
+	for {
+		left, room := p.room(e.Device)
+		if !room {
+			if p.evict(e.Device) {
+				continue
+			}
+			return nil, errBusy
+		}
+		m, err := e.Load(p.ctx, left)
+		if errors.Is(err, karat.ErrMemory) && p.evict(e.Device) {
+			continue
+		}
+		if errors.Is(err, karat.ErrMemory) && p.busy(e.Device) {
+			return nil, errBusy
+		}
+		if err != nil {
+			p.log.Error("model not loaded", "model", e.Name, "error", err.Error())
+			return nil, err
+		}
+		x, err := p.open(p.ctx, e, m)
+		if err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+		p.log.Info("model loaded", "model", e.Name, "ms", p.now().Sub(began).Milliseconds())
+		return x, nil
+	}
+}
+
+// room is the memory that is left for another model, 0 if that is not known, and whether there is any.
+func (p *pool) room(device string) (left int64, room bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	left, loaded := p.memory, 0
+	for _, e := range p.list {
+		if e.now != nil && e.Device == device {
+			left -= e.now.info.Memory
+			loaded++
+		}
+	}
+	if p.most > 0 && loaded >= p.most {
+		return 0, false
+	}
+	if p.memory <= 0 || device != "" {
+		return 0, true
+	}
+	return left, left > 0
+}
+
+// busy reports whether models of a device are in use.
+func (p *pool) busy(device string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.list, func(e *entry) bool { return e.now != nil && e.Device == device })
+}
+
+// evict closes the model of a device that was used least recently, if there is one that nobody uses. The caller has the turn.
+func (p *pool) evict(device string) bool {
+	p.mu.Lock()
+	var oldest *entry
+	for _, e := range p.list {
+		if e.free() && e.Device == device && (oldest == nil || e.last < oldest.last) {
+			oldest = e
+		}
+	}
+	if oldest == nil {
+		p.mu.Unlock()
+		return false
+	}
+	m := oldest.drop()
+	p.mu.Unlock()
+	p.close(m)
+	return true
+}
+
+// free reports whether the server may close the model.
+func (e *entry) free() bool { return e.now != nil && e.uses == 0 && e.Load != nil }
+
+// drop takes the loaded model away from e.
+func (e *entry) drop() *served {
+	m := e.now
+	e.now, e.keep = nil, e.Keep
+	return m
+}
+
+func (p *pool) close(m *served) {
+	if err := m.model.Close(); err != nil {
+		p.log.Error("model not closed", "model", m.name, "error", err.Error())
+		return
+	}
+	p.log.Info("model closed", "model", m.name)
+}
+
+// sweep closes the models that were not asked for as long as they are kept.
+func (p *pool) sweep() {
+	p.turn <- struct{}{}
+	defer func() { <-p.turn }()
+	var over []*served
+	p.mu.Lock()
+	for _, e := range p.list {
+		if e.free() && e.keep >= 0 && p.now().Sub(e.idle) >= e.keep {
+			over = append(over, e.drop())
+		}
+	}
+	p.mu.Unlock()
+	for _, m := range over {
+		p.close(m)
+	}
+}
+
+// stay says how long a model stays that is not asked for, until it is closed.
+func (p *pool) stay(e *entry, keep time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.keep = keep
+}
+
+// loaded calls see for the models that are loaded, which stay so meanwhile.
+func (p *pool) loaded(see func(e *entry, m *served)) {
+	for _, e := range p.list {
+		p.mu.Lock()
+		m := e.now
+		if m != nil {
+			e.uses++
+		}
+		p.mu.Unlock()
+		if m == nil {
+			continue
+		}
+		see(e, m)
+		p.mu.Lock()
+		e.uses--
+		p.mu.Unlock()
+	}
+}
+
+// state is an entry as lists of models tell it.
+type state struct {
+	*entry
+	now     *served // nil where it is not loaded
+	expires time.Time
+}
+
+// states are all models, as they are now.
+func (p *pool) states() (all []state) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.list {
+		x := state{entry: e, now: e.now}
+		if e.keep >= 0 && e.Load != nil {
+			x.expires = p.now().Add(e.keep)
+			if e.uses == 0 {
+				x.expires = e.idle.Add(e.keep)
+			}
+		}
+		all = append(all, x)
+	}
+	return all
+}
+
+// end closes what the server may close. Requests under way end with ErrClosed.
+func (p *pool) end() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.stop()
+	p.work.Wait()
+	var all []*served
+	p.mu.Lock()
+	for _, e := range p.list {
+		if e.now != nil && e.Load != nil {
+			all = append(all, e.drop())
+		}
+	}
+	p.mu.Unlock()
+	for _, m := range all {
+		p.close(m)
+	}
+}
