@@ -2,26 +2,16 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
-	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/server"
 	"github.com/spf13/cobra"
 )
@@ -33,19 +23,20 @@ const keyVariable = "KARAT_API_KEY"
 const drainLimit = 30 * time.Second
 
 type serveFlags struct {
-	aliases, hosts  []string
-	host            string
-	port            uint16
-	socket          string
-	keyFile         string
-	noKey           bool
-	cert, key       string
-	context         int
-	budget          size
-	parallel, queue int
-	quiet           bool
-	arithmetic      arithmetic
-	lora            adapters
+	aliases, hosts []string
+	host           string
+	port           uint16
+	socket         string
+	keyFile        string
+	noKey          bool
+	cert, key      string
+	queue, loaded  int
+	memory         size
+	quiet          bool
+	config         string
+	check          bool
+	model          modelFlags // of models whose configuration says nothing else
+	changed        func(flag string) bool
 }
 
 func newServeCommand() *cobra.Command {
@@ -57,8 +48,13 @@ func newServeCommand() *cobra.Command {
 not, with log-probabilities, seeds and tools, and more that docs/serving.md lists. It prints
 its address and a command that asks it something.
 
-The first MODEL is the default of routes that name none. A model's name is that of its file
-without .gguf, or its folder's. With several, each --alias is NAME=MODEL's name.
+The first MODEL is loaded at once, and is the default of routes that name none. Others are loaded
+when they are asked for. When memory lacks, those go that were used least recently. MODEL may be a
+folder of models. A model's name is that of its file without .gguf, or its folder's. With several,
+each --alias is NAME=MODEL's name.
+
+Each flag can also be set by a variable, --max-requests by KARAT_SERVE_MAX_REQUESTS, and by the file
+of --config. The command line counts first, then the variable.
 
 On this machine alone no key is needed. Beyond it, by --host, clients show one: as
 "Authorization: Bearer KEY". Keys come from --api-key-file, a line NAME:SECRET for each, or
@@ -68,6 +64,7 @@ Ctrl-C, or SIGTERM, has the requests under way end and takes no others. A second
 		Example: `  karat serve
   karat serve model.gguf --alias gpt-4o-mini
   karat serve model.gguf --host 0.0.0.0 --api-key-file keys.txt
+  karat serve ~/models --keep-alive 10m
   karat serve --unix /run/karat.sock model.gguf`,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
@@ -82,46 +79,40 @@ Ctrl-C, or SIGTERM, has the requests under way end and takes no others. A second
 	fs.StringArrayVar(&f.hosts, "allow-host", nil, "`name` that requests may give as their Host; * is any (default: localhost and loopback addresses, any with --host)")
 	fs.Var((*name)(&f.cert), "tls-cert", "`file` of the certificate, for https")
 	fs.Var((*name)(&f.key), "tls-key", "`file` of its key")
-	fs.IntVar(&f.context, "ctx", 0, "most `tokens` of prompt and answer together (default: the model's context length, at most 8192)")
-	addBudget(c, &f.budget)
-	fs.IntVar(&f.parallel, "parallel", 0, "most `requests` computed at a time (default: as many as --kv-budget holds)")
 	fs.IntVar(&f.queue, "max-requests", 256, "most `requests` computed or waiting; more are refused, to be tried again")
+	fs.IntVar(&f.loaded, "max-loaded", 0, "most `models` loaded at a time (default: as many as the memory holds)")
+	fs.Var(&f.memory, "memory", "most bytes that loaded models take together, as 16GiB (default: the free memory)")
 	fs.BoolVar(&f.quiet, "quiet", false, "log no requests")
-	f.lora.add(c)
-	f.arithmetic.add(c, karat.Fast)
+	fs.Var((*name)(&f.config), "config", "JSON `file` of flags by their names, and of models; see docs/serving.md")
+	fs.BoolVar(&f.check, "check-config", false, "say what is wrong with flags, variables and files, and serve nothing")
+	f.model.add(c)
 	return c
 }
 
-// options checks the flags.
-func (f *serveFlags) options(c *cobra.Command, args []string) (o karat.Options, err error) {
-	if o, err = f.arithmetic.options(); err != nil {
-		return o, err
-	}
-	o.Context, o.KVBudget, o.Parallel, o.Adapters = f.context, int64(f.budget), f.parallel, f.lora
+// checkFlags finds flags that contradict each other.
+func (f *serveFlags) checkFlags(c *cobra.Command, args []string) error {
 	changed := c.Flags().Changed
 	switch {
-	case f.parallel < 1 && changed("parallel"):
-		return o, usagef("--parallel %d: want 1 or more", f.parallel)
 	case f.queue < 1:
-		return o, usagef("--max-requests %d: want 1 or more", f.queue)
-	case (f.context < 1 || f.context > model.MaxContext) && changed("ctx"):
-		return o, usagef("--ctx %d: want 1 to %d", f.context, model.MaxContext)
+		return usagef("--max-requests %d: want 1 or more", f.queue)
+	case f.loaded < 0:
+		return usagef("--max-loaded %d: want 1 or more", f.loaded)
 	case (f.cert == "") != (f.key == ""):
-		return o, usagef("--tls-cert and --tls-key go together")
+		return usagef("--tls-cert and --tls-key go together")
 	case f.socket != "" && (changed("host") || changed("port")):
-		return o, usagef("--unix and --host or --port are of different kinds")
+		return usagef("--unix and --host or --port are of different kinds")
 	}
 	names := map[string]string{}
 	for _, a := range args {
 		if a == "" {
-			return o, usagef("MODEL is empty; leave it out to use the embedded demo")
+			return usagef("MODEL is empty; leave it out to use the embedded demo")
 		}
 		if other, twice := names[modelName(a)]; twice {
-			return o, usagef("%s and %s would both be named %q: give a model once, or rename one of the files", other, a, modelName(a))
+			return usagef("%s and %s would both be named %q: give a model once, or rename one of the files", other, a, modelName(a))
 		}
 		names[modelName(a)] = a
 	}
-	return o, nil
+	return nil
 }
 
 // keys are those that clients show.
@@ -154,17 +145,27 @@ func loopback(host string) bool {
 }
 
 func (f *serveFlags) run(c *cobra.Command, args []string) error {
-	o, err := f.options(c, args)
+	more, err := f.configure(c)
 	if err != nil {
+		return err
+	}
+	if err := f.checkFlags(c, args); err != nil {
 		return err
 	}
 	keys, err := f.keys()
 	if err != nil {
 		return err
 	}
+	all, err := f.models(args, more)
+	if err != nil {
+		return err
+	}
+	if f.check {
+		return f.checked(c, all, keys)
+	}
 	ctx, stop := untilSignal()
 	defer stop()
-	if err := f.serve(ctx, c, args, o, keys); err != nil {
+	if err := f.serve(ctx, c, all, keys); err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			return failure{statusInterrupted, errors.New("interrupted")}
 		}
@@ -173,7 +174,24 @@ func (f *serveFlags) run(c *cobra.Command, args []string) error {
 	return nil
 }
 
-func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, args []string, o karat.Options, keys []server.Key) error {
+// checked says that nothing is wrong that can be known before models are loaded.
+func (f *serveFlags) checked(c *cobra.Command, all []modelSpec, keys []server.Key) error {
+	for _, m := range all {
+		if m.path == "" {
+			continue
+		}
+		if _, err := os.Stat(m.path); err != nil {
+			return err
+		}
+	}
+	if _, err := f.certificate(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(c.OutOrStdout(), "nothing is wrong: %s, %s\n", count(len(all), "model"), count(len(keys), "key"))
+	return err
+}
+
+func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, all []modelSpec, keys []server.Key) error {
 	l, err := f.listen(ctx) // first, so that a port in use is known before a model is loaded
 	if err != nil {
 		return err
@@ -182,27 +200,22 @@ func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, args []string,
 	if l, err = f.encrypted(l); err != nil {
 		return err
 	}
-	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts}
+	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Memory: int64(f.memory), Loaded: f.loaded}
 	if len(so.Hosts) == 0 && (f.socket != "" || !loopback(f.host)) {
 		so.Hosts = []string{"*"}
 	}
 	if !f.quiet {
 		so.Log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 	}
-	if len(args) == 0 {
-		args = []string{""}
-	}
-	for _, path := range args {
-		m, err := loadModel(ctx, path, o, c.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		defer m.Close()
-		so.Models = append(so.Models, server.Model{Name: modelName(path), Model: m})
-	}
-	if err := f.alias(so.Models); err != nil {
+	first, err := loadModel(ctx, all[0].path, all[0].options, c.ErrOrStderr())
+	if err != nil {
 		return err
 	}
+	defer first.Close()
+	for _, m := range all {
+		so.Models = append(so.Models, m.server(c.ErrOrStderr()))
+	}
+	so.Models[0].Model = first
 	s, err := server.New(ctx, so)
 	if err != nil {
 		return err
@@ -213,131 +226,6 @@ func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, args []string,
 	}
 	return f.until(ctx, l, s)
 }
-
-// modelName is what clients call the model at a path.
-func modelName(path string) string {
-	if path == "" {
-		return "demo"
-	}
-	return strings.TrimSuffix(filepath.Base(filepath.Clean(path)), ".gguf")
-}
-
-// alias gives the models their other names: NAME where there is one model, else NAME=MODEL.
-func (f *serveFlags) alias(models []server.Model) error {
-	for _, a := range f.aliases {
-		alias, of, ok := strings.Cut(a, "=")
-		if !ok && len(models) > 1 {
-			return usagef("--alias %s: there are %d models, want NAME=MODEL", a, len(models))
-		}
-		found := false
-		for i := range models {
-			if !ok || models[i].Name == of {
-				models[i].Aliases, found = append(models[i].Aliases, alias), true
-			}
-		}
-		if !found {
-			return usagef("--alias %s: there is no model %q", a, of)
-		}
-	}
-	return nil
-}
-
-// listen is where clients come.
-func (f *serveFlags) listen(ctx context.Context) (net.Listener, error) {
-	if f.socket != "" {
-		if err := removeStale(ctx, f.socket); err != nil {
-			return nil, err
-		}
-		l, err := new(net.ListenConfig).Listen(ctx, "unix", f.socket)
-		if err != nil {
-			return nil, err
-		}
-		if err := os.Chmod(f.socket, 0o660); err != nil {
-			l.Close()
-			return nil, err
-		}
-		return l, nil
-	}
-	return listenTCP(ctx, f.host, f.port)
-}
-
-// encrypted is a listener of https where a certificate was given. It reads the files before an address is
-// printed, which may not be that of a server that fails.
-func (f *serveFlags) encrypted(l net.Listener) (net.Listener, error) {
-	if f.cert == "" {
-		return l, nil
-	}
-	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
-	if err != nil {
-		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", f.cert, f.key, err)
-	}
-	return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}), nil
-}
-
-// listenTCP listens at a port, and says what to do where another program has it.
-func listenTCP(ctx context.Context, host string, port uint16) (net.Listener, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%w (--port 0 takes a free port)", err)
-	}
-	return l, err
-}
-
-// removeStale removes a socket that nobody listens on any more.
-func removeStale(ctx context.Context, path string) error {
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if info.Mode()&fs.ModeSocket == 0 {
-		return fmt.Errorf("--unix %s: the file is there, and no socket", path)
-	}
-	if c, err := new(net.Dialer).DialContext(ctx, "unix", path); err == nil {
-		c.Close()
-		return fmt.Errorf("--unix %s: another program listens there", path)
-	}
-	return os.Remove(path)
-}
-
-// announce prints the address, and a command that asks something.
-func (f *serveFlags) announce(out io.Writer, l net.Listener, name string, keyed bool) error {
-	scheme := "http"
-	if f.cert != "" {
-		scheme = "https"
-	}
-	url, more := fmt.Sprintf("%s://%s", scheme, l.Addr()), ""
-	if f.socket != "" {
-		url, more = scheme+"://localhost", " --unix-socket "+shellQuote(f.socket)
-	} else if host, port, err := net.SplitHostPort(l.Addr().String()); err == nil {
-		if a, err := netip.ParseAddr(host); err == nil && a.IsUnspecified() {
-			url = fmt.Sprintf("%s://localhost:%s", scheme, port)
-		}
-	}
-	if keyed {
-		more += ` -H "Authorization: Bearer ` + f.shellKey() + `"`
-	}
-	quoted, err := json.Marshal(name)
-	if err != nil {
-		return err
-	}
-	body := fmt.Sprintf(`{"model": %s, "messages": [{"role": "user", "content": "What is the capital of Egypt?"}]}`, quoted)
-	_, err = fmt.Fprintf(out, "%s/v1\n\ncurl %s/v1/chat/completions%s -H 'Content-Type: application/json' -d %s\n", url, url, more, shellQuote(body))
-	return err
-}
-
-// shellKey has a shell find a key where this program found it: it is not to be seen.
-func (f *serveFlags) shellKey() string {
-	if f.keyFile == "" {
-		return "${" + keyVariable + "#*:}"
-	}
-	return `$(grep -v '^ *\(#\|$\)' ` + shellQuote(f.keyFile) + ` | head -n 1 | sed 's/^[^:]*: *//')`
-}
-
-// shellQuote is a word of a shell's command.
-func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // until serves until ctx ends, and then lets the requests under way end.
 func (f *serveFlags) until(ctx context.Context, l net.Listener, s *server.Server) error {

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// variablePrefix begins the names of the variables that set flags of serve.
+const variablePrefix = "KARAT_SERVE_"
+
+// maxConfig bounds a file of --config, in bytes.
+const maxConfig = 1 << 20
+
+// configure sets the flags that the command line does not: by their variables, then by the file of --config,
+// whose models it returns.
+func (f *serveFlags) configure(c *cobra.Command) (more []modelSpec, err error) {
+	f.changed = c.Flags().Changed
+	c.Flags().VisitAll(func(g *pflag.Flag) {
+		variable := variablePrefix + strings.ToUpper(strings.ReplaceAll(g.Name, "-", "_"))
+		if text, ok := os.LookupEnv(variable); ok && text != "" && !g.Changed && err == nil {
+			if e := c.Flags().Set(g.Name, text); e != nil {
+				err = usageError{fmt.Errorf("%s=%q: %w", variable, text, e)}
+			}
+		}
+	})
+	if err != nil || f.config == "" {
+		return nil, err
+	}
+	text, err := readConfig(f.config)
+	if err != nil {
+		return nil, err
+	}
+	if more, err = f.read(c, text); err != nil {
+		return nil, usageError{fmt.Errorf("%s: %w", f.config, err)}
+	}
+	return more, nil
+}
+
+func readConfig(path string) ([]byte, error) {
+	r, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	text, err := io.ReadAll(io.LimitReader(r, maxConfig+1))
+	if err == nil && len(text) > maxConfig {
+		err = fmt.Errorf("%s: more than %d bytes", path, maxConfig)
+	}
+	return text, err
+}
+
+// configValue is a name and a value of a file, in its order.
+type configValue struct {
+	name  string
+	value json.RawMessage
+}
+
+// settings are those of a JSON object, each name once.
+func settings(text []byte) (all []configValue, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, errors.Join(errors.New("want a JSON object"), err)
+	}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		s := configValue{name: fmt.Sprint(t)}
+		if slices.ContainsFunc(all, func(x configValue) bool { return x.name == s.name }) {
+			return nil, fmt.Errorf("%q is there twice", s.name)
+		}
+		if err := d.Decode(&s.value); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+		all = append(all, s)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("something follows the JSON object")
+	}
+	return all, nil
+}
+
+// read sets flags by a file's text.
+func (f *serveFlags) read(c *cobra.Command, text []byte) (more []modelSpec, err error) {
+	all, err := settings(text)
+	if err != nil {
+		return nil, err
+	}
+	var list []json.RawMessage
+	for _, s := range all {
+		switch {
+		case s.name == "models":
+			if err := json.Unmarshal(s.value, &list); err != nil {
+				return nil, errors.New("models: want an array of objects")
+			}
+		case s.name == "config" || s.name == "check-config" || s.name == "help" || c.Flags().Lookup(s.name) == nil:
+			return nil, fmt.Errorf("%q is no flag of serve", s.name)
+		case !c.Flags().Changed(s.name):
+			if err := set(c, s); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for i, m := range list { // after the flags, which hold for all models
+		spec, err := f.readModel(m)
+		if err != nil {
+			return nil, fmt.Errorf("models[%d]: %w", i, err)
+		}
+		more = append(more, spec)
+	}
+	return more, nil
+}
+
+// set sets a flag by a value of JSON: a string, a number or a boolean, or an array of them.
+func set(c *cobra.Command, s configValue) error {
+	values := []json.RawMessage{s.value}
+	if s.value[0] == '[' {
+		if err := json.Unmarshal(s.value, &values); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	for _, v := range values {
+		var text string
+		switch v[0] {
+		case '"':
+			if err := json.Unmarshal(v, &text); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+		case '{', '[', 'n':
+			return fmt.Errorf("%s: want a string, a number, true or false, or an array of them", s.name)
+		default:
+			text = string(v)
+		}
+		if err := c.Flags().Set(s.name, text); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+// readModel is a model of a file: its path, and flags that hold for it alone.
+func (f *serveFlags) readModel(text []byte) (m modelSpec, err error) {
+	all, err := settings(text)
+	if err != nil {
+		return m, err
+	}
+	var own modelFlags
+	c := &cobra.Command{}
+	own.add(c)
+	own = f.model // but for what follows
+	own.lora = slices.Clone(f.model.lora)
+	c.Flags().StringVar(&m.path, "path", "", "")
+	c.Flags().StringVar(&own.name, "name", "", "")
+	c.Flags().StringArrayVar(&own.aliases, "alias", nil, "")
+	for _, s := range all {
+		if c.Flags().Lookup(s.name) == nil {
+			return m, fmt.Errorf("%q is nothing that is said of a model", s.name)
+		}
+		if s.name == "lora" {
+			own.lora = nil
+		}
+		if err := set(c, s); err != nil {
+			return m, err
+		}
+	}
+	if m.options, err = own.options(c.Flags().Changed); err != nil {
+		return m, err
+	}
+	if m.name, m.aliases, m.keep = own.name, own.aliases, time.Duration(own.keep); m.name == "" {
+		m.name = modelName(m.path)
+	}
+	return m, nil
+}

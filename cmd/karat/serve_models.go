@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/model"
+	"github.com/karat-run/karat/server"
+	"github.com/spf13/cobra"
+)
+
+// modelFlags say how a model is served. A file of --config may say so of each.
+type modelFlags struct {
+	name       string // "" is as its file or folder
+	aliases    []string
+	context    int
+	budget     size
+	parallel   int
+	keep       keepAlive
+	arithmetic arithmetic
+	lora       adapters
+}
+
+// add registers the flags that all models share.
+func (f *modelFlags) add(c *cobra.Command) {
+	fs := c.Flags()
+	f.keep = -1
+	fs.Var(&f.keep, "keep-alive", "how long a model stays loaded that nobody asks for, as 10m; forever leaves it until others need the memory")
+	fs.IntVar(&f.context, "ctx", 0, "most `tokens` of prompt and answer together (default: the model's context length, at most 8192)")
+	addBudget(c, &f.budget)
+	fs.IntVar(&f.parallel, "parallel", 0, "most `requests` computed at a time (default: as many as --kv-budget holds)")
+	f.lora.add(c)
+	f.arithmetic.add(c, karat.Fast)
+}
+
+// options are the library's for the flags.
+func (f *modelFlags) options(changed func(name string) bool) (o karat.Options, err error) {
+	if o, err = f.arithmetic.options(); err != nil {
+		return o, err
+	}
+	o.Context, o.KVBudget, o.Parallel, o.Adapters = f.context, int64(f.budget), f.parallel, f.lora
+	switch {
+	case f.parallel < 1 && changed("parallel"):
+		return o, usagef("--parallel %d: want 1 or more", f.parallel)
+	case (f.context < 1 || f.context > model.MaxContext) && changed("ctx"):
+		return o, usagef("--ctx %d: want 1 to %d", f.context, model.MaxContext)
+	}
+	return o, nil
+}
+
+// keepAlive is a time; below 0 is for ever.
+type keepAlive time.Duration
+
+func (k *keepAlive) Type() string { return "time" }
+
+func (k *keepAlive) String() string {
+	if *k < 0 {
+		return "forever"
+	}
+	return time.Duration(*k).String()
+}
+
+func (k *keepAlive) Set(s string) error {
+	if n, err := strconv.Atoi(s); err == nil {
+		s = strconv.Itoa(n) + "s"
+	}
+	d, err := time.ParseDuration(s)
+	switch {
+	case s == "forever":
+		*k = -1
+	case err != nil:
+		return errors.New("want a time as 10m, seconds, or forever")
+	default:
+		*k = keepAlive(d)
+	}
+	return nil
+}
+
+// modelSpec is a model that is to be served.
+type modelSpec struct {
+	path    string // "" is the demo
+	name    string
+	aliases []string
+	keep    time.Duration
+	options karat.Options
+}
+
+// models are those of the command line, and of the file of --config; the demo where there are none.
+func (f *serveFlags) models(args []string, more []modelSpec) (all []modelSpec, err error) {
+	o, err := f.model.options(f.changed)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range args {
+		found, err := within(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range found {
+			all = append(all, modelSpec{path: p, name: modelName(p), keep: time.Duration(f.model.keep), options: o})
+		}
+	}
+	if all = append(all, more...); len(all) == 0 {
+		all = []modelSpec{{name: modelName(""), keep: -1, options: o}}
+	}
+	return all, f.alias(all)
+}
+
+// server is how the server is told of a model.
+func (m *modelSpec) server(stderr io.Writer) server.Model {
+	s := server.Model{Name: m.name, Aliases: m.aliases, Keep: m.keep}
+	if m.options.Backend != karat.CPU {
+		s.Device = string(m.options.Backend)
+	}
+	s.Bytes, s.Changed = files(m.path)
+	s.Load = func(ctx context.Context, memory int64) (*karat.Model, error) {
+		o := m.options
+		o.Memory = memory
+		return loadModel(ctx, m.path, o, stderr)
+	}
+	return s
+}
+
+// part is the end of the names of a split model's files.
+var part = regexp.MustCompile(`-(\d{5})-of-\d{5}$`)
+
+// modelName is what clients call the model at a path.
+func modelName(path string) string {
+	if path == "" {
+		return "demo"
+	}
+	return part.ReplaceAllString(strings.TrimSuffix(filepath.Base(filepath.Clean(path)), ".gguf"), "")
+}
+
+// within are the models in a folder that is none itself: GGUF files, of split ones the first, and folders of Hugging Face.
+// Any other path is a model.
+func within(path string) (all []string, err error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() || isModel(path) {
+		return []string{path}, nil // what is wrong is said by who opens it
+	}
+	list, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range list {
+		name := e.Name()
+		stem := strings.TrimSuffix(name, ".gguf")
+		n := part.FindStringSubmatch(stem)
+		switch file := filepath.Join(path, name); {
+		case strings.HasPrefix(name, "."):
+		case stem != name && (n == nil || n[1] == "00001"), isModel(file):
+			all = append(all, file)
+		}
+	}
+	if len(all) == 0 {
+		return nil, usagef("%s is no model, and there is none in it: no config.json, no file .gguf", path)
+	}
+	return all, nil
+}
+
+// isModel reports whether a folder is one of Hugging Face.
+func isModel(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "config.json"))
+	return err == nil
+}
+
+// files are the bytes of a model's files, and when the last one was written.
+func files(path string) (bytes int64, changed time.Time) {
+	add := func(info fs.FileInfo) {
+		bytes += info.Size()
+		if info.ModTime().After(changed) {
+			changed = info.ModTime()
+		}
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+	case !info.IsDir():
+		if n := part.FindStringIndex(strings.TrimSuffix(path, ".gguf")); n != nil {
+			parts, _ := filepath.Glob(path[:n[0]] + "-*.gguf") // the pattern is well-formed, or there is nothing to list
+			for _, p := range parts {
+				if info, err := os.Stat(p); err == nil {
+					add(info)
+				}
+			}
+			return bytes, changed
+		}
+		add(info)
+	default:
+		list, _ := os.ReadDir(path) // what is wrong is said by who opens it
+		for _, e := range list {
+			if info, err := e.Info(); err == nil && !info.IsDir() {
+				add(info)
+			}
+		}
+	}
+	return bytes, changed
+}
+
+// alias gives the models their other names: NAME where there is one model, else NAME=MODEL.
+func (f *serveFlags) alias(models []modelSpec) error {
+	for _, a := range f.aliases {
+		alias, of, ok := strings.Cut(a, "=")
+		if !ok && len(models) > 1 {
+			return usagef("--alias %s: there are %d models, want NAME=MODEL", a, len(models))
+		}
+		found := false
+		for i := range models {
+			if !ok || models[i].name == of {
+				models[i].aliases, found = append(models[i].aliases, alias), true
+			}
+		}
+		if !found {
+			return usagef("--alias %s: there is no model %q", a, of)
+		}
+	}
+	return nil
+}
