@@ -229,5 +229,6 @@ func (s *Server) embed(x *exchange, e *embedding) ([][]float32, *problem) {
 		return nil, s.explain(x.ctx, err)
 	}
 	s.metrics.count(usage{prompt: e.tokens()}, nil)
+	x.who.spend(e.tokens(), s.now())
 	return vectors, nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +75,7 @@ const secret = "sk-0123456789"
 // TestD2Keys is incident D2: without the right key nothing but /health is answered, however a path or a
 // method is spelled.
 func TestD2Keys(t *testing.T) {
-	c := serve(t, demo(t), Options{Keys: []Key{{"ann", secret}, {"bob", "another-secret"}}})
+	c := serve(t, demo(t), Options{Keys: []Key{{Name: "ann", Secret: secret}, {Name: "bob", Secret: "another-secret"}}})
 	for _, header := range []map[string]string{nil, {"Authorization": "Bearer " + strings.ToUpper(secret)}, {"Authorization": "Bearer"}, {"Authorization": secret}, {"Authorization": "Basic " + secret},
 		{"X-Api-Key": secret + "x"}, {"Authorization": "Bearer " + secret + ", " + secret}} {
 		c.header = header
@@ -112,7 +113,7 @@ func TestD2Keys(t *testing.T) {
 
 // TestD10PrefixesApart is incident D10: callers of different keys share no prefixes, those of one do.
 func TestD10PrefixesApart(t *testing.T) {
-	c := serve(t, model(t, karat.Options{Context: 512}), Options{Keys: []Key{{"ann", secret}, {"bob", "another-secret"}}})
+	c := serve(t, model(t, karat.Options{Context: 512}), Options{Keys: []Key{{Name: "ann", Secret: secret}, {Name: "bob", Secret: "another-secret"}}})
 	body := `{"model":"demo","max_tokens":1,"messages":[{"role":"user","content":"` + strings.Repeat("The sky is blue. ", 40) + `"}]}`
 	cached := func(key string) float64 {
 		c.header = map[string]string{"Authorization": "Bearer " + key}
@@ -129,10 +130,11 @@ func TestParseKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys, err := ReadKeys(file)
-	if err != nil || len(keys) != 2 || keys[0] != (Key{"ann", secret}) || keys[1] != (Key{"key2", "another-secret"}) {
+	if err != nil || len(keys) != 2 || !reflect.DeepEqual(keys, []Key{{Name: "ann", Secret: secret}, {Name: "key2", Secret: "another-secret"}}) {
 		t.Errorf("%v %v", keys, err)
 	}
-	for _, text := range []string{"", "# none", "ann:short", "ann:" + secret + "\nann:another-secret", "a:" + secret + "\nb:" + secret, "a b:" + secret, "a:12345678 9", "a:12345678\u00e4"} {
+	for _, text := range []string{"", "# none", "ann:short", "ann:" + secret + "\nann:another-secret", "a:" + secret + "\nb:" + secret, "a b:" + secret, "a:12345678 9", "a:12345678\u00e4",
+		"a:" + secret + " rooms=1", "a:" + secret + " requests=0", "a:" + secret + " tokens=x", "a:" + secret + " routes=", "a:" + secret + " routes=v1", "a:" + secret + " models"} {
 		if keys, err := ParseKeys(text, "keys"); err == nil {
 			t.Errorf("%q: %v", text, keys)
 		} else if strings.Contains(err.Error(), secret) {

@@ -21,7 +21,7 @@ func (o ollama) broken(p *problem) (string, any) { return "", o.problem(p) }
 // ollamaTags is GET /api/tags: all models, loaded or not.
 func (x *exchange) ollamaTags() *problem {
 	list := []any{}
-	for _, m := range x.s.pool.states() {
+	for _, m := range x.states() {
 		list = append(list, x.ollamaObject(m))
 	}
 	return x.reply(map[string]any{"models": list})
@@ -47,7 +47,7 @@ const never = "9999-12-31T23:59:59Z"
 // ollamaRunning is GET /api/ps: the models that are loaded, and until when they stay if nobody asks for them.
 func (x *exchange) ollamaRunning() *problem {
 	list := []any{}
-	for _, m := range x.s.pool.states() {
+	for _, m := range x.states() {
 		if m.now == nil {
 			continue
 		}
@@ -160,7 +160,7 @@ func (x *exchange) ollamaAnswer(chat bool) *problem {
 func (r *request) ollamaLoaded(x *exchange, chat bool) map[string]any {
 	o := r.ollamaPiece(chat, "", "", nil)
 	o["done"], o["done_reason"] = true, "load"
-	for _, m := range x.s.pool.states() {
+	for _, m := range x.states() {
 		if m.now == r.model && m.keep == 0 && m.Load != nil {
 			o["done_reason"] = "unload"
 		}

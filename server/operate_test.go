@@ -221,7 +221,7 @@ func TestClosedModel(t *testing.T) {
 // TestD16Log is incident D16: a line for each request, without its texts and secrets, whatever is in a name.
 func TestD16Log(t *testing.T) {
 	var text bytes.Buffer
-	c := serve(t, demo(t), Options{Log: slog.New(slog.NewTextHandler(&text, nil)), Keys: []Key{{"ann", secret}}})
+	c := serve(t, demo(t), Options{Log: slog.New(slog.NewTextHandler(&text, nil)), Keys: []Key{{Name: "ann", Secret: secret}}})
 	c.header = map[string]string{"Authorization": "Bearer " + secret}
 	c.post("/v1/chat/completions", `{`+hello+`,"max_tokens":1}`)
 	c.do("POST", "/v1/chat/completions", `{"model":"a\nlevel=ERROR msg=forged\u001b[31m","messages":[]}`)
@@ -263,7 +263,7 @@ func TestNew(t *testing.T) {
 		"no name":         {Models: []Model{{Model: m}}},
 		"a name of lines": {Models: []Model{{Name: "a\nb", Model: m}}},
 		"a name twice":    {Models: []Model{{Name: "a", Model: m}, {Name: "b", Aliases: []string{"a"}, Model: m}}},
-		"a short key":     {Models: []Model{{Name: "a", Model: m}}, Keys: []Key{{"x", "1234567"}}},
+		"a short key":     {Models: []Model{{Name: "a", Model: m}}, Keys: []Key{{Name: "x", Secret: "1234567"}}},
 		"negative":        {Models: []Model{{Name: "a", Model: m}}, Requests: -1},
 	} {
 		if s, err := New(context.Background(), o); err == nil {

@@ -20,6 +20,7 @@ type request struct {
 	id       string // of the answer
 	created  int64
 	model    *served
+	who      *caller
 	caller   karat.Caller
 	param    string   // the field that the prompts are from
 	prompts  [][]int  // token ids
@@ -67,7 +68,7 @@ func newID(prefix string) string {
 
 // newRequest is a request with the defaults of every API.
 func (s *Server) newRequest(m *served, who *caller) *request {
-	r := &request{model: m, created: time.Now().Unix(), n: 1, max: -1, sampling: m.model.Sampling()}
+	r := &request{model: m, who: who, created: time.Now().Unix(), n: 1, max: -1, sampling: m.model.Sampling()}
 	r.caller = who.caller()
 	if r.sampling.Temperature == 0 {
 		r.sampling.Temperature = 1 // as OpenAI's API has it
@@ -168,6 +169,7 @@ func (s *Server) answer(ctx context.Context, r *request, emit func(event)) (u us
 	}
 	wg.Wait()
 	s.metrics.count(u, p)
+	r.who.spend(u.prompt+u.completion, s.now())
 	return u, p
 }
 

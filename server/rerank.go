@@ -132,6 +132,7 @@ func (x *exchange) ranked(r *ranking) ([]scored, int, *problem) {
 		return nil, 0, p
 	}
 	x.s.metrics.count(usage{prompt: tokens}, nil)
+	x.who.spend(tokens, x.s.now())
 	best := make([]scored, len(scores))
 	for i, s := range scores {
 		best[i] = scored{i, s}

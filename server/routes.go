@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/karat-run/karat"
@@ -76,7 +77,7 @@ func (x *exchange) named(f *fields) (*served, *problem) {
 	}
 	x.model = name[:min(len(name), 128)]
 	e := x.s.pool.find(name)
-	if e == nil {
+	if e == nil || !x.who.sees(e) {
 		return nil, noModel(name)
 	}
 	return x.use(e)
@@ -103,7 +104,11 @@ func (x *exchange) use(e *entry) (*served, *problem) {
 func (x *exchange) only(f *fields) (*served, *problem) {
 	if !f.has("model") {
 		f.ignore("model")
-		return x.use(x.s.pool.list[0])
+		e := x.s.pool.list[0]
+		if !x.who.sees(e) {
+			return nil, noModel(e.Name)
+		}
+		return x.use(e)
 	}
 	return x.named(f)
 }
@@ -144,9 +149,14 @@ func (x *exchange) modelObject(m state) modelObject {
 	return o
 }
 
+// states are the models that the caller may see.
+func (x *exchange) states() []state {
+	return slices.DeleteFunc(x.s.pool.states(), func(m state) bool { return !x.who.sees(m.entry) })
+}
+
 func (x *exchange) listModels() *problem {
 	list := []modelObject{}
-	for _, m := range x.s.pool.states() {
+	for _, m := range x.states() {
 		list = append(list, x.modelObject(m))
 	}
 	return x.reply(map[string]any{"object": "list", "data": list})
@@ -155,7 +165,7 @@ func (x *exchange) listModels() *problem {
 func (x *exchange) showModel() *problem {
 	id := strings.TrimSuffix(x.r.PathValue("id"), "/")
 	e := x.s.pool.find(id)
-	for _, m := range x.s.pool.states() {
+	for _, m := range x.states() {
 		if m.entry == e {
 			return x.reply(x.modelObject(m))
 		}

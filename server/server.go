@@ -66,13 +66,14 @@ type Server struct {
 	draining atomic.Bool
 	stop     context.CancelFunc
 	ranker   ranker
+	now      func() time.Time
 	generate func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error] // the model's, but for tests
 }
 
 // New makes a server. It reads the models' files, for their fingerprints; the end of ctx stops that.
 func New(ctx context.Context, o Options) (*Server, error) {
 	o.MaxBody, o.Requests = cmp.Or(o.MaxBody, 32<<20), cmp.Or(o.Requests, 256)
-	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), since: time.Now().Unix()}
+	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), now: time.Now, since: time.Now().Unix()}
 	s.generate = func(ctx context.Context, from *karat.Session, ids []int, o karat.GenerateOptions) iter.Seq2[karat.Token, error] {
 		return from.GenerateIDs(ctx, ids, o)
 	}
@@ -238,8 +239,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	pattern := ""
 	who, p := s.guard(r)
-	if p == nil {
+	if who != nil {
 		x.who = who
+	}
+	if p == nil {
 		_, pattern = s.mux.Handler(r)
 		if pattern == "" {
 			p = s.lost(w, r)

@@ -1,0 +1,304 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/karat-run/karat"
+)
+
+// Key is a secret that requests show, whose it is, and what it is good for.
+type Key struct {
+	Name   string // in logs and metrics; callers of different names have equal shares of the model
+	Secret string
+
+	Routes   []string // paths that it opens, as /v1/models; with a * at the end all that begin so; nil is every route
+	Models   []string // that requests may name, and see; nil is all
+	Requests int      // a minute; 0 is any number
+	Tokens   int      // of prompts and answers a minute; 0 is any number
+}
+
+// leastSecret is the shortest secret, in bytes: shorter ones are guessed.
+const leastSecret = 8
+
+// ReadKeys reads a file of keys: on each line a name, a colon and a secret, or a secret alone. Behind it there may be what the
+// key is limited to, as "routes=/v1/chat/completions,/v1/models models=qwen requests=60 tokens=100000". Empty lines and
+// those that begin with # are left out.
+func ReadKeys(file string) ([]Key, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	if err != nil {
+		return nil, err
+	}
+	return ParseKeys(string(text), file)
+}
+
+// ParseKeys is ReadKeys of a text; from names it in errors, which never hold a secret.
+func ParseKeys(text, from string) (keys []Key, err error) {
+	line := 0
+	for s := range strings.SplitSeq(text, "\n") {
+		line++
+		if s = strings.TrimSpace(s); s == "" || s[0] == '#' {
+			continue
+		}
+		k, err := parseKey(s, len(keys)+1)
+		if err == nil {
+			err = k.check(keys)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("server: %s: line %d: %w", from, line, err)
+		}
+		keys = append(keys, k)
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("server: %s: no keys, want a line NAME:SECRET for each", from)
+	}
+	return keys, nil
+}
+
+// parseKey is the key of a line, the n-th.
+func parseKey(s string, n int) (k Key, err error) {
+	name, rest, named := strings.Cut(s, ":")
+	if !named || strings.ContainsAny(name, "= \t") { // the colon is one of a limit
+		name, rest = fmt.Sprintf("key%d", n), s
+	}
+	words := strings.Fields(rest)
+	if k.Name = strings.TrimSpace(name); len(words) == 0 {
+		return k, nil // which the check tells
+	}
+	k.Secret = words[0]
+	for _, w := range words[1:] {
+		what, value, ok := strings.Cut(w, "=")
+		if ok && value == "" {
+			return k, fmt.Errorf("%q: %s= has no value", k.Name, what)
+		}
+		switch {
+		case ok && what == "routes":
+			k.Routes = strings.Split(value, ",")
+		case ok && what == "models":
+			k.Models = strings.Split(value, ",")
+		case ok && what == "requests":
+			k.Requests, err = limit(value)
+		case ok && what == "tokens":
+			k.Tokens, err = limit(value)
+		default:
+			return k, fmt.Errorf("%q: behind the secret want routes=, models=, requests= or tokens=", k.Name)
+		}
+		if err != nil {
+			return k, fmt.Errorf("%q: %s: %w", k.Name, what, err)
+		}
+	}
+	return k, nil
+}
+
+func limit(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > math.MaxInt32 {
+		return 0, fmt.Errorf("%q is no number of 1 to %d", text, math.MaxInt32)
+	}
+	return n, nil
+}
+
+func (k Key) check(others []Key) error {
+	switch {
+	case k.Name == "" || strings.ContainsFunc(k.Name, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		return fmt.Errorf("the name %q is empty, or has spaces", k.Name)
+	case len(k.Secret) < leastSecret:
+		return fmt.Errorf("the secret of %q has %d bytes, want %d or more", k.Name, len(k.Secret), leastSecret)
+	case strings.ContainsFunc(k.Secret, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		return fmt.Errorf("the secret of %q has spaces, or characters that a header cannot have", k.Name)
+	case k.Requests < 0 || k.Tokens < 0:
+		return fmt.Errorf("a limit of %q is negative", k.Name)
+	case slices.ContainsFunc(k.Routes, func(r string) bool { return !strings.HasPrefix(r, "/") }):
+		return fmt.Errorf("a route of %q does not begin with /", k.Name)
+	}
+	for _, o := range others {
+		if o.Name == k.Name || o.Secret == k.Secret {
+			return fmt.Errorf("%q is there twice, or its secret is", k.Name)
+		}
+	}
+	return nil
+}
+
+// caller is who makes a request.
+type caller struct {
+	name string  // "" where nobody needs a key
+	key  *keyUse // nil where nobody needs one
+}
+
+func (c *caller) caller() karat.Caller { return karat.Caller{Key: c.name, Apart: c.name != ""} }
+
+// sees reports whether a model is one that the caller may name.
+func (c *caller) sees(e *entry) bool {
+	if c.key == nil || c.key.Models == nil {
+		return true
+	}
+	return slices.ContainsFunc(c.key.Models, func(name string) bool { return name == e.Name || slices.Contains(e.Aliases, name) })
+}
+
+// keyring compares secrets by their hashes, in a time that does not depend on them.
+type keyring []*keyUse
+
+// keyUse is a key, and what is left of its minute.
+type keyUse struct {
+	Key      // without the secret
+	hash     [sha256.Size]byte
+	requests bucket
+	tokens   bucket
+}
+
+func newKeyring(keys []Key) (ring keyring, err error) {
+	for i, k := range keys {
+		if err := k.check(keys[:i]); err != nil {
+			return nil, fmt.Errorf("server: key %d: %w", i, err)
+		}
+		u := &keyUse{Key: k, hash: sha256.Sum256([]byte(k.Secret)), requests: newBucket(k.Requests), tokens: newBucket(k.Tokens)}
+		u.Secret = ""
+		ring = append(ring, u)
+	}
+	return ring, nil
+}
+
+// who is whose key a request shows.
+func (k keyring) who(r *http.Request) (*caller, *problem) {
+	if len(k) == 0 {
+		return &caller{}, nil
+	}
+	secret := r.Header.Get("X-Api-Key")
+	if scheme, rest, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "bearer") {
+		secret = strings.TrimSpace(rest)
+	}
+	p := &problem{status: http.StatusUnauthorized, kind: invalid, message: "You didn't provide an API key. Send it as a header: Authorization: Bearer KEY"}
+	if secret == "" {
+		return nil, p
+	}
+	given := sha256.Sum256([]byte(secret))
+	var found *keyUse
+	for _, u := range k {
+		if subtle.ConstantTimeCompare(given[:], u.hash[:]) == 1 {
+			found = u
+		}
+	}
+	if found == nil {
+		p.code, p.message = "invalid_api_key", "Incorrect API key provided."
+		return nil, p
+	}
+	return &caller{found.Name, found}, nil
+}
+
+// opens reports whether the key is good for a path.
+func (u *keyUse) opens(path string) bool {
+	return u.Routes == nil || slices.ContainsFunc(u.Routes, func(r string) bool {
+		begin, more := strings.CutSuffix(r, "*")
+		return path == r || more && strings.HasPrefix(path, begin)
+	})
+}
+
+// admit counts a request, or says why the key has none left, or is not good for it.
+func (c *caller) admit(path string, now time.Time) *problem {
+	u := c.key
+	if u == nil {
+		return nil
+	}
+	if !u.opens(path) {
+		return &problem{status: http.StatusForbidden, kind: invalid, code: "insufficient_permissions", message: fmt.Sprintf("The key %q is not good for %s", u.Name, path)}
+	}
+	if wait := u.tokens.wait(now); wait > 0 {
+		return tooMany(fmt.Sprintf("The key %q has used its %d tokens a minute", u.Name, u.Tokens), wait)
+	}
+	if wait := u.requests.take(now); wait > 0 {
+		return tooMany(fmt.Sprintf("The key %q has used its %d requests a minute", u.Name, u.Requests), wait)
+	}
+	return nil
+}
+
+// spend counts the tokens of an answer, which may be more than were left: the next request waits for them.
+func (c *caller) spend(n int, now time.Time) {
+	if c.key != nil {
+		c.key.tokens.spend(n, now)
+	}
+}
+
+func tooMany(message string, wait time.Duration) *problem {
+	p := full(message)
+	p.after = max(1, int((wait+time.Second-time.Millisecond)/time.Second))
+	return p
+}
+
+// bucket is what may be used of a minute's number: it fills evenly, up to that number.
+type bucket struct {
+	mu     sync.Mutex
+	minute float64 // 0 is any number
+	left   float64
+	at     time.Time // when left was right
+}
+
+func newBucket(minute int) bucket { return bucket{minute: float64(minute), left: float64(minute)} }
+
+// fill brings b to now.
+func (b *bucket) fill(now time.Time) {
+	if !b.at.IsZero() && now.After(b.at) {
+		b.left = min(b.minute, b.left+b.minute*now.Sub(b.at).Minutes())
+	}
+	if b.at.IsZero() || now.After(b.at) {
+		b.at = now
+	}
+}
+
+// missing is how long it takes until there are n.
+func (b *bucket) missing(n float64) time.Duration {
+	if b.left >= n-1e-6 { // what rounding takes
+		return 0
+	}
+	return time.Duration(math.Ceil((n - b.left) / b.minute * float64(time.Minute)))
+}
+
+// take takes one, or says how long there will be none.
+func (b *bucket) take(now time.Time) time.Duration {
+	if b.minute == 0 {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	wait := b.missing(1)
+	if wait == 0 {
+		b.left--
+	}
+	return wait
+}
+
+// wait is how long there is not one.
+func (b *bucket) wait(now time.Time) time.Duration {
+	if b.minute == 0 {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	return b.missing(1)
+}
+
+func (b *bucket) spend(n int, now time.Time) {
+	if b.minute == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	b.left -= float64(n)
+}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// withKey is a client that shows a secret.
+func (c *client) withKey(secret string) *client {
+	d := *c
+	d.header = map[string]string{"Authorization": "Bearer " + secret}
+	return &d
+}
+
+// TestKeyLimits: a line says what a key is limited to.
+func TestKeyLimits(t *testing.T) {
+	keys, err := ParseKeys("ann:"+secret+" routes=/v1/chat/*,/v1/models requests=60\nanother-secret tokens=1000 models=a,b/c:d", "keys")
+	want := []Key{{Name: "ann", Secret: secret, Routes: []string{"/v1/chat/*", "/v1/models"}, Requests: 60}, {Name: "key2", Secret: "another-secret", Tokens: 1000, Models: []string{"a", "b/c:d"}}}
+	if err != nil || !reflect.DeepEqual(keys, want) {
+		t.Errorf("%+v %v", keys, err)
+	}
+}
+
+// TestKeyRoutes: a key opens its routes and no others, and its caller sees its models and no others.
+func TestKeyRoutes(t *testing.T) {
+	m := demo(t)
+	c := serve(t, m, Options{Models: []Model{{Name: "other", Model: m}}, Keys: []Key{
+		{Name: "chat", Secret: "secret-of-chat", Routes: []string{"/v1/chat/*", "/v1/models"}}, {Name: "one", Secret: "secret-of-one", Models: []string{"other"}}, {Name: "all", Secret: secret}}})
+	chat := c.withKey("secret-of-chat")
+	chat.post("/v1/chat/completions", `{`+hello+`,"max_tokens":1}`)
+	for _, path := range []string{"/v1/completions", "/v1/chat", "/metrics", "/v1/models/demo", "/nothing"} {
+		status, answer, _ := chat.do("POST", path, `{"model":"demo","prompt":"a"}`)
+		if status != 403 || !strings.Contains(answer, "insufficient_permissions") {
+			t.Errorf("%s: %d %s", path, status, answer)
+		}
+	}
+	one := c.withKey("secret-of-one")
+	one.refuses(404, "model", "", "POST", "/v1/completions", `{"model":"demo","prompt":"a","max_tokens":1}`)
+	one.refuses(404, "model", "", "GET", "/v1/models/demo", "")
+	one.refuses(404, "model", "", "POST", "/tokenize", `{"content":"a"}`)
+	one.post("/v1/completions", `{"model":"other","prompt":"a","max_tokens":1}`)
+	for _, path := range []string{"/v1/models", "/api/tags", "/api/ps"} {
+		if _, text, _ := one.do("GET", path, ""); strings.Contains(text, "demo") || !strings.Contains(text, "other") {
+			t.Errorf("%s: %s", path, text)
+		}
+	}
+	all := c.withKey(secret)
+	for _, path := range []string{"/metrics", "/v1/models/demo", "/api/ps"} {
+		if status, answer, _ := all.do("GET", path, ""); status != 200 {
+			t.Errorf("%s: %d %s", path, status, answer)
+		}
+	}
+}
+
+// TestKeyRates: a key has so many requests and tokens a minute, that come back evenly; those of others do not count.
+func TestKeyRates(t *testing.T) {
+	c := serve(t, demo(t), Options{Keys: []Key{{Name: "few", Secret: "secret-of-few", Requests: 3}, {Name: "short", Secret: "secret-of-short", Tokens: 60}, {Name: "all", Secret: secret}}})
+	var clock atomic.Int64
+	c.s.now = func() time.Time { return time.Unix(1000+clock.Load(), 0) }
+	few, short, all := c.withKey("secret-of-few"), c.withKey("secret-of-short"), c.withKey(secret)
+	is := func(c *client, want int, after string) {
+		t.Helper()
+		status, answer, h := c.do("GET", "/v1/models", "")
+		if status != want || h.Get("Retry-After") != after {
+			t.Errorf("%d %s, Retry-After %q; want %d, %q", status, answer, h.Get("Retry-After"), want, after)
+		}
+	}
+	for range 3 {
+		is(few, 200, "")
+	}
+	is(few, 429, "20")
+	is(all, 200, "")
+	clock.Add(19)
+	is(few, 429, "1")
+	clock.Add(1)
+	is(few, 200, "")
+	is(few, 429, "20")
+	o := short.post("/v1/completions", `{"model":"demo","prompt":"The sky is","max_tokens":80,"logit_bias":{"1":-100,"106":-100}}`) // more than there are: it is not cut
+	spent := at(o, "usage", "total_tokens").(float64)
+	if spent < 80 {
+		t.Fatalf("%v", o)
+	}
+	is(short, 429, fmt.Sprint(int(spent)-60+1))
+	clock.Add(int64(spent) - 60)
+	is(short, 429, "1")
+	clock.Add(1)
+	is(short, 200, "")
+	clock.Add(1 << 20)
+	for range 3 {
+		is(few, 200, "") // no more than a minute's
+	}
+	is(few, 429, "20")
+}
