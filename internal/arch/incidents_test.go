@@ -230,7 +230,7 @@ var rotary = []incident{
 		m.config["rope_parameters"].(map[string]any)["full_attention"].(map[string]any)["partial_rotary_factor"] = 0
 	}, want: is("rope_parameters.full_attention.partial_rotary_factor", "0, expected")},
 	{row: "part of llama", model: "llama", hf: set("partial_rotary_factor", 0.5), want: []string{"partial_rotary_factor 0.5 with rope_type"}},
-	{row: "factor 0", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": "linear", "factor": 0}), want: []string{"factor is 0, expected a positive number"}},
+	{row: "factor 0", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": "linear", "factor": 0}), want: []string{"factor is 0, expected a number from"}},
 	{row: "factor negative", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": "linear", "factor": -8}), want: is("rope_scaling.factor", "-8, expected")},
 	{row: "factor missing", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": "linear"}), want: []string{"factor is 0, expected a positive number"}},
 	{row: "factor a string", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": "linear", "factor": "8"}), want: is("rope_scaling.factor", `"8", expected`)},

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/karat-run/karat/internal/golden"
@@ -24,6 +25,31 @@ func TestRefused(t *testing.T) {
 		{model: "qwen3moe", hf: config{"use_sliding_window": true, "sliding_window": 4, "max_window_layers": 0}, want: "sliding_window 4"},
 		{model: "gemma2", hf: config{"query_pre_attn_scalar": nil}, want: "query_pre_attn_scalar is missing"},
 		{model: "tiny-gemma3", hf: config{"query_pre_attn_scalar": nil}, want: "query_pre_attn_scalar is missing"},
+		{model: "deepseek2-lite", hf: config{"mlp_bias": true}, want: "key mlp_bias is true"},
+		{model: "deepseek2-lite", hf: config{"n_group": 0}, want: "key n_group is 0"},
+		{model: "deepseek2-lite", hf: config{"topk_group": 3}, want: "key topk_group is 3, more than n_group, 1"},
+		{model: "deepseek2", hf: config{"n_group": 3}, want: "key n_group is 3, no divisor of n_routed_experts, 8"},
+		{model: "deepseek2", hf: config{"head_dim": 40}, want: "key head_dim is 40, but 16 follows from the other settings"},
+		{model: "deepseek2", hf: config{"qk_head_dim": 41}, want: "key qk_head_dim is 41, but 40 follows"},
+		{model: "glm4moe", hf: config{"n_group": 0}, want: "key n_group is 0"},
+		{model: "glm4moe", hf: config{"partial_rotary_factor": 0.25}, want: "key partial_rotary_factor is 0.25, but rope_parameters.partial_rotary_factor is 0.5"},
+		{model: "phi3", hf: config{"original_max_position_embeddings": 2048}, want: "key original_max_position_embeddings is 2048, but rope_parameters.original_max_position_embeddings is 1024"},
+		{model: "llama4", hf: config{"moe_layers": []any{}}, want: "key moe_layers is [], but [1,3] follows"},
+		{model: "falconh1", hf: config{"mamba_d_ssm": 0}, want: "key mamba_d_ssm is 0"},
+		{model: "nemotronh", hf: config{"hybrid_override_pattern": "MEEME"}, want: `key hybrid_override_pattern is "MEEME", but layers_block_type is`},
+		{model: "nemotronh", hf: config{"mamba_d_conv": 3}, want: "key mamba_d_conv is 3, but conv_kernel is 4"},
+		{model: "lfm2", hf: config{"full_attn_idxs": []any{1}}, want: "key full_attn_idxs is [1], but layer_types is"},
+		{model: "lfm2", hf: config{"full_attn_idxs": []any{5}}, want: "key full_attn_idxs is [5], expected the numbers of layers"},
+		{model: "granite", hf: config{"max_position_embeddings": 0}, want: "key max_position_embeddings is 0"},
+		{model: "granite", hf: config{"architectures": []any{"LlamaForCausalLM"}}, want: `key architectures is ["LlamaForCausalLM"], a class of architecture llama, but model_type "granite" is one of granite`},
+		{model: "granite", hf: config{"architectures": "GraniteForCausalLM"}, want: "key architectures is \"GraniteForCausalLM\", expected a list of classes"},
+		{model: "granite", hf: config{"lm_head_bias": true}, want: "key lm_head_bias is true, which architecture granite does not support"},
+		{model: "bert", hf: config{"is_decoder": true}, want: "key is_decoder is true"},
+		{model: "smollm3", hf: config{"use_sliding_window": true, "sliding_window": 8}, want: "key use_sliding_window is true"},
+		{model: "smollm3", hf: config{"no_rope_layers": []any{}}, want: "no_rope_layers has 0 layers"},
+		{model: "gpt-oss", hf: config{"rope_parameters": map[string]any{"rope_type": "yarn", "factor": 0, "rope_theta": 1.5e5}}, want: "key rope_parameters.factor is 0"},
+		{model: "phi3", hf: config{"rope_parameters": map[string]any{"rope_type": "longrope", "rope_theta": 1e4, "short_factor": slices.Repeat([]any{1}, 12), "long_factor": []any{1}}},
+			want: "1 numbers in long_factor for 12 pairs"},
 		{model: "granite", gguf: key("rope.scaling.finetuned", false), want: "key granite.rope.scaling.finetuned is false"},
 	} {
 		t.Run(c.model+" "+c.want, func(t *testing.T) {

@@ -118,7 +118,7 @@ func (c *Checkpoint) unreadKeys(dst any) []string {
 	var notes []string
 	known := tags(reflect.TypeOf(dst).Elem())
 	for _, k := range slices.Sorted(maps.Keys(c.settings)) {
-		if v := c.settings[k]; !known[k] && k != "rope_parameters" && matters(k, v) && v != c.family.Fixed[k] {
+		if v := c.settings[k]; !known[k] && k != "rope_parameters" && matters(k, v) && !c.Idle(k) {
 			notes = append(notes, fmt.Sprintf("configuration key %s = %s is not read by architecture %s", c.Key(k), show(v), c.Arch))
 		}
 	}

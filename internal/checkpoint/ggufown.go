@@ -38,7 +38,7 @@ func (r *ggufReader) own() {
 			r.choice(k, n)
 		case ok && k.Kind == family.Product:
 			defer r.divide(k, n) // by a setting whose key may come later
-		case ok:
+		case ok && (n != 0 || !k.Nil):
 			r.settings[k.Setting] = n
 		}
 	}

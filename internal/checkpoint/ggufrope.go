@@ -31,7 +31,7 @@ func (r *ggufReader) rope() {
 		{f, "original_max_position_embeddings", "rope.scaling.original_context_length"},
 		{s, "rope_theta", "rope.freq_base_swa"},
 	} {
-		if n, ok := r.number(k.own); ok {
+		if n, ok := r.number(k.own); ok && (n != 0 || k.key != "factor") { // readers take 0 for none
 			k.to[k.key] = n
 		}
 	}
@@ -76,10 +76,11 @@ func (r *ggufReader) scaling(f settings) {
 	case typ == "yarn" && r.family.Rope.Yarn:
 		f["rope_type"] = typ
 		for _, k := range yarnKeys {
-			if n, ok := r.number(k.gguf); ok {
+			if n, ok := r.number(k.gguf); ok && (n != 0 || k.setting != "factor") {
 				f[k.setting] = n
 			}
 		}
+		f.fill("factor", 1.)
 		maps.Copy(f, r.family.Rope.Fixed)
 		if n, ok := r.number(yarnMultiplier); ok && r.family.Latent {
 			f["mscale"] = shortest(float32(10 * n)) // GGUF has a tenth of it, and no key for a second one

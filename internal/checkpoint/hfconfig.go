@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -36,6 +37,7 @@ func (c *Checkpoint) parseHF(config []byte) error {
 		return errors.Join(append(r.errs, fmt.Errorf("config.json: model_type is %s, supported are %s", show(r.settings["model_type"]), registry.SupportedTypes()))...)
 	}
 	c.Arch = c.family.Name
+	r.class()
 	r.names()
 	r.heads()
 	r.layers()
@@ -49,6 +51,36 @@ func (c *Checkpoint) parseHF(config []byte) error {
 	}
 	r.fixed()
 	return errors.Join(r.errs...)
+}
+
+// class refuses a file that names a class of another family than its model_type. A class that
+// no family has is left to the tensors, which tell of its head.
+func (r *hfReader) class() {
+	given := r.settings["architectures"]
+	list, ok := given.([]any)
+	if given != nil && !ok {
+		r.errorf("architectures", "is %s, expected a list of classes", show(given))
+	}
+	for _, v := range list {
+		name, ok := v.(string)
+		if !ok {
+			r.errorf("architectures", "is %s, expected a list of classes", show(given))
+			return
+		}
+		if f := registry.OfClass(name); f != nil && f != r.family && !f.Shares(r.family) {
+			r.errorf("architectures", "is %s, a class of architecture %s, but model_type %s is one of %s", show(given), f.Name, show(r.settings["model_type"]), r.Arch)
+		}
+	}
+}
+
+// repeats refuses settings that say something else than those that they follow from.
+func (r *hfReader) repeats() {
+	for _, key := range slices.Sorted(maps.Keys(r.family.Repeats)) {
+		v, want := r.settings[key], r.family.Repeats[key](r.settings)
+		if v != nil && want != nil && !reflect.DeepEqual(v, want) {
+			r.errorf(r.Key(key), "is %s, but %s follows from the other settings", show(v), show(want))
+		}
+	}
 }
 
 // fixed refuses other values of settings than all models of the family have, which nothing
@@ -129,6 +161,7 @@ func (r *hfReader) heads() {
 		s.fill(k, assumed[k])
 	}
 	maps.DeleteFunc(s, func(_ string, v any) bool { return v == nil })
+	r.repeats()
 	s.fill(act, assumed[act])
 	s.fill("num_key_value_heads", s["num_attention_heads"])
 	if err := r.fillHeadDim(s); err != nil {
@@ -171,20 +204,23 @@ func (r *hfReader) layers() {
 // refused later.
 func (r *hfReader) listed() {
 	types, _ := r.settings["layer_types"].([]any)
-	letters, _ := r.settings[r.family.Letters].(string)
-	if types == nil && letters != "" {
-		for _, letter := range letters {
-			types = append(types, string(letter))
-		}
+	own, key := r.olderTypes()
+	if r.settings["layer_types"] == nil && own != nil {
+		types = own
 		r.settings["layer_types"] = types
 	}
 	if n := len(types); n > 0 {
 		r.settings.fill("num_hidden_layers", float64(n))
 	}
-	for i, t := range types {
-		if kind, ok := t.(string); ok && r.family.Kinds[kind] != "" {
-			types[i] = r.family.Kinds[kind]
+	for _, list := range [][]any{types, own} {
+		for i, t := range list {
+			if kind, ok := t.(string); ok && r.family.Kinds[kind] != "" {
+				list[i] = r.family.Kinds[kind]
+			}
 		}
+	}
+	if own != nil && types != nil && !reflect.DeepEqual(own, types) {
+		r.errorf(key, "is %s, but %s is %s", show(r.settings[key]), r.Key("layer_types"), show(types))
 	}
 	every := r.kind.Period
 	if n := r.settings.integer("full_attention_interval"); every > 0 && n > 0 {
@@ -196,6 +232,40 @@ func (r *hfReader) listed() {
 		}
 		return family.LinearAttention
 	})
+}
+
+// olderTypes is what each layer does as the older setting key says it; nil where the file has none.
+func (r *hfReader) olderTypes() (types []any, key string) {
+	if v := r.settings[r.family.Letters]; v != nil {
+		letters, _ := v.(string)
+		for _, letter := range letters {
+			types = append(types, string(letter))
+		}
+		if types == nil {
+			r.errorf(r.family.Letters, "is %s, expected a letter for each layer", show(v))
+		}
+		return types, r.family.Letters
+	}
+	v := r.settings[r.family.Indexes]
+	if v == nil {
+		return nil, ""
+	}
+	list, ok := v.([]any)
+	for i := range min(r.settings.integer("num_hidden_layers"), maxLayers) {
+		kind := family.LinearAttention
+		if slices.Contains(list, any(float64(i))) {
+			kind = full
+		}
+		types = append(types, kind)
+	}
+	for _, i := range list {
+		n, whole := i.(float64)
+		ok = ok && whole && n >= 0 && n < float64(len(types)) && n == math.Trunc(n)
+	}
+	if !ok {
+		r.errorf(r.family.Indexes, "is %s, expected the numbers of layers", show(v))
+	}
+	return types, r.family.Indexes
 }
 
 // pattern reads the period of full layers.

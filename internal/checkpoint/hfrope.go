@@ -40,6 +40,9 @@ func (r *hfReader) rope() {
 			r.ropeFill(p, kind, "rope_theta", "rope_theta", base)
 		}
 		r.ropeFill(p, kind, "partial_rotary_factor", "partial_rotary_factor", part)
+		if own := s["original_max_position_embeddings"]; p["original_max_position_embeddings"] != nil { // which comes first, where the family has it
+			r.ropeFill(p, kind, "original_max_position_embeddings", "original_max_position_embeddings", own)
+		}
 		if !r.family.Rope.ByKind { // else the library has no base
 			for key, v := range r.ropeDefault(kind) {
 				p.fill(key, v)
@@ -143,9 +146,13 @@ func (r *hfReader) ropeOf(out settings, kind string) settings {
 	return p
 }
 
-// ropeFill sets absent settings from the file's key own.
+// ropeFill sets absent settings from the file's key own, which must not contradict them.
 func (r *hfReader) ropeFill(p settings, kind, key, own string, v any) {
-	if p[key] == nil && v != nil {
-		p[key], r.spelling["rope_parameters."+kind+"."+key] = v, own
+	switch path := "rope_parameters." + kind + "." + key; {
+	case v == nil:
+	case p[key] == nil:
+		p[key], r.spelling[path] = v, own
+	case !reflect.DeepEqual(p[key], v):
+		r.errorf(own, "is %s, but %s is %s", show(v), r.Key(path), show(p[key]))
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/karat-run/karat/internal/family"
 )
@@ -39,7 +41,7 @@ var limits = []family.Limit{
 	{Key: "rms_norm_eps", Min: 1e-12, Max: 1, Rule: family.Required},
 	{Key: "layer_norm_eps", Min: 1e-12, Max: 1},
 	{Key: "sliding_window", Min: 0, Max: maxDimension, Rule: family.Whole},
-	{Key: "max_position_embeddings", Min: 0, Max: math.MaxInt32, Rule: family.Whole},
+	{Key: "max_position_embeddings", Min: 1, Max: math.MaxInt32, Rule: family.Whole},
 	{Key: "final_logit_softcapping", Min: 1e-3, Max: 1e6, Rule: family.OrZero},
 	{Key: "num_kv_shared_layers", Min: 0, Max: maxLayers, Rule: family.Whole},
 	{Key: "hidden_size_per_layer_input", Min: 0, Max: maxDimension, Rule: family.Whole},
@@ -47,16 +49,18 @@ var limits = []family.Limit{
 	{Key: "num_experts", Min: 0, Max: maxExperts, Rule: family.Whole},
 	{Key: "top_k_experts", Min: 0, Max: maxExperts, Rule: family.Whole},
 	{Key: "moe_intermediate_size", Min: 0, Max: maxDimension, Rule: family.Whole},
+	{Key: "n_group", Min: 1, Max: maxExperts, Rule: family.Whole},
+	{Key: "topk_group", Min: 1, Max: maxExperts, Rule: family.Whole},
 }
 
 // ropeLimits hold in every kind of rope_parameters. Package rope knows what
 // its types need; a type that it does not know is its error.
 var ropeLimits = []family.Limit{
 	{Key: "rope_theta", Min: 1, Max: 1e30, Rule: family.Required},
-	{Key: "factor", Min: 1. / 64, Max: 1e9, Rule: family.OrZero},
+	{Key: "factor", Min: 1. / 64, Max: 1e9},
 	{Key: "low_freq_factor", Min: 0, Max: 1e9},
 	{Key: "high_freq_factor", Min: 0, Max: 1e9},
-	{Key: "original_max_position_embeddings", Min: 0, Max: math.MaxInt32},
+	{Key: "original_max_position_embeddings", Min: 1, Max: math.MaxInt32},
 	{Key: "partial_rotary_factor", Min: 1e-6, Max: 1},
 }
 
@@ -113,6 +117,9 @@ func (c *Checkpoint) validate() error {
 	list := slices.Concat(limits, c.family.Limits)
 	if c.family.Latent {
 		list = append(list, latentLimits...)
+	}
+	if c.family.Next != "" {
+		list = append(list, family.Limit{Key: c.family.Next, Min: 0, Max: maxLayers, Rule: family.Whole})
 	}
 	for _, l := range list {
 		if c.family.Lacks(l.Key) && c.settings[l.Key] == nil {
@@ -246,6 +253,13 @@ func (c *Checkpoint) validateExperts() error {
 	if k, n := s.integer("top_k_experts"), s.integer("num_experts"); k > n {
 		return c.bad("top_k_experts", "is %d, more than %s, %d", k, c.Key("num_experts"), n)
 	}
+	groups, kept := s.integer("n_group"), s.integer("topk_group")
+	if kept > max(groups, 1) {
+		return c.bad("topk_group", "is %d, more than %s, %d", kept, c.Key("n_group"), max(groups, 1))
+	}
+	if n := s.integer("num_experts"); groups > 1 && n%groups != 0 {
+		return c.bad("n_group", "is %d, no divisor of %s, %d", groups, c.Key("num_experts"), n)
+	}
 	return nil
 }
 
@@ -261,6 +275,13 @@ func (c *Checkpoint) validateFlags() error {
 	if v := c.settings["attn_logit_softcapping"]; v != nil && v != 0. && !c.family.Uses("attn_logit_softcapping") {
 		return c.bad("attn_logit_softcapping", "is %s, which architecture %s does not support", show(v), c.Arch)
 	}
+	known := tags(reflect.TypeOf(c.family.Model.Config()).Elem())
+	for k, v := range c.settings { // other biases: the model has no weights for them
+		if v == true && strings.HasSuffix(k, "_bias") && !known[k] && !c.Idle(k) {
+			flags = append(flags, k)
+		}
+	}
+	slices.Sort(flags)
 	for _, k := range flags {
 		if v := c.settings[k]; v == true || v == "all" {
 			return c.bad(k, "is %s, which architecture %s does not support", show(v), c.Arch)

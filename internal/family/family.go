@@ -21,21 +21,27 @@ type Family struct {
 	Title string // as messages write it
 	Model Model  // what runs: Of(New)
 
-	Types     []Type                      // of config.json; the first that suits a model is written
-	Fixed     map[string]any              // settings that GGUF has no key for, as all models have them
-	Absent    map[string]any              // settings that readers of GGUF assume where the key is absent
-	Explicit  map[string]any              // settings that config.json must say, since a reader's default differs
-	Idle      []string                    // settings that config.json may have and that change nothing
-	Normal    func(map[string]any)        // brings a config.json into the form that Config reads and GGUF can hold; nil for none
-	Spell     func(map[string]any)        // Normal's inverse, for a config.json that is written; nil for none
-	Derived   func(map[string]any)        // adds to GGUF's settings those that follow from others; nil for none
-	Endless   func(s map[string]any) bool // whether a model sees no positions: GGUF's context_length is 2^20, whatever config.json says; nil for no
-	Letters   string                      // with Listed: config.json's older setting of a letter for each layer, which Kinds has, too
-	Kinds     map[string]string           // with Listed: config.json's names of kinds of layers, the canonical ones among them
-	Limits    []Limit                     // of settings that no other family has
-	FullFirst bool                        // with Periodic: full layers begin the periods, and do not end them
-	Full      map[string]string           // settings of full layers, and config.json's keys for their own values
-	FullIf    map[string]string           // those of Full that count only where this setting is true
+	Types    []Type                      // of config.json; the first that suits a model is written
+	Fixed    map[string]any              // settings that GGUF has no key for, as all models have them
+	Absent   map[string]any              // settings that readers of GGUF assume where the key is absent
+	Explicit map[string]any              // settings that config.json must say, since a reader's default differs
+	Idle     []string                    // settings that config.json may have and that change nothing
+	Normal   func(map[string]any)        // brings a config.json into the form that Config reads and GGUF can hold; nil for none
+	Spell    func(map[string]any)        // Normal's inverse, for a config.json that is written; nil for none
+	Derived  func(map[string]any)        // adds to GGUF's settings those that follow from others; nil for none
+	Endless  func(s map[string]any) bool // whether a model sees no positions: GGUF's context_length is 2^20, whatever config.json says; nil for no
+	Letters  string                      // with Listed: config.json's older setting of a letter for each layer, which Kinds has, too
+	Indexes  string                      // with Listed: its older setting of the numbers of full layers, where the others are LinearAttention
+
+	// Repeats are settings that config.json may have though they follow from others, and what
+	// they then must be; nil where nothing can be said.
+	Repeats map[string]func(s map[string]any) any
+
+	Kinds     map[string]string // with Listed: config.json's names of kinds of layers, the canonical ones among them
+	Limits    []Limit           // of settings that no other family has
+	FullFirst bool              // with Periodic: full layers begin the periods, and do not end them
+	Full      map[string]string // settings of full layers, and config.json's keys for their own values
+	FullIf    map[string]string // those of Full that count only where this setting is true
 	Rope      Rope
 	Spelling  map[string][]string // config.json's own names of settings, where they are others; the first is written
 	Without   []string            // settings that other families must have and this one has not
@@ -148,6 +154,7 @@ type Key struct {
 	Of      string // of a Product
 	Words   []string
 	Scale   *Scale // of attention: GGUF has 1/√x of the setting x
+	Nil     bool   // 0 in a file is as if the key were absent
 	Unusual bool   // written only where readers would assume something else: Absent or Derived says what
 }
 
@@ -219,6 +226,14 @@ type Tokenizer struct {
 	Model, Pre string
 	Merged     bool // a vocabulary with spaces as "▁" comes with merges, not with scores
 	BOS        bool // texts begin with one
+}
+
+// Shares reports whether models of f and g have a type in common, and so may have each
+// other's classes.
+func (f *Family) Shares(g *Family) bool {
+	return slices.ContainsFunc(f.Types, func(t Type) bool {
+		return slices.ContainsFunc(g.Types, func(u Type) bool { return t.Name == u.Name })
+	})
 }
 
 // Lacks reports whether f's models do without a setting that others must have.

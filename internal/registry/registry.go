@@ -94,6 +94,27 @@ func OfType(name string) (*family.Family, *family.Type) {
 	return nil, nil
 }
 
+// OfClass returns the family of one of transformers' classes, whatever its head:
+// LlamaForCausalLM, LlamaModel. Nil if there is none.
+func OfClass(name string) *family.Family {
+	for _, f := range Families {
+		for _, t := range f.Types {
+			if t.Class != "" && stem(t.Class) == stem(name) {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// stem is a class without its head.
+func stem(class string) string {
+	for _, head := range []string{"For", "LMHeadModel", "TextModel", "Model"} {
+		class, _, _ = strings.Cut(class, head)
+	}
+	return class
+}
+
 // OfConfig is OfType of a configuration, which tells families that share a type.
 func OfConfig(name string, settings map[string]any) (*family.Family, *family.Type) {
 	for _, f := range Families {

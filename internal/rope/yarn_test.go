@@ -162,7 +162,7 @@ func TestResolveErrors(t *testing.T) {
 		"original_max_position_embeddings is NaN":    yarn(func(p *Params) { p.Context = nan }),
 		"original_max_position_embeddings is 0":      {Theta: 1e4, Type: "longrope"},
 		"0 numbers in short_factor for 4 pairs":      {Theta: 1e4, Type: "longrope", Context: 64},
-		"factor is NaN, expected":                    {Theta: 1e4, Type: "longrope", Context: 64, Factor: nan, Short: []float32{1, 1, 1, 1}},
+		"factor is NaN, expected":                    {Theta: 1e4, Type: "longrope", Context: 64, Factor: nan, Short: []float32{1, 1, 1, 1}, Long: []float32{1, 1, 1, 1}},
 		"partial_rotary_factor 0.4":                  {Theta: 1e4, Part: 0.4},
 		"partial_rotary_factor 0.01":                 {Theta: 1e4, Part: 0.01},
 	} {

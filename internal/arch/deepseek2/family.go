@@ -23,17 +23,20 @@ var Family = family.Family{
 			"max_position_embeddings": 4096., "first_k_dense_replace": 3., "n_group": 8., "topk_group": 4., "routed_scaling_factor": 2.5,
 			"norm_topk_prob": true, "scoring_func": "sigmoid", "topk_method": "noaux_tc"})},
 	},
-	Fixed:    map[string]any{"hidden_act": "silu", "rope_interleave": true, "moe_layer_freq": 1.},
+	Fixed:    map[string]any{"hidden_act": "silu", "rope_interleave": true, "moe_layer_freq": 1., "mlp_bias": false},
 	Explicit: map[string]any{"q_lora_rank": nil},
 	Derived:  method,
+	Repeats: map[string]func(s map[string]any) any{
+		"head_dim":            func(s map[string]any) any { return s["qk_rope_head_dim"] },
+		"num_key_value_heads": func(s map[string]any) any { return s["num_attention_heads"] },
+		"qk_head_dim":         headSize,
+	},
 	Idle: []string{"qk_head_dim", "num_key_value_heads", "head_dim", "topk_method", "num_nextn_predict_layers", "ep_size", "aux_loss_alpha", "seq_aux",
 		"output_router_logits", "router_aux_loss_coef"},
 	Limits: []family.Limit{
 		{Key: "q_lora_rank", Min: 1, Max: 1 << 24, Rule: family.Whole | family.OrZero},
 		{Key: "first_k_dense_replace", Min: 0, Max: 1 << 10, Rule: family.Whole},
 		{Key: "n_shared_experts", Min: 0, Max: 1 << 10, Rule: family.Whole},
-		{Key: "n_group", Min: 0, Max: 1 << 10, Rule: family.Whole},
-		{Key: "topk_group", Min: 0, Max: 1 << 10, Rule: family.Whole},
 		{Key: "routed_scaling_factor", Min: 1e-6, Max: 1e6},
 	},
 	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}, Yarn: true},
@@ -49,8 +52,8 @@ var Family = family.Family{
 		{Setting: "kv_lora_rank", GGUF: "attention.kv_lora_rank"},
 		{Setting: "moe_intermediate_size"},
 		{Setting: "n_shared_experts", GGUF: "expert_shared_count"},
-		{Setting: "n_group", GGUF: "expert_group_count"},
-		{Setting: "topk_group", GGUF: "expert_group_used_count"},
+		{Setting: "n_group", GGUF: "expert_group_count", Nil: true},
+		{Setting: "topk_group", GGUF: "expert_group_used_count", Nil: true},
 		{Setting: "scoring_func", GGUF: "expert_gating_func", Kind: family.Choice, Unusual: true, Words: []string{"", "softmax", "sigmoid"}},
 		{Setting: "routed_scaling_factor", GGUF: "expert_weights_scale", Kind: family.Number},
 		{Setting: "norm_topk_prob", GGUF: "expert_weights_norm", Kind: family.Truth},
@@ -86,6 +89,13 @@ func with(own map[string]any) map[string]any {
 	maps.Copy(own, map[string]any{"qk_nope_head_dim": 128., "qk_rope_head_dim": 64., "v_head_dim": 128., "kv_lora_rank": 512., "q_lora_rank": 1536.,
 		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "rope_interleave": true})
 	return own
+}
+
+// headSize is that of queries and keys: what turns, and what does not.
+func headSize(s map[string]any) any {
+	plain, _ := s["qk_nope_head_dim"].(float64)
+	turning, _ := s["qk_rope_head_dim"].(float64)
+	return plain + turning
 }
 
 // method is how experts are chosen, which follows from how they are scored. Where a file does

@@ -13,14 +13,22 @@ var Family = family.Family{
 
 	Types: []family.Type{{Name: "falcon_h1", Class: "FalconH1ForCausalLM", Defaults: map[string]any{
 		"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 8192., "num_key_value_heads": 8.,
-		"mamba_n_heads": 128., "mamba_n_groups": 1., "mamba_d_state": 256., "mamba_d_conv": 4., "mamba_conv_bias": true, "mamba_norm_before_gate": true}}},
+		"mamba_n_heads": 128., "mamba_n_groups": 1., "mamba_d_state": 256., "mamba_d_conv": 4., "mamba_conv_bias": true, "mamba_norm_before_gate": true, "mamba_expand": 2.}}},
 	Fixed:  map[string]any{"hidden_act": "silu", "mamba_proj_bias": false, "projectors_bias": false, "mlp_bias": false},
 	Absent: map[string]any{"multipliers_folded": true},
 	Idle:   []string{"mamba_expand", "mamba_chunk_size", "mamba_d_ssm", "mamba_norm_before_gate", "mamba_use_mlp", "num_logits_to_keep", "multipliers_folded"},
 	Normal: normal,
-	Spell:  func(s map[string]any) { delete(s, "multipliers_folded"); size(s) },
-	Limits: family.ScanLimits("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv"),
-	Rope:   family.Rope{Full: map[string]any{"rope_theta": 1e4}},
+	Repeats: map[string]func(s map[string]any) any{"mamba_d_ssm": func(s map[string]any) any {
+		heads, _ := s["mamba_n_heads"].(float64)
+		if dim, ok := s["mamba_d_head"].(float64); ok && s["mamba_d_ssm"] != 0. {
+			return heads * dim
+		}
+		return nil
+	}},
+	Spell: func(s map[string]any) { delete(s, "multipliers_folded"); size(s) },
+	Limits: append(family.ScanLimits("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv"),
+		family.Limit{Key: "mamba_d_ssm", Min: 1, Max: 1 << 24, Rule: family.Whole}),
+	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 
 	Keys: []family.Key{
 		{Setting: "vocab_size"},
@@ -102,7 +110,11 @@ func parts(s map[string]any, row int) []float64 {
 func normal(s map[string]any) {
 	family.Unlimited(s)
 	heads, _ := s["mamba_n_heads"].(float64)
-	inner, _ := s["mamba_d_ssm"].(float64)
+	inner, ok := s["mamba_d_ssm"].(float64)
+	if expand, _ := s["mamba_expand"].(float64); !ok {
+		hidden, _ := s["hidden_size"].(float64)
+		inner = expand * hidden
+	}
 	if auto := s["mamba_d_head"]; (auto == nil || auto == "auto") && heads > 0 {
 		s["mamba_d_head"] = inner / heads
 	}

@@ -22,8 +22,6 @@ var Family = family.Family{
 	Limits: []family.Limit{
 		{Key: "first_k_dense_replace", Min: 0, Max: 1 << 10, Rule: family.Whole},
 		{Key: "n_shared_experts", Min: 0, Max: 1 << 10, Rule: family.Whole},
-		{Key: "n_group", Min: 0, Max: 1 << 10, Rule: family.Whole},
-		{Key: "topk_group", Min: 0, Max: 1 << 10, Rule: family.Whole},
 		{Key: "routed_scaling_factor", Min: 1e-6, Max: 1e6, Rule: family.OrZero},
 	},
 	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4, "partial_rotary_factor": 0.5}},
@@ -31,8 +29,8 @@ var Family = family.Family{
 
 	Next: "num_nextn_predict_layers",
 	Keys: []family.Key{
-		{Setting: "n_group", GGUF: "expert_group_count"},
-		{Setting: "topk_group", GGUF: "expert_group_used_count"},
+		{Setting: "n_group", GGUF: "expert_group_count", Nil: true},
+		{Setting: "topk_group", GGUF: "expert_group_used_count", Nil: true},
 		{GGUF: "rope.dimension_count", Kind: family.Turning},
 		{Setting: "moe_intermediate_size"},
 		{Setting: "n_shared_experts", GGUF: "expert_shared_count"},

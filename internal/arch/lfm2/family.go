@@ -17,16 +17,18 @@ var Family = family.Family{
 
 	Types: []family.Type{{Name: "lfm2", Class: "Lfm2ForCausalLM", Window: family.Listed, Defaults: map[string]any{
 		"rms_norm_eps": 1e-5, "tie_word_embeddings": true, "max_position_embeddings": 128000., "num_attention_heads": 32., "num_key_value_heads": 8.,
-		"conv_L_cache": 3., "conv_bias": false, "block_auto_adjust_ff_dim": true, "block_multiple_of": 256., "block_ffn_dim_multiplier": 1.}}},
+		"conv_L_cache": 3., "conv_bias": false, "block_auto_adjust_ff_dim": true, "block_multiple_of": 256., "block_ffn_dim_multiplier": 1.}, Period: 1}},
 	Fixed: map[string]any{"conv_bias": false, "block_auto_adjust_ff_dim": false},
-	Idle: []string{"full_attn_idxs", "block_dim", "block_ff_dim", "block_mlp_init_scale", "block_out_init_scale",
-		"block_use_swiglu", "block_use_xavier_init", "conv_dim", "conv_dim_out", "conv_use_xavier_init", "use_pos_enc", "num_heads", "theta"},
-	Normal:   adjust,
-	Spell:    spell,
-	Kinds:    map[string]string{"conv": family.LinearAttention, family.LinearAttention: family.LinearAttention, family.FullAttention: family.FullAttention},
-	Limits:   []family.Limit{{Key: "conv_L_cache", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole}},
-	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e6}},
-	Spelling: map[string][]string{"rms_norm_eps": {"norm_eps", "block_norm_eps"}},
+	Idle: []string{"full_attn_idxs", "block_dim", "block_mlp_init_scale", "block_out_init_scale",
+		"block_use_swiglu", "block_use_xavier_init", "conv_dim", "conv_dim_out", "conv_use_xavier_init", "use_pos_enc", "num_heads"},
+	Normal: adjust,
+	Spell:  spell,
+	Kinds:  map[string]string{"conv": family.LinearAttention, family.LinearAttention: family.LinearAttention, family.FullAttention: family.FullAttention},
+	Limits: []family.Limit{{Key: "conv_L_cache", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole}},
+	Rope:   family.Rope{Full: map[string]any{"rope_theta": 1e6}},
+	Spelling: map[string][]string{"rms_norm_eps": {"norm_eps", "block_norm_eps"}, "intermediate_size": {"intermediate_size", "block_ff_dim"},
+		"tie_word_embeddings": {"tie_word_embeddings", "tie_embedding"}, "rope_theta": {"rope_theta", "theta"}},
+	Indexes: "full_attn_idxs",
 
 	Keys: []family.Key{
 		{Setting: "vocab_size"},

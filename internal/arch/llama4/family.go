@@ -25,6 +25,7 @@ var Family = family.Family{
 	Absent:  map[string]any{"sliding_window": 8192., "floor_scale": 8192., "attn_scale": 0.1},
 	Idle:    []string{"output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "for_llm_compressor"},
 	Normal:  normal,
+	Repeats: map[string]func(s map[string]any) any{"moe_layers": mixed},
 	Spell:   spell,
 	Derived: norm,
 	Limits: []family.Limit{
@@ -66,16 +67,15 @@ var Family = family.Family{
 }
 
 // normal calls a chunk a window and the widths what other families call them, and drops the
-// lists of layers that say what the types and the step do, for which alone GGUF has a meaning.
+// lists of layers that say what the types and the step do, for which alone GGUF has keys.
 func normal(s map[string]any) {
 	s["moe_intermediate_size"], s["intermediate_size"] = s["intermediate_size"], s["intermediate_size_mlp"]
 	delete(s, "intermediate_size_mlp")
 	if n, ok := s["attn_temperature_tuning"].(float64); ok { // published files have a number
 		s["attn_temperature_tuning"] = n != 0
 	}
-	step, _ := s["interleave_moe_layer_step"].(float64)
 	types, _ := s["layer_types"].([]any)
-	var experts, turning []any
+	var turning []any
 	for i := range types {
 		turns := 0.
 		if types[i] == "chunked_attention" {
@@ -85,15 +85,25 @@ func normal(s map[string]any) {
 			turns = 1
 		}
 		turning = append(turning, turns)
-		if step >= 1 && (i+1)%int(min(step, 1<<10)) == 0 {
-			experts = append(experts, float64(i))
-		}
 	}
-	for key, list := range map[string][]any{"no_rope_layers": turning, "moe_layers": experts} {
-		if own, _ := s[key].([]any); len(own) == 0 || reflect.DeepEqual(own, list) {
-			delete(s, key)
-		}
+	if own, ok := s["no_rope_layers"].([]any); ok && (len(own) == 0 || reflect.DeepEqual(own, turning)) { // transformers takes an empty one for none
+		delete(s, "no_rope_layers")
 	}
+	delete(s, "moe_layers")
+}
+
+// mixed are the layers with experts, as the step says.
+func mixed(s map[string]any) any {
+	step, _ := s["interleave_moe_layer_step"].(float64)
+	layers, _ := s["num_hidden_layers"].(float64)
+	if !(step >= 1 && layers <= 1<<10) {
+		return nil
+	}
+	experts := []any{}
+	for i := step - 1; i < layers; i += step {
+		experts = append(experts, i)
+	}
+	return experts
 }
 
 // spell is the inverse of normal.

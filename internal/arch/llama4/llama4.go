@@ -25,7 +25,6 @@ type Config struct {
 	NumExperts       int              `json:"num_experts"`
 	TopK             int              `json:"top_k_experts"`
 	ExpertStep       int              `json:"interleave_moe_layer_step"`
-	ExpertLayers     []int            `json:"moe_layers"` // where the step does not say it
 	NumLayers        int              `json:"num_hidden_layers"`
 	NumHeads         int              `json:"num_attention_heads"`
 	NumKVHeads       int              `json:"num_key_value_heads"`
@@ -92,9 +91,9 @@ type MoE struct {
 
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
-	if len(c.Turning) > 0 || len(c.ExpertLayers) > 0 || c.ExpertStep < 1 {
-		return nil, fmt.Errorf("no_rope_layers %v, moe_layers %v and interleave_moe_layer_step %d, supported are full layers alone without rope, and experts every so many layers",
-			c.Turning, c.ExpertLayers, c.ExpertStep)
+	if len(c.Turning) > 0 || c.ExpertStep < 1 {
+		return nil, fmt.Errorf("no_rope_layers %v and interleave_moe_layer_step %d, supported are full layers alone without rope, and experts every so many layers",
+			c.Turning, c.ExpertStep)
 	}
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
 	m := &Model{Config: c, turn: graph.RoPEAttr{Freqs: freqs, Interleaved: true}, Layers: make([]Layer, c.NumLayers)}

@@ -30,12 +30,12 @@ var Family = family.Family{
 	Limits: append(family.ScanLimits("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel"), []family.Limit{
 		{Key: "moe_shared_expert_intermediate_size", Min: 1, Max: 1 << 24, Rule: family.Required | family.Whole},
 		{Key: "moe_latent_size", Min: 1, Max: 1 << 24, Rule: family.Whole | family.OrZero},
-		{Key: "n_group", Min: 1, Max: 1 << 16, Rule: family.Whole},
-		{Key: "topk_group", Min: 1, Max: 1 << 16, Rule: family.Whole},
 		{Key: "routed_scaling_factor", Min: 1e-6, Max: 1e6, Rule: family.Required},
+		{Key: "n_shared_experts", Min: 0, Max: 1 << 10, Rule: family.Whole},
 	}...),
 	Spelling: map[string][]string{"rms_norm_eps": {"layer_norm_epsilon"}, "num_experts": {"n_routed_experts"}, "top_k_experts": {"num_experts_per_tok"},
-		"layer_types": {"layers_block_type"}},
+		"layer_types": {"layers_block_type"}, "n_groups": {"n_groups", "mamba_n_groups"}, "conv_kernel": {"conv_kernel", "mamba_d_conv"},
+		"use_conv_bias": {"use_conv_bias", "mamba_conv_bias"}, "time_step_limit": {"time_step_limit", "mamba_dt_limit"}},
 	Without: []string{"rope_parameters"},
 	MoE:     "num_experts",
 
@@ -43,8 +43,8 @@ var Family = family.Family{
 		{Setting: "rms_norm_eps", GGUF: "attention.layer_norm_epsilon", Kind: family.Number}, // readers want the other one, too
 		{Setting: "vocab_size"},
 		{GGUF: "rope.dimension_count", Kind: family.FullDim},
-		{Setting: "n_group", GGUF: "expert_group_count"},
-		{Setting: "topk_group", GGUF: "expert_group_used_count"},
+		{Setting: "n_group", GGUF: "expert_group_count", Nil: true},
+		{Setting: "topk_group", GGUF: "expert_group_used_count", Nil: true},
 		{Setting: "conv_kernel", GGUF: "ssm.conv_kernel"},
 		{Setting: "ssm_state_size", GGUF: "ssm.state_size"},
 		{Setting: "n_groups", GGUF: "ssm.group_count"},

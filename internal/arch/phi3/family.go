@@ -18,7 +18,7 @@ var Family = family.Family{
 	Absent: map[string]any{"sliding_window": 0.},
 	Idle:   []string{"full_attn_mod", "interpolate_factor"},
 	Normal: longrope,
-	Limits: []family.Limit{{Key: "original_max_position_embeddings", Min: 0, Max: 1<<31 - 1, Rule: family.Whole}},
+	Limits: []family.Limit{{Key: "original_max_position_embeddings", Min: 1, Max: 1<<31 - 1, Rule: family.Whole}},
 	Rope:   family.Rope{Full: map[string]any{"rope_theta": 1e4}, Long: true},
 
 	Keys: []family.Key{

@@ -69,7 +69,7 @@ type MLP struct {
 
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
-	if n := len(c.RopeLayers); n > 0 && n != c.NumLayers {
+	if n := len(c.RopeLayers); c.RopeLayers != nil && n != c.NumLayers {
 		return nil, fmt.Errorf("smollm3: no_rope_layers has %d layers, expected %d", n, c.NumLayers)
 	}
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
