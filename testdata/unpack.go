@@ -1,7 +1,7 @@
 //go:build ignore
 
-// Unpack writes the weights of the models that lie packed in this folder beside them, where
-// commands find them.
+// Unpack writes the weights of the models that lie in this folder packed, or as a seed, beside
+// them, where commands find them.
 //
 //	go run testdata/unpack.go
 package main
@@ -31,6 +31,13 @@ func main() {
 			break
 		}
 		fmt.Println(filepath.Dir(path))
+	}
+	seeds, _ := filepath.Glob("testdata/*/*/seed.json")
+	for _, path := range seeds {
+		if err == nil {
+			err = golden.Grow(filepath.Dir(path))
+			fmt.Println(filepath.Dir(path))
+		}
 	}
 	if err != nil {
 		log.Fatal(err)

@@ -180,7 +180,7 @@ func noTensors(dir string) error {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "seed.json")); err == nil {
-		return fmt.Errorf("checkpoint: %s: holds seed.json but no model.safetensors; Karat's tests make the weights of such a folder (internal/golden.Seeded)", dir)
+		return fmt.Errorf("checkpoint: %s: holds seed.json but no model.safetensors; in a clone of Karat \"go run testdata/unpack.go\" writes the weights of such folders", dir)
 	}
 	return fmt.Errorf("checkpoint: %s: neither model.safetensors nor model.safetensors.index.json is there", dir)
 }

@@ -30,18 +30,26 @@ type seed struct {
 func Seeded(t testing.TB, dir string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), filepath.Base(dir))
-	b, err := os.ReadFile(filepath.Join(dir, "seed.json"))
-	if err != nil {
-		t.Fatalf("golden: seed: %v", err)
-	}
-	var s seed
-	if err := json.Unmarshal(b, &s); err != nil {
-		t.Fatalf("golden: seed: %s: %v", dir, err)
-	}
 	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
 		t.Fatalf("golden: seed: %v", err)
 	}
-	os.Remove(filepath.Join(to, "golden.safetensors"))  // a family's record is no part of its model
+	os.Remove(filepath.Join(to, "golden.safetensors")) // a family's record is no part of its model
+	if err := Grow(to); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// Grow writes the weights of a model folder with a seed.json beside it.
+func Grow(dir string) error {
+	b, err := os.ReadFile(filepath.Join(dir, "seed.json"))
+	if err != nil {
+		return fmt.Errorf("golden: seed: %w", err)
+	}
+	var s seed
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("golden: seed: %s: %w", dir, err)
+	}
 	files := map[string]map[string][]int{"": s.Tensors} // by folder
 	for name, shape := range s.Dense {
 		folder, rest := path.Split(name)
@@ -50,13 +58,13 @@ func Seeded(t testing.TB, dir string) string {
 	for folder, tensors := range files {
 		data, err := s.safetensors(folder, tensors)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(to, filepath.FromSlash(folder), "model.safetensors"), data, 0o666)
+			err = os.WriteFile(filepath.Join(dir, filepath.FromSlash(folder), "model.safetensors"), data, 0o666)
 		}
 		if err != nil {
-			t.Fatalf("golden: seed: %s: %v", dir, err)
+			return fmt.Errorf("golden: seed: %s: %w", dir, err)
 		}
 	}
-	return to
+	return nil
 }
 
 // safetensors is a file of the tensors, sorted by name, whose values are those of

@@ -124,6 +124,9 @@ func TestRecords(t *testing.T) {
 			var worst float64
 			for _, p := range c.Prompts {
 				for _, tap := range p.Taps {
+					if tap.NeedNotMatch {
+						continue
+					}
 					if worst = max(worst, float64(tap.Whole)); tap.Problem != "" || !(tap.Whole <= 1e-5) {
 						t.Errorf("prompt %d: %s: relative error %.3g %s", p.Index, tap.Name, float64(tap.Whole), tap.Problem)
 					}

@@ -318,8 +318,11 @@ func layerPattern(p *plan, n *graph.Node) (string, error) {
 	}
 	theirs := other.of(graph.RoPE)
 	for i, r := range p.layers[n.Layer+1].of(graph.RoPE) {
-		f, a := p.freqs[theirs[min(i, len(theirs)-1)]], r.Attr.(graph.RoPEAttr)
-		if !slices.Equal(f, a.Freqs) {
+		var f []float64 // of a kind that turns nothing
+		if len(theirs) > 0 {
+			f = p.freqs[theirs[min(i, len(theirs)-1)]]
+		}
+		if a := r.Attr.(graph.RoPEAttr); !slices.Equal(f, a.Freqs) {
 			a.Freqs = f
 			r.Attr = a
 			p.touch(r)

@@ -1,0 +1,239 @@
+package webgpu_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/webgpu"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/registry"
+	"github.com/karat-run/karat/internal/safetensors"
+	"github.com/karat-run/karat/internal/tensor"
+	_ "github.com/karat-run/karat/webgpu"
+)
+
+// TestFamilies: each family's model computes on the GPU what float64 does on the CPU, as far
+// as float32 can: a prompt at once and tokens one by one, of two sequences in one step. The
+// likeliest tokens are PyTorch's, and so are encoders' vectors.
+func TestFamilies(t *testing.T) {
+	d := open(t)
+	ran := map[string]bool{}
+	for _, name := range slices.Concat(golden.Models(t), golden.Families(t)) {
+		path := golden.Model(t, name)
+		if arch := archOf(t, path); name != "demo" && !ran[arch] || slices.Contains(golden.Families(t), name) {
+			ran[arch] = true
+			t.Run(name, func(t *testing.T) { compareFamily(t, webgpu.New(d, webgpu.Options{F32KV: true}), name, path) })
+		}
+	}
+	for _, name := range golden.Encoders(t) {
+		path := golden.Model(t, name)
+		ran[archOf(t, path)] = true
+		t.Run(name, func(t *testing.T) { compareVectors(t, name, path) })
+	}
+	for _, f := range registry.Families {
+		if !ran[f.Name] {
+			t.Errorf("%s: no model of the family ran", f.Name)
+		}
+	}
+}
+
+// archOf is which family the model at path is of.
+func archOf(t *testing.T, path string) string {
+	t.Helper()
+	c, err := checkpoint.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return c.Arch
+}
+
+// compareFamily wants two of the record's prompts and what PyTorch says after them.
+func compareFamily(t *testing.T, b *webgpu.Backend, name, path string) {
+	defer b.Close()
+	g := load(t, path)
+	e, err := engine.New(g, b, engine.Options{Context: 512})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	want, err := engine.New(g, ref.Backend{}, engine.Options{Context: 512})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer want.Close()
+	b.Meter()
+	var worst float64
+	var mu sync.Mutex // of worst
+	var both sync.WaitGroup
+	tokens := 0
+	for _, p := range golden.Record(t, name).Prompts {
+		if p.Index != 0 && p.Index != 2 {
+			continue
+		}
+		ids, greedy := narrowed(p.IDs), narrowed(p.GreedyIDs[:min(len(p.GreedyIDs), 12)])
+		tokens += len(greedy)
+		both.Go(func() {
+			kl := compareSequence(t, e, want, ids, greedy, p.Float32.MaxAbsDiff)
+			mu.Lock()
+			defer mu.Unlock()
+			worst = max(worst, kl)
+		})
+	}
+	both.Wait()
+	if steps := b.Meter().Steps; steps >= tokens {
+		t.Errorf("%d steps for two sequences of %d tokens together: none was of both", steps, tokens)
+	}
+	if !(worst <= 1e-6) {
+		t.Errorf("KL %.3g", worst)
+	}
+	t.Logf("KL %.2g", worst)
+}
+
+func narrowed(ids []int) (all []int32) {
+	for _, id := range ids {
+		all = append(all, int32(id))
+	}
+	return all
+}
+
+// compareSequence feeds ids and then the tokens that follow, one by one, and returns the largest
+// KL of a position. The likeliest token is the next, but where two logits lie within near.
+func compareSequence(t *testing.T, e, want *engine.Engine, ids, greedy []int32, near float64) (worst float64) {
+	all := slices.Concat(ids, greedy[:len(greedy)-1])
+	s, r := e.NewSequence(), want.NewSequence()
+	defer s.Close()
+	defer r.Close()
+	right, err := r.Feed(t.Context(), all, len(greedy))
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	next := ids
+	for i, row := range right {
+		got, err := s.Feed(t.Context(), next, 1)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		worst = max(worst, lab.KL(wide(row), wide(got[0])))
+		if best := slices.Index(got[0], slices.Max(got[0])); int32(best) != greedy[i] && float64(got[0][best]-got[0][greedy[i]]) > near {
+			t.Errorf("token %d behind %d is %d, want %d", i, len(ids), best, greedy[i])
+		}
+		next = greedy[i : i+1]
+	}
+	return worst
+}
+
+func wide(row []float32) (all []float64) {
+	for _, x := range row {
+		all = append(all, float64(x))
+	}
+	return all
+}
+
+// compareVectors wants an encoder's vectors of all texts at once to point where PyTorch's do.
+func compareVectors(t *testing.T, name, path string) {
+	dir := filepath.Join(golden.Repo(t), "encoders", name)
+	b, err := os.ReadFile(filepath.Join(dir, "golden.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []struct {
+		Index int
+		Text  string
+	}
+	if err := json.Unmarshal(b, &texts); err != nil {
+		t.Fatal(err)
+	}
+	record, err := safetensors.Open(filepath.Join(dir, "golden.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer record.Close()
+	m, err := karat.Load(t.Context(), path, karat.Options{Backend: "webgpu", Precision: karat.Float32})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var all []string
+	for _, x := range texts {
+		all = append(all, x.Text)
+	}
+	got, err := m.Embed(t.Context(), all, karat.EmbedOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	least := 1.
+	for i, x := range texts {
+		at := slices.IndexFunc(record.Tensors, func(y tensor.Tensor) bool { return y.Name == fmt.Sprintf("%d.embedding", x.Index) })
+		want := make([]float32, len(got[i]))
+		if err := quant.Dequantize(tensor.F32, want, record.Tensors[at].Data); err != nil {
+			t.Fatal(err)
+		}
+		least = min(least, lab.Cosine(wide(want), wide(got[i])))
+	}
+	t.Logf("%d texts: 1 - least cosine %.2g", len(all), 1-least)
+	if !(least >= 1-1e-6) {
+		t.Errorf("least cosine %.9f", least)
+	}
+}
+
+// TestQuantizedFamilies quantizes each family's model, where rows are whole blocks, and wants the
+// GPU within a KL of 1e-6 of float64 over the same file, with keys and values in float32.
+func TestQuantizedFamilies(t *testing.T) {
+	d := open(t)
+	types := map[string]int{}
+	for _, name := range golden.Families(t) {
+		for _, kind := range []string{"Q8_0", "Q4_K_M", "MXFP4_MOE"} {
+			file := filepath.Join(t.TempDir(), name+".gguf")
+			made, err := convert.Convert(t.Context(), golden.Model(t, name), file, convert.Options{Type: kind})
+			if err != nil && kind != "Q4_K_M" && strings.Contains(err.Error(), "are no multiple of") {
+				continue // llama-quantize refuses them, too
+			}
+			if err != nil {
+				t.Errorf("%s/%s: %v", name, kind, err)
+				continue
+			}
+			if kind == "MXFP4_MOE" && made.Types["MXFP4"] == 0 {
+				continue // no experts: it is Q8_0
+			}
+			for typ := range made.Types {
+				types[typ]++
+			}
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				gold, g := readGold(t, name), load(t, file)
+				want := recordOf(t, g, ref.Backend{}, gold, few)
+				got := recordOf(t, g, webgpu.New(d, webgpu.Options{F32KV: true}), gold, few)
+				c, err := lab.Compare(want, got, lab.Options{MaxKL: new(1e-6)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, p := range c.Prompts {
+					if !(p.KLMean <= 1e-6) {
+						t.Errorf("prompt %d: KL %.3g", p.Index, float64(p.KLMean))
+					}
+				}
+				t.Logf("max |Δlogit| %.2g, KL %.2g; tensors of %v", float64(c.All.MaxAbsDiff), float64(c.All.KLMean), made.Types)
+			})
+		}
+	}
+	for _, typ := range []string{"Q8_0", "Q4_K", "Q5_0", "Q6_K", "MXFP4"} {
+		if types[typ] == 0 {
+			t.Errorf("no file has tensors of %s", typ)
+		}
+	}
+}
