@@ -42,7 +42,8 @@ type EmbedOptions struct {
 
 // embedding is how the model makes vectors, of which engine and which of its nodes.
 type embedding struct {
-	head   *embed.Head
+	head   *embed.Head    // of Embed; nil before it is asked for
+	rank   *embed.Head    // of Rerank, likewise
 	engine *engine.Engine // nil before the first request
 	node   *graph.Node    // nil where the result is what is pooled
 }
@@ -158,22 +159,27 @@ func each(ctx context.Context, n int, progress func(done, total int), do func(ct
 
 // filesHead is the head that the model's files say.
 func (m *Model) filesHead() (*embed.Head, error) {
+	return m.readHead(&m.embed.head, m.opened.Checkpoint.Embedding)
+}
+
+// readHead is a head that was read before, or is now.
+func (m *Model) readHead(to **embed.Head, read func() (*embed.Head, error)) (*embed.Head, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		return nil, ErrClosed
 	}
-	if m.embed.head == nil {
-		head, err := m.opened.Checkpoint.Embedding()
+	if *to == nil {
+		head, err := read()
 		if err != nil {
 			return nil, fmt.Errorf("karat: %w", err)
 		}
 		if err := head.Check(model.Hidden(m.opened.Graph).Shape.Size()); err != nil {
 			return nil, fmt.Errorf("karat: %s: %w", m.opened.Checkpoint.Path, err)
 		}
-		m.embed.head = head
+		*to = head
 	}
-	return m.embed.head, nil
+	return *to, nil
 }
 
 // embedHead is the head for o, and the prompt before each text.

@@ -38,6 +38,7 @@ type Checkpoint struct {
 	Metadata []Entry  // as the files have it, for people to read
 
 	family     *family.Family
+	kind       *family.Type // of a folder
 	settings   settings
 	derivedDim bool              // the file does not say the head size
 	spelling   map[string]string // the file's own names of canonical keys, where they differ

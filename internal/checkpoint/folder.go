@@ -102,7 +102,8 @@ func (c *Checkpoint) openTensors() error {
 	c.close = append(c.close, f)
 	multimodal := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return strings.Contains(t.Name, "language_model.") })
 	root, _, _ := strings.Cut(c.family.Embedding(), ".")
-	based := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return hasRoot(TextName(t.Name), root, c.family.Root) })
+	based := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return hasRoot(TextName(t.Name), root, c.root()) })
+	aliased := c.aliased(f.Tensors)
 	all, err := microscaled(f.Tensors)
 	if err != nil {
 		return fmt.Errorf("checkpoint: %s: %w", c.Path, err)
@@ -110,11 +111,14 @@ func (c *Checkpoint) openTensors() error {
 	aside := 0
 	for _, t := range all {
 		name := TextName(t.Name)
-		if rest, ok := strings.CutPrefix(name, c.family.Root+"."); ok && c.family.Root != "" {
+		if rest, ok := strings.CutPrefix(name, c.root()+"."); ok && c.root() != "" {
 			name = root + "." + rest
 		}
 		if !based && !strings.HasPrefix(name, "lm_head.") { // a file of the module alone
 			name = root + "." + name
+		}
+		if other := c.family.Aliases[t.Name]; aliased && other != "" {
+			name = other
 		}
 		switch {
 		case c.family.Next != "" && strings.HasPrefix(t.Name, "mtp."): // layers that predict further tokens
@@ -141,6 +145,20 @@ func (c *Checkpoint) openTensors() error {
 		return err
 	}
 	return c.unweave()
+}
+
+// aliased reports whether the tensors have all of the family's other names.
+func (c *Checkpoint) aliased(all []tensor.Tensor) bool {
+	have := map[string]bool{}
+	for _, t := range all {
+		have[t.Name] = true
+	}
+	for name := range c.family.Aliases {
+		if !have[name] {
+			return false
+		}
+	}
+	return len(c.family.Aliases) > 0
 }
 
 // microscaled makes one tensor of NAME_blocks and NAME_scales, where both are bytes.

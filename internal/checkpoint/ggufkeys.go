@@ -20,7 +20,7 @@ func tokenKeys(g *tokenizer.GGUF) (ids []idKey, flags []flagKey) {
 	return []idKey{{"bos_token_id", &g.BOS}, {"eos_token_id", &g.EOS}, {"unknown_token_id", &g.UNK}, {"seperator_token_id", &g.SEP},
 			{"padding_token_id", &g.PAD}, {"cls_token_id", &g.CLS}, {"mask_token_id", &g.Mask}, {"eot_token_id", &g.EOT}, {"eom_token_id", &g.EOM}},
 		[]flagKey{{"add_bos_token", &g.AddBOS}, {"add_eos_token", &g.AddEOS}, {"add_sep_token", &g.AddSEP}, {"add_space_prefix", &g.AddSpacePrefix},
-			{"normalizer.lowercase", &g.Lowercase}, {"normalizer.nfc", &g.NFC}}
+			{"remove_extra_whitespaces", &g.MergeSpaces}, {"normalizer.lowercase", &g.Lowercase}, {"normalizer.nfc", &g.NFC}, {"normalizer.nfkc", &g.NFKC}}
 }
 
 type idKey struct {
@@ -54,6 +54,7 @@ func metadataTokenizer(m gguf.Metadata) (g tokenizer.GGUF, err error) {
 	for _, k := range flags {
 		errs = append(errs, optional(k.flag, pointer(m.Bool), k.key))
 	}
+	errs = append(errs, charsMap(&g, m))
 	if err := errors.Join(errs...); err != nil {
 		return g, err
 	}
@@ -67,6 +68,32 @@ func metadataTokenizer(m gguf.Metadata) (g tokenizer.GGUF, err error) {
 		g.Scores = append(g.Scores, float32(v))
 	}
 	return g, nil
+}
+
+// charsMap reads the precompiled charsmap, an array of bytes.
+func charsMap(g *tokenizer.GGUF, m gguf.Metadata) error {
+	const key = tokenizerPrefix + "precompiled_charsmap"
+	v, ok := m.Lookup(key)
+	if !ok {
+		return nil
+	}
+	if e := v.Elem(); v.Type() != gguf.Array || e != gguf.Uint8 && e != gguf.Int8 {
+		return fmt.Errorf("key %s: want an array of bytes", key)
+	}
+	x, err := v.Any()
+	if err != nil {
+		return err
+	}
+	switch list := x.(type) {
+	case []byte:
+		g.CharsMap = list
+	case []int8:
+		g.CharsMap = make([]byte, len(list))
+		for i, b := range list {
+			g.CharsMap[i] = byte(b)
+		}
+	}
+	return nil
 }
 
 // optional sets to from the tokenizer's key; a key that is absent leaves it.
@@ -99,6 +126,9 @@ func tokenizerMetadata(g tokenizer.GGUF) (keys []gguf.KeyValue) {
 		put("scores", g.Scores)
 	}
 	put("token_type", g.Types)
+	if g.CharsMap != nil {
+		put("precompiled_charsmap", g.CharsMap)
+	}
 	if g.Merges != nil {
 		put("merges", g.Merges)
 	}

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -29,6 +30,7 @@ type Habit struct {
 	NegExp bool // GGUF has -e^x of the logarithm x
 	Form   family.Form
 	Groups int                     // of a Grouped tensor
+	Skip   int                     // first rows that GGUF leaves out
 	Times  func(row int) []float64 // multipliers of a row, on the way to GGUF; nil for none
 	tiled  tiled
 }
@@ -77,7 +79,7 @@ func (c *Checkpoint) Habit(gguf string) Habit {
 				times = func(row int) []float64 { return h.Times(c.settings, row) }
 			}
 			return Habit{Times: times, tiled: c.tiled(h.Tiled), Heads: c.settings.integer(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs,
-				NegExp: h.NegExp, Form: h.Form, Groups: c.settings.integer(h.Groups)}
+				NegExp: h.NegExp, Form: h.Form, Skip: c.settings.integer(h.Skip), Groups: c.settings.integer(h.Groups)}
 		}
 	}
 	return Habit{}
@@ -167,6 +169,8 @@ func (h Habit) Shaped(f Format, t tensor.Tensor) tensor.Tensor {
 		t.Shape = tensor.Shape{s[0] * s[1]}
 	case f == HuggingFace && h.Form == family.Depthwise && len(s) == 3 && s[1] == 1:
 		t.Shape = tensor.Shape{s[0], s[2]}
+	case f == HuggingFace && h.Skip > 0 && len(s) == 2 && s[0] > h.Skip && t.Source == nil && t.Data != nil:
+		t.Shape, t.Data = tensor.Shape{s[0] - h.Skip, s[1]}, t.Data[h.Skip*t.DType.RowBytes(s[1]):]
 	}
 	return t
 }
@@ -431,8 +435,8 @@ func (c *Checkpoint) TensorName(f Format, name string) string {
 	if f == HuggingFace {
 		bare = c.family.Bare
 		root, _, _ := strings.Cut(c.family.Embedding(), ".")
-		if rest, ok := strings.CutPrefix(name, root+"."); ok && c.family.Root != "" {
-			name = c.family.Root + "." + rest
+		if rest, ok := strings.CutPrefix(name, root+"."); ok && c.root() != "" {
+			name = c.root() + "." + rest
 		}
 	}
 	if f == GGUF && !c.mixture() {
@@ -446,6 +450,15 @@ func (c *Checkpoint) TensorName(f Format, name string) string {
 		return name
 	}
 	return name + ".weight"
+}
+
+// root is how the model's files in config.json's format call the module that the embedding is in; "" for as Family.Embedding does.
+func (c *Checkpoint) root() string {
+	kind := c.kind
+	if kind == nil {
+		kind = new(c.typeHF())
+	}
+	return cmp.Or(kind.Root, c.family.Root)
 }
 
 // ends reports whether a name has one of the endings.

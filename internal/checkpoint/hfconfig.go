@@ -36,7 +36,7 @@ func (c *Checkpoint) parseHF(config []byte) error {
 	if c.family, r.kind = registry.OfConfig(kind, r.settings); c.family == nil {
 		return errors.Join(append(r.errs, fmt.Errorf("config.json: model_type is %s, supported are %s", show(r.settings["model_type"]), registry.SupportedTypes()))...)
 	}
-	c.Arch = c.family.Name
+	c.Arch, c.kind = c.family.Name, r.kind
 	r.class()
 	r.names()
 	r.heads()

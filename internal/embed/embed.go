@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/karat-run/karat/internal/rope"
 )
 
 // Pooling is which rows stand for a text.
@@ -39,6 +41,7 @@ type Dense struct {
 	In, Out int
 	W       []float32 // [Out, In]
 	Bias    []float32 // [Out], or nil
+	Tanh    bool      // behind it
 }
 
 // Check tells whether h's layers fit each other, and rows of so many features.
@@ -135,6 +138,9 @@ func (d *Dense) apply(x []float64) []float64 {
 		}
 		if d.Bias != nil {
 			sum += float64(d.Bias[i])
+		}
+		if d.Tanh {
+			sum = 1 - 2/(rope.Exp(float64(2*sum))+1)
 		}
 		out[i] = sum
 	}

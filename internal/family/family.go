@@ -61,6 +61,7 @@ type Family struct {
 	BareGGUF []string          // ends of those in GGUF that take none
 	Unmixed  map[string]string // ends of GGUF's names in models without experts, by those in the others
 	Buffers  []string          // ends of names there that hold no weights
+	Aliases  map[string]string // other names there, by which a file that has all of them has the tensors
 	Beside   []string          // folders inside the model's with dense layers (sentence-transformers), each a linear of that name
 	Embed    string            // the embedding's name there; "" for model.embed_tokens
 	Root     string            // how files there call the module that it is in, where that is another name
@@ -74,6 +75,7 @@ type Family struct {
 // Type is a model_type of config.json.
 type Type struct {
 	Name     string
+	Root     string         // how its files call the module that the embedding is in, where the family's Root is another
 	Class    string         // transformers' class of the text model; "" for a type that is only read
 	Defaults map[string]any // what transformers assumes of keys that the file leaves out
 	Only     map[string]any // settings that a model of another type has otherwise
@@ -188,6 +190,7 @@ type Habit struct {
 	Ends   []string                                         // of GGUF's names, without .weight
 	Heads  string                                           // the setting that counts the heads whose rows are permuted for interleaved rotation
 	Plus   float32                                          // added to every value
+	Skip   string                                           // the setting that counts first rows which GGUF leaves out
 	Turned bool                                             // matrices are transposed: config.json's format has them as [in, out], but where they have blocks
 	Joined string                                           // the module that lists the parts which GGUF holds as one: mlp.experts, of mlp.experts.3.up_proj
 	Times  func(settings map[string]any, row int) []float64 // multipliers of a row, which GGUF has in its values, one after the other; nil for none

@@ -19,6 +19,8 @@ type encoder struct {
 	out    []int
 	count  int // of the ids that were handed over
 	merger merger
+	path   []pathStep // Unigram
+	ends   []int32    // Unigram
 }
 
 // errLeft ends the work for a caller who wants no more.
@@ -90,6 +92,10 @@ func (e *encoder) encode(text string) {
 		t.cooked.split(s, &e.watch, func(int, int) bool { return whole }, func(s string, id int32, at int) {
 			if id >= 0 {
 				e.add(id)
+				return
+			}
+			if t.uni != nil {
+				e.unigram(s, first && at == 0)
 				return
 			}
 			e.text(t.norm.piece(s, first && at == 0))

@@ -8,12 +8,13 @@ import (
 // A GGUF is the tokenizer metadata of a GGUF file, each field under its key
 // tokenizer.ggml.*. A nil pointer is a key that is absent.
 type GGUF struct {
-	Model  string    // model: ByteLevel, SentencePiece or Merged
-	Pre    string    // pre: the pre-tokenizer's name, gpt2 only
-	Tokens []string  // tokens
-	Types  []int32   // token_type, a Kind each; absent: all normal
-	Scores []float32 // scores, SentencePiece only
-	Merges []string  // merges, "left right" in order of rank; the others
+	Model    string    // model: ByteLevel, SentencePiece or Merged
+	Pre      string    // pre: the pre-tokenizer's name, gpt2 only
+	Tokens   []string  // tokens
+	Types    []int32   // token_type, a Kind each; absent: all normal
+	Scores   []float32 // scores, SentencePiece and Unigram only
+	CharsMap []byte    // precompiled_charsmap, Unigram only
+	Merges   []string  // merges, "left right" in order of rank; the others
 
 	BOS            *int  // bos_token_id
 	EOS            *int  // eos_token_id
@@ -29,6 +30,8 @@ type GGUF struct {
 	AddSEP         *bool // add_sep_token
 	AddSpacePrefix *bool // add_space_prefix
 	Lowercase      *bool // normalizer.lowercase, WordPiece only
+	MergeSpaces    *bool // remove_extra_whitespaces, Unigram only
+	NFKC           *bool // normalizer.nfkc, Unigram only, which no other program writes
 	NFC            *bool // normalizer.nfc, which no other program writes: false where Pre stands for NFC and the tokenizer does none
 }
 
@@ -67,8 +70,11 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 			tokens[i].kind = Control
 		}
 	}
-	if g.Model == WordPiece {
+	switch g.Model {
+	case WordPiece:
 		return g.wordPiece(tokens)
+	case Unigram:
+		return g.unigram(tokens)
 	}
 	t, err := newTokenizer(tokens, g.Model == ByteLevel)
 	if err != nil {
@@ -101,13 +107,13 @@ func (g *GGUF) check() error {
 		if len(g.Merges) == 0 {
 			return fmt.Errorf("tokenizer: tokenizer.ggml.merges: %w", ErrNoMerges)
 		}
-	case SentencePiece:
+	case SentencePiece, Unigram:
 		if len(g.Scores) != len(g.Tokens) {
 			return fmt.Errorf("tokenizer: tokenizer.ggml.scores: %d scores for %d tokens", len(g.Scores), len(g.Tokens))
 		}
 	case WordPiece:
 	default:
-		return fmt.Errorf("tokenizer: tokenizer.ggml.model: %q is not supported (%s, %s, %s and %s are)", g.Model, ByteLevel, SentencePiece, Merged, WordPiece)
+		return fmt.Errorf("tokenizer: tokenizer.ggml.model: %q is not supported (%s, %s, %s, %s and %s are)", g.Model, ByteLevel, SentencePiece, Merged, WordPiece, Unigram)
 	}
 	if len(g.Tokens) == 0 {
 		return fmt.Errorf("tokenizer: tokenizer.ggml.tokens: no tokens")
@@ -182,8 +188,28 @@ func (t *Tokenizer) setGGUFIDs(g GGUF, addBOS bool) error {
 		}
 		t.suffix = []int{t.eos}
 	}
+	t.setGGUFPair(g)
 	t.findEndOfTurn(g.EOT, g.EOM)
 	return nil
+}
+
+// setGGUFPair sets what two texts become: with another separator between them where the file says so. Those of WordPiece are
+// of two kinds.
+func (t *Tokenizer) setGGUFPair(g GGUF) {
+	cls, sep := -1, -1
+	if len(t.prefix) > 0 {
+		cls = t.prefix[0]
+	}
+	if len(t.suffix) > 0 {
+		sep = t.suffix[0]
+	}
+	two := is(g.AddSEP, g.Model == Unigram)
+	t.setPair(cls, sep, two)
+	if !two && g.Model != WordPiece {
+		for i := range t.pair {
+			t.pair[i].kind = 0
+		}
+	}
 }
 
 // is returns a flag's value or, where it is absent, its default.

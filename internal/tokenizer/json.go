@@ -25,8 +25,11 @@ func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 		return nil, err
 	}
 	made := f.bytePairs
-	if f.Model.Type == "WordPiece" {
+	switch f.Model.Type {
+	case "WordPiece":
 		made = f.wordPiece
+	case "Unigram":
+		made = f.unigram
 	}
 	t, err := made(&c)
 	if err != nil {
@@ -100,6 +103,7 @@ type jsonModel struct {
 	IgnoreMerges bool       `json:"ignore_merges"`
 	Unknown      string     `json:"unk_token"`                // WordPiece
 	MaxChars     int        `json:"max_input_chars_per_word"` // WordPiece
+	UnknownID    *int       `json:"unk_id"`                   // Unigram
 	Vocab        jsonVocab  `json:"vocab"`
 	Merges       jsonMerges `json:"merges"`
 }
@@ -108,9 +112,13 @@ func (m *jsonModel) check() error {
 	switch {
 	case m.Type == "WordPiece" && m.Vocab != nil && m.Prefix == inner:
 		return nil
+	case m.Type == "Unigram" && m.Vocab != nil && m.Vocab.scored():
+		return nil
+	case m.Type == "Unigram":
+		return fmt.Errorf("there is no vocab of a Unigram model: a list of tokens and their scores")
 	case m.Type != "BPE" && m.Type != "" && m.Type != "WordPiece": // files of before 2022 have no type
-		return fmt.Errorf("type %q is not supported, BPE and WordPiece are", m.Type)
-	case m.Vocab == nil:
+		return fmt.Errorf("type %q is not supported, BPE, WordPiece and Unigram are", m.Type)
+	case m.Vocab == nil || m.Vocab.scored():
 		return fmt.Errorf("there is no vocab of a BPE model")
 	case m.Dropout != 0:
 		return fmt.Errorf("dropout %v makes ids random: not supported", m.Dropout)

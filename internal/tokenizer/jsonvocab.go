@@ -13,15 +13,20 @@ import (
 type jsonVocab []jsonToken
 
 type jsonToken struct {
-	text string
-	id   int
+	text   string
+	id     int
+	score  float64
+	scored bool // as all tokens of Unigram, whose vocabulary is a list
 }
+
+// scored reports whether tokens have scores.
+func (v jsonVocab) scored() bool { return len(v) > 0 && v[0].scored }
 
 func (v *jsonVocab) UnmarshalJSON(b []byte) error {
 	s := jsonScanner{rest: b}
 	if !s.skip('{') {
-		*v = nil // the array of another type of model
-		return nil
+		*v = nil
+		return v.list(&s)
 	}
 	*v = jsonVocab{}
 	if s.skip('}') {
@@ -39,7 +44,35 @@ func (v *jsonVocab) UnmarshalJSON(b []byte) error {
 		if err != nil || id < 0 || text == "" {
 			return fmt.Errorf("vocab: %q: no valid id", text)
 		}
-		*v = append(*v, jsonToken{text, id})
+		*v = append(*v, jsonToken{text: text, id: id})
+		if !s.skip(',') {
+			return nil
+		}
+	}
+}
+
+// list reads a list of tokens and their scores, [["<s>", 0.0], ...].
+func (v *jsonVocab) list(s *jsonScanner) error {
+	if !s.skip('[') || s.skip(']') {
+		return nil
+	}
+	for {
+		id := len(*v)
+		if !s.skip('[') {
+			return fmt.Errorf("vocab: token %d is no list of a text and a score", id)
+		}
+		text, err := s.string()
+		if err != nil {
+			return fmt.Errorf("vocab: token %d: %w", id, err)
+		}
+		if !s.skip(',') {
+			return fmt.Errorf("vocab: token %d: %q has no score", id, text)
+		}
+		score, err := strconv.ParseFloat(s.number(), 64)
+		if err != nil || !s.skip(']') {
+			return fmt.Errorf("vocab: token %d: %q has no valid score", id, text)
+		}
+		*v = append(*v, jsonToken{text: text, id: id, score: score, scored: true})
 		if !s.skip(',') {
 			return nil
 		}
@@ -133,7 +166,7 @@ func (s *jsonScanner) string() (string, error) {
 func (s *jsonScanner) number() string {
 	s.skip(0)
 	i := 0
-	for i < len(s.rest) && s.rest[i] != ',' && s.rest[i] != '}' && s.rest[i] > ' ' {
+	for i < len(s.rest) && s.rest[i] != ',' && s.rest[i] != '}' && s.rest[i] != ']' && s.rest[i] > ' ' {
 		i++
 	}
 	digits := string(s.rest[:i])

@@ -28,12 +28,19 @@ type normalizer struct {
 	nfkc    bool // in place of nfc
 	escape  bool // spaces become ▁
 	prepend prepend
+	rules   []rule // Unigram, whose steps these are all
 }
 
 // segment normalizes text before the search for normalized added tokens. It ends early
 // where w does.
 func (n normalizer) segment(s string, w *watch) string {
 	if s == "" {
+		return s
+	}
+	if n.rules != nil {
+		for _, r := range n.rules {
+			s = r(s, w)
+		}
 		return s
 	}
 	switch {

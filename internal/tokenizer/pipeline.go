@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,18 +21,21 @@ type jsonStep struct {
 		String *string
 		Regex  *string
 	} `json:"pattern"`
-	Content          string `json:"content"`           // Replace, Strip
-	Prepend          string `json:"prepend"`           // Prepend
-	Behavior         string `json:"behavior"`          // Split
-	Invert           bool   `json:"invert"`            // Split
-	AddPrefixSpace   *bool  `json:"add_prefix_space"`  // ByteLevel, Metaspace
-	UseRegex         *bool  `json:"use_regex"`         // ByteLevel
-	IndividualDigits bool   `json:"individual_digits"` // Digits
-	Replacement      string `json:"replacement"`       // Metaspace
-	PrependScheme    string `json:"prepend_scheme"`    // Metaspace
-	Split            *bool  `json:"split"`             // Metaspace
-	Start            int    `json:"start"`             // Strip
-	Stop             int    `json:"stop"`              // Strip
+	Content          string `json:"content"`              // Replace, Strip
+	Prepend          string `json:"prepend"`              // Prepend
+	Behavior         string `json:"behavior"`             // Split
+	Invert           bool   `json:"invert"`               // Split
+	AddPrefixSpace   *bool  `json:"add_prefix_space"`     // ByteLevel, Metaspace
+	UseRegex         *bool  `json:"use_regex"`            // ByteLevel
+	IndividualDigits bool   `json:"individual_digits"`    // Digits
+	Replacement      string `json:"replacement"`          // Metaspace
+	PrependScheme    string `json:"prepend_scheme"`       // Metaspace
+	Split            *bool  `json:"split"`                // Metaspace
+	Start            int    `json:"start"`                // Strip, of a decoder
+	Stop             int    `json:"stop"`                 // Strip, of a decoder
+	StripLeft        bool   `json:"strip_left"`           // Strip, of a normalizer
+	StripRight       bool   `json:"strip_right"`          // Strip, of a normalizer
+	CharsMap         []byte `json:"precompiled_charsmap"` // Precompiled, in base64
 
 	CleanText    *bool `json:"clean_text"`           // BertNormalizer
 	Chinese      *bool `json:"handle_chinese_chars"` // BertNormalizer
@@ -43,11 +47,36 @@ type jsonStep struct {
 	SpecialTokens map[string]struct {
 		IDs []int `json:"ids"`
 	} `json:"special_tokens"` // TemplateProcessing
+	Sep *jsonNamed `json:"sep"` // BertProcessing, RobertaProcessing
+	Cls *jsonNamed `json:"cls"`
+}
+
+// A jsonNamed is a token and its id: ["</s>", 2].
+type jsonNamed struct {
+	text string
+	id   int
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *jsonNamed) UnmarshalJSON(b []byte) error {
+	pair := []any{&n.text, &n.id}
+	if err := json.Unmarshal(b, &pair); err != nil {
+		return err
+	}
+	if len(pair) != 2 {
+		return fmt.Errorf("%s is no token and its id", b)
+	}
+	return nil
 }
 
 type jsonTemplatePart struct {
-	SpecialToken *struct{ ID string }
-	Sequence     *struct{ ID string }
+	SpecialToken *jsonTemplateName
+	Sequence     *jsonTemplateName
+}
+
+type jsonTemplateName struct {
+	ID   string
+	Kind uint8 `json:"type_id"`
 }
 
 // A pipeline is what the steps of a tokenizer.json come to.
@@ -256,6 +285,13 @@ func (f *jsonFile) template(t *Tokenizer) error {
 			if err := s.template(t); err != nil {
 				return err
 			}
+			if err := s.pairTemplate(t); err != nil {
+				return err
+			}
+		case "BertProcessing", "RobertaProcessing":
+			if err := s.classified(t); err != nil {
+				return err
+			}
 		default:
 			return fmt.Errorf("type %q is not supported", s.Type)
 		}
@@ -273,21 +309,11 @@ func (s *jsonStep) template(t *Tokenizer) error {
 			ids = &t.suffix
 			continue
 		}
-		if part.SpecialToken == nil {
-			return errors.New("a template with neither token nor sequence")
+		special, err := s.special(t, part)
+		if err != nil {
+			return err
 		}
-		name := part.SpecialToken.ID
-		tokens, ok := s.SpecialTokens[name]
-		if !ok {
-			return fmt.Errorf("the template names %q, which special_tokens lacks", name)
-		}
-		for _, id := range tokens.IDs {
-			var checked int
-			if err := t.setID(&checked, id, fmt.Sprintf("%q", name)); err != nil {
-				return err
-			}
-			*ids = append(*ids, checked)
-		}
+		*ids = append(*ids, special...)
 	}
 	if ids == &t.prefix {
 		return errors.New("a template without the sequence")

@@ -111,6 +111,10 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 		g.setPieces(t, pre)
 		return t, nil, nil
 	}
+	if t.uni != nil {
+		notes, err := g.setUnigram(t)
+		return t, notes, err
+	}
 	p, err := file.pipeline()
 	if err != nil {
 		return nil, nil, fmt.Errorf("tokenizer: tokenizer.json: %w", err)
@@ -280,18 +284,18 @@ func (g *GGUF) resize(size int) {
 	}
 }
 
-// between reports whether a special token comes between two texts.
-func (s *jsonStep) between() bool {
-	texts, between := 0, false
+// between counts the special tokens between two texts, and reports whether there are any.
+func (s *jsonStep) between() (n int, ok bool) {
+	texts := 0
 	for _, p := range s.Pair {
 		switch {
 		case p.Sequence != nil:
 			texts++
 		case texts == 1:
-			between = true
+			n++
 		}
 	}
-	return between && texts == 2
+	return n, n > 0 && texts == 2
 }
 
 // setSpecial sets the ids of special tokens and what goes around a text.
@@ -315,7 +319,7 @@ func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]i
 	if eos, ok := t.EOS(); ok && g.EOS == nil {
 		g.EOS = &eos
 	}
-	if g.EOS == nil && len(t.suffix) == 1 {
+	if len(t.suffix) == 1 && (g.EOS == nil || t.tokens[*g.EOS].text == t.tokens[t.suffix[0]].text) { // of two that are spelled alike the one that is used
 		g.EOS = &t.suffix[0]
 	}
 	adds := t.AddsBOS()
@@ -326,8 +330,11 @@ func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]i
 		g.AddEOS = &ends
 	}
 	for _, s := range flatten(f.PostProcessor, func(s *jsonStep) []jsonStep { return s.Processors }) {
-		if s.Type == "TemplateProcessing" && len(s.Single) > 1 && s.between() { // it is no separator
-			g.AddSEP = new(bool)
+		if n, ok := s.between(); s.Type == "TemplateProcessing" && len(s.Single) > 1 && ok { // one is what ends the first text
+			g.AddSEP = new(n > 1)
+		}
+		if s.Type == "RobertaProcessing" {
+			g.AddSEP = new(true)
 		}
 	}
 }

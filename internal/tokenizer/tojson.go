@@ -20,7 +20,7 @@ func ToJSON(g GGUF) (f Files, err error) {
 	if err != nil {
 		return f, err
 	}
-	if t.pieces != nil {
+	if t.pieces != nil || t.uni != nil {
 		return f, fmt.Errorf("tokenizer: tokenizer.ggml.model %q: no tokenizer.json is written of it", g.Model)
 	}
 	merges, err := g.pairs(t)

@@ -1,7 +1,7 @@
 // Package tokenizer turns text into token ids and back, exactly as the model's
 // own tokenizer does.
 //
-// WordPiece (BERT) is implemented, and two families of byte-pair encoders: byte-level ones
+// WordPiece (BERT) and Unigram (XLM-RoBERTa) are implemented, and two families of byte-pair encoders: byte-level ones
 // (GPT-2, Llama 3, Qwen, DeepSeek), whose text is first cut into words by a
 // pre-tokenizer, and character-level ones with byte fallback (SentencePiece's
 // BPE models, Gemma). They are read from a Hugging Face tokenizer.json
@@ -62,7 +62,9 @@ type Tokenizer struct {
 	stages    []splitter // pre-tokenizer, byte-level only
 	joints    joints     // where a merge may happen, character-level only
 
-	pieces *wordPiece // nil of byte-pair encoding
+	pieces *wordPiece // nil of other models
+	uni    *unigram   // likewise
+	pair   []part     // what two texts become; nil for one after the other
 
 	words     map[string]int32 // normal tokens by their text, as bytes
 	longest   int              // length in bytes of the longest of words
@@ -118,7 +120,7 @@ func (t *Tokenizer) Encode(text string, o Options) []int {
 // IDs yields the ids of text in pieces, each of which is valid until the next one. An error
 // ends them: ErrMost, or that of ctx, which is looked at after a bounded amount of work. Beside
 // the text, and a copy of it where a normalizer changes it, at most 15 bytes of memory are
-// in use for a byte of the longest word.
+// in use for a byte of the longest word, and of Unigram 20.
 func (t *Tokenizer) IDs(ctx context.Context, text string, o Options) iter.Seq2[[]int, error] {
 	return func(yield func([]int, error) bool) {
 		e := encoder{watch: watch{ctx: ctx}, t: t, o: o, yield: func(ids []int) bool { return yield(ids, nil) }}

@@ -22,7 +22,7 @@ const (
 
 // newTokenizer indexes a vocabulary of byte-pair encoding and checks it.
 func newTokenizer(tokens []token, byteLevel bool) (*Tokenizer, error) {
-	t, err := indexed(tokens)
+	t, err := indexed(tokens, false)
 	if err != nil {
 		return nil, err
 	}
@@ -33,8 +33,8 @@ func newTokenizer(tokens []token, byteLevel bool) (*Tokenizer, error) {
 	return t, t.indexCharacters()
 }
 
-// indexed is any vocabulary.
-func indexed(tokens []token) (*Tokenizer, error) {
+// indexed is any vocabulary. Two tokens may be spelled alike where twice says so: the later one counts.
+func indexed(tokens []token, twice bool) (*Tokenizer, error) {
 	t := &Tokenizer{tokens: tokens, ids: make(map[string]int32, len(tokens)), bos: -1, eos: -1}
 	if len(tokens) > math.MaxInt32/2 {
 		return nil, fmt.Errorf("tokenizer: vocabulary: %d tokens", len(tokens))
@@ -48,7 +48,7 @@ func indexed(tokens []token) (*Tokenizer, error) {
 		if len(text) > maxTokenBytes {
 			return nil, fmt.Errorf("tokenizer: token %d: %d bytes, at most %d are supported", i, len(text), maxTokenBytes)
 		}
-		if other, ok := t.ids[text]; ok {
+		if other, ok := t.ids[text]; ok && !twice {
 			return nil, fmt.Errorf("tokenizer: token %d: %q is token %d already", i, text, other)
 		}
 		if tokens[i].kind == Byte && !isByteName(text) {

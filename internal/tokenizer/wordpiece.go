@@ -33,7 +33,7 @@ type wordPiece struct {
 
 // newWordPiece indexes a vocabulary, whose unknown token has a name.
 func newWordPiece(tokens []token, w *wordPiece, unknown string) (*Tokenizer, error) {
-	t, err := indexed(tokens)
+	t, err := indexed(tokens, false)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,10 @@
-// Package bert is the BERT encoder.
+// Package bert is the BERT encoder, and XLM-RoBERTa's, which differs in its tokenizer alone.
 //
 // What differs from Llama: all of a text is seen from everywhere; positions are learned, and a kind of text, which is the
 // first one here, is added with them; norms are LayerNorms with biases behind each half of a layer and behind the
-// embeddings; projections have biases; the MLP has no gate; no head.
+// embeddings; projections have biases; the MLP has no gate; no head that predicts tokens. A reranker's head is no part of the
+// graph (package embed). Files of XLM-RoBERTa have learned positions from the one behind the padding's on, which are
+// counted from 0 here, as in GGUF.
 //
 // Source: transformers, models/bert/modeling_bert.py; Devlin et al. 2018, arXiv:1810.04805.
 package bert
@@ -36,6 +38,10 @@ type Model struct {
 	Norm      *graph.Weight `gguf:"token_embd_norm" hf:"bert.embeddings.LayerNorm"`
 	NormBias  *graph.Weight `gguf:"token_embd_norm.bias" hf:"bert.embeddings.LayerNorm.bias"`
 	Layers    []Layer       `gguf:"blk" hf:"bert.encoder.layer"`
+	Head      *graph.Weight `gguf:"cls" hf:"classifier.dense" optional:"of rerankers, behind the graph"`
+	HeadBias  *graph.Weight `gguf:"cls.bias" hf:"classifier.dense.bias" optional:"of rerankers"`
+	Score     *graph.Weight `gguf:"cls.output" hf:"classifier.out_proj" optional:"of rerankers"`
+	ScoreBias *graph.Weight `gguf:"cls.output.bias" hf:"classifier.out_proj.bias" optional:"of rerankers"`
 }
 
 // Layer is one layer.

@@ -1,0 +1,82 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+)
+
+// unigram makes the tokenizer of GGUF's metadata. Where SentencePiece merges spaces, text is cut into words at white space, as
+// transformers' tokenizers of these models do.
+func (g GGUF) unigram(tokens []token) (*Tokenizer, error) {
+	if g.UNK == nil {
+		return nil, errors.New("tokenizer: tokenizer.ggml.unknown_token_id: missing")
+	}
+	u := &unigram{charsmap: g.CharsMap, words: is(g.MergeSpaces, true), cut: true, prefix: prependNever}
+	if is(g.AddSpacePrefix, true) {
+		u.prefix = prependPiece
+	}
+	var rules []rule
+	if g.CharsMap != nil {
+		m, err := newCharsMap(g.CharsMap)
+		if err != nil {
+			return nil, fmt.Errorf("tokenizer: tokenizer.ggml.%w", err)
+		}
+		rules = append(rules, m.apply)
+	}
+	if u.nfkc = is(g.NFKC, false); u.nfkc {
+		rules = append(rules, nfkc)
+	}
+	for _, k := range tokens {
+		u.bytes = u.bytes || k.kind == Byte
+	}
+	scores := make([]float64, len(g.Scores))
+	for i, s := range g.Scores {
+		scores[i] = float64(s)
+	}
+	t, err := newUnigram(tokens, scores, *g.UNK, u)
+	if err != nil {
+		return nil, err
+	}
+	t.norm.rules = rules
+	if rules == nil {
+		t.norm.rules = []rule{}
+	}
+	t.setAdded(g.added(tokens))
+	t.widest = anyWidth
+	if g.BOS == nil {
+		g.BOS = g.CLS
+	}
+	if g.EOS == nil {
+		g.EOS = g.SEP
+	}
+	yes := true
+	if g.AddEOS == nil && g.EOS != nil {
+		g.AddEOS = &yes
+	}
+	return t, t.setGGUFIDs(g, g.CLS != nil)
+}
+
+// setUnigram is the inverse of unigram.
+func (g *GGUF) setUnigram(t *Tokenizer) (notes []string, err error) {
+	u := t.uni
+	switch {
+	case u.prefix == prependFirst, u.other:
+		return nil, errors.New("tokenizer: tokenizer.json: GGUF has no key for a Metaspace of the first word alone, or for NFC before Unigram")
+	case !u.words && !u.collapse:
+		words := false
+		g.MergeSpaces = &words
+	default:
+		words := true
+		g.MergeSpaces = &words
+	}
+	if u.nfkc {
+		g.NFKC = &u.nfkc
+		notes = append(notes, "normalizer NFKC: GGUF has no key for it that other programs read")
+	}
+	prefix := u.prefix != prependNever
+	g.Model, g.Pre, g.CharsMap, g.AddSpacePrefix = Unigram, "default", u.charsmap, &prefix
+	for i, k := range t.tokens {
+		g.Tokens, g.Types, g.Scores = append(g.Tokens, k.text), append(g.Types, int32(k.kind)), append(g.Scores, float32(u.scores[i]))
+	}
+	return notes, nil
+}

@@ -1,0 +1,98 @@
+package karat
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/karat-run/karat/internal/tokenizer"
+)
+
+// RerankOptions say how documents are judged. The zero value is usable.
+type RerankOptions struct {
+	Truncate bool   // a document whose pair the context does not hold loses its end; else such a pair is an error
+	Caller   Caller // who asks
+
+	// Progress is called, on any goroutine, with the documents that are done and their number. It may be nil.
+	Progress func(done, total int)
+}
+
+// Relevance is how well a document answers a query.
+type Relevance struct {
+	Index  int     // of the document
+	Score  float32 // the model's logit: higher is better, and of most models 1/(1+e^-Score) is a probability
+	Tokens int     // of the pair, as the model read it
+}
+
+// Rerank judges how well each document answers the query, the best one first, and equal ones in their order. A document's
+// score has the same bits beside any others. A pair that the context does not hold is an error that wraps ErrFull, but with
+// RerankOptions.Truncate. The error of a model that is not made for it says what its files lack.
+func (m *Model) Rerank(ctx context.Context, query string, documents []string, o RerankOptions) ([]Relevance, error) {
+	if ctx == nil {
+		return nil, fmt.Errorf("karat: %w", errNilContext)
+	}
+	if m.opened.Engine.InTap() {
+		return nil, ErrInTap
+	}
+	head, err := m.readHead(&m.embed.rank, m.opened.Checkpoint.Ranking)
+	if err != nil {
+		return nil, err
+	}
+	e, err := m.embedder(ctx)
+	if err != nil {
+		return nil, err
+	}
+	asked, length, err := m.some(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Relevance, len(documents))
+	err = each(ctx, len(documents), o.Progress, func(ctx context.Context, i int) error {
+		ids, err := m.pair(ctx, asked, length, documents[i], o.Truncate)
+		if err != nil {
+			return fmt.Errorf("karat: document %d: %w", i, err)
+		}
+		rows, err := e.rows(ctx, ids, head.Pooling, o.Caller)
+		if err != nil {
+			return fmt.Errorf("karat: document %d: %w", i, err)
+		}
+		out[i] = Relevance{Index: i, Score: head.Vector(rows, 0)[0], Tokens: len(ids)}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(out, func(a, b Relevance) int { return cmp.Compare(b.Score, a.Score) })
+	return out, nil
+}
+
+// some are the first ids of a text, at most as many as the context holds, and how many it has.
+func (m *Model) some(ctx context.Context, text string) (ids []int, all int, err error) {
+	most := m.opened.Engine.Context()
+	for piece, err := range m.opened.Tokenizer.IDs(ctx, text, tokenizer.Options{}) {
+		if err != nil {
+			return nil, 0, err
+		}
+		ids, all = append(ids, piece[:min(len(piece), most-len(ids))]...), all+len(piece)
+	}
+	return ids, all, nil
+}
+
+// pair are the ids of a query, whose first ids these are of so many, and a document, as the model reads them.
+func (m *Model) pair(ctx context.Context, query []int, length int, document string, truncate bool) ([]int32, error) {
+	ids, all, err := m.some(ctx, document)
+	if err != nil {
+		return nil, err
+	}
+	t, most := m.opened.Tokenizer, m.opened.Engine.Context()
+	room := most - t.PairExtra() - length
+	if all > room {
+		if !truncate || room < 0 {
+			return nil, fmt.Errorf("%w: query and document have %d tokens, %d of them the query's, and the context holds %d", ErrFull, all+most-room, length, most)
+		}
+		ids = ids[:room]
+	}
+	both, _ := t.Pair(query, ids)
+	return tokensOf(m.opened.Engine, both)
+}
