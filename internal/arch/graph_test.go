@@ -40,7 +40,7 @@ func TestGraphs(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range append(golden.Families(t), golden.Encoders(t)...) {
+	for _, name := range slices.Concat(golden.Families(t), golden.Encoders(t), golden.Rerankers(t)) {
 		t.Run(name, func(t *testing.T) {
 			folder, file := golden.Model(t, name), filepath.Join(t.TempDir(), name+".gguf")
 			if _, err := convert.Convert(t.Context(), folder, file, convert.Options{}); err != nil {

@@ -225,16 +225,22 @@ func Families(t testing.TB) []string {
 	return names
 }
 
-// Encoders is Families of the models that make vectors and scores. Their records have {i}.embedding
-// [features] or {i}.score [1] of each text, as F32.
-func Encoders(t testing.TB) (names []string) {
+// Encoders is Families of the models that make vectors. Their records have {i}.embedding [features] of each text, as F32.
+func Encoders(t testing.TB) []string { return encoders(t, true) }
+
+// Rerankers is Encoders of the models that score pairs of texts. Their records have {i}.score [1].
+func Rerankers(t testing.TB) []string { return encoders(t, false) }
+
+func encoders(t testing.TB, vectors bool) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(Repo(t), "encoders"))
 	if err != nil || len(entries) == 0 {
 		t.Fatalf("golden: encoders: %d, %v", len(entries), err)
 	}
 	for _, e := range entries {
-		names = append(names, e.Name())
+		if _, err := os.Stat(filepath.Join(Repo(t), "encoders", e.Name(), "modules.json")); (err == nil) == vectors {
+			names = append(names, e.Name())
+		}
 	}
 	return names
 }
