@@ -71,6 +71,7 @@ func (f *inspectFlags) run(c *cobra.Command, args []string) error {
 	r := newReport(m, notes)
 	if broken == nil {
 		r.Memory, r.Latents, r.States = memoryPerToken(g.KVs()), latents(g.KVs()), backend.StateBytes(g)
+		r.Encoder, broken = describeEncoder(m, g)
 	}
 	// The contents of the files are shown all the same: they help to find the fault.
 	broken = errors.Join(broken, r.setTokenizer(c.Context(), m))
@@ -100,6 +101,7 @@ type report struct {
 	Memory    []tokenMemory      `json:"memory_per_token"`
 	Latents   *latentFacts       `json:"latents,omitempty"`
 	States    int64              `json:"state_bytes,omitempty"` // of a sequence, whatever its length
+	Encoder   *encoderFacts      `json:"encoder,omitempty"`
 	Tokenizer *tokenizerFacts    `json:"tokenizer,omitempty"`
 	Template  *templateFacts     `json:"chat_template,omitempty"`
 	Sampling  map[string]float64 `json:"recommended_sampling,omitempty"`

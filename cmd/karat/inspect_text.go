@@ -105,6 +105,10 @@ func (r *report) writeText(w io.Writer) {
 		case k.BOS != nil:
 			fmt.Fprintf(w, "begins a text\tnothing; BOS is %v\n", k.BOS)
 		}
+		if r.Encoder != nil { // which has no turns
+			r.Encoder.write(w)
+			return
+		}
 		var ends []string
 		for _, e := range k.End {
 			ends = append(ends, e.String())

@@ -31,11 +31,13 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"karat": main
 // TestScripts runs testdata/script: command lines and what they print.
 func TestScripts(t *testing.T) {
 	seeded, testdata := filepath.Dir(golden.Model(t, "tiny-qwen2")), golden.Unpacked(t)
+	reranker := golden.Model(t, "xlm-roberta-reranker")
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TESTDATA", testdata)
 			e.Setenv("SEEDED", seeded)
+			e.Setenv("RERANKER", reranker)
 			e.Setenv("ROOT", golden.Root(t))
 			e.Setenv("NL", "\n")
 			return writeHostile(e.WorkDir)

@@ -136,7 +136,7 @@ func newRootCommand() *cobra.Command {
 		Long: `Karat runs Llama 3 and 4, Mixtral, Ministral 3, Qwen 2, 3 and 3.5, Gemma 2, 3 and 4,
 gpt-oss, DeepSeek V2 and V3, Phi-3 and 4, GLM-4 and 4.5, Granite 3 and 4, OLMo 2 and 3, LFM2,
 SmolLM3, Command R7B, Nemotron-H, Falcon-H1, Mamba 2 and GPT-2, and the encoders BERT,
-ModernBERT and EmbeddingGemma,
+XLM-RoBERTa, ModernBERT and EmbeddingGemma,
 on the CPU or on a GPU, from GGUF files and from Hugging Face folders as they are downloaded.
 
 A MODEL is a GGUF file (any part of a split one) or a Hugging Face folder.
@@ -150,7 +150,7 @@ Without one, the small demo model inside the program is used.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.AddCommand(newRunCommand(), newServeCommand(), newEmbedCommand(), newTokenizeCommand(), newInspectCommand(), newConvertCommand(), newCheckCommand(), newLabCommand(), newEvalCommand(), newImatrixCommand(), newBenchCommand(), newQuantizeCommand(), newSynthCommand(), newDevicesCommand(), newWebCommand(), newVersionCommand())
+	c.AddCommand(newRunCommand(), newServeCommand(), newEmbedCommand(), newRerankCommand(), newTokenizeCommand(), newInspectCommand(), newConvertCommand(), newCheckCommand(), newLabCommand(), newEvalCommand(), newImatrixCommand(), newBenchCommand(), newQuantizeCommand(), newSynthCommand(), newDevicesCommand(), newWebCommand(), newVersionCommand())
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if e := (*strconv.NumError)(nil); errors.As(err, &e) { // whose text is for programmers
 			return usagef("%s%s", strings.TrimSuffix(err.Error(), e.Error()), numberText(e))

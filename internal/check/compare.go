@@ -84,7 +84,7 @@ func (c *checker) pairs(g *graph.Graph) (pairs []pair) {
 				continue
 			}
 			seen[w.GGUF] = true
-			p := pair{gguf: w.GGUF, hf: w.HF, source: w.Tensor}
+			p := pair{gguf: w.GGUF, hf: w.HF, source: c.whole(w)}
 			t, ok := model.Tensor(w.GGUF, w.HF)
 			switch {
 			case ok:
@@ -97,10 +97,25 @@ func (c *checker) pairs(g *graph.Graph) (pairs []pair) {
 			}
 		}
 	}
+	weights, _, _ := arch.Weights(c.source)
+	for _, w := range weights { // behind the graph
+		if t, ok := model.Tensor(w.GGUF, w.HF); ok && !seen[w.GGUF] {
+			pairs = append(pairs, pair{gguf: w.GGUF, hf: w.HF, source: w.Tensor, model: t})
+		}
+	}
 	if _, ok := model.Tensor("output", "lm_head"); ok && !seen["output"] {
 		c.add("tied-head", []string{"output"}, "the model has a head of its own, and the source takes its embedding instead")
 	}
 	return pairs
+}
+
+// whole is the source's tensor of a weight, of which a node may read a row alone.
+func (c *checker) whole(w *graph.Weight) tensor.Tensor {
+	stored := checkpoint.Stored{Checkpoint: c.source}
+	if t, ok := stored.Tensor(w.GGUF, w.HF); ok {
+		return t
+	}
+	return w.Tensor
 }
 
 // weights compares all tensors, and finds out how the different ones differ.

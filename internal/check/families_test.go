@@ -32,3 +32,27 @@ func TestFamilies(t *testing.T) {
 		}
 	}
 }
+
+// TestEncoders wants nothing at all on encoders, beside their source, too: they have no turns and no end.
+func TestEncoders(t *testing.T) {
+	for _, name := range append(golden.Encoders(t), golden.Rerankers(t)...) {
+		folder, file := golden.Model(t, name), filepath.Join(t.TempDir(), name+".gguf")
+		if _, err := convert.Convert(t.Context(), folder, file, convert.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range []Options{{}, {Against: folder}} {
+			for _, path := range []string{folder, file} {
+				r, err := Run(t.Context(), path, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if o.Against != "" && path == file && r.Compared < r.Tensors {
+					t.Errorf("%s: %d of %d tensors were compared", filepath.Base(path), r.Compared, r.Tensors)
+				}
+				for _, f := range r.Findings {
+					t.Errorf("%s: %s %s: %s", filepath.Base(path), f.Severity, f.ID, f.What)
+				}
+			}
+		}
+	}
+}

@@ -127,10 +127,17 @@ func (c *checker) pattern() {
 		return
 	}
 	period := full[0] + 1
+	place := "last"
+	if c.family().FullFirst {
+		period, place = len(types), "first"
+		if len(full) > 1 {
+			period = full[1]
+		}
+	}
 	for i, t := range types {
 		last := c.family().Types[0].LastFull && i == len(types)-1
-		if want := (i+1)%period == 0; !last && want != (t == "full_attention") {
-			c.addAs(Warning, "layer-pattern", key, "layers %s of %d are full: not the last of each period of %d", numbers(full), len(types), period)
+		if want := !c.family().Slides(i, period); !last && want != (t == "full_attention") {
+			c.addAs(Warning, "layer-pattern", key, "layers %s of %d are full: not the %s of each period of %d", numbers(full), len(types), place, period)
 			return
 		}
 	}

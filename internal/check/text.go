@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/registry"
@@ -43,7 +44,9 @@ func (c *checker) text() {
 	}
 	c.vocabulary(t)
 	c.boundaries(t)
-	c.template(t)
+	if !c.encodes() {
+		c.template(t)
+	}
 }
 
 // rawTokenizer looks at the merges of a file that cannot be loaded.
@@ -149,6 +152,12 @@ func ends(piece string) bool {
 	return pattern(marker).MatchString(piece) || slices.Contains([]string{"<bos>", "<eos>", "<s>", "</s>"}, piece)
 }
 
+// encodes reports whether the model is an encoder, which answers nothing.
+func (c *checker) encodes() bool {
+	g, _, err := arch.Stored(c.model)
+	return err == nil && g.Bidirectional()
+}
+
 // boundaries judges what begins and ends a text.
 func (c *checker) boundaries(t *tokenizer.Tokenizer) {
 	bos, hasBOS := t.BOS()
@@ -163,6 +172,9 @@ func (c *checker) boundaries(t *tokenizer.Tokenizer) {
 		}
 	case begins && !t.AddsBOS():
 		c.add("bos-missing", key, "the tokenizer adds no BOS; the models of architecture %s begin with one", c.arch)
+	}
+	if c.encodes() { // whose texts end by no token of their own
+		return
 	}
 	eos, ok := t.EOS()
 	key = []string{c.textKey("tokenizer.ggml.eos_token_id")}

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/karat-run/karat/internal/family"
 )
@@ -13,6 +14,11 @@ func (r *ggufReader) own() {
 		if k.Kind == family.Never {
 			if v := r.value(k.GGUF); v != nil && v != false {
 				r.errorf(k.GGUF, "is %s, and false in models of architecture %s", show(v), r.Arch)
+			}
+		}
+		if k.Kind == family.Word && !strings.HasPrefix(k.GGUF, "rope.") { // which others read
+			if v := r.value(k.GGUF); v != nil && v != k.Text {
+				r.errorf(k.GGUF, "is %s, and %q in models of architecture %s", show(v), k.Text, r.Arch)
 			}
 		}
 		if k.Setting == "" || ggufKeys[k.Setting] != "" {

@@ -1,6 +1,9 @@
 package graph
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Attributes of nodes, by operation. Of each the zero value of a field says nothing new:
 // the fields that a family does not set leave the arithmetic as it is without them.
@@ -140,6 +143,14 @@ func (n *Node) ExpertWeights() (matrices, biases []*Weight) {
 	a, _ := n.Attr.(ExpertsAttr)
 	count := a.Form.Firsts() + 1
 	return n.W[:count], n.W[count:]
+}
+
+// Bidirectional reports whether queries of g see later positions: it is that of an encoder.
+func (g *Graph) Bidirectional() bool {
+	return slices.ContainsFunc(g.Nodes, func(n *Node) bool {
+		a, ok := n.Attr.(AttentionAttr)
+		return ok && a.Bidirectional
+	})
 }
 
 // Newest is the last position that a query at pos sees in a sequence of length.

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // unigram makes the tokenizer of GGUF's metadata. Where SentencePiece merges spaces, text is cut into words at white space, as
@@ -41,7 +42,7 @@ func (g GGUF) unigram(tokens []token) (*Tokenizer, error) {
 	if rules == nil {
 		t.norm.rules = []rule{}
 	}
-	t.setAdded(g.added(tokens))
+	t.setAdded(slices.DeleteFunc(g.added(tokens), func(a addedToken) bool { return t.ids[tokens[a.id].text] != a.id }))
 	t.widest = anyWidth
 	if g.BOS == nil {
 		g.BOS = g.CLS
