@@ -133,8 +133,9 @@ var badJSONs = map[string][]badJSON{
 		}, ""},
 		{"template without text", "without the sequence", func(f file) { f["post_processor"].(file)["single"] = []any{} }, ""},
 		{"template of nothing", "neither token nor sequence", func(f file) { f["post_processor"].(file)["single"] = []any{file{}} }, ""},
-		{"post-processor unknown", `"BertProcessing" is not supported`, func(f file) { f["post_processor"] = file{"type": "BertProcessing"} }, ""},
-		{"model unigram", `"Unigram" is not supported`, func(f file) {
+		{"post-processor unknown", `"Processing" is not supported`, func(f file) { f["post_processor"] = file{"type": "Processing"} }, ""},
+		{"post-processor without tokens", "BertProcessing without sep", func(f file) { f["post_processor"] = file{"type": "BertProcessing"} }, ""},
+		{"model unigram with bytes", `type "ByteLevel" is not supported here`, func(f file) {
 			f["model"] = file{"type": "Unigram", "vocab": []any{[]any{"a", -1.5}}}
 		}, ""},
 		{"model without vocabulary", "no vocab", func(f file) { f["model"] = file{"type": "BPE", "merges": []any{}} }, ""},
