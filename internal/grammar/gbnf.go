@@ -1,0 +1,420 @@
+package grammar
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// GBNF is the texts of the rule root of a grammar in llama.cpp's notation. <NAME> in it is a special token.
+func GBNF(source string) (_ *Grammar, err error) {
+	defer caught(&err)
+	if len(source) > MaxSource {
+		return nil, fmt.Errorf("grammar: it has %d bytes, at most %d are taken", len(source), MaxSource)
+	}
+	p := gbnf{text: source, b: newBuilder(), rules: map[string]*gbnfRule{}}
+	for p.space(true); p.text != ""; p.space(true) {
+		p.rule()
+	}
+	root := p.rules["root"]
+	if root == nil || !root.defined {
+		return nil, fmt.Errorf("grammar: there is no rule root")
+	}
+	for _, name := range p.order {
+		if r := p.rules[name]; !r.defined {
+			return nil, fmt.Errorf("grammar: line %d: there is no rule %s", r.line, name)
+		}
+	}
+	return p.b.grammar(p.node(&gbnfItem{rule: root}))
+}
+
+// gbnf reads the notation.
+type gbnf struct {
+	text  string
+	line  int
+	depth int
+	b     *builder
+	rules map[string]*gbnfRule
+	order []string
+}
+
+// gbnfRule is a rule. What refers to no rules that refer to others is a part: string of quotes and characters, say.
+type gbnfRule struct {
+	name    string
+	line    int // where it is first named
+	defined bool
+	body    *gbnfItem
+	height  int // of references below it; 0 is not known yet, tall has a part of its own no more
+	open    bool
+	node    *node
+	term    *term
+}
+
+const tall = 3
+
+// gbnfItem is a piece of a rule: one of the fields is set.
+type gbnfItem struct {
+	term    *term
+	rule    *gbnfRule
+	row     []*gbnfItem
+	choice  []*gbnfItem
+	many    *gbnfItem
+	min, to int32
+}
+
+func (p *gbnf) fail(format string, args ...any) {
+	giveUp("line %d: %s", p.line+1, fmt.Sprintf(format, args...))
+}
+
+// space skips white space and comments; lines says whether beyond the line's end, too.
+func (p *gbnf) space(lines bool) {
+	for p.text != "" {
+		switch c := p.text[0]; {
+		case c == ' ' || c == '\t' || lines && (c == '\n' || c == '\r'):
+			if c == '\n' {
+				p.line++
+			}
+			p.text = p.text[1:]
+		case c == '#':
+			if i := strings.IndexByte(p.text, '\n'); i >= 0 {
+				p.text = p.text[i:]
+			} else {
+				p.text = ""
+			}
+		default:
+			return
+		}
+	}
+}
+
+func isName(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
+}
+
+func (p *gbnf) name() *gbnfRule {
+	n := 0
+	for n < len(p.text) && isName(p.text[n]) {
+		n++
+	}
+	if n == 0 {
+		c, _ := utf8.DecodeRuneInString(p.text)
+		p.fail("%q, want the name of a rule", c)
+	}
+	name := p.text[:n]
+	p.text = p.text[n:]
+	r := p.rules[name]
+	if r == nil {
+		r = &gbnfRule{name: name, line: p.line + 1}
+		p.rules[name] = r
+		p.order = append(p.order, name)
+	}
+	return r
+}
+
+func (p *gbnf) rule() {
+	r := p.name()
+	p.space(false)
+	rest, ok := strings.CutPrefix(p.text, "::=")
+	if !ok {
+		p.fail("%s has no ::= after it", r.name)
+	}
+	if r.defined {
+		p.fail("the rule %s is there twice", r.name)
+	}
+	p.text = rest
+	p.space(true)
+	r.body, r.defined = p.choices(false), true
+	if p.text != "" && p.text[0] != '\n' && p.text[0] != '\r' {
+		p.fail("%q after the rule %s", p.text[0], r.name)
+	}
+}
+
+// choices reads alternatives. nested says that they are in parentheses, which may have line ends within.
+func (p *gbnf) choices(nested bool) *gbnfItem {
+	if p.depth++; p.depth > maxNested {
+		p.fail("more than %d levels", maxNested)
+	}
+	defer func() { p.depth-- }()
+	list := []*gbnfItem{p.row(nested)}
+	for strings.HasPrefix(p.text, "|") {
+		p.text = p.text[1:]
+		p.space(true)
+		list = append(list, p.row(nested))
+	}
+	if len(list) == 1 {
+		return list[0]
+	}
+	return &gbnfItem{choice: list}
+}
+
+func (p *gbnf) row(nested bool) *gbnfItem {
+	row := &gbnfItem{row: []*gbnfItem{}}
+	for {
+		p.space(nested)
+		if p.text == "" || strings.IndexByte("|)\r\n", p.text[0]) >= 0 {
+			return row
+		}
+		row.row = append(row.row, p.counted(p.item(nested)))
+	}
+}
+
+// item reads a literal, a class, a name, or parentheses.
+func (p *gbnf) item(nested bool) *gbnfItem {
+	t := &p.b.t
+	switch c := p.text[0]; {
+	case c == '"':
+		p.text = p.text[1:]
+		var text strings.Builder
+		for p.text != "" && p.text[0] != '"' {
+			text.WriteRune(p.char())
+		}
+		p.want('"')
+		return &gbnfItem{term: t.text(text.String())}
+	case c == '[':
+		p.text = p.text[1:]
+		return &gbnfItem{term: p.class()}
+	case c == '.':
+		p.text = p.text[1:]
+		return &gbnfItem{term: t.utf8(anyRune)}
+	case c == '<':
+		name, rest, ok := strings.Cut(p.text, ">")
+		if !ok || strings.HasPrefix(name, "<[") || strings.ContainsAny(name, "\n") {
+			p.fail("want a special token as <NAME>, by its name and not by a number")
+		}
+		p.text = rest
+		return &gbnfItem{term: t.text(string(Special(name + ">")))}
+	case c == '(':
+		p.text = p.text[1:]
+		p.space(true)
+		x := p.choices(true)
+		p.want(')')
+		return x
+	case isName(c):
+		return &gbnfItem{rule: p.name()}
+	default:
+		p.fail("%q is not expected", c)
+	}
+	return nil
+}
+
+func (p *gbnf) want(c byte) {
+	if p.text == "" || p.text[0] != c {
+		p.fail("want %q", c)
+	}
+	p.text = p.text[1:]
+}
+
+// char reads a character, which may be an escape.
+func (p *gbnf) char() rune {
+	c, n := utf8.DecodeRuneInString(p.text)
+	switch {
+	case n == 0:
+		p.fail("the grammar ends within a literal")
+	case c == utf8.RuneError && n == 1:
+		p.fail("it is not UTF-8")
+	case c == '\n':
+		p.line++
+	}
+	p.text = p.text[n:]
+	if c != '\\' {
+		return c
+	}
+	if p.text == "" {
+		p.fail("the grammar ends within a literal")
+	}
+	e := p.text[0]
+	p.text = p.text[1:]
+	if digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[e]; digits > 0 {
+		if len(p.text) < digits || !isHex(p.text[:digits]) {
+			p.fail(`want %d hexadecimal digits after \%c`, digits, e)
+		}
+		var r rune
+		for _, h := range []byte(p.text[:digits]) {
+			r = r<<4 | rune(strings.IndexByte("0123456789abcdef", h|0x20)&15)
+			if h <= '9' {
+				r = r&^15 | rune(h-'0')
+			}
+		}
+		p.text = p.text[digits:]
+		if !utf8.ValidRune(r) {
+			p.fail("%#x is no character", uint32(r))
+		}
+		return r
+	}
+	if at := strings.IndexByte("ntr", e); at >= 0 {
+		return rune("\n\t\r"[at])
+	}
+	if strings.IndexByte(`\"[]^-'/`, e) < 0 {
+		p.fail(`\%c is no escape`, e)
+	}
+	return rune(e)
+}
+
+func (p *gbnf) class() *term {
+	not := strings.HasPrefix(p.text, "^")
+	p.text = strings.TrimPrefix(p.text, "^")
+	var r runes
+	for p.text != "" && p.text[0] != ']' {
+		lo := p.char()
+		hi := lo
+		if len(p.text) > 1 && p.text[0] == '-' && p.text[1] != ']' {
+			p.text = p.text[1:]
+			if hi = p.char(); hi < lo {
+				p.fail("the range %q-%q is the wrong way round", lo, hi)
+			}
+		}
+		if r = append(r, lo, hi); len(r) > 1<<14 {
+			p.fail("a class of too many ranges")
+		}
+	}
+	p.want(']')
+	if r = r.merged(); not {
+		r = r.others()
+	}
+	return p.b.t.utf8(r)
+}
+
+// counted reads what says how often an item comes.
+func (p *gbnf) counted(x *gbnfItem) *gbnfItem {
+	for n := 0; p.text != ""; n++ {
+		lo, hi := int32(0), int32(inf)
+		switch p.text[0] {
+		case '*':
+		case '+':
+			lo = 1
+		case '?':
+			hi = 1
+		case '{':
+			p.text = p.text[1:]
+			lo, hi = p.bounds()
+		default:
+			return x
+		}
+		if n > 0 {
+			p.fail("%q after a count", p.text[0])
+		}
+		if len(p.text) > 0 {
+			p.text = p.text[1:]
+		}
+		x = &gbnfItem{many: x, min: lo, to: hi}
+	}
+	return x
+}
+
+// bounds reads what is between braces, but for the closing one.
+func (p *gbnf) bounds() (lo, hi int32) {
+	inner, _, ok := strings.Cut(p.text, "}")
+	a, b, two := strings.Cut(inner, ",")
+	a, b = strings.TrimSpace(a), strings.TrimSpace(b)
+	lo, okA := number(a)
+	hi = lo
+	okB := true
+	if two {
+		if hi = inf; b != "" {
+			hi, okB = number(b)
+		}
+	}
+	if two && a == "" {
+		lo, okA = 0, true
+	}
+	if !ok || !okA || !okB || hi < lo {
+		p.fail("want {m}, {m,}, {m,n} or {,n}, with numbers up to %d", maxCount)
+	}
+	p.text = p.text[len(inner):]
+	return lo, hi
+}
+
+// maxCount bounds what is counted.
+const maxCount = 1 << 30
+
+func number(s string) (n int32, ok bool) {
+	if s == "" || len(s) > 10 || strings.Trim(s, "0123456789") != "" {
+		return 0, false
+	}
+	var v int64
+	for _, c := range []byte(s) {
+		v = v*10 + int64(c-'0')
+	}
+	return int32(min(v, maxCount)), v <= maxCount
+}
+
+// measure is how many references are below an item, at most tall.
+func (p *gbnf) measure(x *gbnfItem) int {
+	most := 0
+	for _, list := range [][]*gbnfItem{x.row, x.choice} {
+		for _, y := range list {
+			most = max(most, p.measure(y))
+		}
+	}
+	if x.many != nil {
+		most = p.measure(x.many)
+	}
+	if r := x.rule; r != nil {
+		if r.open {
+			return tall
+		}
+		if r.height == 0 {
+			r.open = true
+			r.height = min(1+p.measure(r.body), tall)
+			r.open = false
+		}
+		most = r.height
+	}
+	return most
+}
+
+// node makes nodes of an item, parts where it can.
+func (p *gbnf) node(x *gbnfItem) *node {
+	if p.measure(x) < tall {
+		return p.b.regular(p.term(x))
+	}
+	switch {
+	case x.rule != nil:
+		r := x.rule
+		if r.node == nil {
+			r.node = p.b.rule(r.name)
+			r.node.list = []*node{p.node(r.body)}
+		}
+		return r.node
+	case x.many != nil:
+		return p.b.many(p.node(x.many), x.min, x.to)
+	case x.choice != nil:
+		var list []*node
+		for _, y := range x.choice {
+			list = append(list, p.node(y))
+		}
+		return p.b.choice(list...)
+	}
+	var list []*node
+	for _, y := range x.row {
+		list = append(list, p.node(y))
+	}
+	return p.b.row(list...)
+}
+
+// term makes a term of an item that has no recursion.
+func (p *gbnf) term(x *gbnfItem) *term {
+	t := &p.b.t
+	if t.built > maxNodes {
+		giveUp("it is too large: more than %d parts", maxNodes)
+	}
+	switch {
+	case x.term != nil:
+		return x.term
+	case x.rule != nil:
+		if x.rule.term == nil {
+			x.rule.term = p.term(x.rule.body)
+		}
+		return x.rule.term
+	case x.many != nil:
+		return t.repeat(p.term(x.many), x.min, x.to)
+	}
+	var list []*term
+	for _, y := range append(x.row, x.choice...) {
+		list = append(list, p.term(y))
+	}
+	if x.choice != nil {
+		return t.or(list...)
+	}
+	return t.seq(list...)
+}

@@ -1,0 +1,246 @@
+package grammar
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+)
+
+// value is a JSON value whose names are in order.
+type value struct {
+	kind   byte // of its first character: { [ " t f n, and 0 for numbers
+	text   string
+	names  []string
+	fields map[string]*value
+	list   []*value
+}
+
+// parseJSON reads one value.
+func parseJSON(text []byte) (*value, error) {
+	switch {
+	case len(text) > MaxSource:
+		return nil, fmt.Errorf("it has %d bytes, at most %d are taken", len(text), MaxSource)
+	case !utf8.Valid(text):
+		return nil, errors.New("it is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	v, err := readValue(d, 0)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("something comes after the JSON value")
+	}
+	return v, nil
+}
+
+func readValue(d *json.Decoder, depth int) (*value, error) {
+	if depth > maxNested {
+		return nil, fmt.Errorf("it is nested more than %d levels deep", maxNested)
+	}
+	t, err := d.Token()
+	if err != nil {
+		return nil, notJSON(err)
+	}
+	switch x := t.(type) {
+	case json.Delim:
+		v := &value{kind: byte(x)}
+		if x == '{' {
+			v.fields = map[string]*value{}
+		}
+		for d.More() {
+			name := ""
+			if x == '{' {
+				t, err := d.Token()
+				if err != nil {
+					return nil, notJSON(err)
+				}
+				if name = t.(string); v.fields[name] != nil {
+					return nil, fmt.Errorf("the name %q is there twice", name)
+				}
+			}
+			y, err := readValue(d, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			if x == '{' {
+				v.names, v.fields[name] = append(v.names, name), y
+			} else {
+				v.list = append(v.list, y)
+			}
+		}
+		if _, err := d.Token(); err != nil {
+			return nil, notJSON(err)
+		}
+		return v, nil
+	case string:
+		return &value{kind: '"', text: x}, nil
+	case json.Number:
+		return &value{text: x.String()}, nil
+	case bool:
+		if x {
+			return &value{kind: 't'}, nil
+		}
+		return &value{kind: 'f'}, nil
+	}
+	return &value{kind: 'n'}, nil
+}
+
+func notJSON(err error) error {
+	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("it is not JSON: it ends too early")
+	}
+	return fmt.Errorf("it is not JSON: %w", err)
+}
+
+// kindName names a value in a schema's words.
+func (v *value) kindName() string {
+	switch v.kind {
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case '"':
+		return "string"
+	case 't', 'f':
+		return "boolean"
+	case 'n':
+		return "null"
+	}
+	return "number"
+}
+
+// append writes the value without spaces.
+func (v *value) append(b []byte) []byte {
+	switch v.kind {
+	case '{':
+		b = append(b, '{')
+		for i, name := range v.names {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(appendString(b, name), ':')
+			b = v.fields[name].append(b)
+		}
+		return append(b, '}')
+	case '[':
+		b = append(b, '[')
+		for i, x := range v.list {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = x.append(b)
+		}
+		return append(b, ']')
+	case '"':
+		return appendString(b, v.text)
+	case 't':
+		return append(b, "true"...)
+	case 'f':
+		return append(b, "false"...)
+	case 'n':
+		return append(b, "null"...)
+	}
+	return append(b, v.text...)
+}
+
+// appendString writes a string with the escapes that it needs and no others.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for _, r := range s {
+		b = appendRune(b, r)
+	}
+	return append(b, '"')
+}
+
+// escapes are the characters that have an escape of one letter and must be escaped.
+var escapes = map[rune]byte{'"': '"', '\\': '\\', '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't'}
+
+func appendRune(b []byte, r rune) []byte {
+	if e, ok := escapes[r]; ok {
+		return append(b, '\\', e)
+	}
+	if r < 0x20 {
+		return fmt.Appendf(b, `\u%04x`, r)
+	}
+	return utf8.AppendRune(b, r)
+}
+
+// jsonChar is one of the characters as a string of JSON has them, with the escapes that it needs.
+func (t *termTable) jsonChar(r runes) *term {
+	list := []*term{t.utf8(r.within(0x20, utf8.MaxRune).but('"', '\\'))}
+	for c := range rune(0x80) {
+		if (c < 0x20 || c == '"' || c == '\\') && r.has(c) {
+			list = append(list, t.text(string(appendRune(nil, c))))
+		}
+	}
+	return t.or(list...)
+}
+
+// jsonFree is a character of a string in any form that JSON has: raw, \n or \u000a. Halves of surrogate pairs come together.
+func (t *termTable) jsonFree() *term {
+	digit := func(s string) *term {
+		var all set
+		for i := range len(s) {
+			all.add(s[i])
+			if s[i] >= 'a' {
+				all.add(s[i] - 'a' + 'A')
+			}
+		}
+		return t.class(all)
+	}
+	hex := digit("0123456789abcdef")
+	var short set
+	for _, c := range []byte(`"\/bfnrt`) {
+		short.add(c)
+	}
+	plain := t.or(t.seq(digit("0123456789abcef"), hex, hex, hex), t.seq(digit("d"), digit("01234567"), hex, hex))
+	pair := t.seq(digit("d"), digit("89ab"), hex, hex, t.text(`\u`), digit("d"), digit("cdef"), hex, hex)
+	return t.or(t.utf8(runes{0x20, utf8.MaxRune}.but('"', '\\')), t.cat(t.byte('\\'), t.or(t.class(short), t.cat(t.byte('u'), t.or(plain, pair)))))
+}
+
+// oneOf is one of some texts: those with the same beginning share it.
+func (t *termTable) oneOf(texts []string) *term {
+	type branch struct {
+		end  bool
+		next map[byte]*branch
+	}
+	top := &branch{}
+	for _, s := range texts {
+		at := top
+		for i := range len(s) {
+			if at.next == nil {
+				at.next = map[byte]*branch{}
+			}
+			if at.next[s[i]] == nil {
+				at.next[s[i]] = &branch{}
+			}
+			at = at.next[s[i]]
+		}
+		at.end = true
+	}
+	var make func(x *branch) *term
+	make = func(x *branch) *term {
+		var list []*term
+		if x.end {
+			list = append(list, t.unit)
+		}
+		for c, y := range x.next {
+			list = append(list, t.cat(t.byte(c), make(y)))
+		}
+		return t.or(list...)
+	}
+	return make(top)
+}
+
+// matches reports whether a text fits x.
+func (t *termTable) matches(x *term, text string) bool {
+	for i := range len(text) {
+		x = t.derive(x, text[i], func(int) {})
+	}
+	return x.null
+}

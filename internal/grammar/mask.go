@@ -1,0 +1,249 @@
+package grammar
+
+import (
+	"math/bits"
+
+	"github.com/karat-run/karat/internal/sample"
+)
+
+// key names what a mask is of: a state, or a part's state in one of the tries.
+type key struct {
+	uid  uint64
+	trie uint8
+}
+
+const whole = 2 // a key's trie: the mask of a state
+
+// few is how many tokens a mask lists one by one.
+const few = 1 << 10
+
+// found is the tokens that may come next, and the nodes of the trie at which a part may end.
+type found struct {
+	mask  sample.Mask
+	exits []int32
+}
+
+func (f *found) bytes() int { return 160 + 4*len(f.mask.IDs) + 8*len(f.mask.Bits) + 4*len(f.exits) }
+
+// get is what is known of a key.
+func (v *Vocabulary) get(k key) *found {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if f := v.young[k]; f != nil {
+		return f
+	}
+	f := v.old[k]
+	if f != nil {
+		v.keep(k, f)
+	}
+	return f
+}
+
+func (v *Vocabulary) put(k key, f *found) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.keep(k, f)
+}
+
+// keep adds to the young ones. v.mu is held.
+func (v *Vocabulary) keep(k key, f *found) {
+	if v.bytes += f.bytes(); v.bytes > maxCache/2 {
+		v.old, v.young, v.bytes = v.young, map[key]*found{}, f.bytes()
+	}
+	v.young[k] = f
+}
+
+// walker finds tokens. It is for one goroutine at a time.
+type walker struct {
+	bits   []uint64 // all 0 between uses
+	parts  []*part
+	states []*state
+}
+
+// borrow is a walker that nobody else has.
+func (v *Vocabulary) borrow() *walker {
+	v.mu.Lock()
+	w := v.walker
+	v.walker = nil
+	v.mu.Unlock()
+	if w == nil {
+		deep := max(v.trie[0].deep, v.trie[1].deep) + 1
+		w = &walker{bits: make([]uint64, (v.size+63)/64), parts: make([]*part, deep), states: make([]*state, deep)}
+	}
+	return w
+}
+
+// giveBack takes a walker for who asks next. It holds no states.
+func (v *Vocabulary) giveBack(w *walker) {
+	clear(w.parts)
+	clear(w.states)
+	v.mu.Lock()
+	v.walker = w
+	v.mu.Unlock()
+}
+
+func (w *walker) set(ids []int32) {
+	for _, id := range ids {
+		w.bits[id>>6] |= 1 << (id & 63)
+	}
+}
+
+// take is the tokens that were set, which are set no more.
+func (w *walker) take() sample.Mask {
+	n := 0
+	for _, x := range w.bits {
+		n += bits.OnesCount64(x)
+	}
+	var m sample.Mask
+	if n > few {
+		m.Bits = append([]uint64(nil), w.bits...)
+		clear(w.bits)
+		return m
+	}
+	m.IDs = make([]int32, 0, n)
+	for i, x := range w.bits {
+		for ; x != 0; x &= x - 1 {
+			m.IDs = append(m.IDs, int32(i<<6+bits.TrailingZeros64(x)))
+		}
+		w.bits[i] = 0
+	}
+	return m
+}
+
+// add sets the tokens of a mask.
+func (w *walker) add(m *sample.Mask) {
+	for i, x := range m.Bits {
+		w.bits[i] |= x
+	}
+	w.set(m.IDs)
+}
+
+// mask is the tokens that may come next in a state.
+func (v *Vocabulary) mask(g *Grammar, s *state) (*sample.Mask, error) {
+	k := key{s.uid, whole}
+	if f := v.get(k); f != nil {
+		return &f.mask, nil
+	}
+	f, err := v.find(g, s)
+	if err != nil {
+		return nil, err
+	}
+	v.put(k, f)
+	return &f.mask, nil
+}
+
+func (v *Vocabulary) find(g *Grammar, s *state) (f *found, err error) {
+	w := v.borrow()
+	done := false
+	defer func() {
+		if !done {
+			clear(w.bits)
+		}
+		v.giveBack(w)
+	}()
+	defer caught(&err)
+	g.refuel()
+	type exit struct {
+		t    *trie
+		from []int32
+		k    *stack
+	}
+	var exits []exit
+	var within []*found
+	for _, c := range s.configs {
+		for i := range v.trie {
+			t, p := &v.trie[i], c.p
+			if i == 0 {
+				p = g.clampedPart(p)
+			}
+			f := v.within(w, g, p, uint8(i))
+			within = append(within, f)
+			if c.k != nil && len(f.exits) > 0 {
+				exits = append(exits, exit{t, f.exits, c.k})
+			}
+		}
+	}
+	for _, f := range within {
+		w.add(&f.mask)
+	}
+	for _, e := range exits {
+		after := g.afterStack(e.k)
+		for _, n := range e.from {
+			w.beyond(g, e.t, n, after)
+		}
+	}
+	if s.accept {
+		w.set(v.ends)
+	}
+	done = true
+	return &found{mask: w.take()}, nil
+}
+
+// within is the tokens, and beginnings of tokens, that stay within a part.
+func (v *Vocabulary) within(w *walker, g *Grammar, p *part, i uint8) *found {
+	k := key{p.uid, i}
+	if f := v.get(k); f != nil {
+		return f
+	}
+	f, t := new(found), &v.trie[i]
+	w.parts[0] = p
+	walked := 0
+	for n := int32(0); int(n) < len(t.nodes); walked++ {
+		x := &t.nodes[n]
+		q := g.locked(w.parts[x.depth-1], g.classes[x.byte])
+		if q.life == dead {
+			n = x.end
+			continue
+		}
+		w.parts[x.depth] = q
+		if x.count > 0 {
+			w.set(t.ids[x.first : x.first+int32(x.count)])
+		}
+		n++
+		if q.accept && n < x.end {
+			f.exits = append(f.exits, n-1)
+		}
+		if q.last {
+			n = x.end
+		}
+	}
+	g.spend(walked)
+	f.mask = w.take()
+	v.put(k, f)
+	return f
+}
+
+// beyond sets the tokens below a node at which state s begins.
+func (w *walker) beyond(g *Grammar, t *trie, from int32, s *state) {
+	base := t.nodes[from].depth
+	w.states[base] = s
+	walked := 0
+	for n, end := from+1, t.nodes[from].end; n < end; walked++ {
+		x := &t.nodes[n]
+		s := g.follow(w.states[x.depth-1], g.classes[x.byte])
+		if s.dead() || len(s.configs) == 0 && x.count == 0 {
+			n = x.end
+			continue
+		}
+		w.states[x.depth] = s
+		if x.count > 0 {
+			w.set(t.ids[x.first : x.first+int32(x.count)])
+		}
+		n++
+	}
+	g.spend(walked)
+}
+
+// refuel begins a piece of work.
+func (g *Grammar) refuel() {
+	g.mu.Lock()
+	g.fuel = maxFuel
+	g.mu.Unlock()
+}
+
+// spend counts nodes of a trie, which cost far less than what burn counts.
+func (g *Grammar) spend(nodes int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.burn(nodes / 64)
+}

@@ -1,0 +1,465 @@
+package grammar
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync/atomic"
+)
+
+// nodeKind is what a node is made of.
+type nodeKind uint8
+
+const (
+	regular nodeKind = iota // a part
+	row                     // list, one after the other
+	choice                  // one of list
+	many                    // list[0], from min to max times
+	rule                    // list[0], which may have the rule in it
+)
+
+// node is a grammar above its regular parts.
+type node struct {
+	kind     nodeKind
+	term     *term
+	part     *part
+	list     []*node
+	min, max int32
+	name     string // of a rule
+
+	id         uint32
+	null       bool // the empty text fits
+	productive bool // some text fits
+	visit      visit
+}
+
+// builder makes the nodes of a grammar.
+type builder struct {
+	t     termTable
+	nodes []*node
+}
+
+func newBuilder() *builder { return &builder{t: newTermTable()} }
+
+func (b *builder) node(n node) *node {
+	if len(b.nodes)+b.t.built > maxNodes {
+		giveUp("it is too large: more than %d parts", maxNodes)
+	}
+	x := new(node)
+	*x = n
+	x.id = uint32(len(b.nodes))
+	b.nodes = append(b.nodes, x)
+	return x
+}
+
+func (b *builder) regular(t *term) *node  { return b.node(node{kind: regular, term: t}) }
+func (b *builder) text(s string) *node    { return b.regular(b.t.text(s)) }
+func (b *builder) row(l ...*node) *node   { return b.node(node{kind: row, list: l}) }
+func (b *builder) rule(name string) *node { return b.node(node{kind: rule, name: name}) }
+
+func (b *builder) choice(l ...*node) *node {
+	if len(l) == 1 {
+		return l[0]
+	}
+	return b.node(node{kind: choice, list: l})
+}
+
+func (b *builder) many(n *node, lo, hi int32) *node {
+	return b.node(node{kind: many, list: []*node{n}, min: lo, max: hi})
+}
+
+// grammar makes the automaton whose texts are those of root.
+func (b *builder) grammar(root *node) (*Grammar, error) {
+	g := &Grammar{terms: b.t, stacks: map[stackKey]*stack{}, states: map[string]*state{}}
+	b.classify(g)
+	g.fuel = maxFuel
+	for _, n := range b.nodes {
+		if n.kind == regular {
+			n.part = g.part(n.term)
+			n.null, n.productive = n.term.null, g.lives(n.part)
+			g.starts = append(g.starts, n.part)
+		}
+	}
+	b.settle()
+	if !root.productive {
+		return nil, fmt.Errorf("grammar: no finite text fits it")
+	}
+	for _, n := range b.nodes {
+		if err := n.leftmost(); err != nil {
+			return nil, err
+		}
+	}
+	g.end = g.state(nil, true)
+	e := expansion{g: g}
+	e.node(root, nil)
+	g.start = e.state()
+	return g, nil
+}
+
+// classify finds the bytes that no term tells apart.
+func (b *builder) classify(g *Grammar) {
+	n := 1
+	for s := range b.t.sets {
+		type half struct {
+			class uint8
+			in    bool
+		}
+		seen := map[half]uint8{}
+		var classes [256]uint8
+		for i := range 256 {
+			h := half{g.classes[i], s.has(byte(i))}
+			c, ok := seen[h]
+			if !ok {
+				c = uint8(len(seen))
+				seen[h] = c
+			}
+			classes[i] = c
+		}
+		if g.classes, n = classes, len(seen); n == 256 {
+			break
+		}
+	}
+	g.reps = make([]byte, n)
+	for i := 255; i >= 0; i-- {
+		g.reps[g.classes[i]] = byte(i)
+	}
+}
+
+// settle finds the nodes that the empty text fits, and those that some text fits, each once, and takes away
+// the choices that none does.
+func (b *builder) settle() {
+	b.spread(func(n *node) *bool { return &n.null })
+	b.spread(func(n *node) *bool { return &n.productive })
+	for _, n := range b.nodes {
+		switch {
+		case n.kind == choice:
+			n.list = slices.DeleteFunc(n.list, func(x *node) bool { return !x.productive })
+		case n.kind == many && !n.list[0].productive:
+			n.max = 0
+		}
+	}
+}
+
+// spread finds the nodes for which something holds that holds of a row if it does of all of its list, and
+// of other nodes if it does of one.
+func (b *builder) spread(holds func(*node) *bool) {
+	above := make([][]*node, len(b.nodes))
+	missing := make([]int, len(b.nodes))
+	var queue []*node
+	for _, n := range b.nodes {
+		missing[n.id] = min(1, len(n.list))
+		if n.kind == row {
+			missing[n.id] = len(n.list)
+		}
+		if n.kind == many && n.min == 0 || n.kind == row && len(n.list) == 0 {
+			*holds(n) = true
+		}
+		for _, x := range n.list {
+			above[x.id] = append(above[x.id], n)
+		}
+		if *holds(n) {
+			queue = append(queue, n)
+		}
+	}
+	for len(queue) > 0 {
+		n := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		for _, x := range above[n.id] {
+			if missing[x.id]--; missing[x.id] == 0 && !*holds(x) {
+				*holds(x) = true
+				queue = append(queue, x)
+			}
+		}
+	}
+}
+
+type visit uint8
+
+const (
+	fresh visit = iota
+	open
+	closed
+)
+
+// leftmost fails for a rule that begins with itself, for which the automaton would never end.
+func (n *node) leftmost() error {
+	switch n.visit {
+	case closed:
+		return nil
+	case open:
+		return fmt.Errorf("grammar: %s begins with itself (left recursion): put something before the recursion", n.name)
+	}
+	if n.kind == rule {
+		n.visit = open
+	}
+	for _, x := range n.list {
+		if err := x.leftmost(); err != nil {
+			return err
+		}
+		if n.kind == row && !x.null {
+			break
+		}
+	}
+	n.visit = closed
+	return nil
+}
+
+// stack is what must come after a part: node n from place i on, or n, a many, i to j times more; then next. nil is nothing.
+type stack struct {
+	n     *node
+	i, j  int32
+	next  *stack
+	depth int
+	uid   uint64
+	after atomic.Pointer[state] // that begins with it
+}
+
+type stackKey struct {
+	n, i, j uint32
+	next    uint64
+}
+
+// push returns the one stack that is equal, nil if it is too deep.
+func (g *Grammar) push(n *node, i, j int32, next *stack) *stack {
+	k := stackKey{n: n.id, i: uint32(i), j: uint32(j)}
+	depth := 1
+	if next != nil {
+		k.next, depth = next.uid, next.depth+1
+	}
+	if depth > maxStack {
+		return nil
+	}
+	s := g.stacks[k]
+	if s == nil {
+		s = &stack{n: n, i: i, j: j, next: next, depth: depth, uid: uids.Add(1)}
+		g.stacks[k] = s
+		g.grow(160)
+	}
+	return s
+}
+
+// config is a place in a text: a state of a part, and what comes after the part.
+type config struct {
+	p *part
+	k *stack
+}
+
+// state is all places that a text may have led to.
+type state struct {
+	uid     uint64
+	configs []config
+	accept  bool // the text may end here
+	next    []atomic.Pointer[state]
+}
+
+// dead reports whether no text leads here.
+func (s *state) dead() bool { return !s.accept && len(s.configs) == 0 }
+
+func (k *stack) id() uint64 {
+	if k == nil {
+		return 0
+	}
+	return k.uid
+}
+
+// state returns the one state that has these places, which it sorts.
+func (g *Grammar) state(configs []config, accept bool) *state {
+	slices.SortFunc(configs, func(a, b config) int {
+		if a.p != b.p {
+			return int(int64(a.p.uid) - int64(b.p.uid))
+		}
+		return int(int64(a.k.id()) - int64(b.k.id()))
+	})
+	configs = slices.Compact(configs)
+	if len(configs) > maxAlt {
+		panic(tooMuch{ErrComplex})
+	}
+	g.key = g.key[:0]
+	if accept {
+		g.key = append(g.key, 1)
+	}
+	for _, c := range configs {
+		g.key = binary.LittleEndian.AppendUint64(g.key, c.p.uid)
+		g.key = binary.LittleEndian.AppendUint64(g.key, c.k.id())
+	}
+	s := g.states[string(g.key)]
+	if s == nil {
+		s = &state{uid: uids.Add(1), configs: slices.Clone(configs), accept: accept, next: make([]atomic.Pointer[state], len(g.reps))}
+		key := string(g.key)
+		g.grow(160 + 40*len(configs) + 8*len(g.reps))
+		g.states[key] = s
+	}
+	return s
+}
+
+// expansion finds the parts that a text may go on with.
+type expansion struct {
+	g       *Grammar
+	configs []config
+	accept  bool
+	seen    map[visited]bool
+}
+
+type visited struct {
+	n    *node
+	i, j int32
+	k    *stack
+}
+
+func (e *expansion) state() *state { return e.g.state(e.configs, e.accept) }
+
+// met reports whether a place was met before.
+func (e *expansion) met(n *node, i, j int32, k *stack) bool {
+	e.g.burn(1)
+	v := visited{n, i, j, k}
+	if e.seen[v] {
+		return true
+	}
+	if e.seen == nil {
+		e.seen = map[visited]bool{}
+	}
+	e.seen[v] = true
+	return false
+}
+
+func (e *expansion) node(n *node, k *stack) {
+	e.g.burn(1)
+	if !n.productive {
+		return
+	}
+	switch n.kind {
+	case regular:
+		if !n.part.last {
+			e.configs = append(e.configs, config{n.part, k})
+		}
+		if n.part.accept {
+			e.stack(k)
+		}
+	case row:
+		e.row(n, 0, k)
+	case choice:
+		if e.met(n, 0, 0, k) {
+			return
+		}
+		for _, x := range n.list {
+			e.node(x, k)
+		}
+	case many:
+		e.many(n, n.min, n.max, k)
+	case rule:
+		e.node(n.list[0], k)
+	}
+}
+
+// row goes on with n's list from i on.
+func (e *expansion) row(n *node, i int32, k *stack) {
+	if int(i) == len(n.list) {
+		e.stack(k)
+		return
+	}
+	if int(i) < len(n.list)-1 {
+		if k = e.g.push(n, i+1, 0, k); k == nil {
+			return
+		}
+	}
+	e.node(n.list[i], k)
+}
+
+// many goes on with n, lo to hi times.
+func (e *expansion) many(n *node, lo, hi int32, k *stack) {
+	if e.met(n, lo, hi, k) {
+		return
+	}
+	if lo == 0 || n.list[0].null {
+		e.stack(k)
+	}
+	if hi == 0 {
+		return
+	}
+	if hi != 1 {
+		if hi != inf {
+			hi--
+		}
+		if k = e.g.push(n, max(lo-1, 0), hi, k); k == nil {
+			return
+		}
+	}
+	e.node(n.list[0], k)
+}
+
+// stack goes on with what comes after a part.
+func (e *expansion) stack(k *stack) {
+	switch {
+	case k == nil:
+		e.accept = true
+	case k.n.kind == many:
+		e.many(k.n, k.i, k.j, k.next)
+	default:
+		e.row(k.n, k.i, k.next)
+	}
+}
+
+// after is the state that begins with a stack. g.mu is held.
+func (g *Grammar) after(k *stack) *state {
+	if k == nil {
+		return g.end
+	}
+	if s := k.after.Load(); s != nil {
+		return s
+	}
+	e := expansion{g: g}
+	e.stack(k)
+	s := e.state()
+	k.after.Store(s)
+	return s
+}
+
+// afterStack is after, for who does not hold g.mu.
+func (g *Grammar) afterStack(k *stack) *state {
+	if k != nil {
+		if s := k.after.Load(); s != nil {
+			return s
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.after(k)
+}
+
+// follow is the state after a byte of class c.
+func (g *Grammar) follow(s *state, c uint8) *state {
+	if t := s.next[c].Load(); t != nil {
+		return t
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.burn(1 + len(s.configs))
+	var all []config
+	accept := false
+	for _, x := range s.configs {
+		p := g.step(x.p, c)
+		if p.life == dead {
+			continue
+		}
+		if !p.last {
+			all = append(all, config{p, x.k})
+		}
+		if p.accept {
+			t := g.after(x.k)
+			all, accept = append(all, t.configs...), accept || t.accept
+		}
+	}
+	t := g.state(all, accept)
+	s.next[c].Store(t)
+	return t
+}
+
+// locked is step, for who does not hold g.mu.
+func (g *Grammar) locked(p *part, c uint8) *part {
+	if q := p.next[c].Load(); q != nil {
+		return q
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.step(p, c)
+}

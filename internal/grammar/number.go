@@ -1,0 +1,261 @@
+package grammar
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+)
+
+// maxDigits bounds the digits of a number in a schema.
+const maxDigits = 40
+
+// Numbers that are written have so many digits, so that every reader can hold them: whole numbers fit 64
+// bits, and others a float64.
+const (
+	wholeDigits    = 18
+	fractionDigits = 16
+)
+
+// decimal is a number: its digits before and after the point, without zeros at the outer ends.
+type decimal struct {
+	negative        bool
+	whole, fraction string
+}
+
+// decimalOf reads a number of JSON.
+func decimalOf(text string) (d decimal, err error) {
+	r, err := ratOf(text)
+	if err != nil {
+		return d, err
+	}
+	s := strings.TrimPrefix(r.FloatString(200), "-")
+	d.whole, d.fraction, _ = strings.Cut(s, ".")
+	d.whole, d.fraction = strings.TrimLeft(d.whole, "0"), strings.TrimRight(d.fraction, "0")
+	d.negative = r.Sign() < 0
+	if len(d.whole)+len(d.fraction) > maxDigits {
+		return d, errLong
+	}
+	return d, nil
+}
+
+var errLong = fmt.Errorf("the number has more than %d digits", maxDigits)
+
+// ratOf reads a number of JSON, which must not be long.
+func ratOf(text string) (*big.Rat, error) {
+	if _, exponent, ok := strings.Cut(strings.ToLower(text), "e"); len(text) > 64 || ok && len(strings.TrimLeft(exponent, "+-0")) > 2 {
+		return nil, errLong
+	}
+	r, ok := new(big.Rat).SetString(text)
+	if !ok {
+		return nil, errors.New("it is no number")
+	}
+	return r, nil
+}
+
+// zero reports whether it is 0.
+func (d *decimal) zero() bool { return d.whole == "" && d.fraction == "" }
+
+// numbers makes terms of numbers.
+type numbers struct {
+	t       *termTable
+	integer bool
+}
+
+func (n *numbers) digits(lo, hi byte) *term {
+	if lo > hi {
+		return n.t.none
+	}
+	return n.t.class(span(lo, hi))
+}
+
+func (n *numbers) digit() *term { return n.digits('0', '9') }
+
+// free is every number, as JSON writes it.
+func (n *numbers) free() *term {
+	t := n.t
+	x := t.cat(t.opt(t.byte('-')), n.magnitude())
+	if n.integer {
+		return x
+	}
+	exponent := t.seq(t.or(t.byte('e'), t.byte('E')), t.opt(t.or(t.byte('+'), t.byte('-'))), t.repeat(n.digit(), 1, 2))
+	return t.cat(x, t.opt(exponent))
+}
+
+// magnitude is every number that is not negative, without an exponent.
+func (n *numbers) magnitude() *term {
+	t := n.t
+	x := t.or(t.byte('0'), t.cat(n.digits('1', '9'), t.repeat(n.digit(), 0, wholeDigits-1)))
+	if n.integer {
+		return x
+	}
+	return t.cat(x, t.opt(t.cat(t.byte('.'), t.repeat(n.digit(), 1, fractionDigits))))
+}
+
+// any is the digits that may come after a whole part.
+func (n *numbers) any() *term {
+	if n.integer {
+		return n.t.unit
+	}
+	return n.t.opt(n.t.seq(n.t.byte('.'), n.digit(), n.t.star(n.digit())))
+}
+
+// above is the magnitudes of at least d, or if strict of more than it.
+func (n *numbers) above(d *decimal, strict bool) *term {
+	t := n.t
+	whole := d.whole
+	if whole == "" {
+		whole = "0"
+	}
+	larger := t.cat(n.larger(whole), n.any())
+	return t.or(larger, t.cat(t.text(whole), n.fraction(d.fraction, true, strict)))
+}
+
+// below is the magnitudes of at most d, or if strict of less.
+func (n *numbers) below(d *decimal, strict bool) *term {
+	t := n.t
+	whole := d.whole
+	if whole == "" {
+		whole = "0"
+	}
+	return t.or(t.cat(n.smaller(whole), n.any()), t.cat(t.text(whole), n.fraction(d.fraction, false, strict)))
+}
+
+// larger is the whole numbers above one.
+func (n *numbers) larger(whole string) *term {
+	t := n.t
+	list := []*term{t.seq(n.digits('1', '9'), t.repeat(n.digit(), int32(len(whole)), int32(len(whole))), t.star(n.digit()))}
+	for i := range len(whole) {
+		if x := n.digits(whole[i]+1, '9'); whole[i] < '9' {
+			rest := int32(len(whole) - i - 1)
+			list = append(list, t.seq(t.text(whole[:i]), x, t.repeat(n.digit(), rest, rest)))
+		}
+	}
+	return t.or(list...)
+}
+
+// smaller is the whole numbers below one.
+func (n *numbers) smaller(whole string) *term {
+	t := n.t
+	if whole == "0" {
+		return t.none
+	}
+	list := []*term{t.byte('0')}
+	if len(whole) > 1 {
+		list = append(list, t.cat(n.digits('1', '9'), t.repeat(n.digit(), 0, int32(len(whole)-2))))
+	}
+	for i := range len(whole) {
+		least := byte('0')
+		if i == 0 {
+			least = '1'
+		}
+		if whole[i] > least {
+			rest := int32(len(whole) - i - 1)
+			list = append(list, t.seq(t.text(whole[:i]), n.digits(least, whole[i]-1), t.repeat(n.digit(), rest, rest)))
+		}
+	}
+	return t.or(list...)
+}
+
+// fraction is the point and digits of at least (above) or at most f, or if strict more or less.
+func (n *numbers) fraction(f string, above, strict bool) *term {
+	t := n.t
+	if n.integer { // 0 after the point
+		if above && f != "" || strict && f == "" {
+			return t.none
+		}
+		return t.unit
+	}
+	rest := t.star(n.digit())
+	x := t.unit // what may follow once all digits are equal
+	switch zeros := t.star(t.byte('0')); {
+	case above && strict:
+		x = t.seq(zeros, n.digits('1', '9'), rest)
+	case above:
+		x = rest
+	case strict:
+		x = t.none
+	default:
+		x = zeros
+	}
+	none := t.none // whether the text may end before all digits are there
+	if !above {
+		none = t.unit
+	}
+	for i := len(f) - 1; i >= 0; i-- {
+		other := n.digits('0', f[i]-1)
+		if above {
+			other = n.digits(f[i]+1, '9')
+		}
+		if f[i] == '0' && !above || f[i] == '9' && above {
+			other = t.none
+		}
+		x = t.or(none, t.cat(other, rest), t.cat(t.byte(f[i]), x))
+	}
+	point := t.cat(t.byte('.'), t.and(t.cat(n.digit(), rest), x))
+	switch {
+	case f == "" && !strict, f != "" && !above:
+		return t.or(t.unit, point)
+	}
+	return point
+}
+
+// bounds are what a schema says of a number; nil is nothing.
+type bounds struct {
+	low, high             *decimal
+	strictLow, strictHigh bool
+}
+
+// between is the numbers within bounds, without exponents.
+func (n *numbers) between(b *bounds) *term {
+	t := n.t
+	positive, negative := n.magnitude(), t.and(n.magnitude(), n.above(&decimal{}, true))
+	if d := b.low; d != nil {
+		if d.negative {
+			negative = t.and(negative, n.below(d, b.strictLow))
+		} else {
+			positive, negative = t.and(positive, n.above(d, b.strictLow)), t.none
+		}
+	}
+	if d := b.high; d != nil {
+		switch {
+		case d.negative:
+			positive, negative = t.none, t.and(negative, n.above(d, b.strictHigh))
+		default:
+			positive = t.and(positive, n.below(d, b.strictHigh))
+		}
+	}
+	return t.or(positive, t.cat(t.byte('-'), negative))
+}
+
+// multipleOf is the numbers that are multiples of d, without exponents.
+func (n *numbers) multipleOf(d *decimal) (*term, error) {
+	t, digits, places := n.t, d.whole+d.fraction, len(d.fraction)
+	if n.integer && places > 0 {
+		// a whole number is a multiple of a/10^p where it is one of a/gcd(a, 10^p)
+		a, _ := new(big.Int).SetString(digits, 10)
+		ten := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(places)), nil)
+		digits, places = a.Div(a, new(big.Int).GCD(nil, nil, a, ten)).String(), 0
+	}
+	digits = strings.TrimLeft(digits, "0")
+	if d.negative || digits == "" || len(digits) > 7 || places > 9 {
+		return nil, errors.New("want a number above 0 of at most 7 digits")
+	}
+	m := int32(0)
+	for _, c := range []byte(digits) {
+		m = m*10 + int32(c-'0')
+	}
+	list := []*term{}
+	for p := 0; p <= places; p++ {
+		shape := t.seq(n.digit(), t.star(n.digit()))
+		if p > 0 {
+			shape = t.seq(shape, t.byte('.'), t.repeat(n.digit(), int32(p), int32(p)))
+		}
+		left := int64(1)
+		for range places - p {
+			left = left * 10 % int64(m)
+		}
+		list = append(list, t.and(shape, t.multiple(m, 0, int32(left))))
+	}
+	return t.cat(t.opt(t.byte('-')), t.and(n.magnitude(), t.or(list...))), nil
+}

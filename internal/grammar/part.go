@@ -1,0 +1,98 @@
+package grammar
+
+import "sync/atomic"
+
+// part is a state of a regular part: a term, and what follows each class of bytes.
+type part struct {
+	t      *term
+	uid    uint64
+	accept bool // the part may end here
+	last   bool // and cannot go on
+	life   life
+	next   []atomic.Pointer[part] // by class; nil is not known yet
+	clamp  *part
+}
+
+// life is whether anything fits a term.
+type life uint8
+
+const (
+	unknown life = iota
+	alive
+	dead
+)
+
+// state is a term as a state. g.mu is held.
+func (g *Grammar) part(t *term) *part {
+	if t.part == nil {
+		p := &part{t: t, uid: uids.Add(1), accept: t.null, last: t.kind == empty, next: make([]atomic.Pointer[part], len(g.reps))}
+		switch {
+		case t.kind == never:
+			p.life = dead
+		case t.null || !t.bool:
+			p.life = alive
+		}
+		t.part = p
+		g.grow(160 + 8*len(g.reps))
+	}
+	return t.part
+}
+
+// step is what follows p after a byte of class c, the dead state if nothing can.
+func (g *Grammar) step(p *part, c uint8) *part {
+	if q := p.next[c].Load(); q != nil {
+		return q
+	}
+	q := g.part(g.terms.derive(p.t, g.reps[c], g.burn))
+	if !g.lives(q) {
+		q = g.part(g.terms.none)
+	}
+	p.next[c].Store(q)
+	return q
+}
+
+// lives reports whether anything fits p. Terms without both and not say it themselves; the others are
+// searched for an accepting state.
+func (g *Grammar) lives(p *part) bool {
+	if p.life != unknown {
+		return p.life == alive
+	}
+	type visit struct {
+		p    *part
+		from int
+	}
+	seen := map[*part]bool{p: true}
+	queue := []visit{{p, -1}}
+	for i := 0; i < len(queue); i++ {
+		for _, b := range g.reps {
+			q := g.part(g.terms.derive(queue[i].p.t, b, g.burn))
+			if q.life == alive {
+				for j := i; j >= 0; j = queue[j].from {
+					queue[j].p.life = alive
+				}
+				return true
+			}
+			if q.life == unknown && !seen[q] {
+				seen[q] = true
+				queue = append(queue, visit{q, i})
+			}
+		}
+	}
+	for _, v := range queue {
+		v.p.life = dead
+	}
+	return false
+}
+
+// clampedPart is p for texts of at most shortest bytes.
+func (g *Grammar) clampedPart(p *part) *part {
+	if !p.t.counts {
+		return p
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p.clamp == nil {
+		p.clamp = g.part(g.terms.clamp(p.t))
+	}
+	return p.clamp
+}

@@ -1,0 +1,203 @@
+package grammar
+
+import (
+	"fmt"
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// maxPattern is the length of the longest regular expression, in bytes.
+const maxPattern = 1 << 16
+
+// Regexp is the texts that a regular expression matches from their beginning to their end. The syntax is
+// that of Go's package regexp, and \uXXXX.
+func Regexp(pattern string) (_ *Grammar, err error) {
+	defer caught(&err)
+	b := newBuilder()
+	p := pattern2term{t: &b.t, char: b.t.utf8}
+	x, err := p.compile(pattern, false)
+	if err != nil {
+		return nil, fmt.Errorf("grammar: the regular expression: %w", err)
+	}
+	return b.grammar(b.regular(x))
+}
+
+// pattern2term makes a term of a regular expression.
+type pattern2term struct {
+	t    *termTable
+	char func(runes) *term // how a character is written
+	made int
+}
+
+// compile reads a pattern. search says that it is to be found anywhere in the text, as in a JSON schema.
+func (p *pattern2term) compile(pattern string, search bool) (*term, error) {
+	if len(pattern) > maxPattern {
+		return nil, fmt.Errorf("it has %d bytes, at most %d are taken", len(pattern), maxPattern)
+	}
+	re, err := syntax.Parse(ecma(pattern), syntax.Perl)
+	if err != nil {
+		return nil, fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+	return p.term(re, search, search)
+}
+
+// ecma writes the escapes of JavaScript that Go has in another form.
+func ecma(pattern string) string {
+	var b strings.Builder
+	for i := 0; i < len(pattern); i++ {
+		if pattern[i] != '\\' || i+1 == len(pattern) {
+			b.WriteByte(pattern[i])
+			continue
+		}
+		if i++; pattern[i] == 'u' && i+4 < len(pattern) && isHex(pattern[i+1:i+5]) {
+			b.WriteString(`\x{` + pattern[i+1:i+5] + `}`)
+			i += 4
+			continue
+		}
+		b.WriteString(pattern[i-1 : i+1])
+	}
+	return b.String()
+}
+
+func isHex(s string) bool {
+	return strings.Trim(s, "0123456789abcdefABCDEF") == ""
+}
+
+// term makes a term of re. before and after say that any text may stand there, unless re has the mark of that end.
+func (p *pattern2term) term(re *syntax.Regexp, before, after bool) (x *term, err error) {
+	if p.made++; p.made > maxPattern || p.t.built > maxNodes {
+		return nil, fmt.Errorf("it is too large")
+	}
+	switch re.Op {
+	case syntax.OpCapture:
+		return p.term(re.Sub[0], before, after)
+	case syntax.OpAlternate:
+		var list []*term
+		for _, sub := range re.Sub {
+			y, err := p.term(sub, before, after)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, y)
+		}
+		return p.t.or(list...), nil
+	case syntax.OpConcat:
+		return p.row(re.Sub, before, after)
+	case syntax.OpBeginText:
+		return p.row([]*syntax.Regexp{re}, before, after)
+	case syntax.OpEndText:
+		return p.row([]*syntax.Regexp{re}, before, after)
+	}
+	if x, err = p.plain(re); err != nil {
+		return nil, err
+	}
+	return p.pad(x, before, after), nil
+}
+
+// pad puts any text beside x.
+func (p *pattern2term) pad(x *term, before, after bool) *term {
+	rest := p.t.star(p.char(anyRune))
+	if before {
+		x = p.t.cat(rest, x)
+	}
+	if after {
+		x = p.t.cat(x, rest)
+	}
+	return x
+}
+
+func (p *pattern2term) row(list []*syntax.Regexp, before, after bool) (*term, error) {
+	for len(list) > 0 && list[0].Op == syntax.OpBeginText {
+		list, before = list[1:], false
+	}
+	for len(list) > 0 && list[len(list)-1].Op == syntax.OpEndText {
+		list, after = list[:len(list)-1], false
+	}
+	if len(list) == 0 {
+		if before || after {
+			return p.t.star(p.char(anyRune)), nil
+		}
+		return p.t.unit, nil
+	}
+	x := p.t.unit
+	for i, sub := range slices.Backward(list) {
+		y, err := p.term(sub, before && i == 0, after && i == len(list)-1)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 && hasMark(sub, syntax.OpBeginText) || i < len(list)-1 && hasMark(sub, syntax.OpEndText) {
+			return nil, fmt.Errorf("^ and $ are taken at its beginning and end alone")
+		}
+		x = p.t.cat(y, x)
+	}
+	return x, nil
+}
+
+// hasMark reports whether re has a mark of an end of the text.
+func hasMark(re *syntax.Regexp, op syntax.Op) bool {
+	return re.Op == op || slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return hasMark(sub, op) })
+}
+
+// plain makes a term of what has nothing beside it.
+func (p *pattern2term) plain(re *syntax.Regexp) (*term, error) {
+	lo, hi := int32(re.Min), int32(re.Max)
+	switch re.Op {
+	case syntax.OpNoMatch:
+		return p.t.none, nil
+	case syntax.OpEmptyMatch:
+		return p.t.unit, nil
+	case syntax.OpLiteral:
+		x := p.t.unit
+		for _, r := range slices.Backward(re.Rune) {
+			x = p.t.cat(p.char(folded(r, re.Flags&syntax.FoldCase != 0)), x)
+		}
+		return x, nil
+	case syntax.OpCharClass:
+		return p.char(re.Rune), nil
+	case syntax.OpAnyChar:
+		return p.char(anyRune), nil
+	case syntax.OpAnyCharNotNL:
+		return p.char(anyRune.but('\n')), nil
+	case syntax.OpStar:
+		lo, hi = 0, inf
+	case syntax.OpPlus:
+		lo, hi = 1, inf
+	case syntax.OpQuest:
+		lo, hi = 0, 1
+	case syntax.OpRepeat:
+		if hi < 0 {
+			hi = inf
+		}
+	case syntax.OpWordBoundary, syntax.OpNoWordBoundary:
+		return nil, fmt.Errorf(`\b and \B are not supported`)
+	default:
+		return nil, fmt.Errorf("^ and $ are taken at the ends of the whole text alone, not of lines")
+	}
+	if hasMark(re.Sub[0], syntax.OpBeginText) || hasMark(re.Sub[0], syntax.OpEndText) {
+		return nil, fmt.Errorf("^ and $ are taken at its beginning and end alone")
+	}
+	x, err := p.term(re.Sub[0], false, false)
+	if err != nil {
+		return nil, err
+	}
+	return p.t.repeat(x, lo, hi), nil
+}
+
+// folded is a character, with those that differ from it in case alone.
+func folded(r rune, fold bool) runes {
+	if !fold {
+		return runes{r, r}
+	}
+	all := []rune{r}
+	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+		all = append(all, f)
+	}
+	slices.Sort(all)
+	var out runes
+	for _, f := range all {
+		out = append(out, f, f)
+	}
+	return out
+}

@@ -1,0 +1,135 @@
+package grammar
+
+import (
+	"slices"
+	"unicode/utf8"
+)
+
+// runes are ranges of characters: first and last of each, rising.
+type runes []rune
+
+// surrogates are no characters.
+const (
+	surrogateMin = 0xd800
+	surrogateMax = 0xdfff
+)
+
+// has reports whether a character is among them.
+func (r runes) has(c rune) bool {
+	for i := 0; i < len(r); i += 2 {
+		if r[i] <= c && c <= r[i+1] {
+			return true
+		}
+	}
+	return false
+}
+
+// but is r without some characters, which are in order.
+func (r runes) but(out ...rune) (rest runes) {
+	for i := 0; i < len(r); i += 2 {
+		lo, hi := r[i], r[i+1]
+		for _, c := range out {
+			if lo <= c && c <= hi {
+				if lo < c {
+					rest = append(rest, lo, c-1)
+				}
+				lo = c + 1
+			}
+		}
+		if lo <= hi {
+			rest = append(rest, lo, hi)
+		}
+	}
+	return rest
+}
+
+// merged is ranges that may overlap, in order and apart.
+func (r runes) merged() (out runes) {
+	var list [][2]rune
+	for i := 0; i < len(r); i += 2 {
+		list = append(list, [2]rune{r[i], r[i+1]})
+	}
+	slices.SortFunc(list, func(a, b [2]rune) int { return int(a[0] - b[0]) })
+	for _, x := range list {
+		if n := len(out); n > 0 && x[0] <= out[n-1]+1 {
+			out[n-1] = max(out[n-1], x[1])
+			continue
+		}
+		out = append(out, x[0], x[1])
+	}
+	return out
+}
+
+// others are the characters that are not in r, which is merged.
+func (r runes) others() (out runes) {
+	next := rune(0)
+	for i := 0; i < len(r); i += 2 {
+		if next < r[i] {
+			out = append(out, next, r[i]-1)
+		}
+		next = r[i+1] + 1
+	}
+	if next <= utf8.MaxRune {
+		out = append(out, next, utf8.MaxRune)
+	}
+	return out
+}
+
+// within is the part of r from lo to hi.
+func (r runes) within(lo, hi rune) (rest runes) {
+	for i := 0; i < len(r); i += 2 {
+		if a, b := max(r[i], lo), min(r[i+1], hi); a <= b {
+			rest = append(rest, a, b)
+		}
+	}
+	return rest
+}
+
+// utf8 is one of the characters, in UTF-8.
+func (t *termTable) utf8(r runes) *term {
+	var list []*term
+	for i := 0; i < len(r); i += 2 {
+		for _, part := range [][2]rune{{max(r[i], 0), min(r[i+1], surrogateMin-1)}, {max(r[i], surrogateMax+1), min(r[i+1], utf8.MaxRune)}} {
+			list = t.span(list, part[0], part[1])
+		}
+	}
+	return t.or(list...)
+}
+
+// span adds the characters from lo to hi, in ranges whose bytes are independent of each other.
+func (t *termTable) span(list []*term, lo, hi rune) []*term {
+	if lo > hi {
+		return list
+	}
+	for n := 1; n < utf8.UTFMax; n++ { // of one length
+		if most := rune(1)<<(5*n+1) - 1; n > 1 && lo <= most && most < hi {
+			return t.span(t.span(list, lo, most), most+1, hi)
+		} else if n == 1 && lo <= 0x7f && 0x7f < hi {
+			return t.span(t.span(list, lo, 0x7f), 0x80, hi)
+		}
+	}
+	if hi <= 0x7f {
+		return append(list, t.class(span(byte(lo), byte(hi))))
+	}
+	for n := 1; n < utf8.UTFMax; n++ { // whole blocks of the last n bytes
+		if mask := rune(1)<<(6*n) - 1; lo&^mask != hi&^mask {
+			if lo&mask != 0 {
+				return t.span(t.span(list, lo, lo|mask), (lo|mask)+1, hi)
+			}
+			if hi&mask != mask {
+				return t.span(t.span(list, lo, hi&^mask-1), hi&^mask, hi)
+			}
+		}
+	}
+	var a, b [utf8.UTFMax]byte
+	n := utf8.EncodeRune(a[:], lo)
+	utf8.EncodeRune(b[:], hi)
+	x := t.unit
+	for i := n - 1; i >= 0; i-- {
+		x = t.cat(t.class(span(a[i], b[i])), x)
+	}
+	return append(list, x)
+}
+
+// anyRune is every character.
+var anyRune = runes{0, utf8.MaxRune}

@@ -1,0 +1,403 @@
+package grammar
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The bounds of a schema.
+const (
+	maxProperties = 5000
+	maxEnum       = 10000
+	maxSchemas    = 20000 // that are read, one that is referred to once
+)
+
+// JSONSchema is the JSON values that a schema describes. What it does not know is an error that has the path.
+func JSONSchema(text []byte) (_ *Grammar, err error) {
+	defer caught(&err)
+	s, err := newSchema(newBuilder(), text, nil)
+	if err != nil {
+		return nil, err
+	}
+	return s.b.grammar(s.top())
+}
+
+// JSONObject is every JSON object.
+func JSONObject() *Grammar {
+	g, err := JSONSchema([]byte(`{"type": "object"}`))
+	if err != nil {
+		panic(err) // there is nothing in it that can fail
+	}
+	return g
+}
+
+// schema makes nodes of a JSON schema.
+type schema struct {
+	b     *builder
+	root  *value
+	rules map[*value]*node // of what is referred to
+	of    map[*value]string
+	shape shape
+
+	strings           map[bool]*term
+	any               *node
+	count, properties int
+	values            int
+}
+
+// shape is how JSON is written.
+type shape struct {
+	avoid []string // texts that no string has as they are
+}
+
+// badSchema is why a schema is refused.
+type badSchema struct{ path, what string }
+
+func (e badSchema) Error() string { return fmt.Sprintf("schema: %s: %s", e.path, e.what) }
+
+func (s *schema) fail(path, format string, args ...any) {
+	panic(tooMuch{badSchema{path, fmt.Sprintf(format, args...)}})
+}
+
+// newSchema reads a schema. The texts of avoid are in no string.
+func newSchema(b *builder, text []byte, avoid []string) (*schema, error) {
+	v, err := parseJSON(text)
+	if err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	return &schema{b: b, root: v, rules: map[*value]*node{}, shape: shape{avoid}, strings: map[bool]*term{}}, nil
+}
+
+func (s *schema) top() *node { return s.node(s.root, "#") }
+
+// annotations say nothing of values.
+var annotations = words("$schema $id $comment $defs definitions title description default examples example deprecated readOnly writeOnly discriminator contentMediaType")
+
+// keywords are what may be beside each other, by the type of the values that they speak of.
+var keywords = map[string][]string{
+	"":        words("type enum const anyOf oneOf allOf $ref nullable"),
+	"object":  words("properties required additionalProperties patternProperties propertyNames minProperties maxProperties"),
+	"array":   words("items prefixItems additionalItems minItems maxItems uniqueItems"),
+	"string":  words("minLength maxLength pattern format"),
+	"number":  words("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"),
+	"integer": nil, "boolean": nil, "null": nil,
+}
+
+func words(s string) []string { return strings.Fields(s) }
+
+// known fails for a keyword that is not known.
+func (s *schema) known(v *value, path string) {
+	for _, name := range v.names {
+		if slices.Contains(annotations, name) || strings.HasPrefix(name, "x-") {
+			continue
+		}
+		found := false
+		for _, list := range keywords {
+			found = found || slices.Contains(list, name)
+		}
+		if !found {
+			s.fail(path, "%q is not supported", name)
+		}
+	}
+}
+
+// node makes a node of a schema.
+func (s *schema) node(v *value, path string) *node {
+	if s.count++; s.count > maxSchemas {
+		s.fail(path, "more than %d schemas", maxSchemas)
+	}
+	switch v.kind {
+	case 't':
+		return s.anything()
+	case 'f':
+		return s.b.regular(s.b.t.none)
+	case '{':
+	default:
+		s.fail(path, "it is of type %s, want a schema: an object or a boolean", v.kindName())
+	}
+	s.known(v, path)
+	v = s.plain(v, path)
+	if list := v.fields["anyOf"]; list != nil {
+		return s.anyOf(v, list, path)
+	}
+	if ref := v.fields["$ref"]; ref != nil {
+		return s.ref(ref, path)
+	}
+	if v.fields["enum"] != nil || v.fields["const"] != nil {
+		return s.enum(v, path)
+	}
+	types := s.types(v, path)
+	if len(types) == 0 {
+		if types = s.implied(v); len(types) == 0 {
+			return s.anything()
+		}
+	}
+	var list []*node
+	for _, name := range types {
+		list = append(list, s.typed(v, name, path))
+	}
+	return s.b.choice(list...)
+}
+
+// typed is the values of one type.
+func (s *schema) typed(v *value, name, path string) *node {
+	switch name {
+	case "object":
+		return s.object(v, path)
+	case "array":
+		return s.array(v, path)
+	case "string":
+		return s.b.regular(s.quoted(s.text(v, path)))
+	case "number", "integer":
+		return s.b.regular(s.number(v, name == "integer", path))
+	case "boolean":
+		return s.b.regular(s.b.t.oneOf([]string{"true", "false"}))
+	case "null":
+		return s.b.text("null")
+	}
+	s.fail(path+"/type", "%q, want object, array, string, number, integer, boolean or null", name)
+	return nil
+}
+
+// types are the types that a schema names, none if it names none.
+func (s *schema) types(v *value, path string) (types []string) {
+	t := v.fields["type"]
+	if t == nil {
+		return nil
+	}
+	list := []*value{t}
+	if t.kind == '[' {
+		list = t.list
+	}
+	for _, x := range list {
+		if x.kind != '"' {
+			s.fail(path+"/type", "it is of type %s, want a string or an array of strings", x.kindName())
+		}
+		if _, ok := keywords[x.text]; !ok || x.text == "" {
+			s.fail(path+"/type", "%q, want object, array, string, number, integer, boolean or null", x.text)
+		}
+		if !slices.Contains(types, x.text) {
+			types = append(types, x.text)
+		}
+	}
+	if len(types) == 0 {
+		s.fail(path+"/type", "it is empty")
+	}
+	if n := slices.Index(types, "integer"); n >= 0 && slices.Contains(types, "number") {
+		types = slices.Delete(types, n, n+1)
+	}
+	if x := v.fields["nullable"]; x != nil && x.kind == 't' && !slices.Contains(types, "null") {
+		types = append(types, "null")
+	}
+	return types
+}
+
+// implied are the types that the keywords of a schema without a type speak of.
+func (s *schema) implied(v *value) (types []string) {
+	for _, name := range []string{"object", "array", "string", "number"} {
+		if slices.ContainsFunc(v.names, func(k string) bool { return slices.Contains(keywords[name], k) }) {
+			types = append(types, name)
+		}
+	}
+	return types
+}
+
+// ref is what a reference refers to. It is read once, so it may refer to itself.
+func (s *schema) ref(ref *value, path string) *node {
+	target, at := s.target(ref, path)
+	r := s.rules[target]
+	if r == nil {
+		r = s.b.rule("schema: " + at)
+		s.rules[target] = r
+		r.list = []*node{s.node(target, at)}
+	}
+	return r
+}
+
+// target finds what a reference refers to: # and a JSON pointer.
+func (s *schema) target(ref *value, path string) (v *value, at string) {
+	path += "/$ref"
+	if ref.kind != '"' {
+		s.fail(path, "it is of type %s, want a string", ref.kindName())
+	}
+	pointer, ok := strings.CutPrefix(ref.text, "#")
+	if !ok || pointer != "" && pointer[0] != '/' {
+		s.fail(path, "%q: only # and pointers that begin with #/ are supported", ref.text)
+	}
+	v = s.root
+	for _, step := range strings.Split(pointer, "/")[min(1, len(strings.Split(pointer, "/"))):] {
+		step = strings.NewReplacer("~1", "/", "~0", "~", "%25", "%", "%22", `"`, "%24", "$").Replace(step)
+		next := v.fields[step]
+		if n, isNumber := number(step); v.kind == '[' && isNumber && int(n) < len(v.list) {
+			next = v.list[n]
+		}
+		if next == nil {
+			s.fail(path, "%q: there is no %q", ref.text, step)
+		}
+		v = next
+	}
+	return v, "#" + pointer
+}
+
+// enum is the values of enum or const that fit the type beside them.
+func (s *schema) enum(v *value, path string) *node {
+	for _, name := range v.names {
+		if !slices.Contains(annotations, name) && !slices.Contains([]string{"type", "enum", "const", "nullable"}, name) && !strings.HasPrefix(name, "x-") {
+			s.fail(path, "%q is not supported beside enum and const", name)
+		}
+	}
+	list := []*value{v.fields["const"]}
+	if e := v.fields["enum"]; e != nil {
+		if e.kind != '[' || len(e.list) == 0 {
+			s.fail(path+"/enum", "want an array of values")
+		}
+		if c := v.fields["const"]; c != nil && !slices.ContainsFunc(e.list, func(x *value) bool { return equal(x, c) }) {
+			s.fail(path, "const is no value of enum")
+		} else if c == nil {
+			list = e.list
+		}
+	}
+	if s.values += len(list); s.values > maxEnum {
+		s.fail(path, "more than %d values of enums", maxEnum)
+	}
+	types := s.types(v, path)
+	var texts []string
+	for _, x := range list {
+		name := x.kindName()
+		if name == "number" && slices.Contains(types, "integer") {
+			if d, err := decimalOf(x.text); err == nil && d.fraction == "" {
+				name = "integer"
+			}
+		}
+		if len(types) == 0 || slices.Contains(types, name) {
+			texts = append(texts, string(x.append(nil)))
+		}
+	}
+	return s.b.regular(s.b.t.oneOf(texts))
+}
+
+func equal(a, b *value) bool { return string(a.append(nil)) == string(b.append(nil)) }
+
+// anyOf is the values of one of several schemas, each with what stands beside them.
+func (s *schema) anyOf(v, list *value, path string) *node {
+	if list.kind != '[' || len(list.list) == 0 {
+		s.fail(path+"/anyOf", "want an array of schemas")
+	}
+	beside := without(v, "anyOf")
+	var all []*node
+	for i, x := range list.list {
+		at := fmt.Sprintf("%s/anyOf/%d", path, i)
+		if x.kind == '{' && says(beside) {
+			s.known(x, at)
+			x = s.merged(beside, x, at)
+		}
+		all = append(all, s.node(x, at))
+	}
+	return s.b.choice(all...)
+}
+
+// says reports whether a schema says something of values.
+func says(v *value) bool {
+	return slices.ContainsFunc(v.names, func(name string) bool {
+		return !slices.Contains(annotations, name) && !strings.HasPrefix(name, "x-")
+	})
+}
+
+// without is a schema without a keyword.
+func without(v *value, keyword string) *value {
+	w := &value{kind: '{', fields: map[string]*value{}}
+	for _, name := range v.names {
+		if name != keyword {
+			w.names, w.fields[name] = append(w.names, name), v.fields[name]
+		}
+	}
+	return w
+}
+
+// whitespace may stand between the parts of objects and arrays. It is bounded, so that no text is white space without end.
+func (s *schema) whitespace() *term {
+	t := &s.b.t
+	return t.or(t.unit, t.byte(' '), t.cat(t.byte('\n'), t.or(t.repeat(t.byte(' '), 0, 40), t.repeat(t.byte('\t'), 0, 10))))
+}
+
+// mark is a sign between values, with white space after it.
+func (s *schema) mark(sign string) *node {
+	return s.b.regular(s.b.t.cat(s.b.t.text(sign), s.whitespace()))
+}
+
+// end is the sign that ends an object or array, with white space before it.
+func (s *schema) end(sign string) *node {
+	return s.b.regular(s.b.t.cat(s.whitespace(), s.b.t.text(sign)))
+}
+
+// anything is every value.
+func (s *schema) anything() *node {
+	if s.any == nil {
+		s.any = s.b.rule("any JSON value")
+		t := &s.b.t
+		str := s.quoted(s.freeText(0, inf))
+		n := numbers{t: t}
+		item := s.list(func(int32) *node { return s.any }, 0, 0, inf)
+		member := s.b.row(s.b.regular(s.name(s.freeText(0, inf))), s.any)
+		s.any.list = []*node{s.b.choice(s.b.regular(t.or(str, n.free(), t.oneOf([]string{"true", "false", "null"}))), item, s.members(nil, member, 0, inf))}
+	}
+	return s.any
+}
+
+// number is a number.
+func (s *schema) number(v *value, integer bool, path string) *term {
+	n := numbers{&s.b.t, integer}
+	read := func(name string) *decimal {
+		x := v.fields[name]
+		if x == nil {
+			return nil
+		}
+		if x.kind != 0 {
+			s.fail(path+"/"+name, "it is of type %s, want a number", x.kindName())
+		}
+		d, err := decimalOf(x.text)
+		if err != nil {
+			s.fail(path+"/"+name, "%v", err)
+		}
+		return &d
+	}
+	var all []*term
+	for _, strict := range []bool{false, true} {
+		low, high := "minimum", "maximum"
+		if strict {
+			low, high = "exclusiveMinimum", "exclusiveMaximum"
+		}
+		if b := (bounds{read(low), read(high), strict, strict}); b.low != nil || b.high != nil {
+			all = append(all, n.between(&b))
+		}
+	}
+	if d := read("multipleOf"); d != nil {
+		x, err := n.multipleOf(d)
+		if err != nil {
+			s.fail(path+"/multipleOf", "%v", err)
+		}
+		all = append(all, x)
+	}
+	if len(all) == 0 {
+		return n.free()
+	}
+	return s.b.t.and(all...)
+}
+
+// size reads a count, such as minLength; absent is none.
+func (s *schema) size(v *value, name, path string, none int32) int32 {
+	x := v.fields[name]
+	if x == nil {
+		return none
+	}
+	d, err := decimalOf(x.text)
+	n, ok := number(d.whole)
+	if d.zero() {
+		n, ok = 0, true
+	}
+	if x.kind != 0 || err != nil || !ok || d.fraction != "" || d.negative {
+		s.fail(path+"/"+name, "want a whole number from 0 to %d", maxCount)
+	}
+	return n
+}

@@ -1,0 +1,278 @@
+package grammar
+
+import (
+	"fmt"
+	"slices"
+)
+
+// member is a property of an object.
+type member struct {
+	node     *node // with its name, after the comma
+	required bool
+}
+
+// object is an object: the properties in the schema's order, then others.
+func (s *schema) object(v *value, path string) *node {
+	fields := s.fields(v, "properties", path)
+	if s.properties += len(fields.names); s.properties > maxProperties {
+		s.fail(path, "more than %d properties", maxProperties)
+	}
+	required := s.required(v, path)
+	patterns := s.fields(v, "patternProperties", path)
+	names := s.fields(v, "propertyNames", path)
+	var all []member
+	least := int32(0)
+	for _, name := range fields.names {
+		at := path + "/properties/" + name
+		x := fields.fields[name]
+		for _, pattern := range patterns.names {
+			if s.b.t.matches(s.pattern(pattern, path+"/patternProperties"), string(plainRunes(name))) {
+				x = s.merged(x, patterns.fields[pattern], at)
+			}
+		}
+		must := slices.Contains(required, name)
+		if x.kind == 'f' && !must {
+			continue
+		}
+		if must {
+			least++
+		}
+		key := s.b.regular(s.name(s.b.t.text(string(plainRunes(name)))))
+		all = append(all, member{s.b.row(key, s.node(x, at)), must})
+	}
+	for _, name := range required {
+		if fields.fields[name] == nil {
+			if extra := s.extra(v, path, fields.names, patterns, names, name); extra != nil {
+				all, least = append(all, member{extra, true}), least+1
+				continue
+			}
+			s.fail(path+"/required", "%q is no property, and there are no others", name)
+		}
+	}
+	rest := s.extra(v, path, append(slices.Clone(fields.names), required...), patterns, names, "")
+	if len(names.names) > 0 {
+		for _, name := range fields.names {
+			if !s.b.t.matches(s.text(names, path+"/propertyNames"), string(plainRunes(name))) {
+				s.fail(path+"/propertyNames", "the property %q does not fit it", name)
+			}
+		}
+	}
+	lo, hi := s.size(v, "minProperties", path, 0), s.size(v, "maxProperties", path, inf)
+	if len(all) == 0 {
+		if rest == nil && lo > 0 || lo > hi {
+			s.fail(path+"/minProperties", "there are not so many properties")
+		}
+		return s.members(nil, rest, lo, hi)
+	}
+	most := int32(len(all))
+	if rest != nil {
+		most = inf
+	}
+	if lo > least || hi < most {
+		s.fail(path, "minProperties and maxProperties are supported for objects without properties of fixed names alone")
+	}
+	return s.members(all, rest, 0, inf)
+}
+
+// plainRunes is a text as it stands between the quotes of a string.
+func plainRunes(text string) []byte {
+	b := appendString(nil, text)
+	return b[1 : len(b)-1]
+}
+
+// fields is a keyword that is an object, an empty one if it is not there.
+func (s *schema) fields(v *value, name, path string) *value {
+	x := v.fields[name]
+	switch {
+	case x == nil:
+		return &value{kind: '{'}
+	case x.kind != '{':
+		s.fail(path+"/"+name, "it is of type %s, want an object", x.kindName())
+	}
+	return x
+}
+
+func (s *schema) required(v *value, path string) (names []string) {
+	x := v.fields["required"]
+	if x == nil {
+		return nil
+	}
+	if x.kind != '[' {
+		s.fail(path+"/required", "it is of type %s, want an array of names", x.kindName())
+	}
+	for _, y := range x.list {
+		if y.kind != '"' {
+			s.fail(path+"/required", "it holds a %s, want names", y.kindName())
+		}
+		if !slices.Contains(names, y.text) {
+			names = append(names, y.text)
+		}
+		if len(names) > maxProperties {
+			s.fail(path+"/required", "more than %d names", maxProperties)
+		}
+	}
+	return names
+}
+
+// extra is a property of a name that is none of names, or of the name one. It is nil if there may be none.
+func (s *schema) extra(v *value, path string, names []string, patterns, allowed *value, one string) *node {
+	t := &s.b.t
+	additional := v.fields["additionalProperties"]
+	if additional == nil && (v.fields["properties"] == nil && len(patterns.names) == 0 || one != "" || len(allowed.names) > 0) {
+		additional = &value{kind: 't'}
+	}
+	var texts []string
+	for _, name := range names {
+		texts = append(texts, string(plainRunes(name)))
+	}
+	fits := t.star(t.jsonChar(anyRune))
+	if len(allowed.names) > 0 {
+		fits = s.text(allowed, path+"/propertyNames")
+	}
+	if fits = s.avoiding(fits); one != "" {
+		fits = t.and(fits, t.text(string(plainRunes(one))))
+	} else if len(names) > 0 {
+		fits = t.and(fits, t.not(t.oneOf(texts)))
+	}
+	var list []*node
+	var terms []*term
+	for _, p := range patterns.names {
+		terms = append(terms, s.pattern(p, path+"/patternProperties"))
+	}
+	for i, p := range patterns.names {
+		x := t.and(fits, terms[i])
+		for j := range terms {
+			if j != i { // a name that fits two would need a value that fits both
+				x = t.and(x, t.not(terms[j]))
+			}
+		}
+		list = append(list, s.b.row(s.b.regular(s.name(x)), s.node(patterns.fields[p], path+"/patternProperties/"+p)))
+	}
+	if additional != nil && additional.kind != 'f' {
+		for _, x := range terms {
+			fits = t.and(fits, t.not(x))
+		}
+		list = append(list, s.b.row(s.b.regular(s.name(fits)), s.node(additional, path+"/additionalProperties")))
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return s.b.choice(list...)
+}
+
+// members is an object of properties in order, then lo to hi others.
+func (s *schema) members(all []member, rest *node, lo, hi int32) *node {
+	b := s.b
+	comma := s.mark(",")
+	begin, end, nothing := s.mark("{"), s.end("}"), b.row()
+	after, first := nothing, nothing // what comes when a property was written, and when none was
+	if rest != nil {
+		more := b.row(comma, rest)
+		after = b.many(more, 0, inf)
+		first = b.row(rest, b.many(more, max(lo-1, 0), less(hi)))
+		switch {
+		case hi == 0:
+			first = nothing
+		case lo == 0:
+			first = b.choice(nothing, first)
+		}
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		m := all[i]
+		next := b.row(comma, m.node, after)
+		begins := b.row(m.node, after)
+		if m.required {
+			after, first = next, begins
+			continue
+		}
+		after, first = b.choice(next, after), b.choice(begins, first)
+	}
+	return b.row(begin, first, end)
+}
+
+// less is one less.
+func less(n int32) int32 {
+	if n == inf || n == 0 {
+		return n
+	}
+	return n - 1
+}
+
+// array is an array: its first items, then others.
+func (s *schema) array(v *value, path string) *node {
+	if u := v.fields["uniqueItems"]; u != nil && u.kind != 'f' {
+		s.fail(path+"/uniqueItems", "that items are different is not supported")
+	}
+	first, others := v.fields["prefixItems"], v.fields["items"]
+	where := [2]string{"/prefixItems", "/items"}
+	if others != nil && others.kind == '[' { // as in older drafts
+		first, others = others, v.fields["additionalItems"]
+		where = [2]string{"/items", "/additionalItems"}
+	}
+	if first == nil {
+		first = &value{kind: '['}
+	}
+	if first.kind != '[' {
+		s.fail(path+where[0], "it is of type %s, want an array of schemas", first.kindName())
+	}
+	lo, hi := s.size(v, "minItems", path, 0), s.size(v, "maxItems", path, inf)
+	if lo > hi {
+		s.fail(path+"/minItems", "%d is above maxItems, %d", lo, hi)
+	}
+	var prefix []*node
+	for i, x := range first.list {
+		prefix = append(prefix, s.node(x, fmt.Sprintf("%s%s/%d", path, where[0], i)))
+	}
+	n := int32(len(prefix))
+	var rest *node
+	switch {
+	case hi <= n:
+	case others == nil && n == 0:
+		rest = s.anything()
+	case others == nil && lo <= n: // others are not written where nothing is said of them
+	case others == nil:
+		rest = s.anything()
+	case others.kind != 'f':
+		rest = s.node(others, path+where[1])
+	}
+	if rest == nil {
+		if hi = min(hi, n); lo > hi {
+			s.fail(path+"/minItems", "%d, there are at most %d items", lo, hi)
+		}
+	}
+	return s.list(func(i int32) *node {
+		if i < n {
+			return prefix[i]
+		}
+		return rest
+	}, n, lo, hi)
+}
+
+// list is an array of lo to hi items, of which the first n are different ones.
+func (s *schema) list(item func(i int32) *node, n, lo, hi int32) *node {
+	b := s.b
+	comma := s.mark(",")
+	n = min(n, hi)
+	tail := b.row() // what comes after item i
+	if hi > n {
+		from := max(n, 1)
+		most := hi
+		if hi != inf {
+			most = hi - from
+		}
+		tail = b.many(b.row(comma, item(n)), max(lo-from, 0), most)
+	}
+	for i := n - 1; i >= 1; i-- {
+		x := b.row(comma, item(i), tail)
+		if tail = x; i >= lo {
+			tail = b.choice(b.row(), x)
+		}
+	}
+	whole := b.row()
+	if hi > 0 {
+		if whole = b.row(item(0), tail); lo == 0 {
+			whole = b.choice(b.row(), whole)
+		}
+	}
+	return b.row(s.mark("["), whole, s.end("]"))
+}

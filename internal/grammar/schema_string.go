@@ -1,0 +1,128 @@
+package grammar
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// quoted is a string of a text.
+func (s *schema) quoted(text *term) *term {
+	return s.b.t.seq(s.b.t.byte('"'), text, s.b.t.byte('"'))
+}
+
+// name is the name of a property, with the colon after it.
+func (s *schema) name(text *term) *term {
+	return s.b.t.seq(s.quoted(text), s.b.t.byte(':'), s.whitespace())
+}
+
+// avoiding is x without the texts that strings must not have.
+func (s *schema) avoiding(x *term) *term {
+	t := &s.b.t
+	rest := t.star(t.class(span(0, 0xff)))
+	for _, mark := range s.shape.avoid {
+		x = t.and(x, t.not(t.seq(rest, t.text(mark), rest)))
+	}
+	return x
+}
+
+// freeText is a text of lo to hi characters.
+func (s *schema) freeText(lo, hi int32) *term {
+	return s.avoiding(s.b.t.repeat(s.b.t.jsonFree(), lo, hi))
+}
+
+// text is what stands between the quotes of a string.
+func (s *schema) text(v *value, path string) *term {
+	t := &s.b.t
+	lo, hi := s.size(v, "minLength", path, 0), s.size(v, "maxLength", path, inf)
+	if lo > hi {
+		s.fail(path+"/minLength", "%d is above maxLength, %d", lo, hi)
+	}
+	var all []*term
+	if p := v.fields["pattern"]; p != nil {
+		if p.kind != '"' {
+			s.fail(path+"/pattern", "it is of type %s, want a string", p.kindName())
+		}
+		all = append(all, s.pattern(p.text, path+"/pattern"))
+	}
+	if f := v.fields["format"]; f != nil {
+		if f.kind != '"' {
+			s.fail(path+"/format", "it is of type %s, want a string", f.kindName())
+		}
+		all = append(all, s.format(f.text, path+"/format"))
+	}
+	if len(all) == 0 {
+		return s.freeText(lo, hi)
+	}
+	if lo > 0 || hi < inf {
+		all = append(all, t.repeat(t.jsonChar(anyRune), lo, hi))
+	}
+	return s.avoiding(t.and(all...))
+}
+
+// pattern is the texts in which a regular expression is found.
+func (s *schema) pattern(text, path string) *term {
+	p := pattern2term{t: &s.b.t, char: s.b.t.jsonChar}
+	x, err := p.compile(text, true)
+	if err != nil {
+		s.fail(path, "%q: %v", text, err)
+	}
+	return x
+}
+
+// The parts of dates and times (RFC 3339), of host names (RFC 1123) and of addresses (RFC 4291).
+const (
+	fullDate = `(\d{4}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))|` +
+		`(\d\d(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)`
+	fullTime = `([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)`
+	label    = `[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?`
+	hostname = label + `(\.` + label + `){0,3}`
+	octet    = `(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)`
+	address4 = `(` + octet + `\.){3}` + octet
+	hex4     = `[0-9a-fA-F]{1,4}`
+)
+
+// formats are the formats of strings.
+var formats = map[string]string{
+	"date":      fullDate,
+	"time":      fullTime,
+	"date-time": fullDate + `T` + fullTime,
+	"duration":  `P((\d{1,9}Y(\d{1,9}M(\d{1,9}D)?)?|\d{1,9}M(\d{1,9}D)?|\d{1,9}D)(T` + durationTime + `)?|T` + durationTime + `|\d{1,9}W)`,
+	"email":     `[a-zA-Z0-9_%+-]+(\.[a-zA-Z0-9_%+-]+){0,3}@` + hostname,
+	"hostname":  hostname,
+	"ipv4":      address4,
+	"ipv6":      address6(),
+	"uuid":      `[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`,
+	"uri":       `[a-z][a-z0-9+.-]*://` + hostname + `(:\d{1,4})?(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-F]{2})*)*(\?` + query + `)?(#` + query + `)?`,
+}
+
+const (
+	durationTime = `(\d{1,9}H(\d{1,9}M(\d{1,9}S)?)?|\d{1,9}M(\d{1,9}S)?|\d{1,9}S)`
+	query        = `([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-F]{2})*`
+)
+
+// address6 is an address of eight groups, of which one run of zeros may be left out.
+func address6() string {
+	all := []string{`(` + hex4 + `:){7}` + hex4}
+	for before := range 8 {
+		for after := range 8 - before {
+			left := strings.TrimSuffix(strings.Repeat(hex4+`:`, before), `:`)
+			right := strings.TrimSuffix(strings.Repeat(hex4+`:`, after), `:`)
+			all = append(all, left+`::`+right)
+		}
+	}
+	return strings.Join(all, `|`)
+}
+
+// format is the texts of a format.
+func (s *schema) format(name, path string) *term {
+	pattern, ok := formats[name]
+	if !ok {
+		s.fail(path, "the format %q is not supported", name)
+	}
+	p := pattern2term{t: &s.b.t, char: func(r runes) *term { return s.b.t.jsonChar(r.within(0, utf8.RuneSelf-1)) }}
+	x, err := p.compile(`^(`+pattern+`)$`, false)
+	if err != nil {
+		s.fail(path, "%v", err)
+	}
+	return x
+}

@@ -1,0 +1,377 @@
+package grammar
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+)
+
+// termKind is what a term is made of.
+type termKind uint8
+
+const (
+	never  termKind = iota // no text
+	empty                  // the empty text
+	class                  // one byte of a set
+	cat                    // a, then b
+	alt                    // one of list
+	both                   // all of list
+	not                    // everything but a
+	repeat                 // a, from min to max times
+	mod                    // digits of a number; min is the modulus, max the remainder so far, scale what it is multiplied by at the end
+)
+
+// inf is no limit.
+const inf = math.MaxInt32
+
+// set is a set of bytes.
+type set [4]uint64
+
+func (s *set) add(b byte)      { s[b>>6] |= 1 << (b & 63) }
+func (s *set) has(b byte) bool { return s[b>>6]>>(b&63)&1 != 0 }
+
+// span is the set of the bytes from lo to hi.
+func span(lo, hi byte) (s set) {
+	for b := int(lo); b <= int(hi); b++ {
+		s.add(byte(b))
+	}
+	return s
+}
+
+// term is a regular expression over bytes. Equal terms are one.
+type term struct {
+	kind            termKind
+	null            bool // the empty text fits
+	bool            bool // has both or not within: whether anything fits must be searched
+	counts          bool // has a count above shortest within
+	set             set
+	a, b            *term
+	list            []*term // sorted by id
+	min, max, scale int32
+
+	id      uint32
+	part    *part // as a state
+	clamped *term
+	mark    uint64 // of the derivation that made d
+	d       *term
+}
+
+type termKey struct {
+	kind            termKind
+	set             set
+	a, b            uint32
+	min, max, scale int32
+	list            string
+}
+
+// termTable has each term once.
+type termTable struct {
+	all   map[termKey]*term
+	last  uint32
+	mark  uint64
+	sets  map[set]bool
+	none  *term
+	unit  *term
+	built int
+}
+
+func newTermTable() termTable {
+	t := termTable{all: map[termKey]*term{}, sets: map[set]bool{}}
+	t.none = t.make(term{kind: never})
+	t.unit = t.make(term{kind: empty, null: true})
+	return t
+}
+
+// forget drops all terms but those that others hold.
+func (t *termTable) forget() {
+	t.all = map[termKey]*term{}
+	for _, x := range []*term{t.none, t.unit} {
+		t.all[termKey{kind: x.kind}] = x
+	}
+}
+
+func ids(list []*term) string {
+	b := make([]byte, 0, 4*len(list))
+	for _, x := range list {
+		b = binary.LittleEndian.AppendUint32(b, x.id)
+	}
+	return string(b)
+}
+
+// make returns the one term that is equal to x.
+func (t *termTable) make(x term) *term {
+	k := termKey{kind: x.kind, set: x.set, min: x.min, max: x.max, scale: x.scale, list: ids(x.list)}
+	if x.a != nil {
+		k.a = x.a.id
+		x.bool, x.counts = x.bool || x.a.bool, x.counts || x.a.counts
+	}
+	if x.b != nil {
+		k.b = x.b.id
+		x.bool, x.counts = x.bool || x.b.bool, x.counts || x.b.counts
+	}
+	for _, y := range x.list {
+		x.bool, x.counts = x.bool || y.bool, x.counts || y.counts
+	}
+	if x.kind == both || x.kind == not {
+		x.counts = false // what fits may depend on a count that is far off
+	}
+	if y := t.all[k]; y != nil {
+		return y
+	}
+	t.last++
+	t.built++
+	y := new(term)
+	*y = x
+	y.id = t.last
+	t.all[k] = y
+	return y
+}
+
+func (t *termTable) class(s set) *term {
+	if s == (set{}) {
+		return t.none
+	}
+	t.sets[s] = true
+	return t.make(term{kind: class, set: s})
+}
+
+func (t *termTable) byte(b byte) *term { return t.class(span(b, b)) }
+
+// text is one text.
+func (t *termTable) text(s string) *term {
+	x := t.unit
+	for i := len(s) - 1; i >= 0; i-- {
+		x = t.cat(t.byte(s[i]), x)
+	}
+	return x
+}
+
+// seq is one term after the other.
+func (t *termTable) seq(list ...*term) *term {
+	x := t.unit
+	for _, y := range slices.Backward(list) {
+		x = t.cat(y, x)
+	}
+	return x
+}
+
+func (t *termTable) cat(a, b *term) *term {
+	switch {
+	case a == t.none || b == t.none:
+		return t.none
+	case a == t.unit:
+		return b
+	case b == t.unit:
+		return a
+	case a.kind == cat:
+		return t.cat(a.a, t.cat(a.b, b))
+	}
+	return t.make(term{kind: cat, a: a, b: b, null: a.null && b.null})
+}
+
+func (t *termTable) or(list ...*term) *term {
+	var all []*term
+	var classes set
+	hasClass, null := false, false
+	var add func(x *term)
+	add = func(x *term) {
+		switch x.kind {
+		case never:
+		case alt:
+			for _, y := range x.list {
+				add(y)
+			}
+		case class:
+			hasClass = true
+			for i := range classes {
+				classes[i] |= x.set[i]
+			}
+		default:
+			null = null || x.null
+			all = append(all, x)
+		}
+	}
+	for _, x := range list {
+		add(x)
+	}
+	if hasClass {
+		all = append(all, t.class(classes))
+	}
+	all = sorted(all)
+	if i := slices.Index(all, t.unit); i >= 0 && slices.ContainsFunc(all, func(x *term) bool { return x.null && x != t.unit }) {
+		all = slices.Delete(all, i, i+1)
+	}
+	switch {
+	case len(all) == 0:
+		return t.none
+	case len(all) == 1:
+		return all[0]
+	case len(all) > maxAlt:
+		panic(tooMuch{ErrComplex})
+	}
+	return t.make(term{kind: alt, list: all, null: null})
+}
+
+func sorted(list []*term) []*term {
+	slices.SortFunc(list, func(a, b *term) int { return int(int64(a.id) - int64(b.id)) })
+	return slices.Compact(list)
+}
+
+func (t *termTable) and(list ...*term) *term {
+	var all []*term
+	null := true
+	for _, x := range list {
+		null = null && x.null
+		switch {
+		case x == t.none:
+			return t.none
+		case x.kind == both:
+			all = append(all, x.list...)
+		case x.kind == not && x.a == t.none:
+		default:
+			all = append(all, x)
+		}
+	}
+	switch all = sorted(all); len(all) {
+	case 0:
+		return t.not(t.none)
+	case 1:
+		return all[0]
+	}
+	return t.make(term{kind: both, list: all, null: null, bool: true})
+}
+
+func (t *termTable) not(a *term) *term {
+	if a.kind == not {
+		return a.a
+	}
+	return t.make(term{kind: not, a: a, null: !a.null, bool: true})
+}
+
+func (t *termTable) repeat(a *term, lo, hi int32) *term {
+	switch {
+	case hi == 0 || a == t.unit || a == t.none && lo == 0:
+		return t.unit
+	case a == t.none:
+		return t.none
+	case lo == 1 && hi == 1:
+		return a
+	case a.kind == repeat && a.min == 0 && a.max == inf:
+		return a
+	}
+	if a.null {
+		lo = 0
+	}
+	if hi == 1 && a.null {
+		return a
+	}
+	return t.make(term{kind: repeat, a: a, min: lo, max: hi, null: lo == 0, counts: lo > shortest || hi > shortest && hi < inf})
+}
+
+func (t *termTable) star(a *term) *term { return t.repeat(a, 0, inf) }
+func (t *termTable) opt(a *term) *term  { return t.repeat(a, 0, 1) }
+
+// multiple is the digits of a number whose value times scale is a multiple of m, after digits that leave remainder r.
+func (t *termTable) multiple(m, r, scale int32) *term {
+	for d := byte('0'); d <= '9'; d++ {
+		t.sets[span(d, d)] = true
+	}
+	t.sets[span('.', '.')] = true
+	return t.make(term{kind: mod, min: m, max: r, scale: scale, null: int64(r)*int64(scale)%int64(m) == 0})
+}
+
+// derive is what may follow b in texts of x. Shared terms are derived once. cost counts the work.
+func (t *termTable) derive(x *term, b byte, cost func(int)) *term {
+	t.mark++
+	return t.step(x, b, cost)
+}
+
+func (t *termTable) step(x *term, b byte, cost func(int)) (d *term) {
+	switch x.kind {
+	case never, empty:
+		return t.none
+	case class:
+		if x.set.has(b) {
+			return t.unit
+		}
+		return t.none
+	}
+	if x.mark == t.mark {
+		return x.d
+	}
+	cost(1 + len(x.list))
+	switch x.kind {
+	case cat:
+		d = t.cat(t.step(x.a, b, cost), x.b)
+		if x.a.null {
+			d = t.or(d, t.step(x.b, b, cost))
+		}
+	case alt, both:
+		list := make([]*term, 0, len(x.list))
+		for _, y := range x.list {
+			if z := t.step(y, b, cost); z != t.none || x.kind == both {
+				list = append(list, z)
+			}
+		}
+		if x.kind == both {
+			d = t.and(list...)
+		} else {
+			d = t.or(list...)
+		}
+	case not:
+		d = t.not(t.step(x.a, b, cost))
+	case repeat:
+		hi := x.max
+		if hi != inf {
+			hi--
+		}
+		if d = t.step(x.a, b, cost); d != t.none {
+			d = t.cat(d, t.repeat(x.a, max(x.min-1, 0), hi))
+		}
+	case mod:
+		switch {
+		case b >= '0' && b <= '9':
+			d = t.multiple(x.min, int32((int64(x.max)*10+int64(b-'0'))%int64(x.min)), x.scale)
+		case b == '.':
+			d = x
+		default:
+			d = t.none
+		}
+	}
+	x.mark, x.d = t.mark, d
+	return d
+}
+
+// clamp is a term that x cannot be told from by texts of at most shortest bytes: counts that such a text
+// cannot use up are as good as no limits.
+func (t *termTable) clamp(x *term) *term {
+	if !x.counts {
+		return x
+	}
+	if x.clamped != nil {
+		return x.clamped
+	}
+	y := x
+	switch x.kind {
+	case cat:
+		y = t.cat(t.clamp(x.a), t.clamp(x.b))
+	case alt, both:
+		list := make([]*term, len(x.list))
+		for i, z := range x.list {
+			list[i] = t.clamp(z)
+		}
+		if y = t.or(list...); x.kind == both {
+			y = t.and(list...)
+		}
+	case not:
+		y = t.not(t.clamp(x.a))
+	case repeat:
+		lo, hi := min(x.min, shortest+1), x.max
+		if hi > shortest {
+			hi = inf
+		}
+		y = t.repeat(t.clamp(x.a), lo, hi)
+	}
+	x.clamped = y
+	return y
+}
