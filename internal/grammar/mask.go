@@ -12,7 +12,7 @@ type key struct {
 	trie uint8
 }
 
-const whole = 2 // a key's trie: the mask of a state
+const whole = levels // a key's trie: the mask of a state
 
 // few is how many tokens a mask lists one by one.
 const few = 1 << 10
@@ -58,6 +58,7 @@ type walker struct {
 	bits   []uint64 // all 0 between uses
 	parts  []*part
 	states []*state
+	walked int // nodes, since the last spend
 }
 
 // borrow is a walker that nobody else has.
@@ -67,7 +68,10 @@ func (v *Vocabulary) borrow() *walker {
 	v.walker = nil
 	v.mu.Unlock()
 	if w == nil {
-		deep := max(v.trie[0].deep, v.trie[1].deep) + 1
+		deep := 1
+		for i := range v.trie {
+			deep = max(deep, v.trie[i].deep+1)
+		}
 		w = &walker{bits: make([]uint64, (v.size+63)/64), parts: make([]*part, deep), states: make([]*state, deep)}
 	}
 	return w
@@ -153,10 +157,10 @@ func (v *Vocabulary) find(g *Grammar, s *state) (f *found, err error) {
 	for _, c := range s.configs {
 		for i := range v.trie {
 			t, p := &v.trie[i], c.p
-			if i == 0 {
-				p = g.clampedPart(p)
+			if len(t.nodes) == 0 {
+				continue
 			}
-			f := v.within(w, g, p, uint8(i))
+			f := v.within(w, g, g.clampedPart(p, i), uint8(i))
 			within = append(within, f)
 			if c.k != nil && len(f.exits) > 0 {
 				exits = append(exits, exit{t, f.exits, c.k})
@@ -171,6 +175,7 @@ func (v *Vocabulary) find(g *Grammar, s *state) (f *found, err error) {
 		for _, n := range e.from {
 			w.beyond(g, e.t, n, after)
 		}
+		g.spend(w)
 	}
 	if s.accept {
 		w.set(v.ends)
@@ -187,15 +192,23 @@ func (v *Vocabulary) within(w *walker, g *Grammar, p *part, i uint8) *found {
 	}
 	f, t := new(found), &v.trie[i]
 	w.parts[0] = p
-	walked := 0
-	for n := int32(0); int(n) < len(t.nodes); walked++ {
+	for n := int32(0); int(n) < len(t.nodes); w.walked++ {
 		x := &t.nodes[n]
-		q := g.locked(w.parts[x.depth-1], g.classes[x.byte])
+		from, c := w.parts[x.depth-1], g.classes[x.byte]
+		q := from.next[c].Load()
+		if q == nil {
+			q = g.locked(from, c)
+		}
 		if q.life == dead {
 			n = x.end
 			continue
 		}
 		w.parts[x.depth] = q
+		if q == from && x.below != 0 && !q.accept && x.below&^g.loops(q) == 0 {
+			w.set(t.tokens(n)) // nothing below changes the state
+			n = x.end
+			continue
+		}
 		if x.count > 0 {
 			w.set(t.ids[x.first : x.first+int32(x.count)])
 		}
@@ -207,7 +220,7 @@ func (v *Vocabulary) within(w *walker, g *Grammar, p *part, i uint8) *found {
 			n = x.end
 		}
 	}
-	g.spend(walked)
+	g.spend(w)
 	f.mask = w.take()
 	v.put(k, f)
 	return f
@@ -217,10 +230,13 @@ func (v *Vocabulary) within(w *walker, g *Grammar, p *part, i uint8) *found {
 func (w *walker) beyond(g *Grammar, t *trie, from int32, s *state) {
 	base := t.nodes[from].depth
 	w.states[base] = s
-	walked := 0
-	for n, end := from+1, t.nodes[from].end; n < end; walked++ {
+	for n, end := from+1, t.nodes[from].end; n < end; w.walked++ {
 		x := &t.nodes[n]
-		s := g.follow(w.states[x.depth-1], g.classes[x.byte])
+		from, c := w.states[x.depth-1], g.classes[x.byte]
+		s := from.next[c].Load()
+		if s == nil {
+			s = g.follow(from, c)
+		}
 		if s.dead() || len(s.configs) == 0 && x.count == 0 {
 			n = x.end
 			continue
@@ -231,7 +247,6 @@ func (w *walker) beyond(g *Grammar, t *trie, from int32, s *state) {
 		}
 		n++
 	}
-	g.spend(walked)
 }
 
 // refuel begins a piece of work.
@@ -241,9 +256,11 @@ func (g *Grammar) refuel() {
 	g.mu.Unlock()
 }
 
-// spend counts nodes of a trie, which cost far less than what burn counts.
-func (g *Grammar) spend(nodes int) {
+// spend counts the nodes that were walked, which cost far less than what burn counts.
+func (g *Grammar) spend(w *walker) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.burn(nodes / 64)
+	n := w.walked / 64
+	w.walked = 0
+	g.burn(n)
 }

@@ -4,13 +4,14 @@ import "sync/atomic"
 
 // part is a state of a regular part: a term, and what follows each class of bytes.
 type part struct {
-	t      *term
-	uid    uint64
-	accept bool // the part may end here
-	last   bool // and cannot go on
-	life   life
-	next   []atomic.Pointer[part] // by class; nil is not known yet
-	clamp  *part
+	t       *term
+	uid     uint64
+	accept  bool // the part may end here
+	last    bool // and cannot go on
+	life    life
+	next    []atomic.Pointer[part] // by class; nil is not known yet
+	loops   atomic.Uint32          // sorts of bytes that lead back here, and looped once they are known
+	clamped [levels]atomic.Pointer[part]
 }
 
 // life is whether anything fits a term.
@@ -84,15 +85,37 @@ func (g *Grammar) lives(p *part) bool {
 	return false
 }
 
-// clampedPart is p for texts of at most shortest bytes.
-func (g *Grammar) clampedPart(p *part) *part {
+// clampedPart is p for the tokens of a level.
+func (g *Grammar) clampedPart(p *part, level int) *part {
 	if !p.t.counts {
 		return p
 	}
+	if q := p.clamped[level].Load(); q != nil {
+		return q
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if p.clamp == nil {
-		p.clamp = g.part(g.terms.clamp(p.t))
+	q := g.part(g.terms.clamp(p.t, level))
+	p.clamped[level].Store(q)
+	return q
+}
+
+// looped says that a part's loops are known.
+const looped = 1 << 31
+
+// loops are the sorts of bytes that leave p as it is.
+func (g *Grammar) loops(p *part) uint32 {
+	if known := p.loops.Load(); known != 0 {
+		return known &^ looped
 	}
-	return p.clamp
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	known := ^uint32(0)
+	for b, sort := range sorts {
+		if g.step(p, g.classes[b]) != p {
+			known &^= 1 << sort
+		}
+	}
+	p.loops.Store(known | looped)
+	return known &^ looped
 }

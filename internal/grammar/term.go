@@ -43,7 +43,7 @@ type term struct {
 	kind            termKind
 	null            bool // the empty text fits
 	bool            bool // has both or not within: whether anything fits must be searched
-	counts          bool // has a count above shortest within
+	counts          bool // has a count within that clamp may change
 	set             set
 	a, b            *term
 	list            []*term // sorted by id
@@ -51,7 +51,7 @@ type term struct {
 
 	id      uint32
 	part    *part // as a state
-	clamped *term
+	clamped [levels]*term
 	mark    uint64 // of the derivation that made d
 	d       *term
 }
@@ -265,7 +265,7 @@ func (t *termTable) repeat(a *term, lo, hi int32) *term {
 	if hi == 1 && a.null {
 		return a
 	}
-	return t.make(term{kind: repeat, a: a, min: lo, max: hi, null: lo == 0, counts: lo > shortest || hi > shortest && hi < inf})
+	return t.make(term{kind: repeat, a: a, min: lo, max: hi, null: lo == 0, counts: lo > longest[0] || hi > longest[0] && hi < inf})
 }
 
 func (t *termTable) star(a *term) *term { return t.repeat(a, 0, inf) }
@@ -342,36 +342,36 @@ func (t *termTable) step(x *term, b byte, cost func(int)) (d *term) {
 	return d
 }
 
-// clamp is a term that x cannot be told from by texts of at most shortest bytes: counts that such a text
+// clamp is a term that x cannot be told from by texts of at most longest[level] bytes: counts that such a text
 // cannot use up are as good as no limits.
-func (t *termTable) clamp(x *term) *term {
+func (t *termTable) clamp(x *term, level int) *term {
 	if !x.counts {
 		return x
 	}
-	if x.clamped != nil {
-		return x.clamped
+	if x.clamped[level] != nil {
+		return x.clamped[level]
 	}
 	y := x
 	switch x.kind {
 	case cat:
-		y = t.cat(t.clamp(x.a), t.clamp(x.b))
+		y = t.cat(t.clamp(x.a, level), t.clamp(x.b, level))
 	case alt, both:
 		list := make([]*term, len(x.list))
 		for i, z := range x.list {
-			list[i] = t.clamp(z)
+			list[i] = t.clamp(z, level)
 		}
 		if y = t.or(list...); x.kind == both {
 			y = t.and(list...)
 		}
 	case not:
-		y = t.not(t.clamp(x.a))
+		y = t.not(t.clamp(x.a, level))
 	case repeat:
-		lo, hi := min(x.min, shortest+1), x.max
-		if hi > shortest {
+		lo, hi := min(x.min, longest[level]+1), x.max
+		if hi > longest[level] {
 			hi = inf
 		}
-		y = t.repeat(t.clamp(x.a), lo, hi)
+		y = t.repeat(t.clamp(x.a, level), lo, hi)
 	}
-	x.clamped = y
+	x.clamped[level] = y
 	return y
 }

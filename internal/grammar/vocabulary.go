@@ -6,9 +6,11 @@ import (
 	"sync"
 )
 
-// shortest is the length in bytes from which on tokens are walked apart. Texts of at most so many bytes
-// do not see large counts (termTable.clamp), so that nearly all tokens are walked once for all of them.
-const shortest = 16
+// longest are the lengths in bytes of the longest tokens of each trie. A text of so many bytes does not see
+// larger counts (termTable.clamp), so that nearly all tokens are walked once for all of them.
+var longest = [levels]int32{16, 32, 128, 1 << 15}
+
+const levels = 4
 
 // maxCache is how many bytes of masks a vocabulary keeps.
 const maxCache = 64 << 20
@@ -17,9 +19,9 @@ const maxCache = 64 << 20
 // by many goroutines at a time.
 type Vocabulary struct {
 	size int
-	text [][]byte // by id; nil is no text
-	ends []int32  // tokens that end a text, sorted
-	trie [2]trie  // of short and of long tokens
+	text [][]byte     // by id; nil is no text
+	ends []int32      // tokens that end a text, sorted
+	trie [levels]trie // of tokens by their length, the short ones first
 
 	mu         sync.Mutex
 	young, old map[key]*found // the old ones go when the young ones fill half of the bound
@@ -36,12 +38,29 @@ type trie struct {
 
 // trieNode is reached by a byte from the node before it that is one less deep.
 type trieNode struct {
-	end   int32 // index of the first node that is not below
-	first int32 // of the tokens that end here
-	count uint16
+	end   int32  // index of the first node that is not below
+	first int32  // of the tokens that end here or below
+	below uint32 // sorts of the bytes below, as bits
+	count uint16 // of the tokens that end here
 	depth uint16 // 1 for the first byte
 	byte  byte
 }
+
+// sorts are the bytes that most parts do not tell apart, and single ones that some do.
+var sorts = func() (of [256]uint8) {
+	for i := range of {
+		of[i] = map[bool]uint8{true: 0, false: 1}[i < 0x20]
+	}
+	for i, all := range []string{"ghijklmnopqrstuvwxyz", "abcdef", "GHIJKLMNOPQRSTUVWXYZ", "ABCDEF", "123456789", "0", " ", `"`, `\`, "{}", "[]", ":", ",", ".", "-", "_", "/", "@", "+", "'"} {
+		for _, b := range []byte(all) {
+			of[b] = uint8(i + 4)
+		}
+	}
+	for b := 0x80; b < 0x100; b++ {
+		of[b] = map[bool]uint8{true: 2, false: 3}[b < 0xc0]
+	}
+	return of
+}()
 
 // NewVocabulary makes a vocabulary of size tokens. text gives the bytes of each, none for a token that is
 // never to be chosen; Special spells a special token. ends are the tokens that end a text.
@@ -54,21 +73,21 @@ func NewVocabulary(size int, text func(id int) []byte, ends []int) *Vocabulary {
 	}
 	slices.Sort(v.ends)
 	v.ends = slices.Compact(v.ends)
-	var tokens [2][]int32
+	var tokens [levels][]int32
 	for id := range v.text {
 		if _, is := slices.BinarySearch(v.ends, int32(id)); is {
 			continue
 		}
 		b := text(id)
-		if len(b) == 0 || len(b) > 1<<15 {
+		level := 0
+		for level < levels && len(b) > int(longest[level]) {
+			level++
+		}
+		if len(b) == 0 || level == levels {
 			continue
 		}
 		v.text[id] = b
-		long := 0
-		if len(b) > shortest {
-			long = 1
-		}
-		tokens[long] = append(tokens[long], int32(id))
+		tokens[level] = append(tokens[level], int32(id))
 	}
 	for i := range v.trie {
 		v.trie[i].grow(v.text, tokens[i])
@@ -88,29 +107,39 @@ func (t *trie) grow(text [][]byte, tokens []int32) {
 		for same < min(len(b), len(last)) && b[same] == last[same] {
 			same++
 		}
-		t.close(path[same:])
+		t.close(path, same)
 		path = path[:same]
 		for _, c := range b[same:] {
 			path = append(path, int32(len(t.nodes)))
-			t.nodes = append(t.nodes, trieNode{depth: uint16(len(path)), byte: c})
+			t.nodes = append(t.nodes, trieNode{depth: uint16(len(path)), byte: c, first: int32(i)})
 		}
 		n := &t.nodes[path[len(path)-1]]
-		if n.count == 0 {
-			n.first = int32(i)
-		}
 		if n.count < 1<<16-1 {
 			n.count++
 		}
 		last, t.deep = b, max(t.deep, len(b))
 	}
-	t.close(path)
+	t.close(path, 0)
 }
 
-// close ends nodes.
-func (t *trie) close(path []int32) {
-	for _, n := range path {
-		t.nodes[n].end = int32(len(t.nodes))
+// close ends the nodes of a path from one on.
+func (t *trie) close(path []int32, from int) {
+	for i := len(path) - 1; i >= from; i-- {
+		n := &t.nodes[path[i]]
+		n.end = int32(len(t.nodes))
+		if i > 0 {
+			t.nodes[path[i-1]].below |= n.below | 1<<sorts[n.byte]
+		}
 	}
+}
+
+// tokens are those that end at a node or below.
+func (t *trie) tokens(n int32) []int32 {
+	x := &t.nodes[n]
+	if int(x.end) == len(t.nodes) {
+		return t.ids[x.first:]
+	}
+	return t.ids[x.first:t.nodes[x.end].first]
 }
 
 // Size is the number of tokens.
