@@ -31,6 +31,10 @@ type GenerateOptions struct {
 	// Special names special tokens, such as <|python_tag|>, whose names are a part of Text. Others are not.
 	Special []string
 
+	// Grammar is what the text must fit; nil is any text. A text that Stop or MaxTokens cuts is a beginning
+	// of one that fits. Log-probabilities are those of all tokens, as without it.
+	Grammar *Grammar
+
 	Caller Caller // who asks
 
 	// For Chat alone: Generate and GenerateIDs render no template, and refuse them.
@@ -384,6 +388,9 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 	}
 	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sample.Options(sampling), Stop: o.Stop, Caller: o.Caller.engine(),
 		End: s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), Logits: o.Logits, Logprob: o.Logprob, Top: o.Top, Decoder: decoder}
+	if o.Grammar != nil {
+		r.Grammar = o.Grammar.g.Match(s.m.vocabulary())
+	}
 	s.prompt, s.kept = len(prompt), kept
 	for t, err := range s.s.Generate(ctx, r) {
 		token := Token{ID: t.ID, Text: t.Text, Logprob: t.Logprob, Top: logprobs(t.Top), Logits: t.Logits, Stop: StopReason(t.Stop), Stopped: t.Stopped}

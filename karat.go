@@ -33,6 +33,7 @@ import (
 	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/grammar"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/tokenizer"
@@ -118,6 +119,11 @@ type Model struct {
 		once     sync.Once
 		template *chat.Template
 		broken   error // why it cannot be used
+	}
+
+	vocab struct { // the tokens as grammars see them
+		once   sync.Once
+		tokens *grammar.Vocabulary
 	}
 
 	tapping sync.Mutex // held by the Taps that runs

@@ -26,6 +26,7 @@ type runFlags struct {
 	parallel    int
 	json        bool
 	sampling    samplingFlags
+	grammar     grammarFlags
 	arithmetic  arithmetic
 	lora        adapters
 }
@@ -47,6 +48,9 @@ Tokens are chosen as the model's publisher recommends, or greedily without a
 recommendation. Each sampling flag overrides one setting. The same seed gives the same
 text, on every machine and with any number of threads.
 
+With --json-schema, --grammar or --regex every answer fits a schema, a grammar or a pattern
+(docs/grammar.md). -n may cut it.
+
 With --json each token is an object on its own line: id, text and logprob, the natural
 logarithm of the model's probability of the token. The last line has "stop" (end, stop,
 length, interrupted or error), the whole text, the counts, the seconds, the seed, and
@@ -60,6 +64,7 @@ Ctrl-C stops the answer, a second Ctrl-C the program. The exit status is then 13
   karat run -m model.gguf
   git diff | karat run -m model.gguf --chat --system "Write a commit message for this diff."
   karat run -m model.gguf --chat --template-arg enable_thinking=false "2+2?"
+  karat run -m model.gguf --chat --json-schema person.json "Who wrote Faust?"
   karat run --json "The color of the sky is" | tail -n 1 | jq -r .text`,
 		Args: atMost(1, "quote the prompt"),
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
@@ -73,6 +78,7 @@ Ctrl-C stops the answer, a second Ctrl-C the program. The exit status is then 13
 	fs.IntVarP(&f.max, "tokens", "n", 256, "most `tokens` to generate; with -1 only the context limits them")
 	fs.StringArrayVar(&f.stop, "stop", nil, "end before this `text`; may be given again")
 	f.sampling.add(fs)
+	f.grammar.add(fs)
 	fs.IntVar(&f.context, "ctx", 0, "most `tokens` of prompt and answer together (default: the model's context length, at most 8192)")
 	addBudget(c, &f.budget)
 	fs.IntVar(&f.parallel, "parallel", 0, "most `requests` computed at a time (default: as many as --kv-budget holds)")
@@ -104,6 +110,9 @@ func (f *runFlags) options(fs *pflag.FlagSet) (o karat.Options, g karat.Generate
 		}
 	}
 	g = karat.GenerateOptions{MaxTokens: f.max, Stop: f.stop, Logprob: f.json}
+	if g.Grammar, err = f.grammar.grammar(); err != nil {
+		return o, g, err
+	}
 	g.Template, g.TemplateArgs, err = f.chat.template()
 	return o, g, err
 }

@@ -133,7 +133,7 @@ func (s *Sequence) Follow(ctx context.Context, tokens []int32, most int) (ids []
 		return nil, err
 	}
 	for _, x := range chosen {
-		id, err := x.sample(greedy, nil)
+		id, err := x.sample(greedy, nil, nil)
 		s.row = x.logits
 		if err != nil {
 			s.cut(len(s.tokens) - len(chosen) + len(ids) + 1)
@@ -166,8 +166,18 @@ func (s *Sequence) next(ctx context.Context, tokens []int32, c choice) (all []ba
 	return all, nil
 }
 
-// sample chooses the token that follows history.
-func (b *basis) sample(s *sample.Sampler, history []int) (id int, err error) {
+// sample chooses the token that follows history, of those that g allows.
+func (b *basis) sample(s *sample.Sampler, history []int, g Grammar) (id int, err error) {
+	if g != nil {
+		mask, err := g.Mask()
+		if err != nil {
+			return 0, err
+		}
+		if id, err = s.SampleMasked(b.logits, history, mask); err != nil {
+			return 0, err
+		}
+		return id, g.Accept(id)
+	}
 	if b.logits != nil {
 		return s.Sample(b.logits, history)
 	}

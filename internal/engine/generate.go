@@ -32,6 +32,7 @@ type Request struct {
 	Logprob bool           // report each token's log-probability, for which all logits are needed
 	Top     int            // how many of the likeliest tokens to report, with their log-probabilities
 	Decoder Decoder        // turns ids into text
+	Grammar Grammar        // that the text must fit; nil for any text
 	Caller                 // who asks
 
 	Mixed // what the prompt has besides tokens
@@ -41,6 +42,12 @@ type Request struct {
 type Decoder interface {
 	Write(id int) string
 	Flush() string
+}
+
+// Grammar says which tokens may come next. It is of one request: it knows the tokens so far.
+type Grammar interface {
+	Mask() (*sample.Mask, error)
+	Accept(id int) error
 }
 
 // Token is one generated token.
@@ -118,7 +125,7 @@ func (s *Sequence) generate(ctx context.Context, r Request, text *stopper, yield
 // choice is what the token after i others is to be chosen by.
 func (r *Request) choice(s *sample.Sampler, i int) choice {
 	switch {
-	case r.Logits || r.Logprob || r.Top > 0:
+	case r.Logits || r.Logprob || r.Top > 0 || r.Grammar != nil:
 		return choice{}
 	case r.Max < 0:
 		return choice{top: s.Likeliest(), steps: math.MaxInt}
@@ -128,7 +135,7 @@ func (r *Request) choice(s *sample.Sampler, i int) choice {
 
 // choose is the token that follows history, with what r wants to know of it.
 func (b *basis) choose(s *sample.Sampler, history []int, r *Request) (t Token, err error) {
-	if t.ID, err = b.sample(s, history); err != nil {
+	if t.ID, err = b.sample(s, history, r.Grammar); err != nil {
 		return Token{}, err
 	}
 	if r.Logprob || r.Top > 0 {

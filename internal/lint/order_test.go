@@ -23,6 +23,7 @@ var below = map[string]string{
 	"bind":        "graph tensor",
 	"round":       "float16 tensor",
 	"logprob":     "mmap",
+	"grammar":     "sample",
 	"template":    "",
 
 	"family":   "graph",
@@ -58,7 +59,7 @@ var below = map[string]string{
 	"check":   "arch chat quant",
 	"bench":   "model",
 
-	".":         "model chat convert check",
+	".":         "model chat convert check grammar syntax",
 	"webgpu":    "backend/numerics backend/webgpu",
 	"syntax":    "",
 	"server":    ". hub ui syntax",

@@ -50,9 +50,6 @@ func (m *Mask) each(vocabulary int, yield func(id int) error) error {
 
 // SampleMasked is Sample from the tokens of a mask: the others are as if their logits were -Inf.
 func (s *Sampler) SampleMasked(logits []float32, history []int, mask *Mask) (id int, err error) {
-	if mask == nil {
-		return s.Sample(logits, history)
-	}
 	logits, err = s.adjust(logits, history)
 	if err != nil {
 		return 0, err

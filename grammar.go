@@ -1,0 +1,57 @@
+package karat
+
+import (
+	"bytes"
+
+	"github.com/karat-run/karat/internal/grammar"
+	"github.com/karat-run/karat/internal/tokenizer"
+)
+
+// Grammar is what a text must fit (GenerateOptions.Grammar). It may be used by many requests at a time,
+// of any models; what it costs at first, the next requests find done.
+type Grammar struct{ g *grammar.Grammar }
+
+// JSONSchema returns the grammar of the JSON values that a schema describes. Properties come in the schema's order. A
+// keyword that is not supported is an error that has its path. docs/grammar.md lists the supported ones.
+func JSONSchema(schema []byte) (*Grammar, error) { return newGrammar(grammar.JSONSchema(schema)) }
+
+// JSONObject returns the grammar of all JSON objects.
+func JSONObject() *Grammar { return &Grammar{grammar.JSONObject()} }
+
+// Regexp returns the grammar of the texts that a regular expression matches as a whole. The syntax is that of package regexp;
+// \uXXXX is a character.
+func Regexp(pattern string) (*Grammar, error) { return newGrammar(grammar.Regexp(pattern)) }
+
+// GBNF returns the grammar of the texts of the rule root, in llama.cpp's notation.
+func GBNF(source string) (*Grammar, error) { return newGrammar(grammar.GBNF(source)) }
+
+func newGrammar(g *grammar.Grammar, err error) (*Grammar, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Grammar{g}, nil
+}
+
+// Fits reports whether a whole text fits the grammar. An error is of a grammar that needs too much work.
+func (g *Grammar) Fits(text []byte) (bool, error) { return g.g.Fits(text) }
+
+// vocabulary is the model's tokens as grammars see them, made at the first request that has one.
+func (m *Model) vocabulary() *grammar.Vocabulary {
+	m.vocab.once.Do(func() {
+		t := m.opened.Tokenizer
+		m.vocab.tokens = grammar.NewVocabulary(m.opened.Engine.VocabSize(), func(id int) []byte {
+			text, kind := t.Token(id)
+			switch kind {
+			case tokenizer.Control:
+				return grammar.Special(text)
+			case tokenizer.Unknown:
+				return nil
+			}
+			if b := t.Bytes(id); bytes.IndexByte(b, 0xff) < 0 { // which no text has, and which spells special tokens
+				return b
+			}
+			return nil
+		}, m.opened.Checkpoint.EndOfTurn(t))
+	})
+	return m.vocab.tokens
+}
