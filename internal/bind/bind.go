@@ -117,6 +117,9 @@ func (b *binder) weight(f reflect.Value, tag reflect.StructTag, gguf, hf string)
 	if found {
 		b.used[name] = true
 	}
+	if u, ok := t.Source.(tensor.Unread); ok {
+		b.fault(name, graph.Missing, "it is not read: %v", u.Err)
+	}
 	says := ""
 	if setting, ok := tag.Lookup("if"); ok {
 		key, not := strings.CutPrefix(setting, "!")

@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,6 +97,25 @@ func TestStrict(t *testing.T) {
 	}
 	if got := strings.Split(err.Error(), "\n"); !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+// unread is a source whose tensors cannot be read.
+type unread struct{ source }
+
+func (s unread) Tensor(gguf, hf string) (tensor.Tensor, bool) {
+	t, ok := s.source.Tensor(gguf, hf)
+	t.Data, t.Source = nil, tensor.Unread{Err: errors.New("a bad sector")}
+	return t, ok
+}
+
+// TestUnread: a tensor that is there and cannot be read is a problem with its cause.
+func TestUnread(t *testing.T) {
+	_, err := Model(&struct {
+		Output *graph.Weight `gguf:"output" hf:"lm_head"`
+	}{}, unread{source{"lm_head": {2, 2}}})
+	if err == nil || err.Error() != "tensor lm_head: it is not read: a bad sector" {
+		t.Error(err)
 	}
 }
 

@@ -158,7 +158,10 @@ func (c *Checkpoint) Tensor(gguf, hf string) (tensor.Tensor, bool) {
 	name := c.Name(gguf, hf)
 	t, ok := c.tensors[name]
 	if ok {
-		t = c.restore(gguf, t)
+		var err error
+		if t, err = c.restore(gguf, t); err != nil {
+			t.Data, t.Source = nil, tensor.Unread{Err: err}
+		}
 	}
 	return t, ok
 }

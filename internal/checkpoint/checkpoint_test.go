@@ -226,11 +226,12 @@ func TestUnpermute(t *testing.T) {
 		in.Data[i*34] = "aAbBcCdD"[i]
 	}
 	c := Checkpoint{family: registry.Find("llama"), Format: GGUF, settings: settings{"num_attention_heads": 2.}}
-	got, order := c.restore("blk.0.attn_q", in), ""
+	got, err := c.restore("blk.0.attn_q", in)
+	order := ""
 	for i := range 8 {
 		order += string(got.Row(i)[:1])
 	}
-	if order != "abABcdCD" || &got.Data[0] != &in.Data[0] {
+	if err != nil || order != "abABcdCD" || &got.Data[0] != &in.Data[0] {
 		t.Errorf("quantized: got %q, copied: %v", order, &got.Data[0] != &in.Data[0])
 	}
 }
@@ -242,8 +243,8 @@ func TestMinusOne(t *testing.T) {
 		{DType: tensor.F16, Shape: tensor.Shape{2}, Data: []byte{0, 0x3e, 0, 0x3c}},
 		{DType: tensor.BF16, Shape: tensor.Shape{2}, Data: []byte{0xc0, 0x3f, 0x80, 0x3f}},
 	} {
-		got := changed(in, Habit{Plus: 1}.FromGGUF)
-		if want := []byte{0, 0, 0, 0x3f, 0, 0, 0, 0}; got.DType != tensor.F32 || !bytes.Equal(got.Data, want) { // 0.5, 0
+		got, err := changed(in, Habit{Plus: 1}.FromGGUF)
+		if want := []byte{0, 0, 0, 0x3f, 0, 0, 0, 0}; err != nil || got.DType != tensor.F32 || !bytes.Equal(got.Data, want) { // 0.5, 0
 			t.Errorf("%v: %v %v", in.DType, got.DType, got.Data)
 		}
 	}

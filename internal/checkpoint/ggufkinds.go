@@ -19,11 +19,13 @@ func (r *ggufReader) listed() {
 			other = kind
 		}
 	}
-	for own, n := range map[string][]float64{"attention.head_count_kv": kv, "feed_forward_length": ff} {
-		if layers := r.settings.integer("num_hidden_layers"); len(n) > 1 && len(n) != layers {
-			r.errorf(own, "has %d values for %d layers", len(n), layers)
+	counted := func(own string, n int) {
+		if layers := r.settings.integer("num_hidden_layers"); n > 1 && n != layers {
+			r.errorf(own, "has %d values for %d layers", n, layers)
 		}
 	}
+	counted("attention.head_count_kv", len(kv))
+	counted("feed_forward_length", len(ff))
 	at := func(n []float64, i int) float64 {
 		if len(n) == 0 {
 			return 0

@@ -10,6 +10,7 @@ import (
 
 // own reads the keys that only this family has.
 func (r *ggufReader) own() {
+	products := map[string]float64{} // by their setting
 	for _, k := range r.family.Keys {
 		if k.Kind == family.Never {
 			if v := r.value(k.GGUF); v != nil && v != false {
@@ -43,9 +44,14 @@ func (r *ggufReader) own() {
 		case ok && k.Kind == family.Choice:
 			r.choice(k, n)
 		case ok && k.Kind == family.Product:
-			defer r.divide(k, n) // by a setting whose key may come later
+			products[k.Setting] = n // of a setting whose key may come later
 		case ok && (n != 0 || !k.Nil):
 			r.settings[k.Setting] = n
+		}
+	}
+	for _, k := range r.family.Keys {
+		if n, ok := products[k.Setting]; ok {
+			r.divide(k, n)
 		}
 	}
 	if r.family.Derived != nil {

@@ -345,13 +345,9 @@ func (c *Checkpoint) woven(name string) *family.Habit {
 // restore makes the model's tensor of a file's. GGUF's name tells the habit that is undone
 // there. One of a folder that lies there in another form is copied, as it is multiplied from
 // then on.
-func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
+func (c *Checkpoint) restore(name string, t tensor.Tensor) (tensor.Tensor, error) {
 	if _, half := t.Source.(*halved); half {
-		whole, err := t.Whole()
-		if err != nil {
-			return tensor.Tensor{Name: t.Name} // missing
-		}
-		return whole
+		return t.Whole()
 	}
 	h := c.Habit(name)
 	t = h.Shaped(c.Format, t)
@@ -361,13 +357,16 @@ func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
 		}
 		t = h.Regroup(h.Turn(t), false)
 		if _, joined := t.Source.(tensor.Joined); t.Source != nil && !joined {
-			origin := t.Origin()
-			t, _ = t.Whole() // of a tensor in memory
-			for _, b := range origin {
+			whole, err := t.Whole()
+			if err != nil {
+				return t, err
+			}
+			for _, b := range t.Origin() {
 				mmap.Drop(b)
 			}
+			t = whole
 		}
-		return t
+		return t, nil
 	}
 	switch {
 	case h.Plus != 0:
@@ -375,27 +374,28 @@ func (c *Checkpoint) restore(name string, t tensor.Tensor) tensor.Tensor {
 	case h.Permutes() && len(t.Shape) == 2 && (t.DType.Quantized() || t.Source != nil):
 		t.Order = func(row int) int { return h.Restored(row, t.Shape[0]) }
 	case h.Permutes() && len(t.Shape) > 0:
-		return unpermute(t, h)
+		return unpermute(t, h), nil
 	}
-	return t
+	return t, nil
 }
 
 // changed is t with other values, in float32. Subtraction is exact for weights from 0.5 to 2,
 // and elsewhere rounds as the addition did.
-func changed(t tensor.Tensor, value func(float32) float32) tensor.Tensor {
-	if t.Source != nil {
-		t, _ = t.Whole() // of a tensor in memory
+func changed(t tensor.Tensor, value func(float32) float32) (tensor.Tensor, error) {
+	t, err := t.Whole()
+	if err != nil {
+		return t, err
 	}
 	values := make([]float32, t.Shape.Size())
-	if quant.Dequantize(t.DType, values, t.Data) != nil {
-		return t // of another size than its shape's, which binding refuses
+	if err := quant.Dequantize(t.DType, values, t.Data); err != nil {
+		return t, err
 	}
 	data := make([]byte, 0, 4*len(values))
 	for _, v := range values {
 		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(value(v)))
 	}
 	t.DType, t.Data = tensor.F32, data
-	return t
+	return t, nil
 }
 
 // unpermute copies a matrix with its rows in the order of the graph.

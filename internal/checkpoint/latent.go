@@ -138,32 +138,34 @@ type halved struct {
 	turned           bool
 }
 
-// ReadAt implements io.ReaderAt, of whole elements where heads are transposed, else of whole rows.
+// ReadAt implements io.ReaderAt. A unit is an element where heads are transposed, else a row.
 func (h *halved) ReadAt(p []byte, off int64) (n int, err error) {
-	columns := h.in.Shape[1]
-	unit, all := h.in.DType.RowBytes(columns), h.in.Shape[0]/h.step*h.rows
+	unit, all := h.in.DType.RowBytes(h.in.Shape[1]), h.in.Shape[0]/h.step*h.rows
 	if h.turned {
-		unit, all = h.in.DType.BlockBytes(), all*columns
+		unit, all = h.in.DType.BlockBytes(), all*h.in.Shape[1]
 	}
-	for k := int(off) / unit; n < len(p); k++ {
-		if k >= all {
-			return n, io.EOF
-		}
+	return tensor.ReadUnits(p, off, unit, all, func(p []byte, first int) error { return h.units(p, unit, first) })
+}
+
+// units sets p to whole units from one on.
+func (h *halved) units(p []byte, unit, first int) error {
+	columns := h.in.Shape[1]
+	for n := 0; n < len(p); n += unit {
+		k := first + n/unit
 		at := k/h.rows*h.step + h.from + k%h.rows // a row of in
 		if h.turned {
 			head, in := k/(h.rows*columns), k%(h.rows*columns)
 			at = (head*h.step+h.from+in%h.rows)*columns + in/h.rows // an element
 		}
 		if h.in.Source != nil {
-			if _, err := h.in.Source.ReadAt(p[n:n+unit], h.in.At+int64(at*unit)); err != nil {
-				return n, err
+			if m, err := h.in.Source.ReadAt(p[n:n+unit], h.in.At+int64(at*unit)); m < unit { // else io.EOF is no error
+				return err
 			}
 		} else {
 			copy(p[n:n+unit], h.in.Data[at*unit:])
 		}
-		n += unit
 	}
-	return n, nil
+	return nil
 }
 
 // Undivided are the weights as a folder has them: in the place of two that are made of

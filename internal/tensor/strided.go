@@ -94,23 +94,52 @@ func Stack(name string, parts []Tensor) Tensor {
 	return t
 }
 
-// ReadAt implements io.ReaderAt for whole units.
+// ReadAt implements io.ReaderAt.
 func (v strided) ReadAt(p []byte, off int64) (n int, err error) {
-	matrix := v.dims[1] * v.dims[2]
-	first := int(off) / v.size
-	end := max(first, min(first+len(p)/v.size, v.dims[0]*matrix))
+	return ReadUnits(p, off, v.size, v.dims[0]*v.dims[1]*v.dims[2], v.units)
+}
+
+// ReadUnits is ReadAt of so many units of size bytes, which read sets p to from one on. Where p
+// begins or ends within a unit, that is read whole and p has a part of it.
+func ReadUnits(p []byte, off int64, size, count int, read func(p []byte, first int) error) (n int, err error) {
+	if all := int64(size) * int64(count); off < 0 || off > all {
+		return 0, io.EOF
+	} else if int64(len(p)) > all-off {
+		p, err = p[:all-off], io.EOF
+	}
+	var part []byte
+	for n < len(p) {
+		at, in := (int(off)+n)/size, (int(off)+n)%size
+		if whole := (len(p) - n) / size * size; in == 0 && whole > 0 {
+			if err := read(p[n:n+whole], at); err != nil {
+				return n, err
+			}
+			n += whole
+			continue
+		}
+		if part == nil {
+			part = make([]byte, size)
+		}
+		if err := read(part, at); err != nil {
+			return n, err
+		}
+		n += copy(p[n:], part[in:])
+	}
+	return n, err
+}
+
+// units sets p to whole units from one on.
+func (v strided) units(p []byte, first int) error {
+	matrix, end := v.dims[1]*v.dims[2], first+len(p)/v.size
 	for at := first; at < end; {
 		i := at / matrix
 		stop := min(end, (i+1)*matrix)
 		if err := v.read(p[(at-first)*v.size:(stop-first)*v.size], i, at-i*matrix); err != nil {
-			return 0, err
+			return err
 		}
 		at = stop
 	}
-	if n = (end - first) * v.size; n < len(p) {
-		err = io.EOF
-	}
-	return n, err
+	return nil
 }
 
 // read sets p to matrix i's units from one on. It goes along what lies close together.

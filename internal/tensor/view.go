@@ -38,6 +38,12 @@ func (j Joined) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
+// Unread is the Source of a tensor that could not be read, which binding refuses.
+type Unread struct{ Err error }
+
+// ReadAt implements io.ReaderAt.
+func (u Unread) ReadAt([]byte, int64) (int, error) { return 0, u.Err }
+
 // Whole is t with Data: what lies in a Source is read.
 func (t *Tensor) Whole() (Tensor, error) {
 	if t.Source == nil {

@@ -47,8 +47,8 @@ func TestTurn(t *testing.T) {
 	if err != nil || string(whole.Data) != want || whole.Shape[0] != 3 || whole.Shape[1] != 2 {
 		t.Fatalf("%+v, %v", whole, err)
 	}
-	for from := 0; from < len(want); from += 2 {
-		for to := from + 2; to <= len(want); to += 2 {
+	for from := range len(want) { // within elements, too
+		for to := from; to <= len(want); to++ {
 			got := make([]byte, to-from)
 			if _, err := x.Source.ReadAt(got, int64(from)); err != nil || string(got) != want[from:to] {
 				t.Errorf("bytes %d to %d: %q, %v", from, to, got, err)
@@ -58,8 +58,10 @@ func TestTurn(t *testing.T) {
 	if !bytes.Equal(x.Row(1), []byte("bBeE")) {
 		t.Errorf("row 1 is %q", x.Row(1))
 	}
-	if n, err := x.Source.ReadAt(make([]byte, 4), 10); n != 2 || err == nil {
-		t.Errorf("beyond the end: %d bytes, %v", n, err)
+	for off, left := range map[int64]int{10: 2, 11: 1, 12: 0, 13: 0, -1: 0} {
+		if n, err := x.Source.ReadAt(make([]byte, 4), off); n != left || err == nil {
+			t.Errorf("beyond the end, from %d: %d bytes, %v", off, n, err)
+		}
 	}
 	back, _ := whole.Part(0, 3)
 	back = Turn(Tensor{DType: F16, Shape: Shape{3, 2}, Data: back.Data})
