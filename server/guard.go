@@ -71,6 +71,9 @@ func allowed(hosts []string, host string) bool {
 // allBodies bounds the bytes of all requests at a time.
 const allBodies = 1 << 30
 
+// firstBody is how many bytes are made room for before any has come. Then it is twice as many.
+const firstBody = 64 << 10
+
 // readBody is the JSON of a request.
 func (x *exchange) readBody() ([]byte, *problem) {
 	s, w, r := x.s, x.w, x.r
@@ -80,20 +83,30 @@ func (x *exchange) readBody() ([]byte, *problem) {
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return nil, &problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: fmt.Sprintf("Content-Encoding %q is not taken", e)}
 	}
-	size := r.ContentLength
-	if size < 0 || size > s.o.MaxBody {
-		size = s.o.MaxBody
+	most := s.o.MaxBody + 1 // so that one more is noticed
+	if r.ContentLength >= 0 {
+		most = min(most, r.ContentLength+1)
 	}
-	if !s.bodies.take(int(size)) {
-		return nil, full("The requests that are being read are too large together")
-	}
-	x.held = int(size)
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.MaxBody))
-	if err != nil {
-		if large := (*http.MaxBytesError)(nil); asError(err, &large) {
-			return nil, &problem{status: http.StatusRequestEntityTooLarge, kind: invalid, message: fmt.Sprintf("The body has more than %d bytes", large.Limit)}
+	from := http.MaxBytesReader(w, r.Body, s.o.MaxBody)
+	for body := []byte(nil); ; {
+		if len(body) == cap(body) { // memory for what has come, not for what somebody says will
+			size := int(min(max(firstBody, 2*int64(cap(body))), most))
+			if !s.bodies.take(size - cap(body)) {
+				return nil, full("The requests that are being read are too large together")
+			}
+			x.held = size
+			body = append(make([]byte, 0, size), body...)
 		}
-		return nil, bad("", "The body was not read to its end")
+		n, err := from.Read(body[len(body):cap(body)])
+		switch body = body[:len(body)+n]; {
+		case err == io.EOF:
+			return body, nil
+		case err == nil:
+		default:
+			if large := (*http.MaxBytesError)(nil); asError(err, &large) {
+				return nil, &problem{status: http.StatusRequestEntityTooLarge, kind: invalid, message: fmt.Sprintf("The body has more than %d bytes", large.Limit)}
+			}
+			return nil, bad("", "The body was not read to its end")
+		}
 	}
-	return body, nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -168,6 +169,56 @@ func TestD9Limits(t *testing.T) {
 	} {
 		if r, err := raw(c.url, text); err != nil || r.StatusCode < 400 || r.StatusCode >= 500 && r.StatusCode != 501 {
 			t.Errorf("%q: %v %v", text, r, err)
+		}
+	}
+}
+
+// drip is a body that comes slowly, and tells how many bytes of it have come.
+type drip struct {
+	left int
+	seen func(came int)
+	came int
+}
+
+func (d *drip) Read(p []byte) (int, error) {
+	d.seen(d.came)
+	n := min(len(p), d.left, 1000)
+	if n == 0 {
+		return 0, io.EOF
+	}
+	for i := range p[:n] {
+		p[i] = byte(d.came + i)
+	}
+	d.came, d.left = d.came+n, d.left-n
+	return n, nil
+}
+
+// TestBodiesGrow: room for bodies is taken as bytes come, not for what might come of them.
+func TestBodiesGrow(t *testing.T) {
+	s := &Server{o: Options{MaxBody: 32 << 20}}
+	for _, size := range []int{0, 10, 65536, 65537, 1 << 20, 32 << 20, 32<<20 + 1} {
+		for _, said := range []int64{-1, int64(size)} {
+			s.bodies.free = allBodies
+			d := &drip{left: size, seen: func(came int) {
+				if held := allBodies - s.bodies.left(); held > max(firstBody, 2*came)+1 || said >= 0 && held > size+1 {
+					t.Fatalf("%d bytes are held when %d of %d have come", held, came, size)
+				}
+			}}
+			r := httptest.NewRequest("POST", "/", d)
+			r.Header.Set("Content-Type", "application/json")
+			r.ContentLength = said
+			x := &exchange{s: s, w: &writer{ResponseWriter: httptest.NewRecorder()}, r: r}
+			body, p := x.readBody()
+			if size > 32<<20 {
+				if p == nil || p.status != http.StatusRequestEntityTooLarge {
+					t.Errorf("%d bytes: %v", size, p)
+				}
+			} else if p != nil || len(body) != size || size > 0 && body[size-1] != byte(size-1) {
+				t.Errorf("%d of %d bytes: %v", len(body), size, p)
+			}
+			if s.bodies.left()+x.held != allBodies {
+				t.Errorf("%d bytes are left of %d, %d held", s.bodies.left(), allBodies, x.held)
+			}
 		}
 	}
 }
