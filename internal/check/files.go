@@ -119,7 +119,7 @@ func (f *files) modelType() string {
 	if !ok {
 		kind, _ = f.config["model_type"].(string)
 	}
-	if f, _ := registry.OfType(kind); f != nil {
+	if f, _ := registry.OfConfig(kind, f.text()); f != nil {
 		return f.Name
 	}
 	return strings.TrimSuffix(kind, "_text")

@@ -108,7 +108,7 @@ func (c *checker) assumed() {
 	}
 }
 
-// pattern judges which layers are full: the last one of each period, in the
+// pattern judges which layers are full: the last one of each period, or the first, in the
 // families that have both kinds.
 func (c *checker) pattern() {
 	types, _ := c.model.Setting("layer_types").([]any)
@@ -122,21 +122,22 @@ func (c *checker) pattern() {
 		}
 	}
 	key := []string{c.model.Key("layer_types")}
+	if len(full) == len(types) && slices.ContainsFunc(c.family().Types, func(t family.Type) bool { return t.Window == family.NoWindow }) {
+		return
+	}
 	if len(full) == 0 || len(full) == len(types) {
 		c.addAs(Warning, "layer-pattern", key, "all %d layers are of one kind (%v); %s has both", len(types), types[0], c.arch)
 		return
 	}
-	period := full[0] + 1
-	place := "last"
+	period, place := full[0]+1, "last"
 	if c.family().FullFirst {
-		period, place = len(types), "first"
-		if len(full) > 1 {
+		if period, place = len(types), "first"; len(full) > 1 {
 			period = full[1]
 		}
 	}
 	for i, t := range types {
 		last := c.family().Types[0].LastFull && i == len(types)-1
-		if want := !c.family().Slides(i, period); !last && want != (t == "full_attention") {
+		if slides := c.family().Slides(i, period); !last && slides == (t == "full_attention") {
 			c.addAs(Warning, "layer-pattern", key, "layers %s of %d are full: not the %s of each period of %d", numbers(full), len(types), place, period)
 			return
 		}

@@ -149,7 +149,7 @@ func (c *checker) types(t *tokenizer.Tokenizer, types []int64) {
 
 // ends reports whether a token may begin or end a text, by its name.
 func ends(piece string) bool {
-	return pattern(marker).MatchString(piece) || slices.Contains([]string{"<bos>", "<eos>", "<s>", "</s>"}, piece)
+	return pattern(marker).MatchString(piece) || slices.Contains([]string{"<bos>", "<eos>", "<s>", "</s>", "[CLS]", "[SEP]"}, piece)
 }
 
 // encodes reports whether the model is an encoder, which answers nothing.
@@ -180,6 +180,7 @@ func (c *checker) boundaries(t *tokenizer.Tokenizer) {
 	key = []string{c.textKey("tokenizer.ggml.eos_token_id")}
 	piece, _ := t.Token(eos)
 	switch {
+	case !ok && c.family().Encodes():
 	case !ok:
 		c.add("eos-id", key, "there is no EOS")
 	case hasBOS && eos == bos:
@@ -271,7 +272,7 @@ func (c *checker) noTemplate(t *tokenizer.Tokenizer) {
 		base = base || piece == "<|end_of_text|>" || piece == "<|endoftext|>"
 	}
 	severity := Warning
-	if base {
+	if base || c.family().Encodes() {
 		severity = Note
 	}
 	c.addAs(severity, "template-missing", []string{c.textKey("tokenizer.chat_template")}, "there is no chat template")
@@ -340,7 +341,7 @@ func (c *checker) markers(t *tokenizer.Tokenizer, text string, where []string) {
 // turnEnd compares the token after an answer with the tokens that end one.
 func (c *checker) turnEnd(t *tokenizer.Tokenizer, text string, where []string) {
 	_, after, ok := strings.Cut(text, "Second.")
-	if !ok || c.found("template-family", "special-split") {
+	if !ok || c.found("template-family", "special-split") || c.family().Encodes() {
 		return
 	}
 	m := pattern(marker).FindString(after)

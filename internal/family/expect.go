@@ -64,6 +64,12 @@ type Synth struct {
 	Sinks                         bool               // a score for each head that attention leaves room for
 	Alone                         bool               // each layer has one norm and one part
 	Unnormed                      bool               // scans have no norm
+	Short                         bool               // what patterns call scans are short convolutions
+	Delta                         bool               // they are gated delta rules, and queries have gates
+	Scored                        bool               // the MLP beside experts has a gate of its own
+	Behind                        bool               // norms come behind what they follow; with Learned, and kinds of texts are learned, too
+	EmbedNorm                     bool               // the embedding has a norm, in whose place the first layer has none
+	Last                          string             // the last norm's name; "" for output_norm
 	Fused                         bool               // one tensor of queries, keys and values
 	Shapes                        []Shape
 }

@@ -246,6 +246,11 @@ func (f *Family) Lacks(setting string) bool { return slices.Contains(f.Without, 
 // first dot is the module of all but the head.
 func (f *Family) Embedding() string { return cmp.Or(f.Embed, "model.embed_tokens") }
 
+// Encodes reports whether f's models make vectors, and generate nothing.
+func (f *Family) Encodes() bool {
+	return f.KeyOf(Never) == "attention.causal" || f.Fixed["use_bidirectional_attention"] == true
+}
+
 // Uses reports whether one of f's keys holds the setting.
 func (f *Family) Uses(setting string) bool {
 	for _, k := range f.Keys {

@@ -248,7 +248,8 @@ func encoders(t testing.TB, vectors bool) (names []string) {
 // Architecture is what llama.cpp's converter calls a family's model.
 func Architecture(t testing.TB, name string) (arch string) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(Repo(t), "families", name, "gguf.json"))
+	dir, _ := seeded(t, name)
+	b, err := os.ReadFile(filepath.Join(dir, "gguf.json"))
 	var file struct{ Metadata map[string][2]any }
 	if err == nil {
 		err = json.Unmarshal(b, &file)

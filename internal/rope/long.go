@@ -23,14 +23,15 @@ func longFreqs(base float64, dim int, short, long []float32, original, context i
 	if dim <= 0 || dim%2 != 0 || dim > 1<<16 || !(base >= 1 && base <= 1e30) || original < 1 {
 		return nil, fmt.Errorf("longrope: head size %d, rope_theta %v, original_max_position_embeddings %d", dim, base, original)
 	}
-	for name, list := range map[string][]float32{"short_factor": short, "long_factor": long} { // both, whatever the context
-		if len(list) != dim/2 {
-			return nil, fmt.Errorf("longrope: %d numbers in %s for %d pairs", len(list), name, dim/2)
-		}
-	}
-	factors, name := short, "short_factor"
+	factors, name, idle, other := short, "short_factor", long, "long_factor"
 	if context > original {
-		factors, name = long, "long_factor"
+		factors, name, idle, other = long, other, short, name
+	}
+	if len(factors) != dim/2 {
+		return nil, fmt.Errorf("longrope: %d numbers in %s for %d pairs", len(factors), name, dim/2)
+	}
+	if len(idle) != dim/2 { // whatever the context, a file is right or wrong
+		return nil, fmt.Errorf("longrope: %d numbers in %s for %d pairs", len(idle), other, dim/2)
 	}
 	f := make(Freqs, dim/2)
 	for i, v := range factors {

@@ -34,6 +34,7 @@ func (s *shape) metadata(fileType uint32) []gguf.KeyValue {
 	if s.Synth.Learned {
 		n("feed_forward_length", s.FF)
 		put("attention.layer_norm_epsilon", s.Epsilon)
+		s.keys(put)
 		return all
 	}
 	if s.Heads > 0 {
@@ -96,8 +97,19 @@ func (s *shape) own(put func(key string, value any), dim int) {
 			put(k.GGUF, float32(s.Synth.Numbers[k.Setting]))
 		}
 	}
+	s.keys(put)
+}
+
+// keys puts those that the family's Synth says, and those of dense layers behind the pooling.
+func (s *shape) keys(put func(key string, value any)) {
 	for _, key := range slices.Sorted(maps.Keys(s.Synth.Keys)) {
 		put(key, s.Synth.Keys[key])
+	}
+	in, out := s.Hidden, 4*s.Hidden
+	for _, layer := range s.Beside {
+		put("dense_"+layer[:1]+"_feat_in", uint32(in))
+		put("dense_"+layer[:1]+"_feat_out", uint32(out))
+		in, out = out, in
 	}
 }
 

@@ -3,6 +3,7 @@ package synth
 import (
 	"strings"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -25,12 +26,22 @@ func (s *shape) is(layer int) byte {
 // sizes are keys of scans, and of the MLP beside experts.
 func (s *shape) sizes() map[string]int {
 	return map[string]int{"expert_shared_feed_forward_length": s.CommonFF, "ssm.conv_kernel": s.Kernel, "ssm.inner_size": s.ScanHeads * s.ScanDim, "ssm.state_size": s.State,
-		"ssm.time_step_rank": s.ScanHeads, "ssm.group_count": s.Groups}
+		"ssm.time_step_rank": s.ScanHeads, "ssm.group_count": s.Groups, "shortconv.l_cache": s.Kernel}
 }
 
 // scan adds a layer's convolution and scan.
 func (l *list) scan(p string) {
 	s, inner := l.s, l.s.ScanHeads*l.s.ScanDim
+	switch {
+	case s.Synth.Short:
+		l.weight(p, "shortconv.in_proj", 3*s.Hidden, s.Hidden)
+		l.add(p+"shortconv.conv.weight", tensor.F32, s.Hidden, s.Kernel)
+		l.weight(p, "shortconv.out_proj", s.Hidden, s.Hidden)
+		return
+	case s.Synth.Delta:
+		l.delta(p)
+		return
+	}
 	channels := inner + 2*s.Groups*s.State
 	l.weight(p, "ssm_in", inner+channels+s.ScanHeads, s.Hidden)
 	l.add(p+"ssm_conv1d.weight", tensor.F32, channels, s.Kernel)
@@ -41,6 +52,21 @@ func (l *list) scan(p string) {
 	if !s.Synth.Unnormed {
 		l.add(p+"ssm_norm.weight", tensor.F32, s.Groups, inner/s.Groups)
 	}
+	l.weight(p, "ssm_out", s.Hidden, inner)
+}
+
+// delta adds a layer's convolution and gated delta rule: Groups heads of keys and ScanHeads of values.
+func (l *list) delta(p string) {
+	s, inner := l.s, l.s.ScanHeads*l.s.ScanDim
+	channels := inner + 2*s.Groups*s.State
+	l.weight(p, "attn_qkv", channels, s.Hidden)
+	l.weight(p, "attn_gate", inner, s.Hidden)
+	l.weight(p, "ssm_alpha", s.ScanHeads, s.Hidden)
+	l.weight(p, "ssm_beta", s.ScanHeads, s.Hidden)
+	l.add(p+"ssm_conv1d.weight", tensor.F32, channels, s.Kernel)
+	l.biases(p, s.ScanHeads, "ssm_dt")
+	l.add(p+"ssm_a", tensor.F32, s.ScanHeads)
+	l.ones(p, s.ScanDim, "ssm_norm")
 	l.weight(p, "ssm_out", s.Hidden, inner)
 }
 
@@ -65,7 +91,7 @@ func (s *shape) widths() any {
 
 // keyHeads is the number of heads of keys, of a shape with a pattern by layer.
 func (s *shape) keyHeads() any {
-	if s.Pattern == "" {
+	if s.Pattern == "" || s.KeyOf(family.Interval) != "" {
 		return uint32(s.KVHeads)
 	}
 	return s.patterned(attends, s.KVHeads)

@@ -104,7 +104,21 @@ func (l *list) biases(prefix string, n int, names ...string) {
 func (s *shape) tensors(m quantmix.Mix) ([]tensor.Tensor, error) {
 	l := &list{s: s}
 	l.weight("", "token_embd", s.Vocab, s.Hidden)
-	l.ones("", s.Hidden, "output_norm")
+	if s.Synth.Behind {
+		return l.behind(m)
+	}
+	l.ones("", s.Hidden, cmp.Or(s.Synth.Last, "output_norm"))
+	if s.Synth.EmbedNorm {
+		l.ones("", s.Hidden, "token_embd_norm")
+	}
+	for _, layer := range s.Beside { // as wide between them as four embeddings
+		name := "dense_" + layer[:1]
+		wide := []int{4 * s.Hidden, s.Hidden}
+		if layer != s.Beside[0] {
+			slices.Reverse(wide)
+		}
+		l.weight("", name, wide...)
+	}
 	if s.Synth.Learned {
 		l.add("position_embd.weight", unmixed, s.Context, s.Hidden)
 		l.biases("", s.Hidden, "output_norm")
@@ -123,7 +137,12 @@ func (s *shape) tensors(m quantmix.Mix) ([]tensor.Tensor, error) {
 			l.feedForward(p, i)
 		}
 	}
-	types, err := m.Types(s.model(), l.all)
+	return l.mixed(m)
+}
+
+// mixed is the tensors with the types that the mix chooses.
+func (l *list) mixed(m quantmix.Mix) ([]tensor.Tensor, error) {
+	types, err := m.Types(l.s.model(), l.all)
 	for i := range types {
 		l.all[i].DType = types[i]
 	}
@@ -132,7 +151,7 @@ func (s *shape) tensors(m quantmix.Mix) ([]tensor.Tensor, error) {
 
 // mixer adds a layer's first part, or its only one.
 func (l *list) mixer(p string, i int) {
-	if l.s.Synth.Norms == nil {
+	if (l.s.Synth.Norms == nil || l.s.Synth.EmbedNorm) && (i > 0 || !l.s.Synth.EmbedNorm) {
 		l.ones(p, l.s.Hidden, "attn_norm")
 	}
 	switch l.s.is(i) {
@@ -170,7 +189,11 @@ func (l *list) attention(p string, i int) {
 		l.weight(p, "attn_output", s.Hidden, s.Heads*dim)
 		return
 	}
-	l.weight(p, "attn_q", s.Heads*dim, s.Hidden)
+	queries := s.Heads * dim
+	if s.Synth.Delta { // and their gates
+		queries *= 2
+	}
+	l.weight(p, "attn_q", queries, s.Hidden)
 	if s.Synth.QKNorm {
 		l.ones(p, dim, "attn_q_norm")
 	}
@@ -218,6 +241,9 @@ func (l *list) feedForward(p string, i int) {
 			l.weight(p, "ffn_gate_shexp", n, s.Hidden)
 			l.weight(p, "ffn_up_shexp", n, s.Hidden)
 			l.weight(p, "ffn_down_shexp", s.Hidden, n)
+		}
+		if s.Synth.Scored {
+			l.add(p+"ffn_gate_inp_shexp.weight", unmixed, 1, s.Hidden)
 		}
 		return
 	}

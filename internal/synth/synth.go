@@ -129,11 +129,16 @@ func (f *filler) tensor(t tensor.Tensor) error {
 	return nil
 }
 
-// fill makes whole blocks. Tensors of F32 are norms and scales, and are ones, or biases, and are small; but
+// fill makes whole blocks. Tensors of F32 are norms and scales, and are ones, or biases, and are small; those that
+// are matrices differ from value to value, as trained ones do; but
 // where full layers have a head size of their own, rope_freqs, which is one piece, turns a quarter of the pairs, and
 // divides the others' angles by 1e30, as the published files do.
 func (f *filler) fill(p []byte, t tensor.Tensor) {
 	d := t.DType
+	if d == tensor.F32 && matrix(t) {
+		f.vary(p, t)
+		return
+	}
 	if d == tensor.F32 {
 		turned := len(p) / 4
 		if t.Name == frequencies && f.partial {
@@ -156,5 +161,27 @@ func (f *filler) fill(p []byte, t tensor.Tensor) {
 	block := d.BlockBytes()
 	for ; len(p) > 0; p = p[block:] {
 		scaleBlock(p[:block], d)
+	}
+}
+
+// matrix reports whether t has rows of several values.
+func matrix(t tensor.Tensor) bool {
+	n := len(t.Shape)
+	return n > 1 && t.Shape[n-1] > 1 && t.Shape[0] > 1
+}
+
+// vary makes values of F32 near 1 for norms, near 0 for biases, and from -1/2 to 1/2 for convolutions.
+func (f *filler) vary(p []byte, t tensor.Tensor) {
+	f.random.Read(p) // has no error
+	middle, width := 0., 1.
+	switch {
+	case strings.HasSuffix(t.Name, "norm.weight"):
+		middle, width = 1, 1./8
+	case strings.HasSuffix(t.Name, ".bias"):
+		width = 1. / 32
+	}
+	for ; len(p) > 0; p = p[4:] {
+		x := float64(binary.LittleEndian.Uint32(p))/(1<<32) - 0.5
+		binary.LittleEndian.PutUint32(p, math.Float32bits(float32(middle+float64(width*x))))
 	}
 }

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/check"
 	"github.com/karat-run/karat/internal/gguf"
 )
 
@@ -42,6 +45,10 @@ func runs(t *testing.T, data []byte) {
 		t.Fatal(err)
 	}
 	defer m.Close()
+	if size, err := m.EmbedSize(t.Context(), karat.EmbedOptions{}); err == nil { // an encoder, which generates nothing
+		embeds(t, m, size)
+		return
+	}
 	text := "abcd Z\n"
 	ids, err := m.Tokenize(t.Context(), text)
 	if err != nil {
@@ -69,6 +76,51 @@ func runs(t *testing.T, data []byte) {
 	}
 	if n != 3 {
 		t.Errorf("%d tokens, want 3", n)
+	}
+}
+
+// TestChecked: a checker that knows spoiled files finds nothing wrong with these.
+func TestChecked(t *testing.T) {
+	for _, arch := range Archs() {
+		for _, shape := range Shapes(arch) {
+			if s, err := find(arch, shape); err != nil || s.Vocab > 4096 {
+				continue
+			}
+			for _, kind := range []string{"BF16", "Q8_0", "Q4_K_M"} {
+				t.Run(arch+"/"+shape+"/"+kind, func(t *testing.T) {
+					path := filepath.Join(t.TempDir(), "random.gguf")
+					if err := os.WriteFile(path, file(t, Options{Arch: arch, Shape: shape, Type: kind}), 0o666); err != nil {
+						t.Fatal(err)
+					}
+					r, err := check.Run(t.Context(), path, check.Options{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, f := range r.Findings {
+						if f.Severity != check.Note && f.ID != "template-missing" {
+							t.Errorf("%s %s: %s", f.Severity, f.ID, f.What)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// embeds wants vectors that are finite and differ.
+func embeds(t *testing.T, m *karat.Model, size int) {
+	all, err := m.Embed(t.Context(), []string{"ab cd", "xyz"}, karat.EmbedOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range all {
+		low, high := float64(slices.Min(v)), float64(slices.Max(v))
+		if len(v) != size || math.IsNaN(low) || math.IsInf(low, 0) || math.IsInf(high, 0) || high-low < 1e-3 {
+			t.Errorf("%d features from %g to %g", len(v), low, high)
+		}
+	}
+	if slices.Equal(all[0], all[1]) {
+		t.Error("two texts have one vector")
 	}
 }
 

@@ -58,6 +58,14 @@ func newWords(s *shape) *words {
 		w.add(normal, byteLetters()...)
 		w.merge(s.Vocab - 2)
 		w.add(control, "<|begin_of_text|>", "<|end_of_text|>")
+	case tokenizer.WordPiece: // words begin with ▁
+		w.add(control, "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+		for b := rune('!'); b <= '~'; b++ {
+			if b < 'A' || b > 'Z' {
+				w.add(normal, "▁"+string(b), string(b))
+			}
+		}
+		w.merge(s.Vocab)
 	default:
 		w.add(control, "<pad>", "<eos>", "<bos>")
 		w.add(unknown, "<unk>")
@@ -126,6 +134,16 @@ func (w *words) keys() (all []gguf.KeyValue) {
 		put("bos_token_id", last-1)
 		put("eos_token_id", last)
 		put("add_bos_token", w.BOS)
+		return all
+	}
+	if w.Model == tokenizer.WordPiece {
+		for i, name := range []string{"padding", "unknown", "bos", "eos", "mask"} {
+			put(name+"_token_id", uint32(i))
+		}
+		put("seperator_token_id", uint32(3))
+		put("add_bos_token", true)
+		put("add_eos_token", true)
+		put("normalizer.lowercase", true)
 		return all
 	}
 	scores := make([]float32, len(w.tokens))

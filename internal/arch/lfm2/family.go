@@ -43,6 +43,14 @@ var Family = family.Family{
 		Theta: true,
 		Eps:   []float64{1e-5},
 	},
+	// The published 1.2B: llama.cpp's src/models/lfm2.cpp knows it by the width of its MLPs, and transformers'
+	// configuration_lfm2.py makes that of 12288.
+	Synth: family.Synth{Short: true, QKNorm: true, Last: "token_embd_norm", Shapes: []family.Shape{
+		{Name: "1.2b", Hidden: 2048, Layers: 16, Heads: 32, KVHeads: 8, HeadDim: 64, FF: 8192, Vocab: 65536, Context: 128000,
+			Pattern: "MM*MM*MM*M*M*M*M", Kernel: 3, RopeBase: 1e6, Epsilon: 1e-5},
+		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096,
+			Pattern: "MM*M", Kernel: 3, RopeBase: 1e6, Epsilon: 1e-5},
+	}},
 }
 
 // adjust gives the width that the library makes of the one that a config.json has.

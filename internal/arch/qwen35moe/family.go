@@ -65,6 +65,17 @@ var Family = family.Family{
 	Expect: family.Expect{
 		Parts: []family.Part{{GGUF: "attn_gate", HF: "in_proj_z"}, family.QKNorm},
 	},
+	// The published 35B-A3B: the defaults of transformers' configuration_qwen3_5_moe.py.
+	Synth: family.Synth{Delta: true, QKNorm: true, Norms: []string{"attn_norm", "post_attention_norm"}, Apart: true, Scored: true,
+		Keys: map[string]any{"rope.dimension_sections": []int32{11, 11, 10, 0}, "full_attention_interval": uint32(4)},
+		Shapes: []family.Shape{
+			{Name: "35b-a3b", Hidden: 2048, Layers: 40, Heads: 16, KVHeads: 2, HeadDim: 256, Turning: 64, Vocab: 248320, Context: 262144,
+				Experts: 256, Used: 8, ExpertFF: 512, CommonFF: 512,
+				Pattern: "MMM*", ScanHeads: 32, ScanDim: 128, Groups: 16, State: 128, Kernel: 4, RopeBase: 1e7, Epsilon: 1e-6},
+			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, Turning: 64, Vocab: 2048, Context: 4096,
+				Experts: 8, Used: 3, ExpertFF: 256, CommonFF: 256,
+				Pattern: "MMM*", ScanHeads: 8, ScanDim: 32, Groups: 4, State: 32, Kernel: 4, RopeBase: 1e7, Epsilon: 1e-6},
+		}},
 }
 
 // sections takes the sections of rotation out of the rotary settings.
