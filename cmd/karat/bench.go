@@ -79,7 +79,7 @@ func newBenchCommand() *cobra.Command {
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.VarP((*name)(&f.model), "model", "m", "model `file or folder` (default: the embedded demo)")
+	fs.VarP((*modelFlag)(&f.model), "model", "m", "model `file, folder or name` (default: the embedded demo)")
 	f.addTests(fs)
 	fs.BoolVar(&f.limits, "limits", false, "measure the machine's limits, too")
 	fs.BoolVar(&f.profile, "profile", false, "print the time of a step by kernel and thread")

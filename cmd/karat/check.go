@@ -46,11 +46,17 @@ or the report cannot be written.`,
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
+		RunE: func(c *cobra.Command, args []string) error {
+			path, err := findModel(args[0])
+			if err != nil {
+				return failure{statusUsage, err}
+			}
+			return f.run(c, path)
+		},
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.Var((*name)(&f.against), "against", "Hugging Face `folder` that the model was made from")
+	fs.Var((*modelFlag)(&f.against), "against", "Hugging Face `folder` that the model was made from")
 	fs.BoolVar(&f.json, "json", false, "print the findings as one JSON object")
 	return c
 }

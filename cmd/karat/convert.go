@@ -47,7 +47,13 @@ a weight that is not finite. The output appears when it is complete.`,
   karat convert llama-00001-of-00003.gguf -o llama.gguf
   karat convert gemma.gguf -o ./gemma --json`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
+		RunE: func(c *cobra.Command, args []string) error {
+			path, err := findModel(args[0])
+			if err != nil {
+				return err
+			}
+			return f.run(c, path)
+		},
 	}
 	fs := c.Flags()
 	fs.SortFlags = false

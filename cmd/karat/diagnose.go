@@ -50,7 +50,13 @@ verdicts, and 2 if there was nothing to judge.`,
   karat lab diagnose ./tiny-qwen3 dump.safetensors --report report --json diagnosis.json
   karat lab diagnose model.gguf dump.safetensors --golden golden.safetensors`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args[0], args[1]) },
+		RunE: func(c *cobra.Command, args []string) error {
+			path, err := findModel(args[0])
+			if err != nil {
+				return failure{statusUsage, err}
+			}
+			return f.run(c, path, args[1])
+		},
 	}
 	fs := c.Flags()
 	fs.SortFlags = false

@@ -52,7 +52,7 @@ sentence-transformers with the folders that it names, or pooling_type in GGUF. O
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.VarP((*name)(&f.model), "model", "m", "model `file or folder`")
+	fs.VarP((*modelFlag)(&f.model), "model", "m", "model `file, folder or name`")
 	fs.VarP((*name)(&f.file), "file", "f", "read texts from the lines of this JSON Lines `file`; - is standard input")
 	f.pooling.add(c, "pooling", "rows that make the vector: the mean of all, the first, the last, or none for the vectors of all rows (default: the model's)")
 	fs.BoolVar(&f.normalize, "normalize", true, "give vectors the length 1 (default: as the folder says, else true)")

@@ -93,7 +93,7 @@ on it says little about other texts. After Ctrl-C, eval prints the results so fa
 	fs.SortFlags = false
 	fs.Var((*name)(&f.text), "text", "`file` with the text, - for standard input (default: one that comes with Karat)")
 	f.textFlags.add(c)
-	fs.Var((*name)(&f.base), "base", "model `file or folder` to compare with")
+	fs.Var((*modelFlag)(&f.base), "base", "model `file, folder or name` to compare with")
 	fs.Var((*name)(&f.baseLogits), "base-logits", "`file` of its predictions to compare with")
 	fs.Var((*name)(&f.save), "save-logits", "`file` to write the predictions to")
 	fs.BoolVar(&f.json, "json", false, "print JSON")

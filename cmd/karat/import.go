@@ -55,7 +55,7 @@ record.`,
 	fs.SortFlags = false
 	fs.VarP((*name)(&f.out), "output", "o", "`file` to write")
 	fs.StringVar(&f.from, "from", "", "`form` of SRC: "+strings.Join(lab.Forms, ", ")+" (default: detected)")
-	fs.Var((*name)(&f.model), "model", "model `file or folder`, for the names of the taps")
+	fs.Var((*modelFlag)(&f.model), "model", "model `file, folder or name`, for the names of the taps")
 	fs.Var((*name)(&f.golden), "golden", "`record` that has the prompts' ids")
 	return c
 }

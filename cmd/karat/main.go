@@ -63,9 +63,11 @@ func run(args []string) int {
 	started := false
 	root := newRootCommand()
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
-		err := c.ValidateFlagGroups() // cobra asks later
-		started = err == nil
-		return err
+		if err := c.ValidateFlagGroups(); err != nil { // cobra asks later
+			return err
+		}
+		started = true
+		return findModels(c)
 	}
 	helped := writeHelp(root)
 	root.SetArgs(args)
@@ -139,7 +141,8 @@ SmolLM3, Command R7B, Nemotron-H, Falcon-H1, Mamba 2 and GPT-2, and the encoders
 XLM-RoBERTa, ModernBERT and EmbeddingGemma,
 on the CPU or on a GPU, from GGUF files and from Hugging Face folders as they are downloaded.
 
-A MODEL is a GGUF file (any part of a split one) or a Hugging Face folder.
+A MODEL is a GGUF file (any part of a split one), a Hugging Face folder, or the name of a
+model that "karat pull" got.
 Without one, the small demo model inside the program is used.`,
 		Example: `  karat run "The color of the sky is"
   karat run -m model.gguf --chat "Why is the sky blue?"
@@ -150,7 +153,7 @@ Without one, the small demo model inside the program is used.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.AddCommand(newRunCommand(), newServeCommand(), newEmbedCommand(), newRerankCommand(), newTokenizeCommand(), newInspectCommand(), newConvertCommand(), newCheckCommand(), newLabCommand(), newEvalCommand(), newImatrixCommand(), newBenchCommand(), newQuantizeCommand(), newSynthCommand(), newDevicesCommand(), newWebCommand(), newVersionCommand())
+	c.AddCommand(newRunCommand(), newServeCommand(), newPullCommand(), newListCommand(), newShowCommand(), newRemoveCommand(), newCopyCommand(), newRunningCommand(), newEmbedCommand(), newRerankCommand(), newTokenizeCommand(), newInspectCommand(), newConvertCommand(), newCheckCommand(), newLabCommand(), newEvalCommand(), newImatrixCommand(), newBenchCommand(), newQuantizeCommand(), newSynthCommand(), newDevicesCommand(), newWebCommand(), newVersionCommand())
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if e := (*strconv.NumError)(nil); errors.As(err, &e) { // whose text is for programmers
 			return usagef("%s%s", strings.TrimSuffix(err.Error(), e.Error()), numberText(e))

@@ -64,7 +64,7 @@ func modelArgument(args []string) (string, error) {
 	case args[0] == "":
 		return "", usagef("MODEL is empty; leave it out to use the embedded demo")
 	}
-	return args[0], nil
+	return findModel(args[0])
 }
 
 // arithmetic is the flags of every command that runs a model.

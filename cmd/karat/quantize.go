@@ -63,6 +63,10 @@ Ctrl-C leaves nothing behind.`,
 			if f.from, f.to = args[0], args[1]; len(args) > 2 {
 				f.as = args[2]
 			}
+			var err error
+			if f.from, err = findModel(f.from); err != nil {
+				return err
+			}
 			return f.run(c)
 		},
 	}

@@ -71,7 +71,7 @@ Ctrl-C stops the answer, a second Ctrl-C the program. The exit status is then 13
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.VarP((*name)(&f.model), "model", "m", "model `file or folder` (default: the embedded demo)")
+	fs.VarP((*modelFlag)(&f.model), "model", "m", "model `file, folder or name` (default: the embedded demo)")
 	f.lora.add(c)
 	fs.VarP((*name)(&f.file), "file", "f", "read the prompt from this `file`; - is standard input")
 	f.chat.add(fs)

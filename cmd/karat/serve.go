@@ -50,8 +50,8 @@ its address and a command that asks it something.
 
 The first MODEL is loaded at once, and is the default of routes that name none. Others are loaded
 when they are asked for. When memory lacks, those go that were used least recently. MODEL may be a
-folder of models. A model's name is that of its file without .gguf, or its folder's. With several,
-each --alias is NAME=MODEL's name.
+folder of models. A model's name is that of its file without .gguf, its folder's, or that of
+"karat pull". With several, each --alias is NAME=MODEL's name.
 
 Each flag can also be set by a variable, --max-requests by KARAT_SERVE_MAX_REQUESTS, and by the file
 of --config. The command line counts first, then the variable.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -100,13 +101,17 @@ func (f *serveFlags) models(args []string, more []modelSpec) (all []modelSpec, e
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range args {
-		found, err := within(path)
+	for _, arg := range args {
+		named, err := namedModel(arg)
+		if err != nil {
+			return nil, err
+		}
+		found, err := within(named.Path)
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range found {
-			all = append(all, modelSpec{path: p, name: modelName(p), keep: time.Duration(f.model.keep), options: o})
+			all = append(all, modelSpec{path: p, name: cmp.Or(named.Name, modelName(p)), keep: time.Duration(f.model.keep), options: o})
 		}
 	}
 	if all = append(all, more...); len(all) == 0 {

@@ -105,6 +105,17 @@ type progress struct {
 
 func (p *progress) report(done, all int64) {
 	p.all = all
+	now, ok := p.due()
+	if !ok {
+		return
+	}
+	rate := float64(done) / now.Sub(p.start).Seconds()
+	left := time.Duration(float64(all-done) / rate * float64(time.Second)).Round(time.Second)
+	p.show(done, all, fmt.Sprintf("%s of %s  %.0f MB/s  %v left", bytesText(done), bytesText(all), rate/1e6, left))
+}
+
+// due reports whether it is time to tell, and which.
+func (p *progress) due() (time.Time, bool) {
 	now, pause := time.Now(), 10*time.Second
 	if p.last.IsZero() {
 		p.last = p.start
@@ -113,14 +124,17 @@ func (p *progress) report(done, all int64) {
 		pause = time.Second / 10
 	}
 	if now.Sub(p.last) < pause {
-		return
+		return now, false
 	}
 	p.last, p.shown = now, true
-	rate := float64(done) / now.Sub(p.start).Seconds()
-	left := time.Duration(float64(all-done) / rate * float64(time.Second)).Round(time.Second)
+	return now, true
+}
+
+// show writes a line, behind the part that is done.
+func (p *progress) show(done, all int64, line string) {
 	const width = 30
 	bar := int(width * done / all)
-	line := fmt.Sprintf("%3d %%  %s of %s  %.0f MB/s  %v left", 100*done/all, bytesText(done), bytesText(all), rate/1e6, left)
+	line = fmt.Sprintf("%3d %%  %s", 100*done/all, line)
 	if p.terminal {
 		fmt.Fprintf(p.w, "\r[%s%s] %s\x1b[K", strings.Repeat("=", bar), strings.Repeat(" ", width-bar), line)
 		return

@@ -46,7 +46,7 @@ tokenizer.json or a tokenizer.model, or the folder of one.`,
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.VarP((*name)(&f.model), "model", "m", "model `file or folder` (default: the embedded demo)")
+	fs.VarP((*modelFlag)(&f.model), "model", "m", "model `file, folder or name` (default: the embedded demo)")
 	fs.VarP((*name)(&f.file), "file", "f", "read the text from this `file`; - is standard input")
 	fs.BoolVar(&f.ids, "ids", false, "print the ids alone, in one line")
 	fs.BoolVar(&f.json, "json", false, "print a JSON list of objects with id, piece and kind; with --decode, a JSON string")

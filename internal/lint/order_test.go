@@ -9,8 +9,9 @@ import (
 // below says what a package may import, and with it everything below that. An
 // entry ending in /* stands for every folder there that has no entry of its own.
 var below = map[string]string{
-	"jsonerr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "sysinfo": "", "jinja": "", "hub": "", "ui": "", "jsasync": "", "embed": "",
+	"jsonerr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "sysinfo": "", "jinja": "", "ui": "", "jsasync": "", "embed": "",
 
+	"hub":         "atomicfile",
 	"simd":        "float16",
 	"simd/gen":    "",
 	"quant":       "tensor float16 simd",
@@ -68,7 +69,7 @@ var below = map[string]string{
 	"web/gen":   "atomicfile web/build",
 	"web/probe": ".",
 	"web/wasm":  ". webgpu lab jsasync web/probe",
-	"cmd/*":     ". webgpu server web eval imatrix autoquant lab lab/* convert synth bench simd",
+	"cmd/*":     ". webgpu server hub web eval imatrix autoquant lab lab/* convert synth bench simd",
 }
 
 // never are the imports that must stay impossible however below grows.

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/karat-run/karat/internal/hub"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// openStore opens the store of models.
+func openStore() (*hub.Store, error) {
+	dir, err := hub.DefaultDir()
+	if err != nil {
+		return nil, err
+	}
+	return hub.Open(dir)
+}
+
+// findModel is the path of a MODEL: a path, a name of the store, or a reference that was pulled. "" is the demo.
+func findModel(model string) (string, error) {
+	f, err := namedModel(model)
+	return f.Path, err
+}
+
+// namedModel is findModel, with the model's name in the store if it has one.
+func namedModel(model string) (hub.Found, error) {
+	if model == "" {
+		return hub.Found{}, nil
+	}
+	return hub.Find(model)
+}
+
+// modelFlag is a flag that takes a MODEL. Before a command runs it is made the path of that (findModels).
+type modelFlag string
+
+func (m *modelFlag) String() string     { return string(*m) }
+func (m *modelFlag) Type() string       { return "model" }
+func (m *modelFlag) Set(s string) error { return (*name)(m).Set(s) }
+
+// findModels makes the flags of a command that name models their paths.
+func findModels(c *cobra.Command) (err error) {
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if m, ok := f.Value.(*modelFlag); ok && err == nil {
+			var path string
+			path, err = findModel(string(*m))
+			*m = modelFlag(path)
+		}
+	})
+	return err
+}
+
+func newListCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the models that were pulled",
+		Long: `List prints the models in the store: name, size, type, and when they were pulled. Pulls that
+have not ended are listed, too. "karat rm NAME" gives one up.`,
+		Args: atMost(0, "all models are listed"),
+		RunE: func(c *cobra.Command, _ []string) error { return listModels(c, asJSON) },
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the manifests as one JSON array")
+	return c
+}
+
+func listModels(c *cobra.Command, asJSON bool) error {
+	s, err := openStore()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	all, broken := s.List()
+	w := c.OutOrStdout()
+	if asJSON {
+		e := newEncoder(w)
+		e.SetIndent("", "  ")
+		return errors.Join(e.Encode(append([]*hub.Manifest{}, all...)), broken)
+	}
+	pulls, err := s.Unfinished()
+	broken = errors.Join(broken, err)
+	if len(all)+len(pulls) == 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "karat: no models in %s: karat pull gets one\n", s.Dir())
+		return broken
+	}
+	t := newTable(w)
+	fmt.Fprintf(t, "NAME\tSIZE\tTYPE\tPULLED\n")
+	for _, m := range all {
+		kind := m.Type
+		if kind == "" {
+			kind = string(m.Format)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", m.Name, bytesText(m.Bytes()), oneLine(kind), m.Pulled.Local().Format(time.DateTime))
+	}
+	for _, u := range pulls {
+		fmt.Fprintf(t, "%s\t\tnot whole: karat pull %s\t%s\n", u.Name, oneLine(u.Source), u.Began.Local().Format(time.DateTime))
+	}
+	return errors.Join(t.Flush(), broken)
+}
+
+func newShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show what a model is, and where it came from",
+		Long: `Show prints where a pulled model came from, its licence, the memory it needs, and then what
+karat inspect prints.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return showModel(c, args[0]) },
+	}
+}
+
+func showModel(c *cobra.Command, name string) error {
+	s, err := openStore()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	m, err := s.Get(name)
+	if err != nil {
+		return err
+	}
+	path, err := s.Path(m)
+	if err != nil {
+		return err
+	}
+	w := c.OutOrStdout()
+	t := newTable(w)
+	fmt.Fprintf(t, "name\t%s\n", m.Name)
+	fmt.Fprintf(t, "from\t%s\n", oneLine(m.Source))
+	if m.Revision != "" {
+		fmt.Fprintf(t, "revision\t%s\n", oneLine(m.Revision))
+	}
+	fmt.Fprintf(t, "pulled\t%s\n", m.Pulled.Local().Format(time.DateTime))
+	for _, f := range m.Files {
+		fmt.Fprintf(t, "file\t%s, %s, %s\n", oneLine(f.Path), bytesText(f.Size), f.SHA256)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	facts, broken := describe(c.Context(), path)
+	if facts == nil {
+		return broken
+	}
+	if m.License == "" {
+		m.License = facts.license
+	}
+	if err := facts.write(w, m); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return new(inspectFlags).run(c, []string{path})
+}
+
+func newRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm NAME...",
+		Short: "Remove models that were pulled",
+		Long: `Rm removes models from the store, and the files that no other model has. A pull that has not
+ended is given up by its name.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := openStore()
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			for _, name := range args {
+				free, err := s.Remove(c.Context(), name)
+				if err != nil {
+					return err
+				}
+				if _, err := fmt.Fprintf(c.OutOrStdout(), "%s is removed, %s are free\n", name, bytesText(free)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func newCopyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "cp NAME NEW",
+		Short: "Give a model another name, too",
+		Long:  `Cp gives a pulled model another name beside its own. It takes no room: the files are the same.`,
+		Args:  cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := openStore()
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			return s.Copy(c.Context(), args[0], args[1])
+		},
+	}
+}
+
+// hostVariable names the server that karat ps asks.
+const hostVariable = "KARAT_HOST"
+
+func newRunningCommand() *cobra.Command {
+	var url string
+	c := &cobra.Command{
+		Use:   "ps",
+		Short: "List the models that a running server has loaded",
+		Long: `Ps asks a server (karat serve, or another with Ollama's routes) which models it has loaded.
+The server is --url, or the variable KARAT_HOST, or http://127.0.0.1:8080. If it wants a key, the variable
+KARAT_API_KEY has it.`,
+		Args: atMost(0, "the server goes after --url"),
+		RunE: func(c *cobra.Command, _ []string) error { return listRunning(c, url) },
+	}
+	c.Flags().StringVar(&url, "url", "", "`address` of the server")
+	return c
+}
+
+func listRunning(c *cobra.Command, url string) error {
+	if url == "" {
+		url = os.Getenv(hostVariable)
+	}
+	if url == "" {
+		url = "127.0.0.1:8080"
+	}
+	if !strings.Contains(url, "://") {
+		url = "http://" + url
+	}
+	key := os.Getenv(keyVariable)
+	if _, secret, ok := strings.Cut(key, ":"); ok {
+		key = secret
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	data, err := hub.Running(ctx, url, strings.TrimSpace(key))
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Models []struct {
+			Name    string `json:"name"`
+			Size    int64  `json:"size"`
+			Details struct {
+				Format string `json:"format"`
+				Family string `json:"family"`
+			} `json:"details"`
+			Expires string `json:"expires_at"`
+		} `json:"models"`
+	}
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return fmt.Errorf("%s/api/ps: %w", url, err)
+	}
+	t := newTable(c.OutOrStdout())
+	fmt.Fprintf(t, "NAME\tSIZE\tTYPE\tUNTIL\n")
+	for _, m := range answer.Models {
+		until := m.Expires
+		if until == "" {
+			until = "the server ends"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", oneLine(m.Name), bytesText(m.Size), oneLine(strings.TrimSpace(m.Details.Format+" "+m.Details.Family)), oneLine(until))
+	}
+	return t.Flush()
+}

@@ -1,0 +1,194 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Unfinished is a pull that has not ended, or was cut off.
+type Unfinished struct {
+	Name   string    `json:"name"`
+	Source string    `json:"source"`
+	Began  time.Time `json:"began"`
+	Keys   []string  `json:"keys"` // of blobs and of partial files
+}
+
+// parseUnfinished reads a file of unfinished.
+func parseUnfinished(data []byte) (*Unfinished, error) {
+	var u Unfinished
+	if err := strictJSON(data, &u); err != nil {
+		return nil, fmt.Errorf("hub: unfinished pull: %w", err)
+	}
+	for _, k := range u.Keys {
+		if _, err := ParseDigest(algorithm + k); err != nil {
+			return nil, err
+		}
+	}
+	return &u, CheckName(u.Name)
+}
+
+// Unfinished lists the pulls that have not ended, under way or cut off.
+func (s *Store) Unfinished() (all []*Unfinished, err error) {
+	names, err := s.list("unfinished")
+	errs := []error{err}
+	for _, file := range names {
+		if path.Ext(file) != ".json" {
+			continue
+		}
+		data, err := s.read(path.Join("unfinished", file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var u *Unfinished
+		if err == nil {
+			u, err = parseUnfinished(data)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%w (unfinished/%s)", err, file))
+			continue
+		}
+		all = append(all, u)
+	}
+	return all, errors.Join(errs...)
+}
+
+// begin notes a pull, so that nobody collects what it has.
+func (s *Store) begin(ctx context.Context, u *Unfinished) error {
+	return s.change(ctx, func() error { return s.write(unfinishedFile(nameKey(u.Name)), u) })
+}
+
+// keep makes a blob of a file that was downloaded and verified. A digest that was not known before becomes one of u's keys.
+func (s *Store) keep(ctx context.Context, u *Unfinished, partial string, d Digest) error {
+	return s.change(ctx, func() error {
+		if !slices.Contains(u.Keys, d.hex()) {
+			u.Keys = append(u.Keys, d.hex())
+			if err := s.write(unfinishedFile(nameKey(u.Name)), u); err != nil {
+				return err
+			}
+		}
+		if err := s.root.Chmod(partial, 0o444); err != nil {
+			return fmt.Errorf("hub: %w", err)
+		}
+		if err := s.root.Rename(partial, blobFile(d)); err != nil {
+			return fmt.Errorf("hub: %w", err)
+		}
+		return nil
+	})
+}
+
+// finish makes the model of a pull visible.
+func (s *Store) finish(ctx context.Context, m *Manifest) error {
+	return s.change(ctx, func() error {
+		if err := s.put(m); err != nil {
+			return err
+		}
+		if err := s.root.Remove(unfinishedFile(nameKey(m.Name))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("hub: %w", err)
+		}
+		_, err := s.collect() // what the model was before
+		return err
+	})
+}
+
+// collect removes what no model and no pull needs, and returns its bytes. The caller has the lock. Where a manifest cannot
+// be read nothing is removed, since it may need anything.
+func (s *Store) collect() (free int64, err error) {
+	models, err := s.List()
+	if err != nil {
+		return 0, fmt.Errorf("%w; nothing else was removed", err)
+	}
+	pulls, err := s.Unfinished()
+	if err != nil {
+		return 0, fmt.Errorf("%w; nothing else was removed", err)
+	}
+	blobs, pulled, views := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, m := range models {
+		views[m.viewDir()] = true
+		for _, f := range m.Files {
+			blobs[f.SHA256.hex()] = true
+		}
+	}
+	for _, u := range pulls {
+		for _, k := range u.Keys {
+			blobs[k], pulled[k] = true, true
+		}
+	}
+	free, err = s.sweep("blobs", func(name string) bool { return blobs[name] })
+	return free, errors.Join(err, s.sweepPartial(pulled), s.sweepFiles(views), s.sweepTemporary("names"), s.sweepTemporary("unfinished"))
+}
+
+// sweep removes files of a folder that are not kept.
+func (s *Store) sweep(dir string, kept func(name string) bool) (free int64, err error) {
+	names, err := s.list(dir)
+	errs := []error{err}
+	for _, name := range names {
+		if kept(name) {
+			continue
+		}
+		st, err := s.root.Lstat(path.Join(dir, name))
+		if err == nil {
+			err = s.root.Remove(path.Join(dir, name))
+		}
+		if err == nil {
+			free += st.Size()
+		}
+		errs = append(errs, err)
+	}
+	return free, errors.Join(errs...)
+}
+
+// sweepTemporary removes what a write that was cut off has left: who writes has the lock.
+func (s *Store) sweepTemporary(dir string) error {
+	_, err := s.sweep(dir, func(name string) bool { return path.Ext(name) != ".tmp" })
+	return err
+}
+
+// sweepPartial removes partial files of no pull, but for those that somebody has locked.
+func (s *Store) sweepPartial(pulled map[string]bool) error {
+	names, err := s.list("partial")
+	errs := []error{err}
+	done := map[string]bool{}
+	for _, name := range names {
+		key, _, _ := strings.Cut(name, ".")
+		if pulled[key] || done[key] {
+			continue
+		}
+		done[key] = true
+		l, err := s.tryLock(partialFile(key) + ".lock")
+		if err == nil && l != nil {
+			err = s.dropPartial(key)
+			l.Close()
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// sweepFiles removes the folders of models that are gone, or have other files now.
+func (s *Store) sweepFiles(views map[string]bool) error {
+	keys, err := s.list("files")
+	errs := []error{err}
+	for _, key := range keys {
+		dir := path.Join("files", key)
+		ids, err := s.list(dir)
+		errs = append(errs, err)
+		left := 0
+		for _, id := range ids {
+			if views[path.Join(dir, id)] {
+				left++
+				continue
+			}
+			errs = append(errs, s.root.RemoveAll(path.Join(dir, id)))
+		}
+		if left == 0 {
+			errs = append(errs, s.root.RemoveAll(dir))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,532 @@
+package hub
+
+import (
+	"context"
+	"crypto/sha1"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// remote is a file at a server.
+type remote struct {
+	path   string
+	url    string
+	size   int64  // -1 if it is not known
+	digest Digest // zero if it is not known
+	git    string // the SHA-1 of the file as a blob of git; "" if it is not known
+	etag   string // that it had when the pull began; "" if that is not known
+}
+
+// key identifies the file among partial ones: by its digest, or by where it is.
+func (r *remote) key() string {
+	if !r.digest.IsZero() {
+		return r.digest.hex()
+	}
+	return digestBytes([]byte(r.url + "\n" + r.git)).hex()
+}
+
+func partialFile(key string) string { return path.Join("partial", key) }
+
+// dropPartial removes what there is of a download. The caller has its lock.
+func (s *Store) dropPartial(key string) error {
+	var errs []error
+	for _, ending := range []string{"", ".json", ".lock"} {
+		if err := s.root.Remove(partialFile(key) + ending); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// partSize is the bytes that one connection gets at a time, partState those after which it is noted how far it is.
+const (
+	partSize    = 64 << 20
+	partState   = 16 << 20
+	unknownSize = 64 << 30
+)
+
+// partial is how far a download is.
+type partial struct {
+	ETag string  `json:"etag,omitempty"`
+	Size int64   `json:"size"`
+	Part int64   `json:"part"` // bytes of each part but the last
+	Done []int64 `json:"done"` // bytes of each part that are there
+}
+
+// parsePartial reads the state of a download.
+func parsePartial(data []byte) (*partial, error) {
+	var p partial
+	if err := strictJSON(data, &p); err != nil {
+		return nil, err
+	}
+	if p.Size < 1 || p.Size > maxFile || p.Part < 1 || int64(len(p.Done)) != (p.Size-1)/p.Part+1 {
+		return nil, fmt.Errorf("hub: partial file: %d parts of %d bytes of %d", len(p.Done), p.Part, p.Size)
+	}
+	for i, n := range p.Done {
+		if n < 0 || n > p.length(i) {
+			return nil, fmt.Errorf("hub: partial file: %d bytes of part %d", n, i)
+		}
+	}
+	return &p, nil
+}
+
+// length is the bytes of a part.
+func (p *partial) length(i int) int64 { return min(p.Part, p.Size-int64(i)*p.Part) }
+
+// have is the bytes that are there.
+func (p *partial) have() (n int64) {
+	for _, d := range p.Done {
+		n += d
+	}
+	return n
+}
+
+// errChanged is the error of a file that is not what it was: it is got anew.
+var errChanged = errors.New("the file changed at the server meanwhile")
+
+// errOther is wrapped by the errors of files that are not what was promised.
+var errOther = errors.New("it is removed")
+
+// fetcher gets files into the store.
+type fetcher struct {
+	store   *Store
+	client  *client
+	limit   *limiter
+	u       *Unfinished
+	lines   int   // connections at a time
+	part    int64 // partSize
+	unknown int64 // most bytes of a file whose size nobody says
+	done    atomic.Int64
+	net     atomic.Int64 // of them those that came by this pull
+	report  func(done, came int64)
+}
+
+// came counts bytes that came, or fewer than none that have to come again.
+func (f *fetcher) came(n int64) {
+	if all := f.done.Add(n); f.report != nil {
+		f.report(all, f.net.Load())
+	}
+}
+
+// changes is how often a file may change while it is got.
+const changes = 3
+
+// fetch gets a file, goes on with what there is of it, and verifies it. Another process that gets the same file is waited for.
+func (f *fetcher) fetch(ctx context.Context, r *remote) (File, error) {
+	if out, ok, err := f.there(ctx, r); ok || err != nil {
+		return out, err
+	}
+	key := r.key()
+	l, err := f.store.lock(ctx, partialFile(key)+".lock")
+	if err != nil {
+		return File{}, err
+	}
+	defer l.Close()
+	if out, ok, err := f.there(ctx, r); ok || err != nil { // another process got it
+		return out, errors.Join(err, f.store.dropPartial(key))
+	}
+	for n := 1; ; n++ {
+		out, resumed, err := f.whole(ctx, r)
+		if err == nil {
+			return out, f.store.dropPartial(key)
+		}
+		changed, other := errors.Is(err, errChanged), errors.Is(err, errOther)
+		if changed || other { // what there is of it is of no use
+			if e := f.store.dropPartialData(key); e != nil {
+				return File{}, fmt.Errorf("%s: %w", r.path, errors.Join(err, e))
+			}
+		}
+		if !changed && !(other && resumed) || n == changes {
+			return File{}, fmt.Errorf("%s: %w", r.path, err)
+		}
+	}
+}
+
+// dropPartialData is dropPartial, but for the lock.
+func (s *Store) dropPartialData(key string) error {
+	err := s.root.Remove(partialFile(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if e := s.root.Remove(partialFile(key) + ".json"); !errors.Is(e, fs.ErrNotExist) {
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+// there is the file if the store has it.
+func (f *fetcher) there(_ context.Context, r *remote) (File, bool, error) {
+	if r.digest.IsZero() || !f.store.hasBlob(r.digest, r.size) {
+		return File{}, false, nil
+	}
+	st, err := f.store.root.Lstat(blobFile(r.digest))
+	if err != nil {
+		return File{}, false, err
+	}
+	f.came(st.Size())
+	return File{Path: r.path, Size: st.Size(), SHA256: r.digest}, true, nil
+}
+
+// whole gets a file, verifies it, and makes a blob of it. It reports whether it went on with what there was.
+func (f *fetcher) whole(ctx context.Context, r *remote) (out File, resumed bool, err error) {
+	name := partialFile(r.key())
+	file, err := f.store.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return File{}, false, err
+	}
+	defer file.Close()
+	counted := f.done.Load()
+	p := f.state(r, file)
+	etag, err := f.transfer(ctx, r, file, p)
+	if err == nil {
+		err = file.Sync()
+	}
+	var d Digest
+	var size int64
+	if err == nil {
+		d, size, err = verify(ctx, file, r)
+	}
+	if err != nil {
+		f.came(counted - f.done.Load())
+		return File{}, p != nil, err
+	}
+	if err := file.Close(); err != nil {
+		return File{}, false, err
+	}
+	if err := f.store.keep(ctx, f.u, name, d); err != nil {
+		return File{}, false, err
+	}
+	out = File{Path: r.path, Size: size, SHA256: d}
+	if r.digest.IsZero() && r.git == "" && strong(etag) {
+		out.ETag = etag
+	}
+	return out, false, nil
+}
+
+// verify is the digest of a file, which has to be what was promised.
+func verify(ctx context.Context, file *os.File, r *remote) (Digest, int64, error) {
+	st, err := file.Stat()
+	if err != nil {
+		return Digest{}, 0, err
+	}
+	if r.size >= 0 && st.Size() != r.size {
+		return Digest{}, 0, refusedf("%d bytes came, and %d were promised: %w", st.Size(), r.size, errOther)
+	}
+	git := sha1.New()
+	fmt.Fprintf(git, "blob %d\x00", st.Size())
+	in := io.Reader(&stoppable{ctx, io.NewSectionReader(file, 0, st.Size())})
+	if r.git != "" {
+		in = io.TeeReader(in, git)
+	}
+	d, err := digestOf(in)
+	if err != nil {
+		return d, 0, err
+	}
+	if !r.digest.IsZero() && d != r.digest {
+		return d, 0, refusedf("its SHA-256 is %s, and %s was promised: %w", d.hex(), r.digest.hex(), errOther)
+	}
+	if sum := hex.EncodeToString(git.Sum(nil)); r.git != "" && subtle.ConstantTimeCompare([]byte(sum), []byte(r.git)) == 0 {
+		return d, 0, refusedf("its hash in git is %s, and %s was promised: %w", sum, r.git, errOther)
+	}
+	return d, st.Size(), nil
+}
+
+// stoppable is a reader that ends with ctx.
+type stoppable struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (s *stoppable) Read(b []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.r.Read(b)
+}
+
+// transfer gets what is missing of a file, and returns the ETag that it has.
+func (f *fetcher) transfer(ctx context.Context, r *remote, file *os.File, p *partial) (etag string, err error) {
+	if p == nil {
+		head, err := f.probe(ctx, r)
+		if err != nil {
+			return "", err
+		}
+		if !head.ranges || head.size < 1 {
+			return head.etag, f.stream(ctx, r, file, head.size)
+		}
+		p = &partial{ETag: head.etag, Size: head.size, Part: f.part}
+		p.Done = make([]int64, (p.Size-1)/p.Part+1)
+		if err := errors.Join(file.Truncate(0), file.Truncate(p.Size)); err != nil {
+			return "", err
+		}
+	}
+	t := &transfer{f: f, r: r, file: file, p: p}
+	f.came(p.have())
+	return p.ETag, t.all(ctx)
+}
+
+// state is how far a file is, nil if it has to be begun.
+func (f *fetcher) state(r *remote, file *os.File) *partial {
+	data, err := f.store.read(partialFile(r.key()) + ".json")
+	if err != nil {
+		return nil
+	}
+	p, err := parsePartial(data)
+	if err != nil || r.size >= 0 && p.Size != r.size {
+		return nil
+	}
+	if r.digest.IsZero() && r.git == "" && !strong(p.ETag) { // nothing would tell that it changed
+		return nil
+	}
+	if st, err := file.Stat(); err != nil || st.Size() != p.Size {
+		return nil
+	}
+	return p
+}
+
+// strong reports whether an ETag promises the same bytes.
+func strong(etag string) bool { return strings.HasPrefix(etag, `"`) && len(etag) < maxText }
+
+// header is what a server says of a file.
+type header struct {
+	size   int64 // -1 if it does not say
+	etag   string
+	ranges bool // whether it sends parts
+}
+
+// probe asks for the first byte of a file.
+func (f *fetcher) probe(ctx context.Context, r *remote) (h header, err error) {
+	err = retry(ctx, func(ctx context.Context) (bool, error) {
+		a, err := f.client.get(ctx, r.url, http.Header{"Range": {"bytes=0-0"}}, http.StatusRequestedRangeNotSatisfiable)
+		if err != nil {
+			return false, err
+		}
+		defer drain(a)
+		h = header{size: -1, etag: a.Header.Get("ETag")}
+		switch a.StatusCode {
+		case http.StatusPartialContent:
+			first, last, all, ok := contentRange(a.Header.Get("Content-Range"))
+			if !ok || first != 0 || last != 0 {
+				return false, refusedf("%s: Content-Range %q, and the first byte was asked for", show(a.Request.URL), clip(a.Header.Get("Content-Range")))
+			}
+			h.size, h.ranges = all, true
+		case http.StatusRequestedRangeNotSatisfiable: // of an empty file
+		default:
+			h.size = a.ContentLength
+		}
+		if h.size > maxFile || r.size >= 0 && h.size >= 0 && h.size != r.size {
+			return false, refusedf("%s: %d bytes, and %d were promised (at most %d)", show(a.Request.URL), h.size, r.size, int64(maxFile))
+		}
+		return false, nil
+	})
+	return h, err
+}
+
+// contentRange reads "bytes FIRST-LAST/ALL".
+func contentRange(s string) (first, last, all int64, ok bool) {
+	var rest string
+	n, _ := fmt.Sscanf(s, "bytes %d-%d/%d%s", &first, &last, &all, &rest)
+	return first, last, all, n == 3 && first >= 0 && last >= first && all > last
+}
+
+// stream gets a file from a server that sends no parts: whole, each time.
+func (f *fetcher) stream(ctx context.Context, r *remote, file *os.File, size int64) error {
+	most := f.unknown
+	if size = max(size, r.size); size >= 0 {
+		most = size
+	}
+	return retry(ctx, func(ctx context.Context) (bool, error) {
+		if err := file.Truncate(0); err != nil {
+			return false, halt{err}
+		}
+		a, err := f.client.get(ctx, r.url, nil)
+		if err != nil {
+			return false, err
+		}
+		defer a.Body.Close()
+		n, err := f.copy(ctx, a, file, 0, most, nil)
+		if err == nil && size >= 0 && n != size {
+			err = fmt.Errorf("%s: %d bytes came, and %d were promised", show(a.Request.URL), n, size)
+		}
+		if err != nil {
+			f.came(-n)
+		}
+		return false, err
+	})
+}
+
+// copy writes a body to a place of a file, at most most bytes, and counts them. More are an error. noted is called as it comes on.
+func (f *fetcher) copy(ctx context.Context, a *http.Response, file *os.File, at, most int64, noted func(n int64) error) (sum int64, err error) {
+	w := f.client.watch(a.Body)
+	defer w.stop()
+	b := make([]byte, 64<<10)
+	for {
+		n, err := w.Read(b)
+		if sum+int64(n) > most {
+			return sum, refusedf("%s: more bytes come than the %d that are allowed", show(a.Request.URL), most)
+		}
+		if n > 0 {
+			if _, err := file.WriteAt(b[:n], at+sum); err != nil {
+				return sum, halt{room(err)}
+			}
+			sum += int64(n)
+			f.net.Add(int64(n))
+			f.came(int64(n))
+			if noted != nil {
+				if err := noted(int64(n)); err != nil {
+					return sum, halt{err}
+				}
+			}
+			waited, err := f.limit.wait(ctx, n)
+			if err != nil {
+				return sum, err
+			}
+			if waited {
+				w.reset()
+			}
+		}
+		if err == io.EOF {
+			return sum, nil
+		}
+		if err != nil {
+			return sum, bare(err)
+		}
+	}
+}
+
+// transfer gets the parts of one file.
+type transfer struct {
+	f    *fetcher
+	r    *remote
+	file *os.File
+	mu   sync.Mutex
+	p    *partial
+	news int64 // bytes since the state was noted
+}
+
+// all gets the parts that are missing, several at a time. The first error ends it.
+func (t *transfer) all(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := t.note(); err != nil {
+		return err
+	}
+	todo := make(chan int, len(t.p.Done))
+	for i, n := range t.p.Done {
+		if n < t.p.length(i) {
+			todo <- i
+		}
+	}
+	close(todo)
+	var lines sync.WaitGroup
+	for range min(t.f.lines, len(todo)) {
+		lines.Go(func() {
+			for i := range todo {
+				if err := t.part(ctx, i); err != nil {
+					cancel(err)
+					return
+				}
+			}
+		})
+	}
+	lines.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return errors.Join(err, t.note())
+	}
+	return nil
+}
+
+// note writes down how far the file is, when that much is on the disk.
+func (t *transfer) note() error {
+	t.mu.Lock()
+	p := *t.p
+	p.Done = append([]int64{}, t.p.Done...)
+	t.news = 0
+	t.mu.Unlock()
+	if err := t.file.Sync(); err != nil {
+		return room(err)
+	}
+	return room(t.f.store.writeState(t.r.key(), &p))
+}
+
+// writeState is write, for what is cheap to lose.
+func (s *Store) writeState(key string, p *partial) error {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return s.writeBytes(partialFile(key)+".json", data)
+}
+
+// part gets what is missing of a part.
+func (t *transfer) part(ctx context.Context, i int) error {
+	return retry(ctx, func(ctx context.Context) (progress bool, err error) {
+		t.mu.Lock()
+		have := t.p.Done[i]
+		t.mu.Unlock()
+		from, end := int64(i)*t.p.Part+have, int64(i)*t.p.Part+t.p.length(i)
+		if from == end {
+			return false, nil
+		}
+		h := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", from, end-1)}}
+		if strong(t.p.ETag) {
+			h.Set("If-Range", t.p.ETag)
+		}
+		a, err := t.f.client.get(ctx, t.r.url, h, http.StatusRequestedRangeNotSatisfiable)
+		if err != nil {
+			return false, err
+		}
+		defer a.Body.Close()
+		if err := t.same(a, from, end-1); err != nil {
+			return false, err
+		}
+		n, err := t.f.copy(ctx, a, t.file, from, end-from, func(n int64) error { return t.came(i, n) })
+		if err == nil && n < end-from {
+			err = io.ErrUnexpectedEOF
+		}
+		return n >= leastBytes, err
+	})
+}
+
+// same is an error if an answer is not the part that was asked for, of the file as it was.
+func (t *transfer) same(a *http.Response, first, last int64) error {
+	changed := refusal{errChanged}
+	if a.StatusCode != http.StatusPartialContent { // If-Range did not hold, or the file has become shorter
+		return changed
+	}
+	if tag := a.Header.Get("ETag"); strong(t.p.ETag) && strong(tag) && tag != t.p.ETag {
+		return changed
+	}
+	f, l, all, ok := contentRange(a.Header.Get("Content-Range"))
+	switch {
+	case !ok || f != first || l != last && all == t.p.Size:
+		return refusedf("%s: Content-Range %q, and bytes %d-%d of %d were asked for", show(a.Request.URL), clip(a.Header.Get("Content-Range")), first, last, t.p.Size)
+	case all != t.p.Size:
+		return changed
+	}
+	return nil
+}
+
+// came counts bytes of a part, and notes the state now and then.
+func (t *transfer) came(i int, n int64) error {
+	t.mu.Lock()
+	t.p.Done[i] += n
+	t.news += n
+	due := t.news >= partState
+	t.mu.Unlock()
+	if due {
+		return t.note()
+	}
+	return nil
+}

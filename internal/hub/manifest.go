@@ -1,0 +1,144 @@
+package hub
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Format is what a model's files are.
+type Format string
+
+// The formats.
+const (
+	GGUF   Format = "gguf"   // one file, or the parts of one
+	Folder Format = "folder" // of Hugging Face
+)
+
+// Manifest says what a model in the store is.
+type Manifest struct {
+	Name     string    `json:"name"`
+	Source   string    `json:"source"`             // the reference that it was pulled by
+	Revision string    `json:"revision,omitempty"` // the commit or the manifest's digest there
+	Pulled   time.Time `json:"pulled"`
+	Format   Format    `json:"format"`
+	Type     string    `json:"type,omitempty"`    // for people: family and type of weights
+	License  string    `json:"license,omitempty"` // as the publisher names it
+	Files    []File    `json:"files"`             // of a split GGUF file, in order
+}
+
+// File is a file of a model.
+type File struct {
+	Path   string `json:"path"` // in the model, with slashes
+	Size   int64  `json:"size"`
+	SHA256 Digest `json:"sha256"`
+	ETag   string `json:"etag,omitempty"` // that the server gave it, where its digest was not known before
+}
+
+// Bounds of a model, far above those that are published.
+const (
+	maxManifest = 4 << 20 // bytes: what the OCI distribution specification has registries take
+	maxFiles    = 4096
+	maxFile     = 4 << 40 // bytes
+	maxText     = 1024    // bytes of a text for people
+)
+
+// ParseManifest reads a manifest of the store.
+func ParseManifest(data []byte) (*Manifest, error) {
+	var m Manifest
+	if err := strictJSON(data, &m); err != nil {
+		return nil, fmt.Errorf("hub: manifest: %w", err)
+	}
+	if err := m.validate(); err != nil {
+		return nil, err
+	}
+	return &m, nil
+}
+
+// strictJSON decodes one JSON value of known fields.
+func strictJSON(data []byte, to any) error {
+	if len(data) > maxManifest {
+		return fmt.Errorf("%d bytes, at most %d", len(data), maxManifest)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("something follows it")
+	}
+	return nil
+}
+
+// validate is an error if the manifest cannot be of a model.
+func (m *Manifest) validate() error {
+	if err := CheckName(m.Name); err != nil {
+		return err
+	}
+	for what, text := range map[string]string{"source": m.Source, "revision": m.Revision, "type": m.Type, "license": m.License} {
+		if len(text) > maxText && what != "source" || len(text) > maxReference {
+			return fmt.Errorf("hub: model %s: %s of %d bytes", m.Name, what, len(text))
+		}
+	}
+	if m.Format != GGUF && m.Format != Folder {
+		return fmt.Errorf("hub: model %s: format %q: want gguf or folder", m.Name, clip(string(m.Format)))
+	}
+	if len(m.Files) == 0 || len(m.Files) > maxFiles {
+		return fmt.Errorf("hub: model %s: %d files, want 1 to %d", m.Name, len(m.Files), maxFiles)
+	}
+	if err := checkFiles(m.Files); err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(m.Files, func(f File) bool { return f.SHA256.IsZero() }); i >= 0 {
+		return fmt.Errorf("hub: file %q: no digest", m.Files[i].Path)
+	}
+	return nil
+}
+
+// checkFiles is an error if files cannot lie in one folder.
+func checkFiles(files []File) error {
+	seen := map[string]bool{}
+	for _, f := range files {
+		if err := checkPath(f.Path); err != nil {
+			return err
+		}
+		if f.Size < -1 || f.Size > maxFile {
+			return fmt.Errorf("hub: file %q: %d bytes, want 0 to %d", f.Path, f.Size, int64(maxFile))
+		}
+		key := strings.ToLower(f.Path)
+		if seen[key] {
+			return fmt.Errorf("hub: file %q: two files have this name", f.Path)
+		}
+		seen[key] = true
+	}
+	for key := range seen { // a file where another's folder is to be
+		for i, c := range key {
+			if c == '/' && seen[key[:i]] {
+				return fmt.Errorf("hub: file %q: another file has the name of its folder", clip(key))
+			}
+		}
+	}
+	return nil
+}
+
+// Bytes is the size of all files.
+func (m *Manifest) Bytes() (n int64) {
+	for _, f := range m.Files {
+		n += f.Size
+	}
+	return n
+}
+
+// view identifies the files and their names.
+func (m *Manifest) view() string {
+	var b strings.Builder
+	for _, f := range m.Files {
+		fmt.Fprintf(&b, "%s %d %s\n", f.SHA256, f.Size, f.Path)
+	}
+	return digestBytes([]byte(b.String())).hex()[:16]
+}

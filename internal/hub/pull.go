@@ -1,0 +1,259 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// PullOptions say how to pull. Their zero value works.
+type PullOptions struct {
+	Name     string // of the model here; "" is the reference's
+	Rate     int64  // bytes a second at most; 0 is no limit
+	Lines    int    // connections at a time; 0 is defaultLines
+	Endpoint string // of hf: references; "" is that of HF_ENDPOINT, else HuggingFaceURL
+
+	// Progress, if not nil, is told how far the pull is. Several goroutines may call it at once.
+	Progress func(Progress)
+	// Note, if not nil, is told what the user should know.
+	Note func(string)
+
+	adjust  func(*http.Transport) // of tests, as are the next
+	part    int64
+	unknown int64
+}
+
+const defaultLines = 4
+
+// Progress is how far a pull is, in bytes.
+type Progress struct {
+	Done int64 // that are there
+	Came int64 // that came by this pull
+	All  int64 // -1 where that is not known
+}
+
+// puller is one pull.
+type puller struct {
+	store  *Store
+	client *client
+	o      PullOptions
+}
+
+// Pull gets the model of a reference, or what is new of it, and returns its manifest. It ends with ctx; what has come by then
+// is kept, and the next Pull goes on with it.
+func (s *Store) Pull(ctx context.Context, reference string, o PullOptions) (*Manifest, error) {
+	r, err := ParseReference(reference)
+	if err != nil {
+		return nil, err
+	}
+	name := o.Name
+	if name == "" {
+		if name = r.Name(); name == "" {
+			return nil, fmt.Errorf("hub: %s: nothing in it makes a name: give one behind it", r)
+		}
+	}
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	old, err := s.own(name, r)
+	if err != nil {
+		return nil, err
+	}
+	p := &puller{store: s, o: o}
+	if err := p.connect(r); err != nil {
+		return nil, err
+	}
+	defer p.client.close()
+	plan, err := p.plan(ctx, r, old)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range plan.notes {
+		if o.Note != nil {
+			o.Note(n)
+		}
+	}
+	return p.pull(ctx, name, r, plan)
+}
+
+// own is the model of that name, nil if there is none. One that came from elsewhere is not replaced.
+func (s *Store) own(name string, r *Reference) (*Manifest, error) {
+	m, err := s.Get(name)
+	if err != nil {
+		return nil, nil // none, or one that is broken: the pull mends it
+	}
+	if m.Source != r.String() {
+		return nil, fmt.Errorf("hub: there is a model %s, from %s: give another name, karat pull %s NAME, or remove it, karat rm %s", m.Name, m.Source, r, m.Name)
+	}
+	return m, nil
+}
+
+// connect makes the client for a reference's server.
+func (p *puller) connect(r *Reference) error {
+	address := ""
+	switch r.Kind {
+	case HuggingFace:
+		if address = p.o.Endpoint; address == "" {
+			address = os.Getenv("HF_ENDPOINT")
+		}
+		if address == "" {
+			address = HuggingFaceURL
+		}
+	case OCI:
+		address = r.base()
+	case URL:
+		address = r.URL.String()
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
+		return fmt.Errorf("hub: endpoint %q: want https://HOST", clip(address))
+	}
+	p.client = newClient(u, p.o.adjust)
+	if r.Kind != HuggingFace {
+		return nil
+	}
+	token, err := tokenHF()
+	switch {
+	case err != nil:
+		return err
+	case token == "":
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		p.note("HF_ENDPOINT is not https: no token is sent")
+	default:
+		p.client.secret = "Bearer " + token
+	}
+	return nil
+}
+
+func (p *puller) note(text string) {
+	if p.o.Note != nil {
+		p.o.Note(text)
+	}
+}
+
+// plan asks the server what the reference stands for. Files that old has of the same revision need not be got to be known.
+func (p *puller) plan(ctx context.Context, r *Reference, old *Manifest) (out *plan, err error) {
+	switch r.Kind {
+	case HuggingFace:
+		out, err = p.planHF(ctx, r)
+	case OCI:
+		out, err = p.planOCI(ctx, r)
+	default:
+		out, err = p.planURL(ctx, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var files []File
+	for _, f := range out.files {
+		files = append(files, File{Path: f.path, Size: f.size})
+	}
+	if len(files) > maxFiles {
+		return nil, fmt.Errorf("hub: %s: %d files, at most %d", r, len(files), maxFiles)
+	}
+	if err := checkFiles(files); err != nil {
+		return nil, fmt.Errorf("hub: %s: %w", r, err)
+	}
+	if old == nil {
+		return out, nil
+	}
+	for _, f := range out.files {
+		for _, have := range old.Files {
+			same := out.revision != "" && out.revision == old.Revision || f.etag != "" && f.etag == have.ETag
+			if f.digest.IsZero() && same && have.Path == f.path && (f.size < 0 || have.Size == f.size) {
+				f.digest = have.SHA256
+			}
+		}
+	}
+	return out, nil
+}
+
+// planURL asks what a file is like.
+func (p *puller) planURL(ctx context.Context, r *Reference) (*plan, error) {
+	f := &remote{path: r.file(), url: r.URL.String(), size: -1, digest: r.Digest}
+	if !p.storeHas(f) {
+		h, err := (&fetcher{client: p.client}).probe(ctx, f)
+		if err != nil {
+			return nil, fmt.Errorf("hub: %s: %w", r, err)
+		}
+		if f.size = h.size; strong(h.etag) {
+			f.etag = h.etag
+		}
+	}
+	return &plan{format: GGUF, files: []*remote{f}}, nil
+}
+
+// storeHas reports whether a file need not be asked for.
+func (p *puller) storeHas(f *remote) bool {
+	return p.store.root != nil && !f.digest.IsZero() && p.store.hasBlob(f.digest, -1)
+}
+
+// pull gets the files of a plan.
+func (p *puller) pull(ctx context.Context, name string, r *Reference, plan *plan) (*Manifest, error) {
+	u := &Unfinished{Name: name, Source: r.String(), Began: time.Now().UTC().Truncate(time.Second)}
+	var all int64
+	for _, f := range plan.files {
+		u.Keys = append(u.Keys, f.key())
+		if f.size < 0 || all < 0 {
+			all = -1
+			continue
+		}
+		all += f.size
+	}
+	if err := p.store.begin(ctx, u); err != nil {
+		return nil, err
+	}
+	get := &fetcher{store: p.store, client: p.client, limit: &limiter{rate: float64(p.o.Rate)}, u: u, lines: p.o.Lines, part: p.o.part, unknown: p.o.unknown}
+	if get.lines <= 0 {
+		get.lines = defaultLines
+	}
+	if get.part <= 0 {
+		get.part = partSize
+	}
+	if get.unknown <= 0 {
+		get.unknown = unknownSize
+	}
+	if p.o.Progress != nil {
+		get.report = func(done, came int64) { p.o.Progress(Progress{done, came, all}) }
+	}
+	m := &Manifest{Name: name, Source: u.Source, Revision: plan.revision, Pulled: u.Began, Format: plan.format, License: plan.license}
+	for _, f := range plan.files {
+		got, err := get.fetch(ctx, f)
+		if err != nil {
+			return nil, fmt.Errorf("hub: %s: %w", r, err)
+		}
+		if got.ETag == "" {
+			got.ETag = f.etag
+		}
+		m.Files = append(m.Files, got)
+	}
+	if err := p.store.finish(ctx, m); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Running asks a server at base, such as http://127.0.0.1:8080, which models it has loaded: GET /api/ps, as Ollama has it.
+func Running(ctx context.Context, base, key string) (data []byte, err error) {
+	u, err := url.Parse(strings.TrimSuffix(base, "/"))
+	if err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
+		return nil, fmt.Errorf("hub: server %q: want http://HOST:PORT", clip(base))
+	}
+	c := newClient(u, nil)
+	defer c.close()
+	if key != "" {
+		c.secret = "Bearer " + key
+	}
+	r, err := c.get(ctx, u.String()+"/api/ps", http.Header{"Accept": {"application/json"}})
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	defer r.Body.Close()
+	w := c.watch(r.Body)
+	defer w.stop()
+	return readMost(r, w, maxAnswer)
+}

@@ -1,0 +1,250 @@
+package hub
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// Kind is the kind of place that a reference names.
+type Kind string
+
+// The kinds.
+const (
+	HuggingFace Kind = "hf"
+	OCI         Kind = "oci"
+	URL         Kind = "https"
+)
+
+// Reference names a model at a place that it can be pulled from.
+type Reference struct {
+	Kind     Kind
+	Host     string // of a registry, with a port or without
+	Repo     string // ORG/NAME
+	Tag      string // of hf: a quantisation, or a file's path; "" is none
+	Revision string // of hf: a branch, tag or commit; "" is main
+	Digest   Digest // of oci: the manifest's; of https: the file's
+	URL      *url.URL
+}
+
+const maxReference = 2048
+
+var (
+	hfPart     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,95}$`)
+	hfTag      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/+-]{0,255}$`)
+	hfRevision = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/-]{0,127}$`)
+	ociRepo    = regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*$`)
+	ociTag     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+	ociHost    = regexp.MustCompile(`^(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?$`)
+)
+
+// IsReference reports whether a text is meant as a reference, right or wrong.
+func IsReference(s string) bool {
+	return strings.HasPrefix(s, "hf:") || strings.Contains(s, "://")
+}
+
+// ParseReference reads hf:ORG/NAME[:TAG][@REVISION], oci://REGISTRY/NAME[:TAG] or [@sha256:HEX], or
+// https://HOST/FILE[#sha256=HEX].
+func ParseReference(s string) (*Reference, error) {
+	if len(s) > maxReference {
+		return nil, fmt.Errorf("hub: reference of %d bytes, at most %d", len(s), maxReference)
+	}
+	var r *Reference
+	var err error
+	switch {
+	case strings.HasPrefix(s, "hf:"):
+		r, err = parseHF(strings.TrimPrefix(s, "hf:"))
+	case strings.HasPrefix(s, "oci://"):
+		r, err = parseOCI(strings.TrimPrefix(s, "oci://"))
+	case strings.HasPrefix(s, "https://"), strings.HasPrefix(s, "http://"):
+		r, err = parseURL(s)
+	default:
+		err = fmt.Errorf("want hf:ORG/NAME, hf:ORG/NAME-GGUF:Q4_K_M, oci://REGISTRY/NAME:TAG or https://HOST/FILE.gguf")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hub: reference %q: %w", clip(s), err)
+	}
+	return r, nil
+}
+
+func parseHF(s string) (*Reference, error) {
+	r := &Reference{Kind: HuggingFace}
+	s, revision, ok := strings.Cut(s, "@")
+	if r.Revision = revision; ok && (!hfRevision.MatchString(revision) || !clean(revision)) {
+		return nil, fmt.Errorf("revision %q: want a branch, a tag or a commit", revision)
+	}
+	s, tag, ok := strings.Cut(s, ":")
+	if r.Tag = tag; ok && (!hfTag.MatchString(tag) || !clean(tag)) {
+		return nil, fmt.Errorf("tag %q: want a quantisation such as Q4_K_M, or the path of a file", tag)
+	}
+	parts := strings.Split(s, "/")
+	if len(parts) > 2 {
+		return nil, fmt.Errorf("repository %q: want ORG/NAME", s)
+	}
+	for _, p := range parts {
+		if !hfPart.MatchString(p) || strings.Contains(p, "..") {
+			return nil, fmt.Errorf("repository %q: want ORG/NAME", s)
+		}
+	}
+	r.Repo = s
+	return r, nil
+}
+
+// clean reports whether a path with slashes has no parts that are empty or points.
+func clean(p string) bool { return path.Clean("/"+p) == "/"+p }
+
+func parseOCI(s string) (*Reference, error) {
+	host, rest, ok := strings.Cut(s, "/")
+	if !ok || !ociHost.MatchString(host) || !strings.ContainsAny(host, ".:") && host != "localhost" {
+		return nil, fmt.Errorf("registry %q: want a host, such as registry.ollama.ai or docker.io", host)
+	}
+	r := &Reference{Kind: OCI, Host: strings.ToLower(host), Tag: "latest"}
+	rest, digest, ok := strings.Cut(rest, "@")
+	if ok {
+		d, err := ParseDigest(digest)
+		if err != nil {
+			return nil, err
+		}
+		r.Digest, r.Tag = d, ""
+	}
+	rest, tag, ok := strings.Cut(rest, ":")
+	if ok && (!ociTag.MatchString(tag) || !r.Digest.IsZero()) {
+		return nil, fmt.Errorf("tag %q: want letters, digits, and . _ -, or a digest in its place", tag)
+	}
+	if ok {
+		r.Tag = tag
+	}
+	if !ociRepo.MatchString(rest) || len(rest) > 255 {
+		return nil, fmt.Errorf("name %q: want words in lower case, with slashes between them", rest)
+	}
+	r.Repo = rest
+	return r, nil
+}
+
+func parseURL(s string) (*Reference, error) {
+	u, err := url.Parse(s)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reference{Kind: URL}
+	if u.Fragment != "" {
+		digits, ok := strings.CutPrefix(u.Fragment, "sha256=")
+		if !ok {
+			return nil, fmt.Errorf("want #sha256= and 64 hexadecimal digits behind the address, or nothing")
+		}
+		if r.Digest, err = ParseDigest(algorithm + digits); err != nil {
+			return nil, err
+		}
+	}
+	u.Fragment, u.RawFragment = "", ""
+	switch {
+	case u.Hostname() == "" || u.Opaque != "":
+		return nil, fmt.Errorf("no host")
+	case u.User != nil:
+		return nil, fmt.Errorf("a password in an address would be kept with the model; none is used")
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		return nil, fmt.Errorf("http can be read and changed on the way; want https")
+	}
+	r.URL = u
+	switch strings.ToLower(path.Ext(u.Path)) {
+	case ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle":
+		return nil, fmt.Errorf("a pickle runs code when it is read, so Karat never opens one")
+	case ".zip", ".tar", ".gz", ".tgz", ".zst", ".xz", ".7z":
+		return nil, fmt.Errorf("an archive is never unpacked; want the file of a model")
+	case ".safetensors", ".json":
+		return nil, fmt.Errorf("one file of a Hugging Face model; want its repository, hf:ORG/NAME")
+	}
+	return r, nil
+}
+
+// loopback reports whether a host is this machine.
+func loopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.IsLoopback()
+}
+
+// String is the reference as ParseReference reads it.
+func (r *Reference) String() string {
+	switch r.Kind {
+	case HuggingFace:
+		s := "hf:" + r.Repo
+		if r.Tag != "" {
+			s += ":" + r.Tag
+		}
+		if r.Revision != "" {
+			s += "@" + r.Revision
+		}
+		return s
+	case OCI:
+		if !r.Digest.IsZero() {
+			return "oci://" + r.Host + "/" + r.Repo + "@" + r.Digest.String()
+		}
+		return "oci://" + r.Host + "/" + r.Repo + ":" + r.Tag
+	}
+	s := r.URL.String()
+	if !r.Digest.IsZero() {
+		s += "#sha256=" + r.Digest.hex()
+	}
+	return s
+}
+
+// file is the name of the file that an address names.
+func (r *Reference) file() string {
+	base := path.Base(r.URL.Path)
+	if !strings.HasSuffix(strings.ToLower(base), ".gguf") || checkPath(base) != nil {
+		return "model.gguf"
+	}
+	return base
+}
+
+// Name is the name that the model gets if no other is given: hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M is Qwen3-0.6B:Q4_K_M. It
+// is "" where nothing in the reference makes a name.
+func (r *Reference) Name() string {
+	name, tag := path.Base(r.Repo), r.Tag
+	switch r.Kind {
+	case HuggingFace:
+		if cut := len(name) - len("-GGUF"); cut > 0 && strings.EqualFold(name[cut:], "-GGUF") {
+			name = name[:cut]
+		}
+		if isGGUF(tag) {
+			name, tag = path.Base(tag[:len(tag)-len(".gguf")]), ""
+		}
+		tag = strings.ReplaceAll(tag, "/", "-")
+	case OCI:
+		if tag == "latest" {
+			tag = ""
+		}
+	case URL:
+		file := r.file()
+		name = file[:len(file)-len(".gguf")]
+	}
+	if tag != "" {
+		name += ":" + tag
+	}
+	if CheckName(name) != nil {
+		return ""
+	}
+	return name
+}
+
+// isGGUF reports whether a name ends in .gguf.
+func isGGUF(name string) bool { return strings.HasSuffix(strings.ToLower(name), ".gguf") }
+
+// base is where a registry answers. Docker Hub's is not docker.io itself. On this machine alone it need not be https.
+func (r *Reference) base() string {
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = r.Host
+	}
+	switch {
+	case r.Host == "docker.io" || r.Host == "index.docker.io":
+		return "https://registry-1.docker.io"
+	case loopback(strings.Trim(host, "[]")):
+		return "http://" + r.Host
+	}
+	return "https://" + r.Host
+}

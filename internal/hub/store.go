@@ -1,0 +1,408 @@
+// Package hub has models by name: it pulls their files from Hugging Face, from registries of containers and by https, and
+// keeps them in a store.
+//
+// The store is a folder:
+//
+//	names/KEY.json        the manifest of a model: its name, where it came from, and its files' digests
+//	blobs/HEX             a file, by its SHA-256: whole and verified
+//	files/KEY/VIEW/...    a model's files under their own names, as hard links to blobs: what is opened
+//	unfinished/KEY.json   a pull that has not ended: what collect leaves alone for it
+//	partial/ID            a file that is being downloaded, with ID.json, how far it is, and ID.lock
+//	lock                  held for moments, by who changes any of the first four
+//
+// A model is there when its manifest is, which is renamed into place after all else. Whatever is cut off before
+// leaves the model as it was, and a pull that the next one goes on with.
+//
+// What a server says is a stranger's text: each number is bounded, each path checked (checkPath), each digest parsed
+// (Digest), and files are reached through os.Root alone.
+package hub
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/karat-run/karat/internal/atomicfile"
+)
+
+// Store is a folder of models. It is safe for several processes at once.
+type Store struct {
+	dir  string
+	root *os.Root // nil where the folder is not there yet
+}
+
+// Variable may name the store's folder.
+const Variable = "KARAT_MODELS"
+
+// DefaultDir is the store's folder: that of the variable KARAT_MODELS, else .karat/models in the user's.
+func DefaultDir() (string, error) {
+	if dir := os.Getenv(Variable); dir != "" {
+		return filepath.Abs(dir)
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("hub: no folder for models: %w (%s may name one)", err, Variable)
+	}
+	return filepath.Join(home, ".karat", "models"), nil
+}
+
+// Open opens the store in dir. A folder that is not there is an empty store; it is made when something is put into it.
+func Open(dir string) (*Store, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	return &Store{dir: dir, root: root}, nil
+}
+
+// Close frees the store.
+func (s *Store) Close() error {
+	if s.root == nil {
+		return nil
+	}
+	return s.root.Close()
+}
+
+// Dir is the store's folder.
+func (s *Store) Dir() string { return s.dir }
+
+var folders = []string{"names", "blobs", "files", "unfinished", "partial"}
+
+// make makes the store's folders.
+func (s *Store) make() error {
+	if s.root == nil {
+		err := os.MkdirAll(s.dir, 0o777)
+		if err == nil {
+			s.root, err = os.OpenRoot(s.dir)
+		}
+		if err != nil {
+			return fmt.Errorf("hub: %w", err)
+		}
+	}
+	for _, dir := range folders {
+		if err := s.root.MkdirAll(dir, 0o777); err != nil {
+			return fmt.Errorf("hub: %s: %w", s.dir, err)
+		}
+	}
+	return nil
+}
+
+// look is the pause between two looks at a lock that another has.
+const look = 50 * time.Millisecond
+
+// lock waits for the lock of a file's name. It ends with ctx.
+func (s *Store) lock(ctx context.Context, name string) (*os.File, error) {
+	for {
+		f, err := s.tryLock(name)
+		if f != nil || err != nil {
+			return f, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(look):
+		}
+	}
+}
+
+// tryLock is lock, but nil where another has it.
+func (s *Store) tryLock(name string) (*os.File, error) {
+	f, err := s.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %s: %w", s.dir, err)
+	}
+	ok, err := lockFile(f)
+	if ok { // a file that was removed meanwhile locks nothing
+		var a, b fs.FileInfo
+		if a, err = f.Stat(); err == nil {
+			b, err = s.root.Stat(name)
+		}
+		ok = err == nil && os.SameFile(a, b)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	if !ok || err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// change runs f with the lock of the store.
+func (s *Store) change(ctx context.Context, f func() error) error {
+	if err := s.make(); err != nil {
+		return err
+	}
+	l, err := s.lock(ctx, "lock")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	return f()
+}
+
+// write puts a value into the store, as JSON.
+func (s *Store) write(name string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return s.writeBytes(name, append(data, '\n'))
+}
+
+// writeBytes puts a file into the store.
+func (s *Store) writeBytes(name string, data []byte) error {
+	err := atomicfile.WriteIn(s.root, name, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("hub: %s: %w", s.dir, err)
+	}
+	return nil
+}
+
+// read is a file of the store, which is small.
+func (s *Store) read(name string) ([]byte, error) {
+	if s.root == nil {
+		return nil, fs.ErrNotExist
+	}
+	st, err := s.root.Lstat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !st.Mode().IsRegular():
+		return nil, fmt.Errorf("hub: %s: not a regular file", filepath.Join(s.dir, name))
+	}
+	f, err := s.root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
+	if err == nil && len(data) > maxManifest {
+		err = fmt.Errorf("hub: %s: more than %d bytes", filepath.Join(s.dir, name), maxManifest)
+	}
+	return data, err
+}
+
+// list is the names of a folder of the store.
+func (s *Store) list(dir string) (names []string, err error) {
+	if s.root == nil {
+		return nil, nil
+	}
+	entries, err := fs.ReadDir(s.root.FS(), dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, err
+}
+
+func nameFile(key string) string       { return path.Join("names", key+".json") }
+func unfinishedFile(key string) string { return path.Join("unfinished", key+".json") }
+func blobFile(d Digest) string         { return path.Join("blobs", d.hex()) }
+
+// viewDir is the folder of a model's files.
+func (m *Manifest) viewDir() string { return path.Join("files", nameKey(m.Name), m.view()) }
+
+// ErrNoModel is wrapped by the errors of names that the store has no model of.
+var ErrNoModel = errors.New("no such model")
+
+// Get is the manifest of a model.
+func (s *Store) Get(name string) (*Manifest, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	data, err := s.read(nameFile(nameKey(name)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("hub: %s: %w in %s", name, ErrNoModel, s.dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := ParseManifest(data)
+	if err == nil && nameKey(m.Name) != nameKey(name) {
+		err = fmt.Errorf("hub: the manifest of %s is that of %s", name, m.Name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w (%s)", err, filepath.Join(s.dir, filepath.FromSlash(nameFile(nameKey(name)))))
+	}
+	return m, nil
+}
+
+// List lists the models by name. Manifests that cannot be read are in the error, and the others are listed.
+func (s *Store) List() (all []*Manifest, err error) {
+	names, err := s.list("names")
+	errs := []error{err}
+	for _, file := range names {
+		key, ok := strings.CutSuffix(file, ".json")
+		if !ok {
+			continue
+		}
+		m, err := s.Get(strings.ReplaceAll(key, "+", ":"))
+		if err == nil {
+			all = append(all, m)
+		} else if !errors.Is(err, ErrNoModel) { // removed meanwhile
+			errs = append(errs, err)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Manifest) int { return cmp.Compare(nameKey(a.Name), nameKey(b.Name)) })
+	return all, errors.Join(errs...)
+}
+
+// Path is where the model is opened: the file, the first part of a split one, or the folder.
+func (s *Store) Path(m *Manifest) (string, error) {
+	dir := m.viewDir()
+	for _, f := range m.Files {
+		st, err := s.root.Lstat(path.Join(dir, f.Path))
+		switch {
+		case err != nil || !st.Mode().IsRegular():
+			return "", fmt.Errorf("hub: %s: its file %s is gone from %s: karat pull %s", m.Name, f.Path, s.dir, m.Source)
+		case st.Size() != f.Size:
+			return "", fmt.Errorf("hub: %s: its file %s has %d bytes, and had %d when it was pulled: remove it, and karat pull %s", m.Name, f.Path, st.Size(), f.Size, m.Source)
+		}
+	}
+	if m.Format == GGUF {
+		dir = path.Join(dir, m.Files[0].Path)
+	}
+	return filepath.Join(s.dir, filepath.FromSlash(dir)), nil
+}
+
+// Remove removes a model, or a pull that did not end, and what no other model needs. It returns the bytes that are free now.
+func (s *Store) Remove(ctx context.Context, name string) (free int64, err error) {
+	if err := CheckName(name); err != nil {
+		return 0, err
+	}
+	if s.root == nil {
+		return 0, fmt.Errorf("hub: %s: %w in %s", name, ErrNoModel, s.dir)
+	}
+	err = s.change(ctx, func() error {
+		found := false
+		for _, file := range []string{nameFile(nameKey(name)), unfinishedFile(nameKey(name))} {
+			err := s.root.Remove(file)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("hub: %s: %w", name, err)
+			}
+			found = found || err == nil
+		}
+		if !found {
+			return fmt.Errorf("hub: %s: %w in %s", name, ErrNoModel, s.dir)
+		}
+		free, err = s.collect()
+		return err
+	})
+	return free, err
+}
+
+// Copy gives a model another name, too.
+func (s *Store) Copy(ctx context.Context, from, to string) error {
+	if err := CheckName(to); err != nil {
+		return err
+	}
+	if _, err := s.Get(from); err != nil {
+		return err
+	}
+	return s.change(ctx, func() error {
+		m, err := s.Get(from)
+		if err != nil {
+			return err
+		}
+		if _, err := s.Get(to); !errors.Is(err, ErrNoModel) {
+			return cmp.Or(err, fmt.Errorf("hub: %s: there is a model of this name; karat rm %s removes it", to, to))
+		}
+		m.Name = to
+		return s.put(m)
+	})
+}
+
+// SetType notes what a model is, for people.
+func (s *Store) SetType(ctx context.Context, name, kind string) error {
+	return s.change(ctx, func() error {
+		m, err := s.Get(name)
+		if err != nil || m.Type == clip(kind) {
+			return err
+		}
+		m.Type = clip(kind)
+		return s.write(nameFile(nameKey(name)), m)
+	})
+}
+
+// put makes a model visible, all of whose blobs are there. The caller has the lock.
+func (s *Store) put(m *Manifest) error {
+	if err := m.validate(); err != nil {
+		return err
+	}
+	if err := s.makeView(m); err != nil {
+		return fmt.Errorf("hub: %s: %w", m.Name, err)
+	}
+	return s.write(nameFile(nameKey(m.Name)), m)
+}
+
+// temporaryView is the name of a folder that is being made, by who has the lock.
+const temporaryView = "files/.new"
+
+// makeView makes the folder of a model's files.
+func (s *Store) makeView(m *Manifest) error {
+	if _, err := s.Path(m); err == nil {
+		return nil
+	}
+	if err := s.root.RemoveAll(temporaryView); err != nil {
+		return err
+	}
+	for _, f := range m.Files {
+		if !s.hasBlob(f.SHA256, f.Size) {
+			return fmt.Errorf("its file %s was removed meanwhile: karat pull %s", f.Path, m.Source)
+		}
+		to := path.Join(temporaryView, f.Path)
+		if err := s.root.MkdirAll(path.Dir(to), 0o777); err != nil {
+			return err
+		}
+		if err := s.root.Link(blobFile(f.SHA256), to); err == nil {
+			continue
+		}
+		if err := s.copyFile(blobFile(f.SHA256), to); err != nil { // a disk without links
+			return err
+		}
+	}
+	dir := m.viewDir()
+	if err := s.root.RemoveAll(dir); err != nil { // it is not whole
+		return err
+	}
+	if err := s.root.MkdirAll(path.Dir(dir), 0o777); err != nil {
+		return err
+	}
+	return s.root.Rename(temporaryView, dir)
+}
+
+// copyFile copies a file of the store.
+func (s *Store) copyFile(from, to string) error {
+	r, err := s.root.Open(from)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return atomicfile.WriteIn(s.root, to, func(w io.Writer) error {
+		_, err := io.Copy(w, r)
+		return err
+	})
+}
+
+// hasBlob reports whether a file is there, of so many bytes; -1 is any number.
+func (s *Store) hasBlob(d Digest, size int64) bool {
+	st, err := s.root.Lstat(blobFile(d))
+	return err == nil && st.Mode().IsRegular() && (size < 0 || st.Size() == size)
+}
