@@ -142,6 +142,9 @@ func (f *fetcher) fetch(ctx context.Context, r *remote) (File, error) {
 			return out, f.store.dropPartial(key)
 		}
 		changed, other := errors.Is(err, errChanged), errors.Is(err, errOther)
+		if changed && r.digest.IsZero() && r.git == "" { // nor does it have the size that it had
+			r.size, r.etag = -1, ""
+		}
 		if changed || other { // what there is of it is of no use
 			if e := f.store.dropPartialData(key); e != nil {
 				return File{}, fmt.Errorf("%s: %w", r.path, errors.Join(err, e))

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -91,7 +92,7 @@ func (w *world) dial(_ context.Context, _, address string) (net.Conn, error) {
 	}
 	l := &pipes{c: make(chan net.Conn, 1), done: make(chan struct{})}
 	l.c <- theirs
-	s := &http.Server{Handler: http.HandlerFunc(func(a http.ResponseWriter, r *http.Request) {
+	s := &http.Server{ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(a http.ResponseWriter, r *http.Request) {
 		w.mu.Lock()
 		w.asked = append(w.asked, strings.TrimSpace(host+" "+r.URL.Path+" "+r.Header.Get("Range")))
 		w.mu.Unlock()
@@ -174,7 +175,7 @@ type huggingFace struct {
 	repo  string
 	files map[string]file
 	file  func(name string, a http.ResponseWriter, r *http.Request) bool // serves a file in its own way, if it returns true
-	page  int                                                           // entries of a page of the listing; 0 is all
+	page  int                                                            // entries of a page of the listing; 0 is all
 }
 
 // add makes w serve the repository.
