@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/karat-run/karat/internal/hub"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -33,7 +34,7 @@ func served(ts *testscript.TestScript, neg bool, args []string) {
 			break
 		}
 	}
-	c.Dir = ts.Getenv("WORK")
+	c.Dir, c.Env = ts.Getenv("WORK"), append(os.Environ(), hub.Variable+"="+ts.Getenv(hub.Variable))
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	out, err := c.StdoutPipe()
