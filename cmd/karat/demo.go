@@ -30,5 +30,9 @@ func openCheckpoint(path string) (*checkpoint.Checkpoint, error) {
 	if path == "" {
 		return checkpoint.Parse(demoName, demo)
 	}
+	path, err := findModel(path)
+	if err != nil {
+		return nil, err
+	}
 	return checkpoint.Open(path)
 }

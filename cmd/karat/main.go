@@ -67,7 +67,8 @@ func run(args []string) int {
 			return err
 		}
 		started = true
-		return findModels(c)
+		findModels(c)
+		return nil
 	}
 	helped := writeHelp(root)
 	root.SetArgs(args)

@@ -149,6 +149,10 @@ func load(ctx context.Context, path string, o karat.Options, stderr io.Writer) (
 	if path == "" {
 		return karat.LoadSources(ctx, []karat.Source{{Name: demoName, Data: demo}}, o)
 	}
+	path, err := findModel(path)
+	if err != nil {
+		return nil, err
+	}
 	return karat.Load(ctx, path, o)
 }
 

@@ -43,16 +43,16 @@ func (m *modelFlag) String() string     { return string(*m) }
 func (m *modelFlag) Type() string       { return "model" }
 func (m *modelFlag) Set(s string) error { return (*name)(m).Set(s) }
 
-// findModels makes the flags of a command that name models their paths.
-func findModels(c *cobra.Command) (err error) {
+// findModels makes the flags of a command that name models their paths. A model that is not found stays a name, of which who opens it
+// says that: by then the command has looked at its other flags.
+func findModels(c *cobra.Command) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if m, ok := f.Value.(*modelFlag); ok && err == nil {
-			var path string
-			path, err = findModel(string(*m))
-			*m = modelFlag(path)
+		if m, ok := f.Value.(*modelFlag); ok {
+			if path, err := findModel(string(*m)); err == nil {
+				*m = modelFlag(path)
+			}
 		}
 	})
-	return err
 }
 
 func newListCommand() *cobra.Command {

@@ -89,7 +89,11 @@ func (f *tokenizeFlags) run(c *cobra.Command, args []string) error {
 // open is the tokenizer of the model, or of what has no more than a tokenizer.
 func (f *tokenizeFlags) open(c *cobra.Command) (*tokenizer.Tokenizer, error) {
 	if f.model != "" {
-		return checkpoint.OpenTokenizer(f.model)
+		path, err := findModel(f.model)
+		if err != nil {
+			return nil, err
+		}
+		return checkpoint.OpenTokenizer(path)
 	}
 	sayModel(f.model, c.ErrOrStderr())
 	m, err := openCheckpoint(f.model)

@@ -333,7 +333,7 @@ func (w *watched) Read(b []byte) (int, error) {
 	if w.n += n; w.n >= leastBytes {
 		w.reset()
 	}
-	if err != nil && err != io.EOF {
+	if err != nil { // also io.EOF: a body that is closed may end so
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.stalled {

@@ -198,7 +198,7 @@ func (f *fetcher) whole(ctx context.Context, r *remote) (out File, resumed bool,
 	var d Digest
 	var size int64
 	if err == nil {
-		d, size, err = verify(ctx, file, r)
+		d, size, err = verify(ctx, file, r, func() { f.came(0) })
 	}
 	if err != nil {
 		f.came(counted - f.done.Load())
@@ -217,8 +217,8 @@ func (f *fetcher) whole(ctx context.Context, r *remote) (out File, resumed bool,
 	return out, false, nil
 }
 
-// verify is the digest of a file, which has to be what was promised.
-func verify(ctx context.Context, file *os.File, r *remote) (Digest, int64, error) {
+// verify is the digest of a file, which has to be what was promised. It calls tick as it goes on.
+func verify(ctx context.Context, file *os.File, r *remote, tick func()) (Digest, int64, error) {
 	st, err := file.Stat()
 	if err != nil {
 		return Digest{}, 0, err
@@ -228,7 +228,7 @@ func verify(ctx context.Context, file *os.File, r *remote) (Digest, int64, error
 	}
 	git := sha1.New()
 	fmt.Fprintf(git, "blob %d\x00", st.Size())
-	in := io.Reader(&stoppable{ctx, io.NewSectionReader(file, 0, st.Size())})
+	in := io.Reader(&stoppable{ctx, tick, io.NewSectionReader(file, 0, st.Size())})
 	if r.git != "" {
 		in = io.TeeReader(in, git)
 	}
@@ -247,14 +247,16 @@ func verify(ctx context.Context, file *os.File, r *remote) (Digest, int64, error
 
 // stoppable is a reader that ends with ctx.
 type stoppable struct {
-	ctx context.Context
-	r   io.Reader
+	ctx  context.Context
+	tick func()
+	r    io.Reader
 }
 
 func (s *stoppable) Read(b []byte) (int, error) {
 	if err := s.ctx.Err(); err != nil {
 		return 0, err
 	}
+	s.tick()
 	return s.r.Read(b)
 }
 

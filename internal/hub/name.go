@@ -22,10 +22,10 @@ func CheckName(name string) error {
 	case len(name) > maxName:
 		return fmt.Errorf("hub: name %q: %d characters, at most %d", clip(name), len(name), maxName)
 	case !aName.MatchString(name) || strings.HasSuffix(name, ".") || strings.HasSuffix(first, "."):
-		return fmt.Errorf("hub: name %q: want letters, digits, and . _ - between them, and a tag behind a colon if there is to be one, such as qwen3:Q4_K_M", clip(name))
+		return fmt.Errorf("hub: name %q: want letters, digits, and . _ - between them, and a tag behind a colon if there is to be one, such as small:Q4_K_M", clip(name))
 	case slices.Contains([]string{"hf", "oci", "http", "https", "file"}, strings.ToLower(first)):
 		return fmt.Errorf("hub: name %q: it would be read as a place to pull from", name)
-	case ending == ".gguf" || ending == ".safetensors":
+	case slices.Contains([]string{".gguf", ".safetensors", ".json", ".jsonl", ".model", ".bin", ".pt", ".pth", ".txt"}, ending):
 		return fmt.Errorf("hub: name %q: it would be read as a file's", name)
 	}
 	return nil

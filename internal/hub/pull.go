@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/karat-run/karat/internal/sysinfo"
 )
 
 // PullOptions say how to pull. Their zero value works.
@@ -25,6 +27,7 @@ type PullOptions struct {
 	adjust  func(*http.Transport) // of tests, as are the next
 	part    int64
 	unknown int64
+	free    func(dir string) int64
 }
 
 const defaultLines = 4
@@ -207,6 +210,9 @@ func (p *puller) pull(ctx context.Context, name string, r *Reference, plan *plan
 	if err := p.store.begin(ctx, u); err != nil {
 		return nil, err
 	}
+	if err := p.fits(plan); err != nil {
+		return nil, fmt.Errorf("hub: %s: %w", r, err)
+	}
 	get := &fetcher{store: p.store, client: p.client, limit: &limiter{rate: float64(p.o.Rate)}, u: u, lines: p.o.Lines, part: p.o.part, unknown: p.o.unknown}
 	if get.lines <= 0 {
 		get.lines = defaultLines
@@ -235,6 +241,29 @@ func (p *puller) pull(ctx context.Context, name string, r *Reference, plan *plan
 		return nil, err
 	}
 	return m, nil
+}
+
+// fits is an error if the disk has no room for what is missing.
+func (p *puller) fits(plan *plan) error {
+	var need int64
+	for _, f := range plan.files {
+		if !p.storeHas(f) {
+			need += max(f.size, 0)
+		}
+		if data, err := p.store.read(partialFile(f.key()) + ".json"); err == nil {
+			if at, err := parsePartial(data); err == nil {
+				need -= at.have()
+			}
+		}
+	}
+	free := sysinfo.Disk
+	if p.o.free != nil {
+		free = p.o.free
+	}
+	if n := free(p.store.dir); n > 0 && need > n {
+		return fmt.Errorf("it needs %d bytes more, and the disk of %s has %d (%s may name a folder on another disk)", need, p.store.dir, n, Variable)
+	}
+	return nil
 }
 
 // Running asks a server at base, such as http://127.0.0.1:8080, which models it has loaded: GET /api/ps, as Ollama has it.

@@ -453,3 +453,23 @@ func TestKilled(t *testing.T) {
 		}
 	})
 }
+
+// TestNoRoom: a disk that is too small is told before anything comes, and what has come counts.
+func TestNoRoom(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		tiny(w)
+		o := w.options()
+		o.free = func(string) int64 { return 4499 }
+		_, err := w.store().Pull(t.Context(), reference, o)
+		refused(t, err, "it needs 4500 bytes more, and the disk of ", " has 4499")
+		if n := w.count("cdn."); n > 0 {
+			t.Errorf("%d requests", n)
+		}
+		for _, free := range []int64{4500, 0} { // 0 is unknown
+			o.free = func(string) int64 { return free }
+			if _, err := w.store().Pull(t.Context(), reference, o); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

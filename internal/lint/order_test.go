@@ -11,7 +11,7 @@ import (
 var below = map[string]string{
 	"jsonerr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "sysinfo": "", "jinja": "", "ui": "", "jsasync": "", "embed": "",
 
-	"hub":         "atomicfile",
+	"hub":         "atomicfile sysinfo",
 	"simd":        "float16",
 	"simd/gen":    "",
 	"quant":       "tensor float16 simd",
