@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/karat-run/karat/internal/grammar"
+	"github.com/karat-run/karat/internal/syntax"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
@@ -30,6 +31,27 @@ func newGrammar(g *grammar.Grammar, err error) (*Grammar, error) {
 		return nil, err
 	}
 	return &Grammar{g}, nil
+}
+
+// TurnOptions say what the answer to a conversation must be.
+type TurnOptions struct {
+	Schema   []byte // JSON schema of the text; nil is any text
+	Tools    []Tool // that may be called
+	Required bool   // one of them must be
+	Single   bool   // at most one call
+	Opened   bool   // the prompt ends within reasoning, as some templates begin an answer
+}
+
+// TurnGrammar returns what a whole answer must fit: reasoning, if the model reasons, and then a text, or calls of tools as the
+// model's chat template shows them. The names of the marks are to be in GenerateOptions.Special where they are special tokens. The
+// arguments of a call fit the tool's Parameters. Unless the tool is Strict, Parameters that are not supported stand for any object.
+func (m *Model) TurnGrammar(o TurnOptions) (*Grammar, error) {
+	template := m.opened.Checkpoint.Template()
+	t := grammar.Turn{Syntax: syntax.Of(template), Template: template, Opened: o.Opened, Schema: o.Schema, Required: o.Required, Single: o.Single}
+	for _, tool := range o.Tools {
+		t.Tools = append(t.Tools, grammar.Tool{Name: tool.Name, Schema: tool.Parameters, Strict: tool.Strict})
+	}
+	return newGrammar(t.Grammar())
 }
 
 // Fits reports whether a whole text fits the grammar. An error is of a grammar that needs too much work.

@@ -63,6 +63,7 @@ type Tool struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage // a JSON schema of the arguments, an object; nil is one without properties
+	Strict      bool            // for Model.TurnGrammar: Parameters must be supported
 }
 
 // TextMessage is a message of one text.

@@ -37,18 +37,12 @@ type schema struct {
 	b     *builder
 	root  *value
 	rules map[*value]*node // of what is referred to
-	of    map[*value]string
-	shape shape
+	avoid []string         // texts that no string has as they are
+	quote *term            // around strings, in which there are no escapes then; nil is JSON
 
-	strings           map[bool]*term
 	any               *node
 	count, properties int
 	values            int
-}
-
-// shape is how JSON is written.
-type shape struct {
-	avoid []string // texts that no string has as they are
 }
 
 // badSchema is why a schema is refused.
@@ -57,7 +51,7 @@ type badSchema struct{ path, what string }
 func (e badSchema) Error() string { return fmt.Sprintf("schema: %s: %s", e.path, e.what) }
 
 func (s *schema) fail(path, format string, args ...any) {
-	panic(tooMuch{badSchema{path, fmt.Sprintf(format, args...)}})
+	panic(tooMuch{badSchema{s.owner + path, fmt.Sprintf(format, args...)}})
 }
 
 // newSchema reads a schema. The texts of avoid are in no string.
@@ -66,7 +60,7 @@ func newSchema(b *builder, text []byte, avoid []string) (*schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	return &schema{b: b, root: v, rules: map[*value]*node{}, shape: shape{avoid}, strings: map[bool]*term{}}, nil
+	return &schema{b: b, root: v, rules: map[*value]*node{}, avoid: avoid}, nil
 }
 
 func (s *schema) top() *node { return s.node(s.root, "#") }
@@ -271,10 +265,54 @@ func (s *schema) enum(v *value, path string) *node {
 			}
 		}
 		if len(types) == 0 || slices.Contains(types, name) {
-			texts = append(texts, string(x.append(nil)))
+			texts = append(texts, s.written(x))
 		}
 	}
-	return s.b.regular(s.b.t.oneOf(texts))
+	return s.b.regular(s.spelled(texts))
+}
+
+// written is a value as a text has it. A string is marked by bytes that no text has where quotes are not JSON's.
+func (s *schema) written(x *value) string {
+	if s.quote == nil {
+		return string(x.append(nil))
+	}
+	switch x.kind {
+	case '"':
+		return "\xfe" + x.text + "\xfe"
+	case '{':
+		var list []string
+		for _, name := range x.names {
+			list = append(list, name+":"+s.written(x.fields[name]))
+		}
+		return "{" + strings.Join(list, ",") + "}"
+	case '[':
+		var list []string
+		for _, y := range x.list {
+			list = append(list, s.written(y))
+		}
+		return "[" + strings.Join(list, ",") + "]"
+	}
+	return string(x.append(nil))
+}
+
+// spelled is one of some written texts.
+func (s *schema) spelled(texts []string) *term {
+	t := &s.b.t
+	if s.quote == nil {
+		return t.oneOf(texts)
+	}
+	var list []*term
+	for _, text := range texts {
+		var row []*term
+		for i, part := range strings.Split(text, "\xfe") {
+			if i > 0 {
+				row = append(row, s.quote)
+			}
+			row = append(row, t.text(part))
+		}
+		list = append(list, t.seq(row...))
+	}
+	return t.or(list...)
 }
 
 func equal(a, b *value) bool { return string(a.append(nil)) == string(b.append(nil)) }
@@ -318,6 +356,9 @@ func without(v *value, keyword string) *value {
 // whitespace may stand between the parts of objects and arrays. It is bounded, so that no text is white space without end.
 func (s *schema) whitespace() *term {
 	t := &s.b.t
+	if s.quote != nil {
+		return t.unit
+	}
 	return t.or(t.unit, t.byte(' '), t.cat(t.byte('\n'), t.or(t.repeat(t.byte(' '), 0, 40), t.repeat(t.byte('\t'), 0, 10))))
 }
 
@@ -339,7 +380,7 @@ func (s *schema) anything() *node {
 		str := s.quoted(s.freeText(0, inf))
 		n := numbers{t: t}
 		item := s.list(func(int32) *node { return s.any }, 0, 0, inf)
-		member := s.b.row(s.b.regular(s.name(s.freeText(0, inf))), s.any)
+		member := s.extra(&value{kind: '{'}, "#", nil, &value{kind: '{'}, &value{kind: '{'}, "")
 		s.any.list = []*node{s.b.choice(s.b.regular(t.or(str, n.free(), t.oneOf([]string{"true", "false", "null"}))), item, s.members(nil, member, 0, inf))}
 	}
 	return s.any

@@ -3,6 +3,7 @@ package grammar
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // member is a property of an object.
@@ -26,7 +27,7 @@ func (s *schema) object(v *value, path string) *node {
 		at := path + "/properties/" + name
 		x := fields.fields[name]
 		for _, pattern := range patterns.names {
-			if s.b.t.matches(s.pattern(pattern, path+"/patternProperties"), string(plainRunes(name))) {
+			if s.b.t.matches(s.pattern(pattern, path+"/patternProperties"), string(s.plainRunes(name))) {
 				x = s.merged(x, patterns.fields[pattern], at)
 			}
 		}
@@ -37,7 +38,7 @@ func (s *schema) object(v *value, path string) *node {
 		if must {
 			least++
 		}
-		key := s.b.regular(s.name(s.b.t.text(string(plainRunes(name)))))
+		key := s.b.regular(s.name(s.b.t.text(string(s.plainRunes(name)))))
 		all = append(all, member{s.b.row(key, s.node(x, at)), must})
 	}
 	for _, name := range required {
@@ -52,7 +53,7 @@ func (s *schema) object(v *value, path string) *node {
 	rest := s.extra(v, path, append(slices.Clone(fields.names), required...), patterns, names, "")
 	if len(names.names) > 0 {
 		for _, name := range fields.names {
-			if !s.b.t.matches(s.text(names, path+"/propertyNames"), string(plainRunes(name))) {
+			if !s.b.t.matches(s.text(names, path+"/propertyNames"), string(s.plainRunes(name))) {
 				s.fail(path+"/propertyNames", "the property %q does not fit it", name)
 			}
 		}
@@ -75,7 +76,13 @@ func (s *schema) object(v *value, path string) *node {
 }
 
 // plainRunes is a text as it stands between the quotes of a string.
-func plainRunes(text string) []byte {
+func (s *schema) plainRunes(text string) []byte {
+	if s.quote != nil {
+		if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.$") != "" {
+			giveUp("the name %q: this model's calls have no way to write it", text)
+		}
+		return []byte(text)
+	}
 	b := appendString(nil, text)
 	return b[1 : len(b)-1]
 }
@@ -123,14 +130,17 @@ func (s *schema) extra(v *value, path string, names []string, patterns, allowed 
 	}
 	var texts []string
 	for _, name := range names {
-		texts = append(texts, string(plainRunes(name)))
+		texts = append(texts, string(s.plainRunes(name)))
 	}
-	fits := t.star(t.jsonChar(anyRune))
+	fits := t.star(s.char(anyRune))
+	if s.quote != nil {
+		fits = t.repeat(s.char(runes{'0', '9', 'A', 'Z', '_', '_', 'a', 'z'}), 1, inf)
+	}
 	if len(allowed.names) > 0 {
 		fits = s.text(allowed, path+"/propertyNames")
 	}
 	if fits = s.avoiding(fits); one != "" {
-		fits = t.and(fits, t.text(string(plainRunes(one))))
+		fits = t.and(fits, t.text(string(s.plainRunes(one))))
 	} else if len(names) > 0 {
 		fits = t.and(fits, t.not(t.oneOf(texts)))
 	}

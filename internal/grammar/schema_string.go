@@ -7,11 +7,17 @@ import (
 
 // quoted is a string of a text.
 func (s *schema) quoted(text *term) *term {
+	if s.quote != nil {
+		return s.b.t.seq(s.quote, text, s.quote)
+	}
 	return s.b.t.seq(s.b.t.byte('"'), text, s.b.t.byte('"'))
 }
 
 // name is the name of a property, with the colon after it.
 func (s *schema) name(text *term) *term {
+	if s.quote != nil {
+		return s.b.t.cat(text, s.b.t.byte(':'))
+	}
 	return s.b.t.seq(s.quoted(text), s.b.t.byte(':'), s.whitespace())
 }
 
@@ -19,7 +25,7 @@ func (s *schema) name(text *term) *term {
 func (s *schema) avoiding(x *term) *term {
 	t := &s.b.t
 	rest := t.star(t.class(span(0, 0xff)))
-	for _, mark := range s.shape.avoid {
+	for _, mark := range s.avoid {
 		x = t.and(x, t.not(t.seq(rest, t.text(mark), rest)))
 	}
 	return x
@@ -27,7 +33,19 @@ func (s *schema) avoiding(x *term) *term {
 
 // freeText is a text of lo to hi characters.
 func (s *schema) freeText(lo, hi int32) *term {
-	return s.avoiding(s.b.t.repeat(s.b.t.jsonFree(), lo, hi))
+	char := s.b.t.jsonFree()
+	if s.quote != nil {
+		char = s.b.t.utf8(anyRune)
+	}
+	return s.avoiding(s.b.t.repeat(char, lo, hi))
+}
+
+// char is one of some characters, as a string has them.
+func (s *schema) char(r runes) *term {
+	if s.quote != nil {
+		return s.b.t.utf8(r)
+	}
+	return s.b.t.jsonChar(r)
 }
 
 // text is what stands between the quotes of a string.
@@ -54,14 +72,14 @@ func (s *schema) text(v *value, path string) *term {
 		return s.freeText(lo, hi)
 	}
 	if lo > 0 || hi < inf {
-		all = append(all, t.repeat(t.jsonChar(anyRune), lo, hi))
+		all = append(all, t.repeat(s.char(anyRune), lo, hi))
 	}
 	return s.avoiding(t.and(all...))
 }
 
 // pattern is the texts in which a regular expression is found.
 func (s *schema) pattern(text, path string) *term {
-	p := pattern2term{t: &s.b.t, char: s.b.t.jsonChar}
+	p := pattern2term{t: &s.b.t, char: s.char}
 	x, err := p.compile(text, true)
 	if err != nil {
 		s.fail(path, "%q: %v", text, err)
@@ -119,7 +137,7 @@ func (s *schema) format(name, path string) *term {
 	if !ok {
 		s.fail(path, "the format %q is not supported", name)
 	}
-	p := pattern2term{t: &s.b.t, char: func(r runes) *term { return s.b.t.jsonChar(r.within(0, utf8.RuneSelf-1)) }}
+	p := pattern2term{t: &s.b.t, char: func(r runes) *term { return s.char(r.within(0, utf8.RuneSelf-1)) }}
 	x, err := p.compile(`^(`+pattern+`)$`, false)
 	if err != nil {
 		s.fail(path, "%v", err)

@@ -24,7 +24,7 @@ var below = map[string]string{
 	"bind":        "graph tensor",
 	"round":       "float16 tensor",
 	"logprob":     "mmap",
-	"grammar":     "sample",
+	"grammar":     "sample syntax",
 	"template":    "",
 
 	"family":   "graph",

@@ -1,0 +1,150 @@
+package grammar
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/syntax"
+)
+
+// callSyntaxes are templates, by what shows their syntax, and a call as their models write it.
+var callSyntaxes = []struct{ name, template, call string }{
+	{"json", "<tool_call> <think>", "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 3}}\n</tool_call>"},
+	{"function", "<tool_call> <function=", "<tool_call>\n<function=weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>"},
+	{"pairs", "<tool_call> <arg_key>", "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>"},
+	{"list", "[TOOL_CALLS]", `[TOOL_CALLS][{"name": "weather", "arguments": {"city": "Oslo", "days": 3}}]`},
+	{"named", "[TOOL_CALLS] [ARGS]", `[TOOL_CALLS]weather[ARGS]{"city": "Oslo", "days": 3}`},
+	{"granite", "<|tool_call|>", `<|tool_call|>[{"name": "weather", "arguments": {"city": "Oslo", "days": 3}}]`},
+	{"action", "<|START_ACTION|> <|START_THINKING|>", `<|START_ACTION|>[{"tool_name": "weather", "parameters": {"city": "Oslo", "days": 3}}]<|END_ACTION|>`},
+	{"bare", "<|python_tag|>", `{"name": "weather", "parameters": {"city": "Oslo", "days": 3}}`},
+	{"quoted", "<|tool_call> <|channel>", `<|tool_call>call:weather{city:<|"|>Oslo<|"|>,days:3}<tool_call|>`},
+}
+
+const weather = `{"type":"object","properties":{"city":{"type":"string","maxLength":9},"days":{"type":"integer","minimum":1,"maximum":7},"unit":{"type":"string","enum":["c","f"]},"who":{"type":"array","items":{"type":"string","maxLength":3},"maxItems":2}},"required":["city","days"],"additionalProperties":false}`
+
+// TestForcedCalls: calls that are forced are in the syntax that the parser of answers reads, with arguments that fit, whatever is drawn.
+func TestForcedCalls(t *testing.T) {
+	args, err := JSONSchema([]byte(weather))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := vocabulary(3000)
+	for _, c := range callSyntaxes {
+		turn := Turn{Syntax: syntax.Of(c.template), Template: c.template, Required: true, Tools: []Tool{{"weather", []byte(weather), true}, {"now", nil, true}}}
+		turn.Single = c.name == "json"
+		g, err := turn.Grammar()
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if ok, err := g.Fits([]byte(c.call)); !ok || err != nil {
+			t.Errorf("%s: the family's call does not fit, %v", c.name, err)
+		}
+		for _, not := range []string{"", "Hello", strings.Replace(c.call, "3", "8", 1), strings.Replace(c.call, "weather", "rm", 1)} {
+			if ok, _ := g.Fits([]byte(not)); ok {
+				t.Errorf("%s: %q fits", c.name, not)
+			}
+		}
+		ended := 0
+		for seed := range uint64(20) {
+			text, end := walk(t, g, v, seed, 300, nil)
+			if !end {
+				continue
+			}
+			ended++
+			tools := syntax.Tools{"weather": {"city": true, "unit": true}, "now": {}}
+			p := turn.Syntax.NewParser(tools, false)
+			calls := 0
+			for _, e := range append(p.Write(strings.ReplaceAll(string(text), "\xff", "")), p.End()...) {
+				if e.Text != "" {
+					t.Errorf("%s: %q: text %q", c.name, text, e.Text)
+				}
+				for _, call := range e.Calls {
+					calls++
+					if ok := json.Valid([]byte(call.Arguments)); !ok {
+						t.Errorf("%s: %q", c.name, call.Arguments)
+					}
+					if ok, _ := args.Fits([]byte(canonical(t, call.Arguments))); !ok && call.Name == "weather" {
+						t.Errorf("%s: %q: arguments %s", c.name, text, call.Arguments)
+					}
+				}
+			}
+			if calls == 0 || turn.Single && calls > 1 {
+				t.Errorf("%s: %q: %d calls", c.name, text, calls)
+			}
+		}
+		if ended == 0 {
+			t.Errorf("%s: no answer ended", c.name)
+		}
+	}
+}
+
+// canonical is JSON as the program writes it.
+func canonical(t *testing.T, text string) string {
+	t.Helper()
+	v, err := parseJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(v.append(nil))
+}
+
+// TestTurn: reasoning, text and calls where they may be.
+func TestTurn(t *testing.T) {
+	number := []byte(`{"type":"integer"}`)
+	tools := []Tool{{"now", nil, true}}
+	call := "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"
+	for _, c := range []struct {
+		turn      Turn
+		fits, not []string
+	}{
+		{Turn{Schema: number}, []string{"12"}, []string{"x", "<think>a</think>12"}},
+		{Turn{Syntax: syntax.Of("<think>"), Schema: number}, []string{"12", "<think>\nHm.\n</think>\n\n12", "\xff<think>\xffa\xff</think>\xff1"}, []string{"<think>12", "</think>12", "<think></think>a"}},
+		{Turn{Syntax: syntax.Of("<think>"), Schema: number, Opened: true}, []string{"Hm.</think>12", "\n</think>\n3"}, []string{"12", "<think>", "a</think>b"}},
+		{Turn{Syntax: syntax.Of("<|START_ACTION|>"), Schema: number}, []string{"12", "<|START_RESPONSE|>12<|END_RESPONSE|>"}, []string{"<|START_RESPONSE|>x"}},
+		{Turn{Syntax: syntax.Of("<tool_call>"), Template: "<tool_call>", Tools: tools}, []string{"Hello", "", call, "Now.\n" + call + "\n" + call}, []string{"a <tool_call>", call + "b", "<tool_call>{}</tool_call>"}},
+		{Turn{Syntax: syntax.Of("<tool_call>"), Template: "<tool_call>", Tools: tools, Required: true, Single: true}, []string{call}, []string{"Hello", call + "\n" + call}},
+		{Turn{Syntax: syntax.Of("<tool_call>"), Template: "<tool_call>", Tools: tools, Schema: number}, []string{"5", call}, []string{"Hello", "5" + call}},
+		{Turn{Syntax: syntax.Of("<|python_tag|>"), Template: "<|python_tag|>", Tools: tools}, []string{"Hello {", `{"name": "now", "parameters": {}}`}, []string{"{", ` {"a":1}`}},
+	} {
+		g, err := c.turn.Grammar()
+		if err != nil {
+			t.Errorf("%+v: %v", c.turn, err)
+			continue
+		}
+		for i, list := range [][]string{c.fits, c.not} {
+			for _, text := range list {
+				if ok, err := g.Fits([]byte(text)); ok != (i == 0) || err != nil {
+					t.Errorf("%q in %q: %v, %v", text, c.turn.Template, ok, err)
+				}
+			}
+		}
+	}
+	if _, err := (&Turn{Tools: tools, Required: true}).Grammar(); err == nil {
+		t.Error("calls without a syntax")
+	}
+	strict := Turn{Syntax: syntax.Of("<tool_call>"), Template: "<tool_call>", Tools: []Tool{{"now", []byte(`{"type":"object","not":{}}`), true}}}
+	if _, err := strict.Grammar(); err == nil || !strings.Contains(err.Error(), `schema: tool now: #: "not"`) {
+		t.Error(err)
+	}
+	strict.Tools[0].Strict = false
+	if _, err := strict.Grammar(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPublishedTemplates: calls can be forced with the templates of published models that have tools.
+func TestPublishedTemplates(t *testing.T) {
+	for _, name := range []string{"Qwen-Qwen3-0.6B", "mistralai-Mistral-Nemo-Instruct-2407", "ibm-granite-granite-3.3-2B-Instruct", "google-gemma-4-31B-it"} {
+		b, err := os.ReadFile("../chat/testdata/templates/" + name + ".jinja")
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn := Turn{Syntax: syntax.Of(string(b)), Template: string(b), Required: true, Tools: []Tool{{"weather", []byte(weather), true}}}
+		if _, err := turn.Grammar(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
