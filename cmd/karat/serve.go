@@ -60,7 +60,7 @@ On this machine alone no key is needed. Beyond it, by --host, clients show one: 
 "Authorization: Bearer KEY". Keys come from --api-key-file, a line NAME:SECRET for each, or
 from the variable KARAT_API_KEY.
 
-Ctrl-C, or SIGTERM, has the requests under way end and takes no others. A second one ends at once.`,
+After Ctrl-C or SIGTERM it takes no new requests, and lets the running ones end. A second signal ends at once.`,
 		Example: `  karat serve
   karat serve model.gguf --alias gpt-4o-mini
   karat serve model.gguf --host 0.0.0.0 --api-key-file keys.txt
