@@ -45,7 +45,7 @@ type embedding struct {
 	head   *embed.Head    // of Embed; nil before it is asked for
 	rank   *embed.Head    // of Rerank, likewise
 	engine *engine.Engine // nil before the first request
-	node   *graph.Node    // nil where the result is what is pooled
+	node   *graph.Node    // nil where the graph's result is pooled
 }
 
 // atOnce is how many texts are in the engine at a time: enough to fill a step.

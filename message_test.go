@@ -50,7 +50,7 @@ func TestMessageParts(t *testing.T) {
 	}
 }
 
-// TestMessageErrors: what is no conversation is told, with its place.
+// TestMessageErrors: an invalid conversation is an error with its place.
 func TestMessageErrors(t *testing.T) {
 	m := load(t)
 	hello := karat.TextMessage(karat.RoleUser, "Hello")

@@ -130,7 +130,7 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// TestCaller: callers that are apart find nothing of others' prompts, and counts tell what is in use.
+// TestCaller: callers that are apart find nothing of others' prompts, and counts tell the bytes in use.
 func TestCaller(t *testing.T) {
 	ctx := context.Background()
 	m := open(t, demo, karat.Options{Context: 512, KVBudget: 64 << 20})

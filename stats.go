@@ -16,7 +16,7 @@ import (
 // Stats are counts of a model's work.
 type Stats struct {
 	Queued  int   // requests that wait for a place, or for room
-	Work    int   // requests with tokens to compute: those that wait, and those that run and are not choosing a token
+	Work    int   // requests with tokens to compute, waiting or running, but for the ones that choose a token
 	Running int   // requests that have one
 	Steps   int   // begun so far
 	Ended   int   // prompts and tokens that were computed, or given up, so far

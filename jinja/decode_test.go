@@ -37,7 +37,7 @@ func TestDecodeJSON(t *testing.T) {
 	}
 }
 
-// TestValues: what is made by hand is what is decoded.
+// TestValues: values made by hand equal decoded ones.
 func TestValues(t *testing.T) {
 	d := NewDict()
 	d.Set("s", String("a\xffb"))

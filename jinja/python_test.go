@@ -90,7 +90,7 @@ func TestDottedName(t *testing.T) {
 	}
 }
 
-// TestLive: what is garbage does not count, what lives does, wherever it is.
+// TestLive: garbage does not count, live values do, wherever they are.
 func TestLive(t *testing.T) {
 	const big = "'a' * 20000 ~ i"
 	for name, c := range map[string]struct {

@@ -115,7 +115,7 @@ func (f *serveFlags) checkFlags(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// keys are those that clients show.
+// keys are the keys that clients may show.
 func (f *serveFlags) keys() (keys []server.Key, err error) {
 	if f.keyFile != "" {
 		if keys, err = server.ReadKeys(f.keyFile); err != nil {

@@ -214,7 +214,7 @@ var spoiled = map[checkpoint.Format][]struct {
 	},
 }
 
-// TestFiles: what is taken, and what is refused by name.
+// TestFiles: files that are read, and files that are refused by name.
 func TestFiles(t *testing.T) {
 	g := toy(t)
 	for format, cases := range spoiled {

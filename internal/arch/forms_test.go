@@ -145,7 +145,7 @@ func (m *model) unusedKeys() {
 	}
 }
 
-// TestHalfShared wants a number of shared layers refused where some of these hold
+// TestHalfShared wants a number of shared layers refused where some of the layers hold
 // keys and others do not: of which model it is the tensors tell.
 func TestHalfShared(t *testing.T) {
 	m := synthetic("gemma4-e2b")

@@ -79,7 +79,7 @@ func bounded(t *testing.T, open func() (*checkpoint.Checkpoint, error)) {
 	}
 }
 
-// checkNumbers wants every number of g finite, and what is divided by positive.
+// checkNumbers wants every number of g finite, and divisors positive.
 func checkNumbers(t *testing.T, g *graph.Graph) {
 	positive := func(v float64) bool { return v > 0 && v <= math.MaxFloat32 }
 	for _, n := range g.Nodes {

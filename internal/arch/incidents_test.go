@@ -17,7 +17,7 @@ import (
 // An incident is a bad file: a model, spoiled as a Hugging Face folder or as
 // GGUF, and the parts of the one error that must come of it.
 type incident struct {
-	row   string // of the list of incidents, and what is special here
+	row   string // of the list of incidents, and its special case
 	model string
 	hf    func(*model)
 	gguf  func(*file)
@@ -90,7 +90,7 @@ func cheaply(t *testing.T, f func() error) error {
 	return err
 }
 
-// sizes is row A6: what is divided by, and what divides.
+// sizes is row A6: divisors and dividends.
 var sizes = []incident{
 	{row: "A6 head_count 0", model: "llama", hf: set("num_attention_heads", 0), want: is("num_attention_heads", "0, expected a whole number from 1 to")},
 	{row: "A6 head_count 0 in GGUF", model: "llama", gguf: key("attention.head_count", uint32(0)), want: is("llama.attention.head_count", "0, expected a whole number from 1 to")},

@@ -17,7 +17,7 @@ func say(text string) func(io.Writer) error {
 	}
 }
 
-// holds checks a folder's files, by name, and what is in them.
+// holds checks a folder's files, by name and contents.
 func holds(t *testing.T, dir string, want map[string]string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -56,7 +56,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestCheck: what is told before the work leaves nothing behind.
+// TestCheck: a refusal before the work leaves nothing behind.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	for _, err := range []error{Check(filepath.Join(dir, "a")), CheckFolder(filepath.Join(dir, "b"))} {
@@ -96,7 +96,7 @@ func TestClose(t *testing.T) {
 	holds(t, dir, nil)
 }
 
-// TestSweep: what a killed writer has left goes with the next write of the same path; what is being written stays.
+// TestSweep: the next write of a path removes a killed writer's files, but not a file that is being written.
 func TestSweep(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")

@@ -48,8 +48,8 @@ func TestLimitsCanceled(t *testing.T) {
 	}
 }
 
-// TestLimitsMemory: what is read is as much as the weights are, and no more than a
-// quarter of what is free.
+// TestLimitsMemory: the loops read as much as the weights are, and no more than a
+// quarter of the free memory.
 func TestLimitsMemory(t *testing.T) {
 	for _, x := range []struct{ size, free, want int64 }{{5 << 20, 0, 5 << 20}, {5 << 20, 1 << 30, 5 << 20}, {5 << 20, 8 << 20, 2 << 20}, {5, 0, 1 << 20}} {
 		l, err := newLimits(t.Context(), x.size, x.free)

@@ -138,7 +138,7 @@ func templates(t testing.TB, dir string) func(name string) (*Template, error) {
 	}
 }
 
-// A tally counts the cases that are equal to what is recorded.
+// A tally counts the cases that are equal to their record.
 type tally struct{ rendered, raised, failed, wrong int }
 
 func (n *tally) check(t *testing.T, c recorded, got string, err error) {

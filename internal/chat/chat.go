@@ -42,7 +42,7 @@ type Input struct {
 	// AddGenerationPrompt asks for the beginning of the assistant's next turn.
 	AddGenerationPrompt bool
 
-	// BOSToken and EOSToken are the texts of these tokens. An empty one is
+	// BOSToken and EOSToken are the tokens' texts. An empty one is
 	// undefined in the template.
 	BOSToken, EOSToken string
 

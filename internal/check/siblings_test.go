@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestOthers compares others with what is left when one number is taken out.
+// TestOthers compares others with the numbers that are left without one.
 func TestOthers(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for n := 2; n < 9; n++ {

@@ -362,7 +362,7 @@ func TestSpoiled(t *testing.T) {
 			ids := map[string]bool{}
 			for _, f := range r.Findings {
 				ids[f.ID] = true
-				if f.ID != s.want && (s.want != "markers-lost" || f.ID != "template-branches") { // what is content differs from turn to turn
+				if f.ID != s.want && (s.want != "markers-lost" || f.ID != "template-branches") { // content differs from turn to turn
 					t.Errorf("found %s: %s", f.ID, f.What)
 				}
 				if f.What == "" || f.Means == "" || f.Fix == "" || len(f.Where) == 0 && f.ID != "not-loaded" {

@@ -254,7 +254,7 @@ func (c *Checkpoint) dropTiedHead() {
 	}
 }
 
-// same reports whether two tensors have the same bytes. Those that cannot be read are
+// same reports whether two tensors have the same bytes. Tensors that cannot be read are
 // found to be different.
 func same(t, u tensor.Tensor) bool {
 	if t.Size() != u.Size() || t.Rows() != u.Rows() {

@@ -250,7 +250,7 @@ func (w *ggufWriter) embedding() {
 	w.put("pooling_type", uint32(slices.Index(ggufPooling, h.Pooling)))
 }
 
-// openBeside adds the tensors of the family's dense layers, those that are there.
+// openBeside adds the tensors of the family's dense layers, if there are any.
 func (c *Checkpoint) openBeside() error {
 	for _, folder := range c.family.Beside {
 		dir := filepath.Join(c.Path, folder)

@@ -200,7 +200,7 @@ func (r *hfReader) layers() {
 	}
 }
 
-// listed brings the names of kinds of layers into one. Those that are none stay, and are
+// listed brings the names of kinds of layers into one. Other names stay, and are
 // refused later.
 func (r *hfReader) listed() {
 	types, _ := r.settings["layer_types"].([]any)

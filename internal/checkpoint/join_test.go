@@ -12,7 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// experts writes a folder whose layer has experts of these numbers, each of so many rows.
+// experts writes a folder whose layer has experts with the given numbers, each of so many rows.
 func experts(t *testing.T, rows map[int]int) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -385,7 +385,7 @@ func TestPartRefused(t *testing.T) {
 	}
 }
 
-// TestPartName refuses a part's name for what is not split: it could not be read.
+// TestPartName refuses a part's name for a file that is not split: it could not be read.
 func TestPartName(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "w-00001-of-00003.gguf")
 	if _, err := convert.Convert(t.Context(), golden.Model(t, "tiny-qwen3"), dst, convert.Options{}); err == nil || !strings.Contains(err.Error(), "name of a part") {

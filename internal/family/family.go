@@ -84,7 +84,7 @@ type Type struct {
 	LastFull bool     // the last layer is full whatever the file says (Periodic)
 	If       string   // the setting that is true in models of this family alone, where others have the type, too
 	Lacks    []string // settings of the family that this type does not have
-	Needs    []string // those that all its models have: it is not written without
+	Needs    []string // settings that all its models have: it is not written without
 }
 
 // Window says which layers see only a window.
@@ -100,7 +100,7 @@ const (
 )
 
 // The kinds of layers with Listed, as layer_types has them. In GGUF attention.head_count_kv is 0
-// for layers without attention, and feed_forward_length for those that are no MLP, where the
+// for layers without attention, and feed_forward_length for layers that are no MLP, where the
 // family has such kinds.
 const (
 	FullAttention   = "full_attention"

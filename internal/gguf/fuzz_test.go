@@ -105,7 +105,7 @@ func checkSame(t *testing.T, g *File, written []byte) {
 }
 
 // FuzzSplit: two parts of any bytes are joined, or refused, in the same way from memory,
-// piece by piece, and with either of them first; what is joined lies inside them.
+// piece by piece, and with either of them first; a joined tensor lies inside its parts.
 func FuzzSplit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		source := func(no int, data []byte) (memory, pieces Source) {

@@ -333,7 +333,7 @@ func testShort(t *testing.T) {
 	}
 }
 
-// testTwins is A8's success twins: files next to those that are refused.
+// testTwins is A8's success twins: valid files that differ little from refused ones.
 func testTwins(t *testing.T) {
 	x := tensorEntry("x", 0, 0, 9)
 	for name, s := range map[string]spec{

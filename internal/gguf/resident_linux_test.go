@@ -29,7 +29,7 @@ func TestResident(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	const most = 256 // KiB, of 1.9 MB: the system maps pages that lie beside those that are read
+	const most = 256 // KiB, of 1.9 MB: the system maps pages beside the ones that are read
 	if n := resident(t, path); n > most {
 		t.Errorf("opened: %d KiB", n)
 	}

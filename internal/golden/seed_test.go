@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestSeeded: the files are those that the definition in Python writes, to the byte.
+// TestSeeded: the files equal the ones of the definition in Python, to the byte.
 func TestSeeded(t *testing.T) {
 	families := Shared(t, "goldens/families")
 	sums, err := os.ReadFile(filepath.Join(families, "sha256.txt"))

@@ -46,7 +46,7 @@ func TestHoist(t *testing.T) {
 	}
 }
 
-// TestHoistTogether: what is computed together with keys is computed of all rows.
+// TestHoistTogether: nodes computed together with keys are computed for all rows.
 func TestHoistTogether(t *testing.T) {
 	g, err := record()
 	if err != nil {

@@ -201,7 +201,7 @@ func TestCorpus(t *testing.T) {
 	golden.Corpus(t, "FuzzParse", seeds, *update)
 }
 
-// FuzzParse: what is read can be written, and is then the same.
+// FuzzParse: a file that can be read can be written, and is then the same.
 func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := parse(data)

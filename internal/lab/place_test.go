@@ -304,7 +304,7 @@ func TestPlaceForms(t *testing.T) {
 	}
 }
 
-// TestPlaceLlamaCppNames: names without uses and operations, and those that depend on the model.
+// TestPlaceLlamaCppNames: names without uses and operations, and names that depend on the model.
 func TestPlaceLlamaCppNames(t *testing.T) {
 	for model, names := range map[string]map[string]struct {
 		node  string

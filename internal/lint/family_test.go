@@ -45,7 +45,7 @@ func stems() (all []string) {
 }
 
 // families finds names of families in identifiers, literals and names of files, where a
-// family's value should say what is meant. A name is found at the start of a word.
+// family's value should say it. A name is found at the start of a word.
 func families(all []*source) (findings []string) {
 	var words []string
 	for _, stem := range stems() {
@@ -83,7 +83,7 @@ func families(all []*source) (findings []string) {
 	return findings
 }
 
-// TestFamilies wants what is known of a family in its folder alone.
+// TestFamilies wants all facts of a family in its folder.
 func TestFamilies(t *testing.T) {
 	report(t, families(sources(t)))
 	reject(t, families, "internal/check/a.go", `package check; func f(arch string) bool { return arch == "gemma3" }`)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestDropResident: the pages of what is dropped leave the process, all others stay.
+// TestDropResident: dropped pages leave the process, all others stay.
 func TestDropResident(t *testing.T) {
 	page := os.Getpagesize()
 	want := bytes.Repeat([]byte{7}, 64*page)
@@ -46,7 +46,7 @@ func TestSparseResident(t *testing.T) {
 	}
 }
 
-// TestFetchResident: all pages of what is fetched are there.
+// TestFetchResident: all fetched pages are there.
 func TestFetchResident(t *testing.T) {
 	page := os.Getpagesize()
 	f, err := Open(write(t, make([]byte, 256*page)))

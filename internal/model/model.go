@@ -157,7 +157,7 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// fitsRemote is Fits for the memory of a GPU that tells it: of g's weights those that lie there, and
+// fitsRemote is Fits for the memory of a GPU that tells it: of g's weights the ones that lie there, and
 // cache bytes of keys and values, which an explicit budget may grow to.
 func fitsRemote(path string, b backend.Backend, g *graph.Graph, cache int64) error {
 	r, ok := b.(backend.Remote)

@@ -2,7 +2,7 @@ package round
 
 import "testing"
 
-// FuzzParse: what is a class is the same after it was written and read again.
+// FuzzParse: a class is the same after it was written and read again.
 func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		c, err := Parse(s)

@@ -210,7 +210,7 @@ func vectors() map[string][]float32 {
 
 var history = []int{5, 2, 2, 7, 5}
 
-// The seeds of these tests are fixed; their probabilities were not chosen.
+// The tests' seeds are fixed; their probabilities were not chosen.
 const significance = 1e-3
 
 func TestDistribution(t *testing.T) {

@@ -361,7 +361,7 @@ func TestUnpack(t *testing.T) {
 	})
 }
 
-// TestUnpackPart: what is less than a unit of codes is left.
+// TestUnpackPart: less than a unit of codes is left.
 func TestUnpackPart(t *testing.T) {
 	guard := guarded(t)
 	var table [16]byte

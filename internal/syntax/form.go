@@ -173,7 +173,7 @@ func (p *parameters) add(name, value string) error {
 
 func (p *parameters) object() (string, error) { return object([]byte("{" + p.b.String() + "}")) }
 
-// within cuts what is between two marks off the beginning of text.
+// within cuts the text between two marks off the beginning of text.
 func within(text, begin, end string) (inner, rest string, ok bool) {
 	if rest, ok = strings.CutPrefix(text, begin); !ok {
 		return "", text, false

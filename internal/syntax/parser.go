@@ -21,7 +21,7 @@ const (
 	inBare
 )
 
-// Parser reads an answer as it comes. What is no well-formed call of a tool is text, as the model
+// Parser reads an answer as it comes. Anything but a well-formed call of a tool is text, as the model
 // wrote it. White space beside marks is no text.
 type Parser struct {
 	s     Syntax
@@ -49,7 +49,7 @@ func (s Syntax) NewParser(tools Tools, opened bool) *Parser {
 // Thinks reports whether the parser is within reasoning.
 func (p *Parser) Thinks() bool { return p.mode == inReasoning }
 
-// Write takes the next piece of an answer and returns what is decided.
+// Write takes the next piece of an answer and returns the decided events.
 func (p *Parser) Write(text string) []Event {
 	p.held += text
 	p.out = nil
@@ -80,7 +80,7 @@ func (p *Parser) End() []Event {
 	return p.out
 }
 
-// next decides on the beginning of what is held, and reports whether there may be more.
+// next decides on the beginning of the held text, and reports whether there may be more.
 func (p *Parser) next() bool {
 	switch p.mode {
 	case inReasoning:

@@ -11,7 +11,7 @@ import (
 
 var tools = Tools{"weather": {"city": true}, "now": {}}
 
-// rows are a template's mark and an answer, and what is in it.
+// rows are a template's mark, an answer and its parts.
 var rows = []struct {
 	name, template, answer  string
 	opened                  bool

@@ -1,7 +1,7 @@
 // Package template fills in templates of the language of text/template, whose parser it uses.
 //
 // Three things differ. A method is not looked for by its name: reflection that does makes the
-// linker keep every exported method of every type, 4 MB of karat; a program names those that its
+// linker keep every exported method of every type, 4 MB of karat; a program names the ones that its
 // templates call (Options.Methods). A key or a field that is not there is an error where it is
 // printed. And a template of HTML escapes every string but those of type HTML, by one table that
 // is right in text and in quoted attributes.

@@ -164,7 +164,7 @@ func (v strided) read(p []byte, i, from int) error {
 	return nil
 }
 
-// unit copies a unit of what is stored.
+// unit copies a stored unit.
 func (v strided) unit(p []byte, at int) error { return v.in.bytes(p[:v.size], at*v.size) }
 
 // bytes copies t's bytes from an offset on.

@@ -69,7 +69,7 @@ func TestNFC(t *testing.T) {
 	}
 }
 
-// TestNFCInvalid checks that bytes that are no UTF-8 stay and part what is around them.
+// TestNFCInvalid checks that bytes that are no UTF-8 stay, and separate the text around them.
 func TestNFCInvalid(t *testing.T) {
 	for in, want := range map[string]string{
 		"e\u0301\xff\u0301e\u0301":      "é\xff\u0301é",

@@ -19,7 +19,7 @@ func wordPieces(vocabulary []string, lower bool) tokenizer.GGUF {
 	return g
 }
 
-// TestWordPiece: words, their pieces and what is unknown, and texts of them.
+// TestWordPiece: words, their pieces, unknown words, and texts of them.
 func TestWordPiece(t *testing.T) {
 	vocabulary := []string{"▁un", "aff", "able", "▁,", "▁caf", "e", "▁空", "▁i", "▁É", "▁İ"}
 	for text, want := range map[string][]string{

@@ -30,7 +30,7 @@ type Config struct {
 	AttentionBias    bool             `json:"attention_bias"`
 	MLPBias          bool             `json:"mlp_bias"`
 	Tied             bool             `json:"tie_word_embeddings"`
-	EmbedMultiplier  float64          `json:"embedding_multiplier"` // of these four 0 is for none
+	EmbedMultiplier  float64          `json:"embedding_multiplier"` // 0 switches off each of the four
 	AttnMultiplier   float64          `json:"attention_multiplier"`
 	HalfMultiplier   float64          `json:"residual_multiplier"`
 	LogitsScaling    float64          `json:"logits_scaling"`

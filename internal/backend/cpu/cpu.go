@@ -53,7 +53,7 @@ type Backend struct {
 	room     []byte                    // for their panels: untouched
 	repacked int64                     // bytes of panels
 	passes   int                       // steps with weights in place
-	answered bool                      // whether one of these gave logits
+	answered bool                      // whether one of the steps gave logits
 }
 
 // New starts the pool. Close ends it.

@@ -45,7 +45,7 @@ func TestEmbedResident(t *testing.T) {
 	}
 }
 
-// TestPlanResident: a plan for many rows takes the memory of those that steps have, outside Go's heap.
+// TestPlanResident: a plan for many rows takes memory for the rows that steps have, outside Go's heap.
 func TestPlanResident(t *testing.T) {
 	const rows, d, wide = 256, 1024, 16 << 10
 	weight := func(d tensor.DType, n, k int) *graph.Weight {

@@ -189,7 +189,7 @@ func (e *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 }
 
 // Eval computes a node that depends on its inputs alone, each [rows, shape...], in
-// float64 and one thread: every operation but those that read tokens, positions or keys.
+// float64 and one thread: every operation that reads no tokens, positions or keys.
 // The rows of one with a state are a sequence's, from its first on.
 func Eval(n *graph.Node, in [][]float64) ([]float64, error) {
 	return newArith(round.Class{}).eval(n, in, 1)

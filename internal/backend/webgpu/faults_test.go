@@ -332,7 +332,7 @@ func earlyReadback(t *testing.T, d *Device) {
 	}
 }
 
-// oddLayers: with one, two and three layers the last one's result is what is read.
+// oddLayers: with one, two and three layers the last one's result is read.
 func oddLayers(t *testing.T, d *Device) {
 	for layers := 1; layers <= 3; layers++ {
 		g := backendtest.Decoder(t, 4, tensor.F32, make([]int, layers)...)

@@ -27,7 +27,7 @@ type (
 // order is that of a norm's sum of squares (rms.wgsl).
 type order struct {
 	Of      string // the type of one read
-	Quads   int    // how many of these a vector has
+	Quads   int    // how many of them a vector has
 	Threads int    // that sum
 }
 

@@ -48,7 +48,7 @@ func load(t testing.TB, path string) *model {
 
 func tiny(t testing.TB, name string) *model { return load(t, golden.Model(t, name)) }
 
-// texts are prompts of these texts, tokenized as the model does.
+// texts are prompts with the given texts, tokenized as the model does.
 func (m *model) texts(t testing.TB, texts ...string) []*lab.Prompt {
 	t.Helper()
 	var all []*lab.Prompt

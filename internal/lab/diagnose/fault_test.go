@@ -27,7 +27,7 @@ func named(t *testing.T, d *Diagnosis, want map[string][]int) {
 	}
 }
 
-// closed wants what is left of the logits' distance to be rounding.
+// closed wants the rest of the logits' distance to be rounding.
 func closed(t *testing.T, d *Diagnosis) {
 	t.Helper()
 	if c := d.Closure; !(c.After <= 9*max(c.Floor, 1e-13) && c.Before > 100*c.After && c.Unexplained == 0) {

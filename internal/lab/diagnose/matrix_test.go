@@ -45,7 +45,7 @@ func TestLeastSquaresKnown(t *testing.T) {
 	}
 }
 
-// TestLeastSquaresOrthogonal wants what is left to stand on all columns, and the input as it was.
+// TestLeastSquaresOrthogonal wants the remainder orthogonal to all columns, and the input unchanged.
 func TestLeastSquaresOrthogonal(t *testing.T) {
 	for _, size := range [][3]int{{1, 1, 1}, {5, 5, 2}, {40, 7, 3}, {130, 64, 1}, {96, 96, 5}} {
 		a, b := random(1, size[0], size[1]), random(2, size[0], size[2])

@@ -97,7 +97,7 @@ func (r *measurement) sites(eq *equation) []site {
 	return all
 }
 
-// maxRows is how many rows of a prompt have floors of their own, but for those that scan adds.
+// maxRows is how many rows of a prompt have floors of their own, besides the ones that scan adds.
 const maxRows = 48
 
 // sample is at most limit of n rows from first on, limit being more than 5: the first

@@ -33,7 +33,7 @@ func (r *measurement) limitScan() {
 }
 
 // scan looks at the rows of eq that the sample leaves out, measured by the sample's
-// floors, and makes those that are off sites: a fault at a single position must not pass,
+// floors, and makes sites of the ones that are off: a fault at a single position must not pass,
 // and would else be found where later positions read it.
 func (r *measurement) scan(eq *equation) error {
 	eq.scanned = true

@@ -8,7 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// judgeInput compares the engine's ids with those that the model's
+// judgeInput compares the engine's ids with the ones that the model's
 // tokenizer makes of the prompt, and with the golden record's.
 func (r placement) judgeInput() error {
 	var untold []string

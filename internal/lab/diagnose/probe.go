@@ -70,7 +70,7 @@ func (r probing) consumers(n *graph.Node) []*equation {
 }
 
 // suspects are sets of equations before c, at least one of them flagged, whose targets
-// may be of no use: single ones, all of those that c starts at, and those before them.
+// may be of no use: single ones, all that c starts at, and the ones before them.
 func (r probing) suspects(c *equation) [][]*equation {
 	byTarget := map[*graph.Node]*equation{}
 	for _, eq := range r.eqs {

@@ -13,7 +13,7 @@ type attempt struct {
 	hs     []*hypothesis
 	edits  sim.Edits
 	errors []rowError // of the equation at some sites
-	ratio  float64    // the worst of these
+	ratio  float64    // the worst of them
 	score  float64    // mean base-2 logarithm of their ratios: how near it comes
 	left   int        // flagged equations among those it touches, less those without it
 	cost   float64

@@ -38,7 +38,7 @@ func open(t *testing.T, name, path string) *Model {
 	return m
 }
 
-// TestRun runs a few engines and what is printed of them. How good the diagnosis is
+// TestRun runs a few engines and checks the output. How good the diagnosis is
 // is not its concern.
 func TestRun(t *testing.T) {
 	if testing.Short() {
@@ -204,7 +204,7 @@ func TestSections(t *testing.T) {
 	allNamed(t, m, "rope_sections", 3)
 }
 
-// TestLayerNorms wants what is left out of LayerNorms and of their biases placed and named.
+// TestLayerNorms wants missing LayerNorms and missing biases placed and named.
 func TestLayerNorms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some seconds")

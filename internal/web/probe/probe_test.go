@@ -67,7 +67,7 @@ func describes(t *testing.T, what string, s Statistics, values []float32) {
 	}
 }
 
-// TestStrange: what is no number is counted, and spoils nothing else.
+// TestStrange: NaNs are counted, and spoil nothing else.
 func TestStrange(t *testing.T) {
 	values := []float32{float32(math.NaN()), 3, float32(math.Inf(1)), 0, -4, float32(math.Inf(-1))}
 	s := statisticsOf(values)

@@ -164,7 +164,7 @@ func size(t *testing.T, program string) {
 	}
 }
 
-// text checks what is generated.
+// text checks a generated text.
 func (o *outcome) text(t *testing.T, backend string) {
 	if o.Info.Backend != backend || o.Info.Architecture != "gemma3" || o.Info.Format != "GGUF" || o.Info.Template == "" || o.Progress != 1 {
 		t.Errorf("info %+v, progress %v", o.Info, o.Progress)
@@ -195,7 +195,7 @@ func (o *outcome) text(t *testing.T, backend string) {
 	}
 }
 
-// numbers checks what is measured. The bounds of the proof are those of native GPUs.
+// numbers checks measurements. The bounds of the proof are those of native GPUs.
 func (o *outcome) numbers(t *testing.T) {
 	p := &o.Proof
 	if !p.Inside || len(p.Prompts) != 2 || !(p.All.MaxAbsDiff < 5e-5) || !(p.All.KLMean < 1e-10) || strings.Join(o.Seen, " ") != "1/5 2/5 3/5 4/5 5/5" {

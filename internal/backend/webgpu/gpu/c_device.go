@@ -259,7 +259,7 @@ func cOpen(path string, n int) (Device, error) {
 func (d *cDevice) Adapter() Adapter { return d.adapter }
 
 // check is err, or that the device is lost: or as good as lost, for what a call outside of
-// all scopes did wrong is no call's error, and what is computed then is not known.
+// all scopes did wrong is no call's error, and the results are unknown.
 func (d *cDevice) check(err error) error {
 	for _, id := range []uintptr{d.gone, d.wrong} {
 		if a := told(id); a.done && d.lost == nil {

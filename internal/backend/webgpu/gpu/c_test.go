@@ -124,7 +124,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestText reads strings with a length, and those that a zero ends.
+// TestText reads strings with a length, and strings that end in a zero.
 func TestText(t *testing.T) {
 	s := "abc\x00d"
 	for want, v := range map[string]stringView{"abc\x00d": view(s), "abc": {view(s).data, ^uint64(0)}, "": {}, "ab": {view(s).data, 2}} {
@@ -134,7 +134,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestAdvised: where Vulkan's loader finds no driver, what is to be done is told.
+// TestAdvised: where Vulkan's loader finds no driver, the error gives advice.
 func TestAdvised(t *testing.T) {
 	for text, more := range map[string]bool{"vulkan: vkCreateInstance failed: -9": true, "vulkan: vkCreateInstance failed: -1": false} {
 		if got := advised(text); !strings.HasPrefix(got, text) || strings.Contains(got, "install") != more {

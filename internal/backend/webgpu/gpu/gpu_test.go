@@ -208,7 +208,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestErrors: what is wrong is an error before it runs, and the device goes on.
+// TestErrors: a mistake is an error before it runs, and the device goes on.
 func TestErrors(t *testing.T) {
 	d := open(t)
 	b := buffers(t, d, 1024, 1024, 1024)

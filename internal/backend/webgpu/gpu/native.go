@@ -94,7 +94,7 @@ func describe(e hal.ExposedAdapter) Adapter {
 
 // Adapters lists the GPUs of this machine, real ones before programs that stand in
 // for one. It wraps ErrNone where there is none. Where KARAT_WEBGPU_LIB names a shared
-// library of webgpu.h, they are those that it lists.
+// library of webgpu.h, they are the library's.
 func Adapters() (list []Adapter, err error) {
 	if path := os.Getenv(libraryName); path != "" {
 		return cAdapters(path)
