@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -65,7 +66,7 @@ func decodeList(t testing.TB, data []byte) []jinja.Value {
 
 func (c *conversation) input(t testing.TB) Input {
 	t.Helper()
-	messages, err := ParseMessages(c.Messages)
+	messages, err := parseMessages(c.Messages)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,4 +201,24 @@ func TestCases(t *testing.T) {
 		t.Errorf("equal: %+v, want %+v", n, want)
 	}
 	t.Logf("%d cases: %d rendered, %d raised, %d failed, all as recorded", len(cases), n.rendered, n.raised, n.failed)
+}
+
+// parseMessages makes turns of a JSON array of objects, whose keys keep their
+// order and whose numbers keep their spelling.
+func parseMessages(data []byte) ([]*jinja.Dict, error) {
+	v, err := jinja.DecodeJSON(data)
+	if err != nil {
+		return nil, fmt.Errorf("chat: messages: %w", err)
+	}
+	items, ok := jinja.Items(v)
+	if !ok {
+		return nil, errors.New("chat: messages: not an array")
+	}
+	messages := make([]*jinja.Dict, len(items))
+	for i, x := range items {
+		if messages[i], ok = x.(*jinja.Dict); !ok {
+			return nil, fmt.Errorf("chat: messages: %d: not an object", i)
+		}
+	}
+	return messages, nil
 }

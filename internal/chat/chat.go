@@ -72,26 +72,6 @@ func Message(role, content string) *jinja.Dict {
 	return d
 }
 
-// ParseMessages makes turns of a JSON array of objects, whose keys keep their
-// order and whose numbers keep their spelling.
-func ParseMessages(data []byte) ([]*jinja.Dict, error) {
-	v, err := jinja.DecodeJSON(data)
-	if err != nil {
-		return nil, fmt.Errorf("chat: messages: %w", err)
-	}
-	items, ok := jinja.Items(v)
-	if !ok {
-		return nil, errors.New("chat: messages: not an array")
-	}
-	messages := make([]*jinja.Dict, len(items))
-	for i, x := range items {
-		if messages[i], ok = x.(*jinja.Dict); !ok {
-			return nil, fmt.Errorf("chat: messages: %d: not an object", i)
-		}
-	}
-	return messages, nil
-}
-
 // Parse makes a template of its Jinja source. The error is ErrNoTemplate, or
 // wraps a *jinja.Error that names the line.
 func Parse(source string, l Limits) (*Template, error) {

@@ -175,9 +175,4 @@ func testBroken(t *testing.T) {
 	if _, err := renderNew("{{ messages }}", Input{Messages: []*jinja.Dict{nil}}); err == nil {
 		t.Error("a missing message")
 	}
-	for _, data := range []string{`{}`, `[1]`, `[`, `[{"role": }]`, "[\"\xff\"]"} {
-		if m, err := ParseMessages([]byte(data)); err == nil {
-			t.Errorf("%s: %v", data, m)
-		}
-	}
 }

@@ -72,11 +72,6 @@ func readKnown(text []byte, without string) *known {
 	return k
 }
 
-// String is a line of known.txt.
-func (t knownTemplate) String() string {
-	return strings.TrimSpace(t.name + " " + t.hash + " " + pack(t.sample) + " " + pack(t.lines))
-}
-
 // Hashes have 24 bits: a false one among a template's thousands is rare, and 24
 // of them at once are not there by chance.
 func hash24(s string) uint32 {
@@ -86,38 +81,12 @@ func hash24(s string) uint32 {
 	return (x ^ x>>24*0x9e37) & 0xffffff
 }
 
-func pack(hashes []uint32) string {
-	b := make([]byte, 0, 3*len(hashes))
-	for _, h := range hashes {
-		b = append(b, byte(h>>16), byte(h>>8), byte(h))
-	}
-	return base64.RawStdEncoding.EncodeToString(b)
-}
-
 func unpack(s string) (hashes []uint32) {
 	b, _ := base64.RawStdEncoding.DecodeString(s)
 	for ; len(b) >= 3; b = b[3:] {
 		hashes = append(hashes, uint32(b[0])<<16|uint32(b[1])<<8|uint32(b[2]))
 	}
 	return hashes
-}
-
-// describe makes the line of a template.
-func describe(name, source string) knownTemplate {
-	t := knownTemplate{name: name, hash: sourceHash(source)}
-	for h := range shingles(source) {
-		t.sample = append(t.sample, h)
-	}
-	slices.Sort(t.sample)
-	t.sample = t.sample[:min(len(t.sample), sampleSize)]
-	for _, text := range literals(source) {
-		for _, line := range sentences(text) {
-			t.lines = append(t.lines, hash24(strings.Join(proseOf(line), " ")))
-		}
-	}
-	slices.Sort(t.lines)
-	t.lines = slices.Compact(t.lines)
-	return t
 }
 
 func sourceHash(source string) string {

@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"os"
@@ -82,4 +83,35 @@ func TestHonest(t *testing.T) {
 		}
 	}
 	t.Logf("%d without notes", clean)
+}
+
+// describe makes the line of a template.
+func describe(name, source string) knownTemplate {
+	t := knownTemplate{name: name, hash: sourceHash(source)}
+	for h := range shingles(source) {
+		t.sample = append(t.sample, h)
+	}
+	slices.Sort(t.sample)
+	t.sample = t.sample[:min(len(t.sample), sampleSize)]
+	for _, text := range literals(source) {
+		for _, line := range sentences(text) {
+			t.lines = append(t.lines, hash24(strings.Join(proseOf(line), " ")))
+		}
+	}
+	slices.Sort(t.lines)
+	t.lines = slices.Compact(t.lines)
+	return t
+}
+
+// String is a line of known.txt.
+func (t knownTemplate) String() string {
+	return strings.TrimSpace(t.name + " " + t.hash + " " + pack(t.sample) + " " + pack(t.lines))
+}
+
+func pack(hashes []uint32) string {
+	b := make([]byte, 0, 3*len(hashes))
+	for _, h := range hashes {
+		b = append(b, byte(h>>16), byte(h>>8), byte(h))
+	}
+	return base64.RawStdEncoding.EncodeToString(b)
 }
