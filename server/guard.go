@@ -30,21 +30,21 @@ func (s *Server) guard(r *http.Request) (*caller, *problem) {
 
 // origin refuses pages of other sites, and names that were made to point here.
 func (s *Server) origin(r *http.Request) *problem {
-	forbidden := func(what, name string) *problem {
+	not := func(what, name string) *problem {
 		return &problem{status: http.StatusForbidden, kind: invalid, code: "forbidden", message: fmt.Sprintf("%s %q is not allowed", what, name)}
 	}
 	if !allowed(s.o.Hosts, r.Host) {
-		return forbidden("Host", r.Host)
+		return not("Host", r.Host)
 	}
 	for _, origin := range r.Header.Values("Origin") {
 		scheme, host, ok := strings.Cut(origin, "://")
 		same := ok && host == r.Host && (scheme == "http" || scheme == "https")
 		if !same {
-			return forbidden("Origin", origin)
+			return not("Origin", origin)
 		}
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
-		return forbidden("Sec-Fetch-Site", site)
+		return not("Sec-Fetch-Site", site)
 	}
 	return nil
 }

@@ -138,9 +138,16 @@ func (k Key) check(others []Key) error {
 type caller struct {
 	name string  // "" where nobody needs a key
 	key  *keyUse // nil where nobody needs one
+	late bool    // a batch, which gives way to others and is not limited by the minute
 }
 
-func (c *caller) caller() karat.Caller { return karat.Caller{Key: c.name, Apart: c.name != ""} }
+func (c *caller) caller() karat.Caller {
+	k := karat.Caller{Key: c.name, Apart: c.name != ""}
+	if c.late {
+		k.Priority = -1
+	}
+	return k
+}
 
 // sees reports whether a model is one that the caller may name.
 func (c *caller) sees(e *entry) bool {
@@ -197,7 +204,7 @@ func (k keyring) who(r *http.Request) (*caller, *problem) {
 		p.code, p.message = "invalid_api_key", "Incorrect API key provided."
 		return nil, p
 	}
-	return &caller{found.Name, found}, nil
+	return &caller{name: found.Name, key: found}, nil
 }
 
 // opens reports whether the key is good for a path.
@@ -215,7 +222,7 @@ func (c *caller) admit(path string, now time.Time) *problem {
 		return nil
 	}
 	if !u.opens(path) {
-		return &problem{status: http.StatusForbidden, kind: invalid, code: "insufficient_permissions", message: fmt.Sprintf("The key %q is not good for %s", u.Name, path)}
+		return forbidden(u, path)
 	}
 	if wait := u.tokens.wait(now); wait > 0 {
 		return tooMany(fmt.Sprintf("The key %q has used its %d tokens a minute", u.Name, u.Tokens), wait)
@@ -226,9 +233,26 @@ func (c *caller) admit(path string, now time.Time) *problem {
 	return nil
 }
 
+func forbidden(u *keyUse, path string) *problem {
+	return &problem{status: http.StatusForbidden, kind: invalid, code: "insufficient_permissions", message: fmt.Sprintf("The key %q is not good for %s", u.Name, path)}
+}
+
+// named is whose batch is run: he must have a key still.
+func (k keyring) named(name string) (*caller, error) {
+	if len(k) == 0 && name == "" {
+		return &caller{late: true}, nil
+	}
+	for _, u := range k {
+		if u.Name == name {
+			return &caller{name: name, key: u, late: true}, nil
+		}
+	}
+	return nil, fmt.Errorf("server: the key %q is no more", name)
+}
+
 // spend counts the tokens of an answer, which may be more than were left: the next request waits for them.
 func (c *caller) spend(n int, now time.Time) {
-	if c.key != nil {
+	if c.key != nil && !c.late {
 		c.key.tokens.spend(n, now)
 	}
 }

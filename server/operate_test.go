@@ -56,7 +56,7 @@ func TestD9Leavers(t *testing.T) {
 }
 
 // eventually waits for what is to come about soon.
-func eventually(t *testing.T, is func() bool) {
+func eventually(t testing.TB, is func() bool) {
 	t.Helper()
 	for range 2000 {
 		if is() {

@@ -47,6 +47,28 @@ func (s *Server) routes() {
 	for _, path := range []string{"/v1/rerank", "/v2/rerank", "/rerank", "/v1/reranking", "/reranking"} {
 		post(path, openAI{}, (*exchange).rerank)
 	}
+	for path, page := range s.o.Pages {
+		if path == "/" {
+			path = "/{$}"
+		}
+		get(path, openAI{}, func(x *exchange) *problem {
+			x.w.Header().Del("Cache-Control") // the page has its own
+			page.ServeHTTP(x.w, x.r)
+			return nil
+		})
+	}
+	if s.store == nil {
+		return
+	}
+	post("/v1/files", openAI{}, (*exchange).upload)
+	get("/v1/files", openAI{}, (*exchange).listFiles)
+	get("/v1/files/{id}", openAI{}, (*exchange).showFile)
+	get("/v1/files/{id}/content", openAI{}, (*exchange).fileContent)
+	s.handle("DELETE /v1/files/{id}", route{voice: openAI{}, handle: (*exchange).deleteFile})
+	post("/v1/batches", openAI{}, (*exchange).createBatch)
+	get("/v1/batches", openAI{}, (*exchange).listBatches)
+	get("/v1/batches/{id}", openAI{}, (*exchange).showBatch)
+	post("/v1/batches/{id}/cancel", openAI{}, (*exchange).cancelBatch)
 }
 
 // voiceOf is how the API of a path says what is wrong.

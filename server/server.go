@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,14 +30,16 @@ import (
 
 // Options say what to serve, and to whom. The zero value of all but Models is usable.
 type Options struct {
-	Models   []Model      // the first one is the default of routes that name none
-	Memory   int64        // most bytes that loaded models take together of this machine's memory; 0 is what is free at first
-	Loaded   int          // most models that are loaded at a time on a device; 0 is any number
-	Keys     []Key        // nil needs none
-	Hosts    []string     // that the Host header may name, "*" for all; nil is this machine's loopback
-	MaxBody  int64        // most bytes of a request; 0 is 32 MiB
-	Requests int          // most answers that are computed or wait; 0 is 256. More are refused with 429
-	Log      *slog.Logger // of requests, without their texts; nil is none
+	Models   []Model                 // the first one is the default of routes that name none
+	Memory   int64                   // most bytes that loaded models take together of this machine's memory; 0 is what is free at first
+	Loaded   int                     // most models that are loaded at a time on a device; 0 is any number
+	Keys     []Key                   // nil needs none
+	Hosts    []string                // that the Host header may name, "*" for all; nil is this machine's loopback
+	MaxBody  int64                   // most bytes of a request; 0 is 32 MiB
+	Requests int                     // most answers that are computed or wait; 0 is 256. More are refused with 429
+	Store    string                  // folder of files and batches; "" has none
+	Pages    map[string]http.Handler // by paths, / among them; they are for who has a key, too
+	Log      *slog.Logger            // of requests, without their texts; nil is none
 }
 
 // served is a loaded model with what is asked of it often.
@@ -64,7 +67,10 @@ type Server struct {
 	bodies   slots // of bytes of requests
 	metrics  *metrics
 	draining atomic.Bool
+	ctx      context.Context // ends with the server
 	stop     context.CancelFunc
+	store    *store // of files and batches; nil if there is none
+	batches  sync.WaitGroup
 	ranker   ranker
 	now      func() time.Time
 	generate func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error] // the model's, but for tests
@@ -96,12 +102,19 @@ func New(ctx context.Context, o Options) (*Server, error) {
 			return nil, err
 		}
 	}
+	if o.Store != "" {
+		if s.store, err = openStore(o.Store); err != nil {
+			return nil, err
+		}
+	}
 	s.slots.free, s.bodies.free = o.Requests, max(allBodies, int(o.MaxBody))
 	s.metrics = newMetrics(s)
 	s.routes()
-	ticking, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stop = stop
-	go s.watchAll(ticking)
+	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go s.watchAll(s.ctx)
+	if s.store != nil {
+		s.resume()
+	}
 	return s, nil
 }
 
@@ -137,7 +150,11 @@ func (s *Server) Drain() { s.draining.Store(true) }
 func (s *Server) Close() error {
 	s.Drain()
 	s.stop()
+	s.batches.Wait()
 	s.pool.end()
+	if s.store != nil {
+		return s.store.root.Close()
+	}
 	return nil
 }
 

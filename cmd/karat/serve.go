@@ -32,8 +32,8 @@ type serveFlags struct {
 	cert, key      string
 	queue, loaded  int
 	memory         size
-	quiet          bool
-	config         string
+	quiet, noPage  bool
+	config, store  string
 	check          bool
 	model          modelFlags // of models whose configuration says nothing else
 	changed        func(flag string) bool
@@ -84,6 +84,8 @@ After Ctrl-C or SIGTERM it takes no new requests, and lets the running ones end.
 	fs.Var(&f.memory, "memory", "most bytes that loaded models take together, as 16GiB (default: the free memory)")
 	fs.BoolVar(&f.quiet, "quiet", false, "log no requests")
 	fs.Var((*name)(&f.config), "config", "JSON `file` of flags by their names, and of models; see docs/serving.md")
+	fs.Var((*name)(&f.store), "store", "`folder` that keeps files and batches (/v1/files, /v1/batches); without it there are none")
+	fs.BoolVar(&f.noPage, "no-page", false, "serve no page at /")
 	fs.BoolVar(&f.check, "check-config", false, "say what is wrong with flags, variables and files, and serve nothing")
 	f.model.add(c)
 	return c
@@ -200,7 +202,14 @@ func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, all []modelSpe
 	if l, err = f.encrypted(l); err != nil {
 		return err
 	}
-	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Memory: int64(f.memory), Loaded: f.loaded}
+	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
+	if !f.noPage {
+		site, err := newSite()
+		if err != nil {
+			return err
+		}
+		so.Pages = site.Pages()
+	}
 	if len(so.Hosts) == 0 && (f.socket != "" || !loopback(f.host)) {
 		so.Hosts = []string{"*"}
 	}

@@ -21,16 +21,28 @@ var types = map[string]string{
 	".json": "application/json",
 }
 
+// Pages are the handlers of the site's paths, / among them, for a server that checks hosts itself.
+func (s *Site) Pages() map[string]http.Handler {
+	all := map[string]http.Handler{}
+	for _, f := range s.files {
+		path := "/" + f.Name
+		if f.Name == "index.html" {
+			path = "/"
+		}
+		all[path] = s.serve(f)
+	}
+	return all
+}
+
 // Handler serves the site to browsers on this machine: a page elsewhere whose name
 // was made to point here is refused, by its Host.
 func (s *Site) Handler() http.Handler {
 	mux := http.NewServeMux()
-	for _, f := range s.files {
-		pattern := "/" + f.Name
-		if f.Name == "index.html" {
-			pattern = "/{$}"
+	for path, page := range s.Pages() {
+		if path == "/" {
+			path = "/{$}"
 		}
-		mux.Handle("GET "+pattern, s.serve(f))
+		mux.Handle("GET "+path, page)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !local(r.Host) {

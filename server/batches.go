@@ -1,0 +1,246 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Limits of batches.
+const (
+	maxLines    = 50000
+	maxCustomID = 512
+	maxErrors   = 100 // that are told
+	batchWindow = 24 * time.Hour
+)
+
+// The states of a batch.
+const (
+	batchValidating = "validating"
+	batchFailed     = "failed"
+	batchProgress   = "in_progress"
+	batchFinalizing = "finalizing"
+	batchCompleted  = "completed"
+	batchExpired    = "expired"
+	batchCancelling = "cancelling"
+	batchCancelled  = "cancelled"
+)
+
+// batch is a batch as it is kept.
+type batch struct {
+	ID       string            `json:"id"`
+	Endpoint string            `json:"endpoint"`
+	Input    string            `json:"input_file_id"`
+	Window   string            `json:"completion_window"`
+	Status   string            `json:"status"`
+	Outputs  [2]string         `json:"outputs"` // the files of answers and of errors, once there are any
+	Held     [2]bool           `json:"held"`    // whether there are
+	Errors   []batchError      `json:"errors,omitempty"`
+	Counts   batchCounts       `json:"counts"`
+	Times    map[string]int64  `json:"times"` // by the name of a state, when it began
+	Metadata map[string]string `json:"metadata,omitempty"`
+	owner    string
+	cancel   context.CancelFunc // of its run; nil while there is none
+}
+
+type batchError struct {
+	Code    string  `json:"code"`
+	Message string  `json:"message"`
+	Param   *string `json:"param"`
+	Line    int     `json:"line"`
+}
+
+type batchCounts struct {
+	Total     int `json:"total"`
+	Completed int `json:"completed"`
+	Failed    int `json:"failed"`
+}
+
+// over reports whether nothing more is done.
+func (b *batch) over() bool {
+	return slices.Contains([]string{batchFailed, batchCompleted, batchExpired, batchCancelled}, b.Status)
+}
+
+// object is the batch as OpenAI's API tells it.
+func (b *batch) object() map[string]any {
+	o := map[string]any{"id": b.ID, "object": "batch", "endpoint": b.Endpoint, "input_file_id": b.Input, "completion_window": b.Window, "status": b.Status,
+		"errors": nil, "output_file_id": nil, "error_file_id": nil, "request_counts": b.Counts, "metadata": b.Metadata, "created_at": b.Times[batchValidating],
+		"expires_at": b.Times[batchValidating] + int64(batchWindow.Seconds())}
+	for _, state := range []string{batchProgress, batchFinalizing, batchCompleted, batchFailed, batchExpired, batchCancelling, batchCancelled} {
+		if at, ok := b.Times[state]; ok {
+			o[state+"_at"] = at
+		} else {
+			o[state+"_at"] = nil
+		}
+	}
+	if b.Errors != nil {
+		o["errors"] = map[string]any{"object": "list", "data": b.Errors}
+	}
+	if b.over() {
+		for i, name := range []string{"output_file_id", "error_file_id"} {
+			if b.Held[i] {
+				o[name] = b.Outputs[i]
+			}
+		}
+	}
+	return o
+}
+
+// batchEndpoints are the routes that a batch may ask.
+var batchEndpoints = []string{"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"}
+
+// createBatch is POST /v1/batches.
+func (x *exchange) createBatch() *problem {
+	if p := x.s.store.full(); p != nil {
+		return p
+	}
+	f, p := x.body()
+	if p != nil {
+		return p
+	}
+	b := &batch{ID: newID("batch_"), Input: f.needText("input_file_id"), Endpoint: f.needText("endpoint"), Window: f.needText("completion_window"), Status: batchValidating,
+		Outputs: [2]string{newID("file-"), newID("file-")}, Times: map[string]int64{batchValidating: x.s.now().Unix()}, owner: x.who.name}
+	f.decode("metadata", "an object of strings", &b.Metadata)
+	f.done()
+	switch {
+	case *f.err != nil:
+		return *f.err
+	case !slices.Contains(batchEndpoints, b.Endpoint):
+		return bad("endpoint", "Invalid value for 'endpoint': %.64q, want one of %v", b.Endpoint, batchEndpoints)
+	case b.Window != "24h":
+		return bad("completion_window", "Invalid value for 'completion_window': %.32q, want 24h", b.Window)
+	case len(b.Metadata) > 16:
+		return bad("metadata", "Invalid value for 'metadata': %d pairs, at most 16", len(b.Metadata))
+	case x.s.store.find(b.Input, x.who.name) == nil:
+		return bad("input_file_id", "Invalid value for 'input_file_id': there is no file %.64q", b.Input)
+	case x.who.key != nil && !x.who.key.opens(b.Endpoint):
+		return forbidden(x.who.key, b.Endpoint)
+	}
+	t := x.s.store
+	t.mu.Lock()
+	err := t.keep(b.ID, b.owner, b)
+	if err == nil {
+		t.job[b.ID] = b
+	}
+	o := b.object()
+	t.mu.Unlock()
+	if err != nil {
+		return x.s.explain(x.ctx, err)
+	}
+	x.s.startBatch(b)
+	return x.reply(o)
+}
+
+// batch is the batch of a path.
+func (x *exchange) batch() (*batch, *problem) {
+	t, id := x.s.store, x.r.PathValue("id")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if b := t.job[id]; b != nil && b.owner == x.who.name {
+		return b, nil
+	}
+	return nil, noThing("batch", id)
+}
+
+func (x *exchange) replyBatch(b *batch) *problem {
+	x.s.store.mu.Lock()
+	o := b.object()
+	x.s.store.mu.Unlock()
+	return x.reply(o)
+}
+
+func (x *exchange) showBatch() *problem {
+	b, p := x.batch()
+	if p != nil {
+		return p
+	}
+	return x.replyBatch(b)
+}
+
+// cancelBatch is POST /v1/batches/ID/cancel. The requests under way end.
+func (x *exchange) cancelBatch() *problem {
+	b, p := x.batch()
+	if p != nil {
+		return p
+	}
+	t := x.s.store
+	t.mu.Lock()
+	if b.over() {
+		status := b.Status
+		t.mu.Unlock()
+		return &problem{status: 409, kind: invalid, code: "batch_over", param: "id", message: fmt.Sprintf("The batch is %s", status)}
+	}
+	if b.Status != batchFinalizing && b.Status != batchCancelling {
+		b.become(batchCancelling, x.s.now())
+		if err := t.keep(b.ID, b.owner, b); err != nil {
+			x.s.log.Error("batch not kept", "batch", b.ID, "error", err.Error())
+		}
+		if b.cancel != nil {
+			b.cancel()
+		}
+	}
+	t.mu.Unlock()
+	return x.replyBatch(b)
+}
+
+// become sets the state. The caller holds the store's lock.
+func (b *batch) become(status string, now time.Time) {
+	b.Status = status
+	b.Times[status] = now.Unix()
+}
+
+func (x *exchange) listBatches() *problem {
+	t := x.s.store
+	t.mu.Lock()
+	var all []map[string]any
+	for _, b := range t.job {
+		if b.owner == x.who.name {
+			all = append(all, b.object())
+		}
+	}
+	t.mu.Unlock()
+	id := func(o map[string]any) string { return o["id"].(string) }
+	slices.SortFunc(all, func(a, b map[string]any) int {
+		return cmp.Or(cmp.Compare(b["created_at"].(int64), a["created_at"].(int64)), cmp.Compare(id(b), id(a)))
+	})
+	list, p := page(x, all, id, 100)
+	if p != nil {
+		return p
+	}
+	return x.reply(list)
+}
+
+// batchLine is a request of a batch.
+type batchLine struct {
+	id   string
+	body json.RawMessage
+}
+
+// readLine reads a line of a batch's file, or says what is wrong with it.
+func readLine(text []byte, endpoint string) (l batchLine, p *problem) {
+	f, p := parse(text)
+	if p != nil {
+		return l, p
+	}
+	l.id = f.needText("custom_id")
+	if l.id == "" || len(l.id) > maxCustomID {
+		f.fail("custom_id", "%d bytes, want 1 to %d", len(l.id), maxCustomID)
+	}
+	if method := f.needText("method"); method != "POST" {
+		f.fail("method", "%.64q, want POST", method)
+	}
+	if url := f.needText("url"); url != endpoint {
+		f.fail("url", "%.64q, the batch's endpoint is %s", url, endpoint)
+	}
+	l.body = f.take("body")
+	if l.body == nil || l.body[0] != '{' {
+		f.fail("body", "%s, want an object", kindOf(l.body))
+	} else if o := f.inner("body", l.body); o.has("stream") && o.boolean("stream", false) {
+		f.fail("body.stream", "a batch has no streams")
+	}
+	f.done()
+	return l, *f.err
+}

@@ -1,0 +1,202 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// uploadLimit is how long a file may take to arrive.
+const uploadLimit = 10 * time.Minute
+
+// maxFilename bounds the names of files, in bytes; they are told, and nothing else.
+const maxFilename = 255
+
+// upload is POST /v1/files.
+func (x *exchange) upload() *problem {
+	if p := x.s.store.full(); p != nil {
+		return p
+	}
+	kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
+	if err != nil || kind != "multipart/form-data" {
+		return &problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: "Content-Type is not multipart/form-data"}
+	}
+	http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(uploadLimit)) // a reader without deadlines reads without one
+	x.r.Body = http.MaxBytesReader(x.w, x.r.Body, maxFile+1<<20)
+	parts, err := x.r.MultipartReader()
+	if err != nil {
+		return bad("", "The body is not multipart/form-data")
+	}
+	f := &storedFile{ID: newID("file-"), Object: "file", Created: x.s.now().Unix(), Status: "processed", owner: x.who.name}
+	there := false
+	defer func() {
+		if x.s.store.find(f.ID, f.owner) == nil && there {
+			x.s.store.root.Remove(f.ID + ".data") // nobody knows of it
+		}
+	}()
+	for {
+		part, err := parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return broken(err)
+		}
+		switch name := part.FormName(); {
+		case name == "purpose":
+			text, err := io.ReadAll(io.LimitReader(part, 65))
+			if err != nil {
+				return broken(err)
+			}
+			f.Purpose = string(text)
+		case name == "file" && !there:
+			if f.Filename = part.FileName(); len(f.Filename) > maxFilename {
+				return bad("file", "Invalid value for 'file': its name has %d bytes, at most %d", len(f.Filename), maxFilename)
+			}
+			if f.Bytes, err = x.s.store.receive(f.ID, part); err != nil {
+				if errors.Is(err, errLarge) {
+					return broken(&http.MaxBytesError{Limit: maxFile})
+				}
+				return broken(err)
+			}
+			there = true
+		default:
+			return unknownField(name)
+		}
+	}
+	switch {
+	case !there:
+		return bad("file", "Missing required parameter: 'file'")
+	case f.Purpose == "":
+		return bad("purpose", "Missing required parameter: 'purpose'")
+	case f.Purpose != "batch":
+		return bad("purpose", "Invalid value for 'purpose': %.64q, want batch", f.Purpose)
+	}
+	if err := x.s.store.add(f); err != nil {
+		return x.s.explain(x.ctx, err)
+	}
+	return x.reply(f)
+}
+
+// broken is the problem of an upload that did not arrive.
+func broken(err error) *problem {
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return &problem{status: http.StatusRequestEntityTooLarge, kind: invalid, param: "file", message: fmt.Sprintf("The file has more than %d bytes", large.Limit)}
+	}
+	return bad("", "The body was not read to its end")
+}
+
+// file is the file of a path.
+func (x *exchange) file() (*storedFile, *problem) {
+	id := x.r.PathValue("id")
+	if f := x.s.store.find(id, x.who.name); f != nil {
+		return f, nil
+	}
+	return nil, noThing("file", id)
+}
+
+func noThing(kind, id string) *problem {
+	return &problem{status: http.StatusNotFound, kind: invalid, code: "not_found", param: "id", message: fmt.Sprintf("No such %s: %.64q", kind, id)}
+}
+
+func (x *exchange) showFile() *problem {
+	f, p := x.file()
+	if p != nil {
+		return p
+	}
+	return x.reply(f)
+}
+
+func (x *exchange) deleteFile() *problem {
+	f, p := x.file()
+	if p != nil {
+		return p
+	}
+	busy, err := x.s.store.remove(f)
+	if err != nil {
+		return x.s.explain(x.ctx, err)
+	}
+	if busy {
+		return &problem{status: http.StatusConflict, kind: invalid, code: "in_use", param: "id", message: "A batch reads the file"}
+	}
+	return x.reply(map[string]any{"id": f.ID, "object": "file", "deleted": true})
+}
+
+// fileContent is GET /v1/files/ID/content.
+func (x *exchange) fileContent() *problem {
+	f, p := x.file()
+	if p != nil {
+		return p
+	}
+	data, err := x.s.store.root.Open(f.ID + ".data")
+	if err != nil {
+		return x.s.explain(x.ctx, err)
+	}
+	defer data.Close()
+	x.w.Header().Set("Content-Type", "application/octet-stream")
+	x.w.Header().Set("Content-Length", strconv.FormatInt(f.Bytes, 10))
+	c := http.NewResponseController(x.w)
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := data.Read(buffer)
+		if n == 0 || err != nil && !errors.Is(err, io.EOF) {
+			return nil
+		}
+		c.SetWriteDeadline(time.Now().Add(writeLimit)) // a writer without deadlines writes without one
+		if _, err := x.w.Write(buffer[:n]); err != nil {
+			return nil // the client has gone
+		}
+	}
+}
+
+// page is the part of a list that a query asks for by after, limit and order.
+func page[T any](x *exchange, all []T, id func(T) string, most int) (any, *problem) {
+	q := x.r.URL.Query()
+	limit := most
+	if text := q.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > most {
+			return nil, bad("limit", "Invalid value for 'limit': %.32q, want 1 to %d", text, most)
+		}
+		limit = n
+	}
+	switch order := q.Get("order"); order {
+	case "", "desc":
+	case "asc":
+		slices.Reverse(all)
+	default:
+		return nil, bad("order", "Invalid value for 'order': %.32q, want asc, desc", order)
+	}
+	if after := q.Get("after"); after != "" {
+		i := slices.IndexFunc(all, func(v T) bool { return id(v) == after })
+		if i < 0 {
+			return nil, bad("after", "Invalid value for 'after': there is no %.64q", after)
+		}
+		all = all[i+1:]
+	}
+	list := struct {
+		Object string  `json:"object"`
+		Data   []T     `json:"data"`
+		First  *string `json:"first_id"`
+		Last   *string `json:"last_id"`
+		More   bool    `json:"has_more"`
+	}{Object: "list", Data: append([]T{}, all[:min(limit, len(all))]...), More: len(all) > limit}
+	if n := len(list.Data); n > 0 {
+		list.First, list.Last = orNull(id(list.Data[0])), orNull(id(list.Data[n-1]))
+	}
+	return list, nil
+}
+
+func (x *exchange) listFiles() *problem {
+	list, p := page(x, x.s.store.files(x.who.name, strings.TrimSpace(x.r.URL.Query().Get("purpose"))), func(f *storedFile) string { return f.ID }, maxStored)
+	if p != nil {
+		return p
+	}
+	return x.reply(list)
+}
