@@ -188,7 +188,7 @@ func TestRerank(t *testing.T) {
 			t.Errorf("%s: %d %s, want %s", x.body, status, answer, x.want)
 		}
 	}
-	o := c.post("/v2/rerank", `{"model":"demo","query":"q","documents":["aa","bbb"],"top_n":1,"max_tokens_per_doc":4096}`)
+	o := c.post("/v2/rerank", `{"model":"demo","query":"q","documents":["aa","bbb"],"top_n":1}`)
 	if id, _ := o["id"].(string); id == "" || at(o, "results", 0, "index") != 1. || at(o, "results", 1) != nil || at(o, "meta", "api_version", "version") != "2" {
 		t.Errorf("%v", o)
 	}
@@ -198,4 +198,49 @@ func TestRerank(t *testing.T) {
 	} {
 		c.refuses(400, param, "", "POST", "/v1/rerank", body)
 	}
+}
+
+// TestRerankModel: scores are the library's, by the function that makes them numbers from 0 to 1 or without it; what is no
+// reranker says so, and what does not fit is an error, or cut where that is asked for.
+func TestRerankModel(t *testing.T) {
+	m, err := karat.Load(t.Context(), golden.Model(t, "xlm-roberta-reranker"), karat.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	c := serve(t, demo(t), Options{Models: []Model{{Name: "judge", Model: m}}})
+	documents := []string{"Cairo is the capital of Egypt.", "The sky is blue.", "Paris"}
+	want, err := m.Rerank(t.Context(), "capital of Egypt", documents, karat.RerankOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := json.Marshal(documents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := c.post("/v1/rerank", `{"model":"judge","query":"capital of Egypt","documents":`+string(list)+`}`)
+	status, raw, _ := c.do("POST", "/rerank", `{"model":"judge","query":"capital of Egypt","raw_scores":true,"texts":`+string(list)+`}`)
+	var scores []struct {
+		Index int
+		Score float32
+	}
+	if err := json.Unmarshal([]byte(raw), &scores); err != nil || status != 200 || len(scores) != 3 {
+		t.Fatalf("%d %s", status, raw)
+	}
+	tokens := 0
+	for i, x := range want {
+		tokens += x.Tokens
+		p := 1 / (1 + math.Exp(-float64(x.Score)))
+		if scores[i].Index != x.Index || scores[i].Score != x.Score || at(o, "results", i, "index") != float64(x.Index) || math.Abs(at(o, "results", i, "relevance_score").(float64)-p) > 1e-6 {
+			t.Errorf("%d: %v and %v, want %v", i, scores[i], at(o, "results", i), x)
+		}
+	}
+	if at(o, "usage", "total_tokens") != float64(tokens) {
+		t.Errorf("%v, want %d tokens", o["usage"], tokens)
+	}
+	c.refuses(400, "model", "judges documents", "POST", "/v1/rerank", `{"model":"demo","query":"q","documents":["a"]}`)
+	long := strings.Repeat("sky ", m.Info().Context)
+	c.refuses(400, "documents", "the context holds", "POST", "/v1/rerank", `{"model":"judge","query":"q","documents":["a","`+long+`"]}`)
+	c.post("/v1/rerank", `{"model":"judge","query":"q","documents":["a","`+long+`"],"truncation":true}`)
+	c.refuses(400, "max_tokens_per_doc", "Unrecognized", "POST", "/v2/rerank", `{"model":"judge","query":"q","documents":["a"],"max_tokens_per_doc":5}`)
 }

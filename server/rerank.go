@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net/http"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat"
 )
@@ -15,7 +17,7 @@ import (
 const maxDocuments = 2048
 
 // ranker has models tell how well documents answer a query: scores from 0 to 1, or before the function that makes them
-// so; and the tokens that were read.
+// so; and the tokens that were read. It is the models, but for tests.
 type ranker interface {
 	rank(ctx context.Context, r *ranking) (scores []float64, tokens int, p *problem)
 }
@@ -25,9 +27,11 @@ type ranking struct {
 	model     *served
 	query     string
 	documents []string
-	top       int  // documents that are asked for; -1 is all
-	say       bool // with their texts
-	raw       bool
+	top       int    // documents that are asked for; -1 is all
+	say       bool   // with their texts
+	raw       bool   // the model's logits, and no numbers from 0 to 1
+	cut       bool   // what the context does not hold of a document
+	name      string // of the field of documents
 	caller    karat.Caller
 }
 
@@ -53,19 +57,18 @@ func (x *exchange) rerank() *problem {
 	switch {
 	case tei:
 		name = "texts"
-		r.say, r.raw = f.boolean("return_text", false), f.boolean("raw_scores", false)
-		f.boolean("truncate", false) // what does not fit is refused, whatever it says
-		f.one("truncation_direction", "left", "right", "Left", "Right")
+		r.say, r.raw, r.cut = f.boolean("return_text", false), f.boolean("raw_scores", false), f.boolean("truncate", false)
+		f.one("truncation_direction", "right", "Right")
 	case cohere:
-		f.integer("max_tokens_per_doc", 1, maxTokens) // as truncate
 		f.ignore("priority")
 	default:
 		r.say = f.boolean("return_documents", false)
-		f.boolean("truncation", false) // as truncate
+		r.cut = f.boolean("truncation", false)
 	}
 	if n := f.integer("top_n", 0, maxTokens); n != nil && !tei {
 		r.top = int(*n)
 	}
+	r.name = name
 	r.read(f, name)
 	if f.done(); *f.err != nil {
 		return *f.err
@@ -119,9 +122,6 @@ func (r *ranking) read(f *fields, name string) {
 
 // ranked are the best documents, the best one first; of equal ones the first.
 func (x *exchange) ranked(r *ranking) ([]scored, int, *problem) {
-	if x.s.ranker == nil {
-		return nil, 0, &problem{status: http.StatusNotImplemented, kind: invalid, code: "unsupported", message: "Reranking is not supported by this server"}
-	}
 	done, p := x.s.enter(1)
 	if p != nil {
 		return nil, 0, p
@@ -154,4 +154,33 @@ func (r *ranking) tei(best []scored) []any {
 		list[i] = o
 	}
 	return list
+}
+
+// rankers are the models themselves.
+type rankers struct{ s *Server }
+
+func (k rankers) rank(ctx context.Context, r *ranking) (scores []float64, tokens int, p *problem) {
+	m := r.model.model
+	if _, err := m.Rerank(ctx, r.query, nil, karat.RerankOptions{}); err != nil && ctx.Err() == nil && !errors.Is(err, karat.ErrClosed) {
+		k.s.log.Info("no reranker", "model", r.model.name, "why", err.Error())
+		return nil, 0, refused("model", fmt.Sprintf("%q is no model that judges documents: that", r.model.name))
+	}
+	all, err := m.Rerank(ctx, r.query, r.documents, karat.RerankOptions{Truncate: r.cut, Caller: r.caller})
+	if errors.Is(err, karat.ErrFull) {
+		p := bad(r.name, "%s", strings.TrimPrefix(err.Error(), "karat: "))
+		p.code = "context_length_exceeded"
+		return nil, 0, p
+	}
+	if err != nil {
+		return nil, 0, k.s.explain(ctx, err)
+	}
+	scores = make([]float64, len(r.documents))
+	for _, x := range all {
+		score := float64(x.Score)
+		if !r.raw {
+			score = float64(float32(1 / (1 + math.Exp(-score)))) // of which machines agree
+		}
+		scores[x.Index], tokens = score, tokens+x.Tokens
+	}
+	return scores, tokens, nil
 }

@@ -96,7 +96,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if s.keys, err = newKeyring(o.Keys); err != nil {
 		return nil, err
 	}
-	s.pool = newPool(s, o)
+	s.pool, s.ranker = newPool(s, o), rankers{s}
 	for _, m := range o.Models {
 		if err := s.pool.add(ctx, m); err != nil {
 			return nil, err
