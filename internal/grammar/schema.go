@@ -37,6 +37,7 @@ type schema struct {
 	b     *builder
 	root  *value
 	rules map[*value]*node // of what is referred to
+	owner string           // of the schema, for messages: a tool
 	avoid []string         // texts that no string has as they are
 	quote *term            // around strings, in which there are no escapes then; nil is JSON
 
