@@ -12,7 +12,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/karat-run/karat"
 )
@@ -59,7 +58,6 @@ func raw(url, text string) (*http.Response, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
 	if _, err := io.WriteString(conn, text); err != nil {
 		return nil, err
 	}

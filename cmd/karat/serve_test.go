@@ -25,7 +25,7 @@ func served(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 {
 		ts.Fatalf("usage: served 'METHOD PATH' BODY TEXT ARGUMENTS...")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c := exec.CommandContext(ctx, "karat", append([]string{"serve"}, args[3:]...)...)
 	for _, dir := range strings.Split(ts.Getenv("PATH"), ":") {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/karat-run/karat/internal/golden"
 )
 
 // console is a terminal that programs run at.
@@ -22,7 +24,7 @@ func openConsole(t *testing.T) *console {
 	t.Helper()
 	p, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
-		t.Skip("no pseudo-terminals here:", err)
+		golden.Lacking(t, err) // pseudo-terminals
 	}
 	t.Cleanup(func() { p.Close() })
 	n, err := unix.IoctlGetInt(int(p.Fd()), unix.TIOCGPTN)
@@ -85,7 +87,7 @@ func TestSuspend(t *testing.T) {
 	sh.Stdin, sh.Stdout, sh.Stderr = c.tty, c.tty, c.tty
 	sh.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := sh.Start(); err != nil {
-		t.Skip("no shell here:", err)
+		golden.Lacking(t, err) // a shell
 	}
 	defer func() {
 		_ = sh.Process.Kill() // and with it the terminal's other programs, by SIGHUP

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/karat-run/karat/internal/golden"
 )
 
 // A commit of these tests replaces a and c, and makes b, in a folder that holds x, too.
@@ -314,7 +316,7 @@ func TestKill(t *testing.T) {
 		if out, err := c.CombinedOutput(); err == nil {
 			t.Fatalf("not killed at operation %d: %s", at, out)
 		} else if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
-			t.Skip("no programs here:", err)
+			golden.Lacking(t, err) // programs
 		}
 		if either(t, fmt.Sprintf("killed at operation %d", at), dir, true) {
 			were[1]++
@@ -418,7 +420,7 @@ func TestHostile(t *testing.T) {
 	}
 	dir = folder(t)
 	if err := os.Symlink(other, filepath.Join(dir, "a.commit")); err != nil {
-		t.Skip("no symbolic links here:", err)
+		golden.Lacking(t, err)
 	}
 	if seen, err := see(dir); err != nil || seen["a"] != "old a" {
 		t.Errorf("a link: %v, %v", seen, err)

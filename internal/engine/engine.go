@@ -119,6 +119,7 @@ type Engine struct {
 	closed   bool          //
 	over     chan struct{} // closed when the goroutine ends; nil before it begins
 	hold     func(rows int) int
+	wait     func(took time.Duration) time.Duration // wait, but in tests
 }
 
 // New compiles g for b.
@@ -133,7 +134,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 		}
 	}
 	e := &Engine{graph: g, chunk: o.Chunk, parallel: o.Parallel, ids: backend.Vocab(g), vocab: g.Result().Shape.Size(),
-		blend: o.Adapters, wake: make(chan struct{}, 1), accounts: map[string]*account{}}
+		blend: o.Adapters, wake: make(chan struct{}, 1), accounts: map[string]*account{}, wait: wait}
 	e.outputs = min(o.Chunk, max(1, outputBytes/(4*e.vocab)))
 	if n := backend.Input(g); n != nil {
 		e.hidden = n.Shape.Size()

@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
 
 // Hold keeps the engine from computing until the returned function is called:
 // work that is queued meanwhile goes into common steps.
@@ -19,7 +22,7 @@ func (e *Engine) Cut(f func(rows int) int) {
 
 // WaitStep waits until n callers' work is in a step.
 func (e *Engine) WaitStep(n int) {
-	for in := 0; in < n; time.Sleep(50 * time.Microsecond) {
+	for in := 0; in < n; runtime.Gosched() {
 		e.mu.Lock()
 		in = 0
 		for _, w := range e.queue {
@@ -47,7 +50,7 @@ func (e *Engine) Keeps() bool {
 // WaitQueued waits until n callers have queued work.
 func (e *Engine) WaitQueued(n int) {
 	for e.Queued() < n {
-		time.Sleep(50 * time.Microsecond)
+		runtime.Gosched()
 	}
 }
 
@@ -60,7 +63,7 @@ func (e *Engine) Queued() int {
 
 // WaitClosed waits until Close has been called.
 func (e *Engine) WaitClosed() {
-	for closed := false; !closed; time.Sleep(50 * time.Microsecond) {
+	for closed := false; !closed; runtime.Gosched() {
 		e.mu.Lock()
 		closed = e.closed
 		e.mu.Unlock()
@@ -72,3 +75,9 @@ func (e *Engine) BoundOutputs(n int) { e.outputs = n }
 
 // Level has all rows cost the same.
 func (e *Engine) Level() { e.load = nil }
+
+// Meet has steps wait for all who were in the last one, however long they take.
+func (e *Engine) Meet() { e.wait = func(time.Duration) time.Duration { return time.Hour } }
+
+// Wait is how long a step waits for the others of the last one, which took so long.
+func Wait(took time.Duration) time.Duration { return wait(took) }

@@ -251,29 +251,33 @@ func TestClosed(t *testing.T) {
 }
 
 // TestMeet: sequences that want a token each after a common step meet in the
-// next one, although one is back before the others.
+// next one, although one is back before the others. Those that end are not waited for.
 func TestMeet(t *testing.T) {
 	const sequences, tokens = 4, 12
 	steps := 0
-	e := toy(t, engine.Options{Context: 64}, func(*backend.Step) error {
-		steps++
-		time.Sleep(40 * time.Millisecond)
-		return nil
-	})
+	e := toy(t, engine.Options{Context: 64}, func(*backend.Step) error { steps++; return nil })
+	e.Meet()
+	release := e.Hold()
 	var wg sync.WaitGroup
 	for i := range sequences {
 		wg.Go(func() {
 			s := e.NewSequence()
 			defer s.Close()
-			for _, id := range toyText(tokens - i) { // the others do not wait for those that end
+			for _, id := range toyText(tokens - i) {
 				feed(t, s, []int32{id}, 1)
-				time.Sleep(time.Duration(i) * 100 * time.Microsecond)
 			}
 		})
 	}
+	e.WaitQueued(sequences)
+	release()
 	wg.Wait()
-	if steps > tokens+tokens/2 {
+	if steps != tokens {
 		t.Errorf("%d steps for %d tokens of each of %d sequences", steps, tokens, sequences)
+	}
+	for took, want := range map[time.Duration]time.Duration{0: 0, 8 * time.Millisecond: time.Millisecond, time.Second: 10 * time.Millisecond} {
+		if got := engine.Wait(took); got != want {
+			t.Errorf("behind a step of %v: %v, want %v", took, got, want)
+		}
 	}
 }
 

@@ -209,7 +209,7 @@ func (afar) Bandwidth() (float64, error) { return 0, nil }
 // than four of the full context.
 func TestPrefixAfar(t *testing.T) {
 	if sysinfo.Memory() == 0 {
-		t.Skip("nobody tells this machine's memory either")
+		golden.Lacking(t, "nobody tells this machine's memory either")
 	}
 	g := backendtest.Decoder(t, 1, tensor.BF16, 0, 64)
 	e := newEngine(t, g, afar{cpu.New(cpu.Options{})}, engine.Options{Context: 256, Chunk: 64})

@@ -20,6 +20,9 @@ const (
 	longestWait = 10 * time.Millisecond
 )
 
+// wait is how long a step waits for the others of the last one, which took so long.
+func wait(took time.Duration) time.Duration { return min(took/waitShare, longestWait) }
+
 // patience is how many steps a sequence may miss and still keep its place: its caller
 // chooses a token meanwhile, or writes one to somebody slow. Who misses more is idle.
 const patience = 16

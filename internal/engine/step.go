@@ -170,7 +170,7 @@ func (e *Engine) finish(batch []*work, o outcome, took time.Duration) {
 	e.see.runs = false
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.until = time.Now().Add(min(took/waitShare, longestWait))
+	e.until = time.Now().Add(e.wait(took))
 	for _, w := range batch {
 		e.settle(w, o.err)
 	}

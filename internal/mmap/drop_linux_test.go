@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"os"
 	"testing"
+
+	"github.com/karat-run/karat/internal/golden"
 )
 
 // TestDropResident: dropped pages leave the process, all others stay.
@@ -18,7 +20,7 @@ func TestDropResident(t *testing.T) {
 	defer f.Close()
 	data := f.Data()
 	if !bytes.Equal(data, want) || present(t, data, page) != 64 {
-		t.Skip("the system does not tell which pages are there")
+		golden.Lacking(t, "the system does not tell which pages are there")
 	}
 	Drop(data[page-1 : 33*page+1]) // pages 1 to 32 are whole
 	if n, rest := present(t, data[page:33*page], page), present(t, data[33*page:], page); n != 0 || rest != 31 {
@@ -85,13 +87,13 @@ func TestFetchShrink(t *testing.T) {
 func present(t *testing.T, data []byte, page int) (n int) {
 	f, err := os.Open("/proc/self/pagemap")
 	if err != nil {
-		t.Skip(err)
+		golden.Lacking(t, err)
 	}
 	defer f.Close()
 	from, _ := span(data)
 	entries := make([]byte, len(data)/page*8)
 	if _, err := f.ReadAt(entries, int64(from)/int64(page)*8); err != nil {
-		t.Skip(err)
+		golden.Lacking(t, err)
 	}
 	for e := range len(entries) / 8 {
 		n += int(binary.LittleEndian.Uint64(entries[8*e:]) >> 63)

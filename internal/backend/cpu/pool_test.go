@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // TestPool: each index of a loop is visited once, in pieces that begin at
@@ -73,7 +72,7 @@ func TestPoolErrors(t *testing.T) {
 	}
 }
 
-// TestPoolSleepers runs loops so far apart that workers fall asleep between
+// TestPoolSleepers runs loops so far apart that all workers are asleep between
 // some of them, and with more threads than processors.
 func TestPoolSleepers(t *testing.T) {
 	for _, threads := range []int{2, 3, 16} {
@@ -88,7 +87,10 @@ func TestPoolSleepers(t *testing.T) {
 			if sum.Load() != int64(i) {
 				t.Fatalf("%d threads: loop %d ended after %d", threads, i, sum.Load())
 			}
-			for start, gap := time.Now(), time.Duration(i%5)*20*time.Microsecond; time.Since(start) < gap; {
+			for w := 1; i%5 == 4 && w < threads; w++ {
+				for !p.waiters[w].asleep.Load() {
+					runtime.Gosched()
+				}
 			}
 		}
 		p.close()

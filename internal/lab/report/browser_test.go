@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/input"
 	cdp "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/lab/diagnose"
 )
 
@@ -36,7 +37,7 @@ func browser(t *testing.T) context.Context {
 	t.Cleanup(cancel)
 	err := chromedp.Do(ctx)
 	if errors.Is(err, exec.ErrNotFound) {
-		t.Skip("there is no browser here that could show the pages:", err)
+		golden.Lacking(t, err) // a browser
 	}
 	if err != nil {
 		t.Fatal(err)
