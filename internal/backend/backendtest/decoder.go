@@ -134,7 +134,7 @@ func (l *modelLayer) chunks(x *graph.Node) (attention, mlp *graph.Node) {
 		a := graph.AttentionAttr{KV: &graph.KV{Heads: 2, Dim: 16, ValueDim: 24, Window: 6, Chunked: true}}
 		return l.attend(x, a, graph.RoPEAttr{Freqs: []float64{1, 0.3162, 0.1, 0.03162, 0.01, 0.003162, 0.001, 0.0003162}, Magnitude: 1.3, Sections: [3]int{2, 3, 3}, Woven: true}, nil), nil
 	}
-	r := graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: true, Factor: 1.5, Groups: 4, Kept: 2, Best: 2}
+	r := graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: true, Eps: 0.25, Factor: 1.5, Groups: 4, Kept: 2, Best: 2}
 	return nil, l.experts(r, 3, graph.ExpertsAttr{Form: graph.Interleaved, Biased: true, ActAttr: graph.ActAttr{Limit: 1, Alpha: 1.702, Plus: 1}}, true)
 }
 

@@ -40,7 +40,7 @@ func TestAttributes(t *testing.T) {
 		{"rope_style@0", []int{0}}, {"rope_partial@0", []int{0}}, {"rope_magnitude@1", []int{1}},
 		{"rope_sections@1", []int{1}}, {"rope_sections=order@1", []int{1}}, {"rope_sections=swapped@1", []int{1}}, {"rope_sections=text@1", []int{1}},
 		{"activation_limit@0", []int{0}}, {"activation_limit=limit@1", []int{1}}, {"activation_limit=plus@1", []int{1}}, {"gate_up_layout@1", []int{1}},
-		{"expert_input@2", []int{2}}, {"router_factor@1", []int{1}}, {"router_groups@1", []int{1}}, {"router_groups=best@1", []int{1}}, {"latent_part@3", []int{3}}, {"bias_missing@1", []int{1}}, {"router_bias@1", []int{1}}, {"router_bias=none@1", []int{1}},
+		{"expert_input@2", []int{2}}, {"router_factor@1", []int{1}}, {"router_eps@1", []int{1}}, {"router_groups@1", []int{1}}, {"router_groups=best@1", []int{1}}, {"latent_part@3", []int{3}}, {"bias_missing@1", []int{1}}, {"router_bias@1", []int{1}}, {"router_bias=none@1", []int{1}},
 		{"router_norm@1", []int{1}}, {"router_norm@3", []int{3}}, {"attention_sink@2", []int{2}},
 	} {
 		if !slow() && i%3 != 0 {

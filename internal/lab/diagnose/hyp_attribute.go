@@ -77,6 +77,9 @@ func ruleHypotheses(n *graph.Node, a graph.RouteAttr) []*hypothesis {
 	if a.Factor != 0 && a.Factor != 1 {
 		other("router_factor", fmt.Sprintf("leaves out the factor of %.6g", a.Factor), detail{"factor": 1.0, "right": a.Factor}, func(b *graph.RouteAttr) { b.Factor = 0 })
 	}
+	if a.Normalize && a.Eps > 0 {
+		other("router_eps", fmt.Sprintf("divides the weights by their sum, without %.6g", a.Eps), detail{"eps": 0.0, "right": a.Eps}, func(b *graph.RouteAttr) { b.Eps = 0 })
+	}
 	if a.Groups > 1 {
 		other("router_groups", "chooses among all experts, without groups", detail{"groups": 1.0, "right": float64(a.Groups)}, func(b *graph.RouteAttr) { b.Groups, b.Kept, b.Best = 0, 0, 0 })
 		if a.Best > 1 {

@@ -69,6 +69,16 @@ var attributeSpecs = []*spec{
 		n.Attr = a
 		return fmt.Sprintf("1 for %g", was), nil
 	})},
+	{id: "router_eps", pick: ops(graph.Route), apply: plain(func(_ *plan, n *graph.Node) (string, error) {
+		a, _ := n.Attr.(graph.RouteAttr)
+		if a.Eps < 1e-4 { // the chosen scores add up to about 1: less is rounding
+			return "", same(fmt.Sprintf("%g is added to the sum", a.Eps))
+		}
+		was := a.Eps
+		a.Eps = 0
+		n.Attr = a
+		return fmt.Sprintf("divided by the sum without %g", was), nil
+	})},
 	{id: "router_groups", pick: ops(graph.Route), values: []string{"best"}, apply: routerGroups},
 	{id: "router_bias", pick: ops(graph.Route), apply: routerBias, values: []string{"none"}},
 }
