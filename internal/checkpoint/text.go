@@ -168,8 +168,18 @@ func tokenizerFiles(dir string, most int) (f tokenizer.Files, err error) {
 			return f, err
 		}
 	}
-	if f.JSON == nil && f.Model == nil {
-		return f, fmt.Errorf("checkpoint: %s: neither tokenizer.json nor tokenizer.model is there", dir)
+	if f.JSON != nil || f.Model != nil {
+		return f, nil
+	}
+	vocab, err := readText(dir, "vocab.txt", most)
+	if err != nil {
+		return f, err
+	}
+	if vocab == nil {
+		return f, fmt.Errorf("checkpoint: %s: neither tokenizer.json nor tokenizer.model is there, nor BERT's vocab.txt", dir)
+	}
+	if f.JSON, err = tokenizer.FromVocab(vocab, f.Config); err != nil {
+		return f, fmt.Errorf("checkpoint: %s: %w", dir, err)
 	}
 	return f, nil
 }
