@@ -114,7 +114,7 @@ func TestQuantized(t *testing.T) {
 			model, _, _ := strings.Cut(name, ".")
 			gold := open(t, golden.Record(t, model).Tensors)
 			g := graphOf(t, path, false)
-			f64 := recordAs(t, g, ref.Backend{}, gold)
+			f64 := exactly(t, path, g, gold)
 			f32 := compareAs(t, f64, recordAs(t, g, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), gold), Options{})
 			quick := recordAs(t, g, cpu.New(cpu.Options{}), gold)
 			fast := compareAs(t, f64, quick, Options{MaxKL: new(1e-6)})
@@ -162,7 +162,7 @@ func TestLlamaCppDequantized(t *testing.T) {
 			model, _, _ := strings.Cut(name, ".")
 			gold := open(t, golden.Record(t, model).Tensors)
 			g := graphOf(t, path, true)
-			got := recordAs(t, g, ref.Backend{}, gold)
+			got := exactly(t, path, g, gold)
 			bound := 4. / 3 * llamaCppFloors[model]
 			if strings.Contains(model, "gemma4") {
 				table := compareAs(t, got, recordAs(t, g, ref.Backend{Class: round.Class{GELU: round.F16Table}}, gold), Options{MaxDiff: new(1.)})
@@ -176,6 +176,25 @@ func TestLlamaCppDequantized(t *testing.T) {
 			t.Logf("max |Δlogit| %.2g, KL %.2g", float64(c.All.MaxAbsDiff), float64(c.All.KLMean))
 		})
 	}
+}
+
+// exact are float64's records of files, of whose scale of attention there may be two. Several
+// tests compare with them, and they take longer than all else.
+var exact = map[string]*Record{}
+
+// exactly records gold's prompts in float64, or did so before. g is path's graph.
+func exactly(t *testing.T, path string, g *graph.Graph, gold *Record) *Record {
+	t.Helper()
+	key := path
+	for _, n := range g.Nodes {
+		if a, ok := n.Attr.(graph.AttentionAttr); ok {
+			key += fmt.Sprint(" ", a.Scale)
+		}
+	}
+	if exact[key] == nil {
+		exact[key] = recordAs(t, g, ref.Backend{}, gold)
+	}
+	return exact[key]
 }
 
 // recordAs records gold's prompts, and takes over its noise floors.
