@@ -112,6 +112,9 @@ func (f *embedFlags) embed(ctx context.Context, c *cobra.Command, args []string,
 		if texts, err = lines(text); err != nil {
 			return err
 		}
+		if len(texts) == 0 {
+			fmt.Fprintln(c.ErrOrStderr(), "karat: note: there are no texts")
+		}
 	}
 	m, err := loadModel(ctx, f.model, o, c.ErrOrStderr())
 	if err != nil {

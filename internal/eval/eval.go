@@ -48,9 +48,6 @@ func (w *Windows) Count() int { return len(w.IDs) / w.Context }
 // Window is the i-th.
 func (w *Windows) Window(i int) []int32 { return w.IDs[i*w.Context : (i+1)*w.Context] }
 
-// Scored is the number of predictions of a window that are scored.
-func (w *Windows) Scored() int { return logprob.Rows(w.Context) }
-
 // Row is the prediction after one position.
 type Row struct {
 	Logits []float32 // [vocab]; a logarithm of a probability is a logit less norm

@@ -140,7 +140,6 @@ func TestGetters(t *testing.T) {
 		"Uint":    func(k string) (any, error) { return m.Uint(k) },
 		"Float":   func(k string) (any, error) { return m.Float(k) },
 		"Strings": func(k string) (any, error) { return m.Strings(k) },
-		"Bools":   func(k string) (any, error) { return m.Bools(k) },
 		"Ints":    func(k string) (any, error) { return m.Ints(k) },
 		"Floats":  func(k string) (any, error) { return m.Floats(k) },
 	}
@@ -151,7 +150,6 @@ func TestGetters(t *testing.T) {
 		"Uint":    {"t.u8": uint64(200), "t.u16": uint64(60000), "t.u32": uint64(4000000000), "t.u64": uint64(1 << 63)},
 		"Float":   {"t.f32": 0.5, "t.f64": 1e300},
 		"Strings": {"t.strings": []string{"a", "", "ключ"}, "t.empty": []string{}},
-		"Bools":   {"t.bools": []bool{true, false, true}},
 		"Ints":    {"t.i32s": []int64{7, -1}, "t.u8s": []int64{1, 2, 255}, "t.u64s": []int64{5, 1 << 62}},
 		"Floats":  {"t.f32s": []float64{-1.5, 2}, "t.f64s": []float64{0.1}},
 	}

@@ -46,11 +46,6 @@ func (m Metadata) Strings(key string) ([]string, error) {
 	return get[[]string](m, key, true, String)
 }
 
-// Bools returns an array of bools.
-func (m Metadata) Bools(key string) ([]bool, error) {
-	return get[[]bool](m, key, true, Bool)
-}
-
 // Int returns an integer of any width, if an int64 holds it.
 func (m Metadata) Int(key string) (int64, error) {
 	return first(m.ints(key, false))
