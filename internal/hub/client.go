@@ -75,23 +75,31 @@ func (c *client) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	named := c.named[strings.ToLower(host)]
-	c.mu.Unlock()
 	d := net.Dialer{Timeout: dialWait}
-	if !named {
+	if !c.isNamed(host) {
 		d.Control = func(_, address string, _ syscall.RawConn) error {
 			a, err := netip.ParseAddrPort(address)
 			if err != nil {
 				return err
 			}
 			if !public(a.Addr()) {
-				return refusedf("%s is sent to at %s, which is no public address", host, a.Addr())
+				return notPublicError(host, a.Addr())
 			}
 			return nil
 		}
 	}
 	return d.DialContext(ctx, network, address)
+}
+
+// isNamed reports whether the user named a host.
+func (c *client) isNamed(host string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.named[strings.ToLower(host)]
+}
+
+func notPublicError(from string, a netip.Addr) error {
+	return refusedf("%s leads to %s, which is no public address", from, a)
 }
 
 // notPublic are ranges that netip has no question for: of carriers, of tests and documentation, and of translations to IPv4.
@@ -208,6 +216,9 @@ func (c *client) follow(ctx context.Context, address string, header http.Header)
 	for range maxHops {
 		if u.Scheme != "https" && (u.Scheme != "http" || !plain) || u.Hostname() == "" || u.User != nil || u.Opaque != "" {
 			return nil, refusedf("%s leads to %s: only https is followed", clip(address), clip(u.Redacted()))
+		}
+		if a, err := netip.ParseAddr(u.Hostname()); err == nil && !public(a) && !c.isNamed(u.Hostname()) { // dial is not asked where there is a proxy
+			return nil, notPublicError(clip(address), a)
 		}
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 		if err != nil {

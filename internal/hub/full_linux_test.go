@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestDiskFull: a disk that is full ends a pull, which is not tried again, and keeps what has come (incident C8).
-func TestDiskFull(t *testing.T) {
+// TestC8DiskFull: a disk that is full ends a pull, which is not tried again, and keeps what has come (incident C8).
+func TestC8DiskFull(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
 	if err != nil {
 		t.Skip("no device that is full:", err)

@@ -147,8 +147,8 @@ func TestBrokenPartial(t *testing.T) {
 	})
 }
 
-// TestNoLength: a file whose server does not say its size, and sends no parts, comes all the same (incident C8).
-func TestNoLength(t *testing.T) {
+// TestC8NoLength: a file whose server does not say its size, and sends no parts, comes all the same (incident C8).
+func TestC8NoLength(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		data, cut := noise(3000, 1), true
 		w.hosts["www.example.com"] = http.HandlerFunc(func(a http.ResponseWriter, r *http.Request) {
@@ -173,8 +173,8 @@ func TestNoLength(t *testing.T) {
 	})
 }
 
-// TestRedirects: only https is followed, a few times, and not to what only this machine reaches (incident C4).
-func TestRedirects(t *testing.T) {
+// TestC4Redirects: only https is followed, a few times, and not to what only this machine reaches (incident C4).
+func TestC4Redirects(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		to := ""
 		for _, host := range []string{"www.example.com", "private.example.com"} {
@@ -186,6 +186,7 @@ func TestRedirects(t *testing.T) {
 		for location, want := range map[string]string{
 			"file:///etc/passwd": "leads to file:///etc/passwd: only https is followed", "http://www.example.com/m": "only https is followed", "": "leads nowhere", "ftp://x/y": "only https is followed",
 			"https://user:password@www.example.com/": "only https is followed", "/again": "more than 10 redirects", "https:": "only https is followed",
+			"https://169.254.169.254/latest": "leads to 169.254.169.254, which is no public address", "https://[::1]/": "no public address",
 		} {
 			to = location
 			_, err := w.pull("https://www.example.com/m.gguf")
@@ -198,9 +199,9 @@ func TestRedirects(t *testing.T) {
 	})
 }
 
-// TestPrivate: a host that the user named is asked wherever it is. One that a server leads to is not, if its address is no public one: asked
+// TestC4Private: a host that the user named is asked wherever it is. One that a server leads to is not, if its address is no public one: asked
 // of the address that is connected to, so a name that means another one by then does not help.
-func TestPrivate(t *testing.T) {
+func TestC4Private(t *testing.T) {
 	for address, want := range map[string]bool{
 		"1.1.1.1": true, "2606:4700::1111": true, "127.0.0.1": false, "127.1.2.3": false, "10.0.0.1": false, "172.16.5.5": false, "192.168.1.1": false, "169.254.169.254": false,
 		"0.0.0.0": false, "100.64.0.1": false, "224.0.0.1": false, "255.255.255.255": false, "::1": false, "::": false, "fe80::1": false, "fc00::1": false, "::ffff:127.0.0.1": false,
@@ -233,8 +234,8 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
-// TestToken: the token is sent to the endpoint, and to no other host (incident C4: CVE-2025-51471).
-func TestToken(t *testing.T) {
+// TestC4Token: the token is sent to the endpoint, and to no other host (incident C4: CVE-2025-51471).
+func TestC4Token(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		tiny(w)
 		t.Setenv("HF_TOKEN", "hf_secret")
@@ -272,8 +273,8 @@ func TestToken(t *testing.T) {
 	})
 }
 
-// TestTokenPlain: over http the token is not sent, but to this machine.
-func TestTokenPlain(t *testing.T) {
+// TestC4TokenPlain: over http the token is not sent, but to this machine.
+func TestC4TokenPlain(t *testing.T) {
 	t.Setenv("HF_TOKEN", "hf_secret")
 	for endpoint, want := range map[string]string{"http://mirror.example.com": "", "http://127.0.0.1:8000": "Bearer hf_secret", "https://mirror.example.com/hf": "Bearer hf_secret"} {
 		p := &puller{o: PullOptions{Endpoint: endpoint}}
@@ -292,8 +293,8 @@ func TestTokenPlain(t *testing.T) {
 var hostileNames = []string{"../x.gguf", "a/../../x.gguf", "/etc/x.gguf", "..", ".", "", "a//x.gguf", `..\x.gguf`, `C:\x.gguf`, "c:x.gguf", "x\x00.gguf", "x\n.gguf", "a/./x.gguf", "x.gguf/",
 	"\x1b[2J.gguf", strings.Repeat("a", 300) + ".gguf", strings.Repeat("a/", 400) + "x.gguf", "x.gguf. ", "a./x.gguf", "x?.gguf", "\xff.gguf"}
 
-// TestHostileNames: a listing with such a name is refused, and so is a layer of that name.
-func TestHostileNames(t *testing.T) {
+// TestC2Names: a listing with such a name is refused, and so is a layer of that name.
+func TestC2Names(t *testing.T) {
 	for _, name := range hostileNames {
 		if checkPath(name) == nil {
 			t.Errorf("%q is a name", name)
@@ -319,8 +320,8 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestHugeAnswers: answers that should be small are bounded, whatever they hold (incident C3).
-func TestHugeAnswers(t *testing.T) {
+// TestC3HugeAnswers: answers that should be small are bounded, whatever they hold (incident C3).
+func TestC3HugeAnswers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := tiny(w)
 		hub := w.hosts["hub.example.com"]

@@ -178,8 +178,8 @@ func TestPullResumes(t *testing.T) {
 	})
 }
 
-// TestPullCut: connections that break in the middle of a part are gone on with where they broke (incident C8).
-func TestPullCut(t *testing.T) {
+// TestC8Cut: connections that break in the middle of a part are gone on with where they broke (incident C8).
+func TestC8Cut(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := tiny(w)
 		var mu sync.Mutex
@@ -369,8 +369,8 @@ func TestLimitRate(t *testing.T) {
 	})
 }
 
-// TestTwoPulls: two pulls of one model at once share what comes, also of two names (incident C8).
-func TestTwoPulls(t *testing.T) {
+// TestC8TwoPulls: two pulls of one model at once share what comes, also of two names (incident C8).
+func TestC8TwoPulls(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := tiny(w)
 		var wait sync.WaitGroup
@@ -404,9 +404,9 @@ func TestTwoPulls(t *testing.T) {
 	})
 }
 
-// TestKilled: whenever a pull is killed, nothing half is to be seen, and the next one ends it. The store is copied at each
+// TestC8Killed: whenever a pull is killed, nothing half is to be seen, and the next one ends it. The store is copied at each
 // request and each piece that comes: that is what a kill leaves.
-func TestKilled(t *testing.T) {
+func TestC8Killed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := tiny(w)
 		var mu sync.Mutex
@@ -454,8 +454,8 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// TestNoRoom: a disk that is too small is told before anything comes, and what has come counts.
-func TestNoRoom(t *testing.T) {
+// TestC8NoRoom: a disk that is too small is told before anything comes, and what has come counts.
+func TestC8NoRoom(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		tiny(w)
 		o := w.options()

@@ -15,8 +15,8 @@ var hostileDigests = []string{"", "sha256:", "sha256:../../x", "sha256-" + strin
 	"sha256:" + strings.Repeat("a", 63) + "g", "sha256:/" + strings.Repeat("a", 63), "sha256:" + strings.Repeat("a", 63) + "\x00", strings.Repeat("a", 64), "sha512:" + strings.Repeat("a", 64), "sha256:sha256:" + strings.Repeat("a", 64),
 	"sha256:" + strings.Repeat("../", 21) + "a", " sha256:" + strings.Repeat("a", 64), "sha256:" + strings.Repeat("a", 64) + "\n"}
 
-// TestDigest: only 64 digits in lower case are a digest, and only a digest is a blob's path.
-func TestDigest(t *testing.T) {
+// TestC1Digest: only 64 digits in lower case are a digest, and only a digest is a blob's path.
+func TestC1Digest(t *testing.T) {
 	for _, s := range hostileDigests {
 		if d, err := ParseDigest(s); err == nil || !d.IsZero() || d.String() != "" {
 			t.Errorf("%q is the digest %v", s, d)
@@ -174,8 +174,8 @@ func TestBrokenStore(t *testing.T) {
 	})
 }
 
-// TestLinksInStore: a link in the store that leads out of it is not followed (incident C2).
-func TestLinksInStore(t *testing.T) {
+// TestC2LinksInStore: a link in the store that leads out of it is not followed (incident C2).
+func TestC2LinksInStore(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		tiny(w)
 		dir, outside := filepath.Join(w.dir, "store"), t.TempDir()
@@ -191,6 +191,42 @@ func TestLinksInStore(t *testing.T) {
 		if left, _ := os.ReadDir(outside); len(left) > 0 {
 			t.Errorf("outside there is %v", left)
 		}
+	})
+}
+
+// TestC6RegularFiles: what is no regular file is neither read nor followed, wherever the store or a token should be.
+func TestC6RegularFiles(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		h := tiny(w)
+		s := w.store()
+		if err := s.make(); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{"names/dir.json", "unfinished/dir.json", blobFile(digestBytes(h.files["tiny-Q8_0.gguf"].data))} {
+			if err := os.Mkdir(filepath.Join(s.Dir(), dir), 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := s.Get("dir")
+		refused(t, err, "not a regular file")
+		_, err = s.Unfinished()
+		refused(t, err, "not a regular file")
+		if _, err := w.pull("hf:org/tiny-GGUF:Q8_0"); err == nil {
+			t.Error("a folder is a blob")
+		}
+		empty := func() {
+			if all, _ := s.List(); len(all) > 0 {
+				t.Errorf("there are %d models", len(all))
+			}
+		}
+		empty()
+		t.Setenv("HF_TOKEN_PATH", t.TempDir())
+		_, err = w.pull(reference)
+		refused(t, err, "no file of a token")
+		t.Setenv("HF_TOKEN_PATH", os.DevNull)
+		_, err = w.pull(reference)
+		refused(t, err, "no file of a token")
+		empty()
 	})
 }
 

@@ -1,5 +1,7 @@
 package hub
 
+// The tests whose names begin with C and a number are rows of the list of incidents of other stores.
+
 import (
 	"bytes"
 	"context"
