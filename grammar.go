@@ -54,6 +54,10 @@ func (m *Model) TurnGrammar(o TurnOptions) (*Grammar, error) {
 	return newGrammar(t.Grammar())
 }
 
+// ErrGrammar is the error of an answer that cannot be held to its grammar: too many alternatives hold at once, or no
+// token of the model goes on.
+var ErrGrammar = grammar.ErrGrammar
+
 // Fits reports whether a whole text fits the grammar. An error is of a grammar that needs too much work.
 func (g *Grammar) Fits(text []byte) (bool, error) { return g.g.Fits(text) }
 

@@ -269,9 +269,17 @@ func anthropicTools(f *fields, c *conversation) {
 	case "auto":
 	case "none":
 		c.tools, c.mute = nil, true
+	case "any":
+		c.choice.required = true
+	case "tool":
+		c.choice.required = true
+		c.pick(f, "tool_choice.name", o.needText("name"))
 	default:
-		o.reject(refused("tool_choice", fmt.Sprintf("tool_choice %q (a call that is forced)", kind)))
+		o.fail("tool_choice.type", "%q, want auto, any, tool or none", kind)
 	}
 	c.single = o.boolean("disable_parallel_tool_use", false)
+	if c.choice.required && len(c.tools) == 0 {
+		o.fail("tool_choice", "it is for requests with tools alone")
+	}
 	o.done()
 }

@@ -59,11 +59,21 @@ func TestD3Counts(t *testing.T) {
 	c.refuses(400, "messages", "at most 4096", "POST", "/v1/chat/completions", `{"model":"demo","messages":[`+many(5000, `{"role":"user","content":"a"}`)+`]}`)
 }
 
-// TestD4Schemas: schemas and grammars, which this server does not take yet, never reach the engine.
+// TestD4Schemas: schemas that are wrong never reach the engine, and large counts cost nothing.
 func TestD4Schemas(t *testing.T) {
 	c := speak(t, "ok")
-	for _, schema := range []string{`{"type":"stsring"}`, `{"pattern":"foo**"}`, `{"$ref":"#"}`, `{"type":"array","maxItems":1000000000}`} {
-		c.refuses(400, "response_format", "not supported", "POST", "/v1/chat/completions", `{`+ask+`,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":`+schema+`}}}`)
+	with := func(schema string) string {
+		return `{` + ask + `,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":` + schema + `}}}`
+	}
+	for schema, why := range map[string]string{
+		`{"type":"stsring"}`: "#/type", `{"pattern":"foo**"}`: "#/pattern", `{"$ref":"#"}`: "no finite", `{"$ref":"http://x/y"}`: "#/$ref", `{"not":{}}`: "not", `[]`: "array",
+		`{"type":"string","pattern":"(?=a)"}`: "#/pattern", `{"type":"array","minItems":3,"maxItems":2}`: "minItems", `{"type":"string","minLength":1e99}`: "minLength", `{"enum":[]}`: "enum",
+		`{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}`: "no finite",
+	} {
+		c.refuses(400, "response_format.json_schema.schema", why, "POST", "/v1/chat/completions", with(schema))
+	}
+	for _, schema := range []string{`{"type":"array","maxItems":1000000000}`, `{"type":"string","maxLength":1000000000}`, `{"type":"string","pattern":"^((a|aa){1,30}){1,30}$"}`} {
+		c.post("/v1/chat/completions", with(schema))
 	}
 	c.refuses(400, "", "levels deep", "POST", "/v1/chat/completions", `{`+ask+`,"response_format":`+strings.Repeat(`{"a":`, 10000)+`1`+strings.Repeat(`}`, 10000)+`}`)
 	for _, name := range []string{"grammar", "guided_json", "json_schema", "structured_outputs"} {

@@ -198,9 +198,7 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 	r := x.s.newRequest(m, x.who)
 	r.stream = f.boolean("stream", true)
 	x.ollamaCommon(f, m)
-	if raw := f.take("format"); raw != nil && string(raw) != `""` {
-		f.reject(refused("format", "Structured output (format)"))
-	}
+	r.form = ollamaFormat(f)
 	r.ollamaOptions(f)
 	c := conversation{args: map[string]any{}}
 	if f.has("think") {
@@ -241,7 +239,7 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 			return nil, x.s.explain(x.ctx, err)
 		}
 		r.prompts, r.texts = [][]int{ids}, []string{prompt}
-		return r, nil
+		return r, r.constrainText()
 	}
 	param := "prompt"
 	if chat {

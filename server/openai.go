@@ -109,18 +109,6 @@ func idle(f *fields) {
 	f.ignore("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "verbosity", "prediction")
 }
 
-// format refuses answers that must have a form.
-func format(f *fields, name string) {
-	o := f.object(name)
-	if o == nil {
-		return
-	}
-	if kind := o.needText("type"); kind != "text" {
-		f.reject(refused(f.path+name, fmt.Sprintf("Structured output (%s %q)", name, kind)))
-	}
-	o.done()
-}
-
 // messages reads a conversation in OpenAI's words.
 func messages(f *fields) (all []karat.Message) {
 	list := f.objects("messages", maxMessages)

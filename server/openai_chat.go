@@ -56,7 +56,7 @@ func (x *exchange) chatRequest() (*request, *problem) {
 			f.fail("top_logprobs", "it needs logprobs: true")
 		}
 	}
-	format(f, "response_format")
+	r.form = format(f, "response_format", false)
 	for _, kind := range f.texts("modalities", 8) {
 		if kind != "text" {
 			f.reject(refused("modalities", fmt.Sprintf("The modality %q", kind)))
@@ -144,9 +144,7 @@ func tool(o *fields, schema string) karat.Tool {
 			o.fail(o.path+schema, "%s, want a JSON schema, an object", kindOf(raw))
 		}
 	}
-	if o.boolean("strict", false) {
-		o.reject(refused(o.path+"strict", "strict: true (arguments that are forced to fit their schema)"))
-	}
+	t.Strict = o.boolean("strict", false)
 	return t
 }
 
@@ -159,15 +157,21 @@ func (c *conversation) choose(f *fields, raw json.RawMessage) {
 		f.fail("tool_choice", "it is for requests with tools alone")
 	}
 	var kind string
+	if *f.err == nil && raw[0] == '{' {
+		c.chooseOne(f, raw)
+		return
+	}
 	if json.Unmarshal(raw, &kind) != nil {
-		kind = "a named tool"
+		f.fail("tool_choice", "%s, want none, auto, required or an object", kindOf(raw))
 	}
 	switch kind {
 	case "auto":
+	case "required":
+		c.choice.required = true
 	case "none":
 		c.tools, c.mute = nil, true
 	default:
-		f.reject(refused("tool_choice", fmt.Sprintf("tool_choice %s (a call that is forced)", kind)))
+		f.fail("tool_choice", "%q, want none, auto, required or an object", kind)
 	}
 }
 

@@ -90,12 +90,15 @@ func (x *exchange) completionRequest() (*request, *problem) {
 	if f.text("suffix") != "" {
 		f.reject(refused("suffix", "suffix"))
 	}
-	format(f, "response_format")
+	r.form = format(f, "response_format", false)
 	idle(f)
 	r.param = "prompt"
 	prompt := f.take("prompt")
 	if f.done(); *f.err != nil {
 		return nil, *f.err
+	}
+	if p := r.constrainText(); p != nil {
+		return nil, p
 	}
 	return r, r.read(x, prompt)
 }

@@ -33,6 +33,9 @@ type request struct {
 	top      int  // likeliest tokens in the place of each
 	echo     bool // the prompt comes first, with its log-probabilities if they are asked for
 	turn     *turn
+	form     form           // of the text
+	grammar  *karat.Grammar // that the answer must fit; nil for none
+	grammars *grammars      // the server's
 	stream   bool
 	usage    bool // of a stream, too
 }
@@ -68,7 +71,7 @@ func newID(prefix string) string {
 
 // newRequest is a request with the defaults of every API.
 func (s *Server) newRequest(m *served, who *caller) *request {
-	r := &request{model: m, who: who, created: time.Now().Unix(), n: 1, max: -1, sampling: m.model.Sampling()}
+	r := &request{model: m, grammars: &s.grammars, who: who, created: time.Now().Unix(), n: 1, max: -1, sampling: m.model.Sampling()}
 	r.caller = who.caller()
 	if r.sampling.Temperature == 0 {
 		r.sampling.Temperature = 1 // as OpenAI's API has it
@@ -159,7 +162,9 @@ func (s *Server) answer(ctx context.Context, r *request, emit func(event)) (u us
 				u.prompt, u.cached = u.prompt+len(c.prompt), u.cached+c.kept
 			}
 			if err != nil && p == nil {
-				p = s.explain(ctx, err)
+				if p = r.overGrammar(err); p == nil {
+					p = s.explain(ctx, err)
+				}
 				cancel(err)
 			}
 		})
@@ -215,6 +220,7 @@ func (c *choice) run(ctx context.Context) error {
 	session := c.r.model.model.NewSession()
 	defer session.Close()
 	o := karat.GenerateOptions{Sampling: &c.r.sampling, Stop: c.r.stop, Logprob: c.r.logprobs, Top: c.r.top, Caller: c.r.caller}
+	o.Grammar = c.r.grammar
 	sampling := c.r.sampling
 	sampling.Seed += uint64(c.index % c.r.n)
 	o.Sampling = &sampling
@@ -288,7 +294,7 @@ func (c *choice) follow(p *pieces, t karat.Token) bool {
 	switch {
 	case t.Stop == karat.StopLength: // whatever came before: something may be missing
 		last.finish = finishLength
-	case p.called():
+	case p.called() && !c.r.turn.named: // else it is stop, as OpenAI has it
 		last.finish = finishCalls
 	case t.Stop == karat.StopString:
 		last.stopped = t.Stopped

@@ -67,7 +67,7 @@ func (x *exchange) responseRequest() (*response, *problem) {
 		q.echo["max_output_tokens"] = r.max
 	}
 	r.stream = f.boolean("stream", false)
-	responseRefused(f)
+	r.form = responseRefused(f)
 	c := conversation{args: map[string]any{}}
 	if text := f.text("instructions"); text != "" {
 		c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, text))
@@ -104,8 +104,8 @@ func orOne(p float64) float64 {
 	return p
 }
 
-// responseRefused reads the fields that ask for more than an answer.
-func responseRefused(f *fields) {
+// responseRefused reads the fields that ask for more than an answer, and the form of its text.
+func responseRefused(f *fields) (x form) {
 	for _, name := range []string{"previous_response_id", "conversation", "prompt"} {
 		if f.take(name) != nil {
 			f.reject(refused(name, name+" (nothing is stored here)"))
@@ -124,7 +124,7 @@ func responseRefused(f *fields) {
 		f.reject(refused("top_logprobs", "top_logprobs in this API"))
 	}
 	if o := f.object("text"); o != nil {
-		format(o, "format")
+		x = format(o, "format", true)
 		o.ignore("verbosity")
 		o.done()
 	}
@@ -134,6 +134,7 @@ func responseRefused(f *fields) {
 	}
 	f.ignore("reasoning") // effort and summary are hints
 	idle(f)
+	return x
 }
 
 // responseInput reads a text, or items: messages, calls and their results.

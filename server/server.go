@@ -63,6 +63,7 @@ type Server struct {
 	log      *slog.Logger
 	mux      *http.ServeMux
 	patterns []string
+	grammars grammars
 	slots    slots // of answers
 	bodies   slots // of bytes of requests
 	metrics  *metrics

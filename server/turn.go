@@ -17,6 +17,7 @@ type conversation struct {
 	tools    []karat.Tool
 	args     map[string]any // of the template
 	single   bool           // one call ends the answer
+	choice   toolChoice     //
 	mute     bool           // the tools are known, and not to be called
 }
 
@@ -32,6 +33,7 @@ type turn struct {
 	syntax  syntax.Syntax
 	tools   syntax.Tools
 	opened  bool     // the prompt ends within reasoning
+	named   bool     // the client named the tool that is called
 	single  bool     // one call ends the answer
 	special []string // marks that are special tokens
 }
@@ -45,7 +47,7 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 		return r.model.explain(ctx, err, param)
 	}
 	r.prompts = [][]int{ids}
-	r.turn = &turn{syntax: r.model.syntax, single: c.single, special: r.model.special}
+	r.turn = &turn{syntax: r.model.syntax, single: c.single, named: c.choice.named, special: r.model.special}
 	if len(c.tools) > 0 && !c.mute {
 		if len(r.turn.syntax.Calls) == 0 && !r.turn.syntax.Bare {
 			return bad("tools", "Invalid value for 'tools': the syntax of calls that this model's chat template has is not known")
@@ -53,7 +55,7 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 		r.turn.tools = stringParameters(c.tools)
 	}
 	r.turn.opened = r.turn.syntax.Opens(r.model.model.Detokenize(ids[max(0, len(ids)-16):]))
-	return nil
+	return r.constrain(c)
 }
 
 // explain is what a client may know of an error of the template: not the path of the file.

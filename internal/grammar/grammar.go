@@ -29,11 +29,16 @@ const (
 	maxStack  = 1 << 12  // parts within parts
 	maxNested = 64       // levels of a schema's or a grammar's text
 	maxFuel   = 1 << 21  // elementary steps for the tokens of one state
-	maxBytes  = 32 << 20 // of states; beyond that they are forgotten, and built again when they are met
+	maxBytes  = 16 << 20 // of states; beyond that they are forgotten, and built again when they are met
 )
 
-// ErrComplex is the error of a grammar whose automaton needs too much work.
-var ErrComplex = errors.New("grammar: it is too complex: too many alternatives hold at once")
+// ErrGrammar is the error of a text that cannot be held to its grammar.
+var ErrGrammar = errors.New("grammar")
+
+var (
+	errComplex = fmt.Errorf("%w: it is too complex: too many alternatives hold at once", ErrGrammar)
+	errStuck   = fmt.Errorf("%w: no token of the vocabulary goes on here, and the text is not complete", ErrGrammar)
+)
 
 // Grammar is an automaton. It may be used by many goroutines at a time.
 type Grammar struct {
@@ -76,7 +81,7 @@ var uids atomic.Uint64 // names states among those of all grammars
 // burn takes steps off what the present work may cost. g.mu is held.
 func (g *Grammar) burn(n int) {
 	if g.fuel -= n; g.fuel < 0 {
-		panic(tooMuch{ErrComplex})
+		panic(tooMuch{errComplex})
 	}
 }
 

@@ -7,9 +7,6 @@ import (
 	"github.com/karat-run/karat/internal/sample"
 )
 
-// errStuck is the error of a text that no token can go on.
-var errStuck = errors.New("grammar: no token of the vocabulary goes on here, and the text is not complete")
-
 // Matcher is a text that must fit a grammar, as it grows. It is for one goroutine at a time.
 type Matcher struct {
 	g     *Grammar

@@ -272,7 +272,7 @@ func (g *Grammar) state(configs []config, accept bool) *state {
 	})
 	configs = slices.Compact(configs)
 	if len(configs) > maxAlt {
-		panic(tooMuch{ErrComplex})
+		panic(tooMuch{errComplex})
 	}
 	g.key = g.key[:0]
 	if accept {

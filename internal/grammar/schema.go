@@ -37,13 +37,13 @@ type schema struct {
 	b     *builder
 	root  *value
 	rules map[*value]*node // of what is referred to
-	owner string           // of the schema, for messages: a tool
-	avoid []string         // texts that no string has as they are
-	quote *term            // around strings, in which there are no escapes then; nil is JSON
+	any   *node
+	owner string // of the schema, for messages: a tool
 
-	any               *node
-	count, properties int
-	values            int
+	avoid []string // texts that no string has as they are
+	quote *term    // around strings, in which there are no escapes then; nil is JSON
+
+	count, properties, values int
 }
 
 // badSchema is why a schema is refused.

@@ -207,7 +207,7 @@ func (t *termTable) or(list ...*term) *term {
 	case len(all) == 1:
 		return all[0]
 	case len(all) > maxAlt:
-		panic(tooMuch{ErrComplex})
+		panic(tooMuch{errComplex})
 	}
 	return t.make(term{kind: alt, list: all, null: null})
 }

@@ -93,7 +93,7 @@ func (w *turnWriter) without(marks ...string) *term {
 // reasoning is what comes before the answer, if the model reasons.
 func (w *turnWriter) reasoning() *node {
 	s, t := &w.turn.Syntax, &w.b.t
-	if s.Open == "" {
+	if s.Open == "" || s.Bare && len(w.turn.Tools) > 0 && !w.turn.Opened { // a bare call comes first, or is none
 		return w.b.row()
 	}
 	space := w.b.regular(t.repeat(t.or(t.byte('\n'), t.byte(' ')), 0, 4))

@@ -1,0 +1,224 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/karat-run/karat"
+)
+
+// maxGrammars bounds the grammars that are kept: equal requests compile one once.
+const maxGrammars = 32
+
+// grammars are those that requests asked for last.
+type grammars struct {
+	mu   sync.Mutex
+	list []keptGrammar // the one that was used last comes last
+}
+
+type keptGrammar struct {
+	key [sha256.Size]byte
+	g   *karat.Grammar
+}
+
+// get is the grammar of a key, which make compiles if it is not there.
+func (k *grammars) get(of any, make func() (*karat.Grammar, error)) (*karat.Grammar, error) {
+	text, err := json.Marshal(of)
+	if err != nil {
+		return nil, err
+	}
+	key := sha256.Sum256(text)
+	k.mu.Lock()
+	if i := slices.IndexFunc(k.list, func(x keptGrammar) bool { return x.key == key }); i >= 0 {
+		found := k.list[i]
+		k.list = append(slices.Delete(k.list, i, i+1), found)
+		k.mu.Unlock()
+		return found.g, nil
+	}
+	k.mu.Unlock()
+	g, err := make()
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.list) >= maxGrammars {
+		k.list = slices.Delete(k.list, 0, 1)
+	}
+	k.list = append(k.list, keptGrammar{key, g})
+	return g, nil
+}
+
+// form is what the text of an answer must fit.
+type form struct {
+	schema []byte // nil is any text
+	param  string // the field that says it
+}
+
+// anyObject is the schema of json_object.
+var anyObject = []byte(`{"type":"object"}`)
+
+// format reads the form of an answer: response_format, or text.format of the responses API, where the fields of a schema are flat.
+func format(f *fields, name string, flat bool) (x form) {
+	o := f.object(name)
+	if o == nil {
+		return x
+	}
+	x.param = strings.TrimSuffix(o.path, ".")
+	switch kind := o.one("type", "text", "json_object", "json_schema"); kind {
+	case "":
+		o.needText("type")
+	case "json_object":
+		x.schema = anyObject
+	case "json_schema":
+		s := o
+		if !flat {
+			if s = o.object("json_schema"); s == nil {
+				o.reject(bad(o.path+"json_schema", "Missing required parameter: '%sjson_schema'", o.path))
+				break
+			}
+		}
+		if name := s.needText("name"); *s.err == nil && !toolName.MatchString(name) {
+			s.fail(s.path+"name", "%q, want 1 to 64 letters, digits, _ and -", name)
+		}
+		s.ignore("description")
+		s.boolean("strict", false) // an answer fits in any case
+		x.param, x.schema = s.path+"schema", s.take("schema")
+		if x.schema == nil {
+			x.schema = anyObject
+		}
+		if !flat {
+			s.done()
+		}
+	}
+	o.done()
+	return x
+}
+
+// ollamaFormat reads "json", or a schema.
+func ollamaFormat(f *fields) form {
+	raw := f.take("format")
+	switch {
+	case raw == nil || string(raw) == `""`:
+		return form{}
+	case string(raw) == `"json"`:
+		return form{anyObject, "format"}
+	case raw[0] != '{':
+		f.fail("format", `%s, want "json" or a JSON schema`, kindOf(raw))
+	}
+	return form{raw, "format"}
+}
+
+// toolChoice is which calls of tools an answer must have.
+type toolChoice struct {
+	required bool
+	only     []string // the tools that may be called; nil is all
+	named    bool     // the client named one
+}
+
+// pick reads the names of tools that may be called.
+func (c *conversation) pick(f *fields, param string, names ...string) {
+	for _, name := range names {
+		if !slices.ContainsFunc(c.tools, func(t karat.Tool) bool { return t.Name == name }) {
+			f.fail(param, "there is no tool %q in the request", name)
+		}
+	}
+	c.choice.only = names
+}
+
+// chooseOne reads a tool_choice that is an object: one tool, or several that are allowed.
+func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
+	o := f.inner("tool_choice", raw)
+	switch kind := o.one("type", "function", "allowed_tools"); kind {
+	case "":
+		o.needText("type")
+	case "function":
+		c.choice.required, c.choice.named, c.single = true, true, true
+		c.pick(f, "tool_choice", toolNamed(o))
+	case "allowed_tools":
+		in := o
+		if o.has("allowed_tools") { // the responses API has the fields beside the type
+			in = o.object("allowed_tools")
+		}
+		c.choice.required = in.one("mode", "auto", "required") == "required"
+		var names []string
+		for _, t := range in.objects("tools", maxTools) {
+			t.needText("type")
+			names = append(names, toolNamed(t))
+			t.done()
+		}
+		if len(names) == 0 {
+			f.fail("tool_choice", "no tool is allowed; tool_choice none says that")
+		}
+		if c.pick(f, "tool_choice", names...); in != o {
+			in.done()
+		}
+	}
+	o.done()
+}
+
+// toolNamed is the name of a tool, which chat completions have within function.
+func toolNamed(o *fields) string {
+	if inner := o.object("function"); inner != nil {
+		defer inner.done()
+		return inner.needText("name")
+	}
+	return o.needText("name")
+}
+
+// constrain compiles what the answer to a conversation must fit.
+func (r *request) constrain(c *conversation) *problem {
+	o := karat.TurnOptions{Schema: r.form.schema, Required: c.choice.required, Single: c.single, Opened: r.turn.opened}
+	strict := false
+	if !c.mute {
+		for _, t := range c.tools {
+			if c.choice.only == nil || slices.Contains(c.choice.only, t.Name) {
+				o.Tools, strict = append(o.Tools, t), strict || t.Strict
+			}
+		}
+	}
+	if o.Schema == nil && !o.Required && c.choice.only == nil && !strict {
+		return nil
+	}
+	g, err := r.grammars.get([]any{r.model.print, r.model.name, o}, func() (*karat.Grammar, error) { return r.model.model.TurnGrammar(o) })
+	if err != nil {
+		return r.refuseGrammar(err, len(o.Tools) > 0)
+	}
+	r.grammar = g
+	return nil
+}
+
+// constrainText compiles what a text must fit that is no answer to a conversation.
+func (r *request) constrainText() *problem {
+	if r.form.schema == nil {
+		return nil
+	}
+	g, err := r.grammars.get(string(r.form.schema), func() (*karat.Grammar, error) { return karat.JSONSchema(r.form.schema) })
+	if err != nil {
+		return r.refuseGrammar(err, false)
+	}
+	r.grammar = g
+	return nil
+}
+
+// refuseGrammar is why a grammar is refused.
+func (r *request) refuseGrammar(err error, tools bool) *problem {
+	param, text := r.form.param, err.Error()
+	if param == "" || tools && strings.HasPrefix(text, "schema: tool ") {
+		param = "tools"
+	}
+	return bad(param, "Invalid schema for '%s': %s", param, strings.TrimPrefix(strings.TrimPrefix(text, "schema: "), "grammar: "))
+}
+
+// overGrammar is the problem of an answer whose grammar turned out to need too much work; nil if err is none of that.
+func (r *request) overGrammar(err error) *problem {
+	if !errors.Is(err, karat.ErrGrammar) {
+		return nil
+	}
+	return bad(r.form.param, "%s", fmt.Sprintf("The answer cannot be held to this schema: %s", strings.TrimPrefix(err.Error(), "grammar: ")))
+}
