@@ -154,12 +154,12 @@ func (p *gbnf) row(nested bool) *gbnfItem {
 		if p.text == "" || strings.IndexByte("|)\r\n", p.text[0]) >= 0 {
 			return row
 		}
-		row.row = append(row.row, p.counted(p.item(nested)))
+		row.row = append(row.row, p.counted(p.item(), nested))
 	}
 }
 
 // item reads a literal, a class, a name, or parentheses.
-func (p *gbnf) item(nested bool) *gbnfItem {
+func (p *gbnf) item() *gbnfItem {
 	t := &p.b.t
 	switch c := p.text[0]; {
 	case c == '"':
@@ -275,8 +275,11 @@ func (p *gbnf) class() *term {
 }
 
 // counted reads what says how often an item comes.
-func (p *gbnf) counted(x *gbnfItem) *gbnfItem {
-	for n := 0; p.text != ""; n++ {
+func (p *gbnf) counted(x *gbnfItem, nested bool) *gbnfItem {
+	for n := 0; ; n++ {
+		if p.space(nested); p.text == "" {
+			return x
+		}
 		lo, hi := int32(0), int32(inf)
 		switch p.text[0] {
 		case '*':
@@ -298,7 +301,6 @@ func (p *gbnf) counted(x *gbnfItem) *gbnfItem {
 		}
 		x = &gbnfItem{many: x, min: lo, to: hi}
 	}
-	return x
 }
 
 // bounds reads what is between braces, but for the closing one.
