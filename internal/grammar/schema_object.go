@@ -22,7 +22,7 @@ func (s *schema) object(v *value, path string) *node {
 	patterns := s.fields(v, "patternProperties", path)
 	names := s.fields(v, "propertyNames", path)
 	var all []member
-	least := int32(0)
+	var least int32
 	for _, name := range fields.names {
 		at := path + "/properties/" + name
 		x := fields.fields[name]
@@ -51,13 +51,7 @@ func (s *schema) object(v *value, path string) *node {
 		}
 	}
 	rest := s.extra(v, path, append(slices.Clone(fields.names), required...), patterns, names, "")
-	if len(names.names) > 0 {
-		for _, name := range fields.names {
-			if !s.b.t.matches(s.text(names, path+"/propertyNames"), string(s.plainRunes(name))) {
-				s.fail(path+"/propertyNames", "the property %q does not fit it", name)
-			}
-		}
-	}
+	s.named(fields, names, path)
 	lo, hi := s.size(v, "minProperties", path, 0), s.size(v, "maxProperties", path, inf)
 	if len(all) == 0 {
 		if rest == nil && lo > 0 || lo > hi {
@@ -73,6 +67,18 @@ func (s *schema) object(v *value, path string) *node {
 		s.fail(path, "minProperties and maxProperties are supported for objects without properties of fixed names alone")
 	}
 	return s.members(all, rest, 0, inf)
+}
+
+// named fails for a property whose name propertyNames does not allow.
+func (s *schema) named(fields, names *value, path string) {
+	if len(names.names) == 0 {
+		return
+	}
+	for _, name := range fields.names {
+		if !s.b.t.matches(s.text(names, path+"/propertyNames"), string(s.plainRunes(name))) {
+			s.fail(path+"/propertyNames", "the property %q does not fit it", name)
+		}
+	}
 }
 
 // plainRunes is a text as it stands between the quotes of a string.
