@@ -389,7 +389,7 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sample.Options(sampling), Stop: o.Stop, Caller: o.Caller.engine(),
 		End: s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), Logits: o.Logits, Logprob: o.Logprob, Top: o.Top, Decoder: decoder}
 	if o.Grammar != nil {
-		r.Grammar = o.Grammar.g.Match(s.m.vocabulary())
+		r.Grammar = o.Grammar.match(s.m)
 	}
 	s.prompt, s.kept = len(prompt), kept
 	for t, err := range s.s.Generate(ctx, r) {

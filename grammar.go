@@ -3,6 +3,7 @@ package karat
 import (
 	"bytes"
 
+	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/grammar"
 	"github.com/karat-run/karat/internal/syntax"
 	"github.com/karat-run/karat/internal/tokenizer"
@@ -10,14 +11,20 @@ import (
 
 // Grammar is what a text must fit (GenerateOptions.Grammar). It may be used by many requests at a time,
 // of any models; what it costs at first, the next requests find done.
-type Grammar struct{ g *grammar.Grammar }
+type Grammar struct {
+	g     *grammar.Grammar
+	match func(m *Model) engine.Grammar // begins a text; a program that makes no grammars links nothing of them
+}
 
 // JSONSchema returns the grammar of the JSON values that a schema describes. Properties come in the schema's order. A
 // keyword that is not supported is an error that has its path. docs/grammar.md lists the supported ones.
 func JSONSchema(schema []byte) (*Grammar, error) { return newGrammar(grammar.JSONSchema(schema)) }
 
 // JSONObject returns the grammar of all JSON objects.
-func JSONObject() *Grammar { return &Grammar{grammar.JSONObject()} }
+func JSONObject() *Grammar {
+	g, _ := newGrammar(grammar.JSONObject(), nil)
+	return g
+}
 
 // Regexp returns the grammar of the texts that a regular expression matches as a whole. The syntax is that of package regexp;
 // \uXXXX is a character.
@@ -30,7 +37,7 @@ func newGrammar(g *grammar.Grammar, err error) (*Grammar, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Grammar{g}, nil
+	return &Grammar{g, func(m *Model) engine.Grammar { return g.Match(m.vocabulary()) }}, nil
 }
 
 // TurnOptions say what the answer to a conversation must be.

@@ -196,9 +196,8 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 		return nil, p
 	}
 	r := x.s.newRequest(m, x.who)
-	r.stream = f.boolean("stream", true)
+	r.stream, r.form = f.boolean("stream", true), ollamaFormat(f)
 	x.ollamaCommon(f, m)
-	r.form = ollamaFormat(f)
 	r.ollamaOptions(f)
 	c := conversation{args: map[string]any{}}
 	if f.has("think") {
