@@ -247,7 +247,7 @@ func TestTurningParts(t *testing.T) {
 	}
 }
 
-// TestFactorWithoutType wants GGUF's factor alone to mean a linear scaling.
+// TestFactorWithoutType wants GGUF's factor alone, or under its early key, to mean a linear scaling.
 func TestFactorWithoutType(t *testing.T) {
 	folder := synthetic("qwen3").write(t)
 	scaled := func(types ...string) string {
@@ -260,5 +260,9 @@ func TestFactorWithoutType(t *testing.T) {
 	}
 	if alone := scaled(); alone != scaled("linear") || alone == scaled("none") {
 		t.Error("a factor without a type is not linear")
+	}
+	early := printed(t, toGGUF(t, folder, func(f *file) { f.set("rope.scale_linear", float32(8)) }))
+	if early != scaled("linear") {
+		t.Error("the early key of a linear factor is not read")
 	}
 }

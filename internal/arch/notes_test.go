@@ -22,7 +22,6 @@ func TestReported(t *testing.T) {
 		{name: "final softcap of llama in GGUF", model: "llama", gguf: key("final_logit_softcapping", float32(30)), want: []string{"configuration key llama.final_logit_softcapping = 30 is not read by architecture llama"}},
 		{name: "attention factor", model: "llama", gguf: key("rope.scaling.attn_factor", float32(1.5)), want: []string{"metadata key llama.rope.scaling.attn_factor = 1.5 is not read by architecture llama"}},
 		{name: "attention factor 0", model: "llama", gguf: key("rope.scaling.attn_factor", float32(0))},
-		{name: "legacy linear scale", model: "llama", gguf: key("rope.scale_linear", float32(4)), want: []string{"metadata key llama.rope.scale_linear = 4 is not read by architecture llama"}},
 		{name: "sections", model: "qwen2", gguf: key("rope.dimension_sections", []int32{1, 2, 3, 0}), want: []string{"metadata key qwen2.rope.dimension_sections = \"an array of 4 int32\" is not read by architecture qwen2"}},
 		{name: "scaling none with a factor", model: "qwen2", gguf: func(f *file) { f.set("rope.scaling.type", "none"); f.set("rope.scaling.factor", float32(8)) },
 			want: []string{"metadata key qwen2.rope.scaling.factor = 8 is not read: the scaling's type is none"}},

@@ -37,7 +37,7 @@ func fromGGUF(path string, f *gguf.File) (*Checkpoint, error) {
 				return err
 			}
 		}
-		if err := c.join(); err != nil {
+		if err := errors.Join(c.join(), c.divide()); err != nil {
 			return err
 		}
 		if err := c.parseGGUF(f); err != nil {

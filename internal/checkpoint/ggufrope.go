@@ -35,6 +35,9 @@ func (r *ggufReader) rope() {
 			k.to[k.key] = n
 		}
 	}
+	if n, ok := r.number("rope.scale_linear"); ok && n != 0 && f["factor"] == nil { // as early files have it
+		f["factor"] = n
+	}
 	if f["rope_theta"] == nil && !r.family.Rope.Silent {
 		r.Notes = append(r.Notes, "the file has no key "+r.Arch+".rope.freq_base: assuming 10000")
 		r.assumed = append(r.assumed, Entry{r.Arch + ".rope.freq_base", "10000"})

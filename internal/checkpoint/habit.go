@@ -355,18 +355,11 @@ func (c *Checkpoint) restore(name string, t tensor.Tensor) (tensor.Tensor, error
 		if h.NegExp {
 			return changed(t, h.ToGGUF)
 		}
-		t = h.Regroup(h.Turn(t), false)
-		if _, joined := t.Source.(tensor.Joined); t.Source != nil && !joined {
-			whole, err := t.Whole()
-			if err != nil {
-				return t, err
-			}
-			for _, b := range t.Origin() {
-				mmap.Drop(b)
-			}
-			t = whole
-		}
-		return t, nil
+		return gathered(h.Regroup(h.Turn(t), false))
+	}
+	t, err := gathered(t)
+	if err != nil {
+		return t, err
 	}
 	switch {
 	case h.Plus != 0:
@@ -377,6 +370,20 @@ func (c *Checkpoint) restore(name string, t tensor.Tensor) (tensor.Tensor, error
 		return unpermute(t, h), nil
 	}
 	return t, nil
+}
+
+// gathered is a tensor with its values as they are multiplied from then on: one that lies in another
+// form in files in memory is copied.
+func gathered(t tensor.Tensor) (tensor.Tensor, error) {
+	origin := t.Origin()
+	if _, joined := t.Source.(tensor.Joined); t.Source == nil || joined || origin == nil { // nil: of a file that is not in memory
+		return t, nil
+	}
+	t, err := t.Whole()
+	for _, b := range origin {
+		mmap.Drop(b)
+	}
+	return t, err
 }
 
 // changed is t with other values, in float32. Subtraction is exact for weights from 0.5 to 2,

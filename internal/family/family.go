@@ -57,6 +57,7 @@ type Family struct {
 	Next     string            // the setting that counts layers behind the last, which predict further tokens and are set aside
 	Folded   []string          // settings that GGUF has in the values of tensors (Times), and cannot be told from there
 	Habits   []Habit           // what converters to GGUF do to tensors
+	Whole    []string          // tensors of GGUF's layers that the model has whole where files may have them in parts: attn_qkv, ffn_gate_up_exps
 	Bare     []string          // ends of tensors' names in config.json's format that take no .weight
 	BareGGUF []string          // ends of those in GGUF that take none
 	Unmixed  map[string]string // ends of GGUF's names in models without experts, by those in the others

@@ -203,6 +203,14 @@ type woven struct {
 	size  int // bytes of a unit
 }
 
+// Origin is what of files the parts are taken from.
+func (v woven) Origin() (parts [][]byte) {
+	for i := range v.parts {
+		parts = append(parts, v.parts[i].Origin()...)
+	}
+	return parts
+}
+
 // Weave is the tensor of which each of the parts is picked (Pick), of which it copies
 // nothing. All are of one type and shape.
 func Weave(name string, parts []Tensor) Tensor {

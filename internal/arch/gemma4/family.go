@@ -34,6 +34,7 @@ var Family = family.Family{
 		ByKind:  true,
 	},
 
+	Whole: []string{"ffn_gate_up_exps"},
 	Keys: []family.Key{
 		{Setting: "final_logit_softcapping", Kind: family.Number},
 		{Setting: "num_kv_shared_layers"},

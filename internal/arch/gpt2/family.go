@@ -24,6 +24,7 @@ var Family = family.Family{
 	},
 	Without: []string{"num_key_value_heads", "rms_norm_eps", "rope_parameters"},
 
+	Whole:   []string{"attn_qkv"},
 	Habits:  []family.Habit{{Ends: []string{".attn_qkv", ".attn_output", ".ffn_up", ".ffn_down"}, Turned: true}},
 	Buffers: []string{".attn.bias", ".attn.masked_bias"},
 	Embed:   "transformer.wte",

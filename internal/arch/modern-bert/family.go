@@ -34,6 +34,7 @@ var Family = family.Family{
 		{Setting: "vocab_size", Kind: family.Count},
 		{GGUF: "hidden_activation", Kind: family.Word, Text: "gelu"},
 	},
+	Whole:   []string{"attn_qkv"},
 	Buffers: []string{"head.dense.weight", "head.norm.weight", "decoder.bias", "decoder.weight"},
 	Embed:   "model.embeddings.tok_embeddings",
 

@@ -26,6 +26,8 @@ var Family = family.Family{
 		{GGUF: "rope.dimension_count", Kind: family.Turning},
 	},
 
+	Whole: []string{"attn_qkv"},
+
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "gpt-4o"},
 	Expect: family.Expect{
 		Parts: []family.Part{{GGUF: "attn_qkv", HF: "qkv_proj"}},
