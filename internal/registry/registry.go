@@ -32,7 +32,6 @@ import (
 	"github.com/karat-run/karat/internal/arch/qwen2"
 	"github.com/karat-run/karat/internal/arch/qwen3"
 	"github.com/karat-run/karat/internal/arch/qwen35"
-	"github.com/karat-run/karat/internal/arch/qwen35moe"
 	"github.com/karat-run/karat/internal/arch/qwen3moe"
 	"github.com/karat-run/karat/internal/arch/smollm3"
 	"github.com/karat-run/karat/internal/family"
@@ -66,7 +65,7 @@ var Families = []*family.Family{
 	&falconh1.Family,
 	&lfm2.Family,
 	&lfm2moe.Family,
-	&qwen35moe.Family,
+	&qwen35.MoEFamily,
 	&gemmaembedding.Family,
 	&modernbert.Family,
 	&bert.Family,

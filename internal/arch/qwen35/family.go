@@ -1,6 +1,10 @@
 package qwen35
 
-import "github.com/karat-run/karat/internal/family"
+import (
+	"maps"
+
+	"github.com/karat-run/karat/internal/family"
+)
 
 // Family is what files of Qwen 3.5 are like.
 //
@@ -11,50 +15,24 @@ var Family = family.Family{
 	Title: "Qwen",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "qwen3_5_text", Class: "Qwen3_5ForCausalLM", Window: family.Listed, Period: 4, Defaults: map[string]any{
-		"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
-		"num_key_value_heads": 4., "head_dim": 256., "linear_conv_kernel_dim": 4., "linear_key_head_dim": 128., "linear_value_head_dim": 128.,
-		"linear_num_key_heads": 16., "linear_num_value_heads": 32., "mrope_interleaved": true}}},
-	Fixed:  map[string]any{"hidden_act": "silu", "mrope_interleaved": true, "attn_output_gate": true},
-	Idle:   []string{"full_attention_interval", "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype", "partial_rotary_factor"},
+	Types: []family.Type{{Name: "qwen3_5_text", Class: "Qwen3_5ForCausalLM", Window: family.Listed, Period: 4,
+		Defaults: with(map[string]any{"num_key_value_heads": 4.})}},
+	Fixed:  fixed,
+	Idle:   idle,
 	Normal: sections,
 	Spell:  spell,
-	Kinds:  map[string]string{family.LinearAttention: family.LinearAttention, family.FullAttention: family.FullAttention},
-	Limits: []family.Limit{
-		{Key: "linear_conv_kernel_dim", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole},
-		{Key: "linear_key_head_dim", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
-		{Key: "linear_value_head_dim", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
-		{Key: "linear_num_key_heads", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
-		{Key: "linear_num_value_heads", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
-	},
-	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
-	Next: "mtp_num_hidden_layers",
+	Kinds:  kinds,
+	Limits: limits,
+	Rope:   family.Rope{Full: map[string]any{"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
+	Next:   "mtp_num_hidden_layers",
 
-	Keys: []family.Key{
-		{GGUF: "rope.dimension_sections", Setting: "mrope_section", Kind: family.Sections},
-		{GGUF: "ssm.conv_kernel", Setting: "linear_conv_kernel_dim"},
-		{GGUF: "ssm.state_size", Setting: "linear_key_head_dim"},
-		{GGUF: "ssm.group_count", Setting: "linear_num_key_heads"},
-		{GGUF: "ssm.time_step_rank", Setting: "linear_num_value_heads"},
-		{GGUF: "ssm.inner_size", Setting: "linear_value_head_dim", Kind: family.Product, Of: "linear_num_value_heads"},
-		{GGUF: "full_attention_interval", Kind: family.Interval},
-		{GGUF: "rope.dimension_count", Kind: family.Turning},
-	},
-	Habits: []family.Habit{
-		{Ends: []string{".attn_norm", ".post_attention_norm", ".attn_q_norm", ".attn_k_norm", "output_norm"}, Plus: 1},
-		{Ends: []string{".attn_qkv", ".attn_gate"}, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads", Size: "linear_value_head_dim"}},
-		{Ends: []string{".ssm_conv1d"}, Form: family.Depthwise, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads", Size: "linear_value_head_dim"}},
-		{Ends: []string{".ssm_alpha", ".ssm_beta", ".ssm_dt.bias"}, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads"}},
-		{Ends: []string{".ssm_a"}, NegExp: true, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads"}},
-		{Ends: []string{".ssm_out"}, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads", Size: "linear_value_head_dim", Columns: true}},
-	},
+	Keys:     keys,
+	Habits:   habits,
 	Bare:     []string{".A_log", ".dt_bias"},
 	BareGGUF: []string{".ssm_a"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "qwen35"},
-	Expect: family.Expect{
-		Parts: []family.Part{{GGUF: "attn_gate", HF: "in_proj_z"}, family.QKNorm},
-	},
+	Expect:    family.Expect{Parts: parts},
 	// The published 9B: the defaults of transformers' configuration_qwen3_5.py.
 	Synth: family.Synth{Delta: true, QKNorm: true, Norms: []string{"attn_norm", "post_attention_norm"},
 		Keys: map[string]any{"rope.dimension_sections": []int32{11, 11, 10, 0}, "full_attention_interval": uint32(4)},
@@ -64,6 +42,96 @@ var Family = family.Family{
 			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, Turning: 64, FF: 512, Vocab: 2048, Context: 4096,
 				Pattern: "MMM*", ScanHeads: 8, ScanDim: 32, Groups: 4, State: 32, Kernel: 4, RopeBase: 1e7, Epsilon: 1e-6},
 		}},
+}
+
+// MoEFamily is what files of Qwen 3.5's models with experts are like.
+//
+// Source: transformers 5.17, models/qwen3_5_moe/configuration_qwen3_5_moe.py; llama.cpp,
+// conversion/qwen.py and src/models/qwen35moe.cpp.
+var MoEFamily = family.Family{
+	Name:  "qwen35moe",
+	Title: "Qwen",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "qwen3_5_moe_text", Class: "Qwen3_5MoeForCausalLM", Window: family.Listed, Period: 4,
+		Defaults: with(map[string]any{"num_key_value_heads": 2., "moe_intermediate_size": 512., "shared_expert_intermediate_size": 512.,
+			"num_experts": 256., "top_k_experts": 8.})}},
+	Fixed:  fixed,
+	Idle:   append([]string{"intermediate_size", "output_router_logits", "router_aux_loss_coef"}, idle...),
+	Normal: sections,
+	Spell:  spell,
+	Kinds:  kinds,
+	Limits: append([]family.Limit{{Key: "shared_expert_intermediate_size", Min: 1, Max: 1 << 24, Rule: family.Required | family.Whole}}, limits...),
+	Rope:   family.Rope{Full: map[string]any{"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
+	Next:   "mtp_num_hidden_layers",
+
+	Spelling: map[string][]string{"top_k_experts": {"num_experts_per_tok"}},
+	Without:  []string{"intermediate_size"},
+
+	Keys: append([]family.Key{
+		{Setting: "num_experts"},
+		{Setting: "top_k_experts"},
+		{Setting: "moe_intermediate_size"},
+		{GGUF: "expert_shared_feed_forward_length", Setting: "shared_expert_intermediate_size"},
+	}, keys...),
+	Habits:   append([]family.Habit{{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"}, Joined: "mlp.experts"}}, habits...),
+	Bare:     []string{".A_log", ".dt_bias"},
+	BareGGUF: []string{".ssm_a"},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "qwen35"},
+	Expect:    family.Expect{Parts: parts},
+	// The published 35B-A3B: the defaults of transformers' configuration_qwen3_5_moe.py.
+	Synth: family.Synth{Delta: true, QKNorm: true, Norms: []string{"attn_norm", "post_attention_norm"}, Apart: true, Scored: true,
+		Keys: map[string]any{"rope.dimension_sections": []int32{11, 11, 10, 0}, "full_attention_interval": uint32(4)},
+		Shapes: []family.Shape{
+			{Name: "35b-a3b", Hidden: 2048, Layers: 40, Heads: 16, KVHeads: 2, HeadDim: 256, Turning: 64, Vocab: 248320, Context: 262144,
+				Experts: 256, Used: 8, ExpertFF: 512, CommonFF: 512,
+				Pattern: "MMM*", ScanHeads: 32, ScanDim: 128, Groups: 16, State: 128, Kernel: 4, RopeBase: 1e7, Epsilon: 1e-6},
+			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, Turning: 64, Vocab: 2048, Context: 4096,
+				Experts: 8, Used: 3, ExpertFF: 256, CommonFF: 256,
+				Pattern: "MMM*", ScanHeads: 8, ScanDim: 32, Groups: 4, State: 32, Kernel: 4, RopeBase: 1e7, Epsilon: 1e-6},
+		}},
+}
+
+// What both have.
+var (
+	fixed  = map[string]any{"hidden_act": "silu", "mrope_interleaved": true, "attn_output_gate": true}
+	idle   = []string{"full_attention_interval", "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype", "partial_rotary_factor"}
+	kinds  = map[string]string{family.LinearAttention: family.LinearAttention, family.FullAttention: family.FullAttention}
+	parts  = []family.Part{{GGUF: "attn_gate", HF: "in_proj_z"}, family.QKNorm}
+	limits = []family.Limit{
+		{Key: "linear_conv_kernel_dim", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole},
+		{Key: "linear_key_head_dim", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
+		{Key: "linear_value_head_dim", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
+		{Key: "linear_num_key_heads", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
+		{Key: "linear_num_value_heads", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
+	}
+	keys = []family.Key{
+		{GGUF: "rope.dimension_sections", Setting: "mrope_section", Kind: family.Sections},
+		{GGUF: "ssm.conv_kernel", Setting: "linear_conv_kernel_dim"},
+		{GGUF: "ssm.state_size", Setting: "linear_key_head_dim"},
+		{GGUF: "ssm.group_count", Setting: "linear_num_key_heads"},
+		{GGUF: "ssm.time_step_rank", Setting: "linear_num_value_heads"},
+		{GGUF: "ssm.inner_size", Setting: "linear_value_head_dim", Kind: family.Product, Of: "linear_num_value_heads"},
+		{GGUF: "full_attention_interval", Kind: family.Interval},
+		{GGUF: "rope.dimension_count", Kind: family.Turning},
+	}
+	habits = []family.Habit{
+		{Ends: []string{".attn_norm", ".post_attention_norm", ".attn_q_norm", ".attn_k_norm", "output_norm"}, Plus: 1},
+		{Ends: []string{".attn_qkv", ".attn_gate"}, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads", Size: "linear_value_head_dim"}},
+		{Ends: []string{".ssm_conv1d"}, Form: family.Depthwise, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads", Size: "linear_value_head_dim"}},
+		{Ends: []string{".ssm_alpha", ".ssm_beta", ".ssm_dt.bias"}, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads"}},
+		{Ends: []string{".ssm_a"}, NegExp: true, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads"}},
+		{Ends: []string{".ssm_out"}, Tiled: &family.Tiled{Groups: "linear_num_key_heads", Heads: "linear_num_value_heads", Size: "linear_value_head_dim", Columns: true}},
+	}
+)
+
+// with adds to the defaults of a type those of both.
+func with(own map[string]any) map[string]any {
+	maps.Copy(own, map[string]any{"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 32768.,
+		"head_dim": 256., "linear_conv_kernel_dim": 4., "linear_key_head_dim": 128., "linear_value_head_dim": 128.,
+		"linear_num_key_heads": 16., "linear_num_value_heads": 32., "mrope_interleaved": true})
+	return own
 }
 
 // sections takes the sections of rotation out of the rotary settings.

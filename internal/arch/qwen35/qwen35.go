@@ -1,12 +1,15 @@
-// Package qwen35 is the Qwen 3.5 decoder.
+// Package qwen35 is the Qwen 3.5 decoder, without and with experts.
 //
 // What differs from Qwen 3: three of four layers are gated DeltaNets: a short convolution,
 // then a state for each head that decays and is corrected by the delta rule, then a gated norm.
 // In the fourth, attention's queries come with a gate of its output, and a quarter of a
 // head turns, by three parts of the position. All norms are scaled by 1+w, but the gated one.
+// With experts the feed-forward part of each layer is a mixture, whose router takes the softmax over
+// all experts and divides the weights of the best by their sum, beside a shared expert that the
+// sigmoid of its own score weighs.
 //
-// Source: transformers, models/qwen3_5/modeling_qwen3_5.py; Yang, Kautz and Hatamizadeh 2024,
-// arXiv:2412.06464.
+// Source: transformers, models/qwen3_5/modeling_qwen3_5.py and models/qwen3_5_moe/modeling_qwen3_5_moe.py;
+// Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464.
 package qwen35
 
 import (
@@ -21,7 +24,11 @@ import (
 type Config struct {
 	VocabSize        int              `json:"vocab_size"`
 	HiddenSize       int              `json:"hidden_size"`
-	IntermediateSize int              `json:"intermediate_size"`
+	IntermediateSize int              `json:"intermediate_size"` // without experts
+	NumExperts       int              `json:"num_experts"`
+	TopK             int              `json:"top_k_experts"`
+	ExpertSize       int              `json:"moe_intermediate_size"`
+	SharedSize       int              `json:"shared_expert_intermediate_size"`
 	NumLayers        int              `json:"num_hidden_layers"`
 	LayerTypes       []string         `json:"layer_types"`
 	NumHeads         int              `json:"num_attention_heads"`
@@ -58,7 +65,8 @@ type Layer struct {
 	Attn     *Attention    `gguf:"" hf:"self_attn"`
 	Delta    *DeltaNet     `gguf:"" hf:"linear_attn"`
 	MLPNorm  *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
-	MLP      MLP           `gguf:"" hf:"mlp"`
+	MLP      *MLP          `gguf:"" hf:"mlp"`
+	MoE      *MoE          `gguf:"" hf:"mlp"`
 }
 
 // Attention is gated grouped-query attention. Q makes, for each head, queries and gates.
@@ -110,6 +118,11 @@ func New(c Config) (*Model, error) {
 		} else {
 			m.Layers[i].Delta = new(DeltaNet)
 		}
+		if c.NumExperts > 0 {
+			m.Layers[i].MoE = new(MoE)
+		} else {
+			m.Layers[i].MLP = new(MLP)
+		}
 	}
 	return m, err
 }
@@ -136,7 +149,13 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 		x = l.Delta.forward(g, x, m)
 	}
 	h = g.Add(h, x)
-	h = g.Add(h, l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 1), m))
+	x = g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 1)
+	if l.MoE != nil {
+		x = l.MoE.forward(g, x, m)
+	} else {
+		x = l.MLP.forward(g, x, m)
+	}
+	h = g.Add(h, x)
 	return g.Name(h, "out", "out")
 }
 
