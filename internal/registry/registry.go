@@ -20,7 +20,6 @@ import (
 	"github.com/karat-run/karat/internal/arch/granite"
 	"github.com/karat-run/karat/internal/arch/granitehybrid"
 	"github.com/karat-run/karat/internal/arch/lfm2"
-	"github.com/karat-run/karat/internal/arch/lfm2moe"
 	"github.com/karat-run/karat/internal/arch/llama"
 	"github.com/karat-run/karat/internal/arch/llama4"
 	"github.com/karat-run/karat/internal/arch/mamba2"
@@ -64,7 +63,7 @@ var Families = []*family.Family{
 	&qwen35.Family,
 	&falconh1.Family,
 	&lfm2.Family,
-	&lfm2moe.Family,
+	&lfm2.MoEFamily,
 	&qwen35.MoEFamily,
 	&gemmaembedding.Family,
 	&modernbert.Family,

@@ -23,7 +23,7 @@ var Family = family.Family{
 		"block_use_swiglu", "block_use_xavier_init", "conv_dim", "conv_dim_out", "conv_use_xavier_init", "use_pos_enc", "num_heads"},
 	Normal: adjust,
 	Spell:  spell,
-	Kinds:  map[string]string{"conv": family.LinearAttention, family.LinearAttention: family.LinearAttention, family.FullAttention: family.FullAttention},
+	Kinds:  kinds,
 	Limits: []family.Limit{{Key: "conv_L_cache", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole}},
 	Rope:   family.Rope{Full: map[string]any{"rope_theta": 1e6}},
 	Spelling: map[string][]string{"rms_norm_eps": {"norm_eps", "block_norm_eps"}, "intermediate_size": {"intermediate_size", "block_ff_dim"},
@@ -53,6 +53,67 @@ var Family = family.Family{
 	}},
 }
 
+// MoEFamily is what files of LFM2's models with experts are like.
+//
+// Source: transformers 5.17, models/lfm2_moe/configuration_lfm2_moe.py; llama.cpp,
+// conversion/lfm2.py and src/models/lfm2moe.cpp.
+var MoEFamily = family.Family{
+	Name:  "lfm2moe",
+	Title: "LFM2",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "lfm2_moe", Class: "Lfm2MoeForCausalLM", Window: family.Listed, Lacks: []string{"scoring_func"}, Defaults: map[string]any{
+		"rms_norm_eps": 1e-5, "tie_word_embeddings": true, "max_position_embeddings": 128000., "num_attention_heads": 32., "num_key_value_heads": 8.,
+		"conv_L_cache": 3., "conv_bias": false, "num_dense_layers": 2., "moe_intermediate_size": 1792., "num_experts": 32., "top_k_experts": 4.,
+		"use_expert_bias": true, "norm_topk_prob": true, "routed_scaling_factor": 1., "scoring_func": "sigmoid"}}},
+	Fixed: map[string]any{"conv_bias": false, "norm_topk_prob": true, "routed_scaling_factor": 1.},
+	Spell: spell,
+	Kinds: kinds,
+	Limits: []family.Limit{
+		{Key: "conv_L_cache", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole},
+		{Key: "num_dense_layers", Min: 0, Max: 1 << 10, Rule: family.Whole},
+		{Key: "routed_scaling_factor", Min: 1e-6, Max: 1e6},
+	},
+	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e6}},
+	Spelling: map[string][]string{"rms_norm_eps": {"norm_eps"}, "top_k_experts": {"num_experts_per_tok"}},
+	Derived:  scoring,
+
+	Keys: []family.Key{
+		{Setting: "moe_intermediate_size"},
+		{Setting: "num_dense_layers", GGUF: "leading_dense_block_count"},
+		{Setting: "scoring_func", GGUF: "expert_gating_func", Kind: family.Choice, Words: []string{"", "softmax", "sigmoid"}},
+		{Setting: "vocab_size"},
+		{Setting: "conv_L_cache", GGUF: "shortconv.l_cache"},
+	},
+	MoE:  "num_experts",
+	Held: map[string]string{"use_expert_bias": ".exp_probs_b.bias"},
+	Habits: []family.Habit{
+		{Ends: []string{".shortconv.conv"}, Form: family.Depthwise},
+		{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"}, Joined: "feed_forward.experts"},
+	},
+	Bare: []string{"expert_bias"},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "lfm2", BOS: true},
+	Expect: family.Expect{
+		Parts: []family.Part{{GGUF: "shortconv.in_proj", HF: "conv.in_proj"}, {GGUF: "ffn_gate_inp", HF: "feed_forward.gate"}},
+		Tied:  true,
+		Theta: true,
+		Eps:   []float64{1e-5},
+	},
+	// The published 8B-A1B: the defaults of transformers' configuration_lfm2_moe.py, and 24 layers, of which six attend
+	// (liquid.ai's posts on LFM2-8B-A1B and LFM2-24B-A2B).
+	Synth: family.Synth{Short: true, QKNorm: true, Apart: true, Last: "token_embd_norm", Biased: []string{"exp_probs_b"},
+		Keys: map[string]any{"leading_dense_block_count": uint32(2), "expert_gating_func": uint32(2)}, Shapes: []family.Shape{
+			{Name: "8b-a1b", Hidden: 2048, Layers: 24, Heads: 32, KVHeads: 8, HeadDim: 64, FF: 7168, Vocab: 65536, Context: 128000,
+				Experts: 32, Used: 4, ExpertFF: 1792, Dense: 2, Pattern: "MM*MMM*MMM*MMM*MMM*MM*MM", Kernel: 3, RopeBase: 1e6, Epsilon: 1e-5},
+			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096,
+				Experts: 8, Used: 2, ExpertFF: 256, Dense: 2, Pattern: "MM*M", Kernel: 3, RopeBase: 1e6, Epsilon: 1e-5},
+		}},
+}
+
+// kinds are config.json's names, of which both have the same.
+var kinds = map[string]string{"conv": family.LinearAttention, family.LinearAttention: family.LinearAttention, family.FullAttention: family.FullAttention}
+
 // adjust gives the width that the library makes of the one that a config.json has.
 func adjust(s map[string]any) {
 	number := func(key string) float64 { v, _ := s[key].(float64); return v }
@@ -76,4 +137,11 @@ func spell(s map[string]any) {
 		}
 	}
 	s["layer_types"] = types
+}
+
+// scoring is that of the files that do not say it.
+func scoring(s map[string]any) {
+	if s["scoring_func"] == nil {
+		s["scoring_func"] = "sigmoid"
+	}
 }

@@ -1,9 +1,12 @@
-// Package lfm2 is the LFM2 decoder.
+// Package lfm2 is the LFM2 decoder, without and with experts.
 //
 // What differs from Llama: most layers have a short causal convolution in the place of
-// attention, whose input and output are gated; queries and keys are normed by heads.
+// attention, whose input and output are gated; queries and keys are normed by heads. With experts
+// all layers but the first have a mixture, whose router takes the sigmoid of each score and
+// chooses with a bias.
 //
-// Source: transformers, models/lfm2/modeling_lfm2.py; Liquid AI 2025, arXiv:2511.23404.
+// Source: transformers, models/lfm2/modeling_lfm2.py and models/lfm2_moe/modeling_lfm2_moe.py;
+// Liquid AI 2025, arXiv:2511.23404.
 package lfm2
 
 import (
@@ -26,6 +29,14 @@ type Config struct {
 	LayerTypes       []string `json:"layer_types"`
 	Kernel           int      `json:"conv_L_cache"`
 	ConvBias         bool     `json:"conv_bias"`
+	NumDense         int      `json:"num_dense_layers"` // of models with experts
+	ExpertSize       int      `json:"moe_intermediate_size"`
+	NumExperts       int      `json:"num_experts"`
+	TopK             int      `json:"top_k_experts"`
+	ExpertBias       bool     `json:"use_expert_bias"`
+	Scoring          string   `json:"scoring_func"`
+	Normalize        bool     `json:"norm_topk_prob"`
+	Factor           float64  `json:"routed_scaling_factor"`
 	RMSNormEps       float32  `json:"rms_norm_eps"`
 	Tied             bool     `json:"tie_word_embeddings"`
 	Rope             struct {
@@ -49,7 +60,8 @@ type Layer struct {
 	Conv         *Conv         `gguf:"shortconv" hf:"conv"`
 	Attn         *Attention    `gguf:"" hf:"self_attn"`
 	MLPNorm      *graph.Weight `gguf:"ffn_norm" hf:"ffn_norm"`
-	MLP          MLP           `gguf:"" hf:"feed_forward"`
+	MLP          *MLP          `gguf:"" hf:"feed_forward"`
+	MoE          *MoE          `gguf:"" hf:"feed_forward"`
 }
 
 // Conv is a convolution between two gates.
@@ -76,10 +88,19 @@ type MLP struct {
 	Down *graph.Weight `gguf:"ffn_down" hf:"w2"`
 }
 
+// MoE is the mixture of experts. Each of its last three weights is that of all experts.
+type MoE struct {
+	Router *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
+	Bias   *graph.Weight `gguf:"exp_probs_b.bias" hf:"expert_bias" if:"use_expert_bias"`
+	Gate   *graph.Weight `gguf:"ffn_gate_exps" hf:"experts.w1"`
+	Up     *graph.Weight `gguf:"ffn_up_exps" hf:"experts.w3"`
+	Down   *graph.Weight `gguf:"ffn_down_exps" hf:"experts.w2"`
+}
+
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
-	if c.ConvBias {
-		return nil, fmt.Errorf("conv_bias is true, only convolutions without biases are supported")
+	if c.ConvBias || c.NumExperts > 0 && c.Scoring != "sigmoid" {
+		return nil, fmt.Errorf("conv_bias %v and scoring_func %q, only convolutions without biases and sigmoid are supported", c.ConvBias, c.Scoring)
 	}
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
 	m := &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}
@@ -88,6 +109,11 @@ func New(c Config) (*Model, error) {
 			m.Layers[i].Attn = new(Attention)
 		} else {
 			m.Layers[i].Conv = new(Conv)
+		}
+		if c.NumExperts == 0 || i < c.NumDense {
+			m.Layers[i].MLP = new(MLP)
+		} else {
+			m.Layers[i].MoE = new(MoE)
 		}
 	}
 	return m, err
@@ -115,8 +141,13 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 		x = l.Attn.forward(g, x, kv, m)
 	}
 	h = g.Add(h, x)
-	h = g.Add(h, l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m))
-	return g.Name(h, "out", "out")
+	x = g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
+	if l.MLP != nil {
+		x = l.MLP.forward(g, x, m)
+	} else {
+		x = l.MoE.forward(g, x, m)
+	}
+	return g.Name(g.Add(h, x), "out", "out")
 }
 
 func (c *Conv) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
@@ -139,4 +170,12 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
 	return g.Linear(p.Down, g.GLU(graph.SiLU, gate, up), m.HiddenSize)
+}
+
+func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	attr := graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: m.Normalize, Eps: 1e-6, Factor: m.Factor}
+	route := g.RouteWith(g.Linear(e.Router, x, m.NumExperts), m.TopK, attr, nil, e.Bias)
+	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: graph.SiLU}, Form: graph.Apart}
+	y := g.ExpertsWith(experts, []*graph.Weight{e.Gate, e.Up, e.Down}, nil, x, route, m.NumExperts, m.ExpertSize)
+	return g.Name(y, "ffn_experts", "feed_forward.experts.out")
 }
