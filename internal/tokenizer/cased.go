@@ -15,8 +15,8 @@ const (
 	shortForms = `(?i:'s|'t|'re|'ve|'m|'ll|'d)?`
 	casedRest  = ` ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 
-	gpt4oPattern  = casedWords + shortForms + `|` + upperWords + shortForms + `|\p{N}{1,3}|` + casedRest
-	tekkenPattern = casedWords + `|` + upperWords + `|\p{N}|` + casedRest
+	caseWordsPattern = casedWords + shortForms + `|` + upperWords + shortForms + `|\p{N}{1,3}|` + casedRest
+	tekkenPattern    = casedWords + `|` + upperWords + `|\p{N}|` + casedRest
 )
 
 // Characters by the two classes above; those of both have no case.
@@ -57,13 +57,13 @@ func caseAt(s string, i int) (uint8, int) {
 	return unicodeCase(r), n
 }
 
-// splitGPT4o is gpt4oPattern.
-func splitGPT4o(s string) int { return splitByCase(s, 3, true) }
+// splitCaseWords is caseWordsPattern.
+func splitCaseWords(s string) int { return splitByCase(s, 3, true) }
 
 // splitTekken is tekkenPattern.
 func splitTekken(s string) int { return splitByCase(s, 1, false) }
 
-// splitByCase is gpt4oPattern with at most so many digits in a piece, with or without the
+// splitByCase is caseWordsPattern with at most so many digits in a piece, with or without the
 // short forms behind a word.
 func splitByCase(s string, digits int, short bool) int {
 	if end := casedWord(s, caseAt); end > 0 {

@@ -3,7 +3,7 @@ package tokenizer
 // What the tests outside of the package look at.
 var (
 	Patterns = patterns
-	StageREs = map[string][]string{"deepseek-llm": deepseekLLM, "deepseek-coder": deepseekCoder, "deepseek-v3": deepseek3}
+	StageREs = map[string][]string{"deepseek-llm": chainedHangul, "deepseek-coder": chainedPlain, "deepseek-v3": chainedKana}
 	Stages   = map[string][]splitter{}
 )
 
@@ -14,9 +14,9 @@ func init() {
 }
 
 const (
-	Llama3Pattern = digits3Pattern
-	Qwen2Pattern  = digit1Pattern
-	GPT2Pattern   = gpt2Pattern
+	Llama3Pattern     = digits3Pattern
+	Qwen2Pattern      = digit1Pattern
+	PlainWordsPattern = plainWordsPattern
 )
 
 // Aliases are other spellings of patterns.

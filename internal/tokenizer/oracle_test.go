@@ -141,7 +141,7 @@ func newNaive(t *testing.T, g tokenizer.GGUF) *naive {
 	case "qwen2":
 		n.pre = compile(t, tokenizer.Qwen2Pattern)
 	case "gpt-2":
-		n.pre = compile(t, tokenizer.GPT2Pattern)
+		n.pre = compile(t, tokenizer.PlainWordsPattern)
 	case "deepseek-llm":
 		n.pre = compile(t, tokenizer.StageREs["deepseek-llm"]...)
 	}

@@ -189,7 +189,7 @@ func (p *pipeline) preTokenizer(s *jsonStep) error {
 			p.norm.prepend = prependSpace
 		}
 		if is(s.UseRegex, true) {
-			p.patterns = append(p.patterns, gpt2Pattern)
+			p.patterns = append(p.patterns, plainWordsPattern)
 		}
 		p.byteLevel = true
 	case "Metaspace":
@@ -236,7 +236,7 @@ func init() {
 }
 
 // matchesAll are the patterns one of whose branches matches, whatever the text.
-var matchesAll = map[string]bool{digits3Pattern: true, digit1Pattern: true, gpt2Pattern: true, gpt4oPattern: true, tekkenPattern: true,
+var matchesAll = map[string]bool{digits3Pattern: true, digit1Pattern: true, plainWordsPattern: true, caseWordsPattern: true, tekkenPattern: true,
 	marksPattern: true, seedPattern: true, phrasesPattern: true, youtuPattern: true, kimiPattern: true, allDigitsPattern: true}
 
 func (p *pipeline) metaspace(s *jsonStep) error {

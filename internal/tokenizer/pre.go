@@ -12,12 +12,12 @@ type preTokenizer struct {
 }
 
 var (
-	digits3    = []string{digits3Pattern}
-	digit1     = []string{digit1Pattern}
-	plainWords = []string{gpt2Pattern}
-	digitsGPT2 = []string{digitPattern, gpt2Pattern}
-	o200k      = []string{gpt4oPattern}
-	bloom      = []string{bloomPattern}
+	digits3     = []string{digits3Pattern}
+	digit1      = []string{digit1Pattern}
+	plainWords  = []string{plainWordsPattern}
+	digitsPlain = []string{digitPattern, plainWordsPattern}
+	o200k       = []string{caseWordsPattern}
+	bloom       = []string{bloomPattern}
 
 	preDigits3 = preTokenizer{patterns: digits3, ignoreMerges: true, addBOS: true}
 	// Qwen's own tokenizer normalizes to NFC, which GGUF has no key for.
@@ -38,8 +38,8 @@ var preTokenizers = map[string]preTokenizer{
 	"jina-v1-en": {patterns: plainWords}, "jina-v2-es": {patterns: plainWords}, "jina-v2-de": {patterns: plainWords}, "jina-v2-code": {patterns: plainWords},
 	"roberta-bpe": {patterns: plainWords}, "modern-bert": {patterns: plainWords, nfc: true, addBOS: true},
 
-	"starcoder": {patterns: digitsGPT2}, "refact": {patterns: digitsGPT2}, "command-r": {patterns: digitsGPT2}, "smollm": {patterns: digitsGPT2},
-	"codeshell": {patterns: digitsGPT2}, "exaone": {patterns: digitsGPT2}, "minerva-7b": {patterns: digitsGPT2}, "mellum2": {patterns: digitsGPT2},
+	"starcoder": {patterns: digitsPlain}, "refact": {patterns: digitsPlain}, "command-r": {patterns: digitsPlain}, "smollm": {patterns: digitsPlain},
+	"codeshell": {patterns: digitsPlain}, "exaone": {patterns: digitsPlain}, "minerva-7b": {patterns: digitsPlain}, "mellum2": {patterns: digitsPlain},
 
 	"qwen2": preDigit1, "deepseek-r1-qwen": preDigit1,
 	"kormo": {patterns: digit1}, "f2llmv2": {patterns: digit1}, "stablelm2": {patterns: digit1}, "megrez": {patterns: digit1},
@@ -54,11 +54,11 @@ var preTokenizers = map[string]preTokenizer{
 	"youtu":   {patterns: []string{eastPattern, youtuPattern}, ignoreMerges: true},
 	"kimi-k2": {patterns: []string{kimiPattern}},
 
-	"deepseek-llm": {patterns: deepseekLLM}, "deepseek-coder": {patterns: deepseekCoder}, "deepseek-v3": {patterns: deepseek3},
-	"hunyuan-dense": {patterns: deepseek3}, "joyai-llm": {patterns: deepseek3},
+	"deepseek-llm": {patterns: chainedHangul}, "deepseek-coder": {patterns: chainedPlain}, "deepseek-v3": {patterns: chainedKana},
+	"hunyuan-dense": {patterns: chainedKana}, "joyai-llm": {patterns: chainedKana},
 
-	"default":  {patterns: []string{plainPunctPattern, gpt2Pattern, numbersPattern, threeASCIIPattern}},
-	"falcon":   {patterns: []string{quotedPunctPattern, gpt2Pattern, threeASCIIPattern}},
+	"default":  {patterns: []string{plainPunctPattern, plainWordsPattern, numbersPattern, threeASCIIPattern}},
+	"falcon":   {patterns: []string{quotedPunctPattern, plainWordsPattern, threeASCIIPattern}},
 	"minicpm5": {patterns: []string{threeDigitsPattern, allDigitsPattern}, ignoreMerges: true},
 	"bloom":    {patterns: bloom}, "poro-chat": {patterns: bloom}, "gpt3-finnish": {patterns: bloom},
 	"viking": {patterns: []string{bloomPattern, digitPattern}},

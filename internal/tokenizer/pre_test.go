@@ -20,8 +20,8 @@ const (
 	cased  = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
 		`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
 		`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	deepseek3 = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
-	blooms    = ` ?[^(\s|.,!?…。，、।۔،)]+`
+	chainedKana = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
+	blooms      = ` ?[^(\s|.,!?…。，、।۔،)]+`
 )
 
 // llamaCpp is the names of pre-tokenizers that llama.cpp knows, with their patterns.
@@ -46,7 +46,7 @@ var llamaCpp = []struct {
 	{"youtu", []string{`[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+`, strings.ReplaceAll(cased, `\p{N}{1,3}`, `\p{N}`)}},
 	// [..&&[^\p{Han}]], which only Oniguruma and Rust's engine have
 	{"kimi-k2", []string{`[\p{Han}]+|` + strings.ReplaceAll(strings.NewReplacer(`[\p{Lu}`, `(?:(?!\p{Han})[\p{Lu}`, `[\p{Ll}`, `(?:(?!\p{Han})[\p{Ll}`, `\p{M}]`, `\p{M}])`).Replace(cased), `[\r\n/]*`, `[\r\n]*`)}},
-	{"deepseek-v3 hunyuan-dense joyai-llm", []string{`\p{N}{1,3}`, `[一-龥぀-ゟ゠-ヿ]+`, deepseek3}},
+	{"deepseek-v3 hunyuan-dense joyai-llm", []string{`\p{N}{1,3}`, `[一-龥぀-ゟ゠-ヿ]+`, chainedKana}},
 	{"deepseek-coder", []string{"[\r\n]", `\s?\p{L}+`, `\s?\p{P}+`, `[一-龥ࠀ-一가-퟿]+`, `\p{N}`}},
 	{"default", []string{`[\p{P}\$\+<=>\^~\|]+`, plain, `\p{N}+`, `[0-9][0-9][0-9]`}},
 	{"falcon", []string{"[\\p{P}\\$\\+<=>\\^~\\|`]+", plain, `[0-9][0-9][0-9]`}},

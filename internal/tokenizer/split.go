@@ -19,7 +19,7 @@ type splitter func(s string) int
 var patterns = map[string]splitter{
 	digits3Pattern:     splitDigits3,
 	digit1Pattern:      splitDigit1,
-	gpt2Pattern:        splitGPT2,
+	plainWordsPattern:  splitPlainWords,
 	newlinePattern:     splitNewlines,
 	casedPattern:       splitCased,
 	widePunctPattern:   splitWidePunct,
@@ -30,7 +30,7 @@ var patterns = map[string]splitter{
 	digitPattern:       splitDigit,
 	threeDigitsPattern: splitThreeDigits,
 	kanaPattern:        splitKana,
-	deepseek3Pattern:   splitDeepSeek3,
+	symbolWordsPattern: splitSymbolWords,
 	linesPattern:       splitLines,
 	numbersPattern:     splitNumbers,
 	threeASCIIPattern:  splitThreeASCII,
@@ -44,15 +44,15 @@ var patterns = map[string]splitter{
 	eastPattern:        splitEast,
 	youtuPattern:       splitYoutu,
 	kimiPattern:        splitKimi,
-	gpt4oPattern:       splitGPT4o,
+	caseWordsPattern:   splitCaseWords,
 	tekkenPattern:      splitTekken,
 }
 
 const (
-	digits3Pattern   = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	digit1Pattern    = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	gpt2Pattern      = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
-	gpt2ShortPattern = `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+	digits3Pattern    = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	digit1Pattern     = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	plainWordsPattern = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+	plainShortPattern = `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 )
 
 // A class is what the patterns of GPT-2 and its heirs tell apart.
@@ -152,8 +152,8 @@ func splitWords(s string, digits int, tail func(s string, i int) int) int {
 	return blanks(s, true)
 }
 
-// splitGPT2 is gpt2Pattern.
-func splitGPT2(s string) int {
+// splitPlainWords is plainWordsPattern.
+func splitPlainWords(s string) int {
 	if s[0] == '\'' {
 		if n := contraction(s, false); n > 0 {
 			return n

@@ -37,7 +37,7 @@ const (
 // aliases are other spellings of patterns: possessive quantifiers, where nothing is given
 // back anyway, and classes cut with others.
 var aliases = map[string]string{
-	gpt2ShortPattern: gpt2Pattern,
+	plainShortPattern: plainWordsPattern,
 	`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`:                                            digits3Pattern,
 	`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`:                                                 digit1Pattern,
 	" ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+":                                                                                             bloomPattern,

@@ -11,9 +11,9 @@ import (
 // in LLM trailing white space, Han with Hangul, single digits. Version 3 and R1:
 // up to three digits, Han with kana, words.
 var (
-	deepseekLLM   = []string{newlinePattern, casedPattern, widePunctPattern, trailingPattern, hanPattern, digitPattern}
-	deepseekCoder = []string{newlinePattern, lettersPattern, punctPattern, hanPattern, digitPattern}
-	deepseek3     = []string{threeDigitsPattern, kanaPattern, deepseek3Pattern}
+	chainedHangul = []string{newlinePattern, casedPattern, widePunctPattern, trailingPattern, hanPattern, digitPattern}
+	chainedPlain  = []string{newlinePattern, lettersPattern, punctPattern, hanPattern, digitPattern}
+	chainedKana   = []string{threeDigitsPattern, kanaPattern, symbolWordsPattern}
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 	digitPattern       = `\p{N}`
 	threeDigitsPattern = `\p{N}{1,3}`
 	kanaPattern        = "[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+"
-	deepseek3Pattern   = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
+	symbolWordsPattern = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
 )
 
 // casedPattern is \s?[..]+ with the ranges of cased between the brackets.
@@ -156,9 +156,9 @@ func splitTrailing(s string) int {
 	return len(s)
 }
 
-// splitDeepSeek3 is deepseek3Pattern. Digits and control characters may match
+// splitSymbolWords is symbolWordsPattern. Digits and control characters may match
 // nothing: a run of them is a piece.
-func splitDeepSeek3(s string) int {
+func splitSymbolWords(s string) int {
 	for i := 0; i < len(s); {
 		if n := matchDeepSeek3(s[i:]); n > 0 {
 			if i > 0 {
