@@ -48,7 +48,7 @@ func (l *placer) hf(name string) spot {
 			n = l.byModule[standIn(m, table)]
 		}
 	}
-	for _, last := range []string{".out_proj", ".output_linear", ".experts"} { // of modules of any name
+	for _, last := range []string{".out_proj", ".output_linear", ".experts", ".down_proj", ".c_proj"} { // of modules of any name
 		if n == nil {
 			n = l.byModule[m+last]
 		}

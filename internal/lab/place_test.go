@@ -131,6 +131,20 @@ func TestPlaceGolden(t *testing.T) {
 	}
 }
 
+// TestPlaceFamilies places every tap of each family's record, but those of modules that depend
+// on how they are called.
+func TestPlaceFamilies(t *testing.T) {
+	for _, name := range golden.Families(t) {
+		t.Run(name, func(t *testing.T) {
+			gold := open(t, golden.Record(t, name).Tensors)
+			l := placedWell(t, graphOf(t, golden.Model(t, name), false), NamesHF, gold.Prompt(2), 1e-5, `(rotary_emb|pos_emb|router)\.out$`)
+			if n := len(gold.Prompt(2).Taps); n < 15 || len(l.Taps)+len(l.Unplaced) < n+1 {
+				t.Errorf("%d taps of %d", len(l.Taps)+len(l.Unplaced), n+1)
+			}
+		})
+	}
+}
+
 // TestPlaceLlamaCpp places all that llama.cpp's graph callback saw.
 func TestPlaceLlamaCpp(t *testing.T) {
 	const inside = `^norm(-\d+)?#|^kq(_soft_max)?-|^ffn_moe_(down_scaled|gate|gate_up|geglu|probs|up|weight.*)-`

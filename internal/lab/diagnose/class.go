@@ -91,6 +91,17 @@ func (c class) own() []*sim.Numerics {
 	return arms
 }
 
+// more are arms of other accidents of rounding than own's.
+func (c class) more() []*sim.Numerics {
+	var arms []*sim.Numerics
+	for seed := range uint64(6) {
+		n := c.center()
+		n.Order, n.Jitter, n.Random = sim.Exact, 0x1p-24, rand.New(rand.NewPCG(seed, 9))
+		arms = append(arms, n)
+	}
+	return arms
+}
+
 // others are those that leave out one of its roundings: engines of a class differ in where
 // exactly they round.
 func (c class) others() []*sim.Numerics {

@@ -1,7 +1,9 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/sim"
@@ -87,7 +89,11 @@ func ruleHypotheses(n *graph.Node, a graph.RouteAttr) []*hypothesis {
 		}
 	}
 	if a.Biased {
-		all = append(all, edit("router_bias", n, "chooses without the bias", detail{"bias": "none"}, func(s *sim.Spec) { s.Route.Biased, s.W = false, s.W[:len(s.W)-1] }),
+		all = append(all, edit("router_bias", n, "chooses without the bias", detail{"bias": "none"}, func(s *sim.Spec) {
+			if s.Route.Biased { // another hypothesis may have taken it
+				s.Route.Biased, s.W = false, s.W[:len(s.W)-1]
+			}
+		}),
 			edit("router_bias", n, "adds the bias to the weights, too", detail{"bias": "in weights"}, func(s *sim.Spec) { s.BiasWeighs = true }))
 	}
 	switch {
@@ -101,10 +107,49 @@ func ruleHypotheses(n *graph.Node, a graph.RouteAttr) []*hypothesis {
 	for _, w := range []graph.Weigh{graph.SoftmaxAll, graph.SigmoidEach} {
 		if w != a.Weigh {
 			other("router_softmax", fmt.Sprintf("makes weights by %v, not by %v", w, a.Weigh), detail{"over": w.String()}, func(b *graph.RouteAttr) { b.Weigh = w })
+			sum := map[bool]string{true: "does not divide them by their sum", false: "divides them by their sum"}[a.Normalize]
+			other("router_softmax", fmt.Sprintf("makes weights by %v, not by %v, and %s", w, a.Weigh, sum), detail{"over": w.String(), "normalize": !a.Normalize}, func(b *graph.RouteAttr) { b.Weigh, b.Normalize = w, !a.Normalize })
 		}
+	}
+	all = append(all, edit("router_softmax", n, "takes the softmax of the chosen probabilities", detail{"over": "probabilities"}, func(s *sim.Spec) { s.Reweigh = softmaxOfProbabilities(cmp.Or(a.Factor, 1)) }))
+	for fewer := 1; fewer < n.Shape[0]; fewer++ {
+		all = append(all, edit("router_topk", n, fmt.Sprintf("chooses %d experts, not %d", fewer, n.Shape[0]), detail{"k": float64(fewer), "right": float64(n.Shape[0])}, func(s *sim.Spec) { s.Reweigh = fewerExperts(fewer, a) }))
 	}
 	if a.Weigh == graph.SigmoidEach { // of a softmax of all scores it is router_norm
 		other("router_softmax", "takes the softmax of the chosen scores", detail{"over": "chosen"}, func(b *graph.RouteAttr) { b.Weigh = graph.SoftmaxChosen })
 	}
 	return all
+}
+
+// softmaxOfProbabilities weighs what a Route has chosen by the softmax of the scores' softmax.
+func softmaxOfProbabilities(factor float64) func(scores, routes []float64) {
+	return func(scores, routes []float64) {
+		p := slices.Clone(scores)
+		sim.Softmax(p)
+		var chosen []float64
+		for i := 0; i < len(routes); i += 2 {
+			chosen = append(chosen, p[int(routes[i])])
+		}
+		sim.Softmax(chosen)
+		for i, w := range chosen {
+			routes[2*i+1] = factor * w
+		}
+	}
+}
+
+// fewerExperts takes the last ones of a Route's choices, which come in order, out of the sum.
+func fewerExperts(fewer int, a graph.RouteAttr) func(scores, routes []float64) {
+	return func(_, routes []float64) {
+		all, sum := 0.0, 0.0
+		for i := 1; i < len(routes); i += 2 {
+			if all += routes[i]; i < 2*fewer {
+				sum += routes[i]
+			} else {
+				routes[i] = 0
+			}
+		}
+		for i := 1; a.Normalize && i < 2*fewer; i += 2 {
+			routes[i] *= all / sum
+		}
+	}
 }

@@ -186,11 +186,16 @@ func (r *measurement) measure(eq *equation, base *attempt, more sim.Edits, sites
 		}
 		var noise []float64
 		if floors == nil {
-			if noise, err = r.floors(p, eq.target, base.with(more), rows, want); err != nil {
+			if noise, err = r.floors(p, eq.target, base.with(more), rows, want, p.arms); err != nil {
 				return nil, err
 			}
 		}
 		got := p.read(eq.target, rows)
+		if floors == nil {
+			if err := r.raise(p, eq.target, base.with(more), rows, want, got, noise); err != nil {
+				return nil, err
+			}
+		}
 		w := eq.target.Shape.Size()
 		for k, row := range rows {
 			x := rowError{site: site{i, row}, residual: r.distance(eq.target, got[k*w:(k+1)*w], want[k*w:(k+1)*w]),
@@ -243,13 +248,43 @@ func (r *measurement) holds(eq *equation, base *attempt, more sim.Edits) (errors
 	return errors, true, nil
 }
 
+// borderline is how many times the floor a residual may lie at most for the floor to be measured again.
+const borderline = 4 * excess
+
+// raise measures the floors of rows again, by more arms, where got lies above them, but not far: a few
+// arms may all miss the rounding of a row in which large terms cancel, as they do in scans and in norms of them.
+func (r *measurement) raise(p *prompt, n *graph.Node, edits sim.Edits, rows []int, want, got, noise []float64) error {
+	w := n.Shape.Size()
+	var places, close []int
+	var values []float64
+	for k, row := range rows {
+		if x := (rowError{residual: r.distance(n, got[k*w:(k+1)*w], want[k*w:(k+1)*w]), floor: noise[k]}).ratio(); x > excess && x < borderline {
+			places, close, values = append(places, k), append(close, row), append(values, want[k*w:(k+1)*w]...)
+		}
+	}
+	if len(close) == 0 {
+		return nil
+	}
+	var arms []*sim.Eval
+	for _, num := range r.class.more() {
+		arms = append(arms, p.eval(r.model, p.known, num).With(r.edits))
+	}
+	more, err := r.floors(p, n, edits, close, values, arms)
+	for i, k := range places {
+		if err == nil {
+			noise[k] = max(noise[k], more[i])
+		}
+	}
+	return err
+}
+
 // floors is what rounding alone may put between rows of want, n's values by its
 // equation, and an engine's: the worst of the arms, and no less than what most rows
 // have: a row whose rounding happens to be small in all arms may have more.
-func (r *measurement) floors(p *prompt, n *graph.Node, edits sim.Edits, rows []int, want []float64) ([]float64, error) {
+func (r *measurement) floors(p *prompt, n *graph.Node, edits sim.Edits, rows []int, want []float64, arms []*sim.Eval) ([]float64, error) {
 	noise := make([]float64, len(rows))
 	w := n.Shape.Size()
-	for _, arm := range p.arms {
+	for _, arm := range arms {
 		if len(edits) > 0 {
 			arm = arm.With(edits)
 		}

@@ -45,6 +45,7 @@ type Finding struct {
 	Layers []int          `json:"layers"` // sorted; empty outside the layers
 	Tap    string         `json:"tap"`    // the first tap at or after the fault, by PyTorch's name
 	From   []string       `json:"from"`   // the taps that the equation starts at
+	Span   []string       `json:"span"`   // the operations between these and Tap, of which no tap tells which is at fault
 	Detail map[string]any `json:"detail"`
 
 	Nodes    []string   `json:"nodes"`          // of the graph, by name

@@ -41,7 +41,7 @@ func (r *conclusion) finding(h *hypothesis) Finding {
 		before = eq.errors
 	}
 	w := worst(before)
-	f := Finding{Cause: h.cause, Op: h.op(), Layers: h.layers(), Tap: eq.tap, From: r.names(eq.sources), Detail: h.detail, Nodes: []string{h.node.Name},
+	f := Finding{Cause: h.cause, Op: h.op(), Layers: h.layers(), Tap: eq.tap, From: r.names(eq.sources), Span: spanned(eq), Detail: h.detail, Nodes: []string{h.node.Name},
 		Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: h.computed}
 	if c, ok := cause.Find(h.cause); ok {
 		f.Fix = c.Fix
@@ -61,11 +61,22 @@ func (r *conclusion) finding(h *hypothesis) Finding {
 	return f
 }
 
+// spanned is the operations of an equation, each once.
+func spanned(eq *equation) []string {
+	ops := []string{}
+	for _, n := range eq.span {
+		if name := opName(n); n.Op != graph.View && n.Op != graph.Rows && !slices.Contains(ops, name) {
+			ops = append(ops, name)
+		}
+	}
+	return ops
+}
+
 // numericFindings are the classes of rounding that the dump did not declare.
 func (r *conclusion) numericFindings() []Finding {
 	var all []Finding
 	add := func(id, op, what string, d detail) {
-		f := Finding{Cause: id, Op: op, Layers: []int{}, From: []string{}, Nodes: []string{}, Detail: d, Computed: what}
+		f := Finding{Cause: id, Op: op, Layers: []int{}, From: []string{}, Span: []string{}, Nodes: []string{}, Detail: d, Computed: what}
 		for i := range layers(r.g) {
 			f.Layers = append(f.Layers, i)
 		}

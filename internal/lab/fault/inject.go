@@ -32,7 +32,7 @@ type spec struct {
 	id     string
 	outer  bool                                                                  // outside the layers only
 	pick   func(l *layer) []*graph.Node                                          // the nodes that may have it
-	apart  bool                                                                  // nodes of other operations are entries of their own in the answer key
+	apart  bool                                                                  // nodes of other operations are entries of their own in the answer key, as without a name
 	one    bool                                                                  // the usual place is the first of them, not all
 	apply  func(p *plan, n *graph.Node, value string) (detail string, err error) // a same where nothing would change
 	values []string                                                              // besides ""
@@ -176,7 +176,7 @@ func (s *spec) among(layers []*layer, asked func(*layer) bool, where string, eac
 // describe is the answer key's entries.
 func (p *plan) describe(s *spec, f Fault, detail string) []Injected {
 	nodes := slices.DeleteFunc(slices.Clone(p.nodes), func(n *graph.Node) bool { return !slices.Contains(p.touched, n) })
-	if !s.apart {
+	if !s.apart && !strings.HasPrefix(s.id, "x_") {
 		return p.entries(s, f, detail, nodes)
 	}
 	var all []Injected
@@ -206,6 +206,9 @@ func (p *plan) entries(s *spec, f Fault, detail string, nodes []*graph.Node) []I
 				in.Layers = append(in.Layers, n.Layer)
 			}
 			in.Nodes = append(in.Nodes, n.Name)
+			if a, ok := n.Attr.(graph.ScalePosAttr); ok {
+				in.Positions = max(in.Positions, a.Every+1) // before, the factor is 1
+			}
 			if w := p.narrowest(); s.windows && w > 0 {
 				in.Positions = w + 2
 			}

@@ -35,7 +35,9 @@ func Inputs(prompts []*lab.Prompt, faults []Fault, t Tokens) ([]Injected, error)
 			}
 			if len(ids) > 0 && !slices.Equal(ids, p.IDs) {
 				in.Detail = detail
-				p.IDs = ids
+				if p.IDs = ids; p.Parts != nil {
+					p.Parts = nil // an image's patches lie elsewhere now: all is taken for text
+				}
 			}
 		}
 		if in.Detail == "" {

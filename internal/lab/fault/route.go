@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -11,12 +12,15 @@ import (
 )
 
 var routeSpecs = []*spec{
-	{id: "router_softmax", pick: ops(graph.Route), values: []string{"sigmoid"}, apply: func(p *plan, n *graph.Node, value string) (string, error) {
+	{id: "router_softmax", pick: having(graph.Route, func(_ *plan, n *graph.Node) bool { return n.In[0].Shape.Size() > 1 }), values: []string{"sigmoid"}, apply: func(p *plan, n *graph.Node, value string) (string, error) {
 		switch value {
 		case "":
 			p.route(n, func(scores []float64, chosen []int) []float64 { return among(probabilities(scores), chosen) })
 			return "softmax of the probabilities", nil
 		case "sigmoid":
+			if a, _ := n.Attr.(graph.RouteAttr); a.Weigh == graph.SigmoidEach {
+				return "", same("weights are sigmoids: whether they are divided by their sum is router_norm")
+			}
 			p.route(n, sigmoids)
 			return "sigmoids, divided by their sum", nil
 		}
@@ -60,6 +64,8 @@ func routerNorm(n *graph.Node, a graph.RouteAttr) (string, error) {
 func (p *plan) route(n *graph.Node, weigh func(scores []float64, chosen []int) []float64) {
 	p.kernels[n] = func(c *ref.Call) ([]float64, error) {
 		k, count := n.Shape[0], n.In[0].Shape.Size()
+		a, _ := n.Attr.(graph.RouteAttr)
+		factor := cmp.Or(a.Factor, 1)
 		scale := slices.Repeat([]float64{1}, count)
 		if of, _ := n.RouteWeights(); of != nil {
 			var err error
@@ -78,7 +84,7 @@ func (p *plan) route(n *graph.Node, weigh func(scores []float64, chosen []int) [
 				chosen[i] = int(pairs[2*i])
 			}
 			for i, w := range weigh(c.In[0][r*count:(r+1)*count], chosen) {
-				pairs[2*i+1] = w * scale[chosen[i]]
+				pairs[2*i+1] = w * factor * scale[chosen[i]]
 			}
 		}
 		return y, nil

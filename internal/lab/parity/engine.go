@@ -136,6 +136,11 @@ func (m *Model) prompts(seed uint64, longest int) []*lab.Prompt {
 			break
 		}
 	}
+	for _, n := range m.Graph.Nodes {
+		if a, ok := n.Attr.(graph.ScalePosAttr); ok {
+			length = max(length, a.Every+8)
+		}
+	}
 	if longest > 0 && length > longest {
 		length = min(usual, longest)
 	}

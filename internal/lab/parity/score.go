@@ -19,6 +19,14 @@ type Place struct {
 	Cause  string `json:"cause"`
 	Op     string `json:"op"`
 	Layers []int  `json:"layers"`
+
+	// Span is the operations among which no tap tells, where what is wrong in one of them has no name.
+	Span []string `json:"span,omitempty"`
+}
+
+// in reports whether p is of q's operation, or of a span without a name that has it.
+func (p Place) in(q Place) bool {
+	return p.Op == q.Op || p.Cause == unknown && slices.Contains(p.Span, q.Op)
 }
 
 func (p Place) String() string {
@@ -31,11 +39,25 @@ func (p Place) String() string {
 
 // touches reports whether both are of one operation and have a layer in common.
 func (p Place) touches(q Place) bool {
-	return p.Op == q.Op && (len(p.Layers)+len(q.Layers) == 0 || slices.ContainsFunc(p.Layers, func(l int) bool { return slices.Contains(q.Layers, l) }))
+	return q.in(p) && (len(p.Layers)+len(q.Layers) == 0 || slices.ContainsFunc(p.Layers, func(l int) bool { return slices.Contains(q.Layers, l) }))
 }
 
-func (p Place) equal(q Place) bool {
-	return p.Cause == q.Cause && p.Op == q.Op && slices.Equal(p.Layers, q.Layers)
+// found reports whether findings of p's cause are in p's operation and in exactly its layers.
+func (p Place) found(got []Place) bool {
+	var layers []int
+	some := false
+	for _, g := range got {
+		if g.is(p) {
+			layers, some = append(layers, g.Layers...), true
+		}
+	}
+	slices.Sort(layers)
+	return some && slices.Equal(slices.Compact(layers), p.Layers)
+}
+
+// is reports whether p, a finding, is of q's cause, and of its operation.
+func (p Place) is(q Place) bool {
+	return p.Cause == q.Cause && p.in(q) && (len(p.Layers) == 0) == (len(q.Layers) == 0)
 }
 
 // join makes one place of those of one cause and operation: that two layers have it
@@ -44,7 +66,7 @@ func join(all []Place) []Place {
 	joined := []Place{}
 	for _, p := range all {
 		i := slices.IndexFunc(joined, func(q Place) bool {
-			return q.Cause == p.Cause && q.Op == p.Op && (len(q.Layers) == 0) == (len(p.Layers) == 0)
+			return q.Cause == p.Cause && q.Op == p.Op && (len(q.Layers) == 0) == (len(p.Layers) == 0) && slices.Equal(q.Span, p.Span)
 		})
 		if i < 0 {
 			joined = append(joined, p)
@@ -67,7 +89,7 @@ func listed(id string) bool {
 func wanted(key []fault.Injected) []Place {
 	var all []Place
 	for _, in := range key {
-		p := Place{in.Cause, in.Op, in.Layers}
+		p := Place{Cause: in.Cause, Op: in.Op, Layers: in.Layers}
 		if !listed(p.Cause) {
 			p.Cause = unknown
 		}
@@ -81,7 +103,11 @@ func found(d *diagnose.Diagnosis) []Place {
 	var all []Place
 	for _, f := range d.Findings {
 		if c, _ := cause.Find(f.Cause); c.Kind != cause.Numeric {
-			all = append(all, Place{f.Cause, f.Op, f.Layers})
+			p := Place{Cause: f.Cause, Op: f.Op, Layers: f.Layers}
+			if f.Cause == unknown && len(f.Span) > 1 {
+				p.Span = f.Span
+			}
+			all = append(all, p)
 		}
 	}
 	return join(all)
@@ -209,21 +235,24 @@ func (s *Scores) faulty(key []fault.Injected, got []Place, v diagnose.Verdict) {
 	hits := 0
 	for _, w := range want {
 		there := slices.IndexFunc(got, func(g Place) bool { return w.touches(g) && !another(g, w, want) })
-		s.Operation.count(slices.ContainsFunc(got, func(g Place) bool { return g.Op == w.Op }))
-		s.Layers.count(slices.ContainsFunc(got, func(g Place) bool { return g.Op == w.Op && slices.Equal(g.Layers, w.Layers) }))
+		s.Operation.count(slices.ContainsFunc(got, func(g Place) bool { return g.in(w) }))
+		s.Layers.count(slices.ContainsFunc(got, func(g Place) bool { return g.in(w) && slices.Equal(g.Layers, w.Layers) }) || w.found(got))
 		if w.Cause != unknown {
 			s.Named.count(len(got) > 0 && got[max(there, 0)].Cause == w.Cause)
 		} else {
 			s.Misnamed.count(slices.ContainsFunc(got, func(g Place) bool { return misnames(g, w, want) }))
 		}
-		hit := slices.ContainsFunc(got, w.equal)
+		hit := w.found(got)
 		s.Recalled.count(hit)
 		if hit {
 			hits++
 		}
 	}
-	s.Right.Hit, s.Right.Of = hits, len(got)
-	s.Exact.count(hits == len(want) && hits == len(got))
+	right := slices.DeleteFunc(slices.Clone(got), func(g Place) bool {
+		return !slices.ContainsFunc(want, func(w Place) bool { return g.is(w) && w.found(got) })
+	})
+	s.Right.Hit, s.Right.Of = len(right), len(got)
+	s.Exact.count(hits == len(want) && len(right) == len(got))
 }
 
 // another reports whether a finding is not w, but another fault that was wanted there.

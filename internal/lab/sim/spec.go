@@ -29,6 +29,7 @@ type Spec struct {
 	Experts     graph.ExpertsAttr                           // likewise
 	Route       graph.RouteAttr                             //
 	BiasWeighs  bool                                        // of Route: its bias is in the weights, too
+	Reweigh     func(scores []float64, routes []float64)    // of Route: changes the weights of a row's pairs of index and weight; nil for nothing
 	SwapHalves  bool                                        // of Experts' fused weight
 	Expert      func(e int) int                             // which expert runs for e; nil for e
 	Alter       func(w []float64, rows, cols int) []float64 // of Linear's weight [rows, cols], or of Experts' first one; nil for none
@@ -362,8 +363,17 @@ func (s *Spec) gated(e *Eval, in [][]float64) []float64 {
 func (s *Spec) route(n *graph.Node, in [][]float64) ([]float64, error) {
 	n.Attr = s.Route
 	y, err := ref.Eval(n, in)
-	if err != nil || !s.BiasWeighs {
-		return y, err
+	if err != nil {
+		return nil, err
+	}
+	if s.Reweigh != nil {
+		k, count := n.Shape.Size(), len(in[0])*n.Shape.Size()/len(y)
+		for t := range len(y) / k {
+			s.Reweigh(in[0][t*count:(t+1)*count], y[t*k:(t+1)*k])
+		}
+	}
+	if !s.BiasWeighs {
+		return y, nil
 	}
 	_, w := n.RouteWeights()
 	bias, err := Vector(w)
