@@ -93,6 +93,9 @@ func (m *Model) pair(ctx context.Context, query []int, length int, document stri
 		}
 		ids = ids[:room]
 	}
-	both, _ := t.Pair(query, ids)
+	both, kinds := t.Pair(query, ids)
+	if n, _ := m.opened.Checkpoint.Setting("type_vocab_size").(float64); n > 1 && len(kinds) > 0 && slices.Max(kinds) > 0 {
+		return nil, fmt.Errorf("%s: the model tells a query from a document by token types, which are not supported in pairs yet", m.opened.Checkpoint.Path)
+	}
 	return tokensOf(m.opened.Engine, both)
 }

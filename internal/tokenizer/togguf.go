@@ -322,6 +322,12 @@ func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]i
 	if len(t.suffix) == 1 && (g.EOS == nil || t.tokens[*g.EOS].text == t.tokens[t.suffix[0]].text) { // of two that are spelled alike the one that is used
 		g.EOS = &t.suffix[0]
 	}
+	if t.pieces != nil && g.UNK == nil {
+		g.UNK = new(int(t.pieces.unknown))
+	}
+	if t.uni != nil && g.UNK == nil {
+		g.UNK = new(int(t.uni.unknown))
+	}
 	adds := t.AddsBOS()
 	if adds || c.AddBOS != nil || g.BOS != nil && (g.Model != ByteLevel || preTokenizers[g.Pre].addBOS) {
 		g.AddBOS = &adds
