@@ -104,28 +104,43 @@ func Square(dst, x []float32) {
 // its own result. NaN for -Inf. dst may be x.
 func GeluErf(dst, x []float32) {
 	dst = dst[:len(x)]
-	var e [gateChunk]float32
-	for i := 0; i < len(x); i += gateChunk {
-		part := x[i:min(i+gateChunk, len(x))]
+	var e, a, t, p [erfChunk]float32
+	for i := 0; i < len(x); i += erfChunk {
+		part := x[i:min(i+erfChunk, len(x))]
+		n := len(part)
 		for j, v := range part {
 			e[j] = float32(float32(v*v) * -0.5)
+			a[j] = abs(v)
+			t[j] = 2/(1+float32(geluErfG*a[j])) - 1
 		}
-		expSum(e[:len(part)], e[:len(part)], 0)
+		expSum(e[:n], e[:n], 0)
+		copy(p[:n], geluErfRows[len(geluErfQ)-1][:])
+		for k := len(geluErfQ) - 2; k >= 0; k-- {
+			mul(p[:n], p[:n], t[:n])
+			add(p[:n], p[:n], geluErfRows[k][:n])
+		}
 		for j, v := range part {
+			y := float32(float32(v+a[j])*0.5) - float32(a[j]*float32(e[j]*p[j])) // the first is max(v, 0) of what is not too large
 			if e[j] == 0 && v > 0 {
-				dst[i+j] = v
-				continue
+				y = v
 			}
-			a := abs(v)
-			t := 2/(1+float32(geluErfG*a)) - 1
-			p := geluErfQ[len(geluErfQ)-1]
-			for k := len(geluErfQ) - 2; k >= 0; k-- {
-				p = float32(p*t) + geluErfQ[k]
-			}
-			dst[i+j] = max(v, 0) - float32(a*float32(e[j]*p))
+			dst[i+j] = y
 		}
 	}
 }
+
+// erfChunk is how many elements GeluErf has on its stack.
+const erfChunk = 256
+
+// geluErfRows are the polynomial's numbers, each as often as a chunk has elements.
+var geluErfRows = func() (rows [len(geluErfQ)][erfChunk]float32) {
+	for k, q := range geluErfQ {
+		for j := range rows[k] {
+			rows[k][j] = q
+		}
+	}
+	return rows
+}()
 
 // The polynomial is e^(a²/2) times the tail of the normal distribution, for a up to 11.5
 // (least squares of the relative error at Chebyshev's points: 2^-23).
