@@ -176,7 +176,7 @@ func tokenizerFiles(dir string, most int) (f tokenizer.Files, err error) {
 		return f, err
 	}
 	if vocab == nil {
-		return f, fmt.Errorf("checkpoint: %s: neither tokenizer.json nor tokenizer.model is there, nor BERT's vocab.txt", dir)
+		return f, fmt.Errorf("checkpoint: %s: none of tokenizer.json, tokenizer.model and vocab.txt is there", dir)
 	}
 	if f.JSON, err = tokenizer.FromVocab(vocab, f.Config); err != nil {
 		return f, fmt.Errorf("checkpoint: %s: %w", dir, err)

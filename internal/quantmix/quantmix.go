@@ -122,7 +122,7 @@ func layerOf(name string) int {
 
 // kept are parts of the names of weights that keep their type: small ones that
 // much depends on.
-var kept = []string{"_norm.weight", "ffn_gate_inp.weight", "position_embd.weight", "ssm_conv1d", "shortconv.conv.weight", "per_layer_model_proj", "altup", "laurel"}
+var kept = []string{"_norm.weight", "ffn_gate_inp.weight", "position_embd.weight", "token_types.weight", "ssm_conv1d", "shortconv.conv.weight", "per_layer_model_proj", "altup", "laurel"}
 
 // Keeps reports whether a tensor keeps its type in any mix.
 func Keeps(t tensor.Tensor) bool {
