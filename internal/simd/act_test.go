@@ -66,37 +66,45 @@ func TestTanh(t *testing.T) {
 
 // TestActivations: over every 61st of the float32 numbers, the largest error
 // was 1.2e-7 (Silu) and 1.4e-7 (Gelu), relative where the value exceeds 1.
-func TestActivations(t *testing.T) { eachTier(t, testActivations) }
-
-func testActivations(t *testing.T) {
+func TestActivations(t *testing.T) {
 	silu := func(x float64) float64 { return x / (1 + math.Exp(-x)) }
 	gelu := func(x float64) float64 {
 		return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
 	}
 	for name, c := range map[string]struct {
-		act  func(dst, x []float32)
-		glu  func(dst, gate, up []float32)
+		activation
 		want func(float64) float64
-	}{"silu": {Silu, SwiGLU, silu}, "gelu": {Gelu, GeGLU, gelu}} {
-		var y, g [1]float32
-		every(func(x float32) {
-			c.act(y[:], []float32{x})
-			want := c.want(float64(x))
-			if d := math.Abs(float64(y[0])-want) / max(1, math.Abs(want)); !(d <= 1.5e-7) {
-				t.Fatalf("%s(%v) = %v, want %v", name, x, y[0], want)
-			}
-			c.glu(g[:], []float32{x}, []float32{-3})
-			if !same(g[0], float32(y[0]*-3)) {
-				t.Fatalf("gated %s(%v) = %v, want %v", name, x, g[0], y[0]*-3)
-			}
-		})
-		in := []float32{0, inf, -inf, nan, 1e-40, 100, -80}
-		out := make([]float32, len(in))
-		c.act(out, in)
-		equal(t, name, out[:6], []float32{0, inf, nan, nan, 5e-41, 100})
-		if !(out[6] <= 0 && out[6] > -1e-30) {
-			t.Errorf("%s(-80) = %v", name, out[6])
+	}{"silu": {activation{Silu, SwiGLU}, silu}, "gelu": {activation{Gelu, GeGLU}, gelu}} {
+		x, want := exactly(c.want)
+		eachTier(t, func(t *testing.T) { testActivation(t, name, c.activation, x, want) })
+	}
+}
+
+// activation is a function, alone and as a gate.
+type activation struct {
+	act func(dst, x []float32)
+	glu func(dst, gate, up []float32)
+}
+
+func testActivation(t *testing.T, name string, c activation, all []float32, wants []float64) {
+	var y, g [1]float32
+	for i, x := range all {
+		c.act(y[:], all[i:i+1])
+		want := wants[i]
+		if d := math.Abs(float64(y[0])-want) / max(1, math.Abs(want)); !(d <= 1.5e-7) {
+			t.Fatalf("%s(%v) = %v, want %v", name, x, y[0], want)
 		}
+		c.glu(g[:], all[i:i+1], []float32{-3})
+		if !same(g[0], float32(y[0]*-3)) {
+			t.Fatalf("gated %s(%v) = %v, want %v", name, x, g[0], y[0]*-3)
+		}
+	}
+	in := []float32{0, inf, -inf, nan, 1e-40, 100, -80}
+	out := make([]float32, len(in))
+	c.act(out, in)
+	equal(t, name, out[:6], []float32{0, inf, nan, nan, 5e-41, 100})
+	if !(out[6] <= 0 && out[6] > -1e-30) {
+		t.Errorf("%s(-80) = %v", name, out[6])
 	}
 }
 
