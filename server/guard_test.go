@@ -180,7 +180,7 @@ type drip struct {
 
 func (d *drip) Read(p []byte) (int, error) {
 	d.seen(d.came)
-	n := min(len(p), d.left, 1000)
+	n := min(len(p), d.left, max(1000, d.came/10))
 	if n == 0 {
 		return 0, io.EOF
 	}
