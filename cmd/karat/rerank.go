@@ -38,7 +38,7 @@ A document's score has the same bits beside any other documents.`,
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.VarP((*name)(&f.model), "model", "m", "model `file or folder`")
+	fs.VarP((*modelFlag)(&f.model), "model", "m", "model `file, folder or name`")
 	fs.VarP((*name)(&f.file), "file", "f", "read documents from the lines of this JSON Lines `file`; - is standard input")
 	fs.IntVar(&f.top, "top", 0, "`number` of documents to print, the best ones (default: all)")
 	fs.BoolVar(&f.truncate, "truncate", false, "cut the end of a document that the context does not hold with the query (default: that is an error)")

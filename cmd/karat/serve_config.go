@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -180,8 +181,11 @@ func (f *serveFlags) readModel(text []byte) (m modelSpec, err error) {
 	if m.options, err = own.options(c.Flags().Changed); err != nil {
 		return m, err
 	}
-	if m.name, m.aliases, m.keep = own.name, own.aliases, time.Duration(own.keep); m.name == "" {
-		m.name = modelName(m.path)
+	named, err := namedModel(m.path)
+	if err != nil {
+		return m, err
 	}
+	m.path, m.aliases, m.keep = named.Path, own.aliases, time.Duration(own.keep)
+	m.name = cmp.Or(own.name, named.Name, modelName(m.path))
 	return m, nil
 }
