@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"mime"
+	"mime/multipart"
 	"net/http"
 	"slices"
 	"strconv"
@@ -34,45 +36,17 @@ func (x *exchange) upload() *problem {
 		return bad("", "The body is not multipart/form-data")
 	}
 	f := &storedFile{ID: newID("file-"), Object: "file", Created: x.s.now().Unix(), Status: "processed", owner: x.who.name}
-	there := false
 	defer func() {
-		if x.s.store.find(f.ID, f.owner) == nil && there {
-			x.s.store.root.Remove(f.ID + ".data") // nobody knows of it
+		if x.s.store.find(f.ID, f.owner) == nil {
+			x.s.store.root.Remove(f.ID + ".data") // nobody knows of it, if it is there
 		}
 	}()
-	for {
-		part, err := parts.NextPart()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return broken(err)
-		}
-		switch name := part.FormName(); {
-		case name == "purpose":
-			text, err := io.ReadAll(io.LimitReader(part, 65))
-			if err != nil {
-				return broken(err)
-			}
-			f.Purpose = string(text)
-		case name == "file" && !there:
-			if f.Filename = part.FileName(); len(f.Filename) > maxFilename {
-				return bad("file", "Invalid value for 'file': its name has %d bytes, at most %d", len(f.Filename), maxFilename)
-			}
-			if f.Bytes, err = x.s.store.receive(f.ID, part); err != nil {
-				if errors.Is(err, errLarge) {
-					return broken(&http.MaxBytesError{Limit: maxFile})
-				}
-				return broken(err)
-			}
-			there = true
-		default:
-			return unknownField(name)
-		}
+	if there, p := x.receive(f, parts); p != nil {
+		return p
+	} else if !there {
+		return bad("file", "Missing required parameter: 'file'")
 	}
 	switch {
-	case !there:
-		return bad("file", "Missing required parameter: 'file'")
 	case f.Purpose == "":
 		return bad("purpose", "Missing required parameter: 'purpose'")
 	case f.Purpose != "batch":
@@ -84,10 +58,47 @@ func (x *exchange) upload() *problem {
 	return x.reply(f)
 }
 
+// receive reads the parts of an upload, and reports whether a file was there.
+func (x *exchange) receive(f *storedFile, parts *multipart.Reader) (there bool, p *problem) {
+	for {
+		part, err := parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			return there, nil
+		}
+		if err != nil {
+			return there, broken(err)
+		}
+		switch name := part.FormName(); {
+		case name == "purpose":
+			text, err := io.ReadAll(io.LimitReader(part, 65))
+			if err != nil {
+				return there, broken(err)
+			}
+			f.Purpose = string(text)
+		case name == "file" && !there:
+			if f.Filename = part.FileName(); len(f.Filename) > maxFilename {
+				return there, bad("file", "Invalid value for 'file': its name has %d bytes, at most %d", len(f.Filename), maxFilename)
+			}
+			if f.Bytes, err = x.s.store.receive(f.ID, part); err != nil {
+				if errors.Is(err, errLarge) {
+					return there, broken(&http.MaxBytesError{Limit: maxFile})
+				}
+				return there, broken(err)
+			}
+			there = true
+		default:
+			return there, unknownField(name)
+		}
+	}
+}
+
 // broken is the problem of an upload that did not arrive.
 func broken(err error) *problem {
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 		return &problem{status: http.StatusRequestEntityTooLarge, kind: invalid, param: "file", message: fmt.Sprintf("The file has more than %d bytes", large.Limit)}
+	}
+	if own := (*fs.PathError)(nil); errors.As(err, &own) {
+		return internal("The server could not keep the file")
 	}
 	return bad("", "The body was not read to its end")
 }

@@ -79,7 +79,7 @@ func TestKeyRates(t *testing.T) {
 	clock.Add(1)
 	is(few, 200, "")
 	is(few, 429, "20")
-	o := short.post("/v1/completions", `{"model":"demo","prompt":"The sky is","max_tokens":80,"logit_bias":{"1":-100,"106":-100}}`) // more than there are: it is not cut
+	o := short.post("/v1/completions", `{"model":"demo","prompt":"`+strings.Repeat("The sky is blue. ", 20)+`","max_tokens":1}`) // more than there are: it is not cut
 	spent := at(o, "usage", "total_tokens").(float64)
 	if spent < 80 {
 		t.Fatalf("%v", o)

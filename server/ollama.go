@@ -200,16 +200,10 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 	x.ollamaCommon(f, m)
 	r.ollamaOptions(f)
 	c := conversation{args: map[string]any{}}
-	if f.has("think") {
-		if think := f.boolean("think", false); strings.Contains(m.info.Template, "enable_thinking") {
-			c.args["enable_thinking"] = think
-		} else if think && m.syntax.Open == "" {
-			f.reject(bad("think", "%q does not support thinking", m.name))
-		}
-	}
+	m.ollamaThink(f, &c)
 	prompt, raw := "", false
 	if name := map[bool]string{true: "messages", false: "prompt"}[chat]; !f.has(name) || slices.Contains([]string{`""`, "[]"}, string(f.values[name])) {
-		f.ignore(name)
+		f.ignore(name, "system", "template", "raw", "tools", "suffix", "images", "context")
 		f.done()
 		return r, *f.err
 	}
@@ -245,6 +239,18 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 		param = "messages"
 	}
 	return r, r.converse(x.ctx, &c, param)
+}
+
+// ollamaThink reads whether the answer is to begin with reasoning.
+func (m *served) ollamaThink(f *fields, c *conversation) {
+	if !f.has("think") {
+		return
+	}
+	if think := f.boolean("think", false); strings.Contains(m.info.Template, "enable_thinking") {
+		c.args["enable_thinking"] = think
+	} else if think && m.syntax.Open == "" {
+		f.reject(bad("think", "%q does not support thinking", m.name))
+	}
 }
 
 // ollamaCommon reads what all requests may have that load a model.

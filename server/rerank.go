@@ -53,13 +53,13 @@ func (x *exchange) rerank() *problem {
 		return p
 	}
 	r := &ranking{model: m, query: f.needText("query"), top: -1, caller: x.who.caller()}
-	name, tei, cohere := "documents", f.has("texts"), x.r.URL.Path == "/v2/rerank"
+	name, tei, second := "documents", f.has("texts"), x.r.URL.Path == "/v2/rerank"
 	switch {
 	case tei:
 		name = "texts"
 		r.say, r.raw, r.cut = f.boolean("return_text", false), f.boolean("raw_scores", false), f.boolean("truncate", false)
 		f.one("truncation_direction", "right", "Right")
-	case cohere:
+	case second:
 		f.ignore("priority")
 	default:
 		r.say = f.boolean("return_documents", false)
@@ -88,7 +88,7 @@ func (x *exchange) rerank() *problem {
 		}
 		list[i] = o
 	}
-	if cohere {
+	if second {
 		return x.reply(map[string]any{"id": newID("rank_"), "results": list, "meta": map[string]any{"api_version": map[string]string{"version": "2"}, "tokens": map[string]int{"input_tokens": tokens}}})
 	}
 	return x.reply(map[string]any{"model": m.name, "object": "list", "results": list, "usage": map[string]int{"prompt_tokens": tokens, "total_tokens": tokens}})
