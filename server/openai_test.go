@@ -249,7 +249,6 @@ func TestRefused(t *testing.T) {
 	chat("tool_choice", "tools alone", `"tool_choice":"auto"`)
 	chat("messages", "template takes no tools", `"tools":[{"type":"function","function":{"name":"lookup"}}]`)
 	chat("tools[0].function.name", "letters", `"tools":[{"type":"function","function":{"name":"f g"}}]`)
-	chat("tools[0].function.strict", "not supported", `"tools":[{"type":"function","function":{"name":"f","strict":true}}]`)
 	chat("chat_template_kwargs.messages", "itself", `"chat_template_kwargs":{"messages":1}`)
 	chat("functions", "not supported", `"functions":[]`)
 	for _, x := range []struct{ param, holds, messages string }{
