@@ -190,10 +190,12 @@ func (r *wiring) otherKind(n *graph.Node) *hypothesis {
 			continue
 		}
 		h := edit("layer_pattern", n, "is computed as a layer of another kind, like "+fmt.Sprint(x.Layer), detail{"kind": "another"}, func(s *sim.Spec) { s.Window = a.KV.Window })
-		if freqs, mine := r.rotations(x), r.rotations(n); len(freqs) > 0 {
-			for _, y := range mine {
-				h.edits[y] = []sim.Edit{func(s *sim.Spec) { s.Freqs = freqs[0].Attr.(graph.RoPEAttr).Freqs }}
-			}
+		var freqs []float64 // of a kind that turns nothing
+		if theirs := r.rotations(x); len(theirs) > 0 {
+			freqs = theirs[0].Attr.(graph.RoPEAttr).Freqs
+		}
+		for _, y := range r.rotations(n) {
+			h.edits[y] = []sim.Edit{func(s *sim.Spec) { s.Freqs = freqs }}
 		}
 		return h
 	}

@@ -15,6 +15,9 @@ var routeSpecs = []*spec{
 	{id: "router_softmax", pick: having(graph.Route, func(_ *plan, n *graph.Node) bool { return n.In[0].Shape.Size() > 1 }), values: []string{"sigmoid"}, apply: func(p *plan, n *graph.Node, value string) (string, error) {
 		switch value {
 		case "":
+			if n.Shape[0] == 1 {
+				return "", same("one expert is chosen: its weight of 1 is router_norm")
+			}
 			p.route(n, func(scores []float64, chosen []int) []float64 { return among(probabilities(scores), chosen) })
 			return "softmax of the probabilities", nil
 		case "sigmoid":
