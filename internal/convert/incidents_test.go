@@ -246,7 +246,7 @@ func TestHostileConfig(t *testing.T) {
 		t.Errorf("notes %q", r.Notes)
 	}
 	dir := spoil(t, "tiny-qwen3", "tokenizer.json", func([]byte) []byte { return nil })
-	refused(t, dir, out(t), convert.Options{}, "neither tokenizer.json nor tokenizer.model")
+	refused(t, dir, out(t), convert.Options{}, "none of tokenizer.json, tokenizer.model and vocab.txt")
 }
 
 // TestOverflow is a weight that bfloat16 holds and binary16 does not.

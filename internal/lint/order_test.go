@@ -9,7 +9,7 @@ import (
 // below says what a package may import, and with it everything below that. An
 // entry ending in /* stands for every folder there that has no entry of its own.
 var below = map[string]string{
-	"jsonerr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "sysinfo": "", "jinja": "", "ui": "", "jsasync": "", "embed": "",
+	"jsonerr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "sysinfo": "", "jinja": "", "ui": "", "jsasync": "", "embed": "rope",
 
 	"hub":         "atomicfile sysinfo",
 	"simd":        "float16",
