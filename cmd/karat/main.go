@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -101,7 +102,11 @@ func run(args []string) int {
 // errorText is an error for a terminal, whatever a file has put into it. The name of
 // the package that it is from is said once.
 func errorText(err error) string {
-	text := oneLine(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "karat: "), ": karat: ", ": "))
+	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "karat: "), ": karat: ", ": ")
+	if p := (*fs.PathError)(nil); errors.As(err, &p) && slices.Contains([]string{"stat", "lstat", "open"}, p.Op) { // words for programmers
+		text = strings.Replace(text, p.Op+" "+p.Path+": ", p.Path+": ", 1)
+	}
+	text = oneLine(strings.ReplaceAll(text, ": mmap: ", ": "))
 	from, what, _ := strings.Cut(text, ": ")
 	return strings.TrimSuffix(from+": "+strings.ReplaceAll(what, ": "+from+": ", ": "), ": ")
 }

@@ -37,7 +37,7 @@ func Cut(ids []int32, context, most int) (*Windows, error) {
 		n = min(n, most)
 	}
 	if n == 0 {
-		return nil, fmt.Errorf("eval: the text has %d tokens, a window %d: a longer text is needed, or smaller windows", len(ids), context)
+		return nil, fmt.Errorf("eval: the text is shorter than a window (tokens: %d of %d): use a longer text, or smaller windows", len(ids), context)
 	}
 	return &Windows{context, ids[:n*context]}, nil
 }
