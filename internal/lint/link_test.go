@@ -44,13 +44,14 @@ func TestLibraryLinks(t *testing.T) {
 // TestHelloSize: the README's program, for Linux on amd64, was 15.9 MB with its symbols and
 // 11.2 without when it linked GPUs. What is beyond the bounds should be linked only where a
 // program asks for it. A family may cost 50 kB, 35 without symbols; NFKC, the splitters of 80
-// pre-tokenizers and the middle of families with states cost 250 and 200 in all.
+// pre-tokenizers and the middle of families with states cost 250 and 200 in all, prompts that
+// are found to within a page and steps of a bounded load 20.
 func TestHelloSize(t *testing.T) {
 	dir, families := t.TempDir(), int64(len(registry.Families))
 	for _, b := range []struct {
 		flags string
 		most  int64
-	}{{"", 6_950_000 + families*50_000}, {"-s -w", 4_800_000 + families*35_000}} {
+	}{{"", 6_950_000 + families*50_000}, {"-s -w", 4_820_000 + families*35_000}} {
 		path := filepath.Join(dir, "hello")
 		goTool(t, "build", "-trimpath", "-ldflags", b.flags, "-o", path, "./internal/lint/testdata/hello")
 		info, err := os.Stat(path)
