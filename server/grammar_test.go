@@ -70,6 +70,9 @@ func TestStructured(t *testing.T) {
 		o = c.post("/api/generate", fmt.Sprintf(`{"model":"demo","prompt":"A fact:","raw":true,"stream":false,"options":{"temperature":1.5,"seed":%d,"num_predict":400},"format":%s}`, seed, fact))
 		fits("ollama", o["response"].(string))
 		o = c.post("/v1/responses", `{"model":"demo","input":"A fact, please.","temperature":1.5,"max_output_tokens":400,"text":{"format":`+flat+`}}`)
+		if at(o, "text", "format", "name") != "fact" {
+			t.Errorf("%v", o["text"])
+		}
 		for _, item := range o["output"].([]any) {
 			if at(item, "type") == "message" {
 				fits("responses", at(item, "content", 0, "text").(string))

@@ -67,7 +67,10 @@ func (x *exchange) responseRequest() (*response, *problem) {
 		q.echo["max_output_tokens"] = r.max
 	}
 	r.stream = f.boolean("stream", false)
-	r.form = responseRefused(f)
+	text := null(f, "text", "{}")
+	if r.form = responseRefused(f); r.form.schema != nil {
+		q.echo["text"] = text
+	}
 	c := conversation{args: map[string]any{}}
 	if text := f.text("instructions"); text != "" {
 		c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, text))
