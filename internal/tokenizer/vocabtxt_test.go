@@ -39,9 +39,9 @@ func TestVocab(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"[UNK]\n[CLS]\n[SEP]\na\na\n": `line 5: "a" is empty, or the token of line 4`,
-		"[UNK]\n\n[CLS]":                "line 2",
-		"[UNK]\n[CLS]":                  "it has no [SEP]",
-		"":                               "line 1",
+		"[UNK]\n\n[CLS]":              "line 2",
+		"[UNK]\n[CLS]":                "it has no [SEP]",
+		"":                            "line 1",
 	} {
 		if _, err := tokenizer.FromVocab([]byte(text), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
