@@ -10,7 +10,8 @@ import (
 // window is theirs, too, was taken for one of them. With taps behind rope these are two equations.
 func (r *search) kinds() error {
 	for _, h := range slices.Clone(r.accepted) {
-		if h.node.Op != graph.RoPE || h.detail["speeds"] != anotherKind || h.detail["side"] != nil {
+		as := h.detail["speeds"] == anotherKind || h.cause == "rope_missing" && r.still()
+		if h.node.Op != graph.RoPE || !as || h.detail["side"] != nil {
 			continue
 		}
 		for i, x := range r.accepted {
@@ -28,4 +29,9 @@ func (r *search) kinds() error {
 		}
 	}
 	return nil
+}
+
+// still reports whether the model has layers whose attention turns nothing.
+func (r *search) still() bool {
+	return slices.ContainsFunc(r.g.Nodes, func(n *graph.Node) bool { return n.Op == graph.Attention && len(r.rotations(n)) == 0 })
 }

@@ -215,6 +215,38 @@ func TestLayerNorms(t *testing.T) {
 	}
 }
 
+// TestFamilies wants cases of each family's model: kinds of layers without rope are among them.
+func TestFamilies(t *testing.T) {
+	for _, name := range golden.Families(t) {
+		if n := len(plan(&Options{Models: []*Model{load(t, name)}, Conditions: []Condition{Single}})); n < 50 {
+			t.Errorf("%s: %d cases", name, n)
+		}
+	}
+}
+
+// TestNewer wants faults placed and named that the newer families brought: routers that divide the
+// chosen probabilities by their sum, a layer treated as one of a kind that turns nothing, a prompt
+// with an image that loses a token.
+func TestNewer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some seconds")
+	}
+	for name, match := range map[string]string{"mixtral": "router_softmax@2", "deepseek2-lite": "router_softmax=sigmoid@all", "cohere2": "layer_pattern@all", "qwen35": "input_ids=lost"} {
+		r, err := Run(t.Context(), Options{Models: []*Model{load(t, name)}, Conditions: []Condition{Single}, Match: match, Longest: 24, Jobs: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Results) == 0 {
+			t.Errorf("%s: no %s", name, match)
+		}
+		for _, x := range r.Results {
+			if len(x.Failed) > 0 {
+				t.Error(x.Line())
+			}
+		}
+	}
+}
+
 // allNamed wants one in so many of the faults of that name placed and named.
 func allNamed(t *testing.T, m *Model, match string, every int) {
 	t.Helper()
