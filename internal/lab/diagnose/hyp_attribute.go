@@ -74,7 +74,11 @@ func ruleHypotheses(n *graph.Node, a graph.RouteAttr) []*hypothesis {
 	other := func(cause, computed string, d detail, change func(a *graph.RouteAttr)) {
 		b := a
 		change(&b)
-		all = append(all, edit(cause, n, computed, d, func(s *sim.Spec) { s.Route = b }))
+		all = append(all, edit(cause, n, computed, d, func(s *sim.Spec) {
+			b := b
+			b.Biased = b.Biased && s.Route.Biased // another hypothesis may have taken the bias
+			s.Route = b
+		}))
 	}
 	if a.Factor != 0 && a.Factor != 1 {
 		other("router_factor", fmt.Sprintf("leaves out the factor of %.6g", a.Factor), detail{"factor": 1.0, "right": a.Factor}, func(b *graph.RouteAttr) { b.Factor = 0 })

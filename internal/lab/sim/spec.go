@@ -376,6 +376,9 @@ func (s *Spec) route(n *graph.Node, in [][]float64) ([]float64, error) {
 		return y, nil
 	}
 	_, w := n.RouteWeights()
+	if w == nil {
+		return y, nil
+	}
 	bias, err := Vector(w)
 	if err != nil {
 		return nil, err
