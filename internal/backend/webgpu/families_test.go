@@ -75,27 +75,31 @@ func compareFamily(t *testing.T, b *webgpu.Backend, name, path string) {
 		t.Fatal(err)
 	}
 	defer want.Close()
-	b.Meter()
 	var worst float64
-	var mu sync.Mutex // of worst
-	var both sync.WaitGroup
-	tokens := 0
-	for _, p := range golden.Record(t, name).Prompts {
-		if p.Index != 0 && p.Index != 2 {
-			continue
+	for try := range 10 { // two sequences meet in a step unless one is done before the other begins
+		b.Meter()
+		tokens := 0
+		var mu sync.Mutex // of worst
+		var both sync.WaitGroup
+		for _, p := range golden.Record(t, name).Prompts {
+			if p.Index != 0 && p.Index != 2 {
+				continue
+			}
+			ids, greedy := narrowed(p.IDs), narrowed(p.GreedyIDs[:min(len(p.GreedyIDs), 12)])
+			tokens += len(greedy)
+			both.Go(func() {
+				kl := compareSequence(t, e, want, ids, greedy, p.Float32.MaxAbsDiff)
+				mu.Lock()
+				defer mu.Unlock()
+				worst = max(worst, kl)
+			})
 		}
-		ids, greedy := narrowed(p.IDs), narrowed(p.GreedyIDs[:min(len(p.GreedyIDs), 12)])
-		tokens += len(greedy)
-		both.Go(func() {
-			kl := compareSequence(t, e, want, ids, greedy, p.Float32.MaxAbsDiff)
-			mu.Lock()
-			defer mu.Unlock()
-			worst = max(worst, kl)
-		})
-	}
-	both.Wait()
-	if steps := b.Meter().Steps; steps >= tokens {
-		t.Errorf("%d steps for two sequences of %d tokens together: none was of both", steps, tokens)
+		both.Wait()
+		if steps := b.Meter().Steps; steps < tokens {
+			break
+		} else if try == 9 {
+			t.Errorf("%d steps for two sequences of %d tokens together: none was of both", steps, tokens)
+		}
 	}
 	if !(worst <= 1e-6) {
 		t.Errorf("KL %.3g", worst)
