@@ -69,6 +69,7 @@ type Synth struct {
 	Scored                        bool               // the MLP beside experts has a gate of its own
 	Behind                        bool               // norms come behind what they follow; with Learned, and kinds of texts are learned, too
 	EmbedNorm                     bool               // the embedding has a norm, in whose place the first layer has none
+	Head                          bool               // the output is a tensor of its own, not the embedding
 	Last                          string             // the last norm's name; "" for output_norm
 	Fused                         bool               // one tensor of queries, keys and values
 	Shapes                        []Shape

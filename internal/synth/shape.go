@@ -108,6 +108,9 @@ func (s *shape) tensors(m quantmix.Mix) ([]tensor.Tensor, error) {
 		return l.behind(m)
 	}
 	l.ones("", s.Hidden, cmp.Or(s.Synth.Last, "output_norm"))
+	if s.Synth.Head {
+		l.weight("", "output", s.Vocab, s.Hidden)
+	}
 	if s.Synth.EmbedNorm {
 		l.ones("", s.Hidden, "token_embd_norm")
 	}

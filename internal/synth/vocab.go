@@ -137,6 +137,7 @@ func (w *words) keys() (all []gguf.KeyValue) {
 		return all
 	}
 	if w.Model == tokenizer.WordPiece {
+		put("token_type_count", uint32(2))
 		for i, name := range []string{"padding", "unknown", "bos", "eos", "mask"} {
 			put(name+"_token_id", uint32(i))
 		}

@@ -45,7 +45,7 @@ var Family = family.Family{
 		Parts: []family.Part{family.Router, family.QKVBias, family.OBias},
 		Lacks: []family.Part{family.QKNorm, family.PostNorm, family.Scalar},
 	},
-	Synth: family.Synth{Apart: true, Sinks: true, Norms: []string{"attn_norm", "post_attention_norm"},
+	Synth: family.Synth{Head: true, Apart: true, Sinks: true, Norms: []string{"attn_norm", "post_attention_norm"},
 		Biased: []string{"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"},
 		Keys: map[string]any{"rope.scaling.type": "yarn", "rope.scaling.factor": float32(32), "rope.scaling.original_context_length": uint32(4096),
 			"rope.scaling.yarn_beta_fast": float32(32), "rope.scaling.yarn_beta_slow": float32(1)},
