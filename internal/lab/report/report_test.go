@@ -332,3 +332,24 @@ func TestWords(t *testing.T) {
 		}
 	}
 }
+
+// TestStatsHTML: three charts of the nodes and three of the weights, whatever their names and numbers are.
+func TestStatsHTML(t *testing.T) {
+	nan := lab.Number(math.NaN())
+	r := &lab.RunStats{Model: "<b>", Prompts: 1, IDs: 3}
+	for i := range 400 {
+		r.Nodes = append(r.Nodes, lab.NodeStats{Name: fmt.Sprintf("<script>%d", i), Layer: i / 10, Stats: lab.Stats{Values: 1, Mean: -1, RMS: 2, MaxAbs: lab.Number(i)}})
+	}
+	r.Weights = []lab.WeightStats{{Name: "w", Stats: lab.Stats{Values: 1, NaN: 1, Min: nan, Max: nan, Mean: nan, RMS: nan, MaxAbs: nan}}}
+	var b strings.Builder
+	if err := StatsHTML(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	if page := b.String(); strings.Count(page, "<svg ") != 6 || strings.Contains(page, "<script>0") || strings.Contains(page, "<b>") && strings.Contains(page, "<h1><b>") || len(page) > 1<<20 {
+		t.Errorf("%d charts in %d bytes", strings.Count(page, "<svg "), len(page))
+	}
+	b.Reset()
+	if err := StatsHTML(&b, &lab.RunStats{}); err != nil || strings.Contains(b.String(), "<svg ") {
+		t.Errorf("nothing: %v", err)
+	}
+}
