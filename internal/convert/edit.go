@@ -1,0 +1,334 @@
+package convert
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// EditOptions are the changes of Edit. A key is named once.
+type EditOptions struct {
+	Set   []gguf.KeyValue // a key that the file lacks is added at the end
+	Unset []string        // keys that the file has
+}
+
+// Change is what has become of a key. Was or Is is empty where there was or is no value.
+type Change struct {
+	Key string `json:"key"`
+	Was string `json:"was,omitempty"`
+	Is  string `json:"is,omitempty"`
+}
+
+// alignmentKey says at what multiple of bytes tensors begin.
+const alignmentKey = "general.alignment"
+
+// Edit writes the GGUF file at src with other metadata to dst, which may be src. The tensors keep
+// their order and their bytes. Before the file takes its place it is opened as a model is: what would not load
+// is an error. An error, as that of ctx, leaves dst as it was.
+func Edit(ctx context.Context, src, dst string, o EditOptions) ([]Change, error) {
+	if st, err := os.Stat(src); err == nil && st.IsDir() {
+		return nil, fmt.Errorf("edit: %s is a folder: its settings are in config.json", src)
+	}
+	if gguf.IsPart(src) || gguf.IsPart(dst) {
+		return nil, fmt.Errorf("edit: %s: parts of a split model are not edited: karat convert makes one file of them", src)
+	}
+	if err := atomicfile.Check(dst); err != nil {
+		return nil, fmt.Errorf("edit: %w", err)
+	}
+	f, err := gguf.Open(src)
+	if err != nil {
+		return nil, fmt.Errorf("edit: %w", err)
+	}
+	defer f.Close()
+	keys, changes, err := editKeys(f.Metadata, o)
+	if err != nil {
+		return nil, fmt.Errorf("edit: %s: %w", src, err)
+	}
+	out, err := atomicfile.Create(dst)
+	if err != nil {
+		return nil, fmt.Errorf("edit: %w", err)
+	}
+	defer out.Close()
+	if err := writeEdited(ctx, out, keys, f.Tensors()); err != nil {
+		return nil, fmt.Errorf("edit: %w", err)
+	}
+	if err := loads(dst, out.Name()); err != nil {
+		return nil, fmt.Errorf("edit: the result would not load, and was not written: %w", err)
+	}
+	if err := f.Close(); err != nil { // a mapped file cannot be replaced everywhere
+		return nil, fmt.Errorf("edit: %w", err)
+	}
+	if err := out.Commit(); err != nil {
+		return nil, fmt.Errorf("edit: %w", err)
+	}
+	return changes, nil
+}
+
+// editKeys are the keys that the file then has.
+func editKeys(m gguf.Metadata, o EditOptions) (keys []gguf.KeyValue, changes []Change, err error) {
+	set := map[string]any{}
+	named := map[string]bool{}
+	for _, kv := range o.Set {
+		named[kv.Key] = true
+		set[kv.Key] = kv.Value
+	}
+	for _, key := range o.Unset {
+		named[key] = true
+		if _, ok := m.Lookup(key); !ok {
+			return nil, nil, fmt.Errorf("key %q: the file has none of that name", key)
+		}
+	}
+	if len(named) == 0 {
+		return nil, nil, errors.New("no change is given")
+	}
+	if len(named) != len(o.Set)+len(o.Unset) {
+		return nil, nil, errors.New("a key is named twice")
+	}
+	for key := range named {
+		if gguf.IsPartKey(key) {
+			return nil, nil, fmt.Errorf("key %q: it belongs to split files", key)
+		}
+	}
+	for _, key := range m.Keys() {
+		v, _ := m.Lookup(key)
+		is, ok := set[key]
+		if !ok && !slices.Contains(o.Unset, key) {
+			kv := gguf.KeyValue{Key: key, Value: v}
+			if key == alignmentKey { // which the writer goes by
+				if kv.Value, err = v.Any(); err != nil {
+					return nil, nil, err
+				}
+			}
+			keys = append(keys, kv)
+			continue
+		}
+		was, err := v.Any()
+		if err != nil {
+			return nil, nil, err
+		}
+		c := Change{Key: key, Was: describe(was)}
+		if ok {
+			c.Is = describe(is)
+			keys = append(keys, gguf.KeyValue{Key: key, Value: is})
+		}
+		changes = append(changes, c)
+	}
+	for _, kv := range o.Set {
+		if _, ok := m.Lookup(kv.Key); !ok {
+			keys = append(keys, kv)
+			changes = append(changes, Change{Key: kv.Key, Is: describe(kv.Value)})
+		}
+	}
+	return keys, changes, nil
+}
+
+// describe is a value with its type, for people: uint32:32. Long ones are cut.
+func describe(v any) string {
+	kind := strings.TrimPrefix(fmt.Sprintf("%T", v), "[]")
+	text := fmt.Sprint(v)
+	if strings.HasPrefix(fmt.Sprintf("%T", v), "[]") {
+		kind += "[]"
+	}
+	if r := []rune(text[:min(len(text), 400)]); len(r) > 80 {
+		text = fmt.Sprintf("%s… (%d bytes)", string(r[:80]), len(text))
+	}
+	return kind + ":" + text
+}
+
+// writeEdited writes the file.
+func writeEdited(ctx context.Context, out io.Writer, keys []gguf.KeyValue, tensors []tensor.Tensor) error {
+	const piece = 16 << 20 // between two looks at ctx
+	b := bufio.NewWriterSize(out, 1<<20)
+	w, err := gguf.NewWriter(b, keys, tensors)
+	if err != nil {
+		return err
+	}
+	for _, t := range tensors {
+		for part := range slices.Chunk(t.Data, piece) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := mmap.Guard(func() error { _, err := w.Write(part); return err }); err != nil {
+				return err
+			}
+		}
+		mmap.Drop(t.Data)
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return b.Flush()
+}
+
+// loads opens the file that lies at path and is to be called name, as far as a model's graph and tokenizer.
+func loads(name, path string) error {
+	m, err := mmap.Open(path)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	return mmap.Guard(func() error {
+		c, err := checkpoint.Parse(name, m.Data())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if _, _, err := arch.Load(c); err != nil {
+			return err
+		}
+		_, err = c.Tokenizer()
+		return err
+	})
+}
+
+// ParseKeyValue reads KEY=TYPE:VALUE. TYPE is a type of GGUF: uint8 to uint64, int8 to int64, float32, float64, bool
+// or string; or an array of one, as int32[], whose VALUE is a JSON list.
+func ParseKeyValue(text string) (kv gguf.KeyValue, err error) {
+	key, typed, ok := strings.Cut(text, "=")
+	kind, value, typedOK := strings.Cut(typed, ":")
+	if !ok || !typedOK || key == "" {
+		return kv, fmt.Errorf("%.100q: want KEY=TYPE:VALUE, as in general.name=string:Mine", text)
+	}
+	kv.Key = key
+	if elem, array := strings.CutSuffix(kind, "[]"); array {
+		kv.Value, err = parseArray(elem, value)
+	} else {
+		kv.Value, err = parseValue(kind, value)
+	}
+	if err != nil {
+		return kv, fmt.Errorf("%s: %w", key, err)
+	}
+	return kv, nil
+}
+
+// parseValue reads a value of a type.
+func parseValue(kind, value string) (any, error) {
+	switch kind {
+	case "uint8":
+		return number[uint8](value)
+	case "int8":
+		return number[int8](value)
+	case "uint16":
+		return number[uint16](value)
+	case "int16":
+		return number[int16](value)
+	case "uint32":
+		return number[uint32](value)
+	case "int32":
+		return number[int32](value)
+	case "uint64":
+		return number[uint64](value)
+	case "int64":
+		return number[int64](value)
+	case "float32":
+		x, err := strconv.ParseFloat(value, 32)
+		return float32(x), wantNumber(err, kind, value)
+	case "float64":
+		x, err := strconv.ParseFloat(value, 64)
+		return x, wantNumber(err, kind, value)
+	case "bool":
+		if value != "true" && value != "false" {
+			return nil, fmt.Errorf("%.40q: want true or false", value)
+		}
+		return value == "true", nil
+	case "string":
+		return value, nil
+	}
+	return nil, fmt.Errorf("type %.40q: want uint8, int8, uint16, int16, uint32, int32, uint64, int64, float32, float64, bool or string, or one of them with [] behind", kind)
+}
+
+func wantNumber(err error, kind, value string) error {
+	if err != nil {
+		return fmt.Errorf("%.40q is no %s", value, kind)
+	}
+	return nil
+}
+
+// number reads an integer of a type, in decimal or with 0x before it.
+func number[N uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64](s string) (any, error) {
+	var x N
+	kind := fmt.Sprintf("%T", x)
+	if strings.HasPrefix(kind, "u") {
+		u, err := strconv.ParseUint(s, 0, 64)
+		x = N(u)
+		if err != nil || uint64(x) != u {
+			return nil, fmt.Errorf("%.40q is no %s", s, kind)
+		}
+		return x, nil
+	}
+	i, err := strconv.ParseInt(s, 0, 64)
+	x = N(i)
+	if err != nil || int64(x) != i {
+		return nil, fmt.Errorf("%.40q is no %s", s, kind)
+	}
+	return x, nil
+}
+
+// parseArray reads a JSON list of values of a type.
+func parseArray(elem, list string) (any, error) {
+	var parts []json.RawMessage
+	if err := json.Unmarshal([]byte(list), &parts); err != nil {
+		return nil, fmt.Errorf("%.40q: want a JSON list", list)
+	}
+	all := make([]any, len(parts))
+	for i, p := range parts {
+		text := string(p)
+		if elem == "string" && json.Unmarshal(p, &text) != nil {
+			return nil, fmt.Errorf("element %d: %.40s is no string", i, p)
+		}
+		var err error
+		if all[i], err = parseValue(elem, text); err != nil {
+			return nil, fmt.Errorf("element %d: %w", i, err)
+		}
+	}
+	switch elem {
+	case "uint8":
+		return listOf[uint8](all), nil
+	case "int8":
+		return listOf[int8](all), nil
+	case "uint16":
+		return listOf[uint16](all), nil
+	case "int16":
+		return listOf[int16](all), nil
+	case "uint32":
+		return listOf[uint32](all), nil
+	case "int32":
+		return listOf[int32](all), nil
+	case "uint64":
+		return listOf[uint64](all), nil
+	case "int64":
+		return listOf[int64](all), nil
+	case "float32":
+		return listOf[float32](all), nil
+	case "float64":
+		return listOf[float64](all), nil
+	case "bool":
+		return listOf[bool](all), nil
+	case "string":
+		return listOf[string](all), nil
+	}
+	_, err := parseValue(elem, "") // which says what there is
+	return nil, err
+}
+
+func listOf[E any](all []any) []E {
+	list := make([]E, len(all))
+	for i, x := range all {
+		list[i] = x.(E)
+	}
+	return list
+}
