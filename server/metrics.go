@@ -5,11 +5,12 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // metrics are what /metrics tells. Beside the server's own names there are those of vLLM that Kubernetes' endpoint
-// picker reads by default.
+// picker reads by default, and the usual ones of a process: memory, goroutines and open files.
 type metrics struct {
 	handler                          http.Handler
 	requests                         *prometheus.CounterVec
@@ -40,7 +41,7 @@ func newMetrics(s *Server) *metrics {
 		cached:        counter("karat_prefix_cache_hit_tokens_total", "Tokens of prompts that earlier requests had computed."),
 		answer:        counter("karat_generation_tokens_total", "Tokens of answers."),
 	}
-	r.MustRegister(m.requests, engines{s})
+	r.MustRegister(m.requests, engines{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{DisableCompression: true})
 	return m
 }

@@ -60,6 +60,8 @@ var below = map[string]string{
 	"check":   "arch chat quant",
 	"bench":   "model",
 
+	"bench/serving": "",
+
 	".":         "model chat convert check grammar syntax",
 	"webgpu":    "backend/numerics backend/webgpu",
 	"syntax":    "",
@@ -69,7 +71,7 @@ var below = map[string]string{
 	"web/gen":   "atomicfile web/build",
 	"web/probe": ".",
 	"web/wasm":  ". webgpu lab jsasync web/probe",
-	"cmd/*":     ". webgpu server hub web eval imatrix autoquant lab lab/* convert synth bench simd",
+	"cmd/*":     ". webgpu server hub web eval imatrix autoquant lab lab/* convert synth bench bench/serving simd",
 }
 
 // never are the imports that must stay impossible however below grows.
