@@ -243,6 +243,7 @@ func TestMetrics(t *testing.T) {
 		`block_size="64"`, `vllm:lora_requests_info{`, `karat_generation_tokens_total 6`, fmt.Sprintf(`karat_prompt_tokens_total %v`, 2*at(u, "prompt_tokens").(float64)),
 		fmt.Sprintf(`karat_prefix_cache_hit_tokens_total %v`, at(u, "prompt_tokens_details", "cached_tokens")), `karat_http_requests_total{route="POST /v1/completions",status="200"} 2`,
 		`karat_time_to_first_token_seconds_count 2`, `karat_inter_token_latency_seconds_count 4`, `karat_e2e_request_latency_seconds_count 2`,
+		"\ngo_goroutines ",
 	} {
 		if !strings.Contains(text, line) {
 			t.Errorf("no %s in\n%s", line, text)
