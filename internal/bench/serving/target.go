@@ -87,6 +87,7 @@ func (t *Target) post(ctx context.Context, path string, body io.Reader, size int
 	}
 	q.ContentLength = int64(size)
 	q.Header.Set("Content-Type", "application/json")
+	q.Header["Idempotency-Key"] = nil // not sent: it lets the client send again what meets a connection that the server just closed
 	return t.do(q)
 }
 
