@@ -35,8 +35,8 @@ type benchServeFlags struct {
 
 const benchServeHelp = `Serve measures a server of OpenAI's API as its clients see it: the time to the first token
 (TTFT), between tokens (ITL), per token after the first (TPOT), and of the whole answer (E2E).
-docs/measuring.md has the formulas. MODEL is served by "karat serve" meanwhile; a URL is that of
-any server. The key in the variable OPENAI_API_KEY goes to URL alone.
+docs/measuring.md has the formulas. MODEL is served by "karat serve" meanwhile, with the FLAGS of
+that; a URL is that of any server. The key in the variable OPENAI_API_KEY goes to URL alone.
 
 --clients 1,8,32 are that many clients that each ask again when they have their answer.
 --rate 0.5,2 are requests a second that arrive at random times instead.
@@ -51,20 +51,23 @@ server holds is compared at the start and the end, from its /metrics.`
 func newBenchServeCommand() *cobra.Command {
 	var f benchServeFlags
 	c := &cobra.Command{
-		Use:   "serve URL|MODEL",
+		Use:   "serve URL|MODEL [-- FLAGS]",
 		Short: "Measure a server as its clients see it",
 		Long:  benchServeHelp,
 		Example: `  karat bench serve model.gguf
   karat bench serve http://127.0.0.1:8080 --clients 1,8,32 --svg latency.svg
   karat bench serve model.gguf --peer http://127.0.0.1:8081 --clients 8,32 -r 5
-  karat bench serve model.gguf --soak 2m --clients 64 --abort 0.3`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
+  karat bench serve model.gguf --soak 2m -- --kv-budget 256M`,
+		Args: func(c *cobra.Command, args []string) error {
+			if dash := c.ArgsLenAtDash(); len(args) != 1 && dash != 1 {
 				return usagef("want one URL or MODEL")
+			}
+			if len(args) > 1 && isURL(args[0]) {
+				return usagef("%s: flags are for a MODEL that is served here", args[1])
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args[0], args[1:]) },
 	}
 	f.add(c.Flags())
 	c.MarkFlagsMutuallyExclusive("csv", "json")
@@ -143,7 +146,7 @@ func target(url, model, key string) *serving.Target {
 
 func isURL(s string) bool { return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://") }
 
-func (f *benchServeFlags) run(c *cobra.Command, arg string) (err error) {
+func (f *benchServeFlags) run(c *cobra.Command, arg string, flags []string) (err error) {
 	o, err := f.options()
 	if err != nil {
 		return err
@@ -159,7 +162,7 @@ func (f *benchServeFlags) run(c *cobra.Command, arg string) (err error) {
 	if !isURL(arg) {
 		key = ""
 		var end func()
-		if url, end, err = serveFor(ctx, arg, c.ErrOrStderr()); err != nil {
+		if url, end, err = serveFor(ctx, arg, flags, c.ErrOrStderr()); err != nil {
 			return err
 		}
 		defer end()
@@ -243,12 +246,12 @@ func writeFile(path string, write func(io.Writer) error) (err error) {
 }
 
 // serveFor serves a model in a process of its own, whose memory is then the server's alone, until end is called.
-func serveFor(ctx context.Context, model string, log io.Writer) (url string, end func(), err error) {
+func serveFor(ctx context.Context, model string, flags []string, log io.Writer) (url string, end func(), err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return "", nil, err
 	}
-	p := exec.CommandContext(ctx, program, "serve", "--port", "0", "--quiet", "--no-page", "--", model)
+	p := exec.CommandContext(ctx, program, slices.Concat([]string{"serve", "--port", "0", "--quiet", "--no-page"}, flags, []string{"--", model})...)
 	p.Env = slices.DeleteFunc(os.Environ(), func(s string) bool {
 		return strings.HasPrefix(s, keyVariable+"=") || strings.HasPrefix(s, "KARAT_SERVE_")
 	})
