@@ -46,7 +46,8 @@ of the first server is not, the exit status is 1.
 --peer is another server, measured in turns with the same requests. The ratios are of rounds.
 
 --soak 2m tries the server instead: clients that leave, read slowly, and stop sending. What the
-server holds is compared at the start and the end, from its /metrics.`
+server holds is compared at the start and the end, from its /metrics. What it keeps for later
+requests grows to its --kv-budget: give one that is soon full.`
 
 func newBenchServeCommand() *cobra.Command {
 	var f benchServeFlags
