@@ -308,6 +308,26 @@ func TestBatchKilled(t *testing.T) {
 	}
 }
 
+// TestStoreHasOneServer: a second server would run the first one's batches, and remove what it writes.
+func TestStoreHasOneServer(t *testing.T) {
+	dir := t.TempDir()
+	first, err := openStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openStore(dir); err == nil || !strings.Contains(err.Error(), "another server uses this folder") {
+		t.Errorf("a second server: %v", err)
+	}
+	if err := first.close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := openStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.close()
+}
+
 // FuzzBatchLine: a line of a batch's file is read, or refused by what is wrong.
 func FuzzBatchLine(f *testing.F) {
 	f.Add(strings.TrimSpace(lines(1)))

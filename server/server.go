@@ -154,7 +154,7 @@ func (s *Server) Close() error {
 	s.batches.Wait()
 	s.pool.end()
 	if s.store != nil {
-		return s.store.root.Close()
+		return s.store.close()
 	}
 	return nil
 }

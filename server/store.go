@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/karat-run/karat/internal/filelock"
 )
 
 // Limits of the store, in bytes, and of its things.
@@ -25,6 +27,7 @@ const (
 // holds is in NAME.data. Names are made here, and no others reach the folder.
 type store struct {
 	root *os.Root
+	lock *os.File   // held while the store is open: of two servers each would run the other's batches, and remove its files
 	mu   sync.Mutex // guards what follows, and the files NAME.json
 	file map[string]*storedFile
 	job  map[string]*batch
@@ -54,17 +57,43 @@ var storeName = regexp.MustCompile(`^(file-|batch_)[a-z2-7]{24}$`)
 // openStore reads the folder. What a server has left that was killed goes: files that were not received whole.
 func openStore(dir string) (*store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("server: store: %w", err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("server: store: %w", err)
 	}
 	t := &store{root: root, file: map[string]*storedFile{}, job: map[string]*batch{}}
-	if err := t.read(); err != nil {
-		return nil, errors.Join(fmt.Errorf("server: store %s: %w", dir, err), root.Close())
+	if err = t.own(); err == nil {
+		err = t.read()
+	}
+	if err != nil {
+		t.close()
+		return nil, fmt.Errorf("server: store %s: %w", dir, err)
 	}
 	return t, nil
+}
+
+// own takes the lock, which needs a folder that can be written to.
+func (t *store) own() (err error) {
+	if t.lock, err = t.root.OpenFile("lock", os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return err
+	}
+	ok, err := filelock.Try(t.lock)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported): // this system locks no files
+		return nil
+	case err == nil && !ok:
+		return errors.New("another server uses this folder; give each a folder of its own")
+	}
+	return err
+}
+
+func (t *store) close() error {
+	if t.lock != nil {
+		t.lock.Close() // nothing was written to it
+	}
+	return t.root.Close()
 }
 
 func (t *store) read() error {

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/filelock"
 )
 
 // Store is a folder of models. It is safe for several processes at once.
@@ -121,7 +122,7 @@ func (s *Store) tryLock(name string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hub: %s: %w", s.dir, err)
 	}
-	ok, err := lockFile(f)
+	ok, err := filelock.Try(f)
 	if ok { // a file that was removed meanwhile locks nothing
 		var a, b fs.FileInfo
 		if a, err = f.Stat(); err == nil {

@@ -9,9 +9,9 @@ import (
 // below says what a package may import, and with it everything below that. An
 // entry ending in /* stands for every folder there that has no entry of its own.
 var below = map[string]string{
-	"jsonerr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "sysinfo": "", "jinja": "", "ui": "", "jsasync": "", "embed": "rope",
+	"jsonerr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "sysinfo": "", "jinja": "", "ui": "", "jsasync": "", "embed": "rope", "filelock": "",
 
-	"hub":         "atomicfile sysinfo",
+	"hub":         "atomicfile filelock sysinfo",
 	"simd":        "float16",
 	"simd/gen":    "",
 	"quant":       "tensor float16 simd",
@@ -65,7 +65,7 @@ var below = map[string]string{
 	".":         "model chat convert check grammar syntax",
 	"webgpu":    "backend/numerics backend/webgpu",
 	"syntax":    "",
-	"server":    ". hub ui syntax",
+	"server":    ". hub ui syntax filelock",
 	"web":       "atomicfile backend/webgpu/gpu",
 	"web/build": "",
 	"web/gen":   "atomicfile web/build",

@@ -1,6 +1,6 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-package hub
+package filelock
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile locks an open file for this process, until it is closed, and reports whether it could: another process may have it.
-func lockFile(f *os.File) (bool, error) {
+// Try locks an open file for this process, until it is closed, and reports whether it could: another process may have it.
+func Try(f *os.File) (bool, error) {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {

@@ -1,0 +1,14 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd || windows)
+
+package filelock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+// Try is not to be had here: its error is errors.ErrUnsupported.
+func Try(*os.File) (bool, error) {
+	return false, fmt.Errorf("filelock: this system locks no files: %w", errors.ErrUnsupported)
+}
