@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -108,6 +109,26 @@ func TestRefusedSchemas(t *testing.T) {
 		if _, err := JSONSchema([]byte(schema)); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%.80s: %v, want %q", schema, err, why)
 		}
+	}
+}
+
+// TestSearchIsBounded: a schema of few bytes, whose numbers are many states, does not take the memory of a machine.
+func TestSearchIsBounded(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := JSONSchema([]byte(`{"type":"integer","multipleOf":9999999,"minimum":3}`))
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), "too complex") {
+		t.Errorf("%v, want too complex", err)
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > 100<<20 {
+		t.Errorf("%d bytes were allocated", n)
+	}
+	if _, err := JSONSchema([]byte(`{"type":"number","multipleOf":0.25,"minimum":3,"maximum":123456}`)); err != nil {
+		t.Error(err)
+	}
+	if _, err := JSONSchema([]byte(`{"type":"integer","multipleOf":1000,"minimum":3,"maximum":123456}`)); err != nil {
+		t.Error(err)
 	}
 }
 

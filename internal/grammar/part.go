@@ -52,6 +52,9 @@ func (g *Grammar) step(p *part, c uint8) *part {
 	return q
 }
 
+// searched is what a state costs that a search keeps, in steps: some 700 bytes.
+const searched = 32
+
 // lives reports whether anything fits p. Terms without both and not say it themselves; the others are
 // searched for an accepting state.
 func (g *Grammar) lives(p *part) bool {
@@ -75,6 +78,7 @@ func (g *Grammar) lives(p *part) bool {
 			}
 			if q.life == unknown && !seen[q] {
 				seen[q] = true
+				g.burn(searched)
 				queue = append(queue, visit{q, i})
 			}
 		}
