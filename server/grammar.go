@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,8 @@ const maxGrammars = 32
 type grammars struct {
 	mu   sync.Mutex
 	list []keptGrammar // the one that was used last comes last
+
+	making sync.Mutex // one is compiled at a time: each may take tens of megabytes
 }
 
 type keptGrammar struct {
@@ -26,21 +29,24 @@ type keptGrammar struct {
 	g   *karat.Grammar
 }
 
-// get is the grammar of a key, which make compiles if it is not there.
-func (k *grammars) get(of any, make func() (*karat.Grammar, error)) (*karat.Grammar, error) {
+// get is the grammar of a key, which make compiles if it is not there, unless ctx ends before its turn.
+func (k *grammars) get(ctx context.Context, of any, make func() (*karat.Grammar, error)) (*karat.Grammar, error) {
 	text, err := json.Marshal(of)
 	if err != nil {
 		return nil, err
 	}
 	key := sha256.Sum256(text)
-	k.mu.Lock()
-	if i := slices.IndexFunc(k.list, func(x keptGrammar) bool { return x.key == key }); i >= 0 {
-		found := k.list[i]
-		k.list = append(slices.Delete(k.list, i, i+1), found)
-		k.mu.Unlock()
-		return found.g, nil
+	if g := k.find(key); g != nil {
+		return g, nil
 	}
-	k.mu.Unlock()
+	k.making.Lock()
+	defer k.making.Unlock()
+	if err := ctx.Err(); err != nil { // nobody waits for it any more
+		return nil, err
+	}
+	if g := k.find(key); g != nil { // another has made it
+		return g, nil
+	}
 	g, err := make()
 	if err != nil {
 		return nil, err
@@ -52,6 +58,19 @@ func (k *grammars) get(of any, make func() (*karat.Grammar, error)) (*karat.Gram
 	}
 	k.list = append(k.list, keptGrammar{key, g})
 	return g, nil
+}
+
+// find is the grammar of a key, nil if it is not kept.
+func (k *grammars) find(key [sha256.Size]byte) *karat.Grammar {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i := slices.IndexFunc(k.list, func(x keptGrammar) bool { return x.key == key })
+	if i < 0 {
+		return nil
+	}
+	found := k.list[i]
+	k.list = append(slices.Delete(k.list, i, i+1), found)
+	return found.g
 }
 
 // form is what the text of an answer must fit.
@@ -172,7 +191,7 @@ func toolNamed(o *fields) string {
 }
 
 // constrain compiles what the answer to a conversation must fit.
-func (r *request) constrain(c *conversation) *problem {
+func (r *request) constrain(ctx context.Context, c *conversation) *problem {
 	o := karat.TurnOptions{Schema: r.form.schema, Required: c.choice.required, Single: c.single, Opened: r.turn.opened}
 	strict := false
 	if !c.mute {
@@ -185,7 +204,7 @@ func (r *request) constrain(c *conversation) *problem {
 	if o.Schema == nil && !o.Required && c.choice.only == nil && !strict {
 		return nil
 	}
-	g, err := r.grammars.get([]any{r.model.print, r.model.name, o}, func() (*karat.Grammar, error) { return r.model.model.TurnGrammar(o) })
+	g, err := r.grammars.get(ctx, []any{r.model.print, r.model.name, o}, func() (*karat.Grammar, error) { return r.model.model.TurnGrammar(o) })
 	if err != nil {
 		return r.refuseGrammar(err, len(o.Tools) > 0)
 	}
@@ -194,11 +213,11 @@ func (r *request) constrain(c *conversation) *problem {
 }
 
 // constrainText compiles what a text must fit that is no answer to a conversation.
-func (r *request) constrainText() *problem {
+func (r *request) constrainText(ctx context.Context) *problem {
 	if r.form.schema == nil {
 		return nil
 	}
-	g, err := r.grammars.get(string(r.form.schema), func() (*karat.Grammar, error) { return karat.JSONSchema(r.form.schema) })
+	g, err := r.grammars.get(ctx, string(r.form.schema), func() (*karat.Grammar, error) { return karat.JSONSchema(r.form.schema) })
 	if err != nil {
 		return r.refuseGrammar(err, false)
 	}
@@ -208,6 +227,9 @@ func (r *request) constrainText() *problem {
 
 // refuseGrammar is why a grammar is refused.
 func (r *request) refuseGrammar(err error, tools bool) *problem {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return &problem{status: 499, kind: invalid, code: "cancelled", message: "The client has gone"}
+	}
 	param, text := r.form.param, err.Error()
 	if param == "" || tools && strings.HasPrefix(text, "schema: tool ") {
 		param = "tools"

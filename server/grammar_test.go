@@ -1,10 +1,15 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/karat-run/karat"
@@ -157,12 +162,42 @@ func TestD5Grammars(t *testing.T) {
 	for i := range 200 {
 		schema := fmt.Sprintf(`{"const":%d}`, i)
 		for range 2 {
-			if _, err := k.get(schema, func() (*karat.Grammar, error) { return karat.JSONSchema([]byte(schema)) }); err != nil {
+			if _, err := k.get(t.Context(), schema, func() (*karat.Grammar, error) { return karat.JSONSchema([]byte(schema)) }); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	if len(k.list) != maxGrammars {
 		t.Errorf("%d grammars are kept", len(k.list))
+	}
+}
+
+// TestGrammarsOneAtATime: schemas that need much memory do not need it at once, and nobody compiles for a client that has gone.
+func TestGrammarsOneAtATime(t *testing.T) {
+	var k grammars
+	var running, most, made atomic.Int32
+	compile := func() (*karat.Grammar, error) {
+		most.Store(max(most.Load(), running.Add(1)))
+		defer running.Add(-1)
+		made.Add(1)
+		runtime.Gosched()
+		return karat.JSONSchema([]byte(`true`))
+	}
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			if _, err := k.get(t.Context(), i/2, compile); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if most.Load() != 1 || made.Load() != 8 {
+		t.Errorf("%d were compiled at a time, %d in all; want 1 and 8", most.Load(), made.Load())
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := k.get(gone, "other", compile); !errors.Is(err, context.Canceled) || made.Load() != 8 {
+		t.Errorf("of a client that has gone: %v", err)
 	}
 }

@@ -232,7 +232,7 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 			return nil, x.s.explain(x.ctx, err)
 		}
 		r.prompts, r.texts = [][]int{ids}, []string{prompt}
-		return r, r.constrainText()
+		return r, r.constrainText(x.ctx)
 	}
 	param := "prompt"
 	if chat {

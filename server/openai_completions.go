@@ -97,7 +97,7 @@ func (x *exchange) completionRequest() (*request, *problem) {
 	if f.done(); *f.err != nil {
 		return nil, *f.err
 	}
-	if p := r.constrainText(); p != nil {
+	if p := r.constrainText(x.ctx); p != nil {
 		return nil, p
 	}
 	return r, r.read(x, prompt)

@@ -55,7 +55,7 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 		r.turn.tools = stringParameters(c.tools)
 	}
 	r.turn.opened = r.turn.syntax.Opens(r.model.model.Detokenize(ids[max(0, len(ids)-16):]))
-	return r.constrain(c)
+	return r.constrain(ctx, c)
 }
 
 // explain is what a client may know of an error of the template: not the path of the file.
