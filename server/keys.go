@@ -81,10 +81,13 @@ func parseKey(s string, n int) (k Key, err error) {
 		return k, nil // which the check tells
 	}
 	k.Secret = words[0]
-	for _, w := range words[1:] {
+	for i, w := range words[1:] {
 		what, value, ok := strings.Cut(w, "=")
 		if ok && value == "" {
 			return k, fmt.Errorf("%q: %s= has no value", k.Name, what)
+		}
+		if ok && slices.ContainsFunc(words[1:i+1], func(x string) bool { return strings.HasPrefix(x, what+"=") }) {
+			return k, fmt.Errorf("%q: %s= is there twice; put what it lists behind one, with commas", k.Name, what)
 		}
 		switch {
 		case ok && what == "routes":

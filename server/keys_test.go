@@ -95,3 +95,12 @@ func TestKeyRates(t *testing.T) {
 	}
 	is(few, 429, "20")
 }
+
+// TestLimitsOnce: of a limit that is there twice the last one held, and a key saw what the first one closed.
+func TestLimitsOnce(t *testing.T) {
+	for _, line := range []string{"models=a models=b", "tokens=1 tokens=2", "routes=/a requests=1 routes=/b"} {
+		if _, err := ParseKeys("ann:sk-0123456789 "+line, "keys"); err == nil || !strings.Contains(err.Error(), "is there twice") || strings.Contains(err.Error(), "sk-") {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}

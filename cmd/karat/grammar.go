@@ -18,7 +18,7 @@ type grammarFlags struct{ schema, gbnf, pattern string }
 func (f *grammarFlags) add(fs *pflag.FlagSet) {
 	fs.Var((*name)(&f.schema), "json-schema", "the answer is JSON that fits the schema in this `file`")
 	fs.Var((*name)(&f.gbnf), "grammar", "the answer fits the grammar in this `file`, in llama.cpp's notation (GBNF)")
-	fs.StringVar(&f.pattern, "regex", "", "the answer fits this `pattern` as a whole")
+	fs.Var((*name)(&f.pattern), "regex", "the answer fits this `pattern` as a whole")
 }
 
 // grammar is the one that was asked for, nil for none.

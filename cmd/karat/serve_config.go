@@ -70,7 +70,7 @@ type configValue struct {
 func settings(text []byte) (all []configValue, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.Join(errors.New("want a JSON object"), err)
+		return nil, errors.New("want a JSON object")
 	}
 	for d.More() {
 		t, err := d.Token()
