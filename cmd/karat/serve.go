@@ -189,6 +189,9 @@ func (f *serveFlags) checked(c *cobra.Command, all []modelSpec, keys []server.Ke
 	if _, err := f.certificate(); err != nil {
 		return err
 	}
+	if info, err := os.Stat(f.store); f.store != "" && err == nil && !info.IsDir() {
+		return fmt.Errorf("--store %s: it is no folder", f.store)
+	}
 	_, err := fmt.Fprintf(c.OutOrStdout(), "nothing is wrong: %s, %s\n", count(len(all), "model"), count(len(keys), "key"))
 	return err
 }

@@ -181,6 +181,9 @@ func (f *serveFlags) readModel(text []byte) (m modelSpec, err error) {
 	if m.options, err = own.options(c.Flags().Changed); err != nil {
 		return m, err
 	}
+	if m.path == "" {
+		return m, errors.New("path is missing: want a model's file, folder or name")
+	}
 	named, err := namedModel(m.path)
 	if err != nil {
 		return m, err

@@ -117,7 +117,24 @@ func (f *serveFlags) models(args []string, more []modelSpec) (all []modelSpec, e
 	if all = append(all, more...); len(all) == 0 {
 		all = []modelSpec{{name: modelName(""), keep: -1, options: o}}
 	}
-	return all, f.alias(all)
+	if err := f.alias(all); err != nil {
+		return nil, err
+	}
+	return all, namedOnce(all)
+}
+
+// namedOnce finds a name that two models have, before one of them is loaded.
+func namedOnce(all []modelSpec) error {
+	of := map[string]int{}
+	for i, m := range all {
+		for _, name := range append([]string{m.name}, m.aliases...) {
+			if other, twice := of[name]; twice && other != i {
+				return usagef("two models are named %q: %s and %s", name, cmp.Or(all[other].path, "the demo"), cmp.Or(m.path, "the demo"))
+			}
+			of[name] = i
+		}
+	}
+	return nil
 }
 
 // server is how the server is told of a model.
