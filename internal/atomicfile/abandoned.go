@@ -27,10 +27,11 @@ func held(path string, folder bool, make func(name string) error) (name string, 
 		if err := make(name); err != nil {
 			return "", nil, cannot(path, err)
 		}
-		if lock = hold(name); lock == nil || exists(name) {
+		lock, busy := hold(name)
+		if !busy && exists(name) {
 			return name, lock, nil
 		}
-		lock.Close() // another program has swept it away before it was locked
+		(&File{lock: lock}).unlock() // another program sweeps it away, or has, before it was locked
 	}
 	return "", nil, cannot(path, fmt.Errorf("other programs remove the temporary file"))
 }
@@ -49,7 +50,7 @@ func sweep(path string, folder bool) {
 			continue
 		}
 		name := filepath.Join(filepath.Dir(path), e.Name())
-		if lock := hold(name); lock != nil {
+		if lock, _ := hold(name); lock != nil {
 			_ = os.RemoveAll(name) // another user's stays
 			lock.Close()
 		}

@@ -63,6 +63,9 @@ func Create(path string) (*File, error) {
 	}
 	f := &File{path: path}
 	_, lock, err := held(path, false, func(name string) (err error) {
+		if f.File != nil { // that another program has swept away
+			f.File.Close()
+		}
 		f.File, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666) // not os.CreateTemp, whose files are the owner's alone
 		return err
 	})

@@ -137,6 +137,33 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// TestSweptAway: a writer takes another temporary file where a sweep locks or removes the first one before the writer has locked it.
+func TestSweptAway(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	var made []string
+	name, lock, err := held(path, false, func(name string) error {
+		made = append(made, name)
+		if err := os.WriteFile(name, nil, 0o666); err != nil {
+			return err
+		}
+		switch len(made) {
+		case 1:
+			return os.Remove(name)
+		case 2:
+			if sweeps, _ := hold(name); sweeps != nil {
+				t.Cleanup(func() { sweeps.Close() })
+				return nil
+			}
+			return os.Remove(name) // no locks here
+		}
+		return nil
+	})
+	if err != nil || len(made) != 3 || name != made[2] {
+		t.Fatalf("%q of %q, %v", name, made, err)
+	}
+	(&File{lock: lock}).unlock()
+}
+
 // TestTakenPlace checks that only a regular file is replaced, also one that is
 // no longer one at the end.
 func TestTakenPlace(t *testing.T) {

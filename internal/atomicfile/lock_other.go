@@ -4,4 +4,4 @@ package atomicfile
 
 import "io"
 
-func hold(string) io.Closer { return nil }
+func hold(string) (lock io.Closer, busy bool) { return nil, false }

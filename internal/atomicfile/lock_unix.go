@@ -3,21 +3,22 @@
 package atomicfile
 
 import (
+	"errors"
 	"io"
 	"os"
 	"syscall"
 )
 
 // hold locks the file or folder at path until the result is closed, or the program ends in any way.
-// It is nil if another holds the lock, or if there are no locks there.
-func hold(path string) io.Closer {
+// It is nil if another holds the lock, which is busy then, or if there are no locks there.
+func hold(path string) (lock io.Closer, busy bool) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil
+		return nil, false
 	}
-	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
-		return nil
+		return nil, errors.Is(err, syscall.EWOULDBLOCK)
 	}
-	return f
+	return f, false
 }
