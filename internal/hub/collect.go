@@ -88,7 +88,7 @@ func (s *Store) finish(ctx context.Context, m *Manifest) error {
 		if err := s.put(m); err != nil {
 			return err
 		}
-		if err := s.root.Remove(unfinishedFile(nameKey(m.Name))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := s.drop(unfinishedFile(nameKey(m.Name))); err != nil {
 			return fmt.Errorf("hub: %w", err)
 		}
 		_, err := s.collect() // what the model was before
@@ -162,6 +162,11 @@ func (s *Store) sweepPartial(pulled map[string]bool) error {
 		done[key] = true
 		l, err := s.tryLock(partialFile(key) + ".lock")
 		if err == nil && l != nil {
+			for _, other := range names { // a write of KEY.json that was cut off, too
+				if strings.HasPrefix(other, key+".") && path.Ext(other) == ".tmp" {
+					errs = append(errs, s.drop(path.Join("partial", other)))
+				}
+			}
 			err = s.dropPartial(key)
 			l.Close()
 		}

@@ -38,15 +38,23 @@ func (r *remote) key() string {
 
 func partialFile(key string) string { return path.Join("partial", key) }
 
-// dropPartial removes what there is of a download. The caller has its lock.
+// dropPartial removes what there is of a download, and then its lock, which the caller has.
 func (s *Store) dropPartial(key string) error {
-	var errs []error
-	for _, ending := range []string{"", ".json", ".lock"} {
-		if err := s.root.Remove(partialFile(key) + ending); !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
+	return errors.Join(s.dropPartialData(key), s.drop(partialFile(key)+".lock"))
+}
+
+// dropPartialData is dropPartial, but for the lock.
+func (s *Store) dropPartialData(key string) error {
+	return errors.Join(s.drop(partialFile(key)), s.drop(partialFile(key)+".json"))
+}
+
+// drop removes a file, if it is there.
+func (s *Store) drop(name string) error {
+	err := s.root.Remove(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // partSize is the bytes that one connection gets at a time, partState those after which it is noted how far it is.
@@ -154,18 +162,6 @@ func (f *fetcher) fetch(ctx context.Context, r *remote) (File, error) {
 			return File{}, fmt.Errorf("%s: %w", r.path, err)
 		}
 	}
-}
-
-// dropPartialData is dropPartial, but for the lock.
-func (s *Store) dropPartialData(key string) error {
-	err := s.root.Remove(partialFile(key))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	if e := s.root.Remove(partialFile(key) + ".json"); !errors.Is(e, fs.ErrNotExist) {
-		err = errors.Join(err, e)
-	}
-	return err
 }
 
 // there is the file if the store has it.

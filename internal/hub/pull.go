@@ -247,9 +247,10 @@ func (p *puller) pull(ctx context.Context, name string, r *Reference, plan *plan
 func (p *puller) fits(plan *plan) error {
 	var need int64
 	for _, f := range plan.files {
-		if !p.storeHas(f) {
-			need += max(f.size, 0)
+		if p.storeHas(f) {
+			continue
 		}
+		need += max(f.size, 0)
 		if data, err := p.store.read(partialFile(f.key()) + ".json"); err == nil {
 			if at, err := parsePartial(data); err == nil {
 				need -= at.have()

@@ -99,8 +99,15 @@ func TestRemove(t *testing.T) {
 			t.Fatal(err)
 		}
 		has(t, f.Path, h.files["tiny-Q8_0.gguf"].data)
+		killed := partialFile(digestBytes(nil).hex()) + ".json.0123abcd.tmp" // who wrote it was
+		if err := s.writeBytes(killed, nil); err != nil {
+			t.Fatal(err)
+		}
 		if free, err := s.Remove(t.Context(), "small"); err != nil || free != 900 {
 			t.Errorf("%d, %v", free, err)
+		}
+		if partial, _ := s.list("partial"); len(partial) != 0 {
+			t.Errorf("partial: %v", partial)
 		}
 		if _, err := s.Remove(t.Context(), "small"); !errors.Is(err, ErrNoModel) {
 			t.Error(err)
