@@ -166,7 +166,9 @@ func (r *batchRun) validate() (ok bool, err error) {
 		}
 	}
 	err = r.each(func(n int, line []byte) error {
-		total++
+		if total++; total > maxLines { // which refuses the file
+			return nil
+		}
 		if int64(len(line)) > r.s.o.MaxBody {
 			fail(n, "line_too_large", bad("", "The line has more than %d bytes", r.s.o.MaxBody))
 			return nil
@@ -255,7 +257,6 @@ func (r *batchRun) close() (err error) {
 func (r *batchRun) all(ctx context.Context) (end string, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	at := time.Unix(r.b.Times[batchValidating], 0).Add(batchWindow)
 	var work sync.WaitGroup
 	places := make(chan struct{}, min(max(r.s.o.Requests/4, 1), 16))
 	err = r.each(func(_ int, text []byte) error {
@@ -269,7 +270,7 @@ func (r *batchRun) all(ctx context.Context) (end string, err error) {
 		if done {
 			return nil
 		}
-		if r.s.now().After(at) {
+		if r.late() {
 			return errExpired
 		}
 		select {
@@ -295,10 +296,10 @@ func (r *batchRun) all(ctx context.Context) (end string, err error) {
 		return batchCancelled, nil
 	case r.s.ctx.Err() != nil:
 		return "", nil
+	case errors.Is(err, errExpired) || errors.Is(failed, errExpired):
+		return batchExpired, nil
 	case failed != nil && !errors.Is(failed, context.Canceled):
 		return "", failed
-	case errors.Is(err, errExpired):
-		return batchExpired, nil
 	case err != nil:
 		return "", err
 	}
@@ -306,6 +307,13 @@ func (r *batchRun) all(ctx context.Context) (end string, err error) {
 }
 
 var errExpired = errors.New("the batch has expired")
+
+// late reports whether the batch's window is over.
+func (r *batchRun) late() bool {
+	r.s.store.mu.Lock()
+	defer r.s.store.mu.Unlock()
+	return r.s.now().After(time.Unix(r.b.Times[batchValidating], 0).Add(batchWindow))
+}
 
 // one asks the route what a line asks, and writes the answer. One that was not to be had leaves no line.
 func (r *batchRun) one(ctx context.Context, l batchLine) error {
@@ -315,6 +323,9 @@ func (r *batchRun) one(ctx context.Context, l batchLine) error {
 			return nil
 		}
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+			if r.late() {
+				return errExpired
+			}
 			select {
 			case <-time.After(retryAfter):
 				continue

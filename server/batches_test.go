@@ -12,7 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/karat-run/karat"
 )
@@ -200,6 +202,23 @@ func TestBatchCancelled(t *testing.T) {
 	c.post("/v1/batches/"+id+"/cancel", `{}`)
 	o := c.ended(id)
 	if o["status"] != batchCancelled || len(c.answers(o["output_file_id"])) != 2 || o["cancelled_at"] == nil {
+		t.Errorf("%v", o)
+	}
+}
+
+// TestBatchLate: a batch that waits for a full server when its window is over has expired.
+func TestBatchLate(t *testing.T) {
+	c := serve(t, demo(t), Options{Store: t.TempDir(), Requests: 4})
+	var later atomic.Int64
+	c.s.now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	c.s.slots.take(4)
+	id := c.startBatch(c.keepFile(lines(6)))
+	eventually(t, func() bool {
+		_, text, _ := c.do("GET", "/v1/batches/"+id, "")
+		return parseObject(t, text)["status"] == batchProgress
+	})
+	later.Store(int64(25 * time.Hour))
+	if o := c.ended(id); o["status"] != batchExpired {
 		t.Errorf("%v", o)
 	}
 }

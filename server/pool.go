@@ -186,6 +186,7 @@ func (p *pool) loadOne(e *entry) (*served, error) {
 		}
 		x, err := p.open(p.ctx, e, m)
 		if err != nil {
+			p.log.Error("model not loaded", "model", e.Name, "error", err.Error())
 			return nil, errors.Join(err, m.Close())
 		}
 		p.log.Info("model loaded", "model", e.Name, "ms", p.now().Sub(began).Milliseconds())
@@ -304,6 +305,7 @@ func (p *pool) loaded(see func(e *entry, m *served)) {
 type state struct {
 	*entry
 	now     *served // nil where it is not loaded
+	keep    time.Duration
 	expires time.Time
 }
 
@@ -312,7 +314,7 @@ func (p *pool) states() (all []state) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range p.list {
-		x := state{entry: e, now: e.now}
+		x := state{entry: e, now: e.now, keep: e.keep}
 		if e.keep >= 0 && e.Load != nil {
 			x.expires = p.now().Add(e.keep)
 			if e.uses == 0 {
