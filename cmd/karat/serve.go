@@ -219,14 +219,18 @@ func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, all []modelSpe
 	if !f.quiet {
 		so.Log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 	}
-	first, err := loadModel(ctx, all[0].path, all[0].options, c.ErrOrStderr())
+	for _, m := range all {
+		so.Models = append(so.Models, m.server(c.ErrOrStderr()))
+	}
+	memory := so.Memory
+	if so.Models[0].Device != "" { // whose memory that is not
+		memory = 0
+	}
+	first, err := so.Models[0].Load(ctx, memory)
 	if err != nil {
 		return err
 	}
 	defer first.Close()
-	for _, m := range all {
-		so.Models = append(so.Models, m.server(c.ErrOrStderr()))
-	}
 	so.Models[0].Model = first
 	s, err := server.New(ctx, so)
 	if err != nil {
