@@ -132,11 +132,7 @@ func (x *exchange) streamMessages(r *request, l *blocks) *problem {
 
 // messageRequest reads a request; only one that is to be answered needs max_tokens.
 func (x *exchange) messageRequest(answer bool) (*request, *problem) {
-	f, p := x.body()
-	if p != nil {
-		return nil, p
-	}
-	m, p := x.named(f)
+	f, m, p := x.asked(x.named)
 	if p != nil {
 		return nil, p
 	}

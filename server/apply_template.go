@@ -4,11 +4,7 @@ import "github.com/karat-run/karat"
 
 // applyTemplate is POST /apply-template: the prompt that the chat template makes of a conversation.
 func (x *exchange) applyTemplate() *problem {
-	f, p := x.body()
-	if p != nil {
-		return p
-	}
-	m, p := x.only(f)
+	f, m, p := x.asked(x.only)
 	if p != nil {
 		return p
 	}

@@ -23,11 +23,7 @@ type embedding struct {
 
 // embeddings is POST /v1/embeddings.
 func (x *exchange) embeddings() *problem {
-	f, p := x.body()
-	if p != nil {
-		return p
-	}
-	m, p := x.named(f)
+	f, m, p := x.asked(x.named)
 	if p != nil {
 		return p
 	}
@@ -100,11 +96,7 @@ func (x *exchange) ollamaEmbedding() *problem {
 }
 
 func (x *exchange) ollamaEmbedRequest(param string) (*embedding, *problem) {
-	f, p := x.body()
-	if p != nil {
-		return nil, p
-	}
-	m, p := x.ollamaModel(f)
+	f, m, p := x.asked(x.ollamaModel)
 	if p != nil {
 		return nil, p
 	}

@@ -227,10 +227,10 @@ func (c *caller) admit(path string, now time.Time) *problem {
 	if !u.opens(path) {
 		return forbidden(u, path)
 	}
-	if wait := u.tokens.wait(now); wait > 0 {
+	if wait := u.tokens.take(0, now); wait > 0 {
 		return tooMany(fmt.Sprintf("The key %q has used its %d tokens a minute", u.Name, u.Tokens), wait)
 	}
-	if wait := u.requests.take(now); wait > 0 {
+	if wait := u.requests.take(1, now); wait > 0 {
 		return tooMany(fmt.Sprintf("The key %q has used its %d requests a minute", u.Name, u.Requests), wait)
 	}
 	return nil
@@ -286,40 +286,30 @@ func (b *bucket) fill(now time.Time) {
 	}
 }
 
-// missing is how long it takes until there are n.
-func (b *bucket) missing(n float64) time.Duration {
-	if b.left >= n-1e-6 { // what rounding takes
+// missing is how long it takes until there is one.
+func (b *bucket) missing() time.Duration {
+	if b.left >= 1-1e-6 { // what rounding takes
 		return 0
 	}
-	return time.Duration(math.Ceil((n - b.left) / b.minute * float64(time.Minute)))
+	return time.Duration(math.Ceil((1 - b.left) / b.minute * float64(time.Minute)))
 }
 
-// take takes one, or says how long there will be none.
-func (b *bucket) take(now time.Time) time.Duration {
+// take takes n if one is left, and else says how long there will be none.
+func (b *bucket) take(n int, now time.Time) time.Duration {
 	if b.minute == 0 {
 		return 0
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fill(now)
-	wait := b.missing(1)
+	wait := b.missing()
 	if wait == 0 {
-		b.left--
+		b.left -= float64(n)
 	}
 	return wait
 }
 
-// wait is how long there is not one.
-func (b *bucket) wait(now time.Time) time.Duration {
-	if b.minute == 0 {
-		return 0
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fill(now)
-	return b.missing(1)
-}
-
+// spend takes n, which may be more than are left.
 func (b *bucket) spend(n int, now time.Time) {
 	if b.minute == 0 {
 		return

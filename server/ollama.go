@@ -187,11 +187,7 @@ func (r *request) ollamaPiece(chat bool, text, thinking string, calls []any) map
 }
 
 func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
-	f, p := x.body()
-	if p != nil {
-		return nil, p
-	}
-	m, p := x.ollamaModel(f)
+	f, m, p := x.asked(x.ollamaModel)
 	if p != nil {
 		return nil, p
 	}

@@ -38,11 +38,7 @@ func (x *exchange) chatTokens() *problem {
 }
 
 func (x *exchange) chatRequest() (*request, *problem) {
-	f, p := x.body()
-	if p != nil {
-		return nil, p
-	}
-	m, p := x.named(f)
+	f, m, p := x.asked(x.named)
 	if p != nil {
 		return nil, p
 	}

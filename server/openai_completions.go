@@ -68,11 +68,7 @@ func (x *exchange) completions() *problem {
 }
 
 func (x *exchange) completionRequest() (*request, *problem) {
-	f, p := x.body()
-	if p != nil {
-		return nil, p
-	}
-	m, p := x.named(f)
+	f, m, p := x.asked(x.named)
 	if p != nil {
 		return nil, p
 	}

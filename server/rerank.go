@@ -44,11 +44,7 @@ type scored struct {
 // rerank is POST /v1/rerank in the forms of Jina, of Cohere (/v2/rerank) and, where the documents are called texts,
 // of TEI.
 func (x *exchange) rerank() *problem {
-	f, p := x.body()
-	if p != nil {
-		return p
-	}
-	m, p := x.only(f)
+	f, m, p := x.asked(x.only)
 	if p != nil {
 		return p
 	}

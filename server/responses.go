@@ -42,11 +42,7 @@ type response struct {
 }
 
 func (x *exchange) responseRequest() (*response, *problem) {
-	f, p := x.body()
-	if p != nil {
-		return nil, p
-	}
-	m, p := x.named(f)
+	f, m, p := x.asked(x.named)
 	if p != nil {
 		return nil, p
 	}

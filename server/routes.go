@@ -91,6 +91,16 @@ func (x *exchange) body() (*fields, *problem) {
 	return parse(body)
 }
 
+// asked is a request's JSON, and the model that find finds in it.
+func (x *exchange) asked(find func(*fields) (*served, *problem)) (*fields, *served, *problem) {
+	f, p := x.body()
+	if p != nil {
+		return nil, nil, p
+	}
+	m, p := find(f)
+	return f, m, p
+}
+
 // named is the model that a request asks for by its field "model".
 func (x *exchange) named(f *fields) (*served, *problem) {
 	name := f.needText("model")

@@ -4,11 +4,7 @@ import "unicode/utf8"
 
 // tokenize is POST /tokenize, as llama-server has it.
 func (x *exchange) tokenize() *problem {
-	f, p := x.body()
-	if p != nil {
-		return p
-	}
-	m, p := x.only(f)
+	f, m, p := x.asked(x.only)
 	if p != nil {
 		return p
 	}
@@ -52,11 +48,7 @@ func (x *exchange) tokenize() *problem {
 
 // detokenize is POST /detokenize.
 func (x *exchange) detokenize() *problem {
-	f, p := x.body()
-	if p != nil {
-		return p
-	}
-	m, p := x.only(f)
+	f, m, p := x.asked(x.only)
 	if p != nil {
 		return p
 	}

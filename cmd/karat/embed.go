@@ -102,14 +102,8 @@ func (f *embedFlags) run(c *cobra.Command, args []string) error {
 func (f *embedFlags) embed(ctx context.Context, c *cobra.Command, args []string, o karat.Options) error {
 	texts := args
 	if len(args) == 0 || f.file != "" {
-		text, ok, err := readInput(ctx, c, args, f.file)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return usagef("give TEXT, -f FILE, or texts on standard input")
-		}
-		if texts, err = lines(text); err != nil {
+		var err error
+		if texts, err = readTexts(ctx, c, args, f.file, "TEXT, -f FILE, or texts"); err != nil {
 			return err
 		}
 		if len(texts) == 0 {
@@ -140,6 +134,18 @@ func (f *embedFlags) embed(ctx context.Context, c *cobra.Command, args []string,
 		return err
 	}
 	return f.write(c.OutOrStdout(), vectors, features)
+}
+
+// readTexts are the texts of JSON Lines in the file, or on standard input. Where there are none, want says what could be given.
+func readTexts(ctx context.Context, c *cobra.Command, args []string, file, want string) ([]string, error) {
+	text, ok, err := readInput(ctx, c, args, file)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, usagef("give %s on standard input", want)
+	}
+	return lines(text)
 }
 
 // lines are the texts of JSON Lines.

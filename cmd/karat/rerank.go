@@ -67,14 +67,7 @@ func (f *rerankFlags) run(c *cobra.Command, args []string) error {
 	defer stop()
 	query, documents := args[0], args[1:]
 	if len(documents) == 0 || f.file != "" {
-		text, ok, err := readInput(ctx, c, documents, f.file)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return usagef("give DOCUMENT, -f FILE, or documents on standard input")
-		}
-		if documents, err = lines(text); err != nil {
+		if documents, err = readTexts(ctx, c, documents, f.file, "DOCUMENT, -f FILE, or documents"); err != nil {
 			return err
 		}
 	}
