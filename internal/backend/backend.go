@@ -2,7 +2,6 @@
 package backend
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -301,11 +300,15 @@ func LooksAhead(g *graph.Graph) bool {
 func Classes(g *graph.Graph) []kv.Class {
 	var classes []kv.Class
 	for _, s := range g.KVs() {
-		if c := ClassOf(s); !slices.Contains(classes, c) {
-			classes = append(classes, c)
+		c := ClassOf(s)
+		if slices.Contains(classes, c) {
+			continue
+		}
+		classes = append(classes, c)
+		for i := len(classes) - 1; i > 0 && classes[i].Window < classes[i-1].Window; i-- {
+			classes[i], classes[i-1] = classes[i-1], classes[i]
 		}
 	}
-	slices.SortFunc(classes, func(a, b kv.Class) int { return cmp.Compare(a.Window, b.Window) })
 	if len(g.States()) > 0 {
 		classes = append(classes, kv.Class{Kind: kv.Slot})
 	}

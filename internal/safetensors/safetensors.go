@@ -120,9 +120,13 @@ func parse(data []byte) (*File, error) {
 		return nil, notHeader(data, n)
 	}
 	header, data := rest[:n], rest[n:]
-	entries, metadata, err := parseHeader(header)
+	list, metadata, err := parseHeader(header)
 	if err != nil {
 		return nil, err
+	}
+	entries := make([]*entry, len(list)) // a sort of pointers shares its code with all others
+	for i := range list {
+		entries[i] = &list[i]
 	}
 	if err := checkNames(entries); err != nil {
 		return nil, err
@@ -135,8 +139,8 @@ func parse(data []byte) (*File, error) {
 }
 
 // checkNames reports a name that occurs twice.
-func checkNames(entries []entry) error {
-	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
+func checkNames(entries []*entry) error {
+	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.name, b.name) })
 	for i := 1; i < len(entries); i++ {
 		if entries[i].name == entries[i-1].name {
 			return fmt.Errorf("tensor %q: the header names it twice", entries[i].name)
@@ -147,9 +151,9 @@ func checkNames(entries []entry) error {
 
 // place sorts the entries by their place in data, which they must fill, and
 // makes tensors of them. start is where data begins in the file.
-func place(entries []entry, data []byte, start int) ([]tensor.Tensor, error) {
-	slices.SortStableFunc(entries, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
+func place(entries []*entry, data []byte, start int) ([]tensor.Tensor, error) {
+	slices.SortFunc(entries, func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end), cmp.Compare(a.name, b.name))
 	})
 	tensors, at := make([]tensor.Tensor, len(entries)), 0
 	for i, e := range entries {

@@ -3,7 +3,6 @@ package sample
 import (
 	"fmt"
 	"math"
-	"slices"
 )
 
 // Logprob is a token with the natural logarithm of its probability.
@@ -67,11 +66,6 @@ func likeliest(logits []float32, k int) []candidate {
 		c = append(c, candidate{id: int32(id), logit: x})
 	}
 	c = topK(c, min(k, len(c)))
-	slices.SortFunc(c, func(a, b candidate) int {
-		if before(a, b) {
-			return -1
-		}
-		return 1
-	})
+	sortDown(c, after)
 	return c
 }

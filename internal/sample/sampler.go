@@ -22,6 +22,7 @@ package sample
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -70,10 +71,9 @@ func New(o Options) (*Sampler, error) {
 	if o.RepeatLast == 0 {
 		s.o.RepeatLast = defaultRepeatLast
 	}
-	for id, v := range o.LogitBias {
-		s.bias = append(s.bias, bias{id, v})
+	for _, id := range slices.Sorted(maps.Keys(o.LogitBias)) {
+		s.bias = append(s.bias, bias{id, o.LogitBias[id]})
 	}
-	slices.SortFunc(s.bias, func(a, b bias) int { return a.id - b.id })
 	s.o.LogitBias = nil
 	if o.PresencePenalty != 0 || o.FrequencyPenalty != 0 {
 		s.chosen = map[int]int{}
@@ -141,7 +141,7 @@ func (s *Sampler) Choose(likeliest []Likely) (id int, err error) {
 	if s.o.Temperature == 0 && len(s.candidates) > 0 {
 		return likeliest[0].ID, nil
 	}
-	slices.SortFunc(s.candidates, byID)
+	sortDown(s.candidates, higherID)
 	return s.pick()
 }
 
@@ -233,7 +233,7 @@ func (s *Sampler) penalizeRepeats(history []int) error {
 func (s *Sampler) truncate(c []candidate) []candidate {
 	if s.o.TopK > 0 && s.o.TopK < len(c) {
 		c = topK(c, s.o.TopK)
-		slices.SortFunc(c, byID)
+		sortDown(c, higherID)
 	}
 	if s.o.TopP > 0 && s.o.TopP < 1 {
 		c, s.scratch = topP(c, s.o.TopP, s.scratch)

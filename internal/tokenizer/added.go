@@ -32,11 +32,20 @@ type matcher struct {
 // newMatcher makes a matcher. Of two tokens that are spelled alike, which
 // normalization can make of different ones, the lower id is found.
 func newMatcher(tokens []addedToken) (m matcher) {
-	m.tokens = slices.DeleteFunc(slices.Clone(tokens), func(a addedToken) bool { return a.content == "" })
-	slices.SortFunc(m.tokens, func(a, b addedToken) int {
+	var list []*addedToken // a sort of pointers shares its code with all others
+	for i, a := range tokens {
+		if a.content != "" {
+			list = append(list, &tokens[i])
+		}
+	}
+	slices.SortFunc(list, func(a, b *addedToken) int {
 		return cmp.Or(cmp.Compare(a.content, b.content), cmp.Compare(a.id, b.id))
 	})
-	m.tokens = slices.CompactFunc(m.tokens, func(a, b addedToken) bool { return a.content == b.content })
+	for _, a := range list {
+		if n := len(m.tokens); n == 0 || m.tokens[n-1].content != a.content {
+			m.tokens = append(m.tokens, *a)
+		}
+	}
 	for b := range 257 {
 		m.first[b] = int32(sort.Search(len(m.tokens), func(i int) bool { return int(m.tokens[i].content[0]) >= b }))
 	}

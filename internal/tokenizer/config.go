@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -89,10 +90,9 @@ func placeToken(tokens *[]token, a addedToken) error {
 // sorted returns added tokens in order of their ids.
 func sorted(added map[int]addedToken) []addedToken {
 	list := make([]addedToken, 0, len(added))
-	for _, a := range added {
-		list = append(list, a)
+	for _, id := range slices.Sorted(maps.Keys(added)) {
+		list = append(list, added[id])
 	}
-	slices.SortFunc(list, func(a, b addedToken) int { return int(a.id) - int(b.id) })
 	return list
 }
 

@@ -71,7 +71,7 @@ func newUnigram(tokens []token, scores []float64, unknown int, u *unigram) (*Tok
 	u.unknown, u.penalty, u.scores = int32(unknown), least-unknownPenalty, scores
 	for text, id := range t.ids {
 		if tokens[id].kind.isText() {
-			u.trie.words = append(u.trie.words, word{text, id})
+			u.trie.words = append(u.trie.words, &word{text, id})
 		}
 	}
 	u.trie.build()
@@ -84,7 +84,7 @@ func newUnigram(tokens []token, scores []float64, unknown int, u *unigram) (*Tok
 
 // A trie finds the words that a text begins with.
 type trie struct {
-	words []word // sorted
+	words []*word // sorted
 	nodes []trieNode
 }
 
@@ -102,7 +102,7 @@ type trieNode struct {
 
 // build makes the nodes level by level, each of a run of words with a common beginning.
 func (t *trie) build() {
-	slices.SortFunc(t.words, func(a, b word) int { return cmp.Compare(a.text, b.text) })
+	slices.SortFunc(t.words, func(a, b *word) int { return cmp.Compare(a.text, b.text) })
 	type run struct{ from, to, depth int }
 	runs := []run{{0, len(t.words), 0}}
 	t.nodes = []trieNode{{id: -1}}

@@ -52,7 +52,7 @@ func FromVocab(vocab, config []byte) ([]byte, error) {
 			return nil, errors.New("tokenizer: vocab.txt: it has no " + text)
 		}
 	}
-	return marshal(object{
+	return json.Marshal(object{
 		"added_tokens": added,
 		"normalizer": object{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": is(c.Chinese, true), "strip_accents": c.Strip,
 			"lowercase": is(c.Lower, true)},
