@@ -99,18 +99,20 @@ const (
 	hex4     = `[0-9a-fA-F]{1,4}`
 )
 
-// formats are the formats of strings.
-var formats = map[string]string{
-	"date":      fullDate,
-	"time":      fullTime,
-	"date-time": fullDate + `T` + fullTime,
-	"duration":  `P((\d{1,9}Y(\d{1,9}M(\d{1,9}D)?)?|\d{1,9}M(\d{1,9}D)?|\d{1,9}D)(T` + durationTime + `)?|T` + durationTime + `|\d{1,9}W)`,
-	"email":     `[a-zA-Z0-9_%+-]+(\.[a-zA-Z0-9_%+-]+){0,3}@` + hostname,
-	"hostname":  hostname,
-	"ipv4":      address4,
-	"ipv6":      address6(),
-	"uuid":      `[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`,
-	"uri":       `[a-z][a-z0-9+.-]*://` + hostname + `(:\d{1,4})?(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-F]{2})*)*(\?` + query + `)?(#` + query + `)?`,
+// formats are the formats of strings. A variable would be in every program, and be made as it starts.
+func formats() map[string]string {
+	return map[string]string{
+		"date":      fullDate,
+		"time":      fullTime,
+		"date-time": fullDate + `T` + fullTime,
+		"duration":  `P((\d{1,9}Y(\d{1,9}M(\d{1,9}D)?)?|\d{1,9}M(\d{1,9}D)?|\d{1,9}D)(T` + durationTime + `)?|T` + durationTime + `|\d{1,9}W)`,
+		"email":     `[a-zA-Z0-9_%+-]+(\.[a-zA-Z0-9_%+-]+){0,3}@` + hostname,
+		"hostname":  hostname,
+		"ipv4":      address4,
+		"ipv6":      address6(),
+		"uuid":      `[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`,
+		"uri":       `[a-z][a-z0-9+.-]*://` + hostname + `(:\d{1,4})?(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-F]{2})*)*(\?` + query + `)?(#` + query + `)?`,
+	}
 }
 
 const (
@@ -133,7 +135,7 @@ func address6() string {
 
 // format is the texts of a format.
 func (s *schema) format(name, path string) *term {
-	pattern, ok := formats[name]
+	pattern, ok := formats()[name]
 	if !ok {
 		s.fail(path, "the format %q is not supported", name)
 	}
