@@ -215,6 +215,9 @@ func TestSame(t *testing.T) {
 	for name, faults := range map[string][]string{
 		"tiny-qwen3":  {"same_rope_offset@all", "same_norm_folded:ffn_norm@all", "same_qk_order@all"},
 		"tiny-gemma3": {"same_scale_on_queries@all", "same_logits_shifted"},
+
+		"granitehybrid": {"same_logits_shifted"}, // whose logits are scaled behind the head
+		"deepseek2":     {"same_rope_offset@all"},
 	} {
 		m := tiny(t, name)
 		for i, f := range faults {
@@ -227,6 +230,20 @@ func TestSame(t *testing.T) {
 					t.Error(say(d))
 				}
 			})
+		}
+	}
+}
+
+// TestTurnedBeside wants positions that are off found in a model whose queries and keys have
+// features that do not turn beside those that do.
+func TestTurnedBeside(t *testing.T) {
+	m := tiny(t, "deepseek2")
+	for _, f := range []string{"rope_position@all", "rope_position:attn_k_rope=-1@2"} {
+		dump, want := m.record(t, "", f, m.texts(t, mixed))
+		d := m.diagnose(t, dump, nil)
+		named(t, d, map[string][]int{"rope_position": want[0].Layers})
+		if d.Verdict != Structural {
+			t.Errorf("%s: %s", f, say(d))
 		}
 	}
 }

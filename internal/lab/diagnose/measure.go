@@ -317,10 +317,20 @@ func (r *measurement) distance(n *graph.Node, got, want []float64) float64 {
 			}
 		}
 	}
-	if n == r.g.Result() && n.Op != graph.Softcap {
+	if r.logits(n) {
 		got, want = centered(got), centered(want)
 	}
 	return lab.RelativeL2(want, got)
+}
+
+// logits reports whether n is the logits, or them before a factor: a constant that is added
+// to all of them changes no probability, but before a cap it does.
+func (r *measurement) logits(n *graph.Node) bool {
+	x := r.g.Result()
+	for x != n && x.Op == graph.Scale {
+		x = x.In[0]
+	}
+	return x == n && n.Op != graph.Softcap
 }
 
 // infinite reports whether x is an infinity, or no number at all.

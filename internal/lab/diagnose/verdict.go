@@ -100,12 +100,23 @@ func (r *conclusion) relativePositions() {
 			shift[h.node], _ = h.detail["shift"].(float64)
 		}
 	}
+	met := map[*graph.Node]bool{}
 	for _, n := range r.g.Nodes {
 		if n.Op != graph.Attention || len(shift) == 0 {
 			continue
 		}
-		if store := r.model.Store(n); store == nil || shift[n.In[0]] != shift[store.In[0]] {
+		store := r.model.Store(n)
+		if store == nil {
 			return
+		}
+		q, k := turned(n.In[0]), turned(store.In[0])
+		if met[q], met[k] = true, true; shift[q] != shift[k] {
+			return
+		}
+	}
+	for n := range shift {
+		if !met[n] {
+			return // what no attention is seen to meet may count
 		}
 	}
 	if len(shift) > 0 {

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -148,6 +149,23 @@ func (r *wiring) rotations(n *graph.Node) []*graph.Node {
 		}
 	}
 	return all
+}
+
+// turned is the rope that made n, queries or keys: a norm may come after it, and what does
+// not turn may lie beside it. It is nil if there is none.
+func turned(n *graph.Node) *graph.Node {
+	switch n.Op {
+	case graph.RoPE:
+		return n
+	case graph.Linear, graph.HeadLinear:
+		return nil
+	case graph.Concat:
+		return cmp.Or(turned(n.In[0]), turned(n.In[1]))
+	}
+	if len(n.In) != 1 {
+		return nil
+	}
+	return turned(n.In[0])
 }
 
 // readingFrom are the attentions that read a store.

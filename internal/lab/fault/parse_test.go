@@ -47,7 +47,7 @@ func TestParse(t *testing.T) {
 // TestRefused wants an error, which says why, for what a model cannot have and for
 // what would change nothing.
 func TestRefused(t *testing.T) {
-	llama, gemma4 := load(t, "tiny-llama"), load(t, "tiny-gemma4")
+	llama, gemma4, deepseek2 := load(t, "tiny-llama"), load(t, "tiny-gemma4"), load(t, "deepseek2")
 	for _, c := range []struct {
 		g           *graph.Graph
 		fault, want string
@@ -64,6 +64,7 @@ func TestRefused(t *testing.T) {
 		{g: llama, fault: "norm_eps=x@all", want: "want a number"},
 		{g: llama, fault: "rope_theta=500000@all", want: "the base is", same: true},
 		{g: llama, fault: "rope_position:attn_q_rope+attn_k_rope@all", want: "off alike", same: true},
+		{g: deepseek2, fault: "rope_position:attn_q_rope+attn_k_rope@all", want: "off alike", same: true},
 		{g: llama, fault: "same_rope_offset@1", want: ""},
 		{g: llama, fault: "same_rope_offset:attn_q_rope@1", want: "rope_position"},
 		{g: llama, fault: "activation=silu", want: "the activation is silu", same: true},

@@ -355,6 +355,9 @@ func (p *plan) shift(n *graph.Node) int {
 	for ; n.Op != graph.RoPE && len(n.In) == 1; n = n.In[0] { // a norm may come behind
 		continue
 	}
+	if n.Op == graph.Concat { // what does not turn lies beside
+		return p.shift(n.In[0]) + p.shift(n.In[1])
+	}
 	if t := p.turns[n]; t != nil {
 		return t.shift
 	}
