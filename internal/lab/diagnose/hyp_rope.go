@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/sim"
@@ -198,10 +199,55 @@ func (r *proposer) otherKinds(t turning, freqs []float64, dim int) []*hypothesis
 			if math.Abs(theta(f, x.Shape.Last())/theta(freqs, dim)-1) < 1e-6 {
 				cause = "rope_scaling"
 			}
-			all = append(all, t.wrong(cause, "turns at the speeds of another kind of layers", detail{"speeds": anotherKind}, func(s *sim.Spec) { s.Freqs = f }))
+			how := fmt.Sprintf("turns by %s, as %s, not by %s", speeds(f, x.Shape.Last()), r.turnedSo(f), speeds(freqs, dim))
+			all = append(all, t.wrong(cause, how, detail{"speeds": anotherKind}, func(s *sim.Spec) { s.Freqs = f }))
 		}
 	}
 	return all
+}
+
+// speeds says in words by what pairs turn.
+func speeds(f []float64, dim int) string {
+	if len(f) < 2 {
+		return list(f)
+	}
+	base := theta(f, dim)
+	if how := fmt.Sprintf("theta %.6g", base); alike(f, rope.New(base, dim)[:min(len(f), dim/2)]) {
+		return how + " without a scaling"
+	} else if base > 1 {
+		return how + " and a scaling"
+	}
+	return list(f)
+}
+
+// turnedSo says which layers turn by such frequencies.
+func (r *proposer) turnedSo(f []float64) string {
+	var in []int
+	sliding := true
+	for _, x := range r.g.Nodes {
+		switch a := x.Attr.(type) {
+		case graph.RoPEAttr:
+			if slices.Equal(a.Freqs, f) {
+				in = union(in, layersOf(x))
+			}
+		case graph.AttentionAttr:
+			sliding = sliding && (a.KV.Window > 0 || !slices.Contains(in, x.Layer))
+		}
+	}
+	words := "layers"
+	if sliding {
+		words = "the sliding layers"
+	}
+	if len(in) == 1 {
+		words = strings.TrimSuffix(words, "s")
+	}
+	for i, l := range in[:min(len(in), 6)] {
+		words += []string{" ", ", "}[min(i, 1)] + fmt.Sprint(l)
+	}
+	if len(in) > 6 {
+		words += ", ..."
+	}
+	return words + " should"
 }
 
 // side is whether a rope node turns queries or keys.
@@ -241,12 +287,14 @@ func times(f []float64, by float64) []float64 {
 	return y
 }
 
-func alike(a, b []float64) bool {
+func alike(a, b []float64) bool { return alikeWithin(a, b, 1e-4) }
+
+func alikeWithin(a, b []float64, share float64) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	for i := range a {
-		if math.Abs(a[i]-b[i]) > 1e-4*math.Abs(b[i]) {
+		if math.Abs(a[i]-b[i]) > share*math.Abs(b[i]) {
 			return false
 		}
 	}

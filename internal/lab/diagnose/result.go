@@ -63,8 +63,9 @@ type Finding struct {
 type Closure struct {
 	Before      lab.Number `json:"kl_before"`
 	After       lab.Number `json:"kl_after"`
-	Floor       lab.Number `json:"floor"`       // KL that rounding alone makes
-	Unexplained lab.Number `json:"unexplained"` // share of Before that is left, 0..1
+	Floor       lab.Number `json:"floor"`             // KL that rounding alone makes
+	Unexplained lab.Number `json:"unexplained"`       // share of Before that is left, 0..1
+	Unbuilt     int        `json:"unbuilt,omitempty"` // findings that cannot be built in, since their cause is unknown
 	Prompts     int        `json:"prompts"`
 }
 

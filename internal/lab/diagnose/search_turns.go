@@ -8,6 +8,7 @@ import (
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/sim"
+	"github.com/karat-run/karat/internal/rope"
 )
 
 // maxVain is how many equations are searched for speeds in vain, maxPairs how many pairs a head may have.
@@ -48,12 +49,26 @@ func (r *search) measuredTurns(eq *equation) *hypothesis {
 		if f := t.descend(start); f != nil {
 			r.speeds = append(r.speeds, f)
 			h := &hypothesis{cause: "unknown", node: t.ropes[0], detail: detail{"op": "RoPE", "role": role(t.ropes[0])}, edits: t.edits(f),
-				computed: fmt.Sprintf("turns the pairs of queries and keys by other angles a position: %s, not %s", list(f), list(right))}
+				computed: "turns the pairs of queries and keys " + turned(f, right, t.ropes[0].Shape.Last())}
 			return h
 		}
 	}
 	r.vain++
 	return nil
+}
+
+// turned says by what pairs turn: a base of powers, a number times as fast as they should, or
+// only the angles.
+func turned(f, right []float64, dim int) string {
+	if base := theta(f, dim); base > 1 && !math.IsInf(base, 0) {
+		if powers := rope.New(base, dim); alikeWithin(f, powers[:min(len(powers), len(f))], 1e-3) {
+			return fmt.Sprintf("as theta %.4g without a scaling does, not by %s", base, speeds(right, dim))
+		}
+	}
+	if k := f[0] / right[0]; k != 0 && alikeWithin(f, times(right, k), 1e-3) {
+		return fmt.Sprintf("%.4g times as fast as %s does", k, speeds(right, dim))
+	}
+	return fmt.Sprintf("by other angles a position: %s, not %s", list(f), list(right))
 }
 
 // list is the first of some numbers in words.

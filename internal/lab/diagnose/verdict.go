@@ -22,7 +22,9 @@ func (r *conclusion) conclude() *Diagnosis {
 	r.out = Diagnosis{Model: r.Model, Dump: r.Dump.Path, Layers: layers(r.g), Findings: []Finding{}, Closure: r.closing.closure, Logits: r.closing.shown,
 		Coverage: Coverage{Unplaced: r.unplaced, Blind: []string{}}}
 	d := &r.out
-	d.Findings = append(append(append(d.Findings, r.findings...), r.group()...), r.numericFindings()...)
+	causes, unbuilt := r.group()
+	d.Closure.Unbuilt = unbuilt
+	d.Findings = append(append(append(d.Findings, r.findings...), causes...), r.numericFindings()...)
 	slices.SortStableFunc(d.Findings, func(a, b Finding) int {
 		return slices.Index(order, kindOf(a)) - slices.Index(order, kindOf(b))
 	})

@@ -10,9 +10,9 @@ import (
 	"github.com/karat-run/karat/internal/lab/cause"
 )
 
-// group makes findings of the accepted hypotheses: one for all layers that have it.
-func (r *conclusion) group() []Finding {
-	var findings []Finding
+// group makes findings of the accepted hypotheses: one for all layers that have it. It
+// counts those that change nothing in the reference, since nobody knows what is wrong.
+func (r *conclusion) group() (findings []Finding, unbuilt int) {
 	var firsts []*hypothesis
 	for _, h := range r.accepted {
 		at := slices.IndexFunc(firsts, func(x *hypothesis) bool {
@@ -20,6 +20,9 @@ func (r *conclusion) group() []Finding {
 		})
 		if at < 0 {
 			firsts = append(firsts, h)
+			if len(h.edits) == 0 {
+				unbuilt++
+			}
 			findings = append(findings, r.finding(h))
 			continue
 		}
@@ -31,7 +34,7 @@ func (r *conclusion) group() []Finding {
 		}
 		f.Nodes = append(f.Nodes, h.node.Name)
 	}
-	return findings
+	return findings, unbuilt
 }
 
 func (r *conclusion) finding(h *hypothesis) Finding {
@@ -72,6 +75,11 @@ func spanned(eq *equation) []string {
 	return ops
 }
 
+// broken reports whether an equation did not hold before anything was built in.
+func broken(eq *equation) bool {
+	return len(eq.before) > 0 && worst(eq.before).ratio() > excess || eq.flagged()
+}
+
 // numericFindings are the classes of rounding that the dump did not declare.
 func (r *conclusion) numericFindings() []Finding {
 	var all []Finding
@@ -88,6 +96,9 @@ func (r *conclusion) numericFindings() []Finding {
 			}
 		}
 		f.Evidence = "all equations hold within the floors of this class, and not within those of a finer one"
+		if slices.ContainsFunc(r.eqs, broken) {
+			f.Evidence = "the equations that hold do so within the floors of this class, and not within those of a finer one"
+		}
 		if c, ok := cause.Find(id); ok {
 			f.Fix = c.Fix
 		}

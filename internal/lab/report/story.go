@@ -49,12 +49,20 @@ func headline(d *diagnose.Diagnosis) string {
 	if len(d.Findings) == 0 {
 		return meaning(d.Verdict)
 	}
+	findings := d.Findings
+	if !passed(d.Verdict) { // how the engine rounds is no cause of what is wrong
+		if wrong := slices.DeleteFunc(slices.Clone(findings), rounding); len(wrong) > 0 {
+			findings = wrong
+		} else {
+			return meaning(d.Verdict)
+		}
+	}
 	var parts []string
-	for i := range d.Findings[:min(len(d.Findings), most)] {
-		f := &d.Findings[i]
+	for i := range findings[:min(len(findings), most)] {
+		f := &findings[i]
 		parts = append(parts, what(f)+" ("+layers(f.Layers, d.Layers)+")")
 	}
-	if more := len(d.Findings) - most; more > 0 {
+	if more := len(findings) - most; more > 0 {
 		parts = append(parts, count(more, "more cause"))
 	}
 	last := len(parts) - 1
@@ -62,6 +70,12 @@ func headline(d *diagnose.Diagnosis) string {
 		return parts[0]
 	}
 	return strings.Join(parts[:last], ", ") + " and " + parts[last]
+}
+
+// rounding reports whether a finding tells how an engine rounds, which is no fault.
+func rounding(f diagnose.Finding) bool {
+	known, ok := cause.Find(f.Cause)
+	return ok && known.Kind == cause.Numeric
 }
 
 // what names a finding's cause, or its operation if the cause is unknown.
@@ -133,6 +147,16 @@ func closure(d *diagnose.Diagnosis) string {
 	if len(d.Findings) == 0 {
 		return text
 	}
+	if n := c.Unbuilt; n > 0 && beyond(c.After, c.Floor) {
+		open := "one finding has no known cause, so it cannot be built into the reference, and what it makes of this is open."
+		if n > 1 {
+			open = fmt.Sprintf("%d findings have no known cause, so they cannot be built into the reference, and what they make of this is open.", n)
+		}
+		if n == len(slices.DeleteFunc(slices.Clone(d.Findings), rounding)) {
+			return text + " " + strings.ToUpper(open[:1]) + open[1:]
+		}
+		return fmt.Sprintf("%s With the other findings built into the reference %s are left; %s", text, number(c.After), open)
+	}
 	text += fmt.Sprintf(" With the findings built into the reference %s are left", number(c.After))
 	switch {
 	case math.IsNaN(float64(c.Unexplained)):
@@ -178,7 +202,7 @@ func seen(d *diagnose.Diagnosis) []string {
 	c, f := &d.Coverage, &d.Floors
 	text := fmt.Sprintf("%s with taps, the longest of %s; %s placed", count(c.Prompts, "prompt"), count(c.Positions, "position"), count(c.Taps, "tap"))
 	if len(c.Unplaced) > 0 {
-		text += "; without a place: " + names(c.Unplaced, 6)
+		text += fmt.Sprintf("; %d without a place: %s", len(c.Unplaced), names(alike(c.Unplaced), 4))
 	}
 	all := []string{text + "."}
 	if f.Activations == "" && f.KV == "" {

@@ -67,7 +67,11 @@ func (p *printer) styled(style, s string) string {
 // finding writes the i-th one.
 func (p *printer) finding(d *diagnose.Diagnosis, i int) {
 	f := &d.Findings[i]
-	fmt.Fprintf(&p.b, "\n%2d  %s\n", i+1, p.styled(bold+red, name(f.Cause)))
+	style := red
+	if rounding(*f) {
+		style = green
+	}
+	fmt.Fprintf(&p.b, "\n%2d  %s\n", i+1, p.styled(bold+style, name(f.Cause)))
 	for _, l := range facts(d, f) {
 		label := fmt.Sprintf("    %-11s", l.label)
 		p.para(p.styled(dim, label), strings.Repeat(" ", len(label)), l.text)

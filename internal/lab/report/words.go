@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,6 +66,31 @@ func names(list []string, most int) string {
 		out = append(out, fmt.Sprintf("and %d more", over))
 	}
 	return strings.Join(out, ", ")
+}
+
+// numbered matches what tells taps of several layers apart.
+var numbered = regexp.MustCompile(`(\blayers?\.|\bblk\.|\bh\.|-)\d+\b`)
+
+// alike joins names that differ only in their layer: the first one, and how many follow.
+func alike(list []string) []string {
+	var out []string
+	at, times := map[string]int{}, []int{}
+	for _, s := range list {
+		key := numbered.ReplaceAllString(s, "$1*")
+		i, ok := at[key]
+		if !ok {
+			i = len(out)
+			at[key] = i
+			out, times = append(out, s), append(times, 0)
+		}
+		times[i]++
+	}
+	for i, n := range times {
+		if n > 1 {
+			out[i] = clip(out[i], maxName-20) + fmt.Sprintf(" (and %d alike)", n-1)
+		}
+	}
+	return out
 }
 
 // number prints a measured value with two digits.

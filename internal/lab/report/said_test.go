@@ -1,0 +1,64 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/lab/diagnose"
+)
+
+// TestRoundingIsNoCause: how an engine rounds is not counted among the causes of what is wrong, and not red.
+func TestRoundingIsNoCause(t *testing.T) {
+	numeric := diagnose.Finding{Cause: "numeric_kv", Op: "StoreKV", Layers: []int{0, 1}}
+	d := &diagnose.Diagnosis{Verdict: diagnose.Structural, Layers: 2, Findings: []diagnose.Finding{
+		{Cause: "attention_scale", Op: "Attention", Layers: []int{1}}, numeric, {Cause: "numeric_activations", Op: "Linear", Layers: []int{0, 1}}}}
+	if got := headline(d); got != "attention_scale (layer 1)" {
+		t.Errorf("%q", got)
+	}
+	colored := write(t, text(Terminal{Color: true}), d)
+	if !strings.Contains(colored, "\x1b[1;31mattention_scale") || !strings.Contains(colored, "\x1b[1;32mnumeric_kv") {
+		t.Errorf("%q", colored)
+	}
+	d = &diagnose.Diagnosis{Verdict: diagnose.Unexplained, Findings: []diagnose.Finding{numeric}}
+	if got := headline(d); got != meaning(diagnose.Unexplained) {
+		t.Errorf("%q", got)
+	}
+	d.Verdict = diagnose.Numeric
+	if got := headline(d); !strings.HasPrefix(got, "numeric_kv") {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestUnbuilt: what findings without a known cause make of the logits is open, not unexplained.
+func TestUnbuilt(t *testing.T) {
+	d := &diagnose.Diagnosis{Findings: []diagnose.Finding{{Cause: "unknown"}, {Cause: "numeric_kv"}},
+		Closure: diagnose.Closure{Before: 1, After: 1, Floor: 1e-9, Unexplained: 1, Unbuilt: 1, Prompts: 1}}
+	for _, want := range []string{"One finding has no known cause, so it cannot be built into the reference", "is open."} {
+		if got := closure(d); !strings.Contains(got, want) || strings.Contains(got, "unexplained") {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	d.Findings = append(d.Findings, diagnose.Finding{Cause: "attention_scale"})
+	d.Closure.After = 0.25
+	if got := closure(d); !strings.Contains(got, "With the other findings built into the reference 0.25 are left; one finding has no known cause") {
+		t.Errorf("%q", got)
+	}
+	d.Closure.Unbuilt = 0
+	if got := closure(d); !strings.Contains(got, "unexplained") {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestUnplacedTogether: taps without a place that differ in their layer alone are told once.
+func TestUnplacedTogether(t *testing.T) {
+	d := &diagnose.Diagnosis{}
+	for i := range 24 {
+		d.Coverage.Unplaced = append(d.Coverage.Unplaced, fmt.Sprintf("model.layers.%d.self_attn.rotary.out: no such module", i), fmt.Sprintf("blk.%d.x: no such node", i), fmt.Sprintf("kq-%d: scores are not taken", i))
+	}
+	d.Coverage.Unplaced = append(d.Coverage.Unplaced, "odd: no such node")
+	want := "; 73 without a place: model.layers.0.self_attn.rotary.out: no such module (and 23 alike), blk.0.x: no such node (and 23 alike), kq-0: scores are not taken (and 23 alike), odd: no such node."
+	if got := seen(d)[0]; !strings.HasSuffix(got, want) {
+		t.Errorf("%q", got)
+	}
+}
