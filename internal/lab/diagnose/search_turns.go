@@ -49,7 +49,7 @@ func (r *search) measuredTurns(eq *equation) *hypothesis {
 		if f := t.descend(start); f != nil {
 			r.speeds = append(r.speeds, f)
 			h := &hypothesis{cause: "unknown", node: t.ropes[0], detail: detail{"op": "RoPE", "role": role(t.ropes[0])}, edits: t.edits(f),
-				computed: "turns the pairs of queries and keys " + turned(f, right, t.ropes[0].Shape.Last())}
+				computed: "turns the pairs of queries and keys " + speedsOf(f, right, t.ropes[0].Shape.Last())}
 			return h
 		}
 	}
@@ -57,9 +57,9 @@ func (r *search) measuredTurns(eq *equation) *hypothesis {
 	return nil
 }
 
-// turned says by what pairs turn: a base of powers, a number times as fast as they should, or
+// speedsOf says by what pairs turn: a base of powers, a number times as fast as they should, or
 // only the angles.
-func turned(f, right []float64, dim int) string {
+func speedsOf(f, right []float64, dim int) string {
 	if base := theta(f, dim); base > 1 && !math.IsInf(base, 0) {
 		if powers := rope.New(base, dim); alikeWithin(f, powers[:min(len(powers), len(f))], 1e-3) {
 			return fmt.Sprintf("as theta %.4g without a scaling does, not by %s", base, speeds(right, dim))

@@ -18,7 +18,7 @@ func TestTurned(t *testing.T) {
 		{times(right, 0.25), "0.25 times as fast as theta 1e+06 without a scaling does"},
 		{[]float64{1, 2, 3, 4, 5, 6, 7, 8}, "by other angles a position: 1, 2, 3, 4 ..., not 1, 0.1778, 0.03162, 0.005623 ..."},
 	} {
-		if got := turned(c.f, right, 16); got != c.want {
+		if got := speedsOf(c.f, right, 16); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
