@@ -6,8 +6,10 @@ import (
 	"fmt"
 
 	"github.com/karat-run/karat/internal/chat"
+	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/spf13/cobra"
 )
 
@@ -104,6 +106,10 @@ func (f *editFlags) run(c *cobra.Command, file string) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
+	o.Loads = func(m *checkpoint.Checkpoint) error {
+		_, _, err := model.Graph(ctx, m, 0)
+		return err
+	}
 	changes, err := convert.Edit(ctx, found.Path, out, o)
 	if errors.Is(err, context.Canceled) {
 		return failure{statusInterrupted, fmt.Errorf("interrupted: %s was not written", out)}

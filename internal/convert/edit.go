@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/gguf"
@@ -24,6 +23,8 @@ import (
 type EditOptions struct {
 	Set   []gguf.KeyValue // a key that the file lacks is added at the end
 	Unset []string        // keys that the file has
+
+	Loads func(*checkpoint.Checkpoint) error // says why the result is no model; nil asks for its tokenizer alone
 }
 
 // Change is what has become of a key. Was or Is is empty where there was or is no value.
@@ -66,7 +67,7 @@ func Edit(ctx context.Context, src, dst string, o EditOptions) ([]Change, error)
 	if err := writeEdited(ctx, out, keys, f.Tensors()); err != nil {
 		return nil, fmt.Errorf("edit: %w", err)
 	}
-	if err := loads(dst, out.Name()); err != nil {
+	if err := loads(dst, out.Name(), o.Loads); err != nil {
 		return nil, fmt.Errorf("edit: the result would not load, and was not written: %w", err)
 	}
 	if err := f.Close(); err != nil { // a mapped file cannot be replaced everywhere
@@ -174,8 +175,8 @@ func writeEdited(ctx context.Context, out io.Writer, keys []gguf.KeyValue, tenso
 	return b.Flush()
 }
 
-// loads opens the file that lies at path and is to be called name, as far as a model's graph and tokenizer.
-func loads(name, path string) error {
+// loads opens the file that lies at path and is to be called name, as far as its tokenizer and what ask asks.
+func loads(name, path string, ask func(*checkpoint.Checkpoint) error) error {
 	m, err := mmap.Open(path)
 	if err != nil {
 		return err
@@ -187,8 +188,10 @@ func loads(name, path string) error {
 			return err
 		}
 		defer c.Close()
-		if _, _, err := arch.Load(c); err != nil {
-			return err
+		if ask != nil {
+			if err := ask(c); err != nil {
+				return err
+			}
 		}
 		_, err = c.Tokenizer()
 		return err

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/golden"
 )
@@ -102,7 +104,10 @@ func TestEditRefuses(t *testing.T) {
 		{"", "", "no change"},
 		{"a=string:" + strings.Repeat("x", 17<<20), "", "string"},
 	} {
-		var o EditOptions
+		o := EditOptions{Loads: func(c *checkpoint.Checkpoint) error {
+			_, _, err := arch.Load(c)
+			return err
+		}}
 		if c.set != "" {
 			kv, err := ParseKeyValue(c.set)
 			if err != nil {
