@@ -15,7 +15,10 @@ import (
 )
 
 // importFlags are the flags of lab import.
-type importFlags struct{ out, from, model, golden string }
+type importFlags struct {
+	out, from, model, golden, name string
+	shape                          []int
+}
 
 func newImportCommand() *cobra.Command {
 	var f importFlags
@@ -25,12 +28,16 @@ func newImportCommand() *cobra.Command {
 		Long: `Import converts the dump of another tool to a record, OUT.safetensors and OUT.json.
 SRC is one of
 
-  dump       a record, or a folder of NumPy files with a manifest.json
+  dump       a record; a folder of NumPy files, with a manifest.json or without; a .npy or .npz file
   llama.cpp  a record of llama.cpp's graph callback ("karat lab hook --print llama.cpp")
   hf-debug   the folder of transformers' model_addition_debugger_context(model, FOLDER,
              do_prune_layers=False, use_repr=False)
   logits     the file of llama-perplexity --kl-divergence-base
   bin        llama-debug --save-logits's NAME.bin, NAME-tokens.bin beside it
+
+With --shape, SRC is the float32 numbers of one array and nothing else, little endian, the last
+dimension innermost. --name says what a single array is: logits, hidden, ids, or the name of a
+tap; else its file's name says it.
 
 --model is the model that the tool ran. With it, taps get PyTorch's names (or those of
 Karat's graph where PyTorch has none) and PyTorch's order of values, and values that the
@@ -38,6 +45,8 @@ graph does not have are dropped. With --golden, prompts without ids take the ids
 record.`,
 		Example: `  karat lab import llamacpp.safetensors -o theirs.safetensors --model model.gguf --golden golden.safetensors
   karat lab import ./debug_tree -o transformers.safetensors
+  karat lab import logits.npy -o theirs.safetensors --golden golden.safetensors
+  karat lab import logits.bin --shape 7,6144 --name logits -o theirs.safetensors
   karat lab import base.kld -o theirs.safetensors --model model.gguf`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -55,6 +64,8 @@ record.`,
 	fs.SortFlags = false
 	fs.VarP((*name)(&f.out), "output", "o", "`file` to write")
 	fs.StringVar(&f.from, "from", "", "`form` of SRC: "+strings.Join(lab.Forms, ", ")+" (default: detected)")
+	fs.IntSliceVar(&f.shape, "shape", nil, "`dimensions` of SRC, a file of float32 numbers alone, as in 7,6144")
+	fs.StringVar(&f.name, "name", "", "what a single array is: logits, hidden, ids, or a `tap`")
 	fs.Var((*modelFlag)(&f.model), "model", "model `file, folder or name`, for the names of the taps")
 	fs.Var((*name)(&f.golden), "golden", "`record` that has the prompts' ids")
 	return c
@@ -70,7 +81,14 @@ func (f *importFlags) run(ctx context.Context, src string, log io.Writer) error 
 	if err := spare("-o "+f.out, f.out, src, f.golden, f.model); err != nil {
 		return err
 	}
-	in, err := lab.OpenImport(src, f.from)
+	if f.from != "" && (f.shape != nil || f.name != "") {
+		return usagef("--shape and --name are of a single array: --from does not work with them")
+	}
+	open := func() (*lab.Import, error) { return lab.OpenImport(src, f.from) }
+	if f.shape != nil || f.name != "" {
+		open = func() (*lab.Import, error) { return lab.OpenArray(src, f.name, f.shape) }
+	}
+	in, err := open()
 	if err != nil {
 		return err
 	}

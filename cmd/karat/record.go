@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/backend/ref"
@@ -27,6 +28,7 @@ type recordFlags struct {
 	prompts, out string
 	taps         indices
 	keep, decode int
+	npy          bool
 	class        class
 	injected     injection
 	arithmetic   arithmetic
@@ -75,6 +77,7 @@ value. LAYERS is all, full, sliding, shared, moe, outside, or numbers such as 0,
 	fs.Var(&f.taps, "taps", "record the taps of these prompts: `all`, or indices from 0 as in 2,5; may be given again")
 	fs.IntVar(&f.keep, "keep", 8, "how many last `positions` to record logits and hidden states of")
 	fs.IntVar(&f.decode, "decode", 0, "how many last `tokens` of each prompt to decode one by one, after the others")
+	fs.BoolVar(&f.npy, "npy", false, "write the folder OUT of NumPy files, too")
 	fs.Var(&f.class, "numerics", "round like an engine of this `class`, instead of --precision and --kv")
 	f.injected.add(c)
 	f.arithmetic.add(c, karat.Fast)
@@ -119,6 +122,11 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 	if err := f.spare(path); err != nil {
 		return err
 	}
+	if f.npy {
+		if err := atomicfile.CheckFolder(f.folder()); err != nil {
+			return err
+		}
+	}
 	ctx, stop := untilSignal()
 	defer stop()
 	w, err := lab.Create(f.out)
@@ -133,12 +141,18 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 	if err == nil {
 		err = f.record(ctx, path, o, prompts, w, c.ErrOrStderr())
 	}
+	if err == nil && f.npy {
+		err = lab.WriteNumpy(f.folder(), f.out)
+	}
 	if err != nil && ctx.Err() != nil {
 		fmt.Fprintln(c.ErrOrStderr(), "karat: interrupted")
 		return failure{status: statusInterrupted}
 	}
 	return err
 }
+
+// folder is where the NumPy files go.
+func (f *recordFlags) folder() string { return strings.TrimSuffix(f.out, ".safetensors") }
 
 // spare refuses an output that would replace an input, or become a part of one.
 func (f *recordFlags) spare(model string) error {

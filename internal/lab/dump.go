@@ -22,7 +22,7 @@ import (
 const maxArrays = 1 << 15
 
 // ReadDump opens what an engine wrote: a record, or a folder of NumPy files, each an array named as a
-// record's tensor is. The name is the file's, without .npy, or what manifest.json says (see
+// record's tensor is; or one NumPy file, .npy or .npz. The name is the file's, without .npy, or what manifest.json says (see
 // manifest). ids, token_ids, logits and names of taps without "PROMPT.tap." before them are those of
 // the one prompt. Close the record.
 func ReadDump(path string) (*Record, error) {
@@ -31,6 +31,10 @@ func ReadDump(path string) (*Record, error) {
 		return nil, fmt.Errorf("lab: dump: %w", err)
 	}
 	if !st.IsDir() {
+		switch kindOf(path) {
+		case kindNumpy, kindZip:
+			return readNumpy(path, "")
+		}
 		return ReadRecord(path)
 	}
 	r, maps := &Record{Path: path}, mappings{}

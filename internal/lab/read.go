@@ -30,6 +30,9 @@ func ReadRecord(path string) (*Record, error) {
 func readRecord(path string) (*Record, error) {
 	f, err := safetensors.Open(path)
 	if err != nil {
+		if kind := kindOf(path); kind != "" {
+			return nil, fmt.Errorf("lab: record: %s: it is %s, not safetensors: karat lab import makes a record of some others", path, kind)
+		}
 		return nil, fmt.Errorf("lab: record: %w", err)
 	}
 	r := &Record{Path: path, file: f}

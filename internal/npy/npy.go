@@ -1,4 +1,4 @@
-// Package npy reads NumPy's array files.
+// Package npy reads and writes NumPy's array files.
 //
 // A file is \x93NUMPY, a version, the length of the header, the header, a Python
 // dictionary of descr, fortran_order and shape, and the elements

@@ -1,0 +1,243 @@
+package lab
+
+import (
+	"archive/zip"
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/npy"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// What files are that are taken for records.
+const (
+	kindNumpy = "a NumPy array (.npy)"
+	kindZip   = "a zip archive (.npz, or what torch.save writes)"
+	kindGGUF  = "a GGUF file"
+	kindHDF5  = "an HDF5 file"
+)
+
+// kindOf says what the file at path is by its first bytes, "" if these say nothing.
+func kindOf(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	head := make([]byte, 8)
+	n, _ := io.ReadFull(f, head)
+	for _, k := range []struct{ magic, kind string }{{"\x93NUMPY", kindNumpy}, {"PK\x03\x04", kindZip}, {"PK\x05\x06", kindZip}, {"GGUF", kindGGUF}, {"\x89HDF", kindHDF5}} {
+		if strings.HasPrefix(string(head[:n]), k.magic) {
+			return k.kind
+		}
+	}
+	return ""
+}
+
+// OpenArray opens a file of one array as a prompt's: a NumPy file or, with a shape, float32 numbers and nothing else. name is
+// that of the record's tensor or tap; without it the file's says it.
+func OpenArray(path, name string, shape []int) (*Import, error) {
+	r, err := openArray(path, name, shape)
+	if err != nil {
+		return nil, fmt.Errorf("lab: import: %s: %w", path, err)
+	}
+	return &Import{Form: FormDump, count: len(r.Prompts), file: r, prompt: func(n int) (*Prompt, error) { return r.Prompts[n], nil }}, nil
+}
+
+func openArray(path, name string, shape []int) (*Record, error) {
+	if shape == nil {
+		if kind := kindOf(path); kind != kindNumpy && kind != kindZip {
+			return nil, errors.New("not a NumPy file: a file of numbers alone needs --shape")
+		}
+		return readNumpy(path, name)
+	}
+	if kind := kindOf(path); kind == kindNumpy || kind == kindZip {
+		return nil, fmt.Errorf("it is %s, which says its shape itself", kind)
+	}
+	size, err := tensor.Bytes(tensor.F32, shape)
+	if err != nil {
+		return nil, fmt.Errorf("shape %v: %w", shape, err)
+	}
+	f, err := mmap.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(f.Data()) != size {
+		return nil, errors.Join(fmt.Errorf("%d bytes: shape %v of float32 has %d", len(f.Data()), shape, size), f.Close())
+	}
+	r := &Record{Path: path, file: f}
+	return r.arrays([]arrayInfo{arrayOf(path, name)}, []*npy.Array{{Type: "f4", Shape: shape, Data: f.Data()}})
+}
+
+// arrayOf names the array of a file.
+func arrayOf(path, name string) arrayInfo {
+	if name == "" {
+		name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	}
+	return arrayInfo{Name: name, File: path, Prompt: new(int)}
+}
+
+// arrays fills r with arrays, or closes it.
+func (r *Record) arrays(infos []arrayInfo, all []*npy.Array) (*Record, error) {
+	err := mmap.Guard(func() error {
+		var tensors []tensor.Tensor
+		seen := map[string]bool{}
+		for i, a := range infos {
+			t, err := a.tensor(all[i])
+			if err != nil {
+				return fmt.Errorf("%q: %w", a.Name, err)
+			}
+			if t.Name = a.tensorName(); seen[t.Name] {
+				return fmt.Errorf("%q: %q a second time", a.Name, t.Name)
+			}
+			seen[t.Name] = true
+			tensors = append(tensors, t)
+		}
+		return r.fill(tensors)
+	})
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// readNumpy reads a .npy or .npz file; name is that of the first's array, "" for the file's.
+func readNumpy(path, name string) (*Record, error) {
+	if kindOf(path) == kindZip {
+		if name != "" {
+			return nil, errors.New("an .npz file names its arrays itself")
+		}
+		infos, all, err := readZip(path)
+		if err != nil {
+			return nil, fmt.Errorf("lab: dump: %s: %w", path, err)
+		}
+		return (&Record{Path: path}).arrays(infos, all)
+	}
+	f, err := mmap.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("lab: dump: %w", err)
+	}
+	var x *npy.Array
+	err = mmap.Guard(func() (err error) {
+		x, err = npy.Parse(f.Data())
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lab: dump: %s: %w", path, err), f.Close())
+	}
+	return (&Record{Path: path, file: f}).arrays([]arrayInfo{arrayOf(path, name)}, []*npy.Array{x})
+}
+
+// maxZip is the most bytes of an archive's arrays, which are read into memory.
+const maxZip = 4 << 30
+
+// readZip reads the arrays of an .npz file.
+func readZip(path string) (infos []arrayInfo, all []*npy.Array, err error) {
+	z, err := zip.OpenReader(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer z.Close()
+	if len(z.File) > maxArrays {
+		return nil, nil, fmt.Errorf("%d arrays, at most %d", len(z.File), maxArrays)
+	}
+	left := int64(maxZip)
+	for _, f := range z.File {
+		name, ok := strings.CutSuffix(f.Name, ".npy")
+		if !ok {
+			return nil, nil, fmt.Errorf("%q: not a NumPy array: it is no .npz file (one of torch.save: save numpy arrays instead)", f.Name)
+		}
+		x, n, err := readEntry(f, left)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%q: %w", f.Name, err)
+		}
+		left -= n
+		infos, all = append(infos, arrayInfo{Name: name, File: f.Name, Prompt: new(int)}), append(all, x)
+	}
+	return infos, all, nil
+}
+
+// readEntry reads an array of at most so many bytes. The memory grows with the bytes that there are, not with
+// those that are declared.
+func readEntry(f *zip.File, most int64) (*npy.Array, int64, error) {
+	r, err := f.Open()
+	if err != nil {
+		return nil, 0, err
+	}
+	defer r.Close()
+	data, err := io.ReadAll(io.LimitReader(r, most+1))
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case int64(len(data)) > most:
+		return nil, 0, fmt.Errorf("the arrays have more than %d bytes", int64(maxZip))
+	}
+	x, err := npy.Parse(data)
+	return x, int64(len(data)), err
+}
+
+// numpyTypes are the types of the elements that are written.
+var numpyTypes = map[tensor.DType]string{tensor.F32: "f4", tensor.F64: "f8", tensor.F16: "f2", tensor.I32: "i4", tensor.I64: "i8"}
+
+// WriteNumpy writes the record at path as a folder of NumPy files that ReadDump opens: an array PROMPT.NAME.npy for each
+// tensor, and the record's JSON as manifest.json. The folder is new or empty.
+func WriteNumpy(dir, path string) error {
+	r, err := ReadRecord(path)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	info, err := os.ReadFile(infoPath(path))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("lab: numpy: %w", err)
+	}
+	err = atomicfile.WriteFolder(dir, func(dir string) error {
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		if info != nil {
+			if err := root.WriteFile("manifest.json", info, 0o666); err != nil {
+				return err
+			}
+		}
+		for _, p := range r.Prompts {
+			for _, t := range p.tensors() {
+				if err := writeArray(root, &t); err != nil {
+					return fmt.Errorf("%s: %w", t.Name, err)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("lab: numpy: %w", err)
+	}
+	return nil
+}
+
+func writeArray(root *os.Root, t *tensor.Tensor) error {
+	kind, ok := numpyTypes[t.DType]
+	if !ok {
+		return fmt.Errorf("NumPy has no elements of type %v", t.DType)
+	}
+	f, err := root.Create(t.Name + ".npy")
+	if err != nil {
+		return err
+	}
+	b := bufio.NewWriterSize(f, 1<<20)
+	err = mmap.Guard(func() error { return npy.Write(b, &npy.Array{Type: kind, Shape: t.Shape, Data: t.Data}) })
+	if err == nil {
+		err = b.Flush()
+	}
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,101 @@
+package lab
+
+import (
+	"archive/zip"
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/npy"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// TestNumpy: a record goes through a folder of NumPy files and back; single arrays, archives and bare numbers are read.
+func TestNumpy(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "r.safetensors")
+	w, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logits := newF32([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
+	p := &Prompt{Index: 0, IDs: []int32{4, 5}, Logits: logits}
+	p.Taps = map[string]*tensor.Tensor{"a.out": newF32([]float32{7, 8}, 2, 1)}
+	if err := w.Add(p); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Commit(nil); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(dir, "r")
+	if err := WriteNumpy(folder, path); err != nil {
+		t.Fatal(err)
+	}
+	check := func(r *Record, err error, taps bool) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer r.Close()
+		if q := r.Prompts[0]; q.Logits == nil || string(q.Logits.Data) != string(logits.Data) || taps && (q.Taps["a.out"] == nil || len(q.IDs) != 2) {
+			t.Errorf("%+v", q)
+		}
+	}
+	r, err := ReadDump(folder)
+	check(r, err, true)
+	r, err = ReadDump(filepath.Join(folder, "0.logits.npy"))
+	check(r, err, false)
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, name := range []string{"ids", "logits", "a.out"} {
+		f, _ := z.Create(name + ".npy")
+		data, err := os.ReadFile(filepath.Join(folder, map[string]string{"a.out": "0.tap.a.out"}[name]+map[string]string{"ids": "0.ids", "logits": "0.logits"}[name]+".npy"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Write(data)
+	}
+	z.Close()
+	npz := filepath.Join(dir, "ref.npz")
+	write := func(path string, data []byte) {
+		if err := os.WriteFile(path, data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(npz, b.Bytes())
+	r, err = ReadDump(npz)
+	check(r, err, true)
+	bare := filepath.Join(dir, "x.f32")
+	write(bare, logits.Data)
+	r, err = openArray(bare, "logits", []int{2, 3})
+	check(r, err, false)
+
+	write(filepath.Join(dir, "cut.npz"), b.Bytes()[:b.Len()/2])
+	write(filepath.Join(dir, "cut.npy"), []byte("\x93NUMPY\x01\x00"))
+	for _, c := range []struct {
+		got func() error
+		err string
+	}{
+		{func() error { _, err := openArray(bare, "logits", []int{2, 4}); return err }, "24 bytes: shape [2 4] of float32 has 32"},
+		{func() error { _, err := openArray(bare, "logits", []int{1 << 62, 4}); return err }, "shape"},
+		{func() error { _, err := openArray(bare, "logits", []int{-1, -6}); return err }, "shape"},
+		{func() error { _, err := openArray(bare, "logits", nil); return err }, "needs --shape"},
+		{func() error { _, err := openArray(npz, "", []int{6}); return err }, "which says its shape itself"},
+		{func() error { _, err := ReadRecord(npz); return err }, "it is a zip archive"},
+		{func() error { _, err := ReadRecord(filepath.Join(folder, "0.ids.npy")); return err }, "it is a NumPy array"},
+		{func() error { _, err := ReadDump(filepath.Join(dir, "cut.npz")); return err }, "zip"},
+		{func() error { _, err := ReadDump(filepath.Join(dir, "cut.npy")); return err }, "cut.npy: npy: "},
+		{func() error { return WriteNumpy(folder, path) }, "numpy"},
+	} {
+		if err := c.got(); err == nil || !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%v; want %q", err, c.err)
+		}
+	}
+	var out bytes.Buffer
+	if err := npy.Write(&out, &npy.Array{Type: "f4", Shape: []int{2}, Data: make([]byte, 7)}); err == nil {
+		t.Error("7 bytes of two float32, and no error")
+	}
+}
