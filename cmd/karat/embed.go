@@ -92,7 +92,11 @@ func (f *embedFlags) run(c *cobra.Command, args []string) error {
 	o.Context = f.context
 	ctx, stop := untilSignal()
 	defer stop()
-	err = f.embed(ctx, c, args, o)
+	return orInterrupted(ctx, f.embed(ctx, c, args, o))
+}
+
+// orInterrupted is err, or that a signal is why: it has ended ctx.
+func orInterrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return failure{statusInterrupted, errors.New("interrupted")}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -65,6 +66,10 @@ func (f *rerankFlags) run(c *cobra.Command, args []string) error {
 	o.Context = f.context
 	ctx, stop := untilSignal()
 	defer stop()
+	return orInterrupted(ctx, f.rerank(ctx, c, args, o))
+}
+
+func (f *rerankFlags) rerank(ctx context.Context, c *cobra.Command, args []string, o karat.Options) (err error) {
 	query, documents := args[0], args[1:]
 	if len(documents) == 0 || f.file != "" {
 		if documents, err = readTexts(ctx, c, documents, f.file, "DOCUMENT, -f FILE, or documents"); err != nil {

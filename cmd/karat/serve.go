@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -167,13 +166,7 @@ func (f *serveFlags) run(c *cobra.Command, args []string) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	if err := f.serve(ctx, c, all, keys); err != nil {
-		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			return failure{statusInterrupted, errors.New("interrupted")}
-		}
-		return err
-	}
-	return nil
+	return orInterrupted(ctx, f.serve(ctx, c, all, keys))
 }
 
 // checked says that nothing is wrong that can be known before models are loaded.
