@@ -28,6 +28,7 @@ func (r placement) place() error {
 	unplaced := map[string]bool{}
 	names := r.schema()
 	for _, p := range r.Dump.Prompts {
+		given := len(p.IDs) == 0
 		if p = r.withIDs(p); p == nil {
 			continue
 		}
@@ -39,7 +40,7 @@ func (r placement) place() error {
 			return err
 		}
 		r.misfits(found)
-		q := &prompt{Prompt: p, known: map[*graph.Node]sim.Known{}, placed: map[*graph.Node]lab.Placed{}}
+		q := &prompt{Prompt: p, given: given, known: map[*graph.Node]sim.Known{}, placed: map[*graph.Node]lab.Placed{}}
 		for _, t := range found.Taps {
 			q.tapped = q.tapped || t.Node != r.g.Result() && !strings.HasPrefix(t.Name, hidden)
 			q.outline = q.outline || strings.HasPrefix(t.Name, hidden)

@@ -19,6 +19,11 @@ type probing struct{ *measurement }
 // another form; either way it says nothing of the engine, and is left out.
 func (r probing) judgeProbes() error {
 	r.misshapen()
+	for _, judge := range []func() error{r.judgeRows, r.judgeIDs} {
+		if err := judge(); err != nil || len(r.eqs) == 0 {
+			return err
+		}
+	}
 	if err := r.judgePrompts(); err != nil {
 		return err
 	}

@@ -130,6 +130,9 @@ func prefix(got, want []float64, w int, limit float64) *print {
 // otherRows finds rows at other positions.
 func otherRows(got, want []float64, w int, limit float64) *print {
 	n := len(got) / w
+	if stuck(got, w) && !stuck(want, w) {
+		return &print{"probe_rows", stuckWords, detail{"order": "stuck"}}
+	}
 	for shift := 1; shift <= 2 && shift < n; shift++ {
 		if near(got[shift*w:], want[:len(want)-shift*w], limit) {
 			return &print{"probe_rows", fmt.Sprintf("does nothing wrong: the probe's rows lie %d too late", shift), detail{"shift": float64(shift)}}

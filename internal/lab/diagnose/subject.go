@@ -39,6 +39,7 @@ func (r *subject) infers(format string, args ...any) {
 type prompt struct {
 	*lab.Prompt
 	tapped  bool    // there are more values than logits, and these are used
+	given   bool    // its ids are not the dump's own
 	outline bool    // there are the hidden states of the last positions
 	step    float64 // the largest relative error of the form that values are stored in
 	known   map[*graph.Node]sim.Known

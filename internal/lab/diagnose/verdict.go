@@ -24,7 +24,7 @@ func (r *conclusion) conclude() *Diagnosis {
 	d := &r.out
 	causes, unbuilt := r.group()
 	d.Closure.Unbuilt = unbuilt
-	d.Findings = append(append(append(d.Findings, r.findings...), causes...), r.numericFindings()...)
+	d.Findings = append(append(append(d.Findings, r.probes()...), causes...), r.numericFindings()...)
 	slices.SortStableFunc(d.Findings, func(a, b Finding) int {
 		return slices.Index(order, kindOf(a)) - slices.Index(order, kindOf(b))
 	})

@@ -37,6 +37,33 @@ func (r *conclusion) group() (findings []Finding, unbuilt int) {
 	return findings, unbuilt
 }
 
+// probes are the findings of the dump itself, one for all taps that are broken in one way.
+func (r *conclusion) probes() []Finding {
+	var all []Finding
+	for _, f := range r.findings {
+		at := slices.IndexFunc(all, func(x Finding) bool {
+			return kindOf(f) == Instrument && x.Cause == f.Cause && len(x.Nodes) > 0 && len(f.Nodes) > 0 && (f.Cause != "unknown" || x.Computed == f.Computed)
+		})
+		if at < 0 {
+			all = append(all, f)
+			continue
+		}
+		x := &all[at]
+		x.Layers, x.Nodes = union(x.Layers, f.Layers), append(slices.Clone(x.Nodes), f.Nodes...)
+		x.Detail = maps.Clone(x.Detail)
+		if x.Detail == nil {
+			x.Detail = detail{}
+		}
+		if x.Computed != f.Computed {
+			for _, n := range f.Nodes {
+				x.Detail[n] = f.Computed
+			}
+		}
+		x.Detail["taps"] = float64(len(x.Nodes))
+	}
+	return all
+}
+
 func (r *conclusion) finding(h *hypothesis) Finding {
 	eq := h.eqs[0]
 	before := eq.before
