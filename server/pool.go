@@ -122,7 +122,7 @@ func (p *pool) take(ctx context.Context, e *entry) (*served, error) {
 		}
 		l := e.loading
 		p.mu.Unlock()
-		err := ctx.Err()
+		var err error
 		select {
 		case <-l.done:
 			err = l.err

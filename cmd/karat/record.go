@@ -122,11 +122,6 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 	if err := f.spare(path); err != nil {
 		return err
 	}
-	if f.npy {
-		if err := atomicfile.CheckFolder(f.folder()); err != nil {
-			return err
-		}
-	}
 	ctx, stop := untilSignal()
 	defer stop()
 	w, err := lab.Create(f.out)
@@ -140,9 +135,6 @@ func (f *recordFlags) run(c *cobra.Command, args []string) error {
 	}
 	if err == nil {
 		err = f.record(ctx, path, o, prompts, w, c.ErrOrStderr())
-	}
-	if err == nil && f.npy {
-		err = lab.WriteNumpy(f.folder(), f.out)
 	}
 	if err != nil && ctx.Err() != nil {
 		fmt.Fprintln(c.ErrOrStderr(), "karat: interrupted")
@@ -161,6 +153,11 @@ func (f *recordFlags) spare(model string) error {
 	}
 	if err := spare("--key "+f.injected.key, f.injected.key, f.prompts, model); err != nil {
 		return err
+	}
+	if f.npy {
+		if err := atomicfile.CheckFolder(f.folder()); err != nil {
+			return err
+		}
 	}
 	for _, out := range []string{f.out, strings.TrimSuffix(f.out, ".safetensors") + ".json"} {
 		if err := spare("-o "+f.out, out, f.prompts, model); err != nil {
@@ -274,6 +271,11 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 	}
 	if err := w.Commit(computed); err != nil {
 		return err
+	}
+	if f.npy {
+		if err := lab.WriteNumpy(f.folder(), f.out); err != nil {
+			return err
+		}
 	}
 	return f.injected.writeKey()
 }

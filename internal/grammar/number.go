@@ -167,7 +167,7 @@ func (n *numbers) fraction(f string, above, strict bool) *term {
 		return t.unit
 	}
 	rest := t.star(n.digit())
-	x := t.unit // what may follow once all digits are equal
+	var x *term // what may follow once all digits are equal
 	switch zeros := t.star(t.byte('0')); {
 	case above && strict:
 		x = t.seq(zeros, n.digits('1', '9'), rest)
