@@ -306,7 +306,9 @@ func TestBrokenAnswers(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		to := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "queue is full", http.StatusTooManyRequests) }))
+		to := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "queue is full", http.StatusTooManyRequests)
+		}))
 		if s := to.ask(t.Context(), &Workload{}, Request{Answer: 1}, nil); !strings.Contains(s.Error, "429 Too Many Requests: queue is full") {
 			t.Error(s.Error)
 		}
