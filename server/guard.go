@@ -84,6 +84,10 @@ func (x *exchange) readBody() ([]byte, *problem) {
 		return nil, &problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: fmt.Sprintf("Content-Encoding %q is not taken", e)}
 	}
 	most := s.o.MaxBody + 1 // so that one more is noticed
+	large := &problem{status: http.StatusRequestEntityTooLarge, kind: invalid, message: fmt.Sprintf("The body has more than %d bytes", s.o.MaxBody)}
+	if r.ContentLength > s.o.MaxBody {
+		return nil, large // before anything is read
+	}
 	if r.ContentLength >= 0 {
 		most = min(most, r.ContentLength+1)
 	}
@@ -103,8 +107,8 @@ func (x *exchange) readBody() ([]byte, *problem) {
 			return body, nil
 		case err == nil:
 		default:
-			if large := (*http.MaxBytesError)(nil); asError(err, &large) {
-				return nil, &problem{status: http.StatusRequestEntityTooLarge, kind: invalid, message: fmt.Sprintf("The body has more than %d bytes", large.Limit)}
+			if more := (*http.MaxBytesError)(nil); asError(err, &more) {
+				return nil, large
 			}
 			return nil, bad("", "The body was not read to its end")
 		}

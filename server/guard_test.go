@@ -140,6 +140,12 @@ func TestParseKeys(t *testing.T) {
 			t.Errorf("the error tells a secret: %v", err)
 		}
 	}
+	if err := os.WriteFile(file, []byte(strings.Repeat("#\n", maxKeys/2+1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadKeys(file); err == nil { // those at the end would not be there
+		t.Error("a file of keys was cut")
+	}
 }
 
 // TestD9Limits is incident D9, of what a handler sees: large bodies, and bodies that end early.
@@ -210,6 +216,9 @@ func TestBodiesGrow(t *testing.T) {
 			if size > 32<<20 {
 				if p == nil || p.status != http.StatusRequestEntityTooLarge {
 					t.Errorf("%d bytes: %v", size, p)
+				}
+				if said >= 0 && d.left != size {
+					t.Errorf("%d of %d bytes were read of a body that said its size", size-d.left, size)
 				}
 			} else if p != nil || len(body) != size || size > 0 && body[size-1] != byte(size-1) {
 				t.Errorf("%d of %d bytes: %v", len(body), size, p)

@@ -31,6 +31,9 @@ type Key struct {
 // leastSecret is the shortest secret, in bytes: shorter ones are guessed.
 const leastSecret = 8
 
+// maxKeys is the most bytes that a file of keys has.
+const maxKeys = 1 << 20
+
 // ReadKeys reads a file of keys: on each line a name, a colon and a secret, or a secret alone. Behind it there may be what the
 // key is limited to, as "routes=/v1/chat/completions,/v1/models models=qwen requests=60 tokens=100000". Empty lines and
 // those that begin with # are left out.
@@ -40,9 +43,12 @@ func ReadKeys(file string) ([]Key, error) {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	text, err := io.ReadAll(io.LimitReader(f, maxKeys+1))
 	if err != nil {
 		return nil, err
+	}
+	if len(text) > maxKeys {
+		return nil, fmt.Errorf("%s: more than %d bytes of keys", file, maxKeys)
 	}
 	return ParseKeys(string(text), file)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/karat-run/karat/internal/hub"
@@ -236,7 +237,9 @@ func listRunning(c *cobra.Command, url string) error {
 	ctx, stop := untilSignal()
 	defer stop()
 	data, err := hub.Running(ctx, url, strings.TrimSpace(key))
-	if err != nil {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%w: \"karat serve\" starts a server, --url names another one", err)
+	} else if err != nil {
 		return err
 	}
 	var answer struct {

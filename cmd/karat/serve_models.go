@@ -78,7 +78,7 @@ func (k *keepAlive) Set(s string) error {
 	switch {
 	case s == "forever":
 		*k = -1
-	case err != nil:
+	case err != nil || d < 0:
 		return errors.New("want a time as 10m, seconds, or forever")
 	default:
 		*k = keepAlive(d)
