@@ -17,6 +17,9 @@ func FuzzReference(f *testing.F) {
 		if err != nil {
 			return
 		}
+		if len(r.String()) > maxReference {
+			t.Fatalf("%q is written in %d bytes", s, len(r.String()))
+		}
 		again, err := ParseReference(r.String())
 		if err != nil || again.String() != r.String() {
 			t.Fatalf("%q: %s, then %v, %v", s, r, again, err)

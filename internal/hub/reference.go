@@ -65,6 +65,9 @@ func ParseReference(s string) (*Reference, error) {
 	default:
 		err = fmt.Errorf("want hf:ORG/NAME, hf:ORG/NAME-GGUF:Q4_K_M, oci://REGISTRY/NAME:TAG or https://HOST/FILE.gguf")
 	}
+	if err == nil && len(r.String()) > maxReference { // escapes make it longer, and it is read again
+		err = fmt.Errorf("it is written in %d bytes, at most %d", len(r.String()), maxReference)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("hub: reference %q: %w", clip(s), err)
 	}

@@ -72,7 +72,7 @@ func importDebug(dir string) (*Import, error) {
 		err = errors.New("no tensors: the tree's JSON file holds them rounded and shortened; make it with model_addition_debugger_context(model, debug_path, do_prune_layers=False, use_repr=False)")
 	}
 	if err == nil {
-		err = d.prompt.check()
+		err = d.check()
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -85,6 +85,14 @@ func importDebug(dir string) (*Import, error) {
 type debugTree struct {
 	prompt *Prompt
 	maps   []*safetensors.File
+}
+
+// check reports a prompt that cannot be written, or that nothing was found of.
+func (d *debugTree) check() error {
+	if p := d.prompt; len(p.IDs) == 0 && p.Logits == nil && len(p.Taps) == 0 {
+		return errors.New("no ids, logits or outputs of modules that a record holds")
+	}
+	return d.prompt.check()
 }
 
 func (d *debugTree) Close() error {
