@@ -173,19 +173,16 @@ func (c *checker) boundaries(t *tokenizer.Tokenizer) {
 	case begins && !t.AddsBOS():
 		c.add("bos-missing", key, "the tokenizer adds no BOS; the models of architecture %s begin with one", c.arch)
 	}
-	if c.encodes() { // whose texts end by no token of their own
-		return
-	}
 	eos, ok := t.EOS()
 	key = []string{c.textKey("tokenizer.ggml.eos_token_id")}
 	piece, _ := t.Token(eos)
 	switch {
-	case !ok && c.family().Encodes():
+	case !ok && c.encodes(): // whose texts may end by no token of their own
 	case !ok:
 		c.add("eos-id", key, "there is no EOS")
 	case hasBOS && eos == bos:
 		c.add("eos-id", key, "EOS and BOS are the same token, %s (%d)", piece, eos)
-	case !slices.Contains(c.model.EndOfTurn(t), eos) || !ends(piece):
+	case !ends(piece) || !c.encodes() && !slices.Contains(c.model.EndOfTurn(t), eos):
 		c.add("eos-id", key, "EOS is %q (%d), which ends no text by its name", piece, eos)
 	}
 }
