@@ -317,8 +317,16 @@ func TestPullStalls(t *testing.T) {
 func TestRetry(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := tiny(w)
+		var mu sync.Mutex // of these, which connections read
 		status, after, left := http.StatusTooManyRequests, "70", 2
+		next := func(s int, a string, n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			status, after, left = s, a, n
+		}
 		h.file = func(_ string, a http.ResponseWriter, _ *http.Request) bool {
+			mu.Lock()
+			defer mu.Unlock()
 			if left--; left < 0 {
 				return false
 			}
@@ -330,7 +338,7 @@ func TestRetry(t *testing.T) {
 		if _, err := w.pull("hf:org/tiny-GGUF:Q8_0"); err != nil || time.Since(start) != 140*time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
-		left, after = 1, time.Now().Add(30*time.Second).UTC().Format(http.TimeFormat)
+		next(http.StatusTooManyRequests, time.Now().Add(30*time.Second).UTC().Format(http.TimeFormat), 1)
 		start = time.Now()
 		if _, err := w.pull(reference); err != nil || time.Since(start) != 30*time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
@@ -339,7 +347,7 @@ func TestRetry(t *testing.T) {
 			status, left int
 			after, want  string
 		}{{503, 100, "", "503 Service Unavailable (tried 6 times)"}, {429, 100, "86400", "the server asks to wait 24h0m0s"}, {403, 1, "", "403 Forbidden"}, {404, 1, "", "404 Not Found"}} {
-			status, left, after = c.status, c.left, c.after
+			next(c.status, c.after, c.left)
 			s := w.store()
 			if _, err := s.Remove(t.Context(), "tiny:Q4_K_M"); err != nil {
 				t.Fatal(err)
