@@ -47,7 +47,7 @@ type Executable interface {
 	// Run executes a step and returns the logits [len(s.Outputs), vocab],
 	// valid until the next Run. tap may be nil; it sees whole outputs of the
 	// wanted nodes as [rows, shape...], valid during the call. A tap does not
-	// change the logits by a bit.
+	// change the logits by a bit, unless it writes (Step.Write).
 	Run(ctx context.Context, s *Step, tap Tap) (logits []float32, err error)
 }
 
@@ -171,7 +171,17 @@ type Step struct {
 	// need is not computed, and Run returns none.
 	Values   []Value
 	NoLogits bool
+
+	// Watch chooses, of the wanted nodes, those that the tap sees in this step; nil is all. With Write
+	// the tap may write to what it sees: readers of the node find what it leaves. A view that only shows
+	// its input's value in another shape shares the numbers with it. Numbers that the tap leaves as they
+	// are keep their bits, also where the backend has more of them than float32.
+	Watch func(*graph.Node) bool
+	Write bool
 }
+
+// Sees reports whether the tap of s sees a wanted node.
+func (s *Step) Sees(n *graph.Node) bool { return s.Watch == nil || s.Watch(n) }
 
 // MaxPart bounds parts of positions: angles are exact up to there.
 const MaxPart = 1 << 24

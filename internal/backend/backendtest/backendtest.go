@@ -67,6 +67,7 @@ func Run(t *testing.T, open func() backend.Backend, tol Tolerances) {
 	t.Run("adapters", s.adapters)
 	t.Run("taps", s.taps)
 	t.Run("values", s.values)
+	t.Run("hooks", s.hooks)
 	t.Run("sections", s.sections)
 	t.Run("cancel", s.cancel)
 	t.Run("bad steps", s.badSteps)

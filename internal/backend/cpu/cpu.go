@@ -194,7 +194,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 				return nil, fmt.Errorf("cpu: %v: %w", k.node, err)
 			}
 		}
-		if tap != nil && k.want {
+		if tap != nil && k.want && s.Sees(k.node) {
 			tap(k.node, k.out[:e.count(k.node)*k.node.Shape.Size()])
 		}
 	}

@@ -118,8 +118,8 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 		if err != nil {
 			return nil, fmt.Errorf("ref: %v: %w", n, err)
 		}
-		if tap != nil && e.want != nil && n.Op != graph.StoreKV && e.want(n) {
-			tap(n, narrow(out[n.ID]))
+		if tap != nil && e.want != nil && n.Op != graph.StoreKV && e.want(n) && s.Sees(n) {
+			show(tap, n, out[n.ID], s.Write)
 		}
 		for _, x := range n.In {
 			if e.last[x.ID] == n.ID && e.kernels == nil {
@@ -135,6 +135,17 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 		return nil, nil
 	}
 	return narrow(out[len(out)-1]), nil
+}
+
+// show calls tap, and takes over what it writes, if it may.
+func show(tap backend.Tap, n *graph.Node, x []float64, write bool) {
+	seen := narrow(x)
+	tap(n, seen)
+	for i, v := range seen {
+		if write && math.Float32bits(v) != math.Float32bits(float32(x[i])) {
+			x[i] = float64(v)
+		}
+	}
 }
 
 func narrow(x []float64) []float32 {

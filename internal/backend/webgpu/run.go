@@ -1,6 +1,7 @@
 package webgpu
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -61,7 +62,7 @@ func (e *plan) compute(ctx context.Context, s *backend.Step, tap backend.Tap) ([
 		if err := e.record(l, c); err != nil {
 			return nil, fmt.Errorf("webgpu: %v: %w", l.node, err)
 		}
-		if !l.want || tap == nil {
+		if !l.want || tap == nil || !s.Sees(l.node) {
 			if first, err = e.pause(ctx, first, l.node); err != nil {
 				return nil, err
 			}
@@ -71,7 +72,7 @@ func (e *plan) compute(ctx context.Context, s *backend.Step, tap backend.Tap) ([
 		if err != nil {
 			return nil, err
 		}
-		tap(l.node, out)
+		e.show(tap, l, out, s.Write)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -85,6 +86,19 @@ func (e *plan) compute(ctx context.Context, s *backend.Step, tap backend.Tap) ([
 		return nil, e.run(first, nodes[len(nodes)-1].node, 1)
 	}
 	return e.read(e.last, first)
+}
+
+// show calls tap, and takes over what it writes, if it may.
+func (e *plan) show(tap backend.Tap, l *lowered, out []float32, write bool) {
+	if !write {
+		tap(l.node, out)
+		return
+	}
+	had := slices.Clone(out)
+	tap(l.node, out)
+	if !bytes.Equal(bytesIn(had), bytesIn(out)) {
+		e.list.Write(l.out, 0, bytesIn(slices.Clone(out)))
+	}
 }
 
 // begin begins the list of a step, with the backend's lock held if there is no error.
