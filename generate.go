@@ -37,6 +37,10 @@ type GenerateOptions struct {
 
 	Caller Caller // who asks
 
+	// Hooks see what the model computes for this request, and may change it. Such a request keeps nothing
+	// for the session's next one and finds nothing of earlier ones. nil is none.
+	Hooks *Hooks
+
 	// For Chat alone: Generate and GenerateIDs render no template, and refuse them.
 	Tools        []Tool         // that the model may call; an error if the template has no place for tools
 	Template     string         // chat template to use instead of the model's
@@ -153,13 +157,18 @@ type Session struct {
 	m            *Model
 	s            *engine.Sequence
 	prompt, kept int
+	hooked       bool // s is of the engine for hooks
+	closed       bool
 }
 
 // NewSession makes an empty session.
 func (m *Model) NewSession() *Session { return &Session{m: m, s: m.opened.Engine.NewSequence()} }
 
 // Close frees the session's keys and values.
-func (s *Session) Close() { s.s.Close() }
+func (s *Session) Close() {
+	s.closed = true
+	s.s.Close()
+}
 
 // Prompt returns the number of tokens of the last request's prompt, and how many of
 // them the session had kept. Both are 0 if the prompt did not fit the context.
@@ -345,7 +354,10 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]i
 }
 
 // begin makes the session a beginning of prompt, for what o asks, and returns its length.
-func (s *Session) begin(prompt []int32, o *GenerateOptions) (kept int, err error) {
+func (s *Session) begin(ctx context.Context, prompt []int32, o *GenerateOptions) (kept int, err error) {
+	if err := s.hook(ctx, o.Hooks); err != nil {
+		return 0, err
+	}
 	blend, err := s.m.blend(o.Adapters)
 	if err != nil {
 		return 0, err
@@ -380,7 +392,7 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 	decoder, err := s.m.decoder(o.Special)
 	var kept int
 	if err == nil {
-		kept, err = s.begin(prompt, &o)
+		kept, err = s.begin(ctx, prompt, &o)
 	}
 	if err != nil {
 		yield(Token{}, err)

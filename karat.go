@@ -34,7 +34,6 @@ import (
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/grammar"
-	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
@@ -127,10 +126,9 @@ type Model struct {
 	}
 
 	tapping sync.Mutex // held by the Taps that runs
-	see     func(n *graph.Node, values []float32)
 
 	mu     sync.Mutex     // guards what follows
-	tapped *engine.Engine // of Taps; nil before the first
+	tapped *engine.Engine // of Taps and Hooks; nil before the first
 	embed  embedding
 	closed bool
 }

@@ -26,7 +26,7 @@ func (s *Session) Score(ctx context.Context, prompt []int, o GenerateOptions) it
 			ids, err = s.m.promptIDs(ctx, prompt)
 		}
 		if err == nil {
-			_, err = s.begin(nil, &o)
+			_, err = s.begin(ctx, nil, &o)
 		}
 		if err != nil {
 			yield(Token{}, err)

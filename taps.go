@@ -59,17 +59,95 @@ func (m *Model) Taps(ctx context.Context, ids []int, see func(n Node, values []f
 	}
 	m.tapping.Lock()
 	defer m.tapping.Unlock()
-	e, err := m.tappedEngine(ctx)
+	e, err := m.hookedEngine(ctx)
 	if err != nil {
 		return err
 	}
-	m.see = func(n *graph.Node, values []float32) { see(node(n), values) }
-	_, err = feed(ctx, e, ids)
+	tokens, err := tokensOf(e, ids)
+	if err != nil {
+		return err
+	}
+	s := e.NewSequence()
+	defer s.Close()
+	if err := s.Hook(&engine.Hook{See: func(n *graph.Node, _ []int32, values []float32) { see(node(n), values) }}); err != nil {
+		return err
+	}
+	_, err = s.Feed(ctx, tokens, len(ids))
 	return err
 }
 
-// tappedEngine is the engine of Taps, made when it is asked for first.
-func (m *Model) tappedEngine(ctx context.Context) (*engine.Engine, error) {
+// Hooks see the values of nodes for the positions of a request while they are computed, and may write to them.
+type Hooks struct {
+	Nodes func(n Node) bool // which nodes; nil is all of Model.Nodes
+
+	// See has the values of a node for some positions, [len(positions)] and Node.Shape, row-major. What it
+	// leaves in values is what the nodes that come later read; numbers that it does not write keep their
+	// bits. It is called in the order of Model.Nodes for each step: a prompt is one or more steps, each generated
+	// token one. Nodes behind the choice of rows whose logits are wanted have only those. A node that shows
+	// another's value in another shape shares its numbers. Neither slice may be kept.
+	//
+	// The rules for Taps' see hold: requests inside See fail with ErrInTap, and the model waits for it.
+	// If keys and values had to be given back meanwhile, positions are computed, and seen, again.
+	See func(n Node, positions []int, values []float32)
+}
+
+// hook is h as the engine has it.
+func (h *Hooks) hook() (*engine.Hook, error) {
+	if h.See == nil {
+		return nil, errors.New("karat: GenerateOptions.Hooks: no function that sees the values")
+	}
+	var at []int
+	x := &engine.Hook{Write: true, See: func(n *graph.Node, positions []int32, values []float32) {
+		at = at[:0]
+		for _, p := range positions {
+			at = append(at, int(p))
+		}
+		h.See(node(n), at, values)
+	}}
+	if h.Nodes != nil {
+		wanted := map[*graph.Node]bool{} // asked once, not for each step
+		x.Nodes = func(n *graph.Node) bool {
+			w, ok := wanted[n]
+			if !ok {
+				w = h.Nodes(node(n))
+				wanted[n] = w
+			}
+			return w
+		}
+	}
+	return x, nil
+}
+
+// hook gives the session an empty sequence that o's hooks see, or takes such a one away.
+func (s *Session) hook(ctx context.Context, h *Hooks) error {
+	e := s.m.opened.Engine
+	if h == nil {
+		if s.hooked {
+			s.s.Close()
+			s.s, s.hooked = e.NewSequence(), false
+		}
+		return nil
+	}
+	switch {
+	case s.closed:
+		return ErrClosed
+	case e.InTap():
+		return ErrInTap
+	}
+	x, err := h.hook()
+	if err != nil {
+		return err
+	}
+	if e, err = s.m.hookedEngine(ctx); err != nil {
+		return err
+	}
+	s.s.Close()
+	s.s, s.hooked = e.NewSequence(), true
+	return s.s.Hook(x)
+}
+
+// hookedEngine is the engine of Taps and of requests with hooks, made when it is asked for first.
+func (m *Model) hookedEngine(ctx context.Context) (*engine.Engine, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -78,8 +156,7 @@ func (m *Model) tappedEngine(ctx context.Context) (*engine.Engine, error) {
 	if m.tapped != nil {
 		return m.tapped, nil
 	}
-	e, err := model.Compile(ctx, m.opened.Graph, m.opened.Backend, engine.Options{Context: m.opened.Engine.Context(), Adapters: m.opened.Blend, Want: func(*graph.Node) bool { return true },
-		Tap: func(n *graph.Node, values []float32) { m.see(n, values) }})
+	e, err := model.Compile(ctx, m.opened.Graph, m.opened.Backend, engine.Options{Context: m.opened.Engine.Context(), Adapters: m.opened.Blend, Hooks: true})
 	if err == nil {
 		m.tapped = e
 	}

@@ -68,6 +68,7 @@ type Options struct {
 	Keep     func(*graph.Node) bool // nodes that Sequence.Values may ask for
 	Tap      backend.Tap            // sees the wanted nodes of every step
 	Expert   backend.Expert         // sees the experts of every step
+	Hooks    bool                   // sequences may have hooks (Sequence.Hook); without Tap and Want
 
 	Progress func(done, total int64) error // as backend.Options has it
 }
@@ -85,6 +86,8 @@ type Engine struct {
 	ids      int   // token ids that the graph can embed
 	hidden   int   // elements of a row of embeddings; 0 where the graph has none
 	kept     backend.Kept
+	hooks    bool                 // Options.Hooks
+	after    map[*graph.Node]bool // of a graph with hooks: the nodes behind Rows
 	load     load
 	vocab    int         // of the logits
 	tap      backend.Tap // nil, or watch
@@ -140,6 +143,9 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 		e.hidden = n.Shape.Size()
 	}
 	e.kept, e.load = backend.NewKept(g, o.Keep), loadOf(g)
+	if e.hooks = o.Hooks; o.Hooks && (o.Tap != nil || o.Want != nil) {
+		return nil, errHooks
+	}
 	e.watch(&o)
 	var err error
 	e.plan, err = b.Compile(g, backend.Options{Rows: o.Chunk, Outputs: e.outputs, Want: o.Want, Keep: o.Keep, Expert: o.Expert, Progress: o.Progress})
@@ -302,6 +308,7 @@ type Sequence struct {
 	tokens []int32
 	salt   string // see Prefix
 	blend  *backend.Blend
+	hook   *Hook
 	mixed  Mixed  // beside the tokens (Mix)
 	rows   string // what tells mixed from others, "" for nothing
 	shift  int32  // by how much the positions behind mixed.Parts differ from where a row stands

@@ -49,7 +49,7 @@ func (e *Engine) step(batch []*work) {
 // forget lets go of what the step was given and has made, which may be large.
 func (e *Engine) forget() {
 	s := &e.next
-	s.Embeddings, s.Values = nil, nil
+	s.Embeddings, s.Values, s.Watch = nil, nil, nil
 	clear(s.Seqs)
 	clear(s.Adapters)
 }
@@ -138,7 +138,7 @@ func bare(batch []*work) bool {
 
 // compute runs s and hands each of the batch its logits, or values.
 func (e *Engine) compute(ctx context.Context, batch []*work, s *backend.Step) error {
-	logits, err := e.plan.Run(ctx, s, e.tap)
+	logits, err := e.plan.Run(ctx, s, e.spans(batch, s))
 	if err != nil {
 		return err
 	}
@@ -159,15 +159,16 @@ func (e *Engine) compute(ctx context.Context, batch []*work, s *backend.Step) er
 	return nil
 }
 
-// finish ends requests that are complete, or failed. A tap's panic falls on the caller of the first.
+// finish ends requests that are complete, or failed. A tap's panic falls on the caller of the first, a
+// hook's on its own.
 func (e *Engine) finish(batch []*work, o outcome, took time.Duration) {
 	switch tap := e.see.runs; {
 	case o.gone || tap && o.panicked != nil:
-		o.err, batch[0].thrown = errTap, &thrown{o.panicked}
+		o.err, batch[e.see.of].thrown = errTap, &thrown{o.panicked}
 	case o.panicked != nil:
 		o.err = fmt.Errorf("engine: internal error: %v", o.panicked)
 	}
-	e.see.runs = false
+	e.see.runs, e.see.of = false, 0
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.until = time.Now().Add(e.wait(took))

@@ -22,17 +22,21 @@ var errTap = errors.New("engine: a tap panicked or ended its goroutine")
 type taps struct {
 	any  bool // there are some
 	runs bool // one is called and has not returned
+	of   int  // the place in the batch of whom it is called for
 }
 
-// watch makes o's taps note in e that they run.
+// watch makes o's taps note in e that they run. For hooks, o wants every node.
 func (e *Engine) watch(o *Options) {
-	e.see.any = o.Tap != nil || o.Expert != nil
+	e.see.any = o.Tap != nil || o.Expert != nil || o.Hooks
 	if tap := o.Tap; tap != nil {
 		e.tap = func(n *graph.Node, out []float32) {
 			e.see.runs = true
 			tap(n, out)
 			e.see.runs = false
 		}
+	}
+	if o.Hooks {
+		o.Want, e.after = func(*graph.Node) bool { return true }, e.graph.Live().After
 	}
 }
 
