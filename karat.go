@@ -34,6 +34,7 @@ import (
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/grammar"
+	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
@@ -126,6 +127,11 @@ type Model struct {
 	}
 
 	tapping sync.Mutex // held by the Taps that runs
+
+	split struct { // how many heads a node's value has, found when it is asked for first
+		once  sync.Once
+		heads map[*graph.Node]int
+	}
 
 	mu     sync.Mutex     // guards what follows
 	tapped *engine.Engine // of Taps and Hooks; nil before the first

@@ -18,22 +18,54 @@ type Node struct {
 	Op    string
 	Layer int   // -1 outside the layers
 	Shape []int // of a row's value
+
+	// Heads is how many heads the elements of Shape are of, one after another; 0 where they are of none, as
+	// behind attention's output product.
+	Heads int
+	In    []string // the names of the nodes that it reads
 }
 
 // Nodes lists the model's operations in the order in which they are computed. Operations
 // without a value, such as store_kv, are left out.
 func (m *Model) Nodes() []Node {
-	var list []Node
+	list, heads := []Node(nil), m.heads()
 	for _, n := range m.opened.Graph.Nodes {
 		if n.Op != graph.StoreKV {
-			list = append(list, node(n))
+			list = append(list, node(n, heads))
 		}
 	}
 	return list
 }
 
-func node(n *graph.Node) Node {
-	return Node{n.Name, n.HF, n.Op.String(), n.Layer, slices.Clone(n.Shape)}
+func node(n *graph.Node, heads map[*graph.Node]int) Node {
+	x := Node{Name: n.Name, HF: n.HF, Op: n.Op.String(), Layer: n.Layer, Shape: slices.Clone(n.Shape), Heads: heads[n]}
+	for _, in := range n.In {
+		x.In = append(x.In, in.Name)
+	}
+	return x
+}
+
+// heads are those of the values of the graph's nodes: what a view shows as heads has them, too, and so has
+// what is made of heads one element at a time.
+func (m *Model) heads() map[*graph.Node]int {
+	m.split.once.Do(func() {
+		m.split.heads = map[*graph.Node]int{}
+		for _, n := range m.opened.Graph.Nodes {
+			of := 0
+			switch a, attention := n.Attr.(graph.AttentionAttr); {
+			case attention:
+				of = n.Shape.Size() / a.KV.Values()
+			case len(n.Shape) == 2 && n.Op != graph.Route:
+				of = n.Shape[0]
+			case slices.Contains([]graph.Op{graph.Mul, graph.Scale, graph.View, graph.Act}, n.Op) && n.Shape.Size() == n.In[0].Shape.Size():
+				of = m.split.heads[n.In[0]]
+			}
+			if m.split.heads[n] = of; n.Alias() && m.split.heads[n.In[0]] == 0 {
+				m.split.heads[n.In[0]] = of
+			}
+		}
+	})
+	return m.split.heads
 }
 
 // Taps computes ids, as one sequence from position 0, and calls see with the values of
@@ -69,7 +101,8 @@ func (m *Model) Taps(ctx context.Context, ids []int, see func(n Node, values []f
 	}
 	s := e.NewSequence()
 	defer s.Close()
-	if err := s.Hook(&engine.Hook{See: func(n *graph.Node, _ []int32, values []float32) { see(node(n), values) }}); err != nil {
+	heads := m.heads()
+	if err := s.Hook(&engine.Hook{See: func(n *graph.Node, _ []int32, values []float32) { see(node(n, heads), values) }}); err != nil {
 		return err
 	}
 	_, err = s.Feed(ctx, tokens, len(ids))
@@ -92,7 +125,7 @@ type Hooks struct {
 }
 
 // hook is h as the engine has it.
-func (h *Hooks) hook() (*engine.Hook, error) {
+func (h *Hooks) hook(heads map[*graph.Node]int) (*engine.Hook, error) {
 	if h.See == nil {
 		return nil, errors.New("karat: GenerateOptions.Hooks: no function that sees the values")
 	}
@@ -102,14 +135,14 @@ func (h *Hooks) hook() (*engine.Hook, error) {
 		for _, p := range positions {
 			at = append(at, int(p))
 		}
-		h.See(node(n), at, values)
+		h.See(node(n, heads), at, values)
 	}}
 	if h.Nodes != nil {
 		wanted := map[*graph.Node]bool{} // asked once, not for each step
 		x.Nodes = func(n *graph.Node) bool {
 			w, ok := wanted[n]
 			if !ok {
-				w = h.Nodes(node(n))
+				w = h.Nodes(node(n, heads))
 				wanted[n] = w
 			}
 			return w
@@ -134,7 +167,7 @@ func (s *Session) hook(ctx context.Context, h *Hooks) error {
 	case e.InTap():
 		return ErrInTap
 	}
-	x, err := h.hook()
+	x, err := h.hook(s.m.heads())
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ model, and "bench" scores the diagnosis on engines that are wrong on purpose.`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newRecordCommand(), newCompareCommand(), newDiagnoseCommand(), newCausesCommand(), newImportCommand(), newHookCommand(), newFloorCommand(), newParityCommand())
+	c.AddCommand(newInterventions()...)
 	return c
 }
 

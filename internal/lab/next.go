@@ -2,7 +2,6 @@ package lab
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -198,7 +197,7 @@ func (n *Next) Text() string {
 				continue
 			}
 			mark[x.ID] = true
-			cells := []string{fmt.Sprint(x.Rank), fmt.Sprint(x.ID), fmt.Sprintf("%.4f", float64(x.Logit)), fmt.Sprintf("%.4f", float64(x.Logprob)), fmt.Sprintf("%.2f %%", 100*math.Exp(float64(x.Logprob)))}
+			cells := []string{fmt.Sprint(x.Rank), fmt.Sprint(x.ID), fmt.Sprintf("%.4f", float64(x.Logit)), fmt.Sprintf("%.4f", float64(x.Logprob)), Percent(x.Logprob)}
 			if o := x.Other; o != nil {
 				cells = append(cells, fmt.Sprint(o.Rank), fmt.Sprintf("%.4f", float64(o.Logit)), fmt.Sprintf("%.4f", float64(o.Logprob)), fmt.Sprintf("%+.2g", float64(o.Logit-x.Logit)))
 			}

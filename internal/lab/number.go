@@ -64,3 +64,6 @@ func Digits(x float64) string {
 	n, _ := strconv.Atoi(exponent) // FormatFloat writes an integer there
 	return mantissa + "e" + strconv.Itoa(n)
 }
+
+// Percent is the probability of a logarithm.
+func Percent(logprob Number) string { return fmt.Sprintf("%.2f %%", 100*math.Exp(float64(logprob))) }

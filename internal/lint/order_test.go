@@ -62,16 +62,17 @@ var below = map[string]string{
 
 	"bench/serving": "",
 
-	".":         "model chat convert check grammar syntax",
-	"webgpu":    "backend/numerics backend/webgpu",
-	"syntax":    "",
-	"server":    ". hub ui syntax filelock",
-	"web":       "atomicfile backend/webgpu/gpu",
-	"web/build": "",
-	"web/gen":   "atomicfile web/build",
-	"web/probe": ".",
-	"web/wasm":  ". webgpu lab jsasync web/probe",
-	"cmd/*":     ". webgpu server hub web eval imatrix autoquant lab lab/* convert synth bench bench/serving simd",
+	".":          "model chat convert check grammar syntax",
+	"experiment": ". lab npy safetensors",
+	"webgpu":     "backend/numerics backend/webgpu",
+	"syntax":     "",
+	"server":     ". hub ui syntax filelock",
+	"web":        "atomicfile backend/webgpu/gpu",
+	"web/build":  "",
+	"web/gen":    "atomicfile web/build",
+	"web/probe":  ".",
+	"web/wasm":   ". webgpu lab jsasync web/probe",
+	"cmd/*":      ". webgpu server hub web experiment eval imatrix autoquant lab lab/* convert synth bench bench/serving simd",
 }
 
 // never are the imports that must stay impossible however below grows.

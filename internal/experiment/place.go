@@ -1,0 +1,286 @@
+// Package experiment changes what a model computes, and measures what that changes: interventions at
+// nodes (Edit), grids of them over stimuli (Spec), and states that probes are trained on (Extract).
+package experiment
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/karat-run/karat"
+)
+
+// Set is a set of whole numbers, as "0,3-5". The empty one stands for all.
+type Set []span
+
+type span struct{ from, to int } // both included
+
+// maxIndex bounds the numbers of a Set: beyond any layer, head, channel and position.
+const maxIndex = 1 << 24
+
+// ParseSet reads numbers and ranges, separated by commas.
+func ParseSet(s string) (set Set, err error) {
+	if s == "" {
+		return nil, nil
+	}
+	for _, part := range strings.Split(s, ",") {
+		a, b, ok := strings.Cut(strings.TrimSpace(part), "-")
+		if !ok {
+			b = a
+		}
+		from, err1 := strconv.Atoi(a)
+		to, err2 := strconv.Atoi(b)
+		if err1 != nil || err2 != nil || from < 0 || to < from || to > maxIndex {
+			return nil, fmt.Errorf("%q: want numbers from 0 and ranges, as 0,3-5", part)
+		}
+		set = append(set, span{from, to})
+	}
+	return set, nil
+}
+
+// Has reports whether i is in the set; all is in an empty one.
+func (s Set) Has(i int) bool {
+	return len(s) == 0 || slices.ContainsFunc(s, func(x span) bool { return x.from <= i && i <= x.to })
+}
+
+// max is the largest number, -1 in an empty set.
+func (s Set) max() int {
+	most := -1
+	for _, x := range s {
+		most = max(most, x.to)
+	}
+	return most
+}
+
+// Positions says which positions of a request: of its prompt, generated ones, or both.
+type Positions struct {
+	Said  string
+	parts []where
+}
+
+type where struct {
+	kind     string // all, prompt, generated, pattern, or "" for a range
+	from, to int    // of a range; negative ones count from the prompt's end, -1 being its last position
+	pattern  *regexp.Regexp
+}
+
+// ParsePositions reads a list, separated by commas, of all, prompt, generated, last, root (the first), numbers,
+// ranges as 3-5, negative numbers from the prompt's end, and text:PATTERN, which is the rest of s: the tokens
+// that the pattern, a regular expression, matches a part of.
+func ParsePositions(s string) (p Positions, err error) {
+	p.Said = s
+	for rest := s; rest != ""; {
+		if expr, ok := strings.CutPrefix(rest, "text:"); ok {
+			re, err := regexp.Compile(expr)
+			if err != nil || expr == "" {
+				return p, fmt.Errorf("positions %q: want text: and a regular expression", s)
+			}
+			p.parts = append(p.parts, where{kind: "pattern", pattern: re})
+			break
+		}
+		var part string
+		part, rest, _ = strings.Cut(rest, ",")
+		w, err := parseWhere(strings.TrimSpace(part))
+		if err != nil {
+			return p, fmt.Errorf("positions %q: %w", s, err)
+		}
+		p.parts = append(p.parts, w)
+	}
+	return p, nil
+}
+
+func parseWhere(s string) (where, error) {
+	switch s {
+	case "all", "prompt", "generated":
+		return where{kind: s}, nil
+	case "last":
+		return where{from: -1, to: -1}, nil
+	case "root":
+		return where{}, nil
+	}
+	if n, err := strconv.Atoi(s); err == nil && n >= -maxIndex && n <= maxIndex {
+		return where{from: n, to: n}, nil
+	}
+	set, err := ParseSet(s)
+	if err != nil || len(set) != 1 {
+		return where{}, fmt.Errorf("%q: want all, prompt, generated, last, root, numbers, ranges as 3-5, or text:PATTERN", s)
+	}
+	return where{from: set[0].from, to: set[0].to}, nil
+}
+
+// Prompt is the ids of a text, and the text of each.
+type Prompt struct {
+	Text   string   `json:"text"`
+	IDs    []int    `json:"ids"`
+	Tokens []string `json:"tokens"`
+}
+
+// matched are the positions of the tokens that a pattern matches a part of.
+func (p *Prompt) matched(re *regexp.Regexp) (at []int) {
+	var ends []int
+	text := ""
+	for _, t := range p.Tokens {
+		text += t
+		ends = append(ends, len(text))
+	}
+	for _, m := range re.FindAllStringIndex(text, -1) {
+		from := 0
+		for i, to := range ends {
+			if m[0] < to && m[1] > from && !slices.Contains(at, i) {
+				at = append(at, i)
+			}
+			from = to
+		}
+	}
+	return at
+}
+
+// Of are the positions of a prompt, in order, and whether generated ones are meant, too. The zero Positions
+// are all.
+func (p Positions) Of(prompt *Prompt) (at []int, generated bool, err error) {
+	n := len(prompt.IDs)
+	in := make([]bool, n)
+	if len(p.parts) == 0 {
+		p.parts = []where{{kind: "all"}}
+	}
+	for _, w := range p.parts {
+		switch w.kind {
+		case "generated":
+			generated = true
+		case "all", "prompt":
+			generated = generated || w.kind == "all"
+			for i := range in {
+				in[i] = true
+			}
+		case "pattern":
+			found := prompt.matched(w.pattern)
+			if len(found) == 0 {
+				return nil, false, fmt.Errorf("positions %q: %q has no token that matches", p.Said, prompt.Text)
+			}
+			for _, i := range found {
+				in[i] = true
+			}
+		default:
+			from, to := w.from, w.to
+			if from < 0 {
+				from, to = from+n, to+n
+			}
+			if from < 0 || to >= n {
+				return nil, false, fmt.Errorf("positions %q: the prompt has %d tokens, 0 to %d", p.Said, n, n-1)
+			}
+			for i := from; i <= to; i++ {
+				in[i] = true
+			}
+		}
+	}
+	for i, yes := range in {
+		if yes {
+			at = append(at, i)
+		}
+	}
+	return at, generated, nil
+}
+
+// Place is where in the graph an intervention is.
+type Place struct {
+	Node                    string // a node's name, or PyTorch's, or its name without its layer; * stands for any characters
+	Layers, Heads, Channels Set
+}
+
+// site is a node, and the elements of its rows that are meant.
+type site struct {
+	node karat.Node
+	runs []span // of elements, in order
+	size int    // how many elements these are
+}
+
+// match is a pattern as a regular expression.
+func match(pattern string) *regexp.Regexp {
+	return regexp.MustCompile("^(blk\\.[0-9]+\\.)?" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$")
+}
+
+// find are the nodes of p. Where heads are wanted of a node that has none, but reads one that has them, as the
+// product behind attention, it is that one.
+func (p *Place) find(nodes []karat.Node) (sites []site, err error) {
+	if p.Node == "" {
+		return nil, fmt.Errorf("no node: \"karat inspect --graph\" lists them")
+	}
+	byName := map[string]karat.Node{}
+	for _, n := range nodes {
+		byName[n.Name] = n
+	}
+	re, layers := match(p.Node), false
+	for _, n := range nodes {
+		if !re.MatchString(n.Name) && (n.HF == "" || !re.MatchString(n.HF) && !re.MatchString(strings.TrimSuffix(n.HF, ".out"))) {
+			continue
+		}
+		if layers = true; len(p.Layers) > 0 && (n.Layer < 0 || !p.Layers.Has(n.Layer)) {
+			continue
+		}
+		if len(p.Heads) > 0 && n.Heads == 0 && len(n.In) == 1 {
+			n = byName[n.In[0]]
+		}
+		s, err := p.site(n)
+		if err != nil {
+			return nil, err
+		}
+		sites = append(sites, s)
+	}
+	switch {
+	case !layers:
+		return nil, fmt.Errorf("no node %q: \"karat inspect --graph\" lists them%s", p.Node, near(p.Node, nodes))
+	case len(sites) == 0:
+		return nil, fmt.Errorf("node %q: none in those layers", p.Node)
+	}
+	return sites, nil
+}
+
+// near names a few nodes whose names hold the last part of a pattern.
+func near(pattern string, nodes []karat.Node) string {
+	part := strings.Trim(pattern[strings.LastIndexByte(pattern, '.')+1:], "*")
+	var found []string
+	for _, n := range nodes {
+		if len(part) > 1 && strings.Contains(n.Name, part[:min(len(part), 6)]) && len(found) < 3 {
+			found = append(found, n.Name)
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return "; near it are " + strings.Join(found, ", ")
+}
+
+// site is the part of n that p means.
+func (p *Place) site(n karat.Node) (site, error) {
+	size := 1
+	for _, d := range n.Shape {
+		size *= d
+	}
+	s := site{node: n}
+	width := size // of a head, or all
+	if len(p.Heads) > 0 {
+		if n.Heads == 0 {
+			return s, fmt.Errorf("node %s has no heads, but %d elements: attention and the nodes before it have heads", n.Name, size)
+		}
+		if width = size / n.Heads; p.Heads.max() >= n.Heads {
+			return s, fmt.Errorf("node %s: head %d, it has 0 to %d", n.Name, p.Heads.max(), n.Heads-1)
+		}
+	}
+	if p.Channels.max() >= width {
+		return s, fmt.Errorf("node %s: channel %d, it has 0 to %d", n.Name, p.Channels.max(), width-1)
+	}
+	for i := range size {
+		if !p.Heads.Has(i/width) || !p.Channels.Has(i%width) {
+			continue
+		}
+		if k := len(s.runs); k > 0 && s.runs[k-1].to == i-1 {
+			s.runs[k-1].to = i
+		} else {
+			s.runs = append(s.runs, span{i, i})
+		}
+		s.size++
+	}
+	return s, nil
+}
