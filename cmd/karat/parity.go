@@ -40,6 +40,7 @@ unknown.
 
   single  each fault that the model can have, at each place worth a test
   multi   random sets of 2 to 5 of them
+  within  sets of which two or three share an equation, with the taps of PyTorch's modules
   clean   right engines: each class of rounding, stated or not, and the same function
           in other forms
   probe   right engines with a broken dump
@@ -50,7 +51,7 @@ unknown.
 
 The seed decides the random order of the cases. So a slice (--every), or the part
 finished at Ctrl-C, is a sample of all. Without --models the embedded demo is the model,
---every is 100, and three conditions are left out: right, and coarse and logits, which take
+--every is 100, and four conditions are left out: within, right, and coarse and logits, which take
 minutes a case.`,
 		Example: `  karat lab bench
   karat lab bench --models ./models --faults single,clean --every 10 --verbose
@@ -62,7 +63,7 @@ minutes a case.`,
 	fs.SortFlags = false
 	fs.Var((*name)(&f.models), "models", "`folder` of Hugging Face folders and GGUF files (default: the embedded demo)")
 	fs.StringSliceVar(&f.only, "only", nil, "`names` of the models in it to take")
-	fs.StringSliceVar(&f.faults, "faults", []string{"all"}, "`conditions`: single, multi, clean, probe, coarse, logits, right, all")
+	fs.StringSliceVar(&f.faults, "faults", []string{"all"}, "`conditions`: single, multi, within, clean, probe, coarse, logits, right, all")
 	fs.Uint64Var(&f.seed, "seed", 1, "`number` that seeds prompts, sets and the order")
 	fs.IntVar(&f.sets, "sets", 24, "random `sets` of faults for each model")
 	fs.IntVar(&f.every, "every", 1, "run one case in `N`")
@@ -105,7 +106,7 @@ func (f *parityFlags) options(c *cobra.Command) (o parity.Options, err error) {
 		case slices.Contains(parity.Conditions, condition):
 			o.Conditions = append(o.Conditions, condition)
 		default:
-			return o, usagef("--faults %s: want single, multi, clean, probe, coarse, logits, right or all", name)
+			return o, usagef("--faults %s: want single, multi, within, clean, probe, coarse, logits, right or all", name)
 		}
 	}
 	return o, nil

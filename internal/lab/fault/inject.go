@@ -322,24 +322,29 @@ func sets(have []*layer) (list []string) {
 // Draw takes up to count of the faults at random that are in different operations
 // and have different IDs, so that an engine can have them all and each can be seen.
 func Draw(g *graph.Graph, faults []Fault, count int, r *rand.Rand) []Fault {
-	var drawn []Fault
+	return DrawBeside(g, nil, faults, count, r)
+}
+
+// DrawBeside is drawn, faults that an engine has already, and others drawn beside them, up to count in all.
+func DrawBeside(g *graph.Graph, drawn, faults []Fault, count int, r *rand.Rand) []Fault {
+	drawn = slices.Clone(drawn)
 	used := map[string]bool{}
+	for _, f := range drawn {
+		used[f.ID] = true
+		for _, name := range Touches(g, f) {
+			used[name] = true
+		}
+	}
 	for _, i := range r.Perm(len(faults)) {
 		if len(drawn) == count {
 			break
 		}
 		f := faults[i]
-		p := newPlan(g)
-		p.dry = true
-		in, err := p.inject(f)
-		if err != nil || used[f.ID] {
+		if used[f.ID] {
 			continue
 		}
-		var names []string
-		for _, x := range in {
-			names = append(names, x.Nodes...)
-		}
-		if slices.ContainsFunc(names, func(name string) bool { return used[name] }) {
+		names := Touches(g, f)
+		if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return used[name] }) {
 			continue
 		}
 		if _, _, _, err := Inject(g, append(slices.Clip(drawn), f)); err != nil {
@@ -352,4 +357,18 @@ func Draw(g *graph.Graph, faults []Fault, count int, r *rand.Rand) []Fault {
 		}
 	}
 	return drawn
+}
+
+// Touches is the names of the nodes that a fault is in, none if the model cannot have it.
+func Touches(g *graph.Graph, f Fault) (names []string) {
+	p := newPlan(g)
+	p.dry = true
+	in, err := p.inject(f)
+	if err != nil {
+		return nil
+	}
+	for _, x := range in {
+		names = append(names, x.Nodes...)
+	}
+	return names
 }

@@ -67,7 +67,7 @@ func plan(o *Options) (cases []*example) {
 }
 
 func (m *Model) examples(condition Condition, o *Options) (list []*example) {
-	taps := map[Condition]Taps{Coarse: Outputs, Logits: NoTaps}[condition]
+	taps := map[Condition]Taps{Coarse: Outputs, Logits: NoTaps, Within: Modules}[condition]
 	add := func(faults ...fault.Fault) {
 		list = append(list, &example{model: m, condition: condition, faults: faults, class: o.Class, taps: cmp.Or(taps, AllTaps)})
 	}
@@ -85,6 +85,10 @@ func (m *Model) examples(condition Condition, o *Options) (list []*example) {
 		r := random(o.Seed, m.Name+"sets")
 		for range o.Sets {
 			add(fault.Draw(m.Graph, wrong, 2+r.IntN(4), r)...)
+		}
+	case Within:
+		for _, set := range m.within(wrong, o) {
+			add(set...)
 		}
 	case Probe:
 		for _, f := range m.probes() {

@@ -71,7 +71,7 @@ func (c *example) run(ctx context.Context) (*Result, error) {
 		d = &diagnose.Diagnosis{}
 	}
 	x.score(c, d)
-	if c.condition == Multi && slices.Contains(x.Failed, exactSet) {
+	if (c.condition == Multi || c.condition == Within) && slices.Contains(x.Failed, exactSet) {
 		if x.Want, err = c.seen(ctx, injected); err != nil {
 			return nil, err
 		}

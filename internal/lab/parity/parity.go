@@ -26,6 +26,7 @@ type Condition string
 const (
 	Single Condition = "single" // one fault, all taps
 	Multi  Condition = "multi"  // 2 to 5 faults, all taps
+	Within Condition = "within" // 2 to 5 faults, of which 2 or 3 in one equation; PyTorch's modules are the only taps
 	Clean  Condition = "clean"  // none: every class of rounding, and the same function written otherwise
 	Probe  Condition = "probe"  // the engine is right, its probe is broken
 	Coarse Condition = "coarse" // one fault; the layers' outputs are the only taps
@@ -34,7 +35,7 @@ const (
 )
 
 // Conditions are all of them, in the order of tables.
-var Conditions = []Condition{Single, Multi, Clean, Probe, Coarse, Logits, Right}
+var Conditions = []Condition{Single, Multi, Within, Clean, Probe, Coarse, Logits, Right}
 
 // Model is one that engines run.
 type Model struct {

@@ -1,0 +1,38 @@
+package diagnose_test
+
+import (
+	"cmp"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// modules takes off the taps that PyTorch's modules do not give: queries and keys behind rope.
+func modules(dump *lab.Record) *lab.Record {
+	for _, p := range dump.Prompts {
+		p.Hidden = nil
+		maps.DeleteFunc(p.Taps, func(name string, _ *tensor.Tensor) bool { return strings.HasSuffix(name, "_rope.out") })
+	}
+	return dump
+}
+
+// TestJuneModules is that engine through PyTorch's modules alone: a scale, a norm of values, a
+// source of keys and speeds of rope are all seen at the input of the output projection, and nowhere else.
+func TestJuneModules(t *testing.T) {
+	m := tiny(t, "tiny-gemma4")
+	for _, class := range []string{"activations=f32", "activations=bf16", "activations=q8_32"} {
+		if !slow() && class != "activations=q8_32" {
+			continue
+		}
+		t.Run(cmp.Or(class, "f64"), func(t *testing.T) {
+			dump, _ := m.record(t, class, "attention_scale@all; v_norm_missing@all; rope_factors@sliding; kv_share_source@shared; weight_transposed:per_layer_model_proj", m.texts(t, mixed))
+			d := m.diagnose(t, modules(dump), nil)
+			named(t, d, map[string][]int{"attention_scale": {0, 1, 2, 3, 4, 5, 6, 7}, "v_norm_missing": {0, 1, 2, 3}, "rope_factors": {0, 1, 2, 4, 5, 6},
+				"kv_share_source": {4, 5, 6}, "weight_transposed": nil})
+			t.Log(d.Seconds)
+		})
+	}
+}
