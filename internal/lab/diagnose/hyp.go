@@ -11,12 +11,13 @@ import (
 type proposer struct {
 	*measurement
 	steps *steps
+	base  *attempt // what is assumed already; nil for nothing
 }
 
 // propose lists what the engine may do instead in the nodes of eq's span. A fault
 // that is on no list fits none of them, and stays unknown.
 func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
-	r, all := &proposer{m, &steps{m.prompts, m.byNode}}, []*hypothesis(nil)
+	r, all := &proposer{m, &steps{m.prompts, m.byNode, nil}, nil}, []*hypothesis(nil)
 	for _, n := range eq.span {
 		switch n.Op {
 		case graph.Embed:
@@ -71,6 +72,31 @@ func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
 	}
 	if eq.layers() > 1 {
 		return systemic(all), nil
+	}
+	measured, err := r.measured(eq)
+	return append(all, measured...), err
+}
+
+// proposeUnder lists what the engine may do besides what base assumes, as far as that shows only
+// with base: what is read off errors and taps, which two faults at once make others.
+func proposeUnder(m *measurement, eq *equation, base *attempt) ([]*hypothesis, error) {
+	if eq.layers() > 1 || !slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return n.Op == graph.Attention || n.Op == graph.Linear }) {
+		return nil, nil
+	}
+	errors, err := m.at(eq, base, nil, eq.errors)
+	if err != nil {
+		return nil, nil // base cannot be computed at all rows
+	}
+	r := &proposer{m, &steps{m.prompts, m.byNode, errors}, base}
+	var all []*hypothesis
+	for _, n := range eq.span {
+		a, ok := n.Attr.(graph.AttentionAttr)
+		if !ok || n.Op != graph.Attention || a.KV.Latent {
+			continue
+		}
+		all = append(all, r.anew(n)...)
+		all = append(all, r.masks(n, a)...)
+		all = append(all, r.windows(n, a.KV)...)
 	}
 	measured, err := r.measured(eq)
 	return append(all, measured...), err

@@ -36,13 +36,7 @@ func (r *proposer) attentionHypotheses(n *graph.Node) []*hypothesis {
 		all = append(all, unlikely(0.3, edit("gqa_map", n, "gives all heads the keys and values of the first", detail{"map": "first"},
 			func(s *sim.Spec) { s.Group = func(int) int { return 0 } })))
 	}
-	for _, end := range r.steps.stepEnds(n) {
-		all = append(all, edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead, s.Window, s.Until = 1<<30, 0, end }),
-			edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *sim.Spec) { s.Ahead, s.Until = 1, end }))
-		if a.KV.Window > 0 {
-			all = append(all, edit("mask", n, "lets queries see all later positions", detail{"mask": "window alone"}, func(s *sim.Spec) { s.Ahead, s.Until = 1<<30, end }))
-		}
-	}
+	all = append(all, r.masks(n, a)...)
 	all = append(all, seenHypotheses(n, a)...)
 	if !alikeSizes {
 		return append(all, r.windows(n, a.KV)...)
@@ -51,6 +45,19 @@ func (r *proposer) attentionHypotheses(n *graph.Node) []*hypothesis {
 	all = append(all, r.windows(n, a.KV)...)
 	all = append(all, r.stores(n, a.KV)...)
 	return append(all, r.decoded(n)...)
+}
+
+// masks are those that hide less of later positions than they should, up to the end of a step.
+func (r *proposer) masks(n *graph.Node, a graph.AttentionAttr) []*hypothesis {
+	var all []*hypothesis
+	for _, end := range r.steps.stepEnds(n) {
+		all = append(all, edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead, s.Window, s.Until = 1<<30, 0, end }),
+			edit("mask", n, "lets queries see one position after their own", detail{"mask": "one ahead"}, func(s *sim.Spec) { s.Ahead, s.Until = 1, end }))
+		if a.KV.Window > 0 {
+			all = append(all, edit("mask", n, "lets queries see all later positions", detail{"mask": "window alone"}, func(s *sim.Spec) { s.Ahead, s.Until = 1<<30, end }))
+		}
+	}
+	return all
 }
 
 // softHypotheses are softmaxes along other axes.

@@ -19,12 +19,27 @@ func (r *proposer) decoded(n *graph.Node) []*hypothesis {
 			}
 		}))
 	}
-	size, decodes := r.steps.stepSize(n), slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.decoded() > 0 })
-	if size < wholePrompt || decodes {
-		all = append(all, edit("kv_cache_position", n, "sees its own step's keys and values alone", detail{"decode": "new in each step"}, func(s *sim.Spec) { s.First = r.steps.ownStep(size) }))
-	}
-	if decodes {
+	all = append(all, r.anew(n)...)
+	if r.decodes() {
 		all = append(all, r.overwritten(n)...)
+	}
+	return all
+}
+
+// decodes reports whether tokens of any prompt were decoded one by one.
+func (r *proposer) decodes() bool {
+	return slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.decoded() > 0 })
+}
+
+// anew are caches that are new in each step: of the size that the errors tell, and, since what
+// else is wrong may tell another, of whole prompts.
+func (r *proposer) anew(n *graph.Node) []*hypothesis {
+	var all []*hypothesis
+	size := r.steps.stepSize(n)
+	for _, size := range slices.Compact([]int{size, wholePrompt}) {
+		if size < wholePrompt || r.decodes() {
+			all = append(all, edit("kv_cache_position", n, "sees its own step's keys and values alone", detail{"decode": "new in each step"}, func(s *sim.Spec) { s.First = r.steps.ownStep(size) }))
+		}
 	}
 	return all
 }

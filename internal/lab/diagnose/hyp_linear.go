@@ -34,6 +34,7 @@ func (r *proposer) linearHypotheses(n *graph.Node) []*hypothesis {
 		unlikely(0.5, edit("weight_missing", n, "multiplies by zeros", detail{"weight": "zero"}, func(s *sim.Spec) { s.Times = 0 })),
 	}
 	all = append(all, r.otherWeights(n)...)
+	all = append(all, r.pairedRows(n)...)
 	all = append(all, layouts(n)...)
 	if n.Shape.Size() == n.In[0].Shape.Size() {
 		all = append(all, unlikely(1, edit("weight_missing", n, "gives on its input", detail{"weight": "identity"}, passes(0))))
@@ -121,6 +122,36 @@ func (r *proposer) otherWeights(n *graph.Node) []*hypothesis {
 			all = append(all, edit("gate_up_swapped", n, "multiplies by the weight of "+role(x), detail{}, change))
 		case x.Layer == n.Layer:
 			all = append(all, edit("weight_wrong_layer", n, "multiplies by the weight of "+role(x), detail{"tensor": role(x)}, change))
+		}
+	}
+	return all
+}
+
+// pairedRows are rows in the order of the other style of rope, of a product without a tap, of which
+// no order can be read off.
+func (r *proposer) pairedRows(n *graph.Node) []*hypothesis {
+	dim := r.headDim(n)
+	with := n
+	for _, x := range r.readers(n) {
+		if x.Op == graph.Add && len(x.W) > 0 && len(x.In) == 1 { // its bias, which lies in that order, too
+			dim, with = r.headDim(x), x
+		}
+	}
+	if role(n) != "attn_q" && role(n) != "attn_k" || dim < 4 || r.taps[n]+r.taps[with] != "" {
+		return nil
+	}
+	paired, unpaired := make([]int, n.Shape.Size()), make([]int, n.Shape.Size())
+	for i := range paired {
+		h, k := i/dim*dim, i%dim
+		paired[i], unpaired[i] = h+k/2+k%2*(dim/2), h+k%(dim/2)*2+k/(dim/2)
+	}
+	var all []*hypothesis
+	for _, order := range [][]int{paired, unpaired} {
+		all = append(all, unlikely(0.2, edit("weight_permuted", n, "gives the rows of the weight in another order"+describeOrder(order, dim), detail{"order": "permuted"}, reordered(order))))
+		if with != n {
+			h := unlikely(0.1, edit("weight_permuted", n, "gives the rows of the weight and its bias in another order"+describeOrder(order, dim), detail{"order": "permuted"}, func(*sim.Spec) {}))
+			h.edits[with] = []sim.Edit{reordered(order)}
+			all = append(all, h)
 		}
 	}
 	return all

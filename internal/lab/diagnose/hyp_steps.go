@@ -12,6 +12,7 @@ import (
 type steps struct {
 	prompts []*prompt
 	byNode  map[*graph.Node][]*equation
+	under   []rowError // of attention's equation with what is assumed already; nil where nothing is
 }
 
 // prefilled is how many of a prompt's first tokens were not decoded one by one.
@@ -64,7 +65,11 @@ func (r *steps) prefilledRows(n *graph.Node) []rowError {
 	if len(r.byNode[n]) == 0 || !r.byNode[n][0].flagged() {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(r.byNode[n][0].errors), func(x rowError) bool {
+	errors := r.under
+	if errors == nil {
+		errors = r.byNode[n][0].errors
+	}
+	return slices.DeleteFunc(slices.Clone(errors), func(x rowError) bool {
 		p := r.prompts[x.prompt]
 		return x.row == 0 || x.row >= len(p.IDs)-p.decoded()
 	})

@@ -35,6 +35,14 @@ func (r *proposer) observe(eq *equation) (*observed, error) {
 	if max(k, m) > maxFeatures && o.n != r.head() || r.edits[o.n] != nil || r.edits[eq.target] != nil {
 		return nil, nil
 	}
+	if r.base != nil && o.bias != nil && r.base.edits[o.bias] != nil { // without its bias it is the product itself
+		if slices.ContainsFunc(r.base.hs, func(h *hypothesis) bool { return h.node != o.bias || h.cause != "bias_missing" }) {
+			return nil, nil
+		}
+		o.bias = nil
+	} else if r.base != nil {
+		return nil, nil
+	}
 	var x, got, want []float64
 	for i, p := range r.prompts {
 		var rows []int

@@ -36,3 +36,28 @@ func TestJuneModules(t *testing.T) {
 		})
 	}
 }
+
+// TestWithin wants causes named of which several are seen at one tap alone.
+func TestWithin(t *testing.T) {
+	for _, c := range []struct {
+		model, class, faults string
+		want                 map[string][]int
+		quick                bool
+	}{
+		{"tiny-qwen2", "", "weight_permuted:attn_k@1; bias_missing:attn_k.bias@1", map[string][]int{"weight_permuted": {1}, "bias_missing": {1}}, true},
+		{"tiny-qwen2", "", "rope_style@all; kv_cache_position=fresh@all", map[string][]int{"rope_style": {0, 1, 2, 3}, "kv_cache_position": {0, 1, 2, 3}}, true},
+	} {
+		if !slow() && !c.quick {
+			continue
+		}
+		t.Run(c.model+"/"+c.faults, func(t *testing.T) {
+			m := tiny(t, c.model)
+			p := m.texts(t, mixed)
+			p[0].Decode = 4
+			dump, _ := m.record(t, c.class, c.faults, p)
+			d := m.diagnose(t, modules(dump), nil)
+			named(t, d, c.want)
+			closed(t, d)
+		})
+	}
+}

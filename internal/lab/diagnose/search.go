@@ -205,7 +205,11 @@ func (r *search) step(eq *equation, p *pursuit) ([]*attempt, error) {
 	for _, base := range p.frontier {
 		few := r.few(eq, base)
 		from := mean(few)
-		for _, h := range p.singles {
+		singles, err := r.besides(eq, base, p.singles)
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range singles {
 			if err := r.ctx.Err(); err != nil {
 				return nil, err
 			}
@@ -219,6 +223,24 @@ func (r *search) step(eq *equation, p *pursuit) ([]*attempt, error) {
 		}
 	}
 	return r.rateBest(eq, next, p.sites), nil
+}
+
+// besides is singles as they may join base: those that are read off errors or taps are read off
+// what base leaves of them, too.
+func (r *search) besides(eq *equation, base *attempt, singles []*hypothesis) ([]*hypothesis, error) {
+	if len(base.hs) == 0 {
+		return singles, nil
+	}
+	more, err := proposeUnder(r.measurement, eq, base)
+	if err != nil {
+		return nil, err
+	}
+	kept := slices.DeleteFunc(slices.Clone(singles), func(h *hypothesis) bool {
+		return slices.ContainsFunc(more, func(x *hypothesis) bool {
+			return x.node == h.node && x.cause == h.cause && (x.fit != nil) == (h.fit != nil) && (x.fit != nil || same(x, h))
+		})
+	})
+	return append(kept, more...), nil
 }
 
 // rateBest measures the attempts that came nearest at few sites at all of the screen,
@@ -260,6 +282,22 @@ func (r *search) likely(singles []*hypothesis) []*attempt {
 		}
 		return nil
 	})
+	with(func(h *hypothesis) *hypothesis {
+		if h.cause == "bias_missing" && h.node.Op == graph.Add && r.taps[h.node] == "" && len(r.taps) > layers(r.g)+2 {
+			return h
+		}
+		return nil
+	})
+	if biases := slices.DeleteFunc(slices.Clone(singles), func(h *hypothesis) bool { return h.cause != "bias_missing" || h.node.Op != graph.Add }); len(biases) <= maxBiases {
+		for _, b := range biases { // without which the weight beside it can be looked into
+			with(func(h *hypothesis) *hypothesis {
+				if h == b {
+					return h
+				}
+				return nil
+			})
+		}
+	}
 	with(r.acceptedElsewhere)
 	skipped := map[string]bool{}
 	for _, skip := range sets[len(sets)-1].hs {
@@ -276,6 +314,9 @@ func (r *search) likely(singles []*hypothesis) []*attempt {
 	}
 	return sets
 }
+
+// maxBiases is how many biases an equation may have for each to be left out from the start.
+const maxBiases = 3
 
 // acceptedElsewhere is h, or the one of its values, that has been accepted in another layer,
 // if there is one of the same shape: values may depend on it.
