@@ -20,12 +20,12 @@ import (
 
 // parityFlags are the flags of lab bench.
 type parityFlags struct {
-	json, html, models, match  string
-	only, faults               []string
-	seed                       uint64
-	sets, every, longest, jobs int
-	class                      class
-	verbose                    bool
+	json, html, models, match        string
+	only, faults                     []string
+	seed                             uint64
+	sets, every, most, longest, jobs int
+	class                            class
+	verbose                          bool
 }
 
 func newParityCommand() *cobra.Command {
@@ -67,6 +67,7 @@ minutes a case.`,
 	fs.Uint64Var(&f.seed, "seed", 1, "`number` that seeds prompts, sets and the order")
 	fs.IntVar(&f.sets, "sets", 24, "random `sets` of faults for each model")
 	fs.IntVar(&f.every, "every", 1, "run one case in `N`")
+	fs.IntVar(&f.most, "most", 0, "run at most `N` cases of a kind for each model, so that models with few faults count as much as others; 0 is no limit")
 	fs.IntVar(&f.longest, "longest", 128, "most `tokens` of a prompt; a model with a wider window gets no faults of the window")
 	fs.StringVar(&f.match, "match", "", "run the cases with this `text` in their name, such as rope_theta=5e5@full")
 	fs.IntVar(&f.jobs, "jobs", 1, "`cases` at a time")
@@ -90,7 +91,7 @@ func (f *parityFlags) options(c *cobra.Command) (o parity.Options, err error) {
 		flag         string
 		value, least int
 		most         int
-	}{{"sets", f.sets, 0, 1e6}, {"every", f.every, 1, 1e6}, {"longest", f.longest, 1, 1 << 20}, {"jobs", f.jobs, 1, 1024}} {
+	}{{"sets", f.sets, 0, 1e6}, {"every", f.every, 1, 1e6}, {"most", f.most, 0, 1e6}, {"longest", f.longest, 1, 1 << 20}, {"jobs", f.jobs, 1, 1024}} {
 		if n.value < n.least || n.value > n.most {
 			return o, usagef("--%s %d: want %d to %d", n.flag, n.value, n.least, n.most)
 		}
@@ -98,7 +99,7 @@ func (f *parityFlags) options(c *cobra.Command) (o parity.Options, err error) {
 	if f.models == "" && len(f.only) > 0 {
 		return o, usagef("--only: the names are those of --models")
 	}
-	o = parity.Options{Class: f.class.Class, Seed: f.seed, Sets: f.sets, Every: f.every, Longest: f.longest, Match: f.match, Jobs: f.jobs}
+	o = parity.Options{Class: f.class.Class, Seed: f.seed, Sets: f.sets, Every: f.every, Most: f.most, Longest: f.longest, Match: f.match, Jobs: f.jobs}
 	for _, name := range f.faults {
 		switch condition := parity.Condition(name); {
 		case name == "all":

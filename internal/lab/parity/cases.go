@@ -44,7 +44,7 @@ func (c *example) name() string {
 	return name
 }
 
-// plan makes the cases of all models, in a random order, and takes one in o.Every.
+// plan makes the cases of all models, in a random order, and takes one in o.Every, and no more than o.Most of a condition.
 func plan(o *Options) (cases []*example) {
 	for _, m := range o.Models {
 		for _, condition := range Conditions {
@@ -55,7 +55,11 @@ func plan(o *Options) (cases []*example) {
 			r := random(o.Seed, m.Name+string(condition))
 			r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 			n := max(o.Every, 1)
-			cases = append(cases, list[:(len(list)+n-1)/n]...)
+			list = list[:(len(list)+n-1)/n]
+			if o.Most > 0 {
+				list = list[:min(len(list), o.Most)]
+			}
+			cases = append(cases, list...)
 		}
 	}
 	for _, c := range cases {

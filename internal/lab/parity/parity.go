@@ -53,6 +53,7 @@ type Options struct {
 	Seed       uint64      // of the prompts, the sets and the order
 	Sets       int         // random sets of faults for each model
 	Every      int         // only one case in so many; 0 is 1
+	Most       int         // cases of a condition and a model; 0 is no limit
 	Longest    int         // tokens of a prompt; what only a longer one shows is left out; 0 is no limit
 	Match      string      // only cases with this in their name
 	Jobs       int         // cases at a time; 0 is 1
@@ -74,12 +75,17 @@ type Result struct {
 	Error     string           `json:"error,omitempty"` // of the diagnosis, which then found nothing
 	Scores    Scores           `json:"scores"`
 	Failed    []string         `json:"failed,omitempty"` // the scores that are missing
+
+	// Processor is the seconds of processor time that recording and diagnosing the engine took; 0 where it
+	// cannot be told, since several cases ran at a time or the system does not say.
+	Processor float64 `json:"processor,omitempty"`
 }
 
 // Report is what Run measured.
 type Report struct {
 	Seed     uint64             `json:"seed"`
 	Every    int                `json:"every"`
+	Most     int                `json:"most,omitempty"`
 	Numerics string             `json:"numerics,omitempty"`
 	Cases    int                `json:"cases"` // planned; as many results unless interrupted, but for cases that cannot be built
 	Unmade   int                `json:"unmade"`
@@ -107,7 +113,7 @@ type ModelSum struct {
 func Run(ctx context.Context, o Options) (*Report, error) {
 	start := time.Now()
 	cases := plan(&o)
-	r := &Report{Seed: o.Seed, Every: max(o.Every, 1), Numerics: o.Class.String(), Cases: len(cases), Total: map[Condition]*Sum{}, Results: []*Result{}}
+	r := &Report{Seed: o.Seed, Every: max(o.Every, 1), Most: o.Most, Numerics: o.Class.String(), Cases: len(cases), Total: map[Condition]*Sum{}, Results: []*Result{}}
 	for _, m := range o.Models {
 		r.Models = append(r.Models, ModelSum{m.Name, map[Condition]*Sum{}})
 	}
@@ -120,7 +126,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	for range max(o.Jobs, 1) {
 		workers.Go(func() {
 			for c := range queue {
+				begun := processor()
 				x, err := c.run(ctx)
+				if x != nil && o.Jobs <= 1 {
+					x.Processor = processor() - begun
+				}
 				mu.Lock()
 				switch done++; {
 				case ctx.Err() != nil:

@@ -40,6 +40,9 @@ func (r *Report) summary() string {
 	if r.Every > 1 {
 		s += fmt.Sprintf(", one case in %d", r.Every)
 	}
+	if r.Most > 0 {
+		s += fmt.Sprintf(", at most %d of a kind and model", r.Most)
+	}
 	if r.Numerics != "" {
 		s += ", engines with " + r.Numerics
 	}
@@ -92,6 +95,9 @@ func (r *Report) tables() []table {
 		}
 	}
 	tables := []table{newTable("all models", names, sums)}
+	if len(r.Models) > 1 {
+		tables = append(tables, r.families())
+	}
 	if r.Total[Right] != nil {
 		tables = append(tables, r.accused())
 	}
