@@ -95,7 +95,7 @@ func (e *Engine) attempt(batch []*work) (o outcome) {
 	return outcome{err: err}
 }
 
-// shared is a context that ends when those of all the batch have.
+// shared is a context that ends when those of all the batch have, or when it is released.
 func (e *Engine) shared(batch []*work) (ctx context.Context, release func()) {
 	if len(batch) == 1 {
 		return batch[0].ctx, func() {}
@@ -109,7 +109,7 @@ func (e *Engine) shared(batch []*work) (ctx context.Context, release func()) {
 		e.together = &together{}
 		e.together.free = e.together.release
 	}
-	e.together.batch = batch
+	e.together.begin(batch)
 	return e.together, e.together.free
 }
 

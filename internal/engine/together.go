@@ -11,10 +11,10 @@ import (
 // have. Backends look at Err between two nodes, so that it asks the requests' own contexts and
 // keeps nothing: a step allocates nothing for it. Who calls Done gets a context made for it.
 type together struct {
-	batch []*work
-	free  func() // release, bound once
+	free func() // release, bound once
 
 	mu    sync.Mutex
+	batch []*work         // nil after the step
 	made  context.Context // nil before Done is called
 	close context.CancelFunc
 	stops []func() bool
@@ -23,8 +23,18 @@ type together struct {
 func (*together) Deadline() (end time.Time, ok bool) { return }
 func (*together) Value(any) any                      { return nil }
 
-// Err is context.Canceled once all have ended.
+// begin makes c that of a step of batch.
+func (c *together) begin(batch []*work) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.batch = batch
+}
+
+// Err is context.Canceled once all have ended, or the step has: a goroutine that a backend
+// or a tap left running may ask then.
 func (c *together) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, w := range c.batch {
 		if w.ctx.Err() == nil {
 			return nil
@@ -52,7 +62,7 @@ func (c *together) Done() <-chan struct{} {
 	return c.made.Done()
 }
 
-// release ends what Done has made, and makes c that of the next step.
+// release ends the step, and with it the context that Done has made.
 func (c *together) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

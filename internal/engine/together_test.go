@@ -40,7 +40,8 @@ func (x waits) Run(ctx context.Context, s *backend.Step, tap backend.Tap) ([]flo
 }
 
 // TestEndTogether: the context of a step of two requests ends when both of theirs have, and not
-// with the first.
+// with the first. A goroutine may ask it while the step ends, and after it (the race detector
+// sees whether that is guarded).
 func TestEndTogether(t *testing.T) {
 	b := waiting{cpu.New(cpu.Options{Threads: 1}), make(chan context.Context)}
 	e := newEngine(t, backendtest.Decoder(t, 1, tensor.BF16, 0, 64), b, engine.Options{Context: 64})
@@ -63,6 +64,18 @@ func TestEndTogether(t *testing.T) {
 	release()
 	ctx := <-b.in
 	done := ctx.Done()
+	over, asking := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(asking)
+		for {
+			_ = ctx.Err()
+			select {
+			case <-over:
+				return
+			default:
+			}
+		}
+	}()
 	cancels[0]()
 	select {
 	case <-done:
@@ -75,5 +88,7 @@ func TestEndTogether(t *testing.T) {
 	cancels[1]()
 	wg.Wait()
 	<-done
+	close(over)
+	<-asking
 	feed(t, e.NewSequence(), []int32{1}, 1) // alone
 }
