@@ -163,7 +163,7 @@ func ExampleConvert() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	r, err := karat.Convert(context.Background(), "testdata/models/tiny-gemma3", filepath.Join(dir, "model.gguf"), karat.ConvertOptions{Split: 4e6})
+	r, err := karat.Convert(context.Background(), demo, filepath.Join(dir, "model.gguf"), karat.ConvertOptions{Type: "BF16", Split: 20e6})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func ExampleConvert() {
 }
 
 func ExampleCheck() {
-	r, err := karat.Check(context.Background(), "testdata/models/tiny-gemma3", karat.CheckOptions{})
+	r, err := karat.Check(context.Background(), demo, karat.CheckOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func ExampleQuantize() {
 	defer os.RemoveAll(dir)
 	full, small := filepath.Join(dir, "model.gguf"), filepath.Join(dir, "model.Q4_K_M.gguf")
 	ctx := context.Background()
-	if _, err := karat.Convert(ctx, "testdata/models/tiny-gemma3", full, karat.ConvertOptions{}); err != nil {
+	if _, err := karat.Convert(ctx, demo, full, karat.ConvertOptions{Type: "BF16"}); err != nil {
 		log.Fatal(err)
 	}
 	r, err := karat.Quantize(ctx, full, small, karat.QuantizeOptions{Type: "Q4_K_M"})
@@ -206,5 +206,5 @@ func ExampleQuantize() {
 	}
 	fmt.Println(r.Tensors, "tensors,", r.Types)
 	// Output:
-	// 80 tensors, map[F32:37 Q4_K:6 Q5_0:32 Q8_0:5]
+	// 80 tensors, map[F32:37 Q4_K:38 Q6_K:5]
 }

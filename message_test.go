@@ -12,6 +12,7 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/check"
+	"github.com/karat-run/karat/internal/golden"
 )
 
 // shown is a template that writes what it is given.
@@ -261,7 +262,7 @@ func TestCheckReport(t *testing.T) {
 			}
 		}
 	}
-	path := "testdata/models/tiny-gemma3"
+	path := golden.Model(t, "tiny-gemma3")
 	got, err := karat.Check(t.Context(), path, karat.CheckOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/sample"
 )
 
@@ -110,7 +111,7 @@ func TestFingerprint(t *testing.T) {
 	ctx := context.Background()
 	seen := map[string]int{}
 	for i, m := range []*karat.Model{open(t, demo, karat.Options{Threads: 1}), open(t, demo, karat.Options{Context: 64, Parallel: 1}), open(t, demo, karat.Options{Precision: karat.Float32}),
-		open(t, demo, karat.Options{KV: karat.KVF32}), open(t, "testdata/models/tiny-gemma3", karat.Options{})} {
+		open(t, demo, karat.Options{KV: karat.KVF32}), open(t, golden.Model(t, "tiny-gemma3"), karat.Options{})} {
 		p, err := m.Fingerprint(ctx)
 		if err != nil || len(p) != 16 {
 			t.Fatal(p, err)

@@ -8,6 +8,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -24,20 +25,21 @@ import (
 )
 
 // positions returns how many of the last positions' logits are kept of each
-// prompt. The demo's vocabulary is three times that of the tiny models, gemma2's is four times
-// that of the other families, and glm4moe has many taps.
+// prompt. The demo's vocabulary is three times that of the tiny models. Of a family the last
+// layer's output tells about all positions.
 func positions(name string) int {
-	if strings.HasPrefix(name, "demo") || name == "gemma2" || name == "glm4moe" {
-		return 1
+	if strings.HasPrefix(name, "tiny-") {
+		return 2
 	}
-	return 2
+	return 1
 }
 
-// models are the trained ones. All but one are packed: examples open tiny-gemma3.
+// models are the trained ones, whose weights are packed.
 var models = []string{"tiny-llama", "tiny-qwen3", "tiny-gemma3", "tiny-gemma4", "tiny-gemma4-moe"}
 
-// dense are the models whose records keep all taps: tests read modules of any layer in them.
-var dense = []string{"tiny-llama", "tiny-gemma4"}
+// dense are the layers whose taps are all kept, of models that tests read modules of: all layers of
+// one, and of the other a sliding and a full layer with keys of its own, and two without.
+var dense = map[string]string{"tiny-llama": "0123", "tiny-gemma4": "0347"}
 
 var (
 	isTap    = regexp.MustCompile(`^\d+\.tap\.`)
@@ -73,10 +75,8 @@ func trim(from, to string) error {
 		if err := folder(filepath.Join(from, "models", name), filepath.Join(to, "models", name)); err != nil {
 			return err
 		}
-		if name != "tiny-gemma3" {
-			if err := compress(filepath.Join(to, "models", name, "model.safetensors")); err != nil {
-				return err
-			}
+		if err := compress(filepath.Join(to, "models", name, "model.safetensors")); err != nil {
+			return err
 		}
 	}
 	if err := records(from, to); err != nil {
@@ -127,16 +127,17 @@ func records(from, to string) error {
 	return shorten(filepath.Join(to, "seeded", "tiny-qwen2"), own, own)
 }
 
-// shorten trims a record to its model's ends, but of a dense one.
+// shorten trims a record to its model's ends, and to the dense layers.
 func shorten(model, from, to string) error {
 	taps, err := ends(model)
-	if slices.Contains(dense, filepath.Base(model)) {
-		taps = all
-	}
 	if err != nil {
 		return err
 	}
-	return record(from, to, taps)
+	layers := dense[filepath.Base(model)]
+	return record(from, to, func(tap string) bool {
+		m := inLayer.FindStringSubmatch(tap)
+		return taps(tap) || layers != "" && (m == nil || strings.Contains(layers, m[1]))
+	})
 }
 
 // compress replaces a file by a smaller one, which golden.Unpack reads: the even bytes and
@@ -230,8 +231,7 @@ func ends(folder string) (func(tap string) bool, error) {
 	}, nil
 }
 
-// all and none choose taps.
-func all(string) bool  { return true }
+// none chooses no taps.
 func none(string) bool { return false }
 
 // record trims both files of one model's record, of whose taps it keeps those of taps.
@@ -287,7 +287,8 @@ type tensor struct {
 }
 
 // tensors copies a safetensors file without hidden states, with the last
-// positions of the logits and with the taps that taps keeps.
+// positions of the logits and with the taps that taps keeps. Of a module whose output is its
+// last part's, such as attention, one is left: the one with the shorter name.
 func tensors(from, to string, positions int, taps func(name string) bool) error {
 	return edit(from, to, func(b []byte) ([]byte, error) {
 		size := 8 + int(binary.LittleEndian.Uint64(b))
@@ -301,6 +302,14 @@ func tensors(from, to string, positions int, taps func(name string) bool) error 
 				names = append(names, name)
 			}
 		}
+		slices.SortFunc(names, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
+		seen := map[string]bool{}
+		names = slices.DeleteFunc(names, func(name string) bool {
+			value := string(b[size+all[name].Offsets[0] : size+all[name].Offsets[1]])
+			again := isTap.MatchString(name) && strings.HasSuffix(name, ".out") && seen[value]
+			seen[value] = true
+			return again
+		})
 		slices.Sort(names)
 		return pack(names, all, b[size:], positions)
 	})

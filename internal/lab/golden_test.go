@@ -65,7 +65,7 @@ func TestGoldenWithItself(t *testing.T) {
 				}
 			}
 			// The repository's excerpt of the demo's record has no taps.
-			if n := len(c.Prompts[2].Taps); n < 23 && name != "demo" {
+			if n := len(c.Prompts[2].Taps); n < 21 && name != "demo" {
 				t.Errorf("prompt 2 has %d taps", n)
 			}
 		})

@@ -78,10 +78,10 @@ func TestParity(t *testing.T) {
 		gold := open(t, golden.Record(t, name).Tensors)
 		for source, path := range sources(t, name) {
 			t.Run(name+"/"+source+"/f64", func(t *testing.T) {
-				parity(t, gold, take(t, path, ref.Backend{}, gold), "f64", 23)
+				parity(t, gold, take(t, path, ref.Backend{}, gold), "f64", 21)
 			})
 			t.Run(name+"/"+source+"/f32", func(t *testing.T) {
-				parity(t, gold, take(t, path, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), gold), "f32", 23)
+				parity(t, gold, take(t, path, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), gold), "f32", 21)
 			})
 		}
 	}
