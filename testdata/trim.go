@@ -57,10 +57,10 @@ func main() {
 	switch len(os.Args) {
 	case 3:
 		err = trim(os.Args[1], os.Args[2])
-	case 4: // one encoder
-		err = encoder(os.Args[1], os.Args[2], os.Args[3])
+	case 4: // one family or encoder, of the folder GOLDENS/families
+		err = one(os.Args[1], os.Args[2], os.Args[3])
 	default:
-		log.Fatal("usage: trim GOLDENS TESTDATA [ENCODER]")
+		log.Fatal("usage: trim GOLDENS TESTDATA [NAME]")
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -163,6 +163,18 @@ func compress(path string) error {
 		return err
 	}
 	return os.Remove(path)
+}
+
+// one trims a model that generates, whose record has logits, or else an encoder.
+func one(from, to, name string) error {
+	b, err := os.ReadFile(filepath.Join(from, "families", name, "golden.safetensors"))
+	if err != nil {
+		return err
+	}
+	if bytes.Contains(b[:8+binary.LittleEndian.Uint64(b)], []byte(`"0.logits"`)) {
+		return family(from, to, name)
+	}
+	return encoder(from, to, name)
 }
 
 // family copies a family's folder, of whose record it keeps the taps of its last layer, and
