@@ -58,8 +58,9 @@ type Synth struct {
 	Keys                          map[string]any     // other keys, behind the architecture's prefix, in the types of GGUF
 	Learned                       bool               // learned positions, LayerNorms, biases, one tensor of queries, keys and values, no gate
 	Apart                         bool               // experts alone, whose gates and ups are two tensors
-	Biased                        []string           // weights of a layer that have biases
+	Biased                        []string           // weights and norms that have biases
 	Paired                        bool               // gate and up are one tensor, ffn_up
+	Ungated                       bool               // the MLP has no gate
 	WideNorms                     bool               // norms of queries and keys are those of all heads together
 	Sinks                         bool               // a score for each head that attention leaves room for
 	Alone                         bool               // each layer has one norm and one part

@@ -33,6 +33,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/qwen35"
 	"github.com/karat-run/karat/internal/arch/qwen3moe"
 	"github.com/karat-run/karat/internal/arch/smollm3"
+	"github.com/karat-run/karat/internal/arch/starcoder2"
 	"github.com/karat-run/karat/internal/family"
 )
 
@@ -68,6 +69,7 @@ var Families = []*family.Family{
 	&gemmaembedding.Family,
 	&modernbert.Family,
 	&bert.Family,
+	&starcoder2.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

@@ -90,6 +90,7 @@ func (l *list) ones(prefix string, n int, names ...string) {
 			end = ""
 		}
 		l.add(prefix+name+end, tensor.F32, n)
+		l.bias(prefix, name, []int{n, 1})
 	}
 }
 
@@ -250,9 +251,12 @@ func (l *list) feedForward(p string, i int) {
 		}
 		return
 	}
-	if s.Synth.Paired {
+	switch {
+	case s.Synth.Paired:
 		l.weight(p, "ffn_up", 2*ff, s.Hidden)
-	} else {
+	case s.Synth.Ungated:
+		l.weight(p, "ffn_up", ff, s.Hidden)
+	default:
 		l.weight(p, "ffn_gate", ff, s.Hidden)
 		l.weight(p, "ffn_up", ff, s.Hidden)
 	}

@@ -1,0 +1,125 @@
+// Package starcoder2 is the StarCoder 2 decoder.
+//
+// What differs from Llama: norms are LayerNorms with biases, and projections have
+// biases, too; the MLP has no gate; all layers may have a window.
+//
+// Source: transformers, models/starcoder2/modeling_starcoder2.py; Lozhkov et al. 2024,
+// arXiv:2402.19173.
+package starcoder2
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	NumKVHeads       int              `json:"num_key_value_heads"`
+	HeadDim          int              `json:"head_dim"`
+	SlidingWindow    int              `json:"sliding_window"` // of all layers; 0 for none
+	LayerNormEps     float32          `json:"layer_norm_eps"`
+	Act              graph.Activation `json:"hidden_act"`
+	Biased           bool             `json:"use_bias"` // projections; norms always are
+	Tied             bool             `json:"tie_word_embeddings"`
+	Rope             struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	freqs    rope.Freqs
+	Embed    *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers   []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm     *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	NormBias *graph.Weight `gguf:"output_norm.bias" hf:"model.norm.bias"`
+	Output   *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is one decoder layer.
+type Layer struct {
+	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	AttnNormBias *graph.Weight `gguf:"attn_norm.bias" hf:"input_layernorm.bias"`
+	Attn         Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm      *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MLPNormBias  *graph.Weight `gguf:"ffn_norm.bias" hf:"post_attention_layernorm.bias"`
+	MLP          MLP           `gguf:"" hf:"mlp"`
+}
+
+// Attention is grouped-query attention with rotary positions.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"use_bias"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"use_bias"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"use_bias"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	OBias *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"use_bias"`
+}
+
+// MLP is the feed-forward part, without a gate.
+type MLP struct {
+	Up       *graph.Weight `gguf:"ffn_up" hf:"c_fc"`
+	UpBias   *graph.Weight `gguf:"ffn_up.bias" hf:"c_fc.bias" if:"use_bias"`
+	Down     *graph.Weight `gguf:"ffn_down" hf:"c_proj"`
+	DownBias *graph.Weight `gguf:"ffn_down.bias" hf:"c_proj.bias" if:"use_bias"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim, Window: m.SlidingWindow}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.LayerNorm(m.Norm, m.NormBias, g.Outputs(h), m.LayerNormEps)
+	if m.Tied {
+		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	}
+	return g.Linear(m.Output, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	h = g.Add(h, l.Attn.forward(g, g.LayerNorm(l.AttnNorm, l.AttnNormBias, h, m.LayerNormEps), kv, m))
+	h = g.Add(h, l.MLP.forward(g, g.LayerNorm(l.MLPNorm, l.MLPNormBias, h, m.LayerNormEps), m))
+	return g.Name(h, "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := g.Heads(linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
+	k := g.Heads(linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
+	g.StoreKV(kv, k, v)
+	y := g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim)))
+	return linear(g, a.O, a.OBias, y, m.HiddenSize)
+}
+
+func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	up := g.Name(g.Act(m.Act, linear(g, p.Up, p.UpBias, x, m.IntermediateSize)), "ffn_act", "mlp.act.out")
+	return linear(g, p.Down, p.DownBias, up, m.HiddenSize)
+}
+
+// linear is x·wᵀ, plus the bias where the configuration has one.
+func linear(g graph.Builder, w, bias *graph.Weight, x *graph.Node, out int) *graph.Node {
+	y := g.Linear(w, x, out)
+	if bias == nil {
+		return y
+	}
+	return g.Bias(bias, y)
+}
