@@ -170,3 +170,37 @@ func TestOlderSettings(t *testing.T) {
 		t.Errorf("without a setting of layers: %v", err)
 	}
 }
+
+// TestLetters: EXAONE 4.0's files say in letters which layers slide, and that of the 1.2B, as the
+// library writes it again, has a pattern of none. There all layers turn.
+func TestLetters(t *testing.T) {
+	path := t.TempDir()
+	if err := os.CopyFS(path, os.DirFS(golden.Model(t, "exaone4"))); err != nil {
+		t.Fatal(err)
+	}
+	config := readConfig(t, path)
+	want, _, err := seen(t, path, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(config, "layer_types")
+	if got, _, err := seen(t, path, config); err != nil || got != want {
+		t.Errorf("without layer_types: %v, %s", err, difference(got, want))
+	}
+	for _, pattern := range []string{"", "LLL", "LGLG", "GLLL", "llg"} {
+		config["sliding_window_pattern"] = pattern
+		if _, _, err := seen(t, path, config); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("key sliding_window_pattern is %q", pattern)) {
+			t.Errorf("%s: %v", pattern, err)
+		}
+	}
+	maps.Copy(config, map[string]any{"layer_types": slices.Repeat([]any{"full_attention"}, 5), "sliding_window": nil, "sliding_window_pattern": 0})
+	got, _, err := seen(t, path, config)
+	if n := strings.Count(got, "= rope("); err != nil || n != 10 || strings.Contains(got, "window=") {
+		t.Errorf("%v, %d rotations, want 10 in\n%s", err, n, got)
+	}
+	config["sliding_window"] = 16
+	config["sliding_window_pattern"] = 4
+	if _, _, err := seen(t, path, config); err == nil || !strings.Contains(err.Error(), "no layer slides") {
+		t.Errorf("a window that no layer has: %v", err)
+	}
+}

@@ -122,6 +122,9 @@ func (c *checker) pattern() {
 		}
 	}
 	key := []string{c.model.Key("layer_types")}
+	if len(full) == len(types) && c.family().Expect.Unwindowed && c.model.Setting("sliding_window") == nil {
+		return
+	}
 	if len(full) == len(types) && slices.ContainsFunc(c.family().Types, func(t family.Type) bool { return t.Window == family.NoWindow }) {
 		return
 	}

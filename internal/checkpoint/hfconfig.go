@@ -272,6 +272,12 @@ func (r *hfReader) olderTypes() (types []any, key string) {
 func (r *hfReader) pattern() {
 	s := r.settings
 	s.fill("sliding_window_pattern", s["_sliding_window_pattern"])
+	if letters, ok := s["sliding_window_pattern"].(string); ok {
+		s["sliding_window_pattern"] = r.letters(letters)
+	}
+	if s["sliding_window"] == nil && s["sliding_window_pattern"] == 0. { // as the library writes models without windows
+		delete(s, "sliding_window_pattern")
+	}
 	s.fill("sliding_window_pattern", float64(r.kind.Period))
 	l := family.Limit{Key: "sliding_window_pattern", Min: 1, Max: maxLayers, Rule: family.Whole}
 	period := s.take(l.Key)
@@ -285,6 +291,20 @@ func (r *hfReader) pattern() {
 		r.Notes = append(r.Notes, "layer_types lets the last layer slide: assuming a full one")
 		types[n-1] = full
 	}
+}
+
+// letters is the period of a pattern such as LLLG, three local layers and a global one.
+func (r *hfReader) letters(pattern string) any {
+	n := len(pattern)
+	for i, c := range pattern {
+		if want := map[bool]rune{true: 'L', false: 'G'}[r.family.Slides(i, n)]; c != want {
+			return pattern
+		}
+	}
+	if n == 0 {
+		return pattern
+	}
+	return float64(n)
 }
 
 // perLayer turns settings for all full layers into per_layer_config.

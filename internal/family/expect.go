@@ -8,6 +8,7 @@ type Expect struct {
 	Eps          []float64   // of the norms; empty for 1e-6
 	Softcap      float64     // of the logits, where the family has a key for it
 	CapsVary     bool        // only models of published shapes have that cap
+	Unwindowed   bool        // with Periodic: in some models no layer slides
 	Published    []Published // shapes that are known
 	Scaled       *Scaled
 	Turns        []Turns

@@ -8,6 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/bert"
 	"github.com/karat-run/karat/internal/arch/cohere2"
 	"github.com/karat-run/karat/internal/arch/deepseek2"
+	"github.com/karat-run/karat/internal/arch/exaone4"
 	"github.com/karat-run/karat/internal/arch/falconh1"
 	gemmaembedding "github.com/karat-run/karat/internal/arch/gemma-embedding"
 	"github.com/karat-run/karat/internal/arch/gemma2"
@@ -70,6 +71,7 @@ var Families = []*family.Family{
 	&modernbert.Family,
 	&bert.Family,
 	&starcoder2.Family,
+	&exaone4.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

@@ -1,0 +1,131 @@
+// Package exaone4 is the decoder of EXAONE 4.0.
+//
+// What differs from Llama: no norms before attention and MLP, but norms of what each
+// adds; norms of queries and keys, head by head. In the 32B three of four layers
+// slide, and full ones turn neither queries nor keys. Where no layer slides, all turn.
+//
+// Source: transformers, models/exaone4/modeling_exaone4.py; LG AI Research 2025,
+// arXiv:2507.11407.
+package exaone4
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config is the part of the configuration that the forward pass depends on.
+type Config struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	NumKVHeads       int              `json:"num_key_value_heads"`
+	HeadDim          int              `json:"head_dim"`
+	LayerTypes       []string         `json:"layer_types"`
+	SlidingWindow    int              `json:"sliding_window"`
+	RMSNormEps       float32          `json:"rms_norm_eps"`
+	Act              graph.Activation `json:"hidden_act"`
+	Tied             bool             `json:"tie_word_embeddings"`
+	Rope             struct {
+		Full rope.Params `json:"full_attention"` // of the layers that turn
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	freqs  rope.Freqs
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is one decoder layer.
+type Layer struct {
+	Attn         Attention     `gguf:"" hf:"self_attn"`
+	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
+	MLP          MLP           `gguf:"" hf:"mlp"`
+	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
+}
+
+// Attention is grouped-query attention over normed queries and keys.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
+	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+}
+
+// MLP is the gated feed-forward part.
+type MLP struct {
+	Gate *graph.Weight `gguf:"ffn_gate" hf:"gate_proj"`
+	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
+	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
+}
+
+// layerConfig is what the configuration says of one layer.
+type layerConfig struct {
+	kv    *graph.KV
+	turns bool
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	if c.SlidingWindow > 0 && !slices.Contains(c.LayerTypes, "sliding_attention") { // GGUF cannot say so
+		return nil, fmt.Errorf("exaone4: sliding_window is %d, but no layer slides: such a model would see no positions", c.SlidingWindow)
+	}
+	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+func (m *Model) layer(i int) layerConfig {
+	kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+	if m.LayerTypes[i] == "sliding_attention" {
+		kv.Window = m.SlidingWindow
+	}
+	return layerConfig{kv, kv.Window == m.SlidingWindow}
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		h = m.Layers[i].forward(g.Layer(i), h, m.layer(i), m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	if m.Tied {
+		return g.Name(g.Linear(m.Embed, h, m.VocabSize), "output", "lm_head.out")
+	}
+	return g.Linear(m.Output, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, lc layerConfig, m *Model) *graph.Node {
+	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, l.Attn.forward(g, h, lc, m), m.RMSNormEps, 0))
+	h = g.Add(h, g.RMSNorm(l.PostMLPNorm, l.MLP.forward(g, h, m), m.RMSNormEps, 0))
+	return g.Name(h, "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *Model) *graph.Node {
+	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
+	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q, k = g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0)
+	if lc.turns {
+		q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
+	}
+	g.StoreKV(lc.kv, k, v)
+	return g.Linear(a.O, g.Attention(q, lc.kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+}
+
+func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	gate, up := g.Linear(p.Gate, x, m.IntermediateSize), g.Linear(p.Up, x, m.IntermediateSize)
+	return g.Linear(p.Down, g.GLU(m.Act, gate, up), m.HiddenSize)
+}

@@ -1,0 +1,37 @@
+package exaone4
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of EXAONE 4.0 are like.
+//
+// Source: transformers 5.17, models/exaone4/configuration_exaone4.py; llama.cpp,
+// conversion/exaone.py and src/models/exaone4.cpp.
+var Family = family.Family{
+	Name:  "exaone4",
+	Title: "EXAONE 4.0",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "exaone4", Class: "Exaone4ForCausalLM", Window: family.Periodic, Period: 4, Defaults: map[string]any{
+		"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 2048.,
+		"sliding_window": 4096.}}},
+	Fixed: map[string]any{"hidden_act": "silu"},
+	Rope:  family.Rope{Full: map[string]any{"rope_theta": 1e4}},
+
+	Keys: []family.Key{
+		{Setting: "vocab_size"},
+		{Setting: "sliding_window"},
+		{GGUF: "attention.sliding_window_pattern", Kind: family.Flags, Unusual: true},
+	},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "exaone4"},
+	Expect: family.Expect{
+		Eps:        []float64{1e-5},
+		Unwindowed: true, // the 1.2B
+		Turns:      []family.Turns{{Name: "EXAONE's", Marks: []string{"[|user|]", "[|assistant|]", "[|endofturn|]"}, Only: true}},
+	},
+	// The 32b's tensors are those of the published one, the 1.2b's, too; rotation of both is scaled.
+	Synth: family.Synth{RopeFreqs: true, QKNorm: true, Norms: []string{"post_attention_norm", "post_ffw_norm"}, Shapes: []family.Shape{
+		{Name: "1.2b", Hidden: 2048, Layers: 30, Heads: 32, KVHeads: 8, HeadDim: 64, FF: 4096, Vocab: 102400, Context: 65536, RopeBase: 1e6, Epsilon: 1e-5},
+		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 4096, Window: 64, Every: 4, RopeBase: 1e6, Epsilon: 1e-5},
+	}},
+}
