@@ -15,12 +15,21 @@ import (
 const scoreBytes = 16 << 20
 
 // Score yields the tokens of a prompt with the log-probability of each after those before it, and
-// the o.Top likeliest in its place. The first has nothing before it: its Logprob is NaN. Text is empty. The prompt
-// is computed anew, but GenerateIDs of it goes on from there.
+// the o.Top likeliest in its place, and with o.Logits the logits there. The first has nothing before it: its Logprob is NaN.
+// Text is empty. The prompt is computed anew, but GenerateIDs of it goes on from there.
 func (s *Session) Score(ctx context.Context, prompt []int, o GenerateOptions) iter.Seq2[Token, error] {
+	return s.ScoreFrom(ctx, prompt, 0, o)
+}
+
+// ScoreFrom is Score of the tokens of a prompt from index from on. Those before them are their context, for whose
+// places no logits are computed.
+func (s *Session) ScoreFrom(ctx context.Context, prompt []int, from int, o GenerateOptions) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		s.prompt, s.kept = 0, 0
 		err := o.check()
+		if err == nil && (from < 0 || from > len(prompt)) {
+			err = fmt.Errorf("karat: score from token %d of %d", from, len(prompt))
+		}
 		var ids []int32
 		if err == nil {
 			ids, err = s.m.promptIDs(ctx, prompt)
@@ -32,14 +41,19 @@ func (s *Session) Score(ctx context.Context, prompt []int, o GenerateOptions) it
 			yield(Token{}, err)
 			return
 		}
-		s.score(ctx, ids, o.Top, yield)
+		s.score(ctx, ids, from, &o, yield)
 	}
 }
 
-func (s *Session) score(ctx context.Context, ids []int32, top int, yield func(Token, error) bool) {
+func (s *Session) score(ctx context.Context, ids []int32, from int, o *GenerateOptions, yield func(Token, error) bool) {
 	piece := max(1, scoreBytes/(4*s.m.opened.Engine.VocabSize()))
 	next := Token{Logprob: math.NaN()}
-	for at := 0; at < len(ids); at += piece {
+	before := max(0, from-1) // tokens without logits
+	if _, err := s.s.Feed(ctx, ids[:before], 0); err != nil {
+		yield(Token{}, err)
+		return
+	}
+	for at := before; at < len(ids); at += piece {
 		fed := ids[at:min(at+piece, len(ids))]
 		rows, err := s.s.Feed(ctx, fed, len(fed))
 		if err != nil {
@@ -48,17 +62,27 @@ func (s *Session) score(ctx context.Context, ids []int32, top int, yield func(To
 		}
 		for i, logits := range rows {
 			next.ID = int(fed[i])
-			if !yield(next, nil) || at+i+1 == len(ids) {
+			if at+i >= from && !yield(next, nil) || at+i+1 == len(ids) {
 				return
 			}
-			of, best, err := sample.Logprobs(logits, []int{int(ids[at+i+1])}, top)
+			of, best, err := sample.Logprobs(logits, []int{int(ids[at+i+1])}, o.Top)
 			if err != nil {
 				yield(Token{}, err)
 				return
 			}
-			next = Token{Logprob: of[0].Logprob, Top: logprobs(best)}
+			if next = (Token{Logprob: of[0].Logprob, Top: logprobs(best)}); o.Logits {
+				next.Logits = logits
+			}
 		}
 	}
+}
+
+// Front is the token that stands before a text that has nothing before it: BOS, or EOS where there is none.
+func (m *Model) Front() (id int, ok bool) {
+	if id, ok = m.opened.Tokenizer.BOS(); !ok {
+		id, ok = m.opened.Tokenizer.EOS()
+	}
+	return id, ok
 }
 
 // decoder turns ids into text; the names of the given special tokens are a part of it.

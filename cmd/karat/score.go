@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/experiment"
+	"github.com/spf13/cobra"
+)
+
+// maxLine bounds a line of a file to score, in bytes.
+const maxLine = 16 << 20
+
+type scoreFlags struct {
+	model          string
+	parallel       int
+	tokens, noBOS  bool
+	arithmetic     arithmetic
+	lora           adapters
+	context, lines int
+}
+
+func newScoreCommand() *cobra.Command {
+	var f scoreFlags
+	c := &cobra.Command{
+		Use:   "score [MODEL] FILE.jsonl",
+		Short: "Score how likely texts, continuations and choices are",
+		Long: `Score reads a JSON object from each line of FILE.jsonl (- is standard input), and prints one for each:
+
+  {"context": "The sky is", "continuation": " blue."}     the continuation's log-likelihood
+  {"context": "The sky is", "choices": [" blue.", " red."]}  that of each, and which is likeliest
+  {"text": "The sky is blue."}                             that of all tokens of a text
+
+"logprob" is the sum of the natural logarithms of the tokens' probabilities, "greedy" says whether each
+token is the likeliest in its place, "top1" how many are, and "entropy" is the mean entropy of their places, in nats.
+"best" is the index of the likeliest choice, "best_by_bytes" of the likeliest for its length in bytes. An "id" is copied.
+
+Texts are cut into tokens as lm-evaluation-harness does it: spaces at a context's end belong to the continuation, and
+both are encoded together. BOS stands in front where the model wants one. --no-bos leaves it out, as the harness does
+unless add_bos_token is set; before a text without a context it stays. A context that is too long loses its beginning.
+
+The model is loaded once, and --parallel lines are computed at a time. The numbers do not depend on that.`,
+		Example: `  karat score model.gguf questions.jsonl > scores.jsonl
+  echo '{"context": "The color of the sky is", "choices": [" blue.", " red."]}' | karat score - --tokens`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
+	}
+	fs := c.Flags()
+	fs.SortFlags = false
+	fs.IntVar(&f.parallel, "parallel", 8, "how many `lines` to compute at a time")
+	fs.IntVar(&f.context, "ctx", 0, "most `tokens` of a line (default: the model's, at most 8192)")
+	fs.BoolVar(&f.tokens, "tokens", false, "print each token's score")
+	fs.BoolVar(&f.noBOS, "no-bos", false, "put no BOS in front")
+	f.arithmetic.add(c, karat.Fast)
+	f.lora.add(c)
+	return c
+}
+
+func (f *scoreFlags) run(c *cobra.Command, args []string) error {
+	o, err := f.arithmetic.options()
+	switch {
+	case err != nil:
+		return err
+	case f.parallel < 1 || f.parallel > 1024:
+		return usagef("--parallel %d: want 1 to 1024", f.parallel)
+	case f.context < 0:
+		return usagef("--ctx %d: want 1 or more", f.context)
+	}
+	file := args[len(args)-1]
+	if f.model, err = modelArgument(args[:len(args)-1]); err != nil {
+		return err
+	}
+	in := c.InOrStdin()
+	if file != "-" {
+		r, err := os.Open(file)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		in = r
+	} else {
+		file = "standard input"
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	o.Adapters, o.Context = f.lora, f.context
+	m, err := loadModel(ctx, f.model, o, c.ErrOrStderr())
+	if err == nil {
+		defer m.Close()
+		err = f.score(ctx, m, in, file, c.OutOrStdout())
+	}
+	if err != nil && ctx.Err() != nil {
+		return failure{statusInterrupted, errors.New("interrupted")}
+	}
+	return err
+}
+
+// answered is a line's answer, or its error.
+type answered struct {
+	answer *experiment.Answer
+	err    error
+}
+
+// score reads lines, and writes their answers in order, as many at a time as f.parallel says.
+func (f *scoreFlags) score(ctx context.Context, m *karat.Model, in io.Reader, file string, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	scorer := &experiment.Scorer{Model: m, NoBOS: f.noBOS, Parts: f.tokens}
+	queue := make(chan chan answered, f.parallel-1)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		defer close(queue)
+		lines := bufio.NewScanner(in)
+		lines.Buffer(nil, maxLine)
+		put := func(do func() answered) bool {
+			x := make(chan answered, 1)
+			wg.Go(func() { x <- do() })
+			select {
+			case queue <- x:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		}
+		n := 0
+		for lines.Scan() {
+			n++
+			line := bytes.TrimSpace(lines.Bytes())
+			if len(line) == 0 {
+				continue
+			}
+			at, q, err := n, (*experiment.Question)(nil), error(nil)
+			if q, err = experiment.ParseQuestion(line); err != nil {
+				put(func() answered { return answered{nil, fmt.Errorf("%s:%d: %w", file, at, err)} })
+				return
+			}
+			if !put(func() answered {
+				a, err := scorer.Answer(ctx, at, q)
+				if err != nil {
+					err = fmt.Errorf("%s:%d: %w", file, at, err)
+				}
+				return answered{a, err}
+			}) {
+				return
+			}
+		}
+		if err := lines.Err(); err != nil {
+			put(func() answered { return answered{nil, fmt.Errorf("%s:%d: %w", file, n+1, err)} })
+		}
+	})
+	e := newEncoder(out)
+	for x := range queue {
+		a := <-x
+		if a.err != nil {
+			return a.err
+		}
+		if err := e.Encode(a.answer); err != nil {
+			return err
+		}
+		f.lines++
+	}
+	if f.lines == 0 {
+		return fmt.Errorf("%s: no lines", file)
+	}
+	return nil
+}
