@@ -14,7 +14,10 @@ Karat computes, "hook" prints programs that dump those of PyTorch or llama.cpp, 
 converts the dumps of other tools. "compare" measures how far a record is from a golden one.
 "diagnose" names the operation of the engine that is wrong, the layers, and the cause.
 "causes" lists the causes that it can name, "floor" measures the effect of rounding alone on a
-model, and "bench" scores the diagnosis on engines that are wrong on purpose.`,
+model, and "bench" scores the diagnosis on engines that are wrong on purpose.
+
+"ablate", "scale", "replace", "patch" and "steer" change values on the way and show what that changes. "experiment" does it
+at a grid of nodes and positions, and "extract" writes the hidden states of prompts.`,
 		Example: `  karat lab hook --print torch > dump.py
   karat lab diagnose model.gguf dump.safetensors --report report
   karat lab record model.gguf --prompts prompts.json -o mine.safetensors --precision f32
@@ -25,6 +28,7 @@ model, and "bench" scores the diagnosis on engines that are wrong on purpose.`,
 	}
 	c.AddCommand(newRecordCommand(), newCompareCommand(), newDiagnoseCommand(), newCausesCommand(), newImportCommand(), newHookCommand(), newFloorCommand(), newParityCommand())
 	c.AddCommand(newInterventions()...)
+	c.AddCommand(newExperimentCommand(), newExtractCommand())
 	return c
 }
 

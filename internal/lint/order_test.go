@@ -9,7 +9,7 @@ import (
 // below says what a package may import, and with it everything below that. An
 // entry ending in /* stands for every folder there that has no entry of its own.
 var below = map[string]string{
-	"jsonerr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "sysinfo": "", "jinja": "", "ui": "", "jsasync": "", "embed": "rope", "filelock": "",
+	"jsonerr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "kvfile": "", "sysinfo": "", "jinja": "", "ui": "", "jsasync": "", "embed": "rope", "filelock": "",
 
 	"hub":         "atomicfile filelock sysinfo",
 	"simd":        "float16",
@@ -40,7 +40,7 @@ var below = map[string]string{
 	"backend/webgpu/gpu":  "jsasync",
 	"backend/backendtest": "backend/ref",
 
-	"engine":              "arch backend kv sample sysinfo tokenizer",
+	"engine":              "arch backend kv kvfile sample sysinfo tokenizer",
 	"imatrix":             "graph gguf",
 	"adapter":             "backend checkpoint quant",
 	"model":               "arch backend/numerics engine gguf sysinfo adapter",
@@ -62,7 +62,7 @@ var below = map[string]string{
 
 	"bench/serving": "",
 
-	".":          "model chat convert check grammar syntax",
+	".":          "model chat convert check grammar kvfile syntax",
 	"experiment": ". lab npy safetensors",
 	"webgpu":     "backend/numerics backend/webgpu",
 	"syntax":     "",
@@ -72,7 +72,7 @@ var below = map[string]string{
 	"web/gen":    "atomicfile web/build",
 	"web/probe":  ".",
 	"web/wasm":   ". webgpu lab jsasync web/probe",
-	"cmd/*":      ". webgpu server hub web experiment eval imatrix autoquant lab lab/* convert synth bench bench/serving simd",
+	"cmd/*":      ". webgpu server hub web experiment kvfile eval imatrix autoquant lab lab/* convert synth bench bench/serving simd",
 }
 
 // never are the imports that must stay impossible however below grows.

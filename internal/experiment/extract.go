@@ -1,0 +1,94 @@
+package experiment
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/npy"
+	"github.com/karat-run/karat/internal/safetensors"
+	"github.com/karat-run/karat/internal/tensor"
+)
+
+// States are the values of nodes for some prompts: of each a row.
+type States struct {
+	Nodes []string
+	Sizes []int // elements of a row
+	Count int   // of prompts
+	Rows  [][]float32
+	Notes map[string]string // what is said about them in a safetensors file
+}
+
+// Extract computes prompts, and pools the values of a place's nodes over positions of each: their mean, in float64, of which
+// a single one is the value itself. tell is called after each prompt.
+func Extract(ctx context.Context, m *karat.Model, prompts []*Prompt, place Place, at Positions, tell func(done, total int)) (*States, error) {
+	sites, err := place.find(m.Nodes())
+	if err != nil {
+		return nil, err
+	}
+	s := &States{Count: len(prompts), Rows: make([][]float32, len(sites))}
+	for _, x := range sites {
+		s.Nodes, s.Sizes = append(s.Nodes, x.node.Name), append(s.Sizes, x.size)
+	}
+	for i, p := range prompts {
+		values, err := Capture(ctx, m, p, place, at)
+		if err != nil {
+			return nil, fmt.Errorf("prompt %d: %w", i, err)
+		}
+		for k, x := range sites {
+			row, err := x.part(MeanOf(values[x.node.Name]))
+			if err != nil {
+				return nil, err
+			}
+			s.Rows[k] = append(s.Rows[k], row...)
+		}
+		tell(i+1, len(prompts))
+	}
+	return s, nil
+}
+
+func littleEndian(x []float32) []byte {
+	b := make([]byte, 4*len(x))
+	for i, v := range x {
+		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(v))
+	}
+	return b
+}
+
+// WriteSafetensors writes a tensor [prompts, elements] for each node.
+func (s *States) WriteSafetensors(w io.Writer) error {
+	var all []tensor.Tensor
+	for i, name := range s.Nodes {
+		all = append(all, tensor.Tensor{Name: name, DType: tensor.F32, Shape: tensor.Shape{s.Count, s.Sizes[i]}, Data: littleEndian(s.Rows[i])})
+	}
+	return safetensors.Write(w, all, s.Notes)
+}
+
+// WriteNumPy writes one array [prompts, nodes, elements], or [prompts, elements] of one node. All must have as many elements.
+func (s *States) WriteNumPy(w io.Writer) error {
+	size := s.Sizes[0]
+	var all []float32
+	for i, n := range s.Sizes {
+		if n != size {
+			return fmt.Errorf("one array of nodes with %d (%s) and %d (%s) elements: write safetensors, or fewer nodes", size, s.Nodes[0], n, s.Nodes[i])
+		}
+	}
+	for p := range s.Count {
+		for i := range s.Nodes {
+			all = append(all, s.Rows[i][p*size:][:size]...)
+		}
+	}
+	a := &npy.Array{Type: "f4", Shape: []int{s.Count, len(s.Nodes), size}, Data: littleEndian(all)}
+	if len(s.Nodes) == 1 {
+		a.Shape = []int{s.Count, size}
+	}
+	b := bufio.NewWriter(w)
+	if err := npy.Write(b, a); err != nil {
+		return err
+	}
+	return b.Flush()
+}

@@ -1,0 +1,313 @@
+package experiment
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/lab"
+)
+
+// Cell is one intervention, and what it gave.
+type Cell struct {
+	Pair   int    `json:"pair"` // of Manifest.Pairs
+	Node   string `json:"node"`
+	Layer  int    `json:"layer"`
+	Head   string `json:"head,omitempty"`
+	At     string `json:"at"`               // position, or what the spec calls several
+	Token  string `json:"token,omitempty"`  // at a single one
+	Column int    `json:"column,omitempty"` // of the heat map
+	Values
+}
+
+// Values are those of a run.
+type Values struct {
+	Difference  *lab.Number `json:"logit_difference,omitempty"` // of the target's logit, and less the foil's
+	Probability *lab.Number `json:"probability,omitempty"`      // of the target
+	KL          *lab.Number `json:"kl,omitempty"`               // of the distribution from that of the clean run, in nats
+	Logits      string      `json:"logits_sha256"`
+}
+
+// key is what tells a cell from others.
+func (c *Cell) key() string { return fmt.Sprintf("%d %s %s %s", c.Pair, c.Node, c.Head, c.At) }
+
+// Pair is a stimulus in a template.
+type Pair struct {
+	Template  string  `json:"template"`
+	Clean     *Prompt `json:"clean"`
+	Corrupted *Prompt `json:"corrupted,omitempty"`
+	Target    int     `json:"target"`
+	Foil      *int    `json:"foil,omitempty"`
+	Base      Values  `json:"clean_run"`
+	Start     *Values `json:"corrupted_run,omitempty"` // that a trace starts from
+}
+
+// Runner computes the cells of a spec.
+type Runner struct {
+	Spec  *Spec
+	Model *karat.Model
+	Token func(ctx context.Context, s string) (int, error) // an id or a text as a token
+
+	Pairs []Pair
+	grid  []gridCell
+	clean [][]float32 // by pair: logits
+	taken []map[string][][]float32
+}
+
+// gridCell is a cell that is not computed yet.
+type gridCell struct {
+	Cell
+	place Place
+	at    Positions
+	mean  bool
+}
+
+// Prepare computes the runs without interventions, and lists the cells.
+func (r *Runner) Prepare(ctx context.Context) error {
+	for _, t := range r.Spec.Templates {
+		for i, s := range r.Spec.Stimuli {
+			if err := r.pair(ctx, t, &s); err != nil {
+				return fmt.Errorf("stimuli %d: %w", i, err)
+			}
+		}
+	}
+	if len(r.grid) > maxCells {
+		return fmt.Errorf("%d cells, at most %d", len(r.grid), maxCells)
+	}
+	return nil
+}
+
+func (r *Runner) prompt(ctx context.Context, template, words string) (*Prompt, error) {
+	text := strings.Replace(template, "{}", words, 1)
+	ids, err := r.Model.Tokenize(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return NewPrompt(r.Model, text, ids), nil
+}
+
+func (r *Runner) pair(ctx context.Context, template string, s *Stimulus) (err error) {
+	p := Pair{Template: template}
+	if p.Clean, err = r.prompt(ctx, template, s.Clean); err != nil {
+		return err
+	}
+	if p.Target, err = r.Token(ctx, s.Target); err != nil {
+		return fmt.Errorf("target: %w", err)
+	}
+	if s.Foil != "" {
+		foil, err := r.Token(ctx, s.Foil)
+		if err != nil {
+			return fmt.Errorf("foil: %w", err)
+		}
+		p.Foil = &foil
+	}
+	clean, err := run(ctx, r.Model, p.Clean, nil, 0)
+	if err != nil {
+		return err
+	}
+	r.clean = append(r.clean, clean.Logits)
+	p.Base = r.values(&p, clean.Logits, clean.Logits)
+	if s.Corrupted != "" {
+		if p.Corrupted, err = r.prompt(ctx, template, s.Corrupted); err != nil {
+			return err
+		}
+		start, err := run(ctx, r.Model, p.Corrupted, nil, 0)
+		if err != nil {
+			return err
+		}
+		v := r.values(&p, start.Logits, clean.Logits)
+		p.Start = &v
+	}
+	r.Pairs, r.taken = append(r.Pairs, p), append(r.taken, nil)
+	return r.cells(len(r.Pairs) - 1)
+}
+
+// cells lists those of a pair.
+func (r *Runner) cells(pair int) error {
+	layers, err := ParseSet(r.Spec.Layers)
+	if err != nil {
+		return err
+	}
+	nodes := r.Model.Nodes()
+	for _, name := range r.Spec.Sites {
+		place := Place{Node: name, Layers: layers}
+		if r.Spec.Heads != "" { // which finds the node that has heads
+			place.Heads = Set{{0, 0}}
+		}
+		sites, err := place.find(nodes)
+		if err != nil {
+			return err
+		}
+		for _, s := range sites {
+			heads := []string{r.Spec.Heads}
+			if r.Spec.Heads == "each" {
+				heads = nil
+				for h := range s.node.Heads {
+					heads = append(heads, fmt.Sprint(h))
+				}
+			}
+			for i, h := range heads {
+				at := Place{Node: s.node.Name}
+				if at.Heads, err = ParseSet(h); err != nil {
+					return err
+				}
+				if err := r.column(pair, s.node, at, h, i); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// column adds the cells of all positions of a node, or of a head of it.
+func (r *Runner) column(pair int, n karat.Node, place Place, head string, headColumn int) error {
+	p := r.Pairs[pair]
+	var all []string
+	for _, at := range r.Spec.Positions {
+		if at != "each" {
+			all = append(all, at)
+			continue
+		}
+		if p.Corrupted != nil && len(p.Corrupted.IDs) != len(p.Clean.IDs) {
+			return fmt.Errorf("positions each: the clean prompt has %d tokens and the corrupted one %d", len(p.Clean.IDs), len(p.Corrupted.IDs))
+		}
+		for i := range p.Clean.IDs {
+			all = append(all, fmt.Sprint(i))
+		}
+	}
+	for i, said := range all {
+		c := gridCell{Cell: Cell{Pair: pair, Node: n.Name, Layer: n.Layer, Head: head, At: said, Column: i}, place: place, mean: said == "mean"}
+		if r.Spec.Heads == "each" {
+			c.Column = headColumn
+		}
+		if !c.mean {
+			var err error
+			if c.at, err = ParsePositions(said); err != nil {
+				return err
+			}
+			on, _, err := c.at.Of(p.Clean)
+			if err != nil {
+				return err
+			}
+			if len(on) == 1 {
+				c.Token = p.Clean.Tokens[on[0]]
+			}
+		}
+		r.grid = append(r.grid, c)
+	}
+	return nil
+}
+
+// Len is the number of cells.
+func (r *Runner) Len() int { return len(r.grid) }
+
+// Key is what tells the i-th cell from others.
+func (r *Runner) Key(i int) string { return r.grid[i].key() }
+
+// Cell computes the i-th.
+func (r *Runner) Cell(ctx context.Context, i int) (*Cell, error) {
+	c := r.grid[i]
+	p := &r.Pairs[c.Pair]
+	e := Edit{Kind: Ablate, Place: c.place, At: c.at}
+	on := p.Clean
+	switch {
+	case r.Spec.Kind == "mean":
+		e.Kind = Mean
+	case r.Spec.Kind == "trace":
+		e.Kind, on = Replace, p.Corrupted
+		all, err := r.values0(ctx, c.Pair)
+		if err != nil {
+			return nil, err
+		}
+		at, _, err := c.at.Of(p.Clean)
+		if err != nil {
+			return nil, err
+		}
+		rows := all[c.Node]
+		if c.mean {
+			rows = [][]float32{MeanOf(rows)}
+		} else {
+			var some [][]float32
+			for _, pos := range at {
+				some = append(some, rows[pos])
+			}
+			rows = some
+		}
+		e.Rows = map[string][][]float32{c.Node: rows}
+	}
+	out, err := Run(ctx, r.Model, on, []Edit{e}, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s at %s: %w", c.Node, c.At, err)
+	}
+	c.Values = r.values(p, out.Logits, r.clean[c.Pair])
+	return &c.Cell, nil
+}
+
+// values0 are the values of a clean run at all nodes of the grid. Those of one pair are kept.
+func (r *Runner) values0(ctx context.Context, pair int) (map[string][][]float32, error) {
+	if r.taken[pair] != nil {
+		return r.taken[pair], nil
+	}
+	clear(r.taken)
+	all := map[string][][]float32{}
+	for _, c := range r.grid {
+		if c.Pair == pair {
+			all[c.Node] = nil
+		}
+	}
+	h := &karat.Hooks{Nodes: func(n karat.Node) bool { _, ok := all[n.Name]; return ok }, See: func(n karat.Node, at []int, x []float32) {
+		size := len(x) / len(at)
+		for i := range at {
+			all[n.Name] = append(all[n.Name], slices.Clone(x[i*size:][:size]))
+		}
+	}}
+	p := r.Pairs[pair].Clean
+	if _, err := run(ctx, r.Model, p, h, 0); err != nil {
+		return nil, err
+	}
+	for name, rows := range all {
+		if len(rows) != len(p.IDs) {
+			return nil, fmt.Errorf("node %s has values of %d positions of %d: it is behind the choice of outputs", name, len(rows), len(p.IDs))
+		}
+	}
+	r.taken[pair] = all
+	return all, nil
+}
+
+// values are the metrics of logits.
+func (r *Runner) values(p *Pair, logits, clean []float32) Values {
+	v := Values{Logits: hashOf(logits)}
+	number := func(x float64) *lab.Number { n := lab.Number(x); return &n }
+	for _, m := range r.Spec.Metrics {
+		switch m {
+		case "logit_difference":
+			d := float64(logits[p.Target])
+			if p.Foil != nil {
+				d -= float64(logits[*p.Foil])
+			}
+			v.Difference = number(d)
+		case "probability":
+			v.Probability = number(math.Exp(float64(logits[p.Target]) - lab.LogSumExp(logits)))
+		case "kl":
+			v.KL = number(lab.KL(clean, logits))
+		}
+	}
+	return v
+}
+
+// hashOf is the SHA-256 of numbers, in little endian.
+func hashOf(x []float32) string {
+	b := make([]byte, 4*len(x))
+	for i, v := range x {
+		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(v))
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,175 @@
+package experiment
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/karat-run/karat/internal/lab"
+)
+
+func writes(b []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(b)
+		return err
+	}
+}
+
+// maxMaps bounds the maps of a page.
+const maxMaps = 60
+
+const pageHead = `<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width"><title>%s</title>
+<style>body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem}svg{max-width:100%%;height:auto}svg text{font:11px system-ui,sans-serif}code{font-size:.9em}</style>
+<h1>%s</h1>
+`
+
+// page is the bundle as a page without scripts and without network: a heat map for each pair and metric.
+func (b *Bundle) page() []byte {
+	m, w := &b.Manifest, &bytes.Buffer{}
+	title := html.EscapeString(m.Name)
+	if title == "" {
+		title = "Experiment"
+	}
+	fmt.Fprintf(w, pageHead, title, title)
+	fmt.Fprintf(w, "<p>%s. Model %s, fingerprint <code>%s</code>, precision %s, %d cells. Spec <code>%.16s…</code>.</p>\n", html.EscapeString(m.Program), html.EscapeString(m.Model), m.Print, m.Precision, m.Cells, m.Spec)
+	maps := 0
+	for i := range m.Pairs {
+		p := &m.Pairs[i]
+		fmt.Fprintf(w, "<h2>%s</h2>\n<p>", html.EscapeString(p.Clean.Text))
+		if p.Corrupted != nil {
+			fmt.Fprintf(w, "Corrupted: %s. ", html.EscapeString(p.Corrupted.Text))
+		}
+		for _, g := range b.maps(i) {
+			if maps++; maps > maxMaps {
+				break
+			}
+			g.draw(w)
+		}
+	}
+	if maps > maxMaps {
+		fmt.Fprintf(w, "<p>%d maps are left out: cells.jsonl has all.</p>\n", maps-maxMaps)
+	}
+	return w.Bytes()
+}
+
+// heat is a map: rows are nodes, columns positions or heads.
+type heat struct {
+	title         string
+	rows, columns []string
+	cells         map[[2]int]float64
+	from, to      float64 // values of the runs without interventions: from is pale, to dark
+}
+
+// maps are those of a pair.
+func (b *Bundle) maps(pair int) (all []heat) {
+	p := &b.Manifest.Pairs[pair]
+	heads, ats := false, []string{}
+	for i := range b.Cells {
+		if c := &b.Cells[i]; c.Pair == pair {
+			heads = heads || c.Head != "" && c.Column > 0
+			if !slices.Contains(ats, c.At) {
+				ats = append(ats, c.At)
+			}
+		}
+	}
+	if !heads {
+		ats = []string{""}
+	}
+	for _, metric := range []struct {
+		name string
+		of   func(*Values) *lab.Number
+	}{{"logit difference", func(v *Values) *lab.Number { return v.Difference }}, {"probability", func(v *Values) *lab.Number { return v.Probability }}, {"KL divergence", func(v *Values) *lab.Number { return v.KL }}} {
+		base := metric.of(&p.Base)
+		if base == nil {
+			continue
+		}
+		for _, at := range ats {
+			h := heat{title: metric.name, cells: map[[2]int]float64{}}
+			if h.from, h.to = float64(*base), 0; p.Start != nil {
+				h.from, h.to = float64(*metric.of(p.Start)), float64(*base)
+			}
+			if at != "" {
+				h.title += ", positions " + at
+			}
+			b.fill(&h, pair, at, metric.of)
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// fill sets the cells of a map: of one position if at is not empty.
+func (b *Bundle) fill(h *heat, pair int, at string, of func(*Values) *lab.Number) {
+	for i := range b.Cells {
+		c := &b.Cells[i]
+		v := of(&c.Values)
+		if c.Pair != pair || at != "" && c.At != at || v == nil {
+			continue
+		}
+		row := slices.Index(h.rows, c.Node)
+		if row < 0 {
+			row, h.rows = len(h.rows), append(h.rows, c.Node)
+		}
+		for len(h.columns) <= c.Column {
+			h.columns = append(h.columns, "")
+		}
+		switch {
+		case at != "":
+			h.columns[c.Column] = "head " + c.Head
+		case c.Token != "":
+			h.columns[c.Column] = strings.TrimSpace(lab.Printable(c.Token))
+		default:
+			h.columns[c.Column] = c.At
+		}
+		h.cells[[2]int{row, c.Column}] = float64(*v)
+		if b.Manifest.Pairs[pair].Start == nil && math.Abs(float64(*v)-h.from) > math.Abs(h.to-h.from) {
+			h.to = float64(*v)
+		}
+	}
+}
+
+// draw writes the map.
+func (h *heat) draw(w io.Writer) {
+	const row, wide, top = 18, 46, 70
+	left := 60
+	for _, r := range h.rows {
+		left = max(left, 7*len(r)+10)
+	}
+	fmt.Fprintf(w, "<h3>%s</h3>\n<p>Pale is %s, dark is %s.</p>\n", html.EscapeString(h.title), lab.Digits(h.from), lab.Digits(h.to))
+	fmt.Fprintf(w, `<svg viewBox="0 0 %d %d" width="%d" role="img" aria-label="%s">`+"\n", left+wide*len(h.columns)+20, top+row*len(h.rows)+10, left+wide*len(h.columns)+20, html.EscapeString(h.title))
+	for i, c := range h.columns {
+		x := left + i*wide + wide/2
+		fmt.Fprintf(w, `<text x="%d" y="%d" transform="rotate(-40 %d %d)">%s</text>`+"\n", x, top-8, x, top-8, html.EscapeString(c))
+	}
+	for r, name := range h.rows {
+		fmt.Fprintf(w, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", left-6, top+r*row+13, html.EscapeString(name))
+		for c := range h.columns {
+			v, ok := h.cells[[2]int{r, c}]
+			if !ok {
+				continue
+			}
+			share := (v - h.from) / (h.to - h.from)
+			fmt.Fprintf(w, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"><title>%s, %s: %s</title></rect>`+"\n", left+c*wide, top+r*row, wide-1, row-1, shade(share), html.EscapeString(name), html.EscapeString(h.columns[c]), lab.Digits(v))
+		}
+	}
+	fmt.Fprintln(w, "</svg>")
+}
+
+// shade is blue from 0 to 1, red below 0, and grey where there is no number.
+func shade(share float64) string {
+	if math.IsNaN(share) || math.IsInf(share, 0) {
+		return "#999"
+	}
+	if share < 0 {
+		k := int(200 - 170*min(1, -share))
+		return fmt.Sprintf("#%02x%02x%02x", 235, k, k)
+	}
+	s := min(1, share)
+	return fmt.Sprintf("#%02x%02x%02x", int(238-210*s), int(242-160*s), int(250-90*s))
+}

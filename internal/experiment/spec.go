@@ -1,0 +1,145 @@
+package experiment
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Spec is an experiment: interventions at a grid of sites, heads and positions, for each stimulus.
+type Spec struct {
+	Name      string     `toml:"name"`
+	Model     string     `toml:"model"`     // file, folder or name; "" is whatever the command is given
+	Precision string     `toml:"precision"` // fast, f32 or f64; "" is fast
+	Kind      string     `toml:"kind"`      // trace, ablate or mean; "" is trace
+	Sites     []string   `toml:"sites"`     // nodes, as Place.Node has them
+	Layers    string     `toml:"layers"`    // "" is all
+	Heads     string     `toml:"heads"`     // "" is whole values, "each" one head at a time, or a Set of them together
+	Positions []string   `toml:"positions"` // each, mean, or as ParsePositions has them; none is each
+	Metrics   []string   `toml:"metrics"`   // logit_difference, probability and kl; none is all
+	Templates []string   `toml:"templates"` // with {} for a stimulus' words; none is the words alone
+	Stimuli   []Stimulus `toml:"stimuli"`
+
+	hash string
+}
+
+// Stimulus is a pair of prompts. In a trace, values of the clean one are written into the run of the corrupted one;
+// the other kinds need none.
+type Stimulus struct {
+	Clean     string `toml:"clean"`
+	Corrupted string `toml:"corrupted"`
+	Target    string `toml:"target"` // the token that is right after the clean one: an id, or its text
+	Foil      string `toml:"foil"`   // the token after the corrupted one; "" leaves logit_difference the target's logit
+}
+
+// The kinds of experiments, and the metrics.
+var (
+	kinds   = []string{"trace", "ablate", "mean"}
+	metrics = []string{"logit_difference", "probability", "kl"}
+)
+
+// MaxSpec is the size of the largest file that is read, in bytes, and maxCells the largest grid.
+const (
+	MaxSpec  = 4 << 20
+	maxCells = 1 << 22
+)
+
+// ParseSpec reads a TOML file's text.
+func ParseSpec(text string) (*Spec, error) {
+	if len(text) > MaxSpec {
+		return nil, fmt.Errorf("more than %d bytes", MaxSpec)
+	}
+	s := &Spec{}
+	m, err := toml.Decode(text, s)
+	if err != nil {
+		return nil, err
+	}
+	if unknown := m.Undecoded(); len(unknown) > 0 {
+		return nil, fmt.Errorf("unknown key %s", unknown[0])
+	}
+	sum := sha256.Sum256([]byte(text))
+	s.hash = hex.EncodeToString(sum[:])
+	s.defaults()
+	return s, s.check()
+}
+
+func (s *Spec) defaults() {
+	if s.Kind == "" {
+		s.Kind = "trace"
+	}
+	if s.Precision == "" {
+		s.Precision = "fast"
+	}
+	if len(s.Positions) == 0 {
+		s.Positions = []string{"each"}
+	}
+	if len(s.Metrics) == 0 {
+		s.Metrics = metrics
+	}
+	if len(s.Templates) == 0 {
+		s.Templates = []string{"{}"}
+	}
+}
+
+func (s *Spec) check() error {
+	for _, x := range []struct {
+		key   string
+		said  []string
+		known []string
+	}{{"kind", []string{s.Kind}, kinds}, {"metrics", s.Metrics, metrics}, {"precision", []string{s.Precision}, []string{"fast", "f32", "f64"}}} {
+		for _, v := range x.said {
+			if !slices.Contains(x.known, v) {
+				return fmt.Errorf("%s: %q, want %s", x.key, v, strings.Join(x.known, ", "))
+			}
+		}
+	}
+	switch {
+	case len(s.Sites) == 0:
+		return fmt.Errorf("sites: none, want names of nodes such as \"blk.*.out\"")
+	case len(s.Stimuli) == 0:
+		return fmt.Errorf("stimuli: none")
+	case len(s.Sites)*len(s.Positions)*len(s.Stimuli)*len(s.Templates) > maxCells:
+		return fmt.Errorf("more than %d cells", maxCells)
+	}
+	if _, err := ParseSet(s.Layers); err != nil {
+		return fmt.Errorf("layers: %w", err)
+	}
+	if s.Heads != "each" {
+		if _, err := ParseSet(s.Heads); err != nil {
+			return fmt.Errorf("heads: %w, or each", err)
+		}
+	}
+	for _, p := range s.Positions {
+		if p == "each" || p == "mean" {
+			continue
+		}
+		if _, err := ParsePositions(p); err != nil {
+			return err
+		}
+	}
+	for _, t := range s.Templates {
+		if strings.Count(t, "{}") != 1 {
+			return fmt.Errorf("templates: %q: want {} once", t)
+		}
+	}
+	for i, x := range s.Stimuli {
+		switch {
+		case x.Clean == "":
+			return fmt.Errorf("stimuli %d: no clean", i)
+		case s.Kind == "trace" && x.Corrupted == "":
+			return fmt.Errorf("stimuli %d: no corrupted, which a trace writes into", i)
+		case s.Kind != "trace" && x.Corrupted != "":
+			return fmt.Errorf("stimuli %d: corrupted is for a trace", i)
+		case x.Target == "":
+			return fmt.Errorf("stimuli %d: no target", i)
+		}
+	}
+	return nil
+}
+
+// Hash is the SHA-256 of the spec's text.
+func (s *Spec) Hash() string { return s.hash }
