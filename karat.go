@@ -135,6 +135,7 @@ type Model struct {
 
 	mu     sync.Mutex     // guards what follows
 	tapped *engine.Engine // of Taps and Hooks; nil before the first
+	alone  *engine.Engine // of states that are carried; nil before the first
 	embed  embedding
 	closed bool
 }
@@ -252,6 +253,9 @@ func (m *Model) Close() error {
 	var err error
 	if m.tapped != nil {
 		err = m.tapped.Close()
+	}
+	if m.alone != nil {
+		err = errors.Join(err, m.alone.Close())
 	}
 	if m.embed.node != nil {
 		err = errors.Join(err, m.embed.engine.Close())

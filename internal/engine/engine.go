@@ -86,6 +86,7 @@ type Engine struct {
 	ids      int   // token ids that the graph can embed
 	hidden   int   // elements of a row of embeddings; 0 where the graph has none
 	kept     backend.Kept
+	private  bool                 // sequences share nothing
 	hooks    bool                 // Options.Hooks
 	after    map[*graph.Node]bool // of a graph with hooks: the nodes behind Rows
 	load     load
@@ -153,6 +154,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.pool = kv.NewPool(kv.Options{Classes: backend.Classes(g), Context: o.Context, Chunk: o.Chunk, Private: private(g, o)})
+	e.private = private(g, o)
 	e.stateful, e.entire, e.turning = len(g.States()) > 0, entire(g), turning(g)
 	e.ahead = newAhead(e.plan, o)
 	if e.cache, err = b.NewCache(g, e.pool); err != nil {

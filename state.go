@@ -1,0 +1,96 @@
+package karat
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/karat-run/karat/internal/engine"
+	"github.com/karat-run/karat/internal/kvfile"
+	"github.com/karat-run/karat/internal/model"
+)
+
+// ExportState computes a prompt of two ids or more, but for the last, and writes what the model then holds: its keys and values, and the states of
+// convolutions and scans, with the prompt's ids, a hash of the model (Fingerprint) and a checksum. The same prompt gives the same
+// bytes. It is an error on GPUs and with Float64.
+func (m *Model) ExportState(ctx context.Context, w io.Writer, prompt []int) error {
+	ids, err := m.promptIDs(ctx, prompt)
+	if err != nil {
+		return err
+	}
+	if len(ids) < 2 {
+		return fmt.Errorf("karat: a prompt of %d tokens has no state: want 2 or more", len(ids))
+	}
+	e, err := m.aloneEngine(ctx)
+	if err != nil {
+		return err
+	}
+	s := e.NewSequence()
+	defer s.Close()
+	if _, err := s.Feed(ctx, ids[:len(ids)-1], 0); err != nil {
+		return err
+	}
+	f, err := s.Carry()
+	if err != nil {
+		return err
+	}
+	if f.Model, err = m.Fingerprint(ctx); err != nil {
+		return err
+	}
+	f.Program, f.Tokens = "karat "+Version(), ids
+	return f.Write(w)
+}
+
+// ImportState is a session that goes on from what ExportState wrote, and the prompt's ids: GenerateIDs of them, or of them and others behind them,
+// computes the last of them and what follows. A file that was changed, and one of another model or of other numerics, is an
+// error. A state cannot be told from a forged one of the same model without computing it again: take files from nobody but yourself.
+func (m *Model) ImportState(ctx context.Context, data []byte) (*Session, []int, error) {
+	if ctx == nil {
+		return nil, nil, fmt.Errorf("karat: %w", errNilContext)
+	}
+	f, err := kvfile.Parse(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("karat: %w", err)
+	}
+	print, err := m.Fingerprint(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.Model != print {
+		return nil, nil, fmt.Errorf("karat: the state is of another model, or of other numerics: fingerprint %s, this is %s", f.Model, print)
+	}
+	e, err := m.aloneEngine(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &Session{m: m, s: e.NewSequence()}
+	if err := s.s.Take(f); err != nil {
+		s.Close()
+		return nil, nil, fmt.Errorf("karat: %w", err)
+	}
+	var ids []int
+	for _, id := range f.Tokens {
+		ids = append(ids, int(id))
+	}
+	return s, ids, nil
+}
+
+// aloneEngine is the engine whose sequences share nothing, made when it is asked for first.
+func (m *Model) aloneEngine(ctx context.Context) (*engine.Engine, error) {
+	if m.opened.Engine.InTap() {
+		return nil, ErrInTap
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, ErrClosed
+	}
+	if m.alone != nil {
+		return m.alone, nil
+	}
+	e, err := model.Compile(ctx, m.opened.Graph, m.opened.Backend, engine.Options{Context: m.opened.Engine.Context(), Adapters: m.opened.Blend, Private: true})
+	if err == nil {
+		m.alone = e
+	}
+	return e, err
+}

@@ -1,0 +1,98 @@
+package karat_test
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/golden"
+)
+
+// TestState: with every family, what goes on from a state has the bits of what never stopped: pages, rings that
+// have turned, and slots. The same prompt gives the same bytes.
+func TestState(t *testing.T) {
+	for _, name := range append(golden.Models(t), golden.Families(t)...) {
+		t.Run(name, func(t *testing.T) {
+			for _, precision := range []karat.Precision{karat.Fast, karat.Float32} {
+				m, err := karat.Load(t.Context(), golden.Model(t, name), karat.Options{Threads: 2, Context: 512, Precision: precision})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer m.Close()
+				ids := make([]int, 333)
+				for i := range ids {
+					ids[i] = (i*i + 7*i) % 90
+				}
+				want := rows(t, m, ids, nil)
+				var file, again bytes.Buffer
+				if err := m.ExportState(t.Context(), &file, ids); err != nil {
+					t.Fatal(err)
+				}
+				if err := m.ExportState(t.Context(), &again, ids); err != nil || !bytes.Equal(file.Bytes(), again.Bytes()) {
+					t.Errorf("%s: other bytes the second time, %v", precision, err)
+				}
+				s, kept, err := m.ImportState(t.Context(), file.Bytes())
+				if err != nil || !slices.Equal(kept, ids) {
+					t.Fatalf("%v: %v", kept, err)
+				}
+				defer s.Close()
+				var got [][]float32
+				for token, err := range s.GenerateIDs(t.Context(), ids, karat.GenerateOptions{MaxTokens: 4, Logits: true, Sampling: &karat.Sampling{}}) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, slices.Clone(token.Logits))
+				}
+				if !sameRows(got, want) {
+					t.Errorf("%s: other logits behind a state", precision)
+				}
+				if n, kept := s.Prompt(); n != 333 || kept != 332 {
+					t.Errorf("%s: %d of %d tokens kept", precision, kept, n)
+				}
+			}
+		})
+	}
+}
+
+// TestStateRefused: changed files, those of other numerics, prompts without a state, and a backend that has none.
+func TestStateRefused(t *testing.T) {
+	m := load(t)
+	var file bytes.Buffer
+	if err := m.ExportState(t.Context(), &file, []int{2, 517, 645}); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.ExportState(t.Context(), &bytes.Buffer{}, []int{2}); err == nil {
+		t.Error("a state of one token")
+	}
+	refused := func(m *karat.Model, data []byte, why string) {
+		t.Helper()
+		s, _, err := m.ImportState(t.Context(), data)
+		if err == nil {
+			s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%v, want %q", err, why)
+		}
+	}
+	bad := slices.Clone(file.Bytes())
+	bad[len(bad)/2] ^= 1
+	refused(m, bad, "changed, or cut off")
+	refused(m, file.Bytes()[:len(bad)-1], "changed, or cut off")
+	refused(m, nil, "no state of Karat's")
+	other, err := karat.Load(t.Context(), demo, karat.Options{Threads: 2, KV: karat.KVF32})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	refused(other, file.Bytes(), "of another model, or of other numerics")
+	exact, err := karat.Load(t.Context(), demo, karat.Options{Threads: 2, Precision: karat.Float64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer exact.Close()
+	if err := exact.ExportState(t.Context(), &bytes.Buffer{}, []int{2, 517, 645}); err == nil || !strings.Contains(err.Error(), "cannot be carried") {
+		t.Error(err)
+	}
+}
