@@ -35,11 +35,12 @@ func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
 		case graph.Mul:
 			all = append(all, r.mulHypotheses(n)...)
 		case graph.Scale:
-			all = append(all, scaleHypotheses(n)...)
+			all = append(all, r.scaleHypotheses(n)...)
 		case graph.GLU, graph.Act:
 			all = append(all, gluHypotheses(n)...)
 		case graph.Route:
 			all = append(all, routeHypotheses(n)...)
+			all = append(all, r.moreExperts(n)...)
 		case graph.Experts:
 			all = append(all, r.expertsHypotheses(n)...)
 		case graph.Softcap:

@@ -22,10 +22,7 @@ func (r *proposer) attentionHypotheses(n *graph.Node) []*hypothesis {
 			}}),
 		edit("mask", n, "hides a query's own position from it", detail{"mask": "not its own"}, func(s *sim.Spec) { s.Ahead = -1 }),
 	}
-	alikeSizes := !a.KV.Latent && a.KV.Values() == a.KV.Dim // of keys and values, which some hypotheses take for each other
-	if alikeSizes {
-		all = append(all, softHypotheses(n)...)
-	}
+	all = append(all, softHypotheses(n)...)
 	all = append(all, unlikely(0.5, edit("softmax_axis", n, "does not normalize the scores", detail{"axis": "none"}, func(s *sim.Spec) { s.Soft = func([]float64) {} })),
 		edit("weight_missing", n, "gives zeros for attention", detail{"value": "zero"}, func(s *sim.Spec) { s.Times = 0 }))
 	if a.KV.Heads > 1 && a.KV.Heads < heads {
@@ -38,13 +35,13 @@ func (r *proposer) attentionHypotheses(n *graph.Node) []*hypothesis {
 	}
 	all = append(all, r.masks(n, a)...)
 	all = append(all, seenHypotheses(n, a)...)
-	if !alikeSizes {
-		return append(all, r.windows(n, a.KV)...)
+	all = append(all, r.windows(n, a.KV)...)
+	all = append(all, r.decoded(n)...)
+	if a.KV.Latent || a.KV.Values() != a.KV.Dim {
+		return all // the others take keys and values for each other
 	}
 	all = append(all, r.normedValues(n)...)
-	all = append(all, r.windows(n, a.KV)...)
-	all = append(all, r.stores(n, a.KV)...)
-	return append(all, r.decoded(n)...)
+	return append(all, r.stores(n, a.KV)...)
 }
 
 // masks are those that hide less of later positions than they should, up to the end of a step.
@@ -145,7 +142,7 @@ func (r *proposer) stores(n *graph.Node, kv *graph.KV) []*hypothesis {
 			all = append(all, h)
 			if key == store.In[0] && len(h.nodes) > 1 { // one of the readers of the store
 				all = append(all, unlikely(0.1, edit("k_as_v", n, "takes the stored keys for the values", detail{"values": role(key), "of": "one layer"}, func(s *sim.Spec) {
-					s.Only = func(_ *sim.Eval, k, _ []float64, _, _ int) ([]float64, []float64) { return k, k }
+					s.Only = func(_ *sim.Eval, k, _ []float64, _ [2]int, _ int) ([]float64, []float64) { return k, k }
 				})))
 			}
 		}
@@ -209,7 +206,7 @@ func softOver(heads, fromTop bool) sim.Edit {
 				all[i] = i
 			}
 			plain := *s
-			count, dim := s.In[0].Shape[0], s.In[0].Shape[1]
+			count := s.In[0].Shape[0]
 			weights := make([][]float64, len(all)*count) // by query and head
 			i := 0
 			plain.Soft = func(p []float64) {
@@ -224,44 +221,38 @@ func softOver(heads, fromTop bool) sim.Edit {
 			if _, err := plain.Attend(e, all); err != nil {
 				return nil, err
 			}
-			values, err := e.Value(e.Spec(s.Store).In[len(s.Store.In)-1], all)
-			if err != nil {
-				return nil, err
+			normalize(weights, count, oldest(s), heads)
+			i = 0
+			plain.Soft = func(p []float64) {
+				copy(p, weights[rows[i/count]*count+i%count])
+				i++
 			}
-			normalize(weights, count, s.Window, heads)
-			width := s.Store.Shape.Size()
-			y := make([]float64, len(rows)*count*dim)
-			for t, r := range rows {
-				first := 0
-				if s.Window > 0 {
-					first = max(0, r-s.Window+1)
-				}
-				for h := range count {
-					for j, w := range weights[r*count+h] {
-						v := values[(first+j)*width+s.Group(h)*dim:][:dim]
-						for d, x := range v {
-							y[(t*count+h)*dim+d] += w * x
-						}
-					}
-				}
-			}
-			return y, nil
+			return plain.Attend(e, rows)
 		}
+	}
+}
+
+// oldest is the first position that a query sees.
+func oldest(s *sim.Spec) func(query int) int {
+	return func(query int) int {
+		switch {
+		case s.Chunk > 0:
+			return query - query%s.Chunk
+		case s.Window > 0:
+			return max(0, query-s.Window+1)
+		}
+		return 0
 	}
 }
 
 // normalize makes weights of scores by query and head: over the heads of a query and
 // key, or over the queries of a head and key.
-func normalize(scores [][]float64, count, window int, heads bool) {
+func normalize(scores [][]float64, count int, oldest func(query int) int, heads bool) {
 	key := func(q, h, j int) [2]int {
-		first := 0
-		if window > 0 {
-			first = max(0, q-window+1)
-		}
 		if heads {
-			return [2]int{q, first + j}
+			return [2]int{q, oldest(q) + j}
 		}
-		return [2]int{h, first + j}
+		return [2]int{h, oldest(q) + j}
 	}
 	top, sums := map[[2]int]float64{}, map[[2]int]float64{}
 	each := func(do func(k [2]int, p *float64)) {

@@ -125,6 +125,27 @@ func ruleHypotheses(n *graph.Node, a graph.RouteAttr) []*hypothesis {
 	return all
 }
 
+// moreExperts are numbers of chosen experts that are larger than the model's: what reads the choice runs more of them.
+func (r *proposer) moreExperts(n *graph.Node) []*hypothesis {
+	var all []*hypothesis
+	k, count := n.Shape[0], n.In[0].Shape.Size()
+	for _, more := range []int{k + 1, k + 2, 2 * k, 4, 8} {
+		if more <= k || more > count || slices.ContainsFunc(all, func(h *hypothesis) bool { return h.detail["k"] == float64(more) }) {
+			continue
+		}
+		h := &hypothesis{cause: "router_topk", node: n, computed: fmt.Sprintf("chooses %d experts, not %d", more, k), detail: detail{"k": float64(more), "right": float64(k)}, edits: sim.Edits{}}
+		for _, x := range r.readers(n) {
+			if x.Op == graph.Experts {
+				h.edits[x] = []sim.Edit{func(s *sim.Spec) { s.Chosen = more }}
+			}
+		}
+		if len(h.edits) > 0 {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
 // softmaxOfProbabilities weighs what a Route has chosen by the softmax of the scores' softmax.
 func softmaxOfProbabilities(factor float64) func(scores, routes []float64) {
 	return func(scores, routes []float64) {

@@ -14,8 +14,8 @@ func (r *proposer) decoded(n *graph.Node) []*hypothesis {
 	var all []*hypothesis
 	for _, by := range []int{1, 2, -1} {
 		all = append(all, edit("kv_cache_position", n, fmt.Sprintf("reads the keys and values of position p%+d for p", -by), detail{"shift": float64(by)}, func(s *sim.Spec) {
-			s.Only = func(e *sim.Eval, k, v []float64, width, at int) ([]float64, []float64) {
-				return displaced(k, width, by), displaced(v, width, by)
+			s.Only = func(e *sim.Eval, k, v []float64, widths [2]int, at int) ([]float64, []float64) {
+				return displaced(k, widths[0], by), displaced(v, widths[1], by)
 			}
 		}))
 	}
@@ -49,13 +49,13 @@ func (r *proposer) overwritten(n *graph.Node) []*hypothesis {
 	var all []*hypothesis
 	only := func(what, computed string, change func(k []float64, width, at, start int)) {
 		all = append(all, edit("kv_cache_position", n, computed, detail{"decode": what}, func(s *sim.Spec) {
-			s.Only = func(e *sim.Eval, k, v []float64, width, at int) ([]float64, []float64) {
+			s.Only = func(e *sim.Eval, k, v []float64, widths [2]int, at int) ([]float64, []float64) {
 				if at < r.steps.prefilled(e) {
 					return k, v
 				}
 				k, v = slices.Clone(k), slices.Clone(v)
-				change(k, width, at, r.steps.prefilled(e))
-				change(v, width, at, r.steps.prefilled(e))
+				change(k, widths[0], at, r.steps.prefilled(e))
+				change(v, widths[1], at, r.steps.prefilled(e))
 				return k, v
 			}
 		}))

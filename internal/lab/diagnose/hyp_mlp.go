@@ -65,22 +65,12 @@ func (r *proposer) expertsHypotheses(n *graph.Node) []*hypothesis {
 // whose blocks have other scales.
 func (r *proposer) expertWeights(n *graph.Node) []*hypothesis {
 	all := []*hypothesis{unlikely(0.5, edit("weight_missing", n, "gives zeros for all experts", detail{"weight": "zero"}, func(s *sim.Spec) { s.Times = 0 }))}
-	last := len(n.W) - 1
-	if attr, _ := n.Attr.(graph.ExpertsAttr); attr.Biased {
-		last = len(n.W)/2 - 1
-	}
-	firsts := make([]int, last)
-	for i := range firsts {
-		firsts[i] = i
-	}
+	parts := expertParts(n)
 	for _, x := range r.siblings(n) {
 		if !slices.EqualFunc(x.W, n.W, func(a, b *graph.Weight) bool { return slices.Equal(a.Shape, b.Shape) }) {
 			continue
 		}
-		for _, of := range []struct {
-			what  string
-			which []int
-		}{{"all of the experts' weights", append(slices.Clone(firsts), last)}, {"the experts' first weight", firsts}, {"the experts' second weight", []int{last}}} {
+		for _, of := range parts {
 			all = append(all, unlikely(0.1*math.Abs(float64(x.Layer-n.Layer)), edit("weight_wrong_layer", n, fmt.Sprintf("takes %s from layer %d", of.what, x.Layer),
 				detail{"apart": float64(x.Layer - n.Layer), "of": of.what}, func(s *sim.Spec) {
 					s.W = slices.Clone(s.W)
@@ -90,16 +80,13 @@ func (r *proposer) expertWeights(n *graph.Node) []*hypothesis {
 				})))
 		}
 	}
-	for i, of := range []string{"the experts' first weight", "the experts' second weight"} {
-		alter := func(change func(w []float64, rows, cols int) []float64) sim.Edit {
-			if i == 0 {
-				return func(s *sim.Spec) { s.Alter = change }
-			}
-			return func(s *sim.Spec) { s.AlterDown = change }
+	for _, of := range parts {
+		if of.alter == nil {
+			continue
 		}
 		scaled := func(what string, d detail, wrong func(at int) bool) *hypothesis {
 			return unlikely(0.5, fitting("weight_scale", n, fit{right: 1, least: 1e-3, most: 1e3, guesses: []float64{0.5, 2, -1}, make: func(v float64) *hypothesis {
-				return edit("weight_scale", n, fmt.Sprintf("takes %s %.6g times as large%s", of, v, what), d, alter(func(w []float64, _, _ int) []float64 {
+				return edit("weight_scale", n, fmt.Sprintf("takes %s %.6g times as large%s", of.what, v, what), d, of.alter(func(w []float64, _, _ int) []float64 {
 					y := slices.Clone(w)
 					for j := range y {
 						if wrong(j) {
@@ -110,11 +97,41 @@ func (r *proposer) expertWeights(n *graph.Node) []*hypothesis {
 				}))
 			}}))
 		}
-		all = append(all, scaled("", detail{"of": of}, func(int) bool { return true }),
-			scaled(" in sub-blocks 4 to 7", detail{"of": of, "blocks": "4 to 7"}, func(at int) bool { return at%superblock >= superblock/2 }),
-			edit("weight_transposed", n, "reads the bytes of "+of+" as those of their transpose", detail{"of": of}, alter(transposed)))
+		all = append(all, scaled("", detail{"of": of.what}, func(int) bool { return true }),
+			scaled(" in sub-blocks 4 to 7", detail{"of": of.what, "blocks": "4 to 7"}, func(at int) bool { return at%superblock >= superblock/2 }),
+			edit("weight_transposed", n, "reads the bytes of "+of.what+" as those of their transpose", detail{"of": of.what}, of.alter(transposed)))
 	}
 	return all
+}
+
+// expertPart is some of the weights of Experts, and how they are changed; nil if no loader has them apart.
+type expertPart struct {
+	what  string
+	which []int
+	alter func(change func(w []float64, rows, cols int) []float64) sim.Edit
+}
+
+// expertParts are all of the weights of Experts, with their biases, and those that are stored by themselves.
+func expertParts(n *graph.Node) []expertPart {
+	type change = func(w []float64, rows, cols int) []float64
+	matrices, _ := n.ExpertWeights()
+	last := len(matrices) - 1
+	every, firsts := make([]int, len(n.W)), make([]int, last)
+	for i := range every {
+		every[i] = i
+	}
+	copy(firsts, every)
+	first := func(c change) sim.Edit { return func(s *sim.Spec) { s.Alter = c } }
+	down := func(c change) sim.Edit { return func(s *sim.Spec) { s.AlterDown = c } }
+	parts := []expertPart{{"all of the experts' weights", every, nil}}
+	if last < 2 {
+		return append(parts, expertPart{"the experts' first weight", firsts, first}, expertPart{"the experts' second weight", []int{last}, down})
+	}
+	return append(parts,
+		expertPart{"the experts' gate", []int{0}, first},
+		expertPart{"the experts' up", []int{1}, func(c change) sim.Edit { return func(s *sim.Spec) { s.AlterUp = c } }},
+		expertPart{"the experts' gate and up", firsts, func(c change) sim.Edit { return func(s *sim.Spec) { s.Alter, s.AlterUp = c, c } }},
+		expertPart{"the experts' down", []int{last}, down})
 }
 
 // exchangedExperts are two experts in each other's place, and neighbours in each other's.

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/sim"
@@ -109,16 +110,18 @@ func scaledDelta(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
 	return y, nil
 }
 
-func scaleHypotheses(n *graph.Node) []*hypothesis {
-	if n.Layer >= 0 {
-		return nil // of the router
+// scaleHypotheses are other factors than the model's own. Those of per-layer embeddings lie outside the layers.
+func (r *proposer) scaleHypotheses(n *graph.Node) []*hypothesis {
+	cause, cost := "scale_factor", 0.4 // what leaves less to chance, such as a scale of scores, comes first
+	if n.Layer < 0 && slices.ContainsFunc(r.g.Nodes[1:], func(x *graph.Node) bool { return x.Op == graph.Embed }) {
+		cause, cost = "ple_scale", 0
 	}
-	const cause = "ple_scale"
 	right := n.Attr.(graph.ScaleAttr).By
-	return []*hypothesis{fitting(cause, n, fit{right: right, least: right / 1000, most: 1000 * right, guesses: []float64{1, right * right, math.Sqrt(right), 1 / right},
+	size := math.Abs(right)
+	return []*hypothesis{unlikely(cost, fitting(cause, n, fit{right: right, least: size / 1000, most: 1000 * size, guesses: []float64{1, right * right, math.Sqrt(size), 1 / right},
 		make: func(v float64) *hypothesis {
 			return edit(cause, n, fmt.Sprintf("multiplies by %.6g, not by %.6g", v, right), detail{"factor": v, "right": right}, func(s *sim.Spec) { s.By = v })
-		}})}
+		}}))}
 }
 
 func softcapHypotheses(n *graph.Node) []*hypothesis {

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/graph"
@@ -80,7 +81,30 @@ var attributeSpecs = []*spec{
 		return fmt.Sprintf("divided by the sum without %g", was), nil
 	})},
 	{id: "router_groups", pick: ops(graph.Route), values: []string{"best"}, apply: routerGroups},
+	{id: "scale_factor", pick: factors, apply: scaleFactor, values: []string{"twice"}},
 	{id: "router_bias", pick: ops(graph.Route), apply: routerBias, values: []string{"none"}},
+}
+
+// factors are the model's own: not those of per-layer embeddings.
+func factors(l *layer) []*graph.Node {
+	ple := pleScales(l)
+	return slices.DeleteFunc(l.of(graph.Scale), func(n *graph.Node) bool {
+		return len(ple) > 0 || n.Attr.(graph.ScaleAttr).By == 1
+	})
+}
+
+// scaleFactor leaves a factor out, or multiplies by it twice.
+func scaleFactor(p *plan, n *graph.Node, value string) (string, error) {
+	by := n.Attr.(graph.ScaleAttr).By
+	switch value {
+	case "":
+		n.Attr = graph.ScaleAttr{By: 1}
+		return fmt.Sprintf("without the factor of %.7g", by), nil
+	case "twice":
+		n.Attr = graph.ScaleAttr{By: by * by}
+		return fmt.Sprintf("twice times %.7g", by), nil
+	}
+	return "", odd(value, "twice")
 }
 
 // routerGroups chooses without groups, or ranks a group by its best expert alone.

@@ -119,15 +119,22 @@ func freqs(change func(f []float64, dim int, value string) ([]float64, string, e
 	}
 }
 
-// base is the base that frequencies of a head of dim were made from, read off the
-// two fastest, which no scaling but a linear one changes.
+// base is the base that frequencies of a head of dim were made from, read off the two fastest. Few scalings
+// change these; where one does, as yarn does in a small head, the two slowest have the same factor.
 func base(f []float64, dim int) (float64, error) {
 	if len(f) < 2 || f[1] <= 0 || f[0] <= f[1] {
 		return 0, errors.New("the base cannot be told from fewer than two frequencies")
 	}
-	b := math.Pow(f[0]/f[1], float64(dim)/2)
-	unit := math.Pow(10, math.Floor(math.Log10(b))-3)
-	return math.Round(b/unit) * unit, nil
+	power := func(i int) (b, rounded float64) {
+		b = math.Pow(f[i]/f[i+1], float64(dim)/2)
+		unit := math.Pow(10, math.Floor(math.Log10(b))-3)
+		return b, math.Round(b/unit) * unit
+	}
+	b, rounded := power(0)
+	if slow, whole := power(max(0, len(f)-2)); math.Abs(b/rounded-1) > 1e-5 && math.Abs(slow/whole-1) < 1e-5 {
+		rounded = whole
+	}
+	return rounded, nil
 }
 
 func otherBase(f []float64, dim int, value string) ([]float64, string, error) {

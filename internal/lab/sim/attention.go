@@ -52,7 +52,7 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 		from, to := s.seen(e, r, last)
 		k, v := k, v
 		if s.Only != nil {
-			k, v = s.Only(e, k, v, width, r)
+			k, v = s.Only(e, k, v, [2]int{width, width / dim * wide}, r)
 		}
 		for h := range heads {
 			at, g := t*heads+h, s.Group(h)

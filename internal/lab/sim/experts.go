@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/tensor"
 )
 
 // mlps are the matrices of experts, and their biases.
@@ -20,7 +22,7 @@ func (s *Spec) mlps(e *Eval) (*mlps, error) {
 	last := len(own) - 1
 	m := &mlps{s: s, e: e, d: s.Node.Shape.Size(), ff: s.W[last].Shape[2]}
 	for i, w := range s.W[:last+1] {
-		alter := s.Alter
+		alter := []func(w []float64, rows, cols int) []float64{s.Alter, s.AlterUp}[min(i, 1)]
 		if i == last {
 			alter = s.AlterDown
 		}
@@ -85,14 +87,26 @@ func (m *mlps) run(id int, x []float64) ([]float64, error) {
 	return m.product(last, id, m.s.gated(m.e, parts))
 }
 
-// experts sums the routed MLPs of each row of x by weight; routes are pairs of an
+// chosen is rows of the Route that s reads, if it chooses s.Chosen experts for each.
+func (s *Spec) chosen(e *Eval, rows []int) ([]float64, error) {
+	r := *e.Spec(s.In[1])
+	if r.Func != nil {
+		return nil, errors.New("another function of the scores chooses as many experts as the Route says")
+	}
+	n := *r.Node
+	n.Shape = tensor.Shape{s.Chosen, 2}
+	r.Node = &n
+	return r.eval(e, rows)
+}
+
+// experts sums the k routed MLPs of each row of x by weight; routes are pairs of an
 // expert's index and its weight.
-func (s *Spec) experts(e *Eval, x, routes []float64) ([]float64, error) {
+func (s *Spec) experts(e *Eval, x, routes []float64, k int) ([]float64, error) {
 	m, err := s.mlps(e)
 	if err != nil {
 		return nil, err
 	}
-	d, k := m.d, s.Node.In[1].Shape[0]
+	d := m.d
 	y := make([]float64, len(x))
 	for t := range len(x) / d {
 		for j := range k {

@@ -32,8 +32,10 @@ type Spec struct {
 	Reweigh     func(scores []float64, routes []float64)    // of Route: changes the weights of a row's pairs of index and weight; nil for nothing
 	SwapHalves  bool                                        // of Experts' fused weight
 	Expert      func(e int) int                             // which expert runs for e; nil for e
+	Chosen      int                                         // of Experts: how many are chosen for a row; 0 for as many as its Route says
 	Alter       func(w []float64, rows, cols int) []float64 // of Linear's weight [rows, cols], or of Experts' first one; nil for none
-	AlterDown   func(w []float64, rows, cols int) []float64 // of each of Experts' second weight
+	AlterUp     func(w []float64, rows, cols int) []float64 // of Experts' up, if it is a weight of its own
+	AlterDown   func(w []float64, rows, cols int) []float64 // of Experts' last weight
 
 	Freqs       []float64                 // of RoPE: a turning speed per pair
 	Interleaved bool                      // pairs (2i, 2i+1), not (i, i+half)
@@ -58,8 +60,8 @@ type Spec struct {
 	// Again, if set, makes rows of Width of all of the store's.
 	Again func(rows []float64) []float64
 	Width int
-	// Only changes what a query at a position finds stored: keys and values [T, width]; nil for nothing.
-	Only func(e *Eval, k, v []float64, width, at int) (keys, values []float64)
+	// Only changes what a query at a position finds stored: keys [T, widths[0]] and values [T, widths[1]]; nil for nothing.
+	Only func(e *Eval, k, v []float64, widths [2]int, at int) (keys, values []float64)
 	// First is the first position that a query sees; nil for what the window says. Of a node
 	// with a state it is where that began, for the row at; nil for 0.
 	First func(e *Eval, at int) int
@@ -219,7 +221,14 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 		e.num.store(y)
 		return y, nil
 	case graph.Experts:
-		return s.experts(e, in[0], in[1])
+		if s.Chosen == 0 {
+			return s.experts(e, in[0], in[1], s.Node.In[1].Shape[0])
+		}
+		routes, err := s.chosen(e, rows)
+		if err != nil {
+			return nil, err
+		}
+		return s.experts(e, in[0], routes, s.Chosen)
 	}
 	n := *s.Node
 	n.W = s.W
