@@ -260,32 +260,30 @@ func side(n *graph.Node) string {
 
 // theta is the base of the powers that frequencies begin as. Most scalings leave the fastest
 // pairs as they are, or all of them in proportion. Yarn's may begin at the second pair of a small head;
-// then the slowest pairs have one factor. Frequencies are float32 numbers: of a base that
-// they give but for their rounding, the round number is taken.
+// then the slowest pairs have one factor.
 func theta(freqs []float64, dim int) float64 {
 	if len(freqs) < 2 {
 		return 1e4
 	}
-	fast, round := powersOf(freqs[0]/freqs[1], dim)
-	if last := len(freqs) - 1; !round && freqs[last] > 0 {
-		if slow, round := powersOf(freqs[last-1]/freqs[last], dim); round {
-			return slow
+	for _, i := range []int{0, len(freqs) - 2} {
+		if base, ok := powersAt(freqs, i, dim); ok {
+			return base
 		}
 	}
-	return fast
+	return math.Pow(freqs[0]/freqs[1], float64(dim)/2)
 }
 
-// powersOf is the base of the powers of a head of dim of which neighbours have that ratio, and whether it is a round number.
-func powersOf(ratio float64, dim int) (base float64, round bool) {
-	base = math.Pow(ratio, float64(dim)/2)
-	if !(base > 1 && base < 1e15) {
-		return base, false
+// powersAt is the round number whose powers are the frequencies of the i-th pair and the next one, up to a factor of
+// both. Frequencies are rounded to float32, and so are those that they are compared with.
+func powersAt(freqs []float64, i, dim int) (base float64, ok bool) {
+	base = math.Pow(freqs[i]/freqs[i+1], float64(dim)/2)
+	if !(base > 1 && base < 1e15) || i+1 >= dim/2 {
+		return 0, false
 	}
 	unit := math.Pow(10, math.Floor(math.Log10(base))-2)
-	if r := math.Round(base/unit) * unit; math.Abs(base/r-1) < 1e-5 {
-		return r, true
-	}
-	return base, false
+	base = math.Round(base/unit) * unit
+	f := rope.New(base, dim)
+	return base, math.Abs(f[i]/f[i+1]*freqs[i+1]/freqs[i]-1) < 1e-6
 }
 
 // rescaled are the frequencies of another base with the same scaling.

@@ -125,16 +125,18 @@ func base(f []float64, dim int) (float64, error) {
 	if len(f) < 2 || f[1] <= 0 || f[0] <= f[1] {
 		return 0, errors.New("the base cannot be told from fewer than two frequencies")
 	}
-	power := func(i int) (b, rounded float64) {
-		b = math.Pow(f[i]/f[i+1], float64(dim)/2)
+	power := func(i int) (rounded float64, exact bool) {
+		b := math.Pow(f[i]/f[i+1], float64(dim)/2)
 		unit := math.Pow(10, math.Floor(math.Log10(b))-3)
-		return b, math.Round(b/unit) * unit
+		rounded = math.Round(b/unit) * unit
+		like := rope.New(rounded, dim)
+		return rounded, math.Abs(f[i]*like[i+1]-f[i+1]*like[i]) <= 1e-6*f[i]*like[i+1]
 	}
-	b, rounded := power(0)
-	if slow, whole := power(max(0, len(f)-2)); math.Abs(b/rounded-1) > 1e-5 && math.Abs(slow/whole-1) < 1e-5 {
-		rounded = whole
+	b, exact := power(0)
+	if slow, exactly := power(len(f) - 2); !exact && exactly {
+		b = slow
 	}
-	return rounded, nil
+	return b, nil
 }
 
 func otherBase(f []float64, dim int, value string) ([]float64, string, error) {
