@@ -196,10 +196,11 @@ func (r *proposer) otherKinds(t turning, freqs []float64, dim int) []*hypothesis
 		}
 		if len(f) <= dim/2 {
 			cause := "rope_theta"
-			if math.Abs(theta(f, x.Shape.Last())/theta(freqs, dim)-1) < 1e-6 {
+			theirs := x.Attr.(graph.RoPEAttr).Turning(x.Shape.Last())
+			if math.Abs(theta(f, theirs)/theta(freqs, dim)-1) < 1e-6 {
 				cause = "rope_scaling"
 			}
-			how := fmt.Sprintf("turns by %s, as %s, not by %s", speeds(f, x.Shape.Last()), r.turnedSo(f), speeds(freqs, dim))
+			how := fmt.Sprintf("turns by %s, as %s, not by %s", speeds(f, theirs), r.turnedSo(f), speeds(freqs, dim))
 			all = append(all, t.wrong(cause, how, detail{"speeds": anotherKind}, func(s *sim.Spec) { s.Freqs = f }))
 		}
 	}
@@ -260,7 +261,8 @@ func side(n *graph.Node) string {
 
 // theta is the base of the powers that frequencies begin as. Most scalings leave the fastest
 // pairs as they are, or all of them in proportion. Yarn's may begin at the second pair of a small head;
-// then the slowest pairs have one factor.
+// then the slowest pairs have one factor. Longrope has a factor for each pair; the models that are
+// published with it have the base of 1e4.
 func theta(freqs []float64, dim int) float64 {
 	if len(freqs) < 2 {
 		return 1e4
@@ -270,7 +272,7 @@ func theta(freqs []float64, dim int) float64 {
 			return base
 		}
 	}
-	return math.Pow(freqs[0]/freqs[1], float64(dim)/2)
+	return 1e4
 }
 
 // powersAt is the round number whose powers are the frequencies of the i-th pair and the next one, up to a factor of

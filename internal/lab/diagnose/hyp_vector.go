@@ -21,7 +21,7 @@ func (r *proposer) layerNormHypotheses(n *graph.Node) []*hypothesis {
 	if len(n.W) > 1 {
 		all = append(all, edit("bias_missing", n, "adds no bias", detail{}, func(s *sim.Spec) { s.W = s.W[:1] }))
 	}
-	return all
+	return append(all, r.postNorms(n)...)
 }
 
 func positionHypotheses(n *graph.Node) []*hypothesis {

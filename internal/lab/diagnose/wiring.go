@@ -122,7 +122,7 @@ func (r *wiring) missingNorm(n *graph.Node) string {
 		return "qk_norm_missing"
 	case strings.HasPrefix(name, "attn_v_norm"):
 		return "v_norm_missing"
-	case n == r.finalNorm():
+	case n == r.finalNorm() && n.Layer < 0: // an encoder whose norms come behind has none of its own
 		return "final_norm_missing"
 	case strings.HasPrefix(name, "ffn_gate_inp"):
 		return "router_norm"

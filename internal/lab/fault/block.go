@@ -210,7 +210,7 @@ var blockSpecs = []*spec{
 		return "the stream is not added", nil
 	})},
 	{id: "activation", one: true, apart: true, pick: gates, apply: otherActivation, values: []string{"gelu_erf", "relu"}},
-	{id: "gate_up_swapped", one: true, pick: gates, apply: plain(func(p *plan, n *graph.Node) (string, error) {
+	{id: "gate_up_swapped", one: true, apart: true, pick: gates, apply: plain(func(p *plan, n *graph.Node) (string, error) {
 		if a, _ := n.Attr.(graph.ExpertsAttr); n.Op == graph.Act || a.Form == graph.Ungated {
 			return "", errors.New("it has no up")
 		}

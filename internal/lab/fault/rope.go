@@ -120,7 +120,8 @@ func freqs(change func(f []float64, dim int, value string) ([]float64, string, e
 }
 
 // base is the base that frequencies of a head of dim were made from, read off the two fastest. Few scalings
-// change these; where one does, as yarn does in a small head, the two slowest have the same factor.
+// change these; where one does, as yarn does in a small head, the two slowest have the same factor. Longrope has
+// another factor for each pair; the models that are published with it have the base of 1e4.
 func base(f []float64, dim int) (float64, error) {
 	if len(f) < 2 || f[1] <= 0 || f[0] <= f[1] {
 		return 0, errors.New("the base cannot be told from fewer than two frequencies")
@@ -134,7 +135,9 @@ func base(f []float64, dim int) (float64, error) {
 	}
 	b, exact := power(0)
 	if slow, exactly := power(len(f) - 2); !exact && exactly {
-		b = slow
+		return slow, nil
+	} else if !exact {
+		return 1e4, nil
 	}
 	return b, nil
 }

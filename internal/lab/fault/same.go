@@ -55,6 +55,9 @@ func normFolded(p *plan, n *graph.Node) (string, error) {
 	if slices.ContainsFunc(readers, func(r *graph.Node) bool { return r.Op != graph.Linear }) {
 		return "", errors.New("it is read by more than products")
 	}
+	if len(n.W) > 1 {
+		return "", errors.New("its bias would have to go into biases")
+	}
 	w, err := widen(n.W[0])
 	if err != nil {
 		return "", err

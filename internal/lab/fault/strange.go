@@ -69,6 +69,9 @@ var strangeValues = []*spec{
 		return "tanh approximated by x/(1+|x|)", nil
 	})},
 	{id: "x_up_plus_one", one: true, pick: gates, apply: plain(func(p *plan, n *graph.Node) (string, error) {
+		if e, _ := n.Attr.(graph.ExpertsAttr); n.Op == graph.Act || e.Form == graph.Ungated {
+			return "", same("it has no up")
+		}
 		p.mix(n).join = func(act, up float64) float64 { return act * (up + 1) }
 		return "act(gate)·(up+1)", nil
 	})},
