@@ -2,14 +2,15 @@ package grammar
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/karat-run/karat/internal/sample"
 )
 
-// key names what a mask is of: a state, or a part's state in one of the tries.
+// key names what a mask is of: a state, a part in one of the tries, or what goes on in a state after such a part.
 type key struct {
-	uid  uint64
-	trie uint8
+	uid, after uint64
+	trie       uint8
 }
 
 const whole = levels // a key's trie: the mask of a state
@@ -59,6 +60,9 @@ type walker struct {
 	parts  []*part
 	states []*state
 	walked int // nodes, since the last spend
+
+	last []*found // of which the newest mask was made, if its state does not accept
+	same *found   // and that mask
 }
 
 // borrow is a walker that nobody else has.
@@ -124,7 +128,7 @@ func (w *walker) add(m *sample.Mask) {
 
 // mask is the tokens that may come next in a state.
 func (v *Vocabulary) mask(g *Grammar, s *state) (*sample.Mask, error) {
-	k := key{s.uid, whole}
+	k := key{uid: s.uid, trie: whole}
 	if f := v.get(k); f != nil {
 		return &f.mask, nil
 	}
@@ -147,46 +151,40 @@ func (v *Vocabulary) find(g *Grammar, s *state) (f *found, err error) {
 	}()
 	defer caught(&err)
 	g.refuel()
-	type exit struct {
-		t    *trie
-		from []int32
-		k    *stack
-	}
-	var exits []exit
-	var within []*found
+	var all []*found
 	for _, c := range s.configs {
 		for i := range v.trie {
-			t, p := &v.trie[i], c.p
-			if len(t.nodes) == 0 {
+			if len(v.trie[i].nodes) == 0 {
 				continue
 			}
-			f := v.within(w, g, g.clampedPart(p, i), uint8(i))
-			within = append(within, f)
+			p := g.clampedPart(c.p, i)
+			f := v.within(w, g, p, uint8(i))
+			all = append(all, f)
 			if c.k != nil && len(f.exits) > 0 {
-				exits = append(exits, exit{t, f.exits, c.k})
+				all = append(all, v.beyond(w, g, p, uint8(i), f.exits, g.afterStack(c.k)))
 			}
 		}
 	}
-	for _, f := range within {
-		w.add(&f.mask)
+	done = true
+	if !s.accept && w.same != nil && slices.Equal(all, w.last) {
+		return w.same, nil // as within a long string
 	}
-	for _, e := range exits {
-		after := g.afterStack(e.k)
-		for _, n := range e.from {
-			w.beyond(g, e.t, n, after)
-		}
-		g.spend(w)
+	for _, f := range all {
+		w.add(&f.mask)
 	}
 	if s.accept {
 		w.set(v.ends)
 	}
-	done = true
-	return &found{mask: w.take()}, nil
+	f = &found{mask: w.take()}
+	if !s.accept {
+		w.last, w.same = all, f
+	}
+	return f, nil
 }
 
 // within is the tokens, and beginnings of tokens, that stay within a part.
 func (v *Vocabulary) within(w *walker, g *Grammar, p *part, i uint8) *found {
-	k := key{p.uid, i}
+	k := key{uid: p.uid, trie: i}
 	if f := v.get(k); f != nil {
 		return f
 	}
@@ -226,8 +224,23 @@ func (v *Vocabulary) within(w *walker, g *Grammar, p *part, i uint8) *found {
 	return f
 }
 
-// beyond sets the tokens below a node at which state s begins.
-func (w *walker) beyond(g *Grammar, t *trie, from int32, s *state) {
+// beyond is the tokens that end part p at one of its exits, before their last byte, and go on in state s.
+func (v *Vocabulary) beyond(w *walker, g *Grammar, p *part, i uint8, exits []int32, s *state) *found {
+	k := key{uid: p.uid, after: s.uid, trie: i}
+	if f := v.get(k); f != nil {
+		return f
+	}
+	for _, n := range exits {
+		w.below(g, &v.trie[i], n, s)
+	}
+	g.spend(w)
+	f := &found{mask: w.take()}
+	v.put(k, f)
+	return f
+}
+
+// below sets the tokens below a node at which state s begins.
+func (w *walker) below(g *Grammar, t *trie, from int32, s *state) {
 	base := t.nodes[from].depth
 	w.states[base] = s
 	for n, end := from+1, t.nodes[from].end; n < end; w.walked++ {

@@ -181,7 +181,7 @@ func TestCacheHit(t *testing.T) {
 func TestCacheBound(t *testing.T) {
 	v := vocabulary(3000)
 	for i := range 3 * maxCache / 2 / (1 << 20) {
-		v.put(key{uids.Add(1), whole}, &found{exits: make([]int32, 1<<18)})
+		v.put(key{uid: uids.Add(1), trie: whole}, &found{exits: make([]int32, 1<<18)})
 		if i%16 == 0 {
 			walk(t, JSONObject(), v, uint64(i), 10, nil)
 		}
