@@ -6,11 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"hash"
-	"io"
 
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/tensor"
+	"github.com/karat-run/karat/internal/model"
 )
 
 // Stats are counts of a model's work.
@@ -55,19 +53,9 @@ func (m *Model) Fingerprint(ctx context.Context) (string, error) {
 		if err := ctx.Err(); err != nil {
 			return "", err
 		}
-		if err := hashTensor(h, &t); err != nil {
+		if err := model.HashTensor(h, &t); err != nil {
 			return "", fmt.Errorf("karat: %s: %w", t.Name, err)
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
-}
-
-func hashTensor(h hash.Hash, t *tensor.Tensor) error {
-	fmt.Fprintf(h, "%q %v %v\n", t.Name, t.DType, t.Shape)
-	if t.Source != nil {
-		_, err := io.Copy(h, io.NewSectionReader(t.Source, t.At, int64(t.Size())))
-		return err
-	}
-	h.Write(t.Data)
-	return nil
 }

@@ -227,6 +227,12 @@ func (f *benchFlags) run(c *cobra.Command) error {
 		write = r.WriteCSV
 	case f.json:
 		write = r.WriteJSON
+		if !interrupted {
+			var failed error
+			if r.Hashes, failed = benchHashes(ctx, f.model); failed != nil {
+				return failed
+			}
+		}
 	}
 	if err := write(c.OutOrStdout()); err != nil { // results before an error, too
 		return err

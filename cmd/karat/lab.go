@@ -41,8 +41,9 @@ const (
 func newCompareCommand() *cobra.Command {
 	var asJSON, partial bool
 	var maxDiff, maxKL float64
+	var other comparing
 	c := &cobra.Command{
-		Use:   "compare GOLDEN.safetensors RECORD.safetensors",
+		Use:   "compare GOLDEN.safetensors RECORD.safetensors...",
 		Short: "Measure how far a record is from a golden one",
 		Long: `Compare prints for each prompt that both records have: whether the ids are equal, the
 largest and the mean difference of the logits, their cosine, the KL divergence,
@@ -55,12 +56,24 @@ the golden engine's own float32 pass (float32.max_abs_diff in the golden record'
 file), or at most --max-diff, and if its KL divergence is at most --max-kl. A NaN
 anywhere fails, and so does an infinity that only one side has.
 
+--layers prints the hidden states instead, or the taps, in the order of layers: the cosine of the worst row, the
+relative L2 error and the norms of both. --floor is a record of the golden engine in less precision: its error stands
+beside. --history takes several records, such as the dumps of a port from week to week, and prints how far each
+is; --svg draws their KL divergence. Both only show: their exit status is 0.
+
 The exit status is 0 if all of the golden record's prompts are inside, 1 if one is not
 or is missing (which --partial allows), and 2 if the records could not be compared.`,
 		Example: `  karat lab compare golden.safetensors mine.safetensors
   karat lab compare golden.safetensors fast.safetensors --max-kl 1e-6
-  karat lab compare golden.safetensors mine.safetensors --json | jq .all`,
-		Args: cobra.ExactArgs(2),
+  karat lab compare golden.safetensors mine.safetensors --json | jq .all
+  karat lab compare golden.safetensors mine.safetensors --layers --floor f32.safetensors
+  karat lab compare golden.safetensors week1.safetensors week2.safetensors --history --svg port.svg`,
+		Args: func(c *cobra.Command, args []string) error {
+			if other.history {
+				return cobra.MinimumNArgs(2)(c, args)
+			}
+			return cobra.ExactArgs(2)(c, args)
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			o := lab.Options{Partial: partial}
 			for _, f := range []struct {
@@ -75,6 +88,12 @@ or is missing (which --partial allows), and 2 if the records could not be compar
 					*f.to = f.value
 				}
 			}
+			if err := other.check(); err != nil {
+				return err
+			}
+			if other.layers || other.history {
+				return other.run(c, args, o, asJSON)
+			}
 			return compare(c, args[0], args[1], o, asJSON)
 		},
 	}
@@ -83,6 +102,7 @@ or is missing (which --partial allows), and 2 if the records could not be compar
 	fs.Float64Var(&maxDiff, "max-diff", 0, "largest `difference` of a logit (default: 4 times the golden record's float32 distance)")
 	fs.Float64Var(&maxKL, "max-kl", 0, "largest KL divergence of a prompt in `nats` (default: no limit)")
 	fs.BoolVar(&partial, "partial", false, "the record may lack prompts of the golden one")
+	other.add(fs)
 	fs.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }

@@ -269,6 +269,9 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 	if err := f.injected.taps(g, prompts, add); err != nil {
 		return err
 	}
+	if computed["hashes"], err = hashesOf(ctx, m, t); err != nil {
+		return err
+	}
 	if err := w.Commit(computed); err != nil {
 		return err
 	}

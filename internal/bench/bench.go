@@ -98,16 +98,17 @@ type Adapter struct {
 
 // Report is all that was measured.
 type Report struct {
-	Model    string    `json:"model_filename"`
-	Arch     string    `json:"model_type"`
-	Size     int64     `json:"model_size"`
-	Params   int64     `json:"model_n_params"`
-	Backend  string    `json:"backends"`
-	PeerName string    `json:"peer,omitempty"`
-	Adapters []Adapter `json:"adapters,omitempty"`
-	Loads    []Load    `json:"loads"`
-	Limits   []Limit   `json:"limits,omitempty"`
-	Results  []Result  `json:"results"`
+	Model    string        `json:"model_filename"`
+	Arch     string        `json:"model_type"`
+	Size     int64         `json:"model_size"`
+	Params   int64         `json:"model_n_params"`
+	Backend  string        `json:"backends"`
+	PeerName string        `json:"peer,omitempty"`
+	Adapters []Adapter     `json:"adapters,omitempty"`
+	Hashes   *model.Hashes `json:"hashes,omitempty"` // of the files and the program, where the caller has asked for them
+	Loads    []Load        `json:"loads"`
+	Limits   []Limit       `json:"limits,omitempty"`
+	Results  []Result      `json:"results"`
 	Memory
 }
 
