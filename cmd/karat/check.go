@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -8,12 +9,15 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/spf13/cobra"
 )
 
 type checkFlags struct {
-	against string
-	json    bool
+	against, fix string
+	json         bool
 }
 
 func newCheckCommand() *cobra.Command {
@@ -31,6 +35,10 @@ tensor after dequantization, within the error of its type. For a tensor that dif
 says how: transposed, permuted, exchanged, scaled, shifted, from an older checkpoint,
 damaged in part. Settings, token ids and template are compared, too.
 
+--fix FILE.gguf writes a repaired copy of a GGUF file: with the settings, the tokenizer and the chat template that "karat
+convert" makes of the folder of --against. Each change is printed, and then what a check of the copy still finds. Tensors are
+not changed: where they are wrong, convert again.
+
 A finding is an error (logits are wrong, or there are none), a warning (they are
 probably wrong), or a note. docs/checking.md lists all findings.
 
@@ -39,6 +47,7 @@ or the report cannot be written.`,
 		Example: `  karat check model.gguf
   karat check ./Qwen3-0.6B
   karat check model.gguf --against ./Qwen3-0.6B
+  karat check model.gguf --against ./Qwen3-0.6B --fix fixed.gguf
   karat check model.gguf --json | jq '.findings[] | {id, where}'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
@@ -51,12 +60,18 @@ or the report cannot be written.`,
 			if err != nil {
 				return failure{statusUsage, err}
 			}
+			if f.fix != "" {
+				if path, err = f.repair(c, path); err != nil {
+					return failure{statusUsage, err}
+				}
+			}
 			return f.run(c, path)
 		},
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
 	fs.Var((*modelFlag)(&f.against), "against", "Hugging Face `folder` that the model was made from")
+	fs.Var((*name)(&f.fix), "fix", "write a repaired copy to this `file`, and check that")
 	fs.BoolVar(&f.json, "json", false, "print the findings as one JSON object")
 	return c
 }
@@ -167,4 +182,32 @@ func (p *printer) printf(format string, args ...any) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintf(p.w, format, args...)
 	}
+}
+
+// repair writes the copy, prints the changes, and returns its name.
+func (f *checkFlags) repair(c *cobra.Command, path string) (string, error) {
+	if f.against == "" {
+		return "", usagef("--fix needs --against FOLDER, which the model was made from")
+	}
+	if sameFile(path, f.fix) {
+		return "", usagef("--fix %s: it would replace the model itself", f.fix)
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	changes, err := convert.Repair(ctx, path, f.against, f.fix, func(m *checkpoint.Checkpoint) error {
+		_, _, err := model.Graph(ctx, m, 0)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	w := c.OutOrStdout()
+	if f.json { // the report alone is there
+		w = c.ErrOrStderr()
+	}
+	for _, x := range changes {
+		fmt.Fprintf(w, "%s: %s -> %s\n", oneLine(x.Key), oneLine(cmp.Or(x.Was, "(none)")), oneLine(cmp.Or(x.Is, "(none)")))
+	}
+	_, err = fmt.Fprintf(w, "%s: %s\n\n", oneLine(f.fix), count(len(changes), "change"))
+	return f.fix, err
 }

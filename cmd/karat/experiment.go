@@ -123,7 +123,13 @@ func (f *experimentFlags) runner(ctx context.Context, c *cobra.Command, s *exper
 	if err != nil {
 		return nil, nil, err
 	}
-	return &experiment.Runner{Spec: s, Model: m, Token: func(ctx context.Context, s string) (int, error) { return tokenID(ctx, m, s) }}, m, nil
+	return &experiment.Runner{Spec: s, Model: m, Token: func(ctx context.Context, s string) (int, error) {
+		id, err := tokenID(ctx, m, s)
+		if err != nil { // which speaks of a flag
+			err = errors.New(strings.TrimPrefix(err.Error(), "--token "))
+		}
+		return id, err
+	}}, m, nil
 }
 
 // cellsLeft tells how far an experiment is.

@@ -38,14 +38,7 @@ const (
 	statusNotCompare = 2
 )
 
-func newCompareCommand() *cobra.Command {
-	var asJSON, partial bool
-	var maxDiff, maxKL float64
-	var other comparing
-	c := &cobra.Command{
-		Use:   "compare GOLDEN.safetensors RECORD.safetensors...",
-		Short: "Measure how far a record is from a golden one",
-		Long: `Compare prints for each prompt that both records have: whether the ids are equal, the
+const compareHelp = `Compare prints for each prompt that both records have: whether the ids are equal, the
 largest and the mean difference of the logits, their cosine, the KL divergence,
 how many of the likeliest 1, 5 and 10 tokens are the same, and the entropy of both,
 with the golden record's noise floor beside them. For taps it prints the relative error,
@@ -62,7 +55,16 @@ beside. --history takes several records, such as the dumps of a port from week t
 is; --svg draws their KL divergence. Both only show: their exit status is 0.
 
 The exit status is 0 if all of the golden record's prompts are inside, 1 if one is not
-or is missing (which --partial allows), and 2 if the records could not be compared.`,
+or is missing (which --partial allows), and 2 if the records could not be compared.`
+
+func newCompareCommand() *cobra.Command {
+	var asJSON, partial bool
+	var maxDiff, maxKL float64
+	var other comparing
+	c := &cobra.Command{
+		Use:   "compare GOLDEN.safetensors RECORD.safetensors...",
+		Short: "Measure how far a record is from a golden one",
+		Long:  compareHelp,
 		Example: `  karat lab compare golden.safetensors mine.safetensors
   karat lab compare golden.safetensors fast.safetensors --max-kl 1e-6
   karat lab compare golden.safetensors mine.safetensors --json | jq .all

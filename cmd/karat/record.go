@@ -272,6 +272,11 @@ func (f *recordFlags) record(ctx context.Context, path string, o karat.Options, 
 	if computed["hashes"], err = hashesOf(ctx, m, t); err != nil {
 		return err
 	}
+	return f.commit(w, computed)
+}
+
+// commit ends the record, and writes what goes with it.
+func (f *recordFlags) commit(w *lab.Writer, computed map[string]any) error {
 	if err := w.Commit(computed); err != nil {
 		return err
 	}

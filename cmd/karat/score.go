@@ -111,53 +111,12 @@ type answered struct {
 // score reads lines, and writes their answers in order, as many at a time as f.parallel says.
 func (f *scoreFlags) score(ctx context.Context, m *karat.Model, in io.Reader, file string, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
-	scorer := &experiment.Scorer{Model: m, NoBOS: f.noBOS, Parts: f.tokens}
-	queue := make(chan chan answered, f.parallel-1)
-	var wg sync.WaitGroup
-	defer wg.Wait()
+	q := &asked{ctx: ctx, file: file, scorer: &experiment.Scorer{Model: m, NoBOS: f.noBOS, Parts: f.tokens}, queue: make(chan chan answered, f.parallel-1)}
+	defer q.wg.Wait()
 	defer cancel()
-	wg.Go(func() {
-		defer close(queue)
-		lines := bufio.NewScanner(in)
-		lines.Buffer(nil, maxLine)
-		put := func(do func() answered) bool {
-			x := make(chan answered, 1)
-			wg.Go(func() { x <- do() })
-			select {
-			case queue <- x:
-				return true
-			case <-ctx.Done():
-				return false
-			}
-		}
-		n := 0
-		for lines.Scan() {
-			n++
-			line := bytes.TrimSpace(lines.Bytes())
-			if len(line) == 0 {
-				continue
-			}
-			at, q, err := n, (*experiment.Question)(nil), error(nil)
-			if q, err = experiment.ParseQuestion(line); err != nil {
-				put(func() answered { return answered{nil, fmt.Errorf("%s:%d: %w", file, at, err)} })
-				return
-			}
-			if !put(func() answered {
-				a, err := scorer.Answer(ctx, at, q)
-				if err != nil {
-					err = fmt.Errorf("%s:%d: %w", file, at, err)
-				}
-				return answered{a, err}
-			}) {
-				return
-			}
-		}
-		if err := lines.Err(); err != nil {
-			put(func() answered { return answered{nil, fmt.Errorf("%s:%d: %w", file, n+1, err)} })
-		}
-	})
+	q.wg.Go(func() { q.read(in) })
 	e := newEncoder(out)
-	for x := range queue {
+	for x := range q.queue {
 		a := <-x
 		if a.err != nil {
 			return a.err
@@ -171,4 +130,54 @@ func (f *scoreFlags) score(ctx context.Context, m *karat.Model, in io.Reader, fi
 		return fmt.Errorf("%s: no lines", file)
 	}
 	return nil
+}
+
+// asked is the lines that are being answered, in order.
+type asked struct {
+	ctx    context.Context
+	file   string
+	scorer *experiment.Scorer
+	queue  chan chan answered
+	wg     sync.WaitGroup
+}
+
+// read queues the lines of in, up to one that cannot be read.
+func (q *asked) read(in io.Reader) {
+	defer close(q.queue)
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, maxLine)
+	n := 0
+	for lines.Scan() {
+		n++
+		if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
+			question, err := experiment.ParseQuestion(line)
+			if !q.put(n, question, err) || err != nil {
+				return
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		q.put(n+1, nil, err)
+	}
+}
+
+// put queues a line, or its error, and reports whether anybody still waits for it.
+func (q *asked) put(line int, question *experiment.Question, err error) bool {
+	x := make(chan answered, 1)
+	q.wg.Go(func() {
+		var a answered
+		if err == nil {
+			a.answer, err = q.scorer.Answer(q.ctx, line, question)
+		}
+		if err != nil {
+			a.err = fmt.Errorf("%s:%d: %w", q.file, line, err)
+		}
+		x <- a
+	})
+	select {
+	case q.queue <- x:
+		return true
+	case <-q.ctx.Done():
+		return false
+	}
 }

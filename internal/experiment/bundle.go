@@ -53,7 +53,8 @@ type Bundle struct {
 // RunInto computes what dir lacks of r's cells, and writes the bundle. Cells are appended as they are
 // computed, so an interrupted run goes on. tell is called after each.
 func RunInto(ctx context.Context, dir, specText, model string, r *Runner, tell func(done, total int)) (*Bundle, error) {
-	if err := start(dir, specText); err != nil {
+	made, err := startable(dir, specText)
+	if err != nil {
 		return nil, err
 	}
 	print, err := r.Model.Fingerprint(ctx)
@@ -62,6 +63,14 @@ func RunInto(ctx context.Context, dir, specText, model string, r *Runner, tell f
 	}
 	if err := r.Prepare(ctx); err != nil {
 		return nil, err
+	}
+	if !made { // only now: a spec that cannot be run leaves no folder
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(dir, specFile), []byte(specText), 0o666); err != nil {
+			return nil, err
+		}
 	}
 	cells, err := resume(filepath.Join(dir, cellsFile), r, print)
 	if err != nil {
@@ -95,25 +104,26 @@ func RunInto(ctx context.Context, dir, specText, model string, r *Runner, tell f
 	return b, b.write()
 }
 
-// start makes dir, or checks that it is of the same spec.
-func start(dir, specText string) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
-	}
+// startable reports whether dir is of the same spec already. Another experiment's folder, and one that has other files, is an error.
+func startable(dir, specText string) (made bool, err error) {
 	path := filepath.Join(dir, specFile)
-	had, err := os.ReadFile(path)
+	had, err := readBounded(path)
 	switch {
 	case err == nil && string(had) != specText:
-		return fmt.Errorf("%s: another experiment's: take another folder", path)
+		return false, fmt.Errorf("%s: another experiment's: take another folder", path)
 	case err == nil:
-		return nil
+		return true, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return err
+		return false, err
 	}
-	if all, err := os.ReadDir(dir); err != nil || len(all) > 0 {
-		return fmt.Errorf("%s: not an experiment's folder, and not empty", dir)
+	all, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	return os.WriteFile(path, []byte(specText), 0o666)
+	if err != nil || len(all) > 0 {
+		return false, fmt.Errorf("%s: not an experiment's folder, and not empty", dir)
+	}
+	return false, nil
 }
 
 // header is the first line of the cells: what they were computed with.

@@ -41,9 +41,9 @@ func (b *Bundle) page() []byte {
 	maps := 0
 	for i := range m.Pairs {
 		p := &m.Pairs[i]
-		fmt.Fprintf(w, "<h2>%s</h2>\n<p>", html.EscapeString(p.Clean.Text))
+		fmt.Fprintf(w, "<h2>%s</h2>\n", html.EscapeString(p.Clean.Text))
 		if p.Corrupted != nil {
-			fmt.Fprintf(w, "Corrupted: %s. ", html.EscapeString(p.Corrupted.Text))
+			fmt.Fprintf(w, "<p>Values of this run are written into that of: %s</p>\n", html.EscapeString(p.Corrupted.Text))
 		}
 		for _, g := range b.maps(i) {
 			if maps++; maps > maxMaps {

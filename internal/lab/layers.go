@@ -150,7 +150,9 @@ func WriteLayers(w io.Writer, all []LayerDistance) error {
 	for _, d := range all {
 		floor, times := "-", "-"
 		if d.Floor != nil {
-			floor, times = small(*d.Floor), Digits(float64(d.L2 / *d.Floor))
+			if floor = small(*d.Floor); *d.Floor > 0 {
+				times = Digits(float64(d.L2 / *d.Floor))
+			}
 		}
 		row(t, Printable(d.Name), fmt.Sprint(d.Rows), fmt.Sprintf("%.7f", float64(d.Cosine)), small(d.L2), floor, times, fmt.Sprintf("%.4g", float64(d.Golden)), fmt.Sprintf("%.4g", float64(d.Record)), fmt.Sprintf("%.4f", float64(d.Record/d.Golden)))
 	}
