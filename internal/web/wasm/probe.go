@@ -21,7 +21,7 @@ type nodeInfo struct {
 func (m *model) nodes([]js.Value) (any, error) {
 	var list []nodeInfo
 	for _, n := range m.m.Nodes() {
-		list = append(list, nodeInfo(n))
+		list = append(list, nodeInfo{n.Name, n.HF, n.Op, n.Layer, n.Shape})
 	}
 	return plain(list)
 }
