@@ -11,7 +11,7 @@ import (
 func module(name string) string {
 	for {
 		rest := name
-		for _, prefix := range []string{"model.", "language_model.", "text_model.", "module.", "_orig_mod.", "backbone."} {
+		for _, prefix := range []string{"model.", "language_model.", "text_model.", "module.", "_orig_mod.", "backbone.", "transformer.", "bert.", "roberta."} {
 			rest = strings.TrimPrefix(rest, prefix)
 		}
 		if rest == name {

@@ -42,7 +42,7 @@ func (l *placer) orderHeads(all []*placer) {
 	usual := halves
 	var turns []turn
 	for _, n := range l.g.Nodes {
-		if a, ok := n.Attr.(graph.RoPEAttr); !ok || 2*len(a.Freqs) != n.Shape.Last() || a.Interleaved || a.Magnitude != 0 {
+		if a, ok := n.Attr.(graph.RoPEAttr); !ok || 2*len(a.Freqs) != n.Shape.Last() || a.Interleaved {
 			continue
 		}
 		if l.out.Names == NamesLlamaCpp && permuted(n) {
@@ -224,14 +224,14 @@ func interleave(x []float64) []float64 {
 }
 
 // turned is a head after rotation, its pairs being in that order.
-func turned(x []float64, freqs rope.Freqs, position int, o order) []float64 {
+func turned(x []float64, by graph.RoPEAttr, position int, o order) []float64 {
 	y := make([]float64, len(x))
-	for i, f := range freqs {
+	for i, f := range by.Freqs {
 		a, b := i, i+len(x)/2
 		if o == interleaved {
 			a, b = 2*i, 2*i+1
 		}
-		cos, sin := rope.Turn(position, f)
+		cos, sin := rope.TurnBy(position, f, by.Magnitude)
 		y[a], y[b] = x[a]*cos-x[b]*sin, x[b]*cos+x[a]*sin
 	}
 	return y
@@ -245,10 +245,10 @@ func (l *placer) turnOrder(n *graph.Node) order {
 		return unknown
 	}
 	position := in.First + in.Rows - 1
-	x, freqs := in.at(position), rope.Freqs(n.Attr.(graph.RoPEAttr).Freqs)
+	x, by := in.at(position), n.Attr.(graph.RoPEAttr)
 	if out := l.raw(n).at(position); out != nil {
 		size := n.Shape.Last()
-		return nearer(out[:size], turned(x[:size], freqs, position, halves), turned(x[:size], freqs, position, interleaved))
+		return nearer(out[:size], turned(x[:size], by, position, halves), turned(x[:size], by, position, interleaved))
 	}
 	for _, a := range l.g.Nodes {
 		if a.Op == graph.Attention && a.Layer == n.Layer {
@@ -290,8 +290,8 @@ func (l *placer) attendOrder(a *graph.Node) order {
 			if x == nil || y == nil || v.at(t) == nil {
 				return unknown
 			}
-			x = turned(x[:attr.KV.Dim], queries.Attr.(graph.RoPEAttr).Freqs, last, o)
-			y = turned(y[:attr.KV.Dim], keys.Attr.(graph.RoPEAttr).Freqs, t, o)
+			x = turned(x[:attr.KV.Dim], queries.Attr.(graph.RoPEAttr), last, o)
+			y = turned(y[:attr.KV.Dim], keys.Attr.(graph.RoPEAttr), t, o)
 			s := 0.
 			for j := range x {
 				s += x[j] * y[j] * attr.Scale

@@ -46,6 +46,9 @@ func (r *proposer) attentionHypotheses(n *graph.Node) []*hypothesis {
 
 // masks are those that hide less of later positions than they should, up to the end of a step.
 func (r *proposer) masks(n *graph.Node, a graph.AttentionAttr) []*hypothesis {
+	if a.Bidirectional {
+		return nil // later positions are the model's, too
+	}
 	var all []*hypothesis
 	for _, end := range r.steps.stepEnds(n) {
 		all = append(all, edit("mask", n, "lets queries see all positions, later ones too", detail{"mask": "none"}, func(s *sim.Spec) { s.Ahead, s.Window, s.Until = 1<<30, 0, end }),
@@ -87,7 +90,14 @@ func (r *proposer) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 			longest = max(longest, len(p.IDs))
 		}
 	}
-	window := func(w int) sim.Edit { return func(s *sim.Spec) { s.Window = w } }
+	both := n.Attr.(graph.AttentionAttr)
+	window := func(w int) sim.Edit {
+		return func(s *sim.Spec) {
+			if s.Window = w; both.Bidirectional && s.Ahead > 0 { // which may be hidden, under another hypothesis
+				s.Ahead = graph.AttentionAttr{KV: &graph.KV{Window: w}, Bidirectional: true}.Newest(0, 1<<30)
+			}
+		}
+	}
 	var all []*hypothesis
 	if kv.Chunked {
 		return nil

@@ -163,7 +163,7 @@ func (r *proposer) postNorms(n *graph.Node) []*hypothesis {
 			continue
 		}
 		all := []*hypothesis{behind(sum, sum.In[1])}
-		if post := sum.In[1]; post.Op == graph.RMSNorm {
+		if post := sum.In[1]; post.Op == graph.RMSNorm || post.Op == graph.Scale {
 			all = append(all, behind(post, post.In[0]))
 		}
 		return all

@@ -54,7 +54,8 @@ func (r *proposer) addHypotheses(n *graph.Node) []*hypothesis {
 
 func (r *proposer) mulHypotheses(n *graph.Node) []*hypothesis {
 	if len(n.W) == 0 {
-		return nil
+		return []*hypothesis{edit("gate_missing", n, "passes on the first factor alone", detail{"lost": "second"}, passes(0)),
+			edit("gate_missing", n, "passes on the second factor alone", detail{"lost": "first"}, passes(1))}
 	}
 	if n.W[0].Shape.Size() != 1 {
 		return nil

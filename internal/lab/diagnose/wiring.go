@@ -106,6 +106,9 @@ func (r *wiring) headDim(n *graph.Node) int {
 // finalNorm is the norm before the head.
 func (r *wiring) finalNorm() *graph.Node {
 	n := r.head()
+	if n == nil || n.Layer >= 0 { // an encoder has none
+		n = r.g.Result()
+	}
 	for n != nil && n.Op != graph.RMSNorm && n.Op != graph.LayerNorm {
 		if len(n.In) == 0 {
 			return nil

@@ -289,6 +289,9 @@ func (s *spec) variants(layers []*layer) []Fault {
 				all = append(all, Fault{ID: s.id, Value: v, Layers: set})
 			}
 		}
+		if single == "-1" && len(have) == 1 { // in no layer
+			all = append(all, Fault{ID: s.id, Value: v})
+		}
 		if single != "-1" && !s.whole {
 			all = append(all, Fault{ID: s.id, Value: v, Layers: single})
 		}

@@ -21,14 +21,28 @@ var vectorSpecs = []*spec{
 	{id: "parts_swapped", pick: having(graph.Concat, func(_ *plan, n *graph.Node) bool {
 		return n.In[0] != n.In[1] && slices.Equal(n.In[0].Shape, n.In[1].Shape)
 	}), apply: plain(partsSwapped)},
-	{id: "slice_part", pick: ops(graph.Slice), apply: plain(neighbour)},
+	{id: "slice_part", one: true, pick: ops(graph.Slice), apply: plain(neighbour)},
+	{id: "gate_missing", one: true, pick: having(graph.Mul, func(_ *plan, n *graph.Node) bool { return len(n.In) == 2 }), apply: gateMissing, values: []string{"gate"}},
 	{id: "norm_length", pick: ops(graph.L2Norm), apply: plain(normLength)},
 	{id: "heads_exchanged", pick: ops(graph.HeadLinear), apply: plain(headsExchanged)},
 	{id: "pooling", outer: true, pick: ops(graph.Pool), apply: plain(otherPooling), tokens: 2},
 	{id: "conv_order", pick: ops(graph.Conv), apply: plain(convOrder)},
 	{id: "scan_decay", pick: ops(graph.SSMScan, graph.DeltaScan), apply: scanDecay, values: []string{"log"}, tokens: 2},
 	{id: "scan_skip", pick: ops(graph.SSMScan), apply: plain(scanSkip)},
-	{id: "state_lost", pick: ops(graph.Conv, graph.SSMScan, graph.DeltaScan), apply: plain(stateLost), tokens: 2},
+	{id: "state_lost", apart: true, pick: ops(graph.Conv, graph.SSMScan, graph.DeltaScan), apply: plain(stateLost), tokens: 2},
+}
+
+// gateMissing gives on one of two factors.
+func gateMissing(p *plan, n *graph.Node, value string) (string, error) {
+	switch value {
+	case "":
+		p.pass(n, 0)
+		return "the first factor alone", nil
+	case "gate":
+		p.pass(n, 1)
+		return "the second factor alone", nil
+	}
+	return "", odd(value, "gate")
 }
 
 // neighbour takes the part before a Slice's own, or the one behind it.

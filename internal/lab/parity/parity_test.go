@@ -126,6 +126,12 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%s was not asked for", c.name())
 		}
 	}
+	for _, condition := range Conditions {
+		few := plan(&Options{Models: []*Model{m}, Conditions: []Condition{condition}, Sets: 5, Most: 3})
+		if len(few) != 3 {
+			t.Errorf("%d of %s, at most 3 are wanted", len(few), condition)
+		}
+	}
 	for _, want := range []string{"clean exact", "clean exact declared", "clean activations=bf16", "clean activations=f32,gelu=f16-table", "single input_bos", "probe probe_dtype"} {
 		if !slices.Contains(all, want) {
 			t.Errorf("no %s", want)
@@ -262,4 +268,45 @@ func allNamed(t *testing.T, m *Model, match string, every int) {
 	if len(r.Results) < 3 {
 		t.Errorf("%s: %d engines", match, len(r.Results))
 	}
+}
+
+// TestFamilies wants a row for each model, with its own counts and processor time.
+func TestFamilies(t *testing.T) {
+	r := &Report{Total: map[Condition]*Sum{}, Models: []ModelSum{{"a", map[Condition]*Sum{}}, {"b", map[Condition]*Sum{}}, {"c", map[Condition]*Sum{}}}}
+	for i := range 3 {
+		r.add(&Result{Model: "a", Condition: Single, Processor: float64(i + 1), Scores: Scores{Layers: Count{1, 1}, Named: Count{i % 2, 1}, Seconds: 9}})
+	}
+	r.add(&Result{Model: "a", Condition: Clean, Processor: 5, Scores: Scores{False: Count{0, 1}}})
+	r.add(&Result{Model: "b", Condition: Right, Scores: Scores{False: Count{1, 1}, Seconds: 7}})
+	var rows []string
+	for _, row := range r.families().rows {
+		rows = append(rows, row.name+": "+strings.Join(row.texts(), " | "))
+	}
+	want := []string{"a: 3 | 3/3 100% | 1/3 33.33% | - | 1 | 0/1 0% | 3 | 5", "b: 0 | - | - | - | 1 | 1/1 100% | 7 | 7"}
+	if !slices.Equal(rows, want) {
+		t.Errorf("%q, want %q", rows, want)
+	}
+}
+
+// TestShown: a fault that float32 does not hold is no case; an encoder runs.
+func TestShown(t *testing.T) {
+	m := load(t, "bert")
+	for fault, want := range map[string]bool{"norm_eps=1e-3@1": true, "norm_eps=1.0000001e-12@1": false} {
+		c := &example{model: m, condition: Single, faults: parsed(t, fault), taps: AllTaps, longest: 12}
+		if got, err := c.shown(t.Context()); err != nil || got != want {
+			t.Errorf("%s: %v, %v", fault, got, err)
+		}
+	}
+	if p := m.prompts(1, 12); p[1].Decode != 0 {
+		t.Error("an encoder decodes")
+	}
+}
+
+func parsed(t *testing.T, text string) []fault.Fault {
+	t.Helper()
+	list, err := fault.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
 }
