@@ -270,8 +270,8 @@ func allNamed(t *testing.T, m *Model, match string, every int) {
 	}
 }
 
-// TestFamilies wants a row for each model, with its own counts and processor time.
-func TestFamilies(t *testing.T) {
+// TestByModel wants a row for each model, with its own counts and processor time.
+func TestByModel(t *testing.T) {
 	r := &Report{Total: map[Condition]*Sum{}, Models: []ModelSum{{"a", map[Condition]*Sum{}}, {"b", map[Condition]*Sum{}}, {"c", map[Condition]*Sum{}}}}
 	for i := range 3 {
 		r.add(&Result{Model: "a", Condition: Single, Processor: float64(i + 1), Scores: Scores{Layers: Count{1, 1}, Named: Count{i % 2, 1}, Seconds: 9}})
