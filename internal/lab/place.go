@@ -156,16 +156,20 @@ type placer struct {
 	p        *Prompt
 	byName   map[string]*graph.Node
 	byModule map[string]*graph.Node // by PyTorch's name without prefix and .out
+	root     string                 // see rootOf
+	tops     map[string]bool        // the first parts of byModule's names
 	taps     map[*graph.Node]string // names of values that are a module's input alone
 	out      Placement
 }
 
 func newPlacer(g *graph.Graph, p *Prompt) *placer {
-	l := &placer{g: g, p: p, byName: map[string]*graph.Node{}, byModule: map[string]*graph.Node{}, taps: map[*graph.Node]string{}}
+	l := &placer{g: g, p: p, byName: map[string]*graph.Node{}, byModule: map[string]*graph.Node{}, taps: map[*graph.Node]string{}, root: rootOf(g), tops: map[string]bool{}}
 	for _, n := range g.Nodes {
 		l.byName[n.Name] = n
 		if n.HF != "" {
-			l.byModule[strings.TrimSuffix(module(n.HF), ".out")] = n
+			m := strings.TrimPrefix(strings.TrimSuffix(module(n.HF), ".out"), l.root)
+			first, _, _ := strings.Cut(m, ".")
+			l.byModule[m], l.tops[first] = n, true
 		}
 		if name := projection(n); name != "" {
 			l.taps[source(input(n))] = name + ".in"

@@ -11,7 +11,7 @@ import (
 func module(name string) string {
 	for {
 		rest := name
-		for _, prefix := range []string{"model.", "language_model.", "text_model.", "module.", "_orig_mod.", "backbone.", "transformer.", "bert.", "roberta."} {
+		for _, prefix := range []string{"model.", "language_model.", "text_model.", "module.", "_orig_mod.", "backbone."} {
 			rest = strings.TrimPrefix(rest, prefix)
 		}
 		if rest == name {
@@ -19,6 +19,34 @@ func module(name string) string {
 		}
 		name = rest
 	}
+}
+
+// rootOf is the module of g that holds all of its layers and what comes before them, with a dot; "" if
+// its names have none. Names of the bare model lack it, and a model for another purpose may have another.
+func rootOf(g *graph.Graph) string {
+	var root string
+	for _, n := range g.Nodes {
+		if n.HF == "" {
+			continue
+		}
+		first, _, _ := strings.Cut(module(n.HF), ".")
+		if root == "" {
+			root = first + "."
+		}
+		if n.Layer >= 0 && first+"." != root {
+			return ""
+		}
+	}
+	return root
+}
+
+// own is a module's name as byModule has it.
+func (l *placer) own(name string) string {
+	m := strings.TrimPrefix(module(name), l.root)
+	if first, rest, ok := strings.Cut(m, "."); ok && l.root != "" && !l.tops[first] {
+		return rest
+	}
+	return m
 }
 
 // sameOut are modules that give what one of theirs does.
@@ -32,7 +60,7 @@ var unsettled = []string{"act_fn", "rotary_emb", "pos_emb", "router"}
 
 // hf finds PyTorch's MODULE.out and MODULE.in. A module alone is its output.
 func (l *placer) hf(name string) spot {
-	m, reads := strings.CutSuffix(module(name), ".in")
+	m, reads := strings.CutSuffix(l.own(name), ".in")
 	m = strings.TrimSuffix(m, ".out")
 	for _, u := range unsettled {
 		if m == u || strings.HasSuffix(m, "."+u) {

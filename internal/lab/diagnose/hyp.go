@@ -39,8 +39,7 @@ func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
 		case graph.GLU, graph.Act:
 			all = append(all, gluHypotheses(n)...)
 		case graph.Route:
-			all = append(all, routeHypotheses(n)...)
-			all = append(all, r.moreExperts(n)...)
+			all = append(all, append(routeHypotheses(n), r.moreExperts(n)...)...)
 		case graph.Experts:
 			all = append(all, r.expertsHypotheses(n)...)
 		case graph.Softcap:

@@ -71,15 +71,22 @@ func (c *example) run(ctx context.Context) (*Result, error) {
 		d = &diagnose.Diagnosis{}
 	}
 	x.score(c, d)
-	if c.condition == Single && fine(d.Verdict) {
+	return c.held(ctx, x, d, injected)
+}
+
+// held is the result, scored by what the dump holds of the faults; nil if that is none.
+func (c *example) held(ctx context.Context, x *Result, d *diagnose.Diagnosis, injected []fault.Injected) (*Result, error) {
+	switch {
+	case c.condition == Single && fine(d.Verdict):
 		if shown, err := c.shown(ctx); err != nil || !shown {
 			return nil, err // float32, in which dumps are, does not hold the fault
 		}
-	}
-	if (c.condition == Multi || c.condition == Within) && slices.Contains(x.Failed, exactSet) {
-		if x.Want, err = c.seen(ctx, injected); err != nil {
+	case (c.condition == Multi || c.condition == Within) && slices.Contains(x.Failed, exactSet):
+		want, err := c.seen(ctx, injected)
+		if err != nil {
 			return nil, err
 		}
+		x.Want = want
 		x.score(c, d)
 	}
 	return x, nil

@@ -99,10 +99,15 @@ func (s *Spec) chosen(e *Eval, rows []int) ([]float64, error) {
 	return r.eval(e, rows)
 }
 
-// experts sums the k routed MLPs of each row of x by weight; routes are pairs of an
+// experts sums the routed MLPs of each row of x by weight; routes are pairs of an
 // expert's index and its weight.
-func (s *Spec) experts(e *Eval, x, routes []float64, k int) ([]float64, error) {
+func (s *Spec) experts(e *Eval, x, routes []float64, rows []int) ([]float64, error) {
+	k := s.Node.In[1].Shape[0]
 	m, err := s.mlps(e)
+	if err == nil && s.Chosen > 0 {
+		k = s.Chosen
+		routes, err = s.chosen(e, rows)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -221,14 +221,7 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 		e.num.store(y)
 		return y, nil
 	case graph.Experts:
-		if s.Chosen == 0 {
-			return s.experts(e, in[0], in[1], s.Node.In[1].Shape[0])
-		}
-		routes, err := s.chosen(e, rows)
-		if err != nil {
-			return nil, err
-		}
-		return s.experts(e, in[0], routes, s.Chosen)
+		return s.experts(e, in[0], in[1], rows)
 	}
 	n := *s.Node
 	n.W = s.W
