@@ -46,8 +46,8 @@ func (r probing) judgeProbe() (changed bool, err error) {
 			if err != nil {
 				return false, err
 			}
-			if ok {
-				return true, r.discard(r.differing(set), set, c)
+			if taps := r.differing(set); ok && len(taps) > 0 { // else none of them is to blame, and nothing would change
+				return true, r.discard(taps, set, c)
 			}
 		}
 	}
