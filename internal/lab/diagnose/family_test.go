@@ -79,3 +79,12 @@ func TestModulesAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestRightLatent: products of heads round their inputs in blocks as other products do.
+func TestRightLatent(t *testing.T) {
+	m := tiny(t, "deepseek2-lite")
+	dump, _ := m.record(t, "activations=q8_32", "", m.texts(t, "The color of the sky is", long))
+	if d := m.diagnose(t, dump, nil); d.Verdict != Clean && d.Verdict != Numeric {
+		t.Error(say(d))
+	}
+}

@@ -220,6 +220,8 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 		y := apply(in[0], func(v float64) float64 { return v * s.By })
 		e.num.store(y)
 		return y, nil
+	case graph.HeadLinear:
+		return s.headLinear(e, in[0])
 	case graph.Experts:
 		return s.experts(e, in[0], in[1], rows)
 	}

@@ -6,9 +6,11 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/tensor"
 )
 
 // Row is row i of w, widened.
@@ -127,6 +129,36 @@ func (s *Spec) linear(e *Eval, x []float64) ([]float64, error) {
 	y, err := e.product(x, m, 0, n)
 	e.num.store(y)
 	return y, err
+}
+
+// headLinear is x [T, heads, k] by each head's own matrix.
+func (s *Spec) headLinear(e *Eval, x []float64) ([]float64, error) {
+	n := *s.Node
+	n.W = s.W
+	if s.W[0].DType == tensor.F64 { // a hypothesis has changed it
+		return ref.Eval(&n, [][]float64{x})
+	}
+	heads, k, out := s.In[0].Shape[0], s.In[0].Shape.Last(), s.Node.Shape.Last()
+	m, err := e.altered(s.W[0], nil, out)
+	if err != nil {
+		return nil, err
+	}
+	y := make([]float64, len(x)/k*out)
+	for h := range heads {
+		var rows []float64
+		for v := h; v < len(x)/k; v += heads {
+			rows = append(rows, x[v*k:(v+1)*k]...)
+		}
+		part, err := e.product(rows, m, h*out, out)
+		if err != nil {
+			return nil, err
+		}
+		for t := range len(rows) / k {
+			copy(y[(t*heads+h)*out:], part[t*out:(t+1)*out])
+		}
+	}
+	e.num.store(y)
+	return y, nil
 }
 
 // product is x [T, k] times n rows of w from first on; each sum belongs to one goroutine.
