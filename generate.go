@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/engine"
@@ -173,6 +174,10 @@ func (s *Session) Close() {
 // Prompt returns the number of tokens of the last request's prompt, and how many of
 // them the session had kept. Both are 0 if the prompt did not fit the context.
 func (s *Session) Prompt() (tokens, kept int) { return s.prompt, s.kept }
+
+// Started returns when the first step of the last request began, which may have waited for
+// others; the zero time if there was no step.
+func (s *Session) Started() time.Time { return s.s.Started() }
 
 // Generate is Model.Generate.
 func (s *Session) Generate(ctx context.Context, prompt string, o GenerateOptions) iter.Seq2[Token, error] {

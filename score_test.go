@@ -147,6 +147,9 @@ func TestCaller(t *testing.T) {
 		if used := m.Stats().Used; used <= 0 {
 			t.Errorf("%d bytes are in use", used)
 		}
+		if s.Started().IsZero() {
+			t.Error("no step began")
+		}
 		_, kept := s.Prompt()
 		return kept
 	}
@@ -159,7 +162,7 @@ func TestCaller(t *testing.T) {
 			t.Errorf("request %d found %d tokens", i, kept)
 		}
 	}
-	if s := m.Stats(); s.Used != 0 || s.Work != 0 || s.Running != 0 || s.Queued != 0 || s.Steps < 6 || s.Ended < 6 || s.Longest != 512 || s.Budget != 64<<20 || s.PageSize != 64 || s.Pages < 8 {
+	if s := m.Stats(); s.Used != 0 || s.Kept == 0 || s.Work != 0 || s.Running != 0 || s.Queued != 0 || s.Steps < 6 || s.Ended < 6 || s.Longest != 512 || s.Budget != 64<<20 || s.PageSize != 64 || s.Pages < 8 {
 		t.Errorf("%+v", s)
 	}
 }

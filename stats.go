@@ -19,7 +19,8 @@ type Stats struct {
 	Steps   int   // begun so far
 	Ended   int   // prompts and tokens that were computed, or given up, so far
 	Used    int64 // bytes of keys and values of requests
-	Budget  int64 // most of them; 0 if nobody knows
+	Kept    int64 // bytes of those that requests have left for others to find; they go where there is need of room
+	Budget  int64 // most of both; 0 if nobody knows
 	Longest int   // tokens that a sequence may have: fewer than Info.Context where the budget has room for fewer
 
 	PageSize, Pages int // tokens that keys and values are kept of together, and how many such pages Budget has room for; 0 if nobody knows

@@ -220,7 +220,7 @@ func (s *Server) embed(x *exchange, e *embedding) ([][]float32, *problem) {
 	if err != nil {
 		return nil, s.explain(x.ctx, err)
 	}
-	s.metrics.count(usage{prompt: e.tokens()}, nil)
+	s.metrics.count(e.model.name, usage{prompt: e.tokens()})
 	x.who.spend(e.tokens(), s.now())
 	return vectors, nil
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -15,33 +16,37 @@ type metrics struct {
 	handler                          http.Handler
 	requests                         *prometheus.CounterVec
 	refused                          prometheus.Counter
-	firstToken, betweenTokens, whole prometheus.Histogram
-	prompt, cached, answer           prometheus.Counter
+	firstToken, betweenTokens, whole *prometheus.HistogramVec // by model, as the rest
+	queue, prefill, decode           *prometheus.HistogramVec
+	prompt, cached, answer           *prometheus.CounterVec
 }
 
 func newMetrics(s *Server) *metrics {
 	r := prometheus.NewRegistry()
-	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 		r.MustRegister(c)
 		return c
 	}
-	seconds := func(name, help string, from float64) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(from, 2, 16)})
+	seconds := func(name, help string, from float64) *prometheus.HistogramVec {
+		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(from, 2, 16)}, byModel)
 		r.MustRegister(h)
 		return h
 	}
 	m := &metrics{
-		requests:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "karat_http_requests_total", Help: "Requests by route and status."}, []string{"route", "status"}),
-		refused:       counter("karat_requests_refused_total", "Requests that were refused because too many were there."),
+		requests:      counter("karat_http_requests_total", "Requests by route and status.", "route", "status"),
+		refused:       counter("karat_requests_refused_total", "Requests that were refused because too many were there.").WithLabelValues(),
 		firstToken:    seconds("karat_time_to_first_token_seconds", "From the beginning of a request to its first token.", 0.001),
 		betweenTokens: seconds("karat_inter_token_latency_seconds", "Between two tokens of an answer.", 0.0005),
 		whole:         seconds("karat_e2e_request_latency_seconds", "From the beginning of a request to its last token.", 0.005),
-		prompt:        counter("karat_prompt_tokens_total", "Tokens of prompts."),
-		cached:        counter("karat_prefix_cache_hit_tokens_total", "Tokens of prompts that earlier requests had computed."),
-		answer:        counter("karat_generation_tokens_total", "Tokens of answers."),
+		queue:         seconds("karat_request_queue_time_seconds", "From the beginning of a request to its first step.", 0.0001),
+		prefill:       seconds("karat_request_prefill_time_seconds", "From the first step of a request to its first token.", 0.001),
+		decode:        seconds("karat_request_decode_time_seconds", "From the first token of a request to its last.", 0.001),
+		prompt:        counter("karat_prompt_tokens_total", "Tokens of prompts.", byModel...),
+		cached:        counter("karat_prefix_cache_hit_tokens_total", "Tokens of prompts that earlier requests had computed.", byModel...),
+		answer:        counter("karat_generation_tokens_total", "Tokens of answers.", byModel...),
 	}
-	r.MustRegister(m.requests, engines{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(engines{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{DisableCompression: true})
 	return m
 }
@@ -51,10 +56,16 @@ func (m *metrics) request(route string, status int) {
 	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 }
 
-func (m *metrics) count(u usage, p *problem) {
-	m.prompt.Add(float64(u.prompt))
-	m.cached.Add(float64(u.cached))
-	m.answer.Add(float64(u.completion))
+// count adds the tokens of a request to those of its model.
+func (m *metrics) count(model string, u usage) {
+	m.prompt.WithLabelValues(model).Add(float64(u.prompt))
+	m.cached.WithLabelValues(model).Add(float64(u.cached))
+	m.answer.WithLabelValues(model).Add(float64(u.completion))
+}
+
+// observe adds a time to a model's.
+func observe(h *prometheus.HistogramVec, model string, from, to time.Time) {
+	h.WithLabelValues(model).Observe(to.Sub(from).Seconds())
 }
 
 func (x *exchange) metricsText() *problem {
@@ -70,13 +81,14 @@ var (
 	waiting   = prometheus.NewDesc("vllm:num_requests_waiting", "Requests that wait to be computed.", byModel, nil)
 	running   = prometheus.NewDesc("vllm:num_requests_running", "Requests that are computed.", byModel, nil)
 	cacheUse  = prometheus.NewDesc("vllm:kv_cache_usage_perc", "The part of the room for keys and values that is in use, from 0 to 1.", byModel, nil)
+	cacheKept = prometheus.NewDesc("karat_prefix_cache_bytes", "Bytes of keys and values that no request uses, kept for prompts that begin alike.", byModel, nil)
 	cacheInfo = prometheus.NewDesc("vllm:cache_config_info", "The room for keys and values: tokens of a page, and pages.", []string{"model_name", "block_size", "num_gpu_blocks"}, nil)
 	loraInfo  = prometheus.NewDesc("vllm:lora_requests_info", "Adapters of requests; requests cannot name any.", []string{"max_lora", "running_lora_adapters", "waiting_lora_adapters"}, nil)
 	steps     = prometheus.NewDesc("karat_engine_steps_total", "Steps that the engine has begun.", byModel, nil)
 )
 
 func (e engines) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{waiting, running, cacheUse, cacheInfo, loraInfo, steps} {
+	for _, d := range []*prometheus.Desc{waiting, running, cacheUse, cacheKept, cacheInfo, loraInfo, steps} {
 		c <- d
 	}
 }
@@ -94,6 +106,7 @@ func (e engines) Collect(c chan<- prometheus.Metric) {
 			use = float64(now.Used) / float64(now.Budget)
 		}
 		gauge(cacheUse, use, m.name)
+		gauge(cacheKept, float64(now.Kept), m.name)
 		gauge(cacheInfo, 1, m.name, strconv.Itoa(now.PageSize), strconv.Itoa(now.Pages))
 		c <- prometheus.MustNewConstMetric(steps, prometheus.CounterValue, float64(now.Steps), m.name)
 	})

@@ -230,19 +230,26 @@ func TestD16Log(t *testing.T) {
 
 // TestMetrics: what Kubernetes' endpoint picker reads, and counts of tokens.
 func TestMetrics(t *testing.T) {
-	c := serve(t, model(t, karat.Options{Context: 512, KVBudget: 64 << 20}), Options{})
+	m := model(t, karat.Options{Context: 512, KVBudget: 64 << 20})
+	c := serve(t, m, Options{})
 	body := `{"model":"demo","max_tokens":3,"prompt":"` + strings.Repeat("The sky is blue. ", 40) + `"}`
 	c.post("/v1/completions", body)
 	u := c.post("/v1/completions", body)["usage"]
+	kept := m.Stats().Kept // of two pages or more
+	if s := m.Stats(); s.Used != 0 || kept < 2*s.Budget/int64(s.Pages) {
+		t.Errorf("%+v", s)
+	}
 	_, text, h := c.do("GET", "/metrics", "")
 	if !strings.HasPrefix(h.Get("Content-Type"), "text/plain; version=0.0.4") {
 		t.Errorf("%s", h.Get("Content-Type"))
 	}
 	for _, line := range []string{
 		`vllm:num_requests_waiting{model_name="demo"} 0`, `vllm:num_requests_running{model_name="demo"} 0`, `vllm:kv_cache_usage_perc{model_name="demo"} 0`,
-		`block_size="64"`, `vllm:lora_requests_info{`, `karat_generation_tokens_total 6`, fmt.Sprintf(`karat_prompt_tokens_total %v`, 2*at(u, "prompt_tokens").(float64)),
-		fmt.Sprintf(`karat_prefix_cache_hit_tokens_total %v`, at(u, "prompt_tokens_details", "cached_tokens")), `karat_http_requests_total{route="POST /v1/completions",status="200"} 2`,
-		`karat_time_to_first_token_seconds_count 2`, `karat_inter_token_latency_seconds_count 4`, `karat_e2e_request_latency_seconds_count 2`,
+		`block_size="64"`, `vllm:lora_requests_info{`, `karat_generation_tokens_total{model_name="demo"} 6`, fmt.Sprintf(`karat_prompt_tokens_total{model_name="demo"} %v`, 2*at(u, "prompt_tokens").(float64)),
+		fmt.Sprintf(`karat_prefix_cache_hit_tokens_total{model_name="demo"} %v`, at(u, "prompt_tokens_details", "cached_tokens")), `karat_http_requests_total{route="POST /v1/completions",status="200"} 2`,
+		`karat_time_to_first_token_seconds_count{model_name="demo"} 2`, `karat_inter_token_latency_seconds_count{model_name="demo"} 4`, `karat_e2e_request_latency_seconds_count{model_name="demo"} 2`,
+		`karat_request_queue_time_seconds_count{model_name="demo"} 2`, `karat_request_prefill_time_seconds_count{model_name="demo"} 2`, `karat_request_decode_time_seconds_count{model_name="demo"} 2`,
+		fmt.Sprintf(`karat_prefix_cache_bytes{model_name="demo"} %v`, kept),
 		"\ngo_goroutines ",
 	} {
 		if !strings.Contains(text, line) {

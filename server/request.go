@@ -173,7 +173,7 @@ func (s *Server) answer(ctx context.Context, r *request, emit func(event)) (u us
 		}
 	}
 	wg.Wait()
-	s.metrics.count(u, p)
+	s.metrics.count(r.model.name, u)
 	r.who.spend(u.prompt+u.completion, s.now())
 	return u, p
 }
@@ -203,7 +203,8 @@ type choice struct {
 	first  func() // told when the prompt is computed
 
 	tokens, kept, reasoning int
-	began, last             time.Time
+	began, started          time.Time // of the request, and of its first step
+	answered, last          time.Time // its first token, and the last one so far
 }
 
 // guarded is run, whose panics are errors of this answer alone.
@@ -244,8 +245,9 @@ func (c *choice) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if c.tokens == 0 && !(c.r.echo && c.r.logprobs) { // else it was computed just now
+		if c.tokens == 0 && c.started.IsZero() { // else the prompt was computed just now
 			_, c.kept = session.Prompt()
+			c.started = session.Started()
 		}
 		c.took()
 		if c.follow(p, t) {
@@ -257,12 +259,15 @@ func (c *choice) run(ctx context.Context) error {
 
 // took notes that there is a token.
 func (c *choice) took() {
-	now := time.Now()
+	now, m, name := time.Now(), c.s.metrics, c.r.model.name
 	if c.tokens == 0 {
-		c.s.metrics.firstToken.Observe(now.Sub(c.began).Seconds())
+		observe(m.firstToken, name, c.began, now)
+		observe(m.queue, name, c.began, c.started)
+		observe(m.prefill, name, c.started, now)
+		c.answered = now
 		c.first()
 	} else {
-		c.s.metrics.betweenTokens.Observe(now.Sub(c.last).Seconds())
+		observe(m.betweenTokens, name, c.last, now)
 	}
 	c.tokens, c.last = c.tokens+1, now
 }
@@ -300,7 +305,8 @@ func (c *choice) follow(p *pieces, t karat.Token) bool {
 		last.stopped = t.Stopped
 	}
 	c.emit(last)
-	c.s.metrics.whole.Observe(time.Since(c.began).Seconds())
+	observe(c.s.metrics.whole, c.r.model.name, c.began, c.last)
+	observe(c.s.metrics.decode, c.r.model.name, c.answered, c.last)
 	return true
 }
 
@@ -317,6 +323,7 @@ func (c *choice) say(ctx context.Context, session *karat.Session, o karat.Genera
 		}
 		all = append(all, t)
 	}
+	c.started = session.Started()
 	c.emit(event{text: c.promptText(), tokens: all, prompt: true})
 	return nil
 }

@@ -127,7 +127,7 @@ func (x *exchange) ranked(r *ranking) ([]scored, int, *problem) {
 	if p != nil {
 		return nil, 0, p
 	}
-	x.s.metrics.count(usage{prompt: tokens}, nil)
+	x.s.metrics.count(r.model.name, usage{prompt: tokens})
 	x.who.spend(tokens, x.s.now())
 	best := make([]scored, len(scores))
 	for i, s := range scores {

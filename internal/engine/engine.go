@@ -263,7 +263,8 @@ type Stats struct {
 	Steps   int   // begun so far
 	Ended   int   // runs of tokens that were computed, or given up, so far
 	Used    int64 // bytes of keys and values in use
-	Budget  int64 // most of them
+	Kept    int64 // bytes of those that no sequence uses, and the next one may find
+	Budget  int64 // most of both
 	Longest int   // tokens that a sequence may have
 
 	PageSize, Pages int // tokens of a page, and pages that Budget has room for, by the first one; 0 without a bound
@@ -284,7 +285,7 @@ func (e *Engine) Stats() Stats {
 			s.Queued++
 		}
 	}
-	s.Used, s.Budget = e.pool.Usage()
+	s.Used, s.Kept, s.Budget = e.pool.Usage()
 	if one := e.pool.BytesOf(kv.PageSize); one > 0 {
 		s.PageSize, s.Pages = kv.PageSize, int(s.Budget/one)
 	}
@@ -330,6 +331,7 @@ type Sequence struct {
 	queued  *account     // of its key, while its work is queued
 	runs    bool         // it was admitted
 	live    bool         // it is in e.live
+	started time.Time    // when the first step of the request began; zero before that
 }
 
 // NewSequence is an empty sequence.
@@ -351,11 +353,18 @@ func (s *Sequence) Close() {
 // Len is the number of tokens.
 func (s *Sequence) Len() int { return len(s.tokens) }
 
-// As sets who asks for what follows.
+// As begins a request, and sets who asks.
 func (s *Sequence) As(c Caller) {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
-	s.caller = c
+	s.caller, s.started = c, time.Time{}
+}
+
+// Started is when the first step of the request began; zero before that.
+func (s *Sequence) Started() time.Time {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	return s.started
 }
 
 // Rewind forgets as much of the sequence as it must to become a prefix of

@@ -171,8 +171,12 @@ func (e *Engine) finish(batch []*work, o outcome, took time.Duration) {
 	e.see.runs, e.see.of = false, 0
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.until = time.Now().Add(e.wait(took))
+	now := time.Now()
+	e.until = now.Add(e.wait(took))
 	for _, w := range batch {
+		if w.seq.started.IsZero() {
+			w.seq.started = now.Add(-took)
+		}
 		e.settle(w, o.err)
 	}
 }

@@ -204,19 +204,22 @@ func (p *Pool) Bytes() (n int64) {
 	return n
 }
 
-// Usage is the bytes of the pages that sequences hold, and the bound, of a pool with one. What
-// sequences have left for others to find is not in use: it goes where there is need of its room.
-func (p *Pool) Usage() (used, bound int64) {
+// Usage is the bytes of the pages that sequences hold, of those that are only kept for others to
+// find, and the bound, of a pool with one. What is kept goes where there is need of its room.
+func (p *Pool) Usage() (used, kept, bound int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c, size := range p.bytes {
 		for _, x := range p.pages[c] {
-			if x.refs > 1 || x.refs == 1 && x.node == nil {
+			switch {
+			case x.refs == 1 && x.node != nil:
+				kept += size
+			case x.refs > 0:
 				used += size
 			}
 		}
 	}
-	return used, p.bound
+	return used, kept, p.bound
 }
 
 // shares reports whether sequences find what others left.

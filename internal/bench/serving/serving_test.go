@@ -79,7 +79,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, `{"data":[{"id":"fake"}]}`)
 		return
 	case "/metrics":
-		fmt.Fprintf(w, "# HELP go_goroutines x\ngo_goroutines 7\nprocess_open_fds 5\nprocess_resident_memory_bytes 1e6\nvllm:num_requests_running{model_name=\"a b\"} %d\nvllm:kv_cache_usage_perc{model_name=\"a\"} 0.25\n", f.running.Load())
+		fmt.Fprintf(w, "# HELP go_goroutines x\ngo_goroutines 7\nprocess_open_fds 5\nprocess_resident_memory_bytes 1e6\nvllm:num_requests_running{model_name=\"a b\"} %d\nkarat_prefix_cache_bytes{model_name=\"a\"} 2e6\nvllm:kv_cache_usage_perc{model_name=\"a\"} 0.25\n", f.running.Load())
 		return
 	}
 	var q struct {
@@ -328,10 +328,10 @@ func TestSoak(t *testing.T) {
 		if r.Complete < 500 || r.Left < 100 || r.Uploads < 50 || r.Slow < 20 || int64(r.Complete+r.Left)+2 != f.asked.Load() || f.left.Load() == 0 {
 			t.Errorf("%+v; %d asked, %d left", r, f.asked.Load(), f.left.Load())
 		}
-		if want := (Gauges{1e6, 7, 5, .25}); r.Start != want || r.End != want || len(r.Growth()) > 0 {
+		if want := (Gauges{1e6, 7, 5, .25, 2e6}); r.Start != want || r.Middle != want || r.End != want || len(r.Growth()) > 0 {
 			t.Errorf("%+v: %v", r, r.Growth())
 		}
-		r.End = Gauges{1e9, 100, 100, 1.5}
+		r.End = Gauges{1e9, 100, 100, 1.5, 0}
 		if got := r.Growth(); len(got) != 4 {
 			t.Error(got)
 		}

@@ -26,22 +26,24 @@ type Gauges struct {
 	Memory     float64 `json:"memory_bytes"`
 	Goroutines float64 `json:"goroutines"`
 	Files      float64 `json:"open_files"`
-	Pages      float64 `json:"kv_use"` // share of the room for keys and values
+	Pages      float64 `json:"kv_use"`     // share of the room for keys and values
+	Kept       float64 `json:"kept_bytes"` // of keys and values, for later requests
 }
 
-// Soaked is what became of the requests, and what the server held before and after.
+// Soaked is what became of the requests, and what the server held before, halfway and after.
 type Soaked struct {
-	Seconds    float64 `json:"seconds"`
-	Complete   int     `json:"complete"`
-	Left       int     `json:"left"`
-	Uploads    int     `json:"cancelled_uploads"`
-	Slow       int     `json:"slow"` // of the complete ones
-	Failed     int     `json:"failed"`
-	Error      string  `json:"error,omitempty"` // the first one
-	Start, End Gauges
+	Seconds  float64 `json:"seconds"`
+	Complete int     `json:"complete"`
+	Left     int     `json:"left"`
+	Uploads  int     `json:"cancelled_uploads"`
+	Slow     int     `json:"slow"` // of the complete ones
+	Failed   int     `json:"failed"`
+	Error    string  `json:"error,omitempty"` // the first one
+
+	Start, Middle, End Gauges
 }
 
-// Run tries a server: a fifth of the time to warm up, the rest between two looks at what it holds.
+// Run tries a server: a fifth of the time to warm up, the rest between three looks at what it holds.
 func (s *Soak) Run(ctx context.Context, t *Target) (*Soaked, error) {
 	if s.Clients < 1 || s.Clients > 10000 || s.Time <= 0 {
 		return nil, fmt.Errorf("%d clients for %v: want 1 to 10000, and some time", s.Clients, s.Time)
@@ -57,26 +59,22 @@ func (s *Soak) Run(ctx context.Context, t *Target) (*Soaked, error) {
 		return nil, err
 	}
 	s.Workload = o.Workload
-	r := &Soaked{}
-	var err error
-	s.drive(ctx, t, s.Time/5, 1, r)
-	if r.Start, err = settle(ctx, t); err != nil {
-		return r, err
+	r := &Soaked{Seconds: s.Time.Seconds()}
+	for i, part := range []struct {
+		name string
+		long time.Duration
+		held *Gauges
+	}{{"start", s.Time / 5, &r.Start}, {"middle", s.Time * 2 / 5, &r.Middle}, {"end", s.Time * 2 / 5, &r.End}} {
+		s.drive(ctx, t, part.long, uint64(i+1), r)
+		g, err := settle(ctx, t)
+		if err != nil {
+			return r, err
+		}
+		if *part.held = g; s.Progress != nil {
+			s.Progress(part.name + ": " + g.String())
+		}
 	}
-	s.say("start", r.Start)
-	s.drive(ctx, t, s.Time-s.Time/5, 2, r)
-	if r.End, err = settle(ctx, t); err != nil {
-		return r, err
-	}
-	s.say("end", r.End)
-	r.Seconds = s.Time.Seconds()
 	return r, nil
-}
-
-func (s *Soak) say(when string, g Gauges) {
-	if s.Progress != nil {
-		s.Progress(when + ": " + g.String())
-	}
 }
 
 // drive has all clients ask again and again for some time. Requests under way then are finished.
