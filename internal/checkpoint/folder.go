@@ -135,8 +135,10 @@ func (c *Checkpoint) openTensors() error {
 	if aside > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("%d tensors outside the language model (vision, audio) are set aside", aside))
 	}
-	if layers, _ := c.settings["num_hidden_layers"].(float64); c.family.Next != "" && c.settings.integer(c.family.Next) > 0 {
-		c.aside("model.layers.", layers)
+	if n := c.settings.integer(c.family.Next); n > 0 {
+		if own := c.aside("model.layers.", "eh_proj", c.settings.integer("num_hidden_layers")); own >= 0 {
+			return fmt.Errorf("checkpoint: %s: config.json: key %s is %d, but layer %d has no tensor eh_proj, as layers that predict further tokens have: it is one of the model's own (num_hidden_layers)", c.Path, c.family.Next, n, own)
+		}
 	}
 	if err := c.openBeside(); err != nil {
 		return err

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,25 +77,36 @@ func (r *ggufReader) next() {
 		return
 	}
 	r.settings["num_hidden_layers"] = layers - n
-	r.aside("blk.", layers-n)
+	if own := r.aside("blk.", "nextn.", int(layers-n)); own >= 0 {
+		r.errorf("nextn_predict_layers", "is %v, but layer %d has no tensors nextn.*, as layers that predict further tokens have: it is one of the model's own", n, own)
+	}
 }
 
-// aside drops the tensors of layers from one on, in the list that begins with prefix.
-func (c *Checkpoint) aside(prefix string, from float64) {
-	before := len(c.names)
+// aside drops the tensors of layers from one on, in the list that begins with prefix. Such a layer
+// has a tensor whose name goes on with mark: the result is the first one that has others alone, -1
+// for none.
+func (c *Checkpoint) aside(prefix, mark string, from int) (own int) {
+	before, marked := len(c.names), map[int]bool{} // by the layers that have tensors
 	c.names = slices.DeleteFunc(c.names, func(name string) bool {
 		rest, ok := strings.CutPrefix(name, prefix)
-		number, _, _ := strings.Cut(rest, ".")
+		number, rest, _ := strings.Cut(rest, ".")
 		i, err := strconv.Atoi(number)
-		if !ok || err != nil || float64(i) < from {
+		if !ok || err != nil || i < from {
 			return false
 		}
+		marked[i] = marked[i] || strings.HasPrefix(rest, mark)
 		delete(c.tensors, name)
 		return true
 	})
 	if n := before - len(c.names); n > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("%d tensors of layers that predict further tokens are set aside", n))
 	}
+	for _, i := range slices.Sorted(maps.Keys(marked)) {
+		if !marked[i] {
+			return i
+		}
+	}
+	return -1
 }
 
 // metadataGGUF lists the metadata for people: long arrays by their size.

@@ -1,7 +1,9 @@
 package convert_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -132,37 +134,52 @@ func TestOldLatents(t *testing.T) {
 }
 
 // TestNext sets the layers aside that predict further tokens: behind the last of a folder, and
-// counted among the layers of a GGUF file.
+// counted among the layers of a GGUF file. A layer without their tensors is never set aside.
 func TestNext(t *testing.T) {
-	for _, name := range []string{"deepseek2", "glm4moe"} {
+	for _, name := range []string{"deepseek2", "glm4moe", "qwen35"} {
 		t.Run(name, func(t *testing.T) { next(t, name) })
 	}
 }
 
 func next(t *testing.T, name string) {
-	dir, src := t.TempDir(), golden.Model(t, name)
-	file, longer := filepath.Join(dir, "plain.gguf"), filepath.Join(dir, "longer.gguf")
+	dir, src, r := t.TempDir(), golden.Model(t, name), golden.Record(t, name)
+	file, longer, short := filepath.Join(dir, "plain.gguf"), filepath.Join(dir, "longer.gguf"), filepath.Join(dir, "short.gguf")
 	run(t, src, file, convert.Options{})
-	tensors := tensorsOf(t, file)
-	for _, x := range slices.Clone(tensors) {
-		if rest, ok := strings.CutPrefix(x.Name, "blk.3."); ok {
-			x.Name = "blk.4." + rest
+	plain := tensorsOf(t, file)
+	f, err := gguf.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := f.Metadata.Int(name + ".block_count")
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	last, behind := fmt.Sprintf("blk.%d.", layers-1), fmt.Sprintf("blk.%d.", layers)
+	tensors := slices.Clone(plain)
+	for _, x := range plain {
+		if rest, ok := strings.CutPrefix(x.Name, last); ok {
+			x.Name = behind + rest
 			tensors = append(tensors, x)
 		}
 	}
-	tensors = append(tensors, tensor.Tensor{Name: "blk.4.nextn.enorm.weight", DType: tensor.F32, Shape: tensor.Shape{1}, Data: make([]byte, 4)})
-	rewritten(t, file, longer, func(k gguf.KeyValue) []gguf.KeyValue {
-		if k.Key == name+".block_count" {
-			return []gguf.KeyValue{{Key: k.Key, Value: uint32(5)}, {Key: name + ".nextn_predict_layers", Value: uint32(1)}}
+	tensors = append(tensors, tensor.Tensor{Name: behind + "nextn.enorm.weight", DType: tensor.F32, Shape: tensor.Shape{1}, Data: make([]byte, 4)})
+	counted := func(n int64) func(k gguf.KeyValue) []gguf.KeyValue {
+		return func(k gguf.KeyValue) []gguf.KeyValue {
+			if k.Key == name+".block_count" {
+				return []gguf.KeyValue{{Key: k.Key, Value: uint32(n)}, {Key: name + ".nextn_predict_layers", Value: uint32(1)}}
+			}
+			return []gguf.KeyValue{k}
 		}
-		return []gguf.KeyValue{k}
-	}, tensors)
-	r := golden.Record(t, name)
+	}
+	rewritten(t, file, longer, counted(layers+1), tensors)
+	rewritten(t, file, short, counted(layers+1), plain) // a converter may leave their tensors out
 	want, _ := logits(t, file, r)
-	got, _ := logits(t, longer, r)
-	for i := range want {
-		if d := distance(want[i], got[i]); d > 0 {
-			t.Errorf("prompt %d: logits are %g off", i, d)
+	for _, path := range []string{longer, short} {
+		got, _ := logits(t, path, r)
+		for i := range want {
+			if d := distance(want[i], got[i]); d > 0 {
+				t.Errorf("%s: prompt %d: logits are %g off", filepath.Base(path), i, d)
+			}
 		}
 	}
 	c, err := checkpoint.Open(longer)
@@ -173,4 +190,41 @@ func next(t *testing.T, name string) {
 	if len(c.Notes) != 1 || !strings.Contains(c.Notes[0], "predict further tokens are set aside") {
 		t.Errorf("notes %q", c.Notes)
 	}
+	wrong, folder := filepath.Join(dir, "wrong.gguf"), shorter(t, src, int(layers))
+	rewritten(t, file, wrong, counted(layers), plain) // the model's own last layer
+	for _, path := range []string{wrong, folder} {
+		if c, err := checkpoint.Open(path); err == nil || !strings.Contains(err.Error(), "one of the model's own") {
+			if c != nil {
+				c.Close()
+			}
+			t.Errorf("%s: a layer of the model is set aside: %v", filepath.Base(path), err)
+		}
+	}
+}
+
+// shorter is a copy of a folder whose config.json takes the last layer for one that predicts further tokens.
+func shorter(t *testing.T, src string, layers int) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "shorter")
+	if err := os.CopyFS(dir, os.DirFS(src)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "config.json")
+	b, err := os.ReadFile(path)
+	var config map[string]any
+	if err := errors.Join(err, json.Unmarshal(b, &config)); err != nil {
+		t.Fatal(err)
+	}
+	config["num_hidden_layers"] = layers - 1
+	config["num_nextn_predict_layers"], config["mtp_num_hidden_layers"] = 1, 1
+	if types, ok := config["layer_types"].([]any); ok {
+		config["layer_types"] = types[:layers-1]
+	}
+	if b, err = json.Marshal(config); err == nil {
+		err = os.WriteFile(path, b, 0o666)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
