@@ -65,7 +65,7 @@ func Llama3From(theta float64, factors []float32) (Params, bool) {
 		return Params{}, false
 	}
 	p := Params{Type: "llama3", Theta: theta, Factor: float64(slices.Max(factors)), Low: 1, High: 4}
-	for p.Context = 128; p.Context <= 1<<22; p.Context *= 2 {
+	for p.Context = 32; p.Context <= 1<<22; p.Context *= 2 {
 		if got, err := p.GGUF(2 * len(factors)); err == nil && slices.Equal(got, factors) {
 			return p, true
 		}

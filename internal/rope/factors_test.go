@@ -12,7 +12,7 @@ func TestGGUF(t *testing.T) {
 	for _, c := range []struct {
 		dim             int
 		factor, context float64
-	}{{128, 8, 8192}, {64, 32, 8192}, {32, 8, 512}, {64, 2, 1 << 17}} {
+	}{{128, 8, 8192}, {64, 32, 8192}, {32, 8, 512}, {64, 2, 1 << 17}, {32, 16, 64}} {
 		p := Params{Theta: 500000, Type: "llama3", Factor: c.factor, Low: 1, High: 4, Context: c.context}
 		f, err := p.GGUF(c.dim)
 		if err != nil {
