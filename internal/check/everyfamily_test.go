@@ -96,6 +96,11 @@ var ways = []struct {
 		}
 		return false
 	}},
+	{"the end of a matrix was never written", true, func(m *model) bool {
+		x := first(m, "ffn_up.weight", "ffn_up_exps.weight", "attn_output.weight", "ssm_out.weight")
+		clear(x.Data[len(x.Data)/2:])
+		return true
+	}},
 	{"the tokens are shifted by one", true, func(m *model) bool {
 		tokens := m.strs("tokenizer.ggml.tokens")
 		m.set("tokenizer.ggml.tokens", append(tokens[1:len(tokens):len(tokens)], tokens[0]))
@@ -110,6 +115,15 @@ var ways = []struct {
 			return v
 		})
 		return true
+	}},
+	{"the attention scale is not said", true, func(m *model) bool {
+		for _, k := range registry.Find(m.arch()).Keys {
+			if k.Scale != nil {
+				m.set("."+k.GGUF, nil)
+				return true
+			}
+		}
+		return false
 	}},
 	{"a layer is missing", true, func(m *model) bool { return m.times(".block_count", 2) }},
 }
@@ -179,21 +193,22 @@ func (m *model) times(key string, by float64) bool {
 	return false
 }
 
-// TestEveryFamily spoils a file of each family in every way that it can be: each is found, by
-// the file alone or, where nothing in it can tell, beside its source.
+// TestEveryFamily spoils a file of each family in every way that it can be, ten at least: each is
+// found, by the file alone or, where nothing in it can tell, beside its source.
 func TestEveryFamily(t *testing.T) {
-	for _, name := range append(golden.Families(t), golden.Encoders(t)...) {
+	for _, name := range slices.Concat(golden.Families(t), golden.Encoders(t), golden.Rerankers(t)) {
 		t.Run(name, func(t *testing.T) {
 			folder, file := golden.Model(t, name), filepath.Join(t.TempDir(), name+".gguf")
 			if _, err := convert.Convert(t.Context(), folder, file, convert.Options{}); err != nil {
 				t.Fatal(err)
 			}
-			good := read(t, file)
+			good, spoiled := read(t, file), 0
 			for _, w := range ways {
 				m := good.clone(t)
 				if !w.edit(m) {
 					continue
 				}
+				spoiled++
 				path := m.write()
 				r, err := Run(t.Context(), path, Options{})
 				alone := w.alone || name == "olmo3" && strings.Contains(w.name, "base") // which has the base twice
@@ -206,6 +221,9 @@ func TestEveryFamily(t *testing.T) {
 				if err != nil || r.Clean() {
 					t.Errorf("%s: not found, %v", w.name, err)
 				}
+			}
+			if spoiled < 10 {
+				t.Errorf("%d ways were found to spoil it", spoiled)
 			}
 		})
 	}

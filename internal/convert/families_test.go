@@ -30,9 +30,10 @@ var ours = map[string]map[string]string{
 	"deepseek2":      {"deepseek2.expert_gating_func": "readers without it assume softmax; the model has sigmoids, which its config.json does not say"},
 	"deepseek2-lite": {"tokenizer.ggml.pre": "the folder's tokenizer splits as deepseek-v3"},
 	"falconh1":       {"tokenizer.ggml.add_bos_token": "readers of falcon-h1 begin a text with a BOS; this model's tokenizer does not"},
-	"embeddinggemma": {"gemma-embedding.attention.sliding_window_pattern": "readers without it assume every sixth layer; the model has every fourth"},
-	"gemma2":         {"gemma2.attention.scale": "readers without it assume 1/sqrt(48), the head size; the model has 1/sqrt(40)"},
-	"glm4":           {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
+	"embeddinggemma": {"gemma-embedding.attention.sliding_window_pattern": "readers without it assume every sixth layer; the model has every fourth",
+		"gemma-embedding.attention.scale": "readers without it assume 1/sqrt of the head size, which this model has: llama.cpp's converter does not say it"},
+	"gemma2": {"gemma2.attention.scale": "readers without it assume 1/sqrt(48), the head size; the model has 1/sqrt(40)"},
+	"glm4":   {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
 	"glm4moe": {
 		"glm4moe.block_count":          "the layer behind the last is set aside; llama.cpp does not open a file that counts it and lacks its tensors",
 		"glm4moe.nextn_predict_layers": "see block_count",

@@ -3,7 +3,7 @@ package gemmaembedding
 import "github.com/karat-run/karat/internal/family"
 
 // Family is what files of EmbeddingGemma are like. Its config.json is one of Gemma 3. The keys of the pattern and the
-// scale are Karat's, where they are not the usual ones.
+// scale are Karat's: llama.cpp's converter writes neither.
 //
 // Source: transformers 5.17, models/gemma3/configuration_gemma3.py; llama.cpp, conversion/gemma.py.
 var Family = family.Family{
@@ -25,7 +25,7 @@ var Family = family.Family{
 
 	Keys: []family.Key{
 		{GGUF: "attention.sliding_window_pattern", Kind: family.Period, Unusual: true},
-		{Setting: "query_pre_attn_scalar", GGUF: "attention.scale", Kind: family.Number, Unusual: true,
+		{Setting: "query_pre_attn_scalar", GGUF: "attention.scale", Kind: family.Number,
 			Scale: &family.Scale{Min: 1e-4, Max: 10, Absent: func(s map[string]any) float64 { d, _ := s["head_dim"].(float64); return d }}},
 	},
 	Habits: []family.Habit{{Ends: []string{"norm"}, Plus: 1}},
@@ -36,6 +36,9 @@ var Family = family.Family{
 		Parts:     []family.Part{family.PostNorm, family.QKNorm},
 		Tied:      true,
 		Published: []family.Published{{Layers: 24, Hidden: 768}},
+		Assumed: []family.Assumed{{Key: "attention.scale", ID: "embeddinggemma-scale", What: "the file does not say the attention scale",
+			Means: "llama.cpp's converter writes no such key: readers assume 1/sqrt(head size); with another scale the vectors are off",
+			Fix:   "convert with karat convert, which writes the key, or add gemma-embedding.attention.scale"}},
 	},
 	// The published 300M: config.json and the folders 2_Dense and 3_Dense of google/embeddinggemma-300m.
 	Synth: family.Synth{QKNorm: true, Keys: map[string]any{"pooling_type": uint32(1)}, Shapes: []family.Shape{

@@ -3,7 +3,7 @@ package gemma2
 import "github.com/karat-run/karat/internal/family"
 
 // Family is what files of Gemma 2 are like. The keys of the pattern and the scale
-// are Karat's, for models that are not as readers assume.
+// are Karat's: llama.cpp's converter writes neither.
 //
 // Source: transformers 5.17, models/gemma2/configuration_gemma2.py; llama.cpp,
 // conversion/gemma.py and src/models/gemma2.cpp.
@@ -28,7 +28,7 @@ var Family = family.Family{
 		{Setting: "attn_logit_softcapping", GGUF: "attn_logit_softcapping", Kind: family.Number},
 		{Setting: "final_logit_softcapping", Kind: family.Number},
 		{GGUF: "attention.sliding_window_pattern", Kind: family.Period, Unusual: true},
-		{Setting: "query_pre_attn_scalar", GGUF: "attention.scale", Kind: family.Number, Unusual: true,
+		{Setting: "query_pre_attn_scalar", GGUF: "attention.scale", Kind: family.Number,
 			Scale: &family.Scale{Min: 1e-4, Max: 10, Absent: scaled}},
 	},
 	Habits: []family.Habit{{Ends: []string{"norm"}, Plus: 1}},
@@ -43,6 +43,9 @@ var Family = family.Family{
 		CapsVary:  true,
 		Published: []family.Published{{Layers: 26, Hidden: 2304}, {Layers: 42, Hidden: 3584}, {Layers: 46, Hidden: 4608}},
 		Turns:     []family.Turns{{Name: "Gemma's", Marks: []string{"<start_of_turn>", "<end_of_turn>"}, Only: true}},
+		Assumed: []family.Assumed{{Key: "attention.scale", ID: "gemma2-scale", What: "the file does not say the attention scale",
+			Means: "llama.cpp's converter writes no such key: readers assume 1/sqrt(head size), or 1/sqrt(hidden/heads) for 46 layers; with another scale all logits are off",
+			Fix:   "convert with karat convert, which writes the key, or add gemma2.attention.scale"}},
 	},
 	Synth: family.Synth{Shapes: []family.Shape{
 		{Name: "2b", Hidden: 2304, Layers: 26, Heads: 8, KVHeads: 4, HeadDim: 256, FF: 9216, Vocab: 256000, Context: 8192, Window: 4096, Every: 2, RopeBase: 1e4, Epsilon: 1e-6},
