@@ -135,18 +135,25 @@ func (c *Checkpoint) openTensors() error {
 	if aside > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("%d tensors outside the language model (vision, audio) are set aside", aside))
 	}
-	if n := c.settings.integer(c.family.Next); n > 0 {
-		if own := c.aside("model.layers.", "eh_proj", c.settings.integer("num_hidden_layers")); own >= 0 {
-			return fmt.Errorf("checkpoint: %s: config.json: key %s is %d, but layer %d has no tensor eh_proj, as layers that predict further tokens have: it is one of the model's own (num_hidden_layers)", c.Path, c.family.Next, n, own)
-		}
-	}
-	if err := c.openBeside(); err != nil {
+	if err := errors.Join(c.behind(), c.openBeside()); err != nil {
 		return err
 	}
 	if err := c.join(); err != nil {
 		return err
 	}
 	return c.unweave()
+}
+
+// behind sets the layers behind the last aside, where config.json says that they predict further tokens.
+func (c *Checkpoint) behind() error {
+	n := c.settings.integer(c.family.Next)
+	if n == 0 {
+		return nil
+	}
+	if own := c.aside("model.layers.", "eh_proj", c.settings.integer("num_hidden_layers")); own >= 0 {
+		return fmt.Errorf("checkpoint: %s: config.json: key %s is %d, but layer %d has no tensor eh_proj, as layers that predict further tokens have: it is one of the model's own (num_hidden_layers)", c.Path, c.family.Next, n, own)
+	}
+	return nil
 }
 
 // aliased reports whether the tensors have all of the family's other names.

@@ -234,21 +234,7 @@ func (l *list) feedForward(p string, i int) {
 		l.biases(p, s.Hidden, "ffn_norm", "ffn_down")
 		return
 	case s.Synth.Apart && s.Experts > 0 && i >= s.Dense:
-		width := cmp.Or(s.ExpertFF, ff)
-		l.add(p+"ffn_gate_inp.weight", unmixed, s.Experts, s.Hidden)
-		l.bias(p, "ffn_gate_inp", []int{s.Experts, s.Hidden})
-		l.weight(p, "ffn_gate_exps", s.Experts, width, s.Hidden)
-		l.weight(p, "ffn_up_exps", s.Experts, width, s.Hidden)
-		l.weight(p, "ffn_down_exps", s.Experts, s.Hidden, width)
-		l.bias(p, "exp_probs_b", []int{s.Experts, s.Hidden})
-		if n := s.CommonFF; n > 0 {
-			l.weight(p, "ffn_gate_shexp", n, s.Hidden)
-			l.weight(p, "ffn_up_shexp", n, s.Hidden)
-			l.weight(p, "ffn_down_shexp", s.Hidden, n)
-		}
-		if s.Synth.Scored {
-			l.add(p+"ffn_gate_inp_shexp.weight", unmixed, 1, s.Hidden)
-		}
+		l.apart(p, cmp.Or(s.ExpertFF, ff))
 		return
 	}
 	switch {
@@ -279,6 +265,25 @@ func (l *list) feedForward(p string, i int) {
 		l.weight(p, "ffn_gate_up_exps", n, 2*s.ExpertFF, s.Hidden)
 		l.weight(p, "ffn_down_exps", n, s.Hidden, s.ExpertFF)
 		l.add(p+"ffn_down_exps.scale", tensor.F32, n)
+	}
+}
+
+// apart adds a router, its experts, whose gates and ups are two tensors, and the MLP beside them.
+func (l *list) apart(p string, width int) {
+	s := l.s
+	l.add(p+"ffn_gate_inp.weight", unmixed, s.Experts, s.Hidden)
+	l.bias(p, "ffn_gate_inp", []int{s.Experts, s.Hidden})
+	l.weight(p, "ffn_gate_exps", s.Experts, width, s.Hidden)
+	l.weight(p, "ffn_up_exps", s.Experts, width, s.Hidden)
+	l.weight(p, "ffn_down_exps", s.Experts, s.Hidden, width)
+	l.bias(p, "exp_probs_b", []int{s.Experts, s.Hidden})
+	if n := s.CommonFF; n > 0 {
+		l.weight(p, "ffn_gate_shexp", n, s.Hidden)
+		l.weight(p, "ffn_up_shexp", n, s.Hidden)
+		l.weight(p, "ffn_down_shexp", s.Hidden, n)
+	}
+	if s.Synth.Scored {
+		l.add(p+"ffn_gate_inp_shexp.weight", unmixed, 1, s.Hidden)
 	}
 }
 
