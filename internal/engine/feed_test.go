@@ -254,8 +254,36 @@ func TestClosed(t *testing.T) {
 // next one, although one is back before the others. Those that end are not waited for.
 func TestMeet(t *testing.T) {
 	const sequences, tokens = 4, 12
-	steps := 0
-	e := toy(t, engine.Options{Context: 64}, func(*backend.Step) error { steps++; return nil })
+	steps := decodeTogether(t, sequences, func(i int) int { return tokens - i })
+	if len(steps) != tokens {
+		t.Errorf("%d steps for %d tokens of each of %d sequences", len(steps), tokens, sequences)
+	}
+	for took, want := range map[time.Duration]time.Duration{0: 0, 8 * time.Millisecond: time.Millisecond, time.Second: 10 * time.Millisecond} {
+		if got := engine.Wait(took); got != want {
+			t.Errorf("behind a step of %v: %v, want %v", took, got, want)
+		}
+	}
+}
+
+// TestStepsByParallel: however many sequences decode, a token of all of them is one step. So
+// the weights are read once for all, and more sequences never take more steps a token.
+func TestStepsByParallel(t *testing.T) {
+	const tokens = 6
+	for _, sequences := range []int{1, 8, 32, 64} {
+		steps := decodeTogether(t, sequences, func(int) int { return tokens })
+		if len(steps) != tokens || slices.Min(steps) != sequences {
+			t.Errorf("%d tokens of each of %d sequences: steps of %v rows", tokens, sequences, steps)
+		}
+	}
+}
+
+// decodeTogether decodes sequences, of which number i has so many tokens, and returns how many rows each step had.
+func decodeTogether(t *testing.T, sequences int, tokens func(i int) int) (steps []int) {
+	t.Helper()
+	e := toy(t, engine.Options{Context: 64}, func(s *backend.Step) error {
+		steps = append(steps, len(s.Tokens))
+		return nil
+	})
 	e.Meet()
 	release := e.Hold()
 	var wg sync.WaitGroup
@@ -263,7 +291,7 @@ func TestMeet(t *testing.T) {
 		wg.Go(func() {
 			s := e.NewSequence()
 			defer s.Close()
-			for _, id := range toyText(tokens - i) {
+			for _, id := range toyText(tokens(i)) {
 				feed(t, s, []int32{id}, 1)
 			}
 		})
@@ -271,14 +299,7 @@ func TestMeet(t *testing.T) {
 	e.WaitQueued(sequences)
 	release()
 	wg.Wait()
-	if steps != tokens {
-		t.Errorf("%d steps for %d tokens of each of %d sequences", steps, tokens, sequences)
-	}
-	for took, want := range map[time.Duration]time.Duration{0: 0, 8 * time.Millisecond: time.Millisecond, time.Second: 10 * time.Millisecond} {
-		if got := engine.Wait(took); got != want {
-			t.Errorf("behind a step of %v: %v, want %v", took, got, want)
-		}
-	}
+	return steps
 }
 
 // numbers decodes ids as themselves.

@@ -64,3 +64,19 @@ func TestPlaces(t *testing.T) {
 		b.Close()
 	}
 }
+
+// TestBlocks: rows of up to 127 sequences that decode stay in one block, so a step unpacks each
+// panel once, for 9 rows as for 64. Only longer prompts are cut, for the sake of many threads.
+func TestBlocks(t *testing.T) {
+	for _, threads := range []int{1, 2, 16, 64} {
+		b := New(Options{Threads: threads})
+		for rows := 1; rows < 2*leastRows; rows++ {
+			p := product{e: &executable{b: b}, rows: rows}
+			p.divide(40)
+			if p.block != rows {
+				t.Errorf("%d rows, %d threads: blocks of %d", rows, threads, p.block)
+			}
+		}
+		b.Close()
+	}
+}
