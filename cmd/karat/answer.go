@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/lab"
 )
 
 // output is where answers and messages go.
@@ -21,6 +22,10 @@ type output struct {
 	sampling karat.Sampling
 	template string // applied: "none", "model", or a file's name
 	adapters adapters
+
+	ids      []int // of the prompt, in JSON
+	logprobs int   // likeliest tokens to list for each
+	name     func(id int) string
 }
 
 // drawn reports whether tokens are drawn, so that the seed matters.
@@ -41,6 +46,7 @@ type jsonToken struct {
 	ID      int     `json:"id"`
 	Text    string  `json:"text"`
 	Logprob float64 `json:"logprob"`
+	*lab.Next
 }
 
 // jsonAdapter is an adapter that was applied.
@@ -55,6 +61,7 @@ type jsonSummary struct {
 	Error           string        `json:"error,omitempty"`
 	Text            string        `json:"text"`
 	Template        string        `json:"template"`
+	IDs             []int         `json:"ids"` // of the prompt
 	Adapters        []jsonAdapter `json:"adapters,omitempty"`
 	PromptTokens    int           `json:"prompt_tokens"`
 	GeneratedTokens int           `json:"generated_tokens"`
@@ -129,7 +136,16 @@ func (a *answer) writeToken(t karat.Token, ok bool) error {
 	case a.json && !ok:
 		return nil // the summary has all the text
 	case a.json:
-		return newEncoder(a.out).Encode(jsonToken{t.ID, t.Text, t.Logprob})
+		line := jsonToken{ID: t.ID, Text: t.Text, Logprob: t.Logprob}
+		if a.logprobs > 0 {
+			next, err := lab.NewNext(lab.Widen(t.Logits), nil, a.logprobs, nil)
+			if err != nil {
+				return err
+			}
+			next.Name(a.name)
+			line.Next = next
+		}
+		return newEncoder(a.out).Encode(line)
 	}
 	text := t.Text
 	if isTerminal(a.out) {
@@ -149,7 +165,7 @@ func (a *answer) times() (prompt, rest time.Duration) {
 
 func (a *answer) writeSummary(failed error) error {
 	prefill, decode := a.times()
-	s := jsonSummary{Stop: a.stop, Text: a.text.String(), Template: a.template, Adapters: a.adapters.json(), GeneratedTokens: a.tokens,
+	s := jsonSummary{Stop: a.stop, Text: a.text.String(), Template: a.template, IDs: a.ids, Adapters: a.adapters.json(), GeneratedTokens: a.tokens,
 		PromptSeconds: prefill.Seconds(), GenerateSeconds: decode.Seconds()}
 	s.PromptTokens, _ = a.session.Prompt()
 	if a.drawn() {

@@ -19,25 +19,29 @@ import (
 )
 
 type benchFlags struct {
-	model                                      string
-	prompts, tokens, depths, threads, parallel []int
-	arrive                                     []int
-	repeat                                     int
-	csv, json, markdown                        bool
-	peer                                       string
-	limits, profile                            bool
-	backend                                    string
-	precision, kv                              choice
-	budget                                     size
-	lora                                       adapters
-	noFuse, quantize                           []string
-	noFit                                      bool
+	model                             string
+	prompt                            benchPrompt
+	chat                              chatFlags
+	tokens, depths, threads, parallel []int
+	arrive                            []int
+	repeat                            int
+	csv, json, markdown               bool
+	peer                              string
+	limits, profile                   bool
+	backend                           string
+	precision, kv                     choice
+	budget                            size
+	lora                              adapters
+	noFuse, quantize                  []string
+	noFit                             bool
 }
 
 const benchHelp = `Bench measures a model with the tests of llama-bench: pp512 is a prompt of 512
 tokens, tg64 is 64 tokens one by one, and @ d4096 means after a context of 4096 tokens.
 Each number of -p and -n is combined with each of -d, --parallel and -t (a GPU takes the
-first of -t). A test runs once to warm up, then -r times. The rate is the median, ± the
+first of -t). -p TEXT is the prompt of that text, raw or with --chat by the chat template,
+and -n decodes after it; JSON has its ids and says which template was applied, none or
+whose. The model is loaded once before, to make the ids. A test runs once to warm up, then -r times. The rate is the median, ± the
 standard deviation, in tokens a second of all sequences.
 
 GB/s is the rate at which decoding reads the weights; parallel sequences have none.
@@ -71,6 +75,7 @@ func newBenchCommand() *cobra.Command {
 		Example: `  karat bench -m model.gguf
   karat bench -m model.gguf -p 512 -n 64 -d 0,4096 -t 1,2 -r 5
   karat bench -m model.gguf -p 0 -n 64 --parallel 1,8 --csv
+  karat bench -m model.gguf --chat -p "Why is the sky blue?" --json
   karat bench -m model.gguf -p 0 -n 0 --parallel 12 --arrive 4096
   karat bench -m model.gguf --limits --peer llama.cpp/build/bin/llama-bench
   karat bench -m model.gguf --quantize=Q8_0,Q4_K_M --peer llama.cpp/build/bin/llama-quantize`,
@@ -98,7 +103,9 @@ func newBenchCommand() *cobra.Command {
 
 // addTests registers the flags of the tests to run.
 func (f *benchFlags) addTests(fs *pflag.FlagSet) {
-	fs.IntSliceVarP(&f.prompts, "prompt", "p", []int{512}, "`tokens` of a prompt; 0 skips this test")
+	f.prompt.counts = []int{512}
+	fs.VarP(&f.prompt, "prompt", "p", "`tokens` of a prompt, or its text; 0 skips this test")
+	f.chat.add(fs)
 	fs.IntSliceVarP(&f.tokens, "gen", "n", []int{64}, "`tokens` to decode; 0 skips this test")
 	fs.IntSliceVarP(&f.depths, "depth", "d", []int{0}, "`tokens` of context before the test")
 	fs.IntSliceVarP(&f.threads, "threads", "t", []int{sysinfo.Threads()}, "`numbers` of threads")
@@ -124,7 +131,7 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 		flag        string
 		values      []int
 		least, most int
-	}{{"-p", f.prompts, 0, 1 << 20}, {"-n", f.tokens, 0, 1 << 20}, {"-d", f.depths, 0, 1 << 20}, {"-t", f.threads, 1, 1024}, {"--parallel", f.parallel, 1, 256}, {"--arrive", f.arrive, 0, 1 << 20}, {"-r", []int{f.repeat}, 1, 10000}} {
+	}{{"-n", f.tokens, 0, 1 << 20}, {"-d", f.depths, 0, 1 << 20}, {"-t", f.threads, 1, 1024}, {"--parallel", f.parallel, 1, 256}, {"--arrive", f.arrive, 0, 1 << 20}, {"-r", []int{f.repeat}, 1, 10000}} {
 		if len(list.values) == 0 {
 			return o, usagef("%s: the list is empty", list.flag)
 		}
@@ -134,8 +141,8 @@ func (f *benchFlags) options() (o bench.Options, err error) {
 			}
 		}
 	}
-	o = bench.Options{Prompts: positive(f.prompts), Tokens: positive(f.tokens), Depths: f.depths, Threads: f.threads, Parallel: f.parallel, Arrive: positive(f.arrive), Budget: int64(f.budget), Repeat: f.repeat, NoFuse: f.noFuse, NoFit: f.noFit, Adapters: f.lora.model()}
-	if f.csv && len(o.Prompts)+len(o.Tokens)+len(o.Arrive) == 0 {
+	o = bench.Options{Prompts: positive(f.prompt.counts), Tokens: positive(f.tokens), Depths: f.depths, Threads: f.threads, Parallel: f.parallel, Arrive: positive(f.arrive), Budget: int64(f.budget), Repeat: f.repeat, NoFuse: f.noFuse, NoFit: f.noFit, Adapters: f.lora.model()}
+	if f.csv && len(o.Prompts)+len(f.prompt.text)+len(o.Tokens)+len(o.Arrive) == 0 {
 		return o, usagef("--csv cannot show loading, the only test here: use --json")
 	}
 	if o.Numerics, err = numerics.Parse(f.precision.value, f.kv.value); err == nil {
@@ -206,6 +213,14 @@ func (f *benchFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	switch {
+	case f.prompt.text == "" && (f.chat.chat || f.chat.given()):
+		return usagef("--chat needs the text of a message: -p TEXT")
+	case !f.chat.chat && f.chat.given():
+		return usagef("--system, --chat-template and --template-arg need --chat")
+	case f.prompt.text != "" && (c.Flags().Changed("depth") || len(o.Arrive) > 0):
+		return usagef("-d and --arrive do not work with the text of a prompt")
+	}
 	o.Progress = func(test string) { fmt.Fprintln(c.ErrOrStderr(), "karat:", test) }
 	name, err := deviceName(o.Numerics)
 	if err != nil {
@@ -214,6 +229,9 @@ func (f *benchFlags) run(c *cobra.Command) error {
 	sayModel(f.model, c.ErrOrStderr())
 	ctx, stop := untilSignal()
 	defer stop()
+	if err := f.readPrompt(ctx, &o, c.ErrOrStderr()); err != nil {
+		return interruptedOr(ctx, explainBudget(err))
+	}
 	r, err := bench.Run(ctx, func() (*checkpoint.Checkpoint, error) { return openCheckpoint(f.model) }, o)
 	err = explainBudget(err)
 	interrupted := ctx.Err() != nil && errors.Is(err, ctx.Err())
@@ -245,7 +263,7 @@ func (f *benchFlags) run(c *cobra.Command) error {
 
 // runQuantize measures quantizing.
 func (f *benchFlags) runQuantize(c *cobra.Command) error {
-	for _, flag := range []string{"prompt", "gen", "depth", "parallel", "arrive", "kv-budget", "limits", "profile", "csv", "backend", "precision", "kv", "no-fuse", "no-fit"} {
+	for _, flag := range []string{"prompt", "chat", "system", "chat-template", "template-arg", "gen", "depth", "parallel", "arrive", "kv-budget", "limits", "profile", "csv", "backend", "precision", "kv", "no-fuse", "no-fit"} {
 		if c.Flags().Changed(flag) {
 			return usagef("--%s does not work with --quantize", flag)
 		}

@@ -110,6 +110,24 @@ func (f *chatFlags) source() string {
 	return f.file
 }
 
+// ids are those of a prompt, or of a conversation of that message where --chat is given. template is
+// where the template is from: none, model, or a file.
+func (f *chatFlags) ids(ctx context.Context, m *karat.Model, text string, g karat.GenerateOptions) (ids []int, template string, err error) {
+	if f.chat {
+		template = f.source()
+		if _, err = f.describe(ctx, m, text, g); err == nil {
+			ids, err = m.TokenizeChat(ctx, f.messages(text), g)
+		}
+	} else {
+		template = "none"
+		ids, err = m.Tokenize(ctx, text)
+	}
+	if err == nil && len(ids) == 0 {
+		err = errEmpty
+	}
+	return ids, template, err
+}
+
 // describe says which template is applied, if it can be to what the user says first.
 func (f *chatFlags) describe(ctx context.Context, m *karat.Model, user string, g karat.GenerateOptions) (string, error) {
 	info := m.Info()

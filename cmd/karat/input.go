@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -98,6 +99,16 @@ func printable(s string) string {
 // oneLine is printable for a place in a line.
 func oneLine(s string) string {
 	return strings.NewReplacer("\n", "⏎", "\t", "⇥").Replace(printable(s))
+}
+
+// unquoted is what s says in quotation marks, or s itself.
+func unquoted(s string) string {
+	if len(s) > 1 && s[0] == '"' && s[len(s)-1] == '"' {
+		if text, err := strconv.Unquote(s); err == nil {
+			return text
+		}
+	}
+	return s
 }
 
 // shorten cuts s to n characters.

@@ -214,8 +214,7 @@ func (f *interveneFlags) prompt(ctx context.Context, m *karat.Model, text string
 	if g.Template, g.TemplateArgs, err = f.chat.template(); err != nil {
 		return nil, "", err
 	}
-	l := logitsFlags{chat: f.chat}
-	ids, template, err := l.ids(ctx, m, nil, false, text, g)
+	ids, template, err := f.chat.ids(ctx, m, text, g)
 	if err != nil {
 		return nil, "", err
 	}

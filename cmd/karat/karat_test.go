@@ -225,7 +225,7 @@ func TestBenchThreads(t *testing.T) {
 		t.Errorf("-t is %s, want %s", got, want)
 	}
 	for backend, want := range map[string][]int{"cpu": {1, 2}, "webgpu:0": {1}} {
-		f := benchFlags{prompts: []int{1}, tokens: []int{1}, depths: []int{0}, parallel: []int{1}, arrive: []int{0}, repeat: 1, threads: []int{1, 2},
+		f := benchFlags{prompt: benchPrompt{counts: []int{1}}, tokens: []int{1}, depths: []int{0}, parallel: []int{1}, arrive: []int{0}, repeat: 1, threads: []int{1, 2},
 			backend: backend, precision: choice{value: "f32"}, kv: choice{value: "f32"}}
 		if o, err := f.options(); err != nil || !slices.Equal(o.Threads, want) {
 			t.Errorf("%s: threads %v, %v, want %v", backend, o.Threads, err, want)

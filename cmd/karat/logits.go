@@ -14,6 +14,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// maxTop bounds a list of likeliest tokens.
+const maxTop = 1 << 20
+
 type logitsFlags struct {
 	model, file, against string
 	prompt, top          int
@@ -127,8 +130,8 @@ func (f *logitsFlags) check(byPrompt bool, args []string) ([]string, error) {
 		texts = 0
 	}
 	switch {
-	case f.top < 0 || f.top > 1<<20:
-		return nil, usagef("--top %d: want 0 to %d", f.top, 1<<20)
+	case f.top < 0 || f.top > maxTop:
+		return nil, usagef("--top %d: want 0 to %d", f.top, maxTop)
 	case byPrompt && f.against == "":
 		return nil, usagef("--prompt needs --against DUMP")
 	case byPrompt && (f.chat.chat || f.file != ""):
@@ -149,29 +152,17 @@ func (f *logitsFlags) check(byPrompt bool, args []string) ([]string, error) {
 
 // ids are those of the text or of the dump's prompt, and where the template is from.
 func (f *logitsFlags) ids(ctx context.Context, m *karat.Model, dump *lab.Record, byPrompt bool, text string, g karat.GenerateOptions) (ids []int, template string, err error) {
-	switch {
-	case byPrompt:
-		p := dump.Prompt(f.prompt)
-		if p == nil || p.IDs == nil {
-			return nil, "", fmt.Errorf("%s: no prompt %d with ids", f.against, f.prompt)
-		}
-		for _, id := range p.IDs {
-			ids = append(ids, int(id))
-		}
-		template = "dump"
-	case f.chat.chat:
-		template = f.chat.source()
-		if _, err = f.chat.describe(ctx, m, text, g); err == nil {
-			ids, err = m.TokenizeChat(ctx, f.chat.messages(text), g)
-		}
-	default:
-		template = "none"
-		ids, err = m.Tokenize(ctx, text)
+	if !byPrompt {
+		return f.chat.ids(ctx, m, text, g)
 	}
-	if err == nil && len(ids) == 0 {
-		err = errEmpty
+	p := dump.Prompt(f.prompt)
+	if p == nil || len(p.IDs) == 0 {
+		return nil, "", fmt.Errorf("%s: no prompt %d with ids", f.against, f.prompt)
 	}
-	return ids, template, err
+	for _, id := range p.IDs {
+		ids = append(ids, int(id))
+	}
+	return ids, "dump", nil
 }
 
 // show computes and prints.
@@ -259,11 +250,7 @@ func tokenID(ctx context.Context, m *karat.Model, s string) (int, error) {
 		}
 		return id, nil
 	}
-	if len(s) > 1 && s[0] == '"' && s[len(s)-1] == '"' {
-		if text, err := strconv.Unquote(s); err == nil {
-			s = text
-		}
-	}
+	s = unquoted(s)
 	ids, err := m.TokenizeBare(ctx, s, true)
 	if err != nil {
 		return 0, err

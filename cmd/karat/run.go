@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/model"
@@ -25,6 +26,7 @@ type runFlags struct {
 	budget      size
 	parallel    int
 	json        bool
+	logprobs    int
 	sampling    samplingFlags
 	grammar     grammarFlags
 	arithmetic  arithmetic
@@ -53,8 +55,10 @@ With --json-schema, --grammar or --regex every answer fits a schema, a grammar o
 
 With --json each token is an object on its own line: id, text and logprob, the natural
 logarithm of the model's probability of the token. The last line has "stop" (end, stop,
-length, interrupted or error), the whole text, the counts, the seconds, the seed, and
-whether a template was applied.
+length, interrupted or error), the whole text, whether a template was applied, the ids of
+the prompt, the counts, the seconds and the seed. With --logprobs N each token has "top",
+the N likeliest in its place, as "karat logits" prints them: of the first token that is
+the distribution after the prompt.
 
 Ctrl-C stops the answer, a second Ctrl-C the program. The exit status is then 130.`,
 		Example: `  karat run "The color of the sky is"
@@ -83,6 +87,7 @@ Ctrl-C stops the answer, a second Ctrl-C the program. The exit status is then 13
 	addBudget(c, &f.budget)
 	fs.IntVar(&f.parallel, "parallel", 0, "most `requests` computed at a time (default: as many as --kv-budget holds)")
 	fs.BoolVar(&f.json, "json", false, "print JSON: a line for each token, then a summary")
+	fs.IntVar(&f.logprobs, "logprobs", 0, "with --json, list this `number` of likeliest tokens for each token")
 	f.arithmetic.add(c, karat.Fast)
 	return c
 }
@@ -101,6 +106,10 @@ func (f *runFlags) options(fs *pflag.FlagSet) (o karat.Options, g karat.Generate
 		return o, g, usagef("-n %d: want 1 or more, or -1 for no limit", f.max)
 	case f.parallel < 1 && fs.Changed("parallel"):
 		return o, g, usagef("--parallel %d: want 1 or more", f.parallel)
+	case f.logprobs < 0 || f.logprobs > maxTop:
+		return o, g, usagef("--logprobs %d: want 0 to %d", f.logprobs, maxTop)
+	case f.logprobs > 0 && !f.json:
+		return o, g, usagef("--logprobs needs --json")
 	case (f.context < 1 || f.context > model.MaxContext) && fs.Changed("ctx"):
 		return o, g, usagef("--ctx %d: want 1 to %d", f.context, model.MaxContext)
 	}
@@ -109,7 +118,7 @@ func (f *runFlags) options(fs *pflag.FlagSet) (o karat.Options, g karat.Generate
 			return o, g, usagef("--stop: the text is empty")
 		}
 	}
-	g = karat.GenerateOptions{MaxTokens: f.max, Stop: f.stop, Logprob: f.json}
+	g = karat.GenerateOptions{MaxTokens: f.max, Stop: f.stop, Logprob: f.json, Logits: f.logprobs > 0}
 	if g.Grammar, err = f.grammar.grammar(); err != nil {
 		return o, g, err
 	}
@@ -165,9 +174,24 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 		stop() // converse listens itself
 		return f.chat.converse(c, m, g, to)
 	}
-	tokens := s.Generate(ctx, prompt, g)
-	if f.chat.chat {
-		tokens = s.Chat(ctx, f.chat.messages(prompt), g)
+	a := answer{output: to}
+	tokens, err := f.tokens(ctx, m, prompt, g, &a)
+	if err != nil {
+		return interruptedOr(ctx, err)
 	}
-	return (&answer{output: to}).write(ctx, tokens)
+	return a.write(ctx, tokens)
+}
+
+// tokens are those after a prompt, whose ids a tells in JSON.
+func (f *runFlags) tokens(ctx context.Context, m *karat.Model, prompt string, g karat.GenerateOptions, a *answer) (iter.Seq2[karat.Token, error], error) {
+	switch {
+	case f.json:
+		ids, _, err := f.chat.ids(ctx, m, prompt, g)
+		a.ids, a.logprobs, a.name = ids, f.logprobs, func(id int) string { return tokenText(m, id) }
+		g.Template, g.TemplateArgs = "", nil // which the ids have
+		return a.session.GenerateIDs(ctx, ids, g), err
+	case f.chat.chat:
+		return a.session.Chat(ctx, f.chat.messages(prompt), g), nil
+	}
+	return a.session.Generate(ctx, prompt, g), nil
 }

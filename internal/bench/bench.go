@@ -24,9 +24,10 @@ import (
 // Options say what to measure. Each combination of the lists is one test.
 type Options struct {
 	Prompts, Tokens, Depths, Threads, Parallel []int
-	Arrive                                     []int // prompts that arrive while the parallel sequences decode
-	Repeat                                     int   // runs of a test, after one to warm up
-	Budget                                     int64 // most bytes of keys and values; 0 is what all sequences take
+	Prompt                                     *Prompt // of a text, that Prompts and Depths are of; nil is random tokens
+	Arrive                                     []int   // prompts that arrive while the parallel sequences decode
+	Repeat                                     int     // runs of a test, after one to warm up
+	Budget                                     int64   // most bytes of keys and values; 0 is what all sequences take
 	Numerics                                   numerics.Numerics
 	NoFuse                                     []string          // fusions to do without
 	Adapters                                   []model.Adapter   // of all sequences
@@ -36,6 +37,12 @@ type Options struct {
 	Profile                                    bool              // run each test once more, and tell where its time goes
 	Peer                                       *Peer             // measured in turns; may be nil
 	Progress                                   func(test string) // may be nil
+}
+
+// Prompt is the beginning of all sequences. Tests of decoding follow it.
+type Prompt struct {
+	Template string `json:"template"` // that was applied: none, model, or a file's name
+	IDs      []int  `json:"ids"`
 }
 
 // Result is one test.
@@ -105,6 +112,7 @@ type Report struct {
 	Backend  string        `json:"backends"`
 	PeerName string        `json:"peer,omitempty"`
 	Adapters []Adapter     `json:"adapters,omitempty"`
+	*Prompt                // nil is random tokens
 	Hashes   *model.Hashes `json:"hashes,omitempty"` // of the files and the program, where the caller has asked for them
 	Loads    []Load        `json:"loads"`
 	Limits   []Limit       `json:"limits,omitempty"`
@@ -115,7 +123,7 @@ type Report struct {
 // Run loads the model with open, once for each number of threads, and measures
 // it. An error, such as ctx's, comes with the results before it.
 func Run(ctx context.Context, open func() (*checkpoint.Checkpoint, error), o Options) (r *Report, err error) {
-	r = &Report{Loads: []Load{}, Results: []Result{}}
+	r = &Report{Prompt: o.Prompt, Loads: []Load{}, Results: []Result{}}
 	for _, a := range o.Adapters {
 		r.Adapters = append(r.Adapters, Adapter{a.Path, a.By})
 	}
@@ -177,7 +185,7 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 	r.describe(c)
 	metered, _ := b.(backend.Metered)
 	profiled, _ := b.(backend.Profiled)
-	m := runner{metered: metered, profiled: profiled, engine: e, file: c.Path, tokens: tokens(longest, e.VocabSize()), cost: cost, threads: threads, o: o, limits: l, limit: Limit{Threads: threads}}
+	m := runner{metered: metered, profiled: profiled, engine: e, file: c.Path, tokens: o.Prompt.tokens(longest, e.VocabSize()), cost: cost, threads: threads, o: o, limits: l, limit: Limit{Threads: threads}}
 	loaded := time.Since(start).Seconds()
 	if err := m.first(ctx); err != nil {
 		return err
@@ -200,7 +208,7 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 // lengths are the tokens of the longest sequence, and of all that run at a time if they are as long.
 func (o *Options) lengths() (longest, all int) {
 	depth, together := slices.Max(o.Depths), max(maximum(o.Parallel), 1)
-	longest = depth + max(maximum(o.Prompts), maximum(o.Tokens), 1)
+	longest = depth + max(maximum(o.Prompts), o.Prompt.length()+maximum(o.Tokens), 1)
 	if late := maximum(o.Arrive); late > 0 { // a step has one token of it at least, and one of each that decodes
 		longest, together = max(longest, depth+late+2*settled), together+1
 	}
@@ -241,12 +249,22 @@ func maximum(x []int) (most int) {
 	return most
 }
 
-// tokens is a fixed random text.
-func tokens(n, vocab int) []int32 {
+// length is the number of p's ids; a nil p has none.
+func (p *Prompt) length() int {
+	if p == nil {
+		return 0
+	}
+	return len(p.IDs)
+}
+
+// tokens is a fixed random text, which begins with p's ids.
+func (p *Prompt) tokens(n, vocab int) []int32 {
 	random := rand.New(rand.NewPCG(1, 2))
 	all := make([]int32, n)
 	for i := range all {
-		all[i] = random.Int32N(int32(vocab))
+		if all[i] = random.Int32N(int32(vocab)); i < p.length() {
+			all[i] = int32(p.IDs[i])
+		}
 	}
 	return all
 }

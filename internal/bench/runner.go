@@ -42,12 +42,12 @@ func (m *runner) tests(ctx context.Context, add func(Result)) error {
 				if i < len(m.o.Prompts) {
 					t.Prompt, t.Test = n, fmt.Sprintf("pp%d", n)
 				} else {
-					t.Tokens, t.Test = n, fmt.Sprintf("tg%d", n)
+					t.Tokens, t.Test, t.Depth = n, fmt.Sprintf("tg%d", n), depth+m.o.Prompt.length()
 				}
-				if depth > 0 {
-					t.Test += fmt.Sprintf(" @ d%d", depth)
+				if t.Depth > 0 {
+					t.Test += fmt.Sprintf(" @ d%d", t.Depth)
 				}
-				if held := m.engine.Holds(depth + n); held < parallel {
+				if held := m.engine.Holds(t.Depth + n); held < parallel {
 					t.Holds = held
 				}
 				if err := m.test(ctx, &t); err != nil {
