@@ -247,7 +247,7 @@ func (f *benchFlags) run(c *cobra.Command) error {
 		write = r.WriteJSON
 		if !interrupted {
 			var failed error
-			if r.Hashes, failed = benchHashes(ctx, f.model); failed != nil {
+			if r.Hashes, failed = hashesAt(ctx, f.model); failed != nil {
 				return failed
 			}
 		}

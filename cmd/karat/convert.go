@@ -41,7 +41,8 @@ Vectors and norms are F32 in GGUF. Quantized types are llama-quantize's mixes, a
 quantize". A quantized file becomes a folder of F32, which holds its values exactly.
 
 A tensor or a setting that the other format cannot hold is an error that names it. So is
-a weight that is not finite. The output appears when it is complete.`,
+a weight that is not finite. The output appears when it is complete. With --json the SHA-256
+of weights, tokenizer and template of both models are printed, and the program's.`,
 		Example: `  karat convert ./Qwen3-0.6B -o qwen3-0.6b.gguf
   karat convert ./Llama-3.2-1B -o llama.gguf --type f16 --split 4G
   karat convert llama-00001-of-00003.gguf -o llama.gguf
@@ -85,7 +86,7 @@ func (f *convertFlags) run(c *cobra.Command, src string) error {
 	}
 	seconds := time.Since(p.start).Seconds()
 	if f.json {
-		return writeConversion(c.OutOrStdout(), src, f.output, r, seconds)
+		return writeConversion(ctx, c.OutOrStdout(), src, f.output, r, seconds)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(c.ErrOrStderr(), "karat: note:", oneLine(n))
@@ -103,11 +104,19 @@ func (f *convertFlags) run(c *cobra.Command, src string) error {
 	return err
 }
 
-// writeConversion writes the result as JSON.
-func writeConversion(w io.Writer, src, out string, r *karat.Conversion, seconds float64) error {
+// writeConversion writes the result as JSON, with the hashes of both models.
+func writeConversion(ctx context.Context, w io.Writer, src, out string, r *karat.Conversion, seconds float64) error {
 	files := make([]string, len(r.Files))
 	for i, path := range r.Files {
 		files[i] = filepath.ToSlash(path)
+	}
+	made := out
+	if r.Format == "GGUF" {
+		made = r.Files[0] // of several, perhaps
+	}
+	var hashes conversionHashes
+	if err := hashes.of(ctx, src, made); err != nil {
+		return interruptedOr(ctx, err)
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -122,7 +131,8 @@ func writeConversion(w io.Writer, src, out string, r *karat.Conversion, seconds 
 		Types        map[string]int `json:"types"`
 		Notes        []string       `json:"notes"`
 		Seconds      float64        `json:"seconds"`
-	}{src, out, r.Format, r.Architecture, files, r.Tensors, r.Bytes, r.Types, append([]string{}, r.Notes...), seconds})
+		conversionHashes
+	}{src, out, r.Format, r.Architecture, files, r.Tensors, r.Bytes, r.Types, append([]string{}, r.Notes...), seconds, hashes})
 }
 
 // size is a flag's number of bytes: 4G is 4e9 as llama.cpp's gguf-split has it, and

@@ -172,8 +172,14 @@ func (f *diagnoseFlags) diagnose(ctx context.Context, path, dump string, stderr 
 	}
 	s := stages{w: stderr, terminal: isTerminal(stderr), last: time.Now()}
 	defer s.end()
-	return diagnose.Run(ctx, diagnose.Options{Model: path, Graph: g, Dump: record, Names: f.names.value, Golden: golden,
+	d, err := diagnose.Run(ctx, diagnose.Options{Model: path, Graph: g, Dump: record, Names: f.names.value, Golden: golden,
 		Asked: &diagnose.Asked{Tokenizer: t, Template: m.Template()}, Progress: s.report})
+	if err != nil {
+		return nil, err
+	}
+	hashes, err := hashesOf(ctx, m, t)
+	d.Hashes = &hashes
+	return d, err
 }
 
 // stages shows which stage of long work is under way, and how far it is.

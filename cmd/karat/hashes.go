@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"os"
 
@@ -39,8 +40,8 @@ func programHash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// benchHashes are hashesOf the model at path.
-func benchHashes(ctx context.Context, path string) (*model.Hashes, error) {
+// hashesAt are hashesOf the model at path. One without a tokenizer has no hash of it.
+func hashesAt(ctx context.Context, path string) (*model.Hashes, error) {
 	c, err := openCheckpoint(path)
 	if err != nil {
 		return nil, err
@@ -48,8 +49,29 @@ func benchHashes(ctx context.Context, path string) (*model.Hashes, error) {
 	defer c.Close()
 	t, err := c.Tokenizer()
 	if err != nil {
-		return nil, err
+		t = nil
 	}
 	x, err := hashesOf(ctx, c, t)
 	return &x, err
+}
+
+// conversionHashes tell what was made of what, by which program. Files of an architecture that Karat
+// does not know, which are copied, have none.
+type conversionHashes struct {
+	Source *model.Hashes `json:"source_hashes,omitempty"`
+	Output *model.Hashes `json:"hashes,omitempty"`
+}
+
+// of reads both models.
+func (h *conversionHashes) of(ctx context.Context, source, output string) (err error) {
+	h.Source, err = hashesAt(ctx, source)
+	if errors.Is(err, checkpoint.ErrUnsupported) {
+		h.Source = nil
+		return nil
+	}
+	if err == nil {
+		h.Source.Program = "" // which made the other
+		h.Output, err = hashesAt(ctx, output)
+	}
+	return err
 }

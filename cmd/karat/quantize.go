@@ -76,7 +76,7 @@ Ctrl-C leaves nothing behind.`,
 	fs.StringArrayVar(&f.rules, "tensor-type", nil, "`REGEX=TYPE`: TYPE for the weights whose name matches REGEX; the first match counts")
 	fs.BoolVar(&f.again, "allow-requantize", false, "quantize weights that are quantized already")
 	fs.IntVarP(&f.threads, "threads", "t", sysinfo.Threads(), "`number` of threads")
-	fs.BoolVar(&f.json, "json", false, "print JSON")
+	fs.BoolVar(&f.json, "json", false, "print JSON, with hashes of both models")
 	f.target.add(c)
 	return c
 }
@@ -130,6 +130,7 @@ type quantized struct {
 	Notes   []string        `json:"notes,omitempty"`
 	Seconds float64         `json:"seconds"`
 	Plan    *autoquant.Plan `json:"plan,omitempty"`
+	conversionHashes
 }
 
 func (f *quantizeFlags) run(c *cobra.Command) error {
@@ -164,6 +165,9 @@ func (f *quantizeFlags) run(c *cobra.Command) error {
 		return err
 	}
 	if f.json {
+		if err := q.of(ctx, f.from, f.to); err != nil {
+			return interruptedOr(ctx, err)
+		}
 		e := json.NewEncoder(c.OutOrStdout())
 		e.SetIndent("", "  ")
 		return e.Encode(q)

@@ -17,13 +17,13 @@ import (
 
 // Hashes tell which files a number was computed from. Each is a SHA-256 in hexadecimal digits.
 type Hashes struct {
-	Weights   string `json:"weights"`            // names, types, shapes and bytes of all tensors
-	Tokenizer string `json:"tokenizer"`          // all tokens with their kinds
-	Template  string `json:"template,omitempty"` // the chat template's text; "" is none
-	Program   string `json:"program,omitempty"`  // the executable file; "" where there is none
+	Weights   string `json:"weights"`             // names, types, shapes and bytes of all tensors
+	Tokenizer string `json:"tokenizer,omitempty"` // all tokens with their kinds; "" is none
+	Template  string `json:"template,omitempty"`  // the chat template's text; "" is none
+	Program   string `json:"program,omitempty"`   // the executable file; "" where there is none
 }
 
-// HashesOf reads all of c's tensors. It ends with ctx, between two of them.
+// HashesOf reads all of c's tensors. t may be nil. It ends with ctx, between two of them.
 func HashesOf(ctx context.Context, c *checkpoint.Checkpoint, t *tokenizer.Tokenizer) (x Hashes, err error) {
 	weights := sha256.New()
 	for _, w := range c.Tensors() {
@@ -35,12 +35,14 @@ func HashesOf(ctx context.Context, c *checkpoint.Checkpoint, t *tokenizer.Tokeni
 		}
 	}
 	x.Weights = hex.EncodeToString(weights.Sum(nil))
-	var tokens bytes.Buffer
-	for id := range t.VocabSize() {
-		text, kind := t.Token(id)
-		fmt.Fprintf(&tokens, "%q %d\n", text, kind)
+	if t != nil {
+		var tokens bytes.Buffer
+		for id := range t.VocabSize() {
+			text, kind := t.Token(id)
+			fmt.Fprintf(&tokens, "%q %d\n", text, kind)
+		}
+		x.Tokenizer = sum(tokens.Bytes())
 	}
-	x.Tokenizer = sum(tokens.Bytes())
 	if text := c.Template(); text != "" {
 		x.Template = sum([]byte(text))
 	}

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/model"
 )
 
 // Verdict is what a dump comes down to.
@@ -29,6 +30,8 @@ type Diagnosis struct {
 	Floors   Floors    `json:"floors"`
 	Coverage Coverage  `json:"coverage"`
 	Inferred []string  `json:"inferred"` // what the dump did not say, a sentence each
+
+	Hashes *model.Hashes `json:"hashes,omitempty"` // of the model and the program, where the caller sets them
 
 	Model   string   `json:"model"`
 	Dump    string   `json:"dump"`

@@ -87,6 +87,7 @@ type page struct {
 	Floors                [][2]string
 	Inferred, Seen, Blind []string
 	JSON, JSONNote        string
+	Hashes                string
 }
 
 type findingView struct {
@@ -155,6 +156,7 @@ func newPage(d *diagnose.Diagnosis) *page {
 	}
 	p.Equations, p.MoreEquations = worstEquations(d)
 	p.JSON, p.JSONNote = rawJSON(d)
+	p.Hashes = hashes(d)
 	p.draw(d)
 	return p
 }

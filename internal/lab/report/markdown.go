@@ -33,6 +33,9 @@ func Markdown(w io.Writer, d *diagnose.Diagnosis) error {
 	markSection(&b, "Inferred, since the dump does not tell", sentences(d.Inferred)...)
 	markSection(&b, "Seen", seen(d)...)
 	markSection(&b, "Not to be seen with these taps and prompts", sentences(d.Coverage.Blind)...)
+	if s := hashes(d); s != "" {
+		fmt.Fprintf(&b, "\n%s\n", mark(s))
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -240,3 +240,17 @@ func detail(f *diagnose.Finding) string {
 	}
 	return clip(strings.Join(out, ", "), 400)
 }
+
+// hashes name the files that a diagnosis is of, "" if nobody has said them.
+func hashes(d *diagnose.Diagnosis) string {
+	if d.Hashes == nil {
+		return ""
+	}
+	var said []string
+	for _, x := range [][2]string{{"weights", d.Hashes.Weights}, {"tokenizer", d.Hashes.Tokenizer}, {"chat template", d.Hashes.Template}, {"program", d.Hashes.Program}} {
+		if x[1] != "" {
+			said = append(said, x[0]+" "+x[1])
+		}
+	}
+	return "SHA-256: " + strings.Join(said, ", ")
+}
