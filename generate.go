@@ -46,6 +46,7 @@ type GenerateOptions struct {
 	Tools        []Tool         // that the model may call; an error if the template has no place for tools
 	Template     string         // chat template to use instead of the model's
 	TemplateArgs map[string]any // variables for the template, such as enable_thinking
+	NoAnswer     bool           // leave out the beginning of the answer
 }
 
 // Caller says who asks, and how urgently.
@@ -211,7 +212,7 @@ func (s *Session) Chat(ctx context.Context, messages []Message, o GenerateOption
 }
 
 // Render returns the text that the chat template makes of a conversation, with the
-// beginning of the answer.
+// beginning of the answer unless o.NoAnswer is set.
 func (m *Model) Render(ctx context.Context, messages []Message, o GenerateOptions) (string, error) {
 	text, _, err := m.render(ctx, messages, o)
 	return text, err
@@ -261,6 +262,9 @@ func (m *Model) segments(ctx context.Context, messages []Message, o GenerateOpti
 	in.BOSToken, in.EOSToken = m.special(m.opened.Tokenizer.BOS()), m.special(m.opened.Tokenizer.EOS())
 	segments, err := t.Segments(ctx, in)
 	if err != nil {
+		return nil, err
+	}
+	if err := nameless(ctx, t, in, messages, &o); err != nil {
 		return nil, err
 	}
 	return segments, dropped(t.Source(), segments, messages, o.Tools)
@@ -330,7 +334,7 @@ func (o *GenerateOptions) raw() error {
 	for _, x := range []struct {
 		name string
 		set  bool
-	}{{"Tools", len(o.Tools) > 0}, {"Template", o.Template != ""}, {"TemplateArgs", len(o.TemplateArgs) > 0}} {
+	}{{"Tools", len(o.Tools) > 0}, {"Template", o.Template != ""}, {"TemplateArgs", len(o.TemplateArgs) > 0}, {"NoAnswer", o.NoAnswer}} {
 		if x.set {
 			return fmt.Errorf("karat: GenerateOptions.%s is for Chat: Generate renders no chat template", x.name)
 		}
@@ -343,7 +347,7 @@ func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]i
 	return func(yield func(Token, error) bool) {
 		s.prompt, s.kept = 0, 0
 		err := o.check()
-		if err == nil && s.m.Info().Encoder {
+		if err == nil && s.m.encoder() {
 			err = fmt.Errorf("karat: %s: an encoder has no head that makes tokens: use Embed", s.m.opened.Checkpoint.Path)
 		}
 		var ids []int32

@@ -268,8 +268,10 @@ type Info struct {
 	Path         string
 	Format       string // GGUF or Hugging Face
 	Architecture string
-	Bytes        int64 // of the weights
-	Memory       int64 // bytes of the machine's memory that the weights, and all keys and values, take at most; a GPU's is not counted
+	Bytes        int64  // of the weights
+	Parameters   int64  // numbers in the weights
+	Type         string // of most of them, as BF16 or Q4_K
+	Memory       int64  // bytes of the machine's memory that the weights, and all keys and values, take at most; a GPU's is not counted
 	VocabSize    int
 	Context      int  // tokens that a sequence may have
 	MaxContext   int  // tokens that the model was made for; 0 if unknown
@@ -282,13 +284,17 @@ type Info struct {
 func (m *Model) Info() Info {
 	c, g := m.opened.Checkpoint, m.opened.Graph
 	i := Info{Path: c.Path, Format: string(c.Format), Architecture: c.Arch, Bytes: c.Bytes(), VocabSize: m.opened.Engine.VocabSize(),
-		Context: m.opened.Engine.Context(), MaxContext: c.ContextLength(), Encoder: model.Hidden(g) == g.Result(), Template: c.Template(), Notes: m.opened.Notes}
+		Context: m.opened.Engine.Context(), MaxContext: c.ContextLength(), Encoder: m.encoder(), Template: c.Template(), Notes: m.opened.Notes}
 	i.Memory = m.opened.Memory()
+	i.Parameters, i.Type = c.Parameters()
 	if i.Encoder {
 		i.VocabSize = int(backend.Vocab(g)) // its result is no logits
 	}
 	return i
 }
+
+// encoder reports whether the model makes vectors, and no tokens.
+func (m *Model) encoder() bool { return model.Hidden(m.opened.Graph) == m.opened.Graph.Result() }
 
 // Tokenize returns the ids that Generate makes of text, with the tokens that the model
 // wants around a text (BOS, for most). Names of special tokens in it are text.

@@ -1,6 +1,7 @@
 package karat
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 type Message struct {
 	Role  Role
 	Parts []Part
+	Name  string // of who speaks; "" says nothing. An error if the chat template leaves it out
 }
 
 // Role is the author of a Message.
@@ -67,7 +69,9 @@ type Tool struct {
 }
 
 // TextMessage is a message of one text.
-func TextMessage(role Role, text string) Message { return Message{role, []Part{Text(text)}} }
+func TextMessage(role Role, text string) Message {
+	return Message{Role: role, Parts: []Part{Text(text)}}
+}
 
 // check finds parts that are not of the message's role, and calls of no tool.
 func (m *Message) check() error {
@@ -96,7 +100,7 @@ func (m *Message) check() error {
 func (m *Message) turns() ([]chat.Turn, error) {
 	var results []chat.Turn
 	var text, reasoning strings.Builder
-	t := chat.Turn{Role: string(m.Role)}
+	t := chat.Turn{Role: string(m.Role), Name: m.Name}
 	for i, p := range m.Parts {
 		switch p := p.(type) {
 		case Text:
@@ -112,6 +116,9 @@ func (m *Message) turns() ([]chat.Turn, error) {
 		}
 	}
 	if results != nil {
+		if m.Name != "" {
+			return nil, errors.New("the Name of a message of results is that of each ToolResult")
+		}
 		if len(results) < len(m.Parts) {
 			return nil, fmt.Errorf("%d of its %d parts are results of tools: they need a message of their own", len(results), len(m.Parts))
 		}
@@ -123,7 +130,7 @@ func (m *Message) turns() ([]chat.Turn, error) {
 
 // input is what the template is rendered with.
 func input(messages []Message, o *GenerateOptions) (in chat.Input, err error) {
-	in.AddGenerationPrompt = true
+	in.AddGenerationPrompt = !o.NoAnswer
 	for i := range messages {
 		err := messages[i].check()
 		var turns []chat.Turn
@@ -157,6 +164,37 @@ func input(messages []Message, o *GenerateOptions) (in chat.Input, err error) {
 	}
 	in.Args, err = chat.Args(o.TemplateArgs)
 	return in, err
+}
+
+// nameless is an error if the template t, rendered with in, leaves out the name of a message. To see that, the names are rendered
+// once more as marks that no template makes by itself.
+func nameless(ctx context.Context, t *chat.Template, in chat.Input, messages []Message, o *GenerateOptions) error {
+	mark := func(i int) string { return fmt.Sprintf("name%d of a message", i) }
+	marked := slices.Clone(messages)
+	named := false
+	for i := range marked {
+		if marked[i].Name != "" {
+			marked[i].Name, named = mark(i), true
+		}
+	}
+	if !named {
+		return nil
+	}
+	again, err := input(marked, o)
+	if err != nil {
+		return err
+	}
+	in.Messages = again.Messages
+	text, err := t.Render(ctx, in)
+	if err != nil {
+		return err
+	}
+	for i := range messages {
+		if messages[i].Name != "" && !strings.Contains(strings.ToLower(text), mark(i)) {
+			return fmt.Errorf("message %d: the chat template has no place for the name of who speaks, and would leave %q out", i, messages[i].Name)
+		}
+	}
+	return nil
 }
 
 // dropped is an error if a template that does not know of tools left some out: it says neither

@@ -280,3 +280,30 @@ func TestCheckReport(t *testing.T) {
 		t.Errorf("%s\nnot\n%s, %v", a, b, err)
 	}
 }
+
+// TestMessageName: the name of who speaks is there where the template reads it, and else an error.
+func TestMessageName(t *testing.T) {
+	m := load(t)
+	talk := []karat.Message{karat.TextMessage(karat.RoleUser, "Hello"), {Role: karat.RoleUser, Name: "ann", Parts: []karat.Part{karat.Text("I am ann.")}}}
+	const users = "{% for m in messages %}{{ m.role }}{% if m.name and m.role == 'user' %} {{ m.name | upper }}{% endif %}: {{ m.content }}\n{% endfor %}"
+	got, err := m.Render(t.Context(), talk, karat.GenerateOptions{Template: users})
+	if err != nil || got != "user: Hello\nuser ANN: I am ann.\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	talk[1].Role = karat.RoleSystem
+	if got, err := m.Render(t.Context(), talk, karat.GenerateOptions{Template: users}); err == nil || !strings.Contains(err.Error(), `message 1: the chat template has no place for the name of who speaks, and would leave "ann" out`) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestNoAnswer: a prompt without the beginning of the answer.
+func TestNoAnswer(t *testing.T) {
+	m := load(t)
+	const template = "{{ messages[0].content }}{% if add_generation_prompt %} A:{% endif %}"
+	for want, none := range map[string]bool{"Hello A:": false, "Hello": true} {
+		got, err := m.Render(t.Context(), []karat.Message{karat.TextMessage(karat.RoleUser, "Hello")}, karat.GenerateOptions{Template: template, NoAnswer: none})
+		if err != nil || got != want {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+	}
+}

@@ -104,7 +104,7 @@ func (x *exchange) streamMessages(r *request, l *blocks) *problem {
 	l.opened = func(i int, b *block) {
 		send("content_block_start", map[string]any{"index": i, "content_block": anthropicBlock(b, true)})
 	}
-	l.grew = func(i int, b *block, piece string) {
+	l.grew = func(i int, b *block, piece string, _ []karat.Token) {
 		delta := map[string]any{"type": "text_delta", "text": piece}
 		switch b.kind {
 		case callBlock:
@@ -141,12 +141,7 @@ func (x *exchange) messageRequest(answer bool) (*request, *problem) {
 		f.reject(bad("max_tokens", "max_tokens: Field required"))
 	}
 	r.limit(f, "max_tokens", 1)
-	if t := f.number("temperature", 0, 1); t != nil {
-		r.sampling.Temperature = *t
-	}
-	if t := f.number("top_p", 0, 1); t != nil {
-		r.sampling.TopP = leastAbove(*t)
-	}
+	r.heat(f, 1)
 	if k := f.integer("top_k", 0, 1<<20); k != nil {
 		r.sampling.TopK = int(*k)
 	}
@@ -232,14 +227,11 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 			if names[id] == "" && *b.err == nil {
 				b.fail(b.path+"tool_use_id", "no message before has a call of id %q", id)
 			}
-			var text strings.Builder
+			text := joined(anthropicText(b, "content"))
 			if b.boolean("is_error", false) {
-				text.WriteString("Error: ") // templates have no other place for it
+				text = "Error: " + text // templates have no other place for it
 			}
-			for _, p := range anthropicText(b, "content") {
-				text.WriteString(string(p.(karat.Text)))
-			}
-			results = append(results, karat.ToolResult{ID: id, Name: names[id], Content: text.String()})
+			results = append(results, karat.ToolResult{ID: id, Name: names[id], Content: text})
 		default:
 			b.reject(refused(b.path+"type", fmt.Sprintf("Content of type %q in a message of the %s", kind, role)))
 		}

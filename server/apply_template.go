@@ -8,15 +8,14 @@ func (x *exchange) applyTemplate() *problem {
 	if p != nil {
 		return p
 	}
-	c := conversation{messages: messages(f), args: m.templateArgs(f)}
+	c := conversation{messages: messages(f), args: templateArgs(f)}
+	m.reason(f, effort, &c)
 	chatTools(f, &c)
-	if !f.boolean("add_generation_prompt", true) {
-		f.reject(refused("add_generation_prompt", "add_generation_prompt: false"))
-	}
+	bare := !f.boolean("add_generation_prompt", true)
 	if f.done(); *f.err != nil {
 		return *f.err
 	}
-	text, err := m.model.Render(x.ctx, c.messages, karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args})
+	text, err := m.model.Render(x.ctx, c.messages, karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args, NoAnswer: bare})
 	if err != nil {
 		return m.explain(x.ctx, err, "messages")
 	}

@@ -1,6 +1,10 @@
 package server
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/karat-run/karat"
+)
 
 // The kinds of an answer's blocks.
 type kind int
@@ -13,9 +17,11 @@ const (
 
 // block is a part of an answer for the APIs that list parts: a text, reasoning, or a call.
 type block struct {
-	kind kind
-	text strings.Builder
-	call *call
+	kind   kind
+	text   strings.Builder
+	call   *call
+	tokens []karat.Token // of a text, if log-probabilities are asked for
+	cut    bool          // the answer ended within it, by its length
 }
 
 // blocks collect an answer, which has one choice. What happens to them is told, for streams.
@@ -23,8 +29,9 @@ type blocks struct {
 	all     []*block
 	open    bool // the last one may get more
 	opened  func(i int, b *block)
-	grew    func(i int, b *block, piece string)
+	grew    func(i int, b *block, piece string, tokens []karat.Token)
 	closed  func(i int, b *block)
+	early   []karat.Token // whose text comes with a later event
 	finish  string
 	stopped string
 }
@@ -33,17 +40,25 @@ func (l *blocks) add(e event) {
 	switch {
 	case e.call != nil:
 		l.begin(callBlock, e.call)
-		l.grow(e.call.arguments)
+		l.grow(e.call.arguments, nil)
 		l.close()
+		l.early = nil
 	case e.reasoning != "":
 		l.begin(reasoningBlock, nil)
-		l.grow(e.reasoning)
+		l.grow(e.reasoning, nil)
+		l.early = nil
 	case e.text != "":
 		l.begin(textBlock, nil)
-		l.grow(e.text)
+		l.grow(e.text, append(l.early, e.tokens...))
+		l.early = nil
+	default:
+		l.early = append(l.early, e.tokens...)
 	}
 	if e.finish != "" {
 		l.finish, l.stopped = e.finish, e.stopped
+		if n := len(l.all); l.open {
+			l.all[n-1].cut = e.finish == finishLength
+		}
 		l.close()
 	}
 }
@@ -61,11 +76,12 @@ func (l *blocks) begin(k kind, c *call) {
 	}
 }
 
-func (l *blocks) grow(piece string) {
+func (l *blocks) grow(piece string, tokens []karat.Token) {
 	b := l.all[len(l.all)-1]
 	b.text.WriteString(piece)
+	b.tokens = append(b.tokens, tokens...)
 	if l.grew != nil {
-		l.grew(len(l.all)-1, b, piece)
+		l.grew(len(l.all)-1, b, piece, tokens)
 	}
 }
 

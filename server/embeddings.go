@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -102,7 +101,7 @@ func (x *exchange) ollamaEmbedRequest(param string) (*embedding, *problem) {
 	}
 	e := &embedding{model: m}
 	x.ollamaCommon(f, m)
-	f.object("options") // which choose tokens, or set up a model
+	x.s.newRequest(m, x.who).ollamaOptions(f) // which choose tokens, or set up a model: they change no vector
 	many := param == "input"
 	if many {
 		unit := true
@@ -131,7 +130,7 @@ func (e *embedding) able(x *exchange) *problem {
 	features, err := e.model.model.EmbedSize(x.ctx, whole)
 	if err != nil {
 		x.s.log.Info("no vectors", "model", e.model.name, "why", err.Error())
-		return refused("model", fmt.Sprintf("The files of %q do not say how to make vectors of texts: that", e.model.name))
+		return unsupported("model", "The files of %q do not say how to make vectors of texts", e.model.name)
 	}
 	if e.options.Dimensions > features {
 		return bad("dimensions", "Invalid value for 'dimensions': %d, the vectors of %q have %d features", e.options.Dimensions, e.model.name, features)

@@ -109,6 +109,11 @@ func TestEmbeddings(t *testing.T) {
 	if at(o, "embeddings", 1, 0) != float64(want[1][0]) && float32(at(o, "embeddings", 1, 0).(float64)) != want[1][0] || o["prompt_eval_count"] != float64(tokens) {
 		t.Errorf("%v", o)
 	}
+	for name, value := range map[string]string{"temprature": "1", "num_ctx": "99999"} {
+		if status, answer, _ := c.do("POST", "/api/embed", `{"model":"vectors","input":"a","options":{"`+name+`":`+value+`}}`); status != 400 || !strings.Contains(answer, name) {
+			t.Errorf("%s: %d %s", name, status, answer)
+		}
+	}
 	if o := c.post("/api/embeddings", `{"model":"vectors","prompt":"Le ciel"}`); len(o["embedding"].([]any)) != len(want[0]) {
 		t.Errorf("%v", o)
 	}

@@ -1,7 +1,10 @@
 package server
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -28,7 +31,8 @@ func (x *exchange) ollamaTags() *problem {
 }
 
 func (x *exchange) ollamaObject(m state) map[string]any {
-	o := map[string]any{"name": m.Name, "model": m.Name, "size": m.Bytes, "digest": "", "details": map[string]any{}}
+	d := ollamaDetails{Families: []string{}}
+	o := map[string]any{"name": m.Name, "model": m.Name, "size": m.Bytes, "digest": m.digest(), "details": &d}
 	changed := m.Changed
 	if changed.IsZero() {
 		changed = time.Unix(x.s.since, 0)
@@ -36,9 +40,38 @@ func (x *exchange) ollamaObject(m state) map[string]any {
 	o["modified_at"] = changed.UTC().Format(time.RFC3339)
 	if m.now != nil {
 		i := m.now.info
-		o["size"], o["digest"], o["details"] = i.Bytes, m.now.print, map[string]any{"format": strings.ToLower(i.Format), "family": i.Architecture}
+		o["size"] = i.Bytes
+		d = ollamaDetails{Format: strings.ToLower(i.Format), Family: i.Architecture, Families: []string{i.Architecture}, Parameters: shortCount(i.Parameters), Quantization: i.Type}
 	}
 	return o
+}
+
+// ollamaDetails are facts of a model, empty where it is not loaded.
+type ollamaDetails struct {
+	Parent       string   `json:"parent_model"`
+	Format       string   `json:"format"`
+	Family       string   `json:"family"`
+	Families     []string `json:"families"`
+	Parameters   string   `json:"parameter_size"`
+	Quantization string   `json:"quantization_level"`
+}
+
+// digest names the model and the state of its files, loaded or not: another time or size of them is another digest.
+func (m *state) digest() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %d", m.Name, m.Bytes, m.Changed.UnixNano()))
+	return hex.EncodeToString(sum[:])
+}
+
+// shortCount is a number for people, as 596M or 7.6B.
+func shortCount(n int64) string {
+	switch x := float64(n); {
+	case n >= 1e9:
+		return fmt.Sprintf("%.1fB", x/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.0fM", x/1e6)
+	default:
+		return fmt.Sprintf("%.0fK", x/1e3)
+	}
 }
 
 // never is when a model goes that stays.
@@ -53,9 +86,10 @@ func (x *exchange) ollamaRunning() *problem {
 		}
 		o := x.ollamaObject(m)
 		delete(o, "modified_at")
-		o["size"], o["size_vram"], o["context_length"], o["expires_at"] = m.now.info.Memory, 0, m.now.room, never
+		takes := m.now.info.Bytes + m.now.model.Stats().Used // weights, and the keys and values that there are now
+		o["size"], o["size_vram"], o["context_length"], o["expires_at"] = takes, int64(0), m.now.room, never
 		if m.Device != "" {
-			o["size"], o["size_vram"] = m.now.info.Bytes, m.now.info.Bytes
+			o["size_vram"] = takes
 		}
 		if !m.expires.IsZero() {
 			o["expires_at"] = m.expires.UTC().Format(time.RFC3339)
@@ -237,16 +271,16 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 	return r, r.converse(x.ctx, &c, param)
 }
 
-// ollamaThink reads whether the answer is to begin with reasoning.
+// ollamaThink reads whether the answer is to begin with reasoning, or how much it is to reason.
 func (m *served) ollamaThink(f *fields, c *conversation) {
 	if !f.has("think") {
 		return
 	}
-	if think := f.boolean("think", false); strings.Contains(m.info.Template, "enable_thinking") {
-		c.args["enable_thinking"] = think
-	} else if think && m.syntax.Open == "" {
-		f.reject(bad("think", "%q does not support thinking", m.name))
+	if _, level := as[string](f.values["think"]); level {
+		m.reason(f, "think", c)
+		return
 	}
+	m.switchReason(f, "think", f.boolean("think", false), c)
 }
 
 // ollamaCommon reads what all requests may have that load a model.
@@ -278,7 +312,8 @@ func keepAlive(raw json.RawMessage) (time.Duration, bool) {
 	return time.Duration(n * float64(time.Second)), true
 }
 
-// ollamaOptions reads the options of a request. Those that set up a model are refused, unless they ask for what there is.
+// ollamaOptions reads the options of a request. Those that set up a model change nothing, since it is loaded by the server's own
+// settings; a num_ctx beyond the context is refused.
 func (r *request) ollamaOptions(f *fields) {
 	o := f.object("options")
 	if o == nil {
@@ -290,8 +325,7 @@ func (r *request) ollamaOptions(f *fields) {
 			*to = *v
 		}
 	}
-	set(&s.Temperature, "temperature", 0, 2)
-	set(&s.TopP, "top_p", 0, 1)
+	r.heat(o, 2)
 	set(&s.MinP, "min_p", 0, 1)
 	set(&s.RepeatPenalty, "repeat_penalty", 0.01, 100)
 	set(&s.PresencePenalty, "presence_penalty", -2, 2)

@@ -27,12 +27,7 @@ const (
 // choosing reads the fields that choose tokens, which chat and completions share.
 func (r *request) choosing(f *fields) {
 	s := &r.sampling
-	if x := f.number("temperature", 0, 2); x != nil {
-		s.Temperature = *x
-	}
-	if x := f.number("top_p", 0, 1); x != nil {
-		s.TopP = leastAbove(*x)
-	}
+	r.heat(f, 2)
 	if x := f.integer("top_k", -1, 1<<20); x != nil { // -1 is off, as vLLM's
 		s.TopK = int(max(*x, 0))
 	}
@@ -71,8 +66,15 @@ func (r *request) choosing(f *fields) {
 	}
 }
 
-// leastAbove makes a top_p of 0 what it means, the likeliest token alone: 0 is off inside.
-func leastAbove(p float64) float64 { return max(p, 1e-12) }
+// heat reads temperature, up to most, and top_p. A top_p of 0 is the likeliest token alone; inside, 0 is off.
+func (r *request) heat(f *fields, most float64) {
+	if x := f.number("temperature", 0, most); x != nil {
+		r.sampling.Temperature = *x
+	}
+	if x := f.number("top_p", 0, 1); x != nil {
+		r.sampling.TopP = max(*x, 1e-12)
+	}
+}
 
 // bias reads logit_bias, over what the model's publisher bans.
 func (r *request) bias(f *fields) {
@@ -127,49 +129,44 @@ func messages(f *fields) (all []karat.Message) {
 }
 
 func message(m *fields, names map[string]string) karat.Message {
-	role := m.needText("role")
-	if m.has("name") && role != "tool" {
-		m.reject(refused(m.path+"name", "A name of who speaks"))
-	}
+	role, speaker := m.needText("role"), m.text("name")
 	switch role {
 	case "developer", "system":
-		return karat.Message{Role: karat.RoleSystem, Parts: content(m, true)}
+		return karat.Message{Role: karat.RoleSystem, Name: speaker, Parts: content(m, "content", true)}
 	case "user":
-		return karat.Message{Role: karat.RoleUser, Parts: content(m, true)}
+		return karat.Message{Role: karat.RoleUser, Name: speaker, Parts: content(m, "content", true)}
 	case "assistant":
-		return assistant(m, names)
+		return karat.Message{Role: karat.RoleAssistant, Name: speaker, Parts: assistant(m, names)}
 	case "tool":
 		id := m.needText("tool_call_id")
 		name, ok := names[id]
 		if !ok && *m.err == nil {
 			m.fail(m.path+"tool_call_id", "no message before has a call of id %q", id)
 		}
-		m.ignore("name")
-		var b strings.Builder
-		for _, p := range content(m, true) {
-			b.WriteString(string(p.(karat.Text)))
+		if speaker != "" && speaker != name {
+			m.fail(m.path+"name", "%q, but the call is of %q", speaker, name)
 		}
-		return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id, Name: name, Content: b.String()}}}
+		return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id, Name: name, Content: joined(content(m, "content", true))}}}
 	}
 	m.fail(m.path+"role", "%q, want developer, system, user, assistant or tool", role)
 	return karat.Message{}
 }
 
 // content reads a text, or its parts.
-func content(m *fields, needed bool) (parts []karat.Part) {
-	raw := m.values["content"]
-	if !m.has("content") {
-		if m.ignore("content"); needed {
-			m.fail(m.path+"content", "%s, want a string or an array of parts", kindOf(raw))
+func content(m *fields, name string, needed bool) (parts []karat.Part) {
+	raw := m.values[name]
+	if !m.has(name) {
+		if m.ignore(name); needed {
+			m.fail(m.path+name, "%s, want a string or an array of parts", kindOf(raw))
 		}
 		return nil
 	}
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
-		m.ignore("content")
+		m.ignore(name)
 		return []karat.Part{karat.Text(text)}
 	}
-	for _, p := range m.objects("content", maxParts) {
+	for _, p := range m.objects(name, maxParts) {
 		switch kind := p.needText("type"); kind {
 		case "text", "input_text", "output_text":
 			parts = append(parts, karat.Text(p.text("text")))
@@ -184,15 +181,24 @@ func content(m *fields, needed bool) (parts []karat.Part) {
 	return parts
 }
 
-func assistant(m *fields, names map[string]string) karat.Message {
-	var parts []karat.Part
+// joined is the text of parts that are texts.
+func joined(parts []karat.Part) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(string(p.(karat.Text)))
+	}
+	return b.String()
+}
+
+// assistant reads the parts of what the assistant said: reasoning, text and calls.
+func assistant(m *fields, names map[string]string) (parts []karat.Part) {
 	for _, name := range []string{"reasoning_content", "reasoning"} {
 		if text := m.text(name); text != "" {
 			parts = append(parts, karat.Reasoning(text))
 		}
 	}
 	calls := m.has("tool_calls")
-	said := content(m, !calls && !m.has("refusal"))
+	said := content(m, "content", !calls && !m.has("refusal"))
 	parts = append(parts, said...)
 	if text := m.text("refusal"); text != "" {
 		parts = append(parts, karat.Text(text))
@@ -220,7 +226,7 @@ func assistant(m *fields, names map[string]string) karat.Message {
 		}
 		c.done()
 	}
-	return karat.Message{Role: karat.RoleAssistant, Parts: parts}
+	return parts
 }
 
 // toolCall is a call whose arguments are a text of JSON.

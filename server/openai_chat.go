@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/chat"
 )
 
 // chat is POST /v1/chat/completions.
@@ -64,7 +63,8 @@ func (x *exchange) chatRequest() (*request, *problem) {
 		}
 		f.ignore(old)
 	}
-	c := conversation{messages: messages(f), args: m.templateArgs(f)}
+	c := conversation{messages: messages(f), args: templateArgs(f)}
+	m.reason(f, effort, &c)
 	chatTools(f, &c)
 	idle(f)
 	if f.done(); *f.err != nil {
@@ -78,32 +78,6 @@ func (r *request) limit(f *fields, name string, least int64) {
 	if n := f.integer(name, least, maxTokens); n != nil {
 		r.max = int(*n)
 	}
-}
-
-// templateArgs are variables of the chat template: chat_template_kwargs, as vLLM and llama-server have it, and
-// reasoning_effort where the template reads it.
-func (m *served) templateArgs(f *fields) map[string]any {
-	args := map[string]any{}
-	if o := f.object("chat_template_kwargs"); o != nil {
-		for _, name := range o.order {
-			if chat.Reserved(name) {
-				o.fail(o.path+name, "the server sets this variable itself")
-			}
-			var v any
-			if raw := o.take(name); raw != nil && json.Unmarshal(raw, &v) == nil {
-				args[name] = v
-			}
-		}
-	}
-	if effort := f.one("reasoning_effort", "none", "minimal", "low", "medium", "high", "xhigh"); effort != "" && *f.err == nil {
-		if _, given := args["reasoning_effort"]; !given && strings.Contains(m.info.Template, "reasoning_effort") {
-			args["reasoning_effort"] = effort
-		}
-		if _, given := args["enable_thinking"]; !given && strings.Contains(m.info.Template, "enable_thinking") {
-			args["enable_thinking"] = effort != "none"
-		}
-	}
-	return args
 }
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
@@ -231,6 +205,10 @@ func (r *request) logprobsOf(tokens []karat.Token) any {
 	if !r.logprobs {
 		return nil
 	}
+	return map[string]any{"content": r.tokenLogprobs(tokens), "refusal": nil}
+}
+
+func (r *request) tokenLogprobs(tokens []karat.Token) []tokenLogprob {
 	list := []tokenLogprob{}
 	for _, t := range tokens {
 		text, bytes := r.model.tokenText(t.ID)
@@ -241,7 +219,7 @@ func (r *request) logprobsOf(tokens []karat.Token) any {
 		}
 		list = append(list, o)
 	}
-	return map[string]any{"content": list, "refusal": nil}
+	return list
 }
 
 // head are the fields that an answer and all chunks of a stream begin with.

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -50,6 +52,7 @@ func (x *exchange) completions() *problem {
 		c := &all[e.choice]
 		c.Index = e.choice
 		c.Text += e.text
+		c.score(&e)
 		if r.logprobs {
 			c.Logprobs = c.Logprobs.join(r.legacy(&e, &offsets[e.choice]))
 		}
@@ -64,7 +67,33 @@ func (x *exchange) completions() *problem {
 		head
 		Choices []completionChoice `json:"choices"`
 		Usage   *openAIUsage       `json:"usage"`
-	}{r.head("text_completion"), all, u.openAI()})
+	}{r.head("text_completion"), r.bestOf(all), u.openAI()})
+}
+
+// score counts what bestOf compares.
+func (c *completionChoice) score(e *event) {
+	if e.prompt {
+		return
+	}
+	for _, t := range e.tokens {
+		c.sum, c.count = c.sum+t.Logprob, c.count+1
+	}
+}
+
+// bestOf are the r.best answers to each prompt whose tokens have the highest mean log-probability.
+func (r *request) bestOf(all []completionChoice) (best []completionChoice) {
+	if r.best == r.n {
+		return all
+	}
+	mean := func(c completionChoice) float64 { return c.sum / float64(max(1, c.count)) }
+	for of := range slices.Chunk(all, r.n) {
+		slices.SortStableFunc(of, func(a, b completionChoice) int { return cmp.Compare(mean(b), mean(a)) })
+		for _, c := range of[:r.best] {
+			c.Index = len(best)
+			best = append(best, c)
+		}
+	}
+	return best
 }
 
 func (x *exchange) completionRequest() (*request, *problem) {
@@ -80,8 +109,14 @@ func (x *exchange) completionRequest() (*request, *problem) {
 	if n := f.integer("logprobs", 0, maxTop); n != nil {
 		r.logprobs, r.top = true, int(*n)
 	}
-	if best := f.integer("best_of", 0, maxTop); best != nil && *best > int64(r.n) {
-		f.reject(refused("best_of", "best_of above n"))
+	r.best = r.n
+	if of := f.integer("best_of", 1, maxTop); of != nil {
+		switch r.n = int(*of); {
+		case r.n < r.best:
+			f.fail("best_of", "%d is less than n, %d", r.n, r.best)
+		case r.n > r.best && r.stream:
+			f.fail("best_of", "the best of several answers is known when all have ended: it is not for streams")
+		}
 	}
 	if f.text("suffix") != "" {
 		f.reject(refused("suffix", "suffix"))
@@ -142,6 +177,9 @@ type completionChoice struct {
 	Text     string          `json:"text"`
 	Logprobs *legacyLogprobs `json:"logprobs"`
 	Finish   *string         `json:"finish_reason"`
+
+	sum   float64 // of the log-probabilities of its tokens
+	count int
 }
 
 // legacyLogprobs are those of the older API: lists side by side.

@@ -258,7 +258,7 @@ func TestRefused(t *testing.T) {
 		{"messages[0].content", "missing", `[{"role":"user"}]`},
 		{"messages[0].content[0].type", "not supported", `[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://169.254.169.254/"}}]}]`},
 		{"messages[0].x", "Unrecognized", `[{"role":"user","content":"a","x":1}]`},
-		{"messages[0].name", "not supported", `[{"role":"user","content":"a","name":"bob"}]`},
+		{"messages", "no place for the name of who speaks", `[{"role":"user","content":"a","name":"bob"}]`},
 		{"messages[0].tool_call_id", "no message before", `[{"role":"tool","content":"a","tool_call_id":"1"}]`},
 	} {
 		c.refuses(400, x.param, x.holds, "POST", "/v1/chat/completions", `{"model":"demo","messages":`+x.messages+`}`)
@@ -278,6 +278,38 @@ func TestRefused(t *testing.T) {
 func TestNulls(t *testing.T) {
 	c := serve(t, demo(t), Options{})
 	c.post("/v1/chat/completions", `{`+hello+`,"max_tokens":2,"stop":null,"max_completion_tokens":null,"stream_options":null,"tools":null,"temperature":null,"seed":null,"logit_bias":null,"response_format":null,
-		"n":null,"user":"u","metadata":{"a":"b"},"store":false,"service_tier":"auto","modalities":["text"],"parallel_tool_calls":null,"tool_choice":null,"reasoning_effort":"low"}`)
+		"n":null,"user":"u","metadata":{"a":"b"},"store":false,"service_tier":"auto","modalities":["text"],"parallel_tool_calls":null,"tool_choice":null,"reasoning_effort":"none"}`)
 	c.post("/v1/chat/completions", `{"model":"demo","max_tokens":2,"messages":[{"role":"developer","content":"Be brief."},{"role":"user","content":[{"type":"text","text":"Hi"}]},{"role":"assistant","content":"Hello","refusal":null,"tool_calls":null,"audio":null},{"role":"user","content":"Hi"}]}`)
+}
+
+// TestBestOf: the client gets the answers whose tokens are the likeliest in the mean, and pays for all.
+func TestBestOf(t *testing.T) {
+	c := serve(t, demo(t), Options{})
+	const body = `{"model":"demo","prompt":["The color of","One"],"max_tokens":8,"seed":3,"temperature":1.5,`
+	mean := func(choice any) (sum float64) {
+		values := at(choice, "logprobs", "token_logprobs").([]any)
+		for _, v := range values {
+			sum += v.(float64)
+		}
+		return sum / float64(len(values))
+	}
+	all := c.post("/v1/completions", body+`"n":6,"logprobs":0}`)
+	best := c.post("/v1/completions", body+`"n":2,"best_of":6,"logprobs":0}`)
+	plain := c.post("/v1/completions", body+`"n":2,"best_of":6}`)
+	if n := len(best["choices"].([]any)); n != 4 || at(best, "usage", "completion_tokens") != at(all, "usage", "completion_tokens") {
+		t.Fatalf("%d choices, usage %v, want 4, %v", n, best["usage"], all["usage"])
+	}
+	for i, x := range best["choices"].([]any) {
+		above := 0
+		for _, y := range all["choices"].([]any)[i/2*6 : i/2*6+6] {
+			if mean(y) > mean(x) {
+				above++
+			}
+		}
+		if above != i%2 || at(x, "index") != float64(i) || at(plain, "choices", i, "text") != at(x, "text") || at(plain, "choices", i, "logprobs") != nil {
+			t.Errorf("choice %d: %d are likelier, %v, %v", i, above, x, at(plain, "choices", i))
+		}
+	}
+	c.refuses(400, "best_of", "less than n", "POST", "/v1/completions", body+`"n":3,"best_of":2}`)
+	c.refuses(400, "best_of", "streams", "POST", "/v1/completions", body+`"best_of":2,"stream":true}`)
 }

@@ -28,7 +28,12 @@ func bad(param, format string, args ...any) *problem {
 
 // refused is what this server does not do.
 func refused(param, what string) *problem {
-	p := bad(param, "%s is not supported by this server", what)
+	return unsupported(param, "%s is not supported by this server", what)
+}
+
+// unsupported is refused, in a sentence of its own.
+func unsupported(param, format string, args ...any) *problem {
+	p := bad(param, format, args...)
 	p.code = "unsupported"
 	return p
 }
@@ -42,6 +47,10 @@ func tooLong(param string, most, prompt, answer int) *problem {
 		most, prompt+answer, prompt, answer)
 	p.code = "context_length_exceeded"
 	return p
+}
+
+func notStored(message string) *problem {
+	return &problem{status: http.StatusNotFound, kind: invalid, code: "not_stored", message: message}
 }
 
 func noModel(name string) *problem {

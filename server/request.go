@@ -26,6 +26,7 @@ type request struct {
 	prompts  [][]int  // token ids
 	texts    []string // of the prompts that are given as texts
 	n        int      // answers to each prompt
+	best     int      // how many of them the client gets, of completions
 	max      int      // tokens of an answer; -1 is as many as the context holds
 	sampling karat.Sampling
 	stop     []string
@@ -39,6 +40,9 @@ type request struct {
 	stream   bool
 	usage    bool // of a stream, too
 }
+
+// chooses reports whether the best answers are chosen, by the log-probabilities of their tokens.
+func (r *request) chooses() bool { return r.best > 0 && r.best < r.n }
 
 // event is a piece of an answer.
 type event struct {
@@ -83,7 +87,7 @@ func (s *Server) newRequest(m *served, who *caller) *request {
 // check finds what does not fit the context, or this server.
 func (r *request) check(most int) *problem {
 	if r.model.info.Encoder {
-		return refused("model", fmt.Sprintf("%q makes vectors and no tokens (POST /v1/embeddings): an answer of it", r.model.name))
+		return unsupported("model", "%q makes vectors and no tokens: it is for POST /v1/embeddings", r.model.name)
 	}
 	for i := range r.stop {
 		if r.stop[i] == "" {
@@ -220,7 +224,7 @@ func (c *choice) guarded(ctx context.Context) (err error) {
 func (c *choice) run(ctx context.Context) error {
 	session := c.r.model.model.NewSession()
 	defer session.Close()
-	o := karat.GenerateOptions{Sampling: &c.r.sampling, Stop: c.r.stop, Logprob: c.r.logprobs, Top: c.r.top, Caller: c.r.caller}
+	o := karat.GenerateOptions{Sampling: &c.r.sampling, Stop: c.r.stop, Logprob: c.r.logprobs || c.r.chooses(), Top: c.r.top, Caller: c.r.caller}
 	o.Grammar = c.r.grammar
 	sampling := c.r.sampling
 	sampling.Seed += uint64(c.index % c.r.n)
@@ -275,7 +279,7 @@ func (c *choice) took() {
 // follow hands over the pieces of a token, and reports whether the answer has ended.
 func (c *choice) follow(p *pieces, t karat.Token) bool {
 	var scored []karat.Token
-	if c.r.logprobs && t.Stop != karat.StopEnd {
+	if (c.r.logprobs || c.r.chooses()) && t.Stop != karat.StopEnd {
 		scored = []karat.Token{t}
 	}
 	for _, e := range p.write(t.Text) {

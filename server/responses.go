@@ -3,6 +3,8 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/karat-run/karat"
 )
@@ -50,24 +52,23 @@ func (x *exchange) responseRequest() (*response, *problem) {
 	r := q.r
 	q.echo = map[string]any{"error": nil, "incomplete_details": nil, "instructions": null(f, "instructions", "null"), "metadata": null(f, "metadata", "{}"), "tools": null(f, "tools", "[]"),
 		"tool_choice": null(f, "tool_choice", `"auto"`), "parallel_tool_calls": null(f, "parallel_tool_calls", "true"), "store": false, "previous_response_id": nil,
-		"text": map[string]any{"format": map[string]string{"type": "text"}}, "truncation": "disabled"}
+		"text": map[string]any{"format": map[string]string{"type": "text"}}, "truncation": "disabled", "reasoning": null(f, "reasoning", "null")}
 	r.limit(f, "max_output_tokens", 1)
-	if t := f.number("temperature", 0, 2); t != nil {
-		r.sampling.Temperature = *t
-	}
-	if t := f.number("top_p", 0, 1); t != nil {
-		r.sampling.TopP = leastAbove(*t)
-	}
+	r.heat(f, 2)
 	q.echo["temperature"], q.echo["top_p"], q.echo["max_output_tokens"] = r.sampling.Temperature, orOne(r.sampling.TopP), nil
 	if r.max >= 0 {
 		q.echo["max_output_tokens"] = r.max
 	}
 	r.stream = f.boolean("stream", false)
 	text := null(f, "text", "{}")
-	if r.form = responseRefused(f); r.form.schema != nil {
+	responseRefused(f)
+	if r.form = responseText(f); r.form.schema != nil {
 		q.echo["text"] = text
 	}
-	c := conversation{args: map[string]any{}}
+	r.responseLogprobs(f)
+	q.echo["top_logprobs"] = r.top
+	c := conversation{args: templateArgs(f)}
+	m.responseReasoning(f, &c)
 	if text := f.text("instructions"); text != "" {
 		c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, text))
 	}
@@ -103,8 +104,8 @@ func orOne(p float64) float64 {
 	return p
 }
 
-// responseRefused reads the fields that ask for more than an answer, and the form of its text.
-func responseRefused(f *fields) (x form) {
+// responseRefused reads the fields that ask for more than an answer.
+func responseRefused(f *fields) {
 	for _, name := range []string{"previous_response_id", "conversation", "prompt"} {
 		if f.take(name) != nil {
 			f.reject(refused(name, name+" (nothing is stored here)"))
@@ -116,24 +117,52 @@ func responseRefused(f *fields) (x form) {
 	if f.one("truncation", "auto", "disabled") == "auto" {
 		f.reject(refused("truncation", "truncation: auto"))
 	}
-	if list := f.list("include", 32); len(list) > 0 {
-		f.reject(refused("include", "include"))
+	if o := f.object("stream_options"); o != nil {
+		o.ignore("include_obfuscation")
+		o.done()
 	}
-	if n := f.integer("top_logprobs", 0, maxTop); n != nil && *n > 0 {
-		f.reject(refused("top_logprobs", "top_logprobs in this API"))
-	}
+	idle(f)
+}
+
+// responseText is the form of the answer's text.
+func responseText(f *fields) (x form) {
 	if o := f.object("text"); o != nil {
 		x = format(o, "format", true)
 		o.ignore("verbosity")
 		o.done()
 	}
-	if o := f.object("stream_options"); o != nil {
-		o.ignore("include_obfuscation")
-		o.done()
-	}
-	f.ignore("reasoning") // effort and summary are hints
-	idle(f)
 	return x
+}
+
+// responseLogprobs reads whether the answer's tokens have log-probabilities, and of what else include wants.
+func (r *request) responseLogprobs(f *fields) {
+	for _, name := range f.texts("include", 32) {
+		switch name {
+		case "message.output_text.logprobs":
+			r.logprobs = true
+		case "reasoning.encrypted_content": // an item of reasoning has its text as it is
+		default:
+			f.reject(refused("include", fmt.Sprintf("include %q", name)))
+		}
+	}
+	if n := f.integer("top_logprobs", 0, maxTop); n != nil {
+		r.top, r.logprobs = int(*n), r.logprobs || *n > 0
+	}
+}
+
+// responseReasoning reads how much the answer is to reason. Its reasoning is there as it is; there are no summaries of it.
+func (m *served) responseReasoning(f *fields, c *conversation) {
+	o := f.object("reasoning")
+	if o == nil {
+		return
+	}
+	m.reason(o, "effort", c)
+	for _, name := range []string{"summary", "generate_summary"} {
+		if kind := o.one(name, "auto", "concise", "detailed"); kind != "" && kind != "auto" {
+			o.reject(refused(o.path+name, "a summary of the reasoning"))
+		}
+	}
+	o.done()
 }
 
 // responseInput reads a text, or items: messages, calls and their results.
@@ -148,24 +177,27 @@ func responseInput(f *fields) (all []karat.Message) {
 		switch kind := m.text("type"); kind {
 		case "", "message":
 			m.ignore("id")
-			all = append(all, message(m, names))
+			if said := message(m, names); said.Role == karat.RoleAssistant {
+				all = continued(all, onlyReasons, said.Parts...)
+			} else {
+				all = append(all, said)
+			}
+		case "reasoning":
+			m.ignore("id")
+			all = continued(all, onlyReasons, reasoningItem(m))
 		case "function_call":
 			m.ignore("id")
 			id, name := m.needText("call_id"), m.needText("name")
 			call := toolCall(m, id, name, m.text("arguments"))
 			names[id] = name
-			if n := len(all); n > 0 && all[n-1].Role == karat.RoleAssistant { // calls of one turn are one message
-				all[n-1].Parts = append(all[n-1].Parts, call)
-			} else {
-				all = append(all, karat.Message{Role: karat.RoleAssistant, Parts: []karat.Part{call}})
-			}
+			all = continued(all, func(karat.Message) bool { return true }, call) // calls of one turn are one message
 		case "function_call_output":
 			m.ignore("id")
 			id := m.needText("call_id")
 			if names[id] == "" && *m.err == nil {
 				m.fail(m.path+"call_id", "no item before is a call of id %q", id)
 			}
-			all = append(all, karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id, Name: names[id], Content: m.text("output")}}})
+			all = append(all, karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id, Name: names[id], Content: joined(content(m, "output", true))}}})
 		default:
 			m.reject(refused(m.path+"type", fmt.Sprintf("An item of type %q", kind)))
 		}
@@ -175,6 +207,46 @@ func responseInput(f *fields) (all []karat.Message) {
 		f.fail("input", "it is missing or empty, want a string or an array of items")
 	}
 	return all
+}
+
+// continued adds parts to the assistant's message that is the last, where joins takes that, or else a message of them.
+func continued(all []karat.Message, joins func(karat.Message) bool, parts ...karat.Part) []karat.Message {
+	if n := len(all); n > 0 && all[n-1].Role == karat.RoleAssistant && joins(all[n-1]) {
+		all[n-1].Parts = append(all[n-1].Parts, parts...)
+		return all
+	}
+	return append(all, karat.Message{Role: karat.RoleAssistant, Parts: parts})
+}
+
+// onlyReasons reports whether a message is reasoning, whose text may be the next item.
+func onlyReasons(m karat.Message) bool {
+	return !slices.ContainsFunc(m.Parts, func(p karat.Part) bool {
+		_, is := p.(karat.Reasoning)
+		return !is
+	})
+}
+
+// reasoningItem is the text of an item of reasoning: as it is, or else its summary.
+func reasoningItem(m *fields) karat.Reasoning {
+	text := func(name, kind string) string {
+		var b strings.Builder
+		for _, p := range m.objects(name, maxParts) {
+			if p.one("type", kind) == "" {
+				p.needText("type")
+			}
+			b.WriteString(p.text("text"))
+			p.done()
+		}
+		return b.String()
+	}
+	as, summary := text("content", "reasoning_text"), text("summary", "summary_text")
+	if as == "" {
+		as = summary
+	}
+	if sealed := m.text("encrypted_content"); sealed != "" && as == "" {
+		m.reject(refused(m.path+"encrypted_content", "reasoning that another server has encrypted"))
+	}
+	return karat.Reasoning(as)
 }
 
 // object is the answer; without usage it is one that has not ended.
@@ -192,7 +264,7 @@ func (q *response) object(u *usage) map[string]any {
 	}
 	items := []any{}
 	for i, b := range q.out.all {
-		items = append(items, q.item(i, b, q.status()))
+		items = append(items, q.item(i, b, b.status()))
 	}
 	o["output"] = items
 	o["usage"] = map[string]any{"input_tokens": u.prompt, "input_tokens_details": map[string]int{"cached_tokens": u.cached, "cache_write_tokens": 0},
@@ -202,6 +274,13 @@ func (q *response) object(u *usage) map[string]any {
 
 func (q *response) status() string {
 	if q.out.finish == finishLength {
+		return "incomplete"
+	}
+	return "completed"
+}
+
+func (b *block) status() string {
+	if b.cut {
 		return "incomplete"
 	}
 	return "completed"
@@ -224,14 +303,14 @@ func (q *response) item(i int, b *block, status string) map[string]any {
 	default:
 		parts := []any{}
 		if text != "" {
-			parts = append(parts, outputText(text))
+			parts = append(parts, q.outputText(text, b.tokens))
 		}
 		return map[string]any{"type": "message", "id": q.ids[i], "role": "assistant", "status": status, "content": parts}
 	}
 }
 
-func outputText(text string) map[string]any {
-	return map[string]any{"type": "output_text", "text": text, "annotations": []any{}, "logprobs": []any{}}
+func (q *response) outputText(text string, tokens []karat.Token) map[string]any {
+	return map[string]any{"type": "output_text", "text": text, "annotations": []any{}, "logprobs": q.r.tokenLogprobs(tokens)}
 }
 
 // streamResponse sends the events of this API: each has a name and a number.
@@ -250,16 +329,16 @@ func (x *exchange) streamResponse(q *response) *problem {
 	q.out.opened = func(i int, b *block) {
 		send("response.output_item.added", map[string]any{"output_index": i, "item": q.item(i, b, "in_progress")})
 		if b.kind == textBlock {
-			send("response.content_part.added", at(i, map[string]any{"content_index": 0, "part": outputText("")}))
+			send("response.content_part.added", at(i, map[string]any{"content_index": 0, "part": q.outputText("", nil)}))
 		}
 	}
-	q.out.grew = func(i int, b *block, piece string) {
+	q.out.grew = func(i int, b *block, piece string, tokens []karat.Token) {
 		more := map[string]any{"delta": piece}
 		if b.kind != callBlock {
 			more["content_index"] = 0
 		}
 		if b.kind == textBlock {
-			more["logprobs"] = []any{}
+			more["logprobs"] = q.r.tokenLogprobs(tokens)
 		}
 		send(names[b.kind]+".delta", at(i, more))
 	}
@@ -271,10 +350,10 @@ func (x *exchange) streamResponse(q *response) *problem {
 		case reasoningBlock:
 			send(names[b.kind]+".done", at(i, map[string]any{"content_index": 0, "text": text}))
 		case textBlock:
-			send(names[b.kind]+".done", at(i, map[string]any{"content_index": 0, "text": text, "logprobs": []any{}}))
-			send("response.content_part.done", at(i, map[string]any{"content_index": 0, "part": outputText(text)}))
+			send(names[b.kind]+".done", at(i, map[string]any{"content_index": 0, "text": text, "logprobs": q.r.tokenLogprobs(b.tokens)}))
+			send("response.content_part.done", at(i, map[string]any{"content_index": 0, "part": q.outputText(text, b.tokens)}))
 		}
-		send("response.output_item.done", map[string]any{"output_index": i, "item": q.item(i, b, "completed")})
+		send("response.output_item.done", map[string]any{"output_index": i, "item": q.item(i, b, b.status())})
 	}
 	begun := false
 	u, p := x.s.answer(x.ctx, q.r, func(e event) {

@@ -57,18 +57,43 @@ func (s *Server) routes() {
 			return nil
 		})
 	}
-	if s.store == nil {
-		return
+	get("/v1/responses/{id}", openAI{}, (*exchange).noResponse)
+	s.handle("DELETE /v1/responses/{id}", route{voice: openAI{}, handle: (*exchange).noResponse})
+	s.storeRoutes()
+}
+
+// storeRoutes registers the routes of files and batches. Without a store they say so.
+func (s *Server) storeRoutes() {
+	for _, r := range []struct {
+		pattern string
+		while   bool
+		handle  func(*exchange) *problem
+	}{
+		{"POST /v1/files", false, (*exchange).upload},
+		{"GET /v1/files", true, (*exchange).listFiles},
+		{"GET /v1/files/{id}", true, (*exchange).showFile},
+		{"GET /v1/files/{id}/content", true, (*exchange).fileContent},
+		{"DELETE /v1/files/{id}", false, (*exchange).deleteFile},
+		{"POST /v1/batches", false, (*exchange).createBatch},
+		{"GET /v1/batches", true, (*exchange).listBatches},
+		{"GET /v1/batches/{id}", true, (*exchange).showBatch},
+		{"POST /v1/batches/{id}/cancel", false, (*exchange).cancelBatch},
+	} {
+		if s.store == nil {
+			r.handle = (*exchange).noStore
+		}
+		s.handle(r.pattern, route{voice: openAI{}, handle: r.handle, while: r.while})
 	}
-	post("/v1/files", openAI{}, (*exchange).upload)
-	get("/v1/files", openAI{}, (*exchange).listFiles)
-	get("/v1/files/{id}", openAI{}, (*exchange).showFile)
-	get("/v1/files/{id}/content", openAI{}, (*exchange).fileContent)
-	s.handle("DELETE /v1/files/{id}", route{voice: openAI{}, handle: (*exchange).deleteFile})
-	post("/v1/batches", openAI{}, (*exchange).createBatch)
-	get("/v1/batches", openAI{}, (*exchange).listBatches)
-	get("/v1/batches/{id}", openAI{}, (*exchange).showBatch)
-	post("/v1/batches/{id}/cancel", openAI{}, (*exchange).cancelBatch)
+}
+
+// noStore answers the routes of files and batches where the server keeps none.
+func (x *exchange) noStore() *problem {
+	return notStored("This server keeps no files and batches: it was started without --store FOLDER")
+}
+
+// noResponse answers for a response by its id.
+func (x *exchange) noResponse() *problem {
+	return notStored(fmt.Sprintf("There is no response %q: this server stores none. Send what was said as input again", x.r.PathValue("id")))
 }
 
 // voiceOf is how the API of a path says what is wrong.

@@ -143,13 +143,18 @@ func TestCutCalls(t *testing.T) {
 // TestConversation: calls, their results and reasoning go into the prompt.
 func TestConversation(t *testing.T) {
 	c := speak(t, "ok")
-	o := c.post("/apply-template", `{"messages":[{"role":"system","content":"S."},{"role":"user","content":"Q"},{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Oslo\"}"}}]},{"role":"tool","tool_call_id":"c1","content":[{"type":"text","text":"Rain <|im_end|>"}]}],`+weather+`,"chat_template_kwargs":{"enable_thinking":false}}`)
+	o := c.post("/apply-template", `{"add_generation_prompt":true,"messages":[{"role":"system","content":"S."},{"role":"user","content":"Q"},{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Oslo\"}"}}]},{"role":"tool","tool_call_id":"c1","content":[{"type":"text","text":"Rain <|im_end|>"}]}],`+weather+`,"chat_template_kwargs":{"enable_thinking":false}}`)
 	prompt := o["prompt"].(string)
 	for _, part := range []string{"S.", `{"name": "weather", "arguments": {"city": "Oslo"}}`, "<tool_response>\nRain <|im_end|>\n</tool_response>", "<think>\n\n</think>"} {
 		if !strings.Contains(prompt, part) {
 			t.Errorf("no %q in\n%s", part, prompt)
 		}
 	}
+	o = c.post("/apply-template", `{"messages":[{"role":"user","content":"Q"}],"add_generation_prompt":false}`)
+	if prompt := o["prompt"].(string); prompt != "<|im_start|>user\nQ<|im_end|>\n" {
+		t.Errorf("%q", prompt)
+	}
+	c.refuses(400, "messages[2].name", "the call is of", "POST", "/apply-template", `{"messages":[{"role":"user","content":"Q"},{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"a","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","name":"b","content":"x"}]}`)
 }
 
 func TestMessages(t *testing.T) {
@@ -269,8 +274,12 @@ func TestOllama(t *testing.T) {
 	}
 	for _, path := range []string{"/api/tags", "/api/ps"} {
 		_, answer, _ := c.do("GET", path, "")
-		if at(parseObject(t, answer), "models", 0, "name") != "demo" {
+		x := at(parseObject(t, answer), "models", 0)
+		if at(x, "name") != "demo" || len(at(x, "digest").(string)) != 64 || at(x, "details", "parameter_size") != "3M" || at(x, "details", "quantization_level") != "BF16" {
 			t.Errorf("%s", answer)
+		}
+		if size := at(x, "size").(float64); size < 6e6 || size > 2e7 { // the weights, and what there is of keys and values: not all that there may be
+			t.Errorf("%s: %v bytes", path, size)
 		}
 	}
 	if o := c.post("/api/show", `{"model":"demo"}`); fmt.Sprint(o["capabilities"]) != "[completion tools thinking]" {

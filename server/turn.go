@@ -17,8 +17,8 @@ type conversation struct {
 	tools    []karat.Tool
 	args     map[string]any // of the template
 	single   bool           // one call ends the answer
-	choice   toolChoice     //
-	mute     bool           // the tools are known, and not to be called
+	choice   toolChoice
+	mute     bool // the tools are known, and not to be called
 }
 
 // call is a call of a tool in an answer.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -32,6 +33,7 @@ type serveFlags struct {
 	queue, loaded  int
 	memory         size
 	quiet, noPage  bool
+	logFormat      string
 	config, store  string
 	check          bool
 	model          modelFlags // of models whose configuration says nothing else
@@ -82,6 +84,7 @@ After Ctrl-C or SIGTERM it takes no new requests, and lets the running ones end.
 	fs.IntVar(&f.loaded, "max-loaded", 0, "most `models` loaded at a time (default: as many as the memory holds)")
 	fs.Var(&f.memory, "memory", "most bytes that loaded models take together, as 16GiB (default: the free memory)")
 	fs.BoolVar(&f.quiet, "quiet", false, "log no requests")
+	fs.StringVar(&f.logFormat, "log-format", "text", "`form` of the log: text or json, an object on a line")
 	fs.Var((*name)(&f.config), "config", "JSON `file` of flags by their names, and of models; see docs/serving.md")
 	fs.Var((*name)(&f.store), "store", "`folder` that keeps files and batches (/v1/files, /v1/batches); without it there are none")
 	fs.BoolVar(&f.noPage, "no-page", false, "serve no page at /")
@@ -100,6 +103,8 @@ func (f *serveFlags) checkFlags(c *cobra.Command, args []string) error {
 		return usagef("--max-loaded %d: want 1 or more", f.loaded)
 	case (f.cert == "") != (f.key == ""):
 		return usagef("--tls-cert and --tls-key go together")
+	case f.logFormat != "text" && f.logFormat != "json":
+		return usagef("--log-format %q: want text or json", f.logFormat)
 	case f.socket != "" && (changed("host") || changed("port")):
 		return usagef("--unix and --host or --port are of different kinds")
 	}
@@ -210,7 +215,7 @@ func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, all []modelSpe
 		so.Hosts = []string{"*"}
 	}
 	if !f.quiet {
-		so.Log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
+		so.Log = f.log(c.ErrOrStderr())
 	}
 	for _, m := range all {
 		so.Models = append(so.Models, m.server(c.ErrOrStderr()))
@@ -234,6 +239,14 @@ func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, all []modelSpe
 		return err
 	}
 	return f.until(ctx, l, s)
+}
+
+// log writes lines in the form of --log-format.
+func (f *serveFlags) log(to io.Writer) *slog.Logger {
+	if f.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(to, nil))
+	}
+	return slog.New(slog.NewTextHandler(to, nil))
 }
 
 // until serves until ctx ends, and then lets the requests under way end.

@@ -194,6 +194,21 @@ func (c *Checkpoint) Bytes() int64 {
 	return n
 }
 
+// Parameters counts the numbers of all tensors, and names the type of most of them.
+func (c *Checkpoint) Parameters() (n int64, most string) {
+	of := map[string]int64{}
+	for _, t := range c.tensors {
+		name := t.DType.String()
+		n, of[name] = n+int64(t.Shape.Size()), of[name]+int64(t.Shape.Size())
+	}
+	for name, count := range of {
+		if count > of[most] || count == of[most] && name < most {
+			most = name
+		}
+	}
+	return n, most
+}
+
 // ContextLength is the number of positions the model was made for; 0 if unknown.
 func (c *Checkpoint) ContextLength() int { return c.settings.integer("max_position_embeddings") }
 

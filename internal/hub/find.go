@@ -21,7 +21,7 @@ func Find(name string) (Found, error) {
 	}
 	dir, err := DefaultDir()
 	if err != nil {
-		return Found{}, err
+		return Found{}, fmt.Errorf("hub: %q: %w: it is no file or folder, and no folder of pulled models is known: set HOME, or %s", name, ErrNoModel, Variable)
 	}
 	s, err := Open(dir)
 	if err != nil {

@@ -1,0 +1,78 @@
+package server
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/karat-run/karat/internal/chat"
+)
+
+// templateArgs are variables of the chat template: chat_template_kwargs, as vLLM and llama-server have it.
+func templateArgs(f *fields) map[string]any {
+	args := map[string]any{}
+	o := f.object("chat_template_kwargs")
+	if o == nil {
+		return args
+	}
+	for _, name := range o.order {
+		if chat.Reserved(name) {
+			o.fail(o.path+name, "the server sets this variable itself")
+		}
+		var v any
+		if raw := o.take(name); raw != nil && json.Unmarshal(raw, &v) == nil {
+			args[name] = v
+		}
+	}
+	return args
+}
+
+// The variables of chat templates that say how much an answer reasons. effort is how much, thinking whether it does.
+const (
+	effort   = "reasoning_effort"
+	thinking = "enable_thinking"
+)
+
+// efforts are the values of reasoning_effort.
+var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh"}
+
+// reason reads how much the answer is to reason, where a field says it: one of efforts. A template that has only a switch is switched
+// on by all but none. A level that the template has no place for is an error.
+func (m *served) reason(f *fields, name string, c *conversation) {
+	level := f.one(name, efforts...)
+	if level == "" || *f.err != nil {
+		return
+	}
+	levels, switches := m.set(c, effort, level), m.set(c, thinking, level != "none")
+	switch {
+	case levels || switches:
+	case level == "none":
+		m.switchReason(f, f.path+name, false, c)
+	case m.syntax.Open == "":
+		f.reject(unsupported(f.path+name, "%q does not reason", m.name))
+	default:
+		f.reject(unsupported(f.path+name, "%q always reasons as much as it likes: its chat template reads neither %s nor %s", m.name, effort, thinking))
+	}
+}
+
+// switchReason says whether the answer reasons. A model that cannot do other than it is asked for needs no switch.
+func (m *served) switchReason(f *fields, param string, on bool, c *conversation) {
+	reasons := m.syntax.Open != ""
+	switch {
+	case *f.err != nil || m.set(c, thinking, on) || on == reasons:
+	case on:
+		f.reject(unsupported(param, "%q does not reason", m.name))
+	default:
+		f.reject(unsupported(param, "%q always reasons: its chat template does not read %s", m.name, thinking))
+	}
+}
+
+// set sets a variable of the chat template, and reports whether that reads it.
+func (m *served) set(c *conversation, variable string, value any) bool {
+	if !strings.Contains(m.info.Template, variable) {
+		return false
+	}
+	if _, given := c.args[variable]; !given { // chat_template_kwargs is the nearer word
+		c.args[variable] = value
+	}
+	return true
+}
