@@ -25,12 +25,18 @@ const sliding = "tiny-gemma3"
 // openModel is the model's files and graph.
 func openModel(t testing.TB, path string) (*checkpoint.Checkpoint, *graph.Graph) {
 	t.Helper()
+	return openFor(t, path, 0)
+}
+
+// openFor is openModel for sequences of so many tokens.
+func openFor(t testing.TB, path string, context int) (*checkpoint.Checkpoint, *graph.Graph) {
+	t.Helper()
 	c, err := checkpoint.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	g, _, err := arch.Load(c)
+	g, _, err := arch.LoadFor(c, context)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,10 +41,10 @@ var Family = family.Family{
 	},
 	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}, Yarn: true},
 	Spelling: map[string][]string{"num_experts": {"n_routed_experts"}, "top_k_experts": {"num_experts_per_tok"}},
+	Latent:   true,
+	Next:     "num_nextn_predict_layers",
+	MoE:      "num_experts",
 
-	Latent: true,
-	Next:   "num_nextn_predict_layers",
-	MoE:    "num_experts",
 	Keys: []family.Key{
 		{Setting: "first_k_dense_replace", GGUF: "leading_dense_block_count"},
 		{Setting: "vocab_size"},
@@ -64,9 +64,8 @@ var Family = family.Family{
 	Bare:   []string{"e_score_correction_bias"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "deepseek-v3", BOS: true},
-	Expect: family.Expect{
+	Expect: family.Expect{Theta: true,
 		Parts: []family.Part{{GGUF: "attn_kv_a_mqa", HF: "kv_a_proj_with_mqa"}},
-		Theta: true,
 		Turns: []family.Turns{{Name: "DeepSeek's", Marks: []string{"<｜User｜>", "<｜Assistant｜>"}}},
 	},
 	// The published lite has a head of its own, and this one that of its embeddings.

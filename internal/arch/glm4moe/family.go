@@ -16,9 +16,9 @@ var Family = family.Family{
 		"num_attention_heads": 96., "num_key_value_heads": 8., "first_k_dense_replace": 1., "moe_intermediate_size": 1408.,
 		"num_experts": 128., "top_k_experts": 8., "n_shared_experts": 1., "n_group": 1., "topk_group": 1., "routed_scaling_factor": 1.,
 		"norm_topk_prob": true, "scoring_func": "sigmoid"}}},
-	Fixed:   map[string]any{"hidden_act": "silu"},
-	Derived: scoring,
-	Idle:    []string{"num_nextn_predict_layers", "output_router_logits", "router_aux_loss_coef"},
+	Fixed:  map[string]any{"hidden_act": "silu"},
+	Absent: map[string]any{"scoring_func": "sigmoid"},
+	Idle:   []string{"num_nextn_predict_layers", "output_router_logits", "router_aux_loss_coef"},
 	Limits: []family.Limit{
 		{Key: "first_k_dense_replace", Min: 0, Max: 1 << 10, Rule: family.Whole},
 		{Key: "n_shared_experts", Min: 0, Max: 1 << 10, Rule: family.Whole},
@@ -60,11 +60,4 @@ var Family = family.Family{
 			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, Turning: 32, FF: 512, Vocab: 2048, Context: 4096,
 				Experts: 8, Used: 3, ExpertFF: 256, Dense: 1, CommonFF: 256, RopeBase: 1e6, Epsilon: 1e-5},
 		}},
-}
-
-// scoring is that of the files that do not say it.
-func scoring(s map[string]any) {
-	if s["scoring_func"] == nil {
-		s["scoring_func"] = "sigmoid"
-	}
 }

@@ -76,7 +76,7 @@ var MoEFamily = family.Family{
 	},
 	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e6}},
 	Spelling: map[string][]string{"rms_norm_eps": {"norm_eps"}, "top_k_experts": {"num_experts_per_tok"}},
-	Derived:  scoring,
+	Absent:   map[string]any{"scoring_func": "sigmoid"},
 
 	Keys: []family.Key{
 		{Setting: "moe_intermediate_size"},
@@ -137,11 +137,4 @@ func spell(s map[string]any) {
 		}
 	}
 	s["layer_types"] = types
-}
-
-// scoring is that of the files that do not say it.
-func scoring(s map[string]any) {
-	if s["scoring_func"] == nil {
-		s["scoring_func"] = "sigmoid"
-	}
 }
