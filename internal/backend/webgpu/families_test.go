@@ -3,6 +3,7 @@ package webgpu_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +28,7 @@ import (
 
 // TestFamilies: each family's model computes on the GPU what float64 does on the CPU, as far
 // as float32 can: a prompt at once and tokens one by one, of two sequences in one step. The
-// likeliest tokens are PyTorch's, and so are encoders' vectors.
+// likeliest tokens are PyTorch's, and so are encoders' vectors and rerankers' scores.
 func TestFamilies(t *testing.T) {
 	d := open(t)
 	ran := map[string]bool{}
@@ -42,6 +43,9 @@ func TestFamilies(t *testing.T) {
 		path := golden.Model(t, name)
 		ran[archOf(t, path)] = true
 		t.Run(name, func(t *testing.T) { compareVectors(t, name, path) })
+	}
+	for _, name := range golden.Rerankers(t) {
+		t.Run(name, func(t *testing.T) { compareScores(t, name, golden.Model(t, name)) })
 	}
 	for _, f := range registry.Families {
 		if !ran[f.Name] {
@@ -149,30 +153,45 @@ func wide(row []float32) (all []float64) {
 	return all
 }
 
-// compareVectors wants an encoder's vectors of all texts at once to point where PyTorch's do.
-func compareVectors(t *testing.T, name, path string) {
+// encoder reads the record of an encoder into texts, and opens its model on the GPU. The function
+// gives a tensor of the record.
+func encoder(t *testing.T, name, path string, texts any) (*karat.Model, func(string) []float32) {
+	t.Helper()
 	dir := filepath.Join(golden.Repo(t), "encoders", name)
 	b, err := os.ReadFile(filepath.Join(dir, "golden.json"))
+	if err == nil {
+		err = json.Unmarshal(b, texts)
+	}
 	if err != nil {
-		t.Fatal(err)
-	}
-	var texts []struct {
-		Index int
-		Text  string
-	}
-	if err := json.Unmarshal(b, &texts); err != nil {
 		t.Fatal(err)
 	}
 	record, err := safetensors.Open(filepath.Join(dir, "golden.safetensors"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer record.Close()
+	t.Cleanup(func() { record.Close() })
 	m, err := karat.Load(t.Context(), path, karat.Options{Backend: "webgpu", Precision: karat.Float32})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close()
+	t.Cleanup(func() { m.Close() })
+	return m, func(tensorName string) []float32 {
+		x := record.Tensors[slices.IndexFunc(record.Tensors, func(y tensor.Tensor) bool { return y.Name == tensorName })]
+		v := make([]float32, x.Shape.Size())
+		if err := quant.Dequantize(x.DType, v, x.Data); err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// compareVectors wants an encoder's vectors of all texts at once to point where PyTorch's do.
+func compareVectors(t *testing.T, name, path string) {
+	var texts []struct {
+		Index int
+		Text  string
+	}
+	m, recorded := encoder(t, name, path, &texts)
 	var all []string
 	for _, x := range texts {
 		all = append(all, x.Text)
@@ -183,16 +202,33 @@ func compareVectors(t *testing.T, name, path string) {
 	}
 	least := 1.
 	for i, x := range texts {
-		at := slices.IndexFunc(record.Tensors, func(y tensor.Tensor) bool { return y.Name == fmt.Sprintf("%d.embedding", x.Index) })
-		want := make([]float32, len(got[i]))
-		if err := quant.Dequantize(tensor.F32, want, record.Tensors[at].Data); err != nil {
-			t.Fatal(err)
-		}
+		want := recorded(fmt.Sprintf("%d.embedding", x.Index))[:len(got[i])]
 		least = min(least, lab.Cosine(wide(want), wide(got[i])))
 	}
 	t.Logf("%d texts: 1 - least cosine %.2g", len(all), 1-least)
 	if !(least >= 1-1e-6) {
 		t.Errorf("least cosine %.9f", least)
+	}
+}
+
+// compareScores wants a reranker's scores of pairs of texts to be PyTorch's.
+func compareScores(t *testing.T, name, path string) {
+	var pairs []struct {
+		Index int
+		Text  [2]string
+	}
+	m, recorded := encoder(t, name, path, &pairs)
+	worst := 0.
+	for _, x := range pairs {
+		got, err := m.Rerank(t.Context(), x.Text[0], x.Text[1:], karat.RerankOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		worst = max(worst, math.Abs(float64(got[0].Score-recorded(fmt.Sprintf("%d.score", x.Index))[0])))
+	}
+	t.Logf("%d pairs: largest difference of a score %.2g", len(pairs), worst)
+	if !(worst <= 1e-5) {
+		t.Errorf("a score is %.3g off", worst)
 	}
 }
 
