@@ -2,6 +2,10 @@ package karat
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/grammar"
@@ -61,12 +65,67 @@ func (m *Model) TurnGrammar(o TurnOptions) (*Grammar, error) {
 	return newGrammar(t.Grammar())
 }
 
+// ReasoningBudget returns g, where nil is any text, with at most so many tokens of reasoning in an answer. Behind them the model's mark
+// comes that ends reasoning. A mark of several tokens counts, but for its last one. Of o, Tools and Opened count. Marks are to be in
+// GenerateOptions.Special. A model whose chat template shows no reasoning is an error.
+func (m *Model) ReasoningBudget(ctx context.Context, g *Grammar, tokens int, o TurnOptions) (*Grammar, error) {
+	s := syntax.Of(m.opened.Checkpoint.Template())
+	if s.Open == "" || tokens < 0 {
+		return nil, fmt.Errorf("karat: a budget of %d tokens of reasoning: the model does not reason, or the budget is negative", tokens)
+	}
+	marks, err := m.Marks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	end, err := m.TokenizeBare(ctx, s.Close, slices.Contains(marks, s.Close))
+	if err != nil {
+		return nil, err
+	}
+	var tools syntax.Tools
+	for _, t := range o.Tools {
+		if tools == nil {
+			tools = syntax.Tools{}
+		}
+		tools[t.Name] = nil
+	}
+	return &Grammar{match: func(m *Model) engine.Grammar {
+		d, _ := m.decoder(marks) // which are special tokens
+		b := &grammar.Budget{Decoder: d, Parser: s.NewParser(tools, o.Opened), Close: end, Tokens: tokens}
+		if g != nil {
+			b.Within = g.match(m)
+		}
+		return b
+	}}, nil
+}
+
+// Marks returns the special tokens that the model writes around reasoning and calls of tools, as its chat template shows them: for
+// GenerateOptions.Special, by which they are a part of the text.
+func (m *Model) Marks(ctx context.Context) (all []string, err error) {
+	s := syntax.Of(m.opened.Checkpoint.Template())
+	for _, mark := range s.Marks() {
+		ids, err := m.TokenizeBare(ctx, mark, true)
+		if err != nil {
+			return nil, err
+		}
+		if plain, err := m.TokenizeBare(ctx, mark, false); err != nil || len(ids) != 1 || len(plain) == 1 {
+			continue
+		}
+		all = append(all, mark)
+	}
+	return all, nil
+}
+
 // ErrGrammar is the error of an answer that cannot be held to its grammar: too many alternatives hold at once, or no
 // token of the model goes on.
 var ErrGrammar = grammar.ErrGrammar
 
 // Fits reports whether a whole text fits the grammar. An error is of a grammar that needs too much work.
-func (g *Grammar) Fits(text []byte) (bool, error) { return g.g.Fits(text) }
+func (g *Grammar) Fits(text []byte) (bool, error) {
+	if g.g == nil {
+		return false, errors.New("karat: a budget of tokens is nothing that a text fits")
+	}
+	return g.g.Fits(text)
+}
 
 // vocabulary is the model's tokens as grammars see them, made at the first request that has one.
 func (m *Model) vocabulary() *grammar.Vocabulary {

@@ -3,7 +3,6 @@ package server
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/karat-run/karat"
 )
@@ -154,18 +153,39 @@ func (x *exchange) messageRequest(answer bool) (*request, *problem) {
 	}
 	c.messages = append(c.messages, anthropicMessages(f)...)
 	anthropicTools(f, &c)
-	if t := f.object("thinking"); t != nil {
-		if t.needText("type") != "disabled" {
-			t.reject(refused("thinking", "A budget of thinking"))
-		}
-		if t.done(); strings.Contains(m.info.Template, "enable_thinking") {
-			c.args["enable_thinking"] = false
-		}
-	}
+	r.anthropicThinking(f, &c)
 	if f.done(); *f.err != nil {
 		return nil, *f.err
 	}
 	return r, r.converse(x.ctx, &c, "messages")
+}
+
+// anthropicThinking reads whether the answer is to reason, and how much.
+func (r *request) anthropicThinking(f *fields, c *conversation) {
+	t := f.object("thinking")
+	if t == nil {
+		return
+	}
+	m := r.model
+	switch t.one("type", "enabled", "adaptive", "disabled") {
+	case "":
+		t.needText("type")
+	case "enabled":
+		m.switchReason(t, "thinking.type", true, c)
+		if !t.has("budget_tokens") {
+			t.reject(bad("thinking.budget_tokens", "thinking.budget_tokens: Field required"))
+		}
+		most := int64(maxTokens)
+		if r.max > 0 { // of which the answer needs one
+			most = int64(r.max) - 1
+		}
+		m.budget(t, "budget_tokens", 1, most, c)
+	case "adaptive": // as much as the model likes
+		m.set(c, thinking, true)
+	case "disabled":
+		m.switchReason(t, "thinking.type", false, c)
+	}
+	t.done()
 }
 
 // anthropicText is a text, or a list of blocks of text.

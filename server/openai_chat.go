@@ -65,6 +65,7 @@ func (x *exchange) chatRequest() (*request, *problem) {
 	}
 	c := conversation{messages: messages(f), args: templateArgs(f)}
 	m.reason(f, effort, &c)
+	m.budget(f, "thinking_budget", 0, maxTokens, &c)
 	chatTools(f, &c)
 	idle(f)
 	if f.done(); *f.err != nil {

@@ -54,7 +54,8 @@ func (m *served) reason(f *fields, name string, c *conversation) {
 	}
 }
 
-// switchReason says whether the answer reasons. A model that cannot do other than it is asked for needs no switch.
+// switchReason says whether the answer reasons. A model that cannot do other than it is asked for needs no switch. Where the chat
+// template has none, the budget of reasoning is 0.
 func (m *served) switchReason(f *fields, param string, on bool, c *conversation) {
 	reasons := m.syntax.Open != ""
 	switch {
@@ -62,8 +63,21 @@ func (m *served) switchReason(f *fields, param string, on bool, c *conversation)
 	case on:
 		f.reject(unsupported(param, "%q does not reason", m.name))
 	default:
-		f.reject(unsupported(param, "%q always reasons: its chat template does not read %s", m.name, thinking))
+		c.budget = new(int)
 	}
+}
+
+// budget reads how many tokens of reasoning an answer may have.
+func (m *served) budget(f *fields, name string, least, most int64, c *conversation) {
+	n := f.integer(name, least, most)
+	if n == nil {
+		return
+	}
+	if m.syntax.Open == "" {
+		f.reject(unsupported(f.path+name, "%q does not reason", m.name))
+	}
+	tokens := int(*n)
+	c.budget = &tokens
 }
 
 // set sets a variable of the chat template, and reports whether that reads it.

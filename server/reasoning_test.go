@@ -3,7 +3,10 @@ package server
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/karat-run/karat"
 )
 
 // TestEffort: how much an answer reasons is told to the chat template, in the words of each API; a model that has no place for it says so.
@@ -62,5 +65,77 @@ func TestTopP0(t *testing.T) {
 	}
 	if o := c.post("/v1/responses", `{"model":"demo","input":"What is the capital of Egypt?","temperature":2,"top_p":0}`); at(o, "output", 0, "content", 0, "text") != want {
 		t.Errorf("responses: %v", o)
+	}
+}
+
+// reasoners are models that always reason: their templates begin each answer so, and have no switch. The first one's mark is a special token,
+// the second one's is five tokens.
+var reasoners = sync.OnceValues(func() (all [2]*karat.Model, err error) {
+	const talk = "{% for m in messages %}{{ m.role }}\n{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}"
+	if all[0], err = withTemplate("tiny-gemma4", talk+"<|channel>thought\n{% endif %}"); err == nil {
+		all[1], err = withTemplate("tiny-qwen3", talk+"<think>\n{% endif %}")
+	}
+	return all, err
+})
+
+// TestBudget: an answer reasons for as many tokens as its budget has, and then says something; in every API, streamed and not, alone and under load.
+func TestBudget(t *testing.T) {
+	all, err := reasoners()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := serve(t, all[0], Options{Requests: 1000})
+	const free = 30 // tokens of an answer, all of them reasoning without a budget
+	var bodies, want []string
+	for _, budget := range []int{0, 1, 7, 20} {
+		for seed := range 2 {
+			body := fmt.Sprintf(`{%s,"temperature":1.2,"seed":%d,"max_tokens":%d,"logprobs":true,"thinking_budget":%d}`, ask, seed, free, budget)
+			o := c.post("/v1/chat/completions", body)
+			reasoned, text := at(o, "usage", "completion_tokens_details", "reasoning_tokens").(float64), at(o, "choices", 0, "message", "content")
+			if reasoned != float64(budget) || text == nil || text == "" {
+				t.Errorf("budget %d, seed %d: %v", budget, seed, o)
+			}
+			bodies, want = append(bodies, body), append(want, c.said("/v1/chat/completions", body))
+		}
+	}
+	sameUnderLoad(t, c, bodies, want)
+	o := c.post("/v1/chat/completions", fmt.Sprintf(`{%s,"seed":1,"max_tokens":%d}`, ask, free))
+	if at(o, "usage", "completion_tokens_details", "reasoning_tokens") != float64(free) {
+		t.Errorf("without a budget: %v", o)
+	}
+	o = c.post("/v1/responses", fmt.Sprintf(`{"model":"demo","input":"Q","max_output_tokens":%d,"reasoning":{"max_tokens":5}}`, free))
+	if at(o, "usage", "output_tokens_details", "reasoning_tokens") != 5. || at(o, "output", 1, "type") != "message" {
+		t.Errorf("%v", o)
+	}
+	o = c.post("/v1/messages", `{`+asking+`,"thinking":{"type":"enabled","budget_tokens":5}}`)
+	if at(o, "content", 0, "type") != "thinking" || at(o, "content", 1, "type") != "text" {
+		t.Errorf("%v", o)
+	}
+	for path, off := range map[string]string{"/v1/chat/completions": `{` + ask + `,"max_tokens":8,"reasoning_effort":"none"}`, "/v1/messages": `{` + asking + `,"thinking":{"type":"disabled"}}`, "/api/chat": `{` + ask + `,"stream":false,"think":false,"options":{"num_predict":8}}`} {
+		if _, answer, _ := c.do("POST", path, off); strings.Contains(answer, `"thinking":`) || strings.Contains(answer, `"reasoning_content"`) {
+			t.Errorf("%s reasons: %s", path, answer)
+		}
+	}
+	c.post("/v1/messages", `{`+asking+`,"thinking":{"type":"adaptive"}}`)
+	c.refuses(400, "thinking_budget", "not from 0", "POST", "/v1/chat/completions", `{`+ask+`,"thinking_budget":-1}`)
+	serve(t, demo(t), Options{}).refuses(400, "thinking_budget", "does not reason", "POST", "/v1/chat/completions", `{`+hello+`,"thinking_budget":10}`)
+}
+
+// TestBudgetForm: behind a budget of reasoning the answer fits what it must.
+func TestBudgetForm(t *testing.T) {
+	all, err := reasoners()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := serve(t, all[1], Options{})
+	for seed := range 3 {
+		o := c.post("/v1/chat/completions", fmt.Sprintf(`{%s,"temperature":1.2,"seed":%d,"max_tokens":400,"thinking_budget":9,"response_format":{"type":"json_schema","json_schema":{"name":"fact","schema":%s}}}`, ask, seed, fact))
+		if at(o, "usage", "completion_tokens_details", "reasoning_tokens").(float64) > 9 || at(o, "choices", 0, "finish_reason") != "stop" {
+			t.Errorf("%v", o)
+			continue
+		}
+		if err := wrongFact(at(o, "choices", 0, "message", "content").(string)); err != nil {
+			t.Errorf("%v: %v", err, o)
+		}
 	}
 }

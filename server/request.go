@@ -279,6 +279,7 @@ func (c *choice) took() {
 // follow hands over the pieces of a token, and reports whether the answer has ended.
 func (c *choice) follow(p *pieces, t karat.Token) bool {
 	var scored []karat.Token
+	thought := p.thinks()
 	if (c.r.logprobs || c.r.chooses()) && t.Stop != karat.StopEnd {
 		scored = []karat.Token{t}
 	}
@@ -286,7 +287,7 @@ func (c *choice) follow(p *pieces, t karat.Token) bool {
 		e.tokens, scored = scored, nil
 		c.emit(e)
 	}
-	if p.thinks() {
+	if thought && p.thinks() && t.Stop != karat.StopEnd {
 		c.reasoning++
 	}
 	if t.Stop == "" && !p.satisfied() {

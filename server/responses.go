@@ -157,6 +157,7 @@ func (m *served) responseReasoning(f *fields, c *conversation) {
 		return
 	}
 	m.reason(o, "effort", c)
+	m.budget(o, "max_tokens", 0, maxTokens, c)
 	for _, name := range []string{"summary", "generate_summary"} {
 		if kind := o.one(name, "auto", "concise", "detailed"); kind != "" && kind != "auto" {
 			o.reject(refused(o.path+name, "a summary of the reasoning"))

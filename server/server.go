@@ -134,7 +134,7 @@ func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, e
 	x.room = min(x.info.Context, m.Stats().Longest)
 	x.syntax = syntax.Of(x.info.Template)
 	var err error
-	if x.special, err = markers(ctx, m, x.syntax); err != nil {
+	if x.special, err = m.Marks(ctx); err != nil {
 		return nil, err
 	}
 	if x.print, err = m.Fingerprint(ctx); err != nil {

@@ -31,23 +31,28 @@ func copyModel(dir, name string) error {
 
 // withTools is a model whose template takes tools and reasoning.
 var withTools = sync.OnceValues(func() (*karat.Model, error) {
+	template, err := os.ReadFile("../internal/chat/testdata/templates/Qwen-Qwen3-0.6B.jinja")
+	if err != nil {
+		return nil, err
+	}
+	return withTemplate("tiny-qwen3", string(template))
+})
+
+// withTemplate is a model of the repository with a chat template.
+func withTemplate(name, template string) (*karat.Model, error) {
 	dir, err := os.MkdirTemp("", "karat")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	if err := copyModel(dir, "tiny-qwen3"); err != nil {
+	if err := copyModel(dir, name); err != nil {
 		return nil, err
 	}
-	template, err := os.ReadFile("../internal/chat/testdata/templates/Qwen-Qwen3-0.6B.jinja")
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "chat_template.jinja"), template, 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "chat_template.jinja"), []byte(template), 0o666); err != nil {
 		return nil, err
 	}
 	return karat.Load(context.Background(), dir, karat.Options{Threads: 2, Context: 2048})
-})
+}
 
 const said = "<think>\nHm, Oslo.\n</think>\n\nLet me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {}}\n</tool_call>"
 

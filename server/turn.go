@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/karat-run/karat"
@@ -19,6 +18,7 @@ type conversation struct {
 	single   bool           // one call ends the answer
 	choice   toolChoice
 	mute     bool // the tools are known, and not to be called
+	budget   *int // most tokens of reasoning; nil is any number
 }
 
 // call is a call of a tool in an answer.
@@ -55,7 +55,17 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 		r.turn.tools = stringParameters(c.tools)
 	}
 	r.turn.opened = r.turn.syntax.Opens(r.model.model.Detokenize(ids[max(0, len(ids)-16):]))
-	return r.constrain(ctx, c)
+	if p := r.constrain(ctx, c); p != nil || c.budget == nil {
+		return p
+	}
+	within := karat.TurnOptions{Opened: r.turn.opened}
+	if r.turn.tools != nil {
+		within.Tools = c.tools
+	}
+	if r.grammar, err = r.model.model.ReasoningBudget(ctx, r.grammar, *c.budget, within); err != nil {
+		return r.model.explain(ctx, err, param)
+	}
+	return nil
 }
 
 // explain is what a client may know of an error of the template: not the path of the file.
@@ -153,18 +163,3 @@ func (p *pieces) called() bool { return p != nil && p.calls > 0 }
 
 // satisfied reports whether nothing more is wanted: one call was, and is there.
 func (p *pieces) satisfied() bool { return p != nil && p.single && p.calls > 0 }
-
-// markers are those of a syntax that are special tokens of a model, which its text leaves out.
-func markers(ctx context.Context, m *karat.Model, s syntax.Syntax) (all []string, err error) {
-	for _, mark := range s.Marks() {
-		ids, err := m.TokenizeBare(ctx, mark, true)
-		if err != nil {
-			return nil, fmt.Errorf("server: %w", err)
-		}
-		if plain, err := m.TokenizeBare(ctx, mark, false); err != nil || len(ids) != 1 || len(plain) == 1 {
-			continue
-		}
-		all = append(all, mark)
-	}
-	return all, nil
-}

@@ -173,7 +173,12 @@ func (b *basis) sample(s *sample.Sampler, history []int, g Grammar) (id int, err
 		if err != nil {
 			return 0, err
 		}
-		if id, err = s.SampleMasked(b.logits, history, mask); err != nil {
+		if mask == nil {
+			id, err = s.Sample(b.logits, history)
+		} else {
+			id, err = s.SampleMasked(b.logits, history, mask)
+		}
+		if err != nil {
 			return 0, err
 		}
 		return id, g.Accept(id)

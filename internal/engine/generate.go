@@ -46,7 +46,7 @@ type Decoder interface {
 
 // Grammar says which tokens may come next. It is of one request: it knows the tokens so far.
 type Grammar interface {
-	Mask() (*sample.Mask, error)
+	Mask() (*sample.Mask, error) // nil is any token
 	Accept(id int) error
 }
 

@@ -1,0 +1,60 @@
+package grammar
+
+import (
+	"fmt"
+
+	"github.com/karat-run/karat/internal/sample"
+	"github.com/karat-run/karat/internal/syntax"
+)
+
+// Budget holds an answer's reasoning to so many tokens. Behind them the mark comes that ends it, and then whatever the model says. It is
+// for one goroutine at a time.
+type Budget struct {
+	Within interface { // what the answer must fit besides; nil is anything
+		Mask() (*sample.Mask, error)
+		Accept(id int) error
+	}
+	Decoder interface{ Write(id int) string } // with the names of marks that are special tokens
+	Parser  *syntax.Parser
+	Close   []int // tokens of the mark that ends reasoning
+	Tokens  int   // that the reasoning may have. A mark of several counts, but for its last
+
+	at   int // how many of Close came that had to
+	mask sample.Mask
+}
+
+// due reports whether a token of the mark comes next.
+func (b *Budget) due() bool { return b.at > 0 || b.Parser.Thinks() && b.Tokens < len(b.Close) }
+
+// Mask is the tokens that may come next; nil is any.
+func (b *Budget) Mask() (*sample.Mask, error) {
+	switch {
+	case b.due():
+		b.mask.IDs = append(b.mask.IDs[:0], int32(b.Close[b.at]))
+		return &b.mask, nil
+	case b.Within != nil:
+		return b.Within.Mask()
+	}
+	return nil, nil
+}
+
+// Accept goes on with a token.
+func (b *Budget) Accept(id int) error {
+	due, thought := b.due(), b.Parser.Thinks()
+	if b.Within != nil {
+		if err := b.Within.Accept(id); err != nil {
+			if due {
+				err = fmt.Errorf("%w: it has no place for the end of the reasoning where its budget is used up: %v", ErrGrammar, err)
+			}
+			return err
+		}
+	}
+	b.Parser.Write(b.Decoder.Write(id))
+	switch {
+	case due:
+		b.at = (b.at + 1) % len(b.Close)
+	case thought && b.Parser.Thinks():
+		b.Tokens--
+	}
+	return nil
+}
