@@ -193,13 +193,17 @@ func (t *Tokenizer) EndOfTurn() []int { return slices.Clone(t.endOfTurn) }
 
 // turnEnds are the names of tokens that end a turn or a text, by the chat
 // templates of the families: Llama 3 and 4, ChatML (Qwen), Gemma 3 and 4 (which
-// leaves the word to a tool with <|tool_response>), Phi, DeepSeek, Llama 2.
+// leaves the word to a tool with <|tool_response>), gpt-oss, Phi, DeepSeek, Llama 2.
 var turnEnds = []string{
 	"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|eot|>", "<|eom|>",
 	"<|im_end|>", "<|endoftext|>",
 	"<end_of_turn>", "<turn|>", "<|tool_response>", "<eos>",
+	"<|return|>", "<|call|>",
 	"<|end|>", "<｜end▁of▁sentence｜>", "</s>",
 }
+
+// messageEnd ends a message alone where an answer has several: where there is <|return|>.
+const messageEnd = "<|end|>"
 
 // findEndOfTurn collects the ids of EndOfTurn.
 func (t *Tokenizer) findEndOfTurn(more ...*int) {
@@ -219,4 +223,7 @@ func (t *Tokenizer) findEndOfTurn(more ...*int) {
 	}
 	slices.Sort(ends)
 	t.endOfTurn = slices.Compact(ends)
+	if end, ok := t.ids[messageEnd]; ok && t.ids["<|return|>"] > 0 {
+		t.endOfTurn = slices.DeleteFunc(t.endOfTurn, func(id int) bool { return id == int(end) })
+	}
 }

@@ -48,6 +48,16 @@ func TestEndOfTurn(t *testing.T) {
 	if got, want := tok.EndOfTurn(), []int{1, 6, 14, 20, 21}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
+	g.EOT, g.EOM = nil, nil
+	for id, name := range map[int]string{8: "<|end|>", 9: "<|call|>", 10: "<|return|>"} { // where an answer has messages, <|end|> ends one
+		g.Tokens[id], g.Types[id] = name, 3
+	}
+	if tok, err = tokenizer.FromGGUF(g); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := tok.EndOfTurn(), []int{1, 6, 9, 10, 14}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
 }
 
 // TestSpecial checks that special tokens come out of text only where asked.
