@@ -57,8 +57,7 @@ type TurnOptions struct {
 // model's chat template shows them. The names of the marks are to be in GenerateOptions.Special where they are special tokens. The
 // arguments of a call fit the tool's Parameters. Unless the tool is Strict, Parameters that are not supported stand for any object.
 func (m *Model) TurnGrammar(o TurnOptions) (*Grammar, error) {
-	template := m.opened.Checkpoint.Template()
-	t := grammar.Turn{Syntax: syntax.Of(template), Template: template, Opened: o.Opened, Schema: o.Schema, Required: o.Required, Single: o.Single}
+	t := grammar.Turn{Syntax: syntax.Of(m.opened.Checkpoint.Template()), Opened: o.Opened, Schema: o.Schema, Required: o.Required, Single: o.Single}
 	for _, tool := range o.Tools {
 		t.Tools = append(t.Tools, grammar.Tool{Name: tool.Name, Schema: tool.Parameters, Strict: tool.Strict})
 	}

@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,6 @@ type Turn struct {
 	Syntax   syntax.Syntax
 	Opened   bool   // the prompt ends within reasoning
 	Schema   []byte // of the text; nil is any text
-	Template string // which shows how calls are written
 	Tools    []Tool // that may be called
 	Required bool   // one must be
 	Single   bool   // and no more than one
@@ -93,11 +93,11 @@ func (w *turnWriter) without(marks ...string) *term {
 // reasoning is what comes before the answer, if the model reasons.
 func (w *turnWriter) reasoning() *node {
 	s, t := &w.turn.Syntax, &w.b.t
-	if s.Open == "" || s.Bare && len(w.turn.Tools) > 0 && !w.turn.Opened { // a bare call comes first, or is none
+	if s.Open == "" {
 		return w.b.row()
 	}
 	space := w.b.regular(t.repeat(t.or(t.byte('\n'), t.byte(' ')), 0, 4))
-	body := w.b.row(w.b.regular(w.without(s.Close)), w.marked(s.Close), space)
+	body := w.b.row(w.b.regular(w.without(s.Close)), w.marked(s.Close), space, w.optional(s.Next))
 	if w.turn.Opened {
 		return body
 	}
@@ -107,11 +107,8 @@ func (w *turnWriter) reasoning() *node {
 // text is an answer that is no call, or, if there are calls, a text and then one of them.
 func (w *turnWriter) text(calls []*node) ([]*node, error) {
 	frame := func(n *node) *node {
-		if f := w.turn.Syntax.Frame; len(f) == 2 {
-			opt := func(mark string) *node { return w.b.choice(w.b.row(), w.marked(mark)) }
-			return w.b.row(opt(f[0]), n, opt(f[1]))
-		}
-		return n
+		around := w.turn.Syntax.Answer
+		return w.b.row(w.optional(around.Begin), n, w.optional(around.End))
 	}
 	if w.turn.Schema != nil {
 		s, err := newSchema(w.b, w.turn.Schema, nil)
@@ -126,33 +123,80 @@ func (w *turnWriter) text(calls []*node) ([]*node, error) {
 	}
 	text := w.b.regular(w.without(marks...))
 	if w.turn.Syntax.Bare { // a text that begins as a call does is one
-		t := &w.b.t
-		any := t.star(t.utf8(anyRune))
-		return append(calls, w.b.regular(t.or(t.unit, t.and(any, t.cat(t.utf8(runes{'{', '{', ' ', ' ', '\n', '\n', '\t', '\t', '\r', '\r'}.merged().others()), any))))), nil
+		return append(calls, w.b.regular(w.bareText())), nil
+	}
+	if w.turn.Syntax.Style.Alone {
+		return append(calls, frame(text)), nil
 	}
 	return []*node{w.b.row(frame(text), w.b.choice(append(calls, w.b.row())...))}, nil
 }
 
+// bareText is any text that does not begin as a call without marks does.
+func (w *turnWriter) bareText() *term {
+	t, style := &w.b.t, &w.turn.Syntax.Style
+	any := t.star(t.utf8(anyRune))
+	begins := runes{'{', '{', ' ', ' ', '\n', '\n', '\t', '\t', '\r', '\r'}
+	if style.Form == syntax.Python {
+		begins = append(begins, '[', '[')
+	}
+	x := t.or(t.unit, t.and(any, t.cat(t.utf8(begins.merged().others()), any)))
+	if style.Form == syntax.Named {
+		for _, tool := range w.turn.Tools {
+			x = t.and(x, t.not(t.seq(t.text(tool.Name+style.Then), t.star(t.class(span(0, 0xff))))))
+		}
+	}
+	return x
+}
+
+// optional is a mark that may be missing.
+func (w *turnWriter) optional(mark string) *node {
+	if mark == "" {
+		return w.b.row()
+	}
+	return w.b.choice(w.b.row(), w.marked(mark))
+}
+
 // calls are one call or several.
 func (w *turnWriter) calls() (*node, error) {
-	style, ok := w.turn.Syntax.Style(w.turn.Template)
-	if !ok {
+	s := &w.turn.Syntax
+	if len(s.Calls) == 0 && !s.Bare {
 		return nil, fmt.Errorf("grammar: the syntax of calls that this model's chat template has is not known")
+	}
+	style, around := &s.Style, w.around()
+	var each syntax.Marks
+	if style.Each {
+		each, around = around, syntax.Marks{}
 	}
 	var list []*node
 	for _, tool := range w.turn.Tools {
-		arguments, err := w.arguments(&style, tool)
+		arguments, err := w.arguments(style, tool)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, w.b.row(w.marked(style.Name+tool.Name+style.Then), arguments, w.marked(style.After)))
+		list = append(list, w.b.row(w.marked(each.Begin+style.Name+tool.Name+style.Then), arguments, w.marked(style.After+each.End)))
 	}
 	one := w.b.choice(list...)
-	all := []*node{w.marked(style.First), one}
+	all := []*node{w.marked(around.Begin + style.First), one}
 	if !w.turn.Single && !style.Single {
 		all = append(all, w.b.many(w.b.row(w.marked(style.Between), one), 0, maxCalls-1))
 	}
-	return w.b.row(append(all, w.marked(style.Last))...), nil
+	return w.b.row(append(all, w.marked(style.Last+around.End))...), nil
+}
+
+// around are the marks that are written around calls.
+func (w *turnWriter) around() (m syntax.Marks) {
+	s := &w.turn.Syntax
+	if s.Bare {
+		return m
+	}
+	m = s.Calls[0]
+	if m.Begin == s.Lead { // the prompt has it
+		m.Begin = ""
+	}
+	if m.Last { // it is no part of the answer's text
+		m.End = ""
+	}
+	return m
 }
 
 // arguments are those of a tool. A schema that is not supported is any object, unless the tool is strict.
@@ -165,8 +209,10 @@ func (w *turnWriter) arguments(style *syntax.Style, tool Tool) (*node, error) {
 		schema = []byte(`{"type":"object"}`)
 	}
 	var avoid []string
-	if style.Avoid != "" {
-		avoid = append(avoid, style.Avoid)
+	if end := w.around().End; style.End != "" {
+		avoid = []string{strings.TrimSpace(style.End)[:2]} // as every mark behind it begins
+	} else if end != "" {
+		avoid = []string{end}
 	}
 	s, err := newSchema(w.b, schema, avoid)
 	if err != nil {
@@ -176,11 +222,11 @@ func (w *turnWriter) arguments(style *syntax.Style, tool Tool) (*node, error) {
 	if s.root.kind == '{' && s.root.fields["type"] == nil {
 		s.root.names, s.root.fields["type"] = append(s.root.names, "type"), &value{kind: '"', text: "object"}
 	}
-	switch style.Arguments {
-	case syntax.QuotedArguments:
-		s.quote = w.markTerm(style.Quote)
-		s.avoid = append(s.avoid, style.Quote)
-	case syntax.PairArguments:
+	switch style.Form {
+	case syntax.Quoted:
+		s.quote = w.markTerm(syntax.Quote)
+		s.avoid = append(s.avoid, syntax.Quote)
+	case syntax.Tagged, syntax.Nested, syntax.Python:
 		return w.pairs(style, s), nil
 	}
 	return s.top(), nil
@@ -196,32 +242,43 @@ func supported(schema []byte) bool {
 	return err == nil
 }
 
-// pairs are the arguments of the pairs style: the properties of a schema in order.
+// pairs are the arguments that have no JSON around them: the properties of a schema in order.
 func (w *turnWriter) pairs(style *syntax.Style, s *schema) *node {
 	s.known(s.root, "#")
 	v := s.plainRef(s.root, "#")
 	fields, required := s.fields(v, "properties", "#"), s.required(v, "#")
-	var list []*node
-	for _, name := range fields.names {
-		x, at := fields.fields[name], "#/properties/"+name
-		pair := w.b.row(w.marked(style.Key+name+style.Value), w.pairValue(s, x, at), w.marked(style.End))
-		if !slices.Contains(required, name) {
-			pair = w.b.choice(w.b.row(), pair)
+	first, next := w.b.row(), w.b.row() // what is left, before the first of them and behind another
+	for _, name := range slices.Backward(fields.names) {
+		one := w.pair(style, s, name, fields.fields[name])
+		between := one
+		if style.Form == syntax.Python {
+			between = w.b.row(w.b.text(", "), one)
 		}
-		list = append(list, pair)
+		all, more := w.b.row(one, next), w.b.row(between, next)
+		if !slices.Contains(required, name) {
+			all, more = w.b.choice(first, all), w.b.choice(next, more)
+		}
+		first, next = all, more
 	}
-	return w.b.row(list...)
+	return first
 }
 
-// pairValue is a value: a string as it is, another as JSON.
-func (w *turnWriter) pairValue(s *schema, v *value, path string) *node {
-	if v.kind == '{' {
-		if t := v.fields["type"]; t != nil && t.kind == '"' && t.text == "string" {
-			s.known(v, path)
-			raw := *s
-			raw.quote = w.b.t.unit
-			return raw.node(v, path)
-		}
+// pair is an argument: a string as it is, another value as JSON.
+func (w *turnWriter) pair(style *syntax.Style, s *schema, name string, v *value) *node {
+	path := "#/properties/" + name
+	text := v.kind == '{' && v.fields["type"] != nil && v.fields["type"].kind == '"' && v.fields["type"].text == "string"
+	if style.Form == syntax.Python {
+		return w.b.row(w.b.text(name+"="), s.node(v, path))
 	}
-	return s.node(v, path)
+	end := style.End
+	if style.Form == syntax.Nested {
+		end += name + ">"
+	}
+	if !text {
+		return w.b.row(w.marked(style.Key+name+cmp.Or(style.Other, style.Value)), s.node(v, path), w.marked(end))
+	}
+	s.known(v, path)
+	raw := *s
+	raw.quote = w.b.t.unit
+	return w.b.row(w.marked(style.Key+name+style.Value), raw.node(v, path), w.marked(end))
 }

@@ -19,6 +19,24 @@ var callSyntaxes = []struct{ name, template, call string }{
 	{"granite", "<|tool_call|>", `<|tool_call|>[{"name": "weather", "arguments": {"city": "Oslo", "days": 3}}]`},
 	{"action", "<|START_ACTION|> <|START_THINKING|>", `<|START_ACTION|>[{"tool_name": "weather", "parameters": {"city": "Oslo", "days": 3}}]<|END_ACTION|>`},
 	{"bare", "<|python_tag|>", `{"name": "weather", "parameters": {"city": "Oslo", "days": 3}}`},
+	{"section", "<|tool_call_argument_begin|>", `<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{"city": "Oslo", "days": 3}<|tool_call_end|><|tool_calls_section_end|>`},
+	{"separated", "<｜tool▁call▁begin｜>", `<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{"city": "Oslo", "days": 3}<｜tool▁call▁end｜><｜tool▁calls▁end｜>`},
+	{"fenced", "<｜tool▁call▁begin｜> ```json", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n{\"city\": \"Oslo\", \"days\": 3}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+	{"ids", "<|tool_call:begin|> <|think|>", `<|think|>Hm.<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>weather<|tool_call:args|>{"city": "Oslo", "days": 3}<|tool_call:end|>`},
+	{"channels", "<|channel|>analysis", `<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{"city": "Oslo", "days": 3}`},
+	{"recipient", ">>>all", "weather\n{\"city\": \"Oslo\", \"days\": 3}"},
+	{"function and object", "<function=", `<function=weather>{"city": "Oslo", "days": 3}</function>`},
+	{"keyed", "<|tools_prefix|>", `<|tools_prefix|>[{"weather": {"city": "Oslo", "days": 3}}]<|tools_suffix|>`},
+	{"to the end", "<|function_call|>", `<|function_call|>{"name": "weather", "arguments": {"city": "Oslo", "days": 3}}`},
+	{"action list", "Action: \"tool_name\"", "Action:\n```json\n[{\"tool_name\": \"weather\", \"parameters\": {\"city\": \"Oslo\", \"days\": 3}}]```"},
+	{"python", "List of tools: ", `<|tool_call_start|>[weather(city="Oslo", days=3)]<|tool_call_end|>`},
+	{"python lines", "<function_calls>", "<function_calls>\nweather(city=\"Oslo\", days=3)\n</function_calls>"},
+	{"python bare", "func_name1(param", `[weather(city="Oslo", days=3, unit="c")]`},
+	{"name and object", "在调用上述函数时", "weather\n{\"city\": \"Oslo\", \"days\": 3}"},
+	{"attributes", "｜DSML｜ function_calls>", "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Oslo</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" string=\"false\">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>"},
+	{"invokes", "<minimax:tool_call>", "<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"city\">Oslo</parameter>\n<parameter name=\"days\">3</parameter>\n</invoke>\n</minimax:tool_call>"},
+	{"values with tags", "]<]minimax[>[", strings.ReplaceAll("#<tool_call>\n#<invoke name=\"weather\">#<city>Oslo#</city>#<days>3#</days>#</invoke>\n#</tool_call>", "#", "]<]minimax[>[")},
+	{"values without lines", "<seed:tool_call>", "<seed:tool_call>\n<function=weather>\n<parameter=city>Oslo</parameter>\n<parameter=days>3</parameter>\n</function>\n</seed:tool_call>"},
 	{"quoted", "<|tool_call> <|channel>", `<|tool_call>call:weather{city:<|"|>Oslo<|"|>,days:3}<tool_call|>`},
 }
 
@@ -32,7 +50,7 @@ func TestForcedCalls(t *testing.T) {
 	}
 	v := vocabulary(3000)
 	for _, c := range callSyntaxes {
-		turn := Turn{Syntax: syntax.Of(c.template), Template: c.template, Required: true, Tools: []Tool{{"weather", []byte(weather), true}, {"now", nil, true}}}
+		turn := Turn{Syntax: syntax.Of(c.template), Required: true, Tools: []Tool{{"weather", []byte(weather), true}, {"now", nil, true}}}
 		turn.Single = c.name == "json"
 		g, err := turn.Grammar()
 		if err != nil {
@@ -104,10 +122,10 @@ func TestTurn(t *testing.T) {
 		{Turn{Syntax: syntax.Of("<think>"), Schema: number}, []string{"12", "<think>\nHm.\n</think>\n\n12", "\xff<think>\xffa\xff</think>\xff1"}, []string{"<think>12", "</think>12", "<think></think>a"}},
 		{Turn{Syntax: syntax.Of("<think>"), Schema: number, Opened: true}, []string{"Hm.</think>12", "\n</think>\n3"}, []string{"12", "<think>", "a</think>b"}},
 		{Turn{Syntax: syntax.Of("<|START_ACTION|>"), Schema: number}, []string{"12", "<|START_RESPONSE|>12<|END_RESPONSE|>"}, []string{"<|START_RESPONSE|>x"}},
-		{Turn{Syntax: syntax.Of("<tool_call>"), Template: "<tool_call>", Tools: tools}, []string{"Hello", "", call, "Now.\n" + call + "\n" + call}, []string{"a <tool_call>", call + "b", "<tool_call>{}</tool_call>"}},
-		{Turn{Syntax: syntax.Of("<tool_call>"), Template: "<tool_call>", Tools: tools, Required: true, Single: true}, []string{call}, []string{"Hello", call + "\n" + call}},
-		{Turn{Syntax: syntax.Of("<tool_call>"), Template: "<tool_call>", Tools: tools, Schema: number}, []string{"5", call}, []string{"Hello", "5" + call}},
-		{Turn{Syntax: syntax.Of("<|python_tag|>"), Template: "<|python_tag|>", Tools: tools}, []string{"Hello {", `{"name": "now", "parameters": {}}`}, []string{"{", ` {"a":1}`}},
+		{Turn{Syntax: syntax.Of("<tool_call>"), Tools: tools}, []string{"Hello", "", call, "Now.\n" + call + "\n" + call}, []string{"a <tool_call>", call + "b", "<tool_call>{}</tool_call>"}},
+		{Turn{Syntax: syntax.Of("<tool_call>"), Tools: tools, Required: true, Single: true}, []string{call}, []string{"Hello", call + "\n" + call}},
+		{Turn{Syntax: syntax.Of("<tool_call>"), Tools: tools, Schema: number}, []string{"5", call}, []string{"Hello", "5" + call}},
+		{Turn{Syntax: syntax.Of("<|python_tag|>"), Tools: tools}, []string{"Hello {", `{"name": "now", "parameters": {}}`}, []string{"{", ` {"a":1}`}},
 	} {
 		g, err := c.turn.Grammar()
 		if err != nil {
@@ -117,7 +135,7 @@ func TestTurn(t *testing.T) {
 		for i, list := range [][]string{c.fits, c.not} {
 			for _, text := range list {
 				if ok, err := g.Fits([]byte(text)); ok != (i == 0) || err != nil {
-					t.Errorf("%q in %q: %v, %v", text, c.turn.Template, ok, err)
+					t.Errorf("%q in %+v: %v, %v", text, c.turn.Syntax, ok, err)
 				}
 			}
 		}
@@ -125,7 +143,7 @@ func TestTurn(t *testing.T) {
 	if _, err := (&Turn{Tools: tools, Required: true}).Grammar(); err == nil {
 		t.Error("calls without a syntax")
 	}
-	strict := Turn{Syntax: syntax.Of("<tool_call>"), Template: "<tool_call>", Tools: []Tool{{"now", []byte(`{"type":"object","not":{}}`), true}}}
+	strict := Turn{Syntax: syntax.Of("<tool_call>"), Tools: []Tool{{"now", []byte(`{"type":"object","not":{}}`), true}}}
 	if _, err := strict.Grammar(); err == nil || !strings.Contains(err.Error(), `schema: tool now: #: "not"`) {
 		t.Error(err)
 	}
@@ -142,7 +160,7 @@ func TestPublishedTemplates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		turn := Turn{Syntax: syntax.Of(string(b)), Template: string(b), Required: true, Tools: []Tool{{"weather", []byte(weather), true}}}
+		turn := Turn{Syntax: syntax.Of(string(b)), Required: true, Tools: []Tool{{"weather", []byte(weather), true}}}
 		if _, err := turn.Grammar(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

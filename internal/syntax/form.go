@@ -14,38 +14,30 @@ type Call struct {
 	Arguments string // a JSON object
 }
 
-// form is how calls are written between their marks.
-type form int
-
-const (
-	plain  form = iota // {"name": …, "arguments": {…}}, or a list of these
-	named              // plain, or NAME{…} and NAME[ARGS]{…}
-	tagged             // plain, or <function=NAME><parameter=KEY>VALUE</parameter></function>, or NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>
-	quoted             // call:NAME{KEY:VALUE,…}, with <|"|> around strings
-)
-
-// quote is around strings of the quoted form.
-const quote = `<|"|>`
-
 var errForm = errors.New("syntax: no call")
+
+// maxDepth bounds values within values.
+const maxDepth = 64
 
 // Tools are the tools that may be called: by name, the parameters that are strings.
 type Tools map[string]map[string]bool
 
-// parse reads the calls of a text between marks.
-func (f form) parse(text string, tools Tools) (calls []Call, err error) {
+// parse reads the calls of a text between marks. begin is the first mark, which may come again between calls.
+func (y *Style) parse(text, begin string, tools Tools) (calls []Call, err error) {
 	text = strings.TrimSpace(text)
 	switch {
-	case f == quoted:
-		calls, err = parseQuoted(text)
-	case strings.HasPrefix(text, "{") || strings.HasPrefix(text, "["):
-		calls, err = parsePlain(text)
-	case f == tagged && strings.HasPrefix(text, "<function="):
-		calls, err = parseFunction(text, tools)
-	case f == tagged:
-		calls, err = parsePairs(text, tools)
-	case f == named:
-		calls, err = parseNamed(text)
+	case text == "":
+		return nil, errForm
+	case y.Form == Python && text[0] != '{' && !strings.HasPrefix(text, "[{"):
+		calls, err = parsePython(text)
+	case text[0] == '{' || text[0] == '[':
+		calls, err = parseObjects(text, y.Form == Keyed)
+	case y.Form == Named:
+		calls, err = y.parseNamed(text, begin)
+	case y.Form == Tagged || y.Form == Nested:
+		calls, err = y.parseTagged(text, tools)
+	case y.Form == Quoted:
+		calls, err = y.parseQuoted(text)
 	default:
 		return nil, errForm
 	}
@@ -60,7 +52,7 @@ func (f form) parse(text string, tools Tools) (calls []Call, err error) {
 	return calls, err
 }
 
-func parsePlain(text string) (calls []Call, err error) {
+func parseObjects(text string, keyed bool) (calls []Call, err error) {
 	var all []json.RawMessage
 	if text[0] == '{' {
 		all = []json.RawMessage{json.RawMessage(text)}
@@ -68,33 +60,58 @@ func parsePlain(text string) (calls []Call, err error) {
 		return nil, err
 	}
 	for _, raw := range all {
-		var o struct {
-			Name       string          `json:"name"`
-			ToolName   string          `json:"tool_name"`
-			Arguments  json.RawMessage `json:"arguments"`
-			Parameters json.RawMessage `json:"parameters"`
+		read := parseObject
+		if keyed {
+			read = parseKeyed
 		}
-		if err := json.Unmarshal(raw, &o); err != nil {
-			return nil, err
-		}
-		c := Call{Name: o.Name}
-		if c.Name == "" {
-			c.Name = o.ToolName
-		}
-		arguments := o.Arguments
-		if arguments == nil {
-			arguments = o.Parameters
-		}
-		var inner string // some models write the object as a string
-		if json.Unmarshal(arguments, &inner) == nil && inner != "" {
-			arguments = json.RawMessage(inner)
-		}
-		if c.Arguments, err = object(arguments); err != nil {
+		c, err := read(raw)
+		if err != nil {
 			return nil, err
 		}
 		calls = append(calls, c)
 	}
 	return calls, nil
+}
+
+func parseObject(raw json.RawMessage) (c Call, err error) {
+	var o struct {
+		Name       string          `json:"name"`
+		ToolName   string          `json:"tool_name"`
+		Arguments  json.RawMessage `json:"arguments"`
+		Parameters json.RawMessage `json:"parameters"`
+	}
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return c, err
+	}
+	c.Name = o.Name
+	if c.Name == "" {
+		c.Name = o.ToolName
+	}
+	arguments := o.Arguments
+	if arguments == nil {
+		arguments = o.Parameters
+	}
+	var inner string // some models write the object as a string
+	if json.Unmarshal(arguments, &inner) == nil && inner != "" {
+		arguments = json.RawMessage(inner)
+	}
+	c.Arguments, err = object(arguments)
+	return c, err
+}
+
+func parseKeyed(raw json.RawMessage) (c Call, err error) {
+	var o map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return c, err
+	}
+	if len(o) != 1 {
+		return c, errForm
+	}
+	for name, arguments := range o {
+		c.Name = name
+		c.Arguments, err = object(arguments)
+	}
+	return c, err
 }
 
 // object is a JSON object without spaces around its parts; nothing is {}.
@@ -113,14 +130,20 @@ func object(raw []byte) (string, error) {
 	return b.String(), nil
 }
 
-func parseNamed(text string) (calls []Call, err error) {
+func (y *Style) parseNamed(text, begin string) (calls []Call, err error) {
 	for text != "" {
 		at := strings.IndexByte(text, '{')
 		if at < 0 {
 			return nil, errForm
 		}
-		name := strings.TrimSpace(strings.TrimSuffix(text[:at], "[ARGS]"))
-		if i := strings.Index(name, "[CALL_ID]"); i >= 0 {
+		name := strings.TrimSpace(text[:at])
+		if _, after, ok := strings.Cut(name, y.Before); ok {
+			name = strings.TrimSpace(after)
+		}
+		if i := strings.IndexAny(name, "<>[:` \n"); i >= 0 { // a mark, an index or an id
+			if y.Behind == "" || !strings.HasSuffix(name, y.Behind) {
+				return nil, errForm
+			}
 			name = name[:i]
 		}
 		var raw json.RawMessage
@@ -128,24 +151,43 @@ func parseNamed(text string) (calls []Call, err error) {
 		if err := d.Decode(&raw); err != nil {
 			return nil, err
 		}
-		arguments, err := object(raw)
-		if err != nil {
+		c := Call{Name: name}
+		if c.Arguments, err = object(raw); err != nil {
 			return nil, err
 		}
-		calls = append(calls, Call{name, arguments})
-		text = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(text[at+int(d.InputOffset()):]), "[TOOL_CALLS]"))
+		calls = append(calls, c)
+		text = strings.TrimSpace(text[at+int(d.InputOffset()):])
+		text = strings.TrimSpace(strings.TrimPrefix(text, y.Tail))
+		text = strings.TrimSpace(strings.TrimPrefix(text, begin))
 	}
 	return calls, nil
 }
 
-// parameters makes an object of names and values as a model wrote them: JSON, or text.
+// parameters makes an object of names and values as a model wrote them.
 type parameters struct {
 	strings map[string]bool
 	b       bytes.Buffer
 	seen    map[string]bool
 }
 
-func (p *parameters) add(name, value string) error {
+// add takes a value that is JSON, or a text.
+func (p *parameters) add(name, value string, text bool) error {
+	raw, err := literal(value, text || p.strings[name])
+	if err != nil {
+		return err
+	}
+	return p.set(name, raw)
+}
+
+// literal is a value as JSON, whether a model wrote JSON or a text.
+func literal(value string, text bool) ([]byte, error) {
+	if raw := strings.TrimSpace(value); !text && json.Valid([]byte(raw)) {
+		return []byte(raw), nil
+	}
+	return json.Marshal(value)
+}
+
+func (p *parameters) set(name string, raw []byte) error {
 	if p.seen[name] || name == "" {
 		return errForm
 	}
@@ -153,13 +195,6 @@ func (p *parameters) add(name, value string) error {
 		p.seen = map[string]bool{}
 	}
 	p.seen[name] = true
-	raw := []byte(strings.TrimSpace(value))
-	if p.strings[name] || !json.Valid(raw) {
-		var err error
-		if raw, err = json.Marshal(value); err != nil {
-			return err
-		}
-	}
 	key, err := json.Marshal(name)
 	if err != nil {
 		return err
@@ -173,72 +208,15 @@ func (p *parameters) add(name, value string) error {
 
 func (p *parameters) object() (string, error) { return object([]byte("{" + p.b.String() + "}")) }
 
-// within cuts the text between two marks off the beginning of text.
-func within(text, begin, end string) (inner, rest string, ok bool) {
-	if rest, ok = strings.CutPrefix(text, begin); !ok {
-		return "", text, false
-	}
-	return strings.Cut(rest, end)
-}
-
-func parseFunction(text string, tools Tools) (calls []Call, err error) {
-	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
-		body, rest, ok := within(text, "<function=", "</function>")
-		name, body, named := strings.Cut(body, ">")
-		if !ok || !named {
-			return nil, errForm
-		}
-		p := parameters{strings: tools[name]}
-		for body = strings.TrimSpace(body); body != ""; body = strings.TrimSpace(body) {
-			inner, after, ok := within(body, "<parameter=", "</parameter>")
-			key, value, named := strings.Cut(inner, ">")
-			if !ok || !named {
-				return nil, errForm
-			}
-			if err := p.add(key, strings.TrimSuffix(strings.TrimPrefix(value, "\n"), "\n")); err != nil {
-				return nil, err
-			}
-			body = after
-		}
-		c := Call{Name: name}
-		if c.Arguments, err = p.object(); err != nil {
-			return nil, err
-		}
-		calls, text = append(calls, c), rest
-	}
-	return calls, nil
-}
-
-func parsePairs(text string, tools Tools) ([]Call, error) {
-	name, body := text, ""
-	if at := strings.Index(text, "<arg_key>"); at >= 0 {
-		name, body = strings.TrimSpace(text[:at]), text[at:]
-	}
-	p := parameters{strings: tools[name]}
-	for body = strings.TrimSpace(body); body != ""; body = strings.TrimSpace(body) {
-		key, rest, ok := within(body, "<arg_key>", "</arg_key>")
-		value, after, paired := within(strings.TrimSpace(rest), "<arg_value>", "</arg_value>")
-		if !ok || !paired {
-			return nil, errForm
-		}
-		if err := p.add(strings.TrimSpace(key), value); err != nil {
-			return nil, err
-		}
-		body = after
-	}
-	arguments, err := p.object()
-	return []Call{{name, arguments}}, err
-}
-
-// parseQuoted turns the names and strings of the quoted form into JSON's.
-func parseQuoted(text string) ([]Call, error) {
-	text, ok := strings.CutPrefix(text, "call:")
+// parseQuoted turns the names and strings of the form Quoted into JSON's.
+func (y *Style) parseQuoted(text string) ([]Call, error) {
+	text, ok := strings.CutPrefix(text, y.Name)
 	at := strings.IndexByte(text, '{')
 	if !ok || at < 0 {
 		return nil, errForm
 	}
 	var b strings.Builder
-	for i, part := range strings.Split(text[at:], quote) {
+	for i, part := range strings.Split(text[at:], Quote) {
 		if i%2 == 1 {
 			s, err := json.Marshal(part)
 			if err != nil {

@@ -1,8 +1,8 @@
 package syntax
 
 import (
+	"bytes"
 	"strings"
-	"unicode"
 )
 
 // Event is a piece of an answer: one of its fields is set.
@@ -21,29 +21,46 @@ const (
 	inBare
 )
 
+// Bounds of the text of a call, and of a tool's name where that begins a call. What is longer is text.
+const (
+	maxCall = 1 << 20
+	maxName = 1 << 10
+)
+
 // Parser reads an answer as it comes. Anything but a well-formed call of a tool is text, as the model
 // wrote it. White space beside marks is no text.
 type Parser struct {
-	s     Syntax
-	tools Tools // nil for none: calls are text
-	mode  mode
-	marks Marks  // of the call that the parser is within
-	held  string // not yet decided
-	space string // that may be beside a mark
-	apart string // the space before the call that the parser is within
-	fresh bool   // there was no text since the last mark
-	out   []Event
+	s      Syntax
+	tools  Tools // nil for none: calls are text
+	mode   mode
+	marks  Marks  // of the call that the parser is within
+	begun  string // its first mark, as far as the model wrote it
+	held   []byte // not yet decided
+	lead   int    // bytes of held that are the prompt's
+	looked int    // bytes of held that have no end of a call, or are white space before one
+	space  string // that may be beside a mark
+	apart  string // the space before the call that the parser is within
+	fresh  bool   // there was no text since the last mark
+	out    []Event
 }
 
 // NewParser reads an answer. opened says that it begins within reasoning (Syntax.Opens).
 func (s Syntax) NewParser(tools Tools, opened bool) *Parser {
 	p := &Parser{s: s, tools: tools, fresh: true}
-	if opened {
+	if p.mode = p.start(); opened {
 		p.mode = inReasoning
-	} else if s.Bare && tools != nil {
-		p.mode = inBare
+	} else {
+		p.held, p.lead = []byte(s.Lead), len(s.Lead)
 	}
 	return p
+}
+
+// start is what an answer is within where nothing was said.
+func (p *Parser) start() mode {
+	if p.s.Bare && p.tools != nil {
+		return inBare
+	}
+	return inText
 }
 
 // Thinks reports whether the parser is within reasoning.
@@ -51,9 +68,9 @@ func (p *Parser) Thinks() bool { return p.mode == inReasoning }
 
 // Write takes the next piece of an answer and returns the decided events.
 func (p *Parser) Write(text string) []Event {
-	p.held += text
+	p.held = append(p.held, text...)
 	p.out = nil
-	for p.next() {
+	for p.next(false) {
 	}
 	return p.out
 }
@@ -61,18 +78,18 @@ func (p *Parser) Write(text string) []Event {
 // End returns the rest.
 func (p *Parser) End() []Event {
 	p.out = nil
-	rest := p.held
-	p.held = ""
-	switch p.mode {
+	for p.next(true) {
+	}
+	switch rest := p.take(len(p.held)); p.mode {
 	case inText, inReasoning:
 		p.say(rest)
 	case inBare:
 		p.call("", rest, "")
 	case inCall:
-		if p.marks.End == "" {
-			p.call(p.marks.Begin, rest, "")
+		if p.marks.End == "" || p.marks.Last {
+			p.call(p.begun, rest, "")
 		} else {
-			p.verbatim(p.marks.Begin + rest)
+			p.verbatim(p.begun + rest)
 		}
 	}
 	p.emit(p.space)
@@ -80,27 +97,72 @@ func (p *Parser) End() []Event {
 	return p.out
 }
 
-// next decides on the beginning of the held text, and reports whether there may be more.
-func (p *Parser) next() bool {
+// take cuts bytes off what is held, and returns those of them that the model wrote.
+func (p *Parser) take(n int) string {
+	lead := min(n, p.lead)
+	text := string(p.held[lead:n])
+	p.held, p.lead, p.looked = p.held[n:], p.lead-lead, 0
+	return text
+}
+
+// next decides on the beginning of the held text, and reports whether there may be more. final says that nothing follows.
+func (p *Parser) next(final bool) bool {
 	switch p.mode {
 	case inReasoning:
-		return p.until([]string{p.s.Close}, func(string) { p.mode, p.fresh = inText, true })
+		return p.until([]string{p.s.Close}, final, func(string) { p.mode, p.fresh = p.start(), true })
 	case inCall:
-		body, rest, ok := strings.Cut(p.held, p.marks.End)
-		if p.marks.End == "" || !ok {
-			return false
-		}
-		p.held = rest
-		p.call(p.marks.Begin, body, p.marks.End)
-		return true
+		return p.within()
 	case inBare:
-		if text := strings.TrimLeftFunc(p.held, unicode.IsSpace); text == "" || text[0] == '{' {
+		for p.looked < len(p.held) && strings.IndexByte(" \t\r\n", p.held[p.looked]) >= 0 {
+			p.looked++
+		}
+		text := p.held[p.looked:]
+		if len(p.held) <= maxCall && p.bare(string(text[:min(len(text), maxName)])) {
 			return false
 		}
 		p.mode = inText
 		return true
 	}
-	return p.until(p.openers(), p.open)
+	return p.until(p.openers(), final, p.open)
+}
+
+// bare reports whether a text may begin a call that has no marks.
+func (p *Parser) bare(text string) bool {
+	begins := func(with string) bool { return strings.HasPrefix(text, with) || strings.HasPrefix(with, text) }
+	if begins("{") {
+		return true
+	}
+	switch p.s.Style.Form {
+	case Python:
+		return begins("[")
+	case Named:
+		for name := range p.tools {
+			if begins(name + p.s.Style.Then) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// within looks for the end of a call.
+func (p *Parser) within() bool {
+	end := p.marks.End
+	n := -1
+	if end != "" {
+		n = bytes.Index(p.held[p.looked:], []byte(end))
+	}
+	switch {
+	case n >= 0:
+		body := p.take(p.looked + n)
+		p.call(p.begun, body, p.take(len(end)))
+		return true
+	case len(p.held) > maxCall:
+		p.verbatim(p.begun + p.take(len(p.held)))
+		return true
+	}
+	p.looked = max(0, len(p.held)-len(end))
+	return false
 }
 
 // openers are the marks that end a text.
@@ -117,6 +179,7 @@ func (p *Parser) openers() []string {
 	return marks
 }
 
+// open goes on behind a mark, of which the model wrote a part.
 func (p *Parser) open(mark string) {
 	p.fresh = true
 	if mark == p.s.Open {
@@ -129,33 +192,31 @@ func (p *Parser) open(mark string) {
 	}
 }
 
-// until hands over what comes before the first of the marks, and has then go on behind it. Without
+// until hands over what comes before the first of the marks, the longest there, and has then go on behind it. Without
 // one it hands over what cannot be the beginning of one.
-func (p *Parser) until(marks []string, then func(mark string)) bool {
+func (p *Parser) until(marks []string, final bool, then func(mark string)) bool {
 	first, found := len(p.held), ""
+	partial := len(p.held) // a mark may begin here
 	for _, m := range marks {
-		if i := strings.Index(p.held, m); i >= 0 && (i < first || i == first && len(m) > len(found)) {
+		if i := bytes.Index(p.held, []byte(m)); i >= 0 && (i < first || i == first && len(m) > len(found)) {
 			first, found = i, m
 		}
-	}
-	if found != "" {
-		p.say(p.held[:first])
-		p.held, p.apart, p.space = p.held[first+len(found):], p.space, ""
-		then(found)
-		return true
-	}
-	keep := 0
-	for _, m := range marks {
-		for k := min(len(m)-1, len(p.held)); k > keep; k-- {
-			if strings.HasSuffix(p.held, m[:k]) {
-				keep = k
+		for k := min(len(m)-1, len(p.held)); k > 0 && !final; k-- {
+			if bytes.HasSuffix(p.held, []byte(m[:k])) {
+				partial = min(partial, len(p.held)-k)
+				break
 			}
 		}
 	}
-	text := p.held[:len(p.held)-keep]
-	p.held = p.held[len(p.held)-keep:]
-	p.say(text)
-	return false
+	if found == "" || partial <= first {
+		p.say(p.take(partial))
+		return false
+	}
+	p.say(p.take(first))
+	p.apart, p.space = p.space, ""
+	p.begun = p.take(len(found))
+	then(found)
+	return true
 }
 
 // say hands over text of the present mode, but for white space that may be beside a mark.
@@ -179,7 +240,7 @@ func (p *Parser) say(text string) {
 // beside are the characters that may be between marks and text. Where there are no marks there
 // is nothing beside them.
 func (p *Parser) beside(r rune) bool {
-	return (p.s.Open != "" || len(p.s.Calls) > 0 && p.tools != nil) && (r == '\n' || r == ' ')
+	return (p.s.Open != "" || len(p.s.Frame) > 0 || len(p.s.Calls) > 0 && p.tools != nil) && (r == '\n' || r == ' ')
 }
 
 func (p *Parser) emit(text string) {
@@ -195,7 +256,7 @@ func (p *Parser) emit(text string) {
 
 // call hands over the calls of a text, or the text with its marks where it has none.
 func (p *Parser) call(begin, body, end string) {
-	calls, err := p.s.form.parse(body, p.tools)
+	calls, err := p.s.Style.parse(body, p.marks.Begin, p.tools)
 	if err != nil {
 		p.verbatim(begin + body + end)
 		return

@@ -4,77 +4,102 @@
 package syntax
 
 import (
+	"slices"
 	"strings"
 )
 
 // Syntax is how a model writes reasoning and calls. The zero value has neither.
 type Syntax struct {
 	Open, Close string   // around reasoning; "" for none
+	Next        string   // begins what follows reasoning, where an answer has several messages
 	Calls       []Marks  // around calls, in the order in which they are looked for
-	Bare        bool     // an answer that is one JSON object may be a call
+	Bare        bool     // an answer that is nothing but a call has no marks
 	Frame       []string // marks around text that are no text
-	form        form
+	Answer      Marks    // those of the Frame that may be around the last text
+	Lead        string   // the end of a prompt that belongs to the answer's first mark
+	Token       string   // a special token within the marks that has no brackets of its own
+	Style       Style    // of calls
 }
 
 // Marks are around one call, or a list of calls. An End of "" is that of the answer.
-type Marks struct{ Begin, End string }
-
-// known is a row for each syntax: by the mark of a template, what its models write.
-var known = []struct {
-	mark   string // in the template
-	syntax Syntax
-}{
-	{"<|tool_call>", Syntax{Calls: []Marks{{"<|tool_call>", "<tool_call|>"}}, form: quoted}},
-	{"<|START_ACTION|>", Syntax{Calls: []Marks{{"<|START_ACTION|>", "<|END_ACTION|>"}}, Frame: []string{"<|START_RESPONSE|>", "<|END_RESPONSE|>"}}},
-	{"<|tool_call|>", Syntax{Calls: []Marks{{"<|tool_call|>", ""}}}},
-	{"[TOOL_CALLS]", Syntax{Calls: []Marks{{"[TOOL_CALLS]", ""}}, form: named}},
-	{"<tool_call>", Syntax{Calls: []Marks{{"<tool_call>", "</tool_call>"}}, form: tagged}},
-	{"<|python_tag|>", Syntax{Calls: []Marks{{"<|python_tag|>", ""}}, Bare: true}},
-	{`"parameters": dictionary of argument name`, Syntax{Bare: true}},
-}
-
-// thinking is a row for each way to write reasoning.
-var thinking = []struct{ mark, open, close string }{
-	{"<|channel>", "<|channel>thought", "<channel|>"},
-	{"<|START_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>"},
-	{"[THINK]", "[THINK]", "[/THINK]"},
-	{"<think>", "<think>", "</think>"},
-	{"</think>", "<think>", "</think>"},
+type Marks struct {
+	Begin, End string
+	Last       bool // the End also ends the answer, and may so be missing
 }
 
 // Of is the syntax of models with a chat template.
 func Of(template string) (s Syntax) {
+	has := func(mark string) bool { return strings.Contains(template, mark) }
 	for _, k := range known {
-		if strings.Contains(template, k.mark) {
+		if !slices.ContainsFunc(k.marks, func(m string) bool { return !has(m) }) {
 			s = k.syntax
 			break
 		}
 	}
+	if s.Open != "" {
+		return s
+	}
 	for _, t := range thinking {
-		if strings.Contains(template, t.mark) {
+		if has(t.mark) {
 			s.Open, s.Close = t.open, t.close
+			s.Frame = append(slices.Clone(s.Frame), t.frame...)
 			break
 		}
 	}
 	return s
 }
 
-// Marks are all marks of the syntax, which a model may have as special tokens.
+// Marks are the parts of the syntax that a model may have as special tokens.
 func (s *Syntax) Marks() (all []string) {
 	add := func(marks ...string) {
 		for _, m := range marks {
-			if m != "" {
+			if m != "" && !slices.Contains(all, m) {
 				all = append(all, m)
 			}
 		}
 	}
-	add(strings.TrimSuffix(s.Open, "thought"), s.Close) // the token alone, without the name of the channel
-	for _, c := range s.Calls {
-		add(c.Begin, c.End)
+	add(s.Token)
+	for _, text := range s.texts() {
+		if s.Token == "" {
+			add(bracketed(text)...)
+			continue
+		}
+		for part := range strings.SplitSeq(text, s.Token) {
+			add(bracketed(part)...)
+		}
 	}
-	add(s.Frame...)
-	if s.form == quoted {
-		add(quote)
+	if s.Style.Form == Quoted {
+		add(Quote)
+	}
+	return all
+}
+
+// texts are all that a model of the syntax writes beside its own words.
+func (s *Syntax) texts() []string {
+	y := &s.Style
+	all := []string{s.Open, s.Close, s.Next, s.Answer.Begin, s.Answer.End, y.First, y.Between, y.Last, y.Name, y.Then, y.After, y.Key, y.Value, y.End}
+	for _, c := range s.Calls {
+		all = append(all, c.Begin, c.End)
+	}
+	return append(all, s.Frame...)
+}
+
+// bracketed are the parts of a text that look like special tokens: <NAME> and [NAME].
+func bracketed(text string) (all []string) {
+	for i := 0; i < len(text); i++ {
+		stop := ""
+		switch text[i] {
+		case '<':
+			stop = "><= \n"
+		case '[':
+			stop = "][\"'<{\n"
+		default:
+			continue
+		}
+		if n := strings.IndexAny(text[i+1:], stop); n > 0 && text[i+1+n] == stop[0] {
+			all = append(all, text[i:i+n+2])
+			i += n + 1
+		}
 	}
 	return all
 }

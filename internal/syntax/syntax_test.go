@@ -2,9 +2,8 @@ package syntax
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -20,8 +19,8 @@ var rows = []struct {
 	{"plain", "", "Hello <tool_call>", false, "Hello <tool_call>", "", ""},
 	{"json", "<tool_call>", "Let me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>", false, "Let me see.", "", `weather{"city":"Oslo"}`},
 	{"two", "<tool_call>", `<tool_call>{"name":"now","arguments":{}}</tool_call>` + "\n" + `<tool_call>{"name":"weather","arguments":{"city":"a"}}</tool_call>`, false, "", "", `now{} weather{"city":"a"}`},
-	{"function", "<tool_call>", "<tool_call>\n<function=weather>\n<parameter=city>\n12\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>", false, "", "", `weather{"city":"12","days":3}`},
-	{"pairs", "<tool_call>", "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n<arg_key>x</arg_key><arg_value>[1]</arg_value>\n</tool_call>", false, "", "", `weather{"city":"Oslo","x":[1]}`},
+	{"function", "<tool_call> <function=", "<tool_call>\n<function=weather>\n<parameter=city>\n12\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>", false, "", "", `weather{"city":"12","days":3}`},
+	{"pairs", "<tool_call> <arg_key>", "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n<arg_key>x</arg_key><arg_value>[1]</arg_value>\n</tool_call>", false, "", "", `weather{"city":"Oslo","x":[1]}`},
 	{"list", "[TOOL_CALLS]", `[TOOL_CALLS][{"name": "weather", "arguments": {"city": "Rome"}}]`, false, "", "", `weather{"city":"Rome"}`},
 	{"named", "[TOOL_CALLS]", `[TOOL_CALLS]weather[ARGS]{"city": "Rome"}[TOOL_CALLS]now{}`, false, "", "", `weather{"city":"Rome"} now{}`},
 	{"bare", "<|python_tag|>", ` {"name": "weather", "parameters": {"city": "Bonn"}}`, false, "", "", `weather{"city":"Bonn"}`},
@@ -29,12 +28,43 @@ var rows = []struct {
 	{"action", "<|START_ACTION|> <|START_THINKING|>", "<|START_THINKING|>Hm.<|END_THINKING|><|START_ACTION|>[\n {\"tool_call_id\": \"0\", \"tool_name\": \"now\", \"parameters\": {}}\n]<|END_ACTION|>", false, "", "Hm.", `now{}`},
 	{"frame", "<|START_ACTION|>", "<|START_RESPONSE|>Yes.<|END_RESPONSE|>", false, "Yes.", "", ""},
 	{"quoted", "<|tool_call> <|channel>", `<|channel>thought` + "\nWhy{?" + `<channel|><|tool_call>call:weather{city:<|"|>a "b", {c}<|"|>,days:3,x:{y:[true,<|"|>z<|"|>]}}<tool_call|>`, false, "", "Why{?", `weather{"city":"a \"b\", {c}","days":3,"x":{"y":[true,"z"]}}`},
+	{"section", "<|tool_call_argument_begin|> <think>", "<think>Hm.</think>Look. <|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{\"city\": \"a}\"}<|tool_call_end|><|tool_call_begin|>now:12<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>", false, "Look.", "Hm.", `weather{"city":"a}"} now{}`},
+	{"separated", "<｜tool▁call▁begin｜>", "A.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city\": \"a\"}<｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>", false, "A.", "", `weather{"city":"a"} now{}`},
+	{"fenced", "<｜tool▁call▁begin｜> ```json", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n{\"city\": \"a\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>", false, "", "", `weather{"city":"a"} now{}`},
+	{"ids", "<|tool_call:begin|> <|think|>", "<|think|>Hm.<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>a1<|tool_call:name|>now<|tool_call:args|>{}<|tool_call:end|><|tool_call:begin|>b2<|tool_call:name|>weather<|tool_call:args|>{\"city\":\"a\"}<|tool_call:end|><|calls|>", false, "", "Hm.", `now{} weather{"city":"a"}`},
+	{"content", "<|tool_call:begin|> <|think|>", "<|think|>Hm.<|end|><|begin|>assistant<|content|>Yes.<|end|>", false, "Yes.", "Hm.", ""},
+	{"channels", "<|channel|>analysis", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes <b>.", false, "Yes <b>.", "Hm.", ""},
+	{"channel of a call", "<|channel|>analysis", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{\"city\": \"a\"}", false, "", "Hm.", `weather{"city":"a"}`},
+	{"channel of text and calls", "<|channel|>analysis", "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>commentary to=functions.now<|message|>{}<|call|><|start|>assistant to=functions.weather<|channel|>commentary json<|message|>{\"city\": \"a\"}<|call|>", false, "I look.", "", `now{} weather{"city":"a"}`},
+	{"recipient first", "<|channel|>analysis", " to=functions.now<|channel|>commentary json<|message|>{}", false, "", "", `now{}`},
+	{"channel to nobody", "<|channel|>analysis", "<|channel|>commentary to=functions.rm <|constrain|>json<|message|>{}<|call|>", false, "<|channel|>commentary to=functions.rm <|constrain|>json<|message|>{}<|call|>", "", ""},
+	{"recipient", ">>>all", "all\nI look.>>>weather\n{\"city\": \"a\"}>>>now\n{}", false, "I look.", "", `weather{"city":"a"} now{}`},
+	{"recipient at once", ">>>all", "weather\n{\"city\": \"a\"}", false, "", "", `weather{"city":"a"}`},
+	{"recipient unknown", ">>>all", "rm\n{}", false, "rm\n{}", "", ""},
+	{"function and object", "<function=", "Look.<function=weather>{\"city\": \"a\"}</function><function=now>{}</function>", false, "Look.", "", `weather{"city":"a"} now{}`},
+	{"keyed", "<|tools_prefix|> <|inner_prefix|>", `<|inner_prefix|>Hm.<|inner_suffix|><|tools_prefix|>[{"weather": {"city": "a"}}, {"now": {}}]<|tools_suffix|>`, false, "", "Hm.", `weather{"city":"a"} now{}`},
+	{"to the end", "<|function_call|>", `I look.<|function_call|>{"name": "weather", "arguments": {"city": "a"}}`, false, "I look.", "", `weather{"city":"a"}`},
+	{"functools", "functools[", `I look. functools[{"name": "now", "arguments": {}}]`, false, "I look.", "", `now{}`},
+	{"action list", "Action: \"tool_name\"", "Action: ```json\n[\n    {\n        \"tool_name\": \"now\",\n        \"parameters\": {}\n    }\n]```", false, "", "", `now{}`},
+	{"steps", "<tool_calls> [BEGIN FINAL RESPONSE]", "Hm.\n[BEGIN FINAL RESPONSE]\nYes.\n[END FINAL RESPONSE]", true, "Yes.", "Hm.", ""},
+	{"python", "List of tools: ", `<|tool_call_start|>[weather(city='it\'s', days=+3, x=[True, None, (1.5,)], y={'a': "b\u00e9"},), now()]<|tool_call_end|>Wait.`, false, "Wait.", "", `weather{"city":"it's","days":3,"x":[true,null,[1.5]],"y":{"a":"bé"}} now{}`},
+	{"python without escapes", "List of tools: ", `<|tool_call_start|>[weather(city='it's (a) "b"')]<|tool_call_end|>`, false, "", "", `weather{"city":"it's (a) \"b\""}`},
+	{"python is cut", "List of tools: ", `<|tool_call_start|>[weather(city='a)]<|tool_call_end|>`, false, `<|tool_call_start|>[weather(city='a)]<|tool_call_end|>`, "", ""},
+	{"python lines", "<function_calls>", "<function_calls>\nweather(city=\"a\", x=null)\nnow()\n</function_calls>", false, "", "", `weather{"city":"a","x":null} now{}`},
+	{"python bare", "func_name1(param", `[weather(city="a"), now()]`, false, "", "", `weather{"city":"a"} now{}`},
+	{"python bare, a list", "func_name1(param", `[1, 2] is a list`, false, "[1, 2] is a list", "", ""},
+	{"name and object", "在调用上述函数时 <think>", "<think>Hm.</think>\nweather\n{\"city\": \"a\"}", false, "", "Hm.", `weather{"city":"a"}`},
+	{"name in a text", "在调用上述函数时", "weather is fine", false, "weather is fine", "", ""},
+	{"attributes", "｜DSML｜ function_calls> <think>", "A\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\"> 1\n</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" string=\"false\">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"now\">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>", false, "A", "", `weather{"city":" 1\n","days":3} now{}`},
+	{"invokes", "<minimax:tool_call>", "<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"city\">5</parameter>\n<parameter name=\"days\">[3]</parameter>\n</invoke>\n</minimax:tool_call>", false, "", "", `weather{"city":"5","days":[3]}`},
+	{"values with tags", "]<]minimax[>[ <mm:think>", "<mm:think>Hm.</mm:think>" + strings.ReplaceAll("#<tool_call>\n#<invoke name=\"weather\">#<city>1#</city>#<x>#<item>a <b>#</item>#<item>#<k>true#</k>#</item>#</x>#<y>#<z>#</z>#</y>#</invoke>\n#</tool_call>", "#", "]<]minimax[>["), false, "", "Hm.", `weather{"city":"1","x":["a \u003cb\u003e",{"k":true}],"y":{"z":""}}`},
+	{"values without lines", "<seed:tool_call> <seed:think>", "<seed:think>Hm.</seed:think>\n<seed:tool_call>\n<function=weather>\n<parameter=city>a\nb</parameter>\n</function>\n</seed:tool_call>", false, "", "Hm.", `weather{"city":"a\nb"}`},
 	{"reasoning", "<think>", "<think>\nA\nB\n</think>\n\nC\n", false, "C\n", "A\nB", ""},
 	{"opened", "<think>", "A</think>B", true, "B", "A", ""},
 	{"cut reasoning", "<think>", "<think>A", false, "", "A", ""},
 	{"unknown tool", "<tool_call>", `<tool_call>{"name":"rm","arguments":{}}</tool_call>`, false, `<tool_call>{"name":"rm","arguments":{}}</tool_call>`, "", ""},
 	{"broken call", "<tool_call>", `a <tool_call>{"name":"now"`, false, `a <tool_call>{"name":"now"`, "", ""},
-	{"parameter twice", "<tool_call>", "<tool_call><function=now><parameter=a>1</parameter><parameter=a>2</parameter></function></tool_call>", false, "<tool_call><function=now><parameter=a>1</parameter><parameter=a>2</parameter></function></tool_call>", "", ""},
+	{"parameter twice", "<tool_call> <function=", "<tool_call><function=now><parameter=a>1</parameter><parameter=a>2</parameter></function></tool_call>", false, "<tool_call><function=now><parameter=a>1</parameter><parameter=a>2</parameter></function></tool_call>", "", ""},
 }
 
 func read(p *Parser, pieces []string) (text, reasoning, called string) {
@@ -82,44 +112,17 @@ func TestNoTools(t *testing.T) {
 	}
 }
 
-// TestTemplates: the syntax of published templates.
-func TestTemplates(t *testing.T) {
-	for name, want := range map[string]struct {
-		begin, open string
-		bare        bool
-	}{
-		"Qwen-Qwen3-0.6B":                          {"<tool_call>", "<think>", false},
-		"mistralai-Mistral-Nemo-Instruct-2407":     {"[TOOL_CALLS]", "", false},
-		"ibm-granite-granite-3.3-2B-Instruct":      {"<|tool_call|>", "<think>", false},
-		"google-gemma-4-31B-it":                    {"<|tool_call>", "<|channel>thought", false},
-		"HuggingFaceTB-SmolLM3-3B":                 {"", "<think>", false},
-		"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B": {"", "<think>", false},
-	} {
-		b, err := os.ReadFile(filepath.Join("../chat/testdata/templates", name+".jinja"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := Of(string(b))
-		begin := ""
-		if len(s.Calls) > 0 {
-			begin = s.Calls[0].Begin
-		}
-		if begin != want.begin || s.Open != want.open || s.Bare != want.bare {
-			t.Errorf("%s: %+v", name, s)
-		}
-	}
-}
-
-// FuzzParser: no answer panics, calls are objects of known tools, and without calls no letter is lost.
+// FuzzParser: no answer panics, calls are objects of known tools, letters are lost with marks and calls alone, and
+// cuts change nothing.
 func FuzzParser(f *testing.F) {
 	for _, r := range rows {
 		f.Add(r.template, r.answer, r.opened)
 	}
 	f.Fuzz(func(t *testing.T, template, answer string, opened bool) {
 		s := Of(template)
-		p := s.NewParser(tools, opened && s.Open != "")
-		whole := ""
-		calls := 0
+		opened = opened && s.Open != ""
+		p := s.NewParser(tools, opened)
+		whole, calls := "", 0
 		for _, e := range append(p.Write(answer), p.End()...) {
 			whole += e.Text + e.Reasoning
 			for _, c := range e.Calls {
@@ -130,12 +133,22 @@ func FuzzParser(f *testing.F) {
 				calls++
 			}
 		}
-		letters := func(text string) int { return strings.Count(text, "e") }
-		for _, m := range s.Marks() {
-			answer, whole = strings.ReplaceAll(answer, m, ""), strings.ReplaceAll(whole, m, "")
-		}
-		if s.form != quoted && calls == 0 && s.Open != "<|channel>thought" && letters(whole) != letters(answer) && !strings.ContainsAny(answer, "<[{|") {
+		if calls == 0 && s.Lead == "" && !marked(s, answer) && strings.TrimSpace(whole) != strings.TrimSpace(answer) {
 			t.Fatalf("%q became %q", answer, whole)
 		}
+		text, reasoning, called := read(s.NewParser(tools, opened), []string{answer})
+		pieces := strings.Split(answer, "")
+		if x, y, z := read(s.NewParser(tools, opened), pieces); x != text || y != reasoning || z != called {
+			t.Fatalf("%q is %q, %q, %q; in pieces %q, %q, %q", answer, text, reasoning, called, x, y, z)
+		}
 	})
+}
+
+// marked reports whether an answer has a mark that is no text.
+func marked(s Syntax, answer string) bool {
+	marks := append([]string{s.Open, s.Close}, s.Frame...)
+	for _, c := range s.Calls {
+		marks = append(marks, c.Begin)
+	}
+	return slices.ContainsFunc(marks, func(m string) bool { return m != "" && strings.Contains(answer, m) })
 }

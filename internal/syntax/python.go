@@ -1,0 +1,211 @@
+package syntax
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// parsePython reads calls as Python writes them: a list, or one after the other.
+func parsePython(text string) (calls []Call, err error) {
+	p := python{s: text}
+	list := p.take("[")
+	for {
+		c, ok := p.call()
+		if !ok {
+			return nil, errForm
+		}
+		calls = append(calls, c)
+		p.take(",")
+		p.take(";")
+		if end := p.take("]"); end || p.s == "" {
+			if end != list || p.s != "" {
+				return nil, errForm
+			}
+			return calls, nil
+		}
+	}
+}
+
+// python reads Python's literals. It writes them as JSON.
+type python struct {
+	s     string
+	b     bytes.Buffer
+	depth int
+}
+
+// take cuts a mark off what is left, and the white space around it.
+func (p *python) take(mark string) bool {
+	rest, ok := strings.CutPrefix(strings.TrimSpace(p.s), mark)
+	p.s = strings.TrimSpace(rest)
+	return ok
+}
+
+// word cuts a name off what is left.
+func (p *python) word() string {
+	p.take("")
+	n := strings.IndexAny(p.s, "()[]{}=,:'\" \t\r\n")
+	if n < 0 {
+		n = len(p.s)
+	}
+	word := p.s[:n]
+	p.s = p.s[n:]
+	return word
+}
+
+func (p *python) call() (c Call, ok bool) {
+	c.Name = p.word()
+	if c.Name == "" || !p.take("(") {
+		return c, false
+	}
+	var o parameters
+	for !p.take(")") {
+		name := p.word()
+		if !p.take("=") {
+			return c, false
+		}
+		p.b.Reset()
+		if !p.value() || o.set(name, p.b.Bytes()) != nil || !p.take(",") && !strings.HasPrefix(p.s, ")") {
+			return c, false
+		}
+	}
+	arguments, err := o.object()
+	c.Arguments = arguments
+	return c, err == nil
+}
+
+// value writes the next literal.
+func (p *python) value() bool {
+	p.take("")
+	if p.s == "" || p.depth == maxDepth {
+		return false
+	}
+	p.depth++
+	defer func() { p.depth-- }()
+	switch p.s[0] {
+	case '\'', '"':
+		return p.text()
+	case '[':
+		return p.list("[", "]")
+	case '(':
+		return p.list("(", ")")
+	case '{':
+		return p.dict()
+	}
+	switch word := p.word(); word {
+	case "True", "true":
+		p.b.WriteString("true")
+	case "False", "false":
+		p.b.WriteString("false")
+	case "None", "null":
+		p.b.WriteString("null")
+	default:
+		return p.number(word)
+	}
+	return true
+}
+
+func (p *python) number(word string) bool {
+	if word == "" || !strings.ContainsRune("+-.0123456789", rune(word[0])) {
+		return false
+	}
+	if !json.Valid([]byte(word)) { // +1, .5, 1.
+		f, err := strconv.ParseFloat(word, 64)
+		if err != nil {
+			return false
+		}
+		b, err := json.Marshal(f)
+		if err != nil {
+			return false
+		}
+		word = string(b)
+	}
+	p.b.WriteString(word)
+	return true
+}
+
+func (p *python) list(open, end string) bool {
+	p.take(open)
+	p.b.WriteByte('[')
+	for n := 0; !p.take(end); n++ {
+		if n > 0 {
+			p.b.WriteByte(',')
+		}
+		if !p.value() || !p.take(",") && !strings.HasPrefix(p.s, end) {
+			return false
+		}
+	}
+	p.b.WriteByte(']')
+	return true
+}
+
+func (p *python) dict() bool {
+	p.take("{")
+	p.b.WriteByte('{')
+	for n := 0; !p.take("}"); n++ {
+		if n > 0 {
+			p.b.WriteByte(',')
+		}
+		if p.s == "" || p.s[0] != '\'' && p.s[0] != '"' || !p.text() || !p.take(":") {
+			return false
+		}
+		p.b.WriteByte(':')
+		if !p.value() || !p.take(",") && !strings.HasPrefix(p.s, "}") {
+			return false
+		}
+	}
+	p.b.WriteByte('}')
+	return true
+}
+
+// text writes a string. Templates write strings with no escapes, so a quote ends one only if a string may end there: 'it's'.
+func (p *python) text() bool {
+	quote := p.s[0]
+	var b []byte
+	for i := 1; i < len(p.s); i++ {
+		switch c := p.s[i]; {
+		case c == quote && ends(p.s[i+1:]):
+			p.s = p.s[i+1:]
+			s, err := json.Marshal(string(b))
+			p.b.Write(s)
+			return err == nil
+		case c == '\\' && i+1 < len(p.s):
+			n := 0
+			b, n = unescape(b, p.s[i+1:])
+			i += n
+		default:
+			b = append(b, c)
+		}
+	}
+	return false
+}
+
+// ends reports whether a literal may end before a text.
+func ends(text string) bool {
+	text = strings.TrimLeft(text, " \t\r\n")
+	return text == "" || strings.IndexByte(",:)]}", text[0]) >= 0
+}
+
+// unescape appends an escaped character, of which text has what comes behind the backslash, and says how long that is.
+func unescape(b []byte, text string) ([]byte, int) {
+	digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[text[0]]
+	if digits > 0 && len(text) > digits {
+		if n, err := strconv.ParseUint(text[1:1+digits], 16, 32); err == nil {
+			if text[0] == 'u' && n >= 0xd800 && n < 0xdc00 && len(text) >= 11 && text[5:7] == `\u` { // half of a pair, as JSON has it
+				if low, err := strconv.ParseUint(text[7:11], 16, 32); err == nil && low >= 0xdc00 && low < 0xe000 {
+					return utf8.AppendRune(b, rune(0x10000+(n-0xd800)<<10+(low-0xdc00))), 11
+				}
+			}
+			return utf8.AppendRune(b, rune(n)), 1 + digits
+		}
+	}
+	if i := strings.IndexByte("nrtbf0", text[0]); i >= 0 {
+		return append(b, "\n\r\t\b\f\x00"[i]), 1
+	}
+	if strings.IndexByte(`\'"/`, text[0]) >= 0 {
+		return append(b, text[0]), 1
+	}
+	return append(b, '\\'), 0 // as Python leaves it
+}
