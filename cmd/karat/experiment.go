@@ -25,10 +25,13 @@ func newExperimentCommand() *cobra.Command {
 hashes, which "verify" computes again.
 
   kind = "trace"                 values of a clean prompt's run are written into the corrupted prompt's run; or
-                                 "ablate" (0) or "mean" (the mean over the prompt) in the clean prompt's run
+                                 "ablate" (0) or "mean" (the mean over the prompt) in the clean prompt's run; or
+                                 "path": as in a trace, but they reach only the receivers, and only by the residual
+                                 stream: what other attention and feed-forward networks add is the corrupted run's
   sites = ["blk.*.out"]          nodes, as --at of "karat lab patch" has them
   layers = "0-3"                 (default: all)
   heads = "each"                 one head at a time, or numbers (default: whole values)
+  receivers = ["blk.3.attn_q"]   for a path: nodes at which it ends. receiver_heads are heads of them
   positions = ["each"]           each position of the prompt, or last, root (the first), mean (the mean over the prompt,
                                  at all), numbers, ranges, text:PATTERN
   metrics = ["logit_difference", "probability", "kl"]

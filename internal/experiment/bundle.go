@@ -29,6 +29,8 @@ type Manifest struct {
 	Print     string            `json:"model_fingerprint"` // of weights, graph, vocabulary, template and numerics
 	Precision string            `json:"precision"`
 	Spec      string            `json:"spec_sha256"`
+	Kind      string            `json:"kind"`
+	Receivers []string          `json:"receivers,omitempty"` // of paths
 	Cells     int               `json:"cells"`
 	Pairs     []Pair            `json:"pairs"`
 	Files     map[string]string `json:"files"` // to their SHA-256
@@ -100,7 +102,7 @@ func RunInto(ctx context.Context, dir, specText, model string, r *Runner, tell f
 		return nil, err
 	}
 	b := &Bundle{Dir: dir, Cells: cells, Manifest: Manifest{Program: "karat " + karat.Version(), Name: r.Spec.Name, Model: model, Print: print,
-		Precision: r.Spec.Precision, Spec: r.Spec.Hash(), Cells: len(cells), Pairs: r.Pairs, Files: map[string]string{}}}
+		Precision: r.Spec.Precision, Spec: r.Spec.Hash(), Kind: r.Spec.Kind, Receivers: r.Spec.Receivers, Cells: len(cells), Pairs: r.Pairs, Files: map[string]string{}}}
 	return b, b.write()
 }
 

@@ -58,6 +58,7 @@ type Runner struct {
 	grid  []gridCell
 	clean [][]float32 // by pair: logits
 	taken []map[string][][]float32
+	paths *paths // of the last pair that was computed
 }
 
 // gridCell is a cell that is not computed yet.
@@ -134,7 +135,11 @@ func (r *Runner) cells(pair int) error {
 	if err != nil {
 		return err
 	}
+	if _, err := r.receivers(); err != nil {
+		return err
+	}
 	nodes := r.Model.Nodes()
+	stream := newStream(nodes)
 	for _, name := range r.Spec.Sites {
 		place := Place{Node: name, Layers: layers}
 		if r.Spec.Heads != "" { // which finds the node that has heads
@@ -145,6 +150,11 @@ func (r *Runner) cells(pair int) error {
 			return err
 		}
 		for _, s := range sites {
+			if r.Spec.Kind == "path" {
+				if _, err := stream.fed(s.node.Name); err != nil {
+					return err
+				}
+			}
 			heads := []string{r.Spec.Heads}
 			if r.Spec.Heads == "each" {
 				heads = nil
@@ -214,40 +224,82 @@ func (r *Runner) Key(i int) string { return r.grid[i].key() }
 // Cell computes the i-th.
 func (r *Runner) Cell(ctx context.Context, i int) (*Cell, error) {
 	c := r.grid[i]
-	p := &r.Pairs[c.Pair]
-	e := Edit{Kind: Ablate, Place: c.place, At: c.at}
-	on := p.Clean
-	switch {
-	case r.Spec.Kind == "mean":
-		e.Kind = Mean
-	case r.Spec.Kind == "trace":
-		e.Kind, on = Replace, p.Corrupted
-		all, err := r.values0(ctx, c.Pair)
-		if err != nil {
-			return nil, err
-		}
-		at, _, err := c.at.Of(p.Clean)
-		if err != nil {
-			return nil, err
-		}
-		rows := all[c.Node]
-		if c.mean {
-			rows = [][]float32{MeanOf(rows)}
-		} else {
-			var some [][]float32
-			for _, pos := range at {
-				some = append(some, rows[pos])
-			}
-			rows = some
-		}
-		e.Rows = map[string][][]float32{c.Node: rows}
-	}
-	out, err := Run(ctx, r.Model, on, []Edit{e}, 0)
+	out, err := r.outcome(ctx, &c)
 	if err != nil {
 		return nil, fmt.Errorf("%s at %s: %w", c.Node, c.At, err)
 	}
-	c.Values = r.values(p, out.Logits, r.clean[c.Pair])
+	c.Values = r.values(&r.Pairs[c.Pair], out.Logits, r.clean[c.Pair])
 	return &c.Cell, nil
+}
+
+// outcome runs a cell's intervention.
+func (r *Runner) outcome(ctx context.Context, c *gridCell) (*Outcome, error) {
+	p := &r.Pairs[c.Pair]
+	e := Edit{Kind: Ablate, Place: c.place, At: c.at}
+	if r.Spec.Kind == "mean" {
+		e.Kind = Mean
+	}
+	if !r.Spec.writes() {
+		return Run(ctx, r.Model, p.Clean, []Edit{e}, 0)
+	}
+	e.Kind = Replace
+	all, err := r.values0(ctx, c.Pair)
+	if err != nil {
+		return nil, err
+	}
+	at, _, err := c.at.Of(p.Clean)
+	if err != nil {
+		return nil, err
+	}
+	rows := all[c.Node]
+	if c.mean {
+		rows = [][]float32{MeanOf(rows)}
+	} else {
+		var some [][]float32
+		for _, pos := range at {
+			some = append(some, rows[pos])
+		}
+		rows = some
+	}
+	e.Rows = map[string][][]float32{c.Node: rows}
+	if r.Spec.Kind == "trace" {
+		return Run(ctx, r.Model, p.Corrupted, []Edit{e}, 0)
+	}
+	x, err := r.pathsOf(ctx, c.Pair)
+	if err != nil {
+		return nil, err
+	}
+	return x.run(ctx, e)
+}
+
+// pathsOf keeps what the paths of a pair have in common. Those of one pair are kept.
+func (r *Runner) pathsOf(ctx context.Context, pair int) (*paths, error) {
+	if r.paths != nil && r.paths.prompt == r.Pairs[pair].Corrupted {
+		return r.paths, nil
+	}
+	receivers, err := r.receivers()
+	if err != nil {
+		return nil, err
+	}
+	r.paths, err = newPaths(ctx, r.Model, r.Pairs[pair].Corrupted, receivers)
+	return r.paths, err
+}
+
+// receivers are the nodes at which paths end.
+func (r *Runner) receivers() (all []site, err error) {
+	heads, err := ParseSet(r.Spec.ReceiverHeads)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range r.Spec.Receivers {
+		place := Place{Node: name, Heads: heads}
+		sites, err := place.find(r.Model.Nodes())
+		if err != nil {
+			return nil, fmt.Errorf("receivers: %w", err)
+		}
+		all = append(all, sites...)
+	}
+	return all, nil
 }
 
 // values0 are the values of a clean run at all nodes of the grid. Those of one pair are kept.

@@ -43,7 +43,11 @@ func (b *Bundle) page() []byte {
 		p := &m.Pairs[i]
 		fmt.Fprintf(w, "<h2>%s</h2>\n", html.EscapeString(p.Clean.Text))
 		if p.Corrupted != nil {
-			fmt.Fprintf(w, "<p>Values of this run are written into that of: %s</p>\n", html.EscapeString(p.Corrupted.Text))
+			reach := ""
+			if len(m.Receivers) > 0 {
+				reach = ", and reach only " + strings.Join(m.Receivers, ", ") + " there, on the residual stream"
+			}
+			fmt.Fprintf(w, "<p>Values of this run are written into that of: %s%s</p>\n", html.EscapeString(p.Corrupted.Text), html.EscapeString(reach))
 		}
 		for _, g := range b.maps(i) {
 			if maps++; maps > maxMaps {

@@ -12,23 +12,25 @@ import (
 
 // Spec is an experiment: interventions at a grid of sites, heads and positions, for each stimulus.
 type Spec struct {
-	Name      string     `toml:"name"`
-	Model     string     `toml:"model"`     // file, folder or name; "" is whatever the command is given
-	Precision string     `toml:"precision"` // fast, f32 or f64; "" is fast
-	Kind      string     `toml:"kind"`      // trace, ablate or mean; "" is trace
-	Sites     []string   `toml:"sites"`     // nodes, as Place.Node has them
-	Layers    string     `toml:"layers"`    // "" is all
-	Heads     string     `toml:"heads"`     // "" is whole values, "each" one head at a time, or a Set of them together
-	Positions []string   `toml:"positions"` // each, mean, or as ParsePositions has them; none is each
-	Metrics   []string   `toml:"metrics"`   // logit_difference, probability and kl; none is all
-	Templates []string   `toml:"templates"` // with {} for a stimulus' words; none is the words alone
-	Stimuli   []Stimulus `toml:"stimuli"`
+	Name          string     `toml:"name"`
+	Model         string     `toml:"model"`          // file, folder or name; "" is whatever the command is given
+	Precision     string     `toml:"precision"`      // fast, f32 or f64; "" is fast
+	Kind          string     `toml:"kind"`           // trace, path, ablate or mean; "" is trace
+	Sites         []string   `toml:"sites"`          // nodes, as Place.Node has them
+	Layers        string     `toml:"layers"`         // "" is all
+	Heads         string     `toml:"heads"`          // "" is whole values, "each" one head at a time, or a Set of them together
+	Receivers     []string   `toml:"receivers"`      // nodes at which paths end, in every layer that the names have
+	ReceiverHeads string     `toml:"receiver_heads"` // a Set of their heads; "" is whole values
+	Positions     []string   `toml:"positions"`      // each, mean, or as ParsePositions has them; none is each
+	Metrics       []string   `toml:"metrics"`        // logit_difference, probability and kl; none is all
+	Templates     []string   `toml:"templates"`      // with {} for a stimulus' words; none is the words alone
+	Stimuli       []Stimulus `toml:"stimuli"`
 
 	hash string
 }
 
-// Stimulus is a pair of prompts. In a trace, values of the clean one are written into the run of the corrupted one;
-// the other kinds need none.
+// Stimulus is a pair of prompts. In a trace, values of the clean one are written into the run of the corrupted one, and
+// along a path they reach the receivers alone; the other kinds have no corrupted one.
 type Stimulus struct {
 	Clean     string `toml:"clean"`
 	Corrupted string `toml:"corrupted"`
@@ -38,7 +40,7 @@ type Stimulus struct {
 
 // The kinds of experiments, and the metrics.
 var (
-	kinds   = []string{"trace", "ablate", "mean"}
+	kinds   = []string{"trace", "path", "ablate", "mean"}
 	metrics = []string{"logit_difference", "probability", "kl"}
 )
 
@@ -113,6 +115,12 @@ func (s *Spec) check() error {
 			return fmt.Errorf("heads: %w, or each", err)
 		}
 	}
+	if _, err := ParseSet(s.ReceiverHeads); err != nil {
+		return fmt.Errorf("receiver_heads: %w", err)
+	}
+	if path := s.Kind == "path"; path != (len(s.Receivers) > 0) || !path && s.ReceiverHeads != "" {
+		return fmt.Errorf("receivers: a path needs nodes at which it ends, and other kinds have none")
+	}
 	for _, p := range s.Positions {
 		if p == "each" || p == "mean" {
 			continue
@@ -130,16 +138,19 @@ func (s *Spec) check() error {
 		switch {
 		case x.Clean == "":
 			return fmt.Errorf("stimuli %d: no clean", i)
-		case s.Kind == "trace" && x.Corrupted == "":
-			return fmt.Errorf("stimuli %d: no corrupted, which a trace writes into", i)
-		case s.Kind != "trace" && x.Corrupted != "":
-			return fmt.Errorf("stimuli %d: corrupted is for a trace", i)
+		case s.writes() && x.Corrupted == "":
+			return fmt.Errorf("stimuli %d: no corrupted, which a %s writes into", i, s.Kind)
+		case !s.writes() && x.Corrupted != "":
+			return fmt.Errorf("stimuli %d: corrupted is for a trace or a path", i)
 		case x.Target == "":
 			return fmt.Errorf("stimuli %d: no target", i)
 		}
 	}
 	return nil
 }
+
+// writes reports whether values of a clean run are written into a corrupted one.
+func (s *Spec) writes() bool { return s.Kind == "trace" || s.Kind == "path" }
 
 // Hash is the SHA-256 of the spec's text.
 func (s *Spec) Hash() string { return s.hash }
