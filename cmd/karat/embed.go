@@ -24,6 +24,7 @@ import (
 
 type embedFlags struct {
 	arithmetic
+	sharing
 	model, file, prompt    string
 	context, dimensions    int
 	pooling                choice
@@ -62,6 +63,7 @@ sentence-transformers with the folders that it names, or pooling_type in GGUF. O
 	fs.BoolVar(&f.npy, "npy", false, "write a NumPy array, [texts, features] in float32")
 	fs.BoolVar(&f.safetensors, "safetensors", false, "write a safetensors file with the tensor embeddings, or with --pooling none a tensor for each text, by its index")
 	fs.IntVar(&f.context, "context", 0, "most `tokens` of a text (default: the model's own, at most 8192)")
+	f.sharing.add(c, 0)
 	f.arithmetic.add(c, karat.Fast)
 	c.MarkFlagsMutuallyExclusive("json", "npy", "safetensors")
 	return c
@@ -87,6 +89,9 @@ func (f *embedFlags) run(c *cobra.Command, args []string) error {
 	}
 	o, err := f.options()
 	if err != nil {
+		return err
+	}
+	if err := f.sharing.set(&o, c.Flags().Changed); err != nil {
 		return err
 	}
 	o.Context = f.context

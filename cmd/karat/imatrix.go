@@ -23,6 +23,7 @@ type imatrixFlags struct {
 	in         []string
 	skip       int
 	head, json bool
+	budget     size
 	arithmetic arithmetic
 }
 
@@ -69,6 +70,7 @@ continues from there.`,
 	fs.StringArrayVar(&f.in, "in-file", nil, "importance matrix `file` to add to; may be given several times")
 	fs.BoolVar(&f.head, "process-output", false, "include the head's weight")
 	fs.BoolVar(&f.json, "json", false, "print JSON")
+	addBudget(c, &f.budget)
 	f.arithmetic.add(c, "fast")
 	return c
 }
@@ -135,10 +137,10 @@ func (f *imatrixFlags) before(g *graph.Graph) (*imatrix.Matrix, error) {
 // collect computes the windows, and writes what they give and all.
 func (f *imatrixFlags) collect(ctx context.Context, c *cobra.Command, m *eval.Model, o model.Options, w *eval.Windows, all *imatrix.Matrix) error {
 	collector := imatrix.NewCollector(m.Graph, f.head)
-	o.Engine = engine.Options{Context: w.Context, Want: collector.Want, Tap: collector.Tap, Expert: collector.Expert()}
+	o.Engine = engine.Options{Context: w.Context, Budget: int64(f.budget), Want: collector.Want, Tap: collector.Tap, Expert: collector.Expert()}
 	r, err := m.Start(ctx, o)
 	if err != nil {
-		return early(ctx, err)
+		return early(ctx, explainBudget(err))
 	}
 	defer r.Close()
 	got := &imatrix.Matrix{Entries: map[string]*imatrix.Entry{}, Datasets: []string{f.text}, ChunkSize: w.Context}

@@ -96,10 +96,39 @@ func addBudget(c *cobra.Command, to *size) {
 	c.Flags().Var(to, "kv-budget", "most bytes of keys and values, as 500M or 4GiB (default: half of the free memory, or one sequence if that is more; on a GPU at most four sequences)")
 }
 
+// sharing is the flags of commands whose requests share a model's steps and memory. A command
+// that computes one sequence after another, such as eval, has --kv-budget alone.
+type sharing struct {
+	budget   size
+	parallel int // 0 is as many as budget holds
+}
+
+// add registers the flags; parallel is the default.
+func (s *sharing) add(c *cobra.Command, parallel int) {
+	addBudget(c, &s.budget)
+	usage := "most `requests` computed at a time"
+	if parallel == 0 {
+		usage += " (default: as many as --kv-budget holds)"
+	}
+	c.Flags().IntVar(&s.parallel, "parallel", parallel, usage)
+}
+
+// set checks the flags and sets o's.
+func (s *sharing) set(o *karat.Options, changed func(name string) bool) error {
+	if changed("parallel") && (s.parallel < 1 || s.parallel > maxParallel) {
+		return usagef("--parallel %d: want 1 to %d", s.parallel, maxParallel)
+	}
+	o.KVBudget, o.Parallel = int64(s.budget), s.parallel
+	return nil
+}
+
+// maxParallel is the most that --parallel takes.
+const maxParallel = 1024
+
 // explainBudget names the flag of an error of the budget, which has the numbers.
 func explainBudget(err error) error {
 	if errors.Is(err, karat.ErrBudget) {
-		return fmt.Errorf("--kv-budget is too small: %w", err)
+		return fmt.Errorf("--kv-budget: %w", err)
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 
 type rerankFlags struct {
 	arithmetic
+	sharing
 	model, file    string
 	context, top   int
 	truncate, json bool
@@ -45,6 +46,7 @@ A document's score has the same bits beside any other documents.`,
 	fs.BoolVar(&f.truncate, "truncate", false, "cut the end of a document that the context does not hold with the query (default: that is an error)")
 	fs.BoolVar(&f.json, "json", false, "print a JSON list of objects with index, score and document")
 	fs.IntVar(&f.context, "context", 0, "most `tokens` of a query and a document (default: the model's own, at most 8192)")
+	f.sharing.add(c, 0)
 	f.arithmetic.add(c, karat.Fast)
 	return c
 }
@@ -61,6 +63,9 @@ func (f *rerankFlags) run(c *cobra.Command, args []string) error {
 	}
 	o, err := f.options()
 	if err != nil {
+		return err
+	}
+	if err := f.sharing.set(&o, c.Flags().Changed); err != nil {
 		return err
 	}
 	o.Context = f.context

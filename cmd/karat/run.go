@@ -23,8 +23,7 @@ type runFlags struct {
 	max         int
 	stop        []string
 	context     int
-	budget      size
-	parallel    int
+	sharing     sharing
 	json        bool
 	logprobs    int
 	sampling    samplingFlags
@@ -84,8 +83,7 @@ Ctrl-C stops the answer, a second Ctrl-C the program. The exit status is then 13
 	f.sampling.add(fs)
 	f.grammar.add(fs)
 	fs.IntVar(&f.context, "ctx", 0, "most `tokens` of prompt and answer together (default: the model's context length, at most 8192)")
-	addBudget(c, &f.budget)
-	fs.IntVar(&f.parallel, "parallel", 0, "most `requests` computed at a time (default: as many as --kv-budget holds)")
+	f.sharing.add(c, 0)
 	fs.BoolVar(&f.json, "json", false, "print JSON: a line for each token, then a summary")
 	fs.IntVar(&f.logprobs, "logprobs", 0, "with --json, list this `number` of likeliest tokens for each token")
 	f.arithmetic.add(c, karat.Fast)
@@ -97,15 +95,13 @@ func (f *runFlags) options(fs *pflag.FlagSet) (o karat.Options, g karat.Generate
 	if o, err = f.arithmetic.options(); err != nil {
 		return o, g, err
 	}
-	o.Context, o.KVBudget, o.Parallel, o.Adapters = f.context, int64(f.budget), f.parallel, f.lora
-	if err = f.sampling.check(); err != nil {
+	o.Context, o.Adapters = f.context, f.lora
+	if err = cmp.Or(f.sharing.set(&o, fs.Changed), f.sampling.check()); err != nil {
 		return o, g, err
 	}
 	switch {
 	case f.max == 0 || f.max < -1:
 		return o, g, usagef("-n %d: want 1 or more, or -1 for no limit", f.max)
-	case f.parallel < 1 && fs.Changed("parallel"):
-		return o, g, usagef("--parallel %d: want 1 or more", f.parallel)
 	case f.logprobs < 0 || f.logprobs > maxTop:
 		return o, g, usagef("--logprobs %d: want 0 to %d", f.logprobs, maxTop)
 	case f.logprobs > 0 && !f.json:

@@ -20,7 +20,7 @@ const maxLine = 16 << 20
 
 type scoreFlags struct {
 	model          string
-	parallel       int
+	sharing        sharing
 	tokens, noBOS  bool
 	arithmetic     arithmetic
 	lora           adapters
@@ -46,7 +46,7 @@ Texts are cut into tokens as lm-evaluation-harness does it: spaces at a context'
 both are encoded together. BOS stands in front where the model wants one. --no-bos leaves it out, as the harness does
 unless add_bos_token is set; before a text without a context it stays. A context that is too long loses its beginning.
 
-The model is loaded once, and --parallel lines are computed at a time. The numbers do not depend on that.`,
+The model is loaded once, and --parallel of them are computed at a time. The numbers do not depend on that.`,
 		Example: `  karat score model.gguf questions.jsonl > scores.jsonl
   echo '{"context": "The color of the sky is", "choices": [" blue.", " red."]}' | karat score - --tokens`,
 		Args: cobra.RangeArgs(1, 2),
@@ -54,7 +54,7 @@ The model is loaded once, and --parallel lines are computed at a time. The numbe
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.IntVar(&f.parallel, "parallel", 8, "how many `lines` to compute at a time")
+	f.sharing.add(c, 8)
 	fs.IntVar(&f.context, "ctx", 0, "most `tokens` of a line (default: the model's, at most 8192)")
 	fs.BoolVar(&f.tokens, "tokens", false, "print each token's score")
 	fs.BoolVar(&f.noBOS, "no-bos", false, "put no BOS in front")
@@ -68,10 +68,11 @@ func (f *scoreFlags) run(c *cobra.Command, args []string) error {
 	switch {
 	case err != nil:
 		return err
-	case f.parallel < 1 || f.parallel > 1024:
-		return usagef("--parallel %d: want 1 to 1024", f.parallel)
 	case f.context < 0:
 		return usagef("--ctx %d: want 1 or more", f.context)
+	}
+	if err := f.sharing.set(&o, c.Flags().Changed); err != nil {
+		return err
 	}
 	file := args[len(args)-1]
 	if f.model, err = modelArgument(args[:len(args)-1]); err != nil {
@@ -108,10 +109,10 @@ type answered struct {
 	err    error
 }
 
-// score reads lines, and writes their answers in order, as many at a time as f.parallel says.
+// score reads lines, and writes their answers in order, as many at a time as --parallel says.
 func (f *scoreFlags) score(ctx context.Context, m *karat.Model, in io.Reader, file string, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
-	q := &asked{ctx: ctx, file: file, scorer: &experiment.Scorer{Model: m, NoBOS: f.noBOS, Parts: f.tokens}, queue: make(chan chan answered, f.parallel-1)}
+	q := &asked{ctx: ctx, file: file, scorer: &experiment.Scorer{Model: m, NoBOS: f.noBOS, Parts: f.tokens}, queue: make(chan chan answered, f.sharing.parallel-1)}
 	defer q.wg.Wait()
 	defer cancel()
 	q.wg.Go(func() { q.read(in) })

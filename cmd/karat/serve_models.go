@@ -24,8 +24,7 @@ type modelFlags struct {
 	name       string // "" is as its file or folder
 	aliases    []string
 	context    int
-	budget     size
-	parallel   int
+	sharing    sharing
 	keep       keepAlive
 	arithmetic arithmetic
 	lora       adapters
@@ -37,8 +36,7 @@ func (f *modelFlags) add(c *cobra.Command) {
 	f.keep = -1
 	fs.Var(&f.keep, "keep-alive", "how long a model stays loaded that nobody asks for, as 10m; forever leaves it until others need the memory")
 	fs.IntVar(&f.context, "ctx", 0, "most `tokens` of prompt and answer together (default: the model's context length, at most 8192)")
-	addBudget(c, &f.budget)
-	fs.IntVar(&f.parallel, "parallel", 0, "most `requests` computed at a time (default: as many as --kv-budget holds)")
+	f.sharing.add(c, 0)
 	f.lora.add(c)
 	f.arithmetic.add(c, karat.Fast)
 }
@@ -48,14 +46,11 @@ func (f *modelFlags) options(changed func(name string) bool) (o karat.Options, e
 	if o, err = f.arithmetic.options(); err != nil {
 		return o, err
 	}
-	o.Context, o.KVBudget, o.Parallel, o.Adapters = f.context, int64(f.budget), f.parallel, f.lora
-	switch {
-	case f.parallel < 1 && changed("parallel"):
-		return o, usagef("--parallel %d: want 1 or more", f.parallel)
-	case (f.context < 1 || f.context > model.MaxContext) && changed("ctx"):
+	o.Context, o.Adapters = f.context, f.lora
+	if (f.context < 1 || f.context > model.MaxContext) && changed("ctx") {
 		return o, usagef("--ctx %d: want 1 to %d", f.context, model.MaxContext)
 	}
-	return o, nil
+	return o, f.sharing.set(&o, changed)
 }
 
 // keepAlive is a time; below 0 is for ever.

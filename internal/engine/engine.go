@@ -201,7 +201,7 @@ func (e *Engine) bound(budget, memory int64, b backend.Backend) error {
 		e.pool.Bound(most, bytes)
 	}
 	if e.pool.Longest() == 0 {
-		return fmt.Errorf("%w: the first %d tokens of a sequence take %d bytes, it has %d", ErrBudget, kv.PageSize, e.pool.BytesOf(1), budget)
+		return fmt.Errorf("%w: the first %d tokens of a sequence need %d bytes, it has %d", ErrBudget, kv.PageSize, e.pool.BytesOf(1), budget)
 	}
 	return nil
 }

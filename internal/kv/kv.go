@@ -41,7 +41,7 @@ var ErrBudget error = overBudget{}
 
 type overBudget struct{}
 
-func (overBudget) Error() string        { return "kv: the budget of keys and values is full" }
+func (overBudget) Error() string        { return "kv: the budget of keys and values is too small" }
 func (overBudget) Is(target error) bool { return target == ErrFull }
 
 // Kind is what a class keeps of a sequence.
