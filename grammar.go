@@ -76,7 +76,7 @@ func (m *Model) ReasoningBudget(ctx context.Context, g *Grammar, tokens int, o T
 	if err != nil {
 		return nil, err
 	}
-	end, err := m.TokenizeBare(ctx, s.Close, slices.Contains(marks, s.Close))
+	end, err := m.tokenize(ctx, s.Close, tokenizer.Options{ParseSpecial: slices.Contains(marks, s.Close)})
 	if err != nil {
 		return nil, err
 	}
@@ -102,11 +102,11 @@ func (m *Model) ReasoningBudget(ctx context.Context, g *Grammar, tokens int, o T
 func (m *Model) Marks(ctx context.Context) (all []string, err error) {
 	s := syntax.Of(m.opened.Checkpoint.Template())
 	for _, mark := range s.Marks() {
-		ids, err := m.TokenizeBare(ctx, mark, true)
+		ids, err := m.TokenizeBareSpecial(ctx, mark)
 		if err != nil {
 			return nil, err
 		}
-		if plain, err := m.TokenizeBare(ctx, mark, false); err != nil || len(ids) != 1 || len(plain) == 1 {
+		if plain, err := m.TokenizeBare(ctx, mark); err != nil || len(ids) != 1 || len(plain) == 1 {
 			continue
 		}
 		all = append(all, mark)

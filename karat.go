@@ -308,10 +308,14 @@ func (m *Model) TokenizeSpecial(ctx context.Context, text string) ([]int, error)
 	return m.tokenize(ctx, text, tokenizer.Options{ParseSpecial: true, AddSpecial: true})
 }
 
-// TokenizeBare is Tokenize without the tokens around the text; names of special tokens stand
-// for them where special says so.
-func (m *Model) TokenizeBare(ctx context.Context, text string, special bool) ([]int, error) {
-	return m.tokenize(ctx, text, tokenizer.Options{ParseSpecial: special})
+// TokenizeBare is Tokenize without the tokens around the text.
+func (m *Model) TokenizeBare(ctx context.Context, text string) ([]int, error) {
+	return m.tokenize(ctx, text, tokenizer.Options{})
+}
+
+// TokenizeBareSpecial is TokenizeSpecial without the tokens around the text.
+func (m *Model) TokenizeBareSpecial(ctx context.Context, text string) ([]int, error) {
+	return m.tokenize(ctx, text, tokenizer.Options{ParseSpecial: true})
 }
 
 func (m *Model) tokenize(ctx context.Context, text string, o tokenizer.Options) (ids []int, err error) {

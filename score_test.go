@@ -81,7 +81,7 @@ func TestScore(t *testing.T) {
 func TestSpecial(t *testing.T) {
 	ctx := context.Background()
 	m := open(t, demo, karat.Options{Context: 64})
-	ids, err := m.TokenizeBare(ctx, "<start_of_turn>", true)
+	ids, err := m.TokenizeBareSpecial(ctx, "<start_of_turn>")
 	if err != nil || len(ids) != 1 {
 		t.Fatal(ids, err)
 	}

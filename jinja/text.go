@@ -169,7 +169,7 @@ func (t *text) made(s string, marked bool) {
 	at := t.own.b.Len()
 	t.raw(s)
 	if marked && t.err == nil {
-		t.span(at, t.own.b.Len())
+		t.addMark(at, t.own.b.Len())
 	}
 }
 
@@ -182,7 +182,7 @@ func (t *text) add(s str) {
 	}
 	for _, p := range s.marks {
 		p = s.clip(p)
-		t.span(at+p.from, at+p.to)
+		t.addMark(at+p.from, at+p.to)
 	}
 }
 
@@ -211,7 +211,7 @@ func (t *text) repeat(s str, n int) {
 	}
 }
 
-func (t *text) span(from, to int) {
+func (t *text) addMark(from, to int) {
 	if from == to {
 		return
 	}

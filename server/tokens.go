@@ -13,14 +13,16 @@ func (x *exchange) tokenize() *problem {
 	if f.done(); *f.err != nil {
 		return *f.err
 	}
-	encode := func() ([]int, error) { return m.model.TokenizeBare(x.ctx, text, special) }
-	if around {
-		encode = func() ([]int, error) { return m.model.Tokenize(x.ctx, text) }
-		if special {
-			encode = func() ([]int, error) { return m.model.TokenizeSpecial(x.ctx, text) }
-		}
+	encode := m.model.TokenizeBare
+	switch {
+	case around && special:
+		encode = m.model.TokenizeSpecial
+	case around:
+		encode = m.model.Tokenize
+	case special:
+		encode = m.model.TokenizeBareSpecial
 	}
-	ids, err := encode()
+	ids, err := encode(x.ctx, text)
 	if err != nil {
 		return x.s.explain(x.ctx, err)
 	}

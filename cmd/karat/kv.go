@@ -266,7 +266,7 @@ func (f *kvFlags) replay(c *cobra.Command, args []string) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		defer s.Close()
-		more, err := m.TokenizeBare(ctx, f.prompt, false)
+		more, err := m.TokenizeBare(ctx, f.prompt)
 		if err != nil {
 			return err
 		}

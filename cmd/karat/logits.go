@@ -251,7 +251,7 @@ func tokenID(ctx context.Context, m *karat.Model, s string) (int, error) {
 		return id, nil
 	}
 	s = unquoted(s)
-	ids, err := m.TokenizeBare(ctx, s, true)
+	ids, err := m.TokenizeBareSpecial(ctx, s)
 	if err != nil {
 		return 0, err
 	}

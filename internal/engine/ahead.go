@@ -84,8 +84,8 @@ func grow(batch []*work, n int) bool {
 	return true
 }
 
-// choose computes steps of a batch and hands each of it the likeliest tokens.
-func (e *Engine) choose(ctx context.Context, batch []*work, s *backend.Step, k, steps int) error {
+// computeAhead computes steps of a batch and hands each of it the likeliest tokens.
+func (e *Engine) computeAhead(ctx context.Context, batch []*work, s *backend.Step, k, steps int) error {
 	start := time.Now()
 	found, err := e.ahead.Choose(ctx, s, k, steps)
 	if err != nil {

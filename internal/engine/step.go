@@ -85,7 +85,7 @@ func (e *Engine) attempt(batch []*work) (o outcome) {
 	defer release()
 	var err error
 	if k, steps := e.choice(batch); k > 0 {
-		err = e.choose(ctx, batch, s, k, steps)
+		err = e.computeAhead(ctx, batch, s, k, steps)
 	} else {
 		err = e.compute(ctx, batch, s)
 	}

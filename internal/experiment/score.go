@@ -113,7 +113,7 @@ func (s *Scorer) Pair(ctx context.Context, before, continuation string) (ids []i
 }
 
 func (s *Scorer) encode(ctx context.Context, text string) ([]int, error) {
-	ids, err := s.Model.TokenizeBare(ctx, text, false)
+	ids, err := s.Model.TokenizeBare(ctx, text)
 	if err != nil || s.NoBOS {
 		return ids, err
 	}

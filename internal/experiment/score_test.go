@@ -85,7 +85,7 @@ func TestScoreForms(t *testing.T) {
 		s := &experiment.Scorer{Model: m, NoBOS: noBOS}
 		ids, from, err := s.Pair(t.Context(), "", "The sky")
 		front, ok := m.Front()
-		if bare, _ := m.TokenizeBare(t.Context(), "The sky", false); err != nil || !ok || from != 1 || !slices.Equal(ids, append([]int{front}, bare...)) {
+		if bare, _ := m.TokenizeBare(t.Context(), "The sky"); err != nil || !ok || from != 1 || !slices.Equal(ids, append([]int{front}, bare...)) {
 			t.Errorf("without BOS %v: %v from %d, %v", noBOS, ids, from, err)
 		}
 	}

@@ -134,7 +134,7 @@ func (e *executable) newGated(gate, up *product, first int, n *graph.Node) *gate
 		}
 		var part span
 		for from < to {
-			if part, from = gate.span(from, to, n); part.places == 0 {
+			if part, from = gate.firstSpan(from, to, n); part.places == 0 {
 				continue
 			}
 			size := part.panels() * part.rows * panel.Rows

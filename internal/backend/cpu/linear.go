@@ -165,9 +165,9 @@ func apart(n int) int { return (n+simd.RowPlaces-1)/simd.RowPlaces | 1 }
 // rows [row, row+rows).
 type span struct{ from, to, places, gap, row, rows int }
 
-// span is the first span of a piece of the loop, no longer than n, and where the next
+// firstSpan is the first span of a piece of the loop, no longer than n, and where the next
 // one begins. It may be empty: at the end of a block of rows.
-func (p *product) span(from, to, n int) (s span, next int) {
+func (p *product) firstSpan(from, to, n int) (s span, next int) {
 	block := from / p.per
 	first := block * p.per
 	next = min(to, from+n, first+p.per)
@@ -192,7 +192,7 @@ func (p *product) panelsOfWeight(worker, from, to int) error {
 	s := &p.e.scratch[worker]
 	var part span
 	for from < to {
-		if part, from = p.span(from, to, p.batch()); part.places == 0 {
+		if part, from = p.firstSpan(from, to, p.batch()); part.places == 0 {
 			continue
 		}
 		s.acc = grow(s.acc, part.panels()*part.rows*panel.Rows)

@@ -20,7 +20,7 @@ func TestSpans(t *testing.T) {
 				end := (c.rows + c.block - 1) / c.block * p.per
 				for from := 0; from < end; from += piece {
 					for at := from; at < from+piece; {
-						s, next := p.span(at, from+piece, 2)
+						s, next := p.firstSpan(at, from+piece, 2)
 						if next <= at || s.to > s.from+2 || s.places > simd.RowPlaces {
 							t.Fatalf("%d panels, %+v: a span %+v from %d, next %d", panels, p, s, at, next)
 						}

@@ -80,8 +80,8 @@ func (p *planner) newChooser(g *graph.Graph) (c *chooser, err error) {
 	return c, nil
 }
 
-// choose lowers the passes of the chooser.
-func (p *planner) choose() error {
+// addChooser lowers the passes that choose tokens.
+func (p *planner) addChooser() error {
 	c := p.chooser
 	if c == nil {
 		return nil

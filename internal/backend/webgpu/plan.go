@@ -229,7 +229,7 @@ func (b *Backend) compile(g *graph.Graph, rows, results int, o backend.Options, 
 		p.free = append(p.free, l.freed...)
 		e.last = l
 	}
-	if err := p.choose(); err != nil {
+	if err := p.addChooser(); err != nil {
 		return nil, fmt.Errorf("webgpu: the choice of tokens: %w", err)
 	}
 	if err := p.poison(); err != nil {
