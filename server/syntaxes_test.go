@@ -13,23 +13,10 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// withTemplate serves a model of the repository with another chat template. renamed are names of special tokens, old and new in turn.
-func withTemplate(t *testing.T, model, template string, renamed ...string) *client {
+// serveTemplate serves a model of the repository with another chat template.
+func serveTemplate(t *testing.T, model, template string) *client {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "model")
-	if err := copyModel(dir, model); err != nil {
-		t.Fatal(err)
-	}
-	tokens, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"chat_template.jinja": template, "tokenizer.json": strings.NewReplacer(renamed...).Replace(string(tokens))} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	m, err := karat.Load(t.Context(), dir, karat.Options{Threads: 2, Context: 2048})
+	m, err := withTemplate(model, template)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +60,7 @@ func TestSyntaxes(t *testing.T) {
 		{"python", lists("<think> List of tools: "), "<think>Hm, Oslo.</think>Let me see.<|tool_call_start|>[weather(city='Oslo')]<|tool_call_end|>"},
 		{"attributes", lists("<think> ｜DSML｜ function_calls>"), "<think>Hm, Oslo.</think>Let me see.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Oslo</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>"},
 	} {
-		c := withTemplate(t, "tiny-qwen3", x.template)
+		c := serveTemplate(t, "tiny-qwen3", x.template)
 		c.says(x.said)
 		o := c.post("/v1/chat/completions", `{`+ask+`,`+weather+`}`)
 		m := at(o, "choices", 0, "message")
@@ -96,7 +83,7 @@ func TestSyntaxes(t *testing.T) {
 		}
 	}
 	for name, template := range map[string]string{"channels": keptTemplate(t, "openai-gpt-oss-120b"), "separated": lists("<｜tool▁call▁begin｜>"), "python": lists("List of tools: "), "attributes": lists("｜DSML｜ function_calls>")} {
-		withTemplate(t, "tiny-qwen3", template).forced(t, name, "")
+		serveTemplate(t, "tiny-qwen3", template).forced(t, name, "")
 	}
 }
 
@@ -120,8 +107,26 @@ func (c *client) forced(t *testing.T, name, more string) {
 
 // TestSpecialChannels: where the marks of channels are special tokens, a model is held to them, and they are read.
 func TestSpecialChannels(t *testing.T) {
-	c := withTemplate(t, "tiny-gemma4", keptTemplate(t, "openai-gpt-oss-120b"),
-		"<|channel>", "<|channel|>", "<|tool_call>", "<|message|>", "<tool_call|>", "<|constrain|>", "<channel|>", "<|start|>", "<tool_response|>", "<|end|>")
+	dir := filepath.Join(t.TempDir(), "model")
+	if err := copyModel(dir, "tiny-gemma4"); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	renamed := strings.NewReplacer("<|channel>", "<|channel|>", "<|tool_call>", "<|message|>", "<tool_call|>", "<|constrain|>", "<channel|>", "<|start|>", "<tool_response|>", "<|end|>").Replace(string(tokens))
+	for name, text := range map[string]string{"chat_template.jinja": keptTemplate(t, "openai-gpt-oss-120b"), "tokenizer.json": renamed} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := karat.Load(t.Context(), dir, karat.Options{Threads: 2, Context: 2048})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	c := serve(t, m, Options{})
 	special := c.s.pool.list[0].now.special
 	slices.Sort(special)
 	if got, want := strings.Join(special, " "), "<|channel|> <|constrain|> <|end|> <|message|> <|start|>"; got != want {
