@@ -21,11 +21,11 @@ const (
 	inBare
 )
 
-// Bounds of the text of a call, and of a tool's name where that begins a call. What is longer is text.
-const (
-	maxCall = 1 << 20
-	maxName = 1 << 10
-)
+// maxCall bounds the text of a call. A longer one is text.
+const maxCall = 1 << 20
+
+// maxBegin is how many bytes are looked at to tell a call without marks from a text.
+const maxBegin = 1 << 8
 
 // Parser reads an answer as it comes. Anything but a well-formed call of a tool is text, as the model
 // wrote it. White space beside marks is no text.
@@ -117,7 +117,7 @@ func (p *Parser) next(final bool) bool {
 			p.looked++
 		}
 		text := p.held[p.looked:]
-		if len(p.held) <= maxCall && p.bare(string(text[:min(len(text), maxName)])) {
+		if len(p.held) <= maxCall && p.bare(string(text[:min(len(text), maxBegin)])) {
 			return false
 		}
 		p.mode = inText

@@ -3,6 +3,7 @@ package syntax
 import (
 	"encoding/json"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -108,6 +109,47 @@ func TestNoTools(t *testing.T) {
 		s.Open, s.Frame = "", nil
 		if text, reasoning, called := read(s.NewParser(nil, false), []string{r.answer}); text != r.answer || reasoning+called != "" {
 			t.Errorf("%s: %q %q %q", r.name, text, reasoning, called)
+		}
+	}
+}
+
+// TestHostile: what a model may write without end costs no more than its length, and stays text.
+func TestHostile(t *testing.T) {
+	const n = 1 << 20
+	for _, r := range []struct{ name, template, begin, more string }{
+		{"a call without end", "<tool_call>", "<tool_call>", "{ <"},
+		{"a call to the end", "<|function_call|>", "<|function_call|>", "{}{"},
+		{"an object", "<|python_tag|>", "{", "{{["},
+		{"white space", "<|python_tag|>", "", "\n \n"},
+		{"Python's lists", "List of tools: ", "<|tool_call_start|>[weather(x=", "[[["},
+		{"Python's quotes", "List of tools: ", "<|tool_call_start|>[weather(x='", "'' "},
+		{"tags in tags", "]<]minimax[>[", "]<]minimax[>[<tool_call>]<]minimax[>[<invoke name=\"weather\">", "]<]minimax[>[<a>"},
+		{"beginnings of marks", "<|channel|>analysis", "", "<|channel|>final <|constrain|>json<|"},
+		{"quoted objects", "<|tool_call>", "<|tool_call>call:weather", "{a:"},
+	} {
+		for _, end := range []string{"", Of(r.template).Calls[0].End} {
+			answer := r.begin + strings.Repeat(r.more, n/len(r.more)) + end
+			p := Of(r.template).NewParser(tools, false)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			text, calls := 0, 0
+			take := func(all []Event) {
+				for _, e := range all {
+					text += len(e.Text)
+					calls += len(e.Calls)
+				}
+			}
+			for i := 0; i < len(answer); i += 64 {
+				take(p.Write(answer[i:min(i+64, len(answer))]))
+			}
+			take(p.End())
+			runtime.ReadMemStats(&after)
+			if calls > 0 || text < len(answer)*3/4 && r.name != "white space" && r.name != "beginnings of marks" {
+				t.Errorf("%s: %d calls, %d bytes of text", r.name, calls, text)
+			}
+			if got := after.TotalAlloc - before.TotalAlloc; got > 48*n {
+				t.Errorf("%s: %d bytes allocated for %d", r.name, got, n)
+			}
 		}
 	}
 }

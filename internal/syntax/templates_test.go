@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/karat-run/karat/internal/chat"
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/jinja"
 )
 
@@ -56,6 +58,7 @@ func TestTemplates(t *testing.T) {
 	if *update {
 		writePublished(t)
 	}
+	table(t)
 	two := Tools{"get_weather": {"city": true}, "add": {}}
 	for _, p := range readPublished(t) {
 		s := Of(strings.Join(p.Marks, " "))
@@ -251,5 +254,84 @@ func writePublished(t *testing.T) {
 	}
 	if err := os.WriteFile(templatesFile, b.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// example is a call of the tool f with the argument x as a model writes it.
+func (s *Syntax) example() string {
+	y := &s.Style
+	arguments := map[Form]string{Object: `{"x": "a"}`, Keyed: `{"x": "a"}`, Named: `{"x": "a"}`, Quoted: "{x:" + Quote + "a" + Quote + "}", Python: "x='a'", Tagged: y.Key + "x" + y.Value + "a" + y.End, Nested: y.Key + "x>a" + y.End + "x>"}[y.Form]
+	m := Marks{}
+	if !s.Bare && len(s.Calls) > 0 {
+		m = s.Calls[0]
+	}
+	call := m.Begin + y.First + y.Name + "f" + y.Then + arguments + y.After + y.Last + m.End
+	if y.Each {
+		call = y.First + m.Begin + y.Name + "f" + y.Then + arguments + y.After + m.End + y.Last
+	}
+	return call
+}
+
+// Marks of the table in docs/serving.md.
+const (
+	tableBegin = "<!-- syntaxes: go test ./internal/syntax -run Templates -update -->\n"
+	tableEnd   = "<!-- end of syntaxes -->\n"
+)
+
+// table wants the table of docs/serving.md to be what the file of templates says.
+func table(t *testing.T) {
+	t.Helper()
+	type row struct{ families, templates []string }
+	rows, order := map[string]*row{}, []string(nil)
+	code := func(text string) string {
+		text = strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
+		if strings.Contains(text, "`") {
+			return "```` " + text + " ````"
+		}
+		return "`" + text + "`"
+	}
+	for _, p := range readPublished(t) {
+		for _, name := range p.Families {
+			if !slices.ContainsFunc(registry.Families, func(f *family.Family) bool { return f.Name == name }) {
+				t.Errorf("%v: there is no family %s", p.Templates, name)
+			}
+		}
+		s := Of(strings.Join(p.Marks, " "))
+		key := code(s.example()) + " | "
+		if s.Open != "" {
+			key += code(s.Open + "…" + s.Close)
+		}
+		r := rows[key]
+		if r == nil {
+			r = &row{}
+			rows[key], order = r, append(order, key)
+		}
+		r.families, r.templates = append(r.families, p.Families...), append(r.templates, p.Templates...)
+	}
+	var b strings.Builder
+	b.WriteString(tableBegin + "| a call of `f` with `x` = `a` | reasoning | families | templates |\n|---|---|---|---|\n")
+	for _, key := range order {
+		r := rows[key]
+		slices.Sort(r.families)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", key, strings.Join(slices.Compact(r.families), ", "), strings.Join(r.templates, ", "))
+	}
+	b.WriteString(tableEnd)
+	path := filepath.Join(golden.Root(t), "docs/serving.md")
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(page), tableBegin)
+	_, after, ok2 := strings.Cut(rest, tableEnd)
+	if !ok || !ok2 {
+		t.Fatal("docs/serving.md has no table of syntaxes")
+	}
+	if want := before + b.String() + after; want != string(page) {
+		if !*update {
+			t.Fatalf("docs/serving.md: the table of syntaxes is stale (-update writes it); want\n%s", b.String())
+		}
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
