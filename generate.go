@@ -203,7 +203,7 @@ func (s *Session) GenerateIDs(ctx context.Context, prompt []int, o GenerateOptio
 // Chat is Model.Chat.
 func (s *Session) Chat(ctx context.Context, messages []Message, o GenerateOptions) iter.Seq2[Token, error] {
 	return s.run(ctx, o, func() ([]int32, error) {
-		text, said, err := s.m.render(ctx, messages, o)
+		text, said, err := s.m.conversation(ctx, messages, o)
 		if err != nil {
 			return nil, err
 		}
@@ -219,13 +219,40 @@ func (m *Model) Render(ctx context.Context, messages []Message, o GenerateOption
 }
 
 // TokenizeChat returns the ids of the rendered conversation. The name of a special
-// token counts where the template wrote it; in messages it is text.
+// token counts where the template wrote it; in messages it is text. A conversation that is
+// TooLong is ErrFull.
 func (m *Model) TokenizeChat(ctx context.Context, messages []Message, o GenerateOptions) ([]int, error) {
-	text, said, err := m.render(ctx, messages, o)
+	text, said, err := m.conversation(ctx, messages, o)
+	if err == nil && m.TooLong(text) {
+		err = m.full()
+	}
 	if err != nil {
 		return nil, err
 	}
 	return m.tokenize(ctx, text, tokenizer.Options{ParseSpecial: true, Literal: said})
+}
+
+// TooLong reports whether a text has more tokens than the context holds for sure. Its length tells,
+// so this takes no time. One that is not too long may still have too many.
+func (m *Model) TooLong(text string) bool {
+	return m.opened.Tokenizer.Exceeds(text, m.opened.Engine.Context())
+}
+
+func (m *Model) full() error {
+	return fmt.Errorf("karat: %w: the prompt has more than the %d tokens that the context holds", ErrFull, m.opened.Engine.Context())
+}
+
+// conversation is render of messages, unless the context cannot hold what a user said. Templates leave out
+// white space around it, and some of other turns: that does not count.
+func (m *Model) conversation(ctx context.Context, messages []Message, o GenerateOptions) (text string, said []tokenizer.Span, err error) {
+	for _, x := range messages {
+		for _, p := range x.Parts {
+			if s, _ := p.(Text); x.Role == RoleUser && m.TooLong(strings.TrimSpace(string(s))) {
+				return "", nil, m.full()
+			}
+		}
+	}
+	return m.render(ctx, messages, o)
 }
 
 // render is the rendered conversation, and the parts of it that messages said.
@@ -234,14 +261,14 @@ func (m *Model) render(ctx context.Context, messages []Message, o GenerateOption
 	if err != nil {
 		return "", nil, fmt.Errorf("karat: %s: %w", m.opened.Checkpoint.Path, err)
 	}
-	var b strings.Builder
+	at := 0
 	for _, s := range segments {
 		if s.FromContent {
-			said = append(said, tokenizer.Span{From: b.Len(), To: b.Len() + len(s.Text)})
+			said = append(said, tokenizer.Span{From: at, To: at + len(s.Text)})
 		}
-		b.WriteString(s.Text)
+		at += len(s.Text)
 	}
-	return b.String(), said, nil
+	return joined(segments), said, nil
 }
 
 func (m *Model) segments(ctx context.Context, messages []Message, o GenerateOptions) ([]chat.Segment, error) {
@@ -267,7 +294,7 @@ func (m *Model) segments(ctx context.Context, messages []Message, o GenerateOpti
 	if err := nameless(ctx, t, in, messages, &o); err != nil {
 		return nil, err
 	}
-	return segments, dropped(t.Source(), segments, messages, o.Tools)
+	return segments, dropped(ctx, t.Source(), segments, messages, o.Tools)
 }
 
 // template is that of a text, or the model's own. A program that does not chat links no templates.
@@ -293,7 +320,7 @@ func (m *Model) prompt(ctx context.Context, text string, o tokenizer.Options) (i
 	o.Most = m.opened.Engine.Context()
 	for piece, err := range m.opened.Tokenizer.IDs(ctx, text, o) {
 		if errors.Is(err, tokenizer.ErrMost) {
-			return nil, fmt.Errorf("karat: %w: the prompt has more than the %d tokens that the context holds", ErrFull, o.Most)
+			return nil, m.full()
 		}
 		if err != nil {
 			return nil, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/karat-run/karat/internal/chat"
 )
@@ -199,13 +200,10 @@ func nameless(ctx context.Context, t *chat.Template, in chat.Input, messages []M
 
 // dropped is an error if a template that does not know of tools left some out: it says neither
 // their key nor, by whatever way, their names.
-func dropped(source string, segments []chat.Segment, messages []Message, tools []Tool) error {
-	var b strings.Builder
-	for _, s := range segments {
-		b.WriteString(s.Text)
-	}
+func dropped(ctx context.Context, source string, segments []chat.Segment, messages []Message, tools []Tool) error {
+	rendered := sync.OnceValue(func() string { return joined(segments) })
 	lost := func(key, text string) bool {
-		return !strings.Contains(source, key) && !strings.Contains(b.String(), text)
+		return !strings.Contains(source, key) && ctx.Err() == nil && !strings.Contains(rendered(), text)
 	}
 	for i, t := range tools {
 		if lost("tools", t.Name) {
@@ -226,5 +224,19 @@ func dropped(source string, segments []chat.Segment, messages []Message, tools [
 			}
 		}
 	}
-	return nil
+	return ctx.Err()
+}
+
+// joined is the text of segments.
+func joined(segments []chat.Segment) string {
+	n := 0
+	for _, s := range segments {
+		n += len(s.Text)
+	}
+	var b strings.Builder
+	b.Grow(n)
+	for _, s := range segments {
+		b.WriteString(s.Text)
+	}
+	return b.String()
 }

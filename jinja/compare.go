@@ -232,7 +232,11 @@ func (m *machine) contains(c, x Value) (bool, error) {
 			return false, typeError("'in <string>' requires string as left operand, not %s", x.kind())
 		}
 		m.watch(c, s)
-		return strings.Contains(c.s, s.s), m.step(len(c.s) / 64)
+		if err := m.step(len(c.s) / 64); err != nil {
+			return false, err
+		}
+		i, err := m.search(c.s, s.s)
+		return i >= 0, err
 	case *Dict:
 		_, ok, err := m.find(c, x)
 		return ok, err

@@ -352,7 +352,7 @@ func (m *machine) urlQuote(v Value, query bool) (str, error) {
 	}
 	const hex = "0123456789ABCDEF"
 	t := m.text()
-	s.pieces(func(part string, marked bool) {
+	t.change(s, func(part string) string {
 		var b strings.Builder
 		for _, c := range []byte(part) {
 			switch {
@@ -364,7 +364,7 @@ func (m *machine) urlQuote(v Value, query bool) (str, error) {
 				b.WriteString("%" + string(hex[c>>4]) + string(hex[c&15]))
 			}
 		}
-		t.made(b.String(), marked)
+		return b.String()
 	})
 	return t.str()
 }

@@ -184,6 +184,51 @@ func (a *asked) Err() error {
 	return nil
 }
 
+// TestLooks: an operation over a long text looks at the context for each MiB that it reads or
+// writes, and ends there.
+func TestLooks(t *testing.T) {
+	const mib = 6
+	for _, c := range []struct {
+		src, unit string
+		looks     int // for each MiB
+	}{
+		{"{{ x }}", "ab ", 1},
+		{"{{ x ~ 'a' }}", "é", 2},
+		{"{{ x | trim }}", " ", 1},
+		{"{{ x.rstrip() }}", "\u3000", 1},
+		{"{{ 'zz' in x }}", "the z ", 1},
+		{"{{ x.find('zz') }}", "the z ", 1},
+		{"{{ x.rfind('zz') }}", "the z ", 1},
+		{"{{ x.split('zz') | length }}", "the z ", 1},
+		{"{{ x.rsplit('zz') | length }}", "the z ", 1},
+		{"{{ x.partition('zz') | length }}", "the z ", 1},
+		{"{{ x.replace('zz', 'y') | length }}", "the z ", 2},
+		{"{{ x.replace('z ', 'y') | length }}", strings.Repeat("the ", 40) + "z ", 2},
+		{"{{ x | tojson }}", "a\"b\n", 2},
+		{"{{ x | urlencode }}", "abcdefgh", 2},
+		{"{{ x | e }}", "a&b", 2},
+		{"{{ [x] | string }}", "a\u0301", 2},
+	} {
+		tmpl, err := Parse(c.src, Options{MaxMemory: 1 << 30, MaxOutput: 1 << 30})
+		if err != nil {
+			t.Fatal(err)
+		}
+		vars := NewDict()
+		vars.Set("x", Mark(String(strings.Repeat(c.unit, mib<<20/len(c.unit)))))
+		const many = 1 << 30
+		all := &asked{Context: context.Background(), left: many}
+		if _, err := tmpl.Segments(all, vars); err != nil || many-all.left < c.looks*(mib-2) {
+			t.Errorf("%s: %d looks, %v", c.src, many-all.left, err)
+		}
+		for _, last := range []int{2, mib / 2} {
+			some := &asked{Context: context.Background(), left: last}
+			if _, err := tmpl.Segments(some, vars); !errors.Is(err, context.Canceled) || some.left != -1 {
+				t.Errorf("%s: done at look %d of %d: %v, %d more looks", c.src, last, many-all.left, err, -1-some.left)
+			}
+		}
+	}
+}
+
 // TestErrorLines: an error names the line it is on.
 func TestErrorLines(t *testing.T) {
 	for src, want := range map[string]int{

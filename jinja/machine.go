@@ -61,6 +61,9 @@ const maxNesting = 900
 // checkEvery is how many steps pass between two looks at the context.
 const checkEvery = 2048
 
+// lookEvery is how many bytes of text are read or written between two looks at the context.
+const lookEvery = 1 << 20
+
 // itemSize is what a value takes in a list, in bytes.
 const itemSize = 16
 
@@ -70,6 +73,7 @@ type machine struct {
 	opt      Options
 	steps    int // left
 	check    int // steps until the context is asked
+	bytes    int // of text since it was asked for them
 	calls    int // macros and recursive loops entered
 	nesting  int // values entered by a walk
 	live     live
@@ -115,10 +119,25 @@ func (m *machine) step(n int) error {
 		return nil
 	}
 	m.check = checkEvery
+	return m.look()
+}
+
+// look asks the context.
+func (m *machine) look() error {
 	if err := m.ctx.Err(); err != nil {
 		return &Error{Kind: KindCanceled, Message: err.Error(), cause: err}
 	}
 	return nil
+}
+
+// pass notes that n bytes of text were read or written, in steps that are paid for. An
+// operation pays for all of a long text at once, but is to end within it.
+func (m *machine) pass(n int) error {
+	if m.bytes += n; m.bytes < lookEvery {
+		return nil
+	}
+	m.bytes = 0
+	return m.look()
 }
 
 // room fails if n more bytes would exceed the limit.

@@ -190,7 +190,7 @@ func (t *text) quoted(s str) {
 		t.raw("Markup(")
 	}
 	t.raw(string(q))
-	s.pieces(func(part string, marked bool) { t.made(escapeText(part, q, false), marked) })
+	t.change(s, func(part string) string { return escapeText(part, q, false) })
 	t.raw(string(q))
 	if s.safe {
 		t.raw(")")

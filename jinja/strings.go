@@ -92,10 +92,10 @@ func setPlainMethods() {
 		"count":        takes("count", "value start? stop? /", strCount),
 		"endswith":     affixMethod("endswith", strings.HasSuffix),
 		"startswith":   affixMethod("startswith", strings.HasPrefix),
-		"find":         findMethod("find", strings.Index, false),
-		"index":        findMethod("index", strings.Index, true),
-		"rfind":        findMethod("rfind", strings.LastIndex, false),
-		"rindex":       findMethod("rindex", strings.LastIndex, true),
+		"find":         findMethod("find", (*machine).search, false),
+		"index":        findMethod("index", (*machine).search, true),
+		"rfind":        findMethod("rfind", (*machine).searchBack, false),
+		"rindex":       findMethod("rindex", (*machine).searchBack, true),
 		"format":       strFormat,
 		"format_map":   takes("format_map", "x /", strFormatMap),
 		"join":         takes("join", "x /", strJoin),
@@ -205,11 +205,25 @@ func (m *machine) strip(s str, chars Value, left, right bool) (Value, error) {
 		drop = func(r rune) bool { return dropped[r] }
 	}
 	from, to := 0, len(s.s)
-	if left {
-		from = to - len(strings.TrimLeftFunc(s.s, drop))
+	for left && from < to {
+		r, n := utf8.DecodeRuneInString(s.s[from:])
+		if !drop(r) {
+			break
+		}
+		from += n
+		if err := m.pass(n); err != nil {
+			return nil, err
+		}
 	}
-	if right {
-		to = from + len(strings.TrimRightFunc(s.s[from:], drop))
+	for right && from < to {
+		r, n := utf8.DecodeLastRuneInString(s.s[:to])
+		if !drop(r) {
+			break
+		}
+		to -= n
+		if err := m.pass(n); err != nil {
+			return nil, err
+		}
 	}
 	return s.sub(from, to), nil
 }
@@ -317,7 +331,10 @@ func (m *machine) replace(s, old, new str, n int) (Value, error) {
 	t := m.text()
 	at := 0
 	for i := 0; n != 0 && t.err == nil; n-- {
-		next := strings.Index(s.s[i:], old.s)
+		next, err := m.search(s.s[i:], old.s)
+		if err != nil {
+			return nil, err
+		}
 		if next < 0 {
 			break
 		}

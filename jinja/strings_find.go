@@ -22,8 +22,44 @@ func (m *machine) part(s str, start, stop Value) (from, to int, ok bool, err err
 	return s.offset(from), s.offset(max(from, to)), true, nil
 }
 
+// search is strings.Index, which looks at the context on its way.
+func (m *machine) search(s, sub string) (int, error) {
+	stride := max(lookEvery, len(sub))
+	for from := 0; ; from += stride {
+		to := min(from+stride+len(sub), len(s))
+		i := strings.Index(s[from:to], sub)
+		switch {
+		case i >= 0:
+			return from + i, m.pass(i)
+		case to == len(s):
+			return -1, m.pass(to - from)
+		}
+		if err := m.pass(stride); err != nil {
+			return -1, err
+		}
+	}
+}
+
+// searchBack is strings.LastIndex, which looks at the context on its way.
+func (m *machine) searchBack(s, sub string) (int, error) {
+	stride := max(lookEvery, len(sub))
+	for to := len(s); ; to -= stride {
+		from := max(to-stride-len(sub), 0)
+		i := strings.LastIndex(s[from:to], sub)
+		switch {
+		case i >= 0:
+			return from + i, m.pass(to - from - i)
+		case from == 0:
+			return -1, m.pass(to)
+		}
+		if err := m.pass(stride); err != nil {
+			return -1, err
+		}
+	}
+}
+
 // findMethod is find, index, rfind or rindex.
-func findMethod(name string, search func(s, sub string) int, must bool) strMethod {
+func findMethod(name string, search func(m *machine, s, sub string) (int, error), must bool) strMethod {
 	return takes(name, "value start? stop? /", func(m *machine, s str, p []Value) (Value, error) {
 		sub, err := stringArg(name, p[0])
 		if err != nil {
@@ -34,7 +70,11 @@ func findMethod(name string, search func(s, sub string) int, must bool) strMetho
 			return nil, err
 		}
 		if ok {
-			if i := search(s.s[from:to], sub.s); i >= 0 {
+			i, err := search(m, s.s[from:to], sub.s)
+			if err != nil {
+				return nil, err
+			}
+			if i >= 0 {
 				return Int(int64(utf8.RuneCountInString(s.s[:from+i]))), nil
 			}
 		}
@@ -139,9 +179,13 @@ func partitionMethod(name string, last bool) strMethod {
 			return nil, err
 		}
 		empty := s.sub(0, 0)
-		i := strings.Index(s.s, sep.s)
+		search := (*machine).search
 		if last {
-			i = strings.LastIndex(s.s, sep.s)
+			search = (*machine).searchBack
+		}
+		i, err := search(m, s.s, sep.s)
+		if err != nil {
+			return nil, err
 		}
 		switch {
 		case i >= 0:
@@ -185,7 +229,10 @@ func (m *machine) split(s str, sep string, n int, last bool) (Value, error) {
 			return nil, err
 		}
 		if last {
-			i := strings.LastIndex(s.s[:to], sep)
+			i, err := m.searchBack(s.s[:to], sep)
+			if err != nil {
+				return nil, err
+			}
 			if i < 0 {
 				break
 			}
@@ -193,7 +240,10 @@ func (m *machine) split(s str, sep string, n int, last bool) (Value, error) {
 			to = i
 			continue
 		}
-		i := strings.Index(s.s[from:], sep)
+		i, err := m.search(s.s[from:], sep)
+		if err != nil {
+			return nil, err
+		}
 		if i < 0 {
 			break
 		}

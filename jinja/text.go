@@ -159,8 +159,13 @@ func (t *text) room(n int) bool {
 
 // raw adds text of the template.
 func (t *text) raw(s string) {
-	if t.room(len(s)) {
-		t.own.b.WriteString(s)
+	if !t.room(len(s)) {
+		return
+	}
+	for s != "" && t.err == nil {
+		n := min(len(s), lookEvery)
+		t.own.b.WriteString(s[:n])
+		s, t.err = s[n:], t.m.pass(n)
 	}
 }
 
@@ -236,6 +241,21 @@ func (t *text) str() (str, error) {
 	return str{s: own.b.String()[t.from:], marks: own.marks[t.marks:], base: t.from, own: own}, nil
 }
 
+// change adds what change makes of s, piece by piece: of each piece that is marked, all is.
+func (t *text) change(s str, change func(string) string) {
+	s.pieces(func(part string, marked bool) {
+		for part != "" && t.err == nil {
+			n := len(part)
+			if n > lookEvery {
+				for n = lookEvery; !utf8.RuneStart(part[n]); n-- {
+				}
+			}
+			t.made(change(part[:n]), marked)
+			part = part[n:]
+		}
+	})
+}
+
 // pieces calls yield for the longest runs of s that are marked or not.
 func (s str) pieces(yield func(part string, marked bool)) {
 	at := 0
@@ -281,13 +301,9 @@ func (m *machine) escape(s str) (str, error) {
 		return s, nil
 	}
 	t := m.text()
-	s.pieces(func(part string, marked bool) {
-		if err := m.alloc(len(part)); err != nil {
-			t.err = err
-			return
-		}
-		t.made(htmlEscapes.Replace(part), marked)
-	})
+	if t.err = m.alloc(len(s.s)); t.err == nil {
+		t.change(s, htmlEscapes.Replace)
+	}
 	e, err := t.str()
 	e.safe = true
 	return e, err

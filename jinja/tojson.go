@@ -192,7 +192,7 @@ func (w *jsonWriter) string(s str) {
 		return
 	}
 	w.raw(`"`)
-	s.pieces(func(part string, marked bool) { w.made(jsonEscape(part, w.ascii), marked) })
+	w.change(s, func(part string) string { return jsonEscape(part, w.ascii) })
 	w.raw(`"`)
 }
 

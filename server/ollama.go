@@ -257,9 +257,9 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 	}
 	if raw {
 		r.param = "prompt"
-		ids, err := m.model.Tokenize(x.ctx, prompt)
-		if err != nil {
-			return nil, x.s.explain(x.ctx, err)
+		ids, p := x.tokens(m, r.param, prompt)
+		if p != nil {
+			return nil, p
 		}
 		r.prompts, r.texts = [][]int{ids}, []string{prompt}
 		return r, r.constrainText(x.ctx)

@@ -139,25 +139,25 @@ func (r *request) read(x *exchange, raw json.RawMessage) *problem {
 	if raw == nil {
 		return bad("prompt", "Missing required parameter: 'prompt'")
 	}
-	many, isTexts := as[[]string](raw)
-	lists, isLists := as[[][]int](raw)
-	if one, ok := as[string](raw); ok {
-		many, isTexts = []string{one}, true
-	}
-	if ids, ok := as[[]int](raw); ok && len(ids) > 0 {
-		lists, isLists = [][]int{ids}, true
-	}
-	if !isTexts && !isLists {
-		return bad("prompt", "Invalid value for 'prompt': %s, want a string, token ids, or an array of either", kindOf(raw))
+	var many []string
+	var lists [][]int
+	if one, ok := as[string](raw); ok { // first, since it may be long
+		many = []string{one}
+	} else if ids, ok := as[[]int](raw); ok && len(ids) > 0 {
+		lists = [][]int{ids}
+	} else if many, ok = as[[]string](raw); !ok {
+		if lists, ok = as[[][]int](raw); !ok {
+			return bad("prompt", "Invalid value for 'prompt': %s, want a string, token ids, or an array of either", kindOf(raw))
+		}
 	}
 	r.prompts, r.texts = lists, many
 	if n := len(many) + len(lists); n == 0 || n > maxPrompts {
 		return bad("prompt", "Invalid value for 'prompt': %d prompts, want 1 to %d", n, maxPrompts)
 	}
 	for _, text := range many {
-		ids, err := r.model.model.Tokenize(x.ctx, text)
-		if err != nil {
-			return x.s.explain(x.ctx, err)
+		ids, p := x.tokens(r.model, "prompt", text)
+		if p != nil {
+			return p
 		}
 		r.prompts = append(r.prompts, ids)
 	}

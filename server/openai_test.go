@@ -115,6 +115,29 @@ func TestD14ContextLength(t *testing.T) {
 	}
 }
 
+// TestLongPrompt: a prompt that the context cannot hold is refused by its length: its tokens are not counted.
+func TestLongPrompt(t *testing.T) {
+	c := serve(t, model(t, karat.Options{Context: 128}), Options{})
+	text := strings.Repeat("sky ", 1<<18)
+	message := `[{"role":"user","content":"` + text + `"}]`
+	const want = "maximum context length is 128 tokens. However, your prompt has more"
+	c.refuses(400, "messages", want, "POST", "/v1/chat/completions", `{"model":"demo","messages":`+message+`}`)
+	c.refuses(400, "input", want, "POST", "/v1/responses", `{"model":"demo","input":"`+text+`"}`)
+	c.refuses(400, "prompt", want, "POST", "/v1/completions", `{"model":"demo","prompt":"`+text+`"}`)
+	turns := `[{"role":"user","content":"Hi"},{"role":"assistant","content":"` + text + `"},{"role":"user","content":"Hi"}]`
+	for path, body := range map[string]string{
+		"/v1/chat/completions":      `{"model":"demo","messages":` + turns + `}`,
+		"/v1/messages":              `{"model":"demo","max_tokens":1,"messages":` + message + `}`,
+		"/v1/messages/count_tokens": `{"model":"demo","messages":` + message + `}`,
+		"/api/chat":                 `{"model":"demo","messages":` + message + `}`,
+		"/api/generate":             `{"model":"demo","raw":true,"prompt":"` + text + `"}`,
+	} {
+		if status, answer, _ := c.do("POST", path, body); status != 400 || !strings.Contains(answer, want) {
+			t.Errorf("%s: %d %.300s", path, status, answer)
+		}
+	}
+}
+
 // TestEcho: log-probabilities of a prompt are those of the logits, and a text can be scored without an answer.
 func TestEcho(t *testing.T) {
 	m := demo(t)

@@ -53,6 +53,13 @@ func notStored(message string) *problem {
 	return &problem{status: http.StatusNotFound, kind: invalid, code: "not_stored", message: message}
 }
 
+// longer is tooLong for a prompt whose tokens were not counted.
+func longer(param string, most int) *problem {
+	p := bad(param, "This model's maximum context length is %d tokens. However, your prompt has more. Please shorten it.", most)
+	p.code = "context_length_exceeded"
+	return p
+}
+
 func noModel(name string) *problem {
 	return &problem{status: http.StatusNotFound, kind: invalid, code: "model_not_found", param: "model", message: fmt.Sprintf("The model %q does not exist. GET /v1/models lists those that do.", name)}
 }

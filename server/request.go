@@ -122,6 +122,18 @@ func (r *request) check(most int) *problem {
 	return nil
 }
 
+// tokens are the ids of a text that is a prompt.
+func (x *exchange) tokens(m *served, param, text string) ([]int, *problem) {
+	if m.model.TooLong(text) {
+		return nil, longer(param, m.room)
+	}
+	ids, err := m.model.Tokenize(x.ctx, text)
+	if err != nil {
+		return nil, x.s.explain(x.ctx, err)
+	}
+	return ids, nil
+}
+
 // enter takes n of the places of requests that are computed or wait; done gives them back.
 func (s *Server) enter(n int) (done func(), p *problem) {
 	if !s.slots.take(n) {

@@ -73,6 +73,9 @@ func (m *served) explain(ctx context.Context, err error, param string) *problem 
 	if ctx.Err() != nil {
 		return &problem{status: 499, kind: invalid, message: "The client has gone"}
 	}
+	if errors.Is(err, karat.ErrFull) {
+		return longer(param, m.room)
+	}
 	if inner := errors.Unwrap(err); inner != nil {
 		err = inner
 	}

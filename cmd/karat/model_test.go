@@ -106,7 +106,10 @@ func TestLongPrompt(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	text := strings.Repeat("a", 16<<20)
-	short := []karat.Message{karat.TextMessage(karat.RoleUser, text[:1<<16])}
+	said := func(role karat.Role, text string) []karat.Message {
+		return []karat.Message{karat.TextMessage(karat.RoleUser, "Hi"), karat.TextMessage(role, text)}
+	}
+	short := said(karat.RoleUser, text[:1<<16])
 	for _, x := range []struct {
 		name string
 		all  iter.Seq2[karat.Token, error]
@@ -118,6 +121,7 @@ func TestLongPrompt(t *testing.T) {
 		{"Generate, cancelled", m.Generate(cancelled, "a", karat.GenerateOptions{}), context.Canceled, 1 << 20},
 		{"Chat", m.Chat(t.Context(), short, karat.GenerateOptions{}), karat.ErrFull, 2 << 20},
 		{"Session.Chat", s.Chat(t.Context(), short, karat.GenerateOptions{}), karat.ErrFull, 2 << 20},
+		{"Chat, by its length", m.Chat(t.Context(), said(karat.RoleUser, text), karat.GenerateOptions{}), karat.ErrFull, 1 << 20},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -132,5 +136,50 @@ func TestLongPrompt(t *testing.T) {
 	}
 	if n, _ := s.Prompt(); n != 0 {
 		t.Errorf("a prompt of %d tokens", n)
+	}
+	for _, messages := range [][]karat.Message{said(karat.RoleUser, text), said(karat.RoleAssistant, text)} {
+		if ids, err := m.TokenizeChat(t.Context(), messages, karat.GenerateOptions{}); !errors.Is(err, karat.ErrFull) {
+			t.Errorf("TokenizeChat: %d ids, %v", len(ids), err)
+		}
+	}
+}
+
+// looks is a context that counts who asks for its end, and ends at the last-th time.
+type looks struct {
+	context.Context
+	n, last int
+}
+
+func (l *looks) Err() error {
+	if l.n++; l.last > 0 && l.n >= l.last {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestLongChat: rendering a long conversation looks at the context for each MiB of it, and ends there. Each
+// of its messages alone fits the context.
+func TestLongChat(t *testing.T) {
+	m, err := karat.LoadSources(t.Context(), []karat.Source{{Name: demoName, Data: demo}}, karat.Options{Context: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var messages []karat.Message
+	for i := range 128 {
+		messages = append(messages, karat.TextMessage([]karat.Role{karat.RoleUser, karat.RoleAssistant}[i%2], strings.Repeat("sky ", 1<<14)))
+	}
+	all := looks{Context: t.Context()}
+	if _, err := m.Render(&all, messages, karat.GenerateOptions{}); err != nil || all.n < 8 {
+		t.Fatalf("%v, %d looks", err, all.n)
+	}
+	for _, l := range []looks{{last: 2}, {last: all.n / 2}, {last: all.n}} {
+		l.Context = t.Context()
+		var last error
+		for _, last = range m.Chat(&l, messages, karat.GenerateOptions{}) {
+		}
+		if !errors.Is(last, context.Canceled) || l.n > l.last+1 {
+			t.Errorf("cancelled at look %d of %d: %v after %d", l.last, all.n, last, l.n)
+		}
 	}
 }

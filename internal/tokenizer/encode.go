@@ -29,7 +29,7 @@ var errLeft = errors.New("tokenizer: left")
 // run encodes text. The error is errLeft, ErrMost or the context's.
 func (e *encoder) run(text string) error {
 	e.merger.watch = &e.watch
-	if e.look(); e.o.Most > 0 && e.t.exceeds(text, e.o.Most) {
+	if e.look(); e.o.Most > 0 && e.t.Exceeds(text, e.o.Most) {
 		e.err = ErrMost
 	}
 	if e.err == nil {

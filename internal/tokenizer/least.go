@@ -11,9 +11,9 @@ import (
 // more.
 const nfcShrinks, nfkcShrinks = 4, 8
 
-// exceeds reports whether text has more than so many ids for sure, by its length: a token is
+// Exceeds reports whether text has more than so many ids for sure, by its length: a token is
 // only so much text. What it looks at grows with ids, not with the text.
-func (t *Tokenizer) exceeds(text string, ids int) bool {
+func (t *Tokenizer) Exceeds(text string, ids int) bool {
 	shrinks := nfcShrinks
 	if t.norm.nfkc {
 		shrinks = nfkcShrinks
@@ -24,7 +24,7 @@ func (t *Tokenizer) exceeds(text string, ids int) bool {
 	return t.exceedsNormal(text, ids)
 }
 
-// exceedsNormal is exceeds of normalized text.
+// exceedsNormal is Exceeds of normalized text.
 func (t *Tokenizer) exceedsNormal(s string, ids int) bool {
 	most := ids * t.widest
 	if len(s) <= most || !t.strips {
