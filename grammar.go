@@ -46,7 +46,9 @@ func newGrammar(g *grammar.Grammar, err error) (*Grammar, error) {
 
 // TurnOptions say what the answer to a conversation must be.
 type TurnOptions struct {
-	Schema   []byte // JSON schema of the text; nil is any text
+	Schema   []byte // JSON schema of the text; without it, and Regexp and GBNF, it is any text
+	Regexp   string // regular expression of the text
+	GBNF     string // grammar of the text
 	Tools    []Tool // that may be called
 	Required bool   // one of them must be
 	Single   bool   // at most one call
@@ -57,7 +59,7 @@ type TurnOptions struct {
 // model's chat template shows them. The names of the marks are to be in GenerateOptions.Special where they are special tokens. The
 // arguments of a call fit the tool's Parameters. Unless the tool is Strict, Parameters that are not supported stand for any object.
 func (m *Model) TurnGrammar(o TurnOptions) (*Grammar, error) {
-	t := grammar.Turn{Syntax: syntax.Of(m.opened.Checkpoint.Template()), Opened: o.Opened, Schema: o.Schema, Required: o.Required, Single: o.Single}
+	t := grammar.Turn{Syntax: syntax.Of(m.opened.Checkpoint.Template()), Opened: o.Opened, Schema: o.Schema, Pattern: o.Regexp, GBNF: o.GBNF, Required: o.Required, Single: o.Single}
 	for _, tool := range o.Tools {
 		t.Tools = append(t.Tools, grammar.Tool{Name: tool.Name, Schema: tool.Parameters, Strict: tool.Strict})
 	}

@@ -13,6 +13,7 @@ const (
 	textBlock kind = iota
 	reasoningBlock
 	callBlock
+	customBlock // a call whose input is a text
 )
 
 // block is a part of an answer for the APIs that list parts: a text, reasoning, or a call.
@@ -39,7 +40,11 @@ type blocks struct {
 func (l *blocks) add(e event) {
 	switch {
 	case e.call != nil:
-		l.begin(callBlock, e.call)
+		kind := callBlock
+		if e.call.custom {
+			kind = customBlock
+		}
+		l.begin(kind, e.call)
 		l.grow(e.call.arguments, nil)
 		l.close()
 		l.early = nil
@@ -65,7 +70,7 @@ func (l *blocks) add(e event) {
 
 // begin makes sure that the last block is one of a kind; each call has its own.
 func (l *blocks) begin(k kind, c *call) {
-	if n := len(l.all); l.open && l.all[n-1].kind == k && k != callBlock {
+	if n := len(l.all); l.open && l.all[n-1].kind == k && k < callBlock {
 		return
 	}
 	l.close()

@@ -190,6 +190,15 @@ func (f *fields) needText(name string) string {
 	return f.text(name)
 }
 
+// filled is a string that is not empty.
+func (f *fields) filled(name string) string {
+	s := f.needText(name)
+	if s == "" {
+		f.fail(f.path+name, "it is empty")
+	}
+	return s
+}
+
 func (f *fields) boolean(name string, absent bool) bool {
 	b := absent
 	f.decode(name, "a boolean", &b)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -73,11 +74,15 @@ func (k *grammars) find(key [sha256.Size]byte) *karat.Grammar {
 	return found.g
 }
 
-// form is what the text of an answer must fit.
+// form is what the text of an answer must fit: a schema, a regular expression or a grammar. Without them it is any text.
 type form struct {
-	schema []byte // nil is any text
-	param  string // the field that says it
+	schema        []byte
+	pattern, gbnf string
+	param         string // the field that says it
 }
+
+// free reports whether any text fits.
+func (x *form) free() bool { return x.schema == nil && x.pattern == "" && x.gbnf == "" }
 
 // anyObject is the schema of json_object.
 var anyObject = []byte(`{"type":"object"}`)
@@ -89,9 +94,13 @@ func format(f *fields, name string, flat bool) (x form) {
 		return x
 	}
 	x.param = strings.TrimSuffix(o.path, ".")
-	switch kind := o.one("type", "text", "json_object", "json_schema"); kind {
+	switch kind := o.one("type", "text", "json_object", "json_schema", "regex", "grammar"); kind {
 	case "":
 		o.needText("type")
+	case "regex":
+		x.param, x.pattern = o.path+"pattern", o.filled("pattern")
+	case "grammar":
+		x.param, x.gbnf = o.path+"grammar", o.filled("grammar")
 	case "json_object":
 		x.schema = anyObject
 	case "json_schema":
@@ -119,6 +128,54 @@ func format(f *fields, name string, flat bool) (x form) {
 	return x
 }
 
+// maxListed bounds the texts that an answer may be one of.
+const maxListed = 1000
+
+// formOf reads the form of an answer: response_format, llama-server's grammar or vLLM's structured_outputs.
+func formOf(f *fields) (x form) {
+	x = format(f, "response_format", false)
+	more := func(y form) {
+		if !x.free() && !y.free() {
+			f.fail(y.param, "an answer has one form, and %s says another", x.param)
+		}
+		if !y.free() {
+			x = y
+		}
+	}
+	if f.has("grammar") {
+		more(form{gbnf: f.filled("grammar"), param: "grammar"})
+	}
+	o := f.object("structured_outputs")
+	if o == nil {
+		return x
+	}
+	if raw := o.take("json"); raw != nil {
+		if text, ok := as[string](raw); ok { // a schema in a text
+			raw = json.RawMessage(text)
+		}
+		more(form{schema: raw, param: o.path + "json"})
+	}
+	if o.boolean("json_object", false) {
+		more(form{schema: anyObject, param: o.path + "json_object"})
+	}
+	if o.has("regex") {
+		more(form{pattern: o.filled("regex"), param: o.path + "regex"})
+	}
+	if o.has("grammar") {
+		more(form{gbnf: o.filled("grammar"), param: o.path + "grammar"})
+	}
+	if list := o.texts("choice", maxListed); len(list) > 0 {
+		for i := range list {
+			list[i] = regexp.QuoteMeta(list[i])
+		}
+		more(form{pattern: "(?:" + strings.Join(list, "|") + ")", param: o.path + "choice"})
+	}
+	if o.done(); x.free() {
+		f.fail("structured_outputs", "want one of json, json_object, regex, choice and grammar")
+	}
+	return x
+}
+
 // ollamaFormat reads "json", or a schema.
 func ollamaFormat(f *fields) form {
 	raw := f.take("format")
@@ -126,11 +183,11 @@ func ollamaFormat(f *fields) form {
 	case raw == nil || string(raw) == `""`:
 		return form{}
 	case string(raw) == `"json"`:
-		return form{anyObject, "format"}
+		return form{schema: anyObject, param: "format"}
 	case raw[0] != '{':
 		f.fail("format", `%s, want "json" or a JSON schema`, kindOf(raw))
 	}
-	return form{raw, "format"}
+	return form{schema: raw, param: "format"}
 }
 
 // toolChoice is which calls of tools an answer must have.
@@ -153,10 +210,10 @@ func (c *conversation) pick(f *fields, param string, names ...string) {
 // chooseOne reads a tool_choice that is an object: one tool, or several that are allowed.
 func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 	o := f.inner("tool_choice", raw)
-	switch kind := o.one("type", "function", "allowed_tools"); kind {
+	switch kind := o.one("type", "function", "custom", "allowed_tools"); kind {
 	case "":
 		o.needText("type")
-	case "function":
+	case "function", "custom":
 		c.choice.required, c.choice.named, c.single = true, true, true
 		c.pick(f, "tool_choice", toolNamed(o))
 	case "allowed_tools":
@@ -192,7 +249,7 @@ func toolNamed(o *fields) string {
 
 // constrain compiles what the answer to a conversation must fit.
 func (r *request) constrain(ctx context.Context, c *conversation) *problem {
-	o := karat.TurnOptions{Schema: r.form.schema, Required: c.choice.required, Single: c.single, Opened: r.turn.opened}
+	o := karat.TurnOptions{Schema: r.form.schema, Regexp: r.form.pattern, GBNF: r.form.gbnf, Required: c.choice.required, Single: c.single, Opened: r.turn.opened}
 	strict := false
 	if !c.mute {
 		for _, t := range c.tools {
@@ -201,7 +258,7 @@ func (r *request) constrain(ctx context.Context, c *conversation) *problem {
 			}
 		}
 	}
-	if o.Schema == nil && !o.Required && c.choice.only == nil && !strict {
+	if r.form.free() && !o.Required && c.choice.only == nil && !strict {
 		return nil
 	}
 	g, err := r.grammars.get(ctx, []any{r.model.print, r.model.name, o}, func() (*karat.Grammar, error) { return r.model.model.TurnGrammar(o) })
@@ -214,15 +271,26 @@ func (r *request) constrain(ctx context.Context, c *conversation) *problem {
 
 // constrainText compiles what a text must fit that is no answer to a conversation.
 func (r *request) constrainText(ctx context.Context) *problem {
-	if r.form.schema == nil {
+	if r.form.free() {
 		return nil
 	}
-	g, err := r.grammars.get(ctx, string(r.form.schema), func() (*karat.Grammar, error) { return karat.JSONSchema(r.form.schema) })
+	g, err := r.grammars.get(ctx, []string{string(r.form.schema), r.form.pattern, r.form.gbnf}, r.form.compile)
 	if err != nil {
 		return r.refuseGrammar(err, false)
 	}
 	r.grammar = g
 	return nil
+}
+
+// compile makes the grammar of a text.
+func (x *form) compile() (*karat.Grammar, error) {
+	switch {
+	case x.pattern != "":
+		return karat.Regexp(x.pattern)
+	case x.gbnf != "":
+		return karat.GBNF(x.gbnf)
+	}
+	return karat.JSONSchema(x.schema)
 }
 
 // refuseGrammar is why a grammar is refused.
@@ -234,7 +302,7 @@ func (r *request) refuseGrammar(err error, tools bool) *problem {
 	if param == "" || tools && strings.HasPrefix(text, "schema: tool ") {
 		param = "tools"
 	}
-	return bad(param, "Invalid schema for '%s': %s", param, strings.TrimPrefix(strings.TrimPrefix(text, "schema: "), "grammar: "))
+	return bad(param, "Invalid value for '%s': %s", param, strings.TrimPrefix(strings.TrimPrefix(text, "schema: "), "grammar: "))
 }
 
 // overGrammar is the problem of an answer whose grammar turned out to need too much work; nil if err is none of that.
@@ -242,5 +310,5 @@ func (r *request) overGrammar(err error) *problem {
 	if !errors.Is(err, karat.ErrGrammar) {
 		return nil
 	}
-	return bad(r.form.param, "%s", fmt.Sprintf("The answer cannot be held to this schema: %s", strings.TrimPrefix(err.Error(), "grammar: ")))
+	return bad(r.form.param, "%s", fmt.Sprintf("The answer cannot be held to its form: %s", strings.TrimPrefix(err.Error(), "grammar: ")))
 }

@@ -233,12 +233,12 @@ func TestBodiesGrow(t *testing.T) {
 // TestD6Knobs is incident D6: what the engine is set by is not on the wire, and no value of any field is the server's own fault.
 func TestD6Knobs(t *testing.T) {
 	c := serve(t, demo(t), Options{})
-	for _, knob := range []string{"n_discard", "priority", "cache_salt", "threads", "kv", "lora", "grammar", "guided_json", "slot_id", "id_slot", "ignore_eos", "logits_processors"} {
+	for _, knob := range []string{"n_discard", "priority", "cache_salt", "threads", "kv", "lora", "guided_json", "slot_id", "id_slot", "ignore_eos", "logits_processors"} {
 		c.refuses(400, knob, "Unrecognized", "POST", "/v1/chat/completions", `{`+hello+`,"`+knob+`":-1}`)
 	}
 	values := []string{`null`, `-1`, `0`, `1e400`, `1e308`, `1.5`, `9223372036854775808`, `"x"`, `""`, `[]`, `[null]`, `[[]]`, `{}`, `{"a":1}`, `true`, `"\u0000"`, `[1,"a"]`, `{"type":"x"}`}
 	for _, name := range []string{"temperature", "top_p", "top_k", "min_p", "n", "seed", "stop", "stream_options", "logprobs", "top_logprobs", "max_tokens", "logit_bias", "presence_penalty", "tools", "tool_choice",
-		"parallel_tool_calls", "response_format", "messages", "chat_template_kwargs", "reasoning_effort", "modalities", "user", "repetition_penalty", "stream"} {
+		"parallel_tool_calls", "response_format", "messages", "chat_template_kwargs", "reasoning_effort", "thinking_budget", "grammar", "structured_outputs", "modalities", "user", "repetition_penalty", "stream"} {
 		for _, v := range values {
 			body := fmt.Sprintf(`{"model":"demo","max_completion_tokens":1,%q:%s,"messages":[{"role":"user","content":"a"}]}`, name, v)
 			if status, answer, _ := c.do("POST", "/v1/chat/completions", body); status != 200 && status != 400 {

@@ -51,7 +51,7 @@ func (x *exchange) chatRequest() (*request, *problem) {
 			f.fail("top_logprobs", "it needs logprobs: true")
 		}
 	}
-	r.form = format(f, "response_format", false)
+	r.form = formOf(f)
 	for _, kind := range f.texts("modalities", 8) {
 		if kind != "text" {
 			f.reject(refused("modalities", fmt.Sprintf("The modality %q", kind)))
@@ -101,7 +101,7 @@ func chatTools(f *fields, c *conversation) {
 	if f.has("parallel_tool_calls") && len(c.tools) == 0 {
 		f.fail("parallel_tool_calls", "it is for requests with tools alone")
 	}
-	c.single = !f.boolean("parallel_tool_calls", true)
+	c.single = !f.boolean("parallel_tool_calls", true) || c.single
 }
 
 // tool reads a function; schema is the field of its parameters.

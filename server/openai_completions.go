@@ -121,7 +121,7 @@ func (x *exchange) completionRequest() (*request, *problem) {
 	if f.text("suffix") != "" {
 		f.reject(refused("suffix", "suffix"))
 	}
-	r.form = format(f, "response_format", false)
+	r.form = formOf(f)
 	idle(f)
 	r.param = "prompt"
 	prompt := f.take("prompt")

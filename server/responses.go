@@ -19,7 +19,7 @@ func (x *exchange) responses() *problem {
 	if q.r.stream {
 		return x.streamResponse(q)
 	}
-	u, p := x.s.answer(x.ctx, q.r, q.out.add)
+	u, p := x.s.answer(x.ctx, q.r, q.add)
 	if p != nil {
 		return p
 	}
@@ -37,10 +37,11 @@ func (x *exchange) responseTokens() *problem {
 
 // response is a request of this API, what of it the answer repeats, and the answer.
 type response struct {
-	r    *request
-	echo map[string]any
-	out  blocks
-	ids  []string // of the items of the answer
+	r      *request
+	echo   map[string]any
+	out    blocks
+	custom map[string]bool // tools whose input is a text
+	ids    []string        // of the items of the answer
 }
 
 func (x *exchange) responseRequest() (*response, *problem) {
@@ -62,7 +63,7 @@ func (x *exchange) responseRequest() (*response, *problem) {
 	r.stream = f.boolean("stream", false)
 	text := null(f, "text", "{}")
 	responseRefused(f)
-	if r.form = responseText(f); r.form.schema != nil {
+	if r.form = responseText(f); !r.form.free() {
 		q.echo["text"] = text
 	}
 	r.responseLogprobs(f)
@@ -73,15 +74,9 @@ func (x *exchange) responseRequest() (*response, *problem) {
 		c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, text))
 	}
 	c.messages = append(c.messages, responseInput(f)...)
-	for _, t := range f.objects("tools", maxTools) {
-		if kind := t.needText("type"); kind != "function" {
-			t.reject(refused(t.path+"type", fmt.Sprintf("A tool of type %q", kind)))
-		}
-		c.tools = append(c.tools, tool(t, "parameters"))
-		t.done()
-	}
+	q.responseTools(f, &c)
 	c.choose(f, f.take("tool_choice"))
-	c.single = !f.boolean("parallel_tool_calls", true)
+	c.single = !f.boolean("parallel_tool_calls", true) || c.single
 	if f.done(); *f.err != nil {
 		return nil, *f.err
 	}
@@ -186,13 +181,18 @@ func responseInput(f *fields) (all []karat.Message) {
 		case "reasoning":
 			m.ignore("id")
 			all = continued(all, onlyReasons, reasoningItem(m))
-		case "function_call":
+		case "function_call", "custom_tool_call":
 			m.ignore("id")
 			id, name := m.needText("call_id"), m.needText("name")
-			call := toolCall(m, id, name, m.text("arguments"))
+			var call karat.ToolCall
+			if kind == "function_call" {
+				call = toolCall(m, id, name, m.text("arguments"))
+			} else {
+				call = customCall(m, id, name)
+			}
 			names[id] = name
 			all = continued(all, func(karat.Message) bool { return true }, call) // calls of one turn are one message
-		case "function_call_output":
+		case "function_call_output", "custom_tool_call_output":
 			m.ignore("id")
 			id := m.needText("call_id")
 			if names[id] == "" && *m.err == nil {
@@ -290,11 +290,13 @@ func (b *block) status() string {
 // item is a part of the answer, with what is there of its text.
 func (q *response) item(i int, b *block, status string) map[string]any {
 	for len(q.ids) <= i {
-		q.ids = append(q.ids, newID([]string{textBlock: "msg_", reasoningBlock: "rs_", callBlock: "fc_"}[q.out.all[len(q.ids)].kind]))
+		q.ids = append(q.ids, newID([]string{textBlock: "msg_", reasoningBlock: "rs_", callBlock: "fc_", customBlock: "ctc_"}[q.out.all[len(q.ids)].kind]))
 	}
 	switch text := b.text.String(); b.kind {
 	case callBlock:
 		return map[string]any{"type": "function_call", "id": q.ids[i], "call_id": b.call.id, "name": b.call.name, "arguments": text, "status": status}
+	case customBlock:
+		return map[string]any{"type": "custom_tool_call", "id": q.ids[i], "call_id": b.call.id, "name": b.call.name, "input": text, "status": status}
 	case reasoningBlock:
 		parts := []any{}
 		if text != "" {
@@ -326,7 +328,7 @@ func (x *exchange) streamResponse(q *response) *problem {
 		more["item_id"], more["output_index"] = q.ids[i], i
 		return more
 	}
-	names := map[kind]string{textBlock: "response.output_text", reasoningBlock: "response.reasoning_text", callBlock: "response.function_call_arguments"}
+	names := map[kind]string{textBlock: "response.output_text", reasoningBlock: "response.reasoning_text", callBlock: "response.function_call_arguments", customBlock: "response.custom_tool_call_input"}
 	q.out.opened = func(i int, b *block) {
 		send("response.output_item.added", map[string]any{"output_index": i, "item": q.item(i, b, "in_progress")})
 		if b.kind == textBlock {
@@ -335,7 +337,7 @@ func (x *exchange) streamResponse(q *response) *problem {
 	}
 	q.out.grew = func(i int, b *block, piece string, tokens []karat.Token) {
 		more := map[string]any{"delta": piece}
-		if b.kind != callBlock {
+		if b.kind < callBlock {
 			more["content_index"] = 0
 		}
 		if b.kind == textBlock {
@@ -348,6 +350,8 @@ func (x *exchange) streamResponse(q *response) *problem {
 		switch b.kind {
 		case callBlock:
 			send(names[b.kind]+".done", at(i, map[string]any{"arguments": text, "name": b.call.name}))
+		case customBlock:
+			send(names[b.kind]+".done", at(i, map[string]any{"input": text}))
 		case reasoningBlock:
 			send(names[b.kind]+".done", at(i, map[string]any{"content_index": 0, "text": text}))
 		case textBlock:
@@ -363,7 +367,7 @@ func (x *exchange) streamResponse(q *response) *problem {
 			send("response.created", map[string]any{"response": q.object(nil)})
 			send("response.in_progress", map[string]any{"response": q.object(nil)})
 		}
-		q.out.add(e)
+		q.add(e)
 	})
 	if p != nil {
 		return p

@@ -26,6 +26,7 @@ type call struct {
 	index           int
 	id              string
 	name, arguments string
+	custom          bool // of a tool whose input is a text, which arguments are then
 }
 
 // turn is how the answer to a conversation is read.

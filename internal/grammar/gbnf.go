@@ -9,23 +9,29 @@ import (
 // GBNF is the texts of the rule root of a grammar in llama.cpp's notation. <NAME> in it is a special token.
 func GBNF(source string) (_ *Grammar, err error) {
 	defer caught(&err)
+	b := newBuilder()
+	return b.grammar(gbnfNode(b, source))
+}
+
+// gbnfNode is the rule root of a grammar.
+func gbnfNode(b *builder, source string) *node {
 	if len(source) > MaxSource {
-		return nil, fmt.Errorf("grammar: it has %d bytes, at most %d are taken", len(source), MaxSource)
+		giveUp("it has %d bytes, at most %d are taken", len(source), MaxSource)
 	}
-	p := gbnf{text: source, b: newBuilder(), rules: map[string]*gbnfRule{}}
+	p := gbnf{text: source, b: b, rules: map[string]*gbnfRule{}}
 	for p.space(true); p.text != ""; p.space(true) {
 		p.rule()
 	}
 	root := p.rules["root"]
 	if root == nil || !root.defined {
-		return nil, fmt.Errorf("grammar: there is no rule root")
+		giveUp("there is no rule root")
 	}
 	for _, name := range p.order {
 		if r := p.rules[name]; !r.defined {
-			return nil, fmt.Errorf("grammar: line %d: there is no rule %s", r.line, name)
+			giveUp("line %d: there is no rule %s", r.line, name)
 		}
 	}
-	return p.b.grammar(p.node(&gbnfItem{rule: root}))
+	return p.node(&gbnfItem{rule: root})
 }
 
 // gbnf reads the notation.

@@ -16,12 +16,17 @@ const maxPattern = 1 << 16
 func Regexp(pattern string) (_ *Grammar, err error) {
 	defer caught(&err)
 	b := newBuilder()
-	p := pattern2term{t: &b.t, char: b.t.utf8}
+	return b.grammar(b.regular(b.t.pattern(pattern)))
+}
+
+// pattern is a regular expression, of a whole text.
+func (t *termTable) pattern(pattern string) *term {
+	p := pattern2term{t: t, char: t.utf8}
 	x, err := p.compile(pattern, false)
 	if err != nil {
-		return nil, fmt.Errorf("grammar: the regular expression: %w", err)
+		giveUp("the regular expression: %v", err)
 	}
-	return b.grammar(b.regular(x))
+	return x
 }
 
 // pattern2term makes a term of a regular expression.

@@ -14,7 +14,9 @@ import (
 type Turn struct {
 	Syntax   syntax.Syntax
 	Opened   bool   // the prompt ends within reasoning
-	Schema   []byte // of the text; nil is any text
+	Schema   []byte // of the text, or a Pattern, or a GBNF: one of them; none is any text
+	Pattern  string // regular expression
+	GBNF     string
 	Tools    []Tool // that may be called
 	Required bool   // one must be
 	Single   bool   // and no more than one
@@ -110,12 +112,12 @@ func (w *turnWriter) text(calls []*node) ([]*node, error) {
 		around := w.turn.Syntax.Answer
 		return w.b.row(w.optional(around.Begin), n, w.optional(around.End))
 	}
-	if w.turn.Schema != nil {
-		s, err := newSchema(w.b, w.turn.Schema, nil)
-		if err != nil {
-			return nil, err
-		}
-		return append(calls, frame(s.top())), nil
+	form, err := w.form()
+	if err != nil {
+		return nil, err
+	}
+	if form != nil {
+		return append(calls, frame(form)), nil
 	}
 	var marks []string
 	for _, c := range w.turn.Syntax.Calls {
@@ -154,6 +156,23 @@ func (w *turnWriter) optional(mark string) *node {
 		return w.b.row()
 	}
 	return w.b.choice(w.b.row(), w.marked(mark))
+}
+
+// form is what the text must fit; nil is any text.
+func (w *turnWriter) form() (*node, error) {
+	switch t := w.turn; {
+	case t.Schema != nil:
+		s, err := newSchema(w.b, t.Schema, nil)
+		if err != nil {
+			return nil, err
+		}
+		return s.top(), nil
+	case t.Pattern != "":
+		return w.b.regular(w.b.t.pattern(t.Pattern)), nil
+	case t.GBNF != "":
+		return gbnfNode(w.b, t.GBNF), nil
+	}
+	return nil, nil
 }
 
 // calls are one call or several.
