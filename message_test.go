@@ -38,7 +38,7 @@ func TestMessageParts(t *testing.T) {
 	}
 	want := `{"role": "system", "content": "Be brief."}
 {"role": "user", "content": "Weather in Köln?"}
-{"role": "assistant", "content": "One moment.", "reasoning_content": "I must look.", "tool_calls": [{"type": "function", "function": {"name": "weather", "arguments": {"z": 1.5, "city": "Köln <b>", "a": [true, null]}}, "id": "c1"}, {"type": "function", "function": {"name": "time", "arguments": {}}}]}
+{"role": "assistant", "content": "One moment.", "reasoning_content": "I must look.", "reasoning": "I must look.", "tool_calls": [{"type": "function", "function": {"name": "weather", "arguments": {"z": 1.5, "city": "Köln <b>", "a": [true, null]}}, "id": "c1"}, {"type": "function", "function": {"name": "time", "arguments": {}}}]}
 {"role": "tool", "content": "rain", "name": "weather", "tool_call_id": "c1"}
 {"role": "tool", "content": "noon"}
 {"role": "critic", "content": ""}

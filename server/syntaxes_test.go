@@ -132,5 +132,9 @@ func TestSpecialChannels(t *testing.T) {
 	if got, want := strings.Join(special, " "), "<|channel|> <|constrain|> <|end|> <|message|> <|start|>"; got != want {
 		t.Errorf("special marks %s, want %s", got, want)
 	}
+	o := c.post("/apply-template", `{"messages":[{"role":"user","content":"Q"},{"role":"assistant","content":null,"reasoning_content":"Hm.","tool_calls":[{"id":"c1","type":"function","function":{"name":"weather","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c1","content":"Rain"}],`+weather+`}`)
+	if prompt := o["prompt"].(string); !strings.Contains(prompt, "<|start|>assistant<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant to=functions.weather") {
+		t.Errorf("no reasoning before the call in %q", prompt)
+	}
 	c.forced(t, "special tokens", `,"logit_bias":{"15":30}`) // reasoning ends soon
 }

@@ -11,7 +11,7 @@ import (
 // Turn is a message of more than text, with the keys that Hugging Face's templates read.
 type Turn struct {
 	Role, Content string
-	Reasoning     string // reasoning_content; "" leaves the key out
+	Reasoning     string // reasoning_content, reasoning and thinking, as templates call it; "" leaves the keys out
 	Calls         []Call // tool_calls
 	Name, CallID  string // name and tool_call_id, of what a tool returned; "" leaves the key out
 }
@@ -31,6 +31,10 @@ func (t *Turn) Message() (*jinja.Dict, error) {
 		}
 	}
 	set("reasoning_content", t.Reasoning)
+	set("reasoning", t.Reasoning)
+	if t.Content == "" || len(t.Calls) == 0 { // else gpt-oss's template refuses the message
+		set("thinking", t.Reasoning)
+	}
 	set("name", t.Name)
 	set("tool_call_id", t.CallID)
 	var calls []jinja.Value
