@@ -34,10 +34,10 @@ type Parser struct {
 	tools  Tools // nil for none: calls are text
 	mode   mode
 	marks  Marks  // of the call that the parser is within
-	begun  string // its first mark, as far as the model wrote it
+	begun  string // the mark that was met last, as far as the model wrote it
 	held   []byte // not yet decided
 	lead   int    // bytes of held that are the prompt's
-	looked int    // bytes of held that have no end of a call, or are white space before one
+	looked int    // bytes of held in which no call ends, or no text begins
 	space  string // that may be beside a mark
 	apart  string // the space before the call that the parser is within
 	fresh  bool   // there was no text since the last mark
@@ -84,7 +84,8 @@ func (p *Parser) End() []Event {
 	case inText, inReasoning:
 		p.say(rest)
 	case inBare:
-		p.call("", rest, "")
+		p.apart = ""
+		p.call("", strings.TrimLeftFunc(rest, p.beside), "")
 	case inCall:
 		if p.marks.End == "" || p.marks.Last {
 			p.call(p.begun, rest, "")
@@ -179,7 +180,7 @@ func (p *Parser) openers() []string {
 	return marks
 }
 
-// open goes on behind a mark, of which the model wrote a part.
+// open goes on behind a mark.
 func (p *Parser) open(mark string) {
 	p.fresh = true
 	if mark == p.s.Open {

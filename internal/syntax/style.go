@@ -17,18 +17,18 @@ const (
 // Quote is around strings of the form Quoted.
 const Quote = `<|"|>`
 
-// Style is how a model writes calls when it is asked for some: First, calls with Between between them, Last. A call is Name, the
-// tool's name, Then, the arguments, After. The Syntax's first marks are around all that or, with Each, around a call. When calls are
-// read, white space beside the marks of Tagged does not count.
+// Style is how a model writes calls when it is asked for some: First, the calls with Between between them, Last. A call is Name, the
+// tool's name, Then, the arguments, After. The Syntax's first marks are around all that or, with Each, around each call. For calls that
+// are read, white space beside the marks of Tagged does not count.
 type Style struct {
 	Form                 Form
-	Each                 bool   // the Syntax's marks are around each call
-	First, Between, Last string //
-	Name, Then, After    string //
-	Key, Value, End      string // around the name and the value of an argument: Tagged, Nested
+	Each                 bool
+	First, Between, Last string
+	Name, Then, After    string
+	Key, Value, End      string // of Tagged and Nested: around the name and the value of an argument
 	Other                string // Value where the value is no string
-	Before, Behind       string // of Named: what a name comes behind, and what comes between it and the arguments, where other calls differ from this one
-	Tail                 string // of Named: may come after the arguments
-	Single               bool   // there can be one call alone
+	Before, Behind       string // of Named: what a name that is read comes behind, and what then ends the text before the arguments
+	Tail                 string // of Named: what may come behind arguments that are read
+	Single               bool   // there is one call alone
 	Alone                bool   // no text comes before calls
 }

@@ -26,6 +26,8 @@ var rows = []struct {
 	{"named", "[TOOL_CALLS]", `[TOOL_CALLS]weather[ARGS]{"city": "Rome"}[TOOL_CALLS]now{}`, false, "", "", `weather{"city":"Rome"} now{}`},
 	{"bare", "<|python_tag|>", ` {"name": "weather", "parameters": {"city": "Bonn"}}`, false, "", "", `weather{"city":"Bonn"}`},
 	{"bare text", "<|python_tag|>", `{"a": 1} is JSON`, false, `{"a": 1} is JSON`, "", ""},
+	{"bare text after reasoning", "<|python_tag|> <think>", "<think>Hm.\n</think>\n{\"a\": 1} is JSON", false, `{"a": 1} is JSON`, "Hm.", ""},
+	{"bare after reasoning", "<|python_tag|> <think>", "<think>Hm.\n</think>\n{\"name\": \"now\"}", false, "", "Hm.", "now{}"},
 	{"action", "<|START_ACTION|> <|START_THINKING|>", "<|START_THINKING|>Hm.<|END_THINKING|><|START_ACTION|>[\n {\"tool_call_id\": \"0\", \"tool_name\": \"now\", \"parameters\": {}}\n]<|END_ACTION|>", false, "", "Hm.", `now{}`},
 	{"frame", "<|START_ACTION|>", "<|START_RESPONSE|>Yes.<|END_RESPONSE|>", false, "Yes.", "", ""},
 	{"quoted", "<|tool_call> <|channel>", `<|channel>thought` + "\nWhy{?" + `<channel|><|tool_call>call:weather{city:<|"|>a "b", {c}<|"|>,days:3,x:{y:[true,<|"|>z<|"|>]}}<tool_call|>`, false, "", "Why{?", `weather{"city":"a \"b\", {c}","days":3,"x":{"y":[true,"z"]}}`},
