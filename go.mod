@@ -7,7 +7,6 @@ require (
 	github.com/andybalholm/brotli v1.2.8
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
-	github.com/dlclark/regexp2/v2 v2.12.0
 	github.com/go-webgpu/goffi v0.6.3
 	github.com/gogpu/gputypes v0.5.2
 	github.com/gogpu/naga v0.18.0

@@ -1,14 +1,13 @@
 package lint
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/karat-run/karat/internal/registry"
 )
 
 // goTool is what the go command prints, run in the module's root.
@@ -27,7 +26,7 @@ func goTool(t *testing.T, args ...string) string {
 }
 
 // optional are packages that the library does not link.
-var optional = regexp.MustCompile(`gogpu/|goffi|cobra|chromedp|brotli|regexp2|/backend/webgpu|karat/webgpu|karat/server|prometheus|net/http|karat/internal/(lab|web|bench|eval)`)
+var optional = regexp.MustCompile(`gogpu/|goffi|cobra|chromedp|brotli|/backend/webgpu|karat/webgpu|karat/server|prometheus|net/http|karat/internal/(lab|web|bench|eval)`)
 
 // TestLibraryLinks: what a program has that imports karat. A blank import of karat/webgpu adds GPUs.
 func TestLibraryLinks(t *testing.T) {
@@ -41,17 +40,49 @@ func TestLibraryLinks(t *testing.T) {
 	}
 }
 
-// TestHelloSize: the README's program, for Linux on amd64, was 15.9 MB with its symbols and
-// 11.2 without when it linked GPUs. What is beyond the bounds should be linked only where a
-// program asks for it. A family may cost 50 kB, 35 without symbols; NFKC, the splitters of 80
-// pre-tokenizers and the middle of families with states cost 250 and 200 in all, prompts that
-// are found to within a page and steps of a bounded load 20.
+// testOnly are the direct requirements that only tests import, with the reason. Go downloads a requirement
+// for a program only if one of its packages is linked, so none of these reaches a program that uses Karat.
+var testOnly = map[string]string{
+	"github.com/chromedp/chromedp":    "tests of pages and shaders use what tests of the same packages have, and go test ./... runs them",
+	"github.com/chromedp/cdproto":     "chromedp's types",
+	"github.com/rogpeppe/go-internal": "scripts of the command run its main function, which no other module can import",
+}
+
+// TestRequirements: what go.mod requires is linked by the library or the command. What only tests want is a module
+// of its own (internal/tokenizer/oracle), a tool (.ci/tools.mod), or has a reason.
+func TestRequirements(t *testing.T) {
+	var mod struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+	}
+	if err := json.Unmarshal([]byte(goTool(t, "mod", "edit", "-json")), &mod); err != nil {
+		t.Fatal(err)
+	}
+	linked := map[string]bool{}
+	for _, module := range strings.Fields(goTool(t, "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "./...")) {
+		linked[module] = true
+	}
+	for _, r := range mod.Require {
+		switch {
+		case r.Indirect:
+		case linked[r.Path] && testOnly[r.Path] != "":
+			t.Errorf("%s is linked, and listed as a requirement of tests", r.Path)
+		case !linked[r.Path] && testOnly[r.Path] == "":
+			t.Errorf("only tests import %s", r.Path)
+		}
+	}
+}
+
+// TestHelloSize: the README's program, for Linux on amd64, which links what runs a model on the CPU and nothing
+// else. Without symbols it has 6 MB. What goes beyond should be linked only where a program asks for it.
 func TestHelloSize(t *testing.T) {
-	dir, families := t.TempDir(), int64(len(registry.Families))
+	dir := t.TempDir()
 	for _, b := range []struct {
 		flags string
 		most  int64
-	}{{"", 6_950_000 + families*50_000}, {"-s -w", 4_820_000 + families*35_000}} {
+	}{{"", 8_600_000}, {"-s -w", 6_000_000}} {
 		path := filepath.Join(dir, "hello")
 		goTool(t, "build", "-trimpath", "-ldflags", b.flags, "-o", path, "./internal/lint/testdata/hello")
 		info, err := os.Stat(path)

@@ -62,6 +62,8 @@ var below = map[string]string{
 
 	"bench/serving": "",
 
+	"tokenizer/oracle": "", // a module of its own, which the tokenizer's tests run
+
 	".":          "model chat convert check grammar kvfile syntax",
 	"experiment": ". lab npy safetensors",
 	"webgpu":     "backend/numerics backend/webgpu",

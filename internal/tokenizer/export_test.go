@@ -4,13 +4,12 @@ package tokenizer
 var (
 	Patterns = patterns
 	StageREs = map[string][]string{"deepseek-llm": chainedHangul, "deepseek-coder": chainedPlain, "deepseek-v3": chainedKana}
-	Stages   = map[string][]splitter{}
 )
 
-func init() {
-	for name, patterns := range StageREs {
-		Stages[name] = splitters(patterns)
-	}
+// Split cuts texts as regular expressions do, each applied to the pieces of the one before.
+func Split(patterns ...string) func(text string) []string {
+	stages := splitters(patterns)
+	return func(text string) []string { return Pieces(stages, text) }
 }
 
 const (

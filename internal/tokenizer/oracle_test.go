@@ -1,194 +1,119 @@
 package tokenizer_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
-	"fmt"
+	"flag"
+	"maps"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
+	"sync"
 	"testing"
-	"unicode/utf8"
-
-	"github.com/dlclark/regexp2/v2"
-
-	"github.com/karat-run/karat/internal/golden"
-	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// A naive encoder does what the references define, with strings and in quadratic time: no
-// table of pairs, no cutting where no merge crosses, no shortcut for whole words.
-type naive struct {
-	ids    map[string]int
-	ranks  map[string]float64 // of "left right", or of the merged text where scored
-	scored bool               // SentencePiece: any two symbols merge whose text is a token
-	pre    []*regexp2.Regexp  // byte-level only
-	prefix string
+var ask = flag.Bool("oracle", false, "ask the oracle (folder oracle) how regular expressions cut, and write testdata/pieces.json")
+
+// record is what an oracle of regular expressions said: a digest of the pieces, by one of the patterns and texts.
+var record struct {
+	sync.Mutex
+	digests map[string]string
+	told    map[string]string // the oracle's digests of this run
 }
 
-// word merges the pair of lowest rank, the leftmost first, until none is left.
-func (n *naive) word(symbols []string) []string {
-	for {
-		best, at := 0.0, -1
-		for i := range len(symbols) - 1 {
-			key := symbols[i] + symbols[i+1]
-			if !n.scored {
-				key = symbols[i] + " " + symbols[i+1]
+func TestMain(m *testing.M) {
+	flag.Parse()
+	data, err := os.ReadFile("testdata/pieces.json")
+	if err == nil {
+		err = json.Unmarshal(data, &record.digests)
+	}
+	record.told = map[string]string{}
+	status := m.Run()
+	if *ask && status == 0 {
+		maps.Copy(record.digests, record.told)
+		if data, err = json.MarshalIndent(record.digests, "", " "); err == nil {
+			err = os.WriteFile("testdata/pieces.json", append(data, '\n'), 0o666)
+		}
+	}
+	if err != nil {
+		panic(err)
+	}
+	os.Exit(status)
+}
+
+// compare compares how a function cuts texts with how regular expressions do, each applied to the pieces of the one
+// before. The record has a digest of that alone: with -oracle the test shows the pieces that differ.
+func compare(t *testing.T, split func(text string) []string, texts []string, patterns ...string) {
+	t.Helper()
+	got := make([][]string, len(texts))
+	for i, text := range texts {
+		got[i] = split(text)
+	}
+	key := digest(t, [][]string{patterns, texts})
+	if *ask {
+		want, bad := oracle(t, patterns, texts), 0
+		for i, text := range texts {
+			if !slices.Equal(got[i], want[i]) && bad < 10 {
+				bad++
+				t.Errorf("%+q:\n got %+q\nwant %+q", text, got[i], want[i])
 			}
-			if r, ok := n.ranks[key]; ok && (at < 0 || r < best) {
-				best, at = r, i
-			}
 		}
-		if at < 0 {
-			return symbols
-		}
-		symbols = slices.Concat(symbols[:at], []string{symbols[at] + symbols[at+1]}, symbols[at+2:])
+		record.Lock()
+		defer record.Unlock()
+		record.told[key] = digest(t, want)
+		return
+	}
+	switch want := record.digests[key]; {
+	case want == "":
+		t.Error("testdata/pieces.json does not have these patterns and texts: run the test with -oracle")
+	case want != digest(t, got):
+		t.Error("texts are not cut as the regular expression does it: run the test with -oracle to see which")
 	}
 }
 
-func (n *naive) encode(t *testing.T, text string) (ids []int) {
-	if n.pre != nil {
-		for _, piece := range oracle(t, n.pre, text) {
-			var symbols []string
-			for _, b := range []byte(piece) {
-				symbols = append(symbols, spell(b))
-			}
-			for _, s := range n.word(symbols) {
-				ids = append(ids, n.ids[s])
-			}
-		}
-		return ids
-	}
-	if text == "" {
-		return nil
-	}
-	for _, s := range n.word(strings.Split(strings.ReplaceAll(n.prefix+text, " ", "▁"), "")) {
-		if id, ok := n.ids[s]; ok {
-			ids = append(ids, id)
-			continue
-		}
-		for _, b := range []byte(s) {
-			ids = append(ids, n.ids[fmt.Sprintf("<0x%02X>", b)])
-		}
-	}
-	return ids
-}
-
-// spell is GPT-2's bytes_to_unicode.
-func spell(b byte) string {
-	switch {
-	case b <= ' ':
-		return string(rune(b) + 0x100)
-	case b >= 0x7f && b <= 0xa0:
-		return string(rune(b) - 0x7f + 0x121)
-	case b == 0xad:
-		return "\u0143"
-	}
-	return string(rune(b))
-}
-
-// TestNaiveGGUF compares with the naive encoder on the published vocabularies and on
-// those of the tiny models.
-func TestNaiveGGUF(t *testing.T) {
-	tiny, err := filepath.Glob("testdata/vocab/*.gguf")
-	if err != nil || len(tiny) == 0 {
-		t.Fatal(err, tiny)
-	}
-	for _, path := range tiny {
-		t.Run(filepath.Base(path), func(t *testing.T) { compareNaive(t, metadata(t, path), 600) })
-	}
-	for _, name := range vocabularies {
-		t.Run(name, func(t *testing.T) { compareNaive(t, metadata(t, unpack(t, name)), 200) })
-	}
-}
-
-func compareNaive(t *testing.T, g tokenizer.GGUF, count int) {
-	tok, err := tokenizer.FromGGUF(g)
+// digest is the first 8 bytes of a SHA-256.
+func digest(t *testing.T, lists [][]string) string {
+	data, err := json.Marshal(lists)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := newNaive(t, g)
-	for _, text := range texts(4, count, nil, false) {
-		if strings.ContainsRune(text, 'ø') || strings.Contains(text, "</s>") || len(text) > 600 {
-			continue // an added token of DeepSeek's, one of Phi's
-		}
-		want := n.encode(t, text)
-		if g.Pre == "qwen2" {
-			want = n.encode(t, tokenizer.NFC(text))
-		}
-		if got := tok.Encode(text, tokenizer.Options{}); !slices.Equal(got, want) {
-			t.Fatalf("%+q:\n got %v\nwant %v", text, got, want)
-		}
-	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
 }
 
-func newNaive(t *testing.T, g tokenizer.GGUF) *naive {
-	n := &naive{ids: map[string]int{}, ranks: map[string]float64{}, scored: g.Model == "llama"}
-	for id, s := range g.Tokens {
-		n.ids[s] = id
-		if n.scored && g.Types[id] == int32(tokenizer.Normal) && utf8.RuneCountInString(s) > 1 {
-			n.ranks[s] = -float64(g.Scores[id])
-		}
+var built = sync.OnceValues(func() (path string, err error) {
+	dir, err := os.MkdirTemp("", "oracle")
+	if err != nil {
+		return "", err
 	}
-	for rank, m := range g.Merges {
-		n.ranks[m] = float64(rank)
-	}
-	if g.Model == "llama" && (g.AddSpacePrefix == nil || *g.AddSpacePrefix) {
-		n.prefix = " "
-	}
-	switch g.Pre {
-	case "llama-bpe":
-		n.pre = compile(t, tokenizer.Llama3Pattern)
-	case "qwen2":
-		n.pre = compile(t, tokenizer.Qwen2Pattern)
-	case "gpt-2":
-		n.pre = compile(t, tokenizer.PlainWordsPattern)
-	case "deepseek-llm":
-		n.pre = compile(t, tokenizer.StageREs["deepseek-llm"]...)
-	}
-	return n
-}
+	path = filepath.Join(dir, "oracle")
+	c := exec.Command("go", "build", "-o", path, ".")
+	c.Dir, c.Stderr = "oracle", os.Stderr
+	return path, c.Run()
+})
 
-// TestNaiveJSON does the same with the tokenizer.json of each model.
-func TestNaiveJSON(t *testing.T) {
-	for _, model := range golden.Models(t) {
-		t.Run(model, func(t *testing.T) {
-			dir := golden.Model(t, model)
-			var f struct {
-				Model struct {
-					Vocab  map[string]int
-					Merges []any
-				}
-				Normalizer   struct{ Type string }
-				PreTokenizer struct {
-					PreTokenizers []struct{ Pattern struct{ Regex string } }
-				} `json:"pre_tokenizer"`
-			}
-			if err := json.Unmarshal(read(t, dir, "tokenizer.json"), &f); err != nil {
-				t.Fatal(err)
-			}
-			n := &naive{ids: f.Model.Vocab, ranks: map[string]float64{}}
-			for rank, m := range f.Model.Merges {
-				if pair, ok := m.([]any); ok {
-					m = pair[0].(string) + " " + pair[1].(string)
-				}
-				n.ranks[m.(string)] = float64(rank)
-			}
-			if p := f.PreTokenizer.PreTokenizers; len(p) > 0 {
-				n.pre = compile(t, p[0].Pattern.Regex)
-			}
-			tok := fromJSON(t, dir)
-			for _, text := range texts(5, 600, nil, false) {
-				if len(text) > 600 {
-					continue
-				}
-				in := text
-				if f.Normalizer.Type == "NFC" {
-					in = tokenizer.NFC(text)
-				}
-				if got, want := tok.Encode(text, tokenizer.Options{}), n.encode(t, in); !slices.Equal(got, want) {
-					t.Fatalf("%+q:\n got %v\nwant %v", text, got, want)
-				}
-			}
-		})
+// oracle is the pieces of each text.
+func oracle(t *testing.T, patterns, texts []string) (pieces [][]string) {
+	t.Helper()
+	path, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
+	question, err := json.Marshal(map[string][]string{"patterns": patterns, "texts": texts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(path)
+	c.Stdin, c.Stderr = bytes.NewReader(question), os.Stderr
+	answer, err := c.Output()
+	if err == nil {
+		err = json.Unmarshal(answer, &pieces)
+	}
+	if err != nil || len(pieces) != len(texts) {
+		t.Fatalf("oracle: %v, the pieces of %d texts of %d", err, len(pieces), len(texts))
+	}
+	return pieces
 }
