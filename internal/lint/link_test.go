@@ -1,11 +1,14 @@
 package lint
 
 import (
+	"debug/elf"
 	"encoding/json"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -78,40 +81,78 @@ func TestRequirements(t *testing.T) {
 // TestHelloSize: the README's program, for Linux on amd64, which links what runs a model on the CPU and nothing
 // else. Without symbols it has 6 MB. What goes beyond should be linked only where a program asks for it.
 func TestHelloSize(t *testing.T) {
-	dir := t.TempDir()
-	for _, b := range []struct {
-		flags string
-		most  int64
-	}{{"", 8_600_000}, {"-s -w", 6_000_000}} {
-		path := filepath.Join(dir, "hello")
-		goTool(t, "build", "-trimpath", "-ldflags", b.flags, "-o", path, "./internal/lint/testdata/hello")
-		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("-ldflags %q: %d bytes", b.flags, info.Size())
-		if info.Size() > b.most {
-			t.Errorf("-ldflags %q: the program has %d bytes, at most %d are wanted", b.flags, info.Size(), b.most)
-		}
-		if b.flags != "" {
-			continue
-		}
-		// It has no chat, so it needs no templates, and none of what they compute with.
-		names := goTool(t, "tool", "nm", path)
-		for _, name := range []string{"karat/jinja.Parse", "regexp.Compile", "math/big.(*Int)."} {
-			if strings.Contains(names, name) {
-				t.Errorf("the program links %s", name)
-			}
+	path := filepath.Join(t.TempDir(), "hello")
+	goTool(t, "build", "-trimpath", "-o", path, "./internal/lint/testdata/hello")
+	full, stripped := sizes(t, path)
+	t.Logf("%d bytes, %d without symbols", full, stripped)
+	if full > 8.6e6 || stripped > 6e6 {
+		t.Errorf("the program has %d bytes, %d without symbols: at most 8.6 and 6 MB are wanted", full, stripped)
+	}
+	said(t, "README.md", "The program above", full, stripped, 0.2)
+	said(t, "docs/ARCHITECTURE.md", "A program that only generates text", full, stripped, 0.2)
+	// It has no chat, so it needs no templates, and none of what they compute with.
+	names := goTool(t, "tool", "nm", path)
+	for _, name := range []string{"karat/jinja.Parse", "regexp.Compile", "math/big.(*Int)."} {
+		if strings.Contains(names, name) {
+			t.Errorf("the program links %s", name)
 		}
 	}
 }
 
-// TestMethodsPruned: where a program can look for a method by a name that it computes, as
-// text/template does, the linker keeps every exported method: 4 MB of the command.
-func TestMethodsPruned(t *testing.T) {
+// TestCommand: the linker prunes methods of the command, and its size is what the docs say. Where a
+// program can look for a method by a name that it computes, as text/template does, the linker keeps
+// every exported method: 4 MB.
+func TestCommand(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "karat")
 	goTool(t, "build", "-trimpath", "-o", path, "./cmd/karat")
 	if names := goTool(t, "tool", "nm", path); !strings.Contains(names, "text/template/parse.Parse") || strings.Contains(names, "text/template.(*state).evalField") {
 		t.Error("the command executes templates of text/template, or none at all: internal/template does it without methods' names")
+	}
+	full, stripped := sizes(t, path)
+	t.Logf("%d bytes, %d without symbols", full, stripped)
+	if full > 53e6 || stripped > 42.5e6 {
+		t.Errorf("the command has %d bytes, %d without symbols: at most 53 and 42.5 MB are wanted", full, stripped)
+	}
+	said(t, "docs/ARCHITECTURE.md", "The command", full, stripped, 1)
+}
+
+// sizes are the bytes of an ELF file, and of those that the program itself needs.
+func sizes(t *testing.T, path string) (full, stripped int64) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	full, stripped = info.Size(), info.Size()
+	for _, s := range f.Sections {
+		if s.Flags&elf.SHF_ALLOC == 0 && s.Type != elf.SHT_NOBITS {
+			stripped -= int64(s.FileSize)
+		}
+	}
+	return full, stripped
+}
+
+// said compares what a document says of a program, "NAME has 8.6 MB, 6.0 without symbols", with its
+// size: they may differ by so many megabytes.
+func said(t *testing.T, file, name string, full, stripped int64, most float64) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(name + ` has ([0-9.]+) MB, ([0-9.]+) without symbols`).FindSubmatch(text)
+	if m == nil {
+		t.Errorf("%s does not say how large it is: %s", file, name)
+		return
+	}
+	for i, bytes := range []int64{full, stripped} {
+		if mb, err := strconv.ParseFloat(string(m[i+1]), 64); err != nil || math.Abs(mb-float64(bytes)/1e6) > most {
+			t.Errorf("%s: %s has %s MB, it is %.1f", file, name, m[i+1], float64(bytes)/1e6)
+		}
 	}
 }
