@@ -19,7 +19,7 @@ type Stats struct {
 	Steps   int   // begun so far
 	Ended   int   // prompts and tokens that were computed, or given up, so far
 	Used    int64 // bytes of keys and values of requests
-	Kept    int64 // bytes of those that requests have left for others to find; they go where there is need of room
+	Kept    int64 // bytes of pages that requests have left for others to find; they go where there is need of room
 	Budget  int64 // most of both; 0 if nobody knows
 	Longest int   // tokens that a sequence may have: fewer than Info.Context where the budget has room for fewer
 

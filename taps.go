@@ -46,7 +46,7 @@ func node(n *graph.Node, heads map[*graph.Node]int) Node {
 }
 
 // heads are those of the values of the graph's nodes: what a view shows as heads has them, too, and so has
-// what is made of heads one element at a time.
+// values made of heads one element at a time.
 func (m *Model) heads() map[*graph.Node]int {
 	m.split.once.Do(func() {
 		m.split.heads = map[*graph.Node]int{}

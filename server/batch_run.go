@@ -202,7 +202,7 @@ func (r *batchRun) validate() (ok bool, err error) {
 	return wrong == nil, r.become(status, func() { r.b.Errors, r.b.Counts = wrong, batchCounts{Total: total} })
 }
 
-// open opens the files of lines, with those that a run before has written.
+// open opens the files of lines, with the lines that a run before has written.
 func (r *batchRun) open() error {
 	counts := [2]int{}
 	for i := range r.out {
@@ -216,7 +216,7 @@ func (r *batchRun) open() error {
 		for {
 			line, err := from.ReadBytes('\n')
 			if errors.Is(err, io.EOF) {
-				break // what is left is not whole
+				break // the rest is not a whole line
 			}
 			if err != nil {
 				return err

@@ -219,7 +219,7 @@ type batchLine struct {
 	body json.RawMessage
 }
 
-// readLine reads a line of a batch's file, or says what is wrong with it.
+// readLine reads a line of a batch's file, or says why it cannot.
 func readLine(text []byte, endpoint string) (l batchLine, p *problem) {
 	f, p := parse(text)
 	if p != nil {

@@ -208,7 +208,7 @@ func (e *embedding) tokens() (n int) {
 	return n
 }
 
-// embed makes the vectors: one request of those that there may be at a time.
+// embed makes the vectors: one of the requests that there may be at a time.
 func (s *Server) embed(x *exchange, e *embedding) ([][]float32, *problem) {
 	done, p := s.enter(1)
 	if p != nil {

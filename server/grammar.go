@@ -17,7 +17,7 @@ import (
 // maxGrammars bounds the grammars that are kept: equal requests compile one once.
 const maxGrammars = 32
 
-// grammars are those that requests asked for last.
+// grammars are the last ones that requests asked for.
 type grammars struct {
 	mu   sync.Mutex
 	list []keptGrammar // the one that was used last comes last

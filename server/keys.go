@@ -36,7 +36,7 @@ const maxKeys = 1 << 20
 
 // ReadKeys reads a file of keys: on each line a name, a colon and a secret, or a secret alone. Behind it there may be what the
 // key is limited to, as "routes=/v1/chat/completions,/v1/models models=qwen requests=60 tokens=100000". Empty lines and
-// those that begin with # are left out.
+// lines that begin with # are left out.
 func ReadKeys(file string) ([]Key, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -169,7 +169,7 @@ func (c *caller) sees(e *entry) bool {
 // keyring compares secrets by their hashes, in a time that does not depend on them.
 type keyring []*keyUse
 
-// keyUse is a key, and what is left of its minute.
+// keyUse is a key, and the rest of its minute.
 type keyUse struct {
 	Key      // without the secret
 	hash     [sha256.Size]byte

@@ -312,7 +312,7 @@ func keepAlive(raw json.RawMessage) (time.Duration, bool) {
 	return time.Duration(n * float64(time.Second)), true
 }
 
-// ollamaOptions reads the options of a request. Those that set up a model change nothing, since it is loaded by the server's own
+// ollamaOptions reads the options of a request. Options that set up a model change nothing, since it is loaded by the server's own
 // settings; a num_ctx beyond the context is refused.
 func (r *request) ollamaOptions(f *fields) {
 	o := f.object("options")

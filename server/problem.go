@@ -76,7 +76,7 @@ func full(message string) *problem {
 	return &problem{status: http.StatusTooManyRequests, kind: "rate_limit_error", code: "rate_limit_exceeded", message: message, after: 1}
 }
 
-// voice is how an API says what is wrong.
+// voice is how an API writes errors.
 type voice interface {
 	problem(p *problem) any                  // the body of an answer
 	broken(p *problem) (event string, v any) // in a stream that has begun

@@ -287,7 +287,7 @@ func (b *block) status() string {
 	return "completed"
 }
 
-// item is a part of the answer, with what is there of its text.
+// item is a part of the answer, with its text so far.
 func (q *response) item(i int, b *block, status string) map[string]any {
 	for len(q.ids) <= i {
 		q.ids = append(q.ids, newID([]string{textBlock: "msg_", reasoningBlock: "rs_", callBlock: "fc_", customBlock: "ctc_"}[q.out.all[len(q.ids)].kind]))

@@ -96,7 +96,7 @@ func (x *exchange) noResponse() *problem {
 	return notStored(fmt.Sprintf("There is no response %q: this server stores none. Send what was said as input again", x.r.PathValue("id")))
 }
 
-// voiceOf is how the API of a path says what is wrong.
+// voiceOf is how the API of a path writes errors.
 func (s *Server) voiceOf(path string) voice {
 	switch {
 	case strings.HasPrefix(path, "/v1/messages"):

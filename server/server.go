@@ -31,7 +31,7 @@ import (
 // Options say what to serve, and to whom. The zero value of all but Models is usable.
 type Options struct {
 	Models   []Model                 // the first one is the default of routes that name none
-	Memory   int64                   // most bytes that loaded models take together of this machine's memory; 0 is what is free at first
+	Memory   int64                   // most bytes that loaded models take together of this machine's memory; 0 is the memory that is free at first
 	Loaded   int                     // most models that are loaded at a time on a device; 0 is any number
 	Keys     []Key                   // nil needs none
 	Hosts    []string                // that the Host header may name, "*" for all; nil is this machine's loopback
@@ -42,7 +42,7 @@ type Options struct {
 	Log      *slog.Logger            // of requests, without their texts; nil is none
 }
 
-// served is a loaded model with what is asked of it often.
+// served is a loaded model with the facts that are often asked of it.
 type served struct {
 	name    string
 	model   *karat.Model
@@ -128,7 +128,7 @@ func newPool(s *Server, o Options) *pool {
 	return p
 }
 
-// open is a loaded model with what is asked of it often. It reads the model's files, for the fingerprint.
+// open returns a loaded model with the facts that are often asked of it. It reads the model's files, for the fingerprint.
 func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, error) {
 	x := &served{name: e.Name, model: m, info: m.Info()}
 	x.room = min(x.info.Context, m.Stats().Longest)
@@ -235,7 +235,7 @@ func (x *exchange) answer(r route) {
 	}
 }
 
-// fail says what is wrong: as an answer, or within a stream that has begun.
+// fail reports an error: as an answer, or within a stream that has begun.
 func (x *exchange) fail(p *problem, v voice) {
 	if x.w.status == 0 {
 		p.write(x.w, v)

@@ -296,7 +296,7 @@ func (f *interveneFlags) show(ctx context.Context, c *cobra.Command, m *karat.Mo
 	return j.Encode(effect)
 }
 
-// words say what is edited.
+// words name the edited values.
 func (f *interveneFlags) words(nodes []string) string {
 	s := f.verb
 	if f.mean {

@@ -110,7 +110,7 @@ func (f *pullFlags) run(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// tellPulled says what was pulled, and what is to be known before it is used.
+// tellPulled says what was pulled, and the notes to read before using it.
 func tellPulled(ctx context.Context, w io.Writer, s *hub.Store, m *hub.Manifest, path string) error {
 	if _, err := fmt.Fprintf(w, "%s: %s in %s, from %s\n", m.Name, bytesText(m.Bytes()), count(len(m.Files), "file"), oneLine(m.Source)); err != nil {
 		return err

@@ -163,7 +163,7 @@ func modelName(path string) string {
 func within(path string) (all []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() || isModel(path) {
-		return []string{path}, nil // what is wrong is said by who opens it
+		return []string{path}, nil // opening it reports the fault
 	}
 	list, err := os.ReadDir(path)
 	if err != nil {
@@ -214,7 +214,7 @@ func files(path string) (bytes int64, changed time.Time) {
 		}
 		add(info)
 	default:
-		list, _ := os.ReadDir(path) // what is wrong is said by who opens it
+		list, _ := os.ReadDir(path) // opening it reports the fault
 		for _, e := range list {
 			if info, err := e.Info(); err == nil && !info.IsDir() {
 				add(info)

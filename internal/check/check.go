@@ -175,7 +175,7 @@ func (c *checker) runs() {
 	}
 }
 
-// add takes a finding in. What is a sentence; Where may be long.
+// add takes a finding in. Its What is one sentence; its Where may be long.
 func (c *checker) add(id string, where []string, format string, args ...any) {
 	k := catalogue[id]
 	c.addAs(k.severity, id, where, format, args...)

@@ -86,7 +86,7 @@ func Parse(name string, data []byte) (*Checkpoint, error) {
 	return fromGGUF(name, f)
 }
 
-// Read reads a GGUF file that cannot be mapped, or all parts of a split one: what is large
+// Read reads a GGUF file that cannot be mapped, or all parts of a split one: large data
 // of those without Data stays in them, which must be readable until Close.
 func Read(files ...gguf.Source) (*Checkpoint, error) {
 	f, err := gguf.Read(files...)

@@ -73,7 +73,7 @@ func (r *hfReader) class() {
 	}
 }
 
-// repeats refuses settings that say something else than those that they follow from.
+// repeats refuses settings that contradict the settings they follow from.
 func (r *hfReader) repeats() {
 	for _, key := range slices.Sorted(maps.Keys(r.family.Repeats)) {
 		v, want := r.settings[key], r.family.Repeats[key](r.settings)
@@ -146,7 +146,7 @@ func (r *hfReader) names() {
 	}
 }
 
-// heads fills in what the library assumes, drops what is null, and brings the
+// heads fills in what the library assumes, drops null values, and brings the
 // names of the activation into one.
 func (r *hfReader) heads() {
 	s, assumed, act := r.settings, r.kind.Defaults, "hidden_act"

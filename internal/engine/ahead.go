@@ -166,7 +166,7 @@ func (s *Sequence) next(ctx context.Context, tokens []int32, c choice) (all []ba
 	return all, nil
 }
 
-// sample chooses the token that follows history, of those that g allows.
+// sample chooses the token that follows history, of the tokens that g allows.
 func (b *basis) sample(s *sample.Sampler, history []int, g Grammar) (id int, err error) {
 	if g != nil {
 		mask, err := g.Mask()

@@ -60,7 +60,7 @@ type Options struct {
 	Context  int   // positions of a sequence; 0 is 4096
 	Chunk    int   // most rows of a step; 0 is what the backend says, or DefaultChunk
 	Parallel int   // most sequences whose requests run at a time, others wait; 0 is as many as Budget holds
-	Memory   int64 // most bytes of the machine's memory to take, weights included; 0 is what is free
+	Memory   int64 // most bytes of the machine's memory to take, weights included; 0 is the free memory
 	Budget   int64 // most bytes of keys and values; 0 is half of the free memory, or one sequence if that is more; on a GPU, whose memory nobody tells, at most four sequences
 	Private  bool  // sequences find nothing of each other, and leave nothing: nobody would ask for it
 	Want     func(*graph.Node) bool

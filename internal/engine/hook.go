@@ -9,7 +9,7 @@ import (
 
 // Hook sees values of a sequence's rows while they are computed, and may write to them.
 type Hook struct {
-	Nodes func(n *graph.Node) bool // those that See is called for; nil is all
+	Nodes func(n *graph.Node) bool // that See is called for; nil is all
 	Write bool                     // See may write: what it leaves is what later nodes read
 
 	// See is called once a step for each node, in order, with the rows of the sequence that the node has in

@@ -20,7 +20,7 @@ type States struct {
 	Sizes []int // elements of a row
 	Count int   // of prompts
 	Rows  [][]float32
-	Notes map[string]string // what is said about them in a safetensors file
+	Notes map[string]string // metadata of their safetensors file
 }
 
 // Extract computes prompts, and pools the values of a place's nodes over positions of each: their mean, in float64, of which

@@ -12,7 +12,7 @@ import (
 type stream struct {
 	nodes  []karat.Node
 	in     map[string]bool // nodes of the stream
-	branch map[string]bool // what is added to it
+	branch map[string]bool // the nodes that add to it
 }
 
 func newStream(nodes []karat.Node) *stream {

@@ -28,7 +28,7 @@ type Family struct {
 	Idle     []string                    // settings that config.json may have and that change nothing
 	Normal   func(map[string]any)        // brings a config.json into the form that Config reads and GGUF can hold; nil for none
 	Spell    func(map[string]any)        // Normal's inverse, for a config.json that is written; nil for none
-	Derived  func(map[string]any)        // adds to GGUF's settings those that follow from others; nil for none
+	Derived  func(map[string]any)        // adds settings that follow from GGUF's; nil for none
 	Endless  func(s map[string]any) bool // whether a model sees no positions: GGUF's context_length is 2^20, whatever config.json says; nil for no
 	Letters  string                      // with Listed: config.json's older setting of a letter for each layer, which Kinds has, too
 	Indexes  string                      // with Listed: its older setting of the numbers of full layers, where the others are LinearAttention

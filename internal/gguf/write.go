@@ -102,7 +102,7 @@ func Write(w io.Writer, metadata []KeyValue, tensors []tensor.Tensor) error {
 
 // WriteFile makes or replaces the file at path with what write writes. Until all
 // is on disk, the bytes are in another file of the same folder; after an error
-// nothing of it is left, and the file at path is as it was. What is at path and no
+// nothing of it is left, and the file at path is as it was. Whatever is at path and no
 // regular file is an error.
 func WriteFile(path string, write func(io.Writer) error) error {
 	err := atomicfile.Write(path, func(f io.Writer) error {

@@ -309,7 +309,7 @@ func (p *gbnf) counted(x *gbnfItem, nested bool) *gbnfItem {
 	}
 }
 
-// bounds reads what is between braces, but for the closing one.
+// bounds reads the text between braces, and leaves the closing one.
 func (p *gbnf) bounds() (lo, hi int32) {
 	inner, _, ok := strings.Cut(p.text, "}")
 	a, b, two := strings.Cut(inner, ",")
@@ -332,7 +332,7 @@ func (p *gbnf) bounds() (lo, hi int32) {
 	return lo, hi
 }
 
-// maxCount bounds what is counted.
+// maxCount bounds the counts of repetitions.
 const maxCount = 1 << 30
 
 func number(s string) (n int32, ok bool) {

@@ -4,7 +4,7 @@
 // A grammar is an automaton over bytes with two levels. Its regular parts, such as a JSON string, are
 // terms (term.go); the derivative of a term by a byte is the term of what may follow (Brzozowski,
 // Derivatives of Regular Expressions, 1964), so the states of a part are the terms that are met, built
-// when they are. What is above them, such as objects within objects, is nodes (node.go): a state of the
+// when they are. The parts above them, such as objects within objects, are nodes (node.go): a state of the
 // whole is a set of pairs of a part's state and a stack of what comes after the part. Terms, stacks
 // and states are hash-consed: equal ones are one.
 //

@@ -26,7 +26,7 @@ type found struct {
 
 func (f *found) bytes() int { return 160 + 4*len(f.mask.IDs) + 8*len(f.mask.Bits) + 4*len(f.exits) }
 
-// get is what is known of a key.
+// get returns the entry of a key.
 func (v *Vocabulary) get(k key) *found {
 	v.mu.Lock()
 	defer v.mu.Unlock()

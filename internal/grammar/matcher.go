@@ -18,7 +18,7 @@ type Matcher struct {
 // Match begins a text.
 func (g *Grammar) Match(v *Vocabulary) *Matcher { return &Matcher{g: g, v: v, s: g.start} }
 
-// Mask is the tokens that may come next. Those that end the text are among them where the text fits the
+// Mask is the tokens that may come next. Tokens that end the text are among them where the text fits the
 // grammar as it is. The mask is shared and not to be changed.
 func (m *Matcher) Mask() (*sample.Mask, error) {
 	if m.ended {

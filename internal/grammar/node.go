@@ -125,7 +125,7 @@ func (b *builder) classify(g *Grammar) {
 	}
 }
 
-// settle finds the nodes that the empty text fits, and those that some text fits, each once, and takes away
+// settle finds the nodes that the empty text fits, and the nodes that some text fits, each once, and takes away
 // the choices that none does.
 func (b *builder) settle() {
 	b.spread(func(n *node) *bool { return &n.null })

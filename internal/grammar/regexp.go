@@ -190,7 +190,7 @@ func (p *pattern2term) plain(re *syntax.Regexp) (*term, error) {
 	return p.t.repeat(x, lo, hi), nil
 }
 
-// folded is a character, with those that differ from it in case alone.
+// folded is a character, with the characters that differ from it in case alone.
 func folded(r rune, fold bool) runes {
 	if !fold {
 		return runes{r, r}

@@ -36,7 +36,7 @@ func JSONObject() *Grammar {
 type schema struct {
 	b     *builder
 	root  *value
-	rules map[*value]*node // of what is referred to
+	rules map[*value]*node // of the schemas that are referred to
 	any   *node
 	owner string // of the schema, for messages: a tool
 

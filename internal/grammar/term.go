@@ -82,7 +82,7 @@ func newTermTable() termTable {
 	return t
 }
 
-// forget drops all terms but those that others hold.
+// forget drops all terms that no other holds.
 func (t *termTable) forget() {
 	t.all = map[termKey]*term{}
 	for _, x := range []*term{t.none, t.unit} {

@@ -266,7 +266,7 @@ func (w *turnWriter) pairs(style *syntax.Style, s *schema) *node {
 	s.known(s.root, "#")
 	v := s.plainRef(s.root, "#")
 	fields, required := s.fields(v, "properties", "#"), s.required(v, "#")
-	first, next := w.b.row(), w.b.row() // what is left, before the first of them and behind another
+	first, next := w.b.row(), w.b.row() // the rest, before the first of them and behind another
 	for _, name := range slices.Backward(fields.names) {
 		one := w.pair(style, s, name, fields.fields[name])
 		between := one

@@ -133,7 +133,7 @@ func (t *trie) close(path []int32, from int) {
 	}
 }
 
-// tokens are those that end at a node or below.
+// tokens are the ones that end at a node or below.
 func (t *trie) tokens(n int32) []int32 {
 	x := &t.nodes[n]
 	if int(x.end) == len(t.nodes) {

@@ -6,7 +6,7 @@ package graph
 // stores keys and values (Gemma 4 E2B: 20 of 35). A node with a state sees every row. Nodes are copies, and nodes that
 // need only some rows follow Rows nodes of their inputs; values of rows do not change.
 // Nodes that are computed together, with the same inputs, stay so: those of a node are
-// what together returns, which may be nil. Those that keep wants have every row, if they had; it
+// what together returns, which may be nil. Nodes that keep wants have every row, if they had; it
 // may be nil, too.
 //
 // (llama.cpp's inp_out_ids drops rows behind the last layer's attention.)

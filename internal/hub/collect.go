@@ -149,7 +149,7 @@ func (s *Store) sweepTemporary(dir string) error {
 	return err
 }
 
-// sweepPartial removes partial files of no pull, but for those that somebody has locked.
+// sweepPartial removes partial files of no pull, except locked ones.
 func (s *Store) sweepPartial(pulled map[string]bool) error {
 	names, err := s.list("partial")
 	errs := []error{err}

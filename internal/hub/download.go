@@ -116,7 +116,7 @@ type fetcher struct {
 	part    int64 // partSize
 	unknown int64 // most bytes of a file whose size nobody says
 	done    atomic.Int64
-	net     atomic.Int64 // of them those that came by this pull
+	net     atomic.Int64 // of them the bytes of this pull
 	report  func(done, came int64)
 }
 
@@ -256,7 +256,7 @@ func (s *stoppable) Read(b []byte) (int, error) {
 	return s.r.Read(b)
 }
 
-// transfer gets what is missing of a file, and returns the ETag that it has.
+// transfer gets the missing parts of a file, and returns the ETag that it has.
 func (f *fetcher) transfer(ctx context.Context, r *remote, file *os.File, p *partial) (etag string, err error) {
 	if p == nil {
 		head, err := f.probe(ctx, r)
@@ -461,7 +461,7 @@ func (t *transfer) note() error {
 	return room(t.f.store.writeState(t.r.key(), &p))
 }
 
-// writeState is write, for what is cheap to lose.
+// writeState is write, for data that is cheap to lose.
 func (s *Store) writeState(key string, p *partial) error {
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -470,7 +470,7 @@ func (s *Store) writeState(key string, p *partial) error {
 	return s.writeBytes(partialFile(key)+".json", data)
 }
 
-// part gets what is missing of a part.
+// part gets the missing bytes of a part.
 func (t *transfer) part(ctx context.Context, i int) error {
 	return retry(ctx, func(ctx context.Context) (progress bool, err error) {
 		t.mu.Lock()

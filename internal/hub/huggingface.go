@@ -109,7 +109,7 @@ func hintHF(err error, r *Reference) error {
 	return fmt.Errorf("hub: %s: %w", r, err)
 }
 
-// info is what is used of a repository's description.
+// info has the fields of a repository's description that are used.
 type info struct {
 	SHA  string   `json:"sha"`
 	Tags []string `json:"tags"`

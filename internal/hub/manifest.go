@@ -39,7 +39,7 @@ type File struct {
 	ETag   string `json:"etag,omitempty"` // that the server gave it, where its digest was not known before
 }
 
-// Bounds of a model, far above those that are published.
+// Bounds of a model, far above published models.
 const (
 	maxManifest = 4 << 20 // bytes: what the OCI distribution specification has registries take
 	maxFiles    = 4096

@@ -28,7 +28,7 @@ const (
 // weightTypes are layers that are GGUF files: Docker's, those of its first releases, and Ollama's.
 var weightTypes = []string{"application/vnd.docker.ai.gguf.v3", "application/vnd.docker.ai.model.file.v1+gguf", "application/vnd.ollama.image.model"}
 
-// licenseTypes are layers that are licences, setAside those that Karat has no use for, and why.
+// licenseTypes are layers that are licences, setAside the types that Karat has no use for, and why.
 var (
 	licenseTypes = []string{"application/vnd.docker.ai.license", "application/vnd.ollama.image.license"}
 	setAside     = map[string]string{
@@ -46,7 +46,7 @@ var (
 // filePath is the annotation of a layer that is a file with a name (CNCF's ModelPack, and Docker's of folders).
 const filePath = "org.cncf.model.filepath"
 
-// ociManifest is what is used of a manifest, or of an index of manifests.
+// ociManifest has the used fields of a manifest, or of an index of manifests.
 type ociManifest struct {
 	SchemaVersion int        `json:"schemaVersion"`
 	MediaType     string     `json:"mediaType"`
@@ -189,7 +189,7 @@ func (m *ociManifest) plan(blobs string) (*plan, error) {
 	out.files = append(weights, named...)
 	switch {
 	case len(weights) > 0:
-		// what is beside a GGUF file is not read
+		// files beside a GGUF file are not read
 		out.files = slices.DeleteFunc(out.files, func(f *remote) bool { return !isGGUF(f.path) && f.path != licenseFile })
 	case has(func(s string) bool { return s == "config.json" }) && has(func(s string) bool { return path.Ext(s) == ".safetensors" }):
 		out.format = Folder

@@ -46,7 +46,7 @@ type puller struct {
 	o      PullOptions
 }
 
-// Pull gets the model of a reference, or what is new of it, and returns its manifest. It ends with ctx; what has come by then
+// Pull gets the model of a reference, or its new files, and returns its manifest. It ends with ctx; what has come by then
 // is kept, and the next Pull goes on with it.
 func (s *Store) Pull(ctx context.Context, reference string, o PullOptions) (*Manifest, error) {
 	r, err := ParseReference(reference)
@@ -243,7 +243,7 @@ func (p *puller) pull(ctx context.Context, name string, r *Reference, plan *plan
 	return m, nil
 }
 
-// fits is an error if the disk has no room for what is missing.
+// fits is an error if the disk has no room for the missing files.
 func (p *puller) fits(plan *plan) error {
 	var need int64
 	for _, f := range plan.files {

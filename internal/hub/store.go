@@ -5,7 +5,7 @@
 //
 //	names/KEY.json        the manifest of a model: its name, where it came from, and its files' digests
 //	blobs/HEX             a file, by its SHA-256: whole and verified
-//	files/KEY/VIEW/...    a model's files under their own names, as hard links to blobs: what is opened
+//	files/KEY/VIEW/...    a model's files under their own names, as hard links to blobs: models are opened here
 //	unfinished/KEY.json   a pull that has not ended: what collect leaves alone for it
 //	partial/ID            a file that is being downloaded, with ID.json, how far it is, and ID.lock
 //	lock                  held for moments, by who changes any of the first four

@@ -205,7 +205,7 @@ func (p *Pool) Bytes() (n int64) {
 }
 
 // Usage is the bytes of the pages that sequences hold, of those that are only kept for others to
-// find, and the bound, of a pool with one. What is kept goes where there is need of its room.
+// find, and the bound, of a pool with one. Kept pages go where their room is needed.
 func (p *Pool) Usage() (used, kept, bound int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,7 +28,7 @@ type Options struct {
 	Threads  int      // 0 is sysinfo.Threads
 	NoFuse   []string // fusions to do without
 	NoFit    bool     // open what would not fit the memory, too
-	Memory   int64    // most bytes of the machine's memory to take; 0 is what is free
+	Memory   int64    // most bytes of the machine's memory to take; 0 is the free memory
 
 	Adapters []Adapter // low-rank adapters
 

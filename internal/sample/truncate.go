@@ -17,7 +17,7 @@ func after(a, b candidate) bool { return before(b, a) }
 func higherID(a, b candidate) bool { return a.id > b.id }
 
 // sortDown sorts c so that no candidate is over a later one. It is slices.SortFunc of some
-// hundred bytes instead of 7 kB: what is sorted is a few dozen.
+// hundred bytes instead of 7 kB: a few dozen are sorted.
 func sortDown(c []candidate, over func(a, b candidate) bool) {
 	heapify(c, over)
 	for n := len(c) - 1; n > 0; n-- {

@@ -120,7 +120,7 @@ func GeluErf(dst, x []float32) {
 			add(p[:n], p[:n], geluErfRows[k][:n])
 		}
 		for j, v := range part {
-			y := float32(float32(v+a[j])*0.5) - float32(a[j]*float32(e[j]*p[j])) // the first is max(v, 0) of what is not too large
+			y := float32(float32(v+a[j])*0.5) - float32(a[j]*float32(e[j]*p[j])) // the first is max(v, 0) unless v is too large
 			if e[j] == 0 && v > 0 {
 				y = v
 			}

@@ -98,7 +98,7 @@ func (p *Parser) End() []Event {
 	return p.out
 }
 
-// take cuts bytes off what is held, and returns those of them that the model wrote.
+// take cuts bytes off the held text, and returns the ones that the model wrote.
 func (p *Parser) take(n int) string {
 	lead := min(n, p.lead)
 	text := string(p.held[lead:n])

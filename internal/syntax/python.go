@@ -36,14 +36,14 @@ type python struct {
 	depth int
 }
 
-// take cuts a mark off what is left, and the white space around it.
+// take cuts a mark off the rest, and the white space around it.
 func (p *python) take(mark string) bool {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(p.s), mark)
 	p.s = strings.TrimSpace(rest)
 	return ok
 }
 
-// word cuts a name off what is left.
+// word cuts a name off the rest.
 func (p *python) word() string {
 	p.take("")
 	n := strings.IndexAny(p.s, "()[]{}=,:'\" \t\r\n")

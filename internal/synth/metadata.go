@@ -100,7 +100,7 @@ func (s *shape) own(put func(key string, value any), dim int) {
 	s.keys(put)
 }
 
-// keys puts those that the family's Synth says, and those of dense layers behind the pooling.
+// keys puts the keys of the family's Synth, and those of dense layers behind the pooling.
 func (s *shape) keys(put func(key string, value any)) {
 	for _, key := range slices.Sorted(maps.Keys(s.Synth.Keys)) {
 		put(key, s.Synth.Keys[key])

@@ -100,7 +100,7 @@ func readNumber(path string) (int64, bool) {
 // bytes, are more than the memory that is free. It goes behind the model's name.
 func Fits(weights, cache int64, context int) error { return FitsIn(weights, cache, context, 0) }
 
-// FitsIn is Fits where the model may take at most so many bytes; 0 is what is free.
+// FitsIn is Fits where the model may take at most so many bytes; 0 is the free memory.
 func FitsIn(weights, cache int64, context int, most int64) error {
 	text := func(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
 	free := Memory()

@@ -105,7 +105,7 @@ func casedWord(s string, at func(s string, i int) (uint8, int)) int {
 }
 
 // caseRun matches upper and lower case at s[i:], and returns the end and whether it has some
-// that is lower. That fails with 0. What is upper is taken first, and given back as far as a
+// that is lower. That fails with 0. Upper case is taken first, and given back as far as a
 // character that may be lower.
 func caseRun(s string, i int, at func(s string, i int) (uint8, int)) (end int, lower bool) {
 	begin, may := i, 0

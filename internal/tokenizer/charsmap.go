@@ -82,7 +82,7 @@ func (c *charsMap) replacement(s string) (string, bool) {
 	return "", false
 }
 
-// firstRune is how many bytes the first character of s has, or what is no character.
+// firstRune is how many bytes the first character of s has, or of bytes that are no character.
 func firstRune(s string) int {
 	_, n := utf8.DecodeRuneInString(s)
 	return n

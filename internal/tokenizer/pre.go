@@ -89,7 +89,7 @@ func preTokenizerOf(name string) (preTokenizer, error) {
 	return pre, fmt.Errorf("tokenizer: tokenizer.ggml.pre: unknown pre-tokenizer %q", name)
 }
 
-// names are those that a folder's steps take, the first that suits them: of several with the
+// names are the candidates for a folder's steps, the first that suits them: of several with the
 // same steps the usual one.
 var names = []string{"llama-bpe", "dbrx", "qwen2", "gpt-2", "deepseek-llm", "deepseek-coder", "deepseek-v3", "smollm", "gpt-4o", "tekken",
 	"qwen35", "stablelm2", "youtu", "kimi-k2", "seed-coder", "exaone-moe", "laguna", "minicpm5", "falcon", "default", "bloom", "viking"}

@@ -23,7 +23,7 @@ type unigram struct {
 	words    bool    // text is cut at white space first
 	cut      bool    // and before each ▁
 	prefix   prepend // of words, or of all text: prependNever, prependPiece or prependFirst
-	bytes    bool    // what is unknown becomes bytes, where each has a token
+	bytes    bool    // unknown text becomes bytes, where each has a token
 	unknown  int32
 	penalty  float64 // score of an unknown character
 	trie     trie
@@ -225,7 +225,7 @@ func (p *pathStep) reach(score float64, from int, id int32) {
 	}
 }
 
-// walk appends the ids of the best way. What is unknown side by side is one.
+// walk appends the ids of the best way. Unknown characters side by side are one.
 func (e *encoder) walk(s string) {
 	u, ends := e.t.uni, e.ends[:0]
 	for at := int32(len(s)); at > 0; at = e.path[at].from {

@@ -1,7 +1,7 @@
 // Package llama4 is the text decoder of Llama 4.
 //
 // What differs from Llama: three of four layers see a chunk of the context and turn, in
-// neighbouring pairs, and may norm what is turned; the fourth sees all, does not turn, and
+// neighbouring pairs, and may norm the turned rows; the fourth sees all, does not turn, and
 // its queries grow with their position. Every so many layers the MLP is a mixture beside a
 // shared expert: the sigmoid of the best score multiplies what its expert reads.
 //

@@ -44,7 +44,7 @@ func change(x []float32) {
 	}
 }
 
-// ownValues hooks all nodes of g and writes what is there.
+// ownValues hooks all nodes of g and writes the values that are there.
 func (s *suite) ownValues(t *testing.T, g *graph.Graph) {
 	plain, hooked, calls := start(t, s.open(), g, 16, nil), start(t, s.open(), g, 16, all), 0
 	for i, parts := range schedule(12, 16, 9, 4) {

@@ -197,7 +197,7 @@ func (p *pool) report(l loop, worker, blocks int) {
 	}
 }
 
-// A worker takes an eighth of what is left of its share at a time, and a quarter of another's.
+// A worker takes an eighth of the rest of its share at a time, and a quarter of another's.
 // Nobody can take over a piece that has begun, so a slow thread's piece is what the others wait
 // for: with halves sixteen threads waited for a quarter of a loop.
 const (

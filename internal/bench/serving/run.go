@@ -18,7 +18,7 @@ type Level struct {
 	Rate    float64 `json:"rate,omitempty"` // requests a second
 }
 
-// Options say what is measured.
+// Options choose the measurements.
 type Options struct {
 	Workload
 	Levels   []Level

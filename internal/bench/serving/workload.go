@@ -32,7 +32,7 @@ type Request struct {
 	Seed   uint32
 }
 
-// words are those that prompts are made of.
+// words are the material of prompts.
 var words = strings.Fields(`river stone window garden letter morning paper bridge winter table music road field bird
 	light water doctor engine market number island school color forest metal candle story market wheel valley captain
 	silver village ocean painter mountain summer kitchen copper orange travel harbor shadow lantern century planet`)

@@ -102,7 +102,7 @@ func (c class) more() []*sim.Numerics {
 	return arms
 }
 
-// others are those that leave out one of its roundings: engines of a class differ in where
+// others are the classes without one of its roundings: engines of a class differ in where
 // exactly they round.
 func (c class) others() []*sim.Numerics {
 	var arms []*sim.Numerics

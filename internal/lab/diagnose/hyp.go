@@ -11,7 +11,7 @@ import (
 type proposer struct {
 	*measurement
 	steps *steps
-	base  *attempt // what is assumed already; nil for nothing
+	base  *attempt // the assumptions so far; nil for none
 }
 
 // propose lists what the engine may do instead in the nodes of eq's span. A fault
@@ -78,7 +78,7 @@ func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
 }
 
 // proposeUnder lists what the engine may do besides what base assumes, as far as that shows only
-// with base: what is read off errors and taps, which two faults at once make others.
+// with base: values read off errors and taps, which two faults at once make others.
 func proposeUnder(m *measurement, eq *equation, base *attempt) ([]*hypothesis, error) {
 	if eq.layers() > 1 || !slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return n.Op == graph.Attention || n.Op == graph.Linear }) {
 		return nil, nil

@@ -44,7 +44,7 @@ func (r *proposer) attentionHypotheses(n *graph.Node) []*hypothesis {
 	return append(all, r.stores(n, a.KV)...)
 }
 
-// masks are those that hide less of later positions than they should, up to the end of a step.
+// masks hide less of later positions than they should, up to the end of a step.
 func (r *proposer) masks(n *graph.Node, a graph.AttentionAttr) []*hypothesis {
 	if a.Bidirectional {
 		return nil // later positions are the model's, too

@@ -9,7 +9,7 @@ import (
 )
 
 // decoded are faults of where keys and values are kept: at other positions, or in
-// those that were decoded one by one.
+// the ones decoded one by one.
 func (r *proposer) decoded(n *graph.Node) []*hypothesis {
 	var all []*hypothesis
 	for _, by := range []int{1, 2, -1} {

@@ -111,7 +111,7 @@ type expertPart struct {
 	alter func(change func(w []float64, rows, cols int) []float64) sim.Edit
 }
 
-// expertParts are all of the weights of Experts, with their biases, and those that are stored by themselves.
+// expertParts are all of the weights of Experts, with their biases, and the separately stored ones.
 func expertParts(n *graph.Node) []expertPart {
 	type change = func(w []float64, rows, cols int) []float64
 	matrices, _ := n.ExpertWeights()

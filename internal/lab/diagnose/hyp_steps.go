@@ -12,7 +12,7 @@ import (
 type steps struct {
 	prompts []*prompt
 	byNode  map[*graph.Node][]*equation
-	under   []rowError // of attention's equation with what is assumed already; nil where nothing is
+	under   []rowError // of attention's equation with the assumptions so far; nil where nothing is
 }
 
 // prefilled is how many of a prompt's first tokens were not decoded one by one.

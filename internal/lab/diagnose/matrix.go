@@ -62,7 +62,7 @@ func minus(a, b []float64) []float64 {
 	return y
 }
 
-// deficient is the share of a column from which on what is left of it, past the columns
+// deficient is the share of a column from which on the rest of it, past the columns
 // before it, is rounding: the column is a sum of those.
 const deficient = 1e-13
 

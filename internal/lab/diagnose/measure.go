@@ -307,7 +307,7 @@ func (r *measurement) floors(p *prompt, n *graph.Node, edits sim.Edits, rows []i
 
 // distance is how far a row of n's values lies from another. Logits are the same if they
 // differ by a constant, unless a cap comes between. Where neither row has a number nothing
-// is compared: what is no number makes more of them, which is no fault of what reads it.
+// is compared: a NaN makes more NaNs, which is no fault of the nodes that read it.
 func (r *measurement) distance(n *graph.Node, got, want []float64) float64 {
 	if slices.ContainsFunc(want, infinite) {
 		got, want = slices.Clone(got), slices.Clone(want)

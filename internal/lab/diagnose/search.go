@@ -150,7 +150,7 @@ func (r *search) pursue(eq *equation) (*pursuit, error) {
 }
 
 // explain finds the smallest set of hypotheses under which eq holds, nil if there is
-// none of so many steps beyond what is likely from the start. An equation whose role
+// none of so many steps beyond the likely ones from the start. An equation whose role
 // was tried in vain before has to come nearer with each step.
 func (r *search) explain(eq *equation, depth int, again bool) (*attempt, error) {
 	if math.IsNaN(worst(eq.errors).residual) {

@@ -246,7 +246,7 @@ func (r locator) where(eq *equation) string {
 	return s + r.features(eq)
 }
 
-// wrongHeads lists the heads of attention that are wrong at any row, "" if all are: what is wrong
+// wrongHeads lists the heads of attention that are wrong at any row, "" if all are: a fault
 // in other heads is another fault.
 func (r locator) wrongHeads(eq *equation) string {
 	if eq.target.Op != graph.Attention {

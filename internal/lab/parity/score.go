@@ -20,7 +20,7 @@ type Place struct {
 	Op     string `json:"op"`
 	Layers []int  `json:"layers"`
 
-	// Span is the operations among which no tap tells, where what is wrong in one of them has no name.
+	// Span is the operations among which no tap tells, where a fault in one of them has no name.
 	Span []string `json:"span,omitempty"`
 }
 

@@ -50,7 +50,7 @@ func headline(d *diagnose.Diagnosis) string {
 		return meaning(d.Verdict)
 	}
 	findings := d.Findings
-	if !passed(d.Verdict) { // how the engine rounds is no cause of what is wrong
+	if !passed(d.Verdict) { // how the engine rounds is no cause of the fault
 		if wrong := slices.DeleteFunc(slices.Clone(findings), rounding); len(wrong) > 0 {
 			findings = wrong
 		} else {

@@ -251,7 +251,7 @@ func forget(id uintptr) {
 }
 
 // callbacks are C's, made once, for the process never frees any. A string is two words of
-// registers, and what is behind it the numbers of expect.
+// registers, and the arguments behind it the numbers of expect.
 var callbacks = sync.OnceValue(func() (c struct{ object, mapped, scope, device uintptr }) {
 	text := func(data unsafe.Pointer, n uintptr) string { return stringView{data, uint64(n)}.text() }
 	c.object = ffi.NewCallback(func(status uint32, made uintptr, data unsafe.Pointer, n, id, _ uintptr) {
