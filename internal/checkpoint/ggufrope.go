@@ -84,6 +84,7 @@ func (r *ggufReader) scaling(f settings) {
 			}
 		}
 		f.fill("factor", 1.)
+		f.fill("original_max_position_embeddings", r.settings["max_position_embeddings"])
 		maps.Copy(f, r.family.Rope.Fixed)
 		if n, ok := r.number(yarnMultiplier); ok && r.family.Latent {
 			f["mscale"] = shortest(float32(10 * n)) // GGUF has a tenth of it, and no key for a second one

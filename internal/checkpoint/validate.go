@@ -122,6 +122,9 @@ func (c *Checkpoint) validate() error {
 		list = append(list, family.Limit{Key: c.family.Next, Min: 0, Max: maxLayers, Rule: family.Whole})
 	}
 	for _, l := range list {
+		if l.Key == "layer_norm_eps" && c.family.Lacks("rms_norm_eps") { // else nothing would be added to a variance
+			l.Rule |= family.Required
+		}
 		if c.family.Lacks(l.Key) && c.settings[l.Key] == nil {
 			continue
 		}

@@ -1,5 +1,7 @@
 package family
 
+import "math"
+
 // ScanLimits are the limits of the sizes of scans, under a family's names.
 func ScanLimits(heads, dim, groups, state, kernel string) []Limit {
 	whole := Required | Whole
@@ -25,5 +27,12 @@ func Unlimited(s map[string]any) {
 	}
 	if most, ok := limits[1].(map[string]any); ok && most["__float__"] == "Infinity" {
 		delete(s, "time_step_limit")
+	}
+}
+
+// PlainScale is a Derived of families whose files need not say the attention's scale where it is the usual one.
+func PlainScale(s map[string]any) {
+	if dim, _ := s["head_dim"].(float64); s["attention_multiplier"] == nil && dim > 0 {
+		s["attention_multiplier"] = 1 / math.Sqrt(dim)
 	}
 }

@@ -19,8 +19,9 @@ var Family = family.Family{
 		{Key: "embedding_multiplier", Min: 1e-6, Max: 1e6},
 		{Key: "attention_multiplier", Min: 1e-6, Max: 1e3},
 		{Key: "residual_multiplier", Min: 1e-6, Max: 1e3},
-		{Key: "logits_scaling", Min: 1e-6, Max: 1e6},
+		{Key: "logits_scaling", Min: 1e-6, Max: 1e6, Rule: family.Required},
 	},
+	Derived: family.PlainScale,
 	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}, Switch: "rope.scaling.finetuned"},
 
 	Keys: []family.Key{

@@ -21,6 +21,7 @@ var Family = family.Family{
 	Idle:    []string{"mamba_expand", "mamba_chunk_size", "output_router_logits", "router_aux_loss_coef", "normalization_function", "init_method"},
 	Normal:  normal,
 	Spell:   spell,
+	Derived: family.PlainScale,
 	Endless: func(s map[string]any) bool { return s["position_embedding_type"] != "rope" },
 	Kinds: map[string]string{"mamba": family.LinearAttention, family.LinearAttention: family.LinearAttention,
 		"attention": family.FullAttention, family.FullAttention: family.FullAttention},
@@ -62,11 +63,7 @@ var Family = family.Family{
 	Unmixed:  map[string]string{".ffn_gate_shexp": ".ffn_gate", ".ffn_up_shexp": ".ffn_up", ".ffn_down_shexp": ".ffn_down"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "refact"},
-	Expect: family.Expect{
-		Parts: []family.Part{{GGUF: "ssm_in", HF: "mamba.in_proj"}},
-		Theta: true,
-		Eps:   []float64{1e-6, 1e-5},
-	},
+	Expect:    family.Expect{Parts: []family.Part{{GGUF: "ssm_in", HF: "mamba.in_proj"}}, Theta: true, Eps: []float64{1e-6, 1e-5}},
 	// The numbers are those of h-tiny.
 	Synth: family.Synth{
 		Apart:   true,
