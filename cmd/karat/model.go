@@ -22,7 +22,14 @@ type choice struct {
 }
 
 func (c *choice) String() string { return c.value }
-func (c *choice) Type() string   { return strings.Join(c.values, "|") }
+
+// Type lists the values, but not so many that they would push all help to the right.
+func (c *choice) Type() string {
+	if list := strings.Join(c.values, "|"); len(list) <= 80 {
+		return list
+	}
+	return "name"
+}
 
 func (c *choice) Set(s string) error {
 	if !slices.Contains(c.values, s) {

@@ -45,7 +45,7 @@ GGUF file after --vocab, which also sets its size. There is no chat template.
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	f.arch.add(c, "arch", "architecture")
+	f.arch.add(c, "arch", "architecture, one of those above")
 	fs.StringVar(&f.shape, "shape", "1b", "`name` of the architecture's shape")
 	f.kind.add(c, "type", "types of the weights, in llama.cpp's words")
 	fs.VarP((*name)(&f.output), "output", "o", "`file` to write, or to replace")
@@ -58,7 +58,7 @@ func shapesText() string {
 	var b strings.Builder
 	b.WriteString("Shapes:")
 	for _, arch := range synth.Archs() {
-		fmt.Fprintf(&b, "\n  %-7s %s", arch, strings.Join(synth.Shapes(arch), ", "))
+		fmt.Fprintf(&b, "\n  %-15s %s", arch, strings.Join(synth.Shapes(arch), ", "))
 	}
 	return b.String()
 }

@@ -60,7 +60,7 @@ func TestGreedy(t *testing.T) {
 			if len(end) == 0 {
 				t.Fatal("no id ends a turn")
 			}
-			most := 64 // tokens of a record
+			most := 64            // tokens of a record
 			if i >= len(models) { // whose texts go on behind an end
 				most, end = 16, nil
 			}

@@ -215,7 +215,7 @@ func parity(t *testing.T, gold, got *Record, precision string, least int) {
 	if taps != want || taps < least {
 		t.Errorf("%d taps compared of %d", taps, want)
 	}
-	t.Logf("max |Δlogit| %.3g (last positions %.3g), %d taps, worst %.3g", worst, last, taps, tap)
+	t.Logf("max |Δlogit| %.2g (last positions %.2g), mean KL %.2g; %d taps, worst %.2g", worst, last, float64(c.All.KLMean), taps, tap)
 }
 
 // lastDiff is the largest difference of logits at a prompt's last position.

@@ -22,7 +22,7 @@ var Family = family.Family{
 		{Key: "logits_scaling", Min: 1e-6, Max: 1e6, Rule: family.Required},
 	},
 	Derived: family.PlainScale,
-	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}, Switch: "rope.scaling.finetuned"},
+	Rope:    family.Rope{Full: map[string]any{"rope_theta": 1e4}, Switch: "rope.scaling.finetuned"},
 
 	Keys: []family.Key{
 		{Setting: "vocab_size"},
