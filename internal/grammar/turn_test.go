@@ -155,7 +155,7 @@ func TestTurn(t *testing.T) {
 
 // TestPublishedTemplates: calls can be forced with the templates of published models that have tools.
 func TestPublishedTemplates(t *testing.T) {
-	for _, name := range []string{"Qwen-Qwen3-0.6B", "mistralai-Mistral-Nemo-Instruct-2407", "ibm-granite-granite-3.3-2B-Instruct", "google-gemma-4-31B-it"} {
+	for _, name := range []string{"Qwen-Qwen3-0.6B", "mistralai-Mistral-Nemo-Instruct-2407", "ibm-granite-granite-3.3-2B-Instruct", "google-gemma-4-31B-it", "openai-gpt-oss-120b", "deepseek-ai-DeepSeek-V3.1", "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B"} {
 		b, err := os.ReadFile("../chat/testdata/templates/" + name + ".jinja")
 		if err != nil {
 			t.Fatal(err)
