@@ -126,6 +126,10 @@ func TestTurn(t *testing.T) {
 		{Turn{Syntax: syntax.Of("<tool_call>"), Tools: tools, Required: true, Single: true}, []string{call}, []string{"Hello", call + "\n" + call}},
 		{Turn{Syntax: syntax.Of("<tool_call>"), Tools: tools, Schema: number}, []string{"5", call}, []string{"Hello", "5" + call}},
 		{Turn{Syntax: syntax.Of("<|python_tag|>"), Tools: tools}, []string{"Hello {", `{"name": "now", "parameters": {}}`}, []string{"{", ` {"a":1}`}},
+		{Turn{Syntax: syntax.Of("func_name1(param"), Tools: tools}, []string{"Hello [", "[now()]"}, []string{"[1]", "{", " [now()]"}},
+		{Turn{Syntax: syntax.Of("在调用上述函数时"), Tools: tools}, []string{"Hello", "now is", "now\n{}"}, []string{"now\nis", "now\n{}now\n{}"}},
+		{Turn{Syntax: syntax.Of(">>>all"), Tools: tools}, []string{"all\nHello", "now\n{}", "now\n{}>>>now\n{}"}, []string{"all\nHello>>>now\n{}"}},
+		{Turn{Syntax: syntax.Of("<|channel|>analysis"), Schema: number}, []string{"12", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>12", "\xff<|channel|>\xffanalysis\xff<|message|>\xffHm.\xff<|end|>\xff12"}, []string{"<|channel|>final<|message|>x"}},
 	} {
 		g, err := c.turn.Grammar()
 		if err != nil {
