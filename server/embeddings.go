@@ -219,7 +219,6 @@ func (s *Server) embed(x *exchange, e *embedding) ([][]float32, *problem) {
 	if err != nil {
 		return nil, s.explain(x.ctx, err)
 	}
-	s.metrics.count(e.model.name, usage{prompt: e.tokens()})
-	x.who.spend(e.tokens(), s.now())
+	s.spent(x.ctx, x.who, e.model, usage{prompt: e.tokens()})
 	return vectors, nil
 }

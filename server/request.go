@@ -189,9 +189,15 @@ func (s *Server) answer(ctx context.Context, r *request, emit func(event)) (u us
 		}
 	}
 	wg.Wait()
-	s.metrics.count(r.model.name, u)
-	r.who.spend(u.prompt+u.completion, s.now())
+	s.spent(ctx, r.who, r.model, u)
 	return u, p
+}
+
+// spent counts the tokens of a request.
+func (s *Server) spent(ctx context.Context, who *caller, m *served, u usage) {
+	s.metrics.count(m.name, u)
+	who.spend(u.prompt+u.completion, s.now())
+	traced(ctx).spent(u)
 }
 
 // explain is what a client may know of an error; the log has it all.
@@ -226,6 +232,7 @@ type choice struct {
 // guarded is run, whose panics are errors of this answer alone.
 func (c *choice) guarded(ctx context.Context) (err error) {
 	defer func() {
+		traced(ctx).answer(c)
 		if p := recover(); p != nil {
 			err = fmt.Errorf("server: internal error: %v\n%s", p, debug.Stack())
 		}

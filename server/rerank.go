@@ -127,8 +127,7 @@ func (x *exchange) ranked(r *ranking) ([]scored, int, *problem) {
 	if p != nil {
 		return nil, 0, p
 	}
-	x.s.metrics.count(r.model.name, usage{prompt: tokens})
-	x.who.spend(tokens, x.s.now())
+	x.s.spent(x.ctx, x.who, r.model, usage{prompt: tokens})
 	best := make([]scored, len(scores))
 	for i, s := range scores {
 		best[i] = scored{i, s}

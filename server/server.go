@@ -38,6 +38,7 @@ type Options struct {
 	MaxBody  int64                   // most bytes of a request; 0 is 32 MiB
 	Requests int                     // most answers that are computed or wait; 0 is 256. More are refused with 429
 	Store    string                  // folder of files and batches; "" has none
+	Trace    func(Span)              // is told of requests and of their parts, by many goroutines; nil is none
 	Pages    map[string]http.Handler // by paths, / among them; they are for who has a key, too
 	Log      *slog.Logger            // of requests, without their texts; nil is none
 }
@@ -249,7 +250,7 @@ func (x *exchange) fail(p *problem, v voice) {
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	x := &exchange{s: s, w: &writer{ResponseWriter: w}, who: &caller{}}
+	x, t := &exchange{s: s, w: &writer{ResponseWriter: w}, who: &caller{}}, s.newTrace(r, began)
 	id := newID("req_")
 	h := w.Header()
 	h.Set("X-Request-Id", id)
@@ -269,9 +270,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p != nil {
 		p.write(x.w, s.voiceOf(r.URL.Path))
 	} else {
-		x.ctx = r.Context()
+		x.ctx = context.WithValue(r.Context(), traceKey{}, t)
 		s.mux.ServeHTTP(x.w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 	}
+	t.end(x, pattern)
 	s.metrics.request(pattern, x.w.status)
 	s.log.Info("request", "id", id, "method", r.Method, "route", pattern, "status", x.w.status, "key", x.who.name, "model", x.model, "bytes", x.w.bytes, "ms", time.Since(began).Milliseconds())
 }

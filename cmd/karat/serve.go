@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat/server"
+	"github.com/karat-run/karat/server/otlp"
 	"github.com/spf13/cobra"
 )
 
@@ -35,6 +37,7 @@ type serveFlags struct {
 	quiet, noPage  bool
 	logFormat      string
 	config, store  string
+	traces         string // where to
 	check          bool
 	model          modelFlags // of models whose configuration says nothing else
 	changed        func(flag string) bool
@@ -87,6 +90,7 @@ After Ctrl-C or SIGTERM it takes no new requests, and lets the running ones end.
 	fs.StringVar(&f.logFormat, "log-format", "text", "`form` of the log: text or json, an object on a line")
 	fs.Var((*name)(&f.config), "config", "JSON `file` of flags by their names, and of models; see docs/serving.md")
 	fs.Var((*name)(&f.store), "store", "`folder` that keeps files and batches (/v1/files, /v1/batches); without it there are none")
+	fs.StringVar(&f.traces, "otlp-endpoint", "", "`URL` of a collector of OpenTelemetry that traces are sent to, as http://127.0.0.1:4318 (default: the variable OTEL_EXPORTER_OTLP_ENDPOINT)")
 	fs.BoolVar(&f.noPage, "no-page", false, "serve no page at /")
 	fs.BoolVar(&f.check, "check-config", false, "say what is wrong with flags, variables and files, and serve nothing")
 	f.model.add(c)
@@ -190,6 +194,11 @@ func (f *serveFlags) checked(c *cobra.Command, all []modelSpec, keys []server.Ke
 	if info, err := os.Stat(f.store); f.store != "" && err == nil && !info.IsDir() {
 		return fmt.Errorf("--store %s: it is no folder", f.store)
 	}
+	if e, err := f.exporter(nil); err != nil {
+		return err
+	} else if e != nil {
+		e.Close()
+	}
 	_, err := fmt.Fprintf(c.OutOrStdout(), "nothing is wrong: %s, %s\n", count(len(all), "model"), count(len(keys), "key"))
 	return err
 }
@@ -217,6 +226,14 @@ func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, all []modelSpe
 	if !f.quiet {
 		so.Log = f.log(c.ErrOrStderr())
 	}
+	e, err := f.exporter(so.Log)
+	if err != nil {
+		return err
+	}
+	if e != nil {
+		defer e.Close() // after the server
+		so.Trace = e.Add
+	}
 	for _, m := range all {
 		so.Models = append(so.Models, m.server(c.ErrOrStderr()))
 	}
@@ -239,6 +256,15 @@ func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, all []modelSpe
 		return err
 	}
 	return f.until(ctx, l, s)
+}
+
+// exporter sends traces, nil where none are wanted.
+func (f *serveFlags) exporter(log *slog.Logger) (*otlp.Exporter, error) {
+	to := cmp.Or(f.traces, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
+	if to == "" {
+		return nil, nil
+	}
+	return otlp.New(to, log)
 }
 
 // log writes lines in the form of --log-format.

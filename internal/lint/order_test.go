@@ -64,6 +64,8 @@ var below = map[string]string{
 
 	"tokenizer/oracle": "", // a module of its own, which the tokenizer's tests run
 
+	"server/otlp": ". server",
+
 	".":          "model chat convert check grammar kvfile syntax",
 	"experiment": ". lab npy safetensors",
 	"webgpu":     "backend/numerics backend/webgpu",
@@ -74,7 +76,7 @@ var below = map[string]string{
 	"web/gen":    "atomicfile web/build",
 	"web/probe":  ".",
 	"web/wasm":   ". webgpu lab jsasync web/probe",
-	"cmd/*":      ". webgpu server hub web experiment kvfile eval imatrix autoquant lab lab/* convert synth bench bench/serving simd",
+	"cmd/*":      ". webgpu server server/otlp hub web experiment kvfile eval imatrix autoquant lab lab/* convert synth bench bench/serving simd",
 }
 
 // never are the imports that must stay impossible however below grows.
