@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import Anthropic from '@anthropic-ai/sdk';
+import { checked, root } from './checked.mjs';
+import { answer, caller, cities, model, noTools, question, weather } from './asked.mjs';
+
+const client = new Anthropic({ baseURL: root, apiKey: 'none', fetch: checked, maxRetries: 0 });
+const messages = [{ role: 'user', content: question }];
+const greedy = { model, messages, temperature: 0, max_tokens: 32 };
+const tools = [{ name: 'weather', input_schema: weather }];
+const forced = { model: caller, messages, tools, tool_choice: { type: 'any', disable_parallel_tool_use: true }, temperature: 0, max_tokens: 512 };
+
+async function chat() {
+  const whole = await client.messages.create(greedy);
+  assert.deepEqual(whole.content, [{ type: 'text', text: answer }]);
+  assert.equal(whole.stop_reason, 'end_turn');
+  const stream = client.messages.stream(greedy);
+  let text = '';
+  stream.on('text', (piece) => (text += piece));
+  const end = await stream.finalMessage();
+  assert.equal(text, answer);
+  assert.deepEqual(end.content, whole.content);
+  assert.deepEqual([end.usage.input_tokens, end.usage.output_tokens], [whole.usage.input_tokens, whole.usage.output_tokens]);
+  assert.equal((await client.messages.countTokens({ model, messages })).input_tokens, whole.usage.input_tokens);
+  const short = await client.messages.create({ ...greedy, max_tokens: 2 });
+  assert.equal(short.stop_reason, 'max_tokens');
+  const stopped = await client.messages.create({ ...greedy, stop_sequences: [' Cairo'] });
+  assert.deepEqual([stopped.stop_reason, stopped.stop_sequence], ['stop_sequence', ' Cairo']);
+}
+
+async function calls() {
+  await assert.rejects(client.messages.create({ ...greedy, tools }), (e) => e instanceof Anthropic.BadRequestError && noTools.test(e.message));
+  const call = (await client.messages.create(forced)).content.find((b) => b.type === 'tool_use');
+  assert.equal(call.name, 'weather');
+  assert(cities.includes(call.input.city));
+  const streamed = (await client.messages.stream(forced).finalMessage()).content.find((b) => b.type === 'tool_use');
+  assert.deepEqual(streamed.input, call.input);
+}
+
+async function errors() {
+  await assert.rejects(client.messages.create({ ...greedy, model: 'none' }), Anthropic.NotFoundError);
+  await assert.rejects(client.messages.create({ ...greedy, unknown: 1 }), (e) => e instanceof Anthropic.BadRequestError && e.error.error.type === 'invalid_request_error');
+}
+
+export default [chat, calls, errors];

@@ -1,0 +1,58 @@
+// The routes that none of the packages knows.
+import assert from 'node:assert/strict';
+import { checked, root } from './checked.mjs';
+import { answer, caller, model, question } from './asked.mjs';
+
+async function get(path) {
+  const r = await checked(root + path);
+  assert.equal(r.status, 200, path);
+  return r.text();
+}
+
+async function post(path, body, status = 200) {
+  const r = await checked(root + path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
+  assert.equal(r.status, status, path);
+  return r.json();
+}
+
+async function operate() {
+  assert.equal(JSON.parse(await get('/health')).status, 'ok');
+  assert.equal(JSON.parse(await get('/ready')).status, 'ok');
+  assert.match(await get('/metrics'), /^karat_generation_tokens_total{model_name="demo"} \d+$/m);
+  assert(JSON.parse(await get('/openapi.json')).paths['/health']);
+  assert.match(await get('/'), /^<!doctype html>/i);
+}
+
+async function tokens() {
+  const { tokens: ids } = await post('/tokenize', { model, content: 'The sky' });
+  assert.equal((await post('/tokenize', { model, content: 'The sky', with_pieces: true })).tokens.map((t) => t.piece).join(''), 'The sky');
+  assert.equal((await post('/detokenize', { model, tokens: ids })).content, 'The sky');
+  const messages = [{ role: 'user', content: question }];
+  assert.match((await post('/apply-template', { model, messages })).prompt, /capital of Egypt/);
+  assert((await post('/v1/chat/completions/input_tokens', { model, messages })).input_tokens > 0);
+}
+
+async function rerank() {
+  const ask = { model: 'xlm-roberta-reranker', query: 'a', documents: ['a', 'b c'] };
+  for (const path of ['/v1/rerank', '/rerank', '/v1/reranking', '/reranking', '/v2/rerank']) {
+    const { results } = await post(path, path === '/v2/rerank' ? ask : { ...ask, return_documents: true });
+    assert.deepEqual(results.map((r) => r.index), [1, 0]);
+    assert(results[0].relevance_score > results[1].relevance_score);
+  }
+  const { documents: texts, ...rest } = ask;
+  assert.equal((await post('/rerank', { ...rest, texts, return_text: true }))[0].text, 'b c');
+  assert.match((await post('/v1/rerank', { ...ask, model }, 400)).error.message, /no model that judges/);
+}
+
+// Reasoning and calls in all three APIs, where the model chooses what to say.
+async function free() {
+  const messages = [{ role: 'user', content: question }];
+  const tools = [{ name: 'weather', parameters: { type: 'object', properties: {} } }];
+  const { choices } = await post('/v1/chat/completions', { model: caller, messages, tools: tools.map((t) => ({ type: 'function', function: t })), max_tokens: 16, temperature: 0 });
+  assert.equal(choices[0].message.role, 'assistant');
+  assert.equal((await post('/v1/messages', { model, messages, max_tokens: 32, temperature: 0, system: 'Be brief.' })).type, 'message');
+  assert.equal((await post('/api/chat', { model, messages, stream: false, options: { temperature: 0 } })).message.content, answer);
+  assert.equal((await post('/api/chat', { model, messages: [], stream: false })).done_reason, 'load');
+}
+
+export default [operate, tokens, rerank, free];
