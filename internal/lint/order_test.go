@@ -74,7 +74,7 @@ var below = map[string]string{
 	"web":        "atomicfile backend/webgpu/gpu",
 	"web/build":  "",
 	"web/gen":    "atomicfile web/build",
-	"web/probe":  ".",
+	"web/probe":  ". experiment",
 	"web/wasm":   ". webgpu lab jsasync web/probe",
 	"cmd/*":      ". webgpu server server/otlp hub web experiment kvfile eval imatrix autoquant lab lab/* convert synth bench bench/serving simd",
 }

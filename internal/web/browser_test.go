@@ -272,6 +272,8 @@ func (p *tab) tour(suffix string) {
 		do[any](p, fmt.Sprintf(`$('#tab-%[1]s').click(); $('#%[1]s-run').click(); await until('the result', () => $('#%[1]s-result').childElementCount && !$('#%[1]s-run').hidden)`, x))
 		p.look(x + suffix)
 	}
+	do[any](p, `$('#change-by').value = 0; $('#change-by').dispatchEvent(new Event('input', {bubbles: true})); $('#change-by').dispatchEvent(new Event('change', {bubbles: true})); await until('the effect', () => text('#change-result') && !$('#probe-run').hidden); $('#change-result').parentElement.scrollIntoView()`)
+	p.look("change" + suffix)
 	do[any](p, `$('#open-models').click(); await until('the list', () => $('#kept li'))`)
 	p.look("models" + suffix)
 }

@@ -77,6 +77,36 @@ func TestShown(t *testing.T) {
 	}
 }
 
+// TestChange: sliders multiply a node's values, of all heads and positions or of one each, and the last move counts, also
+// one that comes while another is computed. A node without heads has no slider for them.
+func TestChange(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	s := httptest.NewServer(standIn(t).Handler())
+	defer s.Close()
+	p.size("light", 1200)
+	p.visit(s.URL + "?lang=en#probe")
+	const move = `const move = (id, v) => { $(id).value = v; $(id).dispatchEvent(new Event('input', {bubbles: true})); $(id).dispatchEvent(new Event('change', {bubbles: true})) };
+		const said = () => until('the effect', () => !$('#probe-run').hidden && text('#change-result p')); `
+	if got := do[string](p, move+`await ready(); $('#node').value = 'blk.0.attention'; $('#probe-text').value = 'settings'; $('#probe-run').click(); await until('sliders', () => $('#change-by'));
+		const before = text('#change-result'); move('#change-by', 0); move('#change-position', 2); move('#change-head', 7);
+		await until('the last', () => text('#change-result').includes('"heads":"7"')); return before + await said() + [...document.querySelectorAll('.slider output')].map(e => e.textContent).join('|')`); !strings.Contains(got, `{"node":"blk.0.attention","heads":"7","positions":"2","by":0}`) || !strings.HasSuffix(got, "× 0|2: ␣sky|7") || strings.HasPrefix(got, "Unchanged, Unchanged") {
+		t.Errorf("after three moves the page says %q", got)
+	}
+	if got := do[string](p, move+`move('#change-head', -1); move('#change-position', -1); move('#change-by', 1); return said()`); !strings.Contains(got, "keep every bit") {
+		t.Errorf("a factor of 1: %q", got)
+	}
+	if got := do[string](p, move+`move('#change-by', 0.5); await until('the effect', () => text('#change-result p').includes('KL')); return text('#change-result tbody')`); !strings.Contains(got, "␣blue.") || !strings.Contains(got, "36.4%") {
+		t.Errorf("the next tokens are %q", got)
+	}
+	if got := do[bool](p, `$('#node').value = 'blk.0.attn_norm'; $('#probe-run').click(); await until('values', () => text('h3.mono') === 'blk.0.attn_norm'); return !$('#change-head') && !!$('#change-position')`); !got {
+		t.Error("a norm has sliders of heads, or none of positions")
+	}
+	for _, e := range p.errors() {
+		t.Error("console:", e)
+	}
+}
+
 // keys presses keys.
 func (p *tab) keys(keys string) {
 	p.t.Helper()

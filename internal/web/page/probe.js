@@ -1,4 +1,4 @@
-// Probe: what one node of the graph computes for a text, all of it.
+// Probe: what one node of the graph computes for a text, all of it, and what the model says if that is changed.
 
 function makeProbe() {
 	$('probe').append(h('div', { class: 'card' }, h('h2', { t: 'probeTitle' }), h('p', { class: 'muted', t: 'probeHelp' }),
@@ -38,10 +38,11 @@ async function probe() {
 		$('node').oninput = () => $('node').setCustomValidity('');
 		return;
 	}
-	await during('probe', async () => showProbe(await call('probe', { name, prompt: $('probe-text').value })));
+	const prompt = $('probe-text').value;
+	await during('probe', async () => showProbe(await call('probe', { name, prompt }), prompt));
 }
 
-function showProbe(p) {
+function showProbe(p, prompt) {
 	const a = p.all, fact = (key, v) => h('div', null, h('dt', { t: key }), h('dd', { dir: 'ltr' }, v));
 	const strange = a.nan + a.inf > 0;
 	$('probe-result').replaceChildren(
@@ -50,10 +51,50 @@ function showProbe(p) {
 			h('dl', { class: 'facts', id: 'probe-facts' }, fact('operation', p.op), fact('dtype', p.dtype), fact('shape', '[' + p.shape.join(', ') + ']'), fact('values', number(a.n)),
 				fact('minimum', exponent(a.min)), fact('maximum', exponent(a.max)), fact('mean', exponent(a.mean)), fact('std', exponent(a.std)), fact('rms', exponent(a.rms)),
 				fact('zeros', number(a.zero)), fact('nans', number(a.nan)), fact('infs', number(a.inf)))),
+		changeCard(p, prompt),
 		h('div', { class: 'card' }, h('h3', { t: 'histogram' }), histogram(p.histogram)),
 		p.rows?.length ? h('div', { class: 'card' }, table('rows', [{ t: 'row', n: true }, { t: 'tokenColumn' }, { t: 'minimum', n: true }, { t: 'maximum', n: true }, { t: 'mean', n: true }, { t: 'rms', n: true }],
 			p.rows.map((r, i) => [number_(String(i)), { text: visible(p.tokens[i].text), class: 'mono', dir: 'auto' }, ...[r.min, r.max, r.mean, r.rms].map(v => number_(exponent(v)))]))) : '');
 	announce(t('probeDone', { name: p.name, rms: exponent(a.rms) }));
+}
+
+// slider is a labelled range. shown gives the words for a value, a key and what it takes.
+function slider(key, id, min, max, step, value, shown) {
+	const out = h('output', { for: id }), input = h('input', { id, type: 'range', min, max, step, value, dir: 'ltr' });
+	const show = () => {
+		say(out, ...shown(Number(input.value)));
+		input.setAttribute('aria-valuetext', out.textContent);
+	};
+	input.addEventListener('input', show);
+	show();
+	return h('label', { class: 'field' }, h('span', { t: key }), h('div', { class: 'slider' }, input, out));
+}
+
+// changeCard has the sliders that multiply values: of all heads or one, at all positions or one.
+function changeCard({ name, tokens }, prompt) {
+	const heads = nodes.find(n => n.name === name)?.heads || 0, one = id => ($(id)?.value ?? -1) < 0 ? '' : $(id).value;
+	let wanted = false;
+	const change = async () => { // a move while the last one is computed is computed behind it
+		wanted = true;
+		while (wanted && !busy) {
+			wanted = false;
+			await during('probe', async () => showChange(await call('change', { prompt, change: { node: name, heads: one('change-head'), positions: one('change-position'), by: Number($('change-by').value) } })));
+		}
+	};
+	return h('div', { class: 'card', onchange: change }, h('h3', { t: 'changeTitle' }), h('p', { class: 'muted', t: 'changeHelp' }),
+		h('div', { class: 'sliders' },
+			slider('factor', 'change-by', -2, 4, 0.1, 1, by => ['changeBy', { by }]),
+			slider('row', 'change-position', -1, tokens.length - 1, 1, -1, i => i < 0 ? ['every'] : ['changeAt', { i, token: visible(tokens[i].text) }]),
+			heads ? slider('head', 'change-head', -1, heads - 1, 1, -1, i => i < 0 ? ['every'] : ['changeHead', { i }]) : null),
+		h('div', { id: 'change-result', class: 'result' }));
+}
+
+function showChange(e) {
+	const said = e.same_bits ? ['changeSame'] : ['changeText', { kl: exponent(e.kl), before: e.text_before || '', after: e.text_after || '' }], share = x => number_(percent(Math.exp(Number(x.logprob))));
+	$('change-result')?.replaceChildren(h('p', { dir: 'auto', t: said }),
+		table('changeTable', [{ t: 'tokenColumn' }, { t: 'unchanged', n: true }, { t: 'changed', n: true }, { t: 'deltaLogit', n: true }],
+			e.tokens.map(c => [{ text: visible(c.text), class: 'mono', dir: 'auto' }, share(c.before), share(c.after), number_(exponent(c.after.logit - c.before.logit))])));
+	announce(t(...said));
 }
 
 // histogram draws counts as bars whose height is their logarithm, so that a single

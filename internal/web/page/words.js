@@ -49,6 +49,8 @@ const WORDS = {
 		probeTitle: 'What does a node compute?', probeHelp: 'Every value of one node, for all tokens of a text: nothing is sampled or padded, and the type is the node’s.', probeRun: 'Compute', probeText: 'Text', node: 'Node', before: 'Node before', next: 'Next node', noNode: 'There is no node of this name.',
 		probeStrange: '{nan} values are no numbers (NaN) and {inf} infinite: something is broken.', operation: 'Operation', dtype: 'Type', shape: 'Shape', values: 'Values', minimum: 'Minimum', maximum: 'Maximum', mean: 'Mean', std: 'Standard deviation', rms: 'RMS', zeros: 'Zeros', nans: 'NaN', infs: 'Infinite',
 		histogram: 'Histogram', histogramLabel: 'Histogram from {from} to {to}; the tallest bar holds {most} values', histogramHelp: 'Heights are logarithms of counts.', rows: 'By token', row: 'Position', tokenColumn: 'Token', probeDone: '{name}: RMS {rms}',
+		changeTitle: 'What does it decide?', changeHelp: 'Multiply these values, and see which token comes next. A factor of 0 switches them off, 1 changes nothing.', factor: 'Factor', head: 'Head', every: 'all', changeBy: '× {by}', changeAt: '{i}: {token}', changeHead: '{i}',
+		changeTable: 'The next token', unchanged: 'Unchanged', changed: 'Changed', deltaLogit: 'Δ logit', changeSame: 'The logits keep every bit.', changeText: 'Unchanged, the text goes on “{before}”; changed, “{after}”. KL divergence: {kl} nats.',
 	},
 	ar: {
 		skip: 'انتقل إلى المحتوى', tabs: 'أقسام الصفحة', chat: 'محادثة', proof: 'برهان', bench: 'قياس', probe: 'فحص', language: 'اللغة', theme: 'فاتح أو داكن', themeAuto: 'حسب النظام', themeLight: 'فاتح', themeDark: 'داكن',
@@ -99,5 +101,7 @@ const WORDS = {
 		probeTitle: 'ماذا تحسب عقدة؟', probeHelp: 'كل قيم عقدة واحدة لكل رموز نص: لا عيّنات ولا حشو، والنوع هو نوع العقدة.', probeRun: 'احسب', probeText: 'النص', node: 'العقدة', before: 'العقدة السابقة', next: 'العقدة التالية', noNode: 'لا عقدة بهذا الاسم.',
 		probeStrange: '{nan} من القيم ليست أعدادًا (NaN) و{inf} لا نهائية: هناك عطل.', operation: 'العملية', dtype: 'النوع', shape: 'الشكل', values: 'القيم', minimum: 'الأصغر', maximum: 'الأكبر', mean: 'المتوسط', std: 'الانحراف المعياري', rms: 'جذر متوسط المربعات', zeros: 'أصفار', nans: 'NaN', infs: 'لا نهائية',
 		histogram: 'مدرّج تكراري', histogramLabel: 'مدرّج تكراري من {from} إلى {to}؛ أطول عمود فيه {most} قيمة', histogramHelp: 'الارتفاعات لوغاريتمات الأعداد.', rows: 'حسب الرمز', row: 'الموضع', tokenColumn: 'الرمز', probeDone: '{name}: جذر متوسط المربعات {rms}',
+		changeTitle: 'ماذا تقرّر هذه العقدة؟', changeHelp: 'اضرب هذه القيم في عدد وانظر أي رمز يأتي بعدها. العامل 0 يلغيها، والعامل 1 لا يغيّر شيئًا.', factor: 'العامل', head: 'الرأس', every: 'الكل', changeBy: '× {by}', changeAt: '{i}: {token}', changeHead: '{i}',
+		changeTable: 'الرمز التالي', unchanged: 'دون تغيير', changed: 'مع التغيير', deltaLogit: 'Δ logit', changeSame: 'تبقى القيم (logits) كما هي بتًا بتًا.', changeText: 'دون تغيير يتابع النص: «{before}»؛ ومع التغيير: «{after}». تباعد KL هو {kl} نات.',
 	},
 };

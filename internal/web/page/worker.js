@@ -54,6 +54,7 @@ const operations = {
 	}),
 	nodes: exclusive(() => loaded().nodes()),
 	probe: exclusive(({ name, prompt }, _, signal) => loaded().probe(name, prompt, { signal })),
+	change: exclusive(({ change, prompt }, _, signal) => loaded().change(change, prompt, { signal })),
 
 	kept: listKept,
 	async remove(args) {

@@ -3,27 +3,35 @@ package probe
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/golden"
 )
 
-// TestOf: a node is described by all of its values, each token's, and nothing else.
-func TestOf(t *testing.T) {
+// model is a model with a text, closed when the test ends.
+func model(t *testing.T) (*karat.Model, []int) {
+	t.Helper()
 	m, err := karat.Load(t.Context(), golden.Model(t, "tiny-gemma3"), karat.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close()
+	t.Cleanup(func() { m.Close() })
 	ids, err := m.Tokenize(t.Context(), "The color of the sky is blue, and so is the sea behind the hills.")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return m, ids
+}
+
+// TestOf: a node is described by all of its values, each token's, and nothing else.
+func TestOf(t *testing.T) {
+	m, ids := model(t)
 	const name = "blk.3.ffn_down"
 	var want []float32
 	width := 0
-	err = m.Taps(t.Context(), ids, func(n karat.Node, values []float32) {
+	err := m.Taps(t.Context(), ids, func(n karat.Node, values []float32) {
 		if n.Name == name {
 			want, width = append(want, values...), n.Shape[0]
 		}
@@ -84,6 +92,39 @@ func TestText(t *testing.T) {
 	for in, want := range map[string]string{" sky": " sky", "\xe2\x80": "<0xE2><0x80>", "a\xff": "a<0xFF>", "ö": "ö", "": "", "\ufffd": "\ufffd"} {
 		if got := Text([]byte(in)); got != want {
 			t.Errorf("%q is %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestChange: a factor of 1 keeps every bit, 0 of one head at one position is what the command's edit gives, and what is not
+// there is an error.
+func TestChange(t *testing.T) {
+	m, ids := model(t)
+	for _, c := range []struct {
+		change Change
+		same   bool
+		err    string
+	}{
+		{Change{Node: "blk.0.attention", By: 1}, true, ""},
+		{Change{Node: "blk.0.attn_output", Heads: "2", Positions: "3", By: 0}, false, ""},
+		{Change{Node: "blk.0.attn_norm", By: -2}, false, ""},
+		{Change{Node: "blk.9.nothing", By: 1}, false, "no node"},
+		{Change{Node: "blk.0.ffn_down", Heads: "0", By: 1}, false, "no heads"},
+		{Change{Node: "blk.0.attention", Positions: "99", By: 1}, false, "positions"},
+		{Change{Node: "blk.0.attention", Heads: "x", By: 1}, false, "x"},
+	} {
+		e, err := c.change.Effect(t.Context(), m, ids)
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%+v: %v, want %s", c.change, err, c.err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Same != c.same || len(e.Tokens) < likeliest || len(e.Tokens) > 2*likeliest || c.same && e.Before != e.After {
+			t.Errorf("%+v: same %v, %d tokens, %q and %q", c.change, e.Same, len(e.Tokens), e.Before, e.After)
 		}
 	}
 }

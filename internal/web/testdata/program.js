@@ -76,10 +76,16 @@ const model = {
 		onProgress(2, 4, 'Hello');
 		return { prompts, all: { kl_mean: 1.2e-13 }, inside: true, taps: [{ name: 'blk.0.attn_q', rows: 7, whole: 1e-7, worst: 3e-7, worst_row: 2 }] };
 	},
-	async nodes() { return [{ name: 'token_embd', hf: 'model.embed_tokens', op: 'rows', layer: -1, shape: [512] }, { name: 'blk.0.attn_norm', hf: 'input_layernorm', op: 'norm', layer: 0, shape: [512] }]; },
+	async nodes() { return [{ name: 'token_embd', hf: 'model.embed_tokens', op: 'rows', layer: -1, shape: [512], heads: 0 }, { name: 'blk.0.attn_norm', hf: 'input_layernorm', op: 'norm', layer: 0, shape: [512], heads: 0 }, { name: 'blk.0.attention', hf: '', op: 'attention', layer: 0, shape: [512], heads: 8 }]; },
 	async probe(name) {
 		const counts = Array.from({ length: 64 }, (_, i) => Math.round(900 * Math.exp(-(((i - 14) / 7) ** 2))) + (i === 63 ? 1 : 0));
 		return { name, op: 'norm', layer: 0, dtype: 'f32', shape: [7, 512], tokens: Array(7).fill({ id: 500, text: ' sky' }), all: numbers, rows: Array(7).fill(numbers), histogram: { from: -3.25, to: 11.5, counts } };
+	},
+	async change(change, prompt) {
+		const { by } = change;
+		await rest(30);
+		const rank = (rank, logprob, logit) => ({ rank, logprob, logit });
+		return { same_bits: by === 1, kl: 0.25 * Math.abs(1 - by), text_before: ' blue. The day', text_after: prompt === 'settings' ? JSON.stringify(change) : by ? ' blue. The day' : ' green. The day', tokens: [{ id: 1, text: ' blue.', before: rank(1, -0.01, 21.8), after: rank(by ? 1 : 2, -0.01 - 2 * Math.abs(1 - by), 21.8 - 8 * (1 - by)) }, { id: 2, text: ' green.', before: rank(2, -5, 3.2), after: rank(by ? 2 : 1, -5 + 4.9 * Math.abs(1 - by), 18) }] };
 	},
 	async close() {},
 };

@@ -142,7 +142,7 @@ func (m *model) object() (js.Value, error) {
 	o.Set("info", info)
 	for name, f := range map[string]func([]js.Value) (any, error){
 		"render": m.render, "tokenize": m.tokenize, "generate": m.generate, "reset": m.reset, "stats": m.stats,
-		"prove": m.prove, "nodes": m.nodes, "probe": m.probe,
+		"prove": m.prove, "nodes": m.nodes, "probe": m.probe, "change": m.change,
 	} {
 		export(o, name, func(args []js.Value) (any, error) {
 			if !m.busy.TryLock() {

@@ -16,12 +16,17 @@ type nodeInfo struct {
 	Op    string `json:"op"`
 	Layer int    `json:"layer"`
 	Shape []int  `json:"shape"`
+	Heads int    `json:"heads"` // of its values, or of those that it reads
 }
 
 func (m *model) nodes([]js.Value) (any, error) {
 	var list []nodeInfo
+	heads := map[string]int{}
 	for _, n := range m.m.Nodes() {
-		list = append(list, nodeInfo{n.Name, n.HF, n.Op, n.Layer, n.Shape})
+		if heads[n.Name] = n.Heads; n.Heads == 0 && len(n.In) == 1 {
+			n.Heads = heads[n.In[0]]
+		}
+		list = append(list, nodeInfo{n.Name, n.HF, n.Op, n.Layer, n.Shape, n.Heads})
 	}
 	return plain(list)
 }
@@ -46,4 +51,27 @@ func (m *model) probe(args []js.Value) (any, error) {
 		*probe.Result
 		Tokens []token `json:"tokens"`
 	}{r, m.tokens(ids)})
+}
+
+// change computes a prompt without and with a change of a node's values.
+func (m *model) change(args []js.Value) (any, error) {
+	var c probe.Change
+	if err := read(argument(args, 0), "change", &c); err != nil {
+		return nil, err
+	}
+	p, err := readPrompt(argument(args, 1))
+	if err != nil {
+		return nil, err
+	}
+	ctx, end := until(argument(args, 2))
+	defer end()
+	ids, err := m.ids(ctx, p, karat.GenerateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	e, err := c.Effect(ctx, m.m, ids)
+	if err != nil {
+		return nil, err
+	}
+	return plain(e)
 }
