@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -123,6 +125,48 @@ func FuzzHost(f *testing.F) {
 	f.Fuzz(func(t *testing.T, host string) {
 		if allowed(nil, host) && !strings.Contains(strings.ToLower(host), "localhost") && !strings.Contains(host, "127.") && !strings.Contains(host, ":") {
 			t.Fatalf("%q is let in", host)
+		}
+	})
+}
+
+// FuzzUpload: a body of parts is a file, or refused as the client's fault; what is refused leaves nothing in the store.
+func FuzzUpload(f *testing.F) {
+	const part = "--b\r\nContent-Disposition: form-data; name=\"%s\"%s\r\n\r\n%s\r\n"
+	whole := fmt.Sprintf(part, "purpose", "", "batch") + fmt.Sprintf(part, "file", `; filename="a.jsonl"`, `{"custom_id":"1"}`) + "--b--\r\n"
+	for _, body := range []string{whole, whole[:60], strings.Replace(whole, "batch", "x", 1), strings.ReplaceAll(whole, "--b", "--c"), "", fmt.Sprintf(part, "file", "", "") + whole} {
+		f.Add(body, "multipart/form-data; boundary=b")
+	}
+	f.Add(whole, "multipart/form-data")
+	m, err := withTools()
+	if err != nil {
+		f.Fatal(err)
+	}
+	dir := f.TempDir()
+	s, err := New(context.Background(), Options{Models: []Model{{Name: "demo", Model: m}}, Store: dir})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { s.Close() })
+	ask := func(method, path, kind, body string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(method, path, strings.NewReader(body))
+		r.Host = "localhost"
+		r.Header.Set("Content-Type", kind)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w
+	}
+	f.Fuzz(func(t *testing.T, body, kind string) {
+		w := ask("POST", "/v1/files", kind, body)
+		if w.Code == 200 {
+			var o struct{ ID string }
+			if err := json.Unmarshal(w.Body.Bytes(), &o); err != nil || ask("DELETE", "/v1/files/"+o.ID, "", "").Code != 200 {
+				t.Fatalf("%q: %s, %v", body, w.Body, err)
+			}
+		} else if w.Code < 400 || w.Code >= 500 || !json.Valid(w.Body.Bytes()) {
+			t.Fatalf("%q %q: %d %s", kind, body, w.Code, w.Body)
+		}
+		if left, err := filepath.Glob(filepath.Join(dir, "*.data")); err != nil || len(left) > 0 {
+			t.Fatalf("%q: %q is left, %v", body, left, err)
 		}
 	})
 }

@@ -42,10 +42,15 @@ func (s *Server) watchAll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			s.pool.loaded(func(_ *entry, m *served) { m.watch.look(m.model.Stats()) })
+			s.look()
 			s.pool.sweep()
 		}
 	}
+}
+
+// look has the watches of all engines look.
+func (s *Server) look() {
+	s.pool.loaded(func(_ *entry, m *served) { m.watch.look(s.stats(m.model)) })
 }
 
 // health is GET /health: whether the server can do its work.

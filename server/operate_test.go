@@ -156,6 +156,30 @@ func TestD15Queue(t *testing.T) {
 	c.post("/v1/completions", `{"model":"demo","prompt":"a","n":4,"max_tokens":1}`)
 }
 
+// TestD7Hangs is incident D7 from the engine's counts to the answer: one that hangs makes /health a 503 after a minute of looks, until it goes on.
+func TestD7Hangs(t *testing.T) {
+	c := serve(t, demo(t), Options{})
+	now := karat.Stats{Work: 1, Steps: 7}
+	s := c.s
+	s.stop() // its own looks, which come with the clock
+	s.stats = func(*karat.Model) karat.Stats { return now }
+	for i := range stuckAfter + 2 {
+		s.look()
+		want := 200
+		if i >= stuckAfter {
+			want = 503
+		}
+		if status, answer, _ := c.do("GET", "/health", ""); status != want {
+			t.Fatalf("after %d looks: %d %s", i+1, status, answer)
+		}
+	}
+	now.Steps++
+	s.look()
+	if status, answer, _ := c.do("GET", "/health", ""); status != 200 {
+		t.Errorf("it goes on: %d %s", status, answer)
+	}
+}
+
 // TestD7StuckEngine is incident D7: an engine that has work and does not go on is told by /health, and the end of that, too.
 func TestD7StuckEngine(t *testing.T) {
 	c := serve(t, demo(t), Options{})

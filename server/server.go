@@ -76,6 +76,7 @@ type Server struct {
 	ranker   ranker
 	now      func() time.Time
 	generate func(context.Context, *karat.Session, []int, karat.GenerateOptions) iter.Seq2[karat.Token, error] // the model's, but for tests
+	stats    func(*karat.Model) karat.Stats                                                                    // so are they
 }
 
 // New makes a server. It reads the models' files, for their fingerprints; the end of ctx stops that.
@@ -85,6 +86,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	s.generate = func(ctx context.Context, from *karat.Session, ids []int, o karat.GenerateOptions) iter.Seq2[karat.Token, error] {
 		return from.GenerateIDs(ctx, ids, o)
 	}
+	s.stats = (*karat.Model).Stats
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

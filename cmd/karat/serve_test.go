@@ -4,12 +4,17 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,6 +39,10 @@ func served(ts *testscript.TestScript, neg bool, args []string) {
 			break
 		}
 	}
+	t := &http.Transport{}
+	if i := slices.Index(args, "--tls-cert"); i > 0 {
+		t.TLSClientConfig = &tls.Config{RootCAs: writeCertificate(ts, args[i+1], args[slices.Index(args, "--tls-key")+1])}
+	}
 	c.Dir, c.Env = ts.Getenv("WORK"), append(os.Environ(), hub.Variable+"="+ts.Getenv(hub.Variable))
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
@@ -46,7 +55,6 @@ func served(ts *testscript.TestScript, neg bool, args []string) {
 	if err != nil {
 		ts.Fatalf("no address: %v\n%s", err, &stderr)
 	}
-	t := &http.Transport{}
 	for i, a := range args {
 		if a == "--unix" {
 			t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -76,6 +84,19 @@ func served(ts *testscript.TestScript, neg bool, args []string) {
 	if err := c.Wait(); err != nil {
 		ts.Fatalf("%v\n%s", err, &stderr)
 	}
+}
+
+// writeCertificate writes the certificate of tests for 127.0.0.1 and its key, and returns who trusts it.
+func writeCertificate(ts *testscript.TestScript, certificate, key string) *x509.CertPool {
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	der, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(certificate), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o666))
+	ts.Check(os.WriteFile(ts.MkAbs(key), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
+	pool := x509.NewCertPool()
+	pool.AddCert(s.Certificate())
+	return pool
 }
 
 // TestFresh: connections that have asked nothing are closed when the server ends, others are not.

