@@ -172,7 +172,7 @@ type Step struct {
 	Values   []Value
 	NoLogits bool
 
-	// Watch chooses, of the wanted nodes, those that the tap sees in this step; nil is all. With Write
+	// Watch chooses, the wanted nodes that the tap sees in this step; nil is all. With Write
 	// the tap may write to what it sees: readers of the node find what it leaves. A view that only shows
 	// its input's value in another shape shares the numbers with it. Numbers that the tap leaves as they
 	// are keep their bits, also where the backend has more of them than float32.

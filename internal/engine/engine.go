@@ -263,7 +263,7 @@ type Stats struct {
 	Steps   int   // begun so far
 	Ended   int   // runs of tokens that were computed, or given up, so far
 	Used    int64 // bytes of keys and values in use
-	Kept    int64 // bytes of those that no sequence uses, and the next one may find
+	Kept    int64 // bytes of pages that no sequence uses, and the next one may find
 	Budget  int64 // most of both
 	Longest int   // tokens that a sequence may have
 

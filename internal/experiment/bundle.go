@@ -366,8 +366,8 @@ func Compare(a, b *Bundle) *Comparison {
 	return c
 }
 
-// Strongest says, for each pair, which cells change its answer most, in order: of a trace those that give most of
-// the clean one back.
+// Strongest says, for each pair, which cells change its answer most, in order. In a trace these cells give most of
+// the clean answer back.
 func (b *Bundle) Strongest(n int) (lines []string) {
 	for i := range b.Manifest.Pairs {
 		p := &b.Manifest.Pairs[i]

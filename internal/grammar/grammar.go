@@ -45,7 +45,7 @@ type Grammar struct {
 	classes [256]uint8 // bytes of one class are not told apart
 	reps    []byte     // one byte of each class
 
-	mu     sync.Mutex // guards what is built as it is met
+	mu     sync.Mutex // guards the parts that are built when they are met
 	terms  termTable
 	starts []*part // the states in which parts begin
 	stacks map[stackKey]*stack

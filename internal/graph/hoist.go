@@ -35,8 +35,8 @@ func (g *Graph) Hoist(together func(*Node) []*Node, keep func(*Node) bool) *Grap
 	return &Graph{h.nodes}
 }
 
-// stored is the embeddings, the nodes that write states, and those that keys, values
-// and states are computed from, or together with: those of each row; and so are those that keep wants.
+// stored is the nodes that every row needs: embeddings, writers of states, nodes that keep wants,
+// and all that keys, values and states are computed from, or together with.
 func (g *Graph) stored(together func(*Node) []*Node, keep func(*Node) bool) map[*Node]bool {
 	every, after := map[*Node]bool{}, g.Live().After
 	for i := len(g.Nodes) - 1; i >= 0; i-- {

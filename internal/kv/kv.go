@@ -11,8 +11,9 @@
 // A pool with a bound on its memory also keeps what sequences leave behind, while there
 // is room: a tree of pages, found by their tokens and all tokens before them. A
 // sequence starts from the longest prefix there (Adopt), and puts its own pages there: full
-// ones (Commit), and the last one where its prompt ends, or itself (Mark, Free). Pages are counted by reference, and a page that somebody else holds is never
-// written: Grow replaces it, by a copy where it is to be continued.
+// ones (Commit), and the last one where its prompt ends, or itself (Mark, Free). Pages are
+// counted by reference. A page that somebody else holds is never written: Grow replaces it,
+// by a copy where it is to be continued.
 //
 // Sharing rests on two things: the state of position p follows from tokens 0 to p
 // alone, which holds where attention is causal (else see Options.Private), and the same
@@ -204,7 +205,7 @@ func (p *Pool) Bytes() (n int64) {
 	return n
 }
 
-// Usage is the bytes of the pages that sequences hold, of those that are only kept for others to
+// Usage is the bytes of the pages that sequences hold, of the pages only kept for others to
 // find, and the bound, of a pool with one. Kept pages go where their room is needed.
 func (p *Pool) Usage() (used, kept, bound int64) {
 	p.mu.Lock()

@@ -202,7 +202,7 @@ func (s *Sequence) Grow(n int) error {
 // If not, nothing has changed.
 func (s *Sequence) Reserve(n int) bool { return n <= s.pool.Longest() && s.extend(n, false) == nil }
 
-// extend takes the pages that n positions need, and makes those that the ones behind
+// extend takes the pages that n positions need, and makes the pages that positions behind
 // length are written to the sequence's own, if they are about to be.
 func (s *Sequence) extend(n int, write bool) error {
 	p := s.pool

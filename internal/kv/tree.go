@@ -35,7 +35,7 @@ type node struct {
 	children int
 	users    int             // sequences whose last full page it is
 	size     int             // of tokens
-	tokens   [PageSize]int32 //
+	tokens   [PageSize]int32 // the first size of them
 	pages    []int32         // by class, negative for none
 	place    *list.Element   // in Pool.used
 }

@@ -166,7 +166,7 @@ func readZip(path string) (infos []arrayInfo, all []*npy.Array, err error) {
 }
 
 // readEntry reads an array of at most so many bytes. The memory grows with the bytes that there are, not with
-// those that are declared.
+// the declared ones.
 func readEntry(f *zip.File, most int64) (*npy.Array, int64, error) {
 	r, err := f.Open()
 	if err != nil {

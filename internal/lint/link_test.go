@@ -145,13 +145,13 @@ func said(t *testing.T, file, name string, full, stripped int64, most float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile(name + ` has ([0-9.]+) MB, ([0-9.]+) without symbols`).FindSubmatch(text)
+	m := regexp.MustCompile(name + ` has ([0-9.]+) MB, ([0-9.]+) without symbols`).FindStringSubmatch(strings.Join(strings.Fields(string(text)), " "))
 	if m == nil {
 		t.Errorf("%s does not say how large it is: %s", file, name)
 		return
 	}
 	for i, bytes := range []int64{full, stripped} {
-		if mb, err := strconv.ParseFloat(string(m[i+1]), 64); err != nil || math.Abs(mb-float64(bytes)/1e6) > most {
+		if mb, err := strconv.ParseFloat(m[i+1], 64); err != nil || math.Abs(mb-float64(bytes)/1e6) > most {
 			t.Errorf("%s: %s has %s MB, it is %.1f", file, name, m[i+1], float64(bytes)/1e6)
 		}
 	}

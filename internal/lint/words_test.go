@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -35,6 +36,32 @@ func TestNothingLeftForLater(t *testing.T) {
 		}
 	}
 	if !later.MatchString("// TO" + "DO(me): later") {
+		t.Error("the pattern finds nothing")
+	}
+}
+
+// vague matches phrases that stand where a noun would say more: "0 is what is free" for "0 is the free memory".
+var vague = regexp.MustCompile(`(?i)//.*\b(what is|those that|that which)\b`)
+
+// vagueMost only goes down.
+const vagueMost = 6
+
+func TestVagueComments(t *testing.T) {
+	count, last := 0, ""
+	for name, text := range files(t, ".go") {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if vague.MatchString(line) {
+				count, last = count+1, fmt.Sprintf("%s:%d: %s", name, i+1, strings.TrimSpace(line))
+			}
+		}
+	}
+	if count > vagueMost {
+		t.Errorf("%d comments say what is, those that or that which, at most %d may: write a noun instead; one is %s", count, vagueMost, last)
+	}
+	if !vague.MatchString("// Close frees what is left.") {
 		t.Error("the pattern finds nothing")
 	}
 }

@@ -83,7 +83,7 @@ func (a *Attention) Add(k, v []float32, spans []Span, scale float32) {
 	}
 }
 
-// addQuad is Add for the queries from i on, one for each span. Those that are
+// addQuad is Add for the queries from i on, one for each span. Queries that are
 // missing from Quad take part as if they saw what the others see.
 func (a *Attention) addQuad(i int, k, v []float32, spans []Span, scale float32) {
 	all, shared := Span{BlockSlots, 0}, Span{0, BlockSlots} // what any query sees, and what each does

@@ -50,7 +50,7 @@ func highest(levels []string, has func(level) bool) level {
 func best() level { return highest(levels, has) }
 
 // Tier returns the name of the instruction set that the kernels use: the best
-// that CPU and operating system allow, or that which the environment variable
+// that CPU and operating system allow, or the one that the environment variable
 // KARAT_SIMD names.
 func Tier() string { return levels[tier] }
 

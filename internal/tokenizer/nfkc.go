@@ -16,8 +16,8 @@ var nfkcData = sync.OnceValue(func() map[rune]string {
 	return to
 })
 
-// nfkc returns the text in Unicode's Normalization Form KC (UAX 15): the form C of what is left
-// where characters are replaced by those that they are compatible with. It ends early where w does.
+// nfkc returns the text in Unicode's Normalization Form KC (UAX 15): the form C of the text
+// with characters replaced by compatible ones. It ends early where w does.
 func nfkc(s string, w *watch) string {
 	const firstLead = 0xC2 // of U+00A0; text without such a byte is in NFKC
 	i := 0

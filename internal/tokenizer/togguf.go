@@ -22,7 +22,7 @@ type Files struct {
 // SpecialVocab in gguf-py/gguf/vocab.py). merges says that a character-level
 // vocabulary comes with its merges (gemma4), not with scores (llama). pre is GGUF's name
 // of a byte-level tokenizer's steps, where it is one of several for these. ids are
-// config.json's ids of special tokens, "bos" to "mask", for those that
+// config.json's ids of special tokens, "bos" to "mask", for tokens that
 // tokenizer_config.json does not name.
 //
 // The notes tell what GGUF has no key for. Metadata that would give other ids is

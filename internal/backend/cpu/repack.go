@@ -113,7 +113,7 @@ func (b *Backend) portion(rows int) []*graph.Weight {
 }
 
 // repack puts the first of the weights in place into panels, threads sharing each, and
-// lets go of the file's pages behind them: the model is in memory once. Those that are
+// lets go of the file's pages behind them: the model is in memory once. Weights that are
 // not done when ctx ends stay in place, and their room is theirs.
 func (b *Backend) repack(ctx context.Context, weights []*graph.Weight) error {
 	for _, w := range weights {

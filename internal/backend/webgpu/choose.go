@@ -100,8 +100,8 @@ func (p *planner) addChooser() error {
 	return nil
 }
 
-// tables are g's tables of embeddings that also lie on the GPU: those that are
-// products' weights do, and others if together they take an eighth of what these take.
+// tables are g's tables of embeddings that also lie on the GPU. Weights of
+// products do, and other tables do if together they take an eighth as much.
 func (b *Backend) tables(g *graph.Graph, stacks map[*graph.Node]*stack) map[weights]bool {
 	var products, more int64
 	there, others := map[weights]bool{}, map[weights]bool{}

@@ -162,8 +162,7 @@ func parts(s *backend.Step) [extents]*backend.Step { return [extents]*backend.St
 func (e *plan) count(l *lowered) int { return len(e.steps[l.extent].Tokens) }
 
 // kernels is the number of rows whose kernels compute l. On matrix units a row has other bits
-// where there are few: what a tap wants to see of all rows has those that the logits have that
-// are wanted.
+// where there are few, so rows for a tap take the kernels of the rows whose logits are wanted.
 func (e *plan) kernels(l *lowered) int {
 	if l.late && e.b.unit != nil && len(e.steps[wanted].Tokens) < many {
 		return min(e.count(l), few)

@@ -36,8 +36,8 @@ func (c class) words() string {
 	return c.name()
 }
 
-// everywhere marks activations that are rounded for float weights, too; halves those that
-// are for weights in 16 bits alone, by an engine that dequantizes the others.
+// everywhere marks activations that are rounded for float weights, too; halves marks activations
+// for weights in 16 bits alone, by an engine that dequantizes the others.
 const everywhere, halves = "!", "~"
 
 // center is c without chance: what an engine of that class computes, but for the

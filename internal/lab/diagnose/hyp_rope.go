@@ -276,7 +276,7 @@ func theta(freqs []float64, dim int) float64 {
 }
 
 // powersAt is the round number whose powers are the frequencies of the i-th pair and the next one, up to a factor of
-// both. Frequencies are rounded to float32, and so are those that they are compared with.
+// both. Frequencies are rounded to float32, and so are the powers that they are compared with.
 func powersAt(freqs []float64, i, dim int) (base float64, ok bool) {
 	base = math.Pow(freqs[i]/freqs[i+1], float64(dim)/2)
 	if !(base > 1 && base < 1e15) || i+1 >= dim/2 {

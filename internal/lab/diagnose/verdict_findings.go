@@ -11,7 +11,7 @@ import (
 )
 
 // group makes findings of the accepted hypotheses: one for all layers that have it. It
-// counts those that change nothing in the reference, since nobody knows the fault.
+// counts hypotheses that change nothing in the reference, since nobody knows the fault.
 func (r *conclusion) group() (findings []Finding, unbuilt int) {
 	var firsts []*hypothesis
 	for _, h := range r.accepted {
