@@ -37,6 +37,9 @@ func Regexp(pattern string) (*Grammar, error) { return newGrammar(grammar.Regexp
 // GBNF returns the grammar of the texts of the rule root, in llama.cpp's notation.
 func GBNF(source string) (*Grammar, error) { return newGrammar(grammar.GBNF(source)) }
 
+// Lark returns the grammar of the texts of the rule start, in the notation of the Python library Lark. docs/grammar.md lists what of it.
+func Lark(source string) (*Grammar, error) { return newGrammar(grammar.Lark(source)) }
+
 func newGrammar(g *grammar.Grammar, err error) (*Grammar, error) {
 	if err != nil {
 		return nil, err
@@ -46,9 +49,10 @@ func newGrammar(g *grammar.Grammar, err error) (*Grammar, error) {
 
 // TurnOptions say what the answer to a conversation must be.
 type TurnOptions struct {
-	Schema   []byte // JSON schema of the text; without it, and Regexp and GBNF, it is any text
+	Schema   []byte // JSON schema of the text; without it, and Regexp, GBNF and Lark, it is any text
 	Regexp   string // regular expression of the text
 	GBNF     string // grammar of the text
+	Lark     string // the same, in Lark's notation
 	Tools    []Tool // that may be called
 	Required bool   // one of them must be
 	Single   bool   // at most one call
@@ -59,7 +63,7 @@ type TurnOptions struct {
 // model's chat template shows them. The names of the marks are to be in GenerateOptions.Special where they are special tokens. The
 // arguments of a call fit the tool's Parameters. Unless the tool is Strict, Parameters that are not supported stand for any object.
 func (m *Model) TurnGrammar(o TurnOptions) (*Grammar, error) {
-	t := grammar.Turn{Syntax: syntax.Of(m.opened.Checkpoint.Template()), Opened: o.Opened, Schema: o.Schema, Pattern: o.Regexp, GBNF: o.GBNF, Required: o.Required, Single: o.Single}
+	t := grammar.Turn{Syntax: syntax.Of(m.opened.Checkpoint.Template()), Opened: o.Opened, Schema: o.Schema, Pattern: o.Regexp, GBNF: o.GBNF, Lark: o.Lark, Required: o.Required, Single: o.Single}
 	for _, tool := range o.Tools {
 		t.Tools = append(t.Tools, grammar.Tool{Name: tool.Name, Schema: tool.Parameters, Strict: tool.Strict})
 	}

@@ -22,6 +22,7 @@ func TestForms(t *testing.T) {
 		{`"structured_outputs":{"grammar":` + list + `}`, `(- [a-z]{2,5}\n){1,3}`},
 		{`"structured_outputs":{"json":{"type":"integer","minimum":1,"maximum":12}}`, `[1-9]|1[0-2]`},
 		{`"structured_outputs":{"json":"{\"enum\":[1,null]}"}`, `1|null`},
+		{`"structured_outputs":{"grammar":"start: (\"- \" /[a-z]{2,5}/ \"\\n\")~1..3"}`, `(- [a-z]{2,5}\n){1,3}`},
 		{`"grammar":` + list, `(- [a-z]{2,5}\n){1,3}`},
 		{`"response_format":{"type":"regex","pattern":` + quoted(date) + `}`, date},
 		{`"response_format":{"type":"grammar","grammar":` + list + `}`, `(- [a-z]{2,5}\n){1,3}`},

@@ -76,13 +76,13 @@ func (k *grammars) find(key [sha256.Size]byte) *karat.Grammar {
 
 // form is what the text of an answer must fit: a schema, a regular expression or a grammar. Without them it is any text.
 type form struct {
-	schema        []byte
-	pattern, gbnf string
-	param         string // the field that says it
+	schema              []byte
+	pattern, gbnf, lark string
+	param               string // the field that says it
 }
 
 // free reports whether any text fits.
-func (x *form) free() bool { return x.schema == nil && x.pattern == "" && x.gbnf == "" }
+func (x *form) free() bool { return x.schema == nil && x.pattern == "" && x.gbnf == "" && x.lark == "" }
 
 // anyObject is the schema of json_object.
 var anyObject = []byte(`{"type":"object"}`)
@@ -100,7 +100,7 @@ func format(f *fields, name string, flat bool) (x form) {
 	case "regex":
 		x.param, x.pattern = o.path+"pattern", o.filled("pattern")
 	case "grammar":
-		x.param, x.gbnf = o.path+"grammar", o.filled("grammar")
+		x = grammarForm(o)
 	case "json_object":
 		x.schema = anyObject
 	case "json_schema":
@@ -162,7 +162,7 @@ func formOf(f *fields) (x form) {
 		more(form{pattern: o.filled("regex"), param: o.path + "regex"})
 	}
 	if o.has("grammar") {
-		more(form{gbnf: o.filled("grammar"), param: o.path + "grammar"})
+		more(grammarForm(o))
 	}
 	if list := o.texts("choice", maxListed); len(list) > 0 {
 		for i := range list {
@@ -174,6 +174,15 @@ func formOf(f *fields) (x form) {
 		f.fail("structured_outputs", "want one of json, json_object, regex, choice and grammar")
 	}
 	return x
+}
+
+// grammarForm reads a grammar, in Lark's notation where it has no rule of GBNF.
+func grammarForm(o *fields) form {
+	text, param := o.filled("grammar"), o.path+"grammar"
+	if strings.Contains(text, "::=") {
+		return form{gbnf: text, param: param}
+	}
+	return form{lark: text, param: param}
 }
 
 // ollamaFormat reads "json", or a schema.
@@ -249,7 +258,7 @@ func toolNamed(o *fields) string {
 
 // constrain compiles what the answer to a conversation must fit.
 func (r *request) constrain(ctx context.Context, c *conversation) *problem {
-	o := karat.TurnOptions{Schema: r.form.schema, Regexp: r.form.pattern, GBNF: r.form.gbnf, Required: c.choice.required, Single: c.single, Opened: r.turn.opened}
+	o := karat.TurnOptions{Schema: r.form.schema, Regexp: r.form.pattern, GBNF: r.form.gbnf, Lark: r.form.lark, Required: c.choice.required, Single: c.single, Opened: r.turn.opened}
 	strict := false
 	if !c.mute {
 		for _, t := range c.tools {
@@ -274,7 +283,7 @@ func (r *request) constrainText(ctx context.Context) *problem {
 	if r.form.free() {
 		return nil
 	}
-	g, err := r.grammars.get(ctx, []string{string(r.form.schema), r.form.pattern, r.form.gbnf}, r.form.compile)
+	g, err := r.grammars.get(ctx, []string{string(r.form.schema), r.form.pattern, r.form.gbnf, r.form.lark}, r.form.compile)
 	if err != nil {
 		return r.refuseGrammar(err, false)
 	}
@@ -289,6 +298,8 @@ func (x *form) compile() (*karat.Grammar, error) {
 		return karat.Regexp(x.pattern)
 	case x.gbnf != "":
 		return karat.GBNF(x.gbnf)
+	case x.lark != "":
+		return karat.Lark(x.lark)
 	}
 	return karat.JSONSchema(x.schema)
 }

@@ -17,7 +17,7 @@ type grammarFlags struct{ schema, gbnf, pattern string }
 
 func (f *grammarFlags) add(fs *pflag.FlagSet) {
 	fs.Var((*name)(&f.schema), "json-schema", "the answer is JSON that fits the schema in this `file`")
-	fs.Var((*name)(&f.gbnf), "grammar", "the answer fits the grammar in this `file`, in llama.cpp's notation (GBNF)")
+	fs.Var((*name)(&f.gbnf), "grammar", "the answer fits the grammar in this `file`, in llama.cpp's notation (GBNF), or Lark's if its name ends in .lark")
 	fs.Var((*name)(&f.pattern), "regex", "the answer fits this `pattern` as a whole")
 }
 
@@ -53,9 +53,12 @@ func (f *grammarFlags) grammar() (*karat.Grammar, error) {
 		return nil, err
 	}
 	var g *karat.Grammar
-	if f.schema != "" {
+	switch {
+	case f.schema != "":
 		g, err = karat.JSONSchema([]byte(text))
-	} else {
+	case strings.HasSuffix(file, ".lark"):
+		g, err = karat.Lark(text)
+	default:
 		g, err = karat.GBNF(text)
 	}
 	if err != nil {

@@ -22,9 +22,14 @@ func gbnfNode(b *builder, source string) *node {
 	for p.space(true); p.text != ""; p.space(true) {
 		p.rule()
 	}
-	root := p.rules["root"]
+	return p.root("root")
+}
+
+// root is the node of the rule from which a text begins.
+func (p *gbnf) root(name string) *node {
+	root := p.rules[name]
 	if root == nil || !root.defined {
-		giveUp("there is no rule root")
+		giveUp("there is no rule %s", name)
 	}
 	for _, name := range p.order {
 		if r := p.rules[name]; !r.defined {
@@ -108,6 +113,11 @@ func (p *gbnf) name() *gbnfRule {
 	}
 	name := p.text[:n]
 	p.text = p.text[n:]
+	return p.ref(name)
+}
+
+// ref is the rule of a name, defined or not yet.
+func (p *gbnf) ref(name string) *gbnfRule {
 	r := p.rules[name]
 	if r == nil {
 		r = &gbnfRule{name: name, line: p.line + 1}
@@ -169,13 +179,7 @@ func (p *gbnf) item() *gbnfItem {
 	t := &p.b.t
 	switch c := p.text[0]; {
 	case c == '"':
-		p.text = p.text[1:]
-		var text strings.Builder
-		for p.text != "" && p.text[0] != '"' {
-			text.WriteRune(p.char())
-		}
-		p.want('"')
-		return &gbnfItem{term: t.text(text.String())}
+		return &gbnfItem{term: t.text(p.literal())}
 	case c == '[':
 		p.text = p.text[1:]
 		return &gbnfItem{term: p.class()}
@@ -201,6 +205,17 @@ func (p *gbnf) item() *gbnfItem {
 		p.fail("%q is not expected", c)
 	}
 	return nil
+}
+
+// literal reads a text in quotes.
+func (p *gbnf) literal() string {
+	p.want('"')
+	var text strings.Builder
+	for p.text != "" && p.text[0] != '"' {
+		text.WriteRune(p.char())
+	}
+	p.want('"')
+	return text.String()
 }
 
 func (p *gbnf) want(c byte) {

@@ -14,9 +14,10 @@ import (
 type Turn struct {
 	Syntax   syntax.Syntax
 	Opened   bool   // the prompt ends within reasoning
-	Schema   []byte // of the text, or a Pattern, or a GBNF: one of them; none is any text
+	Schema   []byte // of the text, or a Pattern, a GBNF or a Lark: one of them; none is any text
 	Pattern  string // regular expression
 	GBNF     string
+	Lark     string
 	Tools    []Tool // that may be called
 	Required bool   // one must be
 	Single   bool   // and no more than one
@@ -171,6 +172,8 @@ func (w *turnWriter) form() (*node, error) {
 		return w.b.regular(w.b.t.pattern(t.Pattern)), nil
 	case t.GBNF != "":
 		return gbnfNode(w.b, t.GBNF), nil
+	case t.Lark != "":
+		return larkNode(w.b, t.Lark), nil
 	}
 	return nil, nil
 }

@@ -1,0 +1,293 @@
+package grammar
+
+import (
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// Lark is the texts of the rule start of a grammar in the notation of the Python library Lark. Rules and terminals are the same to it: the
+// text is characters, and no lexer decides between terminals.
+func Lark(source string) (_ *Grammar, err error) {
+	defer caught(&err)
+	b := newBuilder()
+	return b.grammar(larkNode(b, source))
+}
+
+// larkNode is the rule start of a grammar.
+func larkNode(b *builder, source string) *node {
+	if len(source) > MaxSource {
+		giveUp("it has %d bytes, at most %d are taken", len(source), MaxSource)
+	}
+	p := lark{gbnf{text: source, b: b, rules: map[string]*gbnfRule{}}}
+	for p.space(true); p.text != ""; p.space(true) {
+		if p.text[0] == '%' {
+			p.directive()
+		} else {
+			p.rule()
+		}
+	}
+	return p.root("start")
+}
+
+// lark reads the notation.
+type lark struct{ gbnf }
+
+// larkCommon are the terminals of Lark's own library that may be imported.
+var larkCommon = map[string]string{
+	"DIGIT": `[0-9]`, "HEXDIGIT": `[0-9a-fA-F]`, "INT": `[0-9]+`, "SIGNED_INT": `[+-]?[0-9]+`,
+	"DECIMAL": `[0-9]+\.[0-9]*|\.[0-9]+`, "FLOAT": `[0-9]+[eE][+-]?[0-9]+|([0-9]+\.[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?`,
+	"NUMBER":         `[0-9]+([eE][+-]?[0-9]+)?|([0-9]+\.[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?`,
+	"SIGNED_NUMBER":  `[+-]?([0-9]+([eE][+-]?[0-9]+)?|([0-9]+\.[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)`,
+	"ESCAPED_STRING": `"([^"\\\n]|\\[^\n])*"`, "LCASE_LETTER": `[a-z]`, "UCASE_LETTER": `[A-Z]`, "LETTER": `[a-zA-Z]`, "WORD": `[a-zA-Z]+`, "CNAME": `[_a-zA-Z][_a-zA-Z0-9]*`,
+	"WS_INLINE": `[ \t]+`, "WS": `[ \t\f\r\n]+`, "CR": `\r`, "LF": `\n`, "NEWLINE": `(\r?\n)+`,
+}
+
+// space skips blanks and comments; beyond the ends of lines, where lines says so.
+func (p *lark) space(lines bool) {
+	for p.text != "" {
+		switch c := p.text[0]; {
+		case c == ' ' || c == '\t' || c == '\r' || c == '\f':
+		case c == '\n' && lines:
+			p.line++
+		case strings.HasPrefix(p.text, "//"):
+			end := strings.IndexByte(p.text+"\n", '\n')
+			p.text = p.text[end:]
+			continue
+		default:
+			return
+		}
+		p.text = p.text[1:]
+	}
+}
+
+// name reads the name of a rule or a terminal.
+func (p *lark) name() string {
+	n := 0
+	for n < len(p.text) && p.text[n] != '-' && isName(p.text[n]) {
+		n++
+	}
+	if n == 0 || p.text[0] >= '0' && p.text[0] <= '9' {
+		c, _ := utf8.DecodeRuneInString(p.text)
+		p.fail("%q, want a name", c)
+	}
+	name := p.text[:n]
+	p.text = p.text[n:]
+	return name
+}
+
+// took reports whether a text comes next, and takes it.
+func (p *lark) took(text string) bool {
+	rest, ok := strings.CutPrefix(p.text, text)
+	p.text = rest
+	return ok
+}
+
+// ended wants the end of the line.
+func (p *lark) ended() {
+	if p.space(false); p.text != "" && p.text[0] != '\n' {
+		c, _ := utf8.DecodeRuneInString(p.text)
+		p.fail("%q is not expected", c)
+	}
+}
+
+func (p *lark) define(name string, body *gbnfItem) {
+	r := p.ref(name)
+	if r.defined {
+		p.fail("%s is there twice", name)
+	}
+	r.body, r.defined = body, true
+}
+
+// directive reads an import. What others say of white space and of the tree does not hold for a text that is made.
+func (p *lark) directive() {
+	if !p.took("%import") {
+		word := strings.Fields(p.text)[0]
+		if word == "%ignore" {
+			p.fail("%%ignore is not supported: say in the rules where white space may be")
+		}
+		p.fail("%.20q is not supported", word)
+	}
+	p.space(false)
+	if p.name() != "common" {
+		p.fail("only terminals of common can be imported")
+	}
+	p.space(false)
+	if p.took(".") {
+		name := p.name()
+		as := name
+		if p.space(false); p.took("->") {
+			p.space(false)
+			as = p.name()
+		}
+		p.imported(name, as)
+	} else {
+		for p.want('('); ; p.want(',') {
+			p.space(true)
+			name := p.name()
+			p.imported(name, name)
+			if p.space(true); p.took(")") {
+				break
+			}
+		}
+	}
+	p.ended()
+}
+
+func (p *lark) imported(name, as string) {
+	pattern, ok := larkCommon[name]
+	if !ok {
+		p.fail("common.%s is not known", name)
+	}
+	p.define(as, &gbnfItem{term: p.b.t.pattern(pattern)})
+}
+
+// rule reads a rule or a terminal. How its tree looks, and its priority, are nothing to a text.
+func (p *lark) rule() {
+	p.text = strings.TrimLeft(p.text, "?!")
+	name := p.name()
+	if p.took("{") {
+		p.fail("templates of rules, such as %s, are not supported", name)
+	}
+	if p.took(".") {
+		p.text = strings.TrimLeft(p.text, "-0123456789")
+	}
+	p.space(false)
+	p.want(':')
+	p.define(name, p.choices(false))
+	p.ended()
+}
+
+// choices reads alternatives, each of which may be on a line of its own. nested says that they are in parentheses.
+func (p *lark) choices(nested bool) *gbnfItem {
+	if p.depth++; p.depth > maxNested {
+		p.fail("more than %d levels", maxNested)
+	}
+	defer func() { p.depth-- }()
+	list := []*gbnfItem{p.row(nested)}
+	for {
+		text, line := p.text, p.line
+		if p.space(true); !p.took("|") {
+			p.text, p.line = text, line
+			break
+		}
+		list = append(list, p.row(nested))
+	}
+	return &gbnfItem{choice: list}
+}
+
+func (p *lark) row(nested bool) *gbnfItem {
+	row := &gbnfItem{row: []*gbnfItem{}}
+	for {
+		p.space(nested)
+		if p.took("->") { // the name of the alternative
+			p.space(false)
+			p.name()
+			return row
+		}
+		if p.text == "" || strings.IndexByte("|)]\n", p.text[0]) >= 0 {
+			return row
+		}
+		row.row = append(row.row, p.counted(p.item()))
+	}
+}
+
+func (p *lark) item() *gbnfItem {
+	switch c := p.text[0]; {
+	case c == '"':
+		return &gbnfItem{term: p.quoted()}
+	case c == '/':
+		return &gbnfItem{term: p.expression()}
+	case p.took("("):
+		x := p.choices(true)
+		p.space(true)
+		p.want(')')
+		return x
+	case p.took("["):
+		x := p.choices(true)
+		p.space(true)
+		p.want(']')
+		return &gbnfItem{many: x, to: 1}
+	}
+	name := p.name()
+	if p.took("{") {
+		p.fail("templates of rules, such as %s, are not supported", name)
+	}
+	return &gbnfItem{rule: p.ref(name)}
+}
+
+// quoted reads a text, which an i after it has in any case, or a range of characters.
+func (p *lark) quoted() *term {
+	text := p.literal()
+	if p.took("i") {
+		return p.b.t.pattern("(?i:" + regexp.QuoteMeta(text) + ")")
+	}
+	if !p.took("..") {
+		return p.b.t.text(text)
+	}
+	lo, hi := []rune(text), []rune(p.literal())
+	if len(lo) != 1 || len(hi) != 1 || hi[0] < lo[0] {
+		p.fail("want a range of two characters, the lower one first")
+	}
+	return p.b.t.utf8(runes{lo[0], hi[0]})
+}
+
+// expression reads a regular expression between slashes, and its flags.
+func (p *lark) expression() *term {
+	end := 1
+	for end < len(p.text) && p.text[end] != '/' && p.text[end] != '\n' {
+		if p.text[end] == '\\' {
+			end++
+		}
+		end++
+	}
+	if end >= len(p.text) || p.text[end] != '/' {
+		p.fail("the regular expression does not end")
+	}
+	pattern := p.text[1:end]
+	p.text = p.text[end+1:]
+	flags := p.text[:len(p.text)-len(strings.TrimLeft(p.text, "imsluxa"))]
+	p.text = p.text[len(flags):]
+	if strings.Trim(flags, "imsu") != "" {
+		p.fail("the flags %s of a regular expression, want i, m and s", flags)
+	}
+	if flags = strings.ReplaceAll(flags, "u", ""); flags != "" {
+		pattern = "(?" + flags + ":" + pattern + ")"
+	}
+	return p.b.t.pattern(pattern)
+}
+
+// counted reads what says how often an item comes: ?, *, +, ~n or ~n..m.
+func (p *lark) counted(x *gbnfItem) *gbnfItem {
+	p.space(false)
+	switch {
+	case p.took("?"):
+		return &gbnfItem{many: x, to: 1}
+	case p.took("*"):
+		return &gbnfItem{many: x, to: inf}
+	case p.took("+"):
+		return &gbnfItem{many: x, min: 1, to: inf}
+	case !p.took("~"):
+		return x
+	}
+	lo := p.count()
+	hi := lo
+	if p.took("..") {
+		hi = p.count()
+	}
+	if hi < lo {
+		p.fail("%d..%d is the wrong way round", lo, hi)
+	}
+	return &gbnfItem{many: x, min: lo, to: hi}
+}
+
+func (p *lark) count() int32 {
+	p.space(false)
+	digits := p.text[:len(p.text)-len(strings.TrimLeft(p.text, "0123456789"))]
+	n, ok := number(digits)
+	if !ok {
+		p.fail("want a number up to %d", maxCount)
+	}
+	p.text = p.text[len(digits):]
+	return n
+}

@@ -1,0 +1,69 @@
+package grammar
+
+import (
+	"strings"
+	"testing"
+)
+
+// grammarsLark are grammars, with texts that fit and texts that do not.
+var grammarsLark = []struct {
+	source    string
+	fits, not []string
+}{
+	{`start: "a" | "b"`, []string{"a", "b"}, []string{"", "ab", "c"}},
+	{"start: greeting \" \" name // who\n?greeting.2: \"hello\"i -> hi\n  | \"bye\"\nname: /[A-Z][a-z]{1,3}/", []string{"HeLLo Ann", "bye Bob"}, []string{"BYE Bob", "hello ann", "hello Annabel"}},
+	{`start: sum
+sum: product (("+" | "-") product)*
+product: atom ("*" atom)*
+atom: INT | "(" sum ")"
+%import common.INT`, []string{"1", "1+2*3", "((1))-2"}, []string{"", "1+", "(1", "()"}},
+	{`start: [SIGN] DIGIT~2..3 "x"?
+SIGN: "+" | "-"
+DIGIT: "0".."9"`, []string{"12", "-123x", "+12x"}, []string{"1", "1234", "--12"}},
+	{"start: (\"a\"\n  | \"b\")+ W~2\n%import common (WORD,\n NUMBER)\n%import common.WS_INLINE -> W", []string{"a  ", "abba \t"}, []string{"a ", "c  "}},
+	{`start: pair
+pair: "<" [pair] ">"`, []string{"<>", "<<<>>>"}, []string{"", "<<>", "><"}},
+	{`start: /a\/b/ /x.y/s`, []string{"a/bx\ny"}, []string{"abxy"}},
+	{`start: /x.y/`, []string{"xzy"}, []string{"x\ny"}},
+}
+
+func TestLark(t *testing.T) {
+	for _, x := range grammarsLark {
+		g, err := Lark(x.source)
+		if err != nil {
+			t.Errorf("%s: %v", x.source, err)
+			continue
+		}
+		for i, text := range append(x.fits, x.not...) {
+			if ok, err := g.Fits([]byte(text)); err != nil || ok != (i < len(x.fits)) {
+				t.Errorf("%s: %q: %v, %v", x.source, text, ok, err)
+			}
+		}
+	}
+}
+
+// TestLarkRefused: what the notation has beyond this, and what is wrong, is an error with its line.
+func TestLarkRefused(t *testing.T) {
+	for source, why := range map[string]string{
+		``: "no rule start", `start: a`: "line 1: there is no rule a", "start: \"a\"\n%ignore \" \"": "line 2: %ignore is not supported", "%declare A\nstart: A": `line 1: "%declare" is not supported`,
+		`start: sep{"a"}`: "templates", "start: \"a\"\nstart: \"b\"": "line 2: start is there twice", `start: "a" "b`: "want '\"'", `start: /a`: "does not end", `start: /a/x`: "flags",
+		`%import python.NAME`: "only terminals of common", `%import common.FOO`: "common.FOO is not known", `start: "a"~3..1`: "wrong way round", `start: "ab".."c"`: "range", `start: ("a"`: `want ')'`,
+		`start: "a" )`: `')' is not expected`, `start "a"`: "want ':'", `start: a` + "\na: a": "", `start: ` + strings.Repeat("(", 100): "levels", `start: /(?=a)/`: "regular expression",
+	} {
+		if _, err := Lark(source); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: %v, want %q", source, err, why)
+		}
+	}
+}
+
+// FuzzLark is FuzzSchema for Lark's notation.
+func FuzzLark(f *testing.F) {
+	for _, x := range grammarsLark {
+		f.Add(x.source, uint64(1))
+	}
+	f.Fuzz(func(t *testing.T, text string, seed uint64) {
+		if g, err := Lark(text); err == nil {
+			follows(t, g, seed)
+		}
+	})
+}
