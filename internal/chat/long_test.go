@@ -40,7 +40,8 @@ func agent(n, tools int) Input {
 }
 
 // TestLong: no published template reaches a limit with 4,000 turns or 2 MB, with
-// or without tools. Four of them always want tools, or other variables.
+// or without tools. Each renders one of these at least, but for firefunction's,
+// which raises an error without its own variables functions and datetime.
 func TestLong(t *testing.T) {
 	dir := "testdata/templates"
 	if shared := sharedOrEmpty(t); shared != "" {

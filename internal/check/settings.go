@@ -154,7 +154,7 @@ func (c *checker) sharing() {
 	shared, _ := c.model.Setting("num_kv_shared_layers").(float64)
 	layers, _ := c.model.Setting("num_hidden_layers").(float64)
 	hidden, _ := c.model.Setting("hidden_size").(float64)
-	if !c.family().Uses("num_kv_shared_layers") || shared == 0 {
+	if !c.family().Uses("num_kv_shared_layers") {
 		return
 	}
 	first, wide := int(layers-shared), c.widens(int(layers))
@@ -164,10 +164,10 @@ func (c *checker) sharing() {
 	_, holds := c.model.Tensor(fmt.Sprintf("blk.%d.attn_k", first), fmt.Sprintf("model.layers.%d.self_attn.k_proj", first))
 	switch ignored := fmt.Sprintf("layers from %d on hold keys and values, which are ignored since they share those of others", first); {
 	case published != nil && published.Shared != shared:
-		c.add("kv-sharing", key, "the last %v layers share keys and values; in the published model of this shape %v do", shared, published.Shared)
+		c.add("kv-sharing", key, "the last %v layers share keys and values; in the published model of this shape the last %v do", shared, published.Shared)
 	case wide > 0 && wide != first:
-		c.add("kv-sharing", key, "layers from %d on share keys and values, but those from %d on have the wide feed-forward that goes with it", first, wide)
-	case !holds || published != nil:
+		c.add("kv-sharing", key, "the last %v layers share keys and values, but those from %d on have the wide feed-forward that goes with it", shared, wide)
+	case !holds || published != nil || shared == 0:
 	case ple == 0 || c.model.Setting(c.family().KIsV) == true:
 		c.add("kv-sharing", key, "%s; no model without per-layer embeddings, or whose keys serve as values, shares any", ignored)
 	default:

@@ -15,6 +15,16 @@ import (
 // set is an edit that sets one key.
 func set(key string, v any) func(m *model) { return func(m *model) { m.set(key, v) } }
 
+// sharing says that the last n layers of tiny-gemma4 share keys and values, and gives each its own.
+func sharing(n uint32) func(m *model) {
+	return func(m *model) {
+		m.set(".attention.shared_kv_layers", n)
+		for i := 4; i < 8; i++ {
+			m.keys(i)
+		}
+	}
+}
+
 // rename gives a GGUF file another architecture, with its prefix or without.
 func rename(arch string, prefix bool) func(m *model) {
 	return func(m *model) {
@@ -57,12 +67,9 @@ var spoiledSettings = []spoil{
 	{"32 more shared layers than lack keys", "tiny-gemma4.Q8_0", false, "kv-sharing", set(".attention.shared_kv_layers", uint32(6))},
 	{"32 shared layers where all hold keys", "tiny-gemma4-moe.Q8_0", false, "kv-sharing", set(".attention.shared_kv_layers", uint32(2))},
 	{"32 shared layers where all hold keys, in a folder", "tiny-gemma4-moe", false, "kv-sharing", set("num_kv_shared_layers", 1.)},
-	{"32 more shared layers, all of which hold keys", "tiny-gemma4.Q8_0", false, "kv-sharing", func(m *model) {
-		m.set(".attention.shared_kv_layers", uint32(5))
-		for i := 4; i < 8; i++ {
-			m.keys(i)
-		}
-	}},
+	{"32 more shared layers, all of which hold keys", "tiny-gemma4.Q8_0", false, "kv-sharing", sharing(5)},
+	{"32 no shared layers, all hold keys", "tiny-gemma4.Q8_0", false, "kv-sharing", sharing(0)},
+	{"32 fewer shared layers, all hold keys", "tiny-gemma4.Q8_0", false, "kv-sharing", sharing(3)},
 	{"layer pattern out of phase", "tiny-gemma4.Q8_0", false, "layer-pattern", set(".attention.sliding_window_pattern", []bool{true, true, false, true, true, true, false, true})},
 	{"layer pattern too short", "tiny-gemma4.Q8_0", false, "layer-pattern", set(".attention.sliding_window_pattern", []bool{true, true, true, false, true, true, true})},
 	{"layer pattern of gemma3 out of phase", "tiny-gemma3", false, "layer-pattern", func(m *model) {

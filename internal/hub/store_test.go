@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/karat-run/karat/internal/golden"
 )
 
 // hostileDigests are what has led out of stores (incident C1: CVE-2024-37032 and what came after it).
@@ -190,7 +192,7 @@ func TestC2LinksInStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := os.Symlink(outside, filepath.Join(dir, "blobs")); err != nil {
-			t.Skip("no symbolic links here:", err)
+			golden.Lacking(t, err)
 		}
 		if _, err := w.pull(reference); err == nil {
 			t.Error("a pull went through the link")

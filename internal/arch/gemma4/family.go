@@ -58,7 +58,7 @@ var Family = family.Family{
 		Parts:       []family.Part{family.Scalar},
 		Tied:        true,
 		Softcap:     30,
-		Published:   []family.Published{{Layers: 35, Hidden: 1536, Shared: 20}, {Layers: 42, Hidden: 2560, Shared: 18}, {Layers: 30, Hidden: 2816}, {Layers: 60, Hidden: 5376}},
+		Published:   []family.Published{{Layers: 35, Hidden: 1536, Shared: 20}, {Layers: 42, Hidden: 2560, Shared: 18}, {Layers: 30, Hidden: 2816}, {Layers: 48, Hidden: 3840}, {Layers: 60, Hidden: 5376}},
 		Turns:       []family.Turns{{Name: "Gemma 4's", Marks: []string{"<|turn>", "<turn|>"}, Only: true}},
 		TurnsAsText: true,
 	},
