@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/karat-run/karat/internal/embed"
@@ -309,4 +310,46 @@ func (c *Checkpoint) checkInside(dir string) error {
 		return fmt.Errorf("%s: a link out of the model's folder, to %s", dir, to)
 	}
 	return CheckLinks(dir)
+}
+
+// Beside is the folder inside a Hugging Face folder that has a tensor, and the tensor's name there; "" for one of
+// the model's own files.
+func (c *Checkpoint) Beside(name string) (folder, own string) {
+	for _, folder := range c.family.Beside {
+		if own, ok := strings.CutPrefix(name, folder+"."); ok {
+			return folder, own
+		}
+	}
+	return "", name
+}
+
+// modulesHF adds what sentence-transformers reads of the way to a vector, if the file says any.
+func (c *Checkpoint) modulesHF(files map[string][]byte) error {
+	h, err := c.Embedding()
+	if err != nil || h.Pooling == "" || h.Pooling == embed.None {
+		return err
+	}
+	if len(h.Dense) > len(c.family.Beside) {
+		return fmt.Errorf("checkpoint: %s: %d dense layers, %d are known in architecture %s", c.Path, len(h.Dense), len(c.family.Beside), c.Arch)
+	}
+	var modules []map[string]any
+	add := func(path, kind string, config map[string]any) {
+		modules = append(modules, map[string]any{"idx": len(modules), "name": strconv.Itoa(len(modules)), "path": path, "type": "sentence_transformers.models." + kind})
+		if b, e := marshal(config); config != nil {
+			files[path+"/config.json"], err = b, errors.Join(err, e)
+		}
+	}
+	add("", "Transformer", nil)
+	add("1_Pooling", "Pooling", map[string]any{"word_embedding_dimension": c.settings["hidden_size"], "include_prompt": true,
+		"pooling_mode_cls_token": h.Pooling == embed.CLS, "pooling_mode_mean_tokens": h.Pooling == embed.Mean, "pooling_mode_lasttoken": h.Pooling == embed.Last,
+		"pooling_mode_max_tokens": false, "pooling_mode_mean_sqrt_len_tokens": false, "pooling_mode_weightedmean_tokens": false})
+	for i, d := range h.Dense {
+		add(c.family.Beside[i], "Dense", map[string]any{"in_features": d.In, "out_features": d.Out, "bias": false, "activation_function": "torch.nn.modules.linear.Identity"})
+	}
+	if h.Normalize {
+		add(fmt.Sprintf("%d_Normalize", len(modules)), "Normalize", nil)
+	}
+	b, e := marshal(modules)
+	files["modules.json"] = b
+	return errors.Join(err, e)
 }

@@ -41,6 +41,9 @@ func (c *Checkpoint) FolderHF(dtype string) (files map[string][]byte, err error)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
 	}
+	if err := c.modulesHF(files); err != nil {
+		return nil, err
+	}
 	maps.Copy(config, ids)
 	if files["config.json"], err = marshal(config); err != nil {
 		return nil, err

@@ -120,6 +120,65 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestEncodersBack takes each encoder to GGUF and back: the same tensors byte for byte, those of its
+// dense layers in their folders, and vectors of the same bits.
+func TestEncodersBack(t *testing.T) {
+	for _, name := range golden.Encoders(t) {
+		dir, src := t.TempDir(), golden.Model(t, name)
+		file, back := filepath.Join(dir, "model.gguf"), filepath.Join(dir, "back")
+		run(t, src, file, convert.Options{})
+		run(t, file, back, convert.Options{})
+		inside, err := filepath.Glob(filepath.Join(src, "*_Dense"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, from := range append(inside, src) {
+			rel, err := filepath.Rel(src, from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, got := folder(t, from), map[string]tensor.Tensor{}
+			for tensorName, x := range folder(t, filepath.Join(back, rel)) {
+				if _, ok := want[tensorName]; !ok { // the source is of the module alone
+					_, tensorName, _ = strings.Cut(tensorName, ".")
+				}
+				got[tensorName] = x
+			}
+			delete(want, "pooler.dense.weight") // which no vector is made with
+			delete(want, "pooler.dense.bias")
+			if len(want) != len(got) {
+				t.Errorf("%s/%s: %d tensors became %d", name, rel, len(want), len(got))
+			}
+			for tensorName, x := range want {
+				if y := got[tensorName]; x.DType != y.DType || !slices.Equal(x.Shape, y.Shape) || !bytes.Equal(x.Data, y.Data) {
+					t.Errorf("%s/%s: tensor %s: %v %v became %v %v", name, rel, tensorName, x.DType, x.Shape, y.DType, y.Shape)
+				}
+			}
+		}
+		want := vectors(t, src)
+		for _, path := range []string{file, back} {
+			if got := vectors(t, path); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: vectors of %s differ", name, filepath.Base(path))
+			}
+		}
+	}
+}
+
+// vectors are those of a few texts.
+func vectors(t *testing.T, path string) [][]float32 {
+	t.Helper()
+	m, err := karat.Load(t.Context(), path, karat.Options{Precision: karat.Float32, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	all, err := m.Embed(t.Context(), []string{"The sky is blue.", "Füße 你好, naïve CAFÉ", "x"}, karat.EmbedOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 func distance(a, b []float32) (d float64) {
 	for i := range a {
 		d = max(d, math.Abs(float64(a[i])-float64(b[i])))

@@ -40,7 +40,7 @@ func (c *converter) ggufToHF(ctx context.Context, m *checkpoint.Checkpoint, weig
 	defer stop(nil)
 	c.count(checkpoint.HuggingFace, jobs)
 	err = atomicfile.WriteFolder(c.dst, func(dir string) error {
-		index, err := c.writeTensors(ctx, dir, jobs)
+		index, err := c.writeTensors(ctx, dir, m, jobs)
 		text.Wait()
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
@@ -50,7 +50,7 @@ func (c *converter) ggufToHF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		}
 		maps.Copy(files, index)
 		for _, name := range slices.Sorted(maps.Keys(files)) {
-			if err := writeSynced(filepath.Join(dir, name), func(f *os.File) error {
+			if err := writeSynced(filepath.Join(dir, filepath.FromSlash(name)), func(f *os.File) error {
 				_, err := f.Write(files[name])
 				return err
 			}); err != nil {
@@ -118,9 +118,28 @@ func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight
 	return jobs, nil
 }
 
-// writeTensors writes model.safetensors, or several files whose index it returns.
-func (c *converter) writeTensors(ctx context.Context, dir string, jobs []job) (map[string][]byte, error) {
-	parts := c.parts(jobs)
+// writeTensors writes model.safetensors, or several files whose index it returns, and those of
+// folders inside.
+func (c *converter) writeTensors(ctx context.Context, dir string, m *checkpoint.Checkpoint, jobs []job) (map[string][]byte, error) {
+	var own []job
+	inside := map[string][]job{} // by their folders
+	for _, j := range jobs {
+		folder, name := m.Beside(j.out.Name)
+		if folder == "" {
+			own = append(own, j)
+			continue
+		}
+		j.out.Name = name
+		inside[folder] = append(inside[folder], j)
+	}
+	for _, folder := range slices.Sorted(maps.Keys(inside)) {
+		name := filepath.Join(folder, "model.safetensors")
+		c.result.Files = append(c.result.Files, filepath.Join(c.dst, name))
+		if err := writeSynced(filepath.Join(dir, name), func(f *os.File) error { return c.writeShard(ctx, f, inside[folder]) }); err != nil {
+			return nil, err
+		}
+	}
+	parts := c.parts(own)
 	where := map[string]string{}
 	for i, part := range parts {
 		name := "model.safetensors"
@@ -161,8 +180,12 @@ func (c *converter) writeShard(ctx context.Context, f *os.File, jobs []job) erro
 	return w.Close()
 }
 
-// writeSynced makes a new file that is on the disk when it returns.
+// writeSynced makes a new file that is on the disk when it returns, with the folder inside the
+// model's that it may be in.
 func writeSynced(path string, write func(*os.File) error) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err

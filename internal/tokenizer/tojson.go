@@ -20,22 +20,17 @@ func ToJSON(g GGUF) (f Files, err error) {
 	if err != nil {
 		return f, err
 	}
-	if t.pieces != nil || t.uni != nil {
+	if t.uni != nil {
 		return f, fmt.Errorf("tokenizer: tokenizer.ggml.model %q: no tokenizer.json is written of it", g.Model)
 	}
-	merges, err := g.pairs(t)
+	model, err := g.modelJSON(t)
 	if err != nil {
 		return f, err
 	}
 	added := g.addedJSON(t)
-	model := map[string]any{
-		"type": "BPE", "dropout": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
-		"unk_token": t.name(g.UNK), "fuse_unk": !t.byteLevel, "byte_fallback": !t.byteLevel, "ignore_merges": t.allWhole,
-		"vocab": json.RawMessage(g.vocabJSON(t)), "merges": merges,
-	}
 	if f.JSON, err = marshal(map[string]any{
 		"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added, "model": model,
-		"normalizer": t.norm.json(), "pre_tokenizer": g.preJSON(t), "post_processor": t.postJSON(), "decoder": t.decoderJSON(),
+		"normalizer": t.normJSON(), "pre_tokenizer": g.preJSON(t), "post_processor": t.postJSON(), "decoder": t.decoderJSON(),
 	}); err != nil {
 		return f, err
 	}
@@ -57,6 +52,21 @@ func ToJSON(g GGUF) (f Files, err error) {
 		return f, err
 	}
 	return f, Same(t, back)
+}
+
+// modelJSON is a tokenizer.json's model.
+func (g *GGUF) modelJSON(t *Tokenizer) (object, error) {
+	vocab := json.RawMessage(g.vocabJSON(t))
+	if w := t.pieces; w != nil {
+		return object{"type": "WordPiece", "unk_token": t.tokens[w.unknown].text, "continuing_subword_prefix": inner,
+			"max_input_chars_per_word": w.most, "vocab": vocab}, nil
+	}
+	merges, err := g.pairs(t)
+	return object{
+		"type": "BPE", "dropout": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
+		"unk_token": t.name(g.UNK), "fuse_unk": !t.byteLevel, "byte_fallback": !t.byteLevel, "ignore_merges": t.allWhole,
+		"vocab": vocab, "merges": merges,
+	}, err
 }
 
 // marshal is v as JSON for people, without the escapes that only HTML needs.
@@ -179,7 +189,11 @@ func sequence(key string, steps ...any) any {
 	return object{"type": "Sequence", key: steps}
 }
 
-func (n normalizer) json() any {
+func (t *Tokenizer) normJSON() any {
+	if w := t.pieces; w != nil {
+		return object{"type": "BertNormalizer", "clean_text": w.clean, "handle_chinese_chars": w.chinese, "strip_accents": w.strip, "lowercase": w.lower}
+	}
+	n := t.norm
 	var steps []any
 	if n.nfc {
 		steps = append(steps, object{"type": "NFC"})
@@ -198,6 +212,9 @@ func byteLevelJSON(prefix bool) object {
 }
 
 func (g *GGUF) preJSON(t *Tokenizer) any {
+	if t.pieces != nil {
+		return object{"type": "BertPreTokenizer"}
+	}
 	if !t.byteLevel {
 		return nil
 	}
@@ -209,6 +226,9 @@ func (g *GGUF) preJSON(t *Tokenizer) any {
 }
 
 func (t *Tokenizer) decoderJSON() any {
+	if t.pieces != nil {
+		return object{"type": "WordPiece", "prefix": inner, "cleanup": true}
+	}
 	if t.byteLevel {
 		return byteLevelJSON(true)
 	}
@@ -243,5 +263,15 @@ func (t *Tokenizer) postJSON() any {
 		return parts
 	}
 	single, pair := side("A"), append(side("A"), side("B")...)
+	if t.pieces != nil { // whose two texts are of two kinds
+		pair = nil
+		for _, p := range t.pair {
+			if p.id >= 0 {
+				pair = append(pair, object{"SpecialToken": object{"id": t.tokens[p.id].text, "type_id": p.kind}})
+				continue
+			}
+			pair = append(pair, object{"Sequence": object{"id": []string{"A", "B"}[p.text], "type_id": p.kind}})
+		}
+	}
 	return object{"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
 }
