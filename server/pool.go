@@ -49,8 +49,8 @@ type load struct {
 	err  error
 }
 
-// pool has the models by their names. It loads those that are asked for, one at a time, and closes those that
-// are needed least: never one in use.
+// pool has the models by their names. It loads a model when it is asked for, one at a time, and closes the ones
+// that are needed least: never one in use.
 type pool struct {
 	open   func(ctx context.Context, e *entry, m *karat.Model) (*served, error) // what a loaded model is served with
 	log    *slog.Logger

@@ -129,8 +129,8 @@ func (f *filler) tensor(t tensor.Tensor) error {
 	return nil
 }
 
-// fill makes whole blocks. Tensors of F32 are norms and scales, and are ones, or biases, and are small; those that
-// are matrices differ from value to value, as trained ones do; but
+// fill makes whole blocks. Tensors of F32 are norms and scales, and are ones, or biases, and are small. Matrices
+// differ from value to value, as trained ones do; but
 // where full layers have a head size of their own, rope_freqs, which is one piece, turns a quarter of the pairs, and
 // divides the others' angles by 1e30, as the published files do.
 func (f *filler) fill(p []byte, t tensor.Tensor) {

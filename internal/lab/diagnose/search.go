@@ -225,7 +225,7 @@ func (r *search) step(eq *equation, p *pursuit) ([]*attempt, error) {
 	return r.rateBest(eq, next, p.sites), nil
 }
 
-// besides is singles as they may join base: those that are read off errors or taps are read off
+// besides is singles as they may join base: values from errors or taps are read off
 // what base leaves of them, too.
 func (r *search) besides(eq *equation, base *attempt, singles []*hypothesis) ([]*hypothesis, error) {
 	if len(base.hs) == 0 {

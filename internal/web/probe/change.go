@@ -15,7 +15,7 @@ type Change struct {
 	By        float64 `json:"by"`
 }
 
-// What is shown of a change: so many likeliest tokens of each run, and tokens that follow.
+// The page shows of a change so many likeliest tokens of each run, and tokens that follow.
 const (
 	likeliest = 6
 	following = 6

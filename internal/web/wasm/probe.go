@@ -16,7 +16,7 @@ type nodeInfo struct {
 	Op    string `json:"op"`
 	Layer int    `json:"layer"`
 	Shape []int  `json:"shape"`
-	Heads int    `json:"heads"` // of its values, or of those that it reads
+	Heads int    `json:"heads"` // of its values, or of the values that it reads
 }
 
 func (m *model) nodes([]js.Value) (any, error) {
