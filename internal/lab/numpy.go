@@ -19,10 +19,14 @@ import (
 
 // What files are that are taken for records.
 const (
-	kindNumpy = "a NumPy array (.npy)"
-	kindZip   = "a zip archive (.npz, or what torch.save writes)"
-	kindGGUF  = "a GGUF file"
-	kindHDF5  = "an HDF5 file"
+	kindNumpy  = "a NumPy array (.npy)"
+	kindZip    = "a zip archive (.npz, or what torch.save writes)"
+	kindGGUF   = "a GGUF file"
+	kindHDF5   = "an HDF5 file"
+	kindPickle = "a Python pickle"
+	kindGzip   = "a gzip archive"
+	kindJSON   = "a JSON file"
+	kindText   = "a text file"
 )
 
 // kindOf says what the file at path is by its first bytes, "" if these say nothing.
@@ -32,14 +36,22 @@ func kindOf(path string) string {
 		return ""
 	}
 	defer f.Close()
-	head := make([]byte, 8)
-	n, _ := io.ReadFull(f, head)
-	for _, k := range []struct{ magic, kind string }{{"\x93NUMPY", kindNumpy}, {"PK\x03\x04", kindZip}, {"PK\x05\x06", kindZip}, {"GGUF", kindGGUF}, {"\x89HDF", kindHDF5}} {
-		if strings.HasPrefix(string(head[:n]), k.magic) {
+	data := make([]byte, 256)
+	n, _ := io.ReadFull(f, data)
+	head := string(data[:n])
+	for _, k := range []struct{ magic, kind string }{{"\x93NUMPY", kindNumpy}, {"PK\x03\x04", kindZip}, {"PK\x05\x06", kindZip}, {"GGUF", kindGGUF}, {"\x89HDF", kindHDF5},
+		{"\x1f\x8b", kindGzip}, {"\x80\x02", kindPickle}, {"\x80\x03", kindPickle}, {"\x80\x04", kindPickle}, {"\x80\x05", kindPickle}} {
+		if strings.HasPrefix(head, k.magic) && !strings.HasPrefix(head[min(8, n):], "{") { // which a safetensors header's length may begin with, too
 			return k.kind
 		}
 	}
-	return ""
+	switch text := strings.TrimSpace(head); {
+	case strings.ContainsFunc(head, func(c rune) bool { return c < ' ' && c != '\t' && c != '\n' && c != '\r' }) || text == "":
+		return "" // not the bytes of text, as a safetensors header's length is not
+	case text[0] == '{' || text[0] == '[':
+		return kindJSON
+	}
+	return kindText
 }
 
 // OpenArray opens a file of one array as a prompt's: a NumPy file or, with a shape, float32 numbers and nothing else. name is

@@ -65,6 +65,11 @@ func TestNumpy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	file := func(name, data string) string {
+		path := filepath.Join(dir, name)
+		write(path, []byte(data))
+		return path
+	}
 	write(npz, b.Bytes())
 	r, err = ReadDump(npz)
 	check(r, err, true)
@@ -86,6 +91,9 @@ func TestNumpy(t *testing.T) {
 		{func() error { _, err := openArray(npz, "", []int{6}); return err }, "which says its shape itself"},
 		{func() error { _, err := ReadRecord(npz); return err }, "it is a zip archive"},
 		{func() error { _, err := ReadRecord(filepath.Join(folder, "0.ids.npy")); return err }, "it is a NumPy array"},
+		{func() error { _, err := OpenImport(file("p.json", `{"prompts": []}`), ""); return err }, "it is a JSON file, not safetensors: if it lies beside a record"},
+		{func() error { _, err := OpenImport(file("p.txt", "The sky is blue.\n"), ""); return err }, "it is a text file, not safetensors"},
+		{func() error { _, err := OpenImport(file("p.pkl", "\x80\x04\x95\x0b\x00\x00\x00\x00"), ""); return err }, "it is a Python pickle, not safetensors"},
 		{func() error { _, err := ReadDump(filepath.Join(dir, "cut.npz")); return err }, "zip"},
 		{func() error { _, err := ReadDump(filepath.Join(dir, "cut.npy")); return err }, "cut.npy: npy: "},
 		{func() error { return WriteNumpy(folder, path) }, "numpy"},

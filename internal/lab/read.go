@@ -31,7 +31,7 @@ func readRecord(path string) (*Record, error) {
 	f, err := safetensors.Open(path)
 	if err != nil {
 		if kind := kindOf(path); kind != "" {
-			return nil, fmt.Errorf("lab: record: %s: it is %s, not safetensors: karat lab import makes a record of some others", path, kind)
+			return nil, fmt.Errorf("lab: record: %s: it is %s, not safetensors%s", path, kind, instead(kind))
 		}
 		return nil, fmt.Errorf("lab: record: %w", err)
 	}
@@ -40,6 +40,17 @@ func readRecord(path string) (*Record, error) {
 		return nil, errors.Join(fmt.Errorf("lab: record: %s: %w", path, err), f.Close())
 	}
 	return r, nil
+}
+
+// instead is what to do with a file of that kind.
+func instead(kind string) string {
+	switch kind {
+	case kindJSON:
+		return ": if it lies beside a record, or in a folder of arrays, name these"
+	case kindNumpy, kindZip, kindText:
+		return ": karat lab import makes a record of some others"
+	}
+	return ""
 }
 
 // ParseRecord is ReadRecord for a record in memory: info is the JSON file, or nil. path is

@@ -34,6 +34,7 @@ type closing struct {
 // close runs the reference without any of the engine's values: as it is, and with all
 // that was found built in. The rest of the logits' distance is unexplained.
 func (r *closing) close() error {
+	r.frees, r.shown = nil, nil
 	order := slices.Clone(r.prompts)
 	sort.SliceStable(order, func(i, j int) bool { return order[i].tapped && !order[j].tapped })
 	tokens := 0

@@ -72,6 +72,7 @@ func TestNamed(t *testing.T) {
 		{"tiny-gemma4-moe", "", "weight_wrong_layer:ffn_experts@2", map[string][]int{"weight_wrong_layer": {2}}, false},
 		{"tiny-llama", "", "head_wrong=tail", map[string][]int{"head_wrong": nil}, false},
 		{"tiny-gemma4", "", "norm_eps:per_layer_proj_norm", map[string][]int{"norm_eps": nil}, false},
+		{"tiny-gemma3", "activations=f32", "embed_scale=12.625", map[string][]int{"embed_scale": nil}, true}, // rounded to bfloat16
 		{"tiny-qwen3", "", "rope_partial:attn_q_rope@3", map[string][]int{"rope_partial": {3}}, false},
 	} {
 		if !slow() && !c.quick {
@@ -88,6 +89,13 @@ func TestNamed(t *testing.T) {
 			closed(t, d)
 		})
 	}
+}
+
+// TestPastTheEnd reads rows as if they were padded: what lies behind the last one nobody knows, so those features count for nothing.
+func TestPastTheEnd(t *testing.T) {
+	m := tiny(t, "tiny-gemma3")
+	dump, _ := m.record(t, "activations=f32", "weight_layout:attn_q=beyond@1", m.texts(t, "The color of the sky is"))
+	named(t, m.diagnose(t, dump, nil), map[string][]int{"weight_layout": {1}})
 }
 
 // TestProbe wants broken probes told from broken engines.

@@ -176,7 +176,7 @@ func layouts(n *graph.Node) []*hypothesis {
 			unlikely(0.2, edit("weight_layout", n, fmt.Sprintf("reads rows that are padded to blocks of %d as if they followed each other", block),
 				detail{"block": float64(block), "read": "packed"}, func(s *sim.Spec) { s.Alter = strided(padded, cols) })),
 			unlikely(0.2, edit("weight_layout", n, fmt.Sprintf("reads rows that follow each other as if they were padded to blocks of %d", block),
-				detail{"block": float64(block), "read": "row-wise"}, func(s *sim.Spec) { s.Alter = strided(cols, padded) })))
+				detail{"block": float64(block), "read": "row-wise"}, beyond(cols, padded))))
 	}
 	return all
 }
@@ -194,6 +194,29 @@ func strided(laid, read int) func(w []float64, rows, cols int) []float64 {
 			y = append(y, buffer[i*read:i*read+cols]...)
 		}
 		return y
+	}
+}
+
+// beyond reads rows at a distance that is larger than theirs. What lies past the weight's end nobody
+// knows, so the features of rows that do are left as the engine has them.
+func beyond(laid, read int) sim.Edit {
+	return func(s *sim.Spec) {
+		s.Alter = strided(laid, read)
+		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
+			y, err := s.Plain(e, rows)
+			width := s.Node.Shape.Size()
+			for i, row := range rows {
+				if err != nil || !e.Known(s.Node, row) {
+					continue
+				}
+				var own []float64
+				if own, err = e.Value(s.Node, []int{row}); err == nil {
+					first := min((width*laid-laid)/read+1, width) // of the rows that lie past the end
+					copy(y[i*width+first:(i+1)*width], own[first:])
+				}
+			}
+			return y, err
+		}
 	}
 }
 

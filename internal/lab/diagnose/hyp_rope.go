@@ -53,11 +53,7 @@ func (r *proposer) ropeHypotheses(eq *equation, n *graph.Node) []*hypothesis {
 			return s.Rotate(e, norm(y), rows), err
 		}))
 	}
-	for _, shift := range []int{-3, -2, -1, 1, 2, 3, 4} {
-		all = append(all, unlikely(0.2, edit("rope_position", n, fmt.Sprintf("turns %s by positions that are off by %+d", side(n), shift),
-			detail{"shift": float64(shift), "side": side(n)}, func(s *sim.Spec) { s.Shift = shift })))
-	}
-	return all
+	return append(all, r.shifts(eq, n)...)
 }
 
 func (r *proposer) turns(t turning) []*hypothesis {
@@ -72,6 +68,7 @@ func (r *proposer) turns(t turning) []*hypothesis {
 		all = append(all, t.wrong("rope_magnitude", fmt.Sprintf("turns without the magnitude of %.6g", attr.Magnitude), detail{"magnitude": 1.0, "right": attr.Magnitude}, func(s *sim.Spec) { s.Magnitude = 0 }))
 	}
 	all = append(all, t.sections(attr)...)
+	all = append(all, r.positions(t)...)
 	if len(freqs) == 0 {
 		return all
 	}
@@ -113,12 +110,46 @@ func (r *proposer) turns(t turning) []*hypothesis {
 		}
 	}
 	all = append(all, r.otherKinds(t, freqs, dim)...)
-	return append(all, &hypothesis{cause: "rope_theta", node: t.at, cost: 0.3 + t.cost, fit: &fit{right: base, least: 50, most: 1e9,
-		guesses: []float64{1e4, 1e5, 5e5, 1e6, 1e7, 500, 1.6e5, 8e6},
-		make: func(v float64) *hypothesis {
-			f := rescaled(freqs, base, v, dim)
-			return t.wrong("rope_theta", fmt.Sprintf("turns by powers of %.6g, not of %.6g", v, base), detail{"theta": v, "right": base}, speeds(f))
-		}}})
+	return append(all, t.otherBase(freqs, base, dim)...)
+}
+
+// otherBase are powers of another base. A scaling divides the same pairs as in the model, or, if it is one by wavelengths,
+// those that have these wavelengths.
+func (t turning) otherBase(freqs []float64, base float64, dim int) []*hypothesis {
+	wrong := func(d detail, f func(v float64) []float64) *hypothesis {
+		return &hypothesis{cause: "rope_theta", node: t.at, cost: 0.3 + t.cost, fit: &fit{right: base, least: 50, most: 1e9,
+			guesses: []float64{1e4, 1e5, 5e5, 1e6, 1e7, 500, 1.6e5, 8e6},
+			make: func(v float64) *hypothesis {
+				f, d := f(v), maps.Clone(d)
+				d["theta"], d["right"] = v, base
+				return t.wrong("rope_theta", fmt.Sprintf("turns by powers of %.6g, not of %.6g", v, base), d, func(s *sim.Spec) { s.Freqs = f })
+			}}}
+	}
+	all := []*hypothesis{wrong(detail{}, func(v float64) []float64 { return rescaled(freqs, base, v, dim) })}
+	if p, ok := banded(freqs, base, dim); ok {
+		all = append(all, unlikely(0.1, wrong(detail{"scaling": "by wavelength"}, func(v float64) []float64 {
+			p := p
+			p.Theta = v
+			f, _ := rope.From(dim, p) // of which banded has seen that it can be
+			return f
+		})))
+	}
+	return all
+}
+
+// banded is the scaling by bands of wavelengths, Llama 3's, that the frequencies have.
+func banded(freqs []float64, base float64, dim int) (rope.Params, bool) {
+	plain, last := rope.New(base, dim), len(freqs)-1
+	if len(plain) != len(freqs) || alike(plain, freqs) {
+		return rope.Params{}, false
+	}
+	p := rope.Params{Type: "llama3", Theta: base, Factor: math.Round(plain[last] / freqs[last]), Low: 1, High: 4}
+	for p.Context = 128; p.Context <= 1<<22; p.Context *= 2 {
+		if f, err := rope.From(dim, p); err == nil && alikeWithin(f, freqs, 1e-6) {
+			return p, true
+		}
+	}
+	return rope.Params{}, false
 }
 
 // style is the other way to make pairs.

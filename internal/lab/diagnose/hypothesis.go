@@ -7,6 +7,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/cause"
 	"github.com/karat-run/karat/internal/lab/sim"
+	"github.com/karat-run/karat/internal/round"
 )
 
 // hypothesis is something that an engine may do instead of what the graph says.
@@ -25,6 +26,7 @@ type hypothesis struct {
 	remake func(v float64) *hypothesis // with another
 
 	eqs  []*equation // that it explains
+	seen string      // what shows it, if no equation does
 	also []*hypothesis
 }
 
@@ -81,6 +83,18 @@ type fit struct {
 	integer     bool
 	right       float64 // what it should be; 0 if nothing
 	make        func(v float64) *hypothesis
+}
+
+// rounded is the right parameter in 16 bits, where these hold another.
+func (f *fit) rounded() []float64 {
+	var all []float64
+	for _, format := range []round.Format{round.BF16, round.F16} {
+		v := []float64{f.right}
+		if format.Round(v); math.Abs(v[0]/f.right-1) > 1e-6 && !infinite(v[0]) && v[0] != 0 && !f.integer {
+			all = append(all, v[0])
+		}
+	}
+	return all
 }
 
 // detail is what a finding says of a cause; numbers are float64.

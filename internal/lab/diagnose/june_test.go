@@ -3,6 +3,7 @@ package diagnose_test
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +25,7 @@ func modules(dump *lab.Record) *lab.Record {
 func TestJuneModules(t *testing.T) {
 	m := tiny(t, "tiny-gemma4")
 	for _, class := range []string{"activations=f32", "activations=bf16", "activations=q8_32"} {
-		if !slow() && class != "activations=q8_32" {
+		if !slow() && class == "activations=f32" {
 			continue
 		}
 		t.Run(cmp.Or(class, "f64"), func(t *testing.T) {
@@ -59,5 +60,16 @@ func TestWithin(t *testing.T) {
 			named(t, d, c.want)
 			closed(t, d)
 		})
+	}
+}
+
+// TestSharedUnknown wants a fault without a name in all layers' attention called one, though layers share keys and values:
+// the keys of the layer that computes them are not to blame.
+func TestSharedUnknown(t *testing.T) {
+	m := tiny(t, "tiny-gemma4")
+	dump, done := m.record(t, "activations=f32", "x_value_signs@all", m.texts(t, "The color of the sky is"))
+	d := m.diagnose(t, modules(dump), nil)
+	if f := suspicions(d); len(f) != 1 || f[0].Cause != "unknown" || f[0].Op != "Attention" || !slices.Equal(f[0].Layers, done[0].Layers) {
+		t.Errorf("want %v, got %s", done[0].Layers, say(d))
 	}
 }

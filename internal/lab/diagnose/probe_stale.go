@@ -4,61 +4,110 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/sim"
 )
 
-// judgePrompts finds prompts all of whose taps are another's: they follow from each other,
-// but the first not from the ids, and the logits not from the last.
+// judgePrompts finds prompts whose taps, or whose taps of a part of the model, are another's: they
+// follow from each other, but the first not from what lies before, and what comes after not from the last.
 func (r probing) judgePrompts() error {
-	first, last := r.eqs[0], r.eqs[len(r.eqs)-1]
-	if len(first.sources) > 0 || last.target != r.g.Result() || first == last {
-		return nil
-	}
 	found := false
 	for i, p := range r.prompts {
 		for j, q := range r.prompts {
-			if !p.tapped || !q.tapped || !first.fails(i) || !last.fails(i) || first.fails(j) || !r.sameTaps(p, q) {
+			if i == j || !p.tapped || !q.tapped {
 				continue
 			}
-			w := worst(first.errors)
-			r.findings = append(r.findings, Finding{Cause: "probe_stale", Op: opName(first.target), Layers: []int{}, Tap: first.tap, From: []string{}, Nodes: []string{},
-				Detail: detail{"of": float64(p.Index), "prompt": float64(q.Index)}, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor),
-				Computed: fmt.Sprintf("does nothing wrong: all taps of prompt %d are those of prompt %d", p.Index, q.Index),
-				Evidence: "they are the same to the bit where the ids are others, and follow neither from the ids nor do the logits follow from them"})
-			p.tapped, found = false, true
+			same, all := r.sameTaps(p, q)
+			if !r.enters(same, i, j) {
+				continue
+			}
+			r.findings = append(r.findings, r.staleFinding(same, all, p, q))
+			if found = true; all {
+				p.tapped = false
+			}
+			for _, n := range same {
+				if !all {
+					delete(p.known, n)
+				}
+			}
 		}
 	}
 	if !found {
 		return nil
 	}
+	r.setClass(r.class)
 	r.equations()
 	return r.check(r.eqs)
+}
+
+// enters reports whether the values of nodes do not follow from those before them in the i-th prompt, nor what comes
+// after from them, and all does in the j-th.
+func (r probing) enters(nodes []*graph.Node, i, j int) bool {
+	in, out := 0, 0
+	for _, eq := range r.eqs {
+		reads := slices.ContainsFunc(eq.sources, func(n *graph.Node) bool { return slices.Contains(nodes, n) })
+		if inside := slices.Contains(nodes, eq.target); inside == reads {
+			continue
+		} else if inside {
+			in++
+		} else {
+			out++
+		}
+		if !eq.fails(i) || eq.fails(j) && len(eq.sources) == 0 {
+			return false
+		}
+	}
+	return in > 0 && out > 0
+}
+
+func (r probing) staleFinding(same []*graph.Node, all bool, p, q *prompt) Finding {
+	at := slices.IndexFunc(r.eqs, func(eq *equation) bool { return slices.Contains(same, eq.target) })
+	eq := r.eqs[at]
+	w := worst(eq.errors)
+	f := Finding{Cause: "probe_stale", Op: opName(eq.target), Layers: []int{}, Tap: eq.tap, From: []string{}, Nodes: []string{},
+		Detail: detail{"of": float64(p.Index), "prompt": float64(q.Index)}, Residual: lab.Number(w.residual), Floor: lab.Number(w.floor),
+		Computed: fmt.Sprintf("does nothing wrong: all taps of prompt %d are those of prompt %d", p.Index, q.Index),
+		Evidence: "they are the same to the bit where the ids are others, and follow neither from the ids nor do the logits follow from them"}
+	if all {
+		return f
+	}
+	for _, n := range same {
+		f.Layers, f.Nodes = union(f.Layers, layersOf(n)), append(f.Nodes, n.Name)
+	}
+	f.Computed = fmt.Sprintf("does nothing wrong: %d taps of prompt %d are those of prompt %d", len(same), p.Index, q.Index)
+	f.Evidence = "they are the same to the bit where the ids are others, do not follow from the taps before, and the taps behind do not follow from them"
+	return f
 }
 
 // fewTaps is how many taps may be the same in two prompts by chance.
 const fewTaps = 3
 
-// sameTaps reports whether all values but the logits that p and q both have are the same at
-// the first position where their ids are not.
-func (r probing) sameTaps(p, q *prompt) bool {
+// sameTaps are the nodes whose values, the logits aside, are the same in p and q at the first position
+// where their ids are not, in the graph's order, and whether these are all that both have.
+func (r probing) sameTaps(p, q *prompt) (same []*graph.Node, all bool) {
 	at := firstDifference(p.IDs, q.IDs)
 	if at >= min(len(p.IDs), len(q.IDs)) {
-		return false
+		return nil, false
 	}
 	has := func(k sim.Known) bool {
 		first, n := k.Rows()
 		return first <= at && at < first+n
 	}
-	same := 0
-	for n, k := range p.known {
-		if x := q.known[n]; x == nil || n == r.g.Result() || !has(k) || !has(x) {
+	all = true
+	for _, n := range r.g.Nodes {
+		k, x := p.known[n], q.known[n]
+		if k == nil || x == nil || n == r.g.Result() || !has(k) || !has(x) {
 			continue
 		}
-		if !slices.Equal(p.read(n, []int{at}), q.read(n, []int{at})) {
-			return false
+		if slices.Equal(p.read(n, []int{at}), q.read(n, []int{at})) {
+			same = append(same, n)
+		} else {
+			all = false
 		}
-		same++
 	}
-	return same > fewTaps
+	if len(same) <= fewTaps {
+		return nil, false
+	}
+	return same, all
 }

@@ -76,7 +76,9 @@ func (r *subject) diagnose() (*Diagnosis, error) {
 		{"comparing layers", s.unify},
 		{"comparing kinds of layers", s.kinds},
 		{"looking in other layers", s.extend},
+		{"looking below the floors", func() error { return s.below(1) }},
 		{"running the reference", end.close},
+		{"asking the logits", func() error { return s.again(end) }},
 	} {
 		r.progress(stage.name, 0, 0)
 		if err := stage.do(); err != nil {

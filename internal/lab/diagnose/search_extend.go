@@ -1,7 +1,6 @@
 package diagnose
 
 import (
-	"math"
 	"slices"
 
 	"github.com/karat-run/karat/internal/graph"
@@ -47,8 +46,8 @@ func (r *search) extendTo(h *hypothesis, x *graph.Node) error {
 	if twin == nil || err != nil {
 		return err
 	}
-	there, err := r.shows(eq, twin)
-	if err != nil || !there {
+	p, err := r.project(eq, nil, twin, eq.errors)
+	if err != nil || !p.there() {
 		return nil // a hypothesis that cannot be computed there is not there
 	}
 	twin.eqs = []*equation{eq}
@@ -75,53 +74,4 @@ func (r *search) twin(h *hypothesis, x *graph.Node, eq *equation) (*hypothesis, 
 		}
 	}
 	return nil, nil
-}
-
-// visible is how many standard deviations of rounding a change must have to be judged.
-const visible = 8
-
-// shows reports whether the engine's error at eq points where h would put it. With the
-// error e, the change d and noise of the floor's size, e·d/d·d has a standard
-// deviation of floor/(‖d‖·√width), as rounding points anywhere.
-func (r *search) shows(eq *equation, h *hypothesis) (bool, error) {
-	var ed, dd, seen float64
-	w := eq.target.Shape.Size()
-	for i, p := range r.prompts {
-		var rows []int
-		var floors []float64
-		for _, x := range eq.errors {
-			if x.prompt == i {
-				rows, floors = append(rows, x.row), append(floors, x.floor)
-			}
-		}
-		if len(rows) == 0 {
-			continue
-		}
-		want, err := p.center.Compute(eq.target, rows)
-		if err != nil {
-			return false, err
-		}
-		changed, err := p.center.With(h.edits).Compute(eq.target, rows)
-		if err != nil {
-			return false, err
-		}
-		got := p.read(eq.target, rows)
-		for k := range rows {
-			var norm, e, d float64
-			for j := k * w; j < (k+1)*w; j++ {
-				norm += want[j] * want[j]
-				e += (got[j] - want[j]) * (changed[j] - want[j])
-				d += (changed[j] - want[j]) * (changed[j] - want[j])
-			}
-			scale := floors[k] * floors[k] * norm
-			if scale == 0 {
-				continue
-			}
-			ed, dd, seen = ed+e/scale, dd+d/scale, seen+d/scale
-		}
-	}
-	if math.Sqrt(seen*float64(w)) < visible*3 || dd == 0 {
-		return false, nil
-	}
-	return math.Abs(ed/dd-1) < 0.3, nil
 }

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"math"
+	"slices"
 )
 
 // fitted is h with the parameter under which eq comes nearest at the first of the sites.
@@ -9,7 +10,7 @@ func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowE
 	few := sites[:min(len(sites), 4)]
 	f := h.fit
 	at := func(v float64) float64 {
-		if f.right != 0 && math.Abs(v/f.right-1) < 1e-3 {
+		if f.right != 0 && math.Abs(v/f.right-1) < 1e-3 && !slices.Contains(f.rounded(), v) {
 			return math.Inf(1) // what it should be
 		}
 		x := f.make(v)
@@ -40,6 +41,12 @@ func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowE
 		for _, times := range []float64{0.1, 0.33, 0.8, 0.95, 1.05, 1.25, 3, 10} {
 			consider(times * f.right)
 		}
+		for _, v := range f.rounded() {
+			consider(v)
+		}
+		if v := r.nearby(eq, base, f, few); v != 0 {
+			consider(v)
+		}
 	}
 	if without, err := r.at(eq, base, nil, few); err != nil || least > mean(without)-0.05 {
 		return nil // no value is better than none
@@ -59,6 +66,21 @@ func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowE
 		h.value, h.remake = best, f.make
 	}
 	return h
+}
+
+// nearby is the parameter at which the error would be gone if it grew evenly from the right one on,
+// 0 if that is not near.
+func (r *search) nearby(eq *equation, base *attempt, f *fit, at []rowError) float64 {
+	const step, far = 1e-2, 6e-2
+	h := f.make(f.right * (1 + step))
+	if h == nil {
+		return 0
+	}
+	p, err := r.project(eq, base, h, at)
+	if by := step * p.ed / p.dd; err == nil && math.Abs(by) < far {
+		return f.right * (1 + by)
+	}
+	return 0
 }
 
 // refine looks for a better value: on a grid, then between its neighbours.

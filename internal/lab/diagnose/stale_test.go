@@ -104,3 +104,22 @@ func TestWindowOfFull(t *testing.T) {
 	}
 	closed(t, d)
 }
+
+// TestStaleLayer gives a prompt the taps of one layer that are another's: of the probe, and its prompt's other taps count.
+func TestStaleLayer(t *testing.T) {
+	m := tiny(t, "tiny-qwen3")
+	dump, _ := m.record(t, "activations=f32", "attention_scale=0.5@2", m.texts(t, mixed, "The color of the sky is"))
+	p, q := dump.Prompts[1], dump.Prompts[0]
+	for name, x := range q.Taps {
+		if strings.HasPrefix(name, "model.layers.1.") {
+			y := *x
+			y.Shape = append(tensor.Shape{len(p.IDs)}, x.Shape[1:]...)
+			y.Data = x.Data[:len(p.IDs)*len(x.Data)/x.Shape[0]]
+			p.Taps[name] = &y
+		}
+	}
+	d := m.diagnose(t, dump, nil)
+	if d.Verdict != Instrument || len(suspicions(d)) != 2 || !slices.Equal(layers(d, "probe_stale"), []int{1}) || !slices.Equal(layers(d, "attention_scale"), []int{2}) {
+		t.Error(say(d))
+	}
+}

@@ -36,7 +36,7 @@ func (r locator) suspect(eq *equation) *graph.Node {
 		if plain(n) && r.common(n) {
 			return n
 		}
-		if len(r.byNode[n]) > 1 && (!plain(n) || !slices.ContainsFunc(left, func(x *graph.Node) bool { return !plain(x) })) {
+		if len(r.byNode[n]) > 1 && !r.shared(eq, n) && (!plain(n) || !slices.ContainsFunc(left, func(x *graph.Node) bool { return !plain(x) })) {
 			return n
 		}
 	}
@@ -55,6 +55,17 @@ func (r locator) suspect(eq *equation) *graph.Node {
 		return last.In[1]
 	}
 	return last
+}
+
+// shared reports whether n lies before keys and values that several layers read, and layers that read
+// others are as wrong: then n did not make them all wrong.
+func (r locator) shared(eq *equation, n *graph.Node) bool {
+	return slices.ContainsFunc(eq.span, func(x *graph.Node) bool {
+		store := r.model.Store(x)
+		return store != nil && store.Layer == n.Layer && len(r.readingFrom(store)) > 1
+	}) && slices.ContainsFunc(r.eqs, func(x *equation) bool {
+		return x.flagged() && role(x.target) == role(eq.target) && !slices.Contains(r.byNode[n], x)
+	})
 }
 
 // common reports whether n, a sum without a tap, explains by itself all open equations that

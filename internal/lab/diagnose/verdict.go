@@ -98,9 +98,14 @@ const sensitive = 5e-3
 func (r *conclusion) relativePositions() {
 	shift := map[*graph.Node]float64{}
 	for _, h := range r.accepted {
-		if h.cause == "rope_position" {
-			shift[h.node], _ = h.detail["shift"].(float64)
+		if h.cause != "rope_position" {
+			continue
 		}
+		by, ok := h.detail["shift"].(float64)
+		if !ok || by < 0 { // the first positions cannot be off as the others are
+			return
+		}
+		shift[h.node] = by
 	}
 	met := map[*graph.Node]bool{}
 	for _, n := range r.g.Nodes {

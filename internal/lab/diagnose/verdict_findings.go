@@ -82,7 +82,9 @@ func (r *conclusion) finding(h *hypothesis) Finding {
 		}
 	}
 	f.Evidence = fmt.Sprintf("%s lies %s from what the engine's own values before it give, %s times the floor; ", eq.tap, lab.Digits(w.residual), lab.Digits(w.ratio()))
-	if h.cause == "unknown" {
+	if h.seen != "" {
+		f.Residual, f.Floor, f.Evidence = 0, 0, h.seen
+	} else if h.cause == "unknown" {
 		f.Evidence += "no cause of the catalogue explains it"
 		f.Fix = "Compare this operation alone, on the same inputs, with the model's definition."
 	} else {

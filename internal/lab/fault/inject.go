@@ -209,7 +209,7 @@ func (p *plan) entries(s *spec, f Fault, detail string, nodes []*graph.Node) []I
 			if a, ok := n.Attr.(graph.ScalePosAttr); ok {
 				in.Positions = max(in.Positions, a.Every+1) // before, the factor is 1
 			}
-			if w := p.narrowest(); s.windows && w > 0 {
+			if w := p.narrowest(); (s.windows || f.Value == slot) && w > 0 {
 				in.Positions = w + 2
 			}
 		}

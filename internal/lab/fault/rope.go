@@ -18,6 +18,7 @@ type turn struct {
 	reversed   bool                      // frequencies in the reverse order
 	shift      int                       // added to the position
 	wrap       int                       // positions begin again after so many; 0 for never
+	uncounted  bool                      // the first token is not counted
 	text       bool                      // turns by where a row stands, whatever its parts
 	parts      func(p [3]int32) [3]int32 // changes a position of three parts; nil for nothing
 }
@@ -47,6 +48,9 @@ func (t *turn) kernel(c *ref.Call) ([]float64, error) {
 			pos := max(int(t.position(c.Step, r, attr, i, at))+t.shift, 0)
 			if t.wrap > 0 {
 				pos %= t.wrap
+			}
+			if t.uncounted {
+				pos = max(pos-1, 0)
 			}
 			cos, sin := rope.TurnBy(pos, f, attr.Magnitude)
 			a, b := attr.Pair(i, d)
@@ -94,7 +98,7 @@ var ropeSpecs = []*spec{
 	})},
 	{id: "rope_sections", pick: having(graph.RoPE, func(_ *plan, n *graph.Node) bool { return n.Attr.(graph.RoPEAttr).Sections != [3]int{} }),
 		tokens: 2, apply: ropeSections, values: []string{"order", "swapped", "text"}},
-	{id: "rope_position", pick: turning, one: true, tokens: 2, apply: ropePosition, values: []string{"-1"}},
+	{id: "rope_position", pick: turning, one: true, tokens: 2, apply: ropePosition, values: []string{"-1", slot, "bos"}},
 	{id: "rope_missing", pick: turning, tokens: 2, apply: skipped, values: untapped},
 }
 
@@ -326,7 +330,25 @@ func ropeSections(p *plan, n *graph.Node, value string) (string, error) {
 	return "", odd(value, "order", "swapped", "text")
 }
 
+// slot is the value of rope_position that turns by the place in a ring of the window's size.
+const slot = "slot"
+
 func ropePosition(p *plan, n *graph.Node, value string) (string, error) {
+	switch value {
+	case slot:
+		w := 0
+		if a := p.layers[n.Layer+1].attention(); a != nil {
+			w = p.windows[a]
+		}
+		if w == 0 {
+			return "", same("there is no window, and so no ring")
+		}
+		p.turn(n).wrap = w
+		return fmt.Sprintf("position modulo %d", w), nil
+	case "bos":
+		p.turn(n).uncounted = true
+		return "the first token is not counted", nil
+	}
 	by, err := number(value, 1)
 	if err != nil || by == 0 || by != math.Trunc(by) || math.Abs(by) > 1<<20 {
 		return "", fmt.Errorf("value %q: want how many positions it is off", value)

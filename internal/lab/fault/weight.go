@@ -82,7 +82,7 @@ var weightSpecs = []*spec{
 	{id: "weight_transposed", one: true, pick: matrices, apply: plain(weightTransposed)},
 	{id: "weight_permuted", pick: named("attn_q", "attn_k"), apply: weightPermuted, values: []string{"heads"}, tokens: 2},
 	{id: "weight_wrong_layer", one: true, pick: carriers, apply: plain(weightWrongLayer)},
-	{id: "weight_layout", one: true, apply: weightLayout, values: []string{"packed"}, pick: func(l *layer) []*graph.Node {
+	{id: "weight_layout", one: true, apply: weightLayout, values: []string{"packed", "beyond"}, pick: func(l *layer) []*graph.Node {
 		return slices.DeleteFunc(matrices(l), func(n *graph.Node) bool { return n.W[0].Shape.Last()%superblock == 0 })
 	}},
 	{id: "weight_scale", one: true, pick: carriers, apply: weightScale, values: []string{"packing", "min"}},
@@ -195,15 +195,22 @@ func weightLayout(p *plan, n *graph.Node, value string) (string, error) {
 	have, read, detail := cols, stride, "packed rows are read as padded to %d"
 	switch value {
 	case "":
+	case "beyond":
+		detail += ", and something lies behind them"
 	case "packed":
 		have, read, detail = stride, cols, "rows padded to %d are read as packed"
 	default:
-		return "", odd(value, "packed")
+		return "", odd(value, "packed", "beyond")
 	}
 	return local(n) + ": " + fmt.Sprintf(detail, stride), p.rewrite(n, 0, func(w []float32) []float32 {
 		memory := make([]float32, rows*max(have, read))
 		for r := range rows {
 			copy(memory[r*have:], w[r*cols:(r+1)*cols])
+		}
+		if value == "beyond" {
+			for i := rows * cols; i < len(memory); i++ {
+				memory[i] = w[i%7]
+			}
 		}
 		var v []float32
 		for r := range rows {

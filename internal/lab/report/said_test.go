@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/diagnose"
 )
 
@@ -47,6 +48,16 @@ func TestUnbuilt(t *testing.T) {
 	d.Closure.Unbuilt = 0
 	if got := closure(d); !strings.Contains(got, "unexplained") {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestExplained: what is left may be called rounding only up to the floor that was measured.
+func TestExplained(t *testing.T) {
+	d := &diagnose.Diagnosis{Findings: []diagnose.Finding{{Cause: "attention_scale"}}, Closure: diagnose.Closure{Before: 1, After: 3e-4, Floor: 4e-4, Prompts: 1}}
+	for after, want := range map[lab.Number]string{3e-4: "which is rounding: they explain all of it", 5e-4: "it may be rounding, or something that stays below it", 1e-2: "unexplained"} {
+		if d.Closure.After = after; !strings.Contains(closure(d), want) {
+			t.Errorf("%v: %q, want %q", after, closure(d), want)
+		}
 	}
 }
 

@@ -161,8 +161,10 @@ func closure(d *diagnose.Diagnosis) string {
 	switch {
 	case math.IsNaN(float64(c.Unexplained)):
 		return text + "."
-	case !beyond(c.After, c.Floor):
+	case c.After <= max(c.Floor, 1e-13):
 		return text + ", which is rounding: they explain all of it."
+	case !beyond(c.After, c.Floor):
+		return text + ", more than what was measured of rounding, but not by much: it may be rounding, or something that stays below it."
 	}
 	return fmt.Sprintf("%s: %s is unexplained.", text, percent(c.Unexplained))
 }

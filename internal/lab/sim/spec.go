@@ -37,15 +37,16 @@ type Spec struct {
 	AlterUp     func(w []float64, rows, cols int) []float64 // of Experts' up, if it is a weight of its own
 	AlterDown   func(w []float64, rows, cols int) []float64 // of Experts' last weight
 
-	Freqs       []float64                 // of RoPE: a turning speed per pair
-	Interleaved bool                      // pairs (2i, 2i+1), not (i, i+half)
-	Part        int                       // the features that turn, in two halves; 0 for all
-	Magnitude   float64                   // of cosines and sines; 0 for 1
-	Sections    [3]int                    // pairs that turn by each part of a position; none for one position
-	Woven       bool                      // the sections' pairs by turns
-	Parts       func(p [3]int32) [3]int32 // changes a position of three parts; nil for nothing
-	Shift       int                       // added to positions, also of EmbedPos and ScalePos
-	Turns       float64                   // 1; -1 turns the other way
+	Freqs       []float64                  // of RoPE: a turning speed per pair
+	Interleaved bool                       // pairs (2i, 2i+1), not (i, i+half)
+	Part        int                        // the features that turn, in two halves; 0 for all
+	Magnitude   float64                    // of cosines and sines; 0 for 1
+	Sections    [3]int                     // pairs that turn by each part of a position; none for one position
+	Woven       bool                       // the sections' pairs by turns
+	Parts       func(p [3]int32) [3]int32  // changes a position of three parts; nil for nothing
+	Shift       int                        // added to positions, also of EmbedPos and ScalePos
+	Pos         func(e *Eval, row int) int // of RoPE: the position that a row turns by; nil for its own
+	Turns       float64                    // 1; -1 turns the other way
 
 	Store  *graph.Node // of Attention: what it reads
 	Scale  float64
@@ -328,6 +329,9 @@ func (s *Spec) Rotate(e *Eval, x []float64, rows []int) []float64 {
 
 // position is what the i-th pair of a row turns by.
 func (s *Spec) position(e *Eval, row, i int) int {
+	if s.Pos != nil {
+		return s.Pos(e, row)
+	}
 	if s.Sections == [3]int{} {
 		return row
 	}

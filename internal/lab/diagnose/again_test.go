@@ -1,0 +1,45 @@
+package diagnose_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// TestLongLogits is an engine whose pattern of layers has another period, seen through the taps of a
+// prompt that is shorter than the window, and the logits of one that is longer: those alone show the window.
+func TestLongLogits(t *testing.T) {
+	m := tiny(t, "tiny-gemma3")
+	window := 0
+	for _, n := range m.graph.Nodes {
+		if a, ok := n.Attr.(graph.AttentionAttr); ok {
+			window = max(window, a.KV.Window)
+		}
+	}
+	for _, c := range []struct {
+		faults string
+		want   map[string][]int
+		quick  bool
+	}{
+		{"window_missing@3", map[string][]int{"window_missing": {3}}, false},
+		{"window_missing@all", map[string][]int{"window_missing": {0, 1, 3, 4}}, false},
+		{"layer_pattern@3; attention_scale@3", map[string][]int{"layer_pattern": {3}, "attention_scale": {3}}, true},
+	} {
+		if !slow() && !c.quick {
+			continue
+		}
+		t.Run(c.faults, func(t *testing.T) {
+			dump, _ := m.record(t, "activations=f32", c.faults, m.texts(t, mixed, strings.Repeat("The sky is blue. ", 24)))
+			long := dump.Prompts[1]
+			if len(dump.Prompts[0].IDs) >= window || len(long.IDs) <= window {
+				t.Fatal(window, len(dump.Prompts[0].IDs), len(long.IDs))
+			}
+			long.Hidden = nil
+			clear(long.Taps)
+			d := m.diagnose(t, modules(dump), nil)
+			named(t, d, c.want)
+			closed(t, d)
+		})
+	}
+}

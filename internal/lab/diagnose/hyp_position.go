@@ -1,0 +1,78 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
+)
+
+// shifts are positions of one rope node that are all off by a number. Where attention lies between
+// the node and its tap only small ones are tried: each costs a run of attention.
+func (r *proposer) shifts(eq *equation, n *graph.Node) []*hypothesis {
+	guesses := []float64{-3, -2, -1, 1, 2, 3, 4}
+	wrong := func(v float64) *hypothesis {
+		if v == 0 {
+			return nil
+		}
+		return edit("rope_position", n, fmt.Sprintf("turns %s by positions that are off by %+g", side(n), v), detail{"shift": v, "side": side(n)}, func(s *sim.Spec) { s.Shift = int(v) })
+	}
+	if !slices.ContainsFunc(eq.span, func(x *graph.Node) bool { return x.Op == graph.Attention }) {
+		const far = 64
+		return []*hypothesis{unlikely(0.2, fitting("rope_position", n, fit{least: -far, most: far, integer: true, guesses: guesses, make: wrong}))}
+	}
+	var all []*hypothesis
+	for _, v := range guesses {
+		all = append(all, unlikely(0.2, wrong(v)))
+	}
+	return all
+}
+
+// positions are those that are off by no constant: that of a slot in a ring, a first token that is
+// not counted, and decoded tokens that are counted otherwise.
+func (r *proposer) positions(t turning) []*hypothesis {
+	if sectioned(t.at) {
+		return nil
+	}
+	var all []*hypothesis
+	wrong := func(name, computed string, at func(e *sim.Eval, row int) int) {
+		all = append(all, unlikely(0.1, t.wrong("rope_position", computed, detail{"position": name}, func(s *sim.Spec) { s.Pos = at })))
+	}
+	for _, w := range r.windowSizes() {
+		wrong(fmt.Sprintf("modulo %d", w), fmt.Sprintf("turns by the slot in a ring of %d, not by the position", w), func(_ *sim.Eval, row int) int { return row % w })
+	}
+	wrong("without the first", "does not count the first token: the second has its position", func(_ *sim.Eval, row int) int { return max(row-1, 0) })
+	if !r.decodes() {
+		return all
+	}
+	for _, c := range []struct {
+		name, computed string
+		at             func(row, start int) int
+	}{
+		{"decoded from 0", "counts the decoded tokens from 0", func(row, start int) int { return row - start }},
+		{"decoded one more", "turns decoded tokens by the position after their own", func(row, _ int) int { return row + 1 }},
+		{"decoded one less", "turns decoded tokens by the position before their own", func(row, _ int) int { return max(row-1, 0) }},
+	} {
+		wrong(c.name, c.computed, func(e *sim.Eval, row int) int {
+			if start := r.steps.prefilled(e); row >= start {
+				return c.at(row, start)
+			}
+			return row
+		})
+	}
+	return all
+}
+
+// windowSizes are the windows of layers that a tapped prompt is longer than.
+func (r *proposer) windowSizes() []int {
+	var all []int
+	for _, n := range r.g.Nodes {
+		a, ok := n.Attr.(graph.AttentionAttr)
+		if !ok || a.KV.Window == 0 || !slices.ContainsFunc(r.prompts, func(p *prompt) bool { return p.tapped && len(p.IDs) > a.KV.Window }) {
+			continue
+		}
+		all = union(all, []int{a.KV.Window})
+	}
+	return all
+}

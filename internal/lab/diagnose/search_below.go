@@ -1,0 +1,170 @@
+package diagnose
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// below looks for causes that stay within the floors: where rounding is coarse, a cause beside
+// another one may. For example, in bfloat16 wrong speeds of rope hide behind a wrong scale of
+// scores. Rounding points anywhere, and a cause points the same way in all rows and features. So
+// a cause is accepted if the engine's error lies where the cause would put it, and most of the
+// error is gone with it.
+func (r *search) below(least float64) error {
+	open := slices.DeleteFunc(slices.Clone(r.eqs), func(eq *equation) bool {
+		return eq.given || eq.flagged() || worst(eq.errors).ratio() <= least || r.shadowed(eq)
+	})
+	slices.SortStableFunc(open, func(a, b *equation) int { return cmp.Compare(worst(b.errors).ratio(), worst(a.errors).ratio()) })
+	open = open[:min(len(open), maxBelow)]
+	for i, eq := range open {
+		r.progress("looking below the floors", i, len(open))
+		if worst(eq.errors).ratio() <= least {
+			continue // of what was found in others
+		}
+		h, err := r.pointed(eq)
+		if err != nil {
+			return err
+		}
+		if h == nil {
+			continue
+		}
+		a, err := r.verify(eq, []*attempt{{hs: []*hypothesis{h}, edits: h.edits, cost: h.cost}})
+		if err == nil && a != nil {
+			err = r.accept(eq, a)
+		}
+		if err == nil && a != nil {
+			err = r.extend()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxBelow is how many equations are looked at below their floors.
+const maxBelow = 24
+
+// pointed is the cause that most of an equation's error points at, nil if there is none: the
+// likeliest of those that leave as little of it as any.
+func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
+	singles, err := propose(r.measurement, eq)
+	if err != nil {
+		return nil, err
+	}
+	none, least := &attempt{}, clearly
+	r.rate(eq, none, screen(eq))
+	left := map[*hypothesis]float64{}
+	for _, h := range singles {
+		if err := r.ctx.Err(); err != nil {
+			return nil, err
+		}
+		if r.accused(h, h.node) {
+			continue
+		}
+		if f := h.fit; f != nil {
+			h = r.fitted(eq, none, h, none.errors)
+			if h == nil || !slices.Contains(f.guesses, h.value) && !r.foundElsewhere(h) {
+				continue // a number that is no round one fits rounding, too
+			}
+		}
+		p, err := r.project(eq, none, h, none.errors)
+		if err != nil || !p.points() {
+			continue
+		}
+		left[h], least = p.left(), min(least, p.left())
+		if best == nil || left[best] > least+equally || h.cost < best.cost && left[h] <= least+equally {
+			best = h
+		}
+	}
+	if best == nil {
+		return nil, nil
+	}
+	if p, err := r.project(eq, none, best, eq.errors); err != nil || !p.points() {
+		return nil, err
+	}
+	return best, nil
+}
+
+// foundElsewhere reports whether h's number was found in another layer.
+func (r *search) foundElsewhere(h *hypothesis) bool {
+	return slices.ContainsFunc(r.accepted, func(x *hypothesis) bool { return x.cause == h.cause && x.value == h.value })
+}
+
+// clearly is the share of an error's square that a cause which stays below the floors may leave, and as
+// much is the difference of two that count as equal.
+const clearly, equally = 0.5, 0.02
+
+// projection is how the engine's error e at some rows lies to the change d that a cause would
+// make, in squares of the rows' floors.
+type projection struct {
+	ee, ed, dd float64
+	dd2        float64 // the sum of the squares of the rows' dd
+	width      int
+}
+
+// visible is how many standard deviations of rounding a change must have to be judged, and nearly the
+// share of an error's square without which it is no rounding, however small it is.
+const visible, nearly = 24, 0.1
+
+// there reports whether the error points where the cause would put it. With noise of the floor's
+// size, e·d/d·d has a standard deviation of floor/(‖d‖·√width), as rounding points anywhere.
+func (p projection) there() bool {
+	return p.dd > 0 && math.Abs(p.ed/p.dd-1) < 0.3 && (math.Sqrt(p.dd*float64(p.width)) >= visible || p.left() < nearly && p.several())
+}
+
+// points reports whether the cause would take most of the error away.
+func (p projection) points() bool { return p.there() && p.left() < clearly && p.several() }
+
+// several reports whether the change is in several rows: rounding of a sum turns all features of a
+// row one way.
+func (p projection) several() bool {
+	const rows = 3
+	return p.dd*p.dd >= rows*p.dd2
+}
+
+// left is the share of the error's square that is there with the cause.
+func (p projection) left() float64 { return (p.ee - 2*p.ed + p.dd) / p.ee }
+
+// project compares the engine's error in an equation under base with what h would make of it.
+func (r *search) project(eq *equation, base *attempt, h *hypothesis, at []rowError) (projection, error) {
+	x := projection{width: eq.target.Shape.Size()}
+	for i, p := range r.prompts {
+		var rows []int
+		var floors []float64
+		for _, x := range at {
+			if x.prompt == i {
+				rows, floors = append(rows, x.row), append(floors, x.floor)
+			}
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		e := base.on(p)
+		want, err := e.Compute(eq.target, rows)
+		if err != nil {
+			return x, err
+		}
+		changed, err := e.With(h.edits).Compute(eq.target, rows)
+		if err != nil {
+			return x, err
+		}
+		x.add(want, changed, p.read(eq.target, rows), floors)
+	}
+	return x, nil
+}
+
+// add adds rows: what an equation gives, what it gives with the cause, and what the engine has.
+func (p *projection) add(want, changed, got, floors []float64) {
+	for k, floor := range floors {
+		var norm, ee, ed, dd float64
+		for j := k * p.width; j < (k+1)*p.width; j++ {
+			e, d := got[j]-want[j], changed[j]-want[j]
+			norm, ee, ed, dd = norm+want[j]*want[j], ee+e*e, ed+e*d, dd+d*d
+		}
+		if scale := floor * floor * norm; scale > 0 {
+			p.ee, p.ed, p.dd, p.dd2 = p.ee+ee/scale, p.ed+ed/scale, p.dd+dd/scale, p.dd2+dd*dd/(scale*scale)
+		}
+	}
+}
