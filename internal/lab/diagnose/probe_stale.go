@@ -97,7 +97,7 @@ func (r probing) sameTaps(p, q *prompt) (same []*graph.Node, all bool) {
 	all = true
 	for _, n := range r.g.Nodes {
 		k, x := p.known[n], q.known[n]
-		if k == nil || x == nil || n == r.g.Result() || !has(k) || !has(x) {
+		if k == nil || x == nil || n == r.g.Result() || !has(k) || !has(x) || p.constant(n) {
 			continue
 		}
 		if slices.Equal(p.read(n, []int{at}), q.read(n, []int{at})) {
@@ -110,4 +110,16 @@ func (r probing) sameTaps(p, q *prompt) (same []*graph.Node, all bool) {
 		return nil, false
 	}
 	return same, all
+}
+
+// constant reports whether all rows of n are the same, as zeros are: then other prompts' are, too.
+func (p *prompt) constant(n *graph.Node) bool {
+	first, count := p.known[n].Rows()
+	row := p.read(n, []int{first})
+	for i := range count {
+		if !slices.Equal(p.read(n, []int{first + i}), row) {
+			return false
+		}
+	}
+	return true
 }

@@ -123,3 +123,10 @@ func TestStaleLayer(t *testing.T) {
 		t.Error(say(d))
 	}
 }
+
+// TestConstant: a layer that gives zeros gives the same in all prompts, which is no stale probe.
+func TestConstant(t *testing.T) {
+	m := tiny(t, "tiny-qwen3")
+	dump, _ := m.record(t, "activations=f32", "weight_missing:ffn_norm; residual_missing:add", m.texts(t, mixed, "The color of the sky is"))
+	named(t, m.diagnose(t, modules(dump), nil), map[string][]int{"weight_missing": {0, 1, 2, 3}, "residual_missing": {0, 1, 2, 3}})
+}
