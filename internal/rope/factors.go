@@ -72,3 +72,30 @@ func Llama3From(theta float64, factors []float32) (Params, bool) {
 	}
 	return Params{}, false
 }
+
+// Banded finds the settings of type llama3 that make freqs of the powers of base, as Llama3From does of divisors. It reports
+// false if there are none.
+func Banded(freqs []float64, base float64, dim int) (Params, bool) {
+	plain, last := New(base, dim), len(freqs)-1
+	if len(plain) != len(freqs) || last < 0 {
+		return Params{}, false
+	}
+	p := Params{Type: "llama3", Theta: base, Factor: math.Round(plain[last] / freqs[last]), Low: 1, High: 4}
+	for p.Context = 128; p.Context <= 1<<22 && p.Factor > 1; p.Context *= 2 {
+		f, err := From(dim, p)
+		if err == nil && near(f, freqs) && freqs[0] == plain[0] {
+			return p, true
+		}
+	}
+	return Params{}, false
+}
+
+// near reports whether frequencies are the same up to the rounding of float32.
+func near(a, b []float64) bool {
+	for i := range a {
+		if math.Abs(a[i]-b[i]) > 1e-6*math.Abs(b[i]) {
+			return false
+		}
+	}
+	return true
+}

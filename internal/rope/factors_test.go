@@ -56,3 +56,22 @@ func TestGGUF(t *testing.T) {
 		t.Error("no divisors are settings")
 	}
 }
+
+// TestBanded: another base under a scaling by wavelengths divides the pairs that have these wavelengths then.
+func TestBanded(t *testing.T) {
+	p := Params{Type: "llama3", Theta: 5e5, Factor: 8, Low: 1, High: 4, Context: 512}
+	f, err := From(32, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, ok := Banded(f, 5e5, 32)
+	if got.Context != 512 || got.Factor != 8 || !ok {
+		t.Errorf("%+v, %v", got, ok)
+	}
+	if _, ok := Banded(New(5e5, 32), 5e5, 32); ok {
+		t.Error("there is no scaling")
+	}
+	if _, ok := Banded(New(5e5, 32).Linear(2), 5e5, 32); ok {
+		t.Error("all pairs are divided alike")
+	}
+}

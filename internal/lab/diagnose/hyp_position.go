@@ -29,7 +29,7 @@ func (r *proposer) shifts(eq *equation, n *graph.Node) []*hypothesis {
 	return all
 }
 
-// positions are those that are off by no constant: that of a slot in a ring, a first token that is
+// positions are wrong ones, but by no constant: of a slot in a ring, a first token that is
 // not counted, and decoded tokens that are counted otherwise.
 func (r *proposer) positions(t turning) []*hypothesis {
 	if sectioned(t.at) {

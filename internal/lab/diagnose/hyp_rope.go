@@ -114,7 +114,7 @@ func (r *proposer) turns(t turning) []*hypothesis {
 }
 
 // otherBase are powers of another base. A scaling divides the same pairs as in the model, or, if it is one by wavelengths,
-// those that have these wavelengths.
+// the pairs of these wavelengths.
 func (t turning) otherBase(freqs []float64, base float64, dim int) []*hypothesis {
 	wrong := func(d detail, f func(v float64) []float64) *hypothesis {
 		return &hypothesis{cause: "rope_theta", node: t.at, cost: 0.3 + t.cost, fit: &fit{right: base, least: 50, most: 1e9,
@@ -126,30 +126,15 @@ func (t turning) otherBase(freqs []float64, base float64, dim int) []*hypothesis
 			}}}
 	}
 	all := []*hypothesis{wrong(detail{}, func(v float64) []float64 { return rescaled(freqs, base, v, dim) })}
-	if p, ok := banded(freqs, base, dim); ok {
+	if p, ok := rope.Banded(freqs, base, dim); ok {
 		all = append(all, unlikely(0.1, wrong(detail{"scaling": "by wavelength"}, func(v float64) []float64 {
 			p := p
 			p.Theta = v
-			f, _ := rope.From(dim, p) // of which banded has seen that it can be
+			f, _ := rope.From(dim, p) // Banded has seen that it can be
 			return f
 		})))
 	}
 	return all
-}
-
-// banded is the scaling by bands of wavelengths, Llama 3's, that the frequencies have.
-func banded(freqs []float64, base float64, dim int) (rope.Params, bool) {
-	plain, last := rope.New(base, dim), len(freqs)-1
-	if len(plain) != len(freqs) || alike(plain, freqs) {
-		return rope.Params{}, false
-	}
-	p := rope.Params{Type: "llama3", Theta: base, Factor: math.Round(plain[last] / freqs[last]), Low: 1, High: 4}
-	for p.Context = 128; p.Context <= 1<<22; p.Context *= 2 {
-		if f, err := rope.From(dim, p); err == nil && alikeWithin(f, freqs, 1e-6) {
-			return p, true
-		}
-	}
-	return rope.Params{}, false
 }
 
 // style is the other way to make pairs.

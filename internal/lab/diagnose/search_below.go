@@ -47,7 +47,7 @@ func (r *search) below(least float64) error {
 const maxBelow = 24
 
 // pointed is the cause that most of an equation's error points at, nil if there is none: the
-// likeliest of those that leave as little of it as any.
+// likeliest of all that leave as little of it.
 func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
 	singles, err := propose(r.measurement, eq)
 	if err != nil {

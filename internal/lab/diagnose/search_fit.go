@@ -41,10 +41,7 @@ func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowE
 		for _, times := range []float64{0.1, 0.33, 0.8, 0.95, 1.05, 1.25, 3, 10} {
 			consider(times * f.right)
 		}
-		for _, v := range f.rounded() {
-			consider(v)
-		}
-		if v := r.nearby(eq, base, f, few); v != 0 {
+		for _, v := range append(f.rounded(), r.nearby(eq, base, f, few)...) {
 			consider(v)
 		}
 	}
@@ -69,18 +66,18 @@ func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowE
 }
 
 // nearby is the parameter at which the error would be gone if it grew evenly from the right one on,
-// 0 if that is not near.
-func (r *search) nearby(eq *equation, base *attempt, f *fit, at []rowError) float64 {
+// none if that is not near.
+func (r *search) nearby(eq *equation, base *attempt, f *fit, at []rowError) []float64 {
 	const step, far = 1e-2, 6e-2
 	h := f.make(f.right * (1 + step))
 	if h == nil {
-		return 0
+		return nil
 	}
 	p, err := r.project(eq, base, h, at)
 	if by := step * p.ed / p.dd; err == nil && math.Abs(by) < far {
-		return f.right * (1 + by)
+		return []float64{f.right * (1 + by)}
 	}
-	return 0
+	return nil
 }
 
 // refine looks for a better value: on a grid, then between its neighbours.

@@ -42,22 +42,3 @@ func TestTurnedSo(t *testing.T) {
 		}
 	}
 }
-
-// TestBanded: another base under a scaling by wavelengths divides the pairs that have these wavelengths then.
-func TestBanded(t *testing.T) {
-	p := rope.Params{Type: "llama3", Theta: 5e5, Factor: 8, Low: 1, High: 4, Context: 512}
-	f, err := rope.From(32, p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, ok := banded(f, 5e5, 32)
-	if got.Context != 512 || got.Factor != 8 || !ok {
-		t.Errorf("%+v, %v", got, ok)
-	}
-	if _, ok := banded(rope.New(5e5, 32), 5e5, 32); ok {
-		t.Error("there is no scaling")
-	}
-	if _, ok := banded(times(rope.New(5e5, 32), 0.5), 5e5, 32); ok {
-		t.Error("all pairs are divided alike")
-	}
-}

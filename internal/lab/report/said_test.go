@@ -51,7 +51,7 @@ func TestUnbuilt(t *testing.T) {
 	}
 }
 
-// TestExplained: what is left may be called rounding only up to the floor that was measured.
+// TestExplained: the rest may be called rounding only up to the floor that was measured.
 func TestExplained(t *testing.T) {
 	d := &diagnose.Diagnosis{Findings: []diagnose.Finding{{Cause: "attention_scale"}}, Closure: diagnose.Closure{Before: 1, After: 3e-4, Floor: 4e-4, Prompts: 1}}
 	for after, want := range map[lab.Number]string{3e-4: "which is rounding: they explain all of it", 5e-4: "it may be rounding, or something that stays below it", 1e-2: "unexplained"} {
