@@ -134,6 +134,10 @@ func (s *Spec) check() error {
 			return fmt.Errorf("templates: %q: want {} once", t)
 		}
 	}
+	return s.checkStimuli()
+}
+
+func (s *Spec) checkStimuli() error {
 	for i, x := range s.Stimuli {
 		switch {
 		case x.Clean == "":

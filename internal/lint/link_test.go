@@ -46,9 +46,10 @@ func TestLibraryLinks(t *testing.T) {
 // testOnly are the direct requirements that only tests import, with the reason. Go downloads a requirement
 // for a program only if one of its packages is linked, so none of these reaches a program that uses Karat.
 var testOnly = map[string]string{
-	"github.com/chromedp/chromedp":    "tests of pages and shaders use what tests of the same packages have, and go test ./... runs them",
-	"github.com/chromedp/cdproto":     "chromedp's types",
-	"github.com/rogpeppe/go-internal": "scripts of the command run its main function, which no other module can import",
+	"github.com/chromedp/chromedp":             "tests of pages and shaders use what tests of the same packages have, and go test ./... runs them",
+	"github.com/chromedp/cdproto":              "chromedp's types",
+	"github.com/rogpeppe/go-internal":          "scripts of the command run its main function, which no other module can import",
+	"github.com/santhosh-tekuri/jsonschema/v6": "a validator that is not ours says whether answers fit their schemas, beside the tests of grammars",
 }
 
 // TestRequirements: what go.mod requires is linked by the library or the command. What only tests want is a module
