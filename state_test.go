@@ -56,9 +56,11 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestStateRefused: changed files, those of other numerics, prompts without a state, and a backend that has none.
-func TestStateRefused(t *testing.T) {
+// TestA14StateRefused is incident A14: a restored state that overflows. Changed files, those of other numerics, prompts without a state, and a backend
+// that has none, are refused, and the model goes on: the prompt is computed anew, with the same bits.
+func TestA14StateRefused(t *testing.T) {
 	m := load(t)
+	want := rows(t, m, []int{2, 517, 645}, nil)
 	var file bytes.Buffer
 	if err := m.ExportState(t.Context(), &file, []int{2, 517, 645}); err != nil {
 		t.Fatal(err)
@@ -81,6 +83,9 @@ func TestStateRefused(t *testing.T) {
 	refused(m, bad, "changed, or cut off")
 	refused(m, file.Bytes()[:len(bad)-1], "changed, or cut off")
 	refused(m, nil, "no state of Karat's")
+	if !sameRows(rows(t, m, []int{2, 517, 645}, nil), want) {
+		t.Error("other logits behind refused files")
+	}
 	other, err := karat.Load(t.Context(), demo, karat.Options{Threads: 2, KV: karat.KVF32})
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,8 @@ func newEditCommand() *cobra.Command {
 		Short: "Change settings of a GGUF file",
 		Long: `Edit writes a GGUF file with other metadata. The tensors stay as they are. The new file is written
 beside the old one, opened as "karat run" would open it, and only then takes its place: what would
-not load is refused, and an error leaves the old file as it was.
+not load is refused, and an error leaves the old file as it was. It is never changed in place, whatever
+the sizes: a write that breaks off would leave neither file. So there must be room for a copy.
 
 --set takes KEY=TYPE:VALUE. TYPE is uint8, int8, uint16, int16, uint32, int32, uint64, int64,
 float32, float64, bool or string, or one of them with [] behind and a JSON list as VALUE.

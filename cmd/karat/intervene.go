@@ -114,7 +114,7 @@ func (x intervention) command() *cobra.Command {
 	}
 	fs.IntVar(&f.top, "top", 5, "how many likeliest `tokens` of each run to show")
 	fs.StringArrayVar(&f.tokens, "token", nil, "show this `token`, an id or its text; of two the difference of their logits, too")
-	fs.IntVarP(&f.most, "max-tokens", "n", 12, "how many `tokens` to generate; 0 for none")
+	fs.IntVarP(&f.most, "tokens", "n", 12, "how many `tokens` to generate; 0 for none")
 	f.chat.add(fs)
 	fs.BoolVar(&f.json, "json", false, "print one JSON object")
 	f.arithmetic.add(c, karat.Fast)
@@ -182,7 +182,7 @@ func (f *interveneFlags) edit(c *cobra.Command) (e experiment.Edit, err error) {
 	case f.from == "" && (f.minus != "" || f.fromOn != ""), f.values == "" && f.name != "":
 		return e, usagef("--minus-prompt and --from-positions need --from-prompt, --name needs --values")
 	case f.most < 0 || f.most > 1<<20:
-		return e, usagef("--max-tokens %d: want 0 to %d", f.most, 1<<20)
+		return e, usagef("-n %d: want 0 to %d", f.most, 1<<20)
 	}
 	for _, x := range []struct {
 		flag, said string

@@ -108,7 +108,7 @@ func newKVReplay() *cobra.Command {
 	}
 	c.Flags().SortFlags = false
 	c.Flags().StringVar(&f.prompt, "prompt", "", "`text` that follows that of the state")
-	c.Flags().IntVarP(&f.most, "max-tokens", "n", 32, "most `tokens` to generate")
+	c.Flags().IntVarP(&f.most, "tokens", "n", 32, "most `tokens` to generate")
 	f.add(c)
 	return c
 }
@@ -253,7 +253,7 @@ func (f *kvFlags) verify(c *cobra.Command, args []string) error {
 
 func (f *kvFlags) replay(c *cobra.Command, args []string) error {
 	if f.most < 1 {
-		return usagef("--max-tokens %d: want 1 or more", f.most)
+		return usagef("-n %d: want 1 or more", f.most)
 	}
 	path := args[len(args)-1]
 	data, err := readState(path)

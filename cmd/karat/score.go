@@ -40,7 +40,8 @@ func newScoreCommand() *cobra.Command {
 
 "logprob" is the sum of the natural logarithms of the tokens' probabilities, "greedy" says whether each
 token is the likeliest in its place, "top1" how many are, and "entropy" is the mean entropy of their places, in nats.
-"best" is the index of the likeliest choice, "best_by_bytes" of the likeliest for its length in bytes. An "id" is copied.
+"best" is the index of the likeliest choice, "best_by_characters" and
+"best_by_bytes" of the likeliest for its length, without spaces before it. An "id" is copied.
 
 Texts are cut into tokens as lm-evaluation-harness does it: spaces at a context's end belong to the continuation, and
 both are encoded together. BOS stands in front where the model wants one. --no-bos leaves it out, as the harness does

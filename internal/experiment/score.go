@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/lab"
@@ -77,9 +78,13 @@ type Answer struct {
 	Line int             `json:"line"`
 	ID   json.RawMessage `json:"id,omitempty"`
 	*Score
-	Choices    []Score `json:"choices,omitempty"`
-	Best       *int    `json:"best,omitempty"`          // the likeliest choice
-	BestByByte *int    `json:"best_by_bytes,omitempty"` // the likeliest for its length in bytes
+	Choices []Score `json:"choices,omitempty"`
+
+	// The likeliest choice, and the likeliest for its length: lm-evaluation-harness counts as right by these in
+	// acc, acc_norm and acc_bytes. Spaces before a choice are its target_delimiter, and no part of the length.
+	Best       *int `json:"best,omitempty"`
+	BestByRune *int `json:"best_by_characters,omitempty"`
+	BestByByte *int `json:"best_by_bytes,omitempty"`
 }
 
 // Scorer scores with a model.
@@ -132,25 +137,33 @@ func (s *Scorer) Answer(ctx context.Context, line int, q *Question) (*Answer, er
 		a.Score, err = s.score(ctx, q.Context, q.Continuation+q.Text)
 		return a, err
 	}
-	best, byByte := 0, 0
+	best, byRune, byByte := &leader{}, &leader{}, &leader{}
 	for i, c := range q.Choices {
 		x, err := s.score(ctx, q.Context, c)
 		if err != nil {
 			return nil, fmt.Errorf("choice %d: %w", i, err)
 		}
 		a.Choices = append(a.Choices, *x)
-		if x.Logprob > a.Choices[best].Logprob {
-			best = i
-		}
-		if x.perByte() > a.Choices[byByte].perByte() {
-			byByte = i
-		}
+		bare := strings.TrimLeft(c, " ")
+		best.see(i, x.Logprob, 1)
+		byRune.see(i, x.Logprob, utf8.RuneCountInString(bare))
+		byByte.see(i, x.Logprob, len(bare))
 	}
-	a.Best, a.BestByByte = &best, &byByte
+	a.Best, a.BestByRune, a.BestByByte = &best.at, &byRune.at, &byByte.at
 	return a, nil
 }
 
-func (s *Score) perByte() float64 { return float64(s.Logprob) / float64(max(1, s.Bytes)) }
+// leader is the first of the likeliest.
+type leader struct {
+	at int
+	of float64 // its log-probability for its length
+}
+
+func (l *leader) see(i int, logprob lab.Number, length int) {
+	if x := float64(logprob) / float64(max(1, length)); i == 0 || x > l.of {
+		l.at, l.of = i, x
+	}
+}
 
 func (s *Scorer) score(ctx context.Context, before, continuation string) (*Score, error) {
 	ids, from, err := s.Pair(ctx, before, continuation)

@@ -9,6 +9,7 @@ import (
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/experiment"
 	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/lab"
 )
 
 // open is a model, closed when the test ends.
@@ -103,4 +104,99 @@ func TestScoreForms(t *testing.T) {
 			t.Errorf("%s: %+v", line, q)
 		}
 	}
+}
+
+// TestHarness: on a small set the numbers are lm-evaluation-harness's, found by hand from logits with its definitions. Its
+// loglikelihood is the sum of the continuation's log-softmax after the context, and is_greedy whether each token is the
+// argmax; acc takes the choice of the largest sum, acc_norm of the largest sum for len(choice) characters, acc_bytes for its
+// UTF-8 bytes, where the choice is without the target_delimiter " " (lm_eval/api/task.py, process_results of
+// multiple_choice). loglikelihood_rolling is the sum of all tokens of a text after the prefix token
+// (lm_eval/utils.py, get_rolling_token_windows with a context of 1), and bits_per_byte that sum by its bytes and ln 2.
+func TestHarness(t *testing.T) {
+	m := open(t, golden.Model(t, "tiny-qwen3"), karat.Options{Threads: 2, Context: 64, Precision: karat.Float64})
+	s := &experiment.Scorer{Model: m}
+	// likelihood is the harness's loglikelihood, and its is_greedy.
+	likelihood := func(ids []int, from int) (sum float64, greedy bool) {
+		rows, err := m.Logits(t.Context(), ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		greedy = true
+		for i := from; i < len(ids); i++ {
+			row, all, best := rows[i-1], 0.0, 0
+			for id, x := range row {
+				if all += math.Exp(float64(x)); x > row[best] {
+					best = id
+				}
+			}
+			sum, greedy = sum+float64(row[ids[i]])-math.Log(all), greedy && best == ids[i]
+		}
+		return sum, greedy
+	}
+	near := func(what string, got lab.Number, want float64) {
+		t.Helper()
+		if d := float64(got) - want; math.Abs(d) > 1e-9*math.Abs(want) {
+			t.Errorf("%s: %v, the harness has %v", what, got, want)
+		}
+	}
+	argmax := func(x []float64, length func(string) int, choices []string) (at int) {
+		for i := range x {
+			if x[i]/float64(length(choices[i])) > x[at]/float64(length(choices[at])) {
+				at = i
+			}
+		}
+		return at
+	}
+	var differ [2]bool
+	for _, q := range []struct {
+		context string
+		choices []string
+	}{
+		{"The color of the sky is", []string{"blue", "green and sometimes a bit of yellow", "été"}},
+		{"The color of the sky is", []string{"a", "blue, and the color of the grass is green"}},
+		{"The color of the sky is", []string{"a", "éé"}},
+		{"The capital of France is", []string{"Paris", "a", "the largest city of the country", "Zürich"}},
+		{"Hello", []string{"world", "world, and all that are in it", "!"}},
+		{"One, two,", []string{"three", "thirty-three thousand", "四", "three four five"}},
+	} {
+		var asked []string
+		var sums []float64
+		var greedy []bool
+		for _, c := range q.choices {
+			whole, _ := m.Tokenize(t.Context(), q.context+" "+c)
+			alone, _ := m.Tokenize(t.Context(), q.context)
+			sum, is := likelihood(whole, len(alone))
+			asked, sums, greedy = append(asked, " "+c), append(sums, sum), append(greedy, is)
+		}
+		a, err := s.Answer(t.Context(), 1, &experiment.Question{Context: q.context, Choices: asked})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range a.Choices {
+			near(q.context+asked[i], c.Logprob, sums[i])
+			if c.Greedy != greedy[i] {
+				t.Errorf("%s%s: greedy %v", q.context, asked[i], c.Greedy)
+			}
+		}
+		acc := argmax(sums, func(string) int { return 1 }, q.choices)
+		norm := argmax(sums, func(s string) int { return len([]rune(s)) }, q.choices)
+		bytes := argmax(sums, func(s string) int { return len(s) }, q.choices)
+		if *a.Best != acc || *a.BestByRune != norm || *a.BestByByte != bytes {
+			t.Errorf("%s: %d, %d, %d; acc takes %d, acc_norm %d, acc_bytes %d", q.context, *a.Best, *a.BestByRune, *a.BestByByte, acc, norm, bytes)
+		}
+		differ[0], differ[1] = differ[0] || acc != norm, differ[1] || norm != bytes
+	}
+	if differ != [2]bool{true, true} {
+		t.Errorf("questions that tell acc from acc_norm, and this from acc_bytes: %v", differ)
+	}
+	const text = "The sky is blue, and the été is long."
+	bare, _ := m.TokenizeBare(t.Context(), text)
+	front, _ := m.Front()
+	sum, _ := likelihood(append([]int{front}, bare...), 1)
+	a, err := s.Answer(t.Context(), 1, &experiment.Question{Text: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near("rolling", a.Logprob, sum)
+	near("bits_per_byte", -a.Logprob/lab.Number(float64(a.Bytes)*math.Ln2), -sum/(float64(len(text))*math.Ln2))
 }

@@ -52,8 +52,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestTampered: a file that somebody has sealed again lies about its sizes (CVE-2026-43629's class).
-func TestTampered(t *testing.T) {
+// TestA14Tampered is incident A14 (CVE-2026-43629): a file that somebody has sealed again lies about its sizes, and is refused.
+func TestA14Tampered(t *testing.T) {
 	data := written(t, sample())
 	body := data[:len(data)-sha256.Size]
 	n := int(binary.LittleEndian.Uint64(body[8:]))
