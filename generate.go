@@ -242,8 +242,8 @@ func (m *Model) full() error {
 	return fmt.Errorf("karat: %w: the prompt has more than the %d tokens that the context holds", ErrFull, m.opened.Engine.Context())
 }
 
-// conversation is render of messages, unless the context cannot hold what a user said. Templates leave out
-// white space around it, and some of other turns: that does not count.
+// conversation is render of messages, unless the context cannot hold what a user said. White space around that does
+// not count, since templates leave it out; nor do other roles, of whose texts templates may leave out more.
 func (m *Model) conversation(ctx context.Context, messages []Message, o GenerateOptions) (text string, said []tokenizer.Span, err error) {
 	for _, x := range messages {
 		for _, p := range x.Parts {

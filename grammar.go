@@ -49,7 +49,7 @@ func newGrammar(g *grammar.Grammar, err error) (*Grammar, error) {
 
 // TurnOptions say what the answer to a conversation must be.
 type TurnOptions struct {
-	Schema   []byte // JSON schema of the text; without it, and Regexp, GBNF and Lark, it is any text
+	Schema   []byte // JSON schema of the text, or one of the next three; without them it is any text
 	Regexp   string // regular expression of the text
 	GBNF     string // grammar of the text
 	Lark     string // the same, in Lark's notation
@@ -71,8 +71,8 @@ func (m *Model) TurnGrammar(o TurnOptions) (*Grammar, error) {
 }
 
 // ReasoningBudget returns g, where nil is any text, with at most so many tokens of reasoning in an answer. Behind them the model's mark
-// comes that ends reasoning. A mark of several tokens counts, but for its last one. Of o, Tools and Opened count. Marks are to be in
-// GenerateOptions.Special. A model whose chat template shows no reasoning is an error.
+// comes that ends reasoning. A mark of several tokens counts, but for its last one. With a g, a character that was begun ends first. Of o,
+// Tools and Opened count. Marks are to be in GenerateOptions.Special. A model whose chat template shows no reasoning is an error.
 func (m *Model) ReasoningBudget(ctx context.Context, g *Grammar, tokens int, o TurnOptions) (*Grammar, error) {
 	s := syntax.Of(m.opened.Checkpoint.Template())
 	if s.Open == "" || tokens < 0 {
@@ -112,10 +112,13 @@ func (m *Model) Marks(ctx context.Context) (all []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if plain, err := m.TokenizeBare(ctx, mark); err != nil || len(ids) != 1 || len(plain) == 1 {
-			continue
+		plain, err := m.TokenizeBare(ctx, mark)
+		if err != nil {
+			return nil, err
 		}
-		all = append(all, mark)
+		if len(ids) == 1 && len(plain) != 1 {
+			all = append(all, mark)
+		}
 	}
 	return all, nil
 }

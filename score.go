@@ -85,8 +85,14 @@ func (m *Model) Front() (id int, ok bool) {
 	return id, ok
 }
 
+// decoder turns ids into text.
+type decoder interface {
+	engine.Decoder
+	Whole() bool // no character is begun
+}
+
 // decoder turns ids into text; the names of the given special tokens are a part of it.
-func (m *Model) decoder(special []string) (engine.Decoder, error) {
+func (m *Model) decoder(special []string) (decoder, error) {
 	d := m.opened.Tokenizer.Decoder(true)
 	if len(special) == 0 {
 		return d, nil

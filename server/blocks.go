@@ -62,7 +62,10 @@ func (l *blocks) add(e event) {
 	if e.finish != "" {
 		l.finish, l.stopped = e.finish, e.stopped
 		if n := len(l.all); l.open {
-			l.all[n-1].cut = e.finish == finishLength
+			b := l.all[n-1]
+			if b.cut = e.finish == finishLength; b.kind == textBlock {
+				b.tokens = append(b.tokens, l.early...) // whose text did not come
+			}
 		}
 		l.close()
 	}

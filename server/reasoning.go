@@ -67,7 +67,7 @@ func (m *served) switchReason(f *fields, param string, on bool, c *conversation)
 	}
 }
 
-// budget reads how many tokens of reasoning an answer may have.
+// budget reads how many tokens of reasoning an answer may have. Of two budgets the smaller one holds.
 func (m *served) budget(f *fields, name string, least, most int64, c *conversation) {
 	n := f.integer(name, least, most)
 	if n == nil {
@@ -76,8 +76,9 @@ func (m *served) budget(f *fields, name string, least, most int64, c *conversati
 	if m.syntax.Open == "" {
 		f.reject(unsupported(f.path+name, "%q does not reason", m.name))
 	}
-	tokens := int(*n)
-	c.budget = &tokens
+	if tokens := int(*n); c.budget == nil || tokens < *c.budget {
+		c.budget = &tokens
+	}
 }
 
 // set sets a variable of the chat template, and reports whether that reads it.

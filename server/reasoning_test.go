@@ -116,6 +116,9 @@ func TestBudget(t *testing.T) {
 			t.Errorf("%s reasons: %s", path, answer)
 		}
 	}
+	if _, answer, _ := c.do("POST", "/v1/chat/completions", `{`+ask+`,"max_tokens":8,"reasoning_effort":"none","thinking_budget":5}`); strings.Contains(answer, `"reasoning_content"`) {
+		t.Errorf("of two budgets the larger one holds: %s", answer)
+	}
 	c.post("/v1/messages", `{`+asking+`,"thinking":{"type":"adaptive"}}`)
 	c.refuses(400, "thinking_budget", "not from 0", "POST", "/v1/chat/completions", `{`+ask+`,"thinking_budget":-1}`)
 	serve(t, demo(t), Options{}).refuses(400, "thinking_budget", "does not reason", "POST", "/v1/chat/completions", `{`+hello+`,"thinking_budget":10}`)

@@ -40,7 +40,7 @@ func programHash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// hashesAt are hashesOf the model at path. One without a tokenizer has no hash of it.
+// hashesAt are hashesOf the model at path. One whose tokenizer is missing or of an unknown kind has no hash of it.
 func hashesAt(ctx context.Context, path string) (*model.Hashes, error) {
 	c, err := openCheckpoint(path)
 	if err != nil {

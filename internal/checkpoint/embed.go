@@ -19,6 +19,9 @@ import (
 // ggufPooling are the values of KEY.pooling_type (LLAMA_POOLING_TYPE in llama.h).
 var ggufPooling = []embed.Pooling{embed.None, embed.Mean, embed.CLS, embed.Last}
 
+// ggufRank is the pooling of rerankers, whose rows make a score and no vector.
+const ggufRank = 4
+
 // ggufDense are the tensors of dense layers behind the pooling.
 var ggufDense = []string{"dense_2", "dense_3"}
 
@@ -325,6 +328,9 @@ func (c *Checkpoint) Beside(name string) (folder, own string) {
 
 // modulesHF adds what sentence-transformers reads of the way to a vector, if the file says any.
 func (c *Checkpoint) modulesHF(files map[string][]byte) error {
+	if c.pooling != nil && *c.pooling == ggufRank {
+		return nil
+	}
 	h, err := c.Embedding()
 	if err != nil || h.Pooling == "" || h.Pooling == embed.None {
 		return err

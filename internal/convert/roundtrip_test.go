@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -161,6 +162,23 @@ func TestEncodersBack(t *testing.T) {
 				t.Errorf("%s: vectors of %s differ", name, filepath.Base(path))
 			}
 		}
+	}
+}
+
+// TestRankBack takes a file to a folder whose pooling makes a score, as llama.cpp writes it of rerankers: it has no modules of a vector.
+func TestRankBack(t *testing.T) {
+	dir := t.TempDir()
+	file, rank, back := filepath.Join(dir, "model.gguf"), filepath.Join(dir, "rank.gguf"), filepath.Join(dir, "back")
+	run(t, golden.Model(t, "bert"), file, convert.Options{})
+	rewritten(t, file, rank, func(k gguf.KeyValue) []gguf.KeyValue {
+		if k.Key == "bert.pooling_type" {
+			k.Value = uint32(4)
+		}
+		return []gguf.KeyValue{k}
+	}, tensorsOf(t, file))
+	run(t, rank, back, convert.Options{})
+	if _, err := os.Stat(filepath.Join(back, "modules.json")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
 	}
 }
 

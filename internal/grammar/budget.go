@@ -14,17 +14,22 @@ type Budget struct {
 		Mask() (*sample.Mask, error)
 		Accept(id int) error
 	}
-	Decoder interface{ Write(id int) string } // with the names of marks that are special tokens
-	Parser  *syntax.Parser
-	Close   []int // tokens of the mark that ends reasoning
-	Tokens  int   // that the reasoning may have. A mark of several counts, but for its last
+	Decoder interface { // with the names of marks that are special tokens
+		Write(id int) string
+		Whole() bool // no character is begun
+	}
+	Parser *syntax.Parser
+	Close  []int // tokens of the mark that ends reasoning
+	Tokens int   // that the reasoning may have. A mark of several counts, but for its last
 
 	at   int // how many of Close came that had to
 	mask sample.Mask
 }
 
-// due reports whether a token of the mark comes next.
-func (b *Budget) due() bool { return b.at > 0 || b.Parser.Thinks() && b.Tokens < len(b.Close) }
+// due reports whether a token of the mark comes next. No grammar has a place for it within a character, which ends first.
+func (b *Budget) due() bool {
+	return b.at > 0 || b.Parser.Thinks() && b.Tokens < len(b.Close) && (b.Within == nil || b.Decoder.Whole())
+}
 
 // Mask is the tokens that may come next; nil is any.
 func (b *Budget) Mask() (*sample.Mask, error) {

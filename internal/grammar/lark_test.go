@@ -24,6 +24,7 @@ DIGIT: "0".."9"`, []string{"12", "-123x", "+12x"}, []string{"1", "1234", "--12"}
 	{`start: pair
 pair: "<" [pair] ">"`, []string{"<>", "<<<>>>"}, []string{"", "<<>", "><"}},
 	{`start: /a\/b/ /x.y/s`, []string{"a/bx\ny"}, []string{"abxy"}},
+	{"start: SIGNED_FLOAT\n%import common.SIGNED_FLOAT", []string{"-1.5", "+2e3", ".5"}, []string{"1", "-", "--1.5"}},
 	{`start: /x.y/`, []string{"xzy"}, []string{"x\ny"}},
 }
 

@@ -161,7 +161,15 @@ func (w *turnWriter) optional(mark string) *node {
 
 // form is what the text must fit; nil is any text.
 func (w *turnWriter) form() (*node, error) {
+	forms := 0
+	for _, is := range []bool{w.turn.Schema != nil, w.turn.Pattern != "", w.turn.GBNF != "", w.turn.Lark != ""} {
+		if is {
+			forms++
+		}
+	}
 	switch t := w.turn; {
+	case forms > 1:
+		giveUp("a text has one form: a schema, a regular expression or a grammar")
 	case t.Schema != nil:
 		s, err := newSchema(w.b, t.Schema, nil)
 		if err != nil {

@@ -155,6 +155,9 @@ func TestTurn(t *testing.T) {
 	if _, err := strict.Grammar(); err != nil {
 		t.Error(err)
 	}
+	if _, err := (&Turn{Pattern: "a", Lark: `start: "b"`}).Grammar(); err == nil || !strings.Contains(err.Error(), "one form") {
+		t.Error("two forms", err)
+	}
 }
 
 // TestPublishedTemplates: calls can be forced with the templates of published models that have tools.

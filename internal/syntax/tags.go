@@ -2,6 +2,7 @@ package syntax
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
@@ -110,8 +111,8 @@ func (n nested) element(name, text string, isText bool, depth int) (raw []byte, 
 		return nil, "", errForm
 	}
 	var p parameters
+	var names []string
 	var list [][]byte
-	items := true
 	for {
 		inner, ok := skip(text, string(n))
 		if !ok || strings.HasPrefix(inner, "/") {
@@ -124,13 +125,7 @@ func (n nested) element(name, text string, isText bool, depth int) (raw []byte, 
 		if raw, text, err = n.element(key, value, false, depth+1); err != nil {
 			return nil, "", err
 		}
-		list = append(list, raw)
-		if items = items && key == "item"; items {
-			continue
-		}
-		if err := p.set(key, raw); err != nil {
-			return nil, "", err
-		}
+		names, list = append(names, key), append(list, raw)
 	}
 	value, rest, ok := strings.Cut(text, string(n)+"/"+name+">")
 	switch {
@@ -139,8 +134,13 @@ func (n nested) element(name, text string, isText bool, depth int) (raw []byte, 
 	case len(list) == 0:
 		raw, err = literal(value, isText)
 		return raw, rest, err
-	case items:
+	case !slices.ContainsFunc(names, func(name string) bool { return name != "item" }):
 		return append(append([]byte{'['}, bytes.Join(list, []byte{','})...), ']'), rest, nil
+	}
+	for i, name := range names {
+		if err := p.set(name, list[i]); err != nil {
+			return nil, "", err
+		}
 	}
 	return append(append([]byte{'{'}, p.b.Bytes()...), '}'), rest, nil
 }

@@ -49,6 +49,9 @@ func (d *Decoder) Write(id int) string {
 	return d.take(n)
 }
 
+// Whole reports whether no character is begun.
+func (d *Decoder) Whole() bool { return len(d.pending) == 0 }
+
 // Flush returns the pending bytes, an incomplete character, as U+FFFD.
 func (d *Decoder) Flush() string { return d.take(len(d.pending)) }
 

@@ -42,7 +42,7 @@ func (r probing) judgePrompts() error {
 }
 
 // enters reports whether the values of nodes do not follow from those before them in the i-th prompt, nor what comes
-// after from them, and all does in the j-th.
+// after from them. In the j-th, what follows from the ids alone does.
 func (r probing) enters(nodes []*graph.Node, i, j int) bool {
 	in, out := 0, 0
 	for _, eq := range r.eqs {

@@ -10,16 +10,16 @@ import (
 // another one may. For example, in bfloat16 wrong speeds of rope hide behind a wrong scale of
 // scores. Rounding points anywhere, and a cause points the same way in all rows and features. So
 // a cause is accepted if the engine's error lies where the cause would put it, and most of the
-// error is gone with it.
-func (r *search) below(least float64) error {
+// error is gone with it. Only equations are looked at whose error is more than ratio of the floor.
+func (r *search) below(ratio float64) error {
 	open := slices.DeleteFunc(slices.Clone(r.eqs), func(eq *equation) bool {
-		return eq.given || eq.flagged() || worst(eq.errors).ratio() <= least || r.shadowed(eq)
+		return eq.given || eq.flagged() || worst(eq.errors).ratio() <= ratio || r.shadowed(eq)
 	})
 	slices.SortStableFunc(open, func(a, b *equation) int { return cmp.Compare(worst(b.errors).ratio(), worst(a.errors).ratio()) })
 	open = open[:min(len(open), maxBelow)]
 	for i, eq := range open {
 		r.progress("looking below the floors", i, len(open))
-		if worst(eq.errors).ratio() <= least {
+		if worst(eq.errors).ratio() <= ratio {
 			continue // of what was found in others
 		}
 		h, err := r.pointed(eq)
@@ -53,9 +53,10 @@ func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
 	if err != nil {
 		return nil, err
 	}
-	none, least := &attempt{}, clearly
+	none, nearest := &attempt{}, clearly
 	r.rate(eq, none, screen(eq))
-	left := map[*hypothesis]float64{}
+	var all []*hypothesis
+	var left []float64 // by each of all
 	for _, h := range singles {
 		if err := r.ctx.Err(); err != nil {
 			return nil, err
@@ -73,8 +74,10 @@ func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
 		if err != nil || !p.points() {
 			continue
 		}
-		left[h], least = p.left(), min(least, p.left())
-		if best == nil || left[best] > least+equally || h.cost < best.cost && left[h] <= least+equally {
+		all, left, nearest = append(all, h), append(left, p.left()), min(nearest, p.left())
+	}
+	for i, h := range all {
+		if left[i] <= nearest+equally && (best == nil || h.cost < best.cost) {
 			best = h
 		}
 	}
