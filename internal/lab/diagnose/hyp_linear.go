@@ -198,20 +198,24 @@ func strided(laid, read int) func(w []float64, rows, cols int) []float64 {
 }
 
 // beyond reads rows at a distance that is larger than theirs. What lies past the weight's end nobody
-// knows, so the features of rows that do are left as the engine has them.
+// knows, so the features of rows that do are left as the engine has them, if these are fewer than the others:
+// else next to nothing would be compared, and anything would hold.
 func beyond(laid, read int) sim.Edit {
 	return func(s *sim.Spec) {
 		s.Alter = strided(laid, read)
 		s.Func = func(e *sim.Eval, s *sim.Spec, rows []int) ([]float64, error) {
 			y, err := s.Plain(e, rows)
 			width := s.Node.Shape.Size()
+			first := min((width*laid-laid)/read+1, width) // of the features whose rows lie past the end
+			if 2*first < width {
+				return y, err
+			}
 			for i, row := range rows {
 				if err != nil || !e.Known(s.Node, row) {
 					continue
 				}
 				var own []float64
 				if own, err = e.Value(s.Node, []int{row}); err == nil {
-					first := min((width*laid-laid)/read+1, width) // of the rows that lie past the end
 					copy(y[i*width+first:(i+1)*width], own[first:])
 				}
 			}
