@@ -88,7 +88,7 @@ func TestChange(t *testing.T) {
 	p.visit(s.URL + "?lang=en#probe")
 	const move = `const move = (id, v) => { $(id).value = v; $(id).dispatchEvent(new Event('input', {bubbles: true})); $(id).dispatchEvent(new Event('change', {bubbles: true})) };
 		const said = () => until('the effect', () => !$('#probe-run').hidden && text('#change-result p')); `
-	if got := do[string](p, move+`await ready(); $('#node').value = 'blk.0.attention'; $('#probe-text').value = 'settings'; $('#probe-run').click(); await until('sliders', () => $('#change-by'));
+	if got := do[string](p, move+`await ready(); await until('nodes', () => $('#node').value); $('#node').value = 'blk.0.attention'; $('#probe-text').value = 'settings'; $('#probe-run').click(); await until('sliders', () => $('#change-by'));
 		const before = text('#change-result'); move('#change-by', 0); move('#change-position', 2); move('#change-head', 7);
 		await until('the last', () => text('#change-result').includes('"heads":"7"')); return before + await said() + [...document.querySelectorAll('.slider output')].map(e => e.textContent).join('|')`); !strings.Contains(got, `{"node":"blk.0.attention","heads":"7","positions":"2","by":0}`) || !strings.HasSuffix(got, "× 0|2: ␣sky|7") || strings.HasPrefix(got, "Unchanged, Unchanged") {
 		t.Errorf("after three moves the page says %q", got)
