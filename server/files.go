@@ -69,7 +69,7 @@ func (x *exchange) receive(f *storedFile, parts *multipart.Reader) (there bool, 
 			return there, broken(err)
 		}
 		switch name := part.FormName(); {
-		case name == "purpose":
+		case name == "purpose" && f.Purpose == "":
 			text, err := io.ReadAll(io.LimitReader(part, 65))
 			if err != nil {
 				return there, broken(err)

@@ -274,13 +274,20 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 // ollamaThink reads whether the answer is to begin with reasoning, or how much it is to reason.
 func (m *served) ollamaThink(f *fields, c *conversation) {
 	if !f.has("think") {
+		f.take("think") // a null
 		return
 	}
-	if _, level := as[string](f.values["think"]); level {
+	level, is := as[string](f.values["think"])
+	switch {
+	case is && level == "":
+		f.fail("think", "%q, want %s", level, strings.Join(efforts, ", "))
+	case is:
 		m.reason(f, "think", c)
-		return
+	default:
+		on := false
+		f.decode("think", "a boolean or a level", &on)
+		m.switchReason(f, "think", on, c)
 	}
-	m.switchReason(f, "think", f.boolean("think", false), c)
 }
 
 // ollamaCommon reads what all requests may have that load a model.

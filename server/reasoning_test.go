@@ -42,7 +42,14 @@ func TestEffort(t *testing.T) {
 			t.Errorf("%s: %d %s", think, status, answer)
 		}
 	}
-	plain.post("/api/chat", `{`+hello+`,"stream":false,"think":false,"options":{"num_predict":1}}`)
+	for think, why := range map[string]string{`""`: "want none", `3`: "want a boolean or a level"} {
+		if status, answer, _ := plain.do("POST", "/api/chat", `{`+hello+`,"think":`+think+`}`); status != 400 || !strings.Contains(answer, why) {
+			t.Errorf("%s: %d %s", think, status, answer)
+		}
+	}
+	for _, think := range []string{`false`, `null`} {
+		plain.post("/api/chat", `{`+hello+`,"stream":false,"think":`+think+`,"options":{"num_predict":1}}`)
+	}
 }
 
 // TestTopP0: a top_p of 0 is the likeliest token alone, in every API.
