@@ -79,6 +79,7 @@ var spoiledSettings = []spoil{
 	{"layer pattern of one kind", "tiny-gemma3.Q8_0", false, "layer-pattern", set(".attention.sliding_window_pattern", uint32(1))},
 	{"gemma3 without its pattern", "tiny-gemma3.Q8_0", false, "gemma3-pattern", set(".attention.sliding_window_pattern", nil)},
 	{"gemma3 without its scale", "tiny-gemma3.Q8_0", false, "gemma3-scale", set(".attention.scale", nil)},
+	{"layers that predict further tokens", "tiny-llama.Q8_0", false, "config-unread", set(".nextn_predict_layers", uint32(1))},
 	{"gemma2 without its scale", "gemma2.bf16", false, "gemma2-scale", set(".attention.scale", nil)},
 	{"embeddinggemma without its scale", "embeddinggemma.bf16", false, "embeddinggemma-scale", set(".attention.scale", nil)},
 	{"19 attention scale 1", "tiny-gemma3.Q8_0", false, "attention-scale", set(".attention.scale", float32(1))},

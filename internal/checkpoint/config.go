@@ -151,7 +151,7 @@ func tags(t reflect.Type) map[string]bool {
 }
 
 // telling are parts of the names of settings that change logits.
-var telling = []string{"rope", "scal", "window", "softcap", "factor", "multiplier", "bias", "bidirectional", "norm", "clip", "temperature"}
+var telling = []string{"nextn", "rope", "scal", "window", "softcap", "factor", "multiplier", "bias", "bidirectional", "norm", "clip", "temperature"}
 
 func matters(key string, v any) bool {
 	if strings.HasPrefix(key, "_") || Neutral(v) {

@@ -67,8 +67,11 @@ func (c *Checkpoint) addGGUF(t tensor.Tensor) error {
 
 // next sets the layers aside that predict further tokens, which lie behind the last.
 func (r *ggufReader) next() {
+	if r.family.Next == "" {
+		return // the key is unread
+	}
 	n, ok := r.number("nextn_predict_layers")
-	if !ok || r.family.Next == "" {
+	if !ok {
 		return
 	}
 	layers, _ := r.settings["num_hidden_layers"].(float64)
