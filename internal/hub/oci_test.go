@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -13,7 +14,7 @@ type registry struct {
 	blobs     map[string][]byte // by sha256:HEX
 	manifests map[string][]byte // by tag or digest
 	realm     string            // where it sends for tokens; "" if it wants none
-	tokens    int               // how often one was shown
+	tokens    atomic.Int32      // how often one was shown
 }
 
 const registryHost = "registry.example.com"
@@ -27,7 +28,7 @@ func (g *registry) add(w *world) *registry {
 			return
 		}
 		if g.realm != "" {
-			g.tokens++
+			g.tokens.Add(1)
 		}
 		if tag, ok := strings.CutPrefix(r.URL.Path, "/v2/library/tiny/manifests/"); ok && g.manifests[tag] != nil {
 			a.Write(g.manifests[tag])
@@ -134,8 +135,8 @@ func TestPullOCI(t *testing.T) {
 					if all := strings.Join(notes, "\n"); !strings.Contains(all, c.notes) || c.notes == "" && all != "" {
 						t.Errorf("notes: %s", all)
 					}
-					if (g.tokens > 0) != (realm != "") {
-						t.Errorf("%d tokens", g.tokens)
+					if (g.tokens.Load() > 0) != (realm != "") {
+						t.Errorf("%d tokens", g.tokens.Load())
 					}
 				})
 			})
