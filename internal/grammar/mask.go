@@ -9,11 +9,19 @@ import (
 
 // key names what a mask is of: a state, a part in one of the tries, or what goes on in a state after such a part.
 type key struct {
-	uid, after uint64
+	kind       keyKind
 	trie       uint8
+	uid, after uint64
+	text       sum // of a part, which other grammars may have as well
 }
 
-const whole = levels // a key's trie: the mask of a state
+type keyKind uint8
+
+const (
+	ofState keyKind = iota
+	ofPart
+	afterPart
+)
 
 // few is how many tokens a mask lists one by one.
 const few = 1 << 10
@@ -128,7 +136,7 @@ func (w *walker) add(m *sample.Mask) {
 
 // mask is the tokens that may come next in a state.
 func (v *Vocabulary) mask(g *Grammar, s *state) (*sample.Mask, error) {
-	k := key{uid: s.uid, trie: whole}
+	k := key{kind: ofState, uid: s.uid}
 	if f := v.get(k); f != nil {
 		return &f.mask, nil
 	}
@@ -184,7 +192,7 @@ func (v *Vocabulary) find(g *Grammar, s *state) (f *found, err error) {
 
 // within is the tokens, and beginnings of tokens, that stay within a part.
 func (v *Vocabulary) within(w *walker, g *Grammar, p *part, i uint8) *found {
-	k := key{uid: p.uid, trie: i}
+	k := key{kind: ofPart, trie: i, text: g.sum(p)}
 	if f := v.get(k); f != nil {
 		return f
 	}
@@ -226,7 +234,7 @@ func (v *Vocabulary) within(w *walker, g *Grammar, p *part, i uint8) *found {
 
 // beyond is the tokens that end part p at one of its exits, before their last byte, and go on in state s.
 func (v *Vocabulary) beyond(w *walker, g *Grammar, p *part, i uint8, exits []int32, s *state) *found {
-	k := key{uid: p.uid, after: s.uid, trie: i}
+	k := key{kind: afterPart, trie: i, uid: p.uid, after: s.uid}
 	if f := v.get(k); f != nil {
 		return f
 	}

@@ -12,6 +12,7 @@ type part struct {
 	next    []atomic.Pointer[part] // by class; nil is not known yet
 	loops   atomic.Uint32          // sorts of bytes that lead back here, and looped once they are known
 	clamped [levels]atomic.Pointer[part]
+	sum     atomic.Pointer[sum] // nil is not known yet
 }
 
 // life is whether anything fits a term.
@@ -102,6 +103,18 @@ func (g *Grammar) clampedPart(p *part, level int) *part {
 	q := g.part(g.terms.clamp(p.t, level))
 	p.clamped[level].Store(q)
 	return q
+}
+
+// sum names p among the parts of all grammars.
+func (g *Grammar) sum(p *part) sum {
+	if s := p.sum.Load(); s != nil {
+		return *s
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := p.t.digest()
+	p.sum.Store(&s)
+	return s
 }
 
 // looped says that a part's loops are known.

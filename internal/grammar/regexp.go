@@ -103,6 +103,9 @@ func (p *pattern2term) term(re *syntax.Regexp, before, after bool) (x *term, err
 
 // pad puts any text beside x.
 func (p *pattern2term) pad(x *term, before, after bool) *term {
+	if !before && !after {
+		return x
+	}
 	rest := p.t.star(p.char(anyRune))
 	if before {
 		x = p.t.cat(rest, x)

@@ -1,6 +1,8 @@
 package grammar
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -50,6 +52,7 @@ type term struct {
 	min, max, scale int32
 
 	id      uint32
+	sum     sum   // digest, once it was asked for
 	part    *part // as a state
 	clamped [levels]*term
 	mark    uint64 // of the derivation that made d
@@ -62,6 +65,39 @@ type termKey struct {
 	a, b            uint32
 	min, max, scale int32
 	list            string
+}
+
+// sum names a term among those of all grammars: half a SHA-256, so that no grammar can be made to have another's.
+type sum [16]byte
+
+// digest is the sum of what x is made of. It does not depend on the order in which a grammar made its terms.
+func (x *term) digest() sum {
+	if x.sum != (sum{}) {
+		return x.sum
+	}
+	b := []byte{byte(x.kind)}
+	for _, w := range x.set {
+		b = binary.LittleEndian.AppendUint64(b, w)
+	}
+	for _, n := range []int32{x.min, x.max, x.scale} {
+		b = binary.LittleEndian.AppendUint32(b, uint32(n))
+	}
+	list := make([]sum, 0, 2+len(x.list))
+	for _, y := range x.list {
+		list = append(list, y.digest())
+	}
+	slices.SortFunc(list, func(a, b sum) int { return bytes.Compare(a[:], b[:]) })
+	for _, y := range []*term{x.a, x.b} {
+		if y != nil {
+			list = append(list, y.digest())
+		}
+	}
+	for _, s := range list {
+		b = append(b, s[:]...)
+	}
+	all := sha256.Sum256(b)
+	x.sum = sum(all[:16])
+	return x.sum
 }
 
 // termTable has each term once.
