@@ -109,7 +109,7 @@ func (r classifier) inferTogether(c *class) error {
 	single := class{"f32", "f64", ""}
 	r.setCenter(single)
 	r.setArms(single.arms()) // values in 16 bits may be so because the engine computes so
-	near, err := r.lieWithin(excess)
+	near, err := r.lieWithin(excess, r.products())
 	if near || err != nil {
 		return err
 	}
@@ -265,6 +265,7 @@ func (r classifier) judges(eq *equation) bool {
 
 // exact reports whether the engine is as near as float64 values that were rounded
 // once to float32 for the dump, c being what else it rounds: in the median of the equations.
+// What c rounds to 16 bits hides float32's sums. So the equations without that tell, if there are any.
 func (r classifier) exact(c class) (bool, error) {
 	arms := c.own()
 	if r.mingled(graph.Linear) { // where the roundings of a float32 engine's many operations are those of an arm
@@ -275,17 +276,28 @@ func (r classifier) exact(c class) (bool, error) {
 	r.setCenter(c)
 	r.setArms(arms)
 	r.addStored(c)
-	return r.lieWithin(1)
+	all := r.products()
+	if clear := slices.DeleteFunc(slices.Clone(all), c.hides); len(clear) > 0 {
+		all = clear
+	}
+	return r.lieWithin(1, all)
 }
 
-// lieWithin reports whether the equations with sums of products, which show how sums round,
-// lie within so many times their floors, in the median of a few rows of each and of all.
-func (r classifier) lieWithin(times float64) (bool, error) {
+// hides reports whether c rounds keys and values or GELU to 16 bits in an equation.
+func (c class) hides(eq *equation) bool {
+	return c.gelu != "" && spans(eq, graph.GLU, graph.Act, graph.Experts) || (c.kv == "f16" || c.kv == "bf16") && spans(eq, graph.Attention)
+}
+
+// products are the equations with sums of products, which show how sums round.
+func (r classifier) products() []*equation {
+	return slices.DeleteFunc(slices.Clone(r.eqs), func(eq *equation) bool { return !spans(eq, graph.Linear) || !r.judges(eq) })
+}
+
+// lieWithin reports whether equations lie within so many times their floors, in the median of a few
+// rows of each and of all.
+func (r classifier) lieWithin(times float64, eqs []*equation) (bool, error) {
 	var ratios []float64
-	for _, eq := range r.eqs {
-		if !spans(eq, graph.Linear) || !r.judges(eq) {
-			continue
-		}
+	for _, eq := range eqs {
 		sites := r.sites(eq)
 		sites = sites[:min(len(sites), 12)]
 		errors, err := r.measure(eq, nil, nil, sites, nil)
