@@ -135,11 +135,17 @@ func (r *Runner) cells(pair int) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.receivers(); err != nil {
+	receivers, err := r.receivers()
+	if err != nil {
 		return err
 	}
 	nodes := r.Model.Nodes()
-	stream := newStream(nodes)
+	var residual *stream // of paths alone
+	if r.Spec.Kind == "path" {
+		if residual, err = newStream(nodes); err != nil {
+			return err
+		}
+	}
 	for _, name := range r.Spec.Sites {
 		place := Place{Node: name, Layers: layers}
 		if r.Spec.Heads != "" { // which finds the node that has heads
@@ -150,8 +156,8 @@ func (r *Runner) cells(pair int) error {
 			return err
 		}
 		for _, s := range sites {
-			if r.Spec.Kind == "path" {
-				if _, err := stream.fed(s.node.Name); err != nil {
+			if residual != nil {
+				if _, err := residual.fed(s.node.Name, receivers); err != nil {
 					return err
 				}
 			}

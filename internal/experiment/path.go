@@ -15,45 +15,80 @@ type stream struct {
 	branch map[string]bool // the nodes that add to it
 }
 
-func newStream(nodes []karat.Node) *stream {
-	s := &stream{nodes, map[string]bool{}, map[string]bool{}}
+// newStream finds the stream. A norm of it that is added to in turn is an error: behind that norm the sum is no longer one
+// of what the layers add, so that freezing these would not tell a path.
+func newStream(nodes []karat.Node) (*stream, error) {
+	s, normed := &stream{nodes, map[string]bool{}, map[string]bool{}}, map[string]string{}
 	for _, n := range nodes {
 		switch n.Op {
 		case "embed":
-			s.in[n.Name] = true
+			s.in[n.Name] = len(s.in) == 0 // others are inputs of layers
 		case "scale", "view", "mul": // by a number or a weight
-			s.in[n.Name] = len(n.In) == 1 && s.in[n.In[0]]
+			if len(n.In) == 1 {
+				s.in[n.Name], normed[n.Name] = s.in[n.In[0]], normed[n.In[0]]
+			}
+		case "rms_norm", "layer_norm", "l2_norm":
+			if s.in[n.In[0]] || normed[n.In[0]] != "" {
+				normed[n.Name] = n.Name
+			}
 		case "add":
 			s.in[n.Name] = slices.ContainsFunc(n.In, func(in string) bool { return s.in[in] })
 		}
 		for _, in := range n.In {
-			if n.Op == "add" && s.in[n.Name] && !s.in[in] {
+			switch {
+			case n.Op == "add" && normed[in] != "" && len(n.In) > 1:
+				return nil, fmt.Errorf("node %s is a norm on the residual stream, to which %s adds: this family has no paths", normed[in], n.Name)
+			case n.Op == "add" && s.in[n.Name] && !s.in[in]:
 				s.branch[in] = true
 			}
 		}
 	}
-	return s
+	if len(s.branch) == 0 {
+		return nil, fmt.Errorf("the graph has no residual stream that layers add to")
+	}
+	return s, nil
 }
 
-// fed are the branches by which a node's value gets into the stream: of attention that of its layer, of a node
-// of the stream none. A node that gets there only through other positions, as a key, is an error.
-func (s *stream) fed(name string) (map[string]bool, error) {
-	reached, fed, entered := map[string]bool{name: true}, map[string]bool{}, s.in[name]
+// fed are the branches by which a node's value gets into the stream: of attention that of its layer. A node of the stream
+// is an error, and so is one that gets there only through other positions, as a key, or comes to none of the receivers.
+func (s *stream) fed(name string, receivers []site) (map[string]bool, error) {
+	if s.in[name] {
+		return nil, fmt.Errorf("node %s: it is the residual stream itself: take what is added to it, such as attention or the feed-forward network", name)
+	}
+	reached, fed := map[string]bool{name: true}, map[string]bool{}
 	for _, n := range s.nodes {
 		for _, in := range n.In {
 			switch {
 			case !reached[in] || s.in[in]:
 			case s.in[n.Name]:
-				fed[in], entered = true, true
+				fed[in] = true
 			default:
 				reached[n.Name] = true
 			}
 		}
 	}
-	if !entered {
+	switch {
+	case len(fed) == 0:
 		return nil, fmt.Errorf("node %s: nothing adds it to the residual stream at its own position: take attention, or what follows it", name)
+	case !s.reaches(name, fed, receivers):
+		return nil, fmt.Errorf("node %s: no receiver reads it, neither from the residual stream nor before it gets there: take receivers behind it", name)
 	}
 	return fed, nil
+}
+
+// reaches reports whether a node's change comes to a receiver, where branches but for those fed are frozen.
+func (s *stream) reaches(name string, fed map[string]bool, receivers []site) bool {
+	changed := map[string]bool{name: true}
+	for _, n := range s.nodes {
+		if !slices.ContainsFunc(n.In, func(in string) bool { return changed[in] }) {
+			continue
+		}
+		if receives(receivers, n) {
+			return true
+		}
+		changed[n.Name] = !s.branch[n.Name] || fed[n.Name]
+	}
+	return false
 }
 
 // rowsAt are rows by node and position.
@@ -91,17 +126,18 @@ type paths struct {
 
 // newPaths keeps the corrupted run's values that are frozen.
 func newPaths(ctx context.Context, m *karat.Model, p *Prompt, receivers []site) (*paths, error) {
-	x := &paths{m, p, newStream(m.Nodes()), receivers, rowsAt{}}
-	if len(x.stream.branch) == 0 {
-		return nil, fmt.Errorf("the graph has no residual stream that layers add to")
+	stream, err := newStream(m.Nodes())
+	if err != nil {
+		return nil, err
 	}
-	_, err := run(ctx, m, p, &karat.Hooks{Nodes: func(n karat.Node) bool { return x.stream.branch[n.Name] }, See: x.branches.keep}, 0)
+	x := &paths{m, p, stream, receivers, rowsAt{}}
+	_, err = run(ctx, m, p, &karat.Hooks{Nodes: func(n karat.Node) bool { return x.stream.branch[n.Name] }, See: x.branches.keep}, 0)
 	return x, err
 }
 
 // receives reports whether a node is a receiver.
-func (x *paths) receives(n karat.Node) bool {
-	return slices.ContainsFunc(x.receivers, func(s site) bool { return s.node.Name == n.Name })
+func receives(receivers []site, n karat.Node) bool {
+	return slices.ContainsFunc(receivers, func(s site) bool { return s.node.Name == n.Name })
 }
 
 // run gives the outcome of e, the sender, on the receivers alone. One run has the edit, while all that attention and
@@ -114,7 +150,7 @@ func (x *paths) run(ctx context.Context, e Edit) (*Outcome, error) {
 	}
 	free := map[string]bool{}
 	for _, a := range sender {
-		fed, err := x.stream.fed(a.node.Name)
+		fed, err := x.stream.fed(a.node.Name, x.receivers)
 		if err != nil {
 			return nil, err
 		}
@@ -124,12 +160,12 @@ func (x *paths) run(ctx context.Context, e Edit) (*Outcome, error) {
 	}
 	edit, received := hooks(sender, len(x.prompt.IDs)), rowsAt{}
 	_, err = run(ctx, x.model, x.prompt, &karat.Hooks{
-		Nodes: func(n karat.Node) bool { return edit.Nodes(n) || x.stream.branch[n.Name] || x.receives(n) },
+		Nodes: func(n karat.Node) bool { return edit.Nodes(n) || x.stream.branch[n.Name] || receives(x.receivers, n) },
 		See: func(n karat.Node, at []int, v []float32) {
 			if edit.Nodes(n) {
 				edit.See(n, at, v)
 			}
-			if x.receives(n) {
+			if receives(x.receivers, n) {
 				received.keep(n, at, v)
 			}
 			if x.stream.branch[n.Name] && !free[n.Name] {

@@ -90,8 +90,8 @@ func TestPathByHand(t *testing.T) {
 	}
 }
 
-// TestPathOfNothing: a path from a run to itself changes no bit, nor does one whose end lies before its beginning; of a
-// family with parallel branches, experts and scaled layers, too. An end that the sender reaches is changed.
+// TestPathOfNothing: a path from a run to itself changes no bit, of a family with parallel branches, experts and scaled
+// layers, too. An end that the sender reaches is changed. What is no path is an error that names the node.
 func TestPathOfNothing(t *testing.T) {
 	for _, path := range []string{demoPath, golden.Model(t, "tiny-gemma4-moe"), golden.Model(t, "tiny-llama")} {
 		m, clean, corrupted := loaded(t, path)
@@ -106,10 +106,9 @@ func TestPathOfNothing(t *testing.T) {
 			changes bool
 		}{
 			{corrupted, "blk.0.attention", []string{"blk.2.attn_q"}, false},
-			{clean, "blk.2.attention", []string{"blk.1.attn_q", "blk.1.attn_k"}, false},
 			{clean, "blk.0.attention", []string{"blk.2.attn_q"}, true},
 			{clean, "blk.0.ffn_down", []string{"blk.1.attn_k", "blk.2.attn_v"}, true},
-			{clean, "blk.1.out", []string{"output_norm"}, true},
+			{clean, "blk.1.ffn_down", []string{"output_norm"}, true},
 		} {
 			got, err := pathOf(t, m, x.from, corrupted, x.sender, "prompt", x.to...)
 			if err != nil {
@@ -119,9 +118,35 @@ func TestPathOfNothing(t *testing.T) {
 				t.Errorf("%s: from %s of %q to %v: changes %v, want %v", path, x.sender, x.from.Text, x.to, !x.changes, x.changes)
 			}
 		}
-		if _, err := pathOf(t, m, clean, corrupted, "blk.0.attn_v", "last", "blk.2.attn_q"); err == nil || !strings.Contains(err.Error(), "nothing adds it to the residual stream") {
-			t.Errorf("%s: a path from values: %v", path, err)
+		for _, x := range []struct{ sender, to, want string }{
+			{"blk.0.attn_v", "blk.2.attn_q", "node blk.0.attn_v: nothing adds it to the residual stream"},
+			{"blk.0.out", "output_norm", "node blk.0.out: it is the residual stream itself"},
+			{"token_embd", "output_norm", "node token_embd: it is the residual stream itself"},
+			{"blk.2.attention", "blk.1.attn_q", "node blk.2.attention: no receiver reads it"},
+			{"blk.1.attention", "blk.1.attention", "node blk.1.attention: no receiver reads it"},
+		} {
+			if _, err := pathOf(t, m, clean, corrupted, x.sender, "last", x.to); err == nil || !strings.Contains(err.Error(), x.want) {
+				t.Errorf("%s: from %s to %s: %v, want %q", path, x.sender, x.to, err, x.want)
+			}
 		}
+	}
+}
+
+// TestNormedStream: layers that add to a norm of the stream have no paths.
+func TestNormedStream(t *testing.T) {
+	node := func(name, op string, in ...string) karat.Node { return karat.Node{Name: name, Op: op, In: in} }
+	begin := []karat.Node{node("token_embd", "embed"), node("token_embd_norm", "layer_norm", "token_embd"), node("attn", "linear", "token_embd_norm")}
+	if _, err := newStream(append(begin, node("sum", "add", "token_embd", "attn"), node("out", "rms_norm", "sum"))); err != nil {
+		t.Error(err)
+	}
+	for _, in := range []string{"token_embd_norm", "scaled"} {
+		_, err := newStream(append(begin, node("scaled", "scale", "token_embd_norm"), node("sum", "add", in, "attn")))
+		if err == nil || !strings.Contains(err.Error(), "node token_embd_norm is a norm on the residual stream, to which sum adds") {
+			t.Error(in, err)
+		}
+	}
+	if _, err := newStream(begin); err == nil || !strings.Contains(err.Error(), "no residual stream") {
+		t.Error(err)
 	}
 }
 
@@ -129,7 +154,11 @@ func TestPathOfNothing(t *testing.T) {
 func TestStream(t *testing.T) {
 	for _, name := range []string{"tiny-gemma4-moe", "tiny-llama", "tiny-qwen3"} {
 		m, _, _ := loaded(t, golden.Model(t, name))
-		s, layers, adds := newStream(m.Nodes()), map[int]bool{}, map[int]int{}
+		s, err := newStream(m.Nodes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		layers, adds := map[int]bool{}, map[int]int{}
 		for _, n := range m.Nodes() {
 			layers[n.Layer] = true
 			if s.branch[n.Name] {
