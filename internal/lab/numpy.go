@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/mmap"
@@ -45,8 +47,13 @@ func kindOf(path string) string {
 			return k.kind
 		}
 	}
+	for range utf8.UTFMax - 1 { // of the last character, which may be cut
+		if n == len(data) && !utf8.ValidString(head) {
+			head = head[:len(head)-1]
+		}
+	}
 	switch text := strings.TrimSpace(head); {
-	case strings.ContainsFunc(head, func(c rune) bool { return c < ' ' && c != '\t' && c != '\n' && c != '\r' }) || text == "":
+	case !utf8.ValidString(head) || strings.ContainsFunc(head, func(c rune) bool { return unicode.IsControl(c) && !strings.ContainsRune("\t\n\r", c) }) || text == "":
 		return "" // not the bytes of text, as a safetensors header's length is not
 	case text[0] == '{' || text[0] == '[':
 		return kindJSON

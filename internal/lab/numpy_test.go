@@ -107,3 +107,25 @@ func TestNumpy(t *testing.T) {
 		t.Error("7 bytes of two float32, and no error")
 	}
 }
+
+// TestKind: text is UTF-8 without control characters, whose last character may be cut. Other bytes are no text.
+func TestKind(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x")
+	for data, want := range map[string]string{
+		"naïve, 東京\r\n":                        kindText,
+		strings.Repeat("a", 255) + "東京":        kindText,
+		" [1]":                                 kindJSON,
+		"\xc3\x28\xa0\xa1numbers":              "",
+		strings.Repeat("\xbf\x3f\x80\x3e", 80): "", // float32 numbers
+		"begins as text\xff\xfe":               "",
+		"ends so\x7f":                          "",
+		"":                                     "",
+	} {
+		if err := os.WriteFile(path, []byte(data), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if got := kindOf(path); got != want {
+			t.Errorf("%q is %q, want %q", data, got, want)
+		}
+	}
+}
