@@ -19,11 +19,14 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// send uploads a file.
-func (c *client) send(name, purpose, text string) (int, string) {
+// send uploads a file, whose purpose may be said before, too.
+func (c *client) send(name, purpose, text string, before ...string) (int, string) {
 	c.t.Helper()
 	var b bytes.Buffer
 	m := multipart.NewWriter(&b)
+	for _, p := range before {
+		m.WriteField("purpose", p)
+	}
 	if purpose != "" {
 		m.WriteField("purpose", purpose)
 	}
@@ -157,6 +160,11 @@ func TestBatchRefused(t *testing.T) {
 	for want, x := range map[string][2]string{"'file'": {"", "batch"}, "'purpose'": {"a", ""}, "want batch": {"a", "fine-tune"}} {
 		if status, answer := c.send(x[0], x[1], "x"); status != 400 || !strings.Contains(answer, want) {
 			t.Errorf("%v: %d %s", x, status, answer)
+		}
+	}
+	for _, first := range []string{"batch", ""} {
+		if status, answer := c.send("a", "batch", "x", first); status != 400 || !strings.Contains(answer, "supplied: purpose") {
+			t.Errorf("a purpose of %q and another: %d %s", first, status, answer)
 		}
 	}
 	c.refuses(415, "", "multipart", "POST", "/v1/files", "{}")

@@ -60,7 +60,7 @@ func (x *exchange) upload() *problem {
 
 // receive reads the parts of an upload, and reports whether a file was there.
 func (x *exchange) receive(f *storedFile, parts *multipart.Reader) (there bool, p *problem) {
-	for {
+	for purpose := false; ; {
 		part, err := parts.NextPart()
 		if errors.Is(err, io.EOF) {
 			return there, nil
@@ -69,7 +69,8 @@ func (x *exchange) receive(f *storedFile, parts *multipart.Reader) (there bool, 
 			return there, broken(err)
 		}
 		switch name := part.FormName(); {
-		case name == "purpose" && f.Purpose == "":
+		case name == "purpose" && !purpose:
+			purpose = true
 			text, err := io.ReadAll(io.LimitReader(part, 65))
 			if err != nil {
 				return there, broken(err)
