@@ -172,6 +172,7 @@ type exchange struct {
 	stream *stream
 	model  string // that was asked for
 	held   int    // bytes of bodies
+	failed bool   // a fault of the server ended the answer, whatever its status
 	uses   []*entry
 }
 
@@ -240,6 +241,7 @@ func (x *exchange) answer(r route) {
 
 // fail reports an error: as an answer, or within a stream that has begun.
 func (x *exchange) fail(p *problem, v voice) {
+	x.failed = p.status >= http.StatusInternalServerError
 	if x.w.status == 0 {
 		p.write(x.w, v)
 		return

@@ -112,7 +112,7 @@ func (t *trace) end(x *exchange, route string) {
 		return
 	}
 	s := &t.whole
-	s.End, s.Failed, s.Name = time.Now(), x.w.status >= 500, cmp.Or(route, "no route")
+	s.End, s.Failed, s.Name = time.Now(), x.w.status >= 500 || x.failed, cmp.Or(route, "no route")
 	s.Attributes = []slog.Attr{slog.Int("http.response.status_code", x.w.status)}
 	if method, path, ok := strings.Cut(route, " "); ok {
 		s.Attributes = append(s.Attributes, slog.String("http.request.method", method), slog.String("http.route", path))
