@@ -23,6 +23,8 @@ func TestForms(t *testing.T) {
 		{`"structured_outputs":{"json":{"type":"integer","minimum":1,"maximum":12}}`, `[1-9]|1[0-2]`},
 		{`"structured_outputs":{"json":"{\"enum\":[1,null]}"}`, `1|null`},
 		{`"structured_outputs":{"grammar":"start: (\"- \" /[a-z]{2,5}/ \"\\n\")~1..3"}`, `(- [a-z]{2,5}\n){1,3}`},
+		{`"structured_outputs":{"grammar":"// x ::= y\nstart: \"::=\" | word // ::=\nword: /[a-z]{2,5}/"}`, `::=|[a-z]{2,5}`},
+		{`"structured_outputs":{"grammar":"# start: x\n\nroot ::= \"start: \" [a-z]{2,5}"}`, `start: [a-z]{2,5}`},
 		{`"grammar":` + list, `(- [a-z]{2,5}\n){1,3}`},
 		{`"response_format":{"type":"regex","pattern":` + quoted(date) + `}`, date},
 		{`"response_format":{"type":"grammar","grammar":` + list + `}`, `(- [a-z]{2,5}\n){1,3}`},
@@ -48,6 +50,7 @@ func TestForms(t *testing.T) {
 		{"structured_outputs.regex", "one form", `"structured_outputs":{"json_object":true,"regex":"a"}`},
 		{"structured_outputs.regex", "missing closing", `"structured_outputs":{"regex":"(a"}`},
 		{"structured_outputs", "want one of", `"structured_outputs":{"choice":[]}`},
+		{"structured_outputs.grammar", "line 2", `"structured_outputs":{"grammar":"start: \"::=\"\nword ::= /a/"}`},
 		{"structured_outputs.structural_tag", "Unrecognized", `"structured_outputs":{"regex":"a","structural_tag":{}}`},
 		{"response_format.pattern", "Missing", `"response_format":{"type":"regex"}`},
 	} {

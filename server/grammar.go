@@ -176,10 +176,13 @@ func formOf(f *fields) (x form) {
 	return x
 }
 
-// grammarForm reads a grammar, in Lark's notation where it has no rule of GBNF.
+// gbnfBegin is how a grammar in GBNF begins: with a rule, behind white space and comments. None in Lark's notation does.
+var gbnfBegin = regexp.MustCompile(`^(?:\s|#.*\n)*[\w-]+[ \t]*::=`)
+
+// grammarForm reads a grammar, which shows by its beginning whether it is GBNF or Lark's notation.
 func grammarForm(o *fields) form {
 	text, param := o.filled("grammar"), o.path+"grammar"
-	if strings.Contains(text, "::=") {
+	if gbnfBegin.MatchString(text) {
 		return form{gbnf: text, param: param}
 	}
 	return form{lark: text, param: param}
