@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/karat-run/karat"
 )
@@ -167,19 +166,15 @@ func (r *request) anthropicThinking(f *fields, c *conversation) {
 		return
 	}
 	m := r.model
-	switch t.one("type", "enabled", "adaptive", "disabled") {
-	case "":
-		t.needText("type")
+	switch t.needOne("type", "enabled", "adaptive", "disabled") {
 	case "enabled":
 		m.switchReason(t, "thinking.type", true, c)
 		if !t.has("budget_tokens") {
 			t.reject(bad("thinking.budget_tokens", "thinking.budget_tokens: Field required"))
 		}
-		most := int64(maxTokens)
-		if r.max > 0 { // of which the answer needs one
-			most = int64(r.max) - 1
+		if m.budget(t, "budget_tokens", 1, maxTokens, c); c.budget != nil && *c.budget >= r.max && r.max > 0 {
+			f.fail("max_tokens", "%d, want more than thinking.budget_tokens, %d: the reasoning counts", r.max, *c.budget)
 		}
-		m.budget(t, "budget_tokens", 1, most, c)
 	case "adaptive": // as much as the model likes
 		m.set(c, thinking, true)
 	case "disabled":
@@ -195,9 +190,7 @@ func anthropicText(f *fields, name string) (parts []karat.Part) {
 		return []karat.Part{karat.Text(text)}
 	}
 	for _, b := range f.objects(name, maxParts) {
-		if kind := b.needText("type"); kind != "text" {
-			b.reject(refused(b.path+"type", fmt.Sprintf("Content of type %q", kind)))
-		}
+		b.kind("Content", "", "text")
 		parts = append(parts, karat.Text(b.text("text")))
 		b.ignore("cache_control", "citations")
 		b.done()
@@ -208,7 +201,7 @@ func anthropicText(f *fields, name string) (parts []karat.Part) {
 func anthropicMessages(f *fields) (all []karat.Message) {
 	names := map[string]string{} // of tools, by the ids of calls
 	for _, m := range f.objects("messages", maxMessages) {
-		role := m.one("role", "user", "assistant")
+		role := m.needOne("role", "user", "assistant")
 		if text, ok := as[string](m.values["content"]); ok {
 			m.take("content")
 			all = append(all, karat.TextMessage(karat.Role(role), text))
@@ -231,18 +224,22 @@ func anthropicMessages(f *fields) (all []karat.Message) {
 
 // anthropicBlocks are the blocks of a message: results of tools apart from the rest.
 func anthropicBlocks(m *fields, role string, names map[string]string) (results, parts []karat.Part) {
+	of := []string{"text", "tool_result"}
+	if role == "assistant" {
+		of = []string{"text", "thinking", "tool_use"}
+	}
 	for _, b := range m.objects("content", maxParts) {
 		b.ignore("cache_control", "citations")
-		switch kind := b.needText("type"); {
-		case kind == "text":
+		switch b.kind("In a message of the "+role+", content", "", of...) {
+		case "text":
 			parts = append(parts, karat.Text(b.text("text")))
-		case kind == "thinking" && role == "assistant":
+		case "thinking":
 			parts = append(parts, karat.Reasoning(b.text("thinking")))
 			b.ignore("signature")
-		case kind == "tool_use" && role == "assistant":
+		case "tool_use":
 			id, name := b.needText("id"), b.needText("name")
 			parts, names[id] = append(parts, toolCall(b, id, name, string(b.take("input")))), name
-		case kind == "tool_result" && role == "user":
+		case "tool_result":
 			id := b.needText("tool_use_id")
 			if names[id] == "" && *b.err == nil {
 				b.fail(b.path+"tool_use_id", "no message before has a call of id %q", id)
@@ -252,8 +249,6 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 				text = "Error: " + text // templates have no other place for it
 			}
 			results = append(results, karat.ToolResult{ID: id, Name: names[id], Content: text})
-		default:
-			b.reject(refused(b.path+"type", fmt.Sprintf("Content of type %q in a message of the %s", kind, role)))
 		}
 		b.done()
 	}
@@ -262,9 +257,7 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 
 func anthropicTools(f *fields, c *conversation) {
 	for _, t := range f.objects("tools", maxTools) {
-		if kind := t.text("type"); kind != "" && kind != "custom" {
-			t.reject(refused(t.path+"type", fmt.Sprintf("A tool of type %q", kind)))
-		}
+		t.kind("A tool", "custom", "custom")
 		t.ignore("cache_control")
 		c.tools = append(c.tools, tool(t, "input_schema"))
 		t.done()
@@ -273,8 +266,7 @@ func anthropicTools(f *fields, c *conversation) {
 	if o == nil {
 		return
 	}
-	switch kind := o.needText("type"); kind {
-	case "auto":
+	switch o.needOne("type", "auto", "any", "tool", "none") {
 	case "none":
 		c.tools, c.mute = nil, true
 	case "any":
@@ -282,8 +274,6 @@ func anthropicTools(f *fields, c *conversation) {
 	case "tool":
 		c.choice.required = true
 		c.pick(f, "tool_choice.name", o.needText("name"))
-	default:
-		o.fail("tool_choice.type", "%q, want auto, any, tool or none", kind)
 	}
 	c.single = o.boolean("disable_parallel_tool_use", false)
 	if c.choice.required && len(c.tools) == 0 {

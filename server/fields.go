@@ -246,11 +246,36 @@ func whole(raw json.RawMessage) (int64, bool) {
 	return int64(x), true
 }
 
-// one is a string out of a few; absent is "".
+// one is a string out of a few; "" is absent.
 func (f *fields) one(name string, of ...string) string {
+	given := f.has(name)
 	s := f.text(name)
-	if s != "" && !slices.Contains(of, s) {
+	if given && !slices.Contains(of, s) {
 		f.fail(f.path+name, "%q, want %s", s, strings.Join(of, ", "))
+	}
+	return s
+}
+
+// needOne is a string out of a few that must be there.
+func (f *fields) needOne(name string, of ...string) string {
+	if !f.has(name) {
+		return f.needText(name)
+	}
+	return f.one(name, of...)
+}
+
+// kind is the type of an object, out of a few; absent is what one without a type is of, "" is nothing. The API has other types of what
+// it says, which this server does not have.
+func (f *fields) kind(what, absent string, of ...string) string {
+	if absent != "" && !f.has("type") {
+		f.ignore("type")
+		return absent
+	}
+	s := f.needText("type")
+	if s == "" {
+		f.fail(f.path+"type", `"", want %s`, strings.Join(of, ", "))
+	} else if !slices.Contains(of, s) {
+		f.reject(refused(f.path+"type", fmt.Sprintf("%s of type %q", what, s)))
 	}
 	return s
 }

@@ -94,9 +94,7 @@ func format(f *fields, name string, flat bool) (x form) {
 		return x
 	}
 	x.param = strings.TrimSuffix(o.path, ".")
-	switch kind := o.one("type", "text", "json_object", "json_schema", "regex", "grammar"); kind {
-	case "":
-		o.needText("type")
+	switch o.needOne("type", "text", "json_object", "json_schema", "regex", "grammar") {
 	case "regex":
 		x.param, x.pattern = o.path+"pattern", o.filled("pattern")
 	case "grammar":
@@ -222,9 +220,7 @@ func (c *conversation) pick(f *fields, param string, names ...string) {
 // chooseOne reads a tool_choice that is an object: one tool, or several that are allowed.
 func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 	o := f.inner("tool_choice", raw)
-	switch kind := o.one("type", "function", "custom", "allowed_tools"); kind {
-	case "":
-		o.needText("type")
+	switch o.needOne("type", "function", "custom", "allowed_tools") {
 	case "function", "custom":
 		c.choice.required, c.choice.named, c.single = true, true, true
 		c.pick(f, "tool_choice", toolNamed(o))
@@ -236,7 +232,7 @@ func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 		c.choice.required = in.one("mode", "auto", "required") == "required"
 		var names []string
 		for _, t := range in.objects("tools", maxTools) {
-			t.needText("type")
+			t.needOne("type", "function", "custom")
 			names = append(names, toolNamed(t))
 			t.done()
 		}

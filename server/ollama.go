@@ -277,17 +277,13 @@ func (m *served) ollamaThink(f *fields, c *conversation) {
 		f.take("think") // a null
 		return
 	}
-	level, is := as[string](f.values["think"])
-	switch {
-	case is && level == "":
-		f.fail("think", "%q, want %s", level, strings.Join(efforts, ", "))
-	case is:
+	if _, level := as[string](f.values["think"]); level {
 		m.reason(f, "think", c)
-	default:
-		on := false
-		f.decode("think", "a boolean or a level", &on)
-		m.switchReason(f, "think", on, c)
+		return
 	}
+	on := false
+	f.decode("think", "a boolean or a level", &on)
+	m.switchReason(f, "think", on, c)
 }
 
 // ollamaCommon reads what all requests may have that load a model.
@@ -381,7 +377,7 @@ func is(want string) func(json.RawMessage) bool {
 // ollamaMessages reads a conversation, whose calls have objects as arguments and no ids.
 func ollamaMessages(f *fields) (all []karat.Message) {
 	for _, m := range f.objects("messages", maxMessages) {
-		role := m.one("role", "system", "user", "assistant", "tool")
+		role := m.needOne("role", "system", "user", "assistant", "tool")
 		text := m.text("content")
 		if v := m.take("images"); v != nil && string(v) != "[]" {
 			m.reject(refused(m.path+"images", "images"))

@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -129,7 +128,7 @@ func messages(f *fields) (all []karat.Message) {
 }
 
 func message(m *fields, names map[string]string) karat.Message {
-	role, speaker := m.needText("role"), m.text("name")
+	role, speaker := m.needOne("role", "developer", "system", "user", "assistant", "tool"), m.text("name")
 	switch role {
 	case "developer", "system":
 		return karat.Message{Role: karat.RoleSystem, Name: speaker, Parts: content(m, "content", true)}
@@ -148,7 +147,6 @@ func message(m *fields, names map[string]string) karat.Message {
 		}
 		return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id, Name: name, Content: joined(content(m, "content", true))}}}
 	}
-	m.fail(m.path+"role", "%q, want developer, system, user, assistant or tool", role)
 	return karat.Message{}
 }
 
@@ -167,14 +165,11 @@ func content(m *fields, name string, needed bool) (parts []karat.Part) {
 		return []karat.Part{karat.Text(text)}
 	}
 	for _, p := range m.objects(name, maxParts) {
-		switch kind := p.needText("type"); kind {
-		case "text", "input_text", "output_text":
+		if p.kind("Content", "", "text", "input_text", "output_text", "refusal") == "refusal" {
+			parts = append(parts, karat.Text(p.text("refusal")))
+		} else {
 			parts = append(parts, karat.Text(p.text("text")))
 			p.ignore("annotations", "logprobs", "cache_control", "citations")
-		case "refusal":
-			parts = append(parts, karat.Text(p.text("refusal")))
-		default:
-			m.reject(refused(p.path+"type", fmt.Sprintf("Content of type %q", kind)))
 		}
 		p.done()
 	}
@@ -212,9 +207,7 @@ func assistant(m *fields, names map[string]string) (parts []karat.Part) {
 	m.ignore("annotations")
 	for _, c := range m.objects("tool_calls", maxTools) {
 		id := c.text("id")
-		if kind := c.text("type"); kind != "" && kind != "function" {
-			c.fail(c.path+"type", "%q, want function", kind)
-		}
+		c.one("type", "function")
 		c.ignore("index")
 		if o := c.object("function"); o != nil {
 			name, text := o.needText("name"), o.text("arguments")

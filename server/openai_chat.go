@@ -86,9 +86,7 @@ var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 // chatTools reads tools, and which may be called.
 func chatTools(f *fields, c *conversation) {
 	for _, t := range f.objects("tools", maxTools) {
-		if kind := t.needText("type"); kind != "function" {
-			t.reject(refused(t.path+"type", fmt.Sprintf("A tool of type %q", kind)))
-		}
+		t.kind("A tool", "", "function")
 		if o := t.object("function"); o != nil {
 			c.tools = append(c.tools, tool(o, "parameters"))
 			o.done()

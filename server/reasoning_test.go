@@ -127,6 +127,12 @@ func TestBudget(t *testing.T) {
 		t.Errorf("of two budgets the larger one holds: %s", answer)
 	}
 	c.post("/v1/messages", `{`+asking+`,"thinking":{"type":"adaptive"}}`)
+	for _, budget := range []string{"1", "100"} {
+		const body = `{"model":"demo","max_tokens":1,"messages":[{"role":"user","content":"Q"}],"thinking":{"type":"enabled","budget_tokens":`
+		if status, answer, _ := c.do("POST", "/v1/messages", body+budget+`}}`); status != 400 || !strings.Contains(answer, "'max_tokens': 1, want more than thinking.budget_tokens, "+budget) {
+			t.Errorf("a budget of %s: %d %s", budget, status, answer)
+		}
+	}
 	c.refuses(400, "thinking_budget", "not from 0", "POST", "/v1/chat/completions", `{`+ask+`,"thinking_budget":-1}`)
 	serve(t, demo(t), Options{}).refuses(400, "thinking_budget", "does not reason", "POST", "/v1/chat/completions", `{`+hello+`,"thinking_budget":10}`)
 }

@@ -170,8 +170,8 @@ func responseInput(f *fields) (all []karat.Message) {
 	names := map[string]string{} // of tools, by the ids of calls
 	for _, m := range f.objects("input", maxMessages) {
 		m.ignore("status")
-		switch kind := m.text("type"); kind {
-		case "", "message":
+		switch kind := m.kind("An item", "message", "message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"); kind {
+		case "message":
 			m.ignore("id")
 			if said := message(m, names); said.Role == karat.RoleAssistant {
 				all = continued(all, onlyReasons, said.Parts...)
@@ -199,8 +199,6 @@ func responseInput(f *fields) (all []karat.Message) {
 				m.fail(m.path+"call_id", "no item before is a call of id %q", id)
 			}
 			all = append(all, karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id, Name: names[id], Content: joined(content(m, "output", true))}}})
-		default:
-			m.reject(refused(m.path+"type", fmt.Sprintf("An item of type %q", kind)))
 		}
 		m.done()
 	}
@@ -232,9 +230,7 @@ func reasoningItem(m *fields) karat.Reasoning {
 	text := func(name, kind string) string {
 		var b strings.Builder
 		for _, p := range m.objects(name, maxParts) {
-			if p.one("type", kind) == "" {
-				p.needText("type")
-			}
+			p.needOne("type", kind)
 			b.WriteString(p.text("text"))
 			p.done()
 		}

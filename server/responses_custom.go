@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/karat-run/karat"
 )
@@ -16,10 +15,7 @@ func customTool(t *fields) karat.Tool {
 	}
 	input := map[string]string{"type": "string"}
 	if o := t.object("format"); o != nil {
-		switch o.one("type", "text", "grammar") {
-		case "":
-			o.needText("type")
-		case "grammar":
+		if o.needOne("type", "text", "grammar") == "grammar" {
 			if o.one("syntax", "regex", "lark") != "regex" {
 				o.reject(refused(o.path+"syntax", "A grammar of a tool's input that is no regex"))
 			}
@@ -52,14 +48,11 @@ func (q *response) add(e event) {
 func (q *response) responseTools(f *fields, c *conversation) {
 	q.custom = map[string]bool{}
 	for _, t := range f.objects("tools", maxTools) {
-		switch kind := t.needText("type"); kind {
-		case "function":
-			c.tools = append(c.tools, tool(t, "parameters"))
-		case "custom":
+		if t.kind("A tool", "", "function", "custom") == "custom" {
 			made := customTool(t)
 			c.tools, q.custom[made.Name] = append(c.tools, made), true
-		default:
-			t.reject(refused(t.path+"type", fmt.Sprintf("A tool of type %q", kind)))
+		} else {
+			c.tools = append(c.tools, tool(t, "parameters"))
 		}
 		t.done()
 	}
