@@ -40,7 +40,7 @@ func programHash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// hashesAt are hashesOf the model at path. One whose tokenizer is missing or of an unknown kind has no hash of it.
+// hashesAt are hashesOf the model at path. One without a tokenizer has no hash of it.
 func hashesAt(ctx context.Context, path string) (*model.Hashes, error) {
 	c, err := openCheckpoint(path)
 	if err != nil {
@@ -48,8 +48,8 @@ func hashesAt(ctx context.Context, path string) (*model.Hashes, error) {
 	}
 	defer c.Close()
 	t, err := c.Tokenizer()
-	if err != nil {
-		t = nil
+	if err != nil && !errors.Is(err, tokenizer.ErrNone) {
+		return nil, err
 	}
 	x, err := hashesOf(ctx, c, t)
 	return &x, err

@@ -176,7 +176,7 @@ func tokenizerFiles(dir string, most int) (f tokenizer.Files, err error) {
 		return f, err
 	}
 	if vocab == nil {
-		return f, fmt.Errorf("checkpoint: %s: none of tokenizer.json, tokenizer.model and vocab.txt is there", dir)
+		return f, fmt.Errorf("checkpoint: %s: %w: none of tokenizer.json, tokenizer.model and vocab.txt is there", dir, tokenizer.ErrNone)
 	}
 	if f.JSON, err = tokenizer.FromVocab(vocab, f.Config); err != nil {
 		return f, fmt.Errorf("checkpoint: %s: %w", dir, err)

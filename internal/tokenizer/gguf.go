@@ -102,6 +102,9 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 
 // check checks the lengths of the lists and the types.
 func (g *GGUF) check() error {
+	if len(g.Tokens) == 0 {
+		return fmt.Errorf("tokenizer: tokenizer.ggml.tokens: no tokens: %w", ErrNone)
+	}
 	switch g.Model {
 	case ByteLevel, Merged:
 		if len(g.Merges) == 0 {
@@ -114,9 +117,6 @@ func (g *GGUF) check() error {
 	case WordPiece:
 	default:
 		return fmt.Errorf("tokenizer: tokenizer.ggml.model: %q is not supported (%s, %s, %s, %s and %s are)", g.Model, ByteLevel, SentencePiece, Merged, WordPiece, Unigram)
-	}
-	if len(g.Tokens) == 0 {
-		return fmt.Errorf("tokenizer: tokenizer.ggml.tokens: no tokens")
 	}
 	if len(g.Types) != 0 && len(g.Types) != len(g.Tokens) {
 		return fmt.Errorf("tokenizer: tokenizer.ggml.token_type: %d types for %d tokens", len(g.Types), len(g.Tokens))

@@ -30,6 +30,9 @@ import (
 // without them a text would fall apart into characters.
 var ErrNoMerges = errors.New("there are no merges")
 
+// ErrNone is the error of a model that has no tokenizer.
+var ErrNone = errors.New("there is no tokenizer")
+
 // A Kind says what a token stands for. The values are those of
 // tokenizer.ggml.token_type in GGUF files.
 type Kind int
