@@ -153,33 +153,36 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 	s := m.NewSession()
 	defer s.Close()
 	to := output{out: c.OutOrStdout(), log: c.ErrOrStderr(), json: f.json, session: s, context: m.Info().Context, sampling: sampling, template: "none", adapters: f.lora}
-	applied := "raw text: no chat template is applied"
-	switch {
-	case f.chat.chat || !ok:
+	if f.chat.chat || !ok {
 		to.template = f.chat.source()
-		if applied, err = f.chat.describe(ctx, m, cmp.Or(prompt, "Hello"), g); err != nil {
+	}
+	if !ok {
+		applied, err := f.chat.describe(ctx, m, "Hello", g)
+		if err != nil {
 			return err // now, and not after the user has written something
 		}
-	case prompt == "":
-		if ids, err := m.Tokenize(ctx, prompt); err != nil || len(ids) == 0 {
-			return cmp.Or(err, errEmpty)
-		}
-	}
-	fmt.Fprintln(to.log, "karat:", applied)
-	if !ok {
+		fmt.Fprintln(to.log, "karat:", applied)
 		stop() // converse listens itself
 		return f.chat.converse(c, m, g, to)
 	}
 	a := answer{output: to}
 	tokens, err := f.tokens(ctx, m, prompt, g, &a)
 	if err != nil {
-		return interruptedOr(ctx, err)
+		tokens = func(yield func(karat.Token, error) bool) { yield(karat.Token{}, err) }
 	}
 	return a.write(ctx, tokens)
 }
 
 // tokens are those after a prompt, whose ids a tells in JSON.
 func (f *runFlags) tokens(ctx context.Context, m *karat.Model, prompt string, g karat.GenerateOptions, a *answer) (iter.Seq2[karat.Token, error], error) {
+	applied := "raw text: no chat template is applied"
+	if f.chat.chat {
+		var err error
+		if applied, err = f.chat.describe(ctx, m, prompt, g); err != nil {
+			return nil, err
+		}
+	}
+	fmt.Fprintln(a.log, "karat:", applied)
 	switch {
 	case f.json:
 		ids, _, err := f.chat.ids(ctx, m, prompt, g)
@@ -188,6 +191,10 @@ func (f *runFlags) tokens(ctx context.Context, m *karat.Model, prompt string, g 
 		return a.session.GenerateIDs(ctx, ids, g), err
 	case f.chat.chat:
 		return a.session.Chat(ctx, f.chat.messages(prompt), g), nil
+	case prompt == "":
+		if ids, err := m.Tokenize(ctx, prompt); err != nil || len(ids) == 0 {
+			return nil, cmp.Or(err, errEmpty)
+		}
 	}
 	return a.session.Generate(ctx, prompt, g), nil
 }
