@@ -170,11 +170,14 @@ func (f *serveFlags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	ctx, stop := untilSignal()
+	defer stop()
+	if err := checkBudgets(ctx, all); err != nil {
+		return orInterrupted(ctx, err)
+	}
 	if f.check {
 		return f.checked(c, all, keys)
 	}
-	ctx, stop := untilSignal()
-	defer stop()
 	return orInterrupted(ctx, f.serve(ctx, c, all, keys))
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/server"
 	"github.com/spf13/cobra"
@@ -116,6 +117,36 @@ func (f *serveFlags) models(args []string, more []modelSpec) (all []modelSpec, e
 		return nil, err
 	}
 	return all, namedOnce(all)
+}
+
+// checkBudgets finds a budget of keys and values that has no room for the first page of a model, before any is loaded.
+func checkBudgets(ctx context.Context, all []modelSpec) error {
+	for _, m := range all {
+		if m.options.KVBudget == 0 || m.options.Backend != karat.CPU { // a GPU's pages are known to who has opened it
+			continue
+		}
+		if err := m.checkBudget(ctx); err != nil {
+			return explainBudget(err)
+		}
+	}
+	return nil
+}
+
+func (m *modelSpec) checkBudget(ctx context.Context) error {
+	c, err := openCheckpoint(m.path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	g, _, err := model.Graph(ctx, c, 0)
+	if err != nil {
+		return err
+	}
+	n, err := numerics.Parse(string(m.options.Precision), string(m.options.KV))
+	if err != nil {
+		return err
+	}
+	return model.FitsBudget(g, n, m.options.KVBudget)
 }
 
 // namedOnce finds a name that two models have, before one of them is loaded.

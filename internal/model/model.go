@@ -18,6 +18,7 @@ import (
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/kv"
 	"github.com/karat-run/karat/internal/sysinfo"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
@@ -217,6 +218,15 @@ func Fits(c *checkpoint.Checkpoint, g *graph.Graph, n numerics.Numerics, threads
 }
 
 // cacheBytes is what keys and values of so many tokens take, or budget if that is less and not 0.
+// FitsBudget is an error that wraps engine.ErrBudget where a budget of keys and values, in bytes, has no room for the first page of a sequence
+// on the CPU.
+func FitsBudget(g *graph.Graph, n numerics.Numerics, budget int64) error {
+	if one := n.CacheBytes(g, 0, 1); one > budget {
+		return fmt.Errorf("%w: the first %d tokens of a sequence need %d bytes, it has %d", engine.ErrBudget, kv.PageSize, one, budget)
+	}
+	return nil
+}
+
 func cacheBytes(g *graph.Graph, n numerics.Numerics, threads, context int, budget int64) int64 {
 	cache := n.CacheBytes(g, threads, context)
 	if budget > 0 {
