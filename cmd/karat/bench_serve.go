@@ -60,8 +60,12 @@ func newBenchServeCommand() *cobra.Command {
   karat bench serve model.gguf --peer http://127.0.0.1:8081 --clients 8,32 -r 5
   karat bench serve model.gguf --soak 2m -- --kv-budget 256M`,
 		Args: func(c *cobra.Command, args []string) error {
-			if dash := c.ArgsLenAtDash(); len(args) != 1 && dash != 1 {
-				return usagef("want one URL or MODEL")
+			own := args
+			if dash := c.ArgsLenAtDash(); dash >= 0 {
+				own = args[:dash]
+			}
+			if err := byUse(c, own); err != nil {
+				return err
 			}
 			if len(args) > 1 && isURL(args[0]) {
 				return usagef("%s: flags are for a MODEL that is served here", args[1])

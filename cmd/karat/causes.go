@@ -19,7 +19,7 @@ engine's mistake, the numbers of the known faults behind it (in the list that th
 catalogue was made from), where it was met, and how to fix it.`,
 		Example: `  karat lab causes
   karat lab causes --json | jq '.[] | select(.op == "RoPE") | .id'`,
-		Args: cobra.NoArgs,
+		Args: byUse,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !asJSON {
 				return writeCauses(c.OutOrStdout())

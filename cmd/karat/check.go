@@ -49,12 +49,7 @@ or the report cannot be written.`,
   karat check model.gguf --against ./Qwen3-0.6B
   karat check model.gguf --against ./Qwen3-0.6B --fix fixed.gguf
   karat check model.gguf --json | jq '.findings[] | {id, where}'`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 || args[0] == "" {
-				return usagef("%d arguments, expected MODEL, one file or folder", len(args))
-			}
-			return nil
-		},
+		Args: byUse,
 		RunE: func(c *cobra.Command, args []string) error {
 			path, err := findModel(args[0])
 			if err != nil {

@@ -37,7 +37,7 @@ On Linux and Windows a GPU needs its Vulkan driver, on macOS nothing. KARAT_WEBG
 name a shared library of webgpu.h, such as Dawn; the list then has the GPUs that it finds.`,
 		Example: `  karat devices
   karat run --backend webgpu:0 "The color of the sky is"`,
-		Args: cobra.NoArgs,
+		Args: byUse,
 		RunE: func(c *cobra.Command, _ []string) error {
 			d, err := findDevices()
 			if err != nil {

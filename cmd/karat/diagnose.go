@@ -49,7 +49,7 @@ verdicts, and 2 if there was nothing to judge.`,
 		Example: `  karat lab diagnose model.gguf dump.safetensors
   karat lab diagnose ./tiny-qwen3 dump.safetensors --report report --json diagnosis.json
   karat lab diagnose model.gguf dump.safetensors --golden golden.safetensors`,
-		Args: cobra.ExactArgs(2),
+		Args: byUse,
 		RunE: func(c *cobra.Command, args []string) error {
 			path, err := findModel(args[0])
 			if err != nil {

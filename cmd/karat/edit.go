@@ -40,12 +40,7 @@ float32, float64, bool or string, or one of them with [] behind and a JSON list 
   karat edit model.gguf --unset tokenizer.chat_template
   karat edit model.gguf --template chat.jinja -o fixed.gguf
   karat edit model.gguf --set llama.rope.freq_base=float32:500000 --json | jq '.changes[]'`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 || args[0] == "" {
-				return usagef("%d arguments, expected FILE.gguf", len(args))
-			}
-			return nil
-		},
+		Args: byUse,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
 	}
 	fs := c.Flags()

@@ -76,7 +76,7 @@ func newExperimentRun() *cobra.Command {
 hashes of model, program and files, and index.html with heat maps, which needs no network. An interrupted run goes on where it stopped when it is
 given the same folder.`,
 		Example: `  karat lab experiment run sky.toml -m model.gguf -o sky`,
-		Args:    cobra.ExactArgs(1),
+		Args:    byUse,
 		RunE:    func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
 	}
 	c.Flags().SortFlags = false
@@ -93,7 +93,7 @@ func newExperimentVerify() *cobra.Command {
 		Long: `Verify checks the hashes of a folder's files, computes every cell again, and wants logits of the same bits. Metrics may
 differ by rounding of the machine's exponential function. The exit status is 1 at the first difference.`,
 		Example: `  karat lab experiment verify sky -m model.gguf`,
-		Args:    cobra.ExactArgs(1),
+		Args:    byUse,
 		RunE:    func(c *cobra.Command, args []string) error { return f.verify(c, args[0]) },
 	}
 	c.Flags().SortFlags = false
@@ -108,7 +108,7 @@ func newExperimentCompare() *cobra.Command {
 		Short:   "Show how far the results of two experiments lie apart",
 		Long:    `Compare compares the cells of the same stimulus, node, head and position of two folders, such as those of a model and its quantized form.`,
 		Example: `  karat lab experiment compare sky sky-q4`,
-		Args:    cobra.ExactArgs(2),
+		Args:    byUse,
 		RunE:    func(c *cobra.Command, args []string) error { return f.compare(c, args[0], args[1]) },
 	}
 	c.Flags().BoolVar(&f.json, "json", false, "print one JSON object")

@@ -25,7 +25,7 @@ writes a record with the values of all modules or nodes, at all positions.
 The comment at its top says how to run it.`,
 		Example: `  karat lab hook --print torch > dump.py && python3 dump.py ./model prompts.json theirs.safetensors
   karat lab hook --print llama.cpp > dump.cpp`,
-		Args: cobra.NoArgs,
+		Args: byUse,
 		RunE: func(c *cobra.Command, _ []string) error {
 			file, ok := hookFiles[engine]
 			if !ok {

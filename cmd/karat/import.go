@@ -48,7 +48,7 @@ record.`,
   karat lab import logits.npy -o theirs.safetensors --golden golden.safetensors
   karat lab import logits.bin --shape 7,6144 --name logits -o theirs.safetensors
   karat lab import base.kld -o theirs.safetensors --model model.gguf`,
-		Args: cobra.ExactArgs(1),
+		Args: byUse,
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := untilSignal()
 			defer stop()

@@ -74,7 +74,7 @@ func newKVInspect() *cobra.Command {
 		Short:   "Show what a state's file holds, without a model",
 		Long:    `Inspect checks the checksum and prints the model's hash, the tokens, and what is kept of them.`,
 		Example: `  karat kv inspect document.kv`,
-		Args:    cobra.ExactArgs(1),
+		Args:    byUse,
 		RunE:    func(c *cobra.Command, args []string) error { return f.inspect(c, args[0]) },
 	}
 	c.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
@@ -88,7 +88,7 @@ func newKVVerify() *cobra.Command {
 		Short:   "Compute a state again and compare every byte",
 		Long:    `Verify computes the file's tokens anew and wants the same bytes. The exit status is 1 if one differs.`,
 		Example: `  karat kv verify model.gguf document.kv`,
-		Args:    cobra.RangeArgs(1, 2),
+		Args:    byUse,
 		RunE:    func(c *cobra.Command, args []string) error { return f.verify(c, args) },
 	}
 	c.Flags().SortFlags = false
@@ -103,7 +103,7 @@ func newKVReplay() *cobra.Command {
 		Short:   "Go on from a state",
 		Long:    `Replay generates what follows the text of a state, or the text and --prompt. Each token is the likeliest.`,
 		Example: `  karat kv replay model.gguf document.kv -n 40`,
-		Args:    cobra.RangeArgs(1, 2),
+		Args:    byUse,
 		RunE:    func(c *cobra.Command, args []string) error { return f.replay(c, args) },
 	}
 	c.Flags().SortFlags = false

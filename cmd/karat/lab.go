@@ -71,10 +71,10 @@ func newCompareCommand() *cobra.Command {
   karat lab compare golden.safetensors mine.safetensors --layers --floor f32.safetensors
   karat lab compare golden.safetensors week1.safetensors week2.safetensors --history --svg port.svg`,
 		Args: func(c *cobra.Command, args []string) error {
-			if other.history {
-				return cobra.MinimumNArgs(2)(c, args)
+			if len(args) > 2 && !other.history {
+				return usagef("%q: more than one RECORD is for --history", args[2])
 			}
-			return cobra.ExactArgs(2)(c, args)
+			return byUse(c, args)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			o := lab.Options{Partial: partial}

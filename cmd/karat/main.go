@@ -185,6 +185,37 @@ func numberText(e *strconv.NumError) string {
 	return e.Err.Error()
 }
 
+// byUse wants the arguments that the command's Use lists: NAME, NAME... for one or more, and [NAME] for one that may be missing.
+func byUse(c *cobra.Command, args []string) error {
+	var needed, all []string
+	many := false
+	for _, word := range strings.Fields(c.Use)[1:] {
+		name := strings.Trim(word, "[].")
+		if strings.HasPrefix(name, "-") { // flags come last
+			break
+		}
+		all, many = append(all, name), many || strings.HasSuffix(word, "...")
+		if word[0] != '[' {
+			needed = append(needed, name)
+		}
+	}
+	wrong := ""
+	switch empty := slices.Index(args, ""); {
+	case len(args) < len(needed):
+		wrong = needed[len(args)] + " is missing"
+	case len(args) > len(all) && !many:
+		wrong = fmt.Sprintf("%q is an argument too many", args[len(all)])
+	case empty >= 0 && len(args) == len(needed):
+		wrong = needed[empty] + " is empty"
+	case empty >= 0:
+		wrong = all[min(empty, len(all)-1)] + " is empty"
+	default:
+		return nil
+	}
+	example, _, _ := strings.Cut(strings.TrimSpace(c.Example), "\n")
+	return usagef("%s; the usage is %s; for example: %s", wrong, c.UseLine(), example)
+}
+
 // atMost allows n arguments, of which hint tells the use.
 func atMost(n int, hint string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {

@@ -111,8 +111,9 @@ func newShowCommand() *cobra.Command {
 		Short: "Show what a model is, and where it came from",
 		Long: `Show prints where a pulled model came from, its licence, the memory it needs, and then what
 karat inspect prints.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return showModel(c, args[0]) },
+		Example: `  karat show Qwen3-0.6B:Q4_K_M`,
+		Args:    byUse,
+		RunE:    func(c *cobra.Command, args []string) error { return showModel(c, args[0]) },
 	}
 }
 
@@ -164,7 +165,8 @@ func newRemoveCommand() *cobra.Command {
 		Short: "Remove models that were pulled",
 		Long: `Rm removes models from the store, and the files that no other model has. A pull that has not
 ended is given up by its name.`,
-		Args: cobra.MinimumNArgs(1),
+		Example: `  karat rm Qwen3-0.6B:Q4_K_M`,
+		Args:    byUse,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := openStore()
 			if err != nil {
@@ -187,10 +189,11 @@ ended is given up by its name.`,
 
 func newCopyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "cp NAME NEW",
-		Short: "Give a model another name, too",
-		Long:  `Cp gives a pulled model another name beside its own. It takes no room: the files are the same.`,
-		Args:  cobra.ExactArgs(2),
+		Use:     "cp NAME NEW",
+		Short:   "Give a model another name, too",
+		Long:    `Cp gives a pulled model another name beside its own. It takes no room: the files are the same.`,
+		Example: `  karat cp Qwen3-0.6B:Q4_K_M small`,
+		Args:    byUse,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := openStore()
 			if err != nil {

@@ -56,7 +56,7 @@ minutes a case.`,
 		Example: `  karat lab bench
   karat lab bench --models ./models --faults single,clean --every 10 --verbose
   karat lab bench --models ./models --only tiny-qwen3 --json scores.json --html scores.html`,
-		Args: cobra.NoArgs,
+		Args: byUse,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	fs := c.Flags()

@@ -50,12 +50,7 @@ names a mirror. The token is sent there and nowhere else.`,
   karat run -m Qwen3-0.6B:Q4_K_M "Once upon a time"
   karat pull oci://registry.ollama.ai/library/qwen3:0.6b qwen
   karat pull --limit-rate 5M --check hf:Qwen/Qwen3-0.6B`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 1 || len(args) > 2 || args[0] == "" {
-				return usagef("%s, want REFERENCE and perhaps NAME", count(len(args), "argument"))
-			}
-			return nil
-		},
+		Args: byUse,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, append(args, "")) },
 	}
 	fs := c.Flags()

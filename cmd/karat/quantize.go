@@ -55,7 +55,7 @@ Ctrl-C leaves nothing behind.`,
   karat quantize --json in.gguf out.gguf Q8_0 | jq .types
   karat quantize --target-size 4GiB --plan effects.json model.bf16.gguf model.4g.gguf
   karat quantize --target-kl 0.01 --calibration text.txt --imatrix imatrix.gguf in.gguf out.gguf`,
-		Args: cobra.RangeArgs(2, 3),
+		Args: byUse,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.target.check(c, len(args)-2); err != nil {
 				return err

@@ -50,7 +50,7 @@ unless add_bos_token is set; before a text without a context it stays. A context
 The model is loaded once, and --parallel of them are computed at a time. The numbers do not depend on that.`,
 		Example: `  karat score model.gguf questions.jsonl > scores.jsonl
   echo '{"context": "The color of the sky is", "choices": [" blue.", " red."]}' | karat score - --tokens`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: byUse,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
 	fs := c.Flags()

@@ -44,12 +44,7 @@ of what it multiplies with: its weight, plus 1 where the family adds it. Without
   karat stats model.gguf --prompts prompts.json --html > stats.html
   karat stats model.gguf --weights --nodes "*norm*"
   karat stats model.gguf --weights --json | jq '.weights[] | select(.gain.rms > 10).name'`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 || len(args) > 2 || args[0] == "" {
-				return usagef("want MODEL, and TEXT in quotation marks")
-			}
-			return nil
-		},
+		Args: byUse,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args[0], args[1:]) },
 	}
 	fs := c.Flags()

@@ -15,7 +15,7 @@ func newVersionCommand() *cobra.Command {
 		Short:   "Print the version",
 		Long:    "Version prints Karat's version, its commit if that is known, and Go's version and platform.",
 		Example: "  karat version",
-		Args:    cobra.NoArgs,
+		Args:    byUse,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(c.OutOrStdout(), "karat %s%s %s %s/%s\n", karat.Version(), revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err

@@ -46,7 +46,7 @@ docs/web.md lists the headers that it should send.`,
 		Example: `  karat web
   karat web --port 0
   karat web -o site`,
-		Args: cobra.NoArgs,
+		Args: byUse,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	c.Flags().SortFlags = false
