@@ -29,6 +29,7 @@ func Row(w *graph.Weight, i int) ([]float64, error) {
 // Vector is all of w, row after row, widened.
 func Vector(w *graph.Weight) (y []float64, err error) {
 	err = mmap.Guard(func() error {
+		y = make([]float64, 0, w.Shape.Size())
 		for i := range w.Rows() {
 			row, err := Row(w, i)
 			if err != nil {
@@ -86,6 +87,7 @@ func (m *Model) altered(w *graph.Weight, alter func(w []float64, rows, cols int)
 		return x, err
 	}
 	k := w.Shape.Last()
+	x.altered = make([]float64, 0, len(all))
 	for at := 0; at < len(all); at += rows * k {
 		x.altered = append(x.altered, alter(all[at:at+rows*k], rows, k)...)
 	}
