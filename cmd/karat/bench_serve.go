@@ -44,6 +44,7 @@ Some requests are sent again alone, after each round: the answers must be the sa
 of the first server is not, the exit status is 1.
 
 --peer is another server, measured in turns with the same requests. The ratios are of rounds.
+Ctrl-C ends the measurement; the rounds that were whole are printed.
 
 --soak 2m tries the server instead: clients that leave, read slowly, and stop sending. What the
 server holds is compared at the start and the end, from its /metrics. What it keeps for later
@@ -188,9 +189,9 @@ func (f *benchServeFlags) run(c *cobra.Command, arg string, flags []string) (err
 }
 
 func (f *benchServeFlags) runLevels(ctx context.Context, c *cobra.Command, targets []*serving.Target, o serving.Options) error {
-	r, err := serving.Run(ctx, targets, o)
-	if err != nil {
-		return err
+	r, failed := serving.Run(ctx, targets, o)
+	if failed != nil && (ctx.Err() == nil || r == nil || len(r.Rows) == 0) {
+		return failed
 	}
 	write := r.WriteMarkdown
 	switch {
@@ -208,6 +209,8 @@ func (f *benchServeFlags) runLevels(ctx context.Context, c *cobra.Command, targe
 		}
 	}
 	switch {
+	case failed != nil:
+		return failed
 	case r.Differ() > 0:
 		return fmt.Errorf("%s changed when asked again alone", count(r.Differ(), "answer"))
 	case r.Failed() > 0:

@@ -61,7 +61,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	b.WriteString("\n")
 	for _, t := range r.Rows {
 		if q := t.Ratios; q != nil {
-			fmt.Fprintf(&b, "%s, %s to %s: tokens/s %s, mean TTFT %s, p99 ITL %s (median and range of %d rounds)\n", t.Level, r.Servers[0].URL, r.Servers[1].URL, q.Tokens, q.TTFT, q.ITL, len(t.rounds))
+			fmt.Fprintf(&b, "%s, %s to %s: tokens/s %s, mean TTFT %s, p99 ITL %s (median and range of %d rounds)\n", t.Level, r.Servers[0].URL, r.Servers[1].URL, q.Tokens, q.TTFT, q.ITL, q.Rounds)
 		}
 	}
 	for _, t := range r.Rows {

@@ -81,6 +81,7 @@ type Spread struct {
 
 // Ratios are those of the first server to its peer, of the rounds: the peer's figure is 1.
 type Ratios struct {
+	Rounds int   `json:"rounds"` // that both have
 	Tokens Ratio `json:"tokens_per_s"`
 	TTFT   Ratio `json:"ttft_mean"`
 	ITL    Ratio `json:"itl_p99"`
@@ -165,9 +166,10 @@ func (r *Report) compare() {
 	}
 	for i := 0; i+1 < len(r.Rows); i += 2 {
 		own, peer := r.Rows[i].rounds, r.Rows[i+1].rounds
+		n := min(len(own), len(peer))
 		of := func(figure func(round) float64) Ratio {
 			var all []float64
-			for k := range min(len(own), len(peer)) {
+			for k := range n {
 				if p := figure(peer[k]); p > 0 {
 					all = append(all, figure(own[k])/p)
 				}
@@ -177,7 +179,7 @@ func (r *Report) compare() {
 			}
 			return Ratio{spread(all).P50, slices.Min(all), slices.Max(all)}
 		}
-		r.Rows[i].Ratios = &Ratios{of(func(x round) float64 { return x.tokens }), of(func(x round) float64 { return x.ttft }), of(func(x round) float64 { return x.itl })}
+		r.Rows[i].Ratios = &Ratios{n, of(func(x round) float64 { return x.tokens }), of(func(x round) float64 { return x.ttft }), of(func(x round) float64 { return x.itl })}
 	}
 }
 

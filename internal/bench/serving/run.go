@@ -29,7 +29,8 @@ type Options struct {
 	Progress func(string)
 }
 
-// Run measures targets in turns: the first one, and its peer if there is one.
+// Run measures targets in turns: the first one, and its peer if there is one. An error of ctx comes with
+// a report of the rounds that were whole.
 func Run(ctx context.Context, targets []*Target, o Options) (*Report, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -50,6 +51,7 @@ func Run(ctx context.Context, targets []*Target, o Options) (*Report, error) {
 		rows, err := o.level(ctx, targets, i, level)
 		r.Rows = append(r.Rows, rows...)
 		if err != nil {
+			r.compare()
 			return r, err
 		}
 	}
@@ -105,6 +107,7 @@ func (o *Options) level(ctx context.Context, targets []*Target, i int, l Level) 
 		rows[k] = &Row{Server: t.URL, Level: l}
 	}
 	var failed error
+rounds:
 	for round := range o.Rounds {
 		requests := o.requests(uint64(i)<<32|uint64(round), o.sent(l))
 		for k := range targets {
@@ -114,13 +117,17 @@ func (o *Options) level(ctx context.Context, targets []*Target, i int, l Level) 
 			}
 			samples, took := o.send(ctx, targets[k], l, requests)
 			if err := ctx.Err(); err != nil {
-				return rows, err
+				failed = err
+				break rounds
 			}
 			rows[k].add(samples, took, o.Limits)
 			failed = errors.Join(failed, o.verify(ctx, targets[k], rows[k], requests, samples))
 		}
 	}
 	for _, r := range rows {
+		if len(r.rounds) == 0 {
+			return nil, failed
+		}
 		r.summarize()
 	}
 	return rows, failed

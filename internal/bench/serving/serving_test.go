@@ -235,6 +235,26 @@ func TestPeer(t *testing.T) {
 	})
 }
 
+// TestInterrupted ends a measurement in its second round: what was whole is reported.
+func TestInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		own, peer := serve(t, &fake{}), serve(t, &fake{})
+		peer.URL = "http://peer"
+		o := options(Level{Clients: 2}, Level{Clients: 4})
+		o.Rounds, o.Verify = 3, 0
+		o.Progress = func(text string) {
+			if text == "http://fake: 2 clients, round 2 of 3" {
+				cancel()
+			}
+		}
+		r, err := Run(ctx, []*Target{own, peer}, o)
+		if !errors.Is(err, context.Canceled) || r == nil || len(r.Rows) != 2 || r.Rows[0].Complete != 12 || r.Rows[1].Complete != 24 || r.Rows[0].Ratios.Rounds != 1 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	})
+}
+
 func checkFormats(t *testing.T, r *Report) {
 	var table, picture, rows, all bytes.Buffer
 	if err := errors.Join(r.WriteMarkdown(&table), r.WriteSVG(&picture), r.WriteCSV(&rows), r.WriteJSON(&all)); err != nil {
