@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/karat-run/karat"
@@ -28,7 +29,8 @@ func newExtractCommand() *cobra.Command {
 		Short: "Write the hidden states of prompts, to train probes on",
 		Long: `Extract computes prompts and writes one row of each node for each prompt: the values at the last position, or the mean over
 --positions. OUT.safetensors has a tensor [prompts, elements] for each node, OUT.npy one array [prompts, nodes, elements], or
-[prompts, elements] of one node.
+[prompts, elements] of one node, and OUT.parquet a row for each prompt and node: prompt, text, position, token, node, layer and
+values, a list. Position and token are -1 for a mean over several.
 
 FILE.json is as for "karat lab record": a list of objects with text, chat or ids. --at, --layers, --heads and --positions are as for "karat lab patch".
 The default is the output of every layer.`,
@@ -40,7 +42,7 @@ The default is the output of every layer.`,
 	fs := c.Flags()
 	fs.SortFlags = false
 	fs.Var((*name)(&f.prompts), "prompts", "`file` with the prompts")
-	fs.VarP((*name)(&f.out), "output", "o", "`file` to write, .safetensors or .npy")
+	fs.VarP((*name)(&f.out), "output", "o", "`file` to write, .safetensors, .npy or .parquet")
 	fs.StringVar(&f.at, "at", "out", "`node` whose values are written")
 	fs.StringVar(&f.layers, "layers", "", "only in these `layers`, as 0,3-5")
 	fs.StringVar(&f.heads, "heads", "", "only these `heads`")
@@ -69,8 +71,8 @@ func (f *extractFlags) run(c *cobra.Command, args []string) error {
 		return usageError{err}
 	case f.prompts == "" || f.out == "":
 		return usagef("--prompts FILE.json and -o OUT are needed")
-	case kind != ".safetensors" && kind != ".npy":
-		return usagef("-o %s: want a name that ends in .safetensors or .npy", f.out)
+	case !slices.Contains([]string{".safetensors", ".npy", ".parquet"}, kind):
+		return usagef("-o %s: want a name that ends in .safetensors, .npy or .parquet", f.out)
 	}
 	path, err := modelArgument(args)
 	if err != nil {
@@ -119,11 +121,8 @@ func (f *extractFlags) extract(ctx context.Context, c *cobra.Command, path strin
 		return err
 	}
 	s.Notes = map[string]string{"program": "karat " + karat.Version(), "model_fingerprint": print, "positions": f.on, "precision": string(o.Precision)}
-	write := s.WriteSafetensors
-	if kind == ".npy" {
-		write = s.WriteNumPy
-	}
-	if err := atomicfile.Write(f.out, func(w io.Writer) error { return write(w) }); err != nil {
+	write := map[string]func(io.Writer) error{".safetensors": s.WriteSafetensors, ".npy": s.WriteNumPy, ".parquet": s.WriteParquet}[kind]
+	if err := atomicfile.Write(f.out, write); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s of %s\n", oneLine(f.out), count(len(s.Nodes), "node"), count(s.Count, "prompt"))

@@ -10,17 +10,22 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/npy"
+	"github.com/karat-run/karat/internal/parquet"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
 // States are the values of nodes for some prompts: of each a row.
 type States struct {
-	Nodes []string
-	Sizes []int // elements of a row
-	Count int   // of prompts
-	Rows  [][]float32
-	Notes map[string]string // metadata of their safetensors file
+	Nodes  []string
+	Layers []int // of each node; -1 outside the layers
+	Sizes  []int // elements of a row
+	Count  int   // of prompts
+	Rows   [][]float32
+	Notes  map[string]string // metadata of their file, but for NumPy's
+
+	texts             []string // of each prompt
+	positions, tokens []int32  // at which its rows were taken; -1 for a mean over several
 }
 
 // Extract computes prompts, and pools the values of a place's nodes over positions of each: their mean, in float64, of which
@@ -32,7 +37,7 @@ func Extract(ctx context.Context, m *karat.Model, prompts []*Prompt, place Place
 	}
 	s := &States{Count: len(prompts), Rows: make([][]float32, len(sites))}
 	for _, x := range sites {
-		s.Nodes, s.Sizes = append(s.Nodes, x.node.Name), append(s.Sizes, x.size)
+		s.Nodes, s.Layers, s.Sizes = append(s.Nodes, x.node.Name), append(s.Layers, x.node.Layer), append(s.Sizes, x.size)
 	}
 	for i, p := range prompts {
 		values, err := Capture(ctx, m, p, place, at)
@@ -46,6 +51,15 @@ func Extract(ctx context.Context, m *karat.Model, prompts []*Prompt, place Place
 			}
 			s.Rows[k] = append(s.Rows[k], row...)
 		}
+		on, _, err := at.Of(p)
+		if err != nil {
+			return nil, fmt.Errorf("prompt %d: %w", i, err)
+		}
+		position, token := int32(-1), int32(-1)
+		if len(on) == 1 {
+			position, token = int32(on[0]), int32(p.IDs[on[0]])
+		}
+		s.texts, s.positions, s.tokens = append(s.texts, p.Text), append(s.positions, position), append(s.tokens, token)
 		tell(i+1, len(prompts))
 	}
 	return s, nil
@@ -66,6 +80,36 @@ func (s *States) WriteSafetensors(w io.Writer) error {
 		all = append(all, tensor.Tensor{Name: name, DType: tensor.F32, Shape: tensor.Shape{s.Count, s.Sizes[i]}, Data: littleEndian(s.Rows[i])})
 	}
 	return safetensors.Write(w, all, s.Notes)
+}
+
+// groupBytes is the size of the vectors that a group of rows in a Parquet file has at least, but for the last group.
+const groupBytes = 8 << 20
+
+// WriteParquet writes a table with a row for each prompt and node: prompt, text, position, token, node, layer and values. The
+// position and the token are -1 where values are a mean over several positions.
+func (s *States) WriteParquet(w io.Writer) error {
+	x := parquet.NewWriter(w, parquet.Column{Name: "prompt", Type: parquet.Int32}, parquet.Column{Name: "text", Type: parquet.String},
+		parquet.Column{Name: "position", Type: parquet.Int32}, parquet.Column{Name: "token", Type: parquet.Int32},
+		parquet.Column{Name: "node", Type: parquet.String}, parquet.Column{Name: "layer", Type: parquet.Int32}, parquet.Column{Name: "values", Type: parquet.Vector})
+	var prompts, positions, tokens, layers []int32
+	var texts, nodes []string
+	var values [][]float32
+	size := 0
+	for p := range s.Count {
+		for i, n := range s.Sizes {
+			prompts, texts, positions, tokens = append(prompts, int32(p)), append(texts, s.texts[p]), append(positions, s.positions[p]), append(tokens, s.tokens[p])
+			nodes, layers, values = append(nodes, s.Nodes[i]), append(layers, int32(s.Layers[i])), append(values, s.Rows[i][p*n:][:n])
+			size += 4 * n
+		}
+		if size < groupBytes && p < s.Count-1 {
+			continue
+		}
+		if err := x.Write(prompts, texts, positions, tokens, nodes, layers, values); err != nil {
+			return err
+		}
+		prompts, texts, positions, tokens, nodes, layers, values, size = nil, nil, nil, nil, nil, nil, nil, 0
+	}
+	return x.Close(s.Notes)
 }
 
 // WriteNumPy writes one array [prompts, nodes, elements], or [prompts, elements] of one node. All must have as many elements.

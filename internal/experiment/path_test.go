@@ -91,7 +91,7 @@ func TestPathByHand(t *testing.T) {
 }
 
 // TestPathOfNothing: a path from a run to itself changes no bit, of a family with parallel branches, experts and scaled
-// layers, too. An end that the sender reaches is changed. What is no path is an error that names the node.
+// layers, too. An end that the sender reaches is changed. Others are errors that name the node.
 func TestPathOfNothing(t *testing.T) {
 	for _, path := range []string{demoPath, golden.Model(t, "tiny-gemma4-moe"), golden.Model(t, "tiny-llama")} {
 		m, clean, corrupted := loaded(t, path)

@@ -9,7 +9,7 @@ import (
 // below says what a package may import, and with it everything below that. An
 // entry ending in /* stands for every folder there that has no entry of its own.
 var below = map[string]string{
-	"jsonerr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "kvfile": "", "sysinfo": "", "jinja": "", "ui": "", "jsasync": "", "embed": "rope", "filelock": "",
+	"jsonerr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "parquet": "", "kv": "", "kvfile": "", "sysinfo": "", "jinja": "", "ui": "", "jsasync": "", "embed": "rope", "filelock": "",
 
 	"hub":         "atomicfile filelock sysinfo",
 	"simd":        "float16",
@@ -63,11 +63,12 @@ var below = map[string]string{
 	"bench/serving": "",
 
 	"tokenizer/oracle": "", // a module of its own, which the tokenizer's tests run
+	"parquet/oracle":   "", // likewise
 
 	"server/otlp": ". server",
 
 	".":          "model chat convert check grammar kvfile syntax",
-	"experiment": ". lab npy safetensors",
+	"experiment": ". lab npy parquet safetensors",
 	"webgpu":     "backend/numerics backend/webgpu",
 	"syntax":     "",
 	"server":     ". hub ui syntax filelock",
