@@ -127,6 +127,7 @@ func (c *Checkpoint) parseGGUF(f *gguf.File) error {
 	r.widths()
 	r.perLayer()
 	r.rope()
+	r.pad()
 	if err := errors.Join(r.errs...); err != nil {
 		return fmt.Errorf("checkpoint: %s: %w", c.Path, err)
 	}
@@ -157,6 +158,20 @@ func (r *ggufReader) presence() {
 		for key, v := range list {
 			s.fill(key, v)
 		}
+	}
+}
+
+// pad reads which token pads, if the positions of the type count from its row.
+func (r *ggufReader) pad() {
+	const key = "tokenizer.ggml.padding_token_id"
+	kind := r.typeHF()
+	if !kind.Padded {
+		return
+	}
+	r.settings["pad_token_id"], r.spelling["pad_token_id"] = kind.Defaults["pad_token_id"], key
+	if _, ok := r.metadata.Lookup(key); ok {
+		id, err := r.metadata.Uint(key)
+		r.settings["pad_token_id"], r.errs = float64(id), append(r.errs, err)
 	}
 }
 

@@ -30,7 +30,7 @@ type Habit struct {
 	NegExp bool // GGUF has -e^x of the logarithm x
 	Form   family.Form
 	Groups int                     // of a Grouped tensor
-	Skip   int                     // first rows that GGUF leaves out
+	Skip   int                     // first rows that GGUF leaves out: those of padding
 	Times  func(row int) []float64 // multipliers of a row, on the way to GGUF; nil for none
 	tiled  tiled
 }
@@ -74,12 +74,16 @@ func (h Habit) Regroup(t tensor.Tensor, back bool) tensor.Tensor {
 func (c *Checkpoint) Habit(gguf string) Habit {
 	for _, h := range c.family.Habits {
 		if ends(gguf, h.Ends) {
+			skip := 0
+			if h.Padded {
+				skip = c.padding()
+			}
 			var times func(row int) []float64
 			if h.Times != nil {
 				times = func(row int) []float64 { return h.Times(c.settings, row) }
 			}
 			return Habit{Times: times, tiled: c.tiled(h.Tiled), Heads: c.settings.integer(h.Heads), Plus: h.Plus, Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs,
-				NegExp: h.NegExp, Form: h.Form, Skip: c.settings.integer(h.Skip), Groups: c.settings.integer(h.Groups)}
+				NegExp: h.NegExp, Form: h.Form, Skip: skip, Groups: c.settings.integer(h.Groups)}
 		}
 	}
 	return Habit{}
@@ -460,13 +464,7 @@ func (c *Checkpoint) TensorName(f Format, name string) string {
 }
 
 // root is how the model's files in config.json's format call the module that the embedding is in; "" for as Family.Embedding does.
-func (c *Checkpoint) root() string {
-	kind := c.kind
-	if kind == nil {
-		kind = new(c.typeHF())
-	}
-	return cmp.Or(kind.Root, c.family.Root)
-}
+func (c *Checkpoint) root() string { return cmp.Or(c.typeHF().Root, c.family.Root) }
 
 // ends reports whether a name has one of the endings.
 func ends(name string, with []string) bool {

@@ -45,6 +45,9 @@ func (c *Checkpoint) parseHF(config []byte) error {
 	if r.family.Normal != nil {
 		r.family.Normal(r.settings)
 	}
+	if n, ok := r.settings["max_position_embeddings"].(float64); ok {
+		r.settings["max_position_embeddings"] = n - float64(r.padding())
+	}
 	r.rope()
 	if r.settings["use_bidirectional_attention"] == "vision" { // of the tokens of images
 		delete(r.settings, "use_bidirectional_attention")

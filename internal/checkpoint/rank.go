@@ -2,6 +2,8 @@ package checkpoint
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 
 	"github.com/karat-run/karat/internal/embed"
 	"github.com/karat-run/karat/internal/tensor"
@@ -9,6 +11,50 @@ import (
 
 // rankHead are the tensors of a reranker's head: a layer with tanh, and the one that makes the score.
 var rankHead = []struct{ gguf, hf string }{{"cls", "classifier.dense"}, {"cls.output", "classifier.out_proj"}}
+
+// ranks reports whether the files have a reranker's whole head.
+func (c *Checkpoint) ranks() bool {
+	return !slices.ContainsFunc(rankHead, func(n struct{ gguf, hf string }) bool {
+		_, ok := c.tensors[c.Name(n.gguf, n.hf)]
+		return !ok
+	})
+}
+
+// rankHF says how many scores the head makes. The library assumes two.
+func (c *Checkpoint) rankHF(config map[string]any) {
+	n, _ := c.rows(rankHead[1].gguf).(float64)
+	labels := map[string]string{}
+	for i := range int(n) {
+		labels[strconv.Itoa(i)] = fmt.Sprintf("LABEL_%d", i)
+	}
+	if n > 0 {
+		config["id2label"] = labels
+	}
+}
+
+// padding is how many rows a table of positions begins with in config.json's format that are no position's: as many as
+// there are tokens up to the one that pads. (create_position_ids_from_input_ids of RoBERTa)
+func (c *Checkpoint) padding() int {
+	pad, ok := c.settings["pad_token_id"].(float64)
+	if !ok || !c.typeHF().Padded {
+		return 0
+	}
+	return int(pad) + 1
+}
+
+// Padded is t with the rows of padding, which are zero.
+func (h Habit) Padded(t tensor.Tensor) (tensor.Tensor, error) {
+	if h.Skip == 0 || len(t.Shape) != 2 {
+		return t, nil
+	}
+	t, err := t.Whole()
+	if err != nil {
+		return t, err
+	}
+	t.Data = append(make([]byte, h.Skip*t.DType.RowBytes(t.Shape[1])), t.Data...)
+	t.Shape = tensor.Shape{t.Shape[0] + h.Skip, t.Shape[1]}
+	return t, nil
+}
 
 // Ranking is what the files say of the way from the model's rows to one score. The error says what they lack.
 func (c *Checkpoint) Ranking() (*embed.Head, error) {

@@ -117,6 +117,10 @@ func (c *Checkpoint) configHF(dtype string) (map[string]any, error) {
 		config["use_sliding_window"] = false
 	}
 	c.doubleWide(config)
+	c.rankHF(config)
+	if n := c.padding(); n > 0 {
+		config["max_position_embeddings"] = c.settings.integer("max_position_embeddings") + n
+	}
 	if c.family.Spell != nil {
 		c.family.Spell(config)
 	}
@@ -138,10 +142,16 @@ func (c *Checkpoint) configHF(dtype string) (map[string]any, error) {
 	return config, nil
 }
 
-// typeHF is the first type of the family that has a window if the model has one, experts
-// if it has any, and no needs that the model lacks.
+// typeHF is the type of a folder, or the one that a GGUF file is written as: the first of the family that has a window
+// if the model has one, experts if it has any, a reranker's head if it is one, and no needs that the model lacks.
 func (c *Checkpoint) typeHF() family.Type {
+	if c.kind != nil {
+		return *c.kind
+	}
 	for _, t := range c.family.Types {
+		if t.Ranks != c.ranks() {
+			continue
+		}
 		window := c.settings.integer("sliding_window") == 0 || t.Window != family.NoWindow
 		for key, want := range t.Only {
 			window = window && c.settings[key] == want

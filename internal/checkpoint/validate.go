@@ -118,6 +118,9 @@ func (c *Checkpoint) validate() error {
 	if c.family.Latent {
 		list = append(list, latentLimits...)
 	}
+	if c.typeHF().Padded { // a folder has a row for each token up to it
+		list = append(list, family.Limit{Key: "pad_token_id", Min: 0, Max: 1 << 10, Rule: family.Whole})
+	}
 	if c.family.Next != "" {
 		list = append(list, family.Limit{Key: c.family.Next, Min: 0, Max: maxLayers, Rule: family.Whole})
 	}

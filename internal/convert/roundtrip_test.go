@@ -125,10 +125,7 @@ func TestRoundTrip(t *testing.T) {
 // dense layers in their folders, and vectors of the same bits.
 func TestEncodersBack(t *testing.T) {
 	for _, name := range golden.Encoders(t) {
-		dir, src := t.TempDir(), golden.Model(t, name)
-		file, back := filepath.Join(dir, "model.gguf"), filepath.Join(dir, "back")
-		run(t, src, file, convert.Options{})
-		run(t, file, back, convert.Options{})
+		src, file, back := thereAndBack(t, name)
 		inside, err := filepath.Glob(filepath.Join(src, "*_Dense"))
 		if err != nil {
 			t.Fatal(err)
@@ -147,14 +144,7 @@ func TestEncodersBack(t *testing.T) {
 			}
 			delete(want, "pooler.dense.weight") // which no vector is made with
 			delete(want, "pooler.dense.bias")
-			if len(want) != len(got) {
-				t.Errorf("%s/%s: %d tensors became %d", name, rel, len(want), len(got))
-			}
-			for tensorName, x := range want {
-				if y := got[tensorName]; x.DType != y.DType || !slices.Equal(x.Shape, y.Shape) || !bytes.Equal(x.Data, y.Data) {
-					t.Errorf("%s/%s: tensor %s: %v %v became %v %v", name, rel, tensorName, x.DType, x.Shape, y.DType, y.Shape)
-				}
-			}
+			sameTensors(t, name+"/"+rel, got, want)
 		}
 		want := vectors(t, src)
 		for _, path := range []string{file, back} {
@@ -163,6 +153,76 @@ func TestEncodersBack(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRerankersBack takes each reranker to GGUF and back: the same tensors, but for the rows of padding, and scores of the same bits.
+func TestRerankersBack(t *testing.T) {
+	for _, name := range golden.Rerankers(t) {
+		src, file, back := thereAndBack(t, name)
+		want, got := folder(t, src), folder(t, back)
+		const positions = "roberta.embeddings.position_embeddings.weight"
+		x, y := want[positions], got[positions]
+		padding := 2 * x.DType.RowBytes(x.Shape[1])
+		if !slices.Equal(x.Shape, y.Shape) || bytes.ContainsFunc(y.Data[:padding], func(r rune) bool { return r != 0 }) {
+			t.Errorf("%s: positions %v became %v, or the rows of padding are not zero", name, x.Shape, y.Shape)
+		}
+		x.Data, y.Data = x.Data[padding:], y.Data[padding:]
+		want[positions], got[positions] = x, y
+		sameTensors(t, name, got, want)
+		scores := ranks(t, src)
+		for _, path := range []string{file, back} {
+			if got := ranks(t, path); !reflect.DeepEqual(got, scores) {
+				t.Errorf("%s: scores of %s are %v, want %v", name, filepath.Base(path), got, scores)
+			}
+		}
+		far := filepath.Join(t.TempDir(), "far.gguf")
+		rewritten(t, file, far, func(k gguf.KeyValue) []gguf.KeyValue {
+			if k.Key == "tokenizer.ggml.padding_token_id" {
+				k.Value = uint32(1 << 20)
+			}
+			return []gguf.KeyValue{k}
+		}, tensorsOf(t, file))
+		_, err := convert.Convert(t.Context(), far, back+"2", convert.Options{})
+		if err == nil || !strings.Contains(err.Error(), "tokenizer.ggml.padding_token_id is 1048576, expected a whole number from 0 to 1024") {
+			t.Errorf("%s: with a million rows of padding: %v", name, err)
+		}
+	}
+}
+
+// thereAndBack makes a file of a model's folder, and a folder of it.
+func thereAndBack(t *testing.T, name string) (src, file, back string) {
+	dir := t.TempDir()
+	src, file, back = golden.Model(t, name), filepath.Join(dir, "model.gguf"), filepath.Join(dir, "back")
+	run(t, src, file, convert.Options{})
+	run(t, file, back, convert.Options{})
+	return src, file, back
+}
+
+func sameTensors(t *testing.T, of string, got, want map[string]tensor.Tensor) {
+	t.Helper()
+	if len(want) != len(got) {
+		t.Errorf("%s: %d tensors became %d", of, len(want), len(got))
+	}
+	for name, x := range want {
+		if y := got[name]; x.DType != y.DType || !slices.Equal(x.Shape, y.Shape) || !bytes.Equal(x.Data, y.Data) {
+			t.Errorf("%s: tensor %s: %v %v became %v %v", of, name, x.DType, x.Shape, y.DType, y.Shape)
+		}
+	}
+}
+
+// ranks are the scores of a few documents.
+func ranks(t *testing.T, path string) []karat.Relevance {
+	t.Helper()
+	m, err := karat.Load(t.Context(), path, karat.Options{Precision: karat.Float32, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	all, err := m.Rerank(t.Context(), "The sky is blue.", []string{"Füße 你好, naïve CAFÉ", "x", "sky"}, karat.RerankOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // TestRankBack takes a file to a folder whose pooling makes a score, as llama.cpp writes it of rerankers: it has no modules of a vector.

@@ -74,7 +74,10 @@ func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight
 		if w = m.Woven(weights, w); w == nil {
 			continue
 		}
-		in := w.Tensor
+		in, err := h.Padded(w.Tensor)
+		if err != nil {
+			return nil, err
+		}
 		if len(in.Shape) == 2 {
 			in = h.Regroup(h.Turn(in), true)
 		}

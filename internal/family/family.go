@@ -78,6 +78,8 @@ type Type struct {
 	Name     string
 	Root     string         // how its files call the module that the embedding is in, where the family's Root is another
 	Class    string         // transformers' class of the text model; "" for a type that is only read
+	Ranks    bool           // GGUF files with a reranker's whole head are written as this type, and no others
+	Padded   bool           // positions count from the row behind the padding token's, pad_token_id
 	Defaults map[string]any // what transformers assumes of keys that the file leaves out
 	Only     map[string]any // settings that a model of another type has otherwise
 	Window   Window
@@ -191,7 +193,7 @@ type Habit struct {
 	Ends   []string                                         // of GGUF's names, without .weight
 	Heads  string                                           // the setting that counts the heads whose rows are permuted for interleaved rotation
 	Plus   float32                                          // added to every value
-	Skip   string                                           // the setting that counts first rows which GGUF leaves out
+	Padded bool                                             // GGUF leaves out the rows up to the padding token's, where the type has them
 	Turned bool                                             // matrices are transposed: config.json's format has them as [in, out], but where they have blocks
 	Joined string                                           // the module that lists the parts which GGUF holds as one: mlp.experts, of mlp.experts.3.up_proj
 	Times  func(settings map[string]any, row int) []float64 // multipliers of a row, which GGUF has in its values, one after the other; nil for none

@@ -66,7 +66,7 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 		if i < len(g.Types) && g.Types[i] > 0 {
 			tokens[i].kind = Kind(g.Types[i])
 		}
-		if tokens[i].kind == Normal && isMarker(text) {
+		if tokens[i].kind == Normal && g.Model != Unigram && isMarker(text) {
 			tokens[i].kind = Control
 		}
 	}

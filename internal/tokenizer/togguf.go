@@ -332,7 +332,7 @@ func (g *GGUF) setSpecial(t *Tokenizer, c *config, f *jsonFile, ids map[string]i
 	if adds || c.AddBOS != nil || g.BOS != nil && (g.Model != ByteLevel || preTokenizers[g.Pre].addBOS) {
 		g.AddBOS = &adds
 	}
-	if ends := len(t.suffix) > 0; ends || c.AddEOS != nil {
+	if ends := len(t.suffix) > 0; ends || c.AddEOS != nil || t.uni != nil {
 		g.AddEOS = &ends
 	}
 	for _, s := range flatten(f.PostProcessor, func(s *jsonStep) []jsonStep { return s.Processors }) {

@@ -20,9 +20,6 @@ func ToJSON(g GGUF) (f Files, err error) {
 	if err != nil {
 		return f, err
 	}
-	if t.uni != nil {
-		return f, fmt.Errorf("tokenizer: tokenizer.ggml.model %q: no tokenizer.json is written of it", g.Model)
-	}
 	model, err := g.modelJSON(t)
 	if err != nil {
 		return f, err
@@ -34,9 +31,9 @@ func ToJSON(g GGUF) (f Files, err error) {
 	}); err != nil {
 		return f, err
 	}
-	config := map[string]any{
-		"clean_up_tokenization_spaces": false, "tokenizer_class": "PreTrainedTokenizerFast",
-		"add_bos_token": t.AddsBOS(), "add_eos_token": len(t.suffix) > 0,
+	config := map[string]any{"clean_up_tokenization_spaces": false, "tokenizer_class": "PreTrainedTokenizerFast"}
+	if t.uni == nil { // of two tokens that are spelled alike, which Unigram may have, a name is the later one's
+		config["add_bos_token"], config["add_eos_token"] = t.AddsBOS(), len(t.suffix) > 0
 	}
 	for key, id := range map[string]*int{"bos_token": g.BOS, "eos_token": g.EOS, "unk_token": g.UNK, "sep_token": g.SEP,
 		"pad_token": g.PAD, "cls_token": g.CLS, "mask_token": g.Mask} {
@@ -56,6 +53,9 @@ func ToJSON(g GGUF) (f Files, err error) {
 
 // modelJSON is a tokenizer.json's model.
 func (g *GGUF) modelJSON(t *Tokenizer) (object, error) {
+	if t.uni != nil {
+		return g.unigramJSON(t)
+	}
 	vocab := json.RawMessage(g.vocabJSON(t))
 	if w := t.pieces; w != nil {
 		return object{"type": "WordPiece", "unk_token": t.tokens[w.unknown].text, "continuing_subword_prefix": inner,
@@ -124,7 +124,7 @@ func (g *GGUF) vocabJSON(t *Tokenizer) []byte {
 func (g *GGUF) addedJSON(t *Tokenizer) []jsonAddedToken {
 	added := []jsonAddedToken{}
 	for i, k := range t.tokens {
-		if k.kind.isAdded() {
+		if k.kind.isAdded() && (t.uni == nil || t.ids[k.text] == int32(i)) {
 			text := g.spelled(t, i)
 			added = append(added, jsonAddedToken{ID: &i, Content: text, Special: k.kind != UserDefined || isMarker(text),
 				Normalized: k.kind == UserDefined && strings.Contains(text, space)})
@@ -193,8 +193,11 @@ func (t *Tokenizer) normJSON() any {
 	if w := t.pieces; w != nil {
 		return object{"type": "BertNormalizer", "clean_text": w.clean, "handle_chinese_chars": w.chinese, "strip_accents": w.strip, "lowercase": w.lower}
 	}
-	n := t.norm
 	var steps []any
+	if u := t.uni; u != nil {
+		return u.normJSON()
+	}
+	n := t.norm
 	if n.nfc {
 		steps = append(steps, object{"type": "NFC"})
 	}
@@ -214,6 +217,9 @@ func byteLevelJSON(prefix bool) object {
 func (g *GGUF) preJSON(t *Tokenizer) any {
 	if t.pieces != nil {
 		return object{"type": "BertPreTokenizer"}
+	}
+	if t.uni != nil {
+		return t.uni.preJSON()
 	}
 	if !t.byteLevel {
 		return nil
@@ -263,7 +269,7 @@ func (t *Tokenizer) postJSON() any {
 		return parts
 	}
 	single, pair := side("A"), append(side("A"), side("B")...)
-	if t.pieces != nil { // whose two texts are of two kinds
+	if t.pieces != nil || t.uni != nil { // whose pairs have separators of their own
 		pair = nil
 		for _, p := range t.pair {
 			if p.id >= 0 {

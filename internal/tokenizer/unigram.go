@@ -66,6 +66,9 @@ func newUnigram(tokens []token, scores []float64, unknown int, u *unigram) (*Tok
 		t.bytes[b] = -1
 		if id, ok := t.ids[fmt.Sprintf("<0x%02X>", b)]; ok {
 			t.bytes[b] = id
+			if u.bytes && tokens[id].kind == Normal {
+				tokens[id].kind = Byte
+			}
 		}
 	}
 	u.unknown, u.penalty, u.scores = int32(unknown), least-unknownPenalty, scores

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -133,8 +134,87 @@ func TestUnigramFolder(t *testing.T) {
 	}
 	steps := `{"type":"Precompiled","precompiled_charsmap":` + string(charsmap) + `},{"type":"Strip","strip_left":false,"strip_right":true},`
 	f.JSON = bytes.Replace(f.JSON, []byte(`{"type":"NFKC"},`), []byte(steps), 1)
-	if g, notes, err = tokenizer.ToGGUF(f, 512, false, "", nil); err != nil || len(notes) != 0 || !bytes.Equal(g.CharsMap, small(t)) {
+	mapped, notes, err := tokenizer.ToGGUF(f, 512, false, "", nil)
+	if err != nil || len(notes) != 0 || !bytes.Equal(mapped.CharsMap, small(t)) {
 		t.Errorf("with a charsmap: %v, %v", notes, err)
+	}
+	for _, g := range []tokenizer.GGUF{g, mapped} {
+		unigramBack(t, g, pairs[0].Text)
+	}
+}
+
+// unigramBack: a folder's files made of the metadata give its ids, and its pairs, and become the metadata again.
+func unigramBack(t *testing.T, g tokenizer.GGUF, text [2]string) {
+	t.Helper()
+	here, err := tokenizer.FromGGUF(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := tokenizer.ToJSON(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err := tokenizer.FromJSON(f.JSON, f.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameIDs(t, here, there) // its two </s> are both an end in GGUF
+	a, b := here.Encode(text[0], tokenizer.Options{}), here.Encode(text[1], tokenizer.Options{})
+	ids, kinds := here.Pair(a, b)
+	if back, same := there.Pair(a, b); !slices.Equal(ids, back) || !slices.Equal(kinds, same) {
+		t.Errorf("the pair %v of kinds %v became %v of %v", ids, kinds, back, same)
+	}
+	again, _, err := tokenizer.ToGGUF(f, len(g.Tokens), false, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range reflect.TypeOf(g).NumField() {
+		if x, y := reflect.ValueOf(g).Field(i).Interface(), reflect.ValueOf(again).Field(i).Interface(); !reflect.DeepEqual(x, y) {
+			t.Errorf("%s changed", reflect.TypeOf(g).Field(i).Name)
+		}
+	}
+}
+
+// TestUnigramBack: settings that XLM-RoBERTa does not have, and tokens that no tokenizer.json of Unigram can have.
+func TestUnigramBack(t *testing.T) {
+	named := []string{"▁", "a", "▁a", "<0x61>", "[PAD8]"}
+	for _, c := range []struct {
+		edit func(g *tokenizer.GGUF)
+		err  string
+	}{
+		{func(g *tokenizer.GGUF) {}, ""},
+		{func(g *tokenizer.GGUF) { g.MergeSpaces, g.AddSpacePrefix = new(false), new(false) }, ""},
+		{func(g *tokenizer.GGUF) { g.Types[7] = int32(tokenizer.Byte) }, ""},
+		{func(g *tokenizer.GGUF) { g.Types[8] = int32(tokenizer.Unused) }, ""}, // the last
+		{func(g *tokenizer.GGUF) { g.Types[5] = int32(tokenizer.Unused) }, `token 5 ("a") is unused`},
+		{func(g *tokenizer.GGUF) { g.Types[5] = int32(tokenizer.UserDefined) }, ""},
+		{func(g *tokenizer.GGUF) { g.Types[6] = int32(tokenizer.UserDefined) }, `token 6 ("▁a") is user-defined`},
+	} {
+		g := unigrams(named, small(t))
+		c.edit(&g)
+		f, err := tokenizer.ToJSON(g)
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%v, want %s", err, c.err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.err, err)
+			continue
+		}
+		here, _ := tokenizer.FromGGUF(g)
+		there, err := tokenizer.FromJSON(f.JSON, f.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		agree(t, here, there)
+		for _, text := range []string{"a a  a", "aa", "\u2603a"} {
+			ids := here.Encode(text, tokenizer.Options{})
+			if x, y := here.Decode(ids, false), there.Decode(ids, false); x != y {
+				t.Errorf("%q: %q became %q", text, x, y)
+			}
+		}
 	}
 }
 
@@ -235,8 +315,22 @@ func FuzzUnigram(f *testing.F) {
 		if g.MergeSpaces = &spaces; len(charsmap) == 0 {
 			g.CharsMap = nil
 		}
-		if tok, err := tokenizer.FromGGUF(g); err == nil && len(text) < 1<<12 {
-			use(t, tok, text)
+		tok, err := tokenizer.FromGGUF(g)
+		if err != nil || len(text) >= 1<<12 {
+			return
+		}
+		use(t, tok, text)
+		f, err := tokenizer.ToJSON(g)
+		if err != nil {
+			return
+		}
+		back, err := tokenizer.FromJSON(f.JSON, f.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := tokenizer.Options{AddSpecial: true}
+		if x, y := tok.Encode(text, o), back.Encode(text, o); !slices.Equal(x, y) {
+			t.Fatalf("%+q: %v became %v", text, x, y)
 		}
 	})
 }

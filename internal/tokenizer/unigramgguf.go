@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // unigram makes the tokenizer of GGUF's metadata. Where SentencePiece merges spaces, text is cut into words at white space, as
@@ -80,4 +81,48 @@ func (g *GGUF) setUnigram(t *Tokenizer) (notes []string, err error) {
 		g.Tokens, g.Types, g.Scores = append(g.Tokens, k.text), append(g.Types, int32(k.kind)), append(g.Scores, float32(u.scores[i]))
 	}
 	return notes, nil
+}
+
+// unigramJSON is the model of a tokenizer.json, where a token's place in the list is its id. Tokens at its end that are only padding are left out.
+func (g *GGUF) unigramJSON(t *Tokenizer) (object, error) {
+	tokens := t.tokens
+	for len(tokens) > 0 && tokens[len(tokens)-1].kind == Unused {
+		tokens = tokens[:len(tokens)-1]
+	}
+	vocab := make([][2]any, len(tokens))
+	for i, k := range tokens {
+		switch {
+		case k.kind == Unused:
+			return nil, fmt.Errorf("tokenizer: tokenizer.ggml.token_type: token %d (%q) is unused: a tokenizer.json of Unigram has none that text does not become", i, k.text)
+		case k.kind == UserDefined && strings.ContainsAny(k.text, " "+space):
+			return nil, fmt.Errorf("tokenizer: tokenizer.ggml.token_type: token %d (%q) is user-defined: an added token of Unigram has no spaces", i, k.text)
+		}
+		vocab[i] = [2]any{k.text, t.uni.scores[i]}
+	}
+	return object{"type": "Unigram", "unk_id": t.uni.unknown, "byte_fallback": t.uni.bytes, "vocab": vocab}, nil
+}
+
+// normJSON is a tokenizer.json's normalizer.
+func (u *unigram) normJSON() any {
+	var steps []any
+	if u.charsmap != nil {
+		steps = append(steps, object{"type": "Precompiled", "precompiled_charsmap": u.charsmap})
+	}
+	if u.nfkc {
+		steps = append(steps, object{"type": "NFKC"})
+	}
+	return sequence("normalizers", steps...)
+}
+
+// preJSON is a tokenizer.json's pre-tokenizer.
+func (u *unigram) preJSON() any {
+	var steps []any
+	if u.words {
+		steps = append(steps, object{"type": "WhitespaceSplit"})
+	}
+	scheme := "always"
+	if u.prefix == prependNever {
+		scheme = "never"
+	}
+	return sequence("pretokenizers", append(steps, object{"type": "Metaspace", "replacement": space, "prepend_scheme": scheme, "split": true})...)
 }

@@ -13,17 +13,16 @@ var Family = family.Family{
 	Types: []family.Type{{Name: "bert", Class: "BertModel", Defaults: map[string]any{
 		"layer_norm_eps": 1e-12, "hidden_act": "gelu", "max_position_embeddings": 512., "type_vocab_size": 2., "vocab_size": 30522., "hidden_size": 768.,
 		"num_hidden_layers": 12., "num_attention_heads": 12., "intermediate_size": 3072.}},
-		{Name: "xlm-roberta", Class: "XLMRobertaModel", Root: "roberta", Defaults: map[string]any{
+		{Name: "xlm-roberta", Class: "XLMRobertaForSequenceClassification", Root: "roberta", Ranks: true, Padded: true, Defaults: map[string]any{
 			"layer_norm_eps": 1e-12, "hidden_act": "gelu", "max_position_embeddings": 512., "type_vocab_size": 2., "vocab_size": 30522., "hidden_size": 768.,
 			"num_hidden_layers": 12., "num_attention_heads": 12., "intermediate_size": 3072., "pad_token_id": 1.}}},
-	Normal:  positions,
 	Fixed:   map[string]any{"hidden_act": "gelu", "position_embedding_type": "absolute", "is_decoder": false},
-	Idle:    []string{"tie_word_embeddings", "head_dim", "num_key_value_heads", "attention_probs_dropout_prob", "hidden_dropout_prob", offset, "output_past", "sbert_ce_default_activation_function", "sentence_transformers", "gradient_checkpointing", "directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"},
-	Limits:  []family.Limit{{Key: "type_vocab_size", Min: 0, Max: 1 << 16, Rule: family.Whole}, {Key: offset, Min: 0, Max: 1 << 16, Rule: family.Whole}},
+	Idle:    []string{"tie_word_embeddings", "pad_token_id", "head_dim", "num_key_value_heads", "attention_probs_dropout_prob", "hidden_dropout_prob", "output_past", "sbert_ce_default_activation_function", "sentence_transformers", "gradient_checkpointing", "directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"},
+	Limits:  []family.Limit{{Key: "type_vocab_size", Min: 0, Max: 1 << 16, Rule: family.Whole}},
 	Without: []string{"num_key_value_heads", "rms_norm_eps", "rope_parameters"},
 
 	Keys:    []family.Key{{GGUF: "attention.causal", Kind: family.Never}},
-	Habits:  []family.Habit{{Ends: []string{"position_embd"}, Skip: offset}},
+	Habits:  []family.Habit{{Ends: []string{"position_embd"}, Padded: true}},
 	Rows:    map[string]string{"type_vocab_size": "token_types"},
 	Buffers: []string{"pooler.dense.weight", "pooler.dense.bias", ".position_ids", "cls.predictions.bias", "cls.predictions.decoder.bias", "cls.predictions.decoder.weight", "cls.predictions.transform.dense.weight", "cls.predictions.transform.dense.bias", "cls.predictions.transform.LayerNorm.weight", "cls.predictions.transform.LayerNorm.bias", "cls.seq_relationship.weight", "cls.seq_relationship.bias"},
 	Aliases: map[string]string{"classifier.weight": "classifier.out_proj.weight", "classifier.bias": "classifier.out_proj.bias",
@@ -37,19 +36,4 @@ var Family = family.Family{
 		{Name: "base", Hidden: 768, Layers: 12, Heads: 12, KVHeads: 12, HeadDim: 64, FF: 3072, Vocab: 30522, Context: 512, Epsilon: 1e-12},
 		{Name: "tiny", Hidden: 256, Layers: 2, Heads: 4, KVHeads: 4, HeadDim: 64, FF: 512, Vocab: 2048, Context: 512, Epsilon: 1e-12},
 	}},
-}
-
-// offset is the setting that counts the rows of the table of positions that no text has.
-const offset = "position_offset"
-
-// positions counts XLM-RoBERTa's positions from 0.
-func positions(s map[string]any) {
-	pad, ok := s["pad_token_id"].(float64)
-	if s["model_type"] != "xlm-roberta" || !ok {
-		return
-	}
-	s[offset] = pad + 1
-	if n, ok := s["max_position_embeddings"].(float64); ok {
-		s["max_position_embeddings"] = n - (pad + 1)
-	}
 }
