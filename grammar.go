@@ -47,6 +47,14 @@ func newGrammar(g *grammar.Grammar, err error) (*Grammar, error) {
 	return &Grammar{g, func(m *Model) engine.Grammar { return g.Match(m.vocabulary()) }}, nil
 }
 
+// Bytes is about how much memory the grammar takes now. It grows as texts are held to it, by 32 MiB at most.
+func (g *Grammar) Bytes() int {
+	if g.g == nil {
+		return 0
+	}
+	return g.g.Bytes()
+}
+
 // TurnOptions say what the answer to a conversation must be.
 type TurnOptions struct {
 	Schema   []byte // JSON schema of the text, or one of the next three; without them it is any text

@@ -134,7 +134,7 @@ func (x *exchange) messageRequest(answer bool) (*request, *problem) {
 	if p != nil {
 		return nil, p
 	}
-	r := x.s.newRequest(m, x.who)
+	r := x.newRequest(m)
 	if answer && !f.has("max_tokens") {
 		f.reject(bad("max_tokens", "max_tokens: Field required"))
 	}

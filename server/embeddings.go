@@ -101,7 +101,7 @@ func (x *exchange) ollamaEmbedRequest(param string) (*embedding, *problem) {
 	}
 	e := &embedding{model: m}
 	x.ollamaCommon(f, m)
-	x.s.newRequest(m, x.who).ollamaOptions(f) // which choose tokens, or set up a model: they change no vector
+	x.newRequest(m).ollamaOptions(f) // which choose tokens, or set up a model: they change no vector
 	many := param == "input"
 	if many {
 		unit := true

@@ -14,39 +14,51 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// maxGrammars bounds the grammars that are kept: equal requests compile one once.
-const maxGrammars = 32
+// Bounds of the grammars that are kept though no request uses them: equal requests compile one once.
+const (
+	maxGrammars  = 32
+	grammarBytes = 64 << 20
+)
 
 // grammars are the last ones that requests asked for.
 type grammars struct {
 	mu   sync.Mutex
-	list []keptGrammar // the one that was used last comes last
+	list []*keptGrammar // the one that was used last comes last
+	most int            // bytes of grammars that nobody uses. Where the others take four times as much, no request gets a new one
 
 	making sync.Mutex // one is compiled at a time: each may take tens of megabytes
 }
 
 type keptGrammar struct {
-	key [sha256.Size]byte
-	g   *karat.Grammar
+	key   [sha256.Size]byte
+	g     *karat.Grammar
+	users int
+	bytes int // when it was last measured
 }
 
-// get is the grammar of a key, which make compiles if it is not there, unless ctx ends before its turn.
-func (k *grammars) get(ctx context.Context, of any, make func() (*karat.Grammar, error)) (*karat.Grammar, error) {
+// take is the grammar of a key, which make compiles if it is not there, unless ctx ends before its turn. give takes it back.
+func (k *grammars) take(ctx context.Context, of any, make func() (*karat.Grammar, error)) (*keptGrammar, error) {
 	text, err := json.Marshal(of)
 	if err != nil {
 		return nil, err
 	}
 	key := sha256.Sum256(text)
-	if g := k.find(key); g != nil {
-		return g, nil
+	if x := k.find(key); x != nil {
+		return x, nil
 	}
 	k.making.Lock()
 	defer k.making.Unlock()
 	if err := ctx.Err(); err != nil { // nobody waits for it any more
 		return nil, err
 	}
-	if g := k.find(key); g != nil { // another has made it
-		return g, nil
+	if x := k.find(key); x != nil { // another has made it
+		return x, nil
+	}
+	k.mu.Lock()
+	_, _, used := k.measure()
+	k.mu.Unlock()
+	if used > 4*k.most {
+		return nil, full(fmt.Sprintf("The schemas and grammars of the requests under way take %d MiB, this server takes no more", used>>20))
 	}
 	g, err := make()
 	if err != nil {
@@ -54,24 +66,50 @@ func (k *grammars) get(ctx context.Context, of any, make func() (*karat.Grammar,
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.list) >= maxGrammars {
-		k.list = slices.Delete(k.list, 0, 1)
+	x := &keptGrammar{key: key, g: g, users: 1}
+	k.list = append(k.list, x)
+	return x, nil
+}
+
+// give ends the use of a grammar. The oldest ones that nobody uses go where there are too many.
+func (k *grammars) give(x *keptGrammar) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	x.users--
+	idle, bytes, _ := k.measure()
+	k.list = slices.DeleteFunc(k.list, func(x *keptGrammar) bool {
+		if x.users > 0 || idle <= maxGrammars && bytes <= k.most {
+			return false
+		}
+		idle, bytes = idle-1, bytes-x.bytes
+		return true
+	})
+}
+
+// measure counts the grammars that nobody uses, and the bytes of them and of the others. k.mu is held.
+func (k *grammars) measure() (idle, kept, used int) {
+	for _, x := range k.list {
+		if x.bytes = x.g.Bytes(); x.users > 0 {
+			used += x.bytes
+		} else {
+			idle, kept = idle+1, kept+x.bytes
+		}
 	}
-	k.list = append(k.list, keptGrammar{key, g})
-	return g, nil
+	return idle, kept, used
 }
 
 // find is the grammar of a key, nil if it is not kept.
-func (k *grammars) find(key [sha256.Size]byte) *karat.Grammar {
+func (k *grammars) find(key [sha256.Size]byte) *keptGrammar {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	i := slices.IndexFunc(k.list, func(x keptGrammar) bool { return x.key == key })
+	i := slices.IndexFunc(k.list, func(x *keptGrammar) bool { return x.key == key })
 	if i < 0 {
 		return nil
 	}
 	found := k.list[i]
+	found.users++
 	k.list = append(slices.Delete(k.list, i, i+1), found)
-	return found.g
+	return found
 }
 
 // form is what the text of an answer must fit: a schema, a regular expression or a grammar. Without them it is any text.
@@ -269,11 +307,18 @@ func (r *request) constrain(ctx context.Context, c *conversation) *problem {
 	if r.form.free() && !o.Required && c.choice.only == nil && !strict {
 		return nil
 	}
-	g, err := r.grammars.get(ctx, []any{r.model.print, r.model.name, o}, func() (*karat.Grammar, error) { return r.model.model.TurnGrammar(o) })
+	return r.compile(ctx, []any{r.model.print, r.model.name, o}, len(o.Tools) > 0, func() (*karat.Grammar, error) { return r.model.model.TurnGrammar(o) })
+}
+
+// compile takes the grammar of a key for as long as the request is answered.
+func (r *request) compile(ctx context.Context, of any, tools bool, make func() (*karat.Grammar, error)) *problem {
+	k := &r.asked.s.grammars
+	x, err := k.take(ctx, of, make)
 	if err != nil {
-		return r.refuseGrammar(err, len(o.Tools) > 0)
+		return r.refuseGrammar(err, tools)
 	}
-	r.grammar = g
+	r.grammar = x.g
+	r.asked.after = append(r.asked.after, func() { k.give(x) })
 	return nil
 }
 
@@ -282,12 +327,7 @@ func (r *request) constrainText(ctx context.Context) *problem {
 	if r.form.free() {
 		return nil
 	}
-	g, err := r.grammars.get(ctx, []string{string(r.form.schema), r.form.pattern, r.form.gbnf, r.form.lark}, r.form.compile)
-	if err != nil {
-		return r.refuseGrammar(err, false)
-	}
-	r.grammar = g
-	return nil
+	return r.compile(ctx, []string{string(r.form.schema), r.form.pattern, r.form.gbnf, r.form.lark}, false, r.form.compile)
 }
 
 // compile makes the grammar of a text.
@@ -307,6 +347,9 @@ func (x *form) compile() (*karat.Grammar, error) {
 func (r *request) refuseGrammar(err error, tools bool) *problem {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return &problem{status: 499, kind: invalid, code: "cancelled", message: "The client has gone"}
+	}
+	if p := (*problem)(nil); errors.As(err, &p) {
+		return p
 	}
 	param, text := r.form.param, err.Error()
 	if param == "" || tools && strings.HasPrefix(text, "schema: tool ") {

@@ -158,13 +158,15 @@ func TestFormRefused(t *testing.T) {
 
 // TestD5Grammars: distinct schemas are kept within a bound.
 func TestD5Grammars(t *testing.T) {
-	var k grammars
+	k := grammars{most: grammarBytes}
 	for i := range 200 {
 		schema := fmt.Sprintf(`{"const":%d}`, i)
 		for range 2 {
-			if _, err := k.get(t.Context(), schema, func() (*karat.Grammar, error) { return karat.JSONSchema([]byte(schema)) }); err != nil {
+			g, err := k.take(t.Context(), schema, func() (*karat.Grammar, error) { return karat.JSONSchema([]byte(schema)) })
+			if err != nil {
 				t.Fatal(err)
 			}
+			k.give(g)
 		}
 	}
 	if len(k.list) != maxGrammars {
@@ -172,9 +174,71 @@ func TestD5Grammars(t *testing.T) {
 	}
 }
 
+// TestD5Bytes: 500 different schemas that need much memory leave no more than the bound, with all that is kept for them.
+func TestD5Bytes(t *testing.T) {
+	c := serve(t, demo(t), Options{})
+	ask := func(i int) {
+		var properties strings.Builder
+		for n := range 80 {
+			fmt.Fprintf(&properties, `,"p%d":{"type":"string","pattern":"^[a-f]{%d}x"}`, n, (i+n)%1000)
+		}
+		c.post("/v1/completions", `{"model":"demo","prompt":"a","max_tokens":1,"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"type":"object","properties":{`+properties.String()[1:]+`}}}}}`)
+	}
+	held := func() int {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC() // what finalizers held
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	c.s.grammars.most = 2 << 20
+	ask(-1)
+	before := held()
+	for i := range 500 {
+		ask(i)
+	}
+	_, kept, used := c.s.grammars.measure()
+	if took := held() - before; used != 0 || kept > 2<<20 || took > 4<<20 {
+		t.Errorf("%d bytes are held, grammars that nobody uses say %d, others %d", took, kept, used)
+	}
+}
+
+// TestD5Used: where the grammars of requests under way take much memory, no more are compiled, and those that are there are shared.
+func TestD5Used(t *testing.T) {
+	k := grammars{most: 1 << 10}
+	var all []*keptGrammar
+	make := func() (*karat.Grammar, error) {
+		return karat.Regexp(strings.Repeat(`[a-z]x`, 500) + strings.Repeat("y", len(all)))
+	}
+	for len(all) < 1000 {
+		g, err := k.take(t.Context(), len(all), make)
+		if err != nil {
+			break
+		}
+		all = append(all, g)
+	}
+	_, _, used := k.measure()
+	if first := all[0].g.Bytes(); used < 4<<10 || used > 4<<10+first {
+		t.Errorf("%d grammars of %d bytes are in use, %d together", len(all), first, used)
+	}
+	again, err := k.take(t.Context(), 0, make)
+	if err != nil || again != all[0] {
+		t.Errorf("%v, %v", again, err)
+	}
+	if _, err := k.take(t.Context(), -1, make); err == nil || err.(*problem).status != 429 {
+		t.Errorf("%v", err)
+	}
+	for _, g := range append(all, again) {
+		k.give(g)
+	}
+	if idle, kept, used := k.measure(); kept > 1<<10 || used != 0 {
+		t.Errorf("%d grammars are left, of %d bytes, %d in use", idle, kept, used)
+	}
+}
+
 // TestGrammarsOneAtATime: schemas that need much memory do not need it at once, and nobody compiles for a client that has gone.
 func TestGrammarsOneAtATime(t *testing.T) {
-	var k grammars
+	k := grammars{most: grammarBytes}
 	var running, most, made atomic.Int32
 	compile := func() (*karat.Grammar, error) {
 		most.Store(max(most.Load(), running.Add(1)))
@@ -186,7 +250,7 @@ func TestGrammarsOneAtATime(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {
-			if _, err := k.get(t.Context(), i/2, compile); err != nil {
+			if _, err := k.take(t.Context(), i/2, compile); err != nil {
 				t.Error(err)
 			}
 		})
@@ -197,7 +261,7 @@ func TestGrammarsOneAtATime(t *testing.T) {
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if _, err := k.get(gone, "other", compile); !errors.Is(err, context.Canceled) || made.Load() != 8 {
+	if _, err := k.take(gone, "other", compile); !errors.Is(err, context.Canceled) || made.Load() != 8 {
 		t.Errorf("of a client that has gone: %v", err)
 	}
 }

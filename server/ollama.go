@@ -225,7 +225,7 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 	if p != nil {
 		return nil, p
 	}
-	r := x.s.newRequest(m, x.who)
+	r := x.newRequest(m)
 	r.stream, r.form = f.boolean("stream", true), ollamaFormat(f)
 	x.ollamaCommon(f, m)
 	r.ollamaOptions(f)

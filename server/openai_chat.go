@@ -41,7 +41,7 @@ func (x *exchange) chatRequest() (*request, *problem) {
 	if p != nil {
 		return nil, p
 	}
-	r := x.s.newRequest(m, x.who)
+	r := x.newRequest(m)
 	r.choosing(f)
 	r.limit(f, "max_tokens", 0)
 	r.limit(f, "max_completion_tokens", 0)

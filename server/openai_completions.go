@@ -101,7 +101,7 @@ func (x *exchange) completionRequest() (*request, *problem) {
 	if p != nil {
 		return nil, p
 	}
-	r := x.s.newRequest(m, x.who)
+	r := x.newRequest(m)
 	r.max = 16 // as OpenAI's API has it
 	r.choosing(f)
 	r.limit(f, "max_tokens", 0)

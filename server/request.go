@@ -36,7 +36,7 @@ type request struct {
 	turn     *turn
 	form     form           // of the text
 	grammar  *karat.Grammar // that the answer must fit; nil for none
-	grammars *grammars      // the server's
+	asked    *exchange
 	stream   bool
 	usage    bool // of a stream, too
 }
@@ -74,9 +74,9 @@ func newID(prefix string) string {
 }
 
 // newRequest is a request with the defaults of every API.
-func (s *Server) newRequest(m *served, who *caller) *request {
-	r := &request{model: m, grammars: &s.grammars, who: who, created: time.Now().Unix(), n: 1, max: -1, sampling: m.model.Sampling()}
-	r.caller = who.caller()
+func (x *exchange) newRequest(m *served) *request {
+	r := &request{asked: x, model: m, who: x.who, created: time.Now().Unix(), n: 1, max: -1, sampling: m.model.Sampling()}
+	r.caller = x.who.caller()
 	if r.sampling.Temperature == 0 {
 		r.sampling.Temperature = 1 // as OpenAI's API has it
 	}

@@ -49,7 +49,7 @@ func (x *exchange) responseRequest() (*response, *problem) {
 	if p != nil {
 		return nil, p
 	}
-	q := &response{r: x.s.newRequest(m, x.who)}
+	q := &response{r: x.newRequest(m)}
 	r := q.r
 	q.echo = map[string]any{"error": nil, "incomplete_details": nil, "instructions": null(f, "instructions", "null"), "metadata": null(f, "metadata", "{}"), "tools": null(f, "tools", "[]"),
 		"tool_choice": null(f, "tool_choice", `"auto"`), "parallel_tool_calls": null(f, "parallel_tool_calls", "true"), "store": false, "previous_response_id": nil,

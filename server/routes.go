@@ -145,7 +145,7 @@ func (x *exchange) use(e *entry) (*served, *problem) {
 	m, err := x.s.pool.take(x.ctx, e)
 	switch {
 	case err == nil:
-		x.uses = append(x.uses, e)
+		x.after = append(x.after, func() { x.s.pool.give(e) })
 		return m, nil
 	case errors.Is(err, errBusy):
 		return nil, unavailable(fmt.Sprintf("The model %q is not loaded: %v", e.Name, err))

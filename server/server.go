@@ -82,7 +82,7 @@ type Server struct {
 // New makes a server. It reads the models' files, for their fingerprints; the end of ctx stops that.
 func New(ctx context.Context, o Options) (*Server, error) {
 	o.MaxBody, o.Requests = cmp.Or(o.MaxBody, 32<<20), cmp.Or(o.Requests, 256)
-	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), now: time.Now, since: time.Now().Unix()}
+	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), now: time.Now, since: time.Now().Unix(), grammars: grammars{most: grammarBytes}}
 	s.generate = func(ctx context.Context, from *karat.Session, ids []int, o karat.GenerateOptions) iter.Seq2[karat.Token, error] {
 		return from.GenerateIDs(ctx, ids, o)
 	}
@@ -170,10 +170,10 @@ type exchange struct {
 	ctx    context.Context
 	who    *caller
 	stream *stream
-	model  string // that was asked for
-	held   int    // bytes of bodies
-	failed bool   // a fault of the server ended the answer, whatever its status
-	uses   []*entry
+	model  string   // that was asked for
+	held   int      // bytes of bodies
+	failed bool     // a fault of the server ended the answer, whatever its status
+	after  []func() // what ends with the request
 }
 
 // writer knows whether an answer has begun.
@@ -225,8 +225,8 @@ type exchangeKey struct{}
 // answer has the route answer. A panic is an error of this request alone.
 func (x *exchange) answer(r route) {
 	defer func() {
-		for _, e := range x.uses {
-			x.s.pool.give(e)
+		for _, end := range x.after {
+			end()
 		}
 		x.s.bodies.give(x.held)
 		if v := recover(); v != nil {

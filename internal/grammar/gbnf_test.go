@@ -175,8 +175,8 @@ func TestWork(t *testing.T) {
 			}
 		}
 		g.mu.Lock()
-		if g.bytes > maxBytes+1<<20 {
-			t.Errorf("%s: %d bytes of states", name, g.bytes)
+		if g.bytes.Load() > maxBytes+1<<20 {
+			t.Errorf("%s: %d bytes of states", name, g.bytes.Load())
 		}
 		g.mu.Unlock()
 	}

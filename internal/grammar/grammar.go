@@ -29,7 +29,13 @@ const (
 	maxStack  = 1 << 12  // parts within parts
 	maxNested = 64       // levels of a schema's or a grammar's text
 	maxFuel   = 1 << 21  // elementary steps for the tokens of one state
-	maxBytes  = 16 << 20 // of states; beyond that they are forgotten, and built again when they are met
+	maxBytes  = 32 << 20 // of states, stacks and terms that a text builds; beyond that they are forgotten, and built again when they are met
+)
+
+// What a term and a node take with their places in tables, about, in bytes.
+const (
+	termBytes = 320
+	nodeBytes = 176
 )
 
 // ErrGrammar is the error of a text that cannot be held to its grammar.
@@ -51,8 +57,9 @@ type Grammar struct {
 	stacks map[stackKey]*stack
 	states map[string]*state
 	start  *state
-	end    *state // of the empty stack
-	bytes  int    // of states and stacks, about
+	end    *state       // of the empty stack
+	base   int          // bytes of the nodes and terms of the source, about
+	bytes  atomic.Int64 // of the states, stacks and terms that texts have built
 	fuel   int
 	key    []byte
 }
@@ -85,12 +92,18 @@ func (g *Grammar) burn(n int) {
 	}
 }
 
-// grow counts bytes of states, and forgets all when they are too many. Who holds a state can go on from it.
+// Bytes is about how much memory the grammar takes now.
+func (g *Grammar) Bytes() int { return g.base + int(g.bytes.Load()) }
+
+// grow counts bytes of states, and of the terms that were made for them, and forgets all when they are too many. Who holds a state can go
+// on from it.
 func (g *Grammar) grow(n int) {
-	if g.bytes += n; g.bytes < maxBytes {
+	n += g.terms.bytes
+	g.terms.bytes = 0
+	if g.bytes.Add(int64(n)) < maxBytes {
 		return
 	}
-	g.bytes = 0
+	g.bytes.Store(0)
 	g.stacks, g.states = map[stackKey]*stack{}, map[string]*state{}
 	g.terms.forget()
 	for _, p := range g.starts {

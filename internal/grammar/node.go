@@ -71,6 +71,7 @@ func (b *builder) many(n *node, lo, hi int32) *node {
 // grammar makes the automaton whose texts are those of root.
 func (b *builder) grammar(root *node) (*Grammar, error) {
 	g := &Grammar{terms: b.t, stacks: map[stackKey]*stack{}, states: map[string]*state{}}
+	g.base, g.terms.bytes = nodeBytes*len(b.nodes)+b.t.bytes, 0
 	b.classify(g)
 	g.fuel = maxFuel
 	for _, n := range b.nodes {

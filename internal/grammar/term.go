@@ -109,6 +109,7 @@ type termTable struct {
 	none  *term
 	unit  *term
 	built int
+	bytes int // of those built since grow counted them, about
 }
 
 func newTermTable() termTable {
@@ -156,6 +157,7 @@ func (t *termTable) make(x term) *term {
 	}
 	t.last++
 	t.built++
+	t.bytes += termBytes + 12*len(x.list)
 	y := new(term)
 	*y = x
 	y.id = t.last
