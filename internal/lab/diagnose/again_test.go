@@ -18,19 +18,20 @@ func TestLongLogits(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		faults string
-		want   map[string][]int
-		quick  bool
+		class, faults string
+		want          map[string][]int
+		quick         bool
 	}{
-		{"window_missing@3", map[string][]int{"window_missing": {3}}, false},
-		{"window_missing@all", map[string][]int{"window_missing": {0, 1, 3, 4}}, false},
-		{"layer_pattern@3; attention_scale@3", map[string][]int{"layer_pattern": {3}, "attention_scale": {3}}, true},
+		{"activations=f32", "window_missing@3", map[string][]int{"window_missing": {3}}, false},
+		{"activations=f32", "window_missing@all", map[string][]int{"window_missing": {0, 1, 3, 4}}, false},
+		{"activations=f32", "layer_pattern@3; attention_scale@3", map[string][]int{"layer_pattern": {3}, "attention_scale": {3}}, true},
+		{"activations=q8_32", "window_size=128@all", map[string][]int{"window_size": {0, 1, 3, 4}}, true}, // with no window at all the logits are within rounding, too
 	} {
 		if !slow() && !c.quick {
 			continue
 		}
 		t.Run(c.faults, func(t *testing.T) {
-			dump, _ := m.record(t, "activations=f32", c.faults, m.texts(t, mixed, strings.Repeat("The sky is blue. ", 24)))
+			dump, _ := m.record(t, c.class, c.faults, m.texts(t, mixed, strings.Repeat("The sky is blue. ", 22)))
 			long := dump.Prompts[1]
 			if len(dump.Prompts[0].IDs) >= window || len(long.IDs) <= window {
 				t.Fatal(window, len(dump.Prompts[0].IDs), len(long.IDs))

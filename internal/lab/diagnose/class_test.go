@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -38,5 +39,30 @@ func TestCenter(t *testing.T) {
 	}
 	if s := (class{"q8~", "f64", ""}).String(); strings.Contains(s, "q8") || !strings.Contains(s, "16 bits where weights have 16") {
 		t.Error(s)
+	}
+}
+
+// TestLikeliest: what comes nearest, of equals the one in the fewest layers and then the cheapest; and all of those are told.
+func TestLikeliest(t *testing.T) {
+	at := func(layer int, score, cost float64, more int) *attempt {
+		a := &attempt{score: score, cost: cost}
+		for range more + 1 {
+			a.hs = append(a.hs, &hypothesis{node: &graph.Node{Layer: layer}, computed: "sees less"})
+		}
+		return a
+	}
+	for _, c := range []struct {
+		all   []*attempt
+		want  int
+		equal string
+	}{
+		{[]*attempt{at(1, 8, 0, 3), at(2, 3, 1, 0)}, 1, ""},
+		{[]*attempt{at(1, 0.1, 0, 3), at(2, 0.9, 0.4, 0)}, 1, ""},
+		{[]*attempt{at(1, 0.1, 0.4, 0), at(2, 0.9, 0, 0)}, 1, ""},
+		{[]*attempt{at(1, 0.1, 0, 0), at(2, 0.9, 0, 0), at(3, 2, 0, 0)}, 0, "; as near if layer 2 sees less"},
+	} {
+		if best, equal := likeliest(c.all, 1); best != c.all[c.want] || equal != c.equal {
+			t.Errorf("%v, %q; want %d, %q", best, equal, c.want, c.equal)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -44,39 +45,66 @@ func (r *search) longer(c *closing) error {
 	if f == nil || f.p.tapped {
 		return nil
 	}
-	sets, ask, found := r.ofWindows(), c.ask(f), &attempt{}
-	from := f.after
+	sets, ask, found := r.ofWindows(), c.ask(f), &attempt{score: f.after}
 	const most = 3
 	for range most {
-		best, nearest := (*attempt)(nil), from/2
-		for _, hs := range sets {
-			a := &attempt{hs: slices.Concat(found.hs, hs), edits: found.edits}
-			for _, h := range hs {
-				a.edits = a.edits.And(h.edits)
-			}
-			kl, err := ask.with(a.edits)
-			if err != nil {
-				return err
-			}
-			if kl < nearest {
-				best, nearest = a, kl
-			}
-			if r.rounds(f, kl) {
-				break
-			}
+		next, err := ask.nearer(found, sets)
+		if len(next) == 0 || err != nil {
+			return err
 		}
-		if best == nil {
-			return nil
-		}
-		if found, from = best, nearest; r.rounds(f, from) {
-			return r.acceptSeen(found, fmt.Sprintf("no tapped prompt is long enough to show it; with it the logits of prompt %d lie %s from the reference's, and %s without it", f.p.Index, lab.Digits(from), lab.Digits(f.after)))
+		best, equal := likeliest(next, f.least())
+		if found = best; r.rounds(f, found.score) {
+			return r.acceptSeen(found, fmt.Sprintf("no tapped prompt is long enough to show it; with it the logits of prompt %d lie %s from the reference's, and %s without it%s",
+				f.p.Index, lab.Digits(found.score), lab.Digits(f.after), equal))
 		}
 	}
 	return nil
 }
 
+// nearer are the sets that, with those found, come much nearer than these alone. The likelier sets stand before the others, which
+// are not tried if the likelier ones come as near as rounding can tell. An attempt's score is its KL.
+func (r *asking) nearer(found *attempt, sets [][][]*hypothesis) (next []*attempt, err error) {
+	for _, likely := range sets {
+		for _, hs := range likely {
+			a := &attempt{hs: slices.Concat(found.hs, hs), edits: found.edits, cost: found.cost + hs[0].cost}
+			for _, h := range hs {
+				a.edits = a.edits.And(h.edits)
+			}
+			if a.score, err = r.with(a.edits); err != nil {
+				return nil, err
+			}
+			if a.score < found.score/2 {
+				next = append(next, a)
+			}
+		}
+		if slices.ContainsFunc(next, func(a *attempt) bool { return a.score <= r.f.least() }) {
+			break
+		}
+	}
+	return next, nil
+}
+
+// likeliest is the attempt that comes nearest, and in words the others that are as likely. All that come within the
+// floor are as near: of these the one in the fewest layers, and then the one that costs least.
+func likeliest(all []*attempt, floor float64) (best *attempt, equal string) {
+	order := func(a, b *attempt) int {
+		return cmp.Or(cmp.Compare(max(a.score, floor), max(b.score, floor)), cmp.Compare(len(a.hs), len(b.hs)), cmp.Compare(a.cost, b.cost))
+	}
+	best = slices.MinFunc(all, order)
+	for _, a := range all {
+		if a != best && order(a, best) == 0 {
+			h := a.hs[len(a.hs)-1]
+			equal += fmt.Sprintf("; as near if layer %d %s", h.node.Layer, h.computed)
+		}
+	}
+	return best, equal
+}
+
 // rounds reports whether logits so far from the reference's are as rounding may make them.
-func (r *measurement) rounds(f *free, kl float64) bool { return kl <= spread*max(f.floor, least) }
+func (r *measurement) rounds(f *free, kl float64) bool { return kl <= spread*f.least() }
+
+// least is the KL that rounding alone makes.
+func (f *free) least() float64 { return max(f.floor, least) }
 
 // farthest is the prompt whose logits are explained least, nil if all are.
 func (r *closing) farthest() *free {
@@ -119,9 +147,9 @@ func (r *asking) with(edits sim.Edits) (float64, error) {
 	return meanKL(want, r.f.p.read(result, r.rows), result.Shape.Size()), nil
 }
 
-// ofWindows are sets of other windows: of all layers that can have them, of those in which rope or
-// the scale of scores was found to be another's, and of each layer.
-func (r *search) ofWindows() (sets [][]*hypothesis) {
+// ofWindows are sets of other windows, the likelier ones in front: of the layers in which rope or the scale of scores was found
+// to be another's, and of all layers that can have them; then of each layer.
+func (r *search) ofWindows() (sets [][][]*hypothesis) {
 	odd := map[int]bool{}
 	for _, h := range r.accepted {
 		if h.node.Op == graph.RoPE || h.node.Op == graph.Attention {
@@ -144,20 +172,24 @@ func (r *search) ofWindows() (sets [][]*hypothesis) {
 			}
 		}
 	}
-	add := func(k []*hypothesis, in func(layer int) bool) {
-		k = slices.DeleteFunc(slices.Clone(k), func(h *hypothesis) bool { return !in(h.node.Layer) || r.accused(h, h.node) })
-		if len(k) > 0 && !slices.ContainsFunc(sets, func(x []*hypothesis) bool { return slices.Equal(x, k) }) {
-			sets = append(sets, k)
-		}
+	in := func(k []*hypothesis, takes func(layer int) bool) []*hypothesis {
+		return slices.DeleteFunc(slices.Clone(k), func(h *hypothesis) bool { return !takes(h.node.Layer) || r.accused(h, h.node) })
 	}
+	var likely, single [][]*hypothesis
 	for _, k := range kinds {
-		add(k, func(layer int) bool { return odd[layer] })
-		add(k, func(int) bool { return true })
-	}
-	for _, k := range kinds {
+		likely = append(likely, in(k, func(layer int) bool { return odd[layer] }), in(k, func(int) bool { return true }))
 		for l := range layers(r.g) {
-			add(k, func(layer int) bool { return layer == l })
+			single = append(single, in(k, func(layer int) bool { return layer == l }))
 		}
+	}
+	var seen [][]*hypothesis
+	for _, list := range [][][]*hypothesis{likely, single} {
+		list = slices.DeleteFunc(list, func(k []*hypothesis) bool {
+			again := slices.ContainsFunc(seen, func(x []*hypothesis) bool { return slices.Equal(x, k) })
+			seen = append(seen, k)
+			return again || len(k) == 0
+		})
+		sets = append(sets, list)
 	}
 	return sets
 }
@@ -170,7 +202,7 @@ func (h *hypothesis) values() []*hypothesis {
 	var all []*hypothesis
 	for _, v := range h.fit.guesses {
 		if x := h.fit.make(v); x != nil {
-			x.value, x.remake = v, h.fit.make
+			x.value, x.remake, x.cost = v, h.fit.make, x.cost+h.cost
 			all = append(all, x)
 		}
 	}
