@@ -10,7 +10,7 @@ func (x *exchange) applyTemplate() *problem {
 	}
 	c := conversation{messages: messages(f), args: templateArgs(f)}
 	m.reason(f, effort, &c)
-	chatTools(f, &c)
+	chatTools(f, &c, "function", "custom")
 	bare := !f.boolean("add_generation_prompt", true)
 	if f.done(); *f.err != nil {
 		return *f.err

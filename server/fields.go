@@ -324,6 +324,15 @@ func (f *fields) object(name string) *fields {
 	return f.inner(f.path+name, raw)
 }
 
+// needObject is an object that must be there.
+func (f *fields) needObject(name string) *fields {
+	if o := f.object(name); o != nil {
+		return o
+	}
+	f.reject(bad(f.path+name, "Missing required parameter: '%s%s'", f.path, name))
+	return &fields{err: f.err}
+}
+
 // inner are the fields of an object at a path.
 func (f *fields) inner(path string, raw json.RawMessage) *fields {
 	in := &fields{err: f.err}

@@ -142,10 +142,7 @@ func format(f *fields, name string, flat bool) (x form) {
 	case "json_schema":
 		s := o
 		if !flat {
-			if s = o.object("json_schema"); s == nil {
-				o.reject(bad(o.path+"json_schema", "Missing required parameter: '%sjson_schema'", o.path))
-				break
-			}
+			s = o.needObject("json_schema")
 		}
 		if name := s.needText("name"); *s.err == nil && !toolName.MatchString(name) {
 			s.fail(s.path+"name", "%q, want 1 to 64 letters, digits, _ and -", name)
@@ -258,10 +255,10 @@ func (c *conversation) pick(f *fields, param string, names ...string) {
 // chooseOne reads a tool_choice that is an object: one tool, or several that are allowed.
 func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 	o := f.inner("tool_choice", raw)
-	switch o.needOne("type", "function", "custom", "allowed_tools") {
+	switch kind := o.needOne("type", "function", "custom", "allowed_tools"); kind {
 	case "function", "custom":
 		c.choice.required, c.choice.named, c.single = true, true, true
-		c.pick(f, "tool_choice", toolNamed(o))
+		c.pick(f, "tool_choice", toolNamed(o, kind))
 	case "allowed_tools":
 		in := o
 		if o.has("allowed_tools") { // the responses API has the fields beside the type
@@ -270,8 +267,7 @@ func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 		c.choice.required = in.one("mode", "auto", "required") == "required"
 		var names []string
 		for _, t := range in.objects("tools", maxTools) {
-			t.needOne("type", "function", "custom")
-			names = append(names, toolNamed(t))
+			names = append(names, toolNamed(t, t.needOne("type", "function", "custom")))
 			t.done()
 		}
 		if len(names) == 0 {
@@ -284,9 +280,9 @@ func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 	o.done()
 }
 
-// toolNamed is the name of a tool, which chat completions have within function.
-func toolNamed(o *fields) string {
-	if inner := o.object("function"); inner != nil {
+// toolNamed is the name of a tool, which chat completions have within an object named as its type.
+func toolNamed(o *fields, kind string) string {
+	if inner := o.object(kind); inner != nil {
 		defer inner.done()
 		return inner.needText("name")
 	}

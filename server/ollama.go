@@ -239,7 +239,7 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 	}
 	if chat {
 		c.messages = ollamaMessages(f)
-		chatTools(f, &c)
+		chatTools(f, &c, "function")
 	} else {
 		prompt, raw = f.text("prompt"), f.boolean("raw", false)
 		for _, name := range []string{"suffix", "template", "context", "images"} {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"strconv"
@@ -207,16 +208,15 @@ func assistant(m *fields, names map[string]string) (parts []karat.Part) {
 	m.ignore("annotations")
 	for _, c := range m.objects("tool_calls", maxTools) {
 		id := c.text("id")
-		c.one("type", "function")
 		c.ignore("index")
-		if o := c.object("function"); o != nil {
-			name, text := o.needText("name"), o.text("arguments")
-			o.done()
-			parts = append(parts, toolCall(c, id, name, text))
-			names[id] = name
+		kind := cmp.Or(c.one("type", "function", "custom"), "function")
+		o := c.needObject(kind)
+		if names[id] = o.needText("name"); kind == "custom" {
+			parts = append(parts, customCall(o, id, names[id]))
 		} else {
-			c.fail(c.path+"function", "it is missing")
+			parts = append(parts, toolCall(c, id, names[id], o.text("arguments")))
 		}
+		o.done()
 		c.done()
 	}
 	return parts

@@ -66,7 +66,7 @@ func (x *exchange) chatRequest() (*request, *problem) {
 	c := conversation{messages: messages(f), args: templateArgs(f)}
 	m.reason(f, effort, &c)
 	m.budget(f, "thinking_budget", 0, maxTokens, &c)
-	chatTools(f, &c)
+	chatTools(f, &c, "function", "custom")
 	idle(f)
 	if f.done(); *f.err != nil {
 		return nil, *f.err
@@ -83,15 +83,16 @@ func (r *request) limit(f *fields, name string, least int64) {
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// chatTools reads tools, and which may be called.
-func chatTools(f *fields, c *conversation) {
+// chatTools reads tools of some kinds, and which may be called.
+func chatTools(f *fields, c *conversation, kinds ...string) {
 	for _, t := range f.objects("tools", maxTools) {
-		t.kind("A tool", "", "function")
-		if o := t.object("function"); o != nil {
-			c.tools = append(c.tools, tool(o, "parameters"))
+		kind := t.kind("A tool", "", kinds...)
+		if o := t.needObject(kind); kind == "custom" {
+			c.addCustom(customTool(o, false))
 			o.done()
 		} else {
-			t.fail(t.path+"function", "it is missing")
+			c.tools = append(c.tools, tool(o, "parameters"))
+			o.done()
 		}
 		t.done()
 	}
@@ -179,13 +180,29 @@ type chatMessage struct {
 }
 
 type chatCall struct {
-	Index    *int   `json:"index,omitempty"` // of a stream
-	ID       string `json:"id,omitempty"`
-	Type     string `json:"type,omitempty"`
-	Function struct {
-		Name      string `json:"name,omitempty"`
-		Arguments string `json:"arguments"`
-	} `json:"function"`
+	Index    *int          `json:"index,omitempty"` // of a stream
+	ID       string        `json:"id,omitempty"`
+	Type     string        `json:"type,omitempty"`
+	Function *chatFunction `json:"function,omitempty"`
+	Custom   *chatCustom   `json:"custom,omitempty"`
+}
+
+type chatFunction struct {
+	Name      string `json:"name,omitempty"`
+	Arguments string `json:"arguments"`
+}
+
+type chatCustom struct {
+	Name  string `json:"name,omitempty"`
+	Input string `json:"input"`
+}
+
+// begun is a call with its name, and as much of its arguments.
+func (c *call) begun(arguments string) chatCall {
+	if c.custom {
+		return chatCall{ID: c.id, Type: "custom", Custom: &chatCustom{c.name, arguments}}
+	}
+	return chatCall{ID: c.id, Type: "function", Function: &chatFunction{c.name, arguments}}
 }
 
 // likeliest is a token in the place of another.
@@ -249,9 +266,7 @@ func (a *chatAnswer) body(u usage) any {
 			m.Content = &text
 		}
 		for _, x := range c.calls {
-			one := chatCall{ID: x.id, Type: "function"}
-			one.Function.Name, one.Function.Arguments = x.name, x.arguments
-			m.Calls = append(m.Calls, one)
+			m.Calls = append(m.Calls, x.begun(x.arguments))
 		}
 		all = append(all, choice{i, m, a.r.logprobsOf(c.tokens), c.finish})
 	}
@@ -329,8 +344,10 @@ func (x *exchange) streamChat(r *request) *problem {
 func deltas(e event) (all []chatDelta) {
 	switch {
 	case e.call != nil:
-		first, rest := chatCall{Index: &e.call.index, ID: e.call.id, Type: "function"}, chatCall{Index: &e.call.index}
-		first.Function.Name, rest.Function.Arguments = e.call.name, e.call.arguments
+		first, rest := e.call.begun(""), chatCall{Index: &e.call.index, Function: &chatFunction{Arguments: e.call.arguments}}
+		if first.Index = &e.call.index; e.call.custom {
+			rest.Function, rest.Custom = nil, &chatCustom{Input: e.call.arguments}
+		}
 		all = append(all, chatDelta{Calls: []chatCall{first}}, chatDelta{Calls: []chatCall{rest}})
 	case e.reasoning != "":
 		all = append(all, chatDelta{Reasoning: e.reasoning})

@@ -110,11 +110,11 @@ func TestBudget(t *testing.T) {
 	if at(o, "usage", "completion_tokens_details", "reasoning_tokens") != float64(free) {
 		t.Errorf("without a budget: %v", o)
 	}
-	o = c.post("/v1/responses", fmt.Sprintf(`{"model":"demo","input":"Q","max_output_tokens":%d,"reasoning":{"max_tokens":5}}`, free))
+	o = c.post("/v1/responses", fmt.Sprintf(`{"model":"demo","input":"Q","temperature":0,"max_output_tokens":%d,"reasoning":{"max_tokens":5}}`, free))
 	if at(o, "usage", "output_tokens_details", "reasoning_tokens") != 5. || at(o, "output", 1, "type") != "message" {
 		t.Errorf("%v", o)
 	}
-	o = c.post("/v1/messages", `{`+asking+`,"thinking":{"type":"enabled","budget_tokens":5}}`)
+	o = c.post("/v1/messages", `{`+asking+`,"temperature":0,"thinking":{"type":"enabled","budget_tokens":5}}`)
 	if at(o, "content", 0, "type") != "thinking" || at(o, "content", 1, "type") != "text" {
 		t.Errorf("%v", o)
 	}

@@ -19,7 +19,7 @@ func (x *exchange) responses() *problem {
 	if q.r.stream {
 		return x.streamResponse(q)
 	}
-	u, p := x.s.answer(x.ctx, q.r, q.add)
+	u, p := x.s.answer(x.ctx, q.r, q.out.add)
 	if p != nil {
 		return p
 	}
@@ -37,11 +37,10 @@ func (x *exchange) responseTokens() *problem {
 
 // response is a request of this API, what of it the answer repeats, and the answer.
 type response struct {
-	r      *request
-	echo   map[string]any
-	out    blocks
-	custom map[string]bool // tools whose input is a text
-	ids    []string        // of the items of the answer
+	r    *request
+	echo map[string]any
+	out  blocks
+	ids  []string // of the items of the answer
 }
 
 func (x *exchange) responseRequest() (*response, *problem) {
@@ -74,7 +73,7 @@ func (x *exchange) responseRequest() (*response, *problem) {
 		c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, text))
 	}
 	c.messages = append(c.messages, responseInput(f)...)
-	q.responseTools(f, &c)
+	responseTools(f, &c)
 	c.choose(f, f.take("tool_choice"))
 	c.single = !f.boolean("parallel_tool_calls", true) || c.single
 	if f.done(); *f.err != nil {
@@ -363,7 +362,7 @@ func (x *exchange) streamResponse(q *response) *problem {
 			send("response.created", map[string]any{"response": q.object(nil)})
 			send("response.in_progress", map[string]any{"response": q.object(nil)})
 		}
-		q.add(e)
+		q.out.add(e)
 	})
 	if p != nil {
 		return p

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"iter"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -101,41 +100,4 @@ func TestNotStored(t *testing.T) {
 	}
 	c.refuses(404, "", "--store FOLDER", "GET", "/v1/batches", "")
 	c.refuses(404, "", "--store FOLDER", "POST", "/v1/batches/b/cancel", "{}")
-}
-
-// TestCustomTools: the input of a tool is a text that fits its regular expression, streamed or not, and goes on in the next request.
-func TestCustomTools(t *testing.T) {
-	m, err := withTools()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := serve(t, m, Options{})
-	const tools = `"tools":[{"type":"custom","name":"sum","description":"d","format":{"type":"grammar","syntax":"regex","definition":"[1-9]{1,3}( \\+ [1-9]{1,3}){1,2}"}}],"tool_choice":{"type":"custom","name":"sum"}`
-	const body = `{"model":"demo","input":"Q","temperature":0,"max_output_tokens":60,"chat_template_kwargs":{"enable_thinking":false},` + tools + `}`
-	o := c.post("/v1/responses", body)
-	item := at(o, "output", 0)
-	input := at(item, "input").(string)
-	if !regexp.MustCompile(`^[1-9]{1,3}( \+ [1-9]{1,3}){1,2}$`).MatchString(input) || at(item, "type") != "custom_tool_call" || at(item, "name") != "sum" || o["status"] != "completed" {
-		t.Errorf("%v", o)
-	}
-	streamed, done := "", any(nil)
-	for _, e := range c.events("/v1/responses", strings.Replace(body, "{", `{"stream":true,`, 1)) {
-		switch v := parseObject(t, e.data); e.name {
-		case "response.custom_tool_call_input.delta":
-			streamed += v["delta"].(string)
-		case "response.custom_tool_call_input.done":
-			done = v["input"]
-		}
-	}
-	if streamed != input || done != input {
-		t.Errorf("streamed %q, done %v, want %q", streamed, done, input)
-	}
-	prompt := c.prompts(m)
-	call, _ := encode(item)
-	c.post("/v1/responses", `{"model":"demo","max_output_tokens":1,"input":[{"role":"user","content":"Q"},`+string(call)+`,{"type":"custom_tool_call_output","call_id":"`+at(item, "call_id").(string)+`","output":"12"}],`+tools+`}`)
-	if !strings.Contains(prompt(), `{"name": "sum", "arguments": {"input": "`+input+`"}}`) || !strings.Contains(prompt(), "<tool_response>\n12\n") {
-		t.Errorf("%s", prompt())
-	}
-	c.refuses(400, "tools[0].format.syntax", "no regex", "POST", "/v1/responses", `{"model":"demo","input":"a","tools":[{"type":"custom","name":"x","format":{"type":"grammar","syntax":"lark","definition":"start: \"a\""}}]}`)
-	c.refuses(400, "tools", "pattern", "POST", "/v1/responses", `{"model":"demo","input":"a","tools":[{"type":"custom","name":"x","format":{"type":"grammar","syntax":"regex","definition":"(a"}}]}`)
 }

@@ -14,8 +14,9 @@ import (
 type conversation struct {
 	messages []karat.Message
 	tools    []karat.Tool
-	args     map[string]any // of the template
-	single   bool           // one call ends the answer
+	args     map[string]any  // of the template
+	single   bool            // one call ends the answer
+	custom   map[string]bool // tools whose input is a text
 	choice   toolChoice
 	mute     bool // the tools are known, and not to be called
 	budget   *int // most tokens of reasoning; nil is any number
@@ -33,10 +34,11 @@ type call struct {
 type turn struct {
 	syntax  syntax.Syntax
 	tools   syntax.Tools
-	opened  bool     // the prompt ends within reasoning
-	named   bool     // the client named the tool that is called
-	single  bool     // one call ends the answer
-	special []string // marks that are special tokens
+	custom  map[string]bool // tools whose input is a text
+	opened  bool            // the prompt ends within reasoning
+	named   bool            // the client named the tool that is called
+	single  bool            // one call ends the answer
+	special []string        // marks that are special tokens
 }
 
 // converse makes the prompt of a conversation, which is to be told by the words of param.
@@ -53,7 +55,7 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 		if len(r.turn.syntax.Calls) == 0 && !r.turn.syntax.Bare {
 			return bad("tools", "Invalid value for 'tools': the syntax of calls that this model's chat template has is not known")
 		}
-		r.turn.tools = stringParameters(c.tools)
+		r.turn.tools, r.turn.custom = stringParameters(c.tools), c.custom
 	}
 	r.turn.opened = r.turn.syntax.Opens(r.model.model.Detokenize(ids[max(0, len(ids)-16):]))
 	if p := r.constrain(ctx, c); p != nil || c.budget == nil {
@@ -152,7 +154,11 @@ func (p *pieces) events(from []syntax.Event) (all []event) {
 			if p.satisfied() {
 				break
 			}
-			all = append(all, event{call: &call{index: p.calls, id: newID("call_"), name: c.Name, arguments: c.Arguments}})
+			x := &call{index: p.calls, id: newID("call_"), name: c.Name, arguments: c.Arguments}
+			if p.t.custom[c.Name] {
+				x.unwrap()
+			}
+			all = append(all, event{call: x})
 			p.calls++
 		}
 	}

@@ -170,12 +170,17 @@ func appendRune(b []byte, r rune) []byte {
 	return utf8.AppendRune(b, r)
 }
 
-// jsonChar is one of the characters as a string of JSON has them, with the escapes that it needs.
-func (t *termTable) jsonChar(r runes) *term {
-	list := []*term{t.utf8(r.within(0x20, utf8.MaxRune).but('"', '\\'))}
+// jsonChar is one of the characters as a string of JSON has them, with the escapes that it needs, and those that are wanted.
+func (t *termTable) jsonChar(r runes, escaped ...rune) *term {
+	list := []*term{t.utf8(r.within(0x20, utf8.MaxRune).but('"', '\\').but(escaped...))}
 	for c := range rune(0x80) {
 		if (c < 0x20 || c == '"' || c == '\\') && r.has(c) {
 			list = append(list, t.text(string(appendRune(nil, c))))
+		}
+	}
+	for _, c := range escaped {
+		if r.has(c) {
+			list = append(list, t.text(fmt.Sprintf(`\u%04x`, c)))
 		}
 	}
 	return t.or(list...)

@@ -11,15 +11,15 @@ import (
 func Lark(source string) (_ *Grammar, err error) {
 	defer caught(&err)
 	b := newBuilder()
-	return b.grammar(larkNode(b, source))
+	return b.grammar(larkNode(b, source, b.t.utf8))
 }
 
-// larkNode is the rule start of a grammar.
-func larkNode(b *builder, source string) *node {
+// larkNode is the rule start of a grammar of texts whose characters are written as char has it.
+func larkNode(b *builder, source string, char func(runes) *term) *node {
 	if len(source) > MaxSource {
 		giveUp("it has %d bytes, at most %d are taken", len(source), MaxSource)
 	}
-	p := lark{gbnf{text: source, b: b, rules: map[string]*gbnfRule{}}}
+	p := lark{gbnf{text: source, b: b, rules: map[string]*gbnfRule{}}, char}
 	for p.space(true); p.text != ""; p.space(true) {
 		if p.text[0] == '%' {
 			p.directive()
@@ -31,7 +31,10 @@ func larkNode(b *builder, source string) *node {
 }
 
 // lark reads the notation.
-type lark struct{ gbnf }
+type lark struct {
+	gbnf
+	char func(runes) *term
+}
 
 // larkCommon are the terminals of Lark's own library that may be imported.
 var larkCommon = map[string]string{
@@ -140,7 +143,7 @@ func (p *lark) imported(name, as string) {
 	if !ok {
 		p.fail("common.%s is not known", name)
 	}
-	p.define(as, &gbnfItem{term: p.b.t.pattern(pattern)})
+	p.define(as, &gbnfItem{term: p.b.t.pattern(pattern, p.char)})
 }
 
 // rule reads a rule or a terminal. How its tree looks, and its priority, are nothing to a text.
@@ -221,16 +224,20 @@ func (p *lark) item() *gbnfItem {
 func (p *lark) quoted() *term {
 	text := p.literal()
 	if p.took("i") {
-		return p.b.t.pattern("(?i:" + regexp.QuoteMeta(text) + ")")
+		return p.b.t.pattern("(?i:"+regexp.QuoteMeta(text)+")", p.char)
 	}
 	if !p.took("..") {
-		return p.b.t.text(text)
+		var all []*term
+		for _, c := range text {
+			all = append(all, p.char(runes{c, c}))
+		}
+		return p.b.t.seq(all...)
 	}
 	lo, hi := []rune(text), []rune(p.literal())
 	if len(lo) != 1 || len(hi) != 1 || hi[0] < lo[0] {
 		p.fail("want a range of two characters, the lower one first")
 	}
-	return p.b.t.utf8(runes{lo[0], hi[0]})
+	return p.char(runes{lo[0], hi[0]})
 }
 
 // expression reads a regular expression between slashes, and its flags.
@@ -255,7 +262,7 @@ func (p *lark) expression() *term {
 	if flags = strings.ReplaceAll(flags, "u", ""); flags != "" {
 		pattern = "(?" + flags + ":" + pattern + ")"
 	}
-	return p.b.t.pattern(pattern)
+	return p.b.t.pattern(pattern, p.char)
 }
 
 // counted reads what says how often an item comes: ?, *, +, ~n or ~n..m.

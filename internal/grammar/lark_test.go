@@ -1,8 +1,11 @@
 package grammar
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/karat-run/karat/internal/syntax"
 )
 
 // grammarsLark are grammars, with texts that fit and texts that do not.
@@ -28,6 +31,7 @@ pair: "<" [pair] ">"`, []string{"<>", "<<<>>>"}, []string{"", "<<>", "><"}},
 	{`start: /x.y/`, []string{"xzy"}, []string{"x\ny"}},
 }
 
+// TestLark: the same texts fit a grammar alone and as strings of a JSON schema.
 func TestLark(t *testing.T) {
 	for _, x := range grammarsLark {
 		g, err := Lark(x.source)
@@ -35,9 +39,73 @@ func TestLark(t *testing.T) {
 			t.Errorf("%s: %v", x.source, err)
 			continue
 		}
+		s, err := JSONSchema(larkSchema(x.source))
+		if err != nil {
+			t.Errorf("%s: %v", x.source, err)
+			continue
+		}
 		for i, text := range append(x.fits, x.not...) {
 			if ok, err := g.Fits([]byte(text)); err != nil || ok != (i < len(x.fits)) {
 				t.Errorf("%s: %q: %v, %v", x.source, text, ok, err)
+			}
+			if ok, err := s.Fits(appendString(nil, text)); err != nil || ok != (i < len(x.fits)) {
+				t.Errorf("%s: the string %q: %v, %v", x.source, text, ok, err)
+			}
+		}
+	}
+}
+
+func larkSchema(source string) []byte {
+	return append(append([]byte(`{"type":"string","lark":`), appendString(nil, source)...), '}')
+}
+
+// TestLarkArguments: whatever is drawn, in every syntax of calls the argument that is read fits its grammar, marks within it or not. Where
+// strings have no escapes, a grammar whose texts may have the mark that ends them is refused.
+func TestLarkArguments(t *testing.T) {
+	v := vocabulary(3000)
+	for _, source := range []string{
+		"start: sum\nsum: atom (OP atom)~0..2\natom: /[0-9]{1,2}/ | \"(\" sum \")\" | \"\\\"\"\nOP: \"+\" | \"<\"",
+		"start: \"a\" (\"<\" tag \">\")~1..3\ntag: [\"/\"] /[^x]/~1..9",
+	} {
+		want, err := Lark(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range callSyntaxes {
+			turn := Turn{Syntax: syntax.Of(c.template), Required: true, Single: true, Tools: []Tool{{"sum", []byte(`{"type":"object","properties":{"input":` + string(larkSchema(source)) + `},"required":["input"],"additionalProperties":false}`), true}}}
+			g, err := turn.Grammar()
+			form := turn.Syntax.Style.Form
+			if raw := form == syntax.Tagged || form == syntax.Nested || form == syntax.Quoted; raw && strings.Contains(source, "[^x]") {
+				if err == nil || !strings.Contains(err.Error(), "schema: tool sum: #/properties/input/lark: its texts may have ") {
+					t.Errorf("%s: %v", c.name, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+				continue
+			}
+			ended := 0
+			for seed := range uint64(20) {
+				text, end := walk(t, g, v, seed, 300, nil)
+				if !end {
+					continue
+				}
+				ended++
+				p := turn.Syntax.NewParser(syntax.Tools{"sum": {"input": true}}, false)
+				var calls []syntax.Call
+				for _, e := range append(p.Write(strings.ReplaceAll(string(text), "\xff", "")), p.End()...) {
+					calls = append(calls, e.Calls...)
+				}
+				var a struct{ Input string }
+				if len(calls) != 1 || json.Unmarshal([]byte(calls[0].Arguments), &a) != nil {
+					t.Errorf("%s: %q: calls %q", c.name, text, calls)
+				} else if ok, err := want.Fits([]byte(a.Input)); !ok {
+					t.Errorf("%s: %q: the argument %q does not fit, %v", c.name, text, a.Input, err)
+				}
+			}
+			if ended == 0 {
+				t.Errorf("%s: no answer ended", c.name)
 			}
 		}
 	}

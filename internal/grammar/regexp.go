@@ -16,12 +16,12 @@ const maxPattern = 1 << 16
 func Regexp(pattern string) (_ *Grammar, err error) {
 	defer caught(&err)
 	b := newBuilder()
-	return b.grammar(b.regular(b.t.pattern(pattern)))
+	return b.grammar(b.regular(b.t.pattern(pattern, b.t.utf8)))
 }
 
-// pattern is a regular expression, of a whole text.
-func (t *termTable) pattern(pattern string) *term {
-	p := pattern2term{t: t, char: t.utf8}
+// pattern is a regular expression, of a whole text whose characters are written as char has it.
+func (t *termTable) pattern(pattern string, char func(runes) *term) *term {
+	p := pattern2term{t: t, char: char}
 	x, err := p.compile(pattern, false)
 	if err != nil {
 		giveUp("the regular expression: %v", err)

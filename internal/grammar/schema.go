@@ -74,7 +74,7 @@ var keywords = map[string][]string{
 	"":        words("type enum const anyOf oneOf allOf $ref nullable"),
 	"object":  words("properties required additionalProperties patternProperties propertyNames minProperties maxProperties"),
 	"array":   words("items prefixItems additionalItems minItems maxItems uniqueItems"),
-	"string":  words("minLength maxLength pattern format"),
+	"string":  words("minLength maxLength pattern format lark"),
 	"number":  words("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"),
 	"integer": nil, "boolean": nil, "null": nil,
 }
@@ -143,6 +143,9 @@ func (s *schema) typed(v *value, name, path string) *node {
 	case "array":
 		return s.array(v, path)
 	case "string":
+		if v.fields["lark"] != nil {
+			return s.lark(v, path+"/lark")
+		}
 		return s.b.regular(s.quoted(s.text(v, path)))
 	case "number", "integer":
 		return s.b.regular(s.number(v, name == "integer", path))

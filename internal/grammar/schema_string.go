@@ -51,6 +51,9 @@ func (s *schema) char(r runes) *term {
 // text is what stands between the quotes of a string.
 func (s *schema) text(v *value, path string) *term {
 	t := &s.b.t
+	if v.fields["lark"] != nil {
+		s.fail(path+"/lark", "a property's name has no grammar")
+	}
 	lo, hi := s.size(v, "minLength", path, 0), s.size(v, "maxLength", path, inf)
 	if lo > hi {
 		s.fail(path+"/minLength", "%d is above maxLength, %d", lo, hi)
@@ -75,6 +78,47 @@ func (s *schema) text(v *value, path string) *term {
 		all = append(all, t.repeat(s.char(anyRune), lo, hi))
 	}
 	return s.avoiding(t.and(all...))
+}
+
+// lark is the strings whose text fits a grammar in Lark's notation. No text that strings must not have comes to be where rules meet: its
+// first character has an escape. Where strings have no escapes, the grammar must lack one of its characters.
+func (s *schema) lark(v *value, path string) *node {
+	source := v.fields["lark"]
+	for _, name := range keywords["string"] {
+		if name != "lark" && v.fields[name] != nil {
+			s.fail(path, "%s is beside it: say it in the grammar", name)
+		}
+	}
+	if source.kind != '"' {
+		s.fail(path, "it is of type %s, want a string", source.kindName())
+	}
+	var used, escaped runes
+	for _, mark := range s.avoid {
+		c, _ := utf8.DecodeRuneInString(mark)
+		escaped = append(escaped, c)
+	}
+	body, err := func() (n *node, err error) {
+		defer caught(&err)
+		return larkNode(s.b, source.text, func(r runes) *term {
+			used = append(used, r...)
+			if s.quote != nil {
+				return s.char(r)
+			}
+			return s.b.t.jsonChar(r, escaped...)
+		}), nil
+	}()
+	if err != nil {
+		s.fail(path, "%s", strings.TrimPrefix(err.Error(), "grammar: "))
+	}
+	for _, mark := range s.avoid {
+		if s.quote != nil && !strings.ContainsFunc(mark, func(c rune) bool { return !used.has(c) }) {
+			s.fail(path, "its texts may have %s, which ends a string in this model's syntax of calls, where strings have no escapes", mark)
+		}
+	}
+	if s.quote != nil {
+		return s.b.row(s.b.regular(s.quote), body, s.b.regular(s.quote))
+	}
+	return s.b.row(s.b.text(`"`), body, s.b.text(`"`))
 }
 
 // pattern is the texts in which a regular expression is found.

@@ -177,11 +177,11 @@ func (w *turnWriter) form() (*node, error) {
 		}
 		return s.top(), nil
 	case t.Pattern != "":
-		return w.b.regular(w.b.t.pattern(t.Pattern)), nil
+		return w.b.regular(w.b.t.pattern(t.Pattern, w.b.t.utf8)), nil
 	case t.GBNF != "":
 		return gbnfNode(w.b, t.GBNF), nil
 	case t.Lark != "":
-		return larkNode(w.b, t.Lark), nil
+		return larkNode(w.b, t.Lark, w.b.t.utf8), nil
 	}
 	return nil, nil
 }
