@@ -170,7 +170,7 @@ func appendRune(b []byte, r rune) []byte {
 	return utf8.AppendRune(b, r)
 }
 
-// jsonChar is one of the characters as a string of JSON has them, with the escapes that it needs, and those that are wanted.
+// jsonChar is one of the characters as a string of JSON has them, with the escapes that it needs. The escaped ones have one in any case.
 func (t *termTable) jsonChar(r runes, escaped ...rune) *term {
 	list := []*term{t.utf8(r.within(0x20, utf8.MaxRune).but('"', '\\').but(escaped...))}
 	for c := range rune(0x80) {
