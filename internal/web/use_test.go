@@ -78,7 +78,7 @@ func TestShown(t *testing.T) {
 }
 
 // TestChange: sliders multiply a node's values, of all heads and positions or of one each, and the last move counts, also
-// one that comes while another is computed. A node without heads has no slider for them.
+// one that comes while another is computed, or an answer. A node without heads has no slider for them.
 func TestChange(t *testing.T) {
 	t.Parallel()
 	p := open(t)
@@ -98,6 +98,10 @@ func TestChange(t *testing.T) {
 	}
 	if got := do[string](p, move+`move('#change-by', 0.5); await until('the effect', () => text('#change-result p').includes('KL')); return text('#change-result tbody')`); !strings.Contains(got, "␣blue.") || !strings.Contains(got, "36.4%") {
 		t.Errorf("the next tokens are %q", got)
+	}
+	if got := do[string](p, move+`ask('count for me'); await until('some tokens', () => answers()[0]?.length > 10); move('#change-by', -1); move('#change-by', 3);
+		const before = text('#change-result'); $('#stop').click(); await until('the last', () => text('#change-result').includes('"by":3')); return (await said()) + (before.includes('"by":3') ? ' too early' : '')`); !strings.Contains(got, `"by":3`) || strings.HasSuffix(got, "early") {
+		t.Errorf("after a move beside an answer the page says %q", got)
 	}
 	if got := do[bool](p, `$('#node').value = 'blk.0.attn_norm'; $('#probe-run').click(); await until('values', () => text('h3.mono') === 'blk.0.attn_norm'); return !$('#change-head') && !!$('#change-position')`); !got {
 		t.Error("a norm has sliders of heads, or none of positions")

@@ -6,11 +6,13 @@ let adapters = null;
 
 // busy is what runs on the model; the buttons that would start something wait.
 let busy = '';
+const waiting = new Set(); // functions that are called once nothing runs
 function setBusy(what) {
 	busy = what;
 	for (const e of document.querySelectorAll('[data-needs]')) e.disabled = !!busy || !info;
 	for (const e of document.querySelectorAll('[data-stops]')) e.hidden = busy !== e.dataset.stops;
 	for (const e of document.querySelectorAll('[data-starts]')) e.hidden = busy === e.dataset.starts;
+	if (!busy) for (const f of waiting) waiting.delete(f) && setTimeout(f);
 }
 
 // during runs something on the model, and shows what goes wrong.

@@ -73,20 +73,17 @@ function slider(key, id, min, max, step, value, shown) {
 // changeCard has the sliders that multiply values: of all heads or one, at all positions or one.
 function changeCard({ name, tokens }, prompt) {
 	const heads = nodes.find(n => n.name === name)?.heads || 0, one = id => ($(id)?.value ?? -1) < 0 ? '' : $(id).value;
-	let wanted = false;
-	const change = async () => { // a move while the last one is computed is computed behind it
-		wanted = true;
-		while (wanted && !busy) {
-			wanted = false;
-			await during('probe', async () => showChange(await call('change', { prompt, change: { node: name, heads: one('change-head'), positions: one('change-position'), by: Number($('change-by').value) } })));
-		}
+	const change = () => { // a move while something runs, such as the last one, is computed behind it
+		if (busy) waiting.add(change);
+		else if (card.isConnected) during('probe', async () => showChange(await call('change', { prompt, change: { node: name, heads: one('change-head'), positions: one('change-position'), by: Number($('change-by').value) } })));
 	};
-	return h('div', { class: 'card', onchange: change }, h('h3', { t: 'changeTitle' }), h('p', { class: 'muted', t: 'changeHelp' }),
+	const card = h('div', { class: 'card', onchange: change }, h('h3', { t: 'changeTitle' }), h('p', { class: 'muted', t: 'changeHelp' }),
 		h('div', { class: 'sliders' },
 			slider('factor', 'change-by', -2, 4, 0.1, 1, by => ['changeBy', { by }]),
 			slider('row', 'change-position', -1, tokens.length - 1, 1, -1, i => i < 0 ? ['every'] : ['changeAt', { i, token: visible(tokens[i].text) }]),
 			heads ? slider('head', 'change-head', -1, heads - 1, 1, -1, i => i < 0 ? ['every'] : ['changeHead', { i }]) : null),
 		h('div', { id: 'change-result', class: 'result' }));
+	return card;
 }
 
 function showChange(e) {
