@@ -281,11 +281,11 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line is the last line that is not empty, and tells more than where help is.
+// line is the last line that is not empty, and tells more than where help is, or which functions were running.
 func (t *tail) line() string {
 	lines := strings.Split(strings.TrimSpace(string(t.text)), "\n")
 	last := len(lines) - 1
-	if last > 0 && strings.HasPrefix(lines[last], "Run \"") {
+	for last > 0 && (strings.HasPrefix(lines[last], "Run \"") || strings.Contains(lines[last], ")[0x")) {
 		last--
 	}
 	return strings.TrimSpace(lines[last])

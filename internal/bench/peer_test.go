@@ -40,6 +40,9 @@ func fake(how string, args []string) (status int) {
 	case "fails":
 		fmt.Fprint(os.Stderr, "loading\nno such architecture\n\n")
 		return 3
+	case "aborts":
+		fmt.Fprint(os.Stderr, "loading\nggml-backend.cpp:930: a tensor in a buffer\nllama-bench(+0xce525)[0x5616963db525]\nlibc.so.6(abort+0xd3)[0x7f12]\n")
+		return 3
 	case "rubbish":
 		fmt.Println("| model | t/s |")
 	case "empty":
@@ -165,6 +168,7 @@ func TestPeerErrors(t *testing.T) {
 	}{
 		{"fails", one, "exit status 3: no such architecture"},
 		{"fails", eight, "llama-batched-bench"},
+		{"aborts", one, "exit status 3: ggml-backend.cpp:930: a tensor in a buffer"},
 		{"rubbish", one, "no JSON"},
 		{"rubbish", eight, "does not have the test -npp 1 -ntg 4 -npl 8"},
 		{"empty", one, "not one run"},
