@@ -163,7 +163,7 @@ func TestBatchRefused(t *testing.T) {
 		}
 	}
 	for _, first := range []string{"batch", ""} {
-		if status, answer := c.send("a", "batch", "x", first); status != 400 || !strings.Contains(answer, "supplied: purpose") {
+		if status, answer := c.send("a", "batch", "x", first); status != 400 || !strings.Contains(answer, "'purpose': the field is there twice") {
 			t.Errorf("a purpose of %q and another: %d %s", first, status, answer)
 		}
 	}

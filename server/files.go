@@ -87,6 +87,8 @@ func (x *exchange) receive(f *storedFile, parts *multipart.Reader) (there bool, 
 				return there, broken(err)
 			}
 			there = true
+		case name == "purpose" || name == "file":
+			return there, bad(name, "Invalid value for '%s': the field is there twice", name)
 		default:
 			return there, unknownField(name)
 		}

@@ -172,8 +172,12 @@ func (f *serveFlags) run(c *cobra.Command, args []string) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	if err := checkBudgets(ctx, all); err != nil {
-		return orInterrupted(ctx, err)
+	for _, m := range all {
+		if f.check || m.options.KVBudget > 0 {
+			if err := m.check(ctx); err != nil {
+				return orInterrupted(ctx, err)
+			}
+		}
 	}
 	if f.check {
 		return f.checked(c, all, keys)
@@ -183,14 +187,6 @@ func (f *serveFlags) run(c *cobra.Command, args []string) error {
 
 // checked says that nothing is wrong that can be known before models are loaded.
 func (f *serveFlags) checked(c *cobra.Command, all []modelSpec, keys []server.Key) error {
-	for _, m := range all {
-		if m.path == "" {
-			continue
-		}
-		if _, err := os.Stat(m.path); err != nil {
-			return err
-		}
-	}
 	if _, err := f.certificate(); err != nil {
 		return err
 	}

@@ -119,20 +119,8 @@ func (f *serveFlags) models(args []string, more []modelSpec) (all []modelSpec, e
 	return all, namedOnce(all)
 }
 
-// checkBudgets finds a budget of keys and values that has no room for the first page of a model, before any is loaded.
-func checkBudgets(ctx context.Context, all []modelSpec) error {
-	for _, m := range all {
-		if m.options.KVBudget == 0 || m.options.Backend != karat.CPU { // a GPU's pages are known to who has opened it
-			continue
-		}
-		if err := m.checkBudget(ctx); err != nil {
-			return explainBudget(err)
-		}
-	}
-	return nil
-}
-
-func (m *modelSpec) checkBudget(ctx context.Context) error {
+// check finds faults of a model's files, and a budget of keys and values that has no room for its first page, without its weights.
+func (m *modelSpec) check(ctx context.Context) error {
 	c, err := openCheckpoint(m.path)
 	if err != nil {
 		return err
@@ -143,10 +131,10 @@ func (m *modelSpec) checkBudget(ctx context.Context) error {
 		return err
 	}
 	n, err := numerics.Parse(string(m.options.Precision), string(m.options.KV))
-	if err != nil {
+	if err != nil || m.options.KVBudget == 0 || m.options.Backend != karat.CPU { // a GPU's pages are known to who has opened it
 		return err
 	}
-	return model.FitsBudget(g, n, m.options.KVBudget)
+	return explainBudget(model.FitsBudget(g, n, m.options.KVBudget))
 }
 
 // namedOnce finds a name that two models have, before one of them is loaded.
