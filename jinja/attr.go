@@ -77,6 +77,9 @@ func (m *machine) attribute(v Value, name string) (Value, lookup, error) {
 	if strings.HasPrefix(name, "_") {
 		return underscored(v, name)
 	}
+	if err := m.step(len(name) / 64); err != nil {
+		return nil, absent, err
+	}
 	var x Value
 	var err error
 	switch v := v.(type) {
@@ -235,16 +238,18 @@ func (m *machine) charAt(s str, i Value) (Value, error) {
 
 // slice is Python's v[start:stop:step].
 func (m *machine) slice(v, start, stop, step Value) (Value, error) {
-	var n int
 	switch v := v.(type) {
 	case str, *list, *tuple, *rangeValue:
-		n, _ = m.size(v)
 	case *undefined:
 		return nil, v.fail()
 	case *Dict:
 		return nil, typeError("unhashable type: 'slice'")
 	default:
 		return nil, typeError("'%s' object is not subscriptable", v.kind())
+	}
+	n, err := m.mustSize(v)
+	if err != nil {
+		return nil, err
 	}
 	from, count, by, err := sliceIndices(n, start, stop, step)
 	if err != nil {

@@ -154,7 +154,7 @@ type key struct {
 func (m *machine) hash(v Value) (key, error) {
 	switch v := v.(type) {
 	case str:
-		return key{class: 's', text: v.s}, nil
+		return key{class: 's', text: v.s}, m.step(len(v.s) / 64)
 	case boolean, integer, float:
 		return numberKey(v), nil
 	case none:

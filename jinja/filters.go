@@ -138,14 +138,8 @@ func filterLength(m *machine, v Value, _ []Value) (Value, error) {
 		n, err := l.length()
 		return Int(int64(n)), err
 	}
-	n, ok := m.size(v)
-	if !ok {
-		return nil, typeError("object of type '%s' has no len()", v.kind())
-	}
-	if s, ok := v.(str); ok {
-		return Int(int64(n)), m.step(len(s.s) / 64)
-	}
-	return Int(int64(n)), nil
+	n, err := m.mustSize(v)
+	return Int(int64(n)), err
 }
 
 func filterDefault(m *machine, v Value, p []Value) (Value, error) {
@@ -211,8 +205,11 @@ func filterFloat(m *machine, v Value, p []Value) (Value, error) {
 		return float(f), err
 	}
 	if s, ok := v.(str); ok {
+		if err := m.step(len(s.s) / 4); err != nil {
+			return nil, err
+		}
 		if f, ok := parseFloat(s.s); ok {
-			return float(f), m.step(len(s.s) / 4)
+			return float(f), nil
 		}
 	}
 	if p[0] == nil {

@@ -208,9 +208,9 @@ func filterTruncate(m *machine, v Value, p []Value) (Value, error) {
 	if p[2] == nil {
 		p[2] = plain("...")
 	}
-	end, ok := m.size(p[2])
-	if !ok {
-		return nil, typeError("object of type '%s' has no len()", p[2].kind())
+	end, err := m.mustSize(p[2])
+	if err != nil {
+		return nil, err
 	}
 	leeway := 5
 	if p[3] != nil && p[3] != None {
@@ -221,12 +221,9 @@ func filterTruncate(m *machine, v Value, p []Value) (Value, error) {
 	if length < end || leeway < 0 {
 		return nil, errorf(KindRuntime, "expected length >= %d, got %d", end, length)
 	}
-	n, ok := m.size(v)
-	if !ok {
-		return nil, typeError("object of type '%s' has no len()", v.kind())
-	}
-	if n-leeway <= length {
-		return v, nil
+	n, err := m.mustSize(v)
+	if err != nil || n-leeway <= length {
+		return v, err
 	}
 	cut, err := m.slice(v, None, Int(int64(length-end)), None)
 	if err != nil {
@@ -250,8 +247,21 @@ func filterWordCount(m *machine, v Value, _ []Value) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := len(strings.FieldsFunc(s.s, func(r rune) bool { return r != '_' && !isAlnum(r) }))
-	return Int(int64(n)), m.alloc(16 * n)
+	if err := m.step(len(s.s) / 4); err != nil {
+		return nil, err
+	}
+	n, within := int64(0), false
+	for _, r := range s.s {
+		word := r == '_' || isAlnum(r)
+		if word && !within {
+			n++
+		}
+		within = word
+		if err := m.pass(utf8.RuneLen(r)); err != nil {
+			return nil, err
+		}
+	}
+	return Int(n), nil
 }
 
 func filterStripTags(m *machine, v Value, _ []Value) (Value, error) {
@@ -265,7 +275,20 @@ func filterStripTags(m *machine, v Value, _ []Value) (Value, error) {
 // stripTags takes out comments and tags, and joins white space.
 func stripTags(s string) string {
 	s = cutBetween(cutBetween(s, "<!--", "-->"), "<", ">")
-	return html.UnescapeString(strings.Join(strings.FieldsFunc(s, isSpace), " "))
+	var b strings.Builder
+	space := false
+	for _, r := range s {
+		if isSpace(r) {
+			space = b.Len() > 0
+			continue
+		}
+		if space {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(r)
+		space = false
+	}
+	return html.UnescapeString(b.String())
 }
 
 // cutBetween removes the text between two marks, and the marks.

@@ -49,6 +49,9 @@ func (f *fieldFormatter) write(t *text, s str, depth int) error {
 			t.add(s.sub(at, len(s.s)))
 			break
 		}
+		if err := t.m.step(1); err != nil {
+			return err
+		}
 		i += at
 		if strings.HasPrefix(s.s[i+1:], s.s[i:i+1]) {
 			t.add(s.sub(at, i+1))

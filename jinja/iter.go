@@ -147,25 +147,34 @@ func (m *machine) drain(next iterator) ([]Value, error) {
 	}
 }
 
-// size is len(v), and whether v has one.
-func (m *machine) size(v Value) (int, bool) {
+// size is len(v), and whether v has one. It pays for counting a string's characters.
+func (m *machine) size(v Value) (n int, ok bool, err error) {
 	switch v := v.(type) {
 	case str:
-		return v.length(), true
+		return v.length(), true, m.step(len(v.s) / 64)
 	case *list:
-		return len(v.items), true
+		return len(v.items), true, nil
 	case *tuple:
-		return len(v.items), true
+		return len(v.items), true, nil
 	case *Dict:
-		return v.Len(), true
+		return v.Len(), true, nil
 	case *view:
-		return v.d.Len(), true
+		return v.d.Len(), true, nil
 	case *rangeValue:
-		return v.length(), true
+		return v.length(), true, nil
 	case *undefined:
-		return 0, true
+		return 0, true, nil
 	}
-	return 0, false
+	return 0, false, nil
+}
+
+// mustSize is size of a value that must have one.
+func (m *machine) mustSize(v Value) (int, error) {
+	n, ok, err := m.size(v)
+	if !ok {
+		err = typeError("object of type '%s' has no len()", v.kind())
+	}
+	return n, err
 }
 
 // truth is bool(v).
@@ -185,8 +194,8 @@ func (m *machine) truth(v Value) (bool, error) {
 		n, err := v.length()
 		return n > 0, err
 	}
-	n, ok := m.size(v)
-	return !ok || n > 0, nil
+	n, ok, err := m.size(v)
+	return !ok || n > 0, err
 }
 
 // reversed is reversed(v), for what has an order that can be walked backwards.

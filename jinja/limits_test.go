@@ -229,6 +229,42 @@ func TestLooks(t *testing.T) {
 	}
 }
 
+// TestPays: what goes through a text takes a step for each 64 bytes of it at least, so that
+// templates that do it often end, however long the text is.
+func TestPays(t *testing.T) {
+	const size = 1 << 16
+	for _, unit := range []string{"ab ", "é"} {
+		vars := NewDict()
+		vars.Set("x", Mark(String(strings.Repeat(unit, size/len(unit)))))
+		for _, src := range []string{
+			"x ~ 'a'", "x * 1", "x == x", "x < x", "'zz' in x", "x % ()", "x[-1]", "x[1:]", "x[:0]", "x[::-1]", "{x: 1}", "{}[x]", "[][x]",
+			"[x, x] | join", "[x, x] | max", "[x] | string", "[x] | tojson", "dict([(x, 1)])", "x is lower", "x is upper", "x is in x", "x is eq x",
+			"x | attr(x)", "x | capitalize", "x | center(9)", "x | e", "x | float", "x | forceescape", "x | format", "x | indent", "x | int",
+			"x | length", "x | list", "x | lower", "x | replace('zz', '')", "x | reverse", "x | striptags", "x | title", "x | tojson",
+			"x | tojson(ensure_ascii=true)", "x | trim('q')", "x | truncate(99999999)", "x | truncate(9)", "'a' | truncate(9, end=x)",
+			"x | upper", "x | urlencode", "x | wordcount", "x | unique | list", "x | sort", "x | groupby(0)", "(x | safe).unescape()",
+			"(x | safe).striptags()", "x.capitalize()", "x.casefold()", "x.center(9)", "x.count('zz')", "x.endswith(x)", "x.expandtabs()",
+			"x.find('zz')", "x.find('zz', 1)", "x.format()", "x.isalnum()", "x.isalpha()", "x.isascii()", "x.isdecimal()", "x.isdigit()",
+			"x.isidentifier()", "x.islower()", "x.isnumeric()", "x.isprintable()", "x.isspace()", "x.istitle()", "x.isupper()", "x.join('ab')",
+			"x.ljust(9)", "x.lower()", "x.lstrip('q')", "x.partition('zz')", "x.removeprefix(x)", "x.removesuffix(x)", "x.replace('zz', '')",
+			"x.rfind('zz')", "x.rjust(9)", "x.rpartition('zz')", "x.rsplit('zz')", "x.rsplit()", "x.rstrip('q')", "x.split('zz')", "x.split()",
+			"x.splitlines()", "x.startswith(('zz', 'yy', x))", "x.strip(x)", "x.swapcase()", "x.title()", "x.upper()", "x.zfill(9)",
+			"'%s' % x", "'%r' % x", "'%a' % x", "'{}'.format(x)", "'{:9}'.format(x)", "'{!r}'.format(x)",
+		} {
+			_, err := run("{% set y = "+src+" %}", vars, Options{MaxSteps: size / 64})
+			var e *Error
+			if !errors.As(err, &e) || e.Kind != KindLimit || !strings.Contains(e.Message, "steps") {
+				t.Errorf("%s of %q: %v", src, unit, err)
+			}
+		}
+		for _, src := range []string{"x | default(1)", "x | first", "x.startswith('zz')", "'%.5s' % x", "'{:.5}'.format(x)"} {
+			if _, err := run("{% set y = "+src+" %}", vars, Options{MaxSteps: size / 32}); err != nil {
+				t.Errorf("%s of %q: %v", src, unit, err)
+			}
+		}
+	}
+}
+
 // TestErrorLines: an error names the line it is on.
 func TestErrorLines(t *testing.T) {
 	for src, want := range map[string]int{

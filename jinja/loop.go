@@ -201,9 +201,9 @@ func (l *loop) length() (int, error) {
 	if l.total >= 0 {
 		return l.total, nil
 	}
-	if n, ok := l.m.size(l.over); ok {
+	if n, ok, err := l.m.size(l.over); ok {
 		l.total = n
-		return n, nil
+		return n, err
 	}
 	if inner, ok := l.over.(*loop); ok {
 		return inner.length()

@@ -26,7 +26,7 @@ const (
 // each value.
 type Options struct {
 	MaxSource int // bytes of source; default 256 KiB, 15 times the longest template published
-	MaxSteps  int // nodes evaluated, items visited, and each 64 bytes of text made; default 10 million, and 64 for each byte of the variables
+	MaxSteps  int // nodes evaluated, items visited, and each 64 bytes of text read or made; default 10 million, and 64 for each byte of the variables
 	MaxMemory int // bytes of values that live at a time, without those of the variables; default 32 MiB, and 16 for each byte of the variables
 	MaxOutput int // bytes of text rendered; default 16 MiB, and 4 for each byte of the variables
 	MaxDepth  int // calls of macros and loops inside each other; default 200

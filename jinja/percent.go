@@ -30,6 +30,9 @@ func (m *machine) percent(s str, v Value) (Value, error) {
 		if i < 0 {
 			break
 		}
+		if err := m.step(1); err != nil {
+			return nil, err
+		}
 		p.out.add(s.sub(at, at+i))
 		n, err := p.directive(s.s[at+i:])
 		if err != nil {
@@ -206,11 +209,23 @@ func (p *percentFormatter) text(v Value, f spec) (s str, err error) {
 	if err != nil {
 		return str{}, err
 	}
-	if f.precision >= 0 && f.precision < s.length() {
-		s = s.sub(0, s.offset(f.precision))
-	}
 	f.fill = "" // zeros are for numbers
-	return p.m.padded(f, str{}, s)
+	return p.m.padded(f, str{}, f.cut(s))
+}
+
+// cut is at most as many characters of s as the precision says, if there is one.
+func (f spec) cut(s str) str {
+	n := f.precision
+	if n < 0 || n >= len(s.s) {
+		return s
+	}
+	for at := range s.s {
+		if n == 0 {
+			return s.sub(0, at)
+		}
+		n--
+	}
+	return s
 }
 
 // asciiOnly escapes characters beyond ASCII.
@@ -296,7 +311,7 @@ func (p *percentFormatter) float(v Value, f spec) (str, error) {
 
 func (p *percentFormatter) char(v Value, f spec) (str, error) {
 	f.fill = ""
-	if s, ok := v.(str); ok && s.length() == 1 {
+	if s, ok := v.(str); ok && len(s.s) <= utf8.UTFMax && s.length() == 1 {
 		return p.m.padded(f, str{}, s)
 	}
 	i, ok := intOf(v)

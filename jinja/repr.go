@@ -181,10 +181,6 @@ func scalarText(v Value) string {
 
 // quoted writes the repr of a string; marks stay on what they were on.
 func (t *text) quoted(s str) {
-	if err := t.m.step(len(s.s) / 16); err != nil {
-		t.fail(err)
-		return
-	}
 	q := quoteMark(s.s)
 	if s.safe {
 		t.raw("Markup(")

@@ -131,13 +131,10 @@ func (m *machine) formatText(v str, s string) (str, error) {
 	case f.align == '=':
 		return str{}, valueError("'=' alignment not allowed in string format specifier")
 	}
-	if f.precision >= 0 && f.precision < v.length() {
-		v = v.sub(0, v.offset(f.precision))
-	}
 	if f.align == 0 {
 		f.align = '<'
 	}
-	return m.padded(f, str{}, v)
+	return m.padded(f, str{}, f.cut(v))
 }
 
 // padded fills up to the width; a sign comes before '=' filling.

@@ -251,7 +251,7 @@ func padMethod(name string, before func(n, width int) int) strMethod {
 func (m *machine) pad(s str, width int, fill str, before func(n, width int) int) (Value, error) {
 	n := width - s.length()
 	if n <= 0 {
-		return s, nil
+		return s, m.step(len(s.s) / 64)
 	}
 	t := m.text()
 	left := before(n, width)
@@ -357,9 +357,12 @@ func (m *machine) replace(s, old, new str, n int) (Value, error) {
 }
 
 func removeMethod(name string, cut func(s, affix string) (string, bool)) strMethod {
-	return takes(name, "x /", func(_ *machine, s str, p []Value) (Value, error) {
+	return takes(name, "x /", func(m *machine, s str, p []Value) (Value, error) {
 		affix, err := stringArg(name, p[0])
 		if err != nil {
+			return nil, err
+		}
+		if err := m.step(len(affix.s) / 64); err != nil {
 			return nil, err
 		}
 		rest, ok := cut(s.s, affix.s)

@@ -119,6 +119,9 @@ func affixMethod(name string, has func(s, affix string) bool) strMethod {
 			if err != nil {
 				return nil, err
 			}
+			if err := m.step(1 + len(affix.s)/64); err != nil {
+				return nil, err
+			}
 			if ok && has(s.s[from:to], affix.s) {
 				return boolean(true), nil
 			}

@@ -250,6 +250,7 @@ func (t *text) change(s str, change func(string) string) {
 				for n = lookEvery; !utf8.RuneStart(part[n]); n-- {
 				}
 			}
+			t.fail(t.m.step(n / 16))
 			t.made(change(part[:n]), marked)
 			part = part[n:]
 		}

@@ -187,10 +187,6 @@ func (w *jsonWriter) newline() {
 }
 
 func (w *jsonWriter) string(s str) {
-	if err := w.m.step(len(s.s) / 16); err != nil {
-		w.fail(err)
-		return
-	}
 	w.raw(`"`)
 	w.change(s, func(part string) string { return jsonEscape(part, w.ascii) })
 	w.raw(`"`)
