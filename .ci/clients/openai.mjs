@@ -65,6 +65,19 @@ async function calls() {
   assert.equal(streamed.choices[0].message.tool_calls[0].function.arguments, call.function.arguments);
 }
 
+async function custom() {
+  const grammar = { syntax: 'lark', definition: 'start: term (" + " term)~1..2 -> sum\nterm: /[1-9]{1,2}/ | "(" start ")"' };
+  const chat = { ...forced, chat_template_kwargs: { enable_thinking: false }, tools: [{ type: 'custom', custom: { name: 'sum', format: { type: 'grammar', grammar } } }] };
+  const [call] = (await client.chat.completions.create(chat)).choices[0].message.tool_calls;
+  assert.match(call.custom.input, /^[1-9(][1-9+() ]* \+ [1-9+() ]+$/);
+  const streamed = await client.chat.completions.stream(chat).finalChatCompletion();
+  assert.deepEqual(streamed.choices[0].message.tool_calls[0].custom, call.custom);
+  const respond = { model: caller, input: question, temperature: 0, tool_choice: 'required', parallel_tool_calls: false, reasoning: { effort: 'none' }, tools: [{ type: 'custom', name: 'sum', format: { type: 'grammar', ...grammar } }] };
+  const item = (await client.responses.create(respond)).output.find((item) => item.type === 'custom_tool_call');
+  assert.equal(item.input, call.custom.input);
+  assert.equal((await client.responses.stream(respond).finalResponse()).output.find((item) => item.type === 'custom_tool_call').input, item.input);
+}
+
 async function structured() {
   const chat = await client.chat.completions.parse({ ...greedy, max_tokens: 128, response_format: zodResponseFormat(City, 'city') });
   assert.equal(chat.choices[0].message.parsed.city, 'Cairo');
@@ -130,4 +143,4 @@ async function batches() {
   assert((await client.files.delete(batch.output_file_id)).deleted);
 }
 
-export default [models, chat, completions, calls, structured, embeddings, responses, batches];
+export default [models, chat, completions, calls, custom, structured, embeddings, responses, batches];
