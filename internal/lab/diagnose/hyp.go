@@ -70,11 +70,31 @@ func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
 			}
 		}
 	}
+	everywhere := sameEpsilon(all)
 	if eq.layers() > 1 {
-		return systemic(all), nil
+		return append(systemic(all), everywhere...), nil
 	}
 	measured, err := r.measured(eq)
-	return append(all, measured...), err
+	return slices.Concat(all, everywhere, measured), err
+}
+
+// sameEpsilon is one other epsilon in all norms that an equation has, since an engine reads it in one place.
+func sameEpsilon(all []*hypothesis) []*hypothesis {
+	var joint *hypothesis
+	for _, h := range all {
+		switch {
+		case h.cause != "norm_eps" || joint != nil && h.fit.right != joint.fit.right:
+		case joint == nil:
+			x := *h
+			x.nodes, joint = []*graph.Node{h.node}, &x
+		default:
+			join(joint, h)
+		}
+	}
+	if joint == nil || len(joint.nodes) == 1 {
+		return nil
+	}
+	return []*hypothesis{joint}
 }
 
 // proposeUnder lists what the engine may do besides what base assumes, as far as that shows only

@@ -139,15 +139,17 @@ func targets(set []*equation) []*graph.Node {
 }
 
 // holdsWithout reports whether c holds where the values of a set of targets are
-// computed, not taken from the engine.
+// computed, not taken from the engine, and is much nearer so: its floor is wider then, within which c's own fault may lie.
 func (r probing) holdsWithout(c *equation, set []*equation) (bool, error) {
 	undo := r.hide(targets(set))
 	defer undo()
-	_, ok, err := r.holds(c, nil, nil)
+	errors, ok, err := r.holds(c, nil, nil)
 	if sim.Uncomputable(err) { // without them
 		return false, nil
 	}
-	return ok, err
+	with := worst(c.errors)
+	at := slices.IndexFunc(errors, func(x rowError) bool { return x.site == with.site })
+	return ok && at >= 0 && !(errors[at].residual > with.residual/2), err
 }
 
 // hide makes values unknown, until undo.
