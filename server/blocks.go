@@ -44,9 +44,12 @@ func (l *blocks) add(e event) {
 		if e.call.custom {
 			kind = customBlock
 		}
-		l.begin(kind, e.call)
-		l.grow(e.call.arguments, nil)
-		l.close()
+		if !e.call.again {
+			l.begin(kind, e.call)
+		}
+		if l.grow(e.call.arguments, nil); !e.call.more {
+			l.close()
+		}
 		l.early = nil
 	case e.reasoning != "":
 		l.begin(reasoningBlock, nil)
@@ -85,6 +88,9 @@ func (l *blocks) begin(k kind, c *call) {
 }
 
 func (l *blocks) grow(piece string, tokens []karat.Token) {
+	if piece == "" {
+		return
+	}
 	b := l.all[len(l.all)-1]
 	b.text.WriteString(piece)
 	b.tokens = append(b.tokens, tokens...)

@@ -42,6 +42,7 @@ func (x *exchange) chatRequest() (*request, *problem) {
 		return nil, p
 	}
 	r := x.newRequest(m)
+	r.pieces = true
 	r.choosing(f)
 	r.limit(f, "max_tokens", 0)
 	r.limit(f, "max_completion_tokens", 0)
@@ -148,9 +149,15 @@ func (c *conversation) choose(f *fields, raw json.RawMessage) {
 // chatChoice is an answer that is collected.
 type chatChoice struct {
 	text, reasoning strings.Builder
-	calls           []*call
+	calls           []*chatCalled
 	tokens          []karat.Token
 	finish          string
+}
+
+// chatCalled is a call that is collected.
+type chatCalled struct {
+	*call
+	all strings.Builder // of its arguments
 }
 
 type chatAnswer struct {
@@ -163,7 +170,10 @@ func (a *chatAnswer) add(e event) {
 	c.text.WriteString(e.text)
 	c.reasoning.WriteString(e.reasoning)
 	if e.call != nil {
-		c.calls = append(c.calls, e.call)
+		if !e.call.again {
+			c.calls = append(c.calls, &chatCalled{call: e.call})
+		}
+		c.calls[len(c.calls)-1].all.WriteString(e.call.arguments)
 	}
 	c.tokens = append(c.tokens, e.tokens...)
 	if e.finish != "" {
@@ -266,7 +276,7 @@ func (a *chatAnswer) body(u usage) any {
 			m.Content = &text
 		}
 		for _, x := range c.calls {
-			m.Calls = append(m.Calls, x.begun(x.arguments))
+			m.Calls = append(m.Calls, x.begun(x.all.String()))
 		}
 		all = append(all, choice{i, m, a.r.logprobsOf(c.tokens), c.finish})
 	}
@@ -348,7 +358,12 @@ func deltas(e event) (all []chatDelta) {
 		if first.Index = &e.call.index; e.call.custom {
 			rest.Function, rest.Custom = nil, &chatCustom{Input: e.call.arguments}
 		}
-		all = append(all, chatDelta{Calls: []chatCall{first}}, chatDelta{Calls: []chatCall{rest}})
+		if !e.call.again {
+			all = append(all, chatDelta{Calls: []chatCall{first}})
+		}
+		if e.call.arguments != "" {
+			all = append(all, chatDelta{Calls: []chatCall{rest}})
+		}
 	case e.reasoning != "":
 		all = append(all, chatDelta{Reasoning: e.reasoning})
 	case e.text != "" || len(e.tokens) > 0:

@@ -34,6 +34,7 @@ type request struct {
 	top      int  // likeliest tokens in the place of each
 	echo     bool // the prompt comes first, with its log-probabilities if they are asked for
 	turn     *turn
+	pieces   bool           // arguments of calls may come in pieces
 	form     form           // of the text
 	grammar  *karat.Grammar // that the answer must fit; nil for none
 	asked    *exchange

@@ -50,6 +50,7 @@ func (x *exchange) responseRequest() (*response, *problem) {
 	}
 	q := &response{r: x.newRequest(m)}
 	r := q.r
+	r.pieces = true
 	q.echo = map[string]any{"error": nil, "incomplete_details": nil, "instructions": null(f, "instructions", "null"), "metadata": null(f, "metadata", "{}"), "tools": null(f, "tools", "[]"),
 		"tool_choice": null(f, "tool_choice", `"auto"`), "parallel_tool_calls": null(f, "parallel_tool_calls", "true"), "store": false, "previous_response_id": nil,
 		"text": map[string]any{"format": map[string]string{"type": "text"}}, "truncation": "disabled", "reasoning": null(f, "reasoning", "null")}

@@ -145,6 +145,67 @@ func TestCutCalls(t *testing.T) {
 	}
 }
 
+// TestCallsInPieces: the arguments of a call that a model is held to are streamed as they come, and are together the ones of an answer that
+// is not streamed, also where it is cut.
+func TestCallsInPieces(t *testing.T) {
+	m, err := withTools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := serve(t, m, Options{})
+	for _, limit := range []int{300, 40} {
+		for seed := range 3 {
+			hot := fmt.Sprintf(`"temperature":1.2,"seed":%d,"max_tokens":%d,"parallel_tool_calls":false,"tool_choice":"required","thinking_budget":0`, seed, limit)
+			body := `{` + ask + `,` + hot + `,"tools":[{"type":"function","function":{"name":"fact","parameters":` + fact + `}}]`
+			o := c.post("/v1/chat/completions", body+`}`)
+			want, _ := at(o, "choices", 0, "message", "tool_calls", 0, "function", "arguments").(string)
+			if finish := at(o, "choices", 0, "finish_reason"); finish != map[bool]string{true: "tool_calls", false: "length"}[json.Valid([]byte(want))] || limit == 40 && finish != "length" {
+				t.Errorf("limit %d, seed %d: finish %v, arguments %s", limit, seed, finish, want)
+			}
+			got, pieces := "", 0
+			for _, e := range c.events("/v1/chat/completions", body+`,"stream":true}`) {
+				if e.data == "[DONE]" {
+					break
+				}
+				if piece, ok := at(parseObject(t, e.data), "choices", 0, "delta", "tool_calls", 0, "function", "arguments").(string); ok {
+					got, pieces = got+piece, pieces+1
+				}
+			}
+			if got != want || pieces < 4 {
+				t.Errorf("limit %d, seed %d: %d pieces, %s, want %s", limit, seed, pieces, got, want)
+			}
+		}
+	}
+	const input = `{"model":"demo","input":"Q","temperature":0,"max_output_tokens":%d,"tool_choice":"required","parallel_tool_calls":false,"reasoning":{"effort":"none"},"tools":[{"type":"function","name":"fact","strict":true,"parameters":` + fact + `}]`
+	for limit, status := range map[int]string{300: "completed", 40: "incomplete"} {
+		item := at(c.post("/v1/responses", fmt.Sprintf(input, limit)+`}`), "output", 0)
+		got, pieces, done, ended := "", 0, any(nil), any(nil)
+		for _, e := range c.events("/v1/responses", fmt.Sprintf(input, limit)+`,"stream":true}`) {
+			switch v := parseObject(t, e.data); e.name {
+			case "response.function_call_arguments.delta":
+				got, pieces = got+v["delta"].(string), pieces+1
+			case "response.function_call_arguments.done":
+				done = v["arguments"]
+			case "response.output_item.done":
+				ended = at(v, "item", "status")
+			}
+		}
+		if got != at(item, "arguments") || done != got || pieces < 4 || ended != status || at(item, "status") != status {
+			t.Errorf("limit %d: %d pieces, %s, done %v, status %v; want %v", limit, pieces, got, done, ended, item)
+		}
+	}
+	whole := `{"model":"demo","max_tokens":300,"temperature":0,"thinking":{"type":"disabled"},"messages":[{"role":"user","content":"Q"}],"tool_choice":{"type":"any"},"tools":[{"name":"fact","input_schema":` + fact + `}]`
+	text, deltas := "", 0
+	for _, e := range c.events("/v1/messages", whole+`,"stream":true}`) {
+		if piece, ok := at(parseObject(t, e.data), "delta", "partial_json").(string); ok && deltas < 1 {
+			text, deltas = piece, deltas+1
+		}
+	}
+	if err := wrongFact(text); err != nil {
+		t.Errorf("Anthropic's API: %s: %v", text, err)
+	}
+}
+
 // TestConversation: calls, their results and reasoning go into the prompt.
 func TestConversation(t *testing.T) {
 	c := speak(t, "ok")

@@ -22,12 +22,14 @@ type conversation struct {
 	budget   *int // most tokens of reasoning; nil is any number
 }
 
-// call is a call of a tool in an answer.
+// call is a call of a tool in an answer, or a piece of one.
 type call struct {
 	index           int
 	id              string
 	name, arguments string
 	custom          bool // of a tool whose input is a text, which arguments are then
+	again           bool // the arguments go on
+	more            bool // and another piece follows
 }
 
 // turn is how the answer to a conversation is read.
@@ -36,6 +38,7 @@ type turn struct {
 	tools   syntax.Tools
 	custom  map[string]bool // tools whose input is a text
 	opened  bool            // the prompt ends within reasoning
+	held    bool            // calls come in pieces, since a grammar holds the answer to them
 	named   bool            // the client named the tool that is called
 	single  bool            // one call ends the answer
 	special []string        // marks that are special tokens
@@ -58,7 +61,8 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 		r.turn.tools, r.turn.custom = stringParameters(c.tools), c.custom
 	}
 	r.turn.opened = r.turn.syntax.Opens(r.model.model.Detokenize(ids[max(0, len(ids)-16):]))
-	if p := r.constrain(ctx, c); p != nil || c.budget == nil {
+	p := r.constrain(ctx, c)
+	if r.turn.held = r.pieces && r.grammar != nil && c.custom == nil; p != nil || c.budget == nil {
 		return p
 	}
 	within := karat.TurnOptions{Opened: r.turn.opened}
@@ -114,6 +118,7 @@ type pieces struct {
 	t      *turn
 	p      *syntax.Parser
 	calls  int
+	now    *call // that goes on
 	single bool
 }
 
@@ -121,7 +126,9 @@ func (t *turn) parser() *pieces {
 	if t == nil {
 		return nil
 	}
-	return &pieces{t: t, p: t.syntax.NewParser(t.tools, t.opened), single: t.single}
+	p := &pieces{t: t, p: t.syntax.NewParser(t.tools, t.opened), single: t.single}
+	p.p.Held = t.held
+	return p
 }
 
 func (p *pieces) write(text string) []event {
@@ -154,12 +161,18 @@ func (p *pieces) events(from []syntax.Event) (all []event) {
 			if p.satisfied() {
 				break
 			}
-			x := &call{index: p.calls, id: newID("call_"), name: c.Name, arguments: c.Arguments}
-			if p.t.custom[c.Name] {
+			if p.now == nil {
+				p.now = &call{index: p.calls, id: newID("call_"), name: c.Name}
+			}
+			x := *p.now
+			if x.arguments, x.more = c.Arguments, c.More; p.t.custom[c.Name] {
 				x.unwrap()
 			}
-			all = append(all, event{call: x})
-			p.calls++
+			all = append(all, event{call: &x})
+			if p.now.again = true; !c.More {
+				p.now = nil
+				p.calls++
+			}
 		}
 	}
 	return all

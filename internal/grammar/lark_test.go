@@ -92,14 +92,16 @@ func TestLarkArguments(t *testing.T) {
 					continue
 				}
 				ended++
-				p := turn.Syntax.NewParser(syntax.Tools{"sum": {"input": true}}, false)
+				tools := syntax.Tools{"sum": {"input": true}}
+				samePieces(t, &turn.Syntax, tools, string(text))
+				p := turn.Syntax.NewParser(tools, false)
 				var calls []syntax.Call
 				for _, e := range append(p.Write(strings.ReplaceAll(string(text), "\xff", "")), p.End()...) {
 					calls = append(calls, e.Calls...)
 				}
 				var a struct{ Input string }
 				if len(calls) != 1 || json.Unmarshal([]byte(calls[0].Arguments), &a) != nil {
-					t.Errorf("%s: %q: calls %q", c.name, text, calls)
+					t.Errorf("%s: %q: calls %+v", c.name, text, calls)
 				} else if ok, err := want.Fits([]byte(a.Input)); !ok {
 					t.Errorf("%s: %q: the argument %q does not fit, %v", c.name, text, a.Input, err)
 				}

@@ -3,6 +3,7 @@ package grammar
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,6 +74,7 @@ func TestForcedCalls(t *testing.T) {
 			}
 			ended++
 			tools := syntax.Tools{"weather": {"city": true, "unit": true}, "now": {}}
+			samePieces(t, &turn.Syntax, tools, string(text))
 			p := turn.Syntax.NewParser(tools, false)
 			calls := 0
 			for _, e := range append(p.Write(strings.ReplaceAll(string(text), "\xff", "")), p.End()...) {
@@ -96,6 +98,39 @@ func TestForcedCalls(t *testing.T) {
 		if ended == 0 {
 			t.Errorf("%s: no answer ended", c.name)
 		}
+	}
+}
+
+// samePieces wants the calls of an answer that is held to its syntax to be the same whole and in pieces.
+func samePieces(t *testing.T, s *syntax.Syntax, tools syntax.Tools, text string) {
+	t.Helper()
+	text = strings.ReplaceAll(text, "\xff", "")
+	whole, held := s.NewParser(tools, false), s.NewParser(tools, false)
+	held.Held = true
+	var want, got []syntax.Call
+	for _, e := range append(whole.Write(text), whole.End()...) {
+		want = append(want, e.Calls...)
+	}
+	var all []syntax.Event
+	for i := range len(text) {
+		all = append(all, held.Write(text[i:i+1])...)
+	}
+	more := false
+	for _, e := range append(all, held.End()...) {
+		if e.Text != "" {
+			t.Errorf("%q: text %q beside pieces", text, e.Text)
+		}
+		for _, c := range e.Calls {
+			if more {
+				got[len(got)-1].Arguments += c.Arguments
+			} else {
+				got = append(got, syntax.Call{Name: c.Name, Arguments: c.Arguments})
+			}
+			more = c.More
+		}
+	}
+	if !slices.Equal(got, want) || more {
+		t.Errorf("%q: in pieces %+v, whole %+v", text, got, want)
 	}
 }
 

@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// Call is a call of a tool.
+// Call is a call of a tool, or a piece of one (Parser.Held): the first has the name, and the pieces that follow have none.
 type Call struct {
 	Name      string
 	Arguments string // a JSON object
+	More      bool   // a piece follows
 }
 
 var errForm = errors.New("syntax: no call")
@@ -228,7 +229,7 @@ func (y *Style) parseQuoted(text string) ([]Call, error) {
 		quoteNames(&b, part)
 	}
 	arguments, err := object([]byte(b.String()))
-	return []Call{{strings.TrimSpace(text[:at]), arguments}}, err
+	return []Call{{Name: strings.TrimSpace(text[:at]), Arguments: arguments}}, err
 }
 
 // quoteNames writes a piece of an object whose names have no quotes.

@@ -30,6 +30,8 @@ const maxBegin = 1 << 8
 // Parser reads an answer as it comes. Anything but a well-formed call of a tool is text, as the model
 // wrote it. White space beside marks is no text.
 type Parser struct {
+	Held   bool // the answer is held to its syntax, and calls to their tools: JSON arguments come in pieces, and a call that is cut is one
+	flow   flow
 	s      Syntax
 	tools  Tools // nil for none: calls are text
 	mode   mode
@@ -80,6 +82,10 @@ func (p *Parser) End() []Event {
 	p.out = nil
 	for p.next(true) {
 	}
+	if p.flow.stage > inHead { // the rest of the call
+		p.take(len(p.held))
+		return p.out
+	}
 	switch rest := p.take(len(p.held)); p.mode {
 	case inText, inReasoning:
 		p.say(rest)
@@ -112,8 +118,14 @@ func (p *Parser) next(final bool) bool {
 	case inReasoning:
 		return p.until([]string{p.s.Close}, final, func(string) { p.mode, p.fresh = p.start(), true })
 	case inCall:
+		if p.flows() {
+			return p.goOn()
+		}
 		return p.within()
 	case inBare:
+		if p.flows() {
+			return p.goOn()
+		}
 		for p.looked < len(p.held) && strings.IndexByte(" \t\r\n", p.held[p.looked]) >= 0 {
 			p.looked++
 		}
@@ -188,7 +200,7 @@ func (p *Parser) open(mark string) {
 	}
 	for _, c := range p.s.Calls {
 		if mark == c.Begin && p.tools != nil {
-			p.mode, p.marks = inCall, c
+			p.mode, p.marks, p.flow = inCall, c, flow{}
 		}
 	}
 }

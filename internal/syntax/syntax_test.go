@@ -73,11 +73,17 @@ var rows = []struct {
 
 func read(p *Parser, pieces []string) (text, reasoning, called string) {
 	var names []string
+	more := false
 	take := func(all []Event) {
 		for _, e := range all {
 			text, reasoning = text+e.Text, reasoning+e.Reasoning
 			for _, c := range e.Calls {
-				names = append(names, c.Name+c.Arguments)
+				if more {
+					names[len(names)-1] += c.Name + c.Arguments
+				} else {
+					names = append(names, c.Name+c.Arguments)
+				}
+				more = c.More
 			}
 		}
 	}
@@ -88,7 +94,7 @@ func read(p *Parser, pieces []string) (text, reasoning, called string) {
 	return text, reasoning, strings.Join(names, " ")
 }
 
-// TestParser: an answer has the same parts however it is cut.
+// TestParser: an answer has the same parts however it is cut, whether arguments come whole or in pieces.
 func TestParser(t *testing.T) {
 	for _, r := range rows {
 		for size := 1; size <= len(r.answer); size++ {
@@ -97,10 +103,50 @@ func TestParser(t *testing.T) {
 				n := min(size, len(rest))
 				pieces, rest = append(pieces, rest[:n]), rest[n:]
 			}
-			text, reasoning, called := read(Of(r.template).NewParser(tools, r.opened), pieces)
-			if got, want := []string{text, reasoning, called}, []string{r.text, r.reasoning, r.called}; !reflect.DeepEqual(got, want) {
-				t.Fatalf("%s, in pieces of %d: %q, want %q", r.name, size, got, want)
+			for _, held := range []bool{false, true} {
+				p := Of(r.template).NewParser(tools, r.opened)
+				p.Held = held
+				text, reasoning, called := read(p, pieces)
+				if got, want := []string{text, reasoning, called}, []string{r.text, r.reasoning, r.called}; !reflect.DeepEqual(got, want) {
+					t.Fatalf("%s, held %v, in pieces of %d: %q, want %q", r.name, held, size, got, want)
+				}
 			}
+		}
+	}
+}
+
+// TestPieces: where arguments are JSON in a syntax, a call that a model is held to comes in pieces as it is written, and one that is cut is
+// as much of it.
+func TestPieces(t *testing.T) {
+	const whole, written = `{"x":"a"}`, `{"x": "a"}`
+	for _, k := range known {
+		s := k.syntax
+		answer, mark := s.example(), s.example()
+		if form := s.Style.Form; form != Object && form != Keyed && form != Named {
+			continue
+		}
+		if s.Lead != "" {
+			answer = strings.TrimPrefix(answer, s.Lead)
+		}
+		at := strings.Index(answer, written)
+		for n := range len(answer) + 1 {
+			p := s.NewParser(Tools{"f": {"x": true}}, false)
+			p.Held = true
+			text, _, called := read(p, strings.Split(answer[:n], ""))
+			if n > at && (!strings.HasPrefix("f"+whole, called) || len(called) < 2 || n < at+len(written) && text != "") || n <= at && called != "" || n == len(answer) && called != "f"+whole {
+				t.Errorf("%s, cut at %d, %q: text %q, call %q", mark, n, answer[:n], text, called)
+			}
+		}
+		p := s.NewParser(Tools{"f": {"x": true}}, false)
+		p.Held = true
+		pieces := 0
+		for r := range strings.SplitSeq(answer, "") {
+			for _, e := range p.Write(r) {
+				pieces += len(e.Calls)
+			}
+		}
+		if pieces != 1+len(whole) {
+			t.Errorf("%s: %d pieces", mark, pieces)
 		}
 	}
 }
@@ -183,6 +229,12 @@ func FuzzParser(f *testing.F) {
 		}
 		text, reasoning, called := read(s.NewParser(tools, opened), []string{answer})
 		pieces := strings.Split(answer, "")
+		held, cut := s.NewParser(tools, opened), s.NewParser(tools, opened)
+		held.Held, cut.Held = true, true
+		a, b, c := read(held, []string{answer})
+		if x, y, z := read(cut, pieces); x != a || y != b || z != c {
+			t.Fatalf("held, %q is %q, %q, %q; in pieces %q, %q, %q", answer, a, b, c, x, y, z)
+		}
 		if x, y, z := read(s.NewParser(tools, opened), pieces); x != text || y != reasoning || z != called {
 			t.Fatalf("%q is %q, %q, %q; in pieces %q, %q, %q", answer, text, reasoning, called, x, y, z)
 		}
