@@ -1,8 +1,10 @@
 package webgpu
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -179,5 +181,71 @@ func TestFolded(t *testing.T) {
 				t.Error("other bits than without fusions")
 			}
 		})
+	}
+}
+
+// kind is what a kernel of Llama's graph computes.
+func kind(kernel string) string {
+	for _, k := range [][2]string{{"Outs:3", "queries, keys and values"}, {"GLU:silu", "gate and up"}, {"Gate: Add:true", "product and sum"}} {
+		if strings.Contains(kernel, k[0]) {
+			return k[1]
+		}
+	}
+	return kernel[:strings.IndexAny(kernel, "{[")]
+}
+
+// TestDispatches counts what a token of Llama's layers takes by kind, as a table of docs/webgpu.md does.
+func TestDispatches(t *testing.T) {
+	d := device(t)
+	const hidden, heads, kvHeads, dim, ff, vocab = 1024, 4, 2, 64, 64, 1<<15 + 32
+	count := func(layers int) map[string]int {
+		g := made(t, hidden, func(b graph.Builder, r *rand.Rand, x *graph.Node) *graph.Node {
+			linear := func(x *graph.Node, n int) *graph.Node {
+				return b.Linear(weightOf(r, tensor.Q4_0, 0x1c00, []int{0}, n, x.Shape.Size()), x, n)
+			}
+			norm := func(x *graph.Node) *graph.Node { return b.RMSNorm(floats(r, hidden), x, 1e-6, 0) }
+			freqs := make([]float64, dim/2)
+			for i := range freqs {
+				freqs[i] = 1 / float64(1+i)
+			}
+			for layer := range layers {
+				kv := &graph.KV{Layer: layer, Heads: kvHeads, Dim: dim}
+				h := norm(x)
+				q, k, v := b.Heads(linear(h, heads*dim), dim), b.Heads(linear(h, kvHeads*dim), dim), b.Heads(linear(h, kvHeads*dim), dim)
+				q, k = b.RoPE("q", q, freqs), b.RoPE("k", k, freqs)
+				b.StoreKV(kv, k, v)
+				x = b.Add(x, linear(b.Attention(q, kv, 0.125), hidden))
+				h = norm(x)
+				x = b.Add(x, linear(b.GLU(graph.SiLU, linear(h, ff), linear(h, ff)), hidden))
+			}
+			return linear(norm(x), vocab)
+		})
+		b := New(d, Options{})
+		defer b.Close()
+		plan, err := b.Compile(g, backend.Options{Rows: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := map[string]int{}
+		e := plan.(*executable).whole
+		for _, l := range e.nodes {
+			for _, x := range l.dispatches {
+				if x.from <= 1 && !x.long {
+					kinds[kind(x.pipe.name)]++
+				}
+			}
+		}
+		kinds["top"] = len(e.chooser.slices(1))
+		return kinds
+	}
+	one, two := count(1), count(2)
+	if want := map[string]int{"queries, keys and values": 1, "attention": 1, "gate and up": 1, "product and sum": 2, "embed": 1, "pick": 1, "norm": 1, "linear": 1, "top": 2}; !maps.Equal(one, want) {
+		t.Errorf("a layer and what lies around it: %v, want %v", one, want)
+	}
+	for k, n := range map[string]int{"queries, keys and values": 1, "attention": 1, "gate and up": 1, "product and sum": 2} {
+		one[k] += n
+	}
+	if !maps.Equal(one, two) {
+		t.Errorf("two layers: %v, want %v", two, one)
 	}
 }
