@@ -84,10 +84,39 @@ func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
 	if best == nil {
 		return nil, nil
 	}
-	if p, err := r.project(eq, none, best, eq.errors); err != nil || !p.points() {
+	p, err := r.project(eq, none, best, eq.errors)
+	if err != nil || !p.points() {
+		return nil, err
+	}
+	if d, err := r.unrounded(eq, best); err != nil || d < p.dd/4 {
 		return nil, err
 	}
 	return best, nil
+}
+
+// unrounded is the square of the change that h makes without any rounding, as a projection has it. Where that is far smaller,
+// h only lets roundings fall otherwise, and the engine's fall otherwise, too. For example, another epsilon turns 8-bit activations that
+// lie in the middle of two steps.
+func (r *search) unrounded(eq *equation, h *hypothesis) (float64, error) {
+	exact := class{"f64", "f64", ""}.center()
+	all := projection{width: eq.target.Shape.Size()}
+	for i, p := range r.prompts {
+		rows, floors := errorsOf(eq.errors, i)
+		if len(rows) == 0 {
+			continue
+		}
+		e := p.eval(r.model, p.known, exact).With(r.edits)
+		want, err := e.Compute(eq.target, rows)
+		if err != nil {
+			return 0, err
+		}
+		changed, err := e.With(h.edits).Compute(eq.target, rows)
+		if err != nil {
+			return 0, err
+		}
+		all.add(want, changed, want, floors)
+	}
+	return all.dd, nil
 }
 
 // foundElsewhere reports whether h's number was found in another layer.
@@ -134,13 +163,7 @@ func (p projection) left() float64 { return (p.ee - 2*p.ed + p.dd) / p.ee }
 func (r *search) project(eq *equation, base *attempt, h *hypothesis, at []rowError) (projection, error) {
 	x := projection{width: eq.target.Shape.Size()}
 	for i, p := range r.prompts {
-		var rows []int
-		var floors []float64
-		for _, x := range at {
-			if x.prompt == i {
-				rows, floors = append(rows, x.row), append(floors, x.floor)
-			}
-		}
+		rows, floors := errorsOf(at, i)
 		if len(rows) == 0 {
 			continue
 		}
@@ -156,6 +179,16 @@ func (r *search) project(eq *equation, base *attempt, h *hypothesis, at []rowErr
 		x.add(want, changed, p.read(eq.target, rows), floors)
 	}
 	return x, nil
+}
+
+// errorsOf are the rows of a prompt among errors, and their floors.
+func errorsOf(errors []rowError, prompt int) (rows []int, floors []float64) {
+	for _, x := range errors {
+		if x.prompt == prompt {
+			rows, floors = append(rows, x.row), append(floors, x.floor)
+		}
+	}
+	return rows, floors
 }
 
 // add adds rows: what an equation gives, what it gives with the cause, and what the engine has.
