@@ -153,9 +153,13 @@ func TestKept(t *testing.T) {
 // seed is drawn and told, and one token is no tokens.
 func TestSmall(t *testing.T) {
 	t.Parallel()
-	p, _ := visited(t)
+	p, url := visited(t)
 	if got := do[string](p, keeping+`await until('the note', () => text('#notes').includes('no WebGPU')); press('Dismiss'); ask('one'); await answered(1); return text('#notes') + '|' + text('.turn.assistant .stats')`); !strings.HasPrefix(got, "|1 token, ") {
 		t.Errorf("behind a dismissed note and one token: %q", got)
+	}
+	p.visit(url + "?again")
+	if got := do[string](p, `await ready(); return text('#notes')`); strings.Contains(got, "no WebGPU") {
+		t.Errorf("a dismissed note is there after a reload: %q", got)
 	}
 	got := do[[]string](p, keeping+`set('temperature', '0.7'); const seeds = [];
 		for (const seed of ['', '', '7']) { set('seed', seed); const n = answers().length; ask('settings'); seeds.push(String(JSON.parse(await answered(n + 1)).seed)); seeds.push(text('.turn:last-child .stats')) } return seeds`)
