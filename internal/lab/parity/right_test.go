@@ -56,6 +56,18 @@ func TestRight(t *testing.T) {
 	}
 }
 
+// TestTurned is a right engine whose 8-bit activations fall otherwise by as much as another epsilon would turn them.
+func TestTurned(t *testing.T) {
+	r, err := Run(t.Context(), Options{Models: []*Model{load(t, "tiny-gemma4")}, Conditions: []Condition{Right}, Longest: 40, Seed: 1,
+		Match: "activations=q8,kv=f16,gelu=f16-table declared through layers"})
+	if err != nil || len(r.Results) != 1 {
+		t.Fatalf("%d results, %v", len(r.Results), err)
+	}
+	if x := r.Results[0]; x.Scores.False.Hit > 0 || x.Error != "" {
+		t.Error(x.Line())
+	}
+}
+
 // TestEvery: right engines are of every class that differs, and seen in every way.
 func TestEvery(t *testing.T) {
 	m := load(t, "tiny-gemma4")
