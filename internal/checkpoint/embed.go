@@ -77,6 +77,9 @@ func (c *Checkpoint) embeddingGGUF() (*embed.Head, error) {
 
 // denseOf is a dense layer of its tensors.
 func denseOf(t tensor.Tensor, bias *tensor.Tensor) (d embed.Dense, err error) {
+	if len(t.Shape) == 1 { // as llama-quantize writes one row
+		t.Shape = tensor.Shape{1, t.Shape[0]}
+	}
 	if len(t.Shape) != 2 || t.Shape.Size() > maxDense {
 		return d, fmt.Errorf("tensor %s: shape %v, want a matrix of at most %d values", t.Name, []int(t.Shape), maxDense)
 	}

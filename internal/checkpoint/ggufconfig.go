@@ -177,10 +177,14 @@ func (r *ggufReader) pad() {
 
 // rows is the number of rows of a tensor, as a setting; nil without the tensor.
 func (c *Checkpoint) rows(name string) any {
-	if t, ok := c.tensors[name]; ok && len(t.Shape) > 0 {
-		return float64(t.Shape[0])
+	t, ok := c.tensors[name]
+	switch {
+	case !ok || len(t.Shape) == 0:
+		return nil
+	case len(t.Shape) == 1:
+		return 1.
 	}
-	return nil
+	return float64(t.Shape[0])
 }
 
 // pattern reads which layers slide: a period, or a flag for each layer.

@@ -171,6 +171,8 @@ func (h Habit) Shaped(f Format, t tensor.Tensor) tensor.Tensor {
 	switch s := t.Shape; {
 	case f == GGUF && len(s) == 2 && (h.Form == family.Column && s[1] == 1 || h.Form == family.Grouped && s[0] == h.Groups):
 		t.Shape = tensor.Shape{s[0] * s[1]}
+	case f == GGUF && h.Form == family.Row && len(s) == 1:
+		t.Shape = tensor.Shape{1, s[0]}
 	case f == HuggingFace && h.Form == family.Depthwise && len(s) == 3 && s[1] == 1:
 		t.Shape = tensor.Shape{s[0], s[2]}
 	case f == HuggingFace && h.Skip > 0 && len(s) == 2 && s[0] > h.Skip && t.Source == nil && t.Data != nil:

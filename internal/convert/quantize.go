@@ -107,7 +107,7 @@ func (c *converter) quantizeJobs(f *gguf.File, m quantmix.Mix, again bool) ([]jo
 	jobs := make([]job, len(f.Tensors()))
 	for i, t := range f.Tensors() {
 		jobs[i] = job{in: t, out: t}
-		jobs[i].out.Data = nil
+		jobs[i].out.Data, jobs[i].out.Shape = nil, t.Shape.Trimmed()
 	}
 	return jobs, c.mix(jobs, m, model, again)
 }

@@ -255,3 +255,29 @@ func TestQuantizeSplit(t *testing.T) {
 		t.Errorf("%d and %d bytes, %v", len(a), len(b), err)
 	}
 }
+
+// TestOneRow: matrices of one row are vectors in files of llama-quantize, and here. They are read as matrices.
+func TestOneRow(t *testing.T) {
+	for name, one := range map[string]string{"xlm-roberta-reranker": "cls.output.weight", "qwen35moe": "blk.0.ffn_gate_inp_shexp.weight", "granitehybrid": "blk.0.ssm_norm.weight"} {
+		src, file, _ := thereAndBack(t, name)
+		small, back := filepath.Join(t.TempDir(), "small.gguf"), filepath.Join(t.TempDir(), "back")
+		if _, err := convert.Quantize(t.Context(), file, small, convert.QuantizeOptions{Type: "Q4_K_M"}); err != nil {
+			t.Fatal(err)
+		}
+		f, err := gguf.Open(small)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x, ok := f.Tensor(one); !ok || len(x.Shape) != 1 {
+			t.Errorf("%s: %s: %v", name, one, x.Shape)
+		}
+		f.Close()
+		run(t, small, back, convert.Options{Type: "BF16"})
+		want, got := folder(t, src), folder(t, back)
+		for tensorName, x := range want {
+			if y := got[tensorName]; !slices.Equal(x.Shape, y.Shape) {
+				t.Errorf("%s: %s: %v became %v", name, tensorName, x.Shape, y.Shape)
+			}
+		}
+	}
+}

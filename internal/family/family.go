@@ -225,6 +225,7 @@ const (
 	Column         // a vector is [n, 1] in GGUF
 	Grouped        // a vector is [groups, n/groups] in GGUF
 	Depthwise      // a convolution of each channel alone is [channels, 1, kernel] in config.json's format, [channels, kernel] in GGUF
+	Row            // a matrix of one row, which is no part of the graph, may be a vector in GGUF
 )
 
 // Tokenizer is how a family writes its tokenizer in GGUF.

@@ -94,7 +94,11 @@ func (b Builder) weighted(op Op, w *Weight, want, out tensor.Shape, attr any, in
 	return n
 }
 
+// check compares w's shape with that of the configuration. Ones before it may lack: llama-quantize leaves them out.
 func (b Builder) check(n *Node, w *Weight, want tensor.Shape) {
+	if w.There() && slices.Equal(w.Shape.Trimmed(), want.Trimmed()) {
+		w.Shape = want
+	}
 	switch {
 	case !w.There() && w.Name != "":
 		b.errorf(n, "%w", NewTensorError(w.Name, Missing, "missing, the configuration says that it has shape %v", []int(want)))

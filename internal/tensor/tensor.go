@@ -148,6 +148,14 @@ func (s Shape) Last() int {
 	return s[len(s)-1]
 }
 
+// Trimmed is s without the ones that it begins with, as ggml writes shapes: of [1 128] it leaves [128].
+func (s Shape) Trimmed() Shape {
+	for len(s) > 1 && s[0] == 1 {
+		s = s[1:]
+	}
+	return s
+}
+
 // RowError is a row that is no whole number of its type's blocks.
 type RowError struct {
 	DType DType

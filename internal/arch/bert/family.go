@@ -22,7 +22,7 @@ var Family = family.Family{
 	Without: []string{"num_key_value_heads", "rms_norm_eps", "rope_parameters"},
 
 	Keys:    []family.Key{{GGUF: "attention.causal", Kind: family.Never}},
-	Habits:  []family.Habit{{Ends: []string{"position_embd"}, Padded: true}},
+	Habits:  []family.Habit{{Ends: []string{"position_embd"}, Padded: true}, {Ends: []string{"cls.output"}, Form: family.Row}},
 	Rows:    map[string]string{"type_vocab_size": "token_types"},
 	Buffers: []string{"pooler.dense.weight", "pooler.dense.bias", ".position_ids", "cls.predictions.bias", "cls.predictions.decoder.bias", "cls.predictions.decoder.weight", "cls.predictions.transform.dense.weight", "cls.predictions.transform.dense.bias", "cls.predictions.transform.LayerNorm.weight", "cls.predictions.transform.LayerNorm.bias", "cls.seq_relationship.weight", "cls.seq_relationship.bias"},
 	Aliases: map[string]string{"classifier.weight": "classifier.out_proj.weight", "classifier.bias": "classifier.out_proj.bias",
