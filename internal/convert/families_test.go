@@ -46,6 +46,7 @@ var ours = map[string]map[string]string{
 		"blk.2.attn_q.weight":                   "likewise; as it permutes the rows of what is called attention",
 		"blk.2.attn_k.weight":                   "likewise",
 	},
+	"modernbert": {"modern-bert.attention.layer_norm_epsilon": "llama.cpp's reader wants it; its converter writes it only where config.json has layer_norm_eps, too, as published ones"},
 	"starcoder2": {"starcoder2.attention.sliding_window": "llama.cpp's converter and graph have no window; the model has 16"},
 	"qwen3moe":   {"tokenizer.ggml.normalizer.nfc": "qwen2 stands for NFC, as published tokenizers do; this model's does not"},
 	"nemotronh":  {"nemotron_h_moe.attention.layer_norm_rms_epsilon": "llama.cpp's reader wants it; its converter writes the other key alone where config.json has transformers 5's"},

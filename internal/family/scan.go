@@ -30,6 +30,14 @@ func Unlimited(s map[string]any) {
 	}
 }
 
+// Epsilon is a Derived of families whose files have that of the norms under either of GGUF's keys.
+func Epsilon(s map[string]any) {
+	if s["rms_norm_eps"] == nil {
+		s["rms_norm_eps"] = s["layer_norm_eps"]
+	}
+	delete(s, "layer_norm_eps")
+}
+
 // PlainScale is a Derived of families whose files need not say the attention's scale where it is the usual one.
 func PlainScale(s map[string]any) {
 	if dim, _ := s["head_dim"].(float64); s["attention_multiplier"] == nil && dim > 0 {

@@ -18,7 +18,8 @@ var Family = family.Family{
 	Idle: []string{"tie_word_embeddings", "head_dim", "num_key_value_heads", "classifier_activation", "classifier_bias", "classifier_pooling", "decoder_bias", "deterministic_flash_attn",
 		"embedding_dropout", "mlp_dropout", "initializer_cutoff_factor", "sparse_pred_ignore_index", "sparse_prediction", "reference_compile",
 		"repad_logits_with_grad", "position_embedding_type", "gradient_checkpointing", "layer_norm_eps"},
-	Normal: func(s map[string]any) { delete(s, "layer_norm_eps") }, // a second name of norm_eps, which nothing reads
+	Normal:  func(s map[string]any) { delete(s, "layer_norm_eps") }, // a second name of norm_eps, which nothing reads
+	Derived: family.Epsilon,
 	Rope: family.Rope{
 		Full:    map[string]any{"rope_theta": 160000.},
 		Sliding: map[string]any{"rope_theta": 1e4},
@@ -32,6 +33,7 @@ var Family = family.Family{
 		{GGUF: "attention.sliding_window_pattern", Kind: family.Period},
 		{GGUF: "rope.scaling.type", Kind: family.Word, Text: "none"},
 		{Setting: "vocab_size", Kind: family.Count},
+		{Setting: "rms_norm_eps", GGUF: "attention.layer_norm_epsilon", Kind: family.Number}, // llama.cpp's reader wants it, its converter may write the other one alone
 		{GGUF: "hidden_activation", Kind: family.Word, Text: "gelu"},
 	},
 	Whole:   []string{"attn_qkv"},
@@ -41,7 +43,7 @@ var Family = family.Family{
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "modern-bert", BOS: true},
 	Expect:    family.Expect{Eps: []float64{1e-5}},
 	// ModernBERT-base's sizes are in Warner et al. 2024, arXiv:2412.13663.
-	Synth: family.Synth{Fused: true, Paired: true, EmbedNorm: true, Norms: []string{"ffn_norm"},
+	Synth: family.Synth{Fused: true, Paired: true, EmbedNorm: true, Norms: []string{"ffn_norm"}, Numbers: map[string]float64{"rms_norm_eps": 1e-5},
 		Keys: map[string]any{"attention.causal": false, "pooling_type": uint32(1), "rope.scaling.type": "none", "hidden_activation": "gelu"}, Shapes: []family.Shape{
 			{Name: "base", Hidden: 768, Layers: 22, Heads: 12, KVHeads: 12, HeadDim: 64, FF: 1152, Vocab: 50368, Context: 8192, Window: 128, Every: 3, RopeBase: 160000, Epsilon: 1e-5},
 			{Name: "tiny", Hidden: 256, Layers: 4, Heads: 4, KVHeads: 4, HeadDim: 64, FF: 512, Vocab: 2048, Context: 1024, Window: 64, Every: 3, RopeBase: 160000, Epsilon: 1e-5},

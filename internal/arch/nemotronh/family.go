@@ -21,7 +21,7 @@ var Family = family.Family{
 		"num_nextn_predict_layers", "residual_in_fp32", "time_step_floor", "time_step_max", "time_step_min", "use_mamba_kernels", "hybrid_override_pattern"},
 	Normal:  normal,
 	Spell:   spell,
-	Derived: epsilon,
+	Derived: family.Epsilon,
 	Endless: func(map[string]any) bool { return true },
 	Kinds: map[string]string{"mamba": family.LinearAttention, family.LinearAttention: family.LinearAttention, "M": family.LinearAttention,
 		"attention": family.FullAttention, family.FullAttention: family.FullAttention, "*": family.FullAttention,
@@ -104,12 +104,4 @@ func spell(s map[string]any) {
 	}
 	s["hybrid_override_pattern"] = letters
 	delete(s, "position_embedding_type")
-}
-
-// epsilon is that of the norms under either of GGUF's keys.
-func epsilon(s map[string]any) {
-	if s["rms_norm_eps"] == nil {
-		s["rms_norm_eps"] = s["layer_norm_eps"]
-	}
-	delete(s, "layer_norm_eps")
 }
