@@ -1,7 +1,8 @@
-package quantmix
+package quantmix_test
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"flag"
 	"fmt"
@@ -17,11 +18,13 @@ import (
 
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/karat-run/karat/internal/registry"
+	"github.com/karat-run/karat/internal/synth"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-var peer = flag.String("peer", "", "path of llama-quantize, which writes testdata/types.txt anew")
+var peer = flag.String("peer", "", "path of llama-quantize, whose choices are written to testdata anew")
 
 // shape is a model whose types are chosen.
 type shape struct {
@@ -137,67 +140,149 @@ func (s shape) tensors() (all []tensor.Tensor) {
 	return all
 }
 
-func (s shape) model() Model {
-	return Model{Arch: s.arch, Layers: s.layers, Experts: s.experts, Group: s.heads / s.kv}
+func (s shape) model() quantmix.Model {
+	return quantmix.Model{Arch: s.arch, Layers: s.layers, Experts: s.experts, Group: s.heads / s.kv}
 }
 
-// line tells which types tensors have: how many have each, and a hash of all.
-func line(s shape, mix string, weighed bool, types map[string]string) string {
-	counts, sum := map[string]int{}, sha256.New()
-	for _, name := range slices.SortedFunc(maps.Keys(types), Compare) {
-		counts[types[name]]++
-		fmt.Fprintln(sum, name, types[name])
+// sample is a model whose types are chosen.
+type sample struct {
+	name     string
+	metadata []gguf.KeyValue
+	tensors  []tensor.Tensor
+}
+
+// lines tell which types tensors have in each mix, without an importance matrix and with one: how many have each, and a hash of all.
+func (s sample) lines(choose func(mix string, weighed bool) map[string]string) (all []string) {
+	for _, mix := range quantmix.Names() {
+		for _, weighed := range []bool{false, true} {
+			types := choose(mix, weighed)
+			counts, sum := map[string]int{}, sha256.New()
+			for _, name := range slices.SortedFunc(maps.Keys(types), quantmix.Compare) {
+				counts[types[name]]++
+				fmt.Fprintln(sum, name, types[name])
+			}
+			text := fmt.Sprintf("%s %s importance=%v", s.name, mix, weighed)
+			for _, d := range slices.Sorted(maps.Keys(counts)) {
+				text += fmt.Sprintf(" %s:%d", d, counts[d])
+			}
+			all = append(all, fmt.Sprintf("%s %x", text, sum.Sum(nil)[:8]))
+		}
 	}
-	text := fmt.Sprintf("%s/%s %s importance=%v", s.arch, s.name, mix, weighed)
-	for _, d := range slices.Sorted(maps.Keys(counts)) {
-		text += fmt.Sprintf(" %s:%d", d, counts[d])
+	return all
+}
+
+// digest is one line for all.
+func (s sample) digest(lines []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
+	return fmt.Sprintf("%s %x", s.name, sum[:8])
+}
+
+// ours are this package's choices.
+func (s sample) ours(t *testing.T) []string {
+	model, err := of(t, s.metadata)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return fmt.Sprintf("%s %x", text, sum.Sum(nil)[:8])
+	return s.lines(func(mix string, weighed bool) map[string]string {
+		m, ok := quantmix.Find(strings.ToLower(mix))
+		if m.Weighed = weighed; !ok {
+			t.Fatalf("no mix %s", mix)
+		}
+		types, err := m.Types(model, s.tensors)
+		if err != nil {
+			t.Fatal(err)
+		}
+		chosen := map[string]string{}
+		for i, d := range types {
+			chosen[s.tensors[i].Name] = d.String()
+		}
+		return chosen
+	})
+}
+
+// of is quantmix.Of of a file with the metadata.
+func of(t *testing.T, metadata []gguf.KeyValue) (quantmix.Model, error) {
+	var b bytes.Buffer
+	if err := gguf.Write(&b, metadata, nil); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Parse(b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return quantmix.Of(f.Metadata)
 }
 
 // TestTypes compares with the choices of llama-quantize.
 func TestTypes(t *testing.T) {
-	if *peer != "" {
-		writeTypes(t)
+	var ours, theirs []string
+	for _, shape := range shapes {
+		s := sample{shape.arch + "/" + shape.name, shape.metadata(), shape.tensors()}
+		ours = append(ours, s.ours(t)...)
+		if *peer != "" {
+			theirs = append(theirs, s.theirs(t)...)
+		}
 	}
-	raw, err := os.ReadFile("testdata/types.txt")
+	compare(t, "testdata/types.txt", ours, theirs)
+}
+
+// TestFamilies compares those for each published shape of synth, of which the file has a hash of all mixes.
+func TestFamilies(t *testing.T) {
+	var ours, theirs []string
+	for _, arch := range synth.Archs() {
+		for _, shape := range synth.Shapes(arch) {
+			if strings.HasPrefix(shape, "tiny") { // llama.cpp knows some families' models by their layers
+				continue
+			}
+			metadata, tensors, err := synth.Header(synth.Options{Arch: arch, Shape: shape, Type: "BF16"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := sample{arch + "/" + shape, metadata, tensors}
+			all := s.ours(t)
+			ours = append(ours, s.digest(all))
+			if *peer != "" {
+				peers := s.theirs(t)
+				for i := range all {
+					if all[i] != peers[i] {
+						t.Errorf("%s, llama-quantize's\n%s", all[i], peers[i])
+					}
+				}
+				theirs = append(theirs, s.digest(peers))
+			}
+		}
+	}
+	compare(t, "testdata/families.txt", ours, theirs)
+}
+
+// compare compares lines with those of a file, which llama-quantize's lines become first, if there are any.
+func compare(t *testing.T, path string, ours, theirs []string) {
+	t.Helper()
+	if theirs != nil {
+		if err := os.WriteFile(path, []byte(strings.Join(theirs, "\n")+"\n"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := strings.Split(strings.TrimSpace(string(raw)), "\n")
-	n := 0
-	for _, s := range shapes {
-		for _, name := range Names() {
-			for _, weighed := range []bool{false, true} {
-				m, ok := Find(strings.ToLower(name))
-				if m.Weighed = weighed; !ok || n == len(want) {
-					t.Fatalf("%s of %d mixes", name, len(want))
-				}
-				all := s.tensors()
-				types, err := m.Types(s.model(), all)
-				if err != nil {
-					t.Fatal(err)
-				}
-				chosen := map[string]string{}
-				for i, d := range types {
-					chosen[all[i].Name] = d.String()
-				}
-				if got := line(s, name, weighed, chosen); got != want[n] {
-					t.Errorf("%s, llama-quantize's\n%s", got, want[n])
-				}
-				n++
-			}
-		}
+	if len(ours) != len(want) {
+		t.Fatalf("%d lines, want %d", len(ours), len(want))
 	}
-	if n != len(want) {
-		t.Errorf("%d mixes, want %d", n, len(want))
+	for i := range want {
+		if ours[i] != want[i] {
+			t.Errorf("%s, llama-quantize's\n%s", ours[i], want[i])
+		}
 	}
 }
 
-// writeTypes asks llama-quantize, of files whose tensors are holes.
-func writeTypes(t *testing.T) {
-	var out strings.Builder
-	says := regexp.MustCompile(`(?m)^\[ *\d+/ *\d+\] +(\S+) .* type = +(\w+), size = +[0-9.]+ MiB(?: -> +[0-9.]+ MiB \((\w+)\))?`)
+// says is what llama-quantize prints of a tensor.
+var says = regexp.MustCompile(`(?m)^\[ *\d+/ *\d+\] +(\S+) .* type = +(\w+), size = +[0-9.]+ MiB(?: -> +[0-9.]+ MiB \((\w+)\))?`)
+
+// theirs are llama-quantize's choices, of a file whose tensors are holes.
+func (s sample) theirs(t *testing.T) []string {
 	dir := t.TempDir()
 	imatrix := filepath.Join(dir, "imatrix.gguf")
 	err := gguf.WriteFile(imatrix, func(w io.Writer) error {
@@ -207,46 +292,40 @@ func writeTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range shapes {
-		path := filepath.Join(dir, "model.gguf")
-		var header bytes.Buffer
-		if _, err := gguf.NewWriter(&header, s.metadata(), s.tensors()); err != nil {
-			t.Fatal(err)
-		}
-		size := int64(header.Len())
-		for _, x := range s.tensors() {
-			n, _ := tensor.Bytes(x.DType, x.Shape)
-			size += int64(n+31) &^ 31
-		}
-		if err := os.WriteFile(path, header.Bytes(), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(path, size); err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range Names() {
-			for _, args := range [][]string{nil, {"--imatrix", imatrix}} {
-				text, err := exec.Command(*peer, append(args, "--dry-run", path, name)...).CombinedOutput()
-				if err != nil {
-					t.Fatalf("%s/%s %s: %v\n%s", s.arch, s.name, name, err, text)
-				}
-				types := map[string]string{}
-				for _, m := range says.FindAllStringSubmatch(string(text), -1) {
-					types[m[1]] = strings.ToUpper(m[2])
-					if m[3] != "" {
-						types[m[1]] = strings.ToUpper(m[3])
-					}
-				}
-				if len(types) != len(s.tensors()) {
-					t.Fatalf("%s/%s %s: %d tensors\n%s", s.arch, s.name, name, len(types), text)
-				}
-				fmt.Fprintln(&out, line(s, name, args != nil, types))
-			}
-		}
-	}
-	if err := os.WriteFile("testdata/types.txt", []byte(out.String()), 0o666); err != nil {
+	path := filepath.Join(dir, "model.gguf")
+	var header bytes.Buffer
+	if _, err := gguf.NewWriter(&header, s.metadata, s.tensors); err != nil {
 		t.Fatal(err)
 	}
+	size := int64(header.Len())
+	for _, x := range s.tensors {
+		n, _ := tensor.Bytes(x.DType, x.Shape)
+		size += int64(n+31) &^ 31
+	}
+	if err := os.WriteFile(path, header.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+	return s.lines(func(mix string, weighed bool) map[string]string {
+		args := []string{"--dry-run", path, mix}
+		if weighed {
+			args = append([]string{"--imatrix", imatrix}, args...)
+		}
+		text, err := exec.Command(*peer, args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %s: %v\n%s", s.name, mix, err, text)
+		}
+		types := map[string]string{}
+		for _, m := range says.FindAllStringSubmatch(string(text), -1) {
+			types[m[1]] = strings.ToUpper(cmp.Or(m[3], m[2]))
+		}
+		if len(types) != len(s.tensors) {
+			t.Fatalf("%s %s: %d tensors\n%s", s.name, mix, len(types), text)
+		}
+		return types
+	})
 }
 
 // TestFiles compares with the types, and the order, in files of llama-quantize.
@@ -258,7 +337,7 @@ func TestFiles(t *testing.T) {
 	compared := 0
 	for _, path := range files {
 		name, kind, _ := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".gguf"), ".")
-		m, ok := Find(kind)
+		m, ok := quantmix.Find(kind)
 		from := filepath.Join(filepath.Dir(path), name+".bf16.gguf")
 		if _, err := os.Stat(from); err != nil || !ok || kind == "bf16" {
 			continue
@@ -275,7 +354,7 @@ func TestFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer g.Close()
-			model, err := Of(f.Metadata)
+			model, err := quantmix.Of(f.Metadata)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -288,7 +367,7 @@ func TestFiles(t *testing.T) {
 					t.Errorf("%s: %v, llama-quantize's is %v", from.Name, types[i], want.DType)
 				}
 			}
-			if !slices.IsSortedFunc(g.Tensors(), func(a, b tensor.Tensor) int { return Compare(a.Name, b.Name) }) {
+			if !slices.IsSortedFunc(g.Tensors(), func(a, b tensor.Tensor) int { return quantmix.Compare(a.Name, b.Name) }) {
 				t.Error("its tensors are in another order")
 			}
 			if n, err := g.Metadata.Uint("general.file_type"); n != uint64(m.FileType) || err != nil {
@@ -302,8 +381,8 @@ func TestFiles(t *testing.T) {
 }
 
 func TestRules(t *testing.T) {
-	m, _ := Find("q4_k_m")
-	m.Rules = []Rule{{regexp.MustCompile(`ffn_(up|gate)`), tensor.Q3_K}, {regexp.MustCompile(`up|norm`), tensor.Q8_0}}
+	m, _ := quantmix.Find("q4_k_m")
+	m.Rules = []quantmix.Rule{{regexp.MustCompile(`ffn_(up|gate)`), tensor.Q3_K}, {regexp.MustCompile(`up|norm`), tensor.Q8_0}}
 	s := shapes[0]
 	all := s.tensors()
 	types, err := m.Types(s.model(), all)
@@ -316,17 +395,17 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s: %v", x.Name, types[i])
 		}
 	}
-	m.Rules = []Rule{{regexp.MustCompile(`attn_q`), tensor.Q4_0}}
+	m.Rules = []quantmix.Rule{{regexp.MustCompile(`attn_q`), tensor.Q4_0}}
 	_, err = m.Types(s.model(), []tensor.Tensor{{Name: "blk.0.attn_q.weight", DType: tensor.F16, Shape: tensor.Shape{4, 100}}})
 	if want := `quantmix: tensor "blk.0.attn_q.weight": its rows of 100 are no multiple of Q4_0's block of 32`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	m, _ = Find("Q6_K")
+	m, _ = quantmix.Find("Q6_K")
 	types, err = m.Types(s.model(), []tensor.Tensor{{Name: "blk.0.attn_q.weight", DType: tensor.BF16, Shape: tensor.Shape{4, 100}}})
 	if err != nil || types[0] != tensor.F16 {
 		t.Errorf("rows of 100: %v, %v", types, err)
 	}
-	_, err = m.Types(Model{Layers: 2, Experts: 4}, []tensor.Tensor{{Name: "blk.2.ffn_down.weight", DType: tensor.BF16, Shape: tensor.Shape{4, 256}}})
+	_, err = m.Types(quantmix.Model{Layers: 2, Experts: 4}, []tensor.Tensor{{Name: "blk.2.ffn_down.weight", DType: tensor.BF16, Shape: tensor.Shape{4, 256}}})
 	if want := `quantmix: tensor "blk.2.ffn_down.weight": its layer is none of the model's 2`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -334,16 +413,8 @@ func TestRules(t *testing.T) {
 
 func TestOf(t *testing.T) {
 	shape := shapes[slices.IndexFunc(shapes, func(s shape) bool { return s.name == "a4b" })]
-	read := func(change func(all []gguf.KeyValue) []gguf.KeyValue) (Model, error) {
-		var b bytes.Buffer
-		if err := gguf.Write(&b, change(shape.metadata()), nil); err != nil {
-			t.Fatal(err)
-		}
-		f, err := gguf.Parse(b.Bytes())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return Of(f.Metadata)
+	read := func(change func(all []gguf.KeyValue) []gguf.KeyValue) (quantmix.Model, error) {
+		return of(t, change(shape.metadata()))
 	}
 	set := func(key string, value any) func(all []gguf.KeyValue) []gguf.KeyValue {
 		return func(all []gguf.KeyValue) (kept []gguf.KeyValue) {

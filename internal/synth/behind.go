@@ -20,7 +20,7 @@ func (l *list) behind(m quantmix.Mix) ([]tensor.Tensor, error) {
 		l.biases(p, rows, name)
 	}
 	l.add("position_embd.weight", unmixed, s.Context, s.Hidden)
-	l.add("token_types.weight", unmixed, 2, s.Hidden)
+	l.add("token_types.weight", tensor.F32, 2, s.Hidden) // llama.cpp adds no other
 	norm("", "token_embd_norm")
 	for i := range s.Layers {
 		p := fmt.Sprintf("blk.%d.", i)

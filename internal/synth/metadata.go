@@ -15,7 +15,7 @@ func (s *shape) metadata(fileType uint32) []gguf.KeyValue {
 	all := []gguf.KeyValue{
 		{Key: "general.architecture", Value: s.Family.Name},
 		{Key: "general.type", Value: "model"},
-		{Key: "general.name", Value: "Random " + s.Family.Name + " " + s.Shape.Name},
+		{Key: "general.name", Value: "Random " + s.Shape.Name}, // llama.cpp wants Phi-3's tokens of a file with that in its name
 		{Key: "general.file_type", Value: fileType},
 		{Key: "general.quantization_version", Value: uint32(2)},
 	}

@@ -38,24 +38,16 @@ const pieceBlocks = 2048
 
 // Write writes the file to w. It ends early with ctx's error.
 func Write(ctx context.Context, w io.Writer, o Options) error {
-	if err := Check(o); err != nil {
-		return err
-	}
-	s, err := find(o.Arch, o.Shape)
+	metadata, tensors, err := Header(o)
 	if err != nil {
 		return err
 	}
-	m, _ := quantmix.Find(o.Type)
+	s, _ := find(o.Arch, o.Shape) // Header found it
 	vocab, err := vocabulary(s, o.Vocab)
 	if err != nil {
 		return err
 	}
-	metadata := append(s.metadata(m.FileType), vocab...)
-	tensors, err := s.tensors(m)
-	if err != nil {
-		return fmt.Errorf("synth: %w", err)
-	}
-	g, err := gguf.NewWriter(w, metadata, tensors)
+	g, err := gguf.NewWriter(w, append(metadata, vocab...), tensors)
 	if err != nil {
 		return err
 	}
@@ -69,6 +61,19 @@ func Write(ctx context.Context, w io.Writer, o Options) error {
 		}
 	}
 	return g.Close()
+}
+
+// Header is what a file has before its data, but for the tokenizer's metadata.
+func Header(o Options) (metadata []gguf.KeyValue, tensors []tensor.Tensor, err error) {
+	if err := Check(o); err != nil {
+		return nil, nil, err
+	}
+	s, _ := find(o.Arch, o.Shape)
+	m, _ := quantmix.Find(o.Type)
+	if tensors, err = s.tensors(m); err != nil {
+		return nil, nil, fmt.Errorf("synth: %w", err)
+	}
+	return s.metadata(m.FileType), tensors, nil
 }
 
 // Check returns an error for an unknown name in o.

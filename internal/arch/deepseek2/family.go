@@ -68,7 +68,7 @@ var Family = family.Family{
 		Parts: []family.Part{{GGUF: "attn_kv_a_mqa", HF: "kv_a_proj_with_mqa"}},
 		Turns: []family.Turns{{Name: "DeepSeek's", Marks: []string{"<｜User｜>", "<｜Assistant｜>"}}},
 	},
-	// The published lite has a head of its own, and this one that of its embeddings.
+	// The published lite has a head of its own, and this one that of its embeddings. llama.cpp knows a lite by its 27 layers: it does not open the tiny one.
 	Synth: family.Synth{
 		Apart:   true,
 		Numbers: map[string]float64{"routed_scaling_factor": 1, "n_shared_experts": 2},
