@@ -47,7 +47,11 @@ func (p *Parser) head() bool {
 	if !y.Each && !p.flow.later {
 		begin = y.First + y.Name
 	}
-	text := string(p.held[:min(len(p.held), maxBegin)])
+	space := 0
+	for p.mode == inBare && space < len(p.held) && p.beside(rune(p.held[space])) {
+		space++
+	}
+	text := string(p.held[space:min(len(p.held), space+maxBegin)])
 	rest, ok := strings.CutPrefix(text, begin)
 	if !ok && strings.HasPrefix(begin, text) {
 		return false
@@ -55,7 +59,7 @@ func (p *Parser) head() bool {
 	for name := range p.tools {
 		switch head := name + y.Then; {
 		case ok && strings.HasPrefix(rest, head+"{"):
-			p.take(len(begin) + len(head))
+			p.take(space + len(begin) + len(head))
 			p.out = append(p.out, Event{Calls: []Call{{Name: name, More: true}}})
 			p.flow.stage = inArguments
 			return true

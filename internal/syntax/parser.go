@@ -116,7 +116,7 @@ func (p *Parser) take(n int) string {
 func (p *Parser) next(final bool) bool {
 	switch p.mode {
 	case inReasoning:
-		return p.until([]string{p.s.Close}, final, func(string) { p.mode, p.fresh = p.start(), true })
+		return p.until([]string{p.s.Close}, final, func(string) { p.mode, p.fresh, p.flow = p.start(), true, flow{} })
 	case inCall:
 		if p.flows() {
 			return p.goOn()

@@ -128,11 +128,14 @@ func TestPieces(t *testing.T) {
 		if s.Lead != "" {
 			answer = strings.TrimPrefix(answer, s.Lead)
 		}
+		if s.Open, s.Close = "<think>", "</think>"; s.Bare {
+			answer = "<think>Hm.</think>\n\n" + answer
+		}
 		at := strings.Index(answer, written)
 		for n := range len(answer) + 1 {
 			p := s.NewParser(Tools{"f": {"x": true}}, false)
 			p.Held = true
-			text, _, called := read(p, strings.Split(answer[:n], ""))
+			text, _, called := read(p, strings.Split(answer[:n], "")) // reasoning is no text
 			if n > at && (!strings.HasPrefix("f"+whole, called) || len(called) < 2 || n < at+len(written) && text != "") || n <= at && called != "" || n == len(answer) && called != "f"+whole {
 				t.Errorf("%s, cut at %d, %q: text %q, call %q", mark, n, answer[:n], text, called)
 			}
