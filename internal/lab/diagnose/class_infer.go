@@ -146,7 +146,7 @@ func (r classifier) stored() string {
 
 func (r classifier) inferGELU(c *class) (err error) {
 	if r.declared.gelu == "" && r.hasGELU() {
-		ops := []graph.Op{graph.GLU, graph.Experts}
+		ops := []graph.Op{graph.GLU, graph.Act, graph.Experts}
 		c.gelu, err = r.nearest([]string{"", string(round.F16Table)}, ops, r.mingled(ops...), func(name string) class { return class{c.activations, c.kv, name} })
 	}
 	return err

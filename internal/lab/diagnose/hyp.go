@@ -37,7 +37,7 @@ func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
 		case graph.Scale:
 			all = append(all, r.scaleHypotheses(n)...)
 		case graph.GLU, graph.Act:
-			all = append(all, gluHypotheses(n)...)
+			all = append(all, append(gluHypotheses(n), r.upActivated(n)...)...)
 		case graph.Route:
 			all = append(all, append(routeHypotheses(n), r.moreExperts(n)...)...)
 		case graph.Experts:
