@@ -29,6 +29,8 @@ func TestFamilies(t *testing.T) {
 		{"gpt-oss", "activation_limit=alpha@2", "activation_limit", "Experts", []int{2}},
 		{"gpt2", "norm_order@1", "norm_order", "LayerNorm", []int{1}},
 		{"bert", "norm_missing@all", "norm_missing", "LayerNorm", []int{0, 1, 2}},
+		{"modernbert", "mask=none@2", "mask", "Attention", []int{2}},
+		{"embeddinggemma", "mask=none@2", "mask", "Attention", []int{2}},
 	} {
 		if !slow() && i%4 != 0 {
 			continue

@@ -20,6 +20,9 @@ func seenHypotheses(n *graph.Node, a graph.AttentionAttr) []*hypothesis {
 	}
 	if a.Bidirectional {
 		all = append(all, edit("mask", n, "hides later positions, which the model sees", detail{"mask": "causal"}, func(s *sim.Spec) { s.Ahead = 0 }))
+		if a.KV.Window > 0 {
+			all = append(all, edit("mask", n, "lets queries see all later positions, not those of the window alone", detail{"mask": "window of earlier ones"}, func(s *sim.Spec) { s.Ahead = 1 << 30 }))
+		}
 	}
 	if a.KV.Latent && a.KV.Values() < a.KV.Dim {
 		all = append(all, edit("latent_part", n, fmt.Sprintf("takes the last %d elements of keys for the values, not the first", a.KV.Values()), detail{"part": "last"}, func(s *sim.Spec) { s.Tail = true }))
