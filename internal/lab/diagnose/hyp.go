@@ -19,48 +19,7 @@ type proposer struct {
 func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
 	r, all := &proposer{m, &steps{m.prompts, m.byNode, nil}, nil}, []*hypothesis(nil)
 	for _, n := range eq.span {
-		switch n.Op {
-		case graph.Embed:
-			all = append(all, r.embedHypotheses(n)...)
-		case graph.Linear:
-			all = append(all, r.linearHypotheses(n)...)
-		case graph.RMSNorm:
-			all = append(all, r.normHypotheses(n)...)
-		case graph.RoPE:
-			all = append(all, r.ropeHypotheses(eq, n)...)
-		case graph.Attention:
-			all = append(all, r.attentionHypotheses(n)...)
-		case graph.Add:
-			all = append(all, r.addHypotheses(n)...)
-		case graph.Mul:
-			all = append(all, r.mulHypotheses(n)...)
-		case graph.Scale:
-			all = append(all, r.scaleHypotheses(n)...)
-		case graph.GLU, graph.Act:
-			all = append(all, append(gluHypotheses(n), r.upActivated(n)...)...)
-		case graph.Route:
-			all = append(all, append(routeHypotheses(n), r.moreExperts(n)...)...)
-		case graph.Experts:
-			all = append(all, r.expertsHypotheses(n)...)
-		case graph.Softcap:
-			all = append(all, softcapHypotheses(n)...)
-		case graph.LayerNorm:
-			all = append(all, r.layerNormHypotheses(n)...)
-		case graph.EmbedPos:
-			all = append(all, positionHypotheses(n)...)
-		case graph.ScalePos:
-			all = append(all, temperatureHypotheses(n)...)
-		case graph.Concat:
-			all = append(all, concatHypotheses(n)...)
-		case graph.Slice:
-			all = append(all, sliceHypotheses(n)...)
-		case graph.L2Norm:
-			all = append(all, edit("norm_length", n, "divides by the root of the mean square", detail{}, func(s *sim.Spec) { s.Func = meanSquare }), edit("norm_missing", n, "leaves the norm out", detail{}, passes(0)))
-		case graph.HeadLinear, graph.Pool:
-			all = append(all, headHypotheses(n)...)
-		case graph.Conv, graph.SSMScan, graph.DeltaScan:
-			all = append(all, r.scanHypotheses(n)...)
-		}
+		all = append(all, r.of(eq, n)...)
 		all = append(all, r.skippedNorms(n)...)
 		if n.Op == graph.RMSNorm || n.Op == graph.Add || role(n) == "inp_gate" {
 			for _, h := range r.placesOfPLE(n) {
@@ -76,6 +35,53 @@ func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
 	}
 	measured, err := r.measured(eq)
 	return slices.Concat(all, everywhere, measured), err
+}
+
+// of lists what the engine may do instead of node n.
+func (r *proposer) of(eq *equation, n *graph.Node) []*hypothesis {
+	switch n.Op {
+	case graph.Embed:
+		return r.embedHypotheses(n)
+	case graph.Linear:
+		return r.linearHypotheses(n)
+	case graph.RMSNorm:
+		return r.normHypotheses(n)
+	case graph.RoPE:
+		return r.ropeHypotheses(eq, n)
+	case graph.Attention:
+		return r.attentionHypotheses(n)
+	case graph.Add:
+		return r.addHypotheses(n)
+	case graph.Mul:
+		return r.mulHypotheses(n)
+	case graph.Scale:
+		return r.scaleHypotheses(n)
+	case graph.GLU, graph.Act:
+		return append(gluHypotheses(n), r.upActivated(n)...)
+	case graph.Route:
+		return append(routeHypotheses(n), r.moreExperts(n)...)
+	case graph.Experts:
+		return r.expertsHypotheses(n)
+	case graph.Softcap:
+		return softcapHypotheses(n)
+	case graph.LayerNorm:
+		return r.layerNormHypotheses(n)
+	case graph.EmbedPos:
+		return positionHypotheses(n)
+	case graph.ScalePos:
+		return temperatureHypotheses(n)
+	case graph.Concat:
+		return concatHypotheses(n)
+	case graph.Slice:
+		return sliceHypotheses(n)
+	case graph.L2Norm:
+		return []*hypothesis{edit("norm_length", n, "divides by the root of the mean square", detail{}, func(s *sim.Spec) { s.Func = meanSquare }), edit("norm_missing", n, "leaves the norm out", detail{}, passes(0))}
+	case graph.HeadLinear, graph.Pool:
+		return headHypotheses(n)
+	case graph.Conv, graph.SSMScan, graph.DeltaScan:
+		return r.scanHypotheses(n)
+	}
+	return nil
 }
 
 // sameEpsilon is one other epsilon in all norms that an equation has, since an engine reads it in one place.
