@@ -264,6 +264,9 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	_, text, h := c.do("GET", "/metrics", "")
+	for counted := `karat_http_requests_total{route="POST /v1/completions",status="200"} 2`; !strings.Contains(text, counted); { // which it is behind the answer
+		_, text, h = c.do("GET", "/metrics", "")
+	}
 	if !strings.HasPrefix(h.Get("Content-Type"), "text/plain; version=0.0.4") {
 		t.Errorf("%s", h.Get("Content-Type"))
 	}
