@@ -256,7 +256,7 @@ func TestD16Log(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	m := model(t, karat.Options{Context: 512, KVBudget: 64 << 20})
 	c := serve(t, m, Options{})
-	body := `{"model":"demo","max_tokens":3,"prompt":"` + strings.Repeat("The sky is blue. ", 40) + `"}`
+	body := `{"model":"demo","max_tokens":3,"temperature":0,"prompt":"` + strings.Repeat("The sky is blue. ", 40) + `"}`
 	c.post("/v1/completions", body)
 	u := c.post("/v1/completions", body)["usage"]
 	kept := m.Stats().Kept // of two pages or more
