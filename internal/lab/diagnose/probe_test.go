@@ -46,6 +46,16 @@ func begun(t *testing.T) probing {
 	return r
 }
 
+// doubled is a tap that holds twice the values.
+type doubled struct{ sim.Known }
+
+func (k doubled) Read(dst []float64, row int) {
+	k.Known.Read(dst, row)
+	for i := range dst {
+		dst[i] *= 2
+	}
+}
+
 // TestHoldsWithout: an equation that cannot be computed without some taps does not hold
 // without them; that a weight cannot be read, or the time is over, is an error.
 func TestHoldsWithout(t *testing.T) {
@@ -59,8 +69,22 @@ func TestHoldsWithout(t *testing.T) {
 	}
 	q, norm := of("blk.1.attn_q"), of("blk.1.attn_norm")
 	set := []*equation{norm}
+	if ok, err := r.holdsWithout(q, set); ok || err != nil {
+		t.Errorf("a right engine comes no nearer: %v, %v", ok, err)
+	}
+	for _, p := range r.prompts {
+		if k := p.known[norm.target]; k != nil {
+			p.known[norm.target] = doubled{k}
+			defer func() { p.known[norm.target] = k }()
+		}
+	}
+	r.setClass(r.class)
+	var err error
+	if q.errors, _, err = r.holds(q, nil, nil); err != nil {
+		t.Fatal(err)
+	}
 	if ok, err := r.holdsWithout(q, set); !ok || err != nil {
-		t.Errorf("a right engine: %v, %v", ok, err)
+		t.Errorf("a tap with other values: %v, %v", ok, err)
 	}
 
 	ctx, stop := context.WithCancel(t.Context())
