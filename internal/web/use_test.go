@@ -93,10 +93,10 @@ func TestChange(t *testing.T) {
 		await until('the last', () => text('#change-result').includes('"heads":"7"')); return before + await said() + [...document.querySelectorAll('.slider output')].map(e => e.textContent).join('|')`); !strings.Contains(got, `{"node":"blk.0.attention","heads":"7","positions":"2","by":0}`) || !strings.HasSuffix(got, "× 0|2: ␣sky|7") || strings.HasPrefix(got, "Unchanged, Unchanged") {
 		t.Errorf("after three moves the page says %q", got)
 	}
-	if got := do[string](p, move+`move('#change-head', -1); move('#change-position', -1); move('#change-by', 1); return said()`); !strings.Contains(got, "keep every bit") {
+	if got := do[string](p, move+`move('#change-head', -1); move('#change-position', -1); move('#change-by', 1); await until('the last', () => text('#change-result').includes('keep every bit')); return said()`); !strings.Contains(got, "keep every bit") {
 		t.Errorf("a factor of 1: %q", got)
 	}
-	if got := do[string](p, move+`move('#change-by', 0.5); await until('the effect', () => text('#change-result p').includes('KL')); return text('#change-result tbody')`); !strings.Contains(got, "␣blue.") || !strings.Contains(got, "36.4%") {
+	if got := do[string](p, move+`move('#change-by', 0.5); await until('the effect', () => text('#change-result').includes('"by":0.5')); return text('#change-result tbody')`); !strings.Contains(got, "␣blue.") || !strings.Contains(got, "36.4%") {
 		t.Errorf("the next tokens are %q", got)
 	}
 	if got := do[string](p, move+`ask('count for me'); await until('some tokens', () => answers()[0]?.length > 10); move('#change-by', -1); move('#change-by', 3);
