@@ -17,8 +17,8 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// idle are settings of a golden, or of all, that may change unnoticed, besides those that the family
-// calls Idle: transformers reads none of them in these models.
+// idle are settings that may change unnoticed: transformers does not read them in these models. A key is a golden and
+// a setting, or a setting of all goldens. A family's Idle lists more.
 var idle = map[string]string{
 	"rope_parameters.beta_fast":                "0 is the default, 32, and the pair that it bounds is a whole number",
 	"rope_parameters.beta_slow":                "likewise, of 1",

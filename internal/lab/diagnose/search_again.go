@@ -85,7 +85,7 @@ func (r *asking) nearer(found *attempt, sets [][][]*hypothesis) (next []*attempt
 }
 
 // likeliest is the attempt that comes nearest, and in words the others that are as likely. All that come within the
-// floor are as near: of these the one in the fewest layers, and then the one that costs least.
+// floor are as near. Among equals the one in the fewest layers is taken, then the one that costs least.
 func likeliest(all []*attempt, floor float64) (best *attempt, equal string) {
 	order := func(a, b *attempt) int {
 		return cmp.Or(cmp.Compare(max(a.score, floor), max(b.score, floor)), cmp.Compare(len(a.hs), len(b.hs)), cmp.Compare(a.cost, b.cost))
