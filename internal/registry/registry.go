@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/arch/arcee"
 	"github.com/karat-run/karat/internal/arch/bert"
 	"github.com/karat-run/karat/internal/arch/cohere2"
 	"github.com/karat-run/karat/internal/arch/deepseek2"
@@ -72,6 +73,7 @@ var Families = []*family.Family{
 	&bert.Family,
 	&starcoder2.Family,
 	&exaone4.Family,
+	&arcee.Family,
 }
 
 // Find returns the family of GGUF's general.architecture, nil if there is none.

@@ -1,0 +1,35 @@
+package arcee
+
+import "github.com/karat-run/karat/internal/family"
+
+// Family is what files of Arcee's AFM are like.
+//
+// Source: transformers 5.17, models/arcee/configuration_arcee.py; llama.cpp,
+// conversion/llama.py and src/models/arcee.cpp.
+var Family = family.Family{
+	Name:  "arcee",
+	Title: "Arcee",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "arcee", Class: "ArceeForCausalLM", Defaults: map[string]any{
+		"rms_norm_eps": 1e-5, "hidden_act": "relu2", "tie_word_embeddings": false, "max_position_embeddings": 4096.}}},
+	Fixed: map[string]any{"hidden_act": "relu2", "attention_bias": false, "mlp_bias": false},
+	Rope:  family.Rope{Full: map[string]any{"rope_theta": 1e4}, Yarn: true},
+
+	Keys: []family.Key{
+		{Setting: "vocab_size"},
+		{GGUF: "rope.dimension_count", Kind: family.FullDim},
+	},
+	Habits: []family.Habit{
+		{Ends: []string{".attn_q"}, Heads: "num_attention_heads"},
+		{Ends: []string{".attn_k"}, Heads: "num_key_value_heads"},
+	},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "llama-bpe", BOS: true},
+	Expect:    family.Expect{Eps: []float64{1e-5}},
+	Synth: family.Synth{Ungated: true, Head: true, Keys: map[string]any{"rope.scaling.type": "yarn", "rope.scaling.factor": float32(20),
+		"rope.scaling.original_context_length": uint32(4096), "rope.scaling.yarn_beta_fast": float32(32), "rope.scaling.yarn_beta_slow": float32(1)}, Shapes: []family.Shape{
+		{Name: "4.5b", Hidden: 2560, Layers: 36, Heads: 20, KVHeads: 4, HeadDim: 128, FF: 18432, Vocab: 128005, Context: 65536, RopeBase: 1e4, Epsilon: 1e-5},
+		{Name: "tiny", Hidden: 256, Layers: 4, Heads: 8, KVHeads: 2, HeadDim: 32, FF: 512, Vocab: 2048, Context: 65536, RopeBase: 1e4, Epsilon: 1e-5},
+	}},
+}
