@@ -87,7 +87,11 @@ func (f *comparing) showHistory(w io.Writer, records []*lab.Record, o lab.Option
 		if err != nil {
 			return err
 		}
-		all = append(all, lab.Era{Record: r.Path, Inside: x.Inside(), Distance: x.All})
+		era := lab.Era{Record: r.Path, Distance: x.All}
+		if x.Limited() == nil {
+			era.Inside = new(x.Inside())
+		}
+		all = append(all, era)
 	}
 	if f.svg != "" {
 		if err := atomicfile.Write(f.svg, func(w io.Writer) error { return lab.HistorySVG(w, all) }); err != nil {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/spf13/cobra"
 )
@@ -55,7 +57,8 @@ beside. --history takes several records, such as the dumps of a port from week t
 is; --svg draws their KL divergence. Both only show: their exit status is 0.
 
 The exit status is 0 if all of the golden record's prompts are inside, 1 if one is not
-or is missing (which --partial allows), and 2 if the records could not be compared.`
+or is missing (which --partial allows), and 2 if the records could not be compared, or if
+nothing sets a limit.`
 
 func newCompareCommand() *cobra.Command {
 	var asJSON, partial bool
@@ -133,6 +136,9 @@ func compare(c *cobra.Command, goldenPath, recordPath string, o lab.Options, asJ
 	}
 	if err != nil {
 		return failure{statusNotCompare, err}
+	}
+	if err := result.Limited(); err != nil {
+		return failure{statusNotCompare, fmt.Errorf("%w; --max-diff or --max-kl sets one", err)}
 	}
 	if !result.Inside() {
 		return failure{status: statusOutside}

@@ -17,7 +17,8 @@ import (
 // the noise floor.
 type Options struct {
 	// MaxDiff is the largest |Δlogit| at any position. If it is nil, and MaxKL too,
-	// each prompt's limit is 4 times its float32.max_abs_diff in the golden record.
+	// each prompt's limit is 4 times its float32.max_abs_diff in the golden record;
+	// without that it has none, and is measured only.
 	MaxDiff *float64
 
 	// MaxKL is the largest KL divergence of a prompt, in nats, the mean over its
@@ -92,13 +93,29 @@ func (c *Comparison) Inside() bool {
 	return len(c.Prompts) > 0
 }
 
+// ErrNoLimit is wrapped by Limited's errors.
+var ErrNoLimit = errors.New("no limit: the golden record has no noise floor (float32.max_abs_diff), and none was set")
+
+// Limited is an error that wraps ErrNoLimit if nothing says how far a prompt may lie
+// from the golden record: then it is measured, and not judged.
+func (c *Comparison) Limited() error {
+	for i := range c.Prompts {
+		if p := &c.Prompts[i]; !p.limited() {
+			return fmt.Errorf("lab: compare: prompt %d: %w", p.Index, ErrNoLimit)
+		}
+	}
+	return nil
+}
+
+func (p *PromptComparison) limited() bool { return p.MaxDiffLimit != nil || p.MaxKLLimit != nil }
+
 // lacking reports whether the record lacks prompts that it should have.
 func (c *Comparison) lacking() bool { return len(c.OnlyGolden) > 0 && !c.Partial }
 
 // Compare compares record with golden, prompt by prompt. A prompt is inside if
-// its ids are not different, its logits are within the limits and no tap is
+// it has limits, its ids are not different, its logits are within the limits and no tap is
 // broken: a NaN anywhere is outside. An error means that there is nothing to
-// judge: no common prompt, another vocabulary, or no limit.
+// compare: no common prompt, or another vocabulary.
 func Compare(golden, record *Record, o Options) (*Comparison, error) {
 	for _, limit := range []struct {
 		name  string
@@ -151,12 +168,10 @@ func comparePrompt(g, r *Prompt, o Options) (*PromptComparison, error) {
 		return nil, fmt.Errorf("logits of %d tokens against %d: another vocabulary", b, a)
 	}
 	p := &PromptComparison{Index: g.Index, Text: cmp.Or(g.Text, r.Text), IDs: compareIDs(g, r), Float32: g.Float32, BFloat16: g.BFloat16}
-	if err := p.setLimits(o); err != nil {
-		return nil, err
-	}
+	p.setLimits(o)
 	p.compareLogits(g.Logits, r.Logits)
 	p.compareTaps(g, r)
-	p.Inside = p.IDs != IDsDifferent &&
+	p.Inside = p.limited() && p.IDs != IDsDifferent &&
 		(p.MaxDiffLimit == nil || p.MaxAbsDiff <= *p.MaxDiffLimit) && // false for NaN
 		(p.MaxKLLimit == nil || p.KLMean <= *p.MaxKLLimit) &&
 		!math.IsNaN(float64(p.MaxAbsDiff)) && !slices.ContainsFunc(p.Taps, TapComparison.Broken)
@@ -174,7 +189,7 @@ func compareIDs(g, r *Prompt) string {
 	return IDsDifferent
 }
 
-func (p *PromptComparison) setLimits(o Options) error {
+func (p *PromptComparison) setLimits(o Options) {
 	floor, ok := p.Float32.limit()
 	switch {
 	case o.MaxDiff != nil:
@@ -182,13 +197,10 @@ func (p *PromptComparison) setLimits(o Options) error {
 	case o.MaxKL != nil:
 	case ok:
 		p.MaxDiffLimit = &floor
-	default:
-		return errors.New("no limit: the golden record has no noise floor (float32.max_abs_diff), and none was set")
 	}
 	if o.MaxKL != nil {
 		p.MaxKLLimit = new(Number(*o.MaxKL))
 	}
-	return nil
 }
 
 // compareLogits compares the last rows that both have.

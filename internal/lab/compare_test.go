@@ -3,6 +3,7 @@ package lab
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"math"
 	"reflect"
 	"slices"
@@ -271,16 +272,35 @@ func TestCompareErrors(t *testing.T) {
 		{"another prompt", one(same), one(func(p *Prompt) { p.Index = 4 }), Options{}, "no prompt with logits in common"},
 		{"no logits", one(same), one(func(p *Prompt) { p.Logits = nil }), Options{}, "no prompt with logits in common"},
 		{"another vocabulary", one(same), one(func(p *Prompt) { p.Logits = floats(tensor.F32, tensor.Shape{1, 2}, 1, 2) }), Options{}, "prompt 3: logits of 2 tokens against 4"},
-		{"no floor", one(func(p *Prompt) { p.Float32 = nil }), one(same), Options{}, "prompt 3: no limit"},
-		{"a floor that is no number", one(floor(nan)), one(same), Options{}, "prompt 3: no limit"},
-		{"an infinite floor", one(floor(inf)), one(same), Options{}, "prompt 3: no limit"},
-		{"a negative floor", one(floor(-1)), one(same), Options{}, "prompt 3: no limit"},
 		{"MaxDiff", one(same), one(same), Options{MaxDiff: new(-1.)}, "MaxDiff: -1"},
 		{"MaxKL", one(same), one(same), Options{MaxKL: new(nan)}, "MaxKL: NaN"},
 	} {
 		if _, err := Compare(c.golden, c.record, c.o); err == nil || !strings.Contains(err.Error(), c.err) || !strings.HasPrefix(err.Error(), "lab: compare: ") {
 			t.Errorf("%s: %v, want %q", c.name, err, c.err)
 		}
+	}
+}
+
+// TestWithoutLimit checks that a golden record without a usable noise floor is compared, and not judged.
+func TestWithoutLimit(t *testing.T) {
+	off := one(func(p *Prompt) { p.Logits = floats(tensor.F32, tensor.Shape{2, 4}, 1, 2, 3, 4.5, 8, 7, 6, 5) })
+	for name, floor := range map[string]func(*Prompt){
+		"none": func(p *Prompt) { p.Float32 = nil }, "not a number": floor(nan), "infinite": floor(inf), "negative": floor(-1),
+	} {
+		c, err := Compare(one(floor), off, Options{})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := c.Limited(); !errors.Is(err, ErrNoLimit) || !strings.HasPrefix(err.Error(), "lab: compare: prompt 3: no limit") || c.Inside() || c.All.MaxAbsDiff != 0.5 {
+			t.Errorf("%s: %v, inside %v, %+v", name, err, c.Inside(), c.All)
+		}
+		var text strings.Builder
+		if err := c.WriteText(&text); err != nil || !strings.Contains(text.String(), "not judged: 1 of 1 prompts have no limit\n") || strings.Contains(text.String(), "OUTSIDE") {
+			t.Errorf("%s: %v\n%s", name, err, text.String())
+		}
+	}
+	if c, err := Compare(one(floor(nan)), off, Options{MaxKL: new(1.)}); err != nil || c.Limited() != nil || !c.Inside() {
+		t.Errorf("with a limit: %+v, %v", c, err)
 	}
 }
 

@@ -162,7 +162,7 @@ func WriteLayers(w io.Writer, all []LayerDistance) error {
 // Era is one of successive records of a port.
 type Era struct {
 	Record string `json:"record"`
-	Inside bool   `json:"inside"`
+	Inside *bool  `json:"inside,omitempty"` // nil if the golden record has no limits
 	Distance
 }
 

@@ -77,7 +77,10 @@ func (c *Comparison) writePrompts(w io.Writer) {
 			floorDiff, floorKL = small(f.MaxAbsDiff), small(f.KLMean)
 		}
 		verdict := "inside"
-		if !p.Inside {
+		switch {
+		case !p.limited():
+			verdict = "no limit"
+		case !p.Inside:
 			verdict = "OUTSIDE"
 		}
 		entropy := fmt.Sprintf("%.4f %.4f", float64(p.GoldenEntropy), float64(p.RecordEntropy))
@@ -143,8 +146,11 @@ func (c *Comparison) writeTaps(w io.Writer) {
 }
 
 func (c *Comparison) writeVerdict(w io.Writer) {
-	inside := 0
+	inside, limited := 0, 0
 	for i := range c.Prompts {
+		if c.Prompts[i].limited() {
+			limited++
+		}
 		if c.Prompts[i].Inside {
 			inside++
 		}
@@ -153,7 +159,11 @@ func (c *Comparison) writeVerdict(w io.Writer) {
 	if !c.Inside() {
 		verdict = "OUTSIDE"
 	}
-	fmt.Fprintf(w, "\n%s: %d of %d prompts are inside their limits\n", verdict, inside, len(c.Prompts))
+	if open := len(c.Prompts) - limited; open > 0 {
+		fmt.Fprintf(w, "\nnot judged: %d of %d prompts have no limit\n", open, len(c.Prompts))
+	} else {
+		fmt.Fprintf(w, "\n%s: %d of %d prompts are inside their limits\n", verdict, inside, len(c.Prompts))
+	}
 	if c.lacking() {
 		fmt.Fprintf(w, "The record lacks %d of the golden record's prompts; --partial allows that.\n", len(c.OnlyGolden))
 	}

@@ -123,6 +123,9 @@ func (m *model) proof(ctx context.Context, golden *lab.Record, n numerics.Numeri
 		judge.MaxKL = &o.MaxKL
 	}
 	c, err := lab.Compare(golden, mine, judge)
+	if err == nil {
+		err = c.Limited()
+	}
 	if err != nil {
 		return nil, err
 	}
