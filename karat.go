@@ -1,5 +1,5 @@
-// Package karat runs language models in pure Go: Llama 3, Mixtral, Qwen 2 and 3,
-// Gemma 2, 3 and 4, SmolLM3, Granite 3, Command R7B, GLM-4, OLMo 2 and 3, GPT-2 and Qwen 3 with experts, from GGUF files and Hugging Face folders.
+// Package karat runs language models in pure Go, from GGUF files and Hugging Face folders
+// (docs/families.md lists the families).
 //
 //	m, err := karat.Load(ctx, "model.gguf", karat.Options{})
 //	if err != nil { ... }

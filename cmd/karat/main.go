@@ -143,8 +143,8 @@ func newRootCommand() *cobra.Command {
 		Short: "Run language models, and prove that their logits are right",
 		Long: `Karat runs Llama 3 and 4, Mixtral, Ministral 3, Qwen 2, 3 and 3.5, Gemma 2, 3 and 4,
 gpt-oss, DeepSeek V2 and V3, Phi-3 and 4, GLM-4 and 4.5, Granite 3 and 4, OLMo 2 and 3, LFM2,
-SmolLM3, Command R7B, Nemotron-H, Falcon-H1, Mamba 2 and GPT-2, and the encoders BERT,
-XLM-RoBERTa, ModernBERT and EmbeddingGemma,
+SmolLM3, Command R7B, Nemotron-H, Falcon-H1, AFM, EXAONE 4, StarCoder2, Mamba 2 and GPT-2,
+and the encoders BERT, XLM-RoBERTa, ModernBERT and EmbeddingGemma,
 on the CPU or on a GPU, from GGUF files and from Hugging Face folders as they are downloaded.
 
 A MODEL is a GGUF file (any part of a split one), a Hugging Face folder, or the name of a
