@@ -31,6 +31,15 @@ func TestRoundingIsNoCause(t *testing.T) {
 	}
 }
 
+// TestHeadlineOfUnknown: the first line says of what has no known cause that it differs, and where.
+func TestHeadlineOfUnknown(t *testing.T) {
+	d := &diagnose.Diagnosis{Verdict: diagnose.Structural, Layers: 4, Findings: []diagnose.Finding{
+		{Cause: "unknown", Op: "Attention", Layers: []int{0, 1, 2}}, {Cause: "norm_missing", Op: "RMSNorm", Layers: []int{3}}}}
+	if got := headline(d); got != "Attention differs, cause not known (layers 0–2) and norm_missing (layer 3)" {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestUnbuilt: what findings without a known cause make of the logits is open, not unexplained.
 func TestUnbuilt(t *testing.T) {
 	d := &diagnose.Diagnosis{Findings: []diagnose.Finding{{Cause: "unknown"}, {Cause: "numeric_kv"}},

@@ -81,7 +81,7 @@ func rounding(f diagnose.Finding) bool {
 // what names a finding's cause, or its operation if the cause is unknown.
 func what(f *diagnose.Finding) string {
 	if f.Cause == "unknown" && f.Op != "" {
-		return "unknown in " + name(f.Op)
+		return name(f.Op) + " differs, cause not known"
 	}
 	return name(f.Cause)
 }
