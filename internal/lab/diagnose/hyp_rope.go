@@ -118,11 +118,13 @@ func (r *proposer) turns(t turning) []*hypothesis {
 func (t turning) otherBase(freqs []float64, base float64, dim int) []*hypothesis {
 	wrong := func(d detail, f func(v float64) []float64) *hypothesis {
 		return &hypothesis{cause: "rope_theta", node: t.at, cost: 0.3 + t.cost, fit: &fit{right: base, least: 50, most: 1e9,
-			guesses: []float64{1e4, 1e5, 5e5, 1e6, 1e7, 500, 1.6e5, 8e6},
+			guesses: []float64{1e4, 1e5, 5e5, 1e6, 1e7, 500, 1.6e5, 8e6, math.Sqrt(base), base * base},
 			make: func(v float64) *hypothesis {
 				f, d := f(v), maps.Clone(d)
 				d["theta"], d["right"] = v, base
-				return t.wrong("rope_theta", fmt.Sprintf("turns by powers of %.6g, not of %.6g", v, base), d, func(s *sim.Spec) { s.Freqs = f })
+				h := t.wrong("rope_theta", fmt.Sprintf("turns by powers of %.6g, not of %.6g", v, base), d, func(s *sim.Spec) { s.Freqs = f })
+				h.fix = exponent(v, base)
+				return h
 			}}}
 	}
 	all := []*hypothesis{wrong(detail{}, func(v float64) []float64 { return rescaled(freqs, base, v, dim) })}
@@ -135,6 +137,20 @@ func (t turning) otherBase(freqs []float64, base float64, dim int) []*hypothesis
 		})))
 	}
 	return all
+}
+
+// exponent says that theta is right, and is raised to the half or the double power, if v is its root or its square.
+func exponent(v, right float64) string {
+	short := func(v float64) string {
+		return strings.NewReplacer("e+0", "e", "e+", "e").Replace(fmt.Sprintf("%.6g", v))
+	}
+	switch ratio := math.Log(v) / math.Log(right); {
+	case math.Abs(ratio-0.5) < 1e-3:
+		return fmt.Sprintf("theta %s is the root of %s: the exponent is probably i/dim instead of 2i/dim.", short(v), short(right))
+	case math.Abs(ratio-2) < 4e-3:
+		return fmt.Sprintf("theta %s is the square of %s: the exponent is probably 4i/dim instead of 2i/dim.", short(v), short(right))
+	}
+	return ""
 }
 
 // style is the other way to make pairs.

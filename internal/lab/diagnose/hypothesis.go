@@ -27,6 +27,7 @@ type hypothesis struct {
 
 	eqs  []*equation // that it explains
 	seen string      // what shows it, if no equation does
+	fix  string      // how it is mended, if that is more than the catalogue says
 	also []*hypothesis
 }
 

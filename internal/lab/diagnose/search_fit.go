@@ -155,7 +155,7 @@ func (r *search) adopt(x *hypothesis, value float64) error {
 			return err
 		}
 	}
-	x.detail, x.computed, x.value = y.detail, y.computed, value
+	x.detail, x.computed, x.fix, x.value = y.detail, y.computed, y.fix, value
 	r.build(y.edits)
 	return nil
 }

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -74,7 +75,7 @@ func (r *conclusion) finding(h *hypothesis) Finding {
 	f := Finding{Cause: h.cause, Op: h.op(), Layers: h.layers(), Tap: eq.tap, From: r.names(eq.sources), Span: spanned(eq), Detail: h.detail, Nodes: []string{h.node.Name},
 		Residual: lab.Number(w.residual), Floor: lab.Number(w.floor), Computed: h.computed}
 	if c, ok := cause.Find(h.cause); ok {
-		f.Fix = c.Fix
+		f.Fix = cmp.Or(h.fix, c.Fix)
 	}
 	for _, x := range h.also {
 		if !slices.Contains(f.Also, x.cause) && x.cause != h.cause {

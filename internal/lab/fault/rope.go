@@ -83,7 +83,7 @@ var ropeSpecs = []*spec{
 		}
 		return "pairs (2i, 2i+1)", nil
 	})},
-	{id: "rope_theta", pick: turning, tokens: 2, apply: freqs(otherBase), values: []string{"5e5"}},
+	{id: "rope_theta", pick: turning, tokens: 2, apply: ropeTheta, values: []string{"5e5", root}},
 	{id: "rope_scaling", pick: turning, tokens: 2, apply: freqs(unscaled), values: []string{"4"}},
 	{id: "rope_factors", pick: turning, tokens: 2, apply: ropeFactors},
 	{id: "rope_partial", pick: turning, tokens: 2, apply: ropePartial},
@@ -146,6 +146,16 @@ func base(f []float64, dim int) (float64, error) {
 	return b, nil
 }
 
+// root is the value of rope_theta whose exponent is i/dim instead of 2i/dim.
+const root = "root"
+
+func ropeTheta(p *plan, n *graph.Node, value string) (string, error) {
+	if a, d := n.Attr.(graph.RoPEAttr), n.Shape.Last(); value == root && 2*a.Turning(d) == d {
+		return "", errors.New("these are the speeds of the whole head, which is rope_partial")
+	}
+	return freqs(otherBase)(p, n, value)
+}
+
 func otherBase(f []float64, dim int, value string) ([]float64, string, error) {
 	right, err := base(f, dim)
 	if err != nil {
@@ -154,6 +164,9 @@ func otherBase(f []float64, dim int, value string) ([]float64, string, error) {
 	usual := 1e4
 	if right < 2e4 {
 		usual = 1e6
+	}
+	if value == root {
+		value, usual = "", math.Sqrt(right)
 	}
 	wrong, err := number(value, usual)
 	switch {
