@@ -83,26 +83,28 @@ func (r probing) staleFinding(same []*graph.Node, all bool, p, q *prompt) Findin
 // fewTaps is how many taps may be the same in two prompts by chance.
 const fewTaps = 3
 
-// sameTaps are the nodes whose values, the logits aside, are the same in p and q at the first position
-// where their ids are not, in the graph's order, and whether these are all that both have.
+// sameTaps are the nodes whose values, the logits aside, are the same in p and q at all positions where their
+// ids are not, in the graph's order, and whether these are all that both have. One position would tell little: an
+// engine that repeats the row before gives the same there where the ids before are the same.
 func (r probing) sameTaps(p, q *prompt) (same []*graph.Node, all bool) {
-	at := firstDifference(p.IDs, q.IDs)
-	if at >= min(len(p.IDs), len(q.IDs)) {
-		return nil, false
-	}
-	has := func(k sim.Known) bool {
-		first, n := k.Rows()
-		return first <= at && at < first+n
-	}
 	all = true
 	for _, n := range r.g.Nodes {
 		k, x := p.known[n], q.known[n]
-		if k == nil || x == nil || n == r.g.Result() || !has(k) || !has(x) || p.constant(n) {
+		if k == nil || x == nil || n == r.g.Result() || p.constant(n) {
 			continue
 		}
-		if slices.Equal(p.read(n, []int{at}), q.read(n, []int{at})) {
+		var rows []int
+		first, end := overlap(k, x)
+		for row := first; row < end; row++ {
+			if p.IDs[row] != q.IDs[row] {
+				rows = append(rows, row)
+			}
+		}
+		switch {
+		case len(rows) == 0:
+		case slices.Equal(p.read(n, rows), q.read(n, rows)):
 			same = append(same, n)
-		} else {
+		default:
 			all = false
 		}
 	}
@@ -110,6 +112,13 @@ func (r probing) sameTaps(p, q *prompt) (same []*graph.Node, all bool) {
 		return nil, false
 	}
 	return same, all
+}
+
+// overlap is the first row that both values have, and the one behind the last.
+func overlap(a, b sim.Known) (first, end int) {
+	i, n := a.Rows()
+	j, m := b.Rows()
+	return max(i, j), min(i+n, j+m)
 }
 
 // constant reports whether all rows of n are the same, as zeros are: then other prompts' are, too.

@@ -130,3 +130,11 @@ func TestConstant(t *testing.T) {
 	dump, _ := m.record(t, "activations=f32", "weight_missing:ffn_norm; residual_missing:add", m.texts(t, mixed, "The color of the sky is"))
 	named(t, m.diagnose(t, modules(dump), nil), map[string][]int{"weight_missing": {0, 1, 2, 3}, "residual_missing": {0, 1, 2, 3}})
 }
+
+// TestRepeated: an engine whose odd rows repeat the row before gives the same in the second row of all prompts that begin
+// alike, which is no stale probe.
+func TestRepeated(t *testing.T) {
+	m := tiny(t, "tiny-llama")
+	dump, _ := m.record(t, "activations=f32", "residual_missing@all; x_row_repeated@all", m.texts(t, mixed, "The color of the sky is"))
+	named(t, m.diagnose(t, modules(dump), nil), map[string][]int{"residual_missing": {0, 1, 2, 3}, "unknown": {0, 1, 2, 3}})
+}
