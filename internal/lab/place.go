@@ -75,8 +75,15 @@ func (p *Placed) Read(dst []float64, i int) {
 func (p *Placed) Step() float64 {
 	f16, bf16 := p.data.dtype == tensor.F16, p.data.dtype == tensor.BF16
 	if !f16 && !bf16 && p.Node.Op == graph.Linear {
-		f16, bf16 = p.fits()
+		return p.Held()
 	}
+	return step(f16, bf16)
+}
+
+// Held is that error of the narrowest form that the tap's values fit in, whatever computes them.
+func (p *Placed) Held() float64 { return step(p.fits()) }
+
+func step(f16, bf16 bool) float64 {
 	switch {
 	case bf16:
 		return 0x1p-8

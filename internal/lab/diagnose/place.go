@@ -51,11 +51,11 @@ func (r placement) place() error {
 				}
 			}
 			q.known[t.Node], q.placed[t.Node] = tap{t}, t
-			q.step = max(q.step, t.Step())
 			if _, ok := r.taps[t.Node]; !ok || strings.HasPrefix(r.taps[t.Node], hidden) {
 				r.taps[t.Node] = t.Tap
 			}
 		}
+		q.step = q.stored()
 		for _, u := range found.Unplaced {
 			unplaced[u.Name+": "+u.Why] = true
 		}

@@ -85,6 +85,23 @@ func (p *prompt) written() bool {
 	return false
 }
 
+// stored is the largest relative error of the form that values are stored in. Products tell it. Where none is
+// tapped all sums and norms have to say the same, since one that is wrong may hold a copy of a weight.
+func (p *prompt) stored() float64 {
+	step, least, products := 0x1p-24, 1.0, false
+	for n, t := range p.placed {
+		step, products = max(step, t.Step()), products || n.Op == graph.Linear
+		switch n.Op {
+		case graph.Add, graph.Mul, graph.RMSNorm, graph.LayerNorm, graph.Softcap:
+			least = min(least, t.Held())
+		}
+	}
+	if !products && least < 1 {
+		step = max(step, least)
+	}
+	return step
+}
+
 // decoded is how many of the prompt's last tokens were decoded one by one.
 func (p *prompt) decoded() int { return p.Decode }
 

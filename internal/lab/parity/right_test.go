@@ -56,15 +56,22 @@ func TestRight(t *testing.T) {
 	}
 }
 
-// TestTurned is a right engine whose 8-bit activations fall otherwise by as much as another epsilon would turn them.
-func TestTurned(t *testing.T) {
-	r, err := Run(t.Context(), Options{Models: []*Model{load(t, "tiny-gemma4")}, Conditions: []Condition{Right}, Longest: 40, Seed: 1,
-		Match: "activations=q8,kv=f16,gelu=f16-table declared through layers"})
-	if err != nil || len(r.Results) != 1 {
-		t.Fatalf("%d results, %v", len(r.Results), err)
-	}
-	if x := r.Results[0]; x.Scores.False.Hit > 0 || x.Error != "" {
-		t.Error(x.Line())
+// TestAccused is right engines that were accused once.
+func TestAccused(t *testing.T) {
+	for _, c := range []struct {
+		what, model, match string
+		seed               uint64
+	}{
+		{"8-bit activations that fall otherwise by as much as another epsilon would turn them", "tiny-gemma4", "activations=q8,kv=f16,gelu=f16-table declared through layers", 1},
+		{"binary16 that lies no nearer to its emulation than to float64, and no product to show it", "tiny-gemma4-moe", "activations=f16 through states", 7},
+	} {
+		r, err := Run(t.Context(), Options{Models: []*Model{load(t, c.model)}, Conditions: []Condition{Right}, Longest: 40, Seed: c.seed, Match: c.match})
+		if err != nil || len(r.Results) != 1 {
+			t.Fatalf("%d results, %v", len(r.Results), err)
+		}
+		if x := r.Results[0]; len(x.Failed) > 0 {
+			t.Errorf("%s: %s", c.what, x.Line())
+		}
 	}
 }
 
