@@ -74,7 +74,7 @@ type Options struct {
 }
 
 // Adapter is a low-rank adapter (LoRA): a GGUF file with pairs of matrices for some of the
-// model's linear layers, or a folder that PEFT has saved. WebGPU refuses them.
+// model's linear layers, or a folder that PEFT has saved.
 type Adapter struct {
 	Name  string  // that requests choose it by; "" is Path
 	Path  string  //

@@ -3,6 +3,7 @@ package adapter_test
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -15,13 +16,18 @@ import (
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/cpu"
+	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/webgpu"
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
+	opener "github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
@@ -355,6 +361,45 @@ func TestMerged(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestMergedGPU: on a GPU, too, a model with adapters is the merged one, and what the CPU computes.
+func TestMergedGPU(t *testing.T) {
+	d, err := webgpu.Open(0)
+	if errors.Is(err, gpu.ErrNone) {
+		golden.Lacking(t, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	ids := []int32{5, 300, 17, 42, 1999, 7, 8, 9, 500, 3, 77, 1024}
+	for _, name := range []string{"tiny-llama", "tiny-gemma4"} {
+		m := newModel(t, name)
+		c, g := open(t, m.write(t, nil))
+		pairs, more := lows(g, 1), lows(g, 2)
+		once := m.merged(t, -0.5, pairs)
+		_, merged := open(t, (&model{name, m.source, reread(t, once)}).merged(t, 0.25, more))
+		parts, _, err := opener.Adapters(t.Context(), c, g, opener.Options{Numerics: numerics.Numerics{GPU: 1}, NoFit: true,
+			Adapters: []opener.Adapter{{Path: peft(t, pairs), By: -0.5}, {Path: peft(t, more), By: 0.25}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		onGPU := func() backend.Backend { return webgpu.New(d, webgpu.Options{F32KV: true}) }
+		got, width := logits(t, g, onGPU(), ids, parts...), g.Result().Shape.Size()
+		kl := func(want []float64) (most float64) {
+			for row := 0; row < len(want); row += width {
+				most = max(most, lab.KL(want[row:row+width], got[row:row+width]))
+			}
+			return most
+		}
+		plain, whole := kl(logits(t, g, onGPU(), ids)), kl(logits(t, merged, onGPU(), ids))
+		onCPU := kl(logits(t, g, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32, Threads: 2}), ids, parts...))
+		t.Logf("%s: KL %.2g from the merged model, %.2g from the CPU, %.2g from the model without adapters", name, whole, onCPU, plain)
+		if !(whole <= 1e-9 && onCPU <= 1e-9 && plain > 1e-3) {
+			t.Errorf("%s: KL %.2g from the merged model, %.2g from the CPU, at most 1e-9; %.2g from the model without adapters", name, whole, onCPU, plain)
+		}
 	}
 }
 

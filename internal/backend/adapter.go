@@ -3,15 +3,11 @@ package backend
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 
 	"github.com/karat-run/karat/internal/graph"
 )
-
-// ErrAdapters is wrapped by the errors of backends that compute no adapters.
-var ErrAdapters = errors.New("adapters are not supported")
 
 // Pair stands beside a Linear whose weight is [out, in], and adds Scale·B(A x) to its
 // value. (Hu et al. 2021, arXiv:2106.09685)

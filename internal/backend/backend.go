@@ -159,8 +159,7 @@ type Step struct {
 	// per layer, read Tokens. Nil is none.
 	Embeddings [][]float32
 
-	// Adapters are of each row, nil for one without. None are for none of the rows. A backend
-	// that takes none says ErrAdapters.
+	// Adapters are of each row, nil for one without. None are for none of the rows.
 	Adapters []*Blend
 
 	// Parts are positions of three parts, of each row, by which RoPE nodes with sections turn; Pos alone

@@ -28,8 +28,6 @@ func Adapters(ctx context.Context, c *checkpoint.Checkpoint, g *graph.Graph, o O
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil, ctx.Err()
-		case o.Numerics.GPU != 0:
-			return nil, nil, fmt.Errorf("karat: %s: webgpu: %w", a.Path, backend.ErrAdapters)
 		case named[name]:
 			return nil, nil, fmt.Errorf("karat: two adapters have the name %q", name)
 		}

@@ -150,7 +150,11 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 		if cache <= 0 {
 			cache = o.Numerics.CacheBytes(m.Graph, o.Threads, o.Engine.Context)
 		}
-		if err := fitsRemote(m.Checkpoint.Path, m.Backend, m.Graph, cache); err != nil {
+		var adapters int64
+		for _, p := range m.Adapters {
+			adapters += p.Bytes()
+		}
+		if err := fitsRemote(m.Checkpoint.Path, m.Backend, m.Graph, adapters, cache); err != nil {
 			return err
 		}
 	}
@@ -158,15 +162,15 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// fitsRemote is Fits for the memory of a GPU that tells it: of g's weights the ones that lie there, and
-// cache bytes of keys and values, which an explicit budget may grow to.
-func fitsRemote(path string, b backend.Backend, g *graph.Graph, cache int64) error {
+// fitsRemote is Fits for the memory of a GPU that tells it: of g's weights the ones that lie there, so many bytes of
+// adapters, and cache bytes of keys and values, which an explicit budget may grow to.
+func fitsRemote(path string, b backend.Backend, g *graph.Graph, adapters, cache int64) error {
 	r, ok := b.(backend.Remote)
 	if !ok {
 		return nil
 	}
 	name, all := r.Memory()
-	weights := r.Weights(g)
+	weights := r.Weights(g) + adapters
 	if all <= 0 || cache <= all-weights { // no sum that a huge budget would overflow
 		return nil
 	}

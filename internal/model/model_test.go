@@ -180,16 +180,16 @@ func (remote) Weights(g *graph.Graph) int64 { return 3 << 30 }
 // values is too large; and where nobody tells the memory, nothing is.
 func TestFitsRemote(t *testing.T) {
 	for _, c := range []struct {
-		memory, cache int64
-		refused       string
-	}{{4 << 30, 1 << 30, ""}, {0, 1 << 40, ""}, {4<<30 - 1, 1 << 30, "m.gguf needs 4.00 GiB (weights 3.00 GiB, keys and values 1.00 GiB), but Test GPU has only 4.00 GiB"},
-		{8 << 30, 16 << 30, "needs 19.00 GiB"}} {
-		err := fitsRemote("m.gguf", remote{bytes: c.memory}, nil, c.cache)
+		memory, adapters, cache int64
+		refused                 string
+	}{{4 << 30, 0, 1 << 30, ""}, {0, 0, 1 << 40, ""}, {4 << 30, 1 << 28, 3 << 28, ""}, {4 << 30, 1 << 29, 1 << 30, "needs 4.50 GiB (weights 3.50 GiB"}, {4<<30 - 1, 0, 1 << 30, "m.gguf needs 4.00 GiB (weights 3.00 GiB, keys and values 1.00 GiB), but Test GPU has only 4.00 GiB"},
+		{8 << 30, 0, 16 << 30, "needs 19.00 GiB"}} {
+		err := fitsRemote("m.gguf", remote{bytes: c.memory}, nil, c.adapters, c.cache)
 		if (err != nil) != (c.refused != "") || err != nil && (!errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if err := fitsRemote("m.gguf", struct{ backend.Backend }{}, nil, 1<<60); err != nil {
+	if err := fitsRemote("m.gguf", struct{ backend.Backend }{}, nil, 0, 1<<60); err != nil {
 		t.Errorf("on the CPU: %v", err)
 	}
 }

@@ -164,7 +164,11 @@ func (e *executable) Choose(ctx context.Context, s *backend.Step, k, steps int) 
 	if most, far := e.Most(); k < 1 || k > most || steps < 1 || steps > far || steps > 1 && k > 1 {
 		return nil, fmt.Errorf("webgpu: the %d likeliest tokens of %d steps; at most %d and %d are possible, one of them 1", k, steps, most, far)
 	}
-	return e.of(s).choose(ctx, s, k, steps)
+	p, err := e.of(s)
+	if err != nil {
+		return nil, err
+	}
+	return p.choose(ctx, s, k, steps)
 }
 
 // choose is Choose: one list, which reads a few bytes.
@@ -177,7 +181,7 @@ func (e *plan) choose(ctx context.Context, s *backend.Step, k, steps int) ([]bac
 		return nil, err
 	}
 	defer e.b.busy.Unlock()
-	if err := c.reserve(e.steps, steps, e.splits); err != nil {
+	if err := e.reserve(c, steps); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
 	rows := e.count(e.last)

@@ -225,6 +225,8 @@ func swappedFields(t *testing.T, _ *Device) {
 		"combine":   {variant{"Weighed": true}, combineParams{1, 2}},
 		"top":       {topVariant{}, topParams{1, 2}},
 		"embed":     {layout{Plain: "f32"}, embedParams{1, 2, 3, 4, 5}},
+		"low":       {nil, lowParams{1, 2, 3}},
+		"adapt":     {nil, adaptParams{1, 2, 3, 4}},
 	} {
 		k, err := newKernel(shader, c.variant)
 		if err != nil {

@@ -204,6 +204,8 @@ func variants(t *testing.T) (all []*kernel) {
 		add("map", variant{"Is": is, "Binary": true})
 		add("map", variant{"Is": is, "Split": true})
 	}
+	add("low", nil)
+	add("adapt", nil)
 	add("rotate", variant{"Interleaved": false})
 	add("rotate", variant{"Interleaved": true})
 	for _, yes := range []bool{false, true} {

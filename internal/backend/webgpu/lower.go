@@ -73,7 +73,10 @@ func (p *planner) lower(l *lowered) error {
 		if s.nodes[0] != n {
 			return nil // the first one's dispatch computes it
 		}
-		return p.linear(l)
+		if err := p.linear(l); err != nil {
+			return err
+		}
+		return p.adapt(l, s)
 	}
 	if p.values[n] != nil {
 		return nil // what goes into it has computed it

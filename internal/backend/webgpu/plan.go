@@ -20,6 +20,9 @@ import (
 type executable struct {
 	whole *plan // for steps all of whose rows' logits are wanted, as in decoding
 	part  *plan // for other steps: what keys and values do not need is computed of some rows
+
+	adapt   func() (*executable, error) // makes the plans for steps with adapters,
+	adapted *executable                 // which are nil until one comes
 }
 
 // extent is which rows of a step a node computes.
@@ -44,6 +47,7 @@ type plan struct {
 	kept    backend.Kept
 	values  map[*graph.Node]*lowered // of the nodes of kept
 	enough  int                      // nodes that make them, and all keys, values and states
+	beside  *beside                  // nil in plans for steps without adapters
 	chooser *chooser                 // nil where tokens are chosen by their logits
 	passes  lowered                  // of the chooser
 
@@ -89,15 +93,15 @@ type dispatch struct {
 	split *split // of attention, and whether this is for where it is divided
 	long  bool
 
-	kv     *graph.KV    // with the keys and values of a step's cache, which come with the step
-	state  *graph.State // or with a state of it
-	ranges func(c *cache) []gpu.Range
+	kv     *graph.KV                  // with the keys and values of a step's cache, which come with the step
+	state  *graph.State               // or with a state of it
+	ranges func(c *cache) []gpu.Range // or with those of adapters
 }
 
 // held is the group of a dispatch that was made for a cache.
 type held struct {
 	c     *cache
-	grown int
+	grown int // what had grown of it and of adapters
 	group gpu.Group
 }
 
@@ -125,6 +129,7 @@ type common struct {
 	buffers []gpu.Buffer // of values
 	chooser *chooser
 	late    map[string]bool // by name: nodes that keys and values do not need
+	adapted bool            // they are for steps with adapters
 }
 
 // planner lowers a graph. Buffers are handed out in execution order, and taken back
@@ -171,6 +176,21 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	for n, after := range hoisted.Live().After {
 		c.late[n.Name] = after
 	}
+	e, err := b.plans(g, hoisted, o, c)
+	if err != nil {
+		return nil, err
+	}
+	e.adapt = func() (*executable, error) {
+		b.busy.Lock()
+		defer b.busy.Unlock()
+		c.adapted, o.Progress = true, nil
+		return b.plans(g, hoisted, o, c)
+	}
+	return e, nil
+}
+
+// plans makes those of g, and of hoisted, in which fewer rows pass what only logits need.
+func (b *Backend) plans(g, hoisted *graph.Graph, o backend.Options, c *common) (*executable, error) {
 	e, rows, kept := &executable{}, max(o.Rows, 1), backend.NewKept(g, o.Keep)
 	results := cmp.Or(o.Outputs, rows)
 	if o.Want == nil && hoisted != g { // a tap sees all rows
@@ -196,6 +216,9 @@ func (b *Backend) compile(g *graph.Graph, rows, results int, o backend.Options, 
 	e := &plan{b: b, rows: rows, ahead: backend.LooksAhead(g), results: results, vocab: backend.Vocab(g), stale: map[*dispatch]held{}, kept: kept, values: map[*graph.Node]*lowered{}}
 	if b.o.Software {
 		e.pace = unmeasured
+	}
+	if c.adapted {
+		e.beside = &beside{}
 	}
 	p := &planner{e: e, common: c, values: map[*graph.Node]gpu.Buffer{}, live: g.Live(), free: slices.Clone(c.buffers), angles: map[freqs]*turns{},
 		stacks: b.stacks(g), users: users(g), want: seen(g, o, kept), turned: map[*graph.Node]*graph.Node{},

@@ -26,30 +26,41 @@ const longest = 100 * time.Millisecond
 const unmeasured = longest / 8
 
 // of is the plan for s.
-func (e *executable) of(s *backend.Step) *plan {
-	if len(s.Outputs) == len(s.Tokens) && len(s.Tokens) <= e.whole.rows {
-		return e.whole
+func (e *executable) of(s *backend.Step) (*plan, error) {
+	if slices.ContainsFunc(s.Adapters, func(b *backend.Blend) bool { return b != nil }) {
+		if e.adapted == nil {
+			made, err := e.adapt()
+			if err != nil {
+				return nil, err
+			}
+			e.adapted = made
+		}
+		e = e.adapted
 	}
-	return e.part
+	if len(s.Outputs) == len(s.Tokens) && len(s.Tokens) <= e.whole.rows {
+		return e.whole, nil
+	}
+	return e.part, nil
 }
 
 // Run implements backend.Executable.
 func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) ([]float32, error) {
-	return e.of(s).compute(ctx, s, tap)
+	p, err := e.of(s)
+	if err != nil {
+		return nil, err
+	}
+	return p.compute(ctx, s, tap)
 }
 
 // compute is Run: one list, and with taps one more for each wanted node. Where that takes
 // long there are several.
 func (e *plan) compute(ctx context.Context, s *backend.Step, tap backend.Tap) ([]float32, error) {
-	if len(s.Outputs) > e.results {
-		return nil, fmt.Errorf("webgpu: logits of %d rows, the plan has room for %d", len(s.Outputs), e.results)
-	}
 	c, err := e.begin(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	defer e.b.busy.Unlock()
-	if err := c.reserve(e.steps, 1, e.splits); err != nil {
+	if err := e.reserve(c, 1); err != nil {
 		return nil, fmt.Errorf("webgpu: %w", err)
 	}
 	c.tell(&e.list, e.steps)
@@ -103,6 +114,9 @@ func (e *plan) show(tap backend.Tap, l *lowered, out []float32, write bool) {
 
 // begin begins the list of a step, with the backend's lock held if there is no error.
 func (e *plan) begin(ctx context.Context, s *backend.Step) (*cache, error) {
+	if len(s.Outputs) > e.results {
+		return nil, fmt.Errorf("webgpu: logits of %d rows, the plan has room for %d", len(s.Outputs), e.results)
+	}
 	if err := s.Check(e.rows, e.vocab); err != nil {
 		return nil, err
 	}
@@ -118,9 +132,6 @@ func (e *plan) begin(ctx context.Context, s *backend.Step) (*cache, error) {
 	if err := cmp.Or(s.CheckEmbeddings(input), e.kept.Check(s)); err != nil {
 		return nil, err
 	}
-	if len(s.Adapters) > 0 {
-		return nil, fmt.Errorf("webgpu: %w", backend.ErrAdapters)
-	}
 	c, ok := s.Cache.(*cache)
 	if !ok || c.b != e.b {
 		return nil, errors.New("webgpu: the step's cache is not this backend's")
@@ -132,6 +143,14 @@ func (e *plan) begin(ctx context.Context, s *backend.Step) (*cache, error) {
 	e.many = len(s.Tokens) >= 64
 	e.reset()
 	return c, nil
+}
+
+// reserve makes room for what so many steps need, from the one that begins.
+func (e *plan) reserve(c *cache, steps int) error {
+	if err := c.reserve(e.steps, steps, e.splits); err != nil {
+		return err
+	}
+	return e.tabulate()
 }
 
 // reset begins a list.
@@ -263,6 +282,10 @@ func (e *plan) record(l *lowered, c *cache) error {
 				continue
 			}
 		}
+		x, y, z := d.grid(rows)
+		if x == 0 {
+			continue
+		}
 		g := d.group
 		if d.ranges != nil {
 			var err error
@@ -270,7 +293,6 @@ func (e *plan) record(l *lowered, c *cache) error {
 				return err
 			}
 		}
-		x, y, z := d.grid(rows)
 		if z == 0 {
 			z = pages
 		}
@@ -298,10 +320,10 @@ func (e *plan) dispatch(n *graph.Node, d *dispatch, g gpu.Group, x, y, z int) {
 	e.list.Dispatch(d.pipe.Pipeline, g, x, y, z)
 }
 
-// held is the group of a dispatch with c's buffers.
+// held is the group of a dispatch with buffers of c, or of adapters.
 func (e *plan) held(d *dispatch, c *cache) (gpu.Group, error) {
-	h := e.stale[d]
-	if h.group != nil && h.c == c && h.grown == c.grown {
+	h, grown := e.stale[d], c.grown+e.b.adapters.grown
+	if h.group != nil && h.c == c && h.grown == grown {
 		return h.group, nil
 	}
 	if d.kv != nil && c.stores[d.kv] == nil {
@@ -318,7 +340,7 @@ func (e *plan) held(d *dispatch, c *cache) (gpu.Group, error) {
 		return nil, err
 	}
 	e.b.made = append(e.b.made, g)
-	e.stale[d] = held{c, c.grown, g}
+	e.stale[d] = held{c, grown, g}
 	return g, nil
 }
 

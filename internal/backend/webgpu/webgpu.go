@@ -17,6 +17,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/graph"
 )
 
 // Options of a backend. The zero value is usable.
@@ -53,7 +54,9 @@ var Fusions = []string{
 // fuses reports whether a fusion is to be used.
 func (b *Backend) fuses(name string) bool { return !slices.Contains(b.o.NoFuse, name) }
 
-func (p *planner) fuses(name string) bool { return p.e.b.fuses(name) }
+func (p *planner) fuses(name string) bool {
+	return p.e.b.fuses(name) && !(p.e.beside != nil && slices.Contains(apart, name))
+}
 
 // Backend runs graphs on a GPU.
 type Backend struct {
@@ -63,11 +66,12 @@ type Backend struct {
 	unit  *matrixUnit  // nil where none is used
 	busy  backend.Turn // held while the GPU is used
 
-	weights map[weights]*weight    // of products
-	vectors map[weights]gpu.Buffer // small ones, one after another
-	made    []interface{ Release() }
-	waiting gpu.List // writes before the next run
-	bytes   int      // of that
+	weights  map[weights]*weight    // of products
+	vectors  map[weights]gpu.Buffer // small ones, one after another
+	adapters adapters
+	made     []interface{ Release() }
+	waiting  gpu.List // writes before the next run
+	bytes    int      // of that
 
 	meter *backend.Meter // nil until it is asked for
 
@@ -79,7 +83,8 @@ type Backend struct {
 // New makes a backend of d.
 func New(d *Device, o Options) *Backend {
 	l := d.Adapter().Limits
-	b := &Backend{o: o, d: d, busy: backend.NewTurn(), limit: min(l.Binding, l.Buffer), weights: map[weights]*weight{}, vectors: map[weights]gpu.Buffer{}}
+	b := &Backend{o: o, d: d, busy: backend.NewTurn(), limit: min(l.Binding, l.Buffer), weights: map[weights]*weight{}, vectors: map[weights]gpu.Buffer{},
+		adapters: adapters{pairs: map[*graph.Weight]*pairs{}}}
 	if o.Matrices {
 		b.unit = unitOf(d.Adapter().Matrices)
 	}
