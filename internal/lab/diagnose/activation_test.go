@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/karat-run/karat/internal/lab"
+	. "github.com/karat-run/karat/internal/lab/diagnose"
 	"github.com/karat-run/karat/internal/lab/sim"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -62,5 +64,40 @@ func TestActivationTap(t *testing.T) {
 				t.Errorf("want %s at %s: %s", c.op, c.tap, say(d))
 			}
 		})
+	}
+}
+
+// TestGELUConstant: a wrong constant in GELU is named with the right one, where a tap shows it and where logits alone do; it is
+// no table of half precision. So is GELU by erf.
+func TestGELUConstant(t *testing.T) {
+	m := tiny(t, "tiny-gemma3")
+	all := func(r *lab.Record) *lab.Record { return r }
+	logits := func(r *lab.Record) *lab.Record {
+		for _, p := range r.Prompts {
+			p.Hidden, p.Taps = nil, nil
+		}
+		return r
+	}
+	for _, c := range []struct {
+		fault, computed string
+		taps            func(*lab.Record) *lab.Record
+		quick           bool
+	}{
+		{"gelu_constant", "computes GELU with the constant 0.047415, not 0.044715", all, true},
+		{"gelu_constant=0.04", "computes GELU with the constant 0.04, not 0.044715", outputs, false},
+		{"gelu_constant", "computes GELU with the constant 0.047415, not 0.044715", logits, true},
+		{"activation=gelu_erf", "activates by gelu_erf, not by gelu_tanh", logits, false},
+	} {
+		if !slow() && !c.quick {
+			continue
+		}
+		dump, _ := m.record(t, "activations=f32", c.fault+"@all", m.texts(t, mixed))
+		d := m.diagnose(t, c.taps(dump), nil)
+		cause, _, _ := strings.Cut(c.fault, "=")
+		named(t, d, map[string][]int{cause: {0, 1, 2, 3, 4, 5}})
+		closed(t, d)
+		if d.Findings[0].Computed != c.computed || slices.ContainsFunc(d.Findings, func(f Finding) bool { return f.Cause == "numeric_gelu" || f.Cause == "numeric_activations" }) {
+			t.Errorf("%s: %s", c.fault, say(d))
+		}
 	}
 }

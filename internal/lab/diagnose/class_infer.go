@@ -160,6 +160,9 @@ func (r classifier) coarser() error {
 	if !r.blackBox || r.declared.activations != "" || !r.eqs[0].flagged() {
 		return nil
 	}
+	if subtle, err := r.subtle(); subtle || err != nil {
+		return err
+	}
 	was := r.class
 	for _, c := range logitClasses[3:] {
 		r.class = c
@@ -178,6 +181,30 @@ func (r classifier) coarser() error {
 	r.class = was
 	r.setClass(was)
 	return r.check(r.eqs)
+}
+
+// subtle reports whether another activation in all layers explains the logits to the rounding of the class that lies
+// nearest. GELU with another constant, or by erf, is as far off as rounding to 16 bits, whose floor would hide it.
+func (r classifier) subtle() (bool, error) {
+	eq := r.eqs[0]
+	all, err := propose(r.measurement, eq)
+	if err != nil {
+		return false, err
+	}
+	for _, h := range all {
+		if h.cause != "activation" && h.cause != "gelu_constant" {
+			continue
+		}
+		for _, x := range h.values() {
+			if errors, err := r.at(eq, nil, x.edits, screen(eq)); err != nil || worst(errors).ratio() > borderline {
+				continue
+			}
+			if _, ok, err := r.holds(eq, nil, x.edits); ok || err != nil {
+				return ok, err
+			}
+		}
+	}
+	return false, r.ctx.Err()
 }
 
 // store is how a class keeps keys and values, unless it is said.

@@ -28,13 +28,33 @@ var activations = []struct {
 func activationHypotheses(n *graph.Node) []*hypothesis {
 	attr, _ := n.Activates()
 	right := attr.Act.String()
-	all := limitHypotheses(n, attr)
+	all := append(limitHypotheses(n, attr), constantHypotheses(n, attr.Act)...)
 	for _, a := range activations {
 		if a.name != right {
 			all = append(all, edit("activation", n, "activates by "+a.name+", not by "+right, detail{"activation": a.name, "right": right}, func(s *sim.Spec) { s.Act = a.f }))
 		}
 	}
 	return all
+}
+
+// constantHypotheses are other constants in GELU by tanh: digits exchanged, lost, or the root before it rounded.
+func constantHypotheses(n *graph.Node, act graph.Activation) []*hypothesis {
+	if act != graph.GELUTanh {
+		return nil
+	}
+	const cubic = 0.044715
+	root := math.Sqrt(2 / math.Pi)
+	wrong := func(of string, right float64, guesses []float64, gelu func(c, x float64) float64) *hypothesis {
+		return unlikely(0.2, fitting("gelu_constant", n, fit{right: right, least: right / 4, most: right * 4, guesses: guesses, make: func(v float64) *hypothesis {
+			return edit("gelu_constant", n, fmt.Sprintf("computes GELU with %s %.5g, not %.5g", of, v, right), detail{"constant": v, "right": right}, func(s *sim.Spec) {
+				s.Act = func(x float64) float64 { return x / 2 * (1 + math.Tanh(gelu(v, x))) }
+			})
+		}}))
+	}
+	return []*hypothesis{
+		wrong("the constant", cubic, []float64{0.047415, 0.044175, 0.04475, 0.0447, 0.44715, 0.0044715}, func(c, x float64) float64 { return root * (x + c*x*x*x) }),
+		wrong("the factor", root, []float64{2 / math.Pi, math.Sqrt(1 / math.Pi), math.Sqrt(math.Pi / 2), 0.8}, func(c, x float64) float64 { return c * (x + cubic*x*x*x) }),
+	}
 }
 
 func gluHypotheses(n *graph.Node) []*hypothesis {

@@ -34,7 +34,7 @@ type hypothesis struct {
 // op is the operation that a hypothesis is about.
 func (h *hypothesis) op() string {
 	switch c, _ := cause.Find(h.cause); {
-	case c.Op == "" || c.Kind == cause.Weights || slices.Contains([]string{"activation", "gate_up_swapped", "ple_scale", "activation_limit", "scan_decay", "state_lost"}, h.cause):
+	case c.Op == "" || c.Kind == cause.Weights || slices.Contains([]string{"activation", "gelu_constant", "gate_up_swapped", "ple_scale", "activation_limit", "scan_decay", "state_lost"}, h.cause):
 		return opName(h.node)
 	case slices.Contains([]string{"bias_missing", "norm_missing", "norm_eps", "norm_order", "final_norm_missing"}, h.cause) && slices.Contains([]graph.Op{graph.LayerNorm, graph.L2Norm, graph.Conv, graph.Experts}, h.node.Op):
 		return opName(h.node)

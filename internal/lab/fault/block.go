@@ -210,6 +210,7 @@ var blockSpecs = []*spec{
 		return "the stream is not added", nil
 	})},
 	{id: "activation", one: true, apart: true, pick: gates, apply: otherActivation, values: []string{"gelu_erf", "relu"}},
+	{id: "gelu_constant", one: true, pick: gates, apply: geluConstant},
 	{id: "gate_up_swapped", one: true, apart: true, pick: gates, apply: plain(func(p *plan, n *graph.Node) (string, error) {
 		if a, _ := n.Attr.(graph.ExpertsAttr); n.Op == graph.Act || a.Form == graph.Ungated {
 			return "", errors.New("it has no up")
@@ -314,6 +315,22 @@ func otherActivation(p *plan, n *graph.Node, value string) (string, error) {
 	}
 	p.mix(n).act = activations[value]
 	return fmt.Sprintf("%s for %v", value, right), nil
+}
+
+// geluConstant is GELU by tanh with two digits of its constant exchanged, or with the one of value.
+func geluConstant(p *plan, n *graph.Node, value string) (string, error) {
+	if attr, _ := n.Activates(); attr.Act != graph.GELUTanh {
+		return "", same("it has no constant")
+	}
+	c, err := number(value, 0.047415)
+	switch {
+	case err != nil:
+		return "", err
+	case math.Abs(c/0.044715-1) < 1e-6:
+		return "", same("the constant is 0.044715")
+	}
+	p.mix(n).act = func(v float64) float64 { return v / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(v+c*v*v*v))) }
+	return fmt.Sprintf("%g for 0.044715", c), nil
 }
 
 // pleScales are the factors of the per-layer embeddings, but for one that a norm hides.
