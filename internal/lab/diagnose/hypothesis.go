@@ -29,6 +29,8 @@ type hypothesis struct {
 	seen string      // what shows it, if no equation does
 	fix  string      // how it is mended, if that is more than the catalogue says
 	also []*hypothesis
+
+	among []*graph.Node // of an unknown one: the nodes of which no tap tells which is at fault, if there are several
 }
 
 // op is the operation that a hypothesis is about.

@@ -51,6 +51,11 @@ type Finding struct {
 	Span   []string       `json:"span"`   // the operations between these and Tap, of which no tap tells which is at fault
 	Detail map[string]any `json:"detail"`
 
+	// Of an unknown cause: the operations of which no tap tells which is at fault, with their names, first
+	// to last, and the taps by PyTorch's names that would tell. Op is then a guess. Empty if there is but one.
+	Among   []string `json:"among,omitempty"`
+	AddTaps []string `json:"add_taps,omitempty"`
+
 	Nodes    []string   `json:"nodes"`          // of the graph, by name
 	Residual lab.Number `json:"residual"`       // relative error of the worst row, without the cause
 	Floor    lab.Number `json:"floor"`          // and what rounding alone puts there
@@ -88,6 +93,8 @@ type Coverage struct {
 	Taps      int      `json:"taps"`      // placed
 	Equations int      `json:"equations"`
 	Nodes     float64  `json:"nodes"`              // share of the graph's nodes inside an equation
+	Spanning  int      `json:"spanning,omitempty"` // equations of several operations between which a tap could be
+	Longest   int      `json:"longest,omitempty"`  // the most operations of one of these
 	Unplaced  []string `json:"unplaced,omitempty"` // taps without a place in the graph
 	Blind     []string `json:"blind"`              // what these taps and prompts cannot show, a sentence each
 }

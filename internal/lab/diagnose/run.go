@@ -45,7 +45,7 @@ func Run(ctx context.Context, o Options) (d *Diagnosis, err error) {
 
 func newSubject(ctx context.Context, o Options) *subject {
 	o.Graph = withActivations(o.Graph, o.Dump)
-	return &subject{Options: o, wiring: &wiring{o.Graph, sim.Of(o.Graph), map[*graph.Node]string{}}, ctx: ctx, inferred: []string{}}
+	return &subject{Options: o, wiring: &wiring{o.Graph, sim.Of(o.Graph), map[*graph.Node]string{}, lab.NamesOf(o.Graph)}, ctx: ctx, inferred: []string{}}
 }
 
 // diagnose goes through the stages. What goes from one to the next is the subject, which

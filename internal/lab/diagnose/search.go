@@ -106,12 +106,15 @@ func (r *search) leftOver(eq *equation) error {
 func (r *search) unknown(eq *equation) {
 	eq.given = true
 	l := locator{r.measurement}
-	n := l.suspect(eq)
+	n, among := l.suspect(eq)
 	d := detail{"op": opName(n), "role": role(n)}
 	if heads := l.wrongHeads(eq); n == eq.target && heads != "" {
 		d["heads"] = heads
 	}
 	h := &hypothesis{cause: "unknown", node: n, detail: d, computed: "computes something that is on no list" + l.where(eq), eqs: []*equation{eq}, edits: sim.Edits{}}
+	if l.untold(among, eq.target) != nil {
+		h.among = among
+	}
 	for _, x := range r.accepted {
 		if x.cause == "unknown" && x.node == n {
 			x.eqs = append(x.eqs, eq)

@@ -16,7 +16,8 @@ type locator struct{ *measurement }
 
 // suspect is the node of eq's span where a fault without a name most likely is: one that
 // open equations have in common, or the last one that is not also in an equation that holds.
-func (r locator) suspect(eq *equation) *graph.Node {
+// Then nothing tells it from the others that are not, which are among.
+func (r locator) suspect(eq *equation) (n *graph.Node, among []*graph.Node) {
 	holds := func(n *graph.Node) bool {
 		return slices.ContainsFunc(r.byNode[n], func(x *equation) bool { return !x.flagged() })
 	}
@@ -27,34 +28,34 @@ func (r locator) suspect(eq *equation) *graph.Node {
 		}
 	}
 	if len(left) == 0 {
-		return eq.target
+		return eq.target, nil
 	}
 	// A node that several open equations have in common made them all wrong, unless it is
 	// one in which little can be wrong.
 	plain := func(n *graph.Node) bool { return n.Op == graph.Scale || n.Op == graph.Add && len(n.W) == 0 }
 	for _, n := range left {
 		if plain(n) && r.common(n) {
-			return n
+			return n, nil
 		}
 		if len(r.byNode[n]) > 1 && !r.shared(eq, n) && (!plain(n) || !slices.ContainsFunc(left, func(x *graph.Node) bool { return !plain(x) })) {
-			return n
+			return n, nil
 		}
 	}
 	last := left[len(left)-1]
 	if len(last.In) == 0 {
-		return last
+		return last, left
 	}
 	switch before := behind(last.In[0]); {
 	case last.Op == graph.Add && len(last.W) > 0 && slices.Contains(left, before):
-		return before // the product, not its bias
+		return before, left // the product, not its bias
 	case last.Op == graph.Mul && len(last.In) == 1 && slices.Contains(left, before) && before.Op == graph.Add && r.branchScaled(eq, before):
-		return before
+		return before, nil
 	case last.Op == graph.Linear && slices.Contains(left, before) && r.givenBy(eq, last):
-		return before
+		return before, nil
 	case last.Op == graph.Experts && slices.Contains(left, last.In[1]) && r.routedOtherwise(eq, last):
-		return last.In[1]
+		return last.In[1], nil
 	}
-	return last
+	return last, left
 }
 
 // shared reports whether n lies before keys and values that several layers read, and layers that read

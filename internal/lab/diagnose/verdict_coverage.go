@@ -38,6 +38,11 @@ func (r *conclusion) coverage() {
 		}
 	}
 	c.Equations = len(r.eqs)
+	for _, eq := range r.eqs {
+		if among := operations(eq.span); r.untold(among, eq.target) != nil {
+			c.Spanning, c.Longest = c.Spanning+1, max(c.Longest, len(among))
+		}
+	}
 	c.Nodes = float64(r.covered) / float64(len(r.g.Nodes)-len(r.g.KVs()))
 	if r.blackBox {
 		blind("no prompt has taps: only the logits were judged, so a fault cannot be placed")

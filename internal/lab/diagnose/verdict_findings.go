@@ -88,6 +88,7 @@ func (r *conclusion) finding(h *hypothesis) Finding {
 	} else if h.cause == "unknown" {
 		f.Evidence += "no cause of the catalogue explains it"
 		f.Fix = "Compare this operation alone, on the same inputs, with the model's definition."
+		r.narrow(&f, h.among, eq)
 	} else {
 		f.Evidence += "with this cause it lies " + lab.Digits(worst(eq.errors).residual)
 	}

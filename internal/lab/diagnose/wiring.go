@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/sim"
 )
 
@@ -15,6 +16,8 @@ type wiring struct {
 	g     *graph.Graph
 	model *sim.Model
 	taps  map[*graph.Node]string // PyTorch's names of the values that any prompt has
+
+	others lab.Names // of all values
 }
 
 func (r *wiring) tapName(n *graph.Node) string {

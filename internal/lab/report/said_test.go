@@ -40,6 +40,22 @@ func TestHeadlineOfUnknown(t *testing.T) {
 	}
 }
 
+// TestBetween: a finding between taps names the operations among which it lies, in the first line and where it is.
+func TestBetween(t *testing.T) {
+	d := &diagnose.Diagnosis{Verdict: diagnose.Structural, Layers: 2, Coverage: diagnose.Coverage{Equations: 4, Nodes: 1, Spanning: 3, Longest: 7}, Findings: []diagnose.Finding{
+		{Cause: "unknown", Op: "Linear", Layers: []int{0, 1}, Among: []string{"RMSNorm ffn_norm", "GLU glu", "Linear ffn_down"}}}}
+	const among = "one of 3 operations, from RMSNorm ffn_norm to Linear ffn_down"
+	if got := headline(d); got != among+" differs, cause not known (all 2 layers)" {
+		t.Errorf("%q", got)
+	}
+	if got := where(d, &d.Findings[0]); got != among+", all 2 layers" {
+		t.Errorf("%q", got)
+	}
+	if got := equations(d); !strings.HasSuffix(got, " 3 of them span several operations, up to 7: which of these is wrong no tap tells.") {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestUnbuilt: what findings without a known cause make of the logits is open, not unexplained.
 func TestUnbuilt(t *testing.T) {
 	d := &diagnose.Diagnosis{Findings: []diagnose.Finding{{Cause: "unknown"}, {Cause: "numeric_kv"}},

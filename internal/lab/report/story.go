@@ -81,7 +81,7 @@ func rounding(f diagnose.Finding) bool {
 // what names a finding's cause, or its operation if the cause is unknown.
 func what(f *diagnose.Finding) string {
 	if f.Cause == "unknown" && f.Op != "" {
-		return name(f.Op) + " differs, cause not known"
+		return operation(f) + " differs, cause not known"
 	}
 	return name(f.Cause)
 }
@@ -117,7 +117,15 @@ func where(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 	if f.Op == "" {
 		return layers(f.Layers, d.Layers)
 	}
-	return name(f.Op) + ", " + layers(f.Layers, d.Layers)
+	return operation(f) + ", " + layers(f.Layers, d.Layers)
+}
+
+// operation is the one that a finding is about, or between which ones it lies.
+func operation(f *diagnose.Finding) string {
+	if n := len(f.Among); n > 1 {
+		return fmt.Sprintf("one of %d operations, from %s to %s", n, name(f.Among[0]), name(f.Among[n-1]))
+	}
+	return name(f.Op)
 }
 
 // residual sets a finding's error against its floor.
@@ -194,6 +202,9 @@ func equations(d *diagnose.Diagnosis) string {
 		text = "All but one of them hold to rounding."
 	case bad > 0:
 		text = fmt.Sprintf("%d hold to rounding; %d do not.", n-bad, bad)
+	}
+	if c := d.Coverage; c.Spanning > 0 {
+		text += fmt.Sprintf(" %d of them span several operations, up to %d: which of these is wrong no tap tells.", c.Spanning, c.Longest)
 	}
 	return fmt.Sprintf("%s of the graph (%s of its nodes) could be computed again from the engine's own values before them. %s",
 		count(n, "equation"), percent(d.Coverage.Nodes), text)

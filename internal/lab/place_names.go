@@ -1,0 +1,57 @@
+package lab
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// Names are what others call the values of a graph's nodes, as far as they have names for them.
+type Names struct {
+	Torch    map[*graph.Node]string // a module's output, or the input of one: model.layers.0.mlp.down_proj.in
+	LlamaCpp map[*graph.Node]string // as its graph's callback has it: ffn_out-0
+}
+
+// llamaCppUsual are the names that most of llama.cpp's models have, of those in llamaCppLayer. Of several
+// names of one value the first counts.
+var llamaCppUsual = []string{"attn_norm", "Qcur_normed", "Kcur_normed", "Vcur_normed", "kqv_out", "attn_post_norm", "ffn_inp", "ffn_norm", "ffn_gate", "ffn_up",
+	"ffn_swiglu", "ffn_out", "ffn_mlp", "ffn_norm_2", "ffn_moe_logits", "ffn_moe_out", "ffn_moe", "ffn_moe_combined", "ffn_post_norm", "pe_in", "per_layer_embd_out", "l_out"}
+
+// NamesOf are the names of g's values.
+func NamesOf(g *graph.Graph) Names {
+	l := newPlacer(g, &Prompt{})
+	names := Names{map[*graph.Node]string{}, map[*graph.Node]string{}}
+	last := -1
+	for _, n := range g.Nodes {
+		if name := cmp.Or(n.HF, l.taps[n]); name != "" {
+			names.Torch[n] = name
+		}
+		last = max(last, n.Layer)
+	}
+	for layer := range last + 1 {
+		name := func(n *graph.Node, as string) {
+			if n != nil && names.LlamaCpp[n] == "" {
+				names.LlamaCpp[n] = fmt.Sprintf("%s-%d", as, layer)
+			}
+		}
+		for _, as := range llamaCppUsual {
+			n := l.node(layer, llamaCppLayer[as])
+			if a, ok := activates(n); ok && a.Act != graph.SiLU && as == "ffn_swiglu" {
+				as = "ffn_geglu"
+			}
+			name(n, as)
+		}
+		for role, as := range map[string]string{"attn_q": "Qcur", "attn_k": "Kcur", "attn_v": "Vcur", "attn_output": "attn_out"} {
+			name(l.node(layer, role), as)
+		}
+	}
+	return names
+}
+
+func activates(n *graph.Node) (a graph.ActAttr, ok bool) {
+	if n == nil {
+		return a, false
+	}
+	return n.Activates()
+}
