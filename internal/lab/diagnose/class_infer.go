@@ -78,7 +78,10 @@ func (r classifier) inferActivations(c *class) (err error) {
 	case "f64", "f32", "f16", "bf16":
 		return nil
 	default:
-		list = []string{said, said + everywhere}
+		list = []string{said}
+		if s := said + everywhere; slices.Contains(classes, s) { // q8 has no form of its own, so that everywhere would be nowhere
+			list = append(list, s)
+		}
 	}
 	kept := func(name string) string {
 		if r.declared.kv == "" && (store(name) != "f64" || store(c.activations) != "f64") {

@@ -64,6 +64,7 @@ func TestAccused(t *testing.T) {
 	}{
 		{"8-bit activations that fall otherwise by as much as another epsilon would turn them", "tiny-gemma4", "activations=q8,kv=f16,gelu=f16-table declared through layers", 1},
 		{"binary16 that lies no nearer to its emulation than to float64, and no product to show it", "tiny-gemma4-moe", "activations=f16 through states", 7},
+		{"8 bits that are said, and logits that lie nearer to what rounds nothing", "tiny-gemma4", "activations=q8,kv=f16 declared through logits", 7},
 	} {
 		r, err := Run(t.Context(), Options{Models: []*Model{load(t, c.model)}, Conditions: []Condition{Right}, Longest: 40, Seed: c.seed, Match: c.match})
 		if err != nil || len(r.Results) != 1 {
