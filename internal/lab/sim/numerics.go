@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -111,91 +112,13 @@ func (n *Numerics) sum(s float64) float64 {
 	return float64(float32(s))
 }
 
+// dot is the product of two rows.
 func (n *Numerics) dot(a, b []float64) float64 {
-	if n == nil || n.Order == Exact {
-		return dot(a, b)
-	}
 	var y [1]float64
-	n.dots(y[:], 1, narrow(a), narrow(b))
+	if n == nil || n.Order == Exact {
+		simd.DotsF64(y[:], 1, a, b, len(a))
+	} else {
+		n.dots(y[:], 1, narrow(a), narrow(b), len(a))
+	}
 	return y[0]
-}
-
-// dots is the float32 products of rows of x, each as long as w, with w, stride apart in
-// y. Of the orders that make one sum four rows run at once: they wait for nothing but
-// themselves.
-func (n *Numerics) dots(y []float64, stride int, x, w []float32) {
-	k := len(w)
-	for r := 0; len(x) > 0; {
-		if n.Order == Lanes || len(x) < 4*k {
-			y[r*stride] = float64(n.dot32(x[:k], w))
-			x, r = x[k:], r+1
-			continue
-		}
-		a, b, c, d := x[:k], x[k:2*k], x[2*k:3*k], x[3*k:4*k]
-		var s0, s1, s2, s3 float32
-		for i := range k {
-			if n.Order == Backward {
-				i = k - 1 - i
-			}
-			v := w[i]
-			s0 += float32(a[i] * v)
-			s1 += float32(b[i] * v)
-			s2 += float32(c[i] * v)
-			s3 += float32(d[i] * v)
-		}
-		for i, s := range []float32{s0, s1, s2, s3} {
-			y[(r+i)*stride] = float64(s)
-		}
-		x, r = x[4*k:], r+4
-	}
-}
-
-func (n *Numerics) dot32(a, b []float32) (s float32) {
-	switch n.Order {
-	case Forward:
-		for i, v := range a {
-			s += float32(v * b[i])
-		}
-		return s
-	case Backward:
-		for i := len(a) - 1; i >= 0; i-- {
-			s += float32(a[i] * b[i])
-		}
-		return s
-	}
-	var lanes [16]float32
-	for len(a) >= len(lanes) {
-		x, y := (*[16]float32)(a), (*[16]float32)(b)
-		for l := range lanes {
-			lanes[l] += float32(x[l] * y[l])
-		}
-		a, b = a[len(lanes):], b[len(lanes):]
-	}
-	for l, v := range a {
-		lanes[l] += float32(v * b[l])
-	}
-	for w := len(lanes) / 2; w > 0; w /= 2 {
-		for i := range w {
-			lanes[i] += lanes[i+w]
-		}
-	}
-	return lanes[0]
-}
-
-// dot is the sum of products in four parts.
-func dot(a, b []float64) float64 {
-	var s0, s1, s2, s3 float64
-	b = b[:len(a)]
-	i := 0
-	for ; i+4 <= len(a); i += 4 {
-		x, y := a[i:i+4:i+4], b[i:i+4:i+4]
-		s0 += x[0] * y[0]
-		s1 += x[1] * y[1]
-		s2 += x[2] * y[2]
-		s3 += x[3] * y[3]
-	}
-	for ; i < len(a); i++ {
-		s0 += a[i] * b[i]
-	}
-	return s0 + s1 + (s2 + s3)
 }

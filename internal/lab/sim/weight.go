@@ -1,10 +1,7 @@
 package sim
 
 import (
-	"errors"
 	"fmt"
-	"runtime"
-	"sync"
 
 	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/graph"
@@ -94,29 +91,6 @@ func (m *Model) altered(w *graph.Weight, alter func(w []float64, rows, cols int)
 	return x, nil
 }
 
-// read is row i in both widths, in the buffers unless it is there; they have its length.
-func (m matrix) read(i int, narrow []float32, wide []float64) ([]float32, []float64, error) {
-	k := len(wide)
-	switch {
-	case m.altered != nil:
-		wide = m.altered[i*k : (i+1)*k]
-		for j, v := range wide {
-			narrow[j] = float32(v)
-		}
-		return narrow, wide, nil
-	case m.all != nil:
-		narrow = m.all[i*k : (i+1)*k]
-	default:
-		if err := quant.Dequantize(m.DType, narrow, m.Row(i)); err != nil {
-			return nil, nil, err
-		}
-	}
-	for j, v := range narrow {
-		wide[j] = float64(v)
-	}
-	return narrow, wide, nil
-}
-
 // linear is x [T, k] · wᵀ.
 func (s *Spec) linear(e *Eval, x []float64) ([]float64, error) {
 	w := s.W[0]
@@ -161,50 +135,4 @@ func (s *Spec) headLinear(e *Eval, x []float64) ([]float64, error) {
 	}
 	e.num.store(y)
 	return y, nil
-}
-
-// product is x [T, k] times n rows of w from first on; each sum belongs to one goroutine.
-func (e *Eval) product(x []float64, w matrix, first, n int) ([]float64, error) {
-	k := w.Shape.Last()
-	x = e.num.quantize(x, k, w.DType)
-	t := len(x) / k
-	y := make([]float64, t*n)
-	var rounded []float32 // x, where sums are float32
-	if e.num != nil && e.num.Order != Exact {
-		rounded = narrow(x)
-	}
-	threads := min(runtime.GOMAXPROCS(0), 1+t*n*k>>18)
-	errs := make([]error, threads)
-	var wg sync.WaitGroup
-	for c := range threads {
-		wg.Go(func() {
-			errs[c] = mmap.Guard(func() error {
-				narrow, wide := make([]float32, k), make([]float64, k)
-				for i := n * c / threads; i < n*(c+1)/threads; i++ {
-					row, row64, err := w.read(first+i, narrow, wide)
-					if err != nil {
-						return err
-					}
-					if rounded != nil {
-						e.num.dots(y[i:], n, rounded, row)
-						continue
-					}
-					for r := range t {
-						y[r*n+i] = dot(x[r*k:(r+1)*k], row64)
-					}
-				}
-				return nil
-			})
-		})
-	}
-	wg.Wait()
-	return y, errors.Join(errs...)
-}
-
-func narrow(x []float64) []float32 {
-	y := make([]float32, len(x))
-	for i, v := range x {
-		y[i] = float32(v)
-	}
-	return y
 }

@@ -1,0 +1,175 @@
+package sim
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/simd"
+)
+
+// batch is how many rows of a weight are dequantized and multiplied together.
+const batch = 16
+
+// product is x [T, k] times n rows of w from first on; each sum belongs to one goroutine.
+func (e *Eval) product(x []float64, w matrix, first, n int) ([]float64, error) {
+	k := w.Shape.Last()
+	x = e.num.quantize(x, k, w.DType)
+	t := len(x) / k
+	y := make([]float64, t*n)
+	threads := min(runtime.GOMAXPROCS(0), 1+t*n*k>>18)
+	var rounded []float32 // x, where sums are float32
+	if e.num != nil && e.num.Order != Exact {
+		rounded = narrow(x)
+	}
+	errs := make([]error, threads)
+	var wg sync.WaitGroup
+	for c := range threads {
+		from, to := n*c/threads, n*(c+1)/threads
+		multiply := func() {
+			errs[c] = mmap.Guard(func() error {
+				part := reader{matrix: w}
+				for i := from; i < to; i += batch {
+					rows, err := part.narrow(first+i, min(batch, to-i))
+					if err != nil {
+						return err
+					}
+					if rounded != nil {
+						e.num.dots(y[i:], n, rounded, rows, k)
+					} else {
+						simd.DotsF64(y[i:], n, part.wide(first+i, rows), x, k)
+					}
+				}
+				return nil
+			})
+		}
+		if c == threads-1 {
+			multiply()
+		} else {
+			wg.Go(multiply)
+		}
+	}
+	wg.Wait()
+	return y, errors.Join(errs...)
+}
+
+// reader reads rows of a matrix, each time into the same buffers.
+type reader struct {
+	matrix
+	f32 []float32
+	f64 []float64
+}
+
+// narrow is n rows from row i on.
+func (r *reader) narrow(i, n int) ([]float32, error) {
+	k := r.Shape.Last()
+	if r.all != nil && r.altered == nil {
+		return r.all[i*k : (i+n)*k], nil
+	}
+	r.f32 = slices.Grow(r.f32[:0], n*k)[:n*k]
+	if r.altered != nil {
+		for j, v := range r.altered[i*k : (i+n)*k] {
+			r.f32[j] = float32(v)
+		}
+		return r.f32, nil
+	}
+	for j := range n {
+		if err := quant.Dequantize(r.DType, r.f32[j*k:(j+1)*k], r.Row(i+j)); err != nil {
+			return nil, err
+		}
+	}
+	return r.f32, nil
+}
+
+// wide is the same rows in float64, given them in float32.
+func (r *reader) wide(i int, rows []float32) []float64 {
+	if r.altered != nil {
+		return r.altered[i*r.Shape.Last():][:len(rows)]
+	}
+	r.f64 = slices.Grow(r.f64[:0], len(rows))[:len(rows)]
+	for j, v := range rows {
+		r.f64[j] = float64(v)
+	}
+	return r.f64
+}
+
+// dots sets y[r*stride+i] to the float32 product of row r of x and row i of w, both of k elements.
+func (n *Numerics) dots(y []float64, stride int, x, w []float32, k int) {
+	switch n.Order {
+	case Lanes:
+		rows := len(w) / k
+		sums := make([]float32, len(x)/k*rows)
+		simd.DotsF32(sums, rows, w, x, k)
+		for r := range len(x) / k {
+			for i, v := range sums[r*rows : (r+1)*rows] {
+				y[r*stride+i] = float64(v)
+			}
+		}
+	case Forward:
+		serial(y, stride, x, w, k)
+	case Backward:
+		serial(y, stride, backward(x, k), backward(w, k), k)
+	}
+}
+
+// backward is x with each of its rows of k elements turned around.
+func backward(x []float32, k int) []float32 {
+	x = slices.Clone(x)
+	for r := 0; r < len(x); r += k {
+		slices.Reverse(x[r : r+k])
+	}
+	return x
+}
+
+// serial sets y[r*stride+i] to the product of row r of x and row i of w, both of k elements. Each is one sum from
+// the front; two by four run at once, since they wait for nothing but themselves.
+func serial(y []float64, stride int, x, w []float32, k int) {
+	for r := 0; r*k < len(x); r += 2 {
+		a := x[r*k : (r+1)*k]
+		b := a
+		if (r+1)*k < len(x) {
+			b = x[(r+1)*k : (r+2)*k]
+		}
+		for i := 0; i*k < len(w); i += 4 {
+			v := w[i*k:]
+			n := min(4, len(v)/k)
+			of := func(j int) []float32 { return v[min(j, n-1)*k:][:k] }
+			sums := twoByFour(a, b, of(0), of(1), of(2), of(3))
+			for j := range n {
+				y[r*stride+i+j] = float64(sums[0][j])
+				if (r+1)*k < len(x) {
+					y[(r+1)*stride+i+j] = float64(sums[1][j])
+				}
+			}
+		}
+	}
+}
+
+// twoByFour is the products of a and of b with each of c, d, e and f.
+func twoByFour(a, b, c, d, e, f []float32) [2][4]float32 {
+	var ac, ad, ae, af, bc, bd, be, bf float32
+	b, c, d, e, f = b[:len(a)], c[:len(a)], d[:len(a)], e[:len(a)], f[:len(a)]
+	for i, x := range a {
+		y := b[i]
+		ac += float32(x * c[i])
+		bc += float32(y * c[i])
+		ad += float32(x * d[i])
+		bd += float32(y * d[i])
+		ae += float32(x * e[i])
+		be += float32(y * e[i])
+		af += float32(x * f[i])
+		bf += float32(y * f[i])
+	}
+	return [2][4]float32{{ac, ad, ae, af}, {bc, bd, be, bf}}
+}
+
+func narrow(x []float64) []float32 {
+	y := make([]float32, len(x))
+	for i, v := range x {
+		y[i] = float32(v)
+	}
+	return y
+}

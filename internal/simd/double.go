@@ -1,0 +1,46 @@
+package simd
+
+// doubleRows is how many rows of w a kernel of float64 takes together.
+const doubleRows = 2
+
+// DotsF64 sets dst[r*stride+i] to the dot product of row i of w and row r of x, both of k elements, k > 0.
+// A product goes to partial sum k mod 16, for k in order, and is rounded before: nothing is fused.
+// The partial sums are added as those of DotF32 are.
+func DotsF64(dst []float64, stride int, w, x []float64, k int) {
+	whole := k &^ (lanes - 1)
+	for i := 0; i*k < len(w); i += doubleRows {
+		rows := min(doubleRows, len(w)/k-i)
+		part := w[i*k : (i+rows)*k]
+		for r := range len(x) / k {
+			row := x[r*k : (r+1)*k]
+			var sums [doubleRows][lanes]float64
+			addDoubles(&sums, part, (rows-1)*k, row[:whole]) // one row is taken twice
+			for j := range rows {
+				addDoublesTail(&sums[j], part[j*k+whole:(j+1)*k], row[whole:])
+				dst[r*stride+i+j] = sumDoubles(&sums[j])
+			}
+		}
+	}
+}
+
+func addDoublesTail(sums *[lanes]float64, w, x []float64) {
+	for i, v := range w {
+		sums[i%lanes] += float64(v * x[i])
+	}
+}
+
+func sumDoubles(s *[lanes]float64) float64 {
+	for n := lanes / 2; n > 0; n /= 2 {
+		for i := range n {
+			s[i] += s[i+n]
+		}
+	}
+	return s[0]
+}
+
+// addDoublesGeneric adds the products of x, whole blocks of 16, with the two rows that begin at w and stride behind it.
+func addDoublesGeneric(sums *[doubleRows][lanes]float64, w []float64, stride int, x []float64) {
+	for j := range sums {
+		addDoublesTail(&sums[j], w[j*stride:][:len(x)], x)
+	}
+}
