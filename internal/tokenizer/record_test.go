@@ -72,14 +72,21 @@ func TestRecords(t *testing.T) {
 // TestTokens compares the ids of awkward strings with those of the tokenizers library, from
 // each form of a family's tokenizer, and from the metadata of its GGUF file.
 func TestTokens(t *testing.T) {
-	for _, name := range golden.Families(t) {
+	for _, name := range slices.Concat(golden.Families(t), golden.Encoders(t), golden.Rerankers(t)) {
 		dir := golden.Model(t, name)
 		var cases [][2]json.RawMessage
 		if err := json.Unmarshal(read(t, dir, "tokens.json"), &cases); err != nil || len(cases) < 20 {
 			t.Fatal(len(cases), err)
 		}
+		var config struct {
+			Type string `json:"model_type"`
+		}
+		if err := json.Unmarshal(read(t, dir, "config.json"), &config); err != nil {
+			t.Fatal(err)
+		}
 		all := forms(t, name)
-		g, _, err := tokenizer.ToGGUF(filesOf(t, dir), all["json"].VocabSize(), false, registry.Find(golden.Architecture(t, name)).Tokenizer.Pre, nil)
+		family, _ := registry.OfType(config.Type)
+		g, _, err := tokenizer.ToGGUF(filesOf(t, dir), all["json"].VocabSize(), false, family.Tokenizer.Pre, nil)
 		if err == nil {
 			all["metadata"], err = tokenizer.FromGGUF(g)
 		}
