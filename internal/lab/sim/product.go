@@ -14,7 +14,7 @@ import (
 // batch is how many rows of a weight are dequantized and multiplied together.
 const batch = 16
 
-// product is x [T, k] times n rows of w from first on; each sum belongs to one goroutine.
+// product is x [T, k] times n rows of w from first on, which are in one matrix of an altered w; each sum belongs to one goroutine.
 func (e *Eval) product(x []float64, w matrix, first, n int) ([]float64, error) {
 	k := w.Shape.Last()
 	x = e.num.quantize(x, k, w.DType)
@@ -24,6 +24,11 @@ func (e *Eval) product(x []float64, w matrix, first, n int) ([]float64, error) {
 	var rounded []float32 // x, where sums are float32
 	if e.num != nil && e.num.Order != Exact {
 		rounded = narrow(x)
+	}
+	if w.alter != nil {
+		if err := mmap.Guard(func() error { return w.change(first) }); err != nil {
+			return nil, err
+		}
 	}
 	errs := make([]error, threads)
 	var wg sync.WaitGroup
@@ -66,12 +71,12 @@ type reader struct {
 // narrow is n rows from row i on.
 func (r *reader) narrow(i, n int) ([]float32, error) {
 	k := r.Shape.Last()
-	if r.all != nil && r.altered == nil {
+	if r.all != nil && r.alter == nil {
 		return r.all[i*k : (i+n)*k], nil
 	}
 	r.f32 = slices.Grow(r.f32[:0], n*k)[:n*k]
-	if r.altered != nil {
-		for j, v := range r.altered[i*k : (i+n)*k] {
+	if r.alter != nil {
+		for j, v := range r.changed(i)[:n*k] {
 			r.f32[j] = float32(v)
 		}
 		return r.f32, nil
@@ -86,14 +91,19 @@ func (r *reader) narrow(i, n int) ([]float32, error) {
 
 // wide is the same rows in float64, given them in float32.
 func (r *reader) wide(i int, rows []float32) []float64 {
-	if r.altered != nil {
-		return r.altered[i*r.Shape.Last():][:len(rows)]
+	if r.alter != nil {
+		return r.changed(i)[:len(rows)]
 	}
 	r.f64 = slices.Grow(r.f64[:0], len(rows))[:len(rows)]
 	for j, v := range rows {
 		r.f64[j] = float64(v)
 	}
 	return r.f64
+}
+
+// changed is a matrix that change has altered, from row i on.
+func (m matrix) changed(i int) []float64 {
+	return m.altered[i/m.rows][i%m.rows*m.Shape.Last():]
 }
 
 // dots sets y[r*stride+i] to the float32 product of row r of x and row i of w, both of k elements.

@@ -48,7 +48,9 @@ const keep = 1 << 26
 type matrix struct {
 	*graph.Weight
 	all     []float32
-	altered []float64
+	alter   func(w []float64, rows, cols int) []float64 // of each matrix of so many rows
+	rows    int
+	altered map[int][]float64 // by matrix
 }
 
 func (m *Model) matrix(w *graph.Weight) (matrix, error) {
@@ -73,22 +75,28 @@ func (m *Model) matrix(w *graph.Weight) (matrix, error) {
 	return matrix{Weight: w, all: all}, nil
 }
 
-// altered is w with each of its matrices of so many rows changed; alter may be nil.
+// altered is w with each of its matrices of so many rows changed; alter may be nil. They are
+// changed when they are read: of experts most are not.
 func (m *Model) altered(w *graph.Weight, alter func(w []float64, rows, cols int) []float64, rows int) (matrix, error) {
 	x, err := m.matrix(w)
-	if err != nil || alter == nil {
-		return x, err
+	if alter != nil {
+		x.alter, x.rows, x.altered = alter, rows, map[int][]float64{}
 	}
-	all, err := Vector(w)
-	if err != nil {
-		return x, err
+	return x, err
+}
+
+// change alters the matrix that has row i, unless it has been.
+func (m matrix) change(i int) error {
+	at := i / m.rows
+	if m.altered[at] != nil {
+		return nil
 	}
-	k := w.Shape.Last()
-	x.altered = make([]float64, 0, len(all))
-	for at := 0; at < len(all); at += rows * k {
-		x.altered = append(x.altered, alter(all[at:at+rows*k], rows, k)...)
+	plain := reader{matrix: matrix{Weight: m.Weight, all: m.all}}
+	rows, err := plain.narrow(at*m.rows, m.rows)
+	if err == nil {
+		m.altered[at] = m.alter(plain.wide(0, rows), m.rows, m.Shape.Last())
 	}
-	return x, nil
+	return err
 }
 
 // linear is x [T, k] · wᵀ.
