@@ -33,12 +33,12 @@ func (r *conclusion) narrow(f *Finding, among []*graph.Node, eq *equation) {
 	for _, n := range among {
 		f.Among = append(f.Among, opName(n)+" "+role(n))
 	}
-	var llama []string
+	var gguf []string
 	for i := range min(len(values), most) {
 		n := values[i*len(values)/min(len(values), most)]
 		f.AddTaps = append(f.AddTaps, r.others.Torch[n])
 		if name := r.others.LlamaCpp[n]; name != "" {
-			llama = append(llama, name)
+			gguf = append(gguf, name)
 		}
 	}
 	where := ""
@@ -46,8 +46,8 @@ func (r *conclusion) narrow(f *Finding, among []*graph.Node, eq *equation) {
 		where = fmt.Sprintf(", some of %d between which it may lie", len(values))
 	}
 	f.Fix = "Add taps that tell which operation it is, and diagnose again: " + strings.Join(f.AddTaps, ", ")
-	if len(llama) > 0 {
-		f.Fix += " (llama.cpp: " + strings.Join(llama, ", ") + ")"
+	if len(gguf) > 0 {
+		f.Fix += " (llama.cpp: " + strings.Join(gguf, ", ") + ")"
 	}
 	f.Fix += where + "; in other layers likewise."
 }
