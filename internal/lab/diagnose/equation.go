@@ -97,6 +97,18 @@ func (e *equation) rows(prompt int) []int {
 	return rows
 }
 
+// narrowest is the shortest window or chunk of the attention in eq, 0 for none: no position below it is one that
+// a window changes.
+func narrowest(e *equation) int {
+	least := 0
+	for _, n := range e.span {
+		if a, ok := n.Attr.(graph.AttentionAttr); ok && n.Op == graph.Attention && a.KV.Window > 0 && (least == 0 || a.KV.Window < least) {
+			least = a.KV.Window
+		}
+	}
+	return least
+}
+
 // tolerance is a relative error of single values that is no rounding.
 func (e *equation) tolerance() float64 { return max(1e-5, 20*worst(e.errors).floor) }
 

@@ -103,6 +103,7 @@ func (r *proposer) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 		return nil
 	}
 	if kv.Window > 0 {
+		all = append(all, perChunk(n, kv.Window, longest)...)
 		all = append(all, edit("window_missing", n, "sees all earlier positions, without the window", detail{}, window(0)))
 	}
 	for _, x := range r.g.Nodes {
@@ -135,6 +136,25 @@ func (r *proposer) windows(n *graph.Node, kv *graph.KV) []*hypothesis {
 		}
 		return edit("window_size", n, fmt.Sprintf("sees %g positions, not %s", v, right), detail{"window": v, "right": float64(kv.Window)}, window(int(v)))
 	}})))
+}
+
+// perChunk are windows that begin where that of the first or of the last query of a chunk does, as far as a prompt is long
+// enough to tell. The likeliest size of several that are as near comes first.
+func perChunk(n *graph.Node, window, longest int) []*hypothesis {
+	if n.Attr.(graph.AttentionAttr).Bidirectional || longest <= window {
+		return nil
+	}
+	var all []*hypothesis
+	for _, size := range []int{32, 64, 128, 256, 512, 16, 8, 4, 2} {
+		begins := func(of string, last int) *hypothesis {
+			return unlikely(0.2, edit("window_per_chunk", n, fmt.Sprintf("begins the window of all queries of a chunk of %d where that of the %s one begins", size, of), detail{"chunk": float64(size), "of": of}, func(s *sim.Spec) {
+				s.Window = 0
+				s.First = func(_ *sim.Eval, at int) int { return min(max(at-at%size+last-window+1, 0), at) }
+			}))
+		}
+		all = append(all, begins("first", 0), begins("last", size-1))
+	}
+	return all
 }
 
 // stores are other keys and values than the layer's: keys in the place of values, and

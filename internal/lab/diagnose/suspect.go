@@ -240,17 +240,20 @@ func (r locator) routedOtherwise(eq *equation, n *graph.Node) bool {
 // where is the rows and features at which an equation fails, if not at all.
 func (r locator) where(eq *equation) string {
 	var first, last, bad int
-	for i, x := range eq.errors {
+	for _, x := range eq.errors {
 		if x.ratio() > excess {
-			if bad == 0 {
+			if bad == 0 || x.row < first {
 				first = x.row
 			}
-			bad, last = bad+1, eq.errors[i].row
+			bad, last = bad+1, max(last, x.row)
 		}
 	}
 	s := fmt.Sprintf(" at %d of %d positions", bad, len(eq.errors))
 	if bad < len(eq.errors) {
 		s += fmt.Sprintf(", from %d to %d", first, last)
+	}
+	if w := narrowest(eq); bad > 0 && w > 0 && first >= w {
+		s += fmt.Sprintf(", only beyond sliding_window = %d", w)
 	}
 	if slices.ContainsFunc(eq.errors, func(x rowError) bool { return math.IsNaN(x.residual - x.residual) }) {
 		s += ", with NaN or infinities"

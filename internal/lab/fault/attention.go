@@ -20,6 +20,7 @@ type attend struct {
 	tail    bool   // of a latent, values are the last elements of keys
 	mask    string // "", none, future or self
 	axis    string // of the softmax: "" for positions, else heads or sum
+	chunk   int    // the window begins where that of the first position of a chunk of so many does; 0 for the own one
 	shift   int    // keys and values of position p are read from p-shift
 	fresh   bool   // only the keys and values of this step are there
 	from    *graph.KV
@@ -98,7 +99,11 @@ func (a *attend) group(h, heads, kvHeads int) int {
 // seen are the positions that row t sees.
 func (a *attend) seen(s *backend.Step, t int, attr graph.AttentionAttr) (list []int) {
 	pos := int(s.Pos[t])
-	first, last := attr.KV.Oldest(pos), attr.Newest(pos, s.Seqs[t].Len())
+	from := pos
+	if a.chunk > 0 {
+		from -= pos % a.chunk
+	}
+	first, last := attr.KV.Oldest(from), attr.Newest(pos, s.Seqs[t].Len())
 	start, end := pos, pos // of the step's part of the sequence
 	for r, q := range s.Seqs {
 		if q == s.Seqs[t] {
@@ -207,6 +212,7 @@ func softmax(x []float64, sink float64) {
 var attentionSpecs = []*spec{
 	{id: "attention_scale", pick: ops(graph.Attention), apply: attentionScale, tokens: 2},
 	{id: "window_size", pick: sliding, apply: windowSize, values: []string{"+1"}, windows: true},
+	{id: "window_per_chunk", pick: sliding, windows: true, apply: windowPerChunk},
 	{id: "window_missing", pick: sliding, windows: true, apply: plain(func(p *plan, n *graph.Node) (string, error) {
 		return fmt.Sprintf("all positions for %d", window(n)), p.see(n, 0)
 	})},
@@ -291,6 +297,23 @@ func windowSize(p *plan, n *graph.Node, value string) (string, error) {
 		return "", fmt.Errorf("value %q: want a window, or with a sign how much is added", value)
 	}
 	return fmt.Sprintf("%d for %d", size, was), p.see(n, size)
+}
+
+// windowPerChunk makes the window's begin that of a chunk's first position; value is the chunk's size.
+func windowPerChunk(p *plan, n *graph.Node, value string) (string, error) {
+	usual := 32
+	for usual > 2 && usual > window(n)/2 {
+		usual /= 2
+	}
+	size, err := number(value, float64(usual))
+	if err != nil || size != math.Trunc(size) || size < 2 || size > 1<<20 {
+		return "", fmt.Errorf("value %q: want the positions of a chunk", value)
+	}
+	if n.Attr.(graph.AttentionAttr).Bidirectional {
+		return "", errors.New("the window has two ends")
+	}
+	p.attend(n).chunk, p.keepAll = int(size), true
+	return fmt.Sprintf("the window begins once for %g positions", size), nil
 }
 
 // layerPattern makes a sliding layer a full one or the reverse: window and rope.

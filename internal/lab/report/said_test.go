@@ -56,6 +56,33 @@ func TestBetween(t *testing.T) {
 	}
 }
 
+// TestManyPositions: rows that were looked at one after another are one run, and of many runs the last is told, too.
+func TestManyPositions(t *testing.T) {
+	f := diagnose.Finding{Tap: "x"}
+	d := &diagnose.Diagnosis{Coverage: diagnose.Coverage{Positions: 400}}
+	look := func(bad func(position int) bool) string {
+		c := diagnose.Curve{Tap: "x", Flagged: true, Floor: 1e-6}
+		for p := 0; p < 400; p += 3 {
+			residual := lab.Number(1e-7)
+			if bad(p) {
+				residual = 1
+			}
+			c.Rows, c.Positions = append(c.Rows, residual), append(c.Positions, p)
+		}
+		d.Curves = []diagnose.Curve{c}
+		return positions(d, &f)
+	}
+	for want, bad := range map[string]func(position int) bool{
+		"from 66 on, of 134 looked at":                                           func(p int) bool { return p > 64 },
+		"66–93, 99–126: 20 of 134 looked at":                                     func(p int) bool { return 64 < p && p < 96 || 96 < p && p < 128 },
+		"66, 75, 84, 93, 102, 111, 120, …, 399 (38 in all): 38 of 134 looked at": func(p int) bool { return p > 64 && p%9 == 3 },
+	} {
+		if got := look(bad); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // TestUnbuilt: what findings without a known cause make of the logits is open, not unexplained.
 func TestUnbuilt(t *testing.T) {
 	d := &diagnose.Diagnosis{Findings: []diagnose.Finding{{Cause: "unknown"}, {Cause: "numeric_kv"}},

@@ -133,7 +133,11 @@ func count(n int, what string) string {
 }
 
 // ranges prints sorted numbers: 0–3, 5, 7–9.
-func ranges(list []int) string {
+func ranges(list []int) string { return runs(list, func(i int) int { return i }) }
+
+// runs prints what sorted numbers stand for, those that follow each other as one run. Of many runs it prints the
+// first ones and the last.
+func runs(list []int, of func(i int) int) string {
 	const most = 8
 	var out []string
 	for i := 0; i < len(list); {
@@ -141,18 +145,18 @@ func ranges(list []int) string {
 		for j+1 < len(list) && list[j+1] == list[j]+1 {
 			j++
 		}
-		if len(out) == most {
-			return strings.Join(append(out, fmt.Sprintf("… (%d in all)", len(list))), ", ")
-		}
 		switch j - i {
 		case 0:
-			out = append(out, strconv.Itoa(list[i]))
+			out = append(out, strconv.Itoa(of(list[i])))
 		case 1:
-			out = append(out, strconv.Itoa(list[i]), strconv.Itoa(list[j]))
+			out = append(out, strconv.Itoa(of(list[i])), strconv.Itoa(of(list[j])))
 		default:
-			out = append(out, fmt.Sprintf("%d–%d", list[i], list[j]))
+			out = append(out, fmt.Sprintf("%d–%d", of(list[i]), of(list[j])))
 		}
 		i = j + 1
+	}
+	if len(out) > most {
+		out = append(out[:most-1], "…", fmt.Sprintf("%s (%d in all)", out[len(out)-1], len(list)))
 	}
 	return strings.Join(out, ", ")
 }
@@ -197,10 +201,13 @@ func positions(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 		if !beyond(float64(v), float64(c.Floor)) {
 			continue
 		}
-		if i < len(c.Positions) {
-			i = c.Positions[i]
-		}
 		bad = append(bad, i)
+	}
+	at := func(i int) int {
+		if i < len(c.Positions) {
+			return c.Positions[i]
+		}
+		return i
 	}
 	n := len(c.Rows)
 	of := fmt.Sprint(n)
@@ -214,10 +221,10 @@ func positions(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 		return fmt.Sprintf("all %s, of %d", of, d.Coverage.Positions)
 	case len(bad) == n:
 		return "all " + count(n, "position")
-	case len(bad) == n-bad[0] && len(c.Positions) == 0 || len(bad) < n && len(c.Positions) == n && len(bad) == n-slices.Index(c.Positions, bad[0]):
-		return fmt.Sprintf("from %d on, of %s", bad[0], of)
+	case len(bad) == n-bad[0]:
+		return fmt.Sprintf("from %d on, of %s", at(bad[0]), of)
 	}
-	return fmt.Sprintf("%s: %d of %s", ranges(bad), len(bad), of)
+	return fmt.Sprintf("%s: %d of %s", runs(bad, at), len(bad), of)
 }
 
 // detail lists a finding's details, sorted by name.

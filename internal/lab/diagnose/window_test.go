@@ -1,0 +1,32 @@
+package diagnose_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// wide is a text of more tokens than the tiny models' windows.
+var wide = strings.Repeat("The color of the sky is blue. ", 11)
+
+// TestWindowPerChunk: a window that begins once for a chunk of queries is told from one of another length.
+func TestWindowPerChunk(t *testing.T) {
+	m := tiny(t, "tiny-gemma3")
+	dump, done := m.record(t, "activations=f32", "window_per_chunk@sliding", m.texts(t, mixed, wide))
+	d := m.diagnose(t, dump, nil)
+	named(t, d, map[string][]int{"window_per_chunk": done[0].Layers})
+	closed(t, d)
+	if want := "begins the window of all queries of a chunk of 32 where that of the first one begins"; d.Findings[0].Computed != want {
+		t.Errorf("want %q, got %s", want, say(d))
+	}
+}
+
+// TestBeyondWindow: what is on no list and only beyond the window is said to be there.
+func TestBeyondWindow(t *testing.T) {
+	m := tiny(t, "tiny-gemma3")
+	dump, done := m.record(t, "activations=f32", "window_per_chunk=24@1", m.texts(t, mixed, wide))
+	d := m.diagnose(t, dump, nil)
+	named(t, d, map[string][]int{"unknown": done[0].Layers})
+	if got := d.Findings[0].Computed; !strings.HasSuffix(got, ", only beyond sliding_window = 64") {
+		t.Errorf("%q", got)
+	}
+}
