@@ -30,3 +30,13 @@ func TestBeyondWindow(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestPort is a port's three faults through PyTorch's modules alone, where rope and window are seen at one tap.
+func TestPort(t *testing.T) {
+	m := tiny(t, "tiny-gemma3")
+	dump, _ := m.record(t, "activations=f32", "rope_theta=root@all; window_per_chunk@sliding; gelu_constant@all", m.texts(t, mixed, wide))
+	d := m.diagnose(t, modules(dump), nil)
+	all := []int{0, 1, 2, 3, 4, 5}
+	named(t, d, map[string][]int{"rope_theta": all, "window_per_chunk": {0, 1, 3, 4}, "gelu_constant": all})
+	closed(t, d)
+}
