@@ -135,8 +135,8 @@ func count(n int, what string) string {
 // ranges prints sorted numbers: 0–3, 5, 7–9.
 func ranges(list []int) string { return runs(list, func(i int) int { return i }) }
 
-// runs prints what sorted numbers stand for, those that follow each other as one run. Of many runs it prints the
-// first ones and the last.
+// runs prints the values of sorted numbers; numbers in a row are one run. Of many runs it prints the first ones and
+// the last.
 func runs(list []int, of func(i int) int) string {
 	const most = 8
 	var out []string
