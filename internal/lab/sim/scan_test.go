@@ -36,3 +36,14 @@ func TestHybrid(t *testing.T) {
 		}
 	}
 }
+
+// TestNoRows: no rows have no values, whatever the operation. A prompt that has no tap asks for none.
+func TestNoRows(t *testing.T) {
+	for name, g := range map[string]*graph.Graph{"hybrid": backendtest.Hybrid(t, 3), "experts": load(t, "tiny-gemma4-moe")} {
+		for _, n := range g.Nodes {
+			if y, err := sim.Of(g).Eval(tokens(3), nil, nil).Compute(n, nil); err != nil || len(y) > 0 {
+				t.Errorf("%s: %v: %v, %v", name, n, y, err)
+			}
+		}
+	}
+}

@@ -186,7 +186,7 @@ func (e *Eval) Compute(n *graph.Node, rows []int) ([]float64, error) {
 
 func (e *Eval) gather(n *graph.Node, rows []int, useKnown bool) ([]float64, error) {
 	w := n.Shape.Size()
-	if e.memo[n] == nil && (!useKnown || !slices.ContainsFunc(rows, func(r int) bool { return e.Known(n, r) })) {
+	if len(rows) > 0 && e.memo[n] == nil && (!useKnown || !slices.ContainsFunc(rows, func(r int) bool { return e.Known(n, r) })) {
 		return e.compute(n, rows)
 	}
 	out := make([]float64, len(rows)*w)
