@@ -29,7 +29,7 @@ func (r *runner) compute(s *backend.Step) []float32 {
 }
 
 // TestAdapters: where every fusion has its place, rows with adapters are ref's, rows without keep
-// their bits beside them, and an adapter that comes later changes nothing of those that were there.
+// their bits beside them, and an adapter that comes later changes no bit of the earlier ones.
 func TestAdapters(t *testing.T) {
 	g := fusible(t)
 	first, later := backendtest.Adapter(1, g, nil, 3, 16), backendtest.Adapter(2, g, func(n *graph.Node) bool { return n.ID%2 == 0 }, 8)

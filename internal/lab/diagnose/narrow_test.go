@@ -10,7 +10,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// only keeps the taps whose names have one of these ends.
+// only drops all taps but those whose names end in one of ends.
 func only(dump *lab.Record, ends ...string) *lab.Record {
 	for _, p := range dump.Prompts {
 		p.Hidden = nil

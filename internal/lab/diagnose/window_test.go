@@ -20,7 +20,7 @@ func TestWindowPerChunk(t *testing.T) {
 	}
 }
 
-// TestBeyondWindow: what is on no list and only beyond the window is said to be there.
+// TestBeyondWindow: a fault without a name, seen beyond the window alone, is said to be there.
 func TestBeyondWindow(t *testing.T) {
 	m := tiny(t, "tiny-gemma3")
 	dump, done := m.record(t, "activations=f32", "window_per_chunk=24@1", m.texts(t, mixed, wide))
