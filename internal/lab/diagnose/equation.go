@@ -113,8 +113,23 @@ func narrowest(e *equation) int {
 func (e *equation) tolerance() float64 { return max(1e-5, 20*worst(e.errors).floor) }
 
 // screen is some sites of eq: the worst ones and others.
-func screen(eq *equation) []rowError {
-	all := worstFirst(eq.errors)
+func screen(eq *equation) []rowError { return some(worstFirst(eq.errors)) }
+
+// beside is some sites of eq at which what may explain another equation is judged. Where eq itself is right
+// they are those where the other is worst: it may be wrong only far behind, and what breaks eq breaks it there.
+func beside(eq, other *equation) []rowError {
+	if eq.flagged() {
+		return screen(eq)
+	}
+	ratios := map[site]float64{}
+	for _, x := range other.errors {
+		ratios[x.site] = x.ratio()
+	}
+	return some(slices.SortedStableFunc(slices.Values(eq.errors), func(a, b rowError) int { return cmp.Compare(ratios[b.site], ratios[a.site]) }))
+}
+
+// some is the first of all rows, and others.
+func some(all []rowError) []rowError {
 	const most = 14
 	if len(all) <= most {
 		return all

@@ -160,7 +160,7 @@ func (r *search) left(eq *equation, a *attempt) (int, error) {
 		if other == eq {
 			continue
 		}
-		errors, err := r.at(other, a, nil, screen(other))
+		errors, err := r.at(other, a, nil, beside(other, eq))
 		if err != nil {
 			return 0, err
 		}
