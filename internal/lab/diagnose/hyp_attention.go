@@ -231,30 +231,49 @@ func softOver(heads, fromTop bool) sim.Edit {
 			if s.Again != nil || s.First != nil || s.Only != nil {
 				return nil, errors.New("other keys than the model's are not normalized otherwise, too")
 			}
-			all := make([]int, e.Len())
-			for i := range all {
-				all[i] = i
+			queries := rows
+			if !heads {
+				queries = make([]int, e.Len())
+				for i := range queries {
+					queries[i] = i
+				}
 			}
 			plain := *s
-			count := s.In[0].Shape[0]
-			weights := make([][]float64, len(all)*count) // by query and head
-			i := 0
+			var weights [][]float64 // by query and head
 			plain.Soft = func(p []float64) {
-				weights[i] = slices.Clone(p)
+				p = slices.Clone(p)
 				if fromTop {
-					for j, top := range slices.Repeat([]float64{slices.Max(p)}, len(p)) {
-						weights[i][j] -= top
+					top := slices.Max(p)
+					for j := range p {
+						p[j] -= top
 					}
 				}
-				i++
+				weights = append(weights, p)
 			}
-			if _, err := plain.Attend(e, all); err != nil {
+			if _, err := plain.Attend(e, queries); err != nil {
 				return nil, err
 			}
-			normalize(weights, count, oldest(s), heads)
-			i = 0
+			count := s.In[0].Shape[0]
+			if heads {
+				for i := range rows {
+					normalize(weights[i*count:(i+1)*count], func(int) int { return 0 })
+				}
+			} else {
+				for h := range count {
+					var of [][]float64
+					for q := range queries {
+						of = append(of, weights[q*count+h])
+					}
+					normalize(of, oldest(s))
+				}
+			}
+			i := 0
 			plain.Soft = func(p []float64) {
-				copy(p, weights[rows[i/count]*count+i%count])
+				at := i / count
+				if !heads {
+					at = rows[at]
+				}
+				copy(p, weights[at*count+i%count])
 				i++
 			}
 			return plain.Attend(e, rows)
@@ -275,30 +294,30 @@ func oldest(s *sim.Spec) func(query int) int {
 	}
 }
 
-// normalize makes weights of scores by query and head: over the heads of a query and
-// key, or over the queries of a head and key.
-func normalize(scores [][]float64, count int, oldest func(query int) int, heads bool) {
-	key := func(q, h, j int) [2]int {
-		if heads {
-			return [2]int{q, oldest(q) + j}
-		}
-		return [2]int{h, oldest(q) + j}
+// normalize makes weights of lists of scores, each of keys from the oldest of the list on: over the lists, for each key.
+func normalize(scores [][]float64, oldest func(list int) int) {
+	keys := 0
+	for i, list := range scores {
+		keys = max(keys, oldest(i)+len(list))
 	}
-	top, sums := map[[2]int]float64{}, map[[2]int]float64{}
-	each := func(do func(k [2]int, p *float64)) {
-		for i, list := range scores {
-			for j := range list {
-				do(key(i/count, i%count, j), &list[j])
-			}
+	top, sums := slices.Repeat([]float64{math.Inf(-1)}, keys), make([]float64, keys)
+	for i, list := range scores {
+		for j, p := range list {
+			top[oldest(i)+j] = max(top[oldest(i)+j], p)
 		}
 	}
-	each(func(k [2]int, p *float64) {
-		if old, ok := top[k]; !ok || *p > old {
-			top[k] = *p
+	for i, list := range scores {
+		for j, p := range list {
+			k := oldest(i) + j
+			list[j] = math.Exp(p - top[k])
+			sums[k] += list[j]
 		}
-	})
-	each(func(k [2]int, p *float64) { *p = math.Exp(*p - top[k]); sums[k] += *p })
-	each(func(k [2]int, p *float64) { *p /= sums[k] })
+	}
+	for i, list := range scores {
+		for j := range list {
+			list[j] /= sums[oldest(i)+j]
+		}
+	}
 }
 
 // normedValues is a norm of heads of values that the model does not have.

@@ -104,36 +104,52 @@ func (r *proposer) expertWeights(n *graph.Node) []*hypothesis {
 		if of.alter == nil {
 			continue
 		}
-		scaled := func(what string, d detail, wrong func(at int) bool) *hypothesis {
+		scaled := func(what string, d detail, scale func(v float64) sim.Edit) *hypothesis {
 			return unlikely(0.5, fitting("weight_scale", n, fit{right: 1, least: 1e-3, most: 1e3, guesses: []float64{0.5, 2, -1}, make: func(v float64) *hypothesis {
-				return edit("weight_scale", n, fmt.Sprintf("takes %s %.6g times as large%s", of.what, v, what), d, of.alter(func(w []float64, _, _ int) []float64 {
-					y := slices.Clone(w)
-					for j := range y {
-						if wrong(j) {
-							y[j] *= v
-						}
-					}
-					return y
-				}))
+				return edit("weight_scale", n, fmt.Sprintf("takes %s %.6g times as large%s", of.what, v, what), d, scale(v))
 			}}))
 		}
-		all = append(all, scaled("", detail{"of": of.what}, func(int) bool { return true }),
-			scaled(" in sub-blocks 4 to 7", detail{"of": of.what, "blocks": "4 to 7"}, func(at int) bool { return at%superblock >= superblock/2 }),
+		all = append(all, scaled("", detail{"of": of.what}, of.scale),
+			scaled(" in sub-blocks 4 to 7", detail{"of": of.what, "blocks": "4 to 7"}, func(v float64) sim.Edit { return of.alter(secondHalves(v)) }),
 			edit("weight_transposed", n, "reads the bytes of "+of.what+" as those of their transpose", detail{"of": of.what}, of.alter(transposed)))
 	}
 	return all
 }
 
+// secondHalves multiplies the second half of each superblock.
+func secondHalves(by float64) change {
+	return func(w []float64, _, _ int) []float64 {
+		y := slices.Clone(w)
+		for at := superblock / 2; at < len(y); at += superblock {
+			for j := range y[at:min(at+superblock/2, len(y))] {
+				y[at+j] *= by
+			}
+		}
+		return y
+	}
+}
+
+// change makes another matrix of w.
+type change = func(w []float64, rows, cols int) []float64
+
 // expertPart is some of the weights of Experts, and how they are changed; nil if no loader has them apart.
 type expertPart struct {
 	what  string
 	which []int
-	alter func(change func(w []float64, rows, cols int) []float64) sim.Edit
+	alter func(c change) sim.Edit
+}
+
+// scale multiplies what the part gives.
+func (p expertPart) scale(by float64) sim.Edit {
+	return func(s *sim.Spec) {
+		for _, i := range p.which {
+			s.Gains[i] *= by
+		}
+	}
 }
 
 // expertParts are all of the weights of Experts, with their biases, and the separately stored ones.
 func expertParts(n *graph.Node) []expertPart {
-	type change = func(w []float64, rows, cols int) []float64
 	matrices, _ := n.ExpertWeights()
 	last := len(matrices) - 1
 	every, firsts := make([]int, len(n.W)), make([]int, last)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/simd"
 )
 
 // Attend is softmax(q·kᵀ·scale)·v for the queries of rows, over the keys and
@@ -43,26 +44,69 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 	if s.Again != nil {
 		k, v, width = s.Again(k), s.Again(v), s.Width
 	}
-	sinks, err := s.sinks(heads)
+	sinks, err := s.sinks(e, heads)
 	if err != nil {
 		return nil, err
 	}
 	y := make([]float64, len(rows)*heads*wide)
+	stride := width / dim * wide // of a position's values
+	keys := e.num.keys(k, width, dim)
 	for t, r := range rows {
 		from, to := s.seen(e, r, last)
-		k, v := k, v
+		keys, v := keys, v
 		if s.Only != nil {
-			k, v = s.Only(e, k, v, [2]int{width, width / dim * wide}, r)
+			var only []float64
+			only, v = s.Only(e, k, v, [2]int{width, stride}, r)
+			keys = e.num.keys(only, width, dim)
 		}
 		for h := range heads {
 			at, g := t*heads+h, s.Group(h)
-			stride := width / dim * wide // of a position's values
-			s.attend(e, y[at*wide:(at+1)*wide], q[at*dim:(at+1)*dim], k[from*width+g*dim:], v[from*stride+g*wide:], width, stride, to-from+1, sinks[h],
-				func(i int) bool { return s.Hides != nil && s.Hides(e, r, from+i) })
+			p := make([]float64, to-from+1)
+			keys.scores(p, q[at*dim:(at+1)*dim], g, from)
+			s.weigh(e, p, sinks[h], r, from)
+			e.num.combine(y[at*wide:(at+1)*wide], p, v[from*stride+g*wide:], stride)
 		}
 	}
 	e.num.store(y)
 	return y, nil
+}
+
+// headKeys are the keys of all positions, head after head, each [T, dim].
+type headKeys struct {
+	*Numerics
+	dim    int
+	wide   [][]float64
+	narrow [][]float32 // in place of wide where sums are float32
+}
+
+// keys is k, rows of a width, by head.
+func (n *Numerics) keys(k []float64, width, dim int) *headKeys {
+	all := &headKeys{Numerics: n, dim: dim}
+	for g := range width / dim {
+		head := k
+		if width > dim {
+			head = make([]float64, 0, len(k)/width*dim)
+			for at := g * dim; at+dim <= len(k); at += width {
+				head = append(head, k[at:at+dim]...)
+			}
+		}
+		if n.exact() {
+			all.wide = append(all.wide, head)
+		} else {
+			all.narrow = append(all.narrow, narrow(head))
+		}
+	}
+	return all
+}
+
+// scores sets p to the products of q with the keys of head g from a position on.
+func (k *headKeys) scores(p, q []float64, g, from int) {
+	from, to := from*k.dim, (from+len(p))*k.dim
+	if k.exact() {
+		simd.DotsF64(p, 1, k.wide[g][from:to], q, k.dim)
+	} else {
+		k.dots(p, 1, narrow(q), k.narrow[g][from:to], k.dim)
+	}
 }
 
 // seen is the positions from and to that the query at r sees, of those up to last.
@@ -98,26 +142,22 @@ func (s *Spec) latent(k []float64, kv *graph.KV) []float64 {
 }
 
 // sinks is a score by head that is there besides, -Inf for none.
-func (s *Spec) sinks(heads int) ([]float64, error) {
+func (s *Spec) sinks(e *Eval, heads int) ([]float64, error) {
 	if s.Sinks != nil {
-		return Vector(s.Sinks)
+		return e.vector(s.Sinks)
 	}
 	return slices.Repeat([]float64{math.Inf(-1)}, heads), nil
 }
 
-// attend is one head's result y over those of n keys and values, width and stride apart, that are not hidden.
-func (s *Spec) attend(e *Eval, y, q, k, v []float64, width, stride, n int, sink float64, hidden func(i int) bool) {
-	p := make([]float64, n)
-	for i := range p {
-		p[i] = e.num.dot(q, k[i*width:][:len(q)])
-	}
+// weigh makes weights of the scores of the query at r with the keys of positions from one on.
+func (s *Spec) weigh(e *Eval, p []float64, sink float64, r, from int) {
 	e.num.store(p)
 	for i := range p {
 		p[i] *= s.Scale
 		if s.Cap > 0 {
 			p[i] = s.Cap * math.Tanh(p[i]/s.Cap)
 		}
-		if hidden(i) {
+		if s.Hides != nil && s.Hides(e, r, from+i) {
 			p[i] = math.Inf(-1)
 		}
 	}
@@ -128,9 +168,16 @@ func (s *Spec) attend(e *Eval, y, q, k, v []float64, width, stride, n int, sink 
 		e.num.softmax(p, sink)
 	}
 	e.num.store(p)
+}
+
+// combine adds rows of v, a stride apart, to y by the weights p.
+func (n *Numerics) combine(y, p, v []float64, stride int) {
+	exact := n.exact()
 	for i, w := range p {
 		for j, x := range v[i*stride:][:len(y)] {
-			y[j] = e.num.sum(y[j] + w*x)
+			if y[j] += float64(w * x); !exact {
+				y[j] = float64(float32(y[j]))
+			}
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (s *Spec) mlps(e *Eval) (*mlps, error) {
 	}
 	if s.Experts.Biased {
 		for _, w := range s.W[last+1:] {
-			b, err := Vector(w)
+			b, err := e.vector(w)
 			if err != nil {
 				return nil, err
 			}
@@ -50,6 +50,11 @@ func (m *mlps) product(i, id int, x []float64) ([]float64, error) {
 	y, err := m.e.product(x, m.matrices[i], id*n, n)
 	if err != nil {
 		return nil, err
+	}
+	if by := m.s.Gains[i]; by != 1 {
+		for j := range y {
+			y[j] *= by
+		}
 	}
 	m.e.num.store(y)
 	if m.biases != nil {

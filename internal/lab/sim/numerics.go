@@ -104,9 +104,12 @@ func (n *Numerics) act(f func(float64) float64) func(float64) float64 {
 	return f
 }
 
+// exact reports whether sums are float64.
+func (n *Numerics) exact() bool { return n == nil || n.Order == Exact }
+
 // sum rounds a sum that grows term by term.
 func (n *Numerics) sum(s float64) float64 {
-	if n == nil || n.Order == Exact {
+	if n.exact() {
 		return s
 	}
 	return float64(float32(s))
@@ -115,7 +118,7 @@ func (n *Numerics) sum(s float64) float64 {
 // dot is the product of two rows.
 func (n *Numerics) dot(a, b []float64) float64 {
 	var y [1]float64
-	if n == nil || n.Order == Exact {
+	if n.exact() {
 		simd.DotsF64(y[:], 1, a, b, len(a))
 	} else {
 		n.dots(y[:], 1, narrow(a), narrow(b), len(a))

@@ -22,7 +22,7 @@ func (e *Eval) product(x []float64, w matrix, first, n int) ([]float64, error) {
 	y := make([]float64, t*n)
 	threads := min(runtime.GOMAXPROCS(0), 1+t*n*k>>18)
 	var rounded []float32 // x, where sums are float32
-	if e.num != nil && e.num.Order != Exact {
+	if !e.num.exact() {
 		rounded = narrow(x)
 	}
 	if w.alter != nil {
@@ -38,15 +38,19 @@ func (e *Eval) product(x []float64, w matrix, first, n int) ([]float64, error) {
 			errs[c] = mmap.Guard(func() error {
 				part := reader{matrix: w}
 				for i := from; i < to; i += batch {
-					rows, err := part.narrow(first+i, min(batch, to-i))
+					if rounded != nil {
+						rows, err := part.narrow(first+i, min(batch, to-i))
+						if err != nil {
+							return err
+						}
+						e.num.dots(y[i:], n, rounded, rows, k)
+						continue
+					}
+					rows, err := part.wide(first+i, min(batch, to-i))
 					if err != nil {
 						return err
 					}
-					if rounded != nil {
-						e.num.dots(y[i:], n, rounded, rows, k)
-					} else {
-						simd.DotsF64(y[i:], n, part.wide(first+i, rows), x, k)
-					}
+					simd.DotsF64(y[i:], n, rows, x, k)
 				}
 				return nil
 			})
@@ -89,16 +93,25 @@ func (r *reader) narrow(i, n int) ([]float32, error) {
 	return r.f32, nil
 }
 
-// wide is the same rows in float64, given them in float32.
-func (r *reader) wide(i int, rows []float32) []float64 {
+// wide is the same in float64.
+func (r *reader) wide(i, n int) ([]float64, error) {
+	k := r.Shape.Last()
 	if r.alter != nil {
-		return r.changed(i)[:len(rows)]
+		return r.changed(i)[:n*k], nil
 	}
+	if r.doubles != nil {
+		return r.doubles[i*k : (i+n)*k], nil
+	}
+	rows, err := r.narrow(i, n)
 	r.f64 = slices.Grow(r.f64[:0], len(rows))[:len(rows)]
-	for j, v := range rows {
-		r.f64[j] = float64(v)
+	widen(r.f64, rows)
+	return r.f64, err
+}
+
+func widen(y []float64, x []float32) {
+	for i, v := range x {
+		y[i] = float64(v)
 	}
-	return r.f64
 }
 
 // changed is a matrix that change has altered, from row i on.

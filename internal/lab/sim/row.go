@@ -13,7 +13,7 @@ func (s *Spec) LayerNorm(e *Eval, x []float64) ([]float64, error) {
 	var w [2][]float64
 	for i := range s.W {
 		var err error
-		if w[i], err = Vector(s.W[i]); err != nil {
+		if w[i], err = e.vector(s.W[i]); err != nil {
 			return nil, err
 		}
 	}

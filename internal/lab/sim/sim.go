@@ -40,13 +40,13 @@ func (e Edits) And(o Edits) Edits {
 type Model struct {
 	g       *graph.Graph
 	stores  map[*graph.KV]*graph.Node
-	weights map[*graph.Weight][]float32 // that are kept as they are dequantized
-	kept    int                         // their values
+	weights map[*graph.Weight]matrix // that are kept as they are dequantized
+	kept    int                      // their values
 }
 
 // Of is the model of a graph.
 func Of(g *graph.Graph) *Model {
-	m := &Model{g: g, stores: map[*graph.KV]*graph.Node{}, weights: map[*graph.Weight][]float32{}}
+	m := &Model{g: g, stores: map[*graph.KV]*graph.Node{}, weights: map[*graph.Weight]matrix{}}
 	for _, n := range g.Nodes {
 		if n.Op == graph.StoreKV {
 			m.stores[n.Attr.(*graph.KV)] = n
@@ -72,21 +72,18 @@ type Eval struct {
 	edits Edits
 	num   *Numerics
 	under *Eval // has the values of the nodes that the edits do not reach
-	memo  map[*graph.Node]*values
+	memo  map[*graph.Node]values
 	specs map[*graph.Node]*Spec
 	stale map[*graph.Node]bool // whether a value differs from under's
 	busy  map[*graph.Node]bool // being computed: edits may make a circle
 }
 
 // values are the rows of a node that have been computed.
-type values struct {
-	have []bool
-	data []float64 // [T, width]
-}
+type values [][]float64 // by position; nil for those that have not
 
 // Eval is an evaluation for the token ids, with its known values.
 func (m *Model) Eval(ids []int32, known map[*graph.Node]Known, num *Numerics) *Eval {
-	return &Eval{Model: m, ids: ids, known: known, num: num, memo: map[*graph.Node]*values{}, specs: map[*graph.Node]*Spec{}, busy: map[*graph.Node]bool{}}
+	return &Eval{Model: m, ids: ids, known: known, num: num, memo: map[*graph.Node]values{}, specs: map[*graph.Node]*Spec{}, busy: map[*graph.Node]bool{}}
 }
 
 // At gives e the positions of three parts of all its tokens, and returns it. None are of text.
@@ -105,7 +102,7 @@ func (e *Eval) IDs() []int32 { return e.ids }
 func (e *Eval) With(edits Edits) *Eval {
 	f := *e
 	f.edits, f.under = e.edits.And(edits), e
-	f.memo, f.specs, f.stale, f.busy = map[*graph.Node]*values{}, map[*graph.Node]*Spec{}, map[*graph.Node]bool{}, map[*graph.Node]bool{}
+	f.memo, f.specs, f.stale, f.busy = map[*graph.Node]values{}, map[*graph.Node]*Spec{}, map[*graph.Node]bool{}, map[*graph.Node]bool{}
 	for n := range edits {
 		f.stale[n] = true
 	}
@@ -119,7 +116,7 @@ func (e *Eval) Without(nodes ...*graph.Node) *Eval {
 	for _, n := range nodes {
 		delete(f.known, n)
 	}
-	f.memo, f.specs, f.busy = map[*graph.Node]*values{}, map[*graph.Node]*Spec{}, map[*graph.Node]bool{}
+	f.memo, f.specs, f.busy = map[*graph.Node]values{}, map[*graph.Node]*Spec{}, map[*graph.Node]bool{}
 	return &f
 }
 
@@ -196,8 +193,8 @@ func (e *Eval) gather(n *graph.Node, rows []int, useKnown bool) ([]float64, erro
 		if useKnown && e.Known(n, r) {
 			e.known[n].Read(dst, r)
 			e.num.input(dst)
-		} else if m := e.memo[n]; m != nil && m.have[r] {
-			copy(dst, m.data[r*w:])
+		} else if m := e.memo[n]; m != nil && m[r] != nil {
+			copy(dst, m[r])
 		} else {
 			missing, at = append(missing, r), append(at, i)
 		}
@@ -231,12 +228,12 @@ func (e *Eval) compute(n *graph.Node, rows []int) ([]float64, error) {
 	}
 	w, m := n.Shape.Size(), e.memo[n]
 	if m == nil {
-		m = &values{make([]bool, len(e.ids)), make([]float64, len(e.ids)*w)}
+		m = make(values, len(e.ids))
 		e.memo[n] = m
 	}
+	kept := slices.Clone(y) // which its reader may write to
 	for i, r := range rows {
-		m.have[r] = true
-		copy(m.data[r*w:], y[i*w:(i+1)*w])
+		m[r] = kept[i*w : (i+1)*w]
 	}
 	return y, nil
 }
@@ -253,7 +250,7 @@ func (e *Eval) Forget(layer int) {
 			stored[n] = true
 		}
 	}
-	maps.DeleteFunc(e.memo, func(n *graph.Node, _ *values) bool { return n.Layer >= 0 && n.Layer < layer && !stored[n] })
+	maps.DeleteFunc(e.memo, func(n *graph.Node, _ values) bool { return n.Layer >= 0 && n.Layer < layer && !stored[n] })
 }
 
 // Span is the nodes that Compute(n) computes at the last row, in the graph's order: n,

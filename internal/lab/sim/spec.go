@@ -36,6 +36,7 @@ type Spec struct {
 	Alter       func(w []float64, rows, cols int) []float64 // of Linear's weight [rows, cols], or of Experts' first one; nil for none
 	AlterUp     func(w []float64, rows, cols int) []float64 // of Experts' up, if it is a weight of its own
 	AlterDown   func(w []float64, rows, cols int) []float64 // of Experts' last weight
+	Gains       []float64                                   // of Experts: what its products are multiplied by
 
 	Freqs       []float64                  // of RoPE: a turning speed per pair
 	Interleaved bool                       // pairs (2i, 2i+1), not (i, i+half)
@@ -93,7 +94,7 @@ func newSpec(n *graph.Node, stores map[*graph.KV]*graph.Node) *Spec {
 	case graph.ActAttr:
 		s.Act, s.Limits = Activation(a.Act), a
 	case graph.ExpertsAttr:
-		s.Act, s.Limits, s.Experts = Activation(a.Act), a.ActAttr, a
+		s.Act, s.Limits, s.Experts, s.Gains = Activation(a.Act), a.ActAttr, a, []float64{1, 1, 1}
 	case graph.RouteAttr:
 		s.Route = a
 	case graph.AttentionAttr:
@@ -229,7 +230,7 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 	n := *s.Node
 	n.W = s.W
 	if n.Op == graph.Route {
-		return s.route(&n, in)
+		return s.route(e, &n, in)
 	}
 	y, err := ref.Eval(&n, in)
 	if err == nil && (n.Op == graph.Add || n.Op == graph.Mul) {
@@ -273,7 +274,7 @@ func (s *Spec) Norm(e *Eval, x []float64) ([]float64, error) {
 	var w []float64
 	if len(s.W) > 0 {
 		var err error
-		if w, err = Vector(s.W[0]); err != nil {
+		if w, err = e.vector(s.W[0]); err != nil {
 			return nil, err
 		}
 	}
@@ -292,8 +293,10 @@ func (s *Spec) Norm(e *Eval, x []float64) ([]float64, error) {
 		e.num.store(y)
 	}
 	if w != nil {
-		for i := range y {
-			y[i] *= s.Offset + w[i%d%len(w)]
+		for r := 0; r < len(y); r += d {
+			for j := range d {
+				y[r+j] *= s.Offset + w[j%len(w)]
+			}
 		}
 		e.num.store(y)
 	}
@@ -304,12 +307,14 @@ func (s *Spec) Norm(e *Eval, x []float64) ([]float64, error) {
 func (s *Spec) Rotate(e *Eval, x []float64, rows []int) []float64 {
 	heads, d := s.Node.Shape[0], s.Node.Shape[1]
 	part := cmp.Or(s.Part, d)
+	buf := make([]float64, 6)
+	cs, p := buf[:2], buf[2:]
 	for t, r := range rows {
 		for i, f := range s.Freqs {
 			f *= e.num.speed(i)
 			cos, sin := rope.TurnBy(max(s.position(e, r, i)+s.Shift, 0), f, s.Magnitude)
 			sin *= s.Turns
-			cs := []float64{cos, sin}
+			cs[0], cs[1] = cos, sin
 			e.num.store(cs)
 			a, b := i, i+part/2
 			if s.Interleaved {
@@ -317,7 +322,7 @@ func (s *Spec) Rotate(e *Eval, x []float64, rows []int) []float64 {
 			}
 			for h := range heads {
 				v := x[(t*heads+h)*d:][:d]
-				p := []float64{v[a] * cs[0], v[b] * cs[1], v[b] * cs[0], v[a] * cs[1]}
+				p[0], p[1], p[2], p[3] = v[a]*cs[0], v[b]*cs[1], v[b]*cs[0], v[a]*cs[1]
 				e.num.store(p)
 				v[a], v[b] = p[0]-p[1], p[2]+p[3]
 			}
@@ -368,7 +373,7 @@ func (s *Spec) gated(e *Eval, in [][]float64) []float64 {
 }
 
 // route is pairs of index and weight, n being the node with the weights that s has.
-func (s *Spec) route(n *graph.Node, in [][]float64) ([]float64, error) {
+func (s *Spec) route(e *Eval, n *graph.Node, in [][]float64) ([]float64, error) {
 	n.Attr = s.Route
 	y, err := ref.Eval(n, in)
 	if err != nil {
@@ -387,7 +392,7 @@ func (s *Spec) route(n *graph.Node, in [][]float64) ([]float64, error) {
 	if w == nil {
 		return y, nil
 	}
-	bias, err := Vector(w)
+	bias, err := e.vector(w)
 	if err != nil {
 		return nil, err
 	}

@@ -17,62 +17,73 @@ func Row(w *graph.Weight, i int) ([]float64, error) {
 		return nil, err
 	}
 	y := make([]float64, len(buf))
-	for j, v := range buf {
-		y[j] = float64(v)
-	}
+	widen(y, buf)
 	return y, nil
 }
 
 // Vector is all of w, row after row, widened.
-func Vector(w *graph.Weight) (y []float64, err error) {
-	err = mmap.Guard(func() error {
-		y = make([]float64, 0, w.Shape.Size())
-		for i := range w.Rows() {
-			row, err := Row(w, i)
-			if err != nil {
-				return err
-			}
-			y = append(y, row...)
-		}
-		return nil
-	})
+func Vector(w *graph.Weight) ([]float64, error) {
+	all, err := dequantized(w)
+	y := make([]float64, len(all))
+	widen(y, all)
 	return y, err
 }
 
+// dequantized is all of w.
+func dequantized(w *graph.Weight) ([]float32, error) {
+	all, k := make([]float32, w.Shape.Size()), w.Shape.Last()
+	err := mmap.Guard(func() error {
+		for i := range w.Rows() {
+			if err := quant.Dequantize(w.DType, all[i*k:(i+1)*k], w.Row(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
 // keep is how many values of weights a model keeps as float32: 256 MiB of them. Weights
-// that no longer fit are dequantized row by row each time that they are read.
-const keep = 1 << 26
+// that no longer fit are dequantized row by row each time that they are read. The first
+// keepDoubles of them, 128 MiB, are kept as float64, too, which takes long in small models.
+const keep, keepDoubles = 1 << 26, 1 << 24
 
 // matrix is rows of a weight that are dequantized when they are read, or have been
 // before, or have been altered.
 type matrix struct {
 	*graph.Weight
 	all     []float32
+	doubles []float64                                   // the same
 	alter   func(w []float64, rows, cols int) []float64 // of each matrix of so many rows
 	rows    int
 	altered map[int][]float64 // by matrix
 }
 
 func (m *Model) matrix(w *graph.Weight) (matrix, error) {
-	all, ok := m.weights[w]
+	x, ok := m.weights[w]
 	if n := w.Shape.Size(); !ok && m.kept+n <= keep {
-		all = make([]float32, n)
-		k := w.Shape.Last()
-		err := mmap.Guard(func() error {
-			for i := range w.Rows() {
-				if err := quant.Dequantize(w.DType, all[i*k:(i+1)*k], w.Row(i)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		all, err := dequantized(w)
 		if err != nil {
 			return matrix{}, err
 		}
-		m.weights[w] = all
-		m.kept += n
+		x.all = all
+		if m.kept += n; m.kept <= keepDoubles {
+			x.doubles = make([]float64, n)
+			widen(x.doubles, all)
+		}
+		m.weights[w] = x
 	}
-	return matrix{Weight: w, all: all}, nil
+	x.Weight = w
+	return x, nil
+}
+
+// vector is all of w, not to be written to.
+func (m *Model) vector(w *graph.Weight) ([]float64, error) {
+	x, err := m.matrix(w)
+	if x.doubles != nil || err != nil {
+		return x.doubles, err
+	}
+	return Vector(w)
 }
 
 // altered is w with each of its matrices of so many rows changed; alter may be nil. They are
@@ -91,10 +102,10 @@ func (m matrix) change(i int) error {
 	if m.altered[at] != nil {
 		return nil
 	}
-	plain := reader{matrix: matrix{Weight: m.Weight, all: m.all}}
-	rows, err := plain.narrow(at*m.rows, m.rows)
+	plain := reader{matrix: matrix{Weight: m.Weight, all: m.all, doubles: m.doubles}}
+	rows, err := plain.wide(at*m.rows, m.rows)
 	if err == nil {
-		m.altered[at] = m.alter(plain.wide(0, rows), m.rows, m.Shape.Last())
+		m.altered[at] = m.alter(rows, m.rows, m.Shape.Last())
 	}
 	return err
 }
