@@ -117,7 +117,7 @@ func (r *proposer) turns(t turning) []*hypothesis {
 // the pairs of these wavelengths.
 func (t turning) otherBase(freqs []float64, base float64, dim int) []*hypothesis {
 	wrong := func(d detail, f func(v float64) []float64) *hypothesis {
-		return &hypothesis{cause: "rope_theta", node: t.at, cost: 0.3 + t.cost, fit: &fit{right: base, least: 50, most: 1e9,
+		return &hypothesis{cause: "rope_theta", node: t.at, cost: 0.3, fit: &fit{right: base, least: 50, most: 1e9,
 			guesses: []float64{1e4, 1e5, 5e5, 1e6, 1e7, 500, 1.6e5, 8e6, math.Sqrt(base), base * base},
 			make: func(v float64) *hypothesis {
 				f, d := f(v), maps.Clone(d)
@@ -197,7 +197,7 @@ func (t turning) sections(a graph.RoPEAttr) []*hypothesis {
 func (t turning) otherFactor(plain, freqs []float64) *hypothesis {
 	last := len(freqs) - 1
 	right := plain[last] / freqs[last]
-	return &hypothesis{cause: "rope_scaling", node: t.at, cost: 0.2 + t.cost, fit: &fit{right: right, least: 1.01, most: 256, guesses: []float64{2, 3, 4, 8, 16, 32, 64},
+	return &hypothesis{cause: "rope_scaling", node: t.at, cost: 0.2, fit: &fit{right: right, least: 1.01, most: 256, guesses: []float64{2, 3, 4, 8, 16, 32, 64},
 		make: func(v float64) *hypothesis {
 			f := slices.Clone(freqs)
 			for i := range f {

@@ -88,6 +88,15 @@ type fit struct {
 	make        func(v float64) *hypothesis
 }
 
+// of is h with a value for its parameter, nil if there can be none such.
+func (h *hypothesis) of(v float64) *hypothesis {
+	x := h.fit.make(v)
+	if x != nil {
+		x.value, x.remake, x.cost = v, h.fit.make, x.cost+h.cost
+	}
+	return x
+}
+
 // rounded is the right parameter in 16 bits, where these hold another.
 func (f *fit) rounded() []float64 {
 	var all []float64

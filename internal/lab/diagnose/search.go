@@ -332,10 +332,9 @@ func (r *search) acceptedElsewhere(h *hypothesis) *hypothesis {
 		y := h
 		switch {
 		case h.fit != nil && x.value != 0:
-			if y = h.fit.make(x.value); y == nil {
+			if y = h.of(x.value); y == nil {
 				continue
 			}
-			y.value, y.remake = x.value, h.fit.make
 		case h.fit != nil || !same(x, h):
 			continue
 		}

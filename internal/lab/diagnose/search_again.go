@@ -201,8 +201,7 @@ func (h *hypothesis) values() []*hypothesis {
 	}
 	var all []*hypothesis
 	for _, v := range h.fit.guesses {
-		if x := h.fit.make(v); x != nil {
-			x.value, x.remake, x.cost = v, h.fit.make, x.cost+h.cost
+		if x := h.of(v); x != nil {
 			all = append(all, x)
 		}
 	}

@@ -59,10 +59,7 @@ func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowE
 			best = v
 		}
 	}
-	if h = f.make(best); h != nil {
-		h.value, h.remake = best, f.make
-	}
-	return h
+	return h.of(best)
 }
 
 // nearby is the parameter at which the error would be gone if it grew evenly from the right one on,
