@@ -29,7 +29,7 @@ func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
 			}
 		}
 	}
-	everywhere := sameEpsilon(all)
+	everywhere := append(sameEpsilon(all), sameFactors(all)...)
 	if eq.layers() > 1 {
 		return append(systemic(all), everywhere...), nil
 	}

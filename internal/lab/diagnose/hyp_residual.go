@@ -125,6 +125,30 @@ func (r *proposer) scaleHypotheses(n *graph.Node) []*hypothesis {
 		}}))}
 }
 
+// sameFactors are all factors that an equation has multiplied by twice, as where the weights of a file have them already, or
+// left out.
+func sameFactors(all []*hypothesis) []*hypothesis {
+	var joint []*hypothesis
+	for i, computed := range []string{"multiplies by each of its factors twice", "multiplies by none of its factors"} {
+		var x *hypothesis
+		for _, h := range all {
+			if h.cause != "scale_factor" || h.fit == nil {
+				continue
+			}
+			y := h.of([]float64{h.fit.right * h.fit.right, 1}[i])
+			if x != nil {
+				join(x, y)
+				continue
+			}
+			x = &hypothesis{cause: h.cause, node: h.node, nodes: []*graph.Node{h.node}, cost: h.cost, computed: computed, detail: detail{"times": float64(2 - 2*i)}, edits: y.edits}
+		}
+		if x != nil && len(x.nodes) > 1 {
+			joint = append(joint, x)
+		}
+	}
+	return joint
+}
+
 func softcapHypotheses(n *graph.Node) []*hypothesis {
 	right := n.Attr.(graph.ScaleAttr).By
 	scaled := func(what string, before bool) *hypothesis {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/sim"
 )
 
 // TestCostOfValue: a value of an unlikely parameter is as unlikely: a window that no prompt is longer than is a missing one.
@@ -30,6 +31,28 @@ func TestBeforeTheEnd(t *testing.T) {
 	} {
 		if got := beforeEnd(c.width, c.laid, c.read); got != c.want {
 			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
+// TestSameFactors: factors are multiplied by twice, or left out, all together.
+func TestSameFactors(t *testing.T) {
+	var all []*hypothesis
+	for _, by := range []float64{0.5, 3} {
+		n := &graph.Node{Op: graph.Scale, Layer: 1, Attr: graph.ScaleAttr{By: by}}
+		all = append(all, (&proposer{measurement: &measurement{subject: &subject{Options: Options{Graph: &graph.Graph{Nodes: []*graph.Node{n}}}}}}).scaleHypotheses(n)...)
+	}
+	if one := sameFactors(all[:1]); one != nil {
+		t.Errorf("%+v", one)
+	}
+	joint := sameFactors(all)
+	for i, want := range [][]float64{{0.25, 9}, {1, 1}} {
+		for k, n := range joint[i].nodes {
+			s := &sim.Spec{}
+			joint[i].edits[n][0](s)
+			if s.By != want[k] || len(joint[i].nodes) != 2 {
+				t.Errorf("%s: %v", joint[i].computed, s.By)
+			}
 		}
 	}
 }
