@@ -79,7 +79,7 @@ type Eval struct {
 }
 
 // values are the rows of a node that have been computed.
-type values [][]float64 // by position; nil for those that have not
+type values [][]float64 // by position; nil where there is none
 
 // Eval is an evaluation for the token ids, with its known values.
 func (m *Model) Eval(ids []int32, known map[*graph.Node]Known, num *Numerics) *Eval {
