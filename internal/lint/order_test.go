@@ -33,7 +33,7 @@ var below = map[string]string{
 	"arch":     "bind checkpoint",
 
 	"backend":             "graph kv rope",
-	"backend/ref":         "backend float16 sysinfo mmap quant rope round",
+	"backend/ref":         "backend float16 sysinfo mmap quant rope round simd",
 	"backend/cpu":         "backend float16 sysinfo mmap quant rope simd panel",
 	"backend/numerics":    "backend/cpu backend/ref",
 	"backend/webgpu":      "backend mmap quant rope template backend/webgpu/gpu",

@@ -44,3 +44,36 @@ func addDoublesGeneric(sums *[doubleRows][lanes]float64, w []float64, stride int
 		addDoublesTail(&sums[j], w[j*stride:][:len(x)], x)
 	}
 }
+
+// DotColumnsF64 sets dst[i*16+c] to the dot product of row i of w, which has k elements, and column c of x [k, 16].
+// Each sum runs over k in order from 0. A product is rounded before it is added: nothing is fused.
+func DotColumnsF64(dst, w, x []float64, k int) {
+	x = x[:k*lanes]
+	for i := 0; i*k < len(w); i += doubleRows {
+		rows := min(doubleRows, len(w)/k-i)
+		var sums [doubleRows][lanes]float64
+		dotColumns(&sums, w[i*k:(i+rows)*k], (rows-1)*k, x) // one row is taken twice
+		for j := range rows {
+			copy(dst[(i+j)*lanes:][:lanes], sums[j][:])
+		}
+	}
+}
+
+// dotColumnsGeneric takes the two rows that begin at w and stride behind it, four columns at a time, whose sums do not
+// wait for each other.
+func dotColumnsGeneric(sums *[doubleRows][lanes]float64, w []float64, stride int, x []float64) {
+	for j := range sums {
+		row := w[j*stride:][:len(x)/lanes]
+		for c := 0; c < lanes; c += 4 {
+			var p, q, r, s float64
+			for i, v := range row {
+				at := x[i*lanes+c:][:4]
+				p += float64(v * at[0])
+				q += float64(v * at[1])
+				r += float64(v * at[2])
+				s += float64(v * at[3])
+			}
+			sums[j][c], sums[j][c+1], sums[j][c+2], sums[j][c+3] = p, q, r, s
+		}
+	}
+}

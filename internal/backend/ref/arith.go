@@ -65,7 +65,7 @@ func (a *arith) dot(x, y []float64) float64 {
 	case !a.single:
 		var s float64
 		for j, v := range x {
-			s += v * y[j]
+			s += float64(v * y[j])
 		}
 		return s
 	case a.lanes == 1:
@@ -91,25 +91,28 @@ func (a *arith) dot(x, y []float64) float64 {
 	return float64(lanes[0])
 }
 
-// dots stores the products of x with each row of rows, y[at+i*step] for row i. Of two rows
-// of integers, as weights of type w have them, the sum of a block's products is exact.
-func (a *arith) dots(y []float64, at, step int, x, rows []float64, w tensor.DType) {
+// integers reports whether values of a format are integers in blocks, as are the weights that multiply them. Then the sum
+// of a block's products is exact.
+func integers(f round.Format) bool {
+	return f == round.Q8_32 || f == round.Q8_256 || f == round.I16_32
+}
+
+// dots stores the products of x with each row of rows, weights of type w, in y.
+func (a *arith) dots(y, x, rows []float64, w tensor.DType) {
 	k, dot := len(x), a.dot
-	switch a.class.Activations.Input(w) {
-	case round.Q8_32, round.Q8_256, round.I16_32:
+	if integers(a.class.Activations.Input(w)) {
 		dot = dotBlocks
-	default:
-		for ; len(rows) >= 4*k && (!a.single || a.lanes == 1); rows = rows[4*k:] {
-			s := dot4[float64]
-			if a.single {
-				s = dot4[float32]
-			}
-			y[at], y[at+step], y[at+2*step], y[at+3*step] = s(x, rows[:k], rows[k:2*k], rows[2*k:3*k], rows[3*k:4*k])
-			at += 4 * step
+	} else if !a.single || a.lanes == 1 {
+		four := dot4[float64]
+		if a.single {
+			four = dot4[float32]
+		}
+		for ; len(rows) >= 4*k; y, rows = y[4:], rows[4*k:] {
+			y[0], y[1], y[2], y[3] = four(x, rows[:k], rows[k:2*k], rows[2*k:3*k], rows[3*k:4*k])
 		}
 	}
 	for i := range len(rows) / k {
-		y[at+i*step] = dot(x, rows[i*k:(i+1)*k])
+		y[i] = dot(x, rows[i*k:(i+1)*k])
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/simd"
 )
 
 // weight is all of w, widened.
@@ -40,12 +41,16 @@ func (a *arith) linear(x []float64, w *graph.Weight, threads int) ([]float64, er
 	k, n := w.Shape.Last(), w.Rows()
 	x = a.input(x, k, w.DType)
 	y := make([]float64, len(x)/k*n)
+	var blocks [][]float64
+	if !a.single && !integers(a.class.Activations.Input(w.DType)) {
+		blocks = columns(x, k)
+	}
 	errs := make([]error, threads)
 	var wg sync.WaitGroup
 	for c := range errs {
 		wg.Go(func() {
 			errs[c] = mmap.Guard(func() error {
-				return a.linearRows(y, x, w, n*c/len(errs), n*(c+1)/len(errs))
+				return a.linearRows(y, x, blocks, w, n*c/len(errs), n*(c+1)/len(errs))
 			})
 		})
 	}
@@ -58,14 +63,49 @@ func (a *arith) linear(x []float64, w *graph.Weight, threads int) ([]float64, er
 	return a.storeAll(y), nil
 }
 
-func (a *arith) linearRows(y, x []float64, w *graph.Weight, from, to int) error {
-	k, n := w.Shape.Last(), w.Rows()
-	buf, row := make([]float32, k), make([]float64, k)
-	for i := from; i < to; i++ {
-		if err := a.weightRow(row, buf, w, i); err != nil {
-			return err
+// side is how many rows of a float64 product run side by side.
+const side = 16
+
+// columns is x [T, k] in blocks [k, 16] of 16 rows each, the last filled up with zeros. A row alone is no block.
+func columns(x []float64, k int) [][]float64 {
+	var blocks [][]float64
+	for len(x) > k {
+		n := min(len(x)/k, side)
+		block := make([]float64, k*side)
+		for r := range n {
+			for i, v := range x[r*k : (r+1)*k] {
+				block[i*side+r] = v
+			}
 		}
-		a.dots(y, i, n, row, x, w.DType)
+		blocks, x = append(blocks, block), x[n*k:]
+	}
+	return blocks
+}
+
+// linearRows computes outputs from to to, four at a time: of the rows in blocks, and one by one of the others.
+func (a *arith) linearRows(y, x []float64, blocks [][]float64, w *graph.Weight, from, to int) error {
+	const most = 4
+	k, n := w.Shape.Last(), w.Rows()
+	t := len(y) / n
+	buf, all, out := make([]float32, k), make([]float64, most*k), make([]float64, most*side)
+	for i := from; i < to; i += most {
+		rows := all[:min(most, to-i)*k]
+		for j := range len(rows) / k {
+			if err := a.weightRow(rows[j*k:(j+1)*k], buf, w, i+j); err != nil {
+				return err
+			}
+		}
+		for b, block := range blocks {
+			simd.DotColumnsF64(out, rows, block, k)
+			for j := range len(rows) / k {
+				for c := range min(side, t-b*side) {
+					y[(b*side+c)*n+i+j] = out[j*side+c]
+				}
+			}
+		}
+		for r := len(blocks) * side; r < t; r++ {
+			a.dots(y[r*n+i:], x[r*k:(r+1)*k], rows, w.DType)
+		}
 	}
 	return nil
 }
@@ -174,6 +214,6 @@ func (m *mlps) weight(w *graph.Weight, e int) ([]float64, error) {
 // product is w·x, for w [n, len(x)] of the weight of.
 func (a *arith) product(x, w []float64, of *graph.Weight) []float64 {
 	y := make([]float64, len(w)/len(x))
-	a.dots(y, 0, 1, x, w, of.DType)
+	a.dots(y, x, w, of.DType)
 	return a.storeAll(y)
 }
