@@ -7,42 +7,34 @@ const doubleRows = 2
 // A product goes to partial sum k mod 16, for k in order, and is rounded before: nothing is fused.
 // The partial sums are added as those of DotF32 are.
 func DotsF64(dst []float64, stride int, w, x []float64, k int) {
-	whole := k &^ (lanes - 1)
 	for i := 0; i*k < len(w); i += doubleRows {
 		rows := min(doubleRows, len(w)/k-i)
 		part := w[i*k : (i+rows)*k]
 		for r := range len(x) / k {
-			row := x[r*k : (r+1)*k]
-			var sums [doubleRows][lanes]float64
-			addDoubles(&sums, part, (rows-1)*k, row[:whole]) // one row is taken twice
-			for j := range rows {
-				addDoublesTail(&sums[j], part[j*k+whole:(j+1)*k], row[whole:])
-				dst[r*stride+i+j] = sumDoubles(&sums[j])
+			a, b := dotDoubles(part, (rows-1)*k, x[r*k:(r+1)*k]) // one row is taken twice
+			if dst[r*stride+i] = a; rows > 1 {
+				dst[r*stride+i+1] = b
 			}
 		}
 	}
 }
 
-func addDoublesTail(sums *[lanes]float64, w, x []float64) {
+// dotDoublesGeneric is the products of x with the two rows that begin at w and stride behind it.
+func dotDoublesGeneric(w []float64, stride int, x []float64) (a, b float64) {
+	return dotDouble(w[:len(x)], x), dotDouble(w[stride:][:len(x)], x)
+}
+
+func dotDouble(w, x []float64) float64 {
+	var sums [lanes]float64
 	for i, v := range w {
 		sums[i%lanes] += float64(v * x[i])
 	}
-}
-
-func sumDoubles(s *[lanes]float64) float64 {
 	for n := lanes / 2; n > 0; n /= 2 {
 		for i := range n {
-			s[i] += s[i+n]
+			sums[i] += sums[i+n]
 		}
 	}
-	return s[0]
-}
-
-// addDoublesGeneric adds the products of x, whole blocks of 16, with the two rows that begin at w and stride behind it.
-func addDoublesGeneric(sums *[doubleRows][lanes]float64, w []float64, stride int, x []float64) {
-	for j := range sums {
-		addDoublesTail(&sums[j], w[j*stride:][:len(x)], x)
-	}
+	return sums[0]
 }
 
 // DotColumnsF64 sets dst[i*16+c] to the dot product of row i of w, which has k elements, and column c of x [k, 16].

@@ -1,14 +1,13 @@
 package simd
 
 //go:noescape
-func addDoublesAVX2(sums *[doubleRows][lanes]float64, w []float64, stride int, x []float64)
+func dotDoublesAVX2(w []float64, stride int, x []float64) (a, b float64)
 
-func addDoubles(sums *[doubleRows][lanes]float64, w []float64, stride int, x []float64) {
+func dotDoubles(w []float64, stride int, x []float64) (a, b float64) {
 	if tier < avx2 {
-		addDoublesGeneric(sums, w, stride, x)
-		return
+		return dotDoublesGeneric(w, stride, x)
 	}
-	addDoublesAVX2(sums, w[:stride+len(x)], stride, x)
+	return dotDoublesAVX2(w[:stride+len(x)], stride, x)
 }
 
 //go:noescape

@@ -2,32 +2,67 @@
 
 // Products of float64 with AVX2, rounded before they are added.
 
-// func addDoublesAVX2(sums *[doubleRows][lanes]float64, w []float64, stride int, x []float64)
+// The mask of t elements of 16 begins 16 - t elements from the front.
+DATA tailMask<>+0(SB)/8, $-1
+DATA tailMask<>+8(SB)/8, $-1
+DATA tailMask<>+16(SB)/8, $-1
+DATA tailMask<>+24(SB)/8, $-1
+DATA tailMask<>+32(SB)/8, $-1
+DATA tailMask<>+40(SB)/8, $-1
+DATA tailMask<>+48(SB)/8, $-1
+DATA tailMask<>+56(SB)/8, $-1
+DATA tailMask<>+64(SB)/8, $-1
+DATA tailMask<>+72(SB)/8, $-1
+DATA tailMask<>+80(SB)/8, $-1
+DATA tailMask<>+88(SB)/8, $-1
+DATA tailMask<>+96(SB)/8, $-1
+DATA tailMask<>+104(SB)/8, $-1
+DATA tailMask<>+112(SB)/8, $-1
+DATA tailMask<>+120(SB)/8, $-1
+DATA tailMask<>+128(SB)/8, $0
+DATA tailMask<>+136(SB)/8, $0
+DATA tailMask<>+144(SB)/8, $0
+DATA tailMask<>+152(SB)/8, $0
+DATA tailMask<>+160(SB)/8, $0
+DATA tailMask<>+168(SB)/8, $0
+DATA tailMask<>+176(SB)/8, $0
+DATA tailMask<>+184(SB)/8, $0
+DATA tailMask<>+192(SB)/8, $0
+DATA tailMask<>+200(SB)/8, $0
+DATA tailMask<>+208(SB)/8, $0
+DATA tailMask<>+216(SB)/8, $0
+DATA tailMask<>+224(SB)/8, $0
+DATA tailMask<>+232(SB)/8, $0
+DATA tailMask<>+240(SB)/8, $0
+DATA tailMask<>+248(SB)/8, $0
+GLOBL tailMask<>(SB), RODATA|NOPTR, $256
+
+// func dotDoublesAVX2(w []float64, stride int, x []float64) (a, b float64)
 //
-// sums[j][l] += w[j*stride+i] * x[i], l = i mod 16, for i below x's length, a multiple of 16.
+// The products of x with the rows that begin at w and stride behind it. What a tail lacks is 0 times 0, which changes no
+// sum: none is -0.
 //
-//	DI       sums
 //	SI, R8   rows 0 and 1 of w
 //	DX       x
-//	CX       blocks of 16 left
+//	CX, AX   blocks of 16 left, elements behind them
 //	Y0..Y3   sums of row 0, Y4..Y7 of row 1
-TEXT ·addDoublesAVX2(SB), NOSPLIT, $0-64
-	MOVQ sums+0(FP), DI
-	MOVQ w_base+8(FP), SI
-	MOVQ stride+32(FP), R8
+TEXT ·dotDoublesAVX2(SB), NOSPLIT, $0-72
+	MOVQ w_base+0(FP), SI
+	MOVQ stride+24(FP), R8
 	LEAQ (SI)(R8*8), R8
-	MOVQ x_base+40(FP), DX
-	MOVQ x_len+48(FP), CX
+	MOVQ x_base+32(FP), DX
+	MOVQ x_len+40(FP), CX
+	MOVQ CX, AX
+	VXORPD Y0, Y0, Y0
+	VXORPD Y1, Y1, Y1
+	VXORPD Y2, Y2, Y2
+	VXORPD Y3, Y3, Y3
+	VXORPD Y4, Y4, Y4
+	VXORPD Y5, Y5, Y5
+	VXORPD Y6, Y6, Y6
+	VXORPD Y7, Y7, Y7
 	SHRQ $4, CX
-	JZ   done
-	VMOVUPD 0(DI), Y0
-	VMOVUPD 32(DI), Y1
-	VMOVUPD 64(DI), Y2
-	VMOVUPD 96(DI), Y3
-	VMOVUPD 128(DI), Y4
-	VMOVUPD 160(DI), Y5
-	VMOVUPD 192(DI), Y6
-	VMOVUPD 224(DI), Y7
+	JZ   tail
 loop:
 	VMOVUPD 0(DX), Y8
 	VMOVUPD 32(DX), Y9
@@ -54,16 +89,62 @@ loop:
 	ADDQ $128, R8
 	DECQ CX
 	JNZ  loop
-	VMOVUPD Y0, 0(DI)
-	VMOVUPD Y1, 32(DI)
-	VMOVUPD Y2, 64(DI)
-	VMOVUPD Y3, 96(DI)
-	VMOVUPD Y4, 128(DI)
-	VMOVUPD Y5, 160(DI)
-	VMOVUPD Y6, 192(DI)
-	VMOVUPD Y7, 224(DI)
+tail:
+	ANDQ $15, AX
+	JZ   add
+	LEAQ tailMask<>+128(SB), R9
+	SHLQ $3, AX
+	SUBQ AX, R9
+	VMOVUPD 0(R9), Y8
+	VMASKMOVPD 0(DX), Y8, Y9
+	VMASKMOVPD 0(SI), Y8, Y10
+	VMULPD  Y9, Y10, Y10
+	VADDPD  Y10, Y0, Y0
+	VMASKMOVPD 0(R8), Y8, Y11
+	VMULPD  Y9, Y11, Y11
+	VADDPD  Y11, Y4, Y4
+	VMOVUPD 32(R9), Y8
+	VMASKMOVPD 32(DX), Y8, Y9
+	VMASKMOVPD 32(SI), Y8, Y10
+	VMULPD  Y9, Y10, Y10
+	VADDPD  Y10, Y1, Y1
+	VMASKMOVPD 32(R8), Y8, Y11
+	VMULPD  Y9, Y11, Y11
+	VADDPD  Y11, Y5, Y5
+	VMOVUPD 64(R9), Y8
+	VMASKMOVPD 64(DX), Y8, Y9
+	VMASKMOVPD 64(SI), Y8, Y10
+	VMULPD  Y9, Y10, Y10
+	VADDPD  Y10, Y2, Y2
+	VMASKMOVPD 64(R8), Y8, Y11
+	VMULPD  Y9, Y11, Y11
+	VADDPD  Y11, Y6, Y6
+	VMOVUPD 96(R9), Y8
+	VMASKMOVPD 96(DX), Y8, Y9
+	VMASKMOVPD 96(SI), Y8, Y10
+	VMULPD  Y9, Y10, Y10
+	VADDPD  Y10, Y3, Y3
+	VMASKMOVPD 96(R8), Y8, Y11
+	VMULPD  Y9, Y11, Y11
+	VADDPD  Y11, Y7, Y7
+add:
+	VADDPD  Y2, Y0, Y0
+	VADDPD  Y3, Y1, Y1
+	VADDPD  Y1, Y0, Y0
+	VEXTRACTF128 $1, Y0, X1
+	VADDPD  X1, X0, X0
+	VPERMILPD $1, X0, X1
+	VADDSD  X1, X0, X0
+	VMOVSD  X0, a+56(FP)
+	VADDPD  Y6, Y4, Y4
+	VADDPD  Y7, Y5, Y5
+	VADDPD  Y5, Y4, Y4
+	VEXTRACTF128 $1, Y4, X5
+	VADDPD  X5, X4, X4
+	VPERMILPD $1, X4, X5
+	VADDSD  X5, X4, X4
+	VMOVSD  X4, b+64(FP)
 	VZEROUPPER
-done:
 	RET
 
 // func dotColumnsAVX2(sums *[doubleRows][lanes]float64, w []float64, stride int, x []float64)

@@ -2,8 +2,8 @@
 
 package simd
 
-func addDoubles(sums *[doubleRows][lanes]float64, w []float64, stride int, x []float64) {
-	addDoublesGeneric(sums, w, stride, x)
+func dotDoubles(w []float64, stride int, x []float64) (a, b float64) {
+	return dotDoublesGeneric(w, stride, x)
 }
 
 func dotColumns(sums *[doubleRows][lanes]float64, w []float64, stride int, x []float64) {
