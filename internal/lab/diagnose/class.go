@@ -77,7 +77,7 @@ func (c class) own() []*sim.Numerics {
 	var arms []*sim.Numerics
 	arm := func(order sim.Order, jitter float64) {
 		n := c.center()
-		n.Order, n.Jitter, n.Random = order, jitter, rand.New(rand.NewPCG(uint64(len(arms)), 7))
+		n.Order, n.Jitter, n.Random = order, jitter, rand.NewPCG(uint64(len(arms)), 7)
 		arms = append(arms, n)
 	}
 	arm(sim.Exact, 0x1p-24)
@@ -96,7 +96,7 @@ func (c class) more() []*sim.Numerics {
 	var arms []*sim.Numerics
 	for seed := range uint64(6) {
 		n := c.center()
-		n.Order, n.Jitter, n.Random = sim.Exact, 0x1p-24, rand.New(rand.NewPCG(seed, 9))
+		n.Order, n.Jitter, n.Random = sim.Exact, 0x1p-24, rand.NewPCG(seed, 9)
 		arms = append(arms, n)
 	}
 	return arms
@@ -115,7 +115,7 @@ func (c class) others() []*sim.Numerics {
 	if c.coarse() {
 		arms = append(arms, class{activations: "f64", kv: c.kv, gelu: c.gelu}.center())
 		n := c.center()
-		n.Jitter, n.Random, n.Store = c.step(), rand.New(rand.NewPCG(uint64(len(c.own())+len(arms)), 7)), nil
+		n.Jitter, n.Random, n.Store = c.step(), rand.NewPCG(uint64(len(c.own())+len(arms)), 7), nil
 		arms = append(arms, n)
 	}
 	return arms
@@ -123,6 +123,9 @@ func (c class) others() []*sim.Numerics {
 
 // coarse reports whether the class rounds more than float32 does.
 func (c class) coarse() bool { return c.activations != "f64" && c.activations != "f32" }
+
+// rounds reports whether the class's center rounds anything.
+func (c class) rounds() bool { return c.coarse() || c.gelu != "" || c.kv == "f16" || c.kv == "bf16" }
 
 // step is the largest relative error of one rounding.
 func (c class) step() float64 {

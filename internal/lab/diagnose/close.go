@@ -104,7 +104,10 @@ func (r *closing) free(p *prompt) (*free, error) {
 	} else {
 		rows = []int{len(p.IDs) - 1}
 	}
-	full := p.eval(r.model, nil, r.class.center()).With(r.edits)
+	full := plain.With(r.edits) // of a class that rounds nothing
+	if r.class.rounds() {
+		full = p.eval(r.model, nil, r.class.center()).With(r.edits)
+	}
 	var arms []*sim.Eval
 	for _, n := range r.ensemble() {
 		arms = append(arms, p.eval(r.model, nil, n).With(r.edits))
@@ -135,7 +138,7 @@ func (r *closing) free(p *prompt) (*free, error) {
 		w := result.Shape.Size()
 		f.before, f.after = meanKL(want, got, w), meanKL(closed, got, w)
 		logits := p.placed[result]
-		stored := &sim.Numerics{Jitter: logits.Step(), Random: rand.New(rand.NewPCG(0, 12))}
+		stored := &sim.Numerics{Jitter: logits.Step(), Random: rand.NewPCG(0, 12)}
 		f.floor = max(f.floor, meanKL(closed, stored.Stored(closed), w))
 		r.shown = append(r.shown, r.logits(p, rows, want, got, f))
 	}
@@ -185,10 +188,10 @@ func (r *closing) ensemble() []*sim.Numerics {
 	var all []*sim.Numerics
 	for i, order := range []sim.Order{sim.Lanes, sim.Exact, sim.Forward} {
 		n := r.class.center()
-		n.Order, n.Jitter, n.Random = order, 0x1p-23, rand.New(rand.NewPCG(uint64(i), 11))
+		n.Order, n.Jitter, n.Random = order, 0x1p-23, rand.NewPCG(uint64(i), 11)
 		all = append(all, n)
 	}
-	if c := r.class; c.coarse() || c.gelu != "" || c.kv == "f16" || c.kv == "bf16" {
+	if r.class.rounds() {
 		all = append(all, class{activations: "f64"}.center())
 	}
 	return all

@@ -76,7 +76,7 @@ func roundings(g *graph.Graph) []rounding {
 // numerics emulates the rounding, without what the diagnosis leaves to chance.
 func (x rounding) numerics() *sim.Numerics {
 	n := x.class.center()
-	n.Order, n.Jitter, n.Random = x.order, x.jitter, rand.New(rand.NewPCG(3, 7))
+	n.Order, n.Jitter, n.Random = x.order, x.jitter, rand.NewPCG(3, 7)
 	if stored := round.Format(x.class.activations).Stored(); stored == round.F32 {
 		n.Store = stored.Round
 	}

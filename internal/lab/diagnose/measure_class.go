@@ -36,7 +36,7 @@ func (r *measurement) addStored(c class) {
 		}
 		for seed := range uint64(2) {
 			n := c.center()
-			n.Jitter, n.Random = p.step, rand.New(rand.NewPCG(seed, 8))
+			n.Jitter, n.Random = p.step, rand.NewPCG(seed, 8)
 			p.arms = append(p.arms, p.eval(r.model, p.known, n).With(r.edits))
 		}
 	}

@@ -20,7 +20,7 @@ type Numerics struct {
 	// with 2^-24 that is what a float32 engine's rounding may be.
 	Jitter float64
 	Given  float64 // the same, of the given values alone
-	Random *rand.Rand
+	Random *rand.PCG
 }
 
 // Order is how sums of products run.
@@ -61,9 +61,12 @@ func (n *Numerics) Stored(x []float64) []float64 {
 
 func (n *Numerics) shake(x []float64, by float64) {
 	for i, v := range x {
-		x[i] = v * (1 + by*(2*n.Random.Float64()-1))
+		x[i] = v * (1 + by*n.chance())
 	}
 }
+
+// chance is a number of -1..1.
+func (n *Numerics) chance() float64 { return 2*(float64(n.Random.Uint64()<<11>>11)/(1<<53)) - 1 }
 
 // speed is what rounding may multiply the turning speed of a pair by. Engines keep
 // angles in float32, whose error grows with the position, and many come to the speed of
@@ -72,7 +75,7 @@ func (n *Numerics) speed(i int) float64 {
 	if n == nil || n.Jitter == 0 {
 		return 1
 	}
-	return 1 + n.Jitter*float64(1+i)*(2*n.Random.Float64()-1)
+	return 1 + n.Jitter*float64(1+i)*n.chance()
 }
 
 func (n *Numerics) kv(x []float64) []float64 {

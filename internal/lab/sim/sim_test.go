@@ -397,7 +397,7 @@ func TestArms(t *testing.T) {
 	right := reference(t, g, ids, round.Class{})
 	q := g.Node("blk.1.attn_q")
 	arm := func(o sim.Order, jitter float64) []float64 {
-		n := &sim.Numerics{Order: o, Jitter: jitter, Random: rand.New(rand.NewPCG(1, 2))}
+		n := &sim.Numerics{Order: o, Jitter: jitter, Random: rand.NewPCG(1, 2)}
 		return compute(t, sim.Of(g).Eval(ids, right, n), q)
 	}
 	var seen [][]float64
@@ -434,7 +434,7 @@ func TestAngles(t *testing.T) {
 		one.data[i] = 1 + float64(i%5)
 	}
 	have := map[*graph.Node]sim.Known{in: one}
-	num := &sim.Numerics{Jitter: 0x1p-24, Random: rand.New(rand.NewPCG(1, 2))}
+	num := &sim.Numerics{Jitter: 0x1p-24, Random: rand.NewPCG(1, 2)}
 	want, got := compute(t, sim.Of(g).Eval(ids, have, nil), q), compute(t, sim.Of(g).Eval(ids, have, num), q)
 	w := q.Shape.Size()
 	near, far := distance(want[:10*w], got[:10*w]), distance(want[390*w:], got[390*w:])
