@@ -26,8 +26,8 @@ import (
 	"github.com/andybalholm/brotli"
 )
 
-// Tests run beside each other on few cores, with small heaps that are soon full again. So garbage is collected less
-// often, and no stack is written down of what takes it, which together is a sixth of the lab's tests.
+// Tests run beside each other on few cores. Their heaps are small and soon full again, so garbage is collected less
+// often. Memory is not profiled, either. Both together save a sixth of the time of the lab's tests.
 func init() {
 	debug.SetGCPercent(400)
 	runtime.MemProfileRate = 0

@@ -1,5 +1,5 @@
-// Package simd holds the CPU backend's inner loops: leaf kernels over slices
-// that know no tensors, graphs or goroutines and allocate nothing, but for the
+// Package simd holds the inner loops of the CPU backend, and of products in float64
+// elsewhere: leaf kernels over slices that know no tensors, graphs or goroutines and allocate nothing, but for the
 // generic twins of AddRow and WidenPlanes, which only tests call.
 //
 // Each function's comment is a contract that fixes its result to the bit: the

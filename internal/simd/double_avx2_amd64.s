@@ -37,6 +37,17 @@ DATA tailMask<>+240(SB)/8, $0
 DATA tailMask<>+248(SB)/8, $0
 GLOBL tailMask<>(SB), RODATA|NOPTR, $256
 
+// TAIL adds the products of four elements at most, masked by those at R9, to the sums p and q of rows 0 and 1.
+#define TAIL(at, p, q) \
+	VMOVUPD at(R9), Y8;          \
+	VMASKMOVPD at(DX), Y8, Y9;   \
+	VMASKMOVPD at(SI), Y8, Y10;  \
+	VMULPD  Y9, Y10, Y10;        \
+	VADDPD  Y10, p, p;           \
+	VMASKMOVPD at(R8), Y8, Y11;  \
+	VMULPD  Y9, Y11, Y11;        \
+	VADDPD  Y11, q, q
+
 // func dotDoublesAVX2(w []float64, stride int, x []float64) (a, b float64)
 //
 // The products of x with the rows that begin at w and stride behind it. What a tail lacks is 0 times 0, which changes no
@@ -95,38 +106,10 @@ tail:
 	LEAQ tailMask<>+128(SB), R9
 	SHLQ $3, AX
 	SUBQ AX, R9
-	VMOVUPD 0(R9), Y8
-	VMASKMOVPD 0(DX), Y8, Y9
-	VMASKMOVPD 0(SI), Y8, Y10
-	VMULPD  Y9, Y10, Y10
-	VADDPD  Y10, Y0, Y0
-	VMASKMOVPD 0(R8), Y8, Y11
-	VMULPD  Y9, Y11, Y11
-	VADDPD  Y11, Y4, Y4
-	VMOVUPD 32(R9), Y8
-	VMASKMOVPD 32(DX), Y8, Y9
-	VMASKMOVPD 32(SI), Y8, Y10
-	VMULPD  Y9, Y10, Y10
-	VADDPD  Y10, Y1, Y1
-	VMASKMOVPD 32(R8), Y8, Y11
-	VMULPD  Y9, Y11, Y11
-	VADDPD  Y11, Y5, Y5
-	VMOVUPD 64(R9), Y8
-	VMASKMOVPD 64(DX), Y8, Y9
-	VMASKMOVPD 64(SI), Y8, Y10
-	VMULPD  Y9, Y10, Y10
-	VADDPD  Y10, Y2, Y2
-	VMASKMOVPD 64(R8), Y8, Y11
-	VMULPD  Y9, Y11, Y11
-	VADDPD  Y11, Y6, Y6
-	VMOVUPD 96(R9), Y8
-	VMASKMOVPD 96(DX), Y8, Y9
-	VMASKMOVPD 96(SI), Y8, Y10
-	VMULPD  Y9, Y10, Y10
-	VADDPD  Y10, Y3, Y3
-	VMASKMOVPD 96(R8), Y8, Y11
-	VMULPD  Y9, Y11, Y11
-	VADDPD  Y11, Y7, Y7
+	TAIL(0, Y0, Y4)
+	TAIL(32, Y1, Y5)
+	TAIL(64, Y2, Y6)
+	TAIL(96, Y3, Y7)
 add:
 	VADDPD  Y2, Y0, Y0
 	VADDPD  Y3, Y1, Y1
@@ -146,6 +129,14 @@ add:
 	VMOVSD  X4, b+64(FP)
 	VZEROUPPER
 	RET
+
+// COLUMNS adds the products of four columns of x with Y8 and Y9 to the sums p and q of rows 0 and 1.
+#define COLUMNS(at, p, q) \
+	VMOVUPD at(DX), Y10;      \
+	VMULPD  Y10, Y8, Y14;     \
+	VMULPD  Y10, Y9, Y15;     \
+	VADDPD  Y14, p, p;        \
+	VADDPD  Y15, q, q
 
 // func dotColumnsAVX2(sums *[doubleRows][lanes]float64, w []float64, stride int, x []float64)
 //
@@ -176,26 +167,10 @@ TEXT ·dotColumnsAVX2(SB), NOSPLIT, $0-64
 row:
 	VBROADCASTSD (SI), Y8
 	VBROADCASTSD (R8), Y9
-	VMOVUPD 0(DX), Y10
-	VMOVUPD 32(DX), Y11
-	VMOVUPD 64(DX), Y12
-	VMOVUPD 96(DX), Y13
-	VMULPD  Y10, Y8, Y14
-	VMULPD  Y10, Y9, Y15
-	VADDPD  Y14, Y0, Y0
-	VADDPD  Y15, Y4, Y4
-	VMULPD  Y11, Y8, Y14
-	VMULPD  Y11, Y9, Y15
-	VADDPD  Y14, Y1, Y1
-	VADDPD  Y15, Y5, Y5
-	VMULPD  Y12, Y8, Y14
-	VMULPD  Y12, Y9, Y15
-	VADDPD  Y14, Y2, Y2
-	VADDPD  Y15, Y6, Y6
-	VMULPD  Y13, Y8, Y14
-	VMULPD  Y13, Y9, Y15
-	VADDPD  Y14, Y3, Y3
-	VADDPD  Y15, Y7, Y7
+	COLUMNS(0, Y0, Y4)
+	COLUMNS(32, Y1, Y5)
+	COLUMNS(64, Y2, Y6)
+	COLUMNS(96, Y3, Y7)
 	ADDQ $128, DX
 	ADDQ $8, SI
 	ADDQ $8, R8

@@ -125,8 +125,8 @@ func (r *proposer) scaleHypotheses(n *graph.Node) []*hypothesis {
 		}}))}
 }
 
-// sameFactors are all factors that an equation has multiplied by twice, as where the weights of a file have them already, or
-// left out.
+// sameFactors are two causes: the engine multiplies by each factor of an equation twice, or by none. So it is where the weights of a
+// file have them already, or should have.
 func sameFactors(all []*hypothesis) []*hypothesis {
 	var joint []*hypothesis
 	for i, computed := range []string{"multiplies by each of its factors twice", "multiplies by none of its factors"} {
@@ -136,6 +136,9 @@ func sameFactors(all []*hypothesis) []*hypothesis {
 				continue
 			}
 			y := h.of([]float64{h.fit.right * h.fit.right, 1}[i])
+			if y == nil {
+				continue
+			}
 			if x != nil {
 				join(x, y)
 				continue
