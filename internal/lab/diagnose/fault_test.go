@@ -74,6 +74,7 @@ func TestNamed(t *testing.T) {
 		{"tiny-gemma4", "", "norm_eps:per_layer_proj_norm", map[string][]int{"norm_eps": nil}, false},
 		{"tiny-gemma3", "activations=f32", "embed_scale=12.625", map[string][]int{"embed_scale": nil}, true}, // rounded to bfloat16
 		{"tiny-qwen3", "", "rope_partial:attn_q_rope@3", map[string][]int{"rope_partial": {3}}, false},
+		{"tiny-gemma4-moe", "", "norm_order:ffn_norm@1; residual_order:add@1", map[string][]int{"norm_order": {1}, "residual_order": {1}}, true}, // before one branch of two
 	} {
 		if !slow() && !c.quick {
 			continue

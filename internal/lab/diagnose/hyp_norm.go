@@ -136,8 +136,8 @@ func (r *proposer) exchanged(n, x *graph.Node) *hypothesis {
 	return h
 }
 
-// postNorms are the norm before a half of the layer at work behind it: the half reads
-// the bare stream, and what it gives is normed, before or after a norm that it has there.
+// postNorms are the norm before a half of the layer, or before one of its branches, at work behind it:
+// that reads the bare stream, and what it gives is normed, before or after a norm that it has there.
 func (r *proposer) postNorms(n *graph.Node) []*hypothesis {
 	if len(n.In) != 1 || n.Layer < 0 {
 		return nil
@@ -162,13 +162,33 @@ func (r *proposer) postNorms(n *graph.Node) []*hypothesis {
 		if sum.Op != graph.Add || len(sum.In) != 2 || sum.In[0] != n.In[0] || sum.ID < n.ID {
 			continue
 		}
-		all := []*hypothesis{behind(sum, sum.In[1])}
-		if post := sum.In[1]; post.Op == graph.RMSNorm || post.Op == graph.Scale {
-			all = append(all, behind(post, post.In[0]))
+		var all []*hypothesis
+		for at, value := sum, sum.In[1]; value != nil; at, value = value, ends(value, n) {
+			all = append(all, behind(at, value))
 		}
 		return all
 	}
 	return nil
+}
+
+// ends is what a norm or a factor reads that a half of a layer ends with, or of a sum the branch that norm n is before; nil for others.
+func ends(x, n *graph.Node) *graph.Node {
+	switch {
+	case x != n && (x.Op == graph.RMSNorm || x.Op == graph.Scale):
+		return x.In[0]
+	case x.Op == graph.Add && len(x.In) == 2:
+		for i, y := range x.In {
+			if follows(y, n) && !follows(x.In[1-i], n) {
+				return y
+			}
+		}
+	}
+	return nil
+}
+
+// follows reports whether x is computed from n, of the same layer.
+func follows(x, n *graph.Node) bool {
+	return x == n || x.ID > n.ID && slices.ContainsFunc(x.In, func(y *graph.Node) bool { return follows(y, n) })
 }
 
 // extraNorm is a norm without a weight somewhere in what n computes. Its epsilon is
