@@ -9,21 +9,28 @@ import (
 	"github.com/karat-run/karat/internal/kvfile"
 )
 
-// portable is the cache, if its contents can be carried, and no step runs. The caller holds e.mu.
-func (s *Sequence) portable() (backend.Portable, error) {
+// carry calls f with the cache, if its contents can be carried. A step under way ends first, and none begins meanwhile.
+func (s *Sequence) carry(f func(p backend.Portable) error) error {
 	e := s.e
+	if e.InTap() {
+		return ErrInTap
+	}
+	e.between.Lock()
+	defer e.between.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	p, ok := e.cache.(backend.Portable)
 	switch {
+	case e.closed || s.closed:
+		return ErrClosed
 	case !ok:
-		return nil, errors.New("engine: the keys and values of this backend cannot be carried: the CPU's can, with precision fast or f32")
+		return errors.New("engine: the keys and values of this backend cannot be carried: the CPU's can, with precision fast or f32")
 	case e.entire:
-		return nil, errors.New("engine: the model sees later tokens or pools rows: nothing of a prefix can be kept")
+		return errors.New("engine: the model sees later tokens or pools rows: nothing of a prefix can be kept")
 	case s.rows != "":
-		return nil, errors.New("engine: the prompt has rows beside its tokens")
-	case slices.ContainsFunc(e.queue, func(w *work) bool { return w.rows > 0 }):
-		return nil, ErrBusy
+		return errors.New("engine: the prompt has rows beside its tokens")
 	}
-	return p, nil
+	return f(p)
 }
 
 // needed is the first position of a window that the next token sees, n being stored.
@@ -36,19 +43,21 @@ func needed(window, n int) int {
 
 // Carry is the keys, values and states of the sequence, of which nothing but the model's name is missing. The engine's
 // options must have Private.
-func (s *Sequence) Carry() (*kvfile.File, error) {
-	e := s.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	p, err := s.portable()
-	n := len(s.tokens)
-	switch {
-	case err != nil:
-		return nil, err
-	case n == 0 || s.pages.Len() != n:
+func (s *Sequence) Carry() (f *kvfile.File, err error) {
+	err = s.carry(func(p backend.Portable) error {
+		f, err = s.held(p)
+		return err
+	})
+	return f, err
+}
+
+// held is the contents of p that are the sequence's.
+func (s *Sequence) held(p backend.Portable) (f *kvfile.File, err error) {
+	e, n := s.e, len(s.tokens)
+	if n == 0 || s.pages.Len() != n {
 		return nil, fmt.Errorf("engine: keys and values of %d tokens of %d", s.pages.Len(), n)
 	}
-	f := &kvfile.File{Element: p.Element(), Tokens: slices.Clone(s.tokens), Held: n}
+	f = &kvfile.File{Element: p.Element(), Tokens: slices.Clone(s.tokens), Held: n}
 	for _, x := range e.graph.KVs() {
 		store := kvfile.Store{Layer: x.Layer, Heads: x.Heads, Dim: x.Dim, Values: x.Values(), Window: x.Window, From: needed(x.Window, n)}
 		if store.Data, err = p.ReadStore(x, s.pages, store.From, n); err != nil {
@@ -75,21 +84,16 @@ func (s *Sequence) Take(f *kvfile.File) error {
 	if err := s.fits(f); err != nil {
 		return fmt.Errorf("engine: the state is not this model's: %w", err)
 	}
-	e := s.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	p, err := s.portable()
-	if err != nil {
-		return err
-	}
-	if err := s.take(p, f); err != nil {
-		s.pages.Truncate(0)
-		return err
-	}
-	s.tokens = slices.Clone(f.Tokens[:f.Held])
-	s.pages.Commit(s.tokens)
-	e.list(s)
-	return nil
+	return s.carry(func(p backend.Portable) error {
+		if err := s.take(p, f); err != nil {
+			s.pages.Truncate(0)
+			return err
+		}
+		s.tokens = slices.Clone(f.Tokens[:f.Held])
+		s.pages.Commit(s.tokens)
+		s.e.list(s)
+		return nil
+	})
 }
 
 // take grows the sequence, and writes.

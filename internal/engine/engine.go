@@ -109,6 +109,7 @@ type Engine struct {
 	together *together // the context of a step of several requests, kept for the next one
 
 	closing sync.Mutex // held while Close frees the cache
+	between sync.Mutex // held while a step is computed, or a state carried; before mu
 
 	mu       sync.Mutex  // guards what follows, and what Sequence says
 	queue    []*work     // in no order
