@@ -150,12 +150,16 @@ func (e *plan) lists(blend *backend.Blend) error {
 			a.table = append(a.table, uint32(at), uint32(p.Rank), math.Float32bits(float32(part.By*p.Scale)))
 			width += p.Rank
 		}
+		if limit := e.b.d.Adapter().Limits.Groups; width > limit {
+			return fmt.Errorf("%v: ranks of %d together, this GPU computes at most %d", n, width, limit)
+		}
 		a.widths[i] = max(a.widths[i], width)
 	}
 	return nil
 }
 
-// place is where p lies among w's pairs, which it joins if it is new.
+// place is where p lies among w's pairs, which it joins if it is new. They stay until Close: a model's adapters are those
+// that it was opened with, whose bytes were compared with the GPU's memory then.
 func (b *Backend) place(w *graph.Weight, p *backend.Pair) (int, error) {
 	s := b.adapters.pairs[w]
 	if s == nil {
@@ -166,22 +170,19 @@ func (b *Backend) place(w *graph.Weight, p *backend.Pair) (int, error) {
 		return at, nil
 	}
 	at, size := s.size, s.size+len(p.A)+len(p.B)
-	made, err := b.empty(w.Name, 4*size)
+	made, err := b.enlarged(w.Name, s.buffer, 4*at, 4*size)
 	if err != nil {
 		return 0, err
 	}
+	s.buffer = made
+	b.adapters.grown++
 	var l gpu.List
-	if s.buffer != nil {
-		l.Copy(made, 0, s.buffer, 0, 4*at)
-	}
 	l.Write(made, 4*at, bytesIn(p.A))
 	l.Write(made, 4*(at+len(p.A)), bytesIn(p.B))
 	if err := b.d.gpu.Run(&l); err != nil {
 		return 0, err
 	}
-	b.release(s.buffer)
-	s.buffer, s.size, s.at[p] = made, size, at
-	b.adapters.grown++
+	s.size, s.at[p] = size, at
 	return at, nil
 }
 

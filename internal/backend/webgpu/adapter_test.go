@@ -1,6 +1,7 @@
 package webgpu
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/backendtest"
 	"github.com/karat-run/karat/internal/backend/ref"
+	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -86,14 +88,14 @@ func TestAdapters(t *testing.T) {
 func TestAdapterDispatches(t *testing.T) {
 	g := fusible(t)
 	r := start(t, New(device(t), Options{}), g, 4, nil)
-	e := r.plan.(*executable)
 	of := func(s *backend.Step) int {
 		r.b().meter = &backend.Meter{}
 		r.compute(s)
 		return r.b().meter.Dispatches
 	}
 	bare := of(r.step([]int32{1, 2, 3, 4}))
-	if n := of(r.blended(nil, 1, 2, 3, 4)); n != bare || e.adapted != nil {
+	made := len(r.b().made)
+	if n := of(r.blended(nil, 1, 2, 3, 4)); n != bare || len(r.b().made) != made {
 		t.Errorf("%d dispatches without adapters, %d where there are none to be found", bare, n)
 	}
 	var parts []backend.Part
@@ -174,6 +176,60 @@ func TestAdapterTooLarge(t *testing.T) {
 	}
 	r.seq = r.pool.NewSequence()
 	if !same(want, r.compute(r.blended(fits, 1, 2))) {
+		t.Error("other bits after an error")
+	}
+}
+
+// limited is a GPU with another limit of workgroups.
+type limited struct {
+	gpu.Device
+	groups int
+}
+
+func (d limited) Adapter() gpu.Adapter {
+	a := d.Device.Adapter()
+	a.Limits.Groups = d.groups
+	return a
+}
+
+// TestAdapterRanks: a row's ranks are workgroups beside each other. More than the GPU has are an error that names the product.
+func TestAdapterRanks(t *testing.T) {
+	g := backendtest.Decoder(t, 23, tensor.Q8_0, 0)
+	r := start(t, New(newDevice(limited{device(t).gpu, 1000}), Options{}), g, 4, nil)
+	blend := func(rank int) *backend.Blend {
+		parts := []backend.Part{{Adapter: backendtest.Adapter(5, g, nil, rank), By: 1}, {Adapter: backendtest.Adapter(6, g, nil, 500), By: 1}}
+		return backendtest.Blend(t, parts...)
+	}
+	r.compute(r.blended(blend(500), 1))
+	r.seq = r.pool.NewSequence()
+	_, err := r.plan.Run(t.Context(), r.blended(blend(501), 1), nil)
+	if err == nil || !strings.Contains(err.Error(), "webgpu: adapters: w") || !strings.Contains(err.Error(), "ranks of 1001 together, this GPU computes at most 1000") {
+		t.Error(err)
+	}
+}
+
+// TestAdapterPlansFail: plans for adapters that cannot be made are not tried at every step, and other steps go on.
+func TestAdapterPlansFail(t *testing.T) {
+	f := &faulty{Device: device(t).gpu}
+	g := backendtest.Decoder(t, 24, tensor.Q8_0, 0)
+	r := start(t, New(newDevice(f), Options{}), g, 4, nil)
+	blend := backendtest.Blend(t, backend.Part{Adapter: backendtest.Adapter(7, g, nil, 4), By: 1})
+	want := r.run(1, 2)
+	f.compile = errors.New("no shader")
+	made := 0
+	for i := range 3 {
+		r.seq = r.pool.NewSequence()
+		_, err := r.plan.Run(t.Context(), r.blended(blend, 1, 2), nil)
+		if err == nil || !strings.Contains(err.Error(), "no shader") {
+			t.Fatal(err)
+		}
+		if n := len(r.b().made); i > 0 && n != made {
+			t.Errorf("step %d: %d buffers and groups, %d before", i, n, made)
+		}
+		made = len(r.b().made)
+	}
+	r.seq = r.pool.NewSequence()
+	if !same(r.run(1, 2), want) {
 		t.Error("other bits after an error")
 	}
 }

@@ -166,17 +166,9 @@ func (c *cache) room(s *states, slots int) error {
 		return nil
 	}
 	slots = max(slots, min(2*s.slots, c.b.limit/(4*max(s.size, 1)), c.pool.Most(c.slots)))
-	made, err := c.b.empty("states", 4*max(s.size, 1)*slots)
+	made, err := c.b.enlarged("states", s.values, 4*s.size*s.slots, 4*max(s.size, 1)*slots)
 	if err != nil {
 		return err
-	}
-	if s.values != nil {
-		var move gpu.List
-		move.Copy(made, 0, s.values, 0, 4*s.size*s.slots)
-		if err := c.b.d.gpu.Run(&move); err != nil {
-			return err
-		}
-		c.b.release(s.values)
 	}
 	s.slots, s.values = slots, made
 	c.grown++
@@ -321,17 +313,9 @@ func (c *cache) grow(s *store, n int) error {
 	}
 	n = max(n, min(2*s.pages, fit))
 	for _, b := range slabs {
-		made, err := c.b.empty("keys and values", b.page*n)
+		made, err := c.b.enlarged("keys and values", *b.buffer, b.page*s.pages, b.page*n)
 		if err != nil {
 			return err
-		}
-		if old := *b.buffer; old != nil {
-			var move gpu.List
-			move.Copy(made, 0, old, 0, b.page*s.pages)
-			if err := c.b.d.gpu.Run(&move); err != nil {
-				return err
-			}
-			c.b.release(old)
 		}
 		*b.buffer = made
 		c.grown++ // even if there is no room for the other one: groups have the released buffer

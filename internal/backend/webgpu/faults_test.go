@@ -42,6 +42,7 @@ func TestFaults(t *testing.T) {
 		"probes change the logits":              probes,
 		"a scale without a fence":               chain,
 		"a device that is lost":                 lostDevice,
+		"memory kept by what has failed":        failedGrowth,
 		"weights larger than a binding":         shards,
 	} {
 		t.Run(name, func(t *testing.T) { f(t, d) })
@@ -313,6 +314,21 @@ func lostDevice(t *testing.T, d *Device) {
 		if text := err.Error(); !strings.HasPrefix(text, "webgpu: ") || !strings.Contains(text, " dispatches from ") || !strings.Contains(text, "softcap") {
 			t.Error(text)
 		}
+	}
+}
+
+// failedGrowth: a cache that could not grow holds no more than before.
+func failedGrowth(t *testing.T, d *Device) {
+	f := &faulty{Device: d.gpu}
+	r := start(t, New(newDevice(f), Options{}), backendtest.Decoder(t, 3, tensor.Q8_0, 0), 128, nil)
+	r.run(1, 2)
+	made := len(r.b().made)
+	f.run = errors.New("fails")
+	if _, err := r.plan.Run(t.Context(), r.step(make([]int32, 128)), nil); err == nil || !strings.Contains(err.Error(), "keys and values of layer 0: fails") {
+		t.Error(err)
+	}
+	if n := len(r.b().made); n != made {
+		t.Errorf("%d buffers and groups, %d before", n, made)
 	}
 }
 

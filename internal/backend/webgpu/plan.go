@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -21,8 +22,9 @@ type executable struct {
 	whole *plan // for steps all of whose rows' logits are wanted, as in decoding
 	part  *plan // for other steps: what keys and values do not need is computed of some rows
 
-	adapt   func() (*executable, error) // makes the plans for steps with adapters,
-	adapted *executable                 // which are nil until one comes
+	// The plans for steps with adapters, made for the first one. If that fails, what it took is held until Close,
+	// so it is not tried again.
+	adapted func() (*executable, error)
 }
 
 // extent is which rows of a step a node computes.
@@ -180,12 +182,12 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	if err != nil {
 		return nil, err
 	}
-	e.adapt = func() (*executable, error) {
+	e.adapted = sync.OnceValues(func() (*executable, error) {
 		b.busy.Lock()
 		defer b.busy.Unlock()
 		c.adapted, o.Progress = true, nil
 		return b.plans(g, hoisted, o, c)
-	}
+	})
 	return e, nil
 }
 

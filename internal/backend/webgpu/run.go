@@ -28,14 +28,10 @@ const unmeasured = longest / 8
 // of is the plan for s.
 func (e *executable) of(s *backend.Step) (*plan, error) {
 	if slices.ContainsFunc(s.Adapters, func(b *backend.Blend) bool { return b != nil }) {
-		if e.adapted == nil {
-			made, err := e.adapt()
-			if err != nil {
-				return nil, err
-			}
-			e.adapted = made
+		var err error
+		if e, err = e.adapted(); err != nil {
+			return nil, err
 		}
-		e = e.adapted
 	}
 	if len(s.Outputs) == len(s.Tokens) && len(s.Tokens) <= e.whole.rows {
 		return e.whole, nil

@@ -411,6 +411,23 @@ func (b *Backend) empty(name string, size int) (gpu.Buffer, error) {
 	return buffer, nil
 }
 
+// enlarged is a new buffer of at least size bytes that begins with so many of old's, which is released; old may be nil.
+// An error leaves old as it is.
+func (b *Backend) enlarged(name string, old gpu.Buffer, had, size int) (gpu.Buffer, error) {
+	made, err := b.empty(name, size)
+	if err != nil || old == nil {
+		return made, err
+	}
+	var l gpu.List
+	l.Copy(made, 0, old, 0, had)
+	if err := b.d.gpu.Run(&l); err != nil {
+		b.release(made)
+		return nil, err
+	}
+	b.release(old)
+	return made, nil
+}
+
 // vector is small weights as float32, one after another.
 func (b *Backend) vector(key weights) (gpu.Buffer, error) {
 	if v := b.vectors[key]; v != nil {
