@@ -221,7 +221,6 @@ func Fits(c *checkpoint.Checkpoint, g *graph.Graph, n numerics.Numerics, threads
 	return fits(c, n.Repacked(g), cacheBytes(g, n, threads, context, budget), context, 0)
 }
 
-// cacheBytes is what keys and values of so many tokens take, or budget if that is less and not 0.
 // FitsBudget is an error that wraps engine.ErrBudget where a budget of keys and values, in bytes, has no room for the first page of a sequence
 // on the CPU.
 func FitsBudget(g *graph.Graph, n numerics.Numerics, budget int64) error {
@@ -231,6 +230,7 @@ func FitsBudget(g *graph.Graph, n numerics.Numerics, budget int64) error {
 	return nil
 }
 
+// cacheBytes is what keys and values of so many tokens take, or budget if that is less and not 0.
 func cacheBytes(g *graph.Graph, n numerics.Numerics, threads, context int, budget int64) int64 {
 	cache := n.CacheBytes(g, threads, context)
 	if budget > 0 {

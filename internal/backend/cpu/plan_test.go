@@ -31,3 +31,24 @@ func TestCompileErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestCompileWithoutMemory: what has no room is an error that tells how much it is, also behind a product that shares a loop.
+func TestCompileWithoutMemory(t *testing.T) {
+	const k, many = 32, 1 << 19 // of as many rows as below, more than an address space
+	weight := func(rows int) *graph.Weight {
+		return &graph.Weight{GGUF: "w", Tensor: tensor.Tensor{Name: "w", DType: tensor.Q4_0, Shape: tensor.Shape{rows, k}, Data: make([]byte, 18*rows)}}
+	}
+	r := graph.New()
+	x := r.Embed(weight(4), 4, k, 1)
+	y := r.Linear(weight(k), x, k)
+	r.Outputs(r.Linear(weight(k), r.Add(y, r.Slice(r.Linear(weight(many), x, many), 0, k)), k))
+	g, err := r.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := New(Options{Threads: 1})
+	defer b.Close()
+	if _, err := b.Compile(g, backend.Options{Rows: 1 << 26, Outputs: 1}); err == nil || !strings.Contains(err.Error(), "bytes of memory") {
+		t.Error(err)
+	}
+}

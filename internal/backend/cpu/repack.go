@@ -90,7 +90,7 @@ func (b *Backend) settle(ctx context.Context, s *backend.Step) {
 		return
 	}
 	if err := guard(func() error { return b.repack(ctx, b.portion(len(s.Tokens))) }); err != nil && ctx.Err() == nil {
-		b.inPlace = nil
+		b.inPlace, b.room = nil, nil // which may have been written to
 	}
 }
 

@@ -339,3 +339,21 @@ func TestSettleWithoutMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestSettleBehindFailure: where a weight cannot be repacked, those of a graph that is compiled later have room of their own.
+func TestSettleBehindFailure(t *testing.T) {
+	b := New(Options{Threads: 1})
+	defer b.Close()
+	broken := newProducts(t, &executable{b: b}, tensor.Q8_0, 16, 256, 2)[1]
+	b.answered = true
+	broken.panels.N--
+	b.settle(t.Context(), stepOf(fewRows+1, 1))
+	if one := int64(panel.Size(tensor.Q8_0, 16, 256)); b.Packed() != one || len(b.inPlace) != 0 || !broken.panels.InPlace() {
+		t.Fatalf("%d bytes are packed, want %d; %d weights are to be repacked", b.Packed(), one, len(b.inPlace))
+	}
+	later := newProducts(t, &executable{b: b}, tensor.Q8_0, 64, 256, 1)[0]
+	b.settle(t.Context(), stepOf(fewRows+1, 1))
+	if later.panels.InPlace() {
+		t.Error("a later graph's weight stays in place")
+	}
+}
