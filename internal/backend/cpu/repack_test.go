@@ -346,7 +346,7 @@ func TestSettleBehindFailure(t *testing.T) {
 	defer b.Close()
 	broken := newProducts(t, &executable{b: b}, tensor.Q8_0, 16, 256, 2)[1]
 	b.answered = true
-	broken.panels.N--
+	broken.panels.N++ // so that its panels have another size
 	b.settle(t.Context(), stepOf(fewRows+1, 1))
 	if one := int64(panel.Size(tensor.Q8_0, 16, 256)); b.Packed() != one || len(b.inPlace) != 0 || !broken.panels.InPlace() {
 		t.Fatalf("%d bytes are packed, want %d; %d weights are to be repacked", b.Packed(), one, len(b.inPlace))
