@@ -78,9 +78,6 @@ func (r *Runner) Prepare(ctx context.Context) error {
 			}
 		}
 	}
-	if len(r.grid) > maxCells {
-		return fmt.Errorf("%d cells, at most %d", len(r.grid), maxCells)
-	}
 	return nil
 }
 
@@ -187,6 +184,9 @@ func (r *Runner) column(pair int, n karat.Node, place Place, head string, headCo
 	p := r.Pairs[pair]
 	var all []string
 	for _, at := range r.Spec.Positions {
+		if len(r.grid)+len(all) > maxCells { // before they take more memory
+			return fmt.Errorf("more than %d cells", maxCells)
+		}
 		if at != "each" {
 			all = append(all, at)
 			continue

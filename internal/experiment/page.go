@@ -50,10 +50,9 @@ func (b *Bundle) page() []byte {
 			fmt.Fprintf(w, "<p>Values of this run are written into that of: %s%s</p>\n", html.EscapeString(p.Corrupted.Text), html.EscapeString(reach))
 		}
 		for _, g := range b.maps(i) {
-			if maps++; maps > maxMaps {
-				break
+			if maps++; maps <= maxMaps {
+				g.draw(w)
 			}
-			g.draw(w)
 		}
 	}
 	if maps > maxMaps {
