@@ -178,7 +178,7 @@ func (f *interveneFlags) edit(c *cobra.Command) (e experiment.Edit, err error) {
 	case f.verb == "replace" && f.values == "":
 		return e, usagef("--values FILE is needed")
 	case f.verb == "steer" && sources != 1:
-		return e, usagef("give --values or --from-prompt")
+		return e, usagef("give --values or --from-prompt, one of them")
 	case f.from == "" && (f.minus != "" || f.fromOn != ""), f.values == "" && f.name != "":
 		return e, usagef("--minus-prompt and --from-positions need --from-prompt, --name needs --values")
 	case f.most < 0 || f.most > 1<<20:

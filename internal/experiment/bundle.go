@@ -106,13 +106,17 @@ func RunInto(ctx context.Context, dir, specText, model string, r *Runner, tell f
 	return b, b.write()
 }
 
-// startable reports whether dir is of the same spec already. Another experiment's folder, and one that has other files, is an error.
+// startable reports whether dir is of the same spec already. Another experiment's folder, one that has other files, and
+// a finished one that was changed are errors: a new manifest would vouch for the changes.
 func startable(dir, specText string) (made bool, err error) {
 	path := filepath.Join(dir, specFile)
 	had, err := readBounded(path)
 	switch {
 	case err == nil && string(had) != specText:
 		return false, fmt.Errorf("%s: another experiment's: take another folder", path)
+	case err == nil && exists(filepath.Join(dir, manifestFile)):
+		_, _, err = Open(dir)
+		return true, err
 	case err == nil:
 		return true, nil
 	case !errors.Is(err, fs.ErrNotExist):
@@ -126,6 +130,11 @@ func startable(dir, specText string) (made bool, err error) {
 		return false, fmt.Errorf("%s: not an experiment's folder, and not empty", dir)
 	}
 	return false, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // header is the first line of the cells: what they were computed with.
@@ -272,8 +281,8 @@ func (b *Bundle) Verify(ctx context.Context, r *Runner, tell func(done, total in
 		return fmt.Errorf("%d cells of %d pairs, the bundle has %d of %d", r.Len(), len(r.Pairs), len(b.Cells), len(b.Manifest.Pairs))
 	}
 	for i, p := range r.Pairs {
-		if err := p.Base.same(&b.Manifest.Pairs[i].Base); err != nil {
-			return fmt.Errorf("pair %d, clean: %w", i, err)
+		if err := p.same(&b.Manifest.Pairs[i]); err != nil {
+			return fmt.Errorf("pair %d, %w", i, err)
 		}
 	}
 	for i := range r.Len() {
@@ -288,6 +297,26 @@ func (b *Bundle) Verify(ctx context.Context, r *Runner, tell func(done, total in
 			return fmt.Errorf("cell %d, %s at %s: %w", i, c.Node, c.At, err)
 		}
 		tell(i+1, r.Len())
+	}
+	return nil
+}
+
+// same wants the same prompts, and runs of the same values.
+func (p *Pair) same(o *Pair) error {
+	if (p.Corrupted == nil) != (o.Corrupted == nil) || (p.Start == nil) != (o.Start == nil) || o.Clean == nil {
+		return errors.New("prompts: one is missing on one side")
+	}
+	if !slices.Equal(p.Clean.IDs, o.Clean.IDs) || p.Corrupted != nil && !slices.Equal(p.Corrupted.IDs, o.Corrupted.IDs) {
+		return errors.New("prompts: other ids")
+	}
+	if err := p.Base.same(&o.Base); err != nil {
+		return fmt.Errorf("clean: %w", err)
+	}
+	if p.Start == nil {
+		return nil
+	}
+	if err := p.Start.same(o.Start); err != nil {
+		return fmt.Errorf("corrupted: %w", err)
 	}
 	return nil
 }

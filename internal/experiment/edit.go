@@ -58,7 +58,7 @@ func (e *Edit) apply(m *karat.Model, p *Prompt) ([]applied, error) {
 		a := applied{site: s, kind: e.Kind, by: e.By, at: map[int]int{}, more: generated}
 		rows, ok := e.Rows[s.node.Name]
 		if needs := e.Kind == Replace || e.Kind == Steer || e.Kind == Mean; needs && !ok {
-			return nil, fmt.Errorf("node %s: no values for it", s.node.Name)
+			return nil, fmt.Errorf("node %s: no values for it: the positions that give them are those of a prompt, as last", s.node.Name)
 		}
 		for _, row := range rows {
 			if row, err = s.part(row); err != nil {

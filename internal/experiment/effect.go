@@ -58,7 +58,7 @@ func Measure(ctx context.Context, m *karat.Model, p *Prompt, edits []Edit, top i
 	}
 	after, err := run(ctx, m, p, hooks(all, len(p.IDs)), most)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("with that change: %w", err)
 	}
 	e := &Effect{Program: "karat " + karat.Version(), IDs: p.IDs, Before: before.Text, After: after.Text}
 	for _, a := range all {
@@ -121,10 +121,12 @@ func (e *Effect) WriteText(w io.Writer) error {
 		fmt.Fprintf(w, "logit of %d less that of %d: %.4f, after %.4f\n", d.First, d.Second, float64(d.Before), float64(d.After))
 	}
 	if e.Same {
-		_, err := fmt.Fprintln(w, "the logits are the same, bit for bit")
-		return err
+		if _, err := fmt.Fprintln(w, "the logits are the same, bit for bit"); err != nil || e.Before == e.After {
+			return err
+		} // edits of what is generated change the text alone
+	} else {
+		fmt.Fprintf(w, "KL divergence %s nats, largest difference of a logit %s\n", lab.Digits(float64(e.KL)), lab.Digits(float64(e.MaxAbsDiff)))
 	}
-	fmt.Fprintf(w, "KL divergence %s nats, largest difference of a logit %s\n", lab.Digits(float64(e.KL)), lab.Digits(float64(e.MaxAbsDiff)))
 	if e.Before != "" || e.After != "" {
 		fmt.Fprintf(w, "before: %s\nafter:  %s\n", strconv.Quote(e.Before), strconv.Quote(e.After))
 	}
