@@ -78,6 +78,7 @@ func (r *subject) diagnose() (*Diagnosis, error) {
 		{"comparing kinds of layers", s.kinds},
 		{"looking in other layers", s.extend},
 		{"looking below the floors", func() error { return s.below(1) }},
+		{"looking for epsilons", s.epsilons},
 		{"running the reference", end.close},
 		{"asking the logits", func() error { return s.again(end) }},
 	} {

@@ -88,20 +88,20 @@ func (r *search) pointed(eq *equation) (best *hypothesis, err error) {
 	if err != nil || !p.points() {
 		return nil, err
 	}
-	if d, err := r.unrounded(eq, best); err != nil || d < p.dd/4 {
+	if d, err := r.unrounded(eq, best, eq.errors); err != nil || d < p.dd/4 {
 		return nil, err
 	}
 	return best, nil
 }
 
-// unrounded is the square of the change that h makes without any rounding, as a projection has it. Where that is far smaller,
+// unrounded is the square of the change that h makes without any rounding at some rows, as a projection has it. Where that is far smaller,
 // h only lets roundings fall otherwise, and the engine's fall otherwise, too. For example, another epsilon turns 8-bit activations that
 // lie in the middle of two steps.
-func (r *search) unrounded(eq *equation, h *hypothesis) (float64, error) {
+func (r *search) unrounded(eq *equation, h *hypothesis, at []rowError) (float64, error) {
 	exact := class{"f64", "f64", ""}.center()
 	all := projection{width: eq.target.Shape.Size()}
 	for i, p := range r.prompts {
-		rows, floors := errorsOf(eq.errors, i)
+		rows, floors := errorsOf(at, i)
 		if len(rows) == 0 {
 			continue
 		}

@@ -81,7 +81,7 @@ func (c *example) held(ctx context.Context, x *Result, d *diagnose.Diagnosis, in
 		if shown, err := c.shown(ctx); err != nil || !shown {
 			return nil, err // float32, in which dumps are, does not hold the fault
 		}
-	case (c.condition == Multi || c.condition == Within) && slices.Contains(x.Failed, exactSet):
+	case (c.condition == Single || c.condition == Multi || c.condition == Within) && slices.Contains(x.Failed, exactSet):
 		want, err := c.seen(ctx, injected)
 		if err != nil {
 			return nil, err

@@ -1,0 +1,186 @@
+package diagnose
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// epsilons looks for other epsilons of norms in an engine that stores 16 bits. What these change may be far below that
+// rounding. But where both sides of a norm are tapped the rounding is no chance: an engine has the class's own bits,
+// but for the few values that lie in the middle of two. Another epsilon turns more of them, and an engine
+// with that epsilon has turned these and no others. Since a layer may turn but one or two, norms that
+// read their epsilon at one place are judged together: all of them, those of a role, those of a layer, and each.
+func (r *search) epsilons() error {
+	if r.class.step() <= 0x1p-24 {
+		return nil
+	}
+	var norms []*turnedNorm
+	for _, eq := range r.eqs {
+		if n := r.turnedNorm(eq); n != nil {
+			norms = append(norms, n)
+		}
+	}
+	found := false
+	for _, of := range []func(n *turnedNorm) any{
+		func(*turnedNorm) any { return 0 },
+		func(n *turnedNorm) any { return role(n.eq.target) },
+		func(n *turnedNorm) any { return n.eq.target.Layer },
+		func(n *turnedNorm) any { return n },
+	} {
+		for _, group := range groups(norms, of) {
+			group = slices.DeleteFunc(group, func(n *turnedNorm) bool { return r.accused(n.h, n.eq.target) })
+			some, err := r.turnedTogether(group)
+			if err != nil {
+				return err
+			}
+			found = found || some
+		}
+	}
+	if !found {
+		return nil
+	}
+	return r.extend()
+}
+
+// groups are norms of the same key, in their order.
+func groups(norms []*turnedNorm, key func(n *turnedNorm) any) (all [][]*turnedNorm) {
+	at := map[any]int{}
+	for _, n := range norms {
+		k := key(n)
+		if _, ok := at[k]; !ok {
+			at[k], all = len(all), append(all, nil)
+		}
+		all[at[k]] = append(all[at[k]], n)
+	}
+	return all
+}
+
+// turnedNorm is a norm whose bits another epsilon may have turned.
+type turnedNorm struct {
+	eq *equation
+	h  *hypothesis // of another epsilon
+	by map[turn]projection
+}
+
+// turn is an epsilon, at some rows of an equation or at all.
+type turn struct {
+	epsilon float64
+	all     bool
+}
+
+// turnedNorm is eq if it is one norm and nothing else, nil if it is not.
+func (r *search) turnedNorm(eq *equation) *turnedNorm {
+	norm := eq.target.Op == graph.RMSNorm || eq.target.Op == graph.LayerNorm
+	if !norm || eq.given || eq.flagged() || r.shadowed(eq) || slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return n != eq.target && n.Op != graph.View }) {
+		return nil
+	}
+	p := &proposer{r.measurement, &steps{r.prompts, r.byNode, nil}, nil}
+	for _, h := range p.of(eq, eq.target) {
+		if h.cause == "norm_eps" {
+			return &turnedNorm{eq, h, map[turn]projection{}}
+		}
+	}
+	return nil
+}
+
+// project is how the engine's error lies to what an epsilon makes.
+func (n *turnedNorm) project(r *search, t turn) (projection, error) {
+	p, ok := n.by[t]
+	if ok {
+		return p, nil
+	}
+	at := n.eq.errors
+	if !t.all {
+		at = screen(n.eq)
+	}
+	p, err := r.project(n.eq, nil, n.h.of(t.epsilon), at)
+	n.by[t] = p
+	return p, err
+}
+
+// An epsilon that turns the engine's bits leaves at most the share exact of the error's square. It has to turn bits in
+// leastTurned rows, and to change a norm by leastChange of its values. Float32's own rounding is a tenth of that change:
+// of ten values that such an epsilon turns, one would be turned by that rounding as well, to either side.
+const exact, leastTurned, leastChange = 0.02, 6, 0x1p-19
+
+// turnedTogether accepts the epsilon that turned the bits of some norms, if there is one: of several the one that leaves
+// the least, and of equal ones the nearest to the right one. A norm whose error it makes larger is not among them.
+func (r *search) turnedTogether(norms []*turnedNorm) (bool, error) {
+	best, left := 0.0, math.Inf(1)
+	if len(norms) == 0 {
+		return false, nil
+	}
+	f := norms[0].h.fit
+	far := func(v float64) float64 { return math.Abs(math.Log(v / f.right)) }
+	for _, v := range slices.SortedFunc(slices.Values(f.guesses), func(a, b float64) int { return cmp.Compare(far(a), far(b)) }) {
+		if far(v) < 1e-3 {
+			continue
+		}
+		if l, err := r.leaves(norms, v); err != nil {
+			return false, err
+		} else if l < min(exact, left) {
+			best, left = v, l
+		}
+	}
+	if best == 0 {
+		return false, nil
+	}
+	for _, n := range norms {
+		p, err := n.project(r, turn{best, true})
+		if err != nil {
+			return false, err
+		}
+		if !(p.left() < 1) {
+			continue
+		}
+		h := n.h.of(best)
+		a, err := r.verify(n.eq, []*attempt{{hs: []*hypothesis{h}, edits: h.edits, cost: h.cost}})
+		if err == nil && a != nil {
+			err = r.accept(n.eq, a)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// leaves is the share of the square of norms' errors that an epsilon leaves in all of them, 1 if that is nothing to judge by.
+func (r *search) leaves(norms []*turnedNorm, epsilon float64) (float64, error) {
+	sum := projection{}
+	for _, all := range []bool{false, true} {
+		sum = projection{}
+		for _, n := range norms {
+			p, err := n.project(r, turn{epsilon, all})
+			if err != nil {
+				return 1, err
+			}
+			sum.ee, sum.ed, sum.dd, sum.dd2 = sum.ee+p.ee, sum.ed+p.ed, sum.dd+p.dd, sum.dd2+p.dd2
+		}
+		if !(sum.left() < clearly) {
+			return 1, nil
+		}
+	}
+	if sum.dd*sum.dd < leastTurned*sum.dd2 {
+		return 1, nil
+	}
+	change, rows := 0.0, 0
+	for _, n := range norms {
+		alike := slices.Clone(n.eq.errors)
+		for i := range alike {
+			alike[i].floor = 1
+		}
+		d, err := r.unrounded(n.eq, n.h.of(epsilon), alike)
+		if err != nil {
+			return 1, err
+		}
+		change, rows = change+d, rows+len(alike)
+	}
+	if change < leastChange*leastChange*float64(rows) {
+		return 1, nil
+	}
+	return sum.left(), nil
+}
