@@ -2,7 +2,9 @@ package diagnose_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -137,4 +139,27 @@ func TestRepeated(t *testing.T) {
 	m := tiny(t, "tiny-llama")
 	dump, _ := m.record(t, "activations=f32", "residual_missing@all; x_row_repeated@all", m.texts(t, mixed, "The color of the sky is"))
 	named(t, m.diagnose(t, modules(dump), nil), map[string][]int{"residual_missing": {0, 1, 2, 3}, "unknown": {0, 1, 2, 3}})
+}
+
+// TestRoutes gives a tap of routes numbers that no experts have: the tap is accused, and the diagnosis goes on.
+func TestRoutes(t *testing.T) {
+	m := tiny(t, "tiny-gemma4-moe")
+	dump, _ := m.record(t, "activations=f32", "", m.texts(t, mixed))
+	p := dump.Prompts[0]
+	taps := map[string]*tensor.Tensor{}
+	for _, n := range m.graph.Nodes {
+		if x := p.Taps[n.HF]; x != nil {
+			taps[n.Name] = x
+		}
+	}
+	x := &tensor.Tensor{DType: tensor.F32, Shape: tensor.Shape{len(p.IDs), 4}}
+	for i := range x.Shape.Size() {
+		x.Data = binary.LittleEndian.AppendUint32(x.Data, math.Float32bits(float32(i)*1e9-4e9))
+	}
+	taps["blk.1.ffn_route"] = x
+	dump.Names, p.Taps = lab.NamesKarat, taps
+	d := m.diagnose(t, dump, nil)
+	if f := suspicions(d); d.Verdict != Instrument || len(f) != 1 || f[0].Tap != "blk.1.ffn_route" || f[0].Op != "Route" {
+		t.Error(say(d))
+	}
 }
