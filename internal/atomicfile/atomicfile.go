@@ -50,9 +50,10 @@ type File struct {
 var errNoName = errors.New("write: the name of the output is empty")
 
 // Create begins the file at path. Another one there may be replaced, but nothing
-// else: a device, a pipe, a folder or a link there is an error.
+// else: a device, a pipe, a folder or a link there is an error. Who may not read the old file may not read the new one.
 func Create(path string) (*File, error) {
-	switch st, err := os.Lstat(path); {
+	st, err := os.Lstat(path)
+	switch {
 	case path == "":
 		return nil, errNoName
 	case errors.Is(err, fs.ErrNotExist):
@@ -61,18 +62,25 @@ func Create(path string) (*File, error) {
 	case !st.Mode().IsRegular():
 		return nil, &fs.PathError{Op: "write", Path: path, Err: errors.New("not a regular file, and so not replaced")}
 	}
+	mode := fs.FileMode(0o666) // not os.CreateTemp's, whose files are the owner's alone
+	if st != nil {
+		mode = st.Mode().Perm() | 0o200
+	}
 	f := &File{path: path}
 	_, lock, err := held(path, false, func(name string) (err error) {
 		if f.File != nil { // that another program has swept away
 			f.File.Close()
 		}
-		f.File, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666) // not os.CreateTemp, whose files are the owner's alone
+		f.File, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	f.lock = lock
+	if st != nil {
+		_ = f.Chmod(mode) // against the umask; some file systems have no modes
+	}
 	return f, nil
 }
 

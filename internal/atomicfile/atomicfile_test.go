@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -55,6 +56,22 @@ func TestWrite(t *testing.T) {
 	}
 	if err := Write(filepath.Join(dir, "none", "a"), say("")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
+	}
+}
+
+// TestMode: a private file stays private when another takes its place.
+func TestMode(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("modes are other systems'")
+	}
+	path := filepath.Join(t.TempDir(), "a")
+	for _, mode := range []fs.FileMode{0o600, 0o660, 0o644} {
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, mode), Write(path, say("new"))); err != nil {
+			t.Fatal(err)
+		}
+		if st, err := os.Stat(path); err != nil || st.Mode() != mode {
+			t.Errorf("a file of mode %v was replaced by one of %v, %v", mode, st.Mode(), err)
+		}
 	}
 }
 
