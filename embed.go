@@ -246,8 +246,7 @@ func (m *Model) embedder(ctx context.Context) (*embedding, error) {
 		e.engine = m.opened.Engine
 		return e, nil
 	}
-	o := engine.Options{Context: m.opened.Engine.Context(), Adapters: m.opened.Blend, Keep: func(k *graph.Node) bool { return k == n }}
-	made, err := model.Compile(ctx, g, m.opened.Backend, o)
+	made, err := m.opened.Another(ctx, engine.Options{Keep: func(k *graph.Node) bool { return k == n }})
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ type Options struct {
 	Context   int       // most tokens of a sequence; 0 is the model's own, at most 8192
 	Precision Precision // "" is Fast
 	KV        KVType    // of keys and values; "" is KVF16 with Fast, KVF32 with Float32, and float64 with Float64
-	KVBudget  int64     // most bytes of keys and values of all sequences; requests that find no room wait; 0 is half of the free memory, or one sequence if that is more, and on a GPU at most four sequences
+	KVBudget  int64     // most bytes of keys and values of all sequences; requests that find no room wait; 0 is half of the free memory, or one sequence if that is more, and on a GPU at most four sequences. Embed, Taps with Hooks, and ExportState have as much each, from their first call on
 	Memory    int64     // most bytes of the machine's memory that the model may take; 0 is the free memory
 	Parallel  int       // most requests that run at a time, others wait; 0 is as many as KVBudget holds
 	Backend   Backend   // "" is CPU

@@ -7,7 +7,6 @@ import (
 
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/kvfile"
-	"github.com/karat-run/karat/internal/model"
 )
 
 // ExportState computes a prompt of two ids or more, but for the last, and writes what the model then holds: its keys and values, and the states of
@@ -88,7 +87,7 @@ func (m *Model) aloneEngine(ctx context.Context) (*engine.Engine, error) {
 	if m.alone != nil {
 		return m.alone, nil
 	}
-	e, err := model.Compile(ctx, m.opened.Graph, m.opened.Backend, engine.Options{Context: m.opened.Engine.Context(), Adapters: m.opened.Blend, Private: true})
+	e, err := m.opened.Another(ctx, engine.Options{Private: true})
 	if err == nil {
 		m.alone = e
 	}

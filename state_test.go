@@ -2,6 +2,8 @@ package karat_test
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -99,5 +101,42 @@ func TestA14StateRefused(t *testing.T) {
 	defer exact.Close()
 	if err := exact.ExportState(t.Context(), &bytes.Buffer{}, []int{2, 517, 645}); err == nil || !strings.Contains(err.Error(), "cannot be carried") {
 		t.Error(err)
+	}
+}
+
+// TestBudgetEverywhere: what embeds, sees values or carries states keeps to the model's bound on keys and values, too.
+func TestBudgetEverywhere(t *testing.T) {
+	m, err := karat.Load(t.Context(), demo, karat.Options{Threads: 2, KVBudget: 2 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	ids := make([]int, 2000)
+	for i := range ids {
+		ids[i] = i%500 + 100
+	}
+	see := &karat.Hooks{See: func(karat.Node, []int, []float32) {}}
+	for what, do := range map[string]func(n int) error{
+		"embed": func(n int) error {
+			_, err := m.EmbedIDs(t.Context(), [][]int{ids[:n]}, karat.EmbedOptions{Pooling: karat.PoolLast})
+			return err
+		},
+		"hooks": func(n int) error {
+			for _, err := range m.GenerateIDs(t.Context(), ids[:n], karat.GenerateOptions{MaxTokens: 1, Hooks: see}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"taps":   func(n int) error { return m.Taps(t.Context(), ids[:n], func(karat.Node, []float32) {}) },
+		"export": func(n int) error { return m.ExportState(t.Context(), io.Discard, ids[:n]) },
+	} {
+		if err := do(20); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if err := do(len(ids)); !errors.Is(err, karat.ErrBudget) {
+			t.Errorf("%s: more than the budget holds: %v", what, err)
+		}
 	}
 }

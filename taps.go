@@ -8,7 +8,6 @@ import (
 
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/model"
 )
 
 // Node is an operation of a model's graph.
@@ -189,7 +188,7 @@ func (m *Model) hookedEngine(ctx context.Context) (*engine.Engine, error) {
 	if m.tapped != nil {
 		return m.tapped, nil
 	}
-	e, err := model.Compile(ctx, m.opened.Graph, m.opened.Backend, engine.Options{Context: m.opened.Engine.Context(), Adapters: m.opened.Blend, Hooks: true})
+	e, err := m.opened.Another(ctx, engine.Options{Hooks: true})
 	if err == nil {
 		m.tapped = e
 	}

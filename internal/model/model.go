@@ -63,6 +63,8 @@ type Model struct {
 	Blend      *backend.Blend // of them: that of sequences that choose none
 	Backend    backend.Backend
 	Engine     *engine.Engine
+
+	bounds engine.Options // of Engine, as far as Another has them, too
 }
 
 // Open opens the GGUF file (any part of a split one) or the Hugging Face folder at path. It ends
@@ -158,8 +160,15 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 			return err
 		}
 	}
+	m.bounds = engine.Options{Context: o.Engine.Context, Parallel: o.Engine.Parallel, Memory: o.Memory, Budget: o.Engine.Budget, Adapters: m.Blend}
 	m.Engine, err = Compile(ctx, m.Graph, m.Backend, o.Engine)
 	return err
+}
+
+// Another is one more engine of m, which o tells from Engine. It has the bounds that Engine has, each for itself.
+func (m *Model) Another(ctx context.Context, o engine.Options) (*engine.Engine, error) {
+	o.Context, o.Parallel, o.Memory, o.Budget, o.Adapters = m.bounds.Context, m.bounds.Parallel, m.bounds.Memory, m.bounds.Budget, m.bounds.Adapters
+	return Compile(ctx, m.Graph, m.Backend, o)
 }
 
 // fitsRemote is Fits for the memory of a GPU that tells it: of g's weights the ones that lie there, so many bytes of
