@@ -184,7 +184,7 @@ func binPrompt(logits, ids []byte) (*Prompt, error) {
 }
 
 // Take fills in from a prompt of a golden record what p does not say of its input. Ids that
-// differ are an error.
+// do not fit p are an error.
 func (p *Prompt) Take(gold *Prompt) error {
 	if gold == nil || p.IDs != nil {
 		return nil

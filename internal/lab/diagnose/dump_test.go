@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/backend/backendtest"
 	"github.com/karat-run/karat/internal/float16"
 	"github.com/karat-run/karat/internal/golden"
 	"github.com/karat-run/karat/internal/lab"
@@ -112,6 +113,26 @@ func TestGoldenIDs(t *testing.T) {
 	}
 	if _, err := Run(t.Context(), Options{Graph: m.graph, Dump: bare, Asked: m.asked}); !errors.Is(err, ErrUnusable) {
 		t.Errorf("without ids: %v", err)
+	}
+}
+
+// TestGoldenIDsOfOthers: what a dump without ids says of its tokens must be of as many as the golden record has.
+func TestGoldenIDsOfOthers(t *testing.T) {
+	m := &model{name: "attributes", graph: backendtest.Attributes(t, 2)}
+	ids := []int32{1, 2, 3, 4, 5, 6}
+	for what, spoil := range map[string]func(*lab.Prompt){
+		"position_parts of 3 tokens, want 6": func(p *lab.Prompt) { p.Parts = make([][3]int32, 3) },
+		"decode 7, want 0 to its 6 tokens":   func(p *lab.Prompt) { p.Decode = 7 },
+	} {
+		dump, _ := m.record(t, "", "", []*lab.Prompt{{IDs: ids}, {Index: 1, IDs: ids}})
+		for _, p := range dump.Prompts {
+			p.IDs = nil
+		}
+		spoil(dump.Prompts[1])
+		d := m.diagnose(t, dump, &lab.Record{Prompts: []*lab.Prompt{{IDs: ids}, {Index: 1, IDs: ids}}})
+		if !good(d.Verdict) || d.Coverage.Prompts != 1 || !slices.ContainsFunc(d.Inferred, func(s string) bool { return strings.Contains(s, "prompt 1: "+what) && strings.Contains(s, "left out") }) {
+			t.Errorf("%s; inferred %q", say(d), d.Inferred)
+		}
 	}
 }
 

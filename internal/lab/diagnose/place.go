@@ -118,9 +118,13 @@ func (r placement) withIDs(p *lab.Prompt) *lab.Prompt {
 		r.infers("prompt %d has no ids and is left out: --golden may give them, or text in the dump's JSON file", p.Index)
 		return nil
 	}
-	r.infers("the dump has no ids: they are those that %s gives", how)
 	q := *p
-	q.IDs = ids[0]
+	q.IDs = nil
+	if err := q.Take(&lab.Prompt{IDs: ids[0], Text: p.Text, Input: p.Input}); err != nil {
+		r.infers("%v: its ids are those that %s gives, and it is left out", err, how)
+		return nil
+	}
+	r.infers("the dump has no ids: they are those that %s gives", how)
 	return &q
 }
 
