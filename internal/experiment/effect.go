@@ -123,7 +123,7 @@ func (e *Effect) WriteText(w io.Writer) error {
 	if e.Same {
 		if _, err := fmt.Fprintln(w, "the logits are the same, bit for bit"); err != nil || e.Before == e.After {
 			return err
-		} // edits of what is generated change the text alone
+		} // edits of generated tokens change the text alone
 	} else {
 		fmt.Fprintf(w, "KL divergence %s nats, largest difference of a logit %s\n", lab.Digits(float64(e.KL)), lab.Digits(float64(e.MaxAbsDiff)))
 	}
