@@ -18,7 +18,7 @@ func (m *Model) ExportState(ctx context.Context, w io.Writer, prompt []int) erro
 		return err
 	}
 	if len(ids) < 2 {
-		return fmt.Errorf("karat: a prompt of %d tokens has no state: want 2 or more", len(ids))
+		return fmt.Errorf("karat: the prompt's length is %d: one of 2 tokens or more has a state", len(ids))
 	}
 	e, err := m.aloneEngine(ctx)
 	if err != nil {

@@ -278,9 +278,11 @@ func (f *kvFlags) replay(c *cobra.Command, args []string) error {
 				return err
 			}
 		}
+		if _, err := fmt.Fprintln(c.OutOrStdout()); err != nil {
+			return err
+		}
 		n, kept := s.Prompt()
-		fmt.Fprintf(c.ErrOrStderr(), "karat: %d of %s were in the state\n", kept, count(n, "token"))
-		_, err = fmt.Fprintln(c.OutOrStdout())
+		_, err = fmt.Fprintf(c.ErrOrStderr(), "karat: %d of %s were in the state\n", kept, count(n, "token"))
 		return err
 	})
 }

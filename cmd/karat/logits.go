@@ -136,6 +136,8 @@ func (f *logitsFlags) check(byPrompt bool, args []string) ([]string, error) {
 		return nil, usagef("--prompt needs --against DUMP")
 	case byPrompt && (f.chat.chat || f.file != ""):
 		return nil, usagef("--prompt takes the dump's ids: --chat and -f do not work with it")
+	case byPrompt && len(args) > 1, byPrompt && len(args) == 1 && f.model != "":
+		return nil, usagef("--prompt takes the dump's ids: TEXT does not work with it")
 	case !f.chat.chat && f.chat.given():
 		return nil, usagef("--system, --chat-template and --template-arg need --chat")
 	}

@@ -65,7 +65,7 @@ func run(args []string) int {
 	root := newRootCommand()
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		if err := c.ValidateFlagGroups(); err != nil { // cobra asks later
-			return err
+			return together(err)
 		}
 		started = true
 		findModels(c)
@@ -168,6 +168,16 @@ Without one, the small demo model inside the program is used.`,
 	})
 	strictHelp(c)
 	return c
+}
+
+// together is cobra's error of flags that exclude each other, in plain words.
+func together(err error) error {
+	_, set, ok := strings.Cut(err.Error(), "; [")
+	set, _, all := strings.Cut(set, "] were all set")
+	if !ok || !all {
+		return err
+	}
+	return usagef("--%s: give one of them", strings.Join(strings.Fields(set), ", --"))
 }
 
 // numberText says what number a flag wants.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"regexp"
 	"strings"
@@ -161,7 +162,11 @@ func (f *statsFlags) measure(ctx context.Context, file string, prompts []*lab.Pr
 			return nil, err
 		}
 		defer b.Close()
-		if r.Nodes, err = lab.MeasureNodes(ctx, g, b, longest, ids, match); err != nil {
+		r.Nodes, err = lab.MeasureNodes(ctx, g, b, longest, ids, match)
+		switch {
+		case errors.Is(err, lab.ErrNoNode):
+			return nil, fmt.Errorf("--nodes %q: %w: \"karat inspect --graph\" lists them", f.nodes, err)
+		case err != nil:
 			return nil, err
 		}
 	}
@@ -170,7 +175,7 @@ func (f *statsFlags) measure(ctx context.Context, file string, prompts []*lab.Pr
 			return nil, err
 		}
 		if len(r.Weights) == 0 {
-			return nil, errors.New("no node that matches --nodes has weights")
+			return nil, fmt.Errorf("--nodes %q: no node that matches has weights", f.nodes)
 		}
 	}
 	return r, nil

@@ -123,7 +123,7 @@ func (c *checker) equations(own, source *graph.Graph) {
 				in = " in layer " + numbers(x.layers)
 			}
 		}
-		c.add("source-settings", []string{c.model.Key(x.key)}, "%s is %s%s, in the source %s", x.what, show(x.v), in, show(x.was))
+		c.add("source-settings", []string{c.model.Key(x.key)}, "%s: %s%s, in the source %s", x.what, show(x.v), in, show(x.was))
 	}
 }
 

@@ -84,10 +84,16 @@ func editKeys(m gguf.Metadata, o EditOptions) (keys []gguf.KeyValue, changes []C
 	set := map[string]any{}
 	named := map[string]bool{}
 	for _, kv := range o.Set {
+		if named[kv.Key] {
+			return nil, nil, fmt.Errorf("key %q: it is named twice", kv.Key)
+		}
 		named[kv.Key] = true
 		set[kv.Key] = kv.Value
 	}
 	for _, key := range o.Unset {
+		if named[key] {
+			return nil, nil, fmt.Errorf("key %q: it is named twice", key)
+		}
 		named[key] = true
 		if _, ok := m.Lookup(key); !ok {
 			return nil, nil, fmt.Errorf("key %q: the file has none of that name", key)
@@ -95,9 +101,6 @@ func editKeys(m gguf.Metadata, o EditOptions) (keys []gguf.KeyValue, changes []C
 	}
 	if len(named) == 0 {
 		return nil, nil, errors.New("no change is given")
-	}
-	if len(named) != len(o.Set)+len(o.Unset) {
-		return nil, nil, errors.New("a key is named twice")
 	}
 	for key := range named {
 		if gguf.IsPartKey(key) {

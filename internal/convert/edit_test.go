@@ -98,7 +98,7 @@ func TestEditRefuses(t *testing.T) {
 		{"tokenizer.ggml.tokens=string[]:[]", "", "would not load"},
 		{"general.alignment=uint32:3", "", "alignment"},
 		{"split.count=uint16:2", "", "split files"},
-		{"general.name=string:x", "general.name", "named twice"},
+		{"general.name=string:x", "general.name", `key "general.name": it is named twice`},
 		{"", "nope", `key "nope": the file has none`},
 		{"", "general.architecture", "would not load"},
 		{"", "", "no change"},

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/lab"
 )
 
@@ -28,7 +29,7 @@ func ParseQuestion(line []byte) (*Question, error) {
 	d.DisallowUnknownFields()
 	q := &Question{}
 	if err := d.Decode(q); err != nil {
-		return nil, fmt.Errorf("want an object with text, or context and continuation or choices: %w", err)
+		return nil, fmt.Errorf("want an object with text, or context and continuation or choices: %w", jsonerr.Plain(err, ""))
 	}
 	forms := 0
 	for _, there := range []bool{q.Text != "", q.Continuation != "", len(q.Choices) > 0} {

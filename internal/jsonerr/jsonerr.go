@@ -24,7 +24,11 @@ func Plain(err error, prefix string) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	text := fmt.Sprintf("a JSON %s, want %s (at byte %d)", e.Value, kind(e.Type), e.Offset)
+	want := kind(e.Type)
+	if n, ok := strings.CutPrefix(e.Value, "number "); ok && want == "an integer" && strings.Trim(n, "-0123456789") == "" {
+		want += fmt.Sprintf(" of %d bits", e.Type.Bits())
+	}
+	text := fmt.Sprintf("a JSON %s, want %s (at byte %d)", e.Value, want, e.Offset)
 	if key := strings.TrimPrefix(e.Field, prefix); key != "" {
 		text = key + ": " + text
 	}

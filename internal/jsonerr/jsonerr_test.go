@@ -17,14 +17,16 @@ func TestPlain(t *testing.T) {
 		L []float32         `json:"l"`
 	}
 	for text, want := range map[string]string{
-		`{"n": "x"}`:         "n: a JSON string, want an integer (at byte 9)",
-		`{"s": [1]}`:         "s: a JSON array, want an object (at byte 7)",
-		`{"b": 1}`:           "b: a JSON number, want true or false (at byte 7)",
-		`{"l": 1}`:           "l: a JSON number, want a list (at byte 7)",
-		`{"s": {"k": true}}`: "s: a JSON bool, want a string (at byte 16)",
-		`[1]`:                "a JSON array, want an object (at byte 1)",
-		`{"a":`:              "no JSON at byte 5: it ends too early",
-		`{a`:                 "no JSON at byte 2: invalid character 'a' looking for beginning of object key string",
+		`{"n": "x"}`:                  "n: a JSON string, want an integer (at byte 9)",
+		`{"n": 98765432109876543210}`: "n: a JSON number 98765432109876543210, want an integer of 64 bits (at byte 26)",
+		`{"n": 0.5}`:                  "n: a JSON number 0.5, want an integer (at byte 9)",
+		`{"s": [1]}`:                  "s: a JSON array, want an object (at byte 7)",
+		`{"b": 1}`:                    "b: a JSON number, want true or false (at byte 7)",
+		`{"l": 1}`:                    "l: a JSON number, want a list (at byte 7)",
+		`{"s": {"k": true}}`:          "s: a JSON bool, want a string (at byte 16)",
+		`[1]`:                         "a JSON array, want an object (at byte 1)",
+		`{"a":`:                       "no JSON at byte 5: it ends too early",
+		`{a`:                          "no JSON at byte 2: invalid character 'a' looking for beginning of object key string",
 	} {
 		if err := Plain(json.Unmarshal([]byte(text), &x), "Inner."); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", text, err, want)

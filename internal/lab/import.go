@@ -168,7 +168,7 @@ func importBin(path string) (*Import, error) {
 	}
 	ids, err := read(strings.TrimSuffix(path, ".bin") + "-tokens.bin")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: llama-debug writes it; numbers alone need --shape", err)
 	}
 	p, err := binPrompt(logits, ids)
 	if err != nil {

@@ -66,6 +66,9 @@ func readJSON(path string, decode func([]byte) error) error {
 	if n := len(f.Data()); n > maxJSON {
 		return fmt.Errorf("%s: %d bytes, at most %d", path, n, maxJSON)
 	}
+	if len(f.Data()) == 0 {
+		return fmt.Errorf("%s: the file is empty", path)
+	}
 	if err := mmap.Guard(func() error { return decode(f.Data()) }); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -211,7 +214,7 @@ func ReadInputs(path string) (inputs []Input, err error) {
 		return nil, fmt.Errorf("lab: prompts: %w", err)
 	}
 	if len(inputs) == 0 {
-		return nil, fmt.Errorf("lab: prompts: %s: none", path)
+		return nil, fmt.Errorf("lab: prompts: %s: the list is empty", path)
 	}
 	return inputs, nil
 }

@@ -205,7 +205,7 @@ func HistorySVG(w io.Writer, all []Era) error {
 	line := ""
 	for i, e := range all {
 		x, k := left+step*i+step/2, float64(e.KLMean)
-		name := []rune(Printable(e.Record))
+		name := []rune(Printable(strings.TrimSuffix(e.Record, ".safetensors")))
 		if len(name) > 14 {
 			name = append([]rune("…"), name[len(name)-13:]...)
 		}

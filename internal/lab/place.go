@@ -305,16 +305,22 @@ func headSize(n *graph.Node) int {
 	return n.Shape.Last()
 }
 
+// HiddenStates are the nodes whose values a dump has as hidden states, by their index there.
+func HiddenStates(g *graph.Graph) map[int]*graph.Node {
+	places := map[int]*graph.Node{}
+	for n, i := range hiddenStates(g) {
+		places[i] = n
+	}
+	return places
+}
+
 // addHidden makes taps of the hidden states that no tap has all positions of.
 func (l *placer) addHidden() {
 	t := l.p.Hidden
 	if t == nil || t.Shape[0] == 0 {
 		return
 	}
-	places := map[int]*graph.Node{}
-	for n, i := range hiddenStates(l.g) {
-		places[i] = n
-	}
+	places := HiddenStates(l.g)
 	have := map[*graph.Node]int{}
 	for _, p := range l.out.Taps {
 		have[p.Node] = max(have[p.Node], p.Rows)

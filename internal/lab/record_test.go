@@ -424,7 +424,7 @@ func TestReadInputs(t *testing.T) {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 	for _, c := range []struct{ text, err string }{
-		{`[]`, "none"},
+		{`[]`, "the list is empty"},
 		{`[{}]`, "entry 0: there is no text, no chat and no ids"},
 		{`[null]`, "entry 0: there is no text, no chat and no ids"},
 		{`[{"text": "a"}, {"text": "a", "ids": [1]}]`, "entry 1: text, chat and ids: want one of them"},
@@ -437,7 +437,7 @@ func TestReadInputs(t *testing.T) {
 		{`[{"ids": ["a"]}]`, "entry 0: ids: a JSON string, want an integer"},
 		{`[{"ids": 5}]`, "entry 0: ids: a JSON number, want a list"},
 		{`[{"chat": [{"role": "user", "content": ["a"]}]}]`, "entry 0: chat: entry 0: content: a JSON array, want a string"},
-		{``, "EOF"},
+		{``, "the file is empty"},
 	} {
 		if _, err := read(c.text); err == nil || !strings.Contains(err.Error(), c.err) || !strings.HasPrefix(err.Error(), "lab: prompts: ") {
 			t.Errorf("%s: %v, want %q", c.text, err, c.err)

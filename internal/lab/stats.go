@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -83,6 +84,9 @@ type NodeStats struct {
 	Stats
 }
 
+// ErrNoNode is of names that no node has.
+var ErrNoNode = errors.New("no node of the graph matches")
+
 // statsBytes bounds the logits that a run for statistics has at a time.
 const statsBytes = 16 << 20
 
@@ -91,7 +95,7 @@ const statsBytes = 16 << 20
 func MeasureNodes(ctx context.Context, g *graph.Graph, b backend.Backend, context int, prompts [][]int32, match func(n *graph.Node) bool) ([]NodeStats, error) {
 	want := func(n *graph.Node) bool { return n.Op != graph.StoreKV && match(n) }
 	if !slices.ContainsFunc(g.Nodes, want) {
-		return nil, fmt.Errorf("lab: stats: no node of the graph matches")
+		return nil, ErrNoNode
 	}
 	seen, rows := map[*graph.Node]*tally{}, map[*graph.Node]int{}
 	e, err := model.Compile(ctx, g, b, engine.Options{Context: context, Private: true, Want: want, Tap: func(n *graph.Node, out []float32) {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -15,8 +16,8 @@ const maxTaps = 20
 // of all prompts, and whether all prompts are inside.
 func (c *Comparison) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintln(&b, strings.TrimSpace("golden "+Printable(c.Golden)+" "+Printable(string(c.GoldenNumerics))))
-	fmt.Fprintln(&b, strings.TrimSpace("record "+Printable(c.Record)+" "+Printable(string(c.RecordNumerics))))
+	fmt.Fprintln(&b, strings.TrimSpace("golden "+Printable(c.Golden)+" "+Printable(numerics(c.GoldenNumerics))))
+	fmt.Fprintln(&b, strings.TrimSpace("record "+Printable(c.Record)+" "+Printable(numerics(c.RecordNumerics))))
 	fmt.Fprintln(&b)
 	c.writePrompts(&b)
 	writeIndices(&b, "only in golden", c.OnlyGolden)
@@ -25,6 +26,17 @@ func (c *Comparison) WriteText(w io.Writer) error {
 	c.writeVerdict(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// numerics is what a record says of its engine, without the hashes, of which JSON has more use than a person.
+func numerics(b json.RawMessage) string {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(b, &all) != nil || all["hashes"] == nil {
+		return string(b)
+	}
+	delete(all, "hashes")
+	b, _ = json.Marshal(all)
+	return string(b)
 }
 
 // Printable is s with what a terminal might obey replaced.

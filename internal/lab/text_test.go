@@ -27,7 +27,7 @@ func TestWriteText(t *testing.T) {
 		p.Taps["a"] = floats(tensor.F32, tensor.Shape{3, 2}, 3, 4, 6, 8, 0, 5.5)
 	})
 	golden.Path, record.Path = "golden.safetensors", "record.safetensors"
-	golden.Numerics = []byte(`{"precision":"f64"}`)
+	golden.Numerics = []byte(`{"hashes":{"weights":"229a"},"precision":"f64"}`)
 	golden.Prompts = append(golden.Prompts, &Prompt{Index: 9, Logits: floats(tensor.F32, tensor.Shape{1, 4}, 1, 2, 3, 4)})
 	got := text(t, golden, record, Options{MaxDiff: new(0.1), MaxKL: new(1e-3)})
 	want := `golden golden.safetensors {"precision":"f64"}

@@ -19,6 +19,12 @@ func TestOtherModel(t *testing.T) {
 	if !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "MODEL is not what the engine ran") {
 		t.Errorf("dump of another model: %v", err)
 	}
+	deeper := tiny(t, "tiny-gemma4") // of the same width
+	dump, _ = deeper.record(t, "", "", deeper.texts(t, text))
+	_, err = Run(t.Context(), Options{Model: m.name, Graph: m.graph, Dump: dump, Asked: m.asked})
+	if !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "hidden states of 8 layers, MODEL has 4 layers") {
+		t.Errorf("dump of a deeper model: %v", err)
+	}
 	dump, _ = m.record(t, "", "", m.texts(t, text))
 	for _, p := range dump.Prompts {
 		for name, x := range p.Taps {

@@ -8,10 +8,17 @@ import (
 	"github.com/karat-run/karat/internal/lab"
 )
 
-// judgeModel refuses the dump of another model: several kinds of values have another
-// width, not one or a share that a probe which stops early would give to all, and no
-// product of a weight holds.
+// judgeModel refuses the dump of another model, of which no product of a weight holds: it has more layers, or several
+// kinds of values have another width, not one or a share that a probe which stops early would give to all.
 func (r probing) judgeModel() error {
+	if slices.ContainsFunc(r.eqs, productHolds) {
+		return nil
+	}
+	// A dump may have the last norm's, too, and one of few taps cannot tell weights from layers.
+	if has, want := r.hiddenStates(), len(lab.HiddenStates(r.g)); has > want+1 && len(r.eqs) > fewMisfits {
+		return fmt.Errorf("%w: %s: MODEL is not what the engine ran: the dump has the hidden states of %d layers, MODEL has %d layers, and no product of a weight holds",
+			ErrUnusable, r.Dump.Path, has-1, want-1)
+	}
 	kinds, widths, shares := map[string]bool{}, map[int]bool{}, map[float64]bool{}
 	var of lab.Unplaced
 	for _, u := range r.misfit {
@@ -20,11 +27,21 @@ func (r probing) judgeModel() error {
 		}
 		kinds[role(u.Node)], widths[u.Width], shares[float64(u.Width)/float64(u.Node.Shape.Size())] = true, true, true
 	}
-	if len(kinds) < fewMisfits || len(widths) < 2 || len(shares) < 2 || slices.ContainsFunc(r.eqs, productHolds) {
+	if len(kinds) < fewMisfits || len(widths) < 2 || len(shares) < 2 {
 		return nil
 	}
 	return fmt.Errorf("%w: %s: MODEL is not what the engine ran: %d kinds of taps have another width (%s has %d values, not %d), and no product of a weight holds",
 		ErrUnusable, r.Dump.Path, len(kinds), of.Name, of.Width, of.Node.Shape.Size())
+}
+
+// hiddenStates is how many the dump has.
+func (r probing) hiddenStates() (n int) {
+	for _, p := range r.prompts {
+		if p.Hidden != nil {
+			n = max(n, p.Hidden.Shape[0])
+		}
+	}
+	return n
 }
 
 // fewMisfits is how many kinds of values have another width where a probe is broken or

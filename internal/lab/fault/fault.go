@@ -50,7 +50,7 @@ func Parse(text string) ([]Fault, error) {
 			return nil, fmt.Errorf("fault: %s: rounding is no fault; it is a class of numerics", f.ID)
 		}
 		if !known(f.ID) {
-			return nil, fmt.Errorf("fault: %q: no such fault", f.ID)
+			return nil, fmt.Errorf("fault: %q: no such fault: \"karat lab causes\" lists them", f.ID)
 		}
 		if strings.HasSuffix(s, "@") {
 			return nil, fmt.Errorf("fault: %s: no layers after @", f.ID)

@@ -40,6 +40,7 @@ var pageTemplate = template.Must(map[string]string{"page": pageHTML}, template.O
 	"label":    func(l line) string { return l.label },
 	"text":     func(l line) string { return unbroken(l.text) },
 	"variable": ink.Variable,
+	"count":    count,
 	"json": func(v any) (template.HTML, error) {
 		b, err := json.Marshal(v) // < and > are escaped
 		return template.HTML(b), err
