@@ -93,6 +93,13 @@ func TestEncoders(t *testing.T) {
 								t.Errorf("Generate: %v", err)
 							}
 						}
+						s := m.NewSession()
+						for _, err := range s.Score(t.Context(), []int{1, 2}, karat.GenerateOptions{}) {
+							if err == nil || !strings.Contains(err.Error(), "an encoder has no head") {
+								t.Errorf("Score: %v", err)
+							}
+						}
+						s.Close()
 						sameAlone(t, m, r.Texts, karat.EmbedOptions{})
 					}
 				})

@@ -369,13 +369,21 @@ func (o *GenerateOptions) raw() error {
 	return nil
 }
 
+// makesTokens is an error of encoders.
+func (m *Model) makesTokens() error {
+	if m.encoder() {
+		return fmt.Errorf("karat: %s: an encoder has no head that makes tokens: use Embed", m.opened.Checkpoint.Path)
+	}
+	return nil
+}
+
 // run yields the tokens after a prompt.
 func (s *Session) run(ctx context.Context, o GenerateOptions, prompt func() ([]int32, error)) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		s.prompt, s.kept = 0, 0
 		err := o.check()
-		if err == nil && s.m.encoder() {
-			err = fmt.Errorf("karat: %s: an encoder has no head that makes tokens: use Embed", s.m.opened.Checkpoint.Path)
+		if err == nil {
+			err = s.m.makesTokens()
 		}
 		var ids []int32
 		if err == nil {

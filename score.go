@@ -27,6 +27,9 @@ func (s *Session) ScoreFrom(ctx context.Context, prompt []int, from int, o Gener
 	return func(yield func(Token, error) bool) {
 		s.prompt, s.kept = 0, 0
 		err := o.check()
+		if err == nil {
+			err = s.m.makesTokens()
+		}
 		if err == nil && (from < 0 || from > len(prompt)) {
 			err = fmt.Errorf("karat: score from token %d of %d", from, len(prompt))
 		}

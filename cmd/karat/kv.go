@@ -274,7 +274,11 @@ func (f *kvFlags) replay(c *cobra.Command, args []string) error {
 			if err != nil {
 				return err
 			}
-			if _, err := io.WriteString(c.OutOrStdout(), printable(t.Text)); err != nil {
+			text := t.Text
+			if isTerminal(c.OutOrStdout()) {
+				text = printable(text)
+			}
+			if _, err := io.WriteString(c.OutOrStdout(), text); err != nil {
 				return err
 			}
 		}
