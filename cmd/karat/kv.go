@@ -10,6 +10,7 @@ import (
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/kvfile"
+	"github.com/karat-run/karat/internal/mmap"
 	"github.com/spf13/cobra"
 )
 
@@ -171,17 +172,8 @@ func (f *kvFlags) export(c *cobra.Command, args []string) error {
 	})
 }
 
-// read reads a state's file.
-func readState(path string) ([]byte, error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if st.Size() > maxState {
-		return nil, fmt.Errorf("%s: more than %d bytes", path, int64(maxState))
-	}
-	return os.ReadFile(path)
-}
+// readState reads a state's file.
+func readState(path string) ([]byte, error) { return mmap.ReadFile(path, maxState) }
 
 func (f *kvFlags) inspect(c *cobra.Command, path string) error {
 	data, err := readState(path)

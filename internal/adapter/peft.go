@@ -1,7 +1,6 @@
 package adapter
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,18 +54,11 @@ func openPEFT(dir string) (*File, error) {
 }
 
 func readConfig(path string) ([]byte, error) {
-	f, err := mmap.Open(path)
+	b, err := mmap.ReadFile(path, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.New("no adapter: adapter_config.json is missing (PEFT writes it beside adapter_model.safetensors)")
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if n := len(f.Data()); n > maxConfig {
-		return nil, fmt.Errorf("adapter_config.json: %d bytes, at most %d are allowed", n, maxConfig)
-	}
-	return bytes.Clone(f.Data()), nil
+	return b, err
 }
 
 func fromPEFT(config []byte, tensors *safetensors.File) (*File, error) {

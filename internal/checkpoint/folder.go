@@ -30,24 +30,14 @@ const (
 
 // readText reads a file of a folder; nil if it is not there.
 func readText(dir, name string, limit int) ([]byte, error) {
-	path := filepath.Join(dir, name)
-	f, err := mmap.Open(path)
+	b, err := mmap.ReadFile(filepath.Join(dir, name), int64(limit))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}
-	defer f.Close()
-	if n := len(f.Data()); n > limit {
-		return nil, fmt.Errorf("checkpoint: %s: %d bytes, expected at most %d", path, n, limit)
-	}
-	var b []byte
-	err = mmap.Guard(func() error {
-		b = append([]byte{}, f.Data()...)
-		return nil
-	})
-	return b, err
+	return b, nil
 }
 
 // openFolder opens a Hugging Face folder as it is downloaded.

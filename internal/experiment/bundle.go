@@ -19,6 +19,7 @@ import (
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/mmap"
 )
 
 // Manifest is a bundle's manifest.json.
@@ -192,16 +193,7 @@ func parseCells(b []byte) (h header, cells []Cell, err error) {
 	return h, cells, nil
 }
 
-func readBounded(path string) ([]byte, error) {
-	st, err := os.Stat(path)
-	if err == nil && st.Size() > maxBundle {
-		return nil, fmt.Errorf("%s: more than %d bytes", path, int64(maxBundle))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.ReadFile(path)
-}
+func readBounded(path string) ([]byte, error) { return mmap.ReadFile(path, maxBundle) }
 
 // write writes the page and the manifest.
 func (b *Bundle) write() error {

@@ -7,6 +7,7 @@ package mmap
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -61,6 +62,23 @@ func Open(path string) (*File, error) {
 		unregister(data)
 		return unmap(data)
 	}}}, nil
+}
+
+// ReadFile reads the regular file at path, of at most so many bytes. Like Open it never waits for a pipe or a device.
+func ReadFile(path string, most int64) ([]byte, error) {
+	f, size, err := openRegular(path)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	defer f.Close()
+	if int64(size) > most {
+		return nil, fmt.Errorf("mmap: %s: %d bytes, expected at most %d", path, size, most)
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(f, data); err != nil {
+		return nil, fmt.Errorf("mmap: %s: %w", path, err)
+	}
+	return data, nil
 }
 
 // Data is the file's contents, read-only: a write to it ends the program. It is

@@ -126,3 +126,24 @@ func TestGuardConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestReadFile: a regular file that is not too large, and nothing else.
+func TestReadFile(t *testing.T) {
+	want := bytes.Repeat([]byte{1, 2, 3}, 1000)
+	path := write(t, want)
+	if got, err := ReadFile(path, int64(len(want))); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes: %v", len(got), err)
+	}
+	if _, err := ReadFile(path, int64(len(want)-1)); err == nil || !strings.Contains(err.Error(), "3000 bytes, expected at most 2999") {
+		t.Errorf("a file that is too large: %v", err)
+	}
+	if got, err := ReadFile(write(t, nil), 0); err != nil || got == nil || len(got) != 0 {
+		t.Errorf("an empty file: %v, %v", got, err)
+	}
+	if _, err := ReadFile(filepath.Join(t.TempDir(), "absent"), 1); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("absent file: %v", err)
+	}
+	if _, err := ReadFile(t.TempDir(), 1<<20); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("folder: %v", err)
+	}
+}
