@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/bench/serving"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -160,6 +160,9 @@ func (f *benchServeFlags) run(c *cobra.Command, arg string, flags []string) (err
 	if f.peer != "" && !isURL(f.peer) {
 		return usagef("--peer %s: want a URL", f.peer)
 	}
+	if err := spareNew("--svg "+f.svg, f.svg, arg); err != nil {
+		return err
+	}
 	ctx, stop := untilSignal()
 	defer stop()
 	say := func(text string) { fmt.Fprintln(c.ErrOrStderr(), "karat:", text) }
@@ -204,7 +207,7 @@ func (f *benchServeFlags) runLevels(ctx context.Context, c *cobra.Command, targe
 		return err
 	}
 	if f.svg != "" {
-		if err := writeFile(f.svg, r.WriteSVG); err != nil {
+		if err := atomicfile.Write(f.svg, r.WriteSVG); err != nil {
 			return err
 		}
 	}
@@ -242,15 +245,6 @@ func (f *benchServeFlags) runSoak(ctx context.Context, c *cobra.Command, t *serv
 		return fmt.Errorf("%s failed", count(r.Failed, "request"))
 	}
 	return nil
-}
-
-// writeFile writes a file.
-func writeFile(path string, write func(io.Writer) error) (err error) {
-	w, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return cmp.Or(write(w), w.Close())
 }
 
 // serveFor serves a model in a process of its own, whose memory is then the server's alone, until end is called.

@@ -184,8 +184,8 @@ func (f *checkFlags) repair(c *cobra.Command, path string) (string, error) {
 	if f.against == "" {
 		return "", usagef("--fix needs --against FOLDER, which the model was made from")
 	}
-	if sameFile(path, f.fix) {
-		return "", usagef("--fix %s: it would replace the model itself", f.fix)
+	if err := spare("--fix "+f.fix, f.fix, path, f.against); err != nil {
+		return "", err
 	}
 	ctx, stop := untilSignal()
 	defer stop()

@@ -2,6 +2,8 @@ package main
 
 import (
 	"io"
+	"path/filepath"
+	"strings"
 
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/lab"
@@ -35,6 +37,11 @@ func (f *comparing) check() error {
 }
 
 func (f *comparing) run(c *cobra.Command, paths []string, o lab.Options, asJSON bool) error {
+	for _, p := range paths {
+		if err := spare("--svg "+f.svg, f.svg, p, strings.TrimSuffix(p, filepath.Ext(p))+".json"); err != nil {
+			return err
+		}
+	}
 	var records []*lab.Record
 	if f.floor != "" {
 		paths = append(paths, f.floor)

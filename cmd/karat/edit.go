@@ -89,6 +89,9 @@ func (f *editFlags) run(c *cobra.Command, file string) error {
 	if err != nil {
 		return err
 	}
+	if err := spare("-o "+f.out, f.out, f.template); err != nil {
+		return err
+	}
 	found, err := namedModel(file)
 	if err != nil {
 		return err

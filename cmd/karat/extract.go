@@ -82,7 +82,7 @@ func (f *extractFlags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := spare("-o "+f.out, f.out, f.prompts, path); err != nil {
+	if err := spareNew("-o "+f.out, f.out, f.prompts, path); err != nil {
 		return err
 	}
 	ctx, stop := untilSignal()

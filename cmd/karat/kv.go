@@ -147,6 +147,13 @@ func (f *kvFlags) export(c *cobra.Command, args []string) error {
 		texts = 0
 	}
 	model := args[:max(0, len(args)-texts)]
+	path, err := modelArgument(model)
+	if err == nil {
+		err = spare("-o "+f.out, f.out, path, f.file)
+	}
+	if err != nil {
+		return err
+	}
 	text, ok, err := readInput(context.Background(), c, args[len(model):], f.file)
 	switch {
 	case err != nil:

@@ -122,6 +122,11 @@ func (f *parityFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	for _, x := range [][2]string{{"--json", f.json}, {"--html", f.html}} {
+		if err := spareNew(x[0]+" "+x[1], x[1], paths...); err != nil {
+			return err
+		}
+	}
 	sayModel(f.models, c.ErrOrStderr())
 	for _, path := range paths {
 		m, file, err := parityModel(c.Context(), path, f.longest)
@@ -140,6 +145,9 @@ func (f *parityFlags) run(c *cobra.Command) error {
 	interrupted := err != nil && errors.Is(err, context.Canceled)
 	if err != nil && !interrupted {
 		return err
+	}
+	if r.Cases == 0 && f.match != "" {
+		return fmt.Errorf("--match: no case has %q in its name, of one in %d (--every)", f.match, f.every)
 	}
 	if err := f.write(c.OutOrStdout(), r); err != nil {
 		return err

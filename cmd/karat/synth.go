@@ -67,6 +67,9 @@ func (f *synthFlags) run(c *cobra.Command) (err error) {
 	if f.output == "" {
 		return usagef("-o FILE.gguf is needed")
 	}
+	if err := spare("-o "+f.output, f.output, f.vocabulary); err != nil {
+		return err
+	}
 	p := progress{w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), start: time.Now()}
 	o := synth.Options{Arch: f.arch.value, Shape: f.shape, Type: f.kind.value, Seed: f.seed, Progress: p.report}
 	if f.vocabulary != "" {
