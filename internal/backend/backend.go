@@ -296,14 +296,6 @@ func (s *Step) Entire() error {
 	return nil
 }
 
-// LooksAhead reports whether rows of g see later ones, so that steps have to be Entire.
-func LooksAhead(g *graph.Graph) bool {
-	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
-		a, ok := n.Attr.(graph.AttentionAttr)
-		return ok && a.Bidirectional
-	})
-}
-
 // Classes lists the classes of the pool that g needs: pages for full layers, a ring
 // for each window, the smallest first, and a slot for all states.
 func Classes(g *graph.Graph) []kv.Class {

@@ -19,7 +19,7 @@ func private(g *graph.Graph, o Options) bool {
 // ones, or are pooled.
 func entire(g *graph.Graph) bool {
 	pools := func(n *graph.Node) bool { return n.Op == graph.Pool }
-	return backend.LooksAhead(g) || slices.ContainsFunc(g.Nodes, pools)
+	return g.Bidirectional() || slices.ContainsFunc(g.Nodes, pools)
 }
 
 // Adapt sets the adapters of the tokens to come, nil for none. If they compute something else

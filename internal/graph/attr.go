@@ -145,7 +145,7 @@ func (n *Node) ExpertWeights() (matrices, biases []*Weight) {
 	return n.W[:count], n.W[count:]
 }
 
-// Bidirectional reports whether queries of g see later positions: it is that of an encoder.
+// Bidirectional reports whether queries of g see later positions, as an encoder's do: a step has all rows of its sequences.
 func (g *Graph) Bidirectional() bool {
 	return slices.ContainsFunc(g.Nodes, func(n *Node) bool {
 		a, ok := n.Attr.(AttentionAttr)

@@ -274,7 +274,7 @@ func Compile(ctx context.Context, g *graph.Graph, b backend.Backend, o engine.Op
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if o.Chunk == 0 && backend.LooksAhead(g) { // a text is one step
+	if o.Chunk == 0 && g.Bidirectional() { // a text is one step
 		o.Chunk = o.Context
 	}
 	return engine.New(g, b, o)

@@ -56,7 +56,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		scratch: make([]scratch, b.pool.threads), expert: o.Expert, input: backend.Input(g), kept: kept, values: map[*graph.Node][]float32{}}
 	p := &planner{e: e, g: g, values: map[*graph.Node][]float32{}, live: g.Live(), fused: map[*graph.Node]*graph.Node{},
 		beside: map[*graph.Node][]*graph.Node{}, made: map[*graph.Node]bool{}, tables: map[freqs]*rope.Table{}}
-	e.after, e.ahead = p.live.After, backend.LooksAhead(g)
+	e.after, e.ahead = p.live.After, g.Bidirectional()
 	for _, n := range g.Nodes {
 		if kept.Named(n.Name) != nil {
 			p.live.Hold(n)

@@ -82,7 +82,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	if err := s.Check(e.rows, backend.Vocab(e.g)); err != nil {
 		return nil, err
 	}
-	if backend.LooksAhead(e.g) {
+	if e.g.Bidirectional() {
 		if err := s.Entire(); err != nil {
 			return nil, err
 		}

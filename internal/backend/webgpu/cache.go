@@ -89,7 +89,7 @@ func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error)
 	for _, s := range g.KVs() {
 		c.stores[s] = &store{kv: s, class: c.class[s.Window], words: words(s.Heads * s.Dim), wide: words(s.Heads * s.Values())}
 	}
-	c.ahead = backend.LooksAhead(g)
+	c.ahead = g.Bidirectional()
 	pool.Back(c)
 	return c, nil
 }

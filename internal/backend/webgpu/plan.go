@@ -215,7 +215,7 @@ func (b *Backend) plans(g, hoisted *graph.Graph, o backend.Options, c *common) (
 
 // compile makes a plan.
 func (b *Backend) compile(g *graph.Graph, rows, results int, o backend.Options, kept backend.Kept, c *common) (*plan, error) {
-	e := &plan{b: b, rows: rows, ahead: backend.LooksAhead(g), results: results, vocab: backend.Vocab(g), stale: map[*dispatch]held{}, kept: kept, values: map[*graph.Node]*lowered{}}
+	e := &plan{b: b, rows: rows, ahead: g.Bidirectional(), results: results, vocab: backend.Vocab(g), stale: map[*dispatch]held{}, kept: kept, values: map[*graph.Node]*lowered{}}
 	if b.o.Software {
 		e.pace = unmeasured
 	}
