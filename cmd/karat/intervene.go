@@ -68,7 +68,7 @@ type interveneFlags struct {
 	values, name                    string
 	from, minus, fromOn             string
 	by                              float64
-	mean, json                      bool
+	mean, json, subtract            bool
 	top, most                       int
 	tokens                          []string
 	chat                            chatFlags
@@ -160,6 +160,7 @@ func (f *interveneFlags) run(c *cobra.Command, args []string) error {
 func (f *interveneFlags) edit(c *cobra.Command) (e experiment.Edit, err error) {
 	e = experiment.Edit{Kind: experiment.Kind(f.verb), By: f.by}
 	e.Place.Node = f.at
+	f.subtract = c.Flags().Changed("minus-prompt") // of an empty one there is a BOS
 	sources := 0
 	for _, s := range []string{f.values, f.from} {
 		if s != "" {
@@ -179,7 +180,7 @@ func (f *interveneFlags) edit(c *cobra.Command) (e experiment.Edit, err error) {
 		return e, usagef("--values FILE is needed")
 	case f.verb == "steer" && sources != 1:
 		return e, usagef("give --values or --from-prompt, one of them")
-	case f.from == "" && (f.minus != "" || f.fromOn != ""), f.values == "" && f.name != "":
+	case f.from == "" && (f.subtract || f.fromOn != ""), f.values == "" && f.name != "":
 		return e, usagef("--minus-prompt and --from-positions need --from-prompt, --name needs --values")
 	case f.most < 0 || f.most > 1<<20:
 		return e, usagef("-n %d: want 0 to %d", f.most, 1<<20)
@@ -254,7 +255,7 @@ func (f *interveneFlags) rows(ctx context.Context, m *karat.Model, p *experiment
 		return err
 	}
 	var minus *experiment.Prompt
-	if f.minus != "" {
+	if f.subtract {
 		if minus, _, err = f.prompt(ctx, m, f.minus); err != nil {
 			return fmt.Errorf("--minus-prompt: %w", err)
 		}
