@@ -180,8 +180,11 @@ func (f *experimentFlags) run(c *cobra.Command, path string) error {
 	tell, end := cellsLeft(c.ErrOrStderr(), "cell")
 	b, err := experiment.RunInto(ctx, f.out, text, cmp.Or(f.model, s.Model, demoName), x, tell)
 	end()
+	if err != nil && ctx.Err() != nil {
+		return failure{statusInterrupted, errors.New("interrupted: the same command goes on where this one stopped")}
+	}
 	if err != nil {
-		return interruptedOr(ctx, err)
+		return err
 	}
 	return showBundle(c.OutOrStdout(), b)
 }
