@@ -21,9 +21,9 @@ type hypothesis struct {
 	edits    sim.Edits
 
 	// If fit is set, the hypothesis has a parameter: edits makes the one of a value.
-	fit    *fit
-	value  float64                     // that was found
-	remake func(v float64) *hypothesis // with another
+	fit   *fit
+	value float64     // that was found
+	free  *hypothesis // as it was before
 
 	eqs  []*equation // that it explains
 	seen string      // what shows it, if no equation does
@@ -92,9 +92,14 @@ type fit struct {
 func (h *hypothesis) of(v float64) *hypothesis {
 	x := h.fit.make(v)
 	if x != nil {
-		x.value, x.remake, x.cost = v, h.fit.make, x.cost+h.cost
+		x.value, x.free, x.cost = v, h, x.cost+h.cost
 	}
 	return x
+}
+
+// isRight reports whether v is what the parameter should be.
+func (f *fit) isRight(v float64) bool {
+	return f.right != 0 && math.Abs(v/f.right-1) < 1e-3 && !slices.Contains(f.rounded(), v)
 }
 
 // rounded is the right parameter in 16 bits, where these hold another.

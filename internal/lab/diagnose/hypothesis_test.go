@@ -15,7 +15,7 @@ func TestCostOfValue(t *testing.T) {
 		}
 		return unlikely(0.5, &hypothesis{cause: "window_size"})
 	}}))
-	if x := h.of(128); x.cost != 0.9 || x.value != 128 || x.remake(64).cost != 0.5 || h.cost != 0.4 {
+	if x := h.of(128); x.cost != 0.9 || x.value != 128 || x.free.fit.make(64).cost != 0.5 || h.cost != 0.4 {
 		t.Errorf("%+v", x)
 	}
 	if x := h.of(0); x != nil {

@@ -261,6 +261,12 @@ func (r *search) rateBest(eq *equation, all []*attempt, sites []rowError) []*att
 		}
 	}
 	slices.SortStableFunc(best, byScore)
+	for i, a := range best[:min(len(best), beam)] {
+		if len(a.hs) > 1 {
+			best[i] = r.refitted(eq, a)
+		}
+	}
+	slices.SortStableFunc(best, byScore)
 	return best
 }
 
@@ -322,8 +328,12 @@ func (r *search) likely(singles []*hypothesis) []*attempt {
 const maxBiases = 3
 
 // acceptedElsewhere is h, or the one of its values, that has been accepted in another layer,
-// if there is one of the same shape: values may depend on it.
+// if there is one of the same shape: values may depend on it. A number of keys alone is none of queries and keys. Where an
+// equation holds that has the node, too, such as that of the layer which makes the keys of others, it is not there.
 func (r *search) acceptedElsewhere(h *hypothesis) *hypothesis {
+	if slices.ContainsFunc(r.byNode[h.node], func(eq *equation) bool { return !eq.flagged() }) {
+		return nil
+	}
 	var other *hypothesis
 	for _, x := range r.accepted {
 		if x.cause != h.cause || x.node == h.node {
@@ -332,7 +342,7 @@ func (r *search) acceptedElsewhere(h *hypothesis) *hypothesis {
 		y := h
 		switch {
 		case h.fit != nil && x.value != 0:
-			if y = h.of(x.value); y == nil {
+			if y = h.of(x.value); y == nil || y.detail["side"] != x.detail["side"] || h.fit.isRight(x.value) {
 				continue
 			}
 		case h.fit != nil || !same(x, h):

@@ -46,6 +46,28 @@ func (a *attempt) take(errors []rowError) {
 	a.errors, a.ratio, a.score = errors, worst(errors).ratio(), mean(errors)
 }
 
+// without is the attempt without its i-th hypothesis.
+func (a *attempt) without(i int) *attempt {
+	less := &attempt{hs: slices.Delete(slices.Clone(a.hs), i, i+1), cost: a.cost - a.hs[i].cost}
+	for _, h := range less.hs {
+		less.edits = less.edits.And(h.edits)
+	}
+	return less
+}
+
+// refute adds to what is known of an attempt, under which eq seemed to hold, the worst of the rows where it does not: what
+// joins the attempt shall mend these.
+func (a *attempt) refute(errors []rowError) {
+	const most = 4
+	all := slices.Clone(a.errors)
+	for _, x := range worstFirst(errors)[:min(len(errors), most)] {
+		if x.ratio() > excess && !slices.ContainsFunc(all, func(y rowError) bool { return y.site == x.site }) {
+			all = append(all, x)
+		}
+	}
+	a.take(all)
+}
+
 // mean is the mean base-2 logarithm of the rows' ratios to their floors.
 func mean(errors []rowError) float64 {
 	var sum float64
@@ -86,6 +108,30 @@ func (r *search) try(eq *equation, base *attempt, h *hypothesis, sites []rowErro
 	return a
 }
 
+// refitted is a with the numbers of its hypotheses found again beside all the others, if it comes nearer with them: what
+// was found first made up for what was found later.
+func (r *search) refitted(eq *equation, a *attempt) *attempt {
+	const rounds = 2
+	for range rounds {
+		was := a
+		for _, h := range was.hs {
+			i := slices.Index(a.hs, h)
+			if h.free == nil || i < 0 || a.ratio <= excess {
+				continue
+			}
+			if b := r.try(eq, a.without(i), h.free, r.few(eq, a)); b != nil {
+				if r.rate(eq, b, a.errors); b.score < a.score {
+					a = b
+				}
+			}
+		}
+		if a == was {
+			break
+		}
+	}
+	return a
+}
+
 // rate measures an attempt at the sites; one that cannot be computed explains nothing.
 func (r *search) rate(eq *equation, a *attempt, sites []rowError) {
 	errors, err := r.at(eq, a, nil, sites)
@@ -105,9 +151,10 @@ func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 		if a.ratio > 4*excess || len(fit) >= 24 || slices.ContainsFunc(fit, a.includes) {
 			continue
 		}
-		if _, ok, err := r.holds(eq, a, nil); err != nil {
+		if errors, ok, err := r.holds(eq, a, nil); err != nil {
 			return nil, err
 		} else if !ok {
+			a.refute(errors)
 			continue
 		}
 		var err error
@@ -136,10 +183,7 @@ func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 // least is an attempt without the hypotheses that eq holds without.
 func (r *search) least(eq *equation, a *attempt) (*attempt, error) {
 	for i := 0; i < len(a.hs) && len(a.hs) > 1; {
-		less := &attempt{hs: slices.Delete(slices.Clone(a.hs), i, i+1)}
-		for _, h := range less.hs {
-			less.edits = less.edits.And(h.edits)
-		}
+		less := a.without(i)
 		_, ok, err := r.holds(eq, less, nil)
 		if r.ctx.Err() != nil {
 			return nil, r.ctx.Err()

@@ -2,7 +2,6 @@ package diagnose
 
 import (
 	"math"
-	"slices"
 )
 
 // fitted is h with the parameter under which eq comes nearest at the first of the sites.
@@ -10,8 +9,8 @@ func (r *search) fitted(eq *equation, base *attempt, h *hypothesis, sites []rowE
 	few := sites[:min(len(sites), 4)]
 	f := h.fit
 	at := func(v float64) float64 {
-		if f.right != 0 && math.Abs(v/f.right-1) < 1e-3 && !slices.Contains(f.rounded(), v) {
-			return math.Inf(1) // what it should be
+		if f.isRight(v) {
+			return math.Inf(1)
 		}
 		x := f.make(v)
 		if x == nil {
@@ -121,7 +120,7 @@ func (r *search) unify() error {
 		var all []*hypothesis
 		best := h
 		for _, x := range r.accepted {
-			if x.cause != h.cause || x.value == 0 || x.op() != h.op() || x.remake == nil {
+			if x.cause != h.cause || x.value == 0 || x.op() != h.op() || x.free == nil {
 				continue
 			}
 			all = append(all, x)
@@ -143,7 +142,7 @@ func (r *search) unify() error {
 
 // adopt gives x another value, if its equations hold with that.
 func (r *search) adopt(x *hypothesis, value float64) error {
-	y := x.remake(value)
+	y := x.free.fit.make(value)
 	if y == nil {
 		return nil
 	}
