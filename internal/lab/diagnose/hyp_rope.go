@@ -34,14 +34,14 @@ func (t turning) wrong(cause, computed string, d detail, change sim.Edit) *hypot
 	return h
 }
 
-// ropeHypotheses are about queries and keys alike, and about each of them.
+// ropeHypotheses are about queries and keys alike, and about each of them: of the layer whose keys another reads, about the keys.
 func (r *proposer) ropeHypotheses(eq *equation, n *graph.Node) []*hypothesis {
 	ropes := r.rotations(n)
 	if n != ropes[len(ropes)-1] && n != ropes[0] {
 		return nil
 	}
 	var all []*hypothesis
-	if n == ropes[0] || !slices.Contains(eq.span, ropes[0]) {
+	if n == ropes[0] || len(eq.span) > small && !slices.Contains(eq.span, ropes[0]) {
 		all = r.turns(turning{at: n, nodes: ropes})
 	}
 	if len(ropes) > 1 && len(eq.span) <= small {
