@@ -21,13 +21,16 @@ type observed struct {
 // maxObserved bounds the rows and the features of a product that is looked into.
 const maxObserved, maxFeatures = 128, 1 << 10
 
-// observe is eq as a product alone, nil if it is not one, or holds.
+// observe is eq as a product alone, nil if it is not one, or holds. What comes before it has to have a tap, or a known fault.
 func (r *proposer) observe(eq *equation) (*observed, error) {
 	o := &observed{n: eq.target}
 	if len(eq.target.W) > 0 && eq.target.Op == graph.Add {
 		o.n, o.bias = eq.target.In[0], eq.target
 	}
-	between := func(x *graph.Node) bool { return x != o.n && x != o.bias && (len(x.W) > 0 || x.Op == graph.Attention) }
+	assumed := func(x *graph.Node) bool { return r.base != nil && r.base.edits[x] != nil }
+	between := func(x *graph.Node) bool {
+		return x != o.n && x != o.bias && (len(x.W) > 0 || x.Op == graph.Attention) && r.edits[x] == nil && !assumed(x)
+	}
 	if o.n.Op != graph.Linear || !eq.flagged() || !slices.Contains(eq.span, o.n) || slices.ContainsFunc(eq.span, between) {
 		return nil, nil
 	}
@@ -35,13 +38,14 @@ func (r *proposer) observe(eq *equation) (*observed, error) {
 	if max(k, m) > maxFeatures && o.n != r.head() || r.edits[o.n] != nil || r.edits[eq.target] != nil {
 		return nil, nil
 	}
-	if r.base != nil && o.bias != nil && r.base.edits[o.bias] != nil { // without its bias it is the product itself
-		if slices.ContainsFunc(r.base.hs, func(h *hypothesis) bool { return h.node != o.bias || h.cause != "bias_missing" }) {
+	if assumed(o.n) {
+		return nil, nil
+	}
+	if o.bias != nil && assumed(o.bias) { // without its bias it is the product itself
+		if slices.ContainsFunc(r.base.hs, func(h *hypothesis) bool { return h.node == o.bias && h.cause != "bias_missing" }) {
 			return nil, nil
 		}
 		o.bias = nil
-	} else if r.base != nil {
-		return nil, nil
 	}
 	var x, got, want []float64
 	for i, p := range r.prompts {
@@ -51,7 +55,7 @@ func (r *proposer) observe(eq *equation) (*observed, error) {
 				rows = append(rows, s.row)
 			}
 		}
-		e := p.center
+		e := r.base.on(p)
 		in, err := e.Value(o.n.In[0], rows)
 		if err != nil {
 			return nil, err
