@@ -25,6 +25,13 @@ func TestOtherModel(t *testing.T) {
 	if !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "hidden states of 8 layers, MODEL has 4 layers") {
 		t.Errorf("dump of a deeper model: %v", err)
 	}
+	for _, p := range dump.Prompts { // and one of logits alone, of another vocabulary
+		p.Taps, p.Hidden, p.Logits = nil, nil, &tensor.Tensor{DType: tensor.F32, Shape: tensor.Shape{1, 2}, Data: make([]byte, 8)}
+	}
+	_, err = Run(t.Context(), Options{Model: m.name, Graph: m.graph, Dump: dump, Asked: m.asked})
+	if !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "has a place in MODEL, as logits: rows of 2 values") {
+		t.Errorf("logits of another vocabulary: %v", err)
+	}
 	dump, _ = m.record(t, "", "", m.texts(t, text))
 	for _, p := range dump.Prompts {
 		for name, x := range p.Taps {

@@ -67,16 +67,19 @@ func (r placement) place() error {
 		}
 	}
 	r.without()
+	for s := range unplaced {
+		r.unplaced = append(r.unplaced, s)
+	}
+	slices.Sort(r.unplaced)
+	if len(r.prompts) == 0 && len(r.unplaced) > 0 {
+		return fmt.Errorf("%w: %s: none of its values has a place in MODEL, as %s", ErrUnusable, r.Dump.Path, r.unplaced[0])
+	}
 	if len(r.prompts) == 0 {
 		return fmt.Errorf("%w: %s: no prompt has ids and logits or taps%s", ErrUnusable, r.Dump.Path, r.lackingIDs())
 	}
 	if !slices.ContainsFunc(r.prompts, (*prompt).written) {
 		return fmt.Errorf("%w: %s: all values are 0: the probe reads buffers that were never written, or copies none", ErrUnusable, r.Dump.Path)
 	}
-	for s := range unplaced {
-		r.unplaced = append(r.unplaced, s)
-	}
-	slices.Sort(r.unplaced)
 	return nil
 }
 
