@@ -249,7 +249,7 @@ var errNoToken = errors.New("sample: no logit is above -Inf")
 // check refuses the logits that no distribution has.
 func check(id int, x float32) error {
 	if x != x || x > math.MaxFloat32 {
-		return fmt.Errorf("sample: logit of token %d: %v", id, x)
+		return fmt.Errorf("sample: logit of token %d: %v: a weight is damaged, or a value too large; \"karat check\" and \"karat stats\" find which", id, x)
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func TestSample(t *testing.T) {
 		{name: "inside the default window", o: Options{RepeatPenalty: 2}, logits: []float32{1, 3, 2}, history: append([]int{1}, make([]int, 63)...), want: 2},
 		{name: "whole history", o: Options{RepeatPenalty: 2, RepeatLast: -1}, logits: []float32{1, 3, 2}, history: append([]int{1}, make([]int, 5000)...), want: 2},
 
-		{name: "NaN, greedy", logits: []float32{1, 2, nan}, err: "sample: logit of token 2: NaN"},
+		{name: "NaN, greedy", logits: []float32{1, 2, nan}, err: "sample: logit of token 2: NaN: a weight is damaged"},
 		{name: "NaN, drawn", o: Options{Temperature: 1}, logits: []float32{nan, 2}, err: "sample: logit of token 0: NaN"},
 		{name: "NaN, penalized", o: Options{Temperature: 1, RepeatPenalty: 2}, history: []int{0}, logits: []float32{nan, 2}, err: "sample: logit of token 0: NaN"},
 		{name: "NaN, biased", o: Options{LogitBias: map[int]float32{1: -inf}}, logits: []float32{0, nan}, err: "sample: logit of token 1: NaN"},

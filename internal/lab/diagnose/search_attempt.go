@@ -55,7 +55,7 @@ func (a *attempt) without(i int) *attempt {
 	return less
 }
 
-// refute adds to what is known of an attempt, under which eq seemed to hold, the worst of the rows where it does not: what
+// refute adds to the knowledge of an attempt, under which eq seemed to hold, the worst of the rows where it does not: what
 // joins the attempt shall mend these.
 func (a *attempt) refute(errors []rowError) {
 	const most = 4
