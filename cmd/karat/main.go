@@ -102,7 +102,7 @@ func run(args []string) int {
 // errorText is an error for a terminal, whatever a file has put into it. The name of
 // the package that it is from is said once.
 func errorText(err error) string {
-	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "karat: "), ": karat: ", ": ")
+	text := strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "karat: "), "mmap: "), ": karat: ", ": ")
 	if p := (*fs.PathError)(nil); errors.As(err, &p) && slices.Contains([]string{"stat", "lstat", "open"}, p.Op) { // words for programmers
 		text = strings.Replace(text, p.Op+" "+p.Path+": ", p.Path+": ", 1)
 	}

@@ -158,7 +158,11 @@ func (q *asked) read(in io.Reader) {
 			}
 		}
 	}
-	if err := lines.Err(); err != nil {
+	err := lines.Err()
+	if errors.Is(err, bufio.ErrTooLong) {
+		err = fmt.Errorf("a line of more than %d bytes", maxLine)
+	}
+	if err != nil {
 		q.put(n+1, nil, err)
 	}
 }
