@@ -173,6 +173,11 @@ func resume(path string, r *Runner, print string) ([]Cell, error) {
 		if cells[i].key() != r.Key(i) {
 			return nil, fmt.Errorf("%s: cell %d is %s, want %s", path, i, cells[i].key(), r.Key(i))
 		}
+		for _, m := range r.Spec.Metrics {
+			if cells[i].metric(m) == nil {
+				return nil, fmt.Errorf("%s: cell %d has no %s", path, i, m)
+			}
+		}
 	}
 	return cells, os.Truncate(path, int64(len(b)))
 }

@@ -34,6 +34,11 @@ type Values struct {
 	Logits      string      `json:"logits_sha256"`
 }
 
+// metric is the value of a spec's metric, nil where there is none.
+func (v *Values) metric(name string) *lab.Number {
+	return map[string]*lab.Number{"logit_difference": v.Difference, "probability": v.Probability, "kl": v.KL}[name]
+}
+
 // key is what tells a cell from others.
 func (c *Cell) key() string { return fmt.Sprintf("%d %s %s %s", c.Pair, c.Node, c.Head, c.At) }
 

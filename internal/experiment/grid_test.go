@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -31,5 +33,23 @@ func TestPageCounts(t *testing.T) {
 	page := string(b.page())
 	if n := strings.Count(page, "<svg"); n != maxMaps || !strings.Contains(page, "<p>15 maps are left out") {
 		t.Errorf("%d maps, and %q", n, page[strings.LastIndex(page, "<p>"):])
+	}
+}
+
+// TestResumeWithout: cells of an interrupted run that lack a metric are refused, not shown.
+func TestResumeWithout(t *testing.T) {
+	path := filepath.Join(t.TempDir(), cellsFile)
+	r := &Runner{Spec: &Spec{Metrics: metrics}, grid: []gridCell{{Cell: Cell{Node: "n", At: "0"}}}}
+	for text, want := range map[string]string{
+		`{"node":"n","at":"0","logit_difference":1,"probability":1,"kl":0}`: "",
+		`{"node":"n","at":"0","logit_difference":1,"kl":0}`:                 "cell 0 has no probability",
+	} {
+		if err := os.WriteFile(path, []byte("{\"model_fingerprint\":\"p\"}\n"+text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cells, err := resume(path, r, "p")
+		if want == "" && (err != nil || len(cells) != 1) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %d cells, %v", text, len(cells), err)
+		}
 	}
 }
