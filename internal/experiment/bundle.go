@@ -64,7 +64,7 @@ func RunInto(ctx context.Context, dir, specText, model string, r *Runner, tell f
 	if err != nil {
 		return nil, err
 	}
-	if err := r.Prepare(ctx); err != nil {
+	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
 	if !made { // only now: a spec that cannot be run leaves no folder
@@ -85,7 +85,7 @@ func RunInto(ctx context.Context, dir, specText, model string, r *Runner, tell f
 	}
 	defer f.Close()
 	for i := len(cells); i < r.Len(); i++ {
-		c, err := r.Cell(ctx, i)
+		c, err := r.cell(ctx, i)
 		if err != nil {
 			return nil, err
 		}
@@ -271,7 +271,7 @@ func (b *Bundle) Verify(ctx context.Context, r *Runner, tell func(done, total in
 	if print != b.Manifest.Print {
 		return fmt.Errorf("another model, or other numerics: its fingerprint is %s, the bundle's %s", print, b.Manifest.Print)
 	}
-	if err := r.Prepare(ctx); err != nil {
+	if err := r.prepare(ctx); err != nil {
 		return err
 	}
 	if r.Len() != len(b.Cells) || len(r.Pairs) != len(b.Manifest.Pairs) {
@@ -283,7 +283,7 @@ func (b *Bundle) Verify(ctx context.Context, r *Runner, tell func(done, total in
 		}
 	}
 	for i := range r.Len() {
-		c, err := r.Cell(ctx, i)
+		c, err := r.cell(ctx, i)
 		if err != nil {
 			return err
 		}

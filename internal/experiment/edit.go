@@ -247,13 +247,13 @@ func Means(ctx context.Context, m *karat.Model, p *Prompt, place Place) (map[str
 		return nil, err
 	}
 	for name, rows := range all {
-		all[name] = [][]float32{MeanOf(rows)}
+		all[name] = [][]float32{meanOf(rows)}
 	}
 	return all, nil
 }
 
-// MeanOf is the mean of rows of equal length, in order.
-func MeanOf(rows [][]float32) []float32 {
+// meanOf is the mean of rows of equal length, in order.
+func meanOf(rows [][]float32) []float32 {
 	mean := make([]float32, len(rows[0]))
 	for i := range mean {
 		sum := 0.0
@@ -292,9 +292,9 @@ func Direction(ctx context.Context, m *karat.Model, place Place, at Positions, o
 		}
 	}
 	for name, rows := range plus {
-		row := MeanOf(rows)
+		row := meanOf(rows)
 		if less != nil {
-			for i, v := range MeanOf(less[name]) {
+			for i, v := range meanOf(less[name]) {
 				row[i] -= v
 			}
 		}

@@ -45,7 +45,7 @@ func Extract(ctx context.Context, m *karat.Model, prompts []*Prompt, place Place
 			return nil, fmt.Errorf("prompt %d: %w", i, err)
 		}
 		for k, x := range sites {
-			row, err := x.part(MeanOf(values[x.node.Name]))
+			row, err := x.part(meanOf(values[x.node.Name]))
 			if err != nil {
 				return nil, err
 			}

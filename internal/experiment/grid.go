@@ -74,8 +74,8 @@ type gridCell struct {
 	mean  bool
 }
 
-// Prepare computes the runs without interventions, and lists the cells.
-func (r *Runner) Prepare(ctx context.Context) error {
+// prepare computes the runs without interventions, and lists the cells.
+func (r *Runner) prepare(ctx context.Context) error {
 	for _, t := range r.Spec.Templates {
 		for i, s := range r.Spec.Stimuli {
 			if err := r.pair(ctx, t, &s); err != nil {
@@ -232,8 +232,8 @@ func (r *Runner) Len() int { return len(r.grid) }
 // Key is what tells the i-th cell from others.
 func (r *Runner) Key(i int) string { return r.grid[i].key() }
 
-// Cell computes the i-th.
-func (r *Runner) Cell(ctx context.Context, i int) (*Cell, error) {
+// cell computes the i-th.
+func (r *Runner) cell(ctx context.Context, i int) (*Cell, error) {
 	c := r.grid[i]
 	out, err := r.outcome(ctx, &c)
 	if err != nil {
@@ -264,7 +264,7 @@ func (r *Runner) outcome(ctx context.Context, c *gridCell) (*Outcome, error) {
 	}
 	rows := all[c.Node]
 	if c.mean {
-		rows = [][]float32{MeanOf(rows)}
+		rows = [][]float32{meanOf(rows)}
 	} else {
 		var some [][]float32
 		for _, pos := range at {

@@ -40,8 +40,8 @@ func ParseSet(s string) (set Set, err error) {
 	return set, nil
 }
 
-// Has reports whether i is in the set; all is in an empty one.
-func (s Set) Has(i int) bool {
+// has reports whether i is in the set; all is in an empty one.
+func (s Set) has(i int) bool {
 	return len(s) == 0 || slices.ContainsFunc(s, func(x span) bool { return x.from <= i && i <= x.to })
 }
 
@@ -216,7 +216,7 @@ func (p *Place) find(nodes []karat.Node) (sites []site, err error) {
 		if !re.MatchString(n.Name) && (n.HF == "" || !re.MatchString(n.HF) && !re.MatchString(strings.TrimSuffix(n.HF, ".out"))) {
 			continue
 		}
-		if layers = true; len(p.Layers) > 0 && (n.Layer < 0 || !p.Layers.Has(n.Layer)) {
+		if layers = true; len(p.Layers) > 0 && (n.Layer < 0 || !p.Layers.has(n.Layer)) {
 			continue
 		}
 		if len(p.Heads) > 0 && n.Heads == 0 && len(n.In) == 1 {
@@ -272,7 +272,7 @@ func (p *Place) site(n karat.Node) (site, error) {
 		return s, fmt.Errorf("node %s: channel %d, it has 0 to %d", n.Name, p.Channels.max(), width-1)
 	}
 	for i := range size {
-		if !p.Heads.Has(i/width) || !p.Channels.Has(i%width) {
+		if !p.Heads.has(i/width) || !p.Channels.has(i%width) {
 			continue
 		}
 		if k := len(s.runs); k > 0 && s.runs[k-1].to == i-1 {

@@ -102,8 +102,8 @@ const (
 
 func (f Form) String() string { return [...]string{"fused", "interleaved", "apart", "ungated"}[f] }
 
-// Firsts is how many weights come before down.
-func (f Form) Firsts() int {
+// firsts is how many weights come before down.
+func (f Form) firsts() int {
 	if f == Apart {
 		return 2
 	}
@@ -141,7 +141,7 @@ func (n *Node) RouteWeights() (scale, bias *Weight) {
 // same order; nil where there are none.
 func (n *Node) ExpertWeights() (matrices, biases []*Weight) {
 	a, _ := n.Attr.(ExpertsAttr)
-	count := a.Form.Firsts() + 1
+	count := a.Form.firsts() + 1
 	return n.W[:count], n.W[count:]
 }
 

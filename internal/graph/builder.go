@@ -358,7 +358,7 @@ func (b Builder) ExpertsWith(a ExpertsAttr, matrices, biases []*Weight, x, route
 		b.check(n, w, tensor.Shape{experts, width})
 	}
 	b.checkActivation(n, a.ActAttr)
-	if want := a.Form.Firsts() + 1; len(matrices) != want || a.Biased && len(biases) != want {
+	if want := a.Form.firsts() + 1; len(matrices) != want || a.Biased && len(biases) != want {
 		b.errorf(n, "%d matrices and %d biases, experts that are %v have %d", len(matrices), len(biases), a.Form, want)
 	}
 	if a.Form == Ungated && (a.Limit != 0 || a.Plus != 0 || a.Alpha != 0) {
