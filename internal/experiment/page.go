@@ -144,7 +144,7 @@ func (h *heat) draw(w io.Writer) {
 	for _, r := range h.rows {
 		left = max(left, 7*len(r)+10)
 	}
-	fmt.Fprintf(w, "<h3>%s</h3>\n<p>Pale is %s, dark is %s.</p>\n", html.EscapeString(h.title), lab.Digits(h.from), lab.Digits(h.to))
+	fmt.Fprintf(w, "<h3>%s</h3>\n<p>%s</p>\n", html.EscapeString(h.title), h.legend())
 	fmt.Fprintf(w, `<svg viewBox="0 0 %d %d" width="%d" role="img" aria-label="%s">`+"\n", left+wide*len(h.columns)+20, top+row*len(h.rows)+10, left+wide*len(h.columns)+20, html.EscapeString(h.title))
 	for i, c := range h.columns {
 		x := left + i*wide + wide/2
@@ -157,21 +157,33 @@ func (h *heat) draw(w io.Writer) {
 			if !ok {
 				continue
 			}
-			share := (v - h.from) / (h.to - h.from)
-			fmt.Fprintf(w, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"><title>%s, %s: %s</title></rect>`+"\n", left+c*wide, top+r*row, wide-1, row-1, shade(share), html.EscapeString(name), html.EscapeString(h.columns[c]), lab.Digits(v))
+			fmt.Fprintf(w, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"><title>%s, %s: %s</title></rect>`+"\n", left+c*wide, top+r*row, wide-1, row-1, shade(h.share(v)), html.EscapeString(name), html.EscapeString(h.columns[c]), lab.Digits(v))
 		}
 	}
 	fmt.Fprintln(w, "</svg>")
 }
 
-// shade is blue from 0 to 1, red below 0, and grey where there is no number.
+// share is how far v has come from pale to dark.
+func (h *heat) share(v float64) float64 { return (v - h.from) / (h.to - h.from) }
+
+// legend says what the colors are, red only where it is.
+func (h *heat) legend() string {
+	for _, v := range h.cells {
+		if h.share(v) < 0 {
+			return fmt.Sprintf("Pale is %s, dark blue is %s, and dark red as far the other way.", lab.Digits(h.from), lab.Digits(h.to))
+		}
+	}
+	return fmt.Sprintf("Pale is %s, dark is %s.", lab.Digits(h.from), lab.Digits(h.to))
+}
+
+// shade is pale at 0, blue to 1, red to -1, and grey where there is no number.
 func shade(share float64) string {
 	if math.IsNaN(share) || math.IsInf(share, 0) {
 		return "#999"
 	}
 	if share < 0 {
-		k := int(200 - 170*min(1, -share))
-		return fmt.Sprintf("#%02x%02x%02x", 235, k, k)
+		s := min(1, -share)
+		return fmt.Sprintf("#%02x%02x%02x", int(238-58*s), int(242-212*s), int(250-220*s))
 	}
 	s := min(1, share)
 	return fmt.Sprintf("#%02x%02x%02x", int(238-210*s), int(242-160*s), int(250-90*s))
