@@ -11,6 +11,7 @@ import (
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/kvfile"
 	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/spf13/cobra"
 )
 
@@ -115,15 +116,15 @@ func newKVReplay() *cobra.Command {
 }
 
 // with loads a model and calls do.
-func (f *kvFlags) with(c *cobra.Command, model []string, do func(ctx context.Context, m *karat.Model) error) error {
+func (f *kvFlags) with(c *cobra.Command, named []string, do func(ctx context.Context, m *karat.Model) error) error {
 	o, err := f.arithmetic.options()
 	if err != nil {
 		return err
 	}
-	if f.context < 0 {
-		return usagef("--ctx %d: want 1 or more", f.context)
+	if (f.context < 1 || f.context > model.MaxContext) && c.Flags().Changed("ctx") {
+		return usagef("--ctx %d: want 1 to %d", f.context, model.MaxContext)
 	}
-	path, err := modelArgument(model)
+	path, err := modelArgument(named)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/experiment"
+	"github.com/karat-run/karat/internal/model"
 	"github.com/spf13/cobra"
 )
 
@@ -69,8 +70,8 @@ func (f *scoreFlags) run(c *cobra.Command, args []string) error {
 	switch {
 	case err != nil:
 		return err
-	case f.context < 0:
-		return usagef("--ctx %d: want 1 or more", f.context)
+	case (f.context < 2 || f.context > model.MaxContext) && c.Flags().Changed("ctx"): // one before the continuation, and its own
+		return usagef("--ctx %d: want 2 to %d", f.context, model.MaxContext)
 	}
 	if err := f.sharing.set(&o, c.Flags().Changed); err != nil {
 		return err

@@ -58,7 +58,7 @@ func (e *Edit) apply(m *karat.Model, p *Prompt) ([]applied, error) {
 		a := applied{site: s, kind: e.Kind, by: e.By, at: map[int]int{}, more: generated}
 		rows, ok := e.Rows[s.node.Name]
 		if needs := e.Kind == Replace || e.Kind == Steer || e.Kind == Mean; needs && !ok {
-			return nil, fmt.Errorf("node %s: no values for it: the positions that give them are those of a prompt, as last", s.node.Name)
+			return nil, fmt.Errorf("node %s: no values for it", s.node.Name)
 		}
 		for _, row := range rows {
 			if row, err = s.part(row); err != nil {
@@ -214,6 +214,9 @@ func Capture(ctx context.Context, m *karat.Model, p *Prompt, place Place, at Pos
 	positions, _, err := at.Of(p)
 	if err != nil {
 		return nil, err
+	}
+	if len(positions) == 0 {
+		return nil, fmt.Errorf("positions %q: none is of the prompt whose values are taken: name one, as last", at.Said)
 	}
 	values := map[string]map[int][]float32{}
 	for _, s := range sites {
