@@ -72,12 +72,22 @@ func (e *equation) checked(p *prompt) (first, n int) {
 	return first, end - first
 }
 
-// layers is the number of layers in which eq's span lies.
+// layers is the number of layers that eq crosses. One that only makes the keys and values of another's attention does not count.
 func (e *equation) layers() int {
 	var layers []int
-	for _, n := range e.span {
+	var visit func(n *graph.Node)
+	seen := map[*graph.Node]bool{}
+	visit = func(n *graph.Node) {
+		if seen[n] || !slices.Contains(e.span, n) {
+			return
+		}
+		seen[n] = true
 		layers = union(layers, layersOf(n))
+		for _, in := range n.In {
+			visit(in)
+		}
 	}
+	visit(e.target)
 	return len(layers)
 }
 

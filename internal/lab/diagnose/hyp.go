@@ -29,7 +29,7 @@ func propose(m *measurement, eq *equation) ([]*hypothesis, error) {
 			}
 		}
 	}
-	everywhere := append(sameEpsilon(all), sameFactors(all)...)
+	everywhere := append(sameEpsilon(all, eq.target.Layer), sameFactors(all)...)
 	if eq.layers() > 1 {
 		return append(systemic(all), everywhere...), nil
 	}
@@ -84,23 +84,37 @@ func (r *proposer) of(eq *equation, n *graph.Node) []*hypothesis {
 	return nil
 }
 
-// sameEpsilon is one other epsilon in all norms that an equation has, since an engine reads it in one place.
-func sameEpsilon(all []*hypothesis) []*hypothesis {
-	var joint *hypothesis
+// sameEpsilon is one other epsilon in all norms of the layer that an equation ends in, and one in all norms that it has, since an
+// engine reads it in one place.
+func sameEpsilon(all []*hypothesis, layer int) []*hypothesis {
+	var inside, joint *hypothesis
 	for _, h := range all {
-		switch {
-		case h.cause != "norm_eps" || joint != nil && h.fit.right != joint.fit.right:
-		case joint == nil:
-			x := *h
-			x.nodes, joint = []*graph.Node{h.node}, &x
-		default:
-			join(joint, h)
+		if h.cause != "norm_eps" || joint != nil && h.fit.right != joint.fit.right {
+			continue
+		}
+		joint = joined(joint, h)
+		if h.node.Layer == layer {
+			inside = joined(inside, h)
 		}
 	}
-	if joint == nil || len(joint.nodes) == 1 {
+	switch {
+	case joint == nil || len(joint.nodes) == 1:
 		return nil
+	case inside == nil || len(inside.nodes) == 1 || len(inside.nodes) == len(joint.nodes):
+		return []*hypothesis{joint}
 	}
-	return []*hypothesis{joint}
+	return []*hypothesis{inside, joint}
+}
+
+// joined is x and h, a copy of h if x is nil.
+func joined(x, h *hypothesis) *hypothesis {
+	if x != nil {
+		join(x, h)
+		return x
+	}
+	y := *h
+	y.nodes = []*graph.Node{h.node}
+	return &y
 }
 
 // proposeUnder lists what the engine may do besides what base assumes, as far as that shows only
@@ -134,12 +148,10 @@ func systemic(all []*hypothesis) []*hypothesis {
 	var out []*hypothesis
 	for _, h := range all {
 		at := slices.IndexFunc(out, func(x *hypothesis) bool {
-			return x.node.Layer >= 0 && h.node.Layer >= 0 && x.cause == h.cause && role(x.node) == role(h.node) && (x.fit == nil) == (h.fit == nil) && (x.fit != nil || same(x, h))
+			return x.node.Layer >= 0 && h.node.Layer >= 0 && !slices.Contains(x.nodes, h.node) && x.cause == h.cause && role(x.node) == role(h.node) && (x.fit == nil) == (h.fit == nil) && (x.fit != nil || same(x, h))
 		})
 		if at < 0 {
-			x := *h
-			x.nodes = []*graph.Node{h.node}
-			out = append(out, &x)
+			out = append(out, joined(nil, h))
 			continue
 		}
 		join(out[at], h)

@@ -49,3 +49,30 @@ func TestNarrow(t *testing.T) {
 		t.Errorf("%d equations span several operations, up to %d", c.Spanning, c.Longest)
 	}
 }
+
+// TestSharedThroughLayers: where outputs of layers alone are tapped, the equation of a layer that reads another's keys has these,
+// too. A cause is none of those keys, nor of what all layers read, if it is one of each layer.
+func TestSharedThroughLayers(t *testing.T) {
+	for _, c := range []struct {
+		faults, cause string
+		layers        []int
+		quick         bool
+	}{
+		{"attention_scale@shared", "attention_scale", []int{4, 5, 6, 7}, true},
+		{"attention_scale@sliding", "attention_scale", []int{0, 1, 2, 4, 5, 6}, false},
+		{"norm_order@sliding", "norm_order", []int{0, 1, 2, 4, 5, 6}, false},
+		{"x_last_row:ffn_down", "unknown", []int{0, 1, 2, 3, 4, 5, 6, 7}, false},
+	} {
+		if !slow() && !c.quick {
+			continue
+		}
+		t.Run(c.faults, func(t *testing.T) {
+			m := tiny(t, "tiny-gemma4")
+			dump, _ := m.record(t, "", c.faults, m.texts(t, mixed))
+			d := m.diagnose(t, outputs(dump), nil)
+			if len(suspicions(d)) != 1 || !slices.Equal(layers(d, c.cause), c.layers) {
+				t.Error(say(d))
+			}
+		})
+	}
+}

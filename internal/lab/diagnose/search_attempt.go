@@ -16,6 +16,7 @@ type attempt struct {
 	ratio  float64    // the worst of them
 	score  float64    // mean base-2 logarithm of their ratios: how near it comes
 	left   int        // flagged equations among those it touches, less those without it
+	breaks bool       // it flags one that was not
 	cost   float64
 	evals  map[*sim.Eval]*sim.Eval // with its edits, by those without
 }
@@ -144,7 +145,8 @@ func (r *search) rate(eq *equation, a *attempt, sites []rowError) {
 
 // verify takes the attempts under which eq seems to hold, and of those under which it
 // does hold at all sites, by floors measured under them, the one that leaves the fewest
-// equations flagged; of equal ones the likeliest.
+// equations flagged; of equal ones the likeliest. Before them come those that flag no other equation, and that
+// are known: one scale of attention in all layers is likelier than it in some, and another weight of keys that the rest share.
 func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 	var fit []*attempt
 	for _, a := range all {
@@ -157,16 +159,15 @@ func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 			a.refute(errors)
 			continue
 		}
-		var err error
-		if a.left, err = r.left(eq, a); err != nil {
+		if err := r.around(eq, a); err != nil {
 			return nil, err
 		}
-		if a.left -= r.flaggedAround(eq, a); a.left <= 0 {
+		if a.left <= 0 {
 			fit = append(fit, a)
 		}
 	}
 	slices.SortStableFunc(fit, func(a, b *attempt) int {
-		return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.cost, b.cost), cmp.Compare(a.score, b.score))
+		return cmp.Or(last(a.breaks, b.breaks), last(!r.known(a), !r.known(b)), cmp.Compare(a.left, b.left), cmp.Compare(a.cost, b.cost), cmp.Compare(a.score, b.score))
 	})
 	if len(fit) == 0 {
 		return nil, nil
@@ -197,31 +198,35 @@ func (r *search) least(eq *equation, a *attempt) (*attempt, error) {
 	return a, nil
 }
 
-// left counts the equations that an attempt touches and that are flagged under it.
-func (r *search) left(eq *equation, a *attempt) (int, error) {
-	left := 0
+// last sorts what is true behind what is not.
+func last(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// around counts the other equations that an attempt touches and that are flagged under it, less those that are without it.
+func (r *search) around(eq *equation, a *attempt) error {
+	a.left, a.breaks = 0, false
 	for _, other := range r.touched(a.edits) {
 		if other == eq {
 			continue
 		}
 		errors, err := r.at(other, a, nil, beside(other, eq))
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if worst(errors).ratio() > excess {
-			left++
+			a.left++
+			a.breaks = a.breaks || !other.flagged()
+		}
+		if other.flagged() {
+			a.left--
 		}
 	}
-	return left, nil
-}
-
-// flaggedAround counts the equations that are flagged without it.
-func (r *search) flaggedAround(eq *equation, a *attempt) int {
-	n := 0
-	for _, other := range r.touched(a.edits) {
-		if other != eq && other.flagged() {
-			n++
-		}
-	}
-	return n
+	return nil
 }

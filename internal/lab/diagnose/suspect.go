@@ -37,7 +37,7 @@ func (r locator) suspect(eq *equation) (n *graph.Node, among []*graph.Node) {
 		if plain(n) && r.common(n) {
 			return n, nil
 		}
-		if len(r.byNode[n]) > 1 && !r.shared(eq, n) && (!plain(n) || !slices.ContainsFunc(left, func(x *graph.Node) bool { return !plain(x) })) {
+		if len(r.byNode[n]) > 1 && !r.shared(eq, n) && !r.everywhere(n) && (!plain(n) || !slices.ContainsFunc(left, func(x *graph.Node) bool { return !plain(x) })) {
 			return n, nil
 		}
 	}
@@ -67,6 +67,13 @@ func (r locator) shared(eq *equation, n *graph.Node) bool {
 	}) && slices.ContainsFunc(r.eqs, func(x *equation) bool {
 		return x.flagged() && role(x.target) == role(eq.target) && !slices.Contains(r.byNode[n], x)
 	})
+}
+
+// everywhere reports whether n lies outside the layers and all of them read it, each a part of its own, as Gemma 4's inputs
+// of layers do: then their errors say nothing of n, and there is more in the layers that can be wrong.
+func (r locator) everywhere(n *graph.Node) bool {
+	eqs := r.byNode[n]
+	return n.Layer < 0 && slices.ContainsFunc(eqs, func(x *equation) bool { return x.target.Layer > eqs[0].target.Layer })
 }
 
 // common reports whether n, a sum without a tap, explains by itself all open equations that
