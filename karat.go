@@ -271,7 +271,7 @@ type Info struct {
 	Bytes        int64  // of the weights
 	Parameters   int64  // numbers in the weights
 	Type         string // of most of them, as BF16 or Q4_K
-	Memory       int64  // bytes of the machine's memory that the weights, and all keys and values, take at most; a GPU's is not counted
+	Memory       int64  // bytes of the machine's memory that the weights, and the keys and values of requests that generate, take at most; a GPU's is not counted
 	VocabSize    int
 	Context      int  // tokens that a sequence may have
 	MaxContext   int  // tokens that the model was made for; 0 if unknown

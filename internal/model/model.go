@@ -188,7 +188,7 @@ func fitsRemote(path string, b backend.Backend, g *graph.Graph, adapters, cache 
 		gib(weights+cache), gib(weights), gib(cache), name, gib(all))})
 }
 
-// Memory is the bytes of the machine's memory that the weights, as they are kept, and all keys and values take at
+// Memory is the bytes of the machine's memory that the weights, as they are kept, and all keys and values of Engine take at
 // most: 0 on a GPU, which has its own.
 func (m *Model) Memory() int64 {
 	if _, elsewhere := m.Backend.(backend.Metered); elsewhere {
