@@ -50,6 +50,7 @@ func TestWithin(t *testing.T) {
 		{"tiny-gemma4", "", "attention_scale@sliding; rope_theta=root@all", map[string][]int{"attention_scale": {0, 1, 2, 4, 5, 6}, "rope_theta": {0, 1, 2, 3, 4, 5, 6, 7}}, true},
 		{"tiny-gemma4", "", "rope_partial@shared; attention_scale@all; rope_theta:attn_k_rope@all", map[string][]int{"rope_partial": {4, 5, 6, 7}, "attention_scale": {0, 1, 2, 3, 4, 5, 6, 7}, "rope_theta": {0, 1, 2, 3}}, true},
 		{"tiny-gemma4", "", "mask=self@all; rope_factors:attn_k_rope@all", map[string][]int{"mask": {0, 1, 2, 3, 4, 5, 6, 7}, "rope_factors": {0, 1, 2}}, true}, // layer 4 alone shows the keys of layer 2 first
+		{"tiny-gemma4", "", "rope_partial@all; kv_cache_position=fresh@all", map[string][]int{"rope_partial": {0, 1, 2, 3, 4, 5, 6, 7}, "kv_cache_position": {0, 1, 2, 3, 4, 5, 6, 7}}, true},
 		{"tiny-gemma3", "", "norm_missing=untapped@3; weight_permuted@3", map[string][]int{"norm_missing": {3}, "weight_permuted": {3}}, true},
 		{"tiny-llama", "", "kv_cache_position=fresh@2; rope_position:attn_q_rope@all; rope_theta:attn_k_rope@all", map[string][]int{"kv_cache_position": {2}, "rope_position": {0, 1, 2, 3}, "rope_theta": {0, 1, 2, 3}}, true},
 	} {

@@ -28,14 +28,14 @@ type turner struct {
 // has gone around, so that the way to the right speeds leads downhill.
 func (r *search) measuredTurns(eq *equation) *hypothesis {
 	t := &turner{m: r.measurement, eq: eq}
-	attends := false
+	attends, alone := false, true
 	for _, n := range eq.span {
 		attends = attends || n.Op == graph.Attention
 		if n.Op == graph.RoPE {
-			t.ropes = append(t.ropes, n)
+			t.ropes, alone = append(t.ropes, n), alone && n.Layer == eq.target.Layer
 		}
 	}
-	if !attends || len(t.ropes) == 0 || len(eq.span) > small || eq.layers() > 1 || r.vain >= maxVain || t.ropes[0].Shape.Last()/2 > maxPairs || t.ropes[0].Attr.(graph.RoPEAttr).Dim > 0 {
+	if !attends || len(t.ropes) == 0 || len(eq.span) > small || !alone || r.vain >= maxVain || t.ropes[0].Shape.Last()/2 > maxPairs || t.ropes[0].Attr.(graph.RoPEAttr).Dim > 0 {
 		return nil
 	}
 	right := make([]float64, t.ropes[0].Shape.Last()/2)
