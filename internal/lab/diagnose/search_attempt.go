@@ -145,7 +145,7 @@ func (r *search) rate(eq *equation, a *attempt, sites []rowError) {
 
 // verify takes the attempts under which eq seems to hold, and of those under which it
 // does hold at all sites, by floors measured under them, the one that leaves the fewest
-// equations flagged; of equal ones the likeliest. Before them come those that flag no other equation, and that
+// equations flagged; of equal ones the likeliest. Before them come attempts that flag no other equation, and that
 // are known: one scale of attention in all layers is likelier than it in some, and another weight of keys that the rest share.
 func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 	var fit []*attempt
@@ -198,7 +198,7 @@ func (r *search) least(eq *equation, a *attempt) (*attempt, error) {
 	return a, nil
 }
 
-// last sorts what is true behind what is not.
+// last sorts true behind false.
 func last(a, b bool) int {
 	switch {
 	case a == b:
@@ -209,7 +209,7 @@ func last(a, b bool) int {
 	return -1
 }
 
-// around counts the other equations that an attempt touches and that are flagged under it, less those that are without it.
+// around counts the other equations that an attempt touches and that are flagged under it, less the ones flagged without it.
 func (r *search) around(eq *equation, a *attempt) error {
 	a.left, a.breaks = 0, false
 	for _, other := range r.touched(a.edits) {
