@@ -29,7 +29,7 @@ func TestEpsilon(t *testing.T) {
 		{"tiny-llama", "", "norm_eps=1e-3@2", true, []int{2}},
 		{"tiny-qwen3", "", "norm_eps@2", true, []int{2}},
 		{"tiny-gemma3", "activations=f32,kv=f16", "norm_eps=1e-3@sliding", false, []int{0, 1, 3, 4}},
-		{"tiny-gemma4", "", "norm_eps@full", true, []int{3, 7}}, // not in the norm of the layers' inputs, which its equation has, too
+		{"tiny-gemma4", "", "norm_eps@full", true, []int{3, 7}},                            // not in the norm of the layers' inputs, which its equation has, too
 		{"tiny-qwen3", "activations=bf16", "norm_eps:attn_q_norm=1e-3@2", false, []int{2}}, // far below the rounding
 	} {
 		t.Run(c.model, func(t *testing.T) {
