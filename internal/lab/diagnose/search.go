@@ -44,24 +44,24 @@ func (r *search) causes() error {
 }
 
 // pass tries to explain the open equations, in the graph's order; a deep one returns
-// after the first that it could explain.
+// after the first that it could explain, and takes a step less for each of a kind that it could not.
 func (r *search) pass(deep bool) (found bool, err error) {
-	tried := map[string]bool{}
+	vain := map[any]int{}
 	for i, eq := range r.eqs {
 		if !eq.flagged() || eq.given || r.shadowed(eq) {
 			continue
 		}
 		r.progress("naming causes", i, len(r.eqs))
-		depth := 1
+		kind, depth := r.kind(eq), 1
 		if deep {
-			depth = maxDepth
+			depth = max(1, maxDepth-vain[kind])
 		}
-		best, err := r.explain(eq, depth, tried[role(eq.target)])
+		best, err := r.explain(eq, depth, vain[kind] > 0)
 		if err != nil {
 			return found, err
 		}
-		tried[role(eq.target)] = true
 		if best == nil {
+			vain[kind]++
 			continue
 		}
 		if err := r.accept(eq, best); err != nil {
@@ -72,6 +72,23 @@ func (r *search) pass(deep bool) (found bool, err error) {
 		}
 	}
 	return found, nil
+}
+
+// kind is what eq has in common with those of other layers that the same faults are likely in: its role, its window, and whether
+// its layer makes its own keys.
+func (r *search) kind(eq *equation) any {
+	k := struct {
+		role   string
+		window int
+		others bool
+	}{role: role(eq.target)}
+	for _, n := range eq.span {
+		if a, ok := n.Attr.(graph.AttentionAttr); ok {
+			store := r.model.Store(n)
+			k.window, k.others = a.KV.Window, store != nil && store.Layer != n.Layer
+		}
+	}
+	return k
 }
 
 // accept builds an attempt's hypotheses into the reference.
@@ -153,7 +170,7 @@ func (r *search) pursue(eq *equation) (*pursuit, error) {
 }
 
 // explain finds the smallest set of hypotheses under which eq holds, nil if there is
-// none of so many steps beyond the likely ones from the start. An equation whose role
+// none of so many steps beyond the likely ones from the start. An equation of a kind that
 // was tried in vain before has to come nearer with each step.
 func (r *search) explain(eq *equation, depth int, again bool) (*attempt, error) {
 	if math.IsNaN(worst(eq.errors).residual) {
