@@ -44,8 +44,8 @@ func (r *proposer) ropeHypotheses(eq *equation, n *graph.Node) []*hypothesis {
 	if n == ropes[0] || len(eq.span) > small && !slices.Contains(eq.span, ropes[0]) {
 		all = r.turns(turning{at: n, nodes: ropes})
 	}
-	if len(ropes) > 1 && len(eq.span) <= small {
-		all = append(all, r.turns(turning{at: n, nodes: []*graph.Node{n}, cost: 0.3, side: side(n)})...)
+	if len(eq.span) <= small {
+		all = append(all, r.oneSide(n)...)
 	}
 	if behind(n.In[0]).Op != graph.RMSNorm {
 		all = append(all, r.extraNorm(n, side(n), func(e *sim.Eval, s *sim.Spec, rows []int, norm func([]float64) []float64) ([]float64, error) {
@@ -54,6 +54,14 @@ func (r *proposer) ropeHypotheses(eq *equation, n *graph.Node) []*hypothesis {
 		}))
 	}
 	return append(all, r.shifts(eq, n)...)
+}
+
+// oneSide are about what rope n does to queries or to keys, if it is not alone.
+func (r *proposer) oneSide(n *graph.Node) []*hypothesis {
+	if len(r.rotations(n)) < 2 {
+		return nil
+	}
+	return r.turns(turning{at: n, nodes: []*graph.Node{n}, cost: 0.3, side: side(n)})
 }
 
 func (r *proposer) turns(t turning) []*hypothesis {

@@ -76,3 +76,14 @@ func TestSharedThroughLayers(t *testing.T) {
 		})
 	}
 }
+
+// TestTurnedAlone: queries alone that turn at another base's speeds are named though a layer's output is the next tap.
+func TestTurnedAlone(t *testing.T) {
+	m := tiny(t, "tiny-llama")
+	dump, _ := m.record(t, "", "rope_theta:attn_q_rope@2", m.texts(t, mixed))
+	d := m.diagnose(t, outputs(dump), nil)
+	named(t, d, map[string][]int{"rope_theta": {2}})
+	if side := d.Findings[0].Detail["side"]; side != "queries" {
+		t.Errorf("of %v, want queries", side)
+	}
+}

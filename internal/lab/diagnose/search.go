@@ -115,8 +115,34 @@ func (r *search) leftOver(eq *equation) error {
 	if h := r.measuredTurns(eq); h != nil {
 		return r.accept(eq, &attempt{hs: []*hypothesis{h}, edits: h.edits})
 	}
+	if best, err := r.turnedAlone(eq); err != nil {
+		return err
+	} else if best != nil {
+		return r.accept(eq, best)
+	}
 	r.unknown(eq)
 	return nil
+}
+
+// turnedAlone is what rope does to queries or keys alone, if eq holds under it. Long equations are not asked before, since it
+// doubles their hypotheses of rope.
+func (r *search) turnedAlone(eq *equation) (*attempt, error) {
+	if len(eq.span) <= small || eq.layers() > 1 {
+		return nil, nil
+	}
+	p, base := &proposer{r.measurement, &steps{r.prompts, r.byNode, nil}, nil}, &attempt{}
+	of := &pursuit{sites: screen(eq), frontier: []*attempt{base}}
+	for _, n := range eq.span {
+		if n.Op == graph.RoPE {
+			of.singles = append(of.singles, p.oneSide(n)...)
+		}
+	}
+	r.rate(eq, base, of.sites)
+	next, err := r.step(eq, of)
+	if err != nil {
+		return nil, err
+	}
+	return r.verify(eq, next)
 }
 
 // unknown says of an equation that it does not hold, and nothing explains why.
