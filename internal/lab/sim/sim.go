@@ -41,6 +41,7 @@ type Model struct {
 	g       *graph.Graph
 	stores  map[*graph.KV]*graph.Node
 	weights map[*graph.Weight]matrix // that are kept as they are dequantized
+	recent  []*graph.Weight          // the same, the longest kept in front
 	kept    int                      // their values
 }
 

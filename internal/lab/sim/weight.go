@@ -1,7 +1,10 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 
 	"github.com/karat-run/karat/internal/backend/ref"
 	"github.com/karat-run/karat/internal/graph"
@@ -31,22 +34,26 @@ func Vector(w *graph.Weight) ([]float64, error) {
 
 // dequantized is all of w.
 func dequantized(w *graph.Weight) ([]float32, error) {
-	all, k := make([]float32, w.Shape.Size()), w.Shape.Last()
-	err := mmap.Guard(func() error {
-		for i := range w.Rows() {
-			if err := quant.Dequantize(w.DType, all[i*k:(i+1)*k], w.Row(i)); err != nil {
+	all, k, n := make([]float32, w.Shape.Size()), w.Shape.Last(), w.Rows()
+	errs := make([]error, min(runtime.GOMAXPROCS(0), 1+len(all)>>18))
+	var wg sync.WaitGroup
+	for c := range errs {
+		wg.Go(func() {
+			errs[c] = mmap.Guard(func() (err error) {
+				for i := n * c / len(errs); i < n*(c+1)/len(errs) && err == nil; i++ {
+					err = quant.Dequantize(w.DType, all[i*k:(i+1)*k], w.Row(i))
+				}
 				return err
-			}
-		}
-		return nil
-	})
-	return all, err
+			})
+		})
+	}
+	wg.Wait()
+	return all, errors.Join(errs...)
 }
 
-// keep is how many values of weights a model keeps as float32: 256 MiB of them. Weights
-// that no longer fit are dequantized row by row each time that they are read. The first
-// keepDoubles of them, 128 MiB, are kept as float64, too, which takes long in small models.
-const keep, keepDoubles = 1 << 26, 1 << 24
+// keep is how many values of weights a model keeps as float32 and as float64: 384 MiB of them. Weights
+// that are not kept are dequantized row by row each time that they are read.
+const keep = 1 << 25
 
 // matrix is rows of a weight that are dequantized when they are read, or have been
 // before, or have been altered.
@@ -61,20 +68,32 @@ type matrix struct {
 
 func (m *Model) matrix(w *graph.Weight) (matrix, error) {
 	x, ok := m.weights[w]
-	if n := w.Shape.Size(); !ok && m.kept+n <= keep {
+	if !ok && m.room(w) {
 		all, err := dequantized(w)
 		if err != nil {
 			return matrix{}, err
 		}
-		x.all = all
-		if m.kept += n; m.kept <= keepDoubles {
-			x.doubles = make([]float64, n)
-			widen(x.doubles, all)
-		}
-		m.weights[w] = x
+		x.all, x.doubles = all, make([]float64, len(all))
+		widen(x.doubles, all)
+		m.weights[w], m.kept, m.recent = x, m.kept+len(all), append(m.recent, w)
 	}
 	x.Weight = w
 	return x, nil
+}
+
+// room reports whether w may be kept. A matrix displaces those that have been kept longest, since an equation reads it again
+// for each arithmetic; experts displace nothing, since most of them are not read.
+func (m *Model) room(w *graph.Weight) bool {
+	n := w.Shape.Size()
+	if n > keep || len(w.Shape) > 2 && m.kept+n > keep {
+		return false
+	}
+	for m.kept+n > keep {
+		m.kept -= m.recent[0].Shape.Size()
+		delete(m.weights, m.recent[0])
+		m.recent = m.recent[1:]
+	}
+	return true
 }
 
 // vector is all of w, not to be written to.
