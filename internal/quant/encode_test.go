@@ -2,6 +2,7 @@ package quant
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -72,11 +73,16 @@ type encoding struct {
 // TestEncoded compares with what ggml_quantize_chunk of llama.cpp gave for rows of 256.
 func TestEncoded(t *testing.T) {
 	var all []encoding
-	raw, err := os.ReadFile("testdata/encoded.json")
+	f, err := os.Open("testdata/encoded.json.gz")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(raw, &all); err != nil {
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewDecoder(z).Decode(&all); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{}
