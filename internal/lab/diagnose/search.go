@@ -74,8 +74,8 @@ func (r *search) pass(deep bool) (found bool, err error) {
 	return found, nil
 }
 
-// kind is what eq has in common with those of other layers that the same faults are likely in: its role, its window, and whether
-// its layer makes its own keys.
+// kind is the same of equations in which the same faults are likely: of one role, with one window, whose layers make their own
+// keys or read others.
 func (r *search) kind(eq *equation) any {
 	k := struct {
 		role   string
@@ -124,8 +124,8 @@ func (r *search) leftOver(eq *equation) error {
 	return nil
 }
 
-// turnedAlone is what rope does to queries or keys alone, if eq holds under it. Long equations are not asked before, since it
-// doubles their hypotheses of rope.
+// turnedAlone is an attempt by which rope does something to queries or keys alone, if eq holds under it. Long equations are not asked
+// before, since it doubles their hypotheses of rope.
 func (r *search) turnedAlone(eq *equation) (*attempt, error) {
 	if len(eq.span) <= small || eq.layers() > 1 {
 		return nil, nil

@@ -81,7 +81,7 @@ func (m *Model) matrix(w *graph.Weight) (matrix, error) {
 	return x, nil
 }
 
-// room reports whether w may be kept. A matrix displaces those that have been kept longest, since an equation reads it again
+// room reports whether w may be kept. A matrix displaces the oldest ones, since an equation reads it again
 // for each arithmetic; experts displace nothing, since most of them are not read.
 func (m *Model) room(w *graph.Weight) bool {
 	n := w.Shape.Size()
