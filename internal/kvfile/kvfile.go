@@ -27,13 +27,39 @@ const (
 
 // File is a prefix's state.
 type File struct {
-	Program string  `json:"program"`
-	Model   string  `json:"model_fingerprint"` // of weights, graph, vocabulary, template, adapters and numerics
-	Element int     `json:"element_bytes"`     // of a key's: 2 is binary16, 4 float32
-	Tokens  []int32 `json:"tokens"`            // of the prompt
-	Held    int     `json:"held"`              // how many of them, the first ones, the state is of
-	Stores  []Store `json:"stores"`
-	States  []State `json:"states,omitempty"`
+	Program string     `json:"program"`
+	Model   string     `json:"model_fingerprint"` // of weights, graph, vocabulary, template, adapters and numerics
+	Element int        `json:"element_bytes"`     // of a key's: 2 is binary16, 4 float32
+	Tokens  []int32    `json:"tokens"`            // of the prompt
+	Held    int        `json:"held"`              // how many of them, the first ones, the state is of
+	Stores  few[Store] `json:"stores"`
+	States  few[State] `json:"states,omitempty"`
+}
+
+// few is stores or states, which take far more memory than an empty one's two bytes in a header.
+type few[T any] []T
+
+// UnmarshalJSON refuses more than maxStores before they are made.
+func (f *few[T]) UnmarshalJSON(b []byte) error {
+	if *f = nil; string(b) == "null" { // a model has none
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if begin, err := d.Token(); err != nil || begin != json.Delim('[') {
+		return errors.Join(errors.New("stores and states are arrays"), err)
+	}
+	for d.More() {
+		if len(*f) == maxStores {
+			return fmt.Errorf("more than %d stores or states", maxStores)
+		}
+		var x T
+		if err := d.Decode(&x); err != nil {
+			return err
+		}
+		*f = append(*f, x)
+	}
+	return nil
 }
 
 // Store is the keys and values of a layer, for positions From to File.Held: pages of full attention, and what a ring has of a window.
@@ -121,8 +147,6 @@ func (f *File) check() error {
 		return fmt.Errorf("%d tokens, want 1 to %d", len(f.Tokens), maxTokens)
 	case f.Held < 1 || f.Held > len(f.Tokens):
 		return fmt.Errorf("held %d of %d tokens", f.Held, len(f.Tokens))
-	case len(f.Stores) > maxStores || len(f.States) > maxStores:
-		return fmt.Errorf("%d stores and %d states, at most %d", len(f.Stores), len(f.States), maxStores)
 	}
 	for i, s := range f.Stores {
 		if s.Heads < 1 || s.Dim < 1 || s.Values < 1 || s.Heads > maxSize || s.Dim > maxSize || s.Values > maxSize || s.Window < 0 || s.Window > maxTokens || s.From < 0 || s.From > f.Held {

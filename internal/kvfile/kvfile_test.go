@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -81,6 +82,25 @@ func TestA14Tampered(t *testing.T) {
 	}
 	if _, err := Parse(sealed(append(slices.Clone(body), 0))); err == nil {
 		t.Error("a byte too many: no error")
+	}
+}
+
+// TestManyStores: stores of two bytes each are refused before they are made.
+func TestManyStores(t *testing.T) {
+	header := `{"stores":[` + strings.Repeat("{},", 1<<20) + `{}]}`
+	data := sealed(append(binary.LittleEndian.AppendUint64([]byte(magic), uint64(len(header))), header...))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Parse(data)
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), "more than 65536 stores") {
+		t.Error(err)
+	}
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 64 {
+		t.Errorf("%d MiB for a file of 3", took)
+	}
+	if f, err := Parse(written(t, &File{Element: 4, Tokens: []int32{1}, Held: 1, States: []State{{Size: 1, Data: make([]byte, 4)}}})); err != nil || len(f.Stores) != 0 {
+		t.Error(f, err)
 	}
 }
 
