@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -275,18 +276,18 @@ func TestPullChanged(t *testing.T) {
 func TestPullStalls(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := tiny(w)
-		stalls := 0
+		var stalls atomic.Int64 // connections write it
 		h.file = func(name string, a http.ResponseWriter, r *http.Request) bool {
 			var from int
 			if n, _ := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-999", &from); n != 1 || !strings.HasSuffix(r.Header.Get("Range"), "-999") {
 				return false
 			}
-			stalls++
+			at := stalls.Add(1)
 			a.Header().Set("Content-Range", fmt.Sprintf("bytes %d-999/4500", from))
 			a.WriteHeader(http.StatusPartialContent)
 			a.(http.Flusher).Flush()
 			for r.Context().Err() == nil {
-				if stalls > 1 {
+				if at > 1 {
 					a.Write(h.files[name].data[from:][:1])
 					from++
 					a.(http.Flusher).Flush()
@@ -303,8 +304,8 @@ func TestPullStalls(t *testing.T) {
 		start := time.Now()
 		_, err := w.store().Pull(t.Context(), reference, o)
 		refused(t, err, "the server sends nothing any more (tried 6 times)")
-		if took := time.Since(start); stalls != attempts || took < attempts*patience || took > attempts*(patience+longPause) {
-			t.Errorf("%d attempts in %v", stalls, took)
+		if took := time.Since(start); stalls.Load() != attempts || took < attempts*patience || took > attempts*(patience+longPause) {
+			t.Errorf("%d attempts in %v", stalls.Load(), took)
 		}
 		h.file = nil
 		if _, err := w.pull(reference); err != nil {
