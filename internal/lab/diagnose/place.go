@@ -124,10 +124,10 @@ func (r placement) withIDs(p *lab.Prompt) *lab.Prompt {
 	q := *p
 	q.IDs = nil
 	if err := q.Take(&lab.Prompt{IDs: ids[0], Text: p.Text, Input: p.Input}); err != nil {
-		r.infers("%v: its ids are those that %s gives, and it is left out", err, how)
+		r.infers("%v: its ids come from %s, and it is left out", err, how)
 		return nil
 	}
-	r.infers("the dump has no ids: they are those that %s gives", how)
+	r.infers("the dump has no ids: they come from %s", how)
 	return &q
 }
 
