@@ -60,6 +60,8 @@ var below = map[string]string{
 	"check":   "arch chat quant",
 	"bench":   "model",
 
+	"dev/parrot": "gguf",
+
 	"bench/serving": "",
 
 	"tokenizer/oracle": "", // a module of its own, which the tokenizer's tests run
