@@ -53,7 +53,7 @@ func families(all []*source) (findings []string) {
 	}
 	name := regexp.MustCompile(strings.Join(words, "|"))
 	for _, s := range all {
-		if d := s.dir(); s.test() || strings.HasPrefix(d, "internal/arch") || d == "internal/registry" || strings.HasPrefix(d, "testdata") {
+		if d := s.dir(); s.test() || strings.HasPrefix(d, "internal/arch") || strings.HasPrefix(d, "internal/dev") || d == "internal/registry" || strings.HasPrefix(d, "testdata") {
 			continue
 		}
 		named := func(text string) bool {

@@ -24,7 +24,7 @@ type Options struct {
 	User     []string         // user-defined tokens: special ones whose text is a part of an answer
 	EOS, BOS string           // end of turn, by default <|im_end|>; BOS by default none
 	Fallback string           // bytes that are likeliest where a grammar forbids the text, the first one first
-	Logits   map[byte]float32 // of these bytes after every token, instead of the text; all others have -30
+	Logits   map[byte]float32 // by byte, after every token, instead of the text; all others have -30
 	Loop     bool             // begin again after the text
 	Context  int              // by default 4096
 	Pre      string           // pre-tokenizer, by default qwen2
@@ -104,7 +104,7 @@ const (
 	before = 8192 * first
 )
 
-// teach sets the head to the successors of what is said.
+// teach gives each said token its successor.
 func (m *model) teach(said []int, o *Options) error {
 	count := map[int]int{}
 	for _, t := range said {
