@@ -145,7 +145,7 @@ func (x *exchange) messageRequest(answer bool) (*request, *problem) {
 	}
 	r.stop = f.texts("stop_sequences", maxStops)
 	r.stream = f.boolean("stream", false)
-	f.ignore("metadata", "service_tier")
+	f.hint("metadata", "service_tier")
 	c := conversation{args: map[string]any{}}
 	if parts := anthropicText(f, "system"); len(parts) > 0 {
 		c.messages = append(c.messages, karat.Message{Role: karat.RoleSystem, Parts: parts})
@@ -192,7 +192,7 @@ func anthropicText(f *fields, name string) (parts []karat.Part) {
 	for _, b := range f.objects(name, maxParts) {
 		b.kind("Content", "", "text")
 		parts = append(parts, karat.Text(b.text("text")))
-		b.ignore("cache_control", "citations")
+		b.hint("cache_control", "citations")
 		b.done()
 	}
 	return parts
@@ -229,7 +229,7 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 		of = []string{"text", "thinking", "tool_use"}
 	}
 	for _, b := range m.objects("content", maxParts) {
-		b.ignore("cache_control", "citations")
+		b.hint("cache_control", "citations")
 		switch b.kind("In a message of the "+role+", content", "", of...) {
 		case "text":
 			parts = append(parts, karat.Text(b.text("text")))
@@ -257,10 +257,9 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 
 func anthropicTools(f *fields, c *conversation) {
 	for _, t := range f.objects("tools", maxTools) {
-		t.kind("A tool", "custom", "custom")
-		t.ignore("cache_control")
-		c.tools = append(c.tools, tool(t, "input_schema"))
-		t.done()
+		if t.toolKind("custom", "custom") != "" {
+			c.tools = append(c.tools, tool(t, "input_schema"))
+		}
 	}
 	o := f.object("tool_choice")
 	if o == nil {
@@ -277,7 +276,7 @@ func anthropicTools(f *fields, c *conversation) {
 	}
 	c.single = o.boolean("disable_parallel_tool_use", false)
 	if c.choice.required && len(c.tools) == 0 {
-		o.fail("tool_choice", "it is for requests with tools alone")
+		o.fail("tool_choice", "it is for requests with tools alone that the model can call")
 	}
 	o.done()
 }

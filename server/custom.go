@@ -32,6 +32,7 @@ func customTool(t *fields, flat bool) karat.Tool {
 		}
 		o.done()
 	}
+	t.hintRest()
 	c.Parameters, _ = encode(map[string]any{"type": "object", "properties": map[string]any{"input": input}, "required": []string{"input"}, "additionalProperties": false}) // maps of texts have JSON
 	return c
 }
@@ -61,12 +62,13 @@ func (c *call) unwrap() {
 
 // responseTools reads the tools of a request.
 func responseTools(f *fields, c *conversation) {
+	c.given = f.has("tools")
 	for _, t := range f.objects("tools", maxTools) {
-		if t.kind("A tool", "", "function", "custom") == "custom" {
+		switch t.toolKind("", "function", "custom") {
+		case "custom":
 			c.addCustom(customTool(t, true))
-		} else {
+		case "function":
 			c.tools = append(c.tools, tool(t, "parameters"))
 		}
-		t.done()
 	}
 }

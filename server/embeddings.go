@@ -30,7 +30,7 @@ func (x *exchange) embeddings() *problem {
 	e := &embedding{model: m, options: karat.EmbedOptions{Prompt: f.text("prompt_name"), Normalize: &unit}}
 	form := f.one("encoding_format", "float", "base64")
 	e.size(f)
-	f.ignore("user")
+	f.hint("user")
 	input := f.take("input")
 	if f.done(); *f.err != nil {
 		return *f.err

@@ -23,12 +23,13 @@ type fields struct {
 	values map[string]json.RawMessage
 	order  []string
 	err    **problem
+	hints  *hints
 }
 
 // parse reads the body of a request.
 func parse(body []byte) (*fields, *problem) {
 	var err *problem
-	f := &fields{err: &err}
+	f := &fields{err: &err, hints: new(hints)}
 	switch depth, text := depthOf(body), bytes.TrimSpace(body); {
 	case len(text) == 0:
 		return nil, bad("", "The body is empty, want a JSON object")
@@ -127,7 +128,7 @@ func (f *fields) has(name string) bool {
 	return ok && string(raw) != "null"
 }
 
-// ignore takes fields that are a part of the API and change nothing here.
+// ignore takes fields that the server needs not read: ids and states of its own answers, and what it has read already.
 func (f *fields) ignore(names ...string) {
 	for _, name := range names {
 		delete(f.values, name)
@@ -330,12 +331,12 @@ func (f *fields) needObject(name string) *fields {
 		return o
 	}
 	f.reject(bad(f.path+name, "Missing required parameter: '%s%s'", f.path, name))
-	return &fields{err: f.err}
+	return &fields{err: f.err, hints: f.hints}
 }
 
 // inner are the fields of an object at a path.
 func (f *fields) inner(path string, raw json.RawMessage) *fields {
-	in := &fields{err: f.err}
+	in := &fields{err: f.err, hints: f.hints}
 	in.open(path+".", raw)
 	return in
 }

@@ -147,7 +147,7 @@ func format(f *fields, name string, flat bool) (x form) {
 		if name := s.needText("name"); *s.err == nil && !toolName.MatchString(name) {
 			s.fail(s.path+"name", "%q, want 1 to 64 letters, digits, _ and -", name)
 		}
-		s.ignore("description")
+		s.hint("description")
 		s.boolean("strict", false) // an answer fits in any case
 		x.param, x.schema = s.path+"schema", s.take("schema")
 		if x.schema == nil {
@@ -255,6 +255,10 @@ func (c *conversation) pick(f *fields, param string, names ...string) {
 // chooseOne reads a tool_choice that is an object: one tool, or several that are allowed.
 func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 	o := f.inner("tool_choice", raw)
+	if kind, _ := as[string](o.values["type"]); serviceTool.MatchString(kind) {
+		f.reject(refused("tool_choice.type", fmt.Sprintf("To make the model use a tool of type %q", kind)))
+		return
+	}
 	switch kind := o.needOne("type", "function", "custom", "allowed_tools"); kind {
 	case "function", "custom":
 		c.choice.required, c.choice.named, c.single = true, true, true
@@ -267,6 +271,10 @@ func (c *conversation) chooseOne(f *fields, raw json.RawMessage) {
 		c.choice.required = in.one("mode", "auto", "required") == "required"
 		var names []string
 		for _, t := range in.objects("tools", maxTools) {
+			if kind, _ := as[string](t.values["type"]); serviceTool.MatchString(kind) {
+				t.hints.add(strings.TrimSuffix(t.path, "."))
+				continue
+			}
 			names = append(names, toolNamed(t, t.needOne("type", "function", "custom")))
 			t.done()
 		}

@@ -277,7 +277,10 @@ func (m *served) ollamaThink(f *fields, c *conversation) {
 		f.take("think") // a null
 		return
 	}
-	if _, level := as[string](f.values["think"]); level {
+	if level, ok := as[string](f.values["think"]); ok {
+		if level != "none" && slices.Contains(efforts, level) {
+			m.switchReason(f, "think", true, c)
+		}
 		m.reason(f, "think", c)
 		return
 	}

@@ -61,7 +61,7 @@ func (r *request) choosing(f *fields) {
 	}
 	if o := f.object("stream_options"); o != nil {
 		r.usage = o.boolean("include_usage", false)
-		o.ignore("include_obfuscation")
+		o.hint("include_obfuscation")
 		o.done()
 	}
 }
@@ -106,9 +106,9 @@ func (r *request) bias(f *fields) {
 	r.sampling.LogitBias = all
 }
 
-// idle are fields of OpenAI's API that change nothing where a model runs here.
+// idle reads the hints of OpenAI's API: what they say changes nothing where a model runs here.
 func idle(f *fields) {
-	f.ignore("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "verbosity", "prediction")
+	f.hint("client_metadata", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "verbosity", "prediction")
 }
 
 // messages reads a conversation in OpenAI's words.
@@ -170,7 +170,8 @@ func content(m *fields, name string, needed bool) (parts []karat.Part) {
 			parts = append(parts, karat.Text(p.text("refusal")))
 		} else {
 			parts = append(parts, karat.Text(p.text("text")))
-			p.ignore("annotations", "logprobs", "cache_control", "citations")
+			p.ignore("annotations", "logprobs")
+			p.hint("cache_control", "citations")
 		}
 		p.done()
 	}
@@ -199,12 +200,7 @@ func assistant(m *fields, names map[string]string) (parts []karat.Part) {
 	if text := m.text("refusal"); text != "" {
 		parts = append(parts, karat.Text(text))
 	}
-	for _, name := range []string{"audio", "function_call"} {
-		if m.has(name) {
-			m.reject(refused(m.path+name, name))
-		}
-		m.ignore(name)
-	}
+	m.lacks("audio", "function_call")
 	m.ignore("annotations")
 	for _, c := range m.objects("tool_calls", maxTools) {
 		id := c.text("id")

@@ -58,12 +58,8 @@ func (x *exchange) chatRequest() (*request, *problem) {
 			f.reject(refused("modalities", fmt.Sprintf("The modality %q", kind)))
 		}
 	}
-	for _, old := range []string{"functions", "function_call", "audio", "web_search_options"} {
-		if f.has(old) {
-			f.reject(refused(old, old))
-		}
-		f.ignore(old)
-	}
+	f.lacks("functions", "function_call", "audio")
+	f.hint("web_search_options") // a tool of OpenAI's service
 	c := conversation{messages: messages(f), args: templateArgs(f)}
 	m.reason(f, effort, &c)
 	m.budget(f, "thinking_budget", 0, maxTokens, &c)
@@ -86,19 +82,21 @@ var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // chatTools reads tools of some kinds, and which may be called.
 func chatTools(f *fields, c *conversation, kinds ...string) {
+	c.given = f.has("tools")
 	for _, t := range f.objects("tools", maxTools) {
-		kind := t.kind("A tool", "", kinds...)
+		kind := t.toolKind("", kinds...)
+		if kind == "" {
+			continue
+		}
 		if o := t.needObject(kind); kind == "custom" {
 			c.addCustom(customTool(o, false))
-			o.done()
 		} else {
 			c.tools = append(c.tools, tool(o, "parameters"))
-			o.done()
 		}
-		t.done()
+		t.hintRest()
 	}
 	c.choose(f, f.take("tool_choice"))
-	if f.has("parallel_tool_calls") && len(c.tools) == 0 {
+	if f.has("parallel_tool_calls") && !c.given {
 		f.fail("parallel_tool_calls", "it is for requests with tools alone")
 	}
 	c.single = !f.boolean("parallel_tool_calls", true) || c.single
@@ -116,7 +114,21 @@ func tool(o *fields, schema string) karat.Tool {
 		}
 	}
 	t.Strict = o.boolean("strict", false)
+	o.hintRest()
 	return t
+}
+
+// serviceTool finds the types of tools that the services of OpenAI and Anthropic run or know: web_search, web_search_20250305.
+var serviceTool = regexp.MustCompile(`^(advisor|apply_patch|bash|browser|code_execution|code_interpreter|collaboration|computer|computer_use|file_search|image_generation|local_shell|mcp|mcp_toolset|` +
+	`memory|shell|text_editor|tool_search|tool_search_tool\w*|web_extractor|web_fetch|web_search)(_preview)?([_-]\d[\d_-]*)?$`)
+
+// toolKind reads the type of a tool, out of a few; absent is the type of one without it. A tool of a vendor's service is a hint: its type is "".
+func (t *fields) toolKind(absent string, kinds ...string) string {
+	if kind, _ := as[string](t.values["type"]); serviceTool.MatchString(kind) {
+		t.hints.add(strings.TrimSuffix(t.path, "."))
+		return ""
+	}
+	return t.kind("A tool", absent, kinds...)
 }
 
 // choose reads tool_choice.
@@ -124,7 +136,7 @@ func (c *conversation) choose(f *fields, raw json.RawMessage) {
 	if raw == nil {
 		return
 	}
-	if len(c.tools) == 0 {
+	if !c.given {
 		f.fail("tool_choice", "it is for requests with tools alone")
 	}
 	var kind string
@@ -138,7 +150,9 @@ func (c *conversation) choose(f *fields, raw json.RawMessage) {
 	switch kind {
 	case "auto":
 	case "required":
-		c.choice.required = true
+		if c.choice.required = true; len(c.tools) == 0 {
+			f.fail("tool_choice", "none of the tools is one that the model can call here")
+		}
 	case "none":
 		c.tools, c.mute = nil, true
 	default:

@@ -118,9 +118,7 @@ func (x *exchange) completionRequest() (*request, *problem) {
 			f.fail("best_of", "the best of several answers is known when all have ended: it is not for streams")
 		}
 	}
-	if f.text("suffix") != "" {
-		f.reject(refused("suffix", "suffix"))
-	}
+	f.lacks("suffix")
 	r.form = formOf(f)
 	idle(f)
 	r.param = "prompt"

@@ -36,7 +36,7 @@ const (
 var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh"}
 
 // reason reads how much the answer is to reason, where a field says it: one of efforts. A template that has only a switch is switched
-// on by all but none. A level that the template has no place for is an error.
+// on by all but none. A level that the template has no place for is a hint.
 func (m *served) reason(f *fields, name string, c *conversation) {
 	level := f.one(name, efforts...)
 	if level == "" || *f.err != nil {
@@ -47,10 +47,8 @@ func (m *served) reason(f *fields, name string, c *conversation) {
 	case levels || switches:
 	case level == "none":
 		m.switchReason(f, f.path+name, false, c)
-	case m.syntax.Open == "":
-		f.reject(unsupported(f.path+name, "%q does not reason", m.name))
 	default:
-		f.reject(unsupported(f.path+name, "%q always reasons as much as it likes: its chat template reads neither %s nor %s", m.name, effort, thinking))
+		f.hints.add(f.path + name)
 	}
 }
 

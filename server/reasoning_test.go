@@ -35,8 +35,8 @@ func TestEffort(t *testing.T) {
 	c.refuses(400, "reasoning.summary", "not supported", "POST", "/v1/responses", `{"model":"demo","input":"a","reasoning":{"summary":"detailed"}}`)
 	c.refuses(400, "reasoning.x", "Unrecognized", "POST", "/v1/responses", `{"model":"demo","input":"a","reasoning":{"x":1}}`)
 	plain := serve(t, demo(t), Options{})
-	plain.refuses(400, "reasoning_effort", "does not reason", "POST", "/v1/chat/completions", `{`+hello+`,"reasoning_effort":"low"}`)
-	plain.refuses(400, "reasoning.effort", "does not reason", "POST", "/v1/responses", `{"model":"demo","input":"a","reasoning":{"effort":"high"}}`)
+	plain.ignores("reasoning_effort", "/v1/chat/completions", `{`+hello+`,"reasoning_effort":"low"}`)
+	plain.ignores("reasoning.effort", "/v1/responses", `{"model":"demo","input":"a","reasoning":{"effort":"high"}}`)
 	for _, think := range []string{`true`, `"high"`} {
 		if status, answer, _ := plain.do("POST", "/api/chat", `{`+hello+`,"think":`+think+`}`); status != 400 || !strings.Contains(answer, "does not reason") {
 			t.Errorf("%s: %d %s", think, status, answer)

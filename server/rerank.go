@@ -56,7 +56,7 @@ func (x *exchange) rerank() *problem {
 		r.say, r.raw, r.cut = f.boolean("return_text", false), f.boolean("raw_scores", false), f.boolean("truncate", false)
 		f.one("truncation_direction", "right", "Right")
 	case second:
-		f.ignore("priority")
+		f.hint("priority")
 	default:
 		r.say = f.boolean("return_documents", false)
 		r.cut = f.boolean("truncation", false)

@@ -101,19 +101,11 @@ func orOne(p float64) float64 {
 
 // responseRefused reads the fields that ask for more than an answer.
 func responseRefused(f *fields) {
-	for _, name := range []string{"previous_response_id", "conversation", "prompt"} {
-		if f.take(name) != nil {
-			f.reject(refused(name, name+" (nothing is stored here)"))
-		}
-	}
-	if f.boolean("background", false) {
-		f.reject(refused("background", "background: true"))
-	}
-	if f.one("truncation", "auto", "disabled") == "auto" {
-		f.reject(refused("truncation", "truncation: auto"))
-	}
+	f.lacks("previous_response_id", "conversation", "prompt", "background")
+	f.one("truncation", "auto", "disabled") // nothing is ever cut: a prompt that does not fit is refused
+	f.hint("max_tool_calls")                // calls of the service's own tools
 	if o := f.object("stream_options"); o != nil {
-		o.ignore("include_obfuscation")
+		o.hint("include_obfuscation")
 		o.done()
 	}
 	idle(f)
@@ -123,7 +115,7 @@ func responseRefused(f *fields) {
 func responseText(f *fields) (x form) {
 	if o := f.object("text"); o != nil {
 		x = format(o, "format", true)
-		o.ignore("verbosity")
+		o.hint("verbosity")
 		o.done()
 	}
 	return x

@@ -113,7 +113,11 @@ func (x *exchange) body() (*fields, *problem) {
 	if p != nil {
 		return nil, p
 	}
-	return parse(body)
+	f, p := parse(body)
+	if f != nil {
+		x.hints.header, f.hints = x.w.Header(), &x.hints
+	}
+	return f, p
 }
 
 // asked is a request's JSON, and the model that find finds in it.

@@ -170,6 +170,7 @@ type exchange struct {
 	ctx    context.Context
 	who    *caller
 	stream *stream
+	hints  hints
 	model  string   // that was asked for
 	held   int      // bytes of bodies
 	failed bool     // a fault of the server ended the answer, whatever its status
@@ -279,7 +280,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	t.end(x, pattern)
 	s.metrics.request(pattern, x.w.status)
-	s.log.Info("request", "id", id, "method", r.Method, "route", pattern, "status", x.w.status, "key", x.who.name, "model", x.model, "bytes", x.w.bytes, "ms", time.Since(began).Milliseconds())
+	s.log.Info("request", "id", id, "method", r.Method, "route", pattern, "status", x.w.status, "key", x.who.name, "model", x.model, "bytes", x.w.bytes, "ms", time.Since(began).Milliseconds(), "ignored", x.hints.text)
 }
 
 // lost is the problem of a request that no route takes; where only its method is wrong, the

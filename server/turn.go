@@ -15,6 +15,7 @@ type conversation struct {
 	messages []karat.Message
 	tools    []karat.Tool
 	args     map[string]any  // of the template
+	given    bool            // there is a list of tools
 	single   bool            // one call ends the answer
 	custom   map[string]bool // tools whose input is a text
 	choice   toolChoice

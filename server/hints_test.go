@@ -1,0 +1,77 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+// ignores expects an answer, and the fields that the header names.
+func (c *client) ignores(want, path, body string) {
+	c.t.Helper()
+	status, answer, header := c.do("POST", path, body)
+	if got := header.Get(hintHeader); status != 200 || got != want {
+		c.t.Errorf("%s %.300s: %d, ignored %q, want %q: %.300s", path, body, status, got, want, answer)
+	}
+}
+
+// TestHints: a field that asks for nothing which could change the answer is taken, and named in a header and in the log.
+func TestHints(t *testing.T) {
+	c := speak(t, "Yes.")
+	const tool = `{"type":"function","function":{"name":"weather","parameters":{"type":"object"}}}`
+	const flatTool = `{"type":"function","name":"weather","parameters":{"type":"object"}}`
+	chat := func(more string) string { return `{` + ask + `,` + more + `}` }
+	respond := func(more string) string { return `{"model":"demo","input":"Q",` + more + `}` }
+	message := func(more string) string { return `{` + asking + `,` + more + `}` }
+	for _, x := range []struct{ want, path, body string }{
+		{"", "/v1/chat/completions", chat(`"temperature":0`)},
+		{"user, metadata, service_tier", "/v1/chat/completions", chat(`"metadata":{"a":"b"},"user":"u","service_tier":"flex"`)},
+		{"", "/v1/chat/completions", chat(`"metadata":{},"user":"","store":false,"service_tier":null,"audio":null,"functions":[ ],"web_search_options":{ },"function_call":""`)},
+		{"tools[0].function.eager, tools[0].x", "/v1/chat/completions", chat(`"tools":[` + strings.Replace(strings.Replace(tool, `"type"`, `"x":1,"type"`, 1), `"name"`, `"eager":true,"name"`, 1) + `]`)},
+		{"tools[1]", "/v1/chat/completions", chat(`"tools":[` + tool + `,{"type":"web_search","filters":{}}],"tool_choice":"auto","parallel_tool_calls":true`)},
+		{"tools[0]", "/v1/chat/completions", chat(`"tools":[{"type":"code_interpreter"}],"tool_choice":"auto","parallel_tool_calls":true`)},
+		{"tools[0].defer_loading", "/v1/chat/completions", chat(`"tools":[` + strings.ReplaceAll(tool+`,`+strings.Replace(tool, "weather", "news", 1), `"type":"function"`, `"type":"function","defer_loading":true`) + `]`)},
+		{"client_metadata", "/v1/responses", respond(`"client_metadata":{"a":"b"}`)},
+		{"tools[0], tools[2], tools[3]", "/v1/responses", respond(`"tools":[{"type":"web_search_preview_2025_03_11"},` + flatTool + `,{"type":"image_generation"},{"type":"mcp","server_label":"s"}],"tool_choice":"auto"`)},
+		{"", "/v1/responses", respond(`"truncation":"auto","background":false,"conversation":{},"previous_response_id":"","prompt":null`)},
+		{"max_tool_calls", "/v1/responses", respond(`"max_tool_calls":3`)},
+		{"metadata", "/v1/messages", message(`"metadata":{"user_id":"u"}`)},
+		{"tools[0].input_examples, tools[1]", "/v1/messages", message(`"tools":[{"name":"a","input_schema":{"type":"object"},"input_examples":[1]},{"type":"web_search_20250305","name":"web_search"}]`)},
+	} {
+		c.ignores(x.want, x.path, x.body)
+	}
+	for _, x := range []struct{ param, why, path, body string }{
+		{"tool_choice.type", "not supported", "/v1/responses", respond(`"tools":[{"type":"web_search"}],"tool_choice":{"type":"web_search"}`)},
+		{"tool_choice", "none of the tools", "/v1/responses", respond(`"tools":[{"type":"web_search"}],"tool_choice":"required"`)},
+		{"tool_choice", "no tool is allowed", "/v1/responses", respond(`"tools":[{"type":"web_search"}],"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search"}]}`)},
+		{"tools[0].type", "not supported", "/v1/responses", respond(`"tools":[{"type":"funktion","name":"f"}]`)},
+		{"background", "not supported", "/v1/responses", respond(`"background":true`)},
+		{"audio", "not supported", "/v1/chat/completions", chat(`"audio":{"voice":"x"}`)},
+	} {
+		c.refuses(400, x.param, x.why, "POST", x.path, x.body)
+	}
+}
+
+// TestHintsAreSafe: names that strangers write stay short in the header, and add no line to it or to the log.
+func TestHintsAreSafe(t *testing.T) {
+	var log bytes.Buffer
+	m, err := withTools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := serve(t, m, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	var keys strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&keys, `,"k%d, é\r\nSet-Cookie: x%s":1`, i, strings.Repeat("y", i))
+	}
+	_, _, header := c.do("POST", "/v1/chat/completions", `{`+ask+`,"max_tokens":1,"tools":[{"type":"function","function":{"name":"f"`+keys.String()+`}}]}`)
+	got := header.Get(hintHeader)
+	if len(got) < maxHints/2 || len(got) > maxHints+maxHint || !strings.HasPrefix(got, "tools[0].function.k0???") || !strings.HasSuffix(got, ", ...") || header.Get("Set-Cookie") != "" {
+		t.Errorf("%d bytes: %s", len(got), got)
+	}
+	if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "ignored=\"tools[0].function.k0???") {
+		t.Errorf("the log: %s", log.String())
+	}
+}
