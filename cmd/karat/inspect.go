@@ -12,6 +12,7 @@ import (
 )
 
 type inspectFlags struct {
+	model                                    modelArg
 	graph, metadata, tensors, template, json bool
 }
 
@@ -38,6 +39,7 @@ weights, shape for each token, attributes, and the name of the same value in PyT
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
+	f.model.add(c, false)
 	fs.BoolVar(&f.graph, "graph", false, "print the recorded graph")
 	fs.BoolVar(&f.metadata, "metadata", false, "print the metadata, or config.json")
 	fs.BoolVar(&f.tensors, "tensors", false, "print every tensor with its type, shape, bytes and, in a GGUF file, offset")
@@ -50,7 +52,10 @@ func (f *inspectFlags) run(c *cobra.Command, args []string) error {
 	if f.json && (f.graph || f.metadata || f.tensors || f.template) {
 		return usagef("--json holds every section; give it alone")
 	}
-	path, err := modelArgument(args)
+	if _, err := f.model.take(args); err != nil {
+		return err
+	}
+	path, err := f.model.find(c)
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func (a *arithmetic) add(c *cobra.Command, precision karat.Precision) {
 	a.precision = choice{string(precision), []string{string(karat.Fast), string(karat.Float32), string(karat.Float64)}}
 	a.kv = choice{values: []string{"f16", "f32"}}
 	addBackend(c, &a.backend)
-	c.Flags().IntVar(&a.threads, "threads", 0, "`number` of threads (default: one for each usable core)")
+	addThreads(c.Flags(), &a.threads)
 	a.precision.add(c, "precision", "arithmetic: fast rounds activations to 16 bits where weights are quantized, else it is f32 (on a GPU fast differs from f32 on matrix units only); f64 is slow, for comparison")
 	a.kv.add(c, "kv", "type of keys and values (default f16 with fast, else f32; f64 keeps them in float64)")
 	addNoFit(c, &a.noFit)

@@ -85,11 +85,8 @@ func (f *pullFlags) run(c *cobra.Command, args []string) error {
 	m, err := s.Pull(ctx, args[0], hub.PullOptions{Name: args[1], Rate: int64(f.rate), Lines: f.lines, Progress: p.report,
 		Note: func(text string) { fmt.Fprintln(log, "karat: note:", oneLine(text)) }})
 	p.end()
-	switch {
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return failure{statusInterrupted, errors.New("interrupted: what has come is kept, and the same command goes on with it")}
-	case err != nil:
-		return err
+	if err != nil {
+		return interruptedPull(ctx, err)
 	}
 	path, err := s.Path(m)
 	if err != nil {
@@ -103,6 +100,14 @@ func (f *pullFlags) run(c *cobra.Command, args []string) error {
 		return new(checkFlags).run(c, path)
 	}
 	return nil
+}
+
+// interruptedPull returns the error of a pull, or of its interruption.
+func interruptedPull(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return failure{statusInterrupted, errors.New("interrupted: what has come is kept, and the same command goes on with it")}
+	}
+	return err
 }
 
 // tellPulled says what was pulled, and the notes to read before using it.

@@ -18,24 +18,25 @@ var errEmpty = errors.New("the prompt is empty, and the model has no token that 
 
 // runFlags are the flags of run.
 type runFlags struct {
-	model, file string
-	chat        chatFlags
-	max         int
-	stop        []string
-	context     int
-	sharing     sharing
-	json        bool
-	logprobs    int
-	sampling    samplingFlags
-	grammar     grammarFlags
-	arithmetic  arithmetic
-	lora        adapters
+	model        modelArg
+	prompt, file string
+	chat         chatFlags
+	max          int
+	stop         []string
+	context      int
+	sharing      sharing
+	json         bool
+	logprobs     int
+	sampling     samplingFlags
+	grammar      grammarFlags
+	arithmetic   arithmetic
+	lora         adapters
 }
 
 func newRunCommand() *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
-		Use:   "run [-m MODEL] [PROMPT]",
+		Use:   "run [MODEL] [PROMPT]",
 		Short: "Continue a text, or chat",
 		Long: `Run continues a text and prints the new text as it is generated. The prompt is PROMPT,
 the file after -f, or standard input; the last line end of a file is dropped.
@@ -61,28 +62,28 @@ the distribution after the prompt.
 
 Ctrl-C stops the answer, a second Ctrl-C the program. The exit status is then 130.`,
 		Example: `  karat run "The color of the sky is"
-  karat run -m model.gguf -n 64 --temp 0.7 --seed 1 "Once upon a time"
-  karat run -m model.gguf --chat --system "Be brief." "Why is the sky blue?"
-  karat run -m model.gguf --lora style.gguf --lora facts:0.5 "Once upon a time"
-  karat run -m model.gguf
-  git diff | karat run -m model.gguf --chat --system "Write a commit message for this diff."
-  karat run -m model.gguf --chat --template-arg enable_thinking=false "2+2?"
-  karat run -m model.gguf --chat --json-schema person.json "Who wrote Faust?"
+  karat run model.gguf -n 64 --temp 0.7 --seed 1 "Once upon a time"
+  karat run model.gguf --chat --system "Be brief." "Why is the sky blue?"
+  karat run model.gguf --lora style.gguf --lora facts:0.5 "Once upon a time"
+  karat run model.gguf
+  git diff | karat run model.gguf --chat --system "Write a commit message for this diff."
+  karat run model.gguf --chat --template-arg enable_thinking=false "2+2?"
+  karat run model.gguf --chat --json-schema person.json "Who wrote Faust?"
   karat run --json "The color of the sky is" | tail -n 1 | jq -r .text`,
-		Args: atMost(1, "quote the prompt"),
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.VarP((*modelFlag)(&f.model), "model", "m", "model `file, folder or name` (default: the embedded demo)")
+	f.model.add(c, false)
+	fs.StringVarP(&f.prompt, "prompt", "p", "", "`text` of the prompt, which is then no argument")
 	f.lora.add(c)
 	fs.VarP((*name)(&f.file), "file", "f", "read the prompt from this `file`; - is standard input")
 	f.chat.add(fs)
-	fs.IntVarP(&f.max, "tokens", "n", 256, "most `tokens` to generate; with -1 only the context limits them")
+	addMost(fs, &f.max, 256, "most `tokens` to generate; with -1 only the context limits them")
 	fs.StringArrayVar(&f.stop, "stop", nil, "end before this `text`; may be given again")
 	f.sampling.add(fs)
 	f.grammar.add(fs)
-	fs.IntVar(&f.context, "ctx", 0, "most `tokens` of prompt and answer together (default: the model's context length, at most 8192)")
+	addContext(fs, &f.context, "most `tokens` of prompt and answer together (default: the model's context length, at most 8192)")
 	f.sharing.add(c, 0)
 	fs.BoolVar(&f.json, "json", false, "print JSON: a line for each token, then a summary")
 	fs.IntVar(&f.logprobs, "logprobs", 0, "with --json, list this `number` of likeliest tokens for each token")
@@ -122,8 +123,27 @@ func (f *runFlags) options(fs *pflag.FlagSet) (o karat.Options, g karat.Generate
 	return o, g, err
 }
 
+// arguments takes MODEL from the arguments and returns the prompt alone, if there is one.
+func (f *runFlags) arguments(args []string, prompted bool) ([]string, error) {
+	args, err := f.model.takeBefore(args, 1)
+	switch {
+	case err == nil && prompted && len(args) > 0:
+		return nil, usagef("the prompt is given twice: -p and %q", args[0])
+	case err == nil && prompted:
+		return []string{f.prompt}, nil
+	}
+	return args, err
+}
+
 func (f *runFlags) run(c *cobra.Command, args []string) error {
 	o, g, err := f.options(c.Flags())
+	if err != nil {
+		return err
+	}
+	if args, err = f.arguments(args, c.Flags().Changed("prompt")); err != nil {
+		return err
+	}
+	path, err := f.model.find(c)
 	if err != nil {
 		return err
 	}
@@ -140,7 +160,7 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	m, err := loadModel(ctx, f.model, o, c.ErrOrStderr())
+	m, err := loadModel(ctx, path, o, c.ErrOrStderr())
 	if err != nil && ctx.Err() != nil {
 		return failure{statusInterrupted, errors.New("interrupted")}
 	}

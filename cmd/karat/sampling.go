@@ -19,6 +19,7 @@ type samplingFlags struct {
 func (s *samplingFlags) add(fs *pflag.FlagSet) {
 	s.flags = fs
 	fs.Float64Var(&s.given.Temperature, "temp", 0, "`temperature`; 0 is greedy (default: as the model recommends, else 0)")
+	alias(fs, "temp", "temperature")
 	fs.IntVar(&s.given.TopK, "top-k", 0, "draw from the `k` likeliest tokens; 0 is off")
 	fs.Float64Var(&s.given.TopP, "top-p", 0, "draw from the likeliest tokens that together have this `probability`; 0 and 1 are off")
 	fs.Float64Var(&s.given.MinP, "min-p", 0, "draw from tokens at least this `share` as likely as the likeliest; 0 is off")

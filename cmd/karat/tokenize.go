@@ -15,14 +15,15 @@ import (
 )
 
 type tokenizeFlags struct {
-	model, file                       string
+	model                             modelArg
+	file                              string
 	json, ids, special, noBOS, decode bool
 }
 
 func newTokenizeCommand() *cobra.Command {
 	var f tokenizeFlags
 	c := &cobra.Command{
-		Use:   "tokenize [-m MODEL] [TEXT]",
+		Use:   "tokenize [MODEL] [TEXT]",
 		Short: "Turn text into token ids, or ids into text",
 		Long: `Tokenize prints the token ids of a text, each with its piece in the
 vocabulary's own spelling. "karat run" gives the model these ids for
@@ -36,17 +37,16 @@ commas or line ends, and their text is printed.
 A tokenizer is enough for MODEL: a GGUF file without tensors, a
 tokenizer.json or a tokenizer.model, or the folder of one.`,
 		Example: `  karat tokenize "The color of the sky is"
-  karat tokenize -m model.gguf --ids -f prompt.txt
-  karat tokenize -m model.gguf --special "<|im_start|>user"
+  karat tokenize model.gguf --ids -f prompt.txt
+  karat tokenize model.gguf --special "<|im_start|>user"
   karat tokenize --ids "Hello" | karat tokenize --decode
   karat tokenize --json "Hello" | jq '.[].id'
-  karat tokenize -m tokenizer.json "Hello"`,
-		Args: atMost(1, "quote the text"),
+  karat tokenize tokenizer.json "Hello"`,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
 	fs := c.Flags()
 	fs.SortFlags = false
-	fs.VarP((*modelFlag)(&f.model), "model", "m", "model `file, folder or name` (default: the embedded demo)")
+	f.model.add(c, false)
 	fs.VarP((*name)(&f.file), "file", "f", "read the text from this `file`; - is standard input")
 	fs.BoolVar(&f.ids, "ids", false, "print the ids alone, in one line")
 	fs.BoolVar(&f.json, "json", false, "print a JSON list of objects with id, piece and kind; with --decode, a JSON string")
@@ -62,6 +62,10 @@ func (f *tokenizeFlags) run(c *cobra.Command, args []string) error {
 		return usagef("--ids, --special and --no-bos do not work with --decode")
 	case f.ids && f.json:
 		return usagef("give --ids or --json, not both")
+	}
+	args, err := f.model.takeBefore(args, 1)
+	if err != nil {
+		return err
 	}
 	text, ok, err := readInput(context.Background(), c, args, f.file)
 	if err != nil {
@@ -88,15 +92,15 @@ func (f *tokenizeFlags) run(c *cobra.Command, args []string) error {
 
 // open is the tokenizer of the model, or of what has no more than a tokenizer.
 func (f *tokenizeFlags) open(c *cobra.Command) (*tokenizer.Tokenizer, error) {
-	if f.model != "" {
-		path, err := findModel(f.model)
-		if err != nil {
-			return nil, err
-		}
+	path, err := f.model.find(c)
+	if err != nil {
+		return nil, err
+	}
+	if path != "" {
 		return checkpoint.OpenTokenizer(path)
 	}
-	sayModel(f.model, c.ErrOrStderr())
-	m, err := openCheckpoint(f.model)
+	sayModel(path, c.ErrOrStderr())
+	m, err := openCheckpoint(path)
 	if err != nil {
 		return nil, err
 	}

@@ -70,5 +70,9 @@ func (s *Store) findReference(name string) (Found, error) {
 			return Found{p, m.Name}, err
 		}
 	}
-	return Found{}, errors.Join(fmt.Errorf("hub: %s: %w: it was not pulled; \"karat pull %s\" gets it", r, ErrNoModel, r), broken)
+	what := "it was not pulled"
+	if isBare(name) {
+		what = "it is no file or folder, and was not pulled"
+	}
+	return Found{}, errors.Join(fmt.Errorf("hub: %s: %w: %s; \"karat pull %s\" gets it", name, ErrNoModel, what, r), broken)
 }

@@ -11,6 +11,9 @@ import (
 
 const maxName = 128
 
+// fileEndings end names of files, and no names of models.
+var fileEndings = []string{".gguf", ".safetensors", ".json", ".jsonl", ".model", ".bin", ".pt", ".pth", ".txt"}
+
 // aName is a model's name: words of letters, digits, points, lines and underscores, with a tag behind a colon or without.
 var aName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(:[A-Za-z0-9][A-Za-z0-9._-]*)?$`)
 
@@ -25,7 +28,7 @@ func CheckName(name string) error {
 		return fmt.Errorf("hub: name %q: want letters, digits, and . _ - between them, and a tag behind a colon if there is to be one, such as small:Q4_K_M", clip(name))
 	case slices.Contains([]string{"hf", "oci", "http", "https", "file"}, strings.ToLower(first)):
 		return fmt.Errorf("hub: name %q: it would be read as a place to pull from", name)
-	case slices.Contains([]string{".gguf", ".safetensors", ".json", ".jsonl", ".model", ".bin", ".pt", ".pth", ".txt"}, ending):
+	case slices.Contains(fileEndings, ending):
 		return fmt.Errorf("hub: name %q: it would be read as a file's", name)
 	}
 	return nil

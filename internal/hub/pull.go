@@ -19,6 +19,9 @@ type PullOptions struct {
 	Lines    int    // connections at a time; 0 is defaultLines
 	Endpoint string // of hf: references; "" is that of HF_ENDPOINT, else HuggingFaceURL
 
+	// Begin, if not nil, is told what will be got before anything is: how many files, and their bytes, -1 where that is
+	// not known. Its error ends the pull.
+	Begin func(files int, size int64) error
 	// Progress, if not nil, is told how far the pull is. Several goroutines may call it at once.
 	Progress func(Progress)
 	// Note, if not nil, is told what the user should know.
@@ -206,6 +209,11 @@ func (p *puller) pull(ctx context.Context, name string, r *Reference, plan *plan
 			continue
 		}
 		all += f.size
+	}
+	if p.o.Begin != nil {
+		if err := p.o.Begin(len(plan.files), all); err != nil {
+			return nil, err
+		}
 	}
 	if err := p.store.begin(ctx, u); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -44,10 +45,32 @@ var (
 
 // IsReference reports whether a text is meant as a reference, right or wrong.
 func IsReference(s string) bool {
-	return strings.HasPrefix(s, "hf:") || strings.Contains(s, "://")
+	_, web := cutHost(s)
+	return strings.HasPrefix(s, "hf:") || !strings.ContainsAny(s, " \t\n") && (strings.Contains(s, "://") || web || isBare(s))
 }
 
-// ParseReference reads hf:ORG/NAME[:TAG][@REVISION], oci://REGISTRY/NAME[:TAG] or [@sha256:HEX], or
+// cutHost cuts the address of Hugging Face from hf.co/ORG/NAME, as other programs write it, and from the address of a
+// repository's page.
+func cutHost(s string) (rest string, ok bool) {
+	rest = strings.TrimPrefix(s, "https://")
+	for _, host := range []string{"hf.co/", "huggingface.co/"} {
+		if rest, ok := strings.CutPrefix(rest, host); ok && strings.Count(strings.TrimSuffix(rest, "/"), "/") <= 1 {
+			return strings.TrimSuffix(rest, "/"), true
+		}
+	}
+	return s, false
+}
+
+// orgName is ORG/NAME, with a tag or a revision or without.
+var orgName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za-z0-9._-]*([:@]\S*)?$`)
+
+// isBare reports whether s is ORG/NAME[:TAG][@REVISION], and no path of a file.
+func isBare(s string) bool {
+	repo, _, _ := strings.Cut(strings.ReplaceAll(s, "@", ":"), ":")
+	return orgName.MatchString(s) && !slices.Contains(fileEndings, strings.ToLower(path.Ext(repo)))
+}
+
+// ParseReference reads hf:ORG/NAME[:TAG][@REVISION], which may also be written without hf: or after hf.co/, oci://REGISTRY/NAME[:TAG] or [@sha256:HEX], or
 // https://HOST/FILE[#sha256=HEX].
 func ParseReference(s string) (*Reference, error) {
 	if len(s) > maxReference {
@@ -55,7 +78,13 @@ func ParseReference(s string) (*Reference, error) {
 	}
 	var r *Reference
 	var err error
+	given := s
+	if rest, ok := cutHost(s); ok {
+		s = "hf:" + rest
+	}
 	switch {
+	case isBare(s):
+		r, err = parseHF(s)
 	case strings.HasPrefix(s, "hf:"):
 		r, err = parseHF(strings.TrimPrefix(s, "hf:"))
 	case strings.HasPrefix(s, "oci://"):
@@ -69,7 +98,7 @@ func ParseReference(s string) (*Reference, error) {
 		err = fmt.Errorf("it is written in %d bytes, at most %d", len(r.String()), maxReference)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("hub: reference %q: %w", clip(s), err)
+		return nil, fmt.Errorf("hub: reference %q: %w", clip(given), err)
 	}
 	return r, nil
 }

@@ -36,7 +36,9 @@ func TestReference(t *testing.T) {
 	for s, name := range map[string]string{
 		"hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M": "Qwen3-0.6B:Q4_K_M", "hf:Qwen/Qwen3-0.6B": "Qwen3-0.6B", "hf:gpt2": "gpt2", "hf:a/b@refs/pr/1": "b", "hf:a/b-gguf:UD-Q4_K_XL@main": "b:UD-Q4_K_XL",
 		"hf:a/b:folder/c-Q8_0.gguf": "c-Q8_0", "hf:a/b:BF16/c": "b:BF16-c", "oci://registry.ollama.ai/library/qwen3:0.6b": "qwen3:0.6b", "oci://localhost:5000/a": "a", "oci://docker.io/ai/smollm2:360M-Q4_K_M": "smollm2:360M-Q4_K_M",
-		"oci://ghcr.io/a/b/c@sha256:" + hex: "c", "https://host/dir/m.Q4_0.gguf": "m.Q4_0", "https://host/m.gguf?x=y#sha256=" + hex: "m", "https://host/get": "model", "http://localhost:8080/m.gguf": "m",
+		"Qwen/Qwen3-0.6B-GGUF:Q4_K_M": "Qwen3-0.6B:Q4_K_M", "a/b@main": "b", "hf.co/Qwen/Qwen3-0.6B-GGUF:Q8_0": "Qwen3-0.6B:Q8_0", "huggingface.co/a/b": "b", "https://huggingface.co/a/b": "b", "https://hf.co/a/b/": "b",
+		"https://huggingface.co/a/b/resolve/main/c.gguf": "c",
+		"oci://ghcr.io/a/b/c@sha256:" + hex:              "c", "https://host/dir/m.Q4_0.gguf": "m.Q4_0", "https://host/m.gguf?x=y#sha256=" + hex: "m", "https://host/get": "model", "http://localhost:8080/m.gguf": "m",
 	} {
 		r, err := ParseReference(s)
 		if err != nil {
@@ -48,7 +50,7 @@ func TestReference(t *testing.T) {
 			t.Errorf("%s: %s, %s, %v", s, r, r.Name(), err)
 		}
 	}
-	for _, s := range []string{"", "hf:", "hf:a/b/c", "hf:../b", "hf:a/..", "hf:a/b:", "hf:a/b:../x", "hf:a/b:/x", "hf:a/b@", "hf:a/b@../x", "hf:a/b@x//y", "hf:a b/c", "hf:a/b\x00", "oci://", "oci://host", "oci://host/x", "oci://a.b/", "oci://a.b/X",
+	for _, s := range []string{"", "hf:", "hf:a/b/c", "hf:../b", "hf:a/..", "hf:a/b:", "hf:a/b:../x", "hf:a/b:/x", "hf:a/b@", "hf:a/b@../x", "hf:a/b@x//y", "hf:a b/c", "a/b/c", "a/b:", "a/b.gguf", "../b", "./b", "a/", "/b", "a b/c", "hf.co/a/b/c", "hf:a/b\x00", "oci://", "oci://host", "oci://host/x", "oci://a.b/", "oci://a.b/X",
 		"oci://a.b/../x", "oci://a.b/x:", "oci://a.b/x:a/b", "oci://a.b/x@sha256:../x", "oci://a.b/x:t@sha256:" + hex, "oci://u:p@a.b/x", "https://", "https:///x", "https://u:p@h/x", "http://host/m.gguf", "http://127.0.0.1.evil.com/m.gguf",
 		"https://h/m#sha256=x", "https://h/m#x", "https://h/m.bin", "https://h/m.zip", "https://h/m.safetensors", "file:///etc/passwd", "ftp://h/x", "qwen", "hf:" + strings.Repeat("a", maxReference)} {
 		if r, err := ParseReference(s); err == nil {
@@ -247,12 +249,12 @@ func TestFind(t *testing.T) {
 	if err := os.WriteFile("qwen", nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"qwen", "./none", "none.gguf", "a/b", dir} {
+	for _, path := range []string{"qwen", "./none", "none.gguf", "./a/b", "a/b.gguf", "a/b/c", dir} {
 		if f, err := Find(path); err != nil || f.Path != path || f.Name != "" {
 			t.Errorf("%s: %+v, %v", path, f, err)
 		}
 	}
-	for _, name := range []string{"none", "hf:a/b"} {
+	for _, name := range []string{"none", "hf:a/b", "a/b", "a/b:Q4_K_M", "hf.co/a/b"} {
 		if _, err := Find(name); !errors.Is(err, ErrNoModel) {
 			t.Errorf("%s: %v", name, err)
 		}
