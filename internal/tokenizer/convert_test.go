@@ -36,9 +36,9 @@ func sameIDs(t *testing.T, a, b *tokenizer.Tokenizer) {
 }
 
 // TestConvertVocabularies takes published vocabularies from GGUF to a folder's files
-// and back: two of them, or with KARAT_SLOW all.
+// and back: three of them, or with KARAT_SLOW all.
 func TestConvertVocabularies(t *testing.T) {
-	names := []string{"llama-spm", "phi-3"}
+	names := []string{"llama-spm", "phi-3", "starcoder"}
 	if os.Getenv("KARAT_SLOW") != "" {
 		names = vocabularies // a minute
 	}

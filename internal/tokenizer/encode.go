@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"sort"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -124,11 +125,36 @@ func (e *encoder) text(s string) {
 		e.split(s, e.t.stages)
 		return
 	}
+	if e.t.lossy && e.t.unknown < 0 { // the neighbors of a dropped character may merge
+		s = strings.Map(func(r rune) rune {
+			if e.t.isUnknown(r, utf8.RuneLen(r)) {
+				return -1
+			}
+			return r
+		}, s)
+	}
 	for len(s) > 0 && e.goes() {
 		n := e.t.joints.next(s)
+		for e.t.fuse && n < len(s) && e.t.isUnknown(utf8.DecodeLastRuneInString(s[:n])) &&
+			e.t.isUnknown(utf8.DecodeRuneInString(s[n:])) {
+			n += e.t.joints.next(s[n:])
+		}
 		e.word(s[:n])
 		s = s[n:]
 	}
+}
+
+// isUnknown reports whether a character of n bytes has no token, nor tokens of its bytes.
+func (t *Tokenizer) isUnknown(r rune, n int) bool {
+	if _, ok := t.runes[r]; ok && (r != utf8.RuneError || n > 1) {
+		return false
+	}
+	for _, b := range []byte(string(r)) {
+		if t.bytes[b] < 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // split runs the pre-tokenizer's stages, each on the pieces of the one before.
@@ -203,29 +229,46 @@ func (e *encoder) symbols(s string) {
 		if id, ok := t.runes[r]; ok && (r != utf8.RuneError || n > 1) {
 			ids = append(ids, id)
 		} else {
-			for _, b := range []byte(s[i : i+n]) {
-				ids = append(ids, t.bytes[b])
-			}
+			ids = t.appendBytes(ids, s[i:i+n])
 		}
 		i += n
 	}
 	e.merger.ids = ids
 }
 
-// appendByte appends a byte's token. Bytes that no UTF-8 text has may be absent
-// from a vocabulary: then U+FFFD stands for them.
+const replacement = string(utf8.RuneError)
+
+// appendByte appends a byte's token. For a byte that no UTF-8 text has U+FFFD stands where the byte has no token.
 func (t *Tokenizer) appendByte(ids []int32, b byte) []int32 {
-	if id := t.bytes[b]; id >= 0 {
-		return append(ids, id)
+	if t.bytes[b] < 0 && !inUTF8(b) {
+		for i := range len(replacement) {
+			ids = t.appendBytes(ids, replacement[i:i+1])
+		}
+		return ids
 	}
-	for _, c := range []byte(string(utf8.RuneError)) {
-		ids = append(ids, t.bytes[c])
+	return t.appendBytes(ids, string([]byte{b}))
+}
+
+// appendBytes appends the tokens of the bytes of a character, or of one byte. Where one is missing, the unknown token
+// stands for all of them, or nothing (BPE::merge_word in tokenizers/src/models/bpe/model.rs).
+func (t *Tokenizer) appendBytes(ids []int32, s string) []int32 {
+	n := len(ids)
+	for _, b := range []byte(s) {
+		if t.bytes[b] >= 0 {
+			ids = append(ids, t.bytes[b])
+			continue
+		}
+		ids = ids[:n]
+		if t.unknown < 0 || t.fuse && n > 0 && ids[n-1] == t.unknown {
+			return ids
+		}
+		return append(ids, t.unknown)
 	}
 	return ids
 }
 
-// emit appends what merging has left. A character that only takes part in
-// merges, having no token itself, comes out as its bytes.
+// emit appends the merged ids. A character that only takes part in merges, having no token itself, comes out as its
+// bytes.
 func (e *encoder) emit() {
 	t := e.t
 	for _, id := range e.merger.ids {
@@ -236,8 +279,9 @@ func (e *encoder) emit() {
 			e.add(id)
 			continue
 		}
-		for _, b := range []byte(t.letters[int(id)-len(t.tokens)]) {
-			e.add(t.bytes[b])
+		var bytes [utf8.UTFMax]int32
+		for _, id := range t.appendBytes(bytes[:0], t.letters[int(id)-len(t.tokens)]) {
+			e.add(id)
 		}
 	}
 }

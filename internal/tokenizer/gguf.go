@@ -86,10 +86,7 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 		t.norm.escape = true
 	}
 	if g.Model == SentencePiece {
-		if is(g.AddSpacePrefix, true) {
-			t.norm.prepend = prependSegment
-		}
-		err = t.setScores(g.Scores)
+		err = g.setScores(t)
 	} else {
 		err = t.setMerges(len(g.Merges), func(i int) (string, string, error) { return splitMerge(g.Merges[i], i) })
 	}
@@ -98,6 +95,27 @@ func FromGGUF(g GGUF) (*Tokenizer, error) {
 	}
 	t.setAdded(g.added(tokens))
 	return t, t.setGGUFIDs(g, pre.addBOS || g.Model != ByteLevel && !pre.merged)
+}
+
+// setScores sets what SentencePiece alone has. Without byte tokens a run of characters without a token is one unknown
+// token, 0 where the file names none (llama_vocab::impl::load in llama.cpp/src/llama-vocab.cpp).
+func (g *GGUF) setScores(t *Tokenizer) error {
+	if err := t.checkBytes(); err != nil {
+		return err
+	}
+	if t.lossy {
+		unknown := 0
+		if g.UNK != nil {
+			if err := t.setID(&unknown, *g.UNK, "tokenizer.ggml.unknown_token_id"); err != nil {
+				return err
+			}
+		}
+		t.unknown, t.fuse = int32(unknown), true
+	}
+	if is(g.AddSpacePrefix, true) {
+		t.norm.prepend = prependSegment
+	}
+	return t.setScores(g.Scores)
 }
 
 // check checks the lengths of the lists and the types.

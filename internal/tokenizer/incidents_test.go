@@ -119,10 +119,9 @@ var badJSONs = map[string][]badJSON{
 		{"merge longer than any token", "is not in the vocabulary", func(f file) {
 			model(f)["merges"] = []any{"a " + strings.Repeat("a", 1<<16)}
 		}, ""},
-		{"byte missing", "no token for byte 0x21", func(f file) { delete(model(f)["vocab"].(file), "!") }, ""},
-		{"bytes missing", "no byte token <0x00>", func(f file) {
-			f["pre_tokenizer"] = nil
-			f["normalizer"] = file{"type": "Replace", "pattern": file{"String": " "}, "content": "▁"}
+		{"byte missing, and its stand-in", `unk_token: "<none>" is not in the vocabulary`, func(f file) {
+			delete(model(f)["vocab"].(file), "!")
+			model(f)["unk_token"] = "<none>"
 		}, ""},
 		{"fixed length 0", `"FixedLength" is not supported`, func(f file) { f["pre_tokenizer"] = file{"type": "FixedLength", "length": 0} }, ""},
 		{"bad charsmap", `"Precompiled" is not supported`, func(f file) {
@@ -185,9 +184,9 @@ var badGGUFs = map[string][]struct {
 		{"model unknown", `"rwkv" is not supported`, func(g *tokenizer.GGUF) { g.Model = "rwkv" }},
 	},
 	"A13": {
-		{"byte missing", "no token for byte 0x21", func(g *tokenizer.GGUF) { g.Tokens[0] = "🙂" }},
+		{"byte of a merge missing", `"!" is not in the vocabulary`, func(g *tokenizer.GGUF) { g.Tokens[0] = "🙂" }},
 		{"pre-tokenizer unknown", `unknown pre-tokenizer "(a+)+"`, func(g *tokenizer.GGUF) { g.Pre = "(a+)+" }},
-		{"pre-tokenizer missing", `unknown pre-tokenizer ""`, func(g *tokenizer.GGUF) { g.Pre = "" }},
+		{"pre-tokenizer missing", "tokenizer.ggml.pre is missing", func(g *tokenizer.GGUF) { g.Pre = "" }},
 	},
 }
 

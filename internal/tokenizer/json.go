@@ -60,6 +60,14 @@ func (f *jsonFile) bytePairs(c *config) (*Tokenizer, error) {
 		return nil, err
 	}
 	t.norm, t.stages, t.joints.cut, t.allWhole = p.norm, splitters(p.patterns), p.cut, f.Model.IgnoreMerges
+	if !p.byteLevel && !f.Model.ByteFallback {
+		t.dropBytes()
+	}
+	if id, ok := t.ids[f.Model.Unknown]; ok && f.Model.Unknown != "" {
+		t.unknown, t.fuse = id, f.Model.FuseUnknown
+	} else if t.lossy && f.Model.Unknown != "" {
+		return nil, fmt.Errorf("tokenizer: tokenizer.json: model: unk_token: %q is not in the vocabulary", f.Model.Unknown)
+	}
 	if err := t.setMerges(len(f.Model.Merges), f.Model.merge); err != nil {
 		return nil, err
 	}
@@ -101,7 +109,8 @@ type jsonModel struct {
 	Suffix       string     `json:"end_of_word_suffix"`
 	ByteFallback bool       `json:"byte_fallback"`
 	IgnoreMerges bool       `json:"ignore_merges"`
-	Unknown      string     `json:"unk_token"`                // WordPiece
+	Unknown      string     `json:"unk_token"`                // BPE, WordPiece
+	FuseUnknown  bool       `json:"fuse_unk"`                 // BPE
 	MaxChars     int        `json:"max_input_chars_per_word"` // WordPiece
 	UnknownID    *int       `json:"unk_id"`                   // Unigram
 	Vocab        jsonVocab  `json:"vocab"`

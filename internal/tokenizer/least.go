@@ -26,6 +26,9 @@ func (t *Tokenizer) Exceeds(text string, ids int) bool {
 
 // exceedsNormal is Exceeds of normalized text.
 func (t *Tokenizer) exceedsNormal(s string, ids int) bool {
+	if t.lossy { // any length of text may have no id
+		return false
+	}
 	most := ids * t.widest
 	if len(s) <= most || !t.strips {
 		return len(s) > most

@@ -48,7 +48,9 @@ func (n *naive) encode(text string) (ids []int) {
 		for _, piece := range n.split(text) {
 			var symbols []string
 			for _, b := range []byte(piece) {
-				symbols = append(symbols, spell(b))
+				if _, ok := n.ids[spell(b)]; ok {
+					symbols = append(symbols, spell(b))
+				}
 			}
 			for _, s := range n.word(symbols) {
 				ids = append(ids, n.ids[s])
@@ -140,6 +142,12 @@ func newNaive(g tokenizer.GGUF) *naive {
 		n.split = tokenizer.Split(tokenizer.Qwen2Pattern)
 	case "gpt-2":
 		n.split = tokenizer.Split(tokenizer.PlainWordsPattern)
+	case "starcoder":
+		stages, err := tokenizer.StagesOf(g.Pre)
+		if err != nil {
+			panic(err)
+		}
+		n.split = func(text string) []string { return tokenizer.Pieces(stages, text) }
 	case "deepseek-llm":
 		n.split = tokenizer.Split(tokenizer.StageREs["deepseek-llm"]...)
 	}

@@ -1,6 +1,9 @@
 package tokenizer
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // A preTokenizer is what the name tokenizer.ggml.pre stands for.
 type preTokenizer struct {
@@ -83,6 +86,9 @@ func preTokenizerOf(name string) (preTokenizer, error) {
 	switch model := foreign[name]; {
 	case ok:
 		return pre, nil
+	case name == "":
+		return pre, errors.New("tokenizer: tokenizer.ggml.pre is missing: files from before May 2024 do not say how their " +
+			"text is cut into words; convert the model anew, or name the rule: karat edit FILE --set tokenizer.ggml.pre=string:NAME")
 	case model != "":
 		return pre, fmt.Errorf("tokenizer: tokenizer.ggml.pre: the pre-tokenizer %q, that of %s, is not supported", name, model)
 	}

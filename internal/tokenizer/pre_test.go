@@ -91,7 +91,11 @@ func TestPreTokenizers(t *testing.T) {
 		t.Errorf("%d names, llama.cpp has 87", count)
 	}
 	for _, name := range []string{"", "gpt-5", "LLAMA3"} {
-		if _, err := tokenizer.StagesOf(name); err == nil || !strings.Contains(err.Error(), "unknown pre-tokenizer") {
+		want := "unknown pre-tokenizer"
+		if name == "" {
+			want = "is missing"
+		}
+		if _, err := tokenizer.StagesOf(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

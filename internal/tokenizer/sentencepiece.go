@@ -33,6 +33,9 @@ func FromSentencePiece(model, config []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := t.checkBytes(); err != nil {
+		return nil, err
+	}
 	t.norm.escape = true
 	if m.dummyPrefix {
 		t.norm.prepend = prependSegment

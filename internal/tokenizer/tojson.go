@@ -64,9 +64,19 @@ func (g *GGUF) modelJSON(t *Tokenizer) (object, error) {
 	merges, err := g.pairs(t)
 	return object{
 		"type": "BPE", "dropout": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
-		"unk_token": t.name(g.UNK), "fuse_unk": !t.byteLevel, "byte_fallback": !t.byteLevel, "ignore_merges": t.allWhole,
-		"vocab": vocab, "merges": merges,
+		"unk_token": t.unknownName(g.UNK), "fuse_unk": !t.byteLevel, "ignore_merges": t.allWhole,
+		"byte_fallback": !t.byteLevel && slices.Max(t.bytes[:]) >= 0,
+		"vocab":         vocab, "merges": merges,
 	}, err
+}
+
+// unknownName returns the name of the token for text without one. A byte-level vocabulary drops such text, whatever
+// token its file calls unknown.
+func (t *Tokenizer) unknownName(id *int) any {
+	if t.byteLevel && t.lossy {
+		return nil
+	}
+	return t.name(id)
 }
 
 // marshal is v as JSON for people, without the escapes that only HTML needs.

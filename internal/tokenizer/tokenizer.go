@@ -58,6 +58,10 @@ type Tokenizer struct {
 	ids    map[string]int32 // by the vocabulary's spelling
 	bytes  [256]int32       // the token of each byte, -1 where there is none
 
+	unknown int32 // the token of text that has none; -1 where such text is dropped
+	fuse    bool  // a run of such text is one token
+	lossy   bool  // some text has no token
+
 	byteLevel bool // the vocabulary spells bytes in GPT-2's alphabet
 	norm      normalizer
 	raw       matcher    // added tokens found in the text as it is

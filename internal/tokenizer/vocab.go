@@ -28,14 +28,16 @@ func newTokenizer(tokens []token, byteLevel bool) (*Tokenizer, error) {
 	}
 	t.whole = make([]atomic.Uint32, len(tokens))
 	if t.byteLevel = byteLevel; byteLevel {
-		return t, t.indexBytes()
+		t.indexBytes()
+	} else {
+		t.indexCharacters()
 	}
-	return t, t.indexCharacters()
+	return t, nil
 }
 
 // indexed is any vocabulary. Two tokens may be spelled alike where twice says so: the later one counts.
 func indexed(tokens []token, twice bool) (*Tokenizer, error) {
-	t := &Tokenizer{tokens: tokens, ids: make(map[string]int32, len(tokens)), bos: -1, eos: -1}
+	t := &Tokenizer{tokens: tokens, ids: make(map[string]int32, len(tokens)), unknown: -1, bos: -1, eos: -1}
 	if len(tokens) > math.MaxInt32/2 {
 		return nil, fmt.Errorf("tokenizer: vocabulary: %d tokens", len(tokens))
 	}
@@ -59,8 +61,9 @@ func indexed(tokens []token, twice bool) (*Tokenizer, error) {
 	return t, nil
 }
 
-// indexBytes fills words and bytes of a byte-level vocabulary.
-func (t *Tokenizer) indexBytes() error {
+// indexBytes fills words and bytes of a byte-level vocabulary. For example, StarCoder2, SmolLM and Granite 3 have no
+// token for byte 0xF1, since no text that they were made from has it.
+func (t *Tokenizer) indexBytes() {
 	t.words = make(map[string]int32, len(t.tokens))
 	for i, k := range t.tokens {
 		if text, ok := unspell(k.text); ok && k.kind == Normal {
@@ -78,11 +81,8 @@ func (t *Tokenizer) indexBytes() error {
 			id = -1
 		}
 		t.bytes[b] = id
-		if !ok && inUTF8(byte(b)) {
-			return fmt.Errorf("tokenizer: vocabulary: no token for byte 0x%02X (%q)", b, byteRunes[b])
-		}
+		t.lossy = t.lossy || !ok && inUTF8(byte(b))
 	}
-	return nil
 }
 
 // isByteName reports whether a token is spelled <0xNN>.
@@ -98,12 +98,12 @@ func isByteName(text string) bool {
 func inUTF8(b byte) bool { return b != 0xC0 && b != 0xC1 && b < 0xF5 }
 
 // indexCharacters fills words, bytes and runes of a character-level vocabulary.
-func (t *Tokenizer) indexCharacters() error {
+func (t *Tokenizer) indexCharacters() {
 	for b := range 256 {
-		name := fmt.Sprintf("<0x%02X>", b)
-		id, ok := t.ids[name]
+		id, ok := t.ids[fmt.Sprintf("<0x%02X>", b)]
 		if !ok {
-			return fmt.Errorf("tokenizer: vocabulary: no byte token %s; only vocabularies with byte fallback are supported", name)
+			t.bytes[b], t.lossy = -1, true
+			continue
 		}
 		t.bytes[b] = id
 		t.tokens[id].kind = Byte
@@ -120,7 +120,23 @@ func (t *Tokenizer) indexCharacters() error {
 			t.runes[r] = int32(i)
 		}
 	}
+}
+
+// checkBytes returns an error for a SentencePiece vocabulary with some byte tokens and not all: SentencePiece demands
+// all of them for byte fallback (trainer_interface.cc).
+func (t *Tokenizer) checkBytes() error {
+	if b := slices.Index(t.bytes[:], -1); b >= 0 && slices.Max(t.bytes[:]) >= 0 {
+		return fmt.Errorf("tokenizer: vocabulary: no byte token <0x%02X>, though there are others", b)
+	}
 	return nil
+}
+
+// dropBytes makes the byte tokens of a vocabulary without byte fallback unreachable for text.
+func (t *Tokenizer) dropBytes() {
+	for b := range t.bytes {
+		t.bytes[b] = -1
+	}
+	t.lossy = true
 }
 
 // setAdded sets the added tokens. Their ids are valid.

@@ -12,7 +12,7 @@ import (
 )
 
 // vocabularies are the published ones in the shared folder.
-var vocabularies = []string{"deepseek-llm", "gemma-4", "gpt-2", "llama-bpe", "llama-spm", "phi-3", "qwen2"}
+var vocabularies = []string{"deepseek-llm", "gemma-4", "gpt-2", "llama-bpe", "llama-spm", "phi-3", "qwen2", "starcoder"}
 
 // TestVocabularies compares with the ids that the models' own tokenizers gave.
 func TestVocabularies(t *testing.T) {
