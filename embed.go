@@ -68,15 +68,6 @@ func (m *Model) EmbedIDs(ctx context.Context, texts [][]int, o EmbedOptions) ([]
 	})
 }
 
-// TokenizeEmbed returns the ids that Embed makes of a text, prompt included.
-func (m *Model) TokenizeEmbed(ctx context.Context, text string, o EmbedOptions) ([]int, error) {
-	_, prompt, err := m.embedHead(o)
-	if err != nil {
-		return nil, err
-	}
-	return m.Tokenize(ctx, prompt+text)
-}
-
 // embedAll makes the vectors of n texts, whose ids are tokenize's.
 func (m *Model) embedAll(ctx context.Context, n int, o EmbedOptions, tokenize func(ctx context.Context, i int, prompt string) ([]int32, error)) ([][]float32, error) {
 	if ctx == nil {

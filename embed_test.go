@@ -75,7 +75,7 @@ func sameAlone(t *testing.T, m *karat.Model, texts []string, o karat.EmbedOption
 // TestEmbedLast: a decoder's vector is the last row that its head reads, of length 1.
 func TestEmbedLast(t *testing.T) {
 	m := embedding(t, "tiny-qwen3", lastPooling, karat.Options{Context: 512})
-	ids, err := m.Tokenize(t.Context(), "Query: The color")
+	ids, err := m.Tokenize(t.Context(), "Query: The color", karat.TokenizeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,7 +111,7 @@ func TestEncoders(t *testing.T) {
 func compareEncoder(t *testing.T, m *karat.Model, r encoderRecord) {
 	t.Helper()
 	for i, text := range r.Texts {
-		if ids, err := m.Tokenize(t.Context(), text); err != nil || !slices.Equal(ids, r.IDs[i]) {
+		if ids, err := m.Tokenize(t.Context(), text, karat.TokenizeOptions{}); err != nil || !slices.Equal(ids, r.IDs[i]) {
 			t.Errorf("text %d: ids %v, %v, want %v", i, ids, err, r.IDs[i])
 		}
 	}

@@ -71,7 +71,7 @@ func ExampleSession() {
 			answer += token.Text
 		}
 		turns = append(turns, karat.TextMessage(karat.RoleAssistant, answer))
-		tokens, kept := s.Prompt()
+		tokens, kept := s.PromptTokens()
 		fmt.Println(answer, tokens > kept, kept > 0)
 	}
 	// Output:
@@ -88,10 +88,10 @@ func ExampleGenerateOptions() {
 	defer m.Close()
 
 	o := karat.GenerateOptions{
-		MaxTokens: 12,
-		Sampling:  &karat.Sampling{Temperature: 0.8, TopK: 40, Seed: 7},
-		Stop:      []string{"\n"},
-		Top:       3,
+		MaxTokens:   12,
+		Sampling:    &karat.Sampling{Temperature: 0.8, TopK: 40, Seed: new(uint64(7))},
+		Stop:        []string{"\n"},
+		TopLogprobs: 3,
 	}
 	text := [2]string{}
 	for i := range text {
@@ -114,7 +114,7 @@ func ExampleModel_Logits() {
 	}
 	defer m.Close()
 
-	ids, err := m.Tokenize(context.Background(), "The color of the sky is")
+	ids, err := m.Tokenize(context.Background(), "The color of the sky is", karat.TokenizeOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -19,11 +20,12 @@ import (
 // are sampled as the model's publisher recommends; without a recommendation the likeliest is taken.
 type GenerateOptions struct {
 	MaxTokens int       // 0 is 256; negative is as many as the context holds. A context that is full sooner is ErrFull
-	Sampling  *Sampling // nil is the publisher's recommendation, Model.Sampling
+	Sampling  *Sampling // nil is the publisher's recommendation; others replace it as a whole (see Sampling)
 	Stop      []string  // strings that end the text; they are no part of it
-	Logprob   bool      // set Token.Logprob
-	Top       int       // length of Token.Top
-	Logits    bool      // set Token.Logits
+
+	Logprobs    bool // set Token.Logprob
+	TopLogprobs int  // number of Token.TopLogprobs
+	Logits      bool // set Token.Logits
 
 	// Adapters are the factors of adapters, by their names in Options.Adapters. Adapters that are
 	// not named are not applied. If the map is nil, all are, with the factors in Options.
@@ -46,44 +48,63 @@ type GenerateOptions struct {
 	Tools        []Tool         // that the model may call; an error if the template has no place for tools
 	Template     string         // chat template to use instead of the model's
 	TemplateArgs map[string]any // variables for the template, such as enable_thinking
-	NoAnswer     bool           // leave out the beginning of the answer
+
+	// NoGenerationPrompt leaves out the beginning of the answer, as add_generation_prompt=false does.
+	NoGenerationPrompt bool
 }
 
 // Caller says who asks, and how urgently.
 type Caller struct {
 	Key      string // callers of different keys have equal shares of the steps
 	Priority int    // the higher goes first
-	Apart    bool   // what callers of other keys have computed is of no use to this one, and the reverse: none learns by time what another asked
+
+	// PrivateCache keeps cached prompts from callers of other keys, and theirs from this one. So nobody learns
+	// from an answer's time what another has asked.
+	PrivateCache bool
 }
 
-// Sampling says how a token is chosen from its logits. The zero value is
-// greedy: the likeliest. The options apply in the order penalties, top-k,
-// top-p, min-p, temperature; a zero switches one off.
+// Sampling says how a token is chosen from its logits. The zero value is greedy: it takes the likeliest token. The
+// options apply in the order penalties, top-k, top-p, min-p, temperature. A zero switches an option off.
+//
+// A Sampling replaces the publisher's recommendation as a whole. To change one setting of it:
+//
+//	s := m.Sampling()
+//	s.Temperature = 0.7
+//	o.Sampling = &s
 type Sampling struct {
 	Temperature   float64
 	TopK          int
 	TopP          float64
 	MinP          float64
 	RepeatPenalty float64
-	RepeatLast    int // tokens that the penalty looks back on: 0 is 64, -1 all
+	RepeatLast    int // number of tokens that RepeatPenalty looks back on: 0 is 64, -1 all
 
 	// PresencePenalty is subtracted from the logits of tokens that were generated,
 	// FrequencyPenalty as often as they were.
 	PresencePenalty, FrequencyPenalty float64
 
-	Seed      uint64
-	LogitBias map[int]float32
+	// Seed chooses the draws: a request with the same seed gives the same text on every machine. If Seed is nil,
+	// each request draws one, so two requests differ. Session.Seed and Answer.Seed say which one was drawn.
+	Seed *uint64
+
+	LogitBias map[int]float32 // added to the logits of tokens, by their ids; -Inf bans a token
 }
 
 // Token is one generated token.
 type Token struct {
-	ID      int
-	Text    string    // the text that it adds; empty while a character or a stop string is incomplete; beside an error, the text held back so far
-	Logprob float64   // natural logarithm of its probability before any sampling option, if it or Top is asked for
-	Top     []Logprob // the likeliest tokens, likeliest first
-	Logits  []float32 // [VocabSize], that it was chosen by
-	Stop    StopReason
-	Stopped string // the string of GenerateOptions.Stop that came up
+	ID int
+
+	// Text is what the token adds to the answer. It is empty while a character or a stop string is incomplete.
+	// Beside an error it is the text that was held back.
+	Text string
+
+	// Logprob is the natural logarithm of the token's probability before any sampling option. It is set if
+	// GenerateOptions asks for it or for TopLogprobs.
+	Logprob     float64
+	TopLogprobs []Logprob // the likeliest tokens, likeliest first
+	Logits      []float32 // [VocabSize]; the token was chosen by them
+	Stop        StopReason
+	Stopped     string // the string of GenerateOptions.Stop that came up
 }
 
 // StopReason says why a generation ended. It is "" before the last token.
@@ -99,6 +120,7 @@ const (
 // Logprob is a token and the natural logarithm of its probability.
 type Logprob struct {
 	ID      int
+	Text    string // Model.TokenText of ID
 	Logprob float64
 }
 
@@ -159,6 +181,7 @@ type Session struct {
 	m            *Model
 	s            *engine.Sequence
 	prompt, kept int
+	seed         uint64
 	hooked       bool // s is of the engine for hooks
 	closed       bool
 }
@@ -172,9 +195,12 @@ func (s *Session) Close() {
 	s.s.Close()
 }
 
-// Prompt returns the number of tokens of the last request's prompt, and how many of
+// PromptTokens returns the number of tokens of the last request's prompt, and how many of
 // them the session had kept. Both are 0 if the prompt did not fit the context.
-func (s *Session) Prompt() (tokens, kept int) { return s.prompt, s.kept }
+func (s *Session) PromptTokens() (tokens, cached int) { return s.prompt, s.kept }
+
+// Seed returns the seed of the last request's draws: Sampling.Seed, or the one that was drawn in its place.
+func (s *Session) Seed() uint64 { return s.seed }
 
 // Started returns when the first step of the last request began, which may have waited for
 // others; the zero time if there was no step.
@@ -212,7 +238,7 @@ func (s *Session) Chat(ctx context.Context, messages []Message, o GenerateOption
 }
 
 // Render returns the text that the chat template makes of a conversation, with the
-// beginning of the answer unless o.NoAnswer is set.
+// beginning of the answer unless o.NoGenerationPrompt is set.
 func (m *Model) Render(ctx context.Context, messages []Message, o GenerateOptions) (string, error) {
 	text, _, err := m.render(ctx, messages, o)
 	return text, err
@@ -220,10 +246,10 @@ func (m *Model) Render(ctx context.Context, messages []Message, o GenerateOption
 
 // TokenizeChat returns the ids of the rendered conversation. The name of a special
 // token counts where the template wrote it; in messages it is text. A conversation that is
-// TooLong is ErrFull.
+// ExceedsContext is ErrFull.
 func (m *Model) TokenizeChat(ctx context.Context, messages []Message, o GenerateOptions) ([]int, error) {
 	text, said, err := m.conversation(ctx, messages, o)
-	if err == nil && m.TooLong(text) {
+	if err == nil && m.ExceedsContext(text) {
 		err = m.full()
 	}
 	if err != nil {
@@ -232,9 +258,9 @@ func (m *Model) TokenizeChat(ctx context.Context, messages []Message, o Generate
 	return m.tokenize(ctx, text, tokenizer.Options{ParseSpecial: true, Literal: said})
 }
 
-// TooLong reports whether a text has more tokens than the context holds for sure. Its length tells,
+// ExceedsContext reports whether a text has more tokens than the context holds for sure. Its length tells,
 // so this takes no time. One that is not too long may still have too many.
-func (m *Model) TooLong(text string) bool {
+func (m *Model) ExceedsContext(text string) bool {
 	return m.opened.Tokenizer.Exceeds(text, m.opened.Engine.Context())
 }
 
@@ -247,7 +273,7 @@ func (m *Model) full() error {
 func (m *Model) conversation(ctx context.Context, messages []Message, o GenerateOptions) (text string, said []tokenizer.Span, err error) {
 	for _, x := range messages {
 		for _, p := range x.Parts {
-			if s, _ := p.(Text); x.Role == RoleUser && m.TooLong(strings.TrimSpace(string(s))) {
+			if s, _ := p.(Text); x.Role == RoleUser && m.ExceedsContext(strings.TrimSpace(string(s))) {
 				return "", nil, m.full()
 			}
 		}
@@ -350,8 +376,8 @@ func (o *GenerateOptions) check() error {
 			return fmt.Errorf("karat: GenerateOptions.Stop[%d] is empty, which is in every text", i)
 		}
 	}
-	if o.Top < 0 {
-		return fmt.Errorf("karat: GenerateOptions.Top is %d, want 0 or more", o.Top)
+	if o.TopLogprobs < 0 {
+		return fmt.Errorf("karat: GenerateOptions.TopLogprobs is %d, want 0 or more", o.TopLogprobs)
 	}
 	return nil
 }
@@ -361,7 +387,7 @@ func (o *GenerateOptions) raw() error {
 	for _, x := range []struct {
 		name string
 		set  bool
-	}{{"Tools", len(o.Tools) > 0}, {"Template", o.Template != ""}, {"TemplateArgs", len(o.TemplateArgs) > 0}, {"NoAnswer", o.NoAnswer}} {
+	}{{"Tools", len(o.Tools) > 0}, {"Template", o.Template != ""}, {"TemplateArgs", len(o.TemplateArgs) > 0}, {"NoGenerationPrompt", o.NoGenerationPrompt}} {
 		if x.set {
 			return fmt.Errorf("karat: GenerateOptions.%s is for Chat: Generate renders no chat template", x.name)
 		}
@@ -415,7 +441,7 @@ func (c Caller) engine() engine.Caller { return engine.Caller{Key: c.Key, Priori
 
 // salt is what callers have in common that may find each other's prefixes.
 func (c Caller) salt() string {
-	if !c.Apart {
+	if !c.PrivateCache {
 		return ""
 	}
 	return "key " + c.Key
@@ -442,23 +468,40 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 		yield(Token{}, err)
 		return
 	}
-	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sample.Options(sampling), Stop: o.Stop, Caller: o.Caller.engine(),
-		End: s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), Logits: o.Logits, Logprob: o.Logprob, Top: o.Top, Decoder: decoder}
+	if sampling.Seed != nil {
+		s.seed = *sampling.Seed
+	} else {
+		s.seed = rand.Uint64()
+	}
+	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sampling.options(s.seed), Stop: o.Stop, Caller: o.Caller.engine(),
+		End: s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), Logits: o.Logits, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder}
 	if o.Grammar != nil {
 		r.Grammar = o.Grammar.match(s.m)
 	}
 	s.prompt, s.kept = len(prompt), kept
 	for t, err := range s.s.Generate(ctx, r) {
-		token := Token{ID: t.ID, Text: t.Text, Logprob: t.Logprob, Top: logprobs(t.Top), Logits: t.Logits, Stop: StopReason(t.Stop), Stopped: t.Stopped}
+		token := Token{ID: t.ID, Text: t.Text, Logprob: t.Logprob, TopLogprobs: s.m.logprobs(t.Top), Logits: t.Logits, Stop: StopReason(t.Stop), Stopped: t.Stopped}
 		if !yield(token, err) {
 			return
 		}
 	}
 }
 
-func logprobs(of []sample.Logprob) (all []Logprob) {
+// Validate returns an error that names a setting out of range.
+func (s *Sampling) Validate() error {
+	o := s.options(0)
+	return o.Validate()
+}
+
+// options returns s as the sampler has it.
+func (s *Sampling) options(seed uint64) sample.Options {
+	return sample.Options{Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, MinP: s.MinP, RepeatPenalty: s.RepeatPenalty, RepeatLast: s.RepeatLast,
+		PresencePenalty: s.PresencePenalty, FrequencyPenalty: s.FrequencyPenalty, Seed: seed, LogitBias: s.LogitBias}
+}
+
+func (m *Model) logprobs(of []sample.Logprob) (all []Logprob) {
 	for _, x := range of {
-		all = append(all, Logprob(x))
+		all = append(all, Logprob{ID: x.ID, Text: m.TokenText(x.ID), Logprob: x.Logprob})
 	}
 	return all
 }

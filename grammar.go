@@ -55,23 +55,24 @@ func (g *Grammar) Bytes() int {
 	return g.g.Bytes()
 }
 
-// TurnOptions say what the answer to a conversation must be.
-type TurnOptions struct {
-	Schema   []byte // JSON schema of the text, or one of the next three; without them it is any text
-	Regexp   string // regular expression of the text
-	GBNF     string // grammar of the text
-	Lark     string // the same, in Lark's notation
-	Tools    []Tool // that may be called
-	Required bool   // one of them must be
-	Single   bool   // at most one call
-	Opened   bool   // the prompt ends within reasoning, as some templates begin an answer
+// ResponseFormat says which form the answer to a conversation must have. At most one of Schema, Regexp, GBNF
+// and Lark is set. Without them the text is any.
+type ResponseFormat struct {
+	Schema      []byte // JSON schema of the text
+	Regexp      string // regular expression of the text
+	GBNF        string // grammar of the text
+	Lark        string // grammar of the text, in Lark's notation
+	Tools       []Tool // functions that the answer may call
+	RequireCall bool   // the answer calls one of Tools at least
+	SingleCall  bool   // the answer has at most one call
+	InReasoning bool   // the prompt ends within reasoning, as some templates begin an answer
 }
 
-// TurnGrammar returns what a whole answer must fit: reasoning, if the model reasons, and then a text, or calls of tools as the
+// ResponseGrammar returns the grammar of a whole answer must fit: reasoning, if the model reasons, and then a text, or calls of tools as the
 // model's chat template shows them. The names of the marks are to be in GenerateOptions.Special where they are special tokens. The
 // arguments of a call fit the tool's Parameters. Unless the tool is Strict, Parameters that are not supported stand for any object.
-func (m *Model) TurnGrammar(o TurnOptions) (*Grammar, error) {
-	t := grammar.Turn{Syntax: syntax.Of(m.opened.Checkpoint.Template()), Opened: o.Opened, Schema: o.Schema, Pattern: o.Regexp, GBNF: o.GBNF, Lark: o.Lark, Required: o.Required, Single: o.Single}
+func (m *Model) ResponseGrammar(o ResponseFormat) (*Grammar, error) {
+	t := grammar.Turn{Syntax: syntax.Of(m.opened.Checkpoint.Template()), Opened: o.InReasoning, Schema: o.Schema, Pattern: o.Regexp, GBNF: o.GBNF, Lark: o.Lark, Required: o.RequireCall, Single: o.SingleCall}
 	for _, tool := range o.Tools {
 		t.Tools = append(t.Tools, grammar.Tool{Name: tool.Name, Schema: tool.Parameters, Strict: tool.Strict})
 	}
@@ -80,13 +81,13 @@ func (m *Model) TurnGrammar(o TurnOptions) (*Grammar, error) {
 
 // ReasoningBudget returns g, where nil is any text, with at most so many tokens of reasoning in an answer. Behind them the model's mark
 // comes that ends reasoning. A mark of several tokens counts, but for its last one. With a g, a character that was begun ends first. Of o,
-// Tools and Opened count. Marks are to be in GenerateOptions.Special. A model whose chat template shows no reasoning is an error.
-func (m *Model) ReasoningBudget(ctx context.Context, g *Grammar, tokens int, o TurnOptions) (*Grammar, error) {
+// Tools and InReasoning count. Marks are to be in GenerateOptions.Special. A model whose chat template shows no reasoning is an error.
+func (m *Model) ReasoningBudget(ctx context.Context, g *Grammar, tokens int, o ResponseFormat) (*Grammar, error) {
 	s := syntax.Of(m.opened.Checkpoint.Template())
 	if s.Open == "" || tokens < 0 {
 		return nil, fmt.Errorf("karat: a budget of %d tokens of reasoning: the model does not reason, or the budget is negative", tokens)
 	}
-	marks, err := m.Marks(ctx)
+	marks, err := m.SpecialTokens(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (m *Model) ReasoningBudget(ctx context.Context, g *Grammar, tokens int, o T
 	}
 	return &Grammar{match: func(m *Model) engine.Grammar {
 		d, _ := m.decoder(marks) // which are special tokens
-		b := &grammar.Budget{Decoder: d, Parser: s.NewParser(tools, o.Opened), Close: end, Tokens: tokens}
+		b := &grammar.Budget{Decoder: d, Parser: s.NewParser(tools, o.InReasoning), Close: end, Tokens: tokens}
 		if g != nil {
 			b.Within = g.match(m)
 		}
@@ -111,16 +112,16 @@ func (m *Model) ReasoningBudget(ctx context.Context, g *Grammar, tokens int, o T
 	}}, nil
 }
 
-// Marks returns the special tokens that the model writes around reasoning and calls of tools, as its chat template shows them: for
+// SpecialTokens returns the special tokens that the model writes around reasoning and calls of tools, as its chat template shows them: for
 // GenerateOptions.Special, by which they are a part of the text.
-func (m *Model) Marks(ctx context.Context) (all []string, err error) {
+func (m *Model) SpecialTokens(ctx context.Context) (all []string, err error) {
 	s := syntax.Of(m.opened.Checkpoint.Template())
 	for _, mark := range s.Marks() {
-		ids, err := m.TokenizeBareSpecial(ctx, mark)
+		ids, err := m.Tokenize(ctx, mark, TokenizeOptions{ParseSpecial: true, OmitSpecial: true})
 		if err != nil {
 			return nil, err
 		}
-		plain, err := m.TokenizeBare(ctx, mark)
+		plain, err := m.Tokenize(ctx, mark, TokenizeOptions{OmitSpecial: true})
 		if err != nil {
 			return nil, err
 		}

@@ -89,7 +89,7 @@ func TestGrammarAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		options := func(seed int) karat.GenerateOptions {
-			return karat.GenerateOptions{MaxTokens: 400, Grammar: g, Sampling: &karat.Sampling{Temperature: 1.5, Seed: uint64(seed)}}
+			return karat.GenerateOptions{MaxTokens: 400, Grammar: g, Sampling: &karat.Sampling{Temperature: 1.5, Seed: new(uint64(seed))}}
 		}
 		all := make([]string, seeds)
 		var group sync.WaitGroup
@@ -137,7 +137,7 @@ func TestGrammarKinds(t *testing.T) {
 		"object":  make(karat.JSONSchema([]byte(`{"type":"object","additionalProperties":{"type":"string","maxLength":10},"propertyNames":{"maxLength":5},"maxProperties":3}`))),
 	} {
 		for seed := range 6 {
-			o := karat.GenerateOptions{MaxTokens: 200, Grammar: g, Sampling: &karat.Sampling{Temperature: float64(seed) / 3, Seed: uint64(seed)}, Logprob: true, Top: 2}
+			o := karat.GenerateOptions{MaxTokens: 200, Grammar: g, Sampling: &karat.Sampling{Temperature: float64(seed) / 3, Seed: new(uint64(seed))}, Logprobs: true, TopLogprobs: 2}
 			text, stop := say(t, m, o)
 			if ok, err := g.Fits([]byte(text)); !ok || err != nil || stop != karat.StopEnd {
 				t.Errorf("%s, seed %d: %q ended by %s, %v", name, seed, text, stop, err)
@@ -160,7 +160,7 @@ func TestGrammarCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := karat.GenerateOptions{MaxTokens: 200, Grammar: g, Sampling: &karat.Sampling{Temperature: 1, Seed: 1}}
+	o := karat.GenerateOptions{MaxTokens: 200, Grammar: g, Sampling: &karat.Sampling{Temperature: 1, Seed: new(uint64(1))}}
 	whole, _ := say(t, m, o)
 	o.MaxTokens = 7
 	text, stop := say(t, m, o)

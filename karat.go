@@ -296,26 +296,27 @@ func (m *Model) Info() Info {
 // encoder reports whether the model makes vectors, and no tokens.
 func (m *Model) encoder() bool { return model.Hidden(m.opened.Graph) == m.opened.Graph.Result() }
 
-// Tokenize returns the ids that Generate makes of text, with the tokens that the model
-// wants around a text (BOS, for most). Names of special tokens in it are text.
-func (m *Model) Tokenize(ctx context.Context, text string) ([]int, error) {
-	return m.tokenize(ctx, text, tokenizer.Options{AddSpecial: true})
+// TokenizeOptions say which special tokens Tokenize makes. The zero value gives the ids that Generate makes of a text.
+type TokenizeOptions struct {
+	// ParseSpecial turns the name of a special token in the text, such as <|im_end|>, into the token. Without
+	// it a name is text. Never set it for a user's text.
+	ParseSpecial bool
+	// OmitSpecial leaves out the tokens that the model wants around a text, such as BOS.
+	OmitSpecial bool
+	// Embed gives the ids that Embed makes with these options: its prompt comes before the text. nil is none.
+	Embed *EmbedOptions
 }
 
-// TokenizeSpecial is Tokenize for a text in which the name of a special token, such as
-// <|im_end|>, stands for the token. Never pass a user's text to it.
-func (m *Model) TokenizeSpecial(ctx context.Context, text string) ([]int, error) {
-	return m.tokenize(ctx, text, tokenizer.Options{ParseSpecial: true, AddSpecial: true})
-}
-
-// TokenizeBare is Tokenize without the tokens around the text.
-func (m *Model) TokenizeBare(ctx context.Context, text string) ([]int, error) {
-	return m.tokenize(ctx, text, tokenizer.Options{})
-}
-
-// TokenizeBareSpecial is TokenizeSpecial without the tokens around the text.
-func (m *Model) TokenizeBareSpecial(ctx context.Context, text string) ([]int, error) {
-	return m.tokenize(ctx, text, tokenizer.Options{ParseSpecial: true})
+// Tokenize returns the ids of a text. Those of a conversation are TokenizeChat's.
+func (m *Model) Tokenize(ctx context.Context, text string, o TokenizeOptions) ([]int, error) {
+	if o.Embed != nil {
+		_, prompt, err := m.embedHead(*o.Embed)
+		if err != nil {
+			return nil, err
+		}
+		text = prompt + text
+	}
+	return m.tokenize(ctx, text, tokenizer.Options{ParseSpecial: o.ParseSpecial, AddSpecial: !o.OmitSpecial})
 }
 
 func (m *Model) tokenize(ctx context.Context, text string, o tokenizer.Options) (ids []int, err error) {
@@ -337,6 +338,15 @@ func (m *Model) Detokenize(ids []int) string { return m.opened.Tokenizer.Decode(
 // TokenBytes returns the bytes of one token. They need not be UTF-8: a token may be a part
 // of a character.
 func (m *Model) TokenBytes(id int) []byte { return m.opened.Tokenizer.Bytes(id) }
+
+// TokenText returns the text of one token, and of a special one its name. A token that is a part of a
+// character is no UTF-8.
+func (m *Model) TokenText(id int) string {
+	if b := m.TokenBytes(id); len(b) > 0 {
+		return string(b)
+	}
+	return m.Detokenize([]int{id})
+}
 
 // Logits computes the logits after each id, as one sequence from position
 // 0: [len(ids)][VocabSize].

@@ -66,7 +66,7 @@ type Tool struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage // a JSON schema of the arguments, an object; nil is one without properties
-	Strict      bool            // for Model.TurnGrammar: Parameters must be supported
+	Strict      bool            // for Model.ResponseGrammar: Parameters must be supported
 }
 
 // TextMessage is a message of one text.
@@ -131,7 +131,7 @@ func (m *Message) turns() ([]chat.Turn, error) {
 
 // input is what the template is rendered with.
 func input(messages []Message, o *GenerateOptions) (in chat.Input, err error) {
-	in.AddGenerationPrompt = !o.NoAnswer
+	in.AddGenerationPrompt = !o.NoGenerationPrompt
 	for i := range messages {
 		err := messages[i].check()
 		var turns []chat.Turn

@@ -125,7 +125,7 @@ func TestOptionErrors(t *testing.T) {
 	m := load(t)
 	for want, o := range map[string]karat.GenerateOptions{
 		"karat: GenerateOptions.Stop[1] is empty, which is in every text": {Stop: []string{"a", ""}},
-		"karat: GenerateOptions.Top is -1, want 0 or more":                {Top: -1},
+		"karat: GenerateOptions.TopLogprobs is -1, want 0 or more":        {TopLogprobs: -1},
 	} {
 		for name, all := range map[string]iter.Seq2[karat.Token, error]{
 			"Generate": m.Generate(t.Context(), "a", o), "GenerateIDs": m.GenerateIDs(t.Context(), []int{2}, o),
@@ -160,13 +160,13 @@ func ids(t *testing.T, all iter.Seq2[karat.Token, error]) (ids []int) {
 func TestGenerateIDs(t *testing.T) {
 	m := load(t)
 	const text = "The color of the sky is"
-	prompt, err := m.Tokenize(t.Context(), text)
+	prompt, err := m.Tokenize(t.Context(), text, karat.TokenizeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := m.NewSession()
 	defer s.Close()
-	for _, o := range []karat.GenerateOptions{{MaxTokens: 8}, {MaxTokens: 8, Sampling: &karat.Sampling{Temperature: 1, Seed: 3}}} {
+	for _, o := range []karat.GenerateOptions{{MaxTokens: 8}, {MaxTokens: 8, Sampling: &karat.Sampling{Temperature: 1, Seed: new(uint64(3))}}} {
 		want := ids(t, m.Generate(t.Context(), text, o))
 		if got := ids(t, m.GenerateIDs(t.Context(), prompt, o)); !slices.Equal(got, want) {
 			t.Errorf("%v, of the text %v", got, want)
@@ -175,7 +175,7 @@ func TestGenerateIDs(t *testing.T) {
 			t.Errorf("in a session %v, of the text %v", got, want)
 		}
 	}
-	if tokens, kept := s.Prompt(); tokens != len(prompt) || kept != len(prompt)-1 {
+	if tokens, kept := s.PromptTokens(); tokens != len(prompt) || kept != len(prompt)-1 {
 		t.Errorf("the prompt has %d tokens, %d were kept; want %d and %d", tokens, kept, len(prompt), len(prompt)-1)
 	}
 	vocab, context := m.Info().VocabSize, m.Info().Context
@@ -227,24 +227,22 @@ func TestNotForIt(t *testing.T) {
 	}
 }
 
-// TestTokenize: names of special tokens are text, but in TokenizeSpecial; a context ends both.
+// TestTokenize: names of special tokens are text, but with ParseSpecial; a context ends both.
 func TestTokenize(t *testing.T) {
 	m := load(t)
 	bos := m.Detokenize([]int{2})
-	plain, err := m.Tokenize(t.Context(), bos)
+	plain, err := m.Tokenize(t.Context(), bos, karat.TokenizeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	special, err := m.TokenizeSpecial(t.Context(), bos)
+	special, err := m.Tokenize(t.Context(), bos, karat.TokenizeOptions{ParseSpecial: true})
 	if err != nil || len(plain) < 3 || !slices.Equal(special, []int{2, 2}) {
 		t.Errorf("%q is %v, and as a special token %v, %v", bos, plain, special, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, f := range []func(context.Context, string) ([]int, error){m.Tokenize, m.TokenizeSpecial} {
-		if _, err := f(ended, strings.Repeat("a", 1<<16)); !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled: %v", err)
-		}
+	if _, err := m.Tokenize(ended, strings.Repeat("a", 1<<16), karat.TokenizeOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
 	}
 }
 
@@ -301,7 +299,7 @@ func TestNoAnswer(t *testing.T) {
 	m := load(t)
 	const template = "{{ messages[0].content }}{% if add_generation_prompt %} A:{% endif %}"
 	for want, none := range map[string]bool{"Hello A:": false, "Hello": true} {
-		got, err := m.Render(t.Context(), []karat.Message{karat.TextMessage(karat.RoleUser, "Hello")}, karat.GenerateOptions{Template: template, NoAnswer: none})
+		got, err := m.Render(t.Context(), []karat.Message{karat.TextMessage(karat.RoleUser, "Hello")}, karat.GenerateOptions{Template: template, NoGenerationPrompt: none})
 		if err != nil || got != want {
 			t.Errorf("%q, %v; want %q", got, err, want)
 		}

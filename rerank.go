@@ -18,8 +18,8 @@ type RerankOptions struct {
 	Progress func(done, total int)
 }
 
-// Relevance is how well a document answers a query.
-type Relevance struct {
+// RerankResult is the score of a document: how well it answers a query.
+type RerankResult struct {
 	Index  int     // of the document
 	Score  float32 // the model's logit: higher is better, and of most models 1/(1+e^-Score) is a probability
 	Tokens int     // of the pair, as the model read it
@@ -28,7 +28,7 @@ type Relevance struct {
 // Rerank judges how well each document answers the query, the best one first, and equal ones in their order. A document's
 // score has the same bits beside any others. A pair that the context does not hold is an error that wraps ErrFull, but with
 // RerankOptions.Truncate. The error of a model that is not made for it says what its files lack.
-func (m *Model) Rerank(ctx context.Context, query string, documents []string, o RerankOptions) ([]Relevance, error) {
+func (m *Model) Rerank(ctx context.Context, query string, documents []string, o RerankOptions) ([]RerankResult, error) {
 	if ctx == nil {
 		return nil, fmt.Errorf("karat: %w", errNilContext)
 	}
@@ -47,7 +47,7 @@ func (m *Model) Rerank(ctx context.Context, query string, documents []string, o 
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Relevance, len(documents))
+	out := make([]RerankResult, len(documents))
 	err = each(ctx, len(documents), o.Progress, func(ctx context.Context, i int) error {
 		ids, err := m.pair(ctx, asked, length, documents[i], o.Truncate)
 		if err != nil {
@@ -57,13 +57,13 @@ func (m *Model) Rerank(ctx context.Context, query string, documents []string, o 
 		if err != nil {
 			return fmt.Errorf("karat: document %d: %w", i, err)
 		}
-		out[i] = Relevance{Index: i, Score: head.Vector(rows, 0)[0], Tokens: len(ids)}
+		out[i] = RerankResult{Index: i, Score: head.Vector(rows, 0)[0], Tokens: len(ids)}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(out, func(a, b Relevance) int { return cmp.Compare(b.Score, a.Score) })
+	slices.SortStableFunc(out, func(a, b RerankResult) int { return cmp.Compare(b.Score, a.Score) })
 	return out, nil
 }
 

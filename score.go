@@ -15,7 +15,7 @@ import (
 const scoreBytes = 16 << 20
 
 // Score yields the tokens of a prompt with the log-probability of each after those before it, and
-// the o.Top likeliest in its place, and with o.Logits the logits there. The first has nothing before it: its Logprob is NaN.
+// the o.TopLogprobs likeliest in its place, and with o.Logits the logits there. The first has nothing before it: its Logprob is NaN.
 // Text is empty. The prompt is computed anew, but GenerateIDs of it goes on from there.
 func (s *Session) Score(ctx context.Context, prompt []int, o GenerateOptions) iter.Seq2[Token, error] {
 	return s.ScoreFrom(ctx, prompt, 0, o)
@@ -68,20 +68,21 @@ func (s *Session) score(ctx context.Context, ids []int32, from int, o *GenerateO
 			if at+i >= from && !yield(next, nil) || at+i+1 == len(ids) {
 				return
 			}
-			of, best, err := sample.Logprobs(logits, []int{int(ids[at+i+1])}, o.Top)
+			of, best, err := sample.Logprobs(logits, []int{int(ids[at+i+1])}, o.TopLogprobs)
 			if err != nil {
 				yield(Token{}, err)
 				return
 			}
-			if next = (Token{Logprob: of[0].Logprob, Top: logprobs(best)}); o.Logits {
+			if next = (Token{Logprob: of[0].Logprob, TopLogprobs: s.m.logprobs(best)}); o.Logits {
 				next.Logits = logits
 			}
 		}
 	}
 }
 
-// Front is the token that stands before a text that has nothing before it: BOS, or EOS where there is none.
-func (m *Model) Front() (id int, ok bool) {
+// BOS returns the begin-of-text token, or EOS where the model has no BOS. It stands before a text's first token
+// when that is scored.
+func (m *Model) BOS() (id int, ok bool) {
 	if id, ok = m.opened.Tokenizer.BOS(); !ok {
 		id, ok = m.opened.Tokenizer.EOS()
 	}

@@ -26,7 +26,7 @@ func open(t *testing.T, path string, o karat.Options) *karat.Model {
 func TestScore(t *testing.T) {
 	ctx := context.Background()
 	m := open(t, demo, karat.Options{Context: 256})
-	ids, err := m.Tokenize(ctx, "The color of the sky is")
+	ids, err := m.Tokenize(ctx, "The color of the sky is", karat.TokenizeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestScore(t *testing.T) {
 	s := m.NewSession()
 	defer s.Close()
 	n := 0
-	for x, err := range s.Score(ctx, ids, karat.GenerateOptions{Top: 2}) {
+	for x, err := range s.Score(ctx, ids, karat.GenerateOptions{TopLogprobs: 2}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +46,7 @@ func TestScore(t *testing.T) {
 		}
 		if n > 0 {
 			of, top, err := sample.Logprobs(logits[n-1], ids[n:n+1], 2)
-			if err != nil || x.Logprob != of[0].Logprob || x.Top[1] != karat.Logprob(top[1]) {
+			if err != nil || x.Logprob != of[0].Logprob || x.TopLogprobs[1] != (karat.Logprob{ID: top[1].ID, Text: m.TokenText(top[1].ID), Logprob: top[1].Logprob}) {
 				t.Errorf("token %d: %+v, want %v %v %v", n, x, of, top, err)
 			}
 		}
@@ -60,7 +60,7 @@ func TestScore(t *testing.T) {
 			t.Fatal(err)
 		}
 		of, _, err := sample.Logprobs(logits[len(ids)-1], []int{x.ID}, 0)
-		if _, kept := s.Prompt(); kept != len(ids)-1 || err != nil || of[0].Logprob < -1 {
+		if _, kept := s.PromptTokens(); kept != len(ids)-1 || err != nil || of[0].Logprob < -1 {
 			t.Errorf("%+v, %d tokens were kept", x, kept)
 		}
 	}
@@ -81,7 +81,7 @@ func TestScore(t *testing.T) {
 func TestSpecial(t *testing.T) {
 	ctx := context.Background()
 	m := open(t, demo, karat.Options{Context: 64})
-	ids, err := m.TokenizeBareSpecial(ctx, "<start_of_turn>")
+	ids, err := m.Tokenize(ctx, "<start_of_turn>", karat.TokenizeOptions{ParseSpecial: true, OmitSpecial: true})
 	if err != nil || len(ids) != 1 {
 		t.Fatal(ids, err)
 	}
@@ -144,16 +144,16 @@ func TestCaller(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if used := m.Stats().Used; used <= 0 {
+		if used := m.Stats().KVUsed; used <= 0 {
 			t.Errorf("%d bytes are in use", used)
 		}
 		if s.Started().IsZero() {
 			t.Error("no step began")
 		}
-		_, kept := s.Prompt()
+		_, kept := s.PromptTokens()
 		return kept
 	}
-	a, b := karat.Caller{Key: "a", Apart: true}, karat.Caller{Key: "b", Apart: true}
+	a, b := karat.Caller{Key: "a", PrivateCache: true}, karat.Caller{Key: "b", PrivateCache: true}
 	for i, x := range []struct {
 		c    karat.Caller
 		some bool
@@ -162,7 +162,7 @@ func TestCaller(t *testing.T) {
 			t.Errorf("request %d found %d tokens", i, kept)
 		}
 	}
-	if s := m.Stats(); s.Used != 0 || s.Kept == 0 || s.Work != 0 || s.Running != 0 || s.Queued != 0 || s.Steps < 6 || s.Ended < 6 || s.Longest != 512 || s.Budget != 64<<20 || s.PageSize != 64 || s.Pages < 8 {
+	if s := m.Stats(); s.KVUsed != 0 || s.KVCached == 0 || s.Busy != 0 || s.Running != 0 || s.Queued != 0 || s.Steps < 6 || s.Finished < 6 || s.MaxSequence != 512 || s.KVBudget != 64<<20 || s.PageSize != 64 || s.Pages < 8 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -50,7 +50,7 @@ func TestState(t *testing.T) {
 				if !sameRows(got, want) {
 					t.Errorf("%s: other logits behind a state", precision)
 				}
-				if n, kept := s.Prompt(); n != 333 || kept != 332 {
+				if n, kept := s.PromptTokens(); n != 333 || kept != 332 {
 					t.Errorf("%s: %d of %d tokens kept", precision, kept, n)
 				}
 			}

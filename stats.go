@@ -13,17 +13,19 @@ import (
 
 // Stats are counts of a model's work.
 type Stats struct {
-	Queued  int   // requests that wait for a place, or for room
-	Work    int   // requests with tokens to compute, waiting or running, but for the ones that choose a token
-	Running int   // requests that have one
-	Steps   int   // begun so far
-	Ended   int   // prompts and tokens that were computed, or given up, so far
-	Used    int64 // bytes of keys and values of requests
-	Kept    int64 // bytes of pages that requests have left for others to find; they go where there is need of room
-	Budget  int64 // most of both; 0 if nobody knows
-	Longest int   // tokens that a sequence may have: fewer than Info.Context where the budget has room for fewer
+	Queued      int   // requests that wait for a place, or for room
+	Busy        int   // requests with tokens to compute, queued or running; one that chooses its next token is neither
+	Running     int   // requests that have a place
+	Steps       int   // steps begun so far
+	Finished    int   // prompts and tokens that were computed, or given up, so far
+	KVUsed      int64 // bytes of the KV cache that requests use
+	KVCached    int64 // bytes of the KV cache that hold earlier prompts; they make room for requests
+	KVBudget    int64 // maximum of KVUsed and KVCached together; 0 if unknown
+	MaxSequence int   // tokens of the longest sequence that fits KVBudget, at most Info.Context
 
-	PageSize, Pages int // tokens that keys and values are kept of together, and how many such pages Budget has room for; 0 if nobody knows
+	// PageSize is the number of tokens of a page of the KV cache, Pages the number of pages in KVBudget. Both are
+	// 0 if unknown.
+	PageSize, Pages int
 }
 
 // Stats says what the model does now.

@@ -146,7 +146,7 @@ func TestNilContext(t *testing.T) {
 	wanted("Render", err)
 	_, err = m.Logits(nil, []int{1})
 	wanted("Logits", err)
-	_, err = m.Tokenize(nil, "Hello")
+	_, err = m.Tokenize(nil, "Hello", karat.TokenizeOptions{})
 	wanted("Tokenize", err)
 	for _, err := range m.GenerateIDs(nil, []int{1}, karat.GenerateOptions{}) {
 		wanted("GenerateIDs", err)

@@ -15,7 +15,7 @@ func (x *exchange) applyTemplate() *problem {
 	if f.done(); *f.err != nil {
 		return *f.err
 	}
-	text, err := m.model.Render(x.ctx, c.messages, karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args, NoAnswer: bare})
+	text, err := m.model.Render(x.ctx, c.messages, karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args, NoGenerationPrompt: bare})
 	if err != nil {
 		return m.explain(x.ctx, err, "messages")
 	}

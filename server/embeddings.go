@@ -179,7 +179,7 @@ func hasNull(raw json.RawMessage) bool {
 // tokenize makes token ids of texts, and finds what does not fit the context.
 func (e *embedding) tokenize(x *exchange, texts []string) *problem {
 	for _, text := range texts {
-		ids, err := e.model.model.TokenizeEmbed(x.ctx, text, e.options)
+		ids, err := e.model.model.Tokenize(x.ctx, text, karat.TokenizeOptions{Embed: &e.options})
 		if err != nil {
 			return x.s.explain(x.ctx, err)
 		}

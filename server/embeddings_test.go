@@ -67,7 +67,7 @@ func TestEmbeddings(t *testing.T) {
 	var ids [][]int
 	tokens := 0
 	for _, text := range texts {
-		one, err := m.TokenizeEmbed(t.Context(), text, karat.EmbedOptions{})
+		one, err := m.Tokenize(t.Context(), text, karat.TokenizeOptions{Embed: &karat.EmbedOptions{}})
 		if err != nil {
 			t.Fatal(err)
 		}

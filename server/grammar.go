@@ -299,7 +299,8 @@ func toolNamed(o *fields, kind string) string {
 
 // constrain compiles what the answer to a conversation must fit.
 func (r *request) constrain(ctx context.Context, c *conversation) *problem {
-	o := karat.TurnOptions{Schema: r.form.schema, Regexp: r.form.pattern, GBNF: r.form.gbnf, Lark: r.form.lark, Required: c.choice.required, Single: c.single, Opened: r.turn.opened}
+	o := karat.ResponseFormat{Schema: r.form.schema, Regexp: r.form.pattern, GBNF: r.form.gbnf, Lark: r.form.lark, RequireCall: c.choice.required,
+		SingleCall: c.single, InReasoning: r.turn.opened}
 	strict := false
 	if !c.mute {
 		for _, t := range c.tools {
@@ -308,10 +309,10 @@ func (r *request) constrain(ctx context.Context, c *conversation) *problem {
 			}
 		}
 	}
-	if r.form.free() && !o.Required && c.choice.only == nil && !strict {
+	if r.form.free() && !o.RequireCall && c.choice.only == nil && !strict {
 		return nil
 	}
-	return r.compile(ctx, []any{r.model.print, r.model.name, o}, len(o.Tools) > 0, func() (*karat.Grammar, error) { return r.model.model.TurnGrammar(o) })
+	return r.compile(ctx, []any{r.model.print, r.model.name, o}, len(o.Tools) > 0, func() (*karat.Grammar, error) { return r.model.model.ResponseGrammar(o) })
 }
 
 // compile takes the grammar of a key for as long as the request is answered.

@@ -25,8 +25,8 @@ type watch struct {
 
 // look compares what the engine has done with what it had.
 func (w *watch) look(now karat.Stats) {
-	moved := now.Steps != w.last.Steps || now.Ended != w.last.Ended
-	if w.last = now; moved || now.Work == 0 {
+	moved := now.Steps != w.last.Steps || now.Finished != w.last.Finished
+	if w.last = now; moved || now.Busy == 0 {
 		w.still = 0
 	} else {
 		w.still++

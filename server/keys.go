@@ -151,7 +151,7 @@ type caller struct {
 }
 
 func (c *caller) caller() karat.Caller {
-	k := karat.Caller{Key: c.name, Apart: c.name != ""}
+	k := karat.Caller{Key: c.name, PrivateCache: c.name != ""}
 	if c.late {
 		k.Priority = -1
 	}

@@ -102,11 +102,11 @@ func (e engines) Collect(c chan<- prometheus.Metric) {
 		gauge(waiting, float64(now.Queued), m.name)
 		gauge(running, float64(now.Running), m.name)
 		use := 0.0
-		if now.Budget > 0 {
-			use = float64(now.Used) / float64(now.Budget)
+		if now.KVBudget > 0 {
+			use = float64(now.KVUsed) / float64(now.KVBudget)
 		}
 		gauge(cacheUse, use, m.name)
-		gauge(cacheKept, float64(now.Kept), m.name)
+		gauge(cacheKept, float64(now.KVCached), m.name)
 		gauge(cacheInfo, 1, m.name, strconv.Itoa(now.PageSize), strconv.Itoa(now.Pages))
 		c <- prometheus.MustNewConstMetric(steps, prometheus.CounterValue, float64(now.Steps), m.name)
 	})

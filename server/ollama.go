@@ -86,7 +86,7 @@ func (x *exchange) ollamaRunning() *problem {
 		}
 		o := x.ollamaObject(m)
 		delete(o, "modified_at")
-		takes := m.now.info.Bytes + m.now.model.Stats().Used // weights, and the keys and values that there are now
+		takes := m.now.info.Bytes + m.now.model.Stats().KVUsed // weights, and the keys and values that there are now
 		o["size"], o["size_vram"], o["context_length"], o["expires_at"] = takes, int64(0), m.now.room, never
 		if m.Device != "" {
 			o["size_vram"] = takes
@@ -343,7 +343,7 @@ func (r *request) ollamaOptions(f *fields) {
 		s.RepeatLast = int(*v)
 	}
 	if v := o.integer("seed", math.MinInt64, math.MaxInt64); v != nil {
-		s.Seed = uint64(*v)
+		s.Seed = new(uint64(*v))
 	}
 	if v := o.integer("num_predict", -2, maxTokens); v != nil && *v >= 0 {
 		r.max = int(*v)

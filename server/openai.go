@@ -44,7 +44,7 @@ func (r *request) choosing(f *fields) {
 		s.FrequencyPenalty = *x
 	}
 	if x := f.integer("seed", math.MinInt64, math.MaxInt64); x != nil {
-		s.Seed = uint64(*x)
+		s.Seed = new(uint64(*x))
 	}
 	if x := f.integer("n", 1, maxChoices); x != nil {
 		r.n = int(*x)

@@ -253,7 +253,7 @@ func (r *request) tokenLogprobs(tokens []karat.Token) []tokenLogprob {
 	for _, t := range tokens {
 		text, bytes := r.model.tokenText(t.ID)
 		o := tokenLogprob{likeliest{text, finite(t.Logprob), bytes}, []likeliest{}}
-		for _, x := range t.Top {
+		for _, x := range t.TopLogprobs {
 			text, bytes := r.model.tokenText(x.ID)
 			o.Top = append(o.Top, likeliest{text, finite(x.Logprob), bytes})
 		}

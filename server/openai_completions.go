@@ -222,7 +222,7 @@ func (r *request) legacy(e *event, at *int) *legacyLogprobs {
 			continue
 		}
 		value, top := finite(t.Logprob), map[string]float64{}
-		for _, x := range t.Top {
+		for _, x := range t.TopLogprobs {
 			top[legacyName(r.model.tokenText(x.ID))] = finite(x.Logprob)
 		}
 		l.Values, l.Top = append(l.Values, &value), append(l.Top, top)

@@ -61,7 +61,7 @@ func TestSameAnswers(t *testing.T) {
 		}
 	}
 	now := demo(t).Stats()
-	page := now.Budget / int64(now.Pages)
+	page := now.KVBudget / int64(now.Pages)
 	for _, o := range []karat.Options{{Context: 512, Parallel: 5}, {Context: 512, KVBudget: 17 * page}} { // the second one's sequences give way to each other
 		c := serve(t, model(t, o), Options{Requests: 1000})
 		sameUnderLoad(t, c, bodies, want)
@@ -144,7 +144,7 @@ func TestEcho(t *testing.T) {
 	c := serve(t, m, Options{})
 	const text = "The color of the sky is"
 	o := c.post("/v1/completions", `{"model":"demo","prompt":"`+text+`","max_tokens":2,"echo":true,"logprobs":1,"temperature":0}`)
-	ids, err := m.Tokenize(context.Background(), text)
+	ids, err := m.Tokenize(context.Background(), text, karat.TokenizeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

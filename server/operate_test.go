@@ -49,7 +49,7 @@ func TestD9Leavers(t *testing.T) {
 		resp.Body.Close()
 	}
 	c.post("/v1/completions", `{"model":"demo","prompt":"a","max_tokens":1}`)
-	eventually(t, func() bool { s := m.Stats(); return s.Work == 0 && s.Running == 0 && s.Used == 0 })
+	eventually(t, func() bool { s := m.Stats(); return s.Busy == 0 && s.Running == 0 && s.KVUsed == 0 })
 	http.DefaultClient.CloseIdleConnections()
 	eventually(t, func() bool { return runtime.NumGoroutine() <= before+2 })
 	eventually(t, func() bool { return c.s.slots.left() == 256 })
@@ -114,7 +114,7 @@ func TestD9SlowReader(t *testing.T) {
 	c.post("/v1/completions", `{"model":"demo","prompt":"a","max_tokens":5}`)
 	w.limit <- time.Time{} // the deadline passes
 	<-over
-	eventually(t, func() bool { s := m.Stats(); return s.Running == 0 && s.Used == 0 })
+	eventually(t, func() bool { s := m.Stats(); return s.Running == 0 && s.KVUsed == 0 })
 }
 
 // TestD15Queue is incident D15: of more requests than there may be those beyond are refused, to come again, and all others
@@ -159,7 +159,7 @@ func TestD15Queue(t *testing.T) {
 // TestD7Hangs is incident D7 from the engine's counts to the answer: one that hangs makes /health a 503 after a minute of looks, until it goes on.
 func TestD7Hangs(t *testing.T) {
 	c := serve(t, demo(t), Options{})
-	now := karat.Stats{Work: 1, Steps: 7}
+	now := karat.Stats{Busy: 1, Steps: 7}
 	s := c.s
 	s.stop() // its own looks, which come with the clock
 	s.stats = func(*karat.Model) karat.Stats { return now }
@@ -195,12 +195,12 @@ func TestD7StuckEngine(t *testing.T) {
 	health(200)
 	var x watch
 	for i := range 2*stuckAfter + 1 {
-		x.look(karat.Stats{Work: 1, Steps: 7})
+		x.look(karat.Stats{Busy: 1, Steps: 7})
 		if got := x.stuck.Load(); got != (i >= stuckAfter) {
 			t.Fatalf("after %d looks: %v", i, got)
 		}
 	}
-	x.look(karat.Stats{Work: 1, Steps: 8})
+	x.look(karat.Stats{Busy: 1, Steps: 8})
 	if x.stuck.Load() {
 		t.Error("it goes on, and is stuck")
 	}
@@ -259,8 +259,8 @@ func TestMetrics(t *testing.T) {
 	body := `{"model":"demo","max_tokens":3,"temperature":0,"prompt":"` + strings.Repeat("The sky is blue. ", 40) + `"}`
 	c.post("/v1/completions", body)
 	u := c.post("/v1/completions", body)["usage"]
-	kept := m.Stats().Kept // of two pages or more
-	if s := m.Stats(); s.Used != 0 || kept < 2*s.Budget/int64(s.Pages) {
+	kept := m.Stats().KVCached // of two pages or more
+	if s := m.Stats(); s.KVUsed != 0 || kept < 2*s.KVBudget/int64(s.Pages) {
 		t.Errorf("%+v", s)
 	}
 	_, text, h := c.do("GET", "/metrics", "")

@@ -81,7 +81,7 @@ func (x *exchange) newRequest(m *served) *request {
 	if r.sampling.Temperature == 0 {
 		r.sampling.Temperature = 1 // as OpenAI's API has it
 	}
-	r.sampling.Seed = mathrand.Uint64()
+	r.sampling.Seed = new(mathrand.Uint64())
 	return r
 }
 
@@ -125,10 +125,10 @@ func (r *request) check(most int) *problem {
 
 // tokens are the ids of a text that is a prompt.
 func (x *exchange) tokens(m *served, param, text string) ([]int, *problem) {
-	if m.model.TooLong(text) {
+	if m.model.ExceedsContext(text) {
 		return nil, longer(param, m.room)
 	}
-	ids, err := m.model.Tokenize(x.ctx, text)
+	ids, err := m.model.Tokenize(x.ctx, text, karat.TokenizeOptions{})
 	if err != nil {
 		return nil, x.s.explain(x.ctx, err)
 	}
@@ -244,10 +244,10 @@ func (c *choice) guarded(ctx context.Context) (err error) {
 func (c *choice) run(ctx context.Context) error {
 	session := c.r.model.model.NewSession()
 	defer session.Close()
-	o := karat.GenerateOptions{Sampling: &c.r.sampling, Stop: c.r.stop, Logprob: c.r.logprobs || c.r.chooses(), Top: c.r.top, Caller: c.r.caller}
+	o := karat.GenerateOptions{Sampling: &c.r.sampling, Stop: c.r.stop, Logprobs: c.r.logprobs || c.r.chooses(), TopLogprobs: c.r.top, Caller: c.r.caller}
 	o.Grammar = c.r.grammar
 	sampling := c.r.sampling
-	sampling.Seed += uint64(c.index % c.r.n)
+	sampling.Seed = new(*sampling.Seed + uint64(c.index%c.r.n))
 	o.Sampling = &sampling
 	if c.r.echo {
 		if err := c.say(ctx, session, o); err != nil {
@@ -270,7 +270,7 @@ func (c *choice) run(ctx context.Context) error {
 			return err
 		}
 		if c.tokens == 0 && c.started.IsZero() { // else the prompt was computed just now
-			_, c.kept = session.Prompt()
+			_, c.kept = session.PromptTokens()
 			c.started = session.Started()
 		}
 		c.took()

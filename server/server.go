@@ -134,10 +134,10 @@ func newPool(s *Server, o Options) *pool {
 // open returns a loaded model with the facts that are often asked of it. It reads the model's files, for the fingerprint.
 func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, error) {
 	x := &served{name: e.Name, model: m, info: m.Info()}
-	x.room = min(x.info.Context, m.Stats().Longest)
+	x.room = min(x.info.Context, m.Stats().MaxSequence)
 	x.syntax = syntax.Of(x.info.Template)
 	var err error
-	if x.special, err = m.Marks(ctx); err != nil {
+	if x.special, err = m.SpecialTokens(ctx); err != nil {
 		return nil, err
 	}
 	if x.print, err = m.Fingerprint(ctx); err != nil {

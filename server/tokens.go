@@ -1,6 +1,10 @@
 package server
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
+
+	"github.com/karat-run/karat"
+)
 
 // tokenize is POST /tokenize, as llama-server has it.
 func (x *exchange) tokenize() *problem {
@@ -13,16 +17,7 @@ func (x *exchange) tokenize() *problem {
 	if f.done(); *f.err != nil {
 		return *f.err
 	}
-	encode := m.model.TokenizeBare
-	switch {
-	case around && special:
-		encode = m.model.TokenizeSpecial
-	case around:
-		encode = m.model.Tokenize
-	case special:
-		encode = m.model.TokenizeBareSpecial
-	}
-	ids, err := encode(x.ctx, text)
+	ids, err := m.model.Tokenize(x.ctx, text, karat.TokenizeOptions{ParseSpecial: special, OmitSpecial: !around})
 	if err != nil {
 		return x.s.explain(x.ctx, err)
 	}

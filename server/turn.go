@@ -66,7 +66,7 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 	if r.turn.held = r.pieces && r.grammar != nil && c.custom == nil; p != nil || c.budget == nil {
 		return p
 	}
-	within := karat.TurnOptions{Opened: r.turn.opened}
+	within := karat.ResponseFormat{InReasoning: r.turn.opened}
 	if r.turn.tools != nil {
 		within.Tools = c.tools
 	}

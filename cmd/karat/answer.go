@@ -167,9 +167,9 @@ func (a *answer) writeSummary(failed error) error {
 	prefill, decode := a.times()
 	s := jsonSummary{Stop: a.stop, Text: a.text.String(), Template: a.template, IDs: a.ids, Adapters: a.adapters.json(), GeneratedTokens: a.tokens,
 		PromptSeconds: prefill.Seconds(), GenerateSeconds: decode.Seconds()}
-	s.PromptTokens, _ = a.session.Prompt()
+	s.PromptTokens, _ = a.session.PromptTokens()
 	if a.drawn() {
-		s.Seed = &a.sampling.Seed
+		s.Seed = new(a.session.Seed())
 	}
 	if a.stop == "error" {
 		s.Error = failed.Error()
@@ -179,7 +179,7 @@ func (a *answer) writeSummary(failed error) error {
 
 // speeds is a line about how fast it went and why it ended.
 func (a *answer) speeds() string {
-	prompt, kept := a.session.Prompt()
+	prompt, kept := a.session.PromptTokens()
 	prefill, decode := a.times()
 	known := ""
 	if kept > 0 {
@@ -187,7 +187,7 @@ func (a *answer) speeds() string {
 	}
 	seed := ""
 	if a.drawn() {
-		seed = fmt.Sprintf("; seed %d", a.sampling.Seed)
+		seed = fmt.Sprintf("; seed %d", a.session.Seed())
 	}
 	return fmt.Sprintf("prompt of %s%s (%s); %d generated (%s); %s%s", count(prompt, "token"), known, speed(prompt-kept, prefill),
 		a.tokens, speed(a.tokens-1, decode), a.why(), seed)
@@ -211,7 +211,7 @@ func (a *answer) why() string {
 
 // full reports whether nothing more has room.
 func (a *answer) full() bool {
-	prompt, _ := a.session.Prompt()
+	prompt, _ := a.session.PromptTokens()
 	return a.stop == string(karat.StopLength) && prompt+a.tokens > a.context
 }
 

@@ -120,7 +120,7 @@ func (f *chatFlags) ids(ctx context.Context, m *karat.Model, text string, g kara
 		}
 	} else {
 		template = "none"
-		ids, err = m.Tokenize(ctx, text)
+		ids, err = m.Tokenize(ctx, text, karat.TokenizeOptions{})
 	}
 	if err == nil && len(ids) == 0 {
 		err = errEmpty

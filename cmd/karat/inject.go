@@ -76,7 +76,7 @@ func (j *injection) prompts(ctx context.Context, path string, o karat.Options, p
 	defer m.Close()
 	t := fault.Tokens{BOS: -1}
 	t.Encode = func(text string) ([]int32, error) {
-		ids, err := m.Tokenize(ctx, text)
+		ids, err := m.Tokenize(ctx, text, karat.TokenizeOptions{})
 		return ids32(ids), err
 	}
 	if ids, err := t.Encode(""); err != nil {

@@ -163,7 +163,7 @@ func (f *kvFlags) export(c *cobra.Command, args []string) error {
 		return usagef("give TEXT, -f FILE, or a text on standard input")
 	}
 	return f.with(c, model, func(ctx context.Context, m *karat.Model) error {
-		ids, err := m.Tokenize(ctx, text)
+		ids, err := m.Tokenize(ctx, text, karat.TokenizeOptions{})
 		if err != nil {
 			return err
 		}
@@ -266,7 +266,7 @@ func (f *kvFlags) replay(c *cobra.Command, args []string) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		defer s.Close()
-		more, err := m.TokenizeBare(ctx, f.prompt)
+		more, err := m.Tokenize(ctx, f.prompt, karat.TokenizeOptions{OmitSpecial: true})
 		if err != nil {
 			return err
 		}
@@ -285,7 +285,7 @@ func (f *kvFlags) replay(c *cobra.Command, args []string) error {
 		if _, err := fmt.Fprintln(c.OutOrStdout()); err != nil {
 			return err
 		}
-		n, kept := s.Prompt()
+		n, kept := s.PromptTokens()
 		_, err = fmt.Fprintf(c.ErrOrStderr(), "karat: %d of %s were in the state\n", kept, count(n, "token"))
 		return err
 	})

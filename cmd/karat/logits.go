@@ -202,7 +202,7 @@ func (f *logitsFlags) show(ctx context.Context, w io.Writer, m *karat.Model, dum
 	if r.Next, err = lab.NewNext(logits, other, f.top, tokens); err != nil {
 		return err
 	}
-	r.Name(func(id int) string { return tokenText(m, id) })
+	r.Name(m.TokenText)
 	if f.json {
 		e := newEncoder(w)
 		e.SetIndent("", "  ")
@@ -235,14 +235,6 @@ func (r *logitsReport) text() string {
 	return b.String() + r.Next.Text()
 }
 
-// tokenText is a token as the text that it adds, or by its name if it is special.
-func tokenText(m *karat.Model, id int) string {
-	if b := m.TokenBytes(id); len(b) > 0 {
-		return string(b)
-	}
-	return m.Detokenize([]int{id})
-}
-
 // tokenID is the token of an id, or of a text, in quotation marks or not. A text that is several tokens is an error.
 func tokenID(ctx context.Context, m *karat.Model, s string) (int, error) {
 	vocab := m.Info().VocabSize
@@ -253,11 +245,11 @@ func tokenID(ctx context.Context, m *karat.Model, s string) (int, error) {
 		return id, nil
 	}
 	s = unquoted(s)
-	ids, err := m.TokenizeBareSpecial(ctx, s)
+	ids, err := m.Tokenize(ctx, s, karat.TokenizeOptions{ParseSpecial: true, OmitSpecial: true})
 	if err != nil {
 		return 0, err
 	}
-	if len(ids) == 1 && tokenText(m, ids[0]) == s {
+	if len(ids) == 1 && m.TokenText(ids[0]) == s {
 		return ids[0], nil
 	}
 	for id := range vocab { // tokenizers that add a space before a text do not make all of their tokens of one
@@ -270,7 +262,7 @@ func tokenID(ctx context.Context, m *karat.Model, s string) (int, error) {
 	}
 	var parts []string
 	for _, id := range ids[:min(len(ids), 8)] {
-		parts = append(parts, fmt.Sprintf("%d (%s)", id, strconv.Quote(tokenText(m, id))))
+		parts = append(parts, fmt.Sprintf("%d (%s)", id, strconv.Quote(m.TokenText(id))))
 	}
 	return 0, usagef("--token %q is no token of this model but %s: %s", s, count(len(ids), "token"), strings.Join(parts, ", "))
 }

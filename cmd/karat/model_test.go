@@ -134,7 +134,7 @@ func TestLongPrompt(t *testing.T) {
 			t.Errorf("%s: %v, %d bytes", x.name, last, n)
 		}
 	}
-	if n, _ := s.Prompt(); n != 0 {
+	if n, _ := s.PromptTokens(); n != 0 {
 		t.Errorf("a prompt of %d tokens", n)
 	}
 	for _, messages := range [][]karat.Message{said(karat.RoleUser, text), said(karat.RoleAssistant, text)} {

@@ -183,7 +183,7 @@ func tokenizePrompts(ctx context.Context, path string, o karat.Options, inputs [
 		switch {
 		case in.Text != nil:
 			p.Text = *in.Text
-			if ids, err = m.Tokenize(ctx, p.Text); err != nil {
+			if ids, err = m.Tokenize(ctx, p.Text, karat.TokenizeOptions{}); err != nil {
 				return nil, fmt.Errorf("prompt %d: %w", i, err)
 			}
 		case in.Chat != nil:

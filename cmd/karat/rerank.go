@@ -96,7 +96,7 @@ func (f *rerankFlags) rerank(ctx context.Context, c *cobra.Command, args []strin
 	return f.write(c.OutOrStdout(), ranked, documents)
 }
 
-func (f *rerankFlags) write(w io.Writer, ranked []karat.Relevance, documents []string) error {
+func (f *rerankFlags) write(w io.Writer, ranked []karat.RerankResult, documents []string) error {
 	b := bufio.NewWriter(w)
 	if f.json {
 		type result struct {

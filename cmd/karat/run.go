@@ -115,7 +115,7 @@ func (f *runFlags) options(fs *pflag.FlagSet) (o karat.Options, g karat.Generate
 			return o, g, usagef("--stop: the text is empty")
 		}
 	}
-	g = karat.GenerateOptions{MaxTokens: f.max, Stop: f.stop, Logprob: f.json, Logits: f.logprobs > 0}
+	g = karat.GenerateOptions{MaxTokens: f.max, Stop: f.stop, Logprobs: f.json, Logits: f.logprobs > 0}
 	if g.Grammar, err = f.grammar.grammar(); err != nil {
 		return o, g, err
 	}
@@ -206,13 +206,13 @@ func (f *runFlags) tokens(ctx context.Context, m *karat.Model, prompt string, g 
 	switch {
 	case f.json:
 		ids, _, err := f.chat.ids(ctx, m, prompt, g)
-		a.ids, a.logprobs, a.name = ids, f.logprobs, func(id int) string { return tokenText(m, id) }
+		a.ids, a.logprobs, a.name = ids, f.logprobs, m.TokenText
 		g.Template, g.TemplateArgs = "", nil // which the ids have
 		return a.session.GenerateIDs(ctx, ids, g), err
 	case f.chat.chat:
 		return a.session.Chat(ctx, f.chat.messages(prompt), g), nil
 	case prompt == "":
-		if ids, err := m.Tokenize(ctx, prompt); err != nil || len(ids) == 0 {
+		if ids, err := m.Tokenize(ctx, prompt, karat.TokenizeOptions{}); err != nil || len(ids) == 0 {
 			return nil, cmp.Or(err, errEmpty)
 		}
 	}

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"math/rand/v2"
 	"strings"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/sample"
 	"github.com/spf13/pflag"
 )
 
@@ -14,6 +12,7 @@ import (
 type samplingFlags struct {
 	flags *pflag.FlagSet
 	given karat.Sampling
+	seed  uint64
 }
 
 func (s *samplingFlags) add(fs *pflag.FlagSet) {
@@ -24,20 +23,19 @@ func (s *samplingFlags) add(fs *pflag.FlagSet) {
 	fs.Float64Var(&s.given.TopP, "top-p", 0, "draw from the likeliest tokens that together have this `probability`; 0 and 1 are off")
 	fs.Float64Var(&s.given.MinP, "min-p", 0, "draw from tokens at least this `share` as likely as the likeliest; 0 is off")
 	fs.Float64Var(&s.given.RepeatPenalty, "repeat-penalty", 0, "divide the logits of the last 64 tokens by this `factor`; 0 and 1 are off")
-	fs.Uint64Var(&s.given.Seed, "seed", 0, "`seed` of the draws; the same seed gives the same text (default: a random one, which is printed)")
+	fs.Uint64Var(&s.seed, "seed", 0, "`seed` of the draws; the same seed gives the same text (default: a random one, which is printed)")
 }
 
 // check finds values that are out of range.
 func (s *samplingFlags) check() error {
-	o := sample.Options(s.given)
-	if err := o.Validate(); err != nil {
+	if err := s.given.Validate(); err != nil {
 		return usagef("%s", optionFlags.Replace(err.Error()))
 	}
 	return nil
 }
 
 // optionFlags names options as the flags that set them.
-var optionFlags = strings.NewReplacer("sample: ", "", "Temperature:", "--temp:", "TopK:", "--top-k:", "TopP:", "--top-p:",
+var optionFlags = strings.NewReplacer("karat: Sampling.", "", "Temperature:", "--temp:", "TopK:", "--top-k:", "TopP:", "--top-p:",
 	"MinP:", "--min-p:", "RepeatPenalty:", "--repeat-penalty:")
 
 // over is the recommendation with the given flags in place.
@@ -58,9 +56,8 @@ func (s *samplingFlags) over(r karat.Sampling) karat.Sampling {
 	if changed("repeat-penalty") {
 		r.RepeatPenalty = s.given.RepeatPenalty
 	}
-	r.Seed = rand.Uint64()
 	if changed("seed") {
-		r.Seed = s.given.Seed
+		r.Seed = &s.seed
 	}
 	return r
 }

@@ -258,24 +258,24 @@ func (e *Engine) CacheBytes() int64 { return e.cache.Bytes() }
 
 // Stats are counts of an engine's work.
 type Stats struct {
-	Queued  int   // requests that have tokens to compute, and wait
-	Work    int   // requests that have tokens to compute, running or not
-	Running int   // requests whose tokens are being computed, or chosen
-	Steps   int   // begun so far
-	Ended   int   // runs of tokens that were computed, or given up, so far
-	Used    int64 // bytes of keys and values in use
-	Kept    int64 // bytes of pages that no sequence uses, and the next one may find
-	Budget  int64 // most of both
-	Longest int   // tokens that a sequence may have
+	Queued      int   // requests that have tokens to compute, and wait
+	Busy        int   // requests that have tokens to compute, running or not
+	Running     int   // requests whose tokens are being computed, or chosen
+	Steps       int   // begun so far
+	Finished    int   // runs of tokens that were computed, or given up, so far
+	KVUsed      int64 // bytes of keys and values in use
+	KVCached    int64 // bytes of pages that no sequence uses, and the next one may find
+	KVBudget    int64 // most of both
+	MaxSequence int   // tokens that a sequence may have
 
-	PageSize, Pages int // tokens of a page, and pages that Budget has room for, by the first one; 0 without a bound
+	PageSize, Pages int // tokens of a page, and pages that KVBudget has room for, by the first one; 0 without a bound
 }
 
 // Stats says what the engine does.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := Stats{Work: len(e.queue), Steps: e.steps, Ended: e.ended, Longest: e.pool.Longest()}
+	s := Stats{Busy: len(e.queue), Steps: e.steps, Finished: e.ended, MaxSequence: e.pool.Longest()}
 	for _, x := range e.live {
 		if x.runs && !e.idle(x) {
 			s.Running++
@@ -286,9 +286,9 @@ func (e *Engine) Stats() Stats {
 			s.Queued++
 		}
 	}
-	s.Used, s.Kept, s.Budget = e.pool.Usage()
+	s.KVUsed, s.KVCached, s.KVBudget = e.pool.Usage()
 	if one := e.pool.BytesOf(kv.PageSize); one > 0 {
-		s.PageSize, s.Pages = kv.PageSize, int(s.Budget/one)
+		s.PageSize, s.Pages = kv.PageSize, int(s.KVBudget/one)
 	}
 	return s
 }

@@ -80,25 +80,18 @@ func Measure(ctx context.Context, m *karat.Model, p *Prompt, edits []Edit, top i
 		for _, t := range list {
 			if !seen[t.ID] {
 				seen[t.ID] = true
-				e.Tokens = append(e.Tokens, Change{t.ID, tokenText(m, t.ID), lab.NextOther{Rank: t.Rank, Logit: t.Logit, Logprob: t.Logprob}, *t.Other})
+				e.Tokens = append(e.Tokens, Change{t.ID, m.TokenText(t.ID), lab.NextOther{Rank: t.Rank, Logit: t.Logit, Logprob: t.Logprob}, *t.Other})
 			}
 		}
 	}
 	return e, nil
 }
 
-func tokenText(m *karat.Model, id int) string {
-	if b := m.TokenBytes(id); len(b) > 0 {
-		return string(b)
-	}
-	return m.Detokenize([]int{id})
-}
-
 // NewPrompt is ids with the texts of their tokens.
 func NewPrompt(m *karat.Model, text string, ids []int) *Prompt {
 	p := &Prompt{Text: text, IDs: ids}
 	for _, id := range ids {
-		p.Tokens = append(p.Tokens, tokenText(m, id))
+		p.Tokens = append(p.Tokens, m.TokenText(id))
 	}
 	return p
 }

@@ -88,7 +88,7 @@ func (r *Runner) prepare(ctx context.Context) error {
 
 func (r *Runner) prompt(ctx context.Context, template, words string) (*Prompt, error) {
 	text := strings.Replace(template, "{}", words, 1)
-	ids, err := r.Model.Tokenize(ctx, text)
+	ids, err := r.Model.Tokenize(ctx, text, karat.TokenizeOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func loaded(t *testing.T, path string) (m *karat.Model, clean, corrupted *Prompt
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	ids, err := m.Tokenize(t.Context(), "The color of the sky is")
+	ids, err := m.Tokenize(t.Context(), "The color of the sky is", karat.TokenizeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func (s *Scorer) Pair(ctx context.Context, before, continuation string) (ids []i
 		alone, err := s.encode(ctx, before)
 		return ids, min(len(alone), len(ids)), err
 	}
-	first, ok := s.Model.Front()
+	first, ok := s.Model.BOS()
 	switch {
 	case len(ids) > 1 && ok && ids[0] == first:
 		return ids, 1, nil
@@ -119,12 +119,12 @@ func (s *Scorer) Pair(ctx context.Context, before, continuation string) (ids []i
 }
 
 func (s *Scorer) encode(ctx context.Context, text string) ([]int, error) {
-	ids, err := s.Model.TokenizeBare(ctx, text)
+	ids, err := s.Model.Tokenize(ctx, text, karat.TokenizeOptions{OmitSpecial: true})
 	if err != nil || s.NoBOS {
 		return ids, err
 	}
-	around, err := s.Model.Tokenize(ctx, "")
-	if front, ok := s.Model.Front(); err == nil && ok && len(around) > 0 && around[0] == front {
+	around, err := s.Model.Tokenize(ctx, "", karat.TokenizeOptions{})
+	if front, ok := s.Model.BOS(); err == nil && ok && len(around) > 0 && around[0] == front {
 		ids = append([]int{front}, ids...)
 	}
 	return ids, err
@@ -179,11 +179,11 @@ func (s *Scorer) score(ctx context.Context, before, continuation string) (*Score
 	session := s.Model.NewSession()
 	defer session.Close()
 	var entropy float64
-	for t, err := range session.ScoreFrom(ctx, ids, from, karat.GenerateOptions{Top: 1, Logits: true}) {
+	for t, err := range session.ScoreFrom(ctx, ids, from, karat.GenerateOptions{TopLogprobs: 1, Logits: true}) {
 		if err != nil {
 			return nil, err
 		}
-		part := TokenScore{ID: t.ID, Logprob: lab.Number(t.Logprob), Entropy: lab.Number(lab.Entropy(t.Logits)), Top1: len(t.Top) > 0 && t.Top[0].ID == t.ID}
+		part := TokenScore{ID: t.ID, Logprob: lab.Number(t.Logprob), Entropy: lab.Number(lab.Entropy(t.Logits)), Top1: len(t.TopLogprobs) > 0 && t.TopLogprobs[0].ID == t.ID}
 		x.Logprob += part.Logprob
 		x.Tokens++
 		entropy += float64(part.Entropy)
@@ -191,7 +191,7 @@ func (s *Scorer) score(ctx context.Context, before, continuation string) (*Score
 			x.Top1++
 		}
 		if s.Parts {
-			part.Text = tokenText(s.Model, t.ID)
+			part.Text = s.Model.TokenText(t.ID)
 			x.Parts = append(x.Parts, part)
 		}
 	}

@@ -35,8 +35,8 @@ func TestScore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, _ := m.Tokenize(t.Context(), "The color of the sky is blue.")
-	alone, _ := m.Tokenize(t.Context(), "The color of the sky")
+	whole, _ := m.Tokenize(t.Context(), "The color of the sky is blue.", karat.TokenizeOptions{})
+	alone, _ := m.Tokenize(t.Context(), "The color of the sky", karat.TokenizeOptions{})
 	if !slices.Equal(ids, whole) || from != len(alone) {
 		t.Errorf("ids %v from %d, want %v from %d", ids, from, whole, len(alone))
 	}
@@ -85,8 +85,8 @@ func TestScoreForms(t *testing.T) {
 	for _, noBOS := range []bool{false, true} {
 		s := &experiment.Scorer{Model: m, NoBOS: noBOS}
 		ids, from, err := s.Pair(t.Context(), "", "The sky")
-		front, ok := m.Front()
-		if bare, _ := m.TokenizeBare(t.Context(), "The sky"); err != nil || !ok || from != 1 || !slices.Equal(ids, append([]int{front}, bare...)) {
+		front, ok := m.BOS()
+		if bare, _ := m.Tokenize(t.Context(), "The sky", karat.TokenizeOptions{OmitSpecial: true}); err != nil || !ok || from != 1 || !slices.Equal(ids, append([]int{front}, bare...)) {
 			t.Errorf("without BOS %v: %v from %d, %v", noBOS, ids, from, err)
 		}
 	}
@@ -163,8 +163,8 @@ func TestHarness(t *testing.T) {
 		var sums []float64
 		var greedy []bool
 		for _, c := range q.choices {
-			whole, _ := m.Tokenize(t.Context(), q.context+" "+c)
-			alone, _ := m.Tokenize(t.Context(), q.context)
+			whole, _ := m.Tokenize(t.Context(), q.context+" "+c, karat.TokenizeOptions{})
+			alone, _ := m.Tokenize(t.Context(), q.context, karat.TokenizeOptions{})
 			sum, is := likelihood(whole, len(alone))
 			asked, sums, greedy = append(asked, " "+c), append(sums, sum), append(greedy, is)
 		}
@@ -190,8 +190,8 @@ func TestHarness(t *testing.T) {
 		t.Errorf("questions that tell acc from acc_norm, and this from acc_bytes: %v", differ)
 	}
 	const text = "The sky is blue, and the été is long."
-	bare, _ := m.TokenizeBare(t.Context(), text)
-	front, _ := m.Front()
+	bare, _ := m.Tokenize(t.Context(), text, karat.TokenizeOptions{OmitSpecial: true})
+	front, _ := m.BOS()
 	sum, _ := likelihood(append([]int{front}, bare...), 1)
 	a, err := s.Answer(t.Context(), 1, &experiment.Question{Text: text})
 	if err != nil {

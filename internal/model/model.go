@@ -194,7 +194,7 @@ func (m *Model) Memory() int64 {
 	if _, elsewhere := m.Backend.(backend.Metered); elsewhere {
 		return 0
 	}
-	return m.Checkpoint.Bytes() + m.Numerics.Repacked(m.Graph) + m.Engine.Stats().Budget
+	return m.Checkpoint.Bytes() + m.Numerics.Repacked(m.Graph) + m.Engine.Stats().KVBudget
 }
 
 // Close ends the engine, and frees the backend and the files. Requests under way end first.

@@ -178,7 +178,7 @@ func (s *Sampler) adjust(logits []float32, history []int) ([]float32, error) {
 	s.adjusted = append(s.adjusted[:0], logits...)
 	for _, b := range s.bias {
 		if b.id >= len(logits) {
-			return nil, fmt.Errorf("sample: LogitBias: token %d is outside the vocabulary of %d", b.id, len(logits))
+			return nil, fmt.Errorf("karat: Sampling.LogitBias: token %d is outside the vocabulary of %d", b.id, len(logits))
 		}
 		s.adjusted[b.id] += b.value
 	}

@@ -43,7 +43,7 @@ func TestOptions(t *testing.T) {
 		{Options{LogitBias: map[int]float32{3: inf}}, "LogitBias: token 3: +Inf"},
 	} {
 		s, err := New(c.o)
-		if c.err == "" && (err != nil || s == nil) || c.err != "" && (err == nil || !strings.Contains(err.Error(), "sample: "+c.err)) {
+		if c.err == "" && (err != nil || s == nil) || c.err != "" && (err == nil || !strings.Contains(err.Error(), "karat: Sampling."+c.err)) {
 			t.Errorf("New(%+v): %v; want %q", c.o, err, c.err)
 		}
 	}
@@ -92,7 +92,7 @@ func TestSample(t *testing.T) {
 		{name: "empty, drawn", o: Options{Temperature: 1, TopK: 4, TopP: 0.5, MinP: 0.5}, err: "no logit is above -Inf"},
 		{name: "history above", o: Options{RepeatPenalty: 2}, logits: []float32{1, 2}, history: []int{0, 2}, err: "sample: history: position 1: token 2 is outside the vocabulary of 2"},
 		{name: "history below", o: Options{RepeatPenalty: 2}, logits: []float32{1, 2}, history: []int{-1}, err: "sample: history: position 0: token -1"},
-		{name: "bias outside", o: Options{LogitBias: map[int]float32{9: 1}}, logits: []float32{1, 2}, err: "sample: LogitBias: token 9 is outside the vocabulary of 2"},
+		{name: "bias outside", o: Options{LogitBias: map[int]float32{9: 1}}, logits: []float32{1, 2}, err: "karat: Sampling.LogitBias: token 9 is outside the vocabulary of 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := New(c.o)

@@ -18,7 +18,7 @@ func model(t *testing.T) (*karat.Model, []int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	ids, err := m.Tokenize(t.Context(), "The color of the sky is blue, and so is the sea behind the hills.")
+	ids, err := m.Tokenize(t.Context(), "The color of the sky is blue, and so is the sea behind the hills.", karat.TokenizeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -190,7 +190,7 @@ type sampling struct {
 	RepeatLast       int             `json:"repeatLast"`
 	PresencePenalty  float64         `json:"presencePenalty"`
 	FrequencyPenalty float64         `json:"frequencyPenalty"`
-	Seed             uint64          `json:"seed"`
+	Seed             *uint64         `json:"seed"`
 	LogitBias        map[int]float32 `json:"-"`
 }
 
@@ -247,17 +247,13 @@ func readPrompt(v js.Value) (p prompt, err error) {
 // ids are the prompt's tokens.
 func (m *model) ids(ctx context.Context, p prompt, o karat.GenerateOptions) ([]int, error) {
 	if p.messages == nil {
-		return m.m.Tokenize(ctx, p.text)
+		return m.m.Tokenize(ctx, p.text, karat.TokenizeOptions{})
 	}
 	return m.m.TokenizeChat(ctx, p.messages, o)
 }
 
 func (m *model) tokenize(args []js.Value) (any, error) {
-	tokenize := m.m.Tokenize
-	if argument(args, 1).Truthy() {
-		tokenize = m.m.TokenizeSpecial
-	}
-	ids, err := tokenize(context.Background(), argument(args, 0).String())
+	ids, err := m.m.Tokenize(context.Background(), argument(args, 0).String(), karat.TokenizeOptions{ParseSpecial: argument(args, 1).Truthy()})
 	if err != nil {
 		return nil, err
 	}
@@ -311,7 +307,7 @@ type generateOptions struct {
 }
 
 func (o *generateOptions) options() karat.GenerateOptions {
-	g := karat.GenerateOptions{MaxTokens: o.MaxTokens, Stop: o.Stop, Top: o.Top, TemplateArgs: o.Args}
+	g := karat.GenerateOptions{MaxTokens: o.MaxTokens, Stop: o.Stop, TopLogprobs: o.Top, TemplateArgs: o.Args}
 	if o.Sampling != nil {
 		g.Sampling = new(karat.Sampling(*o.Sampling))
 	}
@@ -367,7 +363,7 @@ func (m *model) generate(args []js.Value) (any, error) {
 			onToken.Invoke(v)
 		}
 	}
-	g.Prompt, g.Kept = m.session.Prompt()
+	g.Prompt, g.Kept = m.session.PromptTokens()
 	g.Seconds = time.Since(start).Seconds() - g.PromptSeconds
 	return plain(g)
 }
@@ -383,10 +379,10 @@ func (m *model) token(t karat.Token) (js.Value, error) {
 		Top  []likely `json:"top,omitempty"`
 		Stop string   `json:"stop,omitempty"`
 	}{likely: likely{token: token{t.ID, t.Text}}, Stop: string(t.Stop)}
-	if t.Top != nil {
+	if t.TopLogprobs != nil {
 		v.Logprob = &t.Logprob
 	}
-	for _, x := range t.Top {
+	for _, x := range t.TopLogprobs {
 		v.Top = append(v.Top, likely{m.tokens([]int{x.ID})[0], &x.Logprob})
 	}
 	return plain(v)

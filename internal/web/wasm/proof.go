@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall/js"
 
+	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/lab"
@@ -84,7 +85,7 @@ func (m *model) texts(ctx context.Context, ids [][]int32) (*lab.Record, error) {
 	for _, text := range []string{"The color of the sky is", "func main() {", "2 + 2 =", "Er sagte: \u201eGuten Tag\u201c, und", "日本の首都は"} {
 		if ids == nil {
 			p := &lab.Prompt{Index: len(r.Prompts), Text: text}
-			all, err := m.m.Tokenize(ctx, text)
+			all, err := m.m.Tokenize(ctx, text, karat.TokenizeOptions{})
 			if err != nil {
 				return nil, err
 			}
