@@ -46,6 +46,9 @@ func (x *exchange) messages() *problem {
 
 // countTokens is POST /v1/messages/count_tokens.
 func (x *exchange) countTokens() *problem {
+	if p := x.place(); p != nil {
+		return p
+	}
 	r, p := x.messageRequest(false)
 	if p != nil {
 		return p

@@ -103,7 +103,7 @@ func (x *exchange) createBatch() *problem {
 	}
 	b := &batch{ID: newID("batch_"), Input: f.needText("input_file_id"), Endpoint: f.needText("endpoint"), Window: f.needText("completion_window"), Status: batchValidating,
 		Outputs: [2]string{newID("file-"), newID("file-")}, Times: map[string]int64{batchValidating: x.s.now().Unix()}, owner: x.who.name}
-	f.decode("metadata", "an object of strings", &b.Metadata)
+	b.Metadata = metadata(f)
 	f.done()
 	switch {
 	case *f.err != nil:
@@ -112,8 +112,6 @@ func (x *exchange) createBatch() *problem {
 		return bad("endpoint", "Invalid value for 'endpoint': %.64q, want one of %v", b.Endpoint, batchEndpoints)
 	case b.Window != "24h":
 		return bad("completion_window", "Invalid value for 'completion_window': %.32q, want 24h", b.Window)
-	case len(b.Metadata) > 16:
-		return bad("metadata", "Invalid value for 'metadata': %d pairs, at most 16", len(b.Metadata))
 	case x.s.store.find(b.Input, x.who.name) == nil:
 		return bad("input_file_id", "Invalid value for 'input_file_id': there is no file %.64q", b.Input)
 	case x.who.key != nil && !x.who.key.opens(b.Endpoint):

@@ -219,7 +219,7 @@ func TestBatchLate(t *testing.T) {
 	c := serve(t, demo(t), Options{Store: t.TempDir(), Requests: 4})
 	var later atomic.Int64
 	c.s.now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
-	c.s.slots.take(4)
+	c.s.places.take("", 4)
 	id := c.startBatch(c.keepFile(lines(6)))
 	eventually(t, func() bool {
 		_, text, _ := c.do("GET", "/v1/batches/"+id, "")

@@ -1,12 +1,10 @@
 package server
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/karat-run/karat"
@@ -150,35 +148,22 @@ func (e *embedding) read(x *exchange, param string, raw json.RawMessage, many bo
 	if p := e.able(x); p != nil {
 		return p
 	}
-	var texts []string
-	var ok bool
-	if bytes.Contains(raw, []byte("null")) && hasNull(raw) {
-		return bad(param, "Invalid value for '%s': an element is null", param)
+	texts, lists, p := prompts(param, raw, e.model.room, 0)
+	if p != nil {
+		return p
 	}
-	if one, isText := as[string](raw); isText {
-		texts, ok = []string{one}, true
-	} else if ids, isIDs := as[[]int](raw); isIDs && len(ids) > 0 && many {
-		e.texts, ok = [][]int{ids}, true
-	} else if texts, ok = as[[]string](raw); !ok {
-		e.texts, ok = as[[][]int](raw)
-	}
-	if n := len(texts) + len(e.texts); !ok || !many && len(texts) != 1 {
-		return bad(param, "Invalid value for '%s': %s, want a string, token ids, or an array of either", param, kindOf(raw))
-	} else if n == 0 || n > maxPrompts {
-		return bad(param, "Invalid value for '%s': %d texts, want 1 to %d", param, n, maxPrompts)
+	if e.texts = lists; !many && len(texts) != 1 {
+		return bad(param, "Invalid value for '%s': %s, want a string", param, kindOf(raw))
 	}
 	return e.tokenize(x, texts)
-}
-
-// hasNull reports whether an element of a list is null, which Go reads as an empty text.
-func hasNull(raw json.RawMessage) bool {
-	list, _ := as[[]json.RawMessage](raw)
-	return slices.ContainsFunc(list, func(x json.RawMessage) bool { return string(x) == "null" })
 }
 
 // tokenize makes token ids of texts, and finds what does not fit the context.
 func (e *embedding) tokenize(x *exchange, texts []string) *problem {
 	for _, text := range texts {
+		if e.model.model.TooLong(text) {
+			return longer(e.param, e.model.room)
+		}
 		ids, err := e.model.model.Tokenize(x.ctx, text, karat.TokenizeOptions{Embed: &e.options})
 		if err != nil {
 			return x.s.explain(x.ctx, err)
@@ -210,7 +195,7 @@ func (e *embedding) tokens() (n int) {
 
 // embed makes the vectors: one of the requests that there may be at a time.
 func (s *Server) embed(x *exchange, e *embedding) ([][]float32, *problem) {
-	done, p := s.enter(1)
+	done, p := s.enter(x.who, 1)
 	if p != nil {
 		return nil, p
 	}

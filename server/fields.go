@@ -3,18 +3,13 @@ package server
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 )
-
-// maxDepth bounds the nesting of a request.
-const maxDepth = 64
 
 // fields reads a JSON object, one field after another. The first that is wrong is the error of
 // all: it has the field's path. A field that nobody read is unknown. null is a field that is not there.
@@ -24,75 +19,64 @@ type fields struct {
 	order  []string
 	err    **problem
 	hints  *hints
+	left   *int // values that the request may have yet in what is decoded as a whole
 }
 
 // parse reads the body of a request.
 func parse(body []byte) (*fields, *problem) {
 	var err *problem
-	f := &fields{err: &err, hints: new(hints)}
-	switch depth, text := depthOf(body), bytes.TrimSpace(body); {
+	there, text := countValues(body), bytes.TrimSpace(body)
+	left := maxValues
+	f := &fields{err: &err, hints: new(hints), left: &left}
+	switch {
 	case len(text) == 0:
 		return nil, bad("", "The body is empty, want a JSON object")
 	case !utf8.Valid(body):
 		return nil, bad("", "The body is not UTF-8")
-	case depth > maxDepth:
+	case there.depth > maxDepth:
 		return nil, bad("", "The body is nested more than %d levels deep", maxDepth)
+	case there.made > maxValues:
+		return nil, bad("", "The body has %d strings, objects and arrays, at most %d", there.made, maxValues)
 	case !json.Valid(body):
 		return nil, bad("", "The body is not JSON: %v", json.Unmarshal(body, new(any)))
 	}
-	f.open("", body)
+	f.open("", text)
 	return f, err
-}
-
-// depthOf is how deep brackets are nested outside of strings.
-func depthOf(body []byte) (most int) {
-	depth, quoted := 0, false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-			most = max(most, depth)
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return most
 }
 
 // open fills f with an object, in which each name is once.
 func (f *fields) open(path string, raw json.RawMessage) {
 	f.path, f.values = path, map[string]json.RawMessage{}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	switch t, err := d.Token(); {
-	case (err != nil || t != json.Delim('{')) && path == "":
+	switch {
+	case raw[0] != '{' && path == "":
 		f.reject(bad("", "The body: %s, want a JSON object", kindOf(raw)))
 		return
-	case err != nil || t != json.Delim('{'):
+	case raw[0] != '{':
 		f.fail(strings.TrimSuffix(path, "."), "%s, want an object", kindOf(raw))
 		return
 	}
-	for d.More() {
-		t, err := d.Token()
-		name, _ := t.(string)
-		var value json.RawMessage
-		if err == nil {
-			err = d.Decode(&value)
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			f.fail(path+name, "not JSON: %v", err)
-			return
-		}
+	if n := count(raw); n > maxFields {
+		f.fail(strings.TrimSuffix(path, "."), "%d fields, at most %d", n, maxFields)
+		return
+	}
+	elements(raw, func(quoted, value json.RawMessage) bool {
+		name, _ := as[string](quoted)
 		if _, twice := f.values[name]; twice {
 			f.fail(path+name, "the field is there twice")
-			return
+			return false
 		}
 		f.values[name], f.order = value, append(f.order, name)
+		return true
+	})
+}
+
+// holds reports whether a text that is decoded as a whole, into maps and lists, has few enough values beside the others of the
+// request.
+func (f *fields) holds(param string, text []byte) bool {
+	if *f.left -= countValues(text).values; *f.left < 0 {
+		f.fail(param, "with it the request has more than %d values in arguments, schemas and variables", maxValues)
 	}
+	return *f.left >= 0
 }
 
 func (f *fields) fail(param, format string, args ...any) {
@@ -283,18 +267,19 @@ func (f *fields) kind(what, absent string, of ...string) string {
 
 // list is an array of at most so many elements; nil is absent.
 func (f *fields) list(name string, most int) []json.RawMessage {
-	var all []json.RawMessage
-	if !f.decode(name, "an array", &all) {
+	raw := f.take(name)
+	if raw == nil {
 		return nil
 	}
-	if len(all) > most {
-		f.fail(f.path+name, "%d elements, at most %d", len(all), most)
+	if raw[0] != '[' {
+		f.fail(f.path+name, "%s, want an array", kindOf(raw))
 		return nil
 	}
-	if all == nil {
-		all = []json.RawMessage{}
+	if n := count(raw); n > most {
+		f.fail(f.path+name, "%d elements, at most %d", n, most)
+		return nil
 	}
-	return all
+	return split(raw)
 }
 
 // texts is a string, or an array of at most so many.
@@ -303,15 +288,24 @@ func (f *fields) texts(name string, most int) (all []string) {
 	if raw == nil {
 		return nil
 	}
-	var one string
-	if json.Unmarshal(raw, &one) == nil {
+	if one, ok := as[string](raw); ok {
 		return []string{one}
 	}
-	if json.Unmarshal(raw, &all) != nil {
+	if raw[0] != '[' {
 		f.fail(f.path+name, "%s, want a string or an array of strings", kindOf(raw))
+		return nil
 	}
-	if len(all) > most {
-		f.fail(f.path+name, "%d strings, at most %d", len(all), most)
+	if n := count(raw); n > most {
+		f.fail(f.path+name, "%d strings, at most %d", n, most)
+		return nil
+	}
+	all = []string{}
+	for _, x := range split(raw) {
+		text, ok := as[string](x)
+		if !ok {
+			f.fail(f.path+name, "an element: %s, want a string or an array of strings", kindOf(x))
+		}
+		all = append(all, text)
 	}
 	return all
 }
@@ -331,12 +325,12 @@ func (f *fields) needObject(name string) *fields {
 		return o
 	}
 	f.reject(bad(f.path+name, "Missing required parameter: '%s%s'", f.path, name))
-	return &fields{err: f.err, hints: f.hints}
+	return &fields{err: f.err, hints: f.hints, left: f.left}
 }
 
 // inner are the fields of an object at a path.
 func (f *fields) inner(path string, raw json.RawMessage) *fields {
-	in := &fields{err: f.err, hints: f.hints}
+	in := &fields{err: f.err, hints: f.hints, left: f.left}
 	in.open(path+".", raw)
 	return in
 }

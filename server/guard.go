@@ -68,11 +68,49 @@ func allowed(hosts []string, host string) bool {
 	return name == "localhost" || err == nil && addr.Zone() == "" && addr.IsLoopback()
 }
 
-// allBodies bounds the bytes of all requests at a time.
-const allBodies = 1 << 30
+// Bounds of the bytes of all requests at a time. Small bodies have room of their own, so that large ones take none of it.
+const (
+	allBodies   = 1 << 30
+	smallBodies = 256 << 20
+	firstBody   = 64 << 10 // of each body, in the room of small ones
+	leastBody   = 4 << 10  // that are made room for before any has come; then it is twice as many
+)
 
-// firstBody is how many bytes are made room for before any has come. Then it is twice as many.
-const firstBody = 64 << 10
+// held are the bytes that a request has in the room of bodies.
+type held struct {
+	s    *Server
+	who  string
+	size int64
+}
+
+// grow takes room for size bytes in all, or else changes nothing.
+func (h *held) grow(size int64) bool {
+	small, large := h.parts()
+	h.size, size = size, h.size
+	moreSmall, moreLarge := h.parts()
+	if h.s.small.take(h.who, moreSmall-small) {
+		if h.s.bodies.take(h.who, moreLarge-large) {
+			return true
+		}
+		h.s.small.give(h.who, moreSmall-small)
+	}
+	h.size = size
+	return false
+}
+
+// parts returns the bytes in the room of small bodies, and the others.
+func (h *held) parts() (small, large int64) {
+	return min(h.size, firstBody), max(0, h.size-firstBody)
+}
+
+// end gives all back.
+func (h *held) end() {
+	if small, large := h.parts(); h.size > 0 {
+		h.s.small.give(h.who, small)
+		h.s.bodies.give(h.who, large)
+		h.size = 0
+	}
+}
 
 // readBody is the JSON of a request.
 func (x *exchange) readBody() ([]byte, *problem) {
@@ -91,14 +129,14 @@ func (x *exchange) readBody() ([]byte, *problem) {
 	if r.ContentLength >= 0 {
 		most = min(most, r.ContentLength+1)
 	}
+	x.held.s, x.held.who = s, x.who.name
 	from := http.MaxBytesReader(w, r.Body, s.o.MaxBody)
 	for body := []byte(nil); ; {
 		if len(body) == cap(body) { // memory for what has come, not for what somebody says will
-			size := int(min(max(firstBody, 2*int64(cap(body))), most))
-			if !s.bodies.take(size - cap(body)) {
+			size := min(max(leastBody, 2*int64(cap(body))), most)
+			if !x.held.grow(size) {
 				return nil, full("The requests that are being read are too large together")
 			}
-			x.held = size
 			body = append(make([]byte, 0, size), body...)
 		}
 		n, err := from.Read(body[len(body):cap(body)])

@@ -108,7 +108,41 @@ func (r *request) bias(f *fields) {
 
 // idle reads the hints of OpenAI's API: what they say changes nothing where a model runs here.
 func idle(f *fields) {
+	if raw, there := f.values["metadata"]; there {
+		metadata(f)
+		f.values["metadata"] = raw
+	}
 	f.hint("client_metadata", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "verbosity", "prediction")
+}
+
+// Limits of OpenAI's API of metadata, in characters.
+const (
+	maxPairs     = 16
+	maxPairName  = 64
+	maxPairValue = 512
+)
+
+// metadata reads texts that a client keeps by names.
+func metadata(f *fields) map[string]string {
+	o := f.object("metadata")
+	if o == nil {
+		return nil
+	}
+	if len(o.order) > maxPairs {
+		f.fail("metadata", "%d pairs, at most %d", len(o.order), maxPairs)
+	}
+	all := map[string]string{}
+	for _, name := range o.order {
+		if n := utf8.RuneCountInString(name); n > maxPairName {
+			f.fail("metadata", "a name has %d characters, at most %d", n, maxPairName)
+			return nil
+		}
+		all[name] = o.needText(name)
+		if n := utf8.RuneCountInString(all[name]); n > maxPairValue {
+			f.fail(o.path+name, "%d characters, at most %d", n, maxPairValue)
+		}
+	}
+	return all
 }
 
 // messages reads a conversation in OpenAI's words.
@@ -221,7 +255,7 @@ func assistant(m *fields, names map[string]string) (parts []karat.Part) {
 // toolCall is a call whose arguments are a text of JSON.
 func toolCall(f *fields, id, name, arguments string) karat.ToolCall {
 	c := karat.ToolCall{ID: id, Name: name}
-	if arguments != "" {
+	if arguments != "" && f.holds(f.path+"function.arguments", []byte(arguments)) {
 		c.Arguments = json.RawMessage(arguments)
 		if !json.Valid(c.Arguments) || c.Arguments[0] != '{' && strings.TrimSpace(arguments)[0] != '{' {
 			f.fail(f.path+"function.arguments", "it is not the JSON of an object")

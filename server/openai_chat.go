@@ -29,6 +29,9 @@ func (x *exchange) chat() *problem {
 
 // chatTokens is POST /v1/chat/completions/input_tokens.
 func (x *exchange) chatTokens() *problem {
+	if p := x.place(); p != nil {
+		return p
+	}
 	r, p := x.chatRequest()
 	if p != nil {
 		return p
@@ -109,7 +112,9 @@ func tool(o *fields, schema string) karat.Tool {
 		o.fail(o.path+"name", "%q, want 1 to 64 letters, digits, _ and -", t.Name)
 	}
 	if raw := o.take(schema); raw != nil {
-		if t.Parameters = raw; raw[0] != '{' {
+		if t.Parameters = raw; !o.holds(o.path+schema, raw) {
+			t.Parameters = nil
+		} else if raw[0] != '{' {
 			o.fail(o.path+schema, "%s, want a JSON schema, an object", kindOf(raw))
 		}
 	}

@@ -18,7 +18,7 @@ func (x *exchange) completions() *problem {
 	if p != nil {
 		return p
 	}
-	if p := r.check(x.s.o.Requests); p != nil {
+	if p := r.check(int(x.s.places.most(x.who.name))); p != nil {
 		return p
 	}
 	r.id = newID("cmpl-")
@@ -137,21 +137,11 @@ func (r *request) read(x *exchange, raw json.RawMessage) *problem {
 	if raw == nil {
 		return bad("prompt", "Missing required parameter: 'prompt'")
 	}
-	var many []string
-	var lists [][]int
-	if one, ok := as[string](raw); ok { // first, since it may be long
-		many = []string{one}
-	} else if ids, ok := as[[]int](raw); ok && len(ids) > 0 {
-		lists = [][]int{ids}
-	} else if many, ok = as[[]string](raw); !ok {
-		if lists, ok = as[[][]int](raw); !ok {
-			return bad("prompt", "Invalid value for 'prompt': %s, want a string, token ids, or an array of either", kindOf(raw))
-		}
+	many, lists, p := prompts("prompt", raw, r.model.room, r.least())
+	if p != nil {
+		return p
 	}
 	r.prompts, r.texts = lists, many
-	if n := len(many) + len(lists); n == 0 || n > maxPrompts {
-		return bad("prompt", "Invalid value for 'prompt': %d prompts, want 1 to %d", n, maxPrompts)
-	}
 	for _, text := range many {
 		ids, p := x.tokens(r.model, "prompt", text)
 		if p != nil {
@@ -164,7 +154,7 @@ func (r *request) read(x *exchange, raw json.RawMessage) *problem {
 
 // as is a JSON value of one type, and whether it is of that.
 func as[T any](raw json.RawMessage) (v T, ok bool) {
-	if json.Unmarshal(raw, &v) != nil {
+	if _, text := any(v).(string); text && (len(raw) == 0 || raw[0] != '"' && raw[0] != 'n') || json.Unmarshal(raw, &v) != nil {
 		return *new(T), false
 	}
 	return v, true

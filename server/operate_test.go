@@ -52,7 +52,7 @@ func TestD9Leavers(t *testing.T) {
 	eventually(t, func() bool { s := m.Stats(); return s.Busy == 0 && s.Running == 0 && s.KVUsed == 0 })
 	http.DefaultClient.CloseIdleConnections()
 	eventually(t, func() bool { return runtime.NumGoroutine() <= before+2 })
-	eventually(t, func() bool { return c.s.slots.left() == 256 })
+	eventually(t, func() bool { return c.s.places.left() == 256 })
 }
 
 // eventually waits for what is to come about soon. If it never does, go test says who waits.
@@ -61,12 +61,6 @@ func eventually(t testing.TB, is func() bool) {
 	for !is() {
 		runtime.Gosched()
 	}
-}
-
-func (s *slots) left() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.free
 }
 
 // stuckWriter is a client that reads nothing: what is written to it waits for the deadline.
@@ -128,7 +122,7 @@ func TestD15Queue(t *testing.T) {
 	for i := range held {
 		wg.Go(func() { held[i] = c.begin(context.Background(), "/v1/completions", long) })
 	}
-	eventually(t, func() bool { return c.s.slots.left() == 0 })
+	eventually(t, func() bool { return c.s.places.left() == 0 })
 	for range 5 {
 		status, answer, h := c.do("POST", "/v1/completions", `{"model":"demo","prompt":"a"}`)
 		if status != 429 || h.Get("Retry-After") != "1" || !strings.Contains(answer, "rate_limit_exceeded") {

@@ -7,9 +7,16 @@ import (
 	"github.com/karat-run/karat/internal/chat"
 )
 
+// maxArgs bounds the variables of a template, in bytes.
+const maxArgs = 8 << 10
+
 // templateArgs are variables of the chat template: chat_template_kwargs, as vLLM and llama-server have it.
 func templateArgs(f *fields) map[string]any {
 	args := map[string]any{}
+	if raw := f.values["chat_template_kwargs"]; len(raw) > maxArgs {
+		f.fail("chat_template_kwargs", "%d bytes, at most %d", len(raw), maxArgs)
+		return args
+	}
 	o := f.object("chat_template_kwargs")
 	if o == nil {
 		return args

@@ -85,6 +85,14 @@ func (x *exchange) newRequest(m *served) *request {
 	return r
 }
 
+// least returns how many tokens of an answer a prompt must leave room for.
+func (r *request) least() int {
+	if r.max < 0 {
+		return 1
+	}
+	return r.max
+}
+
 // check finds what does not fit the context, or this server.
 func (r *request) check(most int) *problem {
 	if r.model.info.Encoder {
@@ -96,10 +104,7 @@ func (r *request) check(most int) *problem {
 		}
 	}
 	for _, ids := range r.prompts {
-		room, least := r.model.room, 1
-		if r.max >= 0 {
-			least = r.max
-		}
+		room, least := r.model.room, r.least()
 		switch {
 		case len(ids) == 0:
 			return bad(r.param, "The prompt is empty, and the model has no token that begins a text")
@@ -136,21 +141,33 @@ func (x *exchange) tokens(m *served, param, text string) ([]int, *problem) {
 }
 
 // enter takes n of the places of requests that are computed or wait; done gives them back.
-func (s *Server) enter(n int) (done func(), p *problem) {
-	if !s.slots.take(n) {
+func (s *Server) enter(who *caller, n int) (done func(), p *problem) {
+	if !s.places.take(who.name, int64(n)) {
 		s.metrics.refused.Inc()
+		if who.key != nil {
+			return nil, full(fmt.Sprintf("Of the %d requests that are computed or wait the key %q has as many as leave places for the other keys", s.o.Requests, who.name))
+		}
 		return nil, full(fmt.Sprintf("%d requests are computed or wait, this server takes no more", s.o.Requests))
 	}
-	return func() { s.slots.give(n) }, nil
+	return func() { s.places.give(who.name, int64(n)) }, nil
+}
+
+// place takes one place until the request ends.
+func (x *exchange) place() *problem {
+	done, p := x.s.enter(x.who, 1)
+	if p == nil {
+		x.after = append(x.after, done)
+	}
+	return p
 }
 
 // answer computes all answers, and hands over their pieces in the order of each: one call at a time.
 func (s *Server) answer(ctx context.Context, r *request, emit func(event)) (u usage, p *problem) {
-	if p := r.check(s.o.Requests); p != nil {
+	if p := r.check(int(s.places.most(r.who.name))); p != nil {
 		return u, p
 	}
 	n := len(r.prompts) * r.n
-	done, p := s.enter(n)
+	done, p := s.enter(r.who, n)
 	if p != nil {
 		return u, p
 	}
@@ -351,26 +368,4 @@ func (c *choice) say(ctx context.Context, session *karat.Session, o karat.Genera
 	c.started = session.Started()
 	c.emit(event{text: c.promptText(), tokens: all, prompt: true})
 	return nil
-}
-
-// slots bound what there may be at a time.
-type slots struct {
-	mu   sync.Mutex
-	free int
-}
-
-func (s *slots) take(n int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n > s.free {
-		return false
-	}
-	s.free -= n
-	return true
-}
-
-func (s *slots) give(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.free += n
 }

@@ -118,7 +118,7 @@ func (r *ranking) read(f *fields, name string) {
 
 // ranked are the best documents, the best one first; of equal ones the first.
 func (x *exchange) ranked(r *ranking) ([]scored, int, *problem) {
-	done, p := x.s.enter(1)
+	done, p := x.s.enter(x.who, 1)
 	if p != nil {
 		return nil, 0, p
 	}

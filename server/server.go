@@ -65,8 +65,9 @@ type Server struct {
 	mux      *http.ServeMux
 	patterns []string
 	grammars grammars
-	slots    slots // of answers
-	bodies   slots // of bytes of requests
+	places   *shares // of answers
+	bodies   *shares // of bytes of requests
+	small    *shares // of the first bytes of each, firstBody at most
 	metrics  *metrics
 	draining atomic.Bool
 	ctx      context.Context // ends with the server
@@ -111,7 +112,8 @@ func New(ctx context.Context, o Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	s.slots.free, s.bodies.free = o.Requests, max(allBodies, int(o.MaxBody))
+	s.places, s.small = newShares(int64(o.Requests), s.keys), newShares(smallBodies, s.keys)
+	s.bodies = newShares(max(allBodies, 2*o.MaxBody), s.keys) // of which one key may take half
 	s.metrics = newMetrics(s)
 	s.routes()
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -172,7 +174,7 @@ type exchange struct {
 	stream *stream
 	hints  hints
 	model  string   // that was asked for
-	held   int      // bytes of bodies
+	held   held     // bytes of the body
 	failed bool     // a fault of the server ended the answer, whatever its status
 	after  []func() // what ends with the request
 }
@@ -229,7 +231,7 @@ func (x *exchange) answer(r route) {
 		for _, end := range x.after {
 			end()
 		}
-		x.s.bodies.give(x.held)
+		x.held.end()
 		if v := recover(); v != nil {
 			x.s.log.Error("panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
 			x.fail(internal("The server failed"), r.voice)

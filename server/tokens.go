@@ -1,18 +1,29 @@
 package server
 
 import (
+	"net/http"
+	"time"
 	"unicode/utf8"
 
 	"github.com/karat-run/karat"
 )
 
+// maxTokenized bounds a text that is cut into tokens, in bytes, and the tokens that are made a text.
+const maxTokenized = 1 << 20
+
 // tokenize is POST /tokenize, as llama-server has it.
 func (x *exchange) tokenize() *problem {
+	if p := x.place(); p != nil {
+		return p
+	}
 	f, m, p := x.asked(x.only)
 	if p != nil {
 		return p
 	}
 	text := f.needText("content")
+	if len(text) > maxTokenized {
+		f.fail("content", "%d bytes, at most %d: send it in parts", len(text), maxTokenized)
+	}
 	around, special, pieces := f.boolean("add_special", false), f.boolean("parse_special", true), f.boolean("with_pieces", false)
 	if f.done(); *f.err != nil {
 		return *f.err
@@ -27,41 +38,77 @@ func (x *exchange) tokenize() *problem {
 		}
 		return x.reply(map[string]any{"tokens": ids})
 	}
+	return x.replyPieces(m, ids)
+}
+
+// replyPieces writes tokens with their texts, or with their bytes where those are no text. The answer is many times as large as
+// the request, so it goes out as it is made.
+func (x *exchange) replyPieces(m *served, ids []int) *problem {
 	type token struct {
 		ID    int `json:"id"`
 		Piece any `json:"piece"`
 	}
-	list := []token{}
-	for _, id := range ids {
+	x.w.Header().Set("Content-Type", "application/json")
+	c := http.NewResponseController(x.w)
+	out := []byte(`{"tokens":[`)
+	for i, id := range ids {
 		text, bytes := m.tokenText(id)
 		t := token{id, text}
 		if !utf8.Valid(m.model.TokenBytes(id)) {
 			t.Piece = bytes
 		}
-		list = append(list, t)
+		if i > 0 {
+			out = append(out, ',')
+		}
+		one, err := encode(t)
+		if err != nil {
+			return x.s.explain(x.ctx, err)
+		}
+		if out = append(out, one...); len(out) > 1<<15 {
+			c.SetWriteDeadline(time.Now().Add(writeLimit)) // a writer without deadlines writes without one
+			if _, err := x.w.Write(out); err != nil {
+				return nil // the client has gone
+			}
+			out = out[:0]
+		}
 	}
-	return x.reply(map[string]any{"tokens": list})
+	x.w.Write(append(out, "]}\n"...)) // an error is the client's, who has gone
+	return nil
 }
 
 // detokenize is POST /detokenize.
 func (x *exchange) detokenize() *problem {
+	if p := x.place(); p != nil {
+		return p
+	}
 	f, m, p := x.asked(x.only)
 	if p != nil {
 		return p
 	}
-	var ids []int
 	if !f.has("tokens") {
 		f.reject(bad("tokens", "Missing required parameter: 'tokens'"))
 	}
-	f.decode("tokens", "an array of token ids", &ids)
-	f.done()
-	for _, id := range ids {
-		if id < 0 || id >= m.info.VocabSize {
-			f.fail("tokens", "token id %d, the vocabulary has %d", id, m.info.VocabSize)
-		}
+	raw := f.take("tokens")
+	if f.done(); *f.err == nil && raw[0] != '[' {
+		f.fail("tokens", "%s, want an array of token ids", kindOf(raw))
+	} else if *f.err == nil && count(raw) > maxTokenized {
+		f.fail("tokens", "%d ids, at most %d: send them in parts", count(raw), maxTokenized)
 	}
 	if *f.err != nil {
 		return *f.err
+	}
+	ids, p := tokenIDs("tokens", raw, maxTokenized, 0)
+	if p != nil {
+		return p
+	}
+	size := 0
+	for _, id := range ids {
+		if id < 0 || id >= m.info.VocabSize {
+			return bad("tokens", "Invalid value for 'tokens': token id %d, the vocabulary has %d", id, m.info.VocabSize)
+		}
+		if size += len(m.model.TokenBytes(id)); size > 4*maxTokenized {
+			return bad("tokens", "Invalid value for 'tokens': their text has more than %d bytes: send them in parts", 4*maxTokenized)
+		}
 	}
 	return x.reply(map[string]string{"content": m.model.Detokenize(ids)})
 }

@@ -1,0 +1,178 @@
+package server
+
+import (
+	"encoding/json"
+	"strconv"
+)
+
+// Bounds of a request's JSON. The bytes of a body say little of the memory that Go's values of it take: an empty list has two
+// bytes, and its value some hundred.
+const (
+	maxDepth  = 64
+	maxValues = 1 << 17 // of strings, objects and arrays in a body, and of all values in what a template reads
+	maxFields = 4096    // of an object
+)
+
+// census counts what is in a JSON text, without decoding it.
+type census struct {
+	depth  int // of brackets outside of strings
+	made   int // strings, objects and arrays
+	values int // values of all kinds, or some more
+}
+
+// countValues counts the values of a text, which need not be JSON.
+func countValues(text []byte) (c census) {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch b := text[i]; {
+		case quoted && b == '\\':
+			i++
+		case b == '"':
+			if quoted = !quoted; quoted {
+				c.made++
+			}
+		case quoted:
+		case b == '{' || b == '[':
+			depth++
+			c.depth, c.made, c.values = max(c.depth, depth), c.made+1, c.values+1
+		case b == '}' || b == ']':
+			depth--
+		case b == ',':
+			c.values++
+		}
+	}
+	return c
+}
+
+// elements calls see for each value of an object or an array, with its name in an object, until see returns false. raw is valid JSON
+// without white space around it; what see gets is a part of it, and no copy.
+func elements(raw json.RawMessage, see func(name, value json.RawMessage) bool) {
+	object := raw[0] == '{'
+	for i := pastSpace(raw, 1); raw[i] != ']' && raw[i] != '}'; {
+		var name json.RawMessage
+		if object {
+			end := valueEnd(raw, i)
+			name = raw[i:end]
+			i = pastSpace(raw, pastSpace(raw, end)+1) // behind the colon
+		}
+		end := valueEnd(raw, i)
+		if !see(name, raw[i:end:end]) {
+			return
+		}
+		if i = pastSpace(raw, end); raw[i] == ',' {
+			i = pastSpace(raw, i+1)
+		}
+	}
+}
+
+func pastSpace(raw []byte, i int) int {
+	for raw[i] == ' ' || raw[i] == '\t' || raw[i] == '\n' || raw[i] == '\r' {
+		i++
+	}
+	return i
+}
+
+// valueEnd returns where the value ends that begins at i.
+func valueEnd(raw []byte, i int) int {
+	depth, quoted := 0, false
+	for ; i < len(raw); i++ {
+		switch b := raw[i]; {
+		case quoted && b == '\\':
+			i++
+		case b == '"':
+			if quoted = !quoted; !quoted && depth == 0 {
+				return i + 1
+			}
+		case quoted:
+		case b == '{' || b == '[':
+			depth++
+		case b == '}' || b == ']':
+			if depth--; depth < 0 {
+				return i
+			} else if depth == 0 {
+				return i + 1
+			}
+		case depth == 0 && (b == ',' || b == ':' || b == ' ' || b == '\t' || b == '\n' || b == '\r'):
+			return i
+		}
+	}
+	return i
+}
+
+// count returns the number of elements of an object or an array.
+func count(raw json.RawMessage) (n int) {
+	elements(raw, func(_, _ json.RawMessage) bool {
+		n++
+		return true
+	})
+	return n
+}
+
+// split returns the elements of an array.
+func split(raw json.RawMessage) (all []json.RawMessage) {
+	all = make([]json.RawMessage, 0, count(raw))
+	elements(raw, func(_, value json.RawMessage) bool {
+		all = append(all, value)
+		return true
+	})
+	return all
+}
+
+// prompts reads a text, token ids, or an array of either, with at most room ids to each. An answer is to have so many tokens.
+func prompts(param string, raw json.RawMessage, room, answer int) (texts []string, lists [][]int, p *problem) {
+	text, is := as[string](raw)
+	not := bad(param, "Invalid value for '%s': %s, want a string, token ids, or an array of either", param, kindOf(raw))
+	switch {
+	case is:
+		return []string{text}, nil, nil
+	case raw[0] != '[':
+		return nil, nil, not
+	}
+	first := byte(0) // of the first element, which the others are like
+	elements(raw, func(_, x json.RawMessage) bool {
+		first = x[0]
+		return false
+	})
+	if first == '-' || first >= '0' && first <= '9' {
+		ids, p := tokenIDs(param, raw, room, answer)
+		return nil, [][]int{ids}, p
+	}
+	if n := count(raw); n == 0 || n > maxPrompts {
+		return nil, nil, bad(param, "Invalid value for '%s': %d texts, want 1 to %d", param, n, maxPrompts)
+	}
+	for i, x := range split(raw) {
+		switch text, is := as[string](x); {
+		case string(x) == "null":
+			return nil, nil, bad(param, "Invalid value for '%s': element %d is null", param, i)
+		case x[0] != first || !is && first != '[':
+			return nil, nil, not
+		case is:
+			texts = append(texts, text)
+		default:
+			ids, p := tokenIDs(param, x, room, answer)
+			if p != nil {
+				return nil, nil, p
+			}
+			lists = append(lists, ids)
+		}
+	}
+	return texts, lists, nil
+}
+
+// tokenIDs reads an array of token ids.
+func tokenIDs(param string, raw json.RawMessage, room, answer int) (ids []int, p *problem) {
+	if n := count(raw); n > room {
+		return nil, tooLong(param, room, n, answer)
+	}
+	ids = []int{}
+	elements(raw, func(_, x json.RawMessage) bool {
+		id, err := strconv.Atoi(string(x))
+		if err != nil {
+			p = bad(param, "Invalid value for '%s': %.32q is no token id", param, x)
+			return false
+		}
+		ids = append(ids, id)
+		return true
+	})
+	return ids, p
+}

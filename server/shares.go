@@ -1,0 +1,85 @@
+package server
+
+import "sync"
+
+// shares bound what callers hold together of one thing, as places of requests or bytes of bodies. Half of all is shared out
+// evenly among the keys: as much of it as a key does not hold is kept for that key. The rest is for who comes first. A server without keys
+// has one caller, for whom all is.
+type shares struct {
+	mu   sync.Mutex
+	free int64
+	all  int64
+	each int64            // kept for each key
+	owed int64            // what the keys do not hold of it
+	held map[string]int64 // by callers
+	keys map[string]bool
+}
+
+// newShares returns shares of all for the callers of keys.
+func newShares(all int64, keys keyring) *shares {
+	s := &shares{free: all, all: all, held: map[string]int64{}, keys: map[string]bool{}}
+	for _, k := range keys {
+		s.keys[k.Name] = true
+	}
+	if n := int64(len(s.keys)); n > 1 {
+		s.each = max(1, all/(2*n))
+		s.owed = n * s.each
+	}
+	return s
+}
+
+// owes returns how much is kept for a caller.
+func (s *shares) owes(who string) int64 {
+	if !s.keys[who] {
+		return 0
+	}
+	return max(0, s.each-s.held[who])
+}
+
+// room returns how much more a caller may take. Where there are more keys than half of all, a key that holds nothing gets the
+// rest.
+func (s *shares) room(who string) int64 {
+	own := s.owes(who)
+	return max(s.free-min(s.owed-own, s.all/2), min(s.free, own))
+}
+
+// most returns what a caller may take who holds nothing, while others hold nothing.
+func (s *shares) most(who string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	others := int64(len(s.keys)) * s.each
+	if s.keys[who] {
+		others -= s.each
+	}
+	return s.all - min(others, s.all/2)
+}
+
+// take takes n for a caller, if there is room.
+func (s *shares) take(who string, n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n > s.room(who) {
+		return false
+	}
+	s.move(who, n)
+	return true
+}
+
+// add takes n for a caller, room or not: it is there already. A negative n gives back.
+func (s *shares) add(who string, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.move(who, n)
+}
+
+func (s *shares) give(who string, n int64) { s.add(who, -n) }
+
+// move changes what a caller holds. The mutex is held.
+func (s *shares) move(who string, n int64) {
+	before := s.owes(who)
+	s.free -= n
+	if s.held[who] += n; s.held[who] == 0 {
+		delete(s.held, who)
+	}
+	s.owed += s.owes(who) - before
+}
