@@ -19,7 +19,7 @@ type fields struct {
 	order  []string
 	err    **problem
 	hints  *hints
-	left   *int // values that the request may have yet in what is decoded as a whole
+	left   *int // values that the request may still have in texts that are decoded whole
 }
 
 // parse reads the body of a request.

@@ -13,14 +13,14 @@ const (
 	maxFields = 4096    // of an object
 )
 
-// census counts what is in a JSON text, without decoding it.
+// census counts the values of a JSON text.
 type census struct {
 	depth  int // of brackets outside of strings
 	made   int // strings, objects and arrays
 	values int // values of all kinds, or some more
 }
 
-// countValues counts the values of a text, which need not be JSON.
+// countValues counts the values of a text, valid or not.
 func countValues(text []byte) (c census) {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
