@@ -161,7 +161,7 @@ func (e *embedding) read(x *exchange, param string, raw json.RawMessage, many bo
 // tokenize makes token ids of texts, and finds what does not fit the context.
 func (e *embedding) tokenize(x *exchange, texts []string) *problem {
 	for _, text := range texts {
-		if e.model.model.TooLong(text) {
+		if e.model.model.ExceedsContext(text) {
 			return longer(e.param, e.model.room)
 		}
 		ids, err := e.model.model.Tokenize(x.ctx, text, karat.TokenizeOptions{Embed: &e.options})
