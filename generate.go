@@ -51,6 +51,9 @@ type GenerateOptions struct {
 
 	// NoGenerationPrompt leaves out the beginning of the answer, as add_generation_prompt=false does.
 	NoGenerationPrompt bool
+
+	// Continue makes the answer go on with the text of the last message, which is the assistant's.
+	Continue bool
 }
 
 // Caller says who asks, and how urgently.
@@ -283,7 +286,12 @@ func (m *Model) conversation(ctx context.Context, messages []Message, o Generate
 
 // render is the rendered conversation, and the parts of it that messages said.
 func (m *Model) render(ctx context.Context, messages []Message, o GenerateOptions) (text string, said []tokenizer.Span, err error) {
-	segments, err := m.segments(ctx, messages, o)
+	var segments []chat.Segment
+	if o.Continue {
+		segments, err = m.unended(ctx, messages, o)
+	} else {
+		segments, err = m.segments(ctx, messages, o)
+	}
 	if err != nil {
 		return "", nil, fmt.Errorf("karat: %s: %w", m.opened.Checkpoint.Path, err)
 	}

@@ -131,7 +131,7 @@ func (m *Message) turns() ([]chat.Turn, error) {
 
 // input is what the template is rendered with.
 func input(messages []Message, o *GenerateOptions) (in chat.Input, err error) {
-	in.AddGenerationPrompt = !o.NoGenerationPrompt
+	in.AddGenerationPrompt = !o.NoGenerationPrompt && !o.Continue
 	for i := range messages {
 		err := messages[i].check()
 		var turns []chat.Turn
@@ -192,10 +192,46 @@ func nameless(ctx context.Context, t *chat.Template, in chat.Input, messages []M
 	}
 	for i := range messages {
 		if messages[i].Name != "" && !strings.Contains(strings.ToLower(text), mark(i)) {
-			return fmt.Errorf("message %d: the chat template has no place for the name of who speaks, and would leave %q out", i, messages[i].Name)
+			return &NameError{i, messages[i].Name}
 		}
 	}
 	return nil
+}
+
+// NameError is the error of a conversation whose chat template would leave out the Name of a message.
+type NameError struct {
+	Message int // its place in the conversation
+	Name    string
+}
+
+func (e *NameError) Error() string {
+	return fmt.Sprintf("message %d: the chat template has no place for the name of who speaks, and would leave %q out", e.Message, e.Name)
+}
+
+// unended renders a conversation up to the end of its last text. A mark behind that text shows where a template would end the turn,
+// and keeps it from trimming the text.
+func (m *Model) unended(ctx context.Context, messages []Message, o GenerateOptions) ([]chat.Segment, error) {
+	const mark = "|the answer goes on here|"
+	n := len(messages) - 1
+	if n < 0 || messages[n].Role != RoleAssistant {
+		return nil, errors.New("there is no message of the assistant at the end, which the answer could go on with")
+	}
+	last := messages[n]
+	if slices.ContainsFunc(last.Parts, func(p Part) bool { _, is := p.(ToolCall); return is }) {
+		return nil, fmt.Errorf("message %d: it has a call of a tool, and no answer goes on behind one", n)
+	}
+	last.Parts = append(slices.Clone(last.Parts), Text(mark))
+	segments, err := m.segments(ctx, append(slices.Clone(messages[:n]), last), o)
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range slices.Backward(segments) {
+		if end := strings.LastIndex(s.Text, mark); end >= 0 {
+			segments[i].Text = s.Text[:end]
+			return segments[:i+1], nil
+		}
+	}
+	return nil, fmt.Errorf("message %d: the chat template leaves out the end of its text, so that no answer can go on with it", n)
 }
 
 // dropped is an error if a template that does not know of tools left some out: it says neither

@@ -12,13 +12,17 @@ func (x *exchange) applyTemplate() *problem {
 		return p
 	}
 	c := conversation{messages: messages(f), args: templateArgs(f)}
+	c.ending(f)
 	m.reason(f, effort, &c)
 	chatTools(f, &c, "function", "custom")
-	bare := !f.boolean("add_generation_prompt", true)
 	if f.done(); *f.err != nil {
 		return *f.err
 	}
-	text, err := m.model.Render(x.ctx, c.messages, karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args, NoGenerationPrompt: bare})
+	text := ""
+	err := x.namedAsFits(&c, "messages", func() (err error) {
+		text, err = m.model.Render(x.ctx, c.messages, karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args, NoGenerationPrompt: c.bare, Continue: c.goesOn})
+		return err
+	})
 	if err != nil {
 		return m.explain(x.ctx, err, "messages")
 	}

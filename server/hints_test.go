@@ -37,6 +37,9 @@ func TestHints(t *testing.T) {
 		{"tools[0], tools[2], tools[3]", "/v1/responses", respond(`"tools":[{"type":"web_search_preview_2025_03_11"},` + flatTool + `,{"type":"image_generation"},{"type":"mcp","server_label":"s"}],"tool_choice":"auto"`)},
 		{"", "/v1/responses", respond(`"truncation":"auto","background":false,"conversation":{},"previous_response_id":"","prompt":null`)},
 		{"max_tool_calls", "/v1/responses", respond(`"max_tool_calls":3`)},
+		{"messages[].name", "/v1/chat/completions", `{"model":"demo","messages":[{"role":"user","content":"a","name":"bob"},{"role":"assistant","content":"b","name":"model"},{"role":"user","content":"c","name":"ann"}]}`},
+		{"input[].name", "/v1/responses", `{"model":"demo","input":[{"role":"user","content":"a","name":"bob"}]}`},
+		{"messages[].name", "/apply-template", `{"messages":[{"role":"user","content":"a","name":"bob"}]}`},
 		{"metadata", "/v1/messages", message(`"metadata":{"user_id":"u"}`)},
 		{"tools[0].input_examples, tools[1]", "/v1/messages", message(`"tools":[{"name":"a","input_schema":{"type":"object"},"input_examples":[1]},{"type":"web_search_20250305","name":"web_search"}]`)},
 	} {

@@ -64,6 +64,7 @@ func (x *exchange) chatRequest() (*request, *problem) {
 	f.lacks("functions", "function_call", "audio")
 	f.hint("web_search_options") // a tool of OpenAI's service
 	c := conversation{messages: messages(f), args: templateArgs(f)}
+	c.ending(f)
 	m.reason(f, effort, &c)
 	m.budget(f, "thinking_budget", 0, maxTokens, &c)
 	chatTools(f, &c, "function", "custom")
@@ -72,6 +73,14 @@ func (x *exchange) chatRequest() (*request, *problem) {
 		return nil, *f.err
 	}
 	return r, r.converse(x.ctx, &c, "messages")
+}
+
+// ending reads whether a conversation goes on with its last message: continue_final_message and add_generation_prompt, as vLLM has them.
+func (c *conversation) ending(f *fields) {
+	c.goesOn = f.boolean("continue_final_message", c.goesOn)
+	if c.bare = !f.boolean("add_generation_prompt", !c.goesOn); c.goesOn && !c.bare {
+		f.fail("add_generation_prompt", "a new turn begins there, and continue_final_message is to have none")
+	}
 }
 
 // limit reads a number of tokens.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/karat-run/karat"
@@ -19,6 +20,8 @@ type conversation struct {
 	single   bool            // one call ends the answer
 	custom   map[string]bool // tools whose input is a text
 	choice   toolChoice
+	goesOn   bool // the answer goes on with the last message, the assistant's
+	bare     bool // the prompt has no beginning of an answer
 	mute     bool // the tools are known, and not to be called
 	budget   *int // most tokens of reasoning; nil is any number
 }
@@ -39,6 +42,7 @@ type turn struct {
 	tools   syntax.Tools
 	custom  map[string]bool // tools whose input is a text
 	opened  bool            // the prompt ends within reasoning
+	goesOn  bool            // the answer goes on with a text that was there
 	held    bool            // calls come in pieces, since a grammar holds the answer to them
 	named   bool            // the client named the tool that is called
 	single  bool            // one call ends the answer
@@ -48,8 +52,12 @@ type turn struct {
 // converse makes the prompt of a conversation, which is to be told by the words of param.
 func (r *request) converse(ctx context.Context, c *conversation, param string) *problem {
 	r.param = param
-	o := karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args}
-	ids, err := r.model.model.TokenizeChat(ctx, c.messages, o)
+	o := karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args, NoGenerationPrompt: c.bare, Continue: c.goesOn}
+	var ids []int
+	err := r.asked.namedAsFits(c, param, func() (err error) {
+		ids, err = r.model.model.TokenizeChat(ctx, c.messages, o)
+		return err
+	})
 	if err != nil {
 		return r.model.explain(ctx, err, param)
 	}
@@ -62,6 +70,12 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 		r.turn.tools, r.turn.custom = stringParameters(c.tools), c.custom
 	}
 	r.turn.opened = r.turn.syntax.Opens(r.model.model.Detokenize(ids[max(0, len(ids)-16):]))
+	if r.turn.goesOn = c.goesOn; c.goesOn {
+		said := slices.DeleteFunc(slices.Clone(c.messages[len(c.messages)-1].Parts), notText)
+		if r.turn.opened = r.turn.syntax.Within(joined(said)); !r.form.free() || c.choice.required {
+			return bad(param, "The answer goes on with the last message, whose text no form and no call of a tool can begin with. Leave that message out, or response_format and tool_choice")
+		}
+	}
 	p := r.constrain(ctx, c)
 	if r.turn.held = r.pieces && r.grammar != nil && c.custom == nil; p != nil || c.budget == nil {
 		return p
@@ -75,6 +89,24 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 	}
 	return nil
 }
+
+// namedAsFits renders a conversation. Names that the chat template has no place for are hints: those of their role are left out.
+func (x *exchange) namedAsFits(c *conversation, param string, render func() error) error {
+	for {
+		err, name := render(), (*karat.NameError)(nil)
+		if !errors.As(err, &name) {
+			return err
+		}
+		x.hints.add(param + "[].name")
+		for role, i := c.messages[name.Message].Role, 0; i < len(c.messages); i++ {
+			if c.messages[i].Role == role {
+				c.messages[i].Name = ""
+			}
+		}
+	}
+}
+
+func notText(p karat.Part) bool { _, is := p.(karat.Text); return !is }
 
 // explain is what a client may know of an error of the template: not the path of the file.
 func (m *served) explain(ctx context.Context, err error, param string) *problem {
@@ -128,7 +160,9 @@ func (t *turn) parser() *pieces {
 		return nil
 	}
 	p := &pieces{t: t, p: t.syntax.NewParser(t.tools, t.opened), single: t.single}
-	p.p.Held = t.held
+	if p.p.Held = t.held; t.goesOn {
+		p.p.Continue()
+	}
 	return p
 }
 

@@ -57,6 +57,14 @@ func (s Syntax) NewParser(tools Tools, opened bool) *Parser {
 	return p
 }
 
+// Continue makes the answer one that goes on with a text of its own turn: the white space at its beginning counts, and the turn's
+// frame came before.
+func (p *Parser) Continue() {
+	if p.fresh, p.held, p.lead = false, nil, 0; p.mode == inBare {
+		p.mode = inText
+	}
+}
+
 // start is what an answer is within where nothing was said.
 func (p *Parser) start() mode {
 	if p.s.Bare && p.tools != nil {

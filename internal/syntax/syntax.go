@@ -108,3 +108,8 @@ func bracketed(text string) (all []string) {
 func (s *Syntax) Opens(prompt string) bool {
 	return s.Open != "" && strings.HasSuffix(strings.TrimRight(prompt, " \n"), s.Open)
 }
+
+// Within reports whether the beginning of an answer ends within reasoning.
+func (s *Syntax) Within(answer string) bool {
+	return s.Open != "" && strings.LastIndex(answer, s.Open) > strings.LastIndex(answer, s.Close)
+}
