@@ -53,7 +53,7 @@ var errNilContext = errors.New("nil context")
 // Options say how to run a model. The zero value is usable.
 type Options struct {
 	Threads   int       // 0 is one for each physical core that the process may use
-	Context   int       // most tokens of a sequence; 0 is the model's own, at most 8192
+	Context   int       // most tokens of a sequence; 0 is the model's own, at most 8192. An encoder, or a table of positions, has no more than its own
 	Precision Precision // "" is Fast
 	KV        KVType    // of keys and values; "" is KVF16 with Fast, KVF32 with Float32, and float64 with Float64
 	KVBudget  int64     // most bytes of keys and values of all sequences; requests that find no room wait; 0 is half of the free memory, or one sequence if that is more, and on a GPU at most four sequences. Embed, Taps with Hooks, and ExportState have as much each, from their first call on
@@ -294,7 +294,7 @@ func (m *Model) Info() Info {
 }
 
 // encoder reports whether the model makes vectors, and no tokens.
-func (m *Model) encoder() bool { return model.Hidden(m.opened.Graph) == m.opened.Graph.Result() }
+func (m *Model) encoder() bool { return model.Encoder(m.opened.Graph) }
 
 // TokenizeOptions say which special tokens Tokenize makes. The zero value gives the ids that Generate makes of a text.
 type TokenizeOptions struct {

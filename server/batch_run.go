@@ -402,7 +402,7 @@ func (r *batchRun) finish(end string) error {
 
 // within asks a route from inside, for a caller whose limits of a minute do not count.
 func (s *Server) within(ctx context.Context, who *caller, path string, body []byte) (status int, answer []byte) {
-	if s.draining.Load() {
+	if s.door.isShut() {
 		return http.StatusServiceUnavailable, nil
 	}
 	w := &buffered{header: http.Header{}}
@@ -411,7 +411,7 @@ func (s *Server) within(ctx context.Context, who *caller, path string, body []by
 		return http.StatusInternalServerError, nil
 	}
 	q.Header.Set("Content-Type", "application/json")
-	x := &exchange{s: s, w: &writer{ResponseWriter: w}, who: who, ctx: ctx}
+	x := &exchange{s: s, w: &writer{ResponseWriter: w}, who: who, ctx: ctx, inner: true}
 	s.mux.ServeHTTP(x.w, q.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
 	s.metrics.request("batch "+path, x.w.status)
 	return x.w.status, bytes.TrimSpace(w.body.Bytes())

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -65,8 +66,53 @@ func (x *exchange) health() *problem {
 
 // ready is GET /ready: whether the server takes requests.
 func (x *exchange) ready() *problem {
-	if x.s.draining.Load() {
+	if x.s.door.isShut() {
 		return unavailable("The server is shutting down")
 	}
 	return x.health()
+}
+
+// door counts the requests under way. Once it is shut, no more come in.
+type door struct {
+	mu    sync.Mutex
+	in    int
+	empty chan struct{} // closed when the last request has ended; nil while the door is open
+}
+
+// enter lets a request in, and reports whether it may come in.
+func (d *door) enter() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.empty != nil {
+		return false
+	}
+	d.in++
+	return true
+}
+
+// leave ends a request.
+func (d *door) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.in--; d.in == 0 && d.empty != nil {
+		close(d.empty)
+	}
+}
+
+// shut lets nobody in from now on, and returns what is closed when the last request has ended.
+func (d *door) shut() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.empty == nil {
+		if d.empty = make(chan struct{}); d.in == 0 {
+			close(d.empty)
+		}
+	}
+	return d.empty
+}
+
+func (d *door) isShut() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.empty != nil
 }

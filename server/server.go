@@ -20,7 +20,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/karat-run/karat"
@@ -69,7 +68,7 @@ type Server struct {
 	bodies   *shares // of bytes of requests
 	small    *shares // of the first bytes of each, firstBody at most
 	metrics  *metrics
-	draining atomic.Bool
+	door     door
 	ctx      context.Context // ends with the server
 	stop     context.CancelFunc
 	store    *store // of files and batches; nil if there is none
@@ -149,8 +148,8 @@ func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, e
 	return x, nil
 }
 
-// Drain refuses new requests, and lets those under way end.
-func (s *Server) Drain() { s.draining.Store(true) }
+// Drain refuses new requests. It lets those under way end, and closes the channel that it returns when the last one has.
+func (s *Server) Drain() <-chan struct{} { return s.door.shut() }
 
 // Close ends what the server does by itself, and closes the models that it has loaded.
 func (s *Server) Close() error {
@@ -175,6 +174,7 @@ type exchange struct {
 	hints  hints
 	model  string   // that was asked for
 	held   held     // bytes of the body
+	inner  bool     // a batch asks, whose lines nobody waits for at the end
 	failed bool     // a fault of the server ended the answer, whatever its status
 	after  []func() // what ends with the request
 }
@@ -213,11 +213,14 @@ func (s *Server) handle(pattern string, r route) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, q *http.Request) {
 		x := q.Context().Value(exchangeKey{}).(*exchange)
 		x.r = q
-		if s.draining.Load() && !r.while {
-			q.Close = true
-			w.Header().Set("Connection", "close")
-			unavailable("The server is shutting down").write(w, r.voice)
-			return
+		if !r.while && !x.inner {
+			if !s.door.enter() {
+				q.Close = true
+				w.Header().Set("Connection", "close")
+				unavailable("The server is shutting down").write(w, r.voice)
+				return
+			}
+			defer s.door.leave()
 		}
 		x.answer(r)
 	})

@@ -285,10 +285,13 @@ func (f *serveFlags) until(ctx context.Context, l net.Listener, s *server.Server
 		return err
 	case <-ctx.Done():
 	}
-	s.Drain()
-	fresh.close()
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainLimit)
 	defer cancel()
+	select { // it listens until the last answer, so that who asks /ready gets its 503
+	case <-s.Drain():
+	case <-limit.Done():
+	}
+	fresh.close()
 	err := h.Shutdown(limit)
 	if err != nil {
 		h.Close()

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"os"
 	"os/exec"
 	"slices"
@@ -20,7 +21,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/hub"
+	"github.com/karat-run/karat/server"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -123,5 +126,75 @@ func TestFresh(t *testing.T) {
 	}
 	if _, err := asked.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a connection with a request: %v", err)
+	}
+}
+
+// TestDrain: a server that is to end listens until its last answer. Until then /ready is a 503, and so is a new request.
+func TestDrain(t *testing.T) {
+	m, err := loadModel(t.Context(), "", karat.Options{Threads: 1, Context: 64}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	s, err := server.New(t.Context(), server.Options{Models: []server.Model{{Name: "demo", Model: m}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "http://" + l.Addr().String()
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	ended := make(chan error, 1)
+	go func() { ended <- new(serveFlags).until(ctx, l, s) }()
+	ask := func(ctx context.Context, method, path string, body io.Reader) *http.Response {
+		r, err := http.NewRequestWithContext(ctx, method, url+path, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if _, slow := body.(*io.PipeReader); slow {
+			r.Header.Set("Expect", "100-continue")
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Error(err)
+			return &http.Response{}
+		}
+		resp.Body.Close()
+		return resp
+	}
+	const body = `{"model":"demo","prompt":"a","max_tokens":1}`
+	in, out := io.Pipe()
+	reads, answered := make(chan struct{}), make(chan int, 1)
+	go func() { // a request whose body has not come yet
+		trace := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { close(reads) }})
+		answered <- ask(trace, "POST", "/v1/completions", in).StatusCode
+	}()
+	<-reads
+	end()
+	for ask(t.Context(), "GET", "/ready", nil).StatusCode == http.StatusOK {
+	}
+	for range 2 {
+		if r := ask(t.Context(), "GET", "/ready", nil); r.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("/ready: %d", r.StatusCode)
+		}
+		if r := ask(t.Context(), "POST", "/v1/completions", strings.NewReader(body)); r.StatusCode != http.StatusServiceUnavailable || !r.Close {
+			t.Errorf("a new request: %d, Connection: close is %v", r.StatusCode, r.Close)
+		}
+	}
+	io.WriteString(out, body)
+	out.Close()
+	if status := <-answered; status != http.StatusOK {
+		t.Errorf("the request under way: %d", status)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := net.Dial("tcp", l.Addr().String()); err == nil {
+		t.Error("it listens on")
 	}
 }

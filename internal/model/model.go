@@ -126,6 +126,7 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 	if m.Graph, m.Notes, err = Graph(ctx, m.Checkpoint, o.Engine.Context); err != nil {
 		return err
 	}
+	o.Engine.Context = min(o.Engine.Context, longest(m.Checkpoint, m.Graph))
 	if !o.NoFit {
 		cache := cacheBytes(m.Graph, o.Numerics, o.Threads, o.Engine.Context, o.Engine.Budget)
 		if err := fits(m.Checkpoint, o.Numerics.Repacked(m.Graph), cache, o.Engine.Context, o.Memory); err != nil {
