@@ -249,3 +249,29 @@ func TestRerankModel(t *testing.T) {
 	c.post("/v1/rerank", `{"model":"judge","query":"q","documents":["a","`+long+`"],"truncation":true}`)
 	c.refuses(400, "max_tokens_per_doc", "Unrecognized", "POST", "/v2/rerank", `{"model":"judge","query":"q","documents":["a"],"max_tokens_per_doc":5}`)
 }
+
+// TestEncoderContext: an encoder has its own context, however long a one is asked for, and so has a model with a table of positions. A
+// text that is too long is an error with both numbers.
+func TestEncoderContext(t *testing.T) {
+	m, err := karat.Load(t.Context(), golden.Model(t, "bert"), karat.Options{Threads: 1, Context: 65536})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	most := m.Info().MaxContext
+	if got := m.Info().Context; got != most || most == 0 {
+		t.Fatalf("the context is %d, the model has %d positions", got, most)
+	}
+	c := serve(t, demo(t), Options{Models: []Model{{Name: "vectors", Model: m}}})
+	if _, answer, _ := c.do("GET", "/v1/models/vectors", ""); at(parseObject(t, answer), "max_model_len") != float64(most) {
+		t.Errorf("%s", answer)
+	}
+	both := fmt.Sprintf("%d tokens. However, you requested %d tokens", most, most+1)
+	ids := strings.TrimSuffix(strings.Repeat("5,", most+1), ",")
+	c.refuses(400, "input", both, "POST", "/v1/embeddings", `{"model":"vectors","input":[`+ids+`]}`)
+	c.post("/v1/embeddings", `{"model":"vectors","input":[`+ids[2:]+`]}`)
+	status, answer, _ := c.do("POST", "/api/embed", `{"model":"vectors","input":"`+strings.Repeat("hello ", 2*most)+`"}`)
+	if want := fmt.Sprintf("%d tokens. However, you requested ", most); status != 400 || !strings.Contains(answer, want) {
+		t.Errorf("%d %s", status, answer)
+	}
+}

@@ -263,8 +263,8 @@ func listRunning(c *cobra.Command, url string) error {
 	fmt.Fprintf(t, "NAME\tSIZE\tTYPE\tUNTIL\n")
 	for _, m := range answer.Models {
 		until := m.Expires
-		if until == "" {
-			until = "the server ends"
+		if t, err := time.Parse(time.RFC3339, until); until == "" || err == nil && t.Year() == 9999 { // as the server writes of a model that stays
+			until = "forever"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", oneLine(m.Name), bytesText(m.Size), oneLine(strings.TrimSpace(m.Details.Format+" "+m.Details.Family)), oneLine(until))
 	}

@@ -172,12 +172,8 @@ func (f *serveFlags) run(c *cobra.Command, args []string) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	for _, m := range all {
-		if f.check || m.options.KVBudget > 0 {
-			if err := m.check(ctx); err != nil {
-				return orInterrupted(ctx, err)
-			}
-		}
+	if all, err = f.checkModels(ctx, all, c.ErrOrStderr()); err != nil {
+		return orInterrupted(ctx, err)
 	}
 	if f.check {
 		return f.checked(c, all, keys)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -85,6 +86,7 @@ func (k *keepAlive) Set(s string) error {
 // modelSpec is a model that is to be served.
 type modelSpec struct {
 	path    string // "" is the demo
+	found   bool   // in a folder that was given
 	name    string
 	aliases []string
 	keep    time.Duration
@@ -107,7 +109,7 @@ func (f *serveFlags) models(args []string, more []modelSpec) (all []modelSpec, e
 			return nil, err
 		}
 		for _, p := range found {
-			all = append(all, modelSpec{path: p, name: cmp.Or(named.Name, modelName(p)), keep: time.Duration(f.model.keep), options: o})
+			all = append(all, modelSpec{path: p, found: p != named.Path, name: cmp.Or(named.Name, modelName(p)), keep: time.Duration(f.model.keep), options: o})
 		}
 	}
 	if all = append(all, more...); len(all) == 0 {
@@ -119,6 +121,27 @@ func (f *serveFlags) models(args []string, more []modelSpec) (all []modelSpec, e
 	return all, namedOnce(all)
 }
 
+// checkModels returns the models whose files have no fault. A fault is an error where the model was named; a model that was found
+// in a folder is left out with a line that says why.
+func (f *serveFlags) checkModels(ctx context.Context, all []modelSpec, stderr io.Writer) (good []modelSpec, err error) {
+	for _, m := range all {
+		fault := m.check(ctx)
+		switch {
+		case fault == nil:
+			good = append(good, m)
+		case ctx.Err() != nil || f.check || !m.found:
+			return nil, fault
+		default:
+			err = fault
+			fmt.Fprintf(stderr, "karat: %s is left out: %v\n", m.path, fault)
+		}
+	}
+	if len(good) == 0 {
+		return nil, err
+	}
+	return good, nil
+}
+
 // check finds faults of a model's files, and a budget of keys and values that has no room for its first page, without its weights.
 func (m *modelSpec) check(ctx context.Context) error {
 	c, err := openCheckpoint(m.path)
@@ -128,6 +151,12 @@ func (m *modelSpec) check(ctx context.Context) error {
 	defer c.Close()
 	g, _, err := model.Graph(ctx, c, 0)
 	if err != nil {
+		return err
+	}
+	if model.Encoder(g) {
+		m.options.Context = 0 // its own: --ctx is for models that generate
+	}
+	if _, err := c.Tokenizer(); err != nil {
 		return err
 	}
 	n, err := numerics.Parse(string(m.options.Precision), string(m.options.KV))
