@@ -11,11 +11,11 @@ import (
 )
 
 // guard refuses what must not reach a route: in one place, for all of them.
-func (s *Server) guard(r *http.Request) (*caller, *problem) {
-	if p := s.origin(r); p != nil {
+func (s *Server) guard(w http.ResponseWriter, r *http.Request) (*caller, *problem) {
+	if p := s.origin(w, r); p != nil {
 		return nil, p
 	}
-	if r.URL.Path == "/health" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+	if r.URL.Path == "/health" && (r.Method == http.MethodGet || r.Method == http.MethodHead) || isPreflight(r) {
 		return &caller{}, nil
 	}
 	who, p := s.keys.who(r)
@@ -28,23 +28,28 @@ func (s *Server) guard(r *http.Request) (*caller, *problem) {
 	return who, who.admit(r.URL.Path, s.now())
 }
 
-// origin refuses pages of other sites, and names that were made to point here.
-func (s *Server) origin(r *http.Request) *problem {
-	not := func(what, name string) *problem {
-		return &problem{status: http.StatusForbidden, kind: invalid, code: "forbidden", message: fmt.Sprintf("%s %q is not allowed", what, name)}
+// origin refuses pages of other sites, and names that were made to point here. A page whose origin is allowed may read answers.
+func (s *Server) origin(w http.ResponseWriter, r *http.Request) *problem {
+	not := func(what, name, more string) *problem {
+		return &problem{status: http.StatusForbidden, kind: invalid, code: "forbidden", message: fmt.Sprintf("%s %q is not allowed%s", what, name, more)}
 	}
+	w.Header().Add("Vary", "Origin")
 	if !allowed(s.o.Hosts, r.Host) {
-		return not("Host", r.Host)
+		return not("Host", r.Host, "")
 	}
-	for _, origin := range r.Header.Values("Origin") {
+	origins := r.Header.Values("Origin")
+	for _, origin := range origins {
 		scheme, host, ok := strings.Cut(origin, "://")
-		same := ok && host == r.Host && (scheme == "http" || scheme == "https")
-		if !same {
-			return not("Origin", origin)
+		if ok && host == r.Host && (scheme == "http" || scheme == "https") {
+			continue
 		}
+		if len(origins) > 1 || !s.origins.allow(origin) {
+			return not("Origin", origin, ": karat serve --allow-origin names the origins whose pages may call this server")
+		}
+		s.origins.welcome(w.Header(), origin)
 	}
-	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
-		return not("Sec-Fetch-Site", site)
+	if site := r.Header.Get("Sec-Fetch-Site"); len(origins) == 0 && (site == "cross-site" || site == "same-site") {
+		return not("Sec-Fetch-Site", site, "")
 	}
 	return nil
 }
@@ -115,8 +120,8 @@ func (h *held) end() {
 // readBody is the JSON of a request.
 func (x *exchange) readBody() ([]byte, *problem) {
 	s, w, r := x.s, x.w, x.r
-	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
-		return nil, &problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: "Content-Type is not application/json"}
+	if !saysJSON(r.Header.Get("Content-Type")) {
+		return nil, &problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: "Content-Type is not application/json: add -H 'Content-Type: application/json'"}
 	}
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return nil, &problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: fmt.Sprintf("Content-Encoding %q is not taken", e)}

@@ -30,9 +30,9 @@ func TestD1Hosts(t *testing.T) {
 			t.Errorf("Host %s: %d", host, status)
 		}
 	}
-	for origin, ok := range map[string]bool{c.url: true, "null": false, "http://localhost.evil.com": false, "http://evil.com": false, "http://localhost:1": false, "file://": false, "": false} {
+	for origin, ok := range map[string]bool{c.url: true, "null": false, "http://localhost.evil.com": false, "http://evil.com": false, "http://localhost:1": true, "https://127.0.0.1": true, "http://[::1]:9": true, "app://x": true, "http://127.0.0.1.nip.io": false, "chrome-extension://x": false, "file://": false, "": false} {
 		c.header = map[string]string{"Origin": origin}
-		if status, answer, h := c.do("GET", "/v1/models", ""); ok != (status == 200) || h.Get("Access-Control-Allow-Origin") != "" {
+		if status, answer, h := c.do("GET", "/v1/models", ""); ok != (status == 200) || (h.Get("Access-Control-Allow-Origin") != "") != (ok && origin != c.url) || h.Get("Vary") != "Origin" {
 			t.Errorf("Origin %q: %d %s", origin, status, answer)
 		}
 	}
@@ -49,6 +49,76 @@ func TestD1Hosts(t *testing.T) {
 	}
 	any.header = nil
 	any.refuses(403, "", "Host", "GET", "/health", "")
+}
+
+// TestOrigins: pages of the origins that are named may call the server and read its answers, others may not; a browser asks first, without a key.
+func TestOrigins(t *testing.T) {
+	for _, x := range []struct{ pattern, yes, no string }{
+		{"http://localhost:3000", "http://localhost:3000", "http://localhost:3001"},
+		{"http://localhost:3000/", "http://LOCALHOST:3000", "https://localhost:3000"},
+		{"http://localhost:*", "http://localhost", "http://localhost.evil.com:1"},
+		{"https://*.example.com", "https://a.b.example.com", "https://example.com"},
+		{"https://*.example.com:*", "https://a.example.com:8443", "https://a.example.com.evil.com"},
+		{"http://[::1]:*", "http://[::1]:5", "http://1:5"},
+		{"vscode-webview://*", "vscode-webview://1a2b", "vscode://1a2b"},
+		{"null", "null", "http://localhost"},
+		{"*", "null", ""},
+	} {
+		c := serve(t, demo(t), Options{Origins: []string{x.pattern}, Keys: []Key{{Name: "ann", Secret: secret}}})
+		c.header = map[string]string{"Origin": x.yes, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,x-stainless-os", "Access-Control-Request-Private-Network": "true",
+			"Sec-Fetch-Site": "same-site"}
+		named, credentials := x.yes, "true"
+		if x.pattern == "*" {
+			named, credentials = "*", ""
+		}
+		status, _, h := c.do("OPTIONS", "/v1/chat/completions", "")
+		for name, want := range map[string]string{"Access-Control-Allow-Origin": named, "Access-Control-Allow-Credentials": credentials, "Access-Control-Allow-Headers": "authorization,x-stainless-os",
+			"Access-Control-Allow-Private-Network": "true", "Vary": "Origin"} {
+			if got := h.Get(name); got != want || status != 204 {
+				t.Errorf("%s, %s: %d %s %q, want %q", x.pattern, x.yes, status, name, got, want)
+			}
+		}
+		if !strings.Contains(h.Get("Access-Control-Allow-Methods"), "POST") {
+			t.Errorf("%v", h)
+		}
+		c.header = map[string]string{"Origin": x.yes, "Authorization": "Bearer " + secret, "Sec-Fetch-Site": "cross-site"}
+		if status, answer, h := c.do("POST", "/v1/chat/completions", `{`+hello+`,"max_tokens":1}`); status != 200 || h.Get("Access-Control-Allow-Origin") != named {
+			t.Errorf("%s, %s: %d %s", x.pattern, x.yes, status, answer)
+		}
+		c.header = map[string]string{"Origin": x.yes}
+		if status, _, h := c.do("GET", "/v1/models", ""); status != 401 || h.Get("Access-Control-Allow-Origin") != named {
+			t.Errorf("%s: without a key %d", x.pattern, status)
+		}
+		if x.no != "" {
+			for _, method := range []string{"OPTIONS", "GET"} {
+				c.header = map[string]string{"Origin": x.no, "Access-Control-Request-Method": "GET"}
+				if status, answer, h := c.do(method, "/health", ""); status != 403 || h.Get("Access-Control-Allow-Origin") != "" || !strings.Contains(answer, "--allow-origin") {
+					t.Errorf("%s, %s: %d %s", x.pattern, x.no, status, answer)
+				}
+			}
+		}
+	}
+	for _, pattern := range []string{"localhost:3000", "", "http://", "http://a/b", "http://u@a"} {
+		if s, err := New(t.Context(), Options{Models: []Model{{Name: "a", Model: demo(t)}}, Origins: []string{pattern}}); err == nil {
+			t.Errorf("%q is taken", pattern)
+			s.Close()
+		}
+	}
+}
+
+// TestPlainJSON: JSON is JSON without a Content-Type, and with the one that curl gives it, except from pages of other origins.
+func TestPlainJSON(t *testing.T) {
+	c := serve(t, demo(t), Options{})
+	for _, kind := range []string{"", "application/x-www-form-urlencoded", "application/json; charset=utf-8"} {
+		c.header = map[string]string{"Content-Type": kind}
+		c.post("/v1/chat/completions", `{`+hello+`,"max_tokens":1}`)
+		c.header["Origin"] = "http://localhost:3000"
+		c.post("/api/generate", `{"model":"demo","stream":false,"prompt":"a","options":{"num_predict":1}}`)
+		c.header["Origin"] = "http://evil.com"
+		if status, answer, _ := c.do("POST", "/v1/chat/completions", `{`+hello+`}`); status != 403 {
+			t.Errorf("%q: %d %s", kind, status, answer)
+		}
+	}
 }
 
 // raw sends the bytes of a request.

@@ -34,6 +34,7 @@ type Options struct {
 	Loaded   int                     // most models that are loaded at a time on a device; 0 is any number
 	Keys     []Key                   // nil needs none
 	Hosts    []string                // that the Host header may name, "*" for all; nil is this machine's loopback
+	Origins  []string                // whose pages may call the server, as http://localhost:3000, https://*.example.com or "*"; nil is those of this machine
 	MaxBody  int64                   // most bytes of a request; 0 is 32 MiB
 	Requests int                     // most answers that are computed or wait; 0 is 256. More are refused with 429
 	Store    string                  // folder of files and batches; "" has none
@@ -60,6 +61,7 @@ type Server struct {
 	pool     *pool
 	since    int64
 	keys     keyring
+	origins  origins
 	log      *slog.Logger
 	mux      *http.ServeMux
 	patterns []string
@@ -98,6 +100,9 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	}
 	var err error
 	if s.keys, err = newKeyring(o.Keys); err != nil {
+		return nil, err
+	}
+	if s.origins, err = newOrigins(o.Origins); err != nil {
 		return nil, err
 	}
 	s.pool, s.ranker = newPool(s, o), rankers{s}
@@ -267,19 +272,23 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	pattern := ""
-	who, p := s.guard(r)
+	who, p := s.guard(w, r)
 	if who != nil {
 		x.who = who
 	}
-	if p == nil {
+	asks := p == nil && preflight(h, r)
+	if p == nil && !asks {
 		_, pattern = s.mux.Handler(r)
 		if pattern == "" {
 			p = s.lost(w, r)
 		}
 	}
-	if p != nil {
+	switch {
+	case p != nil:
 		p.write(x.w, s.voiceOf(r.URL.Path))
-	} else {
+	case asks:
+		x.w.WriteHeader(http.StatusNoContent)
+	default:
 		x.ctx = context.WithValue(r.Context(), traceKey{}, t)
 		s.mux.ServeHTTP(x.w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 	}

@@ -25,22 +25,22 @@ const keyVariable = "KARAT_API_KEY"
 const drainLimit = 30 * time.Second
 
 type serveFlags struct {
-	aliases, hosts []string
-	host           string
-	port           uint16
-	socket         string
-	keyFile        string
-	noKey          bool
-	cert, key      string
-	queue, loaded  int
-	memory         size
-	quiet, noPage  bool
-	logFormat      string
-	config, store  string
-	traces         string // where to
-	check          bool
-	model          modelFlags // of models whose configuration says nothing else
-	changed        func(flag string) bool
+	aliases, hosts, origins []string
+	host                    string
+	port                    uint16
+	socket                  string
+	keyFile                 string
+	noKey                   bool
+	cert, key               string
+	queue, loaded           int
+	memory                  size
+	quiet, noPage           bool
+	logFormat               string
+	config, store           string
+	traces                  string // where to
+	check                   bool
+	model                   modelFlags // of models whose configuration says nothing else
+	changed                 func(flag string) bool
 }
 
 func newServeCommand() *cobra.Command {
@@ -81,6 +81,7 @@ After Ctrl-C or SIGTERM it takes no new requests, and lets the running ones end.
 	fs.Var((*name)(&f.keyFile), "api-key-file", "`file` of keys that clients show, NAME:SECRET on a line")
 	fs.BoolVar(&f.noKey, "no-api-key", false, "need no key even beyond this machine")
 	fs.StringArrayVar(&f.hosts, "allow-host", nil, "`name` that requests may give as their Host; * is any (default: localhost and loopback addresses, any with --host)")
+	fs.StringArrayVar(&f.origins, "allow-origin", nil, "`origin` whose pages may call the server, for example https://*.example.com; * is any (default: pages at localhost and loopback addresses)")
 	fs.Var((*name)(&f.cert), "tls-cert", "`file` of the certificate, for https")
 	fs.Var((*name)(&f.key), "tls-key", "`file` of its key")
 	fs.IntVar(&f.queue, "max-requests", 256, "most `requests` computed or waiting; more are refused, to be tried again")
@@ -207,7 +208,7 @@ func (f *serveFlags) serve(ctx context.Context, c *cobra.Command, all []modelSpe
 	if l, err = f.encrypted(l); err != nil {
 		return err
 	}
-	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
+	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Origins: f.origins, Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
 	if !f.noPage {
 		site, err := newSite()
 		if err != nil {
