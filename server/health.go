@@ -99,7 +99,7 @@ func (d *door) leave() {
 	}
 }
 
-// shut lets nobody in from now on, and returns what is closed when the last request has ended.
+// shut lets nobody in from now on. The channel that it returns is closed when the last request has ended.
 func (d *door) shut() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
