@@ -29,7 +29,7 @@ func (x *exchange) upload() *problem {
 	if err != nil || kind != "multipart/form-data" {
 		return &problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: "Content-Type is not multipart/form-data"}
 	}
-	http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(uploadLimit)) // a reader without deadlines reads without one
+	x.from.limit = uploadLimit
 	x.r.Body = http.MaxBytesReader(x.w, x.r.Body, maxFile+1<<20)
 	parts, err := x.r.MultipartReader()
 	if err != nil {
@@ -103,7 +103,7 @@ func broken(err error) *problem {
 	if own := (*fs.PathError)(nil); errors.As(err, &own) {
 		return internal("The server could not keep the file")
 	}
-	return bad("", "The body was not read to its end")
+	return unread(err)
 }
 
 // file is the file of a path.

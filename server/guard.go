@@ -153,7 +153,7 @@ func (x *exchange) readBody() ([]byte, *problem) {
 			if more := (*http.MaxBytesError)(nil); asError(err, &more) {
 				return nil, large
 			}
-			return nil, bad("", "The body was not read to its end")
+			return nil, unread(err)
 		}
 	}
 }

@@ -114,6 +114,9 @@ func (p *problem) write(w http.ResponseWriter, v voice) {
 	if p.after > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(p.after))
 	}
+	if p.status == http.StatusRequestTimeout {
+		w.Header().Set("Connection", "close")
+	}
 	writeJSON(w, p.status, v.problem(p))
 }
 

@@ -177,6 +177,7 @@ type exchange struct {
 	who    *caller
 	stream *stream
 	hints  hints
+	from   *steady
 	model  string   // that was asked for
 	held   held     // bytes of the body
 	inner  bool     // a batch asks, whose lines nobody waits for at the end
@@ -265,7 +266,9 @@ func (x *exchange) fail(p *problem, v voice) {
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	x, t := &exchange{s: s, w: &writer{ResponseWriter: w}, who: &caller{}}, s.newTrace(r, began)
+	body := s.steadyBody(w, r)
+	defer body.end()
+	x, t := &exchange{from: body, s: s, w: &writer{ResponseWriter: w}, who: &caller{}}, s.newTrace(r, began)
 	id := newID("req_")
 	h := w.Header()
 	h.Set("X-Request-Id", id)
