@@ -35,6 +35,7 @@ type blocks struct {
 	early   []karat.Token // whose text comes with a later event
 	finish  string
 	stopped string
+	full    bool // the answer filled the context
 }
 
 func (l *blocks) add(e event) {
@@ -63,7 +64,7 @@ func (l *blocks) add(e event) {
 		l.early = append(l.early, e.tokens...)
 	}
 	if e.finish != "" {
-		l.finish, l.stopped = e.finish, e.stopped
+		l.finish, l.stopped, l.full = e.finish, e.stopped, e.full
 		if n := len(l.all); l.open {
 			b := l.all[n-1]
 			if b.cut = e.finish == finishLength; b.kind == textBlock {

@@ -128,6 +128,8 @@ func (f *fields) done() {
 	}
 }
 
+const aNumber = "it is a number"
+
 // kindOf names a JSON value for a message.
 func kindOf(raw json.RawMessage) string {
 	raw = bytes.TrimSpace(raw)
@@ -146,7 +148,7 @@ func kindOf(raw json.RawMessage) string {
 	case 'n':
 		return "it is null"
 	}
-	return "it is a number"
+	return aNumber
 }
 
 func (f *fields) decode(name, want string, to any) bool {
@@ -193,10 +195,15 @@ func (f *fields) boolean(name string, absent bool) bool {
 // number is a number from least to most; nil is absent.
 func (f *fields) number(name string, least, most float64) *float64 {
 	var x float64
-	if !f.decode(name, "a number", &x) {
+	raw := f.take(name)
+	if raw == nil {
 		return nil
 	}
-	if x < least || x > most {
+	if err := json.Unmarshal(raw, &x); err != nil && kindOf(raw) == aNumber { // no float64 is as large
+		f.fail(f.path+name, "it is too large, want a number from %v to %v", least, most)
+	} else if err != nil {
+		f.fail(f.path+name, "%s, want a number", kindOf(raw))
+	} else if x < least || x > most {
 		f.fail(f.path+name, "%v is not from %v to %v", x, least, most)
 	}
 	return &x
@@ -209,7 +216,9 @@ func (f *fields) integer(name string, least, most int64) *int64 {
 		return nil
 	}
 	n, ok := whole(raw)
-	switch {
+	switch x, err := strconv.ParseFloat(string(raw), 64); {
+	case !ok && kindOf(raw) == aNumber && (err != nil || math.Abs(x) > 1<<53):
+		f.fail(f.path+name, "it is too large, want an integer from %d to %d", least, most)
 	case !ok:
 		f.fail(f.path+name, "%s, want an integer", kindOf(raw))
 	case n < least || n > most:

@@ -83,9 +83,12 @@ func (c *conversation) ending(f *fields) {
 	}
 }
 
-// limit reads a number of tokens.
+// limit reads the most tokens of an answer; -1 is no limit but the context.
 func (r *request) limit(f *fields, name string, least int64) {
-	if n := f.integer(name, least, maxTokens); n != nil {
+	if string(f.values[name]) == "-1" {
+		f.ignore(name)
+		r.max = -1
+	} else if n := f.integer(name, least, maxTokens); n != nil {
 		r.max = int(*n)
 	}
 }

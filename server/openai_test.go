@@ -98,8 +98,15 @@ func TestD14ContextLength(t *testing.T) {
 	if at(o, "choices", 0, "finish_reason") != "length" || at(o, "usage", "completion_tokens") != 1. || at(o, "usage", "prompt_tokens") != room-1. {
 		t.Errorf("%v", o)
 	}
-	for _, x := range []struct{ prompt, answer int }{{room, 1}, {room + 1, 1}, {10 * room, 1}, {room - 1, 2}, {room - 16, 17}} {
-		c.refuses(400, "prompt", fmt.Sprintf("%d tokens. However, you requested %d tokens", room, x.prompt+x.answer), "POST", "/v1/completions", prompt(x.prompt)+fmt.Sprintf(`,"max_tokens":%d}`, x.answer))
+	for _, x := range []struct{ prompt, answer int }{{room, 1}, {room + 1, 1}, {10 * room, 1}, {room, 32000}, {room, -1}} {
+		c.refuses(400, "prompt", fmt.Sprintf("%d tokens. However, you requested %d tokens", room, x.prompt+1), "POST", "/v1/completions", prompt(x.prompt)+fmt.Sprintf(`,"max_tokens":%d}`, x.answer))
+	}
+	const on = `,"grammar":"root ::= [a-z ]{400}","max_tokens":`
+	for _, x := range []struct{ most, tokens float64 }{{2, 2}, {15, 15}, {16, 16}, {17, 16}, {32000, 16}, {-1, 16}} { // a limit beyond the room is the room
+		o := c.post("/v1/completions", prompt(room-16)+on+fmt.Sprint(x.most)+`}`)
+		if at(o, "choices", 0, "finish_reason") != "length" || at(o, "usage", "completion_tokens") != x.tokens {
+			t.Errorf("max_tokens %v: %v", x.most, o)
+		}
 	}
 	c.post("/v1/completions", prompt(room)+`,"max_tokens":0,"echo":true}`)
 	c.post("/v1/completions", prompt(room-16)+`,"max_tokens":16}`)
@@ -259,7 +266,14 @@ func TestRefused(t *testing.T) {
 	chat("top_p", "not from", `"top_p":-0.1`)
 	chat("n", "not from 1 to 128", `"n":1000000000`)
 	chat("n", "integer", `"n":1.5`)
-	chat("max_tokens", "not from", `"max_tokens":-1`)
+	chat("max_tokens", "not from", `"max_tokens":-2`)
+	chat("max_tokens", "too large", `"max_tokens":1e18`)
+	chat("seed", "too large", `"seed":-1e400`)
+	chat("seed", "too large", `"seed":123456789012345678901234567890`)
+	chat("temperature", "too large", `"temperature":1e400`)
+	chat("logit_bias.5", "too large", `"logit_bias":{"5":-1e400}`)
+	chat("max_tokens", "it is a number, want an integer", `"max_tokens":1.5`)
+	chat("temperature", "it is a string, want a number", `"temperature":"1e400"`)
 	chat("top_logprobs", "not from 0 to 20", `"top_logprobs":21`)
 	chat("top_logprobs", "needs logprobs", `"top_logprobs":2`)
 	chat("stop", "empty", `"stop":""`)
@@ -286,7 +300,7 @@ func TestRefused(t *testing.T) {
 		c.refuses(400, x.param, x.holds, "POST", "/v1/chat/completions", `{"model":"demo","messages":`+x.messages+`}`)
 	}
 	c.refuses(404, "model", "does not exist", "POST", "/v1/chat/completions", strings.Replace(`{`+hello+`}`, "demo", "gpt", 1))
-	c.refuses(400, "model", "Missing", "POST", "/v1/chat/completions", `{"messages":[]}`)
+	c.refuses(400, "messages", "missing or empty", "POST", "/v1/chat/completions", `{"messages":[]}`) // one model needs no name
 	for _, body := range []string{``, `{`, `[]`, `"x"`, `nul`, `{"model":"demo"}{}`, "{\"model\":\"\xff\"}", strings.Repeat("[", 100000)} {
 		c.refuses(400, "", "", "POST", "/v1/chat/completions", body+" ")
 	}

@@ -91,9 +91,13 @@ func TestTokens(t *testing.T) {
 	c.refuses(400, "x", "Unrecognized", "POST", "/tokenize", `{"content":"a","x":1}`)
 	c.refuses(400, "tokens", "vocabulary", "POST", "/detokenize", `{"tokens":[-1]}`)
 	c.refuses(404, "model", "", "GET", "/v1/models/none", "")
-	for _, id := range []string{"demo", "an/alias", "an%2Falias"} {
-		if status, answer, _ := c.do("GET", "/v1/models/"+id, ""); status != 200 || at(parseObject(t, answer), "id") != "demo" {
-			t.Errorf("%s: %d %s", id, status, answer)
+	for path, id := range map[string]string{"demo": "demo", "an/alias": "an/alias", "an%2Falias": "an/alias"} { // an alias is found by its own name
+		if status, answer, _ := c.do("GET", "/v1/models/"+path, ""); status != 200 || at(parseObject(t, answer), "id") != id {
+			t.Errorf("%s: %d %s", path, status, answer)
 		}
+	}
+	_, answer, _ := c.do("GET", "/v1/models", "")
+	if o := parseObject(t, answer); len(o["data"].([]any)) != 2 || at(o, "data", 0, "id") != "demo" || at(o, "data", 1, "id") != "an/alias" || at(o, "data", 1, "root") != "demo" {
+		t.Errorf("%s", answer)
 	}
 }

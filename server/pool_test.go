@@ -282,3 +282,21 @@ func TestLeaverWhileLoading(t *testing.T) {
 		t.Errorf("%d uses", n)
 	}
 }
+
+// TestModelNames: one model needs no name in any route; of several, the request says which. A caller that sees one alone needs none either.
+func TestModelNames(t *testing.T) {
+	m := demo(t)
+	for path, body := range map[string]string{"/v1/chat/completions": `"max_tokens":1,"messages":[{"role":"user","content":"a"}]`, "/v1/completions": `"prompt":"a","max_tokens":1`, "/v1/responses": `"input":"a","max_output_tokens":1`,
+		"/v1/messages": `"max_tokens":1,"messages":[{"role":"user","content":"a"}]`, "/api/chat": `"stream":false,"messages":[{"role":"user","content":"a"}]`, "/api/generate": `"stream":false,"prompt":"a"`, "/api/show": `"verbose":false`} {
+		one, two := serve(t, m, Options{}), serve(t, m, Options{Models: []Model{{Name: "other", Model: m}}})
+		for _, name := range []string{"", `"model":"",`, `"model":null,`} {
+			one.post(path, `{`+name+body+`}`)
+			if status, answer, _ := two.do("POST", path, `{`+name+body+`}`); status != 400 || !strings.Contains(answer, "GET /v1/models lists the 2 models") {
+				t.Errorf("%s %s: %d %s", path, name, status, answer)
+			}
+		}
+		keyed := serve(t, m, Options{Models: []Model{{Name: "other", Model: m}}, Keys: []Key{{Name: "one", Secret: "secret-of-one", Models: []string{"other"}}}})
+		keyed.header = map[string]string{"Authorization": "Bearer secret-of-one"}
+		keyed.post(path, `{`+body+`}`)
+	}
+}

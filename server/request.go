@@ -27,7 +27,7 @@ type request struct {
 	texts    []string // of the prompts that are given as texts
 	n        int      // answers to each prompt
 	best     int      // how many of them the client gets, of completions
-	max      int      // tokens of an answer; -1 is as many as the context holds
+	max      int      // tokens of an answer, at most; -1 is as many as the context holds, which is all that there can be
 	sampling karat.Sampling
 	stop     []string
 	logprobs bool // of the answer's tokens
@@ -55,6 +55,7 @@ type event struct {
 	prompt    bool          // it is the prompt's
 	finish    string        // of the last piece: stop, length or tool_calls
 	stopped   string        // the stop string that ended it
+	full      bool          // the answer filled the context
 }
 
 // The ends of an answer, in OpenAI's words.
@@ -85,12 +86,21 @@ func (x *exchange) newRequest(m *served) *request {
 	return r
 }
 
-// least returns how many tokens of an answer a prompt must leave room for.
+// least returns how many tokens of an answer a prompt must leave room for: one, unless none is asked for.
 func (r *request) least() int {
-	if r.max < 0 {
-		return 1
+	if r.max == 0 {
+		return 0
 	}
-	return r.max
+	return 1
+}
+
+// most returns how many tokens an answer to a prompt may have, and whether the context allows no more.
+func (r *request) most(prompt []int) (tokens int, full bool) {
+	room := r.model.room - len(prompt)
+	if r.max < 0 || r.max > room {
+		return room, true
+	}
+	return r.max, false
 }
 
 // check finds what does not fit the context, or this server.
@@ -271,10 +281,7 @@ func (c *choice) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if o.MaxTokens = c.r.max; c.r.max < 0 {
-		o.MaxTokens = c.r.model.room - len(c.prompt)
-	}
-	if o.MaxTokens == 0 {
+	if o.MaxTokens, _ = c.r.most(c.prompt); o.MaxTokens == 0 {
 		c.emit(event{finish: finishLength})
 		return nil
 	}
@@ -341,6 +348,7 @@ func (c *choice) follow(p *pieces, t karat.Token) bool {
 	switch {
 	case t.Stop == karat.StopLength: // whatever came before: something may be missing
 		last.finish = finishLength
+		_, last.full = c.r.most(c.prompt)
 	case p.called() && !c.r.turn.named: // else it is stop, as OpenAI has it
 		last.finish = finishCalls
 	case t.Stop == karat.StopString:

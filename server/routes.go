@@ -130,9 +130,18 @@ func (x *exchange) asked(find func(*fields) (*served, *problem)) (*fields, *serv
 	return f, m, p
 }
 
-// named is the model that a request asks for by its field "model".
+// named is the model that a request asks for by its field "model". Where the caller sees one model alone, that is it without the field.
 func (x *exchange) named(f *fields) (*served, *problem) {
-	name := f.needText("model")
+	if !f.has("model") || string(f.values["model"]) == `""` {
+		f.ignore("model")
+		all := x.states()
+		if len(all) != 1 {
+			return nil, bad("model", "Missing required parameter: 'model'. GET /v1/models lists the %d models of this server", len(all))
+		}
+		x.model = all[0].Name
+		return x.use(all[0].entry)
+	}
+	name := f.text("model")
 	if *f.err != nil {
 		return nil, *f.err
 	}
@@ -190,6 +199,7 @@ func (x *exchange) reply(v any) *problem {
 // modelObject is a model as OpenAI's API lists it. What only a loaded model tells is left out of the others.
 type modelObject struct {
 	ID          string   `json:"id"`
+	Root        string   `json:"root,omitempty"` // of an alias, the model's name
 	Object      string   `json:"object"`
 	Created     int64    `json:"created"`
 	OwnedBy     string   `json:"owned_by"`
@@ -199,8 +209,12 @@ type modelObject struct {
 	Fingerprint string   `json:"system_fingerprint,omitempty"`
 }
 
-func (x *exchange) modelObject(m state) modelObject {
-	o := modelObject{ID: m.Name, Object: "model", Created: x.s.since, OwnedBy: "karat", Aliases: m.Aliases}
+// modelObject is a model by one of its names.
+func (x *exchange) modelObject(m state, name string) modelObject {
+	o := modelObject{ID: name, Object: "model", Created: x.s.since, OwnedBy: "karat", Aliases: m.Aliases}
+	if name != m.Name {
+		o.Root, o.Aliases = m.Name, nil
+	}
 	if !m.Changed.IsZero() {
 		o.Created = m.Changed.Unix()
 	}
@@ -218,7 +232,9 @@ func (x *exchange) states() []state {
 func (x *exchange) listModels() *problem {
 	list := []modelObject{}
 	for _, m := range x.states() {
-		list = append(list, x.modelObject(m))
+		for _, name := range append([]string{m.Name}, m.Aliases...) {
+			list = append(list, x.modelObject(m, name))
+		}
 	}
 	return x.reply(map[string]any{"object": "list", "data": list})
 }
@@ -228,7 +244,7 @@ func (x *exchange) showModel() *problem {
 	e := x.s.pool.find(id)
 	for _, m := range x.states() {
 		if m.entry == e {
-			return x.reply(x.modelObject(m))
+			return x.reply(x.modelObject(m, id))
 		}
 	}
 	return noModel(id)

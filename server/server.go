@@ -137,6 +137,9 @@ func newPool(s *Server, o Options) *pool {
 	return p
 }
 
+// agentContext is how many tokens the first requests of coding agents need, with their tools and an answer.
+const agentContext = 32768
+
 // open returns a loaded model with the facts that are often asked of it. It reads the model's files, for the fingerprint.
 func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, error) {
 	x := &served{name: e.Name, model: m, info: m.Info()}
@@ -150,6 +153,9 @@ func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, e
 		return nil, err
 	}
 	x.print = "karat_" + x.print
+	if most := x.info.MaxContext; !x.info.Encoder && x.room < agentContext && most >= agentContext {
+		s.log.Info("small context", "model", e.Name, "tokens", x.room, "most", most, "hint", fmt.Sprintf("coding agents ask for %d tokens or more: --ctx", agentContext))
+	}
 	return x, nil
 }
 
