@@ -11,12 +11,17 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/syntax"
 )
 
 // output is where answers and messages go.
 type output struct {
 	out, log io.Writer
 	json     bool
+	verbose  bool   // says the speeds
+	screen   screen // nil with json
+	cut      bool   // nobody has asked for the limit of tokens
+	parser   *syntax.Parser
 	session  *karat.Session
 	context  int // tokens that it holds
 	sampling karat.Sampling
@@ -36,7 +41,7 @@ type answer struct {
 	output
 
 	start, first, end time.Time
-	text              strings.Builder
+	text, reasoning   strings.Builder
 	tokens            int
 	stop              string
 }
@@ -60,6 +65,7 @@ type jsonSummary struct {
 	Stop            string        `json:"stop"`
 	Error           string        `json:"error,omitempty"`
 	Text            string        `json:"text"`
+	Reasoning       string        `json:"reasoning,omitempty"`
 	Template        string        `json:"template"`
 	IDs             []int         `json:"ids"` // of the prompt
 	Adapters        []jsonAdapter `json:"adapters,omitempty"`
@@ -76,14 +82,23 @@ func (a *answer) write(ctx context.Context, tokens iter.Seq2[karat.Token, error]
 	a.start = time.Now()
 	var failed error
 	for t, err := range tokens {
-		a.text.WriteString(t.Text)
 		if failed = err; err == nil {
 			if a.tokens++; a.tokens == 1 {
 				a.first = time.Now()
 			}
 			a.stop = string(t.Stop)
 		}
-		if err := a.writeToken(t, failed == nil); err != nil {
+		if a.json && err == nil {
+			if err := a.writeToken(t); err != nil {
+				return err
+			}
+		}
+		if err := a.show(a.parts(t.Text)); err != nil {
+			return err
+		}
+	}
+	if a.parser != nil {
+		if err := a.show(a.parser.End()); err != nil {
 			return err
 		}
 	}
@@ -99,15 +114,19 @@ func (a *answer) write(ctx context.Context, tokens iter.Seq2[karat.Token, error]
 			return err
 		}
 	} else if a.tokens > 0 {
-		if _, err := fmt.Fprintln(a.out); err != nil {
+		if err := a.screen.end(); err != nil {
 			return err
 		}
 	}
 	switch {
-	case a.tokens > 0:
+	case a.tokens > 0 && a.verbose:
 		fmt.Fprintln(a.log, "karat:", a.speeds())
 	case a.stop == "interrupted":
 		fmt.Fprintln(a.log, "karat: interrupted")
+	case a.full():
+		fmt.Fprintf(a.log, "karat: cut, since %s; --ctx sets its length\n", a.why())
+	case a.stop == string(karat.StopLength) && (a.cut || a.text.Len() == 0) && !a.json:
+		fmt.Fprintf(a.log, "karat: cut after %s; -n sets more\n", count(a.tokens, "token"))
 	}
 	return failed
 }
@@ -130,29 +149,48 @@ func (a *answer) explain(err error) error {
 	return contextFull{fmt.Errorf("the prompt has more than the %s that the context holds: shorten it, or raise --ctx", count(a.context, "token"))}
 }
 
-// writeToken writes a token, or the text that came beside an error.
-func (a *answer) writeToken(t karat.Token, ok bool) error {
-	switch {
-	case a.json && !ok:
-		return nil // the summary has all the text
-	case a.json:
-		line := jsonToken{ID: t.ID, Text: t.Text, Logprob: t.Logprob}
-		if a.logprobs > 0 {
-			next, err := lab.NewNext(lab.Widen(t.Logits), nil, a.logprobs, nil)
-			if err != nil {
+// writeToken writes a token in JSON.
+func (a *answer) writeToken(t karat.Token) error {
+	line := jsonToken{ID: t.ID, Text: t.Text, Logprob: t.Logprob}
+	if a.logprobs > 0 {
+		next, err := lab.NewNext(lab.Widen(t.Logits), nil, a.logprobs, nil)
+		if err != nil {
+			return err
+		}
+		next.Name(a.name)
+		line.Next = next
+	}
+	return newEncoder(a.out).Encode(line)
+}
+
+// parts cuts the next piece of the answer into text and reasoning.
+func (a *answer) parts(text string) []syntax.Event {
+	if a.parser == nil {
+		return []syntax.Event{{Text: text}}
+	}
+	return a.parser.Write(text)
+}
+
+// show keeps parts of the answer, and shows them on the screen if there is one.
+func (a *answer) show(parts []syntax.Event) error {
+	for _, p := range parts {
+		a.text.WriteString(p.Text)
+		a.reasoning.WriteString(p.Reasoning)
+		if a.screen == nil {
+			continue
+		}
+		if p.Reasoning != "" {
+			if err := a.screen.think(p.Reasoning); err != nil {
 				return err
 			}
-			next.Name(a.name)
-			line.Next = next
 		}
-		return newEncoder(a.out).Encode(line)
+		if p.Text != "" {
+			if err := a.screen.text(p.Text); err != nil {
+				return err
+			}
+		}
 	}
-	text := t.Text
-	if isTerminal(a.out) {
-		text = printable(text)
-	}
-	_, err := io.WriteString(a.out, text)
-	return err
+	return nil
 }
 
 // times are how long the prompt took, up to the first token, and the tokens after it.
@@ -165,7 +203,7 @@ func (a *answer) times() (prompt, rest time.Duration) {
 
 func (a *answer) writeSummary(failed error) error {
 	prefill, decode := a.times()
-	s := jsonSummary{Stop: a.stop, Text: a.text.String(), Template: a.template, IDs: a.ids, Adapters: a.adapters.json(), GeneratedTokens: a.tokens,
+	s := jsonSummary{Stop: a.stop, Text: a.text.String(), Reasoning: a.reasoning.String(), Template: a.template, IDs: a.ids, Adapters: a.adapters.json(), GeneratedTokens: a.tokens,
 		PromptSeconds: prefill.Seconds(), GenerateSeconds: decode.Seconds()}
 	s.PromptTokens, _ = a.session.PromptTokens()
 	if a.drawn() {
@@ -204,7 +242,7 @@ func (a *answer) why() string {
 		if a.full() {
 			return fmt.Sprintf("the context of %s is full", count(a.context, "token"))
 		}
-		return "ended by -n"
+		return fmt.Sprintf("cut after %s", count(a.tokens, "token"))
 	}
 	return a.stop
 }

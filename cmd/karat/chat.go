@@ -24,6 +24,8 @@ type chatFlags struct {
 	chat         bool
 	system, file string
 	args         []string
+	reasoning    reasoningFlags // of run alone
+	budget       bool           // the chat template has no switch for reasoning
 }
 
 func (f *chatFlags) add(fs *pflag.FlagSet) {
@@ -35,6 +37,11 @@ func (f *chatFlags) add(fs *pflag.FlagSet) {
 
 // given reports whether a flag was given that has no sense without a chat.
 func (f *chatFlags) given() bool { return f.system != "" || f.file != "" || len(f.args) > 0 }
+
+// imply makes a chat of a command with a flag that has no other sense.
+func (f *chatFlags) imply() {
+	f.chat = f.chat || f.given() || f.reasoning != reasoningFlags{}
+}
 
 // template is the text of --chat-template, "" without it, and the variables for it.
 func (f *chatFlags) template() (text string, args map[string]any, err error) {

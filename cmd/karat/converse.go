@@ -8,64 +8,93 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/karat-run/karat"
-	"github.com/spf13/cobra"
 )
 
 // conversation is a chat at a terminal.
 type conversation struct {
-	output
-	g        karat.GenerateOptions
-	flags    *chatFlags
-	messages []karat.Message
+	*talk
+	said
+	log   io.Writer
+	undo  []said // what the chat was before each change
+	lines *history
 
 	next       func(prompt string) (string, error) // asks for a line; errInterrupt is Ctrl-C
 	signals    <-chan os.Signal
 	interrupts int // since the last line
 }
 
-const chatHelp = `Type a message and press Enter. A line that ends in \ continues on the next line. The arrow
-keys edit the line and bring back earlier ones. A pasted text may have several lines.
-  /clear  forget the conversation
-  /help   this text
-  /bye    leave (or press Ctrl-D)
-Ctrl-C stops an answer, a second Ctrl-C leaves.
-`
+// said is what was said in a chat. Its messages are the user's and the model's in turn; the system message is apart.
+type said struct {
+	system   string
+	messages []karat.Message
+	from     int // the first message that is still sent, since the context has no room for more
+}
+
+// maxUndo bounds the changes that /undo takes back.
+const maxUndo = 1000
 
 // converse chats until the user leaves.
-func (f *chatFlags) converse(c *cobra.Command, m *karat.Model, g karat.GenerateOptions, o output) error {
-	fmt.Fprintf(o.log, "karat: chat with %s; /help tells how\n", oneLine(m.Info().Path))
+func (t *talk) converse() error {
+	c := t.command
+	p := &conversation{talk: t, log: c.ErrOrStderr(), said: said{system: t.flags.chat.system}}
+	fmt.Fprintf(p.log, "karat: chat with %s; /help lists the commands\n", oneLine(p.modelName()))
+	p.hintSampling("/set temp 0.8")
 	signals := make(chan os.Signal, 2) // two at once are two
 	signal.Notify(signals, os.Interrupt)
 	defer signal.Stop(signals)
-	p := &conversation{output: o, g: g, flags: f, signals: signals}
-	if e := newEditor(c.InOrStdin(), o.log); e != nil {
+	p.signals = signals
+	if !t.flags.noHistory {
+		p.lines = openHistory(stateFile("history"))
+	}
+	if e := newEditor(c.InOrStdin(), p.log, p.lines); e != nil {
 		p.next = e.line
 	} else {
 		p.next = p.plain(readLines(c.InOrStdin()))
 	}
-	p.messages = p.flags.opening()
 	for {
 		line, err := p.read()
+		if err == nil {
+			err = p.obey(line)
+		}
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return err
-		case line == "":
-		case strings.HasPrefix(line, "/") && !strings.ContainsAny(line, " \n"):
-			if !p.command(line) {
-				return nil
-			}
-		default:
-			if err := p.say(line); err != nil {
-				return err
-			}
 		}
 	}
+}
+
+// obey does what a line asks for. The error is io.EOF at the end.
+func (p *conversation) obey(line string) error {
+	switch {
+	case strings.TrimSpace(line) == "":
+		return nil
+	case strings.HasPrefix(line, "//"):
+		line = line[1:]
+	case strings.HasPrefix(line, "/"):
+		err := p.run(line)
+		var f failure
+		if err != nil && !errors.Is(err, io.EOF) && !errors.As(err, &f) {
+			fmt.Fprintln(p.log, "karat:", errorText(err))
+			err = nil
+		}
+		return err
+	}
+	return p.say(line)
+}
+
+// modelName returns the name of the model, as the user wrote it.
+func (p *conversation) modelName() string {
+	if p.flags.model.name != "" {
+		return p.flags.model.name
+	}
+	return p.model.Info().Path
 }
 
 // readLines reads lines until the input ends. Waiting for one cannot be broken
@@ -88,10 +117,14 @@ func readLines(r io.Reader) <-chan string {
 	return lines
 }
 
-// read asks for a line, and for its continuation lines. The error is io.EOF
-// at the end, and a failure after the second Ctrl-C.
+// quotes begin and end a message of several lines.
+const quotes = `"""`
+
+// read asks for a line, and for its continuation lines: behind a \ at its end, or up to """. The error is io.EOF at the
+// end, and a failure after the second Ctrl-C.
 func (p *conversation) read() (string, error) {
 	var text strings.Builder
+	quoted := false
 	for prompt := ">>> "; ; prompt = "... " {
 		line, err := p.next(prompt)
 		switch {
@@ -107,6 +140,17 @@ func (p *conversation) read() (string, error) {
 			return "", err
 		}
 		p.interrupts = 0
+		if rest, ok := strings.CutPrefix(line, quotes); ok && text.Len() == 0 && !quoted {
+			line, quoted = rest, true
+		}
+		if quoted {
+			line, ended := strings.CutSuffix(strings.TrimRight(line, " "), quotes)
+			if text.WriteString(line); ended {
+				return strings.Trim(text.String(), "\n"), nil
+			}
+			text.WriteByte('\n')
+			continue
+		}
 		line, more := strings.CutSuffix(line, `\`)
 		text.WriteString(line)
 		if !more {
@@ -125,6 +169,7 @@ func (p *conversation) plain(lines <-chan string) func(prompt string) (string, e
 			if !ok {
 				return "", io.EOF
 			}
+			p.lines.Add(line)
 			return line, nil
 		case <-p.signals:
 			return "", errInterrupt
@@ -132,50 +177,92 @@ func (p *conversation) plain(lines <-chan string) func(prompt string) (string, e
 	}
 }
 
-// command obeys a command, and reports whether the conversation goes on.
-func (p *conversation) command(line string) bool {
-	switch line {
-	case "/bye", "/exit", "/quit":
-		return false
-	case "/clear":
-		p.messages = p.flags.opening()
-		fmt.Fprintln(p.log, "karat: the conversation is forgotten")
-	case "/help", "/?":
-		fmt.Fprint(p.log, chatHelp)
-	default:
-		fmt.Fprintf(p.log, "karat: there is no command %s\n%s", oneLine(line), chatHelp)
+// change keeps the chat for /undo before it is changed.
+func (p *conversation) change() {
+	if len(p.undo) == maxUndo {
+		p.undo = slices.Delete(p.undo, 0, 1)
 	}
-	return true
+	p.undo = append(p.undo, p.said)
 }
 
 // say has the model answer. What it could not answer does not stay in the
 // conversation; an answer that was broken off does. The error is of the output.
 func (p *conversation) say(text string) error {
-	messages := append(p.messages[:len(p.messages):len(p.messages)], karat.TextMessage(karat.RoleUser, text))
-	a := answer{output: p.output}
+	p.change()
+	before := p.messages[:len(p.messages):len(p.messages)]
+	p.messages = append(before, karat.TextMessage(karat.RoleUser, text))
+	a := answer{output: p.output()}
 	ctx, stop := p.interruptible()
 	defer stop()
-	err := a.write(ctx, a.session.Chat(ctx, messages, p.g))
+	r, err := p.fit(ctx)
+	if err == nil {
+		a.parser = r.parser
+		err = a.write(ctx, a.session.GenerateIDs(ctx, r.ids, r.g))
+	} else if err = a.explain(err); ctx.Err() != nil {
+		err = failure{status: statusInterrupted}
+	}
 	var f failure
 	var full contextFull
 	switch {
-	case a.stop == "":
-		return err
-	case a.full():
-		fmt.Fprintln(a.log, "karat: /clear makes room; --ctx sets the length of the context")
-	case err != nil && !errors.As(err, &f):
-		fmt.Fprintln(a.log, "karat:", errorText(p.flags.named(err)))
+	case err != nil && errors.As(err, &f):
+	case err != nil && a.stop == "" && a.tokens > 0:
+		return err // of the output
+	case err != nil:
+		fmt.Fprintln(a.log, "karat:", errorText(p.flags.chat.named(err)))
 		if errors.As(err, &full) {
 			hint := "--ctx sets the length of the context"
 			if errors.Is(err, karat.ErrBudget) {
-				hint = "--kv-budget sets the memory of keys and values"
+				hint = "--kv-budget sets the memory of the KV cache"
 			}
 			fmt.Fprintln(a.log, "karat: /clear makes room;", hint)
 		}
-	case a.tokens > 0:
-		p.messages = append(messages, karat.TextMessage(karat.RoleAssistant, a.text.String()))
+	}
+	if a.tokens == 0 {
+		p.said, p.undo = p.undo[len(p.undo)-1], p.undo[:len(p.undo)-1]
+		return nil
+	}
+	m := karat.Message{Role: karat.RoleAssistant}
+	if a.reasoning.Len() > 0 {
+		m.Parts = append(m.Parts, karat.Reasoning(a.reasoning.String()))
+	}
+	p.messages = append(p.messages, karat.Message{Role: m.Role, Parts: append(m.Parts, karat.Text(a.text.String()))})
+	return p.keep()
+}
+
+// keep saves the chat for /load last, so that nothing is lost.
+func (p *conversation) keep() error {
+	if p.flags.noHistory {
+		return nil
+	}
+	if err := p.write(stateFile("chats", "last.json")); err != nil && p.flags.verbose {
+		fmt.Fprintln(p.log, "karat:", errorText(err))
 	}
 	return nil
+}
+
+// sent returns the messages that the model is given.
+func (p *conversation) sent() []karat.Message {
+	p.flags.chat.system = p.system
+	return append(p.flags.chat.opening(), p.messages[p.from:]...)
+}
+
+// fit makes the request of the chat. Where the context has no room for it and an answer, the oldest messages go.
+func (p *conversation) fit(ctx context.Context) (request, error) {
+	size := p.model.Info().Context
+	most, first := size-min(size/8, 1024), p.from
+	for {
+		r, err := p.flags.chat.request(ctx, p.model, p.sent(), p.g, p.flags.grammar.turn)
+		fits := err == nil && len(r.ids) <= most || err != nil && !errors.Is(err, karat.ErrFull)
+		next := slices.IndexFunc(p.messages[p.from+1:], func(m karat.Message) bool { return m.Role == karat.RoleUser })
+		if fits || p.flags.keepAll || next < 0 {
+			if p.from > first {
+				fmt.Fprintf(p.log, "karat: the context of %s is full: the %s oldest messages are no longer sent\n", count(size, "token"), fmt.Sprint(p.from))
+			}
+			return r, err
+		}
+		p.from += 1 + next
+		most = size - size/4 // so that the next messages have room, too
+	}
 }
 
 // interruptible is a context that Ctrl-C cancels; the second one ends the program.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -22,15 +23,21 @@ type editor struct {
 	out  io.Writer
 	keys *keys
 	term *term.Terminal
+
+	lines *history
 }
 
-// newEditor is nil unless both ends are terminals.
-func newEditor(in io.Reader, out io.Writer) *editor {
+// newEditor returns an editor that finds the lines of h again, nil unless both ends are terminals.
+func newEditor(in io.Reader, out io.Writer, h *history) *editor {
 	file, ok := in.(*os.File)
 	if !ok || !isTerminal(in) || !isTerminal(out) {
 		return nil
 	}
-	e := &editor{in: file, out: out, keys: &keys{in: file}}
+	e := &editor{in: file, out: out, keys: &keys{in: file}, lines: h}
+	if h == nil {
+		e.lines = &history{}
+	}
+	e.lines.typed, e.lines.shown = e.keys.expand, func(line string) string { return e.keys.short(line, 4000) }
 	e.reset()
 	return e
 }
@@ -41,9 +48,7 @@ func (e *editor) reset() {
 		io.Reader
 		io.Writer
 	}{e.keys, e.out}, "")
-	if e.term != nil {
-		t.History = e.term.History
-	}
+	t.History = e.lines
 	e.term = t
 }
 
@@ -114,6 +119,9 @@ const (
 	ctrlZ = 26
 )
 
+// altEnter is what a terminal sends for Alt-Enter, which ends a line that goes on.
+const altEnter = "\x1b\r"
+
 // What a terminal sends around a text that is pasted.
 const (
 	pasteStart = "\x1b[200~"
@@ -169,7 +177,7 @@ func (k *keys) take(b []byte) {
 		if k.paste != nil {
 			k.paste = append(k.paste, before[:min(len(before), maxInput-len(k.paste))]...)
 		} else {
-			k.ready = append(k.ready, before...)
+			k.ready = append(k.ready, bytes.ReplaceAll(before, []byte(altEnter), []byte("\\\r"))...)
 		}
 		k.rest = append([]byte(nil), after...)
 		switch {
@@ -185,13 +193,19 @@ func (k *keys) take(b []byte) {
 }
 
 // insert hands over a pasted text, or its name.
-func (k *keys) insert(text string) {
-	const short = 200
-	if strings.ContainsFunc(text, unicode.IsControl) || len(text) > short { // characters that would be taken for keys
-		k.pasted = append(k.pasted, text)
-		text = k.name(len(k.pasted) - 1)
+func (k *keys) insert(text string) { k.ready = append(k.ready, k.short(text, 200)...) }
+
+// short returns a text that can stand in a line: itself, or its name if it has more bytes than most.
+func (k *keys) short(text string, most int) string {
+	if !strings.ContainsFunc(text, unicode.IsControl) && len(text) <= most { // else it has characters that would be taken for keys
+		return text
 	}
-	k.ready = append(k.ready, text...)
+	i := slices.Index(k.pasted, text)
+	if i < 0 {
+		i = len(k.pasted)
+		k.pasted = append(k.pasted, text)
+	}
+	return k.name(i)
 }
 
 // name is what stands for a text that was pasted.

@@ -13,17 +13,21 @@ import (
 const maxGrammar = 1 << 20
 
 // grammarFlags say what an answer must fit.
-type grammarFlags struct{ schema, gbnf, pattern string }
+type grammarFlags struct {
+	schema, gbnf, pattern string
+
+	turn karat.ResponseFormat // what the flags ask for; read sets it
+}
 
 func (f *grammarFlags) add(fs *pflag.FlagSet) {
-	fs.Var((*name)(&f.schema), "json-schema", "the answer is JSON that fits the schema in this `file`")
-	fs.Var((*name)(&f.gbnf), "grammar", "the answer fits the grammar in this `file`, in llama.cpp's notation (GBNF), or Lark's if its name ends in .lark")
+	fs.Var((*name)(&f.schema), "json-schema", "the answer is JSON that fits this `schema`, or the schema in this file")
+	fs.Var((*name)(&f.gbnf), "grammar", "the answer fits this `grammar`, or the grammar in this file: llama.cpp's notation (GBNF), or Lark's if the file's name ends in .lark")
 	fs.Var((*name)(&f.pattern), "regex", "the answer fits this `pattern` as a whole")
 }
 
-// grammar is the one that was asked for, nil for none.
+// grammar reads what was asked for and returns it for a whole text, nil for none.
 func (f *grammarFlags) grammar() (*karat.Grammar, error) {
-	file, flag, given := f.schema, "--json-schema", 0
+	given := 0
 	for _, x := range []string{f.schema, f.gbnf, f.pattern} {
 		if x != "" {
 			given++
@@ -34,37 +38,56 @@ func (f *grammarFlags) grammar() (*karat.Grammar, error) {
 		return nil, nil
 	case given > 1:
 		return nil, usagef("--json-schema, --grammar and --regex: give one of them")
-	case f.pattern != "":
-		g, err := karat.Regexp(f.pattern)
-		if err != nil {
-			return nil, usagef("--regex: %s", plainError(err))
+	}
+	from, text := "--regex", f.pattern
+	if f.pattern == "" {
+		var err error
+		if from, text, err = f.read(); err != nil {
+			return nil, err
 		}
-		return g, nil
-	case f.gbnf != "":
-		file, flag = f.gbnf, "--grammar"
-	}
-	r, err := os.Open(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	}
-	defer r.Close()
-	text, err := readAll(r, file, maxGrammar)
-	if err != nil {
-		return nil, err
 	}
 	var g *karat.Grammar
+	var err error
 	switch {
+	case f.pattern != "":
+		f.turn.Regexp = text
+		g, err = karat.Regexp(text)
 	case f.schema != "":
-		g, err = karat.JSONSchema([]byte(text))
-	case strings.HasSuffix(file, ".lark"):
+		f.turn.Schema = []byte(text)
+		g, err = karat.JSONSchema(f.turn.Schema)
+	case strings.HasSuffix(from, ".lark"):
+		f.turn.Lark = text
 		g, err = karat.Lark(text)
 	default:
+		f.turn.GBNF = text
 		g, err = karat.GBNF(text)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %s", file, plainError(err))
+	switch {
+	case err == nil:
+		return g, nil
+	case strings.HasPrefix(from, "--"):
+		return nil, usagef("%s: %s", from, plainError(err))
 	}
-	return g, nil
+	return nil, fmt.Errorf("%s: %s", from, plainError(err))
+}
+
+// read returns the text of the schema or the grammar, and where it is from: a file, or the flag if its value is the text itself.
+func (f *grammarFlags) read() (from, text string, err error) {
+	flag, value, inline := "--grammar", f.gbnf, strings.Contains(f.gbnf, "::=")
+	if f.schema != "" {
+		flag, value = "--json-schema", f.schema
+		inline = strings.HasPrefix(strings.TrimSpace(value), "{") || value == "true" || value == "false"
+	}
+	r, err := os.Open(value)
+	switch {
+	case err != nil && inline:
+		return flag, value, nil
+	case err != nil:
+		return "", "", fmt.Errorf("%s: %w", flag, err)
+	}
+	defer r.Close()
+	text, err = readAll(r, value, maxGrammar)
+	return value, text, err
 }
 
 // plainError is an error without the name of its package.

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -40,6 +42,43 @@ func readInput(ctx context.Context, c *cobra.Command, args []string, file string
 	}
 	text, err = awaited(ctx, read)
 	return text, true, err
+}
+
+// joinInput returns the text of a prompt: the argument, the files and standard input, in this order, with an empty line
+// between them. Standard input is read if it is no terminal, or if a file is "-". There is no text, and ok is false, where
+// nothing is given and standard input is a terminal.
+func joinInput(ctx context.Context, c *cobra.Command, args, files []string) (text string, ok bool, err error) {
+	in := c.InOrStdin()
+	parts := slices.Clone(args)
+	if !slices.Contains(files, "-") && !isTerminal(in) {
+		files = append(slices.Clone(files), "")
+	}
+	for _, file := range files {
+		read := func() (string, error) { return readFile(file) }
+		if file == "" || file == "-" {
+			read = func() (string, error) { return readText(in, "standard input") }
+			defer sayWaiting(c.ErrOrStderr(), len(parts) > 0)()
+		}
+		part, err := awaited(ctx, read)
+		if err != nil {
+			return "", false, err
+		}
+		if part != "" || file != "" { // a standard input that is empty was not meant
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, "\n\n"), len(parts) > 0, nil
+}
+
+// sayWaiting says after a while what the program waits for, until stop is called.
+func sayWaiting(log io.Writer, prompted bool) (stop func()) {
+	if !prompted {
+		return func() {}
+	}
+	t := time.AfterFunc(3*time.Second, func() {
+		fmt.Fprintln(log, "karat: waiting for the end of standard input, which is added to the prompt; < /dev/null adds nothing")
+	})
+	return func() { t.Stop() }
 }
 
 // awaited is what read returns, unless ctx ends first. A read from a terminal or a pipe cannot

@@ -249,7 +249,10 @@ func TestRestOfText(t *testing.T) {
 		s := m.NewSession()
 		defer s.Close()
 		var out, log strings.Builder
-		a := answer{output: output{out: &out, log: &log, json: json, session: s}}
+		a := answer{output: output{out: &out, log: &log, json: json, session: s, screen: &plainScreen{w: &out}}}
+		if json {
+			a.screen = nil
+		}
 		err = a.write(t.Context(), tokens)
 		if lines := strings.Split(out.String(), "\n"); err == nil || json != (len(lines) == 3) || !json && out.String() != "ab\n" || json && !strings.Contains(lines[1], `"text":"ab"`) {
 			t.Errorf("json %v: %v, %q", json, err, out.String())

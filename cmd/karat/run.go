@@ -18,77 +18,99 @@ var errEmpty = errors.New("the prompt is empty, and the model has no token that 
 
 // runFlags are the flags of run.
 type runFlags struct {
-	model        modelArg
-	prompt, file string
-	chat         chatFlags
-	max          int
-	stop         []string
-	context      int
-	sharing      sharing
-	json         bool
-	logprobs     int
-	sampling     samplingFlags
-	grammar      grammarFlags
-	arithmetic   arithmetic
-	lora         adapters
+	model      modelArg
+	prompt     string
+	files      []string
+	chat       chatFlags
+	max        int // 0 is the default: defaultMost of a raw text, none of a chat
+	stop       []string
+	context    int
+	sharing    sharing
+	json       bool
+	logprobs   int
+	sampling   samplingFlags
+	grammar    grammarFlags
+	arithmetic arithmetic
+	lora       adapters
+
+	verbose, plain, keepAll, noHistory bool
 }
+
+// defaultMost is how many tokens continue a raw text, which seldom ends by itself.
+const defaultMost = 256
 
 func newRunCommand() *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
 		Use:   "run [MODEL] [PROMPT]",
 		Short: "Continue a text, or chat",
-		Long: `Run continues a text and prints the new text as it is generated. The prompt is PROMPT,
-the file after -f, or standard input; the last line end of a file is dropped.
-The prompt is raw text: no chat template is applied, and names of special tokens are text.
+		Long: `Run continues a text, or answers a message with --chat. Without a prompt, at a terminal, it
+chats until /bye; /help lists the commands there.
 
-With --chat the prompt is a message of the user, and the model's chat template is applied
-to it. Without a prompt and a file, at a terminal, run chats until /bye.
-A summary goes to standard error.
+MODEL is a file, a folder, a pulled name or a reference such as hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M,
+which is downloaded first if it is not here yet (see --pull). Without MODEL the small demo
+model inside the program answers.
 
-Tokens are chosen as the model's publisher recommends, or greedily without a
-recommendation. Each sampling flag overrides one setting. The same seed gives the same
-text, on every machine and with any number of threads.
+The prompt is PROMPT or the text after -p, then the files after -f, then standard input, with
+an empty line between them. A trailing newline of a file is removed. Without --chat the prompt
+is raw text: no chat template is applied, and special-token names such as <eos> have no effect.
+
+The answer goes to standard output, and warnings to standard error. At a terminal, Markdown is
+shown, and reasoning is dim and folded when it ends. Elsewhere the answer comes as it is,
+without the reasoning.
+
+Tokens are chosen as the model's publisher recommends, or greedily without a recommendation.
+Each sampling flag overrides one setting. The same seed gives the same text, on every machine
+and with any number of threads.
 
 With --json-schema, --grammar or --regex every answer fits a schema, a grammar or a pattern
-(docs/grammar.md). -n may cut it.
+(docs/grammar.md), unless -n cuts it off.
 
 With --json each token is an object on its own line: id, text and logprob, the natural
 logarithm of the model's probability of the token. The last line has "stop" (end, stop,
-length, interrupted or error), the whole text, whether a template was applied, the ids of
-the prompt, the counts, the seconds and the seed. With --logprobs N each token has "top",
-the N likeliest in its place, as "karat logits" prints them: of the first token that is
-the distribution after the prompt.
+length, interrupted or error), the text of the answer, its reasoning, whether a template was
+applied, the ids of the prompt, the counts, the seconds and the seed. With --logprobs N each
+token has "top", the N likeliest in its place, as "karat logits" prints them.
 
 Ctrl-C stops the answer, a second Ctrl-C the program. The exit status is then 130.`,
 		Example: `  karat run "The color of the sky is"
-  karat run model.gguf -n 64 --temp 0.7 --seed 1 "Once upon a time"
-  karat run model.gguf --chat --system "Be brief." "Why is the sky blue?"
-  karat run model.gguf --lora style.gguf --lora facts:0.5 "Once upon a time"
   karat run model.gguf
-  git diff | karat run model.gguf --chat --system "Write a commit message for this diff."
-  karat run model.gguf --chat --template-arg enable_thinking=false "2+2?"
+  karat run model.gguf --chat "Why is the sky blue?"
+  karat run --pull hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M --chat "Why is the sky blue?"
+  karat run model.gguf -n 64 --temp 0.7 --seed 1 "Once upon a time"
+  git diff | karat run model.gguf --system "Be brief." "Write a commit message for this diff."
+  karat run model.gguf --no-think "2+2?"
   karat run model.gguf --chat --json-schema person.json "Who wrote Faust?"
   karat run --json "The color of the sky is" | tail -n 1 | jq -r .text`,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
+	f.add(c)
+	return c
+}
+
+// add registers the flags.
+func (f *runFlags) add(c *cobra.Command) {
 	fs := c.Flags()
 	fs.SortFlags = false
 	f.model.add(c, false)
 	fs.StringVarP(&f.prompt, "prompt", "p", "", "`text` of the prompt, which is then no argument")
-	f.lora.add(c)
-	fs.VarP((*name)(&f.file), "file", "f", "read the prompt from this `file`; - is standard input")
+	fs.StringArrayVarP(&f.files, "file", "f", nil, "add this `file` to the prompt; - is standard input; may be given again")
 	f.chat.add(fs)
-	addMost(fs, &f.max, 256, "most `tokens` to generate; with -1 only the context limits them")
+	f.chat.reasoning.add(fs)
+	addMost(fs, &f.max, 0, "maximum number of `tokens` to generate; -1 is no limit but the context (default: 256 for a raw text, -1 for a chat)")
 	fs.StringArrayVar(&f.stop, "stop", nil, "end before this `text`; may be given again")
 	f.sampling.add(fs)
 	f.grammar.add(fs)
-	addContext(fs, &f.context, "most `tokens` of prompt and answer together (default: the model's context length, at most 8192)")
+	addContext(fs, &f.context, "maximum number of `tokens` of prompt and answer together (default: the model's context length, at most 8192)")
+	fs.BoolVar(&f.keepAll, "keep-all", false, "in a chat whose context is full, refuse a message instead of dropping the oldest ones")
+	fs.BoolVar(&f.noHistory, "no-history", false, "keep neither the lines nor the conversation of a chat on disk")
+	fs.BoolVar(&f.plain, "plain", false, "show the answer as it is, without Markdown and colors")
+	fs.BoolVarP(&f.verbose, "verbose", "v", false, "print the speeds, and which chat template is applied")
+	f.lora.add(c)
 	f.sharing.add(c, 0)
 	fs.BoolVar(&f.json, "json", false, "print JSON: a line for each token, then a summary")
 	fs.IntVar(&f.logprobs, "logprobs", 0, "with --json, list this `number` of likeliest tokens for each token")
 	f.arithmetic.add(c, karat.Fast)
-	return c
 }
 
 // options checks the flags.
@@ -101,7 +123,7 @@ func (f *runFlags) options(fs *pflag.FlagSet) (o karat.Options, g karat.Generate
 		return o, g, err
 	}
 	switch {
-	case f.max == 0 || f.max < -1:
+	case f.max < -1 || f.max == 0 && fs.Changed("tokens"):
 		return o, g, usagef("-n %d: want 1 or more, or -1 for no limit", f.max)
 	case f.logprobs < 0 || f.logprobs > maxTop:
 		return o, g, usagef("--logprobs %d: want 0 to %d", f.logprobs, maxTop)
@@ -109,13 +131,15 @@ func (f *runFlags) options(fs *pflag.FlagSet) (o karat.Options, g karat.Generate
 		return o, g, usagef("--logprobs needs --json")
 	case (f.context < 1 || f.context > model.MaxContext) && fs.Changed("ctx"):
 		return o, g, usagef("--ctx %d: want 1 to %d", f.context, model.MaxContext)
+	case f.chat.reasoning.think && f.chat.reasoning.no:
+		return o, g, usagef("--think, --no-think: give one of them")
 	}
 	for _, s := range f.stop {
 		if s == "" {
 			return o, g, usagef("--stop: the text is empty")
 		}
 	}
-	g = karat.GenerateOptions{MaxTokens: f.max, Stop: f.stop, Logprobs: f.json, Logits: f.logprobs > 0}
+	g = karat.GenerateOptions{Stop: f.stop, Logprobs: f.json, Logits: f.logprobs > 0}
 	if g.Grammar, err = f.grammar.grammar(); err != nil {
 		return o, g, err
 	}
@@ -147,17 +171,17 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	prompt, ok, err := readInput(context.Background(), c, args, f.file)
+	prompt, ok, err := joinInput(context.Background(), c, args, f.files)
 	switch {
 	case err != nil:
 		return err
-	case ok && len(args) == 0 && prompt == "":
+	case !ok && !isTerminal(c.InOrStdin()), ok && len(args) == 0 && prompt == "":
 		return usagef("the prompt is empty; give \"\" if that is meant")
 	case !ok && f.json:
 		return usagef("--json needs a prompt")
-	case ok && !f.chat.chat && f.chat.given():
-		return usagef("--system, --chat-template and --template-arg need --chat")
 	}
+	f.chat.imply()
+	f.chat.chat = f.chat.chat || !ok
 	ctx, stop := untilSignal()
 	defer stop()
 	m, err := loadModel(ctx, path, o, c.ErrOrStderr())
@@ -167,54 +191,113 @@ func (f *runFlags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer m.Close()
-	sampling := f.sampling.over(m.Sampling())
-	g.Sampling = &sampling
-	s := m.NewSession()
-	defer s.Close()
-	to := output{out: c.OutOrStdout(), log: c.ErrOrStderr(), json: f.json, session: s, context: m.Info().Context, sampling: sampling, template: "none", adapters: f.lora}
-	if f.chat.chat || !ok {
-		to.template = f.chat.source()
-	}
+	t := &talk{flags: f, command: c, options: o, g: g}
+	t.use(m)
+	defer func() { t.close() }()
 	if !ok {
-		applied, err := f.chat.describe(ctx, m, "Hello", g)
-		if err != nil {
+		if err := t.describe(ctx, "Hello"); err != nil {
 			return err // now, and not after the user has written something
 		}
-		fmt.Fprintln(to.log, "karat:", applied)
 		stop() // converse listens itself
-		return f.chat.converse(c, m, g, to)
+		return t.converse()
 	}
-	a := answer{output: to}
-	tokens, err := f.tokens(ctx, m, prompt, g, &a)
+	t.hintSampling("--temp 0.8")
+	a := answer{output: t.output()}
+	tokens, err := t.tokens(ctx, prompt, &a)
 	if err != nil {
 		tokens = func(yield func(karat.Token, error) bool) { yield(karat.Token{}, err) }
 	}
 	return a.write(ctx, tokens)
 }
 
-// tokens are those after a prompt, whose ids a tells in JSON.
-func (f *runFlags) tokens(ctx context.Context, m *karat.Model, prompt string, g karat.GenerateOptions, a *answer) (iter.Seq2[karat.Token, error], error) {
-	applied := "raw text: no chat template is applied"
+// talk is a model that is asked.
+type talk struct {
+	flags   *runFlags
+	command *cobra.Command
+	options karat.Options
+	g       karat.GenerateOptions
+	model   *karat.Model
+	session *karat.Session
+}
+
+// use makes m the model that is asked, in place of another one.
+func (t *talk) use(m *karat.Model) {
+	t.close()
+	t.model, t.session = m, m.NewSession()
+}
+
+func (t *talk) close() {
+	if t.model != nil {
+		t.session.Close()
+		t.model.Close()
+	}
+}
+
+// output returns where an answer goes, with a new seed for its draws.
+func (t *talk) output() output {
+	f := t.flags
+	o := output{out: t.command.OutOrStdout(), log: t.command.ErrOrStderr(), json: f.json, verbose: f.verbose, session: t.session,
+		context: t.model.Info().Context, sampling: f.sampling.over(t.model.Sampling()), template: "none", adapters: f.lora}
 	if f.chat.chat {
-		var err error
-		if applied, err = f.chat.describe(ctx, m, prompt, g); err != nil {
+		o.template = f.chat.source()
+	}
+	t.g.Sampling = &o.sampling
+	t.g.MaxTokens = f.max
+	if f.max == 0 {
+		t.g.MaxTokens, o.cut = -1, true
+		if !f.chat.chat {
+			t.g.MaxTokens = defaultMost
+		}
+	}
+	if !f.json {
+		o.screen = newScreen(o.out, f.plain, f.chat.reasoning.hide)
+	}
+	return o
+}
+
+// describe checks that the chat template can be applied to a user's first message, and says which it is with -v.
+func (t *talk) describe(ctx context.Context, user string) error {
+	applied, err := t.flags.chat.describe(ctx, t.model, user, t.g)
+	if err == nil && t.flags.verbose {
+		fmt.Fprintln(t.command.ErrOrStderr(), "karat:", applied)
+	}
+	return err
+}
+
+// hintSampling says at a terminal how to have other answers, if the likeliest token is taken because nobody said what to do.
+func (t *talk) hintSampling(how string) {
+	c := t.command
+	if t.flags.sampling.over(t.model.Sampling()).Temperature > 0 || c.Flags().Changed("temp") || t.flags.json || !isTerminal(c.OutOrStdout()) {
+		return
+	}
+	fmt.Fprintf(c.ErrOrStderr(), "karat: the likeliest token is taken each time, since the model recommends no sampling; %s draws\n", how)
+}
+
+// tokens returns the tokens after a prompt, whose ids a says in JSON.
+func (t *talk) tokens(ctx context.Context, prompt string, a *answer) (iter.Seq2[karat.Token, error], error) {
+	f, g := t.flags, t.g
+	var ids []int
+	if f.chat.chat {
+		if err := t.describe(ctx, prompt); err != nil {
 			return nil, err
 		}
-	}
-	fmt.Fprintln(a.log, "karat:", applied)
-	switch {
-	case f.json:
-		ids, _, err := f.chat.ids(ctx, m, prompt, g)
-		a.ids, a.logprobs, a.name = ids, f.logprobs, m.TokenText
-		g.Template, g.TemplateArgs = "", nil // which the ids have
-		return a.session.GenerateIDs(ctx, ids, g), err
-	case f.chat.chat:
-		return a.session.Chat(ctx, f.chat.messages(prompt), g), nil
-	case prompt == "":
-		if ids, err := m.Tokenize(ctx, prompt, karat.TokenizeOptions{}); err != nil || len(ids) == 0 {
-			return nil, cmp.Or(err, errEmpty)
+		r, err := f.chat.request(ctx, t.model, f.chat.messages(prompt), g, f.grammar.turn)
+		if err != nil {
+			return nil, err
+		}
+		ids, g, a.parser = r.ids, r.g, r.parser
+	} else {
+		var err error
+		if ids, err = t.model.Tokenize(ctx, prompt, karat.TokenizeOptions{}); err != nil {
+			return nil, err
+		}
+		if len(ids) == 0 {
+			return nil, errEmpty
+		}
+		if f.verbose {
+			fmt.Fprintln(a.log, "karat: raw text: no chat template is applied")
 		}
 	}
-	return a.session.Generate(ctx, prompt, g), nil
+	a.ids, a.logprobs, a.name = ids, f.logprobs, t.model.TokenText
+	return t.session.GenerateIDs(ctx, ids, g), nil
 }

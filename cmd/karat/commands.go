@@ -1,0 +1,313 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/karat-run/karat"
+	"github.com/spf13/pflag"
+)
+
+// chatCommand is what a line that begins with a slash asks for.
+type chatCommand struct {
+	name, arguments, help string
+	run                   func(p *conversation, argument string) error // io.EOF ends the chat
+}
+
+// chatCommands lists the commands of a chat.
+func chatCommands() []chatCommand {
+	return []chatCommand{
+		{"set", "[NAME [VALUE]]", "show the settings, or change one: " + strings.Join(chatSettings, ", "), (*conversation).set},
+		{"system", "[TEXT]", "set the system message; without TEXT there is none", (*conversation).setSystem},
+		{"think", "on|off", "have the model reason before its answer, or not", (*conversation).setThinking},
+		{"file", "PATH", "send the text of a file as a message", (*conversation).sendFile},
+		{"retry", "", "ask for another answer", (*conversation).retry},
+		{"undo", "", "take back the last change of the conversation", (*conversation).takeBack},
+		{"clear", "", "forget the conversation", (*conversation).clear},
+		{"save", "FILE|NAME", "save the conversation, as a .json file or under a name", (*conversation).save},
+		{"load", "FILE|NAME", "go on with a saved conversation; last is the one before", (*conversation).load},
+		{"model", "[MODEL]", "go on with another model", (*conversation).switchModel},
+		{"tokens", "", "show how much of the context is used", (*conversation).tokensUsed},
+		{"help", "", "show this text", (*conversation).help},
+		{"bye", "", "leave (or press Ctrl-D)", func(*conversation, string) error { return io.EOF }},
+	}
+}
+
+// sameCommands are other names of commands.
+var sameCommands = map[string]string{"exit": "bye", "quit": "bye", "?": "help", "regenerate": "retry", "reset": "clear", "read": "file"}
+
+// run obeys a command.
+func (p *conversation) run(line string) error {
+	name, argument, _ := strings.Cut(strings.TrimPrefix(line, "/"), " ")
+	if at := strings.IndexAny(name, "\t\n"); at >= 0 {
+		name, argument = name[:at], name[at:]+" "+argument
+	}
+	if same, ok := sameCommands[name]; ok {
+		name = same
+	}
+	for _, c := range chatCommands() {
+		switch argument = strings.TrimSpace(argument); {
+		case c.name != name:
+		case c.arguments == "" && argument != "":
+			return fmt.Errorf("/%s takes no argument", name)
+		default:
+			return c.run(p, argument)
+		}
+	}
+	return fmt.Errorf("there is no command /%s; /help lists them, and // begins a message with a slash", name)
+}
+
+func (p *conversation) help(string) error {
+	var b strings.Builder
+	b.WriteString(`Type a message and press Enter. Alt-Enter, or a \ at the end, continues the line; """ begins and
+ends a message of several lines. The arrow keys edit the line and bring back earlier ones, also of
+earlier sessions. A pasted text may have several lines. // begins a message with a slash.
+`)
+	t := newTable(&b)
+	for _, c := range chatCommands() {
+		fmt.Fprintf(t, "  /%s\t%s\n", strings.TrimSpace(c.name+" "+c.arguments), c.help)
+	}
+	t.Flush()
+	b.WriteString("Ctrl-C stops an answer, a second Ctrl-C leaves.\n")
+	_, err := io.WriteString(p.log, b.String())
+	return err
+}
+
+func (p *conversation) tell(format string, args ...any) error {
+	_, err := fmt.Fprintf(p.log, "karat: "+format+"\n", args...)
+	return err
+}
+
+// chatSettings are the names that /set knows: flags of karat run, and what has commands of its own.
+var chatSettings = []string{"temp", "top-k", "top-p", "min-p", "repeat-penalty", "seed", "n", "ctx", "system", "think"}
+
+// sameSettings are other names of chatSettings.
+var sameSettings = map[string]string{"n": "tokens", "num-predict": "tokens", "num-ctx": "ctx", "nothink": "no-think"}
+
+// set shows the settings, or changes one.
+func (p *conversation) set(argument string) error {
+	argument = strings.TrimPrefix(argument, "parameter ") // as ollama has it
+	name, value, given := strings.Cut(argument, " ")
+	name = strings.ReplaceAll(strings.TrimLeft(name, "-"), "_", "-")
+	value = strings.TrimSpace(value)
+	if same, ok := sameSettings[name]; ok {
+		name = same
+	}
+	switch name {
+	case "":
+		return p.showSettings()
+	case "system":
+		return p.setSystem(value)
+	case "think":
+		if !given {
+			value = "on"
+		}
+		return p.setThinking(value)
+	case "no-think":
+		return p.setThinking("off")
+	case "verbose", "quiet":
+		p.flags.verbose = name == "verbose"
+		return nil
+	}
+	f := p.command.Flags().Lookup(name)
+	if f != nil {
+		if alias, ok := f.Value.(sameFlag); ok {
+			f = alias.Flag
+		}
+	}
+	switch {
+	case f == nil || f.Name != "tokens" && !slices.Contains(chatSettings, f.Name):
+		return fmt.Errorf("there is no setting %s; want %s", oneLine(name), strings.Join(chatSettings, ", "))
+	case !given:
+		return fmt.Errorf("/set %s needs a value, or default", name)
+	}
+	return p.setFlag(f, value)
+}
+
+// setFlag gives a flag a value, or its default. A value that does not fit leaves all as it was.
+func (p *conversation) setFlag(f *pflag.Flag, value string) error {
+	old, changed := f.Value.String(), f.Changed
+	restore := func(err error) error {
+		_ = f.Value.Set(old)
+		f.Changed = changed
+		var n *strconv.NumError
+		if errors.As(err, &n) {
+			return errors.New(numberText(n))
+		}
+		return err
+	}
+	if f.Changed = value != "default"; !f.Changed {
+		value = f.DefValue
+	}
+	if err := f.Value.Set(value); err != nil {
+		return restore(err)
+	}
+	o, _, err := p.flags.options(p.command.Flags())
+	if err != nil {
+		return restore(err)
+	}
+	if f.Name == "ctx" {
+		if err := p.reload(p.flags.model, o); err != nil {
+			return restore(err)
+		}
+	}
+	return nil
+}
+
+// showSettings shows what the next answer is made with.
+func (p *conversation) showSettings() error {
+	o := p.output()
+	s := o.sampling
+	seed, n := "drawn for each answer", "no limit"
+	if p.command.Flags().Changed("seed") {
+		seed = strconv.FormatUint(*s.Seed, 10)
+	}
+	if p.g.MaxTokens > 0 {
+		n = strconv.Itoa(p.g.MaxTokens)
+	}
+	think := "as the template has it"
+	if r := p.flags.chat.reasoning; r.think || r.no {
+		think = map[bool]string{true: "on", false: "off"}[r.think]
+	}
+	var b strings.Builder
+	t := newTable(&b)
+	for _, x := range [][2]any{{"temp", s.Temperature}, {"top-k", s.TopK}, {"top-p", s.TopP}, {"min-p", s.MinP}, {"repeat-penalty", s.RepeatPenalty},
+		{"seed", seed}, {"n", n}, {"ctx", o.context}, {"system", oneLine(p.system)}, {"think", think}} {
+		fmt.Fprintf(t, "  %v\t%v\n", x[0], x[1])
+	}
+	t.Flush()
+	_, err := io.WriteString(p.log, b.String())
+	return err
+}
+
+func (p *conversation) setSystem(text string) error {
+	p.change()
+	p.system = unquoted(text)
+	if p.system == "" {
+		return p.tell("there is no system message")
+	}
+	return nil
+}
+
+func (p *conversation) setThinking(value string) error {
+	r := &p.flags.chat.reasoning
+	switch value {
+	case "on", "true":
+		r.think, r.no = true, false
+	case "off", "false":
+		r.think, r.no = false, true
+	case "default":
+		r.think, r.no = false, false
+	default:
+		return fmt.Errorf("think %q: want on, off or default", value)
+	}
+	return nil
+}
+
+// sendFile sends the text of a file.
+func (p *conversation) sendFile(path string) error {
+	if path == "" {
+		return errors.New("/file needs a path")
+	}
+	text, err := readFile(homePath(path))
+	if err != nil {
+		return err
+	}
+	return p.say(text)
+}
+
+// retry asks for another answer to the last message.
+func (p *conversation) retry(string) error {
+	for i := len(p.messages) - 1; i >= 0; i-- {
+		if m := p.messages[i]; m.Role == karat.RoleUser {
+			was, undo := p.said, p.undo
+			p.messages, p.from = p.messages[:i:i], min(p.from, i)
+			err := p.say(textOf(m))
+			if len(p.messages) == i { // there is no other answer
+				p.said = was
+				return err
+			}
+			p.undo = append(undo[:len(undo):len(undo)], was)
+			return err
+		}
+	}
+	return errors.New("nothing was asked yet")
+}
+
+// textOf returns the text of a message.
+func textOf(m karat.Message) (text string) {
+	for _, part := range m.Parts {
+		if t, ok := part.(karat.Text); ok {
+			text += string(t)
+		}
+	}
+	return text
+}
+
+func (p *conversation) takeBack(string) error {
+	if len(p.undo) == 0 {
+		return errors.New("there is nothing to take back")
+	}
+	p.said, p.undo = p.undo[len(p.undo)-1], p.undo[:len(p.undo)-1]
+	return p.tell("the conversation has %s", count(len(p.messages), "message"))
+}
+
+func (p *conversation) clear(string) error {
+	p.change()
+	p.messages, p.from = nil, 0
+	return p.tell("the conversation is forgotten; /undo brings it back")
+}
+
+// switchModel goes on with another model.
+func (p *conversation) switchModel(name string) error {
+	if name == "" {
+		return p.tell("the model is %s", oneLine(p.modelName()))
+	}
+	a := p.flags.model
+	a.name = name
+	return p.reload(a, p.options)
+}
+
+// reload opens a model in place of the one that is asked. An error leaves that.
+func (p *conversation) reload(a modelArg, o karat.Options) error {
+	path, err := a.find(p.command)
+	if err != nil {
+		return err
+	}
+	ctx, stop := p.interruptible()
+	defer stop()
+	m, err := loadModel(ctx, path, o, p.log)
+	if err != nil {
+		return err
+	}
+	if _, err := p.flags.chat.describe(ctx, m, "Hello", p.g); err != nil {
+		m.Close()
+		return err
+	}
+	p.use(m)
+	p.options, p.flags.model, p.from = o, a, 0
+	return p.tell("chat with %s", oneLine(p.modelName()))
+}
+
+// tokensUsed shows how much of the context the chat takes.
+func (p *conversation) tokensUsed(string) error {
+	used := 0
+	if messages := p.sent(); len(messages) > 0 {
+		ctx, stop := p.interruptible()
+		defer stop()
+		ids, err := p.model.TokenizeChat(ctx, messages, p.g)
+		if err != nil {
+			return err
+		}
+		used = len(ids)
+	}
+	text := fmt.Sprintf("%d of %s", used, count(p.model.Info().Context, "token"))
+	if p.from > 0 {
+		text += fmt.Sprintf("; the %d oldest messages are not sent", p.from)
+	}
+	return p.tell("%s", text)
+}

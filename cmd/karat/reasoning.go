@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/syntax"
+	"github.com/spf13/pflag"
+)
+
+// reasoningFlags say whether a model reasons before its answer. Neither think nor no leaves it to the chat template.
+type reasoningFlags struct{ think, no, hide bool }
+
+func (f *reasoningFlags) add(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.think, "think", false, "have the model reason before its answer")
+	fs.BoolVar(&f.no, "no-think", false, "have the model answer at once")
+	fs.BoolVar(&f.hide, "hide-thinking", false, "do not show the reasoning")
+}
+
+// request is a conversation as a model takes it.
+type request struct {
+	ids    []int
+	g      karat.GenerateOptions
+	parser *syntax.Parser // of the answer
+}
+
+// request renders a conversation. limits is what the answer must fit, once it is no longer reasoning.
+func (f *chatFlags) request(ctx context.Context, m *karat.Model, messages []karat.Message, g karat.GenerateOptions, limits karat.ResponseFormat) (r request, err error) {
+	source := g.Template
+	if source == "" {
+		source = m.Info().Template
+	}
+	s := syntax.Of(source)
+	if err := f.reason(ctx, m, messages, &g, &s); err != nil {
+		return r, f.named(err)
+	}
+	if r.ids, err = m.TokenizeChat(ctx, messages, g); err != nil {
+		return r, f.named(err)
+	}
+	if len(r.ids) == 0 {
+		return r, errEmpty
+	}
+	limits.InReasoning = s.Opens(m.Detokenize(r.ids[max(0, len(r.ids)-16):]))
+	if g.Special, err = m.SpecialTokens(ctx); err != nil {
+		return r, err
+	}
+	own := g.Template == "" // which ResponseGrammar and ReasoningBudget read
+	if g.Grammar != nil && own && s.Open != "" {
+		if g.Grammar, err = m.ResponseGrammar(limits); err != nil {
+			return r, err
+		}
+	}
+	if f.reasoning.no && f.budget && own && s.Open != "" {
+		if g.Grammar, err = m.ReasoningBudget(ctx, g.Grammar, 0, limits); err != nil {
+			return r, err
+		}
+	}
+	g.Template, g.TemplateArgs = "", nil // which the ids have
+	r.g, r.parser = g, s.NewParser(nil, limits.InReasoning)
+	return r, nil
+}
+
+// switches are the variables by which chat templates switch reasoning on and off.
+var switches = []string{"enable_thinking", "thinking"}
+
+// reason sets the template's variable that switches reasoning on or off: the one that makes a difference. A template
+// without one leaves --no-think to a budget of no tokens.
+func (f *chatFlags) reason(ctx context.Context, m *karat.Model, messages []karat.Message, g *karat.GenerateOptions, s *syntax.Syntax) error {
+	f.budget = false
+	if !f.reasoning.think && !f.reasoning.no {
+		return nil
+	}
+	for _, name := range switches {
+		if _, given := g.TemplateArgs[name]; given {
+			return nil
+		}
+		var texts [2]string
+		of := *g
+		for i, on := range []bool{!f.reasoning.think, f.reasoning.think} {
+			of.TemplateArgs = map[string]any{}
+			maps.Copy(of.TemplateArgs, g.TemplateArgs)
+			of.TemplateArgs[name] = on
+			var err error
+			if texts[i], err = m.Render(ctx, messages, of); err != nil {
+				return err
+			}
+		}
+		if texts[0] != texts[1] {
+			g.TemplateArgs = of.TemplateArgs
+			return nil
+		}
+	}
+	if f.reasoning.think && s.Open == "" {
+		return errors.New("--think: the model's chat template shows no reasoning")
+	}
+	f.budget = true
+	return nil
+}
