@@ -321,14 +321,13 @@ func (m *Model) segments(ctx context.Context, messages []Message, o GenerateOpti
 		return nil, err
 	}
 	in.BOSToken, in.EOSToken = m.special(m.opened.Tokenizer.BOS()), m.special(m.opened.Tokenizer.EOS())
-	segments, err := t.Segments(ctx, in)
-	if err != nil {
-		return nil, err
+	segments, err := t.Whole(ctx, in)
+	if segments != nil {
+		if err := dropped(ctx, t.Source(), segments, messages, o.Tools); err != nil {
+			return nil, err
+		}
 	}
-	if err := nameless(ctx, t, in, messages, &o); err != nil {
-		return nil, err
-	}
-	return segments, dropped(ctx, t.Source(), segments, messages, o.Tools)
+	return segments, lost(err, messages)
 }
 
 // template is that of a text, or the model's own. A program that does not chat links no templates.

@@ -139,12 +139,15 @@ func input(messages []Message, o *GenerateOptions) (in chat.Input, err error) {
 			turns, err = messages[i].turns()
 		}
 		if err != nil {
-			return in, fmt.Errorf("message %d: %w", i, err)
+			return in, &MessageError{i, err}
+		}
+		if messages[i].Name != "" {
+			in.Named = append(in.Named, len(in.Messages))
 		}
 		for _, t := range turns {
 			d, err := t.Message()
 			if err != nil {
-				return in, fmt.Errorf("message %d: %w", i, err)
+				return in, &MessageError{i, err}
 			}
 			in.Messages = append(in.Messages, d)
 		}
@@ -167,36 +170,36 @@ func input(messages []Message, o *GenerateOptions) (in chat.Input, err error) {
 	return in, err
 }
 
-// nameless is an error if the template t, rendered with in, leaves out the name of a message. To see that, the names are rendered
-// once more as marks that no template makes by itself.
-func nameless(ctx context.Context, t *chat.Template, in chat.Input, messages []Message, o *GenerateOptions) error {
-	mark := func(i int) string { return fmt.Sprintf("name%d of a message", i) }
-	marked := slices.Clone(messages)
-	named := false
-	for i := range marked {
-		if marked[i].Name != "" {
-			marked[i].Name, named = mark(i), true
-		}
-	}
-	if !named {
-		return nil
-	}
-	again, err := input(marked, o)
-	if err != nil {
+// lost returns the error of a rendering with the message that it is of.
+func lost(err error, messages []Message) error {
+	var of *chat.LostError
+	if !errors.As(err, &of) {
 		return err
 	}
-	in.Messages = again.Messages
-	text, err := t.Render(ctx, in)
-	if err != nil {
-		return err
-	}
-	for i := range messages {
-		if messages[i].Name != "" && !strings.Contains(strings.ToLower(text), mark(i)) {
-			return &NameError{i, messages[i].Name}
+	at := 0 // the first turn of a message
+	for i, m := range messages {
+		turns, _ := m.turns()
+		if at += len(turns); of.Message >= at {
+			continue
 		}
+		if of.Name {
+			return &NameError{i, m.Name}
+		}
+		return &MessageError{i, err}
 	}
-	return nil
+	return err
 }
+
+// MessageError is the error of one message of a conversation: the chat template would leave out its text, or a part of the message
+// is none that its role has.
+type MessageError struct {
+	Message int // its place in the conversation
+	Err     error
+}
+
+func (e *MessageError) Error() string { return fmt.Sprintf("message %d: %v", e.Message, e.Err) }
+
+func (e *MessageError) Unwrap() error { return e.Err }
 
 // NameError is the error of a conversation whose chat template would leave out the Name of a message.
 type NameError struct {
@@ -248,15 +251,8 @@ func dropped(ctx context.Context, source string, segments []chat.Segment, messag
 	}
 	for i, m := range messages {
 		for j, p := range m.Parts {
-			switch p := p.(type) {
-			case ToolCall:
-				if lost("tool_calls", p.Name) {
-					return fmt.Errorf("message %d: part %d: the chat template takes no tool calls, and would leave that of %q out", i, j, p.Name)
-				}
-			case ToolResult:
-				if lost("tool", strings.TrimSpace(p.Content)) {
-					return fmt.Errorf("message %d: part %d: the chat template takes no results of tools, and would leave one out", i, j)
-				}
+			if p, is := p.(ToolCall); is && lost("tool_calls", p.Name) {
+				return &MessageError{i, fmt.Errorf("part %d: the chat template takes no tool calls, and would leave that of %q out", j, p.Name)}
 			}
 		}
 	}

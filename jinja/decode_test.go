@@ -86,7 +86,7 @@ func TestMarkCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	parts, err := tmpl.Segments(t.Context(), vars)
-	if err != nil || len(parts) != 2 || parts[0] != (Segment{"{'a': ['x']}", false}) || parts[1] != (Segment{"x", true}) {
+	if err != nil || len(parts) != 2 || parts[0] != (Segment{Text: "{'a': ['x']}"}) || parts[1] != (Segment{Text: "x", Marked: true}) {
 		t.Errorf("%+v, %v", parts, err)
 	}
 }

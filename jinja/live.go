@@ -119,7 +119,7 @@ func (c *counter) first(seen *epoch) bool {
 
 func (c *counter) buffer(b *buffer) {
 	if b != nil && c.first(&b.seen) {
-		c.n += 64 + b.b.Cap() + b.more + 16*cap(b.marks)
+		c.n += 64 + b.b.Cap() + b.more + 24*cap(b.marks)
 	}
 }
 

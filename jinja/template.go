@@ -39,10 +39,11 @@ type Template struct {
 }
 
 // A Segment is a part of a rendered text. Marked says that it came from marked
-// strings.
+// strings, and Origin from which: it is that of MarkAs, and 0 for Mark.
 type Segment struct {
 	Text   string
 	Marked bool
+	Origin int
 }
 
 // tables are set by the first Parse, not by init: a program that parses no template links
@@ -89,7 +90,7 @@ func (t *Template) Execute(ctx context.Context, vars *Dict) (string, error) {
 
 // Segments renders as Execute does, and tells apart what came from marked
 // strings. The texts put together are what Execute returns; neighbours differ in
-// their mark, and none is empty.
+// their mark or its origin, and none is empty.
 //
 // A piece of a string has that piece's marks, and a string put together keeps
 // each part's. Where an operation does not say which byte came from which, as a
@@ -101,7 +102,7 @@ func (t *Template) Segments(ctx context.Context, vars *Dict) ([]Segment, error) 
 		return nil, err
 	}
 	var segments []Segment
-	s.pieces(func(part string, marked bool) { segments = append(segments, Segment{part, marked}) })
+	s.pieces(func(part string, marked bool, of int) { segments = append(segments, Segment{part, marked, of}) })
 	return segments, nil
 }
 

@@ -15,11 +15,11 @@ type str struct {
 	safe  bool    // Markup: adding to it escapes the other side
 }
 
-// A span is the bytes [from, to) of a text that are marked.
-type span struct{ from, to int }
+// A span is the bytes [from, to) of a text that are marked, and the origin of the mark.
+type span struct{ from, to, of int }
 
 // clip is a mark of s in bytes of s, of which it may reach beyond the ends.
-func (s str) clip(p span) span { return span{max(p.from-s.base, 0), min(p.to-s.base, len(s.s))} }
+func (s str) clip(p span) span { return span{max(p.from-s.base, 0), min(p.to-s.base, len(s.s)), p.of} }
 
 func (s str) kind() string {
 	if s.safe {
@@ -31,20 +31,28 @@ func (s str) kind() string {
 // plain is a string without marks.
 func plain(s string) str { return str{s: s} }
 
-// mark marks all of s.
-func (s str) mark() str {
+// mark marks all of s with an origin.
+func (s str) mark(of int) str {
 	if s.s != "" {
-		s.marks, s.base = []span{{0, len(s.s)}}, 0
+		s.marks, s.base = []span{{0, len(s.s), of}}, 0
 	}
 	return s
 }
 
-// like gives text made from s the marks of s: all of it if any of s has them.
+// like gives text made from s the marks of s: all of it if any of s has them, and each origin a part.
 // It serves where the bytes of s cannot be told apart in the text.
 func (s str) like(text string) str {
 	t := str{s: text, safe: s.safe, own: &buffer{more: len(text)}}
-	if len(s.marks) > 0 {
-		return t.mark()
+	if len(s.marks) == 0 {
+		return t
+	}
+	t = t.mark(s.marks[0].of)
+	for _, p := range s.marks[1:] {
+		last := &t.marks[len(t.marks)-1]
+		_, n := utf8.DecodeRuneInString(text[last.from:])
+		if at := last.from + n; p.of != last.of && at < len(text) {
+			last.to, t.marks = at, append(t.marks, span{at, len(text), p.of})
+		}
 	}
 	return t
 }
@@ -169,12 +177,12 @@ func (t *text) raw(s string) {
 	}
 }
 
-// made adds text made of bytes that were marked, or were not.
-func (t *text) made(s string, marked bool) {
+// made adds text made of bytes that were marked with an origin, or were not.
+func (t *text) made(s string, marked bool, of int) {
 	at := t.own.b.Len()
 	t.raw(s)
 	if marked && t.err == nil {
-		t.addMark(at, t.own.b.Len())
+		t.addMark(span{at, t.own.b.Len(), of})
 	}
 }
 
@@ -187,7 +195,7 @@ func (t *text) add(s str) {
 	}
 	for _, p := range s.marks {
 		p = s.clip(p)
-		t.addMark(at+p.from, at+p.to)
+		t.addMark(span{at + p.from, at + p.to, p.of})
 	}
 }
 
@@ -216,17 +224,17 @@ func (t *text) repeat(s str, n int) {
 	}
 }
 
-func (t *text) addMark(from, to int) {
-	if from == to {
+func (t *text) addMark(p span) {
+	if p.from == p.to {
 		return
 	}
 	marks := t.own.marks
-	if n := len(marks); n > t.marks && marks[n-1].to == from {
-		marks[n-1].to = to // which a string that ends before does not see
+	if n := len(marks); n > t.marks && marks[n-1].to == p.from && marks[n-1].of == p.of {
+		marks[n-1].to = p.to // which a string that ends before does not see
 		return
 	}
-	t.fail(t.m.alloc(32))
-	t.own.marks = append(marks, span{from, to})
+	t.fail(t.m.alloc(48))
+	t.own.marks = append(marks, p)
 }
 
 // str ends the text.
@@ -243,7 +251,7 @@ func (t *text) str() (str, error) {
 
 // change adds what change makes of s, piece by piece: of each piece that is marked, all is.
 func (t *text) change(s str, change func(string) string) {
-	s.pieces(func(part string, marked bool) {
+	s.pieces(func(part string, marked bool, of int) {
 		for part != "" && t.err == nil {
 			n := len(part)
 			if n > lookEvery {
@@ -251,25 +259,25 @@ func (t *text) change(s str, change func(string) string) {
 				}
 			}
 			t.fail(t.m.step(n / 16))
-			t.made(change(part[:n]), marked)
+			t.made(change(part[:n]), marked, of)
 			part = part[n:]
 		}
 	})
 }
 
-// pieces calls yield for the longest runs of s that are marked or not.
-func (s str) pieces(yield func(part string, marked bool)) {
+// pieces calls yield for the longest runs of s that have one mark, or none.
+func (s str) pieces(yield func(part string, marked bool, of int)) {
 	at := 0
 	for _, p := range s.marks {
 		p = s.clip(p)
 		if at < p.from {
-			yield(s.s[at:p.from], false)
+			yield(s.s[at:p.from], false, 0)
 		}
-		yield(s.s[p.from:p.to], true)
+		yield(s.s[p.from:p.to], true, p.of)
 		at = p.to
 	}
 	if at < len(s.s) {
-		yield(s.s[at:], false)
+		yield(s.s[at:], false, 0)
 	}
 }
 

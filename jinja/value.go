@@ -119,29 +119,26 @@ func Items(v Value) ([]Value, bool) {
 // Mark returns a copy of v in which all strings are marked: those in lists,
 // dicts and tuples, and keys, too. Marks follow the text through every
 // operation of the language; see Template.Segments.
-func Mark(v Value) Value {
+func Mark(v Value) Value { return MarkAs(v, 0) }
+
+// MarkAs is Mark with an origin, which Segment.Origin tells.
+func MarkAs(v Value, origin int) Value {
+	all := func(list []Value) []Value {
+		marked := make([]Value, len(list))
+		for i, x := range list {
+			marked[i] = MarkAs(x, origin)
+		}
+		return marked
+	}
 	switch v := v.(type) {
 	case str:
-		return v.mark()
+		return v.mark(origin)
 	case *list:
-		items := make([]Value, len(v.items))
-		for i, x := range v.items {
-			items[i] = Mark(x)
-		}
-		return &list{items, given}
+		return &list{all(v.items), given}
 	case *tuple:
-		items := make([]Value, len(v.items))
-		for i, x := range v.items {
-			items[i] = Mark(x)
-		}
-		return &tuple{items, v.names, given}
+		return &tuple{all(v.items), v.names, given}
 	case *Dict:
-		d := &Dict{hashes: slices.Clip(v.hashes), index: maps.Clone(v.index)}
-		d.keys, d.values = make([]Value, len(v.keys)), make([]Value, len(v.values))
-		for i := range v.keys {
-			d.keys[i], d.values[i] = Mark(v.keys[i]), Mark(v.values[i])
-		}
-		return d
+		return &Dict{hashes: slices.Clip(v.hashes), index: maps.Clone(v.index), keys: all(v.keys), values: all(v.values)}
 	}
 	return v
 }

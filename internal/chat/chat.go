@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/karat-run/karat/jinja"
@@ -34,6 +35,9 @@ type Input struct {
 	// Messages are the turns, each at least with role and content; see Message
 	// and ParseMessages.
 	Messages []*jinja.Dict
+
+	// Named are the indices of the messages whose names Whole looks for.
+	Named []int
 
 	// Tools and Documents are as the template wants them, usually JSON schemas
 	// and dicts. Nil gives the template None.
@@ -111,19 +115,36 @@ func (t *Template) Render(ctx context.Context, in Input) (string, error) {
 // Segments gives the prompt as Render does, in parts that tell where they came
 // from. Their texts put together are the prompt.
 func (t *Template) Segments(ctx context.Context, in Input) ([]Segment, error) {
+	segments, _, err := t.Trace(ctx, in)
+	return segments, err
+}
+
+// Shown says what of a message the prompt has: a character of its content, or of its name, that is no white space.
+type Shown struct{ Content, Name bool }
+
+// Trace is Segments, and what of each message is in them.
+func (t *Template) Trace(ctx context.Context, in Input) ([]Segment, []Shown, error) {
 	vars, err := in.variables()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	parts, err := t.jinja.Segments(ctx, vars)
 	if err != nil {
-		return nil, fmt.Errorf("chat: %w", err)
+		return nil, nil, fmt.Errorf("chat: %w", err)
 	}
-	segments := make([]Segment, len(parts))
+	var segments []Segment
+	var run []string // neighbours of several origins
+	shown := make([]Shown, len(in.Messages))
 	for i, p := range parts {
-		segments[i] = Segment{p.Text, p.Marked}
+		if p.Origin > 0 && strings.TrimSpace(p.Text) != "" {
+			of := &shown[(p.Origin-1)/2]
+			of.Content, of.Name = of.Content || p.Origin%2 == 1, of.Name || p.Origin%2 == 0
+		}
+		if run = append(run, p.Text); i+1 == len(parts) || !p.Marked || !parts[i+1].Marked {
+			segments, run = append(segments, Segment{strings.Join(run, ""), p.Marked}), nil
+		}
 	}
-	return segments, nil
+	return segments, shown, nil
 }
 
 // reserved are the names that Args may not set: the template's own variables and
@@ -155,7 +176,7 @@ func (in *Input) variables() (*jinja.Dict, error) {
 		if m == nil {
 			return nil, fmt.Errorf("chat: message %d is missing", i)
 		}
-		messages[i] = turn(m)
+		messages[i] = turn(m, i)
 	}
 	vars.Set("messages", jinja.List(messages...))
 	vars.Set("tools", markedList(in.Tools))

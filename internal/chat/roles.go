@@ -17,9 +17,14 @@ var roles = []string{
 	"model", "ipython", "observation", "environment", "tool_results", "tool_response", "documents", "context",
 }
 
-// turn is a message with its contents marked.
-func turn(m *jinja.Dict) jinja.Value {
+// turn is message i with its contents marked: the origin of its content is 2i+1, of its name 2i+2, of others 0.
+func turn(m *jinja.Dict, i int) jinja.Value {
 	marked := jinja.Mark(m).(*jinja.Dict)
+	for k, key := range []string{"content", "name"} {
+		if v, ok := m.Get(key); ok {
+			marked.Set(key, jinja.MarkAs(v, 2*i+k+1))
+		}
+	}
 	if v, ok := m.Get("role"); ok {
 		if role, _ := jinja.Text(v); slices.Contains(roles, role) {
 			marked.Set("role", v)
