@@ -25,6 +25,7 @@ type Role string
 // The roles that chat templates know. Some have others, and not all have these.
 const (
 	RoleSystem    Role = "system"
+	RoleDeveloper Role = "developer" // a system to templates without developers
 	RoleUser      Role = "user"
 	RoleAssistant Role = "assistant"
 	RoleTool      Role = "tool" // what tools returned

@@ -152,8 +152,9 @@ func (x *exchange) messageRequest(answer bool) (*request, *problem) {
 	c := conversation{args: map[string]any{}}
 	if parts := anthropicText(f, "system"); len(parts) > 0 {
 		c.messages = append(c.messages, karat.Message{Role: karat.RoleSystem, Parts: parts})
+		c.placed("system")
 	}
-	c.messages = append(c.messages, anthropicMessages(f)...)
+	anthropicMessages(f, &c)
 	anthropicTools(f, &c)
 	r.anthropicThinking(f, &c)
 	if f.done(); *f.err != nil {
@@ -201,28 +202,30 @@ func anthropicText(f *fields, name string) (parts []karat.Part) {
 	return parts
 }
 
-func anthropicMessages(f *fields) (all []karat.Message) {
+// anthropicMessages reads the messages, of which one may be two: results of tools are apart.
+func anthropicMessages(f *fields, c *conversation) {
+	before := len(c.messages)
 	names := map[string]string{} // of tools, by the ids of calls
 	for _, m := range f.objects("messages", maxMessages) {
 		role := m.needOne("role", "user", "assistant")
 		if text, ok := as[string](m.values["content"]); ok {
 			m.take("content")
-			all = append(all, karat.TextMessage(karat.Role(role), text))
+			c.messages = append(c.messages, karat.TextMessage(karat.Role(role), text))
 		} else {
 			results, parts := anthropicBlocks(m, role, names)
 			if len(results) > 0 {
-				all = append(all, karat.Message{Role: karat.RoleTool, Parts: results})
+				c.messages = append(c.messages, karat.Message{Role: karat.RoleTool, Parts: results})
 			}
 			if len(parts) > 0 {
-				all = append(all, karat.Message{Role: karat.Role(role), Parts: parts})
+				c.messages = append(c.messages, karat.Message{Role: karat.Role(role), Parts: parts})
 			}
 		}
+		c.placed(m.path)
 		m.done()
 	}
-	if len(all) == 0 {
+	if len(c.messages) == before {
 		f.fail("messages", "it is missing or empty, want an array of messages")
 	}
-	return all
 }
 
 // anthropicBlocks are the blocks of a message: results of tools apart from the rest.

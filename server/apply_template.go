@@ -24,7 +24,7 @@ func (x *exchange) applyTemplate() *problem {
 		return err
 	})
 	if err != nil {
-		return m.explain(x.ctx, err, "messages")
+		return m.explain(x.ctx, err, c.param(err, "messages"))
 	}
 	return x.reply(map[string]string{"prompt": text})
 }

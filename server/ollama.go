@@ -249,8 +249,10 @@ func (x *exchange) ollamaRequest(chat bool) (*request, *problem) {
 		}
 		if system := f.text("system"); system != "" {
 			c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, system))
+			c.placed("system")
 		}
 		c.messages = append(c.messages, karat.TextMessage(karat.RoleUser, prompt))
+		c.placed("prompt")
 	}
 	if f.done(); *f.err != nil {
 		return nil, *f.err

@@ -165,10 +165,8 @@ func messages(f *fields) (all []karat.Message) {
 func message(m *fields, names map[string]string) karat.Message {
 	role, speaker := m.needOne("role", "developer", "system", "user", "assistant", "tool"), m.text("name")
 	switch role {
-	case "developer", "system":
-		return karat.Message{Role: karat.RoleSystem, Name: speaker, Parts: content(m, "content", true)}
-	case "user":
-		return karat.Message{Role: karat.RoleUser, Name: speaker, Parts: content(m, "content", true)}
+	case "developer", "system", "user":
+		return karat.Message{Role: karat.Role(role), Name: speaker, Parts: content(m, "content", true)}
 	case "assistant":
 		return karat.Message{Role: karat.RoleAssistant, Name: speaker, Parts: assistant(m, names)}
 	case "tool":

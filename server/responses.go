@@ -75,8 +75,9 @@ func (x *exchange) responseRequest() (*response, *problem) {
 	m.responseReasoning(f, &c)
 	if text := f.text("instructions"); text != "" {
 		c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, text))
+		c.placed("instructions")
 	}
-	c.messages = append(c.messages, responseInput(f)...)
+	responseInput(f, &c)
 	responseTools(f, &c)
 	c.choose(f, f.take("tool_choice"))
 	c.single = !f.boolean("parallel_tool_calls", true) || c.single
@@ -157,10 +158,13 @@ func (m *served) responseReasoning(f *fields, c *conversation) {
 }
 
 // responseInput reads a text, or items: messages, calls and their results.
-func responseInput(f *fields) (all []karat.Message) {
+func responseInput(f *fields, c *conversation) {
+	before := len(c.messages)
 	if text, ok := as[string](f.values["input"]); ok {
 		f.take("input")
-		return []karat.Message{karat.TextMessage(karat.RoleUser, text)}
+		c.messages = append(c.messages, karat.TextMessage(karat.RoleUser, text))
+		c.placed("input")
+		return
 	}
 	names := map[string]string{} // of tools, by the ids of calls
 	for _, m := range f.objects("input", maxMessages) {
@@ -169,13 +173,13 @@ func responseInput(f *fields) (all []karat.Message) {
 		case "message":
 			m.ignore("id")
 			if said := message(m, names); said.Role == karat.RoleAssistant {
-				all = continued(all, onlyReasons, said.Parts...)
+				c.messages = continued(c.messages, onlyReasons, said.Parts...)
 			} else {
-				all = append(all, said)
+				c.messages = append(c.messages, said)
 			}
 		case "reasoning":
 			m.ignore("id")
-			all = continued(all, onlyReasons, reasoningItem(m))
+			c.messages = continued(c.messages, onlyReasons, reasoningItem(m))
 		case "function_call", "custom_tool_call":
 			m.ignore("id")
 			id, name := m.needText("call_id"), m.needText("name")
@@ -186,21 +190,21 @@ func responseInput(f *fields) (all []karat.Message) {
 				call = customCall(m, id, name)
 			}
 			names[id] = name
-			all = continued(all, func(karat.Message) bool { return true }, call) // calls of one turn are one message
+			c.messages = continued(c.messages, func(karat.Message) bool { return true }, call) // calls of one turn are one message
 		case "function_call_output", "custom_tool_call_output":
 			m.ignore("id")
 			id := m.needText("call_id")
 			if names[id] == "" && *m.err == nil {
 				m.fail(m.path+"call_id", "no item before is a call of id %q", id)
 			}
-			all = append(all, karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id, Name: names[id], Content: joined(content(m, "output", true))}}})
+			c.messages = append(c.messages, karat.Message{Role: karat.RoleTool, Parts: []karat.Part{karat.ToolResult{ID: id, Name: names[id], Content: joined(content(m, "output", true))}}})
 		}
+		c.placed(m.path)
 		m.done()
 	}
-	if len(all) == 0 {
+	if len(c.messages) == before {
 		f.fail("input", "it is missing or empty, want a string or an array of items")
 	}
-	return all
 }
 
 // continued adds parts to the assistant's message that is the last, where joins takes that, or else a message of them.

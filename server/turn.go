@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 // conversation is what the chat APIs ask for.
 type conversation struct {
 	messages []karat.Message
+	places   []string // of the messages in the request; nil is messages[i]
 	tools    []karat.Tool
 	args     map[string]any  // of the template
 	given    bool            // there is a list of tools
@@ -59,7 +61,7 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 		return err
 	})
 	if err != nil {
-		return r.model.explain(ctx, err, param)
+		return r.model.explain(ctx, err, c.param(err, param))
 	}
 	r.prompts = [][]int{ids}
 	r.turn = &turn{syntax: r.model.syntax, single: c.single, named: c.choice.named, special: r.model.special}
@@ -108,6 +110,25 @@ func (x *exchange) namedAsFits(c *conversation, param string, render func() erro
 
 func notText(p karat.Part) bool { _, is := p.(karat.Text); return !is }
 
+// placed says that the messages without a place are of this one in the request.
+func (c *conversation) placed(path string) {
+	for len(c.places) < len(c.messages) {
+		c.places = append(c.places, strings.TrimSuffix(path, "."))
+	}
+}
+
+// param returns the place in the request of the message that an error is of, or else of the conversation.
+func (c *conversation) param(err error, all string) string {
+	var of *karat.MessageError
+	switch {
+	case !errors.As(err, &of):
+		return all
+	case c.places != nil:
+		return c.places[of.Message]
+	}
+	return fmt.Sprintf("%s[%d]", all, of.Message)
+}
+
 // explain is what a client may know of an error of the template: not the path of the file.
 func (m *served) explain(ctx context.Context, err error, param string) *problem {
 	if ctx.Err() != nil {
@@ -115,6 +136,10 @@ func (m *served) explain(ctx context.Context, err error, param string) *problem 
 	}
 	if errors.Is(err, karat.ErrFull) {
 		return longer(param, m.room)
+	}
+	var of *karat.MessageError
+	if errors.As(err, &of) {
+		return bad(param, "%s: %v", param, of.Err)
 	}
 	if inner := errors.Unwrap(err); inner != nil {
 		err = inner
