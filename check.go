@@ -2,7 +2,6 @@ package karat
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/karat-run/karat/internal/check"
@@ -65,7 +64,7 @@ func (r *CheckReport) Clean() bool {
 // of its source, that cannot be read at all.
 func Check(ctx context.Context, path string, o CheckOptions) (*CheckReport, error) {
 	if ctx == nil {
-		return nil, fmt.Errorf("karat: %w", errNilContext)
+		return nil, errNilContext
 	}
 	r, err := check.Run(ctx, path, check.Options{Against: o.Against, Progress: o.Progress})
 	if err != nil {

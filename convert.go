@@ -2,7 +2,6 @@ package karat
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/karat-run/karat/internal/convert"
 )
@@ -45,7 +44,7 @@ type Conversion struct {
 // a weight that is not finite. After an error, or the end of ctx, dst is unchanged.
 func Convert(ctx context.Context, src, dst string, o ConvertOptions) (*Conversion, error) {
 	if ctx == nil {
-		return nil, fmt.Errorf("karat: %w", errNilContext)
+		return nil, errNilContext
 	}
 	r, err := convert.Convert(ctx, src, dst, convert.Options(o))
 	if err != nil {

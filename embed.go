@@ -71,7 +71,7 @@ func (m *Model) EmbedIDs(ctx context.Context, texts [][]int, o EmbedOptions) ([]
 // embedAll makes the vectors of n texts, whose ids are tokenize's.
 func (m *Model) embedAll(ctx context.Context, n int, o EmbedOptions, tokenize func(ctx context.Context, i int, prompt string) ([]int32, error)) ([][]float32, error) {
 	if ctx == nil {
-		return nil, fmt.Errorf("karat: %w", errNilContext)
+		return nil, errNilContext
 	}
 	if m.opened.Engine.InTap() {
 		return nil, ErrInTap
@@ -91,11 +91,11 @@ func (m *Model) embedAll(ctx context.Context, n int, o EmbedOptions, tokenize fu
 			err = errors.New("it has no tokens")
 		}
 		if err != nil {
-			return fmt.Errorf("karat: text %d: %w", i, err)
+			return fmt.Errorf("text %d: %w", i, err)
 		}
 		rows, err := e.rows(ctx, ids, head.Pooling, o.Caller)
 		if err != nil {
-			return fmt.Errorf("karat: text %d: %w", i, err)
+			return fmt.Errorf("text %d: %w", i, err)
 		}
 		out[i] = head.Vector(rows, o.Dimensions)
 		return nil
@@ -109,7 +109,7 @@ func (m *Model) embedAll(ctx context.Context, n int, o EmbedOptions, tokenize fu
 // EmbedSize is how many features a vector of Embed has; with PoolNone one of each row.
 func (m *Model) EmbedSize(ctx context.Context, o EmbedOptions) (int, error) {
 	if ctx == nil {
-		return 0, fmt.Errorf("karat: %w", errNilContext)
+		return 0, errNilContext
 	}
 	head, _, err := m.embedHead(o)
 	if err != nil || o.Dimensions > 0 {
@@ -163,10 +163,10 @@ func (m *Model) readHead(to **embed.Head, read func() (*embed.Head, error)) (*em
 	if *to == nil {
 		head, err := read()
 		if err != nil {
-			return nil, fmt.Errorf("karat: %w", err)
+			return nil, err
 		}
 		if err := head.Check(model.Hidden(m.opened.Graph).Shape.Size()); err != nil {
-			return nil, fmt.Errorf("karat: %s: %w", m.opened.Checkpoint.Path, err)
+			return nil, fmt.Errorf("%s: %w", m.opened.Checkpoint.Path, err)
 		}
 		*to = head
 	}
@@ -183,12 +183,12 @@ func (m *Model) embedHead(o EmbedOptions) (*embed.Head, string, error) {
 	if o.Pooling != "" {
 		p, err := embed.Parse(string(o.Pooling))
 		if err != nil {
-			return nil, "", fmt.Errorf("karat: EmbedOptions.Pooling: %w", err)
+			return nil, "", fmt.Errorf("EmbedOptions.Pooling: %w", err)
 		}
 		h.Pooling = p
 	}
 	if h.Pooling == "" {
-		return nil, "", fmt.Errorf("karat: %s: its files do not say how rows become a vector (modules.json of sentence-transformers, or %s.pooling_type in GGUF): "+
+		return nil, "", fmt.Errorf("%s: its files do not say how rows become a vector (modules.json of sentence-transformers, or %s.pooling_type in GGUF): "+
 			"it is no embedding model, or choose a pooling", path, m.opened.Checkpoint.Arch)
 	}
 	if o.Normalize != nil {
@@ -196,7 +196,7 @@ func (m *Model) embedHead(o EmbedOptions) (*embed.Head, string, error) {
 	}
 	features := h.Features(model.Hidden(m.opened.Graph).Shape.Size())
 	if o.Dimensions < 0 || o.Dimensions > features {
-		return nil, "", fmt.Errorf("karat: EmbedOptions.Dimensions is %d, want 1 to %d, or 0 for all", o.Dimensions, features)
+		return nil, "", fmt.Errorf("EmbedOptions.Dimensions is %d, want 1 to %d, or 0 for all", o.Dimensions, features)
 	}
 	name := o.Prompt
 	if name == "" {
@@ -204,10 +204,10 @@ func (m *Model) embedHead(o EmbedOptions) (*embed.Head, string, error) {
 	}
 	prompt, ok := h.Prompts[name]
 	if name != "" && !ok {
-		return nil, "", fmt.Errorf("karat: %s: no prompt %q, it has %s", path, name, list(slices.Sorted(maps.Keys(h.Prompts))))
+		return nil, "", fmt.Errorf("%s: no prompt %q, it has %s", path, name, list(slices.Sorted(maps.Keys(h.Prompts))))
 	}
 	if prompt != "" && h.Apart {
-		return nil, "", fmt.Errorf("karat: %s: include_prompt is false: leaving a prompt's rows out of the pooling is not supported", path)
+		return nil, "", fmt.Errorf("%s: include_prompt is false: leaving a prompt's rows out of the pooling is not supported", path)
 	}
 	return &h, prompt, nil
 }

@@ -111,11 +111,11 @@ func TestEmbedLast(t *testing.T) {
 func TestEmbedErrors(t *testing.T) {
 	m := embedding(t, "tiny-qwen3", lastPooling, karat.Options{Context: 64})
 	for want, o := range map[string]karat.EmbedOptions{
-		`no prompt "x", it has "document, query"`:             {Prompt: "x"},
-		`pooling "max", want mean, cls, last or none`:         {Pooling: "max"},
-		`EmbedOptions.Dimensions is 4096, want 1 to `:         {Dimensions: 4096},
-		`text 1: it has no tokens`:                            {},
-		"text 0: karat: " + karat.ErrFull.Error() + ": the p": {Pooling: karat.PoolMean},
+		`no prompt "x", it has "document, query"`:      {Prompt: "x"},
+		`pooling "max", want mean, cls, last or none`:  {Pooling: "max"},
+		`EmbedOptions.Dimensions is 4096, want 1 to `:  {Dimensions: 4096},
+		`text 1: it has no tokens`:                     {},
+		"text 0: " + karat.ErrFull.Error() + ": the p": {Pooling: karat.PoolMean},
 	} {
 		texts := []string{"Hello", ""}
 		if strings.Contains(want, "text 0") {

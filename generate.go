@@ -268,7 +268,7 @@ func (m *Model) ExceedsContext(text string) bool {
 }
 
 func (m *Model) full() error {
-	return fmt.Errorf("karat: %w: the prompt has more than the %d tokens that the context holds", ErrFull, m.opened.Engine.Context())
+	return fmt.Errorf("%w: the prompt has more than the %d tokens that the context holds", ErrFull, m.opened.Engine.Context())
 }
 
 // conversation is render of messages, unless the context cannot hold what a user said. White space around that does
@@ -293,7 +293,7 @@ func (m *Model) render(ctx context.Context, messages []Message, o GenerateOption
 		segments, err = m.segments(ctx, messages, o)
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("karat: %s: %w", m.opened.Checkpoint.Path, err)
+		return "", nil, fmt.Errorf("%s: %w", m.opened.Checkpoint.Path, err)
 	}
 	at := 0
 	for _, s := range segments {
@@ -368,10 +368,10 @@ func (m *Model) prompt(ctx context.Context, text string, o tokenizer.Options) (i
 // promptIDs are the ids of a prompt that the context holds.
 func (m *Model) promptIDs(ctx context.Context, ids []int) ([]int32, error) {
 	if ctx == nil {
-		return nil, fmt.Errorf("karat: %w", errNilContext)
+		return nil, errNilContext
 	}
 	if most := m.opened.Engine.Context(); len(ids) > most {
-		return nil, fmt.Errorf("karat: %w: the prompt has %d tokens, more than the %d that the context holds", ErrFull, len(ids), most)
+		return nil, fmt.Errorf("%w: the prompt has %d tokens, more than the %d that the context holds", ErrFull, len(ids), most)
 	}
 	return tokensOf(m.opened.Engine, ids)
 }
@@ -380,11 +380,11 @@ func (m *Model) promptIDs(ctx context.Context, ids []int) ([]int32, error) {
 func (o *GenerateOptions) check() error {
 	for i, s := range o.Stop {
 		if s == "" {
-			return fmt.Errorf("karat: GenerateOptions.Stop[%d] is empty, which is in every text", i)
+			return fmt.Errorf("GenerateOptions.Stop[%d] is empty, which is in every text", i)
 		}
 	}
 	if o.TopLogprobs < 0 {
-		return fmt.Errorf("karat: GenerateOptions.TopLogprobs is %d, want 0 or more", o.TopLogprobs)
+		return fmt.Errorf("GenerateOptions.TopLogprobs is %d, want 0 or more", o.TopLogprobs)
 	}
 	return nil
 }
@@ -396,7 +396,7 @@ func (o *GenerateOptions) raw() error {
 		set  bool
 	}{{"Tools", len(o.Tools) > 0}, {"Template", o.Template != ""}, {"TemplateArgs", len(o.TemplateArgs) > 0}, {"NoGenerationPrompt", o.NoGenerationPrompt}} {
 		if x.set {
-			return fmt.Errorf("karat: GenerateOptions.%s is for Chat: Generate renders no chat template", x.name)
+			return fmt.Errorf("GenerateOptions.%s is for Chat: Generate renders no chat template", x.name)
 		}
 	}
 	return nil
@@ -405,7 +405,7 @@ func (o *GenerateOptions) raw() error {
 // makesTokens is an error of encoders.
 func (m *Model) makesTokens() error {
 	if m.encoder() {
-		return fmt.Errorf("karat: %s: an encoder has no head that makes tokens: use Embed", m.opened.Checkpoint.Path)
+		return fmt.Errorf("%s: an encoder has no head that makes tokens: use Embed", m.opened.Checkpoint.Path)
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (m *Model) ResponseGrammar(o ResponseFormat) (*Grammar, error) {
 func (m *Model) ReasoningBudget(ctx context.Context, g *Grammar, tokens int, o ResponseFormat) (*Grammar, error) {
 	s := syntax.Of(m.opened.Checkpoint.Template())
 	if s.Open == "" || tokens < 0 {
-		return nil, fmt.Errorf("karat: a budget of %d tokens of reasoning: the model does not reason, or the budget is negative", tokens)
+		return nil, fmt.Errorf("a budget of %d tokens of reasoning: the model does not reason, or the budget is negative", tokens)
 	}
 	marks, err := m.SpecialTokens(ctx)
 	if err != nil {
@@ -139,7 +139,7 @@ var ErrGrammar = grammar.ErrGrammar
 // Fits reports whether a whole text fits the grammar. An error is of a grammar that needs too much work.
 func (g *Grammar) Fits(text []byte) (bool, error) {
 	if g.g == nil {
-		return false, errors.New("karat: a budget of tokens is nothing that a text fits")
+		return false, errors.New("a budget of tokens is nothing that a text fits")
 	}
 	return g.g.Fits(text)
 }

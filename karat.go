@@ -48,7 +48,7 @@ var (
 	ErrMemory = model.ErrMemory  // Load: the model does not fit the free memory
 )
 
-var errNilContext = errors.New("nil context")
+var errNilContext = errors.New("the context is nil")
 
 // Options say how to run a model. The zero value is usable.
 type Options struct {
@@ -145,7 +145,7 @@ type Model struct {
 // Options.NoFit is set.
 func Load(ctx context.Context, path string, o Options) (*Model, error) {
 	if path == "" {
-		return nil, errors.New("karat: the path of the model is empty")
+		return nil, errors.New("the path of the model is empty")
 	}
 	return load(ctx, o, func(x model.Options) (*model.Model, error) { return model.Open(ctx, path, x) })
 }
@@ -173,7 +173,7 @@ func LoadSources(ctx context.Context, files []Source, o Options) (*Model, error)
 
 func load(ctx context.Context, o Options, open func(model.Options) (*model.Model, error)) (*Model, error) {
 	if ctx == nil {
-		return nil, fmt.Errorf("karat: %w", errNilContext)
+		return nil, errNilContext
 	}
 	n, err := o.numerics()
 	if err != nil {
@@ -205,17 +205,17 @@ func (o *Options) numerics() (n numerics.Numerics, err error) {
 		most  int64
 	}{{"Threads", int64(o.Threads), 1024}, {"Context", int64(o.Context), model.MaxContext}, {"KVBudget", o.KVBudget, math.MaxInt64}, {"Parallel", int64(o.Parallel), math.MaxInt}, {"Memory", o.Memory, math.MaxInt64}} {
 		if x.value < 0 || x.value > x.most {
-			return n, fmt.Errorf("karat: Options.%s is %d, want 0 to %d", x.field, x.value, x.most)
+			return n, fmt.Errorf("Options.%s is %d, want 0 to %d", x.field, x.value, x.most)
 		}
 	}
 	if _, err = numerics.Parse(string(o.Precision), ""); err != nil {
-		return n, fmt.Errorf("karat: Options.Precision: %w", err)
+		return n, fmt.Errorf("Options.Precision: %w", err)
 	}
 	if n, err = numerics.Parse(string(o.Precision), string(o.KV)); err != nil {
-		return n, fmt.Errorf("karat: Options.KV: %w", err)
+		return n, fmt.Errorf("Options.KV: %w", err)
 	}
 	if n, err = n.On(string(o.Backend)); err != nil {
-		return n, fmt.Errorf("karat: Options.Backend: %w", err)
+		return n, fmt.Errorf("Options.Backend: %w", err)
 	}
 	return n, nil
 }
@@ -234,7 +234,7 @@ func (m *Model) blend(chosen map[string]float64) (*backend.Blend, error) {
 	if len(parts) < len(chosen) {
 		for name := range chosen {
 			if !slices.ContainsFunc(parts, func(p backend.Part) bool { return p.Name == name }) {
-				return nil, fmt.Errorf("karat: no adapter %q is loaded", name)
+				return nil, fmt.Errorf("no adapter %q is loaded", name)
 			}
 		}
 	}
@@ -321,7 +321,7 @@ func (m *Model) Tokenize(ctx context.Context, text string, o TokenizeOptions) ([
 
 func (m *Model) tokenize(ctx context.Context, text string, o tokenizer.Options) (ids []int, err error) {
 	if ctx == nil {
-		return nil, fmt.Errorf("karat: %w", errNilContext)
+		return nil, errNilContext
 	}
 	for piece, err := range m.opened.Tokenizer.IDs(ctx, text, o) {
 		if err != nil {
@@ -370,7 +370,7 @@ func tokensOf(e *engine.Engine, ids []int) ([]int32, error) {
 	tokens := make([]int32, len(ids))
 	for i, id := range ids {
 		if tokens[i] = int32(id); int(tokens[i]) != id {
-			return nil, fmt.Errorf("karat: token id %d, the vocabulary has %d", id, e.VocabSize())
+			return nil, fmt.Errorf("token id %d, the vocabulary has %d", id, e.VocabSize())
 		}
 	}
 	return tokens, nil

@@ -13,7 +13,7 @@ import (
 func TestLoadWithoutGPU(t *testing.T) {
 	for _, b := range []karat.Backend{karat.WebGPU, karat.WebGPU + ":1"} {
 		m, err := karat.Load(t.Context(), demo, karat.Options{Backend: b})
-		if m != nil || err == nil || !strings.Contains(err.Error(), "karat: Options.Backend: backend "+string(b)+": ") || !strings.Contains(err.Error(), `import _ "github.com/karat-run/karat/webgpu"`) {
+		if m != nil || err == nil || !strings.Contains(err.Error(), "Options.Backend: backend "+string(b)+": ") || !strings.Contains(err.Error(), `import _ "github.com/karat-run/karat/webgpu"`) {
 			t.Errorf("%s: %v, %v", b, m, err)
 		}
 	}
@@ -37,7 +37,7 @@ func TestLoadRefuses(t *testing.T) {
 		`KVBudget is -5, want 0 to 9223372036854775807`: {KVBudget: -5},
 		`Parallel is -2, want 0`:                        {Parallel: -2},
 	} {
-		if m, err := karat.Load(t.Context(), demo, o); m != nil || err == nil || !strings.HasPrefix(err.Error(), "karat: Options."+want) {
+		if m, err := karat.Load(t.Context(), demo, o); m != nil || err == nil || !strings.HasPrefix(err.Error(), "Options."+want) {
 			t.Errorf("%+v: %v, %v", o, m, err)
 		}
 	}

@@ -61,11 +61,11 @@ func TestMessageErrors(t *testing.T) {
 	}{
 		`message 1: part 1 is a <nil>`:                                       {part: nil},
 		`message 1: part 1: a ToolResult is of RoleTool, not of "assistant"`: {part: karat.ToolResult{Content: "x"}},
-		`message 1: chat: call of "f": arguments are not JSON`:               {part: karat.ToolCall{Name: "f", Arguments: json.RawMessage(`{`)}},
-		`message 1: chat: call of "g": arguments are not a JSON object`:      {part: karat.ToolCall{Name: "g", Arguments: json.RawMessage(`[1]`)}},
-		`chat: tool "h": parameters are not JSON`:                            {part: karat.Text(""), tools: []karat.Tool{{Name: "h", Parameters: json.RawMessage(`nul`)}}},
-		`message 1: chat: call of "d": arguments are not JSON`:               {part: karat.ToolCall{Name: "d", Arguments: json.RawMessage(strings.Repeat("[", 1<<16) + strings.Repeat("]", 1<<16))}},
-		`chat: tool "i": parameters are not a JSON object`:                   {part: karat.Text(""), tools: []karat.Tool{{Name: "i", Parameters: json.RawMessage(`"x"`)}}},
+		`message 1: call of "f": arguments are not JSON`:                     {part: karat.ToolCall{Name: "f", Arguments: json.RawMessage(`{`)}},
+		`message 1: call of "g": arguments are not a JSON object`:            {part: karat.ToolCall{Name: "g", Arguments: json.RawMessage(`[1]`)}},
+		`tool "h": parameters are not JSON`:                                  {part: karat.Text(""), tools: []karat.Tool{{Name: "h", Parameters: json.RawMessage(`nul`)}}},
+		`message 1: call of "d": arguments are not JSON`:                     {part: karat.ToolCall{Name: "d", Arguments: json.RawMessage(strings.Repeat("[", 1<<16) + strings.Repeat("]", 1<<16))}},
+		`tool "i": parameters are not a JSON object`:                         {part: karat.Text(""), tools: []karat.Tool{{Name: "i", Parameters: json.RawMessage(`"x"`)}}},
 		`message 1: part 1: ToolCall.Name is empty`:                          {part: karat.ToolCall{ID: "c"}},
 		`GenerateOptions.Tools[1]: Name is empty`:                            {part: karat.Text(""), tools: []karat.Tool{{Name: "j"}, {}}},
 		`GenerateOptions.Tools[1]: Name is "k", as that of Tools[0]`:         {part: karat.Text(""), tools: []karat.Tool{{Name: "k"}, {Name: "k"}}},
@@ -124,8 +124,8 @@ func TestMessageDropped(t *testing.T) {
 func TestOptionErrors(t *testing.T) {
 	m := load(t)
 	for want, o := range map[string]karat.GenerateOptions{
-		"karat: GenerateOptions.Stop[1] is empty, which is in every text": {Stop: []string{"a", ""}},
-		"karat: GenerateOptions.TopLogprobs is -1, want 0 or more":        {TopLogprobs: -1},
+		"GenerateOptions.Stop[1] is empty, which is in every text": {Stop: []string{"a", ""}},
+		"GenerateOptions.TopLogprobs is -1, want 0 or more":        {TopLogprobs: -1},
 	} {
 		for name, all := range map[string]iter.Seq2[karat.Token, error]{
 			"Generate": m.Generate(t.Context(), "a", o), "GenerateIDs": m.GenerateIDs(t.Context(), []int{2}, o),

@@ -47,13 +47,13 @@ type TensorType struct {
 // the tensor. After an error, or the end of ctx, dst is unchanged.
 func Quantize(ctx context.Context, src, dst string, o QuantizeOptions) (*Conversion, error) {
 	if ctx == nil {
-		return nil, fmt.Errorf("karat: %w", errNilContext)
+		return nil, errNilContext
 	}
 	c := convert.QuantizeOptions{Type: o.Type, Imatrix: o.Imatrix, Requantize: o.Requantize, Threads: o.Threads, Progress: o.Progress}
 	for _, t := range o.TensorTypes {
 		d, ok := tensor.ParseDType(strings.ToUpper(t.Type))
 		if !ok || t.Pattern == nil {
-			return nil, fmt.Errorf("karat: weights of %v: type %q is none of a block, such as Q4_K", t.Pattern, t.Type)
+			return nil, fmt.Errorf("weights of %v: type %q is none of a block, such as Q4_K", t.Pattern, t.Type)
 		}
 		c.Rules = append(c.Rules, quantmix.Rule{Pattern: t.Pattern, Type: d})
 	}

@@ -30,7 +30,7 @@ type RerankResult struct {
 // RerankOptions.Truncate. The error of a model that is not made for it says what its files lack.
 func (m *Model) Rerank(ctx context.Context, query string, documents []string, o RerankOptions) ([]RerankResult, error) {
 	if ctx == nil {
-		return nil, fmt.Errorf("karat: %w", errNilContext)
+		return nil, errNilContext
 	}
 	if m.opened.Engine.InTap() {
 		return nil, ErrInTap
@@ -51,11 +51,11 @@ func (m *Model) Rerank(ctx context.Context, query string, documents []string, o 
 	err = each(ctx, len(documents), o.Progress, func(ctx context.Context, i int) error {
 		ids, err := m.pair(ctx, asked, length, documents[i], o.Truncate)
 		if err != nil {
-			return fmt.Errorf("karat: document %d: %w", i, err)
+			return fmt.Errorf("document %d: %w", i, err)
 		}
 		rows, err := e.rows(ctx, ids, head.Pooling, o.Caller)
 		if err != nil {
-			return fmt.Errorf("karat: document %d: %w", i, err)
+			return fmt.Errorf("document %d: %w", i, err)
 		}
 		out[i] = RerankResult{Index: i, Score: head.Vector(rows, 0)[0], Tokens: len(ids)}
 		return nil

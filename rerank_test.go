@@ -120,7 +120,7 @@ func TestRerankLimits(t *testing.T) {
 	defer m.Close()
 	long := strings.Repeat("the sky is blue ", 30)
 	_, err = m.Rerank(t.Context(), "sky", []string{"x", long}, karat.RerankOptions{})
-	if !errors.Is(err, karat.ErrFull) || !strings.HasPrefix(err.Error(), "karat: document 1: ") || !strings.Contains(err.Error(), "have 245 tokens, 1 of them the query's, and the context holds 32") {
+	if !errors.Is(err, karat.ErrFull) || !strings.HasPrefix(err.Error(), "document 1: ") || !strings.Contains(err.Error(), "have 245 tokens, 1 of them the query's, and the context holds 32") {
 		t.Errorf("a long document: %v", err)
 	}
 	got, err := m.Rerank(t.Context(), "sky", []string{long}, karat.RerankOptions{Truncate: true})

@@ -31,7 +31,7 @@ func (s *Session) ScoreFrom(ctx context.Context, prompt []int, from int, o Gener
 			err = s.m.makesTokens()
 		}
 		if err == nil && (from < 0 || from > len(prompt)) {
-			err = fmt.Errorf("karat: score from token %d of %d", from, len(prompt))
+			err = fmt.Errorf("score from token %d of %d", from, len(prompt))
 		}
 		var ids []int32
 		if err == nil {
@@ -107,7 +107,7 @@ func (m *Model) decoder(special []string) (decoder, error) {
 		ids := t.Encode(name, tokenizer.Options{ParseSpecial: true})
 		text := t.Decode(ids, true) != ""
 		if len(ids) != 1 || text && len(t.Encode(name, tokenizer.Options{})) == 1 {
-			return nil, fmt.Errorf("karat: GenerateOptions.Special: %q is no special token", name)
+			return nil, fmt.Errorf("GenerateOptions.Special: %q is no special token", name)
 		}
 		if text { // some files call a special token text: it is written anyway
 			continue

@@ -18,7 +18,7 @@ func (m *Model) ExportState(ctx context.Context, w io.Writer, prompt []int) erro
 		return err
 	}
 	if len(ids) < 2 {
-		return fmt.Errorf("karat: the prompt's length is %d: one of 2 tokens or more has a state", len(ids))
+		return fmt.Errorf("the prompt's length is %d: one of 2 tokens or more has a state", len(ids))
 	}
 	e, err := m.aloneEngine(ctx)
 	if err != nil {
@@ -45,18 +45,18 @@ func (m *Model) ExportState(ctx context.Context, w io.Writer, prompt []int) erro
 // error. A state cannot be told from a forged one of the same model without computing it again: take files from nobody but yourself.
 func (m *Model) ImportState(ctx context.Context, data []byte) (*Session, []int, error) {
 	if ctx == nil {
-		return nil, nil, fmt.Errorf("karat: %w", errNilContext)
+		return nil, nil, errNilContext
 	}
 	f, err := kvfile.Parse(data)
 	if err != nil {
-		return nil, nil, fmt.Errorf("karat: %w", err)
+		return nil, nil, err
 	}
 	print, err := m.Fingerprint(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	if f.Model != print {
-		return nil, nil, fmt.Errorf("karat: the state is of another model, or of other numerics: fingerprint %s, this is %s", f.Model, print)
+		return nil, nil, fmt.Errorf("the state is of another model, or of other numerics: fingerprint %s, this is %s", f.Model, print)
 	}
 	e, err := m.aloneEngine(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func (m *Model) ImportState(ctx context.Context, data []byte) (*Session, []int, 
 	s := &Session{m: m, s: e.NewSequence()}
 	if err := s.s.Take(f); err != nil {
 		s.Close()
-		return nil, nil, fmt.Errorf("karat: %w", err)
+		return nil, nil, err
 	}
 	var ids []int
 	for _, id := range f.Tokens {

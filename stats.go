@@ -35,7 +35,7 @@ func (m *Model) Stats() Stats { return Stats(m.opened.Engine.Stats()) }
 // vocabulary, chat template, adapters and numerics. It reads the whole file.
 func (m *Model) Fingerprint(ctx context.Context) (string, error) {
 	if ctx == nil {
-		return "", fmt.Errorf("karat: %w", errNilContext)
+		return "", errNilContext
 	}
 	h := sha256.New()
 	var printed bytes.Buffer
@@ -57,7 +57,7 @@ func (m *Model) Fingerprint(ctx context.Context) (string, error) {
 			return "", err
 		}
 		if err := model.HashTensor(h, &t); err != nil {
-			return "", fmt.Errorf("karat: %s: %w", t.Name, err)
+			return "", fmt.Errorf("%s: %w", t.Name, err)
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil

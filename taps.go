@@ -3,7 +3,6 @@ package karat
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/karat-run/karat/internal/engine"
@@ -83,10 +82,10 @@ func (m *Model) Taps(ctx context.Context, ids []int, see func(n Node, values []f
 		return ErrInTap
 	}
 	if ctx == nil {
-		return fmt.Errorf("karat: %w", errNilContext)
+		return errNilContext
 	}
 	if see == nil {
-		return errors.New("karat: taps: no function that sees the values")
+		return errors.New("taps: no function that sees the values")
 	}
 	m.tapping.Lock()
 	defer m.tapping.Unlock()
@@ -126,7 +125,7 @@ type Hooks struct {
 // hook is h as the engine has it.
 func (h *Hooks) hook(heads map[*graph.Node]int) (*engine.Hook, error) {
 	if h.See == nil {
-		return nil, errors.New("karat: GenerateOptions.Hooks: no function that sees the values")
+		return nil, errors.New("GenerateOptions.Hooks: no function that sees the values")
 	}
 	var at []int
 	x := &engine.Hook{Write: true, See: func(n *graph.Node, positions []int32, values []float32) {

@@ -18,7 +18,7 @@ const maxJSONDepth = 500
 // Half a surrogate pair becomes U+FFFD. Errors name the byte offset.
 func DecodeJSON(data []byte) (Value, error) {
 	if !utf8.Valid(data) {
-		return nil, fmt.Errorf("jinja: json: not UTF-8")
+		return nil, fmt.Errorf("json: not UTF-8")
 	}
 	d := &decoder{s: string(data)}
 	d.space()
@@ -38,7 +38,7 @@ type decoder struct {
 }
 
 func (d *decoder) errorf(format string, a ...any) error {
-	return fmt.Errorf("jinja: json: byte %d: %s", d.at, fmt.Sprintf(format, a...))
+	return fmt.Errorf("json: byte %d: %s", d.at, fmt.Sprintf(format, a...))
 }
 
 func (d *decoder) space() {

@@ -49,9 +49,9 @@ type Error struct {
 // Error gives the line, the kind and the message.
 func (e *Error) Error() string {
 	if e.Line == 0 {
-		return fmt.Sprintf("jinja: %s: %s", e.Kind, e.Message)
+		return fmt.Sprintf("%s: %s", e.Kind, e.Message)
 	}
-	return fmt.Sprintf("jinja: line %d: %s: %s", e.Line, e.Kind, e.Message)
+	return fmt.Sprintf("line %d: %s: %s", e.Line, e.Kind, e.Message)
 }
 
 // Unwrap returns the context's error of KindCanceled, or what a host function

@@ -42,7 +42,7 @@ func ExampleOptions() {
 	fmt.Println(err)
 	// Output:
 	// 2 true
-	// jinja: line 2: limit: more than 1048576 bytes of values
+	// line 2: limit: more than 1048576 bytes of values
 }
 
 // Functions of the host come as globals, and stop a template with Raise.
@@ -60,7 +60,7 @@ func ExampleFunction() {
 	}
 	_, err = t.Execute(context.Background(), vars)
 	fmt.Println(err)
-	// Output: jinja: line 1: raised by the template: no system role
+	// Output: line 1: raised by the template: no system role
 }
 
 // Marked strings are told from the template's own text, whatever was done to them: a

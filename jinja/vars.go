@@ -20,7 +20,7 @@ func Vars(values map[string]any) (*Dict, error) {
 
 func valueOf(x any, depth int) (Value, error) {
 	if depth > maxJSONDepth {
-		return nil, fmt.Errorf("jinja: vars: nested deeper than %d", maxJSONDepth)
+		return nil, fmt.Errorf("vars: nested deeper than %d", maxJSONDepth)
 	}
 	switch x := x.(type) {
 	case Value:
@@ -58,5 +58,5 @@ func valueOf(x any, depth int) (Value, error) {
 		}
 		return d, nil
 	}
-	return nil, fmt.Errorf("jinja: vars: a %T is no value of a template", x)
+	return nil, fmt.Errorf("vars: a %T is no value of a template", x)
 }

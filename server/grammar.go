@@ -360,7 +360,7 @@ func (r *request) refuseGrammar(err error, tools bool) *problem {
 	if param == "" || tools && strings.HasPrefix(text, "schema: tool ") {
 		param = "tools"
 	}
-	return bad(param, "Invalid value for '%s': %s", param, strings.TrimPrefix(strings.TrimPrefix(text, "schema: "), "grammar: "))
+	return bad(param, "Invalid value for '%s': %s", param, strings.TrimPrefix(text, "schema: "))
 }
 
 // overGrammar is the problem of an answer whose grammar turned out to need too much work; nil if err is none of that.
@@ -368,5 +368,5 @@ func (r *request) overGrammar(err error) *problem {
 	if !errors.Is(err, karat.ErrGrammar) {
 		return nil
 	}
-	return bad(r.form.param, "%s", fmt.Sprintf("The answer cannot be held to its form: %s", strings.TrimPrefix(err.Error(), "grammar: ")))
+	return bad(r.form.param, "%s", fmt.Sprintf("The answer cannot be held to its form: %s", err.Error()))
 }

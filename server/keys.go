@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/patherr"
 )
 
 // Key is a secret that requests show, whose it is, and what it is good for.
@@ -40,7 +41,7 @@ const maxKeys = 1 << 20
 func ReadKeys(file string) ([]Key, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, err
+		return nil, patherr.Plain(err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxKeys+1))
@@ -66,12 +67,12 @@ func ParseKeys(text, from string) (keys []Key, err error) {
 			err = k.check(keys)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("server: %s: line %d: %w", from, line, err)
+			return nil, fmt.Errorf("%s: line %d: %w", from, line, err)
 		}
 		keys = append(keys, k)
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("server: %s: no keys, want a line NAME:SECRET for each", from)
+		return nil, fmt.Errorf("%s: no keys, want a line NAME:SECRET for each", from)
 	}
 	return keys, nil
 }
@@ -180,7 +181,7 @@ type keyUse struct {
 func newKeyring(keys []Key) (ring keyring, err error) {
 	for i, k := range keys {
 		if err := k.check(keys[:i]); err != nil {
-			return nil, fmt.Errorf("server: key %d: %w", i, err)
+			return nil, fmt.Errorf("key %d: %w", i, err)
 		}
 		u := &keyUse{Key: k, hash: sha256.Sum256([]byte(k.Secret)), requests: newBucket(k.Requests), tokens: newBucket(k.Tokens)}
 		u.Secret = ""
@@ -256,7 +257,7 @@ func (k keyring) named(name string) (*caller, error) {
 			return &caller{name: name, key: u, late: true}, nil
 		}
 	}
-	return nil, fmt.Errorf("server: the key %q is no more", name)
+	return nil, fmt.Errorf("the key %q is no more", name)
 }
 
 // spend counts the tokens of an answer, which may be more than were left: the next request waits for them.

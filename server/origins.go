@@ -25,7 +25,7 @@ func newOrigins(patterns []string) (all origins, err error) {
 	for _, p := range patterns {
 		p = strings.ToLower(strings.TrimSuffix(p, "/"))
 		if _, host, ok := strings.Cut(p, "://"); p != "*" && p != "null" && (!ok || host == "" || strings.ContainsAny(host, "/?#@ ")) {
-			return nil, fmt.Errorf("server: the origin %q: want one as http://localhost:3000 or https://*.example.com, or * for any", p)
+			return nil, fmt.Errorf("the origin %q: want one as http://localhost:3000 or https://*.example.com, or * for any", p)
 		}
 		all = append(all, p)
 	}

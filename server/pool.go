@@ -74,14 +74,14 @@ var errBusy = errors.New("other models are in use, and take the memory that it n
 // add takes a model in, and serves it if it is loaded.
 func (p *pool) add(ctx context.Context, m Model) (err error) {
 	if m.Model == nil && m.Load == nil {
-		return fmt.Errorf("server: model %q is nil", m.Name)
+		return fmt.Errorf("model %q is nil", m.Name)
 	}
 	for _, name := range append([]string{m.Name}, m.Aliases...) {
 		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return fmt.Errorf("server: the model's name %q is empty, or has control characters", name)
+			return fmt.Errorf("the model's name %q is empty, or has control characters", name)
 		}
 		if p.find(name) != nil {
-			return fmt.Errorf("server: two models are named %q", name)
+			return fmt.Errorf("two models are named %q", name)
 		}
 	}
 	e := &entry{Model: m, keep: m.Keep, idle: p.now()}

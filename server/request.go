@@ -262,7 +262,7 @@ func (c *choice) guarded(ctx context.Context) (err error) {
 	defer func() {
 		traced(ctx).answer(c)
 		if p := recover(); p != nil {
-			err = fmt.Errorf("server: internal error: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("internal error: %v\n%s", p, debug.Stack())
 		}
 	}()
 	return c.run(ctx)

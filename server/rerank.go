@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/karat-run/karat"
 )
@@ -162,7 +161,7 @@ func (k rankers) rank(ctx context.Context, r *ranking) (scores []float64, tokens
 	}
 	all, err := m.Rerank(ctx, r.query, r.documents, karat.RerankOptions{Truncate: r.cut, Caller: r.caller})
 	if errors.Is(err, karat.ErrFull) {
-		p := bad(r.name, "%s", strings.TrimPrefix(err.Error(), "karat: "))
+		p := bad(r.name, "%s", err.Error())
 		p.code = "context_length_exceeded"
 		return nil, 0, p
 	}

@@ -93,10 +93,10 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if len(o.Models) == 0 {
-		return nil, errors.New("server: Options.Models is empty")
+		return nil, errors.New("Options.Models is empty")
 	}
 	if o.MaxBody < 0 || o.Requests < 0 || o.Memory < 0 || o.Loaded < 0 {
-		return nil, errors.New("server: MaxBody, Requests, Memory or Loaded of Options is negative")
+		return nil, errors.New("MaxBody, Requests, Memory or Loaded of Options is negative")
 	}
 	var err error
 	if s.keys, err = newKeyring(o.Keys); err != nil {

@@ -57,11 +57,11 @@ var storeName = regexp.MustCompile(`^(file-|batch_)[a-z2-7]{24}$`)
 // openStore reads the folder. What a server has left that was killed goes: files that were not received whole.
 func openStore(dir string) (*store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("server: store: %w", err)
+		return nil, fmt.Errorf("store: %w", err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fmt.Errorf("server: store: %w", err)
+		return nil, fmt.Errorf("store: %w", err)
 	}
 	t := &store{root: root, file: map[string]*storedFile{}, job: map[string]*batch{}}
 	if err = t.own(); err == nil {
@@ -69,7 +69,7 @@ func openStore(dir string) (*store, error) {
 	}
 	if err != nil {
 		t.close()
-		return nil, fmt.Errorf("server: store %s: %w", dir, err)
+		return nil, fmt.Errorf("store %s: %w", dir, err)
 	}
 	return t, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/chat"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/jinja"
 	"github.com/spf13/pflag"
 )
@@ -66,7 +67,7 @@ func (f *chatFlags) template() (text string, args map[string]any, err error) {
 func (f *chatFlags) read() (string, error) {
 	r, err := os.Open(f.file)
 	if err != nil {
-		return "", err
+		return "", patherr.Plain(err)
 	}
 	defer r.Close()
 	text, err := readAll(r, f.file, maxTemplate)
@@ -83,7 +84,7 @@ func (f *chatFlags) read() (string, error) {
 // named is an error of a template, with the name of the file that it is from.
 func (f *chatFlags) named(err error) error {
 	if e := (*jinja.Error)(nil); f.file != "" && errors.As(err, &e) {
-		return fmt.Errorf("%s: %s", f.file, strings.TrimPrefix(e.Error(), "jinja: "))
+		return fmt.Errorf("%s: %s", f.file, e.Error())
 	}
 	return err
 }

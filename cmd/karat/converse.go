@@ -81,7 +81,7 @@ func (p *conversation) obey(line string) error {
 		err := p.run(line)
 		var f failure
 		if err != nil && !errors.Is(err, io.EOF) && !errors.As(err, &f) {
-			fmt.Fprintln(p.log, "karat:", errorText(err))
+			fmt.Fprintln(p.log, "karat:", oneLine(err.Error()))
 			err = nil
 		}
 		return err
@@ -208,7 +208,7 @@ func (p *conversation) say(text string) error {
 	case err != nil && a.stop == "" && a.tokens > 0:
 		return err // of the output
 	case err != nil:
-		fmt.Fprintln(a.log, "karat:", errorText(p.flags.chat.named(err)))
+		fmt.Fprintln(a.log, "karat:", oneLine(p.flags.chat.named(err).Error()))
 		if errors.As(err, &full) {
 			hint := "--ctx sets the length of the context"
 			if errors.Is(err, karat.ErrBudget) {
@@ -235,7 +235,7 @@ func (p *conversation) keep() error {
 		return nil
 	}
 	if err := p.write(stateFile("chats", "last.json")); err != nil && p.flags.verbose {
-		fmt.Fprintln(p.log, "karat:", errorText(err))
+		fmt.Fprintln(p.log, "karat:", oneLine(err.Error()))
 	}
 	return nil
 }

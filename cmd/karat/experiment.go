@@ -14,6 +14,7 @@ import (
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/experiment"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/spf13/cobra"
 )
 
@@ -159,7 +160,7 @@ func (f *experimentFlags) run(c *cobra.Command, path string) error {
 	}
 	r, err := os.Open(path)
 	if err != nil {
-		return err
+		return patherr.Plain(err)
 	}
 	defer r.Close()
 	text, err := readAll(r, path, experiment.MaxSpec)

@@ -92,5 +92,5 @@ func (f *grammarFlags) read() (from, text string, err error) {
 
 // plainError is an error without the name of its package.
 func plainError(err error) string {
-	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "grammar: "), "schema: ")
+	return strings.TrimPrefix(err.Error(), "schema: ")
 }

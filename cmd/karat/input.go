@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -102,7 +103,7 @@ func awaited(ctx context.Context, read func() (string, error)) (text string, err
 func readFile(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", err
+		return "", patherr.Plain(err)
 	}
 	defer f.Close()
 	return readText(f, path)
@@ -118,7 +119,7 @@ func readAll(r io.Reader, name string, limit int64) (string, error) {
 	b, err := io.ReadAll(io.LimitReader(r, limit+1))
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("%s: %w", name, err)
+		return "", patherr.Plain(err)
 	case int64(len(b)) > limit:
 		return "", fmt.Errorf("%s: more than %d bytes", name, limit)
 	}

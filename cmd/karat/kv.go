@@ -12,6 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/kvfile"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/model"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/spf13/cobra"
 )
 
@@ -173,7 +174,7 @@ func (f *kvFlags) export(c *cobra.Command, args []string) error {
 		}
 		st, err := os.Stat(f.out)
 		if err != nil {
-			return err
+			return patherr.Plain(err)
 		}
 		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s, %s\n", oneLine(f.out), count(len(ids), "token"), bytesText(st.Size()))
 		return err

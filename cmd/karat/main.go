@@ -84,7 +84,7 @@ func run(args []string) int {
 	if errors.As(err, &f) && f.err == nil {
 		return f.exit()
 	}
-	fmt.Fprintln(os.Stderr, "karat:", errorText(err))
+	fmt.Fprintln(os.Stderr, "karat:", oneLine(err.Error()))
 	var usage usageError
 	var file *fs.PathError // such as standard output, of --version
 	switch {
@@ -97,18 +97,6 @@ func run(args []string) int {
 		return statusUsage
 	}
 	return statusError
-}
-
-// errorText is an error for a terminal, whatever a file has put into it. The name of
-// the package that it is from is said once.
-func errorText(err error) string {
-	text := strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "karat: "), "mmap: "), ": karat: ", ": ")
-	if p := (*fs.PathError)(nil); errors.As(err, &p) && slices.Contains([]string{"stat", "lstat", "open"}, p.Op) { // words for programmers
-		text = strings.Replace(text, p.Op+" "+p.Path+": ", p.Path+": ", 1)
-	}
-	text = oneLine(strings.ReplaceAll(text, ": mmap: ", ": "))
-	from, what, _ := strings.Cut(text, ": ")
-	return strings.TrimSuffix(from+": "+strings.ReplaceAll(what, ": "+from+": ", ": "), ": ")
 }
 
 // untilSignal is a context that ends when the program is told to end, so that it

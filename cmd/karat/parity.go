@@ -15,6 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/lab/parity"
 	"github.com/karat-run/karat/internal/model"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/spf13/cobra"
 )
 
@@ -183,7 +184,7 @@ func (f *parityFlags) paths() ([]string, error) {
 	}
 	entries, err := os.ReadDir(f.models)
 	if err != nil {
-		return nil, err
+		return nil, patherr.Plain(err)
 	}
 	var paths, names []string
 	for _, e := range entries {

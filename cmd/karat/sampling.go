@@ -35,8 +35,8 @@ func (s *samplingFlags) check() error {
 }
 
 // optionFlags names options as the flags that set them.
-var optionFlags = strings.NewReplacer("karat: Sampling.", "", "Temperature:", "--temp:", "TopK:", "--top-k:", "TopP:", "--top-p:",
-	"MinP:", "--min-p:", "RepeatPenalty:", "--repeat-penalty:")
+var optionFlags = strings.NewReplacer("Sampling.Temperature:", "--temp:", "Sampling.TopK:", "--top-k:", "Sampling.TopP:", "--top-p:",
+	"Sampling.MinP:", "--min-p:", "Sampling.RepeatPenalty:", "--repeat-penalty:")
 
 // over is the recommendation with the given flags in place.
 func (s *samplingFlags) over(r karat.Sampling) karat.Sampling {

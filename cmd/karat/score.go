@@ -13,6 +13,7 @@ import (
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/experiment"
 	"github.com/karat-run/karat/internal/model"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/spf13/cobra"
 )
 
@@ -84,7 +85,7 @@ func (f *scoreFlags) run(c *cobra.Command, args []string) error {
 	if file != "-" {
 		r, err := os.Open(file)
 		if err != nil {
-			return err
+			return patherr.Plain(err)
 		}
 		defer r.Close()
 		in = r

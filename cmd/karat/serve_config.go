@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -50,7 +51,7 @@ func (f *serveFlags) configure(c *cobra.Command) (more []modelSpec, err error) {
 func readConfig(path string) ([]byte, error) {
 	r, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, patherr.Plain(err)
 	}
 	defer r.Close()
 	text, err := io.ReadAll(io.LimitReader(r, maxConfig+1))

@@ -17,6 +17,7 @@ import (
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/model"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/server"
 	"github.com/spf13/cobra"
 )
@@ -215,7 +216,7 @@ func within(path string) (all []string, err error) {
 	}
 	list, err := os.ReadDir(path)
 	if err != nil {
-		return nil, err
+		return nil, patherr.Plain(err)
 	}
 	for _, e := range list {
 		name := e.Name()

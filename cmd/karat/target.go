@@ -22,6 +22,7 @@ import (
 	"github.com/karat-run/karat/internal/eval"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/imatrix"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/spf13/cobra"
 )
@@ -229,7 +230,7 @@ func besides(f *gguf.File, m *imatrix.Matrix, path string) (n int64, err error) 
 	for _, path := range f.Paths() {
 		st, err := os.Stat(path)
 		if err != nil {
-			return 0, err
+			return 0, patherr.Plain(err)
 		}
 		n += st.Size()
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -49,7 +50,7 @@ type pair struct {
 func Open(path string) (f *File, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("adapter: %w", err)
+		return nil, patherr.Plain(err)
 	}
 	err = mmap.Guard(func() (err error) {
 		if st.IsDir() {
@@ -60,7 +61,7 @@ func Open(path string) (f *File, err error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("adapter: %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	f.path = path
 	return f, nil
@@ -91,7 +92,7 @@ func (f *File) Bind(c *checkpoint.Checkpoint, g *graph.Graph) (a *backend.Adapte
 		return err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("adapter: %s: %w", f.path, err)
+		return nil, nil, fmt.Errorf("%s: %w", f.path, err)
 	}
 	return a, notes, nil
 }

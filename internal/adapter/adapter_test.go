@@ -130,7 +130,7 @@ var spoiled = map[checkpoint.Format][]struct {
 	checkpoint.GGUF: {
 		{"good", "", func(*files) {}},
 		{"a model", `key general.type is "model"`, func(f *files) { f.keys["general.type"] = "model" }},
-		{"no type", `no adapter: gguf: key "general.type"`, func(f *files) { delete(f.keys, "general.type") }},
+		{"no type", `no adapter: key "general.type"`, func(f *files) { delete(f.keys, "general.type") }},
 		{"a control vector", `key adapter.type is "control_vector"`, func(f *files) { f.keys["adapter.type"] = "control_vector" }},
 		{"another family", `architecture "llama", the model's is "toy"`, func(f *files) { f.keys["general.architecture"] = "llama" }},
 		{"activated", "adapter.alora.invocation_tokens", func(f *files) { f.keys["adapter.alora.invocation_tokens"] = []uint32{1} }},

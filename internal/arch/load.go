@@ -51,7 +51,7 @@ func Weights(c *checkpoint.Checkpoint) (weights []*graph.Weight, notes []string,
 func from(c *checkpoint.Checkpoint, src bind.Source, context int) (*graph.Graph, []*graph.Weight, []string, error) {
 	g, weights, notes, err := load(c, src, context)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("arch: %s: %w", c.Path, err)
+		return nil, nil, nil, fmt.Errorf("%s: %w", c.Path, err)
 	}
 	return g, weights, notes, nil
 }

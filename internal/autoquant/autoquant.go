@@ -75,7 +75,7 @@ func New(o Options) (*Search, error) {
 		s.weights = append(s.weights, x)
 	}
 	if len(s.weights) == 0 {
-		return nil, errors.New("autoquant: the file has no weights that are quantized")
+		return nil, errors.New("the file has no weights that are quantized")
 	}
 	return s, nil
 }
@@ -118,7 +118,7 @@ func (s *Search) fits() error {
 	}
 	cache := s.o.Numerics.CacheBytes(s.o.Model.Graph, s.o.Threads, s.o.Windows.Context)
 	if err := sysinfo.Fits(max(s.o.Model.Checkpoint.Bytes(), 2*q8), cache, s.o.Windows.Context); err != nil {
-		return fmt.Errorf("autoquant: measuring %s %w", s.o.Model.Checkpoint.Path, err)
+		return fmt.Errorf("measuring %s %w", s.o.Model.Checkpoint.Path, err)
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (s *Search) open(x *weight) (err error) {
 	count, _, k := x.matrices()
 	if x.w != nil {
 		if x.whole = x.w.Tensor; !slices.Equal(x.whole.Shape, x.shape) {
-			return fmt.Errorf("autoquant: tensor %q: shape %v in the file, %v in the model", x.name, x.shape, x.whole.Shape)
+			return fmt.Errorf("tensor %q: shape %v in the file, %v in the model", x.name, x.shape, x.whole.Shape)
 		}
 	}
 	if s.o.Imatrix != nil {
@@ -225,7 +225,7 @@ func (s *Search) open(x *weight) (err error) {
 		}
 	}
 	if len(x.choices) == 0 {
-		return fmt.Errorf("autoquant: tensor %q: its rows of %d are no multiple of the block of any of %v", x.name, k, types)
+		return fmt.Errorf("tensor %q: its rows of %d are no multiple of the block of any of %v", x.name, k, types)
 	}
 	slices.SortStableFunc(x.choices, func(a, b choice) int { return cmp.Compare(a.bytes, b.bytes) })
 	return nil

@@ -65,19 +65,19 @@ func (p *Plan) Type(i int) tensor.DType {
 func (s *Search) Read(data []byte) (other *Text, err error) {
 	var p Plan
 	if err := json.Unmarshal(data, &p); err != nil {
-		return nil, fmt.Errorf("autoquant: plan: %w", err)
+		return nil, fmt.Errorf("plan: %w", err)
 	}
 	if len(p.Weights) != len(s.weights) {
-		return nil, fmt.Errorf("autoquant: plan: %d weights, the model has %d", len(p.Weights), len(s.weights))
+		return nil, fmt.Errorf("plan: %d weights, the model has %d", len(p.Weights), len(s.weights))
 	}
 	for i, x := range s.weights {
 		w := p.Weights[i]
 		if w.Name != x.name || len(w.Choices) != len(x.choices) {
-			return nil, fmt.Errorf("autoquant: plan: weight %d is %q with %d choices, the model's is %q with %d", i, w.Name, len(w.Choices), x.name, len(x.choices))
+			return nil, fmt.Errorf("plan: weight %d is %q with %d choices, the model's is %q with %d", i, w.Name, len(w.Choices), x.name, len(x.choices))
 		}
 		for j, c := range w.Choices {
 			if d := x.choices[j].dtype.String(); c.Type != d || !(c.KL >= 0 && c.KL <= math.MaxFloat32) {
-				return nil, fmt.Errorf("autoquant: plan: weight %q, choice %d: %s of KL %v, want %s and a finite number from 0", w.Name, j, c.Type, c.KL, d)
+				return nil, fmt.Errorf("plan: weight %q, choice %d: %s of KL %v, want %s and a finite number from 0", w.Name, j, c.Type, c.KL, d)
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func (s *Search) Read(data []byte) (other *Text, err error) {
 func (s *Search) Within(ctx context.Context, size int64) (*Plan, error) {
 	p := s.within(size)
 	if n := s.bytes(p); n > size {
-		return nil, fmt.Errorf("autoquant: the weights take at least %d bytes, and %d are left for them", n, size)
+		return nil, fmt.Errorf("the weights take at least %d bytes, and %d are left for them", n, size)
 	}
 	return s.plan(ctx, p)
 }
@@ -121,7 +121,7 @@ func (s *Search) Below(ctx context.Context, kl float64) (best *Plan, err error) 
 		aim = kl * expected / got
 	}
 	if best == nil {
-		return p, fmt.Errorf("autoquant: no choice of types has a KL divergence of %g or less on the text; the last one tried has %.3g", kl, float64(p.KL))
+		return p, fmt.Errorf("no choice of types has a KL divergence of %g or less on the text; the last one tried has %.3g", kl, float64(p.KL))
 	}
 	return best, nil
 }

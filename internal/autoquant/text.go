@@ -138,7 +138,7 @@ func (t *text) kl(ctx context.Context) (float64, error) {
 		mean += x / float64(len(all))
 	}
 	if err == nil && (math.IsNaN(mean) || math.IsInf(mean, 0)) {
-		err = fmt.Errorf("autoquant: the KL divergence of a trial is %v", mean)
+		err = fmt.Errorf("the KL divergence of a trial is %v", mean)
 	}
 	return max(mean, 0), err
 }

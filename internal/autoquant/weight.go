@@ -64,7 +64,7 @@ func (x *weight) each(d tensor.DType, stride int, keep []byte) (sum float64, err
 	wg.Wait()
 	for c, e := range errs {
 		if e != nil {
-			return 0, fmt.Errorf("autoquant: tensor %q: %w", x.name, e)
+			return 0, fmt.Errorf("tensor %q: %w", x.name, e)
 		}
 		sum += sums[c]
 	}

@@ -55,7 +55,7 @@ func NewBlend(parts ...Part) (*Blend, error) {
 			finite = finite && math.Abs(p.By*x.Scale) <= math.MaxFloat32
 		}
 		if !finite {
-			return nil, fmt.Errorf("backend: adapter %s by a factor of %v", p.Name, p.By)
+			return nil, fmt.Errorf("adapter %s by a factor of %v", p.Name, p.By)
 		}
 		if p.By != 0 {
 			b.Parts = append(b.Parts, p)

@@ -209,7 +209,7 @@ func Input(g *graph.Graph) *graph.Node {
 func (s *Step) CheckEmbeddings(n *graph.Node) error {
 	for i, x := range s.Embeddings {
 		if x != nil && (n == nil || len(x) != n.Shape.Size()) {
-			return fmt.Errorf("backend: an embedding of %d elements at row %d, %v has others", len(x), i, n)
+			return fmt.Errorf("an embedding of %d elements at row %d, %v has others", len(x), i, n)
 		}
 	}
 	return nil
@@ -241,39 +241,39 @@ func (s *Step) Wanted() *Step {
 func (s *Step) Check(rows, vocab int) error {
 	t := len(s.Tokens)
 	if t == 0 || t > rows {
-		return fmt.Errorf("backend: step of %d rows, the plan is for 1 to %d", t, rows)
+		return fmt.Errorf("step of %d rows, the plan is for 1 to %d", t, rows)
 	}
 	if len(s.Pos) != t || len(s.Seqs) != t {
-		return fmt.Errorf("backend: step of %d tokens has %d positions and %d sequences", t, len(s.Pos), len(s.Seqs))
+		return fmt.Errorf("step of %d tokens has %d positions and %d sequences", t, len(s.Pos), len(s.Seqs))
 	}
 	if s.Embeddings != nil && len(s.Embeddings) != t {
-		return fmt.Errorf("backend: step of %d tokens has %d embeddings", t, len(s.Embeddings))
+		return fmt.Errorf("step of %d tokens has %d embeddings", t, len(s.Embeddings))
 	}
 	if n := len(s.Adapters); n > 0 && n != t {
-		return fmt.Errorf("backend: step of %d tokens has the adapters of %d rows", t, n)
+		return fmt.Errorf("step of %d tokens has the adapters of %d rows", t, n)
 	}
 	if s.Parts != nil && len(s.Parts) != t {
-		return fmt.Errorf("backend: step of %d tokens has %d positions of three parts", t, len(s.Parts))
+		return fmt.Errorf("step of %d tokens has %d positions of three parts", t, len(s.Parts))
 	}
 	for i, p := range s.Parts {
 		if slices.Min(p[:]) < 0 || slices.Max(p[:]) > MaxPart {
-			return fmt.Errorf("backend: position %v at row %d, parts are 0 to %d", p, i, MaxPart)
+			return fmt.Errorf("position %v at row %d, parts are 0 to %d", p, i, MaxPart)
 		}
 	}
 	for i, id := range s.Tokens {
 		if id < 0 || int(id) >= vocab {
-			return fmt.Errorf("backend: token id %d at row %d, the vocabulary has %d", id, i, vocab)
+			return fmt.Errorf("token id %d at row %d, the vocabulary has %d", id, i, vocab)
 		}
 		if p := int(s.Pos[i]); p < 0 || p >= s.Seqs[i].Len() {
-			return fmt.Errorf("backend: position %d at row %d, the sequence has room for %d", p, i, s.Seqs[i].Len())
+			return fmt.Errorf("position %d at row %d, the sequence has room for %d", p, i, s.Seqs[i].Len())
 		}
 		if i > 0 && s.Seqs[i] == s.Seqs[i-1] && s.Pos[i] != s.Pos[i-1]+1 {
-			return fmt.Errorf("backend: position %d at row %d follows %d", s.Pos[i], i, s.Pos[i-1])
+			return fmt.Errorf("position %d at row %d follows %d", s.Pos[i], i, s.Pos[i-1])
 		}
 	}
 	for i, o := range s.Outputs {
 		if o < 0 || int(o) >= t || i > 0 && o <= s.Outputs[i-1] {
-			return fmt.Errorf("backend: output rows %v of %d", s.Outputs, t)
+			return fmt.Errorf("output rows %v of %d", s.Outputs, t)
 		}
 	}
 	return nil
@@ -290,7 +290,7 @@ func (s *Step) Entire() error {
 			last++
 		}
 		if s.Pos[i] != 0 || int(s.Pos[last]) != seq.Len()-1 {
-			return fmt.Errorf("backend: positions %d to %d of a sequence of %d, attention to later positions takes all of them in one step", s.Pos[i], s.Pos[last], seq.Len())
+			return fmt.Errorf("positions %d to %d of a sequence of %d, attention to later positions takes all of them in one step", s.Pos[i], s.Pos[last], seq.Len())
 		}
 	}
 	return nil

@@ -77,7 +77,7 @@ func (p *Peer) Check(parallel []int) error {
 	}
 	for _, path := range programs {
 		if _, err := exec.LookPath(path); err != nil {
-			return fmt.Errorf("bench: peer: %w", err)
+			return fmt.Errorf("peer: %w", err)
 		}
 	}
 	return nil
@@ -96,7 +96,7 @@ func (p *Peer) sample(ctx context.Context, file string, t *Result) (float64, err
 		return 0, err
 	}
 	if x.Depth != t.Depth {
-		return 0, fmt.Errorf("bench: %s: it measured at depth %d, not %d", p.Bench, x.Depth, t.Depth)
+		return 0, fmt.Errorf("%s: it measured at depth %d, not %d", p.Bench, x.Depth, t.Depth)
 	}
 	return x.Samples[0], nil
 }
@@ -129,10 +129,10 @@ func (p *Peer) bench(ctx context.Context, file string, prompt, tokens, threads i
 	}
 	x, err := parseBench(out)
 	if err != nil {
-		return nil, fmt.Errorf("bench: %s: %w", p.Bench, err)
+		return nil, fmt.Errorf("%s: %w", p.Bench, err)
 	}
 	if x.Prompt != prompt || x.Tokens != tokens || x.Threads != threads {
-		return nil, fmt.Errorf("bench: %s: it measured -p %d -n %d -t %d, not -p %d -n %d -t %d", p.Bench, x.Prompt, x.Tokens, x.Threads, prompt, tokens, threads)
+		return nil, fmt.Errorf("%s: it measured -p %d -n %d -t %d, not -p %d -n %d -t %d", p.Bench, x.Prompt, x.Tokens, x.Threads, prompt, tokens, threads)
 	}
 	return x, nil
 }
@@ -174,7 +174,7 @@ func (p *Peer) sampleBatched(ctx context.Context, file string, t *Result) (float
 		rate = x.Decoded
 	}
 	if !plausible(rate) {
-		return 0, fmt.Errorf("bench: %s: its output does not have the test -npp %d -ntg %d -npl %d", p.batched(), prompt, tokens, t.Parallel)
+		return 0, fmt.Errorf("%s: its output does not have the test -npp %d -ntg %d -npl %d", p.batched(), prompt, tokens, t.Parallel)
 	}
 	return rate, nil
 }
@@ -223,7 +223,7 @@ func (p *Peer) self(ctx context.Context, threads int) (seconds float64, err erro
 func (p *Peer) output(ctx context.Context, program string, args ...string) ([]byte, error) {
 	if p.limit > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, p.limit, fmt.Errorf("bench: %s: it has not ended after %v", program, p.limit.Round(time.Second)))
+		ctx, stop = context.WithTimeoutCause(ctx, p.limit, fmt.Errorf("%s: it has not ended after %v", program, p.limit.Round(time.Second)))
 		defer stop()
 	}
 	c := exec.CommandContext(ctx, program, args...)
@@ -249,7 +249,7 @@ func (p *Peer) output(ctx context.Context, program string, args ...string) ([]by
 		} else if line != "" {
 			err = fmt.Errorf("%w: %s", err, line)
 		}
-		return nil, fmt.Errorf("bench: %s: %w", program, err)
+		return nil, fmt.Errorf("%s: %w", program, err)
 	}
 	return out.text, nil
 }

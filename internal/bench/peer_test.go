@@ -178,7 +178,7 @@ func TestPeerErrors(t *testing.T) {
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			_, err := peer(t, c.how).sample(t.Context(), "model.gguf", c.test)
-			if err == nil || !strings.HasPrefix(err.Error(), "bench: ") || !strings.Contains(err.Error(), c.want) {
+			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
 		})
@@ -192,7 +192,7 @@ func TestPeerMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{filepath.Join(dir, "none"), dir, text} {
-		if err := (&Peer{Bench: path}).Check([]int{1}); err == nil || !strings.HasPrefix(err.Error(), "bench: peer: ") {
+		if err := (&Peer{Bench: path}).Check([]int{1}); err == nil || !strings.HasPrefix(err.Error(), "peer: ") {
 			t.Errorf("%s: error %v", path, err)
 		}
 	}

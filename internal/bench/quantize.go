@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/karat-run/karat/internal/patherr"
 )
 
 // Quantizing is how fast a file is quantized to a type, by processes that read it
@@ -45,10 +47,10 @@ type QuantizeOptions struct {
 func Quantize(ctx context.Context, o QuantizeOptions) (all []Quantizing, err error) {
 	info, err := os.Stat(o.File)
 	if err != nil {
-		return nil, fmt.Errorf("bench: %w", err)
+		return nil, patherr.Plain(err)
 	}
 	if info.IsDir() {
-		return nil, fmt.Errorf("bench: %s is a folder, and quantizing starts from a GGUF file: karat convert makes one", o.File)
+		return nil, fmt.Errorf("%s is a folder, and quantizing starts from a GGUF file: karat convert makes one", o.File)
 	}
 	if o.Peer != "" {
 		if err := (&Peer{Bench: o.Peer}).Check(nil); err != nil {
@@ -57,7 +59,7 @@ func Quantize(ctx context.Context, o QuantizeOptions) (all []Quantizing, err err
 	}
 	dir, err := os.MkdirTemp("", "karat-bench")
 	if err != nil {
-		return nil, fmt.Errorf("bench: %w", err)
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	for _, threads := range o.Threads {
@@ -117,7 +119,7 @@ func (q *Quantizing) finish(ours, theirs string) error {
 	q.Median, _ = spread(q.Seconds)
 	info, err := os.Stat(ours)
 	if err != nil {
-		return fmt.Errorf("bench: %w", err)
+		return patherr.Plain(err)
 	}
 	q.Bytes = info.Size()
 	if len(q.Peer) == 0 {
@@ -126,7 +128,7 @@ func (q *Quantizing) finish(ours, theirs string) error {
 	q.PeerS, _ = spread(q.Peer)
 	q.Ratio = ratio(q.Peer, q.Seconds)
 	if q.Same, err = sameBytes(ours, theirs); err != nil {
-		return fmt.Errorf("bench: %w", err)
+		return err
 	}
 	return nil
 }
@@ -135,7 +137,7 @@ func (q *Quantizing) finish(ours, theirs string) error {
 // removed before. What it left to the system to write must not burden the next one.
 func (p *Peer) timed(ctx context.Context, path, program string, args ...string) (float64, error) {
 	if err := os.RemoveAll(path); err != nil {
-		return 0, fmt.Errorf("bench: %w", err)
+		return 0, err
 	}
 	start := time.Now()
 	if _, err := p.output(ctx, program, args...); err != nil {
@@ -147,7 +149,7 @@ func (p *Peer) timed(ctx context.Context, path, program string, args ...string) 
 		err = errors.Join(f.Sync(), f.Close())
 	}
 	if err != nil {
-		return 0, fmt.Errorf("bench: %s: %w", program, err)
+		return 0, fmt.Errorf("%s: %w", program, err)
 	}
 	return took, nil
 }
@@ -156,12 +158,12 @@ func (p *Peer) timed(ctx context.Context, path, program string, args ...string) 
 func sameBytes(a, b string) (bool, error) {
 	f, err := os.Open(a)
 	if err != nil {
-		return false, err
+		return false, patherr.Plain(err)
 	}
 	defer f.Close()
 	g, err := os.Open(b)
 	if err != nil {
-		return false, err
+		return false, patherr.Plain(err)
 	}
 	defer g.Close()
 	x, y := make([]byte, 1<<20), make([]byte, 1<<20)

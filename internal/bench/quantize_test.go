@@ -66,11 +66,11 @@ func TestQuantizeErrors(t *testing.T) {
 	if _, err := Quantize(t.Context(), folder); err == nil || !strings.Contains(err.Error(), "is a folder, and quantizing starts from a GGUF file") {
 		t.Errorf("a folder: %v", err)
 	}
-	if line := (&tail{text: []byte("karat: why\nRun \"karat quantize --help\" for help.\n")}).line(); line != "karat: why" {
+	if line := (&tail{text: []byte("why\nRun \"karat quantize --help\" for help.\n")}).line(); line != "why" {
 		t.Errorf("the line is %q", line)
 	}
 	o.Peer = "none/llama-quantize"
-	if _, err := Quantize(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "bench: peer: ") {
+	if _, err := Quantize(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "peer: ") {
 		t.Errorf("no peer: %v", err)
 	}
 	o.Peer = ""

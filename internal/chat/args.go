@@ -14,11 +14,11 @@ func Args(args map[string]any) (*jinja.Dict, error) {
 	}
 	data, err := json.Marshal(args)
 	if err != nil {
-		return nil, fmt.Errorf("chat: template arguments: %w", err)
+		return nil, fmt.Errorf("template arguments: %w", err)
 	}
 	v, err := jinja.DecodeJSON(data)
 	if err != nil {
-		return nil, fmt.Errorf("chat: template arguments: %w", err)
+		return nil, fmt.Errorf("template arguments: %w", err)
 	}
 	return v.(*jinja.Dict), nil
 }

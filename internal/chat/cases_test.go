@@ -212,7 +212,7 @@ func parseMessages(data []byte) ([]*jinja.Dict, error) {
 	}
 	items, ok := jinja.Items(v)
 	if !ok {
-		return nil, errors.New("chat: messages: not an array")
+		return nil, errors.New("messages: not an array")
 	}
 	messages := make([]*jinja.Dict, len(items))
 	for i, x := range items {

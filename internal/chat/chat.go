@@ -18,7 +18,7 @@ import (
 
 // ErrNoTemplate is the error of Parse for an empty source: the model brings no
 // template, and none is made up for it.
-var ErrNoTemplate = errors.New("chat: the model has no chat template")
+var ErrNoTemplate = errors.New("the model has no chat template")
 
 // A Template is a parsed chat template. It is safe for concurrent use.
 type Template struct {
@@ -84,7 +84,7 @@ func Parse(source string, l Limits) (*Template, error) {
 	}
 	t, err := jinja.Parse(source, l)
 	if err != nil {
-		return nil, fmt.Errorf("chat: the chat template is broken: %w", err)
+		return nil, fmt.Errorf("the chat template is broken: %w", err)
 	}
 	return &Template{source, t}, nil
 }
@@ -107,7 +107,7 @@ func (t *Template) Render(ctx context.Context, in Input) (string, error) {
 	}
 	text, err := t.jinja.Execute(ctx, vars)
 	if err != nil {
-		return "", fmt.Errorf("chat: %w", err)
+		return "", err
 	}
 	return text, nil
 }
@@ -130,7 +130,7 @@ func (t *Template) Trace(ctx context.Context, in Input) ([]Segment, []Shown, err
 	}
 	parts, err := t.jinja.Segments(ctx, vars)
 	if err != nil {
-		return nil, nil, fmt.Errorf("chat: %w", err)
+		return nil, nil, err
 	}
 	var segments []Segment
 	var run []string // neighbours of several origins
@@ -166,7 +166,7 @@ func (in *Input) variables() (*jinja.Dict, error) {
 	vars := jinja.NewDict()
 	for _, name := range in.Args.Keys() {
 		if Reserved(name) {
-			return nil, fmt.Errorf("chat: the template argument %q is reserved", name)
+			return nil, fmt.Errorf("the template argument %q is reserved", name)
 		}
 		v, _ := in.Args.Get(name)
 		vars.Set(name, jinja.Mark(v))
@@ -174,7 +174,7 @@ func (in *Input) variables() (*jinja.Dict, error) {
 	messages := make([]jinja.Value, len(in.Messages))
 	for i, m := range in.Messages {
 		if m == nil {
-			return nil, fmt.Errorf("chat: message %d is missing", i)
+			return nil, fmt.Errorf("message %d is missing", i)
 		}
 		messages[i] = turn(m, i)
 	}

@@ -41,7 +41,7 @@ func (t *Turn) Message() (*jinja.Dict, error) {
 	for _, c := range t.Calls {
 		arguments, err := jsonObject("arguments", c.Arguments)
 		if err != nil {
-			return nil, fmt.Errorf("chat: call of %q: %w", c.Name, err)
+			return nil, fmt.Errorf("call of %q: %w", c.Name, err)
 		}
 		call := object("type", "function", "function", object("name", c.Name, "arguments", arguments))
 		if c.ID != "" {
@@ -63,7 +63,7 @@ func Tool(name, description string, parameters []byte) (jinja.Value, error) {
 	}
 	schema, err := jsonObject("parameters", parameters)
 	if err != nil {
-		return nil, fmt.Errorf("chat: tool %q: %w", name, err)
+		return nil, fmt.Errorf("tool %q: %w", name, err)
 	}
 	return object("type", "function", "function", object("name", name, "description", description, "parameters", schema)), nil
 }

@@ -50,13 +50,13 @@ func (c *checker) restored(p *pair) *pair {
 func (c *checker) compare() error {
 	source, err := checkpoint.Open(c.Against)
 	if err != nil {
-		return fmt.Errorf("check: the source: %w", err)
+		return fmt.Errorf("the source: %w", err)
 	}
 	defer source.Close()
 	c.source = source
 	g, _, err := arch.Stored(source)
 	if err != nil {
-		return fmt.Errorf("check: the source: %w", err)
+		return fmt.Errorf("the source: %w", err)
 	}
 	if c.model == nil || source.Arch != c.model.Arch {
 		if c.model != nil {
@@ -205,10 +205,10 @@ func (c *checker) differ(p *pair) (difference, error) {
 // rows decodes row i of both.
 func rows(p *pair, i int, a, b []float32) error {
 	if err := quant.Dequantize(p.model.DType, a, p.model.Row(i)); err != nil {
-		return fmt.Errorf("check: tensor %s: %w", p.model.Name, err)
+		return fmt.Errorf("tensor %s: %w", p.model.Name, err)
 	}
 	if err := quant.Dequantize(p.source.DType, b, p.source.Row(i)); err != nil {
-		return fmt.Errorf("check: tensor %s of the source: %w", p.source.Name, err)
+		return fmt.Errorf("tensor %s of the source: %w", p.source.Name, err)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/internal/registry"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
@@ -35,17 +36,17 @@ type files struct {
 func open(path string) (*files, error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("check: %w", err)
+		return nil, patherr.Plain(err)
 	}
 	if !st.IsDir() {
 		switch ext := strings.ToLower(filepath.Ext(path)); ext {
 		case ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".safetensors", ".json":
 			_, err := checkpoint.Open(path) // knows why
-			return nil, fmt.Errorf("check: %w", err)
+			return nil, err
 		}
 		f, err := gguf.Open(path)
 		if err != nil {
-			return nil, fmt.Errorf("check: %w", err)
+			return nil, err
 		}
 		arch, _ := f.Metadata.String("general.architecture")
 		return &files{format: checkpoint.GGUF, arch: arch, gguf: f, tensors: f.Tensors(), close: f.Close}, nil
@@ -58,7 +59,7 @@ const maxConfig = 1 << 20
 
 func openFolder(dir string) (*files, error) {
 	if err := checkpoint.CheckLinks(dir); err != nil {
-		return nil, fmt.Errorf("check: %w", err)
+		return nil, err
 	}
 	f := &files{format: checkpoint.HuggingFace, dir: dir}
 	config, err := readFile(filepath.Join(dir, "config.json"), maxConfig)
@@ -66,10 +67,10 @@ func openFolder(dir string) (*files, error) {
 		_, err = checkpoint.Open(dir) // says what to give instead
 	}
 	if err != nil {
-		return nil, fmt.Errorf("check: %w", err)
+		return nil, err
 	}
 	if err := json.Unmarshal(config, &f.config); err != nil {
-		return nil, fmt.Errorf("check: %s: %w", filepath.Join(dir, "config.json"), jsonerr.Plain(err, ""))
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, "config.json"), jsonerr.Plain(err, ""))
 	}
 	f.arch = f.modelType()
 	path := filepath.Join(dir, "model.safetensors")
@@ -81,7 +82,7 @@ func openFolder(dir string) (*files, error) {
 		if _, opened := checkpoint.Open(dir); opened != nil { // tells of pickles
 			err = opened
 		}
-		return nil, fmt.Errorf("check: %w", err)
+		return nil, err
 	}
 	f.tensors, f.close = s.Tensors, s.Close
 	return f, nil

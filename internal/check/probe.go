@@ -48,7 +48,7 @@ const (
 	probeLooks  = 12_000
 )
 
-var errProbes = errors.New("check: the probes of the chat template take too much")
+var errProbes = errors.New("the probes of the chat template take too much")
 
 func (m *meter) Err() error {
 	if m.left--; m.left < 0 {

@@ -274,7 +274,7 @@ func (c *checker) read(t tensor.Tensor) (stats, error) {
 			return s, c.ctx.Err()
 		}
 		if err := r.row(i); err != nil {
-			return s, fmt.Errorf("check: tensor %s: %w", t.Name, err)
+			return s, fmt.Errorf("tensor %s: %w", t.Name, err)
 		}
 		if end := (i + 1) * t.DType.RowBytes(s.cols); end-done > keep {
 			c.advance(t.Data[done:end], end-done)
@@ -572,7 +572,7 @@ func (s *scales) median(beyond int) (exponent, above int) {
 func (c *checker) floats(i int) ([]float32, error) {
 	t := c.files.tensors[i]
 	if t.Shape.Size() > maxVector {
-		return nil, fmt.Errorf("check: tensor %s: %d values", t.Name, t.Shape.Size())
+		return nil, fmt.Errorf("tensor %s: %d values", t.Name, t.Shape.Size())
 	}
 	x := make([]float32, t.Shape.Size())
 	err := mmap.Guard(func() error { return quant.Dequantize(t.DType, x, t.Data) })

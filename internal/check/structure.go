@@ -12,6 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/registry"
+	"github.com/karat-run/karat/internal/rope"
 )
 
 // structure judges which tensors and settings there are, as the loader does, and
@@ -193,7 +194,7 @@ func (c *checker) judge(err error) {
 			if !c.found("kv-sharing") {
 				c.addAs(Error, "kv-sharing", []string{c.model.Key("num_kv_shared_layers")}, "%s: with %v shared layers", plain(e), c.setting("num_kv_shared_layers"))
 			}
-		case strings.Contains(plain(e), "rope: "): // which knows what its types need
+		case errors.As(e, new(rope.Error)):
 			c.addAs(Error, "rope-settings", []string{c.model.Key("rope_parameters.full_attention.rope_type")}, "%s", plain(e))
 		default:
 			order = append(order, &group{id: "not-loaded", what: plain(e)})

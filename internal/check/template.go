@@ -338,7 +338,7 @@ func (j *inspection) turns() error {
 				if err := j.spent(); err != nil {
 					return err
 				}
-				j.fault("template-branches", Warning, "a conversation of %d turns fails: %s", 2*n-1, strings.TrimPrefix(err.Error(), "chat: "))
+				j.fault("template-branches", Warning, "a conversation of %d turns fails: %s", 2*n-1, err.Error())
 				return nil
 			}
 			for i, s := range r.literals {

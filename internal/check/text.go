@@ -200,12 +200,12 @@ func (c *checker) template(t *tokenizer.Tokenizer) {
 	}
 	p, err := chat.Parse(source, chat.Limits{})
 	if err != nil {
-		c.add("template-broken", where, "%s", strings.TrimPrefix(err.Error(), "chat: "))
+		c.add("template-broken", where, "%s", err.Error())
 		return
 	}
 	text, err := c.render(p, t, "First.", "Second.", "Third.")
 	if err != nil {
-		why := strings.TrimPrefix(err.Error(), "chat: ")
+		why := err.Error()
 		if needs := c.judgeTemplate(source, t, where); needs == "" {
 			c.add("template-broken", where, "a conversation of three turns: %s", why)
 		} else {

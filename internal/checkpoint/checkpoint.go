@@ -17,6 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -59,20 +60,20 @@ type Entry struct{ Key, Value string }
 func Open(path string) (*Checkpoint, error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
+		return nil, patherr.Plain(err)
 	}
 	if st.IsDir() {
 		return openFolder(path)
 	}
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle":
-		return nil, fmt.Errorf("checkpoint: %s: a pickle runs code when it is read, so Karat never opens one; use safetensors or GGUF", path)
+		return nil, fmt.Errorf("%s: a pickle runs code when it is read, so Karat never opens one; use safetensors or GGUF", path)
 	case ".safetensors", ".json":
-		return nil, fmt.Errorf("checkpoint: %s: one file of a Hugging Face model; give its folder, %s", path, filepath.Dir(path))
+		return nil, fmt.Errorf("%s: one file of a Hugging Face model; give its folder, %s", path, filepath.Dir(path))
 	}
 	f, err := gguf.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
+		return nil, err
 	}
 	return fromGGUF(path, f)
 }
@@ -81,7 +82,7 @@ func Open(path string) (*Checkpoint, error) {
 func Parse(name string, data []byte) (*Checkpoint, error) {
 	f, err := gguf.Parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return fromGGUF(name, f)
 }
@@ -91,7 +92,7 @@ func Parse(name string, data []byte) (*Checkpoint, error) {
 func Read(files ...gguf.Source) (*Checkpoint, error) {
 	f, err := gguf.Read(files...)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
+		return nil, err
 	}
 	return fromGGUF(files[0].Name, f)
 }
@@ -232,13 +233,13 @@ func (c *Checkpoint) Assumed() []Entry { return c.assumed }
 func (c *Checkpoint) add(name string, t tensor.Tensor) error {
 	name = strings.TrimSuffix(name, ".weight")
 	if _, ok := c.tensors[name]; ok {
-		return fmt.Errorf("checkpoint: %s: tensor %s: two tensors have this name", c.Path, t.Name)
+		return fmt.Errorf("%s: tensor %s: two tensors have this name", c.Path, t.Name)
 	}
 	if !weights(t.DType) {
-		return fmt.Errorf("checkpoint: %s: tensor %s: type %v is not supported for weights", c.Path, t.Name, t.DType)
+		return fmt.Errorf("%s: tensor %s: type %v is not supported for weights", c.Path, t.Name, t.DType)
 	}
 	if t.Size() == 0 {
-		return fmt.Errorf("checkpoint: %s: tensor %s: shape %v has no elements", c.Path, t.Name, []int(t.Shape))
+		return fmt.Errorf("%s: tensor %s: shape %v has no elements", c.Path, t.Name, []int(t.Shape))
 	}
 	c.names = append(c.names, name)
 	c.tensors[name] = t

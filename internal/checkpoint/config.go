@@ -26,7 +26,7 @@ type settings map[string]any
 // depends on it.
 func (c *Checkpoint) Config(dst any) ([]string, error) {
 	if err := c.decode(reflect.ValueOf(dst).Elem(), map[string]any(c.settings), ""); err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
+		return nil, err
 	}
 	return append(slices.Clone(c.unread), c.unreadKeys(dst)...), nil
 }

@@ -47,7 +47,7 @@ func (c *Checkpoint) Embedding() (*embed.Head, error) {
 	}
 	h, err := read()
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+		return nil, fmt.Errorf("%s: %w", c.Path, err)
 	}
 	return h, nil
 }
@@ -265,11 +265,11 @@ func (c *Checkpoint) openBeside() error {
 			continue
 		}
 		if err := c.checkInside(dir); err != nil {
-			return fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+			return fmt.Errorf("%s: %w", c.Path, err)
 		}
 		f, err := safetensors.Open(filepath.Join(dir, "model.safetensors"))
 		if err != nil {
-			return fmt.Errorf("checkpoint: %w", err)
+			return err
 		}
 		c.close = append(c.close, f)
 		for _, t := range f.Tensors {
@@ -339,7 +339,7 @@ func (c *Checkpoint) modulesHF(files map[string][]byte) error {
 		return err
 	}
 	if len(h.Dense) > len(c.family.Beside) {
-		return fmt.Errorf("checkpoint: %s: %d dense layers, %d are known in architecture %s", c.Path, len(h.Dense), len(c.family.Beside), c.Arch)
+		return fmt.Errorf("%s: %d dense layers, %d are known in architecture %s", c.Path, len(h.Dense), len(c.family.Beside), c.Arch)
 	}
 	var modules []map[string]any
 	add := func(path, kind string, config map[string]any) {

@@ -35,7 +35,7 @@ func readText(dir, name string, limit int) ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
+		return nil, err
 	}
 	return b, nil
 }
@@ -56,7 +56,7 @@ func openFolder(dir string) (*Checkpoint, error) {
 	c := newCheckpoint(dir, HuggingFace)
 	return c.fill(func() (err error) {
 		if err := c.parseHF(config); err != nil {
-			return fmt.Errorf("checkpoint: %s: %w", dir, err)
+			return fmt.Errorf("%s: %w", dir, err)
 		}
 		c.metadataHF(config)
 		if err := c.openTensors(); err != nil {
@@ -71,9 +71,9 @@ func openFolder(dir string) (*Checkpoint, error) {
 func noConfig(dir string) error {
 	found, _ := filepath.Glob(filepath.Join(dir, "*.gguf"))
 	if len(found) > 0 {
-		return fmt.Errorf("checkpoint: %s: a folder without config.json; for GGUF give the file, such as %s", dir, found[0])
+		return fmt.Errorf("%s: a folder without config.json; for GGUF give the file, such as %s", dir, found[0])
 	}
-	return fmt.Errorf("checkpoint: %s: a folder without config.json is no Hugging Face model", dir)
+	return fmt.Errorf("%s: a folder without config.json is no Hugging Face model", dir)
 }
 
 // openTensors opens model.safetensors, or the files of its index.
@@ -87,7 +87,7 @@ func (c *Checkpoint) openTensors() error {
 	}
 	f, err := safetensors.Open(path)
 	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
+		return err
 	}
 	c.close = append(c.close, f)
 	multimodal := slices.ContainsFunc(f.Tensors, func(t tensor.Tensor) bool { return strings.Contains(t.Name, "language_model.") })
@@ -96,7 +96,7 @@ func (c *Checkpoint) openTensors() error {
 	aliased := c.aliased(f.Tensors)
 	all, err := microscaled(f.Tensors)
 	if err != nil {
-		return fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+		return fmt.Errorf("%s: %w", c.Path, err)
 	}
 	aside := 0
 	for _, t := range all {
@@ -141,7 +141,7 @@ func (c *Checkpoint) behind() error {
 		return nil
 	}
 	if own := c.aside("model.layers.", "eh_proj", c.settings.integer("num_hidden_layers")); own >= 0 {
-		return fmt.Errorf("checkpoint: %s: config.json: key %s is %d, but layer %d has no tensor eh_proj, as layers that predict further tokens have: it is one of the model's own (num_hidden_layers)", c.Path, c.family.Next, n, own)
+		return fmt.Errorf("%s: config.json: key %s is %d, but layer %d has no tensor eh_proj, as layers that predict further tokens have: it is one of the model's own (num_hidden_layers)", c.Path, c.family.Next, n, own)
 	}
 	return nil
 }
@@ -193,13 +193,13 @@ func hasRoot(name string, roots ...string) bool {
 func noTensors(dir string) error {
 	for _, old := range []string{"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"} {
 		if _, err := os.Stat(filepath.Join(dir, old)); err == nil {
-			return fmt.Errorf("checkpoint: %s: holds %s but no model.safetensors; a pickle runs code when it is read, so Karat never opens one", dir, old)
+			return fmt.Errorf("%s: holds %s but no model.safetensors; a pickle runs code when it is read, so Karat never opens one", dir, old)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "seed.json")); err == nil {
-		return fmt.Errorf("checkpoint: %s: holds seed.json but no model.safetensors; in a clone of Karat \"go run testdata/unpack.go\" writes the weights of such folders", dir)
+		return fmt.Errorf("%s: holds seed.json but no model.safetensors; in a clone of Karat \"go run testdata/unpack.go\" writes the weights of such folders", dir)
 	}
-	return fmt.Errorf("checkpoint: %s: neither model.safetensors nor model.safetensors.index.json is there", dir)
+	return fmt.Errorf("%s: neither model.safetensors nor model.safetensors.index.json is there", dir)
 }
 
 // TextName is the name that a tensor has in a model of text alone.

@@ -22,16 +22,16 @@ func fromGGUF(path string, f *gguf.File) (*Checkpoint, error) {
 	c.close = closers{f}
 	return c.fill(func() (err error) {
 		if c.Arch, err = f.Metadata.String("general.architecture"); err != nil {
-			return fmt.Errorf("checkpoint: %s: %w", path, err)
+			return fmt.Errorf("%s: %w", path, err)
 		}
 		if kind, _ := f.Metadata.String("general.type"); kind == "adapter" {
-			return fmt.Errorf("checkpoint: %s: an adapter and no model: give it with --lora, beside the model that it was made for", path)
+			return fmt.Errorf("%s: an adapter and no model: give it with --lora, beside the model that it was made for", path)
 		}
 		if len(f.Tensors()) == 0 {
-			return fmt.Errorf("checkpoint: %s: the file has a vocabulary at most, but no tensors: there is no model to run (karat tokenize works with it)", path)
+			return fmt.Errorf("%s: the file has a vocabulary at most, but no tensors: there is no model to run (karat tokenize works with it)", path)
 		}
 		if c.family = registry.Find(c.Arch); c.family == nil {
-			return fmt.Errorf("checkpoint: %s: architecture %q %w (%s are)", path, c.Arch, ErrUnsupported, registry.Supported())
+			return fmt.Errorf("%s: architecture %q %w (%s are)", path, c.Arch, ErrUnsupported, registry.Supported())
 		}
 		for _, t := range f.Tensors() {
 			if err := c.addGGUF(t); err != nil {
@@ -45,7 +45,7 @@ func fromGGUF(path string, f *gguf.File) (*Checkpoint, error) {
 			return err
 		}
 		if c.text, err = textGGUF(f); err != nil {
-			return fmt.Errorf("checkpoint: %s: %w", path, err)
+			return fmt.Errorf("%s: %w", path, err)
 		}
 		c.metadataGGUF(f)
 		return nil
@@ -54,7 +54,7 @@ func fromGGUF(path string, f *gguf.File) (*Checkpoint, error) {
 
 func (c *Checkpoint) addGGUF(t tensor.Tensor) error {
 	if c.Habit(strings.TrimSuffix(t.Name, ".weight")).Plus != 0 && t.DType.Quantized() {
-		return fmt.Errorf("checkpoint: %s: tensor %s: type %v is not supported for norms", c.Path, t.Name, t.DType)
+		return fmt.Errorf("%s: tensor %s: type %v is not supported for norms", c.Path, t.Name, t.DType)
 	}
 	name := strings.TrimSuffix(t.Name, ".weight")
 	for other, dense := range c.family.Unmixed {

@@ -129,7 +129,7 @@ func (c *Checkpoint) parseGGUF(f *gguf.File) error {
 	r.rope()
 	r.pad()
 	if err := errors.Join(r.errs...); err != nil {
-		return fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+		return fmt.Errorf("%s: %w", c.Path, err)
 	}
 	r.noteUnread()
 	return nil

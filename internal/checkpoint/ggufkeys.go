@@ -203,7 +203,7 @@ func (c *Checkpoint) TextGGUF() (keys []gguf.KeyValue, notes []string, err error
 	}
 	g, notes, err := c.text.gguf()
 	if err != nil {
-		return nil, nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+		return nil, nil, fmt.Errorf("%s: %w", c.Path, err)
 	}
 	keys = append(c.text.generation.metadata(), tokenizerMetadata(g)...)
 	if n := c.settings.integer("type_vocab_size"); n > 0 {

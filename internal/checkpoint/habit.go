@@ -263,15 +263,15 @@ func (c *Checkpoint) join() error {
 		for i := range list {
 			var ok bool
 			if list[i], ok = of[i]; !ok {
-				return fmt.Errorf("checkpoint: %s: tensor %s: part %d is missing, of %d or more", c.Path, joined, i, len(of)+1)
+				return fmt.Errorf("%s: tensor %s: part %d is missing, of %d or more", c.Path, joined, i, len(of)+1)
 			}
 		}
 		t, err := tensor.Join(joined+".weight", list)
 		if err != nil {
-			return fmt.Errorf("checkpoint: %s: tensor %s: %w", c.Path, joined, err)
+			return fmt.Errorf("%s: tensor %s: %w", c.Path, joined, err)
 		}
 		if _, ok := c.tensors[joined]; ok {
-			return fmt.Errorf("checkpoint: %s: tensor %s: it is there in parts, too", c.Path, joined)
+			return fmt.Errorf("%s: tensor %s: it is there in parts, too", c.Path, joined)
 		}
 		c.tensors[joined] = t
 	}
@@ -298,13 +298,13 @@ func (c *Checkpoint) unweave() error {
 			pick, rows = tensor.Cut, len(t.Shape)-2
 		}
 		if n := len(t.Shape); n != 3 && (n != 2 || t.DType.Quantized() && !h.Runs) || t.Shape[rows]%len(parts) != 0 {
-			return fmt.Errorf("checkpoint: %s: tensor %s: %v %v has no rows of %d tensors", c.Path, t.Name, t.DType, []int(t.Shape), len(parts))
+			return fmt.Errorf("%s: tensor %s: %v %v has no rows of %d tensors", c.Path, t.Name, t.DType, []int(t.Shape), len(parts))
 		}
 		delete(c.tensors, name)
 		for i, part := range parts {
 			own := strings.TrimSuffix(name, whole) + part
 			if _, ok := c.tensors[own]; ok {
-				return fmt.Errorf("checkpoint: %s: tensor %s: it is there as part of %s, too", c.Path, own, name)
+				return fmt.Errorf("%s: tensor %s: it is there as part of %s, too", c.Path, own, name)
 			}
 			c.tensors[own] = pick(t, i, len(parts))
 			names = append(names, own)

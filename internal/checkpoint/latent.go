@@ -91,7 +91,7 @@ func (c *Checkpoint) cutLatents() error {
 		if t.DType.Quantized() { // blocks lie along rows, which become columns
 			var err error
 			if t, err = plainOf(t); err != nil {
-				return fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+				return fmt.Errorf("%s: %w", c.Path, err)
 			}
 		}
 		k := halved{in: t, step: plain + value, rows: plain, turned: true}
@@ -110,7 +110,7 @@ func (c *Checkpoint) half(layer string, name family.Part, h *halved, heads int) 
 	}
 	own := layer + "." + c.Name(name.GGUF, name.HF)
 	if _, twice := c.tensors[own]; twice {
-		return fmt.Errorf("checkpoint: %s: tensor %s: a part of it is there as %s, too", c.Path, t.Name, own)
+		return fmt.Errorf("%s: tensor %s: a part of it is there as %s, too", c.Path, t.Name, own)
 	}
 	c.names = append(c.names, own)
 	c.tensors[own] = t

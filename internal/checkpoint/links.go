@@ -17,14 +17,14 @@ import (
 func CheckLinks(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
+		return err
 	}
 	root, err := filepath.EvalSymlinks(dir)
 	if err == nil {
 		root, err = filepath.Abs(root)
 	}
 	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
+		return err
 	}
 	root = repository(root)
 	for _, e := range entries {
@@ -40,10 +40,10 @@ func CheckLinks(dir string) error {
 			to, err = filepath.Abs(to)
 		}
 		if err != nil {
-			return fmt.Errorf("checkpoint: %w", err)
+			return err
 		}
 		if in, err := filepath.Rel(root, to); err != nil || !filepath.IsLocal(in) {
-			return fmt.Errorf("checkpoint: %s: a link out of the folder, to %s; copy the file if it is meant", path, to)
+			return fmt.Errorf("%s: a link out of the folder, to %s; copy the file if it is meant", path, to)
 		}
 	}
 	return nil

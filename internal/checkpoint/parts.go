@@ -34,7 +34,7 @@ func (c *Checkpoint) divide() error {
 				err = c.cut(layer, d.whole, d.parts)
 			}
 			if err != nil {
-				return fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+				return fmt.Errorf("%s: %w", c.Path, err)
 			}
 		}
 	}

@@ -66,7 +66,7 @@ func (c *Checkpoint) Ranking() (*embed.Head, error) {
 			continue // llama.cpp's converter leaves BERT's out
 		}
 		if !ok {
-			return nil, fmt.Errorf("checkpoint: %s: it is no reranker: there is no tensor %s, which makes a score of the first row", c.Path, name)
+			return nil, fmt.Errorf("%s: it is no reranker: there is no tensor %s, which makes a score of the first row", c.Path, name)
 		}
 		var bias *tensor.Tensor
 		if b, ok := c.tensors[name+".bias"]; ok {
@@ -74,13 +74,13 @@ func (c *Checkpoint) Ranking() (*embed.Head, error) {
 		}
 		d, err := denseOf(t, bias)
 		if err != nil {
-			return nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+			return nil, fmt.Errorf("%s: %w", c.Path, err)
 		}
 		d.Tanh = i == 0
 		h.Dense = append(h.Dense, d)
 	}
 	if d := h.Dense[len(h.Dense)-1]; d.Out != 1 {
-		return nil, fmt.Errorf("checkpoint: %s: it is no reranker: its head gives %d scores, by class, and not one", c.Path, d.Out)
+		return nil, fmt.Errorf("%s: it is no reranker: its head gives %d scores, by class, and not one", c.Path, d.Out)
 	}
 	return h, nil
 }

@@ -99,18 +99,18 @@ func (c *Checkpoint) maxTokenizer() int {
 func (c *Checkpoint) Tokenizer() (*tokenizer.Tokenizer, error) {
 	n := c.settings.integer("vocab_size")
 	if c.text.tokens > n+maxBeyond {
-		return nil, fmt.Errorf("checkpoint: %s: the tokenizer has %d tokens, but the model embeds %d", c.Path, c.text.tokens, n)
+		return nil, fmt.Errorf("%s: the tokenizer has %d tokens, but the model embeds %d", c.Path, c.text.tokens, n)
 	}
 	t, err := c.text.tokenizer()
 	if err != nil && c.Format == GGUF {
-		return nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+		return nil, fmt.Errorf("%s: %w", c.Path, err)
 	}
 	if err != nil { // it names the file in the folder
 		return nil, err
 	}
 	for id := n; id < t.VocabSize(); id++ { // special ones may lie there: Gemma 3's text models have one for images
 		if text, kind := t.Token(id); kind != tokenizer.Control && kind != tokenizer.Unused {
-			return nil, fmt.Errorf("checkpoint: %s: the tokenizer has %d tokens, but the model embeds %d: token %d is %q", c.Path, t.VocabSize(), n, id, text)
+			return nil, fmt.Errorf("%s: the tokenizer has %d tokens, but the model embeds %d: token %d is %q", c.Path, t.VocabSize(), n, id, text)
 		}
 	}
 	return t, nil
@@ -133,7 +133,7 @@ func (c *Checkpoint) textHF(dir string, config []byte) (textFiles, error) {
 	}{{"config.json", config}, {"generation_config.json", generation}} { // the second has the last word
 		if f.data != nil {
 			if err := json.Unmarshal(f.data, &t.generation); err != nil {
-				return t, fmt.Errorf("checkpoint: %s: %s: %w", dir, f.name, jsonerr.Plain(err, ""))
+				return t, fmt.Errorf("%s: %s: %w", dir, f.name, jsonerr.Plain(err, ""))
 			}
 		}
 	}
@@ -148,7 +148,7 @@ func (c *Checkpoint) textHF(dir string, config []byte) (textFiles, error) {
 	}
 	var others []string
 	if t.template, others, err = configTemplate(tokenizerConfig); err != nil {
-		return t, fmt.Errorf("checkpoint: %s: tokenizer_config.json: %w", dir, err)
+		return t, fmt.Errorf("%s: tokenizer_config.json: %w", dir, err)
 	}
 	if len(others) > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("tokenizer_config.json: the chat templates named %q are set aside", others))
@@ -176,10 +176,10 @@ func tokenizerFiles(dir string, most int) (f tokenizer.Files, err error) {
 		return f, err
 	}
 	if vocab == nil {
-		return f, fmt.Errorf("checkpoint: %s: %w: none of tokenizer.json, tokenizer.model and vocab.txt is there", dir, tokenizer.ErrNone)
+		return f, fmt.Errorf("%s: %w: none of tokenizer.json, tokenizer.model and vocab.txt is there", dir, tokenizer.ErrNone)
 	}
 	if f.JSON, err = tokenizer.FromVocab(vocab, f.Config); err != nil {
-		return f, fmt.Errorf("checkpoint: %s: %w", dir, err)
+		return f, fmt.Errorf("%s: %w", dir, err)
 	}
 	return f, nil
 }
@@ -201,7 +201,7 @@ func parseTokenizer(dir string, f tokenizer.Files) (*tokenizer.Tokenizer, error)
 	}
 	t, err := from(file, f.Config)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %s: %w", filepath.Join(dir, name), err)
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
 	}
 	return t, nil
 }

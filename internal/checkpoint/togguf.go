@@ -116,7 +116,7 @@ func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, factor
 	}
 	w.embedding()
 	if err = errors.Join(w.errs...); err != nil {
-		return nil, nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+		return nil, nil, fmt.Errorf("%s: %w", c.Path, err)
 	}
 	return w.out, factors, nil
 }

@@ -29,7 +29,7 @@ func (c *Checkpoint) FolderHF(dtype string) (files map[string][]byte, err error)
 		err = c.tokenizerToHF(g, files)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+		return nil, fmt.Errorf("%s: %w", c.Path, err)
 	}
 	ids := map[string]any{}
 	for name, id := range map[string]*int{"bos": g.BOS, "eos": g.EOS, "pad": g.PAD} {
@@ -39,7 +39,7 @@ func (c *Checkpoint) FolderHF(dtype string) (files map[string][]byte, err error)
 	}
 	config, err := c.configHF(dtype)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %s: %w", c.Path, err)
+		return nil, fmt.Errorf("%s: %w", c.Path, err)
 	}
 	if err := c.modulesHF(files); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
@@ -18,7 +19,7 @@ import (
 func OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
+		return nil, patherr.Plain(err)
 	}
 	switch ext := strings.ToLower(filepath.Ext(path)); {
 	case st.IsDir():
@@ -69,7 +70,7 @@ func bareTokenizer(path, ext string) (*tokenizer.Tokenizer, error) {
 func vocabularyGGUF(path string) (*tokenizer.Tokenizer, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	if len(f.Tensors()) > 0 {
@@ -77,11 +78,11 @@ func vocabularyGGUF(path string) (*tokenizer.Tokenizer, error) {
 	}
 	g, err := metadataTokenizer(f.Metadata)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	t, err := tokenizer.FromGGUF(g)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
 }

@@ -107,7 +107,7 @@ func (e *KeyError) Error() string { return e.what }
 
 // bad is an error about a canonical key, in the file's spelling.
 func (c *Checkpoint) bad(key, format string, args ...any) error {
-	return &KeyError{Key: key, what: fmt.Sprintf("checkpoint: %s: configuration key %s %s", c.Path, c.Key(key), fmt.Sprintf(format, args...))}
+	return &KeyError{Key: key, what: fmt.Sprintf("%s: configuration key %s %s", c.Path, c.Key(key), fmt.Sprintf(format, args...))}
 }
 
 // validate checks the configuration before anything is allocated by it: first

@@ -23,6 +23,7 @@ import (
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/internal/quantmix"
 )
 
@@ -73,11 +74,11 @@ func Check(dst string, o Options) error {
 		return err
 	}
 	if o.Split < 0 {
-		return fmt.Errorf("convert: parts of %d bytes", o.Split)
+		return fmt.Errorf("parts of %d bytes", o.Split)
 	}
 	if toGGUF(dst) {
 		if o.Split == 0 && gguf.IsPart(dst) {
-			return fmt.Errorf("convert: %s: that is the name of a part of a split model; without a size to split at, the result is one file", dst)
+			return fmt.Errorf("%s: that is the name of a part of a split model; without a size to split at, the result is one file", dst)
 		}
 		if o.Split > 0 {
 			dst = gguf.PartPath(dst, 1, 1) // there may be more, beside it
@@ -101,11 +102,11 @@ func Convert(ctx context.Context, src, dst string, o Options) (*Result, error) {
 	c.to, _ = parseType(o.Type, dst) // checked
 	st, err := os.Stat(src)
 	if err != nil {
-		return nil, fmt.Errorf("convert: %w", err)
+		return nil, patherr.Plain(err)
 	}
 	switch from, to := !st.IsDir(), toGGUF(dst); {
 	case from && to && len(o.Ignore) > 0:
-		return nil, fmt.Errorf("convert: %s: from GGUF to GGUF all settings are copied: there is no %s to ignore", src, o.Ignore[0])
+		return nil, fmt.Errorf("%s: from GGUF to GGUF all settings are copied: there is no %s to ignore", src, o.Ignore[0])
 	case from && to:
 		err = c.ggufToGGUF(ctx)
 	case from:
@@ -113,7 +114,7 @@ func Convert(ctx context.Context, src, dst string, o Options) (*Result, error) {
 	case to:
 		err = c.open(ctx, c.hfToGGUF)
 	default:
-		return nil, fmt.Errorf("convert: %s: from one Hugging Face folder to another there is nothing to convert; a GGUF file's name ends in .gguf", dst)
+		return nil, fmt.Errorf("%s: from one Hugging Face folder to another there is nothing to convert; a GGUF file's name ends in .gguf", dst)
 	}
 	if err != nil {
 		return nil, err
@@ -152,12 +153,12 @@ func (c *converter) weights(m *checkpoint.Checkpoint) ([]*graph.Weight, error) {
 			ignored[e.Key] = true
 			c.result.Notes = append(c.result.Notes, fmt.Sprintf("the setting %s = %s is ignored", e.Key, e.Value))
 		default:
-			errs = append(errs, fmt.Errorf("convert: %s: the setting %s = %s would be lost: Karat does not convert it; if the model computes the same without it, --ignore %s leaves it out", c.src, e.Key, e.Value, e.Key))
+			errs = append(errs, fmt.Errorf("%s: the setting %s = %s would be lost: Karat does not convert it; if the model computes the same without it, --ignore %s leaves it out", c.src, e.Key, e.Value, e.Key))
 		}
 	}
 	for _, key := range c.Ignore {
 		if !ignored[key] {
-			errs = append(errs, fmt.Errorf("convert: %s: there is no setting %s to ignore", c.src, key))
+			errs = append(errs, fmt.Errorf("%s: there is no setting %s to ignore", c.src, key))
 		}
 	}
 	c.result.Architecture = m.Arch

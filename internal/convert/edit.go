@@ -42,39 +42,39 @@ const alignmentKey = "general.alignment"
 // is an error. An error, as that of ctx, leaves dst as it was.
 func Edit(ctx context.Context, src, dst string, o EditOptions) ([]Change, error) {
 	if st, err := os.Stat(src); err == nil && st.IsDir() {
-		return nil, fmt.Errorf("edit: %s is a folder: its settings are in config.json", src)
+		return nil, fmt.Errorf("%s is a folder: its settings are in config.json", src)
 	}
 	if gguf.IsPart(src) || gguf.IsPart(dst) {
-		return nil, fmt.Errorf("edit: %s: parts of a split model are not edited: karat convert makes one file of them", src)
+		return nil, fmt.Errorf("%s: parts of a split model are not edited: karat convert makes one file of them", src)
 	}
 	if err := atomicfile.Check(dst); err != nil {
-		return nil, fmt.Errorf("edit: %w", err)
+		return nil, err
 	}
 	f, err := gguf.Open(src)
 	if err != nil {
-		return nil, fmt.Errorf("edit: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	keys, changes, err := editKeys(f.Metadata, o)
 	if err != nil {
-		return nil, fmt.Errorf("edit: %s: %w", src, err)
+		return nil, fmt.Errorf("%s: %w", src, err)
 	}
 	out, err := atomicfile.Create(dst)
 	if err != nil {
-		return nil, fmt.Errorf("edit: %w", err)
+		return nil, err
 	}
 	defer out.Close()
 	if err := writeEdited(ctx, out, keys, f.Tensors()); err != nil {
-		return nil, fmt.Errorf("edit: %w", err)
+		return nil, err
 	}
 	if err := loads(dst, out.Name(), o.Loads); err != nil {
-		return nil, fmt.Errorf("edit: the result would not load, and was not written: %w", err)
+		return nil, fmt.Errorf("the result would not load, and was not written: %w", err)
 	}
 	if err := f.Close(); err != nil { // a mapped file cannot be replaced everywhere
-		return nil, fmt.Errorf("edit: %w", err)
+		return nil, err
 	}
 	if err := out.Commit(); err != nil {
-		return nil, fmt.Errorf("edit: %w", err)
+		return nil, err
 	}
 	return changes, nil
 }

@@ -2,7 +2,6 @@ package convert
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/karat-run/karat/internal/gguf"
 )
@@ -11,7 +10,7 @@ import (
 func (c *converter) ggufToGGUF(ctx context.Context) error {
 	f, err := gguf.Open(c.src)
 	if err != nil {
-		return fmt.Errorf("convert: %w", err)
+		return err
 	}
 	defer f.Close()
 	c.result.Architecture, _ = f.Metadata.String("general.architecture") // any model's

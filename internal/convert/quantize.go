@@ -33,15 +33,15 @@ var ErrRequantize = errors.New("quantizing again must be allowed")
 // CheckQuantize reports faults of o and dst without opening the model.
 func CheckQuantize(dst string, o QuantizeOptions) error {
 	if _, ok := quantmix.Find(o.Type); !ok {
-		return fmt.Errorf("convert: type %q, want %s", o.Type, strings.Join(quantmix.Names(), ", "))
+		return fmt.Errorf("type %q, want %s", o.Type, strings.Join(quantmix.Names(), ", "))
 	}
 	for _, r := range o.Rules {
 		if !r.Type.Quantized() && (!r.Type.Float() || r.Type == tensor.F64) {
-			return fmt.Errorf("convert: weights of %s: type %v cannot be written", r.Pattern, r.Type)
+			return fmt.Errorf("weights of %s: type %v cannot be written", r.Pattern, r.Type)
 		}
 	}
 	if o.Threads < 0 {
-		return fmt.Errorf("convert: %d threads", o.Threads)
+		return fmt.Errorf("threads: %d, want 1 or more", o.Threads)
 	}
 	return atomicfile.Check(dst)
 }
@@ -55,7 +55,7 @@ func Quantize(ctx context.Context, src, dst string, o QuantizeOptions) (*Result,
 	}
 	f, err := gguf.Open(src)
 	if err != nil {
-		return nil, fmt.Errorf("convert: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	c := &converter{src: src, dst: dst, reads: f.Paths(), progress: o.Progress, threads: o.Threads}
@@ -90,7 +90,7 @@ func checkOther(src, dst []string) error {
 		}
 		for _, path := range src {
 			if from, err := os.Stat(path); err == nil && os.SameFile(from, to) {
-				return fmt.Errorf("convert: %s: it is what is read, and would be replaced", path)
+				return fmt.Errorf("%s: it is what is read, and would be replaced", path)
 			}
 		}
 	}
@@ -102,7 +102,7 @@ func checkOther(src, dst []string) error {
 func (c *converter) quantizeJobs(f *gguf.File, m quantmix.Mix, again bool) ([]job, error) {
 	model, err := quantmix.Of(f.Metadata)
 	if err != nil {
-		return nil, fmt.Errorf("convert: %s: %w", c.src, err)
+		return nil, fmt.Errorf("%s: %w", c.src, err)
 	}
 	jobs := make([]job, len(f.Tensors()))
 	for i, t := range f.Tensors() {
@@ -123,11 +123,11 @@ func (c *converter) mix(jobs []job, m quantmix.Mix, model quantmix.Model, again 
 		err = matched(m.Rules, tensors)
 	}
 	if err != nil {
-		return fmt.Errorf("convert: %s: %w", c.src, err)
+		return fmt.Errorf("%s: %w", c.src, err)
 	}
 	for i := range jobs {
 		if d := jobs[i].in.DType; d.Quantized() && types[i] != d && !again {
-			return fmt.Errorf("convert: %s: tensor %q is %v already, and would lose more as %v than the original does: %w", c.src, tensors[i].Name, d, types[i], ErrRequantize)
+			return fmt.Errorf("%s: tensor %q is %v already, and would lose more as %v than the original does: %w", c.src, tensors[i].Name, d, types[i], ErrRequantize)
 		}
 		jobs[i].out.DType = types[i]
 	}
@@ -183,7 +183,7 @@ func (c *converter) weigh(jobs []job, path string) ([]gguf.KeyValue, error) {
 		k := j.in.Shape.Last()
 		j.importance, err = m.Mean(j.in.Name, j.in.Shape.Size()/(k*j.matrixRows()), k)
 		if err != nil {
-			return nil, fmt.Errorf("convert: %s: %w", path, err)
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if j.importance == nil {
 			without++

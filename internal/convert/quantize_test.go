@@ -185,15 +185,15 @@ func TestQuantizeRefusals(t *testing.T) {
 		from, want string
 		o          convert.QuantizeOptions
 	}{
-		{"in.gguf", `convert: type "Q9", want F32, F16`, convert.QuantizeOptions{Type: "Q9"}},
-		{"in.gguf", `-1 threads`, convert.QuantizeOptions{Type: "Q8_0", Threads: -1}},
+		{"in.gguf", `type "Q9", want F32, F16`, convert.QuantizeOptions{Type: "Q9"}},
+		{"in.gguf", `threads: -1, want 1 or more`, convert.QuantizeOptions{Type: "Q8_0", Threads: -1}},
 		{"in.gguf", `I32 cannot be written`, convert.QuantizeOptions{Type: "Q8_0", Rules: find("attn", tensor.I32)}},
 		{"in.gguf", `no weight has a name with attn_x, which is to be Q4_K`, convert.QuantizeOptions{Type: "Q8_0", Rules: find("attn_x", tensor.Q4_K)}},
 		{"in.gguf", `no weight has a name with output_norm`, convert.QuantizeOptions{Type: "Q8_0", Rules: find("output_norm", tensor.Q4_K)}},
 		{"in.gguf", `nowhere.gguf`, convert.QuantizeOptions{Type: "Q8_0", Imatrix: "nowhere.gguf"}},
 		{"in.gguf", `not an importance matrix`, convert.QuantizeOptions{Type: "Q8_0", Imatrix: "in.gguf"}},
 		{nan, `tensor blk.1.attn_q.weight: element 300 is NaN`, convert.QuantizeOptions{Type: "Q4_K_M"}},
-		{large, `tensor blk.2.ffn_up.weight: from element 0: quant: Q5_K: no scale of binary16 (at most 65504) holds weights 0 to 255 of row 1`, convert.QuantizeOptions{Type: "Q5_K_M"}},
+		{large, `tensor blk.2.ffn_up.weight: from element 0: Q5_K: no scale of binary16 (at most 65504) holds weights 0 to 255 of row 1`, convert.QuantizeOptions{Type: "Q5_K_M"}},
 	} {
 		_, err := convert.Quantize(t.Context(), c.from, "out.gguf", c.o)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

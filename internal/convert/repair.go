@@ -22,12 +22,12 @@ func Repair(ctx context.Context, src, folder, dst string, loads func(*checkpoint
 	}
 	f, err := gguf.Open(src)
 	if err != nil {
-		return nil, fmt.Errorf("repair: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	if v, ok := f.Metadata.Lookup("general.architecture"); ok {
 		if is, err := v.Any(); err == nil && is != arch {
-			return nil, fmt.Errorf("repair: %s is a %v, but %s a %s: it was not made from that", src, is, folder, arch)
+			return nil, fmt.Errorf("%s is a %v, but %s a %s: it was not made from that", src, is, folder, arch)
 		}
 	}
 	o := EditOptions{Loads: loads}
@@ -35,7 +35,7 @@ func Repair(ctx context.Context, src, folder, dst string, loads func(*checkpoint
 		if v, ok := f.Metadata.Lookup(kv.Key); ok {
 			is, err := v.Any()
 			if err != nil {
-				return nil, fmt.Errorf("repair: %s: %w", src, err)
+				return nil, fmt.Errorf("%s: %w", src, err)
 			}
 			if sameValue(is, kv.Value) {
 				continue
@@ -44,7 +44,7 @@ func Repair(ctx context.Context, src, folder, dst string, loads func(*checkpoint
 		o.Set = append(o.Set, kv)
 	}
 	if len(o.Set) == 0 {
-		return nil, fmt.Errorf("repair: %s: %w", src, ErrSame)
+		return nil, fmt.Errorf("%s: %w", src, ErrSame)
 	}
 	return Edit(ctx, src, dst, o)
 }
@@ -57,15 +57,15 @@ func metadataOf(folder string) ([]gguf.KeyValue, string, error) {
 	}
 	defer m.Close()
 	if m.Format == checkpoint.GGUF {
-		return nil, "", fmt.Errorf("repair: %s is a GGUF file: want the Hugging Face folder that the model was made from", folder)
+		return nil, "", fmt.Errorf("%s is a GGUF file: want the Hugging Face folder that the model was made from", folder)
 	}
 	own, _, err := m.MetadataGGUF()
 	if err != nil {
-		return nil, "", fmt.Errorf("repair: %s: %w", folder, err)
+		return nil, "", fmt.Errorf("%s: %w", folder, err)
 	}
 	text, _, err := m.TextGGUF()
 	if err != nil {
-		return nil, "", fmt.Errorf("repair: %s: %w", folder, err)
+		return nil, "", fmt.Errorf("%s: %w", folder, err)
 	}
 	return append(own, text...), m.Arch, nil
 }

@@ -54,11 +54,7 @@ func logits(t *testing.T, path string, r *golden.Recording) (all [][]float32, id
 		if err != nil {
 			t.Fatal(err)
 		}
-		tokenize := m.Tokenize
-		if len(p.Prompt.Chat) > 0 {
-			tokenize = m.TokenizeSpecial
-		}
-		own, err := tokenize(t.Context(), p.Text)
+		own, err := m.Tokenize(t.Context(), p.Text, karat.TokenizeOptions{ParseSpecial: len(p.Prompt.Chat) > 0})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +207,7 @@ func sameTensors(t *testing.T, of string, got, want map[string]tensor.Tensor) {
 }
 
 // ranks are the scores of a few documents.
-func ranks(t *testing.T, path string) []karat.Relevance {
+func ranks(t *testing.T, path string) []karat.RerankResult {
 	t.Helper()
 	m, err := karat.Load(t.Context(), path, karat.Options{Precision: karat.Float32, Threads: 1})
 	if err != nil {

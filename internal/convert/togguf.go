@@ -166,7 +166,7 @@ func (c *converter) writeGGUF(ctx context.Context, metadata []gguf.KeyValue, job
 	parts := c.parts(jobs)
 	c.count(checkpoint.GGUF, jobs)
 	if len(parts) > math.MaxUint16 { // as split.count can say
-		return fmt.Errorf("convert: %s: %d parts, want at most %d", c.dst, len(parts), math.MaxUint16)
+		return fmt.Errorf("%s: %d parts, want at most %d", c.dst, len(parts), math.MaxUint16)
 	}
 	c.result.Files = []string{c.dst}
 	if c.Split > 0 {
@@ -194,18 +194,18 @@ func (c *converter) writeGGUF(ctx context.Context, metadata []gguf.KeyValue, job
 		}
 		f, err := atomicfile.Create(path)
 		if err != nil {
-			return fmt.Errorf("convert: %w", err)
+			return err
 		}
 		files = append(files, f)
 		if err := c.writePart(ctx, f, keys, part); err != nil {
-			return fmt.Errorf("convert: %w", err)
+			return err
 		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := atomicfile.CommitAll(files...); err != nil {
-		return fmt.Errorf("convert: %w", err)
+		return err
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func (c *converter) ggufToHF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		return ctx.Err()
 	})
 	if err != nil {
-		return fmt.Errorf("convert: %w", err)
+		return err
 	}
 	return nil
 }

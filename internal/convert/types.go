@@ -21,9 +21,9 @@ func parseType(name, dst string) (quantmix.Mix, error) {
 	m, ok := quantmix.Find(name)
 	switch {
 	case !ok:
-		return m, fmt.Errorf("convert: type %q, want %s", name, strings.Join(quantmix.Names(), ", "))
+		return m, fmt.Errorf("type %q, want %s", name, strings.Join(quantmix.Names(), ", "))
 	case m.Most.Quantized() && !toGGUF(dst):
-		return m, fmt.Errorf("convert: type %s is GGUF's; a folder has F32, F16 or BF16", m.Name)
+		return m, fmt.Errorf("type %s is GGUF's; a folder has F32, F16 or BF16", m.Name)
 	}
 	return m, nil
 }

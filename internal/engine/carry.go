@@ -24,11 +24,11 @@ func (s *Sequence) carry(f func(p backend.Portable) error) error {
 	case e.closed || s.closed:
 		return ErrClosed
 	case !ok:
-		return errors.New("engine: the keys and values of this backend cannot be carried: the CPU's can, with precision fast or f32")
+		return errors.New("the keys and values of this backend cannot be carried: the CPU's can, with precision fast or f32")
 	case e.entire:
-		return errors.New("engine: the model sees later tokens or pools rows: nothing of a prefix can be kept")
+		return errors.New("the model sees later tokens or pools rows: nothing of a prefix can be kept")
 	case s.rows != "":
-		return errors.New("engine: the prompt has rows beside its tokens")
+		return errors.New("the prompt has rows beside its tokens")
 	}
 	return f(p)
 }
@@ -55,7 +55,7 @@ func (s *Sequence) Carry() (f *kvfile.File, err error) {
 func (s *Sequence) held(p backend.Portable) (f *kvfile.File, err error) {
 	e, n := s.e, len(s.tokens)
 	if n == 0 || s.pages.Len() != n {
-		return nil, fmt.Errorf("engine: keys and values of %d tokens of %d", s.pages.Len(), n)
+		return nil, fmt.Errorf("keys and values of %d tokens of %d", s.pages.Len(), n)
 	}
 	f = &kvfile.File{Element: p.Element(), Tokens: slices.Clone(s.tokens), Held: n}
 	for _, x := range e.graph.KVs() {
@@ -79,10 +79,10 @@ func (s *Sequence) held(p backend.Portable) (f *kvfile.File, err error) {
 // of it goes to other sequences.
 func (s *Sequence) Take(f *kvfile.File) error {
 	if len(s.tokens) > 0 || !s.e.private {
-		return errors.New("engine: a state for a sequence that is not empty, or that shares with others")
+		return errors.New("a state for a sequence that is not empty, or that shares with others")
 	}
 	if err := s.fits(f); err != nil {
-		return fmt.Errorf("engine: the state is not this model's: %w", err)
+		return fmt.Errorf("the state is not this model's: %w", err)
 	}
 	return s.carry(func(p backend.Portable) error {
 		if err := s.take(p, f); err != nil {

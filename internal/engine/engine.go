@@ -44,10 +44,10 @@ var (
 )
 
 // ErrClosed is the error of a request to an engine, or a sequence, that is closed.
-var ErrClosed = errors.New("engine: closed")
+var ErrClosed = errors.New("the model is closed")
 
 // ErrBusy is the error of a request to a sequence that serves another one.
-var ErrBusy = errors.New("engine: the sequence is in use by another request")
+var ErrBusy = errors.New("the sequence is in use by another request")
 
 // DefaultChunk is the number of rows of a step if Options and the backend say nothing.
 const DefaultChunk = 256
@@ -427,13 +427,13 @@ func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choic
 	case err != nil:
 		return nil, err
 	case ctx == nil:
-		return nil, errors.New("engine: nil context")
+		return nil, errors.New("the context is nil")
 	case s.e.InTap():
 		return nil, ErrInTap
 	}
 	for _, id := range tokens {
 		if id < 0 || int(id) >= s.e.ids {
-			return nil, fmt.Errorf("engine: token id %d, the vocabulary has %d", id, s.e.ids)
+			return nil, fmt.Errorf("token id %d, the vocabulary has %d", id, s.e.ids)
 		}
 	}
 	have, all, p := len(s.tokens), len(s.tokens)+len(tokens), s.e.pool
@@ -447,7 +447,7 @@ func (s *Sequence) feed(ctx context.Context, tokens []int32, wanted int, c choic
 		return w, nil
 	}
 	if e := s.e; e.entire && (have > 0 || len(tokens) > e.chunk || wanted > e.outputs) {
-		return nil, fmt.Errorf("engine: %d tokens behind %d, and logits of %d: the model sees later tokens or pools rows, so a prompt is one step of at most %d tokens and %d logits",
+		return nil, fmt.Errorf("%d tokens behind %d, and logits of %d: the model sees later tokens or pools rows, so a prompt is one step of at most %d tokens and %d logits",
 			len(tokens), have, wanted, e.chunk, e.outputs)
 	}
 	w.choice.steps = min(c.steps, p.Longest()-all+1)

@@ -238,7 +238,7 @@ func TestClosed(t *testing.T) {
 		release()
 		wg.Wait()
 		s := e.NewSequence()
-		if _, err := s.Feed(context.Background(), []int32{2}, 1); err == nil || err.Error() != "engine: closed" {
+		if _, err := s.Feed(context.Background(), []int32{2}, 1); err == nil || err.Error() != "the model is closed" {
 			t.Errorf("after Close: %v", err)
 		}
 		for _, err := range s.Generate(context.Background(), engine.Request{Prompt: []int32{2}, Max: 1, Decoder: numbers{}}) {

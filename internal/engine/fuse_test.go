@@ -131,7 +131,7 @@ func TestUnknownFusion(t *testing.T) {
 	_, g := openModel(t, demo(t))
 	b := cpu.New(cpu.Options{NoFuse: []string{"glue"}})
 	defer b.Close()
-	if _, err := b.Compile(g, backend.Options{}); err == nil || err.Error() != `cpu: no fusion is called "glue", there are glu, beside` {
+	if _, err := b.Compile(g, backend.Options{}); err == nil || err.Error() != `no fusion is called "glue", there are glu, beside` {
 		t.Error(err)
 	}
 }

@@ -79,7 +79,7 @@ func (s *Sequence) Generate(ctx context.Context, r Request) iter.Seq2[Token, err
 
 func (s *Sequence) generate(ctx context.Context, r Request, text *stopper, yield func(Token, error) bool) error {
 	if len(r.Prompt) == 0 {
-		return errors.New("engine: the prompt has no tokens")
+		return errors.New("the prompt has no tokens")
 	}
 	sampler, err := sample.New(r.Sample)
 	if err != nil {

@@ -18,7 +18,7 @@ type Hook struct {
 	See func(n *graph.Node, pos []int32, values []float32)
 }
 
-var errHooks = errors.New("engine: hooks and a tap of all steps do not go together")
+var errHooks = errors.New("hooks and a tap of all steps do not go together")
 
 // wants reports whether h, which may be nil, is to see n.
 func (h *Hook) wants(n *graph.Node) bool { return h != nil && (h.Nodes == nil || h.Nodes(n)) }
@@ -27,9 +27,9 @@ func (h *Hook) wants(n *graph.Node) bool { return h != nil && (h.Nodes == nil ||
 func (s *Sequence) Hook(h *Hook) error {
 	switch {
 	case !s.e.hooks:
-		return errors.New("engine: the plan has no hooks")
+		return errors.New("the plan has no hooks")
 	case len(s.tokens) > 0:
-		return errors.New("engine: a hook for a sequence that has tokens already")
+		return errors.New("a hook for a sequence that has tokens already")
 	}
 	s.hook = h
 	return nil

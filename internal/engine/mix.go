@@ -33,7 +33,7 @@ func (s *Sequence) Mix(tokens []int32, m Mixed, salt string) (int, error) {
 	}
 	m.Parts = m.parts()
 	if m.Parts != nil && !s.e.turning {
-		return 0, errors.New("engine: positions of three parts, the model has no sections that turn by them")
+		return 0, errors.New("positions of three parts, the model has no sections that turn by them")
 	}
 	name := m.name()
 	s.e.mu.Lock()
@@ -53,17 +53,17 @@ func (s *Sequence) Mix(tokens []int32, m Mixed, salt string) (int, error) {
 // checkMixed tells whether m belongs to tokens and to the model.
 func (e *Engine) checkMixed(tokens []int32, m Mixed) error {
 	if n := max(len(m.Embeddings), len(m.Parts)); n > len(tokens) {
-		return fmt.Errorf("engine: %d rows of embeddings and %d positions for %d tokens", len(m.Embeddings), len(m.Parts), len(tokens))
+		return fmt.Errorf("%d rows of embeddings and %d positions for %d tokens", len(m.Embeddings), len(m.Parts), len(tokens))
 	}
 	for i, x := range m.Embeddings {
 		if x != nil && (len(x) != e.hidden || len(x) == 0) {
-			return fmt.Errorf("engine: the embedding at row %d has %d elements, the model's have %d", i, len(x), e.hidden)
+			return fmt.Errorf("the embedding at row %d has %d elements, the model's have %d", i, len(x), e.hidden)
 		}
 	}
 	most := int32(backend.MaxPart - e.Context()) // so that those behind them fit, too
 	for i, p := range m.Parts {
 		if slices.Min(p[:]) < 0 || slices.Max(p[:]) > most {
-			return fmt.Errorf("engine: position %v at row %d, parts are 0 to %d", p, i, most)
+			return fmt.Errorf("position %v at row %d, parts are 0 to %d", p, i, most)
 		}
 	}
 	return nil
@@ -189,7 +189,7 @@ func embeddings(batch []*work, rows int) (all [][]float32) {
 // wants any.
 func (s *Sequence) Values(ctx context.Context, tokens []int32, n *graph.Node, wanted int) ([][]float32, error) {
 	if _, ok := s.e.kept[n]; !ok {
-		return nil, fmt.Errorf("engine: the value of node %v, which Options.Keep does not have", n)
+		return nil, fmt.Errorf("the value of node %v, which Options.Keep does not have", n)
 	}
 	w, err := s.feed(ctx, tokens, wanted, choice{node: n})
 	if err != nil {

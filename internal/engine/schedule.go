@@ -66,7 +66,7 @@ func (e *Engine) do(w *work) error {
 func watch(ctx context.Context) (ended <-chan struct{}, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("engine: internal error: %v", p)
+			err = fmt.Errorf("internal error: %v", p)
 		}
 	}()
 	if err := ctx.Err(); err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // errLeft is the error of work whose context has ended.
-var errLeft = errors.New("engine: left")
+var errLeft = errors.New("left")
 
 // outcome is how a step ended.
 type outcome struct {
@@ -168,7 +168,7 @@ func (e *Engine) finish(batch []*work, o outcome, took time.Duration) {
 	case o.gone || tap && o.panicked != nil:
 		o.err, batch[e.see.of].thrown = errTap, &thrown{o.panicked}
 	case o.panicked != nil:
-		o.err = fmt.Errorf("engine: internal error: %v", o.panicked)
+		o.err = fmt.Errorf("internal error: %v", o.panicked)
 	}
 	e.see.runs, e.see.of = false, 0
 	e.mu.Lock()

@@ -13,10 +13,10 @@ import (
 
 // ErrInTap is the error of a request, or of Close, inside a tap of the same graph: it
 // would wait for the step that waits for the tap.
-var ErrInTap = errors.New("engine: inside a tap of the same model, which waits for the tap's end")
+var ErrInTap = errors.New("inside a tap of the same model, which waits for the tap's end")
 
 // errTap is what a step's other requests are told.
-var errTap = errors.New("engine: a tap panicked or ended its goroutine")
+var errTap = errors.New("a tap panicked or ended its goroutine")
 
 // taps notes what the taps of an engine do.
 type taps struct {

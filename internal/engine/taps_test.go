@@ -90,7 +90,7 @@ func TestTapPanics(t *testing.T) {
 						t.Errorf("request %d panicked with %v", i, o.panicked)
 					}
 				case o.err != nil:
-					if told++; !strings.Contains(o.err.Error(), "engine: a tap panicked") {
+					if told++; !strings.Contains(o.err.Error(), "a tap panicked") {
 						t.Error(o.err)
 					}
 				case !same(o.logits, want):
@@ -143,7 +143,7 @@ func TestNilContext(t *testing.T) {
 	s := e.NewSequence()
 	defer s.Close()
 	//lint:ignore SA1012 that is the test
-	if _, err := s.Feed(nil, toyText(10), 1); err == nil || err.Error() != "engine: nil context" {
+	if _, err := s.Feed(nil, toyText(10), 1); err == nil || err.Error() != "the context is nil" {
 		t.Errorf("nil context: %v", err)
 	}
 	if _, err := s.Feed((*nilContext)(nil), toyText(10), 1); err == nil || !strings.Contains(err.Error(), "internal error") {

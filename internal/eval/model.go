@@ -61,7 +61,7 @@ func (m *Model) SameTokens(o *Model, w *Windows) error {
 	for _, id := range w.IDs {
 		x, _ := m.Tokenizer.Token(int(id))
 		if y, _ := o.Tokenizer.Token(int(id)); x != y {
-			return fmt.Errorf("eval: %s and %s cannot be compared: token %d is %q and %q", m.Checkpoint.Path, o.Checkpoint.Path, id, x, y)
+			return fmt.Errorf("%s and %s cannot be compared: token %d is %q and %q", m.Checkpoint.Path, o.Checkpoint.Path, id, x, y)
 		}
 	}
 	return nil

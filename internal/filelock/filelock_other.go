@@ -10,5 +10,5 @@ import (
 
 // Try is not to be had here: its error is errors.ErrUnsupported.
 func Try(*os.File) (bool, error) {
-	return false, fmt.Errorf("filelock: this system locks no files: %w", errors.ErrUnsupported)
+	return false, fmt.Errorf("this system locks no files: %w", errors.ErrUnsupported)
 }

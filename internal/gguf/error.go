@@ -24,10 +24,9 @@ type Error struct {
 // Unwrap is the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Error is "gguf: PATH: NAME: byte OFFSET: WHAT (declared X, allowed Y)".
+// Error is "PATH: NAME: byte OFFSET: WHAT (declared X, allowed Y)".
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString("gguf: ")
 	if e.Path != "" {
 		b.WriteString(e.Path + ": ")
 	}

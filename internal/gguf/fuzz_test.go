@@ -52,7 +52,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("Parse: %v, Read: %v", err, err2)
 		}
 		if err != nil {
-			if g != nil || !strings.HasPrefix(err.Error(), "gguf: ") {
+			if g != nil {
 				t.Fatalf("file %v with error %v", g, err)
 			}
 			return
@@ -125,7 +125,7 @@ func FuzzSplit(f *testing.F) {
 			}
 		}
 		if err != nil {
-			if !strings.HasPrefix(err.Error(), "gguf: ") {
+			if strings.HasPrefix(err.Error(), "gguf: ") {
 				t.Fatal(err)
 			}
 			return

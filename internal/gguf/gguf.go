@@ -52,7 +52,7 @@ type place struct {
 func Open(path string) (*File, error) {
 	prefix, no, count, split := splitName(path)
 	if split && (no < 1 || no > count) {
-		return nil, fmt.Errorf("gguf: %s: part %d of %d", path, no, count)
+		return nil, fmt.Errorf("%s: part %d of %d", path, no, count)
 	}
 	if split {
 		paths := make([]string, count)
@@ -88,7 +88,7 @@ func Parse(data []byte) (*File, error) {
 func openPart(path, what string) (f *File, err error) {
 	m, err := mmap.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("gguf: %s%w", what, err)
+		return nil, fmt.Errorf("%s%w", what, err)
 	}
 	err = mmap.Guard(func() error {
 		f, err = parse(m.Data())
@@ -108,7 +108,7 @@ func withPath(err error, path string) error {
 		e.Path = path
 		return e
 	}
-	return fmt.Errorf("gguf: %s: %w", path, err)
+	return fmt.Errorf("%s: %w", path, err)
 }
 
 // parse reads one file.
@@ -146,7 +146,7 @@ func (f *File) fill(give func(t *tensor.Tensor, at int64, size int) error) error
 			err = give(t, f.places[i].offset, size)
 		}
 		if err != nil {
-			return fmt.Errorf("gguf: tensor %q: %w", t.Name, err)
+			return fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
 	}
 	return nil

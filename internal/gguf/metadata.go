@@ -79,7 +79,7 @@ func (m Metadata) Floats(key string) ([]float64, error) { return m.floats(key, t
 func (m Metadata) find(key string, array bool, allowed ...Type) (Value, error) {
 	v, ok := m.values[key]
 	if !ok {
-		return v, fmt.Errorf("gguf: key %q: %w", key, ErrNoKey)
+		return v, fmt.Errorf("key %q: %w", key, ErrNoKey)
 	}
 	t := v.typ
 	if array {

@@ -254,8 +254,8 @@ func TestReadSplit(t *testing.T) {
 	swapped := []Source{all[0], all[1], all[2]}
 	swapped[1].Name, swapped[2].Name = swapped[2].Name, swapped[1].Name
 	for want, files := range map[string][]Source{
-		"gguf: m: neither its Data nor At is there": {{Name: "m", Size: 5}},
-		"no files": nil,
+		"m: neither its Data nor At is there":        {{Name: "m", Size: 5}},
+		"no files":                                   nil,
 		"part 2 of 3: m-00002-of-00003.gguf is not":  {all[0], all[2]},
 		"4 files, m-00001-of-00003.gguf is one of 3": {all[0], all[1], all[2], all[2]},
 		"other.gguf is no part of a split model":     {renamed, all[0], all[2]},

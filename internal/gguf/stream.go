@@ -28,12 +28,12 @@ type Source struct {
 // must stay readable, and their Data as it is, while the File is used.
 func Read(files ...Source) (*File, error) {
 	if len(files) == 0 {
-		return nil, errors.New("gguf: no files")
+		return nil, errors.New("a model of no files")
 	}
 	prefix, _, count, split := splitName(files[0].Name)
 	if !split {
 		if len(files) > 1 {
-			return nil, fmt.Errorf("gguf: %s is no part of a split model, whose %d files would be named NAME-00001-of-%05[2]d.gguf", files[0].Name, len(files))
+			return nil, fmt.Errorf("%s is no part of a split model, whose %d files would be named NAME-00001-of-%05[2]d.gguf", files[0].Name, len(files))
 		}
 		f, err := files[0].read()
 		if err == nil {
@@ -45,12 +45,12 @@ func Read(files ...Source) (*File, error) {
 		return f, nil
 	}
 	if len(files) > count {
-		return nil, fmt.Errorf("gguf: %d files, %s is one of %d", len(files), files[0].Name, count)
+		return nil, fmt.Errorf("%d files, %s is one of %d", len(files), files[0].Name, count)
 	}
 	return openSplit(prefix, count, func(path, what string) (*File, error) {
 		i := slices.IndexFunc(files, func(s Source) bool { return s.Name == path })
 		if i < 0 {
-			return nil, fmt.Errorf("gguf: %s%s is not among the files", what, path)
+			return nil, fmt.Errorf("%s%s is not among the files", what, path)
 		}
 		return files[i].read()
 	})

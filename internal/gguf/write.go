@@ -27,17 +27,17 @@ type Writer struct {
 func NewWriter(w io.Writer, metadata []KeyValue, tensors []tensor.Tensor) (*Writer, error) {
 	b, err := appendHeader(metadata, tensors)
 	if err != nil {
-		return nil, fmt.Errorf("gguf: write: %w", err)
+		return nil, fmt.Errorf("write: %w", err)
 	}
 	// Reading it back holds the writer to all of the reader's rules.
 	f, _, err := readHeader(b[:min(len(b), maxHeader)], math.MaxInt)
 	if err != nil {
-		return nil, fmt.Errorf("gguf: write: %w", err)
+		return nil, fmt.Errorf("write: %w", err)
 	}
 	g := &Writer{w: w, alignment: f.Alignment, left: make([]int, len(tensors))}
 	for i, t := range f.tensors {
 		if g.left[i], err = tensor.Bytes(t.DType, t.Shape); err != nil {
-			return nil, fmt.Errorf("gguf: write: tensor %q: %w", t.Name, err)
+			return nil, fmt.Errorf("write: tensor %q: %w", t.Name, err)
 		}
 	}
 	g.put(b)
@@ -50,7 +50,7 @@ func NewWriter(w io.Writer, metadata []KeyValue, tensors []tensor.Tensor) (*Writ
 func (g *Writer) Write(p []byte) (n int, err error) {
 	for n < len(p) && g.err == nil {
 		if len(g.left) == 0 {
-			g.err = errors.New("gguf: write: more data than the tensors hold")
+			g.err = errors.New("write: more data than the tensors hold")
 			break
 		}
 		size := min(len(p)-n, g.left[0])
@@ -68,7 +68,7 @@ func (g *Writer) Write(p []byte) (n int, err error) {
 // underlying writer.
 func (g *Writer) Close() error {
 	if g.err == nil && len(g.left) > 0 {
-		g.err = fmt.Errorf("gguf: write: the data of %d tensors is not complete", len(g.left))
+		g.err = fmt.Errorf("write: the data of %d tensors is not complete", len(g.left))
 	}
 	return g.err
 }
@@ -91,7 +91,7 @@ func Write(w io.Writer, metadata []KeyValue, tensors []tensor.Tensor) error {
 	}
 	for i, t := range tensors {
 		if len(t.Data) != g.left[0] {
-			return fmt.Errorf("gguf: write: tensor %q (%d): Data has %d bytes, not %d", t.Name, i, len(t.Data), g.left[0])
+			return fmt.Errorf("write: tensor %q (%d): Data has %d bytes, not %d", t.Name, i, len(t.Data), g.left[0])
 		}
 		if _, err := g.Write(t.Data); err != nil {
 			return err
@@ -113,7 +113,7 @@ func WriteFile(path string, write func(io.Writer) error) error {
 		return w.Flush()
 	})
 	if err != nil {
-		return fmt.Errorf("gguf: write: %s: %w", path, err)
+		return fmt.Errorf("write: %s: %w", path, err)
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func Special(name string) []byte { return append(append([]byte{0xff}, name...), 
 // tooMuch is what a build panics with.
 type tooMuch struct{ error }
 
-func giveUp(format string, args ...any) { panic(tooMuch{fmt.Errorf("grammar: "+format, args...)}) }
+func giveUp(format string, args ...any) { panic(tooMuch{fmt.Errorf(format, args...)}) }
 
 // caught turns giving up into an error.
 func caught(err *error) {

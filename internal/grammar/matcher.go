@@ -22,7 +22,7 @@ func (g *Grammar) Match(v *Vocabulary) *Matcher { return &Matcher{g: g, v: v, s:
 // grammar as it is. The mask is shared and not to be changed.
 func (m *Matcher) Mask() (*sample.Mask, error) {
 	if m.ended {
-		return nil, errors.New("grammar: the text has ended")
+		return nil, errors.New("the text has ended")
 	}
 	mask, err := m.v.mask(m.g, m.s)
 	if err != nil {
@@ -37,18 +37,18 @@ func (m *Matcher) Mask() (*sample.Mask, error) {
 // Accept goes on with a token.
 func (m *Matcher) Accept(id int) error {
 	if m.ended || id < 0 || id >= m.v.size {
-		return fmt.Errorf("grammar: token %d does not come next", id)
+		return fmt.Errorf("token %d does not come next", id)
 	}
 	b := m.v.text[id]
 	if b == nil {
 		if m.ended = m.s.accept && m.v.ends != nil && m.v.isEnd(int32(id)); m.ended {
 			return nil
 		}
-		return fmt.Errorf("grammar: token %d does not come next", id)
+		return fmt.Errorf("token %d does not come next", id)
 	}
 	s, err := m.g.read(m.s, b)
 	if err == nil && s.dead() {
-		err = fmt.Errorf("grammar: token %d, %q, does not come next", id, b)
+		err = fmt.Errorf("token %d, %q, does not come next", id, b)
 	}
 	if err != nil {
 		return err

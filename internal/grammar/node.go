@@ -83,7 +83,7 @@ func (b *builder) grammar(root *node) (*Grammar, error) {
 	}
 	b.settle()
 	if !root.productive {
-		return nil, fmt.Errorf("grammar: no finite text fits it")
+		return nil, fmt.Errorf("no finite text fits it")
 	}
 	for _, n := range b.nodes {
 		if err := n.leftmost(); err != nil {
@@ -188,7 +188,7 @@ func (n *node) leftmost() error {
 	case closed:
 		return nil
 	case open:
-		return fmt.Errorf("grammar: %s begins with itself (left recursion): put something before the recursion", n.name)
+		return fmt.Errorf("%s begins with itself (left recursion): put something before the recursion", n.name)
 	}
 	if n.kind == rule {
 		n.visit = open

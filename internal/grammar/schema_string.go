@@ -108,7 +108,7 @@ func (s *schema) lark(v *value, path string) *node {
 		}), nil
 	}()
 	if err != nil {
-		s.fail(path, "%s", strings.TrimPrefix(err.Error(), "grammar: "))
+		s.fail(path, "%s", err.Error())
 	}
 	for _, mark := range s.avoid {
 		if s.quote != nil && !strings.ContainsFunc(mark, func(c rune) bool { return !used.has(c) }) {

@@ -190,7 +190,7 @@ func (w *turnWriter) form() (*node, error) {
 func (w *turnWriter) calls() (*node, error) {
 	s := &w.turn.Syntax
 	if len(s.Calls) == 0 && !s.Bare {
-		return nil, fmt.Errorf("grammar: the syntax of calls that this model's chat template has is not known")
+		return nil, fmt.Errorf("the syntax of calls that this model's chat template has is not known")
 	}
 	style, around := &s.Style, w.around()
 	var each syntax.Marks

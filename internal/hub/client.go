@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/karat-run/karat/internal/patherr"
 )
 
 // Bounds of a conversation with a server.
@@ -387,14 +389,14 @@ func tokenHF() (string, error) {
 		return "", nil
 	}
 	if err == nil && (!st.Mode().IsRegular() || st.Size() > maxToken) {
-		err = fmt.Errorf("hub: %s: no file of a token", file)
+		err = fmt.Errorf("%s: no file of a token", file)
 	}
 	if err != nil {
 		return "", err
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("hub: %w", err)
+		return "", patherr.Plain(err)
 	}
 	t := strings.TrimSpace(string(data))
 	return t, checkToken(t, file)
@@ -405,7 +407,7 @@ const maxToken = 4096
 // checkToken is an error if a header cannot hold the token. It does not show it.
 func checkToken(t, from string) error {
 	if len(t) > maxToken || strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return fmt.Errorf("hub: %s: no token: want one word of at most %d letters and digits", from, maxToken)
+		return fmt.Errorf("%s: no token: want one word of at most %d letters and digits", from, maxToken)
 	}
 	return nil
 }

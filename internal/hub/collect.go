@@ -23,7 +23,7 @@ type Unfinished struct {
 func parseUnfinished(data []byte) (*Unfinished, error) {
 	var u Unfinished
 	if err := strictJSON(data, &u); err != nil {
-		return nil, fmt.Errorf("hub: unfinished pull: %w", err)
+		return nil, fmt.Errorf("unfinished pull: %w", err)
 	}
 	for _, k := range u.Keys {
 		if _, err := ParseDigest(algorithm + k); err != nil {
@@ -73,10 +73,10 @@ func (s *Store) keep(ctx context.Context, u *Unfinished, partial string, d Diges
 			}
 		}
 		if err := s.root.Chmod(partial, 0o444); err != nil {
-			return fmt.Errorf("hub: %w", err)
+			return err
 		}
 		if err := s.root.Rename(partial, blobFile(d)); err != nil {
-			return fmt.Errorf("hub: %w", err)
+			return err
 		}
 		return nil
 	})
@@ -89,7 +89,7 @@ func (s *Store) finish(ctx context.Context, m *Manifest) error {
 			return err
 		}
 		if err := s.drop(unfinishedFile(nameKey(m.Name))); err != nil {
-			return fmt.Errorf("hub: %w", err)
+			return err
 		}
 		_, err := s.collect() // what the model was before
 		return err

@@ -21,10 +21,10 @@ const algorithm = "sha256:"
 func ParseDigest(s string) (d Digest, err error) {
 	digits, ok := strings.CutPrefix(s, algorithm)
 	if !ok || len(digits) != 2*sha256.Size || strings.ToLower(digits) != digits {
-		return Digest{}, fmt.Errorf("hub: digest %q: want sha256: and 64 hexadecimal digits in lower case", clip(s))
+		return Digest{}, fmt.Errorf("digest %q: want sha256: and 64 hexadecimal digits in lower case", clip(s))
 	}
 	if _, err := hex.Decode(d.sum[:], []byte(digits)); err != nil {
-		return Digest{}, fmt.Errorf("hub: digest %q: want sha256: and 64 hexadecimal digits in lower case", clip(s))
+		return Digest{}, fmt.Errorf("digest %q: want sha256: and 64 hexadecimal digits in lower case", clip(s))
 	}
 	d.ok = true
 	return d, nil

@@ -79,11 +79,11 @@ func parsePartial(data []byte) (*partial, error) {
 		return nil, err
 	}
 	if p.Size < 1 || p.Size > maxFile || p.Part < 1 || int64(len(p.Done)) != (p.Size-1)/p.Part+1 {
-		return nil, fmt.Errorf("hub: partial file: %d parts of %d bytes of %d", len(p.Done), p.Part, p.Size)
+		return nil, fmt.Errorf("partial file: %d parts of %d bytes of %d", len(p.Done), p.Part, p.Size)
 	}
 	for i, n := range p.Done {
 		if n < 0 || n > p.length(i) {
-			return nil, fmt.Errorf("hub: partial file: %d bytes of part %d", n, i)
+			return nil, fmt.Errorf("partial file: %d bytes of part %d", n, i)
 		}
 	}
 	return &p, nil

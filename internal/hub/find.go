@@ -21,7 +21,7 @@ func Find(name string) (Found, error) {
 	}
 	dir, err := DefaultDir()
 	if err != nil {
-		return Found{}, fmt.Errorf("hub: %q: %w: it is no file or folder, and no folder of pulled models is known: set HOME, or %s", name, ErrNoModel, Variable)
+		return Found{}, fmt.Errorf("%q: %w: it is no file or folder, and no folder of pulled models is known: set HOME, or %s", name, ErrNoModel, Variable)
 	}
 	s, err := Open(dir)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Store) find(name string) (Found, error) {
 	}
 	m, err := s.Get(name)
 	if errors.Is(err, ErrNoModel) {
-		return Found{}, fmt.Errorf("hub: %q: %w: it is no file or folder, and no name in %s%s; \"karat list\" shows the names there, and \"karat pull hf:ORG/NAME\" adds one", name, ErrNoModel, s.dir, s.unfinished(name))
+		return Found{}, fmt.Errorf("%q: %w: it is no file or folder, and no name in %s%s; \"karat list\" shows the names there, and \"karat pull hf:ORG/NAME\" adds one", name, ErrNoModel, s.dir, s.unfinished(name))
 	}
 	if err != nil {
 		return Found{}, err
@@ -74,5 +74,5 @@ func (s *Store) findReference(name string) (Found, error) {
 	if isBare(name) {
 		what = "it is no file or folder, and was not pulled"
 	}
-	return Found{}, errors.Join(fmt.Errorf("hub: %s: %w: %s; \"karat pull %s\" gets it", name, ErrNoModel, what, r), broken)
+	return Found{}, errors.Join(fmt.Errorf("%s: %w: %s; \"karat pull %s\" gets it", name, ErrNoModel, what, r), broken)
 }

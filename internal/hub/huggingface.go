@@ -60,7 +60,7 @@ func (p *puller) planHF(ctx context.Context, r *Reference) (*plan, error) {
 	}
 	info, err := parseInfo(data)
 	if err != nil {
-		return nil, fmt.Errorf("hub: %s: %w", r, err)
+		return nil, fmt.Errorf("%s: %w", r, err)
 	}
 	// Files are of one commit, whatever happens to the branch meanwhile.
 	files, err := p.listHF(ctx, base+"/api/models/"+r.Repo+"/tree/"+info.SHA+"?recursive=true")
@@ -77,13 +77,13 @@ func (p *puller) planHF(ctx context.Context, r *Reference) (*plan, error) {
 	}
 	chosen, format, err := choose(r.Tag, files, index)
 	if err != nil {
-		return nil, fmt.Errorf("hub: %s: %w", r, err)
+		return nil, fmt.Errorf("%s: %w", r, err)
 	}
 	out := &plan{revision: info.SHA, license: info.license(), format: format}
 	for _, e := range chosen {
 		f, err := e.remote(at)
 		if err != nil {
-			return nil, fmt.Errorf("hub: %s: %w", r, err)
+			return nil, fmt.Errorf("%s: %w", r, err)
 		}
 		if format == GGUF {
 			f.path = path.Base(f.path)
@@ -106,7 +106,7 @@ func hintHF(err error, r *Reference) error {
 			status.hint = "there is no such repository or revision"
 		}
 	}
-	return fmt.Errorf("hub: %s: %w", r, err)
+	return fmt.Errorf("%s: %w", r, err)
 }
 
 // info has the fields of a repository's description that are used.

@@ -51,7 +51,7 @@ const (
 func ParseManifest(data []byte) (*Manifest, error) {
 	var m Manifest
 	if err := strictJSON(data, &m); err != nil {
-		return nil, fmt.Errorf("hub: manifest: %w", err)
+		return nil, fmt.Errorf("manifest: %w", err)
 	}
 	if err := m.validate(); err != nil {
 		return nil, err
@@ -82,20 +82,20 @@ func (m *Manifest) validate() error {
 	}
 	for what, text := range map[string]string{"source": m.Source, "revision": m.Revision, "type": m.Type, "license": m.License} {
 		if len(text) > maxText && what != "source" || len(text) > maxReference {
-			return fmt.Errorf("hub: model %s: %s of %d bytes", m.Name, what, len(text))
+			return fmt.Errorf("model %s: %s of %d bytes", m.Name, what, len(text))
 		}
 	}
 	if m.Format != GGUF && m.Format != Folder {
-		return fmt.Errorf("hub: model %s: format %q: want gguf or folder", m.Name, clip(string(m.Format)))
+		return fmt.Errorf("model %s: format %q: want gguf or folder", m.Name, clip(string(m.Format)))
 	}
 	if len(m.Files) == 0 || len(m.Files) > maxFiles {
-		return fmt.Errorf("hub: model %s: %d files, want 1 to %d", m.Name, len(m.Files), maxFiles)
+		return fmt.Errorf("model %s: %d files, want 1 to %d", m.Name, len(m.Files), maxFiles)
 	}
 	if err := checkFiles(m.Files); err != nil {
 		return err
 	}
 	if i := slices.IndexFunc(m.Files, func(f File) bool { return f.SHA256.IsZero() }); i >= 0 {
-		return fmt.Errorf("hub: file %q: no digest", m.Files[i].Path)
+		return fmt.Errorf("file %q: no digest", m.Files[i].Path)
 	}
 	return nil
 }
@@ -108,18 +108,18 @@ func checkFiles(files []File) error {
 			return err
 		}
 		if f.Size < -1 || f.Size > maxFile {
-			return fmt.Errorf("hub: file %q: %d bytes, want 0 to %d", f.Path, f.Size, int64(maxFile))
+			return fmt.Errorf("file %q: %d bytes, want 0 to %d", f.Path, f.Size, int64(maxFile))
 		}
 		key := strings.ToLower(f.Path)
 		if seen[key] {
-			return fmt.Errorf("hub: file %q: two files have this name", f.Path)
+			return fmt.Errorf("file %q: two files have this name", f.Path)
 		}
 		seen[key] = true
 	}
 	for key := range seen { // a file where another's folder is to be
 		for i, c := range key {
 			if c == '/' && seen[key[:i]] {
-				return fmt.Errorf("hub: file %q: another file has the name of its folder", clip(key))
+				return fmt.Errorf("file %q: another file has the name of its folder", clip(key))
 			}
 		}
 	}

@@ -23,13 +23,13 @@ func CheckName(name string) error {
 	ending := strings.ToLower(path.Ext(name))
 	switch {
 	case len(name) > maxName:
-		return fmt.Errorf("hub: name %q: %d characters, at most %d", clip(name), len(name), maxName)
+		return fmt.Errorf("name %q: %d characters, at most %d", clip(name), len(name), maxName)
 	case !aName.MatchString(name) || strings.HasSuffix(name, ".") || strings.HasSuffix(first, "."):
-		return fmt.Errorf("hub: name %q: want letters, digits, and . _ - between them, and a tag behind a colon if there is to be one, such as small:Q4_K_M", clip(name))
+		return fmt.Errorf("name %q: want letters, digits, and . _ - between them, and a tag behind a colon if there is to be one, such as small:Q4_K_M", clip(name))
 	case slices.Contains([]string{"hf", "oci", "http", "https", "file"}, strings.ToLower(first)):
-		return fmt.Errorf("hub: name %q: it would be read as a place to pull from", name)
+		return fmt.Errorf("name %q: it would be read as a place to pull from", name)
 	case slices.Contains(fileEndings, ending):
-		return fmt.Errorf("hub: name %q: it would be read as a file's", name)
+		return fmt.Errorf("name %q: it would be read as a file's", name)
 	}
 	return nil
 }
@@ -44,7 +44,7 @@ const maxPath, maxPart = 512, 200
 // checkPath is an error if a model's file cannot have the path, which a stranger wrote. It is relative, with slashes, and
 // means the same on every system.
 func checkPath(p string) error {
-	bad := func(why string) error { return fmt.Errorf("hub: file %q: %s", clip(p), why) }
+	bad := func(why string) error { return fmt.Errorf("file %q: %s", clip(p), why) }
 	switch {
 	case len(p) > maxPath:
 		return bad("the name is too long")

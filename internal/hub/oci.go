@@ -84,11 +84,11 @@ func (p *puller) planOCI(ctx context.Context, r *Reference) (*plan, error) {
 	p.client.renew = func(ctx context.Context, challenge string) (string, error) { return p.anonymous(ctx, r, challenge) }
 	m, revision, err := p.manifest(ctx, r)
 	if err != nil {
-		return nil, fmt.Errorf("hub: %s: %w", r, err)
+		return nil, fmt.Errorf("%s: %w", r, err)
 	}
 	out, err := m.plan(r.base() + "/v2/" + r.Repo + "/blobs/")
 	if err != nil {
-		return nil, fmt.Errorf("hub: %s: %w", r, err)
+		return nil, fmt.Errorf("%s: %w", r, err)
 	}
 	out.revision = revision.String()
 	if i := slices.IndexFunc(out.files, func(f *remote) bool { return f.path == licenseFile }); i >= 0 {

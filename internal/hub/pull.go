@@ -59,7 +59,7 @@ func (s *Store) Pull(ctx context.Context, reference string, o PullOptions) (*Man
 	name := o.Name
 	if name == "" {
 		if name = r.Name(); name == "" {
-			return nil, fmt.Errorf("hub: %s: nothing in it makes a name: give one behind it", r)
+			return nil, fmt.Errorf("%s: nothing in it makes a name: give one behind it", r)
 		}
 	}
 	if err := CheckName(name); err != nil {
@@ -93,7 +93,7 @@ func (s *Store) own(name string, r *Reference) (*Manifest, error) {
 		return nil, nil // none, or one that is broken: the pull mends it
 	}
 	if m.Source != r.String() {
-		return nil, fmt.Errorf("hub: there is a model %s, from %s: give another name, karat pull %s NAME, or remove it, karat rm %s", m.Name, m.Source, r, m.Name)
+		return nil, fmt.Errorf("there is a model %s, from %s: give another name, karat pull %s NAME, or remove it, karat rm %s", m.Name, m.Source, r, m.Name)
 	}
 	return m, nil
 }
@@ -116,7 +116,7 @@ func (p *puller) connect(r *Reference) error {
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
-		return fmt.Errorf("hub: endpoint %q: want https://HOST", clip(address))
+		return fmt.Errorf("endpoint %q: want https://HOST", clip(address))
 	}
 	p.client = newClient(u, p.o.adjust)
 	if r.Kind != HuggingFace {
@@ -159,10 +159,10 @@ func (p *puller) plan(ctx context.Context, r *Reference, old *Manifest) (out *pl
 		files = append(files, File{Path: f.path, Size: f.size})
 	}
 	if len(files) > maxFiles {
-		return nil, fmt.Errorf("hub: %s: %d files, at most %d", r, len(files), maxFiles)
+		return nil, fmt.Errorf("%s: %d files, at most %d", r, len(files), maxFiles)
 	}
 	if err := checkFiles(files); err != nil {
-		return nil, fmt.Errorf("hub: %s: %w", r, err)
+		return nil, fmt.Errorf("%s: %w", r, err)
 	}
 	if old == nil {
 		return out, nil
@@ -184,7 +184,7 @@ func (p *puller) planURL(ctx context.Context, r *Reference) (*plan, error) {
 	if !p.storeHas(f) {
 		h, err := (&fetcher{client: p.client}).probe(ctx, f)
 		if err != nil {
-			return nil, fmt.Errorf("hub: %s: %w", r, err)
+			return nil, fmt.Errorf("%s: %w", r, err)
 		}
 		if f.size = h.size; strong(h.etag) {
 			f.etag = h.etag
@@ -219,7 +219,7 @@ func (p *puller) pull(ctx context.Context, name string, r *Reference, plan *plan
 		return nil, err
 	}
 	if err := p.fits(plan); err != nil {
-		return nil, fmt.Errorf("hub: %s: %w", r, err)
+		return nil, fmt.Errorf("%s: %w", r, err)
 	}
 	get := &fetcher{store: p.store, client: p.client, limit: &limiter{rate: float64(p.o.Rate)}, u: u, lines: p.o.Lines, part: p.o.part, unknown: p.o.unknown}
 	if get.lines <= 0 {
@@ -238,7 +238,7 @@ func (p *puller) pull(ctx context.Context, name string, r *Reference, plan *plan
 	for _, f := range plan.files {
 		got, err := get.fetch(ctx, f)
 		if err != nil {
-			return nil, fmt.Errorf("hub: %s: %w", r, err)
+			return nil, fmt.Errorf("%s: %w", r, err)
 		}
 		if got.ETag == "" {
 			got.ETag = f.etag
@@ -279,7 +279,7 @@ func (p *puller) fits(plan *plan) error {
 func Running(ctx context.Context, base, key string) (data []byte, err error) {
 	u, err := url.Parse(strings.TrimSuffix(base, "/"))
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, fmt.Errorf("hub: server %q: want http://HOST:PORT", clip(base))
+		return nil, fmt.Errorf("server %q: want http://HOST:PORT", clip(base))
 	}
 	c := newClient(u, nil)
 	defer c.close()
@@ -288,7 +288,7 @@ func Running(ctx context.Context, base, key string) (data []byte, err error) {
 	}
 	r, err := c.get(ctx, u.String()+"/api/ps", http.Header{"Accept": {"application/json"}})
 	if err != nil {
-		return nil, fmt.Errorf("hub: %w", err)
+		return nil, err
 	}
 	defer r.Body.Close()
 	w := c.watch(r.Body)

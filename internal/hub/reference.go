@@ -74,7 +74,7 @@ func isBare(s string) bool {
 // https://HOST/FILE[#sha256=HEX].
 func ParseReference(s string) (*Reference, error) {
 	if len(s) > maxReference {
-		return nil, fmt.Errorf("hub: reference of %d bytes, at most %d", len(s), maxReference)
+		return nil, fmt.Errorf("reference of %d bytes, at most %d", len(s), maxReference)
 	}
 	var r *Reference
 	var err error
@@ -98,7 +98,7 @@ func ParseReference(s string) (*Reference, error) {
 		err = fmt.Errorf("it is written in %d bytes, at most %d", len(r.String()), maxReference)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("hub: reference %q: %w", clip(given), err)
+		return nil, fmt.Errorf("reference %q: %w", clip(given), err)
 	}
 	return r, nil
 }

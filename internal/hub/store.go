@@ -52,7 +52,7 @@ func DefaultDir() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("hub: no folder for models: %w (%s may name one)", err, Variable)
+		return "", fmt.Errorf("no folder for models: %w (%s may name one)", err, Variable)
 	}
 	return filepath.Join(home, ".karat", "models"), nil
 }
@@ -61,7 +61,7 @@ func DefaultDir() (string, error) {
 func Open(dir string) (*Store, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("hub: %w", err)
+		return nil, err
 	}
 	return &Store{dir: dir, root: root}, nil
 }
@@ -87,12 +87,12 @@ func (s *Store) make() error {
 			s.root, err = os.OpenRoot(s.dir)
 		}
 		if err != nil {
-			return fmt.Errorf("hub: %w", err)
+			return err
 		}
 	}
 	for _, dir := range folders {
 		if err := s.root.MkdirAll(dir, 0o777); err != nil {
-			return fmt.Errorf("hub: %s: %w", s.dir, err)
+			return fmt.Errorf("%s: %w", s.dir, err)
 		}
 	}
 	return nil
@@ -120,7 +120,7 @@ func (s *Store) lock(ctx context.Context, name string) (*os.File, error) {
 func (s *Store) tryLock(name string) (*os.File, error) {
 	f, err := s.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
-		return nil, fmt.Errorf("hub: %s: %w", s.dir, err)
+		return nil, fmt.Errorf("%s: %w", s.dir, err)
 	}
 	ok, err := filelock.Try(f)
 	if ok { // a file that was removed meanwhile locks nothing
@@ -169,7 +169,7 @@ func (s *Store) writeBytes(name string, data []byte) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("hub: %s: %w", s.dir, err)
+		return fmt.Errorf("%s: %w", s.dir, err)
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (s *Store) read(name string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !st.Mode().IsRegular():
-		return nil, fmt.Errorf("hub: %s: not a regular file", filepath.Join(s.dir, name))
+		return nil, fmt.Errorf("%s: not a regular file", filepath.Join(s.dir, name))
 	}
 	f, err := s.root.Open(name)
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *Store) read(name string) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
 	if err == nil && len(data) > maxManifest {
-		err = fmt.Errorf("hub: %s: more than %d bytes", filepath.Join(s.dir, name), maxManifest)
+		err = fmt.Errorf("%s: more than %d bytes", filepath.Join(s.dir, name), maxManifest)
 	}
 	return data, err
 }
@@ -230,14 +230,14 @@ func (s *Store) Get(name string) (*Manifest, error) {
 	}
 	data, err := s.read(nameFile(nameKey(name)))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("hub: %s: %w in %s", name, ErrNoModel, s.dir)
+		return nil, fmt.Errorf("%s: %w in %s", name, ErrNoModel, s.dir)
 	}
 	if err != nil {
 		return nil, err
 	}
 	m, err := ParseManifest(data)
 	if err == nil && nameKey(m.Name) != nameKey(name) {
-		err = fmt.Errorf("hub: the manifest of %s is that of %s", name, m.Name)
+		err = fmt.Errorf("the manifest of %s is that of %s", name, m.Name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w (%s)", err, filepath.Join(s.dir, filepath.FromSlash(nameFile(nameKey(name)))))
@@ -272,9 +272,9 @@ func (s *Store) Path(m *Manifest) (string, error) {
 		st, err := s.root.Lstat(path.Join(dir, f.Path))
 		switch {
 		case err != nil || !st.Mode().IsRegular():
-			return "", fmt.Errorf("hub: %s: its file %s is gone from %s: karat pull %s", m.Name, f.Path, s.dir, m.Source)
+			return "", fmt.Errorf("%s: its file %s is gone from %s: karat pull %s", m.Name, f.Path, s.dir, m.Source)
 		case st.Size() != f.Size:
-			return "", fmt.Errorf("hub: %s: its file %s has %d bytes, and had %d when it was pulled: remove it, and karat pull %s", m.Name, f.Path, st.Size(), f.Size, m.Source)
+			return "", fmt.Errorf("%s: its file %s has %d bytes, and had %d when it was pulled: remove it, and karat pull %s", m.Name, f.Path, st.Size(), f.Size, m.Source)
 		}
 	}
 	if m.Format == GGUF {
@@ -289,19 +289,19 @@ func (s *Store) Remove(ctx context.Context, name string) (free int64, err error)
 		return 0, err
 	}
 	if s.root == nil {
-		return 0, fmt.Errorf("hub: %s: %w in %s", name, ErrNoModel, s.dir)
+		return 0, fmt.Errorf("%s: %w in %s", name, ErrNoModel, s.dir)
 	}
 	err = s.change(ctx, func() error {
 		found := false
 		for _, file := range []string{nameFile(nameKey(name)), unfinishedFile(nameKey(name))} {
 			err := s.root.Remove(file)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("hub: %s: %w", name, err)
+				return fmt.Errorf("%s: %w", name, err)
 			}
 			found = found || err == nil
 		}
 		if !found {
-			return fmt.Errorf("hub: %s: %w in %s", name, ErrNoModel, s.dir)
+			return fmt.Errorf("%s: %w in %s", name, ErrNoModel, s.dir)
 		}
 		free, err = s.collect()
 		return err
@@ -323,7 +323,7 @@ func (s *Store) Copy(ctx context.Context, from, to string) error {
 			return err
 		}
 		if _, err := s.Get(to); !errors.Is(err, ErrNoModel) {
-			return cmp.Or(err, fmt.Errorf("hub: %s: there is a model of this name; karat rm %s removes it", to, to))
+			return cmp.Or(err, fmt.Errorf("%s: there is a model of this name; karat rm %s removes it", to, to))
 		}
 		m.Name = to
 		return s.put(m)
@@ -348,7 +348,7 @@ func (s *Store) put(m *Manifest) error {
 		return err
 	}
 	if err := s.makeView(m); err != nil {
-		return fmt.Errorf("hub: %s: %w", m.Name, err)
+		return fmt.Errorf("%s: %w", m.Name, err)
 	}
 	return s.write(nameFile(nameKey(m.Name)), m)
 }

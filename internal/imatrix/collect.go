@@ -91,7 +91,7 @@ func (m *Matrix) Fits(g *graph.Graph) error {
 	for _, name := range slices.Sorted(maps.Keys(m.Entries)) {
 		s, ok := shapes[name]
 		if !ok {
-			return fmt.Errorf("imatrix: tensor %q: the model has no such weight", name)
+			return fmt.Errorf("tensor %q: the model has no such weight", name)
 		}
 		matrices := 1
 		if len(s) > 2 {
@@ -128,7 +128,7 @@ func (c *Collector) Drain(m *Matrix) error {
 		clear(e.Counts)
 		for i, sum := range m.Entries[name].Sums {
 			if !(sum <= math.MaxFloat32) {
-				return fmt.Errorf("imatrix: tensor %q: the squared activations of column %d sum to %v", name, i%(len(e.Sums)/len(e.Counts)), sum)
+				return fmt.Errorf("tensor %q: the squared activations of column %d sum to %v", name, i%(len(e.Sums)/len(e.Counts)), sum)
 			}
 		}
 	}

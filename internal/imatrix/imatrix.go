@@ -54,7 +54,7 @@ func (m *Matrix) Mean(name string, matrices, columns int) ([]float32, error) {
 		return nil, nil
 	}
 	if len(e.Sums) != matrices*columns {
-		return nil, fmt.Errorf("imatrix: tensor %q: %d columns in all, the model's has %d × %d", name, len(e.Sums), matrices, columns)
+		return nil, fmt.Errorf("tensor %q: %d columns in all, the model's has %d × %d", name, len(e.Sums), matrices, columns)
 	}
 	mean := make([]float32, len(e.Sums))
 	for i, sum := range e.Sums {
@@ -75,7 +75,7 @@ func (m *Matrix) Add(o *Matrix) error {
 			m.Entries[name] = &Entry{slices.Clone(e.Sums), slices.Clone(e.Counts)}
 			continue
 		case len(have.Sums) != len(e.Sums) || len(have.Counts) != len(e.Counts):
-			return fmt.Errorf("imatrix: tensor %q: %d columns of %d matrices, the other file has %d of %d", name, len(have.Sums), len(have.Counts), len(e.Sums), len(e.Counts))
+			return fmt.Errorf("tensor %q: %d columns of %d matrices, the other file has %d of %d", name, len(have.Sums), len(have.Counts), len(e.Sums), len(e.Counts))
 		}
 		for i, x := range e.Sums {
 			have.Sums[i] += x
@@ -93,7 +93,7 @@ func (m *Matrix) Add(o *Matrix) error {
 func Read(path string) (*Matrix, error) {
 	f, err := mmap.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("imatrix: %w", err)
+		return nil, err
 	}
 	var m *Matrix
 	err = mmap.Guard(func() (err error) {
@@ -101,7 +101,7 @@ func Read(path string) (*Matrix, error) {
 		return err
 	})
 	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("imatrix: %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return m, nil
 }

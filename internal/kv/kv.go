@@ -35,14 +35,14 @@ const PageSize = 64
 
 // ErrFull is returned when a sequence would pass its context length, or when
 // no page is free.
-var ErrFull = errors.New("kv: the context is full")
+var ErrFull = errors.New("the context is full")
 
 // ErrBudget is the ErrFull of a bound on bytes (Pool.Bound): the context has room.
 var ErrBudget error = overBudget{}
 
 type overBudget struct{}
 
-func (overBudget) Error() string        { return "kv: the budget of keys and values is too small" }
+func (overBudget) Error() string        { return "the budget of keys and values is too small" }
 func (overBudget) Is(target error) bool { return target == ErrFull }
 
 // Kind is what a class keeps of a sequence.

@@ -180,7 +180,7 @@ func (s *Sequence) Free() {
 func (s *Sequence) Grow(n int) error {
 	o := &s.pool.o
 	if n < 0 || n > o.Chunk {
-		return fmt.Errorf("kv: a step of %d positions, at most %d are possible", n, o.Chunk)
+		return fmt.Errorf("a step of %d positions, at most %d are possible", n, o.Chunk)
 	}
 	if room := s.pool.Context(); s.length+n > room {
 		return fmt.Errorf("%w: %d positions and %d more, of %d", ErrFull, s.length, n, room)

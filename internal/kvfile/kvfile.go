@@ -108,7 +108,7 @@ func (f *File) Write(w io.Writer) error {
 func Parse(data []byte) (*File, error) {
 	f, err := parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("kvfile: %w", err)
+		return nil, err
 	}
 	return f, nil
 }

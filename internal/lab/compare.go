@@ -101,7 +101,7 @@ var ErrNoLimit = errors.New("no limit: the golden record has no noise floor (flo
 func (c *Comparison) Limited() error {
 	for i := range c.Prompts {
 		if p := &c.Prompts[i]; !p.limited() {
-			return fmt.Errorf("lab: compare: prompt %d: %w", p.Index, ErrNoLimit)
+			return fmt.Errorf("compare: prompt %d: %w", p.Index, ErrNoLimit)
 		}
 	}
 	return nil
@@ -122,14 +122,14 @@ func Compare(golden, record *Record, o Options) (*Comparison, error) {
 		value *float64
 	}{{"MaxDiff", o.MaxDiff}, {"MaxKL", o.MaxKL}} {
 		if limit.value != nil && !(*limit.value >= 0) {
-			return nil, fmt.Errorf("lab: compare: %s: %v is not a distance", limit.name, *limit.value)
+			return nil, fmt.Errorf("compare: %s: %v is not a distance", limit.name, *limit.value)
 		}
 	}
 	c := &Comparison{Golden: golden.Path, Record: record.Path, Partial: o.Partial,
 		GoldenNumerics: golden.Numerics, RecordNumerics: record.Numerics}
 	err := mmap.Guard(func() error { return c.compare(golden, record, o) })
 	if err != nil {
-		return nil, fmt.Errorf("lab: compare: %w", err)
+		return nil, fmt.Errorf("compare: %w", err)
 	}
 	return c, nil
 }

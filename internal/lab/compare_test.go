@@ -275,7 +275,7 @@ func TestCompareErrors(t *testing.T) {
 		{"MaxDiff", one(same), one(same), Options{MaxDiff: new(-1.)}, "MaxDiff: -1"},
 		{"MaxKL", one(same), one(same), Options{MaxKL: new(nan)}, "MaxKL: NaN"},
 	} {
-		if _, err := Compare(c.golden, c.record, c.o); err == nil || !strings.Contains(err.Error(), c.err) || !strings.HasPrefix(err.Error(), "lab: compare: ") {
+		if _, err := Compare(c.golden, c.record, c.o); err == nil || !strings.Contains(err.Error(), c.err) || !strings.HasPrefix(err.Error(), "compare: ") {
 			t.Errorf("%s: %v, want %q", c.name, err, c.err)
 		}
 	}
@@ -291,7 +291,7 @@ func TestWithoutLimit(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if err := c.Limited(); !errors.Is(err, ErrNoLimit) || !strings.HasPrefix(err.Error(), "lab: compare: prompt 3: no limit") || c.Inside() || c.All.MaxAbsDiff != 0.5 {
+		if err := c.Limited(); !errors.Is(err, ErrNoLimit) || !strings.HasPrefix(err.Error(), "compare: prompt 3: no limit") || c.Inside() || c.All.MaxAbsDiff != 0.5 {
 			t.Errorf("%s: %v, inside %v, %+v", name, err, c.Inside(), c.All)
 		}
 		var text strings.Builder

@@ -14,6 +14,7 @@ import (
 
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/npy"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -28,7 +29,7 @@ const maxArrays = 1 << 15
 func ReadDump(path string) (*Record, error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("lab: dump: %w", err)
+		return nil, fmt.Errorf("dump: %w", patherr.Plain(err))
 	}
 	if !st.IsDir() {
 		switch kindOf(path) {
@@ -39,7 +40,7 @@ func ReadDump(path string) (*Record, error) {
 	}
 	r, maps := &Record{Path: path}, mappings{}
 	if err := r.readFolder(&maps); err != nil {
-		return nil, errors.Join(fmt.Errorf("lab: dump: %s: %w", path, err), maps.Close())
+		return nil, errors.Join(fmt.Errorf("dump: %s: %w", path, err), maps.Close())
 	}
 	r.file = &maps
 	return r, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/logprob"
 	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -45,7 +46,7 @@ type Import struct {
 func OpenImport(path, form string) (*Import, error) {
 	i, err := openImport(path, form)
 	if err != nil {
-		return nil, fmt.Errorf("lab: import: %s: %w", path, err)
+		return nil, fmt.Errorf("import: %s: %w", path, err)
 	}
 	return i, nil
 }
@@ -74,7 +75,7 @@ func formOf(path string) (string, error) {
 	st, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return "", err
+		return "", patherr.Plain(err)
 	case st.IsDir():
 		if _, err := debugClass(path); err == nil {
 			return FormHFDebug, nil

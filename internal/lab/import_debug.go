@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -21,7 +22,7 @@ var debugTrees = []string{"_debug_tree_FULL_TENSORS.json", "_debug_tree_SUMMARY.
 func debugClass(dir string) (string, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
-		return "", err
+		return "", patherr.Plain(err)
 	}
 	class := ""
 	for _, f := range files {
@@ -55,7 +56,7 @@ func importDebug(dir string) (*Import, error) {
 	defer root.Close()
 	files, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, err
+		return nil, patherr.Plain(err)
 	}
 	d := debugTree{prompt: &Prompt{}}
 	for _, f := range files {

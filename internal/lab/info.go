@@ -211,10 +211,10 @@ func ReadInputs(path string) (inputs []Input, err error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("lab: prompts: %w", err)
+		return nil, fmt.Errorf("prompts: %w", err)
 	}
 	if len(inputs) == 0 {
-		return nil, fmt.Errorf("lab: prompts: %s: the list is empty", path)
+		return nil, fmt.Errorf("prompts: %s: the list is empty", path)
 	}
 	return inputs, nil
 }

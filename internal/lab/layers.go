@@ -48,7 +48,7 @@ func Layers(golden, record, floor *Record) (all []LayerDistance, err error) {
 		return nil
 	})
 	if err == nil && len(all) == 0 {
-		err = fmt.Errorf("lab: layers: %s and %s have no value of one shape in common", golden.Path, record.Path)
+		err = fmt.Errorf("layers: %s and %s have no value of one shape in common", golden.Path, record.Path)
 	}
 	return all, err
 }
@@ -63,7 +63,7 @@ func common(golden, record *Record) (names []string, err error) {
 			continue
 		}
 		if prompts++; compareIDs(g, r) == IDsDifferent {
-			return nil, fmt.Errorf("lab: layers: the ids of prompt %d differ: its values cannot be compared", g.Index)
+			return nil, fmt.Errorf("layers: the ids of prompt %d differ: its values cannot be compared", g.Index)
 		}
 		b := r.rows()
 		for name := range g.rows() {
@@ -82,7 +82,7 @@ func common(golden, record *Record) (names []string, err error) {
 		}
 	}
 	if prompts == 0 || len(names) == 0 {
-		return nil, fmt.Errorf("lab: layers: %s and %s have no hidden states and no taps in common", golden.Path, record.Path)
+		return nil, fmt.Errorf("layers: %s and %s have no hidden states and no taps in common", golden.Path, record.Path)
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(layerIn(a), layerIn(b)), cmp.Compare(a, b)) })
 	return names, nil

@@ -43,7 +43,7 @@ type Next struct {
 // size of the vocabulary.
 func NewNext(logits, other []float64, top int, ids []int) (*Next, error) {
 	if other != nil && len(other) != len(logits) {
-		return nil, fmt.Errorf("lab: next: logits of %d tokens against %d: another vocabulary", len(other), len(logits))
+		return nil, fmt.Errorf("next: logits of %d tokens against %d: another vocabulary", len(other), len(logits))
 	}
 	mine := newRanked(logits)
 	n := &Next{Entropy: Number(Entropy(logits))}
@@ -67,7 +67,7 @@ func NewNext(logits, other []float64, top int, ids []int) (*Next, error) {
 	}
 	for _, id := range ids {
 		if id < 0 || id >= len(logits) {
-			return nil, fmt.Errorf("lab: next: token %d is outside the vocabulary of %d", id, len(logits))
+			return nil, fmt.Errorf("next: token %d is outside the vocabulary of %d", id, len(logits))
 		}
 		n.Tokens = append(n.Tokens, token(id))
 	}
@@ -131,10 +131,10 @@ func (r *Record) Last(ids []int32) (index int, logits []float64, err error) {
 		}
 	}
 	if best < 0 {
-		return 0, nil, fmt.Errorf("lab: %s: no prompt with ids and logits", r.Path)
+		return 0, nil, fmt.Errorf("%s: no prompt with ids and logits", r.Path)
 	}
 	p := r.Prompts[best]
-	return 0, nil, fmt.Errorf("lab: %s: no prompt has these %d ids: the nearest, prompt %d, has %d ids and differs at position %d (%s against %s)",
+	return 0, nil, fmt.Errorf("%s: no prompt has these %d ids: the nearest, prompt %d, has %d ids and differs at position %d (%s against %s)",
 		r.Path, len(ids), p.Index, len(p.IDs), bestSame, idAt(p.IDs, bestSame), idAt(ids, bestSame))
 }
 

@@ -39,7 +39,7 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 	default:
 		var x float64
 		if err := json.Unmarshal(b, &x); err != nil {
-			return fmt.Errorf("lab: number: %w", err)
+			return fmt.Errorf("number: %w", err)
 		}
 		*n = Number(x)
 	}

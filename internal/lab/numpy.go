@@ -66,7 +66,7 @@ func kindOf(path string) string {
 func OpenArray(path, name string, shape []int) (*Import, error) {
 	r, err := openArray(path, name, shape)
 	if err != nil {
-		return nil, fmt.Errorf("lab: import: %s: %w", path, err)
+		return nil, fmt.Errorf("import: %s: %w", path, err)
 	}
 	return &Import{Form: FormDump, count: len(r.Prompts), file: r, prompt: func(n int) (*Prompt, error) { return r.Prompts[n], nil }}, nil
 }
@@ -136,13 +136,13 @@ func readNumpy(path, name string) (*Record, error) {
 		}
 		infos, all, err := readZip(path)
 		if err != nil {
-			return nil, fmt.Errorf("lab: dump: %s: %w", path, err)
+			return nil, fmt.Errorf("dump: %s: %w", path, err)
 		}
 		return (&Record{Path: path}).arrays(infos, all)
 	}
 	f, err := mmap.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("lab: dump: %w", err)
+		return nil, fmt.Errorf("dump: %w", err)
 	}
 	var x *npy.Array
 	err = mmap.Guard(func() (err error) {
@@ -150,7 +150,7 @@ func readNumpy(path, name string) (*Record, error) {
 		return err
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lab: dump: %s: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("dump: %s: %w", path, err), f.Close())
 	}
 	return (&Record{Path: path, file: f}).arrays([]arrayInfo{arrayOf(path, name)}, []*npy.Array{x})
 }
@@ -216,7 +216,7 @@ func WriteNumpy(dir, path string) error {
 	defer r.Close()
 	info, err := os.ReadFile(infoPath(path))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("lab: numpy: %w", err)
+		return fmt.Errorf("numpy: %w", err)
 	}
 	err = atomicfile.WriteFolder(dir, func(dir string) error {
 		root, err := os.OpenRoot(dir)
@@ -239,7 +239,7 @@ func WriteNumpy(dir, path string) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("lab: numpy: %w", err)
+		return fmt.Errorf("numpy: %w", err)
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func TestNumpy(t *testing.T) {
 		{func() error { _, err := OpenImport(file("p.txt", "The sky is blue.\n"), ""); return err }, "it is a text file, not safetensors"},
 		{func() error { _, err := OpenImport(file("p.pkl", "\x80\x04\x95\x0b\x00\x00\x00\x00"), ""); return err }, "it is a Python pickle, not safetensors"},
 		{func() error { _, err := ReadDump(filepath.Join(dir, "cut.npz")); return err }, "zip"},
-		{func() error { _, err := ReadDump(filepath.Join(dir, "cut.npy")); return err }, "cut.npy: npy: "},
+		{func() error { _, err := ReadDump(filepath.Join(dir, "cut.npy")); return err }, "cut.npy: "},
 		{func() error { return WriteNumpy(folder, path) }, "numpy"},
 	} {
 		if err := c.got(); err == nil || !strings.Contains(err.Error(), c.err) {

@@ -123,7 +123,7 @@ func Place(g *graph.Graph, names string, p *Prompt, others ...*Prompt) (*Placeme
 	case "", NamesAuto:
 		schemes = []string{NamesHF, NamesLlamaCpp, NamesKarat}
 	default:
-		return nil, fmt.Errorf("lab: names %q: want %s, %s, %s or %s", names, NamesAuto, NamesHF, NamesLlamaCpp, NamesKarat)
+		return nil, fmt.Errorf("names %q: want %s, %s, %s or %s", names, NamesAuto, NamesHF, NamesLlamaCpp, NamesKarat)
 	}
 	prompts := append([]*Prompt{p}, slices.DeleteFunc(slices.Clone(others), func(o *Prompt) bool { return o == p || len(o.Taps) == 0 })...)
 	var best []*placer

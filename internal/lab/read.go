@@ -31,13 +31,13 @@ func readRecord(path string) (*Record, error) {
 	f, err := safetensors.Open(path)
 	if err != nil {
 		if kind := kindOf(path); kind != "" {
-			return nil, fmt.Errorf("lab: record: %s: it is %s, not safetensors%s", path, kind, instead(kind))
+			return nil, fmt.Errorf("record: %s: it is %s, not safetensors%s", path, kind, instead(kind))
 		}
-		return nil, fmt.Errorf("lab: record: %w", err)
+		return nil, fmt.Errorf("record: %w", err)
 	}
 	r := &Record{Path: path, file: f}
 	if err := r.read(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("lab: record: %s: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("record: %s: %w", path, err), f.Close())
 	}
 	return r, nil
 }
@@ -65,7 +65,7 @@ func ParseRecord(path string, info, tensors []byte) (*Record, error) {
 		err = r.fill(f.Tensors)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lab: record: %s: %w", path, err)
+		return nil, fmt.Errorf("record: %s: %w", path, err)
 	}
 	return r, nil
 }

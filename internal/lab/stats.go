@@ -110,14 +110,14 @@ func MeasureNodes(ctx context.Context, g *graph.Graph, b backend.Backend, contex
 		}
 	}})
 	if err != nil {
-		return nil, fmt.Errorf("lab: stats: %w", err)
+		return nil, fmt.Errorf("stats: %w", err)
 	}
 	defer e.Close()
 	piece := max(1, statsBytes/(4*e.VocabSize()))
 	pooled := slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Op == graph.Pool })
 	for i, ids := range prompts {
 		if err := feedAll(ctx, e, ids, piece, pooled); err != nil {
-			return nil, fmt.Errorf("lab: stats: prompt %d: %w", i, err)
+			return nil, fmt.Errorf("stats: prompt %d: %w", i, err)
 		}
 	}
 	var all []NodeStats
@@ -185,7 +185,7 @@ func MeasureWeights(ctx context.Context, g *graph.Graph, match func(n *graph.Nod
 			}
 			plain, gain, err := tallyWeight(w.Tensor, float64(attr.Offset))
 			if err != nil {
-				return nil, fmt.Errorf("lab: stats: %s: %w", w.GGUF, err)
+				return nil, fmt.Errorf("stats: %s: %w", w.GGUF, err)
 			}
 			s.Stats = plain.stats()
 			if norm {

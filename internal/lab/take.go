@@ -119,14 +119,14 @@ func (r *Recorder) Record(ctx context.Context, p *Prompt, taps bool) error {
 		outputs = len(p.IDs)
 	}
 	if err := p.check(); err != nil {
-		return fmt.Errorf("lab: %w", err)
+		return err
 	}
 	if len(p.IDs) == 0 {
-		return fmt.Errorf("lab: prompt %d: no tokens", p.Index)
+		return fmt.Errorf("prompt %d: no tokens", p.Index)
 	}
 	rows, err := r.feed(ctx, p, outputs)
 	if err != nil {
-		return fmt.Errorf("lab: prompt %d: %w", p.Index, err)
+		return fmt.Errorf("prompt %d: %w", p.Index, err)
 	}
 	var logits []float32
 	for _, row := range rows[len(rows)-p.PositionsKept:] {

@@ -34,16 +34,16 @@ type Writer struct {
 // before Commit. An existing file that is not regular is an error.
 func Create(path string) (*Writer, error) {
 	if infoPath(path) == path {
-		return nil, fmt.Errorf("lab: write: %s is where the record's JSON file would lie", path)
+		return nil, fmt.Errorf("write: %s is where the record's JSON file would lie", path)
 	}
 	for _, p := range []string{path, infoPath(path)} {
 		if err := atomicfile.Check(p); err != nil {
-			return nil, fmt.Errorf("lab: write: %w", err)
+			return nil, err
 		}
 	}
 	f, err := atomicfile.Create(path)
 	if err != nil {
-		return nil, fmt.Errorf("lab: write: %w", err)
+		return nil, err
 	}
 	return &Writer{path: path, waiting: f}, nil
 }
@@ -54,7 +54,7 @@ func Create(path string) (*Writer, error) {
 func (w *Writer) Add(p *Prompt) error {
 	if w.failed == nil {
 		if err := w.add(p); err != nil {
-			w.failed = fmt.Errorf("lab: write: prompt %d: %w", p.Index, err)
+			w.failed = fmt.Errorf("write: prompt %d: %w", p.Index, err)
 		}
 	}
 	return w.failed
@@ -120,7 +120,7 @@ func (w *Writer) Commit(numerics any) error {
 	}
 	err := w.commit(numerics)
 	if err = errors.Join(err, w.Close()); err != nil {
-		return fmt.Errorf("lab: write: %w", err)
+		return err
 	}
 	return nil
 }

@@ -9,9 +9,9 @@ import (
 // below says what a package may import, and with it everything below that. An
 // entry ending in /* stands for every folder there that has no entry of its own.
 var below = map[string]string{
-	"jsonerr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "parquet": "", "kv": "", "kvfile": "", "sysinfo": "", "jinja": "", "ui": "", "jsasync": "", "embed": "rope", "filelock": "",
+	"jsonerr": "", "patherr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "patherr", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "parquet": "", "kv": "", "kvfile": "", "sysinfo": "", "jinja": "", "ui": "", "jsasync": "", "embed": "rope", "filelock": "",
 
-	"hub":         "atomicfile filelock sysinfo",
+	"hub":         "atomicfile filelock patherr sysinfo",
 	"simd":        "float16",
 	"simd/gen":    "",
 	"quant":       "tensor float16 simd",

@@ -2,6 +2,8 @@ package lint
 
 import (
 	"fmt"
+	"go/ast"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -64,4 +66,39 @@ func TestVagueComments(t *testing.T) {
 	if !vague.MatchString("// Close frees what is left.") {
 		t.Error("the pattern finds nothing")
 	}
+}
+
+// prefixed finds errors whose text begins with the name of their package, which tells a user nothing. A program's
+// own name is printed by the program.
+func prefixed(all []*source) (findings []string) {
+	for _, s := range all {
+		if s.test() {
+			continue
+		}
+		names := []string{s.file.Name.Name + ": ", path.Base(s.dir()) + ": ", "karat: "}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				f, ok := call.Fun.(*ast.Ident)
+				return !ok || f.Name != "panic" // which is for programmers
+			}
+			text, ok := n.(*ast.BasicLit)
+			if ok && slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(text.Value[1:], name) }) {
+				findings = append(findings, s.at(text)+": the text begins with the package's name")
+			}
+			return true
+		})
+	}
+	return findings
+}
+
+func TestErrorsNameNoPackage(t *testing.T) {
+	var all []*source
+	for _, s := range sources(t) {
+		if s.dir() != "internal/golden" && s.file.Name.Name != "main" { // a program says its own name
+			all = append(all, s)
+		}
+	}
+	report(t, prefixed(all))
+	reject(t, prefixed, "a/a.go", "package a; import `fmt`; var x = fmt.Errorf(\"a: %d\", 1)")
+	reject(t, prefixed, "b/a.go", "package a; import `errors`; var x = errors.New(\"karat: x\")")
 }

@@ -44,11 +44,11 @@ type File struct {
 func Open(path string) (*File, error) {
 	m, err := mmap.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("logprob: %w", err)
+		return nil, err
 	}
 	var f *File
 	if err = mmap.Guard(func() (err error) { f, err = Parse(m.Data()); return err }); err != nil {
-		return nil, fmt.Errorf("logprob: %s: %w", path, errors.Join(err, m.Close()))
+		return nil, fmt.Errorf("%s: %w", path, errors.Join(err, m.Close()))
 	}
 	f.file = m
 	return f, nil
@@ -126,7 +126,7 @@ type Writer struct {
 // NewWriter writes what comes before the rows of a text: ids [chunks, context].
 func NewWriter(w io.Writer, context, vocab int, ids []int32) (*Writer, error) {
 	if context < 3 || vocab < 1 || len(ids) == 0 || len(ids)%context != 0 {
-		return nil, fmt.Errorf("logprob: write: %d ids in chunks of %d, a vocabulary of %d", len(ids), context, vocab)
+		return nil, fmt.Errorf("write: %d ids in chunks of %d, a vocabulary of %d", len(ids), context, vocab)
 	}
 	chunks := len(ids) / context
 	b := append(make([]byte, 0, header+4*len(ids)), Magic...)
@@ -144,11 +144,11 @@ func NewWriter(w io.Writer, context, vocab int, ids []int32) (*Writer, error) {
 // their exponentials.
 func (w *Writer) Row(logits []float32, norm float64) error {
 	if len(logits) != w.vocab || w.left == 0 {
-		return fmt.Errorf("logprob: write: a row of %d with %d rows to come, the vocabulary has %d", len(logits), w.left, w.vocab)
+		return fmt.Errorf("write: a row of %d with %d rows to come, the vocabulary has %d", len(logits), w.left, w.vocab)
 	}
 	top := slices.Max(logits)
 	if !(math.Abs(float64(top)) <= math.MaxFloat32) { // NaN, too
-		return fmt.Errorf("logprob: write: the largest logit of a row is %v", top)
+		return fmt.Errorf("write: the largest logit of a row is %v", top)
 	}
 	low := max(slices.Min(logits), top-reach)
 	scale := (top - low) / math.MaxUint16
@@ -173,7 +173,7 @@ func (w *Writer) Row(logits []float32, norm float64) error {
 // writer.
 func (w *Writer) Close() error {
 	if w.left > 0 {
-		return fmt.Errorf("logprob: write: %d rows are missing", w.left)
+		return fmt.Errorf("write: %d rows are missing", w.left)
 	}
 	return nil
 }

@@ -14,11 +14,11 @@ func Sparse(n int) (*Anon, error) { return anonymous(n, smallPages) }
 
 func anonymous(n int, advise func([]byte)) (*Anon, error) {
 	if n <= 0 {
-		return nil, fmt.Errorf("mmap: %d bytes of memory", n)
+		return nil, fmt.Errorf("%d bytes of memory", n)
 	}
 	data, unmap, err := mapMemory(n)
 	if err != nil {
-		return nil, fmt.Errorf("mmap: %d bytes of memory: %w", n, err)
+		return nil, fmt.Errorf("%d bytes of memory: %w", n, err)
 	}
 	advise(data)
 	return &Anon{mapping{data: data, unmap: unmap}}, nil

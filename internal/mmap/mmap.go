@@ -14,6 +14,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+
+	"github.com/karat-run/karat/internal/patherr"
 )
 
 // File is a file's contents. Its methods may be called by several goroutines at once.
@@ -33,7 +35,7 @@ func (m *mapping) close() error {
 			return
 		}
 		if err := m.unmap(m.data); err != nil {
-			m.err = fmt.Errorf("mmap: close: %w", err)
+			m.err = fmt.Errorf("close: %w", err)
 		}
 	})
 	return m.err
@@ -44,7 +46,7 @@ func (m *mapping) close() error {
 func Open(path string) (*File, error) {
 	f, size, err := openRegular(path)
 	if err != nil {
-		return nil, fmt.Errorf("mmap: %w", err)
+		return nil, err
 	}
 	defer f.Close() // a mapping outlives its descriptor
 	if size == 0 {
@@ -52,7 +54,7 @@ func Open(path string) (*File, error) {
 	}
 	data, unmap, err := mapFile(f, size)
 	if err != nil {
-		return nil, fmt.Errorf("mmap: %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if unmap == nil {
 		return &File{mapping{data: data}}, nil
@@ -68,15 +70,15 @@ func Open(path string) (*File, error) {
 func ReadFile(path string, most int64) ([]byte, error) {
 	f, size, err := openRegular(path)
 	if err != nil {
-		return nil, fmt.Errorf("mmap: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	if int64(size) > most {
-		return nil, fmt.Errorf("mmap: %s: %d bytes, expected at most %d", path, size, most)
+		return nil, fmt.Errorf("%s: %d bytes, expected at most %d", path, size, most)
 	}
 	data := make([]byte, size)
 	if _, err := io.ReadFull(f, data); err != nil {
-		return nil, fmt.Errorf("mmap: %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return data, nil
 }
@@ -90,7 +92,7 @@ func (f *File) Data() []byte { return f.data }
 // after it. A second Close does nothing and returns what the first did.
 func (f *File) Close() error { return f.close() }
 
-var errGone = errors.New("mmap: the mapped file shrank or cannot be read")
+var errGone = errors.New("the mapped file shrank or cannot be read")
 
 // Guard calls read and returns its error. Where read touches mapped memory that
 // is no longer there (the file shrank, or its disk failed), Guard returns an
@@ -119,14 +121,14 @@ func Guard(read func() error) (err error) {
 func openRegular(path string) (*os.File, int, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, patherr.Plain(err)
 	}
 	if err := checkRegular(path, info); err != nil {
 		return nil, 0, err
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, patherr.Plain(err)
 	}
 	if info, err = f.Stat(); err == nil {
 		err = checkRegular(path, info)

@@ -29,7 +29,7 @@ func Adapters(ctx context.Context, c *checkpoint.Checkpoint, g *graph.Graph, o O
 		case ctx.Err() != nil:
 			return nil, nil, ctx.Err()
 		case named[name]:
-			return nil, nil, fmt.Errorf("karat: two adapters have the name %q", name)
+			return nil, nil, fmt.Errorf("two adapters have the name %q", name)
 		}
 		named[name] = true
 		f, err := adapter.Open(a.Path)
@@ -63,7 +63,7 @@ func adaptersFit(c *checkpoint.Checkpoint, g *graph.Graph, o Options, bytes int6
 	context := o.Engine.Context // 0 where the caller looks after keys and values
 	err := sysinfo.FitsIn(c.Bytes()+o.Numerics.Repacked(g)+bytes, cacheBytes(g, o.Numerics, o.Threads, context, o.Engine.Budget), context, o.Memory)
 	if err != nil {
-		return fmt.Errorf("karat: %s with its %d adapters %w", c.Path, len(o.Adapters), tooLarge{err})
+		return fmt.Errorf("%s with its %d adapters %w", c.Path, len(o.Adapters), tooLarge{err})
 	}
 	return nil
 }

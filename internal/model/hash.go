@@ -31,7 +31,7 @@ func HashesOf(ctx context.Context, c *checkpoint.Checkpoint, t *tokenizer.Tokeni
 			return x, err
 		}
 		if err := HashTensor(weights, &w); err != nil {
-			return x, fmt.Errorf("karat: %s: %w", w.Name, err)
+			return x, fmt.Errorf("%s: %w", w.Name, err)
 		}
 	}
 	x.Weights = hex.EncodeToString(weights.Sum(nil))

@@ -115,7 +115,7 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 		}
 	}
 	if o.Engine.Context < 1 || o.Engine.Context > MaxContext {
-		return fmt.Errorf("karat: a context of %d tokens, want 1 to %d", o.Engine.Context, MaxContext)
+		return fmt.Errorf("a context of %d tokens, want 1 to %d", o.Engine.Context, MaxContext)
 	}
 	if !o.NoFit { // before anything of the file is copied
 		if err := fits(m.Checkpoint, 0, 0, 0, o.Memory); err != nil {
@@ -146,7 +146,7 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 	}
 	o.Engine.Adapters = m.Blend
 	if m.Backend, err = o.Numerics.Backend(o.Threads, o.NoFuse...); err != nil {
-		return fmt.Errorf("karat: %w", err)
+		return err
 	}
 	if !o.NoFit {
 		cache := o.Engine.Budget
@@ -185,7 +185,7 @@ func fitsRemote(path string, b backend.Backend, g *graph.Graph, adapters, cache 
 		return nil
 	}
 	gib := func(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
-	return fmt.Errorf("karat: %s %w", path, tooLarge{fmt.Errorf("needs %s (weights %s, keys and values %s), but %s has only %s",
+	return fmt.Errorf("%s %w", path, tooLarge{fmt.Errorf("needs %s (weights %s, keys and values %s), but %s has only %s",
 		gib(weights+cache), gib(weights), gib(cache), name, gib(all))})
 }
 
@@ -251,7 +251,7 @@ func cacheBytes(g *graph.Graph, n numerics.Numerics, threads, context int, budge
 
 func fits(c *checkpoint.Checkpoint, repacked, cache int64, context int, most int64) error {
 	if err := sysinfo.FitsIn(c.Bytes()+repacked, cache, context, most); err != nil {
-		return fmt.Errorf("karat: %s %w", c.Path, tooLarge{err})
+		return fmt.Errorf("%s %w", c.Path, tooLarge{err})
 	}
 	return nil
 }

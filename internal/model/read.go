@@ -22,12 +22,12 @@ func inMemory(ctx context.Context, files []gguf.Source, noFit bool) ([]gguf.Sour
 			continue // is in memory already, or nowhere
 		}
 		if s.Size < 0 || s.Size > math.MaxInt-size {
-			return nil, fmt.Errorf("karat: %s: %d bytes", s.Name, s.Size)
+			return nil, fmt.Errorf("%s: %d bytes", s.Name, s.Size)
 		}
 		size += s.Size
 	}
 	if err := sysinfo.Fits(size, 0, 0); err != nil && !noFit {
-		return nil, fmt.Errorf("karat: the files: %w", tooLarge{err})
+		return nil, fmt.Errorf("the files: %w", tooLarge{err})
 	}
 	for i := range files {
 		s := &files[i]
@@ -41,7 +41,7 @@ func inMemory(ctx context.Context, files []gguf.Source, noFit bool) ([]gguf.Sour
 			}
 			part := data[at:min(at+piece, len(data))]
 			if n, err := s.At.ReadAt(part, int64(at)); n < len(part) {
-				return nil, fmt.Errorf("karat: %s: %w", s.Name, err)
+				return nil, fmt.Errorf("%s: %w", s.Name, err)
 			}
 		}
 		s.Data = data

@@ -36,7 +36,7 @@ var sizes = map[string]int{"f2": 2, "f4": 4, "f8": 8, "u2": 2, "i4": 4, "i8": 8}
 func Parse(data []byte) (*Array, error) {
 	a, err := parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("npy: %w", err)
+		return nil, err
 	}
 	return a, nil
 }

@@ -16,7 +16,7 @@ func Write(w io.Writer, a *Array) error {
 		dims[i] = fmt.Sprint(d)
 	}
 	if sizes[a.Type] == 0 || want != len(a.Data) {
-		return fmt.Errorf("npy: write: shape %v of %q: %d bytes, want %d", a.Shape, a.Type, len(a.Data), want)
+		return fmt.Errorf("write: shape %v of %q: %d bytes, want %d", a.Shape, a.Type, len(a.Data), want)
 	}
 	shape := strings.Join(dims, ", ")
 	if len(dims) == 1 {

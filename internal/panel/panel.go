@@ -132,7 +132,7 @@ func Size(d tensor.DType, n, k int) int { return (n + Rows - 1) / Rows * panelBy
 func New(t tensor.Tensor) (*Weight, error) {
 	d := t.DType
 	if size, err := tensor.Bytes(d, t.Shape); err != nil || !d.Quantized() || len(t.Shape) != 2 || t.Order == nil && len(t.Data) != size {
-		return nil, fmt.Errorf("panel: %v %v of %d bytes", d, []int(t.Shape), len(t.Data))
+		return nil, fmt.Errorf("%v %v of %d bytes", d, []int(t.Shape), len(t.Data))
 	}
 	k := t.Shape[1]
 	w := &Weight{DType: d, N: t.Shape[0], K: k, file: t, stored: stored(d), planes: planesOf(d), table: tableOf(d), unit: planesOf(d).unitBytes(),
@@ -144,7 +144,7 @@ func New(t tensor.Tensor) (*Weight, error) {
 // Move makes a weight in data, Size bytes of zeros, whose panels are to be packed.
 func (w *Weight) Move(data []byte) (*Weight, error) {
 	if size := Size(w.DType, w.N, w.K); len(data) != size {
-		return nil, fmt.Errorf("panel: %v [%d, %d]: %d bytes, need %d", w.DType, w.N, w.K, len(data), size)
+		return nil, fmt.Errorf("%v [%d, %d]: %d bytes, need %d", w.DType, w.N, w.K, len(data), size)
 	}
 	m := *w
 	m.data = data

@@ -68,7 +68,7 @@ func (w *Writer) write(b []byte) {
 // than 2 GiB.
 func (w *Writer) Write(columns ...any) error {
 	if len(columns) != len(w.columns) {
-		return fmt.Errorf("parquet: %d columns, want %d", len(columns), len(w.columns))
+		return fmt.Errorf("%d columns, want %d", len(columns), len(w.columns))
 	}
 	g := group{}
 	for i, values := range columns {
@@ -78,7 +78,7 @@ func (w *Writer) Write(columns ...any) error {
 			err = fmt.Errorf("%d rows, want %d", p.rows, g.rows)
 		}
 		if err != nil {
-			w.err = errors.Join(w.err, fmt.Errorf("parquet: column %s: %w", w.columns[i].Name, err))
+			w.err = errors.Join(w.err, fmt.Errorf("column %s: %w", w.columns[i].Name, err))
 			return w.err
 		}
 		w.write(p.header())

@@ -119,12 +119,12 @@ func (f *failing) Write(b []byte) (int, error) {
 // TestErrors: rows that do not fit are refused, and what a file cannot take is told at the end, too.
 func TestErrors(t *testing.T) {
 	for want, columns := range map[string][]any{
-		"parquet: 1 columns, want 2":                       {[]int32{1}},
-		"parquet: column n: rows of type []string":         {[]string{"a"}, [][]float32{{1}}},
-		"parquet: column v: rows of type []float32":        {[]int32{1}, []float32{1}},
-		"parquet: column v: 2 rows, want 1":                {[]int32{1}, [][]float32{{1}, {2}}},
-		"parquet: column v: row 1 has no elements":         {[]int32{1, 2}, [][]float32{{1}, {}}},
-		"parquet: column n: a group of 0 rows and 0 bytes": {[]int32{}, [][]float32{}},
+		"1 columns, want 2":                       {[]int32{1}},
+		"column n: rows of type []string":         {[]string{"a"}, [][]float32{{1}}},
+		"column v: rows of type []float32":        {[]int32{1}, []float32{1}},
+		"column v: 2 rows, want 1":                {[]int32{1}, [][]float32{{1}, {2}}},
+		"column v: row 1 has no elements":         {[]int32{1, 2}, [][]float32{{1}, {}}},
+		"column n: a group of 0 rows and 0 bytes": {[]int32{}, [][]float32{}},
 	} {
 		w := NewWriter(io.Discard, Column{"n", Int32}, Column{"v", Vector})
 		if err := w.Write(columns...); err == nil || err.Error() != want {

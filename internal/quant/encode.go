@@ -27,28 +27,28 @@ import (
 // then holds is not defined.
 func Quantize(d tensor.DType, dst []byte, x []float32, k int, importance []float32) error {
 	if !d.Quantized() && (!d.Float() || d == tensor.F64) {
-		return fmt.Errorf("quant: weights are not written as %v", d)
+		return fmt.Errorf("weights are not written as %v", d)
 	}
 	if k <= 0 || len(x)%k != 0 {
-		return fmt.Errorf("quant: %v: %d weights are no rows of %d", d, len(x), k)
+		return fmt.Errorf("%v: %d weights are no rows of %d", d, len(x), k)
 	}
 	if k%d.BlockSize() != 0 {
-		return fmt.Errorf("quant: %v: a row of %d weights is no multiple of the block of %d", d, k, d.BlockSize())
+		return fmt.Errorf("%v: a row of %d weights is no multiple of the block of %d", d, k, d.BlockSize())
 	}
 	if err := checkRow(d, len(x), len(dst)); err != nil {
 		return err
 	}
 	if importance != nil && len(importance) != k {
-		return fmt.Errorf("quant: %v: importance of %d columns, the rows have %d", d, len(importance), k)
+		return fmt.Errorf("%v: importance of %d columns, the rows have %d", d, len(importance), k)
 	}
 	for i, v := range importance {
 		if !(v >= 0 && v <= math.MaxFloat32) {
-			return fmt.Errorf("quant: %v: importance of column %d is %v", d, i, v)
+			return fmt.Errorf("%v: importance of column %d is %v", d, i, v)
 		}
 	}
 	if !(simd.Largest(x) <= math.MaxFloat32) {
 		i := slices.IndexFunc(x, func(v float32) bool { return v-v != 0 })
-		return fmt.Errorf("quant: %v: weight %d of row %d is %v", d, i%k, i/k, x[i])
+		return fmt.Errorf("%v: weight %d of row %d is %v", d, i%k, i/k, x[i])
 	}
 	if !d.Quantized() {
 		return storeFloats(d, dst, x, k)
@@ -59,7 +59,7 @@ func Quantize(d tensor.DType, dst []byte, x []float32, k int, importance []float
 		e.row(d, dst, x, importance)
 		if b := badScale(d, dst); b >= 0 {
 			size := d.BlockSize()
-			return fmt.Errorf("quant: %v: no scale of binary16 (at most 65504) holds weights %d to %d of row %d", d, b*size, (b+1)*size-1, row)
+			return fmt.Errorf("%v: no scale of binary16 (at most 65504) holds weights %d to %d of row %d", d, b*size, (b+1)*size-1, row)
 		}
 	}
 	return nil
@@ -135,7 +135,7 @@ func storeFloats(d tensor.DType, dst []byte, x []float32, k int) error {
 	}
 	for i, v := range x {
 		if half16(dst[2*i:])&infinity == infinity {
-			return fmt.Errorf("quant: %v: weight %d of row %d is %v, more than it holds", d, i%k, i/k, v)
+			return fmt.Errorf("%v: weight %d of row %d is %v, more than it holds", d, i%k, i/k, v)
 		}
 	}
 	return nil

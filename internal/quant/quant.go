@@ -87,7 +87,7 @@ func Table(d tensor.DType) *[16]int8 {
 // quantized type d and hold just these.
 func Codes(d tensor.DType, dst, src []byte) error {
 	if !d.Quantized() {
-		return fmt.Errorf("quant: %v has no blocks", d)
+		return fmt.Errorf("%v has no blocks", d)
 	}
 	if err := checkRow(d, len(dst), len(src)); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (h *Header) group(d tensor.DType, g int, scale, min float32) (float32, floa
 // anything else is an error, and nothing is written. F64 is rounded to nearest.
 func Dequantize(d tensor.DType, dst []float32, src []byte) error {
 	if !d.Quantized() && !d.Float() {
-		return fmt.Errorf("quant: %v elements are not weights", d)
+		return fmt.Errorf("%v elements are not weights", d)
 	}
 	if err := checkRow(d, len(dst), len(src)); err != nil {
 		return err
@@ -258,10 +258,10 @@ func dequantizeBlocks(d tensor.DType, dst []float32, src []byte) {
 // checkRow reports whether n elements of d are whole blocks of just size bytes.
 func checkRow(d tensor.DType, n, size int) error {
 	if n%d.BlockSize() != 0 {
-		return fmt.Errorf("quant: %v: %d elements are no multiple of the block of %d", d, n, d.BlockSize())
+		return fmt.Errorf("%v: %d elements are no multiple of the block of %d", d, n, d.BlockSize())
 	}
 	if blocks := n / d.BlockSize(); size%d.BlockBytes() != 0 || size/d.BlockBytes() != blocks {
-		return fmt.Errorf("quant: %v: %d bytes for %d elements, need %d blocks of %d", d, size, n, blocks, d.BlockBytes())
+		return fmt.Errorf("%v: %d bytes for %d elements, need %d blocks of %d", d, size, n, blocks, d.BlockBytes())
 	}
 	return nil
 }

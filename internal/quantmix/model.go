@@ -13,14 +13,14 @@ import (
 func Of(m gguf.Metadata) (Model, error) {
 	arch, err := m.String("general.architecture")
 	if err != nil {
-		return Model{}, fmt.Errorf("quantmix: %w", err)
+		return Model{}, err
 	}
 	if registry.Find(arch) == nil {
-		return Model{}, fmt.Errorf("quantmix: general.architecture %q: only the mixes of %s are known", arch, strings.Join(registry.Names(), ", "))
+		return Model{}, fmt.Errorf("general.architecture %q: only the mixes of %s are known", arch, strings.Join(registry.Names(), ", "))
 	}
 	layers, err := m.Uint(arch + ".block_count")
 	if err != nil {
-		return Model{}, fmt.Errorf("quantmix: %w", err)
+		return Model{}, err
 	}
 	heads, err := first(m, arch+".attention.head_count", 1)
 	if err != nil {
@@ -36,7 +36,7 @@ func Of(m gguf.Metadata) (Model, error) {
 	}
 	const most = 1 << 20
 	if layers > most || heads > most || kv > most || experts > most {
-		return Model{}, fmt.Errorf("quantmix: %d layers, %d heads, %d heads of keys, %d experts, want up to %d", layers, heads, kv, experts, most)
+		return Model{}, fmt.Errorf("%d layers, %d heads, %d heads of keys, %d experts, want up to %d", layers, heads, kv, experts, most)
 	}
 	model := Model{Arch: arch, Layers: int(layers), Experts: int(experts)}
 	if kv > 0 {
@@ -58,13 +58,13 @@ func first(m gguf.Metadata, key string, absent uint64) (uint64, error) {
 			err = errors.New("no first number from 0")
 		}
 		if err != nil {
-			return 0, fmt.Errorf("quantmix: key %q: %w", key, err)
+			return 0, fmt.Errorf("key %q: %w", key, err)
 		}
 		return uint64(all[0]), nil
 	}
 	n, err := m.Uint(key)
 	if err != nil {
-		return 0, fmt.Errorf("quantmix: %w", err)
+		return 0, err
 	}
 	return n, nil
 }

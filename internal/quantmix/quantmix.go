@@ -97,7 +97,7 @@ func (m Mix) Types(model Model, tensors []tensor.Tensor) ([]tensor.DType, error)
 	for _, i := range order {
 		d, err := c.choose(tensors[i])
 		if err != nil {
-			return nil, fmt.Errorf("quantmix: tensor %q: %w", tensors[i].Name, err)
+			return nil, fmt.Errorf("tensor %q: %w", tensors[i].Name, err)
 		}
 		types[i] = d
 	}

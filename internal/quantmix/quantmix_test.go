@@ -397,7 +397,7 @@ func TestRules(t *testing.T) {
 	}
 	m.Rules = []quantmix.Rule{{regexp.MustCompile(`attn_q`), tensor.Q4_0}}
 	_, err = m.Types(s.model(), []tensor.Tensor{{Name: "blk.0.attn_q.weight", DType: tensor.F16, Shape: tensor.Shape{4, 100}}})
-	if want := `quantmix: tensor "blk.0.attn_q.weight": its rows of 100 are no multiple of Q4_0's block of 32`; err == nil || err.Error() != want {
+	if want := `tensor "blk.0.attn_q.weight": its rows of 100 are no multiple of Q4_0's block of 32`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 	m, _ = quantmix.Find("Q6_K")
@@ -406,7 +406,7 @@ func TestRules(t *testing.T) {
 		t.Errorf("rows of 100: %v, %v", types, err)
 	}
 	_, err = m.Types(quantmix.Model{Layers: 2, Experts: 4}, []tensor.Tensor{{Name: "blk.2.ffn_down.weight", DType: tensor.BF16, Shape: tensor.Shape{4, 256}}})
-	if want := `quantmix: tensor "blk.2.ffn_down.weight": its layer is none of the model's 2`; err == nil || err.Error() != want {
+	if want := `tensor "blk.2.ffn_down.weight": its layer is none of the model's 2`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }
@@ -439,7 +439,7 @@ func TestOf(t *testing.T) {
 		value any
 		want  string
 	}{
-		{"general.architecture", nil, `gguf: key "general.architecture"`},
+		{"general.architecture", nil, `key "general.architecture"`},
 		{"general.architecture", "mamba", "only the mixes of " + strings.Join(registry.Names(), ", ") + " are known"},
 		{"gemma4.block_count", nil, `gemma4.block_count`},
 		{"gemma4.block_count", uint32(1 << 30), `want up to 1048576`},

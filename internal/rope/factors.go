@@ -22,7 +22,7 @@ func (p Params) GGUF(dim int) ([]float32, error) {
 	switch p.Type {
 	case "proportional":
 		if p.Factor != 0 && p.Factor != 1 {
-			return nil, fmt.Errorf("rope: GGUF has no key for factor %v with rope_type proportional", p.Factor)
+			return nil, fmt.Errorf("GGUF has no key for factor %v with rope_type proportional", p.Factor)
 		}
 		turning := len(make(Freqs, dim/2).Partial(cmp.Or(p.Part, 1)))
 		for i := range factors {

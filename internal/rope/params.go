@@ -76,11 +76,11 @@ type Context struct {
 func From(dim int, ps ...Params) (Freqs, error) {
 	p := first(ps)
 	if p.Type == "yarn" || p.Type == "longrope" {
-		return nil, fmt.Errorf("rope: rope_type %q is not supported", p.Type)
+		return nil, fmt.Errorf("rope_type %q is not supported", p.Type)
 	}
 	r, err := p.rotation(dim, Context{})
 	if err == nil && r.Dim != 0 {
-		err = fmt.Errorf("rope: partial_rotary_factor %v with rope_type %q is not supported", p.Part, p.Type)
+		err = fmt.Errorf("partial_rotary_factor %v with rope_type %q is not supported", p.Part, p.Type)
 	}
 	return r.Freqs, err
 }
@@ -109,14 +109,17 @@ func first(ps []Params) Params {
 	return p
 }
 
+// Error is an error of settings that contradict each other or that no type takes.
+type Error struct{ error }
+
 func (p *Params) rotation(dim int, c Context) (Rotation, error) {
 	r, err := p.turn(dim, c)
 	if err != nil {
-		return Rotation{}, fmt.Errorf("rope: %w", err)
+		return Rotation{}, Error{err}
 	}
 	for i, v := range r.Freqs {
 		if !(v >= 0 && v <= maxFreq) {
-			return Rotation{}, fmt.Errorf("rope: frequency %d of %d is %v, expected 0 to %d", i, len(r.Freqs), v, maxFreq)
+			return Rotation{}, fmt.Errorf("frequency %d of %d is %v, expected 0 to %d", i, len(r.Freqs), v, maxFreq)
 		}
 	}
 	return r, nil

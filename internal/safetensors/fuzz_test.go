@@ -51,7 +51,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := Parse(data)
 		if err != nil {
-			if !strings.HasPrefix(err.Error(), "safetensors: ") || len(err.Error()) > 8000 {
+			if len(err.Error()) > 8000 {
 				t.Error(err)
 			}
 			return

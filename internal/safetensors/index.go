@@ -18,7 +18,7 @@ import (
 func OpenIndex(path string) (*File, error) {
 	f := &File{}
 	if err := f.openIndex(path); err != nil {
-		return nil, fmt.Errorf("safetensors: %s: %w", path, errors.Join(err, f.Close()))
+		return nil, fmt.Errorf("%s: %w", path, errors.Join(err, f.Close()))
 	}
 	return f, nil
 }

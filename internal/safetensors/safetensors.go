@@ -68,7 +68,7 @@ func Open(path string) (*File, error) {
 	}
 	f, err := open(path)
 	if err != nil {
-		return nil, fmt.Errorf("safetensors: %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return f, nil
 }
@@ -97,7 +97,7 @@ func open(path string) (*File, error) {
 func Parse(data []byte) (*File, error) {
 	f, err := parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("safetensors: %w", err)
+		return nil, err
 	}
 	return f, nil
 }

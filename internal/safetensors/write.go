@@ -46,7 +46,7 @@ func NewWriter(w io.Writer, tensors []tensor.Tensor, metadata map[string]string)
 		_, err = w.Write(header)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("safetensors: write: %w", err)
+		return nil, fmt.Errorf("write: %w", err)
 	}
 	return g, nil
 }
@@ -55,7 +55,7 @@ func NewWriter(w io.Writer, tensors []tensor.Tensor, metadata map[string]string)
 // order of Tensors, in any pieces.
 func (g *Writer) Write(p []byte) (int, error) {
 	if len(p) > g.left {
-		return 0, fmt.Errorf("safetensors: write: %d bytes, but only %d are left of the tensors' data", len(p), g.left)
+		return 0, fmt.Errorf("write: %d bytes, but only %d are left of the tensors' data", len(p), g.left)
 	}
 	n, err := g.w.Write(p)
 	g.left -= n
@@ -66,7 +66,7 @@ func (g *Writer) Write(p []byte) (int, error) {
 // underlying writer.
 func (g *Writer) Close() error {
 	if g.left > 0 {
-		return fmt.Errorf("safetensors: write: %d bytes of the tensors' data are missing", g.left)
+		return fmt.Errorf("write: %d bytes of the tensors' data are missing", g.left)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func Write(w io.Writer, tensors []tensor.Tensor, metadata map[string]string) err
 	}
 	for _, t := range tensors {
 		if size, _ := tensor.Bytes(t.DType, t.Shape); size != len(t.Data) { // the error would be NewWriter's
-			return fmt.Errorf("safetensors: write: tensor %q: %d bytes, but %v of shape %v has %d", t.Name, len(t.Data), t.DType, t.Shape, size)
+			return fmt.Errorf("write: tensor %q: %d bytes, but %v of shape %v has %d", t.Name, len(t.Data), t.DType, t.Shape, size)
 		}
 	}
 	g, err := NewWriter(w, tensors, metadata)
@@ -88,7 +88,7 @@ func Write(w io.Writer, tensors []tensor.Tensor, metadata map[string]string) err
 	}
 	for _, t := range g.Tensors {
 		if _, err := g.Write(t.Data); err != nil {
-			return fmt.Errorf("safetensors: write: tensor %q: %w", t.Name, err)
+			return fmt.Errorf("write: tensor %q: %w", t.Name, err)
 		}
 	}
 	return g.Close()
@@ -100,7 +100,7 @@ func Write(w io.Writer, tensors []tensor.Tensor, metadata map[string]string) err
 func WriteFile(path string, tensors []tensor.Tensor, metadata map[string]string) error {
 	err := atomicfile.Write(path, func(w io.Writer) error { return Write(w, tensors, metadata) })
 	if err != nil {
-		return fmt.Errorf("safetensors: %s: %w", path, err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }

@@ -18,11 +18,11 @@ type Logprob struct {
 func Logprobs(logits []float32, ids []int, top int) (of, best []Logprob, err error) {
 	for _, id := range ids {
 		if id < 0 || id >= len(logits) {
-			return nil, nil, fmt.Errorf("sample: token %d is outside the vocabulary of %d", id, len(logits))
+			return nil, nil, fmt.Errorf("token %d is outside the vocabulary of %d", id, len(logits))
 		}
 	}
 	if top < 0 {
-		return nil, nil, fmt.Errorf("sample: the %d likeliest tokens: negative", top)
+		return nil, nil, fmt.Errorf("the %d likeliest tokens: negative", top)
 	}
 	norm, err := logSumExp(logits)
 	if err != nil {

@@ -59,28 +59,28 @@ func (o *Options) Validate() error {
 	// Written so that NaN is out of every range.
 	switch {
 	case !(o.Temperature >= 0 && o.Temperature <= maxTemperature):
-		return fmt.Errorf("karat: Sampling.Temperature: %v is not from 0 to %v", o.Temperature, maxTemperature)
+		return fmt.Errorf("Sampling.Temperature: %v is not from 0 to %v", o.Temperature, maxTemperature)
 	case o.TopK < 0:
-		return fmt.Errorf("karat: Sampling.TopK: %d is negative", o.TopK)
+		return fmt.Errorf("Sampling.TopK: %d is negative", o.TopK)
 	case !(o.TopP >= 0 && o.TopP <= 1):
-		return fmt.Errorf("karat: Sampling.TopP: %v is not from 0 to 1", o.TopP)
+		return fmt.Errorf("Sampling.TopP: %v is not from 0 to 1", o.TopP)
 	case !(o.MinP >= 0 && o.MinP <= 1):
-		return fmt.Errorf("karat: Sampling.MinP: %v is not from 0 to 1", o.MinP)
+		return fmt.Errorf("Sampling.MinP: %v is not from 0 to 1", o.MinP)
 	case o.RepeatPenalty != 0 && !(o.RepeatPenalty >= minRepeatPenalty && o.RepeatPenalty <= maxRepeatPenalty):
-		return fmt.Errorf("karat: Sampling.RepeatPenalty: %v is neither 0 nor from %v to %v", o.RepeatPenalty, minRepeatPenalty, maxRepeatPenalty)
+		return fmt.Errorf("Sampling.RepeatPenalty: %v is neither 0 nor from %v to %v", o.RepeatPenalty, minRepeatPenalty, maxRepeatPenalty)
 	case o.RepeatLast < -1:
-		return fmt.Errorf("karat: Sampling.RepeatLast: %d is below -1", o.RepeatLast)
+		return fmt.Errorf("Sampling.RepeatLast: %d is below -1", o.RepeatLast)
 	case !(math.Abs(o.PresencePenalty) <= maxPenalty):
-		return fmt.Errorf("karat: Sampling.PresencePenalty: %v is not from -%v to %v", o.PresencePenalty, maxPenalty, maxPenalty)
+		return fmt.Errorf("Sampling.PresencePenalty: %v is not from -%v to %v", o.PresencePenalty, maxPenalty, maxPenalty)
 	case !(math.Abs(o.FrequencyPenalty) <= maxPenalty):
-		return fmt.Errorf("karat: Sampling.FrequencyPenalty: %v is not from -%v to %v", o.FrequencyPenalty, maxPenalty, maxPenalty)
+		return fmt.Errorf("Sampling.FrequencyPenalty: %v is not from -%v to %v", o.FrequencyPenalty, maxPenalty, maxPenalty)
 	}
 	for id, b := range o.LogitBias {
 		switch {
 		case id < 0:
-			return fmt.Errorf("karat: Sampling.LogitBias: token %d is negative", id)
+			return fmt.Errorf("Sampling.LogitBias: token %d is negative", id)
 		case b != b || math.IsInf(float64(b), 1):
-			return fmt.Errorf("karat: Sampling.LogitBias: token %d: %v is neither finite nor -Inf", id, b)
+			return fmt.Errorf("Sampling.LogitBias: token %d: %v is neither finite nor -Inf", id, b)
 		}
 	}
 	return nil

@@ -178,7 +178,7 @@ func (s *Sampler) adjust(logits []float32, history []int) ([]float32, error) {
 	s.adjusted = append(s.adjusted[:0], logits...)
 	for _, b := range s.bias {
 		if b.id >= len(logits) {
-			return nil, fmt.Errorf("karat: Sampling.LogitBias: token %d is outside the vocabulary of %d", b.id, len(logits))
+			return nil, fmt.Errorf("Sampling.LogitBias: token %d is outside the vocabulary of %d", b.id, len(logits))
 		}
 		s.adjusted[b.id] += b.value
 	}
@@ -205,7 +205,7 @@ func (s *Sampler) penalizeRepeats(history []int) error {
 	window := history[first:]
 	for i, id := range window {
 		if id < 0 || id >= len(s.adjusted) {
-			return fmt.Errorf("sample: history: position %d: token %d is outside the vocabulary of %d", first+i, id, len(s.adjusted))
+			return fmt.Errorf("history: position %d: token %d is outside the vocabulary of %d", first+i, id, len(s.adjusted))
 		}
 	}
 	if len(s.seen) < len(s.adjusted) {
@@ -244,12 +244,12 @@ func (s *Sampler) truncate(c []candidate) []candidate {
 	return c
 }
 
-var errNoToken = errors.New("sample: no logit is above -Inf")
+var errNoToken = errors.New("no logit is above -Inf")
 
 // check refuses the logits that no distribution has.
 func check(id int, x float32) error {
 	if x != x || x > math.MaxFloat32 {
-		return fmt.Errorf("sample: logit of token %d: %v: a weight is damaged, or a value too large; \"karat check\" and \"karat stats\" find which", id, x)
+		return fmt.Errorf("logit of token %d: %v: a weight is damaged, or a value too large; \"karat check\" and \"karat stats\" find which", id, x)
 	}
 	return nil
 }

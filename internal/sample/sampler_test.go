@@ -43,7 +43,7 @@ func TestOptions(t *testing.T) {
 		{Options{LogitBias: map[int]float32{3: inf}}, "LogitBias: token 3: +Inf"},
 	} {
 		s, err := New(c.o)
-		if c.err == "" && (err != nil || s == nil) || c.err != "" && (err == nil || !strings.Contains(err.Error(), "karat: Sampling."+c.err)) {
+		if c.err == "" && (err != nil || s == nil) || c.err != "" && (err == nil || !strings.Contains(err.Error(), "Sampling."+c.err)) {
 			t.Errorf("New(%+v): %v; want %q", c.o, err, c.err)
 		}
 	}
@@ -78,21 +78,21 @@ func TestSample(t *testing.T) {
 		{name: "inside the default window", o: Options{RepeatPenalty: 2}, logits: []float32{1, 3, 2}, history: append([]int{1}, make([]int, 63)...), want: 2},
 		{name: "whole history", o: Options{RepeatPenalty: 2, RepeatLast: -1}, logits: []float32{1, 3, 2}, history: append([]int{1}, make([]int, 5000)...), want: 2},
 
-		{name: "NaN, greedy", logits: []float32{1, 2, nan}, err: "sample: logit of token 2: NaN: a weight is damaged"},
-		{name: "NaN, drawn", o: Options{Temperature: 1}, logits: []float32{nan, 2}, err: "sample: logit of token 0: NaN"},
-		{name: "NaN, penalized", o: Options{Temperature: 1, RepeatPenalty: 2}, history: []int{0}, logits: []float32{nan, 2}, err: "sample: logit of token 0: NaN"},
-		{name: "NaN, biased", o: Options{LogitBias: map[int]float32{1: -inf}}, logits: []float32{0, nan}, err: "sample: logit of token 1: NaN"},
-		{name: "+Inf, greedy", logits: []float32{1, inf}, err: "sample: logit of token 1: +Inf"},
-		{name: "+Inf, drawn", o: Options{Temperature: 1}, logits: []float32{1, inf}, err: "sample: logit of token 1: +Inf"},
-		{name: "overflow of the penalty", o: Options{RepeatPenalty: 0.01}, history: []int{0}, logits: []float32{math.MaxFloat32}, err: "sample: logit of token 0: +Inf"},
+		{name: "NaN, greedy", logits: []float32{1, 2, nan}, err: "logit of token 2: NaN: a weight is damaged"},
+		{name: "NaN, drawn", o: Options{Temperature: 1}, logits: []float32{nan, 2}, err: "logit of token 0: NaN"},
+		{name: "NaN, penalized", o: Options{Temperature: 1, RepeatPenalty: 2}, history: []int{0}, logits: []float32{nan, 2}, err: "logit of token 0: NaN"},
+		{name: "NaN, biased", o: Options{LogitBias: map[int]float32{1: -inf}}, logits: []float32{0, nan}, err: "logit of token 1: NaN"},
+		{name: "+Inf, greedy", logits: []float32{1, inf}, err: "logit of token 1: +Inf"},
+		{name: "+Inf, drawn", o: Options{Temperature: 1}, logits: []float32{1, inf}, err: "logit of token 1: +Inf"},
+		{name: "overflow of the penalty", o: Options{RepeatPenalty: 0.01}, history: []int{0}, logits: []float32{math.MaxFloat32}, err: "logit of token 0: +Inf"},
 		{name: "all -Inf, greedy", logits: []float32{-inf, -inf}, err: "no logit is above -Inf"},
 		{name: "all -Inf, drawn", o: Options{Temperature: 1}, logits: []float32{-inf, -inf}, err: "no logit is above -Inf"},
 		{name: "all banned", o: Options{LogitBias: map[int]float32{0: -inf}}, logits: []float32{1}, err: "no logit is above -Inf"},
 		{name: "empty, greedy", err: "no logit is above -Inf"},
 		{name: "empty, drawn", o: Options{Temperature: 1, TopK: 4, TopP: 0.5, MinP: 0.5}, err: "no logit is above -Inf"},
-		{name: "history above", o: Options{RepeatPenalty: 2}, logits: []float32{1, 2}, history: []int{0, 2}, err: "sample: history: position 1: token 2 is outside the vocabulary of 2"},
-		{name: "history below", o: Options{RepeatPenalty: 2}, logits: []float32{1, 2}, history: []int{-1}, err: "sample: history: position 0: token -1"},
-		{name: "bias outside", o: Options{LogitBias: map[int]float32{9: 1}}, logits: []float32{1, 2}, err: "karat: Sampling.LogitBias: token 9 is outside the vocabulary of 2"},
+		{name: "history above", o: Options{RepeatPenalty: 2}, logits: []float32{1, 2}, history: []int{0, 2}, err: "history: position 1: token 2 is outside the vocabulary of 2"},
+		{name: "history below", o: Options{RepeatPenalty: 2}, logits: []float32{1, 2}, history: []int{-1}, err: "history: position 0: token -1"},
+		{name: "bias outside", o: Options{LogitBias: map[int]float32{9: 1}}, logits: []float32{1, 2}, err: "Sampling.LogitBias: token 9 is outside the vocabulary of 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := New(c.o)

@@ -32,9 +32,9 @@ func choose(name string, levels []string, has func(level) bool) (level, error) {
 		return best, nil
 	}
 	if slices.Contains(known, name) {
-		return best, fmt.Errorf("simd: KARAT_SIMD: this machine has no %s, only %s", name, strings.Join(levels[:best+1], ", "))
+		return best, fmt.Errorf("KARAT_SIMD: this machine has no %s, only %s", name, strings.Join(levels[:best+1], ", "))
 	}
-	return best, fmt.Errorf("simd: KARAT_SIMD: %q is none of %s", name, strings.Join(known, ", "))
+	return best, fmt.Errorf("KARAT_SIMD: %q is none of %s", name, strings.Join(known, ", "))
 }
 
 // highest is the best of levels that the machine has.

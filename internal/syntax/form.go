@@ -15,7 +15,7 @@ type Call struct {
 	More      bool   // a piece follows
 }
 
-var errForm = errors.New("syntax: no call")
+var errForm = errors.New("no call")
 
 // maxDepth bounds values within values.
 const maxDepth = 64
@@ -44,7 +44,7 @@ func (y *Style) parse(text, begin string, tools Tools) (calls []Call, err error)
 	}
 	for _, c := range calls {
 		if _, ok := tools[c.Name]; err == nil && !ok {
-			return nil, fmt.Errorf("syntax: there is no tool %q", c.Name)
+			return nil, fmt.Errorf("there is no tool %q", c.Name)
 		}
 	}
 	if err == nil && len(calls) == 0 {

@@ -40,11 +40,11 @@ func Shapes(arch string) (names []string) {
 func find(arch, name string) (*shape, error) {
 	names := Shapes(arch)
 	if names == nil {
-		return nil, fmt.Errorf("synth: architecture %q, want %v", arch, Archs())
+		return nil, fmt.Errorf("architecture %q, want %v", arch, Archs())
 	}
 	f, i := registry.Find(arch), slices.Index(names, name)
 	if i < 0 {
-		return nil, fmt.Errorf("synth: shape %q of %s, want %v", name, arch, names)
+		return nil, fmt.Errorf("shape %q of %s, want %v", name, arch, names)
 	}
 	return &shape{f, f.Synth.Shapes[i]}, nil
 }

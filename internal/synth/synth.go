@@ -57,7 +57,7 @@ func Write(ctx context.Context, w io.Writer, o Options) error {
 	}
 	for _, t := range tensors {
 		if err := f.tensor(t); err != nil {
-			return fmt.Errorf("synth: tensor %q: %w", t.Name, err)
+			return fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
 	}
 	return g.Close()
@@ -71,7 +71,7 @@ func Header(o Options) (metadata []gguf.KeyValue, tensors []tensor.Tensor, err e
 	s, _ := find(o.Arch, o.Shape)
 	m, _ := quantmix.Find(o.Type)
 	if tensors, err = s.tensors(m); err != nil {
-		return nil, nil, fmt.Errorf("synth: %w", err)
+		return nil, nil, err
 	}
 	return s.metadata(m.FileType), tensors, nil
 }
@@ -82,7 +82,7 @@ func Check(o Options) error {
 		return err
 	}
 	if !slices.Contains(types, o.Type) {
-		return fmt.Errorf("synth: type %q, want %v", o.Type, Types())
+		return fmt.Errorf("type %q, want %v", o.Type, Types())
 	}
 	return nil
 }

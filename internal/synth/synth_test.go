@@ -50,7 +50,7 @@ func runs(t *testing.T, data []byte) {
 		return
 	}
 	text := "abcd Z\n"
-	ids, err := m.Tokenize(t.Context(), text)
+	ids, err := m.Tokenize(t.Context(), text, karat.TokenizeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

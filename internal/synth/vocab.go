@@ -31,7 +31,7 @@ func vocabulary(s *shape, from *gguf.File) ([]gguf.KeyValue, error) {
 	}
 	tokens, ok := from.Metadata.Lookup("tokenizer.ggml.tokens")
 	if !ok || tokens.Len() == 0 {
-		return nil, fmt.Errorf("synth: vocabulary: the file has no tokenizer.ggml.tokens")
+		return nil, fmt.Errorf("vocabulary: the file has no tokenizer.ggml.tokens")
 	}
 	s.Vocab = tokens.Len()
 	return all, nil

@@ -67,7 +67,7 @@ func Parse(texts map[string]string, o Options) (*Template, error) {
 func (t *Template) check(tree *parse.Tree, n parse.Node) error {
 	fails := func(format string, args ...any) error {
 		place, _ := tree.ErrorContext(n)
-		return fmt.Errorf("template: %s: %s", place, fmt.Sprintf(format, args...))
+		return fmt.Errorf("%s: %s", place, fmt.Sprintf(format, args...))
 	}
 	both := func(b *parse.BranchNode) error { return errors.Join(t.check(tree, b.List), t.check(tree, b.ElseList)) }
 	switch n := n.(type) {
@@ -111,13 +111,13 @@ func Must(texts map[string]string, o Options) *Template {
 func (t *Template) Execute(w io.Writer, name string, data any) error {
 	tree := t.trees[name]
 	if tree == nil {
-		return fmt.Errorf("template: there is no %q", name)
+		return fmt.Errorf("there is no %q", name)
 	}
 	s := &state{t: t, tree: tree, w: w, vars: []variable{{"$", reflect.ValueOf(data)}}}
 	err := s.walk(reflect.ValueOf(data), tree.Root)
 	if err != nil && s.at != nil {
 		place, _ := tree.ErrorContext(s.at)
-		return fmt.Errorf("template: %s: %w", place, err)
+		return fmt.Errorf("%s: %w", place, err)
 	}
 	return err
 }

@@ -43,7 +43,7 @@ func parseConfig(b []byte) (c config, err error) {
 		return c, nil
 	}
 	if err := json.Unmarshal(b, &c); err != nil {
-		return c, fmt.Errorf("tokenizer: tokenizer_config.json: %w", jsonerr.Plain(err, ""))
+		return c, fmt.Errorf("tokenizer_config.json: %w", jsonerr.Plain(err, ""))
 	}
 	return c, nil
 }
@@ -55,7 +55,7 @@ func (c *config) appendTokens(tokens *[]token) (map[int]addedToken, error) {
 	for key, a := range c.Added {
 		id, err := strconv.Atoi(key)
 		if err != nil || id < 0 || id >= len(*tokens)+len(c.Added)+maxGap {
-			return nil, fmt.Errorf("tokenizer: tokenizer_config.json: added_tokens_decoder: id %q is outside the vocabulary", key)
+			return nil, fmt.Errorf("tokenizer_config.json: added_tokens_decoder: id %q is outside the vocabulary", key)
 		}
 		added[id] = a.token(id)
 	}
@@ -75,7 +75,7 @@ func placeToken(tokens *[]token, a addedToken) error {
 	}
 	k := &(*tokens)[a.id]
 	if k.text != "" && k.text != a.content {
-		return fmt.Errorf("tokenizer: added token %q: its id %d is that of %q", a.content, a.id, k.text)
+		return fmt.Errorf("added token %q: its id %d is that of %q", a.content, a.id, k.text)
 	}
 	k.text = a.content
 	switch {
@@ -108,7 +108,7 @@ func (c *config) setNames(t *Tokenizer) error {
 		}
 		id, ok := t.ID(string(k.name))
 		if !ok {
-			return fmt.Errorf("tokenizer: tokenizer_config.json: %s: %q is not in the vocabulary", k.key, string(k.name))
+			return fmt.Errorf("tokenizer_config.json: %s: %q is not in the vocabulary", k.key, string(k.name))
 		}
 		*k.to = id
 	}
@@ -134,7 +134,7 @@ func around(ids []int, add *bool, id int, key string) ([]int, error) {
 	case !*add:
 		return slices.DeleteFunc(ids, func(i int) bool { return i == id }), nil
 	case id < 0:
-		return nil, fmt.Errorf("tokenizer: tokenizer_config.json: %s: there is no such token", key)
+		return nil, fmt.Errorf("tokenizer_config.json: %s: there is no such token", key)
 	case slices.Contains(ids, id):
 		return ids, nil
 	}

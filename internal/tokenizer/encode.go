@@ -25,7 +25,7 @@ type encoder struct {
 }
 
 // errLeft ends the work for a caller who wants no more.
-var errLeft = errors.New("tokenizer: left")
+var errLeft = errors.New("left")
 
 // run encodes text. The error is errLeft, ErrMost or the context's.
 func (e *encoder) run(text string) error {

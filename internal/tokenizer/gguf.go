@@ -121,27 +121,27 @@ func (g *GGUF) setScores(t *Tokenizer) error {
 // check checks the lengths of the lists and the types.
 func (g *GGUF) check() error {
 	if len(g.Tokens) == 0 {
-		return fmt.Errorf("tokenizer: tokenizer.ggml.tokens: no tokens: %w", ErrNone)
+		return fmt.Errorf("tokenizer.ggml.tokens: no tokens: %w", ErrNone)
 	}
 	switch g.Model {
 	case ByteLevel, Merged:
 		if len(g.Merges) == 0 {
-			return fmt.Errorf("tokenizer: tokenizer.ggml.merges: %w", ErrNoMerges)
+			return fmt.Errorf("tokenizer.ggml.merges: %w", ErrNoMerges)
 		}
 	case SentencePiece, Unigram:
 		if len(g.Scores) != len(g.Tokens) {
-			return fmt.Errorf("tokenizer: tokenizer.ggml.scores: %d scores for %d tokens", len(g.Scores), len(g.Tokens))
+			return fmt.Errorf("tokenizer.ggml.scores: %d scores for %d tokens", len(g.Scores), len(g.Tokens))
 		}
 	case WordPiece:
 	default:
-		return fmt.Errorf("tokenizer: tokenizer.ggml.model: %q is not supported (%s, %s, %s, %s and %s are)", g.Model, ByteLevel, SentencePiece, Merged, WordPiece, Unigram)
+		return fmt.Errorf("tokenizer.ggml.model: %q is not supported (%s, %s, %s, %s and %s are)", g.Model, ByteLevel, SentencePiece, Merged, WordPiece, Unigram)
 	}
 	if len(g.Types) != 0 && len(g.Types) != len(g.Tokens) {
-		return fmt.Errorf("tokenizer: tokenizer.ggml.token_type: %d types for %d tokens", len(g.Types), len(g.Tokens))
+		return fmt.Errorf("tokenizer.ggml.token_type: %d types for %d tokens", len(g.Types), len(g.Tokens))
 	}
 	for i, k := range g.Types {
 		if k < 0 || Kind(k) > Byte {
-			return fmt.Errorf("tokenizer: tokenizer.ggml.token_type: token %d: unknown type %d", i, k)
+			return fmt.Errorf("tokenizer.ggml.token_type: token %d: unknown type %d", i, k)
 		}
 	}
 	return nil
@@ -196,13 +196,13 @@ func (t *Tokenizer) setGGUFIDs(g GGUF, addBOS bool) error {
 	}
 	if is(g.AddBOS, addBOS && t.bos >= 0) {
 		if t.bos < 0 {
-			return fmt.Errorf("tokenizer: tokenizer.ggml.add_bos_token: there is no bos_token_id")
+			return fmt.Errorf("tokenizer.ggml.add_bos_token: there is no bos_token_id")
 		}
 		t.prefix = []int{t.bos}
 	}
 	if is(g.AddEOS, false) {
 		if t.eos < 0 {
-			return fmt.Errorf("tokenizer: tokenizer.ggml.add_eos_token: there is no eos_token_id")
+			return fmt.Errorf("tokenizer.ggml.add_eos_token: there is no eos_token_id")
 		}
 		t.suffix = []int{t.eos}
 	}
@@ -241,7 +241,7 @@ func is(flag *bool, absent bool) bool {
 // setMerges adds n merges in order of rank.
 func (t *Tokenizer) setMerges(n int, at func(i int) (left, right string, err error)) error {
 	if n == 0 {
-		return fmt.Errorf("tokenizer: %w", ErrNoMerges)
+		return ErrNoMerges
 	}
 	t.pairs = newPairTable(n)
 	for i := range n {
@@ -260,7 +260,7 @@ func (t *Tokenizer) setMerges(n int, at func(i int) (left, right string, err err
 func splitMerge(merge string, i int) (left, right string, err error) {
 	left, right, ok := strings.Cut(merge, " ")
 	if !ok || left == "" || right == "" || strings.Contains(right, " ") {
-		return "", "", fmt.Errorf("tokenizer: merge %d: %q is not two tokens with a space between", i, merge)
+		return "", "", fmt.Errorf("merge %d: %q is not two tokens with a space between", i, merge)
 	}
 	return left, right, nil
 }

@@ -15,10 +15,10 @@ import (
 func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	var f jsonFile
 	if err := json.Unmarshal(tokenizerJSON, &f); err != nil {
-		return nil, fmt.Errorf("tokenizer: tokenizer.json: %w", jsonerr.Plain(err, ""))
+		return nil, fmt.Errorf("tokenizer.json: %w", jsonerr.Plain(err, ""))
 	}
 	if err := f.Model.check(); err != nil {
-		return nil, fmt.Errorf("tokenizer: tokenizer.json: model: %w", err)
+		return nil, fmt.Errorf("tokenizer.json: model: %w", err)
 	}
 	c, err := parseConfig(config)
 	if err != nil {
@@ -39,7 +39,7 @@ func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 		return nil, err
 	}
 	if err := f.template(t); err != nil {
-		return nil, fmt.Errorf("tokenizer: tokenizer.json: post_processor: %w", err)
+		return nil, fmt.Errorf("tokenizer.json: post_processor: %w", err)
 	}
 	t.findEndOfTurn()
 	return t, c.surround(t)
@@ -49,7 +49,7 @@ func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 func (f *jsonFile) bytePairs(c *config) (*Tokenizer, error) {
 	p, err := f.pipeline()
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer: tokenizer.json: %w", err)
+		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
 	tokens, added, err := f.tokens(c)
 	if err != nil {
@@ -66,7 +66,7 @@ func (f *jsonFile) bytePairs(c *config) (*Tokenizer, error) {
 	if id, ok := t.ids[f.Model.Unknown]; ok && f.Model.Unknown != "" {
 		t.unknown, t.fuse = id, f.Model.FuseUnknown
 	} else if t.lossy && f.Model.Unknown != "" {
-		return nil, fmt.Errorf("tokenizer: tokenizer.json: model: unk_token: %q is not in the vocabulary", f.Model.Unknown)
+		return nil, fmt.Errorf("tokenizer.json: model: unk_token: %q is not in the vocabulary", f.Model.Unknown)
 	}
 	if err := t.setMerges(len(f.Model.Merges), f.Model.merge); err != nil {
 		return nil, err
@@ -153,26 +153,26 @@ func (f *jsonFile) tokens(c *config) ([]token, []addedToken, error) {
 	tokens := make([]token, 0, size+len(f.AddedTokens))
 	for _, k := range f.Model.Vocab {
 		if k.id >= size+len(f.AddedTokens)+maxGap {
-			return nil, nil, fmt.Errorf("tokenizer: token %q: id %d is outside a vocabulary of %d", k.text, k.id, size)
+			return nil, nil, fmt.Errorf("token %q: id %d is outside a vocabulary of %d", k.text, k.id, size)
 		}
 		for k.id >= len(tokens) {
 			tokens = append(tokens, token{kind: Unused})
 		}
 		if tokens[k.id].text != "" {
-			return nil, nil, fmt.Errorf("tokenizer: token %q: id %d is that of %q", k.text, k.id, tokens[k.id].text)
+			return nil, nil, fmt.Errorf("token %q: id %d is that of %q", k.text, k.id, tokens[k.id].text)
 		}
 		tokens[k.id] = token{k.text, Normal}
 	}
 	added := make(map[int]addedToken, len(f.AddedTokens))
 	for _, a := range f.AddedTokens {
 		if a.ID == nil || *a.ID < 0 || *a.ID >= size+len(f.AddedTokens)+maxGap {
-			return nil, nil, fmt.Errorf("tokenizer: added token %q: its id is outside a vocabulary of %d", a.Content, size)
+			return nil, nil, fmt.Errorf("added token %q: its id is outside a vocabulary of %d", a.Content, size)
 		}
 		if a.Content == "" {
 			continue // the reference ignores it
 		}
 		if other, ok := added[*a.ID]; ok && other.content != a.Content {
-			return nil, nil, fmt.Errorf("tokenizer: added token %q: its id %d is that of %q", a.Content, *a.ID, other.content)
+			return nil, nil, fmt.Errorf("added token %q: its id %d is that of %q", a.Content, *a.ID, other.content)
 		}
 		added[*a.ID] = a.token(*a.ID)
 	}

@@ -87,12 +87,12 @@ func preTokenizerOf(name string) (preTokenizer, error) {
 	case ok:
 		return pre, nil
 	case name == "":
-		return pre, errors.New("tokenizer: tokenizer.ggml.pre is missing: files from before May 2024 do not say how their " +
+		return pre, errors.New("tokenizer.ggml.pre is missing: files from before May 2024 do not say how their " +
 			"text is cut into words; convert the model anew, or name the rule: karat edit FILE --set tokenizer.ggml.pre=string:NAME")
 	case model != "":
-		return pre, fmt.Errorf("tokenizer: tokenizer.ggml.pre: the pre-tokenizer %q, that of %s, is not supported", name, model)
+		return pre, fmt.Errorf("tokenizer.ggml.pre: the pre-tokenizer %q, that of %s, is not supported", name, model)
 	}
-	return pre, fmt.Errorf("tokenizer: tokenizer.ggml.pre: unknown pre-tokenizer %q", name)
+	return pre, fmt.Errorf("tokenizer.ggml.pre: unknown pre-tokenizer %q", name)
 }
 
 // names are the candidates for a folder's steps, the first that suits them: of several with the

@@ -26,7 +26,7 @@ func Same(a, b *Tokenizer) error {
 	for id := range min(a.VocabSize(), b.VocabSize()) {
 		x, kind := a.Token(id)
 		if y, _ := b.Token(id); x != y && kind != Unused && kind != UserDefined { // which may be spelled as text
-			return fmt.Errorf("tokenizer: the other form has token %d as %q, not %q", id, y, x)
+			return fmt.Errorf("the other form has token %d as %q, not %q", id, y, x)
 		}
 	}
 	for _, special := range []bool{false, true} {
@@ -50,7 +50,7 @@ func Same(a, b *Tokenizer) error {
 // same compares the ids of one text.
 func same(a, b *Tokenizer, text string, o Options) error {
 	if x, y := a.Encode(text, o), b.Encode(text, o); !slices.Equal(x, y) {
-		return fmt.Errorf("tokenizer: the other form gives %q the ids %v, not %v", text, y, x)
+		return fmt.Errorf("the other form gives %q the ids %v, not %v", text, y, x)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func FromSentencePiece(model, config []byte) (*Tokenizer, error) {
 		err = m.check()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer: tokenizer.model: %w", err)
+		return nil, fmt.Errorf("tokenizer.model: %w", err)
 	}
 	c, err := parseConfig(config)
 	if err != nil {

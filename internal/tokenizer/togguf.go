@@ -43,12 +43,12 @@ func ToGGUF(f Files, size int, merges bool, pre string, ids map[string]int) (g G
 		return g, nil, err
 	}
 	if size > len(g.Tokens)+maxGap {
-		return g, nil, fmt.Errorf("tokenizer: %d tokens, but the model embeds %d", len(g.Tokens), size)
+		return g, nil, fmt.Errorf("%d tokens, but the model embeds %d", len(g.Tokens), size)
 	}
 	g.resize(size)
 	if f.JSON != nil && file.Model.Vocab == nil { // beside tokenizer.model: for its post-processor
 		if err := json.Unmarshal(f.JSON, &file); err != nil {
-			return g, nil, fmt.Errorf("tokenizer: tokenizer.json: %w", err)
+			return g, nil, fmt.Errorf("tokenizer.json: %w", err)
 		}
 	}
 	g.setSpecial(t, &c, &file, ids)
@@ -68,7 +68,7 @@ func (g *GGUF) fromModel(f Files, c *config) (*Tokenizer, error) {
 	}
 	m := newSPModel()
 	if err := protoFields(f.Model, 0, m.field); err != nil {
-		return nil, fmt.Errorf("tokenizer: tokenizer.model: %w", err)
+		return nil, fmt.Errorf("tokenizer.model: %w", err)
 	}
 	added, err := c.appendTokens(&m.tokens)
 	if err != nil {
@@ -102,11 +102,11 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 		return nil, nil, err
 	}
 	if err := json.Unmarshal(f.JSON, file); err != nil {
-		return nil, nil, fmt.Errorf("tokenizer: tokenizer.json: %w", err)
+		return nil, nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
 	if t.pieces != nil {
 		if w := t.pieces; !w.clean || !w.chinese || w.strip != w.lower || w.most != maxWord {
-			return nil, nil, fmt.Errorf("tokenizer: tokenizer.json: GGUF has no keys for a BertNormalizer other than the usual ones")
+			return nil, nil, fmt.Errorf("tokenizer.json: GGUF has no keys for a BertNormalizer other than the usual ones")
 		}
 		g.setPieces(t, pre)
 		return t, nil, nil
@@ -117,10 +117,10 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 	}
 	p, err := file.pipeline()
 	if err != nil {
-		return nil, nil, fmt.Errorf("tokenizer: tokenizer.json: %w", err)
+		return nil, nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
 	if p.norm.nfkc {
-		return nil, nil, errors.New("tokenizer: tokenizer.json: normalizer NFKC: GGUF has no key for it")
+		return nil, nil, errors.New("tokenizer.json: normalizer NFKC: GGUF has no key for it")
 	}
 	tokens, added, err := file.tokens(c)
 	if err != nil {
@@ -138,7 +138,7 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 		g.Model, g.Pre = SentencePiece, "default"
 	default:
 		if g.Model = ByteLevel; p.norm.prepend == prependSpace {
-			return nil, nil, errors.New("tokenizer: tokenizer.json: ByteLevel with add_prefix_space: GGUF has no key for it")
+			return nil, nil, errors.New("tokenizer.json: ByteLevel with add_prefix_space: GGUF has no key for it")
 		}
 		if g.Pre, err = preName(&p, t, pre); err != nil {
 			return nil, nil, err
@@ -174,7 +174,7 @@ func preName(p *pipeline, t *Tokenizer, usual string) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("tokenizer: tokenizer.json: GGUF has no name for a pre-tokenizer of %q with NFC %v and ignore_merges %v", p.patterns, p.norm.nfc, t.allWhole)
+	return "", fmt.Errorf("tokenizer.json: GGUF has no name for a pre-tokenizer of %q with NFC %v and ignore_merges %v", p.patterns, p.norm.nfc, t.allWhole)
 }
 
 // mergesAll reports whether merging makes each word that is a token that token, so that
@@ -243,7 +243,7 @@ func (g *GGUF) setMerges(m *jsonModel) error {
 			return err
 		}
 		if strings.Contains(left+right, " ") {
-			return fmt.Errorf("tokenizer: tokenizer.json: merge %d: %q + %q: GGUF has no merges of spaces", i, left, right)
+			return fmt.Errorf("tokenizer.json: merge %d: %q + %q: GGUF has no merges of spaces", i, left, right)
 		}
 		if g.Model != SentencePiece {
 			g.Merges = append(g.Merges, left+" "+right)

@@ -113,7 +113,7 @@ type Options struct {
 type Span struct{ From, To int }
 
 // ErrMost is the error of a text that has more ids than Options.Most.
-var ErrMost = errors.New("tokenizer: the text has too many tokens")
+var ErrMost = errors.New("the text has too many tokens")
 
 // Encode returns the ids of text, at most Options.Most of them. Its time grows as
 // n log n, whatever the text.

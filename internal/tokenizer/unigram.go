@@ -37,7 +37,7 @@ type unigram struct {
 // newUnigram indexes a vocabulary whose tokens have scores. Of tokens that are spelled alike the last counts.
 func newUnigram(tokens []token, scores []float64, unknown int, u *unigram) (*Tokenizer, error) {
 	if unknown < 0 || unknown >= len(tokens) {
-		return nil, fmt.Errorf("tokenizer: the unknown token %d is outside a vocabulary of %d", unknown, len(tokens))
+		return nil, fmt.Errorf("the unknown token %d is outside a vocabulary of %d", unknown, len(tokens))
 	}
 	tokens[unknown].kind = Unknown
 	last := make(map[string]int, len(tokens))
@@ -56,7 +56,7 @@ func newUnigram(tokens []token, scores []float64, unknown int, u *unigram) (*Tok
 	least := math.Inf(1)
 	for i, s := range scores {
 		if s != s || math.IsInf(s, 0) {
-			return nil, fmt.Errorf("tokenizer: token %d: its score is %v", i, s)
+			return nil, fmt.Errorf("token %d: its score is %v", i, s)
 		}
 		if tokens[i].kind != Unused {
 			least = min(least, s)
@@ -322,10 +322,10 @@ func (f *jsonFile) unigram(c *config) (*Tokenizer, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer: tokenizer.json: %w", err)
+		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
 	if f.Model.UnknownID == nil {
-		return nil, errors.New("tokenizer: tokenizer.json: model: unk_id is missing: a Unigram model without an unknown token is not supported")
+		return nil, errors.New("tokenizer.json: model: unk_id is missing: a Unigram model without an unknown token is not supported")
 	}
 	tokens, added, err := f.tokens(c)
 	if err != nil {
@@ -337,7 +337,7 @@ func (f *jsonFile) unigram(c *config) (*Tokenizer, error) {
 	}
 	for i := len(f.Model.Vocab); i < len(tokens); i++ { // added ones, which text does not become
 		if tokens[i].kind == Normal {
-			return nil, fmt.Errorf("tokenizer: tokenizer.json: token %d: %q has no score", i, tokens[i].text)
+			return nil, fmt.Errorf("tokenizer.json: token %d: %q has no score", i, tokens[i].text)
 		}
 	}
 	t, err := newUnigram(tokens, scores, *f.Model.UnknownID, u)

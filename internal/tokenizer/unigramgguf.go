@@ -11,7 +11,7 @@ import (
 // transformers' tokenizers of these models do.
 func (g GGUF) unigram(tokens []token) (*Tokenizer, error) {
 	if g.UNK == nil {
-		return nil, errors.New("tokenizer: tokenizer.ggml.unknown_token_id: missing")
+		return nil, errors.New("tokenizer.ggml.unknown_token_id: missing")
 	}
 	u := &unigram{charsmap: g.CharsMap, words: is(g.MergeSpaces, true), cut: true, prefix: prependNever}
 	if is(g.AddSpacePrefix, true) {
@@ -21,7 +21,7 @@ func (g GGUF) unigram(tokens []token) (*Tokenizer, error) {
 	if g.CharsMap != nil {
 		m, err := newCharsMap(g.CharsMap)
 		if err != nil {
-			return nil, fmt.Errorf("tokenizer: tokenizer.ggml.%w", err)
+			return nil, fmt.Errorf("tokenizer.ggml.%w", err)
 		}
 		rules = append(rules, m.apply)
 	}
@@ -63,7 +63,7 @@ func (g *GGUF) setUnigram(t *Tokenizer) (notes []string, err error) {
 	u := t.uni
 	switch {
 	case u.prefix == prependFirst, u.other:
-		return nil, errors.New("tokenizer: tokenizer.json: GGUF has no key for a Metaspace of the first word alone, or for NFC before Unigram")
+		return nil, errors.New("tokenizer.json: GGUF has no key for a Metaspace of the first word alone, or for NFC before Unigram")
 	case !u.words && !u.collapse:
 		words := false
 		g.MergeSpaces = &words
@@ -93,9 +93,9 @@ func (g *GGUF) unigramJSON(t *Tokenizer) (object, error) {
 	for i, k := range tokens {
 		switch {
 		case k.kind == Unused:
-			return nil, fmt.Errorf("tokenizer: tokenizer.ggml.token_type: token %d (%q) is unused: a tokenizer.json of Unigram has none that text does not become", i, k.text)
+			return nil, fmt.Errorf("tokenizer.ggml.token_type: token %d (%q) is unused: a tokenizer.json of Unigram has none that text does not become", i, k.text)
 		case k.kind == UserDefined && strings.ContainsAny(k.text, " "+space):
-			return nil, fmt.Errorf("tokenizer: tokenizer.ggml.token_type: token %d (%q) is user-defined: an added token of Unigram has no spaces", i, k.text)
+			return nil, fmt.Errorf("tokenizer.ggml.token_type: token %d (%q) is user-defined: an added token of Unigram has no spaces", i, k.text)
 		}
 		vocab[i] = [2]any{k.text, t.uni.scores[i]}
 	}

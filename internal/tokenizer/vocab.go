@@ -39,7 +39,7 @@ func newTokenizer(tokens []token, byteLevel bool) (*Tokenizer, error) {
 func indexed(tokens []token, twice bool) (*Tokenizer, error) {
 	t := &Tokenizer{tokens: tokens, ids: make(map[string]int32, len(tokens)), unknown: -1, bos: -1, eos: -1}
 	if len(tokens) > math.MaxInt32/2 {
-		return nil, fmt.Errorf("tokenizer: vocabulary: %d tokens", len(tokens))
+		return nil, fmt.Errorf("vocabulary: %d tokens", len(tokens))
 	}
 	for i := range tokens {
 		text := tokens[i].text
@@ -48,13 +48,13 @@ func indexed(tokens []token, twice bool) (*Tokenizer, error) {
 			continue
 		}
 		if len(text) > maxTokenBytes {
-			return nil, fmt.Errorf("tokenizer: token %d: %d bytes, at most %d are supported", i, len(text), maxTokenBytes)
+			return nil, fmt.Errorf("token %d: %d bytes, at most %d are supported", i, len(text), maxTokenBytes)
 		}
 		if other, ok := t.ids[text]; ok && !twice {
-			return nil, fmt.Errorf("tokenizer: token %d: %q is token %d already", i, text, other)
+			return nil, fmt.Errorf("token %d: %q is token %d already", i, text, other)
 		}
 		if tokens[i].kind == Byte && !isByteName(text) {
-			return nil, fmt.Errorf("tokenizer: token %d: a byte, spelled %q", i, text)
+			return nil, fmt.Errorf("token %d: a byte, spelled %q", i, text)
 		}
 		t.ids[text] = int32(i)
 	}
@@ -126,7 +126,7 @@ func (t *Tokenizer) indexCharacters() {
 // all of them for byte fallback (trainer_interface.cc).
 func (t *Tokenizer) checkBytes() error {
 	if b := slices.Index(t.bytes[:], -1); b >= 0 && slices.Max(t.bytes[:]) >= 0 {
-		return fmt.Errorf("tokenizer: vocabulary: no byte token <0x%02X>, though there are others", b)
+		return fmt.Errorf("vocabulary: no byte token <0x%02X>, though there are others", b)
 	}
 	return nil
 }
@@ -163,18 +163,18 @@ func (t *Tokenizer) addMerge(left, right string, rank int) error {
 	into, ok := t.ids[string(append(append(buf[:0], left...), right...))]
 	switch {
 	case !okL:
-		return fmt.Errorf("tokenizer: merge %d: %q is not in the vocabulary", rank, left)
+		return fmt.Errorf("merge %d: %q is not in the vocabulary", rank, left)
 	case !okR:
-		return fmt.Errorf("tokenizer: merge %d: %q is not in the vocabulary", rank, right)
+		return fmt.Errorf("merge %d: %q is not in the vocabulary", rank, right)
 	case !ok:
-		return fmt.Errorf("tokenizer: merge %d: %q + %q is not in the vocabulary", rank, left, right)
+		return fmt.Errorf("merge %d: %q + %q is not in the vocabulary", rank, left, right)
 	}
 	if !t.tokens[into].kind.isText() {
 		return nil
 	}
 	if !t.byteLevel {
 		if t.tokens[l].kind == Byte || t.tokens[r].kind == Byte {
-			return fmt.Errorf("tokenizer: merge %d: %q + %q: a byte token cannot merge", rank, left, right)
+			return fmt.Errorf("merge %d: %q + %q: a byte token cannot merge", rank, left, right)
 		}
 		t.joints.add(left, right)
 	}
@@ -190,7 +190,7 @@ func (t *Tokenizer) setScores(scores []float32) error {
 	order := slices.Clone(scores)
 	for i, s := range order {
 		if s != s {
-			return fmt.Errorf("tokenizer: token %d: its score is NaN", i)
+			return fmt.Errorf("token %d: its score is NaN", i)
 		}
 	}
 	slices.SortFunc(order, func(a, b float32) int { return compare(b, a) })
@@ -201,7 +201,7 @@ func (t *Tokenizer) setScores(scores []float32) error {
 		count += utf8.RuneCountInString(text) - 1
 	}
 	if work > maxSplitWork {
-		return fmt.Errorf("tokenizer: vocabulary: its tokens are too long to find their parts")
+		return fmt.Errorf("vocabulary: its tokens are too long to find their parts")
 	}
 	t.pairs = newPairTable(count)
 	for text, id := range t.words {
@@ -261,7 +261,7 @@ func (t *Tokenizer) symbol(text string) (int32, bool) {
 // setID checks an id of a file and stores it.
 func (t *Tokenizer) setID(to *int, id int, name string) error {
 	if id < 0 || id >= len(t.tokens) {
-		return fmt.Errorf("tokenizer: %s: id %d is outside the vocabulary of %d", name, id, len(t.tokens))
+		return fmt.Errorf("%s: id %d is outside the vocabulary of %d", name, id, len(t.tokens))
 	}
 	*to = id
 	return nil

@@ -25,14 +25,14 @@ func FromVocab(vocab, config []byte) ([]byte, error) {
 	}{}
 	if len(config) > 0 {
 		if err := json.Unmarshal(config, &c); err != nil {
-			return nil, fmt.Errorf("tokenizer: tokenizer_config.json: %w", jsonerr.Plain(err, ""))
+			return nil, fmt.Errorf("tokenizer_config.json: %w", jsonerr.Plain(err, ""))
 		}
 	}
 	ids := map[string]int{}
 	for i, line := range strings.Split(strings.TrimSuffix(string(vocab), "\n"), "\n") {
 		text := strings.TrimRight(line, " \t\r\n")
 		if other, ok := ids[text]; ok || text == "" {
-			return nil, fmt.Errorf("tokenizer: vocab.txt: line %d: %q is empty, or the token of line %d", i+1, text, other+1)
+			return nil, fmt.Errorf("vocab.txt: line %d: %q is empty, or the token of line %d", i+1, text, other+1)
 		}
 		ids[text] = i
 	}
@@ -49,7 +49,7 @@ func FromVocab(vocab, config []byte) ([]byte, error) {
 	name(c.Mask, "[MASK]")
 	for _, text := range []string{unk, cls, sep} {
 		if _, ok := ids[text]; !ok {
-			return nil, errors.New("tokenizer: vocab.txt: it has no " + text)
+			return nil, errors.New("vocab.txt: it has no " + text)
 		}
 	}
 	return json.Marshal(object{

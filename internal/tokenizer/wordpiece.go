@@ -39,7 +39,7 @@ func newWordPiece(tokens []token, w *wordPiece, unknown string) (*Tokenizer, err
 	}
 	id, ok := t.ids[unknown]
 	if !ok {
-		return nil, fmt.Errorf("tokenizer: the unknown token %q is not in the vocabulary", unknown)
+		return nil, fmt.Errorf("the unknown token %q is not in the vocabulary", unknown)
 	}
 	tokens[id].kind, w.unknown = Unknown, id
 	w.begins, w.continues = map[string]int32{}, map[string]int32{}
@@ -186,7 +186,7 @@ func longest(pieces map[string]int32, s string, most int) (id int32, n int) {
 func (f *jsonFile) wordPiece(c *config) (*Tokenizer, error) {
 	n, p := f.Normalizer, f.PreTokenizer
 	if n == nil || n.Type != "BertNormalizer" || p == nil || p.Type != "BertPreTokenizer" {
-		return nil, errors.New("tokenizer: tokenizer.json: WordPiece without BertNormalizer and BertPreTokenizer is not supported")
+		return nil, errors.New("tokenizer.json: WordPiece without BertNormalizer and BertPreTokenizer is not supported")
 	}
 	tokens, added, err := f.tokens(c)
 	if err != nil {
@@ -219,7 +219,7 @@ func (g GGUF) wordPiece(tokens []token) (*Tokenizer, error) {
 		}
 	}
 	if g.UNK == nil || *g.UNK < 0 || *g.UNK >= len(tokens) {
-		return nil, errors.New("tokenizer: tokenizer.ggml.unknown_token_id: missing, or no token")
+		return nil, errors.New("tokenizer.ggml.unknown_token_id: missing, or no token")
 	}
 	yes := true
 	if g.BOS == nil {

@@ -24,7 +24,7 @@ var wasmExec []byte
 func Embedded() (Program, error) {
 	module, err := io.ReadAll(brotli.NewReader(bytes.NewReader(wasm)))
 	if err != nil {
-		return Program{}, fmt.Errorf("web: the program inside: %w", err)
+		return Program{}, fmt.Errorf("the program inside: %w", err)
 	}
 	return Program{Wasm: module, Brotli: wasm, Exec: wasmExec}, nil
 }

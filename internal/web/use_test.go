@@ -38,7 +38,7 @@ func TestChat(t *testing.T) {
 	for kind, want := range map[string]string{"lost": "GPU was lost", "shader": "compiler refused", "memory": "not enough memory", "full": "context is full", "template": "template", "strange": "went wrong"} {
 		said := do[string](p, `for (const b of document.querySelectorAll('#notes [role=alert] button')) if (b.textContent === 'Dismiss') b.click();
 			ask('fail `+kind+`'); const said = await failed('`+kind+`'); await until('rest', () => !$('#send').hidden); return said + '|' + $('#say').value`)
-		if !strings.Contains(said, want) || !strings.HasSuffix(said, "|fail "+kind) || !strings.Contains(said, "webgpu: blk.3.ffn_down: "+kind) {
+		if !strings.Contains(said, want) || !strings.HasSuffix(said, "|fail "+kind) || !strings.Contains(said, "blk.3.ffn_down: "+kind) {
 			t.Errorf("%s: the page says %q", kind, said)
 		}
 	}

@@ -51,12 +51,12 @@ type Site struct {
 func New(version string, p Program, beside ...File) (*Site, error) {
 	script, err := script(version, p, beside)
 	if err != nil {
-		return nil, fmt.Errorf("web: script: %w", err)
+		return nil, fmt.Errorf("script: %w", err)
 	}
 	s := &Site{}
 	html, err := s.page()
 	if err != nil {
-		return nil, fmt.Errorf("web: page: %w", err)
+		return nil, fmt.Errorf("page: %w", err)
 	}
 	s.files = append([]File{{"index.html", html, nil}, {"karat.js", script, nil}, {"karat.wasm", p.Wasm, p.Brotli}}, beside...)
 	return s, nil

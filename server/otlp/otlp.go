@@ -51,7 +51,7 @@ type Exporter struct {
 func New(endpoint string, log *slog.Logger) (*Exporter, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("otlp: %q is no address of a collector, want one as http://127.0.0.1:4318", endpoint)
+		return nil, fmt.Errorf("%q is no address of a collector, want one as http://127.0.0.1:4318", endpoint)
 	}
 	over := make(chan struct{})
 	e := &Exporter{url: u.JoinPath("v1/traces").String(), log: cmp.Or(log, slog.New(slog.DiscardHandler)), spans: make(chan server.Span, held), over: make(chan struct{}), stop: sync.OnceFunc(func() { close(over) })}

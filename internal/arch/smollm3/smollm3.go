@@ -70,7 +70,7 @@ type MLP struct {
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
 	if n := len(c.RopeLayers); c.RopeLayers != nil && n != c.NumLayers {
-		return nil, fmt.Errorf("smollm3: no_rope_layers has %d layers, expected %d", n, c.NumLayers)
+		return nil, fmt.Errorf("no_rope_layers has %d layers, expected %d", n, c.NumLayers)
 	}
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
 	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err

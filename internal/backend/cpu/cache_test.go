@@ -42,7 +42,7 @@ func TestForeignCache(t *testing.T) {
 	}
 	one.e.step.Cache, three.e.step.Cache = three.e.step.Cache, one.e.step.Cache
 	for _, a := range []*attending{one, three} {
-		if _, err := a.e.Run(t.Context(), a.e.step, nil); err == nil || err.Error() != "cpu: the step's cache is not this backend's" {
+		if _, err := a.e.Run(t.Context(), a.e.step, nil); err == nil || err.Error() != "the step's cache is not this backend's" {
 			t.Errorf("with the cache of another backend: %v", err)
 		}
 	}

@@ -54,7 +54,7 @@ func (c *cache) ReadStore(s *graph.KV, seq *kv.Sequence, from, to int) (data []b
 // WriteStore implements backend.Portable.
 func (c *cache) WriteStore(s *graph.KV, seq *kv.Sequence, from, to int, data []byte) error {
 	if want := (to - from) * s.Heads * (s.Dim + s.Values()) * c.kv.Bytes(); len(data) != want {
-		return fmt.Errorf("cpu: %d bytes of keys and values, want %d", len(data), want)
+		return fmt.Errorf("%d bytes of keys and values, want %d", len(data), want)
 	}
 	return c.each(s, seq, from, to, func(p *page, at int) {
 		if c.kv == KVF32 {
@@ -80,7 +80,7 @@ func (c *cache) ReadState(s *graph.State, seq *kv.Sequence) (data []byte, err er
 // WriteState implements backend.Portable.
 func (c *cache) WriteState(s *graph.State, seq *kv.Sequence, data []byte) error {
 	if len(data) != 4*s.Size {
-		return fmt.Errorf("cpu: %d bytes of a state, want %d", len(data), 4*s.Size)
+		return fmt.Errorf("%d bytes of a state, want %d", len(data), 4*s.Size)
 	}
 	if _, err := c.page(c.slots, seq.Slot(c.slots)); err != nil {
 		return err

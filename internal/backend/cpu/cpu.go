@@ -143,11 +143,11 @@ func (e *executable) check(s *backend.Step) (*cache, error) {
 		}
 	}
 	if len(s.Outputs) > e.results {
-		return nil, fmt.Errorf("cpu: logits of %d rows, the plan has room for %d", len(s.Outputs), e.results)
+		return nil, fmt.Errorf("logits of %d rows, the plan has room for %d", len(s.Outputs), e.results)
 	}
 	c, ok := s.Cache.(*cache)
 	if !ok || c.b != e.b {
-		return nil, errors.New("cpu: the step's cache is not this backend's")
+		return nil, errors.New("the step's cache is not this backend's")
 	}
 	return c, nil
 }
@@ -191,7 +191,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 		}
 		if k.run != nil {
 			if err := guard(k.run); err != nil {
-				return nil, fmt.Errorf("cpu: %v: %w", k.node, err)
+				return nil, fmt.Errorf("%v: %w", k.node, err)
 			}
 		}
 		if tap != nil && k.want && s.Sees(k.node) {

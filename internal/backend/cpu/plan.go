@@ -41,10 +41,10 @@ type freqs struct {
 // Compile implements backend.Backend.
 func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable, error) {
 	if err := simd.Err(); err != nil {
-		return nil, fmt.Errorf("cpu: %w", err)
+		return nil, err
 	}
 	if err := checkFusions(b.o.NoFuse); err != nil {
-		return nil, fmt.Errorf("cpu: %w", err)
+		return nil, err
 	}
 	b.busy.Lock()
 	defer b.busy.Unlock()
@@ -64,12 +64,12 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	}
 	if b.o.Precision == Fast {
 		if err := guard(func() error { return b.ready(g, o.Progress) }); err != nil {
-			return nil, fmt.Errorf("cpu: %w", err)
+			return nil, err
 		}
 	}
 	p.fuse(g, o)
 	if err := e.x.start(p); err != nil {
-		return nil, fmt.Errorf("cpu: %w", err)
+		return nil, err
 	}
 	for _, n := range g.Nodes {
 		if err := p.add(n, o); err != nil {
@@ -93,7 +93,7 @@ func (p *planner) add(n *graph.Node, o backend.Options) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("cpu: %v: %w", n, err)
+		return fmt.Errorf("%v: %w", n, err)
 	}
 	want := wants(o, n)
 	if run != nil || want {

@@ -34,7 +34,7 @@ func (Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
 	}
 	for _, s := range g.KVs() {
 		if c.stores[s.Layer] != nil {
-			return nil, fmt.Errorf("ref: two stores of layer %d", s.Layer)
+			return nil, fmt.Errorf("two stores of layer %d", s.Layer)
 		}
 		c.stores[s.Layer] = &store{class: slices.Index(pool.Classes(), backend.ClassOf(s)), width: s.Heads * s.Dim, wide: s.Heads * s.Values()}
 	}

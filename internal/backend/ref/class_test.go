@@ -79,7 +79,7 @@ func TestClass(t *testing.T) {
 
 func TestClassUnknown(t *testing.T) {
 	_, err := ref.Backend{Class: round.Class{KV: "q4"}}.Compile(layer(t), backend.Options{})
-	if err == nil || !strings.Contains(err.Error(), `ref: kv "q4", want`) {
+	if err == nil || !strings.Contains(err.Error(), `kv "q4", want`) {
 		t.Error(err)
 	}
 }

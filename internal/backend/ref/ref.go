@@ -40,7 +40,7 @@ func (Backend) Close() error { return nil }
 // Compile implements backend.Backend. Weights are read as they are needed.
 func (b Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable, error) {
 	if err := b.Class.Check(); err != nil {
-		return nil, fmt.Errorf("ref: %w", err)
+		return nil, err
 	}
 	e := &executable{g: g, arith: newArith(b.Class), threads: b.Threads, rows: max(o.Rows, 1), want: o.Want, kept: backend.NewKept(g, o.Keep), expert: o.Expert, last: make([]int, len(g.Nodes)), after: g.Live().After}
 	if e.threads == 0 {
@@ -95,7 +95,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 	}
 	c, ok := s.Cache.(*cache)
 	if !ok {
-		return nil, errors.New("ref: the step's cache is not this backend's")
+		return nil, errors.New("the step's cache is not this backend's")
 	}
 	c.begin(s)
 	out := make([][]float64, len(e.g.Nodes))
@@ -116,7 +116,7 @@ func (e *executable) Run(ctx context.Context, s *backend.Step, tap backend.Tap) 
 			return err
 		})
 		if err != nil {
-			return nil, fmt.Errorf("ref: %v: %w", n, err)
+			return nil, fmt.Errorf("%v: %w", n, err)
 		}
 		if tap != nil && e.want != nil && n.Op != graph.StoreKV && e.want(n) && s.Sees(n) {
 			show(tap, n, out[n.ID], s.Write)

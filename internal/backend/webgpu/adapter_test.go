@@ -171,7 +171,7 @@ func TestAdapterTooLarge(t *testing.T) {
 	r.b().limit = 1 << 14
 	r.seq = r.pool.NewSequence()
 	_, err := r.plan.Run(t.Context(), r.blended(blend(100), 1, 2), nil)
-	if err == nil || !strings.Contains(err.Error(), "webgpu: adapters: random 4 of ") || !strings.Contains(err.Error(), "do not fit") {
+	if err == nil || !strings.Contains(err.Error(), "adapters: random 4 of ") || !strings.Contains(err.Error(), "do not fit") {
 		t.Errorf("pairs that are too large: %v", err)
 	}
 	r.seq = r.pool.NewSequence()
@@ -203,7 +203,7 @@ func TestAdapterRanks(t *testing.T) {
 	r.compute(r.blended(blend(500), 1))
 	r.seq = r.pool.NewSequence()
 	_, err := r.plan.Run(t.Context(), r.blended(blend(501), 1), nil)
-	if err == nil || !strings.Contains(err.Error(), "webgpu: adapters: w") || !strings.Contains(err.Error(), "ranks of 1001 together, this GPU computes at most 1000") {
+	if err == nil || !strings.Contains(err.Error(), "adapters: w") || !strings.Contains(err.Error(), "ranks of 1001 together, this GPU computes at most 1000") {
 		t.Error(err)
 	}
 }

@@ -114,7 +114,7 @@ func (c *cache) Copy(class int, from, to int32) error {
 	c.b.busy.Lock()
 	defer c.b.busy.Unlock()
 	if c.stores == nil {
-		return errors.New("webgpu: the cache is closed")
+		return errors.New("the cache is closed")
 	}
 	for _, s := range c.stores {
 		if s.class != class {
@@ -122,12 +122,12 @@ func (c *cache) Copy(class int, from, to int32) error {
 		}
 		if int(to) >= s.pages {
 			if err := c.grow(s, int(to)+1); err != nil {
-				return fmt.Errorf("webgpu: keys and values of layer %d: %w", s.kv.Layer, err)
+				return fmt.Errorf("keys and values of layer %d: %w", s.kv.Layer, err)
 			}
 		}
 		for _, b := range s.slabs() {
 			if err := c.move(*b.buffer, from, to, b.page); err != nil {
-				return fmt.Errorf("webgpu: keys and values of layer %d: %w", s.kv.Layer, err)
+				return fmt.Errorf("keys and values of layer %d: %w", s.kv.Layer, err)
 			}
 		}
 	}
@@ -140,7 +140,7 @@ func (c *cache) Copy(class int, from, to int32) error {
 			err = c.move(s.values, from, to, 4*s.size)
 		}
 		if err != nil {
-			return fmt.Errorf("webgpu: state %s of layer %d: %w", state.Name, state.Layer, err)
+			return fmt.Errorf("state %s of layer %d: %w", state.Name, state.Layer, err)
 		}
 	}
 	return nil

@@ -162,7 +162,7 @@ func (e *executable) Most() (k, steps int) {
 // Choose implements backend.Chooser.
 func (e *executable) Choose(ctx context.Context, s *backend.Step, k, steps int) ([]backend.Likely, error) {
 	if most, far := e.Most(); k < 1 || k > most || steps < 1 || steps > far || steps > 1 && k > 1 {
-		return nil, fmt.Errorf("webgpu: the %d likeliest tokens of %d steps; at most %d and %d are possible, one of them 1", k, steps, most, far)
+		return nil, fmt.Errorf("the %d likeliest tokens of %d steps; at most %d and %d are possible, one of them 1", k, steps, most, far)
 	}
 	p, err := e.of(s)
 	if err != nil {
@@ -182,7 +182,7 @@ func (e *plan) choose(ctx context.Context, s *backend.Step, k, steps int) ([]bac
 	}
 	defer e.b.busy.Unlock()
 	if err := e.reserve(c, steps); err != nil {
-		return nil, fmt.Errorf("webgpu: %w", err)
+		return nil, err
 	}
 	rows := e.count(e.last)
 	out := make([]uint32, 2*rows*k*steps)
@@ -196,7 +196,7 @@ func (e *plan) choose(ctx context.Context, s *backend.Step, k, steps int) ([]bac
 		e.write(k, i > 0)
 		for _, l := range e.nodes {
 			if err := e.record(l, c); err != nil {
-				return nil, fmt.Errorf("webgpu: %v: %w", l.node, err)
+				return nil, fmt.Errorf("%v: %w", l.node, err)
 			}
 			if first, err = e.pause(ctx, first, l.node); err != nil {
 				return nil, err
@@ -221,30 +221,30 @@ func (e *plan) choose(ctx context.Context, s *backend.Step, k, steps int) ([]bac
 // mayChoose tells whether s is what choose can do in so many steps.
 func (e *plan) mayChoose(s *backend.Step, steps int) error {
 	if s.Values != nil || s.NoLogits {
-		return errors.New("webgpu: values of nodes come with logits, not with chosen tokens")
+		return errors.New("values of nodes come with logits, not with chosen tokens")
 	}
 	n := len(s.Tokens)
 	if e.last.extent == wanted {
 		n = len(s.Outputs)
 	}
 	if n > e.chooser.rows {
-		return fmt.Errorf("webgpu: the likeliest tokens of %d rows, at most %d are possible", n, e.chooser.rows)
+		return fmt.Errorf("the likeliest tokens of %d rows, at most %d are possible", n, e.chooser.rows)
 	}
 	if steps == 1 {
 		return nil
 	}
 	if s.Embeddings != nil || s.Parts != nil {
-		return errors.New("webgpu: several steps are of tokens of text, not of embeddings")
+		return errors.New("several steps are of tokens of text, not of embeddings")
 	}
 	if n != len(s.Tokens) {
-		return errors.New("webgpu: several steps need the logits of all rows")
+		return errors.New("several steps need the logits of all rows")
 	}
 	for i, pos := range s.Pos {
 		if i > 0 && s.Seqs[i] == s.Seqs[i-1] {
-			return errors.New("webgpu: several steps are of one row of each sequence")
+			return errors.New("several steps are of one row of each sequence")
 		}
 		if room := s.Seqs[i].Len(); int(pos)+steps > room {
-			return fmt.Errorf("webgpu: %d steps from position %d on, the sequence has room for %d", steps, pos, room)
+			return fmt.Errorf("%d steps from position %d on, the sequence has room for %d", steps, pos, room)
 		}
 	}
 	return nil

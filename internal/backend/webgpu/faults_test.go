@@ -293,7 +293,7 @@ func brokenShader(t *testing.T, d *Device) {
 	g := made(t, 8, func(b graph.Builder, _ *rand.Rand, x *graph.Node) *graph.Node {
 		return b.Name(b.Scale(x, 2), "doubled", "")
 	})
-	if _, err := b.Compile(g, backend.Options{}); err == nil || !strings.Contains(err.Error(), "webgpu: doubled (faults_test.go:") || !strings.Contains(err.Error(), "no shader") {
+	if _, err := b.Compile(g, backend.Options{}); err == nil || !strings.Contains(err.Error(), "doubled (faults_test.go:") || !strings.Contains(err.Error(), "no shader") {
 		t.Error(err)
 	}
 }
@@ -311,7 +311,7 @@ func lostDevice(t *testing.T, d *Device) {
 		if !errors.Is(err, gpu.ErrLost) {
 			t.Fatal(err)
 		}
-		if text := err.Error(); !strings.HasPrefix(text, "webgpu: ") || !strings.Contains(text, " dispatches from ") || !strings.Contains(text, "softcap") {
+		if text := err.Error(); strings.HasPrefix(text, "webgpu: ") || !strings.Contains(text, " dispatches from ") || !strings.Contains(text, "softcap") {
 			t.Error(text)
 		}
 	}

@@ -285,7 +285,7 @@ type Device struct {
 func Open(n int) (*Device, error) {
 	d, err := gpu.Open(n)
 	if err != nil {
-		return nil, fmt.Errorf("webgpu: %w", err)
+		return nil, err
 	}
 	return newDevice(d), nil
 }

@@ -2,7 +2,6 @@ package webgpu
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -53,7 +52,7 @@ func (b *Backend) Bandwidth() (bytesPerSecond float64, err error) {
 	for i, n := range [buffers + 2]int{len(data), 4, size, size, size, size} {
 		x, err := b.empty("read", n)
 		if err != nil {
-			return 0, fmt.Errorf("webgpu: %w", err)
+			return 0, err
 		}
 		if made = append(made, x); i == 0 {
 			l.Write(x, 0, data)
@@ -77,7 +76,7 @@ func (b *Backend) Bandwidth() (bytesPerSecond float64, err error) {
 			return 0, err
 		}
 		if t := l.Times(); len(t) < 2 {
-			return 0, errors.New("webgpu: this GPU has no time stamps")
+			return 0, errors.New("this GPU has no time stamps")
 		} else if best == 0 || t[1] < best {
 			best = t[1]
 		}

@@ -161,11 +161,11 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 	defer b.busy.Unlock()
 	for _, name := range b.o.NoFuse {
 		if !slices.Contains(Fusions, name) {
-			return nil, fmt.Errorf("webgpu: no fusion is called %q, want %s", name, strings.Join(Fusions, ", "))
+			return nil, fmt.Errorf("no fusion is called %q, want %s", name, strings.Join(Fusions, ", "))
 		}
 	}
 	if o.Expert != nil {
-		return nil, errors.New("webgpu: what experts multiply can be seen on the CPU only")
+		return nil, errors.New("what experts multiply can be seen on the CPU only")
 	}
 	stacks := b.stacks(g)
 	hoisted := g.Hoist(func(n *graph.Node) []*graph.Node {
@@ -208,7 +208,7 @@ func (b *Backend) plans(g, hoisted *graph.Graph, o backend.Options, c *common) (
 	}
 	e.whole, e.part = whole, cmp.Or(e.part, whole)
 	if err := b.flush(); err != nil {
-		return nil, fmt.Errorf("webgpu: %w", err)
+		return nil, err
 	}
 	return e, nil
 }
@@ -233,7 +233,7 @@ func (b *Backend) compile(g *graph.Graph, rows, results int, o backend.Options, 
 	p.pair(g)
 	p.tables = b.onGPU(g, p.stacks)
 	if err := p.inputs(g); err != nil {
-		return nil, fmt.Errorf("webgpu: %w", err)
+		return nil, err
 	}
 	if err := b.uploads(g, p.stacks, p.tables, o.Progress); err != nil {
 		return nil, err
@@ -241,7 +241,7 @@ func (b *Backend) compile(g *graph.Graph, rows, results int, o backend.Options, 
 	for _, n := range g.Nodes {
 		l := &lowered{node: n, extent: p.extent(n), late: p.late[n.Name], want: o.Want != nil && n.Op != graph.StoreKV && o.Want(n)}
 		if err := mmap.Guard(func() error { return p.lower(l) }); err != nil {
-			return nil, fmt.Errorf("webgpu: %v: %w", n, err)
+			return nil, fmt.Errorf("%v: %w", n, err)
 		}
 		l.out = p.values[n]
 		e.nodes = append(e.nodes, l)
@@ -255,10 +255,10 @@ func (b *Backend) compile(g *graph.Graph, rows, results int, o backend.Options, 
 		e.last = l
 	}
 	if err := p.addChooser(); err != nil {
-		return nil, fmt.Errorf("webgpu: the choice of tokens: %w", err)
+		return nil, fmt.Errorf("the choice of tokens: %w", err)
 	}
 	if err := p.poison(); err != nil {
-		return nil, fmt.Errorf("webgpu: %w", err)
+		return nil, err
 	}
 	return e, nil
 }
@@ -378,7 +378,7 @@ func (b *Backend) uploads(g *graph.Graph, stacks map[*graph.Node]*stack, tables 
 	for _, w := range todo {
 		made, err := b.upload(w.list()...)
 		if err != nil {
-			return fmt.Errorf("webgpu: %v: %w", of[w], err)
+			return fmt.Errorf("%v: %w", of[w], err)
 		}
 		b.weights[w] = made
 		if done += w.bytes(); progress != nil {

@@ -57,7 +57,7 @@ func (e *plan) compute(ctx context.Context, s *backend.Step, tap backend.Tap) ([
 	}
 	defer e.b.busy.Unlock()
 	if err := e.reserve(c, 1); err != nil {
-		return nil, fmt.Errorf("webgpu: %w", err)
+		return nil, err
 	}
 	c.tell(&e.list, e.steps)
 	e.write(0, false)
@@ -67,7 +67,7 @@ func (e *plan) compute(ctx context.Context, s *backend.Step, tap backend.Tap) ([
 	}
 	for _, l := range nodes {
 		if err := e.record(l, c); err != nil {
-			return nil, fmt.Errorf("webgpu: %v: %w", l.node, err)
+			return nil, fmt.Errorf("%v: %w", l.node, err)
 		}
 		if !l.want || tap == nil || !s.Sees(l.node) {
 			if first, err = e.pause(ctx, first, l.node); err != nil {
@@ -111,7 +111,7 @@ func (e *plan) show(tap backend.Tap, l *lowered, out []float32, write bool) {
 // begin begins the list of a step, with the backend's lock held if there is no error.
 func (e *plan) begin(ctx context.Context, s *backend.Step) (*cache, error) {
 	if len(s.Outputs) > e.results {
-		return nil, fmt.Errorf("webgpu: logits of %d rows, the plan has room for %d", len(s.Outputs), e.results)
+		return nil, fmt.Errorf("logits of %d rows, the plan has room for %d", len(s.Outputs), e.results)
 	}
 	if err := s.Check(e.rows, e.vocab); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (e *plan) begin(ctx context.Context, s *backend.Step) (*cache, error) {
 	}
 	c, ok := s.Cache.(*cache)
 	if !ok || c.b != e.b {
-		return nil, errors.New("webgpu: the step's cache is not this backend's")
+		return nil, errors.New("the step's cache is not this backend's")
 	}
 	if err := e.b.busy.Take(ctx); err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func (e *plan) run(first, last *graph.Node, steps int) error {
 	e.b.measured(&e.list, dispatches, steps)
 	e.list.Reset()
 	if err != nil {
-		return fmt.Errorf("webgpu: %d dispatches from %v to %v: %w", dispatches, first, last, err)
+		return fmt.Errorf("%d dispatches from %v to %v: %w", dispatches, first, last, err)
 	}
 	return nil
 }

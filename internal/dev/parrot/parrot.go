@@ -130,7 +130,7 @@ func (m *model) teach(said []int, o *Options) error {
 			levels[t] = map[int]int{y: 0}
 			*m.at(y, m.feature[t]) = sure + first
 		} else if seen, ok := last[t]; ok && seen == anchor {
-			return fmt.Errorf("parrot: %q comes twice with nothing of its own between", m.v.tokens[t])
+			return fmt.Errorf("%q comes twice with nothing of its own between", m.v.tokens[t])
 		} else {
 			level := known[y]
 			for other := range known {

@@ -96,7 +96,7 @@ func MeasureFloors(ctx context.Context, g *graph.Graph, prompts [][]int32, progr
 	}
 	for i, ids := range prompts {
 		if err := checkIDs(g, ids); err != nil {
-			return nil, fmt.Errorf("diagnose: floor: prompt %d: %w", i, err)
+			return nil, fmt.Errorf("floor: prompt %d: %w", i, err)
 		}
 	}
 	for i, ids := range prompts {

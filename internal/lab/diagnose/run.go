@@ -3,7 +3,6 @@ package diagnose
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/karat-run/karat/internal/graph"
@@ -37,7 +36,7 @@ func Run(ctx context.Context, o Options) (d *Diagnosis, err error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("diagnose: %w", err)
+		return nil, err
 	}
 	d.Seconds = time.Since(start).Seconds()
 	return d, nil

@@ -47,21 +47,21 @@ func Parse(text string) ([]Fault, error) {
 			*part = strings.TrimSpace(*part)
 		}
 		if c, _ := cause.Find(f.ID); c.Kind == cause.Numeric {
-			return nil, fmt.Errorf("fault: %s: rounding is no fault; it is a class of numerics", f.ID)
+			return nil, fmt.Errorf("%s: rounding is no fault; it is a class of numerics", f.ID)
 		}
 		if !known(f.ID) {
-			return nil, fmt.Errorf("fault: %q: no such fault: \"karat lab causes\" lists them", f.ID)
+			return nil, fmt.Errorf("%q: no such fault: \"karat lab causes\" lists them", f.ID)
 		}
 		if strings.HasSuffix(s, "@") {
-			return nil, fmt.Errorf("fault: %s: no layers after @", f.ID)
+			return nil, fmt.Errorf("%s: no layers after @", f.ID)
 		}
 		if _, err := f.layers(1 << 20); err != nil {
-			return nil, fmt.Errorf("fault: %s: %w", f.ID, err)
+			return nil, fmt.Errorf("%s: %w", f.ID, err)
 		}
 		faults = append(faults, f)
 	}
 	if len(faults) == 0 {
-		return nil, errors.New("fault: none given")
+		return nil, errors.New("no fault is given")
 	}
 	return faults, nil
 }

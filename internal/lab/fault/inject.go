@@ -68,7 +68,7 @@ func Inject(g *graph.Graph, faults []Fault) (*graph.Graph, func(*graph.Node) ref
 	for _, f := range faults {
 		list, err := p.inject(f)
 		if err != nil {
-			return nil, nil, nil, fmt.Errorf("fault: %v: %w", f, err)
+			return nil, nil, nil, fmt.Errorf("%v: %w", f, err)
 		}
 		all = append(all, list...)
 	}
@@ -79,7 +79,7 @@ func Inject(g *graph.Graph, faults []Fault) (*graph.Graph, func(*graph.Node) ref
 	for _, n := range h.Nodes {
 		for _, in := range n.In {
 			if in.ID >= n.ID || h.Nodes[in.ID] != in {
-				return nil, nil, nil, fmt.Errorf("fault: these cannot be combined: %s would read %s, which comes later", n.Name, in.Name)
+				return nil, nil, nil, fmt.Errorf("these cannot be combined: %s would read %s, which comes later", n.Name, in.Name)
 			}
 		}
 	}

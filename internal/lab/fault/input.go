@@ -25,13 +25,13 @@ func Inputs(prompts []*lab.Prompt, faults []Fault, t Tokens) ([]Injected, error)
 	var all []Injected
 	for _, f := range faults {
 		if f.Where != "" || f.Layers != "" {
-			return nil, fmt.Errorf("fault: %v: it is in the input, and takes no layers", f)
+			return nil, fmt.Errorf("%v: it is in the input, and takes no layers", f)
 		}
 		in := Injected{Cause: f.ID, Fault: f.String(), Op: "Embed", Layers: []int{}, Positions: 1}
 		for _, p := range prompts {
 			ids, detail, err := t.change(p, f)
 			if err != nil {
-				return nil, fmt.Errorf("fault: %v: prompt %d: %w", f, p.Index, err)
+				return nil, fmt.Errorf("%v: prompt %d: %w", f, p.Index, err)
 			}
 			if len(ids) > 0 && !slices.Equal(ids, p.IDs) {
 				in.Detail = detail
@@ -41,7 +41,7 @@ func Inputs(prompts []*lab.Prompt, faults []Fault, t Tokens) ([]Injected, error)
 			}
 		}
 		if in.Detail == "" {
-			return nil, fmt.Errorf("fault: %v: it would change no prompt", f)
+			return nil, fmt.Errorf("%v: it would change no prompt", f)
 		}
 		all = append(all, in)
 	}

@@ -25,8 +25,8 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                         "none given",
-		" ; ":                      "none given",
+		"":                         "no fault is given",
+		" ; ":                      "no fault is given",
 		"no_such@all":              `"no_such": no such fault`,
 		"unknown":                  "no such fault",
 		"numeric_kv":               "rounding is no fault",

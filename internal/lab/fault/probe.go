@@ -36,7 +36,7 @@ func Probe(g *graph.Graph, prompts []*lab.Prompt, faults []Fault) ([]Injected, e
 		}
 		nodes, err := p.targets(&spec{id: f.ID, pick: func(l *layer) []*graph.Node { return l.nodes }}, f)
 		if err != nil {
-			return nil, fmt.Errorf("fault: %v: %w", f, err)
+			return nil, fmt.Errorf("%v: %w", f, err)
 		}
 		var list []tapped
 		for _, n := range nodes {
@@ -49,11 +49,11 @@ func Probe(g *graph.Graph, prompts []*lab.Prompt, faults []Fault) ([]Injected, e
 			}
 		}
 		if len(list) == 0 {
-			return nil, fmt.Errorf("fault: %v: no prompt has such taps", f)
+			return nil, fmt.Errorf("%v: no prompt has such taps", f)
 		}
 		in, err := p.probe(prompts, list, f)
 		if err != nil {
-			return nil, fmt.Errorf("fault: %v: %w", f, err)
+			return nil, fmt.Errorf("%v: %w", f, err)
 		}
 		all = append(all, in...)
 	}

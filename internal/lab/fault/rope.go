@@ -390,9 +390,9 @@ func (p *plan) checkTurns(faults []Fault) error {
 	has := func(id string) bool { return slices.ContainsFunc(faults, func(f Fault) bool { return f.ID == id }) }
 	switch {
 	case has("rope_position") && used && alike:
-		return fmt.Errorf("fault: rope_position: %w", same("queries and keys are off alike"))
+		return fmt.Errorf("rope_position: %w", same("queries and keys are off alike"))
 	case has("same_rope_offset") && !has("rope_position") && !alike:
-		return errors.New("fault: same_rope_offset: queries and keys are not off alike in all layers, which is rope_position")
+		return errors.New("same_rope_offset: queries and keys are not off alike in all layers, which is rope_position")
 	}
 	return nil
 }

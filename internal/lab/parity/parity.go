@@ -135,7 +135,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 				switch done++; {
 				case ctx.Err() != nil:
 				case err != nil:
-					stop(fmt.Errorf("parity: %s: %s: %w", c.model.Name, c.name(), err))
+					stop(fmt.Errorf("%s: %s: %w", c.model.Name, c.name(), err))
 				case x == nil:
 					r.Unmade++
 				default:

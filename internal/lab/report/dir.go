@@ -18,17 +18,17 @@ import (
 // each of the four appears whole or not at all, and the JSON, which has no NaN, last.
 func WriteDir(dir string, d *diagnose.Diagnosis) error {
 	if st, err := os.Stat(dir); err == nil && !st.IsDir() {
-		return fmt.Errorf("report: %w", &fs.PathError{Op: "write", Path: dir, Err: errors.New("not a folder")})
+		return fmt.Errorf("%w", &fs.PathError{Op: "write", Path: dir, Err: errors.New("not a folder")})
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return fmt.Errorf("report: %w", err)
+		return err
 	}
 	for _, f := range []struct {
 		name  string
 		write func(io.Writer, *diagnose.Diagnosis) error
 	}{{"index.html", HTML}, {"report.md", Markdown}, {"junit.xml", JUnit}, {"diagnosis.json", writeJSON}} {
 		if err := atomicfile.Write(filepath.Join(dir, f.name), func(w io.Writer) error { return f.write(w, d) }); err != nil {
-			return fmt.Errorf("report: %s: %w", f.name, err)
+			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
 	return nil

@@ -130,7 +130,7 @@ type tokenCell struct {
 func HTML(w io.Writer, d *diagnose.Diagnosis) error {
 	var b bytes.Buffer
 	if err := pageTemplate.Execute(&b, "page", newPage(d)); err != nil {
-		return fmt.Errorf("report: page: %w", err)
+		return fmt.Errorf("page: %w", err)
 	}
 	_, err := w.Write(b.Bytes())
 	return err

@@ -219,13 +219,13 @@ func (e *Eval) compute(n *graph.Node, rows []int) ([]float64, error) {
 		return e.under.Compute(n, rows)
 	}
 	if e.busy[n] {
-		return nil, fmt.Errorf("sim: %v: %w", n, errCircle)
+		return nil, fmt.Errorf("%v: %w", n, errCircle)
 	}
 	e.busy[n] = true
 	y, err := e.Spec(n).eval(e, rows)
 	delete(e.busy, n)
 	if err != nil {
-		return nil, fmt.Errorf("sim: %v: %w", n, err)
+		return nil, fmt.Errorf("%v: %w", n, err)
 	}
 	w, m := n.Shape.Size(), e.memo[n]
 	if m == nil {

@@ -37,7 +37,7 @@ type About struct {
 func Build(ctx context.Context, root string) (wasm, exec []byte, err error) {
 	dir, err := os.MkdirTemp("", "karat-web-")
 	if err != nil {
-		return nil, nil, fmt.Errorf("build: %w", err)
+		return nil, nil, err
 	}
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, "karat.wasm")
@@ -45,7 +45,7 @@ func Build(ctx context.Context, root string) (wasm, exec []byte, err error) {
 		return nil, nil, err
 	}
 	if wasm, err = os.ReadFile(out); err != nil {
-		return nil, nil, fmt.Errorf("build: %w", err)
+		return nil, nil, err
 	}
 	goroot, err := run(ctx, root, "env", "GOROOT")
 	if err != nil {
@@ -53,7 +53,7 @@ func Build(ctx context.Context, root string) (wasm, exec []byte, err error) {
 	}
 	exec, err = os.ReadFile(filepath.Join(strings.TrimSpace(string(goroot)), "lib", "wasm", "wasm_exec.js"))
 	if err != nil {
-		return nil, nil, fmt.Errorf("build: %w", err)
+		return nil, nil, err
 	}
 	return wasm, exec, nil
 }
@@ -82,7 +82,7 @@ func Source(ctx context.Context, root string) (string, error) {
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
 			return hex.EncodeToString(h.Sum(nil)), nil
 		} else if err != nil {
-			return "", fmt.Errorf("build: go list: %w", err)
+			return "", fmt.Errorf("go list: %w", err)
 		}
 		if p.Standard || p.Module == nil {
 			continue
@@ -94,7 +94,7 @@ func Source(ctx context.Context, root string) (string, error) {
 		for _, name := range slices.Concat(p.GoFiles, p.SFiles, p.EmbedFiles) {
 			data, err := os.ReadFile(filepath.Join(p.Dir, name))
 			if err != nil {
-				return "", fmt.Errorf("build: %w", err)
+				return "", err
 			}
 			data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 			fmt.Fprintf(h, "%s %x\n", name, sha256.Sum256(data))
@@ -109,7 +109,7 @@ func Calls(root string) (string, error) {
 	for _, pattern := range []string{"internal/web/wasm/*.go", "internal/web/probe/*.go", "internal/jsasync/*.go", "internal/backend/webgpu/gpu/*.js"} {
 		names, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
 		if err != nil || len(names) == 0 {
-			return "", fmt.Errorf("build: %s: %d files, %w", pattern, len(names), err)
+			return "", fmt.Errorf("%s: %d files, %w", pattern, len(names), err)
 		}
 		for _, name := range names {
 			if strings.HasSuffix(name, "_test.go") {
@@ -117,7 +117,7 @@ func Calls(root string) (string, error) {
 			}
 			data, err := os.ReadFile(name)
 			if err != nil {
-				return "", fmt.Errorf("build: %w", err)
+				return "", err
 			}
 			fmt.Fprintf(h, "%s %x\n", filepath.Base(name), sha256.Sum256(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))))
 		}
@@ -135,7 +135,7 @@ func run(ctx context.Context, root string, args ...string) ([]byte, error) {
 	c.Stdout, c.Stderr = &out, &errs
 	if err := c.Run(); err != nil {
 		said := strings.Join(strings.Fields(errs.String()), " ")
-		return nil, fmt.Errorf("build: go %s: %w: %.400s", strings.Join(args, " "), errors.Join(ctx.Err(), err), said)
+		return nil, fmt.Errorf("go %s: %w: %.400s", strings.Join(args, " "), errors.Join(ctx.Err(), err), said)
 	}
 	return out.Bytes(), nil
 }

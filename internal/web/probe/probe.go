@@ -32,7 +32,7 @@ func Of(ctx context.Context, m *karat.Model, ids []int, name string) (*Result, e
 	nodes := m.Nodes()
 	i := slices.IndexFunc(nodes, func(n karat.Node) bool { return n.Name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("karat: probe: the model has no node %q", name)
+		return nil, fmt.Errorf("the model has no node %q", name)
 	}
 	node, width := nodes[i], 1
 	for _, d := range node.Shape {
@@ -48,7 +48,7 @@ func Of(ctx context.Context, m *karat.Model, ids []int, name string) (*Result, e
 		return nil, err
 	}
 	if len(values) != len(ids)*width {
-		return nil, fmt.Errorf("karat: probe: %s has %d values for %d tokens of %d", name, len(values), len(ids), width)
+		return nil, fmt.Errorf("%s has %d values for %d tokens of %d", name, len(values), len(ids), width)
 	}
 	r := &Result{Name: name, HF: node.HF, Op: node.Op, Layer: node.Layer, DType: "f32", Shape: append([]int{len(ids)}, node.Shape...), All: statisticsOf(values)}
 	for row := range slices.Chunk(values, width) {

@@ -38,14 +38,14 @@ func newFiles(source js.Value) (files []*file, err error) {
 		files = append(files, f)
 	}
 	if len(files) == 0 {
-		return nil, errors.New("karat: load: no files")
+		return nil, errors.New("load: no files")
 	}
 	return files, nil
 }
 
 func newFile(source js.Value) (*file, error) {
 	if source.Type() != js.TypeObject || source.Get("name").Type() != js.TypeString {
-		return nil, fmt.Errorf("karat: load: the source has no name")
+		return nil, fmt.Errorf("load: the source has no name")
 	}
 	f := &file{source: source, name: source.Get("name").String()}
 	switch bytes, size := source.Get("bytes"), source.Get("size"); {
@@ -54,10 +54,10 @@ func newFile(source js.Value) (*file, error) {
 	case size.Type() == js.TypeNumber && source.Get("read").Type() == js.TypeFunction:
 		f.size = int64(size.Float())
 	default:
-		return nil, fmt.Errorf("karat: load: %s has neither bytes nor size and read", f.name)
+		return nil, fmt.Errorf("load: %s has neither bytes nor size and read", f.name)
 	}
 	if f.size < 0 || f.size > 1<<50 {
-		return nil, fmt.Errorf("karat: load: %s has %d bytes", f.name, f.size)
+		return nil, fmt.Errorf("load: %s has %d bytes", f.name, f.size)
 	}
 	return f, nil
 }
@@ -110,7 +110,7 @@ func sources(files []*file, inMemory bool) (list []gguf.Source, err error) {
 		size += f.size
 	}
 	if inMemory && size > whole {
-		return nil, fmt.Errorf("karat: %s has %d bytes: %w: without a GPU at most %d have room", files[0].name, size, gpu.ErrMemory, whole)
+		return nil, fmt.Errorf("%s has %d bytes: %w: without a GPU at most %d have room", files[0].name, size, gpu.ErrMemory, whole)
 	}
 	for _, f := range files {
 		s := gguf.Source{Name: f.name, At: f, Size: f.size}

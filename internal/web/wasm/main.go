@@ -107,10 +107,10 @@ func read(v js.Value, what string, to any) error {
 	}
 	text := js.Global().Get("JSON").Call("stringify", v)
 	if text.Type() != js.TypeString {
-		return fmt.Errorf("karat: %s: no object", what)
+		return fmt.Errorf("%s: no object", what)
 	}
 	if err := json.Unmarshal([]byte(text.String()), to); err != nil {
-		return fmt.Errorf("karat: %s: %w", what, err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }

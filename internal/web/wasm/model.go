@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall/js"
 	"time"
@@ -98,7 +97,7 @@ func (m *model) choose() error {
 		return err
 	default:
 		m.o.Backend = "cpu"
-		m.notes = []string{strings.TrimPrefix(err.Error(), "gpu: ") + ": the CPU computes"}
+		m.notes = []string{err.Error() + ": the CPU computes"}
 	}
 	return nil
 }
@@ -146,7 +145,7 @@ func (m *model) object() (js.Value, error) {
 	} {
 		export(o, name, func(args []js.Value) (any, error) {
 			if !m.busy.TryLock() {
-				return nil, errors.New("karat: the model is busy with another call")
+				return nil, errors.New("the model is busy with another call")
 			}
 			defer m.busy.Unlock()
 			if m.m == nil {
@@ -236,7 +235,7 @@ func readPrompt(v js.Value) (p prompt, err error) {
 		return p, err
 	}
 	if len(list) == 0 {
-		return p, errors.New("karat: there are no messages")
+		return p, errors.New("there are no messages")
 	}
 	for _, x := range list {
 		p.messages = append(p.messages, karat.TextMessage(karat.Role(x.Role), x.Content))

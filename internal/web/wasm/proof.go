@@ -39,7 +39,7 @@ func (m *model) prove(args []js.Value) (any, error) {
 		n, err = n.On(string(m.o.Backend))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("karat: prove: %w", err)
+		return nil, fmt.Errorf("prove: %w", err)
 	}
 	ctx, end := until(options)
 	defer end()

@@ -239,8 +239,8 @@ func (o *outcome) errors(t *testing.T) {
 
 // faults are of shaders and devices.
 func (o *outcome) faults(t *testing.T) {
-	o.BrokenShader.want(t, "broken shader", "shader", "webgpu: blk.0.attn_")
-	o.BrokenShader.want(t, "broken shader", "shader", "gpu: shader ")
+	o.BrokenShader.want(t, "broken shader", "shader", "blk.0.attn_")
+	o.BrokenShader.want(t, "broken shader", "shader", "shader ")
 	o.Lost.want(t, "lost", "lost", "the GPU is lost")
 	o.StillLost.want(t, "still lost", "lost", "the GPU is lost")
 	if o.AfterLost.Text != o.First.Text {

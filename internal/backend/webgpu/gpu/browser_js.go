@@ -24,7 +24,7 @@ const upload = 4 << 20
 func shim() (js.Value, error) {
 	s := js.Global().Get("karatGPU")
 	if s.IsUndefined() {
-		return s, fmt.Errorf("gpu: %w: gpu.js was not loaded", ErrNone)
+		return s, fmt.Errorf("%w: gpu.js was not loaded", ErrNone)
 	}
 	return s, nil
 }
@@ -46,7 +46,7 @@ func Adapters() ([]Adapter, error) {
 	}
 	v, err := jsasync.Await(s.Call("describe"))
 	if err != nil {
-		return nil, fmt.Errorf("gpu: %w: %w", ErrNone, err)
+		return nil, fmt.Errorf("%w: %w", ErrNone, err)
 	}
 	a := Adapter{Name: v.Get("name").String(), API: "WebGPU", Kind: "other", Limits: standard, Timestamps: v.Get("timestamps").Bool()}
 	if v.Get("fallback").Bool() {
@@ -75,7 +75,7 @@ func Open(n int) (Device, error) {
 	}
 	v, err := jsasync.Await(s.Call("open"))
 	if err != nil {
-		return nil, fmt.Errorf("gpu: %s: %w", all[n].Name, err)
+		return nil, fmt.Errorf("%s: %w", all[n].Name, err)
 	}
 	return &device{adapter: all[n], js: v, data: v.Call("room", upload)}, nil
 }
@@ -154,7 +154,7 @@ func (d *device) make(method string, o *object, args ...any) error {
 // check is err, or that the device is lost.
 func (d *device) check(err error) error {
 	if why := d.js.Get("lost").String(); why != "" && d.lost == nil {
-		d.lost = fmt.Errorf("gpu: %s: %w: %s", d.adapter.Name, ErrLost, why)
+		d.lost = fmt.Errorf("%s: %w: %s", d.adapter.Name, ErrLost, why)
 	}
 	if d.lost != nil {
 		return d.lost
@@ -172,7 +172,7 @@ func (d *device) NewBuffer(name string, size int) (Buffer, error) {
 		if d.lost != nil {
 			return nil, d.lost
 		}
-		return nil, fmt.Errorf("gpu: buffer %s of %d bytes: %w: %w", name, size, ErrMemory, err)
+		return nil, fmt.Errorf("buffer %s of %d bytes: %w: %w", name, size, ErrMemory, err)
 	}
 	return b, nil
 }
@@ -189,7 +189,7 @@ func (d *device) NewPipeline(name, wgsl string, access []Access) (Pipeline, erro
 	}
 	p := &pipeline{object: d.add(), name: name, access: access}
 	if err := d.make("pipeline", p.object, name, wgsl, list); err != nil {
-		return nil, fmt.Errorf("gpu: %w %s: %w", ErrShader, name, err)
+		return nil, fmt.Errorf("%w %s: %w", ErrShader, name, err)
 	}
 	return p, nil
 }
@@ -210,7 +210,7 @@ func (d *device) NewGroup(of Pipeline, ranges ...Range) (Group, error) {
 	}
 	g := d.add()
 	if _, err := jsasync.Call(d.js, "group", g.id, p.name, p.id, list); err != nil {
-		return nil, fmt.Errorf("gpu: shader %s: %w", p.name, err)
+		return nil, fmt.Errorf("shader %s: %w", p.name, err)
 	}
 	return g, nil
 }
@@ -246,7 +246,7 @@ func (d *device) Run(l *List) error {
 		return nil
 	}
 	if err := l.fill(); err != nil {
-		return fmt.Errorf("gpu: %w", err)
+		return err
 	}
 	d.js.Call("begin", n.read, n.stamps)
 	back := 0
@@ -274,7 +274,7 @@ func (d *device) Run(l *List) error {
 		return d.lost
 	}
 	if err != nil {
-		return fmt.Errorf("gpu: %w", err)
+		return err
 	}
 	d.fetch(l, all, n)
 	return nil
@@ -296,7 +296,7 @@ func (d *device) compiled(l *List) error {
 		}
 		if wrong.String() != "" {
 			p.ready = false
-			return fmt.Errorf("gpu: %w %s: %w", ErrShader, p.name, errors.New(wrong.String()))
+			return fmt.Errorf("%w %s: %w", ErrShader, p.name, errors.New(wrong.String()))
 		}
 	}
 	return nil

@@ -60,7 +60,7 @@ func newInstance(path string) (*cInstance, error) {
 	}
 	i := &cInstance{library: l, spin: 20 * time.Microsecond}
 	if i.instance = l.call("wgpuCreateInstance", unsafe.Pointer(&instanceDescriptor{next: l.toggles()})); i.instance == 0 {
-		return nil, fmt.Errorf("gpu: %w: %s makes no instance", ErrNone, path)
+		return nil, fmt.Errorf("%w: %s makes no instance", ErrNone, path)
 	}
 	backend := uint32(backendVulkan)
 	if runtime.GOOS == "darwin" {
@@ -85,7 +85,7 @@ func newInstance(path string) (*cInstance, error) {
 	}
 	if len(i.adapters) == 0 {
 		i.release()
-		return nil, fmt.Errorf("gpu: %w: %s lists none: %s (that takes a driver of the GPU: for Vulkan, vulkaninfo shows what there is)", ErrNone, path, strings.Join(why, "; "))
+		return nil, fmt.Errorf("%w: %s lists none: %s (that takes a driver of the GPU: for Vulkan, vulkaninfo shows what there is)", ErrNone, path, strings.Join(why, "; "))
 	}
 	slices.SortStableFunc(i.adapters, func(a, b cFound) int { return cmp.Compare(rank[a.Kind], rank[b.Kind]) })
 	return i, nil
@@ -248,7 +248,7 @@ func cOpen(path string, n int) (Device, error) {
 		i.release()
 		forget(d.gone)
 		forget(d.wrong)
-		return nil, fmt.Errorf("gpu: %s: %s", f.Name, oneLine(a.message))
+		return nil, fmt.Errorf("%s: %s", f.Name, oneLine(a.message))
 	}
 	d.device = a.made
 	d.queue = d.call("wgpuDeviceGetQueue", d.device)
@@ -263,7 +263,7 @@ func (d *cDevice) Adapter() Adapter { return d.adapter }
 func (d *cDevice) check(err error) error {
 	for _, id := range []uintptr{d.gone, d.wrong} {
 		if a := told(id); a.done && d.lost == nil {
-			d.lost = fmt.Errorf("gpu: %s: %w: %s", d.adapter.Name, ErrLost, oneLine(a.message))
+			d.lost = fmt.Errorf("%s: %w: %s", d.adapter.Name, ErrLost, oneLine(a.message))
 		}
 	}
 	if d.lost != nil {
@@ -358,7 +358,7 @@ func (d *cDevice) newBuffer(name string, size int, usage uint64) (*cBuffer, erro
 		if d.lost != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("gpu: buffer %s of %d bytes: %w", name, size, err)
+		return nil, fmt.Errorf("buffer %s of %d bytes: %w", name, size, err)
 	}
 	return &cBuffer{d.add("wgpuBuffer", h), size}, nil
 }
@@ -390,7 +390,7 @@ func (d *cDevice) NewPipeline(name, wgsl string, access []Access) (Pipeline, err
 		if p != nil { // an invalid pipeline is an object, too
 			p.Release()
 		}
-		return nil, fmt.Errorf("gpu: %w %s: %w", ErrShader, name, err)
+		return nil, fmt.Errorf("%w %s: %w", ErrShader, name, err)
 	}
 	return p, nil
 }
@@ -414,7 +414,7 @@ func (d *cDevice) NewGroup(of Pipeline, ranges ...Range) (Group, error) {
 		h = d.call("wgpuDeviceCreateBindGroup", d.device, unsafe.Pointer(&bindGroupDescriptor{label: view(p.name), layout: p.layout.handle,
 			count: uint64(len(entries)), entries: unsafe.Pointer(unsafe.SliceData(entries))}))
 	}); err != nil {
-		return nil, fmt.Errorf("gpu: shader %s: %w", p.name, err)
+		return nil, fmt.Errorf("shader %s: %w", p.name, err)
 	}
 	return d.add("wgpuBindGroup", h), nil
 }
@@ -433,6 +433,6 @@ func (d *cDevice) Close() error {
 	d.release()
 	forget(d.gone)
 	forget(d.wrong)
-	d.lost = fmt.Errorf("gpu: %s: %w: it was closed", d.adapter.Name, ErrLost)
+	d.lost = fmt.Errorf("%s: %w: it was closed", d.adapter.Name, ErrLost)
 	return nil
 }

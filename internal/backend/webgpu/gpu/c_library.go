@@ -80,7 +80,7 @@ func openLibrary(path string) (*library, error) {
 	}
 	l, err := loadLibrary(path)
 	if err != nil {
-		return nil, fmt.Errorf("gpu: %w: KARAT_WEBGPU_LIB: %s: %w", ErrNone, path, err)
+		return nil, fmt.Errorf("%w: KARAT_WEBGPU_LIB: %s: %w", ErrNone, path, err)
 	}
 	if opened.by == nil {
 		opened.by = map[string]*library{}

@@ -26,7 +26,7 @@ func (d *cDevice) Run(l *List) error {
 	if err == nil || d.lost != nil {
 		return d.lost
 	}
-	return fmt.Errorf("gpu: %w", err)
+	return err
 }
 
 // room makes room for what the host writes, reads and times, and lays what it writes

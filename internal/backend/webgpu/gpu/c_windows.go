@@ -6,7 +6,7 @@ import "fmt"
 
 // cAdapters is an error: libraries of webgpu.h are not called on Windows yet.
 func cAdapters(path string) ([]Adapter, error) {
-	return nil, fmt.Errorf("gpu: %w: KARAT_WEBGPU_LIB: %s: not yet on Windows", ErrNone, path)
+	return nil, fmt.Errorf("%w: KARAT_WEBGPU_LIB: %s: not yet on Windows", ErrNone, path)
 }
 
 // cOpen is the same.

@@ -22,7 +22,7 @@ func Missing(n, of int) error {
 	if of > 1 {
 		there += fmt.Sprintf(" to webgpu:%d", of-1)
 	}
-	return fmt.Errorf("gpu: there is no webgpu:%d, only %s", n, there)
+	return fmt.Errorf("there is no webgpu:%d, only %s", n, there)
 }
 
 // ErrLost is wrapped by the errors of a device that is lost: it computes no more.
@@ -282,7 +282,7 @@ func (l *List) count(a *Adapter) (n counts, err error) {
 	for i := range l.commands {
 		c := &l.commands[i]
 		if err := c.check(a.Limits); err != nil {
-			return n, fmt.Errorf("gpu: command %d: %w", i, err)
+			return n, fmt.Errorf("command %d: %w", i, err)
 		}
 		switch c.kind {
 		case write:
@@ -312,7 +312,7 @@ func within(what string, b Buffer, at, size int) error {
 // checkSize wants size to be what a buffer may have.
 func (l *Limits) checkSize(name string, size int) error {
 	if size <= 0 || size%4 != 0 || size > l.Buffer {
-		return fmt.Errorf("gpu: buffer %s of %d bytes, want a multiple of 4 to %d", name, size, l.Buffer)
+		return fmt.Errorf("buffer %s of %d bytes, want a multiple of 4 to %d", name, size, l.Buffer)
 	}
 	return nil
 }
@@ -321,23 +321,23 @@ func (l *Limits) checkSize(name string, size int) error {
 // their sizes.
 func (l *Limits) checkRanges(shader string, access []Access, ranges []Range) error {
 	if len(ranges) != len(access) {
-		return fmt.Errorf("gpu: shader %s: %d buffers for %d bindings", shader, len(ranges), len(access))
+		return fmt.Errorf("shader %s: %d buffers for %d bindings", shader, len(ranges), len(access))
 	}
 	for i := range ranges {
 		r := &ranges[i]
 		if r.Buffer == nil {
-			return fmt.Errorf("gpu: shader %s: binding %d has no buffer", shader, i)
+			return fmt.Errorf("shader %s: binding %d has no buffer", shader, i)
 		}
 		if r.Size == 0 {
 			r.Size = r.Buffer.Size() - r.At
 		}
 		if r.At < 0 || r.At%l.Alignment != 0 || r.Size <= 0 || r.At > r.Buffer.Size()-r.Size || r.Size > l.Binding {
-			return fmt.Errorf("gpu: shader %s: binding %d is of %d bytes at %d of %d, at most %d are possible, at multiples of %d",
+			return fmt.Errorf("shader %s: binding %d is of %d bytes at %d of %d, at most %d are possible, at multiples of %d",
 				shader, i, r.Size, r.At, r.Buffer.Size(), l.Binding, l.Alignment)
 		}
 		for j, other := range ranges[:i] {
 			if other.Buffer == r.Buffer && (access[i] == ReadWrite || access[j] == ReadWrite) {
-				return fmt.Errorf("gpu: shader %s: bindings %d and %d are of one buffer, and one writes it", shader, j, i)
+				return fmt.Errorf("shader %s: bindings %d and %d are of one buffer, and one writes it", shader, j, i)
 			}
 		}
 	}

@@ -46,9 +46,9 @@ func enumerate() (all []found, instances []hal.Instance, err error) {
 	if len(all) == 0 {
 		destroy(instances)
 		if err := errors.Join(errs...); err != nil {
-			return nil, nil, fmt.Errorf("gpu: %w: %s", ErrNone, advised(strings.ReplaceAll(err.Error(), "\n", "; ")))
+			return nil, nil, fmt.Errorf("%w: %s", ErrNone, advised(strings.ReplaceAll(err.Error(), "\n", "; ")))
 		}
-		return nil, nil, fmt.Errorf("gpu: %w: the drivers of this machine list none", ErrNone)
+		return nil, nil, fmt.Errorf("%w: the drivers of this machine list none", ErrNone)
 	}
 	slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(rank[a.Kind], rank[b.Kind]) })
 	return all, instances, nil
@@ -138,7 +138,7 @@ func openNth(n int) (Device, error) {
 	open, err := f.exposed.Adapter.Open(f.exposed.Features, f.exposed.Capabilities.Limits)
 	if err != nil {
 		destroy(instances)
-		return nil, fmt.Errorf("gpu: %s: %w", f.Name, err)
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
 	return &device{adapter: f.Adapter, instances: instances, hal: open.Device, queue: open.Queue, live: map[releaser]bool{}}, nil
 }
@@ -253,7 +253,7 @@ func (d *device) newBuffer(name string, size int, usage gputypes.BufferUsage) (*
 		h, err = d.hal.CreateBuffer(&hal.BufferDescriptor{Label: name, Size: uint64(size), Usage: usage})
 		return err
 	}); err != nil {
-		return nil, fmt.Errorf("gpu: buffer %s of %d bytes: %w: %w", name, size, ErrMemory, err)
+		return nil, fmt.Errorf("buffer %s of %d bytes: %w: %w", name, size, ErrMemory, err)
 	}
 	b := &buffer{d, h, name, size}
 	d.live[b] = true
@@ -308,7 +308,7 @@ func (d *device) newPipeline(name, wgsl string, access []Access) (_ Pipeline, er
 		}
 		if err != nil {
 			p.free(d)
-			err = fmt.Errorf("gpu: %w %s: %w", ErrShader, name, err)
+			err = fmt.Errorf("%w %s: %w", ErrShader, name, err)
 		}
 	}()
 	var entries []gputypes.BindGroupLayoutEntry
@@ -369,7 +369,7 @@ func (d *device) NewGroup(of Pipeline, ranges ...Range) (Group, error) {
 		h, err = d.hal.CreateBindGroup(&hal.BindGroupDescriptor{Label: p.name, Layout: p.layout, Entries: entries})
 		return err
 	}); err != nil {
-		return nil, fmt.Errorf("gpu: shader %s: %w", p.name, err)
+		return nil, fmt.Errorf("shader %s: %w", p.name, err)
 	}
 	g := &group{d, h}
 	d.live[g] = true
@@ -446,7 +446,7 @@ func (d *device) stampRoom(n int) (err error) {
 
 // lose remembers that nothing runs any more.
 func (d *device) lose(err error) error {
-	d.lost = fmt.Errorf("gpu: %s: %w: %v", d.adapter.Name, ErrLost, err)
+	d.lost = fmt.Errorf("%s: %w: %v", d.adapter.Name, ErrLost, err)
 	return d.lost
 }
 

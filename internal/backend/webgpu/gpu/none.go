@@ -6,7 +6,7 @@ import "fmt"
 
 // Adapters lists the GPUs of this machine: none, in this build.
 func Adapters() ([]Adapter, error) {
-	return nil, fmt.Errorf("gpu: %w: this build of Karat has no WebGPU", ErrNone)
+	return nil, fmt.Errorf("%w: this build of Karat has no WebGPU", ErrNone)
 }
 
 // Open opens the n-th of Adapters.

@@ -4,7 +4,6 @@ package gpu
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -25,7 +24,7 @@ func (d *device) run(l *List) error {
 	}
 	ticks := (n.read + 7) &^ 7 // where the stamps lie
 	if err := d.stage(l, n.write, ticks+8*n.stamps, n.stamps); err != nil {
-		return fmt.Errorf("gpu: %w", err)
+		return err
 	}
 	if err := d.submit(l, ticks, n.stamps); err != nil {
 		return d.lose(err)
