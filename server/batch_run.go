@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +12,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 )
@@ -19,40 +20,74 @@ import (
 // retryAfter is how long a batch waits where the server is full of other requests.
 const retryAfter = time.Second
 
-// resume goes on with the batches that a server before has left.
-func (s *Server) resume() {
-	s.store.mu.Lock()
-	var left []*batch
-	for _, b := range s.store.job {
-		if !b.over() {
-			left = append(left, b)
+// Bounds of the batches that are read and run at a time; the others wait in validating.
+const (
+	maxRunning      = 16
+	maxRunningOfKey = 2
+)
+
+// startBatches runs batches that wait, the oldest first, as many as there may be at a time. One that is to be cancelled does not
+// wait.
+func (s *Server) startBatches() {
+	t := s.store
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return
+	}
+	var waiting []*batch
+	running, of := 0, map[string]int{}
+	for _, b := range t.job {
+		switch {
+		case b.cancel != nil:
+			running, of[b.owner] = running+1, of[b.owner]+1
+		case !b.over():
+			waiting = append(waiting, b)
 		}
 	}
-	s.store.mu.Unlock()
-	for _, b := range left {
-		s.startBatch(b)
+	slices.SortFunc(waiting, compareBatches)
+	for _, b := range waiting {
+		if b.Status == batchCancelling || running < maxRunning && of[b.owner] < maxRunningOfKey {
+			running, of[b.owner] = running+1, of[b.owner]+1
+			s.startBatch(b)
+		}
 	}
 }
 
-// startBatch runs a batch beside other requests.
+// startBatch runs a batch beside other requests. The caller holds the store's lock.
 func (s *Server) startBatch(b *batch) {
 	ctx, cancel := context.WithCancel(s.ctx)
-	s.store.mu.Lock()
 	b.cancel = cancel
 	if b.Status == batchCancelling {
 		cancel()
 	}
-	s.store.mu.Unlock()
 	s.batches.Go(func() {
 		defer cancel()
-		r := &batchRun{s: s, b: b, done: map[string]bool{}}
+		r := &batchRun{s: s, b: b, done: map[lineKey]bool{}}
 		if err := r.run(ctx); err != nil && s.ctx.Err() == nil {
-			s.log.Error("batch failed", "batch", b.ID, "error", err.Error())
-			r.become(batchFailed, func() {
-				b.Errors = []batchError{{Code: "server_error", Message: "The server failed to run the batch; its log says why"}}
-			})
+			r.fail(err)
 		}
+		s.store.mu.Lock()
+		b.cancel = nil
+		s.store.mu.Unlock()
+		s.startBatches()
 	})
+}
+
+// fail ends the batch by an error. The answers that there are stay.
+func (r *batchRun) fail(err error) {
+	said := batchError{Code: "server_error", Message: "The server failed to run the batch; its log says why"}
+	if p := (*problem)(nil); errors.As(err, &p) {
+		said = batchError{Code: p.code, Message: p.message}
+	}
+	r.s.log.Error("batch failed", "batch", r.b.ID, "error", err.Error())
+	r.s.store.mu.Lock()
+	r.b.Errors = []batchError{said}
+	r.s.store.mu.Unlock()
+	if err := r.finish(batchFailed); err != nil {
+		r.s.log.Error("batch not kept", "batch", r.b.ID, "error", err.Error())
+		r.become(batchFailed, nil) // for as long as the server runs
+	}
 }
 
 // batchRun is a batch that is being run. Each answer is a line of ID.0, each error one of ID.1: a line is written at once, so
@@ -65,7 +100,15 @@ type batchRun struct {
 
 	mu   sync.Mutex
 	out  [2]*os.File
-	done map[string]bool // custom ids that have their line
+	done map[lineKey]bool // custom ids that have their line
+}
+
+// lineKey stands for a custom id, of which a batch may have 25 MiB.
+type lineKey [16]byte
+
+func keyOf(id string) lineKey {
+	sum := sha256.Sum256([]byte(id))
+	return lineKey(sum[:16])
 }
 
 // become sets the state, with what set changes, and keeps it.
@@ -73,13 +116,33 @@ func (r *batchRun) become(status string, set func()) error {
 	t := r.s.store
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	was := r.b.over()
 	if r.b.Status != batchCancelling || status != batchProgress { // which may have come meanwhile
 		r.b.become(status, r.s.now())
+	}
+	if r.b.over() && !was {
+		t.settle(r.b)
 	}
 	if set != nil {
 		set()
 	}
 	return t.keep(r.b.ID, r.b.owner, r.b)
+}
+
+// settle gives back the room that a batch has not used, and removes lines that are in no file. The caller holds t.mu.
+func (t *store) settle(b *batch) {
+	for i, id := range b.Outputs {
+		if t.file[id] != nil {
+			continue
+		}
+		t.things.give(b.owner, 1)
+		for _, name := range []string{b.part(i), id + ".data"} {
+			if info, err := t.root.Stat(name); err == nil {
+				t.bytes.give(b.owner, info.Size())
+				t.root.Remove(name) // else the next start does
+			}
+		}
+	}
 }
 
 func (r *batchRun) status() string {
@@ -100,7 +163,7 @@ func (r *batchRun) run(ctx context.Context) (err error) {
 	}
 	defer r.lines.Close()
 	if r.status() == batchValidating {
-		if ok, err := r.validate(); err != nil || !ok {
+		if ok, err := r.validate(ctx); r.status() != batchCancelling && (err != nil || !ok) {
 			return err
 		}
 	}
@@ -119,57 +182,82 @@ func (r *batchRun) run(ctx context.Context) (err error) {
 	return r.finish(end)
 }
 
-// each calls see for the lines of the input that are not empty, with their numbers from 1.
-func (r *batchRun) each(see func(n int, line []byte) error) error {
-	if _, err := r.lines.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	from := bufio.NewReaderSize(r.lines, 64<<10)
-	for n := 1; ; n++ {
-		var line []byte
-		for {
-			piece, err := from.ReadSlice('\n')
-			if line = append(line, piece...); int64(len(line)) > r.s.o.MaxBody {
-				line = line[:r.s.o.MaxBody+1]
+// each calls see for the lines of the input that are not empty, with their numbers from 1. A line counts as the body of a request
+// until its room is given back. One that is too large is nil.
+func (r *batchRun) each(ctx context.Context, see func(n int, line []byte, room *held) error) error {
+	from := bufio.NewReaderSize(io.NewSectionReader(r.lines, 0, maxFile), 64<<10)
+	for n, at := 1, int64(0); ; n++ {
+		size, empty, err := lineSize(from)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		last := err != nil
+		if !empty {
+			room, line := &held{s: r.s, who: r.b.owner}, []byte(nil)
+			if size <= r.s.o.MaxBody {
+				if line, err = r.line(ctx, room, at, size); err != nil {
+					room.end()
+					return err
+				}
 			}
-			if err == nil {
-				break
-			}
-			if errors.Is(err, bufio.ErrBufferFull) {
-				continue
-			}
-			if !errors.Is(err, io.EOF) {
+			if err := see(n, line, room); err != nil {
+				room.end()
 				return err
 			}
-			if len(bytes.TrimSpace(line)) > 0 {
-				return see(n, line)
-			}
+		}
+		if at += size; last {
 			return nil
-		}
-		if len(bytes.TrimSpace(line)) == 0 {
-			continue
-		}
-		if err := see(n, line); err != nil {
-			return err
 		}
 	}
 }
 
+// lineSize reads to the end of a line, and reports whether there is more than white space in it.
+func lineSize(from *bufio.Reader) (size int64, empty bool, err error) {
+	for empty = true; ; {
+		piece, err := from.ReadSlice('\n')
+		size, empty = size+int64(len(piece)), empty && len(bytes.TrimSpace(piece)) == 0
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return size, empty, err
+		}
+	}
+}
+
+// line reads a line, once there is room for it.
+func (r *batchRun) line(ctx context.Context, room *held, at, size int64) ([]byte, error) {
+	for !room.grow(size) {
+		select {
+		case <-time.After(retryAfter):
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	line := make([]byte, size)
+	_, err := r.lines.ReadAt(line, at)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return line, ctx.Err()
+}
+
 // validate reads all lines before one is run. A wrong one fails the batch.
-func (r *batchRun) validate() (ok bool, err error) {
+func (r *batchRun) validate(ctx context.Context) (ok bool, err error) {
 	var wrong []batchError
-	seen := map[string]bool{}
-	total := 0
+	seen := map[lineKey]bool{}
+	total, told := 0, 0
 	fail := func(n int, code string, p *problem) {
-		if len(wrong) < maxErrors {
+		p = p.clipped()
+		if told += len(p.message) + len(p.param); len(wrong) < maxErrors && (told < maxTold || wrong == nil) {
 			wrong = append(wrong, batchError{Code: code, Message: p.message, Param: orNull(p.param), Line: n})
 		}
 	}
-	err = r.each(func(n int, line []byte) error {
+	err = r.each(ctx, func(n int, line []byte, room *held) error {
+		defer room.end()
 		if total++; total > maxLines { // which refuses the file
 			return nil
 		}
-		if int64(len(line)) > r.s.o.MaxBody {
+		if line == nil {
 			fail(n, "line_too_large", bad("", "The line has more than %d bytes", r.s.o.MaxBody))
 			return nil
 		}
@@ -177,10 +265,10 @@ func (r *batchRun) validate() (ok bool, err error) {
 		switch {
 		case p != nil:
 			fail(n, "invalid_line", p)
-		case seen[l.id]:
+		case seen[keyOf(l.id)]:
 			fail(n, "duplicate_custom_id", bad("custom_id", "The custom_id %q is there twice", l.id))
 		}
-		seen[l.id] = true
+		seen[keyOf(l.id)] = true
 		return nil
 	})
 	if err != nil {
@@ -206,7 +294,7 @@ func (r *batchRun) validate() (ok bool, err error) {
 func (r *batchRun) open() error {
 	counts := [2]int{}
 	for i := range r.out {
-		f, err := r.s.store.root.OpenFile(r.part(i), os.O_CREATE|os.O_RDWR, 0o600)
+		f, err := r.s.store.root.OpenFile(r.b.part(i), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
 			return err
 		}
@@ -225,15 +313,20 @@ func (r *batchRun) open() error {
 				ID string `json:"custom_id"`
 			}
 			if err := json.Unmarshal(line, &l); err != nil {
-				return fmt.Errorf("%s: %w", r.part(i), err)
+				return fmt.Errorf("%s: %w", r.b.part(i), err)
 			}
 			end += int64(len(line))
-			r.done[l.ID] = true
+			r.done[keyOf(l.ID)] = true
 			counts[i]++
 		}
-		if err := f.Truncate(end); err != nil {
+		info, err := f.Stat()
+		if err == nil {
+			err = f.Truncate(end)
+		}
+		if err != nil {
 			return err
 		}
+		r.s.store.bytes.give(r.b.owner, info.Size()-end) // of a line that was cut
 		if _, err := f.Seek(end, io.SeekStart); err != nil {
 			return err
 		}
@@ -243,8 +336,6 @@ func (r *batchRun) open() error {
 	r.b.Counts.Completed, r.b.Counts.Failed = counts[0], counts[1]
 	return nil
 }
-
-func (r *batchRun) part(i int) string { return fmt.Sprintf("%s.%d", r.b.ID, i) }
 
 func (r *batchRun) close() (err error) {
 	for _, f := range r.out {
@@ -259,15 +350,16 @@ func (r *batchRun) all(ctx context.Context) (end string, err error) {
 	defer stop(nil)
 	var work sync.WaitGroup
 	places := make(chan struct{}, min(max(r.s.o.Requests/4, 1), 16))
-	err = r.each(func(_ int, text []byte) error {
+	err = r.each(ctx, func(_ int, text []byte, room *held) error {
 		l, p := readLine(text, r.b.Endpoint)
 		if p != nil {
 			return p
 		}
 		r.mu.Lock()
-		done := r.done[l.id]
+		done := r.done[keyOf(l.id)]
 		r.mu.Unlock()
 		if done {
+			room.end()
 			return nil
 		}
 		if r.late() {
@@ -279,10 +371,14 @@ func (r *batchRun) all(ctx context.Context) (end string, err error) {
 			return ctx.Err()
 		}
 		if ctx.Err() != nil {
+			<-places
 			return ctx.Err()
 		}
 		work.Go(func() {
-			defer func() { <-places }()
+			defer func() {
+				room.end()
+				<-places
+			}()
 			if err := r.one(ctx, l); err != nil {
 				stop(err)
 			}
@@ -317,6 +413,9 @@ func (r *batchRun) late() bool {
 
 // one asks the route what a line asks, and writes the answer. One that was not to be had leaves no line.
 func (r *batchRun) one(ctx context.Context, l batchLine) error {
+	if err := r.wait(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
 	for {
 		status, answer := r.s.within(ctx, r.who, r.b.Endpoint, l.body)
 		if ctx.Err() != nil {
@@ -337,6 +436,25 @@ func (r *batchRun) one(ctx context.Context, l batchLine) error {
 	}
 }
 
+// wait waits until the key has a line left.
+func (r *batchRun) wait(ctx context.Context) error {
+	for r.who.key != nil {
+		wait := r.who.key.lines.take(1, r.s.now())
+		if wait == 0 {
+			return nil
+		}
+		if r.late() {
+			return errExpired
+		}
+		select {
+		case <-time.After(min(wait, time.Minute)):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
 func (r *batchRun) write(id string, status int, answer []byte) error {
 	line, err := json.Marshal(map[string]any{"id": newID("batch_req_"), "custom_id": id, "error": nil,
 		"response": map[string]any{"status_code": status, "request_id": newID("req_"), "body": json.RawMessage(answer)}})
@@ -349,10 +467,13 @@ func (r *batchRun) write(id string, status int, answer []byte) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, err := r.out[i].Write(append(line, '\n')); err != nil {
+	if line = append(line, '\n'); !r.s.store.bytes.take(r.b.owner, int64(len(line))) {
+		return &problem{code: "storage_full", message: "This server keeps no more bytes of yours. Delete some files with DELETE /v1/files/ID"}
+	}
+	if _, err := r.out[i].Write(line); err != nil {
 		return err
 	}
-	r.done[id] = true
+	r.done[keyOf(id)] = true
 	r.s.store.mu.Lock()
 	defer r.s.store.mu.Unlock()
 	if i == 0 {
@@ -367,17 +488,17 @@ func (r *batchRun) write(id string, status int, answer []byte) error {
 func (r *batchRun) finish(end string) error {
 	t := r.s.store
 	for i, id := range r.b.Outputs {
-		info, err := t.root.Stat(r.part(i))
+		info, err := t.root.Stat(r.b.part(i))
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it is in its place already
 		case err != nil:
 			return err
 		case info.Size() == 0:
-			if err := t.root.Remove(r.part(i)); err != nil {
+			if err := t.root.Remove(r.b.part(i)); err != nil {
 				return err
 			}
 		default:
-			if err := t.root.Rename(r.part(i), id+".data"); err != nil {
+			if err := t.root.Rename(r.b.part(i), id+".data"); err != nil {
 				return err
 			}
 		}
@@ -389,7 +510,8 @@ func (r *batchRun) finish(end string) error {
 			return err
 		}
 		name := []string{"output", "error"}[i]
-		f := &storedFile{ID: id, Object: "file", Bytes: info.Size(), Created: r.s.now().Unix(), Filename: r.b.ID + "_" + name + ".jsonl", Purpose: "batch_output", Status: "processed", owner: r.b.owner}
+		f := r.s.newFile(id, r.b.ID+"_"+name+".jsonl", "batch_output", r.b.owner)
+		f.Bytes = info.Size()
 		if err := t.add(f); err != nil {
 			return err
 		}
@@ -400,19 +522,22 @@ func (r *batchRun) finish(end string) error {
 	return r.become(end, nil)
 }
 
-// within asks a route from inside, for a caller whose limits of a minute do not count.
+// within asks a route from inside, for a caller whose limits of a minute do not count. The body counts already.
 func (s *Server) within(ctx context.Context, who *caller, path string, body []byte) (status int, answer []byte) {
 	if s.door.isShut() {
 		return http.StatusServiceUnavailable, nil
 	}
 	w := &buffered{header: http.Header{}}
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(string(body)))
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, path, nil)
 	if err != nil {
 		return http.StatusInternalServerError, nil
 	}
-	q.Header.Set("Content-Type", "application/json")
-	x := &exchange{s: s, w: &writer{ResponseWriter: w}, who: who, ctx: ctx, inner: true}
-	s.mux.ServeHTTP(x.w, q.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
+	x := &exchange{s: s, w: &writer{ResponseWriter: w}, who: who, ctx: ctx, given: body}
+	if who.key != nil && !who.key.opens(path) {
+		forbidden(who.key, path).write(x.w, openAI{})
+	} else {
+		s.mux.ServeHTTP(x.w, q.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
+	}
 	s.metrics.request("batch "+path, x.w.status)
 	return x.w.status, bytes.TrimSpace(w.body.Bytes())
 }

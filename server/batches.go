@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
 	"time"
 )
@@ -13,7 +15,8 @@ import (
 const (
 	maxLines    = 50000
 	maxCustomID = 512
-	maxErrors   = 100 // that are told
+	maxErrors   = 100     // that are told
+	maxTold     = 8 << 10 // bytes of what they say
 	batchWindow = 24 * time.Hour
 )
 
@@ -59,6 +62,29 @@ type batchCounts struct {
 	Failed    int `json:"failed"`
 }
 
+// sound reports whether a batch that was read is one that was written.
+func (b *batch) sound() bool {
+	states := []string{batchValidating, batchFailed, batchProgress, batchFinalizing, batchCompleted, batchExpired, batchCancelling, batchCancelled}
+	return storeName.MatchString(b.Input) && storeName.MatchString(b.Outputs[0]) && storeName.MatchString(b.Outputs[1]) && b.Outputs[0] != b.Outputs[1] &&
+		b.Times[batchValidating] > 0 && slices.Contains(batchEndpoints, b.Endpoint) && slices.Contains(states, b.Status)
+}
+
+// weight returns how many of the store's things a batch counts for: one, and more for much metadata.
+func (b *batch) weight() (n int64) {
+	for name, value := range b.Metadata {
+		n += int64(len(name) + len(value))
+	}
+	return 1 + n>>12
+}
+
+// ended returns when a batch that is over ended.
+func (b *batch) ended() time.Time {
+	return time.Unix(slices.Max(slices.Collect(maps.Values(b.Times))), 0)
+}
+
+// part returns the file of lines that a batch writes: of answers, or of errors.
+func (b *batch) part(i int) string { return fmt.Sprintf("%s.%d", b.ID, i) }
+
 // over reports whether nothing more is done.
 func (b *batch) over() bool {
 	return slices.Contains([]string{batchFailed, batchCompleted, batchExpired, batchCancelled}, b.Status)
@@ -94,9 +120,6 @@ var batchEndpoints = []string{"/v1/chat/completions", "/v1/completions", "/v1/em
 
 // createBatch is POST /v1/batches.
 func (x *exchange) createBatch() *problem {
-	if p := x.s.store.full(); p != nil {
-		return p
-	}
 	f, p := x.body()
 	if p != nil {
 		return p
@@ -113,23 +136,67 @@ func (x *exchange) createBatch() *problem {
 	case b.Window != "24h":
 		return bad("completion_window", "Invalid value for 'completion_window': %.32q, want 24h", b.Window)
 	case x.s.store.find(b.Input, x.who.name) == nil:
-		return bad("input_file_id", "Invalid value for 'input_file_id': there is no file %.64q", b.Input)
+		return noInput(b)
 	case x.who.key != nil && !x.who.key.opens(b.Endpoint):
 		return forbidden(x.who.key, b.Endpoint)
 	}
+	things := b.weight() + int64(len(b.Outputs))
+	if p := x.s.store.reserve(b.owner, things, 0, x.s.now()); p != nil {
+		return p
+	}
+	o, p := x.s.store.accept(b, x.who.key)
+	if p != nil {
+		x.s.store.release(b.owner, things, 0)
+		return p
+	}
+	x.s.startBatches()
+	return x.reply(o)
+}
+
+func noInput(b *batch) *problem {
+	return bad("input_file_id", "Invalid value for 'input_file_id': there is no file %.64q", b.Input)
+}
+
+// accept takes in a batch whose file is there, if its key may have one more.
+func (t *store) accept(b *batch, key *keyUse) (o map[string]any, p *problem) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f := t.file[b.Input]; f == nil || f.owner != b.owner {
+		return nil, noInput(b) // which went meanwhile
+	}
+	under := 0
+	for _, other := range t.job {
+		if other.owner == b.owner && !other.over() {
+			under++
+		}
+	}
+	if key != nil && key.Batches > 0 && under >= key.Batches {
+		return nil, full(fmt.Sprintf("The key %q has %d batches that are not over, and may have no more", key.Name, under))
+	}
+	if err := t.keep(b.ID, b.owner, b); err != nil {
+		t.log.Error("batch not kept", "batch", b.ID, "error", err)
+		return nil, internal("The server could not keep the batch")
+	}
+	t.job[b.ID] = b
+	return b.object(), nil
+}
+
+// deleteBatch is DELETE /v1/batches/ID. Its files stay.
+func (x *exchange) deleteBatch() *problem {
+	b, p := x.batch()
+	if p != nil {
+		return p
+	}
 	t := x.s.store
 	t.mu.Lock()
-	err := t.keep(b.ID, b.owner, b)
-	if err == nil {
-		t.job[b.ID] = b
+	defer t.mu.Unlock()
+	if !b.over() {
+		return &problem{status: http.StatusConflict, kind: invalid, code: "in_use", param: "id", message: fmt.Sprintf("The batch is %s: cancel it first", b.Status)}
 	}
-	o := b.object()
-	t.mu.Unlock()
-	if err != nil {
+	if err := t.dropBatch(b); err != nil {
 		return x.s.explain(x.ctx, err)
 	}
-	x.s.startBatch(b)
-	return x.reply(o)
+	return x.reply(map[string]any{"id": b.ID, "object": "batch", "deleted": true})
 }
 
 // batch is the batch of a path.
@@ -181,6 +248,7 @@ func (x *exchange) cancelBatch() *problem {
 		}
 	}
 	t.mu.Unlock()
+	x.s.startBatches() // one that waits ends without waiting
 	return x.replyBatch(b)
 }
 
@@ -193,22 +261,30 @@ func (b *batch) become(status string, now time.Time) {
 func (x *exchange) listBatches() *problem {
 	t := x.s.store
 	t.mu.Lock()
-	var all []map[string]any
+	var all []*batch
 	for _, b := range t.job {
 		if b.owner == x.who.name {
-			all = append(all, b.object())
+			all = append(all, b)
 		}
 	}
+	slices.SortFunc(all, func(a, b *batch) int { return compareBatches(b, a) })
 	t.mu.Unlock()
-	id := func(o map[string]any) string { return o["id"].(string) }
-	slices.SortFunc(all, func(a, b map[string]any) int {
-		return cmp.Or(cmp.Compare(b["created_at"].(int64), a["created_at"].(int64)), cmp.Compare(id(b), id(a)))
-	})
-	list, p := page(x, all, id, 100)
+	list, p := page(x, all, func(b *batch) string { return b.ID }, 100)
 	if p != nil {
 		return p
 	}
-	return x.reply(list)
+	t.mu.Lock()
+	objects := []map[string]any{}
+	for _, b := range list.Data {
+		objects = append(objects, b.object())
+	}
+	t.mu.Unlock()
+	return x.reply(listed[map[string]any]{list.Object, objects, list.First, list.Last, list.More})
+}
+
+// compareBatches orders batches by when they were made.
+func compareBatches(a, b *batch) int {
+	return cmp.Or(cmp.Compare(a.Times[batchValidating], b.Times[batchValidating]), cmp.Compare(a.ID, b.ID))
 }
 
 // batchLine is a request of a batch.

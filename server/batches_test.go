@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"mime/multipart"
 	"net/http"
 	"os"
@@ -338,17 +339,17 @@ func TestBatchKilled(t *testing.T) {
 // TestStoreHasOneServer: a second server would run the first one's batches, and remove what it writes.
 func TestStoreHasOneServer(t *testing.T) {
 	dir := t.TempDir()
-	first, err := openStore(dir)
+	first, err := openStore(dir, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openStore(dir); err == nil || !strings.Contains(err.Error(), "another server uses this folder") {
+	if _, err := openStore(dir, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "another server uses this folder") {
 		t.Errorf("a second server: %v", err)
 	}
 	if err := first.close(); err != nil {
 		t.Fatal(err)
 	}
-	second, err := openStore(dir)
+	second, err := openStore(dir, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

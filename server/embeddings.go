@@ -195,7 +195,7 @@ func (e *embedding) tokens() (n int) {
 
 // embed makes the vectors: one of the requests that there may be at a time.
 func (s *Server) embed(x *exchange, e *embedding) ([][]float32, *problem) {
-	done, p := s.enter(x.who, 1)
+	done, p := s.enter(x.who, 1, e.tokens())
 	if p != nil {
 		return nil, p
 	}

@@ -22,9 +22,6 @@ const maxFilename = 255
 
 // upload is POST /v1/files.
 func (x *exchange) upload() *problem {
-	if p := x.s.store.full(); p != nil {
-		return p
-	}
 	kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" {
 		return &problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: "Content-Type is not multipart/form-data"}
@@ -35,10 +32,18 @@ func (x *exchange) upload() *problem {
 	if err != nil {
 		return bad("", "The body is not multipart/form-data")
 	}
-	f := &storedFile{ID: newID("file-"), Object: "file", Created: x.s.now().Unix(), Status: "processed", owner: x.who.name}
+	f, t := x.s.newFile(newID("file-"), "", "", x.who.name), x.s.store
+	room := int64(maxFile) // the file's, until its size is known
+	if n := x.r.ContentLength; n >= 0 {
+		room = min(room, n)
+	}
+	if p := t.reserve(f.owner, 1, room, x.s.now()); p != nil {
+		return p
+	}
 	defer func() {
-		if x.s.store.find(f.ID, f.owner) == nil {
-			x.s.store.root.Remove(f.ID + ".data") // nobody knows of it, if it is there
+		if t.find(f.ID, f.owner) == nil {
+			t.root.Remove(f.ID + ".data") // nobody knows of it, if it is there
+			t.release(f.owner, 1, room)
 		}
 	}()
 	if there, p := x.receive(f, parts); p != nil {
@@ -52,7 +57,9 @@ func (x *exchange) upload() *problem {
 	case f.Purpose != "batch":
 		return bad("purpose", "Invalid value for 'purpose': %.64q, want batch", f.Purpose)
 	}
-	if err := x.s.store.add(f); err != nil {
+	t.bytes.give(f.owner, room-f.Bytes)
+	room = f.Bytes
+	if err := t.add(f); err != nil {
 		return x.s.explain(x.ctx, err)
 	}
 	return x.reply(f)
@@ -169,14 +176,23 @@ func (x *exchange) fileContent() *problem {
 	}
 }
 
+// listed is a part of a list.
+type listed[T any] struct {
+	Object string  `json:"object"`
+	Data   []T     `json:"data"`
+	First  *string `json:"first_id"`
+	Last   *string `json:"last_id"`
+	More   bool    `json:"has_more"`
+}
+
 // page is the part of a list that a query asks for by after, limit and order.
-func page[T any](x *exchange, all []T, id func(T) string, most int) (any, *problem) {
+func page[T any](x *exchange, all []T, id func(T) string, most int) (list listed[T], p *problem) {
 	q := x.r.URL.Query()
 	limit := most
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > most {
-			return nil, bad("limit", "Invalid value for 'limit': %.32q, want 1 to %d", text, most)
+			return list, bad("limit", "Invalid value for 'limit': %.32q, want 1 to %d", text, most)
 		}
 		limit = n
 	}
@@ -185,22 +201,16 @@ func page[T any](x *exchange, all []T, id func(T) string, most int) (any, *probl
 	case "asc":
 		slices.Reverse(all)
 	default:
-		return nil, bad("order", "Invalid value for 'order': %.32q, want asc, desc", order)
+		return list, bad("order", "Invalid value for 'order': %.32q, want asc, desc", order)
 	}
 	if after := q.Get("after"); after != "" {
 		i := slices.IndexFunc(all, func(v T) bool { return id(v) == after })
 		if i < 0 {
-			return nil, bad("after", "Invalid value for 'after': there is no %.64q", after)
+			return list, bad("after", "Invalid value for 'after': there is no %.64q", after)
 		}
 		all = all[i+1:]
 	}
-	list := struct {
-		Object string  `json:"object"`
-		Data   []T     `json:"data"`
-		First  *string `json:"first_id"`
-		Last   *string `json:"last_id"`
-		More   bool    `json:"has_more"`
-	}{Object: "list", Data: append([]T{}, all[:min(limit, len(all))]...), More: len(all) > limit}
+	list = listed[T]{Object: "list", Data: append([]T{}, all[:min(limit, len(all))]...), More: len(all) > limit}
 	if n := len(list.Data); n > 0 {
 		list.First, list.Last = orNull(id(list.Data[0])), orNull(id(list.Data[n-1]))
 	}

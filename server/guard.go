@@ -120,6 +120,9 @@ func (h *held) end() {
 // readBody is the JSON of a request.
 func (x *exchange) readBody() ([]byte, *problem) {
 	s, w, r := x.s, x.w, x.r
+	if x.given != nil {
+		return x.given, nil
+	}
 	if !saysJSON(r.Header.Get("Content-Type")) {
 		return nil, &problem{status: http.StatusUnsupportedMediaType, kind: invalid, message: "Content-Type is not application/json: add -H 'Content-Type: application/json'"}
 	}

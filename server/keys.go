@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"math"
@@ -20,13 +21,15 @@ import (
 
 // Key is a secret that requests show, whose it is, and what it is good for.
 type Key struct {
-	Name   string // in logs and metrics; callers of different names have equal shares of the model
+	Name   string // in logs and metrics, and whose files and batches are; callers of different names have equal shares
 	Secret string
 
 	Routes   []string // paths that it opens, as /v1/models; with a * at the end all that begin so; nil is every route
 	Models   []string // that requests may name, and see; nil is all
 	Requests int      // a minute; 0 is any number
 	Tokens   int      // of prompts and answers a minute; 0 is any number
+	Batches  int      // that are not over; 0 is any number
+	Lines    int      // of batches a minute; 0 is any number
 }
 
 // leastSecret is the shortest secret, in bytes: shorter ones are guessed.
@@ -36,8 +39,9 @@ const leastSecret = 8
 const maxKeys = 1 << 20
 
 // ReadKeys reads a file of keys: on each line a name, a colon and a secret, or a secret alone. Behind it there may be what the
-// key is limited to, as "routes=/v1/chat/completions,/v1/models models=qwen requests=60 tokens=100000". Empty lines and
-// lines that begin with # are left out.
+// key is limited to, as "routes=/v1/chat/completions,/v1/models models=qwen requests=60 tokens=100000 batches=2 batch-lines=60". Empty lines and
+// lines that begin with # are left out. A key without a name is named by a part of its secret's hash, key-0123456789ab, wherever its
+// line is.
 func ReadKeys(file string) ([]Key, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -62,7 +66,7 @@ func ParseKeys(text, from string) (keys []Key, err error) {
 		if s = strings.TrimSpace(s); s == "" || s[0] == '#' {
 			continue
 		}
-		k, err := parseKey(s, len(keys)+1)
+		k, err := parseKey(s)
 		if err == nil {
 			err = k.check(keys)
 		}
@@ -77,13 +81,17 @@ func ParseKeys(text, from string) (keys []Key, err error) {
 	return keys, nil
 }
 
-// parseKey is the key of a line, the n-th.
-func parseKey(s string, n int) (k Key, err error) {
+// parseKey reads the key of a line.
+func parseKey(s string) (k Key, err error) {
 	name, rest, named := strings.Cut(s, ":")
 	if !named || strings.ContainsAny(name, "= \t") { // the colon is one of a limit
-		name, rest = fmt.Sprintf("key%d", n), s
+		name, rest = "", s
 	}
 	words := strings.Fields(rest)
+	if rest == s && len(words) > 0 {
+		sum := sha256.Sum256([]byte(words[0]))
+		name = "key-" + hex.EncodeToString(sum[:6])
+	}
 	if k.Name = strings.TrimSpace(name); len(words) == 0 {
 		return k, nil // which the check tells
 	}
@@ -105,8 +113,12 @@ func parseKey(s string, n int) (k Key, err error) {
 			k.Requests, err = limit(value)
 		case ok && what == "tokens":
 			k.Tokens, err = limit(value)
+		case ok && what == "batches":
+			k.Batches, err = limit(value)
+		case ok && what == "batch-lines":
+			k.Lines, err = limit(value)
 		default:
-			return k, fmt.Errorf("%q: behind the secret want routes=, models=, requests= or tokens=", k.Name)
+			return k, fmt.Errorf("%q: behind the secret want routes=, models=, requests=, tokens=, batches= or batch-lines=", k.Name)
 		}
 		if err != nil {
 			return k, fmt.Errorf("%q: %s: %w", k.Name, what, err)
@@ -131,7 +143,7 @@ func (k Key) check(others []Key) error {
 		return fmt.Errorf("the secret of %q has %d bytes, want %d or more", k.Name, len(k.Secret), leastSecret)
 	case strings.ContainsFunc(k.Secret, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
 		return fmt.Errorf("the secret of %q has spaces, or characters that a header cannot have", k.Name)
-	case k.Requests < 0 || k.Tokens < 0:
+	case min(k.Requests, k.Tokens, k.Batches, k.Lines) < 0:
 		return fmt.Errorf("a limit of %q is negative", k.Name)
 	case slices.ContainsFunc(k.Routes, func(r string) bool { return !strings.HasPrefix(r, "/") }):
 		return fmt.Errorf("a route of %q does not begin with /", k.Name)
@@ -176,6 +188,7 @@ type keyUse struct {
 	hash     [sha256.Size]byte
 	requests bucket
 	tokens   bucket
+	lines    bucket // of batches
 }
 
 func newKeyring(keys []Key) (ring keyring, err error) {
@@ -183,7 +196,7 @@ func newKeyring(keys []Key) (ring keyring, err error) {
 		if err := k.check(keys[:i]); err != nil {
 			return nil, fmt.Errorf("key %d: %w", i, err)
 		}
-		u := &keyUse{Key: k, hash: sha256.Sum256([]byte(k.Secret)), requests: newBucket(k.Requests), tokens: newBucket(k.Tokens)}
+		u := &keyUse{Key: k, hash: sha256.Sum256([]byte(k.Secret)), requests: newBucket(k.Requests), tokens: newBucket(k.Tokens), lines: newBucket(k.Lines)}
 		u.Secret = ""
 		ring = append(ring, u)
 	}
@@ -260,6 +273,23 @@ func (k keyring) named(name string) (*caller, error) {
 	return nil, fmt.Errorf("the key %q is no more", name)
 }
 
+// hold counts the tokens that an answer may have, until release, beside the tokens that are used.
+func (c *caller) hold(n int, now time.Time) *problem {
+	if c.key == nil || c.late {
+		return nil
+	}
+	if wait := c.key.tokens.hold(n, now); wait > 0 {
+		return tooMany(fmt.Sprintf("The key %q has used its %d tokens a minute, or its answers under way may use them", c.name, c.key.Tokens), wait)
+	}
+	return nil
+}
+
+func (c *caller) release(n int) {
+	if c.key != nil && !c.late {
+		c.key.tokens.release(n)
+	}
+}
+
 // spend counts the tokens of an answer, which may be more than were left: the next request waits for them.
 func (c *caller) spend(n int, now time.Time) {
 	if c.key != nil && !c.late {
@@ -278,6 +308,7 @@ type bucket struct {
 	mu     sync.Mutex
 	minute float64 // 0 is any number
 	left   float64
+	held   float64   // by answers under way, which may use it
 	at     time.Time // when left was right
 }
 
@@ -314,6 +345,34 @@ func (b *bucket) take(n int, now time.Time) time.Duration {
 		b.left -= float64(n)
 	}
 	return wait
+}
+
+// hold takes n for later, if one is left beside what others hold, and else says how long to wait before another try.
+func (b *bucket) hold(n int, now time.Time) time.Duration {
+	if b.minute == 0 || n == 0 {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	wait := b.missing()
+	if wait == 0 && b.left-b.held < 1 {
+		wait = time.Second // an answer may end at any time, and have used less
+	}
+	if wait == 0 {
+		b.held += float64(n)
+	}
+	return wait
+}
+
+// release gives back what hold has taken.
+func (b *bucket) release(n int) {
+	if b.minute == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held -= float64(n)
 }
 
 // spend takes n, which may be more than are left.

@@ -19,7 +19,7 @@ func (c *client) withKey(secret string) *client {
 // TestKeyLimits: a line says what a key is limited to.
 func TestKeyLimits(t *testing.T) {
 	keys, err := ParseKeys("ann:"+secret+" routes=/v1/chat/*,/v1/models requests=60\nanother-secret tokens=1000 models=a,b/c:d", "keys")
-	want := []Key{{Name: "ann", Secret: secret, Routes: []string{"/v1/chat/*", "/v1/models"}, Requests: 60}, {Name: "key2", Secret: "another-secret", Tokens: 1000, Models: []string{"a", "b/c:d"}}}
+	want := []Key{{Name: "ann", Secret: secret, Routes: []string{"/v1/chat/*", "/v1/models"}, Requests: 60}, {Name: "key-" + hash12("another-secret"), Secret: "another-secret", Tokens: 1000, Models: []string{"a", "b/c:d"}}}
 	if err != nil || !reflect.DeepEqual(keys, want) {
 		t.Errorf("%+v %v", keys, err)
 	}

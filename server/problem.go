@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -109,8 +110,32 @@ func orNull(s string) *string {
 	return &s
 }
 
+// Bounds of what a problem says, of which names of fields and other words of a client are a part, in bytes.
+const (
+	maxMessage = 2000
+	maxParam   = 200
+)
+
+// clipped returns p with words of a bounded length.
+func (p *problem) clipped() *problem {
+	if len(p.message) <= maxMessage && len(p.param) <= maxParam {
+		return p
+	}
+	q := *p
+	q.message, q.param = clip(p.message, maxMessage), clip(p.param, maxParam)
+	return &q
+}
+
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
+
 // write answers with p.
 func (p *problem) write(w http.ResponseWriter, v voice) {
+	p = p.clipped()
 	if p.after > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(p.after))
 	}

@@ -150,8 +150,20 @@ func (x *exchange) tokens(m *served, param, text string) ([]int, *problem) {
 	return ids, nil
 }
 
-// enter takes n of the places of requests that are computed or wait; done gives them back.
-func (s *Server) enter(who *caller, n int) (done func(), p *problem) {
+// mayUse returns how many tokens the prompts and all answers have at most.
+func (r *request) mayUse() (n int) {
+	for _, ids := range r.prompts {
+		answer := r.model.room - len(ids)
+		if r.max >= 0 {
+			answer = min(answer, r.max)
+		}
+		n += len(ids) + r.n*answer
+	}
+	return n
+}
+
+// enter takes n of the places of requests that are computed or wait, and holds the tokens that they may use; done gives both back.
+func (s *Server) enter(who *caller, n, tokens int) (done func(), p *problem) {
 	if !s.places.take(who.name, int64(n)) {
 		s.metrics.refused.Inc()
 		if who.key != nil {
@@ -159,12 +171,19 @@ func (s *Server) enter(who *caller, n int) (done func(), p *problem) {
 		}
 		return nil, full(fmt.Sprintf("%d requests are computed or wait, this server takes no more", s.o.Requests))
 	}
-	return func() { s.places.give(who.name, int64(n)) }, nil
+	if p := who.hold(tokens, s.now()); p != nil {
+		s.places.give(who.name, int64(n))
+		return nil, p
+	}
+	return func() {
+		s.places.give(who.name, int64(n))
+		who.release(tokens)
+	}, nil
 }
 
 // place takes one place until the request ends.
 func (x *exchange) place() *problem {
-	done, p := x.s.enter(x.who, 1)
+	done, p := x.s.enter(x.who, 1, 0)
 	if p == nil {
 		x.after = append(x.after, done)
 	}
@@ -177,7 +196,7 @@ func (s *Server) answer(ctx context.Context, r *request, emit func(event)) (u us
 		return u, p
 	}
 	n := len(r.prompts) * r.n
-	done, p := s.enter(r.who, n)
+	done, p := s.enter(r.who, n, r.mayUse())
 	if p != nil {
 		return u, p
 	}

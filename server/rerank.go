@@ -117,7 +117,11 @@ func (r *ranking) read(f *fields, name string) {
 
 // ranked are the best documents, the best one first; of equal ones the first.
 func (x *exchange) ranked(r *ranking) ([]scored, int, *problem) {
-	done, p := x.s.enter(x.who, 1)
+	most := 0 // a token has a byte or more
+	for _, text := range r.documents {
+		most += len(r.query) + len(text)
+	}
+	done, p := x.s.enter(x.who, 1, most)
 	if p != nil {
 		return nil, 0, p
 	}

@@ -77,6 +77,7 @@ func (s *Server) storeRoutes() {
 		{"POST /v1/batches", false, (*exchange).createBatch},
 		{"GET /v1/batches", true, (*exchange).listBatches},
 		{"GET /v1/batches/{id}", true, (*exchange).showBatch},
+		{"DELETE /v1/batches/{id}", false, (*exchange).deleteBatch},
 		{"POST /v1/batches/{id}/cancel", false, (*exchange).cancelBatch},
 	} {
 		if s.store == nil {

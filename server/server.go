@@ -112,7 +112,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		}
 	}
 	if o.Store != "" {
-		if s.store, err = openStore(o.Store); err != nil {
+		if s.store, err = openStore(o.Store, s.keys, s.log); err != nil {
 			return nil, err
 		}
 	}
@@ -123,7 +123,8 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go s.watchAll(s.ctx)
 	if s.store != nil {
-		s.resume()
+		s.store.expire(s.now())
+		s.startBatches()
 	}
 	return s, nil
 }
@@ -186,7 +187,7 @@ type exchange struct {
 	from   *steady
 	model  string   // that was asked for
 	held   held     // bytes of the body
-	inner  bool     // a batch asks, whose lines nobody waits for at the end
+	given  []byte   // the body of a batch's line, for which nobody waits at the end; nil where it comes over a connection
 	failed bool     // a fault of the server ended the answer, whatever its status
 	after  []func() // what ends with the request
 }
@@ -225,7 +226,7 @@ func (s *Server) handle(pattern string, r route) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, q *http.Request) {
 		x := q.Context().Value(exchangeKey{}).(*exchange)
 		x.r = q
-		if !r.while && !x.inner {
+		if !r.while && x.given == nil {
 			if !s.door.enter() {
 				q.Close = true
 				w.Header().Set("Connection", "close")

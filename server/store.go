@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/karat-run/karat/internal/filelock"
 )
@@ -21,16 +23,23 @@ const (
 	maxFile   = 200 << 20
 	maxStore  = 16 << 30
 	maxStored = 10000
+	maxKept   = 1 << 20 // of a thing without its data
 )
+
+// keepFor is how long files, and batches that are over, are kept.
+const keepFor = 30 * 24 * time.Hour
 
 // store keeps files and batches in a folder. A thing is there once NAME.json is, which appears whole; what a file
 // holds is in NAME.data. Names are made here, and no others reach the folder.
 type store struct {
-	root *os.Root
-	lock *os.File   // held while the store is open: of two servers each would run the other's batches, and remove its files
-	mu   sync.Mutex // guards what follows, and the files NAME.json
-	file map[string]*storedFile
-	job  map[string]*batch
+	root   *os.Root
+	log    *slog.Logger
+	lock   *os.File   // held while the store is open: of two servers each would run the other's batches, and remove its files
+	things *shares    // files and batches of each owner, and files that are being received or written
+	bytes  *shares    // of files, and of lines that a batch has written
+	mu     sync.Mutex // guards the rest, and the files NAME.json
+	file   map[string]*storedFile
+	job    map[string]*batch
 }
 
 // storedFile is a file as OpenAI's API tells it, and whose it is.
@@ -39,23 +48,40 @@ type storedFile struct {
 	Object   string `json:"object"`
 	Bytes    int64  `json:"bytes"`
 	Created  int64  `json:"created_at"`
+	Expires  int64  `json:"expires_at,omitempty"` // 0 is never, as files of older versions
 	Filename string `json:"filename"`
 	Purpose  string `json:"purpose"`
 	Status   string `json:"status"`
 	owner    string
 }
 
-// kept is how a thing lies in its file.
-type kept[T any] struct {
-	Owner string `json:"owner"`
-	Thing T      `json:"thing"`
+// newFile returns a file without its bytes.
+func (s *Server) newFile(id, name, purpose, owner string) *storedFile {
+	now := s.now()
+	return &storedFile{ID: id, Object: "file", Created: now.Unix(), Expires: now.Add(keepFor).Unix(), Filename: name, Purpose: purpose, Status: "processed", owner: owner}
 }
+
+// kept is how a thing lies in its file. The first version named keys without a name by their line, as key1: such a key is another one
+// once a line before it goes, so the things of these names are nobody's.
+type kept[T any] struct {
+	Version int    `json:"version"`
+	Owner   string `json:"owner"`
+	Thing   T      `json:"thing"`
+}
+
+const keptVersion = 2
+
+// numbered is how the first version named keys without a name.
+var numbered = regexp.MustCompile(`^key[0-9]+$`)
+
+// nobody is an owner that no key is, since names have no spaces.
+func nobody(name string) string { return "nobody " + name }
 
 // storeName are the names that the store makes.
 var storeName = regexp.MustCompile(`^(file-|batch_)[a-z2-7]{24}$`)
 
 // openStore reads the folder. What a server has left that was killed goes: files that were not received whole.
-func openStore(dir string) (*store, error) {
+func openStore(dir string, keys keyring, log *slog.Logger) (*store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
@@ -63,7 +89,7 @@ func openStore(dir string) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	t := &store{root: root, file: map[string]*storedFile{}, job: map[string]*batch{}}
+	t := &store{root: root, log: log, things: newShares(maxStored, keys), bytes: newShares(maxStore, keys), file: map[string]*storedFile{}, job: map[string]*batch{}}
 	if err = t.own(); err == nil {
 		err = t.read()
 	}
@@ -96,42 +122,88 @@ func (t *store) close() error {
 	return t.root.Close()
 }
 
+// damagedEnd is the end of the name of a thing that cannot be read, which is set aside with its data.
+const damagedEnd = ".json.damaged"
+
 func (t *store) read() error {
 	list, err := fs.ReadDir(t.root.FS(), ".")
 	if err != nil {
 		return err
 	}
+	damaged := map[string]bool{}
 	for _, e := range list {
+		if name, is := strings.CutSuffix(e.Name(), damagedEnd); is {
+			damaged[name] = true
+		}
 		name, isThing := strings.CutSuffix(e.Name(), ".json")
-		switch {
-		case !isThing || !storeName.MatchString(name):
-		case strings.HasPrefix(name, "file-"):
-			k, err := readKept[storedFile](t, e.Name())
-			if err != nil {
-				return err
-			}
-			k.Thing.owner = k.Owner
-			t.file[name] = &k.Thing
-		default:
-			k, err := readKept[batch](t, e.Name())
-			if err != nil {
-				return err
-			}
-			k.Thing.owner = k.Owner
-			t.job[name] = &k.Thing
+		if !isThing || !storeName.MatchString(name) {
+			continue
+		}
+		if err := t.readThing(name); err != nil {
+			damaged[name] = true
+			t.log.Error("a thing in the store is damaged, and set aside", "name", name+damagedEnd, "error", errors.Join(err, t.root.Rename(e.Name(), name+damagedEnd)).Error())
 		}
 	}
 	for _, e := range list {
 		name, isData := strings.CutSuffix(e.Name(), ".data")
 		part, isPart := strings.CutSuffix(e.Name(), ".tmp")
-		lost := isData && storeName.MatchString(name) && t.file[name] == nil && !t.expected(name)
+		lost := isData && storeName.MatchString(name) && t.file[name] == nil && !damaged[name] && !t.expected(name)
 		if lost || isPart && storeName.MatchString(strings.TrimSuffix(part, ".json")) {
 			if err := t.root.Remove(e.Name()); err != nil {
 				return err
 			}
 		}
 	}
+	for _, b := range t.job {
+		t.things.add(b.owner, b.weight())
+		if !b.over() {
+			t.countOutputs(b)
+		}
+	}
 	return nil
+}
+
+// readThing takes in a file or a batch.
+func (t *store) readThing(name string) error {
+	if strings.HasPrefix(name, "file-") {
+		f, owner, err := readKept[storedFile](t, name)
+		if err != nil {
+			return err
+		}
+		if f.ID != name || f.Bytes < 0 {
+			return errors.New("it is no file")
+		}
+		f.owner = owner
+		t.file[name] = f
+		t.things.add(owner, 1)
+		t.bytes.add(owner, f.Bytes)
+		return nil
+	}
+	b, owner, err := readKept[batch](t, name)
+	if err != nil {
+		return err
+	}
+	if b.ID != name || !b.sound() {
+		return errors.New("it is no batch")
+	}
+	b.owner = owner
+	t.job[name] = b
+	return nil
+}
+
+// countOutputs counts the files of a batch that is not over: the places that are kept for them, and the bytes that there are.
+func (t *store) countOutputs(b *batch) {
+	for i, id := range b.Outputs {
+		if t.file[id] != nil { // which is counted as a file
+			continue
+		}
+		t.things.add(b.owner, 1)
+		for _, name := range []string{b.part(i), id + ".data"} {
+			if info, err := t.root.Stat(name); err == nil {
+				t.bytes.add(b.owner, info.Size())
+			}
+		}
+	}
 }
 
 // expected reports whether a batch that is not over will have the file.
@@ -144,25 +216,32 @@ func (t *store) expected(file string) bool {
 	return false
 }
 
-func readKept[T any](t *store, name string) (k kept[T], err error) {
-	f, err := t.root.Open(name)
+func readKept[T any](t *store, name string) (thing *T, owner string, err error) {
+	f, err := t.root.Open(name + ".json")
 	if err != nil {
-		return k, err
+		return nil, "", err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	var k kept[T]
+	text, err := io.ReadAll(io.LimitReader(f, maxKept+1))
+	if err == nil && len(text) > maxKept {
+		err = fmt.Errorf("it has more than %d bytes", maxKept)
+	}
 	if err == nil {
 		err = json.Unmarshal(text, &k)
 	}
-	if err != nil {
-		return k, fmt.Errorf("%s: %w", name, err)
+	if k.Version < keptVersion && numbered.MatchString(k.Owner) {
+		k.Owner = nobody(k.Owner)
 	}
-	return k, nil
+	return &k.Thing, k.Owner, err
 }
 
-// keep writes a thing, which appears whole or not at all. The caller holds t.mu.
+// keep writes a thing, which appears whole or not at all, and not where it could not be read back. The caller holds t.mu.
 func (t *store) keep(id, owner string, thing any) error {
-	text, err := json.Marshal(kept[any]{owner, thing})
+	text, err := json.Marshal(kept[any]{keptVersion, owner, thing})
+	if err == nil && len(text) > maxKept {
+		err = fmt.Errorf("server: %s has %d bytes, at most %d are kept", id, len(text), maxKept)
+	}
 	if err != nil {
 		return err
 	}
@@ -200,21 +279,41 @@ func (t *store) receive(id string, from io.Reader) (n int64, err error) {
 
 var errLarge = errors.New("the file is too large")
 
-// full says whether the store takes no more things.
-func (t *store) full() *problem {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var bytes int64
-	for _, f := range t.file {
-		bytes += f.Bytes
+// reserve counts things and bytes of an owner, if there is room for them.
+func (t *store) reserve(owner string, things, bytes int64, now time.Time) *problem {
+	t.expire(now)
+	if t.things.take(owner, things) {
+		if t.bytes.take(owner, bytes) {
+			return nil
+		}
+		t.things.give(owner, things)
 	}
-	if bytes > maxStore || len(t.file)+len(t.job) >= maxStored {
-		return &problem{status: 413, kind: invalid, code: "storage_full", message: "This server keeps no more files and batches. Delete some with DELETE /v1/files/ID"}
-	}
-	return nil
+	return &problem{status: 413, kind: invalid, code: "storage_full", message: "This server keeps no more files and batches of yours. Delete some with DELETE /v1/files/ID and /v1/batches/ID"}
 }
 
-// add takes a file in, whose data is there.
+// release gives back what reserve has counted.
+func (t *store) release(owner string, things, bytes int64) {
+	t.things.give(owner, things)
+	t.bytes.give(owner, bytes)
+}
+
+// expire removes the files and batches whose time is over.
+func (t *store) expire(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, b := range t.job {
+		if b.over() && now.After(b.ended().Add(keepFor)) {
+			t.log.Info("batch expired", "batch", b.ID, "error", t.dropBatch(b))
+		}
+	}
+	for _, f := range t.file {
+		if f.Expires > 0 && now.Unix() >= f.Expires && !t.reads(f) {
+			t.log.Info("file expired", "file", f.ID, "error", t.dropFile(f))
+		}
+	}
+}
+
+// add takes a file in, whose data is there. It is counted already.
 func (t *store) add(f *storedFile) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -235,20 +334,47 @@ func (t *store) find(id, owner string) *storedFile {
 	return nil
 }
 
-// remove deletes a file, but for one that a batch reads.
+// remove deletes a file, unless a batch reads it.
 func (t *store) remove(f *storedFile) (busy bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.reads(f) {
+		return true, nil
+	}
+	return false, t.dropFile(f)
+}
+
+// reads reports whether a batch that is not over reads a file.
+func (t *store) reads(f *storedFile) bool {
 	for _, b := range t.job {
 		if b.Input == f.ID && !b.over() {
-			return true, nil
+			return true
 		}
 	}
-	delete(t.file, f.ID)
-	if err := t.root.Remove(f.ID + ".json"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
+	return false
+}
+
+// dropFile removes a file. The caller holds t.mu.
+func (t *store) dropFile(f *storedFile) error {
+	if t.file[f.ID] == nil {
+		return nil // somebody else was faster
 	}
-	return false, t.root.Remove(f.ID + ".data")
+	delete(t.file, f.ID)
+	t.release(f.owner, 1, f.Bytes)
+	if err := t.root.Remove(f.ID + ".json"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return t.root.Remove(f.ID + ".data")
+}
+
+// dropBatch removes a batch that is over. Its files stay. The caller holds t.mu.
+func (t *store) dropBatch(b *batch) error {
+	if t.job[b.ID] == nil {
+		return nil
+	}
+	delete(t.job, b.ID)
+	t.things.give(b.owner, b.weight())
+	return t.root.Remove(b.ID + ".json")
 }
 
 // files are those of a caller, the newest first.
