@@ -240,7 +240,7 @@ func readKept[T any](t *store, name string) (thing *T, owner string, err error) 
 func (t *store) keep(id, owner string, thing any) error {
 	text, err := json.Marshal(kept[any]{keptVersion, owner, thing})
 	if err == nil && len(text) > maxKept {
-		err = fmt.Errorf("server: %s has %d bytes, at most %d are kept", id, len(text), maxKept)
+		err = fmt.Errorf("%s has %d bytes, at most %d are kept", id, len(text), maxKept)
 	}
 	if err != nil {
 		return err
