@@ -75,7 +75,8 @@ func (f *checkFlags) run(c *cobra.Command, path string) error {
 	ctx, stop := untilSignal()
 	defer stop()
 	start := time.Now()
-	p := progress{w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), start: start, last: start.Add(time.Second)}
+	p := newProgress(c.ErrOrStderr(), path)
+	p.last = start.Add(time.Second)
 	r, err := karat.Check(ctx, path, karat.CheckOptions{Against: f.against, Progress: p.report})
 	p.end()
 	switch {

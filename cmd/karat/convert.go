@@ -73,7 +73,7 @@ func (f *convertFlags) run(c *cobra.Command, src string) error {
 	if err := convert.Check(f.output, convert.Options{Type: f.kind, Split: int64(f.split)}); err != nil {
 		return usageError{err}
 	}
-	p := progress{w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), start: time.Now()}
+	p := newProgress(c.ErrOrStderr(), f.output)
 	ctx, stop := untilSignal()
 	defer stop()
 	r, err := karat.Convert(ctx, src, f.output, karat.ConvertOptions{Type: f.kind, Split: int64(f.split), Ignore: f.ignore, Progress: p.report})

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/lab"
@@ -170,7 +169,7 @@ func (f *diagnoseFlags) diagnose(ctx context.Context, path, dump string, stderr 
 	if err != nil {
 		return nil, err
 	}
-	s := stages{w: stderr, terminal: isTerminal(stderr), last: time.Now()}
+	s := stages{newProgress(stderr, "")}
 	defer s.end()
 	d, err := diagnose.Run(ctx, diagnose.Options{Model: path, Graph: g, Dump: record, Names: f.names.value, Golden: golden,
 		Asked: &diagnose.Asked{Tokenizer: t, Template: m.Template()}, Progress: s.report})
@@ -182,41 +181,16 @@ func (f *diagnoseFlags) diagnose(ctx context.Context, path, dump string, stderr 
 	return d, err
 }
 
-// stages shows which stage of long work is under way, and how far it is.
-type stages struct {
-	w        io.Writer
-	terminal bool
-	last     time.Time
-	shown    bool
-}
-
-// due reports whether it is time to report again.
-func (s *stages) due() bool {
-	pause := 10 * time.Second
-	if s.terminal {
-		pause = time.Second / 5
-	}
-	return time.Since(s.last) >= pause
-}
+// stages tells of stages of work, whose number of steps is known or 0.
+type stages struct{ progress }
 
 func (s *stages) report(stage string, done, total int) {
-	if !s.due() {
+	if _, ok := s.due(); !ok {
 		return
 	}
-	s.last, s.shown = time.Now(), true
 	if total > 0 {
-		stage += fmt.Sprintf(": %d of %d", done, total)
-	}
-	if s.terminal {
-		fmt.Fprintf(s.w, "\r%s\x1b[K", stage)
-		return
-	}
-	fmt.Fprintln(s.w, "karat:", stage)
-}
-
-// end clears the terminal's line.
-func (s *stages) end() {
-	if s.terminal && s.shown {
-		fmt.Fprint(s.w, "\r\x1b[K")
+		s.show(stage, fmt.Sprintf("%d of %d", done, total))
+	} else {
+		s.show(stage)
 	}
 }

@@ -268,20 +268,18 @@ func (f *evalFlags) write(w io.Writer, r *eval.Result) error {
 	return e.Encode(r)
 }
 
-// evalProgress tells of windows.
+// evalProgress tells of windows, or of other pieces of work.
 type evalProgress struct {
-	stages
-	start time.Time
-	all   int
+	progress
+	pieces int
 }
 
-func newEvalProgress(w io.Writer, all int) *evalProgress {
-	now := time.Now()
-	return &evalProgress{stages{w: w, terminal: isTerminal(w), last: now}, now, all}
+func newEvalProgress(w io.Writer, pieces int) *evalProgress {
+	return &evalProgress{newProgress(w, ""), pieces}
 }
 
 func (p *evalProgress) report(r *eval.Result) {
-	if !p.due() {
+	if _, ok := p.due(); !ok {
 		return
 	}
 	r.Update()
@@ -289,14 +287,20 @@ func (p *evalProgress) report(r *eval.Result) {
 	if b := r.Base; b != nil {
 		text += fmt.Sprintf(", KL %.5f ± %.5f, same top %.1f %%", b.KL.Mean.Value, b.KL.Mean.Error, 100*b.SameTop.Value)
 	}
-	p.say(text, r.Windows)
+	p.tell(text, r.Windows)
 }
 
-// say tells that done windows, or other pieces of the work, are done.
+// say tells that a number of pieces are done, where it is time.
 func (p *evalProgress) say(text string, done int) {
-	if done > 0 {
-		left := float64(time.Since(p.start)) / float64(done) * float64(p.all-done)
-		text += fmt.Sprintf(", %v left", time.Duration(left).Round(time.Second))
+	if _, ok := p.due(); ok {
+		p.tell(text, done)
 	}
-	p.stages.report(text, done, p.all)
+}
+
+func (p *evalProgress) tell(text string, done int) {
+	left := ""
+	if done > 0 {
+		left = leftIn(time.Duration(float64(time.Since(p.start)) / float64(done) * float64(p.pieces-done)))
+	}
+	p.show(fmt.Sprintf("%d of %d", done, p.pieces), left, text)
 }

@@ -138,7 +138,7 @@ func (f *experimentFlags) runner(ctx context.Context, c *cobra.Command, s *exper
 
 // cellsLeft tells how far an experiment is.
 func cellsLeft(w io.Writer, what string) (tell func(done, total int), end func()) {
-	p := &progress{w: w, terminal: isTerminal(w), start: time.Now()}
+	p := newProgress(w, "")
 	first := -1
 	return func(done, total int) {
 		if first < 0 {
@@ -149,8 +149,8 @@ func cellsLeft(w io.Writer, what string) (tell func(done, total int), end func()
 		if !ok {
 			return
 		}
-		left := time.Duration(float64(now.Sub(p.start)) / float64(done-first) * float64(total-done)).Round(time.Second)
-		p.show(int64(done), int64(total), fmt.Sprintf("%d of %s  %v left", done, count(total, what), left))
+		p.show(percent(int64(done), int64(total)), fmt.Sprintf("%d of %s", done, count(total, what)),
+			leftIn(time.Duration(float64(now.Sub(p.start))/float64(done-first)*float64(total-done))))
 	}, p.end
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/lab"
@@ -98,7 +97,7 @@ func measureFloors(ctx context.Context, path, promptsPath string, log io.Writer)
 	for _, p := range prompts {
 		ids = append(ids, p.IDs)
 	}
-	s := stages{w: log, terminal: isTerminal(log), last: time.Now()}
+	s := stages{newProgress(log, "")}
 	defer s.end()
 	return diagnose.MeasureFloors(ctx, g, ids, s.report)
 }

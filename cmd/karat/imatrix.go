@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/engine"
@@ -43,8 +45,8 @@ taken to have -c tokens. The text is cut into windows of -c tokens as in karat e
 all of their tokens count. Without TEXT, a small text that comes with Karat is used; - is
 standard input.
 
-After Ctrl-C, imatrix writes the sums up to the last whole window. --in-file with --skip
-continues from there.`,
+After Ctrl-C, imatrix writes the sums up to the last whole window to FILE.partial.gguf, and
+leaves FILE as it was. --in-file with --skip continues from there.`,
 		Example: `  karat imatrix model.bf16.gguf calibration.txt -o imatrix.gguf
   karat imatrix model.bf16.gguf more.txt --in-file imatrix.gguf -o both.gguf
   karat imatrix model.bf16.gguf calibration.txt --chunks 50 --json -o imatrix.gguf | jq -r '.weights[].name'`,
@@ -170,6 +172,9 @@ func (f *imatrixFlags) collect(ctx context.Context, c *cobra.Command, m *eval.Mo
 	if err := all.Add(got); err != nil {
 		return err
 	}
+	if interrupted { // a file of that name may have all windows
+		f.output = partial(f.output)
+	}
 	if err := gguf.WriteFile(f.output, all.Write); err != nil {
 		return err
 	}
@@ -177,9 +182,15 @@ func (f *imatrixFlags) collect(ctx context.Context, c *cobra.Command, m *eval.Mo
 		return err
 	}
 	if interrupted {
-		return failure{statusInterrupted, fmt.Errorf("interrupted: %d of %d windows are in %s", got.Chunks, w.Count(), f.output)}
+		return failure{statusInterrupted, fmt.Errorf("interrupted: %d of %d windows are in %s; --in-file %[3]s --skip %d goes on", got.Chunks, w.Count(), f.output, f.skip+got.Chunks)}
 	}
 	return nil
+}
+
+// partial returns the name of a file that an interrupt left unfinished: im.gguf becomes im.partial.gguf.
+func partial(path string) string {
+	ext := filepath.Ext(path)
+	return strings.TrimSuffix(path, ext) + ".partial" + ext
 }
 
 // window computes a window, with all its logits if head is true.

@@ -179,7 +179,8 @@ func (a *arithmetic) model() (o model.Options, err error) {
 // more than a second.
 func load(ctx context.Context, path string, o karat.Options, stderr io.Writer) (*karat.Model, error) {
 	start := time.Now()
-	p := progress{w: stderr, terminal: isTerminal(stderr), start: start, last: start.Add(time.Second)}
+	p := newProgress(stderr, path)
+	p.last = start.Add(time.Second)
 	defer p.end()
 	o.Progress = p.report
 	if path == "" {

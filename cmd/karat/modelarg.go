@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/karat-run/karat/internal/hub"
 	"github.com/spf13/cobra"
@@ -129,7 +128,7 @@ func (a *modelArg) find(c *cobra.Command) (string, error) {
 			} else if a.pull {
 				fmt.Fprintln(log)
 			}
-			p = &pullProgress{progress: progress{w: log, terminal: isTerminal(log), start: time.Now()}}
+			p = &pullProgress{progress: newProgress(log, a.name)}
 			return nil
 		},
 		Progress: func(at hub.Progress) { p.report(at) },

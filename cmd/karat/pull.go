@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/backend/numerics"
@@ -81,7 +79,7 @@ func (f *pullFlags) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	defer s.Close()
-	p := pullProgress{progress: progress{w: log, terminal: isTerminal(log), start: time.Now()}}
+	p := pullProgress{progress: newProgress(log, args[0])}
 	m, err := s.Pull(ctx, args[0], hub.PullOptions{Name: args[1], Rate: int64(f.rate), Lines: f.lines, Progress: p.report,
 		Note: func(text string) { fmt.Fprintln(log, "karat: note:", oneLine(text)) }})
 	p.end()
@@ -216,19 +214,13 @@ func (p *pullProgress) report(at hub.Progress) {
 		return
 	}
 	rate := float64(at.Came) / now.Sub(p.start).Seconds()
-	line := fmt.Sprintf("%.1f MB/s", rate/1e6)
 	if at.All <= 0 || at.Done > at.All {
-		p.show(0, 1, fmt.Sprintf("%s  %s", bytesText(at.Done), line))
+		p.show(bytesIn(at.Done), perSecond(rate))
 		return
 	}
-	if rate > 0 {
-		left := time.Duration(float64(at.All-at.Done) / rate * float64(time.Second))
-		if left < 1000*time.Hour {
-			line += fmt.Sprintf("  %v left", left.Round(time.Second))
-		}
-	}
+	left := leftAt(at.All-at.Done, rate)
 	if at.Done == at.All {
-		line = strings.TrimSpace("verifying  " + line)
+		left = "verifying"
 	}
-	p.show(at.Done, at.All, fmt.Sprintf("%s of %s  %s", bytesText(at.Done), bytesText(at.All), line))
+	p.show(percent(at.Done, at.All), fmt.Sprintf("%s of %s", bytesLike(at.Done, at.All), bytesIn(at.All)), perSecond(rate), left)
 }

@@ -157,11 +157,12 @@ func TestPullProgress(t *testing.T) {
 		at   hub.Progress
 		want string
 	}{
-		{hub.Progress{Done: 50 << 20, Came: 10 << 20, All: 100 << 20}, " 50 %  52,428,800 B (50.0 MiB) of 104,857,600 B (100.0 MiB)  "},
-		{hub.Progress{Done: 5, Came: 5, All: -1}, "  0 %  5 B  "}, {hub.Progress{Done: 7, Came: 5, All: 5}, "7 B"}, {hub.Progress{}, "0 B"}, {hub.Progress{Done: 5, Came: 0, All: 5}, "verifying"},
+		{hub.Progress{Done: 293 << 20, Came: 293 << 20, All: 763 << 20}, "karat: m.gguf  38 %  293 of 763 MiB  85 kB/s  1 h 36 min left\n"},
+		{hub.Progress{Done: 5, Came: 5, All: -1}, "karat: m.gguf  5 B  0 kB/s\n"}, {hub.Progress{Done: 7, Came: 5, All: 5}, "m.gguf  7 B"},
+		{hub.Progress{}, "m.gguf  0 B"}, {hub.Progress{Done: 5, Came: 0, All: 5}, "verifying"},
 	} {
 		var b bytes.Buffer
-		p := pullProgress{progress: progress{w: &b, start: time.Now().Add(-time.Hour)}}
+		p := pullProgress{progress: progress{w: &b, name: "m.gguf", start: time.Now().Add(-time.Hour)}}
 		p.report(c.at)
 		if !strings.Contains(b.String(), c.want) {
 			t.Errorf("%+v: %q, want %q", c.at, &b, c.want)

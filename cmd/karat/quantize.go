@@ -147,7 +147,7 @@ func (f *quantizeFlags) run(c *cobra.Command) error {
 	}
 	var r *convert.Result
 	if err == nil {
-		p := progress{w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), start: time.Now()}
+		p := newProgress(c.ErrOrStderr(), f.to)
 		o.Progress = p.report
 		r, err = convert.Quantize(ctx, f.from, f.to, o)
 		p.end()
@@ -174,6 +174,9 @@ func (f *quantizeFlags) run(c *cobra.Command) error {
 	}
 	for _, n := range q.Notes {
 		fmt.Fprintln(c.ErrOrStderr(), "karat: note:", oneLine(n))
+	}
+	if plan != nil { // the most frequent type is not the file's
+		q.Type = "a mix of types"
 	}
 	text := fmt.Sprintf("%s: %s, %s of weights instead of %s, %.2f bits each\n", oneLine(f.to), q.Type, bytesText(q.Bytes), bytesText(q.Source), q.Bits)
 	if plan != nil {

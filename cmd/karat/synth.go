@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/gguf"
@@ -70,7 +69,7 @@ func (f *synthFlags) run(c *cobra.Command) (err error) {
 	if err := spare("-o "+f.output, f.output, f.vocabulary); err != nil {
 		return err
 	}
-	p := progress{w: c.ErrOrStderr(), terminal: isTerminal(c.ErrOrStderr()), start: time.Now()}
+	p := newProgress(c.ErrOrStderr(), f.output)
 	o := synth.Options{Arch: f.arch.value, Shape: f.shape, Type: f.kind.value, Seed: f.seed, Progress: p.report}
 	if f.vocabulary != "" {
 		if o.Vocab, err = gguf.Open(f.vocabulary); err != nil {
@@ -93,61 +92,4 @@ func (f *synthFlags) run(c *cobra.Command) (err error) {
 	}
 	fmt.Fprintf(c.OutOrStdout(), "%s: %s %s %s, %s of weights\n", oneLine(f.output), f.arch.value, f.shape, f.kind.value, bytesText(p.all))
 	return nil
-}
-
-// progress tells how far a long work is: in one line of a terminal that is
-// written again, elsewhere in a line every ten seconds.
-type progress struct {
-	w        io.Writer
-	terminal bool
-	start    time.Time
-	last     time.Time
-	all      int64
-	shown    bool
-}
-
-func (p *progress) report(done, all int64) {
-	p.all = all
-	now, ok := p.due()
-	if !ok {
-		return
-	}
-	rate := float64(done) / now.Sub(p.start).Seconds()
-	left := time.Duration(float64(all-done) / rate * float64(time.Second)).Round(time.Second)
-	p.show(done, all, fmt.Sprintf("%s of %s  %.0f MB/s  %v left", bytesText(done), bytesText(all), rate/1e6, left))
-}
-
-// due reports whether it is time to tell, and which.
-func (p *progress) due() (time.Time, bool) {
-	now, pause := time.Now(), 10*time.Second
-	if p.last.IsZero() {
-		p.last = p.start
-	}
-	if p.terminal {
-		pause = time.Second / 10
-	}
-	if now.Sub(p.last) < pause {
-		return now, false
-	}
-	p.last, p.shown = now, true
-	return now, true
-}
-
-// show writes a line, behind the part that is done.
-func (p *progress) show(done, all int64, line string) {
-	const width = 30
-	bar := int(width * done / all)
-	line = fmt.Sprintf("%3d %%  %s", 100*done/all, line)
-	if p.terminal {
-		fmt.Fprintf(p.w, "\r[%s%s] %s\x1b[K", strings.Repeat("=", bar), strings.Repeat(" ", width-bar), line)
-		return
-	}
-	fmt.Fprintln(p.w, "karat:", line)
-}
-
-// end clears the terminal's line.
-func (p *progress) end() {
-	if p.terminal && p.shown {
-		fmt.Fprint(p.w, "\r\x1b[K")
-	}
 }

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/autoquant"
@@ -268,9 +267,13 @@ func (p *stageProgress) report(stage string, done, total int) {
 	if stage != p.stage {
 		p.end()
 		p.stage, p.evalProgress = stage, newEvalProgress(p.w, total)
-		p.last = time.Time{}
+		p.name = stage
 	}
-	p.say(stage, done)
+	if p.columns == nil && done == total { // each stage has a line at its end
+		p.tell("", done)
+		return
+	}
+	p.say("", done)
 }
 
 func (p *stageProgress) end() {

@@ -139,19 +139,19 @@ func (s *Search) Measure(ctx context.Context) (err error) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		s.o.Report("errors of types", i, len(s.weights))
 		if err := s.errors(x); err != nil {
 			return err
 		}
+		s.o.Report("errors of types", i+1, len(s.weights))
 	}
 	if _, err := s.text.learn(ctx); err != nil {
 		return err
 	}
 	for i, x := range s.weights {
-		s.o.Report("effects of errors", i, len(s.weights))
 		if err := s.probe(ctx, x); err != nil {
 			return err
 		}
+		s.o.Report("effects of errors", i+1, len(s.weights))
 	}
 	return nil
 }

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/term"
+	"golang.org/x/text/width"
+)
+
+// progress tells how far a long work is: on a terminal in one line that is written again, elsewhere in a line every
+// ten seconds.
+type progress struct {
+	w           io.Writer
+	columns     func() int // the terminal's width at this moment; nil where w is no terminal
+	name        string     // the file, or the work
+	start, last time.Time
+	all         int64
+	shown       bool
+}
+
+// newProgress begins the work on a file, whose path is shortened to its name.
+func newProgress(w io.Writer, path string) progress {
+	p := progress{w: w, start: time.Now()}
+	if path != "" {
+		p.name = oneLine(filepath.Base(path))
+	}
+	if isTerminal(w) {
+		p.columns = func() int {
+			n, _, err := term.GetSize(int(w.(*os.File).Fd()))
+			if err != nil || n <= 0 {
+				return 80
+			}
+			return n
+		}
+	}
+	return p
+}
+
+// report tells of bytes.
+func (p *progress) report(done, all int64) {
+	p.all = all
+	if now, ok := p.due(); ok {
+		rate := float64(done) / now.Sub(p.start).Seconds()
+		p.show(percent(done, all), fmt.Sprintf("%s of %s", bytesLike(done, all), bytesIn(all)), perSecond(rate), leftAt(all-done, rate))
+	}
+}
+
+// due reports whether it is time to tell, and the time.
+func (p *progress) due() (time.Time, bool) {
+	now, pause := time.Now(), 10*time.Second
+	if p.last.IsZero() {
+		p.last = p.start
+	}
+	if p.columns != nil {
+		pause = time.Second / 10
+	}
+	if now.Sub(p.last) < pause {
+		return now, false
+	}
+	p.last, p.shown = now, true
+	return now, true
+}
+
+// show writes the name and the parts of a line that are not empty. A terminal gets as many parts as fit: first the
+// name is shortened, then the last parts go.
+func (p *progress) show(parts ...string) {
+	if p.columns == nil {
+		fmt.Fprintln(p.w, "karat:", joinParts(p.name, parts))
+		return
+	}
+	fmt.Fprintf(p.w, "\r%s\x1b[K", fitLine(p.name, parts, p.columns()-1)) // a line of the whole width would wrap
+}
+
+// end clears the terminal's line.
+func (p *progress) end() {
+	if p.columns != nil && p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+func joinParts(name string, parts []string) string {
+	line := name
+	for _, part := range parts {
+		if line != "" && part != "" {
+			line += "  "
+		}
+		line += part
+	}
+	return line
+}
+
+// shortName is the least width of a name that a line keeps.
+const shortName = 12
+
+// fitLine joins a name and parts within a number of columns.
+func fitLine(name string, parts []string, columns int) string {
+	for n := len(parts); ; n-- {
+		line := joinParts(name, parts[:n])
+		over := textWidth(line) - columns
+		if over <= 0 {
+			return line
+		}
+		if room := textWidth(name) - over; room >= shortName || n == 1 && room > 1 {
+			return joinParts(cutWidth(name, room), parts[:n])
+		}
+		if n <= 1 {
+			return cutWidth(joinParts("", parts[:n]), columns)
+		}
+	}
+}
+
+// cutWidth shortens a text to a number of columns.
+func cutWidth(s string, columns int) string {
+	if textWidth(s) <= columns {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if columns -= runeWidth(r); columns < 1 {
+			break
+		}
+		b.WriteRune(r)
+	}
+	return b.String() + "…"
+}
+
+// textWidth counts the columns of a text on a terminal.
+func textWidth(s string) (n int) {
+	for _, r := range s {
+		n += runeWidth(r)
+	}
+	return n
+}
+
+func runeWidth(r rune) int {
+	switch k := width.LookupRune(r).Kind(); {
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+		return 0
+	case k == width.EastAsianWide || k == width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
+
+func percent(done, all int64) string {
+	return fmt.Sprintf("%d %%", int(100*float64(done)/float64(max(all, 1))))
+}
+
+// perSecond returns a rate of bytes.
+func perSecond(rate float64) string {
+	if rate < 1e6 {
+		return fmt.Sprintf("%.0f kB/s", rate/1e3)
+	}
+	return fmt.Sprintf("%.0f MB/s", rate/1e6)
+}
+
+// leftAt returns the time that is left for the rest at a rate, "" where nobody knows.
+func leftAt(rest int64, rate float64) string {
+	if !(rate > 0) || float64(rest)/rate > 3.6e6 {
+		return ""
+	}
+	return leftIn(time.Duration(float64(rest) / rate * float64(time.Second)))
+}
+
+// leftIn returns a time as "8 s left", "3 min 5 s left" or "2 h 5 min left".
+func leftIn(d time.Duration) string {
+	s := int(d.Round(time.Second).Seconds())
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%d s left", s)
+	case s < 3600:
+		return fmt.Sprintf("%d min %d s left", s/60, s%60)
+	}
+	return fmt.Sprintf("%d h %d min left", s/3600, s/60%60)
+}
+
+// bytesIn returns bytes in the largest unit of which there is one: "763 MiB".
+func bytesIn(n int64) string {
+	unit, name := unitOf(n)
+	return inUnit(n, unit) + " " + name
+}
+
+// bytesLike returns n in the unit of all, without its name.
+func bytesLike(n, all int64) string {
+	unit, _ := unitOf(all)
+	return inUnit(n, unit)
+}
+
+func unitOf(n int64) (unit float64, name string) {
+	unit, name = 1, "B"
+	for _, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if float64(n) < 1024*unit {
+			break
+		}
+		unit, name = 1024*unit, u
+	}
+	return unit, name
+}
+
+// inUnit has decimals for large units alone: 293 MiB, 4.51 GiB.
+func inUnit(n int64, unit float64) string {
+	if unit >= 1<<30 {
+		return fmt.Sprintf("%.2f", float64(n)/unit)
+	}
+	return fmt.Sprintf("%.0f", float64(n)/unit)
+}
