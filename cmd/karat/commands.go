@@ -24,6 +24,7 @@ func chatCommands() []chatCommand {
 		{"set", "[NAME [VALUE]]", "show the settings, or change one: " + strings.Join(chatSettings, ", "), (*conversation).set},
 		{"system", "[TEXT]", "set the system message; without TEXT there is none", (*conversation).setSystem},
 		{"think", "on|off", "have the model reason before its answer, or not", (*conversation).setThinking},
+		{"reasoning", "", "show the reasoning before the last answer", (*conversation).showReasoning},
 		{"file", "PATH", "send the text of a file as a message", (*conversation).sendFile},
 		{"retry", "", "ask for another answer", (*conversation).retry},
 		{"undo", "", "take back the last change of the conversation", (*conversation).takeBack},
@@ -206,6 +207,22 @@ func (p *conversation) setThinking(value string) error {
 		return fmt.Errorf("think %q: want on, off or default", value)
 	}
 	return nil
+}
+
+// showReasoning shows the reasoning that was folded.
+func (p *conversation) showReasoning(string) error {
+	for _, m := range slices.Backward(p.messages) {
+		for _, part := range m.Parts {
+			if r, ok := part.(karat.Reasoning); ok {
+				_, err := fmt.Fprintln(p.log, printable(strings.TrimSpace(string(r))))
+				return err
+			}
+		}
+		if m.Role == karat.RoleAssistant {
+			break
+		}
+	}
+	return errors.New("there is no reasoning before the last answer")
 }
 
 // sendFile sends the text of a file.

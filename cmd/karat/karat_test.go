@@ -42,7 +42,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("NL", "\n")
 			return writeHostile(e.WorkDir)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "forget": forget, "told": told, "stopped": stopped, "e2b": e2b, "lora": lora, "served": served, "hub": serveHub, "pullstopped": pullStopped},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "forget": forget, "told": told, "stopped": stopped, "e2b": e2b, "lora": lora, "served": served, "hub": serveHub, "pullstopped": pullStopped, "parrot": parrotScript},
 	})
 }
 

@@ -250,7 +250,7 @@ func (t *talk) output() output {
 		}
 	}
 	if !f.json {
-		o.screen = newScreen(o.out, f.plain, f.chat.reasoning.hide)
+		o.screen = newScreen(o.out, f.plain || !f.chat.chat || t.g.Grammar != nil, f.chat.reasoning.hide)
 	}
 	return o
 }
