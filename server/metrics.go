@@ -1,19 +1,20 @@
 package server
 
 import (
-	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // metrics are what /metrics tells. Beside the server's own names there are those of vLLM that Kubernetes' endpoint
 // picker reads by default, and the usual ones of a process: memory, goroutines and open files.
 type metrics struct {
-	handler                          http.Handler
+	all                              prometheus.Gatherer
 	requests                         *prometheus.CounterVec
 	refused                          prometheus.Counter
 	firstToken, betweenTokens, whole *prometheus.HistogramVec // by model, as the rest
@@ -47,7 +48,7 @@ func newMetrics(s *Server) *metrics {
 		answer:        counter("karat_generation_tokens_total", "Tokens of answers.", byModel...),
 	}
 	r.MustRegister(engines{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{DisableCompression: true})
+	m.all = r
 	return m
 }
 
@@ -68,9 +69,28 @@ func observe(h *prometheus.HistogramVec, model string, from, to time.Time) {
 	h.WithLabelValues(model).Observe(to.Sub(from).Seconds())
 }
 
+// metricsText is GET /metrics: of the models that the caller sees.
 func (x *exchange) metricsText() *problem {
-	x.s.metrics.handler.ServeHTTP(x.w, x.r)
+	seen := prometheus.GathererFunc(func() (all []*dto.MetricFamily, err error) {
+		all, err = x.s.metrics.all.Gather()
+		for _, f := range all {
+			f.Metric = slices.DeleteFunc(f.Metric, x.hides)
+		}
+		return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return len(f.Metric) == 0 }), err
+	})
+	promhttp.HandlerFor(seen, promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(x.w, x.r)
 	return nil
+}
+
+// hides reports whether a metric is of a model that the caller does not see.
+func (x *exchange) hides(m *dto.Metric) bool {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == byModel[0] {
+			e := x.s.pool.find(l.GetValue())
+			return e == nil || !x.who.sees(e)
+		}
+	}
+	return false
 }
 
 // engines collects the counts of the models' engines when it is asked.

@@ -302,7 +302,7 @@ func (x *exchange) ollamaCommon(f *fields, m *served) {
 		f.fail("keep_alive", "%s, want seconds, or a time as \"5m\"; below 0 is for ever", kindOf(raw))
 		return
 	}
-	x.s.pool.stay(x.s.pool.find(m.name), keep)
+	x.s.pool.stay(x.s.pool.find(m.name), x.who.name, keep)
 }
 
 // keepAlive reads seconds, or a time as "5m".

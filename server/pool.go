@@ -35,11 +35,11 @@ type Model struct {
 // entry is a model of the pool, loaded or not.
 type entry struct {
 	Model
-	now     *served // nil where it is not loaded
-	loading *load   // under way, or nil
-	keep    time.Duration
-	uses    int    // requests that use it, or wait for it
-	last    uint64 // the pool's clock at its last use
+	now     *served                  // nil where it is not loaded
+	loading *load                    // under way, or nil
+	keeps   map[string]time.Duration // how long callers want it to stay who have used it, by their keys' names
+	uses    int                      // requests that use it, or wait for it
+	last    uint64                   // the pool's clock at its last use
 	idle    time.Time
 }
 
@@ -84,7 +84,7 @@ func (p *pool) add(ctx context.Context, m Model) (err error) {
 			return fmt.Errorf("two models are named %q", name)
 		}
 	}
-	e := &entry{Model: m, keep: m.Keep, idle: p.now()}
+	e := &entry{Model: m, keeps: map[string]time.Duration{}, idle: p.now()}
 	if m.Model != nil {
 		if e.now, err = p.open(ctx, e, m.Model); err != nil {
 			return err
@@ -104,9 +104,9 @@ func (p *pool) find(name string) *entry {
 	return nil
 }
 
-// take is a model to use until give, loaded if it must be. The end of ctx ends the waiting, and not the load, which
-// others may wait for.
-func (p *pool) take(ctx context.Context, e *entry) (*served, error) {
+// take is a model to use until give, loaded if it must be, for the key of a name. The end of ctx ends the waiting, and not the load,
+// which others may wait for.
+func (p *pool) take(ctx context.Context, e *entry, who string) (*served, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e.uses++
@@ -137,6 +137,9 @@ func (p *pool) take(ctx context.Context, e *entry) (*served, error) {
 	}
 	p.clock++
 	e.last = p.clock
+	if _, said := e.keeps[who]; !said {
+		e.keeps[who] = e.Keep
+	}
 	return e.now, nil
 }
 
@@ -147,7 +150,7 @@ func (p *pool) give(e *entry) {
 	if e.uses--; e.uses > 0 {
 		return
 	}
-	if e.idle = p.now(); e.keep == 0 && e.Load != nil && !p.closed {
+	if e.idle = p.now(); e.keep() == 0 && e.Load != nil && !p.closed {
 		p.work.Go(p.sweep)
 	}
 }
@@ -246,8 +249,25 @@ func (e *entry) free() bool { return e.now != nil && e.uses == 0 && e.Load != ni
 // drop takes the loaded model away from e.
 func (e *entry) drop() *served {
 	m := e.now
-	e.now, e.keep = nil, e.Keep
+	e.now = nil
+	clear(e.keeps)
 	return m
+}
+
+// keep returns how long the model stays that nobody asks for: the longest time that a caller wants who has used it, so that no key
+// unloads the model of another. Below 0 is for ever.
+func (e *entry) keep() time.Duration {
+	if len(e.keeps) == 0 {
+		return e.Keep
+	}
+	longest := time.Duration(0)
+	for _, keep := range e.keeps {
+		if keep < 0 {
+			return keep
+		}
+		longest = max(longest, keep)
+	}
+	return longest
 }
 
 func (p *pool) close(m *served) {
@@ -265,7 +285,7 @@ func (p *pool) sweep() {
 	var over []*served
 	p.mu.Lock()
 	for _, e := range p.list {
-		if e.free() && e.keep >= 0 && p.now().Sub(e.idle) >= e.keep {
+		if e.free() && e.keep() >= 0 && p.now().Sub(e.idle) >= e.keep() {
 			over = append(over, e.drop())
 		}
 	}
@@ -275,11 +295,11 @@ func (p *pool) sweep() {
 	}
 }
 
-// stay says how long a model stays that is not asked for, until it is closed.
-func (p *pool) stay(e *entry, keep time.Duration) {
+// stay says how long the key of a name wants a model to stay that is not asked for, until it is closed.
+func (p *pool) stay(e *entry, who string, keep time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e.keep = keep
+	e.keeps[who] = keep
 }
 
 // loaded calls see for the models that are loaded, which stay so meanwhile.
@@ -314,11 +334,11 @@ func (p *pool) states() (all []state) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range p.list {
-		x := state{entry: e, now: e.now, keep: e.keep}
-		if e.keep >= 0 && e.Load != nil {
-			x.expires = p.now().Add(e.keep)
+		x := state{entry: e, now: e.now, keep: e.keep()}
+		if x.keep >= 0 && e.Load != nil {
+			x.expires = p.now().Add(x.keep)
 			if e.uses == 0 {
-				x.expires = e.idle.Add(e.keep)
+				x.expires = e.idle.Add(x.keep)
 			}
 		}
 		all = append(all, x)

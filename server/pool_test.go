@@ -228,7 +228,7 @@ func TestD13Pool(t *testing.T) {
 				}
 				switch k % 4 {
 				case 1:
-					c.s.pool.stay(c.s.pool.find(name), 0)
+					c.s.pool.stay(c.s.pool.find(name), "", 0)
 					c.s.pool.sweep()
 				case 2:
 					c.do("GET", "/metrics", "")
@@ -266,9 +266,9 @@ func TestLeaverWhileLoading(t *testing.T) {
 	defer s.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	gone := make(chan error)
-	go func() { _, err := s.pool.take(ctx, s.pool.list[0]); gone <- err }()
+	go func() { _, err := s.pool.take(ctx, s.pool.list[0], ""); gone <- err }()
 	there := make(chan error)
-	go func() { _, err := s.pool.take(context.Background(), s.pool.list[0]); there <- err }()
+	go func() { _, err := s.pool.take(context.Background(), s.pool.list[0], ""); there <- err }()
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Error(err)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,19 +157,20 @@ func (x *exchange) named(f *fields) (*served, *problem) {
 
 // use is a model that stays loaded until the request ends.
 func (x *exchange) use(e *entry) (*served, *problem) {
-	m, err := x.s.pool.take(x.ctx, e)
+	m, err := x.s.pool.take(x.ctx, e, x.who.name)
+	name := cmp.Or(x.model, e.Name) // as the client has it
 	switch {
 	case err == nil:
 		x.after = append(x.after, func() { x.s.pool.give(e) })
 		return m, nil
 	case errors.Is(err, errBusy):
-		return nil, unavailable(fmt.Sprintf("The model %q is not loaded: %v", e.Name, err))
+		return nil, unavailable(fmt.Sprintf("The model %q is not loaded: %v", name, err))
 	case errors.Is(err, karat.ErrMemory):
-		return nil, internal(fmt.Sprintf("The model %q does not fit the memory of this server", e.Name))
+		return nil, internal(fmt.Sprintf("The model %q does not fit the memory of this server", name))
 	case x.ctx.Err() != nil || errors.Is(err, karat.ErrClosed) || errors.Is(err, context.Canceled):
 		return nil, x.s.explain(x.ctx, karat.ErrClosed)
 	}
-	return nil, internal(fmt.Sprintf("The model %q could not be loaded; the server's log says why", e.Name))
+	return nil, internal(fmt.Sprintf("The model %q could not be loaded; the server's log says why", name))
 }
 
 // only is the model that a request names, or the first where it names none: for routes whose API has no such field.
@@ -177,7 +179,9 @@ func (x *exchange) only(f *fields) (*served, *problem) {
 		f.ignore("model")
 		e := x.s.pool.list[0]
 		if !x.who.sees(e) {
-			return nil, noModel(e.Name)
+			p := noModel("")
+			p.message = "The request names no model, and the key does not see the server's first one. GET /v1/models lists the models that it sees."
+			return nil, p
 		}
 		return x.use(e)
 	}
