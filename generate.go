@@ -483,7 +483,7 @@ func (s *Session) follow(ctx context.Context, prompt []int32, o GenerateOptions,
 	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sampling.options(s.seed), Stop: o.Stop, Caller: o.Caller.engine(),
 		End: s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), Logits: o.Logits, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder}
 	if o.Grammar != nil {
-		r.Grammar = o.Grammar.match(s.m)
+		r.Grammar = o.Grammar.match(ctx, s.m)
 	}
 	s.prompt, s.kept = len(prompt), kept
 	for t, err := range s.s.Generate(ctx, r) {

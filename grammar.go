@@ -17,8 +17,18 @@ import (
 // of any models; what it costs at first, the next requests find done.
 type Grammar struct {
 	g     *grammar.Grammar
-	match func(m *Model) engine.Grammar // begins a text; a program that makes no grammars links nothing of them
+	match func(ctx context.Context, m *Model) engine.Grammar // begins a text; a program that makes no grammars links nothing of them
 }
+
+// GrammarRoom bounds the memory of grammars that are compiled in it, and shares out the processors that they need by callers. A server has
+// one for all grammars.
+type GrammarRoom struct{ room *grammar.Room }
+
+// NewGrammarRoom returns a room of so many bytes.
+func NewGrammarRoom(bytes int) *GrammarRoom { return &GrammarRoom{grammar.NewRoom(bytes)} }
+
+// Bytes returns about how much memory the grammars of the room take now.
+func (r *GrammarRoom) Bytes() int { return r.room.Used() }
 
 // JSONSchema returns the grammar of the JSON values that a schema describes. Properties come in the schema's order. A
 // keyword that is not supported is an error that has its path. docs/grammar.md lists the supported ones.
@@ -44,15 +54,23 @@ func newGrammar(g *grammar.Grammar, err error) (*Grammar, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Grammar{g, func(m *Model) engine.Grammar { return g.Match(m.vocabulary()) }}, nil
+	return &Grammar{g, func(ctx context.Context, m *Model) engine.Grammar { return g.Match(ctx, m.vocabulary()) }}, nil
 }
 
-// Bytes is about how much memory the grammar takes now. It grows as texts are held to it, by 32 MiB at most.
+// Bytes is about how much memory the grammar takes now. It grows as texts are held to it. What they have built is forgotten where it has
+// 16 MiB, and built again when it is met.
 func (g *Grammar) Bytes() int {
 	if g.g == nil {
 		return 0
 	}
 	return g.g.Bytes()
+}
+
+// Free gives the grammar's memory back to the room that it was compiled in. No text is held to the grammar any more.
+func (g *Grammar) Free() {
+	if g.g != nil {
+		g.g.Free()
+	}
 }
 
 // ResponseFormat says which form the answer to a conversation must have. At most one of Schema, Regexp, GBNF
@@ -66,17 +84,38 @@ type ResponseFormat struct {
 	RequireCall bool   // the answer calls one of Tools at least
 	SingleCall  bool   // the answer has at most one call
 	InReasoning bool   // the prompt ends within reasoning, as some templates begin an answer
+
+	Room *GrammarRoom // room that the grammar is compiled in; nil is none
+	Key  string       // caller in that room. Grammars of one caller are compiled one after the other
+}
+
+func (o *ResponseFormat) share() *grammar.Share {
+	if o.Room == nil {
+		return nil
+	}
+	return o.Room.room.Share(o.Key)
+}
+
+func (o *ResponseFormat) form() grammar.Form {
+	return grammar.Form{Schema: o.Schema, Pattern: o.Regexp, GBNF: o.GBNF, Lark: o.Lark}
+}
+
+// TextGrammar returns the grammar of a text that is no answer to a conversation. Of o, Schema, Regexp, GBNF, Lark, Room and Key count. The
+// work ends with ctx, and after a number of steps that takes about a second.
+func TextGrammar(ctx context.Context, o ResponseFormat) (*Grammar, error) {
+	f := o.form()
+	return newGrammar(f.Compile(ctx, o.share()))
 }
 
 // ResponseGrammar returns the grammar of a whole answer must fit: reasoning, if the model reasons, and then a text, or calls of tools as the
 // model's chat template shows them. The names of the marks are to be in GenerateOptions.Special where they are special tokens. The
 // arguments of a call fit the tool's Parameters. Unless the tool is Strict, Parameters that are not supported stand for any object.
-func (m *Model) ResponseGrammar(o ResponseFormat) (*Grammar, error) {
-	t := grammar.Turn{Syntax: syntax.Of(m.opened.Checkpoint.Template()), Opened: o.InReasoning, Schema: o.Schema, Pattern: o.Regexp, GBNF: o.GBNF, Lark: o.Lark, Required: o.RequireCall, Single: o.SingleCall}
+func (m *Model) ResponseGrammar(ctx context.Context, o ResponseFormat) (*Grammar, error) {
+	t := grammar.Turn{Syntax: syntax.Of(m.opened.Checkpoint.Template()), Form: o.form(), Opened: o.InReasoning, Required: o.RequireCall, Single: o.SingleCall}
 	for _, tool := range o.Tools {
 		t.Tools = append(t.Tools, grammar.Tool{Name: tool.Name, Schema: tool.Parameters, Strict: tool.Strict})
 	}
-	return newGrammar(t.Grammar())
+	return newGrammar(t.Compile(ctx, o.share()))
 }
 
 // ReasoningBudget returns g, where nil is any text, with at most so many tokens of reasoning in an answer. Behind them the model's mark
@@ -102,11 +141,11 @@ func (m *Model) ReasoningBudget(ctx context.Context, g *Grammar, tokens int, o R
 		}
 		tools[t.Name] = nil
 	}
-	return &Grammar{match: func(m *Model) engine.Grammar {
+	return &Grammar{match: func(ctx context.Context, m *Model) engine.Grammar {
 		d, _ := m.decoder(marks) // which are special tokens
 		b := &grammar.Budget{Decoder: d, Parser: s.NewParser(tools, o.InReasoning), Close: end, Tokens: tokens}
 		if g != nil {
-			b.Within = g.match(m)
+			b.Within = g.match(ctx, m)
 		}
 		return b
 	}}, nil
@@ -135,6 +174,9 @@ func (m *Model) SpecialTokens(ctx context.Context) (all []string, err error) {
 // ErrGrammar is the error of an answer that cannot be held to its grammar: too many alternatives hold at once, or no
 // token of the model goes on.
 var ErrGrammar = grammar.ErrGrammar
+
+// ErrGrammarRoom is an ErrGrammar: the grammar's room has no more memory now.
+var ErrGrammarRoom = grammar.ErrRoom
 
 // Fits reports whether a whole text fits the grammar. An error is of a grammar that needs too much work.
 func (g *Grammar) Fits(text []byte) (bool, error) {

@@ -20,54 +20,65 @@ const (
 	grammarBytes = 64 << 20
 )
 
-// grammars are the last ones that requests asked for.
+// grammars are the last ones that requests asked for. Those of one key are never another's: the time that a grammar takes would tell what
+// others have asked for.
 type grammars struct {
-	mu   sync.Mutex
-	list []*keptGrammar // the one that was used last comes last
-	most int            // bytes of grammars that nobody uses. Where the others take four times as much, no request gets a new one
+	room *karat.GrammarRoom // of all of them, those of requests under way as well
 
-	making sync.Mutex // one is compiled at a time: each may take tens of megabytes
+	mu     sync.Mutex
+	list   []*keptGrammar // the one that was used last comes last
+	most   int            // bytes of grammars that nobody uses
+	making map[grammarKey]chan struct{}
 }
 
+type grammarKey [sha256.Size]byte
+
 type keptGrammar struct {
-	key   [sha256.Size]byte
+	key   grammarKey
 	g     *karat.Grammar
 	users int
 	bytes int // when it was last measured
 }
 
-// take is the grammar of a key, which make compiles if it is not there, unless ctx ends before its turn. give takes it back.
-func (k *grammars) take(ctx context.Context, of any, make func() (*karat.Grammar, error)) (*keptGrammar, error) {
-	text, err := json.Marshal(of)
+// newGrammars keeps so many bytes of grammars that nobody uses. All may take four times as much.
+func newGrammars(most int) *grammars {
+	return &grammars{room: karat.NewGrammarRoom(4 * most), most: most, making: map[grammarKey]chan struct{}{}}
+}
+
+// take is the grammar of what a caller asks for. make compiles it if it is not there, once for all who wait. give takes it back.
+func (k *grammars) take(ctx context.Context, caller string, of any, make func() (*karat.Grammar, error)) (*keptGrammar, error) {
+	text, err := json.Marshal([]any{caller, of})
 	if err != nil {
 		return nil, err
 	}
-	key := sha256.Sum256(text)
-	if x := k.find(key); x != nil {
-		return x, nil
+	key := grammarKey(sha256.Sum256(text))
+	for {
+		x, made := k.find(key)
+		if x != nil {
+			return x, nil
+		}
+		if made == nil {
+			break
+		}
+		select {
+		case <-made:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	k.making.Lock()
-	defer k.making.Unlock()
-	if err := ctx.Err(); err != nil { // nobody waits for it any more
+	x := &keptGrammar{key: key, users: 1}
+	defer func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if x.g != nil {
+			k.list = append(k.list, x)
+		}
+		close(k.making[key])
+		delete(k.making, key)
+	}()
+	if x.g, err = make(); err != nil {
 		return nil, err
 	}
-	if x := k.find(key); x != nil { // another has made it
-		return x, nil
-	}
-	k.mu.Lock()
-	_, _, used := k.measure()
-	k.mu.Unlock()
-	if used > 4*k.most {
-		return nil, full(fmt.Sprintf("The schemas and grammars of the requests under way take %d MiB, this server takes no more", used>>20))
-	}
-	g, err := make()
-	if err != nil {
-		return nil, err
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	x := &keptGrammar{key: key, g: g, users: 1}
-	k.list = append(k.list, x)
 	return x, nil
 }
 
@@ -82,6 +93,7 @@ func (k *grammars) give(x *keptGrammar) {
 			return false
 		}
 		idle, bytes = idle-1, bytes-x.bytes
+		x.g.Free()
 		return true
 	})
 }
@@ -98,18 +110,21 @@ func (k *grammars) measure() (idle, kept, used int) {
 	return idle, kept, used
 }
 
-// find is the grammar of a key, nil if it is not kept.
-func (k *grammars) find(key [sha256.Size]byte) *keptGrammar {
+// find is the grammar of a key. Where somebody makes it, made ends with that; where nobody does, the caller is to make it.
+func (k *grammars) find(key grammarKey) (x *keptGrammar, made chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	i := slices.IndexFunc(k.list, func(x *keptGrammar) bool { return x.key == key })
 	if i < 0 {
-		return nil
+		if made = k.making[key]; made == nil {
+			k.making[key] = make(chan struct{})
+		}
+		return nil, made
 	}
-	found := k.list[i]
-	found.users++
-	k.list = append(slices.Delete(k.list, i, i+1), found)
-	return found
+	x = k.list[i]
+	x.users++
+	k.list = append(slices.Delete(k.list, i, i+1), x)
+	return x, nil
 }
 
 // form is what the text of an answer must fit: a schema, a regular expression or a grammar. Without them it is any text.
@@ -299,8 +314,8 @@ func toolNamed(o *fields, kind string) string {
 
 // constrain compiles what the answer to a conversation must fit.
 func (r *request) constrain(ctx context.Context, c *conversation) *problem {
-	o := karat.ResponseFormat{Schema: r.form.schema, Regexp: r.form.pattern, GBNF: r.form.gbnf, Lark: r.form.lark, RequireCall: c.choice.required,
-		SingleCall: c.single, InReasoning: r.turn.opened}
+	o := r.form.format()
+	o.RequireCall, o.SingleCall, o.InReasoning = c.choice.required, c.single, r.turn.opened
 	strict := false
 	if !c.mute {
 		for _, t := range c.tools {
@@ -312,15 +327,19 @@ func (r *request) constrain(ctx context.Context, c *conversation) *problem {
 	if r.form.free() && !o.RequireCall && c.choice.only == nil && !strict {
 		return nil
 	}
-	return r.compile(ctx, []any{r.model.print, r.model.name, o}, len(o.Tools) > 0, func() (*karat.Grammar, error) { return r.model.model.ResponseGrammar(o) })
+	return r.compile(ctx, []any{r.model.print, r.model.name, o}, o, r.model.model.ResponseGrammar)
 }
 
-// compile takes the grammar of a key for as long as the request is answered.
-func (r *request) compile(ctx context.Context, of any, tools bool, make func() (*karat.Grammar, error)) *problem {
-	k := &r.asked.s.grammars
-	x, err := k.take(ctx, of, make)
+// compile takes the grammar of what of says for as long as the request is answered.
+func (r *request) compile(ctx context.Context, of any, o karat.ResponseFormat, make func(context.Context, karat.ResponseFormat) (*karat.Grammar, error)) *problem {
+	k := r.asked.s.grammars
+	o.Room, o.Key = k.room, r.caller.Key
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(r.asked.s.ctx, stop)()
+	x, err := k.take(ctx, o.Key, of, func() (*karat.Grammar, error) { return make(ctx, o) })
 	if err != nil {
-		return r.refuseGrammar(err, tools)
+		return r.refuseGrammar(err, len(o.Tools) > 0)
 	}
 	r.grammar = x.g
 	r.asked.after = append(r.asked.after, func() { k.give(x) })
@@ -332,20 +351,12 @@ func (r *request) constrainText(ctx context.Context) *problem {
 	if r.form.free() {
 		return nil
 	}
-	return r.compile(ctx, []string{string(r.form.schema), r.form.pattern, r.form.gbnf, r.form.lark}, false, r.form.compile)
+	o := r.form.format()
+	return r.compile(ctx, o, o, karat.TextGrammar)
 }
 
-// compile makes the grammar of a text.
-func (x *form) compile() (*karat.Grammar, error) {
-	switch {
-	case x.pattern != "":
-		return karat.Regexp(x.pattern)
-	case x.gbnf != "":
-		return karat.GBNF(x.gbnf)
-	case x.lark != "":
-		return karat.Lark(x.lark)
-	}
-	return karat.JSONSchema(x.schema)
+func (x *form) format() karat.ResponseFormat {
+	return karat.ResponseFormat{Schema: x.schema, Regexp: x.pattern, GBNF: x.gbnf, Lark: x.lark}
 }
 
 // refuseGrammar is why a grammar is refused.
@@ -353,8 +364,8 @@ func (r *request) refuseGrammar(err error, tools bool) *problem {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return &problem{status: 499, kind: invalid, code: "cancelled", message: "The client has gone"}
 	}
-	if p := (*problem)(nil); errors.As(err, &p) {
-		return p
+	if errors.Is(err, karat.ErrGrammarRoom) {
+		return crowded
 	}
 	param, text := r.form.param, err.Error()
 	if param == "" || tools && strings.HasPrefix(text, "schema: tool ") {
@@ -363,10 +374,16 @@ func (r *request) refuseGrammar(err error, tools bool) *problem {
 	return bad(param, "Invalid value for '%s': %s", param, strings.TrimPrefix(text, "schema: "))
 }
 
+// crowded is the problem of a grammar for which there is no memory.
+var crowded = full(fmt.Sprintf("The schemas and grammars of all requests under way take the %d MiB that there are", 4*grammarBytes>>20))
+
 // overGrammar is the problem of an answer whose grammar turned out to need too much work; nil if err is none of that.
 func (r *request) overGrammar(err error) *problem {
 	if !errors.Is(err, karat.ErrGrammar) {
 		return nil
+	}
+	if errors.Is(err, karat.ErrGrammarRoom) {
+		return crowded
 	}
 	return bad(r.form.param, "%s", fmt.Sprintf("The answer cannot be held to its form: %s", err.Error()))
 }

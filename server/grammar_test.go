@@ -156,13 +156,19 @@ func TestFormRefused(t *testing.T) {
 	}
 }
 
+// made compiles a form in the room of k.
+func (k *grammars) made(t *testing.T, caller string, o karat.ResponseFormat) func() (*karat.Grammar, error) {
+	o.Room, o.Key = k.room, caller
+	return func() (*karat.Grammar, error) { return karat.TextGrammar(t.Context(), o) }
+}
+
 // TestD5Grammars: distinct schemas are kept within a bound.
 func TestD5Grammars(t *testing.T) {
-	k := grammars{most: grammarBytes}
+	k := newGrammars(grammarBytes)
 	for i := range 200 {
 		schema := fmt.Sprintf(`{"const":%d}`, i)
 		for range 2 {
-			g, err := k.take(t.Context(), schema, func() (*karat.Grammar, error) { return karat.JSONSchema([]byte(schema)) })
+			g, err := k.take(t.Context(), "a", schema, k.made(t, "a", karat.ResponseFormat{Schema: []byte(schema)}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -171,6 +177,9 @@ func TestD5Grammars(t *testing.T) {
 	}
 	if len(k.list) != maxGrammars {
 		t.Errorf("%d grammars are kept", len(k.list))
+	}
+	if _, kept, _ := k.measure(); k.room.Bytes() != kept {
+		t.Errorf("the room has %d bytes, the grammars %d", k.room.Bytes(), kept)
 	}
 }
 
@@ -203,65 +212,68 @@ func TestD5Bytes(t *testing.T) {
 	}
 }
 
-// TestD5Used: where the grammars of requests under way take much memory, no more are compiled, and those that are there are shared.
+// TestD5Used: where the grammars of requests under way take much memory, no more are compiled than there is room for, and those that are
+// there are shared.
 func TestD5Used(t *testing.T) {
-	k := grammars{most: 1 << 10}
+	k := newGrammars(1 << 20)
 	var all []*keptGrammar
-	make := func() (*karat.Grammar, error) {
-		return karat.Regexp(strings.Repeat(`[a-z]x`, 500) + strings.Repeat("y", len(all)))
+	take := func(i int) (*keptGrammar, error) {
+		form := karat.ResponseFormat{Regexp: strings.Repeat(`[a-z]x`, 500) + strings.Repeat("y", i)}
+		return k.take(t.Context(), "a", i, k.made(t, "a", form))
 	}
+	var err error
 	for len(all) < 1000 {
-		g, err := k.take(t.Context(), len(all), make)
-		if err != nil {
+		var g *keptGrammar
+		if g, err = take(len(all)); err != nil {
 			break
 		}
 		all = append(all, g)
 	}
-	_, _, used := k.measure()
-	if first := all[0].g.Bytes(); used < 4<<10 || used > 4<<10+first {
-		t.Errorf("%d grammars of %d bytes are in use, %d together", len(all), first, used)
+	if !errors.Is(err, karat.ErrGrammarRoom) || len(all) < 4 || k.room.Bytes() > 4<<20 {
+		t.Errorf("%d grammars of %d bytes, then %v", len(all), k.room.Bytes(), err)
 	}
-	again, err := k.take(t.Context(), 0, make)
+	again, err := take(0)
 	if err != nil || again != all[0] {
 		t.Errorf("%v, %v", again, err)
-	}
-	if _, err := k.take(t.Context(), -1, make); err == nil || err.(*problem).status != 429 {
-		t.Errorf("%v", err)
 	}
 	for _, g := range append(all, again) {
 		k.give(g)
 	}
-	if idle, kept, used := k.measure(); kept > 1<<10 || used != 0 {
-		t.Errorf("%d grammars are left, of %d bytes, %d in use", idle, kept, used)
+	if idle, kept, used := k.measure(); kept > 1<<20 || used != 0 || k.room.Bytes() != kept {
+		t.Errorf("%d grammars are left, of %d bytes, %d in use, %d in the room", idle, kept, used, k.room.Bytes())
 	}
 }
 
-// TestGrammarsOneAtATime: schemas that need much memory do not need it at once, and nobody compiles for a client that has gone.
-func TestGrammarsOneAtATime(t *testing.T) {
-	k := grammars{most: grammarBytes}
-	var running, most, made atomic.Int32
-	compile := func() (*karat.Grammar, error) {
-		most.Store(max(most.Load(), running.Add(1)))
-		defer running.Add(-1)
-		made.Add(1)
-		runtime.Gosched()
-		return karat.JSONSchema([]byte(`true`))
+// TestGrammarsOnce: what several requests of a key wait for is compiled once, what another key asks for again, and nobody compiles for a
+// client that has gone.
+func TestGrammarsOnce(t *testing.T) {
+	k := newGrammars(grammarBytes)
+	var made atomic.Int32
+	compile := func(caller string) func() (*karat.Grammar, error) {
+		return func() (*karat.Grammar, error) {
+			made.Add(1)
+			runtime.Gosched()
+			return k.made(t, caller, karat.ResponseFormat{Schema: []byte(`true`)})()
+		}
 	}
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {
-			if _, err := k.take(t.Context(), i/2, compile); err != nil {
+			caller := string(rune('a' + i%2))
+			if _, err := k.take(t.Context(), caller, i/4, compile(caller)); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
-	if most.Load() != 1 || made.Load() != 8 {
-		t.Errorf("%d were compiled at a time, %d in all; want 1 and 8", most.Load(), made.Load())
+	if made.Load() != 8 {
+		t.Errorf("%d were compiled, want 8: 4 forms of 2 keys", made.Load())
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if _, err := k.take(gone, "other", compile); !errors.Is(err, context.Canceled) || made.Load() != 8 {
+	form := karat.ResponseFormat{Schema: []byte(`true`), Room: k.room}
+	_, err := k.take(gone, "a", "other", func() (*karat.Grammar, error) { return karat.TextGrammar(gone, form) })
+	if !errors.Is(err, context.Canceled) || len(k.making) != 0 {
 		t.Errorf("of a client that has gone: %v", err)
 	}
 }

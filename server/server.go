@@ -65,7 +65,7 @@ type Server struct {
 	log      *slog.Logger
 	mux      *http.ServeMux
 	patterns []string
-	grammars grammars
+	grammars *grammars
 	places   *shares // of answers
 	bodies   *shares // of bytes of requests
 	small    *shares // of the first bytes of each, firstBody at most
@@ -84,7 +84,7 @@ type Server struct {
 // New makes a server. It reads the models' files, for their fingerprints; the end of ctx stops that.
 func New(ctx context.Context, o Options) (*Server, error) {
 	o.MaxBody, o.Requests = cmp.Or(o.MaxBody, 32<<20), cmp.Or(o.Requests, 256)
-	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), now: time.Now, since: time.Now().Unix(), grammars: grammars{most: grammarBytes}}
+	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), now: time.Now, since: time.Now().Unix(), grammars: newGrammars(grammarBytes)}
 	s.generate = func(ctx context.Context, from *karat.Session, ids []int, o karat.GenerateOptions) iter.Seq2[karat.Token, error] {
 		return from.GenerateIDs(ctx, ids, o)
 	}

@@ -31,7 +31,7 @@ func (d *byBytes) Whole() bool { return len(d.held) == 0 }
 // place for the mark in it.
 func TestBudgetWithinCharacter(t *testing.T) {
 	s := syntax.Of("<think>")
-	g, err := (&Turn{Syntax: s, Opened: true, Pattern: "yes"}).Grammar()
+	g, err := (&Turn{Syntax: s, Opened: true, Form: Form{Pattern: "yes"}}).Compile(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestBudgetWithinCharacter(t *testing.T) {
 	}, []int{257})
 	const thought = "a漢é" // of 1, 3 and 2 tokens
 	for budget, want := range []int{0, 1, 4, 4, 4, 6, 6} {
-		b := &Budget{Within: g.Match(v), Decoder: &byBytes{mark: s.Close}, Parser: s.NewParser(nil, true), Close: []int{mark}, Tokens: budget}
+		b := &Budget{Within: g.Match(t.Context(), v), Decoder: &byBytes{mark: s.Close}, Parser: s.NewParser(nil, true), Close: []int{mark}, Tokens: budget}
 		for n := 0; b.Parser.Thinks(); n++ {
 			mask, err := b.Mask()
 			if err != nil {

@@ -8,11 +8,11 @@ import (
 // follows draws a text of a grammar, byte by byte, and checks that there is always a byte that goes on.
 func follows(t *testing.T, g *Grammar, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 3))
-	s := g.start
+	s := g.start.Load()
 	for range 40 {
 		var all []byte
 		for b := range 256 {
-			n, err := g.read(s, []byte{byte(b)})
+			n, err := g.read(t.Context(), s, []byte{byte(b)})
 			if err != nil {
 				return // too much work, which is an error and no hang
 			}
@@ -26,7 +26,7 @@ func follows(t *testing.T, g *Grammar, seed uint64) {
 			}
 			return
 		}
-		s, _ = g.read(s, []byte{all[r.IntN(len(all))]})
+		s, _ = g.read(t.Context(), s, []byte{all[r.IntN(len(all))]})
 	}
 }
 

@@ -1,16 +1,15 @@
 package grammar
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"unicode/utf8"
 )
 
 // GBNF is the texts of the rule root of a grammar in llama.cpp's notation. <NAME> in it is a special token.
-func GBNF(source string) (_ *Grammar, err error) {
-	defer caught(&err)
-	b := newBuilder()
-	return b.grammar(gbnfNode(b, source))
+func GBNF(source string) (*Grammar, error) {
+	return compile(context.Background(), nil, func(b *builder) (*node, error) { return gbnfNode(b, source), nil })
 }
 
 // gbnfNode is the rule root of a grammar.
@@ -138,6 +137,7 @@ func (p *gbnf) rule() {
 		p.fail("the rule %s is there twice", r.name)
 	}
 	p.text = rest
+	p.b.t.place = "rule " + r.name
 	p.space(true)
 	r.body, r.defined = p.choices(false), true
 	if p.text != "" && p.text[0] != '\n' && p.text[0] != '\r' {
@@ -363,6 +363,7 @@ func number(s string) (n int32, ok bool) {
 
 // measure is how many references are below an item, at most tall.
 func (p *gbnf) measure(x *gbnfItem) int {
+	p.b.t.burn(1)
 	most := 0
 	for _, list := range [][]*gbnfItem{x.row, x.choice} {
 		for _, y := range list {
@@ -395,6 +396,7 @@ func (p *gbnf) node(x *gbnfItem) *node {
 	case x.rule != nil:
 		r := x.rule
 		if r.node == nil {
+			p.b.t.place = "rule " + r.name
 			r.node = p.b.rule(r.name)
 			r.node.list = []*node{p.node(r.body)}
 		}
@@ -418,14 +420,13 @@ func (p *gbnf) node(x *gbnfItem) *node {
 // term makes a term of an item that has no recursion.
 func (p *gbnf) term(x *gbnfItem) *term {
 	t := &p.b.t
-	if t.built > maxNodes {
-		giveUp("it is too large: more than %d parts", maxNodes)
-	}
+	t.burn(1)
 	switch {
 	case x.term != nil:
 		return x.term
 	case x.rule != nil:
 		if x.rule.term == nil {
+			t.place = "rule " + x.rule.name
 			x.rule.term = p.term(x.rule.body)
 		}
 		return x.rule.term

@@ -161,7 +161,7 @@ func TestWork(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		m := g.Match(v)
+		m := g.Match(t.Context(), v)
 		for range 50 {
 			mask, err := m.Mask()
 			if err != nil {
@@ -176,8 +176,8 @@ func TestWork(t *testing.T) {
 			}
 		}
 		g.mu.Lock()
-		if g.bytes.Load() > maxBytes+1<<20 {
-			t.Errorf("%s: %d bytes of states", name, g.bytes.Load())
+		if g.terms.bytes > maxBytes+1<<20 {
+			t.Errorf("%s: %d bytes of states", name, g.terms.bytes)
 		}
 		g.mu.Unlock()
 	}

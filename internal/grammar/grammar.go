@@ -19,17 +19,15 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"weak"
 )
 
 // The bounds of a grammar. What exceeds one is refused, by an error.
 const (
-	MaxSource = 1 << 20  // bytes of a schema, pattern or grammar
-	maxNodes  = 1 << 18  // terms and nodes that a source makes
-	maxAlt    = 1 << 12  // alternatives of one state
-	maxStack  = 1 << 12  // parts within parts
-	maxNested = 64       // levels of a schema's or a grammar's text
-	maxFuel   = 1 << 21  // elementary steps for the tokens of one state
-	maxBytes  = 32 << 20 // of states, stacks and terms that a text builds; beyond that they are forgotten, and built again when they are met
+	MaxSource = 1 << 20 // bytes of a schema, pattern or grammar
+	maxAlt    = 1 << 12 // alternatives of one state
+	maxStack  = 1 << 12 // parts within parts
+	maxNested = 64      // levels of a schema's or a grammar's text
 )
 
 // What a term and a node take with their places in tables, about, in bytes.
@@ -50,18 +48,24 @@ var (
 type Grammar struct {
 	classes [256]uint8 // bytes of one class are not told apart
 	reps    []byte     // one byte of each class
+	root    *node
+	starts  []*part                    // the states in which parts begin
+	base    int                        // bytes of the nodes, terms and parts of the source, about
+	start   atomic.Pointer[state]      // in which a text begins
+	gen     atomic.Pointer[generation] // of the states that are built now
 
-	mu     sync.Mutex // guards the parts that are built when they are met
-	terms  termTable
-	starts []*part // the states in which parts begin
-	stacks map[stackKey]*stack
-	states map[string]*state
-	start  *state
-	end    *state       // of the empty stack
-	base   int          // bytes of the nodes and terms of the source, about
-	bytes  atomic.Int64 // of the states, stacks and terms that texts have built
-	fuel   int
-	key    []byte
+	mu       sync.Mutex // held for a piece of work: the tokens of a state, say
+	terms    termTable
+	stacks   map[stackKey]*stack
+	states   map[string]*state
+	end      *state // of the empty stack
+	matchers []weak.Pointer[Matcher]
+	key      []byte
+}
+
+// generation is the states, stacks and terms that are built until all are forgotten.
+type generation struct {
+	bytes int // once it is forgotten
 }
 
 // Special is how a grammar and a vocabulary spell a special token: text never has the byte 0xff.
@@ -85,38 +89,8 @@ func caught(err *error) {
 
 var uids atomic.Uint64 // names states among those of all grammars
 
-// burn takes steps off what the present work may cost. g.mu is held.
-func (g *Grammar) burn(n int) {
-	if g.fuel -= n; g.fuel < 0 {
-		panic(tooMuch{errComplex})
-	}
-}
-
 // Bytes is about how much memory the grammar takes now.
-func (g *Grammar) Bytes() int { return g.base + int(g.bytes.Load()) }
+func (g *Grammar) Bytes() int { return int(g.terms.share.held.Load()) }
 
-// grow counts bytes of states, and of the terms that were made for them, and forgets all when they are too many. Who holds a state can go
-// on from it.
-func (g *Grammar) grow(n int) {
-	n += g.terms.bytes
-	g.terms.bytes = 0
-	if g.bytes.Add(int64(n)) < maxBytes {
-		return
-	}
-	g.bytes.Store(0)
-	g.stacks, g.states = map[stackKey]*stack{}, map[string]*state{}
-	g.terms.forget()
-	for _, p := range g.starts {
-		for i := range p.next {
-			p.next[i].Store(nil)
-		}
-	}
-	for _, s := range []*state{g.start, g.end} {
-		if s == nil {
-			continue
-		}
-		for i := range s.next {
-			s.next[i].Store(nil)
-		}
-	}
-}
+// Free gives the grammar's share back to the room that it is in.
+func (g *Grammar) Free() { g.terms.share.Free() }

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"sort"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -16,6 +19,7 @@ type value struct {
 	names  []string
 	fields map[string]*value
 	list   []*value
+	same   string // what canonical returned
 }
 
 // parseJSON reads one value.
@@ -148,6 +152,33 @@ func (v *value) append(b []byte) []byte {
 	return append(b, v.text...)
 }
 
+// canonical is a text that two values have in common if they are one in JSON, as 1 and 1.0 are, or objects whose names are in another
+// order.
+func (v *value) canonical(w *work) string {
+	if v.same == "" {
+		switch v.kind {
+		case '{':
+			names := slices.Sorted(slices.Values(v.names))
+			for i, name := range names {
+				names[i] = string(appendString(nil, name)) + ":" + v.fields[name].canonical(w)
+			}
+			v.same = "{" + strings.Join(names, ",") + "}"
+		case '[':
+			items := make([]string, len(v.list))
+			for i, x := range v.list {
+				items[i] = x.canonical(w)
+			}
+			v.same = "[" + strings.Join(items, ",") + "]"
+		case 0:
+			v.same = canonicalNumber(v.text)
+		default:
+			v.same = string(v.append(nil))
+		}
+		w.burn(1 + len(v.same)/16)
+	}
+	return v.same
+}
+
 // appendString writes a string with the escapes that it needs and no others.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
@@ -172,6 +203,10 @@ func appendRune(b []byte, r rune) []byte {
 
 // jsonChar is one of the characters as a string of JSON has them, with the escapes that it needs. The escaped ones have one in any case.
 func (t *termTable) jsonChar(r runes, escaped ...rune) *term {
+	return t.once(`"`+string(escaped), r, func() *term { return t.jsonCharNew(r, escaped) })
+}
+
+func (t *termTable) jsonCharNew(r runes, escaped []rune) *term {
 	list := []*term{t.utf8(r.within(0x20, utf8.MaxRune).but('"', '\\').but(escaped...))}
 	for c := range rune(0x80) {
 		if (c < 0x20 || c == '"' || c == '\\') && r.has(c) {
@@ -210,42 +245,44 @@ func (t *termTable) jsonFree() *term {
 
 // oneOf is one of some texts: those with the same beginning share it.
 func (t *termTable) oneOf(texts []string) *term {
-	type branch struct {
-		end  bool
-		next map[byte]*branch
-	}
-	top := &branch{}
-	for _, s := range texts {
-		at := top
-		for i := range len(s) {
-			if at.next == nil {
-				at.next = map[byte]*branch{}
-			}
-			if at.next[s[i]] == nil {
-				at.next[s[i]] = &branch{}
-			}
-			at = at.next[s[i]]
-		}
-		at.end = true
-	}
-	var make func(x *branch) *term
-	make = func(x *branch) *term {
-		var list []*term
-		if x.end {
-			list = append(list, t.unit)
-		}
-		for c, y := range x.next {
-			list = append(list, t.cat(t.byte(c), make(y)))
-		}
-		return t.or(list...)
-	}
-	return make(top)
+	texts = slices.Clone(texts)
+	slices.Sort(texts)
+	return t.branches(slices.Compact(texts), 0)
 }
 
-// matches reports whether a text fits x.
+// branches is the rest of texts, which are sorted and have the first n bytes in common.
+func (t *termTable) branches(texts []string, n int) *term {
+	if len(texts) == 0 {
+		return t.none
+	}
+	first, last, same := texts[0], texts[len(texts)-1], n
+	for same < min(len(first), len(last)) && first[same] == last[same] {
+		same++
+	}
+	var list []*term
+	if len(first) == same {
+		list, texts = append(list, t.unit), texts[1:]
+	}
+	for len(texts) > 0 {
+		c := texts[0][same]
+		i := sort.Search(len(texts), func(i int) bool { return texts[i][same] > c })
+		list, texts = append(list, t.cat(t.byte(c), t.branches(texts[:i], same+1))), texts[i:]
+	}
+	return t.cat(t.text(first[n:same]), t.or(list...))
+}
+
+// matches reports whether a text fits x. What it met it does not derive again.
 func (t *termTable) matches(x *term, text string) bool {
 	for i := range len(text) {
-		x = t.derive(x, text[i], func(int) {})
+		t.burn(1)
+		k := reading{x, text[i]}
+		y := t.met[k]
+		if y == nil {
+			t.burn(16) // as much as an entry takes
+			y = t.derive(x, text[i])
+			t.met[k] = y
+		}
+		x = y
 	}
 	return x.null
 }

@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"context"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -8,10 +9,8 @@ import (
 
 // Lark is the texts of the rule start of a grammar in the notation of the Python library Lark. Rules and terminals are the same to it: the
 // text is characters, and no lexer decides between terminals.
-func Lark(source string) (_ *Grammar, err error) {
-	defer caught(&err)
-	b := newBuilder()
-	return b.grammar(larkNode(b, source, b.t.utf8))
+func Lark(source string) (*Grammar, error) {
+	return compile(context.Background(), nil, func(b *builder) (*node, error) { return larkNode(b, source, b.t.utf8), nil })
 }
 
 // larkNode is the rule start of a grammar of texts whose characters are written as char has it.
@@ -19,7 +18,7 @@ func larkNode(b *builder, source string, char func(runes) *term) *node {
 	if len(source) > MaxSource {
 		giveUp("it has %d bytes, at most %d are taken", len(source), MaxSource)
 	}
-	p := lark{gbnf{text: source, b: b, rules: map[string]*gbnfRule{}}, char}
+	p := lark{gbnf{text: source, b: b, rules: map[string]*gbnfRule{}}, char, map[string]*term{}}
 	for p.space(true); p.text != ""; p.space(true) {
 		if p.text[0] == '%' {
 			p.directive()
@@ -33,7 +32,8 @@ func larkNode(b *builder, source string, char func(runes) *term) *node {
 // lark reads the notation.
 type lark struct {
 	gbnf
-	char func(runes) *term
+	char  func(runes) *term
+	known map[string]*term // terminals of common that were imported
 }
 
 // larkCommon are the terminals of Lark's own library that may be imported.
@@ -55,8 +55,11 @@ func (p *lark) space(lines bool) {
 		case c == '\n' && lines:
 			p.line++
 		case strings.HasPrefix(p.text, "//"):
-			end := strings.IndexByte(p.text+"\n", '\n')
-			p.text = p.text[end:]
+			if end := strings.IndexByte(p.text, '\n'); end >= 0 {
+				p.text = p.text[end:]
+			} else {
+				p.text = ""
+			}
 			continue
 		default:
 			return
@@ -143,7 +146,12 @@ func (p *lark) imported(name, as string) {
 	if !ok {
 		p.fail("common.%s is not known", name)
 	}
-	p.define(as, &gbnfItem{term: p.b.t.pattern(pattern, p.char)})
+	x := p.known[name]
+	if x == nil {
+		x = p.b.t.pattern(pattern, p.char)
+		p.known[name] = x
+	}
+	p.define(as, &gbnfItem{term: x})
 }
 
 // rule reads a rule or a terminal. How its tree looks, and its priority, are nothing to a text.
@@ -158,6 +166,7 @@ func (p *lark) rule() {
 	}
 	p.space(false)
 	p.want(':')
+	p.b.t.place = "rule " + name
 	p.define(name, p.choices(false))
 	p.ended()
 }

@@ -73,7 +73,7 @@ func TestLarkArguments(t *testing.T) {
 		}
 		for _, c := range callSyntaxes {
 			turn := Turn{Syntax: syntax.Of(c.template), Required: true, Single: true, Tools: []Tool{{"sum", []byte(`{"type":"object","properties":{"input":` + string(larkSchema(source)) + `},"required":["input"],"additionalProperties":false}`), true}}}
-			g, err := turn.Grammar()
+			g, err := turn.Compile(t.Context(), nil)
 			form := turn.Syntax.Style.Form
 			if raw := form == syntax.Tagged || form == syntax.Nested || form == syntax.Quoted; raw && strings.Contains(source, "[^x]") {
 				if err == nil || !strings.Contains(err.Error(), "schema: tool sum: #/properties/input/lark: its texts may have ") {

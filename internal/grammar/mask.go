@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"context"
 	"math/bits"
 	"slices"
 
@@ -134,21 +135,27 @@ func (w *walker) add(m *sample.Mask) {
 	w.set(m.IDs)
 }
 
-// mask is the tokens that may come next in a state.
-func (v *Vocabulary) mask(g *Grammar, s *state) (*sample.Mask, error) {
+// mask is the tokens that may come next in a state, and the state, which may be built anew.
+func (v *Vocabulary) mask(ctx context.Context, g *Grammar, s *state) (*state, *sample.Mask, error) {
 	k := key{kind: ofState, uid: s.uid}
 	if f := v.get(k); f != nil {
-		return &f.mask, nil
+		return s, &f.mask, nil
 	}
-	f, err := v.find(g, s)
+	var f *found
+	err := g.piece(ctx, s, func(now *state) {
+		s = now
+		f = v.find(g, s)
+	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	k.uid = s.uid
 	v.put(k, f)
-	return &f.mask, nil
+	return s, &f.mask, nil
 }
 
-func (v *Vocabulary) find(g *Grammar, s *state) (f *found, err error) {
+// find finds the tokens that may come next in a state.
+func (v *Vocabulary) find(g *Grammar, s *state) *found {
 	w := v.borrow()
 	done := false
 	defer func() {
@@ -157,8 +164,6 @@ func (v *Vocabulary) find(g *Grammar, s *state) (f *found, err error) {
 		}
 		v.giveBack(w)
 	}()
-	defer caught(&err)
-	g.refuel()
 	var all []*found
 	for _, c := range s.configs {
 		for i := range v.trie {
@@ -169,13 +174,13 @@ func (v *Vocabulary) find(g *Grammar, s *state) (f *found, err error) {
 			f := v.within(w, g, p, uint8(i))
 			all = append(all, f)
 			if c.k != nil && len(f.exits) > 0 {
-				all = append(all, v.beyond(w, g, p, uint8(i), f.exits, g.afterStack(c.k)))
+				all = append(all, v.beyond(w, g, p, uint8(i), f.exits, g.after(c.k)))
 			}
 		}
 	}
 	done = true
 	if !s.accept && w.same != nil && slices.Equal(all, w.last) {
-		return w.same, nil // as within a long string
+		return w.same // as within a long string
 	}
 	for _, f := range all {
 		w.add(&f.mask)
@@ -183,16 +188,16 @@ func (v *Vocabulary) find(g *Grammar, s *state) (f *found, err error) {
 	if s.accept {
 		w.set(v.ends)
 	}
-	f = &found{mask: w.take()}
+	f := &found{mask: w.take()}
 	if !s.accept {
 		w.last, w.same = all, f
 	}
-	return f, nil
+	return f
 }
 
 // within is the tokens, and beginnings of tokens, that stay within a part.
 func (v *Vocabulary) within(w *walker, g *Grammar, p *part, i uint8) *found {
-	k := key{kind: ofPart, trie: i, text: g.sum(p)}
+	k := key{kind: ofPart, trie: i, text: g.terms.digest(p.t)}
 	if f := v.get(k); f != nil {
 		return f
 	}
@@ -201,10 +206,7 @@ func (v *Vocabulary) within(w *walker, g *Grammar, p *part, i uint8) *found {
 	for n := int32(0); int(n) < len(t.nodes); w.walked++ {
 		x := &t.nodes[n]
 		from, c := w.parts[x.depth-1], g.classes[x.byte]
-		q := from.next[c].Load()
-		if q == nil {
-			q = g.locked(from, c)
-		}
+		q := g.step(from, c)
 		if q.life == dead {
 			n = x.end
 			continue
@@ -226,7 +228,7 @@ func (v *Vocabulary) within(w *walker, g *Grammar, p *part, i uint8) *found {
 			n = x.end
 		}
 	}
-	g.spend(w)
+	w.spend(g)
 	f.mask = w.take()
 	v.put(k, f)
 	return f
@@ -241,7 +243,7 @@ func (v *Vocabulary) beyond(w *walker, g *Grammar, p *part, i uint8, exits []int
 	for _, n := range exits {
 		w.below(g, &v.trie[i], n, s)
 	}
-	g.spend(w)
+	w.spend(g)
 	f := &found{mask: w.take()}
 	v.put(k, f)
 	return f
@@ -270,18 +272,9 @@ func (w *walker) below(g *Grammar, t *trie, from int32, s *state) {
 	}
 }
 
-// refuel begins a piece of work.
-func (g *Grammar) refuel() {
-	g.mu.Lock()
-	g.fuel = maxFuel
-	g.mu.Unlock()
-}
-
-// spend counts the nodes that were walked, which cost far less than what burn counts.
-func (g *Grammar) spend(w *walker) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// spend counts the nodes that were walked, which cost far less than other steps.
+func (w *walker) spend(g *Grammar) {
 	n := w.walked / 64
 	w.walked = 0
-	g.burn(n)
+	g.terms.burn(n)
 }

@@ -67,7 +67,7 @@ var masked = []string{
 // walk follows a grammar with random tokens, and hands each state to see. It returns the text.
 func walk(t *testing.T, g *Grammar, v *Vocabulary, seed uint64, steps int, see func(m *Matcher)) (text []byte, ended bool) {
 	r := rand.New(rand.NewPCG(seed, 7))
-	m := g.Match(v)
+	m := g.Match(t.Context(), v)
 	for range steps {
 		mask, err := m.Mask()
 		if err != nil {
@@ -115,7 +115,7 @@ func TestMask(t *testing.T) {
 				for id := range v.size {
 					want := false
 					if b := v.text[id]; b != nil {
-						s, err := g.read(m.s, b)
+						s, err := g.read(t.Context(), m.s, b)
 						want = err == nil && !s.dead()
 					} else {
 						want = m.s.accept
@@ -145,7 +145,7 @@ func TestForcedEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := g.Match(v)
+	m := g.Match(t.Context(), v)
 	for _, want := range [][]int32{nil, {2998, 2999}} {
 		mask, err := m.Mask()
 		if err != nil || want != nil && !slices.Equal(mask.IDs, want) || want == nil && mask.Has(2999) {
@@ -168,7 +168,7 @@ func TestForcedEnd(t *testing.T) {
 // TestCacheHit: a mask that is there costs no allocation.
 func TestCacheHit(t *testing.T) {
 	v := vocabulary(3000)
-	m := JSONObject().Match(v)
+	m := JSONObject().Match(t.Context(), v)
 	if _, err := m.Mask(); err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestPartsShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := g.Match(v)
+		m := g.Match(t.Context(), v)
 		for _, id := range cut(v, realistic) {
 			if _, err := m.Mask(); err != nil {
 				t.Fatal(err)
@@ -275,7 +275,7 @@ func BenchmarkMask(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				m := g.Match(v)
+				m := g.Match(b.Context(), v)
 				for _, id := range ids {
 					mask, err := m.Mask()
 					if err == nil && !mask.Has(id) {

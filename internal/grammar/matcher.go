@@ -1,8 +1,11 @@
 package grammar
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"weak"
 
 	"github.com/karat-run/karat/internal/sample"
 )
@@ -11,12 +14,31 @@ import (
 type Matcher struct {
 	g     *Grammar
 	v     *Vocabulary
+	ctx   context.Context // that ends its work
 	s     *state
+	gen   atomic.Pointer[generation] // of s
 	ended bool
 }
 
-// Match begins a text.
-func (g *Grammar) Match(v *Vocabulary) *Matcher { return &Matcher{g: g, v: v, s: g.start} }
+// Match begins a text. Work for it ends with ctx.
+func (g *Grammar) Match(ctx context.Context, v *Vocabulary) *Matcher {
+	m := &Matcher{g: g, v: v, ctx: ctx}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m.at(g.start.Load())
+	g.matchers = append(g.matchers, weak.Make(m))
+	if len(g.matchers) > 64 {
+		g.prune()
+	}
+	return m
+}
+
+// at goes on to a state.
+func (m *Matcher) at(s *state) {
+	if m.s = s; m.gen.Load() != s.gen {
+		m.gen.Store(s.gen)
+	}
+}
 
 // Mask is the tokens that may come next. Tokens that end the text are among them where the text fits the
 // grammar as it is. The mask is shared and not to be changed.
@@ -24,10 +46,11 @@ func (m *Matcher) Mask() (*sample.Mask, error) {
 	if m.ended {
 		return nil, errors.New("the text has ended")
 	}
-	mask, err := m.v.mask(m.g, m.s)
+	s, mask, err := m.v.mask(m.ctx, m.g, m.s)
 	if err != nil {
 		return nil, err
 	}
+	m.at(s)
 	if mask.Bits == nil && len(mask.IDs) == 0 {
 		return nil, errStuck
 	}
@@ -46,14 +69,14 @@ func (m *Matcher) Accept(id int) error {
 		}
 		return fmt.Errorf("token %d does not come next", id)
 	}
-	s, err := m.g.read(m.s, b)
+	s, err := m.g.read(m.ctx, m.s, b)
 	if err == nil && s.dead() {
 		err = fmt.Errorf("token %d, %q, does not come next", id, b)
 	}
 	if err != nil {
 		return err
 	}
-	m.s = s
+	m.at(s)
 	return nil
 }
 
@@ -70,24 +93,80 @@ func (v *Vocabulary) isEnd(id int32) bool {
 }
 
 // read is the state after bytes.
-func (g *Grammar) read(s *state, b []byte) (_ *state, err error) {
-	defer caught(&err)
-	g.refuel()
-	for _, c := range b {
-		if s = g.follow(s, g.classes[c]); s.dead() {
-			break
-		}
+func (g *Grammar) read(ctx context.Context, s *state, b []byte) (*state, error) {
+	next := s
+	for i := 0; i < len(b) && next != nil && next.gen == g.gen.Load(); i++ {
+		next = next.next[g.classes[b[i]]].Load()
 	}
-	return s, nil
+	if next != nil && next.gen == g.gen.Load() { // all was met before
+		return next, nil
+	}
+	err := g.piece(ctx, s, func(now *state) {
+		s = now
+		for _, c := range b {
+			if s = g.follow(s, g.classes[c]); s.dead() {
+				break
+			}
+		}
+	})
+	return s, err
+}
+
+// piece does a piece of work from a state, which is built anew where it was forgotten.
+func (g *Grammar) piece(ctx context.Context, s *state, do func(s *state)) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.terms.ctx = ctx
+	defer func() {
+		g.terms.share.rest()
+		g.terms.ctx = context.Background()
+	}()
+	err := g.try(g.terms.bytes > maxBytes/2 || g.terms.share.crowded(2), s, do)
+	if errors.Is(err, ErrRoom) {
+		err = g.try(true, s, do)
+	}
+	return err
+}
+
+func (g *Grammar) try(forget bool, s *state, do func(s *state)) (err error) {
+	defer caught(&err)
+	g.terms.fuel = maxFuel
+	if forget {
+		g.forget()
+	}
+	if s.gen != g.gen.Load() {
+		s = g.adopted(s)
+	}
+	do(s)
+	return nil
+}
+
+// adopted is a state of what was forgotten, built anew.
+func (g *Grammar) adopted(s *state) *state {
+	terms, stacks := map[*term]*term{}, map[*stack]*stack{nil: nil}
+	var push func(k *stack) *stack
+	push = func(k *stack) *stack {
+		if _, ok := stacks[k]; !ok {
+			stacks[k] = g.push(k.n, k.i, k.j, push(k.next))
+		}
+		return stacks[k]
+	}
+	var configs []config
+	for _, c := range s.configs {
+		p := g.part(g.terms.copied(c.p.t, terms))
+		p.life = c.p.life
+		configs = append(configs, config{p, push(c.k)})
+	}
+	return g.state(configs, s.accept)
 }
 
 // Fits reports whether a whole text fits the grammar.
 func (g *Grammar) Fits(text []byte) (bool, error) {
-	s := g.start
+	s := g.start.Load()
 	for len(text) > 0 && !s.dead() {
 		n := min(len(text), 64)
 		var err error
-		if s, err = g.read(s, text[:n]); err != nil {
+		if s, err = g.read(context.Background(), s, text[:n]); err != nil {
 			return false, err
 		}
 		text = text[n:]

@@ -26,6 +26,7 @@ type node struct {
 	list     []*node
 	min, max int32
 	name     string // of a rule
+	place    string // in the source
 
 	id         uint32
 	null       bool // the empty text fits
@@ -39,14 +40,14 @@ type builder struct {
 	nodes []*node
 }
 
-func newBuilder() *builder { return &builder{t: newTermTable()} }
+func newBuilder(w work) *builder { return &builder{t: newTermTable(w)} }
 
 func (b *builder) node(n node) *node {
-	if len(b.nodes)+b.t.built > maxNodes {
-		giveUp("it is too large: more than %d parts", maxNodes)
-	}
+	b.t.burn(1 + len(n.list))
+	b.t.take(nodeBytes + 8*len(n.list))
 	x := new(node)
 	*x = n
+	x.place = b.t.place
 	x.id = uint32(len(b.nodes))
 	b.nodes = append(b.nodes, x)
 	return x
@@ -70,15 +71,27 @@ func (b *builder) many(n *node, lo, hi int32) *node {
 
 // grammar makes the automaton whose texts are those of root.
 func (b *builder) grammar(root *node) (*Grammar, error) {
-	g := &Grammar{terms: b.t, stacks: map[stackKey]*stack{}, states: map[string]*state{}}
-	g.base, g.terms.bytes = nodeBytes*len(b.nodes)+b.t.bytes, 0
+	g := &Grammar{terms: b.t, root: root, stacks: map[stackKey]*stack{}, states: map[string]*state{}}
+	g.gen.Store(new(generation))
 	b.classify(g)
-	g.fuel = maxFuel
+	t := &g.terms
+	t.chars, t.met, t.sets = nil, nil, nil
+	for _, x := range t.all {
+		x.source = true
+	}
+	t.source, t.all = t.all, map[termKey]*term{}
+	for _, n := range b.nodes {
+		if n.kind == regular && n.term.part == nil {
+			g.terms.place = n.place
+			g.starts = append(g.starts, g.part(n.term))
+		}
+	}
+	g.base = t.bytes
+	t.kept, t.bytes, t.most = g.base, 0, maxBytes
 	for _, n := range b.nodes {
 		if n.kind == regular {
-			n.part = g.part(n.term)
+			t.place, n.part = n.place, n.term.part
 			n.null, n.productive = n.term.null, g.lives(n.part)
-			g.starts = append(g.starts, n.part)
 		}
 	}
 	b.settle()
@@ -90,39 +103,34 @@ func (b *builder) grammar(root *node) (*Grammar, error) {
 			return nil, err
 		}
 	}
-	g.end = g.state(nil, true)
-	e := expansion{g: g}
-	e.node(root, nil)
-	g.start = e.state()
+	g.begin()
+	g.terms.place = ""
+	g.recount()
 	return g, nil
 }
 
 // classify finds the bytes that no term tells apart.
 func (b *builder) classify(g *Grammar) {
-	n := 1
 	for s := range b.t.sets {
-		type half struct {
-			class uint8
-			in    bool
-		}
-		seen := map[half]uint8{}
-		var classes [256]uint8
+		b.t.burn(32)
+		// Each class is cut into the bytes that are in the set and the others. Classes have numbers in the order of their first bytes,
+		// whatever the order of the sets.
+		var seen [512]int
+		g.reps = g.reps[:0]
 		for i := range 256 {
-			h := half{g.classes[i], s.has(byte(i))}
-			c, ok := seen[h]
-			if !ok {
-				c = uint8(len(seen))
-				seen[h] = c
+			half := 2*int(g.classes[i]) + int(s[i>>6]>>(i&63)&1)
+			if seen[half] == 0 {
+				g.reps = append(g.reps, byte(i))
+				seen[half] = len(g.reps)
 			}
-			classes[i] = c
+			g.classes[i] = uint8(seen[half] - 1)
 		}
-		if g.classes, n = classes, len(seen); n == 256 {
+		if len(g.reps) == 256 {
 			break
 		}
 	}
-	g.reps = make([]byte, n)
-	for i := 255; i >= 0; i-- {
-		g.reps[g.classes[i]] = byte(i)
+	if len(g.reps) == 0 {
+		g.reps = []byte{0}
 	}
 }
 
@@ -212,7 +220,7 @@ type stack struct {
 	next  *stack
 	depth int
 	uid   uint64
-	after atomic.Pointer[state] // that begins with it
+	after *state // that begins with it
 }
 
 type stackKey struct {
@@ -234,7 +242,7 @@ func (g *Grammar) push(n *node, i, j int32, next *stack) *stack {
 	if s == nil {
 		s = &stack{n: n, i: i, j: j, next: next, depth: depth, uid: uids.Add(1)}
 		g.stacks[k] = s
-		g.grow(160)
+		g.terms.take(160)
 	}
 	return s
 }
@@ -251,6 +259,7 @@ type state struct {
 	configs []config
 	accept  bool // the text may end here
 	next    []atomic.Pointer[state]
+	gen     *generation
 }
 
 // dead reports whether no text leads here.
@@ -285,10 +294,9 @@ func (g *Grammar) state(configs []config, accept bool) *state {
 	}
 	s := g.states[string(g.key)]
 	if s == nil {
-		s = &state{uid: uids.Add(1), configs: slices.Clone(configs), accept: accept, next: make([]atomic.Pointer[state], len(g.reps))}
-		key := string(g.key)
-		g.grow(160 + 40*len(configs) + 8*len(g.reps))
-		g.states[key] = s
+		s = &state{uid: uids.Add(1), configs: append(make([]config, 0, len(configs)), configs...), accept: accept, next: make([]atomic.Pointer[state], len(g.reps)), gen: g.gen.Load()}
+		g.terms.take(160 + 40*len(configs) + 8*len(g.reps))
+		g.states[string(g.key)] = s
 	}
 	return s
 }
@@ -311,7 +319,7 @@ func (e *expansion) state() *state { return e.g.state(e.configs, e.accept) }
 
 // met reports whether a place was met before.
 func (e *expansion) met(n *node, i, j int32, k *stack) bool {
-	e.g.burn(1)
+	e.g.terms.burn(1)
 	v := visited{n, i, j, k}
 	if e.seen[v] {
 		return true
@@ -324,7 +332,7 @@ func (e *expansion) met(n *node, i, j int32, k *stack) bool {
 }
 
 func (e *expansion) node(n *node, k *stack) {
-	e.g.burn(1)
+	e.g.terms.burn(1)
 	if !n.productive {
 		return
 	}
@@ -400,31 +408,17 @@ func (e *expansion) stack(k *stack) {
 	}
 }
 
-// after is the state that begins with a stack. g.mu is held.
+// after is the state that begins with a stack.
 func (g *Grammar) after(k *stack) *state {
 	if k == nil {
 		return g.end
 	}
-	if s := k.after.Load(); s != nil {
-		return s
+	if k.after == nil {
+		e := expansion{g: g}
+		e.stack(k)
+		k.after = e.state()
 	}
-	e := expansion{g: g}
-	e.stack(k)
-	s := e.state()
-	k.after.Store(s)
-	return s
-}
-
-// afterStack is after, for who does not hold g.mu.
-func (g *Grammar) afterStack(k *stack) *state {
-	if k != nil {
-		if s := k.after.Load(); s != nil {
-			return s
-		}
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.after(k)
+	return k.after
 }
 
 // follow is the state after a byte of class c.
@@ -432,9 +426,7 @@ func (g *Grammar) follow(s *state, c uint8) *state {
 	if t := s.next[c].Load(); t != nil {
 		return t
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.burn(1 + len(s.configs))
+	g.terms.burn(1 + len(s.configs))
 	var all []config
 	accept := false
 	for _, x := range s.configs {
@@ -453,14 +445,4 @@ func (g *Grammar) follow(s *state, c uint8) *state {
 	t := g.state(all, accept)
 	s.next[c].Store(t)
 	return t
-}
-
-// locked is step, for who does not hold g.mu.
-func (g *Grammar) locked(p *part, c uint8) *part {
-	if q := p.next[c].Load(); q != nil {
-		return q
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.step(p, c)
 }

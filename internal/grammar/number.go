@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strconv"
 	"strings"
 )
 
@@ -40,6 +41,30 @@ func decimalOf(text string) (d decimal, err error) {
 }
 
 var errLong = fmt.Errorf("the number has more than %d digits", maxDigits)
+
+// canonicalNumber writes a number of JSON as its digits, without zeros at both ends, and a power of ten.
+func canonicalNumber(text string) string {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	mantissa, negative := strings.CutPrefix(mantissa, "-")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	power, err := strconv.ParseInt("0"+strings.TrimPrefix(exponent, "+"), 10, 32)
+	if strings.HasPrefix(exponent, "-") {
+		power, err = strconv.ParseInt(exponent, 10, 32)
+	}
+	digits := strings.TrimLeft(whole+fraction, "0")
+	if err != nil { // a number that nothing is equal to but itself
+		return text
+	}
+	short := strings.TrimRight(digits, "0")
+	if short == "" {
+		return "0"
+	}
+	power += int64(len(digits) - len(short) - len(fraction))
+	if negative {
+		short = "-" + short
+	}
+	return short + "e" + strconv.FormatInt(power, 10)
+}
 
 // ratOf reads a number of JSON, which must not be long.
 func ratOf(text string) (*big.Rat, error) {

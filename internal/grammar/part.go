@@ -1,7 +1,5 @@
 package grammar
 
-import "sync/atomic"
-
 // part is a state of a regular part: a term, and what follows each class of bytes.
 type part struct {
 	t       *term
@@ -9,10 +7,9 @@ type part struct {
 	accept  bool // the part may end here
 	last    bool // and cannot go on
 	life    life
-	next    []atomic.Pointer[part] // by class; nil is not known yet
-	loops   atomic.Uint32          // sorts of bytes that lead back here, and looped once they are known
-	clamped [levels]atomic.Pointer[part]
-	sum     atomic.Pointer[sum] // nil is not known yet
+	next    []*part // by class; nil is not known yet
+	loops   uint32  // sorts of bytes that lead back here, and looped once they are known
+	clamped [levels]*part
 }
 
 // life is whether anything fits a term.
@@ -27,7 +24,7 @@ const (
 // state is a term as a state. g.mu is held.
 func (g *Grammar) part(t *term) *part {
 	if t.part == nil {
-		p := &part{t: t, uid: uids.Add(1), accept: t.null, last: t.kind == empty, next: make([]atomic.Pointer[part], len(g.reps))}
+		p := &part{t: t, uid: uids.Add(1), accept: t.null, last: t.kind == empty, next: make([]*part, len(g.reps))}
 		switch {
 		case t.kind == never:
 			p.life = dead
@@ -35,21 +32,21 @@ func (g *Grammar) part(t *term) *part {
 			p.life = alive
 		}
 		t.part = p
-		g.grow(160 + 8*len(g.reps))
+		g.terms.take(160 + 8*len(g.reps))
 	}
 	return t.part
 }
 
 // step is what follows p after a byte of class c, the dead state if nothing can.
 func (g *Grammar) step(p *part, c uint8) *part {
-	if q := p.next[c].Load(); q != nil {
+	if q := p.next[c]; q != nil {
 		return q
 	}
-	q := g.part(g.terms.derive(p.t, g.reps[c], g.burn))
+	q := g.part(g.terms.derive(p.t, g.reps[c]))
 	if !g.lives(q) {
 		q = g.part(g.terms.none)
 	}
-	p.next[c].Store(q)
+	p.next[c] = q
 	return q
 }
 
@@ -70,7 +67,7 @@ func (g *Grammar) lives(p *part) bool {
 	queue := []visit{{p, -1}}
 	for i := 0; i < len(queue); i++ {
 		for _, b := range g.reps {
-			q := g.part(g.terms.derive(queue[i].p.t, b, g.burn))
+			q := g.part(g.terms.derive(queue[i].p.t, b))
 			if q.life == alive {
 				for j := i; j >= 0; j = queue[j].from {
 					queue[j].p.life = alive
@@ -79,7 +76,7 @@ func (g *Grammar) lives(p *part) bool {
 			}
 			if q.life == unknown && !seen[q] {
 				seen[q] = true
-				g.burn(searched)
+				g.terms.burn(searched)
 				queue = append(queue, visit{q, i})
 			}
 		}
@@ -95,26 +92,10 @@ func (g *Grammar) clampedPart(p *part, level int) *part {
 	if !p.t.counts {
 		return p
 	}
-	if q := p.clamped[level].Load(); q != nil {
-		return q
+	if p.clamped[level] == nil {
+		p.clamped[level] = g.part(g.terms.clamp(p.t, level))
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	q := g.part(g.terms.clamp(p.t, level))
-	p.clamped[level].Store(q)
-	return q
-}
-
-// sum names p among the parts of all grammars.
-func (g *Grammar) sum(p *part) sum {
-	if s := p.sum.Load(); s != nil {
-		return *s
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	s := p.t.digest()
-	p.sum.Store(&s)
-	return s
+	return p.clamped[level]
 }
 
 // looped says that a part's loops are known.
@@ -122,17 +103,15 @@ const looped = 1 << 31
 
 // loops are the sorts of bytes that leave p as it is.
 func (g *Grammar) loops(p *part) uint32 {
-	if known := p.loops.Load(); known != 0 {
-		return known &^ looped
+	if p.loops != 0 {
+		return p.loops &^ looped
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	known := ^uint32(0)
 	for b, sort := range sorts {
 		if g.step(p, g.classes[b]) != p {
 			known &^= 1 << sort
 		}
 	}
-	p.loops.Store(known | looped)
+	p.loops = known | looped
 	return known &^ looped
 }

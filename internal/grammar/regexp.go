@@ -1,11 +1,13 @@
 package grammar
 
 import (
+	"context"
 	"fmt"
 	"regexp/syntax"
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // maxPattern is the length of the longest regular expression, in bytes.
@@ -13,10 +15,8 @@ const maxPattern = 1 << 16
 
 // Regexp is the texts that a regular expression matches from their beginning to their end. The syntax is
 // that of Go's package regexp, and \uXXXX.
-func Regexp(pattern string) (_ *Grammar, err error) {
-	defer caught(&err)
-	b := newBuilder()
-	return b.grammar(b.regular(b.t.pattern(pattern, b.t.utf8)))
+func Regexp(pattern string) (*Grammar, error) {
+	return compile(context.Background(), nil, func(b *builder) (*node, error) { return b.regular(b.t.pattern(pattern, b.t.utf8)), nil })
 }
 
 // pattern is a regular expression, of a whole text whose characters are written as char has it.
@@ -41,12 +41,39 @@ func (p *pattern2term) compile(pattern string, search bool) (*term, error) {
 	if len(pattern) > maxPattern {
 		return nil, fmt.Errorf("it has %d bytes, at most %d are taken", len(pattern), maxPattern)
 	}
+	p.t.burn(parsing(pattern))
 	re, err := syntax.Parse(ecma(pattern), syntax.Perl)
 	if err != nil {
 		return nil, fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
 	return p.term(re, search, search)
 }
+
+// parsing is what it costs to parse a pattern, in steps. Package syntax builds each class of Unicode anew, and with the flag i it goes
+// through all characters of a range.
+func parsing(pattern string) int {
+	cost := len(pattern) + 1000*(strings.Count(pattern, `\p`)+strings.Count(pattern, `\P`))
+	if !strings.Contains(pattern, "(?") || !strings.Contains(pattern, "i") {
+		return cost
+	}
+	for i, c := range pattern {
+		if c == '-' {
+			lo, _ := utf8.DecodeLastRuneInString(pattern[:i])
+			hi, _ := utf8.DecodeRuneInString(pattern[i+1:])
+			if lo == '}' || isHex(string(lo)) && strings.Contains(pattern, `\x`) { // the end of an escape
+				lo = 0
+			}
+			if hi == '\\' {
+				hi = utf8.MaxRune
+			}
+			cost += max(0, int(min(hi, foldMax)-lo))
+		}
+	}
+	return cost
+}
+
+// foldMax is the last character that has another case.
+const foldMax = 0x1e943
 
 // ecma writes the escapes of JavaScript that Go has in another form.
 func ecma(pattern string) string {
@@ -72,7 +99,7 @@ func isHex(s string) bool {
 
 // term makes a term of re. before and after say that any text may stand there, unless re has the mark of that end.
 func (p *pattern2term) term(re *syntax.Regexp, before, after bool) (x *term, err error) {
-	if p.made++; p.made > maxPattern || p.t.built > maxNodes {
+	if p.made++; p.made > maxPattern {
 		return nil, fmt.Errorf("it is too large")
 	}
 	switch re.Op {
@@ -135,7 +162,7 @@ func (p *pattern2term) row(list []*syntax.Regexp, before, after bool) (*term, er
 		if err != nil {
 			return nil, err
 		}
-		if i > 0 && hasMark(sub, syntax.OpBeginText) || i < len(list)-1 && hasMark(sub, syntax.OpEndText) {
+		if i > 0 && p.hasMark(sub, syntax.OpBeginText) || i < len(list)-1 && p.hasMark(sub, syntax.OpEndText) {
 			return nil, fmt.Errorf("^ and $ are taken at its beginning and end alone")
 		}
 		x = p.t.cat(y, x)
@@ -144,8 +171,9 @@ func (p *pattern2term) row(list []*syntax.Regexp, before, after bool) (*term, er
 }
 
 // hasMark reports whether re has a mark of an end of the text.
-func hasMark(re *syntax.Regexp, op syntax.Op) bool {
-	return re.Op == op || slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return hasMark(sub, op) })
+func (p *pattern2term) hasMark(re *syntax.Regexp, op syntax.Op) bool {
+	p.t.burn(1)
+	return re.Op == op || slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return p.hasMark(sub, op) })
 }
 
 // plain makes a term of what has nothing beside it.
@@ -183,7 +211,7 @@ func (p *pattern2term) plain(re *syntax.Regexp) (*term, error) {
 	default:
 		return nil, fmt.Errorf("^ and $ are taken at the ends of the whole text alone, not of lines")
 	}
-	if hasMark(re.Sub[0], syntax.OpBeginText) || hasMark(re.Sub[0], syntax.OpEndText) {
+	if p.hasMark(re.Sub[0], syntax.OpBeginText) || p.hasMark(re.Sub[0], syntax.OpEndText) {
 		return nil, fmt.Errorf("^ and $ are taken at its beginning and end alone")
 	}
 	x, err := p.term(re.Sub[0], false, false)

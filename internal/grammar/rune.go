@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"encoding/binary"
 	"slices"
 	"unicode/utf8"
 )
@@ -87,6 +88,25 @@ func (r runes) within(lo, hi rune) (rest runes) {
 
 // utf8 is one of the characters, in UTF-8.
 func (t *termTable) utf8(r runes) *term {
+	return t.once("", r, func() *term { return t.utf8New(r) })
+}
+
+// once is a class of characters in a spelling, which make makes where it is asked for first.
+func (t *termTable) once(spelling string, r runes, make func() *term) *term {
+	t.burn(1 + len(r)/8)
+	key := []byte(spelling)
+	for _, c := range r {
+		key = binary.LittleEndian.AppendUint32(key, uint32(c))
+	}
+	x := t.chars[string(key)]
+	if x == nil {
+		x = make()
+		t.chars[string(key)] = x
+	}
+	return x
+}
+
+func (t *termTable) utf8New(r runes) *term {
 	var list []*term
 	for i := 0; i < len(r); i += 2 {
 		for _, part := range [][2]rune{{max(r[i], 0), min(r[i+1], surrogateMin-1)}, {max(r[i], surrogateMax+1), min(r[i+1], utf8.MaxRune)}} {

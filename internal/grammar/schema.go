@@ -1,7 +1,9 @@
 package grammar
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -14,13 +16,8 @@ const (
 )
 
 // JSONSchema is the JSON values that a schema describes. What it does not know is an error that has the path.
-func JSONSchema(text []byte) (_ *Grammar, err error) {
-	defer caught(&err)
-	s, err := newSchema(newBuilder(), text, nil)
-	if err != nil {
-		return nil, err
-	}
-	return s.b.grammar(s.top())
+func JSONSchema(text []byte) (*Grammar, error) {
+	return (&Form{Schema: append([]byte{}, text...)}).Compile(context.Background(), nil)
 }
 
 // JSONObject is every JSON object.
@@ -36,7 +33,8 @@ func JSONObject() *Grammar {
 type schema struct {
 	b     *builder
 	root  *value
-	rules map[*value]*node // of the schemas that are referred to
+	rules map[*value]*node // of the schemas that stand in several places
+	free  *value           // of any value
 	any   *node
 	owner string // of the schema, for messages: a tool
 
@@ -61,7 +59,7 @@ func newSchema(b *builder, text []byte, avoid []string) (*schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	return &schema{b: b, root: v, rules: map[*value]*node{}, avoid: avoid}, nil
+	return &schema{b: b, root: v, rules: map[*value]*node{}, free: &value{kind: 't'}, avoid: avoid}, nil
 }
 
 func (s *schema) top() *node { return s.node(s.root, "#") }
@@ -83,18 +81,23 @@ func words(s string) []string { return strings.Fields(s) }
 
 // known fails for a keyword that is not known.
 func (s *schema) known(v *value, path string) {
+	s.at(path, len(v.names))
 	for _, name := range v.names {
-		if slices.Contains(annotations, name) || strings.HasPrefix(name, "x-") {
-			continue
-		}
-		found := false
-		for _, list := range keywords {
-			found = found || slices.Contains(list, name)
-		}
-		if !found {
+		if !annotates(name) && !slices.ContainsFunc(slices.Collect(maps.Values(keywords)), func(list []string) bool { return slices.Contains(list, name) }) {
 			s.fail(path, "%q is not supported", name)
 		}
 	}
+}
+
+// annotates reports whether a keyword says nothing of values.
+func annotates(name string) bool {
+	return strings.HasPrefix(name, "x-") || slices.Contains(annotations, name)
+}
+
+// at begins some steps of work at a place.
+func (s *schema) at(path string, steps int) {
+	s.b.t.place = "schema: " + s.owner + path
+	s.b.t.burn(1 + steps)
 }
 
 // node makes a node of a schema.
@@ -113,6 +116,7 @@ func (s *schema) node(v *value, path string) *node {
 	}
 	s.known(v, path)
 	v = s.plain(v, path)
+	s.at(path, 0)
 	if list := v.fields["anyOf"]; list != nil {
 		return s.anyOf(v, list, path)
 	}
@@ -164,6 +168,18 @@ func (s *schema) types(v *value, path string) (types []string) {
 	if t == nil {
 		return nil
 	}
+	types = s.typeNames(t, path)
+	if n := slices.Index(types, "integer"); n >= 0 && slices.Contains(types, "number") {
+		types = slices.Delete(types, n, n+1)
+	}
+	if x := v.fields["nullable"]; x != nil && x.kind == 't' && !slices.Contains(types, "null") {
+		types = append(types, "null")
+	}
+	return types
+}
+
+// typeNames are the names of a type keyword, each once.
+func (s *schema) typeNames(t *value, path string) (types []string) {
 	list := []*value{t}
 	if t.kind == '[' {
 		list = t.list
@@ -182,12 +198,6 @@ func (s *schema) types(v *value, path string) (types []string) {
 	if len(types) == 0 {
 		s.fail(path+"/type", "it is empty")
 	}
-	if n := slices.Index(types, "integer"); n >= 0 && slices.Contains(types, "number") {
-		types = slices.Delete(types, n, n+1)
-	}
-	if x := v.fields["nullable"]; x != nil && x.kind == 't' && !slices.Contains(types, "null") {
-		types = append(types, "null")
-	}
 	return types
 }
 
@@ -204,11 +214,16 @@ func (s *schema) implied(v *value) (types []string) {
 // ref is what a reference refers to. It is read once, so it may refer to itself.
 func (s *schema) ref(ref *value, path string) *node {
 	target, at := s.target(ref, path)
-	r := s.rules[target]
+	return s.shared(target, at)
+}
+
+// shared is the one node of a schema that stands in several places.
+func (s *schema) shared(v *value, path string) *node {
+	r := s.rules[v]
 	if r == nil {
-		r = s.b.rule("schema: " + at)
-		s.rules[target] = r
-		r.list = []*node{s.node(target, at)}
+		r = s.b.rule("schema: " + path)
+		s.rules[v] = r
+		r.list = []*node{s.node(v, path)}
 	}
 	return r
 }
@@ -241,7 +256,7 @@ func (s *schema) target(ref *value, path string) (v *value, at string) {
 // enum is the values of enum or const that fit the type beside them.
 func (s *schema) enum(v *value, path string) *node {
 	for _, name := range v.names {
-		if !slices.Contains(annotations, name) && !slices.Contains([]string{"type", "enum", "const", "nullable"}, name) && !strings.HasPrefix(name, "x-") {
+		if !annotates(name) && !slices.Contains([]string{"type", "enum", "const", "nullable"}, name) {
 			s.fail(path, "%q is not supported beside enum and const", name)
 		}
 	}
@@ -250,7 +265,7 @@ func (s *schema) enum(v *value, path string) *node {
 		if e.kind != '[' || len(e.list) == 0 {
 			s.fail(path+"/enum", "want an array of values")
 		}
-		if c := v.fields["const"]; c != nil && !slices.ContainsFunc(e.list, func(x *value) bool { return equal(x, c) }) {
+		if c := v.fields["const"]; c != nil && !slices.ContainsFunc(e.list, func(x *value) bool { return s.equal(x, c) }) {
 			s.fail(path, "const is no value of enum")
 		} else if c == nil {
 			list = e.list
@@ -319,7 +334,10 @@ func (s *schema) spelled(texts []string) *term {
 	return t.or(list...)
 }
 
-func equal(a, b *value) bool { return string(a.append(nil)) == string(b.append(nil)) }
+// equal reports whether two values of the source are one.
+func (s *schema) equal(a, b *value) bool {
+	return a == b || a.canonical(&s.b.t.work) == b.canonical(&s.b.t.work)
+}
 
 // anyOf is the values of one of several schemas, each with what stands beside them.
 func (s *schema) anyOf(v, list *value, path string) *node {
@@ -332,7 +350,7 @@ func (s *schema) anyOf(v, list *value, path string) *node {
 		at := fmt.Sprintf("%s/anyOf/%d", path, i)
 		if x.kind == '{' && says(beside) {
 			s.known(x, at)
-			x = s.merged(beside, x, at)
+			x = s.merged(beside, x, at, nil)
 		}
 		all = append(all, s.node(x, at))
 	}
@@ -341,9 +359,7 @@ func (s *schema) anyOf(v, list *value, path string) *node {
 
 // says reports whether a schema says something of values.
 func says(v *value) bool {
-	return slices.ContainsFunc(v.names, func(name string) bool {
-		return !slices.Contains(annotations, name) && !strings.HasPrefix(name, "x-")
-	})
+	return slices.ContainsFunc(v.names, func(name string) bool { return !annotates(name) })
 }
 
 // without is a schema without a keyword.
@@ -384,7 +400,8 @@ func (s *schema) anything() *node {
 		str := s.quoted(s.freeText(0, inf))
 		n := numbers{t: t}
 		item := s.list(func(int32) *node { return s.any }, 0, 0, inf)
-		member := s.extra(&value{kind: '{'}, "#", nil, &value{kind: '{'}, &value{kind: '{'}, "")
+		all := s.others(&value{kind: '{'}, "#")
+		member := all.node(nil)
 		s.any.list = []*node{s.b.choice(s.b.regular(t.or(str, n.free(), t.oneOf([]string{"true", "false", "null"}))), item, s.members(nil, member, 0, inf))}
 	}
 	return s.any

@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -15,15 +16,18 @@ func (s *schema) plain(v *value, path string) *value {
 		if one.kind != '[' || len(one.list) == 0 {
 			s.fail(path+"/oneOf", "want an array of schemas")
 		}
+		if len(one.list) > 256 {
+			s.fail(path+"/oneOf", "more than 256 schemas")
+		}
+		var sketches []*sketch
 		for i, a := range one.list {
-			for j, b := range one.list[:i] {
-				if !s.apart(a, b, path) {
+			x := s.sketch(a, fmt.Sprintf("%s/oneOf/%d", path, i))
+			for j, y := range sketches {
+				if s.at(path+"/oneOf", 0); !s.apart(x, y) {
 					s.fail(path+"/oneOf", "schemas %d and %d may fit the same value: use anyOf, or give them different types, or a required property of different constants", j, i)
 				}
 			}
-			if i > 256 {
-				s.fail(path+"/oneOf", "more than 256 schemas")
-			}
+			sketches = append(sketches, x)
 		}
 		v = without(v, "oneOf")
 		v.names, v.fields["anyOf"] = append(v.names, "anyOf"), one
@@ -34,7 +38,7 @@ func (s *schema) plain(v *value, path string) *value {
 			s.fail(path+"/$ref", "%s is no schema that others can be beside", at)
 		}
 		s.known(target, at)
-		v = s.merged(without(v, "$ref"), target, path)
+		v = s.merged(without(v, "$ref"), target, path, nil)
 	}
 	all := v.fields["allOf"]
 	if all == nil {
@@ -44,19 +48,37 @@ func (s *schema) plain(v *value, path string) *value {
 		s.fail(path+"/allOf", "want an array of schemas")
 	}
 	v = without(v, "allOf")
+	own := owned{v: true}
 	for i, x := range all.list {
 		at := fmt.Sprintf("%s/allOf/%d", path, i)
 		if x.kind != '{' {
 			s.fail(at, "it is of type %s, want an object", x.kindName())
 		}
 		s.known(x, at)
-		v = s.merged(v, x, at)
+		v = s.merged(v, x, at, own)
+	}
+	return v
+}
+
+// owned are schemas that a merge of several has made and nobody else sees. They are changed in place, so that a merge of n takes n steps.
+type owned map[*value]bool
+
+// mine is v if it is owned, or a copy that is.
+func (s *schema) mine(v *value, own owned) *value {
+	if own[v] {
+		return v
+	}
+	s.b.t.burn(len(v.names) + len(v.list))
+	v = &value{kind: v.kind, names: slices.Clone(v.names), list: slices.Clone(v.list), fields: maps.Clone(v.fields)}
+	if own != nil {
+		own[v] = true
 	}
 	return v
 }
 
 // merged is a schema of values that fit two.
-func (s *schema) merged(a, b *value, path string) *value {
+func (s *schema) merged(a, b *value, path string, own owned) *value {
+	s.at(path, 0)
 	if s.count++; s.count > maxSchemas {
 		s.fail(path, "more than %d schemas", maxSchemas)
 	}
@@ -70,15 +92,15 @@ func (s *schema) merged(a, b *value, path string) *value {
 	}
 	a, b = s.plainRef(a, path), s.plainRef(b, path)
 	s.closedBoth(a, b, path)
-	out := without(a, "")
+	out := s.mine(a, own)
 	for _, name := range b.names {
-		x, y := a.fields[name], b.fields[name]
+		x, y := out.fields[name], b.fields[name]
 		switch {
 		case x == nil:
 			out.names, out.fields[name] = append(out.names, name), y
-		case equal(x, y) || slices.Contains(annotations, name):
+		case annotates(name):
 		default:
-			out.fields[name] = s.both(name, x, y, path)
+			out.fields[name] = s.both(name, x, y, path, own)
 		}
 	}
 	return out
@@ -93,7 +115,7 @@ func (s *schema) plainRef(v *value, path string) *value {
 		}
 		s.known(target, at)
 		if rest := without(v, "$ref"); says(rest) {
-			return s.merged(rest, target, path)
+			return s.merged(rest, target, path, nil)
 		}
 		v = target
 	}
@@ -112,6 +134,7 @@ func (s *schema) closedBoth(a, b *value, path string) {
 			continue
 		}
 		own := p[0].fields["properties"]
+		s.b.t.burn(len(y.names))
 		for _, name := range y.names {
 			if own == nil || own.fields[name] == nil {
 				s.fail(path, "additionalProperties of one schema closes out the property %q of another", name)
@@ -121,93 +144,168 @@ func (s *schema) closedBoth(a, b *value, path string) {
 }
 
 // both is a keyword's value where two schemas have it.
-func (s *schema) both(name string, x, y *value, path string) *value {
+func (s *schema) both(name string, x, y *value, path string, own owned) *value {
+	if x == y {
+		return x
+	}
 	switch name {
 	case "required":
-		out := &value{kind: '[', list: slices.Clone(x.list)}
-		for _, z := range y.list {
-			if !slices.ContainsFunc(out.list, func(w *value) bool { return equal(w, z) }) {
-				out.list = append(out.list, z)
-			}
+		if x.kind == '[' && y.kind == '[' {
+			return s.union(x, y, own)
 		}
-		return out
 	case "properties":
 		if x.kind == '{' && y.kind == '{' {
-			out := without(x, "")
+			out := s.mine(x, own)
+			s.b.t.burn(len(y.names))
 			for _, p := range y.names {
 				if out.fields[p] == nil {
 					out.names, out.fields[p] = append(out.names, p), y.fields[p]
 				} else {
-					out.fields[p] = s.merged(x.fields[p], y.fields[p], path+"/properties/"+p)
+					out.fields[p] = s.merged(out.fields[p], y.fields[p], path+"/properties/"+p, own)
 				}
 			}
 			return out
 		}
-	case "items":
-		return s.merged(x, y, path+"/items")
-	case "additionalProperties":
-		return s.merged(x, y, path+"/additionalProperties")
+	case "items", "additionalProperties":
+		if x.kind != '[' && y.kind != '[' {
+			return s.merged(x, y, path+"/"+name, own)
+		}
 	case "type":
-		list := func(v *value) []*value {
-			if v.kind == '[' {
-				return v.list
-			}
-			return []*value{v}
+		if out := s.commonTypes(x, y, path); len(out.list) > 0 {
+			return out
 		}
-		out := &value{kind: '['}
-		for _, z := range list(x) {
-			for _, w := range list(y) {
-				if z.text == w.text || z.text == "number" && w.text == "integer" {
-					out.list = append(out.list, w)
-				} else if z.text == "integer" && w.text == "number" {
-					out.list = append(out.list, z)
-				}
-			}
-		}
-		if len(out.list) > 0 {
+	case "enum":
+		if out := s.commonValues(x, y); len(out.list) > 0 {
 			return out
 		}
 	case "minLength", "minItems", "minProperties", "minimum", "exclusiveMinimum", "maxLength", "maxItems", "maxProperties", "maximum", "exclusiveMaximum":
-		if x.kind == 0 && y.kind == 0 {
-			if less := lower(x, y); less == (name[:3] == "min" || name == "exclusiveMinimum") {
+		a, errA := ratOf(x.text)
+		b, errB := ratOf(y.text)
+		if x.kind == 0 && y.kind == 0 && errA == nil && errB == nil {
+			if (a.Cmp(b) < 0) == (name[:3] == "min" || name == "exclusiveMinimum") {
 				return y
 			}
 			return x
 		}
 	}
+	if s.equal(x, y) {
+		return x
+	}
 	s.fail(path, "%q of two schemas cannot be combined", name)
 	return nil
 }
 
-// lower reports whether number x is below y.
-func lower(x, y *value) bool {
-	a, errA := ratOf(x.text)
-	b, errB := ratOf(y.text)
-	return errA == nil && errB == nil && a.Cmp(b) < 0
+// union is an array of the values of two, each once. An array that is owned knows its values by their canonical texts.
+func (s *schema) union(x, y *value, own owned) *value {
+	out := s.mine(x, own)
+	if out.fields == nil {
+		out.fields = map[string]*value{}
+		for _, z := range out.list {
+			out.fields[z.canonical(&s.b.t.work)] = z
+		}
+	}
+	s.b.t.burn(len(y.list))
+	for _, z := range y.list {
+		if name := z.canonical(&s.b.t.work); out.fields[name] == nil {
+			out.list, out.fields[name] = append(out.list, z), z
+		}
+	}
+	return out
+}
+
+// commonTypes are the types that fit two type keywords.
+func (s *schema) commonTypes(x, y *value, path string) *value {
+	s.b.t.burn(len(x.list) + len(y.list))
+	out := &value{kind: '['}
+	others := s.typeNames(y, path)
+	for _, name := range s.typeNames(x, path) {
+		switch {
+		case slices.Contains(others, name):
+		case name == "number" && slices.Contains(others, "integer"):
+			name = "integer"
+		case name != "integer" || !slices.Contains(others, "number"):
+			continue
+		}
+		out.list = append(out.list, &value{kind: '"', text: name})
+	}
+	return out
+}
+
+// commonValues are the values of two enums.
+func (s *schema) commonValues(x, y *value) *value {
+	out, in := &value{kind: '['}, s.canonicals(y.list)
+	for _, z := range x.list {
+		if in[z.canonical(&s.b.t.work)] {
+			out.list = append(out.list, z)
+		}
+	}
+	if len(out.list) == len(x.list) {
+		return x
+	}
+	return out
+}
+
+// canonicals are the canonical texts of values.
+func (s *schema) canonicals(list []*value) map[string]bool {
+	s.b.t.burn(4 * len(list))
+	all := make(map[string]bool, len(list))
+	for _, x := range list {
+		all[x.canonical(&s.b.t.work)] = true
+	}
+	return all
+}
+
+// sketch is what shows that no value fits two schemas.
+type sketch struct {
+	never     bool // no value fits
+	object    bool // it is no boolean
+	kinds     []string
+	constants map[string]bool            // canonical texts; nil if it does not say
+	names     []string                   // required properties that have constants
+	required  map[string]map[string]bool // and these
+}
+
+// sketch reads what a schema says of its types and constants.
+func (s *schema) sketch(v *value, path string) *sketch {
+	if v.kind != '{' {
+		return &sketch{never: v.kind == 'f'}
+	}
+	v = s.plainRef(v, path)
+	x := &sketch{object: true, kinds: s.kinds(v, path), required: map[string]map[string]bool{}}
+	x.constants = s.constantsOf(v)
+	if p := v.fields["properties"]; p != nil {
+		names, _ := s.required(v, path)
+		for _, name := range names {
+			if y := p.fields[name]; y != nil {
+				if of := s.constantsOf(y); of != nil {
+					x.names, x.required[name] = append(x.names, name), of
+				}
+			}
+		}
+	}
+	return x
+}
+
+func (s *schema) constantsOf(v *value) map[string]bool {
+	if list := constants(v); list != nil {
+		return s.canonicals(list)
+	}
+	return nil
 }
 
 // apart reports whether no value fits both schemas, as far as their types and constants say it.
-func (s *schema) apart(a, b *value, path string) bool {
-	if a.kind != '{' || b.kind != '{' {
-		return a.kind == 'f' || b.kind == 'f'
+func (s *schema) apart(a, b *sketch) bool {
+	if !a.object || !b.object {
+		return a.never || b.never
 	}
-	a, b = s.plainRef(a, path), s.plainRef(b, path)
-	if x, y := s.kinds(a, path), s.kinds(b, path); x != nil && y != nil && !slices.ContainsFunc(x, func(k string) bool { return slices.Contains(y, k) }) {
+	if a.kinds != nil && b.kinds != nil && !slices.ContainsFunc(a.kinds, func(k string) bool { return slices.Contains(b.kinds, k) }) {
 		return true
 	}
-	if x, y := constants(a), constants(b); x != nil && y != nil && !common(x, y) {
+	if a.constants != nil && b.constants != nil && !s.common(a.constants, b.constants) {
 		return true
 	}
-	if a.fields["properties"] == nil || b.fields["properties"] == nil {
-		return false
-	}
-	inB := s.required(b, path)
-	for _, name := range s.required(a, path) {
-		x, y := a.fields["properties"].fields[name], b.fields["properties"].fields[name]
-		if x == nil || y == nil || !slices.Contains(inB, name) {
-			continue
-		}
-		if x, y := constants(x), constants(y); x != nil && y != nil && !common(x, y) {
+	for _, name := range a.names {
+		if s.b.t.burn(1); b.required[name] != nil && !s.common(a.required[name], b.required[name]) {
 			return true
 		}
 	}
@@ -223,7 +321,9 @@ func (s *schema) kinds(v *value, path string) (all []string) {
 		all = append(all, name)
 	}
 	for _, c := range constants(v) {
-		all = append(all, c.kindName())
+		if name := c.kindName(); !slices.Contains(all, name) {
+			all = append(all, name)
+		}
 	}
 	return all
 }
@@ -239,18 +339,16 @@ func constants(v *value) []*value {
 	return nil
 }
 
-func common(a, b []*value) bool {
-	return slices.ContainsFunc(a, func(x *value) bool {
-		return slices.ContainsFunc(b, func(y *value) bool { return same(x, y) })
-	})
-}
-
-// same reports whether two values are one in JSON: 1 and 1.0 are.
-func same(a, b *value) bool {
-	if a.kind == 0 && b.kind == 0 {
-		x, errX := ratOf(a.text)
-		y, errY := ratOf(b.text)
-		return errX != nil || errY != nil || x.Cmp(y) == 0
+// common reports whether two sets have a text in common.
+func (s *schema) common(a, b map[string]bool) bool {
+	if len(a) > len(b) {
+		a, b = b, a
 	}
-	return equal(a, b)
+	s.b.t.burn(len(a))
+	for text := range a {
+		if b[text] {
+			return true
+		}
+	}
+	return false
 }

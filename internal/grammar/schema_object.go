@@ -18,40 +18,35 @@ func (s *schema) object(v *value, path string) *node {
 	if s.properties += len(fields.names); s.properties > maxProperties {
 		s.fail(path, "more than %d properties", maxProperties)
 	}
-	required := s.required(v, path)
-	patterns := s.fields(v, "patternProperties", path)
-	names := s.fields(v, "propertyNames", path)
+	required, must := s.required(v, path)
+	others := s.others(v, path)
 	var all []member
 	var least int32
 	for _, name := range fields.names {
 		at := path + "/properties/" + name
-		x := fields.fields[name]
-		for _, pattern := range patterns.names {
-			if s.b.t.matches(s.pattern(pattern, path+"/patternProperties"), string(s.plainRunes(name))) {
-				x = s.merged(x, patterns.fields[pattern], at)
-			}
-		}
-		must := slices.Contains(required, name)
-		if x.kind == 'f' && !must {
+		x := s.patterned(fields.fields[name], others, name, at)
+		if must[name] {
+			least++
+		} else if x.kind == 'f' {
 			continue
 		}
-		if must {
-			least++
+		if !s.b.t.matches(others.fits, string(s.plainRunes(name))) {
+			s.fail(path+"/propertyNames", "the property %q does not fit it", name)
 		}
-		key := s.b.regular(s.name(s.b.t.text(string(s.plainRunes(name)))))
-		all = append(all, member{s.b.row(key, s.node(x, at)), must})
+		all = append(all, s.member(name, s.node(x, at), must[name]))
 	}
 	for _, name := range required {
-		if fields.fields[name] == nil {
-			if extra := s.extra(v, path, fields.names, patterns, names, name); extra != nil {
-				all, least = append(all, member{extra, true}), least+1
-				continue
-			}
+		if fields.fields[name] != nil {
+			continue
+		}
+		x, at := others.of(name)
+		if x == nil {
 			s.fail(path+"/required", "%q is no property, and there are no others", name)
 		}
+		all, least = append(all, s.member(name, s.shared(x, at), true)), least+1
 	}
-	rest := s.extra(v, path, append(slices.Clone(fields.names), required...), patterns, names, "")
-	s.named(fields, names, path)
+	s.at(path+"/patternProperties", 0)
+	rest := others.node(append(slices.Clone(fields.names), required...))
 	lo, hi := s.size(v, "minProperties", path, 0), s.size(v, "maxProperties", path, inf)
 	if len(all) == 0 {
 		if rest == nil && lo > 0 || lo > hi {
@@ -72,16 +67,10 @@ func (s *schema) object(v *value, path string) *node {
 	return s.members(all, rest, 0, inf)
 }
 
-// named fails for a property whose name propertyNames does not allow.
-func (s *schema) named(fields, names *value, path string) {
-	if len(names.names) == 0 {
-		return
-	}
-	for _, name := range fields.names {
-		if !s.b.t.matches(s.text(names, path+"/propertyNames"), string(s.plainRunes(name))) {
-			s.fail(path+"/propertyNames", "the property %q does not fit it", name)
-		}
-	}
+// member is a property of a name.
+func (s *schema) member(name string, value *node, required bool) member {
+	key := s.b.regular(s.name(s.b.t.text(string(s.plainRunes(name)))))
+	return member{s.b.row(key, value), required}
 }
 
 // plainRunes is a text as it stands between the quotes of a string.
@@ -108,70 +97,128 @@ func (s *schema) fields(v *value, name, path string) *value {
 	return x
 }
 
-func (s *schema) required(v *value, path string) (names []string) {
+// required are the names of required properties, in order and as a set.
+func (s *schema) required(v *value, path string) (names []string, set map[string]bool) {
 	x := v.fields["required"]
 	if x == nil {
-		return nil
+		return nil, nil
 	}
 	if x.kind != '[' {
 		s.fail(path+"/required", "it is of type %s, want an array of names", x.kindName())
 	}
+	set = map[string]bool{}
 	for _, y := range x.list {
 		if y.kind != '"' {
 			s.fail(path+"/required", "it holds a %s, want names", y.kindName())
 		}
-		if !slices.Contains(names, y.text) {
-			names = append(names, y.text)
+		if !set[y.text] {
+			names, set[y.text] = append(names, y.text), true
 		}
 		if len(names) > maxProperties {
 			s.fail(path+"/required", "more than %d names", maxProperties)
 		}
 	}
-	return names
+	return names, set
 }
 
-// extra is a property of a name that is none of names, or of the name one. It is nil if there may be none.
-func (s *schema) extra(v *value, path string, names []string, patterns, allowed *value, one string) *node {
+// others are the properties that an object may have beside those in properties.
+type others struct {
+	s          *schema
+	path       string
+	fits       *term    // names
+	names      []string // of patterns
+	patterns   []*term
+	schemas    []*value // of the patterns
+	additional *value   // nil where none is said
+	any        bool     // that names which are not written down may be there
+}
+
+// others reads what a schema says of properties that are not in properties.
+func (s *schema) others(v *value, path string) *others {
 	t := &s.b.t
-	additional := v.fields["additionalProperties"]
-	if additional == nil && (v.fields["properties"] == nil && len(patterns.names) == 0 || one != "" || len(allowed.names) > 0) {
-		additional = &value{kind: 't'}
-	}
-	var texts []string
-	for _, name := range names {
-		texts = append(texts, string(s.plainRunes(name)))
-	}
-	fits := t.star(s.char(anyRune))
+	o := &others{s: s, path: path, additional: v.fields["additionalProperties"]}
+	patterns, allowed := s.fields(v, "patternProperties", path), s.fields(v, "propertyNames", path)
+	o.any = v.fields["properties"] == nil && len(patterns.names) == 0 || len(allowed.names) > 0
+	o.fits = t.star(s.char(anyRune))
 	if s.quote != nil {
-		fits = t.repeat(s.char(runes{'0', '9', 'A', 'Z', '_', '_', 'a', 'z'}), 1, inf)
+		o.fits = t.repeat(s.char(runes{'0', '9', 'A', 'Z', '_', '_', 'a', 'z'}), 1, inf)
 	}
 	if len(allowed.names) > 0 {
-		fits = s.text(allowed, path+"/propertyNames")
+		o.fits = s.text(allowed, path+"/propertyNames")
 	}
-	if fits = s.avoiding(fits); one != "" {
-		fits = t.and(fits, t.text(string(s.plainRunes(one))))
-	} else if len(names) > 0 {
+	o.fits = s.avoiding(o.fits)
+	for _, p := range patterns.names {
+		o.patterns = append(o.patterns, s.pattern(p, path+"/patternProperties"))
+		o.names, o.schemas = append(o.names, p), append(o.schemas, patterns.fields[p])
+	}
+	return o
+}
+
+// patterned is the schema of a property with those of the patterns that its name fits.
+func (s *schema) patterned(x *value, o *others, name, at string) *value {
+	for i, p := range o.patterns {
+		if s.at(at, 0); s.b.t.matches(p, string(s.plainRunes(name))) {
+			x = s.merged(x, o.schemas[i], at, nil)
+		}
+	}
+	return x
+}
+
+// of is the schema of a required name that is not in properties, nil if it may not be there, with its path.
+func (o *others) of(name string) (x *value, at string) {
+	s := o.s
+	if !s.b.t.matches(o.fits, string(s.plainRunes(name))) {
+		return nil, ""
+	}
+	for i, p := range o.patterns {
+		switch {
+		case !s.b.t.matches(p, string(s.plainRunes(name))):
+		case x == nil:
+			x, at = o.schemas[i], o.path+"/patternProperties/"+o.names[i]
+		default:
+			x = s.merged(x, o.schemas[i], at, nil)
+		}
+	}
+	switch {
+	case x != nil:
+	case o.additional == nil:
+		x = s.free
+	default:
+		x, at = o.additional, o.path+"/additionalProperties"
+	}
+	if x.kind == 'f' {
+		return nil, ""
+	}
+	return x, at
+}
+
+// node is a property whose name is none of some names. It is nil if there may be none.
+func (o *others) node(names []string) *node {
+	s, t := o.s, &o.s.b.t
+	fits := o.fits
+	if len(names) > 0 {
+		texts := make([]string, len(names))
+		for i, name := range names {
+			texts[i] = string(s.plainRunes(name))
+		}
 		fits = t.and(fits, t.not(t.oneOf(texts)))
 	}
 	var list []*node
-	var terms []*term
-	for _, p := range patterns.names {
-		terms = append(terms, s.pattern(p, path+"/patternProperties"))
+	not := make([]*term, len(o.patterns))
+	for i, p := range o.patterns {
+		not[i] = t.not(p)
 	}
-	for i, p := range patterns.names {
-		x := t.and(fits, terms[i])
-		for j := range terms {
-			if j != i { // a name that fits two would need a value that fits both
-				x = t.and(x, t.not(terms[j]))
-			}
-		}
-		list = append(list, s.b.row(s.b.regular(s.name(x)), s.node(patterns.fields[p], path+"/patternProperties/"+p)))
+	for i, p := range o.patterns { // a name that fits two would need a value that fits both
+		x := t.and(append(append([]*term{fits, p}, not[:i]...), not[i+1:]...)...)
+		list = append(list, s.b.row(s.b.regular(s.name(x)), s.shared(o.schemas[i], o.path+"/patternProperties/"+o.names[i])))
 	}
-	if additional != nil && additional.kind != 'f' {
-		for _, x := range terms {
-			fits = t.and(fits, t.not(x))
-		}
-		list = append(list, s.b.row(s.b.regular(s.name(fits)), s.node(additional, path+"/additionalProperties")))
+	x := o.additional
+	if x == nil && o.any {
+		x = s.free
+	}
+	if x != nil && x.kind != 'f' {
+		fits = t.and(append([]*term{fits}, not...)...)
+		list = append(list, s.b.row(s.b.regular(s.name(fits)), s.shared(x, o.path+"/additionalProperties")))
 	}
 	if len(list) == 0 {
 		return nil

@@ -46,6 +46,7 @@ type term struct {
 	null            bool // the empty text fits
 	bool            bool // has both or not within: whether anything fits must be searched
 	counts          bool // has a count within that clamp may change
+	source          bool // is of the source, and is not forgotten
 	set             set
 	a, b            *term
 	list            []*term // sorted by id
@@ -71,10 +72,11 @@ type termKey struct {
 type sum [16]byte
 
 // digest is the sum of what x is made of. It does not depend on the order in which a grammar made its terms.
-func (x *term) digest() sum {
+func (t *termTable) digest(x *term) sum {
 	if x.sum != (sum{}) {
 		return x.sum
 	}
+	t.burn(4 + len(x.list))
 	b := []byte{byte(x.kind)}
 	for _, w := range x.set {
 		b = binary.LittleEndian.AppendUint64(b, w)
@@ -84,12 +86,12 @@ func (x *term) digest() sum {
 	}
 	list := make([]sum, 0, 2+len(x.list))
 	for _, y := range x.list {
-		list = append(list, y.digest())
+		list = append(list, t.digest(y))
 	}
 	slices.SortFunc(list, func(a, b sum) int { return bytes.Compare(a[:], b[:]) })
 	for _, y := range []*term{x.a, x.b} {
 		if y != nil {
-			list = append(list, y.digest())
+			list = append(list, t.digest(y))
 		}
 	}
 	for _, s := range list {
@@ -102,29 +104,29 @@ func (x *term) digest() sum {
 
 // termTable has each term once.
 type termTable struct {
-	all   map[termKey]*term
-	last  uint32
-	mark  uint64
-	sets  map[set]bool
-	none  *term
-	unit  *term
-	built int
-	bytes int // of those built since grow counted them, about
+	all    map[termKey]*term
+	source map[termKey]*term // of the source, once it is compiled
+	last   uint32
+	mark   uint64
+	sets   map[set]bool
+	none   *term
+	unit   *term
+	chars  map[string]*term // of classes of characters that were asked for
+	met    map[reading]*term
+	work
 }
 
-func newTermTable() termTable {
-	t := termTable{all: map[termKey]*term{}, sets: map[set]bool{}}
+// reading is a byte behind a term.
+type reading struct {
+	x *term
+	b byte
+}
+
+func newTermTable(w work) termTable {
+	t := termTable{work: w, all: map[termKey]*term{}, sets: map[set]bool{}, chars: map[string]*term{}, met: map[reading]*term{}}
 	t.none = t.make(term{kind: never})
 	t.unit = t.make(term{kind: empty, null: true})
 	return t
-}
-
-// forget drops all terms that no other holds.
-func (t *termTable) forget() {
-	t.all = map[termKey]*term{}
-	for _, x := range []*term{t.none, t.unit} {
-		t.all[termKey{kind: x.kind}] = x
-	}
 }
 
 func ids(list []*term) string {
@@ -137,6 +139,7 @@ func ids(list []*term) string {
 
 // make returns the one term that is equal to x.
 func (t *termTable) make(x term) *term {
+	t.burn(1 + len(x.list)/4)
 	k := termKey{kind: x.kind, set: x.set, min: x.min, max: x.max, scale: x.scale, list: ids(x.list)}
 	if x.a != nil {
 		k.a = x.a.id
@@ -155,11 +158,16 @@ func (t *termTable) make(x term) *term {
 	if y := t.all[k]; y != nil {
 		return y
 	}
+	if y := t.source[k]; y != nil {
+		return y
+	}
 	t.last++
-	t.built++
-	t.bytes += termBytes + 12*len(x.list)
+	t.take(termBytes + 12*len(x.list))
 	y := new(term)
 	*y = x
+	if cap(x.list) > len(x.list) { // no spare room is kept
+		y.list = append(make([]*term, 0, len(x.list)), x.list...)
+	}
 	y.id = t.last
 	t.all[k] = y
 	return y
@@ -169,8 +177,15 @@ func (t *termTable) class(s set) *term {
 	if s == (set{}) {
 		return t.none
 	}
-	t.sets[s] = true
+	t.tell(s)
 	return t.make(term{kind: class, set: s})
+}
+
+// tell notes a set of bytes that terms of the source tell from others.
+func (t *termTable) tell(s set) {
+	if t.sets != nil {
+		t.sets[s] = true
+	}
 }
 
 func (t *termTable) byte(b byte) *term { return t.class(span(b, b)) }
@@ -202,6 +217,7 @@ func (t *termTable) cat(a, b *term) *term {
 	case b == t.unit:
 		return a
 	case a.kind == cat:
+		t.burn(1)
 		return t.cat(a.a, t.cat(a.b, b))
 	}
 	return t.make(term{kind: cat, a: a, b: b, null: a.null && b.null})
@@ -235,6 +251,7 @@ func (t *termTable) or(list ...*term) *term {
 	if hasClass {
 		all = append(all, t.class(classes))
 	}
+	t.burn(len(all))
 	all = sorted(all)
 	if i := slices.Index(all, t.unit); i >= 0 && slices.ContainsFunc(all, func(x *term) bool { return x.null && x != t.unit }) {
 		all = slices.Delete(all, i, i+1)
@@ -248,6 +265,23 @@ func (t *termTable) or(list ...*term) *term {
 		panic(tooMuch{errComplex})
 	}
 	return t.make(term{kind: alt, list: all, null: null})
+}
+
+// copied returns a forgotten term, made anew. known has the copies so far.
+func (t *termTable) copied(x *term, known map[*term]*term) *term {
+	if x == nil || x.source {
+		return x
+	}
+	if y := known[x]; y != nil {
+		return y
+	}
+	y := term{kind: x.kind, null: x.null, set: x.set, a: t.copied(x.a, known), b: t.copied(x.b, known), min: x.min, max: x.max, scale: x.scale, bool: x.bool, counts: x.counts}
+	for _, z := range x.list {
+		y.list = append(y.list, t.copied(z, known))
+	}
+	y.list = sorted(y.list)
+	known[x] = t.make(y)
+	return known[x]
 }
 
 func sorted(list []*term) []*term {
@@ -270,6 +304,7 @@ func (t *termTable) and(list ...*term) *term {
 			all = append(all, x)
 		}
 	}
+	t.burn(len(all))
 	switch all = sorted(all); len(all) {
 	case 0:
 		return t.not(t.none)
@@ -312,19 +347,19 @@ func (t *termTable) opt(a *term) *term  { return t.repeat(a, 0, 1) }
 // multiple is the digits of a number whose value times scale is a multiple of m, after digits that leave remainder r.
 func (t *termTable) multiple(m, r, scale int32) *term {
 	for d := byte('0'); d <= '9'; d++ {
-		t.sets[span(d, d)] = true
+		t.tell(span(d, d))
 	}
-	t.sets[span('.', '.')] = true
+	t.tell(span('.', '.'))
 	return t.make(term{kind: mod, min: m, max: r, scale: scale, null: int64(r)*int64(scale)%int64(m) == 0})
 }
 
-// derive is what may follow b in texts of x. Shared terms are derived once. cost counts the work.
-func (t *termTable) derive(x *term, b byte, cost func(int)) *term {
+// derive is what may follow b in texts of x. Shared terms are derived once.
+func (t *termTable) derive(x *term, b byte) *term {
 	t.mark++
-	return t.step(x, b, cost)
+	return t.step(x, b)
 }
 
-func (t *termTable) step(x *term, b byte, cost func(int)) (d *term) {
+func (t *termTable) step(x *term, b byte) (d *term) {
 	switch x.kind {
 	case never, empty:
 		return t.none
@@ -337,17 +372,17 @@ func (t *termTable) step(x *term, b byte, cost func(int)) (d *term) {
 	if x.mark == t.mark {
 		return x.d
 	}
-	cost(1 + len(x.list))
+	t.burn(1 + len(x.list))
 	switch x.kind {
 	case cat:
-		d = t.cat(t.step(x.a, b, cost), x.b)
+		d = t.cat(t.step(x.a, b), x.b)
 		if x.a.null {
-			d = t.or(d, t.step(x.b, b, cost))
+			d = t.or(d, t.step(x.b, b))
 		}
 	case alt, both:
 		list := make([]*term, 0, len(x.list))
 		for _, y := range x.list {
-			if z := t.step(y, b, cost); z != t.none || x.kind == both {
+			if z := t.step(y, b); z != t.none || x.kind == both {
 				list = append(list, z)
 			}
 		}
@@ -357,13 +392,13 @@ func (t *termTable) step(x *term, b byte, cost func(int)) (d *term) {
 			d = t.or(list...)
 		}
 	case not:
-		d = t.not(t.step(x.a, b, cost))
+		d = t.not(t.step(x.a, b))
 	case repeat:
 		hi := x.max
 		if hi != inf {
 			hi--
 		}
-		if d = t.step(x.a, b, cost); d != t.none {
+		if d = t.step(x.a, b); d != t.none {
 			d = t.cat(d, t.repeat(x.a, max(x.min-1, 0), hi))
 		}
 	case mod:

@@ -3,6 +3,8 @@ package grammar
 import (
 	"bytes"
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,14 +15,24 @@ import (
 // Turn is an answer in a conversation: reasoning, as the model's template writes it, and then a text or calls of tools.
 type Turn struct {
 	Syntax   syntax.Syntax
+	Form            // of the text; none is any text
 	Opened   bool   // the prompt ends within reasoning
-	Schema   []byte // of the text, or a Pattern, a GBNF or a Lark: one of them; none is any text
-	Pattern  string // regular expression
-	GBNF     string
-	Lark     string
 	Tools    []Tool // that may be called
 	Required bool   // one must be
 	Single   bool   // and no more than one
+}
+
+// Form is what a text must fit: one of its fields is set.
+type Form struct {
+	Schema  []byte // JSON schema
+	Pattern string // regular expression
+	GBNF    string
+	Lark    string
+}
+
+// Compile makes the grammar of a form. The work ends with ctx. in may be nil.
+func (f *Form) Compile(ctx context.Context, in *Share) (*Grammar, error) {
+	return compile(ctx, in, f.node)
 }
 
 // Tool is a tool that may be called.
@@ -33,10 +45,13 @@ type Tool struct {
 // maxCalls bounds the calls of an answer.
 const maxCalls = 64
 
-// Grammar is what the whole answer must fit.
-func (t *Turn) Grammar() (_ *Grammar, err error) {
-	defer caught(&err)
-	w := turnWriter{turn: t, b: newBuilder()}
+// Compile makes the grammar of the whole answer. The work ends with ctx. in may be nil.
+func (t *Turn) Compile(ctx context.Context, in *Share) (*Grammar, error) {
+	return compile(ctx, in, t.node)
+}
+
+func (t *Turn) node(b *builder) (*node, error) {
+	w := turnWriter{turn: t, b: b}
 	var list []*node
 	if len(t.Tools) > 0 {
 		calls, err := w.calls()
@@ -52,7 +67,7 @@ func (t *Turn) Grammar() (_ *Grammar, err error) {
 		}
 		list = text
 	}
-	return w.b.grammar(w.b.row(w.reasoning(), w.b.choice(list...)))
+	return b.row(w.reasoning(), b.choice(list...)), nil
 }
 
 // turnWriter makes nodes of an answer.
@@ -113,7 +128,7 @@ func (w *turnWriter) text(calls []*node) ([]*node, error) {
 		around := w.turn.Syntax.Answer
 		return w.b.row(w.optional(around.Begin), n, w.optional(around.End))
 	}
-	form, err := w.form()
+	form, err := w.turn.Form.node(w.b)
 	if err != nil {
 		return nil, err
 	}
@@ -159,29 +174,29 @@ func (w *turnWriter) optional(mark string) *node {
 	return w.b.choice(w.b.row(), w.marked(mark))
 }
 
-// form is what the text must fit; nil is any text.
-func (w *turnWriter) form() (*node, error) {
+// node is what the text must fit; nil is any text.
+func (f *Form) node(b *builder) (*node, error) {
 	forms := 0
-	for _, is := range []bool{w.turn.Schema != nil, w.turn.Pattern != "", w.turn.GBNF != "", w.turn.Lark != ""} {
+	for _, is := range []bool{f.Schema != nil, f.Pattern != "", f.GBNF != "", f.Lark != ""} {
 		if is {
 			forms++
 		}
 	}
-	switch t := w.turn; {
+	switch {
 	case forms > 1:
 		giveUp("a text has one form: a schema, a regular expression or a grammar")
-	case t.Schema != nil:
-		s, err := newSchema(w.b, t.Schema, nil)
+	case f.Schema != nil:
+		s, err := newSchema(b, f.Schema, nil)
 		if err != nil {
 			return nil, err
 		}
 		return s.top(), nil
-	case t.Pattern != "":
-		return w.b.regular(w.b.t.pattern(t.Pattern, w.b.t.utf8)), nil
-	case t.GBNF != "":
-		return gbnfNode(w.b, t.GBNF), nil
-	case t.Lark != "":
-		return larkNode(w.b, t.Lark, w.b.t.utf8), nil
+	case f.Pattern != "":
+		return b.regular(b.t.pattern(f.Pattern, b.t.utf8)), nil
+	case f.GBNF != "":
+		return gbnfNode(b, f.GBNF), nil
+	case f.Lark != "":
+		return larkNode(b, f.Lark, b.t.utf8), nil
 	}
 	return nil, nil
 }
@@ -235,7 +250,7 @@ func (w *turnWriter) arguments(style *syntax.Style, tool Tool) (*node, error) {
 	if len(bytes.TrimSpace(schema)) == 0 {
 		schema = []byte(`{"type":"object","properties":{}}`)
 	}
-	if !tool.Strict && !supported(schema) {
+	if !tool.Strict && !w.supported(schema) {
 		schema = []byte(`{"type":"object"}`)
 	}
 	var avoid []string
@@ -266,9 +281,22 @@ func (w *turnWriter) markTerm(mark string) *term {
 	return w.b.t.oneOf([]string{mark, string(Special(mark))})
 }
 
-// supported reports whether a schema is one that grammars know.
-func supported(schema []byte) bool {
-	_, err := JSONSchema(schema)
+// supported reports whether a schema is one that grammars know. The work counts in that of the whole.
+func (w *turnWriter) supported(schema []byte) bool {
+	all := &w.b.t.work
+	b := newBuilder(*all)
+	defer func() { all.fuel = b.t.fuel }()
+	err := func() (err error) {
+		defer caught(&err)
+		s, err := newSchema(b, schema, nil)
+		if err == nil {
+			_, err = b.grammar(s.top())
+		}
+		return err
+	}()
+	if _, is := errors.AsType[errTooMuch](err); is || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		panic(tooMuch{err})
+	}
 	return err == nil
 }
 
@@ -276,7 +304,8 @@ func supported(schema []byte) bool {
 func (w *turnWriter) pairs(style *syntax.Style, s *schema) *node {
 	s.known(s.root, "#")
 	v := s.plainRef(s.root, "#")
-	fields, required := s.fields(v, "properties", "#"), s.required(v, "#")
+	fields := s.fields(v, "properties", "#")
+	_, required := s.required(v, "#")
 	first, next := w.b.row(), w.b.row() // the rest, before the first of them and behind another
 	for _, name := range slices.Backward(fields.names) {
 		one := w.pair(style, s, name, fields.fields[name])
@@ -285,7 +314,7 @@ func (w *turnWriter) pairs(style *syntax.Style, s *schema) *node {
 			between = w.b.row(w.b.text(", "), one)
 		}
 		all, more := w.b.row(one, next), w.b.row(between, next)
-		if !slices.Contains(required, name) {
+		if !required[name] {
 			all, more = w.b.choice(first, all), w.b.choice(next, more)
 		}
 		first, next = all, more

@@ -53,7 +53,7 @@ func TestForcedCalls(t *testing.T) {
 	for _, c := range callSyntaxes {
 		turn := Turn{Syntax: syntax.Of(c.template), Required: true, Tools: []Tool{{"weather", []byte(weather), true}, {"now", nil, true}}}
 		turn.Single = c.name == "json"
-		g, err := turn.Grammar()
+		g, err := turn.Compile(t.Context(), nil)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -153,20 +153,20 @@ func TestTurn(t *testing.T) {
 		turn      Turn
 		fits, not []string
 	}{
-		{Turn{Schema: number}, []string{"12"}, []string{"x", "<think>a</think>12"}},
-		{Turn{Syntax: syntax.Of("<think>"), Schema: number}, []string{"12", "<think>\nHm.\n</think>\n\n12", "\xff<think>\xffa\xff</think>\xff1"}, []string{"<think>12", "</think>12", "<think></think>a"}},
-		{Turn{Syntax: syntax.Of("<think>"), Schema: number, Opened: true}, []string{"Hm.</think>12", "\n</think>\n3"}, []string{"12", "<think>", "a</think>b"}},
-		{Turn{Syntax: syntax.Of("<|START_ACTION|>"), Schema: number}, []string{"12", "<|START_RESPONSE|>12<|END_RESPONSE|>"}, []string{"<|START_RESPONSE|>x"}},
+		{Turn{Form: Form{Schema: number}}, []string{"12"}, []string{"x", "<think>a</think>12"}},
+		{Turn{Syntax: syntax.Of("<think>"), Form: Form{Schema: number}}, []string{"12", "<think>\nHm.\n</think>\n\n12", "\xff<think>\xffa\xff</think>\xff1"}, []string{"<think>12", "</think>12", "<think></think>a"}},
+		{Turn{Syntax: syntax.Of("<think>"), Form: Form{Schema: number}, Opened: true}, []string{"Hm.</think>12", "\n</think>\n3"}, []string{"12", "<think>", "a</think>b"}},
+		{Turn{Syntax: syntax.Of("<|START_ACTION|>"), Form: Form{Schema: number}}, []string{"12", "<|START_RESPONSE|>12<|END_RESPONSE|>"}, []string{"<|START_RESPONSE|>x"}},
 		{Turn{Syntax: syntax.Of("<tool_call>"), Tools: tools}, []string{"Hello", "", call, "Now.\n" + call + "\n" + call}, []string{"a <tool_call>", call + "b", "<tool_call>{}</tool_call>"}},
 		{Turn{Syntax: syntax.Of("<tool_call>"), Tools: tools, Required: true, Single: true}, []string{call}, []string{"Hello", call + "\n" + call}},
-		{Turn{Syntax: syntax.Of("<tool_call>"), Tools: tools, Schema: number}, []string{"5", call}, []string{"Hello", "5" + call}},
+		{Turn{Syntax: syntax.Of("<tool_call>"), Tools: tools, Form: Form{Schema: number}}, []string{"5", call}, []string{"Hello", "5" + call}},
 		{Turn{Syntax: syntax.Of("<|python_tag|>"), Tools: tools}, []string{"Hello {", `{"name": "now", "parameters": {}}`}, []string{"{", ` {"a":1}`}},
 		{Turn{Syntax: syntax.Of("func_name1(param"), Tools: tools}, []string{"Hello [", "[now()]"}, []string{"[1]", "{", " [now()]"}},
 		{Turn{Syntax: syntax.Of("在调用上述函数时"), Tools: tools}, []string{"Hello", "now is", "now\n{}"}, []string{"now\nis", "now\n{}now\n{}"}},
 		{Turn{Syntax: syntax.Of(">>>all"), Tools: tools}, []string{"all\nHello", "now\n{}", "now\n{}>>>now\n{}"}, []string{"all\nHello>>>now\n{}"}},
-		{Turn{Syntax: syntax.Of("<|channel|>analysis"), Schema: number}, []string{"12", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>12", "\xff<|channel|>\xffanalysis\xff<|message|>\xffHm.\xff<|end|>\xff12"}, []string{"<|channel|>final<|message|>x"}},
+		{Turn{Syntax: syntax.Of("<|channel|>analysis"), Form: Form{Schema: number}}, []string{"12", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>12", "\xff<|channel|>\xffanalysis\xff<|message|>\xffHm.\xff<|end|>\xff12"}, []string{"<|channel|>final<|message|>x"}},
 	} {
-		g, err := c.turn.Grammar()
+		g, err := c.turn.Compile(t.Context(), nil)
 		if err != nil {
 			t.Errorf("%+v: %v", c.turn, err)
 			continue
@@ -179,18 +179,18 @@ func TestTurn(t *testing.T) {
 			}
 		}
 	}
-	if _, err := (&Turn{Tools: tools, Required: true}).Grammar(); err == nil {
+	if _, err := (&Turn{Tools: tools, Required: true}).Compile(t.Context(), nil); err == nil {
 		t.Error("calls without a syntax")
 	}
 	strict := Turn{Syntax: syntax.Of("<tool_call>"), Tools: []Tool{{"now", []byte(`{"type":"object","not":{}}`), true}}}
-	if _, err := strict.Grammar(); err == nil || !strings.Contains(err.Error(), `schema: tool now: #: "not"`) {
+	if _, err := strict.Compile(t.Context(), nil); err == nil || !strings.Contains(err.Error(), `schema: tool now: #: "not"`) {
 		t.Error(err)
 	}
 	strict.Tools[0].Strict = false
-	if _, err := strict.Grammar(); err != nil {
+	if _, err := strict.Compile(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := (&Turn{Pattern: "a", Lark: `start: "b"`}).Grammar(); err == nil || !strings.Contains(err.Error(), "one form") {
+	if _, err := (&Turn{Form: Form{Pattern: "a", Lark: `start: "b"`}}).Compile(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "one form") {
 		t.Error("two forms", err)
 	}
 }
@@ -203,7 +203,7 @@ func TestPublishedTemplates(t *testing.T) {
 			t.Fatal(err)
 		}
 		turn := Turn{Syntax: syntax.Of(string(b)), Required: true, Tools: []Tool{{"weather", []byte(weather), true}}}
-		if _, err := turn.Grammar(); err != nil {
+		if _, err := turn.Compile(t.Context(), nil); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

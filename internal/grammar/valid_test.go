@@ -12,7 +12,7 @@ import (
 // more often than others.
 func drawn(t *testing.T, g *Grammar, r *rand.Rand) (string, bool) {
 	t.Helper()
-	s := g.start
+	s := g.start.Load()
 	var text []byte
 	for len(text) < 400 {
 		if s.accept && r.IntN(2) == 0 {
@@ -20,7 +20,7 @@ func drawn(t *testing.T, g *Grammar, r *rand.Rand) (string, bool) {
 		}
 		var all, ends []byte
 		for b := range 256 {
-			n, err := g.read(s, []byte{byte(b)})
+			n, err := g.read(t.Context(), s, []byte{byte(b)})
 			if err != nil {
 				return "", false // too much work
 			}
@@ -38,7 +38,7 @@ func drawn(t *testing.T, g *Grammar, r *rand.Rand) (string, bool) {
 			all = ends
 		}
 		b := all[r.IntN(len(all))]
-		s, _ = g.read(s, []byte{b})
+		s, _ = g.read(t.Context(), s, []byte{b})
 		text = append(text, b)
 	}
 	return "", false

@@ -1,0 +1,169 @@
+package grammar
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// ErrRoom is the error of a grammar for which a room has no more memory.
+var ErrRoom = fmt.Errorf("%w: the grammars of all answers take too much memory now", ErrGrammar)
+
+// Room is what several grammars share: a bound for their memory, and processors. Half of the memory is there for whoever comes first, the
+// other half in equal parts.
+type Room struct {
+	most      int64
+	used      atomic.Int64
+	shares    atomic.Int64
+	compiling turns
+	matching  turns // pieces of work that turn out to be long
+}
+
+// NewRoom makes a room of so many bytes.
+func NewRoom(bytes int) *Room {
+	return &Room{most: int64(bytes), compiling: turns{free: 2}, matching: turns{free: max(1, runtime.GOMAXPROCS(0)/2)}}
+}
+
+// Used returns the bytes that the grammars take, about.
+func (r *Room) Used() int { return int(r.used.Load()) }
+
+// Share returns a grammar's share of a room, for the caller of a key. One caller's grammars are compiled one after the other.
+func (r *Room) Share(key string) *Share {
+	r.shares.Add(1)
+	return &Share{room: r, key: key}
+}
+
+// Share is what a grammar has of a room.
+type Share struct {
+	room *Room
+	key  string
+	held atomic.Int64
+	turn bool // it has a turn at matching
+}
+
+// Free gives the share back to its room.
+func (s *Share) Free() {
+	if s.room == nil {
+		return
+	}
+	s.room.shares.Add(-1)
+	s.room.used.Add(-s.held.Swap(0))
+}
+
+// hold notes that the grammar takes so many bytes.
+func (s *Share) hold(n int) {
+	more := int64(n) - s.held.Swap(int64(n))
+	if s.room == nil {
+		return
+	}
+	if s.room.used.Add(more); more > 0 && s.crowded(1) {
+		panic(tooMuch{ErrRoom})
+	}
+}
+
+// crowded reports whether the grammar takes more than a part of what it may take.
+func (s *Share) crowded(parts int64) bool {
+	if s.room == nil {
+		return false
+	}
+	half := s.room.most / 2
+	return s.room.used.Load() > half && s.held.Load() > half/max(1, s.room.shares.Load())/parts
+}
+
+// pass lets others have a turn, in the midst of a long piece of matching.
+func (s *Share) pass(ctx context.Context) {
+	if s.room == nil {
+		return
+	}
+	s.rest()
+	if err := s.room.matching.enter(ctx, s.key); err != nil {
+		panic(tooMuch{err})
+	}
+	s.turn = true
+}
+
+// rest ends the turn.
+func (s *Share) rest() {
+	if s.turn {
+		s.turn = false
+		s.room.matching.leave(s.key)
+	}
+}
+
+// turns lets a few callers work at a time, one of each key. Keys that wait come one after the other.
+type turns struct {
+	mu      sync.Mutex
+	free    int
+	busy    map[string]bool
+	waiting map[string][]chan struct{}
+	order   []string // keys that wait
+}
+
+// enter waits for a turn.
+func (t *turns) enter(ctx context.Context, key string) error {
+	t.mu.Lock()
+	if t.busy == nil {
+		t.busy, t.waiting = map[string]bool{}, map[string][]chan struct{}{}
+	}
+	mine := make(chan struct{}, 1)
+	if len(t.waiting[key]) == 0 {
+		t.order = append(t.order, key)
+	}
+	t.waiting[key] = append(t.waiting[key], mine)
+	t.grant()
+	t.mu.Unlock()
+	select {
+	case <-mine:
+		return nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	i := slices.Index(t.waiting[key], mine)
+	if i >= 0 {
+		t.waiting[key] = slices.Delete(t.waiting[key], i, i+1)
+	}
+	t.mu.Unlock()
+	if i < 0 { // it was granted
+		t.leave(key)
+	}
+	return ctx.Err()
+}
+
+// leave ends a turn.
+func (t *turns) leave(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.busy, key)
+	t.free++
+	t.grant()
+}
+
+// grant gives the free turns to who waits. t.mu is held.
+func (t *turns) grant() {
+	for _, key := range slices.Clone(t.order) {
+		if t.free == 0 {
+			return
+		}
+		if t.busy[key] {
+			continue
+		}
+		i := slices.Index(t.order, key)
+		t.order = slices.Delete(t.order, i, i+1)
+		list := t.waiting[key]
+		if len(list) == 0 {
+			delete(t.waiting, key)
+			continue
+		}
+		list[0] <- struct{}{}
+		t.busy[key] = true
+		t.free--
+		if t.waiting[key] = list[1:]; len(list) > 1 {
+			t.order = append(t.order, key)
+		} else {
+			delete(t.waiting, key)
+		}
+	}
+}
