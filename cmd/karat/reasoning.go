@@ -48,7 +48,7 @@ func (f *chatFlags) request(ctx context.Context, m *karat.Model, messages []kara
 	}
 	own := g.Template == "" // which ResponseGrammar and ReasoningBudget read
 	if g.Grammar != nil && own && s.Open != "" {
-		if g.Grammar, err = m.ResponseGrammar(limits); err != nil {
+		if g.Grammar, err = m.ResponseGrammar(ctx, limits); err != nil {
 			return r, err
 		}
 	}
