@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/hub"
+	"github.com/karat-run/karat/internal/hub/local"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -99,7 +100,7 @@ func (a *modelArg) find(c *cobra.Command) (string, error) {
 			return "", fmt.Errorf("%s: no such file or folder%s", a.name, hint)
 		}
 	}
-	if err == nil || !errors.Is(err, hub.ErrNoModel) || !hub.IsReference(a.name) {
+	if err == nil || !errors.Is(err, local.ErrNoModel) || !hub.IsReference(a.name) {
 		return path, err
 	}
 	asks := isTerminal(c.InOrStdin())

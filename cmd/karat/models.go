@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/karat-run/karat/internal/hub"
+	"github.com/karat-run/karat/internal/hub/local"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
 // openStore opens the store of models.
 func openStore() (*hub.Store, error) {
-	dir, err := hub.DefaultDir()
+	dir, err := local.DefaultDir()
 	if err != nil {
 		return nil, err
 	}
@@ -30,9 +31,9 @@ func findModel(model string) (string, error) {
 }
 
 // namedModel is findModel, with the model's name in the store if it has one.
-func namedModel(model string) (hub.Found, error) {
+func namedModel(model string) (local.Found, error) {
 	if model == "" {
-		return hub.Found{}, nil
+		return local.Found{}, nil
 	}
 	return hub.Find(model)
 }

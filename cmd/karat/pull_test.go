@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat/internal/hub"
+	"github.com/karat-run/karat/internal/hub/local"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -42,7 +43,7 @@ func serveHub(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("HF_ENDPOINT", s.URL)
 	ts.Setenv("SITE", s.URL)
 	ts.Setenv("REGISTRY", strings.TrimPrefix(s.URL, "http://"))
-	ts.Setenv(hub.Variable, ts.MkAbs("models"))
+	ts.Setenv(local.Variable, ts.MkAbs("models"))
 }
 
 func newHub(ts *testscript.TestScript) (*models, *httptest.Server) {
@@ -131,7 +132,7 @@ func pullStopped(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c := exec.CommandContext(ctx, program, "pull", s.URL+"/held.gguf")
-	c.Env = append(os.Environ(), hub.Variable+"="+ts.MkAbs("stopped"), "HOME="+ts.MkAbs("."))
+	c.Env = append(os.Environ(), local.Variable+"="+ts.MkAbs("stopped"), "HOME="+ts.MkAbs("."))
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	ts.Check(c.Start())

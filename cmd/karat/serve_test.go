@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/hub"
+	"github.com/karat-run/karat/internal/hub/local"
 	"github.com/karat-run/karat/server"
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -46,7 +46,7 @@ func served(ts *testscript.TestScript, neg bool, args []string) {
 	if i := slices.Index(args, "--tls-cert"); i > 0 {
 		t.TLSClientConfig = &tls.Config{RootCAs: writeCertificate(ts, args[i+1], args[slices.Index(args, "--tls-key")+1])}
 	}
-	c.Dir, c.Env = ts.Getenv("WORK"), append(os.Environ(), hub.Variable+"="+ts.Getenv(hub.Variable))
+	c.Dir, c.Env = ts.Getenv("WORK"), append(os.Environ(), local.Variable+"="+ts.Getenv(local.Variable))
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	out, err := c.StdoutPipe()

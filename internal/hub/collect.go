@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/karat-run/karat/internal/hub/local"
 )
 
 // Unfinished is a pull that has not ended, or was cut off.
@@ -60,7 +62,7 @@ func (s *Store) Unfinished() (all []*Unfinished, err error) {
 
 // begin notes a pull, so that nobody collects what it has.
 func (s *Store) begin(ctx context.Context, u *Unfinished) error {
-	return s.change(ctx, func() error { return s.write(unfinishedFile(nameKey(u.Name)), u) })
+	return s.change(ctx, func() error { return s.write(unfinishedFile(local.Key(u.Name)), u) })
 }
 
 // keep makes a blob of a file that was downloaded and verified. A digest that was not known before becomes one of u's keys.
@@ -68,7 +70,7 @@ func (s *Store) keep(ctx context.Context, u *Unfinished, partial string, d Diges
 	return s.change(ctx, func() error {
 		if !slices.Contains(u.Keys, d.hex()) {
 			u.Keys = append(u.Keys, d.hex())
-			if err := s.write(unfinishedFile(nameKey(u.Name)), u); err != nil {
+			if err := s.write(unfinishedFile(local.Key(u.Name)), u); err != nil {
 				return err
 			}
 		}
@@ -88,7 +90,7 @@ func (s *Store) finish(ctx context.Context, m *Manifest) error {
 		if err := s.put(m); err != nil {
 			return err
 		}
-		if err := s.drop(unfinishedFile(nameKey(m.Name))); err != nil {
+		if err := s.drop(unfinishedFile(local.Key(m.Name))); err != nil {
 			return err
 		}
 		_, err := s.collect() // what the model was before
@@ -109,7 +111,7 @@ func (s *Store) collect() (free int64, err error) {
 	}
 	blobs, pulled, views := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, m := range models {
-		views[m.viewDir()] = true
+		views[m.light().View()] = true
 		for _, f := range m.Files {
 			blobs[f.SHA256.hex()] = true
 		}

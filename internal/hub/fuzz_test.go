@@ -5,6 +5,8 @@ import (
 	"path"
 	"strings"
 	"testing"
+
+	"github.com/karat-run/karat/internal/hub/local"
 )
 
 // FuzzReference: what is read is written, and read, alike, and its name is one.
@@ -52,13 +54,13 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"name":"m","source":"hf:a/b","began":"2026-01-01T00:00:00Z","keys":["` + digest[7:] + `"]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if m, err := ParseManifest(data); err == nil {
-			inside(t, m.viewDir(), nameFile(nameKey(m.Name)))
+			inside(t, m.light().View(), nameFile(local.Key(m.Name)))
 			for _, x := range m.Files {
 				inside(t, x.Path, blobFile(x.SHA256))
 			}
 		}
 		if u, err := parseUnfinished(data); err == nil {
-			inside(t, unfinishedFile(nameKey(u.Name)))
+			inside(t, unfinishedFile(local.Key(u.Name)))
 			for _, k := range u.Keys {
 				inside(t, partialFile(k))
 			}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/karat-run/karat/internal/hub/local"
 )
 
 // Format is what a model's files are.
@@ -134,11 +136,11 @@ func (m *Manifest) Bytes() (n int64) {
 	return n
 }
 
-// view identifies the files and their names.
-func (m *Manifest) view() string {
-	var b strings.Builder
+// light returns what tells where the model is.
+func (m *Manifest) light() *local.Manifest {
+	l := &local.Manifest{Name: m.Name, Source: m.Source, Format: string(m.Format)}
 	for _, f := range m.Files {
-		fmt.Fprintf(&b, "%s %d %s\n", f.SHA256, f.Size, f.Path)
+		l.Files = append(l.Files, local.File{Path: f.Path, Size: f.Size, SHA256: f.SHA256.String()})
 	}
-	return digestBytes([]byte(b.String())).hex()[:16]
+	return l
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/karat-run/karat/internal/hub/local"
 	"github.com/karat-run/karat/internal/sysinfo"
 )
 
@@ -270,7 +271,7 @@ func (p *puller) fits(plan *plan) error {
 		free = p.o.free
 	}
 	if n := free(p.store.dir); n > 0 && need > n {
-		return fmt.Errorf("it needs %d bytes more, and the disk of %s has %d (%s may name a folder on another disk)", need, p.store.dir, n, Variable)
+		return fmt.Errorf("it needs %d bytes more, and the disk of %s has %d (%s may name a folder on another disk)", need, p.store.dir, n, local.Variable)
 	}
 	return nil
 }

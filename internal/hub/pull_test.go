@@ -52,7 +52,7 @@ func TestPull(t *testing.T) {
 		}
 		has(t, path, h.files["tiny-Q4_K_M.gguf"].data)
 		for _, name := range []string{"tiny:Q4_K_M", "TINY:q4_k_m", reference} {
-			if f, err := s.find(name); err != nil || f.Path != path || f.Name != "tiny:Q4_K_M" {
+			if f, err := findIn(s, name); err != nil || f.Path != path || f.Name != "tiny:Q4_K_M" {
 				t.Errorf("%s: %+v, %v", name, f, err)
 			}
 		}
@@ -162,7 +162,7 @@ func TestPullResumes(t *testing.T) {
 		if u, err := s.Unfinished(); err != nil || len(u) != 1 || u[0].Name != "tiny:Q4_K_M" {
 			t.Errorf("%v, %v", u, err)
 		}
-		_, err := s.find("tiny:Q4_K_M")
+		_, err := findIn(s, "tiny:Q4_K_M")
 		refused(t, err, `its pull has not ended: "karat pull hf:org/tiny-GGUF:Q4_K_M" goes on`)
 		h.file, w.asked = nil, nil
 		var last Progress
@@ -404,7 +404,7 @@ func TestC8TwoPulls(t *testing.T) {
 		}
 		s := w.store()
 		for _, name := range []string{"tiny:Q4_K_M", "other"} {
-			f, err := s.find(name)
+			f, err := findIn(s, name)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,8 +7,9 @@ import (
 	"net/url"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
+
+	"github.com/karat-run/karat/internal/hub/local"
 )
 
 // Kind is the kind of place that a reference names.
@@ -67,7 +68,7 @@ var orgName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za
 // isBare reports whether s is ORG/NAME[:TAG][@REVISION], and no path of a file.
 func isBare(s string) bool {
 	repo, _, _ := strings.Cut(strings.ReplaceAll(s, "@", ":"), ":")
-	return orgName.MatchString(s) && !slices.Contains(fileEndings, strings.ToLower(path.Ext(repo)))
+	return orgName.MatchString(s) && !local.IsFile(repo)
 }
 
 // ParseReference reads hf:ORG/NAME[:TAG][@REVISION], which may also be written without hf: or after hf.co/, oci://REGISTRY/NAME[:TAG] or [@sha256:HEX], or

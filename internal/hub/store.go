@@ -34,27 +34,13 @@ import (
 
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/filelock"
+	"github.com/karat-run/karat/internal/hub/local"
 )
 
 // Store is a folder of models. It is safe for several processes at once.
 type Store struct {
 	dir  string
 	root *os.Root // nil where the folder is not there yet
-}
-
-// Variable may name the store's folder.
-const Variable = "KARAT_MODELS"
-
-// DefaultDir is the store's folder: that of the variable KARAT_MODELS, else .karat/models in the user's.
-func DefaultDir() (string, error) {
-	if dir := os.Getenv(Variable); dir != "" {
-		return filepath.Abs(dir)
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("no folder for models: %w (%s may name one)", err, Variable)
-	}
-	return filepath.Join(home, ".karat", "models"), nil
 }
 
 // Open opens the store in dir. A folder that is not there is an empty store; it is made when something is put into it.
@@ -217,30 +203,24 @@ func nameFile(key string) string       { return path.Join("names", key+".json") 
 func unfinishedFile(key string) string { return path.Join("unfinished", key+".json") }
 func blobFile(d Digest) string         { return path.Join("blobs", d.hex()) }
 
-// viewDir is the folder of a model's files.
-func (m *Manifest) viewDir() string { return path.Join("files", nameKey(m.Name), m.view()) }
-
-// ErrNoModel is wrapped by the errors of names that the store has no model of.
-var ErrNoModel = errors.New("no such model")
-
 // Get is the manifest of a model.
 func (s *Store) Get(name string) (*Manifest, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	data, err := s.read(nameFile(nameKey(name)))
+	data, err := s.read(nameFile(local.Key(name)))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w in %s", name, ErrNoModel, s.dir)
+		return nil, fmt.Errorf("%s: %w in %s", name, local.ErrNoModel, s.dir)
 	}
 	if err != nil {
 		return nil, err
 	}
 	m, err := ParseManifest(data)
-	if err == nil && nameKey(m.Name) != nameKey(name) {
+	if err == nil && local.Key(m.Name) != local.Key(name) {
 		err = fmt.Errorf("the manifest of %s is that of %s", name, m.Name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w (%s)", err, filepath.Join(s.dir, filepath.FromSlash(nameFile(nameKey(name)))))
+		return nil, fmt.Errorf("%w (%s)", err, filepath.Join(s.dir, filepath.FromSlash(nameFile(local.Key(name)))))
 	}
 	return m, nil
 }
@@ -257,30 +237,17 @@ func (s *Store) List() (all []*Manifest, err error) {
 		m, err := s.Get(strings.ReplaceAll(key, "+", ":"))
 		if err == nil {
 			all = append(all, m)
-		} else if !errors.Is(err, ErrNoModel) { // removed meanwhile
+		} else if !errors.Is(err, local.ErrNoModel) { // removed meanwhile
 			errs = append(errs, err)
 		}
 	}
-	slices.SortFunc(all, func(a, b *Manifest) int { return cmp.Compare(nameKey(a.Name), nameKey(b.Name)) })
+	slices.SortFunc(all, func(a, b *Manifest) int { return cmp.Compare(local.Key(a.Name), local.Key(b.Name)) })
 	return all, errors.Join(errs...)
 }
 
 // Path is where the model is opened: the file, the first part of a split one, or the folder.
 func (s *Store) Path(m *Manifest) (string, error) {
-	dir := m.viewDir()
-	for _, f := range m.Files {
-		st, err := s.root.Lstat(path.Join(dir, f.Path))
-		switch {
-		case err != nil || !st.Mode().IsRegular():
-			return "", fmt.Errorf("%s: its file %s is gone from %s: karat pull %s", m.Name, f.Path, s.dir, m.Source)
-		case st.Size() != f.Size:
-			return "", fmt.Errorf("%s: its file %s has %d bytes, and had %d when it was pulled: remove it, and karat pull %s", m.Name, f.Path, st.Size(), f.Size, m.Source)
-		}
-	}
-	if m.Format == GGUF {
-		dir = path.Join(dir, m.Files[0].Path)
-	}
-	return filepath.Join(s.dir, filepath.FromSlash(dir)), nil
+	return m.light().Place(s.root, s.dir)
 }
 
 // Remove removes a model, or a pull that did not end, and what no other model needs. It returns the bytes that are free now.
@@ -289,11 +256,11 @@ func (s *Store) Remove(ctx context.Context, name string) (free int64, err error)
 		return 0, err
 	}
 	if s.root == nil {
-		return 0, fmt.Errorf("%s: %w in %s", name, ErrNoModel, s.dir)
+		return 0, fmt.Errorf("%s: %w in %s", name, local.ErrNoModel, s.dir)
 	}
 	err = s.change(ctx, func() error {
 		found := false
-		for _, file := range []string{nameFile(nameKey(name)), unfinishedFile(nameKey(name))} {
+		for _, file := range []string{nameFile(local.Key(name)), unfinishedFile(local.Key(name))} {
 			err := s.root.Remove(file)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("%s: %w", name, err)
@@ -301,7 +268,7 @@ func (s *Store) Remove(ctx context.Context, name string) (free int64, err error)
 			found = found || err == nil
 		}
 		if !found {
-			return fmt.Errorf("%s: %w in %s", name, ErrNoModel, s.dir)
+			return fmt.Errorf("%s: %w in %s", name, local.ErrNoModel, s.dir)
 		}
 		free, err = s.collect()
 		return err
@@ -322,7 +289,7 @@ func (s *Store) Copy(ctx context.Context, from, to string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.Get(to); !errors.Is(err, ErrNoModel) {
+		if _, err := s.Get(to); !errors.Is(err, local.ErrNoModel) {
 			return cmp.Or(err, fmt.Errorf("%s: there is a model of this name; karat rm %s removes it", to, to))
 		}
 		m.Name = to
@@ -338,7 +305,7 @@ func (s *Store) SetType(ctx context.Context, name, kind string) error {
 			return err
 		}
 		m.Type = clip(kind)
-		return s.write(nameFile(nameKey(name)), m)
+		return s.write(nameFile(local.Key(name)), m)
 	})
 }
 
@@ -350,7 +317,7 @@ func (s *Store) put(m *Manifest) error {
 	if err := s.makeView(m); err != nil {
 		return fmt.Errorf("%s: %w", m.Name, err)
 	}
-	return s.write(nameFile(nameKey(m.Name)), m)
+	return s.write(nameFile(local.Key(m.Name)), m)
 }
 
 // temporaryView is the name of a folder that is being made, by who has the lock.
@@ -379,7 +346,7 @@ func (s *Store) makeView(m *Manifest) error {
 			return err
 		}
 	}
-	dir := m.viewDir()
+	dir := m.light().View()
 	if err := s.root.RemoveAll(dir); err != nil { // it is not whole
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat/internal/golden"
+	"github.com/karat-run/karat/internal/hub/local"
 )
 
 // hostileDigests are what has led out of stores (incident C1: CVE-2024-37032 and what came after it).
@@ -98,7 +99,7 @@ func TestRemove(t *testing.T) {
 		if free, err := s.Remove(t.Context(), "tiny:q8_0"); err != nil || free != 0 {
 			t.Errorf("%d, %v", free, err)
 		}
-		f, err := s.find("small")
+		f, err := findIn(s, "small")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +114,7 @@ func TestRemove(t *testing.T) {
 		if partial, _ := s.list("partial"); len(partial) != 0 {
 			t.Errorf("partial: %v", partial)
 		}
-		if _, err := s.Remove(t.Context(), "small"); !errors.Is(err, ErrNoModel) {
+		if _, err := s.Remove(t.Context(), "small"); !errors.Is(err, local.ErrNoModel) {
 			t.Error(err)
 		}
 		if blobs, _ := s.list("blobs"); len(blobs) != 1 {
@@ -122,9 +123,9 @@ func TestRemove(t *testing.T) {
 		if files, _ := s.list("files"); len(files) != 1 {
 			t.Errorf("files: %v", files)
 		}
-		_, err = s.find("small")
+		_, err = findIn(s, "small")
 		refused(t, err, `"small"`, "no file or folder, and no name in", "karat pull hf:ORG/NAME")
-		_, err = s.find("hf:org/tiny-GGUF:Q8_0")
+		_, err = findIn(s, "hf:org/tiny-GGUF:Q8_0")
 		refused(t, err, `"karat pull hf:org/tiny-GGUF:Q8_0" gets it`)
 		o := w.options()
 		o.Name = "tiny:Q4_K_M"
@@ -166,12 +167,12 @@ func TestBrokenStore(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		_, err = s.find(m.Name)
+		_, err = findIn(s, m.Name)
 		refused(t, err, "its file tiny-Q4_K_M.gguf is gone", "karat pull "+reference)
 		if _, err := w.pull(reference); err != nil {
 			t.Error(err)
 		}
-		if _, err := s.find(m.Name); err != nil {
+		if _, err := findIn(s, m.Name); err != nil {
 			t.Error(err)
 		}
 		if err := os.Chmod(path, 0o600); err != nil {
@@ -180,7 +181,7 @@ func TestBrokenStore(t *testing.T) {
 		if err := os.Truncate(path, 5); err != nil {
 			t.Fatal(err)
 		}
-		_, err = s.find(m.Name)
+		_, err = findIn(s, m.Name)
 		refused(t, err, "has 5 bytes, and had 4500")
 	})
 }
@@ -244,7 +245,7 @@ func TestC6RegularFiles(t *testing.T) {
 // TestFind: a path that exists wins, and what looks like one is one.
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
-	t.Setenv(Variable, filepath.Join(dir, "none"))
+	t.Setenv(local.Variable, filepath.Join(dir, "none"))
 	t.Chdir(dir)
 	if err := os.WriteFile("qwen", nil, 0o666); err != nil {
 		t.Fatal(err)
@@ -255,7 +256,7 @@ func TestFind(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"none", "hf:a/b", "a/b", "a/b:Q4_K_M", "hf.co/a/b"} {
-		if _, err := Find(name); !errors.Is(err, ErrNoModel) {
+		if _, err := Find(name); !errors.Is(err, local.ErrNoModel) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -274,7 +275,7 @@ func TestManifest(t *testing.T) {
 		}
 		return string(b)
 	}()
-	if m, err := ParseManifest([]byte(text)); err != nil || m.view() != good.view() {
+	if m, err := ParseManifest([]byte(text)); err != nil || m.light().View() != good.light().View() {
 		t.Errorf("%+v, %v", m, err)
 	}
 	for _, change := range [][2]string{{`"m"`, `"../m"`}, {`"gguf"`, `"zip"`}, {`m.gguf`, `../m.gguf`}, {`"size":1`, `"size":-2`}, {`sha256:`, `sha256:../`}, {`"files"`, `"more":1,"files"`}, {`}]`, `},{"path":"M.gguf"}]`}, {`]}`, `]}x`}, {`hf:a/b`, strings.Repeat("x", maxReference+1)}} {
@@ -282,4 +283,16 @@ func TestManifest(t *testing.T) {
 			t.Errorf("%s instead of %s is a manifest", change[1], change[0])
 		}
 	}
+}
+
+// findIn is Find in a store.
+func findIn(s *Store, name string) (local.Found, error) {
+	if !IsReference(name) {
+		return local.In(s.dir, name, "")
+	}
+	r, err := ParseReference(name)
+	if err != nil {
+		return local.Found{}, err
+	}
+	return local.In(s.dir, name, r.String())
 }
