@@ -268,8 +268,15 @@ func (m *Model) ExceedsContext(text string) bool {
 }
 
 func (m *Model) full() error {
-	return fmt.Errorf("%w: the prompt has more than the %d tokens that the context holds", ErrFull, m.opened.Engine.Context())
+	return &tooLong{fmt.Sprintf("%v: the prompt has more than the %d tokens that the context holds", ErrFull, m.opened.Engine.Context())}
 }
+
+// tooLong is the error of a prompt that the context does not hold.
+type tooLong struct{ text string }
+
+func (e *tooLong) Error() string { return e.text }
+
+func (e *tooLong) Is(kind error) bool { return kind == ErrFull || kind == ErrTooLong }
 
 // conversation is render of messages, unless the context cannot hold what a user said. White space around that does
 // not count, since templates leave it out; nor do other roles, of whose texts templates may leave out more.
@@ -371,7 +378,7 @@ func (m *Model) promptIDs(ctx context.Context, ids []int) ([]int32, error) {
 		return nil, errNilContext
 	}
 	if most := m.opened.Engine.Context(); len(ids) > most {
-		return nil, fmt.Errorf("%w: the prompt has %d tokens, more than the %d that the context holds", ErrFull, len(ids), most)
+		return nil, &tooLong{fmt.Sprintf("%v: the prompt has %d tokens, more than the %d that the context holds", ErrFull, len(ids), most)}
 	}
 	return tokensOf(m.opened.Engine, ids)
 }

@@ -35,6 +35,7 @@ import (
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/grammar"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/hub/local"
 	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/tokenizer"
 )
@@ -46,6 +47,10 @@ var (
 	ErrClosed = engine.ErrClosed // the model, or the session, was closed
 	ErrInTap  = engine.ErrInTap  // a request, or Close, inside Taps' see
 	ErrMemory = model.ErrMemory  // Load: the model does not fit the free memory
+
+	ErrNoModel = local.ErrNoModel              // Load: there is no file, no folder and no pulled model of that name
+	ErrDamaged = model.ErrDamaged              // Load: a file is damaged or cut off, or it is no model that Karat reads
+	ErrTooLong = errors.New("prompt too long") // an ErrFull: the prompt has more tokens than the context holds
 )
 
 var errNilContext = errors.New("the context is nil")
@@ -140,14 +145,19 @@ type Model struct {
 	closed bool
 }
 
-// Load opens the GGUF file (any part of a split one) or the Hugging Face folder at path. The end of
-// ctx stops it. A model that does not fit the free memory is an error that wraps ErrMemory, unless
-// Options.NoFit is set.
-func Load(ctx context.Context, path string, o Options) (*Model, error) {
-	if path == "" {
-		return nil, errors.New("the path of the model is empty")
+// Load opens a model: the GGUF file (any part of a split one) or the Hugging Face folder at a path, or a pulled model by its
+// name or by the reference that it was pulled by, as "Qwen3-0.6B:Q4_K_M" or "hf:Qwen/Qwen3-0.6B-GGUF:Q4_K_M". A path that
+// exists wins. Load never downloads: Pull does. The end of ctx stops it. A model that does not fit the free memory is an
+// error that wraps ErrMemory, unless Options.NoFit is set.
+func Load(ctx context.Context, name string, o Options) (*Model, error) {
+	if name == "" {
+		return nil, errors.New("the name of the model is empty")
 	}
-	return load(ctx, o, func(x model.Options) (*model.Model, error) { return model.Open(ctx, path, x) })
+	found, err := local.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	return load(ctx, o, func(x model.Options) (*model.Model, error) { return model.Open(ctx, found.Path, x) })
 }
 
 // Source is a GGUF file without a path, or a part of a split one: its bytes, or a reader of them.

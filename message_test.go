@@ -222,7 +222,7 @@ func TestNotForIt(t *testing.T) {
 	if last.Stop == karat.StopLength && n != 8 || last.Stop == "" {
 		t.Errorf("%d tokens, the last one %+v", n, last)
 	}
-	if _, err := karat.Load(t.Context(), "", karat.Options{}); err == nil || !strings.Contains(err.Error(), "the path of the model is empty") {
+	if _, err := karat.Load(t.Context(), "", karat.Options{}); err == nil || !strings.Contains(err.Error(), "the name of the model is empty") {
 		t.Error(err)
 	}
 }

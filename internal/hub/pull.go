@@ -19,6 +19,7 @@ type PullOptions struct {
 	Rate     int64  // bytes a second at most; 0 is no limit
 	Lines    int    // connections at a time; 0 is defaultLines
 	Endpoint string // of hf: references; "" is that of HF_ENDPOINT, else HuggingFaceURL
+	Token    string // of hf: references; "" is the user's, as Hugging Face's programs keep it
 
 	// Begin, if not nil, is told what will be got before anything is: how many files, and their bytes, -1 where that is
 	// not known. Its error ends the pull.
@@ -123,7 +124,10 @@ func (p *puller) connect(r *Reference) error {
 	if r.Kind != HuggingFace {
 		return nil
 	}
-	token, err := tokenHF()
+	token, err := p.o.Token, checkToken(p.o.Token, "token")
+	if token == "" {
+		token, err = tokenHF()
+	}
 	switch {
 	case err != nil:
 		return err

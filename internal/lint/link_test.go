@@ -86,14 +86,14 @@ func TestHelloSize(t *testing.T) {
 	goTool(t, "build", "-trimpath", "-o", path, "./internal/lint/testdata/hello")
 	full, stripped := sizes(t, path)
 	t.Logf("%d bytes, %d without symbols", full, stripped)
-	if full > 8.6e6 || stripped > 6e6 {
-		t.Errorf("the program has %d bytes, %d without symbols: at most 8.6 and 6 MB are wanted", full, stripped)
+	if full > 8.6e6 || stripped > 6.1e6 {
+		t.Errorf("the program has %d bytes, %d without symbols: at most 8.6 and 6.1 MB are wanted", full, stripped)
 	}
 	said(t, "README.md", "The program above", full, stripped, 0.2)
 	said(t, "docs/ARCHITECTURE.md", "A program that only generates text", full, stripped, 0.2)
 	// It has no chat, so it needs no templates, and none of what they compute with.
 	names := goTool(t, "tool", "nm", path)
-	for _, name := range []string{"karat/jinja.Parse", "regexp.Compile", "math/big.(*Int)."} {
+	for _, name := range []string{"karat/jinja.Parse", "regexp.Compile", "math/big.(*Int).", "net/http."} {
 		if strings.Contains(names, name) {
 			t.Errorf("the program links %s", name)
 		}

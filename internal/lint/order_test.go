@@ -11,7 +11,8 @@ import (
 var below = map[string]string{
 	"jsonerr": "", "patherr": "", "atomicfile": "", "tensor": "", "float16": "", "mmap": "patherr", "rope": "", "sample": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "parquet": "", "kv": "", "kvfile": "", "sysinfo": "", "jinja": "", "ui": "", "jsasync": "", "embed": "rope", "filelock": "",
 
-	"hub":         "atomicfile filelock patherr sysinfo",
+	"hub/local":   "",
+	"hub":         "hub/local atomicfile filelock patherr sysinfo",
 	"simd":        "float16",
 	"simd/gen":    "",
 	"quant":       "tensor float16 simd",
@@ -43,7 +44,7 @@ var below = map[string]string{
 	"engine":              "arch backend kv kvfile sample sysinfo tokenizer",
 	"imatrix":             "graph gguf",
 	"adapter":             "backend checkpoint quant",
-	"model":               "arch backend/numerics engine gguf sysinfo adapter",
+	"model":               "arch backend/numerics engine gguf sysinfo adapter hub/local",
 	"adapter/adaptertest": "model safetensors",
 	"lab":                 "model npy quant float16 atomicfile logprob",
 	"eval":                "lab",
@@ -69,17 +70,18 @@ var below = map[string]string{
 
 	"server/otlp": ". server",
 
-	".":          "model chat convert check grammar kvfile syntax",
+	".":          "model hub/local chat convert check grammar kvfile syntax",
 	"experiment": ". lab npy parquet safetensors",
 	"webgpu":     "backend/numerics backend/webgpu",
 	"syntax":     "",
-	"server":     ". hub ui syntax filelock",
+	"pull":       "hub hub/local",
+	"server":     ". hub hub/local ui syntax filelock",
 	"web":        "atomicfile backend/webgpu/gpu",
 	"web/build":  "",
 	"web/gen":    "atomicfile web/build",
 	"web/probe":  ". experiment",
 	"web/wasm":   ". webgpu lab jsasync web/probe",
-	"cmd/*":      ". webgpu server server/otlp hub web experiment kvfile eval imatrix autoquant lab lab/* convert synth bench bench/serving simd",
+	"cmd/*":      ". webgpu server server/otlp hub hub/local web experiment kvfile eval imatrix autoquant lab lab/* convert synth bench bench/serving simd",
 }
 
 // never are the imports that must stay impossible however below grows.

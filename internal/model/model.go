@@ -76,7 +76,7 @@ func Open(ctx context.Context, path string, o Options) (*Model, error) {
 	}
 	c, err := checkpoint.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, ofFiles(err)
 	}
 	return Start(ctx, c, o)
 }
@@ -92,7 +92,7 @@ func Read(ctx context.Context, files []gguf.Source, o Options) (*Model, error) {
 	}
 	c, err := checkpoint.Read(files...)
 	if err != nil {
-		return nil, err
+		return nil, ofFiles(err)
 	}
 	return Start(ctx, c, o)
 }

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -202,7 +203,7 @@ func IsFile(name string) bool { return slices.Contains(endings, strings.ToLower(
 
 var endings = []string{".gguf", ".safetensors", ".json", ".jsonl", ".model", ".bin", ".pt", ".pth", ".txt"}
 
-// source returns a reference as manifests have it, "" for what is none: hf:ORG/NAME for hf.co/ORG/NAME.
+// source returns a reference as manifests have it, "" for other texts: hf:ORG/NAME for hf.co/ORG/NAME.
 func source(s string) string {
 	if rest, ok := strings.CutPrefix(strings.TrimPrefix(s, "https://"), "hf.co/"); ok {
 		return "hf:" + strings.TrimSuffix(rest, "/")
@@ -218,4 +219,22 @@ func source(s string) string {
 		return "hf:" + s
 	}
 	return ""
+}
+
+// Puller pulls a model into the default store; nil where no program wants it (package pull).
+var Puller func(ctx context.Context, reference string, o PullOptions) (*Pulled, error)
+
+// PullOptions are those of package karat.
+type PullOptions struct {
+	Name, Token, Endpoint string
+	RateLimit             int64
+	Connections           int
+	Progress              func(done, total int64)
+	Note                  func(text string)
+}
+
+// Pulled is a model that was pulled.
+type Pulled struct {
+	Name, Path, Source, Revision, License string
+	Bytes                                 int64
 }
