@@ -31,7 +31,8 @@ type GenerateOptions struct {
 	// not named are not applied. If the map is nil, all are, with the factors in Options.
 	Adapters map[string]float64
 
-	// Special names special tokens, such as <|python_tag|>, whose names are a part of Text. Others are not.
+	// Special names special tokens, such as <|python_tag|>, whose names are a part of Text. Others are not. A name
+	// between two bytes 0xff, which no other text has, is so in Text, too: then it differs from text that is spelled alike.
 	Special []string
 
 	// Grammar is what the text must fit; nil is any text. A text that Stop or MaxTokens cuts is a beginning

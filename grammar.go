@@ -142,13 +142,22 @@ func (m *Model) ReasoningBudget(ctx context.Context, g *Grammar, tokens int, o R
 		tools[t.Name] = nil
 	}
 	return &Grammar{match: func(ctx context.Context, m *Model) engine.Grammar {
-		d, _ := m.decoder(marks) // which are special tokens
+		d, _ := m.decoder(controls(marks)) // which are special tokens
 		b := &grammar.Budget{Decoder: d, Parser: s.NewParser(tools, o.InReasoning), Close: end, Tokens: tokens}
+		b.Parser.Control = marks
 		if g != nil {
 			b.Within = g.match(ctx, m)
 		}
 		return b
 	}}, nil
+}
+
+// controls returns marks as a parser of answers knows special tokens.
+func controls(marks []string) (all []string) {
+	for _, mark := range marks {
+		all = append(all, syntax.Control(mark))
+	}
+	return all
 }
 
 // SpecialTokens returns the special tokens that the model writes around reasoning and calls of tools, as its chat template shows them: for

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"strings"
 
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/sample"
@@ -102,8 +103,8 @@ func (m *Model) decoder(special []string) (decoder, error) {
 		return d, nil
 	}
 	names := map[int]string{}
-	for _, name := range special {
-		t := m.opened.Tokenizer
+	for _, written := range special {
+		t, name := m.opened.Tokenizer, strings.Trim(written, "\xff")
 		ids := t.Encode(name, tokenizer.Options{ParseSpecial: true})
 		text := t.Decode(ids, true) != ""
 		if len(ids) != 1 || text && len(t.Encode(name, tokenizer.Options{})) == 1 {
@@ -112,7 +113,7 @@ func (m *Model) decoder(special []string) (decoder, error) {
 		if text { // some files call a special token text: it is written anyway
 			continue
 		}
-		names[ids[0]] = name
+		names[ids[0]] = written
 	}
 	return &speller{d, names}, nil
 }

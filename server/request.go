@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/syntax"
 )
 
 // request is what each API asks for, in its own words.
@@ -305,7 +306,9 @@ func (c *choice) run(ctx context.Context) error {
 		return nil
 	}
 	if c.r.turn != nil {
-		o.Special = c.r.turn.special
+		for _, mark := range c.r.turn.special {
+			o.Special = append(o.Special, syntax.Control(mark))
+		}
 	}
 	p := c.r.turn.parser()
 	for t, err := range c.s.generate(ctx, session, c.prompt, o) {
@@ -359,7 +362,7 @@ func (c *choice) follow(p *pieces, t karat.Token) bool {
 		}
 		return false
 	}
-	for _, e := range p.end() {
+	for _, e := range p.end(t.Stop != karat.StopEnd) {
 		e.tokens, scored = scored, nil
 		c.emit(e)
 	}

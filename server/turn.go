@@ -46,6 +46,7 @@ type turn struct {
 	opened  bool            // the prompt ends within reasoning
 	goesOn  bool            // the answer goes on with a text that was there
 	held    bool            // calls come in pieces, since a grammar holds the answer to them
+	must    bool            // and it is one
 	named   bool            // the client named the tool that is called
 	single  bool            // one call ends the answer
 	special []string        // marks that are special tokens
@@ -79,6 +80,7 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) *
 		}
 	}
 	p := r.constrain(ctx, c)
+	r.turn.must = c.choice.required && r.grammar != nil
 	if r.turn.held = r.pieces && r.grammar != nil && c.custom == nil; p != nil || c.budget == nil {
 		return p
 	}
@@ -185,7 +187,7 @@ func (t *turn) parser() *pieces {
 		return nil
 	}
 	p := &pieces{t: t, p: t.syntax.NewParser(t.tools, t.opened), single: t.single}
-	if p.p.Held = t.held; t.goesOn {
+	if p.p.Held, p.p.Required, p.p.Control = t.held, t.must, t.special; t.goesOn {
 		p.p.Continue()
 	}
 	return p
@@ -201,9 +203,13 @@ func (p *pieces) write(text string) []event {
 	return p.events(p.p.Write(text))
 }
 
-func (p *pieces) end() []event {
-	if p == nil || p.satisfied() {
+// end returns the rest of an answer, which something cut or which ended by itself.
+func (p *pieces) end(cut bool) []event {
+	switch {
+	case p == nil || p.satisfied():
 		return nil
+	case cut:
+		return p.events(p.p.Cut())
 	}
 	return p.events(p.p.End())
 }

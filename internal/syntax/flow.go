@@ -17,58 +17,61 @@ const (
 // flow is a call whose arguments are handed over as they come.
 type flow struct {
 	stage           stage
-	later           bool // there was a call before it between the same marks
-	whole           bool // the text does not begin as calls do that are asked for: it is read whole
-	depth           int  // of brackets
+	depth           int // of brackets
 	quoted, escaped bool
 }
 
 // flows reports whether calls are read by flow.
 func (p *Parser) flows() bool {
 	form := p.s.Style.Form
-	return p.Held && !p.flow.whole && p.lead == 0 && (form == Object || form == Keyed || form == Named)
+	return p.Held && (form == Object || form == Keyed || form == Named)
 }
 
 // goOn reads on in a call, as next does.
 func (p *Parser) goOn() bool {
 	switch p.flow.stage {
 	case inHead:
-		return p.head()
+		n, then, x := p.head(0, p.marks)
+		if x == yes {
+			p.take(n)
+			then()
+		} else if x == no {
+			p.mode = inText
+		}
+		return x != short
 	case inArguments:
 		return p.arguments()
 	}
 	return p.tail()
 }
 
-// head reads the name of a call, up to its arguments.
-func (p *Parser) head() bool {
+// head reads the name of a call at n, up to its arguments.
+func (p *Parser) head(n int, marks Marks) (end int, then func(), x reading) {
 	y := &p.s.Style
 	begin := y.Name
-	if !y.Each && !p.flow.later {
+	if !y.Each && p.mode != inCall {
 		begin = y.First + y.Name
 	}
-	space := 0
-	for p.mode == inBare && space < len(p.held) && p.beside(rune(p.held[space])) {
-		space++
-	}
-	text := string(p.held[space:min(len(p.held), space+maxBegin)])
+	text := string(p.held[n:min(len(p.held), n+maxBegin)])
 	rest, ok := strings.CutPrefix(text, begin)
 	if !ok && strings.HasPrefix(begin, text) {
-		return false
+		return 0, nil, short
 	}
 	for name := range p.tools {
 		switch head := name + y.Then; {
 		case ok && strings.HasPrefix(rest, head+"{"):
-			p.take(space + len(begin) + len(head))
-			p.out = append(p.out, Event{Calls: []Call{{Name: name, More: true}}})
-			p.flow.stage = inArguments
-			return true
+			return n + len(begin) + len(head), func() { p.begin(name, marks) }, yes
 		case ok && strings.HasPrefix(head, rest) && len(text) < maxBegin:
-			return false
+			x = short
 		}
 	}
-	p.flow.whole = true
-	return true
+	return 0, nil, x
+}
+
+// begin hands over the name of a call whose arguments come.
+func (p *Parser) begin(name string, marks Marks) {
+	p.out = append(p.out, Event{Calls: []Call{{Name: name, More: true}}})
+	p.mode, p.marks, p.flow = inCall, marks, flow{stage: inArguments}
 }
 
 // arguments hands over an object as far as it has come, without the spaces around its parts.
@@ -116,7 +119,7 @@ func (p *Parser) tail() bool {
 	switch {
 	case another != y.After && strings.HasPrefix(text, another) && (!y.Each || p.marks.End == ""):
 		p.take(len(another))
-		p.flow = flow{later: true}
+		p.flow = flow{}
 	case !ends && (strings.HasPrefix(another, text) || strings.HasPrefix(end, text)):
 		return false
 	default:

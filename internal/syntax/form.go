@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 )
 
@@ -23,42 +22,13 @@ const maxDepth = 64
 // Tools are the tools that may be called: by name, the parameters that are strings.
 type Tools map[string]map[string]bool
 
-// parse reads the calls of a text between marks. begin is the first mark, which may come again between calls.
-func (y *Style) parse(text, begin string, tools Tools) (calls []Call, err error) {
-	text = strings.TrimSpace(text)
-	switch {
-	case text == "":
-		return nil, errForm
-	case y.Form == Python && text[0] != '{' && !strings.HasPrefix(text, "[{"):
-		calls, err = parsePython(text)
-	case text[0] == '{' || text[0] == '[':
-		calls, err = parseObjects(text, y.Form == Keyed)
-	case y.Form == Named:
-		calls, err = y.parseNamed(text, begin)
-	case y.Form == Tagged || y.Form == Nested:
-		calls, err = y.parseTagged(text, tools)
-	case y.Form == Quoted:
-		calls, err = y.parseQuoted(text)
-	default:
-		return nil, errForm
-	}
-	for _, c := range calls {
-		if _, ok := tools[c.Name]; err == nil && !ok {
-			return nil, fmt.Errorf("there is no tool %q", c.Name)
+// parseObjects reads the calls that a JSON object is, or a list of some.
+func parseObjects(raw []byte, keyed bool) (calls []Call, err error) {
+	all := []json.RawMessage{raw}
+	if raw[0] == '[' {
+		if err := json.Unmarshal(raw, &all); err != nil {
+			return nil, err
 		}
-	}
-	if err == nil && len(calls) == 0 {
-		return nil, errForm
-	}
-	return calls, err
-}
-
-func parseObjects(text string, keyed bool) (calls []Call, err error) {
-	var all []json.RawMessage
-	if text[0] == '{' {
-		all = []json.RawMessage{json.RawMessage(text)}
-	} else if err := json.Unmarshal([]byte(text), &all); err != nil {
-		return nil, err
 	}
 	for _, raw := range all {
 		read := parseObject
@@ -80,9 +50,13 @@ func parseObject(raw json.RawMessage) (c Call, err error) {
 		ToolName   string          `json:"tool_name"`
 		Arguments  json.RawMessage `json:"arguments"`
 		Parameters json.RawMessage `json:"parameters"`
+		Function   json.RawMessage `json:"function"`
 	}
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return c, err
+	}
+	if o.Name == "" && o.ToolName == "" && len(o.Function) > 0 && o.Function[0] == '{' { // as messages have calls
+		return parseObject(o.Function)
 	}
 	c.Name = o.Name
 	if c.Name == "" {
@@ -131,39 +105,6 @@ func object(raw []byte) (string, error) {
 	return b.String(), nil
 }
 
-func (y *Style) parseNamed(text, begin string) (calls []Call, err error) {
-	for text != "" {
-		at := strings.IndexByte(text, '{')
-		if at < 0 {
-			return nil, errForm
-		}
-		name := strings.TrimSpace(text[:at])
-		if _, after, ok := strings.Cut(name, y.Before); ok {
-			name = strings.TrimSpace(after)
-		}
-		if i := strings.IndexAny(name, "<>[:` \n"); i >= 0 { // a mark, an index or an id
-			if y.Behind == "" || !strings.HasSuffix(name, y.Behind) {
-				return nil, errForm
-			}
-			name = name[:i]
-		}
-		var raw json.RawMessage
-		d := json.NewDecoder(strings.NewReader(text[at:]))
-		if err := d.Decode(&raw); err != nil {
-			return nil, err
-		}
-		c := Call{Name: name}
-		if c.Arguments, err = object(raw); err != nil {
-			return nil, err
-		}
-		calls = append(calls, c)
-		text = strings.TrimSpace(text[at+int(d.InputOffset()):])
-		text = strings.TrimSpace(strings.TrimPrefix(text, y.Tail))
-		text = strings.TrimSpace(strings.TrimPrefix(text, begin))
-	}
-	return calls, nil
-}
-
 // parameters makes an object of names and values as a model wrote them.
 type parameters struct {
 	strings map[string]bool
@@ -208,29 +149,6 @@ func (p *parameters) set(name string, raw []byte) error {
 }
 
 func (p *parameters) object() (string, error) { return object([]byte("{" + p.b.String() + "}")) }
-
-// parseQuoted turns the names and strings of the form Quoted into JSON's.
-func (y *Style) parseQuoted(text string) ([]Call, error) {
-	text, ok := strings.CutPrefix(text, y.Name)
-	at := strings.IndexByte(text, '{')
-	if !ok || at < 0 {
-		return nil, errForm
-	}
-	var b strings.Builder
-	for i, part := range strings.Split(text[at:], Quote) {
-		if i%2 == 1 {
-			s, err := json.Marshal(part)
-			if err != nil {
-				return nil, err
-			}
-			b.Write(s)
-			continue
-		}
-		quoteNames(&b, part)
-	}
-	arguments, err := object([]byte(b.String()))
-	return []Call{{Name: strings.TrimSpace(text[:at]), Arguments: arguments}}, err
-}
 
 // quoteNames writes a piece of an object whose names have no quotes.
 func quoteNames(b *strings.Builder, text string) {

@@ -16,9 +16,9 @@ var known = []struct {
 	marks  []string // in the template
 	syntax Syntax
 }{
-	{[]string{"<|channel|>analysis"}, Syntax{Open: "<|channel|>analysis<|message|>", Close: "<|end|>", Next: "<|start|>assistant", Lead: "<|start|>assistant",
+	{[]string{"<|channel|>analysis"}, Syntax{Open: "<|channel|>analysis<|message|>", Close: "<|end|>", Next: "<|start|>assistant", Lead: "<|start|>assistant", Header: "<|message|>",
 		Calls:  []Marks{{"<|channel|>commentary to=", "<|call|>", true}, {"<|channel|>analysis to=", "<|call|>", true}, {"<|start|>assistant to=", "<|call|>", true}},
-		Frame:  []string{"<|start|>assistant", "<|channel|>final<|message|>", "<|channel|>final <|constrain|>json<|message|>", "<|channel|>commentary<|message|>", "<|end|>", "<|return|>"},
+		Frame:  []string{"<|start|>assistant", "<|channel|>final<|message|>", "<|channel|>final <|constrain|>json<|message|>", "<|channel|>commentary<|message|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>"},
 		Answer: Marks{Begin: "<|channel|>final<|message|>"},
 		Style:  Style{Form: Named, Name: "functions.", Then: " <|constrain|>json<|message|>", Before: "functions.", Behind: "<|message|>", Single: true, Alone: true}}},
 	{[]string{"<|tool_call:begin|>", "<|think|>"}, Syntax{Open: "<|think|>", Close: "<|end|>", Next: "<|begin|>assistant",

@@ -2,6 +2,7 @@ package syntax
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
@@ -11,236 +12,397 @@ type Event struct {
 	Calls           []Call
 }
 
-// mode is what a Parser is within.
+// mode says what a Parser is within.
 type mode int
 
 const (
 	inText mode = iota
 	inReasoning
-	inCall
-	inBare
+	inCall // whose arguments come in pieces
 )
 
 // maxCall bounds the text of a call. A longer one is text.
 const maxCall = 1 << 20
 
-// maxBegin is how many bytes are looked at to tell a call without marks from a text.
+// maxBegin bounds the text before the arguments of a call.
 const maxBegin = 1 << 8
 
-// Parser reads an answer as it comes. Anything but a well-formed call of a tool is text, as the model
-// wrote it. White space beside marks is no text.
+// Parser reads an answer as it comes, and hands over what no later text can change. A call of a tool is found wherever it stands, within
+// reasoning as well, if it is whole. Anything else that looks like one is text, as the model wrote it, without control tokens.
+// White space beside marks is no text.
 type Parser struct {
-	Held   bool // the answer is held to its syntax, and calls to their tools: JSON arguments come in pieces, and a call that is cut is one
-	flow   flow
-	s      Syntax
-	tools  Tools // nil for none: calls are text
-	mode   mode
-	marks  Marks  // of the call that the parser is within
-	begun  string // the mark that was met last, as far as the model wrote it
-	held   []byte // not yet decided
-	lead   int    // bytes of held that are the prompt's
-	looked int    // bytes of held in which no call ends, or no text begins
-	space  string // that may be beside a mark
-	apart  string // the space before the call that the parser is within
-	fresh  bool   // there was no text since the last mark
-	out    []Event
+	Held     bool     // the answer is held to its syntax, and calls to their tools: JSON arguments come in pieces, and a call that is cut is one
+	Required bool     // the answer is held to calls: it has no text
+	Control  []string // the marks that are control tokens of the model
+
+	s       Syntax
+	tools   Tools // nil for none: calls are text
+	openers map[mode][]opener
+	stops   []string            // marks that may follow calls
+	first   map[mode]*[256]bool // the bytes with which an opener of the mode may begin
+	mode    mode
+	flow    flow
+	marks   Marks       // of the call that the parser is within
+	held    []byte      // not yet decided
+	control map[int]int // lengths of the control tokens in held, by where they begin
+	lead    int         // bytes of held that are the prompt's
+	waiting *opener     // at the beginning of held, which more text decides
+	total   int         // bytes of the answer
+	work    int         // bytes that were read for calls
+	tried   int         // bytes of held, behind the opener, that were looked at
+	due     bool        // a call may end in them
+	space   string      // that may be beside a mark
+	fresh   bool        // there was no text since the last mark
+	said    bool        // there was text
+	before  byte        // the one before held
+	owed    bool        // a call ended the reasoning, and the mark that ends it may come
+	out     []Event
 }
 
 // NewParser reads an answer. opened says that it begins within reasoning (Syntax.Opens).
 func (s Syntax) NewParser(tools Tools, opened bool) *Parser {
-	p := &Parser{s: s, tools: tools, fresh: true}
-	if p.mode = p.start(); opened {
+	p := &Parser{s: s, tools: tools, fresh: true, openers: map[mode][]opener{}, first: map[mode]*[256]bool{}}
+	if opened {
 		p.mode = inReasoning
 	} else {
 		p.held, p.lead = []byte(s.Lead), len(s.Lead)
+	}
+	for _, m := range s.opening(inText, tools) {
+		if m.kind == begins || m.kind == frames {
+			p.stops = append(p.stops, m.mark)
+		}
+	}
+	for _, m := range []mode{inText, inReasoning} {
+		p.openers[m], p.first[m] = s.opening(m, tools), new([256]bool)
+		for _, o := range p.openers[m] {
+			p.first[m][o.mark[0]] = true
+		}
 	}
 	return p
 }
 
 // Continue makes the answer one that goes on with a text of its own turn: the white space at its beginning counts, and the turn's
 // frame came before.
-func (p *Parser) Continue() {
-	if p.fresh, p.held, p.lead = false, nil, 0; p.mode == inBare {
-		p.mode = inText
-	}
-}
-
-// start is what an answer is within where nothing was said.
-func (p *Parser) start() mode {
-	if p.s.Bare && p.tools != nil {
-		return inBare
-	}
-	return inText
-}
+func (p *Parser) Continue() { p.fresh, p.said, p.held, p.lead = false, true, nil, 0 }
 
 // Thinks reports whether the parser is within reasoning.
 func (p *Parser) Thinks() bool { return p.mode == inReasoning }
 
+// Control returns the name of a control token as Write knows it from text that is spelled alike.
+func Control(name string) string { return "\xff" + name + "\xff" }
+
 // Write takes the next piece of an answer and returns the decided events.
 func (p *Parser) Write(text string) []Event {
-	p.held = append(p.held, text...)
 	p.out = nil
-	for p.next(false) {
+	p.total += len(text)
+	token := false
+	for part := range strings.SplitSeq(text, "\xff") {
+		if token {
+			if p.control == nil {
+				p.control = map[int]int{}
+			}
+			p.control[len(p.held)] = len(part)
+		}
+		p.held, token = append(p.held, part...), !token
+	}
+	for p.next(false, false) {
 	}
 	return p.out
 }
 
-// End returns the rest.
-func (p *Parser) End() []Event {
+// End returns the rest of an answer that ended by itself.
+func (p *Parser) End() []Event { return p.finish(false) }
+
+// Cut returns the rest of an answer that was cut. The beginning of a mark or of a call is no part of it.
+func (p *Parser) Cut() []Event { return p.finish(true) }
+
+func (p *Parser) finish(cut bool) []Event {
 	p.out = nil
-	for p.next(true) {
+	for p.next(true, cut) {
 	}
-	if p.flow.stage > inHead { // the rest of the call
-		p.take(len(p.held))
-		return p.out
+	p.take(len(p.held))
+	if p.mode != inCall {
+		p.emit(p.space)
 	}
-	switch rest := p.take(len(p.held)); p.mode {
-	case inText, inReasoning:
-		p.say(rest)
-	case inBare:
-		p.apart = ""
-		p.call("", strings.TrimLeftFunc(rest, p.beside), "")
-	case inCall:
-		if p.marks.End == "" || p.marks.Last {
-			p.call(p.begun, rest, "")
-		} else {
-			p.verbatim(p.begun + rest)
-		}
-	}
-	p.emit(p.space)
 	p.space = ""
 	return p.out
 }
 
-// take cuts bytes off the held text, and returns the ones that the model wrote.
+// take cuts bytes off the held text, and returns the ones that the model wrote as text.
 func (p *Parser) take(n int) string {
-	lead := min(n, p.lead)
-	text := string(p.held[lead:n])
-	p.held, p.lead, p.looked = p.held[n:], p.lead-lead, 0
+	r := reader{s: string(p.held[:n]), control: p.control}
+	text := r.plain(min(n, p.lead), n)
+	p.control = moved(p.control, -n)
+	if n > 0 {
+		p.before = p.held[n-1]
+	}
+	p.held, p.lead, p.waiting = p.held[n:], max(0, p.lead-n), nil
 	return text
 }
 
-// next decides on the beginning of the held text, and reports whether there may be more. final says that nothing follows.
-func (p *Parser) next(final bool) bool {
-	switch p.mode {
-	case inReasoning:
-		return p.until([]string{p.s.Close}, final, func(string) { p.mode, p.fresh, p.flow = p.start(), true, flow{} })
-	case inCall:
-		if p.flows() {
-			return p.goOn()
-		}
-		return p.within()
-	case inBare:
-		if p.flows() {
-			return p.goOn()
-		}
-		for p.looked < len(p.held) && strings.IndexByte(" \t\r\n", p.held[p.looked]) >= 0 {
-			p.looked++
-		}
-		text := p.held[p.looked:]
-		if len(p.held) <= maxCall && p.bare(string(text[:min(len(text), maxBegin)])) {
-			return false
-		}
-		p.mode = inText
-		return true
-	}
-	return p.until(p.openers(), final, p.open)
-}
-
-// bare reports whether a text may begin a call that has no marks.
-func (p *Parser) bare(text string) bool {
-	begins := func(with string) bool { return strings.HasPrefix(text, with) || strings.HasPrefix(with, text) }
-	if begins("{") {
-		return true
-	}
-	switch p.s.Style.Form {
-	case Python:
-		return begins("[")
-	case Named:
-		for name := range p.tools {
-			if begins(name + p.s.Style.Then) {
-				return true
+// moved returns control tokens whose text is moved. The ones before it are gone.
+func moved(control map[int]int, by int) map[int]int {
+	var all map[int]int
+	for from, length := range control {
+		if from+by >= 0 {
+			if all == nil {
+				all = map[int]int{}
 			}
+			all[from+by] = length
 		}
 	}
-	return false
+	return all
 }
 
-// within looks for the end of a call.
-func (p *Parser) within() bool {
-	end := p.marks.End
-	n := -1
-	if end != "" {
-		n = bytes.Index(p.held[p.looked:], []byte(end))
+// next decides on the beginning of the held text, and reports whether there may be more. final says that nothing follows, and
+// cut that something would have.
+func (p *Parser) next(final, cut bool) bool {
+	if p.mode == inCall {
+		return p.goOn()
 	}
-	switch {
-	case n >= 0:
-		body := p.take(p.looked + n)
-		p.call(p.begun, body, p.take(len(end)))
-		return true
-	case len(p.held) > maxCall:
-		p.verbatim(p.begun + p.take(len(p.held)))
-		return true
+	o, i, x := p.waiting, 0, yes
+	if o == nil {
+		o, i, x = p.find(final && !cut)
 	}
-	p.looked = max(0, len(p.held)-len(end))
-	return false
-}
-
-// openers are the marks that end a text.
-func (p *Parser) openers() []string {
-	marks := append([]string(nil), p.s.Frame...)
-	if p.s.Open != "" {
-		marks = append(marks, p.s.Open)
-	}
-	if p.tools != nil {
-		for _, c := range p.s.Calls {
-			marks = append(marks, c.Begin)
+	if x != yes {
+		if p.say(p.take(i)); x == short && final {
+			p.space = ""
 		}
-	}
-	return marks
-}
-
-// open goes on behind a mark.
-func (p *Parser) open(mark string) {
-	p.fresh = true
-	if mark == p.s.Open {
-		p.mode = inReasoning
-	}
-	for _, c := range p.s.Calls {
-		if mark == c.Begin && p.tools != nil {
-			p.mode, p.marks, p.flow = inCall, c, flow{}
-		}
-	}
-}
-
-// until hands over what comes before the first of the marks, the longest there, and has then go on behind it. Without
-// one it hands over what cannot be the beginning of one.
-func (p *Parser) until(marks []string, final bool, then func(mark string)) bool {
-	first, found := len(p.held), ""
-	partial := len(p.held) // a mark may begin here
-	for _, m := range marks {
-		if i := bytes.Index(p.held, []byte(m)); i >= 0 && (i < first || i == first && len(m) > len(found)) {
-			first, found = i, m
-		}
-		for k := min(len(m)-1, len(p.held)); k > 0 && !final; k-- {
-			if bytes.HasSuffix(p.held, []byte(m[:k])) {
-				partial = min(partial, len(p.held)-k)
-				break
-			}
-		}
-	}
-	if found == "" || partial <= first {
-		p.say(p.take(partial))
 		return false
 	}
-	p.say(p.take(first))
-	p.apart, p.space = p.space, ""
-	p.begun = p.take(len(found))
-	then(found)
+	n, then, x := p.try(o, i, final, cut)
+	switch x {
+	case short:
+		p.say(p.take(i))
+		if p.waiting = o; final { // what a cut leaves of a call
+			p.take(len(p.held))
+			p.space = ""
+		}
+		return false
+	case yes:
+		p.say(p.take(i))
+		p.space, p.fresh = "", true
+		p.take(n - i)
+		then()
+		return true
+	}
+	p.say(p.take(i + len(o.mark)))
 	return true
 }
 
-// say hands over text of the present mode, but for white space that may be beside a mark.
+// find returns the first opener, the longest there. Without one it returns where one may begin.
+func (p *Parser) find(final bool) (found *opener, at int, x reading) {
+	openers, first, before := p.openers[p.mode], p.first[p.mode], p.before
+	for at = range p.held {
+		c := p.held[at]
+		inWord := isWord(c) && isWord(before)
+		if before = c; !first[c] || inWord {
+			continue
+		}
+		rest := p.held[at:]
+		for i := range openers {
+			o := &openers[i]
+			may := yes
+			if o.kind == objects && !o.fresh {
+				may = mayOpen(rest)
+			}
+			switch {
+			case o.owed && !p.owed || o.fresh && !p.blank(at) || may == no || string(rest[:1]) != o.mark[:1]:
+			case may == short && !final:
+				x = short
+			case len(rest) >= len(o.mark) && string(rest[:len(o.mark)]) == o.mark:
+				if found == nil || len(o.mark) > len(found.mark) {
+					found = o
+				}
+			case !final && strings.HasPrefix(o.mark, string(rest[:min(len(rest), len(o.mark))])):
+				x = short
+			}
+		}
+		if x == short {
+			return nil, at, short
+		}
+		if found != nil {
+			return found, at, yes
+		}
+	}
+	return nil, len(p.held), no
+}
+
+// blank reports whether the answer has no text before a place.
+func (p *Parser) blank(at int) bool {
+	return !p.said && strings.TrimLeft(string(p.held[min(at, p.lead):at]), " \t\r\n") == ""
+}
+
+// mayOpen reports whether a bracket may begin an object, or a list, of calls.
+func mayOpen(text []byte) reading {
+	list := text[0] == '['
+	for _, c := range text[1:] {
+		switch {
+		case strings.IndexByte(" \t\r\n", c) >= 0:
+		case list && c == '{':
+			list = false
+		default:
+			return map[bool]reading{true: yes}[list && isWord(c) || !list && c == '"']
+		}
+	}
+	return short
+}
+
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
+}
+
+// try reads an opener at i. With yes, n is where what it opens ends, and then is to be done.
+func (p *Parser) try(o *opener, i int, final, cut bool) (n int, then func(), x reading) {
+	n = i + len(o.mark)
+	switch o.kind {
+	case opensReasoning, closesReasoning, frames:
+		if o.kind == frames && p.mode == inReasoning {
+			break
+		}
+		return n, func() {
+			switch o.kind {
+			case opensReasoning:
+				p.mode = inReasoning
+			case closesReasoning:
+				p.mode, p.owed = inText, false
+			}
+		}, p.stands(o, i, final && !cut)
+	case heads:
+		return p.header(i, final, cut)
+	}
+	at := i
+	if o.kind == frames { // of calls within reasoning
+		at, o, x = p.framed(i)
+		if x == short && final && !cut {
+			x = no
+		}
+		if x != yes {
+			return i, nil, x
+		}
+	}
+	if o.marks.Begin == o.mark {
+		n = at + len(o.mark)
+	} else {
+		n = at
+	}
+	if p.flows() && (o.kind == begins || p.s.Bare) {
+		if m, then, x := p.head(n, o.marks); x == yes || x == short && (!final || cut) {
+			return m, then, x
+		}
+	}
+	r := p.reader(o)
+	r.alone = !cut && p.mode == inText && (!p.s.Bare || p.blank(i))
+	x = p.read(r, n, "", final, cut)
+	return n + r.at, func() {
+		p.owed = p.owed || p.mode == inReasoning
+		p.mode = inText
+		p.out = append(p.out, Event{Calls: r.calls})
+	}, x
+}
+
+// reader returns the reader of calls behind an opener.
+func (p *Parser) reader(o *opener) *reader {
+	return &reader{y: &p.s.Style, marks: o.marks, tools: p.tools, begun: o.sure, stops: p.stops}
+}
+
+// read reads calls at n, behind a name that is known from elsewhere. It looks at a beginning first, and at more where that does not
+// decide. What it costs to look again when more has come is bounded by the answer's length.
+func (p *Parser) read(r *reader, n int, name string, final, cut bool) (x reading) {
+	if size := len(p.held) - n; !final && p.waiting != nil && size > maxBegin && size <= maxCall {
+		p.due = p.due || bytes.ContainsAny(p.held[n+min(p.tried, size):], lasts)
+		if p.tried = size; !p.due || p.work > 8*p.total+1<<16 {
+			return short
+		}
+	}
+	p.tried, p.due = len(p.held)-n, false
+	for size := 1 << 6; ; size *= 4 {
+		size = min(size, maxCall, len(p.held)-n)
+		whole := n+size == len(p.held)
+		r.first = size <= maxBegin
+		r.s, r.control = name+string(p.held[n:n+size]), moved(p.control, len(name)-n)
+		attempt := func(final, loose bool) reading {
+			p.work += len(r.s)
+			r.at, r.calls, r.final, r.loose = 0, nil, final, loose
+			return r.read()
+		}
+		x = attempt(false, false)
+		switch {
+		case x != short:
+			return x
+		case !whole && size == maxCall:
+			return no
+		case !whole:
+			continue
+		case !final || p.work > 64*p.total+maxCall:
+			return map[bool]reading{true: no, false: short}[final]
+		}
+		if x = attempt(true, false); x == yes {
+			return x
+		}
+		if cut {
+			return short
+		}
+		return attempt(true, true)
+	}
+}
+
+// lasts are the characters of which one ends a call.
+const lasts = ">]})`"
+
+// stands reports whether a mark is one, and not a text that is spelled like a control token of the model: that token, or, where no text
+// was said, or where another mark comes next or the answer ends, its spelling.
+func (p *Parser) stands(o *opener, i int, final bool) reading {
+	if !slices.Contains(p.Control, o.mark) || p.control[i] > 0 || p.fresh && strings.TrimLeft(string(p.held[:i]), " \n") == "" {
+		return yes
+	}
+	rest := strings.TrimLeft(string(p.held[i+len(o.mark):]), " \n")
+	if rest == "" {
+		return map[bool]reading{true: yes, false: short}[final]
+	}
+	x := no
+	for _, m := range p.openers[inText] {
+		if m.kind != objects && strings.HasPrefix(rest, m.mark) {
+			return yes
+		}
+		if m.kind != objects && !final && strings.HasPrefix(m.mark, rest) {
+			x = short
+		}
+	}
+	return x
+}
+
+// framed finds the call that marks of the frame at i come before.
+func (p *Parser) framed(i int) (at int, o *opener, x reading) {
+	rest := string(p.held[i:])
+	for {
+		rest = strings.TrimLeft(rest, " \n")
+		at = len(p.held) - len(rest)
+		if rest == "" {
+			return at, nil, short
+		}
+		o, x = nil, no
+		for k := range p.openers[inReasoning] {
+			m := &p.openers[inReasoning][k]
+			switch {
+			case m.kind != begins && m.kind != frames && m.kind != names:
+			case strings.HasPrefix(rest, m.mark) && (o == nil || len(m.mark) > len(o.mark)):
+				o = m
+			case strings.HasPrefix(m.mark, rest):
+				x = short
+			}
+		}
+		if o == nil {
+			return at, nil, x
+		}
+		if o.kind != frames {
+			return at, o, yes
+		}
+		rest = rest[len(o.mark):]
+	}
+}
+
+// say hands over text of the present mode, except for white space that may be beside a mark.
 func (p *Parser) say(text string) {
 	if p.fresh {
 		text = strings.TrimLeftFunc(text, p.beside)
@@ -254,6 +416,7 @@ func (p *Parser) say(text string) {
 		return
 	}
 	p.fresh = false
+	p.said = p.said || p.mode == inText
 	p.emit(p.space + body)
 	p.space = text[len(body):]
 }
@@ -265,29 +428,11 @@ func (p *Parser) beside(r rune) bool {
 }
 
 func (p *Parser) emit(text string) {
-	if text == "" {
-		return
+	switch {
+	case text == "":
+	case p.mode == inReasoning:
+		p.out = append(p.out, Event{Reasoning: text})
+	case !p.Required:
+		p.out = append(p.out, Event{Text: text})
 	}
-	e := Event{Text: text}
-	if p.mode == inReasoning {
-		e = Event{Reasoning: text}
-	}
-	p.out = append(p.out, e)
-}
-
-// call hands over the calls of a text, or the text with its marks where it has none.
-func (p *Parser) call(begin, body, end string) {
-	calls, err := p.s.Style.parse(body, p.marks.Begin, p.tools)
-	if err != nil {
-		p.verbatim(begin + body + end)
-		return
-	}
-	p.mode, p.fresh, p.space = inText, true, ""
-	p.out = append(p.out, Event{Calls: calls})
-}
-
-// verbatim hands over what looked like a call as the model wrote it.
-func (p *Parser) verbatim(text string) {
-	p.mode, p.fresh, p.space = inText, false, p.apart
-	p.say(text)
 }

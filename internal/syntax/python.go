@@ -8,38 +8,50 @@ import (
 	"unicode/utf8"
 )
 
-// parsePython reads calls as Python writes them: a list, or one after the other.
-func parsePython(text string) (calls []Call, err error) {
-	p := python{s: text}
-	list := p.take("[")
-	for {
-		c, ok := p.call()
-		if !ok {
-			return nil, errForm
-		}
-		calls = append(calls, c)
-		p.take(",")
-		p.take(";")
-		if end := p.take("]"); end || p.s == "" {
-			if end != list || p.s != "" {
-				return nil, errForm
-			}
-			return calls, nil
-		}
-	}
-}
-
 // python reads Python's literals. It writes them as JSON.
 type python struct {
+	r     *reader // whose text ends with s
 	s     string
+	all   []Call
 	b     bytes.Buffer
 	depth int
 }
 
+// lacks is the reading where a call is not complete, or none.
+func (p *python) lacks() reading {
+	if p.s == "" {
+		return p.r.lacks()
+	}
+	return no
+}
+
+// calls reads a list of calls, or one after the other.
+func (p *python) calls() reading {
+	list := p.take("[")
+	for {
+		c, ok := p.call()
+		if !ok {
+			return p.lacks()
+		}
+		p.all = append(p.all, c)
+		more := p.take(",")
+		more = p.take(";") || more
+		end := p.r.marks.End
+		switch {
+		case list && p.take("]"), !list && end != "" && strings.HasPrefix(p.s, end), !list && p.s == "" && p.r.final:
+			return yes
+		case p.s == "" || !list && end != "" && strings.HasPrefix(end, p.s):
+			return p.r.lacks()
+		case list && !more:
+			return no
+		}
+	}
+}
+
 // take cuts a mark off the rest, and the white space around it.
 func (p *python) take(mark string) bool {
-	rest, ok := strings.CutPrefix(strings.TrimSpace(p.s), mark)
-	p.s = strings.TrimSpace(rest)
+	rest, ok := strings.CutPrefix(strings.TrimLeft(p.s, " \t\r\n"), mark)
+	p.s = strings.TrimLeft(rest, " \t\r\n")
 	return ok
 }
 
@@ -57,7 +69,7 @@ func (p *python) word() string {
 
 func (p *python) call() (c Call, ok bool) {
 	c.Name = p.word()
-	if c.Name == "" || !p.take("(") {
+	if _, ok := p.r.tools[c.Name]; c.Name == "" || !p.take("(") || !ok {
 		return c, false
 	}
 	var o parameters
@@ -162,9 +174,13 @@ func (p *python) dict() bool {
 
 // text writes a string. Templates write strings with no escapes, so a quote ends one only if a string may end there: 'it's'.
 func (p *python) text() bool {
-	quote := p.s[0]
+	quote, base := p.s[0], len(p.r.s)-len(p.s)
 	var b []byte
 	for i := 1; i < len(p.s); i++ {
+		if n := p.r.control[base+i]; n > 0 {
+			i += n - 1
+			continue
+		}
 		switch c := p.s[i]; {
 		case c == quote && ends(p.s[i+1:]):
 			p.s = p.s[i+1:]
@@ -179,6 +195,7 @@ func (p *python) text() bool {
 			b = append(b, c)
 		}
 	}
+	p.s = ""
 	return false
 }
 

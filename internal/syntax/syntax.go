@@ -16,6 +16,7 @@ type Syntax struct {
 	Bare        bool     // an answer that is nothing but a call has no marks
 	Frame       []string // marks around text that are no text
 	Answer      Marks    // those of the Frame that may be around the last text
+	Header      string   // ends the header of a message, where messages have some: Next or a channel begins it
 	Lead        string   // the end of a prompt that belongs to the answer's first mark
 	Token       string   // a special token within the marks that has no brackets of its own
 	Style       Style    // of calls
@@ -77,7 +78,7 @@ func (s *Syntax) Marks() (all []string) {
 // texts are all that a model of the syntax writes beside its own words.
 func (s *Syntax) texts() []string {
 	y := &s.Style
-	all := []string{s.Open, s.Close, s.Next, s.Answer.Begin, s.Answer.End, y.First, y.Between, y.Last, y.Name, y.Then, y.After, y.Key, y.Value, y.End}
+	all := []string{s.Open, s.Close, s.Next, s.Answer.Begin, s.Answer.End, y.First, y.Between, y.Last, y.Name, y.Then, y.After, y.Key, y.Value, y.End, s.Header}
 	for _, c := range s.Calls {
 		all = append(all, c.Begin, c.End)
 	}

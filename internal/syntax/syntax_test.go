@@ -40,7 +40,7 @@ var rows = []struct {
 	{"channel of a call", "<|channel|>analysis", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{\"city\": \"a\"}", false, "", "Hm.", `weather{"city":"a"}`},
 	{"channel of text and calls", "<|channel|>analysis", "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>commentary to=functions.now<|message|>{}<|call|><|start|>assistant to=functions.weather<|channel|>commentary json<|message|>{\"city\": \"a\"}<|call|>", false, "I look.", "", `now{} weather{"city":"a"}`},
 	{"recipient first", "<|channel|>analysis", " to=functions.now<|channel|>commentary json<|message|>{}", false, "", "", `now{}`},
-	{"channel to nobody", "<|channel|>analysis", "<|channel|>commentary to=functions.rm <|constrain|>json<|message|>{}<|call|>", false, "<|channel|>commentary to=functions.rm <|constrain|>json<|message|>{}<|call|>", "", ""},
+	{"channel to nobody", "<|channel|>analysis", "<|channel|>commentary to=functions.rm <|constrain|>json<|message|>{}<|call|>", false, "{}", "", ""},
 	{"recipient", ">>>all", "all\nI look.>>>weather\n{\"city\": \"a\"}>>>now\n{}", false, "I look.", "", `weather{"city":"a"} now{}`},
 	{"recipient at once", ">>>all", "weather\n{\"city\": \"a\"}", false, "", "", `weather{"city":"a"}`},
 	{"recipient unknown", ">>>all", "rm\n{}", false, "rm\n{}", "", ""},
@@ -158,7 +158,7 @@ func TestPieces(t *testing.T) {
 func TestNoTools(t *testing.T) {
 	for _, r := range rows {
 		s := Of(r.template)
-		s.Open, s.Frame = "", nil
+		s.Open, s.Frame, s.Header = "", nil, ""
 		if text, reasoning, called := read(s.NewParser(nil, false), []string{r.answer}); text != r.answer || reasoning+called != "" {
 			t.Errorf("%s: %q %q %q", r.name, text, reasoning, called)
 		}
@@ -213,7 +213,7 @@ func FuzzParser(f *testing.F) {
 		f.Add(r.template, r.answer, r.opened)
 	}
 	f.Fuzz(func(t *testing.T, template, answer string, opened bool) {
-		s := Of(template)
+		s, answer := Of(template), strings.ToValidUTF8(answer, "?")
 		opened = opened && s.Open != ""
 		p := s.NewParser(tools, opened)
 		whole, calls := "", 0

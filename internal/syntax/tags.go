@@ -6,141 +6,252 @@ import (
 	"strings"
 )
 
-// skip cuts a mark off the beginning of a text. White space before the mark's words does not count.
-func skip(text, mark string) (rest string, ok bool) {
-	rest = text
-	for word := range strings.FieldsSeq(mark) {
-		if rest, ok = strings.CutPrefix(strings.TrimSpace(rest), word); !ok {
-			return text, false
-		}
-	}
-	return rest, true
-}
-
-// until is what comes before a mark, and after it.
-func until(text, mark string) (before, after string, ok bool) {
+// until advances over a mark and returns the text before it, a name.
+func (r *reader) until(mark string) (before string, x reading) {
 	words := strings.Fields(mark)
-	if before, after, ok = strings.Cut(text, words[0]); ok {
-		after, ok = skip(after, strings.Join(words[1:], " "))
+	from := r.at
+	n := strings.Index(r.s[from:], words[0])
+	switch {
+	case n > maxBegin || n < 0 && len(r.s)-from > maxBegin:
+		return "", no
+	case n < 0:
+		return "", r.lacks()
 	}
-	return before, after, ok
+	r.at = from + n + len(words[0])
+	if x = r.mark(strings.Join(words[1:], " ")); x != yes {
+		r.at = from
+		return "", x
+	}
+	return strings.TrimSpace(r.s[from : from+n]), yes
 }
 
-// parseTagged reads the calls of the forms Tagged and Nested.
-func (y *Style) parseTagged(text string, tools Tools) (calls []Call, err error) {
-	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
-		rest, ok := skip(text, y.Name)
-		if !ok {
-			return nil, errForm
+// tagged reads the calls of the forms Tagged and Nested.
+func (r *reader) tagged() reading {
+	y := r.y
+	for {
+		x := r.mark(y.Name)
+		if x == no && len(r.calls) > 0 {
+			break
 		}
-		c := Call{}
-		if c.Name, rest, err = y.name(rest); err != nil {
-			return nil, err
+		if x != yes {
+			return x
 		}
-		p := parameters{strings: tools[c.Name]}
+		name, x := r.name()
+		if x != yes {
+			return x
+		}
+		p := parameters{strings: r.tools[name]}
 		for {
-			inner, ok := skip(rest, y.Key)
-			if !ok || y.Form == Nested && strings.HasPrefix(inner, "/") {
+			at := r.at
+			if x = r.mark(y.Key); x == yes && y.Form == Nested && strings.HasPrefix(r.s[r.at:], "/") {
+				r.at, x = at, no
+			}
+			if x == no {
 				break
 			}
-			if rest, err = y.argument(&p, inner); err != nil {
-				return nil, err
+			if x == yes {
+				x = r.argument(&p)
+			}
+			if x != yes {
+				return x
 			}
 		}
-		if rest, ok = skip(rest, y.After); !ok {
-			return nil, errForm
+		if x := r.mark(y.After); x != yes {
+			return x
 		}
-		if c.Arguments, err = p.object(); err != nil {
-			return nil, err
+		arguments, err := p.object()
+		if err != nil || !r.call(name, arguments) {
+			return no
 		}
-		calls, text = append(calls, c), rest
+		if y.Each {
+			break
+		}
 	}
-	return calls, nil
+	return r.end()
 }
 
-// name is a tool's name. Without a mark behind it the first argument ends it, or the text.
-func (y *Style) name(text string) (name, rest string, err error) {
-	if strings.TrimSpace(y.Then) != "" {
-		name, rest, ok := until(text, y.Then)
-		if !ok {
-			return "", "", errForm
+// name reads a tool's name and the mark behind it. Without such a mark the name ends with its line, or at a mark.
+func (r *reader) name() (name string, x reading) {
+	r.space()
+	from, end := r.at, 0
+	rest := r.s[from:]
+	for tool := range r.tools {
+		if !strings.HasPrefix(rest, tool) {
+			if !r.final && strings.HasPrefix(tool, rest) {
+				x = short
+			}
+			continue
 		}
-		return name, rest, nil
+		r.at = from + len(tool)
+		behind := r.mark(r.y.Then)
+		if strings.TrimSpace(r.y.Then) == "" && r.at < len(r.s) && strings.IndexByte(" \r\n<", r.s[r.at]) < 0 {
+			behind = no
+		} else if strings.TrimSpace(r.y.Then) == "" && r.at == len(r.s) {
+			behind = r.lacks()
+		}
+		if behind == yes && len(tool) >= len(name) {
+			name, end = tool, r.at
+		}
+		x = max(x, behind)
 	}
-	at := strings.Index(text, y.Key)
-	if at < 0 {
-		at = len(text)
-	}
-	return strings.TrimSpace(text[:at]), text[at:], nil
+	r.at = end
+	return name, x
 }
 
 // argument reads one behind the mark before its name.
-func (y *Style) argument(p *parameters, text string) (rest string, err error) {
-	key, value, ok := until(text, y.Value)
-	isText := y.Other != "" && ok
-	if !ok && y.Other != "" {
-		key, value, ok = until(text, y.Other)
-	}
-	if !ok {
-		return "", errForm
-	}
-	key = strings.TrimSpace(key)
-	if y.Form == Nested {
-		raw, rest, err := nested(y.Key).element(key, value, p.strings[key], 0)
-		if err != nil {
-			return "", err
+func (r *reader) argument(p *parameters) reading {
+	y := r.y
+	key, x := r.until(y.Value)
+	isText := y.Other != "" && x == yes
+	if y.Other != "" && x != yes {
+		if other, z := r.until(y.Other); z > x {
+			key, x = other, z
 		}
-		return rest, p.set(key, raw)
 	}
-	value, rest, ok = until(value, y.End)
-	if !ok {
-		return "", errForm
+	if x != yes {
+		return x
 	}
+	if y.Form == Nested {
+		raw, x := r.element(key, p.strings[key], 0)
+		if x == yes && p.set(key, raw) != nil {
+			return no
+		}
+		return x
+	}
+	value, x := r.value()
 	if strings.HasSuffix(y.Value, "\n") { // lines of their own
 		value = strings.TrimSuffix(strings.TrimPrefix(value, "\n"), "\n")
 	}
-	return rest, p.add(key, value, isText)
+	if x == yes && p.add(key, value, isText) != nil {
+		return no
+	}
+	return x
 }
 
-// nested reads values whose parts have tags: <KEY>VALUE</KEY>, and <item>VALUE</item> in lists. It is the mark before a tag's name.
-type nested string
+// value reads a text up to the mark that ends it: the first one that what may follow comes behind. Calls that the text holds whole
+// are a part of it.
+func (r *reader) value() (string, reading) {
+	end, open := strings.Fields(r.y.End)[0], strings.TrimSpace(r.y.Key)
+	start, depth := r.at, 0
+	for from := start; ; {
+		i := strings.Index(r.s[from:], end)
+		if i < 0 {
+			return "", r.lacks()
+		}
+		depth += strings.Count(r.s[from:from+i], open)
+		at := from + i
+		if from = at + len(end); depth > 0 && !r.loose {
+			depth--
+			continue
+		}
+		r.at = at
+		x := r.mark(r.y.End)
+		after := r.at
+		if x == yes {
+			x = r.follows()
+		}
+		switch r.at = after; x {
+		case yes:
+			return r.plain(start, at), yes
+		case short:
+			return "", short
+		}
+	}
+}
 
-// element is the value of an element behind its opening tag, as JSON.
-func (n nested) element(name, text string, isText bool, depth int) (raw []byte, rest string, err error) {
+// follows reports whether what may come behind a value does: another one, or the end of its call, behind which calls may end.
+func (r *reader) follows() reading {
+	another := r.next(r.y.Key)
+	if another == yes {
+		return yes
+	}
+	if x := r.mark(r.y.After); x != yes {
+		return max(x, another)
+	}
+	if r.y.Name != "" && !r.y.Each {
+		another = max(another, r.next(r.y.Name))
+	}
+	x := r.end()
+	if x != yes || r.loose {
+		return max(x, another)
+	}
+	at := r.at // no mark that ends anything comes behind the last one
+	if r.space(); r.at == len(r.s) && !r.final {
+		x = short
+	}
+	for _, m := range []string{r.y.End, r.y.After, r.marks.End} {
+		if m = strings.TrimSpace(m); m != "" {
+			switch r.next(m) {
+			case yes:
+				return no
+			case short:
+				x = short
+			}
+		}
+	}
+	r.at = at
+	return x
+}
+
+// element reads the value of an element behind its opening tag, as JSON. Its parts have tags: <KEY>VALUE</KEY>, and
+// <item>VALUE</item> in lists.
+func (r *reader) element(name string, isText bool, depth int) (raw []byte, x reading) {
 	if depth > maxDepth {
-		return nil, "", errForm
+		return nil, no
 	}
 	var p parameters
 	var names []string
 	var list [][]byte
+	token := strings.TrimSuffix(r.y.Key, "<")
 	for {
-		inner, ok := skip(text, string(n))
-		if !ok || strings.HasPrefix(inner, "/") {
+		at := r.at
+		if x = r.mark(r.y.Key); x == short || x == yes && r.at == len(r.s) && !r.final {
+			return nil, short
+		}
+		if x == no || strings.HasPrefix(r.s[r.at:], "/") {
+			r.at = at
 			break
 		}
-		key, value, ok := strings.Cut(inner, ">")
-		if !ok {
-			return nil, "", errForm
+		key, x := r.until(">")
+		if x == yes {
+			raw, x = r.element(key, false, depth+1)
 		}
-		if raw, text, err = n.element(key, value, false, depth+1); err != nil {
-			return nil, "", err
+		if x != yes {
+			return nil, x
 		}
 		names, list = append(names, key), append(list, raw)
 	}
-	value, rest, ok := strings.Cut(text, string(n)+"/"+name+">")
-	switch {
-	case !ok || len(list) > 0 && strings.TrimSpace(value) != "":
-		return nil, "", errForm
-	case len(list) == 0:
-		raw, err = literal(value, isText)
-		return raw, rest, err
-	case !slices.ContainsFunc(names, func(name string) bool { return name != "item" }):
-		return append(append([]byte{'['}, bytes.Join(list, []byte{','})...), ']'), rest, nil
-	}
-	for i, name := range names {
-		if err := p.set(name, list[i]); err != nil {
-			return nil, "", err
+	start, closing := r.at, token+"</"+name+">"
+	for from := start; ; from = r.at {
+		i := strings.Index(r.s[from:], closing)
+		if i < 0 {
+			return nil, r.lacks()
+		}
+		r.at = from + i + len(closing)
+		if x = r.next(token); x == short {
+			return nil, short
+		}
+		if x == yes {
+			break
 		}
 	}
-	return append(append([]byte{'{'}, p.b.Bytes()...), '}'), rest, nil
+	value := r.plain(start, r.at-len(closing))
+	switch {
+	case len(list) > 0 && strings.TrimSpace(value) != "":
+		return nil, no
+	case len(list) == 0:
+		raw, err := literal(value, isText)
+		if err != nil {
+			return nil, no
+		}
+		return raw, yes
+	case !slices.ContainsFunc(names, func(name string) bool { return name != "item" }):
+		return append(append([]byte{'['}, bytes.Join(list, []byte{','})...), ']'), yes
+	}
+	for i, name := range names {
+		if p.set(name, list[i]) != nil {
+			return nil, no
+		}
+	}
+	return append(append([]byte{'{'}, p.b.Bytes()...), '}'), yes
 }
